@@ -17,9 +17,9 @@ import (
 
 	"treadle/bench/load"
 	"treadle/bench/peer"
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
+	"treadle/loop/disbatch/store"
 )
 
 const (
@@ -36,8 +36,8 @@ const (
 // nodeTrial is a load on one node and on its database.
 type nodeTrial struct {
 	double  *mongotest.Server
-	store   *disbatch.Store
-	queue   disbatch.Queue
+	store   *store.Store
+	queue   store.Queue
 	running *peer.Server
 	ends    []func() // stop the double, the node and the store
 
@@ -100,7 +100,7 @@ func (t *nodeTrial) open(ctx context.Context, r row, start startNode) (err error
 	if err != nil {
 		return err
 	}
-	if t.store, err = disbatch.Open(site, config.ComponentWeb); err != nil {
+	if t.store, err = store.Open(site, config.ComponentWeb); err != nil {
 		return err
 	}
 	t.ends = append(t.ends, t.store.Close)
@@ -222,14 +222,14 @@ func (s *sample) busyNode(ctx context.Context, t *nodeTrial, r row, size int) (e
 		}
 	}
 	if r.Kind == drain { // of the claims: no worker takes a task until all are claimed
-		err = s.timeNode(ctx, t, size, threads, 1, disbatch.StatusQueued, disbatch.StatusClaimed)
+		err = s.timeNode(ctx, t, size, threads, 1, store.StatusQueued, store.StatusClaimed)
 		work()
 		if err == nil {
-			err = t.await(ctx, 0, disbatch.StatusRunning)
+			err = t.await(ctx, 0, store.StatusRunning)
 		}
 	} else {
 		work()
-		err = s.timeNode(ctx, t, size, threads, 2, disbatch.StatusQueued, disbatch.StatusClaimed, disbatch.StatusRunning)
+		err = s.timeNode(ctx, t, size, threads, 2, store.StatusQueued, store.StatusClaimed, store.StatusRunning)
 	}
 	if err != nil {
 		return err
@@ -258,7 +258,7 @@ func (s *sample) timeNode(ctx context.Context, t *nodeTrial, size, threads, perT
 
 // limit sets the number of threads of the queue.
 func (t *nodeTrial) limit(ctx context.Context, threads int) error {
-	_, err := t.store.UpdateQueue(ctx, &t.queue, disbatch.QueueChange{Limit: &threads})
+	_, err := t.store.UpdateQueue(ctx, &t.queue, store.QueueChange{Limit: &threads})
 	return err
 }
 
@@ -290,7 +290,7 @@ func (t *nodeTrial) await(ctx context.Context, updates int, statuses ...int) err
 		if t.updates.Load()-from < int64(updates) {
 			continue
 		}
-		rest, err := t.store.Search(ctx, map[string]any{"status": map[string]any{"$in": statuses}}, disbatch.SearchOptions{Limit: 1})
+		rest, err := t.store.Search(ctx, map[string]any{"status": map[string]any{"$in": statuses}}, store.SearchOptions{Limit: 1})
 		if err != nil || len(rest) == 0 {
 			return err
 		}
@@ -307,7 +307,7 @@ func parseTask(document []byte) (number uint64, sent int64, ok bool) {
 
 // checkDone checks that every task has succeeded.
 func (t *nodeTrial) checkDone(ctx context.Context, size int) error {
-	done, err := t.store.CountTasks(ctx, map[string]any{"status": disbatch.StatusSucceeded, "complete": true})
+	done, err := t.store.CountTasks(ctx, map[string]any{"status": store.StatusSucceeded, "complete": true})
 	if err == nil && done != int64(size) {
 		err = fmt.Errorf("%d of %d tasks have succeeded", done, size)
 	}

@@ -12,17 +12,17 @@ import (
 
 	"treadle/codec/periodic"
 	"treadle/loop/client"
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
+	"treadle/loop/disbatch/store"
 )
 
 // disbatchSite is a server that is a node of a Disbatch site, on a double of a database.
 type disbatchSite struct {
 	*testServer
 	double *mongotest.Server
-	store  *disbatch.Store
-	queue  disbatch.Queue
+	store  *store.Store
+	queue  store.Queue
 	slaves string
 }
 
@@ -44,7 +44,7 @@ func newDisbatchSite(t *testing.T, more string) *disbatchSite {
 		t.Fatal(err)
 	}
 	s := &disbatchSite{double: double}
-	if s.store, err = disbatch.Open(site, config.ComponentWeb); err != nil {
+	if s.store, err = store.Open(site, config.ComponentWeb); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.store.InsertQueue(t.Context(), "q", "P"); err != nil {
@@ -54,7 +54,7 @@ func newDisbatchSite(t *testing.T, more string) *disbatchSite {
 		t.Fatal(err)
 	}
 	limit := 3
-	if _, err := s.store.UpdateQueue(t.Context(), &s.queue, disbatch.QueueChange{Limit: &limit}); err != nil {
+	if _, err := s.store.UpdateQueue(t.Context(), &s.queue, store.QueueChange{Limit: &limit}); err != nil {
 		t.Fatal(err)
 	}
 	s.testServer = startServer(t, Options{
@@ -81,7 +81,7 @@ func (s *disbatchSite) add() {
 // wants waits until the only task stands so; stdout and stderr are parts of it.
 func (s *disbatchSite) wants(status int, stdout, stderr string) {
 	s.t.Helper()
-	var last disbatch.Task
+	var last store.Task
 	text := func(name string) string {
 		v, _ := last.Raw.Lookup(name).StringValueOK()
 		return v
@@ -89,7 +89,7 @@ func (s *disbatchSite) wants(status int, stdout, stderr string) {
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
 	for end := time.Now().Add(patience); ; <-ticker.C {
-		tasks, err := s.store.Search(context.Background(), map[string]any{}, disbatch.SearchOptions{})
+		tasks, err := s.store.Search(context.Background(), map[string]any{}, store.SearchOptions{})
 		if err == nil && len(tasks) == 1 {
 			if last = tasks[0]; last.Status == status && text("stdout") == stdout && strings.Contains(text("stderr"), stderr) {
 				return

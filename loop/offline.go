@@ -14,7 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"treadle/loop/admin"
-	"treadle/loop/disbatch/hub"
+	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/node"
 	"treadle/loop/dwork"
 	"treadle/loop/gloom"
@@ -354,7 +354,7 @@ func (o *Offline) Look() { o.server.journal.checkSpace() }
 // Settle.
 func (o *Offline) Functions() node.Functions { return o.functions() }
 
-func (o *Offline) functions() *hub.Protocol { return protocolOf[*hub.Protocol](o) }
+func (o *Offline) functions() *disbatch.Protocol { return protocolOf[*disbatch.Protocol](o) }
 
 // protocolOf returns the server's protocol of type T.
 func protocolOf[T any](o *Offline) T {

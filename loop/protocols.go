@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"treadle/loop/admin"
-	"treadle/loop/disbatch/hub"
+	"treadle/loop/disbatch"
 	"treadle/loop/dwork"
 	"treadle/loop/gloom"
 	"treadle/loop/kts46"
@@ -31,7 +31,7 @@ type (
 	// Kts46Options are those of the kts46 protocols.
 	Kts46Options = kts46.Options
 	// DisbatchOptions are those of the Disbatch node.
-	DisbatchOptions = hub.Options
+	DisbatchOptions = disbatch.Options
 	// AdminOptions are those of the operators' interface.
 	AdminOptions = admin.Options
 )
@@ -98,7 +98,7 @@ func (o *Options) newGuard() (*web.Guard, error) {
 func newProtocols(s *Server) ([]protocol.Protocol, error) {
 	o := &s.o
 	o.Disbatch.Drain = o.Drain
-	disbatch, err := hub.New(host{s}, o.Disbatch)
+	node, err := disbatch.New(host{s}, o.Disbatch)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func newProtocols(s *Server) ([]protocol.Protocol, error) {
 		dwork.New(host{s}, o.Dwork),
 		kts,
 		operators,
-		disbatch, // last: its Close waits for tasks, and the others must not serve meanwhile
+		node, // last: its Close waits for tasks, and the others must not serve meanwhile
 	}, nil
 }
 
@@ -127,7 +127,7 @@ var spaces = protocol.TableOf(slices.Concat(
 	periodic.Spaces(),
 	gloom.Spaces(),
 	dwork.Spaces(),
-	hub.Spaces(),
+	disbatch.Spaces(),
 	kts46.Spaces(),
 )...)
 

@@ -13,16 +13,16 @@ import (
 	"testing"
 	"time"
 
-	"treadle/loop/disbatch"
 	siteconfig "treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
+	sitestore "treadle/loop/disbatch/store"
 )
 
 // nodeSite is a double of a database with a configuration for built nodes.
 type nodeSite struct {
 	t      *testing.T
 	config string
-	store  *disbatch.Store
+	store  *sitestore.Store
 }
 
 // newNodeSite makes one whose plugins are shell scripts by name; what stands in lines goes
@@ -41,7 +41,7 @@ func newNodeSite(t *testing.T, lines string, scripts map[string]string) *nodeSit
 	must(t, os.WriteFile(s.config, []byte(text+"},\n}\n"), 0o600))
 	c, err := siteconfig.Read(s.config)
 	must(t, err)
-	s.store, err = disbatch.Open(c, siteconfig.ComponentWeb)
+	s.store, err = sitestore.Open(c, siteconfig.ComponentWeb)
 	must(t, err)
 	t.Cleanup(s.store.Close)
 	return s
@@ -63,7 +63,7 @@ func (s *nodeSite) queue(name, plugin string, limit int, params ...any) {
 	must(s.t, err)
 	_, err = s.store.InsertTasks(s.t.Context(), &q, params)
 	must(s.t, err)
-	_, err = s.store.UpdateQueue(s.t.Context(), &q, disbatch.QueueChange{Limit: &limit})
+	_, err = s.store.UpdateQueue(s.t.Context(), &q, sitestore.QueueChange{Limit: &limit})
 	must(s.t, err)
 }
 
@@ -76,24 +76,24 @@ func (s *nodeSite) node(args ...string) *process {
 }
 
 // tasks waits until there are so many tasks of a status, and returns them.
-func (s *nodeSite) tasks(status, want int) []disbatch.Task {
+func (s *nodeSite) tasks(status, want int) []sitestore.Task {
 	s.t.Helper()
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
 	for end := time.Now().Add(patience); ; <-ticker.C {
-		found, err := s.store.Search(s.t.Context(), map[string]any{"status": status}, disbatch.SearchOptions{})
+		found, err := s.store.Search(s.t.Context(), map[string]any{"status": status}, sitestore.SearchOptions{})
 		must(s.t, err)
 		if len(found) == want {
 			return found
 		}
 		if time.Now().After(end) {
-			all, _ := s.store.Search(s.t.Context(), map[string]any{}, disbatch.SearchOptions{})
+			all, _ := s.store.Search(s.t.Context(), map[string]any{}, sitestore.SearchOptions{})
 			s.t.Fatalf("%d tasks have status %d, want %d of %v", len(found), status, want, all)
 		}
 	}
 }
 
-func output(task disbatch.Task, name string) string {
+func output(task sitestore.Task, name string) string {
 	text, _ := task.Raw.Lookup(name).StringValueOK()
 	return text
 }
@@ -107,10 +107,10 @@ func TestDisbatchNode(t *testing.T) {
 	p := start(t, false, "disbatch", "node", "--config", s.config, "--node", "me", "--http", "127.0.0.1:0")
 	url := regexp.MustCompile(`http://[0-9.:]+`).FindString(p.until("protocol=http"))
 	p.until("the Disbatch node is ready")
-	if done := s.tasks(disbatch.StatusSucceeded, 1)[0]; output(done, "stdout") != "done\n" || output(done, "stderr") == "0\n" || done.Node != "me" {
+	if done := s.tasks(sitestore.StatusSucceeded, 1)[0]; output(done, "stdout") != "done\n" || output(done, "stderr") == "0\n" || done.Node != "me" {
 		t.Errorf("the command ended as %s", done.Raw)
 	}
-	if done := s.tasks(disbatch.StatusFailed, 1)[0]; output(done, "stdout") == "" || output(done, "stderr") == "" {
+	if done := s.tasks(sitestore.StatusFailed, 1)[0]; output(done, "stdout") == "" || output(done, "stderr") == "" {
 		t.Errorf("the Demo ended as %s", done.Raw)
 	}
 	ticker := time.NewTicker(10 * time.Millisecond)
@@ -156,25 +156,25 @@ func TestDisbatchNodeGivesBack(t *testing.T) {
 	s, open := newGatedSite(t)
 	s.queue("a", "Wait", 3, map[string]int{"n": 1})
 	p := s.node()
-	s.tasks(disbatch.StatusRunning, 1)
+	s.tasks(sitestore.StatusRunning, 1)
 	runner := runnerOf(t, p)
 	must(t, syscall.Kill(runner, syscall.SIGSTOP)) // now nothing begins
 	defer syscall.Kill(runner, syscall.SIGCONT)
 	s.queue("b", "Wait", 2, map[string]int{"n": 2}, map[string]int{"n": 3})
-	s.tasks(disbatch.StatusClaimed, 2)
+	s.tasks(sitestore.StatusClaimed, 2)
 	p.signal(syscall.SIGTERM)
 	p.ends(0)
-	for _, task := range s.tasks(disbatch.StatusQueued, 2) {
+	for _, task := range s.tasks(sitestore.StatusQueued, 2) {
 		if task.Node != "" {
 			t.Errorf("a task that was given back is %s", task.Raw)
 		}
 	}
 	must(t, syscall.Kill(runner, syscall.SIGCONT))
 	open()
-	if done := s.tasks(disbatch.StatusSucceeded, 1)[0]; output(done, "stdout") != "through\n" {
+	if done := s.tasks(sitestore.StatusSucceeded, 1)[0]; output(done, "stdout") != "through\n" {
 		t.Errorf("what ran ended as %s", done.Raw)
 	}
-	s.tasks(disbatch.StatusQueued, 2)
+	s.tasks(sitestore.StatusQueued, 2)
 }
 
 // newGatedSite makes a site with a plugin Wait, of whose tasks open lets one through. At the
@@ -210,17 +210,17 @@ func TestDisbatchNodeKilled(t *testing.T) {
 	s, open := newGatedSite(t)
 	s.queue("a", "Wait", 1, map[string]int{"n": 1}, map[string]int{"n": 2})
 	p := s.node()
-	s.tasks(disbatch.StatusRunning, 1)
+	s.tasks(sitestore.StatusRunning, 1)
 	p.signal(syscall.SIGKILL)
 	p.ends(-1)
 	open()
-	if done := s.tasks(disbatch.StatusSucceeded, 1)[0]; output(done, "stdout") != "through\n" {
+	if done := s.tasks(sitestore.StatusSucceeded, 1)[0]; output(done, "stdout") != "through\n" {
 		t.Errorf("what ran ended as %s", done.Raw)
 	}
 	next := s.node()
-	s.tasks(disbatch.StatusRunning, 1)
+	s.tasks(sitestore.StatusRunning, 1)
 	open()
-	s.tasks(disbatch.StatusSucceeded, 2)
+	s.tasks(sitestore.StatusSucceeded, 2)
 	next.stop()
 }
 
@@ -261,7 +261,7 @@ func TestDisbatchTask(t *testing.T) {
 	must(t, os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\necho \"$@\" >%s\nexec %s disbatch task --config %s \"$3\" \"$4\" \"$5\" \"$6\" --quiet\n", called, binary, inner.config), 0o700))
 	s.queue("q", "Old", 1, map[string]int{"n": 1})
 	p := s.node()
-	done := s.tasks(disbatch.StatusSucceeded, 1)[0]
+	done := s.tasks(sitestore.StatusSucceeded, 1)[0]
 	p.stop()
 	if output(done, "stdout") != "old\n" {
 		t.Errorf("the task ended as %s", done.Raw)
@@ -322,7 +322,7 @@ func TestDisbatchTaskRunners(t *testing.T) {
 	t.Parallel()
 	link := filepath.Join(t.TempDir(), "task_runner")
 	must(t, os.Symlink(binary, link))
-	f := func(t *testing.T, lines, program, before, after string) disbatch.Task {
+	f := func(t *testing.T, lines, program, before, after string) sitestore.Task {
 		t.Helper()
 		script := filepath.Join(t.TempDir(), "runner")
 		s := newNodeSite(t, fmt.Sprintf("\"task_runner\": %q, \"plugins\": [\"Old\"], %s", script, lines), nil)
@@ -332,7 +332,7 @@ func TestDisbatchTaskRunners(t *testing.T) {
 		s.queue("q", "Old", 1, map[string]int{"n": 1})
 		p := s.node()
 		defer p.stop()
-		return s.tasks(disbatch.StatusSucceeded, 1)[0]
+		return s.tasks(sitestore.StatusSucceeded, 1)[0]
 	}
 	of2016 := "\"schema\": 2016, \"gfs\": false, \"testing\": true,"
 	for _, c := range []struct{ lines, program, before, after string }{

@@ -51,11 +51,11 @@ var testDoubles = []string{"loop/disbatch/mongotest", "loop/disbatch/sitetest"}
 // apart are the rooms that may import these packages of the module and no others.
 var apart = map[string][]string{
 	"loop/disbatch/config":    testDoubles,
-	"loop/disbatch":           append([]string{"loop/disbatch/config"}, testDoubles...),
-	"loop/disbatch/node":      append([]string{"loop/disbatch", "loop/disbatch/config", "loop/web"}, testDoubles...),
-	"loop/disbatch/web":       append([]string{"loop/budget", "loop/disbatch", "loop/disbatch/config", "loop/web"}, testDoubles...),
-	"loop/disbatch/hub":       {"loop/disbatch/config", "loop/disbatch/node", "loop/protocol", "loop/web", "sched"},
-	"loop/disbatch/sitetest":  {"loop/disbatch", "loop/disbatch/config", "loop/disbatch/mongotest"},
+	"loop/disbatch":           {"loop/disbatch/config", "loop/disbatch/node", "loop/protocol", "loop/web", "sched"},
+	"loop/disbatch/store":     append([]string{"loop/disbatch/config"}, testDoubles...),
+	"loop/disbatch/node":      append([]string{"loop/disbatch/config", "loop/disbatch/store", "loop/web"}, testDoubles...),
+	"loop/disbatch/web":       append([]string{"loop/budget", "loop/disbatch/config", "loop/disbatch/store", "loop/web"}, testDoubles...),
+	"loop/disbatch/sitetest":  {"loop/disbatch/config", "loop/disbatch/mongotest", "loop/disbatch/store"},
 	"loop/disbatch/mongotest": {},
 	"loop/protocol":           {"loop/web", "sched"},
 	"loop/periodic":           {"loop/protocol", "loop/web", "codec/periodic", "sched"},
@@ -251,17 +251,17 @@ func TestLayersCanFail(t *testing.T) {
 	f("loop/session.go", imports("github.com/panjf2000/gnet/v2"), "belongs in loop/engine.go only")
 	f("loop/dwork/zmq/x.go", imports("github.com/go-zeromq/zmq4"), "")
 	f("loop/dwork/x.go", imports("github.com/go-zeromq/zmq4"), "belongs in loop/dwork/zmq only")
-	f("loop/disbatch/x.go", imports("go.mongodb.org/mongo-driver/bson"), "")
+	f("loop/disbatch/store/x.go", imports("go.mongodb.org/mongo-driver/bson"), "")
 	f("loop/kts46/store/x.go", imports("go.mongodb.org/mongo-driver/bson"), "")
 	f("loop/kts46/x.go", imports("go.mongodb.org/mongo-driver/bson"), "belongs in loop/disbatch and loop/kts46/store only")
 	f("loop/kts46/x.go", imports("treadle/loop/kts46/store"), "")
 	f("loop/kts46/x.go", imports("treadle/loop/journal"), "loop/kts46 may not import loop/journal")
 	f("loop/kts46/x_test.go", imports("treadle/loop/journal"), "")
 	f("loop/kts46/x_test.go", imports("treadle/loop"), "loop/kts46 may not import loop")
-	f("loop/disbatch/x.go", imports("treadle/loop/disbatch/mongotest"), "is a double for tests and benchmarks")
-	f("loop/disbatch/x_test.go", imports("treadle/loop/disbatch/mongotest"), "")
+	f("loop/disbatch/store/x.go", imports("treadle/loop/disbatch/mongotest"), "is a double for tests and benchmarks")
+	f("loop/disbatch/store/x_test.go", imports("treadle/loop/disbatch/mongotest"), "")
 	f("bench/x.go", imports("treadle/loop/disbatch/mongotest"), "")
-	f("loop/disbatch/x.go", imports("treadle/loop/disbatch/sitetest"), "is a double for tests and benchmarks")
+	f("loop/disbatch/store/x.go", imports("treadle/loop/disbatch/sitetest"), "is a double for tests and benchmarks")
 	f("loop/gloom/x.go", imports("treadle/loop/protocol"), "")
 	f("loop/gloom/x.go", imports("treadle/loop"), "loop/gloom may not import loop")
 	f("loop/gloom/x.go", imports("treadle/codec/periodic"), "loop/gloom may not import codec/periodic")
@@ -272,11 +272,14 @@ func TestLayersCanFail(t *testing.T) {
 	f("loop/periodic/x.go", imports("treadle/codec/periodic"), "")
 	f("loop/periodic/x.go", imports("treadle/loop/journal"), "loop/periodic may not import loop/journal")
 	f("loop/protocol/x.go", imports("treadle/codec/gloom"), "loop/protocol may not import codec/gloom")
-	f("loop/disbatch/x.go", imports("treadle/loop/disbatch/node"), "loop/disbatch may not import loop/disbatch/node")
-	f("loop/disbatch/x_test.go", imports("treadle/loop/disbatch/web"), "loop/disbatch may not import loop/disbatch/web")
+	f("loop/disbatch/x.go", imports("treadle/loop/disbatch/node"), "")
+	f("loop/disbatch/x.go", imports("treadle/loop/disbatch/store"), "loop/disbatch may not import loop/disbatch/store")
+	f("loop/disbatch/store/x.go", imports("treadle/loop/disbatch/node"), "loop/disbatch/store may not import loop/disbatch/node")
+	f("loop/disbatch/store/x_test.go", imports("treadle/loop/disbatch/web"), "loop/disbatch/store may not import loop/disbatch/web")
 	f("loop/disbatch/x.go", imports("treadle/loop"), "loop/disbatch may not import loop")
-	f("loop/disbatch/config/x.go", imports("treadle/loop/disbatch"), "loop/disbatch/config may not import loop/disbatch")
-	f("loop/disbatch/node/x.go", imports("treadle/loop/disbatch"), "")
+	f("loop/disbatch/config/x.go", imports("treadle/loop/disbatch/store"), "loop/disbatch/config may not import loop/disbatch/store")
+	f("loop/disbatch/node/x.go", imports("treadle/loop/disbatch/store"), "")
+	f("loop/disbatch/node/x.go", imports("treadle/loop/disbatch"), "loop/disbatch/node may not import loop/disbatch")
 	f("loop/disbatch/node/x.go", imports("treadle/loop/disbatch/web"), "loop/disbatch/node may not import loop/disbatch/web")
 	f("loop/disbatch/node/x.go", imports("treadle/sched"), "loop/disbatch/node may not import sched")
 	f("loop/disbatch/web/x.go", imports("treadle/loop/web"), "")

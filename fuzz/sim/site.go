@@ -16,9 +16,9 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
+	"treadle/loop/disbatch/store"
 )
 
 // A simulated Disbatch site has three hosts. On each a node runs inside a server in memory, with Periodic workers of
@@ -97,7 +97,7 @@ func (s *Site) summary(seed uint64) string {
 		ends[t.status]++
 	}
 	return fmt.Sprintf("seed %d: %d servers, %d tasks, %d succeeded, %d failed, %d orphaned, trace %016x",
-		seed, len(s.processes), len(s.tasks), ends[disbatch.StatusSucceeded], ends[disbatch.StatusFailed], ends[disbatch.StatusOrphaned], s.sum())
+		seed, len(s.processes), len(s.tasks), ends[store.StatusSucceeded], ends[store.StatusFailed], ends[store.StatusOrphaned], s.sum())
 }
 
 func newSite(seed uint64) *Site {
@@ -107,16 +107,16 @@ func newSite(seed uint64) *Site {
 		panic(err) // it is ours
 	}
 	s.queues = []*siteQueue{
-		{name: "one", limit: 1 + s.rng.IntN(3), sort: "fifo", schema: disbatch.Schema2018, plugin: "One"},
-		{name: "two", limit: 1 + s.rng.IntN(3), sort: "lifo", schema: disbatch.Schema2016, plugin: "Two", timeout: 20 * time.Second},
-		{name: "three", limit: 1 + s.rng.IntN(3), sort: "default", schema: disbatch.Schema2018, plugin: "Three"},
+		{name: "one", limit: 1 + s.rng.IntN(3), sort: "fifo", schema: store.Schema2018, plugin: "One"},
+		{name: "two", limit: 1 + s.rng.IntN(3), sort: "lifo", schema: store.Schema2016, plugin: "Two", timeout: 20 * time.Second},
+		{name: "three", limit: 1 + s.rng.IntN(3), sort: "default", schema: store.Schema2018, plugin: "Three"},
 	}
 	for i, q := range s.queues {
 		q.id = siteID(1000 + i)
 		s.run(bson.D{{Key: "insert", Value: "queues"}, {Key: "documents", Value: bson.A{q.document()}}})
 	}
 	for i := range siteHosts {
-		h := &host{number: i, name: fmt.Sprint("h", i), limit: disbatch.NoLimit, skew: time.Duration(s.rng.IntN(7200)-3600) * time.Second}
+		h := &host{number: i, name: fmt.Sprint("h", i), limit: store.NoLimit, skew: time.Duration(s.rng.IntN(7200)-3600) * time.Second}
 		if s.rng.IntN(3) == 0 {
 			h.limit = 1 + s.rng.IntN(3)
 			s.run(bson.D{{Key: "insert", Value: "nodes"}, {Key: "documents", Value: bson.A{
@@ -295,7 +295,7 @@ func (s *Site) finish() {
 		}
 	}
 	for _, t := range s.tasks {
-		if t.status < disbatch.StatusSucceeded && t.status != disbatch.StatusOrphaned {
+		if t.status < store.StatusSucceeded && t.status != store.StatusOrphaned {
 			s.fail("%v never ends, its status is %d at %q", t, t.status, t.node)
 		}
 	}

@@ -19,9 +19,9 @@ import (
 
 	"treadle/codec/periodic"
 	"treadle/loop"
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/mongotest"
 	"treadle/loop/disbatch/node"
+	"treadle/loop/disbatch/store"
 )
 
 // host is a machine of the site.
@@ -122,7 +122,7 @@ func (s *Site) stopInOrder(h *host) {
 		s.fail("%v does not stop", l)
 	}
 	for _, t := range s.tasks {
-		if !before[t] && t.node == h.name && (t.status == disbatch.StatusClaimed || t.status == disbatch.StatusRunning) {
+		if !before[t] && t.node == h.name && (t.status == store.StatusClaimed || t.status == store.StatusRunning) {
 			s.fail("%v has stopped in order, and %v has status %d", l, t, t.status)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/store"
 )
 
 // siteQueue is a queue of the site.
@@ -18,7 +18,7 @@ type siteQueue struct {
 	id           primitive.ObjectID
 	name, plugin string
 	sort         string
-	schema       disbatch.Schema
+	schema       store.Schema
 	limit        int           // over all nodes, or of each in the dialect of 2016
 	timeout      time.Duration // of its tasks; 0: none
 }
@@ -55,11 +55,11 @@ type SiteLedger struct {
 
 // create creates a task.
 func (s *Site) create(q *siteQueue) {
-	t := &siteTask{number: len(s.tasks), id: siteID(len(s.tasks)), queue: q, status: disbatch.StatusQueued}
+	t := &siteTask{number: len(s.tasks), id: siteID(len(s.tasks)), queue: q, status: store.StatusQueued}
 	s.tasks = append(s.tasks, t)
 	s.say("%v of %s", t, q.name)
 	s.run(bson.D{{Key: "insert", Value: "tasks"}, {Key: "documents", Value: bson.A{bson.D{
-		{Key: "_id", Value: t.id}, {Key: "queue", Value: q.id}, {Key: "status", Value: disbatch.StatusQueued}, {Key: "node", Value: q.schema.Unclaimed()},
+		{Key: "_id", Value: t.id}, {Key: "queue", Value: q.id}, {Key: "status", Value: store.StatusQueued}, {Key: "node", Value: q.schema.Unclaimed()},
 	}}}})
 }
 
@@ -83,17 +83,17 @@ func (s *Site) given(w *siteWorker) {
 	}
 	t.given = w
 	d := s.read(t)
-	if d.Status != disbatch.StatusRunning || d.Node != w.process.host.name {
+	if d.Status != store.StatusRunning || d.Node != w.process.host.name {
 		s.fail("%v is given %v, whose status is %d at %q", w, t, d.Status, d.Node)
 	}
 }
 
-func (s *Site) read(t *siteTask) disbatch.Task {
+func (s *Site) read(t *siteTask) store.Task {
 	return s.find(bson.D{{Key: "_id", Value: t.id}})[0]
 }
 
 // find returns the database's tasks, by number.
-func (s *Site) find(filter bson.D) (tasks []disbatch.Task) {
+func (s *Site) find(filter bson.D) (tasks []store.Task) {
 	reply := s.run(bson.D{
 		{Key: "find", Value: "tasks"}, {Key: "filter", Value: filter}, {Key: "sort", Value: bson.D{{Key: "_id", Value: 1}}},
 		{Key: "batchSize", Value: siteTasks + siteLateTasks},
@@ -103,7 +103,7 @@ func (s *Site) find(filter bson.D) (tasks []disbatch.Task) {
 		panic(err) // the double makes documents
 	}
 	for _, d := range documents {
-		tasks = append(tasks, disbatch.DecodeTask(d.Document()))
+		tasks = append(tasks, store.DecodeTask(d.Document()))
 	}
 	return tasks
 }
@@ -113,23 +113,23 @@ func (s *Site) checkTasks() {
 	running, claimed := map[string]int{}, []*siteTask(nil)
 	for i, d := range s.find(bson.D{}) { // all at once: it is what a play spends its time with
 		t := s.tasks[i]
-		if d.Status != t.status || d.Node != t.node && d.Status < disbatch.StatusRunning {
+		if d.Status != t.status || d.Node != t.node && d.Status < store.StatusRunning {
 			s.say("%v has status %d at %q", t, d.Status, d.Node)
 			if !s.allowed(t, &d) {
 				s.fail("%v had status %d at %q, and has %d at %q: %s", t, t.status, t.node, d.Status, d.Node, d.Raw)
 			}
-			if t.status == disbatch.StatusQueued {
+			if t.status == store.StatusQueued {
 				claimed = append(claimed, t)
 			}
 			t.status, t.node, t.since = d.Status, d.Node, time.Now()
 			switch t.status {
-			case disbatch.StatusQueued:
+			case store.StatusQueued:
 				t.lost = false
-			case disbatch.StatusClaimed:
+			case store.StatusClaimed:
 				t.lost = t.lost || s.sender.isDead()
 			}
 		}
-		if t.status == disbatch.StatusRunning {
+		if t.status == store.StatusRunning {
 			running[t.queue.name]++
 			running[t.queue.name+t.node]++
 			running[t.node]++
@@ -139,12 +139,12 @@ func (s *Site) checkTasks() {
 		s.checkOrder(t)
 	}
 	for _, h := range s.hosts {
-		if h.limit != disbatch.NoLimit && running[h.name] > h.limit {
+		if h.limit != store.NoLimit && running[h.name] > h.limit {
 			s.fail("%d tasks run on %s, whose limit is %d", running[h.name], h.name, h.limit)
 		}
 		for _, q := range s.queues {
 			at := q.name
-			if q.schema == disbatch.Schema2016 {
+			if q.schema == store.Schema2016 {
 				at += h.name
 			}
 			if running[at] > q.limit {
@@ -155,24 +155,24 @@ func (s *Site) checkTasks() {
 }
 
 // allowed reports whether a task may come to what its document says now.
-func (s *Site) allowed(t *siteTask, d *disbatch.Task) bool {
+func (s *Site) allowed(t *siteTask, d *store.Task) bool {
 	const orphanAge = 5 * time.Minute
 	stdout, _ := d.Raw.Lookup("stdout").StringValueOK()
 	stderr, _ := d.Raw.Lookup("stderr").StringValueOK()
 	switch was, is := t.status, d.Status; {
-	case was == disbatch.StatusQueued && is == disbatch.StatusClaimed:
+	case was == store.StatusQueued && is == store.StatusClaimed:
 		return true
-	case was == disbatch.StatusClaimed && is == disbatch.StatusQueued, was == disbatch.StatusRunning && is == disbatch.StatusQueued:
+	case was == store.StatusClaimed && is == store.StatusQueued, was == store.StatusRunning && is == store.StatusQueued:
 		return t.given == nil && isNobody(t.queue, d.Raw.Lookup("node"))
-	case was == disbatch.StatusClaimed && is == disbatch.StatusRunning:
+	case was == store.StatusClaimed && is == store.StatusRunning:
 		return d.Node == t.node
-	case was == disbatch.StatusClaimed && is == disbatch.StatusOrphaned:
+	case was == store.StatusClaimed && is == store.StatusOrphaned:
 		return t.lost || time.Since(t.since) >= orphanAge
-	case was == disbatch.StatusRunning && is == disbatch.StatusOrphaned:
+	case was == store.StatusRunning && is == store.StatusOrphaned:
 		return t.lost
-	case was == disbatch.StatusRunning && is == disbatch.StatusSucceeded:
+	case was == store.StatusRunning && is == store.StatusSucceeded:
 		return t.result != "" && stdout == t.result
-	case was == disbatch.StatusRunning && is == disbatch.StatusFailed:
+	case was == store.StatusRunning && is == store.StatusFailed:
 		return t.failed && stderr == "the worker failed the job or left" ||
 			t.queue.timeout > 0 && time.Since(t.since) >= t.queue.timeout && strings.HasPrefix(stderr, "its time-out is over") ||
 			strings.HasPrefix(stderr, "the server stopped before") && (t.lost || s.stops(t.node))
@@ -183,7 +183,7 @@ func (s *Site) allowed(t *siteTask, d *disbatch.Task) bool {
 // isNobody reports whether a node field, in a queue's schema, means no node.
 func isNobody(q *siteQueue, node bson.RawValue) bool {
 	n, number := node.AsInt64OK()
-	return q.schema == disbatch.Schema2018 && node.Type == bson.TypeNull || q.schema == disbatch.Schema2016 && number && n == -1
+	return q.schema == store.Schema2018 && node.Type == bson.TypeNull || q.schema == store.Schema2016 && number && n == -1
 }
 
 // stops reports whether the server of a host is stopping.
@@ -199,7 +199,7 @@ func (s *Site) stops(name string) bool {
 // checkOrder checks that a claimed task was the next of its queue.
 func (s *Site) checkOrder(t *siteTask) {
 	for _, o := range s.tasks {
-		if o.queue != t.queue || o.status != disbatch.StatusQueued {
+		if o.queue != t.queue || o.status != store.StatusQueued {
 			continue
 		}
 		if t.queue.sort == "fifo" && o.number < t.number || t.queue.sort == "lifo" && o.number > t.number {
@@ -211,7 +211,7 @@ func (s *Site) checkOrder(t *siteTask) {
 // markLost notes the tasks that a host's server has left claimed or running.
 func (s *Site) markLost(h *host) {
 	for _, t := range s.tasks {
-		if t.node == h.name && (t.status == disbatch.StatusClaimed || t.status == disbatch.StatusRunning) {
+		if t.node == h.name && (t.status == store.StatusClaimed || t.status == store.StatusRunning) {
 			t.lost = true
 		}
 	}
@@ -228,7 +228,7 @@ func (s *Site) lostTasks() map[*siteTask]bool {
 
 func (s *Site) allEnded() bool {
 	for _, t := range s.tasks {
-		if t.status < disbatch.StatusSucceeded && t.status != disbatch.StatusOrphaned {
+		if t.status < store.StatusSucceeded && t.status != store.StatusOrphaned {
 			return false
 		}
 	}

@@ -22,7 +22,7 @@ var suite = []string{
 
 func TestOnFerretDB(t *testing.T) {
 	address := start(t)
-	run := exec.Command("go", "test", "-count=1", "-v", "-p=1", "-timeout=8m", "-run", "^("+strings.Join(suite, "|")+")", ".", "./node")
+	run := exec.Command("go", "test", "-count=1", "-v", "-p=1", "-timeout=8m", "-run", "^("+strings.Join(suite, "|")+")", "./store", "./node")
 	run.Dir = ".."
 	run.Env = append(os.Environ(), "TREADLE_TEST_MONGODB="+address)
 	said, err := run.CombinedOutput()

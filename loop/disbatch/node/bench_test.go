@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 	"treadle/loop/disbatch/sitetest"
+	"treadle/loop/disbatch/store"
 )
 
 // BenchmarkTasks measures a node that claims, runs and finishes trivial tasks, on a double that shares its processors.
@@ -26,7 +26,7 @@ func BenchmarkTasks(b *testing.B) {
 }
 
 // benchStore returns the configuration and the store of a double.
-func benchStore(b *testing.B, entry string) (*config.File, *disbatch.Store) {
+func benchStore(b *testing.B, entry string) (*config.File, *store.Store) {
 	double, err := mongotest.Start()
 	check(b, err)
 	b.Cleanup(double.Stop)
@@ -34,22 +34,22 @@ func benchStore(b *testing.B, entry string) (*config.File, *disbatch.Store) {
 	check(b, os.WriteFile(path, fmt.Appendf(nil, `{"mongohost": %q, "treadle_plugins": {"P": %s}}`, double.Address(), entry), 0o600))
 	c, err := config.Read(path)
 	check(b, err)
-	store, err := disbatch.Open(c, config.ComponentWeb)
+	site, err := store.Open(c, config.ComponentWeb)
 	check(b, err)
-	b.Cleanup(store.Close)
-	return c, store
+	b.Cleanup(site.Close)
+	return c, site
 }
 
 // benchQueue makes a queue with the given threads, in the order of ids.
-func benchQueue(b *testing.B, store *disbatch.Store, threads int) disbatch.Queue {
-	_, err := store.InsertQueue(b.Context(), "q", "P")
+func benchQueue(b *testing.B, site *store.Store, threads int) store.Queue {
+	_, err := site.InsertQueue(b.Context(), "q", "P")
 	check(b, err)
-	q, err := store.Queue(b.Context(), "q")
+	q, err := site.Queue(b.Context(), "q")
 	check(b, err)
 	sort := "fifo"
-	_, err = store.UpdateQueue(b.Context(), &q, disbatch.QueueChange{Limit: &threads, Sort: &sort})
+	_, err = site.UpdateQueue(b.Context(), &q, store.QueueChange{Limit: &threads, Sort: &sort})
 	check(b, err)
-	q, err = store.Queue(b.Context(), "q")
+	q, err = site.Queue(b.Context(), "q")
 	check(b, err)
 	return q
 }
@@ -79,20 +79,20 @@ func check(b *testing.B, err error) {
 }
 
 func benchTasks(b *testing.B, entry string, threads int) {
-	c, store := benchStore(b, entry)
+	c, site := benchStore(b, entry)
 	ctx := b.Context()
-	q := benchQueue(b, store, threads)
+	q := benchQueue(b, site, threads)
 	warm := 2 * threads
-	_, err := store.InsertTasks(ctx, &q, sitetest.Payloads(warm)) // start the process that runs commands
+	_, err := site.InsertTasks(ctx, &q, sitetest.Payloads(warm)) // start the process that runs commands
 	check(b, err)
 	benchNode(b, c, 20*time.Millisecond)
 	finished := func() {
 		ticker := time.NewTicker(2 * time.Millisecond)
 		defer ticker.Stop()
 		<-ticker.C
-		for _, status := range []int{disbatch.StatusQueued, disbatch.StatusClaimed, disbatch.StatusRunning} {
+		for _, status := range []int{store.StatusQueued, store.StatusClaimed, store.StatusRunning} {
 			for ; ; <-ticker.C {
-				left, err := store.Search(ctx, d("status", status), disbatch.SearchOptions{Limit: 1}) // a count would cost more
+				left, err := site.Search(ctx, d("status", status), store.SearchOptions{Limit: 1}) // a count would cost more
 				check(b, err)
 				if len(left) == 0 {
 					break
@@ -102,13 +102,13 @@ func benchTasks(b *testing.B, entry string, threads int) {
 	}
 	finished()
 	limit := func(n int) {
-		_, err := store.UpdateQueue(ctx, &q, disbatch.QueueChange{Limit: &n})
+		_, err := site.UpdateQueue(ctx, &q, store.QueueChange{Limit: &n})
 		check(b, err)
 	}
 	limit(0)
 	<-time.After(200 * time.Millisecond) // ten ticks
 	for left := b.N; left > 0; left -= 1000 {
-		_, err = store.InsertTasks(ctx, &q, sitetest.Payloads(min(left, 1000)))
+		_, err = site.InsertTasks(ctx, &q, sitetest.Payloads(min(left, 1000)))
 		check(b, err)
 	}
 	b.ResetTimer()
@@ -119,8 +119,8 @@ func benchTasks(b *testing.B, entry string, threads int) {
 
 // BenchmarkIdleNode measures an idle node: its part of a processor, including the double's.
 func BenchmarkIdleNode(b *testing.B) {
-	c, store := benchStore(b, `{"kind": "function"}`)
-	benchQueue(b, store, 4)
+	c, site := benchStore(b, `{"kind": "function"}`)
+	benchQueue(b, site, 4)
 	benchNode(b, c, time.Second)
 	const while = 5 * time.Second
 	var before, after syscall.Rusage
@@ -136,15 +136,15 @@ func BenchmarkIdleNode(b *testing.B) {
 
 // BenchmarkClaim measures claims one after the other, in the order of ids.
 func BenchmarkClaim(b *testing.B) {
-	_, store := benchStore(b, `{"kind": "function"}`)
-	q := benchQueue(b, store, 4)
+	_, site := benchStore(b, `{"kind": "function"}`)
+	q := benchQueue(b, site, 4)
 	for left := b.N; left > 0; left -= 1000 {
-		_, err := store.InsertTasks(b.Context(), &q, sitetest.Payloads(min(left, 1000)))
+		_, err := site.InsertTasks(b.Context(), &q, sitetest.Payloads(min(left, 1000)))
 		check(b, err)
 	}
 	b.ResetTimer()
 	for range b.N {
-		_, err := newDatabase(store).claim(b.Context(), &q, "me", time.Now())
+		_, err := newDatabase(site).claim(b.Context(), &q, "me", time.Now())
 		check(b, err)
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "claims/s")

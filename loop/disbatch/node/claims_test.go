@@ -12,18 +12,18 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
+	"treadle/loop/disbatch/store"
 )
 
 // idle returns a node without ticks. The test calls its methods.
-func (s *site) idle(name string, q *disbatch.Queue) (*Node, *queueState) {
+func (s *site) idle(name string, q *store.Queue) (*Node, *queueState) {
 	s.T.Helper()
 	n, err := New(Options{Config: s.Config, Name: name, Functions: newWorkers(true)})
 	must(s.T, err)
 	s.T.Cleanup(n.store.Close)
-	n.view = view{limit: disbatch.NoLimit, queues: []disbatch.Queue{*q}}
+	n.view = view{limit: store.NoLimit, queues: []store.Queue{*q}}
 	state := &queueState{queue: *q, plugin: config.Plugin{Kind: config.KindFunction, Function: "F"}}
 	state.slots, state.share = q.Limit, q.Limit // start no other claim
 	n.queues[q.ID] = state
@@ -54,7 +54,7 @@ func TestForeignTasksKeepLimits(t *testing.T) {
 			must(t, err)
 			q := s.Queue(c.queue)
 			ids := s.Fill(&q, sitetest.Payloads(6)...)
-			_, err = s.Tasks.UpdateMany(s.Ctx, d("_id", disbatch.In(ids[:3])), set(d("status", disbatch.StatusClaimed, "node", "me")))
+			_, err = s.Tasks.UpdateMany(s.Ctx, d("_id", store.In(ids[:3])), set(d("status", store.StatusClaimed, "node", "me")))
 			must(t, err)
 			n := s.node("me", with(w))
 			s.Until("tasks at work", func() bool { return w.holding() == 2 })

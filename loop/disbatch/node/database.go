@@ -12,12 +12,12 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/options"
 	"go.mongodb.org/mongo-driver/mongo/writeconcern"
 
-	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/store"
 )
 
 // database is the store of a site with the queries that only a node and its task runner make.
 type database struct {
-	*disbatch.Store
+	*store.Store
 
 	queues, nodes, tasks *mongo.Collection
 
@@ -28,9 +28,9 @@ type database struct {
 }
 
 // newDatabase returns the database of a store.
-func newDatabase(store *disbatch.Store) *database {
-	db := store.Database()
-	d := &database{Store: store, queues: db.Collection("queues"), nodes: db.Collection("nodes"), tasks: db.Collection("tasks"), noJournal: new(atomic.Bool)}
+func newDatabase(site *store.Store) *database {
+	db := site.Database()
+	d := &database{Store: site, queues: db.Collection("queues"), nodes: db.Collection("nodes"), tasks: db.Collection("tasks"), noJournal: new(atomic.Bool)}
 	d.journaled = d.tasks
 	if concern := db.WriteConcern(); concern == nil || concern.Journal == nil {
 		durable := writeconcern.WriteConcern{Journal: new(true)}
@@ -75,14 +75,14 @@ type occupied struct {
 func (d *database) occupation(ctx context.Context) ([]occupied, error) {
 	var all []occupied
 	err := d.CountByQueue(ctx, bson.D{{Key: "status", Value: active}}, "node", func(queue primitive.ObjectID, node bson.RawValue, n int64) {
-		all = append(all, occupied{queue: queue, node: disbatch.Text(node), tasks: int(n)})
+		all = append(all, occupied{queue: queue, node: store.Text(node), tasks: int(n)})
 	})
 	return all, err
 }
 
 // recount counts the tasks of a 2016 queue and writes wrong counters. It does not write counters that have changed since the caller
 // read the queue.
-func (d *database) recount(ctx context.Context, q *disbatch.Queue) error {
+func (d *database) recount(ctx context.Context, q *store.Queue) error {
 	todo, err := d.tasks.CountDocuments(ctx, bson.D{{Key: "queue", Value: q.ID}, {Key: "status", Value: bson.D{{Key: "$lte", Value: 0}}}})
 	if err != nil {
 		return err
@@ -97,22 +97,22 @@ func (d *database) recount(ctx context.Context, q *disbatch.Queue) error {
 			filter = append(filter, bson.E{Key: name, Value: was})
 		}
 	}
-	_, err = d.queues.UpdateOne(ctx, filter, disbatch.Set(bson.D{{Key: "count_todo", Value: todo}, {Key: "count_total", Value: total}}))
+	_, err = d.queues.UpdateOne(ctx, filter, store.Set(bson.D{{Key: "count_todo", Value: todo}, {Key: "count_total", Value: total}}))
 	return err
 }
 
 // forgetCounts marks the counters of a 2016 queue as unknown. The nodes that serve the queue recount them.
 func (d *database) forgetCounts(ctx context.Context, queue primitive.ObjectID) error {
-	_, err := d.queues.UpdateOne(ctx, bson.D{{Key: "_id", Value: queue}}, disbatch.Set(bson.D{{Key: "count_todo", Value: nil}}))
+	_, err := d.queues.UpdateOne(ctx, bson.D{{Key: "_id", Value: queue}}, store.Set(bson.D{{Key: "count_todo", Value: nil}}))
 	return err
 }
 
 // report writes the entry of a node: a timestamp and the 2016 queues. nil removes the field queues, as in 2018.
 func (d *database) report(ctx context.Context, node string, now time.Time, queues bson.A) error {
 	stamp := bson.E{Key: "timestamp", Value: primitive.NewDateTimeFromTime(now)}
-	change := append(disbatch.Set(bson.D{stamp}), bson.E{Key: "$unset", Value: bson.D{{Key: "queues", Value: ""}}})
+	change := append(store.Set(bson.D{stamp}), bson.E{Key: "$unset", Value: bson.D{{Key: "queues", Value: ""}}})
 	if queues != nil {
-		change = disbatch.Set(bson.D{stamp, {Key: "queues", Value: queues}})
+		change = store.Set(bson.D{stamp, {Key: "queues", Value: queues}})
 	}
 	_, err := d.nodes.UpdateOne(ctx, bson.D{{Key: "node", Value: node}}, change, options.Update().SetUpsert(true))
 	return err

@@ -4,6 +4,6 @@
 // (Functions). RunTask runs one claimed task with the arguments of the original's task runner.
 //
 // The states of a task's document are queued, claimed, running and ended. Each transition is one update in tasks.go, whose result
-// tells whether it happened. The package works on the store of loop/disbatch. It knows neither the command interface nor the server
+// tells whether it happened. The package works on loop/disbatch/store. It knows neither the command interface nor the server
 // that it may be part of.
 package node

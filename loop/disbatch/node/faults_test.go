@@ -14,10 +14,10 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 	"treadle/loop/disbatch/sitetest"
+	"treadle/loop/disbatch/store"
 )
 
 // TestFaults: every task runs once although replies are lost or cut, calls are lost, and calls run twice.
@@ -41,7 +41,7 @@ func TestFaults(t *testing.T) {
 			s.Double.Inject(nil)
 			s.Until("the counters", func() bool {
 				q, err := s.Store.Queue(s.Ctx, q.ID.Hex())
-				return err == nil && (q.Schema == disbatch.Schema2018 || q.Todo == 0 && q.Total == tasks)
+				return err == nil && (q.Schema == store.Schema2018 || q.Todo == 0 && q.Total == tasks)
 			})
 			a.stop()
 			b.stop()
@@ -91,14 +91,14 @@ func TestStopReleasesClaims(t *testing.T) {
 	// The process that runs commands begins none.
 	n := s.node("me", func(o *Options) { o.Runner = []string{"/bin/sh", "-c", "cat > /dev/null"} })
 	s.Until("claims", func() bool {
-		claimed, err := s.Store.CountTasks(s.Ctx, d("status", disbatch.StatusClaimed, "node", "me"))
+		claimed, err := s.Store.CountTasks(s.Ctx, d("status", store.StatusClaimed, "node", "me"))
 		return err == nil && claimed == 4
 	})
 	n.stop()
 	for _, id := range ids {
 		task := s.Task(id)
 		_, is2016 := task.Raw.Lookup("parameters").DocumentOK()
-		if node := task.Raw.Lookup("node"); task.Status != disbatch.StatusQueued || is2016 != (node.Type == bson.TypeInt32) || !is2016 && node.Type != bson.TypeNull {
+		if node := task.Raw.Lookup("node"); task.Status != store.StatusQueued || is2016 != (node.Type == bson.TypeInt32) || !is2016 && node.Type != bson.TypeNull {
 			t.Errorf("given back as %s", task.Raw)
 		}
 	}
@@ -117,18 +117,18 @@ func TestRestart(t *testing.T) {
 		must(t, err)
 	}
 	long, short := time.Now().Add(-6*time.Minute), time.Now().Add(-4*time.Minute)
-	put(ids[0], disbatch.StatusClaimed, long)
-	put(ids[1], disbatch.StatusClaimed, long.Unix()) // in the form of old data
-	put(ids[2], disbatch.StatusClaimed, short)
-	put(ids[3], disbatch.StatusRunning, long)
-	put(ids[4], disbatch.StatusRunning, long)
-	put(mine[0], disbatch.StatusRunning, short)
-	put(begins[0], disbatch.StatusClaimed, short)
+	put(ids[0], store.StatusClaimed, long)
+	put(ids[1], store.StatusClaimed, long.Unix()) // in the form of old data
+	put(ids[2], store.StatusClaimed, short)
+	put(ids[3], store.StatusRunning, long)
+	put(ids[4], store.StatusRunning, long)
+	put(mine[0], store.StatusRunning, short)
+	put(begins[0], store.StatusClaimed, short)
 	n := s.node("me", with(w))
 	s.Ends(begins...)
-	s.Status(mine[0], disbatch.StatusOrphaned) // the server of its worker has ended
+	s.Status(mine[0], store.StatusOrphaned) // the server of its worker has ended
 	s.ticks(n, 5)
-	for i, want := range []int{disbatch.StatusOrphaned, disbatch.StatusOrphaned, disbatch.StatusQueued, disbatch.StatusRunning, disbatch.StatusRunning, disbatch.StatusQueued} {
+	for i, want := range []int{store.StatusOrphaned, store.StatusOrphaned, store.StatusQueued, store.StatusRunning, store.StatusRunning, store.StatusQueued} {
 		if got := s.Task(ids[i]).Status; got != want {
 			t.Errorf("task %d has status %d, want %d", i, got, want)
 		}
@@ -146,11 +146,11 @@ func TestCommandsSurviveNode(t *testing.T) {
 	q := s.Queue(d("name", "a", "plugin", "Wait", "threads", 1))
 	ids := s.Fill(&q, sitetest.Payloads(2)...)
 	first := s.node("me")
-	s.Status(ids[0], disbatch.StatusRunning)
+	s.Status(ids[0], store.StatusRunning)
 	first.stop()
 	second := s.node("me")
 	s.ticks(second, 3)
-	if a, b := s.Task(ids[0]), s.Task(ids[1]); a.Status != disbatch.StatusRunning || b.Status != disbatch.StatusQueued {
+	if a, b := s.Task(ids[0]), s.Task(ids[1]); a.Status != store.StatusRunning || b.Status != store.StatusQueued {
 		t.Errorf("between: %s, %s", a.Raw, b.Raw)
 	}
 	must(t, os.WriteFile(gate, nil, 0o600))
@@ -183,18 +183,18 @@ func TestReclaimAfter(t *testing.T) {
 	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 0))
 	ids := s.Fill(&q, sitetest.Payloads(2)...)
 	for i, node := range []string{"gone", "slow"} {
-		_, err := s.Tasks.UpdateOne(s.Ctx, byID(ids[i]), set(d("status", disbatch.StatusRunning, "node", node)))
+		_, err := s.Tasks.UpdateOne(s.Ctx, byID(ids[i]), set(d("status", store.StatusRunning, "node", node)))
 		must(t, err)
 	}
 	// One entry does not change and is in the future, the other changes and is a day behind.
 	must(t, s.db().report(s.Ctx, "gone", time.Now().Add(24*time.Hour), nil))
 	n, _ := s.idle("me", &q)
 	behind := time.Now().Add(-24 * time.Hour)
-	for hours, want := range []int{disbatch.StatusRunning, disbatch.StatusOrphaned, disbatch.StatusOrphaned} {
+	for hours, want := range []int{store.StatusRunning, store.StatusOrphaned, store.StatusOrphaned} {
 		behind = behind.Add(time.Second)
 		must(t, s.db().report(s.Ctx, "slow", behind, nil))
 		must(t, n.tick(s.Ctx))
-		if gone, slow := s.Task(ids[0]).Status, s.Task(ids[1]).Status; gone != want || slow != disbatch.StatusRunning {
+		if gone, slow := s.Task(ids[0]).Status, s.Task(ids[1]).Status; gone != want || slow != store.StatusRunning {
 			t.Errorf("after %d hours the task of the node that is gone has status %d, that of the slow one %d", hours, gone, slow)
 		}
 		for name, last := range n.heartbeats { // pretend that an hour passes
@@ -295,7 +295,7 @@ func TestConfigCollection(t *testing.T) {
 	n := s.node("me")
 	ids := s.Fill(&q, d("commands", "a"))
 	s.ticks(n, 3)
-	if got := s.Task(ids[0]).Status; got != disbatch.StatusQueued {
+	if got := s.Task(ids[0]).Status; got != store.StatusQueued {
 		t.Errorf("a task of an ignored queue has status %d", got)
 	}
 	_, err = s.DB.Collection("config").UpdateOne(s.Ctx, bson.D{}, set(d("ignorequeues", bson.A{})))

@@ -8,7 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/store"
 )
 
 // Functions is a server whose workers run tasks.
@@ -36,14 +36,14 @@ type answer struct {
 // outcome returns the end of the task that the answer stands for.
 func (a *answer) outcome() outcome {
 	if a.err != nil {
-		return outcome{status: disbatch.StatusFailed, stdout: "", stderr: a.err.Error()}
+		return outcome{status: store.StatusFailed, stdout: "", stderr: a.err.Error()}
 	}
 	return parseResult(a.data)
 }
 
 // function runs a task at a worker of the server.
 func (n *Node) function(a *assignment) error {
-	t := disbatch.DecodeTask(a.Task)
+	t := store.DecodeTask(a.Task)
 	id, run := t.ID.Hex(), primitive.NewObjectID()
 	if err := n.begin(n.calls, a, &t, run); err != nil {
 		return err

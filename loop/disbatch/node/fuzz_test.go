@@ -13,8 +13,8 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/sitetest"
+	"treadle/loop/disbatch/store"
 )
 
 // FuzzDocument reads bytes as a task and as a document on the pipe. An accepted document can be sent on, and the input of a
@@ -30,7 +30,7 @@ func FuzzDocument(f *testing.F) {
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, in []byte) {
 		raw := bson.Raw(in[:min(len(in), sitetest.FuzzBytes)])
-		task := disbatch.DecodeTask(raw)
+		task := store.DecodeTask(raw)
 		for _, into := range []any{new(assignment), new(report)} {
 			if readDocument(bytes.NewReader(in), into) != nil {
 				continue
@@ -62,7 +62,7 @@ func checkOutcome(t *testing.T, o outcome) {
 			t.Fatalf("the output %q is no text", s)
 		}
 	}
-	if _, err := bson.Marshal(o.update(time.Now())); err != nil || o.status < disbatch.StatusSucceeded {
+	if _, err := bson.Marshal(o.update(time.Now())); err != nil || o.status < store.StatusSucceeded {
 		t.Fatalf("a task ends with status %d, %v", o.status, err)
 	}
 }
@@ -92,11 +92,11 @@ func FuzzPluginOutput(f *testing.F) {
 		switch {
 		case ok != has:
 			t.Fatalf("%q has a status line: %v, read as %v", out, has, ok)
-		case ok && (string(rest) != before || status < disbatch.StatusSucceeded):
+		case ok && (string(rest) != before || status < store.StatusSucceeded):
 			t.Fatalf("%q is read as %q and status %d", out, rest, status)
 		case !ok && string(rest) != string(out):
 			t.Fatalf("%q has no status line, and %q is left of it", out, rest)
 		}
-		checkOutcome(t, outcome{status: disbatch.StatusSucceeded, stdout: utf8Text(rest), stderr: ""})
+		checkOutcome(t, outcome{status: store.StatusSucceeded, stdout: utf8Text(rest), stderr: ""})
 	})
 }

@@ -9,9 +9,9 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
+	"treadle/loop/disbatch/store"
 )
 
 // workers is a server that runs tasks at once, or when the test calls finish, and counts them.
@@ -134,7 +134,7 @@ func TestQueueLimits(t *testing.T) {
 			s.Until("a task in place of the one that ended", func() bool { return w.holding()+x.holding() == c.atBoth })
 			s.ticks(first, 2)
 			s.ticks(second, 2)
-			if n, err := s.Store.CountTasks(s.Ctx, d("status", disbatch.In([]int{disbatch.StatusClaimed, disbatch.StatusRunning}))); err != nil || int(n) > c.atBoth {
+			if n, err := s.Store.CountTasks(s.Ctx, d("status", store.In([]int{store.StatusClaimed, store.StatusRunning}))); err != nil || int(n) > c.atBoth {
 				t.Errorf("%d tasks run, %v", n, err)
 			}
 			w.mu.Lock()
@@ -190,7 +190,7 @@ func TestQueuesAlternate(t *testing.T) {
 	ids := s.Fill(&short, sitetest.Payloads(3)...)
 	s.node("me", with(w))
 	s.Ends(ids...)
-	if n, err := s.Store.CountTasks(s.Ctx, d("queue", long.ID, "status", disbatch.StatusQueued)); err != nil || n == 0 {
+	if n, err := s.Store.CountTasks(s.Ctx, d("queue", long.ID, "status", store.StatusQueued)); err != nil || n == 0 {
 		t.Errorf("the short queue came after all of the long one: %d are left, %v", n, err)
 	}
 }
@@ -200,7 +200,7 @@ func TestServedQueues(t *testing.T) {
 	id, other := primitive.NewObjectID(), primitive.NewObjectID()
 	f := func(want bool, c config.File, pin, ignore []string) {
 		t.Helper()
-		q := disbatch.Queue{ID: id, Pin: pin, Ignore: ignore}
+		q := store.Queue{ID: id, Pin: pin, Ignore: ignore}
 		if got := wanted(&c, &q, "me"); got != want {
 			t.Errorf("%+v with %v and %v: %v", c, pin, ignore, got)
 		}

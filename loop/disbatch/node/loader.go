@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
+	"treadle/loop/disbatch/store"
 )
 
 // Bounds of plugin look-ups.
@@ -30,7 +30,7 @@ const (
 )
 
 // loads returns the Perl class as which a task runner loads a plugin, or an error.
-type loads func(runner, plugin string, schema disbatch.Schema) (class string, err error)
+type loads func(runner, plugin string, schema store.Schema) (class string, err error)
 
 // errLoading reports that a look-up is in progress.
 var errLoading = errors.New("the task runner is asked whether it can load the plugin")
@@ -38,7 +38,7 @@ var errLoading = errors.New("the task runner is asked whether it can load the pl
 // loadKey is the argument of a look-up.
 type loadKey struct {
 	runner, plugin string
-	schema         disbatch.Schema
+	schema         store.Schema
 }
 
 // loaded is the result of a look-up.
@@ -86,11 +86,11 @@ func (l *loader) load(ctx context.Context, key loadKey) (class string, err error
 }
 
 // forget drops the results for plugins that no queue has.
-func (l *loader) forget(queues []disbatch.Queue) {
+func (l *loader) forget(queues []store.Queue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for key := range l.known {
-		if !slices.ContainsFunc(queues, func(q disbatch.Queue) bool { return q.Plugin == key.plugin && q.Schema == key.schema }) {
+		if !slices.ContainsFunc(queues, func(q store.Queue) bool { return q.Plugin == key.plugin && q.Schema == key.schema }) {
 			delete(l.known, key)
 		}
 	}
@@ -134,7 +134,7 @@ func loadPerl(ctx context.Context, key loadKey, places []string) (class string, 
 		return "", err
 	}
 	of2016 := ""
-	if key.schema == disbatch.Schema2016 {
+	if key.schema == store.Schema2016 {
 		of2016 = "1"
 	}
 	path, err := exec.LookPath(key.runner)
@@ -189,7 +189,7 @@ func interpreter(program string) ([]string, error) {
 }
 
 // delegated returns the plugin that starts the original's task runner, for a plugin without an entry in treadle_plugins.
-func delegated(c *config.File, name string, schema disbatch.Schema, load loads) (config.Plugin, error) {
+func delegated(c *config.File, name string, schema store.Schema, load loads) (config.Plugin, error) {
 	unknown := func(err error) (config.Plugin, error) {
 		return config.Plugin{}, fmt.Errorf("the plugin %s cannot be run: give it an entry in treadle_plugins, or a task_runner that loads it: %w", name, err)
 	}

@@ -11,9 +11,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
+	"treadle/loop/disbatch/store"
 )
 
 // perlSite makes a directory with plugins and a task runner in Perl that logs its arguments.
@@ -66,28 +66,28 @@ func TestLoadedPlugins(t *testing.T) {
 		})
 	}
 	s.ticks(n, 2)
-	if n, err := s.Store.CountTasks(s.Ctx, d("status", disbatch.StatusQueued)); err != nil || n != 4 {
+	if n, err := s.Store.CountTasks(s.Ctx, d("status", store.StatusQueued)); err != nil || n != 4 {
 		t.Errorf("%d tasks are queued, %v", n, err)
 	}
 }
 
 // TestRunnerFlags: a 2016 runner without GridFS has --nogfs, and --testing is passed on.
 func TestRunnerFlags(t *testing.T) {
-	f := func(want, text string, schema disbatch.Schema) {
+	f := func(want, text string, schema store.Schema) {
 		t.Helper()
 		c, err := config.Parse([]byte(text))
 		must(t, err)
 		c.Path = "F"
-		store, err := disbatch.Open(c, config.ComponentRunner)
+		site, err := store.Open(c, config.ComponentRunner)
 		must(t, err)
-		defer store.Close()
-		p := newPerformer(store, c, slog.New(slog.DiscardHandler))
+		defer site.Close()
+		p := newPerformer(site, c, slog.New(slog.DiscardHandler))
 		if got := strings.Join(p.runnerFlags(&assignment{Plugin: config.Plugin{Class: "P"}, Schema: schema, GFS: c.GFS}, "T"), " "); got != want {
 			t.Errorf("%s is called with %s", text, got)
 		}
 	}
-	f("--config F --plugin P --task T", `{"gfs": true, "testing": true}`, disbatch.Schema2016)
-	f("--config F --plugin P --task T --nogfs", `{"gfs": false}`, disbatch.Schema2016)
-	f("--config F --task T --gfs 0 --testing", `{"gfs": 0, "testing": "yes", "quiet": "0"}`, disbatch.Schema2018)
-	f("--config F --task T --gfs 1", `{"gfs": true}`, disbatch.Schema2018)
+	f("--config F --plugin P --task T", `{"gfs": true, "testing": true}`, store.Schema2016)
+	f("--config F --plugin P --task T --nogfs", `{"gfs": false}`, store.Schema2016)
+	f("--config F --task T --gfs 0 --testing", `{"gfs": 0, "testing": "yes", "quiet": "0"}`, store.Schema2018)
+	f("--config F --task T --gfs 1", `{"gfs": true}`, store.Schema2018)
 }

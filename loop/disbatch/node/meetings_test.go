@@ -7,9 +7,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/mongotest"
 	"treadle/loop/disbatch/sitetest"
+	"treadle/loop/disbatch/store"
 )
 
 // countTogether holds the given number of claims until all are made. Each then counts all others.
@@ -56,7 +56,7 @@ func TestConcurrentClaimsFillLimit(t *testing.T) {
 						if a, err := n.next(states[i], nil); err == nil {
 							mu.Lock()
 							defer mu.Unlock()
-							kept = append(kept, disbatch.DecodeTask(a.Task).ID)
+							kept = append(kept, store.DecodeTask(a.Task).ID)
 						}
 					})
 				}
@@ -65,11 +65,11 @@ func TestConcurrentClaimsFillLimit(t *testing.T) {
 				if len(kept) != min(threads, left) {
 					t.Fatalf("%d of %d claims are kept with %d tasks left", len(kept), nodes, left)
 				}
-				if n, err := s.Store.CountTasks(s.Ctx, d("status", disbatch.StatusClaimed)); err != nil || int(n) != len(kept) {
+				if n, err := s.Store.CountTasks(s.Ctx, d("status", store.StatusClaimed)); err != nil || int(n) != len(kept) {
 					t.Fatalf("%d tasks are claimed, %v", n, err)
 				}
 				for _, id := range kept {
-					_, err := s.Tasks.UpdateOne(s.Ctx, byID(id), set(d("status", disbatch.StatusSucceeded)))
+					_, err := s.Tasks.UpdateOne(s.Ctx, byID(id), set(d("status", store.StatusSucceeded)))
 					must(t, err)
 				}
 			}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
+	"treadle/loop/disbatch/store"
 	"treadle/loop/web"
 )
 
@@ -16,9 +16,9 @@ var ends = [...]string{"succeeded", "failed", "other"}
 // endOf returns the index of a status in ends.
 func endOf(status int) int {
 	switch status {
-	case disbatch.StatusSucceeded:
+	case store.StatusSucceeded:
 		return 0
-	case disbatch.StatusFailed:
+	case store.StatusFailed:
 		return 1
 	}
 	return 2

@@ -13,8 +13,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
+	"treadle/loop/disbatch/store"
 )
 
 // Times of a node.
@@ -88,15 +88,15 @@ type Node struct {
 // view is the state of the database that a tick has read.
 type view struct {
 	config    *config.File
-	queues    []disbatch.Queue
-	nodes     []disbatch.Node
+	queues    []store.Queue
+	nodes     []store.Node
 	limit     int // of this node
 	inherited int // see Node.inherited; less the tasks that got a slot since the tick
 }
 
 // queueState is a queue that the node serves.
 type queueState struct {
-	queue   disbatch.Queue
+	queue   store.Queue
 	plugin  config.Plugin
 	slots   int  // in use by claims and tasks of this process
 	others  int  // tasks of other processes that count against the limit
@@ -124,11 +124,11 @@ func New(o Options) (*Node, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	store, err := disbatch.Open(o.Config, config.ComponentNode)
+	site, err := store.Open(o.Config, config.ComponentNode)
 	if err != nil {
 		return nil, err
 	}
-	p, own := newPerformer(store, o.Config, o.Log), newInstance(o.Config.Database, o.Name)
+	p, own := newPerformer(site, o.Config, o.Log), newInstance(o.Config.Database, o.Name)
 	n := &Node{
 		performer: *p, o: o, instance: own, pick: rand.IntN, after: time.After, runner: runner{command: o.Runner, instance: own, log: o.Log, tally: p.tally}, loader: newLoader(o.Config),
 		stopping: make(chan struct{}),
@@ -204,12 +204,12 @@ func (n *Node) runnerUsable(ctx context.Context) error {
 	if n.o.Runner == nil || len(n.o.Config.Auth) == 0 {
 		return nil
 	}
-	store, err := disbatch.Open(n.o.Config, config.ComponentRunner)
+	site, err := store.Open(n.o.Config, config.ComponentRunner)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	return store.Retrier(n.log, nil).Usable(ctx)
+	defer site.Close()
+	return site.Retrier(n.log, nil).Usable(ctx)
 }
 
 // duplicate returns ErrDuplicate if the entry of this node keeps changing while this process does not write it. It compares
@@ -236,7 +236,7 @@ func (n *Node) duplicate(ctx context.Context) error {
 }
 
 // retryEntry is entry for a starting node. It waits for a database that does not answer.
-func (n *Node) retryEntry(ctx context.Context) (e disbatch.Node, err error) {
+func (n *Node) retryEntry(ctx context.Context) (e store.Node, err error) {
 	err = n.retry.Do(ctx, "starting", func() (err error) {
 		e, err = n.entry(ctx)
 		return err
@@ -264,7 +264,7 @@ func (n *Node) setCondition(about, reason string) {
 }
 
 // release queues claimed tasks of this node again: the given ones, or all that have not begun.
-func (n *Node) release(ctx context.Context, queues []disbatch.Queue, only ...primitive.ObjectID) (int64, error) {
+func (n *Node) release(ctx context.Context, queues []store.Queue, only ...primitive.ObjectID) (int64, error) {
 	released, err := n.store.release(ctx, n.o.Name, queues, only...)
 	n.tally.released.Add(uint64(released))
 	return released, err

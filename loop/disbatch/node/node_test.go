@@ -14,9 +14,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
+	"treadle/loop/disbatch/store"
 )
 
 // runnerVariable is an environment variable with the path of a configuration. With it the test binary runs tasks of a node.
@@ -126,8 +126,8 @@ func TestDemoPlugin(t *testing.T) {
 	})
 	s.Until("the report", func() bool {
 		n, err := s.Store.Node(s.Ctx, "me")
-		done, _ := disbatch.Integer(n.Raw.Lookup("queues", "0", "tasks_done"))
-		return err == nil && disbatch.Text(n.Raw.Lookup("queues", "0", "constructor")) == config.DemoPlugin && done == 1
+		done, _ := store.Integer(n.Raw.Lookup("queues", "0", "tasks_done"))
+		return err == nil && store.Text(n.Raw.Lookup("queues", "0", "constructor")) == config.DemoPlugin && done == 1
 	})
 }
 
@@ -135,8 +135,8 @@ func TestDemoPlugin(t *testing.T) {
 func TestNodeForgets(t *testing.T) {
 	t.Parallel()
 	n := Node{conditions: map[string]string{}, performer: performer{log: slog.New(slog.DiscardHandler)}}
-	n.noteHeartbeats([]disbatch.Node{{Name: "here"}, {Name: "gone"}}, &view{})
-	n.noteHeartbeats([]disbatch.Node{{Name: "here"}}, &view{})
+	n.noteHeartbeats([]store.Node{{Name: "here"}, {Name: "gone"}}, &view{})
+	n.noteHeartbeats([]store.Node{{Name: "here"}}, &view{})
 	n.setCondition("a queue", "its plugin is unknown")
 	n.setCondition("a queue", "")
 	if _, here := n.heartbeats["here"]; !here || len(n.heartbeats) != 1 || len(n.conditions) != 0 {

@@ -10,9 +10,9 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
+	"treadle/loop/disbatch/store"
 )
 
 // TestInvalidDocuments: documents with values of any type in any field, or without the field, stop neither the node nor valid
@@ -51,7 +51,7 @@ func TestInvalidDocuments(t *testing.T) {
 	n := s.node("me")
 	s.Ends(s.Fill(&good, d("commands", "a"))...)
 	s.ticks(n, 3)
-	left, err := s.Store.Search(s.Ctx, d("queue", good.ID, "status", -2, "node", nil), disbatch.SearchOptions{Limit: 1})
+	left, err := s.Store.Search(s.Ctx, d("queue", good.ID, "status", -2, "node", nil), store.SearchOptions{Limit: 1})
 	if must(t, err); len(left) > 0 {
 		s.Until("the end of the tasks of nonsense", func() bool {
 			left, err := s.Store.CountTasks(s.Ctx, d("queue", good.ID, "status", -2, "node", nil))
@@ -71,8 +71,8 @@ func TestTaskWithoutJSON(t *testing.T) {
 		must(t, err)
 		var a assignment
 		must(t, readDocument(bytes.NewReader(b), &a))
-		task := disbatch.DecodeTask(a.Task)
-		if o := new(performer).execute(t.Context(), &a, &task); o.status != disbatch.StatusFailed || o.stdout != unableToStart {
+		task := store.DecodeTask(a.Task)
+		if o := new(performer).execute(t.Context(), &a, &task); o.status != store.StatusFailed || o.stdout != unableToStart {
 			t.Errorf("it ended with %+v", o)
 		}
 	}

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 	"treadle/loop/disbatch/sitetest"
+	"treadle/loop/disbatch/store"
 )
 
 // impatient returns a site with short time-outs, so that an outage outlasts calls.
@@ -106,7 +106,7 @@ func TestRunnerStops(t *testing.T) {
 	n.node.runner.mu.Unlock()
 	must(t, runner.Signal(syscall.SIGTERM))
 	got := s.Ends(ids...)[0]
-	if want := errToldToEnd.Error() + "\nwhy"; got.Status != disbatch.StatusFailed || sitetest.Stored(&got, "stdout") != unableToComplete || !strings.HasPrefix(sitetest.Stored(&got, "stderr"), want) {
+	if want := errToldToEnd.Error() + "\nwhy"; got.Status != store.StatusFailed || sitetest.Stored(&got, "stdout") != unableToComplete || !strings.HasPrefix(sitetest.Stored(&got, "stderr"), want) {
 		t.Errorf("ended as %s", got.Raw)
 	}
 }
@@ -118,17 +118,17 @@ func TestRunnerStopsWithoutDatabase(t *testing.T) {
 	id := s.Fill(&q, sitetest.Payloads(1)...)[0]
 	task, err := s.db().claim(s.Ctx, &q, "me", time.Now())
 	must(t, err)
-	store, err := disbatch.Open(s.Config, config.ComponentRunner)
+	site, err := store.Open(s.Config, config.ComponentRunner)
 	must(t, err)
-	t.Cleanup(store.Close)
-	p := newPerformer(store, s.Config, slog.New(slog.DiscardHandler))
+	t.Cleanup(site.Close)
+	p := newPerformer(site, s.Config, slog.New(slog.DiscardHandler))
 	p.grace = 300 * time.Millisecond
 	ctx, end := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
-		done <- p.perform(ctx, &assignment{Task: task.Raw, Plugin: s.Config.TreadlePlugins["Wait"], Schema: disbatch.Schema2018})
+		done <- p.perform(ctx, &assignment{Task: task.Raw, Plugin: s.Config.TreadlePlugins["Wait"], Schema: store.Schema2018})
 	}()
-	s.Status(id, disbatch.StatusRunning)
+	s.Status(id, store.StatusRunning)
 	s.Double.Stop()
 	end()
 	select {

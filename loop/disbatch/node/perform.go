@@ -12,8 +12,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
+	"treadle/loop/disbatch/store"
 )
 
 const (
@@ -33,7 +33,7 @@ type performer struct {
 	flags  []string // further arguments of 2018 task runners
 	tally  *tally
 	clock  func() time.Time // wall clock, for timestamps in the database
-	retry  *disbatch.Retrier
+	retry  *store.Retrier
 	grace  time.Duration // shutdownGrace; less in tests
 	// keepMTime leaves the time of the claim as the mtime of a finished task.
 	keepMTime bool
@@ -41,10 +41,10 @@ type performer struct {
 
 // assignment is a claimed task with its plugin.
 type assignment struct {
-	Task   []byte          `bson:"task"` // document as bytes: a damaged one must not break the pipe
-	Plugin config.Plugin   `bson:"plugin"`
-	Schema disbatch.Schema `bson:"schema"`
-	GFS    config.GFS      `bson:"gfs"`
+	Task   []byte        `bson:"task"` // document as bytes: a damaged one must not break the pipe
+	Plugin config.Plugin `bson:"plugin"`
+	Schema store.Schema  `bson:"schema"`
+	GFS    config.GFS    `bson:"gfs"`
 }
 
 // errNotMine reports that another process has begun or released the task.
@@ -52,7 +52,7 @@ var errNotMine = errors.New("the task is not claimed by this node any more")
 
 // perform begins a task, runs it in this process and writes its end. If ctx ends, perform stops the plugin and writes that end.
 func (p *performer) perform(ctx context.Context, a *assignment) error {
-	t := disbatch.DecodeTask(a.Task)
+	t := store.DecodeTask(a.Task)
 	if a.Plugin.Kind == config.KindRunner {
 		return p.delegate(ctx, a, &t)
 	}
@@ -80,14 +80,14 @@ func withGrace(ctx context.Context, grace time.Duration) (context.Context, conte
 }
 
 // begin begins a task for a run. It returns errNotMine if the task is not claimed any more.
-func (p *performer) begin(ctx context.Context, a *assignment, t *disbatch.Task, run primitive.ObjectID) error {
+func (p *performer) begin(ctx context.Context, a *assignment, t *store.Task, run primitive.ObjectID) error {
 	begun := false
 	err := p.retry.Do(ctx, "beginning task "+t.ID.Hex(), func() (err error) {
 		begun, err = p.store.begin(ctx, t, run)
 		return err
 	})
 	switch {
-	case disbatch.TooLarge(err):
+	case store.TooLarge(err):
 		p.log.Error("a task's document has no room for its run, it failed", "task", t.ID.Hex())
 		return cmp.Or(p.failWithoutOutput(ctx, a.Schema, t), errNotMine)
 	case err == nil && !begun:
@@ -97,21 +97,21 @@ func (p *performer) begin(ctx context.Context, a *assignment, t *disbatch.Task, 
 }
 
 // failWithoutOutput fails and counts a task whose document has no room for output.
-func (p *performer) failWithoutOutput(ctx context.Context, schema disbatch.Schema, t *disbatch.Task) error {
+func (p *performer) failWithoutOutput(ctx context.Context, schema store.Schema, t *store.Task) error {
 	failed, mtime := false, p.mtime()
 	err := p.retry.Do(ctx, "failing task "+t.ID.Hex(), func() (err error) {
 		failed, err = p.store.failWithoutOutput(ctx, t, mtime)
 		return err
 	})
 	if failed {
-		p.tally.ended[endOf(disbatch.StatusFailed)].Add(1)
+		p.tally.ended[endOf(store.StatusFailed)].Add(1)
 		p.count(ctx, schema, t)
 	}
 	return err
 }
 
 // execute runs a plugin that is a command or built in.
-func (p *performer) execute(ctx context.Context, a *assignment, t *disbatch.Task) outcome {
+func (p *performer) execute(ctx context.Context, a *assignment, t *store.Task) outcome {
 	switch {
 	case a.Plugin.Kind == kindDemo:
 		return demo(t)
@@ -131,9 +131,9 @@ func (p *performer) execute(ctx context.Context, a *assignment, t *disbatch.Task
 	}
 	stdout, status, ok := statusLine(r.stdout.kept)
 	if !ok {
-		status = disbatch.StatusSucceeded
+		status = store.StatusSucceeded
 		if r.exit != 0 {
-			status = disbatch.StatusFailed
+			status = store.StatusFailed
 		}
 	}
 	o := outcome{status: status, stdout: utf8Text(stdout)}
@@ -141,7 +141,7 @@ func (p *performer) execute(ctx context.Context, a *assignment, t *disbatch.Task
 	for _, stream := range []struct {
 		name string
 		cut  int64
-	}{{disbatch.FileStdout, r.stdout.cut}, {disbatch.FileStderr, r.stderr.cut}} {
+	}{{store.FileStdout, r.stdout.cut}, {store.FileStderr, r.stderr.cut}} {
 		if stream.cut > 0 {
 			notes += fmt.Sprintf("\ntreadle: %d bytes of %s were cut, see max_output\n", stream.cut, stream.name)
 		}
@@ -152,7 +152,7 @@ func (p *performer) execute(ctx context.Context, a *assignment, t *disbatch.Task
 
 // delegate runs a task with a task runner of the original, which begins and ends the task itself. It ends a task that the runner
 // leaves unfinished.
-func (p *performer) delegate(ctx context.Context, a *assignment, t *disbatch.Task) error {
+func (p *performer) delegate(ctx context.Context, a *assignment, t *store.Task) error {
 	id := t.ID.Hex()
 	if os.Getenv(selfVariable) == id {
 		return p.endAbandoned(ctx, a, t, ended(unableToStart, errors.New("its task runner is treadle itself: give the plugin an entry of the kind exec in treadle_plugins")))
@@ -177,7 +177,7 @@ func (p *performer) delegate(ctx context.Context, a *assignment, t *disbatch.Tas
 
 // runnerFlags returns the arguments of a task runner. A 2016 runner takes the plugin and writes to GridFS without --nogfs.
 func (p *performer) runnerFlags(a *assignment, id string) []string {
-	if a.Schema == disbatch.Schema2016 {
+	if a.Schema == store.Schema2016 {
 		flags := []string{"--config", p.config, "--plugin", a.Plugin.Class, "--task", id}
 		if a.GFS.Never() {
 			flags = append(flags, "--nogfs")
@@ -189,14 +189,14 @@ func (p *performer) runnerFlags(a *assignment, id string) []string {
 
 // endAbandoned ends and counts a task that its runner has left claimed or running. It counts a finished task too, since a runner of
 // the original has not.
-func (p *performer) endAbandoned(ctx context.Context, a *assignment, t *disbatch.Task, o outcome) error {
+func (p *performer) endAbandoned(ctx context.Context, a *assignment, t *store.Task, o outcome) error {
 	written := false
 	write := func() (err error) {
 		written, err = p.store.endAbandoned(ctx, t, o, p.mtime())
 		return err
 	}
 	err := p.retry.Do(ctx, "ending task "+t.ID.Hex(), write)
-	if disbatch.TooLarge(err) { // the payload leaves no room for the reason
+	if store.TooLarge(err) { // the payload leaves no room for the reason
 		o.stdout, o.stderr = "", ""
 		err = p.retry.Do(ctx, "ending task "+t.ID.Hex(), write)
 	}
@@ -207,7 +207,7 @@ func (p *performer) endAbandoned(ctx context.Context, a *assignment, t *disbatch
 		p.tally.ended[endOf(o.status)].Add(1)
 		p.count(ctx, a.Schema, t)
 	default:
-		if now, err := p.store.Task(ctx, t.ID); err == nil && now.Status >= disbatch.StatusSucceeded {
+		if now, err := p.store.Task(ctx, t.ID); err == nil && now.Status >= store.StatusSucceeded {
 			p.tally.ended[endOf(now.Status)].Add(1)
 		}
 	}
@@ -223,7 +223,7 @@ func (p *performer) mtime() time.Time {
 }
 
 // finish writes the end of a task and counts it. Output goes to GridFS if the setting or its size requires that.
-func (p *performer) finish(ctx context.Context, a *assignment, t *disbatch.Task, run primitive.ObjectID, o outcome) error {
+func (p *performer) finish(ctx context.Context, a *assignment, t *store.Task, run primitive.ObjectID, o outcome) error {
 	stdout, stderr := o.stdout.(string), o.stderr.(string)
 	out, errs := outgrown(a.GFS, len(stdout), len(stderr))
 	if err := p.toFiles(ctx, t, &o, out, errs); err != nil {
@@ -235,13 +235,13 @@ func (p *performer) finish(ctx context.Context, a *assignment, t *disbatch.Task,
 		return err
 	}
 	err := p.retry.Do(ctx, "finishing task "+t.ID.Hex(), write)
-	if disbatch.TooLarge(err) { // the payload leaves no room
+	if store.TooLarge(err) { // the payload leaves no room
 		if err := p.toFiles(ctx, t, &o, !out && stdout != "", !errs && stderr != ""); err != nil {
 			return err
 		}
 		err = p.retry.Do(ctx, "finishing task "+t.ID.Hex(), write)
 	}
-	if disbatch.TooLarge(err) { // no room for the ids of files either: write the status alone
+	if store.TooLarge(err) { // no room for the ids of files either: write the status alone
 		o.stdout, o.stderr = "", ""
 		err = p.retry.Do(ctx, "finishing task "+t.ID.Hex(), write)
 	}
@@ -271,12 +271,12 @@ func outgrown(gfs config.GFS, stdout, stderr int) (out, errs bool) {
 }
 
 // toFiles moves outputs of a task to files.
-func (p *performer) toFiles(ctx context.Context, t *disbatch.Task, o *outcome, out, errs bool) (err error) {
+func (p *performer) toFiles(ctx context.Context, t *store.Task, o *outcome, out, errs bool) (err error) {
 	for _, stream := range []struct {
 		moves bool
 		name  string
 		text  *any
-	}{{out, disbatch.FileStdout, &o.stdout}, {errs, disbatch.FileStderr, &o.stderr}} {
+	}{{out, store.FileStdout, &o.stdout}, {errs, store.FileStderr, &o.stderr}} {
 		if stream.moves && err == nil {
 			*stream.text, err = p.file(ctx, t, stream.name, (*stream.text).(string))
 		}
@@ -285,7 +285,7 @@ func (p *performer) toFiles(ctx context.Context, t *disbatch.Task, o *outcome, o
 }
 
 // file writes one output to GridFS. It waits for a database that does not answer.
-func (p *performer) file(ctx context.Context, t *disbatch.Task, name, text string) (id primitive.ObjectID, err error) {
+func (p *performer) file(ctx context.Context, t *store.Task, name, text string) (id primitive.ObjectID, err error) {
 	id = primitive.NewObjectID()
 	err = p.retry.Do(ctx, "writing "+name+" of task "+t.ID.Hex(), func() error {
 		return p.store.WriteFile(ctx, id, t.ID, name, text)
@@ -294,8 +294,8 @@ func (p *performer) file(ctx context.Context, t *disbatch.Task, name, text strin
 }
 
 // count counts a finished task in its 2016 queue.
-func (p *performer) count(ctx context.Context, schema disbatch.Schema, t *disbatch.Task) {
-	if schema != disbatch.Schema2016 {
+func (p *performer) count(ctx context.Context, schema store.Schema, t *store.Task) {
+	if schema != store.Schema2016 {
 		return
 	}
 	if err := p.store.AddCounts(ctx, t.Queue, -1, 0); err != nil {
@@ -323,19 +323,19 @@ func RunTask(ctx context.Context, c *config.File, o TaskOptions, log *slog.Logge
 	if err != nil {
 		return fmt.Errorf("--task %s: %w", o.Task, ErrTaskID)
 	}
-	store, err := disbatch.Open(c, config.ComponentRunner)
+	site, err := store.Open(c, config.ComponentRunner)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	p := newPerformer(store, c, log)
-	var t disbatch.Task
-	var q disbatch.Queue
+	defer site.Close()
+	p := newPerformer(site, c, log)
+	var t store.Task
+	var q store.Queue
 	err = p.retry.Connect(ctx, "reading task "+id.Hex(), func() (err error) {
-		if t, err = store.Task(ctx, id); err == nil {
-			q, err = store.Queue(ctx, t.Queue.Hex())
+		if t, err = site.Task(ctx, id); err == nil {
+			q, err = site.Queue(ctx, t.Queue.Hex())
 		}
-		if errors.Is(err, disbatch.ErrNotFound) {
+		if errors.Is(err, store.ErrNotFound) {
 			return nil
 		}
 		return err
@@ -344,10 +344,10 @@ func RunTask(ctx context.Context, c *config.File, o TaskOptions, log *slog.Logge
 	case err != nil:
 		return err
 	case t.ID.IsZero():
-		return fmt.Errorf("task %s: %w", id.Hex(), disbatch.ErrNotFound)
+		return fmt.Errorf("task %s: %w", id.Hex(), store.ErrNotFound)
 	case q.ID.IsZero():
-		return fmt.Errorf("queue %s of task %s: %w", t.Queue.Hex(), id.Hex(), disbatch.ErrNotFound)
-	case t.Status != disbatch.StatusClaimed:
+		return fmt.Errorf("queue %s of task %s: %w", t.Queue.Hex(), id.Hex(), store.ErrNotFound)
+	case t.Status != store.StatusClaimed:
 		return fmt.Errorf("task %s has status %d: only a claimed one, -1, can be run", id.Hex(), t.Status)
 	}
 	own := *c
@@ -368,7 +368,7 @@ func RunTask(ctx context.Context, c *config.File, o TaskOptions, log *slog.Logge
 }
 
 // newPerformer returns a performer on a store.
-func newPerformer(store *disbatch.Store, c *config.File, log *slog.Logger) *performer {
+func newPerformer(site *store.Store, c *config.File, log *slog.Logger) *performer {
 	var flags []string
 	if c.Quiet {
 		flags = append(flags, "--quiet")
@@ -377,6 +377,6 @@ func newPerformer(store *disbatch.Store, c *config.File, log *slog.Logger) *perf
 		flags = append(flags, "--testing")
 	}
 	counted := new(tally)
-	retry := store.Retrier(log, func() { counted.errors.Add(1) })
-	return &performer{store: newDatabase(store), log: log, config: c.Path, flags: flags, keepMTime: c.Node.MTime == "claim", tally: counted, clock: time.Now, retry: retry, grace: shutdownGrace}
+	retry := site.Retrier(log, func() { counted.errors.Add(1) })
+	return &performer{store: newDatabase(site), log: log, config: c.Path, flags: flags, keepMTime: c.Node.MTime == "claim", tally: counted, clock: time.Now, retry: retry, grace: shutdownGrace}
 }

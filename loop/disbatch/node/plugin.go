@@ -11,8 +11,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
+	"treadle/loop/disbatch/store"
 )
 
 // kindDemo is the kind of DemoPlugin. No configuration has it.
@@ -25,7 +25,7 @@ const (
 )
 
 // pluginOf returns the plugin of a name, or the reason why it cannot run here. It returns errLoading during a look-up of load.
-func pluginOf(c *config.File, name string, schema disbatch.Schema, load loads) (config.Plugin, error) {
+func pluginOf(c *config.File, name string, schema store.Schema, load loads) (config.Plugin, error) {
 	if p, ok := c.TreadlePlugins[name]; ok {
 		if p.Kind == config.KindFunction && p.Function == "" {
 			p.Function = name
@@ -55,7 +55,7 @@ func available(p *config.Plugin) error {
 
 // ended returns the end of a task without a result of its plugin.
 func ended(stdout string, reason error) outcome {
-	return outcome{status: disbatch.StatusFailed, stdout: stdout, stderr: reason.Error()}
+	return outcome{status: store.StatusFailed, stdout: stdout, stderr: reason.Error()}
 }
 
 // statusOf returns the status for a number of a plugin. A number that is not positive means failed.
@@ -66,7 +66,7 @@ func statusOf(number json.RawMessage) int {
 			return int(i)
 		}
 	}
-	return disbatch.StatusFailed
+	return store.StatusFailed
 }
 
 // parseResult reads the result of a worker: an object with status, stdout and stderr. Other bytes are the stdout of a task that has
@@ -74,7 +74,7 @@ func statusOf(number json.RawMessage) int {
 func parseResult(data []byte) outcome {
 	var r struct{ Status, Stdout, Stderr json.RawMessage }
 	if json.Unmarshal(data, &r) != nil || r.Status == nil {
-		return outcome{status: disbatch.StatusSucceeded, stdout: utf8Text(data), stderr: ""}
+		return outcome{status: store.StatusSucceeded, stdout: utf8Text(data), stderr: ""}
 	}
 	return outcome{status: statusOf(r.Status), stdout: outputOf(r.Stdout), stderr: outputOf(r.Stderr)}
 }
@@ -104,18 +104,18 @@ func utf8Text(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD")
 
 // demo runs the built-in plugin. Each letter of the payload's field commands writes a line to stdout (a) or stderr (b), or fails the
 // task (c).
-func demo(t *disbatch.Task) outcome {
+func demo(t *store.Task) outcome {
 	commands, _ := t.Params().DocumentOK()
 	var stdout, stderr strings.Builder
-	o := outcome{status: disbatch.StatusSucceeded}
-	for _, letter := range disbatch.Text(commands.Lookup("commands")) {
+	o := outcome{status: store.StatusSucceeded}
+	for _, letter := range store.Text(commands.Lookup("commands")) {
 		switch letter {
 		case 'a':
 			stdout.WriteString("a\n")
 		case 'b':
 			stderr.WriteString("b\n")
 		case 'c':
-			o.status = disbatch.StatusFailed
+			o.status = store.StatusFailed
 		}
 	}
 	o.stdout, o.stderr = stdout.String(), stderr.String()

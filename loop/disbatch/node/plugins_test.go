@@ -10,9 +10,9 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
+	"treadle/loop/disbatch/store"
 )
 
 // shell returns an entry of treadle_plugins that runs a script.
@@ -30,7 +30,7 @@ func plugins(entries map[string]string) string {
 }
 
 // endOf runs a task of a plugin and returns it at its end.
-func (s *site) endOf(plugin string, params ...any) disbatch.Task {
+func (s *site) endOf(plugin string, params ...any) store.Task {
 	s.T.Helper()
 	q := s.Queue(d("name", plugin+primitive.NewObjectID().Hex(), "plugin", plugin, "threads", 1))
 	if len(params) == 0 {
@@ -193,7 +193,7 @@ func TestQueuesThatCannotRunAreIgnored(t *testing.T) {
 		})
 	}
 	s.Ends(s.Fill(&good, d("commands", "a"))...)
-	if n, err := s.Store.CountTasks(s.Ctx, d("status", disbatch.StatusQueued)); err != nil || n != 4 {
+	if n, err := s.Store.CountTasks(s.Ctx, d("status", store.StatusQueued)); err != nil || n != 4 {
 		t.Errorf("%d tasks are queued, %v", n, err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
+	"treadle/loop/disbatch/store"
 )
 
 // Tasks whose process is gone keep their status and count against the limits. Each tick recovers them in four ways:
@@ -40,7 +40,7 @@ func (n *Node) orphanOldClaims(ctx context.Context) error {
 
 // inherited returns the claimed and running tasks in the name of this node that this process has not held for two ticks. They belong
 // to an earlier process, or the reply to their claim was lost.
-func (n *Node) inherited(ctx context.Context) (out []disbatch.Task, err error) {
+func (n *Node) inherited(ctx context.Context) (out []store.Task, err error) {
 	tasks, err := n.store.heldBy(ctx, n.o.Name)
 	if err != nil {
 		return nil, err
@@ -64,13 +64,13 @@ func (n *Node) inherited(ctx context.Context) (out []disbatch.Task, err error) {
 
 // resumeInherited starts the claimed tasks among the inherited ones. It orphans running tasks of functions, since their jobs ended
 // with the server of the earlier process.
-func (n *Node) resumeInherited(ctx context.Context, queues []disbatch.Queue, inherited []disbatch.Task) error {
+func (n *Node) resumeInherited(ctx context.Context, queues []store.Queue, inherited []store.Task) error {
 	for _, t := range inherited {
 		n.mu.Lock()
 		state := n.queues[t.Queue]
 		n.mu.Unlock()
 		switch {
-		case t.Status == disbatch.StatusClaimed:
+		case t.Status == store.StatusClaimed:
 			if err := n.resume(ctx, queues, state, t.ID); err != nil {
 				return err
 			}
@@ -86,14 +86,14 @@ func (n *Node) resumeInherited(ctx context.Context, queues []disbatch.Queue, inh
 }
 
 // resume starts an inherited task that is claimed. It releases the task if the node no longer serves its queue or has no room.
-func (n *Node) resume(ctx context.Context, queues []disbatch.Queue, state *queueState, id primitive.ObjectID) error {
+func (n *Node) resume(ctx context.Context, queues []store.Queue, state *queueState, id primitive.ObjectID) error {
 	t, err := n.store.Task(ctx, id)
 	switch {
-	case errors.Is(err, disbatch.ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
 		return nil
 	case err != nil:
 		return err
-	case t.Status != disbatch.StatusClaimed || t.Node != n.o.Name || n.isLocal(id):
+	case t.Status != store.StatusClaimed || t.Node != n.o.Name || n.isLocal(id):
 		return nil
 	case state != nil && n.adopt(state, &t):
 		return nil
@@ -111,20 +111,20 @@ func (n *Node) isLocal(id primitive.ObjectID) bool {
 
 // reclaimOwn orphans running tasks of earlier instances of this node that no process of this host runs. A task that runs elsewhere
 // still ends with its own status.
-func (n *Node) reclaimOwn(ctx context.Context, inherited []disbatch.Task) error {
+func (n *Node) reclaimOwn(ctx context.Context, inherited []store.Task) error {
 	if n.left == nil {
 		n.left = make(map[primitive.ObjectID]bool)
 		for _, t := range inherited {
-			n.left[t.ID] = t.Status == disbatch.StatusRunning
+			n.left[t.ID] = t.Status == store.StatusRunning
 		}
 	} else if n.ticks%reclaimTicks != 0 {
 		return nil
 	}
-	var left []disbatch.Task
+	var left []store.Task
 	n.mu.Lock()
 	for _, t := range inherited {
 		state := n.queues[t.Queue]
-		if t.Status == disbatch.StatusRunning && n.left[t.ID] && (state == nil || state.plugin.Kind != config.KindFunction) { // see resumeInherited
+		if t.Status == store.StatusRunning && n.left[t.ID] && (state == nil || state.plugin.Kind != config.KindFunction) { // see resumeInherited
 			left = append(left, t)
 		}
 	}
@@ -158,7 +158,7 @@ func (n *Node) reclaimOwn(ctx context.Context, inherited []disbatch.Task) error 
 }
 
 // reclaimOthers orphans the running tasks of nodes without a heartbeat for reclaim_after.
-func (n *Node) reclaimOthers(ctx context.Context, nodes []disbatch.Node) error {
+func (n *Node) reclaimOthers(ctx context.Context, nodes []store.Node) error {
 	limit := n.o.Config.Node.ReclaimAfter.Duration()
 	if limit == 0 {
 		return nil

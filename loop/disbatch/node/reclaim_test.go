@@ -7,9 +7,9 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
+	"treadle/loop/disbatch/store"
 )
 
 // TestReclaimOwn: a starting node orphans its running tasks that no process of the host runs. A task runner of the original has
@@ -22,7 +22,7 @@ func TestReclaimOwn(t *testing.T) {
 		q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 0))
 		ids := s.Fill(&q, sitetest.Payloads(4)...)
 		for i, node := range []string{"me", "me", "me", "other"} {
-			_, err := s.Tasks.UpdateOne(s.Ctx, byID(ids[i]), set(d("status", disbatch.StatusRunning, "node", node)))
+			_, err := s.Tasks.UpdateOne(s.Ctx, byID(ids[i]), set(d("status", store.StatusRunning, "node", node)))
 			must(t, err)
 		}
 		lives := func(variable string, args ...string) (end func()) {
@@ -44,7 +44,7 @@ func TestReclaimOwn(t *testing.T) {
 		for range 2 * reclaimTicks {
 			must(t, n.tick(s.Ctx))
 		}
-		s.have(t, ids, disbatch.StatusRunning, disbatch.StatusRunning, disbatch.StatusRunning, disbatch.StatusRunning)
+		s.have(t, ids, store.StatusRunning, store.StatusRunning, store.StatusRunning, store.StatusRunning)
 		ends[2]()
 		for range 2 * reclaimTicks {
 			must(t, n.tick(s.Ctx))
@@ -55,18 +55,18 @@ func TestReclaimOwn(t *testing.T) {
 		for range 2 * reclaimTicks {
 			must(t, n.tick(s.Ctx))
 		}
-		s.have(t, ids, want[0], want[0], want[0], disbatch.StatusRunning)
+		s.have(t, ids, want[0], want[0], want[0], store.StatusRunning)
 		// The node does not reclaim a task that it runs itself.
-		_, err := s.Tasks.UpdateMany(s.Ctx, bson.D{}, set(d("status", disbatch.StatusRunning, "node", "me")))
+		_, err := s.Tasks.UpdateMany(s.Ctx, bson.D{}, set(d("status", store.StatusRunning, "node", "me")))
 		must(t, err)
 		n.left = map[primitive.ObjectID]bool{}
 		for range 2 * reclaimTicks {
 			must(t, n.tick(s.Ctx))
 		}
-		s.have(t, ids, disbatch.StatusRunning, disbatch.StatusRunning, disbatch.StatusRunning, disbatch.StatusRunning)
+		s.have(t, ids, store.StatusRunning, store.StatusRunning, store.StatusRunning, store.StatusRunning)
 	}
-	f("", disbatch.StatusOrphaned, disbatch.StatusRunning, disbatch.StatusRunning, disbatch.StatusRunning)
-	f(`"treadle_node": {"reclaim_own": false},`, disbatch.StatusRunning, disbatch.StatusRunning, disbatch.StatusRunning, disbatch.StatusRunning)
+	f("", store.StatusOrphaned, store.StatusRunning, store.StatusRunning, store.StatusRunning)
+	f(`"treadle_node": {"reclaim_own": false},`, store.StatusRunning, store.StatusRunning, store.StatusRunning, store.StatusRunning)
 }
 
 // have checks the statuses of tasks.

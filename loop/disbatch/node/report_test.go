@@ -8,8 +8,8 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
+	"treadle/loop/disbatch/store"
 )
 
 // TestReport: the entry of a node has null where a 2016 queue has null, and no number of tasks that is unknown. Without 2016
@@ -18,11 +18,11 @@ func TestReport(t *testing.T) {
 	s := newSite(t)
 	q := s.Queue(d("name", "a", "constructor", config.DemoPlugin, "count_todo", nil, "count_total", 5))
 	n, _ := s.idle("me", &q)
-	must(t, n.report(s.Ctx, []disbatch.Queue{q}, nil))
+	must(t, n.report(s.Ctx, []store.Queue{q}, nil))
 	e, err := n.entry(s.Ctx)
 	must(t, err)
 	limit := e.Raw.Lookup("queues", "0", "maxthreads")
-	if done, ok := disbatch.Integer(e.Raw.Lookup("queues", "0", "tasks_done")); limit.Type != bson.TypeNull || !ok || done != 0 {
+	if done, ok := store.Integer(e.Raw.Lookup("queues", "0", "tasks_done")); limit.Type != bson.TypeNull || !ok || done != 0 {
 		t.Errorf("the entry is %s", e.Raw)
 	}
 	must(t, n.report(s.Ctx, nil, nil))
@@ -51,7 +51,7 @@ func TestFullTaskIsCounted(t *testing.T) {
 		must(t, err)
 		n := s.node("me", rarely) // without a recount
 		task := s.Ends(id)[0]
-		if complete, _ := task.Raw.Lookup("complete").BooleanOK(); task.Status != disbatch.StatusFailed || complete != c.complete {
+		if complete, _ := task.Raw.Lookup("complete").BooleanOK(); task.Status != store.StatusFailed || complete != c.complete {
 			t.Errorf("with room for %d bytes it ended with status %d, complete: %v", c.room, task.Status, complete)
 		}
 		s.Until("the counter", func() bool {
@@ -70,13 +70,13 @@ func TestReleaseBeforeFirstTick(t *testing.T) {
 	s := newSite(t)
 	q := s.Queue(d("name", "a", "constructor", config.DemoPlugin, "maxthreads", 1))
 	id := s.Fill(&q, "x")[0]
-	_, err := s.Tasks.UpdateOne(s.Ctx, byID(id), set(d("node", "me", "status", int32(disbatch.StatusClaimed))))
+	_, err := s.Tasks.UpdateOne(s.Ctx, byID(id), set(d("node", "me", "status", int32(store.StatusClaimed))))
 	must(t, err)
 	n, err := New(Options{Config: s.Config, Name: "me"})
 	must(t, err)
 	defer n.store.Close()
 	n.stop()
-	if task := s.Task(id); task.Status != disbatch.StatusQueued || task.Raw.Lookup("node").Type != bson.TypeInt32 {
+	if task := s.Task(id); task.Status != store.StatusQueued || task.Raw.Lookup("node").Type != bson.TypeInt32 {
 		t.Errorf("given back as %s", task.Raw)
 	}
 }

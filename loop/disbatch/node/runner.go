@@ -16,8 +16,8 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
+	"treadle/loop/disbatch/store"
 )
 
 // One separate process runs all commands of a node. It outlives the node: when the node stops or dies, the process finishes its tasks
@@ -63,12 +63,12 @@ func RunTasks(ctx context.Context, c *config.File, in io.Reader, out io.Writer, 
 	gone := make(chan os.Signal, 1)
 	signal.Notify(gone, syscall.SIGPIPE, syscall.SIGHUP)
 	defer signal.Stop(gone)
-	store, err := disbatch.Open(c, config.ComponentRunner)
+	site, err := store.Open(c, config.ComponentRunner)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	p := newPerformer(store, c, log)
+	defer site.Close()
+	p := newPerformer(site, c, log)
 	assignments, end := make(chan *assignment), make(chan error, 1)
 	go func() {
 		for {
@@ -89,7 +89,7 @@ func RunTasks(ctx context.Context, c *config.File, in io.Reader, out io.Writer, 
 	for {
 		select {
 		case a := <-assignments:
-			running.Go(func() { w.add(p, disbatch.DecodeTask(a.Task).ID, p.perform(ctx, a)) })
+			running.Go(func() { w.add(p, store.DecodeTask(a.Task).ID, p.perform(ctx, a)) })
 			continue
 		case err = <-end:
 		case <-ctx.Done():

@@ -7,8 +7,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/sitetest"
+	"treadle/loop/disbatch/store"
 )
 
 // TestNodesShareQueue: beside a node of the original, which claims once per interval, a node of Treadle does not run all tasks of
@@ -25,7 +25,7 @@ func TestNodesShareQueue(t *testing.T) {
 		must(t, s.db().report(s.Ctx, "original", time.Now(), nil))
 		if running, err := s.db().occupying(s.Ctx, &q); err == nil && running == 0 {
 			if task, err := s.db().claim(s.Ctx, &q, "original", time.Now()); err == nil {
-				_, err = s.Tasks.UpdateOne(s.Ctx, byID(task.ID), set(d("status", disbatch.StatusSucceeded)))
+				_, err = s.Tasks.UpdateOne(s.Ctx, byID(task.ID), set(d("status", store.StatusSucceeded)))
 				must(t, err)
 				theirs++
 			}

@@ -3,8 +3,8 @@ package node
 import (
 	"testing"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/sitetest"
+	"treadle/loop/disbatch/store"
 )
 
 // site is a database for one test, with nodes.
@@ -24,4 +24,4 @@ func newFaultySite(t *testing.T, lines ...string) *site {
 	return &site{sitetest.NewFaulty(t, lines...)}
 }
 
-var must, d, set, byID = sitetest.Must, sitetest.D, disbatch.Set, sitetest.ByID
+var must, d, set, byID = sitetest.Must, sitetest.D, store.Set, sitetest.ByID

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
+	"treadle/loop/disbatch/store"
 )
 
 // maxClaimers bounds the concurrent claims of a queue. It covers the round trip to the database without flooding it.
@@ -33,7 +33,7 @@ func (n *Node) fill() {
 	defer n.mu.Unlock()
 	for _, q := range n.shuffled() {
 		claimers := maxClaimers
-		if q.queue.Schema == disbatch.Schema2018 {
+		if q.queue.Schema == store.Schema2018 {
 			claimers = 1
 		}
 		n.spawn(q, claimers)
@@ -71,19 +71,19 @@ func (n *Node) room(q *queueState, more int) bool {
 // within reports whether more tasks stay within the limits of the queue and of the node. The caller holds mu.
 func (n *Node) within(q *queueState, more int) bool {
 	return q.slots+q.others+more <= q.queue.Limit &&
-		(n.view.limit == disbatch.NoLimit || n.slots+n.view.inherited+more <= n.view.limit)
+		(n.view.limit == store.NoLimit || n.slots+n.view.inherited+more <= n.view.limit)
 }
 
 // slot claims and runs tasks one after the other while there is room. It begins with the resumed task, unless that is nil. With a
 // limit of the node, slot ends after one task, so that every queue gets a slot in turn.
-func (n *Node) slot(q *queueState, resumed *disbatch.Task) {
+func (n *Node) slot(q *queueState, resumed *store.Task) {
 	for again := true; again; resumed = nil {
 		a, err := n.next(q, resumed)
 		if err == nil {
 			n.do(a)
 		}
 		n.mu.Lock()
-		limited := n.view.limit != disbatch.NoLimit
+		limited := n.view.limit != store.NoLimit
 		if again = err == nil && !limited; !again {
 			q.slots--
 			n.slots--
@@ -101,7 +101,7 @@ func (n *Node) slot(q *queueState, resumed *disbatch.Task) {
 var errNoTask = errors.New("no task for this slot")
 
 // next claims a task for a slot, or takes the resumed one. An error ends the slot; it is errNoTask unless the claim has failed.
-func (n *Node) next(q *queueState, resumed *disbatch.Task) (*assignment, error) {
+func (n *Node) next(q *queueState, resumed *store.Task) (*assignment, error) {
 	n.mu.Lock()
 	if n.halted || resumed == nil && !n.room(q, 0) {
 		n.mu.Unlock()
@@ -127,7 +127,7 @@ func (n *Node) next(q *queueState, resumed *disbatch.Task) (*assignment, error) 
 	case err == errOverLimit && beyond:
 		q.extra, q.backoff = 0, n.pick(maxBackoff+1)
 		return nil, errNoTask
-	case err == errOverLimit, errors.Is(err, disbatch.ErrNotFound):
+	case err == errOverLimit, errors.Is(err, store.ErrNotFound):
 		q.empty = true
 		return nil, errNoTask
 	case err != nil:
@@ -147,14 +147,14 @@ func (n *Node) next(q *queueState, resumed *disbatch.Task) (*assignment, error) 
 }
 
 // noteClaim logs the result of a claim once per change. It fails the task if its document has no room for a claim.
-func (n *Node) noteClaim(q *disbatch.Queue, err error) {
-	if err == nil || err == errOverLimit || errors.Is(err, disbatch.ErrNotFound) {
+func (n *Node) noteClaim(q *store.Queue, err error) {
+	if err == nil || err == errOverLimit || errors.Is(err, store.ErrNotFound) {
 		n.setCondition("claims of queue "+q.Name, "")
 		return
 	}
 	n.tally.errors.Add(1)
 	n.setCondition("claims of queue "+q.Name, err.Error())
-	if disbatch.TooLarge(err) {
+	if store.TooLarge(err) {
 		if t, err := n.store.nextFull(n.calls, q); err == nil && n.failWithoutOutput(n.calls, q.Schema, &t) == nil {
 			n.log.Error("a task's document has no room for its claim, it failed", "task", t.ID.Hex())
 		}
@@ -163,7 +163,7 @@ func (n *Node) noteClaim(q *disbatch.Queue, err error) {
 
 // claimAgain repeats a claim within the share of this node that was over the limit: other nodes exceed their shares until their tasks
 // end. Its waits double, with jitter, up to an interval.
-func (n *Node) claimAgain(q *disbatch.Queue) (t disbatch.Task, err error) {
+func (n *Node) claimAgain(q *store.Queue) (t store.Task, err error) {
 	err = errOverLimit
 	for wait := settleLast; err == errOverLimit && wait < n.o.Interval; wait *= 2 {
 		if !n.wait(wait/2 + time.Duration(n.pick(int(wait)))) {
@@ -175,7 +175,7 @@ func (n *Node) claimAgain(q *disbatch.Queue) (t disbatch.Task, err error) {
 }
 
 // claim claims a task of a queue, or takes the resumed one, and settles it.
-func (n *Node) claim(q *disbatch.Queue, resumed *disbatch.Task) (t disbatch.Task, err error) {
+func (n *Node) claim(q *store.Queue, resumed *store.Task) (t store.Task, err error) {
 	if resumed != nil {
 		t = *resumed
 	} else if t, err = n.store.claim(n.calls, q, n.o.Name, n.clock()); err != nil {
@@ -183,7 +183,7 @@ func (n *Node) claim(q *disbatch.Queue, resumed *disbatch.Task) (t disbatch.Task
 	} else {
 		n.tally.claimed.Add(1)
 	}
-	if q.Schema == disbatch.Schema2018 {
+	if q.Schema == store.Schema2018 {
 		err = n.settle(q, &t)
 	}
 	return t, err
@@ -194,7 +194,7 @@ func (n *Node) claim(q *disbatch.Queue, resumed *disbatch.Task) (t disbatch.Task
 // Every node counts after its claim, so the last of several concurrent claims counts all of them: tasks beyond the limit never
 // begin. All nodes have the same order of the tasks. A claim beyond the limit in that order is released at once. Any other claim
 // waits until the count is within the limit. So concurrent claims always fill the limit.
-func (n *Node) settle(q *disbatch.Queue, t *disbatch.Task) error {
+func (n *Node) settle(q *store.Queue, t *store.Task) error {
 	end := time.Now().Add(settleTimeout)
 	for wait := settleFirst; ; wait = min(2*wait, settleLast) {
 		count, err := n.store.occupying(n.calls, q)
@@ -206,7 +206,7 @@ func (n *Node) settle(q *disbatch.Queue, t *disbatch.Task) error {
 			return err
 		}
 		if before >= int64(q.Limit) || time.Now().After(end) || !n.wait(wait) {
-			if _, err := n.release(n.calls, []disbatch.Queue{*q}, t.ID); err != nil {
+			if _, err := n.release(n.calls, []store.Queue{*q}, t.ID); err != nil {
 				return err
 			}
 			return errOverLimit
@@ -228,7 +228,7 @@ func (n *Node) wait(d time.Duration) bool {
 
 // adopt gives a slot to an inherited task that is claimed and counts against the limits already. It returns false if a limit has
 // become smaller.
-func (n *Node) adopt(q *queueState, t *disbatch.Task) bool {
+func (n *Node) adopt(q *queueState, t *store.Task) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	q.others--
@@ -244,7 +244,7 @@ func (n *Node) adopt(q *queueState, t *disbatch.Task) bool {
 
 // do runs a task and returns when it has ended.
 func (n *Node) do(a *assignment) {
-	t := disbatch.DecodeTask(a.Task)
+	t := store.DecodeTask(a.Task)
 	defer func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -270,7 +270,7 @@ func (n *Node) do(a *assignment) {
 	if a.Plugin.Kind != config.KindRunner { // a task runner may still begin its task
 		released := int64(0)
 		gerr := n.retry.Do(n.calls, "giving back task "+t.ID.Hex(), func() (err error) {
-			released, err = n.release(n.calls, []disbatch.Queue{{ID: t.Queue, Schema: a.Schema}}, t.ID)
+			released, err = n.release(n.calls, []store.Queue{{ID: t.Queue, Schema: a.Schema}}, t.ID)
 			return err
 		})
 		if gerr != nil || released > 0 {

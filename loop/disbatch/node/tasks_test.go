@@ -10,10 +10,10 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 	"treadle/loop/disbatch/sitetest"
+	"treadle/loop/disbatch/store"
 )
 
 func TestClaimsFollowTheQueuesSort(t *testing.T) {
@@ -23,11 +23,11 @@ func TestClaimsFollowTheQueuesSort(t *testing.T) {
 		ids := s.Fill(&q, d("n", 0), d("n", 1), d("n", 2))
 		for _, n := range order {
 			task, err := s.db().claim(s.Ctx, &q, "me", time.Now())
-			if must(t, err); task.ID != ids[n] || task.Status != disbatch.StatusClaimed || task.Node != "me" {
+			if must(t, err); task.ID != ids[n] || task.Status != store.StatusClaimed || task.Node != "me" {
 				t.Errorf("%s: claimed %s, want the one of %d", sort, task.Raw, n)
 			}
 		}
-		if _, err := s.db().claim(s.Ctx, &q, "me", time.Now()); !errors.Is(err, disbatch.ErrNotFound) {
+		if _, err := s.db().claim(s.Ctx, &q, "me", time.Now()); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%s: a fourth claim: %v", sort, err)
 		}
 	}
@@ -68,7 +68,7 @@ func TestTooLarge(t *testing.T) {
 	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 1))
 	id := s.Fill(&q, d("a", strings.Repeat("p", 8<<20)))[0]
 	for _, size := range []int{9 << 20, 17 << 20} {
-		if _, err := s.db().change(s.Ctx, byID(id), set(d("stdout", strings.Repeat("x", size)))); !disbatch.TooLarge(err) {
+		if _, err := s.db().change(s.Ctx, byID(id), set(d("stdout", strings.Repeat("x", size)))); !store.TooLarge(err) {
 			t.Errorf("%d bytes more: %v", size, err)
 		}
 	}
@@ -85,15 +85,15 @@ func TestLateClaimKeepsDialect(t *testing.T) {
 		if command == "update" {
 			if updates++; updates == 2 {
 				s.Double.Run(d("update", "tasks", "$db", s.Config.Database, "updates", bson.A{
-					d("q", d("_id", id), "u", set(d("node", "me", "status", disbatch.StatusClaimed))),
+					d("q", d("_id", id), "u", set(d("node", "me", "status", store.StatusClaimed))),
 				}))
 			}
 		}
 		return mongotest.None
 	})
-	_, err := s.db().release(s.Ctx, "me", []disbatch.Queue{q})
+	_, err := s.db().release(s.Ctx, "me", []store.Queue{q})
 	must(t, err)
-	if got := s.Task(id); got.Status != disbatch.StatusClaimed {
+	if got := s.Task(id); got.Status != store.StatusClaimed {
 		t.Errorf("it is %s", got.Raw)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
+	"treadle/loop/disbatch/store"
 )
 
 // heartbeat is the last change of a node's entry. Its age follows from the clock of this process, since clocks of hosts differ.
@@ -39,7 +39,7 @@ func (n *Node) tick(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	v := view{config: config, queues: queues, nodes: nodes, limit: disbatch.NoLimit}
+	v := view{config: config, queues: queues, nodes: nodes, limit: store.NoLimit}
 	n.noteHeartbeats(nodes, &v)
 	if err := n.report(ctx, queues, busy); err != nil {
 		return err
@@ -71,16 +71,16 @@ func reason(err error) string {
 }
 
 // entry returns the document of this node, or a zero one if there is none.
-func (n *Node) entry(ctx context.Context) (disbatch.Node, error) {
+func (n *Node) entry(ctx context.Context) (store.Node, error) {
 	e, err := n.store.Node(ctx, n.o.Name)
-	if errors.Is(err, disbatch.ErrNotFound) {
-		return disbatch.Node{}, nil
+	if errors.Is(err, store.ErrNotFound) {
+		return store.Node{}, nil
 	}
 	return e, err
 }
 
 // noteHeartbeats records the changes of all entries and reads the limit in the entry of this node.
-func (n *Node) noteHeartbeats(nodes []disbatch.Node, v *view) {
+func (n *Node) noteHeartbeats(nodes []store.Node, v *view) {
 	now, heartbeats := time.Now(), make(map[string]heartbeat, len(nodes))
 	for _, e := range nodes {
 		last, known := n.heartbeats[e.Name]
@@ -101,11 +101,11 @@ func (n *Node) noteHeartbeats(nodes []disbatch.Node, v *view) {
 }
 
 // report writes the entry of this node, with the fields that the design text wants about 2016 queues.
-func (n *Node) report(ctx context.Context, queues []disbatch.Queue, busy []occupied) error {
+func (n *Node) report(ctx context.Context, queues []store.Queue, busy []occupied) error {
 	var of2016 bson.A
 	for i := range queues {
 		q := &queues[i]
-		if q.Schema != disbatch.Schema2016 {
+		if q.Schema != store.Schema2016 {
 			continue
 		}
 		doing := int64(0)
@@ -115,7 +115,7 @@ func (n *Node) report(ctx context.Context, queues []disbatch.Queue, busy []occup
 			}
 		}
 		var limit any // null if null in the queue
-		if !disbatch.Missing(q.Raw.Lookup(disbatch.Schema2016.LimitField())) {
+		if !store.Missing(q.Raw.Lookup(store.Schema2016.LimitField())) {
 			limit = int32(q.Limit)
 		}
 		done := int64(0)
@@ -141,7 +141,7 @@ func (n *Node) report(ctx context.Context, queues []disbatch.Queue, busy []occup
 const ownTimestamps = 8
 
 // adjust replaces the view and updates the states of all queues to it.
-func (n *Node) adjust(v *view, busy []occupied, inherited []disbatch.Task) {
+func (n *Node) adjust(v *view, busy []occupied, inherited []store.Task) {
 	others := make(map[primitive.ObjectID]int)
 	for _, b := range busy {
 		if b.node != n.o.Name {
@@ -149,7 +149,7 @@ func (n *Node) adjust(v *view, busy []occupied, inherited []disbatch.Task) {
 		}
 	}
 	for i := range v.queues {
-		if v.queues[i].Schema == disbatch.Schema2016 {
+		if v.queues[i].Schema == store.Schema2016 {
 			others[v.queues[i].ID] = 0
 		}
 	}
@@ -202,8 +202,8 @@ const aliveTicks = 10
 // share returns the number of slots of a queue that this node refills at once. It is an even part of a limit over all nodes: beside
 // a node that refills all slots at once, a node that claims once per second, as the original does, would never find room. Slots
 // beyond the shares go to the node with the next tick.
-func (n *Node) share(v *view, q *disbatch.Queue) int {
-	if q.Schema != disbatch.Schema2018 {
+func (n *Node) share(v *view, q *store.Queue) int {
+	if q.Schema != store.Schema2018 {
 		return q.Limit
 	}
 	nodes := 1
@@ -217,11 +217,11 @@ func (n *Node) share(v *view, q *disbatch.Queue) int {
 }
 
 // serves returns the plugin of a queue, or the reason why this node cannot serve the queue.
-func (n *Node) serves(c *config.File, q *disbatch.Queue) (config.Plugin, string) {
+func (n *Node) serves(c *config.File, q *store.Queue) (config.Plugin, string) {
 	if q.Problem != "" {
 		return config.Plugin{}, q.Problem
 	}
-	plugin, err := pluginOf(c, q.Plugin, q.Schema, func(runner, plugin string, schema disbatch.Schema) (string, error) {
+	plugin, err := pluginOf(c, q.Plugin, q.Schema, func(runner, plugin string, schema store.Schema) (string, error) {
 		return n.loader.load(n.calls, loadKey{runner, plugin, schema})
 	})
 	switch {
@@ -236,7 +236,7 @@ func (n *Node) serves(c *config.File, q *disbatch.Queue) (config.Plugin, string)
 }
 
 // wanted reports whether the configuration and the queue select a node.
-func wanted(c *config.File, q *disbatch.Queue, node string) bool {
+func wanted(c *config.File, q *store.Queue, node string) bool {
 	id := q.ID.Hex()
 	switch {
 	case len(c.ActiveQueues) > 0 && !slices.Contains(c.ActiveQueues, id):
@@ -248,7 +248,7 @@ func wanted(c *config.File, q *disbatch.Queue, node string) bool {
 }
 
 // pinned reports whether nodes_pin and nodes_ignore of a queue allow a node.
-func pinned(q *disbatch.Queue, node string) bool {
+func pinned(q *store.Queue, node string) bool {
 	if len(q.Pin) > 0 {
 		return slices.Contains(q.Pin, node)
 	}
@@ -259,9 +259,9 @@ func pinned(q *disbatch.Queue, node string) bool {
 const recountTicks = 60
 
 // recount writes the counters of 2016 queues: missing ones at once, all every recountTicks.
-func (n *Node) recount(ctx context.Context, queues []disbatch.Queue) error {
+func (n *Node) recount(ctx context.Context, queues []store.Queue) error {
 	for _, q := range queues {
-		if q.Schema == disbatch.Schema2016 && (q.Todo < 0 || q.Total < 0 || n.ticks%recountTicks == 0) {
+		if q.Schema == store.Schema2016 && (q.Todo < 0 || q.Total < 0 || n.ticks%recountTicks == 0) {
 			if err := n.store.recount(ctx, &q); err != nil {
 				return fmt.Errorf("cannot count the tasks of queue %s: %w", q.Name, err)
 			}

@@ -17,9 +17,9 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 	"go.mongodb.org/mongo-driver/mongo"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
+	"treadle/loop/disbatch/store"
 )
 
 // Site is a database for one test: a double, or the MongoDB of TREADLE_TEST_MONGODB.
@@ -27,7 +27,7 @@ type Site struct {
 	T      *testing.T
 	Double *mongotest.Server // nil with a real database
 	Config *config.File
-	Store  *disbatch.Store
+	Store  *store.Store
 	Ctx    context.Context // context of the test
 
 	// DB is the database itself, for queries that the store does not make. Queues, Tasks and Nodes are its collections.
@@ -68,7 +68,7 @@ func New(t *testing.T, lines ...string) *Site {
 func (s *Site) open() {
 	s.T.Helper()
 	var err error
-	s.Store, err = disbatch.Open(s.Config, config.ComponentNode)
+	s.Store, err = store.Open(s.Config, config.ComponentNode)
 	Must(s.T, err)
 	s.DB = s.Store.Database()
 	s.Queues, s.Tasks, s.Nodes = s.DB.Collection("queues"), s.DB.Collection("tasks"), s.DB.Collection("nodes")
@@ -101,7 +101,7 @@ func Must(t *testing.T, err error) {
 }
 
 // Queue inserts the document of a queue with a new id.
-func (s *Site) Queue(doc bson.D) disbatch.Queue {
+func (s *Site) Queue(doc bson.D) store.Queue {
 	s.T.Helper()
 	id := primitive.NewObjectID()
 	_, err := s.Queues.InsertOne(s.Ctx, append(bson.D{{Key: "_id", Value: id}}, doc...))
@@ -112,7 +112,7 @@ func (s *Site) Queue(doc bson.D) disbatch.Queue {
 }
 
 // Fill inserts tasks with the payloads.
-func (s *Site) Fill(q *disbatch.Queue, params ...any) []primitive.ObjectID {
+func (s *Site) Fill(q *store.Queue, params ...any) []primitive.ObjectID {
 	s.T.Helper()
 	r, err := s.Store.InsertTasks(s.Ctx, q, params)
 	Must(s.T, err)
@@ -124,7 +124,7 @@ func (s *Site) Fill(q *disbatch.Queue, params ...any) []primitive.ObjectID {
 }
 
 // Task reads a task.
-func (s *Site) Task(id primitive.ObjectID) disbatch.Task {
+func (s *Site) Task(id primitive.ObjectID) store.Task {
 	s.T.Helper()
 	t, err := s.Store.Task(s.Ctx, id)
 	Must(s.T, err)
@@ -191,7 +191,7 @@ func (s *Site) Until(what string, ok func() bool) {
 	defer ticker.Stop()
 	for end := time.Now().Add(Patience); !ok(); <-ticker.C {
 		if time.Now().After(end) {
-			tasks, _ := s.Store.Search(s.Ctx, bson.D{}, disbatch.SearchOptions{Limit: 5})
+			tasks, _ := s.Store.Search(s.Ctx, bson.D{}, store.SearchOptions{Limit: 5})
 			for _, t := range tasks {
 				s.T.Logf("%s", t.Raw)
 			}
@@ -201,13 +201,13 @@ func (s *Site) Until(what string, ok func() bool) {
 }
 
 // Ends waits until all tasks have a status of 1 or more.
-func (s *Site) Ends(ids ...primitive.ObjectID) []disbatch.Task {
+func (s *Site) Ends(ids ...primitive.ObjectID) []store.Task {
 	s.T.Helper()
 	s.Until("the end of the tasks", func() bool {
-		n, err := s.Store.CountTasks(s.Ctx, D("_id", disbatch.In(ids), "status", D("$gte", 1)))
+		n, err := s.Store.CountTasks(s.Ctx, D("_id", store.In(ids), "status", D("$gte", 1)))
 		return err == nil && int(n) == len(ids)
 	})
-	var out []disbatch.Task
+	var out []store.Task
 	for _, id := range ids {
 		out = append(out, s.Task(id))
 	}
@@ -224,7 +224,7 @@ func (s *Site) Status(id primitive.ObjectID, want int) {
 }
 
 // Stored returns the text of a field of a task.
-func Stored(t *disbatch.Task, name string) string { return disbatch.Text(t.Raw.Lookup(name)) }
+func Stored(t *store.Task, name string) string { return store.Text(t.Raw.Lookup(name)) }
 
 // Payloads returns n payloads.
 func Payloads(n int) []any {

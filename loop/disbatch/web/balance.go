@@ -16,8 +16,8 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo/options"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
+	"treadle/loop/disbatch/store"
 )
 
 // Further routes of 4.1: the list of routes, monitoring, and the settings of the original's queue balance. Queue
@@ -81,14 +81,14 @@ func (c *dci) checkBalance(ctx context.Context) object {
 		return object{"status": "OK", "message": "queuebalance disabled"}
 	}
 	doc, err := c.balance(ctx)
-	if err != nil && !errors.Is(err, disbatch.ErrNotFound) {
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		a := c.failed("get the balance document", err)
 		return object{"status": "CRITICAL", "message": a.body.(object)["error"]}
 	}
-	status, message := disbatch.Text(doc.Lookup("status")), disbatch.Text(doc.Lookup("message"))
+	status, message := store.Text(doc.Lookup("status")), store.Text(doc.Lookup("message"))
 	quiet := time.Since(time.Unix(0, 0))
-	if at := doc.Lookup("timestamp"); !disbatch.Missing(at) {
-		quiet = time.Since(disbatch.Instant(at))
+	if at := doc.Lookup("timestamp"); !store.Missing(at) {
+		quiet = time.Since(store.Instant(at))
 	}
 	switch {
 	case quiet > staleBalance:
@@ -99,15 +99,15 @@ func (c *dci) checkBalance(ctx context.Context) object {
 	return object{"status": status, "message": message}
 }
 
-// balance returns the document of queue balance, or disbatch.ErrNotFound.
+// balance returns the document of queue balance, or store.ErrNotFound.
 func (c *dci) balance(ctx context.Context) (bson.Raw, error) {
 	raw, err := c.store.Database().Collection("balance").FindOne(ctx, bson.D{}).Raw()
-	return raw, disbatch.Found(err)
+	return raw, store.Found(err)
 }
 
 // setBalance sets fields of the document of queue balance and creates it if needed.
 func (c *dci) setBalance(ctx context.Context, fields bson.D) error {
-	_, err := c.store.Database().Collection("balance").UpdateOne(ctx, bson.D{}, disbatch.Set(fields), options.Update().SetUpsert(true))
+	_, err := c.store.Database().Collection("balance").UpdateOne(ctx, bson.D{}, store.Set(fields), options.Update().SetUpsert(true))
 	return err
 }
 
@@ -135,7 +135,7 @@ func (c *dci) getBalance(r *http.Request, _ any) reply {
 	doc, err := c.balance(r.Context())
 	a := success(nil)
 	switch a.pretty = true; {
-	case errors.Is(err, disbatch.ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
 		more["notice"] = "balance document not found"
 		a.body = more
 	case err != nil:
@@ -242,7 +242,7 @@ func (c *dci) balancePage(w http.ResponseWriter, r *http.Request, after reply) {
 	}
 	names, err := c.queueNames(r.Context())
 	doc, berr := c.balance(r.Context())
-	if berr != nil && !errors.Is(berr, disbatch.ErrNotFound) {
+	if berr != nil && !errors.Is(berr, store.ErrNotFound) {
 		err = berr
 	}
 	if err != nil {
@@ -251,13 +251,13 @@ func (c *dci) balancePage(w http.ResponseWriter, r *http.Request, after reply) {
 	}
 	page.Known = strings.Join(names, ", ")
 	for _, level := range elementsOf(doc, "queues") {
-		page.Queues += strings.Join(disbatch.Texts(level.Value()), ",") + "\n"
+		page.Queues += strings.Join(store.Texts(level.Value()), ",") + "\n"
 	}
 	for _, e := range elementsOf(doc, "max_tasks") {
-		n, _ := disbatch.Integer(e.Value())
+		n, _ := store.Integer(e.Value())
 		page.MaxTasks += e.Key() + " " + strconv.FormatInt(n, 10) + "\n"
 	}
-	if until := disbatch.Instant(doc.Lookup("disabled")); until.After(time.Now()) {
+	if until := store.Instant(doc.Lookup("disabled")); until.After(time.Now()) {
 		page.Disabled = until.UTC().Format(time.DateTime)
 	}
 	var settings struct {

@@ -6,7 +6,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 
-	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/store"
 )
 
 // maxFound bounds the memory of a search result in bytes.
@@ -16,7 +16,7 @@ const maxFound = 32 << 20
 var errFound = fmt.Errorf("the tasks have more than %dMiB: ask for fewer, or for fewer of their fields", maxFound>>20)
 
 // find returns the tasks of a query. It takes the request's large turn when the tasks have many bytes.
-func (c *dci) find(ctx context.Context, q *query) ([]disbatch.Task, error) {
+func (c *dci) find(ctx context.Context, q *query) ([]store.Task, error) {
 	o, bytes := q.options, 0
 	o.Each = func(doc bson.Raw) (bson.Raw, error) {
 		if q.brief {
@@ -42,7 +42,7 @@ func brief(doc bson.Raw) bson.Raw {
 	out := make(bson.D, len(elements))
 	for i, e := range elements {
 		out[i] = bson.E{Key: e.Key(), Value: e.Value()}
-		if (e.Key() == disbatch.FileStdout || e.Key() == disbatch.FileStderr) && disbatch.Text(e.Value()) != "" {
+		if (e.Key() == store.FileStdout || e.Key() == store.FileStderr) && store.Text(e.Value()) != "" {
 			out[i].Value = terse
 		}
 	}

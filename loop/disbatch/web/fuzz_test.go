@@ -16,10 +16,10 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 	"treadle/loop/disbatch/sitetest"
+	"treadle/loop/disbatch/store"
 )
 
 // FuzzDocument shows bytes from the database as a queue, a node and any document. The result is JSON.
@@ -29,8 +29,8 @@ func FuzzDocument(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		raw := bson.Raw(in[:min(len(in), sitetest.FuzzBytes)])
-		q, n := disbatch.DecodeQueue(raw), disbatch.DecodeNode(raw)
-		for _, shown := range []any{documentJSON(raw, object{"id": "x"}), queueJSON(&q, disbatch.Counts{}), nodeJSON(&n)} {
+		q, n := store.DecodeQueue(raw), store.DecodeNode(raw)
+		for _, shown := range []any{documentJSON(raw, object{"id": "x"}), queueJSON(&q, store.Counts{}), nodeJSON(&n)} {
 			if text, err := encode(shown, true); err != nil || !json.Valid(text) {
 				t.Fatalf("%x is shown as %q, %v", in, text, err)
 			}
@@ -81,16 +81,16 @@ func FuzzCommandInterface(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	store, err := disbatch.Open(c, config.ComponentWeb)
+	site, err := store.Open(c, config.ComponentWeb)
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Cleanup(store.Close)
-	db := store.Database()
+	f.Cleanup(site.Close)
+	db := site.Database()
 	f.Fuzz(func(t *testing.T, script []byte) {
 		must(t, db.Drop(t.Context()))
-		store.EnsureIndexes(t.Context())
-		c := &dci{config: c, store: store, guard: guardOf(t), log: slog.New(slog.DiscardHandler)}
+		site.EnsureIndexes(t.Context())
+		c := &dci{config: c, store: site, guard: guardOf(t), log: slog.New(slog.DiscardHandler)}
 		handler := c.handler()
 		for i, line := range strings.SplitN(string(script[:min(len(script), sitetest.FuzzBytes)]), "\n", fuzzSteps+1) {
 			words := append(strings.SplitN(line, " ", 4), "", "", "", "")

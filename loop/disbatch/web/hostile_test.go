@@ -16,9 +16,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
+	"treadle/loop/disbatch/store"
 	"treadle/loop/web"
 )
 
@@ -237,7 +237,7 @@ func TestLargeTasksFromQuery(t *testing.T) {
 	}
 	f(`{"a":"document.params.a"}`)
 	f(`{"a":"` + strings.Repeat("x", each) + `"}`)
-	if n, err := s.Store.CountTasks(s.Ctx, d("queue", q.ID, "status", disbatch.StatusQueued)); err != nil || n != 80 {
+	if n, err := s.Store.CountTasks(s.Ctx, d("queue", q.ID, "status", store.StatusQueued)); err != nil || n != 80 {
 		t.Errorf("%d tasks, %v", n, err)
 	}
 }

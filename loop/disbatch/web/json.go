@@ -16,7 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/store"
 )
 
 // object is a JSON object in a reply.
@@ -127,7 +127,7 @@ func appendValue(out []byte, v bson.RawValue) []byte {
 func plain(v bson.RawValue) any {
 	switch v.Type {
 	case bson.TypeString:
-		return disbatch.Text(v)
+		return store.Text(v)
 	case bson.TypeObjectID:
 		return oid(v.ObjectID())
 	case bson.TypeDouble:

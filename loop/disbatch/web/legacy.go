@@ -9,7 +9,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 
-	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/store"
 )
 
 // The routes from before version 4, which scripts still use. Most of their replies are arrays that begin with 1 for
@@ -211,7 +211,7 @@ func (c *dci) searchOld(r *http.Request, params any) reply {
 		t := &tasks[i]
 		instead := object{}
 		if q.brief {
-			for _, name := range []string{disbatch.FileStdout, disbatch.FileStderr} {
+			for _, name := range []string{store.FileStdout, store.FileStderr} {
 				if t.Raw.Lookup(name).Type != bson.TypeObjectID {
 					instead[name] = terse
 				}

@@ -14,7 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/store"
 )
 
 // The pages are rendered on the server, so that they work without JavaScript. Their forms post to their own addresses
@@ -77,13 +77,13 @@ type pageData struct {
 }
 
 func (c *dci) pageData(title, self string) pageData {
-	return pageData{Title: title, Database: c.config.Database, Now: time.Now().UTC().Format(time.DateTime), Self: self, Most: disbatch.MaxLimit}
+	return pageData{Title: title, Database: c.config.Database, Now: time.Now().UTC().Format(time.DateTime), Self: self, Most: store.MaxLimit}
 }
 
 type queueRow struct {
 	ID, Name, Plugin, Threads, Problem string
 	PerNode                            bool
-	Counts                             disbatch.Counts
+	Counts                             store.Counts
 }
 
 type nodeRow struct {
@@ -107,7 +107,7 @@ func (c *dci) home(w http.ResponseWriter, r *http.Request, after reply) {
 	for i := range queues {
 		page.Queues = append(page.Queues, newQueueRow(&queues[i], counts))
 	}
-	var nodes []disbatch.Node
+	var nodes []store.Node
 	if err == nil {
 		nodes, err = c.store.Nodes(r.Context())
 	}
@@ -123,9 +123,9 @@ func (c *dci) home(w http.ResponseWriter, r *http.Request, after reply) {
 	render(w, after.status, "home", page)
 }
 
-func newQueueRow(q *disbatch.Queue, counts map[primitive.ObjectID]disbatch.Counts) queueRow {
-	row := queueRow{ID: q.ID.Hex(), Name: q.Name, Plugin: q.Plugin, Problem: q.Problem, PerNode: q.Schema == disbatch.Schema2016, Counts: counts[q.ID]}
-	if n, ok := disbatch.Integer(q.Raw.Lookup(q.Schema.LimitField())); ok {
+func newQueueRow(q *store.Queue, counts map[primitive.ObjectID]store.Counts) queueRow {
+	row := queueRow{ID: q.ID.Hex(), Name: q.Name, Plugin: q.Plugin, Problem: q.Problem, PerNode: q.Schema == store.Schema2016, Counts: counts[q.ID]}
+	if n, ok := store.Integer(q.Raw.Lookup(q.Schema.LimitField())); ok {
 		row.Threads = strconv.FormatInt(n, 10)
 	}
 	return row
@@ -142,7 +142,7 @@ type sighting struct {
 // late reports whether a node has been silent for lateAfter. It decides by changes of the node's entry as soon as
 // this process has watched that long. Until then it compares the entry's time with its own clock, although clocks of
 // hosts may differ.
-func (c *dci) late(n *disbatch.Node, now time.Time) bool {
+func (c *dci) late(n *store.Node, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last, known := c.seen[n.Name]
@@ -166,9 +166,9 @@ func (c *dci) late(n *disbatch.Node, now time.Time) bool {
 	return now.Sub(n.Timestamp).Abs() > lateAfter
 }
 
-func newNodeRow(n *disbatch.Node, now time.Time, late bool) nodeRow {
+func newNodeRow(n *store.Node, now time.Time, late bool) nodeRow {
 	row := nodeRow{ID: n.ID.Hex(), Name: n.Name, Problem: n.Problem, Seen: "never"}
-	if n.Limit != disbatch.NoLimit {
+	if n.Limit != store.NoLimit {
 		row.Limit = strconv.Itoa(n.Limit)
 	}
 	if !n.Timestamp.IsZero() {
@@ -199,7 +199,7 @@ func render(w http.ResponseWriter, status int, name string, page any) {
 }
 
 // names returns the names of queues by their ids.
-func names(queues []disbatch.Queue) map[primitive.ObjectID]string {
+func names(queues []store.Queue) map[primitive.ObjectID]string {
 	out := make(map[primitive.ObjectID]string, len(queues))
 	for i := range queues {
 		out[queues[i].ID] = queues[i].Name
@@ -209,7 +209,7 @@ func names(queues []disbatch.Queue) map[primitive.ObjectID]string {
 
 // outputOf returns an output in the form of the page: the beginning of its text, and a note if that is incomplete. It
 // returns false if there is no output.
-func (c *dci) outputOf(ctx context.Context, t *disbatch.Task, name string) (out shownOutput, ok bool) {
+func (c *dci) outputOf(ctx context.Context, t *store.Task, name string) (out shownOutput, ok bool) {
 	v := t.Raw.Lookup(name)
 	out.Name = name
 	switch id, isFile := v.ObjectIDOK(); {
@@ -223,12 +223,12 @@ func (c *dci) outputOf(ctx context.Context, t *disbatch.Task, name string) (out 
 			out.Note = fmt.Sprintf("the file %s: %v", id.Hex(), err)
 			return out, true
 		}
-	case disbatch.Text(v) == "":
+	case store.Text(v) == "":
 		return out, false
 	default:
-		out.Text = disbatch.Text(v)
+		out.Text = store.Text(v)
 	}
-	if cut := disbatch.CutAfter(out.Text, maxShown); cut < len(out.Text) {
+	if cut := store.CutAfter(out.Text, maxShown); cut < len(out.Text) {
 		out.Note = fmt.Sprintf("the first %d of %d bytes", cut, len(out.Text))
 		out.Text = strings.Clone(out.Text[:cut])
 	}

@@ -18,9 +18,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
+	"treadle/loop/disbatch/store"
 )
 
 // page fetches a page and checks that it contains texts. It must not contain a text after "!".
@@ -94,7 +94,7 @@ func TestThePageWorksWithoutJavaScript(t *testing.T) {
 	if s.holds("bad threads", text, `role="alert">threads must be a non-negative integer`); status != 400 {
 		t.Errorf("setting bad threads: %d", status)
 	}
-	for value, want := range map[string]int{"0": 0, "": disbatch.NoLimit, "7": 7} {
+	for value, want := range map[string]int{"0": 0, "": store.NoLimit, "7": 7} {
 		if status, _ := s.submit(page, "Max threads of host1", "maxthreads", value); status != http.StatusSeeOther {
 			t.Errorf("setting maxthreads: %d", status)
 		}
@@ -129,7 +129,7 @@ func TestTaskSearchPage(t *testing.T) {
 	young := s.Queue(d("name", "young", "plugin", "P"))
 	ids := s.Fill(&old, d("user", "alice"), d("user", "<bob>"))
 	s.Fill(&young, d("user", "carol"))
-	file := s.File(ids[0], disbatch.FileStdout, "from a file")
+	file := s.File(ids[0], store.FileStdout, "from a file")
 	_, err := s.Tasks.UpdateOne(s.Ctx, byID(ids[0]), set(d("stdout", file, "stderr", strings.Repeat("x", maxShown+1), "status", 1, "node", "n1")))
 	must(t, err)
 	s.page("/search", 200, `<option value="`+old.ID.Hex()+`">old</option>`, "!found")
@@ -158,7 +158,7 @@ func TestSearch(t *testing.T) {
 	}
 	ids := s.Fill(&q, params...)
 	at := time.UnixMilli(1461693573123)
-	file := s.File(ids[0], disbatch.FileStdout, "héllo")
+	file := s.File(ids[0], store.FileStdout, "héllo")
 	_, err := s.Tasks.UpdateOne(s.Ctx, byID(ids[0]), set(d("ctime", at, "mtime", at.Unix(), "stdout", file, "stderr", "words", "when", at)))
 	must(t, err)
 	_, err = s.Tasks.UpdateOne(s.Ctx, byID(ids[1]), set(d("stdout", "")))
@@ -232,13 +232,13 @@ func TestTasksFromACollection(t *testing.T) {
 	wants(t, v, 1, "MongoDB::InsertManyResult", "inserted", 1, "index")
 	_, v = s.json("POST", "/queue-create-tasks-from-query-json", `{"queueid":"q","collection":"users","jsonfilter":"{\"username\":\"bar\"}","parameters":{"u":"document.username"}}`, 200)
 	wants(t, v, "[1 1]")
-	tasks, err := s.Store.Search(s.Ctx, d("queue", q.ID), disbatch.SearchOptions{Sort: d("_id", 1)})
+	tasks, err := s.Store.Search(s.Ctx, d("queue", q.ID), store.SearchOptions{Sort: d("_id", 1)})
 	if must(t, err); len(tasks) != 3 {
 		t.Fatalf("%d tasks", len(tasks))
 	}
 	p := tasks[0].Params().Document()
-	if disbatch.Text(p.Lookup("user1")) != "foo" || disbatch.Text(p.Lookup("city")) != "fooville" || p.Lookup("id").Type != bson.TypeObjectID || p.Lookup("none").Type != bson.TypeNull ||
-		disbatch.Text(p.Lookup("commands")) != "*" || disbatch.Text(p.Lookup("deep", "x")) != "document.username" || disbatch.Text(tasks[1].Params().Document().Lookup("user1")) != "bar" {
+	if store.Text(p.Lookup("user1")) != "foo" || store.Text(p.Lookup("city")) != "fooville" || p.Lookup("id").Type != bson.TypeObjectID || p.Lookup("none").Type != bson.TypeNull ||
+		store.Text(p.Lookup("commands")) != "*" || store.Text(p.Lookup("deep", "x")) != "document.username" || store.Text(tasks[1].Params().Document().Lookup("user1")) != "bar" {
 		t.Errorf("the tasks are %s and %s", tasks[0].Raw, tasks[1].Raw)
 	}
 }
@@ -325,11 +325,11 @@ func TestADatabaseThatIsAway(t *testing.T) {
 	s.Double.Stop()
 	address := s.Double.Address()
 	s.Config.MongoHost = "mongodb://" + address + "/?serverSelectionTimeoutMS=50"
-	store, err := disbatch.Open(s.Config, config.ComponentWeb)
+	site, err := store.Open(s.Config, config.ComponentWeb)
 	must(t, err)
-	defer store.Close()
+	defer site.Close()
 	s.Store.Close()
-	*s.Store = *store
+	*s.Store = *site
 	s.says("GET", "/queues", "", 400, "Could not get current queues: ")
 	s.says("GET", "/nodes", "", 400, "Could not get current nodes: ")
 	s.says("POST", "/tasks/q", `[{"a":1}]`, 400, "Could not create tasks: ")
@@ -401,8 +401,8 @@ func TestOutputBeyondTheRoomStaysAnID(t *testing.T) {
 	s := newSite(t)
 	q := s.Queue(d("name", "q", "plugin", "P"))
 	id := s.Fill(&q, d("a", 1))[0]
-	one := s.File(id, disbatch.FileStdout, "12345")
-	two := s.File(id, disbatch.FileStderr, "678")
+	one := s.File(id, store.FileStdout, "12345")
+	two := s.File(id, store.FileStderr, "678")
 	_, err := s.Tasks.UpdateOne(s.Ctx, byID(id), set(d("stdout", one, "stderr", two)))
 	must(t, err)
 	task := s.Task(id)
@@ -433,7 +433,7 @@ func TestLateNodes(t *testing.T) {
 			{5 * time.Hour, 2 * time.Hour, true}, // it changed at an unknown time
 			{5*time.Hour + time.Second, 5*time.Hour + time.Second, false},
 		} {
-			n := &disbatch.Node{Name: "a", Timestamp: start.Add(step.entry + skew)}
+			n := &store.Node{Name: "a", Timestamp: start.Add(step.entry + skew)}
 			now := start.Add(step.after)
 			if got := c.late(n, now); got != step.late {
 				t.Errorf("with a clock off by %v, after %v: late is %v", skew, step.after, got)

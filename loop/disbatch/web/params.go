@@ -17,7 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/store"
 )
 
 // readParams returns the parameters of a request as the original finds them: a form or JSON in the body, else the
@@ -135,7 +135,7 @@ var digits = regexp.MustCompile(`\A[0-9]+\z`)
 func limit(v any) (n int, ok bool) {
 	text := scalar(v)
 	n, err := strconv.Atoi(text)
-	return n, err == nil && digits.MatchString(text) && n <= disbatch.MaxLimit
+	return n, err == nil && digits.MatchString(text) && n <= store.MaxLimit
 }
 
 // whole reads a number that is not negative.
@@ -254,9 +254,9 @@ func convertTimes(v any, f func(ms int64) any) (out any, found, typed bool) {
 		return convertTimes(float64(v), f)
 	case float64:
 		switch {
-		case v > disbatch.NewestSecond && v < 1<<53:
+		case v > store.NewestSecond && v < 1<<53:
 			return f(int64(v)), true, true
-		case v <= disbatch.NewestSecond && v > -disbatch.NewestSecond:
+		case v <= store.NewestSecond && v > -store.NewestSecond:
 			return f(int64(math.Round(v * 1000))), true, true
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 	"go.mongodb.org/mongo-driver/mongo"
 
-	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/store"
 )
 
 // getNodes returns all nodes.
@@ -39,7 +39,7 @@ func (c *dci) getNode(r *http.Request, _ any) reply {
 }
 
 // nodeJSON returns a node's document with its id as text and its time in milliseconds.
-func nodeJSON(n *disbatch.Node) any {
+func nodeJSON(n *store.Node) any {
 	instead := object{"id": n.ID.Hex()}
 	if !n.Timestamp.IsZero() {
 		instead["timestamp"] = n.Timestamp.UnixMilli()
@@ -49,7 +49,7 @@ func nodeJSON(n *disbatch.Node) any {
 
 // missing is the reply when a queue or node does not exist or could not be read. extra is added in the first case.
 func (c *dci) missing(kind, doing string, err error, extra object) reply {
-	if !errors.Is(err, disbatch.ErrNotFound) {
+	if !errors.Is(err, store.ErrNotFound) {
 		return c.failed(doing, err)
 	}
 	body := object{"error": kind + " not found"}
@@ -72,7 +72,7 @@ func (c *dci) updateNode(ctx context.Context, name string, params any) reply {
 	if name, ok := unknown(given, "maxthreads"); ok {
 		return reply{status: http.StatusBadRequest, body: object{"error": "Invalid param", "param": name}}
 	}
-	most := disbatch.NoLimit
+	most := store.NoLimit
 	if value := get(given, "maxthreads"); value != nil {
 		if most, ok = limit(value); !ok {
 			return bad("maxthreads must be a non-negative integer or null%s", overLimit(value))
@@ -89,7 +89,7 @@ func (c *dci) updateNode(ctx context.Context, name string, params any) reply {
 // overLimit returns the error for a limit of digits only.
 func overLimit(v any) string {
 	if digits.MatchString(scalar(v)) {
-		return ", and at most " + strconv.Itoa(disbatch.MaxLimit)
+		return ", and at most " + strconv.Itoa(store.MaxLimit)
 	}
 	return ""
 }
@@ -102,7 +102,7 @@ func (c *dci) updated(kind, name string, result *mongo.UpdateResult, err error) 
 	case err != nil:
 		return c.failed("update "+kind+" "+name, err)
 	case result.MatchedCount != 1:
-		return c.missing(kind, "", disbatch.ErrNotFound, updateResult(result))
+		return c.missing(kind, "", store.ErrNotFound, updateResult(result))
 	}
 	return success(updateResult(result))
 }
@@ -134,7 +134,7 @@ func (c *dci) getQueues(r *http.Request, _ any) reply {
 	return success(out)
 }
 
-func (c *dci) queues(ctx context.Context) ([]disbatch.Queue, map[primitive.ObjectID]disbatch.Counts, error) {
+func (c *dci) queues(ctx context.Context) ([]store.Queue, map[primitive.ObjectID]store.Counts, error) {
 	queues, err := c.store.Queues(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -158,10 +158,10 @@ func (c *dci) getQueue(r *http.Request, _ any) reply {
 }
 
 // queueJSON returns a queue of either dialect with the names of 2018. It shows a limit that is no number unchanged.
-func queueJSON(q *disbatch.Queue, n disbatch.Counts) any {
+func queueJSON(q *store.Queue, n store.Counts) any {
 	stored := q.Raw.Lookup(q.Schema.LimitField())
 	threads := any(json.RawMessage(valueJSON(stored)))
-	if number, ok := disbatch.Integer(stored); ok {
+	if number, ok := store.Integer(stored); ok {
 		threads = number
 	}
 	return object{
@@ -214,7 +214,7 @@ func (c *dci) updateQueue(ctx context.Context, name string, params any) reply {
 	if name, ok := unknown(given, "threads", "name", "plugin", "sort"); ok {
 		return reply{status: http.StatusBadRequest, body: object{"error": "unknown param", "param": name}}
 	}
-	var change disbatch.QueueChange
+	var change store.QueueChange
 	for _, e := range given {
 		text := scalar(e.Value)
 		switch e.Key {
@@ -263,7 +263,7 @@ func (c *dci) removeQueue(ctx context.Context, name string) reply {
 	case err != nil:
 		return c.failed("delete queue "+name, err)
 	case result.DeletedCount == 0:
-		return c.missing("queue", "", disbatch.ErrNotFound, deleteResult(0))
+		return c.missing("queue", "", store.ErrNotFound, deleteResult(0))
 	}
 	return success(deleteResult(result.DeletedCount))
 }

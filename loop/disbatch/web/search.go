@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/store"
 )
 
 // Limits of the shown part of a task's output.
@@ -149,7 +149,7 @@ func skipTo(form url.Values, skip int64) string {
 	return "/search?" + form.Encode()
 }
 
-func (c *dci) taskRow(r *http.Request, t *disbatch.Task, called map[primitive.ObjectID]string, output bool) taskRow {
+func (c *dci) taskRow(r *http.Request, t *store.Task, called map[primitive.ObjectID]string, output bool) taskRow {
 	row := taskRow{ID: t.ID.Hex(), Queue: called[t.Queue], Status: strconv.Itoa(t.Status), Node: t.Node, Created: shownTime(t.CTime), Changed: shownTime(t.MTime)}
 	if row.Queue == "" {
 		row.Queue = t.Queue.Hex() // the queue is deleted
@@ -166,8 +166,8 @@ func (c *dci) taskRow(r *http.Request, t *disbatch.Task, called map[primitive.Ob
 			params = b.String()
 		}
 	}
-	row.Params = strings.Clone(params[:disbatch.CutAfter(params, maxShown)])
-	for _, name := range []string{disbatch.FileStdout, disbatch.FileStderr} {
+	row.Params = strings.Clone(params[:store.CutAfter(params, maxShown)])
+	for _, name := range []string{store.FileStdout, store.FileStderr} {
 		if !output {
 			continue
 		}

@@ -8,7 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 
-	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/store"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 // query is a search for tasks.
 type query struct {
 	filter  bson.D
-	options disbatch.SearchOptions
+	options store.SearchOptions
 	brief   bool // replace text outputs by the word terse
 }
 
@@ -184,8 +184,8 @@ func (c *dci) postSearch(r *http.Request, params any) reply {
 }
 
 // readOutput replaces the file ids of a task's outputs by the files' text while room lasts.
-func (c *dci) readOutput(ctx context.Context, t *disbatch.Task, room *int, instead object) {
-	for _, name := range []string{disbatch.FileStdout, disbatch.FileStderr} {
+func (c *dci) readOutput(ctx context.Context, t *store.Task, room *int, instead object) {
+	for _, name := range []string{store.FileStdout, store.FileStderr} {
 		id, ok := t.Raw.Lookup(name).ObjectIDOK()
 		if !ok {
 			continue
@@ -240,7 +240,7 @@ func (c *dci) insert(ctx context.Context, name string, params []any) ([]any, *re
 
 // insertInto creates tasks and returns their ids after those of before. After a failure the reply lists the tasks
 // that exist.
-func (c *dci) insertInto(ctx context.Context, q *disbatch.Queue, before, params []any) ([]any, *reply) {
+func (c *dci) insertInto(ctx context.Context, q *store.Queue, before, params []any) ([]any, *reply) {
 	result, err := c.store.InsertTasks(ctx, q, params)
 	if result != nil {
 		before = append(before, result.InsertedIDs...)

@@ -13,7 +13,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 
-	"treadle/loop/disbatch"
+	"treadle/loop/disbatch/store"
 )
 
 // The routes for tasks of 4.1: GET /tasks, GET /tasks/:id and POST /tasks.
@@ -87,7 +87,7 @@ func (c *dci) getTask(r *http.Request, _ any) reply {
 	}
 	t, err := c.store.Task(r.Context(), id)
 	switch {
-	case errors.Is(err, disbatch.ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
 		return reply{status: http.StatusNotFound, body: object{"error": "no task with id " + id.Hex()}}
 	case err != nil:
 		return c.failed("get task "+id.Hex(), err)
@@ -98,7 +98,7 @@ func (c *dci) getTask(r *http.Request, _ any) reply {
 }
 
 // timesOf returns a task's ctime and mtime in the form of 4.1, as text or in seconds.
-func timesOf(t *disbatch.Task, seconds bool) object {
+func timesOf(t *store.Task, seconds bool) object {
 	instead := object{}
 	for name, at := range map[string]bson.RawValue{"ctime": t.Raw.Lookup("ctime"), "mtime": t.Raw.Lookup("mtime")} {
 		switch {
@@ -169,7 +169,7 @@ func (c *dci) getTasks(r *http.Request, params any) reply {
 }
 
 // tasksJSON returns an array of tasks, or the only task that was asked for, {} without one.
-func (c *dci) tasksJSON(ctx context.Context, tasks []disbatch.Task, q *taskQuery) any {
+func (c *dci) tasksJSON(ctx context.Context, tasks []store.Task, q *taskQuery) any {
 	if len(tasks) == 0 {
 		return object{}
 	}

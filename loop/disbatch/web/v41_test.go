@@ -10,8 +10,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/mongo"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
+	"treadle/loop/disbatch/store"
 )
 
 // TestDCITasksOf41: the task routes of 4.1, used as in the original's acceptance test, whose clients send a body with
@@ -64,7 +64,7 @@ func TestDCITasksOf41(t *testing.T) {
 	}
 
 	done := s.Fill(&q, d("commands", "a"))[0]
-	file := s.File(done, disbatch.FileStdout, "from a file")
+	file := s.File(done, store.FileStdout, "from a file")
 	_, err = s.Tasks.UpdateOne(s.Ctx, byID(done), set(d("status", 1, "stdout", file, "stderr", "err", "ctime", time.UnixMilli(1795239872481))))
 	must(t, err)
 	one := func(options, want string) {

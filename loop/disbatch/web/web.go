@@ -16,8 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
+	"treadle/loop/disbatch/store"
 	"treadle/loop/web"
 )
 
@@ -52,11 +52,11 @@ const (
 // Run serves the command interface until ctx ends. While the database is away, replies contain its error. Run returns
 // a SettingError when the database can never be used with these settings.
 func Run(ctx context.Context, o Options) error {
-	store, err := disbatch.Open(o.Config, config.ComponentWeb)
+	site, err := store.Open(o.Config, config.ComponentWeb)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
+	defer site.Close()
 	address := cmp.Or(o.Listen, o.Config.Web.Listen, defaultListen)
 	guard, err := newGuard(o.AllowHosts, address, o.Log)
 	if err != nil {
@@ -66,7 +66,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	c := &dci{config: o.Config, store: store, guard: guard, users: o.Users, log: o.Log}
+	c := &dci{config: o.Config, store: site, guard: guard, users: o.Users, log: o.Log}
 	if c.users == nil {
 		c.users = o.Config.Web.Users
 	}
@@ -132,7 +132,7 @@ func newGuard(allow []string, address string, log *slog.Logger) (*web.Guard, err
 // dci answers the requests of the command interface, the original's DCI.
 type dci struct {
 	config *config.File
-	store  *disbatch.Store
+	store  *store.Store
 	guard  *web.Guard
 	users  map[string]string
 	log    *slog.Logger

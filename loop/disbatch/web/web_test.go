@@ -17,8 +17,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/sitetest"
+	"treadle/loop/disbatch/store"
 	"treadle/loop/web"
 )
 
@@ -250,7 +250,7 @@ func TestQueuesOfBothDialectsOverREST(t *testing.T) {
 
 	s = newWebSite(t, demoPlugins, `"schema": 2016`)
 	s.json("POST", "/queues", `{"name":"new","plugin":"Disbatch::Plugin::Demo"}`, 200)
-	if q, err = s.Store.Queue(s.Ctx, "new"); err != nil || q.Schema != disbatch.Schema2016 {
+	if q, err = s.Store.Queue(s.Ctx, "new"); err != nil || q.Schema != store.Schema2016 {
 		t.Errorf("a new queue of a 2016 site is %s, %v", q.Raw, err)
 	}
 }

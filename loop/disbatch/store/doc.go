@@ -1,4 +1,4 @@
-// Package disbatch is the store of a Disbatch 4 site: the queues, tasks, nodes and files in the site's MongoDB. All programs of a
+// Package store is the database of a Disbatch 4 site: the queues, tasks, nodes and files in the site's MongoDB. All programs of a
 // site share it. The execution node and the task runner are in loop/disbatch/node, the command interface is in loop/disbatch/web,
 // and config.json is in loop/disbatch/config. The programs exchange messages through the database only, so each of them replaces a
 // program of the original by itself.
@@ -9,4 +9,4 @@
 //
 // Documents follow the design text of April 2016 or release 4.000 of 2018, which differ (see Schema). The field constructor or
 // plugin of a queue tells its dialect. The store writes a queue and its tasks in that dialect.
-package disbatch
+package store

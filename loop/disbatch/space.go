@@ -1,4 +1,4 @@
-package hub
+package disbatch
 
 import (
 	"treadle/loop/protocol"

@@ -1,4 +1,4 @@
-package disbatch_test
+package store_test
 
 import (
 	"fmt"
@@ -10,32 +10,32 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
+	"treadle/loop/disbatch/store"
 )
 
 // TestDecodeQueue: queues of both dialects and their faults.
 func TestDecodeQueue(t *testing.T) {
-	f := func(doc bson.D, want disbatch.Queue) {
+	f := func(doc bson.D, want store.Queue) {
 		t.Helper()
 		s, _ := bson.Marshal(append(d("_id", primitive.NewObjectID()), doc...))
-		q := disbatch.DecodeQueue(s)
+		q := store.DecodeQueue(s)
 		if q.Schema != want.Schema || q.Plugin != want.Plugin || q.Limit != want.Limit || (q.Problem == "") != (want.Problem == "") ||
 			!strings.Contains(q.Problem, want.Problem) || q.Todo != want.Todo {
 			t.Errorf("%v is read as %+v", doc, q)
 		}
 	}
-	f(d("name", "a", "constructor", "P", "maxthreads", "5", "count_todo", 3), disbatch.Queue{Schema: disbatch.Schema2016, Plugin: "P", Limit: 5, Todo: 3})
-	f(d("name", "a", "constructor", "P", "count_todo", "3"), disbatch.Queue{Schema: disbatch.Schema2016, Plugin: "P", Todo: -1})
-	f(d("name", "a", "plugin", "P", "threads", 5.0, "maxthreads", 7), disbatch.Queue{Schema: disbatch.Schema2018, Plugin: "P", Limit: 5, Todo: -1})
-	f(d("name", "a", "plugin", "P", "threads", nil), disbatch.Queue{Schema: disbatch.Schema2018, Plugin: "P", Todo: -1})
-	f(d("name", "a", "plugin", "P"), disbatch.Queue{Schema: disbatch.Schema2018, Plugin: "P", Todo: -1})
-	f(d("name", "a", "plugin", "P", "threads", -1), disbatch.Queue{Schema: disbatch.Schema2018, Plugin: "P", Todo: -1, Problem: "threads is"})
-	f(d("name", "a", "constructor", "P", "maxthreads", "many"), disbatch.Queue{Schema: disbatch.Schema2016, Plugin: "P", Todo: -1, Problem: "maxthreads is"})
-	f(d("name", "a", "constructor", "rm -rf", "count_todo", -4), disbatch.Queue{Schema: disbatch.Schema2016, Plugin: "rm -rf", Todo: -1, Problem: "no name of a plugin"})
-	f(d("name", "a"), disbatch.Queue{Schema: disbatch.Schema2018, Todo: -1, Problem: "no name of a plugin"})
-	f(d("name", "a", "plugin", "P", "sort", "random"), disbatch.Queue{Schema: disbatch.Schema2018, Plugin: "P", Todo: -1, Problem: "fifo, lifo or default"})
+	f(d("name", "a", "constructor", "P", "maxthreads", "5", "count_todo", 3), store.Queue{Schema: store.Schema2016, Plugin: "P", Limit: 5, Todo: 3})
+	f(d("name", "a", "constructor", "P", "count_todo", "3"), store.Queue{Schema: store.Schema2016, Plugin: "P", Todo: -1})
+	f(d("name", "a", "plugin", "P", "threads", 5.0, "maxthreads", 7), store.Queue{Schema: store.Schema2018, Plugin: "P", Limit: 5, Todo: -1})
+	f(d("name", "a", "plugin", "P", "threads", nil), store.Queue{Schema: store.Schema2018, Plugin: "P", Todo: -1})
+	f(d("name", "a", "plugin", "P"), store.Queue{Schema: store.Schema2018, Plugin: "P", Todo: -1})
+	f(d("name", "a", "plugin", "P", "threads", -1), store.Queue{Schema: store.Schema2018, Plugin: "P", Todo: -1, Problem: "threads is"})
+	f(d("name", "a", "constructor", "P", "maxthreads", "many"), store.Queue{Schema: store.Schema2016, Plugin: "P", Todo: -1, Problem: "maxthreads is"})
+	f(d("name", "a", "constructor", "rm -rf", "count_todo", -4), store.Queue{Schema: store.Schema2016, Plugin: "rm -rf", Todo: -1, Problem: "no name of a plugin"})
+	f(d("name", "a"), store.Queue{Schema: store.Schema2018, Todo: -1, Problem: "no name of a plugin"})
+	f(d("name", "a", "plugin", "P", "sort", "random"), store.Queue{Schema: store.Schema2018, Plugin: "P", Todo: -1, Problem: "fifo, lifo or default"})
 }
 
 // TestOldTimesAndNumbers: tasks with the forms of times and numbers in old data.
@@ -43,7 +43,7 @@ func TestOldTimesAndNumbers(t *testing.T) {
 	f := func(v any, want int64) {
 		t.Helper()
 		doc, _ := bson.Marshal(d("status", "-2", "mtime", v))
-		if task := disbatch.DecodeTask(doc); task.Status != disbatch.StatusQueued || task.MTime.UnixMilli() != want {
+		if task := store.DecodeTask(doc); task.Status != store.StatusQueued || task.MTime.UnixMilli() != want {
 			t.Errorf("%v is read as %+v", v, task)
 		}
 	}
@@ -56,17 +56,17 @@ func TestOldTimesAndNumbers(t *testing.T) {
 
 // TestInvalidLimits: limits that are too large, have a fraction or are no number.
 func TestInvalidLimits(t *testing.T) {
-	for _, v := range []any{math.NaN(), math.Inf(1), math.Inf(-1), 0.5, disbatch.MaxLimit + 1, int64(math.MaxInt64), -1, "-1", "1.5", "NaN", "1e99", "", "x", true, bson.A{1}} {
-		for _, schema := range []disbatch.Schema{disbatch.Schema2016, disbatch.Schema2018} {
+	for _, v := range []any{math.NaN(), math.Inf(1), math.Inf(-1), 0.5, store.MaxLimit + 1, int64(math.MaxInt64), -1, "-1", "1.5", "NaN", "1e99", "", "x", true, bson.A{1}} {
+		for _, schema := range []store.Schema{store.Schema2016, store.Schema2018} {
 			doc, err := bson.Marshal(d("_id", primitive.NewObjectID(), "name", "a", schema.PluginField(), "P", schema.LimitField(), v))
 			must(t, err)
-			if q := disbatch.DecodeQueue(doc); q.Limit != 0 || !strings.HasPrefix(q.Problem, schema.LimitField()+" is") {
+			if q := store.DecodeQueue(doc); q.Limit != 0 || !strings.HasPrefix(q.Problem, schema.LimitField()+" is") {
 				t.Errorf("%v is read as %d, %q", v, q.Limit, q.Problem)
 			}
 		}
 		doc, err := bson.Marshal(d("node", "a", "maxthreads", v))
 		must(t, err)
-		if n := disbatch.DecodeNode(doc); n.Limit != 0 || n.Problem == "" {
+		if n := store.DecodeNode(doc); n.Limit != 0 || n.Problem == "" {
 			t.Errorf("a node's %v is read as %d, %q", v, n.Limit, n.Problem)
 		}
 	}
@@ -80,7 +80,7 @@ func TestInvalidStringLength(t *testing.T) {
 		//     00 00 00 00         of length 0, without its zero byte
 		//   00                    the end
 		in := bson.Raw(fmt.Sprintf("%c\x00\x00\x00\x02%s\x00\x00\x00\x00\x00\x00", 11+len(field), field))
-		q, task := disbatch.DecodeQueue(in), disbatch.DecodeTask(in)
+		q, task := store.DecodeQueue(in), store.DecodeTask(in)
 		if q.Limit != 0 || q.Todo != -1 || task.Status != 0 || !task.CTime.IsZero() {
 			t.Errorf("%s: read as %+v and %+v", field, q, task)
 		}
@@ -94,12 +94,12 @@ func FuzzDocument(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		raw := bson.Raw(in[:min(len(in), sitetest.FuzzBytes)])
-		q, n := disbatch.DecodeQueue(raw), disbatch.DecodeNode(raw)
-		disbatch.DecodeTask(raw)
-		if q.Limit < 0 || q.Limit > disbatch.MaxLimit || q.Problem != "" && q.Limit != 0 || q.Problem == "" && !config.IsPluginName(q.Plugin) || q.Todo < -1 {
+		q, n := store.DecodeQueue(raw), store.DecodeNode(raw)
+		store.DecodeTask(raw)
+		if q.Limit < 0 || q.Limit > store.MaxLimit || q.Problem != "" && q.Limit != 0 || q.Problem == "" && !config.IsPluginName(q.Plugin) || q.Todo < -1 {
 			t.Fatalf("%x is the queue %+v", in, q)
 		}
-		if n.Limit != disbatch.NoLimit && (n.Limit < 0 || n.Limit > disbatch.MaxLimit || n.Problem != "" && n.Limit != 0) {
+		if n.Limit != store.NoLimit && (n.Limit < 0 || n.Limit > store.MaxLimit || n.Problem != "" && n.Limit != 0) {
 			t.Fatalf("%x is the node %+v", in, n)
 		}
 	})

@@ -1,4 +1,4 @@
-package disbatch_test
+package store_test
 
 import (
 	"fmt"
@@ -10,16 +10,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
+	"treadle/loop/disbatch/store"
 )
 
 // TestOutageIsLoggedOnce: an outage has one log line for all waiting calls together, and one at its end.
 func TestOutageIsLoggedOnce(t *testing.T) {
 	lines := sitetest.NewLines()
 	var failed atomic.Int64
-	r := new(disbatch.Store).Retrier(lines.Logger(), func() { failed.Add(1) })
+	r := new(store.Store).Retrier(lines.Logger(), func() { failed.Add(1) })
 	var there atomic.Bool
 	done := make(chan error)
 	const calls = 50
@@ -61,14 +61,14 @@ func TestOutageRests(t *testing.T) {
 			dialed.Add(1)
 			return nil, syscall.ECONNREFUSED
 		})
-		store, err := disbatch.Open(c, config.ComponentNode)
+		site, err := store.Open(c, config.ComponentNode)
 		must(t, err)
-		defer store.Close()
+		defer site.Close()
 		began := time.Now()
-		if err := store.Explain(store.Ping(t.Context())); err == nil || !strings.Contains(err.Error(), "no server of the database answers") {
+		if err := site.Explain(site.Ping(t.Context())); err == nil || !strings.Contains(err.Error(), "no server of the database answers") {
 			t.Errorf("a ping without a database: %v", err)
 		}
-		if got := time.Since(began); got != disbatch.ConnectTimeout {
+		if got := time.Since(began); got != store.ConnectTimeout {
 			t.Errorf("it gave up after %v", got)
 		}
 		if got := dialed.Load(); got > 20 { // the driver retries every 500 ms at most

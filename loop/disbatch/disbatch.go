@@ -1,6 +1,6 @@
-// Package hub runs a Disbatch node in a server, see `treadle help disbatch`. Workers of any protocol do
+// Package disbatch runs a Disbatch node in a server, see `treadle help disbatch`. Workers of any protocol do
 // the site's tasks whose plugin is a function.
-package hub
+package disbatch
 
 import (
 	"context"
@@ -139,7 +139,7 @@ func (h *Protocol) Withdraw(function, name string) bool {
 	return gone
 }
 
-// deliver queues a delivery to the hub. It runs under a shard's lock.
+// deliver queues a delivery to the node. It runs under a shard's lock.
 func (h *Protocol) deliver(d *sched.Delivery) {
 	h.resultsMu.Lock()
 	h.results = append(h.results, result{d.Tag, d.Effect, append([]byte(nil), d.Data...)})
@@ -162,7 +162,7 @@ func (h *Protocol) run() {
 	}
 }
 
-// Turn takes a turn, for a hub that does not serve. It returns false without results.
+// Turn takes a turn, for a server that does not serve. It returns false without results.
 func (h *Protocol) Turn() bool {
 	select {
 	case <-h.ready:

@@ -1,12 +1,12 @@
-package disbatch_test
+package store_test
 
 import (
 	"testing"
 
 	"go.uber.org/goleak"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/sitetest"
+	"treadle/loop/disbatch/store"
 )
 
 // TestMain fails if a test leaves a goroutine of the driver behind.
@@ -14,5 +14,5 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
 	newSite, newFaultySite = sitetest.New, sitetest.NewFaulty
-	must, d, set           = sitetest.Must, sitetest.D, disbatch.Set
+	must, d, set           = sitetest.Must, sitetest.D, store.Set
 )

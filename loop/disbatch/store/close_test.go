@@ -1,4 +1,4 @@
-package disbatch_test
+package store_test
 
 import (
 	"context"
@@ -9,10 +9,10 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 	"treadle/loop/disbatch/sitetest"
+	"treadle/loop/disbatch/store"
 )
 
 // mute holds back the replies to pings until it is closed.
@@ -45,14 +45,14 @@ func TestCloseRests(t *testing.T) {
 			go double.ServeConn(far, end)
 			return near, nil
 		})
-		store, err := disbatch.Open(c, config.ComponentNode)
+		site, err := store.Open(c, config.ComponentNode)
 		must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := store.Ping(ctx); err == nil {
+		if err := site.Ping(ctx); err == nil {
 			t.Error("a ping without a reply has succeeded")
 		}
-		store.Close()
+		site.Close()
 		close(end)
 	})
 }

@@ -1,4 +1,4 @@
-package disbatch_test
+package store_test
 
 import (
 	"slices"
@@ -9,9 +9,9 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 	"go.mongodb.org/mongo-driver/mongo"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
+	"treadle/loop/disbatch/store"
 )
 
 // TestTasksAreWrittenInDialect: new tasks have the dialect of their queue and count in its counters.
@@ -21,7 +21,7 @@ func TestTasksAreWrittenInDialect(t *testing.T) {
 	young := s.Queue(d("name", "young", "plugin", "P"))
 	was := s.Task(s.Fill(&old, d("a", 1), d("a", 2))[0])
 	is := s.Task(s.Fill(&young, d("a", 1))[0])
-	if n, ok := disbatch.Integer(was.Raw.Lookup("node")); !ok || n != -1 || was.Raw.Lookup("parameters", "a").AsInt64() != 1 || was.Status != disbatch.StatusQueued {
+	if n, ok := store.Integer(was.Raw.Lookup("node")); !ok || n != -1 || was.Raw.Lookup("parameters", "a").AsInt64() != 1 || was.Status != store.StatusQueued {
 		t.Errorf("2016: %s", was.Raw)
 	}
 	if is.Raw.Lookup("node").Type != bson.TypeNull || is.Raw.Lookup("params", "a").AsInt64() != 1 || is.MTime.IsZero() || is.Raw.Lookup("stdout").Type != bson.TypeNull {
@@ -31,7 +31,7 @@ func TestTasksAreWrittenInDialect(t *testing.T) {
 		t.Errorf("the counters are %d and %d, %v", q.Todo, q.Total, err)
 	}
 	counts, err := s.Store.Counts(s.Ctx)
-	if must(t, err); counts[old.ID].Queued != 2 || counts[young.ID] != (disbatch.Counts{Queued: 1}) {
+	if must(t, err); counts[old.ID].Queued != 2 || counts[young.ID] != (store.Counts{Queued: 1}) {
 		t.Errorf("counted %v", counts)
 	}
 }
@@ -41,7 +41,7 @@ func TestTasksAreWrittenInDialect(t *testing.T) {
 func TestFilesHaveChunksOfCharacters(t *testing.T) {
 	s := newSite(t)
 	want := strings.Repeat("æ", 261120) + "tail"
-	id := s.File(primitive.NewObjectID(), disbatch.FileStdout, want)
+	id := s.File(primitive.NewObjectID(), store.FileStdout, want)
 	chunk, err := s.DB.Collection("tasks.chunks").FindOne(s.Ctx, d("files_id", id, "n", 1)).Raw()
 	if must(t, err); chunk.Lookup("data").StringValue() != "tail" {
 		t.Errorf("the second chunk is %s", chunk)

@@ -1,4 +1,4 @@
-package disbatch_test
+package store_test
 
 import (
 	"context"
@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"treadle/loop/disbatch"
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/sitetest"
+	"treadle/loop/disbatch/store"
 )
 
 // authority makes a certificate authority with one certificate for 127.0.0.1. It returns the file with that certificate.
@@ -74,20 +74,20 @@ func pings(t *testing.T, text string) error {
 	t.Helper()
 	c, err := config.Parse([]byte(text))
 	must(t, err)
-	store, err := disbatch.Open(c, config.ComponentNode)
+	site, err := store.Open(c, config.ComponentNode)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
+	defer site.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 	defer cancel()
 	for ctx.Err() == nil { // until an attempt to connect has ended
-		err = store.Ping(ctx)
+		err = site.Ping(ctx)
 		if err == nil || !strings.Contains(err.Error(), "deadline") || strings.Contains(err.Error(), "Last error") {
 			break
 		}
 	}
-	return store.Explain(err)
+	return site.Explain(err)
 }
 
 // TestTLS: TLS with a certificate authority of the site, by attributes or by the address. The error for a certificate of another
@@ -142,12 +142,12 @@ func TestClientOptions(t *testing.T) {
 	"mongohost": "db1:27017,db2", "database": "jobs", "attributes": { "ssl": { "SSL_verify_mode": 0, }, "w": 1 },
 	"auth": { "disbatchd": "a # b", "task_runner": "c" } }`))
 	must(t, err)
-	o, err := disbatch.ClientOptions(c, config.ComponentNode)
+	o, err := store.ClientOptions(c, config.ComponentNode)
 	must(t, err)
 	if o.Auth == nil || o.Auth.Username != "disbatchd" || o.Auth.AuthSource != "jobs" || o.TLSConfig == nil || !o.TLSConfig.InsecureSkipVerify || len(o.Hosts) != 2 {
 		t.Errorf("the driver is told %+v", o)
 	}
-	if o, err = disbatch.ClientOptions(c, config.ComponentWeb); err != nil || o.Auth != nil {
+	if o, err = store.ClientOptions(c, config.ComponentWeb); err != nil || o.Auth != nil {
 		t.Errorf("a component without a password: %v, %v", o, err)
 	}
 }
@@ -155,9 +155,9 @@ func TestClientOptions(t *testing.T) {
 // TestServerSelectionTimeout: the search for a server ends before the driver's default, unless the address has a time-out.
 func TestServerSelectionTimeout(t *testing.T) {
 	for address, want := range map[string]time.Duration{
-		"db": disbatch.ConnectTimeout, "mongodb://db/?serverSelectionTimeoutMS=70000": 70 * time.Second,
+		"db": store.ConnectTimeout, "mongodb://db/?serverSelectionTimeoutMS=70000": 70 * time.Second,
 	} {
-		o, err := disbatch.ClientOptions(&config.File{MongoHost: address}, config.ComponentWeb)
+		o, err := store.ClientOptions(&config.File{MongoHost: address}, config.ComponentWeb)
 		must(t, err)
 		if got := o.ServerSelectionTimeout; got == nil || *got != want {
 			t.Errorf("%s: a server is looked for for %v, want %v", address, got, want)

@@ -1,4 +1,4 @@
-package disbatch
+package store
 
 import (
 	"context"
