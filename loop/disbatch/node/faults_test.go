@@ -187,12 +187,12 @@ func TestReclaimAfter(t *testing.T) {
 		must(t, err)
 	}
 	// One entry does not change and is in the future, the other changes and is a day behind.
-	must(t, s.db().report(s.Ctx, "gone", time.Now().Add(24*time.Hour), nil))
+	must(t, s.Store.ReportNode(s.Ctx, "gone", time.Now().Add(24*time.Hour), nil))
 	n, _ := s.idle("me", &q)
 	behind := time.Now().Add(-24 * time.Hour)
 	for hours, want := range []int{store.StatusRunning, store.StatusOrphaned, store.StatusOrphaned} {
 		behind = behind.Add(time.Second)
-		must(t, s.db().report(s.Ctx, "slow", behind, nil))
+		must(t, s.Store.ReportNode(s.Ctx, "slow", behind, nil))
 		must(t, n.tick(s.Ctx))
 		if gone, slow := s.Task(ids[0]).Status, s.Task(ids[1]).Status; gone != want || slow != store.StatusRunning {
 			t.Errorf("after %d hours the task of the node that is gone has status %d, that of the slow one %d", hours, gone, slow)
@@ -231,16 +231,16 @@ func TestDuplicateNode(t *testing.T) {
 		at := time.Now().Add(skew)
 		goesOn := func() {
 			at = at.Add(time.Second)
-			must(t, s.db().report(s.Ctx, "off", at, nil))
+			must(t, s.Store.ReportNode(s.Ctx, "off", at, nil))
 		}
 		goesOn()
 		refused("off", goesOn)
 	}
 	other := s.node("other")
 	s.ticks(other, 1)
-	must(t, s.db().report(s.Ctx, "other", time.Now().Add(time.Hour), nil))
+	must(t, s.Store.ReportNode(s.Ctx, "other", time.Now().Add(time.Hour), nil))
 	s.Until("a word about it", func() bool {
-		must(t, s.db().report(s.Ctx, "other", time.Now().Add(time.Hour), nil))
+		must(t, s.Store.ReportNode(s.Ctx, "other", time.Now().Add(time.Hour), nil))
 		other.node.mu.Lock()
 		defer other.node.mu.Unlock()
 		return other.node.conditions["name of the node"] != ""
@@ -251,7 +251,7 @@ func TestDuplicateNode(t *testing.T) {
 // prevent the start.
 func TestLateHeartbeat(t *testing.T) {
 	s := newFaultySite(t)
-	must(t, s.db().report(s.Ctx, "me", time.Now(), nil))
+	must(t, s.Store.ReportNode(s.Ctx, "me", time.Now(), nil))
 	var finds atomic.Int64
 	s.Double.Inject(func(command string) mongotest.Fault {
 		if command == "find" && finds.Add(1) == 3 { // after the reads of Usable and of the entry
@@ -267,7 +267,7 @@ func TestLateHeartbeat(t *testing.T) {
 // TestOutageAtStart: an outage while a starting node observes its entry delays the start.
 func TestOutageAtStart(t *testing.T) {
 	s := newFaultySite(t)
-	must(t, s.db().report(s.Ctx, "me", time.Now(), nil))
+	must(t, s.Store.ReportNode(s.Ctx, "me", time.Now(), nil))
 	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 1))
 	ids := s.Fill(&q, d("commands", "a"))
 	var finds atomic.Int64

@@ -300,7 +300,7 @@ func (p *performer) count(ctx context.Context, schema store.Schema, t *store.Tas
 	}
 	if err := p.store.AddCounts(ctx, t.Queue, -1, 0); err != nil {
 		// The update may or may not have happened: have the nodes recount the queue.
-		err = p.retry.Do(ctx, "counting anew", func() error { return p.store.forgetCounts(ctx, t.Queue) })
+		err = p.retry.Do(ctx, "counting anew", func() error { return p.store.ForgetCounts(ctx, t.Queue) })
 		if err != nil {
 			p.log.Warn("the counters of a queue may be off", "queue", t.Queue.Hex(), "error", err.Error())
 		}
@@ -378,5 +378,5 @@ func newPerformer(site *store.Store, c *config.File, log *slog.Logger) *performe
 	}
 	counted := new(tally)
 	retry := site.Retrier(log, func() { counted.errors.Add(1) })
-	return &performer{store: newDatabase(site), log: log, config: c.Path, flags: flags, keepMTime: c.Node.MTime == "claim", tally: counted, clock: time.Now, retry: retry, grace: shutdownGrace}
+	return &performer{store: &database{site}, log: log, config: c.Path, flags: flags, keepMTime: c.Node.MTime == "claim", tally: counted, clock: time.Now, retry: retry, grace: shutdownGrace}
 }

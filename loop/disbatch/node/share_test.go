@@ -18,11 +18,11 @@ func TestNodesShareQueue(t *testing.T) {
 	s, w := newSite(t, functionPlugin), newWorkers(false)
 	q := s.Queue(d("name", "a", "plugin", "F", "threads", 1))
 	s.Fill(&q, sitetest.Payloads(tasks)...)
-	must(t, s.db().report(s.Ctx, "original", time.Now(), nil))
+	must(t, s.Store.ReportNode(s.Ctx, "original", time.Now(), nil))
 	s.node("me", with(w))
 	theirs := 0
 	s.Until("the end of all tasks", func() bool { // polls every 5 ms beside a node with ticks of 20 ms
-		must(t, s.db().report(s.Ctx, "original", time.Now(), nil))
+		must(t, s.Store.ReportNode(s.Ctx, "original", time.Now(), nil))
 		if running, err := s.db().occupying(s.Ctx, &q); err == nil && running == 0 {
 			if task, err := s.db().claim(s.Ctx, &q, "original", time.Now()); err == nil {
 				_, err = s.Tasks.UpdateOne(s.Ctx, byID(task.ID), set(d("status", store.StatusSucceeded)))

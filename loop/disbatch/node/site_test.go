@@ -16,7 +16,7 @@ func newSite(t *testing.T, lines ...string) *site {
 }
 
 // db returns the site's database with the queries of a node.
-func (s *site) db() *database { return newDatabase(s.Store) }
+func (s *site) db() *database { return &database{s.Store} }
 
 // newFaultySite is newSite on a double, for faults that a real database does not inject.
 func newFaultySite(t *testing.T, lines ...string) *site {

@@ -2,13 +2,10 @@ package node
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
-	"go.mongodb.org/mongo-driver/mongo"
-	"go.mongodb.org/mongo-driver/mongo/options"
 
 	"treadle/loop/disbatch/store"
 )
@@ -16,18 +13,9 @@ import (
 // claim claims the next task of a queue for a node. It returns store.ErrNotFound if there is none. No two nodes claim the same
 // task, since the database finds and changes a document in one step.
 func (d *database) claim(ctx context.Context, q *store.Queue, node string, now time.Time) (store.Task, error) {
-	o := options.FindOneAndUpdate().SetReturnDocument(options.After).SetSort(order(q))
-	var raw bson.Raw
-	err := d.durably(func(tasks *mongo.Collection) (err error) {
-		raw, err = tasks.FindOneAndUpdate(ctx, unclaimed(q), store.Set(bson.D{
-			{Key: "node", Value: node}, {Key: "status", Value: int32(store.StatusClaimed)}, {Key: "mtime", Value: primitive.NewDateTimeFromTime(now)},
-		}), o).Raw()
-		return err
-	})
-	if err != nil {
-		return store.Task{}, store.Found(err)
-	}
-	return store.DecodeTask(raw), nil
+	return d.TakeTask(ctx, unclaimed(q), order(q), store.Set(bson.D{
+		{Key: "node", Value: node}, {Key: "status", Value: int32(store.StatusClaimed)}, {Key: "mtime", Value: primitive.NewDateTimeFromTime(now)},
+	}))
 }
 
 // unclaimed returns a filter for the queued tasks of a queue.
@@ -49,14 +37,14 @@ const fullDocument = 16<<20 - 1024
 
 // nextFull returns the next task of a queue if its document has no room for a claim, and store.ErrNotFound otherwise.
 func (d *database) nextFull(ctx context.Context, q *store.Queue) (store.Task, error) {
-	raw, err := d.tasks.FindOne(ctx, unclaimed(q), options.FindOne().SetSort(order(q))).Raw()
+	next, err := d.Search(ctx, unclaimed(q), store.SearchOptions{Limit: 1, Sort: order(q)})
 	switch {
 	case err != nil:
-		return store.Task{}, store.Found(err)
-	case len(raw) < fullDocument:
+		return store.Task{}, err
+	case len(next) == 0 || len(next[0].Raw) < fullDocument:
 		return store.Task{}, store.ErrNotFound
 	}
-	return store.DecodeTask(raw), nil
+	return next[0], nil
 }
 
 // failWithoutOutput fails a task whose document has no room for output. It writes the status alone if no more fits. It returns false
@@ -64,20 +52,11 @@ func (d *database) nextFull(ctx context.Context, q *store.Queue) (store.Task, er
 func (d *database) failWithoutOutput(ctx context.Context, t *store.Task, mtime time.Time) (bool, error) {
 	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: "status", Value: t.Status}, {Key: "node", Value: t.Raw.Lookup("node")}}
 	o := outcome{status: store.StatusFailed, stdout: "", stderr: ""}
-	result, err := d.change(ctx, filter, o.update(mtime))
+	ended, err := d.UpdateTask(ctx, filter, o.update(mtime))
 	if store.TooLarge(err) {
-		result, err = d.change(ctx, filter, store.Set(bson.D{{Key: "status", Value: int32(store.StatusFailed)}}))
+		return d.UpdateTask(ctx, filter, store.Set(bson.D{{Key: "status", Value: int32(store.StatusFailed)}}))
 	}
-	return err == nil && result.MatchedCount == 1, err
-}
-
-// change updates a task durably.
-func (d *database) change(ctx context.Context, filter, update bson.D) (result *mongo.UpdateResult, err error) {
-	err = d.durably(func(tasks *mongo.Collection) (err error) {
-		result, err = tasks.UpdateOne(ctx, filter, update)
-		return err
-	})
-	return result, err
+	return ended, err
 }
 
 // active is a condition for the statuses that count against a queue's limit.
@@ -107,12 +86,9 @@ const runField = "treadle_run"
 // the same run has the same result.
 func (d *database) begin(ctx context.Context, t *store.Task, run primitive.ObjectID) (bool, error) {
 	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: "status", Value: store.StatusClaimed}, {Key: "node", Value: t.Node}}
-	result, err := d.change(ctx, filter, store.Set(bson.D{{Key: "status", Value: int32(store.StatusRunning)}, {Key: runField, Value: run}}))
-	if err != nil {
-		return false, err
-	}
-	if result.MatchedCount == 1 {
-		return true, nil
+	begun, err := d.UpdateTask(ctx, filter, store.Set(bson.D{{Key: "status", Value: int32(store.StatusRunning)}, {Key: runField, Value: run}}))
+	if begun || err != nil {
+		return begun, err
 	}
 	now, err := d.Task(ctx, t.ID)
 	if err == store.ErrNotFound {
@@ -130,13 +106,9 @@ type outcome struct {
 
 // finish writes the end of a running task in one update. It returns true if this or an earlier call of the run has done so.
 func (d *database) finish(ctx context.Context, t *store.Task, run primitive.ObjectID, o outcome, mtime time.Time) (bool, error) {
-	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: runField, Value: run}}
-	result, err := d.change(ctx, filter, o.update(mtime))
-	if err != nil {
-		return false, err
-	}
-	if result.MatchedCount == 1 {
-		return true, nil
+	ended, err := d.UpdateTask(ctx, bson.D{{Key: "_id", Value: t.ID}, {Key: runField, Value: run}}, o.update(mtime))
+	if ended || err != nil {
+		return ended, err
 	}
 	now, err := d.Task(ctx, t.ID)
 	if err == store.ErrNotFound {
@@ -149,11 +121,7 @@ func (d *database) finish(ctx context.Context, t *store.Task, run primitive.Obje
 // at its node.
 func (d *database) endAbandoned(ctx context.Context, t *store.Task, o outcome, mtime time.Time) (bool, error) {
 	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: "node", Value: t.Node}, {Key: "status", Value: active}}
-	result, err := d.change(ctx, filter, o.update(mtime))
-	if err != nil {
-		return false, err
-	}
-	return result.MatchedCount == 1, nil
+	return d.UpdateTask(ctx, filter, o.update(mtime))
 }
 
 // update returns the update that writes an outcome. A zero time keeps mtime.
@@ -169,7 +137,7 @@ func (o *outcome) update(mtime time.Time) bson.D {
 
 // requeue queues a running task of a run again. No worker has begun it.
 func (d *database) requeue(ctx context.Context, t *store.Task, run primitive.ObjectID, schema store.Schema) error {
-	_, err := d.change(ctx, bson.D{{Key: "_id", Value: t.ID}, {Key: runField, Value: run}}, append(
+	_, err := d.UpdateTask(ctx, bson.D{{Key: "_id", Value: t.ID}, {Key: runField, Value: run}}, append(
 		store.Set(bson.D{{Key: "node", Value: schema.Unclaimed()}, {Key: "status", Value: int32(store.StatusQueued)}}),
 		bson.E{Key: "$unset", Value: bson.D{{Key: runField, Value: ""}}}))
 	return err
@@ -198,28 +166,19 @@ func (d *database) release(ctx context.Context, node string, queues []store.Queu
 		if len(only) > 0 {
 			filter = append(filter, bson.E{Key: "_id", Value: store.In(only)})
 		}
-		result, err := d.tasks.UpdateMany(ctx, filter, store.Set(bson.D{{Key: "node", Value: schema.Unclaimed()}, {Key: "status", Value: int32(store.StatusQueued)}}))
+		n, err := d.UpdateTasks(ctx, filter, store.Set(bson.D{{Key: "node", Value: schema.Unclaimed()}, {Key: "status", Value: int32(store.StatusQueued)}}))
 		if err != nil {
 			return total, err
 		}
-		total += result.ModifiedCount
+		total += n
 	}
 	return total, nil
 }
 
 // heldBy returns the claimed and running tasks of a node without their payload.
 func (d *database) heldBy(ctx context.Context, node string) ([]store.Task, error) {
-	cursor, err := d.tasks.Find(ctx, bson.D{{Key: "node", Value: node}, {Key: "status", Value: active}},
-		options.Find().SetProjection(bson.D{{Key: "queue", Value: 1}, {Key: "status", Value: 1}, {Key: "node", Value: 1}}))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = cursor.Close(ctx) }() // only read
-	var tasks []store.Task
-	for cursor.Next(ctx) {
-		tasks = append(tasks, store.DecodeTask(slices.Clone(cursor.Current)))
-	}
-	return tasks, cursor.Err()
+	return d.Search(ctx, bson.D{{Key: "node", Value: node}, {Key: "status", Value: active}},
+		store.SearchOptions{Projection: bson.D{{Key: "queue", Value: 1}, {Key: "status", Value: 1}, {Key: "node", Value: 1}}})
 }
 
 // orphanClaimed orphans the tasks that a node has claimed before a time and not begun, except the given ones. It returns their
@@ -251,9 +210,5 @@ func (d *database) orphanTask(ctx context.Context, t *store.Task) (bool, error) 
 
 // orphan sets the status of tasks to orphaned and returns their number.
 func (d *database) orphan(ctx context.Context, filter bson.D) (int64, error) {
-	result, err := d.tasks.UpdateMany(ctx, filter, store.Set(bson.D{{Key: "status", Value: int32(store.StatusOrphaned)}}))
-	if err != nil {
-		return 0, err
-	}
-	return result.ModifiedCount, nil
+	return d.UpdateTasks(ctx, filter, store.Set(bson.D{{Key: "status", Value: int32(store.StatusOrphaned)}}))
 }

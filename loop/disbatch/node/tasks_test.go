@@ -68,7 +68,7 @@ func TestTooLarge(t *testing.T) {
 	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 1))
 	id := s.Fill(&q, d("a", strings.Repeat("p", 8<<20)))[0]
 	for _, size := range []int{9 << 20, 17 << 20} {
-		if _, err := s.db().change(s.Ctx, byID(id), set(d("stdout", strings.Repeat("x", size)))); !store.TooLarge(err) {
+		if _, err := s.Store.UpdateTask(s.Ctx, byID(id), set(d("stdout", strings.Repeat("x", size)))); !store.TooLarge(err) {
 			t.Errorf("%d bytes more: %v", size, err)
 		}
 	}

@@ -134,7 +134,7 @@ func (n *Node) report(ctx context.Context, queues []store.Queue, busy []occupied
 	if len(n.written) > ownTimestamps {
 		n.written = n.written[1:]
 	}
-	return n.store.report(ctx, n.o.Name, now, of2016)
+	return n.store.ReportNode(ctx, n.o.Name, now, of2016)
 }
 
 // ownTimestamps is the number of its own timestamps that a node recognises in its entry.
@@ -262,7 +262,7 @@ const recountTicks = 60
 func (n *Node) recount(ctx context.Context, queues []store.Queue) error {
 	for _, q := range queues {
 		if q.Schema == store.Schema2016 && (q.Todo < 0 || q.Total < 0 || n.ticks%recountTicks == 0) {
-			if err := n.store.recount(ctx, &q); err != nil {
+			if err := n.store.Recount(ctx, &q); err != nil {
 				return fmt.Errorf("cannot count the tasks of queue %s: %w", q.Name, err)
 			}
 		}

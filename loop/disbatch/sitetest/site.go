@@ -16,6 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
 
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
@@ -70,8 +71,27 @@ func (s *Site) open() {
 	var err error
 	s.Store, err = store.Open(s.Config, config.ComponentNode)
 	Must(s.T, err)
-	s.DB = s.Store.Database()
+	s.DB = Connect(s.T, s.Config)
 	s.Queues, s.Tasks, s.Nodes = s.DB.Collection("queues"), s.DB.Collection("tasks"), s.DB.Collection("nodes")
+}
+
+// Connect returns the database of a configuration for the length of a test. It ignores the attributes.
+func Connect(t testing.TB, c *config.File) *mongo.Database {
+	t.Helper()
+	address := c.MongoHost
+	if !strings.Contains(address, "://") {
+		address = "mongodb://" + address
+	}
+	o := options.Client().ApplyURI(address)
+	if password, ok := c.Auth[config.ComponentNode]; ok {
+		o.SetAuth(options.Credential{Username: config.ComponentNode, Password: password, AuthSource: c.Database})
+	}
+	client, err := mongo.Connect(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Disconnect(context.Background()) }) // the test has ended
+	return client.Database(c.Database)
 }
 
 // patient returns an address with the time-out of a test for every call: on a busy machine a call with many megabytes takes

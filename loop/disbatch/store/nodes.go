@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
@@ -34,4 +35,15 @@ func (s *Store) SetNodeLimit(ctx context.Context, id primitive.ObjectID, limit i
 		value = int32(limit)
 	}
 	return s.nodes.UpdateOne(ctx, byID(id), Set(bson.D{{Key: "maxthreads", Value: value}}))
+}
+
+// ReportNode writes the entry of a node: a timestamp and the 2016 queues. nil removes the field queues, as in 2018.
+func (s *Store) ReportNode(ctx context.Context, name string, now time.Time, queues bson.A) error {
+	stamp := bson.E{Key: "timestamp", Value: primitive.NewDateTimeFromTime(now)}
+	change := append(Set(bson.D{stamp}), bson.E{Key: "$unset", Value: bson.D{{Key: "queues", Value: ""}}})
+	if queues != nil {
+		change = Set(bson.D{stamp, {Key: "queues", Value: queues}})
+	}
+	_, err := s.nodes.UpdateOne(ctx, bson.D{{Key: "node", Value: name}}, change, options.Update().SetUpsert(true))
+	return err
 }

@@ -145,3 +145,30 @@ func (s *Store) AddCounts(ctx context.Context, queue primitive.ObjectID, todo, t
 	}, bson.D{{Key: "$inc", Value: change}})
 	return err
 }
+
+// Recount counts the tasks of a 2016 queue and writes wrong counters. It does not write counters that have changed since the caller
+// read the queue.
+func (s *Store) Recount(ctx context.Context, q *Queue) error {
+	todo, err := s.CountTasks(ctx, bson.D{{Key: "queue", Value: q.ID}, {Key: "status", Value: bson.D{{Key: "$lte", Value: 0}}}})
+	if err != nil {
+		return err
+	}
+	total, err := s.CountTasks(ctx, bson.D{{Key: "queue", Value: q.ID}})
+	if err != nil || todo == q.Todo && total == q.Total {
+		return err
+	}
+	filter := byID(q.ID)
+	for _, name := range []string{"count_todo", "count_total"} {
+		if was := q.Raw.Lookup(name); was.Type != 0 {
+			filter = append(filter, bson.E{Key: name, Value: was})
+		}
+	}
+	_, err = s.queues.UpdateOne(ctx, filter, Set(bson.D{{Key: "count_todo", Value: todo}, {Key: "count_total", Value: total}}))
+	return err
+}
+
+// ForgetCounts marks the counters of a 2016 queue as unknown. The nodes that serve the queue recount them.
+func (s *Store) ForgetCounts(ctx context.Context, queue primitive.ObjectID) error {
+	_, err := s.queues.UpdateOne(ctx, byID(queue), Set(bson.D{{Key: "count_todo", Value: nil}}))
+	return err
+}

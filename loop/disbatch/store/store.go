@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
@@ -25,7 +26,10 @@ type Store struct {
 	login  string // name of the setting with the user and password, for errors
 	dialed *options.ClientOptions
 
-	queues, tasks, nodes, config, files, chunks *mongo.Collection
+	queues, tasks, nodes, config, balance, files, chunks *mongo.Collection
+
+	journaled *mongo.Collection // tasks, see journaledTasks
+	noJournal *atomic.Bool      // the database has answered that it has no journal
 }
 
 // Open prepares the store of a configuration for a component. It does not wait for a connection: Retrier repeats calls until the
@@ -43,12 +47,11 @@ func Open(c *config.File, component string) (*Store, error) {
 	return &Store{
 		client: client, db: db, schema: Schema(c.Schema), login: login(c, component, o), dialed: o,
 		queues: db.Collection("queues"), tasks: db.Collection("tasks"), nodes: db.Collection("nodes"),
-		config: db.Collection("config"), files: db.Collection("tasks.files"), chunks: db.Collection("tasks.chunks"),
+		config: db.Collection("config"), balance: db.Collection("balance"),
+		files: db.Collection("tasks.files"), chunks: db.Collection("tasks.chunks"),
+		journaled: journaledTasks(db), noJournal: new(atomic.Bool),
 	}, nil
 }
-
-// Database returns the database itself, for queries that only one package makes.
-func (s *Store) Database() *mongo.Database { return s.db }
 
 // Close closes the connections. It passes the driver a context without a deadline: with one the driver spins until cancelled calls
 // have ended.

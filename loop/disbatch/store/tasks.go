@@ -113,3 +113,17 @@ func (s *Store) Search(ctx context.Context, filter any, o SearchOptions) ([]Task
 func (s *Store) CountTasks(ctx context.Context, filter any) (int64, error) {
 	return s.tasks.CountDocuments(ctx, filter)
 }
+
+// TaskIndexes returns the fields of each index of the tasks.
+func (s *Store) TaskIndexes(ctx context.Context) (all [][]string, err error) {
+	specs, err := s.tasks.Indexes().ListSpecifications(ctx)
+	for _, spec := range specs {
+		var fields []string
+		elements, _ := spec.KeysDocument.Elements() // elements before damage
+		for _, e := range elements {
+			fields = append(fields, e.Key())
+		}
+		all = append(all, fields)
+	}
+	return all, err
+}

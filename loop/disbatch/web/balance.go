@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
-	"go.mongodb.org/mongo-driver/mongo/options"
 
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/store"
@@ -80,7 +79,7 @@ func (c *dci) checkBalance(ctx context.Context) object {
 	if json.Unmarshal(c.config.Balance, &enabled) != nil || !enabled.Enabled {
 		return object{"status": "OK", "message": "queuebalance disabled"}
 	}
-	doc, err := c.balance(ctx)
+	doc, err := c.store.Balance(ctx)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		a := c.failed("get the balance document", err)
 		return object{"status": "CRITICAL", "message": a.body.(object)["error"]}
@@ -97,18 +96,6 @@ func (c *dci) checkBalance(ctx context.Context) object {
 		return object{"status": "CRITICAL", "message": "queuebalanced unknown status", "result": object{"status": status, "message": message}}
 	}
 	return object{"status": status, "message": message}
-}
-
-// balance returns the document of queue balance, or store.ErrNotFound.
-func (c *dci) balance(ctx context.Context) (bson.Raw, error) {
-	raw, err := c.store.Database().Collection("balance").FindOne(ctx, bson.D{}).Raw()
-	return raw, store.Found(err)
-}
-
-// setBalance sets fields of the document of queue balance and creates it if needed.
-func (c *dci) setBalance(ctx context.Context, fields bson.D) error {
-	_, err := c.store.Database().Collection("balance").UpdateOne(ctx, bson.D{}, store.Set(fields), options.Update().SetUpsert(true))
-	return err
 }
 
 // queueNames returns the distinct names of the queues in order.
@@ -132,7 +119,7 @@ func (c *dci) getBalance(r *http.Request, _ any) reply {
 	if c.config.Balance == nil {
 		more["settings"] = nil
 	}
-	doc, err := c.balance(r.Context())
+	doc, err := c.store.Balance(r.Context())
 	a := success(nil)
 	switch a.pretty = true; {
 	case errors.Is(err, store.ErrNotFound):
@@ -168,7 +155,7 @@ func (c *dci) postBalance(r *http.Request, params any) reply {
 	if err != nil {
 		return reply{status: http.StatusBadRequest, body: object{"status": "failed: invalid json passed " + err.Error()}}
 	}
-	if err := c.setBalance(r.Context(), fields); err != nil {
+	if err := c.store.SetBalance(r.Context(), fields); err != nil {
 		return c.failed("modify queuebalance", err)
 	}
 	return success(object{"status": "success: queuebalance modified"})
@@ -241,7 +228,7 @@ func (c *dci) balancePage(w http.ResponseWriter, r *http.Request, after reply) {
 		page.Notice = fmt.Sprint(body["status"])
 	}
 	names, err := c.queueNames(r.Context())
-	doc, berr := c.balance(r.Context())
+	doc, berr := c.store.Balance(r.Context())
 	if berr != nil && !errors.Is(berr, store.ErrNotFound) {
 		err = berr
 	}

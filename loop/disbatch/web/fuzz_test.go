@@ -86,7 +86,7 @@ func FuzzCommandInterface(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(site.Close)
-	db := site.Database()
+	db := sitetest.Connect(f, c)
 	f.Fuzz(func(t *testing.T, script []byte) {
 		must(t, db.Drop(t.Context()))
 		site.EnsureIndexes(t.Context())

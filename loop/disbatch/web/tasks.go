@@ -295,7 +295,7 @@ func (c *dci) insertFrom(ctx context.Context, name, collection string, filter, p
 		return refuse(c.missing("queue", "create tasks", err, nil))
 	}
 	iterate := "iterate on collection " + collection
-	cursor, err := c.store.Database().Collection(collection).Find(ctx, filter)
+	cursor, err := c.store.Documents(ctx, collection, filter)
 	if err != nil {
 		return refuse(c.failed(iterate, err))
 	}

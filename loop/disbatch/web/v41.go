@@ -277,19 +277,13 @@ func projectionOf(v any) (bson.D, error) {
 // the indexes, it returns those of every site.
 func (c *dci) taskIndexes(ctx context.Context) [][]string {
 	all := [][]string{{"id"}, {"node", "status", "queue", "id"}, {"queue", "status"}}
-	specs, err := c.store.Database().Collection("tasks").Indexes().ListSpecifications(ctx)
+	indexes, err := c.store.TaskIndexes(ctx)
 	if err != nil {
 		return all
 	}
-	for _, spec := range specs {
-		var fields []string
-		elements, _ := spec.KeysDocument.Elements() // elements before damage
-		for _, e := range elements {
-			name := e.Key()
-			if name == "_id" {
-				name = "id"
-			}
-			fields = append(fields, name)
+	for _, fields := range indexes {
+		if i := slices.Index(fields, "_id"); i >= 0 {
+			fields[i] = "id"
 		}
 		all = append(all, fields)
 	}
