@@ -62,22 +62,18 @@ func (n *Node) Samples() []web.Sample {
 	n.mu.Lock()
 	slots, tasks, queues := n.slots, len(n.local), len(n.queues)
 	n.mu.Unlock()
-	counter := func(name, help string, v uint64) web.Sample {
-		return web.Sample{Name: name, Help: help, Counter: true, Value: float64(v)}
-	}
-	gauge := func(name, help string, v float64) web.Sample { return web.Sample{Name: name, Help: help, Value: v} }
 	all := []web.Sample{
-		counter("treadle_disbatch_claims_total", "Tasks claimed.", n.tally.claimed.Load()),
-		counter("treadle_disbatch_given_back_total", "Claimed tasks that were queued again.", n.tally.released.Load()),
-		counter("treadle_disbatch_orphaned_total", "Tasks marked as orphaned.", n.tally.orphaned.Load()),
-		counter("treadle_disbatch_database_errors_total", "Calls of the database that failed.", n.tally.errors.Load()),
-		gauge("treadle_disbatch_slots", "Slots in use: claims under way and tasks.", float64(slots)),
-		gauge("treadle_disbatch_tasks", "Tasks that this process has claimed and that are not at their end.", float64(tasks)),
-		gauge("treadle_disbatch_queues", "Queues that this node serves.", float64(queues)),
-		gauge("treadle_disbatch_last_tick_seconds", "When the node had last read its queues, in seconds since 1970; 0 is never.", float64(n.tally.ticked.Load())/1000),
+		web.Counter("treadle_disbatch_claims_total", "Tasks claimed.", n.tally.claimed.Load()),
+		web.Counter("treadle_disbatch_given_back_total", "Claimed tasks that were queued again.", n.tally.released.Load()),
+		web.Counter("treadle_disbatch_orphaned_total", "Tasks marked as orphaned.", n.tally.orphaned.Load()),
+		web.Counter("treadle_disbatch_database_errors_total", "Calls of the database that failed.", n.tally.errors.Load()),
+		web.Gauge("treadle_disbatch_slots", "Slots in use: claims under way and tasks.", slots),
+		web.Gauge("treadle_disbatch_tasks", "Tasks that this process has claimed and that are not at their end.", tasks),
+		web.Gauge("treadle_disbatch_queues", "Queues that this node serves.", queues),
+		web.Gauge("treadle_disbatch_last_tick_seconds", "When the node had last read its queues, in seconds since 1970; 0 is never.", float64(n.tally.ticked.Load())/1000),
 	}
 	for i, end := range ends {
-		s := counter("treadle_disbatch_tasks_total", "Tasks that ended.", n.tally.ended[i].Load())
+		s := web.Counter("treadle_disbatch_tasks_total", "Tasks that ended.", n.tally.ended[i].Load())
 		s.Label, s.LabelValue = "end", end
 		all = append(all, s)
 	}
