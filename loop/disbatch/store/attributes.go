@@ -65,7 +65,7 @@ var attributesByName = map[string]attribute{
 	},
 	"read_pref_mode": func(_ *options.ClientOptions, v json.RawMessage) error {
 		if mode, err := textValue(v); err != nil || mode != "primary" {
-			return errors.New("only primary can be used: a node must read what it has written")
+			return errors.New("only primary can be used: a read must see the writes before it")
 		}
 		return nil
 	},

@@ -25,7 +25,7 @@ const (
 const (
 	// chunkSize is the number of characters in a chunk, as in the original.
 	chunkSize = 261120
-	// maxFile bounds the bytes that ReadFile returns. A runner keeps no more of an output.
+	// maxFile bounds the bytes that ReadFile returns.
 	maxFile = 1 << 30
 )
 

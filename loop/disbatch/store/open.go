@@ -15,13 +15,12 @@ import (
 
 // Bounds of calls. Every call ends with one of them.
 const (
-	// callTimeout bounds one call with the driver's own retries. A request to the command interface has its own time-out, which
-	// may be longer.
+	// callTimeout bounds one call with the driver's own retries, unless its context has a deadline, which may be later.
 	callTimeout = 10 * time.Second
-	// connectTimeout bounds the selection of a server and the connection to it. A request to the command interface waits no
-	// longer for a database that does not answer.
+	// connectTimeout bounds the selection of a server and the connection to it. No call waits longer for a database that does
+	// not answer.
 	connectTimeout = 5 * time.Second
-	// maxConnections bounds the driver's pool. It exceeds the concurrent calls of any node.
+	// maxConnections bounds the driver's pool. It exceeds the concurrent calls of any program of a site.
 	maxConnections = 64
 )
 
