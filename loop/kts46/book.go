@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -80,6 +83,30 @@ const (
 	// getServerStatus, which is built in memory.
 	maxEntries = 1 << 17
 )
+
+// book has the projects and jobs, and the workers of both versions with the tasks that they hold. The scheduler has the
+// tasks. The book decides which tasks there should be, see settle, and journals its changes. It knows neither calls nor
+// MongoDB.
+type book struct {
+	host   protocol.Host
+	sched  *sched.Scheduler
+	parsed atomic.Uint64 // definitions
+
+	restartAfter time.Duration // how long a worker that holds a task may be silent
+
+	mu       sync.Mutex // guards the fields below and the workers' scheduler calls
+	now      sched.Time
+	sink     protocol.Sink
+	changed  bool // this turn journaled something
+	closed   bool
+	projects map[string]*project
+	entries  int // projects and jobs
+	workers  map[string]*worker
+	sweepAt  int                           // number of workers at which the idle ones are removed
+	floor    int64                         // a revision; those given before the start and to removed workers are in its second or an earlier one
+	retired  int64                         // largest revision of a removed task
+	restored map[string]*protocol.Document // numbers that wait for their definition, by project and job with a NUL between
+}
 
 // project is a project of simulations.
 type project struct {
@@ -275,30 +302,71 @@ func mustJSON(v any) []byte {
 }
 
 // put journals a document.
-func (h *Protocol) put(d *protocol.Document) {
-	h.changed = true
-	h.host.PutDocument(d)
+func (b *book) put(d *protocol.Document) {
+	b.changed = true
+	b.host.PutDocument(d)
 }
 
 // drop journals the removal of a document.
-func (h *Protocol) drop(d *protocol.Document) {
-	h.changed = true
-	h.host.DropDocument(d)
+func (b *book) drop(d *protocol.Document) {
+	b.changed = true
+	b.host.DropDocument(d)
 }
 
-func (h *Protocol) saveProgress(j *job) {
-	h.put(j.document(protocol.KindProgress, mustJSON(j.progress)))
+func (b *book) saveProgress(j *job) {
+	b.put(j.document(protocol.KindProgress, mustJSON(j.progress)))
 }
 
 // saveDefinition journals the definition of a job and, separately, its numbers.
-func (h *Protocol) saveDefinition(j *job, definition []byte) {
-	h.put(j.document(protocol.KindDefinition, definition))
+func (b *book) saveDefinition(j *job, definition []byte) {
+	b.put(j.document(protocol.KindDefinition, definition))
 	if value := j.save(definition); value != nil {
-		h.put(j.document(protocol.KindNumbers, value))
+		b.put(j.document(protocol.KindNumbers, value))
 	}
 }
 
-func (h *Protocol) saveRetired() {
-	h.changed = true
-	h.host.PutSetting(retiredKey, strconv.AppendInt(nil, h.retired, 10))
+func (b *book) saveRetired() {
+	b.changed = true
+	b.host.PutSetting(retiredKey, strconv.AppendInt(nil, b.retired, 10))
+}
+
+// Projects returns the number of projects.
+func (b *book) Projects() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.projects)
+}
+
+// unwrittenError says that a call's changes are not on disk and never will be.
+type unwrittenError struct{ error }
+
+// turn runs fn with exclusive access to the book. It returns when fn's changes are on disk.
+func (b *book) turn(fn func() error) error {
+	group, wait, err := b.locked(fn)
+	acknowledgements := 0
+	if wait {
+		acknowledgements = 1
+	}
+	b.host.Flush(acknowledgements)
+	if wait {
+		if failed := b.host.Await(group); failed != nil {
+			return &unwrittenError{failed}
+		}
+	}
+	return err
+}
+
+func (b *book) locked(fn func() error) (group uint64, wait bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return 0, false, errStopping
+	}
+	b.now, b.changed = b.host.Now(), false
+	err = fn()
+	b.sink.Wake()
+	if b.changed {
+		group, wait = b.host.DurableAll()
+	}
+	return group, wait, err
 }

@@ -109,8 +109,8 @@ func (h *Protocol) define(text string) *parsedDefinition {
 }
 
 // parse parses a definition and counts it.
-func (h *Protocol) parse(definition []byte) (numbers, error) {
-	h.stats.parsed.Add(1)
+func (b *book) parse(definition []byte) (numbers, error) {
+	b.parsed.Add(1)
 	return parseDefinition(definition)
 }
 

@@ -9,16 +9,13 @@ import (
 	"treadle/loop/budget"
 	"treadle/loop/protocol"
 	"treadle/loop/web"
-	"treadle/sched"
 )
 
 const name = "kts46"
 
-// Protocol is both protocols of a server. It has the book: the projects and jobs, and the workers of both versions. The
-// scheduler has the tasks. The book decides which tasks there should be, see settle.
+// Protocol is both protocols of a server: the calls of both versions, which take turns with the book.
 type Protocol struct {
-	host       protocol.Host
-	sched      *sched.Scheduler
+	book
 	o          Options
 	databases  []Database // of Options.Databases
 	site       *site      // nil without a MongoDB
@@ -32,19 +29,6 @@ type Protocol struct {
 	servers    []*web.Server
 	done       chan struct{} // closed by Close
 	running    sync.WaitGroup
-
-	mu       sync.Mutex // guards the fields below and the workers' scheduler calls
-	now      sched.Time
-	sink     protocol.Sink
-	changed  bool // this turn journaled something
-	closed   bool
-	projects map[string]*project
-	entries  int // projects and jobs
-	workers  map[string]*worker
-	sweepAt  int                           // number of workers at which the idle ones are removed
-	floor    int64                         // a revision; those given before the start and to removed workers are in its second or an earlier one
-	retired  int64                         // largest revision of a removed task
-	restored map[string]*protocol.Document // numbers that wait for their definition, by project and job with a NUL between
 }
 
 var _ interface {
@@ -59,7 +43,6 @@ type stats struct {
 	requests      map[string]*atomic.Uint64 // by method; the map never changes
 	refused       atomic.Uint64
 	tooLarge, cut atomic.Uint64
-	parsed        atomic.Uint64 // definitions
 }
 
 // requestCounters returns a counter for each method of both versions.
@@ -78,11 +61,14 @@ func requestCounters() map[string]*atomic.Uint64 {
 func New(host protocol.Host, o Options) *Protocol {
 	databases, _ := o.databases() // Validate has seen the error
 	return &Protocol{
-		host: host, sched: host.Sched(), o: o, databases: databases, stats: stats{requests: requestCounters()}, sink: host.NewSink(),
-		projects: make(map[string]*project), workers: make(map[string]*worker), done: make(chan struct{}),
+		book: book{
+			host: host, sched: host.Sched(), sink: host.NewSink(), restartAfter: o.RestartAfter,
+			projects: make(map[string]*project), workers: make(map[string]*worker), sweepAt: minSweep, restored: make(map[string]*protocol.Document),
+		},
+		o: o, databases: databases, stats: stats{requests: requestCounters()}, done: make(chan struct{}),
 		unread:     web.Transfers{Budget: budget.Budget{Most: host.MostUnsent()}},
 		incoming:   web.Transfers{Budget: budget.Budget{Most: host.MostUnsent(), Free: largeCall}},
-		largeTurns: make(web.Turns, 1), sweepAt: minSweep, restored: make(map[string]*protocol.Document),
+		largeTurns: make(web.Turns, 1),
 	}
 }
 
@@ -108,50 +94,9 @@ func (h *Protocol) Samples() (all []web.Sample) {
 		web.Gauge("treadle_kts46_projects", "Projects known.", projects),
 		web.Gauge("treadle_kts46_jobs", "Jobs of projects, done ones included.", jobs),
 		web.Gauge("treadle_kts46_held_tasks", "Tasks that a worker holds.", held),
-		web.Counter("treadle_kts46_definitions_parsed_total", "Definitions of jobs parsed: by addJob, and at the start those of an older version.", h.stats.parsed.Load()),
+		web.Counter("treadle_kts46_definitions_parsed_total", "Definitions of jobs parsed: by addJob, and at the start those of an older version.", h.parsed.Load()),
 		web.Counter("treadle_kts46_refused_total", "Calls answered with a fault or an error.", h.stats.refused.Load()),
 		web.Counter("treadle_kts46_too_large_total", "Calls refused unread for their length.", h.stats.tooLarge.Load()),
 		web.Counter("treadle_kts46_cut_total", "Calls whose rest never came, and answers that could not be sent.", h.stats.cut.Load()),
 	)
-}
-
-// Projects returns the number of projects.
-func (h *Protocol) Projects() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.projects)
-}
-
-// unwrittenError says that a call's changes are not on disk and never will be.
-type unwrittenError struct{ error }
-
-// turn runs fn with exclusive access to the book. It returns when fn's changes are on disk.
-func (h *Protocol) turn(fn func() error) error {
-	group, wait, err := h.locked(fn)
-	acknowledgements := 0
-	if wait {
-		acknowledgements = 1
-	}
-	h.host.Flush(acknowledgements)
-	if wait {
-		if failed := h.host.Await(group); failed != nil {
-			return &unwrittenError{failed}
-		}
-	}
-	return err
-}
-
-func (h *Protocol) locked(fn func() error) (group uint64, wait bool, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
-		return 0, false, errStopping
-	}
-	h.now, h.changed = h.host.Now(), false
-	err = fn()
-	h.sink.Wake()
-	if h.changed {
-		group, wait = h.host.DurableAll()
-	}
-	return group, wait, err
 }

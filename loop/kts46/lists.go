@@ -24,8 +24,8 @@ func (t *task) held() heldTask { return heldTask{*t, t.job.progress.Done} }
 func byHolder(a, b *task) int { return strings.Compare(a.holder.id, b.holder.id) }
 
 // heldTasks returns all held tasks, unsorted.
-func (h *Protocol) heldTasks() (all []heldTask) {
-	for _, w := range h.workers {
+func (b *book) heldTasks() (all []heldTask) {
+	for _, w := range b.workers {
 		if w.task != nil {
 			all = append(all, w.task.held())
 		}
@@ -34,9 +34,9 @@ func (h *Protocol) heldTasks() (all []heldTask) {
 }
 
 // current returns all held tasks in order. It takes a turn.
-func (h *Protocol) current() (all []heldTask, err error) {
-	err = h.turn(func() error {
-		all = h.heldTasks()
+func (b *book) current() (all []heldTask, err error) {
+	err = b.turn(func() error {
+		all = b.heldTasks()
 		return nil
 	})
 	slices.SortFunc(all, func(a, b heldTask) int { return byHolder(&a.task, &b.task) })
@@ -80,9 +80,9 @@ func (l projectState) sort() projectState {
 }
 
 // list returns a project with its jobs in order.
-func (h *Protocol) list(project string) (l projectState, err error) {
-	err = h.turn(func() error {
-		p, err := h.project(project)
+func (b *book) list(project string) (l projectState, err error) {
+	err = b.turn(func() error {
+		p, err := b.project(project)
 		if err == nil {
 			l = p.state()
 		}
@@ -92,9 +92,9 @@ func (h *Protocol) list(project string) (l projectState, err error) {
 }
 
 // listAll returns all projects with their jobs in order. It calls also in the same turn.
-func (h *Protocol) listAll(also func()) (all []projectState, err error) {
-	err = h.turn(func() error {
-		for _, p := range h.projects {
+func (b *book) listAll(also func()) (all []projectState, err error) {
+	err = b.turn(func() error {
+		for _, p := range b.projects {
 			all = append(all, p.state())
 		}
 		also()

@@ -55,7 +55,7 @@ func TestKtsDefinitionsTakeNoMemory(t *testing.T) {
 	wanted := r.does("getServerStatus")
 	r = r.again(d)
 	wantHeap(t, "after a start", before)
-	if n := r.stats.parsed.Load(); n != 0 {
+	if n := r.parsed.Load(); n != 0 {
 		t.Errorf("the start has parsed %d definitions", n)
 	}
 	if got := r.does("getServerStatus"); !sameJSON(got, wanted) {
@@ -77,7 +77,7 @@ func TestKtsDefinitionsOfOldDirectories(t *testing.T) {
 		t.Helper()
 		r.server.Flush(1)
 		r = r.again(d)
-		if got := r.stats.parsed.Load(); got != parsed {
+		if got := r.parsed.Load(); got != parsed {
 			t.Errorf("the start has parsed %d definitions, want %d", got, parsed)
 		}
 		if got := r.does("getServerStatus"); !sameJSON(got, status) {
@@ -94,7 +94,7 @@ func TestKtsDefinitionsOfOldDirectories(t *testing.T) {
 	r.put(r.projects["p"].jobs["job4"].document(protocol.KindNumbers, []byte("what is no JSON")))
 	r.server.Flush(1)
 	r = r.again(d)
-	if got := r.stats.parsed.Load(); got != 2 {
+	if got := r.parsed.Load(); got != 2 {
 		t.Errorf("the start has parsed %d definitions, want the two whose numbers do not fit", got)
 	}
 	for name, want := range map[string]string{"job3": "p.job3: 0 (0/600).", "job4": "p.job4: 0 (0/16)."} {

@@ -22,14 +22,14 @@ func splitName(name []byte) (parts [3]string) {
 }
 
 // Restore implements protocol.Restorer.
-func (h *Protocol) Restore(key string, value []byte) (err error) {
+func (b *book) Restore(key string, value []byte) (err error) {
 	if key != retiredKey {
 		return nil
 	}
-	if h.retired, err = strconv.ParseInt(string(value), 10, 64); err != nil {
+	if b.retired, err = strconv.ParseInt(string(value), 10, 64); err != nil {
 		return fmt.Errorf("cannot read the setting %q of the journal: %w", key, err)
 	}
-	h.floor = h.retired
+	b.floor = b.retired
 	return nil
 }
 
@@ -37,10 +37,10 @@ func (h *Protocol) Restore(key string, value []byte) (err error) {
 // then numbers, definitions and progress. A definition makes a job. Documents of a project or job that is missing are
 // dropped: a crash interrupted its deletion. The book keeps only the numbers of a definition, because all definitions
 // together may exceed memory.
-func (h *Protocol) RestoreDocument(d *protocol.Document) error {
+func (b *book) RestoreDocument(d *protocol.Document) error {
 	in, name := string(d.Project), string(d.Name)
 	var j *job
-	p := h.projects[in]
+	p := b.projects[in]
 	if p != nil {
 		j = p.jobs[name]
 	}
@@ -49,18 +49,18 @@ func (h *Protocol) RestoreDocument(d *protocol.Document) error {
 	case d.Kind == protocol.KindProject:
 		var saved savedProject
 		err = json.Unmarshal(d.Value, &saved)
-		h.projects[in] = &project{name: in, lastID: saved.LastID, jobs: make(map[string]*job)}
-		h.entries++
+		b.projects[in] = &project{name: in, lastID: saved.LastID, jobs: make(map[string]*job)}
+		b.entries++
 	case d.Kind == protocol.KindNumbers:
-		h.restored[in+"\x00"+name] = &protocol.Document{Kind: d.Kind, Project: []byte(in), Name: []byte(name), Value: bytes.Clone(d.Value)}
+		b.restored[in+"\x00"+name] = &protocol.Document{Kind: d.Kind, Project: []byte(in), Name: []byte(name), Value: bytes.Clone(d.Value)}
 	case d.Kind == protocol.KindDefinition && p != nil:
-		err = h.restoreJob(p, name, d.Value)
+		err = b.restoreJob(p, name, d.Value)
 	case d.Kind == protocol.KindProgress && j != nil:
 		if err = json.Unmarshal(d.Value, &j.progress); err == nil && (j.progress.Version < 0 || j.progress.Version > 2) {
 			err = fmt.Errorf("version %d is neither 1 nor 2", j.progress.Version)
 		}
 	default:
-		h.drop(d)
+		b.drop(d)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot read the %v of %q, %q, in the journal: %w", d.Kind, in, name, err)
@@ -69,30 +69,30 @@ func (h *Protocol) RestoreDocument(d *protocol.Document) error {
 }
 
 // restoreJob makes a job from its definition and its saved numbers.
-func (h *Protocol) restoreJob(p *project, name string, definition []byte) (err error) {
+func (b *book) restoreJob(p *project, name string, definition []byte) (err error) {
 	j := &job{project: p, name: name}
 	key := p.name + "\x00" + name
-	saved := h.restored[key]
-	delete(h.restored, key)
+	saved := b.restored[key]
+	delete(b.restored, key)
 	if saved == nil || !j.load(saved.Value, definition) {
-		if h.stats.parsed.Load() == 0 {
-			h.host.Log().Info("parsing the definitions of kts46 jobs that an older version has journaled: this start takes longer")
+		if b.parsed.Load() == 0 {
+			b.host.Log().Info("parsing the definitions of kts46 jobs that an older version has journaled: this start takes longer")
 		}
-		if j.numbers, err = h.parse(definition); err != nil {
+		if j.numbers, err = b.parse(definition); err != nil {
 			return err
 		}
 		if value := j.save(definition); value != nil {
-			h.put(j.document(protocol.KindNumbers, value))
+			b.put(j.document(protocol.KindNumbers, value))
 		}
 	}
 	p.jobs[name] = j
-	h.entries++
+	b.entries++
 	return nil
 }
 
 // Holder implements protocol.Holders.
-func (h *Protocol) Holder(id string) *sched.Peer {
-	w, err := h.worker(id)
+func (b *book) Holder(id string) *sched.Peer {
+	w, err := b.worker(id)
 	if err != nil {
 		return nil
 	}
@@ -102,24 +102,24 @@ func (h *Protocol) Holder(id string) *sched.Peer {
 // Restored implements protocol.Documents: it completes the book with the journal's tasks. A crash may have kept the
 // progress of a job and lost its tasks, or the other way round, for changes that were not acknowledged. The progress
 // decides: tasks that it does not need are removed, missing ones are queued.
-func (h *Protocol) Restored() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.now = h.host.Now()
-	for _, key := range slices.Sorted(maps.Keys(h.restored)) {
-		h.drop(h.restored[key])
+func (b *book) Restored() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.now = b.host.Now()
+	for _, key := range slices.Sorted(maps.Keys(b.restored)) {
+		b.drop(b.restored[key])
 	}
-	h.restored = nil
-	h.restoreTasks()
-	for _, name := range slices.Sorted(maps.Keys(h.projects)) {
-		p := h.projects[name]
+	b.restored = nil
+	b.restoreTasks()
+	for _, name := range slices.Sorted(maps.Keys(b.projects)) {
+		p := b.projects[name]
 		for _, name := range slices.Sorted(maps.Keys(p.jobs)) {
-			if err := h.settle(p.jobs[name]); err != nil {
+			if err := b.settle(p.jobs[name]); err != nil {
 				return fmt.Errorf("cannot queue the tasks of job %q in project %q: %w", name, p.name, err)
 			}
 		}
 	}
-	h.host.Flush(0)
+	b.host.Flush(0)
 	return nil
 }
 
@@ -135,10 +135,10 @@ type restoredTask struct {
 }
 
 // restoreTasks adds the scheduler's tasks to the book, and removes those that no job needs.
-func (h *Protocol) restoreTasks() {
+func (b *book) restoreTasks() {
 	var all []restoredTask
 	for cursor, done := (sched.Cursor{}), false; !done; {
-		cursor, done = h.sched.WalkTasks(cursor, sched.WalkBatch, Space, func(v *sched.TaskView) {
+		cursor, done = b.sched.WalkTasks(cursor, sched.WalkBatch, Space, func(v *sched.TaskView) {
 			k, ok := kindOf(v.Queue)
 			if !ok {
 				k = kindCount
@@ -156,13 +156,13 @@ func (h *Protocol) restoreTasks() {
 				}
 			}
 			all = append(all, t)
-			h.floor = max(h.floor, t.lease.Revision)
+			b.floor = max(b.floor, t.lease.Revision)
 		})
 	}
 	// A worker that released one task and got another may be restored with both. The later revision is its own.
 	slices.SortFunc(all, func(a, b restoredTask) int { return cmp.Compare(a.lease.Revision, b.lease.Revision) })
 	for i := range all {
-		h.restoreTask(&all[i])
+		b.restoreTask(&all[i])
 	}
 }
 
@@ -175,27 +175,27 @@ func (j *job) needs(k kind, held bool) bool {
 	return held && j.tasks[j.batches()] == nil
 }
 
-func (h *Protocol) restoreTask(r *restoredTask) {
+func (b *book) restoreTask(r *restoredTask) {
 	parts := splitName(r.name)
-	j, err := h.job(parts[0], parts[1])
+	j, err := b.job(parts[0], parts[1])
 	if err != nil || string(j.taskName()) != string(r.name) || !j.needs(r.kind, r.holder != "") {
-		h.retire(r.lease)
-		h.sched.RemoveTask(h.now, Space, []byte(r.queue), r.name, h.sink)
-		if w := h.workers[r.holder]; w != nil {
+		b.retire(r.lease)
+		b.sched.RemoveTask(b.now, Space, []byte(r.queue), r.name, b.sink)
+		if w := b.workers[r.holder]; w != nil {
 			w.last = max(w.last, r.lease.Revision)
-			h.sched.Unwatch(w.peer, []byte(r.queue))
+			b.sched.Unwatch(w.peer, []byte(r.queue))
 		}
 		return
 	}
-	t := &task{job: j, kind: r.kind, lease: r.lease, accepted: r.accepted, started: r.started, seen: h.now.Mono}
+	t := &task{job: j, kind: r.kind, lease: r.lease, accepted: r.accepted, started: r.started, seen: b.now.Mono}
 	j.tasks[r.kind] = t
 	if r.holder == "" {
 		return
 	}
-	w := h.workers[r.holder]
+	w := b.workers[r.holder]
 	if w.task != nil {
-		h.requeue(w.task, false)
-		h.workers[w.id] = w // unassign may have removed it
+		b.requeue(w.task, false)
+		b.workers[w.id] = w // unassign may have removed it
 	}
 	t.holder, w.task, w.last = w, t, max(w.last, r.lease.Revision)
 }

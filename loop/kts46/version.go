@@ -7,27 +7,27 @@ import "treadle/sched"
 // queue.
 
 // decide records that a worker of a version works on a task. The first batch decides the version of its job.
-func (h *Protocol) decide(t *task, version int) {
+func (b *book) decide(t *task, version int) {
 	if !batchKinds.has(t.kind) || t.job.progress.Version != 0 {
 		return
 	}
 	t.job.progress.Version = version
-	h.saveProgress(t.job)
+	b.saveProgress(t.job)
 }
 
 // requeueForVersion is requeue for a first batch whose version is decided. It replaces the task by one at the end of
 // that version's queue, whose revisions continue. It returns false if the task is no such batch, or if there are too
 // many queues.
-func (h *Protocol) requeueForVersion(t *task) bool {
+func (b *book) requeueForVersion(t *task) bool {
 	j := t.job
 	if t.kind != simulation || j.progress.Version == 0 {
 		return false
 	}
 	k := j.versionBatches()
-	if err := h.sched.Extend(h.now, Space, k.queue(), []sched.Task{{Name: j.taskName()}}, h.sink); err != nil {
+	if err := b.sched.Extend(b.now, Space, k.queue(), []sched.Task{{Name: j.taskName()}}, b.sink); err != nil {
 		return false
 	}
 	j.tasks[k] = &task{job: j, kind: k, lease: sched.Lease{Revision: t.lease.Revision}}
-	h.cancel(j, simulation)
+	b.cancel(j, simulation)
 	return true
 }
