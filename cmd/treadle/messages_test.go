@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -57,15 +58,18 @@ var internal = []string{
 
 // usageFunctions return errors that end a command with exit code 2.
 var usageFunctions = []string{
-	"Validate", "plainly", "checkCommand", "decodeText", "tokens", "located", "refuseZeros", "UnmarshalText", "parseSpan", "readUsers",
-	"splitAddress", "validate", "validateAddresses", "databases", "ParseMode", "periodicdAddress",
+	"Validate", "plainly", "checkCommand", "decodeText", "tokens", "located", "refuseZeros", "parseSpan", "readUsers",
+	"splitAddress", "validate", "ParseMode", "periodicdAddress",
 }
 
 // callKinds maps the functions that take a text to the kind of its message.
 var callKinds = map[string]string{
 	"Error": logErrors, "Warn": logWarnings, "Info": logNotes, "Debug": logDetails,
-	"say": lineTexts, "tell": lineTexts, "badUsage": usageErrors, "badOption": usageErrors, "New": protocolErrors, "Errorf": protocolErrors,
+	"say": lineTexts, "tell": lineTexts, "badUsage": usageErrors, "BadOption": usageErrors, "policyError": usageErrors, "New": protocolErrors, "Errorf": protocolErrors,
 }
+
+// textAt is the argument with the text, of the functions that do not take it first.
+var textAt = map[string]int{"BadOption": 1, "policyError": 2}
 
 // verb is a part of a format that is known only at run time; dots are several of them side by side.
 var (
@@ -103,34 +107,36 @@ func called(call *ast.CallExpr) (of, name string) {
 	return "", ""
 }
 
-// messageOf returns the message of a call, if its function takes one.
-func messageOf(file, function string, call *ast.CallExpr) (m message, found bool) {
+// messageOf returns the message of a call, if its function takes one. It adds the names that tell its kind to used.
+func messageOf(file, function string, call *ast.CallExpr, used map[string]bool) (m message, found bool) {
 	of, name := called(call)
 	args := call.Args
 	switch {
 	case name == "LogLimited" && len(args) > 1:
 		_, level := called(&ast.CallExpr{Fun: args[0]})
 		name, args = strings.TrimPrefix(level, "Level"), args[1:]
-	case name == "badOption" && len(args) > 1:
-		args = args[1:]
 	case (name == "say" || name == "tell") && filepath.Dir(file) != "cmd/treadle", name == "New" && of != "errors", name == "Errorf" && of != "fmt":
 		return m, false
+	case len(args) > textAt[name]:
+		args = args[textAt[name]:]
 	}
 	kind := callKinds[name]
 	if kind == "" || len(args) == 0 {
 		return m, false
 	}
+	used[name] = true
 	if kind == protocolErrors && slices.Contains(explained, filepath.Dir(file)) {
 		kind = commandErrors
 		if slices.Contains(usageFunctions, function) {
 			kind = usageErrors
+			used[function] = true
 		}
 	}
 	return message{kind, file, textOf(args[0])}, true
 }
 
 // messagesOf returns the messages of a function or another declaration.
-func messagesOf(name string, declared ast.Decl) (all []message) {
+func messagesOf(name string, declared ast.Decl, used map[string]bool) (all []message) {
 	function, isError := "", false
 	if f, ok := declared.(*ast.FuncDecl); ok {
 		function = f.Name.Name
@@ -139,7 +145,7 @@ func messagesOf(name string, declared ast.Decl) (all []message) {
 	ast.Inspect(declared, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr:
-			if m, found := messageOf(name, function, n); found {
+			if m, found := messageOf(name, function, n, used); found {
 				all = append(all, m)
 			}
 		case *ast.ReturnStmt:
@@ -162,9 +168,11 @@ func messagesOf(name string, declared ast.Decl) (all []message) {
 	})
 }
 
-// everyMessage returns the messages of the program, and all of its literals.
+// everyMessage returns the messages of the program, and all of its literals. It fails the test when a name of callKinds
+// or usageFunctions tells the kind of no message: the function has another name now, and its messages are missing.
 func everyMessage(t *testing.T) (all []message, literals string) {
 	t.Helper()
+	used := make(map[string]bool)
 	var texts strings.Builder
 	for _, room := range []string{"cmd", "loop", "sched"} {
 		err := filepath.WalkDir(filepath.Join(root, room), func(path string, d fs.DirEntry, err error) error {
@@ -180,7 +188,7 @@ func everyMessage(t *testing.T) (all []message, literals string) {
 			}
 			name, err := filepath.Rel(root, path)
 			for _, declared := range file.Decls {
-				all = append(all, messagesOf(name, declared)...)
+				all = append(all, messagesOf(name, declared, used)...)
 			}
 			ast.Inspect(file, func(n ast.Node) bool {
 				if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING {
@@ -192,6 +200,11 @@ func everyMessage(t *testing.T) (all []message, literals string) {
 		})
 		if err != nil {
 			t.Fatal(err)
+		}
+	}
+	for _, name := range slices.AppendSeq(slices.Clone(usageFunctions), maps.Keys(callKinds)) {
+		if !used[name] {
+			t.Errorf("no function %s makes a message", name)
 		}
 	}
 	slices.SortFunc(all, func(a, b message) int {
