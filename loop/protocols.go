@@ -97,21 +97,16 @@ func (o *Options) newGuard() (*web.Guard, error) {
 // protocol is added here and to spaces.
 func newProtocols(s *Server) ([]protocol.Protocol, error) {
 	o := &s.o
-	o.Disbatch.Drain = o.Drain
 	node, err := disbatch.New(host{s}, o.Disbatch)
 	if err != nil {
 		return nil, err
 	}
-	o.Admin.Guard = s.guard
 	operators, err := admin.New(host{s}, o.Admin)
 	if err != nil {
 		return nil, &OptionError{Setting: "config", Err: err}
 	}
-	o.Kts46.HandshakeTimeout, o.Kts46.FrameTimeout, o.Kts46.Large, o.Kts46.Guard = o.HandshakeTimeout, o.FrameTimeout, s.largeOutput(), s.guard
 	kts := kts46.New(host{s}, o.Kts46)
-	o.Periodic.MaxFrame, o.Periodic.FrameTimeout, o.Periodic.Projects = o.MaxFrame, o.FrameTimeout, kts.Projects
-	o.Dwork.MaxConnections, o.Dwork.MaxOutbound = o.MaxConnections, o.MaxOutbound
-	o.Dwork.HandshakeTimeout, o.Dwork.FrameTimeout = o.HandshakeTimeout, o.FrameTimeout
+	o.Periodic.Projects = kts.Projects
 	return []protocol.Protocol{
 		periodic.New(host{s}, o.Periodic),
 		gloom.New(host{s}, o.Gloom),
@@ -218,8 +213,17 @@ func (h host) NewLocalPeer(deliver func(*sched.Delivery)) *sched.Peer {
 // Fail implements protocol.Host.
 func (h host) Fail(err error) { h.fail(err) }
 
-// MostUnsent implements protocol.Host.
-func (h host) MostUnsent() int { return h.mostUnsent() }
+// Limits implements protocol.Host.
+func (h host) Limits() protocol.Limits {
+	return protocol.Limits{
+		MaxConnections: h.o.MaxConnections, MaxFrame: h.o.MaxFrame, MaxOutbound: h.o.MaxOutbound,
+		LargeOutput: h.largeOutput(), MostUnsent: h.mostUnsent(),
+		HandshakeTimeout: h.o.HandshakeTimeout, FrameTimeout: h.o.FrameTimeout, Drain: h.o.Drain,
+	}
+}
+
+// Guard implements protocol.Host.
+func (h host) Guard() *web.Guard { return h.guard }
 
 // Listen implements protocol.Host.
 func (h host) Listen(protocol, setting, address string) (net.Listener, error) {

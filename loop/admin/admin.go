@@ -59,8 +59,6 @@ type Options struct {
 	Listen []string
 	// Rules are those of the configuration file.
 	Rules []sched.PolicyRule
-
-	Guard *web.Guard // the server sets it
 }
 
 // Socket is the usual name of the socket, in the server's data directory.
@@ -165,7 +163,7 @@ func (i *Interface) Listen() (all []protocol.Listening, err error) {
 
 func (i *Interface) newServer(l net.Listener) *web.Server {
 	return web.NewServer(l, web.Config{
-		Handler: i.Handler(), Guard: i.o.Guard, Refuse: refuse, Log: i.host.Log(),
+		Handler: i.Handler(), Guard: i.host.Guard(), Refuse: refuse, Log: i.host.Log(),
 		Header: requestTime, Request: requestTime, Answer: answerTime, Idle: requestTime,
 		MaxHeader: maxHeader, MaxBody: maxRequest, MaxConnections: maxConnections,
 	})

@@ -66,7 +66,7 @@ func New(host protocol.Host, o Options) (*Protocol, error) {
 	if err != nil {
 		return nil, &protocol.OptionError{Setting: name, Err: err}
 	}
-	h.node, err = node.New(node.Options{Config: config, Name: o.Node, Runner: o.Runner, Functions: h, Drain: o.Drain, Log: host.Log()})
+	h.node, err = node.New(node.Options{Config: config, Name: o.Node, Runner: o.Runner, Functions: h, Drain: host.Limits().Drain, Log: host.Log()})
 	if err != nil {
 		return nil, &protocol.OptionError{Setting: name, Err: err}
 	}

@@ -33,10 +33,6 @@ type Options struct {
 	Lease time.Duration
 	// Remember is how long a Lookup finds complete tasks; default 0, not at all.
 	Remember time.Duration
-
-	// The server's settings, which it sets itself.
-	MaxConnections, MaxOutbound    int
-	HandshakeTimeout, FrameTimeout time.Duration
 }
 
 // Values of the settings.

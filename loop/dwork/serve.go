@@ -35,10 +35,11 @@ func (h *Protocol) Listen() (all []protocol.Listening, err error) {
 
 // Serve implements protocol.Service. It ignores the context: a stopping hub answers until Close.
 func (h *Protocol) Serve(context.Context) {
+	limits := h.host.Limits()
 	for _, l := range h.sockets {
 		h.listeners = append(h.listeners, zmq.Listen(l, zmq.Options{
-			MaxConnections: h.o.MaxConnections, MaxFrame: h.o.MaxFrame, MaxOutbound: max(h.o.MaxOutbound, 2*maxReply), MaxUnsent: max(h.host.MostUnsent(), 4*maxReply),
-			HandshakeTimeout: h.o.HandshakeTimeout, FrameTimeout: h.o.FrameTimeout, Trouble: h.logPeerError,
+			MaxConnections: limits.MaxConnections, MaxFrame: h.o.MaxFrame, MaxOutbound: max(limits.MaxOutbound, 2*maxReply), MaxUnsent: max(limits.MostUnsent, 4*maxReply),
+			HandshakeTimeout: limits.HandshakeTimeout, FrameTimeout: limits.FrameTimeout, Trouble: h.logPeerError,
 			Unasked: codec.AppendType(nil, codec.NotFound),
 		}))
 	}

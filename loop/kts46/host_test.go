@@ -9,12 +9,14 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"treadle/loop/journal"
 	"treadle/loop/protocol"
+	"treadle/loop/web"
 	"treadle/sched"
 )
 
@@ -189,8 +191,19 @@ func (testSink) Deliver(d *sched.Delivery) { panic("kts46 delivers nothing") }
 // Wake implements protocol.Sink.
 func (testSink) Wake() {}
 
-// MostUnsent implements protocol.Host.
-func (s *testHost) MostUnsent() int { return s.unsent }
+// Limits implements protocol.Host.
+func (s *testHost) Limits() protocol.Limits {
+	return protocol.Limits{LargeOutput: 256 << 10, MostUnsent: s.unsent, HandshakeTimeout: 10 * time.Second, FrameTimeout: 100 * time.Second}
+}
+
+// Guard implements protocol.Host.
+func (s *testHost) Guard() *web.Guard {
+	guard, err := web.NewGuard(web.GuardOptions{})
+	if err != nil {
+		panic(err)
+	}
+	return guard
+}
 
 // Listen implements protocol.Host.
 func (s *testHost) Listen(_, _, address string) (net.Listener, error) {

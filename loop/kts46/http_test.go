@@ -332,7 +332,7 @@ func TestKtsSlowBodies(t *testing.T) {
 			}
 			other.Close()
 			began := time.Now()
-			if _, err := io.Copy(io.Discard, c); err != nil || time.Since(began) > s.o.FrameTimeout {
+			if _, err := io.Copy(io.Discard, c); err != nil || time.Since(began) > s.server.Limits().FrameTimeout {
 				t.Errorf("%q: the connection is not closed in time: %v", text, err)
 			}
 			c.Close()
@@ -373,7 +373,7 @@ func TestKtsGuard(t *testing.T) {
 	}
 	broken := web.NewServer(l, web.Config{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		_ = r.turn(func() error { panic("BUG: broken") })
-	}), Guard: r.o.Guard, Log: r.server.log, Grace: time.Minute})
+	}), Guard: r.server.Guard(), Log: r.server.log, Grace: time.Minute})
 	ended := make(chan error, 1)
 	go func() { ended <- broken.Serve() }()
 	if a, err := http.Get("http://" + l.Addr().String()); err == nil {

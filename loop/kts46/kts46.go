@@ -60,14 +60,15 @@ func requestCounters() map[string]*atomic.Uint64 {
 // New creates the protocols without opening anything.
 func New(host protocol.Host, o Options) *Protocol {
 	databases, _ := o.databases() // Validate has seen the error
+	most := host.Limits().MostUnsent
 	return &Protocol{
 		book: book{
 			host: host, sched: host.Sched(), sink: host.NewSink(), restartAfter: o.RestartAfter,
 			projects: make(map[string]*project), workers: make(map[string]*worker), sweepAt: minSweep, restored: make(map[string]*protocol.Document),
 		},
 		o: o, databases: databases, stats: stats{requests: requestCounters()}, done: make(chan struct{}),
-		unread:     web.Transfers{Budget: budget.Budget{Most: host.MostUnsent()}},
-		incoming:   web.Transfers{Budget: budget.Budget{Most: host.MostUnsent(), Free: largeCall}},
+		unread:     web.Transfers{Budget: budget.Budget{Most: most}},
+		incoming:   web.Transfers{Budget: budget.Budget{Most: most, Free: largeCall}},
 		largeTurns: make(web.Turns, 1),
 	}
 }

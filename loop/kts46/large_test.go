@@ -39,7 +39,7 @@ func (r *socketHub) sendLargeCalls(n, without int) (peers []net.Conn) {
 			begun, _, _ := r.incoming.State()
 			return begun == before+i+1
 		})
-		if _, _, bytes := r.incoming.State(); bytes > r.server.MostUnsent() {
+		if _, _, bytes := r.incoming.State(); bytes > r.server.unsent {
 			r.t.Errorf("%d bytes are counted", bytes)
 		}
 	}

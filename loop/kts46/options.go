@@ -10,7 +10,6 @@ import (
 
 	"treadle/loop/kts46/store"
 	"treadle/loop/protocol"
-	"treadle/loop/web"
 )
 
 // Options are the settings of the protocols. The zero value of a field means its default.
@@ -33,12 +32,6 @@ type Options struct {
 	// MongoDB is the URI of the site's MongoDB, where the original workers have projects and jobs;
 	// empty: there is none.
 	MongoDB string
-
-	// The server's settings, which it sets itself.
-	HandshakeTimeout time.Duration // to read a call's head
-	FrameTimeout     time.Duration // to read a call; its answer has twice that, from the end of the head
-	Large            int           // size in bytes from which an answer counts as large
-	Guard            *web.Guard    // of both ports
 }
 
 // Values of TimeoutUnit.

@@ -44,9 +44,10 @@ func (h *Protocol) Listen() (all []protocol.Listening, err error) {
 
 // newServer returns the HTTP server of one address of a setting.
 func (h *Protocol) newServer(l net.Listener, setting string) *web.Server {
+	limits := h.host.Limits()
 	return web.NewServer(l, web.Config{
-		Handler: h.Handler(setting), Guard: h.o.Guard, Log: h.host.Log(), MaxHeader: maxHeader, MaxBody: codec.MaxRequest,
-		Header: h.o.HandshakeTimeout, Request: h.o.FrameTimeout, Answer: 2 * h.o.FrameTimeout, Idle: idleTimeout,
+		Handler: h.Handler(setting), Guard: h.host.Guard(), Log: h.host.Log(), MaxHeader: maxHeader, MaxBody: codec.MaxRequest,
+		Header: limits.HandshakeTimeout, Request: limits.FrameTimeout, Answer: 2 * limits.FrameTimeout, Idle: idleTimeout,
 	})
 }
 
@@ -147,7 +148,7 @@ func (h *Protocol) send(w http.ResponseWriter, status int, kind string, body []b
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	var err error
-	if len(body) > h.o.Large {
+	if len(body) > h.host.Limits().LargeOutput {
 		_, transfer := h.unread.Begin(context.Background(), w)
 		defer transfer.End()
 		err = transfer.Send(w, body)

@@ -1,7 +1,6 @@
 package kts46
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	codec "treadle/codec/kts46"
-	"treadle/loop/web"
 	"treadle/sched"
 )
 
@@ -39,22 +37,9 @@ func newTestHubOn(t testing.TB, o Options, journaled bool) *testHub {
 	t.Helper()
 	r := &testHub{t: t, clock: sched.Time{Wall: start.UnixMilli(), Micros: start.UnixMicro()}}
 	r.server = newHost(func() sched.Time { return r.clock }, journaled)
-	r.Protocol = New(r.server, o.filled(t))
-	return r
-}
-
-// filled returns the options with the server's defaults.
-func (o Options) filled(t testing.TB) Options {
-	t.Helper()
 	o.FillDefaults("127.0.0.1")
-	o.HandshakeTimeout, o.FrameTimeout = cmp.Or(o.HandshakeTimeout, 10*time.Second), cmp.Or(o.FrameTimeout, 100*time.Second)
-	o.Large = cmp.Or(o.Large, 256<<10)
-	guard, err := web.NewGuard(web.GuardOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.Guard = guard
-	return o
+	r.Protocol = New(r.server, o)
+	return r
 }
 
 // advance moves the clock forward.

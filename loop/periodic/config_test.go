@@ -20,6 +20,8 @@ type savingHost struct {
 
 func (h *savingHost) Sched() *sched.Scheduler { return h.sched }
 
+func (h *savingHost) Limits() protocol.Limits { return protocol.Limits{} }
+
 func (h *savingHost) PutSetting(_ string, value []byte) {
 	saved := binary.BigEndian.Uint32(value)
 	for range saved { // so that the smaller value overtakes

@@ -40,7 +40,7 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 			}
 			continue
 		}
-		k, err := codec.Next(in[n:], c.framing, c.p.o.MaxFrame, &f)
+		k, err := codec.Next(in[n:], c.framing, c.p.limits.MaxFrame, &f)
 		if k == 0 {
 			return n, err
 		}
@@ -65,7 +65,7 @@ func (c *conversation) Need(in []byte) int {
 
 func (c *conversation) IdleLimit() int64 {
 	if c.load != nil { // the message has not ended
-		return c.p.o.FrameTimeout.Milliseconds()
+		return c.p.limits.FrameTimeout.Milliseconds()
 	}
 	if c.roles != 0 && c.era.is2026 {
 		return c.p.config.keepalive2026.Load()

@@ -182,7 +182,7 @@ func (l *load) submit(c *conversation, in []byte, last bool) int {
 	case c.p.host.Full():
 		l.refuse(codec.ReasonDisk)
 		return 0
-	case err == codec.ErrTruncated && need > c.p.o.MaxFrame, k > c.p.o.MaxFrame:
+	case err == codec.ErrTruncated && need > c.p.limits.MaxFrame, k > c.p.limits.MaxFrame:
 		l.refuse(codec.ReasonSize)
 		return 0
 	case err == codec.ErrTruncated && !last:

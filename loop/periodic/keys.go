@@ -45,7 +45,7 @@ func (c *conversation) ownKey(key string) (uint32, bool) {
 		}
 		return 0, true
 	case codec.KeyMaxFrame:
-		return uint32(c.p.o.MaxFrame), true
+		return uint32(c.p.limits.MaxFrame), true
 	case codec.KeyRefused:
 		return uint32(c.last.refused), true
 	case codec.KeyRemoved:

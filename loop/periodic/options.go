@@ -29,10 +29,7 @@ type Options struct {
 	// than a millisecond is none.
 	Grace time.Duration
 
-	// The server's settings, which it sets itself.
-	FrameTimeout time.Duration
-	MaxFrame     int        // bytes of one request
-	Projects     func() int // the number of kts46 projects, which a DUMP omits
+	Projects func() int // the number of kts46 projects, which a DUMP omits; the server sets it
 }
 
 // DefaultUnix is the default address of the unix socket.

@@ -19,6 +19,7 @@ type Protocol struct {
 	host   protocol.Host
 	sched  *sched.Scheduler
 	o      Options
+	limits protocol.Limits
 	config config
 
 	unknownCommands, truncated, wrongRole atomic.Uint64
@@ -31,7 +32,7 @@ var _ interface {
 
 // New makes the protocol without opening its addresses.
 func New(host protocol.Host, o Options) *Protocol {
-	p := &Protocol{host: host, sched: host.Sched(), o: o}
+	p := &Protocol{host: host, sched: host.Sched(), o: o, limits: host.Limits()}
 	p.config.apply(p.sched)
 	return p
 }

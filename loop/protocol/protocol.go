@@ -15,6 +15,7 @@ package protocol
 import (
 	"log/slog"
 	"net"
+	"time"
 
 	"treadle/loop/web"
 	"treadle/sched"
@@ -57,6 +58,19 @@ type Port struct {
 type CloseReason struct {
 	Err   error
 	Label string
+}
+
+// Limits are the server's settings that bound every protocol.
+type Limits struct {
+	MaxConnections int // open at once, of all protocols
+	MaxFrame       int // bytes of one request, in a protocol without a setting of its own
+	MaxOutbound    int // unread bytes of one peer
+	LargeOutput    int // unread bytes of one peer from which they count against MostUnsent
+	MostUnsent     int // unread bytes of all peers of an event loop together
+
+	HandshakeTimeout time.Duration // from a connection to its handshake
+	FrameTimeout     time.Duration // from a request's first byte to its last
+	Drain            time.Duration // how long a stopping server waits for running jobs
 }
 
 // Host is the server as a protocol sees it. Its methods may be called from any goroutine.
@@ -105,8 +119,10 @@ type Host interface {
 	NewLocalPeer(deliver func(*sched.Delivery)) *sched.Peer
 	// Fail stops the server, which ends with the error.
 	Fail(err error)
-	// MostUnsent returns how many unread bytes all peers of an event loop together may have.
-	MostUnsent() int
+	// Limits returns the server's limits, which never change.
+	Limits() Limits
+	// Guard returns the guard of all HTTP ports.
+	Guard() *web.Guard
 	// Listen opens an address of a setting. Accepted connections count against the protocol's
 	// share of --max-connections; the listener closes those beyond it.
 	Listen(protocol, setting, address string) (net.Listener, error)
