@@ -105,13 +105,11 @@ func newProtocols(s *Server) ([]protocol.Protocol, error) {
 	if err != nil {
 		return nil, &OptionError{Setting: "config", Err: err}
 	}
-	kts := kts46.New(host{s}, o.Kts46)
-	o.Periodic.Projects = kts.Projects
 	return []protocol.Protocol{
 		periodic.New(host{s}, o.Periodic),
 		gloom.New(host{s}, o.Gloom),
 		dwork.New(host{s}, o.Dwork),
-		kts,
+		kts46.New(host{s}, o.Kts46),
 		operators,
 		node, // last: its Close waits for tasks, and the others must not serve meanwhile
 	}, nil
@@ -208,6 +206,14 @@ func (h host) NewLocalPeer(deliver func(*sched.Delivery)) *sched.Peer {
 	id := uint64(ownLoop)<<loopShift | uint64(len(h.localPeers))
 	h.localPeers = append(h.localPeers, deliver)
 	return h.sched.NewPeer(sched.SessionID(id))
+}
+
+// Omitted implements protocol.Host.
+func (h host) Omitted() (n int) {
+	for p := range protocolsWith[protocol.Omitted](h.Server) {
+		n += p.Omitted()
+	}
+	return n
 }
 
 // Fail implements protocol.Host.

@@ -330,8 +330,8 @@ func (b *book) saveRetired() {
 	b.host.PutSetting(retiredKey, strconv.AppendInt(nil, b.retired, 10))
 }
 
-// Projects returns the number of projects.
-func (b *book) Projects() int {
+// Omitted implements protocol.Omitted: it returns the number of projects.
+func (b *book) Omitted() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.projects)

@@ -35,6 +35,7 @@ var _ interface {
 	protocol.Service
 	protocol.Restorer
 	protocol.Documents
+	protocol.Omitted
 	protocol.Holders
 } = (*Protocol)(nil)
 

@@ -65,7 +65,7 @@ func (p *Protocol) encodeDump(left *leftOut, spaces *protocol.Spaces) [][]byte {
 			return nil
 		}
 	}
-	left.set(tasks, jobs, uint32(p.o.Projects()), p.config.changed())
+	left.set(tasks, jobs, uint32(p.host.Omitted()), p.config.changed())
 	body := append([][]byte{binary.BigEndian.AppendUint64(nil, count)}, pending.all...)
 	return append(body, running.all...)
 }

@@ -28,8 +28,6 @@ type Options struct {
 	// Grace is how long after a job's time-out it is handed out again; default DefaultGrace, less
 	// than a millisecond is none.
 	Grace time.Duration
-
-	Projects func() int // the number of kts46 projects, which a DUMP omits; the server sets it
 }
 
 // DefaultUnix is the default address of the unix socket.

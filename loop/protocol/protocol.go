@@ -45,6 +45,12 @@ type Restorer interface {
 	Restore(key string, value []byte) error
 }
 
+// Omitted is a Protocol with records that are neither jobs nor settings, which no dump of jobs has.
+type Omitted interface {
+	// Omitted returns the number of these records. It is called from any goroutine.
+	Omitted() int
+}
+
 // Port is a setting that lists addresses, and the conversation that each of them speaks.
 type Port struct {
 	Setting   string   // the flag, without dashes
@@ -117,6 +123,8 @@ type Host interface {
 	// takes its deliveries under a lock of the scheduler: it copies what it keeps and must not
 	// block. NewLocalPeer is called before Listen.
 	NewLocalPeer(deliver func(*sched.Delivery)) *sched.Peer
+	// Omitted returns the sum of all protocols' Omitted records.
+	Omitted() int
 	// Fail stops the server, which ends with the error.
 	Fail(err error)
 	// Limits returns the server's limits, which never change.
