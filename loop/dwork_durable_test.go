@@ -20,7 +20,7 @@ func (r *testServer) hub() *client.Hub {
 	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
 	defer cancel()
 	for _, l := range r.listening {
-		if l.Protocol == "dwork" {
+		if l.Setting == "dwork" {
 			h, err := client.DialHub(ctx, l.Address)
 			if err != nil {
 				r.t.Fatal(err)

@@ -63,7 +63,7 @@ func newDisbatchSite(t *testing.T, more string) *disbatchSite {
 	})
 	t.Cleanup(s.store.Close) // before the server's end: nothing of it may be left then
 	for _, l := range s.listening {
-		if l.Protocol != "periodic" {
+		if l.Setting != "periodic" {
 			s.slaves = l.Address
 		}
 	}

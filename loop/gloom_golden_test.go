@@ -268,7 +268,7 @@ func (r *testServer) dialGloom(master bool) *testConn {
 		protocol = "gloom-masters"
 	}
 	for _, l := range r.listening {
-		if l.Protocol == protocol {
+		if l.Setting == protocol {
 			c, err := net.DialTimeout("tcp", strings.TrimPrefix(l.Address, "tcp://"), patience)
 			if err != nil {
 				r.t.Fatal(err)

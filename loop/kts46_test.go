@@ -73,7 +73,7 @@ func (c ktsCaller) json(method string, params ...any) string {
 func (r *testServer) address(protocol string) string {
 	r.t.Helper()
 	for _, l := range r.listening {
-		if l.Protocol == protocol {
+		if l.Setting == protocol {
 			return strings.TrimPrefix(l.Address, "tcp://")
 		}
 	}

@@ -25,7 +25,9 @@ func (s *Server) listen() error {
 			if err != nil {
 				return err
 			}
-			s.listening = append(s.listening, protocol.ListeningOn(from.Setting, l))
+			on := protocol.ListeningOn(from.Setting, l)
+			on.StopsServer = from.StopsServer
+			s.listening = append(s.listening, on)
 			s.listeners = append(s.listeners, listener{l, a, from})
 		}
 	}
@@ -51,7 +53,7 @@ func (s *Server) listen() error {
 		pages = append(pages, web.Profiles()...)
 	}
 	s.web = web.New(l, s.guard, s.samples, pages...)
-	s.listening = append(s.listening, Listening{Protocol: "http", Address: "http://" + l.Addr().String()})
+	s.listening = append(s.listening, Listening{Setting: "http", Address: "http://" + l.Addr().String()})
 	return nil
 }
 
@@ -147,7 +149,7 @@ func (s *Server) warnOpen() {
 			continue
 		}
 		open = append(open, l.Address)
-		stops = stops || l.Protocol == "periodic" && s.o.Periodic.Shutdown == "on"
+		stops = stops || l.StopsServer
 	}
 	switch {
 	case open == nil:

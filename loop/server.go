@@ -186,7 +186,7 @@ func (s *Server) announce() {
 	s.log.Info("treadle is ready", "version", s.o.Version, "data", s.o.Data, "loops", s.o.Loops, "shards", s.o.Shards,
 		"max-connections", s.o.MaxConnections, "max-frame", size(s.o.MaxFrame), "memory-limit", memory)
 	for _, l := range s.listening {
-		s.log.Info("listening", "protocol", l.Protocol, "address", l.Address)
+		s.log.Info("listening", "protocol", l.Setting, "address", l.Address)
 	}
 	s.warnOpen()
 	if s.o.Started != nil {

@@ -257,7 +257,7 @@ func TestRun(t *testing.T) {
 		})
 	}()
 	all := <-started
-	if len(all) != 1 || all[0].Protocol != "periodic" || !strings.HasPrefix(all[0].Address, "tcp://127.0.0.1:") || strings.HasSuffix(all[0].Address, ":0") {
+	if len(all) != 1 || all[0].Setting != "periodic" || !strings.HasPrefix(all[0].Address, "tcp://127.0.0.1:") || strings.HasSuffix(all[0].Address, ":0") {
 		t.Errorf("listening on %+v", all)
 	}
 	cancel()

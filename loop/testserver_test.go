@@ -95,7 +95,7 @@ func startServer(t *testing.T, o Options, prepare ...func(*Server)) *testServer 
 	select {
 	case all := <-started:
 		for _, l := range all {
-			switch network, address, _ := strings.Cut(l.Address, "://"); l.Protocol + " " + network {
+			switch network, address, _ := strings.Cut(l.Address, "://"); l.Setting + " " + network {
 			case "periodic unix":
 				r.unix = address
 			case "periodic tcp":

@@ -74,7 +74,7 @@ func (r *socketHub) until(what string, ok func() bool) {
 func (r *socketHub) address(setting string) string {
 	r.t.Helper()
 	for _, l := range r.listening {
-		if l.Protocol == setting {
+		if l.Setting == setting {
 			return strings.TrimPrefix(l.Address, "tcp://")
 		}
 	}

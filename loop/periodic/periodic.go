@@ -42,10 +42,11 @@ func (p *Protocol) Name() string { return name }
 
 // Ports implements protocol.LoopServed.
 func (p *Protocol) Ports() []protocol.Port {
-	all := []protocol.Port{{Setting: name, Start: p.start(p.o.CRC)}}
+	stops := p.o.Shutdown == on
+	all := []protocol.Port{{Setting: name, Start: p.start(p.o.CRC), StopsServer: stops}}
 	for _, a := range p.o.Listen {
 		address, era := p.o.cutEra(a)
-		all = append(all, protocol.Port{Setting: name, Addresses: []string{address}, Start: p.start(era)})
+		all = append(all, protocol.Port{Setting: name, Addresses: []string{address}, Start: p.start(era), StopsServer: stops})
 	}
 	return all
 }

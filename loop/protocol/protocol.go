@@ -57,6 +57,8 @@ type Port struct {
 	Addresses []string // tcp://host:port or unix:///path; may be none
 	// Start makes the conversation of a new session. It runs on the session's loop.
 	Start func(*Session) Conversation
+	// StopsServer says that any peer of the port may stop the server.
+	StopsServer bool
 }
 
 // CloseReason is an error that ends a session, and its label in the metrics. Several errors

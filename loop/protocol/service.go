@@ -53,11 +53,12 @@ type Sink interface {
 
 // Listening is one open address.
 type Listening struct {
-	Protocol string // the setting: periodic, http
-	Address  string // tcp://host:port, unix:///path or http://host:port
+	Setting     string // periodic, http
+	Address     string // tcp://host:port, unix:///path or http://host:port
+	StopsServer bool   // any peer may stop the server
 }
 
 // ListeningOn returns the Listening of a setting's listener.
 func ListeningOn(setting string, l net.Listener) Listening {
-	return Listening{Protocol: setting, Address: l.Addr().Network() + "://" + l.Addr().String()}
+	return Listening{Setting: setting, Address: l.Addr().Network() + "://" + l.Addr().String()}
 }

@@ -85,7 +85,7 @@ func (s *site) start() {
 	o.Started = func(listening []loop.Listening) {
 		for _, l := range listening {
 			url := "http://" + strings.TrimPrefix(l.Address, "tcp://")
-			switch l.Protocol {
+			switch l.Setting {
 			case "kts46":
 				s.xml = url + "/RPC2"
 			case "kts46-json":
