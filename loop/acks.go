@@ -49,7 +49,7 @@ func (r *reactor) releaseAcks() {
 		}
 		_, _ = p.conn.Write(p.acks) // the connection closes after an error as well
 		_ = p.conn.Close()
-		r.server.conns.remove(p.protocol)
+		r.server.conns.remove(p.share)
 		return true
 	})
 	r.acksWait.Store(len(r.awaitCommit)+len(r.halfClosed) > 0)
@@ -61,7 +61,7 @@ type halfClosed struct {
 	acks  []byte
 	group uint64
 
-	protocol protocolID
+	share protocolID // see session
 }
 
 // sendAcks moves the acknowledgements of groups up to committed to Out. It returns true when none

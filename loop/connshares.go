@@ -189,8 +189,8 @@ func (s *Server) handshakeLimit(now int64) int64 {
 // countedListener counts its connections among the server's and closes those beyond the limit.
 type countedListener struct {
 	net.Listener
-	server   *Server
-	protocol protocolID
+	server *Server
+	share  protocolID // that counts the connections
 }
 
 // Accept implements net.Listener.
@@ -200,7 +200,7 @@ func (l *countedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.server.takePlace(c, l.protocol) {
+		if l.server.takePlace(c, l.share) {
 			return &countedConn{Conn: c, of: l}, nil
 		}
 	}
@@ -215,6 +215,6 @@ type countedConn struct {
 
 // Close implements net.Conn.
 func (c *countedConn) Close() error {
-	c.once.Do(func() { c.of.server.conns.remove(c.of.protocol) })
+	c.once.Do(func() { c.of.server.conns.remove(c.of.share) })
 	return c.Conn.Close()
 }

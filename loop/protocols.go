@@ -232,12 +232,12 @@ func (h host) Limits() protocol.Limits {
 func (h host) Guard() *web.Guard { return h.guard }
 
 // Listen implements protocol.Host.
-func (h host) Listen(protocol, setting, address string) (net.Listener, error) {
+func (h host) Listen(name, setting, address string) (net.Listener, error) {
 	l, err := h.listenOn(setting, address)
 	if err != nil {
 		return nil, err
 	}
-	id := h.conns.id(protocol)
+	id := h.conns.id(name)
 	h.conns.reserveShare(id)
 	return &countedListener{l, h.Server, id}, nil
 }

@@ -162,7 +162,7 @@ func (r *reactor) deliverNext(mail []byte) (rest []byte) {
 // open makes the session of a new connection.
 func (r *reactor) open(c connection, by loopPort) *session {
 	r.begin()
-	s := &session{r: r, conn: c, lastReceived: r.Now.Mono, protocol: by.protocol}
+	s := &session{r: r, conn: c, lastReceived: r.Now.Mono, share: by.share}
 	s.Loop, s.Transport, s.partialSince = &r.Loop, s, r.Now.Mono
 	var slot uint32
 	if n := len(r.free); n > 0 {
@@ -239,8 +239,8 @@ func (r *reactor) halfClose(s *session) {
 	}
 	if len(s.ackGroups) > 0 && r.dupWriter != nil {
 		if conn := r.dupWriter(s.conn); conn != nil {
-			r.server.conns.add(s.protocol) // the second descriptor counts as a connection
-			r.halfClosed = append(r.halfClosed, halfClosed{conn, s.acks, s.ackGroups[len(s.ackGroups)-1].group, s.protocol})
+			r.server.conns.add(s.share) // the second descriptor counts as a connection
+			r.halfClosed = append(r.halfClosed, halfClosed{conn, s.acks, s.ackGroups[len(s.ackGroups)-1].group, s.share})
 			r.acksWait.Store(true)
 		}
 	}
@@ -257,7 +257,7 @@ func (r *reactor) closeSession(s *session) {
 	r.sessions[slot] = nil
 	r.gens[slot]++
 	r.free = append(r.free, uint32(slot))
-	r.server.conns.remove(s.protocol)
+	r.server.conns.remove(s.share)
 	r.partialBytes -= s.partialCharged
 	if s.reason != nil {
 		r.server.closed(s)

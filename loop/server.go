@@ -333,7 +333,7 @@ func (s *Server) fail(err error) {
 func (s *Server) closed(session *session) {
 	s.counters.closing(session.reason).n.Add(1)
 	if errors.Is(session.reason, errHandshake) {
-		s.conns.all[session.protocol].silent.Add(1)
+		s.conns.all[session.share].silent.Add(1)
 	}
 	if s.logLimit.allow(s.now().Mono) {
 		s.log.Info("closing a connection", "remote", addressOf(session.conn), "reason", session.reason.Error())

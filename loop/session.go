@@ -49,7 +49,7 @@ type session struct {
 	slow   bool // listed in the reactor's slow
 	gone   bool // the connection is closed, nothing may be written
 
-	protocol protocolID // the protocol whose share counts the connection
+	share protocolID // the protocol whose share counts the connection
 }
 
 // Reasons for which the server closes a session. The metrics have a row for each.
