@@ -60,14 +60,14 @@ type reactor struct {
 	newAcks      int          // acknowledgements that began to wait in this turn
 	delivery     sched.Delivery
 	more         [readMore]byte // see readOn
-	flushAt      int            // unwritten bytes of one peer from which a turn writes early
+	largeOutput  int            // Server.largeOutput
 	unwritten    int            // bytes of this turn's deliveries that are not written yet
 }
 
 func newReactor(server *Server, index int) *reactor {
 	r := &reactor{
 		server: server, index: index, after: time.AfterFunc, mailed: make([]bool, server.o.Loops),
-		flushAt: server.largeOutput(),
+		largeOutput: server.largeOutput(),
 	}
 	r.finishFn = r.finish
 	r.Sink, r.Spaces = r, spaces
@@ -319,7 +319,7 @@ func (r *reactor) Deliver(d *sched.Delivery) {
 // write, since one request can cause thousands of large deliveries. A session has the budget that
 // it has between turns. When the loop's budget is used up, only sessions with little output get more.
 func (r *reactor) overBudget(s *session, d *sched.Delivery) bool {
-	return len(s.Out) >= r.flushAt && s.outboundFull() || r.unwritten > r.server.mostUnsent() && s.outbound()+deliverySize(d) > r.flushAt
+	return len(s.Out) >= r.largeOutput && s.outboundFull() || r.unwritten > r.server.mostUnsent() && s.outbound()+deliverySize(d) > r.largeOutput
 }
 
 // deliverySize returns about how many bytes a delivery takes in a buffer.

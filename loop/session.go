@@ -10,9 +10,9 @@ import (
 
 // Bounds of a session's buffers.
 const (
-	// flushAt is the size in bytes from which a turn writes a peer's output early. One write of
-	// this size costs no more per byte than a larger one.
-	flushAt = 256 << 10
+	// largeOutput bounds Server.largeOutput. One write of this size costs no more per byte than a
+	// larger one.
+	largeOutput = 256 << 10
 	// maxSmallBuffer is the capacity up to which buffers are small: they are kept for reuse and
 	// need no accounting.
 	maxSmallBuffer = 64 << 10
@@ -172,10 +172,10 @@ func (s *session) End(reason error) {
 
 // Congested implements protocol.Transport. It ends the session of a peer with too much unread output.
 func (s *session) Congested() bool {
-	if s.stream == nil && !s.slow && len(s.Out)+len(s.acks) < s.r.flushAt { // nearly always
+	if s.stream == nil && !s.slow && len(s.Out)+len(s.acks) < s.r.largeOutput { // nearly always
 		return !s.open()
 	}
-	if s.stream == nil && (len(s.Out) >= flushAt || s.outboundFull()) {
+	if s.stream == nil && (len(s.Out) >= s.r.largeOutput || s.outboundFull()) {
 		s.r.write(s)
 		if !s.gone && s.conn.OutboundBuffered() > 0 {
 			s.r.watchSlow(s)

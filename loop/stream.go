@@ -156,8 +156,9 @@ const maxUnreadFactor = 4
 
 func (s *Server) mostUnsent() int { return maxUnreadFactor * s.o.MaxOutbound }
 
-// largeOutput is the size from which a peer's unread output counts against mostUnsent.
-func (s *Server) largeOutput() int { return min(flushAt, s.o.MaxOutbound) }
+// largeOutput is the size in bytes from which a peer's output is large: a turn writes it early, and
+// what the peer has not read counts against mostUnsent.
+func (s *Server) largeOutput() int { return min(largeOutput, s.o.MaxOutbound) }
 
 // shedUnread ends the sessions with the most unread output while the loop has more than mostUnsent.
 func (r *reactor) shedUnread() {
