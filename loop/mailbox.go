@@ -107,3 +107,19 @@ func (r *deliveryReader) bytes() []byte {
 	r.b = r.b[n:]
 	return v
 }
+
+// mailSink passes the deliveries of a goroutine outside of the event loops to the reactors.
+type mailSink struct {
+	server *Server
+	mailed []bool
+}
+
+// Deliver implements sched.Sink.
+func (t *mailSink) Deliver(d *sched.Delivery) {
+	if loop := int(uint64(d.To) >> loopShift); t.server.post(loop, d) {
+		t.mailed[loop] = true
+	}
+}
+
+// Wake implements protocol.Sink.
+func (t *mailSink) Wake() { t.server.wake(t.mailed) }

@@ -19,7 +19,8 @@ import (
 
 // Defaults and bounds of the server's own settings.
 const (
-	DefaultHTTP     = "127.0.0.1:5001"
+	DefaultHTTP     = "127.0.0.1:" + DefaultHTTPPort
+	DefaultHTTPPort = "5001"
 	DefaultData     = "./treadle-data"
 	NoData          = "none" // jobs live in memory alone
 	DefaultMinFree  = 256 << 20
@@ -163,7 +164,7 @@ func (o *Options) fillDefaults() {
 		host = o.Bind
 	}
 	o.fillProtocolDefaults(host)
-	o.HTTP = cmp.Or(o.HTTP, net.JoinHostPort(host, "5001"))
+	o.HTTP = cmp.Or(o.HTTP, net.JoinHostPort(host, DefaultHTTPPort))
 	o.Pprof = cmp.Or(o.Pprof, "off")
 	o.Data = cmp.Or(o.Data, DefaultData)
 	o.Sync = cmp.Or(o.Sync, "always")

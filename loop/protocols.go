@@ -50,6 +50,7 @@ func CheckPolicyRule(r PolicyRule) error {
 
 // Defaults of the protocols, for their clients.
 const (
+	DefaultPeriodic     = "tcp://127.0.0.1:" + periodic.DefaultPort
 	DefaultPeriodicUnix = periodic.DefaultUnix
 	DefaultGrace        = periodic.DefaultGrace
 	DefaultGloomMasters = "tcp://127.0.0.1:" + gloom.DefaultMasters

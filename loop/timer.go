@@ -11,22 +11,6 @@ import (
 // sweepPeriod is how often sweep checks the sessions' time-outs.
 const sweepPeriod = time.Second
 
-// mailSink passes the deliveries of a goroutine outside of the event loops to the reactors.
-type mailSink struct {
-	server *Server
-	mailed []bool
-}
-
-// Deliver implements sched.Sink.
-func (t *mailSink) Deliver(d *sched.Delivery) {
-	if loop := int(uint64(d.To) >> loopShift); t.server.post(loop, d) {
-		t.mailed[loop] = true
-	}
-}
-
-// Wake implements protocol.Sink.
-func (t *mailSink) Wake() { t.server.wake(t.mailed) }
-
 // tick ticks the scheduler and returns the time of the next Tick.
 func (s *Server) tick(sink *mailSink) sched.Time {
 	next := s.sched.Tick(s.now(), sink)

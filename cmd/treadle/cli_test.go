@@ -235,7 +235,7 @@ func TestHost(t *testing.T) {
 			t.Errorf("%q %q %q: got %q, %v, want %q", treadle, periodic, args, c.host(), err, want)
 		}
 	}
-	f("", "", nil, defaultHost)
+	f("", "", nil, loop.DefaultPeriodic)
 	f("", "unix:///p", nil, "unix:///p")
 	f("t:1", "unix:///p", nil, "t:1")
 	f("t:1", "unix:///p", []string{"-H", "h:2"}, "h:2")

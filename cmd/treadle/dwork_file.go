@@ -194,7 +194,7 @@ func (d *dworkGraphCmd) AfterApply(c *cli) error {
 
 // Run fetches the graph over HTTP: the protocol has no request for it.
 func (d *dworkGraphCmd) Run(con *console) error {
-	base, err := httpBase(d.HTTP, httpSetting, "5001")
+	base, err := httpBase(d.HTTP, httpSetting, loop.DefaultHTTPPort)
 	if err != nil {
 		return err
 	}

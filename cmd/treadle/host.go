@@ -7,15 +7,13 @@ import (
 	"os"
 	"strings"
 
+	"treadle/loop"
 	"treadle/loop/client"
 )
 
-// defaultHost is the server's default TCP address. Unlike the socket it works without a file.
-const defaultHost = "tcp://127.0.0.1:5000"
-
-// host returns the address of the server's Periodic protocol.
+// host returns the address of the server's Periodic protocol. The default one works without a file, unlike the socket.
 func (c *cli) host() string {
-	return cmp.Or(c.Host, os.Getenv("TREADLE_HOST"), os.Getenv("PERIODIC_PORT"), defaultHost)
+	return cmp.Or(c.Host, os.Getenv("TREADLE_HOST"), os.Getenv("PERIODIC_PORT"), loop.DefaultPeriodic)
 }
 
 // setServer sets flag, an older name of -H, to the address for a protocol other than Periodic. It takes -H or the

@@ -30,6 +30,9 @@ type Options struct {
 	Grace time.Duration
 }
 
+// DefaultPort is the port of the default TCP address.
+const DefaultPort = "5000"
+
 // DefaultUnix is the default address of the unix socket.
 const DefaultUnix = "unix:///tmp/periodic.sock"
 
@@ -39,7 +42,6 @@ const DefaultUnix = "unix:///tmp/periodic.sock"
 const DefaultGrace = time.Second
 
 const (
-	defaultPort  = "5000"
 	defaultCRC   = "2023"
 	grabHold     = "hold"
 	grabDocument = "document"
@@ -55,7 +57,7 @@ func (o *Options) FillDefaults(host, dir string) {
 		if dir != "" {
 			socket = "unix://" + filepath.Join(dir, filepath.Base(DefaultUnix))
 		}
-		o.Listen = []string{"tcp://" + net.JoinHostPort(host, defaultPort), socket}
+		o.Listen = []string{"tcp://" + net.JoinHostPort(host, DefaultPort), socket}
 	}
 	o.Grab = cmp.Or(o.Grab, grabHold)
 	o.CRC = cmp.Or(o.CRC, defaultCRC)
