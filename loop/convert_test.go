@@ -15,7 +15,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"treadle/codec/periodic"
-	"treadle/loop/journal"
 	"treadle/loop/protocol"
 	"treadle/sched"
 )
@@ -110,12 +109,12 @@ func TestConverted(t *testing.T) {
 // TestKindsOfJournal: the kinds of the scheduler and the protocols are those of the journal.
 func TestKindsOfJournal(t *testing.T) {
 	for k, want := range []string{sched.KindJob: "job", sched.KindQueue: "queue", sched.KindDropped: "dropped", sched.KindEdge: "edge", sched.KindExit: "exit"} {
-		if got := journal.Kind(k).String(); got != want {
+		if got := recordKinds[k].String(); got != want || recordKind(recordKinds[k]) != sched.Kind(k) {
 			t.Errorf("kind %d is %q in the journal, want %q", k, got, want)
 		}
 	}
 	for k := protocol.KindProject; k <= protocol.KindProgress; k++ {
-		if got, want := journal.Kind(k).String(), k.String(); got != want {
+		if got, want := documentKinds[k].String(), k.String(); got != want || documentKind(documentKinds[k]) != k {
 			t.Errorf("kind %d is %q in the journal, want %q", k, got, want)
 		}
 	}

@@ -110,7 +110,7 @@ func (s *Server) replay(j *journal.Journal) error {
 		},
 		Document: func(d *journal.Document) error {
 			for p := range protocolsWith[protocol.Documents](s) {
-				if err := p.RestoreDocument(&protocol.Document{Kind: protocol.DocumentKind(d.Kind), Project: d.Project, Name: d.Name, Value: d.Value}); err != nil {
+				if err := p.RestoreDocument(&protocol.Document{Kind: documentKind(d.Kind), Project: d.Project, Name: d.Name, Value: d.Value}); err != nil {
 					return err
 				}
 			}
@@ -137,7 +137,7 @@ func (s *Server) replay(j *journal.Journal) error {
 }
 
 func (s *Server) restore(now sched.Time, r *journal.Record) error {
-	j := sched.Saved{Kind: sched.Kind(r.Kind), Holder: string(r.Holder), Revision: r.Revision, After: r.After, Task: r.Task}
+	j := sched.Saved{Kind: recordKind(r.Kind), Holder: string(r.Holder), Revision: r.Revision, After: r.After, Task: r.Task}
 	j.Job = sched.Job{
 		Ref: sched.JobRef{Seq: r.Seq}, Space: sched.Space(r.Space), Queue: string(r.Queue), Name: r.Name, Workload: r.Workload,
 		SchedAt: r.SchedAt, Due: r.Due, Priority: r.Priority, Count: r.Count, Timeout: r.Timeout,

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"treadle/loop/journal"
@@ -18,6 +19,24 @@ type journalSink struct {
 	manual  bool             // flush and flushLater do nothing: a test commits, see Offline.BeginCommit
 }
 
+// The kinds on disk of the scheduler's records and of the protocols' documents.
+var (
+	recordKinds = [...]journal.Kind{
+		sched.KindJob: journal.KindJob, sched.KindQueue: journal.KindQueue, sched.KindDropped: journal.KindDropped,
+		sched.KindEdge: journal.KindEdge, sched.KindExit: journal.KindExit,
+	}
+	documentKinds = [...]journal.Kind{
+		protocol.KindProject: journal.KindProject, protocol.KindNumbers: journal.KindNumbers,
+		protocol.KindDefinition: journal.KindDefinition, protocol.KindProgress: journal.KindProgress,
+	}
+)
+
+// recordKind and documentKind return the kind of a record and of a document from the journal.
+func recordKind(k journal.Kind) sched.Kind { return sched.Kind(slices.Index(recordKinds[:], k)) }
+func documentKind(k journal.Kind) protocol.DocumentKind {
+	return protocol.DocumentKind(slices.Index(documentKinds[:], k))
+}
+
 // Save implements sched.Journal. While the disk is full it leaves new functions out: no reply waits
 // for one to be durable, and workers may offer any number.
 func (f *journalSink) Save(shard int, j *sched.Saved) {
@@ -26,7 +45,7 @@ func (f *journalSink) Save(shard int, j *sched.Saved) {
 	}
 	r := &f.records[shard]
 	*r = journal.Record{
-		Kind: journal.Kind(j.Kind), Seq: j.Ref.Seq, Space: uint8(j.Space), Queue: append(r.Queue[:0], j.Queue...), Name: j.Name, Workload: j.Workload,
+		Kind: recordKinds[j.Kind], Seq: j.Ref.Seq, Space: uint8(j.Space), Queue: append(r.Queue[:0], j.Queue...), Name: j.Name, Workload: j.Workload,
 		SchedAt: j.SchedAt, Due: j.Due, Priority: j.Priority, Count: j.Count, Timeout: j.Timeout,
 		Holder: append(r.Holder[:0], j.Holder...), Revision: j.Revision, Log: r.Log[:0], After: j.After, Task: j.Task,
 	}
@@ -114,7 +133,7 @@ func (f *journalSink) dropDocument(d *protocol.Document) {
 }
 
 func journalDocument(d *protocol.Document) *journal.Document {
-	return &journal.Document{Kind: journal.Kind(d.Kind), Project: d.Project, Name: d.Name, Value: d.Value}
+	return &journal.Document{Kind: documentKinds[d.Kind], Project: d.Project, Name: d.Name, Value: d.Value}
 }
 
 // full reports whether the disk is too full for new jobs. f may be nil.

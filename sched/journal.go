@@ -30,7 +30,7 @@ type Saved struct {
 	Task     uint64   // of an edge: sequence number of the successor
 }
 
-// Kind says what a record is. The journal stores the numbers.
+// Kind says what a record is.
 type Kind uint8
 
 // The kinds.

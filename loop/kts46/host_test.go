@@ -59,7 +59,7 @@ func (s *testHost) open(d *disk, p *Protocol) (err error) {
 	err = s.journal.Replay(journal.ReplayFuncs{
 		Setting: p.Restore,
 		Document: func(d *journal.Document) error {
-			return p.RestoreDocument(&protocol.Document{Kind: protocol.DocumentKind(d.Kind), Project: d.Project, Name: d.Name, Value: d.Value})
+			return p.RestoreDocument(&protocol.Document{Kind: protocol.DocumentKind(d.Kind - journal.KindProject), Project: d.Project, Name: d.Name, Value: d.Value})
 		},
 		Record: func(r *journal.Record) error {
 			j := sched.Saved{Kind: sched.Kind(r.Kind), Holder: string(r.Holder), Revision: r.Revision, After: r.After, Task: r.Task}
@@ -168,14 +168,14 @@ func (s *testHost) PutSetting(key string, value []byte) {
 // PutDocument implements protocol.Host.
 func (s *testHost) PutDocument(d *protocol.Document) {
 	if s.journal != nil {
-		s.journal.PutDocument(&journal.Document{Kind: journal.Kind(d.Kind), Project: d.Project, Name: d.Name, Value: d.Value})
+		s.journal.PutDocument(&journal.Document{Kind: journal.KindProject + journal.Kind(d.Kind), Project: d.Project, Name: d.Name, Value: d.Value})
 	}
 }
 
 // DropDocument implements protocol.Host.
 func (s *testHost) DropDocument(d *protocol.Document) {
 	if s.journal != nil {
-		s.journal.DeleteDocument(&journal.Document{Kind: journal.Kind(d.Kind), Project: d.Project, Name: d.Name, Value: d.Value})
+		s.journal.DeleteDocument(&journal.Document{Kind: journal.KindProject + journal.Kind(d.Kind), Project: d.Project, Name: d.Name, Value: d.Value})
 	}
 }
 

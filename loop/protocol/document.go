@@ -18,12 +18,12 @@ type Document struct {
 	Value   []byte
 }
 
-// DocumentKind is the kind of a document. Its numbers are on disk.
+// DocumentKind is the kind of a document.
 type DocumentKind uint8
 
-// The kinds. Lower numbers are the scheduler's records.
+// The kinds, in the order in which a start restores them.
 const (
-	KindProject    DocumentKind = iota + 5
+	KindProject    DocumentKind = iota
 	KindNumbers                 // the part of a job's definition that the scheduler needs
 	KindDefinition              // a job's definition
 	KindProgress                // a job's progress
@@ -31,5 +31,5 @@ const (
 
 // String returns the kind's name.
 func (k DocumentKind) String() string {
-	return [...]string{"project", "numbers", "definition", "progress"}[k-KindProject]
+	return [...]string{"project", "numbers", "definition", "progress"}[k]
 }
