@@ -1,18 +1,31 @@
 package periodic
 
 import (
+	"slices"
 	"sync/atomic"
 
 	codec "treadle/codec/periodic"
 	"treadle/loop/protocol"
 )
 
+// serverReasons has the server's reason for each of the codec's; 0: the reason is Periodic's alone.
+var serverReasons = [codec.Reasons]protocol.Reason{
+	codec.ReasonDisk:      protocol.ReasonDisk,
+	codec.ReasonRoom:      protocol.ReasonRoom,
+	codec.ReasonFunctions: protocol.ReasonFunctions,
+	codec.ReasonWaiters:   protocol.ReasonWaiters,
+	codec.ReasonMemory:    protocol.ReasonMemory,
+	codec.ReasonReports:   protocol.ReasonReports,
+	codec.ReasonLocks:     protocol.ReasonLocks,
+	codec.ReasonWorker:    protocol.ReasonWorker,
+	codec.ReasonSize:      protocol.ReasonSize,
+	codec.ReasonSetting:   protocol.ReasonSetting,
+	codec.ReasonPolicy:    protocol.ReasonPolicy,
+}
+
 // reasonOf returns the codec's reason of a scheduler error.
 func reasonOf(err error) codec.Reason {
-	if why := protocol.ReasonOf(err); why != protocol.ReasonPolicy {
-		return codec.Reason(why)
-	}
-	return codec.ReasonPolicy // the codec has two of its own before it
+	return codec.Reason(slices.Index(serverReasons[:], protocol.ReasonOf(err)))
 }
 
 // outcomes holds results of a connection's last requests that the protocol's replies omit.

@@ -1,6 +1,7 @@
 package periodic
 
 import (
+	"slices"
 	"testing"
 
 	codec "treadle/codec/periodic"
@@ -13,6 +14,11 @@ func TestReasons(t *testing.T) {
 	for why := range protocol.ReasonPolicy {
 		if got := codec.Reason(why).String(); got != why.String() {
 			t.Errorf("reason %d is %q to clients and %q in the metrics", why, got, why)
+		}
+	}
+	for why := protocol.Reason(1); why < protocol.Reasons; why++ {
+		if at := slices.Index(serverReasons[:], why); at < 0 || codec.Reason(at).String() != why.String() {
+			t.Errorf("clients get reason %d for %q", at, why)
 		}
 	}
 	if codec.ReasonMalformed != codec.Reason(protocol.ReasonPolicy) {

@@ -88,10 +88,7 @@ func (p *Protocol) Samples() []web.Sample {
 
 // refused counts a refusal, unless its reason is Periodic's alone and has its own counter.
 func (p *Protocol) refused(why codec.Reason) {
-	switch {
-	case why == codec.ReasonPolicy:
-		p.host.Refused(protocol.ReasonPolicy)
-	case protocol.Reason(why) < protocol.ReasonPolicy:
-		p.host.Refused(protocol.Reason(why))
+	if r := serverReasons[why]; r != 0 {
+		p.host.Refused(r)
 	}
 }
