@@ -55,10 +55,10 @@ type session struct {
 // Reasons for which the server closes a session. The metrics have a row for each.
 var (
 	errHandshake    = errors.New("no handshake, or not a byte of a request, within --handshake-timeout")
-	errUnfinished   = errors.New("a message stayed unfinished")
+	errUnfinished   = errors.New("a request stayed unfinished, see --frame-timeout")
 	errIdle         = errors.New("silent for longer than keepalive")
 	errTooExpensive = errors.New("too many expensive requests without reading the replies")
-	errSlowReader   = errors.New("it does not read what it is sent")
+	errSlowReader   = errors.New("the peer does not read its replies, see --max-outbound")
 	errPanic        = errors.New("an internal error")
 	errStopping     = errors.New("the server stops")
 )

@@ -165,7 +165,7 @@ func parseCursor(text string) (c sched.FailedCursor, err error) {
 		c.Seq, err = strconv.ParseUint(seq, 10, 64)
 	}
 	if err != nil {
-		return c, &badRequest{errors.New("after is the next of a page before")}
+		return c, &badRequest{errors.New("after must be the next of an earlier page")}
 	}
 	return c, nil
 }
