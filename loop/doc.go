@@ -25,16 +25,14 @@
 //	expensive requests             maxTurnCost; their sessions are paused (pause.go)
 //	mail, and jobs for peers that have read their output    turnDeliveries (reactor.go)
 //	output                         mostUnsent; beyond it, only for peers with little output (stream.go)
-//	a LOAD                         job by job, as it comes (dump.go of loop/periodic)
-//	a DUMP, a long STATUS          encoded beside the loop (long_reply.go), sched.WalkBatch slots per lock;
+//	a long reply                   encoded beside the loop (long_reply.go), sched.WalkBatch slots per lock;
 //	                               sent in pieces; a peer that does not read gives its encoder up (stream.go)
-//	a Gloom frame over LargeFrame  parsed beside the loop, its session paused (pause.go, Offload)
-//	ids and types of Gloom         MaxName of loop/gloom
-//	dwork                          a goroutine of its own; hubSlice a turn, maxParts and
-//	                               --dwork-max-steal a request, maxNames a Lookup (loop/dwork)
-//	kts46                          a goroutine of its own for long lists (kts46/large.go)
+//	a request that takes long      handled beside the loop, its session paused (pause.go, Offload)
 //	all sessions                   swept once a second (sweep.go), and walked to shed those with the
 //	                               most unread or unfinished bytes (shedUnread, shedPartials)
+//
+// The package of each protocol says how it bounds its own requests. The budgets of stream.go and
+// partial.go are not of package budget: each belongs to one loop, and so needs no mutex.
 //
 // Within these bounds, a message of at most --max-frame bytes is copied as a whole, once for each
 // receiver. A job of another protocol becomes JSON in one piece for a Gloom slave.

@@ -1,5 +1,8 @@
 // Package dwork speaks the dwork protocol, see `treadle help dwork`. Workers steal and complete the
 // tasks of a graph over ZeroMQ, whose sockets are in package zmq below.
+//
+// One goroutine answers all requests, in turns. hubSlice bounds the time of a connection in a turn,
+// maxParts and --dwork-max-steal bound a request, and maxNames bounds the reply to a Lookup.
 package dwork
 
 import (
