@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Str8 reads a string with a length of one byte. s is a view into in and rest is what follows; ok is false, and rest
-// all of in, when in ends before it does.
+// Str8 reads a string with a length of one byte. s is a view into in, and rest is the bytes behind s. When in is too
+// short, ok is false and rest is in.
 func Str8(in []byte) (s, rest []byte, ok bool) {
 	if len(in) == 0 {
 		return nil, in, false
@@ -42,7 +42,7 @@ func Uint32(in []byte) (v uint32, rest []byte, ok bool) {
 	return binary.BigEndian.Uint32(in), in[4:], true
 }
 
-// AppendStr8 appends s with a length of one byte. It panics over MaxStr8: a cut name would be another name.
+// AppendStr8 appends s with a length of one byte. It panics over MaxStr8, since a shortened name would be another name.
 func AppendStr8(dst []byte, s []byte) []byte {
 	if len(s) > MaxStr8 {
 		panic("BUG: a str8 over 255 bytes")
@@ -58,7 +58,7 @@ func AppendStr8String(dst []byte, s string) []byte {
 	return append(append(dst, byte(len(s))), s...)
 }
 
-// AppendStr32 appends s with a length of 4 bytes. It panics over what those can say.
+// AppendStr32 appends s with a length of 4 bytes. It panics when the length needs more.
 func AppendStr32(dst, s []byte) []byte {
 	if uint64(len(s)) > math.MaxUint32 {
 		panic("BUG: a str32 over 4 GiB")

@@ -5,9 +5,9 @@ import (
 	"hash/crc32"
 )
 
-// wide is the length from which the standard library's instructions are faster than
-// tables. It takes multiples of 16 bytes by them, and the rest, like shorter messages (most
-// of a busy connection have 5 to 30 bytes), byte after byte, each waiting for the one before.
+// wide is the length in bytes from which the standard library, with its special instructions, is faster than tables. It
+// uses them for multiples of 16 bytes and handles the rest byte by byte, as it does shorter messages. Most messages
+// of a busy connection have 5 to 30 bytes.
 const wide = 64
 
 // sums has for each byte value what it contributes to the checksum when 0 to 7 more bytes

@@ -2,7 +2,7 @@ package periodic
 
 import "strconv"
 
-// Command is the byte behind the message id: what a request asks for or what a response answers.
+// Command is the byte behind the message id. It says what a request or a response is.
 type Command byte
 
 // Commands 0 to 25 are those of the 2018 text, the rest came with the CRC eras: Acquired to Release in 2019-02,
@@ -55,8 +55,8 @@ var commandNames = [...]string{
 	RecvData: "RECV_DATA", WorkData: "WORK_DATA", JobAssigned: "JOB_ASSIGNED", JobUnassigned: "JOB_UNASSIGNED",
 }
 
-// String returns the protocol text's name of the command, and COMMAND_99 for a byte that has none. Names are
-// constants; only a byte without one allocates.
+// String returns the command's name in the protocol text, or one like COMMAND_99 for an unknown byte. Only the latter
+// allocates.
 func (c Command) String() string {
 	if int(c) < len(commandNames) {
 		return commandNames[c]
@@ -64,10 +64,10 @@ func (c Command) String() string {
 	return "COMMAND_" + strconv.Itoa(int(c))
 }
 
-// Role is the type byte of a hello: what the peer says it is.
+// Role is the type byte of a hello.
 type Role byte
 
-// Client and Worker are of both framings, the authenticated roles of the CRC framing alone (v1.2.9, 2024).
+// The roles. Both framings have Client and Worker; only the CRC framing has the authenticated roles (v1.2.9, 2024).
 const (
 	Client     Role = 1
 	Worker     Role = 2

@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 )
 
-// BeginResponse appends the header of a response to dst, its size and checksum left open. The payload is appended
-// behind it, then End fills in the header.
+// BeginResponse appends the header of a response to dst, without its size and checksum. The caller appends the payload
+// and calls End, which fills them in.
 func BeginResponse(dst []byte, fr Framing) []byte {
 	return appendHeader(dst, fr, wordResponse)
 }
@@ -50,8 +50,8 @@ func AppendResponseHeader(dst []byte, fr Framing, size int, sum uint32) []byte {
 	return dst
 }
 
-// AppendMessage appends what every payload begins with: the message id, and the command. It stands between Begin and
-// End.
+// AppendMessage appends the message id and the command, with which every payload begins. It follows BeginResponse or
+// BeginRequest.
 func AppendMessage(dst []byte, msgID uint32, cmd Command) []byte {
 	return append(dst, byte(msgID>>24), byte(msgID>>16), byte(msgID>>8), byte(msgID), byte(cmd))
 }

@@ -21,14 +21,14 @@ type Frame struct {
 }
 
 // Next decodes one request from the front of in and returns the bytes it takes up. n == 0 and err == nil: more bytes
-// are needed. limit bounds the payload in bytes, of every command but LOAD, which is returned as soon as its command
-// byte is there and bounded by MaxPayload. Errors are ErrMagic, ErrShort, ErrTooLarge and ErrChecksum, each as soon as
-// the byte that decides it is there, at the latest the command byte but for ErrChecksum. f is set with n > 0 only.
-// Nothing is allocated. The checksum of a LOAD is the caller's to check.
+// are needed. limit bounds the payload in bytes. It does not bound a LOAD, which is returned as soon as its command byte
+// is there and has at most MaxPayload. Errors are ErrMagic, ErrShort, ErrTooLarge and ErrChecksum. Each is returned as
+// soon as the bytes that prove it are there; only ErrChecksum needs bytes after the command byte. f is set only with
+// n > 0. Nothing is allocated. The caller checks the checksum of a LOAD.
 func Next(in []byte, fr Framing, limit int, f *Frame) (n int, err error) {
 	head := fr.HeaderLen()
 	if len(in) < head+messageLen || binary.BigEndian.Uint32(in) != wordRequest {
-		return 0, judgeHeader(in)
+		return 0, checkHeader(in)
 	}
 	size := int64(binary.BigEndian.Uint32(in[sizeAt:]))
 	msg := in[head:]
@@ -50,9 +50,9 @@ func Next(in []byte, fr Framing, limit int, f *Frame) (n int, err error) {
 	return head + int(size), nil
 }
 
-// judgeHeader tells whether a packet that cannot be decoded yet still can be one day: its magic, and its size when
-// that is there.
-func judgeHeader(in []byte) error {
+// checkHeader checks the magic bytes of a packet that is not complete, and its size once all bytes of the size are
+// there.
+func checkHeader(in []byte) error {
 	if !hasMagic(in, magicRequest) {
 		return ErrMagic
 	}
@@ -69,10 +69,9 @@ func judgeHeader(in []byte) error {
 	return nil
 }
 
-// nextUncommon decodes what Next leaves aside, from the header to the command byte: a LOAD, and sizes that are not
-// allowed.
+// nextUncommon decodes the header and the command byte of a LOAD, and returns the error of a wrong size.
 func nextUncommon(in []byte, head int, f *Frame) (n int, err error) {
-	if err := judgeHeader(in); err != nil {
+	if err := checkHeader(in); err != nil {
 		return 0, err
 	}
 	msg := in[head : head+messageLen]
@@ -91,11 +90,11 @@ func nextUncommon(in []byte, head int, f *Frame) (n int, err error) {
 	return head + messageLen, nil
 }
 
-// Need returns how many bytes in must hold before Next can return something new, so that a caller who buffers a large
-// frame calls Next once and not for every chunk. It is for bytes of which Next has just returned n == 0 without an
-// error. 0 means that it is not known yet: the size is not there.
+// Need returns how many bytes in must have before Next can return a frame or an error. A caller that buffers a large
+// frame then calls Next once, not for every chunk. Need is for bytes of which Next has returned n == 0 without an error.
+// 0 means that the size is not there yet.
 func Need(in []byte, fr Framing) int {
-	if len(in) < plainHeaderLen || judgeHeader(in) != nil {
+	if len(in) < plainHeaderLen || checkHeader(in) != nil {
 		return 0
 	}
 	head := fr.HeaderLen()
@@ -114,8 +113,8 @@ type Response struct {
 
 // NextResponse decodes one response from the front of in and returns the bytes it takes up, on the client's side.
 // n == 0 and err == nil: more bytes are needed. limit bounds the payload in bytes, at most MaxPayload. Errors are those
-// of Next; r is set with n > 0 only. The answer to a hello has no message id: its 4 or 5 payload bytes fill MsgID and
-// Body, and a client takes from it only that it came.
+// of Next; r is set only with n > 0. The answer to a hello has no message id. Its 4 or 5 payload bytes fill MsgID and
+// Body, which a client ignores.
 func NextResponse(in []byte, fr Framing, limit int, r *Response) (n int, err error) {
 	if !hasMagic(in, magicResponse) {
 		return 0, ErrMagic
@@ -143,7 +142,7 @@ func NextResponse(in []byte, fr Framing, limit int, r *Response) (n int, err err
 	return n, nil
 }
 
-// hasMagic tells whether in begins with magic, as far as it goes.
+// hasMagic reports whether in begins with magic. Of a shorter in, only its bytes are compared.
 func hasMagic(in []byte, magic string) bool {
 	n := min(len(in), len(magic))
 	return string(in[:n]) == magic[:n]

@@ -27,7 +27,7 @@ const (
 
 // NextHello decodes the first packet of a connection, which tells the framing, and returns the bytes it takes up.
 // n == 0 and err == nil: more bytes are needed, never more than HelloLimit in all. Errors are ErrMagic, ErrHello,
-// ErrChecksum and ErrHelloSize, each as soon as the byte that decides it is there; h is set with n > 0 only.
+// ErrChecksum and ErrHelloSize, each as soon as the bytes that prove it are there. h is set only with n > 0.
 //
 // A payload of one byte is a bare role, and the byte behind the size tells the eras apart: the role itself is the
 // plain framing, the first byte of that role's checksum is the CRC framing. Longer payloads exist in the CRC framing
@@ -118,8 +118,8 @@ func nextNamedHello(in []byte, end int, h *Hello) (n int, err error) {
 	return end, nil
 }
 
-// AppendHello appends the first packet of a connection to dst. Name and Token are sent with the authenticated roles
-// alone, which exist in the CRC framing alone: in the plain one they panic.
+// AppendHello appends the first packet of a connection to dst. Name and Token are sent only with the authenticated
+// roles, which only the CRC framing has. AppendHello panics when a plain hello has such a role.
 func AppendHello(dst []byte, h *Hello) []byte {
 	named := h.Role == AuthClient || h.Role == AuthWorker
 	if named && h.Framing == Plain {
@@ -138,7 +138,7 @@ func AppendHello(dst []byte, h *Hello) []byte {
 }
 
 // AppendHelloReply appends the answer to a hello as of 2018 and 2019: the connection id alone, without a message id
-// and without a command. The id has 4 bytes: clients of the era fail on a longer one.
+// and without a command. The id has 4 bytes, since clients of the era fail on a longer one.
 func AppendHelloReply(dst []byte, fr Framing, connectionID uint32) []byte {
 	start := len(dst)
 	dst = binary.BigEndian.AppendUint32(BeginResponse(dst, fr), connectionID)

@@ -2,15 +2,15 @@ package periodic
 
 import "encoding/binary"
 
-// Job is one Job record: str8 func, str8 name, str32 workload, int64 sched_at, ver1 and what that version adds. The
+// Job is one Job record: str8 func, str8 name, str32 workload, int64 sched_at, ver1 and the fields of that version. The
 // byte slices are views into the decoded bytes.
 type Job struct {
 	Func     []byte
 	Name     []byte
 	Workload []byte
-	SchedAt  int64 // unix seconds, 0: at once
-	Count    int32 // how often a worker has put it off, in its own steps
-	Timeout  int32 // seconds, 0: none of its own
+	SchedAt  int64 // unix seconds; 0: at once
+	Count    int32 // how often a worker has delayed the job, in the worker's own steps
+	Timeout  int32 // seconds; 0: the job has none
 }
 
 // The versions of a record say which of the two optional fields follow.
@@ -26,9 +26,9 @@ const (
 	minJobLen  = 1 + 1 + 4 + jobTailLen // a record without a name, a workload or options
 )
 
-// ParseJob reads one record from the front of in and returns the bytes it takes up; what follows is not looked at. An
-// error is ErrTruncated when in ends inside the record, or ErrVersion; n is 0 then and j is not to be used. Nothing
-// is allocated, and the announced length of the workload is no reason to wait for it: that limit is the caller's.
+// ParseJob reads one record from the front of in and returns the bytes it takes up. The error is ErrTruncated when in
+// ends inside the record, or ErrVersion; n is 0 then and j must not be used. Nothing is allocated. ParseJob does not
+// bound the length of the workload; the caller does.
 func ParseJob(in []byte, j *Job) (n int, err error) {
 	if len(in) < minJobLen {
 		return 0, ErrTruncated
@@ -63,7 +63,7 @@ func ParseJob(in []byte, j *Job) (n int, err error) {
 	return n + options, nil
 }
 
-// parseOptions reads what a version over 0 adds to a record, and returns the bytes that takes up.
+// parseOptions reads the fields that a version over 0 adds to a record, and returns the bytes they take up.
 func parseOptions(in []byte, version byte, j *Job) (n int, err error) {
 	if version > versionBoth {
 		return 0, ErrVersion
@@ -96,8 +96,8 @@ func AppendJob(dst []byte, j *Job) []byte {
 	return AppendJobTail(dst, j.SchedAt, j.Count, j.Timeout)
 }
 
-// AppendJobTail appends what follows the workload in a record: schedAt in unix seconds, the version, and count and
-// timeout (seconds) as AppendJob does. It is for callers who keep the rest of the record as bytes.
+// AppendJobTail appends the part of a record behind the workload, as AppendJob does: schedAt in unix seconds, the
+// version, count, and timeout in seconds. It is for callers that have the rest of the record as bytes.
 func AppendJobTail(dst []byte, schedAt int64, count, timeout int32) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, uint64(schedAt))
 	switch {

@@ -1,26 +1,26 @@
 package periodic
 
-// Keys that CONFIG_GET of a Treadle server answers beside the settings of the protocol. Another server answers 0 to a
-// key that it does not know, which means "no" or "not known" for each of these. CONFIG_SET changes none of them.
+// Keys that CONFIG_GET of a Treadle server answers beside the settings of the protocol. Other servers answer 0 to unknown
+// keys, which means "no" or "not known" for each of these. CONFIG_SET changes none of them.
 const (
 	// KeyTreadle is answered with 1 by a server that knows these keys.
 	KeyTreadle = "treadle"
-	// KeyRefusing is answered with the Reason for which new jobs are refused at present, 0 while they are taken.
+	// KeyRefusing is the Reason for which new jobs are refused at present; 0: they are accepted.
 	KeyRefusing = "refusing"
 	// KeyMaxFrame is the largest request in bytes.
 	KeyMaxFrame = "max-frame"
-	// KeyRefused is the Reason of the last UNKNOWN that this connection was answered with.
+	// KeyRefused is the Reason of this connection's last UNKNOWN.
 	KeyRefused = "treadle.refused"
 	// KeyRemoved is 1 when this connection's last REMOVE_JOB or DROP_FUNC removed something.
 	KeyRemoved = "treadle.removed"
-	// KeyFailed and KeyGone are the message ids of this connection's last RUN_JOB that ended because its job failed,
-	// or was removed: the reply alone may be a worker's result.
+	// KeyFailed and KeyGone are the message ids of this connection's last RUN_JOB whose job failed, and whose job was
+	// removed. The replies to these look like a worker's result.
 	KeyFailed = "treadle.failed"
 	KeyGone   = "treadle.gone"
-	// KeyLoaded is how many jobs this connection's last LOAD has put in.
+	// KeyLoaded is how many jobs this connection's last LOAD submitted.
 	KeyLoaded = "treadle.loaded"
-	// KeyStatus is answered with a text, not a number: STATUS with two more columns, for delayed jobs and for those
-	// that wait for others, before the last. A number of four bytes is another server's answer.
+	// KeyStatus is answered with a text, not a number. It is STATUS with two more columns before the last: delayed jobs,
+	// and jobs that wait for others. Other servers answer with a number of four bytes.
 	KeyStatus = "treadle.status"
 	// KeyLeftTasks, KeyLeftJobs, KeyLeftProjects and KeyLeftSettings are what this connection's last DUMP has left
 	// out: tasks of dwork and kts46, jobs of Gloom and Disbatch, projects of kts46 and changed settings.
@@ -35,17 +35,17 @@ type Reason uint8
 
 // The reasons. The numbers are on the wire and keep their meaning; 0 is none, or not known.
 const (
-	ReasonDisk      Reason = iota + 1 // the disk of the journal has less free than --min-free
-	ReasonRoom                        // a LOAD is larger than what the disk may still take
-	ReasonFunctions                   // there are as many functions as there may be
-	ReasonWaiters                     // as many sessions wait for the job as may
-	ReasonMemory                      // jobs, or what all sessions ask for together, take as much memory as they may
-	ReasonReports                     // as many DUMPs and long STATUSes are under way as may
-	ReasonLocks                       // there are as many named locks as there may be
-	ReasonWorker                      // the worker serves as many functions, or asks for as many jobs, as it may
+	ReasonDisk      Reason = iota + 1 // the journal's disk has less free space than --min-free
+	ReasonRoom                        // the disk has no room for a LOAD of this size
+	ReasonFunctions                   // too many functions
+	ReasonWaiters                     // too many sessions wait for the job
+	ReasonMemory                      // jobs or outstanding requests take too much memory
+	ReasonReports                     // too many DUMPs and long STATUSes are under way
+	ReasonLocks                       // too many named locks
+	ReasonWorker                      // the worker serves too many functions or asks for too many jobs
 	ReasonSize                        // a job of a LOAD is larger than --max-frame
-	ReasonSetting                     // a setting of the server forbids it
-	ReasonMalformed                   // its arguments are cut, or make no sense
+	ReasonSetting                     // a setting of the server forbids the request
+	ReasonMalformed                   // the arguments are truncated or malformed
 	ReasonRole                        // the server does not know the command, or this peer may not send it
 	ReasonPolicy                      // the policy of the queue refuses the job
 	Reasons                           // one more than the last

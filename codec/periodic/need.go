@@ -2,9 +2,8 @@ package periodic
 
 import "encoding/binary"
 
-// NeedJob returns how many bytes in, the front of an unfinished Job record, must hold before more of the record can be
-// told: its whole length once in reaches to the workload's size. It is more than len(in) as long as ParseJob says
-// ErrTruncated.
+// NeedJob returns how many bytes in, the front of an unfinished Job record, must have before ParseJob can go on. Once in
+// has the workload's size, that is the length of the record. It is more than len(in) while ParseJob returns ErrTruncated.
 func NeedJob(in []byte) int {
 	need := minJobLen
 	if len(in) < need {

@@ -1,9 +1,9 @@
 // Package periodic translates between bytes and the frames of the Periodic protocol, in both of its framings: the one
 // of the protocol text of August 2018 and the checksummed one of 2019 and later. It knows no sockets and no clock.
 //
-// Every decoder returns views into the caller's bytes, valid until those bytes change, and allocates nothing. Every
-// decision depends on the bytes read so far only, and is final: a stream gives the same frames and the same error
-// however it is cut. Encoders append to the caller's slice. All integers on the wire are big-endian.
+// Every decoder returns views into the caller's bytes, valid until those bytes change, and allocates nothing. A stream
+// gives the same frames and the same error however it is cut into reads. Encoders append to the caller's slice. All
+// integers on the wire are big-endian.
 package periodic
 
 import "errors"
@@ -41,21 +41,21 @@ const (
 )
 
 const (
-	// MaxPayload is the largest payload that any packet may announce, in bytes, whatever the caller's limit is: LOAD
-	// and DUMP are bounded by it alone, and above it the clients that read the size as a signed integer fail.
+	// MaxPayload is the largest payload in bytes that any packet may announce, whatever the caller's limit. It is the
+	// only bound of LOAD and DUMP. Clients that read the size as a signed integer fail above it.
 	MaxPayload = 1<<31 - 1
 
-	// HelloLimit is the most bytes that a connection's first packet may have, header included: a peer that has not
-	// said who it is yet makes nobody buffer more. The original has no limit on the name and the token; the longest
-	// that are in use have a few hundred bytes.
+	// HelloLimit is the most bytes that a connection's first packet may have, header included. It bounds what is
+	// buffered for a peer before its handshake. The original has no limit on the name and the token; the longest in
+	// use have a few hundred bytes.
 	HelloLimit = 4096
 
 	// MaxStr8 is the longest string that a length of one byte can announce: function names, job names, handles, keys.
 	MaxStr8 = 255
 )
 
-// The errors of Next, NextResponse and NextHello are final: where the next packet would begin is not known, so the
-// connection must be closed. Those of ParseJob concern one record of a frame that is whole.
+// After an error of Next, NextResponse or NextHello the connection must be closed, since the start of the next packet is
+// not known. The errors of ParseJob concern one record of a complete frame.
 var (
 	// ErrMagic means that the packet does not begin with the magic bytes of its direction.
 	ErrMagic = errors.New("periodic: wrong magic bytes")
@@ -65,7 +65,7 @@ var (
 	ErrTooLarge = errors.New("periodic: packet over the size limit")
 	// ErrChecksum means that a CRC header's checksum is not that of the payload.
 	ErrChecksum = errors.New("periodic: wrong checksum")
-	// ErrHello means that the first packet names no role that there is, or that its lengths do not add up.
+	// ErrHello means that the first packet has an unknown role, or that its lengths do not add up.
 	ErrHello = errors.New("periodic: unknown handshake")
 	// ErrShort means that the payload has no room for a message id and a command.
 	ErrShort = errors.New("periodic: payload too short")
