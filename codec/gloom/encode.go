@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// header is where a frame's length is filled in when it is known.
+// header is the room for a frame's length, which end fills in.
 const header = "\x00\x00\x00\x00"
 
 // end fills in the length of the frame that ends dst and began at start.
@@ -22,7 +22,7 @@ func putSize(header []byte, size int) {
 }
 
 // The functions below append whole frames, header included, and panic over MaxPayload. Ids, types, bodies and reasons
-// are raw JSON text and stand in the frame as they are.
+// are raw JSON text, which the frame has unchanged.
 
 // AppendOK appends the answer to join and respond.
 func AppendOK(dst []byte) []byte {
@@ -73,8 +73,8 @@ func appendReason(dst []byte, name string) []byte {
 	return append(dst, `","reason":`...)
 }
 
-// AppendInvalid appends the error frame for a payload that is not valid JSON: the reason is all of it as text, bytes
-// that are not UTF-8 as one \ufffd each. It may be six times as long as the payload.
+// AppendInvalid appends the error frame for a payload that is not valid JSON. The reason is the payload as a string, with
+// one \ufffd for each byte that is not UTF-8. It may be six times as long as the payload.
 func AppendInvalid(dst, payload []byte) []byte {
 	start := len(dst)
 	dst = appendString(appendReason(dst, InvalidJSON), payload, false)
@@ -95,8 +95,7 @@ func AppendJoin(dst, typ []byte) []byte {
 	return end(append(dst, '}'), start)
 }
 
-// AppendSubmit appends a master's submit, on the client's side. The priority is left out when it is 0, which is what
-// the server takes for a missing one.
+// AppendSubmit appends a master's submit, on the client's side. It leaves out a priority of 0, the server's default.
 func AppendSubmit(dst, id, typ []byte, priority int64, body []byte) []byte {
 	start := len(dst)
 	dst = append(dst, header+`{"action":"submit","id":`...)

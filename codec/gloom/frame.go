@@ -4,7 +4,7 @@ import "encoding/binary"
 
 // Next takes one frame from the front of in and returns its payload, a view into in, and the bytes that the whole frame
 // takes up. n == 0 and err == nil: more bytes are needed. limit bounds the payload in bytes; the one error is
-// ErrTooLarge, as soon as the length is there. Whether the payload is JSON is not looked at. Nothing is allocated.
+// ErrTooLarge, as soon as the length is there. Next does not check that the payload is JSON. Nothing is allocated.
 func Next(in []byte, limit int) (payload []byte, n int, err error) {
 	if len(in) < HeaderLen {
 		return nil, 0, nil
@@ -20,9 +20,9 @@ func Next(in []byte, limit int) (payload []byte, n int, err error) {
 	return in[HeaderLen:n:n], n, nil
 }
 
-// Need returns how many bytes in must hold before Next can return something new, so that a caller who buffers a large
-// frame calls Next once and not for every chunk: the whole frame, or HeaderLen when the header is not there. It is more
-// than len(in) whenever Next has returned n == 0 without an error.
+// Need returns how many bytes in must have before Next can return a frame or an error: those of the whole frame, or
+// HeaderLen without a header. A caller that buffers a large frame then calls Next once, not for every chunk. Need is
+// more than len(in) whenever Next has returned n == 0 without an error.
 func Need(in []byte) int {
 	if len(in) < HeaderLen {
 		return HeaderLen

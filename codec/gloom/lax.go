@@ -1,8 +1,8 @@
 package gloom
 
-// ParseLax is Parse for payloads in whose strings control characters may stand raw, as clients write them that put JSON
-// together by hand: each counts as its escape. m is then made of views into a copy that has the escapes, of at most
-// limit bytes; a longer one is ErrInvalid. Nothing is allocated for a payload that Parse takes.
+// ParseLax is Parse for payloads with raw control characters in strings, as clients without a JSON library write them.
+// Each is read as its escape. The fields of m are then views into a copy with the escapes, of at most limit bytes; the
+// error of a longer one is ErrInvalid. Nothing is allocated for a payload that Parse accepts.
 func ParseLax(payload []byte, limit int, m *Message) error {
 	err := Parse(payload, m)
 	if err != ErrInvalid {
@@ -21,7 +21,7 @@ func ParseLax(payload []byte, limit int, m *Message) error {
 	return Parse(append(escaped, payload[from:]...), m)
 }
 
-// eachControl calls found with the place of each control character that stands raw inside a string.
+// eachControl calls found with the index of each raw control character inside a string.
 func eachControl(payload []byte, found func(i int)) {
 	inside := false
 	for i := 0; i < len(payload); i++ {
@@ -30,14 +30,14 @@ func eachControl(payload []byte, found func(i int)) {
 			inside = !inside
 		case !inside:
 		case c == '\\':
-			i++ // whatever is escaped, Parse judges
+			i++ // Parse checks the escape
 		case c < ' ':
 			found(i)
 		}
 	}
 }
 
-// escapedLen is how long appendEscaped writes a control character.
+// escapedLen returns the length of a control character's escape, as appendEscaped writes it.
 func escapedLen(c byte) int {
 	switch c {
 	case '\b', '\f', '\n', '\r', '\t':

@@ -5,9 +5,8 @@ import (
 	"math"
 )
 
-// Message is one decoded payload of a master or a slave: the raw JSON text of each value without outer white space, a
-// view into the payload, valid until that changes. A field is nil when its key is missing. It is reused from call to
-// call: Parse sets every field.
+// Message is one decoded payload of a master or a slave. A field is the raw JSON text of its value without outer white
+// space, a view into the payload, or nil when its key is missing. Parse sets every field, so that a Message is reused.
 type Message struct {
 	Action   []byte
 	ID       []byte
@@ -16,14 +15,14 @@ type Message struct {
 	Body     []byte
 }
 
-// Parse checks that payload is one JSON object by the rules of Valid, and sets m to its fields. Of keys that occur
-// twice the first counts, keys are compared with their escapes resolved, and unknown ones are left out. Errors are
-// ErrInvalid and ErrNotObject; m is not to be used then. Nothing is allocated.
+// Parse checks that payload is one JSON object by the rules of Valid, and sets m to its fields. The first of equal keys
+// counts. Keys are compared with their escapes resolved, and unknown keys are ignored. After an error, ErrInvalid or
+// ErrNotObject, m must not be used. Nothing is allocated.
 func Parse(payload []byte, m *Message) error {
 	*m = Message{}
 	var o object
 	if !o.open(payload) {
-		return judgeOther(payload)
+		return classify(payload)
 	}
 	for o.next() {
 		f := m.field(o.key)
@@ -41,8 +40,8 @@ func Parse(payload []byte, m *Message) error {
 	return nil
 }
 
-// judgeOther tells what is wrong with a payload that does not begin as an object.
-func judgeOther(payload []byte) error {
+// classify returns the error of a payload that does not begin as an object.
+func classify(payload []byte) error {
 	if Valid(payload) {
 		return ErrNotObject
 	}
@@ -69,8 +68,8 @@ func (m *Message) field(name []byte) *[]byte {
 // wordRoom holds any of the protocol's words, "priority" being the longest, with each character written as \u0000.
 const wordRoom = 6 * len("priority")
 
-// mayBeWord tells whether text, between a string's quotes, has escapes and may be one of the protocol's words with
-// them resolved.
+// mayBeWord reports whether text, the inside of a string, has escapes and may be one of the protocol's words once they
+// are resolved.
 func mayBeWord(text []byte) bool {
 	return len(text) <= wordRoom && bytes.IndexByte(text, '\\') >= 0
 }
@@ -87,7 +86,7 @@ const (
 	OtherAction                   // any other JSON value
 )
 
-// Action returns the kind of m.Action. Its characters are compared, whatever their escapes.
+// Action returns the kind of m.Action. Its escapes are resolved.
 func Action(m *Message) ActionKind {
 	if m.Action == nil {
 		return NoAction
@@ -116,8 +115,8 @@ func actionOf(text []byte) ActionKind {
 	return OtherAction
 }
 
-// Priority reads raw, the text of a JSON value, as an integer of any size and clamps it to 64 bits. false means that it
-// is none: a fraction, an exponent, no number at all, or not there.
+// Priority reads raw, the text of a JSON value, as an integer of any size and clamps it to 64 bits. It returns false for
+// a number with a fraction or an exponent, for other values and for nil.
 func Priority(raw []byte) (n int64, ok bool) {
 	if end := skipInteger(raw, 0); end == 0 || end < len(raw) {
 		return 0, false
@@ -126,7 +125,7 @@ func Priority(raw []byte) (n int64, ok bool) {
 	if negative {
 		raw = raw[1:]
 	}
-	for _, c := range raw { // downwards, because there is one integer more below 0
+	for _, c := range raw { // n counts down, because MinInt64 has no positive counterpart
 		digit := int64(c - '0')
 		if n < (math.MinInt64+digit)/10 {
 			n = math.MinInt64

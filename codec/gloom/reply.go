@@ -1,7 +1,7 @@
 package gloom
 
-// Reply is one decoded payload of a server: OK tells that it has "ok":true, the rest is as in Message. Reason says more
-// about Error, and Action is "job" in a job for a slave.
+// Reply is one decoded payload of a server. OK means that it has "ok":true; the other fields are as in Message. Reason
+// belongs to Error. Action is "job" in a job for a slave.
 type Reply struct {
 	OK     bool
 	ID     []byte
@@ -17,7 +17,7 @@ func ParseReply(payload []byte, r *Reply) error {
 	*r = Reply{}
 	var o object
 	if !o.open(payload) {
-		return judgeOther(payload)
+		return classify(payload)
 	}
 	var ok []byte
 	for o.next() {

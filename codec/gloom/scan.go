@@ -6,19 +6,19 @@ import (
 	"unicode/utf8"
 )
 
-// The functions of the scanner are given the place where something begins and return the place behind it. 0, where
-// nothing can end, means that it is not JSON. None recurses: the open arrays and objects are a stack of bytes.
+// The functions of the scanner take the index where a part of the text begins and return the index behind it. 0 means
+// that the part is not JSON. None recurses: the open arrays and objects are a stack of bytes.
 
 const (
-	// tooDeep is returned in place of an end when more arrays and objects are open than the stack has room for.
+	// tooDeep is returned instead of an end when the stack has no room for another open array or object.
 	tooDeep = -1
 
-	// shallow is the room of the stack that is tried first: to clear a larger one costs more than most values do.
+	// shallow is the size of the stack that is tried first. To clear a larger one takes longer than to scan most values.
 	shallow = 64
 )
 
-// Valid tells whether b is one JSON value in UTF-8, white space around it allowed, and not nested deeper than
-// MaxNesting. It is what encoding/json calls valid, but for strings that are not UTF-8.
+// Valid reports whether b is one JSON value in UTF-8, with or without white space around it, and not nested deeper than
+// MaxNesting. Unlike encoding/json it refuses strings that are not UTF-8.
 func Valid(b []byte) bool {
 	_, end := find(b)
 	return end > 0
@@ -37,13 +37,13 @@ func find(b []byte) (start, end int) {
 // object walks over the members of the one JSON object in p.
 type object struct {
 	p     []byte
-	at    int    // where the next member begins, 0 when there is none
+	at    int    // index of the next member; 0: there is none
 	ok    bool   // the object has ended, and nothing but white space follows
-	key   []byte // what stands between the quotes
+	key   []byte // the text between the quotes
 	value []byte // its text, without outer white space
 }
 
-// open tells whether p begins with an object, and stands before its first member then.
+// open reports whether p begins with an object. It then moves to the first member.
 func (o *object) open(p []byte) bool {
 	i := skipSpace(p, 0)
 	if i == len(p) || p[i] != '{' {
@@ -58,7 +58,8 @@ func (o *object) open(p []byte) bool {
 	return true
 }
 
-// next sets key and value to the next member's. Without one it is false, and ok tells whether all of p was right.
+// next sets key and value to those of the next member. It returns false when there is none, and sets ok when all of p
+// was valid.
 func (o *object) next() bool {
 	p, start := o.p, o.at
 	if start == 0 {
@@ -90,7 +91,8 @@ func (o *object) next() bool {
 	return true
 }
 
-// skipKey skips an object's key, and finds the value behind the colon. Both are 0 when it is not JSON.
+// skipKey skips an object's key and returns its end and the index of the value behind the colon. Both are 0 when it is
+// not JSON.
 func skipKey(p []byte, i int) (end, value int) {
 	if i == len(p) || p[i] != '"' {
 		return 0, 0
@@ -106,7 +108,7 @@ func skipKey(p []byte, i int) (end, value int) {
 	return end, skipSpace(p, i+1)
 }
 
-// skipValue skips the value at p[i], in which at most levels arrays and objects may stand inside each other.
+// skipValue skips the value at p[i], which may have at most so many levels of arrays and objects.
 func skipValue(p []byte, i, levels int) (end int) {
 	if i == len(p) {
 		return 0
@@ -121,8 +123,8 @@ func skipValue(p []byte, i, levels int) (end int) {
 	return end
 }
 
-// skipDeep is skipNested again, with room for levels arrays and objects. It stands alone so that only those who need
-// it pay for its stack.
+// skipDeep is skipNested with room for so many levels. It is a function of its own so that other calls do not clear its
+// large stack.
 //
 //go:noinline
 func skipDeep(p []byte, i, levels int) (end int) {
@@ -175,7 +177,7 @@ func skipNested(p []byte, i int, stack []byte) (end int) {
 	}
 }
 
-// skipOptionalKey skips what stands before a value in the array or object of that closing bracket.
+// skipOptionalKey skips the key before a value of an object, and nothing in an array, by the closing bracket.
 func skipOptionalKey(p []byte, i int, closer byte) (value int) {
 	if closer == '}' {
 		_, i = skipKey(p, i)
@@ -227,7 +229,7 @@ func skipNumber(p []byte, i int) (end int) {
 	return i
 }
 
-// skipInteger skips a number's sign and the digits before its fraction: no zero leads but a lone one.
+// skipInteger skips a number's sign and the digits before its fraction, of which the first is 0 only when it is alone.
 func skipInteger(p []byte, i int) (end int) {
 	if i < len(p) && p[i] == '-' {
 		i++
@@ -263,9 +265,8 @@ const (
 	highs = 0x80 * ones
 )
 
-// notPlain marks the lowest of the eight bytes of w that does not stand for itself inside a string, being a quote, a
-// backslash, a control character or outside ASCII. 0: there is none. Bytes above the lowest may be marked wrongly, by
-// the borrow that it takes from them.
+// notPlain marks the lowest of the eight bytes of w that is a quote, a backslash, a control character or outside ASCII.
+// It returns 0 when there is none. The marks of higher bytes may be wrong, because the subtractions borrow from them.
 func notPlain(w uint64) (marks uint64) {
 	quote := (w ^ '"'*ones) - ones
 	backslash := (w ^ '\\'*ones) - ones
@@ -273,7 +274,7 @@ func notPlain(w uint64) (marks uint64) {
 	return (quote | backslash | control | w) & highs
 }
 
-// skipString skips what follows a string's opening quote, the closing one with it.
+// skipString skips the rest of a string behind its opening quote.
 func skipString(p []byte, i int) (end int) {
 	for {
 		for i+8 <= len(p) {
@@ -304,7 +305,7 @@ func skipString(p []byte, i int) (end int) {
 	}
 }
 
-// skipEscape skips what follows a backslash.
+// skipEscape skips the rest of an escape behind its backslash.
 func skipEscape(p []byte, i int) (end int) {
 	if i == len(p) {
 		return 0

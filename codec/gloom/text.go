@@ -6,17 +6,17 @@ import (
 	"unicode/utf8"
 )
 
-// Surrogates, U+D800 to U+DFFF, are no characters: two in the right order stand for one character above U+FFFF. JSON
-// text may hold the escape of one alone, for which UTF-8 has no form. It is kept as WTF-8 keeps it: in the three bytes
-// that UTF-8 would have used.
+// Surrogates, U+D800 to U+DFFF, are not characters. A pair in the right order encodes one character above U+FFFF. JSON
+// text may have the escape of a lone surrogate, which UTF-8 cannot encode. It is kept in WTF-8, in the three bytes that
+// UTF-8 would use.
 const surrogateLen = 3
 
 const hexDigits = "0123456789abcdef"
 
-// Text returns the characters of raw, the text of a JSON string, as UTF-8, a lone surrogate's escape as the three bytes
-// of WTF-8: two strings have the same characters exactly when the bytes are equal. For any other JSON value it returns
-// raw itself and false. Without escapes text is a view into raw; else it is written behind dst, whose own bytes stay,
-// and nothing is allocated when dst has room for another len(raw) bytes.
+// Text returns the characters of raw, the text of a JSON string, as UTF-8, with lone surrogates as WTF-8. Two strings
+// have the same characters exactly when these bytes are equal. For any other JSON value Text returns raw itself and
+// false. Without escapes the result is a view into raw. Otherwise it is written behind the bytes of dst, and nothing is
+// allocated when dst has room for another len(raw) bytes.
 func Text(dst, raw []byte) (text []byte, isString bool) {
 	if len(raw) == 0 || raw[0] != '"' {
 		return raw, false
@@ -28,8 +28,7 @@ func Text(dst, raw []byte) (text []byte, isString bool) {
 	return appendUnescaped(dst, inner)[len(dst):], true
 }
 
-// appendUnescaped appends what stands between the quotes of a valid JSON string with its escapes resolved. That is
-// never longer.
+// appendUnescaped appends the inside of a valid JSON string with its escapes resolved, which is never longer.
 func appendUnescaped(dst, text []byte) []byte {
 	for {
 		n := bytes.IndexByte(text, '\\')
@@ -58,7 +57,7 @@ func appendUnescaped(dst, text []byte) []byte {
 	}
 }
 
-// unescape returns the character of an escape of two.
+// unescape returns the character of an escape of two bytes.
 func unescape(c byte) byte {
 	switch c {
 	case 'b':
@@ -75,7 +74,7 @@ func unescape(c byte) byte {
 	return c
 }
 
-// secondHalf returns the character that the surrogate r makes with the escape that text begins with, or 0.
+// secondHalf returns the character of the pair of the surrogate r and the escape at the front of text, or 0.
 func secondHalf(r rune, text []byte) rune {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return 0
@@ -86,7 +85,7 @@ func secondHalf(r rune, text []byte) rune {
 	return 0
 }
 
-// hexValue returns the value of four hexadecimal digits, negative when they are none.
+// hexValue returns the value of four hexadecimal digits, or a negative number for other characters.
 func hexValue(digits []byte) int {
 	_ = digits[3]
 	return digit(digits[0])<<12 | digit(digits[1])<<8 | digit(digits[2])<<4 | digit(digits[3])
@@ -102,14 +101,14 @@ func digit(c byte) int {
 	return -1
 }
 
-// AppendText appends text as the server writes a JSON string of its own: ASCII, with the escapes of the reference
-// server. Bytes that are not UTF-8 become one \ufffd each, but the form in which Text gives a lone surrogate becomes
-// its escape again: Text undoes AppendText whenever text came from Text or is UTF-8.
+// AppendText appends text as a JSON string in ASCII, with the escapes of the reference server. A lone surrogate in WTF-8
+// becomes its escape; other bytes that are not UTF-8 become one \ufffd each. Text undoes AppendText whenever text came
+// from Text or is UTF-8.
 func AppendText(dst, text []byte) []byte {
 	return appendString(dst, text, true)
 }
 
-// appendString is AppendText; surrogates tells whether their form in WTF-8 is looked for.
+// appendString is AppendText. With surrogates it recognises lone ones in WTF-8.
 func appendString(dst, text []byte, surrogates bool) []byte {
 	dst = append(dst, '"')
 	for len(text) > 0 {
@@ -138,7 +137,7 @@ func appendString(dst, text []byte, surrogates bool) []byte {
 	return append(dst, '"')
 }
 
-// plainLen returns how many of text's first bytes stand for themselves in a JSON string that the server writes.
+// plainLen returns how many bytes at the front of text AppendText does not escape.
 func plainLen(text []byte) int {
 	for i, c := range text {
 		if c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
@@ -148,7 +147,7 @@ func plainLen(text []byte) int {
 	return len(text)
 }
 
-// appendEscaped appends an ASCII character that does not stand for itself.
+// appendEscaped appends the escape of an ASCII character.
 func appendEscaped(dst []byte, c byte) []byte {
 	switch c {
 	case '"', '\\':
@@ -167,12 +166,12 @@ func appendEscaped(dst []byte, c byte) []byte {
 	return appendHex(dst, rune(c))
 }
 
-// appendHex appends an escape of a character up to U+FFFF by its number.
+// appendHex appends the escape \uXXXX of a character up to U+FFFF.
 func appendHex(dst []byte, r rune) []byte {
 	return append(dst, '\\', 'u', hexDigits[r>>12], hexDigits[r>>8&0xf], hexDigits[r>>4&0xf], hexDigits[r&0xf])
 }
 
-// decodeSurrogate reads a surrogate in WTF-8; without one the first byte is no character.
+// decodeSurrogate reads a surrogate in WTF-8. It returns utf8.RuneError and 1 for other bytes.
 func decodeSurrogate(text []byte) (r rune, size int) {
 	if len(text) >= surrogateLen && text[0] == 0xed && text[1]&0xe0 == 0xa0 && text[2]&0xc0 == 0x80 {
 		return 0xd000 | rune(text[1]&0x3f)<<6 | rune(text[2]&0x3f), surrogateLen

@@ -5,9 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// AppendValue appends bytes of another protocol as one JSON value: as they are, but for outer white space, when they
-// are one by the rules of Valid; else as a string in the form of AppendText when they are UTF-8; else as
-// {"base64":"..."} with padding. wrapped says that it is that string, of which Text gives the bytes back.
+// AppendValue appends bytes of another protocol as one JSON value. Bytes that are Valid are appended as they are, without
+// outer white space; other UTF-8 as a string, as AppendText writes it; other bytes as {"base64":"..."} with padding.
+// wrapped means that data became a string, from which Text returns data.
 func AppendValue(dst, data []byte) (out []byte, wrapped bool) {
 	if start, end := find(data); end > 0 {
 		return append(dst, data[start:end]...), false
