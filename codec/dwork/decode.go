@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// maxFields bounds those of a request, with its parts' and the unknown ones: each is read several times, and 16 MiB hold
-// eight million. A task that waits for a quarter of a million others, each with its location, has fewer.
+// maxFields bounds the fields of a request, with those of its parts and unknown ones. Each is read several times, and
+// 16 MiB have room for eight million. A task that waits for a quarter of a million others, each with a location, has fewer.
 const maxFields = 1 << 20
 
 // Errors of the bytes of a message.
@@ -24,7 +24,7 @@ var (
 	errNoTime       = errors.New("dwork: a log entry without a time")
 )
 
-// invalid is a message whose fields are not those of its type.
+// invalid is the error of a message whose fields are not those of its type.
 type invalid struct {
 	kind  Type
 	fault string
@@ -53,8 +53,8 @@ type shape struct {
 	must, may part
 }
 
-// requests and replies are the pairs of the messaging API, with Lookup and its answer. A type that is not legal is
-// never asked, or never answered.
+// requests and replies are the shapes of the messaging API, with Lookup and its reply. A type that is not legal is never
+// a request, or never a reply.
 var (
 	requests = [...]shape{
 		Create:   {true, tasks, 0},
@@ -75,13 +75,13 @@ var (
 	}
 )
 
-// Decode sets q to the request in payload. An error means that it must be answered with Error and nothing else; its
-// text says why, for a log. q is not to be used then. Unknown fields are ignored. Nothing is allocated without an error.
+// Decode sets q to the request in payload. A request with an error must be answered with Error alone, and q must not be
+// used. Unknown fields are ignored. Nothing is allocated without an error.
 func Decode(payload []byte, q *Query) error {
 	return decode(payload, q, maxFields, &requests, "is no request")
 }
 
-// DecodeReply is Decode for what a server sends, on the client's side.
+// DecodeReply is Decode for a server's replies, on the client's side.
 func DecodeReply(payload []byte, q *Query) error {
 	return decode(payload, q, math.MaxInt, &replies, "is no reply")
 }
@@ -106,7 +106,7 @@ func decode(payload []byte, q *Query, room int, shapes *[Error + 1]shape, illega
 	return nil
 }
 
-// parts returns what the message has.
+// parts returns the parts that the message has.
 func (q *Query) parts() (has part) {
 	if q.Count > 0 {
 		has |= tasks

@@ -1,31 +1,31 @@
 // Package dwork translates between bytes and the messages of the dwork task-graph protocol, dwork.proto. It knows no
 // sockets and no clock.
 //
-// A payload is read once to judge it: all of it must be sound protobuf with every required field, and a request must
-// have the fields of its type and no others, as the messaging API says. What is decoded are views into the caller's
-// bytes, valid until those bytes change; tasks, dependencies and log entries are not gathered anywhere but read again,
-// one at a time, as the caller ranges over them. So nothing here allocates but a refusal, and a request of 16 MiB takes no
-// memory besides its own. Protobuf's generated code stands in dworkpb: it takes six times as long and 87 allocations for
-// a Complete of 16 tasks, so no server uses it, but a fuzz target holds this package to it.
+// A payload is checked in one pass. All of it must be valid protobuf with every required field, and a request must have
+// the fields of its type and no others, as the messaging API says. Decoded fields are views into the caller's bytes, valid
+// until those bytes change. Tasks, dependencies and log entries are not collected but decoded again, one at a time, as
+// the caller ranges over them. So only an error allocates, and a request of 16 MiB takes no memory besides its own.
+// Protobuf's generated code is in dworkpb. It takes six times as long, and 87 allocations for a Complete of 16 tasks, so
+// the server does not use it; a fuzz target compares this package with it.
 //
-// Encoders append fields to the caller's slice. A message is its type, its tasks, its name, n and location, in this
-// order, each left out where the messaging API lists none.
+// Encoders append fields to the caller's slice. A message has its type, tasks, name, n and location, in this order, of
+// which the messaging API lists some for each type.
 package dwork
 
-// Type is what a message asks or answers.
+// Type is the type of a message.
 type Type int32
 
 // The types, with their numbers on the wire.
 const (
-	Create   Type = 0 // tasks: add them, or dependencies to them
-	Steal    Type = 1 // location, n: give me ready tasks
-	Complete Type = 2 // tasks, location: these are done
-	Transfer Type = 3 // tasks, location: take these back; the reply to Steal: tasks
-	Lookup   Type = 4 // name: what is known about this task
-	NotFound Type = 5 // reply: nothing ready, or the tasks that were not found
-	OK       Type = 6 // reply; asked: the status
-	Exit     Type = 7 // location: this worker is gone; reply: go away
-	Error    Type = 8 // reply: malformed
+	Create   Type = 0 // tasks: adds tasks, or dependencies to tasks
+	Steal    Type = 1 // location, n: reserves ready tasks
+	Complete Type = 2 // tasks, location: the tasks are done
+	Transfer Type = 3 // tasks, location: releases tasks; as the reply to Steal: the reserved tasks
+	Lookup   Type = 4 // name: asks about a task
+	NotFound Type = 5 // reply: no task is ready, or the tasks that were not found
+	OK       Type = 6 // reply; as a request: asks for the status
+	Exit     Type = 7 // location: the worker leaves; as a reply: the worker must leave
+	Error    Type = 8 // reply: the request is malformed
 )
 
 var typeNames = [...]string{"Create", "Steal", "Complete", "Transfer", "Lookup", "NotFound", "OK", "Exit", "Error"}
@@ -38,7 +38,7 @@ func (t Type) String() string {
 	return typeNames[t]
 }
 
-// State is what a log entry says of a task.
+// State is a task's state in a log entry.
 type State int32
 
 // The states, with their numbers on the wire.

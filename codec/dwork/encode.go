@@ -7,8 +7,8 @@ func AppendType(dst []byte, t Type) []byte {
 	return append(dst, byte(queryType), byte(t))
 }
 
-// AppendTask appends a task to a message: its name, its origin, and parts made with AppendPred, AppendSucc and
-// AppendLog, in this order, whatever the number of slices in which they come.
+// AppendTask appends a task to a message: its name, its origin, and its parts, which AppendPred, AppendSucc and AppendLog
+// have made in this order. They may be in any number of slices.
 func AppendTask(dst, name, origin []byte, parts ...[]byte) []byte {
 	size := protowire.SizeBytes(len(name)) + protowire.SizeBytes(len(origin)) + 2
 	for _, p := range parts {
@@ -26,7 +26,7 @@ func AppendTask(dst, name, origin []byte, parts ...[]byte) []byte {
 // AppendName appends a message's name: the task to look up, or the text of a status.
 func AppendName(dst, name []byte) []byte { return appendBytes(dst, queryName, name) }
 
-// AppendN appends a message's n: how many tasks are asked for, or are ready.
+// AppendN appends a message's n: the number of tasks to steal, or of ready ones.
 func AppendN(dst []byte, n int32) []byte { return appendNumber(dst, queryN, int64(n)) }
 
 // AppendLocation appends a message's location: a worker.
@@ -38,7 +38,7 @@ func AppendPred(parts []byte, d Dep) []byte { return appendDep(parts, taskPred, 
 // AppendSucc appends a task that waits for the task to the task's parts.
 func AppendSucc(parts []byte, d Dep) []byte { return appendDep(parts, taskSucc, d) }
 
-// AppendLog appends what happened to the task to the task's parts.
+// AppendLog appends a log entry to the task's parts.
 func AppendLog(parts []byte, e LogEntry) []byte {
 	size := 2 + protowire.SizeVarint(uint64(e.State)) + protowire.SizeVarint(uint64(e.Time))
 	parts = append(parts, byte(taskLog), byte(size))

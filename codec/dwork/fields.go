@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The fields that are known, as they stand on the wire: number and kind in one word.
+// The known fields as on the wire, number and kind in one word.
 const (
 	queryType     = 1<<3 | uint64(protowire.VarintType)
 	queryTask     = 2<<3 | uint64(protowire.BytesType)
@@ -27,15 +27,15 @@ const (
 	logTime  = 2<<3 | uint64(protowire.VarintType)
 )
 
-// fields reads a message field by field: for f.next(). What is of a kind that no known field
-// has is skipped whole, and a known number of another kind is an unknown field, as in protobuf.
+// fields reads a message field by field: for f.next(). A field whose kind no known field has is skipped. As in protobuf,
+// a known number with another kind is an unknown field.
 type fields struct {
 	rest   []byte
-	tag    uint64 // of the field that was read
+	tag    uint64 // of the field
 	number uint64 // its value, when its kind is varint
 	bytes  []byte // its value, when its kind is bytes: never nil then
-	broken bool   // rest is not sound
-	read   int    // how many were, a group's with those that it may have
+	broken bool   // rest is not valid protobuf
+	read   int    // the number of fields read so far; a group counts with the most fields that it has room for
 }
 
 // next reads one field. It returns false at the end, or when broken is set.
@@ -67,7 +67,7 @@ func (f *fields) next() bool {
 		f.bytes = slices.Clip(f.bytes)
 	default:
 		n = protowire.ConsumeFieldValue(protowire.Number(number), kind, value)
-		f.read += max(n, 0) / 2 // of a group, whose fields have two bytes at least
+		f.read += max(n, 0) / 2 // a field of a group has two bytes or more
 	}
 	if n < 0 {
 		return f.fail()

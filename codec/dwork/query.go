@@ -1,7 +1,7 @@
 package dwork
 
-// Query is one decoded message. Its fields are views into the payload. It is reused from call to call: Decode and
-// DecodeReply set every field.
+// Query is one decoded message. Its fields are views into the payload. Decode and DecodeReply set every field, so that a
+// Query is reused.
 type Query struct {
 	Type     Type
 	Count    int    // how many tasks there are
@@ -53,7 +53,7 @@ func (t Task) deps(tag uint64, yield func(Dep) bool) {
 	}
 }
 
-// Log yields what happened to the task, oldest first.
+// Log yields the entries of the task's log, oldest first.
 func (t Task) Log(yield func(LogEntry) bool) {
 	f := fields{rest: t.message}
 	for f.next() {
@@ -73,14 +73,14 @@ type Dep struct {
 	Location []byte
 }
 
-// LogEntry is one thing that happened to a task, Time in microseconds since 1970.
+// LogEntry is a change of a task's state. Time is in microseconds since 1970.
 type LogEntry struct {
 	State State
 	Time  int64
 }
 
-// parse sets q to the message in payload, whatever its type's fields should be. It may have room
-// fields, with those of its parts.
+// parse sets q to the message in payload, without a check that it has the fields of its type. The message and its parts
+// together may have room fields.
 func (q *Query) parse(payload []byte, room int) error {
 	*q = Query{payload: payload}
 	hasType := false
@@ -117,7 +117,7 @@ func (q *Query) parse(payload []byte, room int) error {
 	return nil
 }
 
-// parseTask reads a task's own fields, without a look into its parts.
+// parseTask reads a task's name and origin.
 func parseTask(message []byte) Task {
 	t := Task{message: message}
 	f := fields{rest: message}
@@ -132,7 +132,7 @@ func parseTask(message []byte) Task {
 	return t
 }
 
-// checkTask judges a task with all its parts, and says how many fields it has. It may have room.
+// checkTask checks a task with all its parts and returns the number of their fields, which may be at most room.
 func checkTask(message []byte, room int) (read int, err error) {
 	hasName, hasOrigin := false, false
 	f := fields{rest: message}
@@ -165,7 +165,7 @@ func checkTask(message []byte, room int) (read int, err error) {
 	return f.read, nil
 }
 
-// parseDep reads a dependency, and says how many fields it has; parseLog does the same.
+// parseDep reads a dependency and returns the number of its fields.
 func parseDep(message []byte) (d Dep, read int, err error) {
 	f := fields{rest: message}
 	for f.next() {
@@ -185,6 +185,7 @@ func parseDep(message []byte) (d Dep, read int, err error) {
 	return d, f.read, nil
 }
 
+// parseLog reads a log entry and returns the number of its fields.
 func parseLog(message []byte) (e LogEntry, read int, err error) {
 	hasState, hasTime := false, false
 	f := fields{rest: message}

@@ -10,8 +10,8 @@ import (
 	"strconv"
 )
 
-// SavedTask is an unfinished task of the original hub, as its files keep it. They have no origin, no log and no worker:
-// a task that was assigned is ready again.
+// SavedTask is an unfinished task in the files of the original hub. They have no origin, log or worker, so that a task
+// that was assigned is ready again.
 type SavedTask struct {
 	ID    uint64 // the hub's own; older tasks mostly have smaller ones
 	Name  []byte // a view of the file
@@ -28,15 +28,15 @@ const (
 type Saved struct {
 	Tasks []SavedTask // ascending by ID
 	Edges int         // how many After there are
-	Odd   int         // entries left out: of a task that only one of the files knows
+	Odd   int         // entries that were skipped, because only one of the files has the task
 }
 
-// errSaved is a file that is none of the original hub's, or not whole.
+// errSaved means that a file is not the original hub's, or is not complete.
 var errSaved = errors.New("not a whole file of records, as the original hub saves when it is stopped")
 
-// ReadSaved reads the two files of the original hub: names has a record for each task, of its name and its number; tasks
-// one for each number, of how many tasks it waits for and the numbers of those that wait for it. Numbers have eight bytes,
-// the highest first. An error begins with the end of the file's name.
+// ReadSaved reads the two files of the original hub. A record of names has the name and the number of a task. A record of
+// tasks has a number, how many tasks that task waits for, and the numbers of the tasks that wait for it. Numbers have
+// eight bytes, the highest first. An error begins with the end of the file's name.
 func ReadSaved(names, tasks []byte) (Saved, error) {
 	var s Saved
 	numbers := make(map[uint64]int)
@@ -63,7 +63,7 @@ func ReadSaved(names, tasks []byte) (Saved, error) {
 	return s, nil
 }
 
-// link reads who waits for whom. A task that is said to wait for none is ready, whatever others say of it.
+// link reads the dependencies. A task whose own record has none is ready, even when other records name it.
 func (s *Saved) link(numbers map[uint64]int, tasks []byte) error {
 	waits := make(map[int]bool, len(numbers)) // the tasks that have a record, and whether they wait
 	err := flatPairs(tasks, func(number, state []byte) error {
@@ -93,7 +93,7 @@ func (s *Saved) link(numbers map[uint64]int, tasks []byte) error {
 	return nil
 }
 
-// keep leaves out the tasks without a record, and gives the others their last indexes.
+// keep drops the tasks without a record and updates the indexes of the others.
 func (s *Saved) keep(waits map[int]bool) {
 	moved := make([]int, len(s.Tasks))
 	kept := s.Tasks[:0]
@@ -121,8 +121,8 @@ func (s *Saved) keep(waits map[int]bool) {
 	}
 }
 
-// Order returns the indexes of all tasks, each behind those that it waits for, and otherwise older ones first. Stuck are
-// those that wait for each other in a circle, or for such a task.
+// Order returns the indexes of the tasks in an order in which each follows those that it waits for, older tasks first
+// where they may. stuck are the tasks of a cycle, and those that wait for one.
 func (s *Saved) Order() (order, stuck []int) {
 	blocks := make([][]int, len(s.Tasks))
 	left := make([]int, len(s.Tasks))
@@ -133,7 +133,7 @@ func (s *Saved) Order() (order, stuck []int) {
 		}
 	}
 	order = make([]int, 0, len(s.Tasks))
-	for i := range s.Tasks { // nearly all are younger than what they wait for
+	for i := range s.Tasks { // nearly all are younger than their predecessors
 		if left[i] == 0 {
 			order = append(order, i)
 		}
@@ -153,15 +153,15 @@ func (s *Saved) Order() (order, stuck []int) {
 	return order, stuck
 }
 
-// The records of a flat file of tkrzw: a byte that says its kind, its length in groups of seven bits, the highest first
-// and all but the last with the highest bit set, and its bytes.
+// The kinds of records in a flat file of tkrzw. A record has a byte of its kind, its length and its bytes. The length is in
+// groups of seven bits, the highest first; all but the last have the highest bit set.
 const (
 	flatRecord   = 0xff
 	flatMetadata = 0xfe
 )
 
-// flatPairs calls fn with the records of a flat file, in pairs: a key and a value. A file begins with a record of
-// properties, among them the number of pairs; the original hub's is written as a whole when it is stopped.
+// flatPairs calls fn with the records of a flat file in pairs, a key and a value. A file begins with a record of
+// properties, among them the number of pairs. The original hub writes the whole file when it is stopped.
 func flatPairs(file []byte, fn func(key, value []byte) error) error {
 	pairs, at := 0, 0
 	next := func(kind byte) ([]byte, error) {
@@ -203,7 +203,7 @@ func flatPairs(file []byte, fn func(key, value []byte) error) error {
 	return nil
 }
 
-// flatCount finds the number of pairs among a file's properties: names and values in turn, each behind its length.
+// flatCount finds the number of pairs in a file's properties, which are names and values in turn, each behind its length.
 func flatCount(properties []byte) (int, error) {
 	var name string
 	for isName := true; len(properties) > 0; isName = !isName {

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// DateTime is XML-RPC's dateTime.iso8601 as it stands on the wire: UTC, whole seconds,
-// neither zone nor dashes. Readers get whatever text the other side wrote.
+// DateTime is XML-RPC's dateTime.iso8601 as on the wire: UTC, whole seconds, no zone, no dashes. One that was decoded
+// may have any text.
 type DateTime string
 
 const dateTimeLayout = "20060102T15:04:05"
 
-// NewDateTime is a time on the wire; what is below a second is cut off.
+// NewDateTime returns a time without its fraction of a second.
 func NewDateTime(t time.Time) DateTime { return DateTime(t.UTC().Format(dateTimeLayout)) }
 
-// Time reads what clients write: also dashes, a fraction of a second or a Z. ok is false
-// for any other text.
+// Time returns the time of a text, which may also have dashes, a fraction of a second or a Z, as clients write them. ok
+// is false for any other text.
 func (d DateTime) Time() (t time.Time, ok bool) {
 	s := strings.TrimSuffix(string(d), "Z")
 	layout := dateTimeLayout
@@ -26,8 +26,8 @@ func (d DateTime) Time() (t time.Time, ok bool) {
 	return t, err == nil
 }
 
-// sigLayout is the time that a version 2 signature is: always three digits and a Z.
+// sigLayout is the layout of a version 2 signature: always three digits of a fraction and a Z.
 const sigLayout = "2006-01-02T15:04:05.000Z"
 
-// Sig is a time as version 2 writes it.
+// Sig returns the signature of version 2 for a time.
 func Sig(t time.Time) string { return t.UTC().Format(sigLayout) }

@@ -18,8 +18,7 @@ type Call struct {
 	Params []any
 }
 
-// ReadCall reads a call and everything behind it, which may only be blank. The caller
-// bounds r, see MaxRequest.
+// ReadCall reads a call up to the end of r. Only white space may follow the call. The caller bounds r, see MaxRequest.
 func ReadCall(r io.Reader) (c Call, err error) {
 	err = newReader(r).document("methodCall", func(d *reader) error {
 		named := false
@@ -74,7 +73,7 @@ func ReadAnswer(r io.Reader) (v any, err error) {
 	return v, err
 }
 
-// fault reads a fault and returns it as the error that it is.
+// fault reads a fault and returns it, or the error of a malformed one.
 func (d *reader) fault() error {
 	var f any
 	err := d.children(func(name string) (err error) {
@@ -106,7 +105,7 @@ func newReader(r io.Reader) *reader {
 	d := &reader{Decoder: xml.NewDecoder(r)}
 	declared := false
 	d.CharsetReader = func(charset string, in io.Reader) (io.Reader, error) {
-		if declared { // encoding/xml takes a declaration anywhere, and each may double what follows it
+		if declared { // encoding/xml accepts a declaration anywhere, and each may double the size of the rest
 			return nil, errors.New("the encoding is declared twice")
 		}
 		declared = true
@@ -121,7 +120,7 @@ func newReader(r io.Reader) *reader {
 	return d
 }
 
-// latin1 reads a text whose bytes are the numbers of its characters.
+// latin1 converts ISO-8859-1, where a byte is the number of a character, to UTF-8.
 func latin1(in io.Reader) (io.Reader, error) {
 	all, err := io.ReadAll(in)
 	var text strings.Builder
@@ -133,7 +132,7 @@ func latin1(in io.Reader) (io.Reader, error) {
 
 func unexpected(name string) error { return fmt.Errorf("an element %q has no place here", name) }
 
-// next returns the next token that counts: a start, an end or text.
+// next returns the next start, end or text.
 func (d *reader) next() (xml.Token, error) {
 	for {
 		t, err := d.Token()
@@ -153,7 +152,7 @@ func (d *reader) next() (xml.Token, error) {
 // byteOrderMark may stand before all else, as some clients on Windows write it.
 const byteOrderMark = "\ufeff"
 
-// document reads the one element of a document with read, and what follows it.
+// document reads the one element of a document with read, and the white space around it.
 func (d *reader) document(name string, read func(*reader) error) error {
 	seen := false
 	for {
@@ -194,8 +193,7 @@ func blank(text []byte) error {
 	return nil
 }
 
-// children calls read for each element up to the end of the one that is open; read reads
-// up to the end of its own.
+// children calls read for each child of the open element and reads the element's end. read reads the child's end.
 func (d *reader) children(read func(name string) error) error {
 	for {
 		t, err := d.next()
@@ -235,7 +233,7 @@ func (d *reader) text() (string, error) {
 	}
 }
 
-// params reads a list of parameters: never nil.
+// params reads a list of parameters. It never returns nil.
 func (d *reader) params() ([]any, error) {
 	all := []any{}
 	err := d.children(func(name string) error {
@@ -259,7 +257,7 @@ func (d *reader) params() ([]any, error) {
 	return all, err
 }
 
-// value reads what is in a <value>, and its end.
+// value reads the content of a <value> and its end.
 func (d *reader) value(depth int) (v any, err error) {
 	if d.values++; depth > maxDepth || d.values > maxValues {
 		return nil, ErrLimit
@@ -326,7 +324,7 @@ func (d *reader) typed(name string, depth int) (any, error) {
 			return nil, fmt.Errorf("%.20q is no number", word)
 		}
 		return f, nil
-	case "base64": // what Python 3 makes of bytes, say of a file that was read
+	case "base64": // Python 3 encodes bytes so, as the content of a file
 		data, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(word), ""))
 		if err != nil {
 			return nil, fmt.Errorf("%.20q is no base64", word)

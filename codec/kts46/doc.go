@@ -1,18 +1,17 @@
-// Package kts46 reads and writes what the scheduler of the kts46 project and its clients
-// say: XML-RPC (the SchedulerAPI document, January 2011) and the JSON-RPC 1.0 that
-// replaced it a month later. It knows the bytes, not what the calls do.
+// Package kts46 translates between bytes and the calls of the kts46 scheduler: XML-RPC (the SchedulerAPI document,
+// January 2011) and the JSON-RPC 1.0 that replaced it a month later.
 //
 // # Values
 //
-// XML-RPC's values are nil, string, int64, bool, float64, DateTime, []any and Struct; base64
-// is read as the string of its bytes. What is written is laid out as Python 2's xmlrpclib does, byte for byte. A document type
-// definition is refused, so an entity can't stand for more than a character.
+// XML-RPC's values are nil, string, int64, bool, float64, DateTime, []any and Struct. base64 is read as the string of its
+// bytes. The encoders write the same bytes as Python 2's xmlrpclib. A document type definition is refused, so that an
+// entity is never longer than a character.
 package kts46
 
 import "errors"
 
-// Bounds of one call. Real ones nest two deep and have less than ten values; the largest
-// carries a job's definition, a few KiB of YAML.
+// Bounds of one call. Real calls have two levels and fewer than ten values. The largest has a job's definition, a few KiB
+// of YAML.
 const (
 	// MaxRequest is the longest call, in bytes, that a server should read.
 	MaxRequest = 1 << 20
@@ -42,7 +41,7 @@ func (s Struct) Get(name string) any {
 	return nil
 }
 
-// Fault is XML-RPC's way to say no.
+// Fault is XML-RPC's error.
 type Fault struct {
 	Code int64
 	Text string

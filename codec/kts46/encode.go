@@ -9,7 +9,7 @@ import (
 
 const xmlHeader = "<?xml version='1.0'?>\n"
 
-// AppendCall appends a call. Its parameters are of the types that the package lists.
+// AppendCall appends a call. The package comment lists the types of its parameters.
 func AppendCall(dst []byte, method string, params ...any) []byte {
 	dst = append(dst, xmlHeader+"<methodCall>\n<methodName>"...)
 	dst = appendText(dst, method)
@@ -20,14 +20,14 @@ func AppendCall(dst []byte, method string, params ...any) []byte {
 	return append(dst, "</params>\n</methodCall>\n"...)
 }
 
-// AppendAnswer appends the answer to a call that worked.
+// AppendAnswer appends the answer to a successful call.
 func AppendAnswer(dst []byte, v any) []byte {
 	dst = append(dst, xmlHeader+"<methodResponse>\n<params>\n"...)
 	dst = appendParam(dst, v)
 	return append(dst, "</params>\n</methodResponse>\n"...)
 }
 
-// AppendFault appends the answer to a call that did not.
+// AppendFault appends the answer to a failed call.
 func AppendFault(dst []byte, f *Fault) []byte {
 	dst = append(dst, xmlHeader+"<methodResponse>\n<fault>\n"...)
 	dst = appendValue(dst, Struct{{"faultCode", f.Code}, {"faultString", f.Text}})
@@ -43,7 +43,7 @@ func appendParam(dst []byte, v any) []byte {
 func appendValue(dst []byte, v any) []byte {
 	switch v := v.(type) {
 	case nil:
-		return append(dst, "<value><nil/></value>"...) // xmlrpclib's has no line of its own
+		return append(dst, "<value><nil/></value>"...) // xmlrpclib writes no newline behind it
 	case string:
 		dst = append(dst, "<value><string>"...)
 		dst = appendText(dst, v)
@@ -90,8 +90,7 @@ func appendValue(dst []byte, v any) []byte {
 	return dst
 }
 
-// appendDouble writes a number as Python does: with an exponent from 1e16 on, and with a
-// point without one.
+// appendDouble writes a number as Python does. From 1e16 on, and below 1e-4, it has an exponent; others have a point.
 func appendDouble(dst []byte, v float64) []byte {
 	size := math.Abs(v)
 	switch {
@@ -109,8 +108,7 @@ func appendDouble(dst []byte, v float64) []byte {
 	return strconv.AppendFloat(dst, v, 'f', -1, 64)
 }
 
-// appendText escapes what would not be read back as it is; a character that XML has no
-// place for becomes U+FFFD.
+// appendText escapes the characters that XML would read as others. A character that XML does not allow becomes U+FFFD.
 func appendText(dst []byte, s string) []byte {
 	for i := 0; i < len(s); {
 		r, n := utf8.DecodeRuneInString(s[i:])
@@ -133,7 +131,7 @@ func appendText(dst []byte, s string) []byte {
 	return dst
 }
 
-// inXML says whether XML 1.0 has a place for a character.
+// inXML reports whether XML 1.0 allows a character.
 func inXML(r rune) bool {
 	return r == '\t' || r == '\n' || r == '\r' || r >= 0x20 && r < 0xd800 || r >= 0xe000 && r != 0xfffe && r != 0xffff
 }

@@ -6,15 +6,14 @@ import (
 	"errors"
 )
 
-// ErrNotJSON says that a request is not JSON.
+// ErrNotJSON means that a request is not JSON.
 var ErrNotJSON = errors.New("the request is not JSON")
 
 // Request is one JSON-RPC 1.0 request.
 type Request struct {
 	Method string            // empty when there is none
 	Params []json.RawMessage // none when they are not an array
-	// ID is the text of the id, nil when it is missing or null: such a request is
-	// answered with an empty body.
+	// ID is the text of the id, or nil when it is missing or null. A request without one is answered with an empty body.
 	ID json.RawMessage
 	// Null: the request is the word null.
 	Null bool
@@ -28,7 +27,7 @@ func (r *Request) Param(i int) json.RawMessage {
 	return nil
 }
 
-// ParseRequest reads a request. JSON that is no object is a request without a method.
+// ParseRequest reads a request. JSON that is not an object is a request without a method.
 func ParseRequest(body []byte) (r Request, err error) {
 	if !json.Valid(body) {
 		return r, ErrNotJSON
@@ -38,7 +37,7 @@ func ParseRequest(body []byte) (r Request, err error) {
 		return r, nil
 	}
 	r.Null = members == nil
-	_ = json.Unmarshal(members["method"], &r.Method) // what is no string names no method
+	_ = json.Unmarshal(members["method"], &r.Method) // a method that is not a string counts as missing
 	_ = json.Unmarshal(members["params"], &r.Params)
 	if id := members["id"]; len(id) > 0 && string(id) != "null" {
 		r.ID = id
@@ -46,7 +45,7 @@ func ParseRequest(body []byte) (r Request, err error) {
 	return r, nil
 }
 
-// Error is what version 2 says no with.
+// Error is an error of version 2.
 type Error struct {
 	Type         string `json:"type"`
 	TaskType     string `json:"taskType,omitempty"`
@@ -55,12 +54,12 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Type }
 
-// AppendResult appends the answer to a request that worked.
+// AppendResult appends the answer to a successful request.
 func AppendResult(dst []byte, id json.RawMessage, result any) []byte {
 	return appendReply(dst, result, nil, id)
 }
 
-// AppendError appends the answer to a request that did not; why is an *Error or a string.
+// AppendError appends the answer to a failed request. why is an *Error or a string.
 func AppendError(dst []byte, id json.RawMessage, why any) []byte {
 	return appendReply(dst, nil, why, id)
 }
