@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"slices"
+	"sync/atomic"
 )
 
 // The geometry of the arena. Sizes up to 256 bytes have a class every 8 bytes. Larger sizes have eight
@@ -37,6 +38,7 @@ type arena struct {
 	spare   []uint32
 	classes [arenaClasses]chain // chunks with room, by class
 	bytes   int                 // size of all chunks
+	memory  *atomic.Int64       // the same of all arenas and slabs, see Scheduler.Memory
 	empty   int                 // number of chunks without a slot in use
 	own     [][]byte            // kept chunks of their own size, oldest first
 	ownSize int                 // bytes of all of own
@@ -58,7 +60,7 @@ const (
 )
 
 func newArena() arena {
-	var a arena
+	a := arena{memory: new(atomic.Int64)}
 	for i := range a.classes {
 		a.classes[i].first = noLink
 	}
@@ -203,11 +205,13 @@ func (a *arena) grow(p arenaPart) (int32, bool) {
 		return 0, false
 	}
 	a.bytes += len(p.buf)
+	a.memory.Add(int64(len(p.buf)))
 	return c, true
 }
 
 func (a *arena) drop(c int32) {
 	a.bytes -= len(a.chunks[c].buf)
+	a.memory.Add(-int64(len(a.chunks[c].buf)))
 	a.chunks[c] = arenaPart{}
 	a.spare = append(a.spare, uint32(c))
 }

@@ -173,6 +173,7 @@
 //	ShardOf         return the number by which the journal knows a queue's shard
 //	Status          view all queues
 //	Stats           read the counters
+//	Memory          read the bytes that jobs take
 //	Walk            view all jobs
 //	NameOf          return the name of a run's job
 //	Unfinished      count the jobs that a restart makes ready again

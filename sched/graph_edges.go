@@ -88,6 +88,7 @@ func (s *slab) node(slot uint32) *node {
 	p := &s.chunks[slot>>slabBits]
 	if p.nodes == nil {
 		p.nodes = new([slabChunk]node)
+		s.memory.Add(nodeBytes)
 	}
 	return &p.nodes[slot&(slabChunk-1)]
 }

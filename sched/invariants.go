@@ -11,12 +11,16 @@ import (
 // is, and expects that no verb is under way.
 func (s *Scheduler) check() error {
 	awaits, topics, names := make(map[*Peer]map[JobRef]int), make(map[*Peer]map[topic]int), make(map[*Peer]int)
-	queues := 0
+	queues, memory := 0, int64(0)
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
 		queues += len(sh.byName)
+		memory += int64(sh.arena.bytes)
+		for k := range sh.slab.chunks {
+			memory += sh.slab.chunks[k].size()
+		}
 		c := checker{sh: sh, awaits: awaits, topics: topics, unreportedNames: names, seen: make(map[uint32]string), used: make(map[uint32]bool)}
 		if err := c.run(); err != nil {
 			return fmt.Errorf("shard %d: %w", i, err)
@@ -24,6 +28,9 @@ func (s *Scheduler) check() error {
 	}
 	if n := s.queueCount.Load(); n != int64(queues) {
 		return fmt.Errorf("%d queues are counted, %d are there", n, queues)
+	}
+	if n := s.Memory(); n != memory {
+		return fmt.Errorf("%d bytes of chunks are counted, %d are there", n, memory)
 	}
 	for p, want := range awaits {
 		if err := s.checkAwaits(p, want); err != nil {

@@ -132,6 +132,7 @@ type Scheduler struct {
 	remember    atomic.Int64 // in milliseconds, 0: complete tasks are not remembered
 	queueCount  atomic.Int64
 	sharedQuota atomic.Int64 // bytes that peers have borrowed, see charge
+	memory      atomic.Int64 // bytes of the chunks of all slabs and arenas
 	wakeWall    atomic.Int64 // when the next Tick is due by the wall clock
 	wakeMono    atomic.Int64 // the same by the other clock
 

@@ -56,6 +56,7 @@ func (sh *shard) init(s *Scheduler, id int) {
 	sh.topics = make(map[topic][]await)
 	sh.failedBySeq, sh.histories = make(map[uint64]uint32), make(map[uint32]historyRef)
 	sh.slab, sh.arena, sh.names = newSlab(), newArena(), newNames()
+	sh.slab.memory, sh.arena.memory = &s.memory, &s.memory
 	sh.running, sh.deadline, sh.parked = newIndex(), newIndex(), newIndex()
 	sh.graph.init(sh)
 }

@@ -1,10 +1,21 @@
 package sched
 
+import (
+	"reflect"
+	"sync/atomic"
+)
+
 // Records come in chunks of 1024, 64 or 72 KiB of pointer-free memory each. The chunks are few enough
 // for the garbage collector and small enough that some of them empty.
 const (
 	slabBits  = 10
 	slabChunk = 1 << slabBits
+)
+
+// The bytes of a chunk, and of the nodes that tasks add to it.
+var (
+	recordBytes = int64(reflect.TypeFor[[slabChunk]record]().Size())
+	nodeBytes   = int64(reflect.TypeFor[[slabChunk]node]().Size())
 )
 
 // slab allocates record slots. A job keeps its slot's number until the slot is freed.
@@ -13,7 +24,8 @@ type slab struct {
 	spare  []uint32 // numbers of chunks that were freed
 	open   chain    // chunks with room
 	live   int
-	empty  int // number of chunks without a record in use
+	empty  int           // number of chunks without a record in use
+	memory *atomic.Int64 // bytes of the chunks of all slabs and arenas, see Scheduler.Memory
 }
 
 type slabPart struct {
@@ -23,6 +35,11 @@ type slabPart struct {
 	free    uint32 // first slot of the free list through next, or none
 	fresh   uint32 // the slots from here on were never used
 	live    uint32
+}
+
+// size returns the bytes of a chunk.
+func (p *slabPart) size() int64 {
+	return recordBytes*int64(count(p.records != nil)) + nodeBytes*int64(count(p.nodes != nil))
 }
 
 // at returns the record of a slot that is in use.
@@ -83,6 +100,7 @@ func (s *slab) free(slot uint32) {
 	}
 	if s.empty >= keepEmpty && (s.open.first != c || p.link.next != noLink) {
 		s.open.remove(s, c)
+		s.memory.Add(-p.size())
 		*p = slabPart{}
 		s.spare = append(s.spare, uint32(c))
 		return
@@ -92,6 +110,7 @@ func (s *slab) free(slot uint32) {
 
 func (s *slab) grow() int32 {
 	p := slabPart{records: new([slabChunk]record), free: none}
+	s.memory.Add(recordBytes)
 	var c int32
 	if n := len(s.spare); n > 0 {
 		c = int32(s.spare[n-1])
@@ -138,4 +157,4 @@ func (l *chain) remove(of linked, c int32) {
 	}
 }
 
-func newSlab() slab { return slab{open: chain{noLink}} }
+func newSlab() slab { return slab{open: chain{noLink}, memory: new(atomic.Int64)} }

@@ -61,6 +61,10 @@ func (s *Scheduler) Stats() Stats {
 	return t
 }
 
+// Memory returns how many bytes the records of all jobs and their bytes take, in whole chunks. It takes no lock and
+// is exact at any moment. What else the scheduler keeps about jobs is not in it: names, indexes, awaits.
+func (s *Scheduler) Memory() int64 { return s.memory.Load() }
+
 // QueueStatus is what Status shows of a queue.
 type QueueStatus struct {
 	Name       string
