@@ -40,7 +40,7 @@ var canaries = []canary{
 	{"a job that waits for a lock is not called", "sched/locks.go", "\t\tk.open.push(line)\n", "\t\tif line.count > 1 {\n\t\t\tk.open.push(line)\n\t\t}\n"},
 	{"a stream loses every other chunk", "sched/listen.go", "\t\tsh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: Chunk, Data: data}\n", "\t\tif len(data)%2 == 0 {\n\t\t\tcontinue\n\t\t}\n\t\tsh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: Chunk, Data: data}\n"},
 	{"a broadcast stops at some who wait", "sched/broadcast.go", "\t\tsh.out.To, sh.out.Tag, sh.out.Effect = w.peer.id, s.tag, Broadcast\n", "\t\tif w.peer.id&1 == 1 && b.sent {\n\t\t\tbreak\n\t\t}\n\t\tsh.out.To, sh.out.Tag, sh.out.Effect = w.peer.id, s.tag, Broadcast\n"},
-	{"a full disk takes jobs in", "loop/periodic/worker.go", "if c.p.host.Full() {", "if c.p.host.Full() && await {"},
+	{"a full disk takes jobs in", "loop/periodic/worker.go", "if err := c.p.host.Refusing(); err != nil {\n\t\tc.refuse(", "if err := c.p.host.Refusing(); err != nil && await {\n\t\tc.refuse("},
 	{"a dump leaves out what is running", "loop/periodic/dump.go", "case j.Space == Space:", "case j.Space == Space && !j.Running:"},
 	{"a Disbatch queue whose last task is next has its first", "loop/disbatch/node/tasks.go", "return bson.D{{Key: \"_id\", Value: -1}}", "return bson.D{{Key: \"_id\", Value: 1}}"},
 	{"a Disbatch claim is kept over the limit", "loop/disbatch/node/slots.go", "count <= int64(q.Limit) {", "count <= int64(q.Limit)+1 {"},

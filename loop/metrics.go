@@ -88,6 +88,7 @@ func (s *Server) samples() []web.Sample {
 	all = append(all, c.closedSamples()...)
 	all = append(all, s.conns.samples()...)
 	all = append(all, c.refusalSamples()...)
+	all = append(all, s.refusingSamples()...)
 	for _, p := range s.protocols {
 		all = append(all, p.Samples()...)
 	}

@@ -77,6 +77,9 @@ type Options struct {
 	// MinFree is the free space in bytes on the disk of Data below which new jobs are refused;
 	// default 256 MiB, at least journal.LeastFree.
 	MinFree int
+	// MaxMemory is how many bytes the server may hold, without garbage, before new jobs are refused; 0: no limit. Go's
+	// soft limit of memory must be well above it.
+	MaxMemory int64
 
 	// Loops is the number of event loops; default max(1, GOMAXPROCS-1).
 	Loops int
@@ -148,6 +151,8 @@ func (o *Options) validate() error {
 		return protocol.BadOption("sync-interval", "a time cannot be negative")
 	case o.Data != NoData && o.MinFree < journal.LeastFree:
 		return protocol.BadOption("min-free", "%v is less than the store needs to go on, and to start again, when the disk is full: give it at least %v", size(o.MinFree), size(journal.LeastFree))
+	case o.MaxMemory < 0:
+		return protocol.BadOption("max-memory", "%d is negative", o.MaxMemory)
 	case o.HandshakeTimeout < 0:
 		return protocol.BadOption("handshake-timeout", "a time cannot be negative")
 	case o.FrameTimeout < 0:

@@ -164,8 +164,8 @@ func (h host) LogLimited(level slog.Level, message string, args ...any) {
 // Refused implements protocol.Host.
 func (h host) Refused(why protocol.Reason) { h.counters.refusals[why].Add(1) }
 
-// Full implements protocol.Host.
-func (h host) Full() bool { return h.journal.full() }
+// Refusing implements protocol.Host.
+func (h host) Refusing() error { return h.refusing() }
 
 // RoomFor implements protocol.Host.
 func (h host) RoomFor(bytes int) bool { return h.journal.hasRoom(bytes) }

@@ -58,6 +58,8 @@ type Server struct {
 	offloads    chan struct{}   // a semaphore, see Offload
 	longReplies atomic.Int64    // long replies that nothing has been sent of yet
 
+	memory *memoryLimit // nil: no limit
+
 	// The journal.
 	journal     *journalSink    // nil: jobs live in memory alone
 	journalOpts journal.Options // for journal.Open
@@ -139,6 +141,7 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 		so.Journal = s.journal
 	}
 	s.sched = sched.New(so)
+	s.memory = newMemoryLimit(o.MaxMemory, s.sched, o.Log)
 	for range protocol.StreamKinds {
 		s.encoders = append(s.encoders, make(chan struct{}, 1))
 	}
@@ -160,6 +163,10 @@ func (s *Server) readClocks() sched.Time {
 }
 
 func (s *Server) serve(ctx context.Context) {
+	if s.memory != nil {
+		s.memory.look(s.now().Mono) // the journal may have held more than there may be
+		s.workers.Go(func() { s.watchMemory(ctx) })
+	}
 	for _, l := range s.listeners {
 		s.accepters.Go(func() { s.accept(l) })
 	}
@@ -183,8 +190,12 @@ func (s *Server) announce() {
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
 		memory = journal.Size(limit)
 	}
+	var most any = "off"
+	if s.memory != nil {
+		most = journal.Size(s.memory.most)
+	}
 	s.log.Info("treadle is ready", "version", s.o.Version, "data", s.o.Data, "loops", s.o.Loops, "shards", s.o.Shards,
-		"max-connections", s.o.MaxConnections, "max-frame", size(s.o.MaxFrame), "memory-limit", memory)
+		"max-connections", s.o.MaxConnections, "max-frame", size(s.o.MaxFrame), "max-memory", most, "memory-limit", memory)
 	for _, l := range s.listening {
 		s.log.Info("listening", "protocol", l.Setting, "address", l.Address)
 	}
@@ -274,6 +285,8 @@ func (s *Server) ready() (ok bool, text string) {
 		return false, "failed: " + failed.Error()
 	case s.stopping.Load():
 		return false, "stopping"
+	case s.memory.full():
+		return true, fmt.Sprintf("degraded: refusing new jobs: the server holds %v of --max-memory %v", journal.Size(s.memory.held()), journal.Size(s.memory.most))
 	case s.journal.full():
 		return true, "degraded: refusing new jobs: the disk of --data has less free space than --min-free"
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -8,24 +9,104 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+
+	"treadle/loop"
 )
 
+// How the memory that the container or the machine has is divided. Up to --max-memory, 70 % by default, the server may
+// hold jobs and everything else that is live. From there to Go's soft limit is room for garbage and for what comes
+// between two looks at the memory: with less of it, Go would collect garbage all the time. The rest is for what Go does
+// not count: the kernel's socket buffers and the journal's pages.
 const (
-	// memoryPercent is how much of the cgroup's memory Go may use before it collects garbage as often as it takes. The
-	// rest is for what Go does not count: the kernel's socket buffers and the journal's pages.
-	memoryPercent = 90
+	softPercent = 90 // Go's soft limit
+	mostPercent = 80 // the largest --max-memory
+	// Without a limit from outside, the soft limit is by two sevenths above --max-memory, as 90 is above 70.
+	garbageShare = 7
+	garbageLeast = 64 << 20 // what connections and the journal turn over
+	leastMemory  = 64 << 20 // the least --max-memory: an idle server holds some 20 MiB, and each shard keeps chunks
 	// unlimited is from where on a cgroup's limit means none: version 1 says so with a number near the largest.
 	unlimited = math.MaxInt64 / 2
 )
 
-// limitMemory sets Go's soft memory limit from that of the cgroup, unless GOMEMLIMIT is set.
-func limitMemory(root fs.FS) {
-	if os.Getenv("GOMEMLIMIT") != "" {
-		return
+// memorySize is the value of --max-memory: bytes, or a percentage of what there is. The zero value is off.
+type memorySize struct {
+	bytes   int64
+	percent int64
+}
+
+// UnmarshalText reads 2GiB, 70% or off.
+func (m *memorySize) UnmarshalText(text []byte) error {
+	*m = memorySize{}
+	word := string(text)
+	if word == "off" || word == "0" {
+		return nil
 	}
-	if limit := cgroupMemory(root); limit > 0 {
-		debug.SetMemoryLimit(limit / 100 * memoryPercent)
+	number, part := strings.CutSuffix(word, "%")
+	if !part {
+		n, err := loop.ParseSize(word)
+		if err == nil && n < leastMemory {
+			err = fmt.Errorf("%s is less than the server needs for itself: at least 64MiB, or off", word)
+		}
+		m.bytes = n
+		return err
 	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 1 || n > mostPercent {
+		return fmt.Errorf("%s is not from 1%% to %d%%: the rest is for garbage and for the kernel's buffers", word, mostPercent)
+	}
+	m.percent = n
+	return nil
+}
+
+// limit returns how many bytes the server may hold, 0 for any number, and sets Go's soft memory limit above it, unless
+// GOMEMLIMIT says where that is.
+func (m memorySize) limit(root fs.FS) (int64, error) {
+	contained := cgroupMemory(root)
+	total := least(contained, machineMemory(root))
+	most := max(m.bytes, total/100*m.percent)
+	if top := total / 100 * mostPercent; total > 0 && m.bytes > top {
+		return 0, &loop.OptionError{Setting: "max-memory", Err: fmt.Errorf("it is more than %d%% of the memory that the container or the machine has: the rest is for garbage and for the kernel's buffers", mostPercent)}
+	}
+	soft := int64(math.MaxInt64)
+	switch {
+	case most > 0:
+		soft = most + max(most/garbageShare*2, garbageLeast)
+		if total > 0 {
+			soft = min(soft, total/100*softPercent)
+		}
+	case contained > 0:
+		soft = contained / 100 * softPercent
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(soft)
+	}
+	return most, nil
+}
+
+// least returns the lesser of two limits, of which 0 is none.
+func least(a, b int64) int64 {
+	if a == 0 || b == 0 {
+		return a + b
+	}
+	return min(a, b)
+}
+
+// machineMemory returns the bytes of memory of the machine, 0 when the system does not say so.
+func machineMemory(root fs.FS) int64 {
+	text, err := fs.ReadFile(root, "proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
+			kilobytes, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
+			if err != nil || kilobytes < 0 || kilobytes > unlimited>>10 {
+				return 0
+			}
+			return kilobytes << 10
+		}
+	}
+	return 0
 }
 
 // cgroupMemory returns the least memory limit of this process's cgroups and their parents in bytes; 0: no limit. The

@@ -3,6 +3,8 @@ package main
 import (
 	"math"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/fstest"
 )
@@ -41,25 +43,60 @@ func TestCgroupMemory(t *testing.T) {
 	f(0, self, "nonsense\n0::/\n", "sys/fs/cgroup/memory.max", "much\n")
 }
 
-// TestLimitMemory sees to it that the cgroup's limit is taken unless the environment names another.
-func TestLimitMemory(t *testing.T) {
-	before := debug.SetMemoryLimit(math.MaxInt64)
+// TestMemorySize: the limit is a part of what the container has, else of the machine, and Go's soft limit is above it.
+// GOMEMLIMIT stays as it is.
+func TestMemorySize(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
 	defer debug.SetMemoryLimit(before)
-	limited := cgroups("proc/self/cgroup", "0::/", "sys/fs/cgroup/memory.max", "1000000000000")
-	f := func(environment string, want int64) {
+	const gb = 1_000_000_000
+	machine := []string{"proc/meminfo", "MemFree:  1 kB\nMemTotal:       9765625 kB\n"} // 10 GB
+	v2 := append([]string{"proc/self/cgroup", "0::/", "sys/fs/cgroup/memory.max", "1000000000"}, machine...)
+	v1 := append([]string{"proc/self/cgroup", "4:memory:/y\n", "sys/fs/cgroup/memory/y/memory.limit_in_bytes", "2000000000\n"}, machine...)
+	f := func(ask string, environment int64, files []string, most, soft int64) {
 		t.Helper()
-		t.Setenv("GOMEMLIMIT", environment)
+		t.Setenv("GOMEMLIMIT", "")
 		debug.SetMemoryLimit(math.MaxInt64)
-		limitMemory(limited)
-		if got := debug.SetMemoryLimit(-1); got != want {
-			t.Errorf("GOMEMLIMIT=%s: got %d, want %d", environment, got, want)
+		if environment > 0 {
+			t.Setenv("GOMEMLIMIT", strconv.FormatInt(environment, 10))
+			debug.SetMemoryLimit(environment)
+		}
+		var m memorySize
+		if err := m.UnmarshalText([]byte(ask)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := m.limit(cgroups(files...))
+		if set := debug.SetMemoryLimit(-1); err != nil || got != most || set != soft {
+			t.Errorf("%s with %q: %d, soft %d, %v; want %d, soft %d", ask, files, got, set, err, most, soft)
 		}
 	}
-	f("", 900000000000)
-	f("off", math.MaxInt64)
-	t.Setenv("GOMEMLIMIT", "")
-	debug.SetMemoryLimit(math.MaxInt64)
-	if limitMemory(cgroups()); debug.SetMemoryLimit(-1) != math.MaxInt64 {
-		t.Errorf("without a cgroup: got %d", debug.SetMemoryLimit(-1))
+	f("70%", 0, machine, 7*gb, 9*gb)
+	f("70%", 0, v1, 1.4*gb, 1.8*gb)
+	f("70%", 0, v2, 0.7*gb, 0.9*gb)
+	f("80%", 0, v2, 0.8*gb, 0.9*gb)
+	f("70%", 0, nil, 0, math.MaxInt64)
+	f("70%", 0, []string{"proc/meminfo", "MemTotal: much kB\n"}, 0, math.MaxInt64)
+	f("700000000", 0, nil, 0.7*gb, 0.9*gb)
+	f("64MiB", 0, v2, 64<<20, 128<<20)
+	f("off", 0, machine, 0, math.MaxInt64)
+	f("0", 0, v2, 0, 0.9*gb)
+	f("70%", 0.45*gb, v2, 0.7*gb, 0.45*gb)
+	f("70%", 5*gb, v2, 0.7*gb, 5*gb)
+	f("70%", math.MaxInt64, v2, 0.7*gb, math.MaxInt64)
+	f("off", 5*gb, v2, 0, 5*gb)
+}
+
+// TestMemorySizeRefused: values that cannot work are refused with their reason.
+func TestMemorySizeRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"81%": "not from 1% to 80%", "0%": "not from 1%", "-5%": "not from 1%", "x%": "not from 1%",
+		"63MiB": "at least 64MiB", "much": "is not a size", "-1": "is not a size",
+	} {
+		if err := new(memorySize).UnmarshalText([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	m := memorySize{bytes: 801 << 20}
+	if _, err := m.limit(cgroups("proc/meminfo", "MemTotal: 1024000 kB\n")); err == nil || !strings.Contains(err.Error(), "more than 80%") {
+		t.Errorf("801 of 1000 MiB: %v", err)
 	}
 }

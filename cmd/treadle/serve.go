@@ -64,11 +64,12 @@ type serveCmd struct {
 	Disbatch     string `placeholder:"FILE" help:"The config.json of a Disbatch site; the server is an execution node of it, and its workers do tasks (default: none)."`
 	DisbatchNode string `placeholder:"NAME" help:"Name of that node (default: the host's)."`
 
-	Loops          int      `default:"0" placeholder:"N" help:"Event loops; 0: one fewer than the processors, at least 1 (default: ${default})."`
-	Shards         int      `default:"16" placeholder:"N" help:"Shards of the scheduler, each with its own lock (default: ${default})."`
-	MaxConnections int      `default:"0" placeholder:"N" help:"Most connections open at once, over all ports; a quarter is set aside in equal shares for the protocols that are served; 0: the limit of open files less the server's own (default: ${default})."`
-	MaxFrame       byteSize `default:"64MiB" placeholder:"SIZE" help:"Largest request in bytes, or with k, m, g for powers of 1024 (default: ${default})."`
-	MaxOutbound    byteSize `default:"0" placeholder:"SIZE" help:"Most bytes queued for a peer that does not read; beyond, it is closed; 0: twice the larger of --max-frame and --gloom-max-frame (default: ${default})."`
+	Loops          int        `default:"0" placeholder:"N" help:"Event loops; 0: one fewer than the processors, at least 1 (default: ${default})."`
+	Shards         int        `default:"16" placeholder:"N" help:"Shards of the scheduler, each with its own lock (default: ${default})."`
+	MaxConnections int        `default:"0" placeholder:"N" help:"Most connections open at once, over all ports; a quarter is set aside in equal shares for the protocols that are served; 0: the limit of open files less the server's own (default: ${default})."`
+	MaxFrame       byteSize   `default:"64MiB" placeholder:"SIZE" help:"Largest request in bytes, or with k, m, g for powers of 1024 (default: ${default})."`
+	MaxMemory      memorySize `default:"70%" placeholder:"SIZE" help:"Memory that the server may hold before new jobs are refused, as 2GiB, or a part of what the container or the machine has, at most 80%, or off (default: ${default})."`
+	MaxOutbound    byteSize   `default:"0" placeholder:"SIZE" help:"Most bytes queued for a peer that does not read; beyond, it is closed; 0: twice the larger of --max-frame and --gloom-max-frame (default: ${default})."`
 
 	HandshakeTimeout time.Duration `default:"10s" placeholder:"TIME" help:"Time in which a new connection must send its handshake, or in Gloom its first byte, as in 500ms, 10s, 2m (default: ${default})."`
 	FrameTimeout     time.Duration `default:"100s" placeholder:"TIME" help:"Time a request may stay unfinished (default: ${default})."`
@@ -109,7 +110,9 @@ func (s *serveCmd) Run(c *cli, con *console) error {
 	}
 	tellIgnored(o.Log)
 	defer ignoreHangups(o.Log)()
-	limitMemory(os.DirFS("/"))
+	if o.MaxMemory, err = s.MaxMemory.limit(os.DirFS("/")); err != nil {
+		return err
+	}
 	first, second, stop := signals()
 	defer stop()
 	context.AfterFunc(first, func() { o.Log.Info("stopping", "drain", s.Drain) })

@@ -48,11 +48,12 @@ const (
 	ReasonMalformed                   // the arguments are truncated or malformed
 	ReasonRole                        // the server does not know the command, or this peer may not send it
 	ReasonPolicy                      // the policy of the queue refuses the job
+	ReasonMaxMemory                   // the server holds as much as --max-memory
 	Reasons                           // one more than the last
 )
 
 var reasonLabels = [Reasons]string{
-	"none", "disk", "room", "functions", "waiters", "memory", "reports", "locks", "worker", "size", "setting", "malformed", "role", "policy",
+	"none", "disk", "room", "functions", "waiters", "memory", "reports", "locks", "worker", "size", "setting", "malformed", "role", "policy", "max-memory",
 }
 
 // String returns a word for logs and metrics, "none" for a number that is no reason.

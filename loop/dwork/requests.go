@@ -1,7 +1,6 @@
 package dwork
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 
@@ -129,9 +128,9 @@ func (h *Protocol) dropLargeBuffers() {
 }
 
 func (h *Protocol) create() error {
-	if h.host.Full() {
-		h.host.Refused(protocol.ReasonDisk)
-		return errors.New("the disk is nearly full, see --min-free")
+	if err := h.host.Refusing(); err != nil {
+		h.host.Refused(protocol.ReasonOf(err))
+		return err
 	}
 	defer h.dropLargeBuffers()
 	tasks, err := h.readTasks()

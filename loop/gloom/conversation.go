@@ -164,10 +164,13 @@ func (g *conversation) submit(m *codec.Message, priority int64) {
 	if !isText {
 		space, name = ValueSpace, m.ID
 	}
-	err := g.p.sched.Submit(loop.Now, &sched.Submission{
-		Space: space, Queue: queueOf(m.Type), Name: name, Workload: loop.Scratch,
-		Priority: priority, Await: g.s.Peer(),
-	}, loop.Sink)
+	err := g.p.host.Refusing()
+	if err != protocol.ErrMaxMemory { // a full disk is none of Gloom's: its jobs live in memory
+		err = g.p.sched.Submit(loop.Now, &sched.Submission{
+			Space: space, Queue: queueOf(m.Type), Name: name, Workload: loop.Scratch,
+			Priority: priority, Await: g.s.Peer(),
+		}, loop.Sink)
+	}
 	switch {
 	case err == sched.ErrDuplicate:
 		g.refuse(codec.IDExists, m.ID)

@@ -123,8 +123,13 @@ func (s *testHost) LogLimited(level slog.Level, message string, args ...any) {
 // Refused implements protocol.Host.
 func (s *testHost) Refused(why protocol.Reason) { s.reasons[why].Add(1) }
 
-// Full implements protocol.Host.
-func (s *testHost) Full() bool { return s.full }
+// Refusing implements protocol.Host.
+func (s *testHost) Refusing() error {
+	if s.full {
+		return protocol.ErrDisk
+	}
+	return nil
+}
 
 // DurableAll implements protocol.Host.
 func (s *testHost) DurableAll() (group uint64, wait bool) {

@@ -21,7 +21,6 @@ const (
 var (
 	errNoTask    = errors.New("the worker has no task")
 	errDone      = errors.New("the job is done already")
-	errDiskFull  = errors.New("the disk is nearly full, see --min-free")
 	errWorkers   = errors.New("too many workers are known: have some finish their tasks")
 	errJobs      = fmt.Errorf("there are %d projects and jobs already: delete some", maxEntries)
 	errStopping  = errors.New("the server is stopping")
@@ -52,18 +51,22 @@ func (b *book) job(project, name string) (*job, error) {
 
 // checkRoom returns an error if there can be no further project or job.
 func (b *book) checkRoom() error {
-	switch {
-	case b.host.Full():
-		return b.diskFull()
-	case b.entries >= maxEntries:
+	if err := b.refusing(); err != nil {
+		return err
+	}
+	if b.entries >= maxEntries {
 		return errJobs
 	}
 	return nil
 }
 
-func (b *book) diskFull() error {
-	b.host.Refused(protocol.ReasonDisk)
-	return errDiskFull
+// refusing returns why new jobs are refused, and counts the refusal.
+func (b *book) refusing() error {
+	err := b.host.Refusing()
+	if err != nil {
+		b.host.Refused(protocol.ReasonOf(err))
+	}
+	return err
 }
 
 func (b *book) createProject(name string) error {
@@ -153,8 +156,9 @@ func (b *book) run(j *job, left kindSet) error {
 		return errDone
 	case j.progress.Running:
 		return errDuplicate
-	case b.host.Full():
-		return b.diskFull()
+	}
+	if err := b.refusing(); err != nil {
+		return err
 	}
 	before := j.progress
 	j.start(left)

@@ -178,10 +178,11 @@ func (l *load) submit(c *conversation, in []byte, last bool) int {
 	var j codec.Job
 	r := c.s.Loop
 	k, err := codec.ParseJob(in, &j)
-	switch need := codec.NeedJob(in); {
-	case c.p.host.Full():
-		l.refuse(codec.ReasonDisk)
+	if err := c.p.host.Refusing(); err != nil {
+		l.refuse(reasonOf(err))
 		return 0
+	}
+	switch need := codec.NeedJob(in); {
 	case err == codec.ErrTruncated && need > c.p.limits.MaxFrame, k > c.p.limits.MaxFrame:
 		l.refuse(codec.ReasonSize)
 		return 0

@@ -21,6 +21,7 @@ var serverReasons = [codec.Reasons]protocol.Reason{
 	codec.ReasonSize:      protocol.ReasonSize,
 	codec.ReasonSetting:   protocol.ReasonSetting,
 	codec.ReasonPolicy:    protocol.ReasonPolicy,
+	codec.ReasonMaxMemory: protocol.ReasonMaxMemory,
 }
 
 // reasonOf returns the codec's reason of a scheduler error.
@@ -53,8 +54,8 @@ func (c *conversation) ownKey(key string) (uint32, bool) {
 	case codec.KeyTreadle:
 		return 1, true
 	case codec.KeyRefusing:
-		if c.p.host.Full() {
-			return uint32(codec.ReasonDisk), true
+		if err := c.p.host.Refusing(); err != nil {
+			return uint32(reasonOf(err)), true
 		}
 		return 0, true
 	case codec.KeyMaxFrame:

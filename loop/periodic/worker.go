@@ -20,8 +20,8 @@ func (c *conversation) submit(f *codec.Frame, await bool) bool {
 		sub.OnFail, sub.NeedWorker = c.era.failEnds, c.era.failEnds
 	}
 	r := c.s.Loop
-	if c.p.host.Full() {
-		c.refuse(f.MsgID, codec.ReasonDisk)
+	if err := c.p.host.Refusing(); err != nil {
+		c.refuse(f.MsgID, reasonOf(err))
 		return true
 	}
 	if await && c.era.is2026 {

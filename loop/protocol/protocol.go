@@ -94,8 +94,9 @@ type Host interface {
 	LogLimited(level slog.Level, message string, args ...any)
 	// Refused counts a refused request.
 	Refused(Reason)
-	// Full reports whether the disk is too full for new jobs.
-	Full() bool
+	// Refusing returns why new jobs must be refused now: ErrMaxMemory; for jobs that are journaled,
+	// also ErrDisk; nil while they are taken. Everything else must go on.
+	Refusing() error
 	// RoomFor reports whether the disk has room for so many bytes.
 	RoomFor(bytes int) bool
 	// Durable returns the journal's group that covers the last change in a queue, and whether an

@@ -22,17 +22,24 @@ const (
 	ReasonSize                        // a job of a request is larger than --max-frame
 	ReasonSetting                     // a setting of the server forbids the request
 	ReasonPolicy                      // the policy of the queue refuses the job
+	ReasonMaxMemory                   // the server holds as much as --max-memory
 	Reasons                           // the number of reasons, with 0
 )
 
 var reasonLabels = [Reasons]string{
-	"none", "disk", "room", "functions", "waiters", "memory", "reports", "locks", "worker", "size", "setting", "policy",
+	"none", "disk", "room", "functions", "waiters", "memory", "reports", "locks", "worker", "size", "setting", "policy", "max-memory",
 }
 
 // String returns the reason's label in the metrics.
 func (r Reason) String() string { return reasonLabels[r] }
 
-// ReasonOf returns the reason of a scheduler error that means a limit.
+// The errors of Host.Refusing.
+var (
+	ErrDisk      = errors.New("the disk is nearly full, see --min-free")
+	ErrMaxMemory = errors.New("the server holds as much as --max-memory allows")
+)
+
+// ReasonOf returns the reason of an error of Host.Refusing, or of the scheduler, that means a limit.
 func ReasonOf(err error) Reason {
 	switch {
 	case errors.Is(err, sched.ErrQueues):
@@ -45,6 +52,10 @@ func ReasonOf(err error) Reason {
 		return ReasonWorker
 	case errors.Is(err, sched.ErrPolicy):
 		return ReasonPolicy
+	case errors.Is(err, ErrDisk):
+		return ReasonDisk
+	case errors.Is(err, ErrMaxMemory):
+		return ReasonMaxMemory
 	}
 	return ReasonMemory // too many jobs, or too much held by all sessions together
 }
