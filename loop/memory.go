@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"runtime"
 	"runtime/metrics"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,12 +16,13 @@ import (
 )
 
 const (
-	// memoryPeriod is the time between two readings of the memory.
+	// memoryPeriod is the time between two looks at the memory.
 	memoryPeriod = 250 * time.Millisecond
-	// memoryPart of --max-memory is how far jobs may have grown since the last collection before another one is made,
-	// and how far the memory has to fall before new jobs are taken again.
+	// memoryPart of --max-memory is by how much jobs may grow or shrink until a collection says how much is live, and
+	// how far the memory has to fall before new jobs are taken again.
 	memoryPart = 16
-	// memoryAge is for how many milliseconds a collection counts near the limit: connections and names may have gone.
+	// memoryAge is after how many milliseconds another collection is made near the limit although the jobs are as many:
+	// connections, names and buffers may have gone. The first ones are made earlier, at times that double.
 	memoryAge = 10_000
 )
 
@@ -29,22 +31,25 @@ const (
 // What it holds is the chunks of jobs, which the scheduler counts exactly, and the rest: names, indexes, connections,
 // buffers, the runtime's own. The rest is what the last garbage collection has found live beside the chunks, and what
 // the runtime uses beside objects. So a burst of jobs meets the limit at once, and takes beyond it only the rest that
-// grows with it between two readings, and one request for each event loop. That margin, and garbage, lie between the
-// limit and Go's soft limit, see memorySize of cmd/treadle. Garbage itself does not count. Where it hides how much is
-// live near the limit, a collection is made.
+// grows with it between two collections, and one request for each event loop. That margin, and garbage, lie between
+// the limit and Go's soft limit, see memorySize of cmd/treadle. Garbage itself does not count. Where it hides near the
+// limit how much is live, a collection is made.
 type memoryLimit struct {
-	most   int64 // in bytes
-	sched  *sched.Scheduler
-	read   func() memoryReading
-	log    *slog.Logger
-	rest   atomic.Int64 // at the last look
-	refuse atomic.Bool  // until the memory has fallen by a part
+	most    int64 // in bytes
+	sched   *sched.Scheduler
+	read    func() memoryReading // readMemory, and the next is runtime.GC, but for tests
+	collect func()
+	log     *slog.Logger
+	rest    atomic.Int64 // at the last collection
+	refuse  atomic.Bool  // until a look finds that the memory has fallen by a part
+	said    bool         // the log says that new jobs are refused; used by look alone
+	seen    uint64       // the last collection that look has used, and at Mono when it found it
+	seenAt  int64
+	wait    int64 // milliseconds from there to the next collection; used by look alone
+	closed  atomic.Bool
 
-	// Of the last look, and used by look alone.
-	cycles uint64 // collections
-	jobs   int64  // bytes of jobs
-	base   int64  // bytes of jobs at the last collection, or fewer
-	at     int64  // Mono of the last collection
+	mu   sync.Mutex
+	last collection
 }
 
 // memoryReading is what the Go runtime says.
@@ -55,12 +60,43 @@ type memoryReading struct {
 	overhead int64  // bytes in use beside objects
 }
 
+// collection is what a garbage collection has found.
+type collection struct {
+	cycles uint64 // how many there were, with this one
+	jobs   int64  // bytes of jobs at its end
+	beside int64  // bytes of other live objects; negative when jobs came while it was noted
+}
+
 // newMemoryLimit returns nil when most is 0.
 func newMemoryLimit(most int64, s *sched.Scheduler, log *slog.Logger) *memoryLimit {
 	if most == 0 {
 		return nil
 	}
-	return &memoryLimit{most: most, sched: s, read: readMemory, log: log}
+	return &memoryLimit{most: most, sched: s, read: readMemory, collect: runtime.GC, log: log}
+}
+
+// follow notes every collection from now on until close. The runtime runs the cleanup of an object that nothing refers
+// to at the end of a collection.
+func (m *memoryLimit) follow() {
+	runtime.AddCleanup(new([64]byte), func(m *memoryLimit) {
+		if !m.closed.Load() {
+			m.note()
+			m.follow()
+		}
+	}, m)
+}
+
+func (m *memoryLimit) close() { m.closed.Store(true) }
+
+// note notes the last collection, which has just ended.
+func (m *memoryLimit) note() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, jobs := m.read(), m.sched.Memory()
+	if r.cycles != m.last.cycles {
+		m.last = collection{r.cycles, jobs, r.live - jobs}
+		m.rest.Store(m.last.beside + r.overhead)
+	}
 }
 
 // readMemory reads the metrics of the runtime.
@@ -78,48 +114,63 @@ func readMemory() memoryReading {
 	return memoryReading{uint64(value(0)), value(1), value(2), value(3) - value(2) - value(4) - value(5)}
 }
 
-// full reports whether new jobs must be refused. m may be nil.
-func (m *memoryLimit) full() bool { return m != nil && (m.refuse.Load() || m.held() >= m.most) }
+// full reports whether new jobs must be refused. Once they are, it takes a look to take them again. m may be nil.
+func (m *memoryLimit) full() bool {
+	if m == nil || m.refuse.Load() {
+		return m != nil
+	}
+	if m.held() < m.most {
+		return false
+	}
+	m.refuse.Store(true)
+	return true
+}
 
 // held returns how many bytes the server holds.
 func (m *memoryLimit) held() int64 { return m.sched.Memory() + m.rest.Load() }
 
-// look reads the memory and says when new jobs begin to be refused, and when they are taken again. One goroutine calls
-// it. mono is the time of the scheduler.
+// look reads the memory, has new jobs taken again when it has fallen, and logs both changes. One goroutine calls it. mono
+// is the time of the scheduler.
 func (m *memoryLimit) look(mono int64) {
 	resume := m.most - m.most/memoryPart
-	r := m.take(mono)
-	moved := m.jobs - m.base
-	if max(r.objects, r.live+moved)+r.overhead >= resume && (max(moved, -moved) >= m.most/memoryPart || mono-m.at >= memoryAge) {
-		m.jobs = m.sched.Memory()
-		runtime.GC()
-		r = m.take(mono)
+	r, last := m.read(), m.lastCollection(mono)
+	moved := m.sched.Memory() - last.jobs
+	if max(moved, -moved) >= m.most/memoryPart {
+		m.wait = 0
 	}
-	m.rest.Store(max(r.live-m.base, 0) + r.overhead)
+	if max(r.objects, last.jobs+last.beside+moved)+r.overhead >= resume && mono-m.seenAt >= m.wait {
+		m.wait = min(max(2*m.wait, memoryPeriod.Milliseconds()), memoryAge)
+		m.collect()
+		m.note()
+		m.lastCollection(mono)
+	}
 	switch held := m.held(); {
-	case !m.refuse.Load() && held >= m.most:
-		m.refuse.Store(true)
-		m.log.Warn("new jobs are refused: the server holds as much as --max-memory allows", "held", journal.Size(held), "max-memory", journal.Size(m.most))
-	case m.refuse.Load() && held < resume:
+	case m.full() && held < resume:
 		m.refuse.Store(false)
-		m.log.Info("the server holds less than --max-memory again: new jobs are taken", "held", journal.Size(held), "max-memory", journal.Size(m.most))
+		if m.said {
+			m.said = false
+			m.log.Info("the server holds less than --max-memory again: new jobs are taken", "held", journal.Size(held), "max-memory", journal.Size(m.most))
+		}
+	case m.full() && !m.said:
+		m.said = true
+		m.log.Warn("new jobs are refused: the server holds as much as --max-memory allows", "held", journal.Size(held), "max-memory", journal.Size(m.most))
 	}
 }
 
-// take takes a reading. Jobs that came during a collection may be live in it or not: base has the fewest, so that the
-// rest is never too small.
-func (m *memoryLimit) take(mono int64) memoryReading {
-	before := m.jobs
-	r := m.read()
-	m.jobs = m.sched.Memory()
-	if r.cycles != m.cycles {
-		m.cycles, m.at, m.base = r.cycles, mono, min(before, m.jobs)
+// lastCollection returns the last collection. It keeps when that was new.
+func (m *memoryLimit) lastCollection(mono int64) collection {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.last.cycles != m.seen {
+		m.seen, m.seenAt = m.last.cycles, mono
 	}
-	return r
+	return m.last
 }
 
 // watchMemory looks at the memory until ctx ends. It has its own goroutine because a collection takes time.
 func (s *Server) watchMemory(ctx context.Context) {
+	s.memory.follow()
+	defer s.memory.close()
 	ticker := time.NewTicker(memoryPeriod)
 	defer ticker.Stop()
 	for {

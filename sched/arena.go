@@ -205,13 +205,19 @@ func (a *arena) grow(p arenaPart) (int32, bool) {
 		return 0, false
 	}
 	a.bytes += len(p.buf)
-	a.memory.Add(int64(len(p.buf)))
+	a.memory.Add(allocated(len(p.buf)))
 	return c, true
+}
+
+// allocated returns about how many bytes the runtime takes for a chunk: it allocates whole pages of 8 KiB.
+func allocated(n int) int64 {
+	const page = 8 << 10
+	return int64(n+page-1) &^ (page - 1)
 }
 
 func (a *arena) drop(c int32) {
 	a.bytes -= len(a.chunks[c].buf)
-	a.memory.Add(-int64(len(a.chunks[c].buf)))
+	a.memory.Add(-allocated(len(a.chunks[c].buf)))
 	a.chunks[c] = arenaPart{}
 	a.spare = append(a.spare, uint32(c))
 }

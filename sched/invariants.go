@@ -17,7 +17,9 @@ func (s *Scheduler) check() error {
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
 		queues += len(sh.byName)
-		memory += int64(sh.arena.bytes)
+		for k := range sh.arena.chunks {
+			memory += allocated(len(sh.arena.chunks[k].buf))
+		}
 		for k := range sh.slab.chunks {
 			memory += sh.slab.chunks[k].size()
 		}

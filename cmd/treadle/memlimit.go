@@ -52,7 +52,7 @@ func (m *memorySize) UnmarshalText(text []byte) error {
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || n < 1 || n > mostPercent {
-		return fmt.Errorf("%s is not from 1%% to %d%%: the rest is for garbage and for the kernel's buffers", word, mostPercent)
+		return fmt.Errorf("%s is not from 1 to %d percent: the rest is for garbage and the kernel's buffers", word, mostPercent)
 	}
 	m.percent = n
 	return nil
@@ -65,7 +65,7 @@ func (m memorySize) limit(root fs.FS) (int64, error) {
 	total := least(contained, machineMemory(root))
 	most := max(m.bytes, total/100*m.percent)
 	if top := total / 100 * mostPercent; total > 0 && m.bytes > top {
-		return 0, &loop.OptionError{Setting: "max-memory", Err: fmt.Errorf("it is more than %d%% of the memory that the container or the machine has: the rest is for garbage and for the kernel's buffers", mostPercent)}
+		return 0, &loop.OptionError{Setting: "max-memory", Err: fmt.Errorf("it is more than %d percent of the memory that the container or the machine has: the rest is for garbage and the kernel's buffers", mostPercent)}
 	}
 	soft := int64(math.MaxInt64)
 	switch {

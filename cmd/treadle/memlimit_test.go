@@ -88,7 +88,7 @@ func TestMemorySize(t *testing.T) {
 // TestMemorySizeRefused: values that cannot work are refused with their reason.
 func TestMemorySizeRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"81%": "not from 1% to 80%", "0%": "not from 1%", "-5%": "not from 1%", "x%": "not from 1%",
+		"81%": "not from 1 to 80 percent", "0%": "not from 1 to", "-5%": "not from 1 to", "x%": "not from 1 to",
 		"63MiB": "at least 64MiB", "much": "is not a size", "-1": "is not a size",
 	} {
 		if err := new(memorySize).UnmarshalText([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
@@ -96,7 +96,7 @@ func TestMemorySizeRefused(t *testing.T) {
 		}
 	}
 	m := memorySize{bytes: 801 << 20}
-	if _, err := m.limit(cgroups("proc/meminfo", "MemTotal: 1024000 kB\n")); err == nil || !strings.Contains(err.Error(), "more than 80%") {
+	if _, err := m.limit(cgroups("proc/meminfo", "MemTotal: 1024000 kB\n")); err == nil || !strings.Contains(err.Error(), "more than 80 percent") {
 		t.Errorf("801 of 1000 MiB: %v", err)
 	}
 }

@@ -10,12 +10,18 @@ import (
 // host is a server without peers.
 type host struct {
 	protocol.Host
-	s *sched.Scheduler
+	s        *sched.Scheduler
+	refusing error
+	refused  *protocol.Reason
 }
 
 func (h host) Sched() *sched.Scheduler { return h.s }
 
 func (h host) Now() sched.Time { return sched.Time{Wall: 1, Mono: 1} }
+
+func (h host) Refusing() error { return h.refusing }
+
+func (h host) Refused(why protocol.Reason) { *h.refused = why }
 
 func (h host) NewSink() protocol.Sink { return sink{} }
 
@@ -41,5 +47,21 @@ func TestWithdrawnTask(t *testing.T) {
 	h.deliver(&sched.Delivery{Tag: h.lastTag, Effect: sched.Removed})
 	if !h.Turn() || len(h.callbacks) > 0 {
 		t.Error("the callback is still there")
+	}
+}
+
+// TestRefused: a server without memory for new jobs refuses a task's. A full disk does not, as its jobs are not on it.
+func TestRefused(t *testing.T) {
+	rules := protocol.TableOf(Spaces()...).Rules()
+	for refusing, want := range map[error]protocol.Reason{protocol.ErrMaxMemory: protocol.ReasonMaxMemory, protocol.ErrDisk: 0, nil: 0} {
+		var why protocol.Reason
+		h, err := New(host{s: sched.New(sched.Options{Shards: 1, Rules: rules}), refusing: refusing, refused: &why}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = h.Submit("work", "a", []byte("{}"), func([]byte, error) {})
+		if refused := err != nil; refused != (want != 0) || why != want {
+			t.Errorf("%v: %v, counted as %v", refusing, err, why)
+		}
 	}
 }
