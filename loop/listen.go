@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -101,17 +102,30 @@ func openAddress(setting, address string) (net.Listener, error) {
 			return nil, cannotListen(setting, address, err)
 		}
 	}
-	l, err := net.Listen(network, where)
+	mode := socketMode(setting)
+	l, err := listenWith(network, where, mode)
 	if err != nil {
 		return nil, cannotListen(setting, address, err)
 	}
 	if network == "unix" {
-		if err := os.Chmod(where, socketMode); err != nil {
+		if err := os.Chmod(where, mode); err != nil { // the umask has taken bits away
 			_ = l.Close() // no peer has used it
 			return nil, protocol.BadOption(setting, "cannot set the mode of %s: %w", address, err)
 		}
 	}
 	return l, nil
+}
+
+// listenWith opens an address. A Unix socket has at most the mode from its first moment on: the file gets the mode that
+// the descriptor has before it is bound. A system that does not do so ignores it.
+func listenWith(network, where string, mode os.FileMode) (net.Listener, error) {
+	var o net.ListenConfig
+	if network == "unix" {
+		o.Control = func(_, _ string, c syscall.RawConn) error {
+			return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), uint32(mode)) })
+		}
+	}
+	return o.Listen(context.Background(), network, where)
 }
 
 // cannotListen returns the OptionError of an address that cannot be opened. It has exitFailure when

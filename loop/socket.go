@@ -9,10 +9,18 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"treadle/loop/admin"
 )
 
-// socketMode lets the owner and the group connect.
-const socketMode = 0o660
+// socketMode returns the mode of the sockets of a setting: the owner and the group may connect, to the operators'
+// interface the owner alone.
+func socketMode(setting string) fs.FileMode {
+	if setting == admin.Setting {
+		return admin.SocketMode
+	}
+	return 0o660
+}
 
 // runDirMode lets every user reach the sockets in a run directory, and only its owner make some. The
 // sockets' own modes say which users may connect.

@@ -82,7 +82,7 @@ func (f *failedListCmd) queues(ctx context.Context, a *client.Admin, w io.Writer
 	}
 	lines := [][]string{{"QUEUE", "FAILED"}}
 	for _, q := range all {
-		lines = append(lines, []string{printable(q.Queue), strconv.Itoa(q.Failed)})
+		lines = append(lines, []string{printable(q.Queue + string(q.QueueBytes)), strconv.Itoa(q.Failed)})
 	}
 	return align(w, lines, 1)
 }
@@ -126,9 +126,6 @@ type failedChoice struct {
 }
 
 func (f *failedChoice) apply(c *cli, con *console, done string, verb func(*client.Admin, context.Context, client.FailedChoice) (client.FailedDone, error)) error {
-	if err := checkUTF8(f.Queue); err != nil {
-		return err
-	}
 	if f.All == (len(f.ID) > 0) {
 		return badUsage("name failed jobs by their ids, or --all")
 	}

@@ -132,8 +132,8 @@ func (q *queueSetCmd) Run(c *cli, con *console) error {
 
 // setPolicy changes the run-time rule of a pattern and prints what it says now.
 func (c *cli) setPolicy(w io.Writer, pattern string, values map[string]*string) error {
-	if err := checkUTF8(pattern); err != nil {
-		return err
+	if !utf8.ValidString(pattern) {
+		return badUsage("the name %q is not UTF-8, which a rule is: a pattern such as q* matches it", pattern)
 	}
 	return c.withAdmin(func(ctx context.Context, a *client.Admin) error {
 		r, err := a.SetPolicy(ctx, pattern, values)
@@ -142,14 +142,6 @@ func (c *cli) setPolicy(w io.Writer, pattern string, values map[string]*string) 
 		}
 		return writeRule(w, r)
 	})
-}
-
-// checkUTF8 refuses a name that the messages of the interface cannot carry.
-func checkUTF8(queue string) error {
-	if !utf8.ValidString(queue) {
-		return badUsage("the name %q is not UTF-8: a pattern such as q* matches it", queue)
-	}
-	return nil
 }
 
 func writeRule(w io.Writer, r client.PolicyRule) error {

@@ -1,6 +1,16 @@
 // Package admin has the messages of the operators' interface, which package loop/admin serves, as JSON.
 package admin
 
+import "unicode/utf8"
+
+// Name splits a name into the members of a message that carry it: text when it is UTF-8, else bytes.
+func Name(name string) (text string, inBase64 []byte) {
+	if utf8.ValidString(name) {
+		return name, nil
+	}
+	return "", []byte(name)
+}
+
 // Rule is a rule as JSON has it.
 type Rule struct {
 	Pattern string            `json:"pattern"`
@@ -61,11 +71,12 @@ type FailedQueues struct {
 	Queues []FailedQueue `json:"queues"`
 }
 
-// Choice names failed jobs of a queue.
+// Choice names failed jobs of a queue. A name of the queue that is not UTF-8 stands in QueueBytes, in base64.
 type Choice struct {
-	Queue string   `json:"queue"`
-	Jobs  []uint64 `json:"jobs,omitempty"`
-	All   bool     `json:"all,omitempty"` // those that had failed when the request came
+	Queue      string   `json:"queue"`
+	QueueBytes []byte   `json:"queue_b64,omitempty"`
+	Jobs       []uint64 `json:"jobs,omitempty"`
+	All        bool     `json:"all,omitempty"` // those that had failed when the request came
 }
 
 // Done says what became of a Choice.
@@ -87,8 +98,9 @@ type Change struct {
 	Values  map[string]*string `json:"values"`
 }
 
-// FailedQueue is a queue that has failed jobs.
+// FailedQueue is a queue that has failed jobs. A name that is not UTF-8 stands in QueueBytes, in base64.
 type FailedQueue struct {
-	Queue  string `json:"queue"`
-	Failed int    `json:"failed"`
+	Queue      string `json:"queue"`
+	QueueBytes []byte `json:"queue_b64,omitempty"`
+	Failed     int    `json:"failed"`
 }

@@ -9,17 +9,20 @@
 //	POST  /v1/failed/retry            make failed jobs ready: {"queue":"Q","jobs":[7,9]} or {"queue":"Q","all":true}
 //	POST  /v1/failed/remove           remove them, in the same words
 //
+// A name that is not UTF-8 stands in name_b64 or queue_b64, in base64, instead of name or queue. The pattern of a rule is
+// UTF-8. A parameter queue may have any bytes.
+//
 // A change is answered when the journal has it. An error is {"error":"..."} with a status of 400 or more.
 package admin
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -41,8 +44,8 @@ const name = "admin"
 // JSON object.
 const settingPrefix = "policy."
 
-// socketMode lets the server's owner alone connect.
-const socketMode = 0o600
+// SocketMode lets the server's owner alone connect.
+const SocketMode = 0o600
 
 // Bounds of the HTTP server. A person or a script asks, over the machine's own socket.
 const (
@@ -151,11 +154,6 @@ func (i *Interface) Listen() (all []protocol.Listening, err error) {
 			return nil, err
 		}
 		i.servers = append(i.servers, i.newServer(l))
-		if path, ok := strings.CutPrefix(a, "unix://"); ok {
-			if err := os.Chmod(path, socketMode); err != nil {
-				return nil, fmt.Errorf("cannot keep others from %s: %w", path, err)
-			}
-		}
 		all = append(all, protocol.ListeningOn(Setting, l))
 	}
 	return all, nil
@@ -269,9 +267,14 @@ func (i *Interface) failedQueues() []codec.FailedQueue {
 	all := []codec.FailedQueue{}
 	i.host.Sched().Status(func(s sched.QueueStatus) {
 		if s.Failed > 0 {
-			all = append(all, codec.FailedQueue{Queue: s.Name, Failed: s.Failed})
+			q := codec.FailedQueue{Failed: s.Failed}
+			name, _ := protocol.Function(s.Name) // only functions have failed jobs
+			q.Queue, q.QueueBytes = codec.Name(string(name))
+			all = append(all, q)
 		}
 	})
-	slices.SortFunc(all, func(a, b codec.FailedQueue) int { return cmp.Compare(a.Queue, b.Queue) })
+	slices.SortFunc(all, func(a, b codec.FailedQueue) int {
+		return cmp.Or(cmp.Compare(a.Queue, b.Queue), bytes.Compare(a.QueueBytes, b.QueueBytes))
+	})
 	return all
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	codec "treadle/codec/admin"
 	"treadle/loop/protocol"
@@ -172,11 +171,7 @@ func parseCursor(text string) (c sched.FailedCursor, err error) {
 
 func failedJob(f *sched.FailedJob) codec.FailedJob {
 	j := codec.FailedJob{ID: f.Ref.Seq, FailedAt: f.FailedAt, Size: len(f.Workload), Attempts: []codec.Attempt{}}
-	if utf8.Valid(f.Name) {
-		j.Name = string(f.Name)
-	} else {
-		j.NameBytes = append([]byte(nil), f.Name...)
-	}
+	j.Name, j.NameBytes = codec.Name(string(f.Name))
 	return j
 }
 
@@ -227,6 +222,7 @@ func (i *Interface) postFailed(verb func(*Interface, []byte, uint64, protocol.Si
 		if err := read(r, &c); err != nil {
 			return nil, err
 		}
+		c.Queue += string(c.QueueBytes)
 		if c.Queue == "" || c.All == (len(c.Jobs) > 0) {
 			return nil, &badRequest{errors.New("name a queue, and its failed jobs by their ids or with all")}
 		}

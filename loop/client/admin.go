@@ -125,14 +125,18 @@ func (a *Admin) Failed(ctx context.Context, queue, after string, limit int) (p a
 	return p, err
 }
 
-// RetryFailed makes failed jobs ready again.
+// RetryFailed makes failed jobs ready again. The name of their queue may have any bytes.
 func (a *Admin) RetryFailed(ctx context.Context, c admin.Choice) (d admin.Done, err error) {
-	err = a.call(ctx, http.MethodPost, "/v1/failed/retry", &c, &d)
-	return d, err
+	return a.postFailed(ctx, "retry", c)
 }
 
-// RemoveFailed removes failed jobs.
+// RemoveFailed removes failed jobs. The name of their queue may have any bytes.
 func (a *Admin) RemoveFailed(ctx context.Context, c admin.Choice) (d admin.Done, err error) {
-	err = a.call(ctx, http.MethodPost, "/v1/failed/remove", &c, &d)
+	return a.postFailed(ctx, "remove", c)
+}
+
+func (a *Admin) postFailed(ctx context.Context, verb string, c admin.Choice) (d admin.Done, err error) {
+	c.Queue, c.QueueBytes = admin.Name(c.Queue)
+	err = a.call(ctx, http.MethodPost, "/v1/failed/"+verb, &c, &d)
 	return d, err
 }
