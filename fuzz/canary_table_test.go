@@ -83,7 +83,7 @@ var canaries = []canary{
 	{"a refused request forgets what was remembered", "sched/graph_edit.go", "\tfor _, job := range e.displaced {\n\t\tif !sh.names", "\tfor _, job := range e.displaced[:0] {\n\t\tif !sh.names"},
 	{"text comes back as JSON", "loop/gloom/conversation.go", "\tif g.wrapped {\n", "\tif g.wrapped && body == nil {\n"},
 	{"who comes back finds its own ids taken", "sched/departed.go", "if owner == nil || !owner.hasLeft() {", "if owner == nil || len(s.ids) > 0 {"},
-	{"a LOAD that makes no sense is acknowledged", "loop/periodic/dump.go", "\tif l.refused {\n\t\tc.reply(", "\tif l.refused && l.reason == 0 {\n\t\tc.reply("},
+	{"a LOAD that makes no sense is acknowledged", "loop/periodic/dump.go", "\tif l.refused || l.reason != 0 {\n\t\tc.reply(", "\tif l.refused && l.reason == 0 {\n\t\tc.reply("},
 	{"whose id is taken is not told so", "loop/gloom/conversation.go", "\t\tg.refuse(codec.IDExists, m.ID)\n", "\t\t_ = m\n"},
 	{"a slave that joins another type does both", "loop/gloom/conversation.go", "\t\ts.Unwatch(p, g.joined)\n", "\t\t_ = s\n"},
 	{"STATUS leaves out what runs", "sched/status.go", "Jobs: q.pending() + q.running +", "Jobs: q.pending() +"},

@@ -66,7 +66,7 @@
 //	broadcasting  JOBS, RUNNING   running  treadle_jobs  jobs, processing  -      -               -             0
 //	remembered    -               -        -             -                 -      Done            -             -
 //	ending        -               -        -             -                 -      -               -             -
-//	failed        -               -        treadle_failed_jobs  -                 -      -               -             -
+//	failed        FAILED          failed   treadle_failed_jobs  -         -      -               -             -
 //
 // Waiting, remembered and ending are states of tasks alone. A waiting task has predecessors that are
 // not complete. A complete task is remembered for a while, or ends as soon as its successors are

@@ -44,6 +44,13 @@ func TestStatusTable(t *testing.T) {
 	f([]client.Queue{{Func: "f", Workers: 1, Jobs: 15, Running: 1, Locked: n(2), Delayed: n(3), Waiting: n(4)}}, ""+
 		"FUNCTION  WORKERS  JOBS  RUNNING  READY  DELAYED  LOCKED  WAITING  NEXT\n"+
 		"f               1    15        1      5        3       2        4   now\n")
+	f([]client.Queue{{Func: "f", Failed: n(2)}, {Func: "g", Failed: n(0)}}, ""+
+		"FUNCTION  WORKERS  JOBS  RUNNING  FAILED  NEXT\n"+
+		"f               0     0        0       2     -\n"+
+		"g               0     0        0       0     -\n")
+	f([]client.Queue{{Func: "g", Failed: n(0)}}, ""+
+		"FUNCTION  WORKERS  JOBS  RUNNING  NEXT\n"+
+		"g               0     0        0     -\n")
 	f([]client.Queue{{Func: "f", Jobs: 5, Running: 2, Locked: &locked, Next: math.MinInt64}, {Func: "g", Jobs: 6, Running: 2, Locked: &locked, Next: math.MinInt64}}, ""+
 		"FUNCTION  WORKERS  JOBS  RUNNING  LOCKED  NEXT\n"+
 		"f               0     5        2       3     -\n"+
@@ -65,12 +72,14 @@ func TestStatusJSON(t *testing.T) {
 	n := func(v int64) *int64 { return &v }
 	f([]client.Queue{{Func: "f", Workers: 1, Jobs: 15, Running: 1, Locked: n(2), Delayed: n(3), Waiting: n(4), Next: 9}},
 		`[{"function":"f","workers":1,"jobs":15,"running":1,"ready":5,"delayed":3,"locked":2,"waiting":4,"next":9}]`)
+	f([]client.Queue{{Func: "f", Failed: n(2)}}, `[{"function":"f","workers":0,"jobs":0,"running":0,"failed":2,"next":null}]`)
 }
 
 // TestStatusChoice: rows are sorted by name, and functions without workers and jobs are shown with --all only.
 func TestStatusChoice(t *testing.T) {
+	failed := int64(1)
 	rows := func() []client.Queue {
-		return []client.Queue{{Func: "b", Jobs: 1}, {Func: "empty"}, {Func: "a", Workers: 1}, {Func: "B", Jobs: 1}}
+		return []client.Queue{{Func: "b", Jobs: 1}, {Func: "empty"}, {Func: "a", Workers: 1}, {Func: "B", Jobs: 1}, {Func: "c", Failed: &failed}}
 	}
 	f := func(all bool, want string) {
 		t.Helper()
@@ -82,8 +91,8 @@ func TestStatusChoice(t *testing.T) {
 			t.Errorf("all %v: %s, want %s", all, got, want)
 		}
 	}
-	f(false, "B a b")
-	f(true, "B a b empty")
+	f(false, "B a b c")
+	f(true, "B a b c empty")
 }
 
 // TestReplaceFile: a dump that fails leaves the older file as it was, and no other file.

@@ -43,7 +43,7 @@ func (s *statusCmd) Run(c *cli, con *console) error {
 // choose sorts the rows by name and, without --all, drops functions without workers and jobs.
 func (s *statusCmd) choose(rows []client.Queue) []client.Queue {
 	if !s.All {
-		rows = slices.DeleteFunc(rows, func(q client.Queue) bool { return q.Workers == 0 && q.Jobs == 0 })
+		rows = slices.DeleteFunc(rows, func(q client.Queue) bool { return q.Workers == 0 && q.Jobs == 0 && value(q.Failed) == 0 })
 	}
 	slices.SortFunc(rows, func(a, b client.Queue) int { return cmp.Compare(a.Func, b.Func) })
 	return rows
@@ -59,13 +59,14 @@ type statusRow struct {
 	Delayed *int64 `json:"delayed,omitempty"`
 	Locked  *int64 `json:"locked,omitempty"`
 	Waiting *int64 `json:"waiting,omitempty"`
+	Failed  *int64 `json:"failed,omitempty"`
 	Next    *int64 `json:"next"`
 }
 
 func statusRows(queues []client.Queue) []statusRow {
 	rows := make([]statusRow, 0, len(queues))
 	for _, q := range queues {
-		r := statusRow{Func: q.Func, Workers: q.Workers, Jobs: q.Jobs, Running: q.Running, Ready: ready(q), Delayed: q.Delayed, Locked: q.Locked, Waiting: q.Waiting}
+		r := statusRow{Func: q.Func, Workers: q.Workers, Jobs: q.Jobs, Running: q.Running, Ready: ready(q), Delayed: q.Delayed, Locked: q.Locked, Waiting: q.Waiting, Failed: q.Failed}
 		if pending(q) {
 			r.Next = &q.Next
 		}
@@ -104,7 +105,8 @@ func writeJSON[T any](w io.Writer, rows []T) error {
 	return e.Encode(rows)
 }
 
-// writeTable writes the rows as a table, without the columns that the server does not tell.
+// writeTable writes the rows as a table, without the columns that the server does not tell. There are failed jobs only
+// where a policy keeps them: their column is there when one of the rows has some.
 func writeTable(w io.Writer, rows []client.Queue, now time.Time) error {
 	head := []string{"FUNCTION", "WORKERS", "JOBS", "RUNNING"}
 	columns := []func(client.Queue) *int64{
@@ -124,6 +126,9 @@ func writeTable(w io.Writer, rows []client.Queue, now time.Time) error {
 		if len(rows) > 0 && c.value(rows[0]) != nil {
 			head, columns = append(head, c.name), append(columns, c.value)
 		}
+	}
+	if failed := func(q client.Queue) *int64 { return q.Failed }; slices.ContainsFunc(rows, func(q client.Queue) bool { return value(q.Failed) > 0 }) {
+		head, columns = append(head, "FAILED"), append(columns, failed)
 	}
 	lines := [][]string{append(head, "NEXT")}
 	for _, r := range rows {

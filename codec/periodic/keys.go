@@ -22,6 +22,8 @@ const (
 	// KeyStatus is answered with a text, not a number. It is STATUS with two more columns before the last: delayed jobs,
 	// and jobs that wait for others. Other servers answer with a number of four bytes.
 	KeyStatus = "treadle.status"
+	// KeyFailedStatus is answered as KeyStatus, with one more column before the last, for failed jobs.
+	KeyFailedStatus = "treadle.status.failed"
 	// KeyLeftTasks, KeyLeftJobs, KeyLeftProjects and KeyLeftSettings are what this connection's last DUMP has left
 	// out: tasks of dwork and kts46, jobs of Gloom and Disbatch, projects of kts46 and changed settings.
 	KeyLeftTasks    = "treadle.left.tasks"

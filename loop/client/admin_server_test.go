@@ -1,7 +1,9 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -203,5 +205,54 @@ func TestManyFailed(t *testing.T) {
 	o.failed("f", n)
 	if d, err = o.admin.RemoveFailed(o.ctx, client.FailedChoice{Queue: "f", All: true}); err != nil || d.Done != n {
 		t.Errorf("%+v are removed, %v", d, err)
+	}
+}
+
+// TestFailedOfBytes: failed jobs of a queue whose name is not UTF-8 are counted by the status, shown and retried.
+func TestFailedOfBytes(t *testing.T) {
+	const queue = "\xffq"
+	o := newOperators(t)
+	o.ok(o.set("*", "retries=0"))
+	o.ok(o.worker.CanDo(o.ctx, queue))
+	o.ok(o.client.Submit(o.ctx, &client.Job{Func: queue, Name: "j", Workload: []byte("hi")}))
+	o.ok(o.worker.Fail(o.ctx, o.grab("j", "hi")))
+	o.failed(queue, 1)
+	queues, err := o.admin.FailedQueues(o.ctx)
+	o.ok(err)
+	if len(queues) != 1 || queues[0].Queue != "" || string(queues[0].QueueBytes) != queue {
+		t.Errorf("the queues with failed jobs are %+v", queues)
+	}
+	rows, err := o.client.Details(o.ctx)
+	o.ok(err)
+	if len(rows) != 1 || rows[0].Jobs != 0 || rows[0].Failed == nil || *rows[0].Failed != 1 {
+		t.Errorf("the status is %+v", rows)
+	}
+	d, err := o.admin.RetryFailed(o.ctx, client.FailedChoice{Queue: queue, All: true})
+	o.ok(err)
+	if d.Done != 1 {
+		t.Errorf("the retry says %+v", d)
+	}
+	o.ok(o.worker.Done(o.ctx, o.grab("j", "hi"), nil))
+}
+
+// TestLoadOverPolicy: a load goes on behind a job that the policy of its queue refuses, and says so at its end.
+func TestLoadOverPolicy(t *testing.T) {
+	o := newOperators(t)
+	o.ok(o.set("q", "max-jobs=1"))
+	dump := binary.BigEndian.AppendUint64(nil, 4)
+	for _, j := range []periodic.Job{{Func: []byte("q"), Name: []byte("a")}, {Func: []byte("q"), Name: []byte("b")}, {Func: []byte("q"), Name: []byte("c")}, {Func: []byte("r"), Name: []byte("d")}} {
+		dump = periodic.AppendJob(dump, &j)
+	}
+	err := o.client.Load(o.ctx, bytes.NewReader(dump), int64(len(dump)), nil)
+	var why *client.RefusedError
+	if err = o.client.Explain(o.ctx, err); !errors.As(err, &why) || why.Reason != periodic.ReasonPolicy {
+		t.Errorf("the load ends with %v", err)
+	}
+	if n, known, err := o.client.Loaded(o.ctx); n != 2 || !known || err != nil {
+		t.Errorf("%d jobs are in, %v, %v", n, known, err)
+	}
+	o.ok(o.client.Remove(o.ctx, "r", "d"))
+	if nothing, err := o.client.RemovedNothing(o.ctx); nothing || err != nil {
+		t.Errorf("the last job is not in: %v", err)
 	}
 }

@@ -244,26 +244,43 @@ func TestShutdown(t *testing.T) {
 	f("refused", func(p *peer) { p.reply("000000010c"); p.reply("000000020a"); p.drain() }, ErrRefused)
 }
 
-// TestDetails checks the additional counts of a Treadle, also without functions. A number is
-// another server's reply.
+// TestDetails checks the additional counts of a Treadle, also without functions. A number is the
+// reply of a server that does not know the key: an older Treadle, or another server.
 func TestDetails(t *testing.T) {
-	f := func(answer string, want int, wantErr error) {
+	ask := func(p *peer, id int, key, answer string) {
+		p.wantRequest(fmt.Sprintf("%08x16%02x%x", id, len(key), key))
+		p.reply(fmt.Sprintf("%08x", id) + answer)
+	}
+	f := func(older bool, answer string, want int, wantErr error) {
 		t.Helper()
 		for _, framing := range []periodic.Framing{periodic.Plain, periodic.CRC} {
 			c := connect(t, framing, func(p *peer) {
-				p.wantRequest(fmt.Sprintf("0000000116%02x%x", len(periodic.KeyStatus), periodic.KeyStatus))
-				p.reply("00000001" + answer)
+				if key := periodic.KeyFailedStatus; older {
+					ask(p, 1, key, "1800000000")
+					ask(p, 2, periodic.KeyStatus, answer)
+				} else {
+					ask(p, 1, key, answer)
+				}
 				p.drain()
 			})
-			if rows, err := c.Details(within(t)); len(rows) != want || !errors.Is(err, wantErr) {
+			rows, err := c.Details(within(t))
+			if len(rows) != want || !errors.Is(err, wantErr) {
 				t.Errorf("%s: %v, %v, want %d rows, %v", answer, rows, err, want, wantErr)
+			}
+			for _, q := range rows {
+				if known := q.Failed != nil; known == older || known && *q.Failed != 7 {
+					t.Errorf("%s: failed is %v", answer, q.Failed)
+				}
 			}
 		}
 	}
-	f("18"+ascii("f,1,2,3,4,5,6,7\nn,1,2,3,4,5,6,7"), 2, nil)
-	f("18", 0, nil)
-	f("1800000000", 0, ErrNoDetails)
-	f("0c", 0, ErrRefused)
+	f(false, "18"+ascii("f,1,2,3,4,5,6,7,8\nn,1,2,3,4,5,6,7,8"), 2, nil)
+	f(false, "18", 0, nil)
+	f(false, "0c", 0, ErrRefused)
+	f(true, "18"+ascii("f,1,2,3,4,5,6,7\nn,1,2,3,4,5,6,7"), 2, nil)
+	f(true, "18", 0, nil)
+	f(true, "1800000000", 0, ErrNoDetails)
+	f(true, "0c", 0, ErrRefused)
 }
 
 func TestStatusRows(t *testing.T) {
@@ -276,13 +293,13 @@ func TestStatusRows(t *testing.T) {
 		}
 	}
 	f(periodic.Plain, "")
-	f(periodic.Plain, "f,1,2,3,4", Queue{"f", 1, 2, 3, nil, nil, nil, 4})
-	f(periodic.Plain, "f,1,2,3,4\n,5,6,7,8", Queue{"f", 1, 2, 3, nil, nil, nil, 4}, Queue{"", 5, 6, 7, nil, nil, nil, 8})
-	f(periodic.Plain, "a,b,1,2,3,4", Queue{"a,b", 1, 2, 3, nil, nil, nil, 4})
-	f(periodic.Plain, "a\nb\n,1,2,3,4\nc,1,2,3,4", Queue{"a\nb\n", 1, 2, 3, nil, nil, nil, 4}, Queue{"c", 1, 2, 3, nil, nil, nil, 4})
-	f(periodic.CRC, "f,1,2,3,4,5", Queue{"f", 1, 2, 3, n(4), nil, nil, 5})
-	f(periodic.CRC, "7,1,2,3,4,5\nx,1,2,3,4,5", Queue{"7", 1, 2, 3, n(4), nil, nil, 5}, Queue{"x", 1, 2, 3, n(4), nil, nil, 5})
-	if got, err := parseStatus("a,1,2,3,4,5,6,7", detailNumbers); err != nil || !reflect.DeepEqual(got, []Queue{{"a", 1, 2, 3, n(4), n(5), n(6), 7}}) {
+	f(periodic.Plain, "f,1,2,3,4", Queue{"f", 1, 2, 3, nil, nil, nil, nil, 4})
+	f(periodic.Plain, "f,1,2,3,4\n,5,6,7,8", Queue{"f", 1, 2, 3, nil, nil, nil, nil, 4}, Queue{"", 5, 6, 7, nil, nil, nil, nil, 8})
+	f(periodic.Plain, "a,b,1,2,3,4", Queue{"a,b", 1, 2, 3, nil, nil, nil, nil, 4})
+	f(periodic.Plain, "a\nb\n,1,2,3,4\nc,1,2,3,4", Queue{"a\nb\n", 1, 2, 3, nil, nil, nil, nil, 4}, Queue{"c", 1, 2, 3, nil, nil, nil, nil, 4})
+	f(periodic.CRC, "f,1,2,3,4,5", Queue{"f", 1, 2, 3, n(4), nil, nil, nil, 5})
+	f(periodic.CRC, "7,1,2,3,4,5\nx,1,2,3,4,5", Queue{"7", 1, 2, 3, n(4), nil, nil, nil, 5}, Queue{"x", 1, 2, 3, n(4), nil, nil, nil, 5})
+	if got, err := parseStatus("a,1,2,3,4,5,6,7", detailNumbers); err != nil || !reflect.DeepEqual(got, []Queue{{"a", 1, 2, 3, n(4), n(5), n(6), nil, 7}}) {
 		t.Errorf("with details: %+v, %v", got, err)
 	}
 	for _, bad := range []string{"f", "f,1,2,3", "f,1,2,3,x", "f,1,2,3,4\ng"} {

@@ -19,21 +19,30 @@ type Queue struct {
 	Locked  *int64 // waiting for a lock; nil in the 2018 framing
 	Delayed *int64 // not due yet; only from Details, else nil
 	Waiting *int64 // waiting for predecessors; only from Details, else nil
+	Failed  *int64 // given up and kept, and not among Jobs; only from Details of a server that knows them, else nil
 	Next    int64  // due time of the earliest pending job, unix seconds; the server's present time without one
 }
 
 // Details returns Status with a Treadle's additional counts. ErrNoDetails: another server has none.
 func (c *Client) Details(ctx context.Context) ([]Queue, error) {
+	rows, err := c.details(ctx, periodic.KeyFailedStatus, failedNumbers)
+	if errors.Is(err, ErrNoDetails) { // of an older version
+		rows, err = c.details(ctx, periodic.KeyStatus, detailNumbers)
+	}
+	return rows, err
+}
+
+func (c *Client) details(ctx context.Context, key string, numbers int) ([]Queue, error) {
 	text, err := c.conn.expect(ctx, periodic.ConfigGet, periodic.Config, func(dst []byte) []byte {
-		return periodic.AppendStr8String(dst, periodic.KeyStatus)
+		return periodic.AppendStr8String(dst, key)
 	})
 	switch {
 	case err != nil:
 		return nil, c.conn.describe("read the status", err)
-	case len(text) == 4: // a number is another server's reply
+	case len(text) == 4: // a number is the answer of a server that does not know the key
 		return nil, ErrNoDetails
 	}
-	rows, err := parseStatus(string(text), detailNumbers)
+	rows, err := parseStatus(string(text), numbers)
 	return rows, c.conn.describe("read the status", err)
 }
 
@@ -45,6 +54,7 @@ const (
 	plainNumbers  = 4
 	crcNumbers    = 5
 	detailNumbers = 7
+	failedNumbers = 8
 )
 
 // numbersOf returns the number of counts in a STATUS line.
@@ -55,7 +65,7 @@ func numbersOf(framing periodic.Framing) int {
 	return plainNumbers
 }
 
-// parseStatus parses lines of func,workers,jobs,processing[,locked[,delayed,waiting]],schedat.
+// parseStatus parses lines of func,workers,jobs,processing[,locked[,delayed,waiting[,failed]]],schedat.
 // Names may contain commas and line ends, so counts are taken from the end of a line, and a line
 // without enough of them is the beginning of a name.
 func parseStatus(text string, numbers int) ([]Queue, error) {
@@ -94,6 +104,10 @@ func parseRow(line string, numbers int) (q Queue, ok bool) {
 	if numbers >= detailNumbers {
 		q.Delayed, q.Waiting = new(int64), new(int64)
 		targets = append(targets, q.Delayed, q.Waiting)
+	}
+	if numbers >= failedNumbers {
+		q.Failed = new(int64)
+		targets = append(targets, q.Failed)
 	}
 	targets = append(targets, &q.Next)
 	for i, target := range targets {

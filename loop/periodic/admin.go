@@ -53,8 +53,12 @@ func (c *conversation) configure(f *codec.Frame) bool {
 		c.replyAfter(f.MsgID, codec.Success, group, wait)
 		return true
 	}
-	if string(key) == codec.KeyStatus {
+	switch string(key) {
+	case codec.KeyStatus:
 		c.status(f.MsgID, []byte{byte(codec.Config)}, appendDetails)
+		return true
+	case codec.KeyFailedStatus:
+		c.status(f.MsgID, []byte{byte(codec.Config)}, appendFailedDetails)
 		return true
 	}
 	c.s.Touch()
@@ -134,6 +138,11 @@ func (e *era) appendStatus(out []byte, q sched.QueueStatus, more bool, now sched
 // appendDetails appends a line of KeyStatus.
 func appendDetails(out []byte, q sched.QueueStatus, more bool, now sched.Time) []byte {
 	return appendLine(out, q, more, now, q.Workers, q.Jobs, q.Running, q.Parked, q.Delayed, q.Waiting)
+}
+
+// appendFailedDetails appends a line of KeyFailedStatus.
+func appendFailedDetails(out []byte, q sched.QueueStatus, more bool, now sched.Time) []byte {
+	return appendLine(out, q, more, now, q.Workers, q.Jobs, q.Running, q.Parked, q.Delayed, q.Waiting, q.Failed)
 }
 
 func appendLine(out []byte, q sched.QueueStatus, more bool, now sched.Time, columns ...int) []byte {

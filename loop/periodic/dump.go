@@ -98,13 +98,14 @@ type load struct {
 	jobs    int64        // jobs to come, once counted
 	counted bool         // the count has been read
 	refused bool         // the rest is skipped and UNKNOWN is the answer
-	reason  codec.Reason // why; 0: not to be counted
+	reason  codec.Reason // of the first job that was refused, for which UNKNOWN is the answer, too; 0: none, or not to be counted
 	sum     uint32       // the checksum so far
 	want    uint32       // the announced checksum
 }
 
 // beginLoad starts a LOAD, or skips the arguments of a refused one. A load that is larger than the
-// room on the disk is refused as a whole. When the disk fills up later, the remaining jobs are refused.
+// room on the disk is refused as a whole. When the disk or the memory fills up later,
+// the remaining jobs are refused.
 func (c *conversation) beginLoad(f *codec.Frame, refused bool) {
 	c.last.loaded = 0
 	c.load = &load{msgID: f.MsgID, left: f.More, refused: refused, sum: f.PartialSum, want: f.Sum}
@@ -193,12 +194,12 @@ func (l *load) submit(c *conversation, in []byte, last bool) int {
 		return 0
 	}
 	sub := submission(&j)
-	if err := c.p.sched.Submit(r.Now, &sub, r.Sink); err != nil {
-		l.refuse(reasonOf(err))
-		return 0
-	}
-	c.last.loaded++
 	l.jobs--
+	if err := c.p.sched.Submit(r.Now, &sub, r.Sink); err == nil {
+		c.last.loaded++
+	} else if l.reason == 0 { // another queue may take the next job
+		l.reason = reasonOf(err)
+	}
 	return k
 }
 
@@ -215,7 +216,7 @@ func (l *load) end(c *conversation) error {
 		c.p.refused(l.reason)
 		c.last.refused = l.reason
 	}
-	if l.refused {
+	if l.refused || l.reason != 0 {
 		c.reply(l.msgID, codec.Unknown)
 	} else {
 		group, wait := c.p.host.DurableAll()
