@@ -59,7 +59,7 @@ var internal = []string{
 // usageFunctions return errors that end a command with exit code 2.
 var usageFunctions = []string{
 	"Validate", "plainly", "checkCommand", "decodeText", "tokens", "located", "refuseZeros", "parseSpan", "readUsers",
-	"splitAddress", "validate", "ParseMode", "periodicdAddress",
+	"splitAddress", "validate", "ParseMode", "periodicdAddress", "UnmarshalText",
 }
 
 // callKinds maps the functions that take a text to the kind of its message.
