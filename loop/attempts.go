@@ -5,7 +5,7 @@ import (
 	"treadle/sched"
 )
 
-// attemptsOf returns what the journal keeps of a job's failures.
+// attemptsOf returns what the journal keeps of a job's attempts.
 func attemptsOf(j *sched.Saved) journal.Attempts {
 	tries, all := sched.ParseHistory(j.History)
 	a := journal.Attempts{FailedAt: j.FailedAt, Tries: tries}

@@ -148,6 +148,7 @@ func (s *Server) restore(now sched.Time, r *journal.Record) error {
 	if r.FailedAt != 0 || r.Tries != 0 || len(r.History) > 0 {
 		restoreAttempts(&j, &r.Attempts)
 	}
+	j.DoneAt, j.Result = r.DoneAt, r.Result
 	err := s.sched.Restore(now, &j)
 	if errors.Is(err, sched.ErrDuplicate) {
 		err = fmt.Errorf("%w: the end of the other one is lost; treadle journal repair keeps the later one", err)

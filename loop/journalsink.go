@@ -52,11 +52,12 @@ func (f *journalSink) Save(shard int, j *sched.Saved) {
 	if j.FailedAt != 0 || len(j.History) > 0 {
 		r.Attempts = attemptsOf(j)
 	}
+	r.Finished = journal.Finished{DoneAt: j.DoneAt, Result: j.Result}
 	for _, e := range j.Log {
 		r.Log = append(r.Log, journal.Event(e))
 	}
 	f.journal.Put(shard, r)
-	r.Name, r.Workload, r.After = nil, nil, nil
+	r.Name, r.Workload, r.After, r.Result = nil, nil, nil, nil
 	f.dirty.Store(true)
 }
 

@@ -40,7 +40,9 @@
 //	global.go halt.go status.go                   Global names; the stop; counters and views
 //	policy.go policy_text.go                      what an operator wants of a queue, and how it is written
 //	limiter.go                                    what a policy refuses and holds back; how queues get theirs
-//	failed.go failed_move.go failed_verbs.go      jobs that were given up; dead letters; the operators' verbs
+//	failed.go failed_move.go                      attempts and retries, jobs that were given up; dead letters
+//	done.go ttl.go                                jobs that are done and kept, their names; jobs that expire
+//	kept.go kept_verbs.go                         the lines of all kept jobs; the operators' verbs
 //	journal.go                                    what survives the process
 //	graph.go graph_edit.go graph_order.go         tasks: new ones and their predecessors, without cycles
 //	graph_line.go graph_steal.go graph_end.go     tasks: in line, reserved, complete
@@ -67,6 +69,7 @@
 //	remembered    -               -        -             -                 -      Done            -             -
 //	ending        -               -        -             -                 -      -               -             -
 //	failed        FAILED          failed   treadle_failed_jobs  -         -      -               -             -
+//	finished      -               -        treadle_kept_jobs, treadle_remembered_names  -  -  -  -             -
 //
 // Waiting, remembered and ending are states of tasks alone. A waiting task has predecessors that are
 // not complete. A complete task is remembered for a while, or ends as soon as its successors are
@@ -100,6 +103,9 @@
 //	too many failures        reserved  failed                     given_up
 //	RetryFailed              failed    ready                      retried
 //	too many, too old        failed    gone                       evicted
+//	Finish, keep-done        reserved  finished                   done
+//	job-ttl has passed       ready     gone, or finished          expired
+//	too many, too old        finished  finished with less, gone   -; forgotten for a name alone
 //	a dead-letter queue      failed    ready, in that queue       moved
 //	Remove, Drop, Expire     any       gone                       removed
 //
@@ -144,6 +150,9 @@
 //	WalkFailed      view the failed jobs of a queue
 //	RetryFailed     make a failed job ready again
 //	RemoveFailed    remove a failed job
+//	WalkDone        view the finished jobs of a queue
+//	ViewDone        view a finished job
+//	RemoveDone      remove a finished job
 //
 // Verbs for tasks:
 //
@@ -205,6 +214,9 @@
 //	await        one request of a peer for the end of a job
 //	topic        a job's name under which its worker publishes to listeners
 //	Delivery     an effect: what to tell which session
+//	kept         failed or finished: a job that has ended, and operators view
+//	use          what a kept job is kept for: its failure, its result, itself or its name alone
+//	sweep        one pass over the oldest ready jobs of a queue, of each priority
 //	detached     in no index and held by no peer: a job that a verb is moving
 //	revoked      a run that ended without its worker: by a time-out, by a removal or by a broadcast
 //	unreported   a revoked run that its worker has not reported yet
@@ -234,6 +246,17 @@
 // Failed, its name is free, and it is failed, which is a state outside of all other rules: no verb but those of
 // operators reaches it, and it goes with its queue when that is dropped. The history of a job is its attempts; a
 // submission that replaces the job ends it.
+//
+// JobTTL ends ready jobs as expired. A job is never handed out later than that after its due time, which a retry sets
+// anew, and a lock that the job has waited for does not. Its awaits end with Failed. Due times count in seconds, so that
+// a job expires up to a second late, and never early. Tasks, and jobs of Rules.Deaths that have failed, have no due time.
+// A job that the clock has made old expires like any other.
+//
+// KeepDone, KeepResults and UniqueFor are for jobs whose space is plain (Rules.plain), and are used at the Finish of a
+// job. It is kept as finished for the largest of its uses; when it is too old or there are too many, it is kept for a
+// lesser use, with less of it, or goes. The last done job of a name is found by its name: a Submit of that name within
+// UniqueFor changes nothing, and its await receives the kept result, or none, at once. Operators who remove the finished
+// job let its name be submitted again. A job of a broadcast is not kept.
 //
 // Paused, Concurrency and Rate shut a queue for a while: its ready jobs stay where they are, in their order, and its
 // watches stay in line. What a shut queue has is not offered to a peer that serves other queues as well, and not
@@ -290,7 +313,9 @@
 //	a queue is dropped   it has no name; a record says which of its jobs are to go (tick.go)
 //	locks become free    no job holds them, and jobs wait (locks.go)
 //	other policies       a queue follows the policies of before; SetPolicies begins again (limiter.go)
-//	failed jobs          there are more or older ones than the policy keeps, or some that are to move
+//	old jobs             a ready job has expired, and was not handed out; the sweep begins with the first second of each
+//	                     priority, and a cursor says where it goes on (ttl.go)
+//	kept jobs            there are more or older ones than the policy keeps, or failed ones that are to move
 //	                     to a dead-letter queue, of which the first are marked and copied (failed_move.go)
 //	a job ends           its name is free, and some awaits are not answered yet (notify.go)
 //	what is due          it is late: time-outs, unreported names, remembered tasks

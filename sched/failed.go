@@ -12,9 +12,11 @@ const (
 	AttemptLeft                        // the worker left
 	AttemptRetried                     // no attempt: a person had the failed job tried again
 	AttemptMoved                       // no attempt: the job came from another queue, whose name is the text
+	AttemptDone                        // the worker did the job
+	AttemptExpired                     // no attempt: the job was not handed out within its queue's job-ttl
 )
 
-var outcomeNames = [...]string{AttemptFailed: "failed", AttemptTimedOut: "timed out", AttemptLeft: "worker left", AttemptRetried: "retried by hand", AttemptMoved: "moved"}
+var outcomeNames = [...]string{AttemptFailed: "failed", AttemptTimedOut: "timed out", AttemptLeft: "worker left", AttemptRetried: "retried by hand", AttemptMoved: "moved", AttemptDone: "done", AttemptExpired: "expired"}
 
 // String returns the outcome as people read it.
 func (o Outcome) String() string {
@@ -24,7 +26,7 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
-// Attempt is an entry of the history of a job under a policy with retries.
+// Attempt is an entry of the history of a job whose queue has a policy.
 type Attempt struct {
 	At      int64 // Unix milliseconds
 	Outcome Outcome
@@ -43,8 +45,8 @@ const (
 // A history is uvarint(tries), then the entries: the outcome, uvarint(At), and two texts, each behind its length.
 // tries counts the attempts since the job was submitted or retried by hand.
 
-// historyRef is where a history lies in the arena.
-type historyRef struct{ bytes, size uint32 }
+// arenaRef is where a history or a result lies in the arena.
+type arenaRef struct{ bytes, size uint32 }
 
 // history returns a job's history as a view, nil when it has none.
 func (sh *shard) history(job uint32, r *record) []byte {
@@ -64,7 +66,7 @@ func (sh *shard) setHistory(job uint32, r *record, history []byte) {
 	}
 	copy(room, history)
 	r.flags |= attempted
-	sh.histories[job] = historyRef{bytes, uint32(len(history))}
+	sh.histories[job] = arenaRef{bytes, uint32(len(history))}
 }
 
 func (sh *shard) dropHistory(job uint32, r *record) {
@@ -74,7 +76,7 @@ func (sh *shard) dropHistory(job uint32, r *record) {
 	r.flags &^= attempted
 	sh.freeBytes(sh.histories[job].bytes)
 	if delete(sh.histories, job); len(sh.histories) == 0 {
-		sh.histories = make(map[uint32]historyRef) // a map keeps the room of all that it ever had
+		sh.histories = make(map[uint32]arenaRef) // a map keeps the room of all that it ever had
 	}
 }
 
@@ -92,6 +94,7 @@ func withAttempt(old []byte, a Attempt) (history []byte, n uint64) {
 	switch a.Outcome {
 	case AttemptRetried, AttemptMoved:
 		n = 0
+	case AttemptExpired:
 	default:
 		n++
 	}
@@ -191,137 +194,17 @@ func (sh *shard) retriesUnder(r *record, q *queue) bool {
 	return p != nil && (p.Limited || p.Backoff.First > 0) && r.flags&(task|orphan) == 0 && !sh.s.rules[r.space].Owned
 }
 
-// giveUp ends a job that has failed too often: those who await it are told, its name is free, and it is kept as
-// failed, unless the policy keeps none.
+// giveUp ends a job that has failed too often: it is kept as failed, unless the policy keeps none.
 func (sh *shard) giveUp(now Time, job uint32, r *record, q *queue, sink Sink) {
 	sh.counters.GivenUp++
 	if p := q.policy; p.KeepFailed == (Keep{}) && p.DeadLetter == "" {
 		sh.end(job, r, q, Failed, nil, sink)
 		return
 	}
-	name, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
-	if r.flags&awaited != 0 {
-		sh.notifyAll(job, r, q, Failed, nil, sink)
-	}
-	if r.flags&locking != 0 {
-		sh.dropLocks(job, r)
-	}
-	if len(sh.topics) > 0 {
-		sh.endTopic(topic{r.space, q.name, string(name)}, sink)
-	}
-	sh.names.remove(sh.s.tag(q.id, r.space, name), job)
-	r.flags &^= awaited | immediate | awaitedBySubmitter
-	q.bytes -= int64(r.size)
+	sh.retire(job, r, q, Failed, nil, sink)
 	r.due = now.Wall
-	sh.fileFailed(job, r, q)
+	sh.keep(job, r, q, keptFailed)
 	sh.save(job, r, q)
-}
-
-// failedLine is the failed jobs of a queue, by the time of their failure and their sequence number. A job in it is in
-// no table of names; its due is that time, in milliseconds.
-type failedLine struct {
-	queue *queue
-	jobs  index
-	check int64 // Wall when the first is too old; 0: there are too many
-	at    int   // place among the shard's
-}
-
-func (l *failedLine) ahead(o *failedLine) bool { return l.check < o.check }
-func (l *failedLine) place() int               { return l.at }
-func (l *failedLine) setPlace(i int)           { l.at = i }
-
-// failedJobs is how many failed jobs a queue has.
-func (q *queue) failedJobs() int {
-	if q.failed == nil {
-		return 0
-	}
-	return q.failed.jobs.jobs
-}
-
-// fileFailed keeps a job that stands nowhere as failed.
-func (sh *shard) fileFailed(job uint32, r *record, q *queue) {
-	r.state, r.home = failed, q.id
-	if q.failed == nil {
-		q.failed = &failedLine{queue: q, jobs: newIndex(), at: -1}
-	}
-	q.failed.jobs.pushBack(&sh.buckets, &sh.slab, key{r.due, int64(r.seq)}, job)
-	sh.failedBySeq[r.seq] = job
-	sh.resetFailed(q)
-}
-
-// unfileFailed takes a job out of the failed ones; it stands nowhere then.
-func (sh *shard) unfileFailed(job uint32, r *record, q *queue) {
-	q.failed.jobs.remove(&sh.buckets, &sh.slab, job)
-	if delete(sh.failedBySeq, r.seq); len(sh.failedBySeq) == 0 {
-		sh.failedBySeq = make(map[uint64]uint32) // a map keeps the room of all that it ever had
-	}
-	sh.resetFailed(q)
-}
-
-// resetFailed keeps the place of a queue among those with failed jobs after these or its policy have changed.
-func (sh *shard) resetFailed(q *queue) {
-	l := q.failed
-	if l == nil {
-		return
-	}
-	if l.jobs.jobs == 0 {
-		if l.at >= 0 {
-			sh.failing.remove(l)
-		}
-		l.jobs.free(&sh.buckets)
-		q.failed = nil
-		return
-	}
-	first, _ := l.jobs.min(&sh.buckets)
-	keep := defaultKeepFailed // jobs that a policy of before has left
-	if q.policy != nil {
-		keep = q.policy.KeepFailed
-	}
-	switch {
-	case q.policy != nil && q.policy.DeadLetter != "", keep == (Keep{}), keep.Jobs > 0 && int64(l.jobs.jobs) > keep.Jobs:
-		l.check = 0
-	case keep.Age > 0:
-		l.check = first.a + keep.Age
-	default:
-		l.check = never
-	}
-	if l.at < 0 {
-		sh.failing.push(l)
-	} else {
-		sh.failing.fix(l)
-	}
-	sh.s.alarmWall(max(l.check, 0))
-}
-
-// evictFailed removes failed jobs that are too many or too old.
-func (sh *shard) evictFailed(now Time, until int) (moves []move) {
-	for sh.mu.steps < until && len(sh.failing) > 0 && sh.failing[0].check <= now.Wall {
-		sh.countSteps(1)
-		l := sh.failing[0]
-		if p := l.queue.policy; p != nil && p.DeadLetter != "" {
-			moves = sh.beginMoves(now, l, p.DeadLetter, until, moves)
-			continue
-		}
-		job := l.jobs.head(&sh.buckets)
-		sh.counters.Evicted++
-		sh.removeFailed(job, sh.slab.at(job), l.queue)
-	}
-	return moves
-}
-
-// removeFailed removes a failed job.
-func (sh *shard) removeFailed(job uint32, r *record, q *queue) {
-	sh.unfileFailed(job, r, q)
-	sh.forgetFailed(job, r)
-	sh.discardUnused(q)
-}
-
-// forgetFailed frees a job that was failed and stands nowhere.
-func (sh *shard) forgetFailed(job uint32, r *record) {
-	sh.unsave(r)
-	sh.dropHistory(job, r)
-	sh.freeBytes(r.bytes)
-	sh.slab.free(job)
 }
 
 // lastText returns the end of an error text that a history keeps.

@@ -20,7 +20,7 @@ const (
 )
 
 // beginMoves copies and marks failed jobs of a queue.
-func (sh *shard) beginMoves(now Time, l *failedLine, to string, until int, moves []move) []move {
+func (sh *shard) beginMoves(now Time, l *keptLine, to string, until int, moves []move) []move {
 	l.check = now.Wall + moveAgain
 	l.jobs.each(&sh.buckets, &sh.slab, func(job uint32) bool {
 		r := sh.slab.at(job)
@@ -40,7 +40,7 @@ func (sh *shard) beginMoves(now Time, l *failedLine, to string, until int, moves
 		l.check = now.Wall + 1 // there are more
 		return false
 	})
-	sh.failing.fix(l)
+	sh.keeping.fix(l)
 	return moves
 }
 
@@ -80,7 +80,7 @@ func (sh *shard) takeMoved(now Time, m *move, sink Sink) error {
 func (sh *shard) endMove(seq uint64, why error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	job, ok := sh.failedBySeq[seq]
+	job, ok := sh.keptBySeq[seq]
 	if !ok {
 		return // its queue was dropped
 	}
@@ -88,6 +88,6 @@ func (sh *shard) endMove(seq uint64, why error) {
 	r.flags &^= moving
 	if why == nil {
 		sh.counters.Moved++
-		sh.removeFailed(job, r, sh.queueOf(r))
+		sh.removeKept(job, r, sh.queueOf(r))
 	}
 }

@@ -43,9 +43,9 @@ func (x *testSched) pass(ms int64) {
 // failedOf lists the failed jobs of a queue with their histories.
 func (x *testSched) failedOf(queue string) (all []string, seqs []uint64) {
 	x.t.Helper()
-	c, done := FailedCursor{}, false
+	c, done := KeptCursor{}, false
 	for !done {
-		c, done = x.s.WalkFailed([]byte(queue), c, 1, func(f *FailedJob) {
+		c, done = x.s.WalkFailed([]byte(queue), c, 1, func(f *KeptJob) {
 			var b strings.Builder
 			fmt.Fprintf(&b, "%s:", f.Name)
 			for _, a := range attempts(f.History) {
@@ -180,7 +180,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	for range 101 {
 		x.ok(x.s.Fail(x.now, p, x.reserveJob(p, "j"), text, &x.rec))
 	}
-	x.s.WalkFailed([]byte("f"), FailedCursor{}, 9, func(f *FailedJob) {
+	x.s.WalkFailed([]byte("f"), KeptCursor{}, 9, func(f *KeptJob) {
 		all := attempts(f.History)
 		if len(f.History) > maxHistory || len(all) < 3 || len(all[0].Text) != MaxAttemptText || !strings.HasSuffix(all[0].Text, "end") {
 			t.Errorf("%d bytes of history with %d entries", len(f.History), len(all))

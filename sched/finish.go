@@ -21,9 +21,12 @@ func (s *Scheduler) Finish(now Time, p *Peer, run Run, data []byte, sink Sink) e
 	w := sh.watches[r.home]
 	q := sh.unhold(run.Slot, r)
 	sh.counters.Done++
-	if r.flags&task != 0 {
+	switch {
+	case r.flags&task != 0:
 		sh.graph.end(now, run.Slot, r, q, sink)
-	} else {
+	case q.policy != nil:
+		sh.endUnder(now, run.Slot, r, q, Attempt{Outcome: AttemptDone, Worker: p.where}, Result, data, sink)
+	default:
 		sh.end(run.Slot, r, q, Result, data, sink)
 	}
 	sh.reconsider(now, w, sink)

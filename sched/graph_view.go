@@ -70,7 +70,9 @@ func (v *TaskView) Before() iter.Seq[[]byte] {
 }
 
 // live says that a record in use is of a job that has not ended.
-func (r *record) live() bool { return r.state != ending && r.state != remembered && r.state != failed }
+func (r *record) live() bool {
+	return r.state != ending && r.state != remembered && r.state != failed && r.state != finished
+}
 
 // TaskView is a view of one task. Its bytes are valid until the call that was given it returns.
 type TaskView struct {

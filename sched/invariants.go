@@ -100,7 +100,8 @@ type checker struct {
 	awaits          map[*Peer]map[JobRef]int
 	seen            map[uint32]string // job -> where it stands
 	used            map[uint32]bool   // buckets
-	states          [failed + 1]int   // jobs by state
+	states          [finished + 1]int // jobs by state
+	lastOfNames     int               // kept done jobs that are found by their names
 	topics          map[*Peer]map[topic]int
 	unreportedNames map[*Peer]int // number of each peer's unreported names
 }
@@ -231,7 +232,7 @@ func (c *checker) queue(q *queue) error {
 			return err
 		}
 	}
-	if err := c.failedJobs(q); err != nil {
+	if err := c.keptJobs(q); err != nil {
 		return err
 	}
 	if q.matchPending != slices.Contains(c.sh.unmatched, q) || q.search.active != slices.Contains(c.sh.searches, q) {

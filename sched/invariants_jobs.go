@@ -131,8 +131,8 @@ func (c *checker) everyJob() error {
 
 // names checks that the table has exactly the live jobs and finds each.
 func (c *checker) names() error {
-	if c.sh.names.count != c.sh.slab.live-c.states[ending]-c.states[failed] {
-		return fmt.Errorf("names: %d, jobs: %d, of them ending: %d, failed: %d", c.sh.names.count, c.sh.slab.live, c.states[ending], c.states[failed])
+	if kept := c.states[failed] + c.states[finished]; c.sh.names.count != c.sh.slab.live-c.states[ending]-kept {
+		return fmt.Errorf("names: %d, jobs: %d, of them ending: %d, kept: %d", c.sh.names.count, c.sh.slab.live, c.states[ending], kept)
 	}
 	if err := c.sh.names.check(); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (c *checker) names() error {
 		r := c.sh.slab.at(job)
 		q := c.sh.queueOf(r)
 		name, _ := unpack(c.sh.arena.view(r.bytes, int(r.size)))
-		if r.state == ending || r.state == failed {
+		if r.state == ending || r.state == failed || r.state == finished {
 			continue
 		}
 		if found, ok := c.sh.lookup(c.sh.s.tag(q.id, r.space, name), q, r.space, name); !ok || found != job {
@@ -196,12 +196,15 @@ func (c *checker) arena() error {
 	refs := make([]uint32, 0, len(c.seen))
 	for job := range c.seen {
 		r := c.sh.slab.at(job)
-		parts := [...][2]uint32{{r.bytes, r.size}, {}}
+		parts := [...][2]uint32{{r.bytes, r.size}, {}, {}}
 		if r.flags&task != 0 {
 			parts[1] = [2]uint32{c.sh.slab.node(job).log, c.sh.slab.node(job).logSize}
 		}
 		if h := c.sh.histories[job]; r.flags&attempted != 0 {
 			parts[1] = [2]uint32{h.bytes, h.size}
+		}
+		if ref, ok := c.sh.results[job]; ok {
+			parts[2] = [2]uint32{ref.bytes, max(ref.size, 1)}
 		}
 		for _, p := range parts {
 			ref, size := p[0], int(p[1])

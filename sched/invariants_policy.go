@@ -2,20 +2,20 @@ package sched
 
 import "fmt"
 
-// failedJobs checks the failed jobs of a queue and its place among those with some, and what it counts for its policy.
-func (c *checker) failedJobs(q *queue) error {
-	if l := q.failed; l != nil {
-		if l.jobs.jobs == 0 || l.at < 0 || l.at >= len(c.sh.failing) || c.sh.failing[l.at] != l {
-			return fmt.Errorf("%d failed jobs stand at %d", l.jobs.jobs, l.at)
+// keptJobs checks the kept jobs of a queue, the places of its lines and its sweep, and what it counts for its policy.
+func (c *checker) keptJobs(q *queue) error {
+	if q.kept != nil {
+		if q.keptJobs() == 0 {
+			return fmt.Errorf("it has lines without kept jobs")
 		}
-		if err := c.index(&l.jobs, "failed", func(job uint32, r *record, k key) error {
-			if r.state != failed || r.home != q.id || k != (key{r.due, int64(r.seq)}) || c.sh.failedBySeq[r.seq] != job {
-				return fmt.Errorf("state %d home %d at key %v", r.state, r.home, k)
+		for use := range q.kept {
+			if err := c.keptLine(q, keptUse(use)); err != nil {
+				return err
 			}
-			return c.stand(job, "failed")
-		}); err != nil {
-			return err
 		}
+	}
+	if w := q.sweep; w != nil && !q.dropped && (w.at < 0 || c.sh.sweeps[w.at] != w) {
+		return fmt.Errorf("its sweep is not at %d", w.at)
 	}
 	if g := q.limiter; g != nil && g.at >= 0 && c.sh.limiters[g.at] != g {
 		return fmt.Errorf("its limiter is not at %d", g.at)
@@ -23,7 +23,30 @@ func (c *checker) failedJobs(q *queue) error {
 	return nil
 }
 
-// policies recounts failed jobs, histories and the bytes of queues.
+func (c *checker) keptLine(q *queue, use keptUse) error {
+	l := &q.kept[use]
+	if (l.jobs.jobs == 0) != (l.at < 0) || l.at >= 0 && c.sh.keeping[l.at] != l {
+		return fmt.Errorf("%d kept jobs stand at %d", l.jobs.jobs, l.at)
+	}
+	return c.index(&l.jobs, "kept", func(job uint32, r *record, k key) error {
+		bySeq, found := c.sh.keptBySeq[r.seq]
+		_, result := c.sh.results[job]
+		switch {
+		case (r.state == failed) != (use == keptFailed), r.state != failed && r.state != finished, keptUse(r.offset) != use:
+			return fmt.Errorf("state %d and use %d in the line of use %d", r.state, r.offset, use)
+		case r.home != q.id || k != (key{r.due, int64(r.seq)}):
+			return fmt.Errorf("home %d at key %v", r.home, k)
+		case found != (use != keptName) || found && bySeq != job:
+			return fmt.Errorf("is found by its number: %v, as %d", found, bySeq)
+		case result != (use == keptResult), use == keptName && r.flags&attempted != 0:
+			return fmt.Errorf("of use %d has a result: %v, flags %b", use, result, r.flags)
+		}
+		c.lastOfNames += count(c.sh.remembers(job, r, q))
+		return c.stand(job, "kept")
+	})
+}
+
+// policies recounts kept jobs, histories, results and the bytes of queues.
 func (c *checker) policies() error {
 	sizes, histories := make(map[*queue]int64), 0
 	for job := range c.seen {
@@ -34,12 +57,20 @@ func (c *checker) policies() error {
 				return fmt.Errorf("job %d has no history", job)
 			}
 		}
-		if r.flags&task == 0 && r.state != failed {
+		if r.flags&task == 0 && r.state != failed && r.state != finished {
 			sizes[c.sh.queueOf(r)] += int64(r.size)
 		}
 	}
-	if histories != len(c.sh.histories) || c.states[failed] != len(c.sh.failedBySeq) {
-		return fmt.Errorf("%d histories and %d failed jobs are kept, want %d and %d", len(c.sh.histories), len(c.sh.failedBySeq), histories, c.states[failed])
+	kept := c.sh.keptJobs
+	switch {
+	case histories != len(c.sh.histories), kept[keptResult] != len(c.sh.results):
+		return fmt.Errorf("%d histories and %d results are kept, want %d and %d", len(c.sh.histories), len(c.sh.results), histories, kept[keptResult])
+	case c.states[failed] != kept[keptFailed], c.states[finished] != kept[keptName]+kept[keptDone]+kept[keptResult]:
+		return fmt.Errorf("%d failed and %d finished jobs are there, counted are %v", c.states[failed], c.states[finished], kept)
+	case c.states[failed]+c.states[finished]-kept[keptName] != len(c.sh.keptBySeq):
+		return fmt.Errorf("%d kept jobs are found by their numbers", len(c.sh.keptBySeq))
+	case c.lastOfNames != c.sh.doneNames.count:
+		return fmt.Errorf("%d names of done jobs are known, want %d", c.sh.doneNames.count, c.lastOfNames)
 	}
 	for _, q := range c.sh.queues {
 		if q != nil && q.bytes != sizes[q] {

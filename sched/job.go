@@ -16,7 +16,8 @@ const (
 	remembered   // a complete task that can be looked up for a while
 	ending       // a complete task whose successors are not all free yet
 	broadcasting // is being broadcast, see activeBroadcast
-	failed       // was given up and is kept, see failedLine
+	failed       // was given up and is kept, see keptLine
+	finished     // is done or has expired, and is kept, see keptLine
 )
 
 // The flags of a record.
@@ -59,7 +60,7 @@ const none = ^uint32(0)
 // names them.
 type record struct {
 	seq        uint64
-	due        int64 // Unix seconds; failed: the time of the failure in milliseconds
+	due        int64 // Unix seconds; failed, finished: the time of its end in milliseconds
 	priority   int64
 	bytes      uint32 // arena reference of uvarint(len(name)) name workload
 	size       uint32 // of these bytes
@@ -68,7 +69,7 @@ type record struct {
 	home       uint32 // index of its queue; reserved: of its watch
 	count      int32
 	timeout    int32  // seconds
-	offset     uint32 // delayed, waiting: from due, in milliseconds; reserved: in its watch's held; parked: in its queue's parked
+	offset     uint32 // delayed, waiting: from due, in milliseconds; reserved: in its watch's held; parked: in its queue's parked; failed, finished: the keptUse
 	state      state
 	space      Space
 	flags      uint16

@@ -19,7 +19,9 @@ type Saved struct {
 	Job
 
 	FailedAt int64  // Unix milliseconds when the job was given up; 0: it was not
+	DoneAt   int64  // Unix milliseconds when the job was done or has expired; 0: it has not
 	History  []byte // for ParseHistory
+	Result   []byte // of a job that is done; nil: it is not kept
 
 	// The fields below are for tasks.
 
@@ -64,12 +66,16 @@ func (sh *shard) save(job uint32, r *record, q *queue) {
 		if r.state == ready && sh.saved.SchedAt != 0 {
 			sh.saved.Due = wasDue
 		}
-		if r.state == failed {
+		switch r.state {
+		case failed:
 			sh.saved.FailedAt, sh.saved.SchedAt, sh.saved.Due = r.due, 0, wasDue
+		case finished:
+			sh.saved.DoneAt, sh.saved.SchedAt, sh.saved.Due = r.due, 0, wasDue
+			sh.saved.Result = sh.result(job)
 		}
 		sh.saved.History = sh.history(job, r)
 		sh.s.journal.Save(int(sh.id), &sh.saved)
-		sh.saved.FailedAt, sh.saved.History = 0, nil
+		sh.saved.FailedAt, sh.saved.DoneAt, sh.saved.History, sh.saved.Result = 0, 0, nil, nil
 	}
 	sh.saveQueue(q)
 }
@@ -153,7 +159,7 @@ func (s *Scheduler) Restore(now Time, j *Saved) error {
 		return fmt.Errorf("%w %d", errSpace, j.Space)
 	}
 	tag := s.tag(q.id, j.Space, j.Name)
-	if _, taken := sh.lookup(tag, q, j.Space, j.Name); taken && j.FailedAt == 0 {
+	if _, taken := sh.lookup(tag, q, j.Space, j.Name); taken && j.FailedAt == 0 && j.DoneAt == 0 {
 		return ErrDuplicate
 	}
 	if s.rules[j.Space].Graph {
@@ -168,11 +174,10 @@ func (s *Scheduler) Restore(now Time, j *Saved) error {
 	if len(j.History) > 0 {
 		sh.setHistory(job, r, j.History)
 	}
-	if j.FailedAt != 0 {
+	if j.FailedAt != 0 || j.DoneAt != 0 {
 		sh.names.remove(tag, job)
 		q.bytes -= int64(r.size)
-		r.due = j.FailedAt
-		sh.fileFailed(job, r, q)
+		sh.restoreKept(job, r, q, j)
 		return nil
 	}
 	second := floorSecond(j.Due)

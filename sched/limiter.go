@@ -164,7 +164,8 @@ func (sh *shard) setPolicy(now Time, q *queue) {
 	sh.countSteps(len(t.rules) / entriesPerStep)
 	q.policy = t.Of(q.name)
 	sh.setLimiter(now, q)
-	sh.resetFailed(q)
+	sh.setSweep(now, q)
+	sh.resetKept(q)
 }
 
 func (sh *shard) setLimiter(now Time, q *queue) {

@@ -83,10 +83,13 @@ func (sh *shard) matchOne(now Time, q *queue, sink Sink) int {
 	return sh.pair(now, q, w, q.ready.head(&sh.buckets), sink)
 }
 
-// pair hands a job to a watch in line that it fits, or finds that the line has changed. It returns
-// the cost.
+// pair hands a job to a watch in line that it fits, or finds that the line has changed or that the job
+// has expired. It returns the cost.
 func (sh *shard) pair(now Time, q *queue, w *watch, job uint32, sink Sink) int {
 	r := sh.slab.at(job)
+	if q.expired(now, r) {
+		return sh.endExpired(now, job, r, q, sink)
+	}
 	if q.broadcastWorkers > 0 && sh.s.rules[r.space].shared() {
 		return sh.startBroadcast(now, job, r, q, sink)
 	}

@@ -299,10 +299,15 @@ func (q *queue) anyUnreserved(p *buckets) uint32 {
 			return job
 		}
 	}
-	if q.failed != nil {
-		return q.failed.jobs.head(p)
+	if len(q.parked) > 0 {
+		return q.parked[len(q.parked)-1]
 	}
-	return q.parked[len(q.parked)-1]
+	for i := range q.kept {
+		if job := q.kept[i].jobs.head(p); job != none {
+			return job
+		}
+	}
+	return none
 }
 
 // each calls fn for the index's jobs in order, until fn returns false.

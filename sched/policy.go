@@ -21,6 +21,15 @@ type Policy struct {
 	// DeadLetter names the queue that takes a job that was given up; empty: none.
 	DeadLetter string
 
+	// JobTTL is how long after its due time a job may start, in milliseconds; 0: for ever. Tasks have no due time.
+	JobTTL int64
+	// UniqueFor is how long after a job is done a submission of its name is ignored, in milliseconds; 0: not at all.
+	UniqueFor int64
+	// KeepDone bounds the finished jobs that are kept, those that are done and those that have expired.
+	KeepDone Keep
+	// KeepResults bounds those of them that are kept with their results.
+	KeepResults Keep
+
 	MaxJobs    int64 // pending jobs; 0: any number
 	MaxBytes   int64 // bytes of the names and workloads of all jobs; 0: any number
 	MaxPayload int64 // bytes of a workload; 0: any number
@@ -152,7 +161,7 @@ func (t *Policies) Of(queue string) *Policy {
 	for i := range t.rules {
 		if r := &t.rules[i]; matches(r.Pattern, queue) {
 			if p == nil {
-				p = &Policy{KeepFailed: defaultKeepFailed}
+				p = &Policy{KeepFailed: defaultKept}
 			}
 			for key, value := range r.Values {
 				_ = p.set(key, value) // NewPolicies has checked it
@@ -227,8 +236,12 @@ const deadLetterKey = "dead-letter"
 var policyKeys = []PolicyKey{
 	{"retries", "3", "how often a job that failed, timed out or lost its worker is tried again before it is given up; forever is the default", (*Policy).setRetries},
 	{"backoff", "1s..1h x2 ~20%", "the delay before each retry: the first, the longest, the factor between two, and by how much chance changes it", (*Policy).setBackoff},
-	{"keep-failed", "10000, 30d", "how many jobs that were given up are kept, and for how long; 0 keeps none", (*Policy).setKeepFailed},
+	{"keep-failed", "10000, 30d", "how many jobs that were given up are kept, and for how long; 0 keeps none", func(p *Policy, v string) error { return setKeep(&p.KeepFailed, v) }},
 	{deadLetterKey, "mail.dead", "the queue that takes jobs that were given up, instead of keeping them as failed", (*Policy).setDeadLetter},
+	{"job-ttl", "10m", "how long after its due time a job may start before it ends as expired; 0: for ever", func(p *Policy, v string) error { return setTime(&p.JobTTL, v) }},
+	{"unique-for", "10m", "how long after a job is done a submission of its name is accepted and not queued", func(p *Policy, v string) error { return setTime(&p.UniqueFor, v) }},
+	{"keep-done", "1000, 7d", "how many finished jobs are kept, and for how long", func(p *Policy, v string) error { return setKeep(&p.KeepDone, v) }},
+	{"keep-results", "1000, 7d", "how many finished jobs are kept with their results, and for how long", func(p *Policy, v string) error { return setKeep(&p.KeepResults, v) }},
 	{"max-jobs", "100000", "new jobs are refused while so many are pending", func(p *Policy, v string) error { return setCount(&p.MaxJobs, v) }},
 	{"max-bytes", "1GiB", "new jobs are refused that would make the queue larger", func(p *Policy, v string) error { return setSize(&p.MaxBytes, v) }},
 	{"max-payload", "1MiB", "jobs with a larger workload are refused", func(p *Policy, v string) error { return setSize(&p.MaxPayload, v) }},
@@ -275,11 +288,6 @@ func (p *Policy) setRetries(text string) error {
 
 func (p *Policy) setBackoff(text string) (err error) {
 	p.Backoff, err = parseBackoff(text)
-	return err
-}
-
-func (p *Policy) setKeepFailed(text string) (err error) {
-	p.KeepFailed, err = parseKeep(text)
 	return err
 }
 

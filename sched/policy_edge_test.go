@@ -202,7 +202,7 @@ func TestRetryWhileMoving(t *testing.T) {
 	x.under([3]string{"f", "retries", "0"})
 	p := x.peer("f")
 	x.fails(p, "f", "j")
-	m := x.s.shards[0].failedBySeq
+	m := x.s.shards[0].keptBySeq
 	_ = m
 	// wall 0
 	y := newTestSched(t, Options{})

@@ -91,7 +91,7 @@ func TestPolicyPrecedence(t *testing.T) {
 		t.Errorf("%v, want %s", got, want)
 	}
 	p := table.Of("mail.urgent")
-	if p.Retries != 9 || p.MaxJobs != 5 || p.Concurrency != 1 || p.KeepFailed != defaultKeepFailed {
+	if p.Retries != 9 || p.MaxJobs != 5 || p.Concurrency != 1 || p.KeepFailed != defaultKept {
 		t.Errorf("the policy is %+v", p)
 	}
 	if p := table.Of("mail.x"); p.Retries != 3 || p.MaxJobs != 5 {

@@ -59,8 +59,9 @@ type Keep struct {
 	Age  int64 // milliseconds
 }
 
-// defaultKeepFailed is Keep where a policy limits retries and says nothing of what is kept.
-var defaultKeepFailed = Keep{Jobs: 10000, Age: (30 * 24 * time.Hour).Milliseconds()}
+// defaultKept is KeepFailed where a policy limits retries and says nothing of what is kept, and the bound of what a queue
+// has kept when no rule matches it any more.
+var defaultKept = Keep{Jobs: 10000, Age: (30 * 24 * time.Hour).Milliseconds()}
 
 // Rate bounds how many jobs start. The zero Rate bounds nothing.
 type Rate struct {
@@ -179,6 +180,21 @@ func parseTime(text string) (ms int64, err error) {
 		return 0, fmt.Errorf("the time %s is not from 1ms to %dd", text, longestPolicyTime/(24*time.Hour))
 	}
 	return d.Milliseconds(), nil
+}
+
+// setTime sets a time in milliseconds, 0 for none.
+func setTime(ms *int64, text string) (err error) {
+	if text == "0" {
+		*ms = 0
+		return nil
+	}
+	*ms, err = parseTime(text)
+	return err
+}
+
+func setKeep(k *Keep, text string) (err error) {
+	*k, err = parseKeep(text)
+	return err
 }
 
 func setCount(n *int64, text string) (err error) {

@@ -34,8 +34,9 @@ type queue struct {
 	broadcast        *activeBroadcast // nil: none is under way
 	policy           *Policy          // nil: none
 	limiter          *limiter         // nil: nothing limits what it hands out
-	failed           *failedLine      // nil: there are no failed jobs
-	bytes            int64            // of its jobs' names and workloads, without tasks and failed jobs
+	sweep            *sweep           // nil: its jobs never expire
+	kept             *keptLines       // nil: no ended jobs are kept
+	bytes            int64            // of its jobs' names and workloads, without tasks and kept jobs
 }
 
 func (q *queue) ahead(o *queue) bool { return q.timer.less(o.timer) }
@@ -47,7 +48,7 @@ func (q *queue) pending() int {
 }
 
 // unreserved is the number of jobs that end with a queue that is dropped: no peer runs them.
-func (q *queue) unreserved() int { return q.pending() + len(q.parked) + q.failedJobs() }
+func (q *queue) unreserved() int { return q.pending() + len(q.parked) + q.keptJobs() }
 
 // readyFor returns the ready index in which a job belongs.
 func (q *queue) readyFor(r *record) *index {

@@ -26,7 +26,7 @@ var testRules = [MaxSpaces]Rules{
 // allVerbs are all verbs: those of the model's machine, and those that the model does not have.
 var allVerbs = strings.Fields(`submit submit submit submit submit submit watch watch watch broadcast unwatch
 	reserve reserve reserve reserve reserve try sleep finish finish finish fail delay remove drop flushed flushed
-	forget pass pass tick tick timeout lock lock lock unlock locktime listen publish release held policy failed`)
+	forget pass pass tick tick timeout lock lock lock unlock locktime listen publish release held policy failed done`)
 
 var (
 	randomQueues = []string{"f", "g", "h"}
@@ -41,7 +41,7 @@ type memJournal []map[uint64]Saved
 func (b memJournal) Save(shard int, j *Saved) {
 	k := *j
 	k.Name, k.Workload = slices.Clone(j.Name), slices.Clone(j.Workload)
-	k.Log, k.After, k.History = slices.Clone(j.Log), slices.Clone(j.After), slices.Clone(j.History)
+	k.Log, k.After, k.History, k.Result = slices.Clone(j.Log), slices.Clone(j.After), slices.Clone(j.History), slices.Clone(j.Result)
 	b[shard][j.Ref.Seq] = k
 }
 
@@ -142,6 +142,10 @@ func (x *randomSched) verb() {
 		x.policy()
 	case "failed":
 		x.failed(queue)
+	case "done":
+		var seq uint64
+		s.WalkDone(queue, KeptCursor{}, 1, func(k *KeptJob) { seq = k.Ref.Seq })
+		_ = s.RemoveDone(queue, seq)
 	default:
 		x.report(verb)
 	}
@@ -212,11 +216,31 @@ func (x *randomSched) durable(s *Scheduler) []string {
 			}
 		})
 	}
+	for i := range s.shards {
+		sh := &s.shards[i]
+		for _, q := range sh.byName {
+			if q.kept != nil {
+				q.kept[keptName].jobs.each(&sh.buckets, &sh.slab, func(job uint32) bool {
+					if r := sh.slab.at(job); r.space == durableSpace {
+						all = append(all, fmt.Sprint(r.seq, q.name, " ", string(sh.nameView(job)), r.size, r.due))
+					}
+					return true
+				})
+			}
+		}
+	}
 	for _, queue := range randomQueues {
-		for c, done := (FailedCursor{}), false; !done; {
-			c, done = s.WalkFailed([]byte(queue), c, slabChunk, func(f *FailedJob) {
+		for c, done := (KeptCursor{}), false; !done; {
+			c, done = s.WalkFailed([]byte(queue), c, slabChunk, func(f *KeptJob) {
 				if f.Space == durableSpace {
-					all = append(all, fmt.Sprint(f.Ref.Seq, queue, " ", string(f.Name), len(f.Workload), f.FailedAt, f.Priority, f.Count, f.Timeout, attempts(f.History)))
+					all = append(all, fmt.Sprint(f.Ref.Seq, queue, " ", string(f.Name), len(f.Workload), f.At, f.Priority, f.Count, f.Timeout, attempts(f.History)))
+				}
+			})
+		}
+		for c, done := (KeptCursor{}), false; !done; {
+			c, done = s.WalkDone([]byte(queue), c, slabChunk, func(f *KeptJob) {
+				if f.Space == durableSpace {
+					all = append(all, fmt.Sprint(f.Ref.Seq, queue, " ", string(f.Name), len(f.Workload), f.At, attempts(f.History), f.Result != nil, string(f.Result)))
 				}
 			})
 		}
@@ -288,6 +312,10 @@ var randomPolicies = []PolicyRule{
 	{"*", FromRunTime, map[string]string{"paused": "hand-out"}},
 	{"?", FromFile, map[string]string{"max-jobs": "2", "max-bytes": "300", "max-payload": "20"}},
 	{"?", FromRunTime, map[string]string{"paused": "submits", "backoff": "2s"}},
+	{"f*", FromFile, map[string]string{"job-ttl": "2s", "keep-done": "2, 4s"}},
+	{"g*", FromFile, map[string]string{"job-ttl": "1s", "keep-results": "1", "keep-done": "5s"}},
+	{"h*", FromFile, map[string]string{"keep-results": "2, 3s"}},
+	{"*", FromFile, map[string]string{"unique-for": "3s"}},
 }
 
 // policy gives the queues other policies.
@@ -308,7 +336,7 @@ func (x *randomSched) policy() {
 // failed retries or removes the first failed job of a queue.
 func (x *randomSched) failed(queue []byte) {
 	var seq uint64
-	x.s.WalkFailed(queue, FailedCursor{}, 1, func(f *FailedJob) { seq = f.Ref.Seq })
+	x.s.WalkFailed(queue, KeptCursor{}, 1, func(f *KeptJob) { seq = f.Ref.Seq })
 	if x.n("retry", 2) == 0 {
 		_ = x.s.RetryFailed(x.now, queue, seq, &x.rec)
 	} else {

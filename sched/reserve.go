@@ -206,7 +206,7 @@ func (sh *shard) reserve(now Time, w *watch, tag uint64, sink Sink) error {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	p, q := w.peer, w.queue
-	direct := q.ready.jobs > 0 && !sh.halted && !q.shut() && q.broadcastWorkers == 0 && !w.ended && q.lineEmpty() && !q.mixed()
+	direct := q.ready.jobs > 0 && !sh.halted && !q.shut() && q.sweep == nil && q.broadcastWorkers == 0 && !w.ended && q.lineEmpty() && !q.mixed()
 	p.mu.Lock()
 	if !direct || p.slots.len() > 0 || p.unsent >= p.window {
 		if err := p.addSlot(sh.s, tag, false); err != nil {

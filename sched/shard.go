@@ -33,11 +33,15 @@ type shard struct {
 	parked        index             // jobs that wait for a lock, key {start}
 	awaits        map[uint32][]await
 	topics        map[topic][]await
-	untimedJobs   int               // number of reserved jobs without a time-out, without tasks
-	halted        bool              // no job is handed out any more
-	failing       heap[*failedLine] // the queues that have failed jobs, by the next check
-	failedBySeq   map[uint64]uint32
-	histories     map[uint32]historyRef
+	untimedJobs   int             // number of reserved jobs without a time-out, without tasks
+	halted        bool            // no job is handed out any more
+	keeping       heap[*keptLine] // the lines of kept jobs, by the next check
+	keptBySeq     map[uint64]uint32
+	keptJobs      [keptUses]int
+	doneNames     names // the kept done jobs that are the last of their names; zero when there are none
+	histories     map[uint32]arenaRef
+	results       map[uint32]arenaRef
+	sweeps        heap[*sweep]   // of the queues with a job-ttl, by the next one
 	limiters      heap[*limiter] // those that a rate has shut, by when they open
 	policed       int            // the queues from this number on are to get the present policies
 	freedLocks    []string       // locks whose next waiter is woken when the shard is unlocked, see unlock
@@ -54,7 +58,7 @@ func (sh *shard) init(s *Scheduler, id int) {
 	sh.byName = make(map[string]*queue)
 	sh.awaits = make(map[uint32][]await)
 	sh.topics = make(map[topic][]await)
-	sh.failedBySeq, sh.histories = make(map[uint64]uint32), make(map[uint32]historyRef)
+	sh.keptBySeq, sh.histories, sh.results = make(map[uint64]uint32), make(map[uint32]arenaRef), make(map[uint32]arenaRef)
 	sh.slab, sh.arena, sh.names = newSlab(), newArena(), newNames()
 	sh.slab.memory, sh.arena.memory = &s.memory, &s.memory
 	sh.running, sh.deadline, sh.parked = newIndex(), newIndex(), newIndex()
@@ -171,8 +175,8 @@ func (sh *shard) detach(job uint32, r *record, q *queue) {
 	case broadcasting:
 		sh.stopBroadcast(q)
 		sh.matchLater(q)
-	case failed:
-		sh.unfileFailed(job, r, q)
+	case failed, finished:
+		sh.unkeep(job, r, q)
 	default:
 		sh.dequeue(job, r, q)
 	}
@@ -319,6 +323,18 @@ func (sh *shard) release(now Time, job uint32, r *record, q *queue, wall int64, 
 
 // end frees a detached job and answers its awaits.
 func (sh *shard) end(job uint32, r *record, q *queue, e Effect, data []byte, sink Sink) {
+	sh.retire(job, r, q, e, data, sink)
+	if r.flags&attempted != 0 {
+		sh.dropHistory(job, r)
+	}
+	sh.unsave(r)
+	sh.freeBytes(r.bytes)
+	sh.slab.free(job)
+	sh.discardUnused(q)
+}
+
+// retire takes from a detached job its name, its awaits and its locks.
+func (sh *shard) retire(job uint32, r *record, q *queue, e Effect, data []byte, sink Sink) {
 	name, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
 	if sh.s.rules[r.space].Global { // before the awaits: a peer may submit a job of the name as soon as it is answered
 		sh.s.freeID(id{r.space, string(name)})
@@ -332,15 +348,9 @@ func (sh *shard) end(job uint32, r *record, q *queue, e Effect, data []byte, sin
 	if len(sh.topics) > 0 {
 		sh.endTopic(topic{r.space, q.name, string(name)}, sink)
 	}
-	if r.flags&attempted != 0 {
-		sh.dropHistory(job, r)
-	}
+	r.flags &^= awaited | immediate | awaitedBySubmitter
 	q.bytes -= int64(r.size)
-	sh.unsave(r)
 	sh.names.remove(sh.s.tag(q.id, r.space, name), job)
-	sh.freeBytes(r.bytes)
-	sh.slab.free(job)
-	sh.discardUnused(q)
 	if len(data) >= ownChunk {
 		sh.out.Data = nil // the caller owns it
 	}

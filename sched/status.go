@@ -6,7 +6,7 @@ import "math"
 type Counters struct {
 	Submitted uint64 // new jobs
 	Replaced  uint64 // submissions that replaced a pending job
-	Ignored   uint64 // submissions of the name of a job that is reserved, parked or broadcasting
+	Ignored   uint64 // submissions of the name of a job that is reserved, parked or broadcasting, or was done within Policy.UniqueFor
 	Assigned  uint64
 	Broadcast uint64
 	Done      uint64
@@ -18,6 +18,8 @@ type Counters struct {
 	Evicted   uint64 // failed jobs that were too many or too old
 	Moved     uint64 // failed jobs that went to a dead-letter queue
 	Retried   uint64 // failed jobs that were made ready again
+	Expired   uint64 // not handed out within Policy.JobTTL
+	Forgotten uint64 // names of done jobs, before Policy.UniqueFor has passed: there were too many
 	Stale     uint64 // reports of peers that did not hold the job
 }
 
@@ -25,8 +27,10 @@ type Counters struct {
 type Stats struct {
 	Counters
 	Queues     int
-	Jobs       int // in any state but failed
+	Jobs       int // in any state but those of kept jobs
 	Failed     int
+	KeptDone   int // done or expired
+	KeptNames  int // of done jobs, remembered for Policy.UniqueFor alone
 	ArenaBytes int // held for the bytes of jobs
 }
 
@@ -52,9 +56,13 @@ func (s *Scheduler) Stats() Stats {
 		t.Moved += c.Moved
 		t.Retried += c.Retried
 		t.Stale += c.Stale
-		t.Failed += len(sh.failedBySeq)
+		t.Expired += c.Expired
+		t.Forgotten += c.Forgotten
+		t.Failed += sh.keptJobs[keptFailed]
+		t.KeptDone += sh.keptJobs[keptDone] + sh.keptJobs[keptResult]
+		t.KeptNames += sh.keptJobs[keptName]
 		t.Queues += len(sh.byName)
-		t.Jobs += sh.slab.live - sh.graph.gone() - len(sh.failedBySeq)
+		t.Jobs += sh.slab.live - sh.graph.gone() - len(sh.keptBySeq) - sh.keptJobs[keptName]
 		t.ArenaBytes += sh.arena.bytes
 		sh.mu.Unlock()
 	}
@@ -76,6 +84,7 @@ type QueueStatus struct {
 	Delayed    int   // not due yet
 	Waiting    int   // waiting tasks
 	Failed     int   // given up and kept; not among Jobs
+	Done       int   // done or expired, and kept; not among Jobs
 	SchedAt    int64 // smallest sched_at of the pending jobs, 0 when one is immediate or there is none
 }
 
@@ -105,7 +114,7 @@ func (sh *shard) statuses(first, n int, fn func(QueueStatus)) (more bool) {
 }
 
 func (sh *shard) status(q *queue) QueueStatus {
-	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + len(q.parked) + q.waiting, Running: q.running, Unfinished: q.running - q.reservedTasks, Parked: len(q.parked), Delayed: q.delayed.jobs, Waiting: q.waiting, Failed: q.failedJobs()}
+	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + len(q.parked) + q.waiting, Running: q.running, Unfinished: q.running - q.reservedTasks, Parked: len(q.parked), Delayed: q.delayed.jobs, Waiting: q.waiting, Failed: q.keptFor(keptFailed), Done: q.keptFor(keptDone, keptResult)}
 	if q.immediate > 0 || q.pending() == 0 {
 		return st
 	}

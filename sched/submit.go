@@ -23,7 +23,7 @@ type Submission struct {
 }
 
 // Submit adds a job, or replaces the pending job of its name. A job of that name that is reserved,
-// parked or broadcasting stays as it is. Submit copies the job's bytes once. A waiting peer is
+// parked or broadcasting stays as it is, and a name that was done within Policy.UniqueFor is not added. Submit copies the job's bytes once. A waiting peer is
 // handed the job before Submit returns.
 func (s *Scheduler) Submit(now Time, j *Submission, sink Sink) error {
 	global := s.rules[j.Space].Global
@@ -71,6 +71,9 @@ func (sh *shard) lookup(tag uint32, q *queue, space Space, name []byte) (uint32,
 
 func (sh *shard) add(now Time, tag uint32, q *queue, j *Submission, sink Sink) error {
 	if q.policy != nil {
+		if q.policy.UniqueFor > 0 && sh.ignoreDone(now, tag, q, j, sink) {
+			return nil
+		}
 		if err := q.admit(j, -1); err != nil {
 			sh.discardUnused(q)
 			return err

@@ -42,6 +42,7 @@ func (sh *shard) tickDue(now Time, sink Sink) (more bool) {
 	}
 	sh.expireUnreported(now, until, sink)
 	sh.openLimiters(now, until, sink)
+	sh.sweepQueues(now, until, sink)
 	return sh.mu.steps >= until
 }
 
@@ -60,7 +61,7 @@ func (sh *shard) tickRest(now Time, sink Sink) (next Time, more bool, moves []mo
 	sh.dropQueues(until, sink)
 	sh.graph.forgetOld(now, until)
 	left := len(sh.notifications) + len(sh.unmatched) + len(sh.broadcasting) + len(sh.searches) + len(sh.dropped)
-	moves = sh.evictFailed(now, until)
+	moves = sh.evict(now, until)
 	return sh.nextDue(), sh.mu.steps >= until || policing || waiting || left > 0, moves
 }
 
@@ -82,8 +83,11 @@ func (sh *shard) nextDue() Time {
 	if len(sh.limiters) > 0 {
 		next.Mono = min(next.Mono, sh.limiters[0].opens)
 	}
-	if len(sh.failing) > 0 {
-		next.Wall = min(next.Wall, sh.failing[0].check)
+	if len(sh.keeping) > 0 {
+		next.Wall = min(next.Wall, sh.keeping[0].check)
+	}
+	if len(sh.sweeps) > 0 {
+		next.Mono = min(next.Mono, sh.sweeps[0].next)
 	}
 	if len(sh.unreported) > 0 {
 		next.Mono = min(next.Mono, sh.unreported[0].until)
@@ -139,9 +143,9 @@ func (sh *shard) dropQueues(until int, sink Sink) {
 			job := q.anyUnreserved(&sh.buckets)
 			r := sh.slab.at(job)
 			sh.detach(job, r, q)
-			sh.counters.Removed++
-			if r.state == failed {
-				sh.forgetFailed(job, r)
+			sh.counters.Removed += uint64(count(r.state != finished))
+			if r.state == failed || r.state == finished {
+				sh.forgetKept(job, r, q)
 			} else if sh.s.rules[r.space].Owned {
 				sh.end(job, r, q, Failed, nil, sink)
 			} else {

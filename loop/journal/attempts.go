@@ -12,7 +12,7 @@ import (
 // directory stays good for the program before.
 const recordVersion3 = 3
 
-// Attempts is how a job has failed.
+// Attempts is how a job has failed, and how one that is kept has ended.
 type Attempts struct {
 	FailedAt int64  // milliseconds since the Unix epoch when it was given up; 0: it waits for a retry
 	Tries    uint64 // since it was submitted or retried by hand
@@ -21,7 +21,7 @@ type Attempts struct {
 
 // Attempt is an entry of a job's history.
 type Attempt struct {
-	Outcome uint8 // 1 failed, 2 timed out, 3 its worker left, 4 retried by hand, 5 moved from another queue
+	Outcome uint8 // 1 failed, 2 timed out, 3 its worker left, 4 retried by hand, 5 moved from another queue, 6 done, 7 expired
 	At      int64 // milliseconds since the Unix epoch
 	Worker  []byte
 	Text    []byte
@@ -55,9 +55,6 @@ func (p *parser) attempts(a *Attempts) {
 	a.FailedAt, a.Tries = p.varint(), p.uvarint()
 	for n := p.uvarint(); n > 0 && !p.bad; n-- {
 		a.History = append(a.History, Attempt{p.byte(), p.varint(), p.bytes(), p.bytes()})
-	}
-	if !p.bad && !a.hasAttempts() { // a record without attempts is of version 2
-		p.bad = true
 	}
 }
 

@@ -2,12 +2,13 @@ package journal
 
 import "testing"
 
-// TestFailedJobsShareNames: a failed job has the name of another that is there, and that is no damage.
+// TestFailedJobsShareNames: a kept job has the name of another that is there, and that is no damage.
 func TestFailedJobsShareNames(t *testing.T) {
 	all := []Record{
 		{Kind: KindJob, Space: 1, Seq: 1, Queue: []byte("q"), Name: []byte("j")},
 		{Kind: KindJob, Space: 1, Seq: 2, Queue: []byte("q"), Name: []byte("j"), Attempts: Attempts{FailedAt: 5, Tries: 1}},
 		{Kind: KindJob, Space: 1, Seq: 3, Queue: []byte("q"), Name: []byte("j"), Attempts: Attempts{FailedAt: 6, Tries: 1}},
+		{Kind: KindJob, Space: 1, Seq: 4, Queue: []byte("q"), Name: []byte("j"), Finished: Finished{DoneAt: 7}},
 	}
 	d := newDuplicates(0)
 	for i := range all {

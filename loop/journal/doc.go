@@ -102,13 +102,15 @@
 //	{"kind":"job","seq":7,"space":1,"queue":"echo","name":"a","due":1700000000000,"workload":"hi"}
 //	{"kind":"job","seq":9,"space":4,"queue":"dwork","name":"salad","holder":"cook","log":[{"stage":2,"micros":1700000000000000}],"after":[8]}
 //	{"kind":"job","seq":8,"space":1,"queue":"echo","name":"b","failed_at":1700000000000,"tries":1,"attempts":[{"outcome":1,"at":1700000000000,"worker":"periodic 127.0.0.1:4242","text":"no disk"}]}
+//	{"kind":"job","seq":11,"space":1,"queue":"echo","name":"c","tries":1,"attempts":[{"outcome":6,"at":1700000000000,"worker":"periodic 127.0.0.1:4242"}],"done_at":1700000000000,"result":"hi"}
 //	{"kind":"queue","seq":10,"queue":"echo"}
 //
 // The kinds of records are job, queue, dropped, edge and exit. The members of a record are those
 // of Record: seq (ascending; by default the last one plus 1), queue, name, workload and holder
 // (bytes), space (required for a job: 1 Periodic, 4 dwork, 5 kts46), sched_at, due, priority,
 // count, timeout, revision and task (integers; by default 0), log and after. A job that has
-// failed has failed_at, tries (integers) and attempts, see Attempts.
+// failed has failed_at, tries (integers) and attempts, see Attempts. A finished job that is kept has done_at, and result
+// (bytes; empty ones are written) when that is kept.
 //
 // The kinds of documents are project, numbers, definition and progress. A document has project
 // and name, the job's (bytes), and state, a JSON object, or text (bytes).

@@ -10,8 +10,8 @@ import (
 )
 
 // duplicates finds jobs that have the queue and name of a later job. The acknowledged deletion of
-// such a job was lost, and a scheduler cannot restore both. Failed jobs and records of other kinds
-// may share names.
+// such a job was lost, and a scheduler cannot restore both. Kept jobs and records of other kinds may
+// share names.
 type duplicates struct {
 	seed  maphash.Seed
 	names []nameHash
@@ -25,7 +25,7 @@ func newDuplicates(jobs int64) *duplicates {
 }
 
 func (d *duplicates) add(r *Record) {
-	if r.Kind != KindJob || r.FailedAt != 0 { // the name of a failed job is free
+	if r.Kind != KindJob || r.FailedAt != 0 || r.DoneAt != 0 { // the name of a kept job is free
 		return
 	}
 	var h maphash.Hash
@@ -63,7 +63,7 @@ func (d *duplicates) older(read func(func(*Record) error) error) (seqs []uint64,
 				delete(latest, k)
 			}
 			delete(queues, string(r.Queue))
-		case same[r.Seq] && r.FailedAt == 0:
+		case same[r.Seq] && r.FailedAt == 0 && r.DoneAt == 0:
 			k := name{r.Space, string(r.Queue), string(r.Name)}
 			if before := latest[k]; before > 0 {
 				seqs = append(seqs, before)

@@ -168,6 +168,7 @@ func (l *jsonLine) record(r *Record) {
 	l.number("revision", r.Revision)
 	l.graph(r)
 	l.attempts(&r.Attempts)
+	l.finished(&r.Finished)
 	l.bytes("workload", r.Workload)
 }
 

@@ -112,7 +112,7 @@ var (
 	settingNames  = withBase64([]string{"kind"}, "key", "value")
 	documentNames = withBase64([]string{"kind", "state"}, "project", "name", "text")
 	jobNames      = []string{"kind", "seq", "space", "sched_at", "due", "priority", "count", "timeout", "revision"}
-	recordNames   = withBase64(append(jobNames[:len(jobNames):len(jobNames)], "log", "after", "task", "failed_at", "tries", "attempts"), "queue", "name", "holder", "workload")
+	recordNames   = withBase64(append(jobNames[:len(jobNames):len(jobNames)], "log", "after", "task", "failed_at", "tries", "attempts", "done_at"), "queue", "name", "holder", "workload", "result")
 	recordNamesV1 = withBase64(jobNames[:len(jobNames):len(jobNames)], "queue", "name", "holder", "extra", "workload")
 	eventNames    = []string{"stage", "micros"}
 )
@@ -159,6 +159,9 @@ type importLine struct {
 	FailedAt       int64 `json:"failed_at"`
 	Tries          uint64
 	Attempts       []json.RawMessage
+	DoneAt         int64 `json:"done_at"`
+	Result         *string
+	ResultBase64   []byte `json:"result_base64"`
 
 	Project       *string
 	ProjectBase64 []byte `json:"project_base64"`
@@ -304,14 +307,15 @@ func (in *importer) record(kind Kind, l *importLine) error {
 	r := Record{
 		Kind: kind, Seq: l.Seq, Space: l.Space, SchedAt: l.SchedAt, Due: l.Due, Priority: l.Priority,
 		Count: l.Count, Timeout: l.Timeout, Revision: l.Revision, After: l.After, Task: l.Task,
-		Attempts: Attempts{FailedAt: l.FailedAt, Tries: l.Tries},
+		Attempts: Attempts{FailedAt: l.FailedAt, Tries: l.Tries}, Finished: Finished{DoneAt: l.DoneAt},
 	}
-	var errs [5]error
+	var errs [6]error
 	r.Queue, errs[0] = textOrBase64("queue", l.Queue, l.QueueBase64)
 	r.Name, errs[1] = textOrBase64("name", l.Name, l.NameBase64)
 	r.Holder, errs[2] = textOrBase64("holder", l.Holder, l.HolderBase64)
 	_, errs[3] = textOrBase64("extra", l.Extra, l.ExtraBase64)
 	r.Workload, errs[4] = textOrBase64("workload", l.Workload, l.WorkloadBase64)
+	r.Result, errs[5] = textOrBase64("result", l.Result, l.ResultBase64)
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
@@ -328,6 +332,9 @@ func (in *importer) record(kind Kind, l *importLine) error {
 			return err
 		}
 		r.History = append(r.History, a)
+	}
+	if r.DoneAt == 0 && r.Result != nil {
+		return errors.New("a result without done_at")
 	}
 	if r.Kind == KindJob && r.Space == 0 {
 		return errors.New("a job without a space")

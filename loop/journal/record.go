@@ -57,7 +57,8 @@ type Record struct {
 	Count    int32
 	Timeout  int32 // in the protocol's unit
 
-	Attempts // of a job that has failed
+	Attempts // of a job that has failed, or is kept
+	Finished // of a job that is done or has expired, and is kept
 
 	// The remaining fields belong to graph tasks and edges.
 
@@ -85,7 +86,10 @@ func (r *Record) hasGraphPart() bool {
 // and length-prefixed bytes.
 func AppendRecord(dst []byte, r *Record) []byte {
 	version, kind := byte(recordVersion), byte(r.Kind)
-	if r.hasAttempts() {
+	switch {
+	case r.DoneAt != 0:
+		version = recordVersion4
+	case r.hasAttempts():
 		version = recordVersion3
 	}
 	if r.hasGraphPart() {
@@ -103,8 +107,11 @@ func AppendRecord(dst []byte, r *Record) []byte {
 	if r.hasGraphPart() {
 		dst = appendGraphPart(dst, r)
 	}
-	if version == recordVersion3 {
+	if version >= recordVersion3 {
 		dst = r.appendAttempts(dst)
+	}
+	if version == recordVersion4 {
+		dst = r.appendFinished(dst)
 	}
 	return appendBytes(dst, r.Workload)
 }
@@ -137,8 +144,11 @@ func recordSize(r *Record) int {
 	if r.hasGraphPart() {
 		n += graphPartSize(r)
 	}
-	if r.hasAttempts() {
+	if r.DoneAt != 0 || r.hasAttempts() {
 		n += r.attemptsSize()
+	}
+	if r.DoneAt != 0 {
+		n += r.finishedSize()
 	}
 	return n
 }
@@ -167,11 +177,11 @@ func ParseRecord(b []byte, r *Record) error {
 		return fmt.Errorf("a record of %d bytes is too short", len(b))
 	}
 	switch b[0] {
-	case recordVersion, recordVersion3:
+	case recordVersion, recordVersion3, recordVersion4:
 	case recordVersion1:
 		return parseV1(b, r)
 	default:
-		return fmt.Errorf("a record of version %d; this program knows version %d", b[0], recordVersion3)
+		return fmt.Errorf("a record of version %d; this program knows version %d", b[0], recordVersion4)
 	}
 	p := parser{rest: b[3:]}
 	*r = Record{Kind: Kind(b[1] &^ graphPart), Space: b[2], Seq: p.uvarint(), Log: r.Log[:0], After: r.After[:0]}
@@ -184,8 +194,14 @@ func ParseRecord(b []byte, r *Record) error {
 	if b[1]&graphPart != 0 {
 		p.graphPart(r)
 	}
-	if b[0] == recordVersion3 {
+	if b[0] >= recordVersion3 {
 		p.attempts(&r.Attempts)
+	}
+	switch {
+	case b[0] == recordVersion4:
+		p.finished(&r.Finished)
+	case b[0] == recordVersion3 && !p.bad && !r.hasAttempts(): // a record without attempts is of version 2
+		p.bad = true
 	}
 	r.Workload = p.bytes()
 	return p.end(b)

@@ -26,6 +26,12 @@ func drawRecord(t *rapid.T) Record {
 			r.History = append(r.History, Attempt{rapid.Byte().Draw(t, "outcome"), rapid.Int64().Draw(t, "at"), text.Draw(t, "worker"), text.Draw(t, "text")})
 		}
 	}
+	if rapid.Bool().Draw(t, "finished") {
+		r.DoneAt = rapid.Int64Min(1).Draw(t, "done_at")
+		if rapid.Bool().Draw(t, "kept") {
+			r.Result = append([]byte{}, text.Draw(t, "result")...)
+		}
+	}
 	if !rapid.Bool().Draw(t, "graph") {
 		return r
 	}

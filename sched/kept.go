@@ -1,0 +1,192 @@
+package sched
+
+// keptUse is what an ended job is kept for.
+type keptUse uint8
+
+// The uses. A finished job that is no longer kept for one may be kept for a lesser one, with less of it.
+const (
+	keptNothing keptUse = iota
+	keptName            // its name alone, for Policy.UniqueFor
+	keptDone            // without a result
+	keptResult          // with its result
+	keptFailed          // it was given up
+	keptUses
+)
+
+// keptLine is the jobs of a queue that are kept for one use, by the time of their end and their sequence number. A job in
+// it is in no table of pending jobs; its due is that time, in milliseconds, and its offset the use.
+type keptLine struct {
+	queue *queue
+	use   keptUse
+	jobs  index
+	check int64 // Wall when the first is too old; 0: there are too many
+	at    int   // place among the shard's
+}
+
+// keptLines are the lines of a queue, by use.
+type keptLines [keptUses]keptLine
+
+func (l *keptLine) ahead(o *keptLine) bool { return l.check < o.check }
+func (l *keptLine) place() int             { return l.at }
+func (l *keptLine) setPlace(i int)         { l.at = i }
+
+// keptFor counts the jobs of a queue that are kept for some uses.
+func (q *queue) keptFor(uses ...keptUse) (n int) {
+	if q.kept != nil {
+		for _, use := range uses {
+			n += q.kept[use].jobs.jobs
+		}
+	}
+	return n
+}
+
+// keptJobs counts all kept jobs of a queue.
+func (q *queue) keptJobs() int { return q.keptFor(keptName, keptDone, keptResult, keptFailed) }
+
+// keep keeps a job that stands nowhere.
+func (sh *shard) keep(job uint32, r *record, q *queue, use keptUse) {
+	r.state, r.home, r.offset = finished, q.id, uint32(use)
+	if use == keptFailed {
+		r.state = failed
+	}
+	if q.kept == nil {
+		q.kept = new(keptLines)
+		for i := range q.kept {
+			q.kept[i] = keptLine{queue: q, use: keptUse(i), jobs: newIndex(), at: -1}
+		}
+	}
+	q.kept[use].jobs.pushBack(&sh.buckets, &sh.slab, key{r.due, int64(r.seq)}, job)
+	if sh.keptJobs[use]++; use != keptName { // a name is found by itself
+		sh.keptBySeq[r.seq] = job
+	}
+	sh.resetKept(q)
+}
+
+// unkeep takes a job out of the kept ones; it stands nowhere then.
+func (sh *shard) unkeep(job uint32, r *record, q *queue) {
+	q.kept[r.offset].jobs.remove(&sh.buckets, &sh.slab, job)
+	sh.keptJobs[r.offset]--
+	if delete(sh.keptBySeq, r.seq); len(sh.keptBySeq) == 0 {
+		sh.keptBySeq = make(map[uint64]uint32) // a map keeps the room of all that it ever had
+	}
+	sh.resetKept(q)
+}
+
+// resetKept keeps the places of a queue's lines in the heap after these or its policy have changed.
+func (sh *shard) resetKept(q *queue) {
+	if q.kept == nil {
+		return
+	}
+	for i := range q.kept {
+		sh.resetLine(&q.kept[i])
+	}
+	if q.keptJobs() == 0 {
+		q.kept = nil
+	}
+}
+
+func (sh *shard) resetLine(l *keptLine) {
+	first, ok := l.jobs.min(&sh.buckets)
+	if !ok {
+		if l.at >= 0 {
+			sh.keeping.remove(l)
+		}
+		l.jobs.free(&sh.buckets)
+		return
+	}
+	q, jobs := l.queue, l.jobs.jobs
+	if l.use == keptDone {
+		jobs = q.keptFor(keptDone, keptResult)
+	}
+	keep := q.policy.keepFor(l.use)
+	switch {
+	case l.use == keptFailed && q.policy != nil && q.policy.DeadLetter != "", keep == (Keep{}), keep.Jobs > 0 && int64(jobs) > keep.Jobs:
+		l.check = 0
+	case keep.Age > 0:
+		l.check = first.a + keep.Age
+	default:
+		l.check = never
+	}
+	if l.at < 0 {
+		sh.keeping.push(l)
+	} else {
+		sh.keeping.fix(l)
+	}
+	sh.s.alarmWall(max(l.check, 0))
+}
+
+// keepFor returns how many jobs are kept for a use, and for how long.
+func (p *Policy) keepFor(use keptUse) Keep {
+	switch {
+	case p == nil: // jobs that a policy of before has left
+		return defaultKept
+	case use == keptFailed:
+		return p.KeepFailed
+	case use == keptResult:
+		return p.KeepResults
+	case use == keptDone:
+		return p.KeepDone
+	case p.UniqueFor > 0:
+		return Keep{MaxRememberedNames, p.UniqueFor}
+	}
+	return Keep{}
+}
+
+// evict removes kept jobs that are too many or too old, or keeps less of them.
+func (sh *shard) evict(now Time, until int) (moves []move) {
+	for sh.mu.steps < until && len(sh.keeping) > 0 && sh.keeping[0].check <= now.Wall {
+		l := sh.keeping[0]
+		q := l.queue
+		if p := q.policy; l.use == keptFailed && p != nil && p.DeadLetter != "" {
+			sh.countSteps(1)
+			moves = sh.beginMoves(now, l, p.DeadLetter, until, moves)
+			continue
+		}
+		job := l.jobs.head(&sh.buckets)
+		r := sh.slab.at(job)
+		sh.countSteps(r.cost())
+		switch {
+		case l.use == keptFailed:
+			sh.counters.Evicted++
+		case l.use == keptName:
+			sh.counters.Forgotten += uint64(count(q.policy != nil && r.due+q.policy.UniqueFor > now.Wall))
+		default:
+			if use := sh.lesserUse(now, job, r, q); use != keptNothing {
+				sh.unkeep(job, r, q)
+				sh.strip(job, r, use)
+				sh.keep(job, r, q, use)
+				sh.save(job, r, q)
+				continue
+			}
+		}
+		sh.removeKept(job, r, q)
+	}
+	return moves
+}
+
+// removeKept removes a kept job.
+func (sh *shard) removeKept(job uint32, r *record, q *queue) {
+	sh.unkeep(job, r, q)
+	sh.forgetKept(job, r, q)
+	sh.discardUnused(q)
+}
+
+// forgetKept frees a job that was kept and stands nowhere.
+func (sh *shard) forgetKept(job uint32, r *record, q *queue) {
+	sh.unremember(job, r, q)
+	sh.dropResult(job)
+	sh.unsave(r)
+	sh.dropHistory(job, r)
+	sh.freeBytes(r.bytes)
+	sh.slab.free(job)
+}
+
+// restoreKept keeps a job that stands nowhere as the journal has it.
+func (sh *shard) restoreKept(job uint32, r *record, q *queue, j *Saved) {
+	use := keptFailed
+	if r.due = j.FailedAt; j.DoneAt != 0 {
+		r.due = j.DoneAt
+		use = sh.restoreDone(job, r, q, j)
+	}
+	sh.keep(job, r, q, use)
+}

@@ -1,0 +1,167 @@
+package sched
+
+// KeptJob is a job that was given up, is done or has expired, and is kept. Its bytes are valid until the call that was given
+// it returns.
+type KeptJob struct {
+	Job
+	At      int64  // Unix milliseconds of its end
+	History []byte // for ParseHistory
+	Result  []byte // nil: none is kept
+}
+
+// KeptCursor is a place among the kept jobs of a queue, which stand in the order of their end; the zero value is the
+// start.
+type KeptCursor struct {
+	At  int64
+	Seq uint64
+}
+
+// WalkFailed calls fn, under the shard's lock, for the next failed jobs of a queue behind a cursor, at most n and of
+// large ones fewer, and returns the cursor behind them; done says that there are no more.
+func (s *Scheduler) WalkFailed(queue []byte, c KeptCursor, n int, fn func(*KeptJob)) (_ KeptCursor, done bool) {
+	return s.walkKept(queue, c, n, fn, keptFailed)
+}
+
+// WalkDone is WalkFailed for the jobs that are done or have expired.
+func (s *Scheduler) WalkDone(queue []byte, c KeptCursor, n int, fn func(*KeptJob)) (_ KeptCursor, done bool) {
+	return s.walkKept(queue, c, n, fn, keptDone, keptResult)
+}
+
+func (s *Scheduler) walkKept(queue []byte, c KeptCursor, n int, fn func(*KeptJob), uses ...keptUse) (_ KeptCursor, done bool) {
+	sh := s.shardOf(queue)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	for q := sh.byName[string(queue)]; q != nil && q.kept != nil; {
+		next, first := none, key{never, never}
+		for _, use := range uses {
+			job := q.kept[use].jobs.headFrom(&sh.buckets, &sh.slab, key{c.At, int64(c.Seq) + 1})
+			if job == none {
+				continue
+			}
+			if r := sh.slab.at(job); (key{r.due, int64(r.seq)}).less(first) {
+				next, first = job, key{r.due, int64(r.seq)}
+			}
+		}
+		switch {
+		case next == none:
+			return c, true
+		case n <= 0:
+			return c, false
+		}
+		r := sh.slab.at(next)
+		cost := r.cost() + len(sh.result(next))>>costShift
+		sh.countSteps(cost)
+		n -= cost
+		k := KeptJob{At: r.due, History: sh.history(next, r), Result: sh.result(next)}
+		sh.view(next, r, q, &k.Job)
+		k.SchedAt, k.Due = 0, 0
+		fn(&k)
+		c = KeptCursor{r.due, r.seq}
+	}
+	return c, true
+}
+
+// ViewDone calls fn, under the shard's lock, with a finished job that is kept. It returns false when there is none of
+// that number.
+func (s *Scheduler) ViewDone(queue []byte, seq uint64, fn func(*KeptJob)) bool {
+	sh := s.shardOf(queue)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	job, r, q, err := sh.keptJob(queue, seq, finished)
+	if err != nil {
+		return false
+	}
+	k := KeptJob{At: r.due, History: sh.history(job, r), Result: sh.result(job)}
+	sh.view(job, r, q, &k.Job)
+	fn(&k)
+	return true
+}
+
+// RetryFailed makes a failed job ready, with all its retries before it. ErrDuplicate: its queue has a job of its name by
+// now.
+func (s *Scheduler) RetryFailed(now Time, queue []byte, seq uint64, sink Sink) error {
+	sh := s.shardOf(queue)
+	sh.mu.Lock()
+	defer sh.unlock(now, sink)
+	job, r, q, err := sh.keptJob(queue, seq, failed)
+	if err != nil {
+		return err
+	}
+	name := sh.nameView(job)
+	tag := sh.s.tag(q.id, r.space, name)
+	if _, taken := sh.lookup(tag, q, r.space, name); taken {
+		return ErrDuplicate
+	}
+	if !sh.names.insert(tag, job) {
+		return errFull
+	}
+	sh.unkeep(job, r, q)
+	q.bytes += int64(r.size)
+	sh.addAttempt(job, r, Attempt{At: now.Wall, Outcome: AttemptRetried})
+	sh.counters.Retried++
+	r.due = floorSecond(now.Wall)
+	r.flags |= immediate
+	sh.enqueue(now, job, r, q, 0)
+	sh.save(job, r, q)
+	sh.match(now, q, sink)
+	return nil
+}
+
+// RemoveFailed removes a failed job.
+func (s *Scheduler) RemoveFailed(queue []byte, seq uint64) error {
+	return s.removeKept(queue, seq, failed)
+}
+
+// RemoveDone removes a finished job that is kept. Its name is not remembered any more.
+func (s *Scheduler) RemoveDone(queue []byte, seq uint64) error {
+	return s.removeKept(queue, seq, finished)
+}
+
+func (s *Scheduler) removeKept(queue []byte, seq uint64, in state) error {
+	sh := s.shardOf(queue)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	job, r, q, err := sh.keptJob(queue, seq, in)
+	if err != nil {
+		return err
+	}
+	sh.counters.Removed += uint64(count(in == failed))
+	sh.removeKept(job, r, q)
+	return nil
+}
+
+// keptJob finds a kept job in a state, unless it is on its way to a dead-letter queue.
+func (sh *shard) keptJob(queue []byte, seq uint64, in state) (uint32, *record, *queue, error) {
+	job, ok := sh.keptBySeq[seq]
+	if !ok {
+		return none, nil, nil, ErrNotFound
+	}
+	r := sh.slab.at(job)
+	q := sh.queueOf(r)
+	if q.name != string(queue) || q.dropped || r.state != in || r.flags&moving != 0 {
+		return none, nil, nil, ErrNotFound
+	}
+	return job, r, q, nil
+}
+
+// eachFrom calls fn for the index's jobs from a key on, in order, until it returns false.
+func (x *index) eachFrom(p *buckets, s *slab, from key, fn func(job uint32) bool) {
+	if x.jobs == 0 {
+		return
+	}
+	of := func(i uint32) bool {
+		for job := p.all[i].head; job != none; job = s.at(job).next {
+			if !fn(job) {
+				return false
+			}
+		}
+		return true
+	}
+	if x.tree == nil {
+		if !p.all[x.first].key.less(from) {
+			of(x.first)
+		}
+		return
+	}
+	x.tree.Ascend(entry{key: from}, func(e entry) bool { return of(e.bucket) })
+}

@@ -1,0 +1,129 @@
+package sched
+
+import "math"
+
+// Policy.JobTTL bounds how long after its due time a job may start. pair ends a job that is too old instead of handing it
+// out, and a sweep of the Ticks ends the others. A ready index has the jobs of a priority by their due second, so that a
+// sweep reads the oldest jobs of each priority alone. It needs no memory for each job.
+
+// sweep ends the ready jobs of a queue that have expired.
+type sweep struct {
+	queue *queue
+	ttl   int64 // milliseconds
+	next  int64 // Mono when the next sweep begins, or goes on
+	at    int   // place among the shard's
+
+	// Of the sweep under way:
+
+	index int   // of ready indexes
+	from  key   // where it goes on in that
+	first int64 // Wall when the first of the jobs that it left expires
+}
+
+func (w *sweep) ahead(o *sweep) bool { return w.next < o.next }
+func (w *sweep) place() int          { return w.at }
+func (w *sweep) setPlace(i int)      { w.at = i }
+
+// sweepEvery is the longest time in milliseconds between two sweeps: the wall clock may be set forth, and a job may be due
+// long ago when it comes.
+const sweepEvery = 60_000
+
+// firstDue is the first due second that is a time. Those before are of tasks, of jobs that have failed (aheadOfAll), and
+// of jobs of which it is not known.
+const firstDue = 1
+
+// firstKey is the smallest key.
+var firstKey = key{math.MinInt64, math.MinInt64}
+
+// expires returns when a ready job of a due second expires. The second is over then: the job may have been due at its end.
+func (w *sweep) expires(due int64) int64 {
+	if due < firstDue {
+		return never
+	}
+	return min(due, never/1000-2-w.ttl/1000)*1000 + 1000 + w.ttl
+}
+
+// expired says that a ready job of the queue must not start any more.
+func (q *queue) expired(now Time, r *record) bool {
+	return q.sweep != nil && q.sweep.expires(r.due) <= now.Wall
+}
+
+// endExpired ends a ready job that has expired.
+func (sh *shard) endExpired(now Time, job uint32, r *record, q *queue, sink Sink) int {
+	cost := r.cost()
+	sh.countSteps(cost)
+	sh.dequeue(job, r, q)
+	sh.counters.Expired++
+	sh.endUnder(now, job, r, q, Attempt{Outcome: AttemptExpired}, Failed, nil, sink)
+	return cost
+}
+
+// setSweep gives a queue the sweep of its policy.
+func (sh *shard) setSweep(now Time, q *queue) {
+	if q.sweep != nil {
+		sh.sweeps.remove(q.sweep)
+		q.sweep = nil
+	}
+	if q.policy != nil && q.policy.JobTTL > 0 {
+		q.sweep = &sweep{queue: q, ttl: q.policy.JobTTL, next: now.Mono, from: firstKey, first: never}
+		sh.sweeps.push(q.sweep)
+		sh.s.alarmMono(now.Mono)
+	}
+}
+
+// sweepQueues does the sweeps that are due.
+func (sh *shard) sweepQueues(now Time, until int, sink Sink) {
+	for sh.mu.steps < until && len(sh.sweeps) > 0 && sh.sweeps[0].next <= now.Mono {
+		switch w := sh.sweeps[0]; {
+		case w.queue.dropped:
+			sh.countSteps(1)
+			sh.sweeps.remove(w)
+		case sh.sweepSome(now, w, until, sink):
+			w.next = now.Mono + max(min(w.first-now.Wall, w.ttl, sweepEvery), 1)
+			w.index, w.first = 0, never
+			sh.sweeps.fix(w)
+		}
+	}
+}
+
+// sweepSome does a part of a sweep. over says that it was the last one.
+func (sh *shard) sweepSome(now Time, w *sweep, until int, sink Sink) (over bool) {
+	q := w.queue
+	all := [...]*index{&q.ready, &q.withheld, &q.wide}
+	for w.index < len(all) {
+		if sh.mu.steps >= until {
+			return false
+		}
+		sh.countSteps(1)
+		job := all[w.index].headFrom(&sh.buckets, &sh.slab, w.from)
+		if job == none {
+			w.index, w.from = w.index+1, firstKey
+			continue
+		}
+		r := sh.slab.at(job)
+		k := readyKey(r)
+		switch at := w.expires(k.b); {
+		case k.b < firstDue:
+			w.from = key{k.a, firstDue}
+		case at <= now.Wall:
+			sh.endExpired(now, job, r, q, sink)
+		case k.a < math.MaxInt64:
+			w.first = min(w.first, at)
+			w.from = key{k.a + 1, math.MinInt64}
+		default:
+			w.first = min(w.first, at)
+			w.index, w.from = w.index+1, firstKey
+		}
+	}
+	return true
+}
+
+// headFrom returns the first job from a key on, none when there is none.
+func (x *index) headFrom(p *buckets, s *slab, from key) (first uint32) {
+	first = none
+	x.eachFrom(p, s, from, func(job uint32) bool {
+		first = job
+		return false
+	})
+	return first
+}
