@@ -42,8 +42,23 @@ type failedListCmd struct {
 	JSON    bool   `name:"json" help:"Print JSON."`
 }
 
-// maxFailedPage is the most jobs that the server puts in one answer.
-const maxFailedPage = 1000
+// maxKeptPage is the most jobs that the server puts in one answer.
+const maxKeptPage = 1000
+
+// keptJobs reads pages of kept jobs until it has so many, or all.
+func keptJobs[Job any](limit int, page func(after string, n int) (jobs []Job, next string, err error)) (all []Job, err error) {
+	for after := ""; len(all) < limit; {
+		jobs, next, err := page(after, min(limit-len(all), maxKeptPage))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, jobs...)
+		if after = next; after == "" {
+			break
+		}
+	}
+	return all, nil
+}
 
 // Run prints the failed jobs.
 func (f *failedListCmd) Run(c *cli, con *console) error {
@@ -54,16 +69,12 @@ func (f *failedListCmd) Run(c *cli, con *console) error {
 		if f.Queue == "" {
 			return f.queues(ctx, a, con.out)
 		}
-		var jobs []client.FailedJob
-		for after := ""; len(jobs) < f.Limit; {
-			p, err := a.Failed(ctx, f.Queue, after, min(f.Limit-len(jobs), maxFailedPage))
-			if err != nil {
-				return err
-			}
-			jobs = append(jobs, p.Jobs...)
-			if after = p.Next; after == "" {
-				break
-			}
+		jobs, err := keptJobs(f.Limit, func(after string, n int) ([]client.FailedJob, string, error) {
+			p, err := a.Failed(ctx, f.Queue, after, n)
+			return p.Jobs, p.Next, err
+		})
+		if err != nil {
+			return err
 		}
 		if f.JSON {
 			return writeJSON(con.out, jobs)
@@ -125,12 +136,14 @@ type failedChoice struct {
 	All   bool     `help:"All failed jobs of the queue."`
 }
 
-func (f *failedChoice) apply(c *cli, con *console, done string, verb func(*client.Admin, context.Context, client.FailedChoice) (client.FailedDone, error)) error {
-	if f.All == (len(f.ID) > 0) {
-		return badUsage("name failed jobs by their ids, or --all")
+// applyChoice has the server do something to the kept jobs of a choice, of which kind says how they ended, and prints how
+// many it has done.
+func applyChoice(c *cli, con *console, kind string, choice client.KeptChoice, done string, verb func(*client.Admin, context.Context, client.KeptChoice) (client.KeptDone, error)) error {
+	if choice.All == (len(choice.Jobs) > 0) {
+		return badUsage("name %s jobs by their ids, or --all", kind)
 	}
 	return c.withAdmin(func(ctx context.Context, a *client.Admin) error {
-		d, err := verb(a, ctx, client.FailedChoice{Queue: f.Queue, Jobs: f.ID, All: f.All})
+		d, err := verb(a, ctx, choice)
 		if err != nil {
 			return err
 		}
@@ -141,24 +154,28 @@ func (f *failedChoice) apply(c *cli, con *console, done string, verb func(*clien
 			_, _ = fmt.Fprintf(con.err, "job %d: %s\n", l.ID, l.Error)
 		}
 		if n := len(d.Left) + d.More; n > 0 {
-			return fmt.Errorf("%d failed jobs stay as they are", n)
+			return fmt.Errorf("%d %s jobs stay as they are", n, kind)
 		}
 		return nil
 	})
+}
+
+func (f *failedChoice) choice() client.KeptChoice {
+	return client.KeptChoice{Queue: f.Queue, Jobs: f.ID, All: f.All}
 }
 
 type failedRetryCmd struct{ failedChoice }
 
 // Run makes failed jobs ready.
 func (f *failedRetryCmd) Run(c *cli, con *console) error {
-	return f.apply(c, con, "ready again", (*client.Admin).RetryFailed)
+	return applyChoice(c, con, "failed", f.choice(), "ready again", (*client.Admin).RetryFailed)
 }
 
 type failedRemoveCmd struct{ failedChoice }
 
 // Run removes failed jobs.
 func (f *failedRemoveCmd) Run(c *cli, con *console) error {
-	return f.apply(c, con, "removed", (*client.Admin).RemoveFailed)
+	return applyChoice(c, con, "failed", f.choice(), "removed", (*client.Admin).RemoveFailed)
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

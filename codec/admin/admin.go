@@ -59,24 +59,50 @@ type FailedJob struct {
 	Attempts  []Attempt `json:"attempts"`
 }
 
-// FailedPage is the answer to GET /v1/failed?queue=Q.
-type FailedPage struct {
-	Queue string      `json:"queue"`
-	Jobs  []FailedJob `json:"jobs"`
-	Next  string      `json:"next,omitempty"` // the cursor of the next page; empty: there is none
+// DoneJob is a job that is done or has expired, and is kept, as JSON has it. A name that is not UTF-8 stands in NameBytes,
+// in base64.
+type DoneJob struct {
+	ID        uint64    `json:"id"`
+	Name      string    `json:"name"`
+	NameBytes []byte    `json:"name_b64,omitempty"`
+	DoneAt    int64     `json:"done_at"` // Unix milliseconds
+	Outcome   string    `json:"outcome"` // done or expired
+	Worker    string    `json:"worker,omitempty"`
+	Tries     uint64    `json:"tries"`
+	Size      int       `json:"size"`                  // of the workload, in bytes
+	Result    *int      `json:"result_size,omitempty"` // in bytes; nil: none is kept
+	Attempts  []Attempt `json:"attempts"`
 }
+
+// Page is a page of the kept jobs of a queue.
+type Page[Job any] struct {
+	Queue string `json:"queue"`
+	Jobs  []Job  `json:"jobs"`
+	Next  string `json:"next,omitempty"` // the cursor of the next page; empty: there is none
+}
+
+// FailedPage is the answer to GET /v1/failed?queue=Q.
+type FailedPage = Page[FailedJob]
+
+// DonePage is the answer to GET /v1/done?queue=Q.
+type DonePage = Page[DoneJob]
 
 // FailedQueues is the answer to GET /v1/failed.
 type FailedQueues struct {
 	Queues []FailedQueue `json:"queues"`
 }
 
-// Choice names failed jobs of a queue. A name of the queue that is not UTF-8 stands in QueueBytes, in base64.
+// DoneQueues is the answer to GET /v1/done.
+type DoneQueues struct {
+	Queues []DoneQueue `json:"queues"`
+}
+
+// Choice names kept jobs of a queue. A name of the queue that is not UTF-8 stands in QueueBytes, in base64.
 type Choice struct {
 	Queue      string   `json:"queue"`
 	QueueBytes []byte   `json:"queue_b64,omitempty"`
 	Jobs       []uint64 `json:"jobs,omitempty"`
-	All        bool     `json:"all,omitempty"` // those that had failed when the request came
+	All        bool     `json:"all,omitempty"` // those that were kept when the request came
 }
 
 // Done says what became of a Choice.
@@ -86,7 +112,7 @@ type Done struct {
 	More int    `json:"more,omitempty"` // left, and not in Left
 }
 
-// Left is a failed job that stayed as it was.
+// Left is a kept job that stayed as it was.
 type Left struct {
 	ID    uint64 `json:"id"`
 	Error string `json:"error"`
@@ -103,4 +129,11 @@ type FailedQueue struct {
 	Queue      string `json:"queue"`
 	QueueBytes []byte `json:"queue_b64,omitempty"`
 	Failed     int    `json:"failed"`
+}
+
+// DoneQueue is a queue that keeps finished jobs, named as FailedQueue.
+type DoneQueue struct {
+	Queue      string `json:"queue"`
+	QueueBytes []byte `json:"queue_b64,omitempty"`
+	Done       int    `json:"done"`
 }

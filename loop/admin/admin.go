@@ -1,4 +1,5 @@
-// Package admin is the operators' interface of a running server: the policies of queues and the failed jobs. It is HTTP
+// Package admin is the operators' interface of a running server: the policies of queues, the failed jobs and the
+// finished ones that are kept. It is HTTP
 // with JSON on a socket of its own, which the server's owner alone may connect to.
 //
 //	GET   /v1/policies                the rules, the weaker first, and the keys that they may have
@@ -8,6 +9,10 @@
 //	GET   /v1/failed?queue=Q          its failed jobs, the oldest first; limit=N, after=CURSOR
 //	POST  /v1/failed/retry            make failed jobs ready: {"queue":"Q","jobs":[7,9]} or {"queue":"Q","all":true}
 //	POST  /v1/failed/remove           remove them, in the same words
+//	GET   /v1/done                    the queues that keep finished jobs
+//	GET   /v1/done?queue=Q            its finished jobs, as of failed ones
+//	GET   /v1/done/result?queue=Q&id=7  the kept result of one, as bytes
+//	POST  /v1/done/remove             remove them, as failed ones
 //
 // A name that is not UTF-8 stands in name_b64 or queue_b64, in base64, instead of name or queue. The pattern of a rule is
 // UTF-8. A parameter queue may have any bytes.
@@ -16,8 +21,6 @@
 package admin
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -250,31 +253,4 @@ func (i *Interface) policies() *sched.Policies {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.table
-}
-
-// failedOf counts the failed jobs of a queue.
-func (i *Interface) failedOf(queue string) (n int) {
-	i.host.Sched().Status(func(s sched.QueueStatus) {
-		if s.Name == queue {
-			n = s.Failed
-		}
-	})
-	return n
-}
-
-// failedQueues lists the queues that have failed jobs, by name.
-func (i *Interface) failedQueues() []codec.FailedQueue {
-	all := []codec.FailedQueue{}
-	i.host.Sched().Status(func(s sched.QueueStatus) {
-		if s.Failed > 0 {
-			q := codec.FailedQueue{Failed: s.Failed}
-			name, _ := protocol.Function(s.Name) // only functions have failed jobs
-			q.Queue, q.QueueBytes = codec.Name(string(name))
-			all = append(all, q)
-		}
-	})
-	slices.SortFunc(all, func(a, b codec.FailedQueue) int {
-		return cmp.Or(cmp.Compare(a.Queue, b.Queue), bytes.Compare(a.QueueBytes, b.QueueBytes))
-	})
-	return all
 }

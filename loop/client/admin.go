@@ -27,10 +27,12 @@ type (
 	PolicyRule = admin.Rule
 	// FailedJob is a job that was given up.
 	FailedJob = admin.FailedJob
-	// FailedChoice names failed jobs of a queue.
-	FailedChoice = admin.Choice
-	// FailedDone says what became of a FailedChoice.
-	FailedDone = admin.Done
+	// DoneJob is a job that is done or has expired, and is kept.
+	DoneJob = admin.DoneJob
+	// KeptChoice names failed or finished jobs of a queue.
+	KeptChoice = admin.Choice
+	// KeptDone says what became of a KeptChoice.
+	KeptDone = admin.Done
 )
 
 // adminSetting names an operators' interface on the command line.
@@ -60,37 +62,46 @@ func (a *Admin) Close() { a.http.CloseIdleConnections() }
 
 // call makes one request and decodes its answer. ask may be nil.
 func (a *Admin) call(ctx context.Context, method, path string, ask, answer any) error {
-	body, err := stdjson.Marshal(ask)
+	text, err := a.ask(ctx, method, path, ask)
 	if err != nil {
 		return err
-	}
-	if ask == nil {
-		body = nil
-	}
-	request, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	reply, err := a.http.Do(request)
-	if err != nil {
-		return httpError(a.address, adminSetting, err)
-	}
-	defer reply.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(reply.Body, maxAdminAnswer))
-	if err != nil {
-		return httpError(a.address, adminSetting, err)
-	}
-	if reply.StatusCode != http.StatusOK {
-		var wrong struct{ Error string }
-		if stdjson.Unmarshal(text, &wrong) != nil || wrong.Error == "" {
-			return &PeerError{a.address, adminSetting, fmt.Errorf("it is no operators' interface, it answered %s", reply.Status)}
-		}
-		return errors.New(wrong.Error)
 	}
 	if err := stdjson.Unmarshal(text, answer); err != nil {
 		return &PeerError{a.address, adminSetting, err}
 	}
 	return nil
+}
+
+// ask makes one request and returns its answer. question may be nil.
+func (a *Admin) ask(ctx context.Context, method, path string, question any) ([]byte, error) {
+	body, err := stdjson.Marshal(question)
+	if err != nil {
+		return nil, err
+	}
+	if question == nil {
+		body = nil
+	}
+	request, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	reply, err := a.http.Do(request)
+	if err != nil {
+		return nil, httpError(a.address, adminSetting, err)
+	}
+	defer reply.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(reply.Body, maxAdminAnswer))
+	if err != nil {
+		return nil, httpError(a.address, adminSetting, err)
+	}
+	if reply.StatusCode != http.StatusOK {
+		var wrong struct{ Error string }
+		if stdjson.Unmarshal(text, &wrong) != nil || wrong.Error == "" {
+			return nil, &PeerError{a.address, adminSetting, fmt.Errorf("it is no operators' interface, it answered %s", reply.Status)}
+		}
+		return nil, errors.New(wrong.Error)
+	}
+	return text, nil
 }
 
 // Policies returns all rules and the keys that rules may have.
@@ -120,23 +131,50 @@ func (a *Admin) FailedQueues(ctx context.Context) ([]admin.FailedQueue, error) {
 
 // Failed returns a page of the failed jobs of a queue, the oldest first. after is the Next of the page before, or empty.
 func (a *Admin) Failed(ctx context.Context, queue, after string, limit int) (p admin.FailedPage, err error) {
-	query := url.Values{"queue": {queue}, "after": {after}, "limit": {strconv.Itoa(limit)}}
-	err = a.call(ctx, http.MethodGet, "/v1/failed?"+query.Encode(), nil, &p)
+	err = a.call(ctx, http.MethodGet, pagePath("/v1/failed", queue, after, limit), nil, &p)
 	return p, err
 }
 
+func pagePath(path, queue, after string, limit int) string {
+	return path + "?" + url.Values{"queue": {queue}, "after": {after}, "limit": {strconv.Itoa(limit)}}.Encode()
+}
+
 // RetryFailed makes failed jobs ready again. The name of their queue may have any bytes.
-func (a *Admin) RetryFailed(ctx context.Context, c admin.Choice) (d admin.Done, err error) {
-	return a.postFailed(ctx, "retry", c)
+func (a *Admin) RetryFailed(ctx context.Context, c KeptChoice) (KeptDone, error) {
+	return a.postKept(ctx, "/v1/failed/retry", c)
 }
 
 // RemoveFailed removes failed jobs. The name of their queue may have any bytes.
-func (a *Admin) RemoveFailed(ctx context.Context, c admin.Choice) (d admin.Done, err error) {
-	return a.postFailed(ctx, "remove", c)
+func (a *Admin) RemoveFailed(ctx context.Context, c KeptChoice) (KeptDone, error) {
+	return a.postKept(ctx, "/v1/failed/remove", c)
 }
 
-func (a *Admin) postFailed(ctx context.Context, verb string, c admin.Choice) (d admin.Done, err error) {
+// DoneQueues returns the queues that keep finished jobs, by name.
+func (a *Admin) DoneQueues(ctx context.Context) ([]admin.DoneQueue, error) {
+	var all admin.DoneQueues
+	err := a.call(ctx, http.MethodGet, "/v1/done", nil, &all)
+	return all.Queues, err
+}
+
+// Done returns a page of the finished jobs that a queue keeps, as Failed does.
+func (a *Admin) Done(ctx context.Context, queue, after string, limit int) (p admin.DonePage, err error) {
+	err = a.call(ctx, http.MethodGet, pagePath("/v1/done", queue, after, limit), nil, &p)
+	return p, err
+}
+
+// Result returns the kept result of a finished job.
+func (a *Admin) Result(ctx context.Context, queue string, id uint64) ([]byte, error) {
+	query := url.Values{"queue": {queue}, "id": {strconv.FormatUint(id, 10)}}
+	return a.ask(ctx, http.MethodGet, "/v1/done/result?"+query.Encode(), nil)
+}
+
+// RemoveDone removes finished jobs that are kept. The name of their queue may have any bytes.
+func (a *Admin) RemoveDone(ctx context.Context, c KeptChoice) (KeptDone, error) {
+	return a.postKept(ctx, "/v1/done/remove", c)
+}
+
+func (a *Admin) postKept(ctx context.Context, path string, c KeptChoice) (d KeptDone, err error) {
 	c.Queue, c.QueueBytes = admin.Name(c.Queue)
-	err = a.call(ctx, http.MethodPost, "/v1/failed/"+verb, &c, &d)
+	err = a.call(ctx, http.MethodPost, path, &c, &d)
 	return d, err
 }

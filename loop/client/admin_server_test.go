@@ -97,7 +97,7 @@ func TestFailedJobStory(t *testing.T) {
 	if len(queues) != 1 || queues[0].Queue != "mail.a" || queues[0].Failed != 1 {
 		t.Errorf("the queues with failed jobs are %v", queues)
 	}
-	d, err := o.admin.RetryFailed(o.ctx, client.FailedChoice{Queue: "mail.a", Jobs: []uint64{ids[0], 99}})
+	d, err := o.admin.RetryFailed(o.ctx, client.KeptChoice{Queue: "mail.a", Jobs: []uint64{ids[0], 99}})
 	o.ok(err)
 	if d.Done != 1 || len(d.Left) != 1 || d.Left[0].ID != 99 {
 		t.Errorf("the retry says %+v", d)
@@ -143,7 +143,7 @@ func TestPolicyRules(t *testing.T) {
 // TestAdminRefuses: a request that makes no sense is answered with what is wrong, and by other ports with what they are.
 func TestAdminRefuses(t *testing.T) {
 	o := newOperators(t)
-	for _, c := range []client.FailedChoice{{}, {Queue: "q"}, {Queue: "q", All: true, Jobs: []uint64{1}}} {
+	for _, c := range []client.KeptChoice{{}, {Queue: "q"}, {Queue: "q", All: true, Jobs: []uint64{1}}} {
 		if _, err := o.admin.RemoveFailed(o.ctx, c); err == nil || !strings.Contains(err.Error(), "name a queue") {
 			t.Errorf("%+v: %v", c, err)
 		}
@@ -192,7 +192,7 @@ func TestManyFailed(t *testing.T) {
 	if len(seen) != n {
 		t.Errorf("the pages have %d jobs", len(seen))
 	}
-	d, err := o.admin.RetryFailed(o.ctx, client.FailedChoice{Queue: "f", All: true})
+	d, err := o.admin.RetryFailed(o.ctx, client.KeptChoice{Queue: "f", All: true})
 	o.ok(err)
 	if d.Done != n {
 		t.Errorf("%+v are retried", d)
@@ -203,7 +203,7 @@ func TestManyFailed(t *testing.T) {
 		o.ok(o.worker.Fail(o.ctx, a))
 	}
 	o.failed("f", n)
-	if d, err = o.admin.RemoveFailed(o.ctx, client.FailedChoice{Queue: "f", All: true}); err != nil || d.Done != n {
+	if d, err = o.admin.RemoveFailed(o.ctx, client.KeptChoice{Queue: "f", All: true}); err != nil || d.Done != n {
 		t.Errorf("%+v are removed, %v", d, err)
 	}
 }
@@ -227,7 +227,7 @@ func TestFailedOfBytes(t *testing.T) {
 	if len(rows) != 1 || rows[0].Jobs != 0 || rows[0].Failed == nil || *rows[0].Failed != 1 {
 		t.Errorf("the status is %+v", rows)
 	}
-	d, err := o.admin.RetryFailed(o.ctx, client.FailedChoice{Queue: queue, All: true})
+	d, err := o.admin.RetryFailed(o.ctx, client.KeptChoice{Queue: queue, All: true})
 	o.ok(err)
 	if d.Done != 1 {
 		t.Errorf("the retry says %+v", d)
