@@ -56,6 +56,48 @@ func TestPolicyHold(t *testing.T) {
 			}
 			return func() { setPolicy(x, map[string]string{"retries": "0", "keep-failed": "0"}) }
 		},
+		"very many finished jobs are kept for less, and no more": func(x *loadedSched) func() {
+			setPolicy(x, map[string]string{"keep-results": "4000000"})
+			p := x.peer(Wide, "f")
+			sink := new(lastRun)
+			finish := func(n, size int) {
+				for i := range n {
+					x.submit(1, "f", nil)
+					x.ok(x.Reserve(x.now, p, uint64(i), sink))
+					x.ok(x.Finish(x.now, p, sink.run, make([]byte, size), discardAll{}))
+				}
+			}
+			finish(50_000, 10)
+			finish(40, MaxKeptResult)
+			return func() {
+				setPolicy(x, map[string]string{"keep-done": "4000000"})
+				setPolicy(x, map[string]string{"unique-for": "1h"})
+				setPolicy(x, map[string]string{"retries": "1"})
+				if st := x.Stats(); st.KeptDone+st.KeptNames > 0 {
+					x.t.Errorf("the counters are %+v", st)
+				}
+			}
+		},
+		"very many jobs expire, each of its own priority": func(x *loadedSched) func() {
+			setPolicy(x, map[string]string{"job-ttl": "1m", "keep-done": "4000000"})
+			x.submit(100_000, "f", func(i int, j *Submission) { j.Priority = int64(i) })
+			x.submit(100_000, "f", nil)
+			p := x.peer(Wide)
+			x.take(p, 100)
+			return func() {
+				x.now.Wall += 100_000
+				x.ok(x.Watch(x.now, p, []byte("f"), false, discardAll{}))
+				x.now.Mono += 100_000
+				x.ticks(x.now, discardAll{})
+				if st := x.Stats(); st.Expired != 200_000 {
+					x.t.Errorf("the counters are %+v", st)
+				}
+			}
+		},
+		"very many priorities are swept and stay": func(x *loadedSched) func() {
+			x.submit(200_000, "f", func(i int, j *Submission) { j.Priority = int64(i) })
+			return func() { setPolicy(x, map[string]string{"job-ttl": "1h"}) }
+		},
 		"concurrency": func(x *loadedSched) func() {
 			setPolicy(x, map[string]string{"concurrency": "100"})
 			p := x.peer(Wide, "f")

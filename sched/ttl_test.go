@@ -1,0 +1,159 @@
+package sched
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestJobTTL: a job that is too old is ended in every way in which jobs are handed out, and is never handed out. One that
+// is not stays.
+func TestJobTTL(t *testing.T) {
+	for way, take := range map[string]func(x *testSched){
+		"a Reserve":        func(x *testSched) { x.reserve(x.peer("f"), 1) },
+		"a Reserve of two": func(x *testSched) { x.reserve(x.peer("f", "g"), 1) },
+		"a TryReserve":     func(x *testSched) { _, _ = x.s.TryReserve(x.now, x.peer("f"), 1, &x.rec) },
+		"a Sleep":          func(x *testSched) { x.ok(x.s.Sleep(x.now, x.peer("f"), 1, &x.rec)) },
+		"a Watch": func(x *testSched) {
+			p := x.peer("g")
+			x.reserve(p, 1)
+			x.ok(x.s.Watch(x.now, p, []byte("f"), false, &x.rec))
+		},
+		"a broadcast": func(x *testSched) {
+			p := x.peer()
+			x.ok(x.s.Watch(x.now, p, []byte("f"), true, &x.rec))
+			x.reserve(p, 1)
+		},
+		"the Ticks":     func(x *testSched) { x.pass(0) },
+		"a mixed queue": func(x *testSched) { x.submit("f", strings.Repeat("long", 64)); x.reserve(x.peer("f"), 1) },
+		"a worker of long names": func(x *testSched) {
+			p := x.s.NewPeer(99, Wide)
+			x.ok(x.s.Watch(x.now, p, []byte("f"), false, &x.rec))
+			x.reserve(p, 1)
+		},
+	} {
+		x := newTestSched(t, Options{})
+		x.under([3]string{"f", "job-ttl", "10s"})
+		waiter := x.peer()
+		for i := range 3 {
+			x.submit("f", fmt.Sprint("old", i), func(j *Submission) { j.Priority, j.Await, j.Tag = int64(i), waiter, uint64(i) })
+		}
+		x.now.Wall, x.now.Mono = x.now.Wall+10_999, x.now.Mono+10_999
+		x.submit("f", "young", func(j *Submission) { j.SchedAt = x.now.Wall/1000 - 1; j.Priority = -1 })
+		x.s.ticks(x.now, &x.rec)
+		x.want() // the second in which they were due ends now
+		x.now.Wall, x.now.Mono = x.now.Wall+1, x.now.Mono+1
+		take(x)
+		all := x.rec.take()
+		for i, d := range all {
+			if i < 3 && (d.to != waiter.id || d.tag != uint64(2-i) || d.effect != Failed) {
+				t.Errorf("%s: delivery %d is %+v", way, i, d)
+			}
+		}
+		if n := x.s.Stats().Expired; n != 3 || len(all) > 4 {
+			t.Errorf("%s: %d jobs expired, %d deliveries", way, n, len(all))
+		}
+		x.check()
+	}
+}
+
+// TestJobTTLAndRetries: the time counts from the due time of the retry, a job that is not due does not expire, and a job
+// that runs does not either.
+func TestJobTTLAndRetries(t *testing.T) {
+	x := newTestSched(t, Options{})
+	x.under([3]string{"f", "job-ttl", "10s"}, [3]string{"f", "backoff", "1h"})
+	p := x.peer("f")
+	x.submit("f", "later", func(j *Submission) { j.SchedAt = x.now.Wall/1000 + 3600 })
+	x.submit("f", "j")
+	run := x.reserveJob(p, "j")
+	x.pass(3_000_000)
+	x.ok(x.s.Fail(x.now, p, run, nil, &x.rec))
+	x.pass(3_600_000 - 3_000_000 + 9000)
+	x.reserveJob(p, "later")
+	x.pass(3_000_000)
+	x.reserveJob(p, "j")
+	x.submit("f", "old")
+	x.pass(11_000)
+	if n := x.s.Stats().Expired; n != 1 {
+		t.Errorf("%d jobs expired", n)
+	}
+	x.want()
+}
+
+// TestJobTTLOfOthers: a Gloom job expires too; one that has failed, which goes first, and a task do not.
+func TestJobTTLOfOthers(t *testing.T) {
+	rules := [MaxSpaces]Rules{1: {Global: true, Owned: true, Untimed: true, Deaths: 3}, 2: {Graph: true, Untimed: true}}
+	x := newTestSched(t, Options{Rules: rules})
+	x.under([3]string{"f", "job-ttl", "10s"})
+	master, p := x.peer(), x.peer("f")
+	owned := func(j *Submission) { j.Space, j.Await, j.Tag = 1, master, 7 }
+	x.submit("f", "failed", owned)
+	x.ok(x.s.Fail(x.now, p, x.reserveJob(p, "failed"), nil, &x.rec))
+	x.submit("f", "old", owned)
+	x.ok(x.s.Extend(x.now, 2, []byte("f"), []Task{{Name: []byte("task")}}, &x.rec))
+	x.pass(1_000_000)
+	x.want("1 7 failed ")
+	x.submit("f", "old", owned) // its name is free
+	x.reserveJob(p, "failed")
+	x.reserveJob(p, "task")
+	x.reserveJob(p, "old")
+	x.check()
+}
+
+// TestJobTTLClock: a clock set forth ends jobs, one set back does not keep the sweeps from what comes later.
+func TestJobTTLClock(t *testing.T) {
+	x := newTestSched(t, Options{})
+	x.under([3]string{"f", "job-ttl", "1h"})
+	x.submit("f", "a")
+	year := int64(365 * 24 * 3_600_000)
+	x.now.Wall -= year
+	x.pass(0)
+	x.submit("f", "b")
+	for range 61 {
+		x.pass(60_000)
+	}
+	if n := x.s.Stats().Expired; n != 1 {
+		t.Errorf("%d jobs expired an hour after the clock was set back", n)
+	}
+	x.now.Wall += year
+	for range 2 {
+		x.pass(60_000)
+	}
+	if st := x.s.Stats(); st.Expired != 2 || st.Jobs != 0 {
+		t.Errorf("the counters are %+v", st)
+	}
+	x.under([3]string{"f", "job-ttl", "1h"}, [3]string{"f", "job-ttl", "0"})
+	x.submit("f", "kept")
+	x.pass(year)
+	if st := x.s.Stats(); st.Jobs != 1 {
+		t.Errorf("without a job-ttl the counters are %+v", st)
+	}
+}
+
+// TestJobTTLPastLock: a job that has waited for a lock expires by its due time, and lets the next one have the lock.
+func TestJobTTLPastLock(t *testing.T) {
+	x := newTestSched(t, Options{})
+	x.under([3]string{"f", "job-ttl", "10s"})
+	p := x.peer("f")
+	for _, name := range []string{"holds", "waits"} {
+		x.submit("f", name)
+	}
+	holds, waits := x.reserveJob(p, "holds"), x.reserveJob(p, "waits")
+	if got, err := x.s.Lock(x.now, p, holds, "l", 1, &x.rec); !got || err != nil {
+		t.Fatal(got, err)
+	}
+	if got, err := x.s.Lock(x.now, p, waits, "l", 1, &x.rec); got || err != nil {
+		t.Fatal(got, err)
+	}
+	x.pass(20_000)
+	x.ok(x.s.Finish(x.now, p, holds, nil, &x.rec))
+	x.pass(0)
+	x.submit("f", "next")
+	if got, err := x.s.Lock(x.now, p, x.reserveJob(p, "next"), "l", 1, &x.rec); !got || err != nil {
+		t.Errorf("the lock is held by a job that has expired: %v, %v", got, err)
+	}
+	if n := x.s.Stats().Expired; n != 1 {
+		t.Errorf("%d jobs expired", n)
+	}
+	x.check()
+}
