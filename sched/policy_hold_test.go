@@ -78,6 +78,21 @@ func TestPolicyHold(t *testing.T) {
 				}
 			}
 		},
+		"a worker comes to awaited jobs that have expired": func(x *loadedSched) func() {
+			setPolicy(x, map[string]string{"job-ttl": "1m"})
+			for range 1000 {
+				w := x.peer(Wide)
+				for i := range 500 {
+					x.ok(x.Submit(x.now, &Submission{Queue: []byte("f"), Name: fmt.Append(nil, i), Await: w, Tag: uint64(i)}, discardAll{}))
+				}
+			}
+			p := x.peer(Wide)
+			x.take(p, 1)
+			return func() {
+				x.now.Wall += 100_000
+				x.ok(x.Watch(x.now, p, []byte("f"), false, discardAll{}))
+			}
+		},
 		"very many jobs expire, each of its own priority": func(x *loadedSched) func() {
 			setPolicy(x, map[string]string{"job-ttl": "1m", "keep-done": "4000000"})
 			x.submit(100_000, "f", func(i int, j *Submission) { j.Priority = int64(i) })

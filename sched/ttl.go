@@ -48,14 +48,14 @@ func (q *queue) expired(now Time, r *record) bool {
 	return q.sweep != nil && q.sweep.expires(r.due) <= now.Wall
 }
 
-// endExpired ends a ready job that has expired.
+// endExpired ends a ready job that has expired. It returns the cost, with that of the answers to its awaits.
 func (sh *shard) endExpired(now Time, job uint32, r *record, q *queue, sink Sink) int {
-	cost := r.cost()
-	sh.countSteps(cost)
+	before := sh.mu.steps
+	sh.countSteps(r.cost())
 	sh.dequeue(job, r, q)
 	sh.counters.Expired++
 	sh.endUnder(now, job, r, q, Attempt{Outcome: AttemptExpired}, Failed, nil, sink)
-	return cost
+	return sh.mu.steps - before
 }
 
 // setSweep gives a queue the sweep of its policy.
