@@ -179,7 +179,7 @@ func (m *model) keeps(queue string) Keep {
 	if p := m.policy(queue); p != nil {
 		return p.KeepFailed
 	}
-	return defaultKeepFailed
+	return defaultKept
 }
 
 // tickPolicies removes failed jobs that are too many or too old, and opens the rates whose time has come: a part of tick.
@@ -252,12 +252,12 @@ func (x *machine) failed(o op) error {
 func (x *machine) compareFailed() error {
 	for queue := range x.m.queues {
 		all := x.m.failedOf(queue)
-		c, done := FailedCursor{}, false
+		c, done := KeptCursor{}, false
 		for i := 0; !done; {
 			var err error
-			c, done = x.s.WalkFailed([]byte(queue), c, 1, func(f *FailedJob) {
+			c, done = x.s.WalkFailed([]byte(queue), c, 1, func(f *KeptJob) {
 				tries, _ := ParseHistory(f.History)
-				got := fmt.Sprint(string(f.Name), f.Space, f.FailedAt, tries, f.Ref)
+				got := fmt.Sprint(string(f.Name), f.Space, f.At, tries, f.Ref)
 				want := "nothing"
 				if i < len(all) {
 					j := all[i]

@@ -148,7 +148,7 @@ func TestAdminRefuses(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	if _, err := o.admin.Failed(o.ctx, "q", "nonsense", 1); err == nil || !strings.Contains(err.Error(), "after is the next") {
+	if _, err := o.admin.Failed(o.ctx, "q", "nonsense", 1); err == nil || !strings.Contains(err.Error(), "after must be the next") {
 		t.Errorf("a cursor of nonsense: %v", err)
 	}
 	if _, err := o.admin.Failed(o.ctx, "q", "", 1e6); err == nil || !strings.Contains(err.Error(), "limit is a number") {
