@@ -15,7 +15,7 @@ type activeBroadcast struct {
 // the cost, 0 when nothing has changed.
 func (sh *shard) startBroadcast(now Time, job uint32, r *record, q *queue, sink Sink) int {
 	b := &activeBroadcast{job: job, last: sh.s.slots.Load()}
-	sh.dequeue(job, r, q)
+	sh.take(job, r, q)
 	r.state, r.home = broadcasting, q.id
 	q.broadcast = b
 	q.running++
@@ -92,8 +92,7 @@ func (sh *shard) endBroadcast(q *queue, sink Sink) int {
 	}
 	r.state = ready
 	q.immediate += count(r.flags&immediate != 0)
-	q.countDue(r, 1)
-	q.readyFor(r).pushFront(&sh.buckets, &sh.slab, readyKey(r), b.job)
+	sh.pushReady(b.job, r, q, front)
 	return len(b.busy)
 }
 
@@ -104,8 +103,13 @@ func (sh *shard) stopBroadcast(q *queue) {
 			sh.join(w)
 		}
 	}
+	r := sh.slab.at(q.broadcast.job)
 	q.broadcast = nil
 	q.running--
+	if r.flags&laned != 0 {
+		r.flags &^= laned
+		sh.endRun(q, r.offset)
+	}
 }
 
 // continueBroadcasts does up to room steps of the broadcasts. When the scheduler is halted, it ends

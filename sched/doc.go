@@ -329,7 +329,7 @@
 //	the watches of a peer        maxWatches, each under its own lock, once a request: TakeCost tells
 //	                             the caller, which puts off the next request
 //	jobs handed to one peer      maxServe; the rest follows with the next Flushed
-//	jobs, peers that clash       maxClashes jobs for a peer, maxFitChecks peers for a job
+//	jobs, peers that clash       maxClashes jobs for a peer, maxInOrder peers for a job
 //	locks of a job               maxJobLocks
 //	due seconds, lines of a lock are kept in order: a few steps
 //	tasks, edges of a request    those that it names: the caller bounds them; for their order

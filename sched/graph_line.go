@@ -56,11 +56,10 @@ func (g *graph) pushReady(job uint32, r *record, q *queue, where lineEnd) {
 	n := g.node(job)
 	if where == front {
 		n.place = -sh.s.lastPlace.Add(1)
-		q.readyFor(r).pushFront(&sh.buckets, &sh.slab, readyKey(r), job)
 	} else {
 		n.place = sh.s.lastPlace.Add(1)
-		q.readyFor(r).pushBack(&sh.buckets, &sh.slab, readyKey(r), job)
 	}
+	sh.pushReady(job, r, q, where)
 }
 
 // wait puts a detached task among the waiting ones. past is how many milliseconds after its due

@@ -75,3 +75,36 @@ func (h heap[T]) down(i int) bool {
 	v.setPlace(i)
 	return i > start
 }
+
+// maxInOrder bounds the elements that inOrder visits.
+const maxInOrder = 64
+
+// inOrder visits the elements in their order until visit returns false, at most maxInOrder of them. whole is false when
+// it ended at that bound.
+func (h heap[T]) inOrder(visit func(v T) bool) (whole bool) {
+	// open has the children of the visited elements.
+	var open [maxInOrder + 1]int
+	n := count(len(h) > 0)
+	for visited := 1; n > 0; visited++ {
+		k := 0
+		for i := range n {
+			if h[open[i]].ahead(h[open[k]]) {
+				k = i
+			}
+		}
+		switch {
+		case !visit(h[open[k]]):
+			return true
+		case visited == maxInOrder:
+			return false
+		}
+		child := 2*open[k] + 1
+		n--
+		open[k] = open[n]
+		for i := child; i < min(child+2, len(h)); i++ {
+			open[n] = i
+			n++
+		}
+	}
+	return true
+}

@@ -235,6 +235,9 @@ func (c *checker) queue(q *queue) error {
 	if err := c.keptJobs(q); err != nil {
 		return err
 	}
+	if err := c.keyed(q); err != nil {
+		return err
+	}
 	if q.matchPending != slices.Contains(c.sh.unmatched, q) || q.search.active != slices.Contains(c.sh.searches, q) {
 		return errors.New("disagrees with the Ticks about deferred work")
 	}
@@ -250,11 +253,16 @@ func (c *checker) queue(q *queue) error {
 // pending checks the indexes of a queue's ready and delayed jobs.
 func (c *checker) pending(q *queue) error {
 	immediates, others := 0, make(map[int64]int)
-	for _, x := range []struct {
+	type place struct {
 		name  string
 		index *index
 		state state
-	}{{"ready", &q.ready, ready}, {"withheld", &q.withheld, ready}, {"wide", &q.wide, ready}, {"private", &q.private, ready}, {"delayed", &q.delayed, delayed}} {
+	}
+	places := []place{{"ready", &q.ready, ready}, {"withheld", &q.withheld, ready}, {"wide", &q.wide, ready}, {"private", &q.private, ready}, {"delayed", &q.delayed, delayed}}
+	for _, l := range q.everyLane() {
+		places = append(places, place{"lane " + l.key, &l.jobs, ready})
+	}
+	for _, x := range places {
 		if err := c.index(x.index, x.name, func(job uint32, r *record, k key) error {
 			want := readyKey(r)
 			if x.state == delayed {
@@ -263,14 +271,14 @@ func (c *checker) pending(q *queue) error {
 			if r.state != x.state || k != want || r.home != q.id {
 				return fmt.Errorf("state %d key %v home %d, want %d %v %d", r.state, k, r.home, x.state, want, q.id)
 			}
-			if x.state == ready && q.readyFor(r) != x.index {
+			if x.state == ready && c.sh.readyFor(q, r) != x.index {
 				return errors.New("is in the ready index of others")
 			}
 			if q.spaces&(1<<r.space) == 0 {
 				return fmt.Errorf("space %d is not noted", r.space)
 			}
 			immediates += count(r.flags&immediate != 0)
-			if x.state == ready && r.priority != 0 && r.flags&immediate == 0 {
+			if x.state == ready && (r.priority != 0 || r.flags&laned != 0) && r.flags&immediate == 0 {
 				others[r.due]++
 			}
 			return c.stand(job, "queue "+q.name)

@@ -86,7 +86,7 @@ func (c *checker) line(w *watch) error {
 	if !p.blocked && w.at < 0 && (q.broadcast == nil || !slices.Contains(q.broadcast.busy, w)) {
 		return errors.New("has slots and is not in line")
 	}
-	if first != none && !q.search.active && !q.matchPending && !p.behind && q.broadcast == nil && (oldest.wake || p.unsent < p.window) {
+	if first != none && !q.search.active && !q.matchPending && !c.changing(q) && !p.behind && q.broadcast == nil && (oldest.wake || p.unsent < p.window) {
 		return fmt.Errorf("waits with %d and %d jobs ready, for it the first is %d", q.ready.jobs, q.wide.jobs, first)
 	}
 	return nil

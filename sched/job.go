@@ -51,6 +51,9 @@ const (
 	attempted
 	// moving: the failed job is on its way to a dead-letter queue.
 	moving
+	// laned: the lane whose number is offset has the ready job, or counts the job as running: it is withheld,
+	// broadcasting or being handed out. Of a reserved job its holder's watch knows the lane.
+	laned
 )
 
 // none is the number of no record, no bucket and no queue.
@@ -69,7 +72,7 @@ type record struct {
 	home       uint32 // index of its queue; reserved: of its watch
 	count      int32
 	timeout    int32  // seconds
-	offset     uint32 // delayed, waiting: from due, in milliseconds; reserved: in its watch's held; parked: in its queue's parked; failed, finished: the keptUse
+	offset     uint32 // delayed, waiting: from due, in milliseconds; reserved: in its watch's held; parked: in its queue's parked; failed, finished: the keptUse; laned: its lane
 	state      state
 	space      Space
 	flags      uint16

@@ -133,7 +133,9 @@ func (s *Scheduler) ApplyPolicies(now Time, sink Sink) {
 		sh := &s.shards[i]
 		for more := true; more; {
 			sh.mu.Lock()
-			more = sh.police(now, sh.mu.steps+s.batch, sink)
+			until := sh.mu.steps + s.batch
+			more = sh.police(now, until, sink)
+			more = sh.continueLaneChanges(until) || more
 			sh.unlock(now, sink)
 		}
 	}
@@ -165,6 +167,7 @@ func (sh *shard) setPolicy(now Time, q *queue) {
 	q.policy = t.Of(q.name)
 	sh.setLimiter(now, q)
 	sh.setSweep(now, q)
+	sh.setKeyed(q)
 	sh.resetKept(q)
 }
 

@@ -73,14 +73,15 @@ func (sh *shard) matchOne(now Time, q *queue, sink Sink) int {
 	if q.mixed() {
 		return sh.matchMixed(now, q, sink)
 	}
-	if q.ready.jobs == 0 {
+	job := sh.head(q)
+	if job == none {
 		return 0
 	}
 	w := q.oldest()
 	if w == nil {
 		return 0
 	}
-	return sh.pair(now, q, w, q.ready.head(&sh.buckets), sink)
+	return sh.pair(now, q, w, job, sink)
 }
 
 // pair hands a job to a watch in line that it fits, or finds that the line has changed or that the job
@@ -103,7 +104,7 @@ func (sh *shard) pair(now Time, q *queue, w *watch, job uint32, sink Sink) int {
 		return 1
 	}
 	cost := r.cost()
-	sh.dequeue(job, r, q)
+	sh.take(job, r, q)
 	sh.assign(now, job, r, q, w, s, sink)
 	return cost
 }
@@ -120,7 +121,7 @@ func (sh *shard) deliverWake(w *watch, s slot, sink Sink) {
 // watch, or when the line has changed.
 func (sh *shard) assignDirectly(now Time, job uint32, r *record, q *queue, sink Sink) bool {
 	const special = task | longName | private
-	if q.lineEmpty() || q.ready.jobs > 0 || q.broadcastWorkers > 0 || sh.halted || q.shut() || r.flags&special != 0 || q.mixed() {
+	if q.lineEmpty() || q.ready.jobs > 0 || q.keyed != nil || q.broadcastWorkers > 0 || sh.halted || q.shut() || r.flags&special != 0 || q.mixed() {
 		return false
 	}
 	w := q.oldest()

@@ -33,9 +33,6 @@ const (
 	maxClashes = 2 * maxUnreported
 	// maxPeerClashes is the same bound for all queues of a peer together, in one request.
 	maxPeerClashes = 32 * maxClashes
-	// maxFitChecks is how many Named peers in line are checked for one job. The Ticks check the
-	// others.
-	maxFitChecks = 64
 )
 
 // mixed says that not every ready job fits every watch.
@@ -64,7 +61,7 @@ func (sh *shard) matchMixed(now Time, q *queue, sink Sink) int {
 	if q.broadcast != nil {
 		return 0
 	}
-	job := q.ready.head(&sh.buckets)
+	job := sh.head(q)
 	for c := range classes {
 		// A withheld job fits a peer that is not Named, and a long name fits a Wide one.
 		if w := q.oldestOf(c); w != nil && c != named {
@@ -88,7 +85,7 @@ func (sh *shard) matchMixed(now Time, q *queue, sink Sink) int {
 }
 
 // firstFit returns, of the watches in line that a job of the ready index fits, the one with the
-// oldest slot. whole is false when it checked only the first maxFitChecks Named peers: a nil watch
+// oldest slot. whole is false when it checked only the first maxInOrder Named peers: a nil watch
 // then does not say that the job fits none.
 func (sh *shard) firstFit(q *queue, job uint32) (best *watch, whole bool) {
 	for _, c := range [...]class{narrow, wide} {
@@ -99,42 +96,28 @@ func (sh *shard) firstFit(q *queue, job uint32) (best *watch, whole bool) {
 	line := q.lines[named]
 	clashing := q.clashing() && (q.broadcastWorkers == 0 || !sh.s.rules[sh.slab.at(job).space].shared())
 	name := sh.nameView(job)
-	// The loop visits the heap in order: open has the children of the visited watches.
-	var open [maxFitChecks + 1]int
-	n := count(len(line) > 0)
-	for checks := 0; n > 0; checks++ {
-		k := 0
-		for i := range n {
-			if line[open[i]].ahead(line[open[k]]) {
-				k = i
-			}
+	whole = line.inOrder(func(w *watch) bool {
+		if best != nil && best.ahead(w) {
+			return false
 		}
-		w := line[open[k]]
-		switch {
-		case best != nil && best.ahead(w):
-			return best, true
-		case !clashing || w.suspended == nil && !sh.clashes(w, name):
-			return w, true
-		case checks == maxFitChecks-1:
-			return best, false
+		if !clashing || w.suspended == nil && !sh.clashes(w, name) {
+			best = w
+			return false
 		}
 		sh.countSteps(1)
-		child := 2*open[k] + 1
-		n--
-		open[k] = open[n]
-		for i := child; i < min(child+2, len(line)); i++ {
-			open[n] = i
-			n++
-		}
-	}
-	return best, true
+		return true
+	})
+	return best, whole
 }
 
 // withhold moves the first ready job, which fits no Named peer in line, to the withheld index.
 func (sh *shard) withhold(job uint32, q *queue) {
 	r := sh.slab.at(job)
-	q.ready.remove(&sh.buckets, &sh.slab, job)
+	q.immediate += count(r.flags&immediate != 0) // take counts it out
+	q.readyTasks += count(r.flags&task != 0)
+	sh.take(job, r, q)
 	r.flags |= withheld
+	q.countDue(r, 1)
 	q.withheld.pushBack(&sh.buckets, &sh.slab, readyKey(r), job)
 }
 
@@ -146,16 +129,16 @@ func (sh *shard) jobFor(w *watch, room *int) uint32 {
 		return none
 	}
 	if !q.mixed() {
-		return q.ready.head(&sh.buckets)
+		return sh.head(q)
 	}
 	if q.broadcast != nil {
 		return none
 	}
 	switch w.peer.class {
 	case narrow:
-		return sh.first(q.withheld.head(&sh.buckets), q.ready.head(&sh.buckets))
+		return sh.first(q.withheld.head(&sh.buckets), sh.head(q))
 	case wide:
-		job := sh.first(q.withheld.head(&sh.buckets), q.ready.head(&sh.buckets))
+		job := sh.first(q.withheld.head(&sh.buckets), sh.head(q))
 		return sh.first(q.wide.head(&sh.buckets), job)
 	}
 	if w.suspended != nil {
@@ -163,7 +146,7 @@ func (sh *shard) jobFor(w *watch, room *int) uint32 {
 	}
 	checks := min(*room, maxClashes)
 	*room -= checks
-	job := sh.first(sh.firstFor(w, &q.withheld, &checks), sh.firstFor(w, &q.ready, &checks))
+	job := sh.first(sh.firstFor(w, &q.withheld, &checks), sh.firstReadyFor(w, &checks))
 	*room += checks
 	return job
 }
@@ -263,9 +246,8 @@ func (sh *shard) searchQueue(now Time, q *queue, room int, sink Sink) int {
 		sh.countSteps(1)
 		if job := q.withheld.tail(&sh.buckets); job != none {
 			r := sh.slab.at(job)
-			q.withheld.remove(&sh.buckets, &sh.slab, job)
-			r.flags &^= withheld
-			q.ready.pushFront(&sh.buckets, &sh.slab, readyKey(r), job)
+			sh.leaveReady(job, r, q)
+			sh.pushReady(job, r, q, front)
 		}
 		if f.restore == 0 {
 			sh.matchLater(q)
@@ -298,6 +280,9 @@ func (q *queue) anyUnreserved(p *buckets) uint32 {
 		if job := x.head(p); job != none {
 			return job
 		}
+	}
+	if job := q.keyed.anyKeyed(p); job != none {
+		return job
 	}
 	if len(q.parked) > 0 {
 		return q.parked[len(q.parked)-1]

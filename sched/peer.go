@@ -231,6 +231,7 @@ func (w *watch) setPlace(i int)      { w.at = i }
 // held is one job that a peer holds.
 type held struct {
 	job    uint32 // the number of its record
+	lane   uint32 // that counts the job as running, none: no lane
 	number uint64 // of the Run, which is the seq of the slot that got the job
 	tag    uint64 // of the Reserve that the job answered
 }

@@ -35,8 +35,14 @@ type Policy struct {
 	MaxPayload int64 // bytes of a workload; 0: any number
 
 	Concurrency int64 // jobs that run at a time; 0: any number
-	Rate        Rate
-	Paused      Pause
+
+	Key            JobKey
+	KeyConcurrency int64          // jobs of one key that run at a time; 0: any number
+	Fair           bool           // the keys take turns among jobs of one priority
+	Weights        map[string]int // jobs of a key that start in one turn, 1 for those that are not here
+
+	Rate   Rate
+	Paused Pause
 }
 
 // Pause says what a queue does not do for now.
@@ -246,6 +252,10 @@ var policyKeys = []PolicyKey{
 	{"max-bytes", "1GiB", "new jobs are refused that would make the queue larger", func(p *Policy, v string) error { return setSize(&p.MaxBytes, v) }},
 	{"max-payload", "1MiB", "jobs with a larger workload are refused", func(p *Policy, v string) error { return setSize(&p.MaxPayload, v) }},
 	{"concurrency", "10", "how many jobs of the queue run at a time", func(p *Policy, v string) error { return setCount(&p.Concurrency, v) }},
+	{"key", "name before :", "what a job's key is: the part of its name before a text, or json user.id, a field of its workload; no: jobs have no keys", (*Policy).setKey},
+	{"key-concurrency", "2", "how many jobs of one key run at a time", (*Policy).setKeyConcurrency},
+	{"fair", "key", "key: the keys take turns, so that none waits behind the jobs of another; no: the first job is next, whatever its key", (*Policy).setFair},
+	{"weights", "gold=3 free=1", "how many jobs of a key start in one of its turns; 1 for all other keys", (*Policy).setWeights},
 	{"rate", "10/s burst 20", "how many jobs of the queue start in a time, and how many of them at once after a rest", (*Policy).setRate},
 	{"paused", "hand-out", "hand-out: no job starts; submits: no job is taken in; both", (*Policy).setPaused},
 	{"paused-by", "ada", "who has paused the queue", checkText},

@@ -10,7 +10,7 @@ type queue struct {
 	private     index     // the same, for tasks that are only stolen
 	withheld    index     // the same, for withheld jobs
 	delayed     index     // key {due second, milliseconds after it at which the job is due}
-	prioritized dueCounts // counts of the ready jobs that have a priority and are not immediate
+	prioritized dueCounts // counts of the ready jobs that have a priority or a lane and are not immediate
 	timer       key       // the smallest key of the delayed index, while the queue is in the timers heap
 	at          int       // index in the timers heap, -1: not in it
 
@@ -34,6 +34,7 @@ type queue struct {
 	broadcast        *activeBroadcast // nil: none is under way
 	policy           *Policy          // nil: none
 	limiter          *limiter         // nil: nothing limits what it hands out
+	keyed            *keyedJobs       // nil: its ready jobs have no lanes
 	sweep            *sweep           // nil: its jobs never expire
 	kept             *keptLines       // nil: no ended jobs are kept
 	bytes            int64            // of its jobs' names and workloads, without tasks and kept jobs
@@ -44,21 +45,27 @@ func (q *queue) place() int          { return q.at }
 func (q *queue) setPlace(i int)      { q.at = i }
 
 func (q *queue) pending() int {
-	return q.ready.jobs + q.withheld.jobs + q.wide.jobs + q.private.jobs + q.delayed.jobs
+	n := q.ready.jobs + q.withheld.jobs + q.wide.jobs + q.private.jobs + q.delayed.jobs
+	if q.keyed != nil {
+		n += q.keyed.jobs
+	}
+	return n
 }
 
 // unreserved is the number of jobs that end with a queue that is dropped: no peer runs them.
 func (q *queue) unreserved() int { return q.pending() + len(q.parked) + q.keptJobs() }
 
 // readyFor returns the ready index in which a job belongs.
-func (q *queue) readyFor(r *record) *index {
+func (sh *shard) readyFor(q *queue, r *record) *index {
 	switch {
-	case r.flags&(longName|private|withheld) == 0: // nearly always
+	case r.flags&(longName|private|withheld|laned) == 0: // nearly always
 		return &q.ready
 	case r.flags&private != 0:
 		return &q.private
 	case r.flags&withheld != 0:
 		return &q.withheld
+	case r.flags&laned != 0:
+		return &q.keyed.all[r.offset].jobs
 	}
 	return &q.wide
 }
@@ -69,7 +76,7 @@ func readyKey(r *record) key { return key{^r.priority, r.due} }
 
 // countDue counts a job that enters a ready index, or leaves it, in prioritized.
 func (q *queue) countDue(r *record, n int) {
-	if r.priority != 0 && r.flags&immediate == 0 {
+	if (r.priority != 0 || r.flags&laned != 0) && r.flags&immediate == 0 {
 		q.prioritized.add(r.due, n)
 	}
 }

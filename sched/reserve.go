@@ -206,7 +206,8 @@ func (sh *shard) reserve(now Time, w *watch, tag uint64, sink Sink) error {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	p, q := w.peer, w.queue
-	direct := q.ready.jobs > 0 && !sh.halted && !q.shut() && q.sweep == nil && q.broadcastWorkers == 0 && !w.ended && q.lineEmpty() && !q.mixed()
+	job := sh.head(q)
+	direct := job != none && !sh.halted && !q.shut() && q.sweep == nil && q.broadcastWorkers == 0 && !w.ended && q.lineEmpty() && !q.mixed()
 	p.mu.Lock()
 	if !direct || p.slots.len() > 0 || p.unsent >= p.window {
 		if err := p.addSlot(sh.s, tag, false); err != nil {
@@ -218,16 +219,15 @@ func (sh *shard) reserve(now Time, w *watch, tag uint64, sink Sink) error {
 		if !w.ended {
 			w.enter(seq)
 		}
-		if q.ready.jobs > 0 || q.mixed() {
+		if job != none || q.mixed() {
 			sh.serveLine(now, w, sink)
 		}
 		return nil
 	}
-	job := q.ready.head(&sh.buckets)
 	r := sh.slab.at(job)
 	p.unsent += int(r.size)
 	p.mu.Unlock()
-	sh.dequeue(job, r, q)
+	sh.take(job, r, q)
 	sh.assign(now, job, r, q, w, slot{tag: tag, seq: sh.s.slots.Add(1)}, sink)
 	return nil
 }

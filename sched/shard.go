@@ -26,6 +26,7 @@ type shard struct {
 	running       index             // jobs reserved under the default time-out, key {start}
 	deadline      index             // jobs reserved under their own time-out, key {deadline}
 	unreported    heap[*unreported] // by the time at which they are resolved
+	changing      []*queue          // queues whose jobs go to other lanes, see laneChange
 	searches      []*queue          // queues whose withheld jobs are offered to all watches in line, see search
 	unmatched     []*queue          // queues whose match is deferred, see matchLater
 	broadcasting  []*queue          // queues with a broadcast under way
@@ -131,8 +132,7 @@ func (sh *shard) enqueue(now Time, job uint32, r *record, q *queue, past uint32)
 	}
 	if due {
 		r.state = ready
-		q.countDue(r, 1)
-		q.readyFor(r).pushBack(&sh.buckets, &sh.slab, readyKey(r), job)
+		sh.pushReady(job, r, q, back)
 		return
 	}
 	r.state = delayed
@@ -154,9 +154,7 @@ func (sh *shard) dequeue(job uint32, r *record, q *queue) {
 	}
 	if r.state == ready {
 		q.readyTasks -= count(r.flags&task != 0)
-		q.countDue(r, -1)
-		q.readyFor(r).remove(&sh.buckets, &sh.slab, job)
-		r.flags &^= withheld
+		sh.leaveReady(job, r, q)
 		return
 	}
 	q.delayed.remove(&sh.buckets, &sh.slab, job)
@@ -204,10 +202,14 @@ func (sh *shard) resetTimer(q *queue) {
 
 // hold gives a detached job to a watch's peer and starts its time-out.
 func (sh *shard) hold(now Time, job uint32, r *record, w *watch, s slot) {
+	in := none
+	if r.flags&laned != 0 {
+		in = r.offset
+	}
 	r.state, r.home, r.offset = reserved, w.id, uint32(len(w.held))
-	w.held = append(w.held, held{job, s.seq, s.tag})
+	w.held = append(w.held, held{job, in, s.seq, s.tag})
 	w.queue.running++
-	r.flags &^= ownDeadline | untimed
+	r.flags &^= ownDeadline | untimed | laned
 	if sh.s.rules[r.space].Untimed {
 		r.flags |= untimed
 		sh.countUntimed(r, w.queue, 1)
@@ -230,6 +232,7 @@ func (sh *shard) hold(now Time, job uint32, r *record, w *watch, s slot) {
 // unhold detaches a reserved job from its holder and returns its queue.
 func (sh *shard) unhold(job uint32, r *record) *queue {
 	w := sh.watches[r.home]
+	in := w.held[r.offset].lane
 	last := len(w.held) - 1
 	if moved := w.held[last]; moved.job != job {
 		w.held[r.offset] = moved
@@ -252,6 +255,9 @@ func (sh *shard) unhold(job uint32, r *record) *queue {
 	}
 	q := w.queue
 	q.running--
+	if in != none {
+		sh.endRun(q, in)
+	}
 	if q.limiter != nil {
 		sh.ended(q)
 	}
@@ -296,7 +302,7 @@ func (sh *shard) fail(now Time, job uint32, r *record, q *queue, a Attempt, sink
 	r.due, r.flags = aheadOfAll, r.flags|immediate
 	q.immediate++
 	r.state, r.home = ready, q.id
-	q.readyFor(r).pushFront(&sh.buckets, &sh.slab, readyKey(r), job)
+	sh.pushReady(job, r, q, front)
 }
 
 // aheadOfAll is the due second of a job that failed. It is earlier than any other, so the job goes

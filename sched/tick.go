@@ -62,6 +62,7 @@ func (sh *shard) tickRest(now Time, sink Sink) (next Time, more bool, moves []mo
 	sh.graph.forgetOld(now, until)
 	left := len(sh.notifications) + len(sh.unmatched) + len(sh.broadcasting) + len(sh.searches) + len(sh.dropped)
 	moves = sh.evict(now, until)
+	policing = sh.continueLaneChanges(until) || policing
 	return sh.nextDue(), sh.mu.steps >= until || policing || waiting || left > 0, moves
 }
 

@@ -15,7 +15,7 @@ type sweep struct {
 
 	// Of the sweep under way:
 
-	index int   // of ready indexes
+	index int   // of sweptIndex
 	from  key   // where it goes on in that
 	first int64 // Wall when the first of the jobs that it left expires
 }
@@ -89,13 +89,12 @@ func (sh *shard) sweepQueues(now Time, until int, sink Sink) {
 // sweepSome does a part of a sweep. over says that it was the last one.
 func (sh *shard) sweepSome(now Time, w *sweep, until int, sink Sink) (over bool) {
 	q := w.queue
-	all := [...]*index{&q.ready, &q.withheld, &q.wide}
-	for w.index < len(all) {
+	for w.index < q.sweptIndexes() {
 		if sh.mu.steps >= until {
 			return false
 		}
 		sh.countSteps(1)
-		job := all[w.index].headFrom(&sh.buckets, &sh.slab, w.from)
+		job := q.sweptIndex(w.index).headFrom(&sh.buckets, &sh.slab, w.from)
 		if job == none {
 			w.index, w.from = w.index+1, firstKey
 			continue
@@ -116,6 +115,31 @@ func (sh *shard) sweepSome(now Time, w *sweep, until int, sink Sink) (over bool)
 		}
 	}
 	return true
+}
+
+// sweptIndexes is how many numbers sweptIndex takes. A lane that comes while a sweep is under way may have the number of one
+// that has gone: the next sweep reads it.
+func (q *queue) sweptIndexes() int {
+	if q.keyed == nil {
+		return 3
+	}
+	return 3 + len(q.keyed.all)
+}
+
+// sweptIndex returns an index of ready jobs by its number.
+func (q *queue) sweptIndex(i int) *index {
+	switch i {
+	case 0:
+		return &q.ready
+	case 1:
+		return &q.withheld
+	case 2:
+		return &q.wide
+	}
+	if l := q.keyed.all[i-3]; l != nil {
+		return &l.jobs
+	}
+	return &index{}
 }
 
 // headFrom returns the first job from a key on, none when there is none.

@@ -268,7 +268,7 @@ func TestVeryManyUnreported(t *testing.T) {
 func TestJobForOneOfMany(t *testing.T) {
 	x := newTestSched(t, Options{})
 	var peers []*Peer
-	for i := range 3 * maxFitChecks {
+	for i := range 3 * maxInOrder {
 		p := x.skilled(Named, "f")
 		peers = append(peers, p)
 		x.reserve(p, 1)
@@ -293,10 +293,10 @@ func TestJobForOneOfMany(t *testing.T) {
 		x.report(free, "f", "a", false)
 		x.reserve(free, 9)
 	}
-	x.report(peers[2*maxFitChecks], "f", "a", false)
+	x.report(peers[2*maxInOrder], "f", "a", false)
 	x.s.Forget(x.now, free, &x.rec)
 	x.submit("f", "a")
 	x.want()
 	x.s.ticks(x.now, &x.rec)
-	x.want(fmt.Sprint(2*maxFitChecks+1, " 2 assign a"))
+	x.want(fmt.Sprint(2*maxInOrder+1, " 2 assign a"))
 }

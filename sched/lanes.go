@@ -1,0 +1,311 @@
+package sched
+
+import "math"
+
+// A queue whose policy tells keys apart keeps its ready jobs in lanes, one for each key. Jobs that are handed out by
+// other rules have none: tasks, and jobs whose names only Wide peers take. Those stay in the queue's own indexes, as all
+// jobs of other queues do.
+
+// lane is the jobs of one key: those that are ready, and the number of those that run.
+type lane struct {
+	key        string
+	jobs       index // key {^priority, due second}, as the ready index
+	id         uint32
+	generation uint32 // of the JobKey by which its jobs were put here
+	running    int32  // reserved and broadcasting jobs, and withheld ones: these have passed all others of the lane
+	weight     int32
+	turn       int32  // jobs handed out since it came to the front of its level
+	level      *level // nil: nothing of it can be handed out
+	prev, next *lane  // neighbours in the level
+}
+
+// level is the lanes that take turns: in fair order those whose first jobs have one priority. In any other order each
+// lane has a level of its own, at the rank of its first job.
+type level struct {
+	rank        rank
+	first, last *lane
+	at          int32 // place in the heap
+	shared      bool  // it is of the fair order
+}
+
+func (v *level) ahead(o *level) bool { return v.rank.less(o.rank) }
+func (v *level) place() int          { return int(v.at) }
+func (v *level) setPlace(i int)      { v.at = int32(i) }
+
+// keyedJobs is the lanes of a queue.
+type keyedJobs struct {
+	rule       JobKey // the zero JobKey: the policy has none any more, and the Ticks empty the lanes
+	generation uint32 // counts changes of rule
+	limit      int32  // jobs of a key that run at a time; 0: any number
+	fair       bool
+	weights    map[string]int
+
+	all    []*lane // by id; nil: the id is free
+	free   []uint32
+	count  int
+	byKey  map[string]*lane // of the present generation
+	jobs   int              // ready ones, withheld ones aside
+	open   heap[*level]
+	levels map[int64]*level // the shared ones, by priority
+	change laneChange
+}
+
+func newKeyedJobs() *keyedJobs {
+	return &keyedJobs{byKey: make(map[string]*lane), levels: make(map[int64]*level)}
+}
+
+// finds reports whether a job has a key.
+func (k *keyedJobs) finds(r *record) bool {
+	return k.rule.text != "" && r.flags&(longName|private|task) == 0
+}
+
+// laneFor returns the lane of a job's key, made when it is missing. The caller puts the job there.
+func (sh *shard) laneFor(k *keyedJobs, r *record) *lane {
+	sh.countSteps(k.rule.cost(r.size))
+	key := k.rule.find(unpack(sh.arena.view(r.bytes, int(r.size))))
+	if l := k.byKey[string(key)]; l != nil {
+		return l
+	}
+	l := &lane{key: string(key), jobs: newIndex(), generation: k.generation}
+	l.weight = k.weightOf(l.key)
+	l.id = assignID(&k.all, &k.free, l)
+	k.byKey[l.key] = l
+	k.count++
+	return l
+}
+
+func (k *keyedJobs) weightOf(key string) int32 { return max(int32(k.weights[key]), 1) }
+
+// freeLane frees a lane without jobs.
+func (sh *shard) freeLane(q *queue, l *lane) {
+	k := q.keyed
+	l.jobs.free(&sh.buckets)
+	k.all[l.id] = nil
+	if l.generation == k.generation {
+		delete(k.byKey, l.key)
+	}
+	if k.count--; k.count > 0 {
+		k.free = append(k.free, l.id)
+		return
+	}
+	k.all, k.free, k.byKey = nil, nil, make(map[string]*lane) // they keep the room of all that they ever had
+	if k.rule.text == "" {
+		q.keyed = nil
+	}
+}
+
+// pushReady puts a detached job at an end of those of its key among the ready jobs of its queue. The caller counts
+// immediate jobs and ready tasks.
+func (sh *shard) pushReady(job uint32, r *record, q *queue, where lineEnd) {
+	if q.keyed != nil && q.keyed.finds(r) {
+		l := sh.laneFor(q.keyed, r)
+		r.flags, r.offset = r.flags|laned, l.id
+		if r.flags&withheld != 0 {
+			l.running++
+		} else {
+			q.keyed.jobs++
+		}
+	}
+	q.countDue(r, 1)
+	if x := sh.readyFor(q, r); where == front {
+		x.pushFront(&sh.buckets, &sh.slab, readyKey(r), job)
+	} else {
+		x.pushBack(&sh.buckets, &sh.slab, readyKey(r), job)
+	}
+	if r.flags&laned != 0 {
+		sh.placeLane(q, q.keyed.all[r.offset])
+	}
+}
+
+// leaveReady takes a ready job from its index. The caller counts immediate jobs and ready tasks.
+func (sh *shard) leaveReady(job uint32, r *record, q *queue) {
+	q.countDue(r, -1)
+	sh.readyFor(q, r).remove(&sh.buckets, &sh.slab, job)
+	switch r.flags & (laned | withheld) {
+	case laned:
+		q.keyed.jobs--
+		sh.placeLane(q, q.keyed.all[r.offset])
+	case laned | withheld:
+		sh.endRun(q, r.offset)
+	}
+	r.flags &^= laned | withheld
+}
+
+// take detaches a ready job that is handed out, broadcast or withheld: its lane counts it until endRun. The job knows
+// the lane by its flag laned, until hold notes it.
+func (sh *shard) take(job uint32, r *record, q *queue) {
+	k := q.keyed
+	if k == nil {
+		sh.dequeue(job, r, q)
+		return
+	}
+	var l *lane
+	if r.flags&laned != 0 {
+		l = k.all[r.offset]
+		if r.flags&withheld == 0 {
+			k.served(l)
+		}
+	}
+	if l == nil || l.generation != k.generation { // the Ticks have not moved it yet
+		if l = nil; k.finds(r) {
+			l = sh.laneFor(k, r)
+		}
+	}
+	if l != nil {
+		l.running++
+	}
+	sh.dequeue(job, r, q)
+	if l != nil {
+		r.flags, r.offset = r.flags|laned, l.id
+		sh.placeLane(q, l)
+	}
+}
+
+// endRun counts a job that runs no more. Its lane may have a job to hand out now.
+func (sh *shard) endRun(q *queue, id uint32) {
+	l := q.keyed.all[id]
+	closed := l.level == nil
+	l.running--
+	sh.placeLane(q, l)
+	if closed && l.level != nil && !q.lineEmpty() {
+		sh.matchLater(q)
+	}
+}
+
+// served counts a job of a lane that is handed out. A lane that has had its turn goes behind the others of its level.
+func (k *keyedJobs) served(l *lane) {
+	l.turn++
+	if v := l.level; v != nil && v.shared && l.turn >= l.weight {
+		v.unlink(l)
+		v.append(l)
+		l.turn = 0
+	}
+}
+
+// placeLane puts a lane where it belongs after its jobs or the rules have changed. A lane that comes to a level, from
+// another or from none, goes behind those that are there. A lane without jobs is freed.
+func (sh *shard) placeLane(q *queue, l *lane) {
+	k := q.keyed
+	if l.jobs.jobs == 0 || k.limit > 0 && l.running >= k.limit {
+		k.leave(l)
+		if l.jobs.jobs == 0 && l.running == 0 {
+			sh.freeLane(q, l)
+		}
+		return
+	}
+	at := sh.rankOf(l.jobs.head(&sh.buckets))
+	if k.fair {
+		at = rank{key{at.key.a, math.MinInt64}, 0}
+	}
+	switch v := l.level; {
+	case v != nil && v.shared == k.fair && v.rank == at:
+	case v != nil && !v.shared && !k.fair:
+		v.rank = at
+		k.open.fix(v)
+	default:
+		k.leave(l)
+		k.join(l, at)
+	}
+}
+
+// join puts a lane in the level of a rank.
+func (k *keyedJobs) join(l *lane, at rank) {
+	var v *level
+	if k.fair {
+		v = k.levels[at.key.a]
+	}
+	if v == nil {
+		v = &level{rank: at, shared: k.fair}
+		k.open.push(v)
+		if v.shared {
+			k.levels[at.key.a] = v
+		}
+	}
+	v.append(l)
+	l.level, l.turn = v, 0
+}
+
+// leave takes a lane from its level, if it is in one.
+func (k *keyedJobs) leave(l *lane) {
+	v := l.level
+	if v == nil {
+		return
+	}
+	l.level = nil
+	if v.unlink(l); v.first != nil {
+		return
+	}
+	k.open.remove(v)
+	if v.shared {
+		delete(k.levels, v.rank.key.a)
+	}
+}
+
+func (v *level) append(l *lane) {
+	if l.prev = v.last; v.last != nil {
+		v.last.next = l
+	} else {
+		v.first = l
+	}
+	v.last = l
+}
+
+func (v *level) unlink(l *lane) {
+	if l.prev != nil {
+		l.prev.next = l.next
+	} else {
+		v.first = l.next
+	}
+	if l.next != nil {
+		l.next.prev = l.prev
+	} else {
+		v.last = l.prev
+	}
+	l.prev, l.next = nil, nil
+}
+
+// head returns the first job of a queue's ready index and lanes, none when there is none to hand out.
+func (sh *shard) head(q *queue) uint32 {
+	if q.keyed == nil {
+		return q.ready.head(&sh.buckets)
+	}
+	job := q.ready.head(&sh.buckets)
+	if len(q.keyed.open) > 0 {
+		job = sh.firstByRank(job, q.keyed.open[0].first.jobs.head(&sh.buckets))
+	}
+	return job
+}
+
+func (sh *shard) firstByRank(x, y uint32) uint32 {
+	if sh.rankOf(y).less(sh.rankOf(x)) {
+		return y
+	}
+	return x
+}
+
+// firstReadyFor returns the first job of a queue's ready index and lanes whose name does not clash for a watch's peer.
+// It looks at maxInOrder levels: a peer for which all jobs there clash gets another when one of its names is free.
+func (sh *shard) firstReadyFor(w *watch, room *int) uint32 {
+	job := sh.firstFor(w, &w.queue.ready, room)
+	if w.queue.keyed == nil {
+		return job
+	}
+	w.queue.keyed.open.inOrder(func(v *level) bool {
+		for l := v.first; l != nil && *room > 0; l = l.next {
+			if found := sh.firstFor(w, &l.jobs, room); found != none {
+				job = sh.firstByRank(job, found)
+				return false
+			}
+		}
+		return *room > 0
+	})
+	return job
+}
+
+// anyKeyed returns a ready job of a lane, of a queue of which no job runs.
+func (k *keyedJobs) anyKeyed(p *buckets) uint32 {
+	if k == nil || len(k.open) == 0 {
+		return none
+	}
+	return k.open[0].first.jobs.head(p)
+}

@@ -1,0 +1,181 @@
+package sched
+
+import "maps"
+
+// laneChange is the deferred part of a change of a queue's key, or of the rules for its lanes. Until it is over, jobs
+// stand where the rules of before have put them, and the first of all of them is next.
+type laneChange struct {
+	active bool
+	watch  int // the next of the shard's watches whose jobs are counted by their lanes
+	held   int // of its jobs, those before this one are not counted yet; less than 0: none are
+	lane   int // the next lane
+}
+
+// setKeyed gives a queue lanes as its policy says.
+func (sh *shard) setKeyed(q *queue) {
+	var p Policy
+	if q.policy != nil && (q.policy.Fair || q.policy.KeyConcurrency > 0) {
+		p = *q.policy
+	}
+	on := p.Key.text != ""
+	k := q.keyed
+	switch {
+	case k == nil && !on:
+		return
+	case k == nil:
+		k = newKeyedJobs()
+		q.keyed = k
+	case k.rule.text == p.Key.text && int64(k.limit) == p.KeyConcurrency && k.fair == p.Fair && maps.Equal(k.weights, p.Weights):
+		return
+	}
+	if k.rule.text != p.Key.text {
+		k.rule, k.byKey = p.Key, make(map[string]*lane)
+		k.generation++
+		k.change.watch, k.change.held = 0, -1
+		if q.withheld.jobs > 0 {
+			q.search.restore = q.withheld.jobs
+			sh.startSearch(q)
+		}
+	}
+	k.limit, k.fair, k.weights = int32(p.KeyConcurrency), p.Fair, p.Weights
+	if !on && k.count == 0 {
+		q.keyed = nil
+		return
+	}
+	k.change.lane = 0
+	if !k.change.active && (q.running > 0 || q.pending() > 0) {
+		k.change.active = true
+		sh.changing = append(sh.changing, q)
+		sh.s.alarmMono(0)
+	}
+}
+
+// continueLaneChanges does a batch of the changes. more says that there are others.
+func (sh *shard) continueLaneChanges(until int) (more bool) {
+	for sh.mu.steps < until && len(sh.changing) > 0 {
+		q := sh.changing[0]
+		k := q.keyed
+		over := k == nil || q.dropped || sh.countKeyed(q, k, until) && sh.moveReady(q, k, until) && sh.changeLanes(q, k, until)
+		if !q.lineEmpty() {
+			sh.matchLater(q)
+		}
+		if !over {
+			break
+		}
+		if k != nil {
+			k.change.active = false
+		}
+		if sh.changing = sh.changing[1:]; len(sh.changing) == 0 {
+			sh.changing = nil
+		}
+	}
+	return len(sh.changing) > 0
+}
+
+// countKeyed has the lanes count the jobs that run. A job that is handed out meanwhile is counted by take.
+func (sh *shard) countKeyed(q *queue, k *keyedJobs, until int) (done bool) {
+	c := &k.change
+	for ; c.watch < len(sh.watches); c.watch, c.held = c.watch+1, -1 {
+		if sh.mu.steps >= until {
+			return false
+		}
+		sh.countSteps(1)
+		w := sh.watches[c.watch]
+		if w == nil || w.queue != q {
+			continue
+		}
+		// The loop goes down: a job that leaves is replaced by the last one, which is counted already.
+		if c.held < 0 || c.held > len(w.held) {
+			c.held = len(w.held)
+		}
+		for ; c.held > 0; c.held-- {
+			if sh.mu.steps >= until {
+				return false
+			}
+			sh.countSteps(1)
+			sh.recount(q, k, &w.held[c.held-1])
+		}
+	}
+	return true
+}
+
+// recount has the lane of its present key count a job that runs.
+func (sh *shard) recount(q *queue, k *keyedJobs, h *held) {
+	if h.lane != none {
+		if k.all[h.lane].generation == k.generation {
+			return
+		}
+		sh.endRun(q, h.lane)
+		h.lane = none
+	}
+	if r := sh.slab.at(h.job); k.finds(r) {
+		l := sh.laneFor(k, r)
+		h.lane = l.id
+		l.running++
+		sh.placeLane(q, l)
+	}
+}
+
+// moveReady moves jobs of the ready index to their lanes, the last first, so that they keep their order and come ahead
+// of those that have entered their lanes since.
+func (sh *shard) moveReady(q *queue, k *keyedJobs, until int) (done bool) {
+	for k.rule.text != "" {
+		job := q.ready.tailBut(&sh.buckets, key{^0, taskDue})
+		if job == none {
+			return true
+		}
+		if sh.mu.steps >= until {
+			return false
+		}
+		sh.move(job, q)
+	}
+	return true
+}
+
+// move moves a ready job to where it belongs by the present rules.
+func (sh *shard) move(job uint32, q *queue) {
+	sh.countSteps(1)
+	r := sh.slab.at(job)
+	sh.leaveReady(job, r, q)
+	sh.pushReady(job, r, q, front)
+}
+
+// changeLanes moves the jobs of lanes of another key to where they belong, and gives the other lanes their places.
+func (sh *shard) changeLanes(q *queue, k *keyedJobs, until int) (done bool) {
+	for c := &k.change; c.lane < len(k.all); {
+		if sh.mu.steps >= until {
+			return false
+		}
+		switch l := k.all[c.lane]; {
+		case l != nil && l.generation != k.generation && l.jobs.jobs > 0:
+			sh.move(l.jobs.tail(&sh.buckets), q) // l may be gone then
+			continue
+		case l != nil:
+			l.weight = k.weightOf(l.key)
+			sh.placeLane(q, l)
+		}
+		sh.countSteps(1)
+		c.lane++
+	}
+	return true
+}
+
+// tailBut returns the last job that has another key, none when there is none.
+func (x *index) tailBut(p *buckets, other key) (job uint32) {
+	switch {
+	case x.jobs == 0:
+		return none
+	case p.all[x.last].key != other:
+		return p.all[x.last].tail
+	case x.tree == nil:
+		return none
+	}
+	job = none
+	x.tree.Descend(entry{key: other}, func(e entry) bool {
+		if e.key != other {
+			job = p.all[e.bucket].tail
+		}
+		return job == none
+	})
+	return job
+}
