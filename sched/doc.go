@@ -40,6 +40,7 @@
 //	global.go halt.go status.go                   Global names; the stop; counters and views
 //	policy.go policy_text.go                      what an operator wants of a queue, and how it is written
 //	limiter.go                                    what a policy refuses and holds back; how queues get theirs
+//	key.go lanes.go lanes_change.go               keys of jobs: limits for each, and fair order among them
 //	failed.go failed_move.go                      attempts and retries, jobs that were given up; dead letters
 //	done.go ttl.go                                jobs that are done and kept, their names; jobs that expire
 //	kept.go kept_verbs.go                         the lines of all kept jobs; the operators' verbs

@@ -76,25 +76,27 @@ func (sh *shard) continueLaneChanges(until int) (more bool) {
 func (sh *shard) countKeyed(q *queue, k *keyedJobs, until int) (done bool) {
 	c := &k.change
 	for ; c.watch < len(sh.watches); c.watch, c.held = c.watch+1, -1 {
+		w := sh.watches[c.watch]
+		if w != nil && w.queue == q && !sh.countHeld(q, k, w, until) || sh.mu.steps >= until {
+			return false
+		}
+		sh.countSteps(1)
+	}
+	return true
+}
+
+// countHeld is countKeyed for the jobs of a watch, the last first: one that leaves meanwhile is replaced by the last.
+func (sh *shard) countHeld(q *queue, k *keyedJobs, w *watch, until int) (done bool) {
+	c := &k.change
+	if c.held < 0 || c.held > len(w.held) {
+		c.held = len(w.held)
+	}
+	for ; c.held > 0; c.held-- {
 		if sh.mu.steps >= until {
 			return false
 		}
 		sh.countSteps(1)
-		w := sh.watches[c.watch]
-		if w == nil || w.queue != q {
-			continue
-		}
-		// The loop goes down: a job that leaves is replaced by the last one, which is counted already.
-		if c.held < 0 || c.held > len(w.held) {
-			c.held = len(w.held)
-		}
-		for ; c.held > 0; c.held-- {
-			if sh.mu.steps >= until {
-				return false
-			}
-			sh.countSteps(1)
-			sh.recount(q, k, &w.held[c.held-1])
-		}
+		sh.recount(q, k, &w.held[c.held-1])
 	}
 	return true
 }

@@ -316,6 +316,11 @@ var randomPolicies = []PolicyRule{
 	{"g*", FromFile, map[string]string{"job-ttl": "1s", "keep-results": "1", "keep-done": "5s"}},
 	{"h*", FromFile, map[string]string{"keep-results": "2, 3s"}},
 	{"*", FromFile, map[string]string{"unique-for": "3s"}},
+	{"f**", FromFile, map[string]string{"key": "name before ong", "fair": "key", "weights": "a=2"}},
+	{"f*", FromRunTime, map[string]string{"key": "json id", "fair": "no", "key-concurrency": "1"}},
+	{"g**", FromFile, map[string]string{"key": "name before b", "key-concurrency": "1"}},
+	{"g*", FromRunTime, map[string]string{"key": "name before b", "key-concurrency": "2", "fair": "key"}},
+	{"h*", FromRunTime, map[string]string{"key": "name before ong", "key-concurrency": "1", "fair": "key"}},
 }
 
 // policy gives the queues other policies.
