@@ -231,24 +231,30 @@ func TestKeyStatus(t *testing.T) {
 func TestKeyChange(t *testing.T) {
 	x := newTestSched(t, Options{Batch: 1})
 	p := x.peer("f")
-	second := int64(0)
-	later := func(j *Submission) { second++; j.SchedAt = second }
-	x.backlog("a", 0, 3, later)
-	x.backlog("b", 0, 2, later)
+	x.backlog("a", 0, 3)
+	x.backlog("b", 0, 2)
 	run := x.reserveJob(p, "a:0")
 	x.fairly("key-concurrency=1") // the job that runs counts
 	x.wantOrder(p, "b")
 	x.reserve(p, 9)
 	x.want()
 	x.under([3]string{"f", "key", "json id"}, [3]string{"f", "key-concurrency", "3"}) // all have the empty key
-	x.want("1 9 assign a:1")
+	one := func(tag uint64) {
+		t.Helper()
+		if got := x.rec.take(); len(got) != 1 || got[0].tag != tag {
+			t.Errorf("%v is handed out", got)
+		}
+		x.want()
+	}
+	one(9) // two ran
 	x.reserve(p, 10)
 	x.want()
 	x.ok(x.s.Finish(x.now, p, run, nil, &x.rec))
 	x.s.ticks(x.now, &x.rec)
-	x.want("1 10 assign a:2")
+	one(10)
 	x.fairly("fair=key")
-	x.wantOrder(p, "b")
+	x.reserve(p, 11)
+	one(11)
 	x.backlog("a", 5, 4)
 	x.backlog("b", 5, 2)
 	table, _ := NewPolicies(nil)
