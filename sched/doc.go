@@ -223,6 +223,9 @@
 //	unreported   a revoked run that its worker has not reported yet
 //	suspended    a watch that is handed nothing, because its peer has too many unreported names
 //	mixed        a queue in which not every ready job fits every watch
+//	key          what a policy groups jobs by: a part of the name, or a field of the workload
+//	lane         the ready jobs of one key of a queue, and the count of those that run
+//	level        the lanes that take turns, those whose first jobs have one priority
 //	clash        two jobs that a Named peer cannot tell apart
 //	withheld     a ready job whose name clashes for all Named peers in line
 //	woken        a job that was made ready because its lock is free, and has not locked it yet
@@ -264,6 +267,17 @@
 // stolen. A job of it that is woken for a lock keeps its turn, so that others wait for the lock until the queue opens or
 // the lock time-out passes. A queue opens when it is resumed, when a
 // running job ends, or at the Tick of its rate, and is matched then.
+//
+// Under Key with Fair or KeyConcurrency the ready jobs of a queue stand in lanes, one for each key (lanes.go). A job
+// gets its lane whenever it becomes ready. A lane with KeyConcurrency running jobs hands out none. Jobs of one priority
+// are handed out in this order: with Fair the lanes that have some take turns, a turn is as many jobs as the weight of
+// the key says, and a lane that was away comes behind the others; without Fair the first job of all lanes is next. The
+// larger priority is first in either case. In a lane, jobs keep the order of the ready index. A queue lives in one
+// shard, so that the turns are exact for the whole server.
+//
+// A withheld job and a broadcasting one count as running ones of their key: they have passed the others. Tasks have no
+// key, they keep the order of their line; neither have jobs that only Wide peers take. A job that is woken for a lock
+// waits in its lane as others do.
 //
 // MaxJobs, MaxBytes, MaxPayload and a pause of submits refuse a Submit with ErrPolicy, and change nothing of jobs that
 // are there. A job that comes from a dead-letter move is never refused.
@@ -308,6 +322,8 @@
 //	a broadcast          its job stands in no index and counts as running; no other job of the
 //	                     queue is matched (broadcast.go)
 //	ready jobs, slots    both are there, in a queue that is in unmatched (match.go)
+//	other keys           jobs stand where the rules of before have put them; the first of all is next, and
+//	                     those that run are not counted by their keys yet (lanes_change.go)
 //	offers by name       a withheld job is offered to all watches in line by their numbers (mixed.go)
 //	a task ends          it is complete, and its successors wait still; a journal that ends there
 //	                     has no edges to it (graph_end.go)
@@ -330,7 +346,8 @@
 //	the watches of a peer        maxWatches, each under its own lock, once a request: TakeCost tells
 //	                             the caller, which puts off the next request
 //	jobs handed to one peer      maxServe; the rest follows with the next Flushed
-//	jobs, peers that clash       maxClashes jobs for a peer, maxInOrder peers for a job
+//	jobs, peers that clash       maxClashes jobs for a peer, maxInOrder levels of keys, maxInOrder peers for a job
+//	the key of a job             maxKeyScan bytes of its workload
 //	locks of a job               maxJobLocks
 //	due seconds, lines of a lock are kept in order: a few steps
 //	tasks, edges of a request    those that it names: the caller bounds them; for their order

@@ -100,6 +100,31 @@ func (p *Policy) setWeights(text string) (err error) {
 	return err
 }
 
+// CheckKeys returns an error when a rule for keys would do nothing: when no rule for all queues of its pattern says what
+// the key of a job is or, for weights, that the keys take turns.
+func (t *Policies) CheckKeys() error {
+	for i := range t.rules {
+		own := t.rules[i].policy()
+		if own.KeyConcurrency == 0 && !own.Fair && len(own.Weights) == 0 {
+			continue
+		}
+		pattern := t.rules[i].Pattern
+		switch all := t.Of(pattern); {
+		case all.Key.text == "" && own.KeyConcurrency > 0:
+			return policyError(pattern, "key-concurrency", errNoKey)
+		case all.Key.text == "" && own.Fair:
+			return policyError(pattern, "fair", errNoKey)
+		case all.Key.text == "":
+			return policyError(pattern, "weights", errNoKey)
+		case len(own.Weights) > 0 && !all.Fair:
+			return policyError(pattern, "weights", "it does nothing without fair: set fair=key as well")
+		}
+	}
+	return nil
+}
+
+const errNoKey = "it does nothing without a key: set key as well, for example key='name before :'"
+
 // find returns the key of a job as a view of its name or its workload. A job without the field has the empty key.
 func (k *JobKey) find(name, workload []byte) []byte {
 	key := name

@@ -77,6 +77,32 @@ func TestJobKeyAllocates(t *testing.T) {
 	}
 }
 
+// TestCheckKeys: a rule for keys that would do nothing is refused, and one that a wider rule completes is not.
+func TestCheckKeys(t *testing.T) {
+	key := map[string]string{"key": "name before :"}
+	for _, c := range []struct {
+		say   string
+		rules []PolicyRule
+	}{
+		{"fair: it does nothing without a key", []PolicyRule{{"f", FromFile, map[string]string{"fair": "key"}}}},
+		{"key-concurrency: it does", []PolicyRule{{"f*", FromFile, map[string]string{"key-concurrency": "1"}}, {"f", FromFile, key}}},
+		{"weights: it does nothing without a key", []PolicyRule{{"f", FromFile, map[string]string{"weights": "a=2"}}}},
+		{"without fair", []PolicyRule{{"f", FromFile, map[string]string{"weights": "a=2", "key": "json id"}}}},
+		{"fair: it does nothing", []PolicyRule{{"*", FromFile, key}, {"f", FromFile, map[string]string{"fair": "key", "key": "no"}}}},
+		{"", []PolicyRule{{"f", FromFile, map[string]string{"fair": "no", "key-concurrency": "0", "weights": ""}}}},
+		{"", []PolicyRule{{"f*", FromFile, key}, {"f", FromRunTime, map[string]string{"key-concurrency": "1", "fair": "key", "weights": "a=2"}}}},
+		{"", []PolicyRule{{"f*", FromFile, key}, {"f*", FromRunTime, map[string]string{"fair": "key"}}}},
+	} {
+		table, err := NewPolicies(c.rules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := table.CheckKeys(); (err == nil) != (c.say == "") || err != nil && !strings.Contains(err.Error(), c.say) {
+			t.Errorf("%v: %v, want %q", c.rules, err, c.say)
+		}
+	}
+}
+
 // TestKeyValues: each key of a rule for keys reads what is meant and refuses what is not.
 func TestKeyValues(t *testing.T) {
 	for _, c := range []struct{ key, text, say string }{

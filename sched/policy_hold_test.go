@@ -17,6 +17,9 @@ func setPolicy(x *loadedSched, values map[string]string) {
 
 // TestPolicyHold measures the longest hold of a shard's lock, in steps, under policies over very many jobs.
 func TestPolicyHold(t *testing.T) {
+	if testing.Short() {
+		manyItems = 120_000
+	}
 	testHolds(t, map[string]func(x *loadedSched) func(){
 		"large failed jobs move": func(x *loadedSched) func() {
 			setPolicy(x, map[string]string{"retries": "0"})
@@ -113,6 +116,53 @@ func TestPolicyHold(t *testing.T) {
 			x.submit(200_000, "f", func(i int, j *Submission) { j.Priority = int64(i) })
 			return func() { setPolicy(x, map[string]string{"job-ttl": "1h"}) }
 		},
+		"jobs of very many keys expire": func(x *loadedSched) func() {
+			setPolicy(x, map[string]string{"job-ttl": "1m", "key": "name before :", "fair": "key"})
+			x.submit(100_000, "f", manyKeys)
+			return func() {
+				x.now.Wall += 100_000
+				x.now.Mono += 100_000
+				x.ticks(x.now, discardAll{})
+				if st := x.Stats(); st.Expired != 100_000 {
+					x.t.Errorf("the counters are %+v", st)
+				}
+			}
+		},
+		"keys are told apart, with fair order": func(x *loadedSched) func() {
+			x.submit(manyItems, "f", manyKeys)
+			return func() { setPolicy(x, map[string]string{"key": "name before :", "fair": "key"}) }
+		},
+		"very many keys with jobs that run are told apart in another way": func(x *loadedSched) func() {
+			setPolicy(x, map[string]string{"key": "name before :", "fair": "key", "key-concurrency": "1"})
+			p := x.peer(Wide, "f")
+			x.submit(manyItems, "f", manyKeys)
+			x.take(p, manyItems/2)
+			return func() { setPolicy(x, map[string]string{"key": "json id", "key-concurrency": "2"}) }
+		},
+		"very many keys are told apart no more": func(x *loadedSched) func() {
+			setPolicy(x, map[string]string{"key": "name before :", "fair": "key"})
+			x.submit(manyItems, "f", manyKeys)
+			x.submit(manyItems, "f", nil)
+			return func() { setPolicy(x, map[string]string{"fair": "no"}) }
+		},
+		"a queue of very many keys is dropped": func(x *loadedSched) func() {
+			setPolicy(x, map[string]string{"key": "name before :", "fair": "key"})
+			x.submit(manyItems, "f", manyKeys)
+			return func() { x.Drop([]byte("f")) }
+		},
+		"very many keys have jobs to hand out again": func(x *loadedSched) func() {
+			setPolicy(x, map[string]string{"key": "name before :", "key-concurrency": "1"})
+			p := x.peer(Wide, "f")
+			x.submit(100_000, "f", manyKeys)
+			x.submit(100_000, "f", func(i int, j *Submission) { j.Name = fmt.Append(nil, i, ":again") })
+			x.take(p, 100_000)
+			x.take(p, MaxSlots)
+			return func() { x.Forget(x.now, p, discardAll{}) }
+		},
+		"jobs with large workloads are told apart": func(x *loadedSched) func() {
+			x.submit(40, "f", func(_ int, j *Submission) { j.Workload = append([]byte(`{"x":"`), make([]byte, 8<<20)...) })
+			return func() { setPolicy(x, map[string]string{"key": "json id", "fair": "key"}) }
+		},
 		"concurrency": func(x *loadedSched) func() {
 			setPolicy(x, map[string]string{"concurrency": "100"})
 			p := x.peer(Wide, "f")
@@ -122,3 +172,6 @@ func TestPolicyHold(t *testing.T) {
 		},
 	})
 }
+
+// manyKeys gives each job a key of its own.
+func manyKeys(i int, j *Submission) { j.Name = fmt.Append(nil, i, ":") }

@@ -90,7 +90,10 @@ type Interface struct {
 // New makes the interface. It returns an error when a rule of the file cannot be meant.
 func New(host protocol.Host, o Options) (*Interface, error) {
 	i := &Interface{host: host, o: o, rules: make(map[string]map[string]string)}
-	_, err := i.join()
+	table, err := i.join()
+	if err == nil {
+		err = table.CheckKeys()
+	}
 	return i, err
 }
 
@@ -136,6 +139,9 @@ func (i *Interface) Restore(key string, value []byte) error {
 func (i *Interface) Begin() (err error) {
 	if i.table, err = i.join(); err != nil {
 		return err
+	}
+	if err := i.table.CheckKeys(); err != nil { // a later file may lack what a rule of the run time needs
+		i.host.Log().Warn("a rule for keys is without effect", "error", err)
 	}
 	if len(i.table.Rules()) > 0 {
 		i.host.Sched().SetPolicies(i.table)
@@ -221,6 +227,9 @@ func (i *Interface) change(c *codec.Change) error {
 		delete(i.rules, c.Pattern)
 	}
 	table, err := i.join()
+	if err == nil {
+		err = table.CheckKeys()
+	}
 	if err != nil {
 		if delete(i.rules, c.Pattern); known {
 			i.rules[c.Pattern] = before
