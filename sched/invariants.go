@@ -260,7 +260,7 @@ func (c *checker) pending(q *queue) error {
 	}
 	places := []place{{"ready", &q.ready, ready}, {"withheld", &q.withheld, ready}, {"wide", &q.wide, ready}, {"private", &q.private, ready}, {"delayed", &q.delayed, delayed}}
 	for _, l := range q.everyLane() {
-		places = append(places, place{"lane " + l.key, &l.jobs, ready})
+		places = append(places, place{fmt.Sprintf("lane %x", l.key), &l.jobs, ready})
 	}
 	for _, x := range places {
 		if err := c.index(x.index, x.name, func(job uint32, r *record, k key) error {

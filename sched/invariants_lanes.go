@@ -26,7 +26,7 @@ func (c *checker) keyed(q *queue) error {
 	running, jobs, present := c.keyedRuns(q), 0, 0
 	for _, l := range q.everyLane() {
 		if err := c.lane(q, l, running[l.id]); err != nil {
-			return fmt.Errorf("lane %q: %w", l.key, err)
+			return fmt.Errorf("lane %x: %w", l.key, err)
 		}
 		jobs += l.jobs.jobs
 		present += count(l.generation == k.generation)
@@ -79,7 +79,7 @@ func (c *checker) lane(q *queue, l *lane, running int32) error {
 	var err error
 	l.jobs.each(&c.sh.buckets, &c.sh.slab, func(job uint32) bool {
 		r := c.sh.slab.at(job)
-		if key := k.rule.find(unpack(c.sh.arena.view(r.bytes, int(r.size)))); l.generation == k.generation && string(key) != l.key {
+		if key := k.rule.find(unpack(c.sh.arena.view(r.bytes, int(r.size)))); l.generation == k.generation && c.sh.hash(key) != l.key {
 			err = fmt.Errorf("job %d has the key %q", job, key)
 		}
 		return err == nil
@@ -112,7 +112,7 @@ func (c *checker) levels(k *keyedJobs) error {
 			open++
 			at := c.sh.rankOf(l.jobs.head(&c.sh.buckets))
 			if l.level != v || l.prev != prev || at.key.a != v.rank.key.a || !v.shared && at != v.rank {
-				return fmt.Errorf("lane %q, whose first job is at %v, is in the level at %v", l.key, at, v.rank)
+				return fmt.Errorf("lane %x, whose first job is at %v, is in the level at %v", l.key, at, v.rank)
 			}
 		}
 		if v.last != prev {

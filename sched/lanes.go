@@ -8,8 +8,8 @@ import "math"
 
 // lane is the jobs of one key: those that are ready, and the number of those that run.
 type lane struct {
-	key        string
-	jobs       index // key {^priority, due second}, as the ready index
+	key        uint64 // its hash. Keys of one hash share a lane: the hash has 64 bits and a secret seed
+	jobs       index  // key {^priority, due second}, as the ready index
 	id         uint32
 	generation uint32 // of the JobKey by which its jobs were put here
 	running    int32  // reserved and broadcasting jobs, and withheld ones: these have passed all others of the lane
@@ -38,12 +38,15 @@ type keyedJobs struct {
 	generation uint32 // counts changes of rule
 	limit      int32  // jobs of a key that run at a time; 0: any number
 	fair       bool
-	weights    map[string]int
+	named      map[string]int   // the weights of the policy
+	weights    map[uint64]int32 // the same, by the hashes of the keys
 
 	all    []*lane // by id; nil: the id is free
 	free   []uint32
+	spare  *lane // lanes to use again, linked by next: at most as many as there are lanes
+	spares int
 	count  int
-	byKey  map[string]*lane // of the present generation
+	byKey  map[uint64]*lane // of the present generation
 	jobs   int              // ready ones, withheld ones aside
 	open   heap[*level]
 	levels map[int64]*level // the shared ones, by priority
@@ -51,7 +54,7 @@ type keyedJobs struct {
 }
 
 func newKeyedJobs() *keyedJobs {
-	return &keyedJobs{byKey: make(map[string]*lane), levels: make(map[int64]*level)}
+	return &keyedJobs{byKey: make(map[uint64]*lane), levels: make(map[int64]*level)}
 }
 
 // finds reports whether a job has a key.
@@ -62,19 +65,25 @@ func (k *keyedJobs) finds(r *record) bool {
 // laneFor returns the lane of a job's key, made when it is missing. The caller puts the job there.
 func (sh *shard) laneFor(k *keyedJobs, r *record) *lane {
 	sh.countSteps(k.rule.cost(r.size))
-	key := k.rule.find(unpack(sh.arena.view(r.bytes, int(r.size))))
-	if l := k.byKey[string(key)]; l != nil {
+	key := sh.hash(k.rule.find(unpack(sh.arena.view(r.bytes, int(r.size)))))
+	if l := k.byKey[key]; l != nil {
 		return l
 	}
-	l := &lane{key: string(key), jobs: newIndex(), generation: k.generation}
-	l.weight = k.weightOf(l.key)
+	l := k.spare
+	if l == nil {
+		l = new(lane)
+	} else {
+		k.spare = l.next
+		k.spares--
+	}
+	*l = lane{key: key, jobs: newIndex(), generation: k.generation, weight: k.weightOf(key)}
 	l.id = assignID(&k.all, &k.free, l)
 	k.byKey[l.key] = l
 	k.count++
 	return l
 }
 
-func (k *keyedJobs) weightOf(key string) int32 { return max(int32(k.weights[key]), 1) }
+func (k *keyedJobs) weightOf(key uint64) int32 { return max(k.weights[key], 1) }
 
 // freeLane frees a lane without jobs.
 func (sh *shard) freeLane(q *queue, l *lane) {
@@ -86,9 +95,14 @@ func (sh *shard) freeLane(q *queue, l *lane) {
 	}
 	if k.count--; k.count > 0 {
 		k.free = append(k.free, l.id)
+		if k.spares < k.count {
+			l.next, k.spare = k.spare, l
+			k.spares++
+		}
 		return
 	}
-	k.all, k.free, k.byKey = nil, nil, make(map[string]*lane) // they keep the room of all that they ever had
+	k.all, k.free, k.byKey = nil, nil, make(map[uint64]*lane) // they keep the room of all that they ever had
+	k.spare, k.spares = nil, 0
 	if k.rule.text == "" {
 		q.keyed = nil
 	}

@@ -25,11 +25,11 @@ func (sh *shard) setKeyed(q *queue) {
 	case k == nil:
 		k = newKeyedJobs()
 		q.keyed = k
-	case k.rule.text == p.Key.text && int64(k.limit) == p.KeyConcurrency && k.fair == p.Fair && maps.Equal(k.weights, p.Weights):
+	case k.rule.text == p.Key.text && int64(k.limit) == p.KeyConcurrency && k.fair == p.Fair && maps.Equal(k.named, p.Weights):
 		return
 	}
 	if k.rule.text != p.Key.text {
-		k.rule, k.byKey = p.Key, make(map[string]*lane)
+		k.rule, k.byKey = p.Key, make(map[uint64]*lane)
 		k.generation++
 		k.change.watch, k.change.held = 0, -1
 		if q.withheld.jobs > 0 {
@@ -37,7 +37,10 @@ func (sh *shard) setKeyed(q *queue) {
 			sh.startSearch(q)
 		}
 	}
-	k.limit, k.fair, k.weights = int32(p.KeyConcurrency), p.Fair, p.Weights
+	k.limit, k.fair, k.named, k.weights = int32(p.KeyConcurrency), p.Fair, p.Weights, make(map[uint64]int32)
+	for key, weight := range p.Weights {
+		k.weights[sh.hash([]byte(key))] = int32(weight)
+	}
 	if !on && k.count == 0 {
 		q.keyed = nil
 		return
