@@ -131,8 +131,8 @@ func (sh *shard) pushReady(job uint32, r *record, q *queue, where lineEnd) {
 	}
 }
 
-// leaveReady takes a ready job from its index. The caller counts immediate jobs and ready tasks.
-func (sh *shard) leaveReady(job uint32, r *record, q *queue) {
+// removeReady takes a ready job from its index. The caller counts immediate jobs and ready tasks.
+func (sh *shard) removeReady(job uint32, r *record, q *queue) {
 	q.countDue(r, -1)
 	sh.readyFor(q, r).remove(&sh.buckets, &sh.slab, job)
 	switch r.flags & (laned | withheld) {

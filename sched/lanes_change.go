@@ -141,7 +141,7 @@ func (sh *shard) moveReady(q *queue, k *keyedJobs, until int) (done bool) {
 func (sh *shard) move(job uint32, q *queue) {
 	sh.countSteps(1)
 	r := sh.slab.at(job)
-	sh.leaveReady(job, r, q)
+	sh.removeReady(job, r, q)
 	sh.pushReady(job, r, q, front)
 }
 

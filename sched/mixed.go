@@ -246,7 +246,7 @@ func (sh *shard) searchQueue(now Time, q *queue, room int, sink Sink) int {
 		sh.countSteps(1)
 		if job := q.withheld.tail(&sh.buckets); job != none {
 			r := sh.slab.at(job)
-			sh.leaveReady(job, r, q)
+			sh.removeReady(job, r, q)
 			sh.pushReady(job, r, q, front)
 		}
 		if f.restore == 0 {

@@ -154,7 +154,7 @@ func (sh *shard) dequeue(job uint32, r *record, q *queue) {
 	}
 	if r.state == ready {
 		q.readyTasks -= count(r.flags&task != 0)
-		sh.leaveReady(job, r, q)
+		sh.removeReady(job, r, q)
 		return
 	}
 	q.delayed.remove(&sh.buckets, &sh.slab, job)
