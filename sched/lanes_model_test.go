@@ -203,9 +203,15 @@ func (x *testSched) runKeyModel(r *rand.Rand, m *keyModel, p *Peer) bool {
 			}
 			want.run, got = got[0].job.run, got[1:]
 		}
-		if err := x.s.check(); err != nil || len(got) > 0 {
-			x.t.Errorf("step %d: %v is handed out, %v", step, got, err)
+		if len(got) > 0 {
+			x.t.Errorf("step %d: %v is handed out", step, got)
 			return false
+		}
+		if step%16 == 0 { // a check takes longer than all else here
+			if err := x.s.check(); err != nil {
+				x.t.Errorf("step %d: %v", step, err)
+				return false
+			}
 		}
 	}
 	return true
