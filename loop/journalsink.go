@@ -67,6 +67,12 @@ func (f *journalSink) Drop(shard int, seq uint64) {
 	f.dirty.Store(true)
 }
 
+// Begin implements sched.Journal.
+func (f *journalSink) Begin(shard int) { f.journal.Begin(shard) }
+
+// End implements sched.Journal.
+func (f *journalSink) End(shard int) { f.journal.End(shard) }
+
 // flush ends a turn in which so many acknowledgements began to wait. f may be nil.
 func (f *journalSink) flush(acknowledgements int) {
 	if f != nil && !f.manual && (acknowledgements > 0 || f.dirty.Load()) {
@@ -137,7 +143,7 @@ func journalDocument(d *protocol.Document) *journal.Document {
 	return &journal.Document{Kind: documentKinds[d.Kind], Project: d.Project, Name: d.Name, Value: d.Value}
 }
 
-// full reports whether the disk is too full for new jobs. f may be nil.
+// full reports whether the disk is nearly full, see --min-free. f may be nil.
 func (f *journalSink) full() bool { return f != nil && f.journal.Full() }
 
 // hasRoom reports whether the disk has room for so many bytes. f may be nil.

@@ -140,6 +140,7 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 		s.journal = &journalSink{records: make([]journal.Record, o.Shards)}
 		so.Journal = s.journal
 	}
+	so.Full = s.refusing
 	s.sched = sched.New(so)
 	s.memory = newMemoryLimit(o.MaxMemory, s.sched, o.Log)
 	for range protocol.StreamKinds {

@@ -44,6 +44,8 @@
 //	failed.go failed_move.go                      attempts and retries, jobs that were given up; dead letters
 //	done.go ttl.go                                jobs that are done and kept, their names; jobs that expire
 //	kept.go kept_verbs.go                         the lines of all kept jobs; the operators' verbs
+//	cron_schedule.go                              the times of a schedule, in a time zone
+//	cron.go cron_run.go                           entries whose jobs are submitted at times; their verbs
 //	journal.go                                    what survives the process
 //	graph.go graph_edit.go graph_order.go         tasks: new ones and their predecessors, without cycles
 //	graph_line.go graph_steal.go graph_end.go     tasks: in line, reserved, complete
@@ -154,6 +156,13 @@
 //	WalkDone        view the finished jobs of a queue
 //	ViewDone        view a finished job
 //	RemoveDone      remove a finished job
+//	SetCron         add or change a cron entry
+//	RemoveCron      remove a cron entry
+//	DropOldCron     forget what restored entries have done that are configured no more
+//	RunCron         submit a job of a cron entry now
+//	PauseCron       leave out the times of a cron entry
+//	ResumeCron      end that pause
+//	WalkCron        view all cron entries
 //
 // Verbs for tasks:
 //
@@ -228,6 +237,8 @@
 //	level        the lanes that take turns, those whose first jobs have one priority
 //	clash        two jobs that a Named peer cannot tell apart
 //	withheld     a ready job whose name clashes for all Named peers in line
+//	entry        a cron entry: work that is submitted at the times of its schedule
+//	handled      the moment up to which an entry has met its times
 //	woken        a job that was made ready because its lock is free, and has not locked it yet
 //	departed     a peer that has left; the Ticks reap its awaits, watches and jobs
 //	exit         a departed holder's release of its tasks of one queue
@@ -282,6 +293,21 @@
 // MaxJobs, MaxBytes, MaxPayload and a pause of submits refuse a Submit with ErrPolicy, and change nothing of jobs that
 // are there. A job that comes from a dead-letter move is never refused.
 //
+// # Cron
+//
+// An entry is in the shard of its queue. It has its next time in a heap, and the Tick at which that has come submits a
+// job under the entry's name, as a client does: the policies of the queue hold, and a name that is known is left alone
+// (the outcome is overlap). Of several times that have come, an entry runs once. A time that is more than cronLate past
+// is missed: one run makes up for it, or none.
+//
+// The record of an entry says up to when its times are met. It is journaled with the job, between Begin and End, so
+// that a crash keeps both or none: no time is lost, and none has two jobs. The entries themselves are the caller's to
+// keep. After a restart SetCron joins each with its record. The times of an entry that is new, was resumed or has
+// another schedule begin then.
+//
+// A clock that is set back repeats no time. By more than cronCorrection it was wrong before, and the entries that have
+// met times of the future go on from the present.
+//
 // # Concurrency
 //
 // Every verb may be called from any goroutine. Two goroutines must not call verbs for one Peer at
@@ -293,7 +319,8 @@
 //	1  the callers' own: of the kts46 hub, of Disbatch's functions
 //	2  departures.reaping: the Tick that reaps departed peers
 //	3  shard.mu: queues, jobs, tasks, watches, listeners, and who awaits a job
-//	4  one of these, under which none is taken:
+//	4  of a Journal, between Begin and End of changes that survive together
+//	5  one of these, under which none is taken:
 //	   Peer.mu          a peer's slots, awaits and topics, its part of the quota
 //	   locks.mu         the named locks, and the jobs that wait for them
 //	   idTable.mu       a part of the Global names
@@ -335,6 +362,7 @@
 //	kept jobs            there are more or older ones than the policy keeps, or failed ones that are to move
 //	                     to a dead-letter queue, of which the first are marked and copied (failed_move.go)
 //	a job ends           its name is free, and some awaits are not answered yet (notify.go)
+//	cron entries         their times have come and their jobs are not submitted, in order (cron_run.go)
 //	what is due          it is late: time-outs, unreported names, remembered tasks
 //
 // The second list is the work that is done at once, with its bound:
@@ -355,6 +383,8 @@
 //	Steal, Complete              a batch of tasks under each hold, as many as are asked for
 //	predecessors of a task       all of them, when its record is journaled
 //	the log of a task            maxEvents
+//	WalkCron, DropOldCron        MaxCronEntries; a batch, and all, under a hold
+//	the time of a cron entry     the search for the next one, of cronHorizon at most
 //	Walk, Status                 as many jobs as the caller says, and a batch of queues
 //	growing slices               their elements are copied: a million in a few milliseconds
 //	Restore, Resume              everything: no port is open yet

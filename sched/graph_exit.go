@@ -24,7 +24,7 @@ func (g *graph) saveExit(w *watch) {
 	}
 	g.noteExit(e, sh.s.jobs.Add(1))
 	if sh.s.journal != nil {
-		sh.saveNote(Saved{Kind: KindExit, Job: Job{Name: []byte(e.name)}}, e.queue, g.exits[e])
+		sh.saveNote(Saved{Kind: KindExit, Job: Job{Name: []byte(e.name)}}, e.queue.name, g.exits[e])
 	}
 }
 

@@ -51,7 +51,7 @@ func (g *graph) saveEdge(i uint32, q *queue) {
 		return
 	}
 	e.saved = sh.s.jobs.Add(1)
-	sh.saveNote(Saved{Kind: KindEdge, Task: to.seq, After: append(sh.saved.After, from.seq)}, q, e.saved)
+	sh.saveNote(Saved{Kind: KindEdge, Task: to.seq, After: append(sh.saved.After, from.seq)}, q.name, e.saved)
 }
 
 // restoring collects the tasks and edges of Restore until Resume links them.

@@ -301,6 +301,8 @@ func (o *oneSave) Save(_ int, j *Saved) {
 	}
 }
 func (o *oneSave) Drop(int, uint64) {}
+func (o *oneSave) Begin(int)        {}
+func (o *oneSave) End(int)          {}
 
 // TestLeaseIsOneRecord checks that a stolen task is journaled in one record with its new revision
 // and log entries: a crash cannot keep a part of it.

@@ -108,7 +108,7 @@ type checker struct {
 
 func (c *checker) run() error {
 	for _, f := range []func() error{
-		c.slab, c.count, c.queues, c.watches, c.deadlines, c.parked, c.graph, c.pool, c.everyJob, c.policies, c.names, c.arena, c.timers, c.lines, c.awaited, c.listened, c.unreported,
+		c.slab, c.count, c.queues, c.watches, c.deadlines, c.parked, c.graph, c.pool, c.everyJob, c.policies, c.cron, c.names, c.arena, c.timers, c.lines, c.awaited, c.listened, c.unreported,
 	} {
 		if err := f(); err != nil {
 			return err

@@ -10,6 +10,9 @@ type Journal interface {
 	Save(shard int, j *Saved)
 	// Drop ends the record that was saved under a Ref.Seq.
 	Drop(shard int, seq uint64)
+	// Begin and End enclose changes of a shard that survive together or not at all.
+	Begin(shard int)
+	End(shard int)
 }
 
 // Saved is a record of the Journal: a job, or a note of another Kind. A note has Ref.Seq, Queue and
@@ -48,6 +51,8 @@ const (
 	// KindExit: the holder Name releases its tasks of a queue. The tasks that are saved with it as
 	// Holder are ready.
 	KindExit
+	// KindCron: the cron entry Name has the state Workload, in JSON.
+	KindCron Kind = 9 // the numbers between are of documents of the journal
 )
 
 // wasDue is the Due of a saved job whose due time has come. A due time comes once: the clock may be
@@ -86,16 +91,29 @@ func (sh *shard) saveQueue(q *queue) {
 		return
 	}
 	q.saved = sh.s.jobs.Add(1)
-	sh.saveNote(Saved{Kind: KindQueue}, q, q.saved)
+	sh.saveNote(Saved{Kind: KindQueue}, q.name, q.saved)
 }
 
 // saveNote journals a record that is no job.
-func (sh *shard) saveNote(note Saved, q *queue, seq uint64) {
+func (sh *shard) saveNote(note Saved, queue string, seq uint64) {
 	log, after := sh.saved.Log, sh.saved.After
 	sh.saved = note
-	sh.saved.Ref, sh.saved.Queue = JobRef{Shard: sh.id, Seq: seq}, q.name
+	sh.saved.Ref, sh.saved.Queue = JobRef{Shard: sh.id, Seq: seq}, queue
 	sh.s.journal.Save(int(sh.id), &sh.saved)
 	sh.saved = Saved{Log: log[:0], After: after[:0]}
+}
+
+// beginJoined begins changes that survive together or not at all. endJoined ends them.
+func (sh *shard) beginJoined() {
+	if sh.s.journal != nil {
+		sh.s.journal.Begin(int(sh.id))
+	}
+}
+
+func (sh *shard) endJoined() {
+	if sh.s.journal != nil {
+		sh.s.journal.End(int(sh.id))
+	}
 }
 
 // unsave journals that a job is gone.
@@ -118,7 +136,7 @@ func (sh *shard) saveDrop(q *queue) {
 	}
 	if q.unreserved() > 0 {
 		q.saved = sh.s.jobs.Add(1)
-		sh.saveNote(Saved{Kind: KindDropped}, q, q.saved)
+		sh.saveNote(Saved{Kind: KindDropped}, q.name, q.saved)
 	}
 }
 
@@ -131,7 +149,10 @@ func (s *Scheduler) Restore(now Time, j *Saved) error {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	s.jobs.Store(max(s.jobs.Load(), j.Ref.Seq))
-	if j.Kind == KindDropped {
+	switch j.Kind {
+	case KindCron:
+		return sh.restoreCron(j)
+	case KindDropped:
 		if q := sh.byName[j.Queue]; q != nil {
 			sh.discard(q)
 			q.saved = j.Ref.Seq

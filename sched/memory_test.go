@@ -11,6 +11,8 @@ type discardAll struct{}
 
 func (discardAll) Deliver(*Delivery) {}
 func (discardAll) Save(int, *Saved)  {}
+func (discardAll) Begin(int)         {}
+func (discardAll) End(int)           {}
 func (discardAll) Drop(int, uint64)  {}
 
 // TestLargeBytesAreFreed checks that the memory of large jobs, tasks and results is freed with them, even if no verb

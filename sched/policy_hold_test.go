@@ -5,6 +5,7 @@ package sched
 import (
 	"fmt"
 	"testing"
+	"time"
 )
 
 // setPolicy gives the queue f a policy.
@@ -175,3 +176,24 @@ func TestPolicyHold(t *testing.T) {
 
 // manyKeys gives each job a key of its own.
 func manyKeys(i int, j *Submission) { j.Name = fmt.Append(nil, i, ":") }
+
+// TestCronHold measures the longest hold of a shard's lock, in steps, when very many cron entries are due at once, and
+// when the clock is set back under them.
+func TestCronHold(t *testing.T) {
+	entries := func(x *loadedSched) {
+		for i := range MaxCronEntries {
+			x.ok(x.SetCron(x.now, &CronEntry{Name: fmt.Sprint(i), Queue: "f", Schedule: "* * * * *", Zone: time.UTC}))
+		}
+		x.ticks(x.now, discardAll{})
+	}
+	testHolds(t, map[string]func(x *loadedSched) func(){
+		"10000 entries are due": func(x *loadedSched) func() {
+			entries(x)
+			return func() { x.now.Wall += 60_000 }
+		},
+		"the clock is set back": func(x *loadedSched) func() {
+			entries(x)
+			return func() { x.now.Wall -= 10 * cronCorrection }
+		},
+	})
+}

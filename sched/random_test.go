@@ -47,6 +47,10 @@ func (b memJournal) Save(shard int, j *Saved) {
 
 func (b memJournal) Drop(shard int, seq uint64) { delete(b[shard], seq) }
 
+func (memJournal) Begin(int) {}
+
+func (memJournal) End(int) {}
+
 // randomSched is a scheduler under random verbs of every kind.
 type randomSched struct {
 	t       *rapid.T

@@ -95,6 +95,9 @@ type Options struct {
 	Rules [MaxSpaces]Rules
 	// Journal, when set, is told of every change of a durable job.
 	Journal Journal
+	// Full, when set, returns an error while the journal has no room for new jobs. It is called under a shard lock and
+	// must not block. Only jobs of cron entries are refused for it: the callers ask for others.
+	Full func() error
 	// Grace is how many milliseconds after its time-out a reservation ends. The report of a holder
 	// that stops on time still counts.
 	Grace int64
@@ -114,6 +117,7 @@ type Scheduler struct {
 	alarm     func()
 	timedOut  func(*Job, SessionID)
 	journal   Journal
+	full      func() error
 	maxQueues int
 	window    int
 	batch     int
@@ -131,6 +135,7 @@ type Scheduler struct {
 	lockTimeout atomic.Int64 // in milliseconds, 0: a job waits for ever
 	remember    atomic.Int64 // in milliseconds, 0: complete tasks are not remembered
 	queueCount  atomic.Int64
+	cronEntries atomic.Int64
 	sharedQuota atomic.Int64 // bytes that peers have borrowed, see charge
 	memory      atomic.Int64 // bytes of the chunks of all slabs and arenas
 	wakeWall    atomic.Int64 // when the next Tick is due by the wall clock
@@ -147,7 +152,7 @@ type Scheduler struct {
 func New(o Options) *Scheduler {
 	s := &Scheduler{
 		shards: make([]shard, max(o.Shards, 1)), seed: o.Seed, alarm: o.Alarm, timedOut: o.TimedOut,
-		maxQueues: o.MaxQueues, window: o.Window, rules: o.Rules, journal: o.Journal, grace: o.Grace,
+		maxQueues: o.MaxQueues, window: o.Window, rules: o.Rules, journal: o.Journal, full: o.Full, grace: o.Grace,
 	}
 	if s.maxQueues == 0 {
 		s.maxQueues = defaultMaxQueues
@@ -157,6 +162,9 @@ func New(o Options) *Scheduler {
 	}
 	if s.batch = o.Batch; s.batch == 0 {
 		s.batch = defaultBatch
+	}
+	if s.full == nil {
+		s.full = func() error { return nil }
 	}
 	if s.alarm == nil {
 		s.alarm = func() {}

@@ -45,7 +45,8 @@ type shard struct {
 	sweeps        heap[*sweep]   // of the queues with a job-ttl, by the next one
 	limiters      heap[*limiter] // those that a rate has shut, by when they open
 	policed       int            // the queues from this number on are to get the present policies
-	freedLocks    []string       // locks whose next waiter is woken when the shard is unlocked, see unlock
+	cron          cronTable
+	freedLocks    []string // locks whose next waiter is woken when the shard is unlocked, see unlock
 	counters      Counters
 
 	graph graph

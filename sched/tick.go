@@ -43,6 +43,7 @@ func (sh *shard) tickDue(now Time, sink Sink) (more bool) {
 	sh.expireUnreported(now, until, sink)
 	sh.openLimiters(now, until, sink)
 	sh.sweepQueues(now, until, sink)
+	sh.runDueCron(now, until, sink)
 	return sh.mu.steps >= until
 }
 
@@ -89,6 +90,9 @@ func (sh *shard) nextDue() Time {
 	}
 	if len(sh.sweeps) > 0 {
 		next.Mono = min(next.Mono, sh.sweeps[0].next)
+	}
+	if len(sh.cron.due) > 0 {
+		next.Wall = min(next.Wall, sh.cron.due[0].next)
 	}
 	if len(sh.unreported) > 0 {
 		next.Mono = min(next.Mono, sh.unreported[0].until)

@@ -157,6 +157,9 @@ func (j *Journal) sync() error {
 func (j *Journal) drain(next uint64) int {
 	live, bytes := 0, 0
 	for i := range j.shards {
+		j.shards[i].joined.Lock()
+	}
+	for i := range j.shards {
 		j.shards[i].mu.Lock()
 	}
 	for i := range j.shards {
@@ -166,6 +169,7 @@ func (j *Journal) drain(next uint64) int {
 	}
 	for i := range j.shards {
 		j.shards[i].mu.Unlock()
+		j.shards[i].joined.Unlock()
 	}
 	j.inFlight.Store(int64(live))
 	j.draining.Store(int64(bytes))

@@ -104,8 +104,9 @@
 //	{"kind":"job","seq":8,"space":1,"queue":"echo","name":"b","failed_at":1700000000000,"tries":1,"attempts":[{"outcome":1,"at":1700000000000,"worker":"periodic 127.0.0.1:4242","text":"no disk"}]}
 //	{"kind":"job","seq":11,"space":1,"queue":"echo","name":"c","tries":1,"attempts":[{"outcome":6,"at":1700000000000,"worker":"periodic 127.0.0.1:4242"}],"done_at":1700000000000,"result":"hi"}
 //	{"kind":"queue","seq":10,"queue":"echo"}
+//	{"kind":"cron","seq":11,"queue":"echo","name":"nightly","workload":"{\"times\":\"0 2 * * * Local\",\"handled\":1700000000000}"}
 //
-// The kinds of records are job, queue, dropped, edge and exit. The members of a record are those
+// The kinds of records are job, queue, dropped, edge, exit and cron. The members of a record are those
 // of Record: seq (ascending; by default the last one plus 1), queue, name, workload and holder
 // (bytes), space (required for a job: 1 Periodic, 4 dwork, 5 kts46), sched_at, due, priority,
 // count, timeout, revision and task (integers; by default 0), log and after. A job that has

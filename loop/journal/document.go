@@ -8,7 +8,7 @@ import (
 
 // Document is a named record of a protocol: a kts46 project, or data of a job in a project.
 type Document struct {
-	Kind    Kind // KindProject or higher
+	Kind    Kind // from KindProject to KindProgress
 	Project []byte
 	Name    []byte // of the job; empty for a project
 	// Value is the protocol's data: any text for a definition, a JSON object for the other kinds.
@@ -28,7 +28,7 @@ func parseDocument(key, value []byte) (d Document, err error) {
 		return d, fmt.Errorf("a document's key has %d bytes", len(key))
 	}
 	d = Document{Kind: Kind(key[1]), Value: value}
-	if d.Kind < KindProject || d.Kind >= kinds {
+	if d.Kind < KindProject || d.Kind > KindProgress {
 		return d, fmt.Errorf("a document of an unknown kind, %d", d.Kind)
 	}
 	l, n := binary.Uvarint(key[2:])

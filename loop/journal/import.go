@@ -209,7 +209,7 @@ func (in *importer) line(n int64, b []byte) error {
 	switch {
 	case in.version == 1 || kind >= kinds:
 		return fmt.Errorf("a line of an unknown kind, %q", l.Kind)
-	case kind >= KindProject:
+	case kind >= KindProject && kind <= KindProgress:
 		if err := checkMembers(names, documentNames); err != nil {
 			return err
 		}

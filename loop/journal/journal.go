@@ -87,6 +87,13 @@ func (j *Journal) Delete(shard int, seq uint64) {
 	}
 }
 
+// Begin and End enclose changes of a shard that are committed in one group: after a crash all of them are there or
+// none. The caller holds the lock that orders the shard's changes.
+func (j *Journal) Begin(shard int) { j.shards[shard].joined.Lock() }
+
+// End ends what Begin has begun.
+func (j *Journal) End(shard int) { j.shards[shard].joined.Unlock() }
+
 // PutSetting appends a setting's value. SettingsGroup covers the change.
 func (j *Journal) PutSetting(key string, value []byte) {
 	j.settings().raw(opSet, settingKey(key), value)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -322,6 +323,32 @@ func TestManyAppenders(t *testing.T) {
 	s, err := reopen(f)
 	if err != nil || len(s.jobs) != 4*2*each*2/3 {
 		t.Fatal(len(s.jobs), err)
+	}
+}
+
+// TestJoined checks that the changes between Begin and End are in one group, whenever the committer takes them.
+func TestJoined(t *testing.T) {
+	o := testOptions(vfs.NewMem())
+	o.Shards = 1
+	j, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seq := uint64(1); seq < 2000; seq += 2 {
+		j.Begin(0)
+		j.Put(0, &Record{Seq: seq, Space: 1})
+		first := j.Group(0)
+		j.Flush(1)
+		runtime.Gosched()
+		j.Put(0, &Record{Seq: seq + 1, Space: 1})
+		last := j.Group(0)
+		j.End(0)
+		if first != last {
+			t.Fatalf("changes %d and %d are in the groups %d and %d", seq, seq+1, first, last)
+		}
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -27,10 +27,12 @@ const (
 	KindDefinition // a job's definition, in a project
 	KindProgress   // a job's progress
 
+	KindCron // a record: the cron entry Name of the queue has the state Workload
+
 	kinds
 )
 
-var kindNames = [kinds]string{"job", "queue", "dropped", "edge", "exit", "project", "numbers", "definition", "progress"}
+var kindNames = [kinds]string{"job", "queue", "dropped", "edge", "exit", "project", "numbers", "definition", "progress", "cron"}
 
 // String returns the kind's name in an export.
 func (k Kind) String() string {
@@ -42,7 +44,7 @@ func (k Kind) String() string {
 
 // Record is a job or another numbered fact of the scheduler.
 type Record struct {
-	Kind Kind // up to KindExit
+	Kind Kind // none of a document
 	// Seq identifies the record: unique forever, above zero, and ascending in the order of
 	// creation, also across restarts (see Journal.LastSeq).
 	Seq uint64
@@ -185,7 +187,7 @@ func ParseRecord(b []byte, r *Record) error {
 	}
 	p := parser{rest: b[3:]}
 	*r = Record{Kind: Kind(b[1] &^ graphPart), Space: b[2], Seq: p.uvarint(), Log: r.Log[:0], After: r.After[:0]}
-	if r.Kind > KindExit {
+	if r.Kind > KindExit && r.Kind != KindCron {
 		return fmt.Errorf("a record of an unknown kind, %d", r.Kind)
 	}
 	r.SchedAt, r.Due, r.Priority = p.varint(), p.varint(), p.varint()

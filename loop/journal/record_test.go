@@ -13,7 +13,7 @@ import (
 func drawRecord(t *rapid.T) Record {
 	text := rapid.SliceOfN(rapid.Byte(), 0, 40)
 	r := Record{
-		Kind: Kind(rapid.Uint8Max(uint8(KindExit)).Draw(t, "kind")),
+		Kind: rapid.SampledFrom([]Kind{KindJob, KindQueue, KindDropped, KindEdge, KindExit, KindCron}).Draw(t, "kind"),
 		Seq:  rapid.Uint64Min(1).Draw(t, "seq"), Space: rapid.Byte().Draw(t, "space"),
 		Queue: text.Draw(t, "queue"), Name: text.Draw(t, "name"),
 		Workload: rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "workload"),

@@ -22,6 +22,7 @@ const (
 // Its index holds the jobs changed since the last drain. Of several changes of a job only the last
 // one is kept, and none of a job that is new to the store and already deleted.
 type shardBuffer struct {
+	joined    sync.Mutex // held between Begin and End, and before mu by drain
 	mu        sync.Mutex
 	group     uint64 // of the next change
 	buf       []byte // operations

@@ -106,6 +106,12 @@ func (s *testHost) Save(shard int, j *sched.Saved) {
 // Drop implements sched.Journal.
 func (s *testHost) Drop(shard int, seq uint64) { s.journal.Delete(shard, seq) }
 
+// Begin implements sched.Journal.
+func (s *testHost) Begin(shard int) { s.journal.Begin(shard) }
+
+// End implements sched.Journal.
+func (s *testHost) End(shard int) { s.journal.End(shard) }
+
 // Sched implements protocol.Host.
 func (s *testHost) Sched() *sched.Scheduler { return s.sched }
 

@@ -1,0 +1,244 @@
+package sched
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// CronEntry is work that is submitted at times. It is known by its queue and its name.
+type CronEntry struct {
+	Name     string // of the entry and of its jobs
+	Queue    string
+	Space    Space // of its jobs
+	Workload []byte
+	Priority int64
+	Schedule string // for ParseSchedule
+	Zone     *time.Location
+	// SkipMissed says that a time that passed while the server was down is left out. Else one run makes up for all of
+	// these.
+	SkipMissed bool
+	// Overlap says that a time adds a job although the one before is not done. The job's name is the entry's, an @ and
+	// the time. Else such a time is left out.
+	Overlap bool
+}
+
+// CronOutcome is what became of a time of an entry, or of a run by hand.
+type CronOutcome uint8
+
+// The outcomes. The numbers are in the journal.
+const (
+	CronNever    CronOutcome = iota // no time has come
+	CronRan                         // a job was submitted
+	CronLate                        // a job was submitted for times that had been missed
+	CronMissed                      // the time was missed and left out
+	CronOverlaps                    // the job of the time before was not done
+	CronRefused                     // the job was refused
+	cronOutcomes
+)
+
+// String returns the outcome as people and metrics read it.
+func (o CronOutcome) String() string {
+	if o < cronOutcomes {
+		return [...]string{"never", "ran", "late", "missed", "overlap", "refused"}[o]
+	}
+	return fmt.Sprintf("outcome %d", uint8(o))
+}
+
+// CronOutcomes returns the outcomes of times that have come.
+func CronOutcomes() []CronOutcome {
+	return []CronOutcome{CronRan, CronLate, CronMissed, CronOverlaps, CronRefused}
+}
+
+// CronRun is an outcome and its moment.
+type CronRun struct {
+	Outcome CronOutcome `json:"outcome"`
+	At      int64       `json:"at"`             // Unix milliseconds
+	Text    string      `json:"text,omitempty"` // why a job was refused
+}
+
+// CronState is what an entry has done. It survives a restart, as JSON.
+type CronState struct {
+	// Times are the schedule and the zone that Handled is for.
+	Times string `json:"times"`
+	// Handled is the moment up to which the entry has met its times, in Unix milliseconds.
+	Handled int64                `json:"handled"`
+	Last    CronRun              `json:"last"`
+	Counts  [cronOutcomes]uint64 `json:"counts"` // by CronOutcome
+	Paused  bool                 `json:"paused,omitempty"`
+	By      string               `json:"by,omitempty"` // who has paused it
+	Why     string               `json:"why,omitempty"`
+}
+
+// CronStatus is an entry with its state.
+type CronStatus struct {
+	CronEntry
+	CronState
+	Next int64 // Unix milliseconds of its next time, which may have come; 0: it has none, or is paused
+}
+
+// CronError is an entry that cannot be meant.
+type CronError struct {
+	Field string // as the configuration file names it
+	Err   error
+}
+
+// Error names the field and what may stand there.
+func (e *CronError) Error() string { return fmt.Sprintf("%s: %v", e.Field, e.Err) }
+
+// Unwrap returns Err.
+func (e *CronError) Unwrap() error { return e.Err }
+
+func cronError(field, format string, args ...any) error {
+	return &CronError{field, fmt.Errorf(format, args...)}
+}
+
+// Bounds of entries.
+const (
+	// MaxCronEntries bounds the entries: each has a record in memory and lines in the metrics.
+	MaxCronEntries = 10000
+	// MaxCronWorkload bounds a workload, which is kept in memory beside the jobs.
+	MaxCronWorkload = 64 << 10
+	// cronLate is how many milliseconds after its time a run is missed.
+	cronLate = 60_000
+	// cronCorrection is how many milliseconds the clock is set back when the times since are meant to come again: it was
+	// wrong before. By less, it repeats times that have been met.
+	cronCorrection = 3 * 60 * 60 * 1000
+	// maxCronText bounds who, why and the texts of outcomes.
+	maxCronText = maxPolicyText
+)
+
+// maxCronName leaves room in a job's name for the @ and a time.
+const maxCronName = maxShort - len("@2006-01-02T15:04:05Z")
+
+// Check returns a CronError when the entry cannot be meant.
+func (e *CronEntry) Check() error {
+	_, err := e.parse()
+	return err
+}
+
+func (e *CronEntry) parse() (s Schedule, err error) {
+	switch {
+	case e.Name == "" || len(e.Name) > maxCronName:
+		return s, cronError("name", "it has 1 to %d bytes", maxCronName)
+	case e.Queue == "" || len(e.Queue) > maxShortQueue:
+		return s, cronError("queue", "it has 1 to %d bytes", maxShort)
+	case len(e.Workload) > MaxCronWorkload:
+		return s, cronError("workload", "it has at most %d bytes", MaxCronWorkload)
+	case e.Zone == nil:
+		return s, cronError("zone", "it is missing")
+	}
+	if s, err = ParseSchedule(e.Schedule); err != nil {
+		return s, &CronError{"schedule", err}
+	}
+	return s, nil
+}
+
+type cronKey struct{ queue, name string }
+
+// cron is an entry in its shard. One that was restored and that no SetCron has named yet has a state alone.
+type cron struct {
+	CronEntry
+	CronState
+	schedule Schedule
+	key      cronKey
+	id       uint32 // index in cronTable.all
+	seq      uint64 // of its record
+	known    bool   // the entry is set
+	next     int64  // its next time, Unix milliseconds
+	at       int    // place in cronTable.due, -1: not there
+}
+
+func (c *cron) ahead(o *cron) bool { return c.next < o.next }
+func (c *cron) place() int         { return c.at }
+func (c *cron) setPlace(i int)     { c.at = i }
+
+// after returns the first time of the entry after a moment, both in Unix milliseconds; never: it has none.
+func (c *cron) after(ms int64) int64 {
+	next, ok := c.schedule.Next(time.Unix(floorSecond(ms), 0), c.Zone)
+	if !ok {
+		return never
+	}
+	return next.UnixMilli()
+}
+
+// cronTable has the entries of a shard.
+type cronTable struct {
+	byKey   map[cronKey]*cron
+	all     []*cron // by id; nil: the id is free
+	freeIDs []uint32
+	due     heap[*cron] // those that have a next time
+	seen    int64       // Wall of the last Tick
+	checked int         // the entries from this number on are to be checked, because the clock was set back
+}
+
+func (t *cronTable) add(key cronKey) *cron {
+	c := &cron{key: key, at: -1, next: never}
+	c.id = assignID(&t.all, &t.freeIDs, c)
+	if t.byKey == nil {
+		t.byKey = make(map[cronKey]*cron)
+	}
+	t.byKey[key] = c
+	return c
+}
+
+// removeCron forgets an entry and its state.
+func (sh *shard) removeCron(c *cron) {
+	t := &sh.cron
+	if c.at >= 0 {
+		t.due.remove(c)
+	}
+	delete(t.byKey, c.key)
+	t.all[c.id] = nil
+	t.freeIDs = append(t.freeIDs, c.id)
+	sh.s.cronEntries.Add(-1)
+	if sh.s.journal != nil {
+		sh.s.journal.Drop(int(sh.id), c.seq)
+	}
+}
+
+// planCron gives an entry its next time.
+func (sh *shard) planCron(c *cron) {
+	if c.at >= 0 {
+		sh.cron.due.remove(c)
+	}
+	c.next = never
+	if c.known && !c.Paused {
+		c.next = c.after(c.Handled)
+	}
+	if c.next < never {
+		sh.cron.due.push(c)
+		sh.s.alarmWall(c.next)
+	}
+}
+
+// saveCron journals the state of an entry.
+func (sh *shard) saveCron(c *cron) {
+	if sh.s.journal == nil {
+		return
+	}
+	if c.seq == 0 {
+		c.seq = sh.s.jobs.Add(1)
+	}
+	state, err := json.Marshal(&c.CronState)
+	if err != nil {
+		panic("BUG: the state of a cron entry has no JSON: " + err.Error())
+	}
+	note := Saved{Kind: KindCron, Job: Job{Name: []byte(c.key.name), Workload: state}}
+	sh.saveNote(note, c.key.queue, c.seq)
+}
+
+// restoreCron takes back the state of an entry.
+func (sh *shard) restoreCron(j *Saved) error {
+	key := cronKey{j.Queue, string(j.Name)}
+	c := sh.cron.byKey[key]
+	if c == nil {
+		c = sh.cron.add(key)
+		sh.s.cronEntries.Add(1)
+	}
+	c.seq = j.Ref.Seq
+	if err := json.Unmarshal(j.Workload, &c.CronState); err != nil {
+		return fmt.Errorf("the state of a cron entry: %w", err)
+	}
+	return nil
+}
