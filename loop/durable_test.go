@@ -262,6 +262,25 @@ func TestFullDisk(t *testing.T) {
 	c.ask(5, periodic.SubmitJob, job("f", "after"), byte(periodic.Success))
 }
 
+// TestCronFullDisk checks that a cron entry adds no job while the disk is too full, and goes on when it has room.
+func TestCronFullDisk(t *testing.T) {
+	d := newDisk()
+	r := d.on(t, Options{MinFree: journal.LeastFree, Admin: AdminOptions{Cron: []CronEntry{{Name: "a", Queue: "f", Schedule: "@yearly"}}}})
+	run := func(want sched.CronOutcome, text string) {
+		t.Helper()
+		got, err := r.sched.RunCron(r.now(), "f", "a", host{r.Server}.NewSink())
+		if err != nil || got.Outcome != want || got.Text != text {
+			t.Errorf("got %+v, %v, want %v", got, err, want)
+		}
+	}
+	d.free.Store(1)
+	r.until("the disk to be full", r.journal.full)
+	run(sched.CronRefused, errDiskFull.Error())
+	d.free.Store(1 << 40)
+	r.until("space to be back", func() bool { return !r.journal.full() })
+	run(sched.CronRan, "")
+}
+
 // TestDiskFillsUp: a LOAD is refused when the disk fills up during it, and its earlier jobs stay. New
 // functions of workers take none of the remaining space.
 func TestDiskFillsUp(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 
+	codec "treadle/codec/admin"
 	"treadle/loop/admin"
 	"treadle/loop/disbatch"
 	"treadle/loop/dwork"
@@ -41,6 +42,12 @@ type PolicyRule = sched.PolicyRule
 
 // ParseSize reads a size in bytes, as rules and flags have it.
 func ParseSize(text string) (int64, error) { return sched.ParseSize(text) }
+
+// CronEntry is a cron entry, as AdminOptions.Cron has it.
+type CronEntry = codec.CronEntry
+
+// CheckCronEntry returns an error when an entry cannot be meant, and the key of the configuration file that is wrong.
+func CheckCronEntry(e *CronEntry) (key string, err error) { return admin.CheckCron(e) }
 
 // CheckPolicyRule returns an error when a rule cannot be meant.
 func CheckPolicyRule(r PolicyRule) error {
@@ -102,6 +109,7 @@ func newProtocols(s *Server) ([]protocol.Protocol, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Admin.CronSpace = periodic.Space
 	operators, err := admin.New(host{s}, o.Admin)
 	if err != nil {
 		return nil, &OptionError{Setting: "config", Err: err}

@@ -68,6 +68,7 @@ type cli struct {
 	Queue    queueCmd    `cmd:"" help:"Set how the jobs of a queue are treated: retries, limits, pauses."`
 	Failed   failedCmd   `cmd:"" help:"Show, retry or remove jobs that were given up."`
 	Done     doneCmd     `cmd:"" help:"Show or remove finished jobs that are kept, and their results."`
+	Cron     cronCmd     `cmd:"" help:"Submit jobs at times: add, show, run, pause or remove entries."`
 	Journal  journalCmd  `cmd:"" help:"Check, repair, export or import a data directory."`
 	Gloom    gloomCmd    `cmd:"" help:"Submit and do jobs over the Gloom protocol."`
 	Dwork    dworkCmd    `cmd:"" help:"Make and do graphs of tasks over the dwork protocol."`

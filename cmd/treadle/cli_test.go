@@ -195,6 +195,17 @@ func TestConfigMistakes(t *testing.T) {
 	f("loops = 1\n[queue.a]\nrate = \"0/s\"\n", `line 3: queue "a", rate: a rate of 0`)
 	f("[queue.a]\ncolor = \"red\"\n", "line 2: ", "the keys are retries,")
 	f("[queue.a]\nretries = [1]\n", "line 2: [1] cannot be its value")
+	f("cron = 1\n", "each cron entry is a table [[cron]]")
+	f("[cron]\nname = \"a\"\n", "each cron entry is a table [[cron]]")
+	const entry = "loops = 1\n[[cron]]\nname = \"a\"\nqueue = \"q\"\nschedule = \"@daily\"\n"
+	f("[[cron]]\nname = \"a\"\nqueue = \"q\"\nschedule = \"0 0 30 2 *\"\n", `line 4: cron entry "a", schedule: "0 0 30 2 *" never runs`)
+	f(entry+"[[cron]]\nname = \"b\"\nqueue = \"q\"\n", `line 6: cron entry "b", schedule: "" is no schedule`)
+	f(entry+"zone = \"Mars/Base\"\n", `line 6: cron entry "a", zone: "Mars/Base" is no time zone`)
+	f(entry+"missed = \"twice\"\n", `line 6: cron entry "a", missed: it is once or skip`)
+	f(entry+"overlap = \"\"\n\npriority = \"high\"\n", `line 8: priority: high cannot be its value: write a number`)
+	f(entry+"workload = 3\n", `line 6: workload: 3 cannot be its value: write a text in quotes`)
+	f(entry+"color = \"red\"\n", `line 6: unknown key "color" of a cron entry; the keys are missed, name,`)
+	f(entry+"[queue.a]\nretries = 1\n"+entry[len("loops = 1\n"):], `line 9: cron entry "a", name: line 3 has an entry of this name`)
 	_, err := parse(t, "serve", "--config", "/nowhere/treadle.toml")
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
@@ -217,6 +228,21 @@ func TestConfigRules(t *testing.T) {
 	}
 	if !reflect.DeepEqual(c.file.rules, want) {
 		t.Errorf("got %+v, want %+v", c.file.rules, want)
+	}
+}
+
+// TestConfigCron reads the cron entries of a configuration file.
+func TestConfigCron(t *testing.T) {
+	c, err := parse(t, "serve", "--config", config(t, "[[cron]]\nname = \"a\"\nqueue = \"q\"\nschedule = \"@daily\"\nzone = \"UTC\"\npriority = 7\n[queue.a]\nretries = 1\n[[cron]]\nname = \"b\"\nqueue = \"q\"\nschedule = \"@hourly\"\nworkload = \"w\"\nmissed = \"skip\"\noverlap = \"queue\"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []loop.CronEntry{
+		{Name: "a", Queue: "q", Schedule: "@daily", Zone: "UTC", Priority: 7},
+		{Name: "b", Queue: "q", Schedule: "@hourly", Workload: "w", Missed: "skip", Overlap: "queue"},
+	}
+	if !reflect.DeepEqual(c.file.cron, want) || len(c.file.rules) != 1 {
+		t.Errorf("got %+v and %+v, want %+v", c.file.cron, c.file.rules, want)
 	}
 }
 

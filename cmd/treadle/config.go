@@ -48,7 +48,7 @@ func (configPath) BeforeResolve(ctx *kong.Context, trace *kong.Path, c *cli) err
 	if err != nil {
 		return &configError{path: path, err: err}
 	}
-	values, err := parseConfig(path, text, append(names, queueTable))
+	values, err := parseConfig(path, text, append(names, queueTable, cronTable))
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,11 @@ func (configPath) BeforeResolve(ctx *kong.Context, trace *kong.Path, c *cli) err
 	if err != nil {
 		return err
 	}
-	c.file = &configValues{path: path, values: values, rules: rules, lines: linesOf(text), used: make(map[string]bool)}
+	entries, err := parseCron(path, text, values[cronTable])
+	if err != nil {
+		return err
+	}
+	c.file = &configValues{path: path, values: values, rules: rules, cron: entries, lines: linesOf(text), used: make(map[string]bool)}
 	ctx.AddResolver(kong.ResolverFunc(c.file.resolve))
 	return nil
 }
@@ -121,6 +125,7 @@ type configValues struct {
 	path   string
 	values map[string]any
 	rules  []loop.PolicyRule
+	cron   []loop.CronEntry
 	lines  map[string]int
 	used   map[string]bool // the flags that took their values from the file
 }

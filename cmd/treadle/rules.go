@@ -65,7 +65,7 @@ func ruleLines(text []byte) map[ruleKey]int {
 		e := p.Expression()
 		path, line := keyPath(&p, e)
 		switch e.Kind {
-		case unstable.Table:
+		case unstable.Table, unstable.ArrayTable:
 			table = path
 		case unstable.KeyValue:
 			path = append(table[:len(table):len(table)], path...)
@@ -83,7 +83,7 @@ func ruleLines(text []byte) map[ruleKey]int {
 
 // keyPath returns the parts of the key of an expression, and its line.
 func keyPath(p *unstable.Parser, e *unstable.Node) (path []string, line int) {
-	if e.Kind != unstable.Table && e.Kind != unstable.KeyValue {
+	if e.Kind != unstable.Table && e.Kind != unstable.ArrayTable && e.Kind != unstable.KeyValue {
 		return nil, 0
 	}
 	for key := e.Key(); key.Next(); {

@@ -36,7 +36,7 @@ type serveCmd struct {
 	Dwork            []string `sep:"none" placeholder:"ADDR" help:"Address of the dwork protocol, or off; repeatable (default: tcp://127.0.0.1:6125)."`
 	Kts46            []string `name:"kts46" sep:"none" placeholder:"ADDR" help:"Address of the kts46 scheduler's XML-RPC, or off; repeatable (default: tcp://127.0.0.1:46210)."`
 	Kts46JSON        []string `name:"kts46-json" sep:"none" placeholder:"ADDR" help:"Address of its JSON-RPC, version 2, or off; repeatable (default: tcp://127.0.0.1:46400)."`
-	Admin            []string `sep:"none" placeholder:"ADDR" help:"Address of the operators' interface for treadle queue and treadle failed, unix:///path (mode 0600) or tcp://host:port, or off; repeatable (default: admin.sock in the directory of --data, off with --data none)."`
+	Admin            []string `sep:"none" placeholder:"ADDR" help:"Address of the operators' interface for treadle queue, treadle failed and treadle cron, unix:///path (mode 0600) or tcp://host:port, or off; repeatable (default: admin.sock in the directory of --data, off with --data none)."`
 	HTTP             string   `name:"http" placeholder:"HOST:PORT" help:"Address of /metrics, /healthz and /readyz, or off (default: 127.0.0.1:5001)."`
 	Pprof            string   `enum:"on,off" default:"off" help:"Whether Go's profiles are served there, too, under /debug/pprof: on or off (default: ${default})."`
 	AllowHost        []string `sep:"none" placeholder:"NAME" help:"Host name that HTTP requests may be sent to, on every HTTP port, beside IP addresses, localhost, this host's own name and those in addresses of these settings; repeatable (default: none)."`
@@ -87,7 +87,7 @@ func (s *serveCmd) Run(c *cli, con *console) error {
 		return err
 	}
 	if c.file != nil {
-		o.Admin.Rules = c.file.rules
+		o.Admin.Rules, o.Admin.Cron = c.file.rules, c.file.cron
 	}
 	switch o.Data {
 	case "":
@@ -127,7 +127,7 @@ const longestSocket = len(syscall.RawSockaddrUnix{}.Path) - 1
 func adminSocket(data string, log *slog.Logger) []string {
 	path := filepath.Join(data, loop.AdminSocket)
 	if len(path) > longestSocket {
-		log.Warn("treadle queue and treadle failed cannot reach this server: the path of the socket is too long; name another with --admin", "path", path)
+		log.Warn("treadle queue, treadle failed and treadle cron cannot reach this server: the path of the socket is too long; name another with --admin", "path", path)
 		return off
 	}
 	return []string{"unix://" + path}

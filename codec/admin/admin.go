@@ -137,3 +137,54 @@ type DoneQueue struct {
 	QueueBytes []byte `json:"queue_b64,omitempty"`
 	Done       int    `json:"done"`
 }
+
+// CronEntry is a cron entry as JSON has it. A workload that is not UTF-8 stands in WorkloadBytes, in base64.
+type CronEntry struct {
+	Name          string `json:"name"` // also of its jobs
+	Schedule      string `json:"schedule"`
+	Zone          string `json:"zone,omitempty"` // default: Local, the server's
+	Queue         string `json:"queue"`
+	Workload      string `json:"workload,omitempty"`
+	WorkloadBytes []byte `json:"workload_b64,omitempty"`
+	Priority      int64  `json:"priority,omitempty"`
+	Missed        string `json:"missed,omitempty"`  // once, the default, or skip
+	Overlap       string `json:"overlap,omitempty"` // skip, the default, or queue
+}
+
+// CronAdd adds an entry, or replaces the one of its name.
+type CronAdd struct {
+	CronEntry
+	Replace bool `json:"replace,omitempty"`
+}
+
+// CronStatus is an entry and what it has done.
+type CronStatus struct {
+	CronEntry
+	Source string            `json:"source"` // file or run time
+	Next   []string          `json:"next"`   // its next times in its zone, as RFC 3339 has them; none while it is paused
+	Paused bool              `json:"paused,omitempty"`
+	By     string            `json:"paused_by,omitempty"`
+	Why    string            `json:"paused_why,omitempty"`
+	Last   string            `json:"last"`              // the last outcome; never: no time has come
+	LastAt int64             `json:"last_at,omitempty"` // Unix milliseconds
+	Text   string            `json:"last_text,omitempty"`
+	Counts map[string]uint64 `json:"counts"` // of each outcome
+}
+
+// CronEntries is the answer to GET /v1/cron, by name.
+type CronEntries struct {
+	Entries []CronStatus `json:"entries"`
+}
+
+// CronPause is a pause of an entry; of a resumption or a run it has Entry alone.
+type CronPause struct {
+	Entry string `json:"entry"`
+	By    string `json:"by,omitempty"`
+	Why   string `json:"why,omitempty"`
+}
+
+// CronRun is what became of a run by hand.
+type CronRun struct {
+	Outcome string `json:"outcome"`
+	Text    string `json:"text,omitempty"`
+}

@@ -1,5 +1,5 @@
-// Package admin is the operators' interface of a running server: the policies of queues, the failed jobs and the
-// finished ones that are kept. It is HTTP
+// Package admin is the operators' interface of a running server: the policies of queues, the failed jobs, the finished
+// ones that are kept, and the cron entries. It is HTTP
 // with JSON on a socket of its own, which the server's owner alone may connect to.
 //
 //	GET   /v1/policies                the rules, the weaker first, and the keys that they may have
@@ -13,6 +13,12 @@
 //	GET   /v1/done?queue=Q            its finished jobs, as of failed ones
 //	GET   /v1/done/result?queue=Q&id=7  the kept result of one, as bytes
 //	POST  /v1/done/remove             remove them, as failed ones
+//	GET   /v1/cron                    the cron entries; entry=NAME: one, next=N: with so many times to come
+//	POST  /v1/cron                    add an entry: {"name":"N","schedule":"30 2 * * *","queue":"Q","workload":"W"}
+//	POST  /v1/cron/remove             remove it: {"entry":"N"}
+//	POST  /v1/cron/run                submit its job now, in the same words
+//	POST  /v1/cron/pause              leave its times out: {"entry":"N","by":"ada","why":"the database moves"}
+//	POST  /v1/cron/resume             end that: {"entry":"N"}
 //
 // A name that is not UTF-8 stands in name_b64 or queue_b64, in base64, instead of name or queue. The pattern of a rule is
 // UTF-8. A parameter queue may have any bytes.
@@ -65,6 +71,10 @@ type Options struct {
 	Listen []string
 	// Rules are those of the configuration file.
 	Rules []sched.PolicyRule
+	// Cron are the cron entries of the configuration file.
+	Cron []codec.CronEntry
+	// CronSpace is the name space of the jobs of cron entries; the server sets it.
+	CronSpace sched.Space
 }
 
 // Socket is the usual name of the socket, in the server's data directory.
@@ -85,15 +95,21 @@ type Interface struct {
 	mu    sync.Mutex
 	rules map[string]map[string]string // at run time: by pattern and key
 	table *sched.Policies
+	cron  map[string]*cronEntry // by name: those that hold
+	late  map[string]*cronEntry // by name: those of the run time
 }
 
 // New makes the interface. It returns an error when a rule of the file cannot be meant.
 func New(host protocol.Host, o Options) (*Interface, error) {
-	i := &Interface{host: host, o: o, rules: make(map[string]map[string]string)}
+	i := &Interface{host: host, o: o, rules: make(map[string]map[string]string), late: make(map[string]*cronEntry)}
 	table, err := i.join()
 	if err == nil {
 		err = table.CheckKeys()
 	}
+	if err != nil {
+		return i, err
+	}
+	i.cron, err = i.joinCron()
 	return i, err
 }
 
@@ -109,11 +125,11 @@ func (i *Interface) join() (*sched.Policies, error) {
 // Name implements protocol.Protocol.
 func (i *Interface) Name() string { return name }
 
-// Samples implements protocol.Protocol.
-func (i *Interface) Samples() []web.Sample { return nil }
-
 // Restore implements protocol.Restorer.
 func (i *Interface) Restore(key string, value []byte) error {
+	if entry, ok := strings.CutPrefix(key, cronPrefix); ok {
+		return i.restoreCron(entry, value)
+	}
 	pattern, ok := strings.CutPrefix(key, settingPrefix)
 	if !ok {
 		return nil
@@ -135,7 +151,7 @@ func (i *Interface) Restore(key string, value []byte) error {
 	return nil
 }
 
-// Begin gives the scheduler the rules of the file and those that were restored.
+// Begin gives the scheduler the rules and cron entries of the file and those that were restored.
 func (i *Interface) Begin() (err error) {
 	if i.table, err = i.join(); err != nil {
 		return err
@@ -149,7 +165,7 @@ func (i *Interface) Begin() (err error) {
 		i.host.Sched().ApplyPolicies(i.host.Now(), sink)
 		sink.Wake()
 	}
-	return nil
+	return i.beginCron()
 }
 
 // Listen implements protocol.Service. The policies hold from then on.

@@ -16,7 +16,7 @@ type badRequest struct{ error }
 // Unwrap returns the error itself.
 func (b *badRequest) Unwrap() error { return b.error }
 
-// notFound is the error of a job that is not there.
+// notFound is an error about a job or a name that is not there.
 type notFound struct{ error }
 
 // Unwrap returns the error itself.
@@ -26,6 +26,12 @@ func (n *notFound) Unwrap() error { return n.error }
 func (i *Interface) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, answer := range map[string]func(*http.Request) (any, error){
+		"GET /v1/cron":           i.getCron,
+		"POST /v1/cron":          i.postCron,
+		"POST /v1/cron/remove":   i.cronVerb((*Interface).removeCron),
+		"POST /v1/cron/run":      i.cronVerb((*Interface).runCron),
+		"POST /v1/cron/pause":    i.cronVerb((*Interface).pauseCron),
+		"POST /v1/cron/resume":   i.cronVerb((*Interface).resumeCron),
 		"GET /v1/policies":       i.getPolicies,
 		"PATCH /v1/policies":     i.patchPolicies,
 		"GET /v1/failed":         i.getFailed,
@@ -50,7 +56,7 @@ func write(w http.ResponseWriter, v any, err error) {
 		switch {
 		case errors.As(err, new(*badRequest)), errors.As(err, new(*http.MaxBytesError)):
 			status = http.StatusBadRequest
-		case errors.As(err, new(*notFound)):
+		case errors.Is(err, sched.ErrNotFound), errors.As(err, new(*notFound)):
 			status = http.StatusNotFound
 		}
 		v = struct {

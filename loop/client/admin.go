@@ -33,6 +33,10 @@ type (
 	KeptChoice = admin.Choice
 	// KeptDone says what became of a KeptChoice.
 	KeptDone = admin.Done
+	// CronEntry is work that is submitted at times.
+	CronEntry = admin.CronEntry
+	// CronStatus is a CronEntry and what it has done.
+	CronStatus = admin.CronStatus
 )
 
 // adminSetting names an operators' interface on the command line.
@@ -177,4 +181,54 @@ func (a *Admin) postKept(ctx context.Context, path string, c KeptChoice) (d Kept
 	c.Queue, c.QueueBytes = admin.Name(c.Queue)
 	err = a.call(ctx, http.MethodPost, path, &c, &d)
 	return d, err
+}
+
+// Cron returns the cron entries by name, each with its next time.
+func (a *Admin) Cron(ctx context.Context) ([]CronStatus, error) {
+	var all admin.CronEntries
+	err := a.call(ctx, http.MethodGet, "/v1/cron", nil, &all)
+	return all.Entries, err
+}
+
+// CronEntry returns one entry with n times to come.
+func (a *Admin) CronEntry(ctx context.Context, name string, n int) (s CronStatus, err error) {
+	query := url.Values{"entry": {name}, "next": {strconv.Itoa(n)}}
+	return a.oneCron(ctx, http.MethodGet, "/v1/cron?"+query.Encode(), nil)
+}
+
+// AddCron adds an entry and returns it. An entry of its name is replaced or, without replace, refuses it.
+func (a *Admin) AddCron(ctx context.Context, e CronEntry, replace bool) (s CronStatus, err error) {
+	return a.oneCron(ctx, http.MethodPost, "/v1/cron", &admin.CronAdd{CronEntry: e, Replace: replace})
+}
+
+func (a *Admin) oneCron(ctx context.Context, method, path string, ask any) (s CronStatus, err error) {
+	var all admin.CronEntries
+	if err := a.call(ctx, method, path, ask, &all); err != nil {
+		return s, err
+	}
+	if len(all.Entries) != 1 {
+		return s, &PeerError{a.address, adminSetting, fmt.Errorf("it answered with %d cron entries instead of one", len(all.Entries))}
+	}
+	return all.Entries[0], nil
+}
+
+// RemoveCron removes an entry.
+func (a *Admin) RemoveCron(ctx context.Context, name string) error {
+	return a.call(ctx, http.MethodPost, "/v1/cron/remove", &admin.CronPause{Entry: name}, new(struct{}))
+}
+
+// RunCron submits the job of an entry now.
+func (a *Admin) RunCron(ctx context.Context, name string) (r admin.CronRun, err error) {
+	err = a.call(ctx, http.MethodPost, "/v1/cron/run", &admin.CronPause{Entry: name}, &r)
+	return r, err
+}
+
+// PauseCron leaves out the times of an entry.
+func (a *Admin) PauseCron(ctx context.Context, name, by, why string) error {
+	return a.call(ctx, http.MethodPost, "/v1/cron/pause", &admin.CronPause{Entry: name, By: by, Why: why}, new(struct{}))
+}
+
+// ResumeCron ends a pause.
+func (a *Admin) ResumeCron(ctx context.Context, name string) error {
+	return a.call(ctx, http.MethodPost, "/v1/cron/resume", &admin.CronPause{Entry: name}, new(struct{}))
 }

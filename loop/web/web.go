@@ -34,8 +34,9 @@ func Gauge[N int | int64 | uint64 | float64](name, help string, v N) Sample {
 // Sample is the value of one metric at one moment.
 type Sample struct {
 	Name, Help        string
-	Counter           bool   // false: a gauge
-	Label, LabelValue string // optional
+	Counter           bool      // false: a gauge
+	Label, LabelValue string    // optional
+	Second            [2]string // a second label and its value, optional
 	Value             float64
 	// Buckets makes the sample a histogram: the number of observations up to each bound. Value is then their sum and
 	// Count their number.
@@ -181,6 +182,9 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		var names, values []string
 		if s.Label != "" {
 			names, values = []string{s.Label}, []string{s.LabelValue}
+		}
+		if s.Second[0] != "" {
+			names, values = append(names, s.Second[0]), append(values, s.Second[1])
 		}
 		desc := prometheus.NewDesc(s.Name, s.Help, names, nil)
 		if s.Buckets != nil {

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2/unstable"
+
+	"treadle/loop"
+)
+
+// cronTable is the table of a configuration file that stands once for each cron entry, as [[cron]].
+const cronTable = "cron"
+
+// cronKeys sets the values of an entry by their keys.
+var cronKeys = map[string]func(e *loop.CronEntry) any{
+	"name":     func(e *loop.CronEntry) any { return &e.Name },
+	"schedule": func(e *loop.CronEntry) any { return &e.Schedule },
+	"zone":     func(e *loop.CronEntry) any { return &e.Zone },
+	"queue":    func(e *loop.CronEntry) any { return &e.Queue },
+	"workload": func(e *loop.CronEntry) any { return &e.Workload },
+	"priority": func(e *loop.CronEntry) any { return &e.Priority },
+	"missed":   func(e *loop.CronEntry) any { return &e.Missed },
+	"overlap":  func(e *loop.CronEntry) any { return &e.Overlap },
+}
+
+// parseCron returns the entries of the cron tables of a TOML text. An error names the line.
+func parseCron(path string, text []byte, tables any) (entries []loop.CronEntry, err error) {
+	if tables == nil {
+		return nil, nil
+	}
+	list, ok := tables.([]any)
+	if !ok {
+		return nil, &configError{path: path, err: fmt.Errorf("each cron entry is a table [[%s]]", cronTable)}
+	}
+	lines := cronLines(text)
+	first := make(map[string]int) // the line of each name
+	for n, one := range list {
+		values, ok := one.(map[string]any)
+		if !ok {
+			return nil, &configError{path: path, err: fmt.Errorf("each cron entry is a table [[%s]]", cronTable)}
+		}
+		var e loop.CronEntry
+		for _, key := range sortedKeys(values) {
+			if err := setCronValue(&e, key, values[key]); err != nil {
+				return nil, &configError{path, lines[cronLine{n, key}], err}
+			}
+		}
+		key, err := loop.CheckCronEntry(&e)
+		line := lines[cronLine{n, key}]
+		if line == 0 { // the key is missing
+			line = lines[cronLine{n, ""}]
+		}
+		switch {
+		case err != nil:
+			return nil, &configError{path, line, fmt.Errorf("cron entry %q, %w", e.Name, err)}
+		case first[e.Name] != 0:
+			return nil, &configError{path, lines[cronLine{n, "name"}], fmt.Errorf("cron entry %q, name: line %d has an entry of this name", e.Name, first[e.Name])}
+		}
+		first[e.Name] = lines[cronLine{n, "name"}]
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+func setCronValue(e *loop.CronEntry, key string, value any) error {
+	place := cronKeys[key]
+	if place == nil {
+		return fmt.Errorf("unknown key %q of a cron entry; the keys are %s", key, strings.Join(sortedKeys(cronKeys), ", "))
+	}
+	switch to := place(e).(type) {
+	case *string:
+		if text, ok := value.(string); ok {
+			*to = text
+			return nil
+		}
+		return fmt.Errorf("%s: %v cannot be its value: write a text in quotes", key, value)
+	case *int64:
+		if number, ok := value.(int64); ok {
+			*to = number
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: %v cannot be its value: write a number", key, value)
+}
+
+// cronLine is a key of the cron table of a number, or with an empty key the table itself.
+type cronLine struct {
+	table int
+	key   string
+}
+
+// cronLines says in which line each key of the cron tables stands in a TOML text that could be parsed.
+func cronLines(text []byte) map[cronLine]int {
+	lines := make(map[cronLine]int)
+	var p unstable.Parser
+	p.Reset(text)
+	table, inside := -1, false
+	for p.NextExpression() {
+		e := p.Expression()
+		path, line := keyPath(&p, e)
+		switch e.Kind {
+		case unstable.ArrayTable:
+			if inside = len(path) == 1 && path[0] == cronTable; inside {
+				table++
+				lines[cronLine{table, ""}] = line
+			}
+		case unstable.Table:
+			inside = false
+		case unstable.KeyValue:
+			if inside {
+				lines[cronLine{table, path[0]}] = line
+			}
+		}
+	}
+	return lines
+}

@@ -1,0 +1,307 @@
+package admin
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+	_ "time/tzdata" // the program knows the zones on a machine that does not
+
+	codec "treadle/codec/admin"
+	"treadle/loop/protocol"
+	"treadle/loop/web"
+	"treadle/sched"
+)
+
+// cronPrefix is in front of the name in the journal's key of a run-time entry. The value is the entry as JSON, null when
+// it was removed.
+const cronPrefix = "cron."
+
+// cronEntry is an entry as it was configured and as the scheduler has it.
+type cronEntry struct {
+	codec.CronEntry
+	sched  sched.CronEntry
+	source sched.PolicySource
+}
+
+// CheckCron returns an error when an entry cannot be meant, and the key of the configuration file that is wrong.
+func CheckCron(e *codec.CronEntry) (key string, err error) {
+	_, err = newCron(e, sched.FromFile, 0)
+	var wrong *sched.CronError
+	if errors.As(err, &wrong) {
+		return wrong.Field, err
+	}
+	return "", err
+}
+
+func newCron(e *codec.CronEntry, source sched.PolicySource, space sched.Space) (*cronEntry, error) {
+	c := &cronEntry{CronEntry: *e, source: source}
+	c.sched = sched.CronEntry{
+		Name: e.Name, Queue: string(protocol.Queue([]byte(e.Queue))), Space: space,
+		Workload: []byte(e.Workload), Priority: e.Priority, Schedule: e.Schedule,
+	}
+	if len(e.WorkloadBytes) > 0 {
+		c.sched.Workload = e.WorkloadBytes
+	}
+	c.Zone = cmp.Or(e.Zone, "Local")
+	c.Missed, c.Overlap = cmp.Or(e.Missed, "once"), cmp.Or(e.Overlap, "skip")
+	var err error
+	if c.sched.Zone, err = time.LoadLocation(c.Zone); err != nil {
+		return nil, &sched.CronError{Field: "zone", Err: fmt.Errorf("%q is no time zone: write a name as Europe/Berlin, or UTC, or Local for the server's", c.Zone)}
+	}
+	if c.sched.SkipMissed = c.Missed == "skip"; !c.sched.SkipMissed && c.Missed != "once" {
+		return nil, &sched.CronError{Field: "missed", Err: errors.New("it is once or skip")}
+	}
+	if c.sched.Overlap = c.Overlap == "queue"; !c.sched.Overlap && c.Overlap != "skip" {
+		return nil, &sched.CronError{Field: "overlap", Err: errors.New("it is skip or queue")}
+	}
+	return c, c.sched.Check()
+}
+
+// joinCron returns the entries of the file, and in place of those with the same names the entries of the run time.
+func (i *Interface) joinCron() (map[string]*cronEntry, error) {
+	all := make(map[string]*cronEntry)
+	for k := range i.o.Cron {
+		c, err := newCron(&i.o.Cron[k], sched.FromFile, i.o.CronSpace)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("the cron entry %q: %w", i.o.Cron[k].Name, err)
+		case all[c.Name] != nil:
+			return nil, fmt.Errorf("there are two cron entries %q", c.Name)
+		}
+		all[c.Name] = c
+	}
+	maps.Copy(all, i.late)
+	return all, nil
+}
+
+func (i *Interface) restoreCron(name string, value []byte) error {
+	var e *codec.CronEntry
+	if err := json.Unmarshal(value, &e); err != nil {
+		return fmt.Errorf("the cron entry %q in the journal: %w", name, err)
+	}
+	if e == nil { // it was removed
+		delete(i.late, name)
+		return nil
+	}
+	c, err := newCron(e, sched.FromRunTime, i.o.CronSpace)
+	if err != nil { // a zone may have other names where the directory comes from
+		i.host.Log().Warn("a cron entry of the journal is ignored", "entry", name, "error", err)
+		return nil
+	}
+	i.late[name] = c
+	return nil
+}
+
+func (i *Interface) beginCron() (err error) {
+	if i.cron, err = i.joinCron(); err != nil {
+		return err
+	}
+	for _, c := range i.cron {
+		if err := i.host.Sched().SetCron(i.host.Now(), &c.sched); err != nil {
+			return fmt.Errorf("the cron entry %q: %w", c.Name, err)
+		}
+	}
+	i.host.Sched().DropOldCron()
+	return nil
+}
+
+// addCron adds or replaces an entry of the run time and returns when the journal has it.
+func (i *Interface) addCron(a *codec.CronAdd) error {
+	c, err := newCron(&a.CronEntry, sched.FromRunTime, i.o.CronSpace)
+	if err != nil {
+		return &badRequest{err}
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	before := i.cron[c.Name]
+	if before != nil && !a.Replace {
+		return &badRequest{fmt.Errorf("there is a cron entry %q already (%s): replace it, as with --replace, or choose another name", c.Name, before.source)}
+	}
+	text, err := json.Marshal(&c.CronEntry)
+	if err != nil {
+		return err
+	}
+	if err := i.putCron(before, c); err != nil {
+		return err
+	}
+	i.late[c.Name] = c
+	i.host.PutSetting(cronPrefix+c.Name, text)
+	i.host.Log().Info("a cron entry is set", "entry", c.Name, "schedule", c.Schedule, "zone", c.Zone, "queue", c.Queue)
+	return i.commit()
+}
+
+// putCron puts an entry in the place of another one. Either may be nil.
+func (i *Interface) putCron(before, after *cronEntry) error {
+	if after != nil {
+		if err := i.host.Sched().SetCron(i.host.Now(), &after.sched); err != nil {
+			return &badRequest{err}
+		}
+		i.cron[after.Name] = after
+	}
+	if before != nil && (after == nil || before.sched.Queue != after.sched.Queue) {
+		if err := i.host.Sched().RemoveCron(before.sched.Queue, before.Name); err != nil {
+			return err
+		}
+		if after == nil {
+			delete(i.cron, before.Name)
+		}
+	}
+	return nil
+}
+
+// removeCron removes an entry of the run time. One of the file with its name comes in its place.
+func (i *Interface) removeCron(c *cronEntry, _ *codec.CronPause) (any, error) {
+	if c.source == sched.FromFile {
+		return nil, &badRequest{fmt.Errorf("the configuration file has the cron entry %q: take it out there, or pause it", c.Name)}
+	}
+	delete(i.late, c.Name)
+	all, err := i.joinCron()
+	if err == nil {
+		err = i.putCron(c, all[c.Name])
+	}
+	if err != nil {
+		return nil, err
+	}
+	i.host.PutSetting(cronPrefix+c.Name, []byte("null"))
+	i.host.Log().Info("a cron entry is removed", "entry", c.Name)
+	return struct{}{}, nil
+}
+
+func (i *Interface) runCron(c *cronEntry, _ *codec.CronPause) (any, error) {
+	sink := i.host.NewSink()
+	run, err := i.host.Sched().RunCron(i.host.Now(), c.sched.Queue, c.Name, sink)
+	sink.Wake()
+	return &codec.CronRun{Outcome: run.Outcome.String(), Text: run.Text}, err
+}
+
+func (i *Interface) pauseCron(c *cronEntry, p *codec.CronPause) (any, error) {
+	if err := i.host.Sched().PauseCron(c.sched.Queue, c.Name, p.By, p.Why); err != nil {
+		return nil, &badRequest{err}
+	}
+	i.host.Log().Info("a cron entry is paused", "entry", c.Name, "by", p.By, "why", p.Why)
+	return struct{}{}, nil
+}
+
+func (i *Interface) resumeCron(c *cronEntry, p *codec.CronPause) (any, error) {
+	i.host.Log().Info("a cron entry is resumed", "entry", c.Name)
+	return struct{}{}, i.host.Sched().ResumeCron(i.host.Now(), c.sched.Queue, c.Name)
+}
+
+// cronStatuses returns the entries by name, the given number of times to come of each; only the one of a name if it is
+// not empty.
+func (i *Interface) cronStatuses(only string, times int) []codec.CronStatus {
+	var states []sched.CronStatus
+	i.host.Sched().WalkCron(func(s *sched.CronStatus) {
+		if only == "" || s.Name == only {
+			states = append(states, *s)
+		}
+	})
+	slices.SortFunc(states, func(a, b sched.CronStatus) int { return cmp.Compare(a.Name, b.Name) })
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	all := []codec.CronStatus{}
+	for k := range states {
+		s := &states[k]
+		c := i.cron[s.Name]
+		if c == nil || c.sched.Queue != s.Queue {
+			continue // it was removed meanwhile
+		}
+		status := codec.CronStatus{
+			CronEntry: c.CronEntry, Source: c.source.String(), Next: nextTimes(s, times),
+			Paused: s.Paused, By: s.By, Why: s.Why,
+			Last: s.Last.Outcome.String(), LastAt: s.Last.At, Text: s.Last.Text, Counts: make(map[string]uint64),
+		}
+		for _, o := range sched.CronOutcomes() {
+			if n := s.Counts[o]; n > 0 {
+				status.Counts[o.String()] = n
+			}
+		}
+		all = append(all, status)
+	}
+	return all
+}
+
+func nextTimes(s *sched.CronStatus, n int) []string {
+	times := []string{}
+	schedule, err := sched.ParseSchedule(s.Schedule)
+	if err != nil || s.Next == 0 {
+		return times
+	}
+	for next, ok := time.UnixMilli(s.Next).In(s.Zone), true; ok && len(times) < n; next, ok = schedule.Next(next, s.Zone) {
+		times = append(times, next.Format(time.RFC3339))
+	}
+	return times
+}
+
+// Samples implements protocol.Protocol.
+func (i *Interface) Samples() (all []web.Sample) {
+	i.host.Sched().WalkCron(func(s *sched.CronStatus) {
+		for _, o := range sched.CronOutcomes() {
+			if n := s.Counts[o]; n > 0 {
+				row := web.Counter("treadle_cron_runs_total", "Times of cron entries, and runs by hand, by their outcome.", n)
+				row.Label, row.LabelValue, row.Second = "entry", s.Name, [2]string{"outcome", o.String()}
+				all = append(all, row)
+			}
+		}
+	})
+	return all
+}
+
+// maxCronTimes bounds the times to come in an answer.
+const maxCronTimes = 1000
+
+func (i *Interface) getCron(r *http.Request) (any, error) {
+	q, times := r.URL.Query(), 1
+	if text := q.Get("next"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > maxCronTimes || q.Get("entry") == "" {
+			return nil, &badRequest{errors.New("next is a number from 1 to " + strconv.Itoa(maxCronTimes) + ", of one entry")}
+		}
+		times = n
+	}
+	answer := &codec.CronEntries{Entries: i.cronStatuses(q.Get("entry"), times)}
+	if name := q.Get("entry"); name != "" && len(answer.Entries) == 0 {
+		return nil, noCron(name)
+	}
+	return answer, nil
+}
+
+func noCron(name string) error { return &notFound{fmt.Errorf("there is no cron entry %q", name)} }
+
+func (i *Interface) postCron(r *http.Request) (any, error) {
+	var a codec.CronAdd
+	if err := read(r, &a); err != nil {
+		return nil, err
+	}
+	if err := i.addCron(&a); err != nil {
+		return nil, err
+	}
+	return &codec.CronEntries{Entries: i.cronStatuses(a.Name, 1)}, nil
+}
+
+// cronVerb applies verb to the entry that a request names, and answers when the journal has the change.
+func (i *Interface) cronVerb(verb func(*Interface, *cronEntry, *codec.CronPause) (any, error)) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		var p codec.CronPause
+		if err := read(r, &p); err != nil {
+			return nil, err
+		}
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		c := i.cron[p.Entry]
+		if c == nil {
+			return nil, noCron(p.Entry)
+		}
+		answer, err := verb(i, c, &p)
+		if err != nil {
+			return nil, err
+		}
+		return answer, i.commit()
+	}
+}
