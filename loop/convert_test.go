@@ -108,7 +108,7 @@ func TestConverted(t *testing.T) {
 
 // TestKindsOfJournal: the kinds of the scheduler and the protocols are those of the journal.
 func TestKindsOfJournal(t *testing.T) {
-	for k, want := range []string{sched.KindJob: "job", sched.KindQueue: "queue", sched.KindDropped: "dropped", sched.KindEdge: "edge", sched.KindExit: "exit"} {
+	for k, want := range []string{sched.KindJob: "job", sched.KindQueue: "queue", sched.KindDropped: "dropped", sched.KindEdge: "edge", sched.KindExit: "exit", sched.KindCron: "cron"} {
 		if got := recordKinds[k].String(); got != want || recordKind(recordKinds[k]) != sched.Kind(k) {
 			t.Errorf("kind %d is %q in the journal, want %q", k, got, want)
 		}

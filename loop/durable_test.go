@@ -23,6 +23,7 @@ import (
 	"treadle/codec/periodic"
 	"treadle/loop/journal"
 	served "treadle/loop/periodic"
+	"treadle/loop/protocol"
 	"treadle/sched"
 )
 
@@ -275,7 +276,7 @@ func TestCronFullDisk(t *testing.T) {
 	}
 	d.free.Store(1)
 	r.until("the disk to be full", r.journal.full)
-	run(sched.CronRefused, errDiskFull.Error())
+	run(sched.CronRefused, protocol.ErrDisk.Error())
 	d.free.Store(1 << 40)
 	r.until("space to be back", func() bool { return !r.journal.full() })
 	run(sched.CronRan, "")

@@ -23,7 +23,7 @@ type journalSink struct {
 var (
 	recordKinds = [...]journal.Kind{
 		sched.KindJob: journal.KindJob, sched.KindQueue: journal.KindQueue, sched.KindDropped: journal.KindDropped,
-		sched.KindEdge: journal.KindEdge, sched.KindExit: journal.KindExit,
+		sched.KindEdge: journal.KindEdge, sched.KindExit: journal.KindExit, sched.KindCron: journal.KindCron,
 	}
 	documentKinds = [...]journal.Kind{
 		protocol.KindProject: journal.KindProject, protocol.KindNumbers: journal.KindNumbers,

@@ -52,7 +52,7 @@ const (
 	// Holder are ready.
 	KindExit
 	// KindCron: the cron entry Name has the state Workload, in JSON.
-	KindCron Kind = 9 // the numbers between are of documents of the journal
+	KindCron
 )
 
 // wasDue is the Due of a saved job whose due time has come. A due time comes once: the clock may be
