@@ -212,30 +212,32 @@ func BenchmarkDelayed(b *testing.B) {
 
 // BenchmarkMemory measures the bytes of a million ready jobs, and what is left after they are done.
 func BenchmarkMemory(b *testing.B) {
-	heap := func() int64 {
-		runtime.GC()
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapInuse)
-	}
 	const jobs = 1_000_000
 	for range b.N {
-		before := heap()
+		before := heapInUse()
 		x := newBenchSched(b, 1, 1)
 		for i := range jobs {
 			x.tick(i)
 			x.submit(0, 0)
 		}
-		full := heap()
+		full := heapInUse()
 		p := x.worker(0, 1)
 		for range jobs {
 			x.reserve(p, 1)
 			x.finish(p)
 		}
-		empty := heap()
+		empty := heapInUse()
 		b.ReportMetric(float64(full-before)/jobs, "bytes/job")
 		b.ReportMetric(float64(empty-before)/1024, "KB-left")
 		runtime.KeepAlive(x)
 	}
+}
+
+// heapInUse returns the bytes of the heap without garbage.
+func heapInUse() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapInuse)
 }

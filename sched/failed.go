@@ -42,8 +42,13 @@ const (
 	maxHistory = 2 << 10
 )
 
-// A history is uvarint(tries), then the entries: the outcome, uvarint(At), and two texts, each behind its length.
-// tries counts the attempts since the job was submitted or retried by hand.
+// A history is uvarint(tries), then the entries: the outcome, uvarint(At), and two texts, each behind its length. A text
+// that is the same as in the entry before is left out, and the outcome has a bit for it: mostly a job fails again for the
+// same reason. tries counts the attempts since the job was submitted or retried by hand.
+const (
+	sameWorker = 0x80
+	sameText   = 0x40
+)
 
 // arenaRef is where a history or a result lies in the arena.
 type arenaRef struct{ bytes, size uint32 }
@@ -89,8 +94,7 @@ func (sh *shard) addAttempt(job uint32, r *record, a Attempt) (tries int32) {
 
 // withAttempt returns a history with one more entry, and the tries with it.
 func withAttempt(old []byte, a Attempt) (history []byte, n uint64) {
-	n, size := binary.Uvarint(old)
-	old = old[max(size, 0):]
+	n, all := ParseHistory(old)
 	switch a.Outcome {
 	case AttemptRetried, AttemptMoved:
 		n = 0
@@ -98,82 +102,84 @@ func withAttempt(old []byte, a Attempt) (history []byte, n uint64) {
 	default:
 		n++
 	}
-	b := appendAttempt(make([]byte, 0, maxHistory), &a)
-	for len(old)+len(b)+binary.MaxVarintLen64 > maxHistory {
-		_, rest, ok := nextAttempt(old)
-		if !ok {
-			old = nil
-			break
-		}
-		old = rest
-	}
-	history = binary.AppendUvarint(make([]byte, 0, maxHistory), n)
-	return append(append(history, old...), b...), n
-}
-
-func appendText(dst []byte, text string) []byte {
-	if len(text) > MaxAttemptText {
-		text = text[len(text)-MaxAttemptText:]
-	}
-	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
-}
-
-// nextAttempt reads the first entry of a history, behind the tries. ok is false at its end, and where it is damaged.
-func nextAttempt(b []byte) (a Attempt, rest []byte, ok bool) {
-	if len(b) == 0 {
-		return a, nil, false
-	}
-	a.Outcome = Outcome(b[0])
-	at, n := binary.Uvarint(b[1:])
-	if n <= 0 {
-		return a, nil, false
-	}
-	a.At = int64(at)
-	b = b[1+n:]
-	for _, text := range [...]*string{&a.Worker, &a.Text} {
-		l, n := binary.Uvarint(b)
-		if n <= 0 || l > uint64(len(b)-n) {
-			return a, nil, false
-		}
-		*text = string(b[n : n+int(l)])
-		b = b[n+int(l):]
-	}
-	return a, b, true
+	return AppendHistory(nil, n, append(all, a)), n
 }
 
 // ParseHistory reads a history: the attempts since the job was submitted or retried by hand, and the entries that are
 // kept, the oldest first. What is damaged of it is left out.
 func ParseHistory(history []byte) (tries uint64, all []Attempt) {
 	tries, n := binary.Uvarint(history)
-	rest := history[max(n, 0):]
-	for {
-		a, next, ok := nextAttempt(rest)
-		if !ok {
-			return tries, all
+	for b := history[max(n, 0):]; len(b) > 0; {
+		a := Attempt{Outcome: Outcome(b[0] &^ (sameWorker | sameText))}
+		at, n := binary.Uvarint(b[1:])
+		if n <= 0 {
+			break
 		}
-		all, rest = append(all, a), next
+		var before Attempt
+		if len(all) > 0 {
+			before = all[len(all)-1]
+		}
+		a.At = int64(at)
+		flags := b[0]
+		b = b[1+n:]
+		var workerOK, textOK bool
+		a.Worker, b, workerOK = readText(b, flags&sameWorker != 0, before.Worker)
+		a.Text, b, textOK = readText(b, flags&sameText != 0, before.Text)
+		if !workerOK || !textOK {
+			break
+		}
+		all = append(all, a)
 	}
+	return tries, all
+}
+
+// readText reads a text of a history, which is not there when it is the same as before.
+func readText(b []byte, same bool, before string) (text string, rest []byte, ok bool) {
+	if same {
+		return before, b, true
+	}
+	l, n := binary.Uvarint(b)
+	if n <= 0 || l > uint64(len(b)-n) {
+		return "", nil, false
+	}
+	return string(b[n : n+int(l)]), b[n+int(l):], true
 }
 
 // AppendHistory appends a history that ParseHistory reads, of as many of the last entries as one has room for.
 func AppendHistory(dst []byte, tries uint64, all []Attempt) []byte {
-	dst = binary.AppendUvarint(dst, tries)
-	size := 0
-	for i := len(all) - 1; i >= 0; i-- {
-		if size += len(appendAttempt(nil, &all[i])); size+binary.MaxVarintLen64 > maxHistory {
-			all = all[i+1:]
-			break
+	start := len(dst)
+	for {
+		dst = binary.AppendUvarint(dst[:start], tries)
+		var before Attempt
+		for i := range all {
+			dst = appendAttempt(dst, all[i], &before)
 		}
+		if len(dst)-start <= maxHistory {
+			return dst
+		}
+		all = all[1:]
 	}
-	for i := range all {
-		dst = appendAttempt(dst, &all[i])
-	}
-	return dst
 }
 
-func appendAttempt(dst []byte, a *Attempt) []byte {
-	dst = binary.AppendUvarint(append(dst, byte(a.Outcome)), uint64(max(a.At, 0)))
-	return appendText(appendText(dst, a.Worker), a.Text)
+// appendAttempt appends an entry. before is the one before it, and becomes this one.
+func appendAttempt(dst []byte, a Attempt, before *Attempt) []byte {
+	a.Worker, a.Text = lastText(a.Worker), lastText(a.Text)
+	outcome := byte(a.Outcome)
+	if a.Worker == before.Worker {
+		outcome |= sameWorker
+	}
+	if a.Text == before.Text {
+		outcome |= sameText
+	}
+	dst = binary.AppendUvarint(append(dst, outcome), uint64(max(a.At, 0)))
+	if outcome&sameWorker == 0 {
+		dst = append(binary.AppendUvarint(dst, uint64(len(a.Worker))), a.Worker...)
+	}
+	if outcome&sameText == 0 {
+		dst = append(binary.AppendUvarint(dst, uint64(len(a.Text))), a.Text...)
+	}
+	*before = a
+	return dst
 }
 
 // failUnder is fail for a job whose queue's policy rules its failures: it is delayed, or given up.
@@ -207,7 +213,7 @@ func (sh *shard) giveUp(now Time, job uint32, r *record, q *queue, sink Sink) {
 	sh.save(job, r, q)
 }
 
-// lastText returns the end of an error text that a history keeps.
-func lastText(text []byte) string {
+// lastText returns the end of a text that a history keeps.
+func lastText[T string | []byte](text T) string {
 	return string(text[max(0, len(text)-MaxAttemptText):])
 }

@@ -1,6 +1,9 @@
 package sched
 
-import "testing"
+import (
+	"runtime"
+	"testing"
+)
 
 // BenchmarkPolicies times a job's way, submitted, reserved and finished, behind a backlog of 100,000 jobs: in a queue
 // without a policy, in one with retries and a limit, and in fair order over 100,000 keys.
@@ -47,4 +50,42 @@ func BenchmarkPolicies(b *testing.B) {
 	f("plain", nil)
 	f("limits", map[string]string{"retries": "3", "concurrency": "1000"})
 	f("fair", map[string]string{"key": "name before :", "fair": "key"})
+}
+
+// BenchmarkFailedMemory measures what a job takes that was given up after four attempts, each with a worker and an error
+// text of 30 bytes: in memory, beside its name and its workload.
+func BenchmarkFailedMemory(b *testing.B) {
+	const jobs = 1_000_000
+	text := []byte("cat: news.txt: No such file...")
+	for range b.N {
+		before := heapInUse()
+		x := newBenchSched(b, 1, 1)
+		table, err := NewPolicies([]PolicyRule{{"*", FromFile, map[string]string{"retries": "3", "keep-failed": "2000000"}}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		x.s.SetPolicies(table)
+		x.s.ApplyPolicies(x.now, &x.sink)
+		p := x.worker(0, 1)
+		p.SetLabel("", "periodic 127.0.0.1:40000")
+		for i := range jobs {
+			x.tick(i)
+			x.submit(0, 0)
+			for range 4 {
+				x.reserve(p, 1)
+				for _, run := range x.sink.refs {
+					if err := x.s.Fail(x.now, p, run, text, &x.sink); err != nil {
+						b.Fatal(err)
+					}
+				}
+				x.sink.refs, x.sink.tags = x.sink.refs[:0], x.sink.tags[:0]
+			}
+		}
+		if st := x.s.Stats(); st.Failed != jobs {
+			b.Fatalf("the counters are %+v", st)
+		}
+		payload := len(x.name) + len(x.j.Workload)
+		b.ReportMetric(float64(heapInUse()-before)/jobs-float64(payload), "bytes/job")
+		runtime.KeepAlive(x)
+	}
 }
