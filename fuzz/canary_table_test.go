@@ -106,7 +106,7 @@ var canaries = []canary{
 	{"a policy is forgotten by a restart", "loop/admin/admin.go", "\ti.host.PutSetting(settingPrefix+c.Pattern, text)\n", ""},
 	{"a queue starts one job more than its rate", "sched/limiter.go", "if g.credit < g.rate.Per && g.at < 0 {", "if g.credit < 0 && g.at < 0 {"},
 	{"a rate is forgotten while its queue changes", "sched/limiter.go", "g.credit, g.last = old.credit, old.last", "g.last = old.last"},
-	{"a queue takes one job more than its max-jobs", "sched/limiter.go", "int64(q.pendingJobs()) >= p.MaxJobs", "int64(q.pendingJobs()) > p.MaxJobs"},
+	{"a queue takes one job more than its max-jobs", "sched/limiter.go", "int64(q.unstarted()) >= p.MaxJobs", "int64(q.unstarted()) > p.MaxJobs"},
 	{"a queue takes jobs of twice its max-bytes", "sched/limiter.go", "q.bytes+size-max(replaced, 0) > p.MaxBytes", "q.bytes+size-max(replaced, 0) > 2*p.MaxBytes"},
 	{"a large workload is taken in again", "sched/limiter.go", "int64(len(j.Workload)) > p.MaxPayload", "replaced < 0 && int64(len(j.Workload)) > p.MaxPayload"},
 	{"a pause of both takes jobs in", "sched/limiter.go", "case p.Paused&PauseSubmits != 0:", "case p.Paused == PauseSubmits:"},

@@ -93,16 +93,20 @@
 //	the due time comes       delayed   ready
 //	Reserve, Steal           ready     reserved                   assigned
 //	a broadcast              ready     broadcasting, then gone    broadcast
+//	one that reaches nobody  broadcasting  ready
 //	Finish, Complete         reserved  gone; a task: remembered   done
-//	Fail                     reserved  ready, or gone             released
-//	Delay                    reserved  delayed                    released
+//	Fail                     reserved  ready, delayed, or gone    released
+//	Delay                    reserved  delayed, or ready          released
 //	Release, Transfer        reserved  ready; a task: waiting     released
-//	a time-out               reserved  ready, or gone             timed_out
-//	Forget                   reserved  ready, or gone             abandoned
+//	a time-out               reserved  ready, delayed, or gone    timed_out
+//	Forget of the holder     reserved  ready, delayed, or gone    abandoned
+//	Forget of the owner      any       gone; reserved: at the end of its run  removed
 //	Lock, refused            reserved  parked
 //	Unlock, a lock time-out  parked    ready, delayed
 //	a task gets predecessors ready     waiting
 //	its last one completes   waiting   ready, delayed
+//	its successors are free  ending    gone
+//	remembered long enough   remembered  gone
 //	too many failures        reserved  failed                     given_up
 //	RetryFailed              failed    ready                      retried
 //	too many, too old        failed    gone                       evicted
@@ -224,6 +228,11 @@
 //	await        one request of a peer for the end of a job
 //	topic        a job's name under which its worker publishes to listeners
 //	Delivery     an effect: what to tell which session
+//	limiter      what keeps a queue from handing out: a pause, a limit of running jobs, a rate
+//	credit       of a rate: the jobs that may start now
+//	attempt      one run of a job and how it ended; the attempts of a job are its history
+//	given up     a job that failed more often than its queue's policy tries it again
+//	move         a given-up job on its way to a dead-letter queue
 //	kept         failed or finished: a job that has ended, and operators view
 //	use          what a kept job is kept for: its failure, its result, itself or its name alone
 //	sweep        one pass over the oldest ready jobs of a queue, of each priority
@@ -316,7 +325,7 @@
 //
 // A goroutine takes locks in this order, and at most one lock of each line below the first:
 //
-//	1  the callers' own: of the kts46 hub, of Disbatch's functions
+//	1  the callers' own: of the kts46 book, of Disbatch's functions, of the operators' interface
 //	2  departures.reaping: the Tick that reaps departed peers
 //	3  shard.mu: queues, jobs, tasks, watches, listeners, and who awaits a job
 //	4  of a Journal, between Begin and End of changes that survive together

@@ -24,7 +24,7 @@ func (q *queue) admit(j *Submission, replaced int64) error {
 		return errPaused
 	case p.MaxPayload > 0 && int64(len(j.Workload)) > p.MaxPayload:
 		return errPayload
-	case p.MaxJobs > 0 && replaced < 0 && int64(q.pendingJobs()) >= p.MaxJobs:
+	case p.MaxJobs > 0 && replaced < 0 && int64(q.unstarted()) >= p.MaxJobs:
 		return errMaxJobs
 	case p.MaxBytes > 0 && q.bytes+size-max(replaced, 0) > p.MaxBytes:
 		return errBytes
@@ -32,8 +32,8 @@ func (q *queue) admit(j *Submission, replaced int64) error {
 	return nil
 }
 
-// pendingJobs is how many jobs are pending or parked, without tasks.
-func (q *queue) pendingJobs() int {
+// unstarted is how many jobs are pending or parked, without tasks: what Policy.MaxJobs bounds.
+func (q *queue) unstarted() int {
 	return q.pending() + len(q.parked) - (q.tasks - q.reservedTasks - q.waiting)
 }
 
@@ -47,7 +47,7 @@ type limiter struct {
 	credit      int64 // jobs that may start, times rate.Per
 	last        int64 // Mono up to which credit was counted
 	opens       int64 // Mono when there is credit again
-	at          int   // place among the shard's gates that time opens, -1: not there
+	at          int   // place among the shard's limiters that wait for credit, -1: not there
 }
 
 func (g *limiter) ahead(o *limiter) bool { return g.opens < o.opens }
