@@ -69,6 +69,9 @@ func parseWeights(text string) (map[string]int, error) {
 		if i > maxKey {
 			return nil, fmt.Errorf("the key %.32q... has more than %d bytes", f, maxKey)
 		}
+		if _, twice := weights[f[:i]]; twice {
+			return nil, fmt.Errorf("the key %q has two weights", f[:i])
+		}
 		if weights == nil {
 			weights = make(map[string]int)
 		}

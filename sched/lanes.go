@@ -14,7 +14,9 @@ type lane struct {
 	generation uint32 // of the JobKey by which its jobs were put here
 	running    int32  // reserved and broadcasting jobs, and withheld ones: these have passed all others of the lane
 	weight     int32
-	turn       int32  // jobs handed out since it came to the front of its level
+	turn       int32 // jobs handed out since it came to the front of its level
+	cut        bool  // it left a level of cutAt in the middle of its turn, because so many of its jobs run
+	cutAt      int64
 	level      *level // nil: nothing of it can be handed out
 	prev, next *lane  // neighbours in the level
 }
@@ -197,10 +199,15 @@ func (k *keyedJobs) served(l *lane) {
 }
 
 // placeLane puts a lane where it belongs after its jobs or the rules have changed. A lane that comes to a level, from
-// another or from none, goes behind those that are there. A lane without jobs is freed.
+// another or from none, goes behind those that are there, unless its turn was cut off because so many of its jobs ran: that
+// goes on. A lane without jobs is freed.
 func (sh *shard) placeLane(q *queue, l *lane) {
 	k := q.keyed
 	if l.jobs.jobs == 0 || k.limit > 0 && l.running >= k.limit {
+		if v := l.level; v != nil && v.shared && l.turn > 0 {
+			l.cut, l.cutAt = true, v.rank.key.a
+		}
+		l.cut = l.cut && l.jobs.jobs > 0
 		k.leave(l)
 		if l.jobs.jobs == 0 && l.running == 0 {
 			sh.freeLane(q, l)
@@ -235,8 +242,13 @@ func (k *keyedJobs) join(l *lane, at rank) {
 			k.levels[at.key.a] = v
 		}
 	}
-	v.append(l)
-	l.level, l.turn = v, 0
+	if l.level = v; l.cut && v.shared && l.cutAt == at.key.a && l.turn < l.weight {
+		v.prepend(l)
+	} else {
+		v.append(l)
+		l.turn = 0
+	}
+	l.cut = false
 }
 
 // leave takes a lane from its level, if it is in one.
@@ -262,6 +274,15 @@ func (v *level) append(l *lane) {
 		v.first = l
 	}
 	v.last = l
+}
+
+func (v *level) prepend(l *lane) {
+	if l.next = v.first; v.first != nil {
+		v.first.prev = l
+	} else {
+		v.last = l
+	}
+	v.first = l
 }
 
 func (v *level) unlink(l *lane) {

@@ -16,6 +16,7 @@ type keyModel struct {
 	jobs    []*keyJob          // that wait or run
 	rings   map[int64][]string // by priority, the keys that take turns, the next first
 	turns   map[string]int
+	cut     map[string]int64 // keys whose turn was cut off by the limit, and the priority
 	clock   int
 }
 
@@ -70,14 +71,29 @@ func (m *keyModel) settle() {
 	for priority, ring := range m.rings {
 		m.rings[priority] = slices.DeleteFunc(ring, func(key string) bool {
 			h := m.head(key)
+			if h == nil && m.turns[key] > 0 {
+				m.cut[key] = priority
+			}
 			return h == nil || h.priority != priority
 		})
 	}
+	for key := range m.cut {
+		if !slices.ContainsFunc(m.jobs, func(j *keyJob) bool { return j.key == key && !j.running }) {
+			delete(m.cut, key)
+		}
+	}
 	for _, key := range m.keys() {
-		if h := m.head(key); h != nil && !slices.Contains(m.rings[h.priority], key) {
+		h := m.head(key)
+		if h == nil || slices.Contains(m.rings[h.priority], key) {
+			continue
+		}
+		if at, ok := m.cut[key]; ok && at == h.priority {
+			m.rings[at] = slices.Insert(m.rings[at], 0, key)
+		} else {
 			m.rings[h.priority] = append(m.rings[h.priority], key)
 			m.turns[key] = 0
 		}
+		delete(m.cut, key)
 	}
 }
 
@@ -129,7 +145,7 @@ func (m *keyModel) find(name string) *keyJob {
 func TestLaneModel(t *testing.T) {
 	for seed := range int64(30) {
 		r := rand.New(rand.NewSource(seed))
-		m := &keyModel{fair: r.Intn(3) > 0, limit: 1 + r.Intn(4), rings: make(map[int64][]string), turns: make(map[string]int)}
+		m := &keyModel{fair: r.Intn(3) > 0, limit: 1 + r.Intn(4), rings: make(map[int64][]string), turns: make(map[string]int), cut: make(map[string]int64)}
 		if m.fair && r.Intn(2) == 0 {
 			m.limit = 0
 		}

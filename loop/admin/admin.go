@@ -56,6 +56,9 @@ const settingPrefix = "policy."
 // SocketMode lets the server's owner alone connect.
 const SocketMode = 0o600
 
+// pausedKey is the key of a rule that pauses a queue.
+const pausedKey = "paused"
+
 // Bounds of the HTTP server. A person or a script asks, over the machine's own socket.
 const (
 	requestTime    = 10 * time.Second
@@ -233,6 +236,10 @@ func (i *Interface) change(c *codec.Change) error {
 			values[key] = *value
 		}
 	}
+	if values[pausedKey] == "" { // who has paused the queue, and why, goes with the pause
+		delete(values, pausedKey+"-by")
+		delete(values, pausedKey+"-why")
+	}
 	if _, err := sched.NewPolicies([]sched.PolicyRule{{Pattern: c.Pattern, Values: values}}); err != nil {
 		return &badRequest{err}
 	}
@@ -243,7 +250,7 @@ func (i *Interface) change(c *codec.Change) error {
 		delete(i.rules, c.Pattern)
 	}
 	table, err := i.join()
-	if err == nil {
+	if err == nil && i.table.CheckKeys() == nil { // else a rule of before is to blame, which must not be in the way of a pause
 		err = table.CheckKeys()
 	}
 	if err != nil {

@@ -122,6 +122,8 @@ func TestPolicyRules(t *testing.T) {
 	refused("the keys are retries,", "color=red")
 	o.ok(o.set("q", "retries=2", "concurrency=1"))
 	o.ok(o.set("q", "concurrency"))
+	o.ok(o.set("q", "paused=hand-out", "paused-by=ada", "paused-why=moving"))
+	o.ok(o.set("q", "paused"))
 	table, err := o.admin.Policy(o.ctx, "q")
 	o.ok(err)
 	if got := fmt.Sprint(table.Values); got != "[{retries 2 run time q} {max-jobs 1 file q}]" {

@@ -25,7 +25,7 @@ var reasons = map[periodic.Reason]string{
 	periodic.ReasonWorker:    "this worker has reached its limit of functions or of requested jobs",
 	periodic.ReasonSize:      "a job is larger than its --max-frame",
 	periodic.ReasonSetting:   "one of its settings forbids it",
-	periodic.ReasonPolicy:    "the policy of the queue forbids it: treadle queue show names the rule",
+	periodic.ReasonPolicy:    "the policy of the queue forbids it, by a pause of submits, max-jobs, max-bytes or max-payload: see treadle queue show",
 	periodic.ReasonMaxMemory: "it takes no new jobs, because it holds as much as its --max-memory allows: have workers do some, or remove some",
 	periodic.ReasonMalformed: "the request is malformed",
 	periodic.ReasonRole:      "it does not accept this request from this client",
