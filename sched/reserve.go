@@ -303,7 +303,7 @@ func (s *Scheduler) serve(now Time, p *Peer, sink Sink) {
 		left := w.shard.serve(now, w, next, sink)
 		room -= 1 + s.batch - left + len(p.watches)/watchesPerStep
 		p.mu.Lock()
-		over := p.slots.len() == 0 || p.blocked || len(p.watches) == 1 && left > 0
+		over := p.slots.len() == 0 || p.blocked && !p.slots.first().wake || len(p.watches) == 1 && left > 0
 		p.behind = !over && room <= 0
 		p.mu.Unlock()
 		if over || room <= 0 {

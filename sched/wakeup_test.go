@@ -185,3 +185,25 @@ func TestNoLostWakeupFail(t *testing.T) {
 	})
 	x.end()
 }
+
+// TestWakeOfBlockedPeer checks that a Sleep is answered at once although back-pressure keeps jobs from
+// the peer, and its watch stands in line at the age of a slot that is gone.
+func TestWakeOfBlockedPeer(t *testing.T) {
+	x := newTestSched(t, Options{Shards: 1, Window: 600, Batch: 1})
+	p := x.peer("f", "g")
+	for _, j := range [][2]string{{"f", "large"}, {"f", "a"}, {"g", "b"}} {
+		if _, err := x.submit(j[0], j[1], func(s *Submission) { s.Workload = make([]byte, 600) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x.reserve(p, 1)
+	x.want("1 1 assign large")
+	if ok, err := x.s.TryReserve(x.now, p, 2, &x.rec); ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	x.s.Remove(x.now, 0, []byte("f"), []byte("a"), &x.rec)
+	if err := x.s.Sleep(x.now, p, 3, &x.rec); err != nil {
+		t.Fatal(err)
+	}
+	x.want("1 3 wake ")
+}
