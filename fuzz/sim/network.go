@@ -408,6 +408,20 @@ func (l *Ledger) expired(c *Conn, q *Request) {
 	}
 }
 
+// noteExpired notes, when time has passed, the RUN_JOBs that may have expired without an answer that their peer reads.
+func (l *Ledger) noteExpired() {
+	for _, c := range l.conns {
+		if !l.today(c.framing()) || !c.slow && !c.peer.Broken {
+			continue
+		}
+		for _, q := range c.requests {
+			if q.cmd == periodic.RunJob && !q.refused && q.job.owner == c && q.job.now != gone && l.clock().Mono >= l.expires(q) {
+				l.doubt(q.job)
+			}
+		}
+	}
+}
+
 // checkExpired checks, when time has passed, that every RUN_JOB that is due to expire has; the server looks every second.
 func (l *Ledger) checkExpired() {
 	for _, c := range l.conns {

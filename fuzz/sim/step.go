@@ -215,6 +215,7 @@ func (s *Simulator) pass(d time.Duration) {
 	for _, j := range s.jobs {
 		s.noteOverdue(j)
 	}
+	s.noteExpired()
 	s.endTurn()
 	s.checkExpired()
 	s.ktsExpired()

@@ -128,11 +128,17 @@ func (l *Ledger) mayHaveUnread(c *Conn, j *Job) bool {
 	return false
 }
 
-// lostUnread notes the end of a connection: a job that was broadcast to it and not read is lost.
+// lostUnread notes the end of a connection: a job that it was given and has not read is ready again, at another place in
+// the line. One that was broadcast to it or that its worker takes along is lost.
 func (l *Ledger) lostUnread(c *Conn) {
 	for _, j := range l.jobs {
-		if j.queue == broadcastQueue && j.now != gone && l.mayHaveUnread(c, j) {
+		switch {
+		case j.now == gone || !l.mayHaveUnread(c, j):
+		case j.queue == broadcastQueue || j.holder == nil && j.by == ofDisbatch:
 			l.doubt(j)
+		case j.holder == nil && j.by != ofDwork:
+			j.keyed, j.record.dated = false, false
+			j.failures++
 		}
 	}
 }
