@@ -60,13 +60,13 @@ func (s *Simulator) decline(c *Conn, h heldJob) {
 	r.arrive = func() {
 		s.reported(h)
 		switch {
-		case !h.isCurrent() && !s.maybeLater(h):
-		case h.isCurrent() && s.holds(c, j):
+		case j.run != nil && j.run != h.run: // the request has the message id of this run, and a later one goes on
+		case s.holds(c, j):
 			j.holder, j.turn, j.keyed = nil, s.turn, j.by == ofPeriodic
 			j.setLocation("")
 			j.due = s.server.Now().Wall
 			j.record.at, j.record.dated = j.due/1000, true
-		case s.mayHold(c, j) || j.lost || !h.isCurrent():
+		case s.mayHold(c, j) || j.lost:
 			j.holder, j.keyed, j.turn, j.record.dated = nil, false, s.turn, false
 			j.setLocation("")
 			j.lost = true
