@@ -345,6 +345,7 @@ func (l *Ledger) committed() {
 	}
 	l.ktsDisk = l.kts.clone()
 	l.policyCommitted()
+	l.policySettled()
 }
 
 // crashed notes that the server has crashed or was stopped: it has only the jobs that are on disk for sure, may have

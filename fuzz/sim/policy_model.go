@@ -25,6 +25,7 @@ type PolicyModel struct {
 	client      *policyClient
 	starts      []int64    // Mono of the jobs that have started since the rate was set
 	last        sched.Time // when turn was called last
+	withheld    bool       // a ready job may have clashed for a worker since the start: it passes others in a turn of its own
 }
 
 // place is where a job of the model is. Places are bits: of several each is possible.
@@ -60,11 +61,14 @@ type fate struct {
 // policyJob is a job of the model.
 type policyJob struct {
 	number int
+	key    byte
 	might  []fate // now; of several each is possible
 	now    fate   // what they have in common
 	past   []fate // since the last commit
 
 	maybeDue, due bool // the time of now.from, or now.to, has come since that was decided
+	ready         bool // it was due when the server had nothing more to do
+	passed        bool // it was ready and could start when one of the other key did, later than any of its own
 
 	worker  *policyWorker // that has it; nil: none
 	handle  []byte
@@ -76,11 +80,11 @@ type policyJob struct {
 	result  string        // that its worker said
 }
 
-func (j *policyJob) String() string { return fmt.Sprintf("p%d", j.number) }
+func (j *policyJob) String() string { return fmt.Sprintf("%c:p%d", j.key, j.number) }
 
 // becomes notes what happens to a job: one of these.
 func (j *policyJob) becomes(might ...fate) {
-	j.worker, j.handle, j.maybeDue, j.due = nil, nil, false, false
+	j.worker, j.handle, j.maybeDue, j.due, j.ready, j.passed = nil, nil, false, false, false, false
 	j.past = append(j.past, might...)
 	j.isOne(might)
 }
@@ -125,7 +129,7 @@ func (j *policyJob) acknowledged() {
 // policyCrashed notes that the server has ended: each job is what it was at some time since the last commit.
 func (l *Ledger) policyCrashed() {
 	m := l.policy
-	m.workers, m.client, m.starts = nil, nil, nil
+	m.workers, m.client, m.starts, m.withheld = nil, nil, nil, false
 	for _, j := range m.jobs {
 		past := j.past
 		j.awaited = nil
@@ -207,6 +211,7 @@ func (l *Ledger) policyTurn() {
 			at := now.Wall - (now.Mono - j.expires)
 			w := j.worker
 			w.late = append(w.late, policyRun{j, j.handle})
+			m.withheld = m.withheld || w.kind == crcWorker
 			l.fails(j, at, at)
 		}
 		j.maybeDue = j.maybeDue || j.now.from <= now.Wall
@@ -253,6 +258,49 @@ func (m *PolicyModel) running() (n int) {
 // shut reports whether the queue hands out no job under a rule.
 func (m *PolicyModel) shut(r *policyRule) bool {
 	return r.noHandOut || r.concurrency > 0 && m.running() >= r.concurrency
+}
+
+// shutKey reports whether so many jobs of a key are running that the queue hands out no other under a rule.
+func (m *PolicyModel) shutKey(r *policyRule, key byte, running func(*policyJob) bool) bool {
+	n := 0
+	for _, j := range m.jobs {
+		if j.now.place&waiting != 0 && (j.key == key || r.oneKey) && running(j) {
+			n++
+		}
+	}
+	return r.keyConcurrency > 0 && n >= r.keyConcurrency
+}
+
+// isRunning reports whether a worker has a job.
+func (j *policyJob) isRunning() bool { return j.worker != nil }
+
+// mayCount reports whether the server may count a job as running: also one that clashes for a worker.
+func (m *PolicyModel) mayCount(j *policyJob) bool {
+	return j.worker != nil || slices.ContainsFunc(m.workers, func(w *policyWorker) bool { return w.kind == crcWorker && w.isLate(j) })
+}
+
+// turns checks that with a fair order the two keys take turns, and notes whose turn it was.
+func (l *Ledger) turns(j *policyJob) {
+	m := l.policy
+	r := &m.rule
+	for _, o := range m.jobs {
+		switch {
+		case o.key == j.key || !r.fair || r.oneKey || m.before != nil || m.withheld:
+			o.passed = false
+		case !o.ready || o.worker != nil || o.now.place != waiting || m.shutKey(r, o.key, (*policyJob).isRunning):
+		case o.passed:
+			l.fail("%v is handed out, another of its key was before, and it is the turn of %v", j, o)
+		default:
+			o.passed = true
+		}
+	}
+}
+
+// policySettled notes that the server has nothing more to do: jobs that are due are ready.
+func (l *Ledger) policySettled() {
+	for _, j := range l.policy.jobs {
+		j.ready = j.due
+	}
 }
 
 // mayRate reports whether the rate of a rule lets one more job start at a time: of the jobs that have started from any
@@ -313,6 +361,10 @@ func (l *Ledger) hands(w *policyWorker, j *policyJob, queue string, handle []byt
 		l.fail("%v is handed out, and %d of its queue are running", j, m.running())
 	}
 	if at == waiting {
+		if m.before == nil && m.shutKey(&m.rule, j.key, (*policyJob).isRunning) {
+			l.fail("%v is handed out, and %d of its key are running", j, m.rule.keyConcurrency)
+		}
+		l.turns(j)
 		if now := l.clock().Mono; m.before == nil && !m.mayRate(&m.rule, now) {
 			l.fail("%v is handed out at %d, and others of its queue at %v: the rate is %d in %d ms", j, now, m.starts, m.rule.jobs, m.rule.per)
 		} else {
@@ -338,7 +390,7 @@ func (m *PolicyModel) mayStart(w *policyWorker) *policyJob {
 	for _, j := range m.jobs {
 		switch {
 		case j.worker != nil || w.kind == crcWorker && w.isLate(j):
-		case j.due && (j.now.place == dead && !w.kind.gloom() || j.now.place == waiting && !shut):
+		case j.due && (j.now.place == dead && !w.kind.gloom() || j.now.place == waiting && !shut && !m.shutKey(&m.rule, j.key, m.mayCount)):
 			return j
 		}
 	}

@@ -44,8 +44,8 @@ func (s *Simulator) policySet(set *policySet, values map[string]*policyText) {
 	if m.rule.jobs != before.jobs || m.rule.per != before.per {
 		m.starts = nil
 	}
-	if m.rule.deadLetter {
-		for _, j := range m.jobs {
+	for _, j := range m.jobs {
+		if j.passed = false; m.rule.deadLetter {
 			j.policyMove()
 		}
 	}

@@ -121,11 +121,11 @@ func (l *Ledger) policyGloom(w *policyWorker) int {
 
 // policyNamed finds a job of the model by its name.
 func (l *Ledger) policyNamed(name string) *policyJob {
-	number := 0
-	if _, err := fmt.Sscanf(name, "p%d", &number); err != nil || number >= len(l.policy.jobs) {
+	i := slices.IndexFunc(l.policy.jobs, func(j *policyJob) bool { return j.String() == name })
+	if i < 0 {
 		l.fail("%q is nobody's", name)
 	}
-	return l.policy.jobs[number]
+	return l.policy.jobs[i]
 }
 
 // policyJob finds a job of the model by its record.
@@ -223,7 +223,7 @@ func (s *Simulator) policySubmit() {
 	if m.client == nil || m.client.peer.Closed() {
 		m.client = s.policyConnect()
 	}
-	j := &policyJob{number: len(m.jobs), timeout: []int64{86_400, 3}[s.rng.IntN(2)], size: 100 * (s.rng.IntN(4) / 3)}
+	j := &policyJob{number: len(m.jobs), key: "aab"[s.rng.IntN(3)], timeout: []int64{86_400, 3}[s.rng.IntN(2)], size: 100 * (s.rng.IntN(4) / 3)}
 	again := slices.IndexFunc(m.jobs, func(j *policyJob) bool { return j.now.place == waiting && j.worker == nil })
 	if again >= 0 && s.rng.IntN(6) == 0 {
 		j = m.jobs[again]

@@ -28,6 +28,10 @@ type policyRule struct {
 	concurrency      int   // 0: any number
 	jobs, per, burst int64 // so many start in so many milliseconds, and so many at once; jobs 0: any number
 	noHandOut        bool
+
+	oneKey         bool // all jobs have the empty key; else it is the first letter of a job's name
+	keyConcurrency int  // 0: any number
+	fair           bool
 }
 
 // noPolicy is the policy of a queue that no rule matches.
@@ -58,6 +62,12 @@ var policyTexts = []policyText{
 	{"max-payload", "80", func(r *policyRule) { r.maxPayload = 80 }},
 	{"concurrency", "1", func(r *policyRule) { r.concurrency = 1 }},
 	{"concurrency", "2", func(r *policyRule) { r.concurrency = 2 }},
+	{policyKey, "name before :", func(r *policyRule) { r.oneKey = false }},
+	{policyKey, "json missing", func(r *policyRule) { r.oneKey = true }},
+	{"key-concurrency", "1", func(r *policyRule) { r.keyConcurrency = 1 }},
+	{"key-concurrency", "2", func(r *policyRule) { r.keyConcurrency = 2 }},
+	{"fair", "key", func(r *policyRule) { r.fair = true }},
+	{"fair", "no", func(r *policyRule) { r.fair = false }},
 	{"rate", "1/s burst 2", func(r *policyRule) { r.jobs, r.per, r.burst = 1, 1000, 2 }},
 	{"rate", "2/3s", func(r *policyRule) { r.jobs, r.per, r.burst = 2, 3000, 2 }},
 	{"paused", "hand-out", func(r *policyRule) { r.noHandOut, r.noSubmits = true, false }},
@@ -66,6 +76,9 @@ var policyTexts = []policyText{
 	{"paused", "no", func(r *policyRule) { r.noHandOut, r.noSubmits = false, false }},
 	{"dead-letter", "(the dead-letter queue)", func(r *policyRule) { r.deadLetter = true }},
 }
+
+// policyKey is the key of a rule that says what a job's key is.
+const policyKey = "key"
 
 // policyKeys are the keys of policyTexts.
 var policyKeys = func() (keys []string) {
@@ -100,7 +113,8 @@ var policyGlobs = [2]string{"pol*", "*iced.*"}
 // those of the run time, which are empty.
 func newPolicySets(rng *rand.Rand) (all []*policySet) {
 	for _, glob := range policyGlobs {
-		file := &policySet{glob, "file", map[string]*policyText{}}
+		// The rules of the file have it always: without it the server refuses a rule for keys.
+		file := &policySet{glob, "file", map[string]*policyText{policyKey: drawPolicyText(rng, policyKey)}}
 		for range rng.IntN(3) {
 			key := policyKeys[rng.IntN(len(policyKeys))]
 			if key != "paused" && key != "dead-letter" { // which would hold at the end too, or needs the queue's name
