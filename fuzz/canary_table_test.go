@@ -113,15 +113,42 @@ var canaries = []canary{
 	{"one failed job less is kept", "sched/kept.go", "int64(jobs) > keep.Jobs", "int64(jobs) >= keep.Jobs"},
 	{"failed jobs are kept for twice their time", "sched/kept.go", "l.check = first.a + keep.Age", "l.check = first.a + 2*keep.Age"},
 	{"a client is not told that its job was given up", "sched/shard.go", "if r.flags&awaited != 0 {\n\t\tsh.notifyAll(job, r, q, e", "if r.flags&awaited != 0 && (e != Failed || len(sh.keptBySeq) > 1) {\n\t\tsh.notifyAll(job, r, q, e"},
+	{"a key runs one job more than its key-concurrency", "sched/lanes.go", "k.limit > 0 && l.running >= k.limit", "k.limit > 0 && l.running > k.limit"},
+	{"a job that ends lets no other of its key start", "sched/lanes.go", "if closed && l.level != nil && !q.lineEmpty() {", "if closed && l.level == nil && !q.lineEmpty() {"},
+	{"a key that has had its turn has the next one too", "sched/lanes.go", "\t\tv.unlink(l)\n\t\tv.append(l)\n\t\tl.turn = 0\n", "\t\tl.turn = 0\n"},
 	{"a pattern beats the name of a queue", "sched/policy.go", "cmp.Compare(count(r.exact()), count(o.exact()))", "cmp.Compare(count(o.exact()), count(r.exact()))"},
 	{"of two patterns that with fewer letters wins", "sched/policy.go", "cmp.Compare(r.literal(), o.literal())", "cmp.Compare(o.literal(), r.literal())"},
 	{"the file beats the run time", "sched/policy.go", "cmp.Compare(r.Source, o.Source),", "cmp.Compare(o.Source, r.Source),"},
 }
 
-// journalCanaries are for the journal's own play of lost power: it knows what each group held.
-var journalCanaries = []canary{
-	{"a group that lacks parts is kept", "loop/journal/chain.go", "\ts.logs[c.partialAt.log].end = c.partialAt.offset\n", "\t_ = c.partialAt.offset\n"},
-	{"a group says that those before it were synced when they were not", "loop/journal/commit.go", "prevSynced: j.options.Sync != Never && !j.log.dirty,", "prevSynced: j.options.Sync != Never,"},
+// testCanary is a bug that Go tests of a package must find.
+type testCanary struct {
+	canary
+	pkg, tests string // a directory and a pattern
+}
+
+// testCanaries are bugs that the simulation does not find: it knows neither what each group of the journal held, nor
+// finished jobs that are kept, nor cron entries.
+var testCanaries = []testCanary{
+	{canary{"a group that lacks parts is kept", "loop/journal/chain.go", "\ts.logs[c.partialAt.log].end = c.partialAt.offset\n", "\t_ = c.partialAt.offset\n"}, "loop/journal", lostPower},
+	{canary{"a group says that those before it were synced when they were not", "loop/journal/commit.go", "prevSynced: j.options.Sync != Never && !j.log.dirty,", "prevSynced: j.options.Sync != Never,"}, "loop/journal", lostPower},
+	{canary{"a name is free after an eighth of its unique-for", "sched/done.go", ">= q.policy.UniqueFor {", ">= q.policy.UniqueFor/8 {"}, "sched", "TestUniqueFor"},
+	{canary{"a restart forgets which names are done", "sched/done.go", "if !endsExpired(j.History) && (last == none ||", "if len(j.History) > 1<<20 && (last == none ||"}, "sched", "TestDoneAreRestored"},
+	{canary{"a job that has expired is handed out", "sched/match.go", "if q.expired(now, r) {", "if q.expired(now, r) && q.withheld.jobs > 0 {"}, "sched", "TestJobTTL"},
+	{canary{"a time of a cron entry that has come is not journaled", "sched/cron_run.go", "\tsh.planCron(c)\n\tsh.saveCron(c)\n}\n\n// submitCron", "\tsh.planCron(c)\n}\n\n// submitCron"}, "loop", "TestCronOverKills"},
+	{canary{"a kill comes between a cron entry's time and its job", "sched/cron_run.go", "\tsh.beginJoined()\n\tdefer sh.endJoined()\n\tc.Handled = now.Wall\n", "\tc.Handled = now.Wall\n"}, "sched", "TestCronKill"},
+}
+
+// lostPower are the tests of the journal that know what each group held.
+const lostPower = "Test(PowerLoss|UnsyncedLost)"
+
+// allCanaries returns those of both tables.
+func allCanaries() []canary {
+	all := slices.Clone(canaries)
+	for _, c := range testCanaries {
+		all = append(all, c.canary)
+	}
+	return all
 }
 
 // overlaid returns the file with the bug in it.
@@ -139,7 +166,7 @@ func (c *canary) overlaid(t *testing.T) string {
 
 // TestCanariesFit: every bug of the table can be planted still.
 func TestCanariesFit(t *testing.T) {
-	all := slices.Concat(canaries, journalCanaries)
+	all := allCanaries()
 	if len(all) < 10 {
 		t.Errorf("%d planted bugs", len(all))
 	}

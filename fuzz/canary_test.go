@@ -19,7 +19,7 @@ import (
 const canarySeeds = 3000
 
 // TestCanary plants each bug of the tables, in a copy that the compiler is shown instead of the
-// file, and fails unless the simulation finds it within so many seeds, or the journal's play.
+// file, and fails unless the simulation finds it within so many seeds, or the Go tests that are named.
 func TestCanary(t *testing.T) {
 	for i := range canaries {
 		c := &canaries[i]
@@ -27,10 +27,10 @@ func TestCanary(t *testing.T) {
 			c.falls(t, "./sim", `seed \d+, step \d+: .*|panic: .*`, "-test.run", "^"+c.test()+"$", "-sim.seeds", strconv.Itoa(canarySeeds))
 		})
 	}
-	for i := range journalCanaries {
-		c := &journalCanaries[i]
+	for i := range testCanaries {
+		c := &testCanaries[i]
 		t.Run(c.name, func(t *testing.T) {
-			c.falls(t, "../loop/journal", `_test\.go:\d+: .*`, "-test.run", "^Test(PowerLoss|UnsyncedLost)$")
+			c.falls(t, "../"+c.pkg, `_test\.go:\d+: .*`, "-test.run", "^"+c.tests+"$")
 		})
 	}
 }
@@ -58,7 +58,9 @@ func (c *canary) falls(t *testing.T, pkg, why string, args ...string) {
 		t.Fatalf("it does not build: %v\n%s", err, out)
 	}
 	began := time.Now()
-	out, err := exec.CommandContext(t.Context(), binary, append(args, "-test.timeout", "0")...).CombinedOutput()
+	play := exec.CommandContext(t.Context(), binary, append(args, "-test.timeout", "0")...)
+	play.Dir = pkg
+	out, err := play.CombinedOutput()
 	if err == nil {
 		t.Fatalf("not found by %v", args)
 	}

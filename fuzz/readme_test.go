@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -26,7 +25,7 @@ func TestReadme(t *testing.T) {
 			listed[name]++
 		}
 	}
-	for _, c := range slices.Concat(canaries, journalCanaries) {
+	for _, c := range allCanaries() {
 		if listed[c.name] != 1 {
 			t.Errorf("the page lists %q %d times", c.name, listed[c.name])
 		}
