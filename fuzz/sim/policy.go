@@ -184,12 +184,12 @@ func (s *Simulator) policyFinish() {
 		s.policyReport(isDone)
 		s.pass(time.Second)
 	}
+	s.policyLook() // a job that has failed at the end may have been given up
 	for _, j := range m.jobs {
 		if j.now.place&(waiting|dead) != 0 {
 			s.fail("%v is never done, it is %v", j, j.now.place)
 		}
 	}
-	s.policyLook()
 	s.policyLeaveAll()
 	if m.client != nil && !m.client.peer.Closed() {
 		m.client.peer.Close()
