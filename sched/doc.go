@@ -369,7 +369,8 @@
 //	old jobs             a ready job has expired, and was not handed out; the sweep begins with the first second of each
 //	                     priority, and a cursor says where it goes on (ttl.go)
 //	kept jobs            there are more or older ones than the policy keeps, or failed ones that are to move
-//	                     to a dead-letter queue, of which the first are marked and copied (failed_move.go)
+//	                     to a dead-letter queue, of which some are marked and copied; a cursor says where the
+//	                     moves go on (failed_move.go)
 //	a job ends           its name is free, and some awaits are not answered yet (notify.go)
 //	cron entries         their times have come and their jobs are not submitted, in order (cron_run.go)
 //	what is due          it is late: time-outs, unreported names, remembered tasks

@@ -5,7 +5,8 @@ import "bytes"
 // A failed job moves to its dead-letter queue in three steps, since that may be of another shard: it is copied and
 // marked, the copy is made a job of the other queue, and the failed job is removed. A journal that ends between the
 // last two has both; the move is then repeated, and finds the copy. While the other queue has another job of its name
-// the failed job stays where it is.
+// the failed job stays where it is. The moves of a queue go through its failed jobs in passes: a cursor leaves behind the
+// jobs that have stayed, and the next pass tries them again.
 
 // move is a copy of a failed job on its way to a dead-letter queue.
 type move struct {
@@ -16,15 +17,27 @@ type move struct {
 // Bounds of what one Tick moves of a shard.
 const (
 	maxMoves  = 64
-	moveAgain = 1000 // milliseconds after a move that found no memory
+	moveAgain = 1000 // milliseconds between two passes
 )
 
-// beginMoves copies and marks failed jobs of a queue.
+// nextMove returns the Wall of a queue's next moves: 0 while there are jobs at the cursor or behind it.
+func (l *keptLine) nextMove(p *buckets) int64 {
+	if _, ok := l.jobs.minFrom(p, l.from); ok {
+		return 0
+	}
+	return l.again
+}
+
+// beginMoves copies and marks failed jobs of a queue, from the cursor on.
 func (sh *shard) beginMoves(now Time, l *keptLine, to string, until int, moves []move) []move {
-	l.check = now.Wall + moveAgain
-	l.jobs.each(&sh.buckets, &sh.slab, func(job uint32) bool {
+	if l.again != 0 && (l.again <= now.Wall || l.again > now.Wall+moveAgain) { // or the clock was set back
+		l.from, l.again = firstKey, 0
+	}
+	over := true
+	l.jobs.eachFrom(&sh.buckets, &sh.slab, l.from, func(job uint32) bool {
 		r := sh.slab.at(job)
 		sh.countSteps(r.cost())
+		l.from = key{r.due, int64(r.seq) + 1}
 		if r.flags&moving != 0 {
 			return true
 		}
@@ -34,12 +47,16 @@ func (sh *shard) beginMoves(now Time, l *keptLine, to string, until int, moves [
 		m.from.Name, m.from.Workload = bytes.Clone(m.from.Name), bytes.Clone(m.from.Workload)
 		m.from.History, _ = withAttempt(sh.history(job, r), Attempt{At: r.due, Outcome: AttemptMoved, Text: l.queue.name})
 		moves = append(moves, m)
-		if len(moves) < maxMoves && sh.mu.steps < until {
-			return true
-		}
-		l.check = now.Wall + 1 // there are more
-		return false
+		over = len(moves) < maxMoves && sh.mu.steps < until
+		return over
 	})
+	l.check = now.Wall + 1
+	if over {
+		if l.again == 0 {
+			l.again = now.Wall + moveAgain
+		}
+		l.check = l.again
+	}
 	sh.keeping.fix(l)
 	return moves
 }

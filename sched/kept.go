@@ -19,8 +19,13 @@ type keptLine struct {
 	queue *queue
 	use   keptUse
 	jobs  index
-	check int64 // Wall when the first is too old; 0: there are too many
+	check int64 // Wall when the first is too old, or is to move; 0: there are too many
 	at    int   // place among the shard's
+
+	// Of the pass of moves to a dead-letter queue:
+
+	from  key   // where it goes on
+	again int64 // Wall when the next pass begins; 0: this one has not reached the end
 }
 
 // keptLines are the lines of a queue, by use.
@@ -52,10 +57,14 @@ func (sh *shard) keep(job uint32, r *record, q *queue, use keptUse) {
 	if q.kept == nil {
 		q.kept = new(keptLines)
 		for i := range q.kept {
-			q.kept[i] = keptLine{queue: q, use: keptUse(i), jobs: newIndex(), at: -1}
+			q.kept[i] = keptLine{queue: q, use: keptUse(i), jobs: newIndex(), at: -1, from: firstKey}
 		}
 	}
-	q.kept[use].jobs.pushBack(&sh.buckets, &sh.slab, key{r.due, int64(r.seq)}, job)
+	l, k := &q.kept[use], key{r.due, int64(r.seq)}
+	l.jobs.pushBack(&sh.buckets, &sh.slab, k, job)
+	if k.less(l.from) { // the clock was set back
+		l.from = k
+	}
 	if sh.keptJobs[use]++; use != keptName { // a name is found by itself
 		sh.keptBySeq[r.seq] = job
 	}
@@ -100,7 +109,9 @@ func (sh *shard) resetLine(l *keptLine) {
 	}
 	keep := q.policy.keepFor(l.use)
 	switch {
-	case l.use == keptFailed && q.policy != nil && q.policy.DeadLetter != "", keep == (Keep{}), keep.Jobs > 0 && int64(jobs) > keep.Jobs:
+	case l.use == keptFailed && q.policy != nil && q.policy.DeadLetter != "":
+		l.check = l.nextMove(&sh.buckets)
+	case keep == (Keep{}), keep.Jobs > 0 && int64(jobs) > keep.Jobs:
 		l.check = 0
 	case keep.Age > 0:
 		l.check = first.a + keep.Age

@@ -264,3 +264,56 @@ func TestRateOverEmptyBroadcast(t *testing.T) {
 		t.Errorf("a worker that waits is sent %+v", got)
 	}
 }
+
+// TestBlockedDeadLetters: dead letters that cannot move do not keep later ones from moving, and are tried once a second.
+// They can be removed meanwhile.
+func TestBlockedDeadLetters(t *testing.T) {
+	x := newTestSched(t, Options{Shards: 1})
+	x.under([3]string{"f", "retries", "0"}, [3]string{"f", "dead-letter", "dead"})
+	p := x.peer("f")
+	const blocked = maxMoves + 6
+	for i := range blocked {
+		x.submit("dead", fmt.Sprint(i))
+		x.fails(p, "f", fmt.Sprint(i))
+	}
+	moved := func(when string, want uint64) {
+		t.Helper()
+		if n := x.s.Stats().Moved; n != want {
+			t.Errorf("%s: %d jobs have moved, want %d", when, n, want)
+		}
+		x.check()
+	}
+	for i := range 5 {
+		x.fails(p, "f", fmt.Sprint("free", i))
+	}
+	for range 5 {
+		x.pass(1)
+	}
+	moved("free jobs behind blocked ones", 5)
+	before := x.s.shards[0].mu.steps
+	for range 500 {
+		x.pass(1)
+	}
+	if n := x.s.shards[0].mu.steps - before; n > 0 {
+		t.Errorf("%d steps in half a second", n)
+	}
+	x.fails(p, "f", "new")
+	x.pass(0)
+	moved("a new job", 6)
+	x.now.Wall -= 3_600_000
+	x.fails(p, "f", "before")
+	for range 5 {
+		x.pass(1)
+	}
+	moved("a new job after the clock was set back", 7)
+	_, seqs := x.failedOf("f")
+	x.ok(x.s.RemoveFailed([]byte("f"), seqs[0]))
+	if next := x.s.shards[0].nextDue(); next.Wall <= x.now.Wall {
+		t.Error("a removal begins a pass")
+	}
+	if !x.s.Remove(x.now, 0, []byte("dead"), []byte("1"), &x.rec) {
+		t.Error("a job of the dead-letter queue is not there")
+	}
+	x.pass(moveAgain)
+	moved("a job that is free now", 8)
+}
