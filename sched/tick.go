@@ -42,8 +42,8 @@ func (sh *shard) tickDue(now Time, sink Sink) (more bool) {
 	}
 	sh.expireUnreported(now, until, sink)
 	sh.openLimiters(now, until, sink)
-	sh.sweepQueues(now, until, sink)
 	sh.runDueCron(now, until, sink)
+	sh.sweepQueues(now, until, sink)
 	return sh.mu.steps >= until
 }
 

@@ -28,6 +28,9 @@ func (w *sweep) setPlace(i int)      { w.at = i }
 // long ago when it comes.
 const sweepEvery = 60_000
 
+// minSweep is the shortest time in milliseconds until a sweep that expects no job to have expired.
+const minSweep = 1000
+
 // firstDue is the first due second that is a time. Those before are of tasks, of jobs that have failed (aheadOfAll), and
 // of jobs of which it is not known.
 const firstDue = 1
@@ -79,7 +82,7 @@ func (sh *shard) sweepQueues(now Time, until int, sink Sink) {
 			sh.countSteps(1)
 			sh.sweeps.remove(w)
 		case sh.sweepSome(now, w, until, sink):
-			w.next = now.Mono + max(min(w.first-now.Wall, w.ttl, sweepEvery), 1)
+			w.next = now.Mono + max(min(w.first-now.Wall, max(w.ttl, minSweep), sweepEvery), 1)
 			w.index, w.first = 0, never
 			sh.sweeps.fix(w)
 		}

@@ -157,3 +157,35 @@ func TestJobTTLPastLock(t *testing.T) {
 	}
 	x.check()
 }
+
+// TestShortJobTTL: a queue whose jobs expire at once is swept once a second while it has none.
+func TestShortJobTTL(t *testing.T) {
+	x := newTestSched(t, Options{Shards: 1})
+	x.under([3]string{"f", "job-ttl", "1ms"})
+	x.submit("f", "a")
+	x.pass(1001)
+	if st := x.s.Stats(); st.Expired != 1 {
+		t.Errorf("the counters are %+v", st)
+	}
+	before := x.s.shards[0].mu.steps
+	for range 1000 {
+		x.pass(1)
+	}
+	if n := x.s.shards[0].mu.steps - before; n > 10 {
+		t.Errorf("%d steps in a second", n)
+	}
+}
+
+// TestCronBeforeSweeps: the sweeps of many queues do not keep cron entries from their times.
+func TestCronBeforeSweeps(t *testing.T) {
+	x := newTestSched(t, Options{Shards: 1, Batch: 8})
+	x.now.Wall = cronStart
+	x.under([3]string{"f*", "job-ttl", "1s"})
+	for i := range 64 {
+		x.submit(fmt.Sprint("f", i), "a", func(j *Submission) { j.SchedAt = cronStart/1000 + 1_000_000 })
+	}
+	x.cron("q", "c", "@every 10s")
+	x.now.Wall, x.now.Mono = x.now.Wall+10_000, x.now.Mono+10_000
+	x.s.Tick(x.now, &x.rec)
+	x.cronIs("c", "ran ran=1")
+}
