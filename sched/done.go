@@ -168,7 +168,7 @@ func (sh *shard) lookupDone(tag uint32, q *queue, space Space, name []byte) (uin
 // result, or an empty one. It returns false when the name was not done so lately. A job that was done later than now is one
 // of before the clock was set back.
 func (sh *shard) ignoreDone(now Time, tag uint32, q *queue, j *Submission, sink Sink) bool {
-	if j.history != nil || !sh.s.rules[j.Space].plain() {
+	if !sh.s.rules[j.Space].plain() {
 		return false
 	}
 	job, ok := sh.lookupDone(tag, q, j.Space, j.Name)

@@ -163,6 +163,30 @@ func TestUniqueForKeepsTheLast(t *testing.T) {
 	}
 }
 
+// TestUniqueForWithoutWorkers: a name that was done lately needs no worker, and any other does.
+func TestUniqueForWithoutWorkers(t *testing.T) {
+	x := newTestSched(t, Options{})
+	x.under([3]string{"f", "unique-for", "10m"}, [3]string{"f", "keep-results", "2"})
+	p, waiter := x.peer("f"), x.peer()
+	x.does(p, "f", "a", "A")
+	x.s.Forget(x.now, p, &x.rec)
+	run := func(j *Submission) { j.Await, j.Tag, j.NeedWorker = waiter, 7, true }
+	if got, err := x.submit("f", "a", run); got != ignored || err != nil {
+		t.Errorf("a name that was done: %v, %v", got, err)
+	}
+	x.want("2 7 result A")
+	x.submit("f", "pending")
+	for _, name := range []string{"new", "pending"} {
+		if _, err := x.submit("f", name, run); err != ErrNoWorker {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := x.submit("g", "a", run); err != ErrNoWorker {
+		t.Errorf("another queue: %v", err)
+	}
+	x.check()
+}
+
 // TestUniqueForClock: a clock set back does not make names block longer than twice the time.
 func TestUniqueForClock(t *testing.T) {
 	x := newTestSched(t, Options{})

@@ -16,7 +16,8 @@ type Submission struct {
 	Await  *Peer
 	Tag    uint64
 	OnFail bool // the await ends with Failed at the first failure
-	// NeedWorker refuses the job with ErrNoWorker when no peer serves the queue.
+	// NeedWorker refuses the job with ErrNoWorker when no peer serves the queue, unless its name was done within
+	// Policy.UniqueFor.
 	NeedWorker bool
 
 	history []byte // of a job that moves to a dead-letter queue
@@ -46,17 +47,24 @@ func (sh *shard) submit(now Time, j *Submission, sink Sink) error {
 // submitHeld is submit under the shard's lock.
 func (sh *shard) submitHeld(now Time, j *Submission, sink Sink) error {
 	q := sh.byName[string(j.Queue)]
-	if j.NeedWorker && (q == nil || q.workers == 0) {
-		return ErrNoWorker
-	}
+	noWorker := j.NeedWorker && (q == nil || q.workers == 0)
 	if q == nil {
+		if noWorker {
+			return ErrNoWorker
+		}
 		var err error
 		if q, err = sh.queue(j.Queue); err != nil {
 			return err
 		}
 	}
 	tag := sh.s.tag(q.id, j.Space, j.Name)
-	if job, ok := sh.lookup(tag, q, j.Space, j.Name); ok {
+	job, known := sh.lookup(tag, q, j.Space, j.Name)
+	switch {
+	case !known && q.policy != nil && q.policy.UniqueFor > 0 && sh.ignoreDone(now, tag, q, j, sink):
+		return nil
+	case noWorker:
+		return ErrNoWorker
+	case known:
 		return sh.resubmit(now, job, q, j, sink)
 	}
 	return sh.add(now, tag, q, j, sink)
@@ -76,9 +84,6 @@ func (sh *shard) lookup(tag uint32, q *queue, space Space, name []byte) (uint32,
 
 func (sh *shard) add(now Time, tag uint32, q *queue, j *Submission, sink Sink) error {
 	if q.policy != nil {
-		if q.policy.UniqueFor > 0 && sh.ignoreDone(now, tag, q, j, sink) {
-			return nil
-		}
 		if err := q.admit(j, -1); err != nil {
 			sh.discardUnused(q)
 			return err
