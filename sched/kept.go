@@ -75,7 +75,7 @@ func (sh *shard) keep(job uint32, r *record, q *queue, use keptUse) {
 func (sh *shard) unkeep(job uint32, r *record, q *queue) {
 	q.kept[r.offset].jobs.remove(&sh.buckets, &sh.slab, job)
 	sh.keptJobs[r.offset]--
-	if delete(sh.keptBySeq, r.seq); len(sh.keptBySeq) == 0 {
+	if delete(sh.keptBySeq, r.seq); len(sh.keptBySeq) == 0 && keptUse(r.offset) != keptName {
 		sh.keptBySeq = make(map[uint64]uint32) // a map keeps the room of all that it ever had
 	}
 	sh.resetKept(q)
