@@ -191,7 +191,9 @@ func (sh *shard) removeCron(c *cron) {
 	delete(t.byKey, c.key)
 	t.all[c.id] = nil
 	t.freeIDs = append(t.freeIDs, c.id)
-	sh.s.cronEntries.Add(-1)
+	if c.known {
+		sh.s.cronEntries.Add(-1)
+	}
 	if sh.s.journal != nil {
 		sh.s.journal.Drop(int(sh.id), c.seq)
 	}
@@ -234,7 +236,6 @@ func (sh *shard) restoreCron(j *Saved) error {
 	c := sh.cron.byKey[key]
 	if c == nil {
 		c = sh.cron.add(key)
-		sh.s.cronEntries.Add(1)
 	}
 	c.seq = j.Ref.Seq
 	if err := json.Unmarshal(j.Workload, &c.CronState); err != nil {

@@ -94,11 +94,11 @@ func (s *Scheduler) SetCron(now Time, e *CronEntry) error {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	c := sh.cron.byKey[cronKey{e.Queue, e.Name}]
+	if (c == nil || !c.known) && s.cronEntries.Add(1) > MaxCronEntries {
+		s.cronEntries.Add(-1)
+		return cronError("name", "there are %d entries, which is the most", MaxCronEntries)
+	}
 	if c == nil {
-		if s.cronEntries.Add(1) > MaxCronEntries {
-			s.cronEntries.Add(-1)
-			return cronError("name", "there are %d entries, which is the most", MaxCronEntries)
-		}
 		c = sh.cron.add(cronKey{e.Queue, e.Name})
 	}
 	c.CronEntry, c.schedule, c.known = *e, schedule, true

@@ -371,3 +371,28 @@ func TestCronRestart(t *testing.T) {
 		}
 	})
 }
+
+// TestCronReplaced checks that the states of entries that are configured no more take no place of new entries.
+func TestCronReplaced(t *testing.T) {
+	x := newTestSched(t, Options{Rules: testRules})
+	set := func(prefix string, n int) {
+		t.Helper()
+		for i := range n {
+			x.setCron("q", prefix+fmt.Sprint(i), "@hourly")
+		}
+	}
+	for i := range MaxCronEntries {
+		j := Saved{Kind: KindCron, Job: Job{Queue: "q", Name: fmt.Append(nil, "b", i), Workload: []byte("{}")}}
+		j.Ref.Seq = uint64(i + 1)
+		x.ok(x.s.Restore(x.now, &j))
+	}
+	set("a", MaxCronEntries-1)
+	set("b", 1)
+	set("b", 1)
+	x.s.DropOldCron()
+	if err := x.s.SetCron(x.now, &CronEntry{Name: "more", Queue: "q", Space: durableSpace, Schedule: "@hourly", Zone: time.UTC}); err == nil {
+		t.Error("there is an entry too many")
+	}
+	x.ok(x.s.RemoveCron("q", "b0"))
+	set("more", 1)
+}
