@@ -175,6 +175,12 @@ func TestCronSources(t *testing.T) {
 	add.Replace = true
 	s.call(http.MethodPost, "/v1/cron", add, nil, http.StatusOK)
 	want("a", "@daily r run time paused:false")
+	s.call(http.MethodPost, "/v1/cron/pause", one, nil, http.StatusOK)
+	s.call(http.MethodPost, "/v1/cron/remove", one, nil, http.StatusOK)
+	want("a", "@hourly f file paused:true")
+	s.call(http.MethodPost, "/v1/cron", add, nil, http.StatusOK)
+	want("a", "@daily r run time paused:true")
+	s.call(http.MethodPost, "/v1/cron/resume", one, nil, http.StatusOK)
 	s.call(http.MethodPost, "/v1/cron/remove", one, nil, http.StatusOK)
 	want("a", "@hourly f file paused:false")
 	s.call(http.MethodPost, "/v1/cron/remove", one, nil, http.StatusBadRequest)

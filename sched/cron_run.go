@@ -1,6 +1,9 @@
 package sched
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // runDueCron submits the jobs of entries whose time has come.
 func (sh *shard) runDueCron(now Time, until int, sink Sink) {
@@ -82,7 +85,30 @@ func (c *cron) note(now Time, outcome CronOutcome, text string) {
 }
 
 // SetCron adds an entry, or changes the one of its queue and name. The times of a new schedule begin now.
-func (s *Scheduler) SetCron(now Time, e *CronEntry) error {
+func (s *Scheduler) SetCron(now Time, e *CronEntry) error { return s.setCron(now, e, nil) }
+
+// MoveCron sets an entry in place of the one of its name in another queue, and keeps what that has done, as SetCron does.
+func (s *Scheduler) MoveCron(now Time, queue string, e *CronEntry) error {
+	var state CronState
+	known := func(known bool) func(*shard, *cron) {
+		return func(sh *shard, c *cron) {
+			s.cronEntries.Add(int64(count(known) - count(c.known)))
+			c.known, state = known, c.CronState
+			sh.planCron(c)
+		}
+	}
+	// The old entry submits nothing more before the new one does.
+	if err := s.withCron(now, queue, e.Name, nil, known(false)); err != nil {
+		return err
+	}
+	if err := s.setCron(now, e, &state); err != nil {
+		return errors.Join(err, s.withCron(now, queue, e.Name, nil, known(true)))
+	}
+	return s.RemoveCron(queue, e.Name)
+}
+
+// setCron is SetCron. A state that is not nil takes the place of the entry's own.
+func (s *Scheduler) setCron(now Time, e *CronEntry, state *CronState) error {
 	schedule, err := e.parse()
 	if err != nil {
 		return err
@@ -102,10 +128,14 @@ func (s *Scheduler) SetCron(now Time, e *CronEntry) error {
 		c = sh.cron.add(cronKey{e.Queue, e.Name})
 	}
 	c.CronEntry, c.schedule, c.known = *e, schedule, true
+	if state != nil {
+		c.CronState = *state
+	}
+	changed := state != nil
 	if times := e.Schedule + " " + e.Zone.String(); times != c.Times {
-		c.Handled, c.Times = now.Wall, times
-		sh.saveCron(c)
-	} else if c.correct(now) {
+		c.Handled, c.Times, changed = now.Wall, times, true
+	}
+	if c.correct(now) || changed {
 		sh.saveCron(c)
 	}
 	sh.planCron(c)

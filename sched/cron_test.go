@@ -396,3 +396,47 @@ func TestCronReplaced(t *testing.T) {
 	x.ok(x.s.RemoveCron("q", "b0"))
 	set("more", 1)
 }
+
+// TestCronMove checks that an entry keeps its counts, its pause and the times it has met in another queue, also over a
+// restart and when all places are taken.
+func TestCronMove(t *testing.T) {
+	saved := memJournal{{}}
+	o := Options{Rules: testRules, Journal: saved}
+	x := newTestSched(t, o)
+	x.cron("q", "a", "@hourly")
+	x.wait(2 * 3_600_000)
+	x.ok(x.s.PauseCron("q", "a", "ada", "why"))
+	for i := range MaxCronEntries - 1 {
+		x.setCron("other", fmt.Sprint(i), "@yearly")
+	}
+	e := CronEntry{Name: "a", Queue: "p", Space: durableSpace, Schedule: "@hourly", Zone: time.UTC}
+	wrong := e
+	wrong.Schedule = "never"
+	if x.s.MoveCron(x.now, "q", &wrong) == nil {
+		t.Error("there is no such schedule")
+	}
+	x.cronIs("a", "overlap ran=1 overlap=1")
+	x.ok(x.s.MoveCron(x.now, "q", &e))
+	for range 2 {
+		x.cronIs("a", "overlap ran=1 overlap=1")
+		x.s.WalkCron(func(c *CronStatus) {
+			if c.Name == "a" && (c.Queue != "p" || !c.Paused || c.By != "ada" || c.Why != "why") {
+				t.Errorf("got %+v", c)
+			}
+		})
+		x.s = New(o)
+		for _, seq := range saved.order() {
+			j := saved[0][seq]
+			x.ok(x.s.Restore(x.now, &j))
+		}
+		x.s.Resume(x.now, 0, nil, &x.rec)
+		x.setCron("p", "a", "@hourly")
+		x.s.DropOldCron()
+	}
+	x.ok(x.s.ResumeCron(x.now, "p", "a"))
+	x.wait(3_600_000)
+	x.cronIs("a", "ran ran=2 overlap=1")
+	if err := x.s.MoveCron(x.now, "q", &e); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+}

@@ -161,6 +161,7 @@
 //	ViewDone        view a finished job
 //	RemoveDone      remove a finished job
 //	SetCron         add or change a cron entry
+//	MoveCron        give a cron entry another queue
 //	RemoveCron      remove a cron entry
 //	DropOldCron     forget what restored entries have done that are configured no more
 //	RunCron         submit a job of a cron entry now

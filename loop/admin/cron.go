@@ -136,22 +136,21 @@ func (i *Interface) addCron(a *codec.CronAdd) error {
 	return i.commit()
 }
 
-// putCron puts an entry in the place of another one. Either may be nil.
-func (i *Interface) putCron(before, after *cronEntry) error {
-	if after != nil {
-		if err := i.host.Sched().SetCron(i.host.Now(), &after.sched); err != nil {
-			return &badRequest{err}
-		}
-		i.cron[after.Name] = after
+// putCron puts an entry in the place of another one, whose counts and pause it keeps. Either may be nil.
+func (i *Interface) putCron(before, after *cronEntry) (err error) {
+	switch {
+	case after == nil:
+		delete(i.cron, before.Name)
+		return i.host.Sched().RemoveCron(before.sched.Queue, before.Name)
+	case before != nil && before.sched.Queue != after.sched.Queue:
+		err = i.host.Sched().MoveCron(i.host.Now(), before.sched.Queue, &after.sched)
+	default:
+		err = i.host.Sched().SetCron(i.host.Now(), &after.sched)
 	}
-	if before != nil && (after == nil || before.sched.Queue != after.sched.Queue) {
-		if err := i.host.Sched().RemoveCron(before.sched.Queue, before.Name); err != nil {
-			return err
-		}
-		if after == nil {
-			delete(i.cron, before.Name)
-		}
+	if err != nil {
+		return &badRequest{err}
 	}
+	i.cron[after.Name] = after
 	return nil
 }
 
