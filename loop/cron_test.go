@@ -118,7 +118,7 @@ func TestCronOverKills(t *testing.T) {
 	}
 	for range 60 {
 		s.Advance(0)
-		s.Commit() // a kill undoes less than a minute: of several times that have passed an entry would run once
+		s.Commit() // a kill undoes less than a minute: of times that were missed an entry would run once
 		for range 2 {
 			s.Advance(time.Duration(s.rng.IntN(29_000)) * time.Millisecond)
 			if s.rng.IntN(2) == 0 {

@@ -34,7 +34,8 @@ func (c *cron) correct(now Time) bool {
 	return true
 }
 
-// runCronTime meets the time of an entry that has come. Of several that have come, the entry runs once.
+// runCronTime meets the time of an entry that has come. Of several that have come, the entry runs once. With Overlap, those
+// of the last minute follow one by one: cronLate bounds them.
 func (sh *shard) runCronTime(now Time, c *cron, sink Sink) {
 	at, outcome := c.next, CronRan
 	if recent := now.Wall - cronLate; at < recent {
@@ -48,6 +49,9 @@ func (sh *shard) runCronTime(now Time, c *cron, sink Sink) {
 	sh.beginJoined()
 	defer sh.endJoined()
 	c.Handled = now.Wall
+	if c.Overlap && outcome == CronRan {
+		c.Handled = at
+	}
 	if outcome == CronMissed {
 		c.note(now, outcome, "")
 	} else {

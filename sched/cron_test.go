@@ -117,6 +117,13 @@ func TestCronOverlap(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	x.cronIs("a", "ran ran=3")
+	x.cron("q", "b", "@every 2s", overlap)
+	x.cron("q", "c", "@every 2s")
+	x.pass(11_000) // as while the server was down
+	x.cronIs("b", "ran ran=5")
+	x.cronIs("c", "ran ran=1")
+	x.pass(300_000)
+	x.cronIs("b", "ran ran=35") // 30 times are of the last minute
 }
 
 // TestCronMissed checks entries whose times passed unseen, as while the server was down.
