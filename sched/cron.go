@@ -32,7 +32,7 @@ const (
 	CronRan                         // a job was submitted
 	CronLate                        // a job was submitted for times that had been missed
 	CronMissed                      // the time was missed and left out
-	CronOverlaps                    // the job of the time before was not done
+	CronOverlaps                    // the job of the time before was not done, or was done within Policy.UniqueFor
 	CronRefused                     // the job was refused
 	cronOutcomes
 )
@@ -54,7 +54,7 @@ func CronOutcomes() []CronOutcome {
 type CronRun struct {
 	Outcome CronOutcome `json:"outcome"`
 	At      int64       `json:"at"`             // Unix milliseconds
-	Text    string      `json:"text,omitempty"` // why a job was refused
+	Text    string      `json:"text,omitempty"` // why no job was submitted
 }
 
 // CronState is what an entry has done. It survives a restart, as JSON.

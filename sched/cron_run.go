@@ -72,15 +72,18 @@ func (sh *shard) submitCron(now Time, c *cron, at int64, outcome CronOutcome, si
 			return
 		}
 	}
-	err := sh.s.full()
+	ignored, err := sh.counters.Ignored, sh.s.full()
 	if err == nil {
 		err = sh.submitHeld(now, &j, sink)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		c.note(now, CronRefused, err.Error())
-		return
+	case sh.counters.Ignored > ignored:
+		c.note(now, CronOverlaps, "a job of this name was done within unique-for")
+	default:
+		c.note(now, outcome, "")
 	}
-	c.note(now, outcome, "")
 }
 
 func (c *cron) note(now Time, outcome CronOutcome, text string) {

@@ -191,6 +191,25 @@ func TestCronRefused(t *testing.T) {
 	x.cronIs("a", "ran ran=1 refused=2")
 }
 
+// TestCronUnique checks that a time whose job is ignored, as its name was done within unique-for, is noted as such.
+func TestCronUnique(t *testing.T) {
+	x := newTestSched(t, Options{Rules: testRules})
+	x.under([3]string{"q", "keep-done", "10"}, [3]string{"q", "unique-for", "90m"})
+	p := x.peer("q")
+	x.reserve(p, 1)
+	x.cron("q", "a", "@hourly")
+	x.wait(3_600_000)
+	x.ok(x.s.Finish(x.now, p, x.want("1 1 assign a")[0].job.run, nil, &x.rec))
+	x.wait(3_600_000)
+	x.cronIs("a", "overlap ran=1 overlap=1")
+	run, err := x.s.RunCron(x.now, "q", "a", &x.rec)
+	if x.ok(err); run.Outcome != CronOverlaps || !strings.Contains(run.Text, "unique-for") {
+		t.Error(run)
+	}
+	x.wait(3_600_000)
+	x.cronIs("a", "ran ran=2 overlap=2")
+}
+
 // TestCronPause checks pauses and runs by hand.
 func TestCronPause(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})

@@ -203,8 +203,10 @@ func (r *cronRunCmd) Run(c *cli, con *console) error {
 		switch {
 		case err != nil:
 			return err
-		case run.Outcome == "overlap":
+		case run.Outcome == "overlap" && run.Text == "":
 			return fmt.Errorf("the job of %s before is not done", printable(r.Name))
+		case run.Outcome == "overlap":
+			return fmt.Errorf("no job of %s is submitted: %s", printable(r.Name), run.Text)
 		case run.Outcome != "ran":
 			return fmt.Errorf("the job is %s: %s", run.Outcome, run.Text)
 		}
