@@ -66,7 +66,8 @@ func (sh *shard) submitCron(now Time, c *cron, at int64, outcome CronOutcome, si
 	j := Submission{Space: c.Space, Queue: []byte(c.Queue), Name: []byte(c.Name), Workload: c.Workload, Priority: c.Priority}
 	if c.Overlap {
 		j.Name = time.UnixMilli(at).UTC().AppendFormat(append(j.Name, '@'), time.RFC3339)
-	} else if q := sh.byName[c.Queue]; q != nil {
+	}
+	if q := sh.byName[c.Queue]; q != nil {
 		if _, ok := sh.lookup(sh.s.tag(q.id, c.Space, j.Name), q, c.Space, j.Name); ok {
 			c.note(now, CronOverlaps, "")
 			return

@@ -166,7 +166,9 @@ func TestCronClock(t *testing.T) {
 	x.now.Wall -= 4 * 365 * 24 * 3_600_000
 	x.s.ticks(x.now, &x.rec)
 	x.wait(3_600_000)
-	x.cronIs("a", "ran ran=2 late=1")
+	x.cronIs("a", "overlap ran=1 late=1 overlap=1") // the late run has submitted the job of this time
+	x.wait(3_600_000)
+	x.cronIs("a", "ran ran=2 late=1 overlap=1")
 }
 
 // TestCronRefused checks that a job that is refused is noted with the reason, and that the next time is met.
@@ -221,11 +223,15 @@ func TestCronPause(t *testing.T) {
 	if x.ok(err); run.Outcome != CronRan {
 		t.Error(run)
 	}
+	run, err = x.s.RunCron(x.now, "q", "a", &x.rec) // within the second, it is the same job
+	if x.ok(err); run.Outcome != CronOverlaps {
+		t.Error(run)
+	}
 	x.ok(x.s.ResumeCron(x.now, "q", "a"))
 	x.wait(1000)
-	x.cronIs("a", "ran ran=1")
+	x.cronIs("a", "overlap ran=1 overlap=1")
 	x.wait(3_600_000)
-	x.cronIs("a", "ran ran=2")
+	x.cronIs("a", "ran ran=2 overlap=1")
 	if err := x.s.PauseCron("q", "b", "", ""); !errors.Is(err, ErrNotFound) {
 		t.Error(err)
 	}
