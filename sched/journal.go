@@ -176,6 +176,12 @@ func (s *Scheduler) Restore(now Time, j *Saved) error {
 		sh.graph.restoreEdge(j)
 		return nil
 	}
+	return sh.restoreJob(now, j, q)
+}
+
+// restoreJob is Restore for a job or a task.
+func (sh *shard) restoreJob(now Time, j *Saved, q *queue) error {
+	s := sh.s
 	if j.Space >= MaxSpaces || !s.rules[j.Space].Durable {
 		return fmt.Errorf("%w %d", errSpace, j.Space)
 	}

@@ -156,10 +156,10 @@ func (sh *shard) evict(now Time, until int) (moves []move) {
 		job := l.jobs.head(&sh.buckets)
 		r := sh.slab.at(job)
 		sh.countSteps(r.cost())
-		switch {
-		case l.use == keptFailed:
+		switch l.use {
+		case keptFailed:
 			sh.counters.Evicted++
-		case l.use == keptName:
+		case keptName:
 			sh.counters.Forgotten += uint64(count(q.policy != nil && r.due+q.policy.UniqueFor > now.Wall))
 		default:
 			if use := sh.lesserUse(now, job, r, q); use != keptNothing {
