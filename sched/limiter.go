@@ -107,8 +107,12 @@ func (sh *shard) opened(q *queue) {
 	}
 }
 
-// ended has a queue, which has a limiter, matched by the next Tick: one of its running jobs has ended.
+// ended has a queue, which has a limiter, matched by the next Tick when one of its running jobs has ended and so many ran
+// that no other could start.
 func (sh *shard) ended(q *queue) {
+	if g := q.limiter; g.concurrency == 0 || q.running+1 < g.concurrency {
+		return
+	}
 	sh.matchLater(q)
 	sh.opened(q)
 }
