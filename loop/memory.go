@@ -28,7 +28,7 @@ const (
 
 // memoryLimit says when the server holds as much memory as it may. A server without one has no limit.
 //
-// What it holds is the chunks of jobs, which the scheduler counts exactly, and the rest: names, indexes, connections,
+// The memory that it holds is the chunks of jobs, which the scheduler counts exactly, and the rest: names, indexes, connections,
 // buffers, the runtime's own. The rest is what the last garbage collection has found live beside the chunks, and what
 // the runtime uses beside objects. So a burst of jobs meets the limit at once, and takes beyond it only the rest that
 // grows with it between two collections, and one request for each event loop. That margin, and garbage, lie between

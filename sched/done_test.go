@@ -228,15 +228,7 @@ func TestDoneAreRestored(t *testing.T) {
 	want := []string{"expired() expired", "done(work) done", `empty(work) done ""`, `result(work) done "result"`}
 	x.wantDone("f", want...)
 
-	y := newTestSched(t, Options{Rules: rules, Journal: kept})
-	y.now = x.now
-	last := uint64(0)
-	for _, seq := range kept.order() {
-		j := kept[0][seq]
-		y.ok(y.s.Restore(y.now, &j))
-		last = j.Ref.Seq
-	}
-	y.s.Resume(y.now, last, nil, &y.rec)
+	y := x.restarted(rules, kept)
 	y.under(policy...)
 	y.wantDone("f", want...)
 	for _, name := range []string{"name", "done", "empty", "result"} {

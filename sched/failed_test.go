@@ -207,15 +207,7 @@ func TestFailedAreRestored(t *testing.T) {
 	x.ok(x.s.Fail(x.now, p, x.reserveJob(p, "waits"), []byte("once"), &x.rec))
 	x.want()
 
-	y := newTestSched(t, Options{Rules: rules, Journal: kept})
-	y.now = x.now
-	last := uint64(0)
-	for _, seq := range kept.order() {
-		j := kept[0][seq]
-		y.ok(y.s.Restore(y.now, &j))
-		last = j.Ref.Seq
-	}
-	y.s.Resume(y.now, last, nil, &y.rec)
+	y := x.restarted(rules, kept)
 	y.under([3]string{"f", "retries", "1"}, [3]string{"f", "backoff", "10s"})
 	if got, _ := y.failedOf("f"); fmt.Sprint(got) != "[lost: failed(one) failed(two)]" {
 		t.Errorf("failed are %v", got)
@@ -236,4 +228,19 @@ func TestFailedAreRestored(t *testing.T) {
 			t.Errorf("the journal has job %d, %s, still", seq, j.Name)
 		}
 	}
+}
+
+// restarted returns a scheduler that has restored what a journal kept.
+func (x *testSched) restarted(rules [MaxSpaces]Rules, kept memJournal) *testSched {
+	x.t.Helper()
+	y := newTestSched(x.t, Options{Rules: rules, Journal: kept})
+	y.now = x.now
+	last := uint64(0)
+	for _, seq := range kept.order() {
+		j := kept[0][seq]
+		y.ok(y.s.Restore(y.now, &j))
+		last = j.Ref.Seq
+	}
+	y.s.Resume(y.now, last, nil, &y.rec)
+	return y
 }
