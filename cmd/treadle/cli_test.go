@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -213,6 +214,25 @@ func TestConfigMistakes(t *testing.T) {
 	_, err = parse(t, "serve", "--config", config(t, `log-level = "loud"`))
 	if err == nil || !strings.Contains(err.Error(), "--log-level must be one of") {
 		t.Errorf("a wrong level: %v", err)
+	}
+}
+
+// TestConfigLines: the lines of a large file are counted once. Counted anew for each key, they take longer than a test may.
+func TestConfigLines(t *testing.T) {
+	const n = 50_000
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, "[[cron]]\nname = \"c%d\"\n\n[queue.q%d]\nretries = 3\n", i, i)
+	}
+	file := []byte(text.String())
+	if line := cronLines(file)[cronLine{n - 1, "name"}]; line != 5*n-3 {
+		t.Errorf("the last name is in line %d, want %d", line, 5*n-3)
+	}
+	if line := ruleLines(file)[ruleKey{fmt.Sprint("q", n-1), "retries"}]; line != 5*n {
+		t.Errorf("the last key is in line %d, want %d", line, 5*n)
+	}
+	if line := linesOf(file)["name"]; line != 5*n-3 {
+		t.Errorf("the last name of any table is in line %d, want %d", line, 5*n-3)
 	}
 }
 

@@ -68,13 +68,9 @@ func (configPath) BeforeResolve(ctx *kong.Context, trace *kong.Path, c *cli) err
 // linesOf returns the line of each key of a TOML text that parseConfig has accepted.
 func linesOf(text []byte) map[string]int {
 	lines := make(map[string]int)
-	var p unstable.Parser
-	p.Reset(text)
-	for p.NextExpression() {
-		if e := p.Expression(); e.Kind == unstable.KeyValue {
-			if key := e.Key(); key.Next() {
-				lines[string(key.Node().Data)] = p.Shape(key.Node().Raw).Start.Line
-			}
+	for k := range keysOf(text) {
+		if k.kind == unstable.KeyValue {
+			lines[k.path[0]] = k.line
 		}
 	}
 	return lines

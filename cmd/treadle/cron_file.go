@@ -93,23 +93,19 @@ type cronLine struct {
 // cronLines says in which line each key of the cron tables stands in a TOML text that could be parsed.
 func cronLines(text []byte) map[cronLine]int {
 	lines := make(map[cronLine]int)
-	var p unstable.Parser
-	p.Reset(text)
 	table, inside := -1, false
-	for p.NextExpression() {
-		e := p.Expression()
-		path, line := keyPath(&p, e)
-		switch e.Kind {
+	for k := range keysOf(text) {
+		switch k.kind {
 		case unstable.ArrayTable:
-			if inside = len(path) == 1 && path[0] == cronTable; inside {
+			if inside = len(k.path) == 1 && k.path[0] == cronTable; inside {
 				table++
-				lines[cronLine{table, ""}] = line
+				lines[cronLine{table, ""}] = k.line
 			}
 		case unstable.Table:
 			inside = false
 		case unstable.KeyValue:
 			if inside {
-				lines[cronLine{table, path[0]}] = line
+				lines[cronLine{table, k.path[0]}] = k.line
 			}
 		}
 	}

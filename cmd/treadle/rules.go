@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"iter"
 
 	"github.com/pelletier/go-toml/v2/unstable"
 
@@ -58,13 +60,10 @@ type ruleKey struct{ pattern, key string }
 // ruleLines says in which line each key of the queue table stands in a TOML text that could be parsed.
 func ruleLines(text []byte) map[ruleKey]int {
 	lines := make(map[ruleKey]int)
-	var p unstable.Parser
 	var table []string
-	p.Reset(text)
-	for p.NextExpression() {
-		e := p.Expression()
-		path, line := keyPath(&p, e)
-		switch e.Kind {
+	for k := range keysOf(text) {
+		path := k.path
+		switch k.kind {
 		case unstable.Table, unstable.ArrayTable:
 			table = path
 		case unstable.KeyValue:
@@ -75,20 +74,41 @@ func ruleLines(text []byte) map[ruleKey]int {
 			if len(path) > 2 {
 				key.key = path[2]
 			}
-			lines[key] = line
+			lines[key] = k.line
 		}
 	}
 	return lines
 }
 
-// keyPath returns the parts of the key of an expression, and its line.
-func keyPath(p *unstable.Parser, e *unstable.Node) (path []string, line int) {
-	if e.Kind != unstable.Table && e.Kind != unstable.ArrayTable && e.Kind != unstable.KeyValue {
-		return nil, 0
+// fileKey is a key of a TOML text, or the name of a table.
+type fileKey struct {
+	kind unstable.Kind
+	path []string
+	line int
+}
+
+// keysOf yields the keys and tables of a TOML text that could be parsed. It counts the lines once: the parser's own
+// Shape begins at the start of the text each time.
+func keysOf(text []byte) iter.Seq[fileKey] {
+	return func(yield func(fileKey) bool) {
+		var p unstable.Parser
+		p.Reset(text)
+		line, counted := 1, uint32(0)
+		for p.NextExpression() {
+			e := p.Expression()
+			if e.Kind != unstable.Table && e.Kind != unstable.ArrayTable && e.Kind != unstable.KeyValue {
+				continue
+			}
+			k := fileKey{kind: e.Kind}
+			for part := e.Key(); part.Next(); {
+				at := part.Node().Raw.Offset
+				line += bytes.Count(text[counted:at], []byte{'\n'})
+				counted = at
+				k.path = append(k.path, string(part.Node().Data))
+			}
+			if k.line = line; !yield(k) {
+				return
+			}
+		}
 	}
-	for key := e.Key(); key.Next(); {
-		line = p.Shape(key.Node().Raw).Start.Line
-		path = append(path, string(key.Node().Data))
-	}
-	return path, line
 }
