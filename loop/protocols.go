@@ -55,6 +55,18 @@ func CheckPolicyRule(r PolicyRule) error {
 	return err
 }
 
+// CheckPolicyRules returns an error when rules cannot be meant together.
+func CheckPolicyRules(rules []PolicyRule) error {
+	table, err := sched.NewPolicies(rules)
+	if err == nil {
+		err = table.CheckKeys()
+	}
+	return err
+}
+
+// PolicyError is an error of CheckPolicyRules. It names the rule and the key.
+type PolicyError = sched.PolicyError
+
 // Defaults of the protocols, for their clients.
 const (
 	DefaultPeriodic     = "tcp://127.0.0.1:" + periodic.DefaultPort

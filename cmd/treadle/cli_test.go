@@ -196,6 +196,10 @@ func TestConfigMistakes(t *testing.T) {
 	f("loops = 1\n[queue.a]\nrate = \"0/s\"\n", `line 3: queue "a", rate: a rate of 0`)
 	f("[queue.a]\ncolor = \"red\"\n", "line 2: ", "the keys are retries,")
 	f("[queue.a]\nretries = [1]\n", "line 2: [1] cannot be its value")
+	f("[queue.a]\nretries = 1\nfair = \"key\"\n", `line 3: queue "a", fair: it does nothing without a key`)
+	f("[queue.a]\nkey-concurrency = 2\n", `line 2: queue "a", key-concurrency: it does nothing without a key`)
+	f("[queue.a]\nkey = \"json user\"\n[queue.b]\nweights = \"gold=3\"\n", `line 4: queue "b", weights: it does nothing without a key`)
+	f("[queue.\"*\"]\nkey = \"json user\"\n[queue.b]\nweights = \"gold=3\"\n", `line 4: queue "b", weights: it does nothing without fair`)
 	f("cron = 1\n", "each cron entry is a table [[cron]]")
 	f("[cron]\nname = \"a\"\n", "each cron entry is a table [[cron]]")
 	const entry = "loops = 1\n[[cron]]\nname = \"a\"\nqueue = \"q\"\nschedule = \"@daily\"\n"

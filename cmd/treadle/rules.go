@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"iter"
 
@@ -39,6 +40,13 @@ func parseRules(path string, text []byte, table any) (rules []loop.PolicyRule, e
 			}
 		}
 		rules = append(rules, rule)
+	}
+	if err := loop.CheckPolicyRules(rules); err != nil {
+		line := 0
+		if wrong := (*loop.PolicyError)(nil); errors.As(err, &wrong) {
+			line = lines[ruleKey{wrong.Pattern, wrong.Key}]
+		}
+		return nil, &configError{path, line, err}
 	}
 	return rules, nil
 }
