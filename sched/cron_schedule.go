@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"errors"
 	"fmt"
 	"math/bits"
 	"strconv"
@@ -128,7 +127,7 @@ func parseCronField(field int, text string) (set uint64, err error) {
 		}
 		if stepped {
 			if step, err = strconv.Atoi(stepText); err != nil || step < 1 {
-				return 0, errors.New("has a step that is no number from 1")
+				return 0, fmt.Errorf("has a step that is no number from 1 to %d", f.last)
 			}
 			if step > f.last {
 				return 0, fmt.Errorf("has a step beyond its values, which end at %d; @every 90m counts across hours", f.last)

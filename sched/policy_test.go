@@ -108,6 +108,32 @@ func TestPolicyPrecedence(t *testing.T) {
 	}
 }
 
+// TestPolicyRanges: a time, a size, a number or a rate that is out of range is told the range, not that it is none.
+func TestPolicyRanges(t *testing.T) {
+	const times = "is not from 1ms to 3650d"
+	for _, c := range [][3]string{
+		{"job-ttl", "999999999h", times}, {"job-ttl", "4000d", times}, {"job-ttl", "-5", times}, {"job-ttl", "-5d", times},
+		{"unique-for", "9999999999", times}, {"unique-for", "99999999999999999999", times}, {"unique-for", "99999999999999999999d", times},
+		{"backoff", "1s..999999999h", times}, {"keep-failed", "999999999h", times}, {"rate", "1/999999999h", times},
+		{"keep-done", "99999999999", "is no number from 0 to 4294967295"}, {"keep-done", "-1", "is no number from 0 to 4294967295"},
+		{"rate", "1/s burst 99999999999", "the burst 99999999999 is not a number from 1 to 2147483647"},
+		{"rate", "1/s burst 0", "the burst 0 is not a number from 1 to"}, {"rate", "99999999999/s", "is no number from 0 to 2147483647"},
+		{"max-bytes", "99999999999g", "is not a size from 0 to 9223372036854775807 bytes"},
+		{"max-payload", "99999999999999999999", "is not a size from 0 to 9223372036854775807 bytes"},
+		{"job-ttl", "soon", "is no time"}, {"job-ttl", "1.5d", "is no time"}, {"max-bytes", "-1", "is not a size"},
+		{"keep-failed", "soon", "is neither a number of jobs nor a time"}, {"rate", "1/s bursts 1", "a rate reads"},
+	} {
+		if err := new(Policy).set(c[0], c[1]); err == nil || !strings.Contains(err.Error(), c[2]) {
+			t.Errorf("%s=%s: %v, want %q", c[0], c[1], err, c[2])
+		}
+	}
+	for text, want := range map[string]string{"@every 999999999h": times, "*/99999999999999999999 * * * *": "has a step that is no number from 1 to 59"} {
+		if _, err := ParseSchedule(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
 // TestPolicyPatterns: * is any bytes, ? is one.
 func TestPolicyPatterns(t *testing.T) {
 	for _, c := range []struct {

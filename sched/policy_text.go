@@ -110,17 +110,23 @@ func parseBackoff(text string) (b Backoff, err error) {
 }
 
 func parseKeep(text string) (k Keep, err error) {
+	const usage = "it reads 10000, 30d"
 	for _, part := range strings.Split(text, ",") {
 		part = strings.TrimSpace(part)
-		if n, countErr := parseCount(part, math.MaxUint32); countErr == nil {
-			k.Jobs = n
-			if n == 0 {
+		switch {
+		case isNumber(part):
+			if k.Jobs, err = parseCount(part, math.MaxUint32); err != nil {
+				return Keep{}, fmt.Errorf("%w: %s", err, usage)
+			}
+			if k.Jobs == 0 {
 				return Keep{}, nil
 			}
-			continue
-		}
-		if k.Age, err = parseTime(part); err != nil {
-			return Keep{}, fmt.Errorf("%q is neither a number of jobs nor a time: it reads 10000, 30d", part)
+		case isTime(part):
+			if k.Age, err = parseTime(part); err != nil {
+				return Keep{}, err
+			}
+		default:
+			return Keep{}, fmt.Errorf("%q is neither a number of jobs nor a time: %s", part, usage)
 		}
 	}
 	return k, nil
@@ -143,8 +149,11 @@ func parseRate(text string) (r Rate, err error) {
 	case 1:
 		r.Burst = r.Jobs
 	case 3:
-		if r.Burst, err = parseCount(fields[2], math.MaxInt32); err != nil || fields[1] != "burst" || r.Burst == 0 {
+		if fields[1] != "burst" {
 			return Rate{}, errors.New(usage)
+		}
+		if r.Burst, err = parseCount(fields[2], math.MaxInt32); err != nil || r.Burst == 0 {
+			return Rate{}, fmt.Errorf("the burst %s is not a number from 1 to %d; %s", fields[2], math.MaxInt32, usage)
 		}
 	default:
 		return Rate{}, errors.New(usage)
@@ -164,22 +173,50 @@ func parseRate(text string) (r Rate, err error) {
 
 // parseTime reads a time in milliseconds: seconds, what time.ParseDuration reads, or days as 30d.
 func parseTime(text string) (ms int64, err error) {
-	var d time.Duration
-	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
-		d = time.Duration(seconds) * time.Second
-	} else if days, ok := strings.CutSuffix(text, "d"); ok {
-		n, err := parseCount(days, int64(longestPolicyTime/(24*time.Hour)))
-		if err != nil {
-			return 0, fmt.Errorf("%q is no time such as 30d", text)
-		}
-		d = time.Duration(n) * 24 * time.Hour
-	} else if d, err = time.ParseDuration(text); err != nil {
+	d, ok := readTime(text)
+	switch {
+	case !isTime(text):
 		return 0, fmt.Errorf("%q is no time: write seconds (90), or units as in 500ms, 90s, 5m, 1h30m or 30d", text)
-	}
-	if d < time.Millisecond || d > longestPolicyTime {
+	case !ok || d < time.Millisecond || d > longestPolicyTime:
 		return 0, fmt.Errorf("the time %s is not from 1ms to %dd", text, longestPolicyTime/(24*time.Hour))
 	}
 	return d.Milliseconds(), nil
+}
+
+// readTime returns false for a text that is no time, and for a time that is out of range.
+func readTime(text string) (d time.Duration, ok bool) {
+	number, unit := text, time.Second
+	if days, found := strings.CutSuffix(text, "d"); found {
+		number, unit = days, 24*time.Hour
+	}
+	if n, err := strconv.ParseInt(number, 10, 64); err == nil {
+		d = time.Duration(n) * unit
+		return d, n == int64(d/unit)
+	}
+	d, err := time.ParseDuration(text)
+	return d, err == nil
+}
+
+// isTime reports whether a text is written as a time, which may be out of range.
+func isTime(text string) bool {
+	_, ok := readTime(zeros(text))
+	return ok
+}
+
+// isNumber reports whether a text is written as a number, which may be out of range.
+func isNumber(text string) bool {
+	_, err := strconv.ParseInt(zeros(text), 10, 64)
+	return err == nil
+}
+
+// zeros returns a text with all its digits as 0, so that no number in it is out of range.
+func zeros(text string) string {
+	return strings.Map(func(r rune) rune {
+		if '0' <= r && r <= '9' {
+			return '0'
+		}
+		return r
+	}, text)
 }
 
 // setTime sets a time in milliseconds, 0 for none.
@@ -228,7 +265,10 @@ func ParseSize(text string) (int64, error) {
 		}
 	}
 	n, err := strconv.ParseUint(digits, 10, 63)
-	if err != nil || n > math.MaxInt64>>shift {
+	switch {
+	case errors.Is(err, strconv.ErrRange) || n > math.MaxInt64>>shift:
+		return 0, fmt.Errorf("%q is not a size from 0 to %d bytes", text, math.MaxInt64)
+	case err != nil:
 		return 0, fmt.Errorf("%q is not a size: write bytes (67108864), or k, m, g (powers of 1024) as in 64m or 64MiB", text)
 	}
 	return int64(n << shift), nil

@@ -2,8 +2,8 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -11,20 +11,30 @@ import (
 	"github.com/alecthomas/kong"
 )
 
+// digit is replaced by 0 where a time may be out of range, to see whether it is written as a time.
+var digit = regexp.MustCompile("[0-9]")
+
 // parseSpan reads the time of a flag or setting: seconds, or with units as 1h30m or 500ms.
 func parseSpan(text string) (time.Duration, error) {
 	text = strings.TrimSpace(text)
+	d, ok := readSpan(text)
+	if ok {
+		return d, nil
+	}
+	if _, ok := readSpan(digit.ReplaceAllString(text, "0")); ok {
+		return 0, fmt.Errorf("%q is too long a time: at most 292 years", text)
+	}
+	return 0, fmt.Errorf("%q is not a time: write seconds (90), or units as in 500ms, 90s, 5m or 1h30m", text)
+}
+
+// readSpan returns false for a text that is no time, and for a time that is out of range.
+func readSpan(text string) (time.Duration, bool) {
 	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil {
-		if seconds > math.MaxInt64/int64(time.Second) || seconds < math.MinInt64/int64(time.Second) {
-			return 0, fmt.Errorf("%q is too long a time: at most 292 years", text)
-		}
-		return time.Duration(seconds) * time.Second, nil
+		d := time.Duration(seconds) * time.Second
+		return d, int64(d/time.Second) == seconds
 	}
 	d, err := time.ParseDuration(text)
-	if err != nil {
-		return 0, fmt.Errorf("%q is not a time: write seconds (90), or units as in 500ms, 90s, 5m or 1h30m", text)
-	}
-	return d, nil
+	return d, err == nil
 }
 
 // spell writes a time without zero units at its end, 10m instead of 10m0s.

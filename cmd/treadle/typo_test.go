@@ -138,6 +138,11 @@ func TestSpans(t *testing.T) {
 			t.Errorf("%q is taken for %v", bad, d)
 		}
 	}
+	for _, long := range []string{"999999999h", "-999999999h", "9223372036854775807", "99999999999999999999"} {
+		if _, err := parseSpan(long); err == nil || !strings.Contains(err.Error(), "is too long a time: at most 292 years") {
+			t.Errorf("%q: %v", long, err)
+		}
+	}
 	c, err := parse(t, "serve", "--drain", "7", "--frame-timeout=2m", "--config", config(t, "handshake-timeout = 3\ndwork-lease = \"4m\"\n"))
 	if s := &c.Serve; err != nil || s.Drain != 7*time.Second || s.FrameTimeout != 2*time.Minute || s.HandshakeTimeout != 3*time.Second || s.DworkLease != 4*time.Minute {
 		t.Errorf("%v: %v %v %v %v", err, c.Serve.Drain, c.Serve.FrameTimeout, c.Serve.HandshakeTimeout, c.Serve.DworkLease)
