@@ -57,6 +57,54 @@ func TestJobTTL(t *testing.T) {
 	}
 }
 
+// TestJobTTLOfTheLast: the only ready job of a queue expires at the very hand-out. It is not handed out, the queue is empty, and
+// the worker that asked has the next job. A millisecond earlier it is handed out.
+func TestJobTTLOfTheLast(t *testing.T) {
+	for name, rule := range map[string][]string{
+		"plain": {}, "fair": {"key", "name before -", "fair", "key"}, "limited": {"concurrency", "1", "rate", "9/s"},
+		"kept": {"keep-done", "9"}, "of a key": {"key", "name before -", "key-concurrency", "1"},
+	} {
+		for _, early := range []int64{1, 0} {
+			x := newTestSched(t, Options{})
+			rules := [][3]string{{"f", "job-ttl", "10s"}}
+			for i := 0; i < len(rule); i += 2 {
+				rules = append(rules, [3]string{"f", rule[i], rule[i+1]})
+			}
+			x.under(rules...)
+			waiter, p := x.peer(), x.peer("f")
+			x.submit("f", "k-last", func(j *Submission) { j.Await, j.Tag = waiter, 7 })
+			x.now.Wall, x.now.Mono = x.now.Wall+11_000-early, x.now.Mono+11_000-early
+			if x.reserve(p, 3); early == 1 {
+				x.want("2 3 assign k-last")
+				continue
+			}
+			x.want("1 7 failed ")
+			if st := x.s.Stats(); st.Expired != 1 || st.Jobs != 0 {
+				t.Errorf("%s: the counters are %+v", name, st)
+			}
+			x.check()
+			x.submit("f", "k-last")
+			x.s.ticks(x.now, &x.rec)
+			x.want("2 3 assign k-last")
+			x.check()
+		}
+	}
+}
+
+// TestJobTTLOfTheLate: a job that has expired when it comes is not handed to a worker that waits.
+func TestJobTTLOfTheLate(t *testing.T) {
+	x := newTestSched(t, Options{})
+	x.under([3]string{"f", "job-ttl", "10s"})
+	x.reserve(x.peer("f"), 3)
+	x.submit("f", "late", func(j *Submission) { j.SchedAt = x.now.Wall/1000 - 12 })
+	x.pass(0)
+	x.want()
+	if st := x.s.Stats(); st.Expired != 1 || st.Jobs != 0 {
+		t.Errorf("the counters are %+v", st)
+	}
+	x.check()
+}
+
 // TestJobTTLAndRetries: the time counts from the due time of the retry, a job that is not due does not expire, and a job
 // that runs does not either.
 func TestJobTTLAndRetries(t *testing.T) {
