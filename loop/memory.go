@@ -24,6 +24,9 @@ const (
 	// memoryAge is after how many milliseconds another collection is made near the limit although the jobs are as many:
 	// connections, names and buffers may have gone. The first ones are made earlier, at times that double.
 	memoryAge = 10_000
+	// memoryQuiet is how many milliseconds after the log has said that new jobs are taken it says so again. Jobs that come
+	// and go at the limit have them refused and taken many times a second.
+	memoryQuiet = 10_000
 )
 
 // memoryLimit says when the server holds as much memory as it may. A server without one has no limit.
@@ -39,14 +42,22 @@ type memoryLimit struct {
 	sched   *sched.Scheduler
 	read    func() memoryReading // readMemory, and the next is runtime.GC, but for tests
 	collect func()
+	refused func() uint64 // how many requests were refused since the start
 	log     *slog.Logger
-	rest    atomic.Int64 // at the last collection
-	refuse  atomic.Bool  // until a look finds that the memory has fallen by a part
-	said    bool         // the log says that new jobs are refused; used by look alone
-	seen    uint64       // the last collection that look has used, and at Mono when it found it
-	seenAt  int64
-	wait    int64 // milliseconds from there to the next collection; used by look alone
+	rest    atomic.Int64  // at the last collection
+	refuse  atomic.Bool   // until a look finds that the memory has fallen by a part
+	began   chan struct{} // that refuse is set
 	closed  atomic.Bool
+
+	// Used by the goroutine that looks alone.
+
+	seen   uint64 // the last collection that look has used, and at Mono when it found it
+	seenAt int64
+	wait   int64  // milliseconds from there to the next collection
+	peak   int64  // bytes of jobs: the most while new ones are refused, since look has made a collection
+	said   bool   // the log says that new jobs are refused
+	told   uint64 // refused when the log last said that they are taken, and at Mono when it may say so again
+	quiet  int64
 
 	mu   sync.Mutex
 	last collection
@@ -68,11 +79,11 @@ type collection struct {
 }
 
 // newMemoryLimit returns nil when most is 0.
-func newMemoryLimit(most int64, s *sched.Scheduler, log *slog.Logger) *memoryLimit {
+func newMemoryLimit(most int64, s *sched.Scheduler, refused func() uint64, log *slog.Logger) *memoryLimit {
 	if most == 0 {
 		return nil
 	}
-	return &memoryLimit{most: most, sched: s, read: readMemory, collect: runtime.GC, log: log}
+	return &memoryLimit{most: most, sched: s, read: readMemory, collect: runtime.GC, refused: refused, log: log, began: make(chan struct{}, 1)}
 }
 
 // follow notes every collection from now on until close. The runtime runs the cleanup of an object that nothing refers
@@ -122,38 +133,62 @@ func (m *memoryLimit) full() bool {
 	if m.held() < m.most {
 		return false
 	}
-	m.refuse.Store(true)
+	if m.refuse.CompareAndSwap(false, true) {
+		select {
+		case m.began <- struct{}{}:
+		default:
+		}
+	}
 	return true
 }
 
 // held returns how many bytes the server holds.
 func (m *memoryLimit) held() int64 { return m.sched.Memory() + m.rest.Load() }
 
-// look reads the memory, has new jobs taken again when it has fallen, and logs both changes. One goroutine calls it. mono
-// is the time of the scheduler.
+// look reads the memory, has new jobs taken again when it has fallen, and logs that. One goroutine calls it. mono is the
+// time of the scheduler.
+//
+// While new jobs are refused nothing may be allocated that makes the runtime collect garbage. So look does, as soon as
+// the jobs have fallen by a part: the rest may have been found too large beside jobs that have gone.
 func (m *memoryLimit) look(mono int64) {
+	m.sayRefused()
 	resume := m.most - m.most/memoryPart
-	r, last := m.read(), m.lastCollection(mono)
-	moved := m.sched.Memory() - last.jobs
-	if max(moved, -moved) >= m.most/memoryPart {
+	r, last, jobs := m.read(), m.lastCollection(mono), m.sched.Memory()
+	if m.peak = max(m.peak, jobs); !m.refuse.Load() {
+		m.peak = jobs
+	}
+	moved := jobs - last.jobs
+	if max(moved, -moved, m.peak-jobs) >= m.most/memoryPart {
 		m.wait = 0
 	}
-	if max(r.objects, last.jobs+last.beside+moved)+r.overhead >= resume && mono-m.seenAt >= m.wait {
+	most := max(m.held(), max(r.objects, jobs+last.beside)+r.overhead)
+	if most >= resume && mono-m.seenAt >= m.wait {
 		m.wait = min(max(2*m.wait, memoryPeriod.Milliseconds()), memoryAge)
+		m.peak = jobs
 		m.collect()
 		m.note()
 		m.lastCollection(mono)
 	}
-	switch held := m.held(); {
-	case m.full() && held < resume:
+	if m.full() && m.held() < resume {
 		m.refuse.Store(false)
-		if m.said {
-			m.said = false
-			m.log.Info("the server holds less than --max-memory again: new jobs are taken", "held", journal.Size(held), "max-memory", journal.Size(m.most))
-		}
-	case m.full() && !m.said:
+	}
+	m.sayTaken(mono)
+}
+
+// sayRefused logs that new jobs are refused, unless the log says so.
+func (m *memoryLimit) sayRefused() {
+	if m.refuse.Load() && !m.said {
 		m.said = true
-		m.log.Warn("new jobs are refused: the server holds as much as --max-memory allows", "held", journal.Size(held), "max-memory", journal.Size(m.most))
+		m.log.Warn("new jobs are refused: the server holds as much as --max-memory allows", "held", journal.Size(m.held()), "max-memory", journal.Size(m.most))
+	}
+}
+
+// sayTaken logs that new jobs are taken again, unless it has done so moments ago: then it waits.
+func (m *memoryLimit) sayTaken(mono int64) {
+	if m.said && !m.refuse.Load() && mono >= m.quiet {
+		refused := m.refused()
+		m.log.Info("the server holds less than --max-memory again: new jobs are taken", "refused", refused-m.told, "held", journal.Size(m.held()), "max-memory", journal.Size(m.most))
+		m.said, m.told, m.quiet = false, refused, mono+memoryQuiet
 	}
 }
 
@@ -177,6 +212,8 @@ func (s *Server) watchMemory(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-s.memory.began:
+			s.memory.sayRefused()
 		case <-ticker.C:
 			s.memory.look(s.now().Mono)
 		}

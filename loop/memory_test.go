@@ -20,13 +20,15 @@ type memoryWorld struct {
 	cycles  uint64
 	mono    int64
 	forced  uint64
+	asked   uint64 // requests refused
+	beside  int64  // bytes beside objects
 }
 
 func newMemoryWorld(t *testing.T, most int64) *memoryWorld {
-	w := &memoryWorld{t: t}
-	w.memoryLimit = newMemoryLimit(most, sched.New(sched.Options{Shards: 1}), slog.New(slog.NewTextHandler(&w.log, nil)))
+	w := &memoryWorld{t: t, beside: 1 << 20}
+	w.memoryLimit = newMemoryLimit(most, sched.New(sched.Options{Shards: 1}), func() uint64 { return w.asked }, slog.New(slog.NewTextHandler(&w.log, nil)))
 	w.read = func() memoryReading {
-		return memoryReading{cycles: w.cycles, live: w.live, objects: w.live + w.garbage, overhead: 1 << 20}
+		return memoryReading{cycles: w.cycles, live: w.live, objects: w.live + w.garbage, overhead: w.beside}
 	}
 	w.collect = func() {
 		w.cycles++
@@ -75,16 +77,13 @@ func TestMemoryBurst(t *testing.T) {
 	w.after(250, false, 0)
 	n := 0
 	for ; !w.full() && n < 1000; n++ {
-		err := w.sched.Submit(sched.Time{}, &sched.Submission{Queue: []byte("q"), Name: []byte{byte(n), byte(n >> 8)}, Workload: make([]byte, 64<<10)}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w.submit(n)
 	}
 	if held := int64(n) * (64 << 10); held > 8<<20 || held < 6<<20 {
 		t.Errorf("%d bytes of jobs are taken, of 7 MiB", held)
 	}
 	for i := range 20 {
-		w.sched.Remove(sched.Time{}, 0, []byte("q"), []byte{byte(i), byte(i >> 8)}, nil)
+		w.remove(i)
 	}
 	if !w.full() {
 		t.Error("new jobs are taken before a look")
@@ -92,9 +91,115 @@ func TestMemoryBurst(t *testing.T) {
 	w.after(250, false, 1)
 }
 
+// submit submits a job of 64 KiB, and remove removes it.
+func (w *memoryWorld) submit(n int) {
+	w.t.Helper()
+	err := w.sched.Submit(sched.Time{}, &sched.Submission{Queue: []byte("q"), Name: []byte{byte(n), byte(n >> 8)}, Workload: make([]byte, 64<<10)}, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *memoryWorld) remove(n int) {
+	w.sched.Remove(sched.Time{}, 0, []byte("q"), []byte{byte(n), byte(n >> 8)}, nil)
+}
+
+// TestMemoryAfterDrain: when the jobs are gone that were too many, new ones are taken at the next look, although the
+// runtime makes no collection, or noted its last one when the jobs that it found had gone.
+func TestMemoryAfterDrain(t *testing.T) {
+	const jobs = 96
+	drained := func(w *memoryWorld) {
+		for i := range jobs {
+			w.remove(i)
+		}
+		w.live = 0
+	}
+	for name, drain := range map[string]func(w *memoryWorld){
+		"no collection": drained,
+		"a late note": func(w *memoryWorld) {
+			w.cycles++
+			drained(w)
+			w.live = jobs * 64 << 10
+			w.note()
+			w.live = 0
+		},
+		"less beside objects": func(w *memoryWorld) {
+			w.cycles++
+			w.beside = 10 << 20
+			w.note()
+			w.beside = 1 << 20
+			drained(w)
+		},
+	} {
+		w := newMemoryWorld(t, 8<<20)
+		w.after(250, false, 0)
+		for i := range jobs {
+			w.submit(i)
+		}
+		w.live, w.beside = jobs*64<<10, 4<<20
+		w.cycles++
+		w.note()
+		w.after(250, true, w.forced+1)
+		forced := w.forced
+		drain(w)
+		if !w.full() {
+			t.Errorf("%s: new jobs are taken before a look", name)
+		}
+		w.beside = 1 << 20
+		w.look(w.mono + 1)
+		if w.full() || w.forced > forced+1 {
+			t.Errorf("%s: a look after the drain leaves new jobs refused: %v, after %d collections", name, w.full(), w.forced-forced)
+		}
+	}
+}
+
+// TestMemoryLog: a refusal is logged at once, also one that ends before the next look, and its end with how many requests
+// were refused. Refusals that follow each other within moments have one pair of lines.
+func TestMemoryLog(t *testing.T) {
+	w := newMemoryWorld(t, 64<<20)
+	w.after(250, false, 0)
+	refuse := func(n uint64) {
+		w.t.Helper()
+		w.rest.Store(64 << 20)
+		if !w.full() || len(w.began) != 1 {
+			t.Fatal("the watcher is not told")
+		}
+		<-w.began
+		w.asked += n
+		w.rest.Store(1 << 20)
+	}
+	wants := func(lines ...string) {
+		t.Helper()
+		got := strings.Split(strings.TrimSuffix(w.log.String(), "\n"), "\n")
+		if w.log.Reset(); len(got) != max(len(lines), 1) {
+			t.Errorf("the log has %q, want %q", got, lines)
+			return
+		}
+		for i, line := range lines {
+			if !strings.Contains(got[i], line) {
+				t.Errorf("the log has %q, want %q", got[i], line)
+			}
+		}
+	}
+	refuse(7)
+	w.sayRefused()
+	wants("new jobs are refused")
+	w.after(1, false, 0)
+	wants("new jobs are taken\" refused=7 ")
+	for range 10 {
+		refuse(2)
+		w.after(250, false, 0)
+	}
+	wants("new jobs are refused")
+	w.after(memoryQuiet, false, 0)
+	wants("new jobs are taken\" refused=20 ")
+	w.after(memoryQuiet, false, 0)
+	wants()
+}
+
 // TestMemoryCollections: every collection of the runtime is noted until the end.
 func TestMemoryCollections(t *testing.T) {
-	m := newMemoryLimit(1<<40, sched.New(sched.Options{Shards: 1}), slog.New(slog.DiscardHandler))
+	m := newMemoryLimit(1<<40, sched.New(sched.Options{Shards: 1}), nil, slog.New(slog.DiscardHandler))
 	m.follow()
 	defer m.close()
 	runtime.GC()

@@ -142,7 +142,7 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 	}
 	so.Full = s.refusing
 	s.sched = sched.New(so)
-	s.memory = newMemoryLimit(o.MaxMemory, s.sched, o.Log)
+	s.memory = newMemoryLimit(o.MaxMemory, s.sched, s.counters.refusals[protocol.ReasonMaxMemory].Load, o.Log)
 	for range protocol.StreamKinds {
 		s.encoders = append(s.encoders, make(chan struct{}, 1))
 	}
