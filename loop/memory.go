@@ -24,6 +24,10 @@ const (
 	// memoryAge is after how many milliseconds another collection is made near the limit although the jobs are as many:
 	// connections, names and buffers may have gone. The first ones are made earlier, at times that double.
 	memoryAge = 10_000
+	// peerPart of --max-memory is what each budget of peers may have: their unfinished requests, their unread output, and
+	// what they reserve and watch. They are not refused at the limit, because jobs are drained by them, so their budgets
+	// lie beyond it, where there is room for two sevenths of it and the kernel's part.
+	peerPart = 8
 	// memoryQuiet is how many milliseconds after the log has said that new jobs are taken it says so again. Jobs that come
 	// and go at the limit have them refused and taken many times a second.
 	memoryQuiet = 10_000

@@ -5,7 +5,8 @@ package loop
 const maxPartialFactor = 8
 
 func (s *Server) mostPartial() int {
-	return maxPartialFactor * max(s.o.largestFrame(), maxPooled) // a short request may be in a buffer of the pool
+	one := max(s.o.largestFrame(), maxPooled) // a short request may be in a buffer of the pool
+	return min(maxPartialFactor*one, max(s.peerMemory, one))
 }
 
 // chargePartial updates the reactor's count of unfinished bytes after a change of partial.

@@ -1,9 +1,11 @@
 package loop
 
 import (
+	"encoding/binary"
 	"testing"
 
 	"treadle/codec/periodic"
+	"treadle/sched"
 )
 
 // pieces is receive in reads of a few KiB.
@@ -16,6 +18,54 @@ func (c *memConn) pieces(in []byte) {
 // submitOf returns the submission of a job of so many bytes.
 func submitOf(n int) []byte {
 	return request(1, periodic.SubmitJob, job("f", "large", make([]byte, n)...))
+}
+
+// TestSmallMemory: with a small --max-memory the peers' unfinished requests, unread output and watches have a part of it,
+// one large request and reply at least, and what they had before without a limit.
+func TestSmallMemory(t *testing.T) {
+	const frame = 4 << 20
+	for most, want := range map[int64][2]int{
+		0: {maxPartialFactor * frame, maxUnreadFactor * 2 * frame}, 1 << 40: {maxPartialFactor * frame, maxUnreadFactor * 2 * frame},
+		64 << 20: {8 << 20, 8 << 20}, 16 << 20: {frame, 2 * frame},
+	} {
+		w := newMemServer(t, Options{Loops: 1, MaxFrame: frame, MaxMemory: most, Gloom: GloomOptions{MaxFrame: frame}})
+		if got := [2]int{w.mostPartial(), w.mostUnsent()}; got != want {
+			t.Errorf("--max-memory %d: %v bytes of unfinished requests and unread output, want %v", most, got, want)
+		}
+	}
+	w := newMemServer(t, Options{Loops: 1, MaxFrame: frame, MaxMemory: 64 << 20, Gloom: GloomOptions{MaxFrame: frame}})
+	submit := submitOf(frame - 100)
+	for range 4 * maxPartialFactor {
+		w.manual.advance(1, w.tick)
+		w.join(0, periodic.Client).pieces(submit[:len(submit)-10])
+		w.settle()
+		if n := w.loops[0].partialBytes; n > 64<<20/peerPart {
+			t.Fatalf("%d bytes of unfinished requests", n)
+		}
+	}
+	name := make([]byte, 8)
+	var peers []*sched.Peer
+	refused := 0
+	for range 200 { // each may watch some 340 queues, all together 8 MiB more
+		p := w.sched.NewPeer(1)
+		peers = append(peers, p)
+		for i := range 1000 {
+			binary.BigEndian.PutUint64(name, uint64(i))
+			if err := w.sched.Watch(w.now(), p, name, false, nil); err != nil {
+				refused++
+				break
+			}
+		}
+	}
+	if refused < 100 {
+		t.Errorf("%d of 200 peers that watch 1000 queues each are refused some", refused)
+	}
+	for _, p := range peers {
+		w.sched.Forget(w.now(), p, nil)
+	}
+	for _, c := range w.conns {
+		c.close()
+	}
 }
 
 // TestPartials: all unfinished requests together are bounded. Beyond the bound the sessions with the

@@ -244,7 +244,7 @@ func (h host) Fail(err error) { h.fail(err) }
 func (h host) Limits() protocol.Limits {
 	return protocol.Limits{
 		MaxConnections: h.o.MaxConnections, MaxFrame: h.o.MaxFrame, MaxOutbound: h.o.MaxOutbound,
-		LargeOutput: h.largeOutput(), MostUnsent: h.mostUnsent(),
+		LargeOutput: h.largeOutput(), MostUnsent: h.mostUnsent(), PeerMemory: h.peerMemory,
 		HandshakeTimeout: h.o.HandshakeTimeout, FrameTimeout: h.o.FrameTimeout, Drain: h.o.Drain,
 	}
 }

@@ -58,7 +58,8 @@ type Server struct {
 	offloads    chan struct{}   // a semaphore, see Offload
 	longReplies atomic.Int64    // long replies that nothing has been sent of yet
 
-	memory *memoryLimit // nil: no limit
+	memory     *memoryLimit // nil: no limit
+	peerMemory int          // bytes that a budget of the peers of an event loop may have, or one largest request or reply
 
 	// The journal.
 	journal     *journalSink    // nil: jobs live in memory alone
@@ -133,6 +134,11 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 	s.clock, s.runAside, s.await, s.listenOn = s.readClocks, s.goAside, s.awaitCommit, openAddress
 	so = sched.Options{Shards: o.Shards, Seed: so.Seed, Batch: so.Batch, Alarm: s.ring, TimedOut: s.overdue.add}
 	so.Rules, so.Grace = o.rules()
+	s.peerMemory = math.MaxInt
+	if o.MaxMemory > 0 {
+		so.PeerMemory = o.MaxMemory / peerPart
+		s.peerMemory = int(so.PeerMemory) / o.Loops
+	}
 	if o.Data != NoData {
 		if s.journalOpts, err = s.newJournalOptions(); err != nil {
 			return nil, err

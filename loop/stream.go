@@ -154,7 +154,9 @@ func (r *reactor) checkSlow() {
 // together. Thousands of peers with --max-outbound each would take all memory.
 const maxUnreadFactor = 4
 
-func (s *Server) mostUnsent() int { return maxUnreadFactor * s.o.MaxOutbound }
+func (s *Server) mostUnsent() int {
+	return min(maxUnreadFactor*s.o.MaxOutbound, max(s.peerMemory, s.o.MaxOutbound))
+}
 
 // largeOutput is the size in bytes from which a peer's output is large: a turn writes it early, and
 // what the peer has not read counts against mostUnsent.

@@ -3,7 +3,6 @@ package sched
 import (
 	"slices"
 	"sync"
-	"sync/atomic"
 )
 
 // Peer is one connected party. One goroutine at a time, its session's, calls the verbs that take
@@ -32,9 +31,9 @@ type Peer struct {
 	stalled    []owedProceed  // the publishers that wait until unsent is below window
 	unreported int            // number of its unreported names
 
-	quota    *atomic.Int64 // the scheduler's sharedQuota, nil when the peer is departed
-	charged  int           // bytes of its slots, watches, topics and unreported names
-	borrowed int           // bytes of quota that it has beyond its own part
+	quota    *quota //  the scheduler's sharedQuota, nil when the peer is departed
+	charged  int    // bytes of its slots, watches, topics and unreported names
+	borrowed int    // bytes of quota that it has beyond its own part
 }
 
 // Skills say which jobs a peer can be given.

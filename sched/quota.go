@@ -1,11 +1,13 @@
 package sched
 
+import "sync/atomic"
+
 // Slots, watches, topics and unreported names take memory for a peer, not for a job. The bounds of
 // one peer keep one mistake in check. The quota bounds all peers together, as there may be tens of
 // thousands of connections.
 const (
-	// maxShared bounds the bytes that all peers have beyond their own parts: watches of some two
-	// million queues.
+	// maxShared bounds the bytes that all peers have beyond their own parts, unless Options.PeerMemory
+	// is less: watches of some two million queues.
 	maxShared = 512 << 20
 	// ownQuota is each peer's own part in bytes, which no other peer can use: hundreds of reserves
 	// or queues.
@@ -21,6 +23,12 @@ const (
 	topicCost = 256 // without the names
 )
 
+// quota counts the bytes that all peers have borrowed beyond their own parts.
+type quota struct {
+	atomic.Int64
+	most int64
+}
+
 // cost is the approximate bytes of a topic.
 func (t topic) cost() int { return topicCost + len(t.queue) + len(t.name) }
 
@@ -28,7 +36,7 @@ func (t topic) cost() int { return topicCost + len(t.queue) + len(t.name) }
 // holds the peer's lock.
 func (p *Peer) charge(n int) bool {
 	if p.charged+n > ownQuota+p.borrowed {
-		if p.quota.Add(quotaStep) > maxShared {
+		if p.quota.Add(quotaStep) > p.quota.most {
 			p.quota.Add(-quotaStep)
 			return false
 		}

@@ -10,8 +10,16 @@ import (
 // TestQuota checks that the charged bytes of all peers together are bounded, that each peer has its
 // own part, and that refunded bytes can be charged by other peers.
 func TestQuota(t *testing.T) {
-	x := newTestSched(t, Options{Shards: 2})
-	const taken = maxShared - 2*quotaStep // by peers that are not here
+	for _, most := range []int64{maxShared, 8 << 20} {
+		testQuota(t, newTestSched(t, Options{Shards: 2, PeerMemory: most}), most)
+	}
+	if n := New(Options{PeerMemory: 2 * maxShared}).sharedQuota.most; n != maxShared {
+		t.Errorf("%d bytes may be borrowed", n)
+	}
+}
+
+func testQuota(t *testing.T, x *testSched, most int64) {
+	taken := most - 2*quotaStep // by peers that are not here
 	x.s.sharedQuota.Add(taken)
 	register := map[string]func(p *Peer, i int) error{
 		"queues":   func(p *Peer, i int) error { return x.s.Watch(x.now, p, fmt.Append(nil, "q", i), false, &x.rec) },

@@ -91,6 +91,9 @@ type Options struct {
 	Window    int          // bytes, default DefaultWindow
 	Batch     int          // jobs moved under one hold of a shard's lock, default defaultBatch; tests make it small
 	Seed      maphash.Seed // of the name hashes; default: a new one
+	// PeerMemory bounds the bytes of reserves, watches and topics that all peers have beyond small parts of their own;
+	// default and most: maxShared.
+	PeerMemory int64
 	// Rules are the rules of each space, by its number; default: the zero value.
 	Rules [MaxSpaces]Rules
 	// Journal, when set, is told of every change of a durable job.
@@ -136,7 +139,7 @@ type Scheduler struct {
 	remember    atomic.Int64 // in milliseconds, 0: complete tasks are not remembered
 	queueCount  atomic.Int64
 	cronEntries atomic.Int64
-	sharedQuota atomic.Int64 // bytes that peers have borrowed, see charge
+	sharedQuota quota        // see charge
 	memory      atomic.Int64 // bytes of the chunks of all slabs and arenas
 	wakeWall    atomic.Int64 // when the next Tick is due by the wall clock
 	wakeMono    atomic.Int64 // the same by the other clock
@@ -153,6 +156,9 @@ func New(o Options) *Scheduler {
 	s := &Scheduler{
 		shards: make([]shard, max(o.Shards, 1)), seed: o.Seed, alarm: o.Alarm, timedOut: o.TimedOut,
 		maxQueues: o.MaxQueues, window: o.Window, rules: o.Rules, journal: o.Journal, full: o.Full, grace: o.Grace,
+	}
+	if s.sharedQuota.most = maxShared; o.PeerMemory > 0 {
+		s.sharedQuota.most = min(maxShared, o.PeerMemory)
 	}
 	if s.maxQueues == 0 {
 		s.maxQueues = defaultMaxQueues

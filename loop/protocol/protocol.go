@@ -75,6 +75,7 @@ type Limits struct {
 	MaxOutbound    int // unread bytes of one peer
 	LargeOutput    int // unread bytes of one peer from which they count against MostUnsent
 	MostUnsent     int // unread bytes of all peers of an event loop together
+	PeerMemory     int // bytes that any other budget of peers may have, or one largest request
 
 	HandshakeTimeout time.Duration // from a connection to its handshake
 	FrameTimeout     time.Duration // from a request's first byte to its last

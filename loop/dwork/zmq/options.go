@@ -11,7 +11,7 @@ type Options struct {
 	MaxFrame int
 	// MaxFrames is how many frames a message may have, its envelope's among them, 32 when it is 0.
 	MaxFrames int
-	// MaxBuffered is what unfinished large messages of all connections may take together, in bytes, 512 MiB when it is 0.
+	// MaxBuffered is what unfinished large messages of all connections may take together, in bytes, DefaultMaxBuffered when it is 0.
 	// The connection that would exceed it is closed.
 	MaxBuffered int
 	// MaxOutbound is what a connection's replies of one turn may take, in bytes, 64 MiB when it is 0; one reply alone may be
@@ -36,6 +36,9 @@ type Options struct {
 	Trouble func(error)
 }
 
+// DefaultMaxBuffered is the default of MaxBuffered.
+const DefaultMaxBuffered = 512 << 20
+
 // withDefaults returns the settings with nothing left open.
 func (o Options) withDefaults() Options {
 	number := func(n *int, value int) {
@@ -51,7 +54,7 @@ func (o Options) withDefaults() Options {
 	number(&o.MaxConnections, 1024)
 	number(&o.MaxFrame, 16<<20)
 	number(&o.MaxFrames, 32)
-	number(&o.MaxBuffered, 512<<20)
+	number(&o.MaxBuffered, DefaultMaxBuffered)
 	number(&o.MaxOutbound, 64<<20)
 	number(&o.MaxUnsent, 256<<20)
 	duration(&o.UnaskedAfter, 2*time.Second)
