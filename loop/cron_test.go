@@ -197,3 +197,36 @@ func TestCronSources(t *testing.T) {
 	s.call(http.MethodGet, "/v1/cron?entry=a", nil, nil, http.StatusNotFound)
 	s.call(http.MethodGet, "/v1/cron?entry=a&next=0", nil, nil, http.StatusBadRequest)
 }
+
+// TestOperatorsBesideCommit: while a change waits for the disk, other requests of operators are answered, and other changes
+// are made.
+func TestOperatorsBesideCommit(t *testing.T) {
+	s := startCronServer(t, CronEntry{Name: "c", Queue: "f", Schedule: "@daily"})
+	ask := func(method, path, body string) *int {
+		status := new(int)
+		s.Admin(httptest.NewRequest(method, path, strings.NewReader(body)), func(code int, _ []byte) { *status = code })
+		return status
+	}
+	changes := []*int{
+		ask(http.MethodPatch, "/v1/policies", `{"pattern":"f","values":{"retries":"3"}}`),
+		ask(http.MethodPost, "/v1/cron", `{"name":"d","queue":"f","schedule":"@daily"}`),
+		ask(http.MethodPost, "/v1/cron/pause", `{"entry":"c"}`),
+		ask(http.MethodPatch, "/v1/policies", `{"pattern":"g","values":{"retries":"3"}}`),
+	}
+	for _, path := range []string{"/v1/policies", "/v1/policies?queue=f", "/v1/cron", "/v1/failed", "/v1/done"} {
+		if status := *ask(http.MethodGet, path, ""); status != http.StatusOK {
+			t.Errorf("GET %s beside a commit: %d", path, status)
+		}
+	}
+	for n, status := range changes {
+		if *status != 0 {
+			t.Errorf("change %d is answered before its commit: %d", n, *status)
+		}
+	}
+	s.Commit()
+	for n, status := range changes {
+		if *status != http.StatusOK {
+			t.Errorf("change %d is answered %d", n, *status)
+		}
+	}
+}

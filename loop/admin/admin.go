@@ -220,7 +220,7 @@ func (i *Interface) Close() {
 	i.running.Wait()
 }
 
-// change changes a run-time rule and returns when the journal has it.
+// change changes a run-time rule. The journal has it after a commit.
 func (i *Interface) change(c *codec.Change) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -267,10 +267,11 @@ func (i *Interface) change(c *codec.Change) error {
 	i.host.PutSetting(settingPrefix+c.Pattern, text)
 	i.host.Sched().SetPolicies(table)
 	i.host.Log().Info("a policy is changed", "pattern", c.Pattern, "values", string(text))
-	return i.commit()
+	return nil
 }
 
-// commit returns when the journal has all changes.
+// commit returns when the journal has all changes. It may take as long as the disk does, so the caller must not hold mu:
+// other requests are answered meanwhile.
 func (i *Interface) commit() error {
 	group, wait := i.host.DurableAll()
 	if !wait {

@@ -111,7 +111,7 @@ func (i *Interface) beginCron() (err error) {
 	return nil
 }
 
-// addCron adds or replaces an entry of the run time and returns when the journal has it.
+// addCron adds or replaces an entry of the run time. The journal has it after a commit.
 func (i *Interface) addCron(a *codec.CronAdd) error {
 	c, err := newCron(&a.CronEntry, sched.FromRunTime, i.o.CronSpace)
 	if err != nil {
@@ -133,7 +133,7 @@ func (i *Interface) addCron(a *codec.CronAdd) error {
 	i.late[c.Name] = c
 	i.host.PutSetting(cronPrefix+c.Name, text)
 	i.host.Log().Info("a cron entry is set", "entry", c.Name, "schedule", c.Schedule, "zone", c.Zone, "queue", c.Queue)
-	return i.commit()
+	return nil
 }
 
 // putCron puts an entry in the place of another one, whose counts and pause it keeps. Either may be nil.
@@ -281,6 +281,9 @@ func (i *Interface) postCron(r *http.Request) (any, error) {
 	if err := i.addCron(&a); err != nil {
 		return nil, err
 	}
+	if err := i.commit(); err != nil {
+		return nil, err
+	}
 	return &codec.CronEntries{Entries: i.cronStatuses(a.Name, 1)}, nil
 }
 
@@ -291,16 +294,20 @@ func (i *Interface) cronVerb(verb func(*Interface, *cronEntry, *codec.CronPause)
 		if err := read(r, &p); err != nil {
 			return nil, err
 		}
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		c := i.cron[p.Entry]
-		if c == nil {
-			return nil, noCron(p.Entry)
-		}
-		answer, err := verb(i, c, &p)
+		answer, err := i.changeCron(verb, &p)
 		if err != nil {
 			return nil, err
 		}
 		return answer, i.commit()
 	}
+}
+
+func (i *Interface) changeCron(verb func(*Interface, *cronEntry, *codec.CronPause) (any, error), p *codec.CronPause) (any, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	c := i.cron[p.Entry]
+	if c == nil {
+		return nil, noCron(p.Entry)
+	}
+	return verb(i, c, p)
 }

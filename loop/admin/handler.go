@@ -118,6 +118,9 @@ func (i *Interface) patchPolicies(r *http.Request) (any, error) {
 	if err := i.change(&c); err != nil {
 		return nil, err
 	}
+	if err := i.commit(); err != nil {
+		return nil, err
+	}
 	return &codec.Rule{Pattern: c.Pattern, Source: sched.FromRunTime.String(), Values: i.runTime(c.Pattern)}, nil
 }
 
