@@ -68,6 +68,30 @@ var callKinds = map[string]string{
 	"say": lineTexts, "tell": lineTexts, "badUsage": usageErrors, "BadOption": usageErrors, "policyError": usageErrors, "New": protocolErrors, "Errorf": protocolErrors,
 }
 
+// textTables maps the variables and constants that hold texts to the kind of their messages.
+var textTables = map[string]string{"reasons": commandErrors, "serverless": usageErrors, "errNoKey": usageErrors, "failedJobs": commandErrors, "doneJobs": commandErrors}
+
+// leastWords is how many words a text in a table has that is a message, not a name.
+const leastWords = 4
+
+// tableMessages returns the messages of a variable or constant that holds texts. It adds the name to used.
+func tableMessages(file string, s *ast.ValueSpec, used map[string]bool) (all []message) {
+	for i, name := range s.Names {
+		kind := textTables[name.Name]
+		if kind == "" || i >= len(s.Values) {
+			continue
+		}
+		used[name.Name] = true
+		ast.Inspect(s.Values[i], func(n ast.Node) bool {
+			if literal, ok := n.(*ast.BasicLit); ok && len(strings.Fields(textOf(literal))) >= leastWords {
+				all = append(all, message{kind, file, textOf(literal)})
+			}
+			return true
+		})
+	}
+	return all
+}
+
 // textAt is the argument with the text, of the functions that do not take it first.
 var textAt = map[string]int{"BadOption": 1, "policyError": 2}
 
@@ -148,6 +172,8 @@ func messagesOf(name string, declared ast.Decl, used map[string]bool) (all []mes
 			if m, found := messageOf(name, function, n, used); found {
 				all = append(all, m)
 			}
+		case *ast.ValueSpec:
+			all = append(all, tableMessages(name, n, used)...)
 		case *ast.ReturnStmt:
 			if isError && len(n.Results) == 1 {
 				kind := protocolErrors
@@ -202,9 +228,9 @@ func everyMessage(t *testing.T) (all []message, literals string) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range slices.AppendSeq(slices.Clone(usageFunctions), maps.Keys(callKinds)) {
+	for _, name := range slices.Concat(usageFunctions, slices.Collect(maps.Keys(callKinds)), slices.Collect(maps.Keys(textTables))) {
 		if !used[name] {
-			t.Errorf("no function %s makes a message", name)
+			t.Errorf("no function or table %s makes a message", name)
 		}
 	}
 	slices.SortFunc(all, func(a, b message) int {
