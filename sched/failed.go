@@ -42,13 +42,10 @@ const (
 	maxHistory = 2 << 10
 )
 
-// A history is uvarint(tries), then the entries: the outcome, uvarint(At), and two texts, each behind its length. A text
-// that is the same as in the entry before is left out, and the outcome has a bit for it: mostly a job fails again for the
-// same reason. tries counts the attempts since the job was submitted or retried by hand.
-const (
-	sameWorker = 0x80
-	sameText   = 0x40
-)
+// A history is uvarint(tries), then the entries: the outcome, varint(milliseconds since the entry before) and two texts, the
+// worker and the error. A text is uvarint(length of the prefix that it shares with the text of the entry before),
+// uvarint(length of the rest) and the rest: mostly a job fails again for the same reason. tries counts the attempts since
+// the job was submitted or retried by hand.
 
 // arenaRef is where a history or a result lies in the arena.
 type arenaRef struct{ bytes, size uint32 }
@@ -109,22 +106,18 @@ func withAttempt(old []byte, a Attempt) (history []byte, n uint64) {
 // kept, the oldest first. What is damaged of it is left out.
 func ParseHistory(history []byte) (tries uint64, all []Attempt) {
 	tries, n := binary.Uvarint(history)
+	var a Attempt
 	for b := history[max(n, 0):]; len(b) > 0; {
-		a := Attempt{Outcome: Outcome(b[0] &^ (sameWorker | sameText))}
-		at, n := binary.Uvarint(b[1:])
+		a.Outcome = Outcome(b[0])
+		since, n := binary.Varint(b[1:])
 		if n <= 0 {
 			break
 		}
-		var before Attempt
-		if len(all) > 0 {
-			before = all[len(all)-1]
-		}
-		a.At = int64(at)
-		flags := b[0]
+		a.At += since
 		b = b[1+n:]
 		var workerOK, textOK bool
-		a.Worker, b, workerOK = readText(b, flags&sameWorker != 0, before.Worker)
-		a.Text, b, textOK = readText(b, flags&sameText != 0, before.Text)
+		a.Worker, b, workerOK = readText(b, a.Worker)
+		a.Text, b, textOK = readText(b, a.Text)
 		if !workerOK || !textOK {
 			break
 		}
@@ -133,16 +126,19 @@ func ParseHistory(history []byte) (tries uint64, all []Attempt) {
 	return tries, all
 }
 
-// readText reads a text of a history, which is not there when it is the same as before.
-func readText(b []byte, same bool, before string) (text string, rest []byte, ok bool) {
-	if same {
-		return before, b, true
-	}
-	l, n := binary.Uvarint(b)
-	if n <= 0 || l > uint64(len(b)-n) {
+// readText reads a text of a history behind the one of the entry before.
+func readText(b []byte, before string) (text string, rest []byte, ok bool) {
+	shared, n := binary.Uvarint(b)
+	if n <= 0 || shared > uint64(len(before)) {
 		return "", nil, false
 	}
-	return string(b[n : n+int(l)]), b[n+int(l):], true
+	b = b[n:]
+	more, n := binary.Uvarint(b)
+	if n <= 0 || more > uint64(len(b)-n) {
+		return "", nil, false
+	}
+	end := n + int(more)
+	return before[:shared] + string(b[n:end]), b[end:], true
 }
 
 // AppendHistory appends a history that ParseHistory reads, of as many of the last entries as one has room for.
@@ -163,23 +159,21 @@ func AppendHistory(dst []byte, tries uint64, all []Attempt) []byte {
 
 // appendAttempt appends an entry. before is the one before it, and becomes this one.
 func appendAttempt(dst []byte, a Attempt, before *Attempt) []byte {
-	a.Worker, a.Text = lastText(a.Worker), lastText(a.Text)
-	outcome := byte(a.Outcome)
-	if a.Worker == before.Worker {
-		outcome |= sameWorker
-	}
-	if a.Text == before.Text {
-		outcome |= sameText
-	}
-	dst = binary.AppendUvarint(append(dst, outcome), uint64(max(a.At, 0)))
-	if outcome&sameWorker == 0 {
-		dst = append(binary.AppendUvarint(dst, uint64(len(a.Worker))), a.Worker...)
-	}
-	if outcome&sameText == 0 {
-		dst = append(binary.AppendUvarint(dst, uint64(len(a.Text))), a.Text...)
-	}
+	a.At, a.Worker, a.Text = max(a.At, 0), lastText(a.Worker), lastText(a.Text)
+	dst = binary.AppendVarint(append(dst, byte(a.Outcome)), a.At-before.At)
+	dst = appendText(appendText(dst, a.Worker, before.Worker), a.Text, before.Text)
 	*before = a
 	return dst
+}
+
+// appendText appends a text behind the one of the entry before.
+func appendText(dst []byte, text, before string) []byte {
+	shared := 0
+	for shared < min(len(text), len(before)) && text[shared] == before[shared] {
+		shared++
+	}
+	dst = binary.AppendUvarint(dst, uint64(shared))
+	return append(binary.AppendUvarint(dst, uint64(len(text)-shared)), text[shared:]...)
 }
 
 // failUnder is fail for a job whose queue's policy rules its failures: it is delayed, or given up.

@@ -97,7 +97,7 @@ func (sh *shard) takeMoved(now Time, m *move, sink Sink) error {
 func (sh *shard) endMove(seq uint64, why error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	job, ok := sh.keptBySeq[seq]
+	job, ok := sh.lookupKept(seq)
 	if !ok {
 		return // its queue was dropped
 	}

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -190,6 +191,27 @@ func TestHistoryIsBounded(t *testing.T) {
 		t.Errorf("the counters are %+v", st)
 	}
 	x.want()
+}
+
+// TestHistoryRoundTrip: a history has the attempts that went in, with the clock set back and with texts that begin alike,
+// and one that is cut off has a part of them.
+func TestHistoryRoundTrip(t *testing.T) {
+	all := []Attempt{
+		{1_700_000_000_000, AttemptFailed, "periodic 10.0.0.1:4001", "exit status 1"},
+		{1_700_000_000_000, AttemptFailed, "periodic 10.0.0.1:4001", "exit status 1"},
+		{1_600_000_000_000, AttemptTimedOut, "periodic 10.0.0.1:4002", "exit status 12"},
+		{1_700_000_100_000, AttemptLeft, "", "exit"},
+		{1_700_000_100_001, AttemptRetried, "gloom 10.0.0.1:4003", ""},
+	}
+	history := AppendHistory(nil, 300, all)
+	if tries, got := ParseHistory(history); tries != 300 || !slices.Equal(got, all) {
+		t.Errorf("got %d tries and %v", tries, got)
+	}
+	for n := range history {
+		if _, got := ParseHistory(history[:n]); !slices.Equal(got, all[:len(got)]) {
+			t.Errorf("the first %d bytes have %v", n, got)
+		}
+	}
 }
 
 // TestFailedAreRestored: a journal keeps failed jobs, histories and the tries of a job that waits for its retry.

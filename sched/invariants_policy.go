@@ -29,7 +29,7 @@ func (c *checker) keptLine(q *queue, use keptUse) error {
 		return fmt.Errorf("%d kept jobs stand at %d", l.jobs.jobs, l.at)
 	}
 	return c.index(&l.jobs, "kept", func(job uint32, r *record, k key) error {
-		bySeq, found := c.sh.keptBySeq[r.seq]
+		bySeq, found := c.sh.lookupKept(r.seq)
 		_, result := c.sh.results[job]
 		switch {
 		case (r.state == failed) != (use == keptFailed), r.state != failed && r.state != finished, keptUse(r.offset) != use:
@@ -67,8 +67,8 @@ func (c *checker) policies() error {
 		return fmt.Errorf("%d histories and %d results are kept, want %d and %d", len(c.sh.histories), len(c.sh.results), histories, kept[keptResult])
 	case c.states[failed] != kept[keptFailed], c.states[finished] != kept[keptName]+kept[keptDone]+kept[keptResult]:
 		return fmt.Errorf("%d failed and %d finished jobs are there, counted are %v", c.states[failed], c.states[finished], kept)
-	case c.states[failed]+c.states[finished]-kept[keptName] != len(c.sh.keptBySeq):
-		return fmt.Errorf("%d kept jobs are found by their numbers", len(c.sh.keptBySeq))
+	case c.states[failed]+c.states[finished]-kept[keptName] != c.sh.keptBySeq.count:
+		return fmt.Errorf("%d kept jobs are found by their numbers", c.sh.keptBySeq.count)
 	case c.lastOfNames != c.sh.doneNames.count:
 		return fmt.Errorf("%d names of done jobs are known, want %d", c.sh.doneNames.count, c.lastOfNames)
 	}

@@ -1,5 +1,7 @@
 package sched
 
+import "hash/maphash"
+
 // keptUse is what an ended job is kept for.
 type keptUse uint8
 
@@ -66,17 +68,33 @@ func (sh *shard) keep(job uint32, r *record, q *queue, use keptUse) {
 		l.from = k
 	}
 	if sh.keptJobs[use]++; use != keptName { // a name is found by itself
-		sh.keptBySeq[r.seq] = job
+		if sh.keptBySeq.dir == nil {
+			sh.keptBySeq = newNames()
+		}
+		sh.keptBySeq.insert(sh.seqTag(r.seq), job)
 	}
 	sh.resetKept(q)
+}
+
+// seqTag is the tag of a kept job in keptBySeq.
+func (sh *shard) seqTag(seq uint64) uint32 { return uint32(maphash.Comparable(sh.s.seed, seq)) }
+
+// lookupKept finds a kept job by its sequence number.
+func (sh *shard) lookupKept(seq uint64) (uint32, bool) {
+	if sh.keptBySeq.count == 0 {
+		return none, false
+	}
+	return sh.keptBySeq.find(sh.seqTag(seq), func(job uint32) bool { return sh.slab.at(job).seq == seq })
 }
 
 // unkeep takes a job out of the kept ones; it stands nowhere then.
 func (sh *shard) unkeep(job uint32, r *record, q *queue) {
 	q.kept[r.offset].jobs.remove(&sh.buckets, &sh.slab, job)
 	sh.keptJobs[r.offset]--
-	if delete(sh.keptBySeq, r.seq); len(sh.keptBySeq) == 0 && keptUse(r.offset) != keptName {
-		sh.keptBySeq = make(map[uint64]uint32) // a map keeps the room of all that it ever had
+	if keptUse(r.offset) != keptName {
+		if sh.keptBySeq.remove(sh.seqTag(r.seq), job); sh.keptBySeq.count == 0 {
+			sh.keptBySeq = names{}
+		}
 	}
 	sh.resetKept(q)
 }

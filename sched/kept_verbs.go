@@ -132,7 +132,7 @@ func (s *Scheduler) removeKept(queue []byte, seq uint64, in state) error {
 
 // keptJob finds a kept job in a state, unless it is on its way to a dead-letter queue.
 func (sh *shard) keptJob(queue []byte, seq uint64, in state) (uint32, *record, *queue, error) {
-	job, ok := sh.keptBySeq[seq]
+	job, ok := sh.lookupKept(seq)
 	if !ok {
 		return none, nil, nil, ErrNotFound
 	}

@@ -1,7 +1,9 @@
 package sched
 
 import (
+	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 )
 
@@ -52,40 +54,46 @@ func BenchmarkPolicies(b *testing.B) {
 	f("fair", map[string]string{"key": "name before :", "fair": "key"})
 }
 
-// BenchmarkFailedMemory measures what a job takes that was given up after four attempts, each with a worker and an error
+// BenchmarkFailedMemory measures what a job takes that was given up after four attempts by four workers, each with an error
 // text of 30 bytes: in memory, beside its name and its workload.
 func BenchmarkFailedMemory(b *testing.B) {
-	const jobs = 1_000_000
-	text := []byte("cat: news.txt: No such file...")
-	for range b.N {
-		before := heapInUse()
-		x := newBenchSched(b, 1, 1)
-		table, err := NewPolicies([]PolicyRule{{"*", FromFile, map[string]string{"retries": "3", "keep-failed": "2000000"}}})
-		if err != nil {
-			b.Fatal(err)
-		}
-		x.s.SetPolicies(table)
-		x.s.ApplyPolicies(x.now, &x.sink)
-		p := x.worker(0, 1)
-		p.SetLabel("", "periodic 127.0.0.1:40000")
-		for i := range jobs {
-			x.tick(i)
-			x.submit(0, 0)
-			for range 4 {
-				x.reserve(p, 1)
-				for _, run := range x.sink.refs {
-					if err := x.s.Fail(x.now, p, run, text, &x.sink); err != nil {
-						b.Fatal(err)
-					}
+	f := func(name string, text func(attempt int) string) {
+		b.Run(name, func(b *testing.B) {
+			const jobs, attempts = 1_000_000, 4
+			for range b.N {
+				before := heapInUse()
+				x := newBenchSched(b, 1, 1)
+				table, err := NewPolicies([]PolicyRule{{"*", FromFile, map[string]string{"retries": "3", "keep-failed": "2000000"}}})
+				if err != nil {
+					b.Fatal(err)
 				}
-				x.sink.refs, x.sink.tags = x.sink.refs[:0], x.sink.tags[:0]
+				x.s.SetPolicies(table)
+				x.s.ApplyPolicies(x.now, &x.sink)
+				for i := range attempts {
+					x.worker(0, 1).SetLabel("", fmt.Sprintf("periodic 127.0.0.1:4%d000", i))
+				}
+				for range jobs {
+					began := x.now.Wall
+					x.submit(0, 0)
+					for i, p := range x.peers {
+						x.reserve(p, 1)
+						if err := x.s.Fail(x.now, p, x.sink.refs[0], []byte(text(i)), &x.sink); err != nil {
+							b.Fatal(err)
+						}
+						x.sink.refs, x.sink.tags = x.sink.refs[:0], x.sink.tags[:0]
+						x.now.Wall += 100_000 // as with a back-off
+					}
+					x.now.Wall = began + 1
+				}
+				if st := x.s.Stats(); st.Failed != jobs {
+					b.Fatalf("the counters are %+v", st)
+				}
+				payload := len(x.name) + len(x.j.Workload)
+				b.ReportMetric(float64(heapInUse()-before)/jobs-float64(payload), "bytes/job")
+				runtime.KeepAlive(x)
 			}
-		}
-		if st := x.s.Stats(); st.Failed != jobs {
-			b.Fatalf("the counters are %+v", st)
-		}
-		payload := len(x.name) + len(x.j.Workload)
-		b.ReportMetric(float64(heapInUse()-before)/jobs-float64(payload), "bytes/job")
-		runtime.KeepAlive(x)
+		})
 	}
+	f("same", func(int) string { return "cat: news.txt: No such file..." })
+	f("different", func(attempt int) string { return strings.Repeat(string(rune('a'+attempt)), 30) })
 }

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -202,16 +203,15 @@ func TestRetryWhileMoving(t *testing.T) {
 	x.under([3]string{"f", "retries", "0"})
 	p := x.peer("f")
 	x.fails(p, "f", "j")
-	m := x.s.shards[0].keptBySeq
-	_ = m
-	// wall 0
-	y := newTestSched(t, Options{})
-	y.now.Wall = 0
-	y.under([3]string{"f", "retries", "0"})
-	q := y.peer("f")
-	y.fails(q, "f", "j")
-	got, _ := y.failedOf("f")
-	t.Log(got)
+	_, seqs := x.failedOf("f")
+	sh := x.s.shardOf([]byte("f"))
+	job, _ := sh.lookupKept(seqs[0])
+	sh.slab.at(job).flags |= moving
+	if err := x.s.RetryFailed(x.now, []byte("f"), seqs[0], &x.rec); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a moving job is retried: %v", err)
+	}
+	sh.slab.at(job).flags &^= moving
+	x.ok(x.s.RetryFailed(x.now, []byte("f"), seqs[0], &x.rec))
 }
 
 // TestMoveAfterCrash: a move that a crash has cut short is completed and doubles nothing.

@@ -37,7 +37,7 @@ type shard struct {
 	untimedJobs   int             // number of reserved jobs without a time-out, without tasks
 	halted        bool            // no job is handed out any more
 	keeping       heap[*keptLine] // the lines of kept jobs, by the next check
-	keptBySeq     map[uint64]uint32
+	keptBySeq     names           // the kept jobs that are not kept for their names alone, by sequence number; zero when there are none
 	keptJobs      [keptUses]int
 	doneNames     names // the kept done jobs that are the last of their names; zero when there are none
 	histories     map[uint32]arenaRef
@@ -60,7 +60,7 @@ func (sh *shard) init(s *Scheduler, id int) {
 	sh.byName = make(map[string]*queue)
 	sh.awaits = make(map[uint32][]await)
 	sh.topics = make(map[topic][]await)
-	sh.keptBySeq, sh.histories, sh.results = make(map[uint64]uint32), make(map[uint32]arenaRef), make(map[uint32]arenaRef)
+	sh.histories, sh.results = make(map[uint32]arenaRef), make(map[uint32]arenaRef)
 	sh.slab, sh.arena, sh.names = newSlab(), newArena(), newNames()
 	sh.slab.memory, sh.arena.memory = &s.memory, &s.memory
 	sh.running, sh.deadline, sh.parked = newIndex(), newIndex(), newIndex()

@@ -62,7 +62,7 @@ func (s *Scheduler) Stats() Stats {
 		t.KeptDone += sh.keptJobs[keptDone] + sh.keptJobs[keptResult]
 		t.KeptNames += sh.keptJobs[keptName]
 		t.Queues += len(sh.byName)
-		t.Jobs += sh.slab.live - sh.graph.gone() - len(sh.keptBySeq) - sh.keptJobs[keptName]
+		t.Jobs += sh.slab.live - sh.graph.gone() - sh.keptBySeq.count - sh.keptJobs[keptName]
 		t.ArenaBytes += sh.arena.bytes
 		sh.mu.Unlock()
 	}
