@@ -14,6 +14,8 @@ import (
 const (
 	// collectPause is the time between the end of one forced collection and the next.
 	collectPause = time.Second
+	// changePause is the time between two changes of a policy: that of 10M jobs takes seconds.
+	changePause = 5 * time.Second
 	// collectPath is a profile that begins with a collection.
 	collectPath = "/debug/pprof/heap?gc=1"
 	// questionLimit bounds one question to the server over HTTP: a collection of a heap of gigabytes takes a while.
@@ -54,26 +56,24 @@ func ask(ctx context.Context, address, path string) (string, error) {
 	return string(page), err
 }
 
-// collecting runs a phase while a server is made to collect its garbage again and again.
-func collecting(ctx context.Context, address string, phase func() error) error {
+// again runs a phase while it does something again and again, with a pause after each time.
+func again(ctx context.Context, pause time.Duration, phase func() error, do func(ctx context.Context) error) error {
 	ctx, end := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- collect(ctx, address) }()
+	go func() {
+		for ctx.Err() == nil {
+			if err := do(ctx); err != nil && ctx.Err() == nil {
+				ended <- fmt.Errorf("beside the load: %w", err)
+				return
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+			}
+		}
+		ended <- nil
+	}()
 	err := phase()
 	end()
 	return errors.Join(err, <-ended)
-}
-
-// collect makes a server collect its garbage until ctx ends.
-func collect(ctx context.Context, address string) error {
-	for ctx.Err() == nil {
-		if _, err := ask(ctx, address, collectPath); err != nil && ctx.Err() == nil {
-			return fmt.Errorf("a collection: %w", err)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(collectPause):
-		}
-	}
-	return nil
 }

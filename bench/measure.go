@@ -38,9 +38,10 @@ type sample struct {
 	Rate    int     `json:"rate,omitempty"` // jobs a second in an open loop
 
 	JobsPerSecond float64        `json:"jobs_per_second,omitempty"`
-	Submit        load.Quantiles `json:"submit,omitzero"`    // as in load.Found
-	ToWorker      load.Quantiles `json:"to_worker,omitzero"` //
-	Answer        load.Quantiles `json:"answer,omitzero"`    //
+	Submit        load.Quantiles `json:"submit,omitzero"`      // as in load.Found
+	ToWorker      load.Quantiles `json:"to_worker,omitzero"`   //
+	Answer        load.Quantiles `json:"answer,omitzero"`      //
+	Longest       float64        `json:"longest_us,omitempty"` // wait of any call of the clients, microseconds; where the policy changes
 	ServerCPU     float64        `json:"server_cpu_s_per_million,omitempty"`
 	DriverCPU     float64        `json:"driver_cpu_s_per_million,omitempty"`
 
@@ -170,8 +171,14 @@ func (s *sample) pass(ctx context.Context, r row, p peer.Peer, running *peer.Ser
 	switch r.Kind {
 	case flow:
 		phase := func() error { return s.flow(t, r, running.PID) }
-		if r.Collects {
-			return collecting(ctx, running.HTTP, phase)
+		switch {
+		case r.Collects:
+			return again(ctx, collectPause, phase, func(ctx context.Context) error {
+				_, err := ask(ctx, running.HTTP, collectPath)
+				return err
+			})
+		case r.Changes:
+			return again(ctx, changePause, phase, changes(running))
 		}
 		return phase()
 	case drain:
@@ -211,8 +218,24 @@ func (s *sample) flow(t *load.Trial, r row, pid int) error {
 		return err
 	}
 	s.Rate, s.Payload, s.Connections, s.Ready, s.Delayed = t.Load.Rate, r.Payload, r.Idlers, t.Load.Ready, t.Load.Delayed
-	s.found(t.Found())
+	f := t.Found()
+	s.found(f)
+	if r.Changes {
+		s.Longest = max(f.Submit.Max, f.Grab.Max)
+	}
 	return nil
+}
+
+// changes returns a function that sets a policy for the queue, and takes it away at its next call.
+func changes(s *peer.Server) func(ctx context.Context) error {
+	set := false
+	return func(ctx context.Context) error {
+		p := peer.FairPolicy
+		if set = !set; !set {
+			p = peer.Policy{"key": nil, "fair": nil}
+		}
+		return s.SetPolicy(ctx, p)
+	}
 }
 
 // frames has the requests of jobs sent back, over as many connections as producers and workers have, in a pump for either.
@@ -282,7 +305,7 @@ func fill(ctx context.Context, running *peer.Server, l load.Load) error {
 		first   uint64
 	}{
 		{peer.PeriodicOptions{DueFrom: soon}, l.Delayed, delayedFirst},
-		{peer.PeriodicOptions{Untimed: true}, l.Ready, 0},
+		{peer.PeriodicOptions{Untimed: true, Keys: l.Keys}, l.Ready, 0},
 	} {
 		if part.jobs == 0 {
 			continue

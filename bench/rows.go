@@ -34,6 +34,7 @@ const (
 	acrossSection   section = "across"  // submitted in one protocol, done in another
 	durableSection  section = "durable" // Periodic, beside the peers, jobs on disk
 	nodeSection     section = "node"    // a Disbatch node, on a double of a database
+	policySection   section = "policy"  // Periodic, with policies for the queue
 )
 
 // row is one line of the comparison for each server.
@@ -50,6 +51,7 @@ type row struct {
 	Run      int            // neighbouring jobs of one function
 	Idlers   int            // greeted connections that say nothing
 	Collects bool           // the server collects its garbage all the time
+	Changes  bool           // the policy of the queue is changed all the time
 	Libzmq   bool           // dwork workers are processes over libzmq
 	Plugin   string         // the kind of plugin of a Disbatch node's tasks
 }
@@ -129,8 +131,8 @@ func (r row) protocol(p peer.Peer) load.Protocol {
 	switch {
 	case r.Payload > 0 && p.Name == "redis":
 		return peer.NewRedis(r.Payload)
-	case r.Payload > 0 || r.Load.Functions > 0 || p.Protocol == nil:
-		return peer.NewPeriodic(peer.PeriodicOptions{Size: r.Payload, Functions: r.Load.Functions, Run: r.Run})
+	case r.Payload > 0 || r.Load.Functions > 0 || r.Load.Keys > 0 || p.Protocol == nil:
+		return peer.NewPeriodic(peer.PeriodicOptions{Size: r.Payload, Functions: r.Load.Functions, Run: r.Run, Keys: r.Load.Keys})
 	}
 	return p.Protocol
 }

@@ -67,6 +67,7 @@ var values = func() map[string]func(s *sample) float64 {
 		"KB/conn":     func(s *sample) float64 { return s.IdleKB },
 		"connect us":  func(s *sample) float64 { return s.ConnectCPU },
 		"% of a core": func(s *sample) float64 { return s.CorePercent },
+		"longest":     func(s *sample) float64 { return s.Longest },
 		"silent":      func(s *sample) float64 { return float64(s.Connections) },
 	}
 	for of, quantiles := range map[string]func(s *sample) *load.Quantiles{
@@ -95,8 +96,8 @@ func (r *report) pairs(of section, list []*sample) []pair {
 	switch of {
 	case periodicSection:
 		return peerPairs(list)
-	case durableSection:
-		return durablePairs(list)
+	case durableSection, policySection:
+		return append(variantPairs(list), r.rowPairs(list)...)
 	}
 	return r.rowPairs(list)
 }
@@ -140,12 +141,12 @@ func (r *report) rowPairs(list []*sample) (pairs []pair) {
 	return pairs
 }
 
-// durablePairs compares the servers that sync alike. It also compares one submit at a time with the time of the disk plus
-// the time of a submit in memory.
-func durablePairs(list []*sample) (pairs []pair) {
+// variantPairs compares the servers that sync alike, and those with policies with the one without. It also compares one
+// submit at a time with the time of the disk plus the time of a submit in memory.
+func variantPairs(list []*sample) (pairs []pair) {
 	for _, row := range distinct(list, rowName) {
 		at := func(server string) *sample { return find(list, cell{row, server}) }
-		for _, two := range [][2]string{{peer.Always, "redis always"}, {peer.Always, "beanstalkd -f0"}, {"treadle interval", "treadle"}} {
+		for _, two := range [][2]string{{peer.Always, "redis always"}, {peer.Always, "beanstalkd -f0"}, {"treadle interval", "treadle"}, {"treadle limits", "treadle"}, {"treadle fair", "treadle"}} {
 			if a, b := at(two[0]), at(two[1]); a != nil && b != nil {
 				pairs = append(pairs, pair{row, two[0] + " / " + two[1], a, b})
 			}

@@ -75,11 +75,11 @@ func TestTargetsHaveRows(t *testing.T) {
 	for _, row := range rows() {
 		for server := range row.Jobs {
 			r.Medians = append(r.Medians, &sample{Row: row.Name, Server: server, JobsPerSecond: 1, ServerCPU: 1, Submit: q, ToWorker: q,
-				QueuedMB: 1, RestMB: 1, IdleKB: 1, ConnectCPU: 1, CorePercent: 1})
+				QueuedMB: 1, RestMB: 1, IdleKB: 1, ConnectCPU: 1, CorePercent: 1, Longest: 1})
 		}
 	}
 	list := targets()
-	if len(list) != 39 {
+	if len(list) != 42 {
 		t.Fatalf("%d targets", len(list))
 	}
 	for _, target := range list {

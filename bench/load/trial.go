@@ -30,6 +30,7 @@ type Load struct {
 	Rate        int           // jobs a second in an open loop; 0: as fast as the answers come
 	Stall       time.Duration // ends the trial when nothing moves for so long; 0: StallLimit
 	Functions   int           // of the jobs; a worker serves some. 0: one function, served by all workers
+	Keys        int           // of the jobs; 0: none
 
 	// Ready and Delayed jobs are in the server from before the clock starts until after it has stopped.
 	Ready, Delayed int
@@ -330,11 +331,12 @@ type Found struct {
 	Submit   Quantiles // from submit, with a rate from when it was due, to its acknowledgement
 	ToWorker Quantiles // from the same moment to the arrival at a worker
 	Answer   Quantiles // from submit to the arrival of the result
+	Grab     Quantiles // from a grab to the arrival of a job; of connections with one request in flight
 }
 
 // Found returns the latencies so far.
 func (t *Trial) Found() Found {
-	f := Found{Submit: t.producing.latency.Quantiles(), ToWorker: t.working.latency.Quantiles()}
+	f := Found{Submit: t.producing.latency.Quantiles(), ToWorker: t.working.latency.Quantiles(), Grab: t.working.grabbed.Quantiles()}
 	if t.producing.traits.Answers {
 		f.Answer = t.producing.answers.Quantiles()
 	}

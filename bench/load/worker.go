@@ -11,6 +11,7 @@ type working struct {
 	backlog  *backlog   // nil: nobody waits
 	last     int64      // when the latest job arrived
 	latency  *Latencies // from submit to arrival at a worker
+	grabbed  *Latencies // from grab to arrival at a worker with one grab outstanding
 	owed     int        // acknowledgements to come, in protocols that confirm
 	grabs    int        // sent so far, where jobs are to stay behind
 }
@@ -25,7 +26,7 @@ func (s *working) mayGrab() bool {
 }
 
 func newWorking(p Protocol, jobs int) *working {
-	return &working{protocol: p, traits: p.Traits(), arrived: newChecker(jobs), latency: NewLatencies()}
+	return &working{protocol: p, traits: p.Traits(), arrived: newChecker(jobs), latency: NewLatencies(), grabbed: NewLatencies()}
 }
 
 func (s *working) reached() bool { return s.arrived.received == s.arrived.wanted }
@@ -54,11 +55,13 @@ func (s *working) take(now int64, workload []byte) error {
 type worker struct {
 	side        *working
 	depth       int
-	outstanding int // grabs not answered yet; counted in protocols that poll
-	owed        int // acknowledgements to come, in protocols that confirm
+	outstanding int   // grabs not answered yet; counted in protocols that poll
+	owed        int   // acknowledgements to come, in protocols that confirm
+	grabbed     int64 // when it last grabbed
 }
 
-func (w *worker) open(_ int64, out []byte) []byte {
+func (w *worker) open(now int64, out []byte) []byte {
+	w.grabbed = now
 	for slot := range w.depth {
 		if !w.side.mayGrab() {
 			break
@@ -85,6 +88,10 @@ func (w *worker) accept(now int64, e *Event, out []byte) ([]byte, error) {
 	}
 	if err := s.take(now, e.Workload); err != nil {
 		return out, err
+	}
+	if w.depth == 1 {
+		s.grabbed.Record(now - w.grabbed)
+		w.grabbed = now
 	}
 	out = s.protocol.AppendDone(out, e)
 	if s.traits.Confirms {

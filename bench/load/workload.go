@@ -34,6 +34,14 @@ func PutJobName(name []byte, id uint64) {
 	PutHex(name[len(JobPrefix):JobNameLen], id)
 }
 
+// PutKeyedName is PutJobName for jobs of so many keys, which neighbouring jobs have in turn: a key of eight hexadecimal
+// digits, a colon, and the job.
+func PutKeyedName(name []byte, id, keys uint64) {
+	PutHex(name[:8], id%keys)
+	name[8], name[9] = ':', 'j'
+	PutHex(name[10:JobNameLen], id/keys)
+}
+
 // Workload returns the workload of job 0, sent at 0: big-endian words of id and time, then filler. The size is above 8.
 func Workload(size int) []byte {
 	workload := bytes.Repeat([]byte("x"), size)

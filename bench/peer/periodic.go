@@ -24,6 +24,9 @@ type PeriodicOptions struct {
 	// functions a worker serves FunctionsServed of them.
 	Functions, Run int
 
+	// Keys is the number of keys of the jobs, a key being the part of a name before a colon; 0: none.
+	Keys int
+
 	// Parse reads the id and the time of a workload that another program wrote; nil: those of AppendSubmit.
 	Parse func(workload []byte) (id uint64, sent int64, ok bool)
 
@@ -255,7 +258,11 @@ func (p *periodic) AppendSubmit(dst []byte, slot uint32, id uint64, sent int64) 
 	dst = append(dst, p.submit...)
 	request := dst[start:]
 	binary.BigEndian.PutUint32(request[p.header:], slot)
-	load.PutJobName(request[p.header+nameAt:], id)
+	if p.options.Keys > 0 {
+		load.PutKeyedName(request[p.header+nameAt:], id, uint64(p.options.Keys))
+	} else {
+		load.PutJobName(request[p.header+nameAt:], id)
+	}
 	if p.options.Untimed {
 		sent = 0
 	}

@@ -31,8 +31,8 @@ type Server struct {
 	PID     int
 	Network string
 	Address string
-	// The other addresses of a Treadle: Gloom's masters and slaves, dwork and HTTP.
-	Masters, Slaves, Hub, HTTP string
+	// The other addresses of a Treadle: Gloom's masters and slaves, dwork, HTTP and the operators' interface.
+	Masters, Slaves, Hub, HTTP, Admin string
 
 	Stop func()        // ends the server and removes its directory; may be called again
 	Said func() string // the end of the server's output, until Stop
@@ -49,6 +49,7 @@ type Command struct {
 	Socket    string // the unix socket in the directory to talk to; empty: TCP at port0
 
 	treadle bool   // listens on all the ports
+	policy  Policy // of a Treadle; nil: none
 	place   string // where to make the directory; empty: with all other temporary files
 }
 
@@ -104,6 +105,7 @@ func (c Command) startIn(ctx context.Context, directory string) (*Server, error)
 	var others []string
 	if c.treadle {
 		s.Masters, s.Slaves, s.Hub, s.HTTP = loopback(free[1]), loopback(free[2]), loopback(free[3]), loopback(free[6])
+		s.Admin = "unix://" + filepath.Join(directory, "admin.sock")
 		others = free[1:]
 	}
 	if c.Socket != "" {
@@ -122,6 +124,9 @@ func (c Command) startIn(ctx context.Context, directory string) (*Server, error)
 		if err == nil {
 			err = await(ctx, exited, "tcp", loopback(port))
 		}
+	}
+	if err == nil && c.policy != nil {
+		err = s.SetPolicy(ctx, c.policy)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w: %s", filepath.Base(c.Path), err, s.Said())

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"treadle/bench/load"
+	"treadle/loop/client"
 )
 
 // Always is the Treadle that syncs its jobs before it acknowledges them.
@@ -20,15 +21,20 @@ func variant(name string, c Command, spoken PeriodicOptions, more string) Peer {
 	return Peer{Name: name, Path: c.Path, Ours: true, Protocol: NewPeriodic(spoken), Start: c.Start}
 }
 
-// treadles keep their jobs in memory: over TCP, over a unix socket, with two event loops, and in the CRC framing.
+// treadles keep their jobs in memory: over TCP, over a unix socket, with two event loops, in the CRC framing, and with
+// policies for the queue.
 func treadles(path string) []Peer {
-	const memory = "--periodic unix://{directory}/periodic.sock --data none --pprof on " // a profile makes a Treadle collect
+	const memory = "--periodic unix://{directory}/periodic.sock --admin unix://{directory}/admin.sock --data none --pprof on " // a profile makes a Treadle collect
 	tcp, unix := Command{Path: path}, Command{Path: path, Socket: "periodic.sock"}
+	limits, fair := tcp, tcp
+	limits.policy, fair.policy = Policy{"retries": new("3"), "concurrency": new("1000")}, FairPolicy
 	list := []Peer{
 		variant("treadle", tcp, PeriodicOptions{}, memory),
 		variant("treadle unix", unix, PeriodicOptions{}, memory),
 		variant("treadle 2 loops", tcp, PeriodicOptions{}, memory+"--loops 2"),
 		variant("treadle crc", tcp, PeriodicOptions{CRC: true}, memory),
+		variant("treadle limits", limits, PeriodicOptions{}, memory),
+		variant("treadle fair", fair, PeriodicOptions{}, memory),
 	}
 	list[0].Version = version(path, "--version")
 	return list
@@ -40,6 +46,20 @@ func treadlesOnDisk(path, place string) (list []Peer) {
 		list = append(list, variant("treadle "+mode, Command{Path: path, place: place}, PeriodicOptions{}, "--data {directory}/data --sync "+mode))
 	}
 	return list
+}
+
+// Policy is the values of a rule for the queue; nil takes a value out.
+type Policy map[string]*string
+
+// FairPolicy lets the keys of PeriodicOptions.Keys take turns.
+var FairPolicy = Policy{"key": new("name before :"), "fair": new("key")}
+
+// SetPolicy changes the rule for the queue of a Treadle that keeps its jobs in memory.
+func (s *Server) SetPolicy(ctx context.Context, p Policy) error {
+	a := client.NewAdmin(s.Admin)
+	defer a.Close()
+	_, err := a.SetPolicy(ctx, load.QueueName, p)
+	return err
 }
 
 // StartNode starts a Disbatch node of the program with a configuration file. A node whose tasks are done by workers of
