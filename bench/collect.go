@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -21,20 +19,6 @@ const (
 	// questionLimit bounds one question to the server over HTTP: a collection of a heap of gigabytes takes a while.
 	questionLimit = time.Minute
 )
-
-// parseMetrics reads a page in Prometheus' text form, by name and labels as the page has them. It skips lines that it cannot
-// read.
-func parseMetrics(page string) map[string]float64 {
-	m := map[string]float64{}
-	for line := range strings.Lines(page) {
-		line = strings.TrimSpace(line)
-		at := max(0, strings.LastIndexByte(line, ' '))
-		if value, err := strconv.ParseFloat(strings.TrimSpace(line[at:]), 64); err == nil {
-			m[line[:at]] = value
-		}
-	}
-	return m
-}
 
 // ask reads a page over HTTP.
 func ask(ctx context.Context, address, path string) (string, error) {

@@ -46,15 +46,6 @@ func TestDurableRows(t *testing.T) {
 			t.Errorf("no %s in %q", name, names)
 		}
 	}
-	s := settings{Rows: regexp.MustCompile("synced"), Peers: regexp.MustCompile("^$")}
-	_, chosen := choose(s, rows(), peer.All("treadle"))
-	names = nil
-	for _, p := range chosen {
-		names = append(names, p.Name)
-	}
-	if slices.Contains(names, "redis always") || !slices.Contains(names, "treadle always") || !slices.Contains(names, peer.RawDisk) {
-		t.Errorf("without peers: got %q", names)
-	}
 }
 
 // durableSample is one of the rows of one server.
@@ -104,7 +95,7 @@ func TestDurableRatios(t *testing.T) {
 // TestDurableRun takes a durable row of fake servers and the real disk, and sees to it that no directory is left.
 func TestDurableRun(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	field := []peer.Peer{fakeContender(t, "treadle", flawless, ""), fakeContender(t, "treadle always", flawless, ""), {Name: peer.RawDisk, Limit: true}}
+	field := []peer.Peer{fakeContender(t, "treadle", flawless, ""), fakeContender(t, "treadle always", flawless, ""), {Name: peer.RawDisk}}
 	list := []row{{
 		Name: "synced sync 1", Section: durableSection, Load: load.Load{Connections: 1, Depth: 1},
 		Jobs: map[string]int{"treadle": 200, "treadle always": 200, peer.RawDisk: 200},

@@ -56,7 +56,7 @@ func fakeContender(t *testing.T, name, flaw, socket string) peer.Peer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return peer.Peer{Name: name, Version: "1.0", Protocol: peer.NewPeriodic(peer.PeriodicOptions{}), Ours: ours(name),
+	return peer.Peer{Name: name, Version: "1.0", Protocol: peer.NewPeriodic(peer.PeriodicOptions{}),
 		Start: peer.Command{Path: program, Socket: socket, Arguments: []string{"fake-server", flaw, "{port0}", "{directory}"}}.Start}
 }
 

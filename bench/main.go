@@ -37,8 +37,6 @@ func bench(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	switch {
 	case err != nil:
 		return err
-	case s.Echo != "":
-		return load.ServeEcho(ctx, s.Echo)
 	case s.Frames != "":
 		return load.ServeFrameEcho(ctx, s.Frames)
 	case s.Report != "":
@@ -52,17 +50,15 @@ func bench(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 func parseSettings(args []string, stderr io.Writer) (s settings, err error) {
-	s.Rows, s.Peers = regexp.MustCompile(""), regexp.MustCompile("")
+	s.Rows = regexp.MustCompile("")
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&s.Server, "server", "bin/treadle", "the Treadle `program` to measure")
 	flags.TextVar(s.Rows, "rows", s.Rows, "measure only the rows whose name matches this `pattern`, a regular expression; bench/rows.toml has them")
-	flags.TextVar(s.Peers, "peers", s.Peers, "compare only with the peers whose name matches this `pattern`; '^$' for none")
 	flags.IntVar(&s.Rounds, "rounds", 3, "measure each row this many `times` and take the medians")
 	flags.Float64Var(&s.Scale, "scale", 1, "`factor` on the number of jobs; 0.01 for a quick look whether all works")
 	flags.StringVar(&s.Out, "out", "bench/results/latest.json", "write the results as JSON to this `file`, and as a page beside it")
 	flags.StringVar(&s.Report, "report", "", "measure nothing; print the tables of the saved results in this `file`, and write their page beside it")
-	flags.StringVar(&s.Echo, "echo", "", "be a ZeroMQ echo on this `address`, as the dwork rows need one beside them")
 	flags.StringVar(&s.Frames, "echo-frames", "", "be one event loop that echoes on this `address`, as the share of the limit needs it")
 	err = flags.Parse(args)
 	switch {
@@ -74,7 +70,7 @@ func parseSettings(args []string, stderr io.Writer) (s settings, err error) {
 		return s, errors.New("-rounds: must be at least 1")
 	case s.Scale <= 0:
 		return s, errors.New("-scale: must be above 0")
-	case s.Report+s.Echo+s.Frames != "":
+	case s.Report+s.Frames != "":
 		return s, nil
 	}
 	if s.Server, err = filepath.Abs(s.Server); err == nil {

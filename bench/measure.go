@@ -12,6 +12,7 @@ import (
 
 	"treadle/bench/load"
 	"treadle/bench/peer"
+	"treadle/loop/disbatch/config"
 )
 
 const (
@@ -56,9 +57,6 @@ type sample struct {
 	Ready       int `json:"ready,omitempty"`       // jobs in the server meanwhile
 	Delayed     int `json:"delayed,omitempty"`     //
 	Connections int `json:"connections,omitempty"` // idle connections; the limit of open files bounds them
-
-	elapsed int64 // nanoseconds of all passes
-	spent   meter // of all passes
 }
 
 // meter is the processor time of the server and of this process, and the memory of the server in bytes.
@@ -100,18 +98,14 @@ func metered(pid int, phase func() error) (meter, error) {
 	return after.since(before), err
 }
 
-// add adds one pass, and computes the rate and the costs of all passes.
+// add computes the rate and the costs of jobs.
 func (s *sample) add(jobs int, elapsed int64, spent meter) {
-	s.Jobs += jobs
-	s.elapsed += elapsed
-	s.spent.server += spent.server
-	s.spent.driver += spent.driver
-	perMillion := 1e6 / float64(s.Jobs)
-	s.JobsPerSecond = float64(s.Jobs) / time.Duration(s.elapsed).Seconds()
-	s.ServerCPU, s.DriverCPU = s.spent.server.Seconds()*perMillion, s.spent.driver.Seconds()*perMillion
+	perMillion := 1e6 / float64(jobs)
+	s.Jobs, s.JobsPerSecond = jobs, float64(jobs)/time.Duration(elapsed).Seconds()
+	s.ServerCPU, s.DriverCPU = spent.server.Seconds()*perMillion, spent.driver.Seconds()*perMillion
 }
 
-// timed adds one phase. The phase returns its time.
+// timed measures one phase, which returns its time.
 func (s *sample) timed(pid, jobs int, phase func() (int64, error)) error {
 	var elapsed int64
 	spent, err := metered(pid, func() (err error) {
@@ -124,9 +118,6 @@ func (s *sample) timed(pid, jobs int, phase func() (int64, error)) error {
 	return err
 }
 
-// found fills in the latencies.
-func (s *sample) found(f load.Found) { s.Submit, s.ToWorker, s.Answer = f.Submit, f.ToWorker, f.Answer }
-
 // measure starts a fresh server, takes one sample of it, and ends it.
 func measure(ctx context.Context, r row, p peer.Peer, size int) (sample, error) {
 	s := sample{Section: r.Section, Row: r.Name, Server: p.Name}
@@ -134,16 +125,17 @@ func measure(ctx context.Context, r row, p peer.Peer, size int) (sample, error) 
 		return s, s.syncDisk(ctx, peer.DiskPlace(), size)
 	}
 	if r.Plugin != "" {
-		return s, s.measureNode(ctx, r, size, nodeOf(p.Path, r))
+		return s, s.measureNode(ctx, r, size, func(ctx context.Context, file string) (*peer.Server, error) {
+			return peer.StartNode(ctx, p.Path, file, r.Plugin == config.KindFunction) // tasks of a function need a server
+		})
 	}
 	running, err := p.Start(ctx)
 	if err != nil {
 		return s, err
 	}
 	defer running.Stop()
-	err = fill(ctx, running, r.Load)
-	for pass := 0; err == nil && pass < max(1, r.Passes); pass++ {
-		err = s.pass(ctx, r, p, running, size)
+	if err = fill(ctx, running, r.Load); err == nil {
+		err = s.load(ctx, r, p, running, size)
 	}
 	if err == nil {
 		return s, nil
@@ -154,11 +146,11 @@ func measure(ctx context.Context, r row, p peer.Peer, size int) (sample, error) 
 	return s, fmt.Errorf("%w\nthe server's output ends with:\n%s", err, running.Said())
 }
 
-// pass runs one trial on a running server, over connections of its own.
-func (s *sample) pass(ctx context.Context, r row, p peer.Peer, running *peer.Server, size int) error {
+// load runs the trial of a row on a running server.
+func (s *sample) load(ctx context.Context, r row, p peer.Peer, running *peer.Server, size int) error {
 	switch r.Kind {
 	case hub:
-		return s.hub(ctx, r, p, running, size)
+		return s.hub(ctx, r, running, size)
 	case frames:
 		return s.frames(ctx, r.Load, running, size)
 	}
@@ -182,9 +174,9 @@ func (s *sample) pass(ctx context.Context, r row, p peer.Peer, running *peer.Ser
 		}
 		return phase()
 	case drain:
-		return inOrder(t.Connect, t.Queue, func() error { return s.settled(t, running.PID, t.Drain) })
+		return inOrder(t.Connect, t.Produce, func() error { return s.settled(t, running.PID, t.Drain) })
 	case memory:
-		if err := s.queued(t, running.PID); err != nil || !p.Ours {
+		if err := s.queued(t, running.PID); err != nil || !ours(p.Name) {
 			return err
 		}
 		return s.rest(t, running.PID)
@@ -219,7 +211,7 @@ func (s *sample) flow(t *load.Trial, r row, pid int) error {
 	}
 	s.Rate, s.Payload, s.Connections, s.Ready, s.Delayed = t.Load.Rate, r.Payload, r.Idlers, t.Load.Ready, t.Load.Delayed
 	f := t.Found()
-	s.found(f)
+	s.Submit, s.ToWorker, s.Answer = f.Submit, f.ToWorker, f.Answer
 	if r.Changes {
 		s.Longest = max(f.Submit.Max, f.Grab.Max)
 	}
@@ -258,14 +250,10 @@ func (s *sample) frames(ctx context.Context, l load.Load, running *peer.Server, 
 }
 
 // hub measures over the dwork protocol.
-func (s *sample) hub(ctx context.Context, r row, p peer.Peer, running *peer.Server, size int) error {
+func (s *sample) hub(ctx context.Context, r row, running *peer.Server, size int) error {
 	ctx, cancel := context.WithTimeout(ctx, load.TrialLimit)
 	defer cancel()
-	address := running.Hub
-	if p.Limit {
-		address = running.Address
-	}
-	h := load.NewHub(address, p.Limit, size, r.Load.Depth)
+	h := load.NewHub(running.Hub, size, r.Load.Depth)
 	creating := r.Load.Workers == 0
 	phase := func() error { return h.Work(ctx, r.Load.Workers) }
 	switch {
@@ -279,7 +267,7 @@ func (s *sample) hub(ctx context.Context, r row, p peer.Peer, running *peer.Serv
 		defer clean()
 		phase = func() error { return h.WorkREQ(ctx, program, r.Load.Workers) }
 	}
-	if !creating && !p.Limit {
+	if !creating {
 		if err := h.Create(ctx); err != nil {
 			return err
 		}
@@ -289,10 +277,7 @@ func (s *sample) hub(ctx context.Context, r row, p peer.Peer, running *peer.Serv
 		err := phase()
 		return load.Now() - start, err
 	})
-	s.found(h.Found())
-	if err == nil && !creating && !r.Libzmq {
-		err = h.Check()
-	}
+	s.Submit = h.Latency()
 	return err
 }
 

@@ -89,7 +89,7 @@ func TestMedians(t *testing.T) {
 }
 
 func TestReport(t *testing.T) {
-	field := []peer.Peer{{Name: "treadle", Version: "1.2", Ours: true}, {Name: "redis", Version: "7.0"}}
+	field := []peer.Peer{{Name: "treadle", Version: "1.2"}, {Name: "redis", Version: "7.0"}}
 	r := newReport(settings{Rounds: 3, Scale: 1}, time.Now(), nil, field, someSamples())
 	var text strings.Builder
 	if err := r.print(&text); err != nil {
@@ -111,7 +111,7 @@ func TestReport(t *testing.T) {
 
 func TestReportIsSaved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "latest.json")
-	field := []peer.Peer{{Name: "treadle", Version: "1.2", Ours: true}}
+	field := []peer.Peer{{Name: "treadle", Version: "1.2"}}
 	if err := newReport(settings{Rounds: 3}, time.Now(), nil, field, someSamples()).save(path); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestReportIsSaved(t *testing.T) {
 
 // TestPlan sees to it that the contenders take turns within a row.
 func TestPlan(t *testing.T) {
-	field := []peer.Peer{{Name: "treadle", Ours: true}, {Name: "treadle unix", Ours: true}, {Name: "gearmand", Missing: "gearmand"}, {Name: "redis"}}
+	field := []peer.Peer{{Name: "treadle"}, {Name: "treadle unix"}, {Name: "gearmand", Missing: "gearmand"}, {Name: "redis"}}
 	list := []row{{Name: "a", Jobs: map[string]int{"treadle": 1, "redis": 1, "gearmand": 1}}, {Name: "b", Jobs: map[string]int{"treadle": 1, "treadle unix": 2, "redis": 1, "gearmand": 1}, Rounds: 1},
 		{Name: "c", Jobs: alone(1), Rounds: 1}, {Name: "d", Jobs: alone(1), Rounds: 2}}
 	var got []string
@@ -147,14 +147,6 @@ func TestPlan(t *testing.T) {
 	}
 	if got, _ := plan(list[3:], field, 1); len(got) != 1 {
 		t.Errorf("of one round: got %d tasks, want 1", len(got))
-	}
-}
-
-func TestChoose(t *testing.T) {
-	s := settings{Rows: regexp.MustCompile("^pipe"), Peers: regexp.MustCompile("redis")}
-	list, field := choose(s, rows(), []peer.Peer{{Name: "treadle", Ours: true}, {Name: "gearmand"}, {Name: "redis"}})
-	if len(list) != 3 || len(field) != 2 || field[1].Name != "redis" {
-		t.Errorf("got %d rows and %+v", len(list), field)
 	}
 }
 
@@ -181,11 +173,10 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	f(true)
-	f(true, "-rounds", "1", "-scale", "0.01", "-rows", "pipe", "-peers", "^$")
+	f(true, "-rounds", "1", "-scale", "0.01", "-rows", "pipe")
 	f(false, "-rounds", "0")
 	f(false, "-scale", "0")
 	f(false, "-rows", "(")
-	f(false, "-peers", "(")
 	f(false, "pipe")
 	f(false, "-server", "no/such/file")
 }

@@ -45,7 +45,6 @@ type row struct {
 	Load     load.Load      // each server gets its own number of jobs
 	Jobs     map[string]int // by server: jobs, connections or, of idle nodes, milliseconds
 	Rounds   int            // that are enough, for a size, a time of many seconds or slow servers; 0: as many as the run has
-	Passes   int            // trials, one after the other, that are one measurement; 0: one
 	Against  string         // the row to compare with
 	Payload  int            // bytes of a workload; 0: load.WorkloadLen
 	Run      int            // neighbouring jobs of one function
@@ -67,16 +66,14 @@ const (
 //go:embed rows.toml
 var rowsText string
 
-func rows() []row {
-	var file struct{ Rows []row }
-	readTOML(rowsText, &file)
-	return file.Rows
-}
+func rows() []row { return readTOML[row](rowsText)["rows"] }
 
-func readTOML(text string, into any) {
-	if err := toml.NewDecoder(strings.NewReader(text)).DisallowUnknownFields().Decode(into); err != nil {
+// readTOML reads the lists of a file, by name.
+func readTOML[T any](text string) (lists map[string][]T) {
+	if err := toml.NewDecoder(strings.NewReader(text)).DisallowUnknownFields().Decode(&lists); err != nil {
 		panic(err) // each test of a run reads the same files
 	}
+	return lists
 }
 
 // size returns the number of jobs, or of idle connections, for a server at the given scale.

@@ -17,11 +17,9 @@ import (
 type settings struct {
 	Server string         `json:"-"`
 	Rows   *regexp.Regexp `json:"-"`
-	Peers  *regexp.Regexp `json:"-"`
 	Out    string         `json:"-"`
 	Report string         `json:"-"` // saved results to print in place of a run
-	Echo   string         `json:"-"` // where to be an echo in place of a run
-	Frames string         `json:"-"`
+	Frames string         `json:"-"` // where to be an echo in place of a run
 	Rounds int            `json:"rounds"`
 	Scale  float64        `json:"scale"`
 }
@@ -61,17 +59,10 @@ func plan(list []row, field []peer.Peer, rounds int) (tasks []task, missing []st
 	return tasks, missing
 }
 
-// choose keeps the rows and the servers that the settings ask for. Treadle itself and its limits always take part.
-func choose(s settings, list []row, field []peer.Peer) ([]row, []peer.Peer) {
-	list = slices.DeleteFunc(list, func(r row) bool { return !s.Rows.MatchString(r.Name) })
-	field = slices.DeleteFunc(field, func(p peer.Peer) bool { return !p.Ours && !p.Limit && !s.Peers.MatchString(p.Name) })
-	return list, field
-}
-
 // run takes every measurement, prints the tables and writes the results.
 func run(ctx context.Context, s settings, list []row, field []peer.Peer, stdout, stderr io.Writer) error {
 	started := time.Now()
-	list, field = choose(s, list, field)
+	list = slices.DeleteFunc(list, func(r row) bool { return !s.Rows.MatchString(r.Name) })
 	tasks, missing := plan(list, field, s.Rounds)
 	if len(tasks) == 0 {
 		return fmt.Errorf("nothing to measure: no row matches %q%s", s.Rows, strings.Join(append([]string{""}, missing...), "; "))

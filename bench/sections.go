@@ -47,11 +47,7 @@ var sizes = []column{
 }
 
 // parts lists the sections in the order of the tables.
-func parts() []part {
-	var file struct{ Sections []part }
-	readTOML(sectionsText, &file)
-	return file.Sections
-}
+func parts() []part { return readTOML[part](sectionsText)["sections"] }
 
 // values holds the figures of a sample by name, for tables, targets and charts.
 var values = func() map[string]func(s *sample) float64 {
@@ -93,13 +89,10 @@ type pair struct {
 
 // pairs returns the comparisons of one section.
 func (r *report) pairs(of section, list []*sample) []pair {
-	switch of {
-	case periodicSection:
+	if of == periodicSection {
 		return peerPairs(list)
-	case durableSection, policySection:
-		return append(variantPairs(list), r.rowPairs(list)...)
 	}
-	return r.rowPairs(list)
+	return append(variantPairs(list), r.rowPairs(list)...)
 }
 
 // peerPairs compares each Treadle with each peer of the same row, and the CRC framing with the framing of 2018 alone.
@@ -198,7 +191,7 @@ func (r *report) circumstances() []string {
 // part returns the text of one section, "" when none of its rows was measured.
 func (r *report) part(p part) string {
 	by := "ratio"
-	if p.Section != periodicSection && p.Section != durableSection {
+	if p.Section != periodicSection && p.Section != durableSection && p.Section != policySection {
 		by = "divided by"
 	}
 	flows, sizes, ratios := newTable("server", p.Columns), newTable("server", sizes), newTable(by, p.Ratios)

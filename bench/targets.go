@@ -31,11 +31,7 @@ func (c *cell) UnmarshalText(text []byte) error {
 }
 
 // targets lists the targets of targets.toml.
-func targets() []target {
-	var file struct{ Targets []target }
-	readTOML(targetsText, &file)
-	return file.Targets
-}
+func targets() []target { return readTOML[target](targetsText)["targets"] }
 
 // got returns the figure of a run, 0 when a part of it was not measured.
 func (t target) got(r *report) float64 {

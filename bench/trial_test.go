@@ -52,7 +52,7 @@ func someRows() []row {
 // runSmall takes two rounds of the rows, and returns the saved report and the output.
 func runSmall(t *testing.T, list []row, field []peer.Peer) (r *report, stdout, stderr string) {
 	t.Helper()
-	s := settings{Rounds: 2, Scale: 1, Rows: regexp.MustCompile(""), Peers: regexp.MustCompile(""), Out: filepath.Join(t.TempDir(), "latest.json")}
+	s := settings{Rounds: 2, Scale: 1, Rows: regexp.MustCompile(""), Out: filepath.Join(t.TempDir(), "latest.json")}
 	var out, progress bytes.Buffer
 	if err := run(t.Context(), s, list, field, &out, &progress); err != nil {
 		t.Fatalf("%v\n%s", err, progress.String())
@@ -108,7 +108,7 @@ func TestFlaws(t *testing.T) {
 		t.Run(flaw, func(t *testing.T) {
 			t.Parallel()
 			c := fakeContender(t, "treadle", flaw, "")
-			s := settings{Rounds: 1, Scale: 1, Rows: regexp.MustCompile("sync"), Peers: regexp.MustCompile("")}
+			s := settings{Rounds: 1, Scale: 1, Rows: regexp.MustCompile("sync")}
 			s.Out = filepath.Join(t.TempDir(), "latest.json")
 			err := run(t.Context(), s, someRows(), []peer.Peer{c}, &bytes.Buffer{}, &bytes.Buffer{})
 			if err == nil || !strings.Contains(err.Error(), want) {

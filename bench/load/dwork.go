@@ -22,10 +22,9 @@ const (
 	taskDigits = 8
 )
 
-// Hub is a load on one hub of the dwork protocol, or on an echo, which gets the same requests. Its tasks wait for nothing.
+// Hub is a load on one hub of the dwork protocol. Its tasks wait for nothing.
 type Hub struct {
 	address string
-	echo    bool
 	tasks   int
 	n       int          // tasks a Steal
 	done    atomic.Int64 // tasks completed
@@ -35,12 +34,12 @@ type Hub struct {
 }
 
 // NewHub returns a load of so many tasks, n of which are stolen at a time.
-func NewHub(address string, echo bool, tasks, n int) *Hub {
-	return &Hub{address: address, echo: echo, tasks: tasks, n: n, arrived: newChecker(tasks), latency: NewLatencies()}
+func NewHub(address string, tasks, n int) *Hub {
+	return &Hub{address: address, tasks: tasks, n: n, arrived: newChecker(tasks), latency: NewLatencies()}
 }
 
-// Found returns the latencies of the latest Create or Work: of creating requests, or of steals.
-func (h *Hub) Found() Found { return Found{Submit: h.latency.Quantiles()} }
+// Latency returns the latencies of the latest Create or Work: of creating requests, or of steals.
+func (h *Hub) Latency() Quantiles { return h.latency.Quantiles() }
 
 // dial connects; the connection fails when ctx ends.
 func (h *Hub) dial(ctx context.Context) (*zmq.Client, func(), error) {
@@ -54,14 +53,6 @@ func (h *Hub) dial(ctx context.Context) (*zmq.Client, func(), error) {
 	return c, func() { release(); _ = c.Close() }, nil
 }
 
-// appendTasks appends the tasks from first to last, the last one not included.
-func appendTasks(out []byte, first, last int) []byte {
-	for i := first; i < last; i++ {
-		out = dwork.AppendTask(out, fmt.Appendf(nil, taskPrefix+"%0*d", taskDigits, i), []byte("bench"))
-	}
-	return out
-}
-
 // Create makes all tasks, a block a request.
 func (h *Hub) Create(ctx context.Context) error {
 	c, release, err := h.dial(ctx)
@@ -71,7 +62,10 @@ func (h *Hub) Create(ctx context.Context) error {
 	defer release()
 	var out []byte
 	for i := 0; i < h.tasks; i += CreateBlock {
-		out = appendTasks(dwork.AppendType(out[:0], dwork.Create), i, min(i+CreateBlock, h.tasks))
+		out = dwork.AppendType(out[:0], dwork.Create)
+		for task := i; task < min(i+CreateBlock, h.tasks); task++ {
+			out = dwork.AppendTask(out, fmt.Appendf(nil, taskPrefix+"%0*d", taskDigits, task), []byte("bench"))
+		}
 		began := Now()
 		if err := h.change(c, out); err != nil {
 			return fmt.Errorf("create: %w", err)
@@ -89,19 +83,22 @@ func exchange(c *zmq.Client, out []byte) ([]byte, error) {
 	return c.Recv()
 }
 
-// change sends a request that the hub answers with OK. The echo answers with the request.
+// change sends a request that the hub answers with OK.
 func (h *Hub) change(c *zmq.Client, out []byte) error {
 	reply, err := exchange(c, out)
-	if err == nil && !h.echo && string(reply) != string(dwork.AppendType(nil, dwork.OK)) {
+	if err == nil && string(reply) != string(dwork.AppendType(nil, dwork.OK)) {
 		err = fmt.Errorf("%w: %x in place of OK", ErrMalformed, reply)
 	}
 	return err
 }
 
-// Work has the workers take and complete all tasks.
+// Work has the workers take and complete all tasks, each once.
 func (h *Hub) Work(ctx context.Context, workers int) error {
 	h.latency = NewLatencies()
-	return Parallel(workers, func(i int) error { return h.worker(ctx, workerName(i)) })
+	if err := Parallel(workers, func(i int) error { return h.worker(ctx, workerName(i)) }); err != nil {
+		return err
+	}
+	return h.arrived.check()
 }
 
 func workerName(i int) string { return fmt.Sprintf("worker-%d", i) }
@@ -117,7 +114,7 @@ func Parallel(n int, work func(i int) error) error {
 	return errors.Join(failed...)
 }
 
-// worker steals and completes until no task is left. The echo gets the same two requests.
+// worker steals and completes until no task is left.
 func (h *Hub) worker(ctx context.Context, location string) error {
 	c, release, err := h.dial(ctx)
 	if err != nil {
@@ -141,13 +138,6 @@ func (h *Hub) worker(ctx context.Context, location string) error {
 		}
 		own.Record(Now() - began)
 		out = dwork.AppendType(out[:0], dwork.Complete)
-		if h.echo {
-			out = dwork.AppendLocation(appendTasks(out, 0, h.n), []byte(location))
-			if err := h.change(c, out); err != nil || h.done.Add(int64(h.n)) >= int64(h.tasks) {
-				return err
-			}
-			continue
-		}
 		if err := dwork.DecodeReply(reply, &q); err != nil {
 			return err
 		}
@@ -185,12 +175,4 @@ func (h *Hub) take(q *dwork.Query, out []byte) ([]byte, error) {
 		out = dwork.AppendTask(out, t.Name, t.Origin)
 	}
 	return out, nil
-}
-
-// Check reports the tasks that Work was not handed.
-func (h *Hub) Check() error {
-	if h.echo {
-		return nil
-	}
-	return h.arrived.check()
 }

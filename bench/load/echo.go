@@ -2,33 +2,9 @@ package load
 
 import (
 	"context"
-	"net"
 
 	"github.com/panjf2000/gnet/v2"
-
-	"treadle/loop/dwork/zmq"
 )
-
-// ServeEcho sends back every request over the sockets of the dwork protocol until ctx ends: the limit of a hub.
-func ServeEcho(ctx context.Context, address string) error {
-	ln, err := net.Listen("tcp", address)
-	if err != nil {
-		return err
-	}
-	l := zmq.Listen(ln, zmq.Options{})
-	var batch []zmq.Request
-	for {
-		select {
-		case <-ctx.Done():
-			return l.Close()
-		case <-l.Ready():
-			batch = l.Take(batch[:0])
-			for _, r := range batch {
-				r.Reply(r.Payload)
-			}
-		}
-	}
-}
 
 // echoReadBuffer is as large as the server's.
 const echoReadBuffer = 64 << 10

@@ -16,7 +16,6 @@ type producing struct {
 
 	// In protocols that answer there is one producer, the master. Each of its jobs is acknowledged exactly once, and then
 	// answered exactly once.
-	awaits   EventKind // Submitted or Answered: the reply that ends a submit's time in flight, and the goal
 	acks     *checker
 	answered *checker
 	answers  *Latencies // from submit to answer
@@ -26,14 +25,14 @@ type producing struct {
 func newProducing(p Protocol, jobs int) *producing {
 	s := &producing{protocol: p, traits: p.Traits(), jobs: jobs, latency: NewLatencies()}
 	if s.traits.Answers {
-		s.awaits, s.acks, s.answered, s.answers = Answered, newChecker(jobs), newChecker(jobs), NewLatencies()
+		s.acks, s.answered, s.answers = newChecker(jobs), newChecker(jobs), NewLatencies()
 	}
 	return s
 }
 
-// landed returns the number of submits that are in flight no more.
+// landed returns the number of submits that are in flight no more: acknowledged, or answered in protocols that answer.
 func (s *producing) landed() int {
-	if s.awaits == Answered {
+	if s.traits.Answers {
 		return s.answered.received
 	}
 	return s.acked

@@ -56,10 +56,9 @@ type Traits struct {
 	// Unfinished is how many jobs of a connection with many requests in flight may still await their completion after
 	// the last job arrived, in requests in flight: 0 or 1.
 	Unfinished int
-	// Confirms: every completion is acknowledged with Finished.
+	// Confirms: every completion is acknowledged with Finished, and every grab with Submitted or, in protocols that push,
+	// with Finished.
 	Confirms bool
-	// AcksGrabs: every grab is acknowledged with Submitted, before its job.
-	AcksGrabs bool
 	// Pushes: a worker grabs once, and the grab is acknowledged like a completion. After the acknowledgement of each
 	// completion it gets the next job.
 	Pushes bool

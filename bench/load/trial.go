@@ -173,15 +173,11 @@ func (t *Trial) Produce() error {
 	if t.pacer != nil {
 		begin = t.pacer.begin
 	}
-	if err := begin(); err != nil {
-		return fmt.Errorf("producers: %w", err)
+	err := begin()
+	if err == nil {
+		err = t.producers.run(t.producing, &t.stop, t.Load.Stall)
 	}
-	return t.await()
-}
-
-// await runs the producers until they have all acknowledgements, or all answers.
-func (t *Trial) await() error {
-	if err := t.producers.run(t.producing, &t.stop, t.Load.Stall); err != nil {
+	if err != nil {
 		return fmt.Errorf("producers, %d of %d submits acknowledged: %w", t.producing.acked, t.producing.jobs, errors.Join(err, t.producing.check()))
 	}
 	return nil
@@ -216,11 +212,7 @@ func (t *Trial) ProduceAndWork() (int64, error) {
 	if err := t.workers.open(); err != nil {
 		return 0, err
 	}
-	return t.together(Now(), t.Produce)
-}
-
-// together runs the workers beside the producers, and returns the nanoseconds from the start until both were done.
-func (t *Trial) together(start int64, produce func() error) (int64, error) {
+	start := Now()
 	var both sync.WaitGroup
 	var workErr error
 	both.Go(func() {
@@ -228,20 +220,12 @@ func (t *Trial) together(start int64, produce func() error) (int64, error) {
 			t.Stop()
 		}
 	})
-	err := produce()
+	err := t.Produce()
 	if err != nil {
 		t.Stop()
 	}
 	both.Wait()
 	return max(t.working.last, t.producing.last) - start, errors.Join(workErr, err)
-}
-
-// Queue submits all jobs and waits for the acknowledgements alone.
-func (t *Trial) Queue() error {
-	awaits := t.producing.awaits
-	defer func() { t.producing.awaits = awaits }()
-	t.producing.awaits = Submitted
-	return t.Produce()
 }
 
 // Drain takes and completes the jobs that are queued already, and returns how many nanoseconds that took.
@@ -250,7 +234,8 @@ func (t *Trial) Drain() (int64, error) {
 	if err := t.workers.open(); err != nil {
 		return 0, err
 	}
-	return t.together(start, t.await)
+	err := t.work(t.Load.Stall)
+	return t.working.last - start, err
 }
 
 // Settle waits until the server holds only the ready and delayed jobs from before, and checks that every job arrived exactly

@@ -128,7 +128,7 @@ func (w *worker) turn(now int64, in, out []byte) (int, []byte, error) {
 		case Woken:
 			woken = true
 		case Submitted, Answered:
-			if e.Kind == Answered || !s.traits.AcksGrabs {
+			if e.Kind == Answered || !s.traits.Confirms || s.traits.Pushes {
 				err = fmt.Errorf("%w: a worker got what is meant for a producer", ErrMalformed)
 			}
 		}

@@ -9,18 +9,15 @@ import (
 
 // The names of the limits. They show the speed of the sockets, or of the disk, without a job server.
 const (
-	ZMQEcho = "zmq echo" // sends back all requests, over the sockets of the dwork protocol
-	Frames  = "frames"   // one event loop that sends back all bytes
-	RawDisk = "disk"     // no server: the load generator itself appends to a file and syncs it
+	Frames  = "frames" // one event loop that sends back all bytes
+	RawDisk = "disk"   // no server: the load generator itself appends to a file and syncs it
 )
 
-// echoes runs this program itself.
-func echoes() []Peer {
+// limits are the echo, which is this program itself, and the disk.
+func limits() []Peer {
 	self, _ := os.Executable() // no path to this program is told at the start of its echo
-	echo := func(name, flag string) Peer {
-		return Peer{Name: name, Limit: true, Start: Command{Path: self, Arguments: []string{flag, "127.0.0.1:{port0}"}}.Start}
-	}
-	return []Peer{echo(ZMQEcho, "-echo"), echo(Frames, "-echo-frames")}
+	echo := Command{Path: self, Arguments: []string{"-echo-frames", "127.0.0.1:{port0}"}}
+	return []Peer{{Name: Frames, Start: echo.Start}, {Name: RawDisk}}
 }
 
 // FramesAJob is the number of requests of a Periodic job: SUBMIT_JOB, GRAB_JOB and WORK_DONE.

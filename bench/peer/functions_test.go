@@ -1,6 +1,11 @@
 package peer
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"treadle/bench/load"
+)
 
 // TestFunctions sees to it that all functions get as many jobs, and that each is served by one worker.
 func TestFunctions(t *testing.T) {
@@ -32,6 +37,27 @@ func TestFunctions(t *testing.T) {
 	one := newPeriodic(PeriodicOptions{Functions: 1, Run: 1})
 	if a, b := one.servedBy(0), one.servedBy(7); len(a) != 1 || len(b) != 1 || a[0] != b[0] {
 		t.Errorf("of one function: got %v and %v", a, b)
+	}
+}
+
+// TestKeys sees to it that all keys get as many jobs, neighbouring jobs have different ones, and no name comes twice.
+func TestKeys(t *testing.T) {
+	const keys, jobs = 100_000, 300_000
+	p := newPeriodic(PeriodicOptions{Keys: keys})
+	of, names, last := map[string]int{}, map[string]bool{}, ""
+	for id := range jobs {
+		name := string(p.AppendSubmit(nil, 1, uint64(id), 0)[p.header+nameAt:][:load.JobNameLen])
+		key, _, ok := strings.Cut(name, ":")
+		if !ok || names[name] || key == last {
+			t.Fatalf("job %d is %q, behind one of the key %q", id, name, last)
+		}
+		names[name], last = true, key
+		of[key]++
+	}
+	for key, n := range of {
+		if n != jobs/keys || len(of) != keys {
+			t.Fatalf("%d keys, %q has %d jobs", len(of), key, n)
+		}
 	}
 }
 

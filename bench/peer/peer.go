@@ -23,15 +23,13 @@ type Peer struct {
 	Version  string
 	Path     string        // of the program
 	Protocol load.Protocol // nil: its rows bring their own
-	Ours     bool          // a Treadle; the others are its peers
-	Limit    bool          // not a job server: a limit to compare Treadle with
 	Missing  string        // the program that the machine lacks; the peer cannot be started
 	// Start runs a fresh server; nil: there is none to run.
 	Start func(ctx context.Context) (*Server, error)
 }
 
-// All lists Treadle with its variants and limits, and every peer. All of them run one thread
-// for connections and jobs. Servers with a place keep their jobs on that disk, the others in memory alone.
+// All lists Treadle with its variants, every peer, and the limits. All servers run one thread for connections and jobs.
+// Those with a place keep their jobs on that disk, the others in memory alone.
 func All(treadle string) []Peer {
 	beanstalkd := program{"beanstalkd", "-v", newBeanstalkd(), "-l 127.0.0.1 -p {port0}"}
 	gearmand := program{"gearmand", "--version", newGearman(), "-t 0 -L 127.0.0.1 -p {port0} -l {directory}/log"}
@@ -43,7 +41,7 @@ func All(treadle string) []Peer {
 		redis.peer("redis everysec", disk, "--appendonly yes --appendfsync everysec"),
 		beanstalkd.peer("beanstalkd -f0", disk, "-b {directory} -f0"), beanstalkd.peer("beanstalkd -f50", disk, "-b {directory} -f50"),
 	}
-	return slices.Concat(treadles(treadle), inMemory, echoes(), treadlesOnDisk(treadle, disk), onDisk, []Peer{{Name: RawDisk, Limit: true}})
+	return slices.Concat(treadles(treadle), inMemory, treadlesOnDisk(treadle, disk), onDisk, limits())
 }
 
 // program is a server that a machine may have installed.

@@ -18,7 +18,7 @@ const serve = "serve --periodic tcp://127.0.0.1:{port0} --gloom-masters tcp://12
 // variant returns a Treadle that serves with more arguments.
 func variant(name string, c Command, spoken PeriodicOptions, more string) Peer {
 	c.treadle, c.Arguments = true, strings.Fields(serve+more)
-	return Peer{Name: name, Path: c.Path, Ours: true, Protocol: NewPeriodic(spoken), Start: c.Start}
+	return Peer{Name: name, Path: c.Path, Protocol: NewPeriodic(spoken), Start: c.Start}
 }
 
 // treadles keep their jobs in memory: over TCP, over a unix socket, with two event loops, in the CRC framing, and with
