@@ -153,7 +153,8 @@
 // Verbs of operators:
 //
 //	SetPolicies     give queues other policies
-//	ApplyPolicies   do so at once, at the start
+//	ApplyPolicies   do so at once
+//	ApplyKeys       move jobs to where other keys have them at once, at the start
 //	WalkFailed      view the failed jobs of a queue
 //	RetryFailed     make a failed job ready again
 //	RemoveFailed    remove a failed job

@@ -21,6 +21,7 @@ func BenchmarkPolicies(b *testing.B) {
 			if values != nil {
 				x.s.SetPolicies(table)
 				x.s.ApplyPolicies(x.now, &x.sink)
+				x.s.ApplyKeys(x.now, &x.sink)
 			}
 			name := []byte("12345678:")
 			submit := func(i int) {
@@ -69,6 +70,7 @@ func BenchmarkFailedMemory(b *testing.B) {
 				}
 				x.s.SetPolicies(table)
 				x.s.ApplyPolicies(x.now, &x.sink)
+				x.s.ApplyKeys(x.now, &x.sink)
 				for i := range attempts {
 					x.worker(0, 1).SetLabel("", fmt.Sprintf("periodic 127.0.0.1:4%d000", i))
 				}

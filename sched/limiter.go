@@ -117,8 +117,8 @@ func (sh *shard) ended(q *queue) {
 	sh.opened(q)
 }
 
-// SetPolicies gives the scheduler a new table of rules. Queues that are made from now on follow it; the Ticks give it to
-// the others, a batch at a time, and until then these follow the table of before.
+// SetPolicies gives the scheduler a new table of rules. Queues that are made from now on follow it; ApplyPolicies or the
+// Ticks give it to the others, a batch at a time, and until then these follow the table of before.
 func (s *Scheduler) SetPolicies(t *Policies) {
 	s.policies.Store(t)
 	for i := range s.shards {
@@ -130,16 +130,24 @@ func (s *Scheduler) SetPolicies(t *Policies) {
 	s.alarmMono(0)
 }
 
-// ApplyPolicies gives all queues the present policies at once. It is called before any peer is served: a paused queue
-// hands out nothing after a restart.
+// ApplyPolicies gives all queues the present policies before it returns: a queue that is paused hands out nothing from then
+// on. Where a policy changes the keys of jobs, ApplyKeys or the Ticks move these.
 func (s *Scheduler) ApplyPolicies(now Time, sink Sink) {
+	s.apply(now, sink, func(sh *shard, until int) bool { return sh.police(now, until, sink) })
+}
+
+// ApplyKeys moves all jobs to where the keys of the present policies have them. It is called before any peer is served.
+func (s *Scheduler) ApplyKeys(now Time, sink Sink) {
+	s.apply(now, sink, (*shard).continueLaneChanges)
+}
+
+// apply has every shard do all of a work, a batch under each hold of its lock.
+func (s *Scheduler) apply(now Time, sink Sink, some func(sh *shard, until int) (more bool)) {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		for more := true; more; {
 			sh.mu.Lock()
-			until := sh.mu.steps + s.batch
-			more = sh.police(now, until, sink)
-			more = sh.continueLaneChanges(until) || more
+			more = some(sh, sh.mu.steps+s.batch)
 			sh.unlock(now, sink)
 		}
 	}

@@ -190,6 +190,7 @@ func TestPauseOverRestart(t *testing.T) {
 	table, _ := NewPolicies([]PolicyRule{{"f", FromRunTime, map[string]string{"paused": "hand-out"}}})
 	y.s.SetPolicies(table)
 	y.s.ApplyPolicies(y.now, &y.rec)
+	y.s.ApplyKeys(y.now, &y.rec)
 	p := y.peer("f")
 	y.reserve(p, 1) // a worker that connects before the first Tick
 	if got := y.rec.take(); len(got) > 0 {

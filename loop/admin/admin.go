@@ -23,7 +23,7 @@
 // A name that is not UTF-8 stands in name_b64 or queue_b64, in base64, instead of name or queue. The pattern of a rule is
 // UTF-8. A parameter queue may have any bytes.
 //
-// A change is answered when the journal has it. An error is {"error":"..."} with a status of 400 or more.
+// A change is answered when it holds and the journal has it. An error is {"error":"..."} with a status of 400 or more.
 package admin
 
 import (
@@ -166,6 +166,7 @@ func (i *Interface) Begin() (err error) {
 		i.host.Sched().SetPolicies(i.table)
 		sink := i.host.NewSink()
 		i.host.Sched().ApplyPolicies(i.host.Now(), sink)
+		i.host.Sched().ApplyKeys(i.host.Now(), sink)
 		sink.Wake()
 	}
 	return i.beginCron()
@@ -220,7 +221,7 @@ func (i *Interface) Close() {
 	i.running.Wait()
 }
 
-// change changes a run-time rule. The journal has it after a commit.
+// change changes a run-time rule and returns when the queues follow it. The journal has it after a commit.
 func (i *Interface) change(c *codec.Change) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -266,6 +267,9 @@ func (i *Interface) change(c *codec.Change) error {
 	i.table = table
 	i.host.PutSetting(settingPrefix+c.Pattern, text)
 	i.host.Sched().SetPolicies(table)
+	sink := i.host.NewSink()
+	i.host.Sched().ApplyPolicies(i.host.Now(), sink)
+	sink.Wake()
 	i.host.Log().Info("a policy is changed", "pattern", c.Pattern, "values", string(text))
 	return nil
 }
