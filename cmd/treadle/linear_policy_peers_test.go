@@ -1,0 +1,234 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"treadle/loop/client"
+)
+
+// Sizes of a round.
+const (
+	polClients   = 3
+	polTurns     = 14 // of a client
+	polBurstSize = 4  // jobs of a turn
+	polOnceOps   = 40
+	polOnceNames = 4
+)
+
+// polWork is the work of some workers, each with a connection of its own.
+type polWork struct {
+	queue string
+	slots int
+	fails bool // some jobs fail, are put off, or lose their worker
+	most  int  // jobs of one worker in a round; 0: any number
+}
+
+var polWorkers = []polWork{
+	{"retry", 2, true, 0}, {"dead", 1, true, 0}, {"grave", 1, false, 0},
+	{"limit", 4, true, 0}, {"keys", 4, true, 0}, {"fair", 1, false, 0},
+	{"rate", 2, false, 0}, {"pause", 2, true, 0}, {"old", 1, false, 3},
+	{"once", 2, false, 0}, {"cron", 1, true, 0},
+}
+
+// polQueues are the queues of client. Those that hold up their jobs have fewer.
+var polQueues = []string{"retry", "retry", "dead", "limit", "limit", "keys", "keys", "fair", "rate", "pause", "pause", "old"}
+
+// client submits bursts of jobs, each with a name of its own.
+func (r *polRound) client(rng *rand.Rand) {
+	c, err := client.Dial(r.ctx, r.site.socket("p"), client.Options{})
+	if err != nil {
+		r.fault(err)
+		return
+	}
+	defer c.Close()
+	for range polTurns {
+		queue := polQueues[rng.IntN(len(polQueues))]
+		var burst sync.WaitGroup
+		for range polBurstSize {
+			n := r.site.number()
+			s := polSubmit{queue: queue, name: fmt.Sprintf("%c:%d", 'a'+rng.IntN(3), n), workload: fmt.Sprint("w", n)}
+			burst.Go(func() { r.submit(c, s) })
+		}
+		if burst.Wait(); r.killed.Load() {
+			return
+		}
+	}
+}
+
+// onceClient submits and runs jobs of few names, one after the other.
+func (r *polRound) onceClient(rng *rand.Rand) {
+	c, err := client.Dial(r.ctx, r.site.socket("p"), client.Options{})
+	if err != nil {
+		r.fault(err)
+		return
+	}
+	defer c.Close()
+	for i := 0; i < polOnceOps && !r.killed.Load(); i++ {
+		n := r.site.number()
+		r.submit(c, polSubmit{queue: "once", name: fmt.Sprint("n", rng.IntN(polOnceNames)), workload: fmt.Sprint("w", n), awaited: rng.IntN(2) == 0})
+	}
+}
+
+// submit makes a submission and notes its answer.
+func (r *polRound) submit(c *client.Client, s polSubmit) {
+	s.round, s.call = r.number, r.now()
+	j := &client.Job{Func: s.queue, Name: s.name, Workload: []byte(s.workload)}
+	var err error
+	if s.awaited {
+		var result []byte
+		result, err = c.Run(r.ctx, j)
+		s.result = string(result)
+	} else {
+		err = c.Submit(r.ctx, j)
+	}
+	if s.refused = errors.Is(err, client.ErrRefused); err == nil || s.refused {
+		s.answered = r.now()
+		if r.fuse.Add(-1) == 0 {
+			r.kill()
+		}
+	} else {
+		r.fault(err)
+	}
+	r.site.mu.Lock()
+	defer r.site.mu.Unlock()
+	r.site.submits = append(r.site.submits, s)
+}
+
+// operate changes policies.
+func (r *polRound) operate(rng *rand.Rand, over <-chan struct{}) {
+	pauses := []string{"hand-out", "no", "submits", "no", "both", "no"}
+	for {
+		select {
+		case <-over:
+			return
+		default:
+		}
+		done := true
+		if rng.IntN(2) == 0 {
+			done = r.set("limit", "concurrency", fmt.Sprint(1+rng.IntN(3)))
+		} else {
+			done = r.set("pause", "paused", pauses[rng.IntN(len(pauses))])
+		}
+		for range linHold(rng) {
+			_, _ = r.admin.Policy(r.ctx, "pause") // an error comes again
+		}
+		if !done {
+			return
+		}
+	}
+}
+
+// errPolLeft is the end of a connection that its worker has closed.
+var errPolLeft = errors.New("the worker has left")
+
+// serve does the jobs of a queue until the server is killed.
+func (r *polRound) serve(rng *rand.Rand, w polWork) {
+	left := w.most
+	if left == 0 {
+		left = math.MaxInt
+	}
+	for left > 0 && !r.killed.Load() {
+		c, err := client.DialWorker(r.ctx, r.site.socket("p"), client.Options{})
+		if err != nil {
+			r.fault(err)
+			return
+		}
+		for err = c.CanDo(r.ctx, w.queue); err == nil && left > 0; left-- {
+			err = r.job(rng, c, &w)
+		}
+		if c.Close(); err != nil && !errors.Is(err, errPolLeft) {
+			r.fault(err)
+			return
+		}
+	}
+}
+
+// job does one job. A PING after the report shows that the server has read it.
+func (r *polRound) job(rng *rand.Rand, c *client.Worker, w *polWork) (err error) {
+	run := polRun{round: r.number, queue: w.queue, asked: r.now()}
+	a, err := c.Grab(r.ctx)
+	if err != nil {
+		return err
+	}
+	run.got, run.name, run.workload = r.now(), a.Job.Name, string(a.Job.Workload)
+	for range linHold(rng) {
+		_ = c.Ping(r.ctx) // an error comes again
+	}
+	run.end, run.text = r.now(), fmt.Sprint("r", r.site.number())
+	if killed := r.killedAt.Load(); killed != 0 {
+		run.end = min(run.end, killed)
+	}
+	n := rng.IntN(10)
+	switch {
+	case !w.fails || n < 5:
+		run.how, err = linDone, c.Done(r.ctx, a, []byte(run.text))
+	case n == 5:
+		run.how, err = linLeave, errPolLeft
+		c.Close()
+	case n == 6:
+		run.how, err = linLater, c.Later(r.ctx, a, 0, 1)
+	default:
+		run.how, err = linFail, c.FailWith(r.ctx, a, []byte(run.text))
+	}
+	if err == nil {
+		err = c.Ping(r.ctx)
+	}
+	if err == nil {
+		run.said = r.now()
+	}
+	r.site.mu.Lock()
+	defer r.site.mu.Unlock()
+	r.site.runs = append(r.site.runs, run)
+	return err
+}
+
+// polEnds is what the last server keeps of jobs that have ended.
+type polEnds struct {
+	failed map[string][]client.FailedJob // by queue
+	done   map[string][]client.DoneJob
+	result map[uint64]string // of the queue once, by id
+	cron   []client.CronStatus
+}
+
+// list reads what the server keeps.
+func (r *polRound) list(t *testing.T) {
+	ends := polEnds{failed: make(map[string][]client.FailedJob), done: make(map[string][]client.DoneJob), result: make(map[uint64]string)}
+	for _, queue := range []string{"retry", "dead"} {
+		for next, more := "", true; more; more = next != "" {
+			page, err := r.admin.Failed(r.ctx, queue, next, 1000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ends.failed[queue], next = append(ends.failed[queue], page.Jobs...), page.Next
+		}
+	}
+	for _, queue := range []string{"old", "once"} {
+		for next, more := "", true; more; more = next != "" {
+			page, err := r.admin.Done(r.ctx, queue, next, 1000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ends.done[queue], next = append(ends.done[queue], page.Jobs...), page.Next
+		}
+	}
+	for _, j := range ends.done["once"] {
+		if j.Result == nil {
+			continue
+		}
+		result, err := r.admin.Result(r.ctx, "once", j.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends.result[j.ID] = string(result)
+	}
+	var err error
+	if ends.cron, err = r.admin.Cron(r.ctx); err != nil {
+		t.Fatal(err)
+	}
+	r.site.ends = ends
+}
