@@ -69,7 +69,8 @@ func (j *polJudge) unique() {
 	}
 }
 
-// results: every result that is kept is the one that was sent, and that of every job that is done is kept.
+// results: every result that is kept is the one that was sent, and that of every job that is done is kept. With keep-done
+// the job is kept.
 func (j *polJudge) results() {
 	sent, kept := make(map[string]*polRun), make(map[string]bool)
 	for _, r := range j.queues["once"] {
@@ -81,6 +82,16 @@ func (j *polJudge) results() {
 			j.fault("the result %s is kept, and was not sent or is kept twice", result)
 		}
 		kept[result] = true
+	}
+	for _, d := range j.ends.done["old"] {
+		if d.Outcome == "done" {
+			kept[d.Name] = true
+		}
+	}
+	for _, r := range j.queues["old"] {
+		if r.how == linDone && j.durable(r) && !kept[r.name] {
+			j.fault("it is not kept: %s", r)
+		}
 	}
 	for result, r := range sent {
 		if r.how == linDone && j.durable(r) && !kept[result] {

@@ -14,7 +14,7 @@ import (
 // Sizes of a round.
 const (
 	polClients   = 3
-	polTurns     = 14 // of a client
+	polTurns     = 30 // of a client
 	polBurstSize = 4  // jobs of a turn
 	polOnceOps   = 40
 	polOnceNames = 4

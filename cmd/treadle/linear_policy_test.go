@@ -132,7 +132,7 @@ func TestLinearizablePolicies(t *testing.T) {
 	random := rand.New(rand.NewPCG(*linearSeed, 4))
 	for n := range *linearRounds + 1 {
 		r := s.start(t, n)
-		r.fuse.Store(int64(40 + random.IntN(polTurns*polClients*polBurstSize)))
+		r.fuse.Store(int64(100 + random.IntN(polTurns*polClients*polBurstSize)))
 		last := n == *linearRounds
 		r.play(t, last)
 		for _, err := range r.faults {
