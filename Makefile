@@ -105,7 +105,7 @@ sim: ## play one seed of the simulation and print what it came to: SEED=1 OPS=10
 
 # New seeds each time: the first is taken from the clock, and every failure names its own.
 soak: ## what the tests do for moments, for long: kills with histories judged, hostile peers, new seeds of the simulation for MINUTES=10, SOAKFUZZ=1h of each fuzz target
-	$(GO) test ./cmd/treadle -count=1 -timeout 2h -v -run '^TestLinearizable$$' -args -linear.n 200 -linear.seed $$(date +%s)
+	$(GO) test ./cmd/treadle -count=1 -timeout 2h -v -run '^TestLinearizable(Policies)?$$' -args -linear.n 200 -linear.seed $$(date +%s)
 	$(GO) test ./cmd/treadle -count=1 -timeout 2h -v -parallel 1 -run '^TestHostile(Disbatch)?$$' -args -hostile.scale 20
 	$(GO) test -tags invariants ./fuzz/sim -count=1 -timeout 0 -v -run '^TestSimulation$$' -args -sim.from $$(date +%s)000 -sim.for $(MINUTES)m
 	$(GO) test -tags invariants ./fuzz/sim -count=1 -timeout 0 -v -run '^TestSimulationSite$$' -args -sim.from $$(date +%s)000 -sim.for $(MINUTES)m

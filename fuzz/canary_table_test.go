@@ -134,6 +134,8 @@ var testCanaries = []testCanary{
 	{canary{"a group says that those before it were synced when they were not", "loop/journal/commit.go", "prevSynced: j.options.Sync != Never && !j.log.dirty,", "prevSynced: j.options.Sync != Never,"}, "loop/journal", lostPower},
 	{canary{"a name is free after an eighth of its unique-for", "sched/done.go", ">= q.policy.UniqueFor {", ">= q.policy.UniqueFor/8 {"}, "sched", "TestUniqueFor"},
 	{canary{"a restart forgets which names are done", "sched/done.go", "if !endsExpired(j.History) && (last == none ||", "if len(j.History) > 1<<20 && (last == none ||"}, "sched", "TestDoneAreRestored"},
+	{canary{"a finished job is not journaled", "sched/done.go", "\tsh.keep(job, r, q, use)\n\tsh.save(job, r, q)\n", "\tsh.keep(job, r, q, use)\n"}, "cmd/treadle", "TestLinearizablePolicies"},
+	{canary{"a kept result loses its last byte", "sched/done.go", "sh.results[job] = arenaRef{bytes, uint32(len(data))}", "sh.results[job] = arenaRef{bytes, uint32(max(len(data), 1) - 1)}"}, "cmd/treadle", "TestLinearizablePolicies"},
 	{canary{"a job that has expired is handed out", "sched/match.go", "if q.expired(now, r) {", "if q.expired(now, r) && q.withheld.jobs > 0 {"}, "sched", "TestJobTTL"},
 	{canary{"a time of a cron entry that has come is not journaled", "sched/cron_run.go", "\tsh.planCron(c)\n\tsh.saveCron(c)\n}\n\n// submitCron", "\tsh.planCron(c)\n}\n\n// submitCron"}, "loop", "TestCronOverKills"},
 	{canary{"a kill comes between a cron entry's time and its job", "sched/cron_run.go", "\tsh.beginJoined()\n\tdefer sh.endJoined()\n\tc.Handled = now.Wall\n", "\tc.Handled = now.Wall\n"}, "sched", "TestCronKill"},

@@ -60,6 +60,7 @@ func (c *canary) falls(t *testing.T, pkg, why string, args ...string) {
 	began := time.Now()
 	play := exec.CommandContext(t.Context(), binary, append(args, "-test.timeout", "0")...)
 	play.Dir = pkg
+	play.Env = append(os.Environ(), "GOFLAGS=-overlay="+overlay) // for tests that build the program
 	out, err := play.CombinedOutput()
 	if err == nil {
 		t.Fatalf("not found by %v", args)

@@ -47,17 +47,21 @@ func (r *polRound) client(rng *rand.Rand) {
 	}
 	defer c.Close()
 	for range polTurns {
-		queue := polQueues[rng.IntN(len(polQueues))]
-		var burst sync.WaitGroup
-		for range polBurstSize {
-			n := r.site.number()
-			s := polSubmit{queue: queue, name: fmt.Sprintf("%c:%d", 'a'+rng.IntN(3), n), workload: fmt.Sprint("w", n)}
-			burst.Go(func() { r.submit(c, s) })
-		}
-		if burst.Wait(); r.killed.Load() {
+		if r.burst(rng, c, polQueues[rng.IntN(len(polQueues))]); r.killed.Load() {
 			return
 		}
 	}
+}
+
+// burst submits some jobs at once.
+func (r *polRound) burst(rng *rand.Rand, c *client.Client, queue string) {
+	var burst sync.WaitGroup
+	for range polBurstSize {
+		n := r.site.number()
+		s := polSubmit{queue: queue, name: fmt.Sprintf("%c:%d", 'a'+rng.IntN(3), n), workload: fmt.Sprint("w", n)}
+		burst.Go(func() { r.submit(c, s) })
+	}
+	burst.Wait()
 }
 
 // onceClient submits and runs jobs of few names, one after the other.
@@ -99,26 +103,27 @@ func (r *polRound) submit(c *client.Client, s polSubmit) {
 	r.site.submits = append(r.site.submits, s)
 }
 
-// operate changes policies.
+// operate changes policies, and submits jobs that come after a change for certain.
 func (r *polRound) operate(rng *rand.Rand, over <-chan struct{}) {
+	c, err := client.Dial(r.ctx, r.site.socket("p"), client.Options{})
+	if err != nil {
+		r.fault(err)
+		return
+	}
+	defer c.Close()
 	pauses := []string{"hand-out", "no", "submits", "no", "both", "no"}
-	for {
+	for !r.killed.Load() {
 		select {
 		case <-over:
 			return
 		default:
 		}
-		done := true
+		queue, key, value := "limit", "concurrency", fmt.Sprint(1+rng.IntN(3))
 		if rng.IntN(2) == 0 {
-			done = r.set("limit", "concurrency", fmt.Sprint(1+rng.IntN(3)))
-		} else {
-			done = r.set("pause", "paused", pauses[rng.IntN(len(pauses))])
+			queue, key, value = "pause", "paused", pauses[rng.IntN(len(pauses))]
 		}
-		for range linHold(rng) {
-			_, _ = r.admin.Policy(r.ctx, "pause") // an error comes again
-		}
-		if !done {
-			return
+		if r.set(queue, key, value) {
+			r.burst(rng, c, queue)
 		}
 	}
 }
