@@ -125,7 +125,8 @@ func (j *polJudge) once(job *polJob) {
 	}
 }
 
-// retried: a failed job is not handed out before its back-off, nor after its last retry; it is given up after that alone.
+// retried: a job that its worker reports as failed is not handed out before its back-off, nor after its last retry; it is
+// given up after that alone. The server may notice that a worker left with the time of a moment before.
 func (j *polJudge) retried(job *polJob) {
 	failed := func(r *polRun) bool { return r.how == linFail || r.how == linLeave }
 	for i, r := range job.runs {
@@ -147,7 +148,7 @@ func (j *polJudge) retried(job *polJob) {
 		case next.queue != r.queue:
 		case tries > p.retries:
 			j.fault("%s has failed %d times and is handed out again: %s", r, tries, next)
-		case next.got < r.end+wait-polSlack:
+		case r.how == linFail && next.got < r.pinged+wait-polSlack:
 			j.fault("%s has failed %d times and is handed out again too early: %s", r, tries, next)
 		}
 	}
@@ -169,7 +170,7 @@ func (j *polJudge) expires(job *polJob) {
 	}
 	// A due time is a whole second. One that has run before, and was not done, is as old as it was then.
 	first := job.runs[0]
-	if late := j.since(first) - job.submit.answered; late > polTTL+int64(time.Second)+polSlack {
+	if late := j.since(first) - job.submit.answered; late > polTTL+int64(time.Second)+polDelay {
 		j.fault("%s is handed out %v after it was answered: %s", job.submit, time.Duration(late), first)
 	}
 }
@@ -200,7 +201,7 @@ func (j *polJudge) lost() {
 			continue
 		}
 		kept[d.Name] = true
-		if s := submitted[d.Name]; s != nil && j.began.UnixMilli()+(s.call+polTTL-polSlack)/int64(time.Millisecond) > d.DoneAt {
+		if s := submitted[d.Name]; s != nil && j.began.UnixMilli()+(s.pinged+polTTL-polSlack)/int64(time.Millisecond) > d.DoneAt {
 			j.fault("%s has expired before its time, at %d", s, d.DoneAt)
 		}
 	}
@@ -333,7 +334,7 @@ func (j *polJudge) rated() {
 		from := j.since(runs[i])
 		for k := i; k < len(runs) && runs[k].round == runs[i].round && runs[k].got <= j.rateEnd(runs[i].round); k++ {
 			from = min(from, j.since(runs[k]))
-			if most := polBurst + float64(polRate)*time.Duration(runs[k].got-from+polSlack).Seconds(); float64(k-i+1) > most {
+			if most := polBurst + float64(polRate)*time.Duration(runs[k].got-from+polDelay).Seconds(); float64(k-i+1) > most {
 				j.fault("%d jobs start from %d to %d: %v", k-i+1, from, runs[k].got, runs[i:k+1])
 				return
 			}

@@ -53,12 +53,18 @@ func (r *polRound) client(rng *rand.Rand) {
 	}
 }
 
-// burst submits some jobs at once.
+// burst submits some jobs at once. The PING shows that the server reads its clock again: it does so once for all that it
+// reads at a time.
 func (r *polRound) burst(rng *rand.Rand, c *client.Client, queue string) {
+	pinged := r.now()
+	if err := c.Ping(r.ctx); err != nil {
+		r.fault(err)
+		return
+	}
 	var burst sync.WaitGroup
 	for range polBurstSize {
 		n := r.site.number()
-		s := polSubmit{queue: queue, name: fmt.Sprintf("%c:%d", 'a'+rng.IntN(3), n), workload: fmt.Sprint("w", n)}
+		s := polSubmit{queue: queue, name: fmt.Sprintf("%c:%d", 'a'+rng.IntN(3), n), workload: fmt.Sprint("w", n), pinged: pinged}
 		burst.Go(func() { r.submit(c, s) })
 	}
 	burst.Wait()
@@ -161,8 +167,11 @@ func (r *polRound) job(rng *rand.Rand, c *client.Worker, w *polWork) (err error)
 		return err
 	}
 	run.got, run.name, run.workload = r.now(), a.Job.Name, string(a.Job.Workload)
-	for range linHold(rng) {
-		_ = c.Ping(r.ctx) // an error comes again
+	for range 1 + linHold(rng) {
+		at := r.now()
+		if c.Ping(r.ctx) == nil { // an error comes again
+			run.pinged = at
+		}
 	}
 	run.end, run.text = r.now(), fmt.Sprint("r", r.site.number())
 	if killed := r.killedAt.Load(); killed != 0 {
