@@ -14,7 +14,7 @@ import (
 // Sizes of a round.
 const (
 	polClients   = 3
-	polTurns     = 30 // of a client
+	polTurns     = 60 // of a client
 	polBurstSize = 4  // jobs of a turn
 	polOnceOps   = 40
 	polOnceNames = 4
@@ -117,22 +117,24 @@ func (r *polRound) operate(rng *rand.Rand, over <-chan struct{}) {
 		return
 	}
 	defer c.Close()
-	pauses := []string{"hand-out", "no", "submits", "no", "both", "no"}
 	for !r.killed.Load() {
 		select {
 		case <-over:
 			return
 		default:
 		}
-		queue, key, value := "limit", "concurrency", fmt.Sprint(1+rng.IntN(3))
-		if rng.IntN(2) == 0 {
-			queue, key, value = "pause", "paused", pauses[rng.IntN(len(pauses))]
+		if r.set("limit", "concurrency", fmt.Sprint(1+rng.IntN(3))) {
+			r.burst(rng, c, "limit")
 		}
-		if r.set(queue, key, value) {
-			r.burst(rng, c, queue)
+		pause := polPauses[r.site.pauses%len(polPauses)]
+		if r.site.pauses++; r.set("pause", "paused", pause) {
+			r.burst(rng, c, "pause")
 		}
 	}
 }
+
+// polPauses are what an operator does with the queue pause, one after the other.
+var polPauses = []string{"hand-out", "no", "both", "hand-out", "submits", "no"}
 
 // errPolLeft is the end of a connection that its worker has closed.
 var errPolLeft = errors.New("the worker has left")

@@ -75,6 +75,7 @@ type polSite struct {
 	submits []polSubmit
 	runs    []polRun
 	sets    []polSet
+	pauses  int           // that operators have set
 	kills   map[int]int64 // by round: until then the server lived
 	starts  map[int]int64 // by round: from then on it was asked
 	cron    map[string][2]time.Time
@@ -136,7 +137,7 @@ func TestLinearizablePolicies(t *testing.T) {
 	random := rand.New(rand.NewPCG(*linearSeed, 4))
 	for n := range *linearRounds + 1 {
 		r := s.start(t, n)
-		r.fuse.Store(int64(100 + random.IntN(polTurns*polClients*polBurstSize)))
+		r.fuse.Store(int64(200 + random.IntN(polTurns*polClients*polBurstSize)))
 		last := n == *linearRounds
 		r.play(t, last)
 		for _, err := range r.faults {
