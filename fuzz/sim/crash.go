@@ -41,7 +41,7 @@ func (s *Simulator) start(mem *vfs.MemFS, in loop.Surroundings) {
 		s.server = nil
 		s.fail("the server does not start: %v", err)
 	}
-	s.clock = server.Now
+	s.clock, s.policy.clock = server.Now, server.Now
 	s.fill(s.full)
 	s.began = s.server.Now().Wall
 	s.wall = max(s.wall, s.began)

@@ -344,15 +344,15 @@ func (l *Ledger) committed() {
 		k.disk = len(k.values) - 1
 	}
 	l.ktsDisk = l.kts.clone()
-	l.policyCommitted()
-	l.policySettled()
+	l.policy.committed()
+	l.policy.settled()
 }
 
 // crashed notes that the server has crashed or was stopped: it has only the jobs that are on disk for sure, may have
 // those that may be on disk, and has no connections.
 func (l *Ledger) crashed() {
 	l.ending = false
-	l.policyCrashed()
+	l.policy.crashed()
 	for _, c := range l.conns {
 		l.lostUnread(c)
 	}
@@ -380,7 +380,7 @@ func (l *Ledger) crashed() {
 // endTurn ends the turn: nothing is under way in the server, and the checks that waited for that are made.
 func (l *Ledger) endTurn() {
 	l.reap()
-	l.policyTurn()
+	l.policy.turned()
 	if l.misdated != "" {
 		l.fail("%s", l.misdated)
 	}

@@ -109,7 +109,7 @@ func (s *Simulator) policyReport(end policyEnd) {
 	s.say("%v ends its run of %v with %d", w, j, end)
 	switch {
 	case end == isFailed:
-		s.fails(j, now, now)
+		s.policy.fails(j, now, now)
 	case end == isDelayed:
 		f := j.now
 		f.from, f.to = now+1000*policyDelay, now+1000*policyDelay
@@ -148,7 +148,7 @@ func (s *Simulator) policyLeave(w *policyWorker) {
 	now := s.server.Now().Wall
 	for _, j := range s.policy.jobs {
 		if j.worker == w {
-			s.fails(j, now, now)
+			s.policy.fails(j, now, now)
 		}
 	}
 	s.policy.workers = slices.DeleteFunc(s.policy.workers, func(o *policyWorker) bool { return o == w })
@@ -168,7 +168,7 @@ func (s *Simulator) policyRecovered() {
 	if !s.policyLook() {
 		s.fail("a dump is not answered")
 	}
-	s.policyCommitted()
+	s.policy.committed()
 }
 
 // policyFinish has all jobs done or given up.

@@ -15,6 +15,9 @@ import (
 
 // PolicyModel is what the ledger knows of the queue with a policy.
 type PolicyModel struct {
+	*Trace
+	clock func() sched.Time // the server's
+
 	queue, dead string       // their names
 	sets        []*policySet // the rules, the weaker first
 	rule        policyRule   // what they come to
@@ -97,9 +100,9 @@ func (j *policyJob) isOne(might []fate) {
 	}
 }
 
-// policyCommitted notes that everything is on disk.
-func (l *Ledger) policyCommitted() {
-	for _, j := range l.policy.jobs {
+// committed notes that everything is on disk.
+func (m *PolicyModel) committed() {
+	for _, j := range m.jobs {
 		j.past = slices.Clone(j.might)
 	}
 }
@@ -126,9 +129,8 @@ func (j *policyJob) acknowledged() {
 	}
 }
 
-// policyCrashed notes that the server has ended: each job is what it was at some time since the last commit.
-func (l *Ledger) policyCrashed() {
-	m := l.policy
+// crashed notes that the server has ended: each job is what it was at some time since the last commit.
+func (m *PolicyModel) crashed() {
 	m.workers, m.client, m.starts, m.withheld = nil, nil, nil, false
 	for _, j := range m.jobs {
 		past := j.past
@@ -147,25 +149,25 @@ func (f fate) or(o fate) fate {
 }
 
 // isAt notes that a job was seen in a place.
-func (l *Ledger) isAt(j *policyJob, at place) {
+func (m *PolicyModel) isAt(j *policyJob, at place) {
 	all := slices.DeleteFunc(slices.Clone(j.might), func(f fate) bool { return f.place != at })
 	if len(all) == 0 {
-		l.fail("%v is %v, and was %v", j, at, j.now.place)
+		m.fail("%v is %v, and was %v", j, at, j.now.place)
 	}
-	l.isOneOf(j, all)
+	m.isOneOf(j, all)
 }
 
 // isOneOf notes what a job may be of what it might be.
-func (l *Ledger) isOneOf(j *policyJob, all []fate) {
+func (m *PolicyModel) isOneOf(j *policyJob, all []fate) {
 	if len(all) < len(j.might) {
 		j.isOne(all)
-		l.say("%v is %v", j, j.now.place)
+		m.say("%v is %v", j, j.now.place)
 	}
 }
 
 // fails notes that a run of a job has failed, between two times of the wall clock.
-func (l *Ledger) fails(j *policyJob, from, to int64) {
-	r, f := &l.policy.rule, j.now
+func (m *PolicyModel) fails(j *policyJob, from, to int64) {
+	r, f := &m.rule, j.now
 	if f.place == dead { // it has no policy
 		j.becomes(fate{place: dead})
 		return
@@ -194,25 +196,24 @@ func (l *Ledger) fails(j *policyJob, from, to int64) {
 	default:
 		j.becomes(again, givenUp)
 	}
-	l.say("%v has failed %d to %d times, and is %v", j, f.least, f.most, j.now.place)
+	m.say("%v has failed %d to %d times, and is %v", j, f.least, f.most, j.now.place)
 }
 
-// policyTurn notes what has happened to the jobs of the model since it was called last: time-outs, and workers that the
+// turned notes what has happened to the jobs of the model since it was called last: time-outs, and workers that the
 // server has hung up on.
-func (l *Ledger) policyTurn() {
-	m := l.policy
-	now := l.clock()
+func (m *PolicyModel) turned() {
+	now := m.clock()
 	for _, j := range m.jobs {
 		switch {
 		case j.worker == nil:
 		case j.worker.peer.Closed():
-			l.fails(j, min(m.last.Wall, now.Wall), now.Wall)
+			m.fails(j, min(m.last.Wall, now.Wall), now.Wall)
 		case j.expires <= now.Mono:
 			at := now.Wall - (now.Mono - j.expires)
 			w := j.worker
 			w.late = append(w.late, policyRun{j, j.handle})
 			m.withheld = m.withheld || w.kind == crcWorker
-			l.fails(j, at, at)
+			m.fails(j, at, at)
 		}
 		j.maybeDue = j.maybeDue || j.now.from <= now.Wall
 		j.due = j.due || j.now.to <= now.Wall && j.now.place != dead // a dead letter may be on its way
@@ -280,8 +281,7 @@ func (m *PolicyModel) mayCount(j *policyJob) bool {
 }
 
 // turns checks that with a fair order the two keys take turns, and notes whose turn it was.
-func (l *Ledger) turns(j *policyJob) {
-	m := l.policy
+func (m *PolicyModel) turns(j *policyJob) {
 	r := &m.rule
 	for _, o := range m.jobs {
 		switch {
@@ -289,16 +289,16 @@ func (l *Ledger) turns(j *policyJob) {
 			o.passed = false
 		case !o.ready || o.worker != nil || o.now.place != waiting || m.shutKey(r, o.key, (*policyJob).isRunning):
 		case o.passed:
-			l.fail("%v is handed out, another of its key was before, and it is the turn of %v", j, o)
+			m.fail("%v is handed out, another of its key was before, and it is the turn of %v", j, o)
 		default:
 			o.passed = true
 		}
 	}
 }
 
-// policySettled notes that the server has nothing more to do: jobs that are due are ready.
-func (l *Ledger) policySettled() {
-	for _, j := range l.policy.jobs {
+// settled notes that the server has nothing more to do: jobs that are due are ready.
+func (m *PolicyModel) settled() {
+	for _, j := range m.jobs {
 		j.ready = j.due
 	}
 }
@@ -339,34 +339,34 @@ func (m *PolicyModel) admits(j *policyJob) (mayTake, mayRefuse bool) {
 }
 
 // hands checks that a job may be handed out now, and notes that it is.
-func (l *Ledger) hands(w *policyWorker, j *policyJob, queue string, handle []byte) {
-	l.policyTurn()
-	m, at := l.policy, waiting
+func (m *PolicyModel) hands(w *policyWorker, j *policyJob, queue string, handle []byte) {
+	m.turned()
+	at := waiting
 	if queue == m.dead {
 		at = dead
 	}
-	l.say("%v is given %v, %v", w, j, at)
+	m.say("%v is given %v, %v", w, j, at)
 	if j.worker != nil {
-		l.fail("%v is handed to %v, and %v has it", j, w, j.worker)
+		m.fail("%v is handed to %v, and %v has it", j, w, j.worker)
 	}
-	l.isAt(j, at)
-	switch now := l.clock(); {
+	m.isAt(j, at)
+	switch now := m.clock(); {
 	case at == dead:
 	case !j.maybeDue:
-		l.fail("%v is handed out %d ms before its back-off is over", j, j.now.from-now.Wall)
+		m.fail("%v is handed out %d ms before its back-off is over", j, j.now.from-now.Wall)
 	case !m.shut(&m.rule) || m.before != nil && !m.shut(m.before):
 	case m.rule.noHandOut:
-		l.fail("%v is handed out, and its queue is paused", j)
+		m.fail("%v is handed out, and its queue is paused", j)
 	default:
-		l.fail("%v is handed out, and %d of its queue are running", j, m.running())
+		m.fail("%v is handed out, and %d of its queue are running", j, m.running())
 	}
 	if at == waiting {
 		if m.before == nil && m.shutKey(&m.rule, j.key, (*policyJob).isRunning) {
-			l.fail("%v is handed out, and %d of its key are running", j, m.rule.keyConcurrency)
+			m.fail("%v is handed out, and %d of its key are running", j, m.rule.keyConcurrency)
 		}
-		l.turns(j)
-		if now := l.clock().Mono; m.before == nil && !m.mayRate(&m.rule, now) {
-			l.fail("%v is handed out at %d, and others of its queue at %v: the rate is %d in %d ms", j, now, m.starts, m.rule.jobs, m.rule.per)
+		m.turns(j)
+		if now := m.clock().Mono; m.before == nil && !m.mayRate(&m.rule, now) {
+			m.fail("%v is handed out at %d, and others of its queue at %v: the rate is %d in %d ms", j, now, m.starts, m.rule.jobs, m.rule.per)
 		} else {
 			m.starts = append(m.starts, now)
 		}
@@ -374,7 +374,7 @@ func (l *Ledger) hands(w *policyWorker, j *policyJob, queue string, handle []byt
 	if w.kind == crcWorker { // it reports by name: a report is of this run now
 		w.late = slices.DeleteFunc(w.late, func(r policyRun) bool { return r.job == j })
 	}
-	j.worker, j.handle, j.expires = w, handle, roundUp(l.clock().Mono+j.timeout*1000+policyGrace)
+	j.worker, j.handle, j.expires = w, handle, roundUp(m.clock().Mono+j.timeout*1000+policyGrace)
 	w.grabs--
 }
 
@@ -397,14 +397,14 @@ func (m *PolicyModel) mayStart(w *policyWorker) *policyJob {
 	return nil
 }
 
-// checkPolicyIdle checks, when time has passed, that no worker of the model waits while a job is ready.
-func (l *Ledger) checkPolicyIdle() {
-	for _, j := range l.policy.jobs {
-		j.due = j.due || j.now.to <= l.policy.last.Wall
+// checkIdle checks, when time has passed, that no worker of the model waits while a job is ready.
+func (m *PolicyModel) checkIdle() {
+	for _, j := range m.jobs {
+		j.due = j.due || j.now.to <= m.last.Wall
 	}
-	for _, w := range l.policy.workers {
-		if j := l.policy.mayStart(w); j != nil && w.grabs > 0 && !l.stopping {
-			l.fail("%v waits, and %v is ready for it", w, j)
+	for _, w := range m.workers {
+		if j := m.mayStart(w); j != nil && w.grabs > 0 {
+			m.fail("%v waits, and %v is ready for it", w, j)
 		}
 	}
 }

@@ -118,7 +118,7 @@ func (s *Simulator) policyVerb(verb string) {
 		f.place = waiting
 	}
 	for _, k := range all {
-		j := s.policyNamed(k.Name)
+		j := s.policy.named(k.Name)
 		j.becomes(f)
 		j.due, j.maybeDue = true, true
 	}
@@ -145,17 +145,17 @@ func (s *Simulator) policyLook() bool {
 	for _, job := range s.parseAllOfDump(body) {
 		switch string(job.Func) {
 		case m.queue:
-			sees(s.policyJob(&job), waiting)
+			sees(s.policy.jobOf(&job), waiting)
 		case m.dead:
-			sees(s.policyJob(&job), dead)
+			sees(s.policy.jobOf(&job), dead)
 		}
 	}
 	all := s.policyFailed()
 	for i := range all {
-		j := s.policyNamed(all[i].Name)
+		j := s.policy.named(all[i].Name)
 		sees(j, failed)
-		s.isAt(j, failed)
-		s.checkFailed(j, &all[i])
+		s.policy.isAt(j, failed)
+		s.policy.checkFailed(j, &all[i])
 	}
 	if r := &m.rule; !r.deadLetter && (r.keepNone && len(all) > 0 || r.keepJobs > 0 && len(all) > r.keepJobs) {
 		s.fail("%d failed jobs are kept", len(all))
@@ -164,7 +164,7 @@ func (s *Simulator) policyLook() bool {
 		if there[i] == 0 {
 			there[i] = nowhere
 		}
-		s.isAt(j, there[i])
+		s.policy.isAt(j, there[i])
 	}
 	for _, j := range m.jobs {
 		if j.awaited != nil && !j.awaited.peer.Closed() && j.now.place&waiting == 0 {
@@ -177,22 +177,22 @@ func (s *Simulator) policyLook() bool {
 
 // checkFailed checks that a failed job is not too old, failed when it did, and has the history of its failures since it
 // was submitted or retried by hand.
-func (l *Ledger) checkFailed(j *policyJob, seen *admin.FailedJob) {
+func (m *PolicyModel) checkFailed(j *policyJob, seen *admin.FailedJob) {
 	n := 0
 	for i := range seen.Attempts {
 		if n++; strings.HasPrefix(seen.Attempts[i].Outcome, "retried") {
 			n = 0
 		}
 	}
-	f, r := &j.now, &l.policy.rule
+	f, r := &j.now, &m.rule
 	if n < f.least || n > f.most {
-		l.fail("%v has failed, with a history of %d failures; it has %d to %d", j, n, f.least, f.most)
+		m.fail("%v has failed, with a history of %d failures; it has %d to %d", j, n, f.least, f.most)
 	}
 	if seen.FailedAt < f.failedFrom || seen.FailedAt > f.failedTo {
-		l.fail("%v has failed at %d to %d, it is said at %d", j, f.failedFrom, f.failedTo, seen.FailedAt)
+		m.fail("%v has failed at %d to %d, it is said at %d", j, f.failedFrom, f.failedTo, seen.FailedAt)
 	}
-	if now := l.clock().Wall; !r.deadLetter && r.keepAge > 0 && seen.FailedAt+r.keepAge <= now {
-		l.fail("%v has failed %d ms ago, and is kept", j, now-seen.FailedAt)
+	if now := m.clock().Wall; !r.deadLetter && r.keepAge > 0 && seen.FailedAt+r.keepAge <= now {
+		m.fail("%v has failed %d ms ago, and is kept", j, now-seen.FailedAt)
 	}
 }
 

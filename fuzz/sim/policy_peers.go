@@ -47,9 +47,9 @@ func (s *Simulator) policyJoin(kind peerKind) {
 	w := &policyWorker{number: m.joined, kind: kind, peer: s.server.Connect(kind.port())}
 	w.peer.Written = func(b []byte) {
 		w.heard = append(w.heard, b...)
-		next := s.policyReply
+		next := s.policy.reply
 		if kind.gloom() {
-			next = s.policyGloom
+			next = s.policy.gloomReply
 		}
 		for n := next(w); n > 0; n = next(w) {
 			w.heard = w.heard[n:]
@@ -74,8 +74,8 @@ func (w *policyWorker) says(cmd periodic.Command, args []byte) {
 	w.peer.Send(frame(w.kind.framing(), w.next, cmd, args))
 }
 
-// policyReply takes the first frame of what a Periodic worker has heard, and returns its size; 0: it is not complete.
-func (l *Ledger) policyReply(w *policyWorker) int {
+// reply takes the first frame of what a Periodic worker has heard, and returns its size; 0: it is not complete.
+func (m *PolicyModel) reply(w *policyWorker) int {
 	var r periodic.Response
 	n, err := periodic.NextResponse(w.heard, w.kind.framing(), periodic.MaxPayload, &r)
 	switch is := func(cmd periodic.Command) bool { return len(r.Body) == 1 && r.Body[0] == byte(cmd) }; {
@@ -85,54 +85,54 @@ func (l *Ledger) policyReply(w *policyWorker) int {
 		w.met = true
 	case is(periodic.Success) && w.kind == crcWorker: // it says that a request was read
 	case is(periodic.NoJob):
-		l.policyTurn()
-		if j := l.policy.mayStart(w); j != nil && !l.mixed && !l.stopping {
-			l.fail("%v is sent NO_JOB, and %v is ready for it", w, j)
+		m.turned()
+		if j := m.mayStart(w); j != nil {
+			m.fail("%v is sent NO_JOB, and %v is ready for it", w, j)
 		}
 		w.grabs--
 	case len(r.Body) > 1 && r.Body[0] == byte(periodic.JobAssign):
 		handle, job := takeAssign(&Conn{peerKind: w.kind}, r.Body)
-		l.hands(w, l.policyJob(&job), string(job.Func), handle)
+		m.hands(w, m.jobOf(&job), string(job.Func), handle)
 	default:
-		l.fail("%v is sent %x", w, r.Body)
+		m.fail("%v is sent %x", w, r.Body)
 	}
 	return n
 }
 
-// policyGloom is policyReply for a slave.
-func (l *Ledger) policyGloom(w *policyWorker) int {
+// gloomReply is reply for a slave.
+func (m *PolicyModel) gloomReply(w *policyWorker) int {
 	payload, n, err := gloom.Next(w.heard, 1<<20)
 	if err != nil || n == 0 {
 		return 0
 	}
 	var r gloom.Reply
 	if err := gloom.ParseReply(payload, &r); err != nil || r.Action == nil && !r.OK {
-		l.fail("%v is sent %q: %v", w, payload, err)
+		m.fail("%v is sent %q: %v", w, payload, err)
 	}
 	if r.Action != nil {
 		var job periodic.Job
 		job.Func, _ = gloom.Text(nil, r.Type)
 		job.Name, _ = gloom.Text(nil, r.ID)
 		job.Workload, _ = gloom.Text(nil, r.Body)
-		l.hands(w, l.policyJob(&job), string(job.Func), nil)
+		m.hands(w, m.jobOf(&job), string(job.Func), nil)
 	}
 	return n
 }
 
-// policyNamed finds a job of the model by its name.
-func (l *Ledger) policyNamed(name string) *policyJob {
-	i := slices.IndexFunc(l.policy.jobs, func(j *policyJob) bool { return j.String() == name })
+// named finds a job of the model by its name.
+func (m *PolicyModel) named(name string) *policyJob {
+	i := slices.IndexFunc(m.jobs, func(j *policyJob) bool { return j.String() == name })
 	if i < 0 {
-		l.fail("%q is nobody's", name)
+		m.fail("%q is nobody's", name)
 	}
-	return l.policy.jobs[i]
+	return m.jobs[i]
 }
 
-// policyJob finds a job of the model by its record.
-func (l *Ledger) policyJob(job *periodic.Job) *policyJob {
-	j := l.policyNamed(string(job.Name))
+// jobOf finds a job of the model by its record.
+func (m *PolicyModel) jobOf(job *periodic.Job) *policyJob {
+	j := m.named(string(job.Name))
 	if string(job.Workload) != j.workload() {
-		l.fail("%q of %q has the workload %q", job.Name, job.Func, job.Workload)
+		m.fail("%q of %q has the workload %q", job.Name, job.Func, job.Workload)
 	}
 	return j
 }
@@ -166,7 +166,7 @@ func (s *Simulator) policyConnect() *policyClient {
 				break
 			}
 			if c.met {
-				s.policyAnswered(c, r.MsgID, r.Body)
+				s.policy.answered(c, r.MsgID, r.Body)
 			}
 			c.met = true
 			c.heard = c.heard[n:]
@@ -176,44 +176,44 @@ func (s *Simulator) policyConnect() *policyClient {
 	return c
 }
 
-// policyAnswered checks the answer to a submission or a RUN_JOB.
-func (l *Ledger) policyAnswered(c *policyClient, id uint32, body []byte) {
+// answered checks the answer to a submission or a RUN_JOB.
+func (m *PolicyModel) answered(c *policyClient, id uint32, body []byte) {
 	q := c.asked[id]
 	if q == nil {
-		l.fail("the client of the queue with a policy is sent %x for message %d", body, id)
+		m.fail("the client of the queue with a policy is sent %x for message %d", body, id)
 	}
 	delete(c.asked, id)
 	is := func(cmd periodic.Command) bool { return len(body) == 1 && body[0] == byte(cmd) }
 	j := q.job
 	switch {
 	case is(periodic.Unknown):
-		l.say("%v is refused", j)
+		m.say("%v is refused", j)
 		if !q.mayRefused {
-			l.fail("%v is refused, and the policy takes it", j)
+			m.fail("%v is refused, and the policy takes it", j)
 		}
 		*j = q.before
 		return
 	case !q.mayBeTaken:
-		l.fail("%v is taken, and the policy refuses it", j)
+		m.fail("%v is taken, and the policy refuses it", j)
 	case q.run:
-		l.policyResult(j, string(body))
+		m.result(j, string(body))
 	case !is(periodic.Success):
-		l.fail("the submission of %v is answered with %x", j, body)
+		m.fail("the submission of %v is answered with %x", j, body)
 	default:
-		l.say("%v is acknowledged", j)
+		m.say("%v is acknowledged", j)
 		j.acknowledged()
 	}
 }
 
-// policyResult checks the result of a RUN_JOB, which is empty when the job was given up.
-func (l *Ledger) policyResult(j *policyJob, result string) {
-	l.policyTurn()
-	l.say("%v has the result %q", j, result)
+// result checks the result of a RUN_JOB, which is empty when the job was given up.
+func (m *PolicyModel) result(j *policyJob, result string) {
+	m.turned()
+	m.say("%v has the result %q", j, result)
 	all := slices.DeleteFunc(slices.Clone(j.might), func(f fate) bool { return f.place == waiting })
 	if len(all) == 0 || result != j.result {
-		l.fail("the result of %v is %q; it is %v, and workers said %q", j, result, j.now.place, j.result)
+		m.fail("the result of %v is %q; it is %v, and workers said %q", j, result, j.now.place, j.result)
 	}
-	l.isOneOf(j, all)
+	m.isOneOf(j, all)
 	j.awaited = nil
 }
 

@@ -89,6 +89,7 @@ type Simulator struct {
 func PlayServer(seed uint64, steps int, keep []bool) (result Result) {
 	first := rand.New(rand.NewPCG(seed, math.MaxUint64))
 	s := &Simulator{Ledger: newLedger(newSetup(first)), rng: first}
+	s.policy.Trace = &s.Trace
 	at := 0
 	defer func() {
 		if p := recover(); p != nil {

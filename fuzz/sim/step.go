@@ -220,7 +220,7 @@ func (s *Simulator) pass(d time.Duration) {
 	s.checkExpired()
 	s.ktsExpired()
 	s.graphExpired()
-	s.checkPolicyIdle()
+	s.policy.checkIdle()
 }
 
 // connFault makes something go wrong with a connection.
