@@ -285,12 +285,20 @@ func (l *Ledger) submitted(j *Job, at int64) {
 		default:
 			l.doubt(old)
 			j.now = maybe
-			if old.next == nil { // else j may come behind that one
-				old.next = j
+			if last := old.lastNext(); last != j {
+				last.next = j
 			}
 		}
 	}
 	l.names[key] = append(l.names[key], j)
+}
+
+// lastNext returns the last of the jobs that may have replaced a job one after the other, of which some may have gone.
+func (j *Job) lastNext() *Job {
+	for j.next != nil {
+		j = j.next
+	}
+	return j
 }
 
 // end notes that a job is done, removed or replaced.
