@@ -139,7 +139,8 @@ func (s *Simulator) checkStatus() {
 			if j.queue == queue && j.now == sure {
 				least++
 			}
-			if j.queue == queue && (j.now != gone || j.holder != nil || j.lost || j.parked) { // a job that nobody waits for ends with its run
+			// A job that nobody waits for ends with its run, which its worker may have still to read of.
+			if j.queue == queue && (j.now != gone || j.holder != nil || j.lost || j.parked || j.by == ofGloom && s.waitsUnread(j)) {
 				most++
 			}
 		}
