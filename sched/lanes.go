@@ -159,7 +159,7 @@ func (sh *shard) take(job uint32, r *record, q *queue) {
 	if r.flags&laned != 0 {
 		l = k.all[r.offset]
 		if r.flags&withheld == 0 {
-			k.served(l)
+			l.served()
 		}
 	}
 	if l == nil || l.generation != k.generation { // the Ticks have not moved it yet
@@ -188,9 +188,14 @@ func (sh *shard) endRun(q *queue, id uint32) {
 	}
 }
 
-// served counts a job of a lane that is handed out. A lane that has had its turn goes behind the others of its level.
-func (k *keyedJobs) served(l *lane) {
+// served counts a job of a lane that is handed out.
+func (l *lane) served() {
 	l.turn++
+	l.endTurn()
+}
+
+// endTurn puts a lane that has had its turn behind the others of its level.
+func (l *lane) endTurn() {
 	if v := l.level; v != nil && v.shared && l.turn >= l.weight {
 		v.unlink(l)
 		v.append(l)

@@ -158,6 +158,7 @@ func (sh *shard) changeLanes(q *queue, k *keyedJobs, until int) (done bool) {
 		case l != nil:
 			l.weight = k.weightOf(l.key)
 			sh.placeLane(q, l)
+			l.endTurn() // of a smaller weight
 		}
 		sh.countSteps(1)
 		c.lane++
