@@ -42,6 +42,7 @@ func (s *Simulator) start(mem *vfs.MemFS, in loop.Surroundings) {
 		s.fail("the server does not start: %v", err)
 	}
 	s.clock, s.policy.clock = server.Now, server.Now
+	s.policy.lockTimeout = func() int64 { return 1000 * int64(s.config[lockTimeoutSetting].now()) }
 	s.fill(s.full)
 	s.began = s.server.Now().Wall
 	s.wall = max(s.wall, s.began)
@@ -172,4 +173,5 @@ func (s *Simulator) recovered() {
 		s.fail("a dump is not answered")
 	}
 	s.policyRecovered()
+	s.cronLook()
 }

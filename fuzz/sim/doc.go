@@ -10,7 +10,9 @@
 //   - Ledger judges. It sees each message pass at the server's door, knows what the server has promised by it, and
 //     fails the play when a promise is broken. At the end all peers behave, and everything promised must come true.
 //   - Kts46Model is the ledger's part for kts46: projects, jobs and tasks as the server must show them.
-//   - PolicyModel is the ledger's part for a queue with a policy: its rules, failed jobs, dead letters, limits, rates and pauses.
+//   - PolicyModel is the ledger's part for a queue with a policy: its rules, failed, done and expired jobs, dead letters,
+//     names that are taken still, limits, rates, pauses, turns of keys, and a lock.
+//   - CronModel is the ledger's part for cron entries: their times, and the jobs of each.
 //   - Disk is a disk in memory that knows what a crash leaves of it.
 //   - Site acts and judges in the play of the Disbatch site; SiteLedger is its model.
 //   - Trace is the record of a play. Two plays of a seed have the same trace, or something is not simulated.

@@ -156,10 +156,10 @@ func (s *Simulator) checkStatus() {
 	}
 }
 
-// parseDump decodes a DUMP. It leaves out the jobs of the policy model.
+// parseDump decodes a DUMP. It leaves out the jobs of the policy model and of cron entries.
 func (l *Ledger) parseDump(body []byte) []periodic.Job {
 	return slices.DeleteFunc(l.parseAllOfDump(body), func(j periodic.Job) bool {
-		return string(j.Func) == l.policy.queue || string(j.Func) == l.policy.dead
+		return slices.Contains([]string{l.policy.queue, l.policy.dead, l.cron.queue}, string(j.Func))
 	})
 }
 

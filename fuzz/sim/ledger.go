@@ -156,6 +156,7 @@ type Ledger struct {
 	ktsDisk *Kts46Model // as of the last commit
 	ktsNext *Kts46Model // as of the group that a slow disk is at
 	policy  *PolicyModel
+	cron    *CronModel
 
 	ktsAcked  int64               // the last change of the kts46 model that was acknowledged
 	signs     map[string]int64    // by dwork location: Mono of the last sign of life
@@ -187,7 +188,7 @@ func newLedger(setup Setup) Ledger {
 	l := Ledger{
 		setup: setup, Network: Network{stolen: map[string][]*Job{}},
 		names: map[string][]*Job{}, ids: map[string][]*Job{}, signs: map[string]int64{}, chunks: map[string][]*chunk{},
-		config: newSettings(), kts: newKts46Model(), ktsDisk: newKts46Model(), policy: &PolicyModel{sets: setup.policies},
+		config: newSettings(), kts: newKts46Model(), ktsDisk: newKts46Model(), policy: &PolicyModel{sets: setup.policies}, cron: newCronModel(),
 	}
 	l.newJob(ofPeriodic, 0, "") // no job is called j0
 	for i := range l.kts.tops {
@@ -353,6 +354,7 @@ func (l *Ledger) committed() {
 	}
 	l.ktsDisk = l.kts.clone()
 	l.policy.committed()
+	l.cron.committed()
 	l.policy.settled()
 }
 
@@ -361,6 +363,9 @@ func (l *Ledger) committed() {
 func (l *Ledger) crashed() {
 	l.ending = false
 	l.policy.crashed()
+	for _, e := range l.cron.entries {
+		e.crashed = true
+	}
 	for _, c := range l.conns {
 		l.lostUnread(c)
 	}

@@ -14,24 +14,27 @@ import (
 // policyJobs limits the jobs of the queue with a policy, policyWorkers its workers.
 const policyJobs, policyWorkers = 12, 3
 
-// namePolicyQueues chooses the queue with a policy and its dead-letter queue, of different shards if there are several.
-func (s *Simulator) namePolicyQueues() {
-	name := func(prefix string, shard int) string {
-		for k := 0; ; k++ {
-			if name := fmt.Sprintf("%s.%03d", prefix, k); s.server.ShardOf(name) == shard%s.setup.shards {
-				return name
-			}
+// queueName returns a name that begins with prefix, of a queue of a shard.
+func (s *Simulator) queueName(prefix string, shard int) string {
+	for k := 0; ; k++ {
+		if name := fmt.Sprintf("%s.%03d", prefix, k); s.server.ShardOf(name) == shard%s.setup.shards {
+			return name
 		}
 	}
+}
+
+// namePolicyQueues chooses the queue with a policy, its dead-letter queue and that of cron entries, of different shards if
+// there are several.
+func (s *Simulator) namePolicyQueues() {
 	m := s.policy
-	m.queue, m.dead = name("policed", 2), name("dead", 3)
+	m.queue, m.dead, s.cron.queue = s.queueName("policed", 2), s.queueName("dead", 3), s.queueName("cron", 1)
 	m.sets[len(m.sets)-1].pattern, m.rule = m.queue, m.join()
 }
 
 // policyStep lets some things happen to the queue with a policy.
 func (s *Simulator) policyStep() {
 	s.settle()
-	for range 1 + s.rng.IntN(5) {
+	for range 1 + s.rng.IntN(9) {
 		s.policyAct()
 		s.settle()
 	}
@@ -41,11 +44,11 @@ func (s *Simulator) policyAct() {
 	m := s.policy
 	live := 0
 	for _, j := range m.jobs {
-		live += oneUnless(j.now.place == nowhere)
+		live += oneUnless(j.now.place&^(nowhere|finished) == 0)
 	}
-	switch n := s.rng.IntN(40); {
+	switch n := s.rng.IntN(46); {
 	case len(m.workers) == 0 || n < 3 && len(m.workers) < policyWorkers:
-		s.policyJoin([]peerKind{plainWorker, plainWorker, crcWorker, gloomSlave}[s.rng.IntN(4)])
+		s.policyJoin([]peerKind{plainWorker, plainWorker, crcWorker, crcWorker, gloomSlave}[s.rng.IntN(5)])
 	case n < 12:
 		if live < policyJobs && !s.full {
 			s.policySubmit()
@@ -53,7 +56,7 @@ func (s *Simulator) policyAct() {
 	case n < 22:
 		s.policyGrab(m.workers[s.rng.IntN(len(m.workers))])
 	case n < 34:
-		s.policyReport([]policyEnd{isDone, isFailed, isFailed, isFailed, isDelayed}[s.rng.IntN(5)])
+		s.policyReport([]policyEnd{isDone, isDone, isFailed, isFailed, isFailed, isDelayed}[s.rng.IntN(6)])
 	case n < 35:
 		s.policyLeave(m.workers[s.rng.IntN(len(m.workers))])
 	case n < 37:
@@ -61,9 +64,11 @@ func (s *Simulator) policyAct() {
 	case n < 38:
 		s.policyVerb("retry")
 	case n < 39:
-		s.policyVerb("remove")
-	default:
+		s.policyVerb([]string{"remove", "forget"}[s.rng.IntN(2)])
+	case n < 40:
 		s.policyLook()
+	default:
+		s.policyWant()
 	}
 }
 
@@ -111,11 +116,13 @@ func (s *Simulator) policyReport(end policyEnd) {
 	case end == isFailed:
 		s.policy.fails(j, now, now)
 	case end == isDelayed:
+		s.policy.unlock(j)
 		f := j.now
 		f.from, f.to = now+1000*policyDelay, now+1000*policyDelay
+		f.dueFrom, f.dueTo = f.from, f.to
 		j.becomes(f)
 	default:
-		j.becomes(fate{place: nowhere})
+		s.policy.ends(j)
 		j.result = r.result()
 	}
 	w.reports(end, r)
@@ -146,6 +153,7 @@ func (w *policyWorker) reports(end policyEnd, r *policyRun) {
 func (s *Simulator) policyLeave(w *policyWorker) {
 	s.say("%v leaves", w)
 	now := s.server.Now().Wall
+	s.policy.leaveAtOnce(func(j *policyJob) bool { return j.worker == w })
 	for _, j := range s.policy.jobs {
 		if j.worker == w {
 			s.policy.fails(j, now, now)

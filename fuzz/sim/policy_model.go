@@ -16,7 +16,8 @@ import (
 // PolicyModel is what the ledger knows of the queue with a policy.
 type PolicyModel struct {
 	*Trace
-	clock func() sched.Time // the server's
+	clock       func() sched.Time // the server's
+	lockTimeout func() int64      // milliseconds; the server's, too
 
 	queue, dead string       // their names
 	sets        []*policySet // the rules, the weaker first
@@ -28,21 +29,27 @@ type PolicyModel struct {
 	client      *policyClient
 	starts      []int64    // Mono of the jobs that have started since the rate was set
 	last        sched.Time // when turn was called last
-	withheld    bool       // a ready job may have clashed for a worker since the start: it passes others in a turn of its own
+	turn        policyTurn
+	lock        policyLock
+	withheld    bool // a ready job may have clashed for a worker since the start: it passes others in a turn of its own
 }
 
 // place is where a job of the model is. Places are bits: of several each is possible.
 type place uint8
 
 const (
-	nowhere place = 1 << iota
-	waiting       // in the queue, also while a worker has it
-	failed        // given up, and kept
-	dead          // in the dead-letter queue, also while a worker has it
+	nowhere    place = 1 << iota
+	waiting          // in the queue, also while a worker has it
+	failed           // given up, and kept
+	dead             // in the dead-letter queue, also while a worker has it
+	doneName         // done, and its name alone is known
+	doneKept         // done, and kept without its result
+	doneResult       // done, and kept with its result
+	expired          // too old to start, and kept
 )
 
 func (p place) String() string {
-	names := []string{"nowhere", "in the queue", "failed", "a dead letter"}
+	names := []string{"nowhere", "in the queue", "failed", "a dead letter", "a done name", "done", "done with a result", "expired"}
 	text := ""
 	for i, name := range names {
 		if p&(1<<i) != 0 {
@@ -58,20 +65,26 @@ type fate struct {
 	least, most int   // failures since it was submitted or retried by hand
 	from, to    int64 // Wall: it is not handed out before from, and may be from to on
 
-	failedFrom, failedTo int64 // Wall: between these it was given up
+	dueFrom, dueTo     int64 // Wall: between these it was due, for job-ttl
+	endedFrom, endedTo int64 // Wall: between these it was given up, done or expired
 }
 
 // policyJob is a job of the model.
 type policyJob struct {
 	number int
+	name   string // that of another job which has ended, or its own
 	key    byte
 	might  []fate // now; of several each is possible
 	now    fate   // what they have in common
 	past   []fate // since the last commit
 
-	maybeDue, due bool // the time of now.from, or now.to, has come since that was decided
-	ready         bool // it was due when the server had nothing more to do
-	passed        bool // it was ready and could start when one of the other key did, later than any of its own
+	maybeDue, due bool  // the time of now.from, or now.to, has come since that was decided
+	ready         bool  // it was due when the server had nothing more to do
+	passed        int   // so many of the other key started, later than any of its own, while it was ready and could start
+	inTurn        bool  // it was ready when a job was handed out last
+	tooOld        int64 // Mono since when it has expired for sure; 0: it has not
+	parked        bool  // it waits for the lock
+	parkedAt      int64 // Mono
 
 	worker  *policyWorker // that has it; nil: none
 	handle  []byte
@@ -87,7 +100,8 @@ func (j *policyJob) String() string { return fmt.Sprintf("%c:p%d", j.key, j.numb
 
 // becomes notes what happens to a job: one of these.
 func (j *policyJob) becomes(might ...fate) {
-	j.worker, j.handle, j.maybeDue, j.due, j.ready, j.passed = nil, nil, false, false, false, false
+	j.worker, j.handle, j.maybeDue, j.due, j.ready = nil, nil, false, false, false
+	j.passed, j.inTurn, j.tooOld, j.parked = 0, false, 0, false
 	j.past = append(j.past, might...)
 	j.isOne(might)
 }
@@ -131,7 +145,7 @@ func (j *policyJob) acknowledged() {
 
 // crashed notes that the server has ended: each job is what it was at some time since the last commit.
 func (m *PolicyModel) crashed() {
-	m.workers, m.client, m.starts, m.withheld = nil, nil, nil, false
+	m.workers, m.client, m.starts, m.withheld, m.turn, m.lock = nil, nil, nil, false, policyTurn{}, policyLock{}
 	for _, j := range m.jobs {
 		past := j.past
 		j.awaited = nil
@@ -144,13 +158,13 @@ func (m *PolicyModel) crashed() {
 func (f fate) or(o fate) fate {
 	return fate{
 		f.place | o.place, min(f.least, o.least), max(f.most, o.most), min(f.from, o.from), max(f.to, o.to),
-		min(f.failedFrom, o.failedFrom), max(f.failedTo, o.failedTo),
+		min(f.dueFrom, o.dueFrom), max(f.dueTo, o.dueTo), min(f.endedFrom, o.endedFrom), max(f.endedTo, o.endedTo),
 	}
 }
 
 // isAt notes that a job was seen in a place.
 func (m *PolicyModel) isAt(j *policyJob, at place) {
-	all := slices.DeleteFunc(slices.Clone(j.might), func(f fate) bool { return f.place != at })
+	all := slices.DeleteFunc(slices.Clone(j.might), func(f fate) bool { return f.place&at == 0 })
 	if len(all) == 0 {
 		m.fail("%v is %v, and was %v", j, at, j.now.place)
 	}
@@ -167,6 +181,7 @@ func (m *PolicyModel) isOneOf(j *policyJob, all []fate) {
 
 // fails notes that a run of a job has failed, between two times of the wall clock.
 func (m *PolicyModel) fails(j *policyJob, from, to int64) {
+	m.unlock(j)
 	r, f := &m.rule, j.now
 	if f.place == dead { // it has no policy
 		j.becomes(fate{place: dead})
@@ -174,7 +189,7 @@ func (m *PolicyModel) fails(j *policyJob, from, to int64) {
 	}
 	f.least, f.most = f.least+1, f.most+1
 	givenUp := f
-	switch givenUp.place, givenUp.failedFrom, givenUp.failedTo = failed, from, to; {
+	switch givenUp.place, givenUp.endedFrom, givenUp.endedTo = failed, from, to; {
 	case r.deadLetter:
 		givenUp = fate{place: dead}
 	case r.keepNone:
@@ -185,10 +200,13 @@ func (m *PolicyModel) fails(j *policyJob, from, to int64) {
 		least, _ := r.delay(f.least)
 		_, most := r.delay(f.most)
 		again.from, again.to = from+least, to+most
+		again.dueFrom, again.dueTo = again.from, again.to
+	} else {
+		again.dueFrom, again.dueTo = from, to
 	}
 	switch {
 	case r.retries < 0 && r.first == 0: // no failure counts
-		j.becomes(fate{place: waiting, least: j.now.least, most: j.now.most})
+		j.becomes(fate{place: waiting, least: j.now.least, most: j.now.most, dueFrom: from, dueTo: to})
 	case r.retries < 0 || f.most <= r.retries:
 		j.becomes(again)
 	case f.least > r.retries:
@@ -204,46 +222,38 @@ func (m *PolicyModel) fails(j *policyJob, from, to int64) {
 func (m *PolicyModel) turned() {
 	now := m.clock()
 	for _, j := range m.jobs {
-		switch {
-		case j.worker == nil:
-		case j.worker.peer.Closed():
+		if j.worker != nil && j.worker.peer.Closed() {
+			m.lock.unsure = m.lock.unsure || len(m.lock.line) > 0 // it is not known when
 			m.fails(j, min(m.last.Wall, now.Wall), now.Wall)
-		case j.expires <= now.Mono:
-			at := now.Wall - (now.Mono - j.expires)
-			w := j.worker
-			w.late = append(w.late, policyRun{j, j.handle})
-			m.withheld = m.withheld || w.kind == crcWorker
-			m.fails(j, at, at)
 		}
-		j.maybeDue = j.maybeDue || j.now.from <= now.Wall
-		j.due = j.due || j.now.to <= now.Wall && j.now.place != dead // a dead letter may be on its way
+	}
+	for j, mono := m.nextOver(); j != nil; j, mono = m.nextOver() {
+		if j.parked {
+			m.say("%v waits for the lock no more", j)
+			m.unpark(j)
+			continue
+		}
+		m.leaveAtOnce(func(o *policyJob) bool { return o.expires == mono })
+		at := now.Wall - (now.Mono - mono)
+		w := j.worker
+		w.late = append(w.late, policyRun{j, j.handle})
+		m.withheld = m.withheld || w.kind == crcWorker
+		m.fails(j, at, at)
+	}
+	for _, j := range m.jobs {
+		if !j.parked {
+			j.maybeDue = j.maybeDue || j.now.from <= now.Wall
+			j.due = j.due || j.now.to <= now.Wall && j.now.place != dead // a dead letter may be on its way
+		}
 	}
 	m.workers = slices.DeleteFunc(m.workers, func(w *policyWorker) bool { return w.peer.Closed() })
+	for _, j := range m.jobs {
+		m.expires(j)
+	}
 	for _, j := range m.jobs {
 		m.evict(j, now.Wall)
 	}
 	m.last = now
-}
-
-// evict notes that a failed job may be removed, because it has been one for too long, or enough jobs have failed later.
-func (m *PolicyModel) evict(j *policyJob, now int64) {
-	r := &m.rule
-	if r.deadLetter || j.now.place&nowhere != 0 {
-		return
-	}
-	for _, f := range j.might {
-		later := 0
-		for _, o := range m.jobs {
-			if slices.ContainsFunc(o.might, func(g fate) bool { return o != j && g.place == failed && g.failedTo >= f.failedFrom }) {
-				later++
-			}
-		}
-		if f.place == failed && (r.keepNone || r.keepJobs > 0 && later >= r.keepJobs || r.keepAge > 0 && f.failedFrom+r.keepAge <= now) {
-			j.past = append(j.past, fate{place: nowhere})
-			j.isOne(append(slices.Clone(j.might), fate{place: nowhere, failedFrom: f.failedFrom, failedTo: f.failedTo}))
-			return
-		}
-	}
 }
 
 // running counts the jobs of the queue that workers have.
@@ -280,22 +290,6 @@ func (m *PolicyModel) mayCount(j *policyJob) bool {
 	return j.worker != nil || slices.ContainsFunc(m.workers, func(w *policyWorker) bool { return w.kind == crcWorker && w.isLate(j) })
 }
 
-// turns checks that with a fair order the two keys take turns, and notes whose turn it was.
-func (m *PolicyModel) turns(j *policyJob) {
-	r := &m.rule
-	for _, o := range m.jobs {
-		switch {
-		case o.key == j.key || !r.fair || r.oneKey || m.before != nil || m.withheld:
-			o.passed = false
-		case !o.ready || o.worker != nil || o.now.place != waiting || m.shutKey(r, o.key, (*policyJob).isRunning):
-		case o.passed:
-			m.fail("%v is handed out, another of its key was before, and it is the turn of %v", j, o)
-		default:
-			o.passed = true
-		}
-	}
-}
-
 // settled notes that the server has nothing more to do: jobs that are due are ready.
 func (m *PolicyModel) settled() {
 	for _, j := range m.jobs {
@@ -322,7 +316,7 @@ func (m *PolicyModel) admits(j *policyJob) (mayTake, mayRefuse bool) {
 		if o == j || o.now.place&waiting == 0 {
 			continue
 		}
-		pending, bytes := oneUnless(o.worker != nil), len(o.String())+len(o.workload())
+		pending, bytes := oneUnless(o.worker != nil), len(o.name)+len(o.workload())
 		most.pending += pending
 		most.bytes += bytes + 1
 		if o.now.place == waiting {
@@ -330,7 +324,7 @@ func (m *PolicyModel) admits(j *policyJob) (mayTake, mayRefuse bool) {
 			least.bytes += bytes
 		}
 	}
-	r, size := &m.rule, len(j.String())+len(j.workload())
+	r, size := &m.rule, len(j.name)+len(j.workload())
 	over := func(pending, bytes int) bool {
 		return r.noSubmits || r.maxPayload > 0 && len(j.workload()) > r.maxPayload ||
 			r.maxJobs > 0 && j.now.place != waiting && pending >= r.maxJobs || r.maxBytes > 0 && bytes > r.maxBytes
@@ -352,6 +346,10 @@ func (m *PolicyModel) hands(w *policyWorker, j *policyJob, queue string, handle 
 	m.isAt(j, at)
 	switch now := m.clock(); {
 	case at == dead:
+	case j.parked && !m.lock.unsure:
+		m.fail("%v is handed out, and waits for the lock", j)
+	case m.isTooOld(j):
+		m.fail("%v is handed out, and has expired", j)
 	case !j.maybeDue:
 		m.fail("%v is handed out %d ms before its back-off is over", j, j.now.from-now.Wall)
 	case !m.shut(&m.rule) || m.before != nil && !m.shut(m.before):
@@ -400,7 +398,7 @@ func (m *PolicyModel) mayStart(w *policyWorker) *policyJob {
 // checkIdle checks, when time has passed, that no worker of the model waits while a job is ready.
 func (m *PolicyModel) checkIdle() {
 	for _, j := range m.jobs {
-		j.due = j.due || j.now.to <= m.last.Wall
+		j.due = j.due || !j.parked && j.now.to <= m.last.Wall
 	}
 	for _, w := range m.workers {
 		if j := m.mayStart(w); j != nil && w.grabs > 0 {

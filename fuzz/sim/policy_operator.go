@@ -5,6 +5,7 @@ package sim
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -17,13 +18,22 @@ import (
 func (s *Simulator) policyChange() {
 	sets := slices.DeleteFunc(slices.Clone(s.policy.sets), func(set *policySet) bool { return set.source == "file" })
 	set, values := sets[s.rng.IntN(len(sets))], map[string]*policyText{}
-	for range 1 + s.rng.IntN(3) {
+	for range 1 + s.rng.IntN(4) {
 		key := policyKeys[s.rng.IntN(len(policyKeys))]
 		if values[key] = nil; s.rng.IntN(5) > 1 {
 			values[key] = drawPolicyText(s.rng, key)
 		}
+		if values[policyWeights] != nil {
+			values[policyFair] = fairByKey
+		}
 	}
-	s.policySet(set, values)
+	before := set.values
+	set.values = maps.Clone(before)
+	maps.Copy(set.values, values)
+	taken := fits(s.policy.sets)
+	if set.values = before; taken {
+		s.policySet(set, values)
+	}
 }
 
 // policySet gives a rule values; nil takes a key out of it.
@@ -44,8 +54,9 @@ func (s *Simulator) policySet(set *policySet, values map[string]*policyText) {
 	if m.rule.jobs != before.jobs || m.rule.per != before.per {
 		m.starts = nil
 	}
+	m.turn = policyTurn{}
 	for _, j := range m.jobs {
-		if j.passed = false; m.rule.deadLetter {
+		if j.passed, j.tooOld = 0, 0; m.rule.deadLetter {
 			j.policyMove()
 		}
 	}
@@ -55,9 +66,9 @@ func (s *Simulator) policySet(set *policySet, values map[string]*policyText) {
 	s.pass(0)
 }
 
-// policyClear takes everything out of the run-time rules.
+// policyClear takes everything out of the run-time rules, the stronger first: they may need the weaker.
 func (s *Simulator) policyClear() {
-	for _, set := range s.policy.sets {
+	for _, set := range slices.Backward(s.policy.sets) {
 		values := map[string]*policyText{}
 		for key := range set.values {
 			values[key] = nil
@@ -100,8 +111,12 @@ func (s *Simulator) policyFailed() []admin.FailedJob {
 	return page.Jobs
 }
 
-// policyVerb retries or removes one failed job, or all.
+// policyVerb retries or removes one failed job, or all, or removes ended ones.
 func (s *Simulator) policyVerb(verb string) {
+	if verb == "forget" {
+		s.policyForget()
+		return
+	}
 	s.policyLook()
 	all := s.policyFailed()
 	if len(all) == 0 {
@@ -113,12 +128,12 @@ func (s *Simulator) policyVerb(verb string) {
 		choice.Jobs = []uint64{all[0].ID}
 	}
 	s.say("%s %d failed jobs", verb, len(all))
-	f := fate{place: nowhere}
+	f, now := fate{place: nowhere}, s.server.Now().Wall
 	if verb == "retry" {
-		f.place = waiting
+		f.place, f.dueFrom, f.dueTo = waiting, now, now
 	}
-	for _, k := range all {
-		j := s.policy.named(k.Name)
+	for i := range all {
+		j := s.policy.failedJob(&all[i])
 		j.becomes(f)
 		j.due, j.maybeDue = true, true
 	}
@@ -152,7 +167,7 @@ func (s *Simulator) policyLook() bool {
 	}
 	all := s.policyFailed()
 	for i := range all {
-		j := s.policy.named(all[i].Name)
+		j := s.policy.failedJob(&all[i])
 		sees(j, failed)
 		s.policy.isAt(j, failed)
 		s.policy.checkFailed(j, &all[i])
@@ -160,11 +175,13 @@ func (s *Simulator) policyLook() bool {
 	if r := &m.rule; !r.deadLetter && (r.keepNone && len(all) > 0 || r.keepJobs > 0 && len(all) > r.keepJobs) {
 		s.fail("%d failed jobs are kept", len(all))
 	}
+	m.checkDone(s.policyDone(), sees, there)
 	for i, j := range m.jobs {
 		if there[i] == 0 {
-			there[i] = nowhere
+			there[i] = nowhere | doneName
 		}
-		s.policy.isAt(j, there[i])
+		m.isAt(j, there[i])
+		m.checkSwept(j)
 	}
 	for _, j := range m.jobs {
 		if j.awaited != nil && !j.awaited.peer.Closed() && j.now.place&waiting == 0 {
@@ -173,6 +190,11 @@ func (s *Simulator) policyLook() bool {
 	}
 	s.checkPolicy()
 	return true
+}
+
+// failedJob finds the job that the server shows as failed. A name that has failed is not submitted again.
+func (m *PolicyModel) failedJob(seen *admin.FailedJob) *policyJob {
+	return m.named(seen.Name, func(j *policyJob) bool { return j.name == seen.Name })
 }
 
 // checkFailed checks that a failed job is not too old, failed when it did, and has the history of its failures since it
@@ -188,8 +210,8 @@ func (m *PolicyModel) checkFailed(j *policyJob, seen *admin.FailedJob) {
 	if n < f.least || n > f.most {
 		m.fail("%v has failed, with a history of %d failures; it has %d to %d", j, n, f.least, f.most)
 	}
-	if seen.FailedAt < f.failedFrom || seen.FailedAt > f.failedTo {
-		m.fail("%v has failed at %d to %d, it is said at %d", j, f.failedFrom, f.failedTo, seen.FailedAt)
+	if seen.FailedAt < f.endedFrom || seen.FailedAt > f.endedTo {
+		m.fail("%v has failed at %d to %d, it is said at %d", j, f.endedFrom, f.endedTo, seen.FailedAt)
 	}
 	if now := m.clock().Wall; !r.deadLetter && r.keepAge > 0 && seen.FailedAt+r.keepAge <= now {
 		m.fail("%v has failed %d ms ago, and is kept", j, now-seen.FailedAt)

@@ -32,6 +32,10 @@ type policyRule struct {
 	oneKey         bool // all jobs have the empty key; else it is the first letter of a job's name
 	keyConcurrency int  // 0: any number
 	fair           bool
+	weights        [2]int // of the keys a and b
+
+	ttl, uniqueFor        int64 // milliseconds; 0: for ever, and not at all
+	keepDone, keepResults policyKeep
 }
 
 // noPolicy is the policy of a queue that no rule matches.
@@ -66,8 +70,19 @@ var policyTexts = []policyText{
 	{policyKey, "json missing", func(r *policyRule) { r.oneKey = true }},
 	{"key-concurrency", "1", func(r *policyRule) { r.keyConcurrency = 1 }},
 	{"key-concurrency", "2", func(r *policyRule) { r.keyConcurrency = 2 }},
-	{"fair", "key", func(r *policyRule) { r.fair = true }},
-	{"fair", "no", func(r *policyRule) { r.fair = false }},
+	{policyFair, "key", func(r *policyRule) { r.fair = true }},
+	{policyFair, "no", func(r *policyRule) { r.fair = false }},
+	{policyWeights, "a=2", func(r *policyRule) { r.weights = [2]int{2, 1} }},
+	{policyWeights, "a=1 b=3", func(r *policyRule) { r.weights = [2]int{1, 3} }},
+	{"job-ttl", "3s", func(r *policyRule) { r.ttl = 3000 }},
+	{"job-ttl", "20s", func(r *policyRule) { r.ttl = 20_000 }},
+	{"unique-for", "5s", func(r *policyRule) { r.uniqueFor = 5000 }},
+	{"unique-for", "1m", func(r *policyRule) { r.uniqueFor = 60_000 }},
+	{"keep-done", "0", func(r *policyRule) { r.keepDone = policyKeep{} }},
+	{"keep-done", "2", func(r *policyRule) { r.keepDone = policyKeep{on: true, jobs: 2} }},
+	{"keep-done", "4, 15s", func(r *policyRule) { r.keepDone = policyKeep{true, 4, 15_000} }},
+	{"keep-results", "2", func(r *policyRule) { r.keepResults = policyKeep{on: true, jobs: 2} }},
+	{"keep-results", "10s", func(r *policyRule) { r.keepResults = policyKeep{on: true, age: 10_000} }},
 	{"rate", "1/s burst 2", func(r *policyRule) { r.jobs, r.per, r.burst = 1, 1000, 2 }},
 	{"rate", "2/3s", func(r *policyRule) { r.jobs, r.per, r.burst = 2, 3000, 2 }},
 	{"paused", "hand-out", func(r *policyRule) { r.noHandOut, r.noSubmits = true, false }},
@@ -77,8 +92,31 @@ var policyTexts = []policyText{
 	{"dead-letter", "(the dead-letter queue)", func(r *policyRule) { r.deadLetter = true }},
 }
 
-// policyKey is the key of a rule that says what a job's key is.
-const policyKey = "key"
+// policyKey is the key of a rule that says what a job's key is; policyWeights is that of weights, which the server refuses
+// where the keys do not take turns.
+const policyKey, policyWeights, policyFair = "key", "weights", "fair"
+
+// fairByKey has the keys take turns.
+var fairByKey = &policyTexts[slices.IndexFunc(policyTexts, func(t policyText) bool { return t.key == policyFair })]
+
+// fits reports whether the server takes the rules: where one has weights, the keys take turns.
+func fits(sets []*policySet) bool {
+	for _, set := range sets {
+		if set.values[policyWeights] == nil {
+			continue
+		}
+		var fair policyRule
+		for _, o := range sets {
+			if t := o.values[policyFair]; t != nil && (o.pattern == set.pattern || !slices.Contains(policyGlobs[:], set.pattern)) {
+				t.means(&fair)
+			}
+		}
+		if !fair.fair {
+			return false
+		}
+	}
+	return true
+}
 
 // policyKeys are the keys of policyTexts.
 var policyKeys = func() (keys []string) {
@@ -119,6 +157,11 @@ func newPolicySets(rng *rand.Rand) (all []*policySet) {
 			key := policyKeys[rng.IntN(len(policyKeys))]
 			if key != "paused" && key != "dead-letter" { // which would hold at the end too, or needs the queue's name
 				file.values[key] = drawPolicyText(rng, key)
+			}
+			if key == policyWeights {
+				file.values[policyFair] = fairByKey
+			} else if !fits([]*policySet{file}) {
+				delete(file.values, policyWeights)
 			}
 		}
 		all = append(all, file, &policySet{glob, "run time", map[string]*policyText{}})

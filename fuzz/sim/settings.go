@@ -30,8 +30,8 @@ func newSettings() []*setting {
 		{names: []string{"poll-delay", "poll-interval"}, values: []uint32{300}},
 		{names: []string{"revert-delay", "revert-interval"}, values: []uint32{300}},
 		{names: []string{"max-patch", "max-batch-size"}, today: []string{"max-batch-size"}, values: []uint32{isUnset}, unset: [2]uint32{500, 250}},
-		{names: []string{"lock-timeout"}, today: []string{"lock-timeout"}, values: []uint32{300}, choices: []uint32{1, 10, 300}},
-		keepaliveSetting: {names: []string{"keepalive"}, today: []string{"keepalive"}, values: []uint32{isUnset}, unset: [2]uint32{120, 300}, choices: []uint32{15, 300, 300}},
+		lockTimeoutSetting: {names: []string{"lock-timeout"}, today: []string{"lock-timeout"}, values: []uint32{300}, choices: []uint32{1, 10, 300}},
+		keepaliveSetting:   {names: []string{"keepalive"}, today: []string{"keepalive"}, values: []uint32{isUnset}, unset: [2]uint32{120, 300}, choices: []uint32{15, 300, 300}},
 		{today: []string{"max-pool-size"}, values: []uint32{2}},
 		{today: []string{"run-job-aggressive"}, values: []uint32{0}},
 	}
@@ -64,10 +64,11 @@ func (l *Ledger) today(framing periodic.Framing) bool {
 
 // Of the settings some are not for just anybody.
 const (
-	timeoutSetting   = iota // only between turns: it acts at once
-	wornSetting             // only by wear
-	anySetting              // and all others
-	keepaliveSetting = 6
+	timeoutSetting     = iota // only between turns: it acts at once
+	wornSetting               // only by wear
+	anySetting                // and all others
+	lockTimeoutSetting = 5
+	keepaliveSetting   = 6
 )
 
 func (k *setting) now() uint32 { return k.values[len(k.values)-1] }
@@ -192,8 +193,12 @@ func (s *Simulator) probe(server *loop.Offline) *probe {
 }
 
 func (s *Simulator) probeIn(server *loop.Offline, framing periodic.Framing) *probe {
+	return s.probeAs(server, framing, periodic.Client)
+}
+
+func (s *Simulator) probeAs(server *loop.Offline, framing periodic.Framing, role periodic.Role) *probe {
 	v := &probe{s: s, peer: server.Connect("periodic"), framing: framing}
-	v.peer.Send(periodic.AppendHello(nil, &periodic.Hello{Framing: v.framing, Role: periodic.Client}))
+	v.peer.Send(periodic.AppendHello(nil, &periodic.Hello{Framing: v.framing, Role: role}))
 	v.peer.Read()
 	return v
 }

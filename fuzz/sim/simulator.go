@@ -100,6 +100,7 @@ func PlayServer(seed uint64, steps int, keep []bool) (result Result) {
 	}()
 	s.start(vfs.NewCrashableMem(), loop.Surroundings{})
 	s.nameQueues()
+	s.cronBegin()
 	for ; at < steps; at++ {
 		if keep != nil && !keep[at] {
 			continue
@@ -132,11 +133,7 @@ func (s *Simulator) fill(full bool) {
 // nameQueues chooses names of one length, so that each queue is in the same shard in every play.
 func (s *Simulator) nameQueues() {
 	for i := range broadcastQueue + 1 {
-		name := ""
-		for k := 0; name == "" || s.server.ShardOf(name) != i%s.setup.shards; k++ {
-			name = fmt.Sprintf("q%d.%03d", i, k)
-		}
-		s.queues = append(s.queues, name)
+		s.queues = append(s.queues, s.queueName(fmt.Sprintf("q%d", i), i))
 	}
 	s.queues = append(s.queues, "dwork")
 	s.namePolicyQueues()

@@ -52,6 +52,7 @@ var serverSteps = newStepTable(
 	stepRow{15, (*Simulator).nodeStep},
 	stepRow{70, (*Simulator).ktsStep},
 	stepRow{50, (*Simulator).policyStep},
+	stepRow{10, (*Simulator).cronStep},
 	stepRow{200, func(s *Simulator) { s.arrive(s.any()) }},
 	stepRow{100, (*Simulator).landOne},
 	stepRow{4, (*Simulator).changeTimeout},

@@ -1,0 +1,157 @@
+//go:build invariants
+
+package sim
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"treadle/codec/admin"
+	"treadle/codec/periodic"
+	"treadle/sched"
+)
+
+// CronModel is what the ledger knows of a queue whose jobs cron entries submit. Each run that the server counts has had a
+// job, which is there or was done, also after a crash: a time is met once.
+type CronModel struct {
+	queue   string
+	entries [2]*cronEntry
+}
+
+// cronEntry is an entry of the play.
+type cronEntry struct {
+	name    string
+	every   int64 // milliseconds
+	overlap string
+	ended   int        // jobs that were done for sure, also after a crash
+	maybe   int        // jobs that were done since the last commit
+	crashed bool       // since the entry was looked at last: some of maybe may have gone, with their runs or without
+	at      sched.Time // when the entry was looked at last
+	next    int64      // Wall of its next time then
+	times   uint64     // that had come then
+}
+
+func newCronModel() *CronModel {
+	return &CronModel{entries: [2]*cronEntry{{name: "each", every: 10_000, overlap: "queue"}, {name: "one", every: 7000, overlap: "skip"}}}
+}
+
+// committed notes that everything is on disk.
+func (m *CronModel) committed() {
+	for _, e := range m.entries {
+		if !e.crashed {
+			e.ended, e.maybe = e.ended+e.maybe, 0
+		}
+	}
+}
+
+// entry finds the entry of a job by its name.
+func (m *CronModel) entry(job string) *cronEntry {
+	for _, e := range m.entries {
+		if name, _, _ := strings.Cut(job, "@"); name == e.name {
+			return e
+		}
+	}
+	return nil
+}
+
+// cronBegin adds the entries.
+func (s *Simulator) cronBegin() {
+	for _, e := range s.cron.entries {
+		add := &admin.CronAdd{CronEntry: admin.CronEntry{
+			Name: e.name, Queue: s.cron.queue, Schedule: "@every " + (time.Duration(e.every) * time.Millisecond).String(), Zone: "UTC", Overlap: e.overlap,
+		}}
+		s.askOperator("POST", "/v1/cron", add, &admin.CronEntries{})
+	}
+	s.cronLook()
+}
+
+// cronStep lets a worker come, do some jobs of the entries and leave.
+func (s *Simulator) cronStep() {
+	s.settle()
+	w := s.probeAs(s.server, periodic.Plain, periodic.Worker)
+	w.send(periodic.CanDo, periodic.AppendStr8String(nil, s.cron.queue))
+	for n := s.rng.IntN(4); n > 0; n-- {
+		id := w.send(periodic.GrabJob, nil)
+		s.settle()
+		body := w.answer(id)
+		if len(body) < 2 || body[0] != byte(periodic.JobAssign) {
+			break
+		}
+		handle, job := takeAssign(&Conn{peerKind: plainWorker}, body)
+		e := s.cron.entry(string(job.Name))
+		if string(job.Func) != s.cron.queue || e == nil {
+			s.fail("%q of %q is handed out", job.Name, job.Func)
+		}
+		if s.rng.IntN(4) == 0 {
+			s.say("a worker leaves with the job %q", job.Name)
+			break
+		}
+		s.say("the job %q is done", job.Name)
+		e.maybe++
+		w.send(periodic.WorkDone, handle)
+		s.settle()
+	}
+	w.peer.Close()
+	s.pass(0)
+	s.cronLook()
+}
+
+// cronLook compares the entries and their jobs with the model.
+func (s *Simulator) cronLook() {
+	body := s.dump(s.server, s.setup.era)
+	if body == nil {
+		return
+	}
+	there := map[*cronEntry]int{}
+	names := map[string]bool{}
+	for _, job := range s.parseAllOfDump(body) {
+		if string(job.Func) != s.cron.queue {
+			continue
+		}
+		e := s.cron.entry(string(job.Name))
+		if e == nil || names[string(job.Name)] {
+			s.fail("%q is in a dump, twice or of no entry", job.Name)
+		}
+		names[string(job.Name)] = true
+		there[e]++
+	}
+	var all admin.CronEntries
+	s.askOperator("GET", "/v1/cron", nil, &all)
+	for _, e := range s.cron.entries {
+		i := slices.IndexFunc(all.Entries, func(c admin.CronStatus) bool { return c.Name == e.name })
+		if i < 0 {
+			s.fail("the cron entry %s is lost: %+v", e.name, all)
+		}
+		s.checkCron(e, &all.Entries[i], there[e])
+	}
+}
+
+// checkCron checks that the jobs of an entry are as many as its runs, and that each time has come that was to.
+func (s *Simulator) checkCron(e *cronEntry, seen *admin.CronStatus, there int) {
+	runs := int(seen.Counts[sched.CronRan.String()] + seen.Counts[sched.CronLate.String()])
+	s.say("%s: %v, %d jobs, %d to %d were done", e.name, seen.Counts, there, e.ended, e.ended+e.maybe)
+	least := e.ended
+	if !e.crashed {
+		least += e.maybe
+	}
+	if runs < least+there || runs > e.ended+e.maybe+there {
+		s.fail("the cron entry %s has run %d times, has %d jobs, and %d to %d were done", e.name, runs, there, least, e.ended+e.maybe)
+	}
+	times := uint64(0)
+	for _, n := range seen.Counts {
+		times += n
+	}
+	next, err := time.Parse(time.RFC3339, strings.Join(seen.Next, ""))
+	now := s.server.Now()
+	if at := next.UnixMilli(); err != nil || at%e.every != 0 || at <= now.Wall || at > s.wall+e.every {
+		s.fail("the next time of the cron entry %s is %v at %d", e.name, seen.Next, now.Wall)
+	}
+	if came := now.Wall/e.every - (e.next-1)/e.every; !e.crashed && now.Wall-now.Mono == e.at.Wall-e.at.Mono && times-e.times != uint64(max(came, 0)) {
+		s.fail("%d times of the cron entry %s have come, and it has met %d", came, e.name, times-e.times)
+	}
+	if e.crashed { // what is done now was done on disk
+		e.ended, e.maybe, e.crashed = runs-there, 0, false
+	}
+	e.at, e.next, e.times = now, next.UnixMilli(), times
+}

@@ -1,0 +1,291 @@
+//go:build invariants
+
+package sim
+
+import (
+	"math"
+	"slices"
+
+	"treadle/codec/admin"
+)
+
+// What the policy model knows of jobs that are done or have expired: which are kept, with what, whose names are taken
+// still, and when a job is too old to start.
+
+// finished are the places of jobs that are done or have expired, and of which the server knows something.
+const finished = doneName | doneKept | doneResult | expired
+
+// policyKeep is a value of keep-done or keep-results.
+type policyKeep struct {
+	on   bool
+	jobs int   // 0: any number
+	age  int64 // milliseconds; 0: for ever
+}
+
+// over reports whether a job that ended at a time may go: it is too old, or so many others are kept before it.
+func (k policyKeep) over(ended, now int64, others int) bool {
+	return !k.on || k.jobs > 0 && others >= k.jobs || k.age > 0 && ended+k.age <= now
+}
+
+// ends notes that a worker has done a job.
+func (m *PolicyModel) ends(j *policyJob) {
+	m.unlock(j)
+	now, r := m.clock().Wall, &m.rule
+	f := fate{place: nowhere, endedFrom: now, endedTo: now}
+	switch {
+	case j.now.place == dead:
+	case r.keepResults.on:
+		f.place = doneResult
+	case r.keepDone.on:
+		f.place = doneKept
+	case r.uniqueFor > 0:
+		f.place = doneName
+	}
+	j.becomes(f)
+}
+
+// lesser returns what an ended job may be by now, because there are too many or it is too old: the same, or one place less.
+func (m *PolicyModel) lesser(j *policyJob, f fate, now int64) fate {
+	others := func(of, anyTime place) (n int) {
+		for _, o := range m.jobs {
+			n += oneUnless(o == j || !slices.ContainsFunc(o.might, func(g fate) bool {
+				return g.place&of != 0 && g.endedTo >= f.endedFrom || g.place&anyTime != 0
+			}))
+		}
+		return n
+	}
+	r, at := &m.rule, f.place
+	keptStill := !r.keepDone.over(f.endedFrom, now, 0)
+	nameTaken := r.uniqueFor > 0 && f.endedFrom+r.uniqueFor > now
+	goes := false
+	switch f.place {
+	case failed:
+		goes = !r.deadLetter && policyKeep{!r.keepNone, r.keepJobs, r.keepAge}.over(f.endedFrom, now, others(failed, 0))
+	case doneResult:
+		goes = r.keepResults.over(f.endedFrom, now, others(doneResult, 0))
+	case doneKept, expired:
+		goes, keptStill = r.keepDone.over(f.endedFrom, now, others(doneKept|expired, doneResult)), false
+	case doneName:
+		again := slices.ContainsFunc(m.jobs[j.number+1:], func(o *policyJob) bool { return o.name == j.name })
+		goes, keptStill, nameTaken = !nameTaken || again, false, false
+	}
+	switch {
+	case !goes:
+		return f
+	case keptStill && f.place == doneResult:
+		at = doneKept
+	case nameTaken && f.place&(doneResult|doneKept) != 0:
+		at = doneName
+	default:
+		at = nowhere
+	}
+	f.place = at
+	return f
+}
+
+// evict notes what an ended job may be by now.
+func (m *PolicyModel) evict(j *policyJob, now int64) {
+	for i := 0; i < len(j.might); i++ {
+		if f := m.lesser(j, j.might[i], now); !slices.Contains(j.might, f) {
+			j.mayBe(f)
+		}
+	}
+}
+
+// mayBe notes one thing more that a job may be.
+func (j *policyJob) mayBe(f fate) {
+	j.past = append(j.past, f)
+	j.isOne(append(slices.Clone(j.might), f))
+}
+
+// expiry returns when a job that is due at a time expires under a rule: its due second is over then.
+func (r *policyRule) expiry(due int64) int64 { return floorSecond(due) + 1000 + r.ttl }
+
+func floorSecond(ms int64) int64 { return ms - (ms%1000+1000)%1000 }
+
+// expires notes that a job may have expired, between the last turn and now.
+func (m *PolicyModel) expires(j *policyJob) {
+	now, r, first, last := m.clock(), &m.rule, int64(math.MaxInt64), int64(0)
+	for _, f := range j.might {
+		if f.place == waiting {
+			first, last = min(first, f.dueFrom), max(last, f.dueTo)
+		}
+	}
+	mayBe := r.ttl > 0 && j.worker == nil && !j.parked && last > 0 && r.expiry(first) <= now.Wall
+	switch {
+	case !mayBe || r.expiry(last) > now.Wall:
+		j.tooOld = 0
+	case j.tooOld == 0:
+		j.tooOld = now.Mono
+	}
+	if !mayBe {
+		return
+	}
+	m.lock.unsure = m.lock.unsure || m.lock.isLocking(j) && len(m.lock.line) > 0 // the turn may have passed on
+	f := fate{place: nowhere, endedFrom: min(m.last.Wall, now.Wall), endedTo: now.Wall}
+	if r.keepDone.on {
+		f.place = expired
+	}
+	was := slices.IndexFunc(j.might, func(g fate) bool { return g.place == f.place })
+	if was < 0 {
+		j.mayBe(f)
+		return
+	}
+	old := j.might[was]
+	f.endedFrom, f.endedTo = min(old.endedFrom, f.endedFrom), max(old.endedTo, f.endedTo)
+	if f != old {
+		j.past = slices.DeleteFunc(j.past, func(g fate) bool { return g == old })
+		j.past = append(j.past, f)
+		might := slices.Clone(j.might)
+		might[was] = f
+		j.isOne(might)
+	}
+}
+
+// isTooOld reports whether a waiting job has expired for sure.
+func (m *PolicyModel) isTooOld(j *policyJob) bool {
+	inTime := func(f fate) bool { return f.place == waiting && m.rule.expiry(f.dueTo) > m.clock().Wall }
+	return m.rule.ttl > 0 && m.before == nil && !slices.ContainsFunc(j.might, inTime)
+}
+
+// policySweep is the longest time in milliseconds between two sweeps for jobs that have expired, if job-ttl is no longer.
+const policySweep = 1000
+
+// checkSwept checks that a job that is seen in the queue is not one that was to be swept out of it.
+func (m *PolicyModel) checkSwept(j *policyJob) {
+	if now := m.clock().Mono; j.now.place == waiting && j.tooOld > 0 && now > j.tooOld+max(m.rule.ttl, policySweep) {
+		m.fail("%v has expired %d ms ago, and is in the queue", j, now-j.tooOld)
+	}
+}
+
+// namesake is what the model knows, when a name is submitted again, of the job of that name that was done last.
+type namesake struct {
+	taken, maybe bool     // the submission is ignored, or may be
+	results      []string // that it may have then
+}
+
+// namesakeOf returns what stands against a job's submission.
+func (m *PolicyModel) namesakeOf(j *policyJob) (n namesake) {
+	now := m.clock().Wall
+	for _, d := range m.jobs[:j.number] {
+		if d.name != j.name {
+			continue
+		}
+		n.taken = true
+		for _, f := range d.might {
+			age := now - f.endedFrom
+			if f.place&(doneName|doneKept|doneResult) == 0 || max(age, -age) >= m.rule.uniqueFor {
+				n.taken = false
+				continue
+			}
+			n.maybe = true
+			result := ""
+			if f.place == doneResult {
+				result = d.result
+			}
+			n.results = append(n.results, result)
+		}
+	}
+	return n
+}
+
+// policyAgain chooses a job that has ended, and whose name may be submitted again; nil: there is none.
+func (s *Simulator) policyAgain() *policyJob {
+	all := s.policy.jobs
+	ended := func(f fate) bool { return f.place&^(nowhere|finished) != 0 || f.endedTo >= s.server.Now().Wall }
+	for i := len(all) - 1; i >= max(0, len(all)-policyJobs); i-- {
+		j := all[i]
+		again := slices.ContainsFunc(all[i+1:], func(o *policyJob) bool { return o.name == j.name })
+		if !again && j.result != "" && !slices.ContainsFunc(j.might, ended) && !slices.ContainsFunc(j.past, ended) && s.rng.IntN(3) == 0 {
+			return j
+		}
+	}
+	return nil
+}
+
+// policyDone asks for the jobs that are kept as done or expired.
+func (s *Simulator) policyDone() []admin.DoneJob {
+	var page admin.DonePage
+	s.askOperator("GET", "/v1/done?limit=1000&queue="+s.policy.queue, nil, &page)
+	return page.Jobs
+}
+
+// doneJob finds the job that the server shows as done or expired, and where it is then.
+func (m *PolicyModel) doneJob(seen *admin.DoneJob, there []place) (*policyJob, place) {
+	at := doneKept
+	switch {
+	case seen.Outcome == "expired":
+		at = expired
+	case seen.Result != nil:
+		at = doneResult
+	}
+	for _, j := range m.jobs {
+		if j.name == seen.Name && there[j.number] == 0 && slices.ContainsFunc(j.might, func(f fate) bool {
+			return f.place == at && f.endedFrom <= seen.DoneAt && seen.DoneAt <= f.endedTo
+		}) {
+			return j, at
+		}
+	}
+	m.fail("%q, %s at %d, is kept as %v: none of its jobs is that", seen.Name, seen.Outcome, seen.DoneAt, at)
+	return nil, 0
+}
+
+// checkDone checks all that is kept of the jobs that are done or have expired.
+func (m *PolicyModel) checkDone(all []admin.DoneJob, sees func(*policyJob, place), there []place) {
+	results := 0
+	for i := range all {
+		seen := &all[i]
+		j, at := m.doneJob(seen, there)
+		sees(j, at)
+		m.isAt(j, at)
+		if at == expired {
+			f := j.now
+			f.endedFrom, f.endedTo = seen.DoneAt, seen.DoneAt
+			j.isOne([]fate{f})
+		}
+		keep := m.rule.keepDone
+		if at == doneResult {
+			keep = m.rule.keepResults
+		}
+		if now := m.clock().Wall; keep.age > 0 && seen.DoneAt+keep.age <= now {
+			m.fail("%v has ended %d ms ago, and is %v", j, now-seen.DoneAt, at)
+		}
+		if seen.Result != nil {
+			if results++; *seen.Result != len(j.result) {
+				m.fail("%v is kept with a result of %d bytes, workers said %q", j, *seen.Result, j.result)
+			}
+		}
+	}
+	r := &m.rule
+	if !r.keepResults.on && results > 0 || r.keepResults.jobs > 0 && results > r.keepResults.jobs {
+		m.fail("%d results are kept", results)
+	}
+	if results < len(all) && (!r.keepDone.on || r.keepDone.jobs > 0 && len(all) > r.keepDone.jobs) {
+		m.fail("%d ended jobs are kept, %d with results", len(all), results)
+	}
+}
+
+// policyForget removes a job that is kept as done or expired, or all.
+func (s *Simulator) policyForget() {
+	s.policyLook()
+	all := s.policyDone()
+	if len(all) == 0 {
+		return
+	}
+	choice := &admin.Choice{Queue: s.policy.queue, All: s.rng.IntN(2) == 0}
+	if !choice.All {
+		all = all[s.rng.IntN(len(all)):][:1]
+		choice.Jobs = []uint64{all[0].ID}
+	}
+	s.say("forget %d ended jobs", len(all))
+	there := make([]place, len(s.policy.jobs))
+	for i := range all {
+		j, at := s.policy.doneJob(&all[i], there)
+		there[j.number] = at
+		j.becomes(fate{place: nowhere, endedFrom: all[i].DoneAt, endedTo: all[i].DoneAt})
+	}
+	var done admin.Done
+	if s.askOperator("POST", "/v1/done/remove", choice, &done); done.Done != len(all) {
+		s.fail("to remove %d ended jobs comes to %+v", len(all), done)
+	}
+}

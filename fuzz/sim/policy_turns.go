@@ -1,0 +1,59 @@
+//go:build invariants
+
+package sim
+
+import "slices"
+
+// policyTurn is whose turn it is in a fair order, as far as known.
+type policyTurn struct {
+	key   byte // of the job that was handed out last
+	had   int  // jobs of this turn that were handed out
+	known bool // that is how many
+}
+
+// weight is how many jobs of a key start in one turn.
+func (r *policyRule) weight(key byte) int { return max(1, r.weights[key-'a']) }
+
+// turns checks that with a fair order the two keys take turns, and notes whose turn it was.
+func (m *PolicyModel) turns(j *policyJob) {
+	r := &m.rule
+	fair := r.fair && !r.oneKey && m.before == nil && !m.withheld
+	for _, o := range m.jobs {
+		switch {
+		case o.key == j.key || !fair:
+			o.passed = 0
+		case !o.ready || o.worker != nil || o.now.place != waiting || m.shutKey(r, o.key, (*policyJob).isRunning):
+		case o.passed >= r.weight(j.key):
+			m.fail("%v is handed out, %d of its key were before, and it is the turn of %v", j, o.passed, o)
+		default:
+			o.passed++
+		}
+	}
+	m.turnOf(j, fair && r.keyConcurrency == 0)
+}
+
+// turnOf checks that a key has its whole turn. While either key has jobs all the time, each turn is as long as its weight.
+func (m *PolicyModel) turnOf(j *policyJob, fair bool) {
+	stays := func(key byte) bool { // it was ready when a job was handed out last, and still is; j alone is not enough
+		return slices.ContainsFunc(m.jobs, func(o *policyJob) bool { return o != j && o.key == key && o.inTurn && m.isReady(o) })
+	}
+	t := &m.turn
+	switch steady := fair && stays('a') && stays('b'); {
+	case !steady || t.key == 0:
+		t.known = false
+	case t.key != j.key && t.known && t.had < m.rule.weight(t.key):
+		m.fail("%v is handed out, and it is the turn of another key, which has had %d of %d jobs", j, t.had, m.rule.weight(t.key))
+	case t.key != j.key:
+		t.had, t.known = 0, true
+	}
+	t.key = j.key
+	t.had++
+	for _, o := range m.jobs {
+		o.inTurn = o != j && m.isReady(o)
+	}
+}
+
+// isReady reports whether a job is ready for sure.
+func (m *PolicyModel) isReady(j *policyJob) bool {
+	return j.ready && j.worker == nil && j.now.place == waiting && !j.parked
+}
