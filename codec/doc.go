@@ -1,4 +1,5 @@
-// Package codec has the wire formats: a package below it for each protocol, and nothing in this one.
+// Package codec has the wire formats: a package below it for each protocol, jsontext for JSON whose bytes matter, and
+// nothing in this one.
 //
 // A codec turns bytes into views and values into bytes. It knows no sockets, no clock and no scheduler, keeps no
 // state between calls and owns no buffer. A decoder returns views into the caller's bytes, which are valid until those

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"treadle/codec/gloom"
+	"treadle/codec/jsontext"
 )
 
 // Longer inputs find nothing more, and keep the fuzzer busy making them shorter.
@@ -166,8 +167,8 @@ func FuzzGloomParse(f *testing.F) {
 		var r gloom.Reply
 		err, replyErr := gloom.Parse(payload, &m), gloom.ParseReply(payload, &r)
 		valid := json.Valid(payload) && utf8.Valid(payload)
-		if gloom.Valid(payload) != valid || errors.Is(err, gloom.ErrInvalid) == valid || !errors.Is(replyErr, err) {
-			t.Fatalf("%q: valid %v, %v, %v, the twin %v", payload, gloom.Valid(payload), err, replyErr, valid)
+		if jsontext.Valid(payload) != valid || errors.Is(err, gloom.ErrInvalid) == valid || !errors.Is(replyErr, err) {
+			t.Fatalf("%q: valid %v, %v, %v, the twin %v", payload, jsontext.Valid(payload), err, replyErr, valid)
 		}
 		checkGloomPriority(t, payload)
 		checkGloomLax(t, payload, &m, err)
@@ -234,7 +235,7 @@ func gloomNested(payload []byte, depth int) []byte {
 }
 
 func checkGloomPriority(t *testing.T, raw []byte) {
-	got, ok := gloom.Priority(raw)
+	got, ok := jsontext.Integer(raw)
 	want, _ := strconv.ParseInt(string(raw), 10, 64) // clamps
 	if wantOK := gloomInteger.Match(raw); ok != wantOK || ok && got != want || !ok && got != 0 {
 		t.Fatalf("priority %q: %d, %v, the twin %d, %v", raw, got, ok, want, wantOK)
@@ -299,7 +300,7 @@ func gloomValue(data []byte) []byte {
 
 // gloomKey returns what Text tells a value apart by: a quote and the characters of a string, or any other value's text.
 func gloomKey(raw []byte) string {
-	text, isString := gloom.Text([]byte("before"), raw)
+	text, isString := jsontext.Text([]byte("before"), raw)
 	if isString {
 		return `"` + string(text)
 	}
@@ -325,7 +326,7 @@ func FuzzGloomKey(f *testing.F) {
 		if (keyA == keyB) != same {
 			t.Fatalf("%s is %q, %s is %q, the twin says same: %v", a, keyA, b, keyB, same)
 		}
-		text, isString := gloom.Text(nil, a)
+		text, isString := jsontext.Text(nil, a)
 		if isString != (a[0] == '"') || !isString && !bytes.Equal(text, a) || isString && keyA != `"`+string(text) {
 			t.Fatalf("%s: text %q, %v, key %q", a, text, isString, keyA)
 		}
@@ -333,9 +334,9 @@ func FuzzGloomKey(f *testing.F) {
 			return
 		}
 		units := gloomUnits(a)
-		for _, other := range [][]byte{disguise(units, choice), gloom.AppendText(nil, text)} {
+		for _, other := range [][]byte{disguise(units, choice), jsontext.AppendText(nil, text)} {
 			key := gloomKey(other)
-			if !gloom.Valid(other) || key != keyA || !slices.Equal(gloomUnits(other), units) {
+			if !jsontext.Valid(other) || key != keyA || !slices.Equal(gloomUnits(other), units) {
 				t.Fatalf("%s is %q, %s is %q", a, keyA, other, key)
 			}
 		}
@@ -352,16 +353,16 @@ func FuzzGloomText(f *testing.F) {
 		if len(data) > gloomText {
 			return
 		}
-		raw := gloom.AppendText([]byte("before"), data)[len("before"):]
-		if !gloom.Valid(raw) || slices.ContainsFunc(raw, func(c byte) bool { return c < ' ' || c >= 0x7f }) {
+		raw := jsontext.AppendText([]byte("before"), data)[len("before"):]
+		if !jsontext.Valid(raw) || slices.ContainsFunc(raw, func(c byte) bool { return c < ' ' || c >= 0x7f }) {
 			t.Fatalf("%q is written as %q", data, raw)
 		}
 		var read string
 		if err := json.Unmarshal(raw, &read); utf8.Valid(data) && (err != nil || read != string(data)) {
 			t.Fatalf("%q is written as %s, encoding/json reads %q, %v", data, raw, read, err)
 		}
-		text, isString := gloom.Text([]byte("before"), raw)
-		if again := gloom.AppendText(nil, text); !isString || utf8.Valid(data) && !bytes.Equal(text, data) || !bytes.Equal(again, raw) {
+		text, isString := jsontext.Text([]byte("before"), raw)
+		if again := jsontext.AppendText(nil, text); !isString || utf8.Valid(data) && !bytes.Equal(text, data) || !bytes.Equal(again, raw) {
 			t.Fatalf("%q is written as %s, read as %q, written as %s", data, raw, text, again)
 		}
 		var answer struct{ Error, Reason string }
@@ -370,9 +371,9 @@ func FuzzGloomText(f *testing.F) {
 		if err != nil || answer.Reason != string([]rune(string(data))) || !bytes.Equal(out, gloomFrame(out[gloom.HeaderLen:])) {
 			t.Fatalf("%q is answered %q: %v", data, out, err)
 		}
-		value, wrapped := gloom.AppendValue(nil, data)
+		value, wrapped := jsontext.AppendValue(nil, data)
 		isValue := json.Valid(data) && utf8.Valid(data)
-		back, _ := gloom.Text(nil, value)
+		back, _ := jsontext.Text(nil, value)
 		if !wrapped && !isValue {
 			if want := `{"base64":"` + base64.StdEncoding.EncodeToString(data) + `"}`; string(value) != want {
 				t.Fatalf("%q is the value %s, want %s", data, value, want)
@@ -382,7 +383,7 @@ func FuzzGloomText(f *testing.F) {
 		if isValue {
 			back, data = value, bytes.Trim(data, gloomSpace)
 		}
-		if !gloom.Valid(value) || wrapped == (isValue || !utf8.Valid(data)) || !bytes.Equal(back, data) {
+		if !jsontext.Valid(value) || wrapped == (isValue || !utf8.Valid(data)) || !bytes.Equal(back, data) {
 			t.Fatalf("%q is the value %s, wrapped %v, and comes back as %q", data, value, wrapped, back)
 		}
 	})

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"treadle/codec/gloom"
+	"treadle/codec/jsontext"
 	served "treadle/loop/gloom"
 )
 
@@ -60,12 +60,12 @@ func TestGloomBadInput(t *testing.T) {
 	const invalid = `{"error":"invalid_json","reason":"`
 	f("invalid_json", "a million open arrays", gloomFrame(strings.Repeat("[", 1_000_000)), invalid+"[[[[")
 	f("invalid_json", "a million open objects", gloomFrame(strings.Repeat(`{"a":`, 200_000)), invalid+`{\"a\":{`)
-	f("invalid_json", "one array too many in a body", gloomFrame(`{"body":`+strings.Repeat("[", gloom.MaxNesting)+strings.Repeat("]", gloom.MaxNesting)+`}`), invalid+`{\"body\":[[`)
+	f("invalid_json", "one array too many in a body", gloomFrame(`{"body":`+strings.Repeat("[", jsontext.MaxNesting)+strings.Repeat("]", jsontext.MaxNesting)+`}`), invalid+`{\"body\":[[`)
 	f("invalid_json", "HTTP", []byte("\x00\x00\x00\x10GET / HTTP/1.1\r\n"), invalid+`GET / HTTP`)
 	f("invalid_json", "two documents", gloomFrame(`{}{}`), invalid+`{}{}"}`)
 	f("invalid_json", "a large one is not repeated", gloomFrame(strings.Repeat("z", served.MaxEcho+1)), "")
 	f("not_an_object", "an array", gloomFrame(`[{"action":"join"}]`), "")
-	f("not_an_object", "nesting at the limit", gloomFrame(strings.Repeat("[", gloom.MaxNesting)+strings.Repeat("]", gloom.MaxNesting)), "")
+	f("not_an_object", "nesting at the limit", gloomFrame(strings.Repeat("[", jsontext.MaxNesting)+strings.Repeat("]", jsontext.MaxNesting)), "")
 	f("too_large", "4 GiB", []byte("\xff\xff\xff\xff"), `{"error":"size_error","reason":"length too large"}`)
 	f("too_large", "a byte over the limit", []byte("\x04\x00\x00\x01{"), `{"error":"size_error","reason":"length too large"}`)
 	f("too_large", "HTTP without a length", []byte("GET / HTTP/1.1\r\n\r\n"), `{"error":"size_error","reason":"length too large"}`)

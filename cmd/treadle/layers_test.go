@@ -45,24 +45,28 @@ var onlyIn = []struct {
 	{"unsafe", []string{"codec/dwork/dworkpb/dwork.pb.go"}}, // generated so
 }
 
-// testDoubles replace systems that tests cannot have: no package of the program imports them.
-var testDoubles = []string{"loop/disbatch/mongotest", "loop/disbatch/sitetest"}
+// siteDoubles replace the systems of a Disbatch site, which tests cannot have. No package of the program imports
+// testOnly.
+var (
+	siteDoubles = []string{"loop/disbatch/mongotest", "loop/disbatch/sitetest"}
+	testOnly    = append([]string{"codec/jsontext/jsontest"}, siteDoubles...)
+)
 
 // apart are the rooms that may import these packages of the module and no others.
 var apart = map[string][]string{
-	"loop/disbatch/config":    testDoubles,
+	"loop/disbatch/config":    siteDoubles,
 	"loop/disbatch":           {"loop/disbatch/config", "loop/disbatch/node", "loop/protocol", "loop/web", "sched"},
-	"loop/disbatch/store":     append([]string{"loop/disbatch/config"}, testDoubles...),
-	"loop/disbatch/node":      append([]string{"loop/disbatch/config", "loop/disbatch/store", "loop/web"}, testDoubles...),
-	"loop/disbatch/web":       append([]string{"loop/budget", "loop/disbatch/config", "loop/disbatch/store", "loop/web"}, testDoubles...),
+	"loop/disbatch/store":     append([]string{"loop/disbatch/config"}, siteDoubles...),
+	"loop/disbatch/node":      append([]string{"loop/disbatch/config", "loop/disbatch/store", "loop/web"}, siteDoubles...),
+	"loop/disbatch/web":       append([]string{"loop/budget", "loop/disbatch/config", "loop/disbatch/store", "loop/web"}, siteDoubles...),
 	"loop/disbatch/sitetest":  {"loop/disbatch/config", "loop/disbatch/mongotest", "loop/disbatch/store"},
 	"loop/disbatch/mongotest": {},
 	"loop/protocol":           {"loop/web", "sched"},
 	"loop/periodic":           {"loop/protocol", "loop/web", "codec/periodic", "sched"},
-	"loop/dwork":              {"loop/dwork/zmq", "loop/protocol", "loop/web", "codec/dwork", "codec/dwork/dworkpb", "codec/gloom", "sched"}, // the messages as protobuf has them: for tests; codec/gloom: tasks as JSON
+	"loop/dwork":              {"loop/dwork/zmq", "loop/protocol", "loop/web", "codec/dwork", "codec/dwork/dworkpb", "codec/jsontext", "sched"}, // codec/dwork/dworkpb: for tests
 	"loop/dwork/zmq":          {"loop/budget"},
-	"loop/client":             {"loop/dwork/zmq", "codec/admin", "codec/periodic", "codec/gloom", "codec/dwork", "codec/kts46"},
-	"loop/gloom":              {"loop/protocol", "loop/web", "codec/gloom", "sched"},
+	"loop/client":             {"loop/dwork/zmq", "codec/admin", "codec/periodic", "codec/gloom", "codec/dwork", "codec/jsontext", "codec/kts46"},
+	"loop/gloom":              {"loop/protocol", "loop/web", "codec/gloom", "codec/jsontext", "sched"},
 	"loop/kts46":              {"loop/budget", "loop/protocol", "loop/web", "loop/kts46/store", "codec/kts46", "sched"},
 }
 
@@ -155,8 +159,8 @@ func layerFaults(file, source string) (faults []string) {
 		case ours && slices.Contains(apartTests[room], inner) && strings.HasSuffix(file, "_test.go"):
 		case ours && !mayImport(room, inner):
 			fault(i.Pos(), "%s may not import %s", room, inner)
-		case ours && within(inner, testDoubles...) && !strings.HasSuffix(file, "_test.go") && !within(room, append(testDoubles, "bench", "fuzz/sim")...):
-			fault(i.Pos(), "%s is a double for tests and benchmarks", inner)
+		case ours && within(inner, testOnly...) && !strings.HasSuffix(file, "_test.go") && !within(room, append(testOnly, "bench", "fuzz/sim")...):
+			fault(i.Pos(), "%s is for tests and benchmarks", inner)
 		case strict && within(target, pureBans...):
 			fault(i.Pos(), "%s is pure: it may not import %s", room, target)
 		case strict && target == "time" && i.Name != nil:
@@ -235,6 +239,8 @@ func TestLayersCanFail(t *testing.T) {
 	f("codec/gloom/x.go", imports("treadle/sched"), "codec/gloom may not import sched")
 	f("codec/gloom/x.go", imports("treadle/codec"), "")
 	f("codec/gloom/x.go", imports("treadle/loop"), "codec/gloom may not import loop")
+	f("codec/gloom/x.go", imports("treadle/codec/jsontext/jsontest"), "is for tests and benchmarks")
+	f("codec/gloom/x_test.go", imports("treadle/codec/jsontext/jsontest"), "")
 	f("bench/x.go", imports("treadle/sched"), "")
 	f("bench/x.go", imports("treadle/fuzz"), "bench may not import fuzz")
 	f("codecs/x.go", imports("treadle/sched"), "codecs may not import sched")
@@ -258,15 +264,16 @@ func TestLayersCanFail(t *testing.T) {
 	f("loop/kts46/x.go", imports("treadle/loop/journal"), "loop/kts46 may not import loop/journal")
 	f("loop/kts46/x_test.go", imports("treadle/loop/journal"), "")
 	f("loop/kts46/x_test.go", imports("treadle/loop"), "loop/kts46 may not import loop")
-	f("loop/disbatch/store/x.go", imports("treadle/loop/disbatch/mongotest"), "is a double for tests and benchmarks")
+	f("loop/disbatch/store/x.go", imports("treadle/loop/disbatch/mongotest"), "is for tests and benchmarks")
 	f("loop/disbatch/store/x_test.go", imports("treadle/loop/disbatch/mongotest"), "")
 	f("bench/x.go", imports("treadle/loop/disbatch/mongotest"), "")
-	f("loop/disbatch/store/x.go", imports("treadle/loop/disbatch/sitetest"), "is a double for tests and benchmarks")
+	f("loop/disbatch/store/x.go", imports("treadle/loop/disbatch/sitetest"), "is for tests and benchmarks")
 	f("loop/gloom/x.go", imports("treadle/loop/protocol"), "")
 	f("loop/gloom/x.go", imports("treadle/loop"), "loop/gloom may not import loop")
 	f("loop/gloom/x.go", imports("treadle/codec/periodic"), "loop/gloom may not import codec/periodic")
 	f("loop/dwork/x.go", imports("treadle/loop/dwork/zmq"), "")
 	f("loop/dwork/x.go", imports("treadle/loop/gloom"), "loop/dwork may not import loop/gloom")
+	f("loop/dwork/x.go", imports("treadle/codec/gloom"), "loop/dwork may not import codec/gloom")
 	f("loop/dwork/x_test.go", imports("treadle/loop"), "loop/dwork may not import loop")
 	f("loop/dwork/zmq/x.go", imports("treadle/loop/dwork"), "loop/dwork/zmq may not import loop/dwork")
 	f("loop/periodic/x.go", imports("treadle/codec/periodic"), "")

@@ -3,6 +3,8 @@ package gloom
 import (
 	"encoding/binary"
 	"strconv"
+
+	"treadle/codec/jsontext"
 )
 
 // header is the room for a frame's length, which end fills in.
@@ -77,7 +79,7 @@ func appendReason(dst []byte, name string) []byte {
 // one \ufffd for each byte that is not UTF-8. It may be six times as long as the payload.
 func AppendInvalid(dst, payload []byte) []byte {
 	start := len(dst)
-	dst = appendString(appendReason(dst, InvalidJSON), payload, false)
+	dst = jsontext.AppendUTF8(appendReason(dst, InvalidJSON), payload)
 	return end(append(dst, '}'), start)
 }
 

@@ -7,6 +7,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"treadle/codec/jsontext"
+	"treadle/codec/jsontext/jsontest"
 )
 
 // serverLimit is the server's default for the largest payload, in bytes.
@@ -116,16 +119,16 @@ func TestNothingIsAllocated(t *testing.T) {
 	}
 	buffer := make([]byte, 0, 4096)
 	endless := unhex(t, "ffffffff")
-	for what, payload := range map[string]string{"a submit": string(benchmarkSubmit), "nested": `{"body":` + nested(5000) + `}`,
+	for what, payload := range map[string]string{"a submit": string(benchmarkSubmit), "nested": `{"body":` + jsontest.Nested(5000) + `}`,
 		"escaped keys": `{"\u0061ction":"\u0073ubmit","\u0069d":"\ud83d\ude00","\\":1}`, "no object": `[1]`, "invalid": `{"action":`,
-		"too deep": nested(MaxNesting + 1), "not UTF-8": "{\"a\":\"\xff\"}"} {
+		"too deep": jsontest.Nested(jsontext.MaxNesting + 1), "not UTF-8": "{\"a\":\"\xff\"}"} {
 		in := frame([]byte(payload))
 		check("Next of "+what, func() { Next(in, serverLimit) })
 		check("Next of a part of "+what, func() { Next(in[:len(in)-1], serverLimit) })
-		check("Parse of "+what, func() { var m Message; Parse(in[HeaderLen:], &m); Action(&m); Priority(m.Priority) })
+		check("Parse of "+what, func() { var m Message; Parse(in[HeaderLen:], &m); Action(&m); jsontext.Integer(m.Priority) })
 		check("ParseReply of "+what, func() { var r Reply; ParseReply(in[HeaderLen:], &r) })
-		check("Valid of "+what, func() { Valid(in[HeaderLen:]) })
-		check("AppendValue of "+what, func() { AppendValue(make([]byte, 0, 30000), in[HeaderLen:]) })
+		check("Valid of "+what, func() { jsontext.Valid(in[HeaderLen:]) })
+		check("AppendValue of "+what, func() { jsontext.AppendValue(make([]byte, 0, 30000), in[HeaderLen:]) })
 	}
 	check("Next of 4 GiB", func() { Next(endless, serverLimit); Next(endless, MaxPayload); Need(endless) })
 	id, typ, body := []byte(`"i\u0064"`), []byte(`"echo"`), benchmarkSubmit
@@ -143,7 +146,7 @@ func TestNothingIsAllocated(t *testing.T) {
 		buffer = AppendSubmit(buffer, id, typ, -7, body)
 		buffer = AppendRespond(buffer, body)
 	})
-	check("Text", func() { Text(buffer[:0], id); Text(nil, typ) })
-	check("AppendText", func() { buffer = AppendText(buffer[:0], body) })
-	check("a value in base64", func() { buffer, _ = AppendValue(buffer[:0], endless) })
+	check("Text", func() { jsontext.Text(buffer[:0], id); jsontext.Text(nil, typ) })
+	check("AppendText", func() { buffer = jsontext.AppendText(buffer[:0], body) })
+	check("a value in base64", func() { buffer, _ = jsontext.AppendValue(buffer[:0], endless) })
 }

@@ -15,17 +15,13 @@ const (
 
 	// MaxPayload is the largest payload that the header can announce, in bytes.
 	MaxPayload = 1<<32 - 1
-
-	// MaxNesting is the most levels of arrays and objects. The recursive JSON readers of clients fail not far above it;
-	// encoding/json has the same limit.
-	MaxNesting = 10000
 )
 
 var (
 	// ErrTooLarge means that the header announces more bytes than the limit. The connection must be closed, since the
 	// start of the next frame is not known.
 	ErrTooLarge = errors.New("gloom: frame over the size limit")
-	// ErrInvalid means that a payload is not one JSON value in UTF-8, or is nested deeper than MaxNesting.
+	// ErrInvalid means that a payload is not one JSON value in UTF-8, or is nested deeper than jsontext.MaxNesting.
 	ErrInvalid = errors.New("gloom: invalid JSON")
 	// ErrNotObject means that a payload is a valid JSON value, but no object.
 	ErrNotObject = errors.New("gloom: not a JSON object")

@@ -2,7 +2,8 @@ package gloom
 
 import (
 	"bytes"
-	"math"
+
+	"treadle/codec/jsontext"
 )
 
 // Message is one decoded payload of a master or a slave. A field is the raw JSON text of its value without outer white
@@ -15,26 +16,26 @@ type Message struct {
 	Body     []byte
 }
 
-// Parse checks that payload is one JSON object by the rules of Valid, and sets m to its fields. The first of equal keys
+// Parse checks that payload is one JSON object by the rules of jsontext.Valid, and sets m to its fields. The first of equal keys
 // counts. Keys are compared with their escapes resolved, and unknown keys are ignored. After an error, ErrInvalid or
 // ErrNotObject, m must not be used. Nothing is allocated.
 func Parse(payload []byte, m *Message) error {
 	*m = Message{}
-	var o object
-	if !o.open(payload) {
+	var o jsontext.Object
+	if !o.Open(payload) {
 		return classify(payload)
 	}
-	for o.next() {
-		f := m.field(o.key)
-		if f == nil && mayBeWord(o.key) {
+	for o.Next() {
+		f := m.field(o.Key)
+		if f == nil && mayBeWord(o.Key) {
 			var word [wordRoom]byte
-			f = m.field(appendUnescaped(word[:0], o.key))
+			f = m.field(jsontext.AppendUnescaped(word[:0], o.Key))
 		}
 		if f != nil && *f == nil {
-			*f = o.value
+			*f = o.Value
 		}
 	}
-	if !o.ok {
+	if !o.Valid() {
 		return ErrInvalid
 	}
 	return nil
@@ -42,7 +43,7 @@ func Parse(payload []byte, m *Message) error {
 
 // classify returns the error of a payload that does not begin as an object.
 func classify(payload []byte) error {
-	if Valid(payload) {
+	if jsontext.Valid(payload) {
 		return ErrNotObject
 	}
 	return ErrInvalid
@@ -98,7 +99,7 @@ func Action(m *Message) ActionKind {
 	kind := actionOf(text)
 	if kind == OtherAction && mayBeWord(text) {
 		var word [wordRoom]byte
-		kind = actionOf(appendUnescaped(word[:0], text))
+		kind = actionOf(jsontext.AppendUnescaped(word[:0], text))
 	}
 	return kind
 }
@@ -113,31 +114,4 @@ func actionOf(text []byte) ActionKind {
 		return Respond
 	}
 	return OtherAction
-}
-
-// Priority reads raw, the text of a JSON value, as an integer of any size and clamps it to 64 bits. It returns false for
-// a number with a fraction or an exponent, for other values and for nil.
-func Priority(raw []byte) (n int64, ok bool) {
-	if end := skipInteger(raw, 0); end == 0 || end < len(raw) {
-		return 0, false
-	}
-	negative := raw[0] == '-'
-	if negative {
-		raw = raw[1:]
-	}
-	for _, c := range raw { // n counts down, because MinInt64 has no positive counterpart
-		digit := int64(c - '0')
-		if n < (math.MinInt64+digit)/10 {
-			n = math.MinInt64
-			break
-		}
-		n = n*10 - digit
-	}
-	switch {
-	case negative:
-		return n, true
-	case n == math.MinInt64:
-		return math.MaxInt64, true
-	}
-	return -n, true
 }

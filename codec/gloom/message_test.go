@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"math/big"
-	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
+
+	"treadle/codec/jsontext"
+	"treadle/codec/jsontext/jsontest"
 )
 
 func TestParse(t *testing.T) {
@@ -67,7 +68,7 @@ func TestParseErrors(t *testing.T) {
 			t.Errorf("%q as a reply: %v, want %v", payload, err, want)
 		}
 	}
-	for _, payload := range []string{`[]`, `5`, `"x"`, `null`, `true`, ` [{"action":"join"}] `, `-0`, `"\ud800"`, nested(MaxNesting)} {
+	for _, payload := range []string{`[]`, `5`, `"x"`, `null`, `true`, ` [{"action":"join"}] `, `-0`, `"\ud800"`, jsontest.Nested(jsontext.MaxNesting)} {
 		f(payload, ErrNotObject)
 		f(payload+"]", ErrInvalid)
 	}
@@ -121,13 +122,13 @@ func TestParseAgainstEncodingJSON(t *testing.T) {
 		for range rapid.IntRange(0, 6).Draw(t, "members") {
 			key := rapid.SampledFrom(keys).Draw(t, "key")
 			if key == "" {
-				key = string(drawString(t))
+				key = string(jsontest.String(t))
 			}
-			members = append(members, key+":"+string(drawJSON(t)))
+			members = append(members, key+":"+string(jsontest.Damaged(t)))
 		}
 		payload := []byte("{" + strings.Join(members, ",") + "}")
 		if rapid.IntRange(0, 3).Draw(t, "any") == 0 {
-			payload = drawJSON(t)
+			payload = jsontest.Damaged(t)
 		}
 		want, wantErr := naiveMessage(payload)
 		var m Message
@@ -169,55 +170,4 @@ func TestAction(t *testing.T) {
 	f(`7`, OtherAction)
 	f(`["join"]`, OtherAction)
 	f(`{"join":"join"}`, OtherAction)
-}
-
-func TestPriority(t *testing.T) {
-	f := func(raw string, want int64, wantOK bool) {
-		t.Helper()
-		if got, ok := Priority([]byte(raw)); got != want || ok != wantOK {
-			t.Errorf("%s: %d, %v, want %d, %v", raw, got, ok, want, wantOK)
-		}
-	}
-	const most, least = 1<<63 - 1, -1 << 63
-	f(`0`, 0, true)
-	f(`-0`, 0, true)
-	f(`5`, 5, true)
-	f(`-5`, -5, true)
-	f(`1234567890`, 1234567890, true)
-	f(`9223372036854775799`, most-8, true)
-	f(`9223372036854775806`, most-1, true)
-	f(`9223372036854775807`, most, true)
-	f(`9223372036854775808`, most, true)
-	f(`9223372036854775810`, most, true)
-	f(`18446744073709551616`, most, true)
-	f(`100000000000000000000000000000`, most, true)
-	f(`1`+strings.Repeat("0", 10000), most, true)
-	f(`-9223372036854775806`, least+2, true)
-	f(`-9223372036854775807`, least+1, true)
-	f(`-9223372036854775808`, least, true)
-	f(`-9223372036854775809`, least, true)
-	f(`-18446744073709551617`, least, true)
-	f(`-1`+strings.Repeat("0", 10000), least, true)
-	for _, raw := range []string{``, `1.5`, `1.0`, `1e1`, `1E1`, `0.0`, `-0.0`, `0e0`, `"1"`, `""`, `null`, `true`, `false`, `[]`, `[1]`, `{}`,
-		`00`, `01`, `-00`, `-01`, `+1`, `-`, `--1`, `1-`, `0x1`, ` 1`, `1 `, `1_0`} {
-		f(raw, 0, false)
-	}
-}
-
-func TestPriorityClamps(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		raw := rapid.StringMatching(`-?(0|[1-9][0-9]{0,22})`).Draw(t, "raw")
-		if near := rapid.Int64Range(-30, 30).Draw(t, "near"); rapid.Bool().Draw(t, "at the limit") {
-			n := new(big.Int).Add(new(big.Int).Lsh(big.NewInt(1), 63), big.NewInt(near))
-			if raw[0] == '-' {
-				n.Neg(n)
-			}
-			raw = n.String()
-		}
-		got, ok := Priority([]byte(raw))
-		want, _ := strconv.ParseInt(raw, 10, 64) // clamps
-		if got != want || !ok {
-			t.Fatalf("%s: %d, %v, want %d", raw, got, ok, want)
-		}
-	})
 }

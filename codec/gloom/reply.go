@@ -1,5 +1,7 @@
 package gloom
 
+import "treadle/codec/jsontext"
+
 // Reply is one decoded payload of a server. OK means that it has "ok":true; the other fields are as in Message. Reason
 // belongs to Error. Action is "job" in a job for a slave.
 type Reply struct {
@@ -15,22 +17,22 @@ type Reply struct {
 // ParseReply is Parse for what a server sends, on the client's side.
 func ParseReply(payload []byte, r *Reply) error {
 	*r = Reply{}
-	var o object
-	if !o.open(payload) {
+	var o jsontext.Object
+	if !o.Open(payload) {
 		return classify(payload)
 	}
 	var ok []byte
-	for o.next() {
-		f := r.field(o.key, &ok)
-		if f == nil && mayBeWord(o.key) {
+	for o.Next() {
+		f := r.field(o.Key, &ok)
+		if f == nil && mayBeWord(o.Key) {
 			var word [wordRoom]byte
-			f = r.field(appendUnescaped(word[:0], o.key), &ok)
+			f = r.field(jsontext.AppendUnescaped(word[:0], o.Key), &ok)
 		}
 		if f != nil && *f == nil {
-			*f = o.value
+			*f = o.Value
 		}
 	}
-	if !o.ok {
+	if !o.Valid() {
 		return ErrInvalid
 	}
 	r.OK = string(ok) == "true"

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"treadle/codec/jsontext/jsontest"
 )
 
 const testLimit = 1 << 10
@@ -50,7 +52,7 @@ func replay(stream []byte, cuts []int) (events []string) {
 func drawStream(t *rapid.T) (stream []byte, frames int) {
 	frames = rapid.IntRange(1, 6).Draw(t, "frames")
 	for range frames {
-		value := func() []byte { return drawString(t) }
+		value := func() []byte { return jsontest.String(t) }
 		switch rapid.IntRange(0, 6).Draw(t, "frame") {
 		case 0:
 			stream = AppendJoin(stream, value())
@@ -63,7 +65,7 @@ func drawStream(t *rapid.T) (stream []byte, frames int) {
 		case 5:
 			stream = append(stream, frame(rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "payload"))...)
 		case 6:
-			stream = append(stream, frame(drawJSON(t))...)
+			stream = append(stream, frame(jsontest.Damaged(t))...)
 		}
 	}
 	return stream, frames
@@ -98,7 +100,7 @@ func TestSplitEquivalence(t *testing.T) {
 
 func TestMessageRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		id, typ, body := drawString(t), drawString(t), bytes.TrimSpace(drawValue(t, 3))
+		id, typ, body := jsontest.String(t), jsontest.String(t), bytes.TrimSpace(jsontest.Value(t, 3))
 		priority := rapid.Int64().Draw(t, "priority")
 		in := AppendRespond(AppendSubmit(AppendJoin(nil, typ), id, typ, priority, body), body)
 		for _, want := range []Message{{Action: []byte(`"join"`), Type: typ}, {Action: []byte(`"submit"`), ID: id, Type: typ, Body: body},

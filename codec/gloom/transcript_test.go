@@ -9,6 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"treadle/codec/jsontext"
+	"treadle/codec/jsontext/jsontest"
 )
 
 // TestTranscripts decodes every frame that was captured between the reference server and its clients, and writes it
@@ -66,7 +69,7 @@ func transcriptLine(t *testing.T, line string) (kind string, payload []byte) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text = before + nested(n) + after
+		text = before + jsontest.Nested(n) + after
 	}
 	return kind, []byte(text)
 }
@@ -115,7 +118,7 @@ func rewriteMessage(kind string, payload []byte) (out []byte, why string) {
 	case kind == "join":
 		return AppendJoin(nil, m.Type), ""
 	case kind == "submit":
-		priority, ok := Priority(m.Priority)
+		priority, ok := jsontext.Integer(m.Priority)
 		if ok != (m.Priority != nil) {
 			return nil, "the priority " + string(m.Priority)
 		}
@@ -147,7 +150,7 @@ func rewriteReply(kind string, payload []byte) (out []byte, why string) {
 	case "response":
 		return AppendResponse(nil, r.ID, r.Body), ""
 	}
-	reason, isString := Text(nil, r.Reason)
+	reason, isString := jsontext.Text(nil, r.Reason)
 	if !isString {
 		return nil, "the reason " + string(r.Reason)
 	}
@@ -157,6 +160,6 @@ func rewriteReply(kind string, payload []byte) (out []byte, why string) {
 	case `"size_error"`:
 		return AppendTooLarge(nil), ""
 	}
-	name, _ := Text(nil, r.Error)
-	return AppendError(nil, string(name), AppendText(nil, reason)), ""
+	name, _ := jsontext.Text(nil, r.Error)
+	return AppendError(nil, string(name), jsontext.AppendText(nil, reason)), ""
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"treadle/codec/gloom"
+	"treadle/codec/jsontext"
 )
 
 // Masters and slaves of the Gloom protocol. A job's id is unique among all masters, for as long as it is there.
@@ -62,7 +63,7 @@ func (l *Ledger) taken(id string) (is certainty) {
 
 // acknowledgedID checks the acknowledgement of a submission. An error about it would follow at once.
 func (l *Ledger) acknowledgedID(c *Conn, id []byte) {
-	name, _ := gloom.Text(nil, id)
+	name, _ := jsontext.Text(nil, id)
 	if len(c.acks) == 0 || c.acks[0].name != string(name) {
 		l.fail("c%d is told that %s is submitted, and not what it submitted", c.id, id)
 	}
@@ -71,7 +72,7 @@ func (l *Ledger) acknowledgedID(c *Conn, id []byte) {
 
 // checkExistsID checks the error that an id is taken.
 func (l *Ledger) checkExistsID(c *Conn, id []byte) {
-	name, _ := gloom.Text(nil, id)
+	name, _ := jsontext.Text(nil, id)
 	j := c.acked
 	if j == nil || j.name != string(name) || j.taken == gone {
 		l.fail("c%d is told that %s exists, and it does not", c.id, id)
@@ -94,7 +95,7 @@ func (l *Ledger) checkAdmitted(c *Conn) {
 
 // failedID finds the job that has failed by its id.
 func (l *Ledger) failedID(c *Conn, id []byte) *Job {
-	name, _ := gloom.Text(nil, id)
+	name, _ := jsontext.Text(nil, id)
 	for _, j := range l.ids[string(name)] {
 		if j.owner == c && l.failuresOf(j) >= 4 {
 			return j
@@ -123,8 +124,8 @@ func (l *Ledger) gloomReply(c *Conn) int {
 	case r.OK && r.ID != nil:
 		l.acknowledgedID(c, r.ID)
 	case r.Action != nil:
-		typ, _ := gloom.Text(nil, r.Type)
-		id, _ := gloom.Text(nil, r.ID)
+		typ, _ := jsontext.Text(nil, r.Type)
+		id, _ := jsontext.Text(nil, r.ID)
 		if c.busy {
 			l.fail("c%d is sent %q and has a job", c.id, payload)
 		}
@@ -145,7 +146,7 @@ func (l *Ledger) gloomReply(c *Conn) int {
 	case r.Error != nil:
 		l.fail("c%d is sent %q", c.id, payload)
 	case r.Body != nil:
-		id, _ := gloom.Text(nil, r.ID)
+		id, _ := jsontext.Text(nil, r.ID)
 		j := l.jobOf(r.Body, "a response")
 		if j.owner != c || j.name != string(id) || !slices.Contains(j.results, string(r.Body)) {
 			l.fail("c%d is sent the response %q of %v, of which workers said %q", c.id, r.Body, j, j.results)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"treadle/codec/gloom"
+	"treadle/codec/jsontext"
 	"treadle/codec/periodic"
 	"treadle/loop"
 )
@@ -117,9 +118,9 @@ func (m *PolicyModel) gloomReply(w *policyWorker) int {
 	}
 	if r.Action != nil {
 		var job periodic.Job
-		job.Func, _ = gloom.Text(nil, r.Type)
-		job.Name, _ = gloom.Text(nil, r.ID)
-		job.Workload, _ = gloom.Text(nil, r.Body)
+		job.Func, _ = jsontext.Text(nil, r.Type)
+		job.Name, _ = jsontext.Text(nil, r.ID)
+		job.Workload, _ = jsontext.Text(nil, r.Body)
 		m.hands(w, m.jobOf(&job), string(job.Func), nil)
 	}
 	return n

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"treadle/codec/gloom"
+	"treadle/codec/jsontext"
 )
 
 // GloomJob is one Gloom job. ID, Type and Body are JSON texts; GloomText and GloomValue build them.
@@ -16,18 +17,18 @@ type GloomJob struct {
 }
 
 // GloomText returns text as a JSON string.
-func GloomText(text string) []byte { return gloom.AppendText(nil, []byte(text)) }
+func GloomText(text string) []byte { return jsontext.AppendText(nil, []byte(text)) }
 
 // GloomValue returns data as JSON: unchanged when it is one JSON value, else as a JSON string or,
 // when it is not UTF-8, as the object {"base64":"..."}.
 func GloomValue(data []byte) []byte {
-	value, _ := gloom.AppendValue(nil, data)
+	value, _ := jsontext.AppendValue(nil, data)
 	return value
 }
 
 // GloomCharacters returns the characters of a JSON string, and any other JSON text unchanged.
 func GloomCharacters(raw []byte) string {
-	text, _ := gloom.Text(nil, raw)
+	text, _ := jsontext.Text(nil, raw)
 	return string(text)
 }
 
@@ -106,7 +107,7 @@ func (m *Master) submit(ctx context.Context, j *GloomJob) error {
 
 // isAbout reports whether an error is about j: it does not name another job's id.
 func isAbout(r *gloom.Reply, j *GloomJob) bool {
-	name, _ := gloom.Text(nil, r.Error)
+	name, _ := jsontext.Text(nil, r.Error)
 	return string(name) != gloom.JobFailed && string(name) != gloom.IDExists || bytes.Equal(r.Reason, j.ID)
 }
 

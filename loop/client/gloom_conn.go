@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"treadle/codec/gloom"
+	"treadle/codec/jsontext"
 )
 
 // ErrNotGloom reports a peer whose bytes are not frames of the Gloom protocol.
@@ -40,7 +41,7 @@ func (e *GloomError) Error() string {
 }
 
 func newGloomError(r *gloom.Reply) error {
-	name, _ := gloom.Text(nil, r.Error)
+	name, _ := jsontext.Text(nil, r.Error)
 	return &GloomError{string(name), string(r.Reason)}
 }
 

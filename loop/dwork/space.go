@@ -2,7 +2,7 @@ package dwork
 
 import (
 	codec "treadle/codec/dwork"
-	"treadle/codec/gloom"
+	"treadle/codec/jsontext"
 	"treadle/loop/protocol"
 	"treadle/sched"
 )
@@ -26,9 +26,9 @@ func Spaces() []protocol.Space {
 
 func appendJSON(dst []byte, j *sched.Job) []byte {
 	dst = append(dst, `{"name":`...)
-	dst = gloom.AppendText(dst, j.Name)
+	dst = jsontext.AppendText(dst, j.Name)
 	dst = append(dst, `,"origin":`...)
-	dst = gloom.AppendText(dst, j.Workload)
+	dst = jsontext.AppendText(dst, j.Workload)
 	return append(dst, '}')
 }
 

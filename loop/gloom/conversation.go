@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	codec "treadle/codec/gloom"
+	"treadle/codec/jsontext"
 	"treadle/loop/protocol"
 	"treadle/sched"
 )
@@ -133,7 +134,7 @@ func (g *conversation) fromMaster(m *codec.Message) {
 	}
 	priority, isInteger := int64(0), true
 	if m.Priority != nil {
-		priority, isInteger = codec.Priority(m.Priority)
+		priority, isInteger = jsontext.Integer(m.Priority)
 	}
 	switch {
 	case m.ID == nil:
@@ -159,7 +160,7 @@ func (g *conversation) submit(m *codec.Message, priority int64) {
 	g.s.Touch()
 	g.s.Out = codec.AppendSubmitted(g.s.Out, m.ID)
 	loop.Scratch = appendWorkload(loop.Scratch[:0], m)
-	name, isText := codec.Text(nil, m.ID)
+	name, isText := jsontext.Text(nil, m.ID)
 	space := TextSpace
 	if !isText {
 		space, name = ValueSpace, m.ID
@@ -182,7 +183,7 @@ func (g *conversation) submit(m *codec.Message, priority int64) {
 
 // queueOf returns the queue of a type. A string is a function; any other value has its own queue.
 func queueOf(typ []byte) []byte {
-	if text, ok := codec.Text(nil, typ); ok {
+	if text, ok := jsontext.Text(nil, typ); ok {
 		return protocol.Queue(text)
 	}
 	return protocol.ValueQueue(typ)
@@ -255,7 +256,7 @@ func (g *conversation) respond(body []byte) {
 	g.busy = false
 	data := body
 	if g.wrapped {
-		if text, ok := codec.Text(nil, body); ok {
+		if text, ok := jsontext.Text(nil, body); ok {
 			data = text
 		}
 	}
@@ -293,14 +294,14 @@ func (g *conversation) push(j *sched.Job) {
 		return
 	}
 	loop := g.s.Loop
-	id := codec.AppendText(loop.Scratch[:0], j.Name)
+	id := jsontext.AppendText(loop.Scratch[:0], j.Name)
 	function, _ := protocol.Function(j.Queue)
-	all := codec.AppendText(id, function)
+	all := jsontext.AppendText(id, function)
 	typ := all[len(id):]
 	if asJSON := loop.Spaces[j.Space].AsJSON; asJSON != nil {
 		all = asJSON(all, j)
 	} else {
-		all, g.wrapped = codec.AppendValue(all, j.Workload)
+		all, g.wrapped = jsontext.AppendValue(all, j.Workload)
 	}
 	body := all[len(id)+len(typ):]
 	loop.Scratch = all

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	codec "treadle/codec/gloom"
+	"treadle/codec/jsontext"
 	"treadle/loop/protocol"
 	"treadle/sched"
 )
@@ -29,7 +30,7 @@ func Spaces() []protocol.Space {
 			return append(dst, body...)
 		},
 		FromResult: func(dst, data []byte) []byte {
-			dst, _ = codec.AppendValue(dst, data)
+			dst, _ = jsontext.AppendValue(dst, data)
 			return dst
 		},
 		ReplyPart: func(workload []byte) []byte {

@@ -1,4 +1,4 @@
-package gloom
+package jsontext
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 	"unicode/utf16"
 
 	"pgregory.net/rapid"
+
+	"treadle/codec/jsontext/jsontest"
 )
 
 func TestText(t *testing.T) {
@@ -128,7 +130,7 @@ func TestTextIsInjective(t *testing.T) {
 			if rapid.IntRange(0, 4).Draw(t, name) == 0 {
 				return rapid.SampledFrom([]string{`1`, `null`, `[]`, `{"a":1}`}).Draw(t, name)
 			}
-			return string(drawString(t))
+			return string(jsontest.String(t))
 		}
 		a, b := draw("a"), draw("b")
 		same := a == b
@@ -175,7 +177,7 @@ func TestAppendText(t *testing.T) {
 
 func TestAppendTextRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		raw := drawString(t)
+		raw := jsontest.String(t)
 		text, _ := Text(nil, raw)
 		again := AppendText(nil, text)
 		if units := codeUnits(string(again)); !slices.Equal(units, codeUnits(string(raw))) {
@@ -189,38 +191,4 @@ func TestAppendTextRoundTrip(t *testing.T) {
 			t.Fatalf("%s: encoding/json reads %q, %s as %q", raw, want, again, got)
 		}
 	})
-}
-
-func TestAppendValue(t *testing.T) {
-	f := func(data, want string, wantWrapped bool) {
-		t.Helper()
-		got, wrapped := AppendValue([]byte("before"), []byte(data))
-		if string(got) != "before"+want || wrapped != wantWrapped {
-			t.Errorf("%q: %s, %v, want %s, %v", data, got, wrapped, want, wantWrapped)
-		}
-		value := got[len("before"):]
-		if !Valid(value) {
-			t.Errorf("%q: %s is not valid", data, value)
-		}
-		if text, _ := Text(nil, value); wrapped && string(text) != data {
-			t.Errorf("%q comes back as %q", data, text)
-		}
-	}
-	f(`7`, `7`, false)
-	f(`{"b" : [1.50, "\u00e9é"]}`, `{"b" : [1.50, "\u00e9é"]}`, false)
-	f(`"text"`, `"text"`, false)
-	f(" \n[1, 2]\t\r\n", `[1, 2]`, false)
-	f(nested(MaxNesting), nested(MaxNesting), false)
-	f(nested(MaxNesting+1), `"`+nested(MaxNesting+1)+`"`, true)
-	f(``, `""`, true)
-	f(` `, `" "`, true)
-	f(`text`, `"text"`, true)
-	f("two\nlines\n", `"two\nlines\n"`, true)
-	f(`1 2`, `"1 2"`, true)
-	f(`{"a":`, `"{\"a\":"`, true)
-	f("é😀", `"\u00e9\ud83d\ude00"`, true)
-	f("\xff", `{"base64":"/w=="}`, false)
-	f("a\x00\xfe", `{"base64":"YQD+"}`, false)
-	f("\xed\xa0\x80", `{"base64":"7aCA"}`, false)
-	f("\"\xff\"", `{"base64":"Iv8i"}`, false)
 }

@@ -1,9 +1,8 @@
-package gloom
+package jsontext
 
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -11,12 +10,9 @@ import (
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
-)
 
-// nested returns depth arrays inside each other.
-func nested(depth int) string {
-	return strings.Repeat("[", depth) + strings.Repeat("]", depth)
-}
+	"treadle/codec/jsontext/jsontest"
+)
 
 func TestValid(t *testing.T) {
 	f := func(text string, want bool) {
@@ -75,6 +71,17 @@ func TestValidAtEveryPlaceOfAString(t *testing.T) {
 	}
 }
 
+// validObject walks over the members of an object.
+func validObject(text []byte) bool {
+	var o Object
+	if !o.Open(text) {
+		return false
+	}
+	for o.Next() {
+	}
+	return o.Valid()
+}
+
 func TestNesting(t *testing.T) {
 	defer debug.SetMaxStack(debug.SetMaxStack(64 << 10)) // a scanner that recurses ends here
 	f := func(text string, want bool) {
@@ -86,8 +93,8 @@ func TestNesting(t *testing.T) {
 			t.Errorf("%.20s... of %d bytes: encoding/json says %v", text, len(text), got)
 		}
 		want = want && text[0] == '{' // an object's own brace counts
-		if got := Parse([]byte(text), new(Message)) == nil; got != want {
-			t.Errorf("%.20s... of %d bytes: parsed %v, want %v", text, len(text), got, want)
+		if got := validObject([]byte(text)); got != want {
+			t.Errorf("%.20s... of %d bytes: walked %v, want %v", text, len(text), got, want)
 		}
 	}
 	objects := func(depth int) string {
@@ -97,23 +104,23 @@ func TestNesting(t *testing.T) {
 		return strings.Repeat(`[{"a":`, depth/2) + "1" + strings.Repeat("}]", depth/2)
 	}
 	for _, depth := range []int{1, 2, shallow - 1, shallow, shallow + 1, shallow + 2, 5000, MaxNesting - 1, MaxNesting} {
-		f(nested(depth), true)
+		f(jsontest.Nested(depth), true)
 		f(objects(depth), true)
-		f(nested(depth)+"]", false)
-		f("["+nested(depth), false)
+		f(jsontest.Nested(depth)+"]", false)
+		f("["+jsontest.Nested(depth), false)
 		f(strings.Repeat("[", depth)+strings.Repeat("}", depth), false)
 		f(strings.Repeat("[", depth)+"}"+strings.Repeat("]", depth-1), false)
 		f(objects(depth)[:6*depth-5], false)
 	}
 	f(mixed(MaxNesting), true)
 	f(mixed(MaxNesting)[1:], false)
-	f(`{"a":`+nested(MaxNesting-1)+`}`, true)
-	f(`{"a":`+nested(MaxNesting)+`}`, false)
-	f(`{"b":1,"a":[`+nested(MaxNesting-2)+`,`+nested(MaxNesting-2)+`]}`, true)
-	f(nested(MaxNesting+1), false)
+	f(`{"a":`+jsontest.Nested(MaxNesting-1)+`}`, true)
+	f(`{"a":`+jsontest.Nested(MaxNesting)+`}`, false)
+	f(`{"b":1,"a":[`+jsontest.Nested(MaxNesting-2)+`,`+jsontest.Nested(MaxNesting-2)+`]}`, true)
+	f(jsontest.Nested(MaxNesting+1), false)
 	f(objects(MaxNesting+1), false)
 	f(mixed(MaxNesting+2), false)
-	f(nested(5_000_000), false)
+	f(jsontest.Nested(5_000_000), false)
 	f(strings.Repeat("[", 5_000_000), false)
 	f(`{"a":`+strings.Repeat("[", 5_000_000), false)
 	f(strings.Repeat(`{"a":`, 5_000_000), false)
@@ -124,61 +131,19 @@ func TestNesting(t *testing.T) {
 // value is scanned at the end of its array.
 func TestPrefixesAreInvalid(t *testing.T) {
 	text := []byte(` {"action":"submit","id":[-1.50e+10,true,false,null],"\u0062ody":{"é漢😀":"\ud83d\ude00\n twelve more.."}}`)
-	var m Message
 	for cut := range text {
-		if in := bytes.Clone(text[:cut]); Valid(in[:cut:cut]) || !errors.Is(Parse(in[:cut:cut], &m), ErrInvalid) {
+		if in := bytes.Clone(text[:cut]); Valid(in[:cut:cut]) || validObject(in[:cut:cut]) {
 			t.Fatalf("%q is valid", in)
 		}
 	}
-	if err := Parse(text, &m); err != nil {
-		t.Fatal(err)
+	if !validObject(text) {
+		t.Fatal("the whole text is not valid")
 	}
-}
-
-// drawJSON draws the text of a value, now and then with a byte of it changed.
-func drawJSON(t *rapid.T) []byte {
-	text := drawValue(t, 4)
-	if len(text) > 0 && rapid.IntRange(0, 2).Draw(t, "damage") == 0 {
-		at := rapid.IntRange(0, len(text)-1).Draw(t, "at")
-		text[at] = rapid.SampledFrom([]byte("\"\\{}[],:01-+.eEutfn \n\x00\x1f\x7f\xc3\xa9\xed")).Draw(t, "byte")
-	}
-	return text
-}
-
-func drawValue(t *rapid.T, depth int) []byte {
-	space := rapid.SampledFrom([]string{"", "", " ", "\n\t\r "}).Draw(t, "space")
-	kind := rapid.IntRange(0, 7).Draw(t, "kind")
-	if depth == 0 {
-		kind %= 6
-	}
-	switch kind {
-	case 6, 7:
-		brackets, key := "[]", func() string { return "" }
-		if kind == 7 {
-			brackets, key = "{}", func() string { return space + string(drawString(t)) + space + ":" }
-		}
-		var members []string
-		for range rapid.IntRange(0, 3).Draw(t, "members") {
-			members = append(members, key()+string(drawValue(t, depth-1)))
-		}
-		return []byte(space + brackets[:1] + strings.Join(members, ",") + space + brackets[1:] + space)
-	case 3, 4, 5:
-		return []byte(space + string(drawString(t)) + space)
-	}
-	scalars := []string{"0", "-0", "7", "-12", "1.5", "1e5", "2E-3", "123456789012345678901234567890", "true", "false", "null"}
-	return []byte(space + rapid.SampledFrom(scalars).Draw(t, "scalar") + space)
-}
-
-// drawString draws a JSON string, some of its characters with an escape that they need not have.
-func drawString(t *rapid.T) []byte {
-	parts := []string{"a", "i", "d", "action", "eleven more", "é", "漢", "😀", `\u0061`, `\u0069`, `\n`, `\"`, `\\`, `\/`, `/`,
-		`\ud83d`, `\ude00`, `\ud83d\ude00`, `\ufffd`, "\ufffd", `\u0000`, "\x7f"}
-	return []byte(`"` + strings.Join(rapid.SliceOfN(rapid.SampledFrom(parts), 0, 5).Draw(t, "parts"), "") + `"`)
 }
 
 func TestValidAgainstEncodingJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := drawJSON(t)
+		text := jsontest.Damaged(t)
 		if got, want := Valid(text), json.Valid(text) && utf8.Valid(text); got != want {
 			t.Fatalf("%q: %v, want %v", text, got, want)
 		}

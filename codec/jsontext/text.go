@@ -1,4 +1,4 @@
-package gloom
+package jsontext
 
 import (
 	"bytes"
@@ -25,11 +25,11 @@ func Text(dst, raw []byte) (text []byte, isString bool) {
 	if bytes.IndexByte(inner, '\\') < 0 {
 		return inner, true
 	}
-	return appendUnescaped(dst, inner)[len(dst):], true
+	return AppendUnescaped(dst, inner)[len(dst):], true
 }
 
-// appendUnescaped appends the inside of a valid JSON string with its escapes resolved, which is never longer.
-func appendUnescaped(dst, text []byte) []byte {
+// AppendUnescaped appends the inside of a valid JSON string with its escapes resolved, which is never longer.
+func AppendUnescaped(dst, text []byte) []byte {
 	for {
 		n := bytes.IndexByte(text, '\\')
 		if n < 0 {
@@ -101,14 +101,16 @@ func digit(c byte) int {
 	return -1
 }
 
-// AppendText appends text as a JSON string in ASCII, with the escapes of the reference server. A lone surrogate in WTF-8
-// becomes its escape; other bytes that are not UTF-8 become one \ufffd each. Text undoes AppendText whenever text came
-// from Text or is UTF-8.
-func AppendText(dst, text []byte) []byte {
-	return appendString(dst, text, true)
-}
+// AppendText appends text as a JSON string in ASCII, with the escapes of Gloom's reference server. A lone surrogate
+// in WTF-8 becomes its escape; other bytes that are not UTF-8 become one \ufffd each. Text undoes AppendText whenever
+// text came from Text or is UTF-8.
+func AppendText(dst, text []byte) []byte { return appendString(dst, text, true) }
 
-// appendString is AppendText. With surrogates it recognises lone ones in WTF-8.
+// AppendUTF8 is AppendText for text that did not come from Text: each byte that is not UTF-8 becomes one \ufffd, also
+// those of a lone surrogate.
+func AppendUTF8(dst, text []byte) []byte { return appendString(dst, text, false) }
+
+// appendString appends text as a JSON string. With surrogates it recognises lone ones in WTF-8.
 func appendString(dst, text []byte, surrogates bool) []byte {
 	dst = append(dst, '"')
 	for len(text) > 0 {

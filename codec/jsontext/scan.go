@@ -1,4 +1,4 @@
-package gloom
+package jsontext
 
 import (
 	"encoding/binary"
@@ -32,63 +32,6 @@ func find(b []byte) (start, end int) {
 		end = 0
 	}
 	return start, end
-}
-
-// object walks over the members of the one JSON object in p.
-type object struct {
-	p     []byte
-	at    int    // index of the next member; 0: there is none
-	ok    bool   // the object has ended, and nothing but white space follows
-	key   []byte // the text between the quotes
-	value []byte // its text, without outer white space
-}
-
-// open reports whether p begins with an object. It then moves to the first member.
-func (o *object) open(p []byte) bool {
-	i := skipSpace(p, 0)
-	if i == len(p) || p[i] != '{' {
-		return false
-	}
-	i = skipSpace(p, i+1)
-	if i < len(p) && p[i] == '}' {
-		*o = object{ok: skipSpace(p, i+1) == len(p)}
-		return true
-	}
-	*o = object{p: p, at: i}
-	return true
-}
-
-// next sets key and value to those of the next member. It returns false when there is none, and sets ok when all of p
-// was valid.
-func (o *object) next() bool {
-	p, start := o.p, o.at
-	if start == 0 {
-		return false
-	}
-	o.at = 0
-	keyEnd, value := skipKey(p, start)
-	if value == 0 {
-		return false
-	}
-	end := skipValue(p, value, MaxNesting-1)
-	if end == 0 {
-		return false
-	}
-	i := skipSpace(p, end)
-	if i == len(p) {
-		return false
-	}
-	switch p[i] {
-	case ',':
-		o.at = skipSpace(p, i+1)
-	case '}':
-		o.ok = skipSpace(p, i+1) == len(p)
-	default:
-		return false
-	}
-	o.key = p[start+1 : keyEnd-1]
-	o.value = p[value:end:end]
-	return true
 }
 
 // skipKey skips an object's key and returns its end and the index of the value behind the colon. Both are 0 when it is
