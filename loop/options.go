@@ -28,12 +28,9 @@ const (
 	DefaultDrain    = 10 * time.Second
 	DefaultShards   = 16
 
-	// minFrame has room for the largest request without a workload: a Job record with two names
-	// of 255 bytes.
-	minFrame = 1 << 10
 	// maxFrame leaves room for the handle that a job is sent with, in a frame whose size clients
 	// read as signed.
-	maxFrame = math.MaxInt32 - minFrame
+	maxFrame = math.MaxInt32 - protocol.MinFrame
 	// maxShards is the number that the bits of a job reference allow.
 	maxShards = 1 << 12
 	// maxLoops is the number that the bits of a session id allow, less ownLoop.
@@ -136,6 +133,9 @@ func (o *Options) validate() error {
 	if err := o.validateProtocols(); err != nil {
 		return err
 	}
+	if err := protocol.CheckMaxFrame("max-frame", o.MaxFrame, maxFrame); err != nil {
+		return err
+	}
 	switch {
 	case o.Pprof != "on" && o.Pprof != "off":
 		return protocol.BadOption("pprof", "%q is neither on nor off", o.Pprof)
@@ -143,8 +143,6 @@ func (o *Options) validate() error {
 		return protocol.BadOption("loops", "%d is not between 1 and %d", o.Loops, maxLoops)
 	case o.Shards < 1 || o.Shards > maxShards:
 		return protocol.BadOption("shards", "%d is not between 1 and %d", o.Shards, maxShards)
-	case o.MaxFrame < minFrame || o.MaxFrame > maxFrame:
-		return protocol.BadOption("max-frame", "%v is not between %v and %v", size(o.MaxFrame), size(minFrame), size(maxFrame))
 	case o.MaxOutbound < o.largestFrame():
 		return protocol.BadOption("max-outbound", "%v is below the largest frame, %v: the largest result would never fit", size(o.MaxOutbound), size(o.largestFrame()))
 	case o.SyncInterval < 0:

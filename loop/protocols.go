@@ -5,7 +5,6 @@ import (
 	"context"
 	"iter"
 	"log/slog"
-	"math"
 	"net"
 	"slices"
 
@@ -89,14 +88,6 @@ func (o *Options) fillProtocolDefaults(host string) {
 
 // validateProtocols validates the settings of the protocols.
 func (o *Options) validateProtocols() error {
-	for _, frame := range []struct {
-		setting string
-		bytes   int
-	}{{"gloom-max-frame", o.Gloom.MaxFrame}, {"dwork-max-frame", o.Dwork.MaxFrame}} {
-		if frame.bytes < minFrame || frame.bytes > math.MaxInt32 {
-			return protocol.BadOption(frame.setting, "%v is not between %v and %v", size(frame.bytes), size(minFrame), size(math.MaxInt32))
-		}
-	}
 	return cmp.Or(o.Periodic.Validate(), o.Gloom.Validate(), o.Dwork.Validate(), o.Kts46.Validate(), o.Admin.Validate())
 }
 

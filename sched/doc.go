@@ -38,7 +38,7 @@
 //	locks.go                                      named locks
 //	departed.go quota.go                          peers that leave; the memory that all peers take
 //	global.go halt.go status.go                   Global names; the stop; counters and views
-//	policy.go policy_text.go                      what an operator wants of a queue, and how it is written
+//	policy.go policy_text.go size.go              what an operator wants of a queue, and how it is written
 //	limiter.go                                    what a policy refuses and holds back; how queues get theirs
 //	key.go lanes.go lanes_change.go               keys of jobs: limits for each, and fair order among them
 //	failed.go failed_move.go                      attempts and retries, jobs that were given up; dead letters

@@ -246,35 +246,3 @@ func parseCount(text string, most int64) (int64, error) {
 	}
 	return n, nil
 }
-
-// sizeUnits are powers of 1024; the decimal MB is refused rather than guessed at.
-var sizeUnits = []struct {
-	suffix string
-	shift  uint
-}{
-	{"kib", 10}, {"mib", 20}, {"gib", 30}, {"k", 10}, {"m", 20}, {"g", 30}, {"b", 0},
-}
-
-// ParseSize reads a size in bytes as a user writes it: 1048576, 1024k, 1m or 1MiB.
-func ParseSize(text string) (int64, error) {
-	digits, shift := strings.ToLower(strings.TrimSpace(text)), uint(0)
-	for _, u := range sizeUnits {
-		if front, found := strings.CutSuffix(digits, u.suffix); found {
-			digits, shift = strings.TrimSpace(front), u.shift
-			break
-		}
-	}
-	n, err := strconv.ParseUint(digits, 10, 63)
-	switch {
-	case errors.Is(err, strconv.ErrRange) || n > math.MaxInt64>>shift:
-		return 0, fmt.Errorf("%q is not a size from 0 to %d bytes", text, math.MaxInt64)
-	case err != nil:
-		return 0, fmt.Errorf("%q is not a size: write bytes (67108864), or k, m, g (powers of 1024) as in 64m or 64MiB", text)
-	}
-	return int64(n << shift), nil
-}
-
-func setSize(size *int64, text string) (err error) {
-	*size, err = ParseSize(text)
-	return err
-}

@@ -2,6 +2,7 @@ package dwork
 
 import (
 	"cmp"
+	"math"
 	"net"
 	"time"
 
@@ -66,8 +67,11 @@ func (o *Options) FillDefaults(host string) {
 	o.Restart = cmp.Or(o.Restart, restartKeep)
 }
 
-// Validate returns a protocol.OptionError when a setting cannot work. The server checks MaxFrame.
+// Validate returns a protocol.OptionError when a setting cannot work.
 func (o *Options) Validate() error {
+	if err := protocol.CheckMaxFrame("dwork-max-frame", o.MaxFrame, math.MaxInt32); err != nil {
+		return err
+	}
 	switch {
 	case o.MaxSteal < 1:
 		return protocol.BadOption("dwork-max-steal", "%d is below 1", o.MaxSteal)

@@ -2,6 +2,7 @@ package gloom
 
 import (
 	"cmp"
+	"math"
 	"net"
 
 	"treadle/loop/protocol"
@@ -45,8 +46,11 @@ func (o *Options) FillDefaults(host string) {
 	o.JSON = cmp.Or(o.JSON, lax)
 }
 
-// Validate returns a protocol.OptionError when a setting cannot work. The server checks MaxFrame.
+// Validate returns a protocol.OptionError when a setting cannot work.
 func (o *Options) Validate() error {
+	if err := protocol.CheckMaxFrame("gloom-max-frame", o.MaxFrame, math.MaxInt32); err != nil {
+		return err
+	}
 	if o.JSON != lax && o.JSON != strict {
 		return protocol.BadOption("gloom-json", "%q is neither lax nor strict", o.JSON)
 	}
