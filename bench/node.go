@@ -94,7 +94,7 @@ func (t *nodeTrial) open(ctx context.Context, r row, start startNode) (err error
 	if err != nil {
 		return err
 	}
-	if t.store, err = store.Open(site, config.ComponentWeb); err != nil {
+	if t.store, err = store.Open(site.Connection(config.ComponentWeb)); err != nil {
 		return err
 	}
 	t.ends = append(t.ends, t.store.Close)

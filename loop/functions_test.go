@@ -44,7 +44,7 @@ func newDisbatchSite(t *testing.T, more string) *disbatchSite {
 		t.Fatal(err)
 	}
 	s := &disbatchSite{double: double}
-	if s.store, err = store.Open(site, config.ComponentWeb); err != nil {
+	if s.store, err = store.Open(site.Connection(config.ComponentWeb)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.store.InsertQueue(t.Context(), "q", "P"); err != nil {

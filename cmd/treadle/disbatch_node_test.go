@@ -41,7 +41,7 @@ func newNodeSite(t *testing.T, lines string, scripts map[string]string) *nodeSit
 	must(t, os.WriteFile(s.config, []byte(text+"},\n}\n"), 0o600))
 	c, err := siteconfig.Read(s.config)
 	must(t, err)
-	s.store, err = sitestore.Open(c, siteconfig.ComponentWeb)
+	s.store, err = sitestore.Open(c.Connection(siteconfig.ComponentWeb))
 	must(t, err)
 	t.Cleanup(s.store.Close)
 	return s

@@ -3,12 +3,10 @@ package config
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"regexp"
 	"slices"
@@ -54,9 +52,7 @@ type File struct {
 	} `json:"treadle_web"`
 
 	// Dial connects to the database; nil dials TCP. A simulation sets it.
-	Dial interface {
-		DialContext(ctx context.Context, network, address string) (net.Conn, error)
-	} `json:"-"`
+	Dial dialer `json:"-"`
 
 	named map[string]bool // keys that the file sets; Overlay leaves them
 }
@@ -204,9 +200,13 @@ func (f *File) PluginNames() []string {
 // IsPluginName reports whether the original accepts a text as the name of a plugin.
 func IsPluginName(text string) bool { return pluginName.MatchString(text) }
 
-// Overlay returns a copy of the configuration with values for keys that the file does not set. value returns the JSON of a key,
-// or nil without a value. The copy is complete beside an error: a key with a wrong value keeps the file's.
+// Overlay returns a copy of the configuration with values for keys that the file does not set, or f itself if value is nil. value
+// returns the JSON of a key, or nil without a value. The copy is complete beside an error: a key with a wrong value keeps the
+// file's.
 func (f *File) Overlay(value func(key string) []byte) (*File, error) {
+	if value == nil {
+		return f, nil
+	}
 	o := *f
 	var faults []error
 	for _, key := range []struct {

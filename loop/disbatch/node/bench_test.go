@@ -34,7 +34,7 @@ func benchStore(b *testing.B, entry string) (*config.File, *store.Store) {
 	check(b, os.WriteFile(path, fmt.Appendf(nil, `{"mongohost": %q, "treadle_plugins": {"P": %s}}`, double.Address(), entry), 0o600))
 	c, err := config.Read(path)
 	check(b, err)
-	site, err := store.Open(c, config.ComponentWeb)
+	site, err := store.Open(c.Connection(config.ComponentWeb))
 	check(b, err)
 	b.Cleanup(site.Close)
 	return c, site

@@ -78,7 +78,7 @@ func TestRunnerFlags(t *testing.T) {
 		c, err := config.Parse([]byte(text))
 		must(t, err)
 		c.Path = "F"
-		site, err := store.Open(c, config.ComponentRunner)
+		site, err := store.Open(c.Connection(config.ComponentRunner))
 		must(t, err)
 		defer site.Close()
 		p := newPerformer(site, c, slog.New(slog.DiscardHandler))

@@ -124,7 +124,7 @@ func New(o Options) (*Node, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	site, err := store.Open(o.Config, config.ComponentNode)
+	site, err := store.Open(o.Config.Connection(config.ComponentNode))
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +204,7 @@ func (n *Node) runnerUsable(ctx context.Context) error {
 	if n.o.Runner == nil || len(n.o.Config.Auth) == 0 {
 		return nil
 	}
-	site, err := store.Open(n.o.Config, config.ComponentRunner)
+	site, err := store.Open(n.o.Config.Connection(config.ComponentRunner))
 	if err != nil {
 		return err
 	}

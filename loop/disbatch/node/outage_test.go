@@ -118,7 +118,7 @@ func TestRunnerStopsWithoutDatabase(t *testing.T) {
 	id := s.Fill(&q, sitetest.Payloads(1)...)[0]
 	task, err := s.db().claim(s.Ctx, &q, "me", time.Now())
 	must(t, err)
-	site, err := store.Open(s.Config, config.ComponentRunner)
+	site, err := store.Open(s.Config.Connection(config.ComponentRunner))
 	must(t, err)
 	t.Cleanup(site.Close)
 	p := newPerformer(site, s.Config, slog.New(slog.DiscardHandler))

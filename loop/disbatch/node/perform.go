@@ -323,7 +323,7 @@ func RunTask(ctx context.Context, c *config.File, o TaskOptions, log *slog.Logge
 	if err != nil {
 		return fmt.Errorf("--task %s: %w", o.Task, ErrTaskID)
 	}
-	site, err := store.Open(c, config.ComponentRunner)
+	site, err := store.Open(c.Connection(config.ComponentRunner))
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func RunTasks(ctx context.Context, c *config.File, in io.Reader, out io.Writer, 
 	gone := make(chan os.Signal, 1)
 	signal.Notify(gone, syscall.SIGPIPE, syscall.SIGHUP)
 	defer signal.Stop(gone)
-	site, err := store.Open(c, config.ComponentRunner)
+	site, err := store.Open(c.Connection(config.ComponentRunner))
 	if err != nil {
 		return err
 	}

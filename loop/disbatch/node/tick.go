@@ -22,10 +22,11 @@ type heartbeat struct {
 
 // tick reads the database once and does the periodic work of a node.
 func (n *Node) tick(ctx context.Context) error {
-	config, err := n.store.Overlay(ctx, n.o.Config)
-	if config == nil {
+	value, err := n.store.ActiveSettings(ctx)
+	if err != nil {
 		return err
 	}
+	config, err := n.o.Config.Overlay(value)
 	n.setCondition("collection config", reason(err))
 	queues, err := n.store.Queues(ctx)
 	if err != nil {

@@ -69,7 +69,7 @@ func New(t *testing.T, lines ...string) *Site {
 func (s *Site) open() {
 	s.T.Helper()
 	var err error
-	s.Store, err = store.Open(s.Config, config.ComponentNode)
+	s.Store, err = store.Open(s.Config.Connection(config.ComponentNode))
 	Must(s.T, err)
 	s.DB = Connect(s.T, s.Config)
 	s.Queues, s.Tasks, s.Nodes = s.DB.Collection("queues"), s.DB.Collection("tasks"), s.DB.Collection("nodes")

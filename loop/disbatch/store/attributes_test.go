@@ -15,7 +15,7 @@ func TestAttributes(t *testing.T) {
 		t.Helper()
 		c, err := config.Parse([]byte(`{"attributes": {` + attributes + `}}`))
 		must(t, err)
-		_, err = store.ClientOptions(c, config.ComponentNode)
+		_, err = store.ClientOptions(c.Connection(config.ComponentNode))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "attributes: "+want) {
 			t.Errorf("%s: %v, want %q", attributes, err, want)
 		}
@@ -37,7 +37,7 @@ func TestAttributes(t *testing.T) {
 	c, err := config.Parse([]byte(`{"attributes": {"j": "0", "w": "2", "replica_set_name": "rs0", "connect_timeout_ms": 70, "socket_timeout_ms": 80, "server_selection_timeout_ms": 90, "retry_writes": 0, "retry_reads": 1,
 		"heartbeat_frequency_ms": 5000, "local_threshold_ms": 7, "read_concern_level": "majority", "app_name": "site", "username": "u", "password": "p", "auth_mechanism": "SCRAM-SHA-1"}}`))
 	must(t, err)
-	o, err := store.ClientOptions(c, config.ComponentNode)
+	o, err := store.ClientOptions(c.Connection(config.ComponentNode))
 	must(t, err)
 	if *o.WriteConcern.Journal || o.WriteConcern.W != 2 || *o.ReplicaSet != "rs0" || *o.ConnectTimeout != 70*time.Millisecond || *o.Timeout != 80*time.Millisecond || *o.ServerSelectionTimeout != 90*time.Millisecond ||
 		*o.RetryWrites || !*o.RetryReads || *o.HeartbeatInterval != 5*time.Second || *o.LocalThreshold != 7*time.Millisecond || o.ReadConcern.Level != "majority" || *o.AppName != "site" || o.Auth.AuthMechanism != "SCRAM-SHA-1" {
@@ -47,14 +47,14 @@ func TestAttributes(t *testing.T) {
 	// timeoutMS replaces wtimeoutMS and socketTimeoutMS: their combination is undefined.
 	c, err = config.Parse([]byte(`{"mongohost": "mongodb://localhost/?w=2&journal=false&wtimeoutMS=5&socketTimeoutMS=6&timeoutMS=7"}`))
 	must(t, err)
-	o, err = store.ClientOptions(c, config.ComponentNode)
+	o, err = store.ClientOptions(c.Connection(config.ComponentNode))
 	must(t, err)
 	if got := o.WriteConcern; got.W != 2 || got.Journal == nil || *got.Journal || got.WTimeout != 0 || o.SocketTimeout != nil || *o.Timeout != 7*time.Millisecond {
 		t.Errorf("with times of the address the driver is told %+v, %+v", got, o)
 	}
 	c, err = config.Parse([]byte(`{"mongohost": "mongodb://localhost/?journal=false&timeoutMS=soon"}`))
 	must(t, err)
-	if _, err = store.ClientOptions(c, config.ComponentNode); err == nil || !strings.Contains(err.Error(), "mongohost: ") {
+	if _, err = store.ClientOptions(c.Connection(config.ComponentNode)); err == nil || !strings.Contains(err.Error(), "mongohost: ") {
 		t.Errorf("an address with a fault: %v", err)
 	}
 }

@@ -45,7 +45,7 @@ func TestCloseRests(t *testing.T) {
 			go double.ServeConn(far, end)
 			return near, nil
 		})
-		site, err := store.Open(c, config.ComponentNode)
+		site, err := store.Open(c.Connection(config.ComponentNode))
 		must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

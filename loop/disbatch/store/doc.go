@@ -3,9 +3,9 @@
 // and config.json is in loop/disbatch/config. The programs exchange messages through the database only, so each of them replaces a
 // program of the original by itself.
 //
-// This package imports config only. It knows no processes, slots, requests or pages. It makes all calls of the database; the
-// filters and updates of claims and ends of tasks are in loop/disbatch/node. query.go has the parts of queries, and value.go reads
-// values in all forms that releases of the original write.
+// This package imports config only, for the plain values of a Connection. It knows no processes, slots, requests or pages. It makes
+// all calls of the database; the filters and updates of claims and ends of tasks are in loop/disbatch/node. query.go has the parts
+// of queries, and value.go reads values in all forms that releases of the original write.
 //
 // Documents follow the design text of April 2016 or release 4.000 of 2018, which differ (see Schema). The field constructor or
 // plugin of a queue tells its dialect. The store writes a queue and its tasks in that dialect.

@@ -24,13 +24,13 @@ const (
 	maxConnections = 64
 )
 
-// clientOptions returns the driver's options for a component of the configuration.
-func clientOptions(c *config.File, component string) (*options.ClientOptions, error) {
+// clientOptions returns the driver's options of a connection.
+func clientOptions(c config.Connection) (*options.ClientOptions, error) {
 	address := c.MongoHost
 	if !strings.Contains(address, "://") {
 		address = "mongodb://" + address + "/"
 	}
-	o := options.Client().ApplyURI(address).SetAppName("treadle " + component)
+	o := options.Client().ApplyURI(address).SetAppName("treadle " + c.Component)
 	if o.WriteConcern != nil && journalOff(address) { // nil if the address has a fault
 		o.SetWriteConcern(&writeconcern.WriteConcern{W: o.WriteConcern.W, Journal: new(false)})
 	}
@@ -53,8 +53,8 @@ func clientOptions(c *config.File, component string) (*options.ClientOptions, er
 	if err := applyAttributes(o, c.Attributes); err != nil {
 		return nil, fmt.Errorf("attributes: %w", err)
 	}
-	if password, ok := c.Auth[component]; ok {
-		o.SetAuth(options.Credential{Username: component, Password: password, AuthSource: c.Database})
+	if c.Password != nil {
+		o.SetAuth(options.Credential{Username: c.Component, Password: *c.Password, AuthSource: c.Database})
 	}
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("mongohost: %w", err)
@@ -69,14 +69,13 @@ func journalOff(address string) bool {
 	return slices.ContainsFunc(parameters, func(option string) bool { return strings.EqualFold(option, "journal=false") })
 }
 
-// login returns the name of the setting with the user of a component.
-func login(c *config.File, component string, o *options.ClientOptions) string {
+// login returns the name of the setting with the user.
+func login(c config.Connection, o *options.ClientOptions) string {
 	var a credentials
 	_ = json.Unmarshal(c.Attributes, &a) // clientOptions has checked them
-	_, own := c.Auth[component]
 	switch {
-	case own || o.Auth == nil:
-		return component + " of auth"
+	case c.Password != nil || o.Auth == nil:
+		return c.Component + " of auth"
 	case a.Username != "":
 		return "username and password of attributes"
 	}

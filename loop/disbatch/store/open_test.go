@@ -74,7 +74,7 @@ func pings(t *testing.T, text string) error {
 	t.Helper()
 	c, err := config.Parse([]byte(text))
 	must(t, err)
-	site, err := store.Open(c, config.ComponentNode)
+	site, err := store.Open(c.Connection(config.ComponentNode))
 	if err != nil {
 		return err
 	}
@@ -146,12 +146,12 @@ func TestClientOptions(t *testing.T) {
 	"mongohost": "db1:27017,db2", "database": "jobs", "attributes": { "ssl": { "SSL_verify_mode": 0, }, "w": 1 },
 	"auth": { "disbatchd": "a # b", "task_runner": "c" } }`))
 	must(t, err)
-	o, err := store.ClientOptions(c, config.ComponentNode)
+	o, err := store.ClientOptions(c.Connection(config.ComponentNode))
 	must(t, err)
 	if o.Auth == nil || o.Auth.Username != "disbatchd" || o.Auth.AuthSource != "jobs" || o.TLSConfig == nil || !o.TLSConfig.InsecureSkipVerify || len(o.Hosts) != 2 {
 		t.Errorf("the driver is told %+v", o)
 	}
-	if o, err = store.ClientOptions(c, config.ComponentWeb); err != nil || o.Auth != nil {
+	if o, err = store.ClientOptions(c.Connection(config.ComponentWeb)); err != nil || o.Auth != nil {
 		t.Errorf("a component without a password: %v, %v", o, err)
 	}
 }
@@ -161,7 +161,7 @@ func TestServerSelectionTimeout(t *testing.T) {
 	for address, want := range map[string]time.Duration{
 		"db": store.ConnectTimeout, "mongodb://db/?serverSelectionTimeoutMS=70000": 70 * time.Second,
 	} {
-		o, err := store.ClientOptions(&config.File{MongoHost: address}, config.ComponentWeb)
+		o, err := store.ClientOptions((&config.File{MongoHost: address}).Connection(config.ComponentWeb))
 		must(t, err)
 		if got := o.ServerSelectionTimeout; got == nil || *got != want {
 			t.Errorf("%s: a server is looked for for %v, want %v", address, got, want)

@@ -61,7 +61,7 @@ func TestOutageRests(t *testing.T) {
 			dialed.Add(1)
 			return nil, syscall.ECONNREFUSED
 		})
-		site, err := store.Open(c, config.ComponentNode)
+		site, err := store.Open(c.Connection(config.ComponentNode))
 		must(t, err)
 		defer site.Close()
 		began := time.Now()

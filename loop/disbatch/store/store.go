@@ -32,10 +32,9 @@ type Store struct {
 	noJournal *atomic.Bool      // the database has answered that it has no journal
 }
 
-// Open prepares the store of a configuration for a component. It does not wait for a connection: Retrier repeats calls until the
-// database answers.
-func Open(c *config.File, component string) (*Store, error) {
-	o, err := clientOptions(c, component)
+// Open prepares the store. It does not wait for a connection: Retrier repeats calls until the database answers.
+func Open(c config.Connection) (*Store, error) {
+	o, err := clientOptions(c)
 	if err != nil {
 		return nil, &config.SettingError{Err: fmt.Errorf("%s: %w", c.Path, err)}
 	}
@@ -45,7 +44,7 @@ func Open(c *config.File, component string) (*Store, error) {
 	}
 	db := client.Database(c.Database)
 	return &Store{
-		client: client, db: db, schema: Schema(c.Schema), login: login(c, component, o), dialed: o,
+		client: client, db: db, schema: Schema(c.Schema), login: login(c, o), dialed: o,
 		queues: db.Collection("queues"), tasks: db.Collection("tasks"), nodes: db.Collection("nodes"),
 		config: db.Collection("config"), balance: db.Collection("balance"),
 		files: db.Collection("tasks.files"), chunks: db.Collection("tasks.chunks"),

@@ -111,7 +111,9 @@ func TestConfigCollection(t *testing.T) {
 		_, err := s.DB.Collection("config").InsertOne(s.Ctx, doc)
 		must(t, err)
 	}
-	c, err := s.Store.Overlay(s.Ctx, s.Config)
+	value, err := s.Store.ActiveSettings(s.Ctx)
+	must(t, err)
+	c, err := s.Config.Overlay(value)
 	if must(t, err); c.TaskRunner != "/yes" || len(c.ActiveQueues) != 1 || c.Plugins[0] != "File" {
 		t.Errorf("together: %+v", c)
 	}
@@ -126,10 +128,11 @@ func TestInvalidConfigCollection(t *testing.T) {
 			must(t, err)
 			_, err = s.DB.Collection("config").InsertOne(s.Ctx, sitetest.Changed(d("active", true, field, v), "", nil, false))
 			must(t, err)
-			c, err := s.Store.Overlay(s.Ctx, s.Config)
-			if c == nil {
+			value, err := s.Store.ActiveSettings(s.Ctx)
+			if err != nil {
 				t.Fatalf("%s is %v: %v", field, v, err)
 			}
+			_, err = s.Config.Overlay(value)
 			if err != nil && !strings.Contains(err.Error(), "collection config: "+field) {
 				t.Errorf("%s is %v: %v", field, v, err)
 			}

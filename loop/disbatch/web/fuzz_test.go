@@ -81,7 +81,7 @@ func FuzzCommandInterface(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	site, err := store.Open(c, config.ComponentWeb)
+	site, err := store.Open(c.Connection(config.ComponentWeb))
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -325,7 +325,7 @@ func TestADatabaseThatIsAway(t *testing.T) {
 	s.Double.Stop()
 	address := s.Double.Address()
 	s.Config.MongoHost = "mongodb://" + address + "/?serverSelectionTimeoutMS=50"
-	site, err := store.Open(s.Config, config.ComponentWeb)
+	site, err := store.Open(s.Config.Connection(config.ComponentWeb))
 	must(t, err)
 	defer site.Close()
 	s.Store.Close()

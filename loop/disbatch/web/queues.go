@@ -113,10 +113,14 @@ func (c *dci) getPlugins(r *http.Request, _ any) reply { return success(c.plugin
 // plugins returns the configured plugins, or those of the collection config if the file names none. The collection
 // may be missing.
 func (c *dci) plugins(ctx context.Context) []string {
-	config, err := c.store.Overlay(ctx, c.config)
+	config := c.config
+	value, err := c.store.ActiveSettings(ctx)
+	if err == nil {
+		config, err = config.Overlay(value)
+	}
 	if err != nil {
 		c.failed("read the collection config", err)
-		config = c.config
+		return c.config.PluginNames()
 	}
 	return config.PluginNames()
 }

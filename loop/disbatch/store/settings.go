@@ -6,13 +6,12 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo/options"
 
-	"treadle/loop/disbatch/config"
 )
 
-// Overlay returns the configuration with the values of the active document of the collection config for keys that the file does
-// not set. The document has its values at its top or below active. Without such a document Overlay returns file itself; beside an
-// error about a value it returns a complete configuration.
-func (s *Store) Overlay(ctx context.Context, file *config.File) (*config.File, error) {
+// ActiveSettings returns the settings of the active document of the collection config, for config.File.Overlay: a function that
+// returns the JSON of a key, or nil if the document does not have the key. The function is nil without such a document. The
+// document has its settings at its top or below active.
+func (s *Store) ActiveSettings(ctx context.Context) (value func(key string) []byte, err error) {
 	cursor, err := s.config.Find(ctx, bson.D{{Key: "active", Value: bson.D{{Key: "$exists", Value: true}}}}, options.Find().SetSort(idAscending))
 	if err != nil {
 		return nil, err
@@ -29,7 +28,7 @@ func (s *Store) Overlay(ctx context.Context, file *config.File) (*config.File, e
 		if !nested && (!isBool || !on) && (!isNumber || n == 0) {
 			continue
 		}
-		return file.Overlay(func(key string) []byte {
+		return func(key string) []byte {
 			value := doc.Lookup(key)
 			if nested && !Missing(inner.Lookup(key)) {
 				value = inner.Lookup(key)
@@ -38,7 +37,7 @@ func (s *Store) Overlay(ctx context.Context, file *config.File) (*config.File, e
 				return nil
 			}
 			return []byte(value.String())
-		})
+		}, nil
 	}
-	return file, nil
+	return nil, nil
 }
