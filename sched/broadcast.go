@@ -67,7 +67,7 @@ func (sh *shard) sendBroadcast(now Time, q *queue, room int, sink Sink) (left in
 			b.sent = true
 			sh.counters.Broadcast++
 			if q.limiter != nil { // a broadcast that reaches nobody is no start
-				sh.started(now, q.limiter)
+				sh.spendCredit(now, q.limiter)
 			}
 		}
 		if w.peer.class == named { // it may report the name after the broadcast

@@ -86,7 +86,7 @@ const (
 	End
 	// Proceed tells a publisher, under the Tag that it gave, that its listeners have caught up.
 	Proceed
-	// Expired ends an await by an Expire of its peer.
+	// Expired ends an await by an ExpireAwait of its peer.
 	Expired
 )
 

@@ -20,7 +20,7 @@
 //	end (shard.go)         the awaits of the job get a Result; journal, names and slab forget it
 //
 // A job that is not finished comes to fail (shard.go), which makes it ready again or ends it: from
-// Fail (finish.go), expire (tick.go) or releaseOne (departed.go). There are two short cuts:
+// Fail (finish.go), timeOut (tick.go) or releaseOne (departed.go). There are two short cuts:
 // assignDirectly (match.go) skips the ready index, and reserve (reserve.go) skips the line.
 //
 // # Files
@@ -32,7 +32,7 @@
 //	shard.go                                      the steps that all verbs share
 //	submit.go reserve.go match.go finish.go       the verbs of the walk above
 //	tick.go                                       what is due, and deferred work
-//	notify.go expire.go                           answers to the awaits of jobs that end
+//	notify.go                                     answers to the awaits of jobs that end
 //	listen.go broadcast.go                        the data of topics; jobs that go to all slots of a queue
 //	mixed.go unreported.go                        jobs that do not fit every peer
 //	locks.go                                      named locks
@@ -101,8 +101,8 @@
 //	a time-out               reserved  ready, delayed, or gone    timed_out
 //	Forget of the holder     reserved  ready, delayed, or gone    abandoned
 //	Forget of the owner      any       gone; reserved: at the end of its run  removed
-//	Lock, refused            reserved  parked
-//	Unlock, a lock time-out  parked    ready, delayed
+//	AcquireLock, refused     reserved  parked
+//	ReleaseLock, a time-out  parked    ready, delayed
 //	a task gets predecessors ready     waiting
 //	its last one completes   waiting   ready, delayed
 //	its successors are free  ending    gone
@@ -114,14 +114,14 @@
 //	job-ttl has passed       ready     gone, or finished          expired
 //	too many, too old        finished  finished with less, gone   -; forgotten for a name alone
 //	a dead-letter queue      failed    ready, in that queue       moved
-//	Remove, Drop, Expire     any       gone                       removed
+//	Remove, Drop, ExpireAwait  any     gone                       removed
 //
 // # Verbs
 //
 // Verbs of clients:
 //
 //	Submit          add a job, or replace the pending job of its name
-//	Expire          end a peer's await of a job; the job is removed with its last await
+//	ExpireAwait     end a peer's await of a job; the job is removed with its last await
 //	Remove          remove a job in any state
 //	Withdraw        remove a job that no peer holds
 //	Listen          receive the data that a job's worker publishes
@@ -146,8 +146,8 @@
 //	Release         give the job back unstarted
 //	Held            find the run of a job by its name
 //	Report          find the run that a report by name ends
-//	Lock            ask for a named lock
-//	Unlock          release a named lock
+//	AcquireLock     ask for a named lock
+//	ReleaseLock     release a named lock
 //	Publish         send data to the job's listeners
 //
 // Verbs of operators:
@@ -284,11 +284,11 @@
 // UniqueFor changes nothing, and its await receives the kept result, or none, at once. Operators who remove the finished
 // job let its name be submitted again. A job of a broadcast is not kept.
 //
-// Paused, Concurrency and Rate shut a queue for a while: its ready jobs stay where they are, in their order, and its
-// watches stay in line. What a shut queue has is not offered to a peer that serves other queues as well, and not
-// stolen. A job of it that is woken for a lock keeps its turn, so that others wait for the lock until the queue opens or
-// the lock time-out passes. A queue opens when it is resumed, when a
-// running job ends, or at the Tick of its rate, and is matched then.
+// Paused, Concurrency and Rate throttle a queue for a while: its ready jobs stay where they are, in their order, and its
+// watches stay in line. What a throttled queue has is not offered to a peer that serves other queues as well, and not
+// stolen. A job of it that is woken for a lock keeps its turn, so that others wait for the lock until the queue hands out
+// again or the lock time-out passes. A queue hands out again when it is resumed, when a running job ends, or at the Tick
+// of its rate, and is matched then.
 //
 // Under Key with Fair or KeyConcurrency the ready jobs of a queue stand in lanes, one for each key (lanes.go). A job
 // gets its lane whenever it becomes ready. A lane with KeyConcurrency running jobs hands out none. Jobs of one priority

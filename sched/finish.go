@@ -8,7 +8,7 @@ import (
 // Finish ends a job that the peer holds. Its awaits receive data. It returns an error and changes
 // nothing when no such job is reserved or another peer holds it.
 func (s *Scheduler) Finish(now Time, p *Peer, run Run, data []byte, sink Sink) error {
-	sh, err := s.lock(run.Shard)
+	sh, err := s.lockShard(run.Shard)
 	if err != nil {
 		return s.countStale(err)
 	}
@@ -76,7 +76,7 @@ func (s *Scheduler) Delay(now Time, p *Peer, run Run, delay int64, step int32, s
 
 // releasing returns a job that the peer gives back, with its shard locked.
 func (s *Scheduler) releasing(p *Peer, run Run) (*shard, *record, error) {
-	sh, err := s.lock(run.Shard)
+	sh, err := s.lockShard(run.Shard)
 	if err != nil {
 		return nil, nil, s.countStale(err)
 	}
@@ -102,8 +102,8 @@ func (s *Scheduler) countStale(why error) error {
 	return why
 }
 
-// lock locks a shard by its number, which may be any.
-func (s *Scheduler) lock(number uint16) (*shard, error) {
+// lockShard locks a shard by its number, which may be any.
+func (s *Scheduler) lockShard(number uint16) (*shard, error) {
 	if int(number) >= len(s.shards) {
 		return nil, ErrNotFound
 	}

@@ -49,7 +49,7 @@ func (s *Scheduler) FinishLease(now Time, p *Peer, l Lease, sink Sink) error {
 
 // leased returns a task that the peer holds under a lease, with its shard locked.
 func (s *Scheduler) leased(p *Peer, l Lease) (*shard, *record, error) {
-	sh, err := s.lock(l.Ref.Shard)
+	sh, err := s.lockShard(l.Ref.Shard)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -24,22 +24,6 @@ func (g *graph) first(q *queue) uint32 {
 	return first
 }
 
-// headOf returns the first job of a key, none when there is none.
-func (x *index) headOf(p *buckets, k key) uint32 {
-	switch {
-	case x.jobs == 0:
-		return none
-	case p.all[x.first].key == k:
-		return p.all[x.first].head
-	case x.tree == nil:
-		return none
-	}
-	if e, ok := x.tree.Get(entry{key: k}); ok {
-		return p.all[e.bucket].head
-	}
-	return none
-}
-
 // ready puts a detached task in line and logs it.
 func (g *graph) ready(now Time, job uint32, r *record, q *queue, where lineEnd) {
 	g.pushReady(job, r, q, where)
@@ -74,13 +58,13 @@ func (g *graph) wait(job uint32, r *record, q *queue, past uint32) {
 
 // Head returns the place of the first task in a queue's line, to compare queues. A smaller place
 // has been in line longer, or was put first. ok is false when the line is empty, the queue is
-// shut or the scheduler is halted.
+// throttled or the scheduler is halted.
 func (s *Scheduler) Head(queue []byte) (place int64, ok bool) {
 	sh := s.shardOf(queue)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	q := sh.byName[string(queue)]
-	if q == nil || q.readyTasks == 0 || sh.halted || q.shut() {
+	if q == nil || q.readyTasks == 0 || sh.halted || q.throttled() {
 		return 0, false
 	}
 	return sh.slab.node(sh.graph.first(q)).place, true

@@ -239,7 +239,7 @@ func (x *graphMachine) report(verb string, p *Peer, w *graphWorker, j *graphJob)
 		return s.Delay(now, p, run, seconds, step, &x.rec)
 	}
 	most := x.n("most", 2)
-	got, err := s.Lock(now, p, run, "lock", most, &x.rec)
+	got, err := s.AcquireLock(now, p, run, "lock", most, &x.rec)
 	if err != nil {
 		return err
 	}

@@ -255,7 +255,7 @@ func newLockedTasks(t *testing.T) (x *graphSched, p *Peer, first Run) {
 		x.reserve(p, uint64(i))
 		x.extend(name)
 		ref := x.rec.take()[0].job.run
-		if got, err := x.s.Lock(x.now, p, ref, "lock", 1, &x.rec); got != (i == 0) || err != nil {
+		if got, err := x.s.AcquireLock(x.now, p, ref, "lock", 1, &x.rec); got != (i == 0) || err != nil {
 			t.Error(name, got, err)
 		}
 		if i == 0 {

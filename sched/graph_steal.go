@@ -32,13 +32,13 @@ func (g *graph) steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn func
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	q := sh.byName[string(queue)]
-	if q == nil || sh.halted || q.shut() || g.isExiting(p, q) {
+	if q == nil || sh.halted || q.throttled() || g.isExiting(p, q) {
 		return 0, false
 	}
 	if q.readyTasks == 0 {
 		g.freeSuccessors(now, sh.mu.steps+sh.s.batch, sink)
 	}
-	for got < n && q.readyTasks > 0 && !q.shut() {
+	for got < n && q.readyTasks > 0 && !q.throttled() {
 		w, err := sh.watchFor(p, q)
 		if err != nil {
 			return got, false
@@ -48,7 +48,7 @@ func (g *graph) steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn func
 		sh.dequeue(job, r, q)
 		sh.hold(now, job, r, w, slot{})
 		if q.limiter != nil {
-			sh.started(now, q.limiter)
+			sh.spendCredit(now, q.limiter)
 		}
 		sh.counters.Assigned++
 		g.reserved(now, job)

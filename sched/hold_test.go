@@ -101,7 +101,7 @@ func (x *loadedSched) takeWith(p *Peer, n int, queue string, count func(i int) i
 	sink := new(lastRun)
 	for i := range n {
 		x.ok(x.Reserve(x.now, p, uint64(i), sink))
-		got, err := x.Lock(x.now, p, sink.run, "lock", count(i), discardAll{})
+		got, err := x.AcquireLock(x.now, p, sink.run, "lock", count(i), discardAll{})
 		if x.ok(err); got != want {
 			x.t.Fatalf("job %d of %s has the lock: %v", i, queue, got)
 		}

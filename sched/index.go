@@ -1,10 +1,17 @@
 package sched
 
-import "github.com/tidwall/btree"
+import (
+	"math"
+
+	"github.com/tidwall/btree"
+)
 
 // key orders buckets: first by a, then by b, both ascending. The user of an index says what they
 // mean.
 type key struct{ a, b int64 }
+
+// firstKey is the smallest key.
+var firstKey = key{math.MinInt64, math.MinInt64}
 
 func (k key) less(o key) bool { return k.a < o.a || k.a == o.a && k.b < o.b }
 
@@ -227,6 +234,74 @@ func (x *index) minFrom(p *buckets, k key) (found key, ok bool) {
 		return false
 	})
 	return found, true
+}
+
+// headOf returns the first job of a key, none when there is none.
+func (x *index) headOf(p *buckets, k key) uint32 {
+	switch {
+	case x.jobs == 0:
+		return none
+	case p.all[x.first].key == k:
+		return p.all[x.first].head
+	case x.tree == nil:
+		return none
+	}
+	if e, ok := x.tree.Get(entry{key: k}); ok {
+		return p.all[e.bucket].head
+	}
+	return none
+}
+
+// headFrom returns the first job from a key on, none when there is none.
+func (x *index) headFrom(p *buckets, s *slab, from key) (first uint32) {
+	first = none
+	x.eachFrom(p, s, from, func(job uint32) bool {
+		first = job
+		return false
+	})
+	return first
+}
+
+// tailBut returns the last job that has another key, none when there is none.
+func (x *index) tailBut(p *buckets, other key) (job uint32) {
+	switch {
+	case x.jobs == 0:
+		return none
+	case p.all[x.last].key != other:
+		return p.all[x.last].tail
+	case x.tree == nil:
+		return none
+	}
+	job = none
+	x.tree.Descend(entry{key: other}, func(e entry) bool {
+		if e.key != other {
+			job = p.all[e.bucket].tail
+		}
+		return job == none
+	})
+	return job
+}
+
+// eachFrom calls fn for the index's jobs from a key on, in order, until it returns false.
+func (x *index) eachFrom(p *buckets, s *slab, from key, fn func(job uint32) bool) {
+	if x.jobs == 0 {
+		return
+	}
+	of := func(i uint32) bool {
+		for job := p.all[i].head; job != none; job = s.at(job).next {
+			if !fn(job) {
+				return false
+			}
+		}
+		return true
+	}
+	if x.tree == nil {
+		if !p.all[x.first].key.less(from) {
+			of(x.first)
+		}
+		return
+	}
+	x.tree.Ascend(entry{key: from}, func(e entry) bool { return of(e.bucket) })
 }
 
 // dueCounts counts the ready jobs of a queue by due second, of those that have a priority: the

@@ -50,7 +50,7 @@ func (c *checker) keyedRuns(q *queue) map[uint32]int32 {
 			}
 		}
 	}
-	q.withheld.each(&c.sh.buckets, &c.sh.slab, func(job uint32) bool {
+	q.withheld.eachFrom(&c.sh.buckets, &c.sh.slab, firstKey, func(job uint32) bool {
 		if r := c.sh.slab.at(job); r.flags&laned != 0 {
 			running[r.offset]++
 		}
@@ -77,7 +77,7 @@ func (c *checker) lane(q *queue, l *lane, running int32) error {
 		return errors.New("is of a key of before")
 	}
 	var err error
-	l.jobs.each(&c.sh.buckets, &c.sh.slab, func(job uint32) bool {
+	l.jobs.eachFrom(&c.sh.buckets, &c.sh.slab, firstKey, func(job uint32) bool {
 		r := c.sh.slab.at(job)
 		if key := k.rule.find(unpack(c.sh.arena.view(r.bytes, int(r.size)))); l.generation == k.generation && c.sh.hash(key) != l.key {
 			err = fmt.Errorf("job %d has the key %q", job, key)

@@ -194,7 +194,7 @@ func (s *Scheduler) checkLocks() error {
 }
 
 // checkLockLine checks the waiters that wait for a lock with one count.
-func (s *Scheduler) checkLockLine(name string, k *lock, line *list.List, count, woken int) error {
+func (s *Scheduler) checkLockLine(name string, k *namedLock, line *list.List, count, woken int) error {
 	turn := uint64(0)
 	for e := line.Front(); e != nil; e = e.Next() {
 		w := e.Value.(waiter)

@@ -143,25 +143,3 @@ func (sh *shard) keptJob(queue []byte, seq uint64, in state) (uint32, *record, *
 	}
 	return job, r, q, nil
 }
-
-// eachFrom calls fn for the index's jobs from a key on, in order, until it returns false.
-func (x *index) eachFrom(p *buckets, s *slab, from key, fn func(job uint32) bool) {
-	if x.jobs == 0 {
-		return
-	}
-	of := func(i uint32) bool {
-		for job := p.all[i].head; job != none; job = s.at(job).next {
-			if !fn(job) {
-				return false
-			}
-		}
-		return true
-	}
-	if x.tree == nil {
-		if !p.all[x.first].key.less(from) {
-			of(x.first)
-		}
-		return
-	}
-	x.tree.Ascend(entry{key: from}, func(e entry) bool { return of(e.bucket) })
-}

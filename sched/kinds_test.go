@@ -76,7 +76,7 @@ func TestNamedClash(t *testing.T) {
 	f("delayed", func(x *testSched, p, _ *Peer, ref Run) { x.ok(x.s.Delay(x.now, p, ref, 5, 0, &x.rec)) },
 		"2 2 assign a")
 	f("parked", func(x *testSched, p, _ *Peer, ref Run) {
-		if got, err := x.s.Lock(x.now, p, ref, "lock", 0, &x.rec); got || err != nil {
+		if got, err := x.s.AcquireLock(x.now, p, ref, "lock", 0, &x.rec); got || err != nil {
 			x.t.Error(got, err)
 		}
 	}, "2 2 assign a")
@@ -264,7 +264,7 @@ func TestLockLine(t *testing.T) {
 	}
 	f := func(job, most int, want bool) {
 		t.Helper()
-		if got, err := x.s.Lock(x.now, p, refs[job], "lock", most, &x.rec); got != want || err != nil {
+		if got, err := x.s.AcquireLock(x.now, p, refs[job], "lock", most, &x.rec); got != want || err != nil {
 			t.Errorf("job %d: %v, %v", job, got, err)
 		}
 	}
@@ -273,7 +273,7 @@ func TestLockLine(t *testing.T) {
 	f(2, 1, false)
 	f(3, 2, false)
 	x.reserve(p, 9)
-	x.ok(x.s.Unlock(x.now, p, refs[0], "lock", &x.rec))
+	x.ok(x.s.ReleaseLock(x.now, p, refs[0], "lock", &x.rec))
 	refs[3] = x.want("1 9 assign d")[0].job.run
 	f(3, 2, true)
 	x.ok(x.s.Finish(x.now, p, refs[1], nil, &x.rec))
@@ -294,7 +294,7 @@ func TestParkedOrphan(t *testing.T) {
 	x.submit("f", "a", owned(master, 7))
 	ref := x.want("2 1 assign a")[0].job.run
 	x.s.Forget(x.now, master, &x.rec)
-	if got, err := x.s.Lock(x.now, p, ref, "lock", 0, &x.rec); got || err != nil {
+	if got, err := x.s.AcquireLock(x.now, p, ref, "lock", 0, &x.rec); got || err != nil {
 		t.Error(got, err)
 	}
 	x.reserve(p, 2)

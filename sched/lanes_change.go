@@ -165,23 +165,3 @@ func (sh *shard) changeLanes(q *queue, k *keyedJobs, until int) (done bool) {
 	}
 	return true
 }
-
-// tailBut returns the last job that has another key, none when there is none.
-func (x *index) tailBut(p *buckets, other key) (job uint32) {
-	switch {
-	case x.jobs == 0:
-		return none
-	case p.all[x.last].key != other:
-		return p.all[x.last].tail
-	case x.tree == nil:
-		return none
-	}
-	job = none
-	x.tree.Descend(entry{key: other}, func(e entry) bool {
-		if e.key != other {
-			job = p.all[e.bucket].tail
-		}
-		return job == none
-	})
-	return job
-}

@@ -117,9 +117,9 @@ func TestKeyConcurrency(t *testing.T) {
 		"parked": func(x *testSched, p *Peer, run Run) {
 			other := x.peer("g")
 			x.submit("g", "holder")
-			_, err := x.s.Lock(x.now, other, x.reserveJob(other, "holder"), "lock", 1, &x.rec)
+			_, err := x.s.AcquireLock(x.now, other, x.reserveJob(other, "holder"), "lock", 1, &x.rec)
 			x.ok(err)
-			_, err = x.s.Lock(x.now, p, run, "lock", 1, &x.rec)
+			_, err = x.s.AcquireLock(x.now, p, run, "lock", 1, &x.rec)
 			x.ok(err)
 		},
 	} {

@@ -46,31 +46,32 @@ type limiter struct {
 	rate        Rate
 	credit      int64 // jobs that may start, times rate.Per
 	last        int64 // Mono up to which credit was counted
-	opens       int64 // Mono when there is credit again
+	refillAt    int64 // Mono when there is credit again
 	at          int   // place among the shard's limiters that wait for credit, -1: not there
 }
 
-func (g *limiter) ahead(o *limiter) bool { return g.opens < o.opens }
+func (g *limiter) ahead(o *limiter) bool { return g.refillAt < o.refillAt }
 func (g *limiter) place() int            { return g.at }
 func (g *limiter) setPlace(i int)        { g.at = i }
 
-// shut reports whether the queue may hand out nothing now.
-func (q *queue) shut() bool {
+// throttled reports whether the queue may hand out nothing now.
+func (q *queue) throttled() bool {
 	g := q.limiter
 	return g != nil && (g.paused || g.concurrency > 0 && q.running >= g.concurrency || g.at >= 0)
 }
 
-// started counts a job that was handed out. Without credit for another one the limiter is shut until a Tick opens it.
-func (sh *shard) started(now Time, g *limiter) {
+// spendCredit counts a job that was handed out. Without credit for another one the queue is throttled until the Tick of
+// refillAt.
+func (sh *shard) spendCredit(now Time, g *limiter) {
 	if g.rate.Jobs == 0 {
 		return
 	}
 	g.fill(now)
 	g.credit -= g.rate.Per
 	if g.credit < g.rate.Per && g.at < 0 {
-		g.opens = now.Mono + (g.rate.Per-g.credit+g.rate.Jobs-1)/g.rate.Jobs
+		g.refillAt = now.Mono + (g.rate.Per-g.credit+g.rate.Jobs-1)/g.rate.Jobs
 		sh.limiters.push(g)
-		sh.s.alarmMono(g.opens)
+		sh.s.alarmMono(g.refillAt)
 	}
 }
 
@@ -86,35 +87,35 @@ func (g *limiter) fill(now Time) {
 	g.credit += passed * g.rate.Jobs
 }
 
-// openLimiters opens the limiters whose time has come.
-func (sh *shard) openLimiters(now Time, until int, sink Sink) {
-	for sh.mu.steps < until && len(sh.limiters) > 0 && sh.limiters[0].opens <= now.Mono {
+// refillLimiters matches the queues whose limiters have credit again.
+func (sh *shard) refillLimiters(now Time, until int, sink Sink) {
+	for sh.mu.steps < until && len(sh.limiters) > 0 && sh.limiters[0].refillAt <= now.Mono {
 		g := sh.limiters[0]
 		sh.limiters.remove(g)
 		sh.countSteps(1)
 		if q := g.queue; !q.dropped && q.limiter == g {
 			g.fill(now)
 			sh.matchUntil(now, q, until, sink)
-			sh.opened(q)
+			sh.offerWithheld(q)
 		}
 	}
 }
 
-// opened has withheld jobs offered again when a queue may hand out: while it was shut they were offered to nobody.
-func (sh *shard) opened(q *queue) {
-	if q.withheld.jobs > 0 && q.named > 0 && !q.shut() {
+// offerWithheld has the withheld jobs of a queue offered again, unless it is throttled: throttled queues offer none.
+func (sh *shard) offerWithheld(q *queue) {
+	if q.withheld.jobs > 0 && q.named > 0 && !q.throttled() {
 		sh.startSearch(q)
 	}
 }
 
-// ended has a queue, which has a limiter, matched by the next Tick when one of its running jobs has ended and so many ran
-// that no other could start.
-func (sh *shard) ended(q *queue) {
+// matchFreed is called when a running job of a queue with a limiter has ended. It has the next Tick match the queue if as
+// many jobs ran as may run at a time.
+func (sh *shard) matchFreed(q *queue) {
 	if g := q.limiter; g.concurrency == 0 || q.running+1 < g.concurrency {
 		return
 	}
 	sh.matchLater(q)
-	sh.opened(q)
+	sh.offerWithheld(q)
 }
 
 // SetPolicies gives the scheduler a new table of rules. Queues that are made from now on follow it; ApplyPolicies or the
@@ -124,7 +125,7 @@ func (s *Scheduler) SetPolicies(t *Policies) {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		sh.policed = 0
+		sh.policyCursor = 0
 		sh.mu.Unlock()
 	}
 	s.alarmMono(0)
@@ -133,7 +134,7 @@ func (s *Scheduler) SetPolicies(t *Policies) {
 // ApplyPolicies gives all queues the present policies before it returns: a queue that is paused hands out nothing from then
 // on. Where a policy changes the keys of jobs, ApplyKeys or the Ticks move these.
 func (s *Scheduler) ApplyPolicies(now Time, sink Sink) {
-	s.apply(now, sink, func(sh *shard, until int) bool { return sh.police(now, until, sink) })
+	s.apply(now, sink, func(sh *shard, until int) bool { return sh.applyPolicies(now, until, sink) })
 }
 
 // ApplyKeys moves all jobs to where the keys of the present policies have them. It is called before any peer is served.
@@ -153,20 +154,20 @@ func (s *Scheduler) apply(now Time, sink Sink, some func(sh *shard, until int) (
 	}
 }
 
-// police gives queues the present policies, a batch of them. more says that there are others.
-func (sh *shard) police(now Time, until int, sink Sink) (more bool) {
+// applyPolicies gives queues the present policies, a batch of them. more says that there are others.
+func (sh *shard) applyPolicies(now Time, until int, sink Sink) (more bool) {
 	if sh.s.policies.Load() == nil {
 		return false
 	}
-	for ; sh.mu.steps < until && sh.policed < len(sh.queues); sh.policed++ {
+	for ; sh.mu.steps < until && sh.policyCursor < len(sh.queues); sh.policyCursor++ {
 		sh.countSteps(1)
-		if q := sh.queues[sh.policed]; q != nil && !q.dropped {
+		if q := sh.queues[sh.policyCursor]; q != nil && !q.dropped {
 			sh.setPolicy(now, q)
 			sh.matchUntil(now, q, until, sink)
-			sh.opened(q)
+			sh.offerWithheld(q)
 		}
 	}
-	return sh.policed < len(sh.queues)
+	return sh.policyCursor < len(sh.queues)
 }
 
 // setPolicy gives a queue its present policy.
@@ -197,8 +198,8 @@ func (sh *shard) setLimiter(now Time, q *queue) {
 	g.credit = g.rate.Burst * g.rate.Per
 	if old != nil && old.rate == g.rate { // the rate goes on as it was
 		g.credit, g.last = old.credit, old.last
-		if old.opens > now.Mono && g.rate.Jobs > 0 && g.credit < g.rate.Per {
-			g.opens = old.opens
+		if old.refillAt > now.Mono && g.rate.Jobs > 0 && g.credit < g.rate.Per {
+			g.refillAt = old.refillAt
 			sh.limiters.push(g)
 		}
 	}

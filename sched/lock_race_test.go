@@ -29,7 +29,7 @@ func TestNoLostWakeupLock(t *testing.T) {
 		return len(letters) == 1
 	}
 	acquire := func(i int) bool {
-		got, err := s.Lock(testNow, peers[i], held[i], "lock", 1, sink)
+		got, err := s.AcquireLock(testNow, peers[i], held[i], "lock", 1, sink)
 		if err != nil {
 			t.Error(err)
 		}
@@ -53,7 +53,7 @@ func TestNoLostWakeupLock(t *testing.T) {
 	}
 	leave := func(round int) {
 		if round%2 == 0 {
-			if err := s.Unlock(testNow, peers[0], held[0], "lock", sink); err != nil {
+			if err := s.ReleaseLock(testNow, peers[0], held[0], "lock", sink); err != nil {
 				t.Error(err)
 			}
 		}
@@ -89,7 +89,7 @@ func TestLockUnderRace(t *testing.T) {
 	finish := make(chan struct{})
 	now := testNow
 	work := func(box int, p *Peer, d delivered) {
-		got, err := s.Lock(now, p, d.job.run, lock, most, sink)
+		got, err := s.AcquireLock(now, p, d.job.run, lock, most, sink)
 		if err != nil {
 			t.Errorf("acquire: %v", err)
 		}
@@ -104,7 +104,7 @@ func TestLockUnderRace(t *testing.T) {
 		inside.Add(-1)
 		switch {
 		case i%3 == 0:
-			err = s.Unlock(now, p, d.job.run, lock, sink)
+			err = s.ReleaseLock(now, p, d.job.run, lock, sink)
 			if err == nil {
 				err = s.Finish(now, p, d.job.run, nil, sink)
 			}

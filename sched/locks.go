@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// locks are counting semaphores by name, held by running jobs. Their mutex is taken under a
+// namedLocks are counting semaphores by name, held by running jobs. Their mutex is taken under a
 // shard's. What they say of a job changes only under the lock of that job's shard, with one
 // exception: any goroutine may wake a waiting job.
-type locks struct {
+type namedLocks struct {
 	mu      sync.Mutex
-	byName  map[string]*lock
+	byName  map[string]*namedLock
 	held    map[JobRef][]string      // the locks that a job holds
 	waits   map[JobRef]*list.Element // a parked job's place in line, a waiter
 	woken   map[JobRef]string        // the lock for which a job was made ready, until it has locked it
@@ -19,11 +19,11 @@ type locks struct {
 	pending []string                 // locks whose next waiter the Ticks wake, see wakeWaiters
 }
 
-// lock is one semaphore. It exists as long as a job holds it or waits for it.
+// namedLock is one semaphore. It exists as long as a job holds it or waits for it.
 //
 // No job waits that could have the lock. A job with count n can have it when fewer than n jobs hold it
 // or are woken for it. When a verb makes these fewer, it wakes the next job, or has the Ticks wake it.
-type lock struct {
+type namedLock struct {
 	holders map[JobRef]bool
 	lines   map[int]*lockLine // by their counts; no line is empty
 	open    heap[*lockLine]   // the lines whose first job may have the lock: their counts exceed the holders
@@ -43,7 +43,7 @@ func (l *lockLine) setPlace(i int)         { l.at = i }
 
 // hold gives the lock to a job. The line whose count is the number of holders now is no longer
 // open.
-func (k *lock) hold(job JobRef) {
+func (k *namedLock) hold(job JobRef) {
 	k.holders[job] = true
 	if line := k.lines[len(k.holders)]; line != nil {
 		k.open.remove(line)
@@ -51,7 +51,7 @@ func (k *lock) hold(job JobRef) {
 }
 
 // free takes the lock from a job that holds it.
-func (k *lock) free(job JobRef) {
+func (k *namedLock) free(job JobRef) {
 	if line := k.lines[len(k.holders)]; line != nil {
 		k.open.push(line)
 	}
@@ -68,33 +68,33 @@ type waiter struct {
 	turn  uint64 // smaller: has waited longer
 }
 
-func (l *locks) init() {
-	l.byName = make(map[string]*lock)
+func (l *namedLocks) init() {
+	l.byName = make(map[string]*namedLock)
 	l.held = make(map[JobRef][]string)
 	l.waits = make(map[JobRef]*list.Element)
 	l.woken = make(map[JobRef]string)
 }
 
-// cost is the number of locks that a job holds, which Lock and Unlock scan.
-func (l *locks) cost(job JobRef) int {
+// cost is the number of locks that a job holds, which AcquireLock and ReleaseLock scan.
+func (l *namedLocks) cost(job JobRef) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.held[job])
 }
 
-// lock gives the lock to a job if fewer than count jobs hold it. A refused job stands in line and
+// acquire gives the lock to a job if fewer than count jobs hold it. A refused job stands in line and
 // loses the locks that it holds; their names are returned.
-func (l *locks) lock(name string, job JobRef, count int) (got bool, freed []string, err error) {
+func (l *namedLocks) acquire(name string, job JobRef, count int) (got bool, freed []string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := l.byName[name]
 	switch {
 	case k == nil && count <= 0: // no job ever gets it: this one waits for its time-out
-		return false, l.unlockAll(job), nil
+		return false, l.releaseAll(job), nil
 	case k == nil && len(l.byName) >= maxLocks:
 		return false, nil, ErrLocks
 	case k == nil:
-		k = &lock{holders: make(map[JobRef]bool), lines: make(map[int]*lockLine)}
+		k = &namedLock{holders: make(map[JobRef]bool), lines: make(map[int]*lockLine)}
 		l.byName[name] = k
 	case k.holders[job]:
 		return true, nil, nil
@@ -114,7 +114,7 @@ func (l *locks) lock(name string, job JobRef, count int) (got bool, freed []stri
 }
 
 // wait puts a job in line, takes all its locks from it and returns their names.
-func (l *locks) wait(name string, k *lock, job JobRef, count int) (freed []string) {
+func (l *namedLocks) wait(name string, k *namedLock, job JobRef, count int) (freed []string) {
 	line := k.lines[count]
 	if line == nil {
 		line = &lockLine{count: count, at: -1}
@@ -122,12 +122,12 @@ func (l *locks) wait(name string, k *lock, job JobRef, count int) (freed []strin
 	}
 	l.turns++
 	l.waits[job] = line.all.PushBack(waiter{job, name, count, l.turns})
-	return l.unlockAll(job)
+	return l.releaseAll(job)
 }
 
-// unlock takes a lock from a job that holds it or was woken for it. It returns false when the job
+// release takes a lock from a job that holds it or was woken for it. It returns false when the job
 // did neither.
-func (l *locks) unlock(name string, job JobRef) bool {
+func (l *namedLocks) release(name string, job JobRef) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := slices.Index(l.held[job], name)
@@ -151,17 +151,17 @@ func (l *locks) unlock(name string, job JobRef) bool {
 
 // forget removes all that the locks know of a job. It returns the names of the locks that are
 // freed.
-func (l *locks) forget(job JobRef) []string {
+func (l *namedLocks) forget(job JobRef) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e, ok := l.waits[job]; ok {
 		l.leaveLine(e)
 	}
-	return l.unlockAll(job)
+	return l.releaseAll(job)
 }
 
-// unlockAll takes from a job the locks that it holds and the lock that it was woken for.
-func (l *locks) unlockAll(job JobRef) []string {
+// releaseAll takes from a job the locks that it holds and the lock that it was woken for.
+func (l *namedLocks) releaseAll(job JobRef) []string {
 	names := l.held[job]
 	delete(l.held, job)
 	for _, name := range names {
@@ -178,7 +178,7 @@ func (l *locks) unlockAll(job JobRef) []string {
 
 // wakeNext takes the first job out of line for which the lock has room, and marks it woken. A job
 // that waits with a smaller count does not block the others.
-func (l *locks) wakeNext(name string) (JobRef, bool) {
+func (l *namedLocks) wakeNext(name string) (JobRef, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := l.byName[name]
@@ -194,7 +194,7 @@ func (l *locks) wakeNext(name string) (JobRef, bool) {
 }
 
 // isWoken says that a job was woken and has not asked for its lock yet.
-func (l *locks) isWoken(job JobRef) bool {
+func (l *namedLocks) isWoken(job JobRef) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, ok := l.woken[job]
@@ -202,7 +202,7 @@ func (l *locks) isWoken(job JobRef) bool {
 }
 
 // leaveLine takes a job out of line.
-func (l *locks) leaveLine(e *list.Element) JobRef {
+func (l *namedLocks) leaveLine(e *list.Element) JobRef {
 	w := e.Value.(waiter)
 	k := l.byName[w.lock]
 	line := k.lines[w.count]
@@ -222,17 +222,17 @@ func (l *locks) leaveLine(e *list.Element) JobRef {
 	return w.job
 }
 
-func (l *locks) discardUnused(name string, k *lock) {
+func (l *namedLocks) discardUnused(name string, k *namedLock) {
 	if len(k.holders) == 0 && len(k.lines) == 0 {
 		delete(l.byName, name)
 	}
 }
 
-// Lock asks for a named lock for a job that the peer holds. At most count jobs hold the lock at
+// AcquireLock asks for a named lock for a job that the peer holds. At most count jobs hold the lock at
 // once. A refused job is parked: the peer loses it, and it is ready again when the lock is free or
 // the lock time-out has passed.
-func (s *Scheduler) Lock(now Time, p *Peer, run Run, name string, count int, sink Sink) (bool, error) {
-	sh, err := s.lock(run.Shard)
+func (s *Scheduler) AcquireLock(now Time, p *Peer, run Run, name string, count int, sink Sink) (bool, error) {
+	sh, err := s.lockShard(run.Shard)
 	if err != nil {
 		return false, err
 	}
@@ -244,7 +244,7 @@ func (s *Scheduler) Lock(now Time, p *Peer, run Run, name string, count int, sin
 	}
 	ref := sh.ref(run.Slot, r)
 	p.cost += s.locks.cost(ref)
-	got, freed, err := s.locks.lock(name, ref, count)
+	got, freed, err := s.locks.acquire(name, ref, count)
 	if err != nil {
 		return false, err
 	}
@@ -257,9 +257,9 @@ func (s *Scheduler) Lock(now Time, p *Peer, run Run, name string, count int, sin
 	return false, nil
 }
 
-// Unlock takes a named lock from a job that the peer holds.
-func (s *Scheduler) Unlock(now Time, p *Peer, run Run, name string, sink Sink) error {
-	sh, err := s.lock(run.Shard)
+// ReleaseLock takes a named lock from a job that the peer holds.
+func (s *Scheduler) ReleaseLock(now Time, p *Peer, run Run, name string, sink Sink) error {
+	sh, err := s.lockShard(run.Shard)
 	if err != nil {
 		return err
 	}
@@ -271,7 +271,7 @@ func (s *Scheduler) Unlock(now Time, p *Peer, run Run, name string, sink Sink) e
 	}
 	ref := sh.ref(run.Slot, r)
 	p.cost += s.locks.cost(ref)
-	if s.locks.unlock(name, ref) {
+	if s.locks.release(name, ref) {
 		sh.freedLocks = append(sh.freedLocks, name)
 	}
 	return nil

@@ -38,7 +38,7 @@ func (x *testSched) reserveJob(p *Peer, name string) Run {
 
 func (x *testSched) acquire(p *Peer, ref Run, most int, want bool) {
 	x.t.Helper()
-	if got, err := x.s.Lock(x.now, p, ref, "lock", most, &x.rec); got != want || err != nil {
+	if got, err := x.s.AcquireLock(x.now, p, ref, "lock", most, &x.rec); got != want || err != nil {
 		x.t.Errorf("acquire: %v, %v, want %v", got, err, want)
 	}
 }
@@ -83,10 +83,10 @@ func TestWokenJobPassesLockOn(t *testing.T) {
 		x.s.ticks(x.now, &x.rec)
 	})
 	f("unlocks", func(x *testSched, p *Peer) {
-		x.ok(x.s.Unlock(x.now, p, x.reserveJob(p, "a"), "lock", &x.rec))
+		x.ok(x.s.ReleaseLock(x.now, p, x.reserveJob(p, "a"), "lock", &x.rec))
 	})
 	f("wants another lock, in vain", func(x *testSched, p *Peer) {
-		if got, err := x.s.Lock(x.now, p, x.reserveJob(p, "a"), "other", 0, &x.rec); got || err != nil {
+		if got, err := x.s.AcquireLock(x.now, p, x.reserveJob(p, "a"), "other", 0, &x.rec); got || err != nil {
 			t.Error(got, err)
 		}
 	})
@@ -101,12 +101,12 @@ func TestWokenJobPassesLockOn(t *testing.T) {
 // other. Its end wakes the next.
 func TestWokenJobTakesLock(t *testing.T) {
 	x, p, holder := newLockSched(t, "a", "b")
-	x.ok(x.s.Unlock(x.now, p, holder, "lock", &x.rec))
+	x.ok(x.s.ReleaseLock(x.now, p, holder, "lock", &x.rec))
 	a := x.reserveJob(p, "a")
 	x.acquire(p, a, 1, true)
 	x.reserve(p, 2)
 	x.want()
-	x.ok(x.s.Unlock(x.now, p, holder, "lock", &x.rec)) // it has none
+	x.ok(x.s.ReleaseLock(x.now, p, holder, "lock", &x.rec)) // it has none
 	x.want()
 	x.ok(x.s.Finish(x.now, p, a, nil, &x.rec))
 	x.want("1 2 assign b")
@@ -258,7 +258,7 @@ func (x *handoff) given(p *Peer, n int) (refs []Run) {
 }
 
 func (x *handoff) acquire(p *Peer, ref Run, name string) bool {
-	got, err := x.s.Lock(testNow, p, ref, name, 1, x.sink)
+	got, err := x.s.AcquireLock(testNow, p, ref, name, 1, x.sink)
 	if err != nil {
 		x.t.Error(err)
 	}
@@ -330,11 +330,11 @@ func TestLocksWakeLater(t *testing.T) {
 	holder := x.reserveJob(p, "holder")
 	for i := range locks {
 		name := fmt.Sprint("lock ", i)
-		if got, err := x.s.Lock(x.now, p, holder, name, 1, &x.rec); !got || err != nil {
+		if got, err := x.s.AcquireLock(x.now, p, holder, name, 1, &x.rec); !got || err != nil {
 			t.Fatal(got, err)
 		}
 		x.submit("g", fmt.Sprint("job ", i))
-		if got, err := x.s.Lock(x.now, p, x.reserveJob(p, fmt.Sprint("job ", i)), name, 1, &x.rec); got || err != nil {
+		if got, err := x.s.AcquireLock(x.now, p, x.reserveJob(p, fmt.Sprint("job ", i)), name, 1, &x.rec); got || err != nil {
 			t.Fatal(got, err)
 		}
 	}

@@ -67,7 +67,7 @@ func (sh *shard) matchSome(now Time, q *queue, room int, sink Sink) int {
 // slot its Wake, or removes a watch without slots from the line. It returns the cost, 0 when there
 // is nothing to do or the scheduler is halted.
 func (sh *shard) matchOne(now Time, q *queue, sink Sink) int {
-	if sh.halted || q.shut() {
+	if sh.halted || q.throttled() {
 		return 0
 	}
 	if q.mixed() {
@@ -121,7 +121,7 @@ func (sh *shard) deliverWake(w *watch, s slot, sink Sink) {
 // watch, or when the line has changed.
 func (sh *shard) assignDirectly(now Time, job uint32, r *record, q *queue, sink Sink) bool {
 	const special = task | longName | private
-	if q.lineEmpty() || q.ready.jobs > 0 || q.keyed != nil || q.broadcastWorkers > 0 || sh.halted || q.shut() || r.flags&special != 0 || q.mixed() {
+	if q.lineEmpty() || q.ready.jobs > 0 || q.keyed != nil || q.broadcastWorkers > 0 || sh.halted || q.throttled() || r.flags&special != 0 || q.mixed() {
 		return false
 	}
 	w := q.oldest()
@@ -144,7 +144,7 @@ func (sh *shard) assign(now Time, job uint32, r *record, q *queue, w *watch, s s
 	sh.hold(now, job, r, w, s)
 	sh.counters.Assigned++
 	if q.limiter != nil {
-		sh.started(now, q.limiter)
+		sh.spendCredit(now, q.limiter)
 	}
 	if r.flags&task != 0 {
 		sh.graph.reserved(now, job)

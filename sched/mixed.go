@@ -125,7 +125,7 @@ func (sh *shard) withhold(job uint32, q *queue) {
 // the queue is not matched now. It scans at most room clashing jobs and takes them from room.
 func (sh *shard) jobFor(w *watch, room *int) uint32 {
 	q := w.queue
-	if sh.halted || q.shut() {
+	if sh.halted || q.throttled() {
 		return none
 	}
 	if !q.mixed() {
@@ -154,7 +154,7 @@ func (sh *shard) jobFor(w *watch, room *int) uint32 {
 // firstFor returns the first job of an index whose name does not clash for a watch's peer.
 func (sh *shard) firstFor(w *watch, x *index, room *int) uint32 {
 	first := none
-	x.each(&sh.buckets, &sh.slab, func(job uint32) bool {
+	x.eachFrom(&sh.buckets, &sh.slab, firstKey, func(job uint32) bool {
 		sh.countSteps(1)
 		switch {
 		case !sh.clashes(w, sh.nameView(job)):
@@ -293,23 +293,4 @@ func (q *queue) anyUnreserved(p *buckets) uint32 {
 		}
 	}
 	return none
-}
-
-// each calls fn for the index's jobs in order, until fn returns false.
-func (x *index) each(p *buckets, s *slab, fn func(job uint32) bool) {
-	bucketJobs := func(i uint32) bool {
-		for job := p.all[i].head; job != none; job = s.at(job).next {
-			if !fn(job) {
-				return false
-			}
-		}
-		return true
-	}
-	switch {
-	case x.jobs == 0:
-	case x.tree == nil:
-		bucketJobs(x.first)
-	default:
-		x.tree.Scan(func(e entry) bool { return bucketJobs(e.bucket) })
-	}
 }

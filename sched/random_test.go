@@ -167,9 +167,9 @@ func (x *randomSched) report(verb string) {
 	case "delay":
 		_ = s.Delay(now, p, ref, int64(x.n("delay", 4)), 1, sink)
 	case "lock":
-		_, _ = s.Lock(now, p, ref, lock, x.n("count", 3), sink)
+		_, _ = s.AcquireLock(now, p, ref, lock, x.n("count", 3), sink)
 	case "unlock":
-		_ = s.Unlock(now, p, ref, lock, sink)
+		_ = s.ReleaseLock(now, p, ref, lock, sink)
 	case "publish":
 		_, _ = s.Publish(p, ref, make([]byte, 300), 9, sink)
 	}
@@ -224,7 +224,7 @@ func (x *randomSched) durable(s *Scheduler) []string {
 		sh := &s.shards[i]
 		for _, q := range sh.byName {
 			if q.kept != nil {
-				q.kept[keptName].jobs.each(&sh.buckets, &sh.slab, func(job uint32) bool {
+				q.kept[keptName].jobs.eachFrom(&sh.buckets, &sh.slab, firstKey, func(job uint32) bool {
 					if r := sh.slab.at(job); r.space == durableSpace {
 						all = append(all, fmt.Sprint(r.seq, q.name, " ", string(sh.nameView(job)), r.size, r.due))
 					}

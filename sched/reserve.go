@@ -207,10 +207,10 @@ func (sh *shard) reserve(now Time, w *watch, tag uint64, sink Sink) error {
 	defer sh.unlock(now, sink)
 	p, q := w.peer, w.queue
 	job := sh.head(q)
-	direct := job != none && !sh.halted && !q.shut() && q.sweep == nil && q.broadcastWorkers == 0 && !w.ended && q.lineEmpty() && !q.mixed()
+	direct := job != none && !sh.halted && !q.throttled() && q.sweep == nil && q.broadcastWorkers == 0 && !w.ended && q.lineEmpty() && !q.mixed()
 	p.mu.Lock()
 	if !direct || p.slots.len() > 0 || p.unsent >= p.window {
-		if err := p.addSlot(sh.s, tag, false); err != nil {
+		if err := p.pushSlot(sh.s, tag, false); err != nil {
 			p.mu.Unlock()
 			return err
 		}
@@ -265,11 +265,11 @@ func (s *Scheduler) addSlot(p *Peer, tag uint64, wake bool) (behindOlder bool, e
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	behindOlder = p.slots.len() > 0 && !p.partialScan
-	return behindOlder, p.addSlot(s, tag, wake)
+	return behindOlder, p.pushSlot(s, tag, wake)
 }
 
-// addSlot adds a slot, unless one with its tag waits already. The caller holds the peer's lock.
-func (p *Peer) addSlot(s *Scheduler, tag uint64, wake bool) error {
+// pushSlot adds a slot, unless one with its tag waits already. The caller holds the peer's lock.
+func (p *Peer) pushSlot(s *Scheduler, tag uint64, wake bool) error {
 	p.cost += p.slots.len() / entriesPerStep
 	switch {
 	case p.slots.has(tag, wake):

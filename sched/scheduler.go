@@ -130,7 +130,7 @@ type Scheduler struct {
 
 	rules      [MaxSpaces]Rules
 	keptSpaces uint16 // spaces whose queues are never dropped, as bits
-	locks      locks
+	locks      namedLocks
 	ids        [idShards]idTable
 	departed   departures
 

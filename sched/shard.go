@@ -43,8 +43,8 @@ type shard struct {
 	histories     map[uint32]arenaRef
 	results       map[uint32]arenaRef
 	sweeps        heap[*sweep]   // of the queues with a job-ttl, by the next one
-	limiters      heap[*limiter] // those that a rate has shut, by when they open
-	policed       int            // the queues from this number on are to get the present policies
+	limiters      heap[*limiter] // those without credit, by refillAt
+	policyCursor  int            // the queues from this number on are to get the present policies
 	cron          cronTable
 	freedLocks    []string // locks whose next waiter is woken when the shard is unlocked, see unlock
 	counters      Counters
@@ -260,7 +260,7 @@ func (sh *shard) unhold(job uint32, r *record) *queue {
 		sh.endRun(q, in)
 	}
 	if q.limiter != nil {
-		sh.ended(q)
+		sh.matchFreed(q)
 	}
 	if last == 0 && w.over() {
 		sh.freeWatch(w)

@@ -136,7 +136,7 @@ func (sh *shard) status(q *queue) QueueStatus {
 // NameOf returns the queue and the name of the job in a run's slot, for logs: another job may have
 // taken the slot. Both are empty when there is no job.
 func (s *Scheduler) NameOf(run Run) (queue, name string) {
-	sh, err := s.lock(run.Shard)
+	sh, err := s.lockShard(run.Shard)
 	if err != nil {
 		return "", ""
 	}

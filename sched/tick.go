@@ -33,15 +33,15 @@ func (sh *shard) tickDue(now Time, sink Sink) (more bool) {
 	defer sh.unlock(now, sink)
 	until := sh.mu.steps + sh.s.batch
 	sh.promoteDue(now, until, sink)
-	sh.expire(now, &sh.deadline, 0, until, sink)
+	sh.timeOut(now, &sh.deadline, 0, until, sink)
 	if timeout := sh.s.timeout.Load(); timeout > 0 {
-		sh.expire(now, &sh.running, timeout, until, sink)
+		sh.timeOut(now, &sh.running, timeout, until, sink)
 	}
 	if timeout := sh.s.lockTimeout.Load(); timeout > 0 {
 		sh.expireParked(now, timeout, until, sink)
 	}
 	sh.expireUnreported(now, until, sink)
-	sh.openLimiters(now, until, sink)
+	sh.refillLimiters(now, until, sink)
 	sh.runDueCron(now, until, sink)
 	sh.sweepQueues(now, until, sink)
 	return sh.mu.steps >= until
@@ -57,7 +57,7 @@ func (sh *shard) tickRest(now Time, sink Sink) (next Time, more bool, moves []mo
 	sh.continueMatches(now, until-sh.mu.steps, sink)
 	sh.continueBroadcasts(now, until-sh.mu.steps, sink)
 	sh.continueSearches(now, until-sh.mu.steps, sink)
-	policing := sh.police(now, until, sink)
+	policing := sh.applyPolicies(now, until, sink)
 	waiting := sh.graph.freeSuccessors(now, until, sink)
 	sh.dropQueues(until, sink)
 	sh.graph.forgetOld(now, until)
@@ -83,7 +83,7 @@ func (sh *shard) nextDue() Time {
 		next.Mono = min(next.Mono, k.a+sh.s.lockTimeout.Load())
 	}
 	if len(sh.limiters) > 0 {
-		next.Mono = min(next.Mono, sh.limiters[0].opens)
+		next.Mono = min(next.Mono, sh.limiters[0].refillAt)
 	}
 	if len(sh.keeping) > 0 {
 		next.Wall = min(next.Wall, sh.keeping[0].check)
@@ -116,8 +116,8 @@ func (sh *shard) promoteDue(now Time, until int, sink Sink) {
 	}
 }
 
-// expire ends the reservations of an index whose key and timeout have passed.
-func (sh *shard) expire(now Time, x *index, timeout int64, until int, sink Sink) {
+// timeOut ends the reservations of an index whose key and timeout have passed.
+func (sh *shard) timeOut(now Time, x *index, timeout int64, until int, sink Sink) {
 	for sh.mu.steps < until {
 		k, ok := x.min(&sh.buckets)
 		if !ok || k.a+timeout > now.Mono {

@@ -35,9 +35,6 @@ const minSweep = 1000
 // of jobs of which it is not known.
 const firstDue = 1
 
-// firstKey is the smallest key.
-var firstKey = key{math.MinInt64, math.MinInt64}
-
 // expires returns when a ready job of a due second expires. The second is over then: the job may have been due at its end.
 func (w *sweep) expires(due int64) int64 {
 	if due < firstDue {
@@ -143,14 +140,4 @@ func (q *queue) sweptIndex(i int) *index {
 		return &l.jobs
 	}
 	return &index{}
-}
-
-// headFrom returns the first job from a key on, none when there is none.
-func (x *index) headFrom(p *buckets, s *slab, from key) (first uint32) {
-	first = none
-	x.eachFrom(p, s, from, func(job uint32) bool {
-		first = job
-		return false
-	})
-	return first
 }

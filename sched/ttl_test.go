@@ -187,17 +187,17 @@ func TestJobTTLPastLock(t *testing.T) {
 		x.submit("f", name)
 	}
 	holds, waits := x.reserveJob(p, "holds"), x.reserveJob(p, "waits")
-	if got, err := x.s.Lock(x.now, p, holds, "l", 1, &x.rec); !got || err != nil {
+	if got, err := x.s.AcquireLock(x.now, p, holds, "l", 1, &x.rec); !got || err != nil {
 		t.Fatal(got, err)
 	}
-	if got, err := x.s.Lock(x.now, p, waits, "l", 1, &x.rec); got || err != nil {
+	if got, err := x.s.AcquireLock(x.now, p, waits, "l", 1, &x.rec); got || err != nil {
 		t.Fatal(got, err)
 	}
 	x.pass(20_000)
 	x.ok(x.s.Finish(x.now, p, holds, nil, &x.rec))
 	x.pass(0)
 	x.submit("f", "next")
-	if got, err := x.s.Lock(x.now, p, x.reserveJob(p, "next"), "l", 1, &x.rec); !got || err != nil {
+	if got, err := x.s.AcquireLock(x.now, p, x.reserveJob(p, "next"), "l", 1, &x.rec); !got || err != nil {
 		t.Errorf("the lock is held by a job that has expired: %v, %v", got, err)
 	}
 	if n := x.s.Stats().Expired; n != 1 {

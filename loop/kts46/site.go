@@ -21,7 +21,7 @@ import (
 
 // site is a site's MongoDB.
 type site struct {
-	hub      *Protocol
+	p        *Protocol
 	store    *store.Store
 	ctx      context.Context // ends with the server
 	end      context.CancelFunc
@@ -46,7 +46,7 @@ func (e *mongoError) Error() string {
 func (e *mongoError) Unwrap() error { return e.err }
 
 // newSite opens the MongoDB of a validated URI. It returns nil for an empty one.
-func newSite(h *Protocol, uri string) (*site, error) {
+func newSite(p *Protocol, uri string) (*site, error) {
 	if uri == "" {
 		return nil, nil
 	}
@@ -54,7 +54,7 @@ func newSite(h *Protocol, uri string) (*site, error) {
 	if err != nil {
 		return nil, &protocol.OptionError{Setting: "kts46-mongodb", Err: err}
 	}
-	site := &site{hub: h, store: s}
+	site := &site{p: p, store: s}
 	site.ctx, site.end = context.WithCancel(context.Background())
 	return site, nil
 }
@@ -75,15 +75,15 @@ func (s *site) connect() {
 	for {
 		projects, err := s.store.Projects(s.ctx)
 		if why := s.unusable(err); why != nil {
-			s.hub.host.Fail(why)
+			s.p.host.Fail(why)
 			return
 		}
 		if s.outcome("", "", err) == nil {
-			s.hub.host.Log().Info("kts46 projects are in MongoDB", "projects", len(projects))
+			s.p.host.Log().Info("kts46 projects are in MongoDB", "projects", len(projects))
 			return
 		}
 		select {
-		case <-s.hub.done:
+		case <-s.p.done:
 			return
 		case <-s.ctx.Done():
 			return
@@ -128,7 +128,7 @@ func (s *site) outcome(project, job string, err error) error {
 	s.away, s.connected = time.Time{}, true
 	s.mu.Unlock()
 	if back {
-		s.hub.host.Log().Info("kts46: MongoDB works again")
+		s.p.host.Log().Info("kts46: MongoDB works again")
 	}
 	return err
 }
@@ -143,7 +143,7 @@ func (s *site) failed(err error) {
 	}
 	s.mu.Unlock()
 	if say {
-		s.hub.host.Log().Warn("kts46: MongoDB has failed; calls that need it are refused until it works again", "error", err.Error())
+		s.p.host.Log().Warn("kts46: MongoDB has failed; calls that need it are refused until it works again", "error", err.Error())
 	}
 }
 
@@ -151,7 +151,7 @@ func (s *site) failed(err error) {
 func (s *site) job(project, name string) (*store.Job, error) {
 	d, err := s.store.Job(s.ctx, project, name)
 	if err = s.outcome(project, name, err); errors.As(err, new(*missingError)) {
-		return nil, errors.Join(err, s.hub.turn(func() error { return s.hub.missing(project, name) }))
+		return nil, errors.Join(err, s.p.turn(func() error { return s.p.missing(project, name) }))
 	}
 	return d, err
 }

@@ -71,7 +71,7 @@ func (c *conversation) acquire(f *codec.Frame) bool {
 		return false
 	}
 	r := c.s.Loop
-	got, err := c.p.sched.Lock(r.Now, c.s.Peer(), run, string(name), int(count), r.Sink)
+	got, err := c.p.sched.AcquireLock(r.Now, c.s.Peer(), run, string(name), int(count), r.Sink)
 	if err == sched.ErrLocks || err == sched.ErrJobLocks {
 		c.refuse(f.MsgID, reasonOf(err))
 		return true
@@ -99,7 +99,7 @@ func (c *conversation) release(f *codec.Frame) bool {
 		return false
 	}
 	r := c.s.Loop
-	_ = c.p.sched.Unlock(r.Now, c.s.Peer(), run, string(name), r.Sink)
+	_ = c.p.sched.ReleaseLock(r.Now, c.s.Peer(), run, string(name), r.Sink)
 	c.ackWorker(f.MsgID)
 	return true
 }

@@ -73,7 +73,7 @@ func (c *conversation) Sweep(budget int) int {
 	for ; budget > 0 && len(c.pending.next) > 0 && c.pending.next[0].at <= now; budget-- {
 		r := c.pending.next[0]
 		c.pending.remove(r.id)
-		c.p.sched.Expire(c.s.Loop.Now, c.s.Peer(), uint64(r.id), Space, r.queue, r.name, c.s.Loop.Sink)
+		c.p.sched.ExpireAwait(c.s.Loop.Now, c.s.Peer(), uint64(r.id), Space, r.queue, r.name, c.s.Loop.Sink)
 	}
 	return budget
 }

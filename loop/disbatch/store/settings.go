@@ -5,7 +5,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo/options"
-
 )
 
 // ActiveSettings returns the settings of the active document of the collection config, for config.File.Overlay: a function that
