@@ -11,16 +11,16 @@ import (
 	"treadle/sched"
 )
 
-// JournalError ends a server whose journal cannot be written: it can acknowledge nothing any more.
-type JournalError struct{ Err error }
+// journalError ends a server whose journal cannot be written: it can acknowledge nothing any more.
+type journalError struct{ Err error }
 
-func (e *JournalError) Error() string {
+func (e *journalError) Error() string {
 	return fmt.Sprintf("the journal failed, stopping so that nothing is acknowledged that is not on disk: %v", e.Err)
 }
-func (e *JournalError) Unwrap() error { return e.Err }
+func (e *journalError) Unwrap() error { return e.Err }
 
 // ExitCode returns the exit code of the process.
-func (e *JournalError) ExitCode() int { return exitData }
+func (e *journalError) ExitCode() int { return exitData }
 
 // dataError returns the OptionError of a data directory that cannot be opened.
 func dataError(err error) error {
@@ -86,7 +86,7 @@ func (s *Server) closeJournal(why error) error {
 		return f
 	}
 	if err != nil && why == nil {
-		return &JournalError{err}
+		return &journalError{err}
 	}
 	return why
 }
@@ -174,7 +174,7 @@ func (s *Server) committed(uint64) {
 
 // journalFailed stops the server at once. The journal's committer calls it.
 func (s *Server) journalFailed(err error) {
-	s.failure.CompareAndSwap(nil, &JournalError{err})
+	s.failure.CompareAndSwap(nil, &journalError{err})
 	s.wakeCommits()
 	s.stop()
 }

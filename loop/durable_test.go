@@ -226,7 +226,7 @@ func TestWriteError(t *testing.T) {
 		t.Errorf("the client was told %x", said)
 	}
 	<-r.ended
-	var failed *JournalError
+	var failed *journalError
 	if !errors.As(r.err, &failed) || !errors.Is(r.err, syscall.EIO) || failed.ExitCode() != 3 {
 		t.Errorf("Run gives %v", r.err)
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"treadle/loop/periodic"
 )
 
 // TestOptions: the zero value is the documented defaults. A setting that cannot work is refused by its name.
@@ -14,7 +16,7 @@ func TestOptions(t *testing.T) {
 	if err := o.validate(); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(o.Periodic.Listen, []string{"tcp://127.0.0.1:5000", DefaultPeriodicUnix}) || o.HTTP != DefaultHTTP || o.Periodic.Grab != "hold" ||
+	if !slices.Equal(o.Periodic.Listen, []string{"tcp://127.0.0.1:5000", periodic.DefaultUnix}) || o.HTTP != DefaultHTTP || o.Periodic.Grab != "hold" ||
 		o.Periodic.Shutdown != "on" || o.Loops != max(1, runtime.GOMAXPROCS(0)-1) || o.Shards != DefaultShards || o.MaxFrame != 64<<20 ||
 		o.MaxOutbound != 128<<20 || o.Drain != 10*time.Second || o.HandshakeTimeout != 10*time.Second || o.FrameTimeout != 100*time.Second {
 		t.Errorf("the defaults are %+v", o)
@@ -23,7 +25,7 @@ func TestOptions(t *testing.T) {
 		t.Errorf("%d connections, log %v", o.MaxConnections, o.Log)
 	}
 	o = Options{Bind: "192.0.2.1"}
-	if err := o.validate(); err != nil || o.Periodic.Listen[0] != "tcp://192.0.2.1:5000" || o.HTTP != "192.0.2.1:5001" || o.Periodic.Listen[1] != DefaultPeriodicUnix {
+	if err := o.validate(); err != nil || o.Periodic.Listen[0] != "tcp://192.0.2.1:5000" || o.HTTP != "192.0.2.1:5001" || o.Periodic.Listen[1] != periodic.DefaultUnix {
 		t.Errorf("with --bind: %q, %q, %v", o.Periodic.Listen, o.HTTP, err)
 	}
 	o = Options{Bind: "::1"}

@@ -89,7 +89,7 @@ func TestReadyEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.failure.Store(&JournalError{io.ErrShortWrite})
+	s.failure.Store(&journalError{io.ErrShortWrite})
 	if ok, text := s.ready(); ok || !strings.HasPrefix(text, "failed: the journal failed") {
 		t.Errorf("with a journal that failed: %v %q", ok, text)
 	}

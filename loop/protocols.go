@@ -69,7 +69,6 @@ type PolicyError = sched.PolicyError
 // Defaults of the protocols, for their clients.
 const (
 	DefaultPeriodic     = "tcp://127.0.0.1:" + periodic.DefaultPort
-	DefaultPeriodicUnix = periodic.DefaultUnix
 	DefaultGrace        = periodic.DefaultGrace
 	DefaultGloomMasters = "tcp://127.0.0.1:" + gloom.DefaultMasters
 	DefaultGloomSlaves  = "tcp://127.0.0.1:" + gloom.DefaultSlaves

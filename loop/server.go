@@ -65,7 +65,7 @@ type Server struct {
 	journal     *journalSink    // nil: jobs live in memory alone
 	journalOpts journal.Options // for journal.Open
 	commits     *sync.Cond      // signals a commit or the journal's failure
-	failure     atomic.Pointer[JournalError]
+	failure     atomic.Pointer[journalError]
 
 	// The end.
 	stopping        atomic.Bool           // no job is handed out any more

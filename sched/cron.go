@@ -95,10 +95,10 @@ func cronError(field, format string, args ...any) error {
 
 // Bounds of entries.
 const (
-	// MaxCronEntries bounds the entries: each has a record in memory and lines in the metrics.
-	MaxCronEntries = 10000
-	// MaxCronWorkload bounds a workload, which is kept in memory beside the jobs.
-	MaxCronWorkload = 64 << 10
+	// maxCronEntries bounds the entries: each has a record in memory and lines in the metrics.
+	maxCronEntries = 10000
+	// maxCronWorkload bounds a workload, which is kept in memory beside the jobs.
+	maxCronWorkload = 64 << 10
 	// cronLate is how many milliseconds after its time a run is missed.
 	cronLate = 60_000
 	// cronCorrection is how many milliseconds the clock is set back when the times since are meant to come again: it was
@@ -123,8 +123,8 @@ func (e *CronEntry) parse() (s Schedule, err error) {
 		return s, cronError("name", "it has 1 to %d bytes", maxCronName)
 	case e.Queue == "" || len(e.Queue) > maxShortQueue:
 		return s, cronError("queue", "it has 1 to %d bytes", maxShort)
-	case len(e.Workload) > MaxCronWorkload:
-		return s, cronError("workload", "it has at most %d bytes", MaxCronWorkload)
+	case len(e.Workload) > maxCronWorkload:
+		return s, cronError("workload", "it has at most %d bytes", maxCronWorkload)
 	case e.Zone == nil:
 		return s, cronError("zone", "it is missing")
 	}

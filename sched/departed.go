@@ -235,7 +235,7 @@ func (sh *shard) releaseOne(now Time, w *watch, job uint32, number uint64, sink 
 	sh.counters.Abandoned++
 	done, began := 1-len(sh.freedLocks), sh.mu.steps
 	q := sh.unhold(job, r)
-	sh.fail(now, job, r, q, Attempt{Outcome: AttemptLeft, Worker: w.peer.where}, sink)
+	sh.fail(now, job, r, q, Attempt{Outcome: attemptLeft, Worker: w.peer.where}, sink)
 	return max(done+len(sh.freedLocks), sh.mu.steps-began) // the end of a job may answer many awaits
 }
 

@@ -395,7 +395,7 @@
 //	Steal, Complete              a batch of tasks under each hold, as many as are asked for
 //	predecessors of a task       all of them, when its record is journaled
 //	the log of a task            maxEvents
-//	WalkCron, DropOldCron        MaxCronEntries, at a start as many again; a batch, and all, under a hold
+//	WalkCron, DropOldCron        maxCronEntries, at a start as many again; a batch, and all, under a hold
 //	the time of a cron entry     the search for the next one, of cronHorizon at most
 //	Walk, Status                 as many jobs as the caller says, and a batch of queues
 //	growing slices               their elements are copied: a million in a few milliseconds

@@ -1,11 +1,11 @@
 package sched
 
 const (
-	// MaxKeptResult is the size of the largest result that is kept: 1 MiB. The job of a larger one is kept without it.
-	MaxKeptResult = 1 << 20
-	// MaxRememberedNames bounds the names that a queue remembers for Policy.UniqueFor, of jobs that are not kept otherwise:
+	// maxKeptResult is the size of the largest result that is kept: 1 MiB. The job of a larger one is kept without it.
+	maxKeptResult = 1 << 20
+	// maxRememberedNames bounds the names that a queue remembers for Policy.UniqueFor, of jobs that are not kept otherwise:
 	// 150 MB beside the names themselves. The oldest are forgotten first.
-	MaxRememberedNames = 1 << 20
+	maxRememberedNames = 1 << 20
 )
 
 // plain says that the policies for ended jobs hold for a space: its jobs have no rule for failures, and no owner who
@@ -15,11 +15,11 @@ func (r *Rules) plain() bool { return r.Deaths == 0 && !r.Owned && !r.Graph }
 // useOf returns what a finished job is kept for, whose result has so many bytes.
 func (p *Policy) useOf(o Outcome, size int) keptUse {
 	switch {
-	case o == AttemptDone && size <= MaxKeptResult && p.KeepResults != (Keep{}):
+	case o == attemptDone && size <= maxKeptResult && p.KeepResults != (Keep{}):
 		return keptResult
 	case p.KeepDone != (Keep{}):
 		return keptDone
-	case o == AttemptDone && p.UniqueFor > 0:
+	case o == attemptDone && p.UniqueFor > 0:
 		return keptName
 	}
 	return keptNothing
@@ -39,7 +39,7 @@ func (sh *shard) endUnder(now Time, job uint32, r *record, q *queue, a Attempt, 
 	if use == keptResult && !sh.setResult(job, data) {
 		use = keptDone
 	}
-	if a.Outcome == AttemptDone {
+	if a.Outcome == attemptDone {
 		sh.remember(job, r, q)
 	}
 	sh.strip(job, r, use)
@@ -208,5 +208,5 @@ func (sh *shard) restoreDone(job uint32, r *record, q *queue, j *Saved) keptUse 
 // endsExpired says that a history is one of a job that has expired.
 func endsExpired(history []byte) bool {
 	_, all := ParseHistory(history)
-	return len(all) > 0 && all[len(all)-1].Outcome == AttemptExpired
+	return len(all) > 0 && all[len(all)-1].Outcome == attemptExpired
 }

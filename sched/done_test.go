@@ -63,7 +63,7 @@ func TestKeepDone(t *testing.T) {
 	x.wantDone("f", "a(work) done", `a(work) done ""`)
 	x.submit("f", "late")
 	x.pass(61_000)
-	x.does(p, "f", "big", strings.Repeat("x", MaxKeptResult+1))
+	x.does(p, "f", "big", strings.Repeat("x", maxKeptResult+1))
 	x.pass(0)
 	x.wantDone("f", `a(work) done ""`, "late() expired", "big(work) done")
 	x.pass(600_000)

@@ -7,16 +7,16 @@ type Outcome uint8
 
 // The outcomes. The numbers are on disk.
 const (
-	AttemptFailed   Outcome = iota + 1 // the worker reported a failure
-	AttemptTimedOut                    // its time-out had passed
-	AttemptLeft                        // the worker left
-	AttemptRetried                     // no attempt: a person had the failed job tried again
-	AttemptMoved                       // no attempt: the job came from another queue, whose name is the text
-	AttemptDone                        // the worker did the job
-	AttemptExpired                     // no attempt: the job was not handed out within its queue's job-ttl
+	attemptFailed   Outcome = iota + 1 // the worker reported a failure
+	attemptTimedOut                    // its time-out had passed
+	attemptLeft                        // the worker left
+	attemptRetried                     // no attempt: a person had the failed job tried again
+	attemptMoved                       // no attempt: the job came from another queue, whose name is the text
+	attemptDone                        // the worker did the job
+	attemptExpired                     // no attempt: the job was not handed out within its queue's job-ttl
 )
 
-var outcomeNames = [...]string{AttemptFailed: "failed", AttemptTimedOut: "timed out", AttemptLeft: "worker left", AttemptRetried: "retried by hand", AttemptMoved: "moved", AttemptDone: "done", AttemptExpired: "expired"}
+var outcomeNames = [...]string{attemptFailed: "failed", attemptTimedOut: "timed out", attemptLeft: "worker left", attemptRetried: "retried by hand", attemptMoved: "moved", attemptDone: "done", attemptExpired: "expired"}
 
 // String returns the outcome as people read it.
 func (o Outcome) String() string {
@@ -37,8 +37,8 @@ type Attempt struct {
 // Bounds of a history. A million failed jobs of four attempts by four workers, with four error texts of 30 bytes, take less
 // than 400 MB beside their payloads: see BenchmarkFailedMemory.
 const (
-	// MaxAttemptText is how much of an error text is kept: its end, which says what happened.
-	MaxAttemptText = 512
+	// maxAttemptText is how much of an error text is kept: its end, which says what happened.
+	maxAttemptText = 512
 	// commonAttempts is how many attempts are read without another allocation: garbage of many sizes would leave holes
 	// between what a million failed jobs keep.
 	commonAttempts = 8
@@ -100,9 +100,9 @@ func (sh *shard) addAttempt(job uint32, r *record, a Attempt) (tries int32) {
 func withAttempt(old []byte, a Attempt) (history []byte, n uint64) {
 	n, all := ParseHistory(old)
 	switch a.Outcome {
-	case AttemptRetried, AttemptMoved:
+	case attemptRetried, attemptMoved:
 		n = 0
-	case AttemptExpired:
+	case attemptExpired:
 	default:
 		n++
 	}
@@ -189,7 +189,7 @@ func (sh *shard) failUnder(now Time, job uint32, r *record, q *queue, a Attempt,
 	a.At = now.Wall
 	tries := sh.addAttempt(job, r, a)
 	if p := q.policy; !p.Limited || tries <= p.Retries {
-		sh.release(now, job, r, q, now.Wall+p.Backoff.Delay(int(tries), sh.s.chance(r.seq, tries)), sink)
+		sh.release(now, job, r, q, now.Wall+p.Backoff.delay(int(tries), sh.s.chance(r.seq, tries)), sink)
 		return
 	}
 	sh.giveUp(now, job, r, q, sink)
@@ -217,5 +217,5 @@ func (sh *shard) giveUp(now Time, job uint32, r *record, q *queue, sink Sink) {
 
 // lastText returns the end of a text that a history keeps.
 func lastText[T string | []byte](text T) string {
-	return string(text[max(0, len(text)-MaxAttemptText):])
+	return string(text[max(0, len(text)-maxAttemptText):])
 }

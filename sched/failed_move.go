@@ -45,7 +45,7 @@ func (sh *shard) beginMoves(now Time, l *keptLine, to string, until int, moves [
 		m := move{to: to}
 		sh.view(job, r, l.queue, &m.from.Job)
 		m.from.Name, m.from.Workload = bytes.Clone(m.from.Name), bytes.Clone(m.from.Workload)
-		m.from.History, _ = withAttempt(sh.history(job, r), Attempt{At: r.due, Outcome: AttemptMoved, Text: l.queue.name})
+		m.from.History, _ = withAttempt(sh.history(job, r), Attempt{At: r.due, Outcome: attemptMoved, Text: l.queue.name})
 		moves = append(moves, m)
 		over = len(moves) < maxMoves && sh.mu.steps < until
 		return over

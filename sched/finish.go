@@ -25,7 +25,7 @@ func (s *Scheduler) Finish(now Time, p *Peer, run Run, data []byte, sink Sink) e
 	case r.flags&task != 0:
 		sh.graph.end(now, run.Slot, r, q, sink)
 	case q.policy != nil:
-		sh.endUnder(now, run.Slot, r, q, Attempt{Outcome: AttemptDone, Worker: p.where}, Result, data, sink)
+		sh.endUnder(now, run.Slot, r, q, Attempt{Outcome: attemptDone, Worker: p.where}, Result, data, sink)
 	default:
 		sh.end(run.Slot, r, q, Result, data, sink)
 	}
@@ -45,7 +45,7 @@ func (s *Scheduler) Fail(now Time, p *Peer, run Run, text []byte, sink Sink) err
 	sh.failAwaits(run.Slot, r, sink)
 	w := sh.watches[r.home]
 	q := sh.unhold(run.Slot, r)
-	sh.fail(now, run.Slot, r, q, Attempt{Outcome: AttemptFailed, Worker: p.where, Text: lastText(text)}, sink)
+	sh.fail(now, run.Slot, r, q, Attempt{Outcome: attemptFailed, Worker: p.where, Text: lastText(text)}, sink)
 	sh.match(now, q, sink)
 	sh.reconsider(now, w, sink)
 	return nil

@@ -156,7 +156,7 @@ func (p *Policy) keepFor(use keptUse) Keep {
 	case use == keptDone:
 		return p.KeepDone
 	case p.UniqueFor > 0:
-		return Keep{MaxRememberedNames, p.UniqueFor}
+		return Keep{maxRememberedNames, p.UniqueFor}
 	}
 	return Keep{}
 }

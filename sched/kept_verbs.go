@@ -97,7 +97,7 @@ func (s *Scheduler) RetryFailed(now Time, queue []byte, seq uint64, sink Sink) e
 	}
 	sh.unkeep(job, r, q)
 	q.bytes += int64(r.size)
-	sh.addAttempt(job, r, Attempt{At: now.Wall, Outcome: AttemptRetried})
+	sh.addAttempt(job, r, Attempt{At: now.Wall, Outcome: attemptRetried})
 	sh.counters.Retried++
 	r.due = floorSecond(now.Wall)
 	r.flags |= immediate

@@ -112,7 +112,7 @@ func (t *Policies) CheckKeys() error {
 			continue
 		}
 		pattern := t.rules[i].Pattern
-		switch all := t.Of(pattern); {
+		switch all := t.of(pattern); {
 		case all.Key.text == "" && own.KeyConcurrency > 0:
 			return policyError(pattern, "key-concurrency", errNoKey)
 		case all.Key.text == "" && own.Fair:

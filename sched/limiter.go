@@ -20,7 +20,7 @@ func (q *queue) admit(j *Submission, replaced int64) error {
 	switch {
 	case j.history != nil: // dead letters are never refused: they were taken in
 		return nil
-	case p.Paused&PauseSubmits != 0:
+	case p.Paused&pauseSubmits != 0:
 		return errPaused
 	case p.MaxPayload > 0 && int64(len(j.Workload)) > p.MaxPayload:
 		return errPayload
@@ -177,7 +177,7 @@ func (sh *shard) setPolicy(now Time, q *queue) {
 		return
 	}
 	sh.countSteps(len(t.rules) / entriesPerStep)
-	q.policy = t.Of(q.name)
+	q.policy = t.of(q.name)
 	sh.setLimiter(now, q)
 	sh.setSweep(now, q)
 	sh.setKeyed(q)
@@ -191,10 +191,10 @@ func (sh *shard) setLimiter(now Time, q *queue) {
 	}
 	q.limiter = nil
 	p := q.policy
-	if p == nil || p.Paused&PauseHandOut == 0 && p.Concurrency == 0 && p.Rate.Jobs == 0 {
+	if p == nil || p.Paused&pauseHandOut == 0 && p.Concurrency == 0 && p.Rate.Jobs == 0 {
 		return
 	}
-	g := &limiter{queue: q, at: -1, last: now.Mono, paused: p.Paused&PauseHandOut != 0, concurrency: int(p.Concurrency), rate: p.Rate}
+	g := &limiter{queue: q, at: -1, last: now.Mono, paused: p.Paused&pauseHandOut != 0, concurrency: int(p.Concurrency), rate: p.Rate}
 	g.credit = g.rate.Burst * g.rate.Per
 	if old != nil && old.rate == g.rate { // the rate goes on as it was
 		g.credit, g.last = old.credit, old.last

@@ -48,7 +48,7 @@ func (m *model) policy(queue string) *Policy {
 	if m.policies == nil {
 		return nil
 	}
-	return m.policies.Of(queue)
+	return m.policies.of(queue)
 }
 
 func (m *model) running(queue string) (n int) {
@@ -62,7 +62,7 @@ func (m *model) running(queue string) (n int) {
 // it ends.
 func (m *model) limited(queue string) bool {
 	p := m.policy(queue)
-	return p != nil && (p.Paused&PauseHandOut != 0 || p.Concurrency > 0 || p.Rate.Jobs > 0)
+	return p != nil && (p.Paused&pauseHandOut != 0 || p.Concurrency > 0 || p.Rate.Jobs > 0)
 }
 
 // unmatched reports whether a Tick has to match a limited queue.
@@ -78,7 +78,7 @@ func (m *model) unmatched() bool {
 // shut reports whether a queue hands out nothing now.
 func (m *model) shut(queue string) bool {
 	p, r := m.policy(queue), m.rates[queue]
-	return p != nil && (p.Paused&PauseHandOut != 0 || p.Concurrency > 0 && m.running(queue) >= int(p.Concurrency)) || r != nil && r.shut
+	return p != nil && (p.Paused&pauseHandOut != 0 || p.Concurrency > 0 && m.running(queue) >= int(p.Concurrency)) || r != nil && r.shut
 }
 
 // started notes that a job of a queue was handed out.
@@ -116,7 +116,7 @@ func (m *model) admit(s *Submission, j *modelJob) error {
 		}
 	}
 	switch {
-	case p.Paused&PauseSubmits != 0:
+	case p.Paused&pauseSubmits != 0:
 		return errPaused
 	case p.MaxPayload > 0 && len(s.Workload) > int(p.MaxPayload):
 		return errPayload
@@ -140,7 +140,7 @@ func (m *model) fails(j *modelJob, anyOrder bool) bool {
 		m.giveUp(j, p, anyOrder)
 		return true
 	}
-	delay := p.Backoff.Delay(j.tries, 0)
+	delay := p.Backoff.delay(j.tries, 0)
 	if delay == 0 {
 		return false
 	}

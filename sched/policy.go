@@ -50,8 +50,8 @@ type Pause uint8
 
 // The pauses. They are bits.
 const (
-	PauseHandOut Pause = 1 << iota // no job is handed out
-	PauseSubmits                   // no job is taken in
+	pauseHandOut Pause = 1 << iota // no job is handed out
+	pauseSubmits                   // no job is taken in
 )
 
 // PolicySource says where a value of a policy comes from.
@@ -88,8 +88,8 @@ type PolicyValue struct {
 
 // Bounds of rules and their values.
 const (
-	// MaxPolicyRules bounds a table: each queue is matched with every rule once.
-	MaxPolicyRules = 4096
+	// maxPolicyRules bounds a table: each queue is matched with every rule once.
+	maxPolicyRules = 4096
 	// maxPattern is the longest name of a queue that DROP_FUNC takes.
 	maxPattern = maxShortQueue
 	// maxPolicyText bounds a text such as the reason of a pause.
@@ -102,8 +102,8 @@ type Policies struct{ rules []PolicyRule }
 // NewPolicies makes a table of rules, at most one for each pattern and source. It refuses a rule whose pattern, key or
 // value cannot be meant.
 func NewPolicies(rules []PolicyRule) (*Policies, error) {
-	if len(rules) > MaxPolicyRules {
-		return nil, policyError("", "", "there may be %d rules for queues, not %d", MaxPolicyRules, len(rules))
+	if len(rules) > maxPolicyRules {
+		return nil, policyError("", "", "there may be %d rules for queues, not %d", maxPolicyRules, len(rules))
 	}
 	t := &Policies{slices.Clone(rules)}
 	slices.SortStableFunc(t.rules, PolicyRule.compare)
@@ -162,7 +162,7 @@ func (r *PolicyRule) literal() int { return len(r.Pattern) - strings.Count(r.Pat
 
 // Of returns the policy of a queue, nil when no rule matches its name. The values of stronger rules hide those of
 // weaker ones, key by key.
-func (t *Policies) Of(queue string) *Policy {
+func (t *Policies) of(queue string) *Policy {
 	var p *Policy
 	for i := range t.rules {
 		if r := &t.rules[i]; matches(r.Pattern, queue) {
@@ -319,11 +319,11 @@ func (p *Policy) setPaused(text string) error {
 	case "no":
 		p.Paused = 0
 	case "hand-out":
-		p.Paused = PauseHandOut
+		p.Paused = pauseHandOut
 	case "submits":
-		p.Paused = PauseSubmits
+		p.Paused = pauseSubmits
 	case "both":
-		p.Paused = PauseHandOut | PauseSubmits
+		p.Paused = pauseHandOut | pauseSubmits
 	default:
 		return policyError("", "", "it is hand-out, submits, both or no")
 	}

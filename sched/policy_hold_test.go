@@ -72,7 +72,7 @@ func TestPolicyHold(t *testing.T) {
 				}
 			}
 			finish(50_000, 10)
-			finish(40, MaxKeptResult)
+			finish(40, maxKeptResult)
 			return func() {
 				setPolicy(x, map[string]string{"keep-done": "4000000"})
 				setPolicy(x, map[string]string{"unique-for": "1h"})
@@ -181,7 +181,7 @@ func manyKeys(i int, j *Submission) { j.Name = fmt.Append(nil, i, ":") }
 // when the clock is set back under them.
 func TestCronHold(t *testing.T) {
 	entries := func(x *loadedSched) {
-		for i := range MaxCronEntries {
+		for i := range maxCronEntries {
 			x.ok(x.SetCron(x.now, &CronEntry{Name: fmt.Sprint(i), Queue: "f", Schedule: "* * * * *", Zone: time.UTC}))
 		}
 		x.ticks(x.now, discardAll{})

@@ -34,7 +34,7 @@ func TestPolicyValues(t *testing.T) {
 	good("concurrency", "10", Policy{Concurrency: 10})
 	good("rate", "10/s", Policy{Rate: Rate{10, 1000, 10}})
 	good("rate", "10/5m burst 20", Policy{Rate: Rate{10, 300_000, 20}})
-	good("paused", "both", Policy{Paused: PauseHandOut | PauseSubmits})
+	good("paused", "both", Policy{Paused: pauseHandOut | pauseSubmits})
 	good("paused-why", "because", Policy{})
 
 	bad := func(key, text, say string) {
@@ -90,15 +90,15 @@ func TestPolicyPrecedence(t *testing.T) {
 	if fmt.Sprint(got) != want {
 		t.Errorf("%v, want %s", got, want)
 	}
-	p := table.Of("mail.urgent")
+	p := table.of("mail.urgent")
 	if p.Retries != 9 || p.MaxJobs != 5 || p.Concurrency != 1 || p.KeepFailed != defaultKept {
 		t.Errorf("the policy is %+v", p)
 	}
-	if p := table.Of("mail.x"); p.Retries != 3 || p.MaxJobs != 5 {
+	if p := table.of("mail.x"); p.Retries != 3 || p.MaxJobs != 5 {
 		t.Errorf("of mail.x the policy is %+v", p)
 	}
 	for _, bad := range [][]PolicyRule{
-		{{"", FromFile, nil}}, {{strings.Repeat("q", maxPattern+1), FromFile, nil}}, make([]PolicyRule, MaxPolicyRules+1),
+		{{"", FromFile, nil}}, {{strings.Repeat("q", maxPattern+1), FromFile, nil}}, make([]PolicyRule, maxPolicyRules+1),
 		{{"a", FromFile, nil}, {"a", FromFile, nil}}, {{"a", FromFile, map[string]string{"dead-letter": "a"}}},
 		{{"a", FromFile, map[string]string{"retries": "x"}}},
 	} {
@@ -156,19 +156,19 @@ func TestPolicyPatterns(t *testing.T) {
 func TestBackoff(t *testing.T) {
 	b := Backoff{First: 1000, Longest: 60_000, Factor: 2}
 	for i, want := range []int64{1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000} {
-		if got := b.Delay(i+1, 0); got != want {
+		if got := b.delay(i+1, 0); got != want {
 			t.Errorf("retry %d comes after %d ms, want %d", i+1, got, want)
 		}
 	}
-	if got := b.Delay(1<<31-1, 0); got != 60_000 {
+	if got := b.delay(1<<31-1, 0); got != 60_000 {
 		t.Errorf("a late retry comes after %d ms", got)
 	}
 	b.Jitter = 0.2
-	low, high := b.Delay(2, 0), b.Delay(2, ^uint64(0))
+	low, high := b.delay(2, 0), b.delay(2, ^uint64(0))
 	if low != 1600 || high < 2399 || high > 2400 {
 		t.Errorf("with a jitter of 20%% the second retry comes after %d to %d ms", low, high)
 	}
-	if d := (&Backoff{First: 1, Longest: 1, Factor: 1, Jitter: 1}).Delay(1, 0); d != 1 {
+	if d := (&Backoff{First: 1, Longest: 1, Factor: 1, Jitter: 1}).delay(1, 0); d != 1 {
 		t.Errorf("with a jitter of all of it the delay is %d ms", d)
 	}
 }

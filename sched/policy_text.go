@@ -44,7 +44,7 @@ type Backoff struct {
 }
 
 // Delay returns the delay in milliseconds before the retry of a number, from 1. chance spreads equal delays: any bits.
-func (b *Backoff) Delay(retry int, chance uint64) int64 {
+func (b *Backoff) delay(retry int, chance uint64) int64 {
 	if b.First == 0 {
 		return 0
 	}

@@ -133,7 +133,7 @@ func (sh *shard) timeOut(now Time, x *index, timeout int64, until int, sink Sink
 		}
 		sh.noteRevoked(now, job, r)
 		q := sh.unhold(job, r)
-		sh.fail(now, job, r, q, Attempt{Outcome: AttemptTimedOut, Worker: w.peer.where}, sink)
+		sh.fail(now, job, r, q, Attempt{Outcome: attemptTimedOut, Worker: w.peer.where}, sink)
 		sh.countSteps(1)
 		sh.matchUntil(now, q, until, sink)
 	}

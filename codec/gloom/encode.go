@@ -17,13 +17,13 @@ func end(dst []byte, start int) []byte {
 }
 
 func putSize(header []byte, size int) {
-	if size > MaxPayload {
-		panic("BUG: a payload over MaxPayload")
+	if size > maxPayload {
+		panic("BUG: a payload over maxPayload")
 	}
 	binary.BigEndian.PutUint32(header, uint32(size))
 }
 
-// The functions below append whole frames, header included, and panic over MaxPayload. Ids, types, bodies and reasons
+// The functions below append whole frames, header included, and panic over maxPayload. Ids, types, bodies and reasons
 // are raw JSON text, which the frame has unchanged.
 
 // AppendOK appends the answer to join and respond.

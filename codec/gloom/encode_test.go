@@ -62,16 +62,16 @@ func TestFramesAreEndedWhereTheyBegan(t *testing.T) {
 
 func TestSizeOverTheHeader(t *testing.T) {
 	var head [HeaderLen]byte
-	putSize(head[:], MaxPayload)
+	putSize(head[:], maxPayload)
 	if head != [HeaderLen]byte{255, 255, 255, 255} {
 		t.Fatalf("%x", head)
 	}
 	defer func() {
 		if recover() == nil {
-			t.Fatal("a size over MaxPayload is written")
+			t.Fatal("a size over maxPayload is written")
 		}
 	}()
-	putSize(head[:], MaxPayload+1)
+	putSize(head[:], maxPayload+1)
 }
 
 func TestParseReply(t *testing.T) {

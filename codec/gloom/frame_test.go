@@ -50,11 +50,11 @@ func TestNext(t *testing.T) {
 	f("00000100", 255, "", 0, ErrTooLarge)
 	f("00010000", 65536, "", 0, nil)
 	f("01000000", 1<<24, "", 0, nil)
-	f("7fffffff", MaxPayload, "", 0, nil)
+	f("7fffffff", maxPayload, "", 0, nil)
 	f("80000000", 1<<31-1, "", 0, ErrTooLarge)
-	f("80000000", MaxPayload, "", 0, nil)
-	f("ffffffff", MaxPayload-1, "", 0, ErrTooLarge)
-	f("ffffffff", MaxPayload, "", 0, nil)
+	f("80000000", maxPayload, "", 0, nil)
+	f("ffffffff", maxPayload-1, "", 0, ErrTooLarge)
+	f("ffffffff", maxPayload, "", 0, nil)
 	f("ffffff", 1, "", 0, nil) // not decided yet
 }
 
@@ -95,7 +95,7 @@ func TestNeed(t *testing.T) {
 	f("00000001", 5)
 	f("00000102 7b", 262)
 	f("00000002 7b7d 00", 6)
-	f("ffffffff", 4+MaxPayload)
+	f("ffffffff", 4+maxPayload)
 }
 
 func TestNeedIsWhereNextDecides(t *testing.T) {
@@ -130,7 +130,7 @@ func TestNothingIsAllocated(t *testing.T) {
 		check("Valid of "+what, func() { jsontext.Valid(in[HeaderLen:]) })
 		check("AppendValue of "+what, func() { jsontext.AppendValue(make([]byte, 0, 30000), in[HeaderLen:]) })
 	}
-	check("Next of 4 GiB", func() { Next(endless, serverLimit); Next(endless, MaxPayload); Need(endless) })
+	check("Next of 4 GiB", func() { Next(endless, serverLimit); Next(endless, maxPayload); Need(endless) })
 	id, typ, body := []byte(`"i\u0064"`), []byte(`"echo"`), benchmarkSubmit
 	check("the server's frames", func() {
 		buffer = AppendOK(buffer[:0])

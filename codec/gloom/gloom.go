@@ -13,8 +13,8 @@ const (
 	// HeaderLen is the bytes of a frame before its payload: the payload's length, big-endian and unsigned.
 	HeaderLen = 4
 
-	// MaxPayload is the largest payload that the header can announce, in bytes.
-	MaxPayload = 1<<32 - 1
+	// maxPayload is the largest payload that the header can announce, in bytes.
+	maxPayload = 1<<32 - 1
 )
 
 var (

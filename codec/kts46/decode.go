@@ -260,7 +260,7 @@ func (d *reader) params() ([]any, error) {
 // value reads the content of a <value> and its end.
 func (d *reader) value(depth int) (v any, err error) {
 	if d.values++; depth > maxDepth || d.values > maxValues {
-		return nil, ErrLimit
+		return nil, errLimit
 	}
 	var text strings.Builder
 	typed := false

@@ -114,8 +114,8 @@ func TestReadRefuses(t *testing.T) {
 	f(call("<string>\x01</string>"), "illegal character")
 	f(call("<string>\xff</string>"), "UTF-8")
 	f(call("<string>&nbsp;</string>"), "entity")
-	f(call(nested(maxDepth+1)), ErrLimit.Error())
-	f(call("<array><data>"+strings.Repeat("<value/>", maxValues)+"</data></array>"), ErrLimit.Error())
+	f(call(nested(maxDepth+1)), errLimit.Error())
+	f(call("<array><data>"+strings.Repeat("<value/>", maxValues)+"</data></array>"), errLimit.Error())
 }
 
 // TestRecodings: a text is read in another encoding once. Each time it would grow, and again

@@ -19,8 +19,8 @@ const (
 	maxValues  = 16 << 10
 )
 
-// ErrLimit says that a call nests too deep or has too many values.
-var ErrLimit = errors.New("the call nests too deep or has too many values")
+// errLimit says that a call nests too deep or has too many values.
+var errLimit = errors.New("the call nests too deep or has too many values")
 
 // Member is one member of a Struct.
 type Member struct {

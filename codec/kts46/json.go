@@ -6,8 +6,8 @@ import (
 	"errors"
 )
 
-// ErrNotJSON means that a request is not JSON.
-var ErrNotJSON = errors.New("the request is not JSON")
+// errNotJSON means that a request is not JSON.
+var errNotJSON = errors.New("the request is not JSON")
 
 // Request is one JSON-RPC 1.0 request.
 type Request struct {
@@ -30,7 +30,7 @@ func (r *Request) Param(i int) json.RawMessage {
 // ParseRequest reads a request. JSON that is not an object is a request without a method.
 func ParseRequest(body []byte) (r Request, err error) {
 	if !json.Valid(body) {
-		return r, ErrNotJSON
+		return r, errNotJSON
 	}
 	var members map[string]json.RawMessage
 	if json.Unmarshal(body, &members) != nil {

@@ -23,7 +23,7 @@ func TestParseRequest(t *testing.T) {
 	f(`[{"method":"hello","id":1}]`, Request{})
 	f(`"hello"`, Request{})
 	for _, text := range []string{"", "not json", "{", `{"method":"hello"} x`} {
-		if got, err := ParseRequest([]byte(text)); err != ErrNotJSON {
+		if got, err := ParseRequest([]byte(text)); err != errNotJSON {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
 	}

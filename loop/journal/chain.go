@@ -245,7 +245,7 @@ func (s *survey) eachGroup(l surveyedLog, each func(logPart) error) error {
 func (d *dataDir) guessFormat() (int, error) {
 	names, err := d.fs.List(d.log(""))
 	if errors.Is(err, fs.ErrNotExist) {
-		return Format, nil
+		return presentFormat, nil
 	}
 	found := 0
 	for _, name := range names {
@@ -260,10 +260,10 @@ func (d *dataDir) guessFormat() (int, error) {
 		}
 		switch {
 		case string(b[:n]) == logMagic:
-			return Format, nil
+			return presentFormat, nil
 		case notZero(b[:n]):
 			found = 2
 		}
 	}
-	return cmp.Or(found, Format), err
+	return cmp.Or(found, presentFormat), err
 }

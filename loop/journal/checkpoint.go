@@ -32,7 +32,7 @@ func (j *Journal) checkpointLoop() {
 // checkpointFull applies one full log to the store and retires the file.
 func (j *Journal) checkpointFull(full fullLog) error {
 	err := j.checkpoint(full.batchBytes, func(a *applier) error {
-		closed, err := scanLog(j.options.FS, j.dir.log(full.name), Format, func(p logPart) error {
+		closed, err := scanLog(j.options.FS, j.dir.log(full.name), presentFormat, func(p logPart) error {
 			if !p.whole {
 				return errUnread
 			}

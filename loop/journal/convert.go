@@ -15,15 +15,15 @@ func (d *dataDir) checkAndConvert(log *slog.Logger) (*survey, error) {
 		return nil, err
 	}
 	s, err := d.verify(format)
-	if err != nil || format == Format {
+	if err != nil || format == presentFormat {
 		return s, err
 	}
-	log.Info("converting the data directory", "from", format, "to", Format)
+	log.Info("converting the data directory", "from", format, "to", presentFormat)
 	if err := d.convert(s, log); err != nil {
-		return nil, fmt.Errorf("cannot convert the data directory %q from format %d to %d: %w", d.root, format, Format, cause(err))
+		return nil, fmt.Errorf("cannot convert the data directory %q from format %d to %d: %w", d.root, format, presentFormat, cause(err))
 	}
 	dropped := s.dropped
-	if s, err = d.verify(Format); err == nil {
+	if s, err = d.verify(presentFormat); err == nil {
 		s.dropped = append(dropped, s.dropped...)
 	}
 	return s, err

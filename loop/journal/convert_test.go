@@ -122,7 +122,7 @@ func TestConvert(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if r, err := Check(testDir, disk); err != nil || r.Format != Format || len(r.Damage) > 0 {
+		if r, err := Check(testDir, disk); err != nil || r.Format != presentFormat || len(r.Damage) > 0 {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 		for file := range takeImage(t, disk, testDir) {

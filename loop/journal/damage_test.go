@@ -271,7 +271,7 @@ func liveTables(t *testing.T, m image) map[string]int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := h.survey(Format)
+	s, err := h.survey(presentFormat)
 	if err = errors.Join(err, h.close()); err != nil {
 		t.Fatal(err)
 	}

@@ -30,9 +30,9 @@ const (
 	spareSuffix = ".spare"        // of a file that will be reused as a log
 )
 
-// Format is the version of the data directory that this package writes. Open converts older
+// presentFormat is the version of the data directory that this package writes. Open converts older
 // versions from oldestFormat on.
-const Format = 4
+const presentFormat = 4
 
 const oldestFormat = 2
 
@@ -266,7 +266,7 @@ func (d *dataDir) swap(aside string) error {
 // writeFormat completes the store at dir. The format file appears when everything else is on the
 // disk.
 func writeFormat(f vfs.FS, dir string) error {
-	return writeWhole(f, f.PathJoin(dir, formatName), formatText(Format))
+	return writeWhole(f, f.PathJoin(dir, formatName), formatText(presentFormat))
 }
 
 // formatText returns the contents of a format file. From version 3 on a checksum protects the
@@ -297,11 +297,11 @@ func (d *dataDir) readFormat() (int, error) {
 	if _, err := fmt.Sscanf(string(b), formatHead+"%d", &n); err != nil || n < 1 || string(b) != formatText(n) {
 		return 0, d.formatDamage("does not say which version the data directory has")
 	}
-	if n > Format {
-		return n, fmt.Errorf("the data directory %q has version %d, written by a newer treadle; this one knows version %d", d.root, n, Format)
+	if n > presentFormat {
+		return n, fmt.Errorf("the data directory %q has version %d, written by a newer treadle; this one knows version %d", d.root, n, presentFormat)
 	}
 	if n < oldestFormat {
-		return n, fmt.Errorf("the data directory %q has version %d; this treadle reads versions %d to %d: export it with the one that wrote it, and import that into a new directory", d.root, n, oldestFormat, Format)
+		return n, fmt.Errorf("the data directory %q has version %d; this treadle reads versions %d to %d: export it with the one that wrote it, and import that into a new directory", d.root, n, oldestFormat, presentFormat)
 	}
 	return n, nil
 }

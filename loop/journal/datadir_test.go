@@ -105,7 +105,7 @@ func TestInUseByAnotherProcess(t *testing.T) {
 func TestVersion(t *testing.T) {
 	m, _ := groups(t, Always, false)
 	name := testDir + "/store/" + formatName
-	if got := string(m[name]); got != formatText(Format) || !strings.HasPrefix(got, "treadle journal 4, sum ") {
+	if got := string(m[name]); got != formatText(presentFormat) || !strings.HasPrefix(got, "treadle journal 4, sum ") {
 		t.Fatalf("the format file says %q", got)
 	}
 	for text, want := range map[string]string{

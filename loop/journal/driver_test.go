@@ -80,7 +80,7 @@ func readState(j *Journal) (state, error) {
 				return fmt.Errorf("job %d is replayed twice", r.Seq)
 			}
 		}
-		s.jobs[r.Seq] = string(AppendRecord(nil, r))
+		s.jobs[r.Seq] = string(appendRecord(nil, r))
 		return nil
 	}, Setting: func(key string, value []byte) error {
 		s.settings[key] = string(value)
@@ -159,7 +159,7 @@ func (d *driver) group(g *shardBuffer) uint64 {
 }
 
 func (d *driver) put(shard int, r Record) {
-	value := string(AppendRecord(nil, &r))
+	value := string(appendRecord(nil, &r))
 	d.j.Put(shard, &r)
 	d.changes = append(d.changes, change{d.group(&d.j.shards[shard]), func(s state) { s.jobs[r.Seq] = value }})
 }

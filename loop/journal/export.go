@@ -67,7 +67,7 @@ func exportStore(db pebble.Reader, format int, to io.Writer, progress func(done,
 	}
 	var l jsonLine
 	err = scan(db, settingKeys(), func(key, value []byte) error {
-		if d, ok := legacyDocument(key[1:], value); ok && format < Format {
+		if d, ok := legacyDocument(key[1:], value); ok && format < presentFormat {
 			l.document(&d)
 			return callbackErr(l.end(w))
 		}

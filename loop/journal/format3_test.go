@@ -37,7 +37,7 @@ func TestConvert3(t *testing.T) {
 		if got := exported(t, disk); got != string(want) {
 			t.Errorf("%s, converted: not as in %s:\n%s", name, golden, got)
 		}
-		if r, err := Check(testDir, disk); err != nil || r.Format != Format || r.Jobs != 31 || r.Documents != 22 || r.Settings != 3 || len(r.Damage) > 0 {
+		if r, err := Check(testDir, disk); err != nil || r.Format != presentFormat || r.Jobs != 31 || r.Documents != 22 || r.Settings != 3 || len(r.Damage) > 0 {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 		imported := vfs.NewMem()

@@ -21,16 +21,16 @@ const fuzzBytes = 1 << 10
 
 // FuzzParseRecord checks that a decoded record encodes and decodes to the same record.
 func FuzzParseRecord(f *testing.F) {
-	f.Add(AppendRecord(nil, &Record{Seq: 1, Space: 1, Queue: []byte("q"), Workload: bytes.Repeat([]byte("w"), 200)}))
-	f.Add(AppendRecord(nil, &Record{Seq: 1, Space: 4, Holder: []byte("w"), Revision: 5, Log: []Event{{1, 2}}, After: []uint64{7}}))
+	f.Add(appendRecord(nil, &Record{Seq: 1, Space: 1, Queue: []byte("q"), Workload: bytes.Repeat([]byte("w"), 200)}))
+	f.Add(appendRecord(nil, &Record{Seq: 1, Space: 4, Holder: []byte("w"), Revision: 5, Log: []Event{{1, 2}}, After: []uint64{7}}))
 	f.Add([]byte("\x01\x04\x01\x00\x00\x00\x00\x00\x00\x00\x01n\x00\x00\x0f\x01w\x09\x01........\x00\x00x"))
 	f.Add([]byte("\x01\x0d\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x10................"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var r, again Record
-		if ParseRecord(b, &r) != nil {
+		if parseRecord(b, &r) != nil {
 			return
 		}
-		if err := ParseRecord(AppendRecord(nil, &r), &again); err != nil || !reflect.DeepEqual(r, again) {
+		if err := parseRecord(appendRecord(nil, &r), &again); err != nil || !reflect.DeepEqual(r, again) {
 			t.Fatalf("%x became %+v, and that %+v: %v", b, r, again, err)
 		}
 	})

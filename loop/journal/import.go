@@ -352,6 +352,6 @@ func (in *importer) record(kind Kind, l *importLine) error {
 	}
 	in.meta.maxSeq = r.Seq
 	in.meta.jobs++
-	in.value = AppendRecord(in.value[:0], &r)
+	in.value = appendRecord(in.value[:0], &r)
 	return in.store.set(jobKey(r.Seq), in.value)
 }

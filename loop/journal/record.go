@@ -8,7 +8,7 @@ import (
 )
 
 // recordVersion is the first byte of a stored record. A changed form takes the next number, and
-// ParseRecord continues to read the older ones.
+// parseRecord continues to read the older ones.
 const recordVersion = 2
 
 // Kind is the kind of a record or a document. The numbers are on disk.
@@ -84,9 +84,9 @@ func (r *Record) hasGraphPart() bool {
 	return len(r.Holder) > 0 || r.Revision != 0 || len(r.Log) > 0 || len(r.After) > 0 || r.Task != 0
 }
 
-// AppendRecord appends r's stored form to dst: a version byte, the kind, the space, then varints
+// appendRecord appends r's stored form to dst: a version byte, the kind, the space, then varints
 // and length-prefixed bytes.
-func AppendRecord(dst []byte, r *Record) []byte {
+func appendRecord(dst []byte, r *Record) []byte {
 	version, kind := byte(recordVersion), byte(r.Kind)
 	switch {
 	case r.DoneAt != 0:
@@ -136,7 +136,7 @@ func appendBytes(dst, b []byte) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(b))), b...)
 }
 
-// recordSize returns how many bytes AppendRecord appends.
+// recordSize returns how many bytes appendRecord appends.
 func recordSize(r *Record) int {
 	n := 3 + uvarintSize(r.Seq) + varintSize(r.SchedAt) + varintSize(r.Due) + varintSize(r.Priority) +
 		varintSize(int64(r.Count)) + varintSize(int64(r.Timeout))
@@ -171,10 +171,10 @@ func uvarintSize(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
 
 func varintSize(v int64) int { return uvarintSize(uint64(v)<<1 ^ uint64(v>>63)) }
 
-// ParseRecord decodes the stored record b into r. The byte slices of r are views of b; Log and
-// After reuse their arrays. ParseRecord never panics. An unknown version is an error that names it;
+// parseRecord decodes the stored record b into r. The byte slices of r are views of b; Log and
+// After reuse their arrays. parseRecord never panics. An unknown version is an error that names it;
 // a record of an older version is converted.
-func ParseRecord(b []byte, r *Record) error {
+func parseRecord(b []byte, r *Record) error {
 	if len(b) < 3 {
 		return fmt.Errorf("a record of %d bytes is too short", len(b))
 	}

@@ -53,23 +53,23 @@ func drawRecord(t *rapid.T) Record {
 func TestRecordRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRecord(t)
-		b := AppendRecord([]byte("before"), &r)[len("before"):]
+		b := appendRecord([]byte("before"), &r)[len("before"):]
 		if len(b) != recordSize(&r) {
 			t.Fatalf("%d bytes, recordSize says %d", len(b), recordSize(&r))
 		}
 		var got Record
-		if err := ParseRecord(b, &got); err != nil {
+		if err := parseRecord(b, &got); err != nil {
 			t.Fatal(err)
 		}
 		if !reflect.DeepEqual(got, r) {
 			t.Fatalf("got %+v, want %+v", got, r)
 		}
 		for n := range b {
-			if err := ParseRecord(b[:n], &got); err == nil {
+			if err := parseRecord(b[:n], &got); err == nil {
 				t.Fatalf("%d of %d bytes are accepted", n, len(b))
 			}
 		}
-		if err := ParseRecord(append(b, 0), &got); err == nil || !strings.Contains(err.Error(), "1 too many") {
+		if err := parseRecord(append(b, 0), &got); err == nil || !strings.Contains(err.Error(), "1 too many") {
 			t.Fatalf("a byte too many: %v", err)
 		}
 	})
@@ -89,11 +89,11 @@ func TestRecordVersions(t *testing.T) {
 		version2 = "028001" + fields + "046563686f" + "016e" + "027731" + revision + "000000" + "0200ff"
 		edge     = "028300" + "14" + "0000000000" + "0171" + "00" + "00" + "00" + "00" + "0113" + "12" + "00"
 	)
-	if got := hex.EncodeToString(AppendRecord(nil, &r)); got != version2 {
+	if got := hex.EncodeToString(appendRecord(nil, &r)); got != version2 {
 		t.Fatalf("got  %s\nwant %s", got, version2)
 	}
 	e := Record{Kind: KindEdge, Seq: 20, Queue: []byte("q"), After: []uint64{19}, Task: 18}
-	if got := hex.EncodeToString(AppendRecord(nil, &e)); got != edge {
+	if got := hex.EncodeToString(appendRecord(nil, &e)); got != edge {
 		t.Fatalf("got  %s\nwant %s", got, edge)
 	}
 	b, err := hex.DecodeString(version1)
@@ -101,7 +101,7 @@ func TestRecordVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got Record
-	if err := ParseRecord(b, &got); err != nil || !reflect.DeepEqual(got, r) {
+	if err := parseRecord(b, &got); err != nil || !reflect.DeepEqual(got, r) {
 		t.Fatalf("version 1 is read as %+v, %v", got, err)
 	}
 }
@@ -112,16 +112,16 @@ func TestRecordGarbage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := append([]byte{recordVersion}, rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")...)
 		var r Record
-		if ParseRecord(b, &r) != nil {
+		if parseRecord(b, &r) != nil {
 			return
 		}
 		var again Record
-		if err := ParseRecord(AppendRecord(nil, &r), &again); err != nil || !reflect.DeepEqual(r, again) {
+		if err := parseRecord(appendRecord(nil, &r), &again); err != nil || !reflect.DeepEqual(r, again) {
 			t.Fatalf("%x became %+v, and that %+v: %v", b, r, again, err)
 		}
 	})
 	too := append([]byte{recordVersion, 0, 1, 1, 0, 0, 0}, 0xfe, 0xff, 0xff, 0xff, 0x1f, 0, 0, 0, 0)
-	if err := ParseRecord(too, &Record{}); err == nil {
+	if err := parseRecord(too, &Record{}); err == nil {
 		t.Fatal("a count above 32 bits is accepted")
 	}
 }

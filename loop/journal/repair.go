@@ -58,7 +58,7 @@ func (r *Report) keep(from *sorter, db *pebble.DB) error {
 			if key[0] != keyJob {
 				return nil
 			}
-			return firstError(ParseRecord(value, &job), each(&job))
+			return firstError(parseRecord(value, &job), each(&job))
 		})
 	}
 	names := newDuplicates(0)
@@ -102,10 +102,10 @@ func (w *storeWriter) upgrade(key, value []byte) error {
 	case keyMeta:
 		return nil
 	case keyJob:
-		if err := ParseRecord(value, &w.record); err != nil {
+		if err := parseRecord(value, &w.record); err != nil {
 			return decodeError{err}
 		}
-		w.value = AppendRecord(w.value[:0], &w.record)
+		w.value = appendRecord(w.value[:0], &w.record)
 		value = w.value
 	case keySetting:
 		if d, ok := legacyDocument(key[1:], value); ok {

@@ -23,7 +23,7 @@ func TestCheckOfWholeStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Damage) > 0 || r.Format != Format || int(r.Jobs) != len(states[0].jobs) || r.Settings != 1 || r.Epoch != 1 || r.Tables == 0 || r.Logs != 1 || r.Size == 0 || r.Kept != "" {
+	if len(r.Damage) > 0 || r.Format != presentFormat || int(r.Jobs) != len(states[0].jobs) || r.Settings != 1 || r.Epoch != 1 || r.Tables == 0 || r.Logs != 1 || r.Size == 0 || r.Kept != "" {
 		t.Fatalf("%+v", r)
 	}
 	again, err := Repair(testDir, disk)

@@ -112,7 +112,7 @@ func parseJob(key, value []byte, r *Record) error {
 	if err != nil {
 		return err
 	}
-	if err := ParseRecord(value, r); err != nil {
+	if err := parseRecord(value, r); err != nil {
 		return err
 	}
 	if r.Seq != seq {

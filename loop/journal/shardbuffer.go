@@ -204,7 +204,7 @@ func appendPut(dst []byte, r *Record) []byte {
 	dst = append(dst, opSet, jobKeySize, keyJob)
 	dst = binary.BigEndian.AppendUint64(dst, r.Seq)
 	dst = binary.AppendUvarint(dst, uint64(size))
-	return AppendRecord(dst, r)
+	return appendRecord(dst, r)
 }
 
 // opSize returns the size of the operation, live or dead, at the beginning of b.

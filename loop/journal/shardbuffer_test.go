@@ -103,7 +103,7 @@ func (s stored) commit(t *rapid.T, ops []byte, live, limit int) {
 			case opSet:
 				_, skip := binary.Uvarint(op[2+jobKeySize:])
 				var r Record
-				if err := ParseRecord(op[2+jobKeySize+skip:], &r); err != nil || r.Seq != seq {
+				if err := parseRecord(op[2+jobKeySize+skip:], &r); err != nil || r.Seq != seq {
 					t.Fatalf("job %d: %+v, %v", seq, r, err)
 				}
 				s[seq] = r.Revision

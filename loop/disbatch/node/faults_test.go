@@ -219,7 +219,7 @@ func TestDuplicateNode(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), sitetest.Patience)
 		defer cancel()
-		if err := second.Run(ctx); !errors.Is(err, ErrDuplicate) || !strings.Contains(err.Error(), "--node") {
+		if err := second.Run(ctx); !errors.Is(err, errDuplicate) || !strings.Contains(err.Error(), "--node") {
 			t.Errorf("a second process is %s: %v", name, err)
 		}
 	}

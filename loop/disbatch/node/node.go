@@ -31,8 +31,8 @@ const (
 	orphanAge = 5 * time.Minute
 )
 
-// ErrDuplicate reports that another process updates the entry of this node.
-var ErrDuplicate = errors.New("another process is this node: stop it, or give this one a name of its own with --node")
+// errDuplicate reports that another process updates the entry of this node.
+var errDuplicate = errors.New("another process is this node: stop it, or give this one a name of its own with --node")
 
 // Options holds the settings of a node. The zero value of a field stands for its default.
 type Options struct {
@@ -212,7 +212,7 @@ func (n *Node) runnerUsable(ctx context.Context) error {
 	return site.Retrier(n.log, nil).Usable(ctx)
 }
 
-// duplicate returns ErrDuplicate if the entry of this node keeps changing while this process does not write it. It compares
+// duplicate returns errDuplicate if the entry of this node keeps changing while this process does not write it. It compares
 // timestamps for equality only, since clocks of hosts differ. One change proves nothing: the last write of a killed process may
 // arrive late.
 func (n *Node) duplicate(ctx context.Context) error {
@@ -232,7 +232,7 @@ func (n *Node) duplicate(ctx context.Context) error {
 		}
 		before = after
 	}
-	return fmt.Errorf("node %s: %w", n.o.Name, ErrDuplicate)
+	return fmt.Errorf("node %s: %w", n.o.Name, errDuplicate)
 }
 
 // retryEntry is entry for a starting node. It waits for a database that does not answer.

@@ -95,7 +95,7 @@ func (n *Node) noteHeartbeats(nodes []store.Node, v *view) {
 		v.limit = e.Limit
 		n.setCondition("node "+e.Name, e.Problem)
 		if len(n.written) > 0 && !slices.Contains(n.written, e.Timestamp.UnixMilli()) {
-			n.setCondition("name of the node", ErrDuplicate.Error())
+			n.setCondition("name of the node", errDuplicate.Error())
 		}
 	}
 	n.heartbeats = heartbeats

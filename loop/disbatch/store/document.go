@@ -89,8 +89,8 @@ func (s Schema) PluginField() string { return s.pick("constructor", "plugin") }
 // LimitField returns the name of the field with the limit of a queue.
 func (s Schema) LimitField() string { return s.pick("maxthreads", "threads") }
 
-// ParamsField returns the name of the field with the payload of a task.
-func (s Schema) ParamsField() string { return s.pick("parameters", "params") }
+// paramsField returns the name of the field with the payload of a task.
+func (s Schema) paramsField() string { return s.pick("parameters", "params") }
 
 // Unclaimed returns the value of the field node of a task that no node has claimed.
 func (s Schema) Unclaimed() any {

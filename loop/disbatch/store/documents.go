@@ -16,7 +16,7 @@ func (s *Store) Documents(ctx context.Context, collection string, filter bson.D)
 // Balance returns the document of queuebalanced, a program of the original, or ErrNotFound.
 func (s *Store) Balance(ctx context.Context) (bson.Raw, error) {
 	raw, err := s.balance.FindOne(ctx, bson.D{}).Raw()
-	return raw, Found(err)
+	return raw, found(err)
 }
 
 // SetBalance sets fields of the document of queuebalanced and creates it if needed.

@@ -36,8 +36,8 @@ func all[T any](ctx context.Context, cursor *mongo.Cursor, decode func(bson.Raw)
 	return out, cursor.Err()
 }
 
-// Found returns ErrNotFound in place of the driver's error for no document, and other errors as they are.
-func Found(err error) error {
+// found returns ErrNotFound in place of the driver's error for no document, and other errors as they are.
+func found(err error) error {
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return ErrNotFound
 	}

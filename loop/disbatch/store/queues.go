@@ -25,7 +25,7 @@ func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
 func (s *Store) Queue(ctx context.Context, idOrName string) (Queue, error) {
 	raw, err := s.queues.FindOne(ctx, byIDOrName("name", idOrName), options.FindOne().SetSort(idAscending)).Raw()
 	if err != nil {
-		return Queue{}, Found(err)
+		return Queue{}, found(err)
 	}
 	return DecodeQueue(raw), nil
 }

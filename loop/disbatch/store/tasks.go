@@ -22,7 +22,7 @@ func (s *Store) InsertTasks(ctx context.Context, q *Queue, params []any) (*mongo
 			{Key: "_id", Value: primitive.NewObjectID()},
 			{Key: "queue", Value: q.ID}, {Key: "status", Value: int32(StatusQueued)}, {Key: "node", Value: q.Schema.Unclaimed()},
 			{Key: "stdout", Value: nil}, {Key: "stderr", Value: nil}, {Key: "ctime", Value: now}, {Key: "mtime", Value: now},
-			{Key: q.Schema.ParamsField(), Value: p},
+			{Key: q.Schema.paramsField(), Value: p},
 		}
 	}
 	result, err := s.tasks.InsertMany(ctx, docs)
@@ -48,7 +48,7 @@ func (s *Store) arrived(ctx context.Context, docs []any) *mongo.InsertManyResult
 			return false // n is not used after a fault
 		}
 		_, err := s.tasks.FindOne(ctx, bson.D{{Key: "_id", Value: id(i)}}, options.FindOne().SetProjection(bson.D{{Key: "_id", Value: 1}})).Raw()
-		if err = Found(err); err != nil && err != ErrNotFound {
+		if err = found(err); err != nil && err != ErrNotFound {
 			fault = err
 		}
 		return err != nil
@@ -67,7 +67,7 @@ func (s *Store) arrived(ctx context.Context, docs []any) *mongo.InsertManyResult
 func (s *Store) Task(ctx context.Context, id primitive.ObjectID) (Task, error) {
 	raw, err := s.tasks.FindOne(ctx, byID(id)).Raw()
 	if err != nil {
-		return Task{}, Found(err)
+		return Task{}, found(err)
 	}
 	return DecodeTask(raw), nil
 }

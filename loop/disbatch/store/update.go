@@ -52,7 +52,7 @@ func (s *Store) TakeTask(ctx context.Context, filter, order, update bson.D) (Tas
 		return err
 	})
 	if err != nil {
-		return Task{}, Found(err)
+		return Task{}, found(err)
 	}
 	return DecodeTask(raw), nil
 }
