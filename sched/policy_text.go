@@ -43,7 +43,7 @@ type Backoff struct {
 	Jitter         float64 // the share of a delay by which it is made shorter or longer, up to 1
 }
 
-// Delay returns the delay in milliseconds before the retry of a number, from 1. chance spreads equal delays: any bits.
+// delay returns the delay in milliseconds before the retry of a number, from 1. chance spreads equal delays: any bits.
 func (b *Backoff) delay(retry int, chance uint64) int64 {
 	if b.First == 0 {
 		return 0
