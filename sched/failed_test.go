@@ -197,11 +197,11 @@ func TestHistoryIsBounded(t *testing.T) {
 // and one that is cut off has a part of them.
 func TestHistoryRoundTrip(t *testing.T) {
 	all := []Attempt{
-		{1_700_000_000_000, AttemptFailed, "periodic 10.0.0.1:4001", "exit status 1"},
-		{1_700_000_000_000, AttemptFailed, "periodic 10.0.0.1:4001", "exit status 1"},
-		{1_600_000_000_000, AttemptTimedOut, "periodic 10.0.0.1:4002", "exit status 12"},
-		{1_700_000_100_000, AttemptLeft, "", "exit"},
-		{1_700_000_100_001, AttemptRetried, "gloom 10.0.0.1:4003", ""},
+		{1_700_000_000_000, attemptFailed, "periodic 10.0.0.1:4001", "exit status 1"},
+		{1_700_000_000_000, attemptFailed, "periodic 10.0.0.1:4001", "exit status 1"},
+		{1_600_000_000_000, attemptTimedOut, "periodic 10.0.0.1:4002", "exit status 12"},
+		{1_700_000_100_000, attemptLeft, "", "exit"},
+		{1_700_000_100_001, attemptRetried, "gloom 10.0.0.1:4003", ""},
 	}
 	history := AppendHistory(nil, 300, all)
 	if tries, got := ParseHistory(history); tries != 300 || !slices.Equal(got, all) {
