@@ -27,7 +27,7 @@ var canaries = []canary{
 	{"a worker is assigned a job of a name that it has not reported", "sched/unreported.go", "if w.peer.class == named {", "if w.peer.class == named && w.ended {"},
 	{"a worker that has reported a name is not assigned a job of that name", "sched/unreported.go", "if w := u.watch; w.at >= 0 {", "if w := u.watch; w.at > 1<<20 {"},
 	{"a worker finishes a job that another worker holds", "sched/shard.go", "case w.held[r.offset].number != run.Number:\n\t\treturn nil, ErrNotFound\n\tcase w.peer != p:", "case p == w.peer && p == nil:"},
-	{"the last job of a worker that leaves is not released", "sched/departed.go", "\tsh.fail(now, job, r, q, Attempt{Outcome: attemptLeft, Worker: w.peer.where}, sink)\n", "\tif len(w.held) > 0 {\n\t\tsh.fail(now, job, r, q, Attempt{Outcome: attemptLeft, Worker: w.peer.where}, sink)\n\t}\n"},
+	{"the last job of a worker that leaves is not released", "sched/departed.go", "\t} else {\n\t\tsh.fail(now, job, r, q, Attempt{Outcome: attemptLeft,", "\t} else if len(w.held) > 0 {\n\t\tsh.fail(now, job, r, q, Attempt{Outcome: attemptLeft,"},
 	{"a replaced job keeps its workload", "sched/submit.go", "\tsh.freeBytes(r.bytes)\n\tr.bytes, r.size = bytes, uint32(size)\n", "\tsh.freeBytes(bytes)\n"},
 	{"a Gloom job fails when its second slave leaves", "loop/gloom/space.go", "Owned: true, Untimed: true, Deaths: 4", "Owned: true, Untimed: true, Deaths: 2"},
 	{"a task starts before its last predecessor is complete", "sched/graph.go", "if g.node(job).ins > 0 {", "if g.node(job).ins > 1 {"},
@@ -89,11 +89,11 @@ var canaries = []canary{
 	{"STATUS does not count running jobs", "sched/status.go", "Jobs: q.pending() + q.running +", "Jobs: q.pending() +"},
 	{"a malformed Periodic request gets no reply", "loop/periodic/conversation.go", "\t\tc.p.truncated.Add(1)\n\t\tc.reply(f.MsgID, codec.Unknown)\n", "\t\tc.p.truncated.Add(1)\n"},
 	{"the time before a restart counts against leases", "loop/dwork/workers.go", "\th.now = h.host.Now() // the lease begins with the restart\n", ""},
-	{"a task that a worker of another protocol has finished runs again", "sched/finish.go", "\t\tsh.graph.end(now, run.Slot, r, q, sink)\n", "\t\tsh.release(now, run.Slot, r, q, now.Wall, sink)\n\t\tsh.match(now, q, sink)\n"},
+	{"a task that a worker of another protocol has finished runs again", "sched/finish.go", "\tcase r.flags&task != 0:\n\t\tsh.graph.end(now, job, r, q, sink)\n", "\tcase r.flags&task != 0:\n\t\tsh.release(now, job, r, q, now.Wall, sink)\n\t\tsh.match(now, q, sink)\n"},
 	{"the release of a worker's jobs stops after one batch", "sched/departed.go", "\t\tif room = w.shard.releaseAll(now, d, w, room, sink); room < 0 {\n", "\t\tif room = w.shard.releaseAll(now, d, w, room, sink); room < -1 {\n"},
 	{"a broadcast stops after one batch", "sched/broadcast.go", "if room, over = sh.sendBroadcast(now, q, room, sink); over {", "if room, over = sh.sendBroadcast(now, q, room, sink); !over || over {"},
 	{"a queue that is left for the next Tick is never matched", "sched/match.go", "\t\tsh.unmatched = append(sh.unmatched, q)\n", ""},
-	{"a retry starts without its back-off", "sched/failed.go", "now.Wall+p.Backoff.delay(int(tries), sh.s.chance(r.seq, tries)), sink)", "now.Wall+0*p.Backoff.delay(int(tries), sh.s.chance(r.seq, tries)), sink)"},
+	{"a retry starts without its back-off", "sched/failed.go", "delay = p.Backoff.delay(int(tries), sh.s.chance(r.seq, tries))", "delay = 0 * p.Backoff.delay(int(tries), sh.s.chance(r.seq, tries))"},
 	{"a back-off does not grow", "sched/failed.go", "p.Backoff.delay(int(tries),", "p.Backoff.delay(1,"},
 	{"a job is retried once too often", "sched/failed.go", "if p := q.policy; !p.Limited || tries <= p.Retries {", "if p := q.policy; !p.Limited || tries <= p.Retries+1 {"},
 	{"a paused queue assigns a job when none is running", "sched/limiter.go", "(g.paused || g.concurrency", "(g.paused && q.running > 0 || g.concurrency"},
@@ -136,13 +136,17 @@ type testCanary struct {
 }
 
 // testCanaries are bugs that the simulation does not find: it does not know what each group of the journal held, and no
-// commit of it comes in the middle of a verb.
+// commit of it comes in the middle of a verb. Nor does it play leases.
 var testCanaries = []testCanary{
 	{canary{"an incomplete journal group is kept", "loop/journal/chain.go", "\ts.logs[c.partialAt.log].end = c.partialAt.offset\n", "\t_ = c.partialAt.offset\n"}, "loop/journal", lostPower},
 	{canary{"a journal group marks unsynced groups before it as synced", "loop/journal/commit.go", "prevSynced: j.options.Sync != Never && !j.log.dirty,", "prevSynced: j.options.Sync != Never,"}, "loop/journal", lostPower},
 	{canary{"a finished job is not journaled", "sched/done.go", "\tsh.keep(job, r, q, use)\n\tsh.save(job, r, q)\n", "\tsh.keep(job, r, q, use)\n"}, "cmd/treadle", "TestLinearizablePolicies"},
 	{canary{"a kept result loses its last byte", "sched/done.go", "sh.results[job] = arenaRef{bytes, uint32(len(data))}", "sh.results[job] = arenaRef{bytes, uint32(max(len(data), 1) - 1)}"}, "cmd/treadle", "TestLinearizablePolicies"},
 	{canary{"a cron entry and its job are not journaled together", "sched/cron_run.go", "\tsh.beginJoined()\n\tdefer sh.endJoined()\n\tc.Handled = now.Wall\n", "\tc.Handled = now.Wall\n"}, "sched", "TestCronKill"},
+	{canary{"a lease is not restored", "sched/journal.go", "if j.Lease.Token != (Token{}) && sh.restoreLease(", "if j.Lease.Until < 0 && sh.restoreLease("}, "sched", "TestLeaseSurvivesRestart"},
+	{canary{"an extended lease is not journaled", "sched/lease_verbs.go", "\tif r.flags&task == 0 {\n\t\tsh.save(l.slot, r, q)\n", "\tif r.flags&task != 0 {\n\t\tsh.save(l.slot, r, q)\n"}, "sched", "TestLeaseSurvivesRestart"},
+	{canary{"the token of an earlier run ends a later one", "sched/lease_verbs.go", "\tl, err := s.leases.find(t)\n\tif err != nil {\n", "\tl, err := s.leases.find(t)\n\tif err != nil {\n\t\tfor i := range s.leases {\n\t\t\tfor _, x := range s.leases[i].live {\n\t\t\t\tif x.secret == t.Secret {\n\t\t\t\t\tl, err = x, nil\n\t\t\t\t}\n\t\t\t}\n\t\t}\n\t}\n\tif err != nil {\n"}, "sched", "TestLateTokens"},
+	{canary{"a job that is on its way to a request that ends has failed", "sched/departed.go", "\tif w.peer.request {\n", "\tif w.peer.request && w.ended && len(w.held) > 99 {\n"}, "sched", "TestRequestHangsUp"},
 }
 
 // lostPower are the tests of the journal that know what each group held.

@@ -53,6 +53,9 @@ func (f *journalSink) Save(shard int, j *sched.Saved) {
 		r.Attempts = attemptsOf(j)
 	}
 	r.Finished = journal.Finished{DoneAt: j.DoneAt, Result: j.Result}
+	if j.Lease.Token != (sched.Token{}) {
+		r.Lease = leaseOf(&j.Lease)
+	}
 	for _, e := range j.Log {
 		r.Log = append(r.Log, journal.Event(e))
 	}

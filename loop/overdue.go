@@ -18,14 +18,15 @@ type overdue struct {
 	function, name string
 	timeout        int32 // seconds; 0: the default
 	holder         sched.SessionID
+	worker         string // when the holder has no session
 }
 
 // add counts a job that exceeded its time-out. The scheduler calls it.
-func (o *overdue) add(j *sched.Job, holder sched.SessionID) {
+func (o *overdue) add(j *sched.Job, holder sched.SessionID, worker string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.jobs++; o.jobs == 1 {
-		o.function, o.name, o.timeout, o.holder = functionText(j.Queue), truncated(string(j.Name)), j.Timeout, holder
+		o.function, o.name, o.timeout, o.holder, o.worker = functionText(j.Queue), truncated(string(j.Name)), j.Timeout, holder, worker
 	}
 }
 
@@ -33,13 +34,18 @@ func (o *overdue) add(j *sched.Job, holder sched.SessionID) {
 func (s *Server) logOverdue() {
 	o := &s.overdue
 	o.mu.Lock()
-	jobs, function, name, timeout, holder := o.jobs, o.function, o.name, o.timeout, o.holder
+	jobs, function, name, timeout, holder, worker := o.jobs, o.function, o.name, o.timeout, o.holder, o.worker
 	if jobs == 0 || !o.throttle.allow(s.now().Mono) {
 		o.mu.Unlock()
 		return
 	}
 	o.jobs = 0
 	o.mu.Unlock()
+	if worker != "" {
+		s.log.Warn("a lease has expired and its job is handed out again; a report under it will not count: reserve with a longer lease, or extend it",
+			"function", function, "job", name, "worker", worker, "others", jobs-1)
+		return
+	}
 	if timeout <= 0 {
 		timeout = int32(s.sched.Timeout() / 1000)
 	}

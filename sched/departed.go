@@ -204,7 +204,7 @@ func (sh *shard) releaseAll(now Time, d *departed, w *watch, room int, sink Sink
 func (sh *shard) heldAt(w *watch, i int) abandoned {
 	h := abandoned{held: w.held[i]}
 	r := sh.slab.at(h.job)
-	h.last = r.flags&task == 0 && sh.s.rules[r.space].Deaths == 0
+	h.last = r.flags&task == 0 && (sh.s.rules[r.space].Deaths == 0 || w.peer.request)
 	if w.peer.holder { // its tasks go first in line in the order of their names
 		h.name = string(sh.nameView(h.job))
 	}
@@ -235,7 +235,11 @@ func (sh *shard) releaseOne(now Time, w *watch, job uint32, number uint64, sink 
 	sh.counters.Abandoned++
 	done, began := 1-len(sh.freedLocks), sh.mu.steps
 	q := sh.unhold(job, r)
-	sh.fail(now, job, r, q, Attempt{Outcome: attemptLeft, Worker: w.peer.where}, sink)
+	if w.peer.request {
+		sh.release(now, job, r, q, now.Wall, sink)
+	} else {
+		sh.fail(now, job, r, q, Attempt{Outcome: attemptLeft, Worker: w.peer.where}, byRules, sink)
+	}
 	return max(done+len(sh.freedLocks), sh.mu.steps-began) // the end of a job may answer many awaits
 }
 

@@ -41,6 +41,7 @@
 //	policy.go policy_text.go size.go              what an operator wants of a queue, and how it is written
 //	limiter.go                                    what a policy refuses and holds back; how queues get theirs
 //	key.go lanes.go lanes_change.go               keys of jobs: limits for each, and fair order among them
+//	lease.go lease_verbs.go                       jobs under leases, whose workers have no connection
 //	failed.go failed_move.go                      attempts and retries, jobs that were given up; dead letters
 //	done.go ttl.go                                jobs that are done and kept, their names; jobs that expire
 //	kept.go kept_verbs.go                         the lines of all kept jobs; the operators' verbs
@@ -99,6 +100,9 @@
 //	Delay                    reserved  delayed, or ready          released
 //	Release, Transfer        reserved  ready; a task: waiting     released
 //	a time-out               reserved  ready, delayed, or gone    timed_out
+//	FinishGranted            reserved  gone; a task: remembered   done
+//	FailGranted              reserved  ready, delayed, or gone    released
+//	ReleaseGranted           reserved  ready, or gone             released
 //	Forget of the holder     reserved  ready, delayed, or gone    abandoned
 //	Forget of the owner      any       gone; reserved: at the end of its run  removed
 //	AcquireLock, refused     reserved  parked
@@ -149,6 +153,18 @@
 //	AcquireLock     ask for a named lock
 //	ReleaseLock     release a named lock
 //	Publish         send data to the job's listeners
+//
+// Verbs of workers without a connection:
+//
+//	NewRequest        make a peer for one request
+//	TryReserveUpTo    ask for jobs that are ready now
+//	Grant             lease jobs that the request holds
+//	FinishGranted     end a leased job with a result
+//	FailGranted       give a leased job back as failed
+//	ReleaseGranted    give a leased job back unstarted
+//	ExtendGranted     set when a lease ends
+//	PublishGranted    send data to the listeners of a leased job
+//	ViewGranted       view a leased job
 //
 // Verbs of operators:
 //
@@ -226,7 +242,9 @@
 //	line         the order of those that wait: a queue's watches by the age of their oldest slots,
 //	             ready tasks, parked jobs by lock
 //	run          one reservation of one job; its number is the seq of the slot that it answers
-//	lease        a hold on a task that is proved with a revision
+//	lease        a hold that outlives connections: on a task it is proved with a revision, on a job of
+//	             Grant with a token
+//	request      a peer for one request of a worker without a connection
 //	await        one request of a peer for the end of a job
 //	topic        a job's name under which its worker publishes to listeners
 //	Delivery     an effect: what to tell which session
@@ -304,6 +322,29 @@
 // MaxJobs, MaxBytes, MaxPayload and a pause of submits refuse a Submit with ErrPolicy, and change nothing of jobs that
 // are there. A job that comes from a dead-letter move is never refused.
 //
+// # Leases
+//
+// A worker without a connection reserves jobs in a request, a peer that lives no longer than the request. Grant moves the
+// jobs from the request to leases. A leased job stays reserved until a verb with its token ends the run, the job is
+// removed, or the lease expires. The expiry replaces the job's time-out and counts as one: policies, histories and
+// counters treat it the same, and the history has the worker's name. It goes by the clock that never steps; over a restart
+// it goes by the wall clock, and a clock that was set back does not make a lease longer than it was. Connected workers
+// and requests wait in the same lines, and all policies hold for both. A broadcast reaches a waiting request as well.
+//
+// A token names one run, by its number, and proves it with a secret that the caller has drawn. A run that has ended has no
+// lease, so that a late or doubled call changes nothing: its error says how the lease ended, as long as that is
+// remembered, and ErrNoLease later. A wrong secret is ErrNoLease always. The number is looked up in a table of all shards:
+// shard and slot of a job differ after a restart.
+//
+// The record of a leased job has its lease: the token, the worker, the end and the length. After a restart the job is
+// reserved under the same token, and the first Tick ends a lease that has expired. A restart makes other leased jobs
+// ready, those that are not durable and tasks, as it does with a connected worker's, or ends them as their space says. A
+// leased job keeps no named locks: workers without a connection have no verb for them.
+//
+// A request that waits counts as a worker of each queue that it watches, and the leased jobs of a queue count as one
+// worker together: a queue whose workers are between two requests, and have a job, is served. Durable leased jobs do not
+// count as unfinished: a stop does not wait for them.
+//
 // # Cron
 //
 // An entry is in the shard of its queue. It has its next time in a heap, and the Tick at which that has come submits a
@@ -335,6 +376,7 @@
 //	   Peer.mu          a peer's slots, awaits and topics, its part of the quota
 //	   locks.mu         the named locks, and the jobs that wait for them
 //	   idTable.mu       a part of the Global names
+//	   leaseTable.mu    a part of the leases
 //	   departures.mu    the list of departed peers; not under a shard's
 //	   of a Journal     the changes of a shard that are to be written
 //	   of a Sink        the mailbox of an event loop, the endings of Disbatch's functions
@@ -393,6 +435,7 @@
 //	tasks, edges of a request    those that it names: the caller bounds them; for their order
 //	                             maxOrderSteps edges, else the request is refused
 //	Steal, Complete              a batch of tasks under each hold, as many as are asked for
+//	TryReserveUpTo, Grant        MaxRequestJobs, a batch under each hold
 //	predecessors of a task       all of them, when its record is journaled
 //	the log of a task            maxEvents
 //	WalkCron, DropOldCron        maxCronEntries, at a start as many again; a batch, and all, under a hold

@@ -185,11 +185,14 @@ func appendText(dst []byte, text, before string) []byte {
 }
 
 // failUnder is fail for a job whose queue's policy rules its failures: it is delayed, or given up.
-func (sh *shard) failUnder(now Time, job uint32, r *record, q *queue, a Attempt, sink Sink) {
+func (sh *shard) failUnder(now Time, job uint32, r *record, q *queue, a Attempt, delay int64, sink Sink) {
 	a.At = now.Wall
 	tries := sh.addAttempt(job, r, a)
 	if p := q.policy; !p.Limited || tries <= p.Retries {
-		sh.release(now, job, r, q, now.Wall+p.Backoff.delay(int(tries), sh.s.chance(r.seq, tries)), sink)
+		if delay < 0 {
+			delay = p.Backoff.delay(int(tries), sh.s.chance(r.seq, tries))
+		}
+		sh.release(now, job, r, q, now.Wall+delay, sink)
 		return
 	}
 	sh.giveUp(now, job, r, q, sink)

@@ -18,19 +18,24 @@ func (s *Scheduler) Finish(now Time, p *Peer, run Run, data []byte, sink Sink) e
 		sh.counters.Stale++
 		return err
 	}
+	sh.finish(now, run.Slot, r, p.where, data, sink)
+	return nil
+}
+
+// finish is Finish for a reserved job and the name of its worker.
+func (sh *shard) finish(now Time, job uint32, r *record, worker string, data []byte, sink Sink) {
 	w := sh.watches[r.home]
-	q := sh.unhold(run.Slot, r)
+	q := sh.unhold(job, r)
 	sh.counters.Done++
 	switch {
 	case r.flags&task != 0:
-		sh.graph.end(now, run.Slot, r, q, sink)
+		sh.graph.end(now, job, r, q, sink)
 	case q.policy != nil:
-		sh.endUnder(now, run.Slot, r, q, Attempt{Outcome: attemptDone, Worker: p.where}, Result, data, sink)
+		sh.endUnder(now, job, r, q, Attempt{Outcome: attemptDone, Worker: worker}, Result, data, sink)
 	default:
-		sh.end(run.Slot, r, q, Result, data, sink)
+		sh.end(job, r, q, Result, data, sink)
 	}
 	sh.reconsider(now, w, sink)
-	return nil
 }
 
 // Fail gives back a job that the peer could not do: the job becomes ready, due now, or ends, see
@@ -42,21 +47,30 @@ func (s *Scheduler) Fail(now Time, p *Peer, run Run, text []byte, sink Sink) err
 		return err
 	}
 	defer sh.unlock(now, sink)
-	sh.failAwaits(run.Slot, r, sink)
-	w := sh.watches[r.home]
-	q := sh.unhold(run.Slot, r)
-	sh.fail(now, run.Slot, r, q, Attempt{Outcome: attemptFailed, Worker: p.where, Text: lastText(text)}, sink)
-	sh.match(now, q, sink)
-	sh.reconsider(now, w, sink)
+	sh.failRun(now, run.Slot, r, Attempt{Outcome: attemptFailed, Worker: p.where, Text: lastText(text)}, byRules, sink)
 	return nil
 }
+
+// byRules is the delay of a failed job that the policy of its queue rules.
+const byRules = -1
+
+// failRun is Fail for a reserved job. delay is fail's.
+func (sh *shard) failRun(now Time, job uint32, r *record, a Attempt, delay int64, sink Sink) {
+	sh.failAwaits(job, r, sink)
+	w := sh.watches[r.home]
+	q := sh.unhold(job, r)
+	sh.fail(now, job, r, q, a, delay, sink)
+	sh.match(now, q, sink)
+	sh.reconsider(now, w, sink)
+}
+
+// longestDelay bounds the milliseconds of a delay: a longer one would overflow.
+const longestDelay = int64(1) << 50
 
 // Delay gives back a job, due delay seconds from now to the millisecond, and adds step to its
 // count.
 func (s *Scheduler) Delay(now Time, p *Peer, run Run, delay int64, step int32, sink Sink) error {
-	// A longer delay would overflow.
-	const longest = int64(1) << 50
-	delay = max(min(delay, longest/1000), -longest/1000)
+	delay = max(min(delay, longestDelay/1000), -longestDelay/1000)
 	sh, r, err := s.releasing(p, run)
 	if err != nil {
 		return err

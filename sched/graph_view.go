@@ -78,8 +78,8 @@ func (r *record) live() bool {
 type TaskView struct {
 	Job
 	Stage  uint8     // 0: it waits for predecessors
-	Holder string    // of a reserved task: the name, or the label, of its holder
-	By     SessionID // session of its holder, 0 for a peer of NewHolder
+	Holder string    // of a reserved task: the name, or the label, of its holder, or the worker of its lease
+	By     SessionID // session of its holder, 0 for a peer of NewHolder or a lease
 	Log    []Event
 
 	// Revision is that of the last Lease, also when the task is not held; 0: there was none.
@@ -100,6 +100,9 @@ func (g *graph) view(job uint32, r *record, q *queue, v *TaskView) {
 	case reserved:
 		p := sh.watches[r.home].peer
 		v.Stage, v.Holder, v.By = StageReserved, p.name+p.label, p.id
+		if l := sh.leaseOf(r); l != nil {
+			v.Holder = l.worker
+		}
 	case remembered:
 		v.Stage = StageDone
 	}

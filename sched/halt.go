@@ -12,7 +12,7 @@ func (s *Scheduler) Halt() {
 }
 
 // Unfinished counts the reserved jobs that a restart makes ready again: all but tasks, which keep
-// their holders.
+// their holders, and durable jobs under leases.
 func (s *Scheduler) Unfinished() (n int) {
 	for i := range s.shards {
 		sh := &s.shards[i]
@@ -24,7 +24,9 @@ func (s *Scheduler) Unfinished() (n int) {
 }
 
 // unfinished needs no walk: every reserved job stands under a deadline or is counted.
-func (sh *shard) unfinished() int { return sh.running.jobs + sh.deadline.jobs + sh.untimedJobs }
+func (sh *shard) unfinished() int {
+	return sh.running.jobs + sh.deadline.jobs + sh.untimedJobs - sh.lastingLeases
+}
 
 // countUntimed counts a job that is reserved without a time-out, as all tasks are.
 func (sh *shard) countUntimed(r *record, q *queue, n int) {

@@ -108,6 +108,31 @@ func (x *loadedSched) takeWith(p *Peer, n int, queue string, count func(i int) i
 	}
 }
 
+// request returns a request for jobs of queue f.
+func (x *loadedSched) request() *Peer {
+	p := x.NewRequest(0, "")
+	x.ok(x.Watch(x.now, p, []byte("f"), false, discardAll{}))
+	return p
+}
+
+// lease leases n jobs for a second.
+func (x *loadedSched) lease(n int) {
+	for p := x.request(); n > 0; {
+		sink := new(allRuns)
+		got, _, err := x.TryReserveUpTo(x.now, p, 1, n, sink)
+		if x.ok(err); got == 0 {
+			x.t.Fatal("nothing is leased")
+		}
+		x.Grant(x.now, p, sink.runs, Terms{For: 1000})
+		n -= got
+	}
+}
+
+// allRuns is a sink that keeps all runs handed out.
+type allRuns struct{ runs []Run }
+
+func (s *allRuns) Deliver(d *Delivery) { s.runs = append(s.runs, d.Job.Run()) }
+
 // lastRun is a sink that keeps the last run handed out.
 type lastRun struct{ run Run }
 
@@ -131,6 +156,21 @@ func TestLongestHold(t *testing.T) {
 			x.submit(manyItems, "f", nil)
 			x.take(p, manyItems)
 			return func() { x.SetTimeout(1000); x.now.Mono += 2000 }
+		},
+		"very many leases expire": func(x *loadedSched) func() {
+			x.submit(manyItems, "f", nil)
+			x.lease(manyItems)
+			return func() { x.now.Mono += 2000 }
+		},
+		"a request of very many jobs, with very many leased, hangs up": func(x *loadedSched) func() {
+			x.submit(manyItems, "f", nil)
+			x.lease(manyItems - MaxRequestJobs)
+			p := x.request()
+			sink := new(allRuns)
+			_, _, err := x.TryReserveUpTo(x.now, p, 1, MaxRequestJobs, sink)
+			x.ok(err)
+			x.Grant(x.now, p, sink.runs[:MaxRequestJobs/2], Terms{For: 1000})
+			return func() { x.Forget(x.now, p, discardAll{}) }
 		},
 		"a worker releases one of very many": func(x *loadedSched) func() {
 			p := x.peer(Wide, "f")

@@ -11,7 +11,7 @@ import (
 // is, and expects that no verb is under way.
 func (s *Scheduler) check() error {
 	awaits, topics, names := make(map[*Peer]map[JobRef]int), make(map[*Peer]map[topic]int), make(map[*Peer]int)
-	queues, memory := 0, int64(0)
+	queues, memory, leased := 0, int64(0), 0
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
@@ -23,7 +23,7 @@ func (s *Scheduler) check() error {
 		for k := range sh.slab.chunks {
 			memory += sh.slab.chunks[k].size()
 		}
-		c := checker{sh: sh, awaits: awaits, topics: topics, unreportedNames: names, seen: make(map[uint32]string), used: make(map[uint32]bool)}
+		c := checker{sh: sh, awaits: awaits, topics: topics, unreportedNames: names, leasedJobs: &leased, seen: make(map[uint32]string), used: make(map[uint32]bool)}
 		if err := c.run(); err != nil {
 			return fmt.Errorf("shard %d: %w", i, err)
 		}
@@ -43,6 +43,9 @@ func (s *Scheduler) check() error {
 		}
 	}
 	if err := s.checkIDs(); err != nil {
+		return err
+	}
+	if err := s.checkLeases(leased); err != nil {
 		return err
 	}
 	return s.checkLocks()
@@ -104,11 +107,12 @@ type checker struct {
 	lastOfNames     int               // kept done jobs that are found by their names
 	topics          map[*Peer]map[topic]int
 	unreportedNames map[*Peer]int // number of each peer's unreported names
+	leasedJobs      *int          // of all shards
 }
 
 func (c *checker) run() error {
 	for _, f := range []func() error{
-		c.slab, c.count, c.queues, c.watches, c.deadlines, c.parked, c.graph, c.pool, c.everyJob, c.policies, c.cron, c.names, c.arena, c.timers, c.lines, c.awaited, c.listened, c.unreported,
+		c.slab, c.count, c.queues, c.watches, c.deadlines, c.parked, c.graph, c.pool, c.everyJob, c.policies, c.cron, c.names, c.arena, c.timers, c.lines, c.awaited, c.listened, c.unreported, c.leases,
 	} {
 		if err := f(); err != nil {
 			return err
@@ -319,6 +323,11 @@ func (c *checker) count() error {
 		if q != nil && q.broadcast != nil {
 			t := c.tallies[q]
 			t.running++
+			c.tallies[q] = t
+		}
+		if q != nil && q.leases != nil {
+			t := c.tallies[q]
+			t.workers++
 			c.tallies[q] = t
 		}
 	}

@@ -21,7 +21,7 @@ func (c *checker) deadlines() error {
 	if err := c.index(&c.sh.deadline, "deadline", visit(ownDeadline)); err != nil {
 		return err
 	}
-	forever, endless, assigned := 0, 0, 0
+	forever, endless, tasks, assigned := 0, 0, 0, 0
 	for _, q := range c.sh.queues {
 		if q != nil {
 			assigned += q.reservedTasks
@@ -31,9 +31,10 @@ func (c *checker) deadlines() error {
 		r := c.sh.slab.at(job)
 		forever += count(r.state == reserved && r.flags&untimed != 0)
 		endless += count(r.state == reserved && r.flags&untimed != 0 && r.flags&task == 0)
+		tasks += count(r.state == reserved && r.flags&task != 0)
 	}
-	if endless != c.sh.untimedJobs || forever-endless != assigned {
-		return fmt.Errorf("%d jobs and %d tasks have no time-out, %d and %d are counted", endless, forever-endless, c.sh.untimedJobs, assigned)
+	if endless != c.sh.untimedJobs || tasks != assigned {
+		return fmt.Errorf("%d jobs have no time-out, and %d tasks are reserved, %d and %d are counted", endless, tasks, c.sh.untimedJobs, assigned)
 	}
 	if n := c.sh.running.jobs + c.sh.deadline.jobs + forever; n != c.states[reserved] {
 		return fmt.Errorf("%d jobs have a deadline or need none, %d are reserved", n, c.states[reserved])

@@ -25,6 +25,7 @@ type Saved struct {
 	DoneAt   int64  // Unix milliseconds when the job was done or has expired; 0: it has not
 	History  []byte // for ParseHistory
 	Result   []byte // of a job that is done; nil: it is not kept
+	Lease    SavedLease
 
 	// The fields below are for tasks.
 
@@ -33,6 +34,14 @@ type Saved struct {
 	Log      []Event
 	After    []uint64 // sequence numbers of the task's predecessors
 	Task     uint64   // of an edge: sequence number of the successor
+}
+
+// SavedLease is the lease under which a job is reserved. A zero Token: there is none.
+type SavedLease struct {
+	Token  Token
+	Worker string
+	Until  int64 // Unix milliseconds
+	Length int64 // milliseconds, from the last extension to Until
 }
 
 // Kind says what a record is.
@@ -68,7 +77,7 @@ func (sh *shard) save(job uint32, r *record, q *queue) {
 		sh.graph.save(job, r, q)
 	} else {
 		sh.view(job, r, q, &sh.saved.Job)
-		if r.state == ready && sh.saved.SchedAt != 0 {
+		if (r.state == ready || r.state == reserved) && sh.saved.SchedAt != 0 {
 			sh.saved.Due = wasDue
 		}
 		switch r.state {
@@ -77,10 +86,12 @@ func (sh *shard) save(job uint32, r *record, q *queue) {
 		case finished:
 			sh.saved.DoneAt, sh.saved.SchedAt, sh.saved.Due = r.due, 0, wasDue
 			sh.saved.Result = sh.result(job)
+		case reserved:
+			sh.saved.Lease = sh.savedLease(r)
 		}
 		sh.saved.History = sh.history(job, r)
 		sh.s.journal.Save(int(sh.id), &sh.saved)
-		sh.saved.FailedAt, sh.saved.DoneAt, sh.saved.History, sh.saved.Result = 0, 0, nil, nil
+		sh.saved.FailedAt, sh.saved.DoneAt, sh.saved.History, sh.saved.Result, sh.saved.Lease = 0, 0, nil, nil, SavedLease{}
 	}
 	sh.saveQueue(q)
 }
@@ -154,6 +165,7 @@ func (s *Scheduler) Restore(now Time, j *Saved) error {
 		return sh.restoreCron(j)
 	case KindDropped:
 		if q := sh.byName[j.Queue]; q != nil {
+			sh.endRestored(now, q)
 			sh.discard(q)
 			q.saved = j.Ref.Seq
 		} else {
@@ -215,6 +227,9 @@ func (sh *shard) restoreJob(now Time, j *Saved, q *queue) error {
 	}
 	if r.due != second {
 		past = 0
+	}
+	if j.Lease.Token != (Token{}) && sh.restoreLease(now, job, r, q, &j.Lease) {
+		return nil
 	}
 	if j.SchedAt == 0 || j.Due == wasDue {
 		now = r.notBefore(now)

@@ -55,15 +55,22 @@ func (s *Scheduler) Publish(p *Peer, run Run, data []byte, tag uint64, sink Sink
 		sh.counters.Stale++
 		return false, err
 	}
+	wait, listeners := sh.publish(r, data, &owedProceed{p.id, tag}, sink)
+	p.cost += listeners
+	return wait, nil
+}
+
+// publish sends data to the listeners of a reserved job, and returns their number. The first that reads too slowly keeps
+// owed, unless that is nil.
+func (sh *shard) publish(r *record, data []byte, owed *owedProceed, sink Sink) (wait bool, listeners int) {
 	if len(sh.topics) == 0 {
-		return false, nil
+		return false, 0
 	}
 	name, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
-	listeners := sh.topics[topic{r.space, sh.queueOf(r).name, string(name)}]
-	p.cost += len(listeners)
-	for _, a := range listeners {
-		if a.peer.addUnsent(len(data), owedProceed{p.id, tag}, !wait) {
-			wait = true
+	all := sh.topics[topic{r.space, sh.queueOf(r).name, string(name)}]
+	for _, a := range all {
+		if a.peer.addUnsent(len(data), owed) {
+			wait, owed = true, nil
 		}
 		sh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: Chunk, Data: data}
 		sink.Deliver(&sh.out)
@@ -71,20 +78,20 @@ func (s *Scheduler) Publish(p *Peer, run Run, data []byte, tag uint64, sink Sink
 	if len(data) >= ownChunk {
 		sh.out.Data = nil // the caller owns it
 	}
-	return wait, nil
+	return wait, len(all)
 }
 
-// addUnsent adds bytes to the peer's unsent ones. It returns true when they reach its window. With
-// note it then keeps owed, to be sent when the peer has caught up.
-func (p *Peer) addUnsent(n int, owed owedProceed, note bool) bool {
+// addUnsent adds bytes to the peer's unsent ones. It returns true when they reach its window. It
+// then keeps owed, unless that is nil, to be sent when the peer has caught up.
+func (p *Peer) addUnsent(n int, owed *owedProceed) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.unsent += n
 	if p.unsent < p.window {
 		return false
 	}
-	if note {
-		p.stalled = append(p.stalled, owed)
+	if owed != nil {
+		p.stalled = append(p.stalled, *owed)
 	}
 	return true
 }

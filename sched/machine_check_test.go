@@ -3,6 +3,7 @@ package sched
 import (
 	"fmt"
 	"maps"
+	"slices"
 )
 
 func (x *machine) tick() error {
@@ -98,8 +99,13 @@ func (x *machine) compareWalk() error {
 	return same("walk", len(got), len(x.m.jobs))
 }
 
-// drain ends every peer and removes every job. Nothing may be left, nor much memory.
+// drain ends every lease and every peer, and removes every job. Nothing may be left, nor much memory.
 func (x *machine) drain() error {
+	for slices.ContainsFunc(x.tokens, func(t Token) bool { return x.leases[t].ended == nil }) {
+		if err := x.run(op{Verb: "lease-release"}); err != nil {
+			return err
+		}
+	}
 	for i := range x.peers {
 		if err := x.run(op{Verb: "forget", Peer: i}); err != nil {
 			return err

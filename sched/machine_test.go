@@ -36,6 +36,8 @@ var themes = [][]string{
 		flushed flushed forget pass tick`),
 	strings.Fields(`submit submit submit submit watch watch reserve reserve reserve try sleep finish fail fail fail delay
 		remove forget pass pass pass tick tick timeout policy policy failed broadcast drop`),
+	strings.Fields(`submit submit submit submit watch watch reserve reserve upto upto finish grant grant grant grant lease-finish
+		lease-fail lease-fail lease-release lease-extend remove forget pass pass tick tick timeout policy failed broadcast drop`),
 }
 
 var (
@@ -67,11 +69,13 @@ func drawOp(t *rapid.T, verbs []string) op {
 		o.Flag, o.Rare, o.Await = rapid.Bool().Draw(t, "onFail"), n("needWorker", 8) == 0, n("await", 3*machinePeers)
 	case "remove":
 		o.Name, o.Which = n("name", len(machineNames)), n("space", 2)
-	case "reserve", "try", "sleep":
+	case "reserve", "try", "sleep", "upto":
 		o.Which = n("tag", machineTags)
 	case "finish", "fail", "delay":
 		o.Which, o.Flag, o.Rare = n("ref", 12), n("other", 6) == 0, n("stale", 8) == 0
 		o.At, o.Count = n("delay", 6), n("step", len(machineCount))
+	case "grant", "lease-finish", "lease-fail", "lease-release", "lease-extend":
+		o.Which, o.Flag, o.Rare, o.At = n("ref", 12), n("other", 6) == 0, n("stale", 4) == 0, n("for", len(machineLeases))
 	case "flushed":
 		o.Size = n("unsent", 5)
 	case "pass":
@@ -103,6 +107,8 @@ type machine struct {
 	peers      []*Peer // by the model's peers' places
 	modelPeers []*modelPeer
 	runs       []Run // every one that ever began
+	tokens     []Token
+	leases     map[Token]*modelLease
 	lastID     SessionID
 	lastTag    uint64
 	next       Time // of the next Tick, as the last one said
@@ -111,7 +117,7 @@ type machine struct {
 
 func newMachine(t *rapid.T, shards int) *machine {
 	now := Time{Wall: 1_700_000_000_250, Mono: 10 * grain}
-	x := &machine{t: t, m: newModel(now, machineWindow, len(machineQueues)-1), next: Time{Wall: never, Mono: never}}
+	x := &machine{t: t, m: newModel(now, len(machineQueues)-1), next: Time{Wall: never, Mono: never}, leases: make(map[Token]*modelLease)}
 	x.s = New(Options{Shards: shards, Window: machineWindow, MaxQueues: len(machineQueues) - 1, Alarm: func() { x.alarmed = true }})
 	x.peers, x.modelPeers = make([]*Peer, machinePeers), make([]*modelPeer, machinePeers)
 	for i := range x.peers {
@@ -123,7 +129,11 @@ func newMachine(t *rapid.T, shards int) *machine {
 func (x *machine) connect(i int) {
 	x.lastID++
 	x.peers[i] = x.s.NewPeer(x.lastID)
-	x.modelPeers[i] = &modelPeer{id: x.lastID, watches: make(map[string]bool)}
+	x.modelPeers[i] = &modelPeer{id: x.lastID, watches: make(map[string]bool), window: machineWindow}
+	if i == machinePeers-1 {
+		x.peers[i] = x.s.NewRequest(x.lastID, "")
+		x.modelPeers[i].window, x.modelPeers[i].request = math.MaxInt, true
+	}
 	x.m.peers = append(x.m.peers, x.modelPeers[i])
 }
 
@@ -161,8 +171,13 @@ func (x *machine) run(o op) error {
 			return fmt.Errorf("delivery %+v: %w", d, err)
 		}
 	}
-	if o.Verb == "try" {
+	switch o.Verb {
+	case "try":
 		if err := x.tried(o); err != nil {
+			return err
+		}
+	case "upto":
+		if err := x.triedUpTo(o); err != nil {
 			return err
 		}
 	}
@@ -195,8 +210,14 @@ func (x *machine) verb(o op) error {
 		return s.Sleep(now, p, uint64(o.Which), sink)
 	case "try":
 		m.reserve(mp, uint64(o.Which+machineTags), false)
+	case "upto":
+		x.upTo(o)
 	case "finish", "fail", "delay":
 		return x.report(o)
+	case "grant":
+		return x.grant(o)
+	case "lease-finish", "lease-fail", "lease-release", "lease-extend":
+		return x.granted(o)
 	case "remove":
 		name := machineNames[o.Name]
 		return same("removed", s.Remove(now, Space(o.Which), []byte(queue), []byte(name), sink), m.remove(Space(o.Which), queue, name))

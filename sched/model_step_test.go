@@ -50,7 +50,7 @@ func (m *model) heads(queue string) []*modelJob {
 func (m *model) nextSlot(queue string) *modelPeer {
 	var first *modelPeer
 	for _, p := range m.peers {
-		if _, ok := p.watches[queue]; !ok || len(p.slots) == 0 || !p.slots[0].wake && p.unsent >= m.window {
+		if _, ok := p.watches[queue]; !ok || len(p.slots) == 0 || !p.slots[0].wake && p.unsent >= p.window {
 			continue
 		}
 		if first == nil || p.slots[0].age < first.slots[0].age {

@@ -65,7 +65,6 @@ func (r *recorder) take() []delivered {
 type model struct {
 	now       Time
 	timeout   int64
-	window    int
 	maxQueues int
 
 	queues  map[string]bool
@@ -111,7 +110,8 @@ type modelJob struct {
 	since          int64 // when it was reserved
 	waits          []modelWait
 	ref            JobRef
-	run            Run   // of the reservation, while there is one
+	run            Run // of the reservation, while there is one
+	lease          *modelLease
 	tries          int   // failures since it was submitted or retried by hand
 	failedAt       int64 // Wall
 }
@@ -127,6 +127,8 @@ type modelPeer struct {
 	watches map[string]bool // queue -> broadcast
 	slots   []modelSlot
 	unsent  int
+	window  int
+	request bool
 }
 
 type modelSlot struct {
@@ -135,9 +137,9 @@ type modelSlot struct {
 	wake bool
 }
 
-func newModel(now Time, window, maxQueues int) *model {
+func newModel(now Time, maxQueues int) *model {
 	return &model{
-		now: now, window: window, maxQueues: maxQueues, queues: make(map[string]bool),
+		now: now, maxQueues: maxQueues, queues: make(map[string]bool),
 		refs: make(map[JobRef]*modelJob), runs: make(map[Run]*modelJob), arriving: make(map[string]*arrivals),
 		rates: make(map[string]*modelRate),
 	}
@@ -166,7 +168,7 @@ func (m *model) workers(queue string) (n, broadcasts int) {
 			broadcasts += count(b)
 		}
 	}
-	return n, broadcasts
+	return n + count(m.leased(queue)), broadcasts
 }
 
 func (m *model) makeQueue(name string) error {
@@ -321,6 +323,7 @@ func (m *model) remove(space Space, queue, name string) bool {
 		return false
 	}
 	m.counted.Removed++
+	j.endLease(ErrLeaseRemoved)
 	m.end(j, Removed, "")
 	return true
 }
@@ -359,15 +362,15 @@ func (m *model) forget(p *modelPeer) {
 		j.waits = slices.DeleteFunc(j.waits, func(w modelWait) bool { return w.peer == p })
 		if j.holder == p && j.state == reserved {
 			m.counted.Abandoned++
-			m.back(j)
+			m.back(j, !p.request)
 		}
 	}
 	m.peers = slices.DeleteFunc(m.peers, func(o *modelPeer) bool { return o == p })
 }
 
 // back is the end of a run without a report: the job is ready during the verb, or what a policy makes of it.
-func (m *model) back(j *modelJob) {
-	if m.fails(j, true) {
+func (m *model) back(j *modelJob, failed bool) {
+	if failed && m.fails(j, true) {
 		return
 	}
 	j.due(m.now.Wall)
@@ -385,6 +388,8 @@ func (m *model) arrivals(queue string) *arrivals {
 // overdue returns when a reserved job times out, never without a time-out.
 func (m *model) overdue(j *modelJob) int64 {
 	switch {
+	case j.lease != nil:
+		return j.lease.until
 	case j.timeout > 0:
 		return j.since + int64(j.timeout)*1000
 	case m.timeout > 0:
@@ -414,7 +419,8 @@ func (m *model) tick() {
 	for _, j := range slices.Clone(m.jobs) {
 		if j.state == reserved && m.overdue(j) <= m.now.Mono {
 			m.counted.TimedOut++
-			m.back(j)
+			j.endLease(ErrLeaseExpired)
+			m.back(j, true)
 		}
 	}
 	m.tickPolicies()

@@ -10,6 +10,7 @@ import (
 type Peer struct {
 	id          SessionID
 	holder      bool   // it is not connected, see NewHolder
+	request     bool   // see NewRequest
 	name        string // of a holder
 	label       string // of a session: how logs and views name the peer
 	where       string // its protocol and address: how histories name the peer

@@ -15,13 +15,15 @@ type queue struct {
 	at          int       // index in the timers heap, -1: not in it
 
 	lines            [classes]heap[*watch] // the watches whose peers may have a slot, oldest slot first, by class
-	workers          int                   // number of watches that have not ended
+	workers          int                   // number of watches that have not ended, and one when jobs are leased
 	broadcastWorkers int                   // of the workers, those that registered for broadcasts
 	named            int                   // of the workers, those of Named peers
 	unreported       int                   // number of unreported names and suspensions of these
 	spaces           uint16                // name spaces that ever had a job here
 	running          int                   // reserved jobs and the broadcasting one
 	reservedTasks    int                   // of these, tasks
+	savedLeases      int                   // of these, durable jobs under a lease
+	leases           *watch                // holds the leased jobs; nil: there are none
 	parked           []uint32              // in no order
 	waiting          int                   // number of waiting tasks
 	tasks            int                   // number of tasks that are not complete

@@ -26,7 +26,7 @@ var testRules = [MaxSpaces]Rules{
 // allVerbs are all verbs: those of the model's machine, and those that the model does not have.
 var allVerbs = strings.Fields(`submit submit submit submit submit submit watch watch watch broadcast unwatch
 	reserve reserve reserve reserve reserve try sleep finish finish finish fail delay remove drop flushed flushed
-	forget pass pass tick tick timeout lock lock lock unlock locktime listen publish release held policy failed done`)
+	forget pass pass tick tick timeout lock lock lock unlock locktime listen publish release held policy failed done request request token token`)
 
 var (
 	randomQueues = []string{"f", "g", "h"}
@@ -60,6 +60,7 @@ type randomSched struct {
 	now     Time
 	peers   []*Peer
 	refs    []Run
+	tokens  []Token
 	holder  map[Run]int
 	lastID  SessionID
 	tags    uint64
@@ -142,6 +143,10 @@ func (x *randomSched) verb() {
 		if ref, ok := held(p, queue, name); ok && x.s.Finish(now, p, ref, nil, sink) != nil {
 			x.t.Fatalf("%v is held and cannot be finished", ref)
 		}
+	case "request":
+		x.request(queue)
+	case "token":
+		x.token()
 	case "policy":
 		x.policy()
 	case "failed":
@@ -200,6 +205,9 @@ func (x *randomSched) note() {
 			continue
 		}
 		i := slices.IndexFunc(x.peers, func(p *Peer) bool { return p.id == d.to })
+		if i < 0 && d.tag == requestTag {
+			continue
+		}
 		if i < 0 || len(d.job.name) > maxShort && randomSkills[i]&Wide == 0 || d.effect == Broadcast && d.job.space == ownedSpace {
 			x.t.Fatalf("peer %d of skills %v got %+v", i, randomSkills, d)
 		}
@@ -233,6 +241,7 @@ func (x *randomSched) durable(s *Scheduler) []string {
 			}
 		}
 	}
+	all = append(all, durableLeases(s)...)
 	for _, queue := range randomQueues {
 		for c, done := (KeptCursor{}), false; !done; {
 			c, done = s.WalkFailed([]byte(queue), c, slabChunk, func(f *KeptJob) {

@@ -110,7 +110,8 @@ type Options struct {
 	// TimedOut, when set, is called for each reservation that its time-out ends, before the job is
 	// handed out again. It is called under a shard lock: it copies what it keeps of the job and
 	// does not block.
-	TimedOut func(job *Job, holder SessionID)
+	// worker names a holder without a session: that of a lease, or a request.
+	TimedOut func(job *Job, holder SessionID, worker string)
 }
 
 // Scheduler is the only door to all jobs. It is safe for concurrent use.
@@ -118,7 +119,7 @@ type Scheduler struct {
 	shards    []shard
 	seed      maphash.Seed
 	alarm     func()
-	timedOut  func(*Job, SessionID)
+	timedOut  func(*Job, SessionID, string)
 	journal   Journal
 	full      func() error
 	maxQueues int
@@ -132,6 +133,7 @@ type Scheduler struct {
 	keptSpaces uint16 // spaces whose queues are never dropped, as bits
 	locks      namedLocks
 	ids        [idShards]idTable
+	leases     leases
 	departed   departures
 
 	timeout     atomic.Int64 // default time-out in milliseconds, 0: none

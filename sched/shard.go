@@ -35,6 +35,8 @@ type shard struct {
 	awaits        map[uint32][]await
 	topics        map[topic][]await
 	untimedJobs   int             // number of reserved jobs without a time-out, without tasks
+	lastingLeases int             // number of leased jobs that unfinished does not count
+	lessor        *Peer           // of all lease watches
 	halted        bool            // no job is handed out any more
 	keeping       heap[*keptLine] // the lines of kept jobs, by the next check
 	keptBySeq     names           // the kept jobs that are not kept for their names alone, by sequence number; zero when there are none
@@ -64,6 +66,7 @@ func (sh *shard) init(s *Scheduler, id int) {
 	sh.slab, sh.arena, sh.names = newSlab(), newArena(), newNames()
 	sh.slab.memory, sh.arena.memory = &s.memory, &s.memory
 	sh.running, sh.deadline, sh.parked = newIndex(), newIndex(), newIndex()
+	sh.lessor = &Peer{}
 	sh.graph.init(sh)
 }
 
@@ -233,7 +236,25 @@ func (sh *shard) hold(now Time, job uint32, r *record, w *watch, s slot) {
 // unhold detaches a reserved job from its holder and returns its queue.
 func (sh *shard) unhold(job uint32, r *record) *queue {
 	w := sh.watches[r.home]
-	in := w.held[r.offset].lane
+	h := sh.unlist(job, r, w)
+	if r.flags&locking != 0 {
+		sh.dropLocks(job, r)
+	}
+	q := w.queue
+	q.running--
+	if h.lane != none {
+		sh.endRun(q, h.lane)
+	}
+	if q.limiter != nil {
+		sh.matchFreed(q)
+	}
+	sh.freeIfOver(w)
+	return q
+}
+
+// unlist takes a reserved job from the held jobs of its watch and from its deadline.
+func (sh *shard) unlist(job uint32, r *record, w *watch) held {
+	h := w.held[r.offset]
 	last := len(w.held) - 1
 	if moved := w.held[last]; moved.job != job {
 		w.held[r.offset] = moved
@@ -248,28 +269,27 @@ func (sh *shard) unhold(job uint32, r *record) *queue {
 		sh.countUntimed(r, w.queue, -1)
 	case r.flags&ownDeadline != 0:
 		sh.deadline.remove(&sh.buckets, &sh.slab, job)
+		if w.leased() {
+			sh.endLease(r, w.queue, h.number)
+		}
 	default:
 		sh.running.remove(&sh.buckets, &sh.slab, job)
 	}
-	if r.flags&locking != 0 {
-		sh.dropLocks(job, r)
-	}
-	q := w.queue
-	q.running--
-	if in != none {
-		sh.endRun(q, in)
-	}
-	if q.limiter != nil {
-		sh.matchFreed(q)
-	}
-	if last == 0 && w.over() {
+	return h
+}
+
+// freeIfOver frees a watch that has ended, if it held its last job.
+func (sh *shard) freeIfOver(w *watch) {
+	if w.over() {
 		sh.freeWatch(w)
 	}
-	return q
 }
 
 // freeWatch frees the number of a watch that is over.
 func (sh *shard) freeWatch(w *watch) {
+	if w.leased() {
+		w.queue.freeLeaseWatch()
+	}
 	sh.watches[w.id] = nil
 	sh.freeWatchIDs = append(sh.freeWatchIDs, w.id)
 }
@@ -277,8 +297,9 @@ func (sh *shard) freeWatch(w *watch) {
 // fail gives back a job that was just taken from its holder and is not done. The job becomes ready
 // again. It ends instead if its owner has left or if it has failed as often as Rules.Deaths. The
 // caller matches the queue afterwards. A caller that gives back several jobs matches after the last:
-// jobs with Deaths go to the front, so the last of them is first.
-func (sh *shard) fail(now Time, job uint32, r *record, q *queue, a Attempt, sink Sink) {
+// jobs with Deaths go to the front, so the last of them is first. A delay of 0 or more, in milliseconds, replaces a
+// policy's back-off.
+func (sh *shard) fail(now Time, job uint32, r *record, q *queue, a Attempt, delay int64, sink Sink) {
 	if r.flags&task != 0 {
 		sh.graph.release(now, job, r, q, front)
 		return
@@ -286,10 +307,10 @@ func (sh *shard) fail(now Time, job uint32, r *record, q *queue, a Attempt, sink
 	rules := &sh.s.rules[r.space]
 	if rules.Deaths == 0 {
 		if sh.retriesUnder(r, q) {
-			sh.failUnder(now, job, r, q, a, sink)
+			sh.failUnder(now, job, r, q, a, delay, sink)
 			return
 		}
-		sh.release(now, job, r, q, now.Wall, sink)
+		sh.release(now, job, r, q, now.Wall+max(delay, 0), sink)
 		return
 	}
 	r.count++

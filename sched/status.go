@@ -79,7 +79,7 @@ type QueueStatus struct {
 	Workers    int
 	Jobs       int // pending, running, parked and waiting
 	Running    int
-	Unfinished int   // of the running jobs, those that a restart makes ready again: all but tasks
+	Unfinished int   // of the running jobs, those that a restart makes ready again: all but tasks, and durable jobs under leases
 	Parked     int   // waiting for a lock
 	Delayed    int   // not due yet
 	Waiting    int   // waiting tasks
@@ -114,7 +114,7 @@ func (sh *shard) statuses(first, n int, fn func(QueueStatus)) (more bool) {
 }
 
 func (sh *shard) status(q *queue) QueueStatus {
-	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + len(q.parked) + q.waiting, Running: q.running, Unfinished: q.running - q.reservedTasks, Parked: len(q.parked), Delayed: q.delayed.jobs, Waiting: q.waiting, Failed: q.keptFor(keptFailed), Done: q.keptFor(keptDone, keptResult)}
+	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + len(q.parked) + q.waiting, Running: q.running, Unfinished: q.running - q.reservedTasks - q.savedLeases, Parked: len(q.parked), Delayed: q.delayed.jobs, Waiting: q.waiting, Failed: q.keptFor(keptFailed), Done: q.keptFor(keptDone, keptResult)}
 	if q.immediate > 0 || q.pending() == 0 {
 		return st
 	}

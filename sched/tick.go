@@ -126,14 +126,19 @@ func (sh *shard) timeOut(now Time, x *index, timeout int64, until int, sink Sink
 		job := x.head(&sh.buckets)
 		r := sh.slab.at(job)
 		sh.counters.TimedOut++
-		w := sh.watches[r.home]
+		w, worker, unconnected := sh.watches[r.home], "", ""
+		if l := sh.leaseOf(r); l != nil {
+			l.how, worker, unconnected = leaseExpired, l.worker, l.worker
+		} else if worker = w.peer.where; w.peer.request {
+			unconnected = worker
+		}
 		if sh.s.timedOut != nil {
 			sh.view(job, r, w.queue, &sh.out.Job)
-			sh.s.timedOut(&sh.out.Job, w.peer.id)
+			sh.s.timedOut(&sh.out.Job, w.peer.id, unconnected)
 		}
 		sh.noteRevoked(now, job, r)
 		q := sh.unhold(job, r)
-		sh.fail(now, job, r, q, Attempt{Outcome: attemptTimedOut, Worker: w.peer.where}, sink)
+		sh.fail(now, job, r, q, Attempt{Outcome: attemptTimedOut, Worker: worker}, byRules, sink)
 		sh.countSteps(1)
 		sh.matchUntil(now, q, until, sink)
 	}

@@ -9,8 +9,8 @@ import (
 	"treadle/codec/admin"
 )
 
-// What the policy model knows of jobs that are done or have expired: which are kept, with what, whose names are taken
-// still, and when a job is too old to start.
+// The policy model knows which jobs are kept after their end, and with what; whose names are still taken; and when a job
+// is too old to start.
 
 // finished are the places of jobs that are done or have expired, and of which the server knows something.
 const finished = doneName | doneKept | doneResult | expired

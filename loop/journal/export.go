@@ -169,6 +169,7 @@ func (l *jsonLine) record(r *Record) {
 	l.graph(r)
 	l.attempts(&r.Attempts)
 	l.finished(&r.Finished)
+	l.lease(&r.Lease)
 	l.bytes("workload", r.Workload)
 }
 

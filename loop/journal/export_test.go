@@ -182,6 +182,12 @@ func TestImportRefuses(t *testing.T) {
 		head2 + `{"kind":"project","state":{},"text":""}`:                                      `line 2: both members "state" and "text"`,
 		head2 + `{"kind":"project","state":[]}`:                                                "line 2: a state that is not a JSON object",
 		head2 + `{"kind":"project","project":"p"}` + "\n" + `{"kind":"project","project":"p"}`: `line 3: the project "p " comes twice`,
+
+		head2 + `{"kind":"job","space":1,"lease":{"token":"00"}}`:                              "line 2: the token of a lease is not 32 hexadecimal digits",
+		head2 + `{"kind":"job","space":1,"lease":{"token":"` + strings.Repeat("0", 32) + `"}}`: "line 2: the token of a lease is not 32 hexadecimal digits",
+		head2 + `{"kind":"job","space":1,"lease":{"until":1.5}}`:                               "line 2:",
+		head2 + `{"kind":"job","space":1,"lease":{"Until":1}}`:                                 `line 2: an unknown member "Until"`,
+		head2 + `{"kind":"queue","lease":{"token":"` + strings.Repeat("1", 32) + `"}}`:         "line 2: a lease of what is not reserved",
 	} {
 		f := vfs.NewMem()
 		err := importFrom(f, testDir, strings.NewReader(text), nil)

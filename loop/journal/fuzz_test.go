@@ -23,6 +23,7 @@ const fuzzBytes = 1 << 10
 func FuzzParseRecord(f *testing.F) {
 	f.Add(appendRecord(nil, &Record{Seq: 1, Space: 1, Queue: []byte("q"), Workload: bytes.Repeat([]byte("w"), 200)}))
 	f.Add(appendRecord(nil, &Record{Seq: 1, Space: 4, Holder: []byte("w"), Revision: 5, Log: []Event{{1, 2}}, After: []uint64{7}}))
+	f.Add(appendRecord(nil, &Record{Seq: 1, Space: 1, Lease: Lease{Token: LeaseToken{1}, Worker: []byte("w"), Until: 5, Length: 7}}))
 	f.Add([]byte("\x01\x04\x01\x00\x00\x00\x00\x00\x00\x00\x01n\x00\x00\x0f\x01w\x09\x01........\x00\x00x"))
 	f.Add([]byte("\x01\x0d\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x10................"))
 	f.Fuzz(func(t *testing.T, b []byte) {

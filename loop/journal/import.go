@@ -112,7 +112,7 @@ var (
 	settingNames  = withBase64([]string{"kind"}, "key", "value")
 	documentNames = withBase64([]string{"kind", "state"}, "project", "name", "text")
 	jobNames      = []string{"kind", "seq", "space", "sched_at", "due", "priority", "count", "timeout", "revision"}
-	recordNames   = withBase64(append(jobNames[:len(jobNames):len(jobNames)], "log", "after", "task", "failed_at", "tries", "attempts", "done_at"), "queue", "name", "holder", "workload", "result")
+	recordNames   = withBase64(append(jobNames[:len(jobNames):len(jobNames)], "log", "after", "task", "failed_at", "tries", "attempts", "done_at", "lease"), "queue", "name", "holder", "workload", "result")
 	recordNamesV1 = withBase64(jobNames[:len(jobNames):len(jobNames)], "queue", "name", "holder", "extra", "workload")
 	eventNames    = []string{"stage", "micros"}
 )
@@ -162,6 +162,7 @@ type importLine struct {
 	DoneAt         int64 `json:"done_at"`
 	Result         *string
 	ResultBase64   []byte `json:"result_base64"`
+	Lease          json.RawMessage
 
 	Project       *string
 	ProjectBase64 []byte `json:"project_base64"`
@@ -309,13 +310,14 @@ func (in *importer) record(kind Kind, l *importLine) error {
 		Count: l.Count, Timeout: l.Timeout, Revision: l.Revision, After: l.After, Task: l.Task,
 		Attempts: Attempts{FailedAt: l.FailedAt, Tries: l.Tries}, Finished: Finished{DoneAt: l.DoneAt},
 	}
-	var errs [6]error
+	var errs [7]error
 	r.Queue, errs[0] = textOrBase64("queue", l.Queue, l.QueueBase64)
 	r.Name, errs[1] = textOrBase64("name", l.Name, l.NameBase64)
 	r.Holder, errs[2] = textOrBase64("holder", l.Holder, l.HolderBase64)
 	_, errs[3] = textOrBase64("extra", l.Extra, l.ExtraBase64)
 	r.Workload, errs[4] = textOrBase64("workload", l.Workload, l.WorkloadBase64)
 	r.Result, errs[5] = textOrBase64("result", l.Result, l.ResultBase64)
+	r.Lease, errs[6] = lease(l.Lease)
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
@@ -335,6 +337,9 @@ func (in *importer) record(kind Kind, l *importLine) error {
 	}
 	if r.DoneAt == 0 && r.Result != nil {
 		return errors.New("a result without done_at")
+	}
+	if r.hasLease() && (r.Kind != KindJob || r.DoneAt != 0 || r.FailedAt != 0) {
+		return errors.New("a lease of what is not reserved")
 	}
 	if r.Kind == KindJob && r.Space == 0 {
 		return errors.New("a job without a space")

@@ -61,6 +61,7 @@ type Record struct {
 
 	Attempts // of a job that has failed, or is kept
 	Finished // of a job that is done or has expired, and is kept
+	Lease    // of a reserved job, when it survives a restart
 
 	// The remaining fields belong to graph tasks and edges.
 
@@ -91,6 +92,8 @@ func appendRecord(dst []byte, r *Record) []byte {
 	switch {
 	case r.DoneAt != 0:
 		version = recordVersion4
+	case r.hasLease():
+		version = recordVersion5
 	case r.hasAttempts():
 		version = recordVersion3
 	}
@@ -112,8 +115,11 @@ func appendRecord(dst []byte, r *Record) []byte {
 	if version >= recordVersion3 {
 		dst = r.appendAttempts(dst)
 	}
-	if version == recordVersion4 {
+	switch version {
+	case recordVersion4:
 		dst = r.appendFinished(dst)
+	case recordVersion5:
+		dst = r.appendLease(dst)
 	}
 	return appendBytes(dst, r.Workload)
 }
@@ -146,11 +152,14 @@ func recordSize(r *Record) int {
 	if r.hasGraphPart() {
 		n += graphPartSize(r)
 	}
-	if r.DoneAt != 0 || r.hasAttempts() {
+	if r.DoneAt != 0 || r.hasAttempts() || r.hasLease() {
 		n += r.attemptsSize()
 	}
-	if r.DoneAt != 0 {
+	switch {
+	case r.DoneAt != 0:
 		n += r.finishedSize()
+	case r.hasLease():
+		n += r.leaseSize()
 	}
 	return n
 }
@@ -179,11 +188,11 @@ func parseRecord(b []byte, r *Record) error {
 		return fmt.Errorf("a record of %d bytes is too short", len(b))
 	}
 	switch b[0] {
-	case recordVersion, recordVersion3, recordVersion4:
+	case recordVersion, recordVersion3, recordVersion4, recordVersion5:
 	case recordVersion1:
 		return parseV1(b, r)
 	default:
-		return fmt.Errorf("a record of version %d; this program knows version %d", b[0], recordVersion4)
+		return fmt.Errorf("a record of version %d; this program knows version %d", b[0], recordVersion5)
 	}
 	p := parser{rest: b[3:]}
 	*r = Record{Kind: Kind(b[1] &^ graphPart), Space: b[2], Seq: p.uvarint(), Log: r.Log[:0], After: r.After[:0]}
@@ -202,6 +211,8 @@ func parseRecord(b []byte, r *Record) error {
 	switch {
 	case b[0] == recordVersion4:
 		p.finished(&r.Finished)
+	case b[0] == recordVersion5:
+		p.lease(&r.Lease)
 	case b[0] == recordVersion3 && !p.bad && !r.hasAttempts(): // a record without attempts is of version 2
 		p.bad = true
 	}

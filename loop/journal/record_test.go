@@ -32,6 +32,10 @@ func drawRecord(t *rapid.T) Record {
 			r.Result = append([]byte{}, text.Draw(t, "result")...)
 		}
 	}
+	if r.Kind == KindJob && r.DoneAt == 0 && r.FailedAt == 0 && rapid.Bool().Draw(t, "leased") {
+		r.Token, r.Worker = LeaseToken{rapid.Byte().Draw(t, "number"), 15: 1}, text.Draw(t, "worker")
+		r.Until, r.Length = rapid.Int64().Draw(t, "until"), rapid.Int64().Draw(t, "length")
+	}
 	if !rapid.Bool().Draw(t, "graph") {
 		return r
 	}
@@ -87,6 +91,7 @@ func TestRecordVersions(t *testing.T) {
 		revision = "ffffffffffffffffff01"
 		version1 = "0101" + fields + revision + "046563686f" + "016e" + "027731" + "0178" + "0200ff"
 		version2 = "028001" + fields + "046563686f" + "016e" + "027731" + revision + "000000" + "0200ff"
+		leased   = "050001" + fields + "046563686f" + "016e" + "000000" + "000102030405060708090a0b0c0d0e0f" + "027731" + "80a0abfef962" + "c0a907" + "0200ff"
 		edge     = "028300" + "14" + "0000000000" + "0171" + "00" + "00" + "00" + "00" + "0113" + "12" + "00"
 	)
 	if got := hex.EncodeToString(appendRecord(nil, &r)); got != version2 {
@@ -95,6 +100,13 @@ func TestRecordVersions(t *testing.T) {
 	e := Record{Kind: KindEdge, Seq: 20, Queue: []byte("q"), After: []uint64{19}, Task: 18}
 	if got := hex.EncodeToString(appendRecord(nil, &e)); got != edge {
 		t.Fatalf("got  %s\nwant %s", got, edge)
+	}
+	l := Record{
+		Seq: 300, Space: 1, Queue: []byte("echo"), Name: []byte("n"), Workload: []byte{0, 255}, SchedAt: -1, Due: 1_700_000_000_000, Priority: 7, Count: 2, Timeout: 30,
+		Lease: Lease{Token: LeaseToken{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, Worker: []byte("w1"), Until: 1_700_000_000_000, Length: 60_000},
+	}
+	if got := hex.EncodeToString(appendRecord(nil, &l)); got != leased {
+		t.Fatalf("got  %s\nwant %s", got, leased)
 	}
 	b, err := hex.DecodeString(version1)
 	if err != nil {
@@ -110,7 +122,7 @@ func TestRecordVersions(t *testing.T) {
 // range.
 func TestRecordGarbage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := append([]byte{recordVersion}, rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")...)
+		b := append([]byte{rapid.SampledFrom([]byte{recordVersion, recordVersion5}).Draw(t, "version")}, rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")...)
 		var r Record
 		if parseRecord(b, &r) != nil {
 			return

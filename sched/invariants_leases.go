@@ -1,0 +1,51 @@
+package sched
+
+import "fmt"
+
+// leases checks that the jobs of lease watches are those of the leases, and what is counted of them.
+func (c *checker) leases() error {
+	lasting, saved := 0, make(map[*queue]int)
+	for _, w := range c.sh.watches {
+		if w == nil || !w.leased() {
+			continue
+		}
+		if w.queue.leases != w || !w.ended {
+			return fmt.Errorf("queue %q does not know watch %d of its leased jobs", w.queue.name, w.id)
+		}
+		for _, h := range w.held {
+			l, r := c.sh.s.leases.of(h.number), c.sh.slab.at(h.job)
+			if l == nil || l.shard != c.sh.id || l.slot != h.job || l.how != 0 || r.flags&(ownDeadline|untimed) != ownDeadline {
+				return fmt.Errorf("job %d is held under run %d, its lease is %+v", h.job, h.number, l)
+			}
+			isTask := r.flags&task != 0
+			isSaved := !isTask && c.sh.s.journal != nil && c.sh.s.rules[r.space].Durable
+			lasting += count(isTask || isSaved)
+			saved[w.queue] += count(isSaved)
+			*c.leasedJobs++
+		}
+	}
+	for _, q := range c.sh.queues {
+		if q != nil && (q.savedLeases != saved[q] || q.leases != nil && (len(q.leases.held) == 0 || c.sh.watches[q.leases.id] != q.leases)) {
+			return fmt.Errorf("queue %q counts %d saved leases, has %d", q.name, q.savedLeases, saved[q])
+		}
+	}
+	if lasting != c.sh.lastingLeases {
+		return fmt.Errorf("%d lasting leases are counted, %d are there", c.sh.lastingLeases, lasting)
+	}
+	return nil
+}
+
+// checkLeases checks that the table has n live leases, and remembers as many ended ones as it may.
+func (s *Scheduler) checkLeases(n int) error {
+	for i := range s.leases {
+		t := &s.leases[i]
+		n -= len(t.live)
+		if len(t.ended) != len(t.order) || len(t.order) > maxEndedLeases {
+			return fmt.Errorf("%d ended leases are remembered, in an order of %d", len(t.ended), len(t.order))
+		}
+	}
+	if n != 0 {
+		return fmt.Errorf("%d jobs more are leased than there are leases", n)
+	}
+	return nil
+}

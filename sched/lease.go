@@ -1,0 +1,266 @@
+package sched
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"sync"
+)
+
+// A job under a lease has no connected holder. It stands in the held jobs of its queue's lease watch, whose peer is the
+// shard's lessor, and in the deadline index. What else belongs to it is in the leases, by the number of its run.
+
+// The errors of the verbs that take a Token. Nothing has changed then.
+var (
+	// ErrNoLease: the token is forged, or its lease ended long ago or before a restart.
+	ErrNoLease = errors.New("no such lease")
+	// ErrLeaseExpired: the lease was not extended in time. The job may be another worker's.
+	ErrLeaseExpired = errors.New("the lease has expired")
+	// ErrLeaseDone: a verb with this token has ended the run before.
+	ErrLeaseDone = errors.New("the job was reported or released under this lease already")
+	// ErrLeaseRemoved: the job was removed meanwhile.
+	ErrLeaseRemoved = errors.New("the job of the lease was removed")
+)
+
+const (
+	// MaxLease bounds the milliseconds of a lease from its Grant or its last extension: a day.
+	MaxLease = 24 * 60 * 60 * 1000
+	// MaxRequestJobs bounds the jobs that one TryReserveUpTo asks for.
+	MaxRequestJobs = 1000
+	// MaxWorkerName bounds the bytes of a worker's name that are kept with each of its leases.
+	MaxWorkerName = 255
+	// leaseParts is the number of parts of the table of leases. Each part has a lock.
+	leaseParts = 16
+	// maxEndedLeases bounds the ended leases of a part that are remembered, so that a doubled call
+	// learns how its lease has ended: about 5 MB in all parts together.
+	maxEndedLeases = 4 << 10
+)
+
+// Token is the proof of a lease, for one run of one job. It stays valid over a restart when the job is durable.
+type Token struct {
+	Number uint64 // of the run
+	Secret uint64 // as Terms had it
+}
+
+// String returns the token as 32 hexadecimal digits.
+func (t Token) String() string {
+	b := binary.BigEndian.AppendUint64(nil, t.Number)
+	return hex.EncodeToString(binary.BigEndian.AppendUint64(b, t.Secret))
+}
+
+// ParseToken reads what String returns. The error of any other text is ErrNoLease.
+func ParseToken(text string) (Token, error) {
+	b, err := hex.DecodeString(text)
+	if err != nil || len(b) != 16 {
+		return Token{}, ErrNoLease
+	}
+	return Token{Number: binary.BigEndian.Uint64(b), Secret: binary.BigEndian.Uint64(b[8:])}, nil
+}
+
+// Terms are what Grant gives leases.
+type Terms struct {
+	Worker string // the worker, as histories, logs and views name it; at most MaxWorkerName bytes are kept
+	Secret uint64 // drawn at random for each call of Grant
+	For    int64  // milliseconds, from 1 to MaxLease; what is beyond is clamped
+}
+
+// lease is what is known of a leased job beside its record.
+type lease struct {
+	worker string
+	secret uint64
+	shard  uint16
+	slot   uint32
+	until  int64    // Wall; under the shard's lock
+	length int64    // milliseconds; under the shard's lock
+	how    leaseEnd // how it ends; under the shard's lock
+}
+
+// leaseEnd is how a lease has ended.
+type leaseEnd uint8
+
+const (
+	leaseRemoved leaseEnd = iota
+	leaseExpired
+	leaseDone
+)
+
+var leaseErrors = [...]error{leaseRemoved: ErrLeaseRemoved, leaseExpired: ErrLeaseExpired, leaseDone: ErrLeaseDone}
+
+// leases are the leases of all shards by the numbers of their runs: a shard and a slot name a job only until a restart.
+type leases [leaseParts]leaseTable
+
+// leaseTable is one part of the leases. Its lock may be taken under a shard's. No lock is taken under it.
+type leaseTable struct {
+	mu    sync.Mutex
+	live  map[uint64]*lease
+	ended map[uint64]endedLease
+	order []uint64 // of the ended ones; a ring when it is full
+	next  int      // the oldest of the ring
+}
+
+type endedLease struct {
+	secret uint64
+	how    leaseEnd
+}
+
+func (l *leases) part(number uint64) *leaseTable { return &l[number%leaseParts] }
+
+// add adds a lease. It returns false when the number is taken, as in a journal that was edited.
+func (l *leases) add(number uint64, x *lease) bool {
+	t := l.part(number)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.live[number] != nil {
+		return false
+	}
+	if t.live == nil {
+		t.live = make(map[uint64]*lease)
+	}
+	t.live[number] = x
+	return true
+}
+
+// of returns a live lease.
+func (l *leases) of(number uint64) *lease {
+	t := l.part(number)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.live[number]
+}
+
+// find returns the live lease of a token, or how it has ended.
+func (l *leases) find(t Token) (*lease, error) {
+	part := l.part(t.Number)
+	part.mu.Lock()
+	defer part.mu.Unlock()
+	if x := part.live[t.Number]; x != nil && x.secret == t.Secret {
+		return x, nil
+	}
+	if e, ok := part.ended[t.Number]; ok && e.secret == t.Secret {
+		return nil, leaseErrors[e.how]
+	}
+	return nil, ErrNoLease
+}
+
+// end ends a live lease and remembers how, instead of the oldest that is remembered.
+func (l *leases) end(number uint64) {
+	t := l.part(number)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	x := t.live[number]
+	if delete(t.live, number); len(t.live) == 0 {
+		t.live = nil // a map keeps the memory of its largest size
+	}
+	if t.ended == nil {
+		t.ended = make(map[uint64]endedLease)
+	}
+	t.ended[number] = endedLease{x.secret, x.how}
+	if len(t.order) < maxEndedLeases {
+		t.order = append(t.order, number)
+		return
+	}
+	delete(t.ended, t.order[t.next])
+	t.order[t.next] = number
+	t.next = (t.next + 1) % maxEndedLeases
+}
+
+// leased says that a watch holds the leased jobs of its queue.
+func (w *watch) leased() bool { return w.peer == w.shard.lessor }
+
+// leaseWatch returns the watch that holds a queue's leased jobs, made when it is missing. It has ended from the start, so
+// that it is freed with its last job. Until then it counts as one of the queue's workers.
+func (sh *shard) leaseWatch(q *queue) *watch {
+	if q.leases == nil {
+		q.leases = &watch{peer: sh.lessor, queue: q, shard: sh, at: -1, ended: true}
+		q.leases.id = assignID(&sh.watches, &sh.freeWatchIDs, q.leases)
+		q.workers++
+	}
+	return q.leases
+}
+
+// lend makes a job that stands nowhere a leased one, until ms from now. l has a number that no other lease has.
+func (sh *shard) lend(now Time, job uint32, r *record, q *queue, h held, l *lease, ms int64) {
+	w := sh.leaseWatch(q)
+	r.state, r.home, r.offset = reserved, w.id, uint32(len(w.held))
+	w.held = append(w.held, h)
+	sh.countLease(r, q, 1)
+	sh.setExpiry(now, job, r, l, ms)
+}
+
+// setExpiry puts a leased job, which is in no index of reserved jobs, under the deadline of its lease.
+func (sh *shard) setExpiry(now Time, job uint32, r *record, l *lease, ms int64) {
+	l.until = now.Wall + ms
+	r.flags = r.flags&^untimed | ownDeadline
+	at := roundUp(now.Mono + ms)
+	sh.deadline.pushBack(&sh.buckets, &sh.slab, key{at, 0}, job)
+	sh.s.alarmMono(at)
+}
+
+// countLease counts a leased job that unfinished does not count: a durable one, whose lease survives a restart, or a task.
+func (sh *shard) countLease(r *record, q *queue, n int) {
+	switch {
+	case r.flags&task != 0:
+		q.reservedTasks += n
+	case sh.s.journal != nil && sh.s.rules[r.space].Durable:
+		q.savedLeases += n
+	default:
+		return
+	}
+	sh.lastingLeases += n
+}
+
+// endLease ends the lease of a job that is no longer held.
+func (sh *shard) endLease(r *record, q *queue, number uint64) {
+	sh.countLease(r, q, -1)
+	sh.s.leases.end(number)
+}
+
+// freeLeaseWatch ends what leaseWatch began.
+func (q *queue) freeLeaseWatch() {
+	q.leases = nil
+	q.workers--
+}
+
+// leaseOf returns the lease of a reserved job, nil when a peer holds the job.
+func (sh *shard) leaseOf(r *record) *lease {
+	w := sh.watches[r.home]
+	if !w.leased() {
+		return nil
+	}
+	return sh.s.leases.of(w.held[r.offset].number)
+}
+
+// savedLease returns what the journal keeps of a reserved job's lease.
+func (sh *shard) savedLease(r *record) SavedLease {
+	l := sh.leaseOf(r)
+	if l == nil {
+		return SavedLease{}
+	}
+	return SavedLease{
+		Token:  Token{sh.watches[r.home].held[r.offset].number, l.secret},
+		Worker: l.worker, Until: l.until, Length: l.length,
+	}
+}
+
+// restoreLease gives a restored job its lease back. A clock that was set back does not make it longer than it was. It
+// returns false when the number of the run is taken.
+func (sh *shard) restoreLease(now Time, job uint32, r *record, q *queue, saved *SavedLease) bool {
+	l := &lease{worker: saved.Worker, secret: saved.Token.Secret, shard: sh.id, slot: job, length: clampLease(saved.Length)}
+	if !sh.s.leases.add(saved.Token.Number, l) {
+		return false
+	}
+	q.running++
+	sh.lend(now, job, r, q, held{job, none, saved.Token.Number, 0}, l, min(max(saved.Until-now.Wall, 0), l.length))
+	l.until = min(saved.Until, now.Wall+l.length)
+	return true
+}
+
+// endRestored ends the leases of a queue that a restored record drops: a repaired journal may have both.
+func (sh *shard) endRestored(now Time, q *queue) {
+	for q.leases != nil {
+		job := q.leases.held[0].job
+		r := sh.slab.at(job)
+		sh.unhold(job, r)
+		sh.enqueue(r.notBefore(now), job, r, q, 0)
+	}
+}

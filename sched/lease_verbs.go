@@ -1,0 +1,201 @@
+package sched
+
+import (
+	"cmp"
+	"math"
+)
+
+// unnamed is the name of a worker that has none: what holds a job without a session is told by its name.
+const unnamed = "unnamed"
+
+// NewRequest returns a peer for one request of a worker without a connection, which leases jobs. where names it in views.
+// Requests may share an id: the tags of their Reserves tell them apart. A request takes names of any length and knows no
+// back-pressure. The caller has it Watch queues, and ends it with Forget, which releases the jobs that it holds and were
+// not granted: no failure is counted, and a job that is on its way to the request is released too. A request of more than
+// one queue whose Reserve waits calls Flushed, with 0, until that returns false.
+func (s *Scheduler) NewRequest(id SessionID, where string) *Peer {
+	p := s.NewPeer(id, Wide)
+	p.request, p.where, p.window = true, cmp.Or(where, unnamed), math.MaxInt
+	return p
+}
+
+// TryReserveUpTo asks for up to n jobs, at most MaxRequestJobs, that are ready now, the first of all queues that the peer
+// watches. got is how many it gets. Each is an Assign, or a Broadcast, with tag, which may come a moment after the return.
+// more says that the call looked at as much as one call may, and there may be others. The peer has no other slots.
+func (s *Scheduler) TryReserveUpTo(now Time, p *Peer, tag uint64, n int, sink Sink) (got int, more bool, err error) {
+	n = min(n, MaxRequestJobs)
+	p.mu.Lock()
+	for range n {
+		if !p.charge(slotCost) {
+			err = errQuota
+			break
+		}
+		p.slots.push(slot{tag: tag, seq: s.slots.Add(1)})
+	}
+	n = p.slots.len()
+	p.mu.Unlock()
+	if n > 0 {
+		s.serve(now, p, sink)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	left := p.slots.len()
+	p.refund(left * slotCost)
+	p.slots = slotLine{}
+	more, p.behind = p.behind, false
+	if n > left {
+		err = nil
+	}
+	return n - left, more, err
+}
+
+// Grant leases jobs that the peer holds: from now on a token proves the hold on each, not the peer. A lease replaces the
+// job's time-out. It is journaled with a durable job: the caller passes no token on before that is committed. The tokens
+// are in the order of the runs; that of a run that has ended is zero. All have the Secret of t.
+func (s *Scheduler) Grant(now Time, p *Peer, runs []Run, t Terms) []Token {
+	t.Worker = cmp.Or(t.Worker, p.where, unnamed)
+	t.Worker = t.Worker[:min(len(t.Worker), MaxWorkerName)]
+	t.For = clampLease(t.For)
+	tokens := make([]Token, len(runs))
+	for i := 0; i < len(runs); {
+		sh, err := s.lockShard(runs[i].Shard)
+		if err != nil {
+			i++
+			continue
+		}
+		for until := sh.mu.steps + s.batch; i < len(runs) && runs[i].Shard == sh.id && sh.mu.steps < until; i++ {
+			tokens[i] = sh.grant(now, p, runs[i], &t)
+		}
+		sh.mu.Unlock()
+	}
+	return tokens
+}
+
+func clampLease(ms int64) int64 { return min(max(ms, 1), MaxLease) }
+
+// grant is Grant for one run.
+func (sh *shard) grant(now Time, p *Peer, run Run, t *Terms) Token {
+	sh.countSteps(1)
+	r, err := sh.holding(p, run)
+	if err != nil || sh.watches[r.home].leased() {
+		return Token{}
+	}
+	l := &lease{worker: t.Worker, secret: t.Secret, shard: sh.id, slot: run.Slot, length: t.For}
+	if !sh.s.leases.add(run.Number, l) {
+		return Token{}
+	}
+	from := sh.watches[r.home]
+	h := sh.unlist(run.Slot, r, from)
+	sh.lend(now, run.Slot, r, from.queue, h, l, t.For)
+	sh.freeIfOver(from)
+	sh.countSteps(r.cost())
+	if r.flags&task == 0 { // the journal has no leases of tasks
+		sh.save(run.Slot, r, sh.queueOf(r))
+	}
+	return Token{run.Number, t.Secret}
+}
+
+// granted returns the leased job of a token, with its shard locked.
+func (s *Scheduler) granted(t Token) (*shard, *record, *lease, error) {
+	l, err := s.leases.find(t)
+	if err != nil {
+		return nil, nil, nil, s.countStale(err)
+	}
+	sh := &s.shards[l.shard]
+	sh.mu.Lock()
+	r := sh.slab.find(l.slot)
+	if r != nil && r.state == reserved && sh.leaseOf(r) == l {
+		return sh, r, l, nil
+	}
+	sh.counters.Stale++
+	sh.mu.Unlock()
+	if _, err = s.leases.find(t); err == nil {
+		panic("BUG: a lease without its job")
+	}
+	return nil, nil, nil, err
+}
+
+// FinishGranted is Finish for a leased job. All verbs with a Token return the queue, whose shard of the journal has the
+// change.
+func (s *Scheduler) FinishGranted(now Time, t Token, data []byte, sink Sink) (queue string, err error) {
+	sh, r, l, err := s.granted(t)
+	if err != nil {
+		return "", err
+	}
+	defer sh.unlock(now, sink)
+	queue, l.how = sh.queueOf(r).name, leaseDone
+	sh.finish(now, l.slot, r, l.worker, data, sink)
+	return queue, nil
+}
+
+// FailGranted is Fail for a leased job. A delay of 0 or more is in milliseconds and replaces the back-off of the queue's
+// policy: the job is due then. Less than 0 is no delay. Jobs of Rules.Deaths and tasks have none.
+func (s *Scheduler) FailGranted(now Time, t Token, text []byte, delay int64, sink Sink) (queue string, err error) {
+	sh, r, l, err := s.granted(t)
+	if err != nil {
+		return "", err
+	}
+	defer sh.unlock(now, sink)
+	queue, l.how = sh.queueOf(r).name, leaseDone
+	sh.counters.Released++
+	a := Attempt{Outcome: attemptFailed, Worker: l.worker, Text: lastText(text)}
+	sh.failRun(now, l.slot, r, a, min(delay, longestDelay), sink)
+	return queue, nil
+}
+
+// ReleaseGranted gives back a leased job unstarted: it is ready again, and no failure is counted.
+func (s *Scheduler) ReleaseGranted(now Time, t Token, sink Sink) (queue string, err error) {
+	sh, r, l, err := s.granted(t)
+	if err != nil {
+		return "", err
+	}
+	defer sh.unlock(now, sink)
+	l.how = leaseDone
+	sh.counters.Released++
+	q := sh.unhold(l.slot, r)
+	queue = q.name
+	sh.release(now, l.slot, r, q, now.Wall, sink)
+	sh.match(now, q, sink)
+	return queue, nil
+}
+
+// ExtendGranted has a lease end so many milliseconds from now, clamped as Terms.For is. It may become shorter. It returns
+// the end, by the wall clock.
+func (s *Scheduler) ExtendGranted(now Time, t Token, ms int64) (queue string, until int64, err error) {
+	sh, r, l, err := s.granted(t)
+	if err != nil {
+		return "", 0, err
+	}
+	defer sh.mu.Unlock()
+	q := sh.queueOf(r)
+	l.length = clampLease(ms)
+	sh.deadline.remove(&sh.buckets, &sh.slab, l.slot)
+	sh.setExpiry(now, l.slot, r, l, l.length)
+	if r.flags&task == 0 {
+		sh.save(l.slot, r, q)
+	}
+	return q.name, l.until, nil
+}
+
+// PublishGranted is Publish for a leased job. The publisher receives no Proceed: wait asks it to publish less often.
+func (s *Scheduler) PublishGranted(t Token, data []byte, sink Sink) (wait bool, err error) {
+	sh, r, _, err := s.granted(t)
+	if err != nil {
+		return false, err
+	}
+	defer sh.mu.Unlock()
+	wait, _ = sh.publish(r, data, nil, sink)
+	return wait, nil
+}
+
+// ViewGranted calls fn with a leased job, under the shard's lock, its worker and the end of its lease by the wall clock.
+func (s *Scheduler) ViewGranted(t Token, fn func(j *Job, worker string, until int64)) error {
+	sh, r, l, err := s.granted(t)
+	if err != nil {
+		return err
+	}
+	defer sh.mu.Unlock()
+	sh.view(l.slot, r, sh.queueOf(r), &sh.out.Job)
+	fn(&sh.out.Job, l.worker, l.until)
+	return nil
+}
