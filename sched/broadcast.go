@@ -85,6 +85,7 @@ func (sh *shard) endBroadcast(q *queue, sink Sink) int {
 	sh.stopBroadcast(q)
 	switch {
 	case b.sent:
+		q.tally.Ended[EndingDone]++
 		sh.end(b.job, r, q, Result, nil, sink)
 		return 1
 	case len(b.busy) > 0:

@@ -262,6 +262,7 @@ func (sh *shard) forgetAwait(now Time, p *Peer, ref JobRef, sink Sink) int {
 		q := sh.queueOf(r)
 		sh.detach(ref.Slot, r, q)
 		sh.counters.Removed++
+		q.tally.Ended[EndingRemoved]++
 		sh.end(ref.Slot, r, q, Removed, nil, sink)
 	}
 	return done

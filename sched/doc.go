@@ -38,6 +38,7 @@
 //	locks.go                                      named locks
 //	departed.go quota.go                          peers that leave; the memory that all peers take
 //	global.go halt.go status.go                   Global names; the stop; counters and views
+//	measure.go                                    what the metrics show: tallies, durations, sums of queues
 //	policy.go policy_text.go size.go              what an operator wants of a queue, and how it is written
 //	limiter.go                                    what a policy refuses and holds back; how queues get theirs
 //	key.go lanes.go lanes_change.go               keys of jobs: limits for each, and fair order among them
@@ -214,6 +215,7 @@
 //	ShardOf         return the number by which the journal knows a queue's shard
 //	Status          view all queues
 //	Stats           read the counters
+//	Measure         read the queues for the metrics
 //	Memory          read the bytes that jobs take
 //	Walk            view all jobs
 //	NameOf          return the name of a run's job

@@ -195,6 +195,7 @@ func (sh *shard) failUnder(now Time, job uint32, r *record, q *queue, a Attempt,
 		sh.release(now, job, r, q, now.Wall+delay, sink)
 		return
 	}
+	q.tally.Ended[a.ending()]++
 	sh.giveUp(now, job, r, q, sink)
 }
 

@@ -25,8 +25,10 @@ func (s *Scheduler) Finish(now Time, p *Peer, run Run, data []byte, sink Sink) e
 // finish is Finish for a reserved job and the name of its worker.
 func (sh *shard) finish(now Time, job uint32, r *record, worker string, data []byte, sink Sink) {
 	w := sh.watches[r.home]
+	sh.observeRun(now, r)
 	q := sh.unhold(job, r)
 	sh.counters.Done++
+	q.tally.Ended[EndingDone]++
 	switch {
 	case r.flags&task != 0:
 		sh.graph.end(now, job, r, q, sink)
@@ -42,7 +44,7 @@ func (sh *shard) finish(now Time, job uint32, r *record, worker string, data []b
 // Rules.Deaths and Policy.Retries. text is the worker's error: its end is kept where a policy keeps
 // histories.
 func (s *Scheduler) Fail(now Time, p *Peer, run Run, text []byte, sink Sink) error {
-	sh, r, err := s.releasing(p, run)
+	sh, r, err := s.releasing(now, p, run)
 	if err != nil {
 		return err
 	}
@@ -56,6 +58,7 @@ const byRules = -1
 
 // failRun is Fail for a reserved job. delay is fail's.
 func (sh *shard) failRun(now Time, job uint32, r *record, a Attempt, delay int64, sink Sink) {
+	sh.counters.Fails++
 	sh.failAwaits(job, r, sink)
 	w := sh.watches[r.home]
 	q := sh.unhold(job, r)
@@ -71,7 +74,7 @@ const longestDelay = int64(1) << 50
 // count.
 func (s *Scheduler) Delay(now Time, p *Peer, run Run, delay int64, step int32, sink Sink) error {
 	delay = max(min(delay, longestDelay/1000), -longestDelay/1000)
-	sh, r, err := s.releasing(p, run)
+	sh, r, err := s.releasing(now, p, run)
 	if err != nil {
 		return err
 	}
@@ -89,7 +92,7 @@ func (s *Scheduler) Delay(now Time, p *Peer, run Run, delay int64, step int32, s
 }
 
 // releasing returns a job that the peer gives back, with its shard locked.
-func (s *Scheduler) releasing(p *Peer, run Run) (*shard, *record, error) {
+func (s *Scheduler) releasing(now Time, p *Peer, run Run) (*shard, *record, error) {
 	sh, err := s.lockShard(run.Shard)
 	if err != nil {
 		return nil, nil, s.countStale(err)
@@ -101,6 +104,7 @@ func (s *Scheduler) releasing(p *Peer, run Run) (*shard, *record, error) {
 		return nil, nil, err
 	}
 	sh.counters.Released++
+	sh.observeRun(now, r)
 	return sh, r, nil
 }
 
@@ -170,6 +174,7 @@ func (sh *shard) removeNow(now Time, job uint32, r *record, q *queue, sink Sink)
 	}
 	sh.detach(job, r, q)
 	sh.counters.Removed++
+	q.tally.Ended[EndingRemoved]++
 	if r.flags&task != 0 {
 		sh.graph.end(now, job, r, q, sink)
 	} else {
@@ -201,6 +206,7 @@ func (sh *shard) discard(q *queue) {
 		sh.timers.remove(q)
 	}
 	q.dropped = true
+	sh.takeTally(q)
 	sh.dropped = append(sh.dropped, q)
 	sh.s.alarmMono(0)
 }

@@ -154,6 +154,7 @@ func (e *edit) commit(now Time, sink Sink) {
 	for _, job := range e.fresh {
 		r := sh.slab.at(job)
 		sh.counters.Submitted++
+		e.q.tally.Submitted[r.space]++
 		if g.node(job).ins == 0 {
 			e.q.waiting--
 			g.ready(now, job, r, e.q, back)

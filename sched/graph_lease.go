@@ -41,8 +41,10 @@ func (s *Scheduler) FinishLease(now Time, p *Peer, l Lease, sink Sink) error {
 		return err
 	}
 	defer sh.unlock(now, sink)
+	sh.observeRun(now, r)
 	q := sh.unhold(l.Ref.Slot, r)
 	sh.counters.Done++
+	q.tally.Ended[EndingDone]++
 	sh.graph.end(now, l.Ref.Slot, r, q, sink)
 	return nil
 }

@@ -96,8 +96,10 @@ func (g *graph) complete(now Time, p *Peer, space Space, queue []byte, tasks []T
 		if sh.s.remember.Load() > 0 {
 			g.log(job, tasks[i].Log...)
 		}
+		sh.observeRun(now, r)
 		sh.unhold(job, r)
 		sh.counters.Done++
+		q.tally.Ended[EndingDone]++
 		g.endTask(now, job, r, q, sink)
 	}
 	g.startFreeing(now, sink)

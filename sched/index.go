@@ -304,6 +304,30 @@ func (x *index) eachFrom(p *buckets, s *slab, from key, fn func(job uint32) bool
 	x.tree.Ascend(entry{key: from}, func(e entry) bool { return of(e.bucket) })
 }
 
+// leastOfEach returns the least b, from the given one on, of the keys that have jobs: it looks at the first such key of
+// each a, from the largest a down, as long as room lasts. It returns math.MaxInt64 when there is none.
+func (x *index) leastOfEach(p *buckets, from int64, room *int) int64 {
+	least := int64(math.MaxInt64)
+	if x.jobs == 0 {
+		return least
+	}
+	a, more := p.all[x.last].key.a, true
+	for ; more && *room > 0; *room-- {
+		if k, ok := x.minFrom(p, key{a, from}); ok && k.a == a {
+			least = min(least, k.b)
+		}
+		if more = p.all[x.first].key.a < a; more {
+			x.tree.Descend(entry{key: key{a, math.MinInt64}}, func(e entry) bool {
+				more = e.key.a == a
+				a = e.key.a
+				return more
+			})
+			more = true
+		}
+	}
+	return least
+}
+
 // dueCounts counts the ready jobs of a queue by due second, of those that have a priority: the
 // ready index has these in the order of their priorities. There are hardly ever any.
 type dueCounts struct{ tree *btree.BTreeG[dueCount] }

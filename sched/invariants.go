@@ -3,6 +3,7 @@ package sched
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -11,12 +12,15 @@ import (
 // is, and expects that no verb is under way.
 func (s *Scheduler) check() error {
 	awaits, topics, names := make(map[*Peer]map[JobRef]int), make(map[*Peer]map[topic]int), make(map[*Peer]int)
-	queues, memory, leased := 0, int64(0), 0
+	queues, tallies, memory, leased := 0, 0, int64(0), 0
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
 		queues += len(sh.byName)
+		for _, q := range sh.queues {
+			tallies += count(q != nil && q.tally != &sh.folded)
+		}
 		for k := range sh.arena.chunks {
 			memory += allocated(len(sh.arena.chunks[k].buf))
 		}
@@ -33,6 +37,9 @@ func (s *Scheduler) check() error {
 	}
 	if n := s.Memory(); n != memory {
 		return fmt.Errorf("%d bytes of chunks are counted, %d are there", n, memory)
+	}
+	if n := s.tallies.Load(); n != int64(tallies) || tallies > s.maxTallies {
+		return fmt.Errorf("%d tallies are counted, %d are there, of at most %d", n, tallies, s.maxTallies)
 	}
 	for p, want := range awaits {
 		if err := s.checkAwaits(p, want); err != nil {
@@ -99,7 +106,7 @@ func (s *Scheduler) checkTopics(p *Peer, want map[topic]int, names int) error {
 // checker is one check of one shard.
 type checker struct {
 	sh              *shard
-	tallies         map[*queue]tally
+	counts          map[*queue]queueCounts
 	awaits          map[*Peer]map[JobRef]int
 	seen            map[uint32]string // job -> where it stands
 	used            map[uint32]bool   // buckets
@@ -245,8 +252,8 @@ func (c *checker) queue(q *queue) error {
 	if q.matchPending != slices.Contains(c.sh.unmatched, q) || q.search.active != slices.Contains(c.sh.searches, q) {
 		return errors.New("disagrees with the Ticks about deferred work")
 	}
-	if got := (tally{q.workers, q.broadcastWorkers, q.named, q.running}); got != c.tallies[q] {
-		return fmt.Errorf("counts %+v, has %+v", got, c.tallies[q])
+	if got := (queueCounts{q.workers, q.busy, q.broadcastWorkers, q.named, q.running}); got != c.counts[q] {
+		return fmt.Errorf("counts %+v, has %+v", got, c.counts[q])
 	}
 	if q.dropped && (q.workers > 0 || q.running > 0) {
 		return errors.New("was dropped while it was served")
@@ -256,7 +263,7 @@ func (c *checker) queue(q *queue) error {
 
 // pending checks the indexes of a queue's ready and delayed jobs.
 func (c *checker) pending(q *queue) error {
-	immediates, others := 0, make(map[int64]int)
+	immediates, others, oldest := 0, make(map[int64]int), int64(math.MaxInt64)
 	type place struct {
 		name  string
 		index *index
@@ -281,6 +288,9 @@ func (c *checker) pending(q *queue) error {
 			if q.spaces&(1<<r.space) == 0 {
 				return fmt.Errorf("space %d is not noted", r.space)
 			}
+			if x.state == ready && r.due >= firstDue {
+				oldest = min(oldest, r.due)
+			}
 			immediates += count(r.flags&immediate != 0)
 			if x.state == ready && (r.priority != 0 || r.flags&laned != 0) && r.flags&immediate == 0 {
 				others[r.due]++
@@ -289,6 +299,9 @@ func (c *checker) pending(q *queue) error {
 		}); err != nil {
 			return err
 		}
+	}
+	if got := c.sh.oldestDue(q); got != oldest && len(places) < maxOldest/8 {
+		return fmt.Errorf("the oldest ready job is due at %d, oldestDue says %d", oldest, got)
 	}
 	if q.prioritized.tree != nil {
 		q.prioritized.tree.Scan(func(d dueCount) bool { others[d.due] -= d.jobs; return true })
@@ -304,31 +317,33 @@ func (c *checker) pending(q *queue) error {
 	return nil
 }
 
-// tally is the numbers that a queue keeps of its watches.
-type tally struct{ workers, broadcasts, named, running int }
+// queueCounts is the numbers that a queue keeps of its watches.
+type queueCounts struct{ workers, busy, broadcasts, named, running int }
 
 func (c *checker) count() error {
-	c.tallies = make(map[*queue]tally)
+	c.counts = make(map[*queue]queueCounts)
 	for _, w := range c.sh.watches {
 		if w != nil {
-			t := c.tallies[w.queue]
+			t := c.counts[w.queue]
 			t.workers += count(!w.ended)
+			t.busy += count(!w.ended && len(w.held) > 0)
 			t.broadcasts += count(w.broadcast)
 			t.named += count(!w.ended && w.peer.skills&Named != 0)
 			t.running += len(w.held)
-			c.tallies[w.queue] = t
+			c.counts[w.queue] = t
 		}
 	}
 	for _, q := range c.sh.queues {
 		if q != nil && q.broadcast != nil {
-			t := c.tallies[q]
+			t := c.counts[q]
 			t.running++
-			c.tallies[q] = t
+			c.counts[q] = t
 		}
 		if q != nil && q.leases != nil {
-			t := c.tallies[q]
+			t := c.counts[q]
 			t.workers++
-			c.tallies[q] = t
+			t.busy++
+			c.counts[q] = t
 		}
 	}
 	return nil

@@ -174,6 +174,7 @@ func (sh *shard) leaseWatch(q *queue) *watch {
 		q.leases = &watch{peer: sh.lessor, queue: q, shard: sh, at: -1, ended: true}
 		q.leases.id = assignID(&sh.watches, &sh.freeWatchIDs, q.leases)
 		q.workers++
+		q.busy++
 	}
 	return q.leases
 }
@@ -219,6 +220,7 @@ func (sh *shard) endLease(r *record, q *queue, number uint64) {
 func (q *queue) freeLeaseWatch() {
 	q.leases = nil
 	q.workers--
+	q.busy--
 }
 
 // leaseOf returns the lease of a reserved job, nil when a peer holds the job.
@@ -250,7 +252,7 @@ func (sh *shard) restoreLease(now Time, job uint32, r *record, q *queue, saved *
 		return false
 	}
 	q.running++
-	sh.lend(now, job, r, q, held{job, none, saved.Token.Number, 0}, l, min(max(saved.Until-now.Wall, 0), l.length))
+	sh.lend(now, job, r, q, held{job, none, saved.Token.Number, 0, now.Mono}, l, min(max(saved.Until-now.Wall, 0), l.length))
 	l.until = min(saved.Until, now.Wall+l.length)
 	return true
 }

@@ -137,6 +137,7 @@ func (s *Scheduler) FailGranted(now Time, t Token, text []byte, delay int64, sin
 	}
 	defer sh.unlock(now, sink)
 	queue, l.how = sh.queueOf(r).name, leaseDone
+	sh.observeRun(now, r)
 	sh.counters.Released++
 	a := Attempt{Outcome: attemptFailed, Worker: l.worker, Text: lastText(text)}
 	sh.failRun(now, l.slot, r, a, min(delay, longestDelay), sink)

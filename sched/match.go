@@ -141,6 +141,7 @@ func (sh *shard) assignDirectly(now Time, job uint32, r *record, q *queue, sink 
 // assign hands a detached job to a slot.
 func (sh *shard) assign(now Time, job uint32, r *record, q *queue, w *watch, s slot, sink Sink) {
 	sh.countSteps(r.cost())
+	sh.observeWait(now, r)
 	sh.hold(now, job, r, w, s)
 	sh.counters.Assigned++
 	if q.limiter != nil {

@@ -109,6 +109,7 @@ func (m *model) failAfter(j *modelJob, delay int64) {
 		return
 	}
 	m.counted.Released++
+	m.counted.Fails++
 	j.waits = slices.DeleteFunc(j.waits, func(w modelWait) bool {
 		if w.onFail {
 			m.owed = append(m.owed, delivered{to: w.peer.id, tag: w.tag, effect: Failed})

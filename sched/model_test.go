@@ -303,6 +303,7 @@ func (m *model) finish(j *modelJob, data string) {
 // release is Fail and Delay.
 func (m *model) release(j *modelJob, wall int64, step int32, fails bool) {
 	m.counted.Released++
+	m.counted.Fails += uint64(count(fails))
 	j.waits = slices.DeleteFunc(j.waits, func(w modelWait) bool {
 		if w.onFail {
 			m.owed = append(m.owed, delivered{to: w.peer.id, tag: w.tag, effect: Failed})

@@ -234,6 +234,7 @@ type held struct {
 	lane   uint32 // that counts the job as running, none: no lane
 	number uint64 // of the Run, which is the seq of the slot that got the job
 	tag    uint64 // of the Reserve that the job answered
+	start  int64  // Mono of the hand-out
 }
 
 // await is one request of a peer for the end of a job.

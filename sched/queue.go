@@ -16,6 +16,7 @@ type queue struct {
 
 	lines            [classes]heap[*watch] // the watches whose peers may have a slot, oldest slot first, by class
 	workers          int                   // number of watches that have not ended, and one when jobs are leased
+	busy             int                   // of the workers, those that hold a job of the queue, and one when jobs are leased
 	broadcastWorkers int                   // of the workers, those that registered for broadcasts
 	named            int                   // of the workers, those of Named peers
 	unreported       int                   // number of unreported names and suspensions of these
@@ -39,6 +40,7 @@ type queue struct {
 	keyed            *keyedJobs       // nil: its ready jobs have no lanes
 	sweep            *sweep           // nil: its jobs never expire
 	kept             *keptLines       // nil: no ended jobs are kept
+	tally            *Tally           // its own or the shard's
 	bytes            int64            // of its jobs' names and workloads, without tasks and kept jobs
 }
 

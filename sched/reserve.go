@@ -110,6 +110,7 @@ func (sh *shard) revive(w *watch) error {
 	}
 	w.ended = false
 	w.queue.workers++
+	w.queue.busy += count(len(w.held) > 0)
 	w.queue.unreported += w.unreportedCount()
 	w.queue.named += count(w.peer.skills&Named != 0)
 	return nil
@@ -174,6 +175,7 @@ func (sh *shard) endWatch(w *watch) {
 		q.lines[w.peer.class].remove(w)
 	}
 	q.workers--
+	q.busy -= count(len(w.held) > 0)
 	q.unreported -= w.unreportedCount()
 	q.named -= count(w.peer.skills&Named != 0)
 	if w.broadcast {

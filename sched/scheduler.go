@@ -94,6 +94,9 @@ type Options struct {
 	// PeerMemory bounds the bytes of reserves, watches and topics that all peers have beyond small parts of their own;
 	// default and most: maxShared.
 	PeerMemory int64
+	// Tallies is how many queues have a Tally of their own, and Tallied, when set, says by its name whether a queue may.
+	Tallies int
+	Tallied func(queue string) bool
 	// Rules are the rules of each space, by its number; default: the zero value.
 	Rules [MaxSpaces]Rules
 	// Journal, when set, is told of every change of a durable job.
@@ -116,18 +119,20 @@ type Options struct {
 
 // Scheduler is the only door to all jobs. It is safe for concurrent use.
 type Scheduler struct {
-	shards    []shard
-	seed      maphash.Seed
-	alarm     func()
-	timedOut  func(*Job, SessionID, string)
-	journal   Journal
-	full      func() error
-	maxQueues int
-	window    int
-	batch     int
-	grace     int64
-	salt      uint64 // see chance
-	policies  atomic.Pointer[Policies]
+	shards     []shard
+	seed       maphash.Seed
+	alarm      func()
+	timedOut   func(*Job, SessionID, string)
+	journal    Journal
+	full       func() error
+	maxQueues  int
+	window     int
+	maxTallies int
+	tallied    func(queue string) bool
+	batch      int
+	grace      int64
+	salt       uint64 // see chance
+	policies   atomic.Pointer[Policies]
 
 	rules      [MaxSpaces]Rules
 	keptSpaces uint16 // spaces whose queues are never dropped, as bits
@@ -140,6 +145,7 @@ type Scheduler struct {
 	lockTimeout atomic.Int64 // in milliseconds, 0: a job waits for ever
 	remember    atomic.Int64 // in milliseconds, 0: complete tasks are not remembered
 	queueCount  atomic.Int64
+	tallies     atomic.Int64 // the queues that have one of their own
 	cronEntries atomic.Int64
 	sharedQuota quota        // see charge
 	memory      atomic.Int64 // bytes of the chunks of all slabs and arenas
@@ -158,6 +164,7 @@ func New(o Options) *Scheduler {
 	s := &Scheduler{
 		shards: make([]shard, max(o.Shards, 1)), seed: o.Seed, alarm: o.Alarm, timedOut: o.TimedOut,
 		maxQueues: o.MaxQueues, window: o.Window, rules: o.Rules, journal: o.Journal, full: o.Full, grace: o.Grace,
+		maxTallies: o.Tallies, tallied: o.Tallied,
 	}
 	if s.sharedQuota.most = maxShared; o.PeerMemory > 0 {
 		s.sharedQuota.most = min(maxShared, o.PeerMemory)
@@ -173,6 +180,9 @@ func New(o Options) *Scheduler {
 	}
 	if s.full == nil {
 		s.full = func() error { return nil }
+	}
+	if s.tallied == nil {
+		s.tallied = func(string) bool { return true }
 	}
 	if s.alarm == nil {
 		s.alarm = func() {}

@@ -50,6 +50,8 @@ type shard struct {
 	cron          cronTable
 	freedLocks    []string // locks whose next waiter is woken when the shard is unlocked, see unlock
 	counters      Counters
+	folded        Tally     // of all queues without a tally of their own
+	waits, runs   Durations // see Stats
 
 	graph graph
 
@@ -83,6 +85,7 @@ func (sh *shard) queue(name []byte) (*queue, error) {
 		name: string(name), at: -1,
 		ready: newIndex(), withheld: newIndex(), wide: newIndex(), private: newIndex(), delayed: newIndex(),
 	}
+	sh.giveTally(q)
 	q.id = assignID(&sh.queues, &sh.freeQueueIDs, q)
 	sh.byName[q.name] = q
 	if sh.s.policies.Load() != nil {
@@ -211,8 +214,9 @@ func (sh *shard) hold(now Time, job uint32, r *record, w *watch, s slot) {
 		in = r.offset
 	}
 	r.state, r.home, r.offset = reserved, w.id, uint32(len(w.held))
-	w.held = append(w.held, held{job, in, s.seq, s.tag})
+	w.held = append(w.held, held{job, in, s.seq, s.tag, now.Mono})
 	w.queue.running++
+	w.queue.busy += count(len(w.held) == 1)
 	r.flags &^= ownDeadline | untimed | laned
 	if sh.s.rules[r.space].Untimed {
 		r.flags |= untimed
@@ -263,6 +267,9 @@ func (sh *shard) unlist(job uint32, r *record, w *watch) held {
 	w.held = w.held[:last]
 	if last == 0 && cap(w.held) > 1024 {
 		w.held = nil // free a burst's memory
+	}
+	if last == 0 && !w.ended {
+		w.queue.busy--
 	}
 	switch {
 	case r.flags&untimed != 0:
@@ -315,6 +322,11 @@ func (sh *shard) fail(now Time, job uint32, r *record, q *queue, a Attempt, dela
 	}
 	r.count++
 	if r.flags&orphan != 0 || r.count >= rules.Deaths {
+		e := a.ending()
+		if r.flags&orphan != 0 {
+			e = EndingRemoved
+		}
+		q.tally.Ended[e]++
 		sh.end(job, r, q, Failed, nil, sink)
 		return
 	}
@@ -340,6 +352,7 @@ func (sh *shard) release(now Time, job uint32, r *record, q *queue, wall int64, 
 		return
 	}
 	if r.flags&orphan != 0 {
+		q.tally.Ended[EndingRemoved]++
 		sh.end(job, r, q, Failed, nil, sink)
 		return
 	}

@@ -11,6 +11,7 @@ type Counters struct {
 	Broadcast uint64
 	Done      uint64
 	Released  uint64 // failed, delayed or released by their holder
+	Fails     uint64 // of these, failed
 	Abandoned uint64 // released because their holder left
 	TimedOut  uint64
 	Removed   uint64
@@ -32,6 +33,9 @@ type Stats struct {
 	KeptDone   int // done or expired
 	KeptNames  int // of done jobs, remembered for Policy.UniqueFor alone
 	ArenaBytes int // held for the bytes of jobs
+	// Waits are how long the jobs that were handed out were due before, in whole seconds; without tasks. Runs are from
+	// the hand-out of a job to the report of its worker: done, failed or put off.
+	Waits, Runs Durations
 }
 
 // Stats sums over the shards. The part of each shard is of one moment.
@@ -48,6 +52,7 @@ func (s *Scheduler) Stats() Stats {
 		t.Broadcast += c.Broadcast
 		t.Done += c.Done
 		t.Released += c.Released
+		t.Fails += c.Fails
 		t.Abandoned += c.Abandoned
 		t.TimedOut += c.TimedOut
 		t.Removed += c.Removed
@@ -64,6 +69,8 @@ func (s *Scheduler) Stats() Stats {
 		t.Queues += len(sh.byName)
 		t.Jobs += sh.slab.live - sh.graph.gone() - sh.keptBySeq.count - sh.keptJobs[keptName]
 		t.ArenaBytes += sh.arena.bytes
+		t.Waits.add(&sh.waits)
+		t.Runs.add(&sh.runs)
 		sh.mu.Unlock()
 	}
 	return t

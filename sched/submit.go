@@ -96,6 +96,7 @@ func (sh *shard) add(now Time, tag uint32, q *queue, j *Submission, sink Sink) e
 	q.bytes += int64(r.size)
 	r.seq = sh.s.jobs.Add(1)
 	sh.counters.Submitted++
+	q.tally.Submitted[j.Space]++
 	sh.await(job, r, j)
 	if j.Await != nil {
 		r.flags |= awaitedBySubmitter

@@ -154,6 +154,9 @@ func (sh *shard) dropQueues(until int, sink Sink) {
 			r := sh.slab.at(job)
 			sh.detach(job, r, q)
 			sh.counters.Removed += uint64(count(r.state != finished))
+			if r.state != failed && r.state != finished {
+				q.tally.Ended[EndingRemoved]++
+			}
 			if r.state == failed || r.state == finished {
 				sh.forgetKept(job, r, q)
 			} else if sh.s.rules[r.space].Owned {

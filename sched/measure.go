@@ -1,0 +1,227 @@
+package sched
+
+import "math"
+
+// Ending says how a job ended.
+type Ending uint8
+
+// The endings.
+const (
+	EndingDone     Ending = iota
+	EndingFailed          // given up after a failure, or because its worker left
+	EndingTimedOut        // given up after a time-out
+	EndingRemoved         // by a client, an operator, the end of its owner or of its queue
+	EndingExpired         // not handed out within Policy.JobTTL
+	Endings               // the number of endings
+)
+
+var endingNames = [Endings]string{"done", "failed", "timeout", "removed", "expired"}
+
+// String returns the ending's label in the metrics.
+func (e Ending) String() string { return endingNames[e] }
+
+// Tally counts what has happened to the jobs of a queue since it has the tally. The first Options.Tallies queues have
+// one each. All others of a shard share one, so that any number of queues has a bounded number of counters. A queue that
+// gets its own later begins at zero: no counter ever falls.
+type Tally struct {
+	Submitted [MaxSpaces]uint64 // by the space of the job
+	Ended     [Endings]uint64
+}
+
+func (t *Tally) add(o *Tally) {
+	for i, n := range o.Submitted {
+		t.Submitted[i] += n
+	}
+	for i, n := range o.Ended {
+		t.Ended[i] += n
+	}
+}
+
+// giveTally gives a queue a tally of its own, or that of the shard.
+func (sh *shard) giveTally(q *queue) {
+	q.tally = &sh.folded
+	if s := sh.s; s.tallied(q.name) {
+		if s.tallies.Add(1) > int64(s.maxTallies) {
+			s.tallies.Add(-1)
+			return
+		}
+		q.tally = new(Tally)
+	}
+}
+
+// takeTally takes the tally of a queue that ends. Its jobs, which the Ticks remove, are counted in that of the shard.
+func (sh *shard) takeTally(q *queue) {
+	if q.tally != &sh.folded {
+		q.tally = &sh.folded
+		sh.s.tallies.Add(-1)
+	}
+}
+
+// ending returns how a job ends that is given up after this attempt.
+func (a *Attempt) ending() Ending {
+	if a.Outcome == attemptTimedOut {
+		return EndingTimedOut
+	}
+	return EndingFailed
+}
+
+// durationBounds is the number of bounds of Durations.
+const durationBounds = 14
+
+// WaitBounds and RunBounds are the bounds of Stats.Waits and Stats.Runs in milliseconds, ascending and inclusive.
+var (
+	WaitBounds = [durationBounds]int64{1e3, 2e3, 5e3, 10e3, 20e3, 60e3, 120e3, 300e3, 600e3, 1800e3, 3600e3, 3 * 3600e3, 6 * 3600e3, 24 * 3600e3}
+	RunBounds  = [durationBounds]int64{1, 5, 10, 50, 100, 500, 1e3, 5e3, 10e3, 60e3, 300e3, 1800e3, 3600e3, 6 * 3600e3}
+)
+
+// Durations counts durations by size.
+type Durations struct {
+	Counts [durationBounds + 1]uint64 // one a bound, and one above the last
+	Sum    int64                      // in milliseconds
+}
+
+// observe counts one duration in milliseconds.
+func (d *Durations) observe(bounds *[durationBounds]int64, ms int64) {
+	ms, i := max(ms, 0), 0
+	for i < durationBounds && ms > bounds[i] {
+		i++
+	}
+	d.Counts[i]++
+	d.Sum += ms
+}
+
+func (d *Durations) add(o *Durations) {
+	for i, n := range o.Counts {
+		d.Counts[i] += n
+	}
+	d.Sum += o.Sum
+}
+
+// observeWait counts how long a job that is handed out was due. Due times are seconds, so that the duration is a whole
+// number of them: one too few or too many for a single job, and right in the mean. Tasks, and jobs that go ahead of
+// their equals after a failure, have no due time.
+func (sh *shard) observeWait(now Time, r *record) {
+	if r.due >= firstDue {
+		sh.waits.observe(&WaitBounds, 1000*(floorSecond(now.Wall)-r.due))
+	}
+}
+
+// observeRun counts the run of a job that its worker reports.
+func (sh *shard) observeRun(now Time, r *record) {
+	sh.runs.observe(&RunBounds, now.Mono-sh.watches[r.home].held[r.offset].start)
+}
+
+// QueueStats is what Measure reads of a queue, or the sum over several.
+type QueueStats struct {
+	Name    string
+	Waiting int // tasks
+	Delayed int // not due yet
+	Ready   int
+	Parked  int // waiting for a lock
+	Running int
+	Failed  int // given up and kept
+	Done    int // done or expired, and kept
+	Workers int
+	Busy    int   // of the workers, those that hold a job of the queue
+	Paused  int   // 1: hands out nothing until it is resumed
+	Bytes   int64 // of the jobs' names and workloads, without tasks and kept jobs
+	// Oldest is the least due second of the ready jobs, math.MaxInt64 when none has one: tasks have none, nor have jobs
+	// that go ahead of their equals after a failure. Of a queue with more priorities and keys than maxOldest it is the
+	// least of so many, the lowest priorities first.
+	Oldest int64
+	Tally  Tally
+}
+
+func (s *QueueStats) add(o *QueueStats) {
+	s.Waiting += o.Waiting
+	s.Delayed += o.Delayed
+	s.Ready += o.Ready
+	s.Parked += o.Parked
+	s.Running += o.Running
+	s.Failed += o.Failed
+	s.Done += o.Done
+	s.Workers += o.Workers
+	s.Busy += o.Busy
+	s.Paused += o.Paused
+	s.Bytes += o.Bytes
+	s.Oldest = min(s.Oldest, o.Oldest)
+}
+
+// Measure calls fn for each queue with a tally of its own, and returns the sum over all others, whose number is folded.
+// It holds a shard's lock for a batch of steps, and calls fn under it. A queue gets its own tally here when one is free.
+func (s *Scheduler) Measure(fn func(*QueueStats)) (others QueueStats, folded int) {
+	others.Oldest = math.MaxInt64
+	for i := range s.shards {
+		sh := &s.shards[i]
+		for next := 0; next >= 0; {
+			next = sh.measure(next, &others, &folded, fn)
+		}
+	}
+	return others, folded
+}
+
+// measure is Measure for a batch of the shard's queues from a number on. It returns the next number, -1 at the end.
+func (sh *shard) measure(from int, others *QueueStats, folded *int, fn func(*QueueStats)) (next int) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if from == 0 {
+		others.Tally.add(&sh.folded)
+	}
+	var st QueueStats
+	for until := sh.mu.steps + sh.s.batch; from < len(sh.queues); from++ {
+		if sh.mu.steps >= until {
+			return from
+		}
+		sh.countSteps(1)
+		q := sh.queues[from]
+		if q == nil || q.dropped {
+			continue
+		}
+		if q.tally == &sh.folded {
+			sh.giveTally(q)
+		}
+		sh.read(q, &st)
+		if q.tally == &sh.folded {
+			*folded++
+			others.add(&st)
+			continue
+		}
+		st.Tally = *q.tally
+		fn(&st)
+	}
+	return -1
+}
+
+// read reads a queue without its tally.
+func (sh *shard) read(q *queue, st *QueueStats) {
+	*st = QueueStats{
+		Name: q.name, Waiting: q.waiting, Delayed: q.delayed.jobs, Ready: q.pending() - q.delayed.jobs, Parked: len(q.parked), Running: q.running,
+		Failed: q.keptFor(keptFailed), Done: q.keptFor(keptDone, keptResult), Workers: q.workers, Busy: q.busy, Bytes: q.bytes, Oldest: sh.oldestDue(q),
+	}
+	if q.policy != nil {
+		st.Paused = count(q.policy.Paused&pauseHandOut != 0)
+	}
+}
+
+// maxOldest bounds the priorities and keys that oldestDue looks at. Each costs a few steps in a tree.
+const maxOldest = 256
+
+// oldestDue returns the least due second of a queue's ready jobs, see QueueStats.Oldest.
+func (sh *shard) oldestDue(q *queue) int64 {
+	least, room := int64(math.MaxInt64), maxOldest
+	for _, x := range [...]*index{&q.ready, &q.wide, &q.withheld} {
+		least = min(least, x.leastOfEach(&sh.buckets, firstDue, &room))
+	}
+	if q.keyed != nil {
+		for _, l := range q.keyed.all {
+			if room <= 0 {
+				break
+			}
+			if l != nil {
+				least = min(least, l.jobs.leastOfEach(&sh.buckets, firstDue, &room))
+			}
+		}
+	}
+	sh.countSteps((maxOldest - room) / entriesPerStep)
+	return least
+}
