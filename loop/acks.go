@@ -47,6 +47,7 @@ func (r *reactor) releaseAcks() {
 		if p.group > committed {
 			return false
 		}
+		r.written[p.share] += uint64(len(p.acks))
 		_, _ = p.conn.Write(p.acks) // the connection closes after an error as well
 		_ = p.conn.Close()
 		r.server.conns.remove(p.share)

@@ -59,9 +59,9 @@ func TestBadInput(t *testing.T) {
 	bystander.ask(1, 99, nil, byte(periodic.Unknown))
 	bystander.ask(2, periodic.SubmitJob, nil, byte(periodic.Unknown))
 	bystander.ask(3, periodic.GrabJob, nil, byte(periodic.Unknown))
-	r.wantMetric("treadle_unknown_commands_total", 1)
-	r.wantMetric("treadle_truncated_requests_total", 1)
-	r.wantMetric("treadle_wrong_role_requests_total", 1)
+	r.wantMetric(`treadle_protocol_errors_total{kind="unknown_command",protocol="periodic"}`, 1)
+	r.wantMetric(`treadle_protocol_errors_total{kind="truncated",protocol="periodic"}`, 1)
+	r.wantMetric(`treadle_protocol_errors_total{kind="wrong_role",protocol="periodic"}`, 1)
 }
 
 // TestSilence: no handshake, half a handshake, half a request and half a LOAD end after their time-outs.

@@ -105,7 +105,7 @@ func TestEveryCommand(t *testing.T) {
 				if w.stopped != (cmd == periodic.Shutdown && role == byClient && o.Periodic.Shutdown != "off") {
 					t.Errorf("%s: the server stops: %v", what, w.stopped)
 				}
-				unknown, wrong := w.counted("treadle_unknown_commands_total"), w.counted("treadle_wrong_role_requests_total")
+				unknown, wrong := w.counted("treadle_protocol_errors_total", "unknown_command"), w.counted("treadle_protocol_errors_total", "wrong_role")
 				if unknown != btoi(want.roles == 0) || wrong != btoi(want.roles != 0 && want.roles&role == 0) {
 					t.Errorf("%s: counted as unknown %d, as of the wrong role %d", what, unknown, wrong)
 				}
@@ -144,13 +144,13 @@ func TestEveryCutCommand(t *testing.T) {
 			c.send(request(5, cmd, d.args[:n]))
 			got := c.bodies(5)
 			if n >= least {
-				if len(got) == 1 && got[0] == "0c" || w.counted("treadle_truncated_requests_total") != 0 {
+				if len(got) == 1 && got[0] == "0c" || w.counted("treadle_protocol_errors_total", "truncated") != 0 {
 					t.Errorf("%v with %d of %d bytes is refused", cmd, n, len(d.args))
 				}
 				continue
 			}
-			if len(got) != 1 || got[0] != "0c" || w.counted("treadle_truncated_requests_total") != 1 {
-				t.Errorf("%v with %d of %d bytes: answered %q, %d counted", cmd, n, len(d.args), got, w.counted("treadle_truncated_requests_total"))
+			if len(got) != 1 || got[0] != "0c" || w.counted("treadle_protocol_errors_total", "truncated") != 1 {
+				t.Errorf("%v with %d of %d bytes: answered %q, %d counted", cmd, n, len(d.args), got, w.counted("treadle_protocol_errors_total", "truncated"))
 			}
 			// A LOAD submits the jobs before the cut.
 			if after := fmt.Sprint(statusOf(w.Server), w.sched.Timeout()); after != before && cmd != periodic.Load {
@@ -166,7 +166,7 @@ func TestEveryCutCommand(t *testing.T) {
 		}
 		w, c := newPeer(t, Options{}, role)
 		c.send(request(5, cmd, d.args, bytes.Repeat([]byte{0xee}, 20)))
-		if got := c.bodies(5); len(got) == 1 && got[0] == "0c" || w.counted("treadle_truncated_requests_total") != 0 {
+		if got := c.bodies(5); len(got) == 1 && got[0] == "0c" || w.counted("treadle_protocol_errors_total", "truncated") != 0 {
 			t.Errorf("%v with bytes behind its arguments: answered %q", cmd, got)
 		}
 	}
@@ -179,8 +179,8 @@ func TestLimitsAreAnswered(t *testing.T) {
 		client.send(request(i, periodic.RunJob, job("f", "n")))
 	}
 	client.send(request(1, periodic.RunJob, job("f", "n")))
-	if got := client.bodies(1); len(got) != 1 || got[0] != "0c" || w.counters.refusals[periodic.ReasonWaiters].Load() != 1 {
-		t.Errorf("one waiter too many gets %q, %d counted", got, w.counters.refusals[periodic.ReasonWaiters].Load())
+	if got := client.bodies(1); len(got) != 1 || got[0] != "0c" || w.refusedFor(periodic.ReasonWaiters) != 1 {
+		t.Errorf("one waiter too many gets %q, %d counted", got, w.refusedFor(periodic.ReasonWaiters))
 	}
 	if raceDetector {
 		return // the rest takes it seven seconds
@@ -192,7 +192,7 @@ func TestLimitsAreAnswered(t *testing.T) {
 		t.Fatalf("%d of the allowed grabs are answered", n)
 	}
 	worker.grabs(1, 3)
-	if got := worker.frames(); len(got) != 3 || w.counters.refusals[periodic.ReasonWorker].Load() != 3 {
-		t.Errorf("%d answers to three more, %d counted", len(got), w.counters.refusals[periodic.ReasonWorker].Load())
+	if got := worker.frames(); len(got) != 3 || w.refusedFor(periodic.ReasonWorker) != 3 {
+		t.Errorf("%d answers to three more, %d counted", len(got), w.refusedFor(periodic.ReasonWorker))
 	}
 }

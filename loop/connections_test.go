@@ -35,7 +35,7 @@ func TestMaxConnections(t *testing.T) {
 	in[0].Close()
 	r.wantMetric("treadle_connections", 9)
 	r.greet(periodic.Client).ping()
-	r.wantMetric("treadle_connections_accepted_total", 11)
+	r.wantMetric(`treadle_connections_opened_total{protocol="periodic"}`, 11)
 }
 
 // TestManyConnections: as many connections as the descriptors of one process allow for both ends, at most
@@ -65,7 +65,7 @@ func TestManyConnections(t *testing.T) {
 		t.Errorf("%d connections have %d ids", n, len(ids))
 	}
 	r.wantMetric("treadle_connections", n)
-	r.wantMetric("treadle_connections_accepted_total", n)
+	r.wantMetric(`treadle_connections_opened_total{protocol="periodic"}`, n)
 	r.wantMetric("treadle_jobs", n)
 	for _, w := range all {
 		w.Close()

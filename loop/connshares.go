@@ -39,11 +39,16 @@ type connShares struct {
 
 // protocolShare counts the connections of one protocol.
 type protocolShare struct {
-	name            string
-	connects        bool // the protocol has ports, or listens; guarded by mu of connShares, as are used and open
-	used            bool // the protocol listens
-	open            int
-	refused, silent atomic.Uint64
+	name       string
+	loopServed bool
+	connects   bool // the protocol has ports, or listens; guarded by mu of connShares, as are used and open
+	used       bool // the protocol listens
+	open       int
+
+	opened, refused, silent atomic.Uint64
+	frames, read, written   atomic.Uint64 // requests; bytes
+	roles                   [protocol.Roles]atomic.Int64
+	refusals                [protocol.Reasons]atomic.Uint64 // of requests, by protocol.Reason
 }
 
 // newConns makes the shares of the server's protocols. Protocols that the event loops serve have
@@ -51,9 +56,9 @@ type protocolShare struct {
 func newConns(s *Server) *connShares {
 	c := &connShares{limit: s.o.MaxConnections}
 	for i, p := range s.protocols {
-		share := &protocolShare{name: p.Name()}
-		c.all = append(c.all, share)
 		served, ok := p.(protocol.LoopServed)
+		share := &protocolShare{name: p.Name(), loopServed: ok}
+		c.all = append(c.all, share)
 		if !ok {
 			continue
 		}
@@ -145,13 +150,63 @@ func (s *connShares) samples() (all []web.Sample) {
 		if !one.connects {
 			continue
 		}
+		none := s.open(protocolID(p))
+		for role := protocol.RoleClient; role < protocol.Roles; role++ {
+			n := int(one.roles[role].Load())
+			none -= n
+			all = append(all, connections(one.name, role, n))
+		}
+		all = append(all, connections(one.name, protocol.RoleNone, max(none, 0)))
 		for _, row := range []web.Sample{
-			web.Gauge("treadle_protocol_connections", "Open connections of a protocol.", s.open(protocolID(p))),
+			web.Counter("treadle_connections_opened_total", "Connections accepted.", one.opened.Load()),
 			web.Counter("treadle_connections_refused_total", "Connections turned away at --max-connections, or because the rest of it is set aside for other protocols.", one.refused.Load()),
 			web.Counter("treadle_connections_silent_total", "Connections closed without a handshake, or without a byte, within --handshake-timeout.", one.silent.Load()),
+			byteCount(&one.read).With("direction", "in"),
+			byteCount(&one.written).With("direction", "out"),
 		} {
-			row.Label, row.LabelValue = "protocol", one.name
-			all = append(all, row)
+			all = append(all, row.With("protocol", one.name))
+		}
+		if one.loopServed {
+			all = append(all, web.Counter("treadle_frames_total", "Requests read from the connections of Periodic and Gloom.", one.frames.Load()).With("protocol", one.name))
+		}
+	}
+	for _, one := range s.all {
+		for why := protocol.ReasonDisk; why < protocol.Reasons; why++ {
+			all = append(all, web.Counter("treadle_jobs_refused_total", "Jobs and other requests refused at a limit, by a setting or for want of disk.",
+				one.refusals[why].Load()).With("protocol", one.name).With("reason", why.String()))
+		}
+	}
+	return append(all, web.Gauge("treadle_connections_limit", "The setting --max-connections.", s.limit))
+}
+
+func connections(name string, role protocol.Role, n int) web.Sample {
+	return web.Gauge("treadle_connections", "Open connections; the role is none before the handshake, and in dwork and kts46.", n).With("protocol", name).With("role", role.String())
+}
+
+func byteCount(n *atomic.Uint64) web.Sample {
+	return web.Counter("treadle_bytes_total", "Bytes read from connections and written to them.", n.Load())
+}
+
+// closedSamples returns a sample for each protocol and label. Some errors share a label.
+func (s *connShares) closedSamples(closed []*closing) (all []web.Sample) {
+	for p, one := range s.all {
+		if !one.connects {
+			continue
+		}
+		at := make(map[string]int)
+		for _, c := range closed {
+			n := c.n[p].Load()
+			if !one.loopServed && n == 0 {
+				continue
+			}
+			k, ok := at[c.Label]
+			if !ok {
+				k = len(all)
+				at[c.Label] = k
+				all = append(all, web.Counter("treadle_connections_closed_total", "Connections closed, by reason; those of dwork and kts46 have the reason other.", 0).
+					With("protocol", one.name).With("reason", c.Label))
+			}
+			all[k].Value += float64(n)
 		}
 	}
 	return all
@@ -160,7 +215,7 @@ func (s *connShares) samples() (all []web.Sample) {
 // takePlace counts a new connection, or closes it and returns false at the limit.
 func (s *Server) takePlace(c net.Conn, p protocolID) bool {
 	if s.conns.tryAdd(p) {
-		s.counters.accepted.Add(1)
+		s.conns.all[p].opened.Add(1)
 		return true
 	}
 	now := s.now().Mono
@@ -206,15 +261,32 @@ func (l *countedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// countedConn gives its place back when it is closed.
+// countedConn counts its bytes, and gives its place back when it is closed.
 type countedConn struct {
 	net.Conn
 	of   *countedListener
 	once sync.Once
 }
 
+// Read implements net.Conn.
+func (c *countedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.of.server.conns.all[c.of.share].read.Add(uint64(n))
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *countedConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.of.server.conns.all[c.of.share].written.Add(uint64(n))
+	return n, err
+}
+
 // Close implements net.Conn.
 func (c *countedConn) Close() error {
-	c.once.Do(func() { c.of.server.conns.remove(c.of.share) })
+	c.once.Do(func() {
+		c.of.server.conns.remove(c.of.share)
+		c.of.server.counters.closing(nil).n[c.of.share].Add(1)
+	})
 	return c.Conn.Close()
 }

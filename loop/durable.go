@@ -126,6 +126,7 @@ func (s *Server) replay(j *journal.Journal) error {
 			if t := s.now(); t.Mono-shown.Mono >= progressEvery.Milliseconds() {
 				shown = t
 				s.log.Info("reading the journal", "done", done, "of", total)
+				s.say(fmt.Sprintf("starting: %d of %d records of the journal are read", done, total))
 			}
 		},
 	})
@@ -175,7 +176,9 @@ func (s *Server) committed(uint64) {
 
 // journalFailed stops the server at once. The journal's committer calls it.
 func (s *Server) journalFailed(err error) {
-	s.failure.CompareAndSwap(nil, &journalError{err})
+	if s.failure.CompareAndSwap(nil, &journalError{err}) {
+		s.failedAt.Store(s.now().Wall)
+	}
 	s.wakeCommits()
 	s.stop()
 }

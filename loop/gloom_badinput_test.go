@@ -52,7 +52,7 @@ func TestGloomBadInput(t *testing.T) {
 				t.Errorf("%s: got %.80s, want the end", what, got)
 			}
 			before[reason]++
-			r.wantMetric(closedMetric(reason), before[reason])
+			r.wantMetric(gloomClosed(reason), before[reason])
 		}
 		exchanges++
 		r.exchange(bystander, slave, fmt.Sprint(exchanges))
@@ -118,7 +118,7 @@ func TestUnreadMaster(t *testing.T) {
 			break
 		}
 	}
-	r.wantMetric(closedMetric("slow_reader"), 1)
+	r.wantMetric(gloomClosed("slow_reader"), 1)
 	r.exchange(bystander, slave, "1")
 
 	waiting := r.dialGloom(true)
@@ -136,6 +136,6 @@ func TestUnreadMaster(t *testing.T) {
 			t.Fatalf("the slave got %s", got)
 		}
 	}
-	r.wantMetric(closedMetric("slow_reader"), 2)
+	r.wantMetric(gloomClosed("slow_reader"), 2)
 	r.exchange(bystander, r.dialGloom(false), "2")
 }

@@ -12,10 +12,9 @@ import (
 	"time"
 
 	"treadle/loop/protocol"
-	"treadle/loop/web"
 )
 
-// listen opens every address before anything is served.
+// listen opens every address but that of HTTP before anything is served.
 func (s *Server) listen() error {
 	if err := makeRunDir(s.o.RunDir, os.Geteuid()); err != nil {
 		return &OptionError{Setting: "run-dir", Err: err, Code: exitFailure}
@@ -39,22 +38,9 @@ func (s *Server) listen() error {
 		}
 		s.listening = append(s.listening, all...)
 	}
-	if s.o.HTTP == "" {
-		return nil
+	if s.web != nil {
+		s.listening = append(s.listening, Listening{Setting: "http", Address: s.httpAddress})
 	}
-	l, err := net.Listen("tcp", s.o.HTTP)
-	if err != nil {
-		return cannotListen("http", s.o.HTTP, err)
-	}
-	pages := []web.Page{web.Ready(s.ready)}
-	for p := range protocolsWith[protocol.Pager](s) {
-		pages = append(pages, p.Pages()...)
-	}
-	if s.o.Pprof == "on" {
-		pages = append(pages, web.Profiles()...)
-	}
-	s.web = web.New(l, s.guard, s.samples, pages...)
-	s.listening = append(s.listening, Listening{Setting: "http", Address: "http://" + l.Addr().String()})
 	return nil
 }
 

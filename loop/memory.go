@@ -224,6 +224,14 @@ func (s *Server) watchMemory(ctx context.Context) {
 	}
 }
 
+// refusedAtMemory returns how many requests of all protocols --max-memory has refused.
+func (s *Server) refusedAtMemory() (n uint64) {
+	for _, one := range s.conns.all {
+		n += one.refusals[protocol.ReasonMaxMemory].Load()
+	}
+	return n
+}
+
 // refusing returns why new jobs are refused, protocol.ErrMaxMemory or protocol.ErrDisk, and nil while they are taken.
 func (s *Server) refusing() error {
 	switch {
@@ -241,11 +249,7 @@ func (s *Server) refusingSamples() (all []web.Sample) {
 		reason protocol.Reason
 		now    bool
 	}{{protocol.ReasonDisk, s.journal.full()}, {protocol.ReasonMaxMemory, s.memory.full()}} {
-		g := web.Gauge("treadle_refusing", "1 while new jobs are refused for this reason.", 0)
-		if g.Label, g.LabelValue = "reason", r.reason.String(); r.now {
-			g.Value = 1
-		}
-		all = append(all, g)
+		all = append(all, web.Gauge("treadle_refusing", "1 while new jobs are refused for this reason.", oneIf(r.now)).With("reason", r.reason.String()))
 	}
 	if s.memory != nil {
 		all = append(all,

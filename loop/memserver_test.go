@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"treadle/codec/periodic"
 	"treadle/sched"
 )
 
@@ -291,18 +292,27 @@ func statusOf(s *Server) (all []sched.QueueStatus) {
 }
 
 // counted returns the value of the counters of a name.
-func (s *Server) counted(name string) (n uint64) {
+func (s *Server) counted(name string, label ...string) (n uint64) {
 	for _, sample := range s.samples() {
-		if sample.Name == name {
+		if sample.Name == name && (len(label) == 0 || sample.Second[1] == label[0]) {
 			n += uint64(sample.Value)
 		}
 	}
 	return n
 }
 
+// refusedFor returns how many requests of Periodic were refused for a reason.
+func (s *Server) refusedFor(why periodic.Reason) uint64 {
+	return s.conns.all[s.conns.id("periodic")].refusals[why].Load()
+}
+
 // closedFor returns how many sessions were closed for a reason.
 func (s *Server) closedFor(why error) uint64 {
-	return s.counters.closing(why).n.Load()
+	var n uint64
+	for i := range s.conns.all {
+		n += s.counters.closing(why).n[i].Load()
+	}
+	return n
 }
 
 // memConn is a connection in memory with gnet's contract: bytes that the kernel does not take are

@@ -2,32 +2,35 @@ package loop
 
 import (
 	"errors"
+	"runtime"
 	"sync/atomic"
+	"time"
 
 	"treadle/loop/journal"
 	"treadle/loop/protocol"
 	"treadle/loop/web"
+	"treadle/sched"
 )
 
-// counters counts connections and messages.
+// counters counts what is not of one protocol.
 type counters struct {
-	accepted, acceptErrors atomic.Uint64
-	frames                 atomic.Uint64
-	refusals               [protocol.Reasons]atomic.Uint64 // by protocol.Reason
-	lateDeliveries         atomic.Uint64
-	closed                 []*closing
+	acceptErrors   atomic.Uint64
+	lateDeliveries atomic.Uint64
+	timerLag       delays
+	closed         []*closing
 }
 
 // closing counts the connections closed for one reason.
 type closing struct {
 	protocol.CloseReason
-	n atomic.Uint64
+	n [protocol.MaxProtocols]atomic.Uint64 // by protocolID
 }
 
 // closings returns a counter for each reason to close a connection: the server's own, those of the
 // protocols, and last any other.
 func (s *Server) closings() (all []*closing) {
 	reasons := []protocol.CloseReason{
+		{Err: errPeerClosed, Label: "peer"},
 		{Err: errHandshake, Label: "handshake_timeout"},
 		{Err: errUnfinished, Label: "unfinished_message"},
 		{Err: errIdle, Label: "keepalive"},
@@ -55,101 +58,146 @@ func (c *counters) closing(why error) *closing {
 	panic("no closing is for any other reason")
 }
 
-// samples reads all metrics once.
-func (s *Server) samples() []web.Sample {
-	st := s.sched.Stats()
-	c := &s.counters
+// scrape reads all metrics once. While the server starts there is only what it is, and that it is not ready.
+func (s *Server) scrape() []web.Sample {
+	ok, _ := s.ready()
 	all := []web.Sample{
-		web.Counter("treadle_jobs_submitted_total", "Jobs added.", st.Submitted),
-		web.Counter("treadle_jobs_replaced_total", "Submissions that replaced a pending job.", st.Replaced),
-		web.Counter("treadle_jobs_ignored_total", "Submissions of a running job's name, or of one that was done within unique-for.", st.Ignored),
-		web.Counter("treadle_jobs_assigned_total", "Jobs handed to workers.", st.Assigned),
-		web.Counter("treadle_jobs_broadcast_total", "Jobs sent to all waiting workers.", st.Broadcast),
-		web.Counter("treadle_jobs_done_total", "Jobs done.", st.Done),
-		web.Counter("treadle_jobs_released_total", "Jobs failed or put off by their worker.", st.Released),
-		web.Counter("treadle_jobs_abandoned_total", "Jobs released because their worker left.", st.Abandoned),
-		web.Counter("treadle_jobs_timed_out_total", "Jobs released at their time-out.", st.TimedOut),
-		web.Counter("treadle_jobs_removed_total", "Jobs removed by a client.", st.Removed),
-		web.Counter("treadle_jobs_given_up_total", "Jobs that failed more often than their queue's policy allows.", st.GivenUp),
-		web.Counter("treadle_jobs_retried_total", "Failed jobs that were made ready again by hand.", st.Retried),
-		web.Counter("treadle_jobs_moved_total", "Failed jobs that went to a dead-letter queue.", st.Moved),
-		web.Counter("treadle_jobs_evicted_total", "Failed jobs that were removed because there were too many or because they were too old.", st.Evicted),
-		web.Counter("treadle_jobs_expired_total", "Jobs that no worker started within their queue's job-ttl.", st.Expired),
-		web.Counter("treadle_names_forgotten_total", "Names of done jobs that were forgotten before their queue's unique-for, because there were too many.", st.Forgotten),
-		web.Counter("treadle_results_stale_total", "Results and failures from workers that did not hold the job.", st.Stale),
-		web.Gauge("treadle_queues", "Functions known.", st.Queues),
-		web.Gauge("treadle_jobs", "Jobs pending and running.", st.Jobs),
-		web.Gauge("treadle_failed_jobs", "Jobs that were given up and are kept.", st.Failed),
-		web.Gauge("treadle_kept_jobs", "Jobs that are done or have expired, and are kept.", st.KeptDone),
-		web.Gauge("treadle_remembered_names", "Names of done jobs that are remembered for unique-for alone.", st.KeptNames),
-		web.Gauge("treadle_arena_bytes", "Memory held for the bytes of jobs.", st.ArenaBytes),
-		web.Gauge("treadle_connections", "Open connections.", s.conns.count()),
-		web.Counter("treadle_connections_accepted_total", "Connections accepted.", c.accepted.Load()),
-		web.Counter("treadle_accept_errors_total", "Failed accepts.", c.acceptErrors.Load()),
-		web.Counter("treadle_frames_total", "Requests read.", c.frames.Load()),
-		web.Counter("treadle_late_deliveries_total", "Deliveries whose session had ended.", c.lateDeliveries.Load()),
+		web.Gauge("treadle_build_info", "1, with the versions of the program and of Go.", 1).With("version", s.o.Version).With("go", runtime.Version()),
+		web.Gauge("treadle_start_time_seconds", "When the server was started, in Unix seconds.", float64(s.started.UnixMilli())/1e3),
+		web.Gauge("treadle_ready", "1 while /readyz answers 200.", oneIf(ok)),
 	}
-	all = append(all, c.closedSamples()...)
+	if !s.serving.Load() {
+		return all
+	}
+	return append(all, s.samples()...)
+}
+
+// samples reads the metrics of a server that serves.
+func (s *Server) samples() []web.Sample {
+	all := append(s.jobSamples(), s.queueSamples()...)
+	all = append(all,
+		web.Counter("treadle_accept_errors_total", "Failed accepts.", s.counters.acceptErrors.Load()),
+		web.Counter("treadle_late_deliveries_total", "Deliveries whose session had ended.", s.counters.lateDeliveries.Load()),
+		delaySample("treadle_loop_turn_seconds", "Time that a turn of an event loop takes: connections wait for it.", s.turns()...),
+		delaySample("treadle_timer_lag_seconds", "How late the timer runs that makes jobs due and ends time-outs.", &s.counters.timerLag),
+	)
 	all = append(all, s.conns.samples()...)
-	all = append(all, c.refusalSamples()...)
+	all = append(all, s.conns.closedSamples(s.counters.closed)...)
 	all = append(all, s.refusingSamples()...)
 	for _, p := range s.protocols {
 		all = append(all, p.Samples()...)
 	}
 	if s.journal != nil {
-		all = append(all, journalSamples(s.journal.stats())...)
+		all = append(all, s.journalSamples(s.journal.stats())...)
 	}
 	return all
 }
 
-// closedSamples returns one sample for each label. Some protocols share a label.
-func (c *counters) closedSamples() (all []web.Sample) {
-	at := make(map[string]int)
-	for _, c := range c.closed {
-		k, ok := at[c.Label]
-		if !ok {
-			k = len(all)
-			at[c.Label] = k
-			all = append(all, web.Sample{Name: "treadle_connections_closed_total", Help: "Connections closed by the server.",
-				Counter: true, Label: "reason", LabelValue: c.Label})
-		}
-		all[k].Value += float64(c.n.Load())
+func oneIf(b bool) int {
+	if b {
+		return 1
 	}
-	return all
+	return 0
 }
 
-// refusalSamples returns one sample for each reason to refuse a request.
-func (c *counters) refusalSamples() (all []web.Sample) {
-	for why := protocol.ReasonDisk; why < protocol.Reasons; why++ {
-		s := web.Counter("treadle_refused_requests_total", "Requests refused at a limit, by a setting or for want of disk.", c.refusals[why].Load())
-		s.Label, s.LabelValue = "reason", why.String()
-		all = append(all, s)
+// jobSamples are the counters that queues have no part in.
+func (s *Server) jobSamples() []web.Sample {
+	st := s.sched.Stats()
+	return []web.Sample{
+		web.Counter("treadle_jobs_replaced_total", "Submissions that replaced a pending job.", st.Replaced),
+		web.Counter("treadle_jobs_ignored_total", "Submissions of a running job's name, or of one that was done within unique-for.", st.Ignored),
+		web.Counter("treadle_jobs_assigned_total", "Jobs handed to workers.", st.Assigned),
+		web.Counter("treadle_jobs_broadcast_total", "Jobs sent to all waiting workers.", st.Broadcast),
+		web.Counter("treadle_jobs_released_total", "Jobs failed or put off by their worker.", st.Released),
+		web.Counter("treadle_runs_failed_total", "Jobs failed by their worker, of treadle_jobs_released_total; most are tried again.", st.Fails),
+		web.Counter("treadle_jobs_abandoned_total", "Jobs released because their worker left.", st.Abandoned),
+		web.Counter("treadle_jobs_timed_out_total", "Jobs released at their time-out; most are tried again.", st.TimedOut),
+		web.Counter("treadle_jobs_retried_total", "Failed jobs that were made ready again by hand.", st.Retried),
+		web.Counter("treadle_jobs_moved_total", "Failed jobs that went to a dead-letter queue.", st.Moved),
+		web.Counter("treadle_jobs_evicted_total", "Failed jobs that were removed because there were too many or because they were too old.", st.Evicted),
+		web.Counter("treadle_names_forgotten_total", "Names of done jobs that were forgotten before their queue's unique-for, because there were too many.", st.Forgotten),
+		web.Counter("treadle_results_stale_total", "Results and failures from workers that did not hold the job.", st.Stale),
+		durationSample("treadle_job_wait_seconds", "How long jobs were due when they were handed out, to the second; without tasks of dwork and kts46, and Gloom jobs that have failed.", &st.Waits, sched.WaitBounds[:]),
+		durationSample("treadle_job_run_seconds", "Time from the hand-out of a job to the report of its worker (done, failed or put off), to the millisecond.", &st.Runs, sched.RunBounds[:]),
+		web.Gauge("treadle_queues", "Functions known.", st.Queues),
+		web.Gauge("treadle_remembered_names", "Names of done jobs that are remembered for unique-for alone.", st.KeptNames),
+		web.Gauge("treadle_arena_bytes", "Memory held for the bytes of jobs.", st.ArenaBytes),
 	}
-	return all
 }
 
-func journalSamples(st journal.Stats) []web.Sample {
-	histogram := func(name, help string, h journal.Histogram) web.Sample {
+func (s *Server) journalSamples(st journal.Stats) []web.Sample {
+	grouped := func(name, help string, h journal.Histogram) web.Sample {
 		return web.Sample{Name: name, Help: help, Value: h.Sum, Buckets: h.Cumulative(), Count: h.Count()}
 	}
-	failed := 0
-	if st.LastError != "" {
-		failed = 1
-	}
 	return []web.Sample{
-		histogram("treadle_journal_commit_seconds", "Time to commit a group of changes.", st.Commit),
-		histogram("treadle_journal_group_records", "Changes committed together.", st.Group),
-		web.Counter("treadle_journal_groups_total", "Groups committed.", st.Groups),
-		web.Counter("treadle_journal_records_total", "Changes committed.", st.Records),
-		web.Counter("treadle_journal_bytes_total", "Bytes of changes committed.", st.Bytes),
+		grouped("treadle_commit_seconds", "Time to commit a group of changes.", st.Commit),
+		grouped("treadle_commit_records", "Changes committed together.", st.Group),
+		web.Counter("treadle_commit_bytes_total", "Bytes of changes committed.", st.Bytes),
 		web.Counter("treadle_journal_stalls_total", "Groups that the store delayed.", st.Stalls),
-		web.Gauge("treadle_journal_backlog", "Changes appended and not committed.", st.Backlog),
+		web.Gauge("treadle_journal_unacknowledged_records", "Changes appended and not committed.", st.Backlog),
 		web.Gauge("treadle_journal_jobs", "Records stored.", st.Jobs),
 		web.Gauge("treadle_journal_recovered", "Records read at the start.", st.Recovered),
 		web.Gauge("treadle_journal_recovery_seconds", "Time that reading them took.", st.Recovery.Seconds()),
 		web.Gauge("treadle_journal_dropped_bytes", "Bytes at the end of a log that the start left out: a group that was not complete, or damage.", st.Dropped),
-		web.Gauge("treadle_journal_size_bytes", "Size of the data directory.", st.Size),
-		web.Gauge("treadle_journal_free_bytes", "Free space on its disk.", st.Free),
-		web.Gauge("treadle_journal_failed", "1 when nothing is committed any more; the log says why.", failed),
+		web.Gauge("treadle_journal_bytes", "Size of the data directory.", st.Size),
+		web.Gauge("treadle_disk_free_bytes", "Free space on the disk of the data directory.", st.Free),
+		web.Gauge("treadle_journal_last_error_timestamp_seconds", "When the journal failed, in Unix seconds, and the server began to stop; 0 is never. The log says why.", float64(s.failedAt.Load())/1e3),
 	}
+}
+
+// delayBounds are the bounds of histograms of short delays, in microseconds, ascending and inclusive.
+var delayBounds = [...]int64{100, 500, 1e3, 5e3, 10e3, 50e3, 100e3, 500e3, 1e6, 5e6}
+
+// delays counts short delays by size. Any goroutine may use it.
+type delays struct {
+	counts [len(delayBounds) + 1]atomic.Uint64
+	sum    atomic.Int64 // in microseconds
+}
+
+// observe counts a delay in microseconds. One that a step of the clock made negative counts as none.
+func (d *delays) observe(micros int64) {
+	micros, i := max(micros, 0), 0
+	for i < len(delayBounds) && micros > delayBounds[i] {
+		i++
+	}
+	d.counts[i].Add(1)
+	d.sum.Add(micros)
+}
+
+// delaySample returns the sample of all delays together.
+func delaySample(name, help string, all ...*delays) web.Sample {
+	counts, sum := make([]uint64, len(delayBounds)+1), int64(0)
+	for _, d := range all {
+		for i := range counts {
+			counts[i] += d.counts[i].Load()
+		}
+		sum += d.sum.Load()
+	}
+	return histogram(name, help, counts, delayBounds[:], sum, time.Second.Microseconds())
+}
+
+// durationSample returns the sample of durations in milliseconds.
+func durationSample(name, help string, d *sched.Durations, bounds []int64) web.Sample {
+	return histogram(name, help, d.Counts[:], bounds, d.Sum, time.Second.Milliseconds())
+}
+
+// histogram returns the sample of counts by bounds, with the last above all bounds, whose unit is a part of a second.
+func histogram(name, help string, counts []uint64, bounds []int64, sum, second int64) web.Sample {
+	h := web.Sample{Name: name, Help: help, Value: float64(sum) / float64(second), Buckets: make(map[float64]uint64, len(bounds))}
+	for i, n := range counts {
+		if h.Count += n; i < len(bounds) {
+			h.Buckets[float64(bounds[i])/float64(second)] = h.Count
+		}
+	}
+	return h
+}
+
+// turns returns the durations of the turns of all event loops.
+func (s *Server) turns() (all []*delays) {
+	for i := range s.reactors {
+		if r := s.reactors[i].Load(); r != nil {
+			all = append(all, &r.turns)
+		}
+	}
+	return all
 }

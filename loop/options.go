@@ -57,6 +57,9 @@ type Options struct {
 	RunDir string
 	// HTTP is the host:port of metrics and health, or "off".
 	HTTP string
+	// MetricsMaxQueues is how many queues have lines of their own in the metrics, default
+	// DefaultMaxQueues. All others are summed.
+	MetricsMaxQueues int
 	// Pprof says whether HTTP serves Go's profiles, too: "on" or "off" (default).
 	Pprof string
 	// AllowHosts are more host names that requests on all HTTP ports may name. IP addresses,
@@ -139,6 +142,8 @@ func (o *Options) validate() error {
 	switch {
 	case o.Pprof != "on" && o.Pprof != "off":
 		return protocol.BadOption("pprof", "%q is neither on nor off", o.Pprof)
+	case o.MetricsMaxQueues < 1 || o.MetricsMaxQueues > maxMetricsQueues:
+		return protocol.BadOption("metrics-max-queues", "%d is not between 1 and %d", o.MetricsMaxQueues, maxMetricsQueues)
 	case o.Loops < 1 || o.Loops > maxLoops:
 		return protocol.BadOption("loops", "%d is not between 1 and %d", o.Loops, maxLoops)
 	case o.Shards < 1 || o.Shards > maxShards:
@@ -168,6 +173,7 @@ func (o *Options) fillDefaults() {
 	}
 	o.fillProtocolDefaults(host)
 	o.HTTP = cmp.Or(o.HTTP, net.JoinHostPort(host, DefaultHTTPPort))
+	o.MetricsMaxQueues = cmp.Or(o.MetricsMaxQueues, DefaultMaxQueues)
 	o.Pprof = cmp.Or(o.Pprof, "off")
 	o.Data = cmp.Or(o.Data, DefaultData)
 	o.Sync = cmp.Or(o.Sync, "always")

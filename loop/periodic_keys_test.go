@@ -63,7 +63,7 @@ func TestFullDiskIsNamed(t *testing.T) {
 	c.says("treadle.refused", 0)
 	c.ask(1, periodic.SubmitJob, job("f", "n"), byte(periodic.Unknown))
 	c.says("treadle.refused", 1)
-	r.wantMetric(`treadle_refused_requests_total{reason="disk"}`, 1)
+	r.wantMetric(`treadle_jobs_refused_total{protocol="periodic",reason="disk"}`, 1)
 	r.wantReady(200, "degraded: refusing new jobs: the disk of --data has less free space than --min-free\n")
 	d.free.Store(1 << 40)
 	r.until("space to be back", func() bool { return !r.journal.full() })

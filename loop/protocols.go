@@ -172,7 +172,9 @@ func (h host) LogLimited(level slog.Level, message string, args ...any) {
 }
 
 // Refused implements protocol.Host.
-func (h host) Refused(why protocol.Reason) { h.counters.refusals[why].Add(1) }
+func (h host) Refused(name string, why protocol.Reason) {
+	h.conns.all[h.conns.id(name)].refusals[why].Add(1)
+}
 
 // Refusing implements protocol.Host.
 func (h host) Refusing() error { return h.refusing() }

@@ -36,32 +36,35 @@ type reactor struct {
 
 	inbox mailbox
 
-	turning      bool      // a turn is on, and Now has been read
-	armed        bool      // finish is queued
-	allUntil     time.Time // end of this turn's allTime; zero: it has not begun
-	sessions     []*session
-	gens         []uint32   // by slot: the generation of its next session
-	mail         []byte     // deliveries from other loops that this turn had no room for
-	delivered    int        // cost of this turn's deliveries, see turnDeliveries
-	refill       []*session // sessions that get more jobs in the next turn
-	free         []uint32   // slots without a session
-	dirty        []*session // sessions to flush at the end of the turn
-	slow         []*session // sessions with unsent bytes or a stream, see checkSlow
-	mailed       []bool     // by loop: this turn's first delivery found its mailbox empty
-	buffers      [][]byte   // small buffers for reuse
-	pool         bufferPool
-	partialBytes int          // sum of the sessions' partialCharged
-	paused       []*session   // sessions that go on in the next turn, longest wait first
-	resuming     bool         // scheduleNextTurn has queued a turn
-	cost         int          // cost of this turn's expensive requests, see pause.go
-	awaitCommit  []*session   // sessions with acks
-	halfClosed   []halfClosed // half-closed connections with acks
-	acksWait     atomic.Bool  // awaitCommit or halfClosed is not empty
-	newAcks      int          // acknowledgements that began to wait in this turn
-	delivery     sched.Delivery
-	more         [readMore]byte // see readOn
-	largeOutput  int            // Server.largeOutput
-	unwritten    int            // bytes of this turn's deliveries that are not written yet
+	turns         delays                        // how long turns took
+	swept         atomic.Int64                  // Mono of the last sweep
+	read, written [protocol.MaxProtocols]uint64 // bytes of this turn, by protocolID
+	turning       bool                          // a turn is on, and Now has been read
+	armed         bool                          // finish is queued
+	allUntil      time.Time                     // end of this turn's allTime; zero: it has not begun
+	sessions      []*session
+	gens          []uint32   // by slot: the generation of its next session
+	mail          []byte     // deliveries from other loops that this turn had no room for
+	delivered     int        // cost of this turn's deliveries, see turnDeliveries
+	refill        []*session // sessions that get more jobs in the next turn
+	free          []uint32   // slots without a session
+	dirty         []*session // sessions to flush at the end of the turn
+	slow          []*session // sessions with unsent bytes or a stream, see checkSlow
+	mailed        []bool     // by loop: this turn's first delivery found its mailbox empty
+	buffers       [][]byte   // small buffers for reuse
+	pool          bufferPool
+	partialBytes  int          // sum of the sessions' partialCharged
+	paused        []*session   // sessions that go on in the next turn, longest wait first
+	resuming      bool         // scheduleNextTurn has queued a turn
+	cost          int          // cost of this turn's expensive requests, see pause.go
+	awaitCommit   []*session   // sessions with acks
+	halfClosed    []halfClosed // half-closed connections with acks
+	acksWait      atomic.Bool  // awaitCommit or halfClosed is not empty
+	newAcks       int          // acknowledgements that began to wait in this turn
+	delivery      sched.Delivery
+	more          [readMore]byte // see readOn
+	largeOutput   int            // Server.largeOutput
+	unwritten     int            // bytes of this turn's deliveries that are not written yet
 }
 
 func newReactor(server *Server, index int) *reactor {
@@ -69,6 +72,7 @@ func newReactor(server *Server, index int) *reactor {
 		server: server, index: index, after: time.AfterFunc, mailed: make([]bool, server.o.Loops),
 		largeOutput: server.largeOutput(),
 	}
+	r.swept.Store(server.now().Mono)
 	r.finishFn = r.finish
 	r.Sink, r.Spaces = r, spaces
 	return r
@@ -109,13 +113,23 @@ func (r *reactor) finish() {
 	r.flushAll()
 	r.unwritten, r.cost, r.delivered = 0, 0, 0
 	r.server.wake(r.mailed)
-	if r.Frames > 0 {
-		r.server.counters.frames.Add(r.Frames)
-		r.Frames = 0
-	}
+	r.countTurn()
 	r.turning = false
 	r.allUntil = time.Time{}
 	r.scheduleNextTurn()
+}
+
+// countTurn adds the turn to the metrics.
+func (r *reactor) countTurn() {
+	for p, one := range r.server.conns.all {
+		if r.Frames[p]+r.read[p]+r.written[p] > 0 {
+			one.frames.Add(r.Frames[p])
+			one.read.Add(r.read[p])
+			one.written.Add(r.written[p])
+			r.Frames[p], r.read[p], r.written[p] = 0, 0, 0
+		}
+	}
+	r.turns.observe(r.server.now().Micros - r.Now.Micros)
 }
 
 // turnDeliveries bounds the deliveries of one turn that may wait: mail, and jobs for peers that
@@ -163,6 +177,7 @@ func (r *reactor) deliverNext(mail []byte) (rest []byte) {
 func (r *reactor) open(c connection, by loopPort) *session {
 	r.begin()
 	s := &session{r: r, conn: c, lastReceived: r.Now.Mono, share: by.share}
+	s.Protocol = uint8(by.share)
 	s.Loop, s.Transport, s.partialSince = &r.Loop, s, r.Now.Mono
 	var slot uint32
 	if n := len(r.free); n > 0 {
@@ -203,14 +218,19 @@ func (r *reactor) traffic(s *session, in []byte) {
 	r.begin()
 	defer r.recoverSession(s)
 	if s.open() {
+		r.read[s.share] += uint64(len(in))
 		s.receive(in)
 		s.chargePartial()
+		if s.Role != s.counted {
+			s.countRole(s.Role)
+		}
 	}
 }
 
 // filled tells a session that n bytes were read into its window.
 func (r *reactor) filled(s *session, n int) {
 	defer r.recoverSession(s)
+	r.read[s.share] += uint64(n)
 	need := s.conv.Need(s.partial)
 	if s.partial = s.partial[:len(s.partial)+n]; len(s.partial) == need {
 		s.assemble()
@@ -234,6 +254,7 @@ func (r *reactor) halfClose(s *session) {
 		return
 	}
 	if len(s.Out) > 0 {
+		r.written[s.share] += uint64(len(s.Out))
 		_, _ = s.conn.Write(s.Out) // the connection closes after an error as well
 		s.Out = nil
 	}
@@ -259,9 +280,8 @@ func (r *reactor) closeSession(s *session) {
 	r.free = append(r.free, uint32(slot))
 	r.server.conns.remove(s.share)
 	r.partialBytes -= s.partialCharged
-	if s.reason != nil {
-		r.server.closed(s)
-	}
+	s.countRole(protocol.RoleNone)
+	r.server.closed(s)
 	for ; s.stream != nil; s.stream = s.stream.next {
 		s.stream.end()
 	}
@@ -365,6 +385,7 @@ func (r *reactor) write(s *session) {
 	s.Out = nil
 	r.unwritten = max(0, r.unwritten-len(out))
 	if len(out) > 0 {
+		r.written[s.share] += uint64(len(out))
 		if _, err := s.conn.Write(out); err != nil && !s.gone {
 			s.End(err)
 		}

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,11 +41,15 @@ type Server struct {
 	alarm      chan struct{}           // wakes the timer before its time
 
 	// Connections, and the HTTP port.
-	conns     *connShares
-	listeners []listener
-	listening []Listening
-	web       *web.Server
-	guard     *web.Guard // of all HTTP ports
+	conns       *connShares
+	listeners   []listener
+	listening   []Listening
+	web         *web.Server            // nil: HTTP is off
+	httpAddress string                 // with the scheme
+	guard       *web.Guard             // of all HTTP ports
+	serving     atomic.Bool            // the journal is read, and all ports are open
+	progress    atomic.Pointer[string] // how far the start is
+	swept       atomic.Int64           // Mono of the timer's last sweep
 
 	// Metrics and the log.
 	counters    counters
@@ -66,6 +71,7 @@ type Server struct {
 	journalOpts journal.Options // for journal.Open
 	commits     *sync.Cond      // signals a commit or the journal's failure
 	failure     atomic.Pointer[journalError]
+	failedAt    atomic.Int64 // Unix milliseconds of failure; 0: it has not failed
 
 	// The end.
 	stopping        atomic.Bool           // no job is handed out any more
@@ -88,8 +94,12 @@ func Run(ctx context.Context, o Options) error {
 func (s *Server) run(ctx context.Context) (err error) {
 	ctx, s.stop = context.WithCancel(ctx)
 	defer s.stop()
+	if err := s.openHTTP(); err != nil {
+		return err
+	}
 	if s.journal != nil {
 		if err := s.openJournal(); err != nil {
+			s.closeHTTP()
 			return err
 		}
 		defer func() { err = s.closeJournal(err) }()
@@ -100,9 +110,7 @@ func (s *Server) run(ctx context.Context) (err error) {
 	if err != nil {
 		s.closeListeners()
 		s.closeServices()
-		if s.web != nil {
-			_ = s.web.Close() // the other error is why the server does not start
-		}
+		s.closeHTTP()
 		return err
 	}
 	s.serve(ctx)
@@ -132,7 +140,7 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 	}
 	s.guard = guard
 	s.clock, s.runAside, s.await, s.listenOn = s.readClocks, s.goAside, s.awaitCommit, openAddress
-	so = sched.Options{Shards: o.Shards, Seed: so.Seed, Batch: so.Batch, Alarm: s.ring, TimedOut: s.overdue.add}
+	so = sched.Options{Shards: o.Shards, Seed: so.Seed, Batch: so.Batch, Alarm: s.ring, TimedOut: s.overdue.add, Tallies: o.MetricsMaxQueues, Tallied: hasLabel}
 	so.Rules, so.Grace = o.rules()
 	s.peerMemory = math.MaxInt
 	if o.MaxMemory > 0 {
@@ -148,7 +156,7 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 	}
 	so.Full = s.refusing
 	s.sched = sched.New(so)
-	s.memory = newMemoryLimit(o.MaxMemory, s.sched, s.counters.refusals[protocol.ReasonMaxMemory].Load, o.Log)
+	s.memory = newMemoryLimit(o.MaxMemory, s.sched, s.refusedAtMemory, o.Log)
 	for range protocol.StreamKinds {
 		s.encoders = append(s.encoders, make(chan struct{}, 1))
 	}
@@ -157,6 +165,7 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 	}
 	s.conns = newConns(s)
 	s.counters.closed = s.closings()
+	s.say("starting")
 	return s, nil
 }
 
@@ -180,14 +189,9 @@ func (s *Server) serve(ctx context.Context) {
 	for service := range protocolsWith[protocol.Service](s) {
 		service.Serve(ctx)
 	}
+	s.swept.Store(s.now().Mono)
 	s.workers.Go(func() { s.runTimer(ctx) })
-	if s.web != nil {
-		s.workers.Go(func() {
-			if err := s.web.Serve(); err != nil {
-				s.log.Error("HTTP stopped", "error", err)
-			}
-		})
-	}
+	s.serving.Store(true)
 	s.announce()
 }
 
@@ -283,23 +287,6 @@ func (s *Server) eachReactor(fn func(*reactor)) {
 	}
 }
 
-// ready returns the state that /readyz shows. A server that refuses new jobs is ready, because its
-// workers must reach it.
-func (s *Server) ready() (ok bool, text string) {
-	failed := s.failure.Load()
-	switch {
-	case failed != nil:
-		return false, "failed: " + failed.Error()
-	case s.stopping.Load():
-		return false, "stopping"
-	case s.memory.full():
-		return true, fmt.Sprintf("degraded: refusing new jobs: the server holds %v of --max-memory %v", journal.Size(s.memory.held()), journal.Size(s.memory.most))
-	case s.journal.full():
-		return true, "degraded: refusing new jobs: the disk of --data has less free space than --min-free"
-	}
-	return true, "ok"
-}
-
 // ownLoop stands in the session ids of local peers for the number of an event loop. A local peer
 // belongs to no event loop.
 const ownLoop = maxLoops
@@ -349,9 +336,13 @@ func (s *Server) fail(err error) {
 	s.stop()
 }
 
-// closed counts and logs a session that the server has ended.
+// closed counts the end of a session, and logs it when the server has ended it. Probes of TCP ports come often and close
+// at once.
 func (s *Server) closed(session *session) {
-	s.counters.closing(session.reason).n.Add(1)
+	s.counters.closing(cmp.Or(session.reason, errPeerClosed)).n[session.share].Add(1)
+	if session.reason == nil {
+		return
+	}
 	if errors.Is(session.reason, errHandshake) {
 		s.conns.all[session.share].silent.Add(1)
 	}

@@ -49,7 +49,8 @@ type session struct {
 	slow   bool // listed in the reactor's slow
 	gone   bool // the connection is closed, nothing may be written
 
-	share protocolID // the protocol whose share counts the connection
+	share   protocolID    // the protocol whose share counts the connection
+	counted protocol.Role // under which the share counts it
 }
 
 // Reasons for which the server closes a session. The metrics have a row for each.
@@ -62,6 +63,9 @@ var (
 	errPanic        = errors.New("an internal error")
 	errStopping     = errors.New("the server stops")
 )
+
+// errPeerClosed stands for the end of a session that the peer has closed.
+var errPeerClosed = errors.New("the peer has closed the connection")
 
 // receive handles bytes from the peer and keeps no view of in.
 func (s *session) receive(in []byte) {
@@ -149,6 +153,14 @@ func (s *session) assemble() {
 		s.r.recycle(s.partial)
 		s.partial = nil
 	}
+}
+
+// countRole counts the connection under a role.
+func (s *session) countRole(role protocol.Role) {
+	roles := &s.r.server.conns.all[s.share].roles
+	roles[s.counted].Add(-1)
+	roles[role].Add(1)
+	s.counted = role
 }
 
 // Touch implements protocol.Transport.

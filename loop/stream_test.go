@@ -266,7 +266,7 @@ func TestTooManyReports(t *testing.T) {
 	c.room = 0
 	c.send(request(1, periodic.Dump))
 	c.send(bytes.Repeat(request(2, periodic.Dump), maxLongReplies+5))
-	if n := w.counters.refusals[periodic.ReasonReports].Load(); n != 5 {
+	if n := w.refusedFor(periodic.ReasonReports); n != 5 {
 		t.Errorf("%d of %d requests were refused, want 5", n, maxLongReplies+5)
 	}
 	c.room = 1 << 40

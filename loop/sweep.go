@@ -13,6 +13,7 @@ func (r *reactor) sweep() {
 	r.begin()
 	o := &r.server.o
 	now := r.Now.Mono
+	r.swept.Store(now)
 	handshake := r.server.handshakeLimit(now)
 	room := sweepBudget
 	for _, s := range r.sessions {

@@ -162,9 +162,14 @@ func (r *testServer) wantMetric(name string, want int) {
 	r.until(fmt.Sprintf("%s to be %d", name, want), func() bool { return r.metric(name) == want })
 }
 
-// closedMetric returns the name of the metric of connections closed for a reason.
+// closedMetric returns the name of the metric of Periodic connections closed for a reason.
 func closedMetric(reason string) string {
-	return `treadle_connections_closed_total{reason="` + reason + `"}`
+	return `treadle_connections_closed_total{protocol="periodic",reason="` + reason + `"}`
+}
+
+// gloomClosed is closedMetric for Gloom.
+func gloomClosed(reason string) string {
+	return strings.Replace(closedMetric(reason), "periodic", "gloom", 1)
 }
 
 // until waits for a condition. Between two checks every loop has a turn.

@@ -32,8 +32,11 @@ func (s *Server) runTimer(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-s.alarm:
-		case <-timer.C:
-		case <-sweep.C:
+		case due := <-timer.C:
+			s.counters.timerLag.observe(time.Since(due).Microseconds())
+		case due := <-sweep.C:
+			s.counters.timerLag.observe(time.Since(due).Microseconds())
+			s.swept.Store(s.now().Mono)
 			for i := range s.reactors {
 				if r := s.reactors[i].Load(); r != nil {
 					r.exec(r.sweep)

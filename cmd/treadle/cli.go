@@ -26,6 +26,7 @@ const (
 	exitFailure     = 1
 	exitUsage       = 2
 	exitData        = 3
+	exitUnreachable = 3 // of treadle health
 	exitInterrupted = 130
 )
 
@@ -64,11 +65,13 @@ type cli struct {
 	Dump     dumpCmd     `cmd:"" help:"Write all jobs to a file."`
 	Load     loadCmd     `cmd:"" help:"Submit all jobs of a dump."`
 	Ping     pingCmd     `cmd:"" help:"Ask the server for a sign of life."`
+	Health   healthCmd   `cmd:"" help:"Ask whether the server is ready; for probes."`
 	Shutdown shutdownCmd `cmd:"" help:"Stop the server."`
 	Queue    queueCmd    `cmd:"" help:"Set how the jobs of a queue are treated: retries, limits, pauses."`
 	Failed   failedCmd   `cmd:"" help:"Show, retry or remove jobs that were given up."`
 	Done     doneCmd     `cmd:"" help:"Show or remove finished jobs that are kept, and their results."`
 	Cron     cronCmd     `cmd:"" help:"Submit jobs at times: add, show, run, pause or remove entries."`
+	Print    printCmd    `cmd:"" help:"Print alerts and a board for the metrics."`
 	Journal  journalCmd  `cmd:"" help:"Check, repair, export or import a data directory."`
 	Gloom    gloomCmd    `cmd:"" help:"Submit and do jobs over the Gloom protocol."`
 	Dwork    dworkCmd    `cmd:"" help:"Make and do graphs of tasks over the dwork protocol."`

@@ -101,6 +101,7 @@ func TestServeOptions(t *testing.T) {
 		want.Dwork.Stop, want.Dwork.Complete = orDefault(want.Dwork.Stop, "exit"), orDefault(want.Dwork.Complete, "any")
 		want.Kts46.Timeout, want.Kts46.TimeoutUnit = orDefault(want.Kts46.Timeout, 5*time.Second), orDefault(want.Kts46.TimeoutUnit, "s")
 		want.Pprof = orDefault(want.Pprof, "off")
+		want.MetricsMaxQueues = orDefault(want.MetricsMaxQueues, loop.DefaultMaxQueues)
 		want.Shards = orDefault(want.Shards, loop.DefaultShards)
 		want.Drain, want.Version = orDefault(want.Drain, loop.DefaultDrain), version
 		if err != nil || !reflect.DeepEqual(got, want) {
@@ -120,6 +121,7 @@ func TestServeOptions(t *testing.T) {
 		loop.Options{Dwork: loop.DworkOptions{Listen: []string{"off"}, MaxFrame: 1 << 20, MaxSteal: 7, Idle: "notfound", Stop: "notfound", Complete: "holder", Restart: "ready", Lease: time.Minute, Remember: 2 * time.Minute}})
 	f([]string{"--data", "none", "--sync=interval", "--sync-interval", "1s", "--min-free=1g"},
 		loop.Options{Data: loop.NoData, Sync: "interval", SyncInterval: time.Second, MinFree: 1 << 30})
+	f([]string{"--metrics-max-queues=7"}, loop.Options{MetricsMaxQueues: 7})
 	f([]string{"--min-free=0"}, loop.Options{MinFree: -1})
 	f([]string{"--loops=2", "--shards=3", "--max-connections=4", "--max-frame=5m", "--max-outbound=6m"},
 		loop.Options{Loops: 2, Shards: 3, MaxConnections: 4, MaxFrame: 5 << 20, MaxOutbound: 6 << 20})

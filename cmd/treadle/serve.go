@@ -37,7 +37,8 @@ type serveCmd struct {
 	Kts46            []string `name:"kts46" sep:"none" placeholder:"ADDR" help:"Address of the kts46 scheduler's XML-RPC, or off; repeatable (default: tcp://127.0.0.1:46210)."`
 	Kts46JSON        []string `name:"kts46-json" sep:"none" placeholder:"ADDR" help:"Address of its JSON-RPC, version 2, or off; repeatable (default: tcp://127.0.0.1:46400)."`
 	Admin            []string `sep:"none" placeholder:"ADDR" help:"Address of the operators' interface for treadle queue, treadle failed and treadle cron, unix:///path (mode 0600) or tcp://host:port, or off; repeatable (default: admin.sock in the directory of --data, off with --data none)."`
-	HTTP             string   `name:"http" placeholder:"HOST:PORT" help:"Address of /metrics, /healthz and /readyz, or off (default: 127.0.0.1:5001)."`
+	HTTP             string   `name:"http" placeholder:"HOST:PORT" help:"Address of /metrics, /livez, /readyz and /healthz, or off (default: 127.0.0.1:5001)."`
+	MetricsMaxQueues int      `default:"500" placeholder:"N" help:"Queues with lines of their own in /metrics, at most 10000; all others are summed as _other (default: ${default})."`
 	Pprof            string   `enum:"on,off" default:"off" help:"Whether Go's profiles are served there, too, under /debug/pprof: on or off (default: ${default})."`
 	AllowHost        []string `sep:"none" placeholder:"NAME" help:"Host name that HTTP requests may be sent to, on every HTTP port, beside IP addresses, localhost, this host's own name and those in addresses of these settings; repeatable (default: none)."`
 
@@ -161,7 +162,7 @@ func (s *serveCmd) refuseZeros() error {
 	for _, n := range []struct {
 		setting string
 		value   int
-	}{{"dwork-max-steal", s.DworkMaxSteal}, {"shards", s.Shards}} {
+	}{{"dwork-max-steal", s.DworkMaxSteal}, {"shards", s.Shards}, {"metrics-max-queues", s.MetricsMaxQueues}} {
 		if n.value < 1 {
 			return &loop.OptionError{Setting: n.setting, Err: fmt.Errorf("%d is below 1", n.value)}
 		}
@@ -237,7 +238,7 @@ func (s *serveCmd) options() (loop.Options, error) {
 		},
 		Disbatch: node,
 		Admin:    loop.AdminOptions{Listen: s.Admin},
-		Bind:     s.Bind, RunDir: s.RunDir, HTTP: s.HTTP, AllowHosts: s.AllowHost, Pprof: s.Pprof,
+		Bind:     s.Bind, RunDir: s.RunDir, HTTP: s.HTTP, MetricsMaxQueues: s.MetricsMaxQueues, AllowHosts: s.AllowHost, Pprof: s.Pprof,
 		Data: s.Data, Sync: s.Sync, SyncInterval: s.SyncInterval, MinFree: asked(s.MinFree),
 		Loops: s.Loops, Shards: s.Shards, MaxConnections: s.MaxConnections, MaxFrame: asked(s.MaxFrame), MaxOutbound: int(s.MaxOutbound),
 		HandshakeTimeout: s.HandshakeTimeout, FrameTimeout: s.FrameTimeout, Drain: max(s.Drain, time.Nanosecond),

@@ -106,12 +106,12 @@ func nameOf(flag *kong.Flag) string {
 
 // serverless maps each command that connects to no server to the setting or argument that it uses instead of -H.
 var serverless = map[string]string{
-	"serve": "--periodic and --bind say where it listens", "journal": "it works on a directory",
+	"serve": "--periodic and --bind say where it listens", "journal": "it works on a directory", "print": "it prints files that it has",
 	"disbatch node": "--config names its site", "disbatch task": "--config names its site", "disbatch web": "--config names its site",
 }
 
 // otherProtocols are the groups of commands that do not speak Periodic.
-var otherProtocols = []string{"gloom", "dwork", "kts46", "disbatch"}
+var otherProtocols = []string{"gloom", "dwork", "kts46", "disbatch", "health"}
 
 // refuseIgnored refuses a flag that the command would ignore.
 func refuseIgnored(parsed *kong.Context) error {

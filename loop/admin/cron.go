@@ -243,9 +243,7 @@ func (i *Interface) Samples() (all []web.Sample) {
 	i.host.Sched().WalkCron(func(s *sched.CronStatus) {
 		for _, o := range sched.CronOutcomes() {
 			if n := s.Counts[o]; n > 0 {
-				row := web.Counter("treadle_cron_runs_total", "Times of cron entries, and runs by hand, by their outcome.", n)
-				row.Label, row.LabelValue, row.Second = "entry", s.Name, [2]string{"outcome", o.String()}
-				all = append(all, row)
+				all = append(all, web.Counter("treadle_cron_runs_total", "Times of cron entries, and runs by hand, by their outcome.", n).With("entry", s.Name).With("outcome", o.String()))
 			}
 		}
 	})

@@ -21,7 +21,7 @@ func (h host) Now() sched.Time { return sched.Time{Wall: 1, Mono: 1} }
 
 func (h host) Refusing() error { return h.refusing }
 
-func (h host) Refused(why protocol.Reason) { *h.refused = why }
+func (h host) Refused(_ string, why protocol.Reason) { *h.refused = why }
 
 func (h host) NewSink() protocol.Sink { return sink{} }
 

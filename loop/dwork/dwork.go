@@ -85,15 +85,12 @@ func (h *Protocol) Pages() []web.Page {
 func (h *Protocol) Samples() (all []web.Sample) {
 	for t := range h.stats.requests {
 		if n := h.stats.requests[t].Load(); n > 0 {
-			s := web.Counter("treadle_dwork_requests_total", "Requests of the dwork protocol.", n)
-			s.Label, s.LabelValue = "type", codec.Type(t).String()
-			all = append(all, s)
+			all = append(all, web.Counter("treadle_dwork_requests_total", "Requests of the dwork protocol.", n).With("type", codec.Type(t).String()))
 		}
 	}
 	var st zmq.Stats
 	for _, l := range h.listeners {
 		k := l.Stats()
-		st.Open += k.Open
 		st.BadHandshakes += k.BadHandshakes
 		st.BadFrames += k.BadFrames
 		st.Stalled += k.Stalled
@@ -105,14 +102,13 @@ func (h *Protocol) Samples() (all []web.Sample) {
 		st.AcceptErrors += k.AcceptErrors
 	}
 	return append(all,
-		web.Counter("treadle_dwork_refused_total", "Requests answered Error.", h.stats.refused.Load()),
-		web.Gauge("treadle_dwork_connections", "Open ZeroMQ connections.", st.Open),
-		web.Counter("treadle_dwork_bad_handshakes_total", "Connections closed before their first message.", uint64(st.BadHandshakes)),
-		web.Counter("treadle_dwork_bad_frames_total", "Connections closed for a frame against ZMTP or the limits.", uint64(st.BadFrames)),
-		web.Counter("treadle_dwork_stalled_total", "Connections closed for an unfinished message or unread replies.", uint64(st.Stalled)),
-		web.Counter("treadle_dwork_overflows_total", "Connections closed for taking too much memory.", uint64(st.Overflows)),
-		web.Counter("treadle_dwork_no_delimiter_total", "Messages dropped: no delimiter.", uint64(st.NoDelimiter)),
-		web.Counter("treadle_dwork_extra_frames_total", "Messages dropped: more than one frame behind the delimiter.", uint64(st.ExtraFrames)),
+		web.ProtocolErrors(name, "answered_error", h.stats.refused.Load()),
+		web.ProtocolErrors(name, "bad_handshake", uint64(st.BadHandshakes)),
+		web.ProtocolErrors(name, "bad_frame", uint64(st.BadFrames)),
+		web.ProtocolErrors(name, "stalled", uint64(st.Stalled)),
+		web.ProtocolErrors(name, "overflow", uint64(st.Overflows)),
+		web.ProtocolErrors(name, "no_delimiter", uint64(st.NoDelimiter)),
+		web.ProtocolErrors(name, "extra_frames", uint64(st.ExtraFrames)),
 		web.Counter("treadle_dwork_heartbeats_total", "PINGs answered.", uint64(st.Heartbeats)),
 		web.Counter("treadle_dwork_unasked_total", "Silent REQs told NotFound: they may have waited for a reply that a killed server owed them.", uint64(st.Unasked)),
 	)

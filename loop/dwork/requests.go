@@ -129,7 +129,7 @@ func (h *Protocol) dropLargeBuffers() {
 
 func (h *Protocol) create() error {
 	if err := h.host.Refusing(); err != nil {
-		h.host.Refused(protocol.ReasonOf(err))
+		h.host.Refused(name, protocol.ReasonOf(err))
 		return err
 	}
 	defer h.dropLargeBuffers()

@@ -72,7 +72,7 @@ func (g *conversation) Consume(in []byte) (n int, err error) {
 			return n, nil
 		}
 		n += k
-		g.s.Loop.Frames++
+		g.s.Loop.Frames[g.s.Protocol]++
 		if err := g.handle(payload, &m, err); err != nil {
 			return n, err
 		}
@@ -176,7 +176,7 @@ func (g *conversation) submit(m *codec.Message, priority int64) {
 	case err == sched.ErrDuplicate:
 		g.refuse(codec.IDExists, m.ID)
 	case err != nil:
-		g.p.host.Refused(protocol.ReasonOf(err))
+		g.p.host.Refused(g.p.Name(), protocol.ReasonOf(err))
 		g.refuse(codec.JobFailed, m.ID)
 	}
 }

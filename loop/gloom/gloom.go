@@ -43,12 +43,13 @@ func (p *Protocol) Ports() []protocol.Port {
 
 // master is the masters' Port.Start.
 func (p *Protocol) master(s *protocol.Session) protocol.Conversation {
+	s.Role = protocol.RoleClient
 	return &conversation{p: p, s: s, master: true}
 }
 
 // slave is the slaves' Port.Start.
 func (p *Protocol) slave(s *protocol.Session) protocol.Conversation {
-	s.Skills, s.Label = sched.Wide, name
+	s.Skills, s.Label, s.Role = sched.Wide, name, protocol.RoleWorker
 	return &conversation{p: p, s: s}
 }
 
@@ -59,7 +60,7 @@ func (p *Protocol) CloseReasons() []protocol.CloseReason {
 
 // Samples implements protocol.Protocol.
 func (p *Protocol) Samples() []web.Sample {
-	return []web.Sample{web.Counter("treadle_gloom_errors_total", "Requests of the Gloom protocol answered with an error.", p.errors.Load())}
+	return []web.Sample{web.ProtocolErrors(name, "answered_error", p.errors.Load())}
 }
 
 // parse parses a frame's payload. It may run beside the loop.

@@ -23,8 +23,9 @@ func isGloom(space sched.Space) bool { return space == TextSpace || space == Val
 // workload is id, type and body as received.
 func Spaces() []protocol.Space {
 	space := protocol.Space{
-		Rules:   sched.Rules{Global: true, Owned: true, Untimed: true, Deaths: 4},
-		NoTimes: true,
+		Protocol: name,
+		Rules:    sched.Rules{Global: true, Owned: true, Untimed: true, Deaths: 4},
+		NoTimes:  true,
 		AsText: func(dst []byte, j *sched.Job) []byte {
 			_, _, body := splitWorkload(j.Workload)
 			return append(dst, body...)

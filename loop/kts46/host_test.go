@@ -127,7 +127,7 @@ func (s *testHost) LogLimited(level slog.Level, message string, args ...any) {
 }
 
 // Refused implements protocol.Host.
-func (s *testHost) Refused(why protocol.Reason) { s.reasons[why].Add(1) }
+func (s *testHost) Refused(_ string, why protocol.Reason) { s.reasons[why].Add(1) }
 
 // Refusing implements protocol.Host.
 func (s *testHost) Refusing() error {

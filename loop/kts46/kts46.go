@@ -84,9 +84,7 @@ func (h *Protocol) Name() string { return name }
 func (h *Protocol) Samples() (all []web.Sample) {
 	for method, n := range h.stats.requests {
 		if n := n.Load(); n > 0 {
-			s := web.Counter("treadle_kts46_requests_total", "Calls of the kts46 protocols.", n)
-			s.Label, s.LabelValue = "method", method
-			all = append(all, s)
+			all = append(all, web.Counter("treadle_kts46_requests_total", "Calls of the kts46 protocols.", n).With("method", method))
 		}
 	}
 	if h.site != nil {
@@ -100,8 +98,8 @@ func (h *Protocol) Samples() (all []web.Sample) {
 		web.Gauge("treadle_kts46_jobs", "Jobs of projects, done ones included.", jobs),
 		web.Gauge("treadle_kts46_held_tasks", "Tasks that a worker holds.", held),
 		web.Counter("treadle_kts46_definitions_parsed_total", "Definitions of jobs parsed: by addJob, and at the start those of an older version.", h.parsed.Load()),
-		web.Counter("treadle_kts46_refused_total", "Calls answered with a fault or an error.", h.stats.refused.Load()),
-		web.Counter("treadle_kts46_too_large_total", "Calls refused unread for their length.", h.stats.tooLarge.Load()),
-		web.Counter("treadle_kts46_cut_total", "Calls whose rest never came, and answers that could not be sent.", h.stats.cut.Load()),
+		web.ProtocolErrors(name, "answered_error", h.stats.refused.Load()),
+		web.ProtocolErrors(name, "too_large", h.stats.tooLarge.Load()),
+		web.ProtocolErrors(name, "truncated", h.stats.cut.Load()),
 	)
 }

@@ -64,7 +64,7 @@ func (b *book) checkRoom() error {
 func (b *book) refusing() error {
 	err := b.host.Refusing()
 	if err != nil {
-		b.host.Refused(protocol.ReasonOf(err))
+		b.host.Refused(name, protocol.ReasonOf(err))
 	}
 	return err
 }

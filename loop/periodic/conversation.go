@@ -100,6 +100,9 @@ func (c *conversation) handshake(in []byte) (int, error) {
 		// unexpected replies; they register as clients. No client needs it.
 		c.acksGrabs = c.era.acksWorkers && h.Role == codec.Worker
 	}
+	if c.s.Role = protocol.RoleClient; h.Role == codec.Worker {
+		c.s.Role = protocol.RoleWorker
+	}
 	c.s.HandshakeDone = true
 	c.s.Touch()
 	if id := c.s.ConnectionID; c.era.dataReports {
@@ -149,7 +152,7 @@ var allowed = [256]uint8{
 
 // handle handles one request. UNKNOWN answers a request that fails.
 func (c *conversation) handle(f *codec.Frame) {
-	c.s.Loop.Frames++
+	c.s.Loop.Frames[c.s.Protocol]++
 	if allowed[f.Cmd]&c.roles == 0 {
 		c.refuseCommand(f)
 		return

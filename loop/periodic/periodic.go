@@ -83,15 +83,15 @@ func (p *Protocol) CloseReasons() []protocol.CloseReason {
 // Samples implements protocol.Protocol.
 func (p *Protocol) Samples() []web.Sample {
 	return []web.Sample{
-		web.Counter("treadle_unknown_commands_total", "Requests with an unknown command.", p.unknownCommands.Load()),
-		web.Counter("treadle_truncated_requests_total", "Requests whose arguments were cut.", p.truncated.Load()),
-		web.Counter("treadle_wrong_role_requests_total", "Requests of the other role.", p.wrongRole.Load()),
+		web.ProtocolErrors(name, "unknown_command", p.unknownCommands.Load()),
+		web.ProtocolErrors(name, "truncated", p.truncated.Load()),
+		web.ProtocolErrors(name, "wrong_role", p.wrongRole.Load()),
 	}
 }
 
 // refused counts a refusal, unless its reason is Periodic's alone and has its own counter.
 func (p *Protocol) refused(why codec.Reason) {
 	if r := serverReasons[why]; r != 0 {
-		p.host.Refused(r)
+		p.host.Refused(name, r)
 	}
 }

@@ -10,5 +10,5 @@ const Space sched.Space = 1
 
 // Spaces returns the name space of Periodic jobs.
 func Spaces() []protocol.Space {
-	return []protocol.Space{{ID: Space, Rules: sched.Rules{Durable: true}}}
+	return []protocol.Space{{ID: Space, Protocol: name, Rules: sched.Rules{Durable: true}}}
 }

@@ -93,8 +93,8 @@ type Host interface {
 	// LogLimited logs an event that a hostile peer can cause. All protocols together log at most
 	// one such line a second.
 	LogLimited(level slog.Level, message string, args ...any)
-	// Refused counts a refused request.
-	Refused(Reason)
+	// Refused counts a refused request of a protocol.
+	Refused(protocol string, why Reason)
 	// Refusing returns why new jobs must be refused now: ErrMaxMemory; for jobs that are journaled,
 	// also ErrDisk; nil while they are taken. Everything else must go on.
 	Refusing() error

@@ -18,6 +18,25 @@ type Conversation interface {
 	Closed()
 }
 
+// Role is what a peer does, in the metrics.
+type Role uint8
+
+// The roles.
+const (
+	RoleNone   Role = iota // not known yet, or the protocol has none
+	RoleClient             // submits jobs
+	RoleWorker             // does jobs
+	Roles                  // the number of roles
+)
+
+var roleLabels = [Roles]string{"none", "client", "worker"}
+
+// String returns the role's label in the metrics.
+func (r Role) String() string { return roleLabels[r] }
+
+// MaxProtocols is the most protocols of a server.
+const MaxProtocols = 8
+
 // Session is a connected peer, as its conversation sees it. It belongs to its loop's goroutine.
 type Session struct {
 	ID           sched.SessionID
@@ -30,6 +49,9 @@ type Session struct {
 	Label     string
 	Scheduled *sched.Peer // the peer in the scheduler; nil before the first call of Peer
 
+	Role     Role  // set when it is known
+	Protocol uint8 // the number of the protocol in Loop.Frames
+
 	Out           []byte // encoded and not written yet; Touch comes before an append
 	Assigned      bool   // the peer was handed a job in this turn
 	Cost          int    // queues and jobs that its requests looked at, beside the scheduler's Peer.TakeCost
@@ -41,9 +63,9 @@ type Loop struct {
 	Now     sched.Time // read once a turn
 	Sink    sched.Sink // for scheduler calls of conversations
 	Spaces  *Spaces
-	Scratch []byte // a buffer for one request
-	Frames  uint64 // requests read in this turn
-	Backlog int    // bytes of jobs that conversations hold for their peers beside Out
+	Scratch []byte               // a buffer for one request
+	Frames  [MaxProtocols]uint64 // requests read in this turn, by protocol
+	Backlog int                  // bytes of jobs that conversations hold for their peers beside Out
 }
 
 // Peer returns the session's peer in the scheduler. The first call makes it.

@@ -11,8 +11,8 @@ import (
 type Space struct {
 	ID    sched.Space // from 1; it is on disk and never reused
 	Rules sched.Rules
-	// Protocol names the protocol whose Holders knows the holders of restored jobs; "": their
-	// jobs are ready.
+	// Protocol names the protocol of the jobs. Its Holders knows the holders of restored jobs; without one
+	// these are ready.
 	Protocol string
 	// NoTimes hides sched_at, count and time-out, which the jobs do not have.
 	NoTimes bool

@@ -164,8 +164,8 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, reason int, refus
 // samples returns the guard's metrics.
 func (g *Guard) samples() (all []Sample) {
 	for i, reason := range refusals {
-		all = append(all, Sample{Name: "treadle_http_refused_total", Help: "HTTP requests refused because of the host that they name, or as a page's of another site.",
-			Counter: true, Label: "reason", LabelValue: reason, Value: float64(g.refused[i].Load())})
+		all = append(all, Counter("treadle_http_refused_total", "HTTP requests refused because of the host that they name, or as a page's of another site.",
+			g.refused[i].Load()).With("reason", reason))
 	}
 	return all
 }

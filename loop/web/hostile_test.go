@@ -28,7 +28,7 @@ func serve(t *testing.T, change ...func(*http.Server)) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, Profiles()...)
+	server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, append(Profiles(), Probe("/healthz", ready))...)
 	for _, f := range change {
 		f(server.http)
 	}
@@ -59,6 +59,9 @@ func asked(t *testing.T, address, text string) (c net.Conn, status int) {
 	}
 	return c, status
 }
+
+// ready is the state of a probe.
+func ready() (bool, string) { return true, "ok" }
 
 const health = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -115,7 +118,7 @@ func TestConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slow = "GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n"
 		l, ended := make(pipes), make(chan error, 1)
-		server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, Page{Pattern: "GET /slow", Handler: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }})
+		server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, Probe("/healthz", ready), Page{Pattern: "GET /slow", Handler: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }})
 		go func() { ended <- server.Serve() }()
 		asking := l.dial(slow)
 		var all, answered []net.Conn // in the order in which they are replaced
@@ -235,7 +238,7 @@ func TestConnectionReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, ended, leave := make(pipes), make(chan error, 1), make(chan bool)
 		var working atomic.Int32
-		server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, Page{Pattern: "POST /work", Handler: func(_ http.ResponseWriter, r *http.Request) {
+		server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, Probe("/healthz", ready), Page{Pattern: "POST /work", Handler: func(_ http.ResponseWriter, r *http.Request) {
 			working.Add(1)
 			defer working.Add(-1)
 			select {

@@ -1,5 +1,5 @@
-// Package web serves HTTP: metrics in Prometheus' format at /metrics, /healthz, /readyz and, on request, Go's
-// profiles under /debug/pprof.
+// Package web serves HTTP: metrics in Prometheus' format at /metrics, probes, and, on request, Go's profiles under
+// /debug/pprof.
 //
 // It also bounds what the peers of every HTTP port may use. A [Server] bounds time and connections, [Transfers] bound
 // the bytes of large requests and answers, and a [Guard] refuses requests from other sites' pages.
@@ -12,6 +12,7 @@ import (
 	"net/http/pprof"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +25,12 @@ import (
 // Counter returns the sample of a metric that only grows.
 func Counter(name, help string, v uint64) Sample {
 	return Sample{Name: name, Help: help, Counter: true, Value: float64(v)}
+}
+
+// ProtocolErrors returns the sample of a kind of peers' errors in a protocol. docs/operations.md says what the kinds are.
+func ProtocolErrors(protocol, kind string, v uint64) Sample {
+	return Counter("treadle_protocol_errors_total", "Errors of peers: requests and messages that were not understood or not allowed, and connections that were closed for them.", v).
+		With("protocol", protocol).With("kind", kind)
 }
 
 // Gauge returns the sample of a metric that goes up and down.
@@ -42,6 +49,16 @@ type Sample struct {
 	// Count their number.
 	Buckets map[float64]uint64
 	Count   uint64
+}
+
+// With returns the sample with one more label, of two at most.
+func (s Sample) With(label, value string) Sample {
+	if s.Label == "" {
+		s.Label, s.LabelValue = label, value
+	} else {
+		s.Second = [2]string{label, value}
+	}
+	return s
 }
 
 // Limits of the metrics port.
@@ -114,10 +131,10 @@ func Profiles() []Page {
 	}
 }
 
-// Ready returns the probe /readyz of an orchestrator. It answers 200, or 503 when state says that no traffic should
-// come, with a line of text.
-func Ready(state func() (ok bool, text string)) Page {
-	return Page{Pattern: "GET /readyz", Probe: true, Handler: func(w http.ResponseWriter, _ *http.Request) {
+// Probe returns a probe of an orchestrator. It answers 200, or 503 when state says that something is wrong, with a line
+// of text.
+func Probe(path string, state func() (ok bool, text string)) Page {
+	return Page{Pattern: "GET " + path, Probe: true, Handler: func(w http.ResponseWriter, _ *http.Request) {
 		ok, text := state()
 		if !ok {
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -130,15 +147,12 @@ func Ready(state func() (ok bool, text string)) Page {
 // The guard does not see requests for /metrics and the probes: monitors may use any host name, and the answers tell a
 // page nothing.
 func New(l net.Listener, guard *Guard, samples func() []Sample, pages ...Page) *Server {
-	registry := prometheus.NewRegistry()
+	registry, counted := prometheus.NewRegistry(), &requests{all: make(map[answered]uint64)}
 	registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collection)),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collector(func() []Sample { return append(samples(), guard.samples()...) }))
+		collector(func() []Sample { return slices.Concat(samples(), guard.samples(), counted.samples()) }))
 	open, guarded := http.NewServeMux(), http.NewServeMux()
-	open.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprintln(w, "ok")
-	})
+	open.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
 	for _, p := range pages {
 		mux := guarded
 		if p.Probe {
@@ -150,7 +164,7 @@ func New(l net.Listener, guard *Guard, samples func() []Sample, pages ...Page) *
 		Handler: guarded, Guard: guard, Log: guard.log,
 		Around: func(guarded http.Handler) http.Handler {
 			open.Handle("/", guarded)
-			return shortAnswers(open)
+			return counted.handler(shortAnswers(open))
 		},
 		Request: requestTimeout, Answer: writeTimeout, Idle: idleTimeout, MaxHeader: maxHeader, MaxBody: maxBody, MaxConnections: maxConnections, Grace: time.Second,
 	})
@@ -174,6 +188,7 @@ func (c collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(out chan<- prometheus.Metric) {
+	descs := make(map[string]*prometheus.Desc) // by name: all samples of a metric have the same labels
 	for _, s := range c() {
 		kind := prometheus.GaugeValue
 		if s.Counter {
@@ -186,7 +201,11 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		if s.Second[0] != "" {
 			names, values = append(names, s.Second[0]), append(values, s.Second[1])
 		}
-		desc := prometheus.NewDesc(s.Name, s.Help, names, nil)
+		desc := descs[s.Name]
+		if desc == nil {
+			desc = prometheus.NewDesc(s.Name, s.Help, names, nil)
+			descs[s.Name] = desc
+		}
 		if s.Buckets != nil {
 			out <- prometheus.MustNewConstHistogram(desc, s.Count, s.Value, s.Buckets, values...)
 			continue

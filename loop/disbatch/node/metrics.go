@@ -73,9 +73,7 @@ func (n *Node) Samples() []web.Sample {
 		web.Gauge("treadle_disbatch_last_tick_seconds", "When the node had last read its queues, in seconds since 1970; 0 is never.", float64(n.tally.ticked.Load())/1000),
 	}
 	for i, end := range ends {
-		s := web.Counter("treadle_disbatch_tasks_total", "Tasks that ended.", n.tally.ended[i].Load())
-		s.Label, s.LabelValue = "end", end
-		all = append(all, s)
+		all = append(all, web.Counter("treadle_disbatch_tasks_total", "Tasks that ended.", n.tally.ended[i].Load()).With("end", end))
 	}
 	return all
 }
@@ -94,9 +92,9 @@ func (n *Node) serveMetrics() (stop func(), err error) {
 		return nil, err
 	}
 	n.log.Info("listening", "protocol", "http", "address", "http://"+l.Addr().String())
-	var pages []web.Page
+	pages := []web.Page{web.Probe("/healthz", func() (bool, string) { return true, "ok" })}
 	if n.o.Profiles {
-		pages = web.Profiles()
+		pages = append(pages, web.Profiles()...)
 	}
 	server, done := web.New(l, guard, n.Samples, pages...), make(chan struct{})
 	go func() {

@@ -1,0 +1,106 @@
+package loop
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"treadle/loop/journal"
+	"treadle/loop/protocol"
+	"treadle/loop/web"
+)
+
+// liveLimit is how long the timer or an event loop may be stuck until /livez says so. Both have work once a second.
+const liveLimit = 5 * time.Second
+
+// openHTTP opens the HTTP port and serves it. Until the server serves, /readyz says how far the start is, and pages of
+// protocols are refused.
+func (s *Server) openHTTP() error {
+	if s.o.HTTP == "" {
+		return nil
+	}
+	l, err := net.Listen("tcp", s.o.HTTP)
+	if err != nil {
+		return cannotListen("http", s.o.HTTP, err)
+	}
+	s.httpAddress = "http://" + l.Addr().String()
+	pages := []web.Page{web.Probe("/livez", s.live), web.Probe("/readyz", s.ready), web.Probe("/healthz", s.ready)}
+	for p := range protocolsWith[protocol.Pager](s) {
+		for _, page := range p.Pages() {
+			page.Handler = s.whenServing(page.Handler)
+			pages = append(pages, page)
+		}
+	}
+	if s.o.Pprof == "on" {
+		pages = append(pages, web.Profiles()...)
+	}
+	s.web = web.New(l, s.guard, s.scrape, pages...)
+	s.workers.Go(func() {
+		if err := s.web.Serve(); err != nil {
+			s.log.Error("HTTP stopped", "error", err)
+		}
+	})
+	return nil
+}
+
+// closeHTTP ends openHTTP for a server that does not start.
+func (s *Server) closeHTTP() {
+	if s.web != nil {
+		_ = s.web.Close() // another error is why the server does not start
+	}
+	s.workers.Wait()
+}
+
+// whenServing refuses the requests of a page until the server serves.
+func (s *Server) whenServing(page http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !s.serving.Load() {
+			http.Error(w, *s.progress.Load(), http.StatusServiceUnavailable)
+			return
+		}
+		page(w, r)
+	}
+}
+
+// say sets what /readyz says about the start.
+func (s *Server) say(progress string) { s.progress.Store(&progress) }
+
+// ready returns the state that /readyz shows. A server that refuses new jobs is ready, because its
+// workers must reach it.
+func (s *Server) ready() (ok bool, text string) {
+	failed := s.failure.Load()
+	switch {
+	case failed != nil:
+		return false, "failed: " + failed.Error()
+	case s.stopping.Load():
+		return false, "stopping"
+	case !s.serving.Load():
+		return false, *s.progress.Load()
+	case s.memory.full():
+		return true, fmt.Sprintf("degraded: refusing new jobs: the server holds %v of --max-memory %v", journal.Size(s.memory.held()), journal.Size(s.memory.most))
+	case s.journal.full():
+		return true, "degraded: refusing new jobs: the disk of --data has less free space than --min-free"
+	}
+	return true, "ok"
+}
+
+// live returns the state that /livez shows: whether a restart would help. A start that takes long and a drain are no
+// reason for one.
+func (s *Server) live() (ok bool, text string) {
+	if !s.serving.Load() || s.stopping.Load() {
+		return true, "ok"
+	}
+	now := s.now().Mono
+	if d := time.Duration(now-s.swept.Load()) * time.Millisecond; d > liveLimit {
+		return false, fmt.Sprintf("the timer is stuck: it has not run for %v", d)
+	}
+	for i := range s.reactors {
+		if r := s.reactors[i].Load(); r != nil {
+			if d := time.Duration(now-r.swept.Load()) * time.Millisecond; d > liveLimit {
+				return false, fmt.Sprintf("event loop %d is stuck: it has not turned for %v", i, d)
+			}
+		}
+	}
+	return true, "ok"
+}
