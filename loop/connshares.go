@@ -203,7 +203,7 @@ func (s *connShares) closedSamples(closed []*closing) (all []web.Sample) {
 			if !ok {
 				k = len(all)
 				at[c.Label] = k
-				all = append(all, web.Counter("treadle_connections_closed_total", "Connections closed, by reason; those of dwork and kts46 have the reason other.", 0).
+				all = append(all, web.Counter("treadle_connections_closed_total", "Connections closed: by the peer, or by the server for a reason; those of dwork and kts46 have the reason other.", 0).
 					With("protocol", one.name).With("reason", c.Label))
 			}
 			all[k].Value += float64(n)

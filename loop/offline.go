@@ -383,8 +383,10 @@ func (o *Offline) Check() error {
 	if err := o.server.sched.Check(); err != nil {
 		return err
 	}
-	if o.server.counters.closing(errPanic).n.Load() > 0 {
-		return errPanic
+	for i := range o.server.conns.all {
+		if o.server.counters.closing(errPanic).n[i].Load() > 0 {
+			return errPanic
+		}
 	}
 	if o.server.stopping.Load() && o.handOuts() != o.handedOut {
 		return errors.New("a server that stops has handed out a job")

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"errors"
+	"io"
 	"net"
 
 	"treadle/loop/protocol"
@@ -65,7 +66,7 @@ var (
 )
 
 // errPeerClosed stands for the end of a session that the peer has closed.
-var errPeerClosed = errors.New("the peer has closed the connection")
+var errPeerClosed = io.EOF
 
 // receive handles bytes from the peer and keeps no view of in.
 func (s *session) receive(in []byte) {

@@ -130,7 +130,7 @@ func (r *testServer) wait() {
 	}
 }
 
-// metric reads one number from /metrics.
+// metric reads one number from /metrics: of a series, or the sum of all series of a name without labels.
 func (r *testServer) metric(name string) int {
 	r.t.Helper()
 	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
@@ -143,17 +143,25 @@ func (r *testServer) metric(name string) int {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	sum, found := 0, false
 	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, name+" "); ok {
-			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-			if err != nil {
-				r.t.Fatal(err)
-			}
-			return int(n)
+		line = strings.TrimSpace(line)
+		at := strings.LastIndexByte(line, ' ') // labels may have spaces
+		series, value := line[:max(at, 0)], line[at+1:]
+		all, _, _ := strings.Cut(series, "{")
+		if series != name && all != name {
+			continue
 		}
+		n, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		sum, found = sum+int(n), true
 	}
-	r.t.Fatalf("no metric is called %s in:\n%s", name, text)
-	return 0
+	if !found {
+		r.t.Fatalf("no metric is called %s in:\n%s", name, text)
+	}
+	return sum
 }
 
 // wantMetric waits until a metric has a value: a loop may count an event after the peer has seen it.

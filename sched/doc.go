@@ -73,8 +73,8 @@
 //	broadcasting  JOBS, RUNNING   running  treadle_jobs  jobs, processing  -      -               -             0
 //	remembered    -               -        -             -                 -      Done            -             -
 //	ending        -               -        -             -                 -      -               -             -
-//	failed        FAILED          failed   treadle_failed_jobs  -         -      -               -             -
-//	finished      -               -        treadle_kept_jobs, treadle_remembered_names  -  -  -  -             -
+//	failed        FAILED          failed   treadle_jobs  -                -      -               -             -
+//	finished      -               -        treadle_jobs, treadle_remembered_names  -  -  -  -                  -
 //
 // Waiting, remembered and ending are states of tasks alone. A waiting task has predecessors that are
 // not complete. A complete task is remembered for a while, or ends as soon as its successors are
@@ -88,7 +88,8 @@
 //
 // # Changes of state
 //
-// The counter is treadle_jobs_..._total of the metrics.
+// The counter is treadle_jobs_..._total of the metrics; done, expired, removed and given_up are outcomes of
+// treadle_jobs_finished_total.
 //
 //	                         from      to                         counter
 //	Submit, Extend           -         waiting, delayed, ready    submitted; replaced, ignored for a known name
@@ -274,6 +275,7 @@
 //	departed     a peer that has left; the Ticks reap its awaits, watches and jobs
 //	exit         a departed holder's release of its tasks of one queue
 //	charge       to count bytes against the quota that all peers share; refund takes them back
+//	tally        the counters of a queue, or those that all other queues of a shard share
 //	step         a unit of work under a shard's lock; countSteps counts them
 //	batch        the steps under one hold of a shard's lock (Options.Batch)
 //	room         how much of bounded work a function may still do; most return what is left
@@ -442,7 +444,8 @@
 //	the log of a task            maxEvents
 //	WalkCron, DropOldCron        maxCronEntries, at a start as many again; a batch, and all, under a hold
 //	the time of a cron entry     the search for the next one, of cronHorizon at most
-//	Walk, Status                 as many jobs as the caller says, and a batch of queues
+//	Walk, Status, Measure        as many jobs as the caller says, and a batch of queues
+//	the oldest ready job         maxOldest priorities and keys
 //	growing slices               their elements are copied: a million in a few milliseconds
 //	Restore, Resume              everything: no port is open yet
 //

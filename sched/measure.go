@@ -212,16 +212,14 @@ func (sh *shard) oldestDue(q *queue) int64 {
 	for _, x := range [...]*index{&q.ready, &q.wide, &q.withheld} {
 		least = min(least, x.leastOfEach(&sh.buckets, firstDue, &room))
 	}
+	looked := 0
 	if q.keyed != nil {
-		for _, l := range q.keyed.all {
-			if room <= 0 {
-				break
-			}
-			if l != nil {
+		for all := q.keyed.all; looked < min(len(all), 4*maxOldest) && room > 0; looked++ { // many may have no ready job
+			if l := all[looked]; l != nil {
 				least = min(least, l.jobs.leastOfEach(&sh.buckets, firstDue, &room))
 			}
 		}
 	}
-	sh.countSteps((maxOldest - room) / entriesPerStep)
+	sh.countSteps((maxOldest - room + looked) / entriesPerStep)
 	return least
 }

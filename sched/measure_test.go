@@ -158,11 +158,23 @@ func TestOldestDue(t *testing.T) {
 	x.submit("f", "b:1", at(4, now-40))
 	oldest(now - 40)
 
-	for i := range int64(2 * maxOldest) {
-		x.submit("f", fmt.Sprint("many", i), at(100+i, now-1000+i))
+	for i := range 8 * maxOldest {
+		x.submit("f", fmt.Sprint("lane", i, ":"))
+	}
+	for i := range 8 * maxOldest { // the places of these lanes are free now, and many to look at
+		x.s.Remove(x.now, 0, []byte("f"), fmt.Append(nil, "lane", i, ":"), &x.rec)
 	}
 	sh := &x.s.shards[0]
 	before := sh.mu.steps
+	x.measured()
+	if steps := sh.mu.steps - before; steps > 6*maxOldest/entriesPerStep {
+		t.Errorf("%d steps for many keys", steps)
+	}
+
+	for i := range int64(2 * maxOldest) {
+		x.submit("f", fmt.Sprint("many", i), at(100+i, now-1000+i))
+	}
+	before = sh.mu.steps
 	all, _ := x.measured()
 	if got := all["f"].Oldest; got < now-1000 || got > now {
 		t.Errorf("among very many priorities the oldest is due %d s ago", now-got)

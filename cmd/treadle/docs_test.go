@@ -127,7 +127,7 @@ func TestDocsNames(t *testing.T) {
 	}
 }
 
-var rewriteDocs = flag.Bool("docs.rewrite", false, "write the lists in docs/settings.md and docs/messages.md anew")
+var rewriteDocs = flag.Bool("docs.rewrite", false, "write the lists in docs/settings.md, docs/metrics.md and docs/messages.md anew")
 
 // settingsList is the list of flags of treadle serve in docs/settings.md.
 func settingsList(serve *kong.Node) string {
@@ -141,22 +141,27 @@ func settingsList(serve *kong.Node) string {
 			entry += " " + f.PlaceHolder
 		}
 		entry += "`: " + strings.ReplaceAll(f.Help, "${default}", f.Default)
-		column := 0
-		for i, word := range strings.Fields(entry) {
-			switch {
-			case column+1+len(word) > 100:
-				b.WriteString("\n  ")
-				column = 2
-			case i > 0:
-				b.WriteByte(' ')
-				column++
-			}
-			b.WriteString(word)
-			column += len(word)
-		}
-		b.WriteByte('\n')
+		writeEntry(&b, entry)
 	}
 	return b.String()
+}
+
+// writeEntry writes an entry of a list in lines of at most 100 characters.
+func writeEntry(b *strings.Builder, entry string) {
+	column := 0
+	for i, word := range strings.Fields(entry) {
+		switch {
+		case column+1+len(word) > 100:
+			b.WriteString("\n  ")
+			column = 2
+		case i > 0:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	b.WriteByte('\n')
 }
 
 // TestDocsSettings: the page has each flag of treadle serve --help with its text, and its file works.

@@ -111,7 +111,7 @@ func TestServer(t *testing.T) {
 	if got := s.get("/healthz"); got != "ok\n" {
 		t.Errorf("/healthz says %q", got)
 	}
-	if got := s.get("/metrics"); !strings.Contains(got, "treadle_jobs_done_total 1\n") {
+	if got := s.get("/metrics"); !strings.Contains(got, `treadle_jobs_finished_total{outcome="done",queue="echo"} 1`+"\n") {
 		t.Errorf("/metrics does not count the job:\n%s", got)
 	}
 
