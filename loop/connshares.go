@@ -27,9 +27,8 @@ type protocolID uint8
 
 // connShares counts the open connections of each protocol and keeps their shares free.
 type connShares struct {
-	limit int // of all protocols' connections
-
 	mu    sync.Mutex
+	limit int              // of all protocols' connections
 	share int              // reserved for each protocol that listens
 	all   []*protocolShare // by protocolID
 	total int
@@ -77,13 +76,34 @@ func (s *connShares) reserveShare(p protocolID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all[p].connects, s.all[p].used = true, true
+	s.divide()
+}
+
+// divide computes the shares. The caller holds mu.
+func (s *connShares) divide() {
 	served := 0
 	for _, one := range s.all {
 		if one.used {
 			served++
 		}
 	}
+	served = max(served, 1)
 	s.share = max(s.limit/sharedPart/served, min(minShare, s.limit/2/served))
+}
+
+// setLimit changes how many connections there may be. Those that are open stay.
+func (s *connShares) setLimit(limit int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limit = limit
+	s.divide()
+}
+
+// most returns how many connections there may be.
+func (s *connShares) most() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.limit
 }
 
 // id returns the index of a protocol. It panics when no protocol has the name.
@@ -222,7 +242,7 @@ func (s *Server) takePlace(c net.Conn, p protocolID) bool {
 	s.conns.refusedAt.Store(now)
 	if s.logLimit.allow(now) {
 		s.log.Warn("turning a connection away: all of --max-connections are open, but for those that are set aside for other protocols",
-			"protocol", s.conns.all[p].name, "open", s.conns.open(p), "max-connections", s.o.MaxConnections)
+			"protocol", s.conns.all[p].name, "open", s.conns.open(p), "max-connections", s.conns.most())
 	}
 	_ = c.Close()
 	return false

@@ -70,7 +70,7 @@ func later(function, name string, at int64) []byte {
 	return periodic.AppendJob(nil, &periodic.Job{Func: []byte(function), Name: []byte(name), Workload: []byte("w"), SchedAt: at, Count: 3, Timeout: 9})
 }
 
-func setting(key string, value uint32) []byte {
+func configValue(key string, value uint32) []byte {
 	return binary.BigEndian.AppendUint32(str8(key), value)
 }
 
@@ -92,7 +92,7 @@ func TestAcknowledgedAfterSync(t *testing.T) {
 		{periodic.Load, append(count(2), append(job("f", "l1"), job("g", "l2")...)...)},
 		{periodic.RemoveJob, jobName("f", "new")},
 		{periodic.DropFunc, str8("g")},
-		{periodic.ConfigSet, setting("timeout", 99)},
+		{periodic.ConfigSet, configValue("timeout", 99)},
 	} {
 		d.gate.Lock()
 		c.send(request(2, each.cmd, each.args))
@@ -137,7 +137,7 @@ func TestRestart(t *testing.T) {
 	c.ask(2, periodic.SubmitJob, later("f", "later", at), byte(periodic.Success))
 	c.ask(3, periodic.SubmitJob, job("dropped", "gone"), byte(periodic.Success))
 	c.ask(4, periodic.DropFunc, str8("dropped"), byte(periodic.Success))
-	c.ask(5, periodic.ConfigSet, setting("poll-interval", 7), byte(periodic.Success))
+	c.ask(5, periodic.ConfigSet, configValue("poll-interval", 7), byte(periodic.Success))
 	w.ping()
 	r.stop()
 
@@ -298,7 +298,7 @@ func TestDiskFillsUp(t *testing.T) {
 	c.want(1, byte(periodic.Unknown))
 	w.send(request(2, periodic.CanDo, str8("g")))
 	w.ping()
-	c.ask(3, periodic.ConfigSet, setting("timeout", 5), byte(periodic.Success)) // behind all journaled changes
+	c.ask(3, periodic.ConfigSet, configValue("timeout", 5), byte(periodic.Success)) // behind all journaled changes
 	r.wantMetric("treadle_jobs", 1)
 	r.wantMetric("treadle_journal_jobs", 2) // the job and its function
 }

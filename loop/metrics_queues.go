@@ -9,10 +9,6 @@ import (
 )
 
 const (
-	// DefaultMaxQueues is how many queues have a label of their own in the metrics: some 20 lines each.
-	DefaultMaxQueues = 500
-	// maxMetricsQueues bounds the setting: a scrape of so many takes a second.
-	maxMetricsQueues = 10_000
 	// otherQueues is the label of all other queues together.
 	otherQueues = "_other"
 	// maxLabel bounds a label in bytes. Names of Gloom types may have megabytes.

@@ -2,9 +2,9 @@ package loop
 
 import (
 	"cmp"
+	"errors"
 	"io"
 	"log/slog"
-	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -15,24 +15,15 @@ import (
 
 	"treadle/loop/journal"
 	"treadle/loop/protocol"
+	"treadle/loop/setting"
 )
 
-// Defaults and bounds of the server's own settings.
+// Defaults and bounds of the server's own settings, beside those in the tags of Options.
 const (
 	DefaultHTTP     = "127.0.0.1:" + DefaultHTTPPort
 	DefaultHTTPPort = "5001"
-	DefaultData     = "./treadle-data"
 	NoData          = "none" // jobs live in memory alone
-	DefaultMinFree  = 256 << 20
-	DefaultMaxFrame = 64 << 20
-	DefaultDrain    = 10 * time.Second
-	DefaultShards   = 16
 
-	// maxFrame leaves room for the handle that a job is sent with, in a frame whose size clients
-	// read as signed.
-	maxFrame = math.MaxInt32 - protocol.MinFrame
-	// maxShards is the number that the bits of a job reference allow.
-	maxShards = 1 << 12
 	// maxLoops is the number that the bits of a session id allow, less ownLoop.
 	maxLoops = 1<<8 - 1
 	// reservedFiles is the number of descriptors for listeners, pollers, journal files, HTTP and
@@ -40,76 +31,69 @@ const (
 	reservedFiles = 128
 )
 
-// Options are all settings of a server. The zero value of a field means its default. Each protocol
-// owns its own.
+// Options are all settings of a server, as of package setting. Each protocol owns its own. Without Explicit the zero value
+// of a field means its default.
 type Options struct {
-	Periodic PeriodicOptions
-	Gloom    GloomOptions
-	Dwork    DworkOptions
-	Kts46    Kts46Options
-	Disbatch DisbatchOptions
-	Admin    AdminOptions
+	// Explicit says that all settings have their values: a zero is a zero.
+	Explicit bool `kong:"-"`
 
-	// Bind replaces the host of every default TCP address.
-	Bind string
-	// RunDir is a directory for the default socket, made when missing. The default is /tmp, where
-	// the protocol's clients look for it; any user may put one there first.
-	RunDir string
-	// HTTP is the host:port of metrics and health, or "off".
-	HTTP string
-	// MetricsMaxQueues is how many queues have lines of their own in the metrics, default
-	// DefaultMaxQueues. All others are summed.
-	MetricsMaxQueues int
-	// Pprof says whether HTTP serves Go's profiles, too: "on" or "off" (default).
-	Pprof string
-	// AllowHosts are more host names that requests on all HTTP ports may name. IP addresses,
-	// localhost, the host's own name and the hosts of addresses in these settings are allowed
-	// anyway.
-	AllowHosts []string
+	Bind string `name:"bind" group:"Addresses" default:"127.0.0.1" placeholder:"HOST" help:"Host of every default TCP address (default: ${default})."`
+	// RunDir is /tmp by default, where the protocol's clients look for the socket; any user may put one there first.
+	RunDir string       `name:"run-dir" group:"Addresses" placeholder:"DIR" help:"Directory of the default socket, periodic.sock, made when missing; no other user can put one there first (default: /tmp)."`
+	Admin  AdminOptions `embed:"" group:"Addresses"`
+	HTTP   string       `name:"http" group:"Addresses" placeholder:"HOST:PORT" help:"Address of /metrics, /livez, /readyz and /healthz, or off (default: 127.0.0.1:5001)."`
+	// MetricsMaxQueues bounds the queues with a label of their own in the metrics, some 20 lines each.
+	MetricsMaxQueues int    `name:"metrics-max-queues" group:"Addresses" default:"500" min:"1" max:"10000" placeholder:"N" help:"Queues with lines of their own in /metrics, at most 10000; all others are summed as _other (default: ${default})."`
+	Pprof            string `name:"pprof" group:"Addresses" enum:"on,off" default:"off" help:"Whether Go's profiles are served there, too, under /debug/pprof: on or off (default: ${default})."`
 
-	// Data is the directory of the journal, default ./treadle-data, or NoData.
-	Data string
-	// Sync says when a change is on disk: "always" (default) before it is acknowledged,
-	// "interval" at most SyncInterval later, "never" when the system writes it.
-	Sync string
-	// SyncInterval is the time between commits that nothing waits for; default 50 ms.
-	SyncInterval time.Duration
-	// MinFree is the free space in bytes on the disk of Data below which new jobs are refused;
-	// default 256 MiB, at least journal.LeastFree.
-	MinFree int
+	AllowHosts []string `name:"allow-host" group:"Addresses" sep:"none" placeholder:"NAME" help:"Host name that HTTP requests may be sent to, on every HTTP port, beside IP addresses, localhost, this host's own name and those in addresses of these settings; repeatable (default: none)."`
+
+	Periodic PeriodicOptions `embed:"" group:"Periodic"`
+	Gloom    GloomOptions    `embed:"" group:"Gloom"`
+	Dwork    DworkOptions    `embed:"" group:"dwork"`
+	Kts46    Kts46Options    `embed:"" group:"kts46"`
+	Disbatch DisbatchOptions `embed:"" group:"Disbatch"`
+
+	Data         string        `name:"data" group:"Data" default:"./treadle-data" placeholder:"DIR" help:"Directory of the journal, made when missing, or none: jobs live in memory alone (default: ${default})."`
+	Sync         string        `name:"sync" group:"Data" enum:"always,interval,never" default:"always" help:"When a change is synced to disk: always (before it is acknowledged), interval (a crash loses at most the last interval) or never (the operating system decides) (default: ${default})."`
+	SyncInterval time.Duration `name:"sync-interval" group:"Data" default:"50ms" min:"1ns" placeholder:"TIME" help:"Time between commits that nothing waits for (default: ${default})."`
+	// MinFree is at least journal.LeastFree when there is a journal.
+	MinFree int `name:"min-free" group:"Data" type:"size" default:"256MiB" reload:"" placeholder:"SIZE" help:"Free space on the disk of --data below which new jobs are refused, at least 128MiB (default: ${default})."`
+
 	// MaxMemory is how many bytes the server may hold, without garbage, before new jobs are refused; 0: no limit. Go's
 	// soft limit of memory must be well above it.
-	MaxMemory int64
+	MaxMemory int64 `kong:"-"`
 
-	// Loops is the number of event loops; default max(1, GOMAXPROCS-1).
-	Loops int
-	// Shards is the number of scheduler shards; default 16.
-	Shards int
-	// MaxConnections bounds the open connections of all ports; default: the descriptor limit less
-	// reservedFiles. A part is reserved for each protocol that is served, see connShares.
-	MaxConnections int
-	// MaxFrame bounds one request in bytes; default 64 MiB.
-	MaxFrame int
-	// MaxOutbound bounds the unread output of a peer in bytes. The default is twice the largest
-	// frame, so that a largest result always fits. All peers of a loop together have
-	// maxUnreadFactor times that; beyond it, the sessions with the most unread output are closed.
-	MaxOutbound int
+	Loops int `name:"loops" group:"Limits" default:"0" min:"1" max:"255" placeholder:"N" help:"Event loops; 0: one fewer than the processors, at least 1 (default: ${default})."`
+	// Shards has the bound that the bits of a job reference allow.
+	Shards int `name:"shards" group:"Limits" default:"16" min:"1" max:"4096" placeholder:"N" help:"Shards of the scheduler, each with its own lock (default: ${default})."`
+	// MaxConnections is reserved in part for each protocol that is served, see connShares.
+	MaxConnections int `name:"max-connections" group:"Limits" default:"0" reload:"" placeholder:"N" help:"Most connections open at once, over all ports; a quarter is set aside in equal shares for the protocols that are served; 0: the limit of open files less the server's own (default: ${default})."`
+	// MaxFrame has room for the largest request without a workload, a Job record with two names of 255 bytes. It leaves
+	// room for the handle that a job is sent with, in a frame whose size clients read as signed.
+	MaxFrame int `name:"max-frame" group:"Limits" type:"size" default:"64MiB" min:"1KiB" max:"2147482623" placeholder:"SIZE" help:"Largest request in bytes, or with k, m, g for powers of 1024 (default: ${default})."`
+	// MaxOutbound is by default twice the largest frame, so that a largest result always fits. All peers of a loop together
+	// have maxUnreadFactor times that; beyond it, the sessions with the most unread output are closed.
+	MaxOutbound int `name:"max-outbound" group:"Limits" type:"size" default:"0" placeholder:"SIZE" help:"Most bytes queued for a peer that does not read; beyond, it is closed; 0: twice the larger of --max-frame and --gloom-max-frame (default: ${default})."`
 
-	// HandshakeTimeout closes a new connection without a handshake, or without a byte where the
-	// protocol has none; default 10 s.
-	HandshakeTimeout time.Duration
-	// FrameTimeout closes a connection whose request stays unfinished; default 100 s.
-	FrameTimeout time.Duration
-	// Drain is how long a stopping server waits for running jobs and unsent replies; default 10 s.
-	Drain time.Duration
+	HandshakeTimeout time.Duration `name:"handshake-timeout" group:"Limits" default:"10s" min:"1ns" placeholder:"TIME" help:"Time in which a new connection must send its handshake, or in Gloom its first byte, as in 500ms, 10s, 2m (default: ${default})."`
+	FrameTimeout     time.Duration `name:"frame-timeout" group:"Limits" default:"100s" min:"1ns" placeholder:"TIME" help:"Time a request may stay unfinished (default: ${default})."`
+	Drain            time.Duration `name:"drain" group:"Limits" default:"10s" min:"0s" reload:"" placeholder:"TIME" help:"Time a stopping server waits for running jobs and delivers pending replies; 0s: none (default: ${default})."`
 
 	// Version is logged at the start.
-	Version string
+	Version string `kong:"-"`
 	// Log receives the server's log; default: discard.
-	Log *slog.Logger
+	Log *slog.Logger `kong:"-"`
 	// Started, when set, is called once with the open addresses, in the order of the settings. A
 	// port of 0 is resolved.
-	Started func(listening []Listening)
+	Started func(listening []Listening) `kong:"-"`
+}
+
+// Defaults returns the default of every setting. An empty address list, and a zero that its help explains, depend on other
+// settings and the machine.
+func Defaults() (o Options) {
+	setting.Fill(&o)
+	return o
 }
 
 // Listening is one open address.
@@ -124,68 +108,39 @@ const (
 	exitData    = 3 // the data directory is damaged or cannot be written
 )
 
-// size returns a setting in bytes for messages. A flag of 0 is -1 in Options, since 0 means the default.
-func size(n int) journal.Size { return journal.Size(max(n, 0)) }
+// Effective returns the settings with their defaults filled in, as a server has them. The error is an *OptionError, or
+// joins several, when settings cannot work.
+func (o Options) Effective() (Options, error) {
+	err := o.validate()
+	return o, err
+}
 
-// validate fills the defaults in and returns an OptionError when a setting cannot work.
+// validate fills the defaults in and returns an error as of Effective.
 func (o *Options) validate() error {
 	o.fillDefaults()
-	if err := o.validateHosts(); err != nil {
-		return err
-	}
-	if err := o.validateProtocols(); err != nil {
-		return err
-	}
-	if err := protocol.CheckMaxFrame("max-frame", o.MaxFrame, maxFrame); err != nil {
+	faults := append(setting.Check(o), o.validateHosts(), o.validateProtocols())
+	if err := errors.Join(faults...); err != nil {
 		return err
 	}
 	switch {
-	case o.Pprof != "on" && o.Pprof != "off":
-		return protocol.BadOption("pprof", "%q is neither on nor off", o.Pprof)
-	case o.MetricsMaxQueues < 1 || o.MetricsMaxQueues > maxMetricsQueues:
-		return protocol.BadOption("metrics-max-queues", "%d is not between 1 and %d", o.MetricsMaxQueues, maxMetricsQueues)
-	case o.Loops < 1 || o.Loops > maxLoops:
-		return protocol.BadOption("loops", "%d is not between 1 and %d", o.Loops, maxLoops)
-	case o.Shards < 1 || o.Shards > maxShards:
-		return protocol.BadOption("shards", "%d is not between 1 and %d", o.Shards, maxShards)
 	case o.MaxOutbound < o.largestFrame():
-		return protocol.BadOption("max-outbound", "%v is below the largest frame, %v: the largest result would never fit", size(o.MaxOutbound), size(o.largestFrame()))
-	case o.SyncInterval < 0:
-		return protocol.BadOption("sync-interval", "a time cannot be negative")
+		return protocol.BadOption("max-outbound", "%v is below the largest frame, %v: the largest result would never fit", journal.Size(o.MaxOutbound), journal.Size(o.largestFrame()))
 	case o.Data != NoData && o.MinFree < journal.LeastFree:
-		return protocol.BadOption("min-free", "%v is less than the store needs to go on, and to start again, when the disk is full: give it at least %v", size(o.MinFree), size(journal.LeastFree))
-	case o.MaxMemory < 0:
-		return protocol.BadOption("max-memory", "%d is negative", o.MaxMemory)
-	case o.HandshakeTimeout < 0:
-		return protocol.BadOption("handshake-timeout", "a time cannot be negative")
-	case o.FrameTimeout < 0:
-		return protocol.BadOption("frame-timeout", "a time cannot be negative")
-	case o.Drain < 0:
-		return protocol.BadOption("drain", "a time cannot be negative")
+		return protocol.BadOption("min-free", "%v is less than the store needs to go on, and to start again, when the disk is full: give it at least %v", journal.Size(o.MinFree), journal.Size(journal.LeastFree))
 	}
 	return o.validateConnections()
 }
 
+// fillDefaults fills in the defaults, also those that depend on other settings and the machine.
 func (o *Options) fillDefaults() {
-	host := "127.0.0.1"
-	if o.Bind != "" {
-		host = o.Bind
+	if !o.Explicit {
+		setting.Fill(o)
 	}
-	o.fillProtocolDefaults(host)
+	host := cmp.Or(o.Bind, "127.0.0.1")
+	o.fillAddresses(host)
 	o.HTTP = cmp.Or(o.HTTP, net.JoinHostPort(host, DefaultHTTPPort))
-	o.MetricsMaxQueues = cmp.Or(o.MetricsMaxQueues, DefaultMaxQueues)
-	o.Pprof = cmp.Or(o.Pprof, "off")
-	o.Data = cmp.Or(o.Data, DefaultData)
-	o.Sync = cmp.Or(o.Sync, "always")
-	o.SyncInterval = cmp.Or(o.SyncInterval, 50*time.Millisecond)
-	o.MinFree = cmp.Or(o.MinFree, DefaultMinFree)
 	o.Loops = cmp.Or(o.Loops, max(1, runtime.GOMAXPROCS(0)-1))
-	o.Shards = cmp.Or(o.Shards, DefaultShards)
-	o.MaxFrame = cmp.Or(o.MaxFrame, DefaultMaxFrame)
 	o.MaxOutbound = cmp.Or(o.MaxOutbound, 2*o.largestFrame())
-	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, 10*time.Second)
-	o.FrameTimeout = cmp.Or(o.FrameTimeout, 100*time.Second)
-	o.Drain = cmp.Or(o.Drain, DefaultDrain)
 	o.Version = cmp.Or(o.Version, "devel")
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))

@@ -16,8 +16,8 @@ func TestOptions(t *testing.T) {
 	if err := o.validate(); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(o.Periodic.Listen, []string{"tcp://127.0.0.1:5000", periodic.DefaultUnix}) || o.HTTP != DefaultHTTP || o.Periodic.Grab != "hold" ||
-		o.Periodic.Shutdown != "on" || o.Loops != max(1, runtime.GOMAXPROCS(0)-1) || o.Shards != DefaultShards || o.MaxFrame != 64<<20 ||
+	if !slices.Equal(o.Periodic.Listen, []string{"tcp://127.0.0.1:5000", DefaultPeriodicUnix}) || o.HTTP != DefaultHTTP || o.Periodic.Grab != "hold" ||
+		o.Periodic.Shutdown != "on" || o.Loops != max(1, runtime.GOMAXPROCS(0)-1) || o.Shards != 16 || o.MaxFrame != 64<<20 ||
 		o.MaxOutbound != 128<<20 || o.Drain != 10*time.Second || o.HandshakeTimeout != 10*time.Second || o.FrameTimeout != 100*time.Second {
 		t.Errorf("the defaults are %+v", o)
 	}
@@ -54,7 +54,7 @@ func TestOptions(t *testing.T) {
 	refuses(t, "max-frame", "100 bytes is not between 1KiB and", Options{MaxFrame: 100})
 	refuses(t, "max-frame", "2147483647 bytes is not between 1KiB and", Options{MaxFrame: 1<<31 - 1})
 	refuses(t, "max-outbound", "512KiB is below the largest frame, 64MiB: the largest result would never fit", Options{MaxFrame: 1 << 20, MaxOutbound: 1 << 19})
-	refuses(t, "gloom-max-frame", "0 bytes is not between 1KiB and", Options{Gloom: GloomOptions{MaxFrame: -1}})
+	refuses(t, "gloom-max-frame", "-1 bytes is not between 1KiB and", Options{Gloom: GloomOptions{MaxFrame: -1}})
 	refuses(t, "dwork-max-frame", "1 byte is not between 1KiB and", Options{Dwork: DworkOptions{MaxFrame: 1}})
 	refuses(t, "max-connections", "RLIMIT_NOFILE", Options{MaxConnections: 1 << 30})
 	refuses(t, "max-connections", "-1 is not between 1 and", Options{MaxConnections: -1})

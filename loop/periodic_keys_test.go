@@ -167,7 +167,7 @@ func TestDumpLeavesOut(t *testing.T) {
 		}
 	}
 	asks("treadle.left.tasks", 0)
-	c.send(request(1, periodic.SubmitJob, job("f", "n")), request(2, periodic.ConfigSet, setting("poll-interval", 7)))
+	c.send(request(1, periodic.SubmitJob, job("f", "n")), request(2, periodic.ConfigSet, configValue("poll-interval", 7)))
 	w.dwork(`type: Create task { name: "a" origin: "o" } task { name: "b" origin: "o" }`)
 	w.openGloom(0, true).say(`{"action":"submit","id":1,"type":"t","body":1}`)
 	ktsCaller{w.Server, t}.does("createProject", "p")

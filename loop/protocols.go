@@ -1,8 +1,8 @@
 package loop
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"log/slog"
 	"net"
@@ -42,6 +42,9 @@ type PolicyRule = sched.PolicyRule
 // ParseSize reads a size in bytes, as rules and flags have it.
 func ParseSize(text string) (int64, error) { return sched.ParseSize(text) }
 
+// Configuration is where the settings come from, as AdminOptions.Configuration has it.
+type Configuration = admin.Configuration
+
 // CronEntry is a cron entry, as AdminOptions.Cron has it.
 type CronEntry = codec.CronEntry
 
@@ -69,7 +72,7 @@ type PolicyError = sched.PolicyError
 // Defaults of the protocols, for their clients.
 const (
 	DefaultPeriodic     = "tcp://127.0.0.1:" + periodic.DefaultPort
-	DefaultGrace        = periodic.DefaultGrace
+	DefaultPeriodicUnix = periodic.DefaultUnix
 	DefaultGloomMasters = "tcp://127.0.0.1:" + gloom.DefaultMasters
 	DefaultGloomSlaves  = "tcp://127.0.0.1:" + gloom.DefaultSlaves
 	DefaultDwork        = "tcp://127.0.0.1:" + dwork.DefaultPort
@@ -77,17 +80,17 @@ const (
 	DefaultKts46        = "tcp://127.0.0.1:" + kts46.DefaultPort
 )
 
-// fillProtocolDefaults fills the defaults of the protocols in. host is the host of their addresses.
-func (o *Options) fillProtocolDefaults(host string) {
-	o.Periodic.FillDefaults(host, o.RunDir)
-	o.Gloom.FillDefaults(host)
-	o.Dwork.FillDefaults(host)
-	o.Kts46.FillDefaults(host)
+// fillAddresses fills the default addresses of the protocols in. host is their host.
+func (o *Options) fillAddresses(host string) {
+	o.Periodic.FillAddresses(host, o.RunDir)
+	o.Gloom.FillAddresses(host)
+	o.Dwork.FillAddresses(host)
+	o.Kts46.FillAddresses(host)
 }
 
-// validateProtocols validates the settings of the protocols.
+// validateProtocols validates the addresses of the protocols.
 func (o *Options) validateProtocols() error {
-	return cmp.Or(o.Periodic.Validate(), o.Gloom.Validate(), o.Dwork.Validate(), o.Kts46.Validate(), o.Admin.Validate())
+	return errors.Join(o.Periodic.Check(), o.Gloom.Check(), o.Dwork.Check(), o.Kts46.Check(), o.Admin.Check())
 }
 
 // largestFrame returns the bytes of the largest frame that the event loops read.
@@ -235,9 +238,9 @@ func (h host) Fail(err error) { h.fail(err) }
 // Limits implements protocol.Host.
 func (h host) Limits() protocol.Limits {
 	return protocol.Limits{
-		MaxConnections: h.o.MaxConnections, MaxFrame: h.o.MaxFrame, MaxOutbound: h.o.MaxOutbound,
+		MaxFrame: h.o.MaxFrame, MaxOutbound: h.o.MaxOutbound,
 		LargeOutput: h.largeOutput(), MostUnsent: h.mostUnsent(), PeerMemory: h.peerMemory,
-		HandshakeTimeout: h.o.HandshakeTimeout, FrameTimeout: h.o.FrameTimeout, Drain: h.o.Drain,
+		HandshakeTimeout: h.o.HandshakeTimeout, FrameTimeout: h.o.FrameTimeout, Drain: h.drain(),
 	}
 }
 

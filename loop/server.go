@@ -66,6 +66,9 @@ type Server struct {
 	memory     *memoryLimit // nil: no limit
 	peerMemory int          // bytes that a budget of the peers of an event loop may have, or one largest request or reply
 
+	drains  atomic.Int64 // nanoseconds of --drain, see drain
+	reloads sync.Mutex   // held during a Reload
+
 	// The journal.
 	journal     *journalSink    // nil: jobs live in memory alone
 	journalOpts journal.Options // for journal.Open
@@ -88,10 +91,14 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	return s.run(ctx)
+	return s.Run(ctx)
 }
 
-func (s *Server) run(ctx context.Context) (err error) {
+// New makes a server, which does nothing before Run. A wrong setting is an *OptionError, or several are joined.
+func New(o Options) (*Server, error) { return newServer(o) }
+
+// Run serves as the function Run does.
+func (s *Server) Run(ctx context.Context) (err error) {
 	ctx, s.stop = context.WithCancel(ctx)
 	defer s.stop()
 	if err := s.openHTTP(); err != nil {
@@ -126,7 +133,7 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		o: o, log: o.Log, started: time.Now(),
+		o: o, log: o.Log, started: time.Now(), // a reload leaves o as it is
 		reactors:   make([]atomic.Pointer[reactor], o.Loops),
 		alarm:      make(chan struct{}, 1),
 		parkedDump: make(chan struct{}, 1),
@@ -134,6 +141,7 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 		stopped:    make(chan struct{}),
 		commits:    sync.NewCond(new(sync.Mutex)),
 	}
+	s.drains.Store(int64(o.Drain))
 	guard, err := o.newGuard()
 	if err != nil {
 		return nil, err
@@ -206,7 +214,7 @@ func (s *Server) announce() {
 		most = journal.Size(s.memory.most)
 	}
 	s.log.Info("treadle is ready", "version", s.o.Version, "data", s.o.Data, "loops", s.o.Loops, "shards", s.o.Shards,
-		"max-connections", s.o.MaxConnections, "max-frame", size(s.o.MaxFrame), "max-memory", most, "memory-limit", memory)
+		"max-connections", s.o.MaxConnections, "max-frame", journal.Size(s.o.MaxFrame), "max-memory", most, "memory-limit", memory)
 	for _, l := range s.listening {
 		s.log.Info("listening", "protocol", l.Setting, "address", l.Address)
 	}
@@ -221,13 +229,15 @@ const drainPeriod = 10 * time.Millisecond
 
 // shutdown stops accepting, waits up to Drain until nothing is pending, and stops.
 func (s *Server) shutdown() error {
+	s.reloads.Lock() // a reload ends first, and none begins any more
 	s.halt()
+	s.reloads.Unlock()
 	s.closeListeners()
 	s.accepters.Wait() // a loop that has ended would never handle a connection
 	if n := s.sched.Unfinished(); n > 0 && s.drain() > 0 {
 		s.log.Info("no job is handed out any more; waiting for those that are running", "jobs", n, "drain", s.drain())
 	}
-	deadline := time.Now().Add(s.o.Drain)
+	deadline := time.Now().Add(s.drain())
 	for s.failure.Load() == nil && s.hasPending() && time.Now().Before(deadline) {
 		time.Sleep(drainPeriod)
 	}

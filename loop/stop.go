@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"treadle/loop/protocol"
 	"treadle/sched"
@@ -19,9 +18,6 @@ func (s *Server) halt() {
 		service.Drain()
 	}
 }
-
-// drain returns the setting for messages. No drain time is a nanosecond in Options.
-func (s *Server) drain() time.Duration { return s.o.Drain.Round(time.Millisecond) }
 
 // maxUnfinishedShown bounds the functions that logUnfinished names.
 const maxUnfinishedShown = 10

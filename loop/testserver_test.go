@@ -84,7 +84,7 @@ func startServer(t *testing.T, o Options, prepare ...func(*Server)) *testServer 
 	ctx, r.end = context.WithCancel(context.Background())
 	go func() {
 		defer close(r.ended)
-		r.err = s.run(ctx)
+		r.err = s.Run(ctx)
 	}()
 	t.Cleanup(func() {
 		r.stop()

@@ -95,8 +95,8 @@ func cronError(field, format string, args ...any) error {
 
 // Bounds of entries.
 const (
-	// maxCronEntries bounds the entries: each has a record in memory and lines in the metrics.
-	maxCronEntries = 10000
+	// MaxCronEntries bounds the entries: each has a record in memory and lines in the metrics.
+	MaxCronEntries = 10000
 	// maxCronWorkload bounds a workload, which is kept in memory beside the jobs.
 	maxCronWorkload = 64 << 10
 	// cronLate is how many milliseconds after its time a run is missed.

@@ -128,9 +128,9 @@ func (s *Scheduler) setCron(now Time, e *CronEntry, state *CronState) error {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	c := sh.cron.byKey[cronKey{e.Queue, e.Name}]
-	if (c == nil || !c.known) && s.cronEntries.Add(1) > maxCronEntries {
+	if (c == nil || !c.known) && s.cronEntries.Add(1) > MaxCronEntries {
 		s.cronEntries.Add(-1)
-		return cronError("name", "there are %d entries, which is the most", maxCronEntries)
+		return cronError("name", "there are %d entries, which is the most", MaxCronEntries)
 	}
 	if c == nil {
 		c = sh.cron.add(cronKey{e.Queue, e.Name})

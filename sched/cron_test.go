@@ -268,7 +268,7 @@ func TestCronEntry(t *testing.T) {
 	f("zone", func(e *CronEntry) { e.Zone = nil })
 	f("space", func(e *CronEntry) { e.Space = ownedSpace })
 	f("space", func(e *CronEntry) { e.Space = plainSpace })
-	for i := range maxCronEntries - 2 {
+	for i := range MaxCronEntries - 2 {
 		f("", func(e *CronEntry) { e.Name = fmt.Sprint(i) })
 	}
 	f("name", func(e *CronEntry) { e.Name = "more" })
@@ -413,12 +413,12 @@ func TestCronReplaced(t *testing.T) {
 			x.setCron("q", prefix+fmt.Sprint(i), "@hourly")
 		}
 	}
-	for i := range maxCronEntries {
+	for i := range MaxCronEntries {
 		j := Saved{Kind: KindCron, Job: Job{Queue: "q", Name: fmt.Append(nil, "b", i), Workload: []byte("{}")}}
 		j.Ref.Seq = uint64(i + 1)
 		x.ok(x.s.Restore(x.now, &j))
 	}
-	set("a", maxCronEntries-1)
+	set("a", MaxCronEntries-1)
 	set("b", 1)
 	set("b", 1)
 	x.s.DropOldCron()
@@ -438,7 +438,7 @@ func TestCronMove(t *testing.T) {
 	x.cron("q", "a", "@hourly")
 	x.wait(2 * 3_600_000)
 	x.ok(x.s.PauseCron("q", "a", "ada", "why"))
-	for i := range maxCronEntries - 1 {
+	for i := range MaxCronEntries - 1 {
 		x.setCron("other", fmt.Sprint(i), "@yearly")
 	}
 	e := CronEntry{Name: "a", Queue: "p", Space: durableSpace, Schedule: "@hourly", Zone: time.UTC}

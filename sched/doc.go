@@ -442,7 +442,7 @@
 //	TryReserveUpTo, Grant        MaxRequestJobs, a batch under each hold
 //	predecessors of a task       all of them, when its record is journaled
 //	the log of a task            maxEvents
-//	WalkCron, DropOldCron        maxCronEntries, at a start as many again; a batch, and all, under a hold
+//	WalkCron, DropOldCron        MaxCronEntries, at a start as many again; a batch, and all, under a hold
 //	the time of a cron entry     the search for the next one, of cronHorizon at most
 //	Walk, Status, Measure        as many jobs as the caller says, and a batch of queues
 //	the oldest ready job         maxOldest priorities and keys

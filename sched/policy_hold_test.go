@@ -181,7 +181,7 @@ func manyKeys(i int, j *Submission) { j.Name = fmt.Append(nil, i, ":") }
 // when the clock is set back under them.
 func TestCronHold(t *testing.T) {
 	entries := func(x *loadedSched) {
-		for i := range maxCronEntries {
+		for i := range MaxCronEntries {
 			x.ok(x.SetCron(x.now, &CronEntry{Name: fmt.Sprint(i), Queue: "f", Schedule: "* * * * *", Zone: time.UTC}))
 		}
 		x.ticks(x.now, discardAll{})

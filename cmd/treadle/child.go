@@ -16,6 +16,7 @@ import (
 
 	"treadle/loop/client"
 	"treadle/loop/journal"
+	"treadle/loop/setting"
 )
 
 const (
@@ -109,9 +110,9 @@ func (c *child) run(kill context.Context) outcome {
 // limit returns the time-out for messages.
 func (c *child) limit() string {
 	if c.jobs {
-		return "its time-out of " + spell(c.timeout)
+		return "its time-out of " + setting.Spell(c.timeout)
 	}
-	return spell(c.timeout)
+	return setting.Spell(c.timeout)
 }
 
 // arguments returns the command's arguments and the job's name. It refuses a name that the command could take for an

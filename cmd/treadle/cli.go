@@ -51,7 +51,8 @@ type cli struct {
 	CRC     bool             `name:"crc" hidden:"" help:"As --framing crc."`
 	Version kong.VersionFlag `help:"Print the version and exit."`
 
-	file *configValues // of --config, nil without
+	sources *sources // of the settings of serve
+	args    []string // of the program
 
 	Serve    serveCmd    `cmd:"" help:"Run the job server."`
 	Submit   submitCmd   `cmd:"" help:"Submit a job and return."`
@@ -61,9 +62,10 @@ type cli struct {
 	Recv     recvCmd     `cmd:"" help:"Print what a job's worker sends while it runs."`
 	Remove   removeCmd   `cmd:"" help:"Remove a job."`
 	Drop     dropCmd     `cmd:"" help:"Remove a function without workers and all its jobs."`
-	Config   configCmd   `cmd:"" help:"Read or change a setting of the running server."`
+	Config   configCmd   `cmd:"" help:"Check the settings of a server, or read and change them while it runs."`
 	Dump     dumpCmd     `cmd:"" help:"Write all jobs to a file."`
 	Load     loadCmd     `cmd:"" help:"Submit all jobs of a dump."`
+	Reload   reloadCmd   `cmd:"" help:"Have the server read its configuration again."`
 	Ping     pingCmd     `cmd:"" help:"Ask the server for a sign of life."`
 	Health   healthCmd   `cmd:"" help:"Ask whether the server is ready; for probes."`
 	Shutdown shutdownCmd `cmd:"" help:"Stop the server."`
@@ -82,7 +84,8 @@ type cli struct {
 // usageError is a mistake in how the program was called.
 type usageError struct{ error }
 
-func (usageError) ExitCode() int { return exitUsage }
+func (usageError) ExitCode() int   { return exitUsage }
+func (u usageError) Unwrap() error { return u.error }
 
 func badUsage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
@@ -112,23 +115,19 @@ func run(args []string, con console) (code int) {
 	if ours, err := helpTopic(parser, con, args); ours {
 		return report(con, err)
 	}
-	parsed, err := parser.Parse(helpFlags(disbatchArgs(parser.Model, args)))
+	c.args = helpFlags(disbatchArgs(parser.Model, args))
+	parsed, err := parser.Parse(c.args)
 	if err != nil {
-		return report(con, usage(c, err))
+		return report(con, usage(err))
 	}
 	if err := refuseIgnored(parsed); err != nil {
 		return report(con, err)
 	}
-	err = parsed.Run()
-	var option *loop.OptionError
-	if errors.As(err, &option) {
-		err = c.file.blame(option.Setting, err)
-	}
-	return report(con, err)
+	return report(con, parsed.Run())
 }
 
 func newParser(c *cli, con console) (*kong.Kong, error) {
-	return kong.New(c,
+	parser, err := kong.New(c,
 		kong.Name("treadle"),
 		kong.Description(topHelp),
 		kong.Vars{
@@ -137,11 +136,23 @@ func newParser(c *cli, con console) (*kong.Kong, error) {
 		kong.Writers(con.out, con.err),
 		kong.Bind(&con, c),
 		kong.KindMapper(reflect.String, kong.MapperFunc(decodeText)),
+		kong.NamedMapper("size", kong.MapperFunc(decodeSize)),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeSpan)),
 		kong.Exit(func(code int) { panic(exitPanic(code)) }),
 		kong.Help(printHelp),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),
 	)
+	if err != nil {
+		return nil, err
+	}
+	for _, command := range parser.Model.Children {
+		for _, flag := range command.Flags {
+			if flag.Tag.Has("reload") {
+				flag.Help += " A reload changes it."
+			}
+		}
+	}
+	return parser, nil
 }
 
 // decodeText takes an argument byte for byte: names and workloads need not be UTF-8, and kong's own mapper
@@ -172,7 +183,13 @@ func report(con console, err error) int {
 	if err == nil {
 		return 0
 	}
-	if !errors.As(err, new(silent)) {
+	var several problems
+	switch {
+	case errors.As(err, &several):
+		for _, one := range several {
+			fmt.Fprintln(con.err, "treadle: "+oneLine(one.Error()))
+		}
+	case !errors.As(err, new(silent)):
 		fmt.Fprintln(con.err, "treadle: "+oneLine(err.Error()))
 	}
 	var coded interface{ ExitCode() int }

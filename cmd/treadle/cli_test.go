@@ -56,9 +56,9 @@ func TestArgumentsAreBytes(t *testing.T) {
 func TestSizes(t *testing.T) {
 	f := func(text string, want int) {
 		t.Helper()
-		var s byteSize
-		if err := s.UnmarshalText([]byte(text)); err != nil || int(s) != want {
-			t.Errorf("%q: got %d, %v, want %d", text, s, err, want)
+		c, err := parse(t, "serve", "--max-outbound", text)
+		if got := c.Serve.MaxOutbound; err != nil || got != want {
+			t.Errorf("%q: got %d, %v, want %d", text, got, err, want)
 		}
 	}
 	f("0", 0)
@@ -72,9 +72,8 @@ func TestSizes(t *testing.T) {
 	f("2g", 2<<30)
 	f("5b", 5)
 	for _, bad := range []string{"", "m", "-1", "1.5m", "64MB", "64mm", "1t", "9223372036854775808", "9007199254740992k", "0x10"} {
-		var s byteSize
-		if err := s.UnmarshalText([]byte(bad)); err == nil {
-			t.Errorf("%q was taken for %d", bad, s)
+		if c, err := parse(t, "serve", "--max-outbound="+bad); err == nil {
+			t.Errorf("%q was taken for %d", bad, c.Serve.MaxOutbound)
 		}
 	}
 }
@@ -88,10 +87,10 @@ func TestServeOptions(t *testing.T) {
 			return
 		}
 		got, err := c.Serve.options()
-		want.Periodic.Grace = orDefault(want.Periodic.Grace, loop.DefaultGrace)
+		want.Periodic.Grace = orDefault(want.Periodic.Grace, time.Second)
 		want.Gloom.JSON = orDefault(want.Gloom.JSON, "lax")
-		want.MaxFrame, want.Gloom.MaxFrame = orDefault(want.MaxFrame, loop.DefaultMaxFrame), orDefault(want.Gloom.MaxFrame, 64<<20)
-		want.Data, want.Sync = orDefault(want.Data, loop.DefaultData), orDefault(want.Sync, "always")
+		want.MaxFrame, want.Gloom.MaxFrame = orDefault(want.MaxFrame, 64<<20), orDefault(want.Gloom.MaxFrame, 64<<20)
+		want.Data, want.Sync = orDefault(want.Data, "./treadle-data"), orDefault(want.Sync, "always")
 		want.SyncInterval, want.MinFree = orDefault(want.SyncInterval, 50*time.Millisecond), orDefault(want.MinFree, 256<<20)
 		want.Periodic.Grab, want.Periodic.Shutdown = orDefault(want.Periodic.Grab, "hold"), orDefault(want.Periodic.Shutdown, "on")
 		want.Periodic.CRC = orDefault(want.Periodic.CRC, "2023")
@@ -101,9 +100,11 @@ func TestServeOptions(t *testing.T) {
 		want.Dwork.Stop, want.Dwork.Complete = orDefault(want.Dwork.Stop, "exit"), orDefault(want.Dwork.Complete, "any")
 		want.Kts46.Timeout, want.Kts46.TimeoutUnit = orDefault(want.Kts46.Timeout, 5*time.Second), orDefault(want.Kts46.TimeoutUnit, "s")
 		want.Pprof = orDefault(want.Pprof, "off")
-		want.MetricsMaxQueues = orDefault(want.MetricsMaxQueues, loop.DefaultMaxQueues)
-		want.Shards = orDefault(want.Shards, loop.DefaultShards)
-		want.Drain, want.Version = orDefault(want.Drain, loop.DefaultDrain), version
+		want.MetricsMaxQueues = orDefault(want.MetricsMaxQueues, 500)
+		want.Shards = orDefault(want.Shards, 16)
+		want.Drain, want.Version = orDefault(want.Drain, 10*time.Second), version
+		want.Bind, want.Explicit = orDefault(want.Bind, "127.0.0.1"), true
+		want.MinFree, want.Drain = max(want.MinFree, 0), max(want.Drain, 0) // -1 stands for a zero that was given
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%q:\n got %+v, %v\nwant %+v", args, got, err, want)
 		}
@@ -126,7 +127,7 @@ func TestServeOptions(t *testing.T) {
 	f([]string{"--loops=2", "--shards=3", "--max-connections=4", "--max-frame=5m", "--max-outbound=6m"},
 		loop.Options{Loops: 2, Shards: 3, MaxConnections: 4, MaxFrame: 5 << 20, MaxOutbound: 6 << 20})
 	f([]string{"--handshake-timeout=1s", "--frame-timeout=2m", "--drain=0s"},
-		loop.Options{HandshakeTimeout: time.Second, FrameTimeout: 2 * time.Minute, Drain: time.Nanosecond})
+		loop.Options{HandshakeTimeout: time.Second, FrameTimeout: 2 * time.Minute, Drain: -1})
 
 	f([]string{"--only", "periodic,dwork", "--dwork=tcp://a:1", "--gloom-slaves=off"}, loop.Options{
 		Gloom: loop.GloomOptions{Masters: off, Slaves: off}, Dwork: loop.DworkOptions{Listen: []string{"tcp://a:1"}}, Kts46: loop.Kts46Options{Listen: off, JSON: off},
@@ -218,7 +219,7 @@ func TestConfigMistakes(t *testing.T) {
 		t.Errorf("a missing file: %v", err)
 	}
 	_, err = parse(t, "serve", "--config", config(t, `log-level = "loud"`))
-	if err == nil || !strings.Contains(err.Error(), "--log-level must be one of") {
+	if err == nil || !strings.Contains(err.Error(), "line 1: log-level must be one of") {
 		t.Errorf("a wrong level: %v", err)
 	}
 }
@@ -252,8 +253,8 @@ func TestConfigRules(t *testing.T) {
 		{Pattern: "b", Values: map[string]string{"paused": "both"}},
 		{Pattern: "mail.*", Values: map[string]string{"retries": "3", "backoff": "1s..1h x2"}},
 	}
-	if !reflect.DeepEqual(c.file.rules, want) {
-		t.Errorf("got %+v, want %+v", c.file.rules, want)
+	if !reflect.DeepEqual(c.sources.rules, want) {
+		t.Errorf("got %+v, want %+v", c.sources.rules, want)
 	}
 }
 
@@ -267,8 +268,8 @@ func TestConfigCron(t *testing.T) {
 		{Name: "a", Queue: "q", Schedule: "@daily", Zone: "UTC", Priority: 7},
 		{Name: "b", Queue: "q", Schedule: "@hourly", Workload: "w", Missed: "skip", Overlap: "queue"},
 	}
-	if !reflect.DeepEqual(c.file.cron, want) || len(c.file.rules) != 1 {
-		t.Errorf("got %+v and %+v, want %+v", c.file.cron, c.file.rules, want)
+	if !reflect.DeepEqual(c.sources.cron, want) || len(c.sources.rules) != 1 {
+		t.Errorf("got %+v and %+v, want %+v", c.sources.cron, c.sources.rules, want)
 	}
 }
 

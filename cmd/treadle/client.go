@@ -13,6 +13,7 @@ import (
 
 	"treadle/loop/client"
 	"treadle/loop/journal"
+	"treadle/loop/setting"
 )
 
 // replyTimeout bounds every request except waiting for a job and moving a dump: a working server answers in
@@ -167,7 +168,7 @@ func (r *runCmd) Run(c *cli, con *console) error {
 		return err
 	}
 	if r.Wait < 0 {
-		return badUsage("--wait: %s is negative", spell(r.Wait))
+		return badUsage("--wait: %s is negative", setting.Spell(r.Wait))
 	}
 	return c.with(r.Wait, func(ctx context.Context, server *client.Client) error {
 		if err := fits(ctx, server, job); err != nil {
@@ -220,7 +221,7 @@ func (r *runCmd) run(ctx context.Context, server *client.Client, job *client.Job
 	select {
 	case err = <-over:
 	case <-time.After(closePatience):
-		con.say("the data of %q %q goes on %s after its result: it is not waited for any longer", r.Func, r.Name, spell(closePatience))
+		con.say("the data of %q %q goes on %s after its result: it is not waited for any longer", r.Func, r.Name, setting.Spell(closePatience))
 	}
 	return result, err
 }
@@ -268,10 +269,10 @@ func (r *runCmd) late(server *client.Client, err error) error {
 		return err
 	case q.Workers == 0:
 		return fmt.Errorf("no result of %q %q in %s: no worker serves %q; the job stays queued (treadle work %s -- CMD does it, treadle remove %s %s takes it back)",
-			r.Func, r.Name, spell(r.Wait), r.Func, printable(r.Func), printable(r.Func), printable(r.Name))
+			r.Func, r.Name, setting.Spell(r.Wait), r.Func, printable(r.Func), printable(r.Func), printable(r.Name))
 	}
 	return fmt.Errorf("no result of %q %q in %s: the job goes on without this command; %q has %s, %d running, and %s",
-		r.Func, r.Name, spell(r.Wait), r.Func, counted(q.Jobs, "job"), q.Running, counted(q.Workers, "worker"))
+		r.Func, r.Name, setting.Spell(r.Wait), r.Func, counted(q.Jobs, "job"), q.Running, counted(q.Workers, "worker"))
 }
 
 type recvCmd struct {
@@ -286,7 +287,7 @@ func (r *recvCmd) Run(c *cli, con *console) error {
 		return err
 	}
 	if r.Wait < 0 {
-		return badUsage("--wait: %s is negative", spell(r.Wait))
+		return badUsage("--wait: %s is negative", setting.Spell(r.Wait))
 	}
 	if c.Framing == framing2018 {
 		return badUsage("treadle recv needs the framing of today")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -13,11 +14,22 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 
 	"treadle/loop"
+	"treadle/loop/setting"
 )
 
-// configPath is a --config flag: it makes the file's values the defaults of the
-// command's other flags.
-type configPath string
+// The settings of treadle serve are the fields of serveCmd, see package setting. A flag wins over a variable, that over
+// the configuration file, and that over the default.
+
+// configFlag is the setting that names the configuration file.
+const configFlag = "config"
+
+// variableOf returns the environment variable of a setting.
+func variableOf(setting string) string {
+	return variablePrefix + strings.ReplaceAll(strings.ToUpper(setting), "-", "_")
+}
+
+// variablePrefix begins the variables of settings. Those of the clients, as TREADLE_HOST, do not begin so.
+const variablePrefix = "TREADLE_SERVE_"
 
 // configError is an error in the configuration file, with file and line.
 type configError struct {
@@ -35,34 +47,139 @@ func (e *configError) Error() string {
 
 func (e *configError) Unwrap() error { return e.err }
 
-// BeforeResolve reads the file once kong knows its path.
-func (configPath) BeforeResolve(ctx *kong.Context, trace *kong.Path, c *cli) error {
-	path := string(ctx.FlagValue(trace.Flag).(configPath))
-	var names []string
-	for _, f := range ctx.Selected().Flags {
-		if f.Name != trace.Flag.Name {
-			names = append(names, f.Name)
+// problems are errors that are reported together, one line each.
+type problems []error
+
+func (p problems) Error() string   { return errors.Join(p...).Error() }
+func (p problems) Unwrap() []error { return p }
+
+// source is where the value of a setting comes from. The zero value is a flag.
+type source struct {
+	file     string
+	line     int // in the file
+	variable string
+}
+
+func (s source) String() string {
+	switch {
+	case s.variable != "":
+		return s.variable
+	case s.file != "":
+		return fmt.Sprintf("%s:%d", s.file, s.line)
+	}
+	return "flag"
+}
+
+// sources says where the settings of a server come from, and has what else its configuration file says.
+type sources struct {
+	of    map[string]source // by setting, without those that have their defaults
+	rules []loop.PolicyRule
+	cron  []loop.CronEntry
+
+	values map[string]any // by setting, of variables and the file, as kong takes them
+}
+
+// BeforeResolve reads the variables and the configuration file once the flags are known.
+func (s *serveCmd) BeforeResolve(ctx *kong.Context, c *cli) error {
+	c.sources = &sources{of: make(map[string]source), values: make(map[string]any)}
+	var faults problems
+	flags := ctx.Selected().Flags
+	at := slices.IndexFunc(flags, func(f *kong.Flag) bool { return f.Name == configFlag })
+	faults = append(faults, c.sources.readVariables(flags)...)
+	path, _ := ctx.FlagValue(flags[at]).(string)
+	if named, ok := c.sources.values[configFlag].(string); ok && path == "" {
+		path = named
+	}
+	if path != "" {
+		faults = append(faults, c.sources.readFile(path, flags)...)
+	}
+	for _, given := range ctx.Path {
+		if given.Flag != nil {
+			c.sources.of[given.Flag.Name] = source{}
 		}
 	}
+	if faults != nil {
+		return faults
+	}
+	ctx.AddResolver(kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+		return c.sources.values[flag.Name], nil
+	}))
+	return nil
+}
+
+// readVariables takes the values of variables. An empty variable counts as not set.
+func (c *sources) readVariables(flags []*kong.Flag) (faults problems) {
+	for _, flag := range flags {
+		name := variableOf(flag.Name)
+		text := os.Getenv(name)
+		if text == "" {
+			continue
+		}
+		var value any = text
+		if flag.IsSlice() {
+			var list []any
+			for part := range strings.SplitSeq(text, ",") {
+				list = append(list, strings.TrimSpace(part))
+			}
+			value = list
+		}
+		value, err := accepted(name, flag, value)
+		if err != nil {
+			faults = append(faults, usageError{err})
+			continue
+		}
+		c.values[flag.Name], c.of[flag.Name] = value, source{variable: name}
+	}
+	return faults
+}
+
+// unknownVariables returns the variables that look like those of settings. They are no error: a cluster may set some, as
+// TREADLE_SERVE_PORT for a service called treadle-serve.
+func (s *serveCmd) unknownVariables() (all []string) {
+	known := make(map[string]bool)
+	for _, one := range setting.Of(s) {
+		known[variableOf(one.Name)] = true
+	}
+	for _, variable := range os.Environ() {
+		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, variablePrefix) && !known[name] {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// readFile takes the values of a file that no variable has given, its rules and cron entries.
+func (c *sources) readFile(path string, flags []*kong.Flag) (faults problems) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return &configError{path: path, err: err}
+		return problems{&configError{path: path, err: err}}
 	}
-	values, err := parseConfig(path, text, append(names, queueTable, cronTable))
-	if err != nil {
-		return err
+	names := []string{queueTable, cronTable}
+	for _, flag := range flags {
+		if flag.Name != configFlag {
+			names = append(names, flag.Name)
+		}
 	}
-	rules, err := parseRules(path, text, values[queueTable])
-	if err != nil {
-		return err
+	values, faults := parseConfig(path, text, names)
+	lines := linesOf(text)
+	for _, flag := range flags {
+		value, ok := values[flag.Name]
+		if !ok {
+			continue
+		}
+		value, err := accepted(flag.Name, flag, value)
+		if err != nil {
+			faults = append(faults, &configError{path, lines[flag.Name], err})
+			continue
+		}
+		if _, given := c.of[flag.Name]; !given {
+			c.values[flag.Name], c.of[flag.Name] = value, source{file: path, line: lines[flag.Name]}
+		}
 	}
-	entries, err := parseCron(path, text, values[cronTable])
-	if err != nil {
-		return err
-	}
-	c.file = &configValues{path: path, values: values, rules: rules, cron: entries, lines: linesOf(text), used: make(map[string]bool)}
-	ctx.AddResolver(kong.ResolverFunc(c.file.resolve))
-	return nil
+	var inRules, inCron problems
+	c.rules, inRules = parseRules(path, text, values[queueTable])
+	c.cron, inCron = parseCron(path, text, values[cronTable])
+	return slices.Concat(faults, inRules, inCron)
 }
 
 // linesOf returns the line of each key of a TOML text that parseConfig has accepted.
@@ -77,7 +194,7 @@ func linesOf(text []byte) map[string]int {
 }
 
 // parseConfig returns the values of a TOML text and refuses keys other than names.
-func parseConfig(path string, text []byte, names []string) (map[string]any, error) {
+func parseConfig(path string, text []byte, names []string) (map[string]any, problems) {
 	// The decoder reports the line of a key without a field: so each name gets a field.
 	fields := make([]reflect.StructField, len(names))
 	for i, name := range names {
@@ -88,8 +205,9 @@ func parseConfig(path string, text []byte, names []string) (map[string]any, erro
 	}
 	target := reflect.New(reflect.StructOf(fields))
 	err := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(target.Interface())
-	if err != nil {
-		return nil, located(path, err)
+	var unknown *toml.StrictMissingError
+	if err != nil && !errors.As(err, &unknown) {
+		return nil, problems{located(path, err)}
 	}
 	values := map[string]any{}
 	for i, name := range names {
@@ -97,17 +215,17 @@ func parseConfig(path string, text []byte, names []string) (map[string]any, erro
 			values[name] = v
 		}
 	}
-	return values, nil
+	var faults problems
+	if unknown != nil {
+		for i := range unknown.Errors {
+			line, _ := unknown.Errors[i].Position()
+			faults = append(faults, &configError{path, line, unknownKey(unknown.Errors[i].Key(), names)})
+		}
+	}
+	return values, faults
 }
 
 func located(path string, err error) error {
-	var unknown *toml.StrictMissingError
-	if errors.As(err, &unknown) && len(unknown.Errors) > 0 {
-		first := &unknown.Errors[0]
-		line, _ := first.Position()
-		key := strings.Join(first.Key(), ".")
-		return &configError{path, line, fmt.Errorf("unknown setting %q; the settings are the flags of treadle serve --help", key)}
-	}
 	var syntax *toml.DecodeError
 	if errors.As(err, &syntax) {
 		line, _ := syntax.Position()
@@ -116,23 +234,46 @@ func located(path string, err error) error {
 	return &configError{path: path, err: err}
 }
 
-// configValues gives kong the values of flags that are not on the command line.
-type configValues struct {
-	path   string
-	values map[string]any
-	rules  []loop.PolicyRule
-	cron   []loop.CronEntry
-	lines  map[string]int
-	used   map[string]bool // the flags that took their values from the file
+// unknownKey returns the error of a key that is no setting, with the nearest one.
+func unknownKey(key toml.Key, names []string) error {
+	typed, meant := strings.Join(key, "."), ""
+	if near := nearest(typed, slices.Clone(names)); slices.Contains(names, near[0]) {
+		meant = fmt.Sprintf(", did you mean %q?", near[0])
+	}
+	return fmt.Errorf("unknown setting %q%s; the settings are the flags of treadle serve --help", typed, meant)
 }
 
-// blame puts the file and the line in front of an error about a setting of the file.
-func (c *configValues) blame(setting string, err error) error {
-	if c == nil || !c.used[setting] {
+// blame puts the file and the line, or the variable, in front of an error about a setting that comes from there.
+func (c *sources) blame(err error) error {
+	var option *loop.OptionError
+	if !errors.As(err, &option) {
 		return err
 	}
-	text := strings.TrimPrefix(err.Error(), "--"+setting)
-	return &configError{c.path, c.lines[setting], &reworded{setting + text, err}}
+	text := strings.TrimPrefix(err.Error(), "--"+option.Setting)
+	switch from := c.of[option.Setting]; {
+	case from.variable != "":
+		return &reworded{from.variable + text, err}
+	case from.file != "":
+		return &configError{from.file, from.line, &reworded{option.Setting + text, err}}
+	}
+	return err
+}
+
+// blameEach is blame for an error that may join several, which become problems.
+func (c *sources) blameEach(err error) error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return c.blame(err)
+	}
+	var all problems
+	for _, one := range joined.Unwrap() {
+		if several, ok := c.blameEach(one).(problems); ok {
+			all = append(all, several...)
+		} else {
+			all = append(all, c.blame(one))
+		}
+	}
+	return all
 }
 
 // reworded is an error with another text.
@@ -144,21 +285,29 @@ type reworded struct {
 func (r *reworded) Error() string { return r.text }
 func (r *reworded) Unwrap() error { return r.err }
 
-// resolve returns the file's value of a flag after checking that the flag accepts it.
-func (c *configValues) resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-	value, ok := c.values[flag.Name]
-	if !ok {
-		return nil, nil
-	}
-	c.used[flag.Name] = true
+// accepted checks that a flag takes a value of a variable or of the file, which name names, and returns it as kong takes it.
+func accepted(name string, flag *kong.Flag, value any) (any, error) {
 	value, err := tokens(value, flag.IsSlice())
+	scratch := reflect.New(flag.Target.Type()).Elem()
 	if err == nil {
-		scratch := reflect.New(flag.Target.Type()).Elem()
 		scan := kong.Scan().PushTyped(value, kong.FlagValueToken)
 		err = flag.Mapper.Decode(&kong.DecodeContext{Value: flag.Value, Scan: scan}, scratch)
 	}
 	if err != nil {
-		return nil, &configError{c.path, c.lines[flag.Name], fmt.Errorf("%s: %w", flag.Name, err)}
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if flag.Enum == "" {
+		return value, nil
+	}
+	chosen := []string{fmt.Sprint(scratch)}
+	if list, ok := scratch.Interface().([]string); ok {
+		chosen = list
+	}
+	allowed := strings.Split(flag.Enum, ",")
+	for _, one := range chosen {
+		if !slices.Contains(allowed, one) {
+			return nil, fmt.Errorf("%s must be one of \"%s\" but got %q", name, strings.Join(allowed, `","`), one)
+		}
 	}
 	return value, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -24,43 +25,49 @@ var cronKeys = map[string]func(e *loop.CronEntry) any{
 	"overlap":  func(e *loop.CronEntry) any { return &e.Overlap },
 }
 
-// parseCron returns the entries of the cron tables of a TOML text. An error names the line.
-func parseCron(path string, text []byte, tables any) (entries []loop.CronEntry, err error) {
+// parseCron returns the entries of the cron tables of a TOML text. Each error names its line.
+func parseCron(path string, text []byte, tables any) (entries []loop.CronEntry, faults problems) {
 	if tables == nil {
 		return nil, nil
 	}
 	list, ok := tables.([]any)
-	if !ok {
-		return nil, &configError{path: path, err: fmt.Errorf("each cron entry is a table [[%s]]", cronTable)}
-	}
 	lines := cronLines(text)
 	first := make(map[string]int) // the line of each name
 	for n, one := range list {
-		values, ok := one.(map[string]any)
-		if !ok {
-			return nil, &configError{path: path, err: fmt.Errorf("each cron entry is a table [[%s]]", cronTable)}
+		var values map[string]any
+		if values, ok = one.(map[string]any); !ok {
+			break
 		}
-		var e loop.CronEntry
-		for _, key := range sortedKeys(values) {
-			if err := setCronValue(&e, key, values[key]); err != nil {
-				return nil, &configError{path, lines[cronLine{n, key}], err}
-			}
+		e, line, err := cronEntryOf(values, func(key string) int { return lines[cronLine{n, key}] })
+		if named := lines[cronLine{n, "name"}]; err == nil && first[e.Name] != 0 {
+			line, err = named, fmt.Errorf("cron entry %q, name: line %d has an entry of this name", e.Name, first[e.Name])
+		} else {
+			first[e.Name] = named
 		}
-		key, err := loop.CheckCronEntry(&e)
-		line := lines[cronLine{n, key}]
-		if line == 0 { // the key is missing
-			line = lines[cronLine{n, ""}]
+		if err != nil {
+			faults = append(faults, &configError{path, line, err})
 		}
-		switch {
-		case err != nil:
-			return nil, &configError{path, line, fmt.Errorf("cron entry %q, %w", e.Name, err)}
-		case first[e.Name] != 0:
-			return nil, &configError{path, lines[cronLine{n, "name"}], fmt.Errorf("cron entry %q, name: line %d has an entry of this name", e.Name, first[e.Name])}
-		}
-		first[e.Name] = lines[cronLine{n, "name"}]
 		entries = append(entries, e)
 	}
-	return entries, nil
+	if !ok {
+		return nil, problems{&configError{path: path, err: fmt.Errorf("each cron entry is a table [[%s]]", cronTable)}}
+	}
+	return entries, faults
+}
+
+// cronEntryOf returns the entry of a table, or an error and its line. lineOf returns the line of a key, 0 when it is
+// missing, and that of the table for an empty key.
+func cronEntryOf(values map[string]any, lineOf func(key string) int) (e loop.CronEntry, line int, err error) {
+	for _, key := range sortedKeys(values) {
+		if err := setCronValue(&e, key, values[key]); err != nil {
+			return e, lineOf(key), err
+		}
+	}
+	key, err := loop.CheckCronEntry(&e)
+	if err != nil {
+		err = fmt.Errorf("cron entry %q, %w", e.Name, err)
+	}
+	return e, cmp.Or(lineOf(key), lineOf("")), err
 }
 
 func setCronValue(e *loop.CronEntry, key string, value any) error {

@@ -89,7 +89,7 @@ func (d *disbatchNodeCmd) Run(con *console) error {
 	if err != nil {
 		return err
 	}
-	o := node.Options{Config: c, Name: d.Node, Runner: runner, Log: newLog(con.err, d.LogLevel, d.LogFormat)}
+	o := node.Options{Config: c, Name: d.Node, Runner: runner, Log: newLog(con.err, levelOf(d.LogLevel), d.LogFormat)}
 	o.AllowHosts = d.AllowHost
 	if d.HTTP != "off" {
 		o.HTTP, o.Profiles = d.HTTP, d.Pprof == "on"
@@ -150,9 +150,9 @@ func (d *disbatchTaskCmd) Run(con *console) error {
 	if err != nil {
 		return err
 	}
-	level := "info"
+	level := slog.LevelInfo
 	if d.Quiet {
-		level = "error"
+		level = slog.LevelError
 	}
 	log := newLog(con.err, level, "text")
 	ctx, second, stop := signals()

@@ -36,7 +36,7 @@ func (d *disbatchWebCmd) Run(con *console) error {
 	if err != nil {
 		return err
 	}
-	o := web.Options{Config: c, Listen: d.Listen, AllowHosts: d.AllowHost, Log: newLog(con.err, d.LogLevel, d.LogFormat)}
+	o := web.Options{Config: c, Listen: d.Listen, AllowHosts: d.AllowHost, Log: newLog(con.err, levelOf(d.LogLevel), d.LogFormat)}
 	if d.Users != "" {
 		if o.Users, err = readUsers(d.Users); err != nil {
 			return badUsage("--users: %w", err)

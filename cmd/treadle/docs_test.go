@@ -132,7 +132,12 @@ var rewriteDocs = flag.Bool("docs.rewrite", false, "write the lists in docs/sett
 // settingsList is the list of flags of treadle serve in docs/settings.md.
 func settingsList(serve *kong.Node) string {
 	var b strings.Builder
+	group := ""
 	for _, f := range serve.Flags {
+		if f.Group != nil && f.Group.Title != group {
+			group = f.Group.Title
+			b.WriteString("\n### " + group + "\n\n")
+		}
 		entry := "* `--" + f.Name
 		switch {
 		case f.Enum != "":
@@ -202,6 +207,7 @@ func TestDocsSettings(t *testing.T) {
 		}
 	}
 	for _, entry := range strings.Split("\n"+settingsList(serve), "\n* `")[1:] {
+		entry, _, _ = strings.Cut(entry, "\n\n")
 		_, text, _ := strings.Cut(strings.Join(strings.Fields(entry), " "), "`: ")
 		if !strings.Contains(help, text) {
 			t.Errorf("the help does not say %q", text)

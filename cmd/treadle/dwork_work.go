@@ -13,6 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"treadle/loop/client"
+	"treadle/loop/setting"
 )
 
 type dworkWorkCmd struct {
@@ -39,7 +40,7 @@ func (d *dworkWorkCmd) Validate(ctx *kong.Context) (err error) {
 	}
 	switch {
 	case d.Timeout < 0:
-		return fmt.Errorf("--timeout: %s is negative", spell(d.Timeout))
+		return fmt.Errorf("--timeout: %s is negative", setting.Spell(d.Timeout))
 	case d.Jobs < 1:
 		return fmt.Errorf("-j: %d is below 1", d.Jobs)
 	}

@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"treadle/loop"
+	"treadle/loop/setting"
 )
 
 // FuzzTaskLine reads a line of a file of tasks. What it names, each name in quotes, is read as the same names, whatever
@@ -47,13 +50,12 @@ func FuzzConfig(f *testing.F) {
 	}
 	names := []string{"bind", "loops", "max-frame", "periodic"}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		values, err := parseConfig("FILE", text, names)
-		if err != nil {
+		values, faults := parseConfig("FILE", text, names)
+		for _, err := range faults {
 			var fault *configError
 			if !errors.As(err, &fault) || strings.Contains(err.Error(), "\n") || !strings.HasPrefix(err.Error(), "--config FILE") || fault.line > 1+bytes.Count(text, []byte("\n")) {
 				t.Fatalf("%q: %v", text, err)
 			}
-			return
 		}
 		for name, value := range values {
 			if !slices.Contains(names, name) {
@@ -66,8 +68,8 @@ func FuzzConfig(f *testing.F) {
 			if list, ok := v.([]any); ok {
 				v = fmt.Sprint(list...)
 			}
-			var size, again byteSize
-			if size.UnmarshalText([]byte(v.(string))) == nil && (again.UnmarshalText(strconv.AppendInt(nil, int64(size), 10)) != nil || again != size || size < 0) {
+			size, err := loop.ParseSize(v.(string))
+			if again, wrong := loop.ParseSize(setting.Bytes(size)); err == nil && (wrong != nil || again != size || size < 0) {
 				t.Fatalf("%q is the size %d, which is read as %d", v, size, again)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"treadle/loop"
 	"treadle/loop/client"
 	"treadle/loop/journal"
+	"treadle/loop/setting"
 )
 
 type gloomWorkCmd struct {
@@ -42,7 +43,7 @@ func (g *gloomWorkCmd) Validate(ctx *kong.Context) (err error) {
 		return fmt.Errorf("--thread: %d is below 1", g.Thread)
 	}
 	if g.Timeout < 0 {
-		return fmt.Errorf("--timeout: %s is negative", spell(g.Timeout))
+		return fmt.Errorf("--timeout: %s is negative", setting.Spell(g.Timeout))
 	}
 	return refuseEmpty("TYPE", g.Type)
 }

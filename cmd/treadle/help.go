@@ -26,11 +26,13 @@ func (serveCmd) Help() string {
 	treadle serve --only periodic,gloom
 	treadle serve --config /etc/treadle.toml --log-level debug
 
-A configuration file is TOML with the names of the flags; flags on the command line win over it:
+A configuration file is TOML with the names of the flags. Each flag has a variable, too: TREADLE_SERVE_MAX_FRAME for --max-frame, with commas between the elements of a list. A flag wins over its variable, that over the file:
 
 	periodic = ["tcp://0.0.0.0:5000"]
 	max-frame = "16MiB"
-	drain = "30s"`
+	drain = "30s"
+
+SIGHUP and treadle reload read the file again.`
 }
 
 // Help is printed by treadle submit --help.
@@ -152,8 +154,10 @@ func (dropCmd) Help() string {
 
 // Help is printed by treadle config --help.
 func (configCmd) Help() string {
-	return `Keys: timeout (seconds a job may run, 600; 0: no limit, while submit --timeout 0 takes this setting), keepalive (seconds a connection may be silent, 300), lock-timeout (seconds a job waits for a lock, 300); poll-delay, revert-delay, max-patch and assign-wait are for old clients and change nothing. refusing is not 0 while the server takes no new jobs (1: its disk is nearly full), max-frame is its largest request in bytes; both are read only. An unknown key is an error.
+	return `check, show and defaults are about the settings of treadle serve, in its configuration file. get and set are about those that clients of the Periodic protocol change while the server runs. Their keys: timeout (seconds a job may run, 600; 0: no limit, while submit --timeout 0 takes this setting), keepalive (seconds a connection may be silent, 300), lock-timeout (seconds a job waits for a lock, 300); poll-delay, revert-delay, max-patch and assign-wait are for old clients and change nothing. refusing is not 0 while the server takes no new jobs (1: its disk is nearly full), max-frame is its largest request in bytes; both are read only. An unknown key is an error.
 
+	treadle config check /etc/treadle.toml
+	treadle config show
 	treadle config get timeout
 	treadle config set timeout 2h`
 }
@@ -263,4 +267,34 @@ func (kts46RestartCmd) Help() string {
 
 	treadle kts46 restart worker-7
 	treadle kts46 restart --older 45s`
+}
+
+// Help is printed by treadle reload --help.
+func (reloadCmd) Help() string {
+	return `The server reads its file and variables again, as at SIGHUP, and takes all changes or none: an error in the file, or a change that needs a restart, leaves everything as it is, with exit code 1. treadle serve --help says which settings a reload changes; rules for queues and cron entries of the file are changed, too.
+
+	treadle config check /etc/treadle.toml && treadle reload`
+}
+
+// Help is printed by treadle config check --help.
+func (configCheckCmd) Help() string {
+	return `Says all that treadle serve would refuse, a line each with the file's line, with exit code 2. Nothing is opened.
+
+	treadle config check /etc/treadle.toml`
+}
+
+// Help is printed by treadle config show --help.
+func (configShowCmd) Help() string {
+	return `The source is default, flag, a variable, or a line of the file. Passwords are left out.
+
+	treadle config show
+	treadle config show --config /etc/treadle.toml
+	treadle config show --json | jq -r 'select(.source != "default") | .name'`
+}
+
+// Help is printed by treadle config defaults --help.
+func (configDefaultsCmd) Help() string {
+	return `Settings whose default depends on others, or on the machine, stand in comments.
+
+	treadle config defaults > treadle.toml`
 }

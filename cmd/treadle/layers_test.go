@@ -62,6 +62,7 @@ var apart = map[string][]string{
 	"loop/disbatch/sitetest":  {"loop/disbatch/config", "loop/disbatch/mongotest", "loop/disbatch/store"},
 	"loop/disbatch/mongotest": {},
 	"loop/protocol":           {"loop/web", "sched"},
+	"loop/setting":            {"loop/journal", "loop/protocol", "sched"},
 	"loop/periodic":           {"loop/protocol", "loop/web", "codec/periodic", "sched"},
 	"loop/dwork":              {"loop/dwork/zmq", "loop/protocol", "loop/web", "codec/dwork", "codec/dwork/dworkpb", "codec/jsontext", "sched"}, // codec/dwork/dworkpb: for tests
 	"loop/dwork/zmq":          {"loop/budget"},
@@ -72,8 +73,9 @@ var apart = map[string][]string{
 
 // apartTests are the rooms whose tests may import these, too: a host that restarts needs a journal, a client a server.
 var apartTests = map[string][]string{
-	"loop/kts46":       {"loop/journal"},
+	"loop/kts46":       {"loop/journal", "loop/setting"},
 	"loop/client":      {"loop"},
+	"loop/setting":     {"loop"},
 	"loop/kts46/store": {"loop", "loop/disbatch/mongotest"},
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"treadle/loop"
+	"treadle/loop/setting"
 )
 
 // How the memory that the container or the machine has is divided. Up to --max-memory, 70 % by default, the server may
@@ -58,16 +59,15 @@ func (m *memorySize) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// limit returns how many bytes the server may hold, 0 for any number, and sets Go's soft memory limit above it, unless
-// GOMEMLIMIT says where that is.
-func (m memorySize) limit(root fs.FS) (int64, error) {
+// limit returns how many bytes the server may hold, 0 for any number, and Go's soft memory limit, which is above it.
+func (m memorySize) limit(root fs.FS) (most, soft int64, err error) {
 	contained := cgroupMemory(root)
 	total := least(contained, machineMemory(root))
-	most := max(m.bytes, total/100*m.percent)
+	most = max(m.bytes, total/100*m.percent)
 	if top := total / 100 * mostPercent; total > 0 && m.bytes > top {
-		return 0, &loop.OptionError{Setting: "max-memory", Err: fmt.Errorf("it is more than %d percent of the memory that the container or the machine has: the rest is for garbage and the kernel's buffers", mostPercent)}
+		return 0, 0, &loop.OptionError{Setting: "max-memory", Err: fmt.Errorf("it is more than %d percent of the memory that the container or the machine has: the rest is for garbage and the kernel's buffers", mostPercent)}
 	}
-	soft := int64(math.MaxInt64)
+	soft = math.MaxInt64
 	switch {
 	case most > 0:
 		soft = most + max(most/garbageShare*2, garbageLeast)
@@ -77,10 +77,25 @@ func (m memorySize) limit(root fs.FS) (int64, error) {
 	case contained > 0:
 		soft = contained / 100 * softPercent
 	}
+	return most, soft, nil
+}
+
+// setSoftLimit sets Go's soft memory limit, unless GOMEMLIMIT says where that is.
+func setSoftLimit(soft int64) {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(soft)
 	}
-	return most, nil
+}
+
+// String returns the value as it is written.
+func (m memorySize) String() string {
+	switch {
+	case m.percent > 0:
+		return fmt.Sprintf("%d%%", m.percent)
+	case m.bytes > 0:
+		return setting.Bytes(m.bytes)
+	}
+	return "off"
 }
 
 // least returns the lesser of two limits, of which 0 is none.

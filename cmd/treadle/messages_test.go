@@ -48,7 +48,7 @@ var sections = [][2]string{
 }
 
 // explained are the rooms whose errors each have an entry on the troubleshooting page.
-var explained = []string{"cmd/treadle", "loop", "loop/client", "loop/journal"}
+var explained = []string{"cmd/treadle", "loop", "loop/client", "loop/journal", "loop/setting"}
 
 // internal are errors that only the program itself looks at.
 var internal = []string{
@@ -58,7 +58,7 @@ var internal = []string{
 
 // usageFunctions return errors that end a command with exit code 2.
 var usageFunctions = []string{
-	"Validate", "plainly", "checkCommand", "decodeText", "tokens", "located", "refuseZeros", "parseSpan", "readUsers",
+	"Validate", "checkEnum", "checkBounds", "plainly", "checkCommand", "decodeText", "tokens", "accepted", "unknownKey", "located", "parseSpan", "readUsers",
 	"splitAddress", "validate", "ParseMode", "periodicdAddress", "UnmarshalText",
 }
 

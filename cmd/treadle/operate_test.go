@@ -48,12 +48,12 @@ func TestDataIsNamed(t *testing.T) {
 	second.stop()
 }
 
-// TestHangup: SIGHUP does not end a server, which says that it changes nothing.
+// TestHangup: SIGHUP does not end a server without a file, which reads its variables again.
 func TestHangup(t *testing.T) {
 	p := serve(t, filepath.Join(t.TempDir(), "s"))
 	for range 2 {
 		p.signal(syscall.SIGHUP)
-		p.until("SIGHUP is ignored")
+		p.until(`msg="the configuration is read again" changes=0`)
 	}
 	p.stop()
 }

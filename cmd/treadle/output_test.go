@@ -196,7 +196,7 @@ func TestSized(t *testing.T) {
 func TestLogSpellsTimes(t *testing.T) {
 	for format, want := range map[string]string{"text": " drain=5m frame=1m30s max-frame=64MiB\n", "json": `"drain":300000000000,"frame":90000000000,"max-frame":67108864}` + "\n"} {
 		var b strings.Builder
-		newLog(&b, "info", format).Info("m", "drain", 5*time.Minute, "frame", 90*time.Second, "max-frame", journal.Size(64<<20))
+		newLog(&b, levelOf("info"), format).Info("m", "drain", 5*time.Minute, "frame", 90*time.Second, "max-frame", journal.Size(64<<20))
 		if !strings.HasSuffix(b.String(), want) {
 			t.Errorf("%s: %q, want %q at its end", format, b.String(), want)
 		}

@@ -46,7 +46,7 @@ func (c *cli) withAdmin(f func(context.Context, *client.Admin) error) error {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
-	a := client.NewAdmin(cmp.Or(c.Host, os.Getenv("TREADLE_ADMIN"), filepath.Join(loop.DefaultData, loop.AdminSocket)))
+	a := client.NewAdmin(cmp.Or(c.Host, os.Getenv("TREADLE_ADMIN"), filepath.Join(loop.Defaults().Data, loop.AdminSocket)))
 	defer a.Close()
 	return f(ctx, a)
 }

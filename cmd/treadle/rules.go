@@ -14,41 +14,43 @@ import (
 // queueTable is the table of a configuration file whose tables are rules for queues, as in [queue."mail.*"].
 const queueTable = "queue"
 
-// parseRules returns the rules of the queue table of a TOML text. An error names the line.
-func parseRules(path string, text []byte, table any) (rules []loop.PolicyRule, err error) {
+// parseRules returns the rules of the queue table of a TOML text. Each error names its line.
+func parseRules(path string, text []byte, table any) (rules []loop.PolicyRule, faults problems) {
 	if table == nil {
 		return nil, nil
 	}
 	patterns, ok := table.(map[string]any)
 	if !ok {
-		return nil, &configError{path: path, err: fmt.Errorf("%s is a table of tables, as in [%s.\"mail.*\"]", queueTable, queueTable)}
+		return nil, problems{&configError{path: path, err: fmt.Errorf("%s is a table of tables, as in [%s.\"mail.*\"]", queueTable, queueTable)}}
 	}
 	lines := ruleLines(text)
 	for _, pattern := range sortedKeys(patterns) {
 		values, ok := patterns[pattern].(map[string]any)
 		if !ok {
-			return nil, &configError{path, lines[ruleKey{pattern, ""}], fmt.Errorf("what is said of a queue stands in a table, as in [%s.%q]", queueTable, pattern)}
+			faults = append(faults, &configError{path, lines[ruleKey{pattern, ""}], fmt.Errorf("what is said of a queue stands in a table, as in [%s.%q]", queueTable, pattern)})
+			continue
 		}
 		rule := loop.PolicyRule{Pattern: pattern, Values: make(map[string]string)}
 		for _, key := range sortedKeys(values) {
-			rule.Values[key], err = tokenOf(values[key])
+			value, err := tokenOf(values[key])
 			if err == nil {
-				err = loop.CheckPolicyRule(loop.PolicyRule{Pattern: pattern, Values: map[string]string{key: rule.Values[key]}})
+				err = loop.CheckPolicyRule(loop.PolicyRule{Pattern: pattern, Values: map[string]string{key: value}})
 			}
 			if err != nil {
-				return nil, &configError{path, lines[ruleKey{pattern, key}], err}
+				faults = append(faults, &configError{path, lines[ruleKey{pattern, key}], err})
 			}
+			rule.Values[key] = value
 		}
 		rules = append(rules, rule)
 	}
-	if err := loop.CheckPolicyRules(rules); err != nil {
+	if err := loop.CheckPolicyRules(rules); err != nil && faults == nil {
 		line := 0
 		if wrong := (*loop.PolicyError)(nil); errors.As(err, &wrong) {
 			line = lines[ruleKey{wrong.Pattern, wrong.Key}]
 		}
-		return nil, &configError{path, line, err}
+		faults = problems{&configError{path, line, err}}
 	}
-	return rules, nil
+	return rules, faults
 }
 
 // tokenOf returns a value of a rule as treadle queue set has it.

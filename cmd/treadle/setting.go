@@ -12,8 +12,11 @@ import (
 )
 
 type configCmd struct {
-	Get configGetCmd `cmd:"" help:"Print a setting."`
-	Set configSetCmd `cmd:"" help:"Change a setting."`
+	Check    configCheckCmd    `cmd:"" help:"Check a configuration file: everything that treadle serve would refuse."`
+	Show     configShowCmd     `cmd:"" help:"Show the settings in effect, and where each comes from."`
+	Defaults configDefaultsCmd `cmd:"" help:"Print a configuration file with all defaults."`
+	Get      configGetCmd      `cmd:"" help:"Print a setting that clients may change."`
+	Set      configSetCmd      `cmd:"" help:"Change such a setting."`
 }
 
 type configGetCmd struct {

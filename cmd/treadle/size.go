@@ -1,13 +1,20 @@
 package main
 
-import "treadle/loop"
+import (
+	"reflect"
 
-// byteSize is a number of bytes, written as 1048576, 1024k, 1m or 1MiB.
-type byteSize int
+	"github.com/alecthomas/kong"
 
-// UnmarshalText reads a size as a user writes it.
-func (s *byteSize) UnmarshalText(text []byte) error {
-	n, err := loop.ParseSize(string(text))
-	*s = byteSize(n)
+	"treadle/loop"
+)
+
+// decodeSize reads the number of bytes of a flag with the type size, written as 1048576, 1024k, 1m or 1MiB.
+func decodeSize(ctx *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := ctx.Scan.PopValueInto("value", &text); err != nil {
+		return err
+	}
+	n, err := loop.ParseSize(text)
+	target.SetInt(n)
 	return err
 }

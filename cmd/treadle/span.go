@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"treadle/loop/setting"
 )
 
 // digit is replaced by 0 where a time may be out of range, to see whether it is written as a time.
@@ -37,18 +39,6 @@ func readSpan(text string) (time.Duration, bool) {
 	return d, err == nil
 }
 
-// spell writes a time without zero units at its end, 10m instead of 10m0s.
-func spell(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
-
 // decodeSpan reads the time of a flag.
 func decodeSpan(ctx *kong.DecodeContext, target reflect.Value) error {
 	token, err := ctx.Scan.PopValue("duration")
@@ -67,11 +57,11 @@ func wholeSeconds(flag string, d time.Duration, most int64) (int64, error) {
 	seconds := int64(d / time.Second)
 	switch {
 	case d < 0:
-		return 0, badUsage("%s: %s is negative", flag, spell(d))
+		return 0, badUsage("%s: %s is negative", flag, setting.Spell(d))
 	case d%time.Second != 0:
-		return 0, badUsage("%s: %s is no whole number of seconds, in which the protocol counts", flag, spell(d))
+		return 0, badUsage("%s: %s is no whole number of seconds, in which the protocol counts", flag, setting.Spell(d))
 	case seconds > most:
-		return 0, badUsage("%s: %s is too long: at most %s", flag, spell(d), spell(time.Duration(most)*time.Second))
+		return 0, badUsage("%s: %s is too long: at most %s", flag, setting.Spell(d), setting.Spell(time.Duration(most)*time.Second))
 	}
 	return seconds, nil
 }

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"treadle/loop/setting"
 )
 
 // TestTypos: a usage error is one line with the remedy, and exit code 2.
@@ -77,7 +79,7 @@ func TestTypos(t *testing.T) {
 	f("--only: gloom,dwork leaves kts46 out, and --kts46-json gives it an address: name kts46 here too, or leave the address out", "serve", "--data", "none", "--only", "gloom,dwork", "--kts46-json", "tcp://127.0.0.1:0")
 	f("--only: it is empty; name periodic, gloom, dwork or kts46", "serve", "--data", "none", "--only", "")
 	f(`--only must be one of "periodic","gloom","dwork","kts46" but got "beanstalk"`, "serve", "--data", "none", "--only", "periodic,beanstalk")
-	f("--shards: 0 is below 1", "serve", "--data", "none", "--shards", "0")
+	f("--shards: 0 is not between 1 and 4096", "serve", "--data", "none", "--shards", "0")
 	f(`--bind: "0.0.0.0:99" is no host: write a name or an IP address alone`, "serve", "--data", "none", "--bind", "0.0.0.0:99")
 	f(`--gloom-masters: "off" stands beside other addresses`, "serve", "--data", "none", "--gloom-masters", "off", "--gloom-masters", "tcp://127.0.0.1:0")
 
@@ -121,8 +123,8 @@ func TestSpans(t *testing.T) {
 	f := func(text string, want time.Duration, spelled string) {
 		t.Helper()
 		got, err := parseSpan(text)
-		if err != nil || got != want || spell(got) != spelled {
-			t.Errorf("%q: %v, %v, spelled %s; want %v, %s", text, got, err, spell(got), want, spelled)
+		if err != nil || got != want || setting.Spell(got) != spelled {
+			t.Errorf("%q: %v, %v, spelled %s; want %v, %s", text, got, err, setting.Spell(got), want, spelled)
 		}
 	}
 	f("0", 0, "0s")
@@ -144,8 +146,8 @@ func TestSpans(t *testing.T) {
 		}
 	}
 	c, err := parse(t, "serve", "--drain", "7", "--frame-timeout=2m", "--config", config(t, "handshake-timeout = 3\ndwork-lease = \"4m\"\n"))
-	if s := &c.Serve; err != nil || s.Drain != 7*time.Second || s.FrameTimeout != 2*time.Minute || s.HandshakeTimeout != 3*time.Second || s.DworkLease != 4*time.Minute {
-		t.Errorf("%v: %v %v %v %v", err, c.Serve.Drain, c.Serve.FrameTimeout, c.Serve.HandshakeTimeout, c.Serve.DworkLease)
+	if s := &c.Serve; err != nil || s.Drain != 7*time.Second || s.FrameTimeout != 2*time.Minute || s.HandshakeTimeout != 3*time.Second || s.Dwork.Lease != 4*time.Minute {
+		t.Errorf("%v: %v %v %v %v", err, c.Serve.Drain, c.Serve.FrameTimeout, c.Serve.HandshakeTimeout, c.Serve.Dwork.Lease)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"treadle/loop/setting"
 )
 
 // helpFlags turns the words of other programs for help and the version into flags.
@@ -25,15 +27,10 @@ func helpFlags(args []string) []string {
 }
 
 // usage turns an error of the parser into a usage error that points at the help of its command.
-func usage(c *cli, err error) error {
-	var file *configError
-	if errors.As(err, &file) {
-		return usageError{file}
-	}
-	if m := oneOf.FindStringSubmatch(err.Error()); m != nil {
-		if blamed := c.file.blame(m[1], err); blamed != err {
-			return usageError{blamed}
-		}
+func usage(err error) error {
+	var several problems
+	if errors.As(err, &several) {
+		return usageError{several}
 	}
 	command := "treadle"
 	var parse *kong.ParseError
@@ -45,9 +42,6 @@ func usage(c *cli, err error) error {
 	}
 	return badUsage("%w (see %s --help)", err, command)
 }
-
-// oneOf matches kong's error for a value outside a flag's enum.
-var oneOf = regexp.MustCompile(`^--([a-z0-9-]+) must be one of `)
 
 // noValue matches kong's error for a flag without a value: at the end of the line, or before another flag.
 var noValue = regexp.MustCompile(`^--([a-z0-9-]+): expected .* value but got "(.*)" \((.*)\)`)
@@ -87,7 +81,7 @@ func plainly(err *kong.ParseError) error {
 		return fmt.Errorf("%s needs a value%s", name, want)
 	case negative.MatchString(got) && !signed:
 		if d, err := parseSpan(got); err == nil && span {
-			got = spell(d)
+			got = setting.Spell(d)
 		}
 		return fmt.Errorf("--%s: %s is negative", flag, got)
 	case negative.MatchString(got):
@@ -107,6 +101,7 @@ func nameOf(flag *kong.Flag) string {
 // serverless maps each command that connects to no server to the setting or argument that it uses instead of -H.
 var serverless = map[string]string{
 	"serve": "--periodic and --bind say where it listens", "journal": "it works on a directory", "print": "it prints files that it has",
+	"config check": "it reads a file", "config defaults": "it prints a file",
 	"disbatch node": "--config names its site", "disbatch task": "--config names its site", "disbatch web": "--config names its site",
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"treadle/loop/client"
+	"treadle/loop/setting"
 )
 
 type workCmd struct {
@@ -39,7 +40,7 @@ func (w *workCmd) Validate(ctx *kong.Context) (err error) {
 		return err
 	}
 	if w.Timeout != ownTimeout && w.Timeout < 0 {
-		return fmt.Errorf("--timeout: %s is negative; -1s is the job's own time-out", spell(w.Timeout))
+		return fmt.Errorf("--timeout: %s is negative; -1s is the job's own time-out", setting.Spell(w.Timeout))
 	}
 	if _, err := wholeSeconds("--retry-secs", w.RetryAfter, 1<<40); err != nil {
 		return err
@@ -144,16 +145,16 @@ func (p *workers) announce(t terms) {
 	var text string
 	switch {
 	case p.Timeout == ownTimeout && t.timeout > 0:
-		text = fmt.Sprintf("a command may take %s, unless its job says otherwise, and is then killed", spell(t.timeout))
+		text = fmt.Sprintf("a command may take %s, unless its job says otherwise, and is then killed", setting.Spell(t.timeout))
 	case p.Timeout == ownTimeout:
 		text = "a command may take as long as its job says, if it does"
 	case p.Timeout == 0:
 		text = "a command may take as long as it likes"
 	default:
-		text = fmt.Sprintf("a command may take %s (--timeout), and is then killed", spell(p.Timeout))
+		text = fmt.Sprintf("a command may take %s (--timeout), and is then killed", setting.Spell(p.Timeout))
 	}
 	p.say("waiting for jobs of %q at %s; %s", p.Func, p.current.Address(), text)
 	if p.Timeout != ownTimeout && t.timeout > 0 && (p.Timeout == 0 || p.Timeout > t.timeout) {
-		p.say("a job that takes longer than the server's %s, or its own time-out, is handed out again meanwhile, and its result does not count: submit it with a longer --timeout, or treadle config set timeout", spell(t.timeout))
+		p.say("a job that takes longer than the server's %s, or its own time-out, is handed out again meanwhile, and its result does not count: submit it with a longer --timeout, or treadle config set timeout", setting.Spell(t.timeout))
 	}
 }

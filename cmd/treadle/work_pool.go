@@ -11,6 +11,7 @@ import (
 
 	"treadle/loop"
 	"treadle/loop/client"
+	"treadle/loop/setting"
 )
 
 const (
@@ -250,8 +251,8 @@ func (p *workers) do(kill context.Context, worker *client.Worker, t terms, a *cl
 		p.tell(a, "is done in %v", took.Round(time.Millisecond))
 		err = worker.Done(ctx, a, result.data)
 	}
-	if given > 0 && took > given+loop.DefaultGrace && limit != given && !p.Broadcast {
-		p.say("%q %q took %v, longer than its time-out of %v: it has been handed out again meanwhile, and this result does not count", a.Job.Func, a.Job.Name, took.Round(time.Millisecond), spell(given))
+	if given > 0 && took > given+loop.Defaults().Periodic.Grace && limit != given && !p.Broadcast {
+		p.say("%q %q took %v, longer than its time-out of %v: it has been handed out again meanwhile, and this result does not count", a.Job.Func, a.Job.Name, took.Round(time.Millisecond), setting.Spell(given))
 	}
 	p.unreported(err)
 	return done

@@ -188,3 +188,28 @@ type CronRun struct {
 	Outcome string `json:"outcome"`
 	Text    string `json:"text,omitempty"`
 }
+
+// Setting is a setting of the server.
+type Setting struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Source string `json:"source"` // default, flag, the name of a variable, or FILE:LINE
+	Reload bool   `json:"reload"` // whether a reload can change it
+}
+
+// Settings is the answer to GET /v1/settings.
+type Settings struct {
+	Settings []Setting `json:"settings"`
+}
+
+// SettingChange is something that a reload has changed.
+type SettingChange struct {
+	Name   string `json:"name"`
+	Before string `json:"before"`
+	After  string `json:"after"`
+}
+
+// SettingChanges is the answer to POST /v1/reload.
+type SettingChanges struct {
+	Changes []SettingChange `json:"changes"`
+}

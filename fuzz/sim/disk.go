@@ -254,7 +254,7 @@ func (f *diskFile) Sync() error {
 func (d *Disk) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	free := uint64(1 << 40)
 	if d.full.Load() {
-		free = loop.DefaultMinFree - 1
+		free = uint64(loop.Defaults().MinFree) - 1
 	}
 	return vfs.DiskUsage{AvailBytes: free, TotalBytes: 1 << 41}, nil
 }

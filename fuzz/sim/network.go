@@ -392,7 +392,7 @@ func (l *Ledger) expires(q *Request) int64 {
 	if limit == 0 {
 		limit = 60_000
 	}
-	return q.at + limit + loop.DefaultGrace.Milliseconds()
+	return q.at + limit + grace
 }
 
 // expired notes that a RUN_JOB has expired: its job is removed, unless a later submission has replaced it.

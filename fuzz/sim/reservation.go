@@ -17,13 +17,16 @@ func (l *Ledger) holds(c *Conn, j *Job) bool {
 	return j.untimed() || l.clock().Mono < j.heldAt+l.limit(j)
 }
 
+// grace is the default of --periodic-grace, in milliseconds.
+var grace = loop.Defaults().Periodic.Grace.Milliseconds()
+
 // limit is how long a job may be held, in milliseconds, with the grace.
 func (l *Ledger) limit(j *Job) int64 {
 	limit := j.timeout
 	if limit == 0 {
 		limit = int64(l.config[timeoutSetting].now()) * 1000
 	}
-	return limit + loop.DefaultGrace.Milliseconds()
+	return limit + grace
 }
 
 // mayHold reports whether c may still hold j: the server may notice a time-out a little late.

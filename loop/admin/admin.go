@@ -19,6 +19,8 @@
 //	POST  /v1/cron/run                submit its job now, in the same words
 //	POST  /v1/cron/pause              leave its times out: {"entry":"N","by":"ada","why":"the database moves"}
 //	POST  /v1/cron/resume             end that: {"entry":"N"}
+//	GET   /v1/settings                the server's settings, each with where it comes from
+//	POST  /v1/reload                  read the configuration again, and answer what has changed
 //
 // A name that is not UTF-8 stands in name_b64 or queue_b64, in base64, instead of name or queue. The pattern of a rule is
 // UTF-8. A parameter queue may have any bytes.
@@ -68,23 +70,33 @@ const (
 	maxConnections = 64
 )
 
-// Options are the settings of the interface.
+// Options are the settings of the interface, as of package setting.
 type Options struct {
 	// Listen lists the addresses, as of protocol.CheckAddresses; default: none.
-	Listen []string
+	Listen []string `name:"admin" sep:"none" placeholder:"ADDR" help:"Address of the operators' interface for treadle queue, treadle failed, treadle cron and treadle reload, unix:///path (mode 0600) or tcp://host:port, or off; repeatable (default: admin.sock in the directory of --data, off with --data none)."`
 	// Rules are those of the configuration file.
-	Rules []sched.PolicyRule
+	Rules []sched.PolicyRule `kong:"-"`
 	// Cron are the cron entries of the configuration file.
-	Cron []codec.CronEntry
+	Cron []codec.CronEntry `kong:"-"`
 	// CronSpace is the name space of the jobs of cron entries; the server sets it.
-	CronSpace sched.Space
+	CronSpace sched.Space `kong:"-"`
+	// Configuration is where the settings come from; nil: it cannot be read again.
+	Configuration Configuration `kong:"-"`
+}
+
+// Configuration is where the settings of the server come from. Its methods may be called from several goroutines.
+type Configuration interface {
+	// Settings returns all settings that are in effect.
+	Settings() []codec.Setting
+	// Reload reads the configuration again. It makes all changes and returns them, or none with an error.
+	Reload() ([]codec.SettingChange, error)
 }
 
 // Socket is the usual name of the socket, in the server's data directory.
 const Socket = "admin.sock"
 
-// Validate returns an OptionError when a setting cannot work.
-func (o *Options) Validate() error {
+// Check returns an OptionError when a setting cannot work.
+func (o *Options) Check() error {
 	return protocol.CheckAddresses(Setting, &o.Listen, protocol.SplitAddress)
 }
 

@@ -40,6 +40,8 @@ func (i *Interface) Handler() http.Handler {
 		"GET /v1/done":           i.getDone,
 		"GET /v1/done/result":    i.getResult,
 		"POST /v1/done/remove":   i.postKept(&doneJobs, (*Interface).removeDone),
+		"GET /v1/settings":       i.getSettings,
+		"POST /v1/reload":        i.postReload,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			v, err := answer(r)

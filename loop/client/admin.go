@@ -37,6 +37,10 @@ type (
 	CronEntry = admin.CronEntry
 	// CronStatus is a CronEntry and what it has done.
 	CronStatus = admin.CronStatus
+	// Setting is a setting of the server.
+	Setting = admin.Setting
+	// SettingChange is something that a reload has changed.
+	SettingChange = admin.SettingChange
 )
 
 // adminSetting names an operators' interface on the command line.
@@ -231,4 +235,18 @@ func (a *Admin) PauseCron(ctx context.Context, name, by, why string) error {
 // ResumeCron ends a pause.
 func (a *Admin) ResumeCron(ctx context.Context, name string) error {
 	return a.call(ctx, http.MethodPost, "/v1/cron/resume", &admin.CronPause{Entry: name}, new(struct{}))
+}
+
+// Settings returns the settings of the server.
+func (a *Admin) Settings(ctx context.Context) ([]Setting, error) {
+	var all admin.Settings
+	err := a.call(ctx, http.MethodGet, "/v1/settings", nil, &all)
+	return all.Settings, err
+}
+
+// Reload has the server read its configuration again, and returns what has changed.
+func (a *Admin) Reload(ctx context.Context) ([]SettingChange, error) {
+	var all admin.SettingChanges
+	err := a.call(ctx, http.MethodPost, "/v1/reload", struct{}{}, &all)
+	return all.Changes, err
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/node"
@@ -66,7 +67,8 @@ func New(host protocol.Host, o Options) (*Protocol, error) {
 	if err != nil {
 		return nil, &protocol.OptionError{Setting: name, Err: err}
 	}
-	h.node, err = node.New(node.Options{Config: config, Name: o.Node, Runner: o.Runner, Functions: h, Drain: host.Limits().Drain, Log: host.Log()})
+	drain := func() time.Duration { return host.Limits().Drain }
+	h.node, err = node.New(node.Options{Config: config, Name: o.Node, Runner: o.Runner, Functions: h, Drain: drain, Log: host.Log()})
 	if err != nil {
 		return nil, &protocol.OptionError{Setting: name, Err: err}
 	}

@@ -3,6 +3,7 @@ package dwork
 import (
 	"context"
 	"log/slog"
+	"math"
 	"time"
 
 	codec "treadle/codec/dwork"
@@ -38,7 +39,8 @@ func (h *Protocol) Serve(context.Context) {
 	limits := h.host.Limits()
 	for _, l := range h.sockets {
 		h.listeners = append(h.listeners, zmq.Listen(l, zmq.Options{
-			MaxConnections: limits.MaxConnections, MaxFrame: h.o.MaxFrame, MaxOutbound: max(limits.MaxOutbound, 2*maxReply), MaxUnsent: max(limits.MostUnsent, 4*maxReply),
+			MaxConnections: math.MaxInt, // h.host.Listen counts them
+			MaxFrame:       h.o.MaxFrame, MaxOutbound: max(limits.MaxOutbound, 2*maxReply), MaxUnsent: max(limits.MostUnsent, 4*maxReply),
 			MaxBuffered:      min(zmq.DefaultMaxBuffered, max(limits.PeerMemory, 2*h.o.MaxFrame)),
 			HandshakeTimeout: limits.HandshakeTimeout, FrameTimeout: limits.FrameTimeout, Trouble: h.logPeerError,
 			Unasked: codec.AppendType(nil, codec.NotFound),

@@ -1,23 +1,18 @@
 package gloom
 
 import (
-	"cmp"
-	"math"
 	"net"
 
 	"treadle/loop/protocol"
 )
 
-// Options are the settings of the protocol. The zero value of a field means its default.
+// Options are the settings of the protocol, as of package setting. The zero value of a field means its default.
 type Options struct {
-	// Masters and Slaves list the addresses of the two ports, as of protocol.CheckAddresses; default
-	// tcp://127.0.0.1:9998 and tcp://127.0.0.1:9999.
-	Masters, Slaves []string
-	// MaxFrame bounds one frame in bytes; default 64 MiB.
-	MaxFrame int
-	// JSON says how raw control characters inside strings are read: "lax" (default) takes them for
-	// their escapes, as the original does, "strict" refuses them.
-	JSON string
+	// Masters and Slaves list the addresses of the two ports, as of protocol.CheckAddresses.
+	Masters  []string `name:"gloom-masters" sep:"none" placeholder:"ADDR" help:"Address of the Gloom protocol for masters, or off; repeatable (default: tcp://127.0.0.1:9998)."`
+	Slaves   []string `name:"gloom-slaves" sep:"none" placeholder:"ADDR" help:"Address of the Gloom protocol for slaves, or off; repeatable (default: tcp://127.0.0.1:9999)."`
+	MaxFrame int      `name:"gloom-max-frame" type:"size" default:"64MiB" min:"1KiB" max:"2147483647" placeholder:"SIZE" help:"Largest Gloom frame (default: ${default})."`
+	JSON     string   `name:"gloom-json" enum:"lax,strict" default:"lax" help:"Raw control characters, as a newline, in strings of Gloom clients: lax reads them as their escapes, as the original does, strict refuses them (default: ${default})."`
 }
 
 // The settings with addresses, and the ports of their default addresses.
@@ -28,32 +23,21 @@ const (
 	DefaultSlaves  = "9999"
 )
 
-const (
-	defaultMaxFrame = 64 << 20
-	lax             = "lax"
-	strict          = "strict"
-)
+// strict is a value of Options.JSON.
+const strict = "strict"
 
-// FillDefaults fills the defaults in. host is the host of the default addresses.
-func (o *Options) FillDefaults(host string) {
+// FillAddresses fills the default addresses in. host is the host of the default addresses.
+func (o *Options) FillAddresses(host string) {
 	if len(o.Masters) == 0 {
 		o.Masters = []string{"tcp://" + net.JoinHostPort(host, DefaultMasters)}
 	}
 	if len(o.Slaves) == 0 {
 		o.Slaves = []string{"tcp://" + net.JoinHostPort(host, DefaultSlaves)}
 	}
-	o.MaxFrame = cmp.Or(o.MaxFrame, defaultMaxFrame)
-	o.JSON = cmp.Or(o.JSON, lax)
 }
 
-// Validate returns a protocol.OptionError when a setting cannot work.
-func (o *Options) Validate() error {
-	if err := protocol.CheckMaxFrame("gloom-max-frame", o.MaxFrame, math.MaxInt32); err != nil {
-		return err
-	}
-	if o.JSON != lax && o.JSON != strict {
-		return protocol.BadOption("gloom-json", "%q is neither lax nor strict", o.JSON)
-	}
+// Check returns a protocol.OptionError when an address cannot work.
+func (o *Options) Check() error {
 	if err := protocol.CheckAddresses(settingMasters, &o.Masters, protocol.SplitAddress); err != nil {
 		return err
 	}

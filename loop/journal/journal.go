@@ -38,6 +38,7 @@ type Journal struct {
 	closeOnce sync.Once
 	closeErr  error // the result of Close
 
+	minFree    atomic.Uint64 // Options.MinFree, or what SetMinFree said last
 	full       atomic.Bool
 	free       atomic.Uint64
 	spaceCheck chan struct{} // asks the watcher to check the free space
@@ -170,7 +171,13 @@ func (j *Journal) Full() bool { return j.full.Load() }
 // free space it is true.
 func (j *Journal) RoomFor(n uint64) bool {
 	free := j.free.Load()
-	return !j.Full() && (free == 0 || free >= j.options.MinFree+2*n)
+	return !j.Full() && (free == 0 || free >= j.minFree.Load()+2*n)
+}
+
+// SetMinFree changes Options.MinFree, which is not 0. Full follows within a moment.
+func (j *Journal) SetMinFree(bytes uint64) {
+	j.minFree.Store(bytes)
+	j.requestSpaceCheck()
 }
 
 // Close commits the appended changes, closes the store and unlocks the directory. It returns the

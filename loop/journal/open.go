@@ -54,6 +54,7 @@ func openJournal(o Options, d *dataDir) (*Journal, error) {
 		closed:       make(chan struct{}),
 		spaceCheck:   make(chan struct{}, 1),
 	}
+	j.minFree.Store(o.MinFree)
 	if err := j.openStore(); err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ type Options struct {
 	Sync   Mode
 	// Interval is the time between groups in the modes Interval and Never; default 50ms.
 	Interval time.Duration
-	// MinFree is the free space in bytes below which Full is true; 0: Full is always false.
+	// MinFree is the free space in bytes below which Full is true; 0: Full is always false. SetMinFree changes it.
 	MinFree uint64
 	// SpaceCheckInterval is the time between two checks of the free space; default one second.
 	SpaceCheckInterval time.Duration

@@ -82,7 +82,7 @@ func (j *Journal) CheckSpace() {
 	}
 	j.spaceUnknown.Store(false)
 	j.free.Store(usage.AvailBytes)
-	need := j.options.MinFree
+	need := j.minFree.Load()
 	if need > 0 {
 		need += j.pendingBytes()
 	}

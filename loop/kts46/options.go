@@ -1,7 +1,6 @@
 package kts46
 
 import (
-	"cmp"
 	"fmt"
 	"net"
 	"strconv"
@@ -12,26 +11,20 @@ import (
 	"treadle/loop/protocol"
 )
 
-// Options are the settings of the protocols. The zero value of a field means its default.
+// Options are the settings of the protocols, as of package setting. The zero value of a field means its default.
 type Options struct {
-	// Listen and JSON list the addresses of XML-RPC and of JSON-RPC, as of
-	// protocol.CheckAddresses; default tcp://127.0.0.1:46210 and tcp://127.0.0.1:46400.
-	Listen, JSON []string
-	// Timeout is how often workers are told to report; default 5 s.
-	Timeout time.Duration
-	// TimeoutUnit is the unit in which version 1 tells its workers: "s" (default), as the
-	// original worker reads it, or "ms", as the document says. With milliseconds an
-	// original worker sleeps 5,000 s between reports.
-	TimeoutUnit string
-	// RestartAfter is the silence of a worker after which its task is queued again; default 0,
-	// never, because supervisors outside restart tasks.
-	RestartAfter time.Duration
-	// Databases are the host:port pairs that version 2 names to its workers; default: those of
-	// MongoDB.
-	Databases []string
-	// MongoDB is the URI of the site's MongoDB, where the original workers have projects and jobs;
-	// empty: there is none.
-	MongoDB string
+	// Listen and JSON list the addresses of XML-RPC and of JSON-RPC, as of protocol.CheckAddresses.
+	Listen []string `name:"kts46" sep:"none" placeholder:"ADDR" help:"Address of the kts46 scheduler's XML-RPC, or off; repeatable (default: tcp://127.0.0.1:46210)."`
+	JSON   []string `name:"kts46-json" sep:"none" placeholder:"ADDR" help:"Address of its JSON-RPC, version 2, or off; repeatable (default: tcp://127.0.0.1:46400)."`
+	// Timeout is at least a millisecond, so that a worker does not report all the time, and at most what XML-RPC's int
+	// holds in milliseconds.
+	Timeout time.Duration `name:"kts46-timeout" default:"5s" min:"1ms" max:"596h31m23.647s" placeholder:"TIME" help:"How often a kts46 worker is told to report (default: ${default})."`
+	// TimeoutUnit is s or ms. With milliseconds an original worker sleeps 5,000 s between reports.
+	TimeoutUnit  string        `name:"kts46-timeout-unit" enum:"s,ms" default:"s" help:"Unit in which version 1 is told that: s, which its original worker reads, or ms, as its document says (default: ${default})."`
+	RestartAfter time.Duration `name:"kts46-restart-after" default:"0s" min:"0s" placeholder:"TIME" help:"Silence of a worker after which its task is queued again; 0s: never, because an external supervisor does this (default: ${default})."`
+	MongoDB      string        `name:"kts46-mongodb" secret:"" placeholder:"URI" help:"MongoDB of the site, as mongodb://HOST:27017, where the original kts46 workers and web interface have projects and jobs (default: none)."`
+	// Databases are host:port pairs.
+	Databases []string `name:"kts46-databases" placeholder:"HOST:PORT" help:"Databases that version 2 names to its workers; the original ones use the first (default: those of --kts46-mongodb)."`
 }
 
 // Values of TimeoutUnit.
@@ -49,25 +42,16 @@ const (
 // DefaultPort is the port of the default address of XML-RPC.
 const DefaultPort = "46210"
 
-const (
-	defaultPortJSON = "46400"
-	defaultTimeout  = 5 * time.Second
-	// minTimeout keeps a worker from reporting all the time.
-	minTimeout = time.Millisecond
-	// maxTimeout is the largest that XML-RPC's int holds in milliseconds.
-	maxTimeout = (1<<31 - 1) * time.Millisecond
-)
+const defaultPortJSON = "46400"
 
-// FillDefaults fills the defaults in. host is the host of the default addresses.
-func (o *Options) FillDefaults(host string) {
+// FillAddresses fills in the default addresses, which have the host, and those of the databases.
+func (o *Options) FillAddresses(host string) {
 	if len(o.Listen) == 0 {
 		o.Listen = []string{"tcp://" + net.JoinHostPort(host, DefaultPort)}
 	}
 	if len(o.JSON) == 0 {
 		o.JSON = []string{"tcp://" + net.JoinHostPort(host, defaultPortJSON)}
 	}
-	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
-	o.TimeoutUnit = cmp.Or(o.TimeoutUnit, seconds)
 	if len(o.Databases) == 0 && o.MongoDB != "" {
 		o.Databases = siteHosts(o.MongoDB)
 	}
@@ -77,7 +61,7 @@ func (o *Options) FillDefaults(host string) {
 const mongoPort = "27017"
 
 // siteHosts returns the servers of a URI as host:port. It leaves out sockets, which workers on other
-// hosts cannot reach. It returns none for a wrong URI, which Validate refuses.
+// hosts cannot reach. It returns none for a wrong URI, which Check refuses.
 func siteHosts(uri string) (all []string) {
 	hosts, _ := store.Hosts(uri)
 	for _, h := range hosts {
@@ -92,16 +76,8 @@ func siteHosts(uri string) (all []string) {
 	return all
 }
 
-// Validate returns a protocol.OptionError when a setting cannot work.
-func (o *Options) Validate() error {
-	switch {
-	case o.Timeout < minTimeout || o.Timeout > maxTimeout:
-		return protocol.BadOption("kts46-timeout", "%v is not between %v and %v", o.Timeout, minTimeout, maxTimeout)
-	case o.TimeoutUnit != milliseconds && o.TimeoutUnit != seconds:
-		return protocol.BadOption("kts46-timeout-unit", "%q is neither s nor ms", o.TimeoutUnit)
-	case o.RestartAfter < 0:
-		return protocol.BadOption("kts46-restart-after", "a time cannot be negative")
-	}
+// Check returns a protocol.OptionError when a setting cannot work.
+func (o *Options) Check() error {
 	if o.MongoDB != "" {
 		if _, err := store.Hosts(o.MongoDB); err != nil {
 			return &protocol.OptionError{Setting: "kts46-mongodb", Err: err}

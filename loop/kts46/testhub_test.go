@@ -11,6 +11,7 @@ import (
 	"time"
 
 	codec "treadle/codec/kts46"
+	"treadle/loop/setting"
 	"treadle/sched"
 )
 
@@ -37,7 +38,8 @@ func newTestHubOn(t testing.TB, o Options, journaled bool) *testHub {
 	t.Helper()
 	r := &testHub{t: t, clock: sched.Time{Wall: start.UnixMilli(), Micros: start.UnixMicro()}}
 	r.server = newHost(func() sched.Time { return r.clock }, journaled)
-	o.FillDefaults("127.0.0.1")
+	setting.Fill(&o)
+	o.FillAddresses("127.0.0.1")
 	r.Protocol = New(r.server, o)
 	return r
 }

@@ -1,7 +1,6 @@
 package periodic
 
 import (
-	"cmp"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -11,23 +10,19 @@ import (
 	"treadle/loop/protocol"
 )
 
-// Options are the settings of the protocol. The zero value of a field means its default.
+// Options are the settings of the protocol, as of package setting. The zero value of a field means its default.
 type Options struct {
-	// Listen lists the addresses, as of protocol.CheckAddresses, each with ?crc=2020 behind it if
-	// it has a CRC of its own; default tcp://127.0.0.1:5000 and DefaultUnix.
-	Listen []string
-	// Grab is the answer to a GRAB_JOB when no job is ready: "hold" (default) waits for a job,
-	// "document" answers NO_JOB at once and wakes a sleeping worker by NOOP.
-	Grab string
-	// CRC is the era whose replies clients of the CRC framing get: "2019-02", "2019", "2020",
-	// "2023" (default) or "2026".
-	CRC string
-	// Shutdown says whether SHUTDOWN from a client stops the server: "on" (default) or "off",
-	// which answers UNKNOWN.
-	Shutdown string
-	// Grace is how long after a job's time-out it is handed out again; default DefaultGrace, less
-	// than a millisecond is none.
-	Grace time.Duration
+	// Listen lists addresses as of protocol.CheckAddresses, each with ?crc=2020 behind it if it has a CRC of its own.
+	Listen []string `name:"periodic" sep:"none" placeholder:"ADDR" help:"Address of the Periodic protocol, tcp://host:port or unix:///path (mode 0660), or off; repeatable (default: tcp://127.0.0.1:5000 and unix:///tmp/periodic.sock)."`
+	// Grab is hold or document. With document NO_JOB is the answer at once, and NOOP wakes a sleeping worker.
+	Grab string `name:"periodic-grab" enum:"hold,document" default:"hold" help:"Answer to a worker's GRAB_JOB when no job is ready: hold it until there is one, or NO_JOB as the document says: hold or document (default: ${default})."`
+	CRC  string `name:"periodic-crc" enum:"2019-02,2019,2020,2023,2026" default:"2023" help:"Version of the protocol in which clients of the CRC framing are answered: 2019-02, 2019, 2020, 2023 or 2026; an address of --periodic may have its own, as in tcp://:5001?crc=2020 (default: ${default})."`
+	// Shutdown is on or off. With off the answer to SHUTDOWN is UNKNOWN.
+	Shutdown string `name:"periodic-shutdown" enum:"on,off" default:"on" help:"Whether a client's SHUTDOWN stops the server: on or off (default: ${default})."`
+	// Grace is about the delay that the reference's rule in whole seconds and its sweep give. Workers that kill a command
+	// at its time-out report so 30 to 70 ms later. If the job has been handed out again by then, perhaps to them, they end
+	// the new run, and two go on side by side. Less than a millisecond is none.
+	Grace time.Duration `name:"periodic-grace" default:"1s" min:"0s" placeholder:"TIME" help:"Time between a Periodic job's time-out and its return to the queue, so that a worker that ends the job on time can report it; 0s: none (default: ${default})."`
 }
 
 // DefaultPort is the port of the default TCP address.
@@ -36,22 +31,14 @@ const DefaultPort = "5000"
 // DefaultUnix is the default address of the unix socket.
 const DefaultUnix = "unix:///tmp/periodic.sock"
 
-// DefaultGrace is about the delay that the reference's rule in whole seconds and its sweep give.
-// Workers that kill a command at its time-out report so 30 to 70 ms later. If the job has been handed
-// out again by then, perhaps to them, they end the new run, and two go on side by side.
-const DefaultGrace = time.Second
-
 const (
-	defaultCRC   = "2023"
-	grabHold     = "hold"
 	grabDocument = "document"
 	on           = "on"
-	off          = "off"
 )
 
-// FillDefaults fills the defaults in. host is the host of the default TCP address, and dir the
+// FillAddresses fills the default addresses in. host is the host of the default TCP address, and dir the
 // directory of the default socket; empty: that of DefaultUnix.
-func (o *Options) FillDefaults(host, dir string) {
+func (o *Options) FillAddresses(host, dir string) {
 	if len(o.Listen) == 0 {
 		socket := DefaultUnix
 		if dir != "" {
@@ -59,24 +46,10 @@ func (o *Options) FillDefaults(host, dir string) {
 		}
 		o.Listen = []string{"tcp://" + net.JoinHostPort(host, DefaultPort), socket}
 	}
-	o.Grab = cmp.Or(o.Grab, grabHold)
-	o.CRC = cmp.Or(o.CRC, defaultCRC)
-	o.Shutdown = cmp.Or(o.Shutdown, on)
-	o.Grace = cmp.Or(o.Grace, DefaultGrace)
 }
 
-// Validate returns a protocol.OptionError when a setting cannot work.
-func (o *Options) Validate() error {
-	switch {
-	case o.Grab != grabHold && o.Grab != grabDocument:
-		return protocol.BadOption("periodic-grab", "%q is neither hold nor document", o.Grab)
-	case eras[o.CRC] == nil:
-		return protocol.BadOption("periodic-crc", "%q %s", o.CRC, noEra)
-	case o.Shutdown != on && o.Shutdown != off:
-		return protocol.BadOption("periodic-shutdown", "%q is neither on nor off", o.Shutdown)
-	case o.Grace < 0:
-		return protocol.BadOption("periodic-grace", "a time cannot be negative")
-	}
+// Check returns a protocol.OptionError when an address cannot work.
+func (o *Options) Check() error {
 	return protocol.CheckAddresses(name, &o.Listen, func(a string) (string, string, error) {
 		address, era := o.cutEra(a)
 		if eras[era] == nil {

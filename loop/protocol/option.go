@@ -2,8 +2,6 @@ package protocol
 
 import (
 	"fmt"
-
-	"treadle/sched"
 )
 
 // OptionError is an error of a setting.
@@ -31,16 +29,4 @@ func (e *OptionError) ExitCode() int {
 		return exitUsage
 	}
 	return e.Code
-}
-
-// MinFrame has room for the largest request without a workload: a job record of Periodic with two names of 255 bytes.
-const MinFrame = 1 << 10
-
-// CheckMaxFrame returns an OptionError unless a setting for the largest frame is between MinFrame and most bytes.
-func CheckMaxFrame(setting string, bytes, most int) error {
-	if bytes < MinFrame || bytes > most {
-		// A flag of 0 is -1 in Options, since 0 means the default.
-		return BadOption(setting, "%v is not between %v and %v", sched.Size(max(bytes, 0)), sched.Size(MinFrame), sched.Size(most))
-	}
-	return nil
 }

@@ -70,16 +70,15 @@ type CloseReason struct {
 
 // Limits are the server's settings that bound every protocol.
 type Limits struct {
-	MaxConnections int // open at once, of all protocols
-	MaxFrame       int // bytes of one request, in a protocol without a setting of its own
-	MaxOutbound    int // unread bytes of one peer
-	LargeOutput    int // unread bytes of one peer from which they count against MostUnsent
-	MostUnsent     int // unread bytes of all peers of an event loop together
-	PeerMemory     int // bytes that any other budget of peers may have, or one largest request
+	MaxFrame    int // bytes of one request, in a protocol without a setting of its own
+	MaxOutbound int // unread bytes of one peer
+	LargeOutput int // unread bytes of one peer from which they count against MostUnsent
+	MostUnsent  int // unread bytes of all peers of an event loop together
+	PeerMemory  int // bytes that any other budget of peers may have, or one largest request
 
 	HandshakeTimeout time.Duration // from a connection to its handshake
 	FrameTimeout     time.Duration // from a request's first byte to its last
-	Drain            time.Duration // how long a stopping server waits for running jobs
+	Drain            time.Duration // how long a stopping server waits for running jobs; a reload may change it
 }
 
 // Host is the server as a protocol sees it. Its methods may be called from any goroutine.
@@ -131,7 +130,7 @@ type Host interface {
 	Omitted() int
 	// Fail stops the server, which ends with the error.
 	Fail(err error)
-	// Limits returns the server's limits, which never change.
+	// Limits returns the server's limits.
 	Limits() Limits
 	// Guard returns the guard of all HTTP ports.
 	Guard() *web.Guard

@@ -91,7 +91,7 @@ func (w *workers) holding() int {
 const functionPlugin = `"treadle_plugins": {"F": {"kind": "function"}},`
 
 func with(w *workers) func(*Options) {
-	return func(o *Options) { o.Functions, o.Drain = w, 5*time.Second }
+	return func(o *Options) { o.Functions, o.Drain = w, func() time.Duration { return 5 * time.Second } }
 }
 
 // ticks waits for the given number of further ticks.

@@ -43,11 +43,11 @@ type Options struct {
 	Runner []string
 	// Functions is the server with the workers for plugins of the kind function. Without it the node does not serve them.
 	Functions Functions
-	Interval  time.Duration // between ticks; default 1 s, as in the design text
-	Drain     time.Duration // time that a stopping node waits for tasks of functions; default 10 s
-	HTTP      string        // address of /metrics and /healthz; empty: none
-	Profiles  bool          // serve Go's profiles too
-	Log       *slog.Logger  // default: discard
+	Interval  time.Duration        // between ticks; default 1 s, as in the design text
+	Drain     func() time.Duration // time that a stopping node waits for tasks of functions; default 10 s
+	HTTP      string               // address of /metrics and /healthz; empty: none
+	Profiles  bool                 // serve Go's profiles too
+	Log       *slog.Logger         // default: discard
 	// AllowHosts holds the host names that HTTP requests may name in addition to those of this host.
 	AllowHosts []string
 }
@@ -118,8 +118,8 @@ func New(o Options) (*Node, error) {
 	if o.Interval == 0 {
 		o.Interval = defaultInterval
 	}
-	if o.Drain == 0 {
-		o.Drain = defaultDrain
+	if o.Drain == nil {
+		o.Drain = func() time.Duration { return defaultDrain }
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -277,7 +277,7 @@ func (n *Node) stop() {
 	queues := n.view.queues
 	n.mu.Unlock()
 	close(n.stopping)
-	after := time.AfterFunc(n.o.Drain, n.end)
+	after := time.AfterFunc(n.o.Drain(), n.end)
 	defer after.Stop()
 	n.claiming.Wait() // a claim ends with the time-out of its call
 	err := n.retry.Do(n.calls, "giving tasks back", func() (err error) {
