@@ -68,7 +68,7 @@ func (s *Site) start(h *host) {
 		return rand.New(rand.NewPCG(s.seed^uint64(time.Now().UnixNano()), uint64(h.number<<32|l.number))).IntN(n)
 	}
 	n, err := node.NewIn(node.Options{
-		Config: s.config, Name: h.name, Functions: l, Interval: siteInterval, Drain: siteDrain,
+		Config: s.config, Name: h.name, Functions: l, Interval: siteInterval, Drain: func() time.Duration { return siteDrain },
 	}, node.Environment{
 		Dial:  l.dial,
 		Clock: func() time.Time { return time.Now().Add(h.skew) },
