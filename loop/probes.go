@@ -35,7 +35,7 @@ func (s *Server) openHTTP() error {
 	if s.o.Pprof == "on" {
 		pages = append(pages, web.Profiles()...)
 	}
-	s.web = web.New(l, s.guard, s.scrape, pages...)
+	s.web = web.New(l, s.guard, s.scrape, s.admitOperator, pages...)
 	s.workers.Go(func() {
 		if err := s.web.Serve(); err != nil {
 			s.log.Error("HTTP stopped", "error", err)

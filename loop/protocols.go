@@ -114,7 +114,7 @@ func newProtocols(s *Server) ([]protocol.Protocol, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Admin.CronSpace = periodic.Space
+	o.Admin.JobSpace = periodic.Space
 	operators, err := admin.New(host{s}, o.Admin)
 	if err != nil {
 		return nil, &OptionError{Setting: "config", Err: err}

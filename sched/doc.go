@@ -215,6 +215,7 @@
 //	Resume          end the restoration
 //	ShardOf         return the number by which the journal knows a queue's shard
 //	Status          view all queues
+//	StatusOf        view one queue
 //	Stats           read the counters
 //	Measure         read the queues for the metrics
 //	Memory          read the bytes that jobs take

@@ -105,6 +105,18 @@ func (s *Scheduler) Status(fn func(QueueStatus)) {
 	}
 }
 
+// StatusOf returns the status of a queue. ok is false when there is none of that name.
+func (s *Scheduler) StatusOf(queue []byte) (_ QueueStatus, ok bool) {
+	sh := s.shardOf(queue)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	q := sh.byName[string(queue)]
+	if q == nil {
+		return QueueStatus{}, false
+	}
+	return sh.status(q), true
+}
+
 // statuses calls fn for the queues with the n numbers from first on. more says that there are
 // higher numbers.
 func (sh *shard) statuses(first, n int, fn func(QueueStatus)) (more bool) {

@@ -16,6 +16,7 @@ type Submission struct {
 	Await  *Peer
 	Tag    uint64
 	OnFail bool // the await ends with Failed at the first failure
+	Stays  bool // ExpireAwait ends the await alone, the job stays
 	// NeedWorker refuses the job with ErrNoWorker when no peer serves the queue, unless its name was done within
 	// Policy.UniqueFor.
 	NeedWorker bool
@@ -98,7 +99,7 @@ func (sh *shard) add(now Time, tag uint32, q *queue, j *Submission, sink Sink) e
 	sh.counters.Submitted++
 	q.tally.Submitted[j.Space]++
 	sh.await(job, r, j)
-	if j.Await != nil {
+	if j.Await != nil && !j.Stays {
 		r.flags |= awaitedBySubmitter
 	}
 	sh.placeSubmission(now, job, r, q, j, sink)
@@ -141,7 +142,7 @@ func (sh *shard) placeSubmission(now Time, job uint32, r *record, q *queue, j *S
 	} else if r.flags&attempted != 0 {
 		sh.dropHistory(job, r)
 	}
-	if j.Await == nil {
+	if j.Await == nil || j.Stays {
 		r.flags &^= awaitedBySubmitter
 	}
 	if j.SchedAt == 0 {
@@ -163,7 +164,7 @@ func (sh *shard) resubmit(now Time, job uint32, q *queue, j *Submission, sink Si
 		return ErrAwaits
 	}
 	if r.state == reserved || r.state == parked || r.state == broadcasting {
-		if sh.await(job, r, j); j.Await == nil {
+		if sh.await(job, r, j); j.Await == nil || j.Stays {
 			r.flags &^= awaitedBySubmitter
 		}
 		sh.counters.Ignored++

@@ -9,6 +9,8 @@
 //	GET   /v1/failed?queue=Q          its failed jobs, the oldest first; limit=N, after=CURSOR
 //	POST  /v1/failed/retry            make failed jobs ready: {"queue":"Q","jobs":[7,9]} or {"queue":"Q","all":true}
 //	POST  /v1/failed/remove           remove them, in the same words
+//	POST  /v1/jobs                    submit a job, or one of each line: {"queue":"Q","workload":"W","delay":"90s"}
+//	GET   /v1/queues                  the queues; queue=Q: one, prefix=P, limit=N, after=CURSOR
 //	GET   /v1/done                    the queues that keep finished jobs
 //	GET   /v1/done?queue=Q            its finished jobs, as of failed ones
 //	GET   /v1/done/result?queue=Q&id=7  the kept result of one, as bytes
@@ -48,8 +50,8 @@ import (
 // Setting is the setting of the address.
 const Setting = "admin"
 
-// name is that of the interface in logs and metrics.
-const name = "admin"
+// Name is that of the interface in logs and metrics.
+const Name = "admin"
 
 // settingPrefix is in front of the pattern in the journal's key of a run-time rule. The value is the rule's values as a
 // JSON object.
@@ -78,8 +80,8 @@ type Options struct {
 	Rules []sched.PolicyRule `kong:"-"`
 	// Cron are the cron entries of the configuration file.
 	Cron []codec.CronEntry `kong:"-"`
-	// CronSpace is the name space of the jobs of cron entries; the server sets it.
-	CronSpace sched.Space `kong:"-"`
+	// JobSpace is the name space of the jobs that the interface submits; the server sets it.
+	JobSpace sched.Space `kong:"-"`
 	// Configuration is where the settings come from; nil: it cannot be read again.
 	Configuration Configuration `kong:"-"`
 }
@@ -107,6 +109,9 @@ type Interface struct {
 	servers []*web.Server
 	running sync.WaitGroup
 
+	waits    *waits
+	incoming web.Transfers // bodies that are being read
+
 	mu    sync.Mutex
 	rules map[string]map[string]string // at run time: by pattern and key
 	table *sched.Policies
@@ -117,6 +122,7 @@ type Interface struct {
 // New makes the interface. It returns an error when a rule of the file cannot be meant.
 func New(host protocol.Host, o Options) (*Interface, error) {
 	i := &Interface{host: host, o: o, rules: make(map[string]map[string]string), late: make(map[string]*cronEntry)}
+	i.waits, i.incoming.Most = newWaits(host), host.Limits().MostUnsent
 	table, err := i.join()
 	if err == nil {
 		err = table.CheckKeys()
@@ -138,7 +144,7 @@ func (i *Interface) join() (*sched.Policies, error) {
 }
 
 // Name implements protocol.Protocol.
-func (i *Interface) Name() string { return name }
+func (i *Interface) Name() string { return Name }
 
 // Restore implements protocol.Restorer.
 func (i *Interface) Restore(key string, value []byte) error {
@@ -190,7 +196,7 @@ func (i *Interface) Listen() (all []protocol.Listening, err error) {
 		return nil, err
 	}
 	for _, a := range i.o.Listen {
-		l, err := i.host.Listen(name, Setting, a)
+		l, err := i.host.Listen(Name, Setting, a)
 		if err != nil {
 			return nil, err
 		}
@@ -202,9 +208,9 @@ func (i *Interface) Listen() (all []protocol.Listening, err error) {
 
 func (i *Interface) newServer(l net.Listener) *web.Server {
 	return web.NewServer(l, web.Config{
-		Handler: i.Handler(), Guard: i.host.Guard(), Refuse: refuse, Log: i.host.Log(),
+		Handler: i.Handler(), Guard: i.host.Guard(), Refuse: writeRefusal, Log: i.host.Log(),
 		Header: requestTime, Request: requestTime, Answer: answerTime, Idle: requestTime,
-		MaxHeader: maxHeader, MaxBody: maxRequest, MaxConnections: maxConnections,
+		MaxHeader: maxHeader, MaxConnections: maxConnections,
 	})
 }
 
@@ -227,6 +233,7 @@ func (i *Interface) Owes() bool { return false }
 
 // Close implements protocol.Service.
 func (i *Interface) Close() {
+	close(i.waits.closed)
 	for _, s := range i.servers {
 		_ = s.Close() // a request that it cut off has no answer
 	}

@@ -67,7 +67,7 @@ func newCron(e *codec.CronEntry, source sched.PolicySource, space sched.Space) (
 func (i *Interface) joinCron() (map[string]*cronEntry, error) {
 	all := make(map[string]*cronEntry)
 	for k := range i.o.Cron {
-		c, err := newCron(&i.o.Cron[k], sched.FromFile, i.o.CronSpace)
+		c, err := newCron(&i.o.Cron[k], sched.FromFile, i.o.JobSpace)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("the cron entry %q: %w", i.o.Cron[k].Name, err)
@@ -89,7 +89,7 @@ func (i *Interface) restoreCron(name string, value []byte) error {
 		delete(i.late, name)
 		return nil
 	}
-	c, err := newCron(e, sched.FromRunTime, i.o.CronSpace)
+	c, err := newCron(e, sched.FromRunTime, i.o.JobSpace)
 	if err != nil { // a zone may have other names where the directory comes from
 		i.host.Log().Warn("a cron entry of the journal is ignored", "entry", name, "error", err)
 		return nil
@@ -113,7 +113,7 @@ func (i *Interface) beginCron() (err error) {
 
 // addCron adds or replaces an entry of the run time. The journal has it after a commit.
 func (i *Interface) addCron(a *codec.CronAdd) error {
-	c, err := newCron(&a.CronEntry, sched.FromRunTime, i.o.CronSpace)
+	c, err := newCron(&a.CronEntry, sched.FromRunTime, i.o.JobSpace)
 	if err != nil {
 		return &badRequest{err}
 	}

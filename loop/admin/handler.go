@@ -4,9 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/netip"
+	"os"
+	"time"
 
 	codec "treadle/codec/admin"
 	"treadle/loop/protocol"
+	"treadle/loop/web"
 	"treadle/sched"
 )
 
@@ -42,28 +46,58 @@ func (i *Interface) Handler() http.Handler {
 		"POST /v1/done/remove":   i.postKept(&doneJobs, (*Interface).removeDone),
 		"GET /v1/settings":       i.getSettings,
 		"POST /v1/reload":        i.postReload,
+		"GET /v1/queues":         i.getQueues,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
 			v, err := answer(r)
 			write(w, v, err)
 		})
 	}
+	mux.HandleFunc("POST /v1/jobs", i.postJobs)
 	return mux
 }
 
+// Pages implements protocol.Pager.
+func (i *Interface) Pages() []web.Page {
+	api := http.StripPrefix("/api", i.Handler())
+	return []web.Page{{Pattern: "/api/v1/", Long: true, Handler: func(w http.ResponseWriter, r *http.Request) {
+		if !fromLoopback(r) {
+			writeRefusal(w, "the API answers programs on this machine alone, as long as there are no users: ask for it through an SSH tunnel")
+			return
+		}
+		api.ServeHTTP(w, r)
+	}}}
+}
+
+// fromLoopback reports whether a request comes from this machine.
+func fromLoopback(r *http.Request) bool {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && from.Addr().Unmap().IsLoopback()
+}
+
+// write answers a request.
 func write(w http.ResponseWriter, v any, err error) {
-	status := http.StatusOK
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) // fails only when the connection is closed
+	status, reason := http.StatusOK, ""
 	if err != nil {
 		status = http.StatusInternalServerError
+		var refused *refusal
 		switch {
-		case errors.As(err, new(*badRequest)), errors.As(err, new(*http.MaxBytesError)):
+		case errors.As(err, &refused):
+			status, reason = statusOf(refused.reason), refused.reason.String()
+		case errors.As(err, new(*unsupported)):
+			status = http.StatusUnsupportedMediaType
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			status = http.StatusRequestTimeout
+		case errors.As(err, new(*http.MaxBytesError)):
+			status = http.StatusRequestEntityTooLarge
+		case errors.As(err, new(*badRequest)):
 			status = http.StatusBadRequest
 		case errors.Is(err, sched.ErrNotFound), errors.As(err, new(*notFound)):
 			status = http.StatusNotFound
 		}
-		v = struct {
-			Error string `json:"error"`
-		}{err.Error()}
+		v = codec.Error{Error: err.Error(), Reason: reason}
 	}
 	if data, ok := v.(result); ok {
 		w.Header().Set("Content-Type", "application/octet-stream")
@@ -77,8 +111,21 @@ func write(w http.ResponseWriter, v any, err error) {
 	_ = e.Encode(v) // the peer has gone
 }
 
-// refuse answers a request of a foreign page.
-func refuse(w http.ResponseWriter, why string) {
+// statusOf returns the HTTP status of a refusal. 507 and 503 say that the same request may be taken later.
+func statusOf(why protocol.Reason) int {
+	switch why {
+	case protocol.ReasonDisk, protocol.ReasonMemory, protocol.ReasonMaxMemory:
+		return http.StatusInsufficientStorage
+	case protocol.ReasonSize:
+		return http.StatusRequestEntityTooLarge
+	case protocol.ReasonPolicy:
+		return http.StatusTooManyRequests
+	}
+	return http.StatusServiceUnavailable
+}
+
+// writeRefusal answers a request of a foreign page or machine.
+func writeRefusal(w http.ResponseWriter, why string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusForbidden)
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": why}) // the peer has gone

@@ -34,13 +34,9 @@ var (
 )
 
 // inQueue counts the jobs of the kind in a queue.
-func (k *keptJobs) inQueue(s *sched.Scheduler, queue string) (n int) {
-	s.Status(func(q sched.QueueStatus) {
-		if q.Name == queue {
-			n = k.count(q)
-		}
-	})
-	return n
+func (k *keptJobs) inQueue(s *sched.Scheduler, queue string) int {
+	q, _ := s.StatusOf([]byte(queue))
+	return k.count(q)
 }
 
 // queues lists the queues that have jobs of the kind, by name.
@@ -121,17 +117,25 @@ const (
 	maxPage     = 1000
 )
 
+// pageLimit reads the parameter limit.
+func pageLimit(text string) (int, error) {
+	if text == "" {
+		return defaultPage, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > maxPage {
+		return 0, badf("limit is a number from 1 to %d", maxPage)
+	}
+	return n, nil
+}
+
 // page makes a page of the kept jobs of a queue. show is called under a lock of the scheduler; the histories are read when
 // the scheduler goes on.
 func page[Job any](i *Interface, r *http.Request, k *keptJobs, show func(*sched.KeptJob) Job, add func(*Job, uint64, []codec.Attempt)) (any, error) {
 	q := r.URL.Query()
-	limit := defaultPage
-	if text := q.Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > maxPage {
-			return nil, &badRequest{errors.New("limit is a number from 1 to " + strconv.Itoa(maxPage))}
-		}
-		limit = n
+	limit, err := pageLimit(q.Get("limit"))
+	if err != nil {
+		return nil, err
 	}
 	c, err := parseCursor(q.Get("after"))
 	if err != nil {

@@ -29,11 +29,13 @@ const sendBuffer = 128 << 10
 
 // connections limits how many connections a server has.
 type connections struct {
-	most   int
-	mu     sync.Mutex
-	open   []connection
-	cancel map[net.Conn]context.CancelFunc // ends the requests of a connection
-	left   chan struct{}                   // holds a token after a connection has left
+	most     int
+	admit    func() (leave func(), ok bool) // see Config.Admit
+	mu       sync.Mutex
+	open     []connection
+	cancel   map[net.Conn]context.CancelFunc // ends the requests of a connection
+	admitted map[net.Conn]func()             // those that are not among open, with what ends their admission
+	left     chan struct{}                   // holds a token after a connection has left
 }
 
 // connection is a connection that is not replaced before a time.
@@ -45,8 +47,41 @@ type connection struct {
 
 // newConnections returns the limit of a server. The context of a connection's requests ends with the connection:
 // net/http does not notice that end while a body is unread.
-func newConnections(most int) *connections {
-	return &connections{most: most, cancel: make(map[net.Conn]context.CancelFunc), left: make(chan struct{}, 1)}
+func newConnections(most int, admit func() (leave func(), ok bool)) *connections {
+	return &connections{
+		most: most, admit: admit, cancel: make(map[net.Conn]context.CancelFunc), admitted: make(map[net.Conn]func()),
+		left: make(chan struct{}, 1),
+	}
+}
+
+// admission is the key of the function in a request's context that admits its connection.
+type admission struct{}
+
+// Admit takes the connection of a request out of the few that Config.MaxConnections allows, until it is closed: it is
+// counted by Config.Admit, and no new connection replaces it. Admit returns false when that allows no more.
+func Admit(r *http.Request) bool {
+	admit, ok := r.Context().Value(admission{}).(func() bool)
+	return !ok || admit()
+}
+
+// admitOne admits a connection, see Admit.
+func (l *connections) admitOne(c net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, before := l.admitted[c]; before {
+		return true
+	}
+	i := slices.IndexFunc(l.open, func(o connection) bool { return o.conn == c })
+	if i < 0 { // it has been replaced
+		return false
+	}
+	leave, ok := l.admit()
+	if !ok {
+		return false
+	}
+	l.admitted[c] = leave
+	l.remove(i)
+	return true
 }
 
 // begin implements http.Server.ConnContext. The server calls it before the first change of a connection.
@@ -58,7 +93,10 @@ func (l *connections) begin(ctx context.Context, c net.Conn) context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cancel[c] = cancel
-	return ctx
+	if l.admit == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, admission{}, func() bool { return l.admitOne(c) })
 }
 
 // end cancels the requests of a connection. It may be called again.
@@ -73,8 +111,16 @@ func (l *connections) end(c net.Conn) {
 func (l *connections) change(c net.Conn, state http.ConnState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	leave, admitted := l.admitted[c]
 	if state == http.StateClosed {
 		l.end(c)
+		if admitted {
+			delete(l.admitted, c)
+			leave()
+		}
+	}
+	if admitted {
+		return
 	}
 	i := slices.IndexFunc(l.open, func(o connection) bool { return o.conn == c })
 	switch {

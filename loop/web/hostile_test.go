@@ -28,7 +28,7 @@ func serve(t *testing.T, change ...func(*http.Server)) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, append(Profiles(), Probe("/healthz", ready))...)
+	server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, nil, append(Profiles(), Probe("/healthz", ready))...)
 	for _, f := range change {
 		f(server.http)
 	}
@@ -118,7 +118,7 @@ func TestConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slow = "GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n"
 		l, ended := make(pipes), make(chan error, 1)
-		server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, Probe("/healthz", ready), Page{Pattern: "GET /slow", Handler: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }})
+		server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, nil, Probe("/healthz", ready), Page{Pattern: "GET /slow", Handler: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }})
 		go func() { ended <- server.Serve() }()
 		asking := l.dial(slow)
 		var all, answered []net.Conn // in the order in which they are replaced
@@ -174,7 +174,7 @@ func TestConnections(t *testing.T) {
 // sent another request at every look.
 func TestConnectionsAskAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newConnections(2)
+		server := newConnections(2, nil)
 		began := time.Now()
 		peers := make([]net.Conn, 4)
 		for i := range peers {
@@ -238,7 +238,7 @@ func TestConnectionReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, ended, leave := make(pipes), make(chan error, 1), make(chan bool)
 		var working atomic.Int32
-		server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, Probe("/healthz", ready), Page{Pattern: "POST /work", Handler: func(_ http.ResponseWriter, r *http.Request) {
+		server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, nil, Probe("/healthz", ready), Page{Pattern: "POST /work", Handler: func(_ http.ResponseWriter, r *http.Request) {
 			working.Add(1)
 			defer working.Add(-1)
 			select {
@@ -281,7 +281,7 @@ func TestSendBuffer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer far.Close()
-	newConnections(1).begin(t.Context(), far)
+	newConnections(1, nil).begin(t.Context(), far)
 	raw, err := far.(*net.TCPConn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)

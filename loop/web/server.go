@@ -24,9 +24,12 @@ type Config struct {
 	Answer         time.Duration // to write an answer, from the end of the head
 	Idle           time.Duration // between two requests of a connection
 	MaxHeader      int           // bytes
-	MaxBody        int64         // bytes; reading more fails with http.MaxBytesError
+	MaxBody        int64         // bytes; reading more fails with http.MaxBytesError; 0: the handlers limit it
 	MaxConnections int           // see connections; 0: the listener limits them
 	Grace          time.Duration // for Close to wait for requests in progress
+	// Admit counts a connection that Admit, the function, takes out of MaxConnections; leave ends that. It is called under
+	// a lock. nil: every connection stays within MaxConnections.
+	Admit func() (leave func(), ok bool)
 }
 
 // Server answers HTTP on one listener.
@@ -42,12 +45,15 @@ func NewServer(l net.Listener, c Config) *Server {
 	if c.Around != nil {
 		handler = c.Around(handler)
 	}
+	if c.MaxBody > 0 {
+		handler = http.MaxBytesHandler(handler, c.MaxBody)
+	}
 	s := &Server{closingOnce{l, sync.OnceValue(func() error { return l.Close() })}, &http.Server{
-		Handler: recovered(http.MaxBytesHandler(handler, c.MaxBody), c.Log), ReadHeaderTimeout: c.Header, ReadTimeout: c.Request,
+		Handler: recovered(handler, c.Log), ReadHeaderTimeout: c.Header, ReadTimeout: c.Request,
 		WriteTimeout: c.Answer, IdleTimeout: c.Idle, MaxHeaderBytes: c.MaxHeader, ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
 	}, c.Grace}
 	if c.MaxConnections > 0 {
-		limit := newConnections(c.MaxConnections)
+		limit := newConnections(c.MaxConnections, c.Admit)
 		s.http.ConnContext, s.http.ConnState = limit.begin, limit.change
 	}
 	return s

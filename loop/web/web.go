@@ -109,6 +109,8 @@ type Page struct {
 	Pattern string
 	Handler http.HandlerFunc
 	Probe   bool // monitors ask for it, under any host name
+	// Long requests are an interface's: Admit counts their connections, and the handler bounds their bodies and times.
+	Long bool
 }
 
 // Profiles returns Go's profiles. They show the program's memory and can keep it busy: serve them only where the
@@ -146,27 +148,40 @@ func Probe(path string, state func() (ok bool, text string)) Page {
 // New returns a server on l. It serves the pages and the metrics, which it reads by calling samples once per scrape.
 // The guard does not see requests for /metrics and the probes: monitors may use any host name, and the answers tell a
 // page nothing.
-func New(l net.Listener, guard *Guard, samples func() []Sample, pages ...Page) *Server {
+//
+// admit is Config.Admit.
+func New(l net.Listener, guard *Guard, samples func() []Sample, admit func() (leave func(), ok bool), pages ...Page) *Server {
 	registry, counted := prometheus.NewRegistry(), &requests{all: make(map[answered]uint64)}
 	registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collection)),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collector(func() []Sample { return slices.Concat(samples(), guard.samples(), counted.samples()) }))
 	open, guarded := http.NewServeMux(), http.NewServeMux()
-	open.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+	pages = append(pages, Page{Pattern: "GET /metrics", Probe: true, Handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP})
 	for _, p := range pages {
 		mux := guarded
 		if p.Probe {
 			mux = open
 		}
-		mux.HandleFunc(p.Pattern, p.Handler)
+		if !p.Long {
+			mux.Handle(p.Pattern, http.MaxBytesHandler(shortAnswers(p.Handler), maxBody))
+			continue
+		}
+		mux.HandleFunc(p.Pattern, func(w http.ResponseWriter, r *http.Request) {
+			if !Admit(r) {
+				w.Header().Set("Retry-After", "1")
+				http.Error(w, "too many connections: see --max-connections", http.StatusServiceUnavailable)
+				return
+			}
+			p.Handler(w, r)
+		})
 	}
 	return NewServer(l, Config{
 		Handler: guarded, Guard: guard, Log: guard.log,
 		Around: func(guarded http.Handler) http.Handler {
 			open.Handle("/", guarded)
-			return counted.handler(shortAnswers(open))
+			return counted.handler(open)
 		},
-		Request: requestTimeout, Answer: writeTimeout, Idle: idleTimeout, MaxHeader: maxHeader, MaxBody: maxBody, MaxConnections: maxConnections, Grace: time.Second,
+		Request: requestTimeout, Answer: writeTimeout, Idle: idleTimeout, MaxHeader: maxHeader, MaxConnections: maxConnections, Grace: time.Second, Admit: admit,
 	})
 }
 

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestContended: a profile of contention is recorded only during a request with a time.
 func TestContended(t *testing.T) {
-	server := New(nil, newGuard(t, GuardOptions{}), func() []Sample { return nil }, Profiles()...)
+	server := New(nil, newGuard(t, GuardOptions{}), func() []Sample { return nil }, nil, Profiles()...)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -52,7 +52,7 @@ func TestContended(t *testing.T) {
 func TestProfilesAreAskedFor(t *testing.T) {
 	for _, pages := range [][]Page{nil, Profiles()} {
 		reply := httptest.NewRecorder()
-		New(nil, newGuard(t, GuardOptions{}), func() []Sample { return nil }, pages...).http.Handler.ServeHTTP(reply, httptest.NewRequest(http.MethodGet, "http://localhost/debug/pprof/cmdline", nil))
+		New(nil, newGuard(t, GuardOptions{}), func() []Sample { return nil }, nil, pages...).http.Handler.ServeHTTP(reply, httptest.NewRequest(http.MethodGet, "http://localhost/debug/pprof/cmdline", nil))
 		if found := reply.Code == http.StatusOK; found != (pages != nil) {
 			t.Errorf("with %d more pages: %d", len(pages), reply.Code)
 		}
@@ -61,7 +61,7 @@ func TestProfilesAreAskedFor(t *testing.T) {
 
 // TestCollectionMetrics names the metrics that the load generator reads.
 func TestCollectionMetrics(t *testing.T) {
-	server := New(nil, newGuard(t, GuardOptions{}), func() []Sample { return nil })
+	server := New(nil, newGuard(t, GuardOptions{}), func() []Sample { return nil }, nil)
 	reply := httptest.NewRecorder()
 	server.http.Handler.ServeHTTP(reply, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for _, name := range []string{

@@ -96,7 +96,7 @@ func (n *Node) serveMetrics() (stop func(), err error) {
 	if n.o.Profiles {
 		pages = append(pages, web.Profiles()...)
 	}
-	server, done := web.New(l, guard, n.Samples, pages...), make(chan struct{})
+	server, done := web.New(l, guard, n.Samples, nil, pages...), make(chan struct{})
 	go func() {
 		defer close(done)
 		if err := server.Serve(); err != nil {

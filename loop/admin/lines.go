@@ -1,0 +1,176 @@
+package admin
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	codec "treadle/codec/admin"
+	"treadle/loop/protocol"
+)
+
+// Bounds of a body of JSON lines.
+const (
+	// linesBuffer is how much of the body is read at a time, in bytes.
+	linesBuffer = 64 << 10
+	// linesAhead is how many jobs may be submitted that the journal does not have yet: they fill a group of the journal,
+	// and the next ones are read while it is written.
+	linesAhead = 8 << 10
+	// maxRefusedLines bounds the refusals of which the answer says more than their number.
+	maxRefusedLines = 100
+	// pieceTime is the time for the next bytes of a body to come. A body may take any time as long as it goes on.
+	pieceTime = 10 * time.Second
+)
+
+// lines submits the jobs of one body.
+type lines struct {
+	i      *Interface
+	in     *bufio.Reader
+	limit  int // bytes of a line
+	long   []byte
+	line   int
+	job    codec.Job
+	sink   protocol.Sink
+	answer codec.SubmittedLines
+	ahead  int    // jobs since the last flush
+	group  uint64 // the journal's group of the flush before
+}
+
+// postLines submits a job of each line and answers when the journal has all of them. A line that is refused does not
+// hold up the others. The jobs of the lines before are submitted when the body breaks off.
+func (i *Interface) postLines(w http.ResponseWriter, r *http.Request) (any, error) {
+	_, transfer := i.incoming.Begin(r.Context(), w)
+	defer transfer.End()
+	l := lines{i: i, in: bufio.NewReaderSize(i.steady(w, r.Body), linesBuffer), limit: int(i.maxBody()), sink: i.host.NewSink()}
+	for {
+		text, err := l.next(transfer.Hold)
+		if len(bytes.TrimSpace(text)) > 0 {
+			l.submit(text)
+		}
+		if l.ahead >= linesAhead {
+			if err := l.flush(); err != nil {
+				return nil, err
+			}
+		}
+		if err != nil {
+			if err != io.EOF {
+				l.answer.Error, l.answer.Next = brokenOff(err), l.line
+			}
+			break
+		}
+	}
+	l.sink.Wake()
+	return &l.answer, i.commit()
+}
+
+// brokenOff says why a body has no end.
+func brokenOff(err error) string {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return "the body stopped: no byte came for " + pieceTime.String()
+	}
+	return "the body ended early: " + err.Error()
+}
+
+// next returns the next line, without its end. It is valid until the next call. The last line comes with io.EOF. A line
+// beyond the limit is counted as refused and returned empty.
+func (l *lines) next(hold func(bytes int) bool) ([]byte, error) {
+	l.line++
+	text, err := l.in.ReadSlice('\n')
+	if err != bufio.ErrBufferFull {
+		return text, err
+	}
+	l.long = append(l.long[:0], text...)
+	tooLong := false
+	for err == bufio.ErrBufferFull {
+		text, err = l.in.ReadSlice('\n')
+		if tooLong = tooLong || len(l.long)+len(text) > l.limit; tooLong {
+			l.long = l.long[:0]
+			continue
+		}
+		l.long = append(l.long, text...)
+		if !hold(cap(l.long)) {
+			return nil, errors.New("the server holds too many bodies at once")
+		}
+	}
+	if tooLong {
+		l.refuse(badf("the line is longer than --max-frame allows"))
+	}
+	return l.long, err
+}
+
+// submit submits the job of a line.
+func (l *lines) submit(text []byte) {
+	l.job = codec.Job{}
+	err := decode(text, &l.job)
+	if err == nil && l.job.Wait != 0 {
+		err = badf("a job of several has no wait")
+	}
+	if err != nil {
+		l.refuse(err)
+		return
+	}
+	one, err := l.i.submission(&l.job)
+	if err == nil {
+		err = l.i.submit(one, l.sink)
+	}
+	if err != nil {
+		l.refuse(err)
+		return
+	}
+	l.answer.Submitted++
+	l.ahead++
+}
+
+// refuse counts a line that is refused.
+func (l *lines) refuse(err error) {
+	l.answer.Refused++
+	if len(l.answer.Errors) == maxRefusedLines {
+		return
+	}
+	one := codec.RefusedLine{Line: l.line, Error: err.Error()}
+	var why *refusal
+	if errors.As(err, &why) {
+		one.Reason = why.reason.String()
+	}
+	l.answer.Errors = append(l.answer.Errors, one)
+}
+
+// flush has the journal write what was submitted, and returns when it has what was submitted before the last flush.
+func (l *lines) flush() error {
+	l.sink.Wake()
+	l.ahead = 0
+	group, wait := l.i.host.DurableAll()
+	if !wait {
+		return nil
+	}
+	l.i.host.Flush(1)
+	before := l.group
+	if l.group = group; before == 0 {
+		return nil
+	}
+	return l.i.host.Await(before)
+}
+
+// steady returns a body whose next bytes must come within pieceTime.
+func (i *Interface) steady(w http.ResponseWriter, body io.Reader) io.Reader {
+	return &steadyBody{http.NewResponseController(w), body}
+}
+
+type steadyBody struct {
+	peer *http.ResponseController
+	body io.Reader
+}
+
+// Read implements io.Reader.
+func (s *steadyBody) Read(p []byte) (int, error) {
+	_ = s.peer.SetReadDeadline(time.Now().Add(pieceTime)) // fails only when the connection is closed, or is none
+	n, err := s.body.Read(p)
+	if err != nil {
+		_ = s.peer.SetReadDeadline(time.Time{}) // the wait for the answer is bounded by itself
+	}
+	return n, err
+}

@@ -1,0 +1,189 @@
+package admin
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"mime"
+	"net/http"
+	"time"
+
+	codec "treadle/codec/admin"
+	"treadle/loop/protocol"
+	"treadle/sched"
+)
+
+// maxName is the longest name of a queue or job of the API: its jobs are Periodic's, in whose messages a name has a byte
+// for its length.
+const maxName = 255
+
+// refusal is an error that says the server takes no such job now.
+type refusal struct {
+	error
+	reason protocol.Reason
+}
+
+// Unwrap returns the error itself.
+func (r *refusal) Unwrap() error { return r.error }
+
+// postJobs submits a job, or one of each line of a body of JSON lines.
+func (i *Interface) postJobs(w http.ResponseWriter, r *http.Request) {
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch kind {
+	case "application/json":
+		answer, err := i.postJob(w, r)
+		write(w, answer, err)
+	case "application/x-ndjson", "application/jsonl":
+		answer, err := i.postLines(w, r)
+		write(w, answer, err)
+	default:
+		write(w, nil, &unsupported{errors.New("send a job with Content-Type: application/json, or one a line with application/x-ndjson")})
+	}
+}
+
+// unsupported is an error about the kind of a body.
+type unsupported struct{ error }
+
+func (i *Interface) postJob(w http.ResponseWriter, r *http.Request) (any, error) {
+	_, transfer := i.incoming.Begin(r.Context(), w)
+	defer transfer.End()
+	body, err := transfer.ReadAll(i.steady(w, http.MaxBytesReader(w, r.Body, i.maxBody())), int(max(r.ContentLength, 0)))
+	if err != nil {
+		return nil, err
+	}
+	var j codec.Job
+	if err := decode(body, &j); err != nil {
+		return nil, err
+	}
+	one, err := i.submission(&j)
+	if err != nil {
+		return nil, err
+	}
+	answer := codec.Submitted{Queue: j.Queue, QueueBytes: j.QueueBytes, State: "submitted"}
+	answer.Name, answer.NameBytes = codec.Name(string(one.Name))
+	sink := i.host.NewSink()
+	if j.Wait > 0 {
+		return &answer, i.submitAndWait(r.Context(), one, time.Duration(j.Wait), &answer, sink)
+	}
+	if err := i.submit(one, sink); err != nil {
+		return nil, err
+	}
+	sink.Wake()
+	return &answer, i.commitOf(one.Queue)
+}
+
+// commitOf returns when the journal has the last change in a queue.
+func (i *Interface) commitOf(queue []byte) error {
+	group, wait := i.host.Durable(queue)
+	if !wait {
+		return nil
+	}
+	i.host.Flush(1)
+	return i.host.Await(group)
+}
+
+// maxBody bounds the body of one job: its bytes in base64, and the other members.
+func (i *Interface) maxBody() int64 { return int64(i.host.Limits().MaxFrame)/3*4 + maxMembers }
+
+// maxMembers bounds what a body has beside the workload.
+const maxMembers = 16 << 10
+
+// decode decodes a JSON text, which has no members but v's.
+func decode(text []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return &badRequest{err}
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return &badRequest{errors.New("there is more than one JSON value")}
+	}
+	return nil
+}
+
+// submission reads a job.
+func (i *Interface) submission(j *codec.Job) (*sched.Submission, error) {
+	queue, err := oneOf("queue", j.Queue, j.QueueBytes)
+	if err != nil {
+		return nil, err
+	}
+	if len(queue) == 0 {
+		return nil, badf("the job has no queue")
+	}
+	name, err := oneOf("name", j.Name, j.NameBytes)
+	if err != nil {
+		return nil, err
+	}
+	if len(name) == 0 {
+		name = []byte(rand.Text())
+	}
+	if len(queue) > maxName || len(name) > maxName {
+		return nil, badf("a queue and a name have at most %d bytes; these have %d and %d", maxName, len(queue), len(name))
+	}
+	s := &sched.Submission{Space: i.o.JobSpace, Queue: protocol.Queue(queue), Name: name, Priority: j.Priority}
+	if s.Workload, err = workload(j); err != nil {
+		return nil, err
+	}
+	if most := i.host.Limits().MaxFrame - 2*maxName; len(s.Workload) > most {
+		i.host.Refused(Name, protocol.ReasonSize)
+		return nil, &refusal{fmt.Errorf("the workload of %d bytes is larger than --max-frame allows", len(s.Workload)), protocol.ReasonSize}
+	}
+	switch {
+	case !j.At.IsZero() && j.Delay != 0:
+		return nil, badf("a job has a time in at or a delay, not both")
+	case !j.At.IsZero():
+		s.SchedAt = j.At.Unix()
+	case j.Delay > 0:
+		s.SchedAt = (i.host.Now().Wall + time.Duration(j.Delay).Milliseconds() + 999) / 1000 // never early
+	}
+	s.Timeout = int32(min(math.Ceil(time.Duration(j.Timeout).Seconds()), math.MaxInt32))
+	return s, nil
+}
+
+// oneOf returns the bytes of a member that may stand in base64 instead.
+func oneOf(member, text string, inBase64 []byte) ([]byte, error) {
+	if text != "" && inBase64 != nil {
+		return nil, badf("the job has %s and %s_b64: give one", member, member)
+	}
+	if inBase64 != nil {
+		return inBase64, nil
+	}
+	return []byte(text), nil
+}
+
+func workload(j *codec.Job) ([]byte, error) {
+	n := 0
+	for _, there := range []bool{j.Workload != "", j.WorkloadBytes != nil, j.WorkloadJSON != nil} {
+		if there {
+			n++
+		}
+	}
+	if n > 1 {
+		return nil, badf("the job has more than one of workload, workload_b64 and workload_json: give one")
+	}
+	if j.WorkloadJSON != nil {
+		return j.WorkloadJSON, nil
+	}
+	return oneOf("workload", j.Workload, j.WorkloadBytes)
+}
+
+// badf returns an error that the caller of the API can mend.
+func badf(format string, args ...any) error { return &badRequest{fmt.Errorf(format, args...)} }
+
+// submit adds a job. The caller wakes the event loops and waits for the journal.
+func (i *Interface) submit(s *sched.Submission, sink protocol.Sink) error {
+	err := i.host.Refusing()
+	if err == nil {
+		err = i.host.Sched().Submit(i.host.Now(), s, sink)
+	}
+	if err == nil {
+		return nil
+	}
+	why := protocol.ReasonOf(err)
+	i.host.Refused(Name, why)
+	return &refusal{fmt.Errorf("the job is not taken: %w", err), why}
+}
