@@ -161,6 +161,9 @@ type host struct{ *Server }
 // Sched implements protocol.Host.
 func (h host) Sched() *sched.Scheduler { return h.sched }
 
+// Spaces implements protocol.Host.
+func (h host) Spaces() *protocol.Spaces { return spaces }
+
 // Now implements protocol.Host.
 func (h host) Now() sched.Time { return h.now() }
 

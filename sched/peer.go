@@ -61,6 +61,9 @@ const (
 // caller calls it before any other verb.
 func (p *Peer) SetLabel(label, where string) { p.label, p.where = label, where }
 
+// Session returns the address of the peer's deliveries.
+func (p *Peer) Session() SessionID { return p.id }
+
 // TakeCost returns how many queues, held jobs, listeners and locks the peer's verbs have scanned
 // since the last call. A slot or a watch counts as a part of one. The queue of a peer that serves
 // only one does not count. The caller slows down a peer whose requests scan very many.

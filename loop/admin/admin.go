@@ -110,6 +110,7 @@ type Interface struct {
 	running sync.WaitGroup
 
 	waits    *waits
+	requests *requests
 	incoming web.Transfers // bodies that are being read
 
 	mu    sync.Mutex
@@ -122,7 +123,7 @@ type Interface struct {
 // New makes the interface. It returns an error when a rule of the file cannot be meant.
 func New(host protocol.Host, o Options) (*Interface, error) {
 	i := &Interface{host: host, o: o, rules: make(map[string]map[string]string), late: make(map[string]*cronEntry)}
-	i.waits, i.incoming.Most = newWaits(host), host.Limits().MostUnsent
+	i.waits, i.requests, i.incoming.Most = newWaits(host), newRequests(host), host.Limits().MostUnsent
 	table, err := i.join()
 	if err == nil {
 		err = table.CheckKeys()

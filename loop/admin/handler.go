@@ -1,8 +1,10 @@
 package admin
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/netip"
 	"os"
@@ -47,6 +49,7 @@ func (i *Interface) Handler() http.Handler {
 		"GET /v1/settings":       i.getSettings,
 		"POST /v1/reload":        i.postReload,
 		"GET /v1/queues":         i.getQueues,
+		"POST /v1/reserve":       i.postReserve,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
@@ -54,8 +57,40 @@ func (i *Interface) Handler() http.Handler {
 			write(w, v, err)
 		})
 	}
+	for pattern, answer := range map[string]func(*http.Request) (any, error){
+		"POST /v1/leases/done":     postReports[doneReport](i),
+		"POST /v1/leases/fail":     postReports[failReport](i),
+		"POST /v1/leases/release":  postReports[releaseReport](i),
+		"POST /v1/leases/extend":   postReports[extendReport](i),
+		"POST /v1/leases/progress": postReports[progressReport](i),
+	} {
+		mux.HandleFunc(pattern, i.withLargeBody(answer))
+	}
 	mux.HandleFunc("POST /v1/jobs", i.postJobs)
 	return mux
+}
+
+// withLargeBody returns a handler of requests that may have a job's data. It reads the body before it calls answer.
+func (i *Interface) withLargeBody(answer func(*http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, done, err := i.readBody(w, r)
+		defer done()
+		if err != nil {
+			write(w, nil, err)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		v, err := answer(r)
+		write(w, v, err)
+	}
+}
+
+// readBody reads a body that may have a job's data. The body counts among those that the server holds until done is
+// called.
+func (i *Interface) readBody(w http.ResponseWriter, r *http.Request) (body []byte, done func(), err error) {
+	_, transfer := i.incoming.Begin(r.Context(), w)
+	body, err = transfer.ReadAll(i.steady(w, http.MaxBytesReader(w, r.Body, i.maxBody())), int(min(max(r.ContentLength, 0), i.maxBody())))
+	return body, transfer.End, err
 }
 
 // Pages implements protocol.Pager.
@@ -81,7 +116,9 @@ func write(w http.ResponseWriter, v any, err error) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) // fails only when the connection is closed
 	status, reason := http.StatusOK, ""
 	if err != nil {
-		status = http.StatusInternalServerError
+		if status, reason = leaseError(err); status == 0 {
+			status = http.StatusInternalServerError
+		}
 		var refused *refusal
 		switch {
 		case errors.As(err, &refused):
@@ -108,7 +145,10 @@ func write(w http.ResponseWriter, v any, err error) {
 	w.WriteHeader(status)
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // the peer has gone
+	err = e.Encode(v)
+	if jobs, ok := v.(*leased); ok && (err != nil || jobs.ctx.Err() != nil || http.NewResponseController(w).Flush() != nil) {
+		jobs.unsent()
+	} // nobody misses another answer
 }
 
 // statusOf returns the HTTP status of a refusal. 507 and 503 say that the same request may be taken later.

@@ -49,9 +49,8 @@ func (i *Interface) postJobs(w http.ResponseWriter, r *http.Request) {
 type unsupported struct{ error }
 
 func (i *Interface) postJob(w http.ResponseWriter, r *http.Request) (any, error) {
-	_, transfer := i.incoming.Begin(r.Context(), w)
-	defer transfer.End()
-	body, err := transfer.ReadAll(i.steady(w, http.MaxBytesReader(w, r.Body, i.maxBody())), int(max(r.ContentLength, 0)))
+	body, done, err := i.readBody(w, r)
+	defer done()
 	if err != nil {
 		return nil, err
 	}

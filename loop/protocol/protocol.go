@@ -85,6 +85,8 @@ type Limits struct {
 type Host interface {
 	// Sched returns the scheduler that all protocols share.
 	Sched() *sched.Scheduler
+	// Spaces returns the table of all name spaces.
+	Spaces() *Spaces
 	// Now reads both clocks.
 	Now() sched.Time
 	// Log returns the server's log.

@@ -1,0 +1,184 @@
+package admin
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	codec "treadle/codec/admin"
+	"treadle/loop/protocol"
+	"treadle/sched"
+)
+
+// spaceDigits is the number of digits of a job's name space behind a token.
+const spaceDigits = 2
+
+// tokenText returns a token as the API has it: that of the scheduler, and the name space of its job.
+func tokenText(t sched.Token, space sched.Space) string {
+	text := strconv.AppendUint([]byte(t.String()), uint64(space)|0x100, 16) // three digits
+	return string(text[:len(text)-spaceDigits-1]) + string(text[len(text)-spaceDigits:])
+}
+
+// parseToken reads what tokenText returns.
+func parseToken(text string) (sched.Token, sched.Space, error) {
+	at := max(len(text)-spaceDigits, 0)
+	space, err := strconv.ParseUint(text[at:], 16, 8)
+	if err != nil || space >= sched.MaxSpaces {
+		return sched.Token{}, 0, sched.ErrNoLease
+	}
+	t, err := sched.ParseToken(text[:at])
+	return t, sched.Space(space), err
+}
+
+// report is what became of one leased job.
+type report interface {
+	token() string
+	// carryOut has the scheduler take the report.
+	carryOut(c *reportCall) error
+}
+
+// reportCall is a report on its way to the scheduler.
+type reportCall struct {
+	i      *Interface
+	now    sched.Time
+	token  sched.Token
+	space  sched.Space
+	sink   protocol.Sink
+	answer codec.Reported
+}
+
+// postReports returns the handler of the reports of a kind.
+func postReports[R any, P interface {
+	*R
+	report
+}](i *Interface) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		all, single, err := reportsOf[R](r)
+		if err != nil {
+			return nil, err
+		}
+		c := reportCall{i: i, sink: i.host.NewSink()}
+		for n := range all {
+			one := P(&all[n])
+			if c.token, c.space, err = parseToken(one.token()); err == nil {
+				c.now = i.host.Now()
+				err = one.carryOut(&c)
+			}
+			switch {
+			case err == nil:
+				c.answer.Reported++
+			case single:
+				return nil, err
+			default:
+				_, reason := leaseError(err)
+				c.answer.Left = append(c.answer.Left, codec.LeftReport{Token: one.token(), Error: err.Error(), Reason: reason})
+			}
+		}
+		c.sink.Wake()
+		return &c.answer, i.commit()
+	}
+}
+
+// reportsOf reads the reports of a request. single says that there is one, which is not in an array.
+func reportsOf[R any](r *http.Request) (all []R, single bool, err error) {
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, false, err
+	}
+	if single = !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("[")); single {
+		all = make([]R, 1)
+		return all, true, decode(text, &all[0])
+	}
+	if err := decode(text, &all); err != nil {
+		return nil, false, err
+	}
+	if len(all) > sched.MaxRequestJobs {
+		return nil, false, badf("a request reports on at most %d leases", sched.MaxRequestJobs)
+	}
+	return all, false, nil
+}
+
+// leaseErrors are the errors of tokens, each with its HTTP status and reason.
+var leaseErrors = []struct {
+	err    error
+	status int
+	reason string
+}{
+	{sched.ErrNoLease, http.StatusNotFound, codec.NoLease},
+	{sched.ErrLeaseExpired, http.StatusGone, codec.LeaseExpired},
+	{sched.ErrLeaseDone, http.StatusConflict, codec.LeaseDone},
+	{sched.ErrLeaseRemoved, http.StatusGone, codec.LeaseRemoved},
+}
+
+// leaseError returns the status and the reason of the error of a token; 0 for another error.
+func leaseError(err error) (status int, reason string) {
+	for _, e := range leaseErrors {
+		if errors.Is(err, e.err) {
+			return e.status, e.reason
+		}
+	}
+	return 0, ""
+}
+
+// The kinds of reports.
+type (
+	doneReport     codec.DoneReport
+	failReport     codec.FailReport
+	releaseReport  codec.ReleaseReport
+	extendReport   codec.ExtendReport
+	progressReport codec.ProgressReport
+)
+
+func (r *doneReport) token() string     { return r.Token.Token }
+func (r *failReport) token() string     { return r.Token.Token }
+func (r *releaseReport) token() string  { return r.Token.Token }
+func (r *extendReport) token() string   { return r.Token.Token }
+func (r *progressReport) token() string { return r.Token.Token }
+
+func (r *doneReport) carryOut(c *reportCall) error {
+	result, err := oneOf("result", r.Result, r.ResultBytes)
+	if err != nil {
+		return err
+	}
+	if convert := c.i.host.Spaces()[c.space].FromResult; convert != nil {
+		result = convert(nil, result)
+	}
+	_, err = c.i.host.Sched().FinishGranted(c.now, c.token, result, c.sink)
+	return err
+}
+
+func (r *failReport) carryOut(c *reportCall) error {
+	delay := int64(-1)
+	if r.Delay != nil {
+		delay = time.Duration(*r.Delay).Milliseconds()
+	}
+	_, err := c.i.host.Sched().FailGranted(c.now, c.token, []byte(r.Error), delay, c.sink)
+	return err
+}
+
+func (r *releaseReport) carryOut(c *reportCall) error {
+	_, err := c.i.host.Sched().ReleaseGranted(c.now, c.token, c.sink)
+	return err
+}
+
+func (r *extendReport) carryOut(c *reportCall) error {
+	length, err := leaseLength(r.Lease)
+	if err != nil {
+		return err
+	}
+	_, c.answer.Until, err = c.i.host.Sched().ExtendGranted(c.now, c.token, length)
+	return err
+}
+
+func (r *progressReport) carryOut(c *reportCall) error {
+	data, err := oneOf("data", r.Data, r.DataBytes)
+	if err != nil {
+		return err
+	}
+	wait, err := c.i.host.Sched().PublishGranted(c.token, data, c.sink)
+	c.answer.Wait = c.answer.Wait || wait
+	return err
+}

@@ -1,0 +1,294 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"net/http"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	codec "treadle/codec/admin"
+	"treadle/loop/protocol"
+	"treadle/sched"
+)
+
+// Bounds of a reserve.
+const (
+	defaultLease = time.Minute
+	// maxReserveQueues bounds the queues of a reserve: the server looks into each.
+	maxReserveQueues = 100
+	// maxReserveBytes bounds the workloads of an answer: the job that reaches it is the last.
+	maxReserveBytes = 4 << 20
+)
+
+// requests are the reserves that wait for jobs.
+type requests struct {
+	peer *sched.Peer // whose session all have
+
+	mu   sync.Mutex
+	last uint64
+	all  map[uint64]*request // by tag
+}
+
+// request is one reserve.
+type request struct {
+	spaces  *protocol.Spaces
+	arrived chan struct{} // holds a token after a job has come
+
+	mu    sync.Mutex
+	seen  int
+	jobs  []codec.LeasedJob
+	runs  []sched.Run
+	bytes int // of the workloads
+}
+
+func newRequests(host protocol.Host) *requests {
+	r := &requests{all: make(map[uint64]*request)}
+	r.peer = host.NewLocalPeer(r.deliver)
+	return r
+}
+
+// deliver takes a job for a reserve. It runs under a shard's lock.
+func (r *requests) deliver(d *sched.Delivery) {
+	r.mu.Lock()
+	one := r.all[d.Tag]
+	r.mu.Unlock()
+	if one == nil || d.Effect != sched.Assign { // a broadcast is for connected workers
+		return
+	}
+	one.mu.Lock()
+	one.add(&d.Job)
+	one.mu.Unlock()
+	select {
+	case one.arrived <- struct{}{}:
+	default:
+	}
+}
+
+// add copies a job as the worker sees it. What would be too much is left out: no lease is granted for it, and the end of
+// the request releases it.
+func (o *request) add(j *sched.Job) {
+	if o.seen++; o.bytes >= maxReserveBytes {
+		return
+	}
+	workload := j.Workload
+	if asText := o.spaces[j.Space].AsText; asText != nil {
+		workload = asText(nil, j)
+	}
+	one := codec.LeasedJob{Priority: j.Priority}
+	if !o.spaces[j.Space].NoTimes {
+		one.At = j.SchedAt
+	}
+	one.Queue, one.QueueBytes = codec.Name(protocol.Unescape(j.Queue))
+	one.Name, one.NameBytes = codec.Name(string(j.Name))
+	if utf8.Valid(workload) {
+		text := string(workload)
+		one.Workload = &text
+	} else {
+		one.WorkloadBytes = bytes.Clone(workload)
+	}
+	o.jobs, o.runs, o.bytes = append(o.jobs, one), append(o.runs, j.Run()), o.bytes+len(workload)
+}
+
+// count returns how many jobs have come, also those that were too much.
+func (o *request) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.seen
+}
+
+// full reports whether no further job is added.
+func (o *request) full() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.bytes >= maxReserveBytes
+}
+
+// begin adds a reserve under a new tag.
+func (r *requests) begin(spaces *protocol.Spaces) (uint64, *request) {
+	one := &request{spaces: spaces, arrived: make(chan struct{}, 1)}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last++
+	r.all[r.last] = one
+	return r.last, one
+}
+
+func (r *requests) end(tag uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.all, tag)
+}
+
+// postReserve answers with jobs that the worker holds from now on.
+func (i *Interface) postReserve(r *http.Request) (any, error) {
+	var ask codec.Reserve
+	if err := read(r, &ask); err != nil {
+		return nil, err
+	}
+	queues, err := queuesOf(&ask)
+	if err != nil {
+		return nil, err
+	}
+	if ask.Jobs == 0 {
+		ask.Jobs = 1
+	}
+	if ask.Jobs < 1 || ask.Jobs > sched.MaxRequestJobs {
+		return nil, badf("jobs is a number from 1 to %d", sched.MaxRequestJobs)
+	}
+	if time.Duration(ask.Wait) > maxWait {
+		return nil, badf("the wait of %v is longer than %v", time.Duration(ask.Wait), maxWait)
+	}
+	terms := sched.Terms{Worker: "http:" + r.RemoteAddr}
+	if ask.Worker != "" {
+		if terms.Worker = "http:" + ask.Worker; len(terms.Worker) > sched.MaxWorkerName {
+			return nil, badf("the name of the worker is longer than %d bytes", sched.MaxWorkerName-len("http:"))
+		}
+	}
+	if terms.For, err = leaseLength(ask.Lease); err != nil {
+		return nil, err
+	}
+	return i.reserve(r.Context(), queues, &ask, terms)
+}
+
+// leaseLength returns the milliseconds of a lease.
+func leaseLength(d codec.Duration) (int64, error) {
+	if d == 0 {
+		return defaultLease.Milliseconds(), nil
+	}
+	ms := time.Duration(d).Milliseconds()
+	if ms < 1 || ms > sched.MaxLease {
+		return 0, badf("a lease lasts from 1ms to %v", sched.MaxLease*time.Millisecond)
+	}
+	return ms, nil
+}
+
+// queuesOf returns the queues of a reserve.
+func queuesOf(ask *codec.Reserve) (all [][]byte, err error) {
+	for _, q := range ask.Queues {
+		all = append(all, []byte(q))
+	}
+	all = append(all, ask.QueuesBytes...)
+	if len(all) < 1 || len(all) > maxReserveQueues {
+		return nil, badf("name from 1 to %d queues", maxReserveQueues)
+	}
+	for n, q := range all {
+		if len(q) == 0 || len(q) > maxName {
+			return nil, badf("the name of a queue has from 1 to %d bytes", maxName)
+		}
+		all[n] = protocol.Queue(q)
+	}
+	return all, nil
+}
+
+// reserve takes jobs, or waits for one, and leases what came.
+func (i *Interface) reserve(ctx context.Context, queues [][]byte, ask *codec.Reserve, terms sched.Terms) (any, error) {
+	s, sink := i.host.Sched(), i.host.NewSink()
+	tag, one := i.requests.begin(i.host.Spaces())
+	p := s.NewRequest(i.requests.peer.Session(), terms.Worker)
+	defer sink.Wake()
+	defer i.requests.end(tag)
+	defer func() { s.Forget(i.host.Now(), p, sink) }()
+	for _, q := range queues {
+		if err := s.Watch(i.host.Now(), p, q, false, sink); err != nil {
+			return nil, i.refused(err)
+		}
+	}
+	if err := i.collect(ctx, p, tag, one, ask, sink); err != nil {
+		return nil, err
+	}
+	one.mu.Lock()
+	jobs, runs := one.jobs, one.runs
+	one.mu.Unlock()
+	answer := &codec.Leased{Jobs: []codec.LeasedJob{}}
+	if len(runs) == 0 {
+		return answer, nil
+	}
+	var secret [8]byte
+	_, _ = rand.Read(secret[:]) // never fails
+	terms.Secret = binary.LittleEndian.Uint64(secret[:])
+	now := i.host.Now()
+	tokens := s.Grant(now, p, runs, terms)
+	for n, token := range tokens {
+		if token == (sched.Token{}) { // its run has ended
+			continue
+		}
+		jobs[n].Token, jobs[n].Until = tokenText(token, runs[n].Space), now.Wall+terms.For
+		answer.Jobs = append(answer.Jobs, jobs[n])
+	}
+	if err := i.commit(); err != nil {
+		return nil, err
+	}
+	return &leased{answer, ctx, i, tokens}, nil
+}
+
+// collect has the scheduler hand out jobs for a reserve. It returns without any when none came in time.
+func (i *Interface) collect(ctx context.Context, p *sched.Peer, tag uint64, one *request, ask *codec.Reserve, sink protocol.Sink) error {
+	if err := i.takeReady(p, tag, one, ask.Jobs, sink); err != nil || one.count() > 0 || ask.Wait == 0 {
+		return err
+	}
+	s := i.host.Sched()
+	if err := s.Reserve(i.host.Now(), p, tag, sink); err != nil {
+		return i.refused(err)
+	}
+	for s.Flushed(i.host.Now(), p, 0, sink) {
+	}
+	sink.Wake()
+	timer := time.NewTimer(time.Duration(ask.Wait))
+	defer timer.Stop()
+	select {
+	case <-one.arrived:
+		return i.takeReady(p, tag, one, ask.Jobs-1, sink)
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-i.waits.closed:
+	}
+	return nil
+}
+
+// takeReady takes up to n jobs that are ready and waits until they are in the request.
+func (i *Interface) takeReady(p *sched.Peer, tag uint64, one *request, n int, sink protocol.Sink) error {
+	want := one.count()
+	for n > 0 {
+		got, more, err := i.host.Sched().TryReserveUpTo(i.host.Now(), p, tag, n, sink)
+		if err != nil {
+			return i.refused(err)
+		}
+		n, want = n-got, want+got
+		for one.count() < want {
+			<-one.arrived
+		}
+		if !more || one.full() {
+			return nil
+		}
+	}
+	return nil
+}
+
+// refused counts what the scheduler refuses, and returns an error that says so.
+func (i *Interface) refused(err error) error {
+	why := protocol.ReasonOf(err)
+	i.host.Refused(why)
+	return &refusal{err, why}
+}
+
+// leased is an answer with leases, which end when it cannot be sent: the worker has gone.
+type leased struct {
+	*codec.Leased
+	ctx    context.Context
+	i      *Interface
+	tokens []sched.Token
+}
+
+// unsent gives back the jobs of an answer that could not be sent.
+func (l *leased) unsent() {
+	sink := l.i.host.NewSink()
+	for _, t := range l.tokens {
+		_, _ = l.i.host.Sched().ReleaseGranted(l.i.host.Now(), t, sink) // one that has ended is no loss
+	}
+	sink.Wake()
+	l.i.host.FlushLater()
+}
