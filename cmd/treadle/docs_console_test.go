@@ -57,7 +57,7 @@ func (s *session) run(line, shown string) {
 		worker.drain()
 		s.workers = append(s.workers, worker)
 	case words[0] == "curl":
-		reply, err := http.Get(strings.Replace(words[len(words)-1], "127.0.0.1:5001", s.http, 1))
+		reply, err := s.curl(words[1:])
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -82,6 +82,32 @@ func (s *session) run(line, shown string) {
 			s.server = nil
 		}
 	}
+}
+
+// curl sends the request of a curl command with the flags -s, -H and -d.
+func (s *session) curl(words []string) (*http.Response, error) {
+	method, body, head := http.MethodGet, "", http.Header{}
+	url := ""
+	for i := 0; i < len(words); i++ {
+		switch words[i] {
+		case "-s":
+		case "-H":
+			i++
+			name, value, _ := strings.Cut(words[i], ": ")
+			head.Set(name, value)
+		case "-d":
+			i++
+			method, body = http.MethodPost, words[i]
+		default:
+			url = strings.Replace(words[i], "127.0.0.1:5001", s.http, 1)
+		}
+	}
+	ask, err := http.NewRequestWithContext(s.t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	ask.Header = head
+	return http.DefaultClient.Do(ask)
 }
 
 // columns returns a text without the spaces that align its columns.
@@ -137,7 +163,7 @@ func TestDocsConsole(t *testing.T) {
 		"PREFIX_th.flat":    head + "\xff\x04chop\xff\x08" + one + "\xff\x04soup\xff\x08" + two + "\xff\x05serve\xff\x08" + three,
 		"PREFIX_tasks.flat": head + "\xff\x08" + one + "\xff\x10" + strings.Repeat("\x00", 8) + two + "\xff\x08" + two + "\xff\x10" + one + three + "\xff\x08" + three + "\xff\x08" + one,
 	}
-	for topic, want := range map[string]int{"quickstart": 16, "policies": 29, "cron": 11, "concepts": 3, "operations": 22, "metrics": 2, "security": 3, "settings": 2, "dwork": 12, "troubleshooting": 1} {
+	for topic, want := range map[string]int{"quickstart": 16, "api": 5, "policies": 29, "cron": 11, "concepts": 3, "operations": 22, "metrics": 2, "security": 3, "settings": 2, "dwork": 12, "troubleshooting": 1} {
 		t.Run(topic, func(t *testing.T) {
 			text, err := page(topic)
 			if err != nil {

@@ -271,7 +271,7 @@ func (i *Interface) takeReady(p *sched.Peer, tag uint64, one *request, n int, si
 // refused counts what the scheduler refuses, and returns an error that says so.
 func (i *Interface) refused(err error) error {
 	why := protocol.ReasonOf(err)
-	i.host.Refused(why)
+	i.host.Refused(Name, why)
 	return &refusal{err, why}
 }
 
