@@ -272,6 +272,37 @@ func TestAPIQueues(t *testing.T) {
 	}
 }
 
+// TestAPIOwnerOnly: the port shows no settings and reloads nothing. The pages of other sites reach nothing.
+func TestAPIOwnerOnly(t *testing.T) {
+	a := api{t, startServer(t, Options{HTTP: "127.0.0.1:0"})}
+	for _, c := range []struct{ method, path string }{{http.MethodGet, "/settings"}, {http.MethodPost, "/reload"}} {
+		if code := a.do(c.method, c.path, "application/json", nil, nil); code != http.StatusForbidden {
+			t.Errorf("%s %s: %d", c.method, c.path, code)
+		}
+	}
+	for _, head := range [][2]string{{"Origin", "https://evil.example"}, {"Sec-Fetch-Site", "cross-site"}, {"Host", "evil.example"}} {
+		ask, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+a.r.http+"/api/v1/jobs", strings.NewReader(`{"queue":"f"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask.Header.Set("Content-Type", "application/json")
+		if ask.Header.Set(head[0], head[1]); head[0] == "Host" {
+			ask.Host = head[1]
+		}
+		answer, err := http.DefaultClient.Do(ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusForbidden && answer.StatusCode != http.StatusMisdirectedRequest {
+			t.Errorf("%v: %d", head, answer.StatusCode)
+		}
+	}
+	if code := a.do(http.MethodGet, "/queues?queue=f", "", nil, nil); code != http.StatusNotFound {
+		t.Errorf("a page of another site has submitted a job: %d", code)
+	}
+}
+
 // TestAPIStopsWaits: a server that stops answers the submissions that wait.
 func TestAPIStopsWaits(t *testing.T) {
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})

@@ -82,7 +82,7 @@ func (s *cronServer) call(method, path string, ask, answer any, want int) {
 func (s *cronServer) entry(name string) string {
 	s.t.Helper()
 	var all codec.CronEntries
-	s.call(http.MethodGet, "/v1/cron", nil, &all, http.StatusOK)
+	s.call(http.MethodGet, "/api/v1/cron", nil, &all, http.StatusOK)
 	for _, e := range all.Entries {
 		if e.Name == name {
 			return fmt.Sprintf("%s %s %s paused:%v", e.Schedule, e.Queue, e.Source, e.Paused)
@@ -105,7 +105,7 @@ func (s *cronServer) jobs() string {
 // end: none is lost, and none comes twice, also when the first was done.
 func TestCronOverKills(t *testing.T) {
 	s := startCronServer(t, CronEntry{Name: "file", Queue: "f", Schedule: "* * * * *", Zone: "UTC", Overlap: "queue"})
-	s.call(http.MethodPost, "/v1/cron", &codec.CronAdd{CronEntry: CronEntry{Name: "run", Queue: "r", Schedule: "*/2 * * * *", Zone: "UTC", Overlap: "queue"}}, nil, http.StatusOK)
+	s.call(http.MethodPost, "/api/v1/cron", &codec.CronAdd{CronEntry: CronEntry{Name: "run", Queue: "r", Schedule: "*/2 * * * *", Zone: "UTC", Overlap: "queue"}}, nil, http.StatusOK)
 	began := time.UnixMilli(s.Now().Wall).UTC()
 	var got, want []string
 	done := func() {
@@ -165,37 +165,37 @@ func TestCronSources(t *testing.T) {
 	}
 	want("a", "@hourly f file paused:false")
 	one := &codec.CronPause{Entry: "a", By: "ada"}
-	s.call(http.MethodPost, "/v1/cron/pause", one, nil, http.StatusOK)
+	s.call(http.MethodPost, "/api/v1/cron/pause", one, nil, http.StatusOK)
 	want("a", "@hourly f file paused:true")
-	s.call(http.MethodPost, "/v1/cron/resume", one, nil, http.StatusOK)
+	s.call(http.MethodPost, "/api/v1/cron/resume", one, nil, http.StatusOK)
 	want("a", "@hourly f file paused:false")
 
 	add := &codec.CronAdd{CronEntry: CronEntry{Name: "a", Queue: "r", Schedule: "@daily"}}
-	s.call(http.MethodPost, "/v1/cron", add, nil, http.StatusBadRequest)
+	s.call(http.MethodPost, "/api/v1/cron", add, nil, http.StatusBadRequest)
 	add.Replace = true
-	s.call(http.MethodPost, "/v1/cron", add, nil, http.StatusOK)
+	s.call(http.MethodPost, "/api/v1/cron", add, nil, http.StatusOK)
 	want("a", "@daily r run time paused:false")
-	s.call(http.MethodPost, "/v1/cron/pause", one, nil, http.StatusOK)
-	s.call(http.MethodPost, "/v1/cron/remove", one, nil, http.StatusOK)
+	s.call(http.MethodPost, "/api/v1/cron/pause", one, nil, http.StatusOK)
+	s.call(http.MethodPost, "/api/v1/cron/remove", one, nil, http.StatusOK)
 	want("a", "@hourly f file paused:true")
-	s.call(http.MethodPost, "/v1/cron", add, nil, http.StatusOK)
+	s.call(http.MethodPost, "/api/v1/cron", add, nil, http.StatusOK)
 	want("a", "@daily r run time paused:true")
-	s.call(http.MethodPost, "/v1/cron/resume", one, nil, http.StatusOK)
-	s.call(http.MethodPost, "/v1/cron/remove", one, nil, http.StatusOK)
+	s.call(http.MethodPost, "/api/v1/cron/resume", one, nil, http.StatusOK)
+	s.call(http.MethodPost, "/api/v1/cron/remove", one, nil, http.StatusOK)
 	want("a", "@hourly f file paused:false")
-	s.call(http.MethodPost, "/v1/cron/remove", one, nil, http.StatusBadRequest)
+	s.call(http.MethodPost, "/api/v1/cron/remove", one, nil, http.StatusBadRequest)
 	add.Queue = "f"
-	s.call(http.MethodPost, "/v1/cron", add, nil, http.StatusOK)
+	s.call(http.MethodPost, "/api/v1/cron", add, nil, http.StatusOK)
 	want("a", "@daily f run time paused:false")
-	s.call(http.MethodPost, "/v1/cron/remove", one, nil, http.StatusOK)
+	s.call(http.MethodPost, "/api/v1/cron/remove", one, nil, http.StatusOK)
 	want("a", "@hourly f file paused:false")
 
 	s.file = nil
 	s.kill()
 	want("a", "")
-	s.call(http.MethodPost, "/v1/cron/run", one, nil, http.StatusNotFound)
-	s.call(http.MethodGet, "/v1/cron?entry=a", nil, nil, http.StatusNotFound)
-	s.call(http.MethodGet, "/v1/cron?entry=a&next=0", nil, nil, http.StatusBadRequest)
+	s.call(http.MethodPost, "/api/v1/cron/run", one, nil, http.StatusNotFound)
+	s.call(http.MethodGet, "/api/v1/cron?entry=a", nil, nil, http.StatusNotFound)
+	s.call(http.MethodGet, "/api/v1/cron?entry=a&next=0", nil, nil, http.StatusBadRequest)
 }
 
 // TestOperatorsBesideCommit: while a change waits for the disk, other requests of operators are answered, and other changes
@@ -208,12 +208,12 @@ func TestOperatorsBesideCommit(t *testing.T) {
 		return status
 	}
 	changes := []*int{
-		ask(http.MethodPatch, "/v1/policies", `{"pattern":"f","values":{"retries":"3"}}`),
-		ask(http.MethodPost, "/v1/cron", `{"name":"d","queue":"f","schedule":"@daily"}`),
-		ask(http.MethodPost, "/v1/cron/pause", `{"entry":"c"}`),
-		ask(http.MethodPatch, "/v1/policies", `{"pattern":"g","values":{"retries":"3"}}`),
+		ask(http.MethodPatch, "/api/v1/policies", `{"pattern":"f","values":{"retries":"3"}}`),
+		ask(http.MethodPost, "/api/v1/cron", `{"name":"d","queue":"f","schedule":"@daily"}`),
+		ask(http.MethodPost, "/api/v1/cron/pause", `{"entry":"c"}`),
+		ask(http.MethodPatch, "/api/v1/policies", `{"pattern":"g","values":{"retries":"3"}}`),
 	}
-	for _, path := range []string{"/v1/policies", "/v1/policies?queue=f", "/v1/cron", "/v1/failed", "/v1/done"} {
+	for _, path := range []string{"/api/v1/policies", "/api/v1/policies?queue=f", "/api/v1/cron", "/api/v1/failed", "/api/v1/done"} {
 		if status := *ask(http.MethodGet, path, ""); status != http.StatusOK {
 			t.Errorf("GET %s beside a commit: %d", path, status)
 		}

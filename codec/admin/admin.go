@@ -33,7 +33,7 @@ type Value struct {
 	Pattern string `json:"pattern"`
 }
 
-// Table is the answer to GET /v1/policies: with a queue its values, else all rules and keys.
+// Table is the answer to GET /api/v1/policies: with a queue its values, else all rules and keys.
 type Table struct {
 	Queue  string  `json:"queue,omitempty"`
 	Values []Value `json:"values,omitempty"`
@@ -81,18 +81,18 @@ type Page[Job any] struct {
 	Next  string `json:"next,omitempty"` // the cursor of the next page; empty: there is none
 }
 
-// FailedPage is the answer to GET /v1/failed?queue=Q.
+// FailedPage is the answer to GET /api/v1/failed?queue=Q.
 type FailedPage = Page[FailedJob]
 
-// DonePage is the answer to GET /v1/done?queue=Q.
+// DonePage is the answer to GET /api/v1/done?queue=Q.
 type DonePage = Page[DoneJob]
 
-// FailedQueues is the answer to GET /v1/failed.
+// FailedQueues is the answer to GET /api/v1/failed.
 type FailedQueues struct {
 	Queues []FailedQueue `json:"queues"`
 }
 
-// DoneQueues is the answer to GET /v1/done.
+// DoneQueues is the answer to GET /api/v1/done.
 type DoneQueues struct {
 	Queues []DoneQueue `json:"queues"`
 }
@@ -171,7 +171,7 @@ type CronStatus struct {
 	Counts map[string]uint64 `json:"counts"` // of each outcome
 }
 
-// CronEntries is the answer to GET /v1/cron, by name.
+// CronEntries is the answer to GET /api/v1/cron, by name.
 type CronEntries struct {
 	Entries []CronStatus `json:"entries"`
 }
@@ -197,7 +197,7 @@ type Setting struct {
 	Reload bool   `json:"reload"` // whether a reload can change it
 }
 
-// Settings is the answer to GET /v1/settings.
+// Settings is the answer to GET /api/v1/settings.
 type Settings struct {
 	Settings []Setting `json:"settings"`
 }
@@ -209,7 +209,7 @@ type SettingChange struct {
 	After  string `json:"after"`
 }
 
-// SettingChanges is the answer to POST /v1/reload.
+// SettingChanges is the answer to POST /api/v1/reload.
 type SettingChanges struct {
 	Changes []SettingChange `json:"changes"`
 }

@@ -61,7 +61,7 @@ func (s *Simulator) cronBegin() {
 		add := &admin.CronAdd{CronEntry: admin.CronEntry{
 			Name: e.name, Queue: s.cron.queue, Schedule: "@every " + (time.Duration(e.every) * time.Millisecond).String(), Zone: "UTC", Overlap: e.overlap,
 		}}
-		s.askOperator("POST", "/v1/cron", add, &admin.CronEntries{})
+		s.askOperator("POST", "/api/v1/cron", add, &admin.CronEntries{})
 	}
 	s.cronLook()
 }
@@ -117,7 +117,7 @@ func (s *Simulator) cronLook() {
 		there[e]++
 	}
 	var all admin.CronEntries
-	s.askOperator("GET", "/v1/cron", nil, &all)
+	s.askOperator("GET", "/api/v1/cron", nil, &all)
 	for _, e := range s.cron.entries {
 		i := slices.IndexFunc(all.Entries, func(c admin.CronStatus) bool { return c.Name == e.name })
 		if i < 0 {

@@ -206,7 +206,7 @@ func (s *Simulator) policyAgain() *policyJob {
 // policyDone asks for the jobs that are kept as done or expired.
 func (s *Simulator) policyDone() []admin.DoneJob {
 	var page admin.DonePage
-	s.askOperator("GET", "/v1/done?limit=1000&queue="+s.policy.queue, nil, &page)
+	s.askOperator("GET", "/api/v1/done?limit=1000&queue="+s.policy.queue, nil, &page)
 	return page.Jobs
 }
 
@@ -285,7 +285,7 @@ func (s *Simulator) policyForget() {
 		j.becomes(fate{place: nowhere, endedFrom: all[i].DoneAt, endedTo: all[i].DoneAt})
 	}
 	var done admin.Done
-	if s.askOperator("POST", "/v1/done/remove", choice, &done); done.Done != len(all) {
+	if s.askOperator("POST", "/api/v1/done/remove", choice, &done); done.Done != len(all) {
 		s.fail("to remove %d ended jobs comes to %+v", len(all), done)
 	}
 }

@@ -60,7 +60,7 @@ func (s *Simulator) policySet(set *policySet, values map[string]*policyText) {
 			j.policyMove()
 		}
 	}
-	s.askOperator("PATCH", "/v1/policies", change, &admin.Rule{})
+	s.askOperator("PATCH", "/api/v1/policies", change, &admin.Rule{})
 	s.pass(0)
 	m.before = nil
 	s.pass(0)
@@ -107,7 +107,7 @@ func (s *Simulator) askOperator(method, path string, body, answer any) {
 // policyFailed asks for the failed jobs.
 func (s *Simulator) policyFailed() []admin.FailedJob {
 	var page admin.FailedPage
-	s.askOperator("GET", "/v1/failed?queue="+url.QueryEscape(s.policy.queue), nil, &page)
+	s.askOperator("GET", "/api/v1/failed?queue="+url.QueryEscape(s.policy.queue), nil, &page)
 	return page.Jobs
 }
 
@@ -138,7 +138,7 @@ func (s *Simulator) policyVerb(verb string) {
 		j.due, j.maybeDue = true, true
 	}
 	var done admin.Done
-	if s.askOperator("POST", "/v1/failed/"+verb, choice, &done); done.Done != len(all) {
+	if s.askOperator("POST", "/api/v1/failed/"+verb, choice, &done); done.Done != len(all) {
 		s.fail("to %s %d failed jobs comes to %+v", verb, len(all), done)
 	}
 }
@@ -221,7 +221,7 @@ func (m *PolicyModel) checkFailed(j *policyJob, seen *admin.FailedJob) {
 // checkPolicy checks that the server has the policy that the rules come to, and names the rule of each value.
 func (s *Simulator) checkPolicy() {
 	var table admin.Table
-	s.askOperator("GET", "/v1/policies?queue="+url.QueryEscape(s.policy.queue), nil, &table)
+	s.askOperator("GET", "/api/v1/policies?queue="+url.QueryEscape(s.policy.queue), nil, &table)
 	n := 0
 	for _, key := range policyKeys {
 		t, set := s.policy.strongest(key)

@@ -2,27 +2,27 @@
 // ones that are kept, and the cron entries. It is HTTP
 // with JSON on a socket of its own, which the server's owner alone may connect to.
 //
-//	GET   /v1/policies                the rules, the weaker first, and the keys that they may have
-//	GET   /v1/policies?queue=Q        the policy of a queue, each value with its rule
-//	PATCH /v1/policies                change a run-time rule: {"pattern":"mail.*","values":{"retries":"3","rate":null}}
-//	GET   /v1/failed                  the queues that have failed jobs
-//	GET   /v1/failed?queue=Q          its failed jobs, the oldest first; limit=N, after=CURSOR
-//	POST  /v1/failed/retry            make failed jobs ready: {"queue":"Q","jobs":[7,9]} or {"queue":"Q","all":true}
-//	POST  /v1/failed/remove           remove them, in the same words
-//	POST  /v1/jobs                    submit a job, or one of each line: {"queue":"Q","workload":"W","delay":"90s"}
-//	GET   /v1/queues                  the queues; queue=Q: one, prefix=P, limit=N, after=CURSOR
-//	GET   /v1/done                    the queues that keep finished jobs
-//	GET   /v1/done?queue=Q            its finished jobs, as of failed ones
-//	GET   /v1/done/result?queue=Q&id=7  the kept result of one, as bytes
-//	POST  /v1/done/remove             remove them, as failed ones
-//	GET   /v1/cron                    the cron entries; entry=NAME: one, next=N: with so many times to come
-//	POST  /v1/cron                    add an entry: {"name":"N","schedule":"30 2 * * *","queue":"Q","workload":"W"}
-//	POST  /v1/cron/remove             remove it: {"entry":"N"}
-//	POST  /v1/cron/run                submit its job now, in the same words
-//	POST  /v1/cron/pause              leave its times out: {"entry":"N","by":"ada","why":"the database moves"}
-//	POST  /v1/cron/resume             end that: {"entry":"N"}
-//	GET   /v1/settings                the server's settings, each with where it comes from
-//	POST  /v1/reload                  read the configuration again, and answer what has changed
+//	GET   /api/v1/policies                the rules, the weaker first, and the keys that they may have
+//	GET   /api/v1/policies?queue=Q        the policy of a queue, each value with its rule
+//	PATCH /api/v1/policies                change a run-time rule: {"pattern":"mail.*","values":{"retries":"3","rate":null}}
+//	GET   /api/v1/failed                  the queues that have failed jobs
+//	GET   /api/v1/failed?queue=Q          its failed jobs, the oldest first; limit=N, after=CURSOR
+//	POST  /api/v1/failed/retry            make failed jobs ready: {"queue":"Q","jobs":[7,9]} or {"queue":"Q","all":true}
+//	POST  /api/v1/failed/remove           remove them, in the same words
+//	POST  /api/v1/jobs                    submit a job, or one of each line: {"queue":"Q","workload":"W","delay":"90s"}
+//	GET   /api/v1/queues                  the queues; queue=Q: one, prefix=P, limit=N, after=CURSOR
+//	GET   /api/v1/done                    the queues that keep finished jobs
+//	GET   /api/v1/done?queue=Q            its finished jobs, as of failed ones
+//	GET   /api/v1/done/result?queue=Q&id=7  the kept result of one, as bytes
+//	POST  /api/v1/done/remove             remove them, as failed ones
+//	GET   /api/v1/cron                    the cron entries; entry=NAME: one, next=N: with so many times to come
+//	POST  /api/v1/cron                    add an entry: {"name":"N","schedule":"30 2 * * *","queue":"Q","workload":"W"}
+//	POST  /api/v1/cron/remove             remove it: {"entry":"N"}
+//	POST  /api/v1/cron/run                submit its job now, in the same words
+//	POST  /api/v1/cron/pause              leave its times out: {"entry":"N","by":"ada","why":"the database moves"}
+//	POST  /api/v1/cron/resume             end that: {"entry":"N"}
+//	GET   /api/v1/settings                the server's settings, each with where it comes from
+//	POST  /api/v1/reload                  read the configuration again, and answer what has changed
 //
 // A name that is not UTF-8 stands in name_b64 or queue_b64, in base64, instead of name or queue. The pattern of a rule is
 // UTF-8. A parameter queue may have any bytes.

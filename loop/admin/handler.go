@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	codec "treadle/codec/admin"
@@ -32,24 +33,24 @@ func (n *notFound) Unwrap() error { return n.error }
 func (i *Interface) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, answer := range map[string]func(*http.Request) (any, error){
-		"GET /v1/cron":           i.getCron,
-		"POST /v1/cron":          i.postCron,
-		"POST /v1/cron/remove":   i.cronVerb((*Interface).removeCron),
-		"POST /v1/cron/run":      i.cronVerb((*Interface).runCron),
-		"POST /v1/cron/pause":    i.cronVerb((*Interface).pauseCron),
-		"POST /v1/cron/resume":   i.cronVerb((*Interface).resumeCron),
-		"GET /v1/policies":       i.getPolicies,
-		"PATCH /v1/policies":     i.patchPolicies,
-		"GET /v1/failed":         i.getFailed,
-		"POST /v1/failed/retry":  i.postKept(&failedJobs, (*Interface).retry),
-		"POST /v1/failed/remove": i.postKept(&failedJobs, (*Interface).removeFailed),
-		"GET /v1/done":           i.getDone,
-		"GET /v1/done/result":    i.getResult,
-		"POST /v1/done/remove":   i.postKept(&doneJobs, (*Interface).removeDone),
-		"GET /v1/settings":       i.getSettings,
-		"POST /v1/reload":        i.postReload,
-		"GET /v1/queues":         i.getQueues,
-		"POST /v1/reserve":       i.postReserve,
+		"GET /api/v1/cron":           i.getCron,
+		"POST /api/v1/cron":          i.postCron,
+		"POST /api/v1/cron/remove":   i.cronVerb((*Interface).removeCron),
+		"POST /api/v1/cron/run":      i.cronVerb((*Interface).runCron),
+		"POST /api/v1/cron/pause":    i.cronVerb((*Interface).pauseCron),
+		"POST /api/v1/cron/resume":   i.cronVerb((*Interface).resumeCron),
+		"GET /api/v1/policies":       i.getPolicies,
+		"PATCH /api/v1/policies":     i.patchPolicies,
+		"GET /api/v1/failed":         i.getFailed,
+		"POST /api/v1/failed/retry":  i.postKept(&failedJobs, (*Interface).retry),
+		"POST /api/v1/failed/remove": i.postKept(&failedJobs, (*Interface).removeFailed),
+		"GET /api/v1/done":           i.getDone,
+		"GET /api/v1/done/result":    i.getResult,
+		"POST /api/v1/done/remove":   i.postKept(&doneJobs, (*Interface).removeDone),
+		"GET /api/v1/settings":       i.getSettings,
+		"POST /api/v1/reload":        i.postReload,
+		"GET /api/v1/queues":         i.getQueues,
+		"POST /api/v1/reserve":       i.postReserve,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
@@ -58,15 +59,15 @@ func (i *Interface) Handler() http.Handler {
 		})
 	}
 	for pattern, answer := range map[string]func(*http.Request) (any, error){
-		"POST /v1/leases/done":     postReports[doneReport](i),
-		"POST /v1/leases/fail":     postReports[failReport](i),
-		"POST /v1/leases/release":  postReports[releaseReport](i),
-		"POST /v1/leases/extend":   postReports[extendReport](i),
-		"POST /v1/leases/progress": postReports[progressReport](i),
+		"POST /api/v1/leases/done":     postReports[doneReport](i),
+		"POST /api/v1/leases/fail":     postReports[failReport](i),
+		"POST /api/v1/leases/release":  postReports[releaseReport](i),
+		"POST /api/v1/leases/extend":   postReports[extendReport](i),
+		"POST /api/v1/leases/progress": postReports[progressReport](i),
 	} {
 		mux.HandleFunc(pattern, i.withLargeBody(answer))
 	}
-	mux.HandleFunc("POST /v1/jobs", i.postJobs)
+	mux.HandleFunc("POST /api/v1/jobs", i.postJobs)
 	return mux
 }
 
@@ -93,15 +94,22 @@ func (i *Interface) readBody(w http.ResponseWriter, r *http.Request) (body []byt
 	return body, transfer.End, err
 }
 
+// ownerOnly are the requests that the socket answers alone, which only the server's owner may connect to: they show and
+// change the server, not its jobs.
+var ownerOnly = []string{"/api/v1/settings", "/api/v1/reload"}
+
 // Pages implements protocol.Pager.
 func (i *Interface) Pages() []web.Page {
-	api := http.StripPrefix("/api", i.Handler())
+	api := i.Handler()
 	return []web.Page{{Pattern: "/api/v1/", Long: true, Handler: func(w http.ResponseWriter, r *http.Request) {
-		if !fromLoopback(r) {
+		switch {
+		case !fromLoopback(r):
 			writeRefusal(w, "the API answers programs on this machine alone, as long as there are no users: ask for it through an SSH tunnel")
-			return
+		case slices.Contains(ownerOnly, r.URL.Path):
+			writeRefusal(w, "this is for the server's owner alone: ask on the socket of --admin")
+		default:
+			api.ServeHTTP(w, r)
 		}
-		api.ServeHTTP(w, r)
 	}}}
 }
 

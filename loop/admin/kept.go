@@ -91,7 +91,7 @@ func (i *Interface) getDone(r *http.Request) (any, error) {
 	})
 }
 
-// result is the answer to GET /v1/done/result: bytes, not JSON.
+// result is the answer to GET /api/v1/done/result: bytes, not JSON.
 type result []byte
 
 func (i *Interface) getResult(r *http.Request) (any, error) {

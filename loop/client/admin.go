@@ -114,32 +114,32 @@ func (a *Admin) ask(ctx context.Context, method, path string, question any) ([]b
 
 // Policies returns all rules and the keys that rules may have.
 func (a *Admin) Policies(ctx context.Context) (t admin.Table, err error) {
-	err = a.call(ctx, http.MethodGet, "/v1/policies", nil, &t)
+	err = a.call(ctx, http.MethodGet, "/api/v1/policies", nil, &t)
 	return t, err
 }
 
 // Policy returns the policy of a queue.
 func (a *Admin) Policy(ctx context.Context, queue string) (t admin.Table, err error) {
-	err = a.call(ctx, http.MethodGet, "/v1/policies?queue="+url.QueryEscape(queue), nil, &t)
+	err = a.call(ctx, http.MethodGet, "/api/v1/policies?queue="+url.QueryEscape(queue), nil, &t)
 	return t, err
 }
 
 // SetPolicy changes the run-time rule of a pattern and returns it; a value of nil takes its key out.
 func (a *Admin) SetPolicy(ctx context.Context, pattern string, values map[string]*string) (r admin.Rule, err error) {
-	err = a.call(ctx, http.MethodPatch, "/v1/policies", &admin.Change{Pattern: pattern, Values: values}, &r)
+	err = a.call(ctx, http.MethodPatch, "/api/v1/policies", &admin.Change{Pattern: pattern, Values: values}, &r)
 	return r, err
 }
 
 // FailedQueues returns the queues that have failed jobs, by name.
 func (a *Admin) FailedQueues(ctx context.Context) ([]admin.FailedQueue, error) {
 	var all admin.FailedQueues
-	err := a.call(ctx, http.MethodGet, "/v1/failed", nil, &all)
+	err := a.call(ctx, http.MethodGet, "/api/v1/failed", nil, &all)
 	return all.Queues, err
 }
 
 // Failed returns a page of the failed jobs of a queue, the oldest first. after is the Next of the page before, or empty.
 func (a *Admin) Failed(ctx context.Context, queue, after string, limit int) (p admin.FailedPage, err error) {
-	err = a.call(ctx, http.MethodGet, pagePath("/v1/failed", queue, after, limit), nil, &p)
+	err = a.call(ctx, http.MethodGet, pagePath("/api/v1/failed", queue, after, limit), nil, &p)
 	return p, err
 }
 
@@ -149,36 +149,36 @@ func pagePath(path, queue, after string, limit int) string {
 
 // RetryFailed makes failed jobs ready again. The name of their queue may have any bytes.
 func (a *Admin) RetryFailed(ctx context.Context, c KeptChoice) (KeptDone, error) {
-	return a.postKept(ctx, "/v1/failed/retry", c)
+	return a.postKept(ctx, "/api/v1/failed/retry", c)
 }
 
 // RemoveFailed removes failed jobs. The name of their queue may have any bytes.
 func (a *Admin) RemoveFailed(ctx context.Context, c KeptChoice) (KeptDone, error) {
-	return a.postKept(ctx, "/v1/failed/remove", c)
+	return a.postKept(ctx, "/api/v1/failed/remove", c)
 }
 
 // DoneQueues returns the queues that keep finished jobs, by name.
 func (a *Admin) DoneQueues(ctx context.Context) ([]admin.DoneQueue, error) {
 	var all admin.DoneQueues
-	err := a.call(ctx, http.MethodGet, "/v1/done", nil, &all)
+	err := a.call(ctx, http.MethodGet, "/api/v1/done", nil, &all)
 	return all.Queues, err
 }
 
 // Done returns a page of the finished jobs that a queue keeps, as Failed does.
 func (a *Admin) Done(ctx context.Context, queue, after string, limit int) (p admin.DonePage, err error) {
-	err = a.call(ctx, http.MethodGet, pagePath("/v1/done", queue, after, limit), nil, &p)
+	err = a.call(ctx, http.MethodGet, pagePath("/api/v1/done", queue, after, limit), nil, &p)
 	return p, err
 }
 
 // Result returns the kept result of a finished job.
 func (a *Admin) Result(ctx context.Context, queue string, id uint64) ([]byte, error) {
 	query := url.Values{"queue": {queue}, "id": {strconv.FormatUint(id, 10)}}
-	return a.ask(ctx, http.MethodGet, "/v1/done/result?"+query.Encode(), nil)
+	return a.ask(ctx, http.MethodGet, "/api/v1/done/result?"+query.Encode(), nil)
 }
 
 // RemoveDone removes finished jobs that are kept. The name of their queue may have any bytes.
 func (a *Admin) RemoveDone(ctx context.Context, c KeptChoice) (KeptDone, error) {
-	return a.postKept(ctx, "/v1/done/remove", c)
+	return a.postKept(ctx, "/api/v1/done/remove", c)
 }
 
 func (a *Admin) postKept(ctx context.Context, path string, c KeptChoice) (d KeptDone, err error) {
@@ -190,19 +190,19 @@ func (a *Admin) postKept(ctx context.Context, path string, c KeptChoice) (d Kept
 // Cron returns the cron entries by name, each with its next time.
 func (a *Admin) Cron(ctx context.Context) ([]CronStatus, error) {
 	var all admin.CronEntries
-	err := a.call(ctx, http.MethodGet, "/v1/cron", nil, &all)
+	err := a.call(ctx, http.MethodGet, "/api/v1/cron", nil, &all)
 	return all.Entries, err
 }
 
 // CronEntry returns one entry with n times to come.
 func (a *Admin) CronEntry(ctx context.Context, name string, n int) (s CronStatus, err error) {
 	query := url.Values{"entry": {name}, "next": {strconv.Itoa(n)}}
-	return a.oneCron(ctx, http.MethodGet, "/v1/cron?"+query.Encode(), nil)
+	return a.oneCron(ctx, http.MethodGet, "/api/v1/cron?"+query.Encode(), nil)
 }
 
 // AddCron adds an entry and returns it. An entry of its name is replaced or, without replace, refuses it.
 func (a *Admin) AddCron(ctx context.Context, e CronEntry, replace bool) (s CronStatus, err error) {
-	return a.oneCron(ctx, http.MethodPost, "/v1/cron", &admin.CronAdd{CronEntry: e, Replace: replace})
+	return a.oneCron(ctx, http.MethodPost, "/api/v1/cron", &admin.CronAdd{CronEntry: e, Replace: replace})
 }
 
 func (a *Admin) oneCron(ctx context.Context, method, path string, ask any) (s CronStatus, err error) {
@@ -218,35 +218,35 @@ func (a *Admin) oneCron(ctx context.Context, method, path string, ask any) (s Cr
 
 // RemoveCron removes an entry.
 func (a *Admin) RemoveCron(ctx context.Context, name string) error {
-	return a.call(ctx, http.MethodPost, "/v1/cron/remove", &admin.CronPause{Entry: name}, new(struct{}))
+	return a.call(ctx, http.MethodPost, "/api/v1/cron/remove", &admin.CronPause{Entry: name}, new(struct{}))
 }
 
 // RunCron submits the job of an entry now.
 func (a *Admin) RunCron(ctx context.Context, name string) (r admin.CronRun, err error) {
-	err = a.call(ctx, http.MethodPost, "/v1/cron/run", &admin.CronPause{Entry: name}, &r)
+	err = a.call(ctx, http.MethodPost, "/api/v1/cron/run", &admin.CronPause{Entry: name}, &r)
 	return r, err
 }
 
 // PauseCron leaves out the times of an entry.
 func (a *Admin) PauseCron(ctx context.Context, name, by, why string) error {
-	return a.call(ctx, http.MethodPost, "/v1/cron/pause", &admin.CronPause{Entry: name, By: by, Why: why}, new(struct{}))
+	return a.call(ctx, http.MethodPost, "/api/v1/cron/pause", &admin.CronPause{Entry: name, By: by, Why: why}, new(struct{}))
 }
 
 // ResumeCron ends a pause.
 func (a *Admin) ResumeCron(ctx context.Context, name string) error {
-	return a.call(ctx, http.MethodPost, "/v1/cron/resume", &admin.CronPause{Entry: name}, new(struct{}))
+	return a.call(ctx, http.MethodPost, "/api/v1/cron/resume", &admin.CronPause{Entry: name}, new(struct{}))
 }
 
 // Settings returns the settings of the server.
 func (a *Admin) Settings(ctx context.Context) ([]Setting, error) {
 	var all admin.Settings
-	err := a.call(ctx, http.MethodGet, "/v1/settings", nil, &all)
+	err := a.call(ctx, http.MethodGet, "/api/v1/settings", nil, &all)
 	return all.Settings, err
 }
 
 // Reload has the server read its configuration again, and returns what has changed.
 func (a *Admin) Reload(ctx context.Context) ([]SettingChange, error) {
 	var all admin.SettingChanges
-	err := a.call(ctx, http.MethodPost, "/v1/reload", struct{}{}, &all)
+	err := a.call(ctx, http.MethodPost, "/api/v1/reload", struct{}{}, &all)
 	return all.Changes, err
 }
