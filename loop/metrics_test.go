@@ -90,7 +90,7 @@ func TestDelays(t *testing.T) {
 func TestLive(t *testing.T) {
 	w := newMemServer(t, Options{Loops: 2})
 	now := sched.Time{Mono: 1000}
-	w.Server.clock = func() sched.Time { return now }
+	w.clock = func() sched.Time { return now }
 	f := func(want bool, text string) {
 		t.Helper()
 		if ok, said := w.live(); ok != want || said != text {
@@ -99,8 +99,8 @@ func TestLive(t *testing.T) {
 	}
 	swept := func(timer, first, second int64) {
 		w.swept.Store(timer)
-		w.Server.reactors[0].Load().swept.Store(first)
-		w.Server.reactors[1].Load().swept.Store(second)
+		w.reactors[0].Load().swept.Store(first)
+		w.reactors[1].Load().swept.Store(second)
 	}
 	swept(1000, 1000, 1000)
 	now.Mono = 6001

@@ -126,10 +126,11 @@ func (sh *shard) timeOut(now Time, x *index, timeout int64, until int, sink Sink
 		job := x.head(&sh.buckets)
 		r := sh.slab.at(job)
 		sh.counters.TimedOut++
-		w, worker, unconnected := sh.watches[r.home], "", ""
+		w, unconnected := sh.watches[r.home], ""
+		worker := w.peer.where
 		if l := sh.leaseOf(r); l != nil {
 			l.how, worker, unconnected = leaseExpired, l.worker, l.worker
-		} else if worker = w.peer.where; w.peer.request {
+		} else if w.peer.request {
 			unconnected = worker
 		}
 		if sh.s.timedOut != nil {

@@ -185,7 +185,7 @@ func (r *reloaded) write(text string) {
 // TestReload: all that may change does, and is told; a connection stays.
 func TestReload(t *testing.T) {
 	r := serveFile(t, "drain = \"20s\"\n[queue.a]\nretries = 1\n[queue.b]\nretries = 2\n[[cron]]\nname = \"old\"\nschedule = \"@yearly\"\nqueue = \"q\"\n[[cron]]\nname = \"stays\"\nschedule = \"@yearly\"\nqueue = \"q\"\nworkload = \"w\"\n")
-	socket := filepath.Join(filepath.Dir(r.user.host), "s")
+	socket := filepath.Join(filepath.Dir(r.host), "s")
 	connection, err := client.Dial(patient(t), "unix://"+socket, client.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +210,7 @@ queue."c" +"" +retries=4
 	r.until(`msg="the configuration is read again" changes=10`)
 	r.gets(`(?s).*\nmin-free +300MiB +\S+:2\n.*\nmax-connections +100 +\S+:3\n.*\ndrain +30s +\S+:1\nmax-memory +70% +default\nlog-level +debug +.*`, "config show")
 	r.gets(`QUEUES +SOURCE +KEY +VALUE\na +file +retries +3\nc +file +retries +4\n`, "queue list")
-	if out, _, _ := treadle(t, "", "-H", r.user.host, "cron", "list"); strings.Contains(out, "old") || !strings.Contains(out, "new ") || !strings.Contains(out, "stays ") {
+	if out, _, _ := treadle(t, "", "-H", r.host, "cron", "list"); strings.Contains(out, "old") || !strings.Contains(out, "new ") || !strings.Contains(out, "stays ") {
 		t.Errorf("the entries are\n%s", out)
 	}
 	if err := connection.Ping(patient(t)); err != nil {
@@ -219,9 +219,9 @@ queue."c" +"" +retries=4
 	r.write("log-level = \"error\"\n[queue.a]\nretries = 3\n")
 	r.gets(`(?s).*`, "reload --json")
 	r.write("")
-	r.process.signal(syscall.SIGHUP) // its lines are notes, which the level of before hides
+	r.signal(syscall.SIGHUP) // its lines are notes, which the level of before hides
 	r.eventually(`no rules?.*|QUEUES +SOURCE +KEY +VALUE\n`, "queue list")
-	r.process.stop()
+	r.stop()
 }
 
 // TestReloadRefused: what cannot change, and a file that is wrong, leave everything as it was.
@@ -232,7 +232,7 @@ func TestReloadRefused(t *testing.T) {
 		t.Helper()
 		r.write(text)
 		r.fails("treadle: "+says+"\n", "reload")
-		r.process.signal(syscall.SIGHUP)
+		r.signal(syscall.SIGHUP)
 		for range 2 {
 			r.until(`level=ERROR msg="the configuration is not taken, and nothing has changed"`)
 		}
@@ -250,7 +250,7 @@ func TestReloadRefused(t *testing.T) {
 	r.fails("treadle: --config .*: no such file or directory\n", "reload")
 	r.write(before)
 	r.gets("nothing has changed\n", "reload")
-	r.process.stop()
+	r.stop()
 }
 
 // lineCount is a log that counts its lines.

@@ -122,27 +122,11 @@ func fromLoopback(r *http.Request) bool {
 // write answers a request.
 func write(w http.ResponseWriter, v any, err error) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) // fails only when the connection is closed
-	status, reason := http.StatusOK, ""
+	status := http.StatusOK
 	if err != nil {
-		if status, reason = leaseError(err); status == 0 {
-			status = http.StatusInternalServerError
-		}
-		var refused *refusal
-		switch {
-		case errors.As(err, &refused):
-			status, reason = statusOf(refused.reason), refused.reason.String()
-		case errors.As(err, new(*unsupported)):
-			status = http.StatusUnsupportedMediaType
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			status = http.StatusRequestTimeout
-		case errors.As(err, new(*http.MaxBytesError)):
-			status = http.StatusRequestEntityTooLarge
-		case errors.As(err, new(*badRequest)):
-			status = http.StatusBadRequest
-		case errors.Is(err, sched.ErrNotFound), errors.As(err, new(*notFound)):
-			status = http.StatusNotFound
-		}
-		v = codec.Error{Error: err.Error(), Reason: reason}
+		e := codec.Error{Error: err.Error()}
+		status, e.Reason = errorStatus(err)
+		v = e
 	}
 	if data, ok := v.(result); ok {
 		w.Header().Set("Content-Type", "application/octet-stream")
@@ -157,6 +141,29 @@ func write(w http.ResponseWriter, v any, err error) {
 	if jobs, ok := v.(*leased); ok && (err != nil || jobs.ctx.Err() != nil || http.NewResponseController(w).Flush() != nil) {
 		jobs.unsent()
 	} // nobody misses another answer
+}
+
+// errorStatus returns the HTTP status of an error, and the reason that its answer names.
+func errorStatus(err error) (status int, reason string) {
+	if status, reason = leaseError(err); status != 0 {
+		return status, reason
+	}
+	var refused *refusal
+	switch {
+	case errors.As(err, &refused):
+		return statusOf(refused.reason), refused.reason.String()
+	case errors.As(err, new(*unsupported)):
+		return http.StatusUnsupportedMediaType, ""
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return http.StatusRequestTimeout, ""
+	case errors.As(err, new(*http.MaxBytesError)):
+		return http.StatusRequestEntityTooLarge, ""
+	case errors.As(err, new(*badRequest)):
+		return http.StatusBadRequest, ""
+	case errors.Is(err, sched.ErrNotFound), errors.As(err, new(*notFound)):
+		return http.StatusNotFound, ""
+	}
+	return http.StatusInternalServerError, ""
 }
 
 // statusOf returns the HTTP status of a refusal. 507 and 503 say that the same request may be taken later.
