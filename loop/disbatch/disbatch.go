@@ -119,7 +119,7 @@ func (h *Protocol) Close() {
 // Submit implements node.Functions.
 func (h *Protocol) Submit(function, name string, workload []byte, done func(data []byte, err error)) error {
 	if err := h.host.Refusing(); err == protocol.ErrMaxMemory { // the tasks are in the site's database, not on the disk
-		h.host.Refused(name, protocol.ReasonOf(err))
+		h.host.Refused(h.Name(), protocol.ReasonOf(err))
 		return err
 	}
 	h.mu.Lock()

@@ -21,7 +21,12 @@ func (h host) Now() sched.Time { return sched.Time{Wall: 1, Mono: 1} }
 
 func (h host) Refusing() error { return h.refusing }
 
-func (h host) Refused(_ string, why protocol.Reason) { *h.refused = why }
+func (h host) Refused(name string, why protocol.Reason) {
+	if name != "disbatch" {
+		panic("BUG: no protocol is called " + name)
+	}
+	*h.refused = why
+}
 
 func (h host) NewSink() protocol.Sink { return sink{} }
 
