@@ -1,7 +1,15 @@
-// Package admin is the operators' interface of a running server: the policies of queues, the failed jobs, the finished
-// ones that are kept, and the cron entries. It is HTTP
-// with JSON on a socket of its own, which the server's owner alone may connect to.
+// Package admin is the HTTP API of a running server: submitting jobs, working on them under leases, and viewing and
+// changing queues, policies, failed and finished jobs, and cron entries. It answers on a socket of its own, which the
+// server's owner alone may connect to, and to the programs of this machine on the port of --http.
 //
+//	POST  /api/v1/jobs                    submit a job, or one of each line: {"queue":"Q","workload":"W","delay":"90s"}
+//	GET   /api/v1/queues                  the queues; queue=Q: one, prefix=P, limit=N, after=CURSOR
+//	POST  /api/v1/reserve                 lease jobs, or wait for one: {"queues":["Q"],"jobs":10,"wait":"30s","lease":"1m"}
+//	POST  /api/v1/leases/done             end a leased job: {"token":"T","result":"R"}, or an array of such
+//	POST  /api/v1/leases/fail             give it back as failed: {"token":"T","error":"E","delay":"10s"}
+//	POST  /api/v1/leases/release          give it back unstarted: {"token":"T"}
+//	POST  /api/v1/leases/extend           keep it longer: {"token":"T","lease":"1m"}
+//	POST  /api/v1/leases/progress         send data to its listeners: {"token":"T","data":"D"}
 //	GET   /api/v1/policies                the rules, the weaker first, and the keys that they may have
 //	GET   /api/v1/policies?queue=Q        the policy of a queue, each value with its rule
 //	PATCH /api/v1/policies                change a run-time rule: {"pattern":"mail.*","values":{"retries":"3","rate":null}}
@@ -9,8 +17,6 @@
 //	GET   /api/v1/failed?queue=Q          its failed jobs, the oldest first; limit=N, after=CURSOR
 //	POST  /api/v1/failed/retry            make failed jobs ready: {"queue":"Q","jobs":[7,9]} or {"queue":"Q","all":true}
 //	POST  /api/v1/failed/remove           remove them, in the same words
-//	POST  /api/v1/jobs                    submit a job, or one of each line: {"queue":"Q","workload":"W","delay":"90s"}
-//	GET   /api/v1/queues                  the queues; queue=Q: one, prefix=P, limit=N, after=CURSOR
 //	GET   /api/v1/done                    the queues that keep finished jobs
 //	GET   /api/v1/done?queue=Q            its finished jobs, as of failed ones
 //	GET   /api/v1/done/result?queue=Q&id=7  the kept result of one, as bytes
