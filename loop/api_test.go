@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	codec "treadle/codec/admin"
 	"treadle/codec/periodic"
@@ -73,6 +74,7 @@ func TestAPISubmit(t *testing.T) {
 	a.submit(`{"queue":"f","name":"past","at":5,"workload":"p"}`)
 	a.submit(`{"queue":"f","name":"first","priority":7,"workload_json":{"n": 1.50}}`)
 	a.submit(`{"queue":"f","name_b64":"/w==","workload_b64":"/w==","at":6,"timeout":1.5}`)
+	a.submit(`{"queue":"g","name":"\\\ud83d\ude00","delay":null,"at":null,"wait":null,"workload":null}`)
 	if s := a.submit(`{"queue":"f"}`); len(s.Name) < 20 || s.State != "submitted" {
 		t.Errorf("a job without a name became %+v", s)
 	}
@@ -206,8 +208,13 @@ func TestAPIRefuses(t *testing.T) {
 		{`{"queue":"f","nam":"x"}`, 400, `unknown field`},
 		{`{"queue":"f"} {}`, 400, "more than one JSON value"},
 		{`{"queue":"f"`, 400, "unexpected E"},
-		{``, 400, "E"},
+		{``, 400, "no JSON value"},
 		{`[]`, 400, "cannot unmarshal"},
+		{"{\"queue\":\"f\",\"name\":\"\xff\"}", 400, "not UTF-8"},
+		{`{"queue":"f","name":"\ud800"}`, 400, "not UTF-8"},
+		{`{"queue":"f","name":"\\\ud83d\ude00\uDE00"}`, 400, "not UTF-8"},
+		{`{"queue":"f","at":"0001-01-01T00:00:00Z"}`, 400, "is no moment"},
+		{`{"` + strings.Repeat("x", 1<<15) + `":1}`, 400, "..."},
 		{`{}`, 400, "no queue"},
 		{`{"queue":"f","queue_b64":"Zg=="}`, 400, "give one"},
 		{`{"queue":"f","workload":"x","workload_json":1}`, 400, "give one"},
@@ -358,13 +365,16 @@ func TestAPIWork(t *testing.T) {
 		{"/leases/done", `{"token":"` + one.Token + `"}`, 409, codec.LeaseDone},
 		{"/leases/release", `{"token":"` + b.Token + `"}`, 200, ""},
 		{"/leases/done", `{"token":"` + b.Token + `"}`, 409, codec.LeaseDone},
-		{"/leases/done", `{"token":"` + strings.Repeat("0", 34) + `"}`, 404, codec.NoLease},
+		{"/leases/done", `{"token":"` + strings.Repeat("0", 32) + `"}`, 404, codec.NoLease},
 		{"/leases/done", `{"token":"x"}`, 404, codec.NoLease},
 		{"/leases/done", `{"token":"ff"}`, 404, codec.NoLease},
 		{"/leases/done", `{}`, 404, codec.NoLease},
 		{"/leases/done", `{"token":"` + b.Token + `","error":"x"}`, 400, ""},
 		{"/leases/extend", `{"token":"` + b.Token + `","lease":"25h"}`, 400, ""},
 		{"/leases/done", ``, 400, ""},
+		{"/leases/done", `[` + strings.Repeat(`{"token":"x"},`, 1000) + `{"token":"x"}]`, 400, ""},
+		{"/leases/done", `[{"token":"x"}] 1`, 400, ""},
+		{"/leases/done", `[{"token":"x"}`, 400, ""},
 		{"/reserve", `{"queues":[]}`, 400, ""},
 		{"/reserve", `{"queues":[""]}`, 400, ""},
 		{"/reserve", `{"queues":["f"],"jobs":-1}`, 400, ""},
@@ -417,11 +427,12 @@ func TestAPIReserveWaits(t *testing.T) {
 	}
 }
 
-// TestAPIReserveHangsUp: a worker that hangs up while it waits loses no job.
+// TestAPIReserveHangsUp: a worker that hangs up while it waits serves nothing any more, and loses no job. When its end and a
+// job meet on the way, the job is ready again at the latest when its lease ends.
 func TestAPIReserveHangsUp(t *testing.T) {
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Loops: 2})
 	a := api{t, r}
-	body := `{"queues":["f"],"wait":"1m"}`
+	body := `{"queues":["f"],"wait":"1m","lease":"100ms"}` + "\n"
 	for n := range 20 {
 		c, err := net.Dial("tcp", r.http)
 		if err != nil {
@@ -431,14 +442,66 @@ func TestAPIReserveHangsUp(t *testing.T) {
 		r.until("the worker waits", func() bool {
 			return a.do(http.MethodGet, "/queues?queue=f", "", nil, nil) == http.StatusOK && a.queue("f").Workers == 1
 		})
-		go c.Close()
+		if meets := n%2 == 1; meets {
+			go c.Close()
+		} else {
+			c.Close()
+			r.until("the worker has gone", func() bool {
+				return a.do(http.MethodGet, "/queues?queue=f", "", nil, nil) == http.StatusNotFound || a.queue("f").Workers == 0
+			})
+		}
 		a.submit(fmt.Sprintf(`{"queue":"f","name":"%d"}`, n))
-		r.until("the job is ready again", func() bool { q := a.queue("f"); return q.Ready == 1 && q.Running == 0 && q.Workers == 0 })
+		r.until("the job is ready", func() bool { q := a.queue("f"); return q.Ready == 1 && q.Running == 0 && q.Workers == 0 })
 		l := a.reserve(`{"queues":["f"]}`)
 		if len(l.Jobs) != 1 || a.post("/leases/done", `{"token":"`+l.Jobs[0].Token+`"}`, nil) != http.StatusOK {
 			t.Fatalf("%+v", l)
 		}
 		r.until("the worker has gone", func() bool { return a.queue("f").Workers == 0 })
+	}
+}
+
+// TestAPIBroadcast: a reserve that waits receives a broadcast, without a token. So does one that finds it ready.
+func TestAPIBroadcast(t *testing.T) {
+	r := startServer(t, Options{HTTP: "127.0.0.1:0", Loops: 2})
+	a := api{t, r}
+	r.greet(periodic.Worker).send(request(1, periodic.Broadcast, str8("f")))
+	r.until("the worker serves", func() bool { return a.do(http.MethodGet, "/queues?queue=f", "", nil, nil) == http.StatusOK })
+	a.submit(`{"queue":"f","name":"ready"}`)
+	if l := a.reserve(`{"queues":["f"]}`); len(l.Jobs) != 1 || !l.Jobs[0].Broadcast || l.Jobs[0].Token != "" {
+		t.Errorf("%+v", l)
+	}
+	work := make(chan codec.Leased, 1)
+	go func() { work <- a.reserve(`{"queues":["f"],"wait":"1m"}`) }()
+	r.until("a second worker waits", func() bool { return a.queue("f").Workers == 2 })
+	a.submit(`{"queue":"f","name":"late"}`)
+	if l := <-work; len(l.Jobs) != 1 || !l.Jobs[0].Broadcast || l.Jobs[0].Name != "late" {
+		t.Errorf("%+v", l)
+	}
+	r.until("the workers have gone", func() bool { return a.queue("f").Workers == 1 })
+}
+
+// TestAPIStalledBody: a body that stops is answered, and its connection ends. Of lines, the whole ones are submitted.
+func TestAPIStalledBody(t *testing.T) {
+	t.Parallel()
+	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
+	all := map[string]net.Conn{}
+	for _, kind := range []string{"application/json", ndjson} {
+		c, err := net.Dial("tcp", r.http)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprintf(c, "POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: 1000\r\n\r\n"+`{"queue":"f","name":"one"}`+"\n"+`{"queue":"f","name":"two"}`, kind)
+		all[kind] = c
+	}
+	for kind, want := range map[string]string{"application/json": "408 Request Timeout", ndjson: `"submitted":1,"error":"the body stopped`} {
+		_ = all[kind].SetReadDeadline(time.Now().Add(patience))
+		if answer, err := io.ReadAll(all[kind]); err != nil || !strings.Contains(string(answer), want) {
+			t.Errorf("%s: %v, %q", kind, err, answer)
+		}
+	}
+	if q := (api{t, r}).queue("f"); q.Ready != 1 {
+		t.Errorf("%+v", q)
 	}
 }
 

@@ -17,8 +17,9 @@ type Leased struct {
 
 // LeasedJob is a job under a lease. The workload is text in Workload, or bytes that are not UTF-8 in WorkloadBytes.
 type LeasedJob struct {
-	Token         string  `json:"token"`
-	Until         int64   `json:"until"` // Unix milliseconds
+	Token         string  `json:"token,omitempty"`     // of a broadcast none
+	Broadcast     bool    `json:"broadcast,omitempty"` // all waiting workers of the queue have the job, none reports on it
+	Until         int64   `json:"until,omitempty"`     // Unix milliseconds
 	Queue         string  `json:"queue"`
 	QueueBytes    []byte  `json:"queue_b64,omitempty"`
 	Name          string  `json:"name"`

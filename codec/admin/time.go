@@ -16,6 +16,9 @@ type Duration time.Duration
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (d *Duration) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		return nil
+	}
 	v, err := parseDuration(text)
 	if err != nil {
 		return err
@@ -68,8 +71,11 @@ type Moment struct{ time.Time }
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (m *Moment) UnmarshalJSON(raw []byte) error {
+	if string(raw) == "null" {
+		return nil
+	}
 	if len(raw) > 0 && raw[0] == '"' {
-		if err := m.Time.UnmarshalJSON(raw); err != nil {
+		if err := m.Time.UnmarshalJSON(raw); err != nil || m.Unix() < 0 {
 			return errors.New(string(raw) + ` is no moment: give one as in "2030-01-31T09:00:00Z", or Unix seconds`)
 		}
 		return nil

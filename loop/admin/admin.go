@@ -118,6 +118,7 @@ type Interface struct {
 	waits    *waits
 	requests *requests
 	incoming web.Transfers // bodies that are being read
+	outgoing web.Transfers // answers that are being sent
 
 	mu    sync.Mutex
 	rules map[string]map[string]string // at run time: by pattern and key
@@ -129,7 +130,8 @@ type Interface struct {
 // New makes the interface. It returns an error when a rule of the file cannot be meant.
 func New(host protocol.Host, o Options) (*Interface, error) {
 	i := &Interface{host: host, o: o, rules: make(map[string]map[string]string), late: make(map[string]*cronEntry)}
-	i.waits, i.requests, i.incoming.Most = newWaits(host), newRequests(host), host.Limits().MostUnsent
+	i.waits, i.requests = newWaits(host), newRequests(host)
+	i.incoming.Most, i.outgoing.Most, i.outgoing.Renew = host.Limits().MostUnsent, host.Limits().MostUnsent, pieceTime
 	table, err := i.join()
 	if err == nil {
 		err = table.CheckKeys()

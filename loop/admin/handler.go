@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 
 	codec "treadle/codec/admin"
@@ -55,7 +57,7 @@ func (i *Interface) Handler() http.Handler {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
 			v, err := answer(r)
-			write(w, v, err)
+			i.write(w, v, err)
 		})
 	}
 	for pattern, answer := range map[string]func(*http.Request) (any, error){
@@ -68,6 +70,9 @@ func (i *Interface) Handler() http.Handler {
 		mux.HandleFunc(pattern, i.withLargeBody(answer))
 	}
 	mux.HandleFunc("POST /api/v1/jobs", i.postJobs)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		i.write(w, nil, &notFound{errors.New("there is no such request, see treadle help api")})
+	})
 	return mux
 }
 
@@ -77,12 +82,12 @@ func (i *Interface) withLargeBody(answer func(*http.Request) (any, error)) http.
 		body, done, err := i.readBody(w, r)
 		defer done()
 		if err != nil {
-			write(w, nil, err)
+			i.write(w, nil, err)
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		v, err := answer(r)
-		write(w, v, err)
+		i.write(w, v, err)
 	}
 }
 
@@ -101,15 +106,17 @@ var ownerOnly = []string{"/api/v1/settings", "/api/v1/reload"}
 // Pages implements protocol.Pager.
 func (i *Interface) Pages() []web.Page {
 	api := i.Handler()
-	return []web.Page{{Pattern: "/api/v1/", Long: true, Handler: func(w http.ResponseWriter, r *http.Request) {
+	return []web.Page{{Pattern: "/api/v1/", Long: true, Handler: api.ServeHTTP, Allow: func(w http.ResponseWriter, r *http.Request) bool {
 		switch {
 		case !fromLoopback(r):
+			w.Header().Set("Connection", "close")
 			writeRefusal(w, "the API answers programs on this machine alone, as long as there are no users: ask for it through an SSH tunnel")
 		case slices.Contains(ownerOnly, r.URL.Path):
 			writeRefusal(w, "this is for the server's owner alone: ask on the socket of --admin")
 		default:
-			api.ServeHTTP(w, r)
+			return true
 		}
+		return false
 	}}}
 }
 
@@ -119,8 +126,8 @@ func fromLoopback(r *http.Request) bool {
 	return err == nil && from.Addr().Unmap().IsLoopback()
 }
 
-// write answers a request.
-func write(w http.ResponseWriter, v any, err error) {
+// write answers a request. The answers of all requests together are bounded: of those that are not read, the stalest ends.
+func (i *Interface) write(w http.ResponseWriter, v any, err error) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) // fails only when the connection is closed
 	status := http.StatusOK
 	if err != nil {
@@ -128,16 +135,22 @@ func write(w http.ResponseWriter, v any, err error) {
 		status, e.Reason = errorStatus(err)
 		v = e
 	}
-	if data, ok := v.(result); ok {
-		w.Header().Set("Content-Type", "application/octet-stream")
-		_, _ = w.Write(data) // the peer has gone
-		return
+	text, isBytes := v.(result)
+	kind := "application/octet-stream"
+	if !isBytes {
+		kind = "application/json"
+		var encoded bytes.Buffer
+		e := json.NewEncoder(&encoded)
+		e.SetEscapeHTML(false)
+		_ = e.Encode(v) // only types of package codec/admin
+		text = encoded.Bytes()
 	}
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	err = e.Encode(v)
+	_, transfer := i.outgoing.Begin(context.Background(), w)
+	defer transfer.End()
+	err = transfer.Send(w, text)
 	if jobs, ok := v.(*leased); ok && (err != nil || jobs.ctx.Err() != nil || http.NewResponseController(w).Flush() != nil) {
 		jobs.unsent()
 	} // nobody misses another answer
@@ -188,12 +201,11 @@ func writeRefusal(w http.ResponseWriter, why string) {
 
 // read decodes a request's body, which has no members but v's.
 func read(r *http.Request, v any) error {
-	d := json.NewDecoder(r.Body)
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return &badRequest{err}
+	text, err := io.ReadAll(r.Body) // net/http notices that the peer has gone when the body was read to its end
+	if err != nil {
+		return err
 	}
-	return nil
+	return decode(text, v)
 }
 
 func (i *Interface) getPolicies(r *http.Request) (any, error) {

@@ -48,7 +48,7 @@ func (i *Interface) postLines(w http.ResponseWriter, r *http.Request) (any, erro
 	l := lines{i: i, in: bufio.NewReaderSize(i.steady(w, r.Body), linesBuffer), limit: int(i.maxBody()), sink: i.host.NewSink()}
 	for {
 		text, err := l.next(transfer.Hold)
-		if len(bytes.TrimSpace(text)) > 0 {
+		if whole := err == nil || err == io.EOF; whole && len(bytes.TrimSpace(text)) > 0 {
 			l.submit(text)
 		}
 		if l.ahead >= linesAhead {
@@ -169,8 +169,11 @@ type steadyBody struct {
 func (s *steadyBody) Read(p []byte) (int, error) {
 	_ = s.peer.SetReadDeadline(time.Now().Add(pieceTime)) // fails only when the connection is closed, or is none
 	n, err := s.body.Read(p)
-	if err != nil {
+	switch {
+	case err == io.EOF:
 		_ = s.peer.SetReadDeadline(time.Time{}) // the wait for the answer is bounded by itself
+	case err != nil: // net/http reads no more of the body before it sends the answer
+		_ = s.peer.SetReadDeadline(time.Unix(1, 0))
 	}
 	return n, err
 }

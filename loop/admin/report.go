@@ -5,33 +5,12 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strconv"
 	"time"
 
 	codec "treadle/codec/admin"
 	"treadle/loop/protocol"
 	"treadle/sched"
 )
-
-// spaceDigits is the number of digits of a job's name space behind a token.
-const spaceDigits = 2
-
-// tokenText returns a token as the API has it: that of the scheduler, and the name space of its job.
-func tokenText(t sched.Token, space sched.Space) string {
-	text := strconv.AppendUint([]byte(t.String()), uint64(space)|0x100, 16) // three digits
-	return string(text[:len(text)-spaceDigits-1]) + string(text[len(text)-spaceDigits:])
-}
-
-// parseToken reads what tokenText returns.
-func parseToken(text string) (sched.Token, sched.Space, error) {
-	at := max(len(text)-spaceDigits, 0)
-	space, err := strconv.ParseUint(text[at:], 16, 8)
-	if err != nil || space >= sched.MaxSpaces {
-		return sched.Token{}, 0, sched.ErrNoLease
-	}
-	t, err := sched.ParseToken(text[:at])
-	return t, sched.Space(space), err
-}
 
 // report is what became of one leased job.
 type report interface {
@@ -45,7 +24,6 @@ type reportCall struct {
 	i      *Interface
 	now    sched.Time
 	token  sched.Token
-	space  sched.Space
 	sink   protocol.Sink
 	answer codec.Reported
 }
@@ -63,7 +41,7 @@ func postReports[R any, P interface {
 		c := reportCall{i: i, sink: i.host.NewSink()}
 		for n := range all {
 			one := P(&all[n])
-			if c.token, c.space, err = parseToken(one.token()); err == nil {
+			if c.token, err = sched.ParseToken(one.token()); err == nil {
 				c.now = i.host.Now()
 				err = one.carryOut(&c)
 			}
@@ -92,13 +70,21 @@ func reportsOf[R any](r *http.Request) (all []R, single bool, err error) {
 		all = make([]R, 1)
 		return all, true, decode(text, &all[0])
 	}
-	if err := decode(text, &all); err != nil {
-		return nil, false, err
+	d := newDecoder(text)
+	_, err = d.Token()
+	for err == nil && d.More() {
+		if len(all) == sched.MaxRequestJobs {
+			return nil, false, badf("a request reports on at most %d leases", sched.MaxRequestJobs)
+		}
+		var one R
+		if err = d.Decode(&one); err == nil {
+			all = append(all, one)
+		}
 	}
-	if len(all) > sched.MaxRequestJobs {
-		return nil, false, badf("a request reports on at most %d leases", sched.MaxRequestJobs)
+	if err == nil {
+		_, err = d.Token()
 	}
-	return all, false, nil
+	return all, false, atEnd(d, err)
 }
 
 // leaseErrors are the errors of tokens, each with its HTTP status and reason.
@@ -143,7 +129,12 @@ func (r *doneReport) carryOut(c *reportCall) error {
 	if err != nil {
 		return err
 	}
-	if convert := c.i.host.Spaces()[c.space].FromResult; convert != nil {
+	var space sched.Space
+	err = c.i.host.Sched().ViewGranted(c.token, func(j *sched.Job, _ string, _ int64) { space = j.Space })
+	if err != nil {
+		return err
+	}
+	if convert := c.i.host.Spaces()[space].FromResult; convert != nil {
 		result = convert(nil, result)
 	}
 	_, err = c.i.host.Sched().FinishGranted(c.now, c.token, result, c.sink)

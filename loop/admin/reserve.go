@@ -56,11 +56,11 @@ func (r *requests) deliver(d *sched.Delivery) {
 	r.mu.Lock()
 	one := r.all[d.Tag]
 	r.mu.Unlock()
-	if one == nil || d.Effect != sched.Assign { // a broadcast is for connected workers
+	if one == nil {
 		return
 	}
 	one.mu.Lock()
-	one.add(&d.Job)
+	one.add(&d.Job, d.Effect == sched.Broadcast)
 	one.mu.Unlock()
 	select {
 	case one.arrived <- struct{}{}:
@@ -68,9 +68,9 @@ func (r *requests) deliver(d *sched.Delivery) {
 	}
 }
 
-// add copies a job as the worker sees it. What would be too much is left out: no lease is granted for it, and the end of
+// add copies a job as the worker sees it. A broadcast has no run. What would be too much is left out: no lease is granted for it, and the end of
 // the request releases it.
-func (o *request) add(j *sched.Job) {
+func (o *request) add(j *sched.Job, broadcast bool) {
 	if o.seen++; o.bytes >= maxReserveBytes {
 		return
 	}
@@ -78,7 +78,7 @@ func (o *request) add(j *sched.Job) {
 	if asText := o.spaces[j.Space].AsText; asText != nil {
 		workload = asText(nil, j)
 	}
-	one := codec.LeasedJob{Priority: j.Priority}
+	one := codec.LeasedJob{Priority: j.Priority, Broadcast: broadcast}
 	if !o.spaces[j.Space].NoTimes {
 		one.At = j.SchedAt
 	}
@@ -213,10 +213,12 @@ func (i *Interface) reserve(ctx context.Context, queues [][]byte, ask *codec.Res
 	now := i.host.Now()
 	tokens := s.Grant(now, p, runs, terms)
 	for n, token := range tokens {
-		if token == (sched.Token{}) { // its run has ended
+		switch {
+		case token != (sched.Token{}):
+			jobs[n].Token, jobs[n].Until = token.String(), now.Wall+terms.For
+		case !jobs[n].Broadcast: // its run has ended
 			continue
 		}
-		jobs[n].Token, jobs[n].Until = tokenText(token, runs[n].Space), now.Wall+terms.For
 		answer.Jobs = append(answer.Jobs, jobs[n])
 	}
 	if err := i.commit(); err != nil {

@@ -35,6 +35,12 @@ func (i *Interface) postReload(*http.Request) (any, error) {
 // Reload takes the rules and cron entries of a configuration file in place of those before, all or none. It returns when
 // the journal has what follows from them.
 func (i *Interface) Reload(rules []sched.PolicyRule, cron []codec.CronEntry) error {
+	err := i.replaceFile(rules, cron)
+	return errors.Join(err, i.commit())
+}
+
+// replaceFile is Reload without the wait for the journal.
+func (i *Interface) replaceFile(rules []sched.PolicyRule, cron []codec.CronEntry) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	before := i.o
@@ -58,7 +64,7 @@ func (i *Interface) Reload(rules []sched.PolicyRule, cron []codec.CronEntry) err
 			err = errors.Join(err, i.putCron(was, entries[name]))
 		}
 	}
-	return errors.Join(err, i.commit())
+	return err
 }
 
 // joinFile joins what the file has with what the run time has, and checks it.

@@ -10,7 +10,10 @@ import (
 	"math"
 	"mime"
 	"net/http"
+	"regexp"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	codec "treadle/codec/admin"
 	"treadle/loop/protocol"
@@ -36,12 +39,12 @@ func (i *Interface) postJobs(w http.ResponseWriter, r *http.Request) {
 	switch kind {
 	case "application/json":
 		answer, err := i.postJob(w, r)
-		write(w, answer, err)
+		i.write(w, answer, err)
 	case "application/x-ndjson", "application/jsonl":
 		answer, err := i.postLines(w, r)
-		write(w, answer, err)
+		i.write(w, answer, err)
 	default:
-		write(w, nil, &unsupported{errors.New("send a job with Content-Type: application/json, or one a line with application/x-ndjson")})
+		i.write(w, nil, &unsupported{errors.New("send a job with Content-Type: application/json, or one a line with application/x-ndjson")})
 	}
 }
 
@@ -91,17 +94,63 @@ func (i *Interface) maxBody() int64 { return int64(i.host.Limits().MaxFrame)/3*4
 // maxMembers bounds what a body has beside the workload.
 const maxMembers = 16 << 10
 
-// decode decodes a JSON text, which has no members but v's.
+// decode decodes a JSON text, which has no members but v's. The strings of the text are UTF-8 as they stand: others would
+// be changed.
 func decode(text []byte, v any) error {
+	if !utf8.Valid(text) || hasLoneSurrogate(text) {
+		return badf("the text is not UTF-8: a member with _b64 takes any bytes, in base64")
+	}
+	d := newDecoder(text)
+	return atEnd(d, d.Decode(v))
+}
+
+func newDecoder(text []byte) *json.Decoder {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return &badRequest{err}
+	return d
+}
+
+// maxQuoted bounds the bytes of an error about a request: it may quote the request.
+const maxQuoted = 300
+
+// atEnd returns err, or an error when there is more behind what d has decoded.
+func atEnd(d *json.Decoder, err error) error {
+	if err == nil {
+		if _, err = d.Token(); err == io.EOF {
+			return nil
+		}
+		err = errors.New("there is more than one JSON value")
 	}
-	if _, err := d.Token(); err != io.EOF {
-		return &badRequest{errors.New("there is more than one JSON value")}
+	text := err.Error()
+	switch {
+	case errors.As(err, new(*badRequest)):
+		return err
+	case err == io.EOF:
+		text = "there is no JSON value"
+	case len(text) > maxQuoted:
+		text = strings.ToValidUTF8(strings.Clone(text[:maxQuoted]), "") + "..."
 	}
-	return nil
+	return &badRequest{errors.New(text)}
+}
+
+// surrogates are the escapes of UTF-16's surrogates, in pairs and alone.
+var surrogates = regexp.MustCompile(`\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}`)
+
+// hasLoneSurrogate reports whether a JSON text has the escape of a surrogate that is half of no pair.
+func hasLoneSurrogate(text []byte) bool {
+	if !bytes.Contains(text, []byte(`\ud`)) && !bytes.Contains(text, []byte(`\uD`)) {
+		return false
+	}
+	for rest := text; ; {
+		at := surrogates.FindIndex(rest)
+		if at == nil {
+			return false
+		}
+		if at[1]-at[0] == len(`\ud800`) {
+			return true
+		}
+		rest = rest[at[1]:]
+	}
 }
 
 // submission reads a job.
@@ -135,7 +184,7 @@ func (i *Interface) submission(j *codec.Job) (*sched.Submission, error) {
 	case !j.At.IsZero() && j.Delay != 0:
 		return nil, badf("a job has a time in at or a delay, not both")
 	case !j.At.IsZero():
-		s.SchedAt = j.At.Unix()
+		s.SchedAt = j.At.Add(time.Second - 1).Unix() // never early
 	case j.Delay > 0:
 		s.SchedAt = (i.host.Now().Wall + time.Duration(j.Delay).Milliseconds() + 999) / 1000 // never early
 	}

@@ -76,9 +76,9 @@ func (i *Interface) submitAndWait(ctx context.Context, s *sched.Submission, limi
 		return badf("the wait of %v is longer than %v", limit, maxWait)
 	}
 	tag, end := i.waits.begin()
+	defer i.waits.stop(tag)
 	s.Await, s.Tag, s.Stays = i.waits.peer, tag, true
 	if err := i.submit(s, sink); err != nil {
-		i.waits.stop(tag)
 		return err
 	}
 	sink.Wake()
@@ -101,8 +101,7 @@ func (i *Interface) submitAndWait(ctx context.Context, s *sched.Submission, limi
 	case e := <-end: // the job may have ended before
 		show(answer, e)
 		return nil
-	default: // it ends now, with the lock of its shard free
-		i.waits.stop(tag)
+	default:
 		answer.State = states[sched.Expired]
 		return nil
 	}

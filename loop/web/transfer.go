@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -84,7 +85,9 @@ type arrived struct {
 // Write implements io.Writer.
 func (a *arrived) Write(p []byte) (int, error) {
 	a.all += len(p)
-	a.by.Hold(max(a.all, a.announced))
+	if !a.by.Hold(max(a.all, a.announced)) {
+		return 0, os.ErrDeadlineExceeded // as a Read that giveUp ends
+	}
 	return len(p), nil
 }
 

@@ -7,6 +7,7 @@ package web
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -109,8 +110,12 @@ type Page struct {
 	Pattern string
 	Handler http.HandlerFunc
 	Probe   bool // monitors ask for it, under any host name
-	// Long requests are an interface's: Admit counts their connections, and the handler bounds their bodies and times.
+	// Long requests are an interface's: Admit counts their connections, the handler bounds their bodies and sets the time to
+	// read an answer when it has one.
 	Long bool
+	// Allow, of a Long page, answers a request that it refuses, and returns false; nil: all are allowed. It is asked before
+	// the connection is admitted.
+	Allow func(w http.ResponseWriter, r *http.Request) bool
 }
 
 // Profiles returns Go's profiles. They show the program's memory and can keep it busy: serve them only where the
@@ -163,13 +168,18 @@ func New(l net.Listener, guard *Guard, samples func() []Sample, admit func() (le
 			mux = open
 		}
 		if !p.Long {
-			mux.Handle(p.Pattern, http.MaxBytesHandler(shortAnswers(p.Handler), maxBody))
+			mux.Handle(p.Pattern, http.MaxBytesHandler(p.Handler, maxBody))
 			continue
 		}
 		mux.HandleFunc(p.Pattern, func(w http.ResponseWriter, r *http.Request) {
+			if p.Allow != nil && !p.Allow(w, r) {
+				return
+			}
 			if !Admit(r) {
 				w.Header().Set("Retry-After", "1")
-				http.Error(w, "too many connections: see --max-connections", http.StatusServiceUnavailable)
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusServiceUnavailable)
+				_, _ = io.WriteString(w, `{"error":"too many connections: see --max-connections"}`+"\n") // the peer has gone
 				return
 			}
 			p.Handler(w, r)
@@ -179,7 +189,7 @@ func New(l net.Listener, guard *Guard, samples func() []Sample, admit func() (le
 		Handler: guarded, Guard: guard, Log: guard.log,
 		Around: func(guarded http.Handler) http.Handler {
 			open.Handle("/", guarded)
-			return counted.handler(open)
+			return counted.handler(shortAnswers(open))
 		},
 		Request: requestTimeout, Answer: writeTimeout, Idle: idleTimeout, MaxHeader: maxHeader, MaxConnections: maxConnections, Grace: time.Second, Admit: admit,
 	})
