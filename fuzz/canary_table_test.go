@@ -126,7 +126,7 @@ var canaries = []canary{
 	{"a job that has expired stays in its queue", "sched/ttl.go", "case at <= now.Wall:", "case at <= now.Wall-60_000:"},
 	{"a restart forgets the results of done jobs", "sched/done.go", "case j.Result != nil && sh.setResult(job, j.Result):", "case j.Result != nil && len(j.Result) == 0:"},
 	{"a turn is one job long, whatever its weight", "sched/lanes.go", "v.shared && l.turn >= l.weight {", "v.shared && l.turn >= 1 {"},
-	{"a job loses its turn for a lock while its queue is paused", "sched/locks.go", "r.seq != ref.Seq || !sh.s.locks.isWoken(ref) {", "r.seq != ref.Seq || !sh.s.locks.isWoken(ref) || sh.queues[r.home].shut() {"},
+	{"a job loses its turn for a lock while its queue is paused", "sched/locks.go", "r.seq != ref.Seq || !sh.s.locks.isWoken(ref) {", "r.seq != ref.Seq || !sh.s.locks.isWoken(ref) || sh.queues[r.home].throttled() {"},
 }
 
 // testCanary is a bug that Go tests of a package must find.
