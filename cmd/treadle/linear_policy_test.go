@@ -244,10 +244,9 @@ func (r *polRound) play(t *testing.T, last bool) {
 			rng := random()
 			clients.Go(func() { r.client(rng) })
 		}
-		rng := random()
-		clients.Go(func() { r.onceClient(rng) })
-		rng = random()
-		operators.Go(func() { r.operate(rng, over) })
+		once, operator := random(), random()
+		clients.Go(func() { r.onceClient(once) })
+		operators.Go(func() { r.operate(operator, over) })
 	}
 	work := func(w polWork) {
 		for range w.slots {
