@@ -14,7 +14,7 @@ OPS = 1000
 PLAY =
 KEEP =
 MINUTES = 10
-FUZZTIME = 15s
+FUZZTIME = 4s
 SOAKFUZZ = 1h
 
 .POSIX:
@@ -58,7 +58,7 @@ layers: ## the test of who may import whom
 race-short: ## the short tests with the race detector and the invariants checked
 	CGO_ENABLED=1 $(GO) test -race -short -tags invariants ./...
 
-check: lint layers proto-current race-short interop fuzz ## what CI runs after the tests: lint, layers, generated code, short race, interop, FUZZTIME=15s of each fuzz target
+check: lint layers proto-current race-short interop fuzz ## what CI runs after the tests: lint, layers, generated code, short race, interop, FUZZTIME=4s of each fuzz target
 
 golden: ## rewrite the golden transcripts of ./loop, ./loop/dwork, ./loop/kts46 and ./loop/disbatch/web; read the diff before you keep it
 	$(GO) test ./loop ./loop/dwork ./loop/kts46 ./loop/disbatch/web -run Golden -args -rewrite
@@ -80,7 +80,7 @@ interop: build ## clients that others wrote, against the built server, Disbatch 
 # Go 1.26 sometimes reports the end of -fuzztime itself as a failure (golang/go#75804): one line "context deadline
 # exceeded" and no input. That alone passes; a failing input, seed, subtest, panic or lost worker never does.
 # Inputs are made shorter for a second each, not for Go's minute: the targets that play whole sessions would do nothing else.
-fuzz: ## every fuzz target of every package, one after the other, FUZZTIME=15s each
+fuzz: ## every fuzz target of every package, one after the other, FUZZTIME=4s each
 	@packages=$$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n 1 dirname | sort -u); \
 	test -n "$$packages" || { echo "no fuzz target"; exit 1; }; \
 	dir=$$(mktemp -d) || exit 1; trap 'rm -rf "$$dir"' EXIT; trap 'exit 130' INT TERM; \
