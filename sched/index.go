@@ -22,28 +22,45 @@ type bucket struct {
 	count      uint32
 }
 
+// Buckets come in chunks: a pool of many millions, of a queue with a hundred thousand keys, grows without a copy of those
+// that are there and without an allocation that the garbage collector charges to the verb under the lock.
+const (
+	bucketBits  = 7
+	bucketChunk = 1 << bucketBits
+)
+
 // buckets is the pool of buckets that a shard's indexes share.
 type buckets struct {
-	all   []bucket
-	spare []uint32
+	chunks []*[bucketChunk]bucket
+	fresh  uint32 // the buckets from here on were never used
+	spare  uint32 // first of the free list through head; meaningless when spares is 0
+	spares uint32 // buckets in that list
 }
 
+// at returns the bucket of a number that was allocated.
+func (p *buckets) at(i uint32) *bucket { return &p.chunks[i>>bucketBits][i&(bucketChunk-1)] }
+
 func (p *buckets) alloc(k key) uint32 {
-	b := bucket{key: k, head: none, tail: none}
-	if n := len(p.spare); n > 0 {
-		i := p.spare[n-1]
-		p.spare = p.spare[:n-1]
-		p.all[i] = b
-		return i
+	i := p.spare
+	if p.spares > 0 {
+		p.spare = p.at(i).head
+		p.spares--
+	} else {
+		if i = p.fresh; i&(bucketChunk-1) == 0 {
+			p.chunks = append(p.chunks, new([bucketChunk]bucket))
+		}
+		p.fresh++
 	}
-	p.all = append(p.all, b)
-	return uint32(len(p.all) - 1)
+	*p.at(i) = bucket{key: k, head: none, tail: none}
+	return i
 }
 
 // free frees a bucket. An empty pool frees its memory.
 func (p *buckets) free(i uint32) {
-	p.spare = append(p.spare, i)
-	if len(p.spare) == len(p.all) && len(p.all) > 1024 {
+	p.at(i).head = p.spare
+	p.spare = i
+	p.spares++
+	if p.spares == p.fresh && len(p.chunks) > 1 {
 		*p = buckets{}
 	}
 }
@@ -77,7 +94,7 @@ func (x *index) min(p *buckets) (key, bool) {
 	if x.jobs == 0 {
 		return key{}, false
 	}
-	return p.all[x.first].key, true
+	return p.at(x.first).key, true
 }
 
 // head returns the first job, none when there is none.
@@ -85,7 +102,7 @@ func (x *index) head(p *buckets) uint32 {
 	if x.jobs == 0 {
 		return none
 	}
-	return p.all[x.first].head
+	return p.at(x.first).head
 }
 
 // tail returns the last job, none when there is none.
@@ -93,7 +110,7 @@ func (x *index) tail(p *buckets) uint32 {
 	if x.jobs == 0 {
 		return none
 	}
-	return p.all[x.last].tail
+	return p.at(x.last).tail
 }
 
 // bucketFor returns the bucket of a key, made when it is missing.
@@ -104,7 +121,7 @@ func (x *index) bucketFor(p *buckets, k key) uint32 {
 		x.keys = 1
 		return x.first
 	}
-	last := &p.all[x.last]
+	last := p.at(x.last)
 	if last.key == k {
 		return x.last
 	}
@@ -116,7 +133,7 @@ func (x *index) bucketFor(p *buckets, k key) uint32 {
 		last.key = k
 		return x.last
 	}
-	first := &p.all[x.first]
+	first := p.at(x.first)
 	if first.key == k {
 		return x.first
 	}
@@ -132,7 +149,7 @@ func (x *index) bucketFor(p *buckets, k key) uint32 {
 func (x *index) addBucket(p *buckets, k key, last, first bool) uint32 {
 	if x.tree == nil {
 		x.tree = btree.NewBTreeGOptions(entryLess, btree.Options{NoLocks: true, Degree: degree})
-		x.tree.Set(entry{p.all[x.first].key, x.first})
+		x.tree.Set(entry{p.at(x.first).key, x.first})
 	}
 	b := p.alloc(k)
 	x.tree.Set(entry{k, b})
@@ -149,7 +166,7 @@ func (x *index) addBucket(p *buckets, k key, last, first bool) uint32 {
 // pushBack adds a job behind those of its key.
 func (x *index) pushBack(p *buckets, s *slab, k key, job uint32) {
 	i := x.bucketFor(p, k)
-	b := &p.all[i]
+	b := p.at(i)
 	r := s.at(job)
 	r.bucket, r.prev, r.next = i, b.tail, none
 	if b.tail != none {
@@ -165,7 +182,7 @@ func (x *index) pushBack(p *buckets, s *slab, k key, job uint32) {
 // pushFront adds a job ahead of those of its key.
 func (x *index) pushFront(p *buckets, s *slab, k key, job uint32) {
 	i := x.bucketFor(p, k)
-	b := &p.all[i]
+	b := p.at(i)
 	r := s.at(job)
 	r.bucket, r.prev, r.next = i, none, b.head
 	if b.head != none {
@@ -181,7 +198,7 @@ func (x *index) pushFront(p *buckets, s *slab, k key, job uint32) {
 // remove removes a job.
 func (x *index) remove(p *buckets, s *slab, job uint32) {
 	r := s.at(job)
-	b := &p.all[r.bucket]
+	b := p.at(r.bucket)
 	if r.prev != none {
 		s.at(r.prev).next = r.next
 	} else {
@@ -200,7 +217,7 @@ func (x *index) remove(p *buckets, s *slab, job uint32) {
 }
 
 func (x *index) dropBucket(p *buckets, i uint32) {
-	x.tree.Delete(entry{key: p.all[i].key})
+	x.tree.Delete(entry{key: p.at(i).key})
 	p.free(i)
 	x.keys--
 	if i == x.first {
@@ -224,10 +241,10 @@ func (x *index) free(p *buckets) {
 // minFrom returns the smallest key that has jobs and is not less than k.
 func (x *index) minFrom(p *buckets, k key) (found key, ok bool) {
 	switch {
-	case x.jobs == 0 || p.all[x.last].key.less(k):
+	case x.jobs == 0 || p.at(x.last).key.less(k):
 		return key{}, false
-	case !p.all[x.first].key.less(k):
-		return p.all[x.first].key, true
+	case !p.at(x.first).key.less(k):
+		return p.at(x.first).key, true
 	}
 	x.tree.Ascend(entry{key: k}, func(e entry) bool {
 		found = e.key
@@ -241,13 +258,13 @@ func (x *index) headOf(p *buckets, k key) uint32 {
 	switch {
 	case x.jobs == 0:
 		return none
-	case p.all[x.first].key == k:
-		return p.all[x.first].head
+	case p.at(x.first).key == k:
+		return p.at(x.first).head
 	case x.tree == nil:
 		return none
 	}
 	if e, ok := x.tree.Get(entry{key: k}); ok {
-		return p.all[e.bucket].head
+		return p.at(e.bucket).head
 	}
 	return none
 }
@@ -267,15 +284,15 @@ func (x *index) tailBut(p *buckets, other key) (job uint32) {
 	switch {
 	case x.jobs == 0:
 		return none
-	case p.all[x.last].key != other:
-		return p.all[x.last].tail
+	case p.at(x.last).key != other:
+		return p.at(x.last).tail
 	case x.tree == nil:
 		return none
 	}
 	job = none
 	x.tree.Descend(entry{key: other}, func(e entry) bool {
 		if e.key != other {
-			job = p.all[e.bucket].tail
+			job = p.at(e.bucket).tail
 		}
 		return job == none
 	})
@@ -288,7 +305,7 @@ func (x *index) eachFrom(p *buckets, s *slab, from key, fn func(job uint32) bool
 		return
 	}
 	of := func(i uint32) bool {
-		for job := p.all[i].head; job != none; job = s.at(job).next {
+		for job := p.at(i).head; job != none; job = s.at(job).next {
 			if !fn(job) {
 				return false
 			}
@@ -296,7 +313,7 @@ func (x *index) eachFrom(p *buckets, s *slab, from key, fn func(job uint32) bool
 		return true
 	}
 	if x.tree == nil {
-		if !p.all[x.first].key.less(from) {
+		if !p.at(x.first).key.less(from) {
 			of(x.first)
 		}
 		return
@@ -311,12 +328,12 @@ func (x *index) leastOfEach(p *buckets, from int64, room *int) int64 {
 	if x.jobs == 0 {
 		return least
 	}
-	a, more := p.all[x.last].key.a, true
+	a, more := p.at(x.last).key.a, true
 	for ; more && *room > 0; *room-- {
 		if k, ok := x.minFrom(p, key{a, from}); ok && k.a == a {
 			least = min(least, k.b)
 		}
-		if more = p.all[x.first].key.a < a; more {
+		if more = p.at(x.first).key.a < a; more {
 			x.tree.Descend(entry{key: key{a, math.MinInt64}}, func(e entry) bool {
 				more = e.key.a == a
 				a = e.key.a

@@ -109,8 +109,8 @@ func TestIndexAgainstSlice(t *testing.T) {
 			w.remove(0)
 		}
 		x.free(&sh.buckets)
-		if len(sh.buckets.spare) != len(sh.buckets.all) {
-			t.Fatalf("%d of %d buckets are spare", len(sh.buckets.spare), len(sh.buckets.all))
+		if sh.buckets.spares != sh.buckets.fresh {
+			t.Fatalf("%d of %d buckets are spare", sh.buckets.spares, sh.buckets.fresh)
 		}
 	})
 }

@@ -146,7 +146,7 @@ func (c *checker) index(x *index, where string, visit func(job uint32, r *record
 	}
 	jobs := 0
 	for _, i := range order {
-		b := &c.sh.buckets.all[i]
+		b := c.sh.buckets.at(i)
 		if c.used[i] {
 			return fmt.Errorf("%s: bucket %d belongs to two indexes", where, i)
 		}
@@ -185,8 +185,8 @@ func (c *checker) order(x *index) ([]uint32, error) {
 	case x.tree != nil:
 		var err error
 		x.tree.Scan(func(e entry) bool {
-			k := c.sh.buckets.all[e.bucket].key
-			if k != e.key || len(order) > 0 && !c.sh.buckets.all[order[len(order)-1]].key.less(k) {
+			k := c.sh.buckets.at(e.bucket).key
+			if k != e.key || len(order) > 0 && !c.sh.buckets.at(order[len(order)-1]).key.less(k) {
 				err = fmt.Errorf("the tree has %v for the bucket of %v, or out of order", e.key, k)
 			}
 			order = append(order, e.bucket)

@@ -70,14 +70,15 @@ func (c *checker) parked() error {
 
 // pool checks that each bucket is either in an index or spare.
 func (c *checker) pool() error {
-	for _, i := range c.sh.buckets.spare {
+	p := &c.sh.buckets
+	for i, n := p.spare, p.spares; n > 0; i, n = p.at(i).head, n-1 {
 		if c.used[i] {
-			return fmt.Errorf("bucket %d is spare and used", i)
+			return fmt.Errorf("bucket %d is spare and used, or twice spare", i)
 		}
 		c.used[i] = true
 	}
-	if len(c.used) != len(c.sh.buckets.all) {
-		return fmt.Errorf("%d of %d buckets are used or spare", len(c.used), len(c.sh.buckets.all))
+	if len(c.used) != int(p.fresh) {
+		return fmt.Errorf("%d of %d buckets are used or spare", len(c.used), p.fresh)
 	}
 	return nil
 }
