@@ -162,6 +162,7 @@ func (sh *shard) take(job uint32, r *record, q *queue) {
 			l.served()
 		}
 	}
+	left := l
 	if l == nil || l.generation != k.generation { // the Ticks have not moved it yet
 		if l = nil; k.finds(r) {
 			l = sh.laneFor(k, r)
@@ -170,9 +171,11 @@ func (sh *shard) take(job uint32, r *record, q *queue) {
 	if l != nil {
 		l.running++
 	}
-	sh.dequeue(job, r, q)
-	if l != nil {
-		r.flags, r.offset = r.flags|laned, l.id
+	sh.dequeue(job, r, q) // which places the lane that it leaves
+	if l == nil {
+		return
+	}
+	if r.flags, r.offset = r.flags|laned, l.id; l != left {
 		sh.placeLane(q, l)
 	}
 }
@@ -219,9 +222,12 @@ func (sh *shard) placeLane(q *queue, l *lane) {
 		}
 		return
 	}
-	at := sh.rankOf(l.jobs.head(&sh.buckets))
-	if k.fair {
-		at = rank{key{at.key.a, math.MinInt64}, 0}
+	var at rank
+	if k.fair { // the priority alone, which the bucket has: the record of the first job is seldom in a cache
+		first, _ := l.jobs.min(&sh.buckets)
+		at = rank{key{first.a, math.MinInt64}, 0}
+	} else {
+		at = sh.rankOf(l.jobs.head(&sh.buckets))
 	}
 	switch v := l.level; {
 	case v != nil && v.shared == k.fair && v.rank == at:
