@@ -96,6 +96,38 @@ func TestAPISubmit(t *testing.T) {
 	}
 }
 
+// TestAPIIdempotencyKey: the header is the name of a job that has none, so that a call that is repeated adds no job.
+func TestAPIIdempotencyKey(t *testing.T) {
+	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
+	a := api{t, r}
+	submit := func(key, job string) int {
+		ask, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.http+"/api/v1/jobs", strings.NewReader(job))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask.Header = http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {key}}
+		answer, err := http.DefaultClient.Do(ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		return answer.StatusCode
+	}
+	for _, key := range []string{`"a"`, `"a"`, "\xff", "b"} {
+		if code := submit(key, `{"queue":"f"}`); code != http.StatusOK {
+			t.Errorf("%q: %d", key, code)
+		}
+	}
+	if q := a.queue("f"); q.Ready != 3 {
+		t.Errorf("%+v", q)
+	}
+	for key, job := range map[string]string{"a": `{"queue":"f","name":"b"}`, strings.Repeat("k", 256): `{"queue":"f"}`} {
+		if code := submit(key, job); code != http.StatusBadRequest {
+			t.Errorf("%q, %s: %d", key, job, code)
+		}
+	}
+}
+
 // TestAPIWait: a submission that waits is answered with the end of the job. When the time is over before, the job stays.
 func TestAPIWait(t *testing.T) {
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})

@@ -1,7 +1,9 @@
 package admin
 
 import (
+	"bytes"
 	"encoding/json"
+	"reflect"
 	"testing"
 	"time"
 )
@@ -41,12 +43,34 @@ func TestMoment(t *testing.T) {
 	}
 }
 
-// FuzzJob: any text is refused or is a job that encodes to one that decodes to the same.
+// TestParsePlain: the forms that many jobs come in are plain.
+func TestParsePlain(t *testing.T) {
+	for text, plain := range map[string]bool{
+		`{}`: true, `{"queue":"f","name":"1","workload":"a\"b","delay":"90s","timeout":5,"wait":0,"at":1893488400}`: true,
+		`{"queue":"f","workload_json":{"n":[1.50]}}`: true,
+		`{"Queue":"f"}`: false, `{"queue":null}`: false, `{"queue":"\ud800"}`: false, `{"queue":"f"} {}`: false, `{"priority":1.0}`: false, `[]`: false,
+	} {
+		if got := new(Job).ParsePlain([]byte(text)); got != plain {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+}
+
+// FuzzJob: any text is refused or is a job that encodes to one that decodes to the same. What is plain is what
+// encoding/json makes of it.
 func FuzzJob(f *testing.F) {
 	f.Add([]byte(`{"queue":"f","name_b64":"/w==","workload_json":{"n": 1.50},"delay":"90s"}`))
 	f.Add([]byte(`{"queue":"f","workload":"\ud800","at":"2030-01-01T10:00:00+01:00","timeout":0.001,"wait":5,"priority":-1}`))
+	f.Add([]byte(` {"queue" : "f","workload":"a\n\u00e9","priority":-7,"workload_json": [1, "\ud83d\ude00"] ,"queue":"g"} `))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		var first, second Job
+		var plain, first, second Job
+		isPlain := plain.ParsePlain(text)
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&first); isPlain && (err != nil || !reflect.DeepEqual(plain, first)) {
+			t.Fatalf("%q became %+v, encoding/json has %+v, %v", text, plain, first, err)
+		}
+		first = Job{}
 		if json.Unmarshal(text, &first) != nil {
 			return
 		}

@@ -105,7 +105,7 @@ func (l *lines) next(hold func(bytes int) bool) ([]byte, error) {
 // submit submits the job of a line.
 func (l *lines) submit(text []byte) {
 	l.job = codec.Job{}
-	err := decode(text, &l.job)
+	err := decodeJob(text, &l.job)
 	if err == nil && l.job.Wait != 0 {
 		err = badf("a job of several has no wait")
 	}

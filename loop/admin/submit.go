@@ -58,8 +58,14 @@ func (i *Interface) postJob(w http.ResponseWriter, r *http.Request) (any, error)
 		return nil, err
 	}
 	var j codec.Job
-	if err := decode(body, &j); err != nil {
+	if err := decodeJob(body, &j); err != nil {
 		return nil, err
+	}
+	if key := r.Header.Get(idempotencyKey); key != "" {
+		if j.Name != "" || j.NameBytes != nil {
+			return nil, badf("the job has a name, by which a repeated call is known: leave out the %s", idempotencyKey)
+		}
+		j.Name, j.NameBytes = codec.Name(key)
 	}
 	one, err := i.submission(&j)
 	if err != nil {
@@ -78,6 +84,10 @@ func (i *Interface) postJob(w http.ResponseWriter, r *http.Request) (any, error)
 	return &answer, i.commitOf(one.Queue)
 }
 
+// idempotencyKey is the header that many HTTP clients send with each attempt of a call. It becomes the name of a job
+// without one, which the scheduler keeps unique.
+const idempotencyKey = "Idempotency-Key"
+
 // commitOf returns when the journal has the last change in a queue.
 func (i *Interface) commitOf(queue []byte) error {
 	group, wait := i.host.Durable(queue)
@@ -93,6 +103,14 @@ func (i *Interface) maxBody() int64 { return int64(i.host.Limits().MaxFrame)/3*4
 
 // maxMembers bounds what a body has beside the workload.
 const maxMembers = 16 << 10
+
+// decodeJob is decode for a job.
+func decodeJob(text []byte, j *codec.Job) error {
+	if j.ParsePlain(text) {
+		return nil
+	}
+	return decode(text, j)
+}
 
 // decode decodes a JSON text, which has no members but v's. The strings of the text are UTF-8 as they stand: others would
 // be changed.
