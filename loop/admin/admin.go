@@ -115,8 +115,11 @@ type Interface struct {
 	servers []*web.Server
 	running sync.WaitGroup
 
-	waits    *waits
-	requests *requests
+	reserver *sched.Peer // has the session of all reserves
+	reserves tagged[*pendingReserve]
+	awaiter  *sched.Peer // submits the jobs whose ends are waited for
+	waits    tagged[chan ending]
+	closed   chan struct{} // ends all that wait
 	incoming web.Transfers // bodies that are being read
 	outgoing web.Transfers // answers that are being sent
 
@@ -129,8 +132,8 @@ type Interface struct {
 
 // New makes the interface. It returns an error when a rule of the file cannot be meant.
 func New(host protocol.Host, o Options) (*Interface, error) {
-	i := &Interface{host: host, o: o, rules: make(map[string]map[string]string), late: make(map[string]*cronEntry)}
-	i.waits, i.requests = newWaits(host), newRequests(host)
+	i := &Interface{host: host, o: o, rules: make(map[string]map[string]string), late: make(map[string]*cronEntry), closed: make(chan struct{})}
+	i.reserver, i.awaiter = host.NewLocalPeer(i.deliverJob), host.NewLocalPeer(i.deliverEnd)
 	i.incoming.Most, i.outgoing.Most, i.outgoing.Renew = host.Limits().MostUnsent, host.Limits().MostUnsent, pieceTime
 	table, err := i.join()
 	if err == nil {
@@ -242,7 +245,7 @@ func (i *Interface) Owes() bool { return false }
 
 // Close implements protocol.Service.
 func (i *Interface) Close() {
-	close(i.waits.closed)
+	close(i.closed)
 	for _, s := range i.servers {
 		_ = s.Close() // a request that it cut off has no answer
 	}

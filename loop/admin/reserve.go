@@ -24,17 +24,8 @@ const (
 	maxReserveBytes = 4 << 20
 )
 
-// requests are the reserves that wait for jobs.
-type requests struct {
-	peer *sched.Peer // whose session all have
-
-	mu   sync.Mutex
-	last uint64
-	all  map[uint64]*request // by tag
-}
-
-// request is one reserve.
-type request struct {
+// pendingReserve is a reserve that waits for jobs.
+type pendingReserve struct {
 	spaces  *protocol.Spaces
 	arrived chan struct{} // holds a token after a job has come
 
@@ -45,41 +36,33 @@ type request struct {
 	bytes int // of the workloads
 }
 
-func newRequests(host protocol.Host) *requests {
-	r := &requests{all: make(map[uint64]*request)}
-	r.peer = host.NewLocalPeer(r.deliver)
-	return r
-}
-
-// deliver takes a job for a reserve. It runs under a shard's lock.
-func (r *requests) deliver(d *sched.Delivery) {
-	r.mu.Lock()
-	one := r.all[d.Tag]
-	r.mu.Unlock()
-	if one == nil {
+// deliverJob takes a job for a reserve. It runs under a shard's lock.
+func (i *Interface) deliverJob(d *sched.Delivery) {
+	p, ok := i.reserves.of(d.Tag)
+	if !ok {
 		return
 	}
-	one.mu.Lock()
-	one.add(&d.Job, d.Effect == sched.Broadcast)
-	one.mu.Unlock()
+	p.mu.Lock()
+	p.add(&d.Job, d.Effect == sched.Broadcast)
+	p.mu.Unlock()
 	select {
-	case one.arrived <- struct{}{}:
+	case p.arrived <- struct{}{}:
 	default:
 	}
 }
 
-// add copies a job as the worker sees it. A broadcast has no run. What would be too much is left out: no lease is granted for it, and the end of
-// the request releases it.
-func (o *request) add(j *sched.Job, broadcast bool) {
-	if o.seen++; o.bytes >= maxReserveBytes {
+// add copies a job as the worker sees it. A broadcast has no run. What would be too much is left out: no lease is granted
+// for it, and the end of the request releases it.
+func (p *pendingReserve) add(j *sched.Job, broadcast bool) {
+	if p.seen++; p.bytes >= maxReserveBytes {
 		return
 	}
 	workload := j.Workload
-	if asText := o.spaces[j.Space].AsText; asText != nil {
+	if asText := p.spaces[j.Space].AsText; asText != nil {
 		workload = asText(nil, j)
 	}
 	one := codec.LeasedJob{Priority: j.Priority, Broadcast: broadcast}
-	if !o.spaces[j.Space].NoTimes {
+	if !p.spaces[j.Space].NoTimes {
 		one.At = j.SchedAt
 	}
 	one.Queue, one.QueueBytes = codec.Name(protocol.Unescape(j.Queue))
@@ -90,37 +73,21 @@ func (o *request) add(j *sched.Job, broadcast bool) {
 	} else {
 		one.WorkloadBytes = bytes.Clone(workload)
 	}
-	o.jobs, o.runs, o.bytes = append(o.jobs, one), append(o.runs, j.Run()), o.bytes+len(workload)
+	p.jobs, p.runs, p.bytes = append(p.jobs, one), append(p.runs, j.Run()), p.bytes+len(workload)
 }
 
 // count returns how many jobs have come, also those that were too much.
-func (o *request) count() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.seen
+func (p *pendingReserve) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen
 }
 
 // full reports whether no further job is added.
-func (o *request) full() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.bytes >= maxReserveBytes
-}
-
-// begin adds a reserve under a new tag.
-func (r *requests) begin(spaces *protocol.Spaces) (uint64, *request) {
-	one := &request{spaces: spaces, arrived: make(chan struct{}, 1)}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.last++
-	r.all[r.last] = one
-	return r.last, one
-}
-
-func (r *requests) end(tag uint64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.all, tag)
+func (p *pendingReserve) full() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.bytes >= maxReserveBytes
 }
 
 // postReserve answers with jobs that the worker holds from now on.
@@ -187,10 +154,11 @@ func queuesOf(ask *codec.Reserve) (all [][]byte, err error) {
 // reserve takes jobs, or waits for one, and leases what came.
 func (i *Interface) reserve(ctx context.Context, queues [][]byte, ask *codec.Reserve, terms sched.Terms) (any, error) {
 	s, sink := i.host.Sched(), i.host.NewSink()
-	tag, one := i.requests.begin(i.host.Spaces())
-	p := s.NewRequest(i.requests.peer.Session(), terms.Worker)
+	one := &pendingReserve{spaces: i.host.Spaces(), arrived: make(chan struct{}, 1)}
+	tag := i.reserves.add(one)
+	p := s.NewRequest(i.reserver.Session(), terms.Worker)
 	defer sink.Wake()
-	defer i.requests.end(tag)
+	defer i.reserves.remove(tag)
 	defer func() { s.Forget(i.host.Now(), p, sink) }()
 	for _, q := range queues {
 		if err := s.Watch(i.host.Now(), p, q, false, sink); err != nil {
@@ -228,7 +196,7 @@ func (i *Interface) reserve(ctx context.Context, queues [][]byte, ask *codec.Res
 }
 
 // collect has the scheduler hand out jobs for a reserve. It returns without any when none came in time.
-func (i *Interface) collect(ctx context.Context, p *sched.Peer, tag uint64, one *request, ask *codec.Reserve, sink protocol.Sink) error {
+func (i *Interface) collect(ctx context.Context, p *sched.Peer, tag uint64, one *pendingReserve, ask *codec.Reserve, sink protocol.Sink) error {
 	if err := i.takeReady(p, tag, one, ask.Jobs, sink); err != nil || one.count() > 0 || ask.Wait == 0 {
 		return err
 	}
@@ -246,13 +214,13 @@ func (i *Interface) collect(ctx context.Context, p *sched.Peer, tag uint64, one 
 		return i.takeReady(p, tag, one, ask.Jobs-1, sink)
 	case <-timer.C:
 	case <-ctx.Done():
-	case <-i.waits.closed:
+	case <-i.closed:
 	}
 	return nil
 }
 
 // takeReady takes up to n jobs that are ready and waits until they are in the request.
-func (i *Interface) takeReady(p *sched.Peer, tag uint64, one *request, n int, sink protocol.Sink) error {
+func (i *Interface) takeReady(p *sched.Peer, tag uint64, one *pendingReserve, n int, sink protocol.Sink) error {
 	want := one.count()
 	for n > 0 {
 		got, more, err := i.host.Sched().TryReserveUpTo(i.host.Now(), p, tag, n, sink)

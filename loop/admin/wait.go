@@ -3,7 +3,6 @@ package admin
 import (
 	"bytes"
 	"context"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -16,16 +15,6 @@ import (
 // a minute, others after five.
 const maxWait = 5 * time.Minute
 
-// waits are the submissions that wait for the ends of their jobs.
-type waits struct {
-	peer   *sched.Peer
-	closed chan struct{}
-
-	mu   sync.Mutex
-	last uint64
-	ends map[uint64]chan ending // by tag
-}
-
 // ending is how a job ended, for one wait.
 type ending struct {
 	effect sched.Effect
@@ -37,37 +26,11 @@ var states = map[sched.Effect]string{
 	sched.Result: "done", sched.Failed: "failed", sched.Removed: "removed", sched.Expired: "pending",
 }
 
-func newWaits(host protocol.Host) *waits {
-	w := &waits{closed: make(chan struct{}), ends: make(map[uint64]chan ending)}
-	w.peer = host.NewLocalPeer(w.deliver)
-	return w
-}
-
-// deliver takes the end of a job. It runs under a shard's lock.
-func (w *waits) deliver(d *sched.Delivery) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if end, ok := w.ends[d.Tag]; ok {
-		delete(w.ends, d.Tag)
-		end <- ending{d.Effect, bytes.Clone(d.Data)}
+// deliverEnd takes the end of a job that a submission waits for. It runs under a shard's lock.
+func (i *Interface) deliverEnd(d *sched.Delivery) {
+	if end, ok := i.waits.remove(d.Tag); ok {
+		end <- ending{d.Effect, bytes.Clone(d.Data)} // it has room for one
 	}
-}
-
-// begin begins a wait under a new tag.
-func (w *waits) begin() (tag uint64, end chan ending) {
-	end = make(chan ending, 1)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.last++
-	w.ends[w.last] = end
-	return w.last, end
-}
-
-// stop ends a wait without an end.
-func (w *waits) stop(tag uint64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.ends, tag)
 }
 
 // submitAndWait submits a job and waits for its end, at most so long. The job stays when the wait ends before.
@@ -75,9 +38,10 @@ func (i *Interface) submitAndWait(ctx context.Context, s *sched.Submission, limi
 	if limit > maxWait {
 		return badf("the wait of %v is longer than %v", limit, maxWait)
 	}
-	tag, end := i.waits.begin()
-	defer i.waits.stop(tag)
-	s.Await, s.Tag, s.Stays = i.waits.peer, tag, true
+	end := make(chan ending, 1)
+	tag := i.waits.add(end)
+	defer i.waits.remove(tag)
+	s.Await, s.Tag, s.Stays = i.awaiter, tag, true
 	if err := i.submit(s, sink); err != nil {
 		return err
 	}
@@ -93,9 +57,9 @@ func (i *Interface) submitAndWait(ctx context.Context, s *sched.Submission, limi
 		return nil
 	case <-timer.C:
 	case <-ctx.Done():
-	case <-i.waits.closed:
+	case <-i.closed:
 	}
-	i.host.Sched().ExpireAwait(i.host.Now(), i.waits.peer, tag, s.Space, s.Queue, s.Name, sink)
+	i.host.Sched().ExpireAwait(i.host.Now(), i.awaiter, tag, s.Space, s.Queue, s.Name, sink)
 	sink.Wake()
 	select {
 	case e := <-end: // the job may have ended before
