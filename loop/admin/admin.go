@@ -185,21 +185,33 @@ func (i *Interface) Restore(key string, value []byte) error {
 }
 
 // Begin gives the scheduler the rules and cron entries of the file and those that were restored.
-func (i *Interface) Begin() (err error) {
-	if i.table, err = i.join(); err != nil {
+func (i *Interface) Begin() error {
+	table, err := i.join()
+	if err != nil {
 		return err
 	}
-	if err := i.table.CheckKeys(); err != nil { // a later file may lack what a rule of the run time needs
+	if err := table.CheckKeys(); err != nil { // a later file may lack what a rule of the run time needs
 		i.host.Log().Warn("a rule for keys is without effect", "error", err)
 	}
-	if len(i.table.Rules()) > 0 {
-		i.host.Sched().SetPolicies(i.table)
-		sink := i.host.NewSink()
-		i.host.Sched().ApplyPolicies(i.host.Now(), sink)
-		i.host.Sched().ApplyKeys(i.host.Now(), sink)
-		sink.Wake()
+	if len(table.Rules()) > 0 {
+		i.follow(table, true)
+	} else {
+		i.table = table // the scheduler works as without policies
 	}
 	return i.beginCron()
+}
+
+// follow returns when all queues follow a table of rules. wholly says that no peer is served yet: jobs with keys are moved
+// at once, and not by the Ticks.
+func (i *Interface) follow(table *sched.Policies, wholly bool) {
+	i.table = table
+	i.host.Sched().SetPolicies(table)
+	sink := i.host.NewSink()
+	i.host.Sched().ApplyPolicies(i.host.Now(), sink)
+	if wholly {
+		i.host.Sched().ApplyKeys(i.host.Now(), sink)
+	}
+	sink.Wake()
 }
 
 // Listen implements protocol.Service. The policies hold from then on.
@@ -295,12 +307,8 @@ func (i *Interface) change(c *codec.Change) error {
 	if err != nil {
 		return err
 	}
-	i.table = table
 	i.host.PutSetting(settingPrefix+c.Pattern, text)
-	i.host.Sched().SetPolicies(table)
-	sink := i.host.NewSink()
-	i.host.Sched().ApplyPolicies(i.host.Now(), sink)
-	sink.Wake()
+	i.follow(table, false)
 	i.host.Log().Info("a policy is changed", "pattern", c.Pattern, "values", string(text))
 	return nil
 }

@@ -51,8 +51,7 @@ func (i *Interface) replaceFile(rules []sched.PolicyRule, cron []codec.CronEntry
 		return err
 	}
 	if !reflect.DeepEqual(before.Rules, rules) {
-		i.table = table
-		i.host.Sched().SetPolicies(table)
+		i.follow(table, false)
 	}
 	for _, name := range slices.Sorted(maps.Keys(i.cron)) {
 		if entries[name] == nil {
