@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"treadle/loop/admin"
 	"treadle/loop/protocol"
 )
 
@@ -43,12 +42,6 @@ func (s *Server) listen() error {
 		s.listening = append(s.listening, Listening{Setting: "http", Address: s.httpAddress})
 	}
 	return nil
-}
-
-// admitOperator counts a connection of --http that uses the operators' interface.
-func (s *Server) admitOperator() (leave func(), ok bool) {
-	id := s.conns.id(admin.Name)
-	return func() { s.conns.remove(id) }, s.conns.tryAdd(id)
 }
 
 // loopPort is a port that the event loops serve.

@@ -151,6 +151,7 @@ func TestProbesAtTheStart(t *testing.T) {
 	s.say("starting: 3 of 9 records of the journal are read")
 	want("/healthz", "503 starting: 3 of 9 records of the journal are read")
 	want("/dwork/graph", "503 starting: 3 of 9 records of the journal are read")
+	want("/api/v1/queues", `503 {"error":"starting: 3 of 9 records of the journal are read"}`)
 	if got := page("/metrics"); !strings.Contains(got, "\ntreadle_ready 0\n") || !strings.Contains(got, "\ntreadle_start_time_seconds ") || strings.Contains(got, "treadle_queues") {
 		t.Errorf("/metrics: %.2000s", got)
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"treadle/loop/admin"
 	"treadle/loop/journal"
 	"treadle/loop/protocol"
 	"treadle/loop/web"
@@ -28,8 +29,7 @@ func (s *Server) openHTTP() error {
 	pages := []web.Page{web.Probe("/livez", s.live), web.Probe("/readyz", s.ready), web.Probe("/healthz", s.ready)}
 	for p := range protocolsWith[protocol.Pager](s) {
 		for _, page := range p.Pages() {
-			page.Handler = s.whenServing(page.Handler)
-			pages = append(pages, page)
+			pages = append(pages, s.whenServing(page))
 		}
 	}
 	if s.o.Pprof == "on" {
@@ -52,15 +52,26 @@ func (s *Server) closeHTTP() {
 	s.workers.Wait()
 }
 
-// whenServing refuses the requests of a page until the server serves.
-func (s *Server) whenServing(page http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !s.serving.Load() {
+// admitOperator counts a connection of --http that uses the HTTP API.
+func (s *Server) admitOperator() (leave func(), ok bool) {
+	id := s.conns.id(admin.Name)
+	return func() { s.conns.remove(id) }, s.conns.tryAdd(id)
+}
+
+// whenServing returns the page, which refuses requests until the server serves.
+func (s *Server) whenServing(page web.Page) web.Page {
+	serve := page.Handler
+	page.Handler = func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case s.serving.Load():
+			serve(w, r)
+		case page.Long:
+			web.RefuseJSON(w, http.StatusServiceUnavailable, *s.progress.Load())
+		default:
 			http.Error(w, *s.progress.Load(), http.StatusServiceUnavailable)
-			return
 		}
-		page(w, r)
 	}
+	return page
 }
 
 // say sets what /readyz says about the start.

@@ -42,6 +42,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -232,7 +233,8 @@ func (i *Interface) Listen() (all []protocol.Listening, err error) {
 
 func (i *Interface) newServer(l net.Listener) *web.Server {
 	return web.NewServer(l, web.Config{
-		Handler: i.Handler(), Guard: i.host.Guard(), Refuse: writeRefusal, Log: i.host.Log(),
+		Handler: i.Handler(), Guard: i.host.Guard(), Log: i.host.Log(),
+		Refuse: func(w http.ResponseWriter, why string) { web.RefuseJSON(w, http.StatusForbidden, why) },
 		Header: requestTime, Request: requestTime, Answer: answerTime, Idle: requestTime,
 		MaxHeader: maxHeader, MaxConnections: maxConnections,
 	})

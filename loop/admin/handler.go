@@ -95,7 +95,7 @@ func (i *Interface) withLargeBody(answer func(*http.Request) (any, error)) http.
 // called.
 func (i *Interface) readBody(w http.ResponseWriter, r *http.Request) (body []byte, done func(), err error) {
 	_, transfer := i.incoming.Begin(r.Context(), w)
-	body, err = transfer.ReadAll(i.steady(w, http.MaxBytesReader(w, r.Body, i.maxBody())), int(min(max(r.ContentLength, 0), i.maxBody())))
+	body, err = transfer.ReadAll(steady(w, http.MaxBytesReader(w, r.Body, i.maxBody())), int(min(max(r.ContentLength, 0), i.maxBody())))
 	return body, transfer.End, err
 }
 
@@ -110,9 +110,9 @@ func (i *Interface) Pages() []web.Page {
 		switch {
 		case !fromLoopback(r):
 			w.Header().Set("Connection", "close")
-			writeRefusal(w, "the API answers programs on this machine alone, as long as there are no users: ask for it through an SSH tunnel")
+			web.RefuseJSON(w, http.StatusForbidden, "the API answers programs on this machine alone, as long as there are no users: ask for it through an SSH tunnel")
 		case slices.Contains(ownerOnly, r.URL.Path):
-			writeRefusal(w, "this is for the server's owner alone: ask on the socket of --admin")
+			web.RefuseJSON(w, http.StatusForbidden, "this is for the server's owner alone: ask on the socket of --admin")
 		default:
 			return true
 		}
@@ -190,13 +190,6 @@ func statusOf(why protocol.Reason) int {
 		return http.StatusTooManyRequests
 	}
 	return http.StatusServiceUnavailable
-}
-
-// writeRefusal answers a request of a foreign page or machine.
-func writeRefusal(w http.ResponseWriter, why string) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusForbidden)
-	_ = json.NewEncoder(w).Encode(map[string]string{"error": why}) // the peer has gone
 }
 
 // read decodes a request's body, which has no members but v's.

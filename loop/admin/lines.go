@@ -45,7 +45,7 @@ type lines struct {
 func (i *Interface) postLines(w http.ResponseWriter, r *http.Request) (any, error) {
 	_, transfer := i.incoming.Begin(r.Context(), w)
 	defer transfer.End()
-	l := lines{i: i, in: bufio.NewReaderSize(i.steady(w, r.Body), linesBuffer), limit: int(i.maxBody()), sink: i.host.NewSink()}
+	l := lines{i: i, in: bufio.NewReaderSize(steady(w, r.Body), linesBuffer), limit: int(i.maxBody()), sink: i.host.NewSink()}
 	for {
 		text, err := l.next(transfer.Hold)
 		if whole := err == nil || err == io.EOF; whole && len(bytes.TrimSpace(text)) > 0 {
@@ -156,7 +156,7 @@ func (l *lines) flush() error {
 }
 
 // steady returns a body whose next bytes must come within pieceTime.
-func (i *Interface) steady(w http.ResponseWriter, body io.Reader) io.Reader {
+func steady(w http.ResponseWriter, body io.Reader) io.Reader {
 	return &steadyBody{http.NewResponseController(w), body}
 }
 

@@ -6,8 +6,8 @@
 package web
 
 import (
+	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -150,6 +150,13 @@ func Probe(path string, state func() (ok bool, text string)) Page {
 	}}
 }
 
+// RefuseJSON answers a request that an interface with JSON does not take.
+func RefuseJSON(w http.ResponseWriter, status int, why string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": why}) // fails when the peer has gone
+}
+
 // New returns a server on l. It serves the pages and the metrics, which it reads by calling samples once per scrape.
 // The guard does not see requests for /metrics and the probes: monitors may use any host name, and the answers tell a
 // page nothing.
@@ -177,9 +184,7 @@ func New(l net.Listener, guard *Guard, samples func() []Sample, admit func() (le
 			}
 			if !Admit(r) {
 				w.Header().Set("Retry-After", "1")
-				w.Header().Set("Content-Type", "application/json")
-				w.WriteHeader(http.StatusServiceUnavailable)
-				_, _ = io.WriteString(w, `{"error":"too many connections: see --max-connections"}`+"\n") // the peer has gone
+				RefuseJSON(w, http.StatusServiceUnavailable, "too many connections: see --max-connections")
 				return
 			}
 			p.Handler(w, r)
