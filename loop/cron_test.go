@@ -56,7 +56,7 @@ func (s *cronServer) kill() {
 	s.start(now)
 }
 
-// call makes a call of the operators' interface, which the journal has when it returns.
+// call makes a call of the HTTP API, which the journal has when it returns.
 func (s *cronServer) call(method, path string, ask, answer any, want int) {
 	s.t.Helper()
 	body, err := json.Marshal(ask)

@@ -52,7 +52,7 @@ func TestLeaseOverKill(t *testing.T) {
 	o = start(now)
 	defer o.Abandon()
 	sink = host{o.server}.NewSink()
-	if _, err := o.server.sched.FinishGranted(o.Now(), tokens[0], nil, sink); err != nil {
+	if err := o.server.sched.FinishGranted(o.Now(), tokens[0], nil, sink); err != nil {
 		t.Error(err)
 	}
 	if err := o.server.sched.ViewGranted(tokens[1], func(j *sched.Job, worker string, until int64) {
@@ -64,7 +64,7 @@ func TestLeaseOverKill(t *testing.T) {
 	}
 	o.Advance(2 * time.Minute)
 	o.server.logOverdue()
-	if _, err := o.server.sched.FinishGranted(o.Now(), tokens[1], nil, sink); err != sched.ErrLeaseExpired {
+	if err := o.server.sched.FinishGranted(o.Now(), tokens[1], nil, sink); err != sched.ErrLeaseExpired {
 		t.Error(err)
 	}
 	if lines := log.lines("a lease has expired"); len(lines) != 1 || !strings.Contains(lines[0], "job=late worker=mailer") {

@@ -9,8 +9,7 @@ import (
 	"treadle/loop/kts46"
 )
 
-// offlineCall is one call of the kts46 protocols or of the operators' interface. It has a goroutine, as in a server with sockets,
-// that never runs at the same time as anything else: its starter waits until the call is answered or
+// offlineCall is one call of the kts46 protocols or of the HTTP API. It has a goroutine, as in a server with sockets, that never runs at the same time as anything else: its starter waits until the call is answered or
 // waits for a commit.
 type offlineCall struct {
 	header http.Header
@@ -30,7 +29,7 @@ func (o *Offline) Kts46(port string, request *http.Request, reply func(status in
 	o.call(o.kts46().Handler(port), request, reply)
 }
 
-// Admin makes a call of the operators' interface. reply is called as by Kts46.
+// Admin makes a call of the HTTP API. reply is called as by Kts46.
 func (o *Offline) Admin(request *http.Request, reply func(status int, body []byte)) {
 	o.call(protocolOf[*admin.Interface](o).Handler().ServeHTTP, request, reply)
 }

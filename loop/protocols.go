@@ -32,7 +32,7 @@ type (
 	Kts46Options = kts46.Options
 	// DisbatchOptions are those of the Disbatch node.
 	DisbatchOptions = disbatch.Options
-	// AdminOptions are those of the operators' interface.
+	// AdminOptions are those of the HTTP API.
 	AdminOptions = admin.Options
 )
 

@@ -373,7 +373,7 @@
 //
 // A goroutine takes locks in this order, and at most one lock of each line below the first:
 //
-//	1  the callers' own: of the kts46 book, of Disbatch's functions, of the operators' interface
+//	1  the callers' own: of the kts46 book, of Disbatch's functions, of the HTTP API
 //	2  departures.reaping: the Tick that reaps departed peers
 //	3  shard.mu: queues, jobs, tasks, watches, listeners, and who awaits a job
 //	4  of a Journal, between Begin and End of changes that survive together

@@ -115,67 +115,64 @@ func (s *Scheduler) granted(t Token) (*shard, *record, *lease, error) {
 	return nil, nil, nil, err
 }
 
-// FinishGranted is Finish for a leased job. All verbs with a Token return the queue, whose shard of the journal has the
-// change.
-func (s *Scheduler) FinishGranted(now Time, t Token, data []byte, sink Sink) (queue string, err error) {
+// FinishGranted is Finish for a leased job.
+func (s *Scheduler) FinishGranted(now Time, t Token, data []byte, sink Sink) error {
 	sh, r, l, err := s.granted(t)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer sh.unlock(now, sink)
-	queue, l.how = sh.queueOf(r).name, leaseDone
+	l.how = leaseDone
 	sh.finish(now, l.slot, r, l.worker, data, sink)
-	return queue, nil
+	return nil
 }
 
 // FailGranted is Fail for a leased job. A delay of 0 or more is in milliseconds and replaces the back-off of the queue's
 // policy: the job is due then. Less than 0 is no delay. Jobs of Rules.Deaths and tasks have none.
-func (s *Scheduler) FailGranted(now Time, t Token, text []byte, delay int64, sink Sink) (queue string, err error) {
+func (s *Scheduler) FailGranted(now Time, t Token, text []byte, delay int64, sink Sink) error {
 	sh, r, l, err := s.granted(t)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer sh.unlock(now, sink)
-	queue, l.how = sh.queueOf(r).name, leaseDone
+	l.how = leaseDone
 	sh.observeRun(now, r)
 	sh.counters.Released++
 	a := Attempt{Outcome: attemptFailed, Worker: l.worker, Text: lastText(text)}
 	sh.failRun(now, l.slot, r, a, min(delay, longestDelay), sink)
-	return queue, nil
+	return nil
 }
 
 // ReleaseGranted gives back a leased job unstarted: it is ready again, and no failure is counted.
-func (s *Scheduler) ReleaseGranted(now Time, t Token, sink Sink) (queue string, err error) {
+func (s *Scheduler) ReleaseGranted(now Time, t Token, sink Sink) error {
 	sh, r, l, err := s.granted(t)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer sh.unlock(now, sink)
 	l.how = leaseDone
 	sh.counters.Released++
 	q := sh.unhold(l.slot, r)
-	queue = q.name
 	sh.release(now, l.slot, r, q, now.Wall, sink)
 	sh.match(now, q, sink)
-	return queue, nil
+	return nil
 }
 
 // ExtendGranted has a lease end so many milliseconds from now, clamped as Terms.For is. It may become shorter. It returns
 // the end, by the wall clock.
-func (s *Scheduler) ExtendGranted(now Time, t Token, ms int64) (queue string, until int64, err error) {
+func (s *Scheduler) ExtendGranted(now Time, t Token, ms int64) (until int64, err error) {
 	sh, r, l, err := s.granted(t)
 	if err != nil {
-		return "", 0, err
+		return 0, err
 	}
 	defer sh.mu.Unlock()
-	q := sh.queueOf(r)
 	l.length = clampLease(ms)
 	sh.deadline.remove(&sh.buckets, &sh.slab, l.slot)
 	sh.setExpiry(now, l.slot, r, l, l.length)
 	if r.flags&task == 0 {
-		sh.save(l.slot, r, q)
+		sh.save(l.slot, r, sh.queueOf(r))
 	}
-	return q.name, l.until, nil
+	return l.until, nil
 }
 
 // PublishGranted is Publish for a leased job. The publisher receives no Proceed: wait asks it to publish less often.

@@ -77,14 +77,14 @@ func (x *machine) granted(o op) error {
 			j.endLease(ErrLeaseDone)
 			x.m.finish(j, "r")
 		}
-		_, err = x.s.FinishGranted(now, token, []byte("r"), &x.rec)
+		err = x.s.FinishGranted(now, token, []byte("r"), &x.rec)
 	case "lease-fail":
 		delay := []int64{-1, -1, 0, 700, 1000}[o.At]
 		if want == nil {
 			j.endLease(ErrLeaseDone)
 			x.m.failAfter(j, delay)
 		}
-		_, err = x.s.FailGranted(now, token, nil, delay, &x.rec)
+		err = x.s.FailGranted(now, token, nil, delay, &x.rec)
 	case "lease-release":
 		if want == nil {
 			j.endLease(ErrLeaseDone)
@@ -92,12 +92,12 @@ func (x *machine) granted(o op) error {
 			j.due(now.Wall)
 			x.m.place(j)
 		}
-		_, err = x.s.ReleaseGranted(now, token, &x.rec)
+		err = x.s.ReleaseGranted(now, token, &x.rec)
 	case "lease-extend":
 		if want == nil {
 			l.until = now.Mono + clampLease(machineLeases[o.At])
 		}
-		_, _, err = x.s.ExtendGranted(now, token, machineLeases[o.At])
+		_, err = x.s.ExtendGranted(now, token, machineLeases[o.At])
 	}
 	return same("error", err, want)
 }

@@ -31,7 +31,7 @@ type Server struct {
 	PID     int
 	Network string
 	Address string
-	// The other addresses of a Treadle: Gloom's masters and slaves, dwork, HTTP and the operators' interface.
+	// The other addresses of a Treadle: Gloom's masters and slaves, dwork, HTTP and the admin socket.
 	Masters, Slaves, Hub, HTTP, Admin string
 
 	Stop func()        // ends the server and removes its directory; may be called again

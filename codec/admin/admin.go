@@ -1,4 +1,4 @@
-// Package admin has the messages of the operators' interface, which package loop/admin serves, as JSON.
+// Package admin has the messages of the HTTP API, which package loop/admin serves, as JSON.
 package admin
 
 import "unicode/utf8"

@@ -79,7 +79,7 @@ func (s *Simulator) policyClear() {
 	}
 }
 
-// askOperator makes a request of the operators' interface and commits it.
+// askOperator makes a request of the HTTP API and commits it.
 func (s *Simulator) askOperator(method, path string, body, answer any) {
 	text, err := json.Marshal(body)
 	if err != nil {

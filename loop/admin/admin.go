@@ -57,7 +57,7 @@ import (
 // Setting is the setting of the address.
 const Setting = "admin"
 
-// Name is that of the interface in logs and metrics.
+// Name is that of the API in logs and metrics.
 const Name = "admin"
 
 // settingPrefix is in front of the pattern in the journal's key of a run-time rule. The value is the rule's values as a
@@ -79,7 +79,7 @@ const (
 	maxConnections = 64
 )
 
-// Options are the settings of the interface, as of package setting.
+// Options are the settings of the API, as of package setting.
 type Options struct {
 	// Listen lists the addresses, as of protocol.CheckAddresses; default: none.
 	Listen []string `name:"admin" sep:"none" placeholder:"ADDR" help:"Address of the operators' interface for treadle queue, treadle failed, treadle cron and treadle reload, unix:///path (mode 0600) or tcp://host:port, or off; repeatable (default: admin.sock in the directory of --data, off with --data none)."`
@@ -87,7 +87,7 @@ type Options struct {
 	Rules []sched.PolicyRule `kong:"-"`
 	// Cron are the cron entries of the configuration file.
 	Cron []codec.CronEntry `kong:"-"`
-	// JobSpace is the name space of the jobs that the interface submits; the server sets it.
+	// JobSpace is the name space of the jobs that the API submits; the server sets it.
 	JobSpace sched.Space `kong:"-"`
 	// Configuration is where the settings come from; nil: it cannot be read again.
 	Configuration Configuration `kong:"-"`
@@ -109,7 +109,7 @@ func (o *Options) Check() error {
 	return protocol.CheckAddresses(Setting, &o.Listen, protocol.SplitAddress)
 }
 
-// Interface is the operators' interface of one server. It implements protocol.Service and protocol.Restorer.
+// Interface is the HTTP API of one server. It implements protocol.Service and protocol.Restorer.
 type Interface struct {
 	host    protocol.Host
 	o       Options
@@ -131,7 +131,7 @@ type Interface struct {
 	late  map[string]*cronEntry // by name: those of the run time
 }
 
-// New makes the interface. It returns an error when a rule of the file cannot be meant.
+// New makes the API. It returns an error when a rule of the file cannot be meant.
 func New(host protocol.Host, o Options) (*Interface, error) {
 	i := &Interface{host: host, o: o, rules: make(map[string]map[string]string), late: make(map[string]*cronEntry), closed: make(chan struct{})}
 	i.reserver, i.awaiter = host.NewLocalPeer(i.deliverJob), host.NewLocalPeer(i.deliverEnd)
@@ -251,7 +251,7 @@ func (i *Interface) Serve(context.Context) {
 	}
 }
 
-// Drain implements protocol.Service. Operators are answered until the end.
+// Drain implements protocol.Service. Requests are answered until the end.
 func (i *Interface) Drain() {}
 
 // Owes implements protocol.Service.

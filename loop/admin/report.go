@@ -137,8 +137,7 @@ func (r *doneReport) carryOut(c *reportCall) error {
 	if convert := c.i.host.Spaces()[space].FromResult; convert != nil {
 		result = convert(nil, result)
 	}
-	_, err = c.i.host.Sched().FinishGranted(c.now, c.token, result, c.sink)
-	return err
+	return c.i.host.Sched().FinishGranted(c.now, c.token, result, c.sink)
 }
 
 func (r *failReport) carryOut(c *reportCall) error {
@@ -146,13 +145,11 @@ func (r *failReport) carryOut(c *reportCall) error {
 	if r.Delay != nil {
 		delay = time.Duration(*r.Delay).Milliseconds()
 	}
-	_, err := c.i.host.Sched().FailGranted(c.now, c.token, []byte(r.Error), delay, c.sink)
-	return err
+	return c.i.host.Sched().FailGranted(c.now, c.token, []byte(r.Error), delay, c.sink)
 }
 
 func (r *releaseReport) carryOut(c *reportCall) error {
-	_, err := c.i.host.Sched().ReleaseGranted(c.now, c.token, c.sink)
-	return err
+	return c.i.host.Sched().ReleaseGranted(c.now, c.token, c.sink)
 }
 
 func (r *extendReport) carryOut(c *reportCall) error {
@@ -160,7 +157,7 @@ func (r *extendReport) carryOut(c *reportCall) error {
 	if err != nil {
 		return err
 	}
-	_, c.answer.Until, err = c.i.host.Sched().ExtendGranted(c.now, c.token, length)
+	c.answer.Until, err = c.i.host.Sched().ExtendGranted(c.now, c.token, length)
 	return err
 }
 

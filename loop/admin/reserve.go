@@ -257,7 +257,7 @@ type leased struct {
 func (l *leased) unsent() {
 	sink := l.i.host.NewSink()
 	for _, t := range l.tokens {
-		_, _ = l.i.host.Sched().ReleaseGranted(l.i.host.Now(), t, sink) // one that has ended is no loss
+		_ = l.i.host.Sched().ReleaseGranted(l.i.host.Now(), t, sink) // one that has ended is no loss
 	}
 	sink.Wake()
 	l.i.host.FlushLater()

@@ -15,13 +15,13 @@ import (
 	"treadle/codec/admin"
 )
 
-// Admin is a client of the operators' interface. It may be used by several goroutines.
+// Admin is a client of the HTTP API. It may be used by several goroutines.
 type Admin struct {
 	http    http.Client
 	address string // for messages
 }
 
-// Messages of the interface.
+// Messages of the API.
 type (
 	// PolicyRule is a rule for queues.
 	PolicyRule = admin.Rule
@@ -43,13 +43,13 @@ type (
 	SettingChange = admin.SettingChange
 )
 
-// adminSetting names an operators' interface on the command line.
+// adminSetting names an HTTP API on the command line.
 const adminSetting = "-H or TREADLE_ADMIN"
 
 // maxAdminAnswer bounds an answer: a page of a thousand failed jobs has at most about 5 MiB.
 const maxAdminAnswer = 64 << 20
 
-// NewAdmin returns a client of the interface at an address of the form that Dial takes. Nothing is connected before the
+// NewAdmin returns a client of the API at an address of the form that Dial takes. Nothing is connected before the
 // first call.
 func NewAdmin(address string) *Admin {
 	if network, target, err := splitAddress(address, defaultPorts[adminSetting]); err == nil {

@@ -16,7 +16,7 @@ import (
 	"treadle/loop/client"
 )
 
-// operators is a server with an operators' interface, and a client of it.
+// operators is a server with an HTTP API, and a client of it.
 type operators struct {
 	*session
 	admin  *client.Admin
