@@ -187,7 +187,7 @@ func (s *connShares) samples() (all []web.Sample) {
 			all = append(all, row.With("protocol", one.name))
 		}
 		if one.loopServed {
-			all = append(all, web.Counter("treadle_frames_total", "Requests read from the connections of Periodic and Gloom.", one.frames.Load()).With("protocol", one.name))
+			all = append(all, web.Counter("treadle_frames_total", "Requests read from connections, in the protocols that the event loops serve.", one.frames.Load()).With("protocol", one.name))
 		}
 	}
 	for _, one := range s.all {
@@ -200,7 +200,7 @@ func (s *connShares) samples() (all []web.Sample) {
 }
 
 func connections(name string, role protocol.Role, n int) web.Sample {
-	return web.Gauge("treadle_connections", "Open connections; the role is none before the handshake, and in dwork and kts46.", n).With("protocol", name).With("role", role.String())
+	return web.Gauge("treadle_connections", "Open connections; the role is none before the handshake, and in protocols without roles.", n).With("protocol", name).With("role", role.String())
 }
 
 func byteCount(n *atomic.Uint64) web.Sample {
@@ -223,7 +223,7 @@ func (s *connShares) closedSamples(closed []*closing) (all []web.Sample) {
 			if !ok {
 				k = len(all)
 				at[c.Label] = k
-				all = append(all, web.Counter("treadle_connections_closed_total", "Connections closed: by the peer, or by the server for a reason; those of dwork and kts46 have the reason other.", 0).
+				all = append(all, web.Counter("treadle_connections_closed_total", "Connections closed: by the peer, or by the server for a reason; the reason is other in protocols with sockets of their own.", 0).
 					With("protocol", one.name).With("reason", c.Label))
 			}
 			all[k].Value += float64(n)

@@ -117,7 +117,7 @@ func (s *Server) jobSamples() []web.Sample {
 		web.Counter("treadle_jobs_evicted_total", "Failed jobs that were removed because there were too many or because they were too old.", st.Evicted),
 		web.Counter("treadle_names_forgotten_total", "Names of done jobs that were forgotten before their queue's unique-for, because there were too many.", st.Forgotten),
 		web.Counter("treadle_results_stale_total", "Results and failures from workers that did not hold the job.", st.Stale),
-		durationSample("treadle_job_wait_seconds", "How long jobs were due when they were handed out, to the second; without tasks of dwork and kts46, and Gloom jobs that have failed.", &st.Waits, sched.WaitBounds[:]),
+		durationSample("treadle_job_wait_seconds", "How long jobs were due when they were handed out, to the second; without jobs that have no due time: tasks of a graph, and jobs that go ahead of others after a failure.", &st.Waits, sched.WaitBounds[:]),
 		durationSample("treadle_job_run_seconds", "Time from the hand-out of a job to the report of its worker (done, failed or put off), to the millisecond.", &st.Runs, sched.RunBounds[:]),
 		web.Gauge("treadle_queues", "Functions known.", st.Queues),
 		web.Gauge("treadle_remembered_names", "Names of done jobs that are remembered for unique-for alone.", st.KeptNames),

@@ -72,8 +72,8 @@ func (r *queueRows) add(q *sched.QueueStats) {
 	if q.Oldest != math.MaxInt64 {
 		age = max(r.now-q.Oldest, 0)
 	}
-	row(web.Gauge("treadle_queue_oldest_ready_seconds", "How long the oldest ready job of a queue has been due, to the second; 0 without one, and for tasks of dwork and kts46 and Gloom jobs that have failed. Of a queue with over 256 priorities and keys, the oldest of 256.", age))
-	row(web.Gauge("treadle_queue_bytes", "Bytes of the names and workloads of a queue's jobs, without tasks of dwork and kts46 and kept jobs.", q.Bytes))
+	row(web.Gauge("treadle_queue_oldest_ready_seconds", "How long the oldest ready job of a queue has been due, to the second; 0 without one, and for jobs that have no due time: tasks of a graph, and jobs that go ahead of others after a failure. Of a queue with over 256 priorities and keys, the oldest of 256.", age))
+	row(web.Gauge("treadle_queue_bytes", "Bytes of the names and workloads of a queue's jobs, without tasks of a graph and kept jobs.", q.Bytes))
 	row(web.Gauge("treadle_queue_paused", "1 while the policy of a queue hands out no job; of _other, how many.", q.Paused))
 	const workers = "Workers that serve a queue: those that do a job of it, and the others. A worker of several queues counts for each."
 	row(web.Gauge("treadle_queue_workers", workers, q.Busy), "state", "busy")

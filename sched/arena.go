@@ -34,14 +34,14 @@ const (
 // arena keeps the bytes of jobs in size-classed chunks without pointers. It keeps no length: the
 // user of a reference knows it.
 type arena struct {
-	chunks  []arenaPart
-	spare   []uint32
-	classes [arenaClasses]chain // chunks with room, by class
-	bytes   int                 // size of all chunks
-	memory  *atomic.Int64       // the same of all arenas and slabs, see Scheduler.Memory
-	empty   int                 // number of chunks without a slot in use
-	own     [][]byte            // kept chunks of their own size, oldest first
-	ownSize int                 // bytes of all of own
+	chunks    []arenaPart
+	spare     []uint32
+	classes   [arenaClasses]chain // chunks with room, by class
+	bytes     int                 // size of all chunks
+	memory    *atomic.Int64       // the same of all arenas and slabs, see Scheduler.Memory
+	empty     int                 // number of chunks without a slot in use
+	ownChunks [][]byte            // kept chunks of their own size, oldest first
+	ownSize   int                 // bytes of ownChunks
 }
 
 type arenaPart struct {
@@ -164,12 +164,12 @@ func (a *arena) free(ref uint32) (released bool) {
 	return false
 }
 
-// allocOwn returns n bytes, not zeroed, in a kept chunk of which at most half is wasted, or in a
+// allocOwn returns n bytes, not zeroed, in a kept chunk that is at most twice as large, or in a
 // new one.
 func (a *arena) allocOwn(n int) []byte {
-	for i, b := range a.own {
+	for i, b := range a.ownChunks {
 		if n <= cap(b) && cap(b) <= 2*n {
-			a.own = slices.Delete(a.own, i, i+1)
+			a.ownChunks = slices.Delete(a.ownChunks, i, i+1)
 			a.ownSize -= cap(b)
 			return b[:n]
 		}
@@ -183,10 +183,10 @@ func (a *arena) freeOwn(b []byte) (released bool) {
 	if cap(b) > keepOwn {
 		return true
 	}
-	a.own = append(a.own, b)
+	a.ownChunks = append(a.ownChunks, b)
 	for a.ownSize += cap(b); a.ownSize > keepOwn; {
-		a.ownSize -= cap(a.own[0])
-		a.own = slices.Delete(a.own, 0, 1)
+		a.ownSize -= cap(a.ownChunks[0])
+		a.ownChunks = slices.Delete(a.ownChunks, 0, 1)
 		released = true
 	}
 	return released

@@ -176,7 +176,7 @@ func TestArenaKeepsOwn(t *testing.T) {
 			a.free(ref)
 		}
 		sum := 0
-		for _, b := range a.own {
+		for _, b := range a.ownChunks {
 			sum += cap(b)
 		}
 		if sum != a.ownSize || sum > keepOwn || a.bytes != 0 {

@@ -16,11 +16,11 @@ type activeBroadcast struct {
 func (sh *shard) startBroadcast(now Time, job uint32, r *record, q *queue, sink Sink) int {
 	b := &activeBroadcast{job: job, last: sh.s.slots.Load()}
 	sh.take(job, r, q)
-	r.state, r.home = broadcasting, q.id
+	r.state, r.container = broadcasting, q.id
 	q.broadcast = b
 	q.running++
-	left, over := sh.sendBroadcast(now, q, sh.s.batch, sink)
-	if over {
+	left, done := sh.sendBroadcast(now, q, sh.s.batch, sink)
+	if done {
 		return sh.endBroadcast(q, sink) * (sh.s.batch - left)
 	}
 	sh.broadcasting = append(sh.broadcasting, q)
@@ -28,9 +28,9 @@ func (sh *shard) startBroadcast(now Time, job uint32, r *record, q *queue, sink 
 	return sh.s.batch
 }
 
-// sendBroadcast sends the broadcasting job to as many slots as room allows. over says that no slot
+// sendBroadcast sends the broadcasting job to as many slots as room allows. done says that no slot
 // is left or that the scheduler is halted.
-func (sh *shard) sendBroadcast(now Time, q *queue, room int, sink Sink) (left int, over bool) {
+func (sh *shard) sendBroadcast(now Time, q *queue, room int, sink Sink) (left int, done bool) {
 	b := q.broadcast
 	if sh.halted {
 		return room - 1, true
@@ -109,7 +109,7 @@ func (sh *shard) stopBroadcast(q *queue) {
 	q.running--
 	if r.flags&laned != 0 {
 		r.flags &^= laned
-		sh.endRun(q, r.offset)
+		sh.endRun(q, r.laneID())
 	}
 }
 
@@ -118,14 +118,14 @@ func (sh *shard) stopBroadcast(q *queue) {
 func (sh *shard) continueBroadcasts(now Time, room int, sink Sink) {
 	for room > 0 && len(sh.broadcasting) > 0 {
 		q := sh.broadcasting[0]
-		over := q.broadcast == nil // its job was removed
-		if !over {
-			if room, over = sh.sendBroadcast(now, q, room, sink); over {
+		done := q.broadcast == nil // its job was removed
+		if !done {
+			if room, done = sh.sendBroadcast(now, q, room, sink); done {
 				sh.endBroadcast(q, sink)
 				sh.matchLater(q)
 			}
 		}
-		if over {
+		if done {
 			if sh.broadcasting = sh.broadcasting[1:]; len(sh.broadcasting) == 0 {
 				sh.broadcasting = nil
 			}

@@ -140,18 +140,18 @@ type cronKey struct{ queue, name string }
 type cron struct {
 	CronEntry
 	CronState
-	schedule Schedule
-	key      cronKey
-	id       uint32 // index in cronTable.all
-	seq      uint64 // of its record
-	known    bool   // the entry is set
-	next     int64  // its next time, Unix milliseconds
-	at       int    // place in cronTable.due, -1: not there
+	schedule  Schedule
+	key       cronKey
+	id        uint32 // index in cronTable.entries
+	seq       uint64 // of its record
+	known     bool   // the entry is set
+	next      int64  // its next time, Unix milliseconds
+	heapIndex int    // place in cronTable.due, -1: not there
 }
 
 func (c *cron) ahead(o *cron) bool { return c.next < o.next }
-func (c *cron) place() int         { return c.at }
-func (c *cron) setPlace(i int)     { c.at = i }
+func (c *cron) place() int         { return c.heapIndex }
+func (c *cron) setPlace(i int)     { c.heapIndex = i }
 
 // after returns the first time of the entry after a moment, both in Unix milliseconds; never: it has none.
 func (c *cron) after(ms int64) int64 {
@@ -165,7 +165,7 @@ func (c *cron) after(ms int64) int64 {
 // cronTable has the entries of a shard.
 type cronTable struct {
 	byKey   map[cronKey]*cron
-	all     []*cron // by id; nil: the id is free
+	entries []*cron // by id; nil: the id is free
 	freeIDs []uint32
 	due     heap[*cron] // those that have a next time
 	seen    int64       // Wall of the last Tick
@@ -173,8 +173,8 @@ type cronTable struct {
 }
 
 func (t *cronTable) add(key cronKey) *cron {
-	c := &cron{key: key, at: -1, next: never}
-	c.id = assignID(&t.all, &t.freeIDs, c)
+	c := &cron{key: key, heapIndex: -1, next: never}
+	c.id = assignID(&t.entries, &t.freeIDs, c)
 	if t.byKey == nil {
 		t.byKey = make(map[cronKey]*cron)
 	}
@@ -185,11 +185,11 @@ func (t *cronTable) add(key cronKey) *cron {
 // removeCron forgets an entry and its state.
 func (sh *shard) removeCron(c *cron) {
 	t := &sh.cron
-	if c.at >= 0 {
+	if c.heapIndex >= 0 {
 		t.due.remove(c)
 	}
 	delete(t.byKey, c.key)
-	t.all[c.id] = nil
+	t.entries[c.id] = nil
 	t.freeIDs = append(t.freeIDs, c.id)
 	if c.known {
 		sh.s.cronEntries.Add(-1)
@@ -201,7 +201,7 @@ func (sh *shard) removeCron(c *cron) {
 
 // planCron gives an entry its next time.
 func (sh *shard) planCron(c *cron) {
-	if c.at >= 0 {
+	if c.heapIndex >= 0 {
 		sh.cron.due.remove(c)
 	}
 	c.next = never

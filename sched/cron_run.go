@@ -16,9 +16,9 @@ func (sh *shard) runDueCron(now Time, until int, sink Sink) {
 		t.checked = 0
 	}
 	t.seen = now.Wall
-	for ; sh.mu.steps < until && t.checked < len(t.all); t.checked++ {
+	for ; sh.mu.steps < until && t.checked < len(t.entries); t.checked++ {
 		sh.countSteps(1)
-		if c := t.all[t.checked]; c != nil && c.known && c.correct(now) {
+		if c := t.entries[t.checked]; c != nil && c.known && c.correct(now) {
 			sh.planCron(c)
 			sh.saveCron(c)
 		}
@@ -168,12 +168,12 @@ func (s *Scheduler) RemoveCron(queue, name string) error {
 	return s.withCron(Time{}, queue, name, nil, (*shard).removeCron)
 }
 
-// DropOldCron removes the restored states that no SetCron has named: the configuration has these entries no more.
+// DropOldCron removes the restored states that no SetCron has named: they are no longer configured.
 func (s *Scheduler) DropOldCron() {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		for _, c := range sh.cron.all {
+		for _, c := range sh.cron.entries {
 			if c != nil && !c.known {
 				sh.removeCron(c)
 			}
@@ -227,8 +227,8 @@ func (s *Scheduler) WalkCron(visit func(*CronStatus)) {
 		sh := &s.shards[i]
 		for from, more := 0, true; more; from += s.batch {
 			sh.mu.Lock()
-			more = from+s.batch < len(sh.cron.all)
-			for _, c := range sh.cron.all[min(from, len(sh.cron.all)):min(from+s.batch, len(sh.cron.all))] {
+			more = from+s.batch < len(sh.cron.entries)
+			for _, c := range sh.cron.entries[min(from, len(sh.cron.entries)):min(from+s.batch, len(sh.cron.entries))] {
 				sh.countSteps(1)
 				if c != nil && c.known {
 					status := CronStatus{CronEntry: c.CronEntry, CronState: c.CronState, Next: c.next}

@@ -12,9 +12,9 @@ import (
 type Schedule struct {
 	every  int64     // seconds; 0: the fields below count
 	fields [5]uint64 // the values that match, as bits: minute, hour, day of the month, month, weekday
-	// both says that a day matches by its number and by its weekday, as when one of the fields begins with *. Else one of
+	// matchBoth says that a day matches by its number and by its weekday, as when one of the fields begins with *. Else one of
 	// the two is enough.
-	both bool
+	matchBoth bool
 	// wild says that minute or hour begins with *. Such a schedule follows the clock on the wall through a change of the
 	// zone's offset: it runs in a repeated hour again, and leaves a skipped hour out.
 	wild bool
@@ -90,7 +90,7 @@ func ParseSchedule(text string) (s Schedule, err error) {
 		s.fields[weekdayField] |= 1
 	}
 	s.wild = fields[minuteField][0] == '*' || fields[hourField][0] == '*'
-	s.both = fields[dayField][0] == '*' || fields[weekdayField][0] == '*'
+	s.matchBoth = fields[dayField][0] == '*' || fields[weekdayField][0] == '*'
 	if _, ok := s.match(0, cronHorizon); !ok {
 		return Schedule{}, fmt.Errorf("%q never runs: no month that it names has such a day", text)
 	}
@@ -262,7 +262,7 @@ func (s *Schedule) has(field, value int) bool { return s.fields[field]>>value&1 
 
 func (s *Schedule) hasDay(date time.Time) bool {
 	day, weekday := s.has(dayField, date.Day()), s.has(weekdayField, int(date.Weekday()))
-	if s.both {
+	if s.matchBoth {
 		return day && weekday
 	}
 	return day || weekday

@@ -362,7 +362,7 @@ func TestCronKill(t *testing.T) {
 }
 
 // TestCronRestart checks what an entry keeps over a restart: its counts and pause; its times only under the schedule for
-// which they were met. An entry that is configured no more is forgotten.
+// which they were met. An entry that is no longer configured is forgotten.
 func TestCronRestart(t *testing.T) {
 	saved := memJournal{{}}
 	o := Options{Rules: testRules, Journal: saved}
@@ -404,7 +404,7 @@ func TestCronRestart(t *testing.T) {
 	})
 }
 
-// TestCronReplaced checks that the states of entries that are configured no more take no place of new entries.
+// TestCronReplaced checks that the states of entries that are no longer configured take no place of new entries.
 func TestCronReplaced(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
 	set := func(prefix string, n int) {

@@ -89,9 +89,9 @@ func (s *Scheduler) reap(now Time, sink Sink) (more bool) {
 		all[0] = nil
 		s.departed.queue = all[1:]
 		s.departed.mu.Unlock()
-		over := s.reapPart(now, d, s.batch, sink) > 0
+		done := s.reapPart(now, d, s.batch, sink) > 0
 		s.departed.mu.Lock()
-		if !over {
+		if !done {
 			s.departed.queue = append(s.departed.queue, d)
 		} else if len(s.departed.queue) == 0 {
 			s.departed.queue = nil
@@ -229,7 +229,7 @@ func (h abandoned) compare(o abandoned) int {
 // releaseOne releases a job if it is still held by the same run. It returns the steps that it took.
 func (sh *shard) releaseOne(now Time, w *watch, job uint32, number uint64, sink Sink) int {
 	r := sh.slab.find(job)
-	if r == nil || r.state != reserved || sh.watches[r.home] != w || w.held[r.offset].number != number {
+	if r == nil || r.state != reserved || sh.holder(r) != w || w.held[r.heldIndex()].number != number {
 		return 1
 	}
 	sh.counters.Abandoned++

@@ -23,6 +23,19 @@
 // Fail (finish.go), timeOut (tick.go) or releaseOne (departed.go). There are two short cuts:
 // assignDirectly (match.go) skips the ready index, and reserve (reserve.go) skips the line.
 //
+// # Five ways to hand out a job
+//
+// A ready job is handed out in one of five ways. All of them hand out nothing while the queue is throttled or the
+// scheduler is halted. The first job of a queue is the first of its ready index and its lanes (head in lanes.go). In a
+// mixed queue each watch has a first job of its own, which may also be withheld or wide (jobFor in mixed.go).
+//
+//	way                     asked for by                    looks at                                   file
+//	a match                 Reserve, whose slot waits       the first job of the queue                 match.go, mixed.go
+//	a reserve at once       Reserve, TryReserve             the first jobs of all queues of the peer   reserve.go
+//	a request for several   TryReserveUpTo                  the same, up to n times                    lease_verbs.go
+//	a steal                 Steal                           the tasks of one queue, private ones too   graph_steal.go, graph_line.go
+//	a broadcast             nobody: a job becomes the first the slots in line, for one job             broadcast.go
+//
 // # Files
 //
 // In reading order:
@@ -182,7 +195,7 @@
 //	SetCron         add or change a cron entry
 //	MoveCron        give a cron entry another queue
 //	RemoveCron      remove a cron entry
-//	DropOldCron     forget what restored entries have done that are configured no more
+//	DropOldCron     forget the states of restored entries that are no longer configured
 //	RunCron         submit a job of a cron entry now
 //	PauseCron       leave out the times of a cron entry
 //	ResumeCron      end that pause
@@ -297,7 +310,7 @@
 // submission that replaces the job ends it.
 //
 // JobTTL ends ready jobs as expired. A job is never handed out later than that after its due time, which a retry sets
-// anew, and a lock that the job has waited for does not. Its awaits end with Failed. Due times count in seconds, so that
+// again, and a lock that the job has waited for does not. Its awaits end with Failed. Due times count in seconds, so that
 // a job expires up to a second late, and never early. Tasks, and jobs of Rules.Deaths that have failed, have no due time.
 // A job that the clock has made old expires like any other.
 //
@@ -307,22 +320,26 @@
 // UniqueFor changes nothing, and its await receives the kept result, or none, at once. Operators who remove the finished
 // job let its name be submitted again. A job of a broadcast is not kept.
 //
-// Paused, Concurrency and Rate throttle a queue for a while: its ready jobs stay where they are, in their order, and its
-// watches stay in line. What a throttled queue has is not offered to a peer that serves other queues as well, and not
-// stolen. A job of it that is woken for a lock keeps its turn, so that others wait for the lock until the queue hands out
-// again or the lock time-out passes. A queue hands out again when it is resumed, when a running job ends, or at the Tick
-// of its rate, and is matched then.
+// Paused, Concurrency and Rate throttle a queue. The ready jobs of a throttled queue keep their places and their order,
+// and its watches stay in line. Its jobs are not stolen, and a peer that also serves other queues is handed jobs of
+// those. A job that was woken for a named lock keeps its turn while its queue is throttled: other jobs wait for the lock
+// until the queue hands out the job, or until the lock time-out. A queue is matched again when it is resumed, when one of
+// its running jobs ends, or when a Tick refills the credit of its rate.
 //
-// Under Key with Fair or KeyConcurrency the ready jobs of a queue stand in lanes, one for each key (lanes.go). A job
-// gets its lane whenever it becomes ready. A lane with KeyConcurrency running jobs hands out none. Jobs of one priority
-// are handed out in this order: with Fair the lanes that have some take turns, a turn is as many jobs as the weight of
-// the key says, and a lane that was away comes behind the others; without Fair the first job of all lanes is next. The
-// larger priority is first in either case. In a lane, jobs keep the order of the ready index. A queue lives in one
-// shard, so that the turns are exact for the whole server.
+// A policy with Key, and with Fair or KeyConcurrency, sorts the ready jobs of its queue into lanes, one lane for each key
+// (lanes.go). A job enters its lane each time it becomes ready. In a lane, jobs keep the order of the ready index. A lane
+// that has KeyConcurrency running jobs hands out no job. Between lanes, the larger priority comes first. Of lanes whose
+// first jobs have one priority:
 //
-// A withheld job and a broadcasting one count as running ones of their key: they have passed the others. Tasks have no
-// key, they keep the order of their line; neither have jobs that only Wide peers take. A job that is woken for a lock
-// waits in its lane as others do.
+//	without Fair   the lane whose first job has the earliest due time is next
+//	with Fair      the lanes take turns. A turn is as many jobs as the weight of the key. A lane that comes back goes
+//	               behind the others, or goes on with the turn that KeyConcurrency has cut off
+//
+// All lanes of a queue are in one shard, so that turns are exact for the whole server.
+//
+// Withheld and broadcasting jobs count as running jobs of their keys, because they have left their lanes. Tasks have no
+// key: they keep the order of their line. Jobs that only Wide peers can have are in no lane either. A job that was woken
+// for a named lock waits in its lane like any other job.
 //
 // MaxJobs, MaxBytes, MaxPayload and a pause of submits refuse a Submit with ErrPolicy, and change nothing of jobs that
 // are there. A job that comes from a dead-letter move is never refused.
@@ -337,8 +354,8 @@
 // and requests wait in the same lines, and all policies hold for both. A broadcast reaches a waiting request as well.
 //
 // A token names one run, by its number, and proves it with a secret that the caller has drawn. A run that has ended has no
-// lease, so that a late or doubled call changes nothing: its error says how the lease ended, as long as that is
-// remembered, and ErrNoLease later. A wrong secret is ErrNoLease always. The number is looked up in a table of all shards:
+// lease, so that a late or doubled call changes nothing: its error says how the lease ended while that is remembered,
+// and is ErrNoLease later. A wrong secret is ErrNoLease always. The number is looked up in a table of all shards:
 // shard and slot of a job differ after a restart.
 //
 // The record of a leased job has its lease: the token, the worker, the end and the length. After a restart the job is
@@ -407,18 +424,18 @@
 //	a broadcast          its job stands in no index and counts as running; no other job of the
 //	                     queue is matched (broadcast.go)
 //	ready jobs, slots    both are there, in a queue that is in unmatched (match.go)
-//	other keys           jobs stand where the rules of before have put them; the first of all is next, and
+//	other keys           jobs stand where the earlier rules have put them; the first of all is next, and
 //	                     those that run are not counted by their keys yet (lanes_change.go)
 //	offers by name       a withheld job is offered to all watches in line by their numbers (mixed.go)
-//	a task ends          it is complete, and its successors wait still; a journal that ends there
+//	a task ends          it is complete, and its successors still wait; a journal that ends there
 //	                     has no edges to it (graph_end.go)
 //	a queue is dropped   it has no name; a record says which of its jobs are to go (tick.go)
 //	locks become free    no job holds them, and jobs wait (locks.go)
-//	other policies       a queue follows the policies of before; SetPolicies begins again (limiter.go)
+//	other policies       a queue follows the earlier policies; SetPolicies begins again (limiter.go)
 //	old jobs             a ready job has expired, and was not handed out; the sweep begins with the first second of each
 //	                     priority, and a cursor says where it goes on (ttl.go)
 //	kept jobs            there are more or older ones than the policy keeps, or failed ones that are to move
-//	                     to a dead-letter queue, of which some are marked and copied; a cursor says where the
+//	                     to a dead-letter queue; some of these are marked and copied. A cursor says where the
 //	                     moves go on (failed_move.go)
 //	a job ends           its name is free, and some awaits are not answered yet (notify.go)
 //	cron entries         their times have come and their jobs are not submitted, in order (cron_run.go)

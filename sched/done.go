@@ -52,7 +52,7 @@ func (sh *shard) lesserUse(now Time, job uint32, r *record, q *queue) keptUse {
 	if q.policy == nil {
 		return keptNothing
 	}
-	for use := keptUse(r.offset) - 1; use > keptNothing; use-- {
+	for use := r.use() - 1; use > keptNothing; use-- {
 		keep := q.policy.keepFor(use)
 		if keep != (Keep{}) && (keep.Age == 0 || r.due+keep.Age > now.Wall) && (use != keptName || sh.remembers(job, r, q)) {
 			return use
@@ -118,7 +118,7 @@ func (sh *shard) remember(job uint32, r *record, q *queue) {
 	name := sh.nameView(job)
 	tag := sh.s.tag(q.id, r.space, name)
 	if old, ok := sh.lookupDone(tag, q, r.space, name); ok {
-		if o := sh.slab.at(old); keptUse(o.offset) == keptName {
+		if o := sh.slab.at(old); o.use() == keptName {
 			sh.unkeep(old, o, q)
 			sh.forgetKept(old, o, q)
 		} else {
@@ -156,7 +156,7 @@ func (sh *shard) lookupDone(tag uint32, q *queue, space Space, name []byte) (uin
 	}
 	job, ok := sh.doneNames.find(tag, func(job uint32) bool {
 		r := sh.slab.at(job)
-		return r.space == space && r.home == q.id && string(sh.nameView(job)) == string(name)
+		return r.space == space && r.container == q.id && string(sh.nameView(job)) == string(name)
 	})
 	if !ok {
 		return none, false
@@ -165,8 +165,8 @@ func (sh *shard) lookupDone(tag uint32, q *queue, space Space, name []byte) (uin
 }
 
 // ignoreDone answers a submission of a name that was done within UniqueFor: it is not queued, and its await has the kept
-// result, or an empty one. It returns false when the name was not done so lately. A job that was done later than now is one
-// of before the clock was set back.
+// result, or an empty one. It returns false when the name was not done so lately. A job that was done later than now
+// is older than a clock that was set back.
 func (sh *shard) ignoreDone(now Time, tag uint32, q *queue, j *Submission, sink Sink) bool {
 	if !sh.s.rules[j.Space].plain() {
 		return false

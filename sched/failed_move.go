@@ -33,7 +33,7 @@ func (sh *shard) beginMoves(now Time, l *keptLine, to string, until int, moves [
 	if l.again != 0 && (l.again <= now.Wall || l.again > now.Wall+moveAgain) { // or the clock was set back
 		l.from, l.again = firstKey, 0
 	}
-	over := true
+	done := true
 	l.jobs.eachFrom(&sh.buckets, &sh.slab, l.from, func(job uint32) bool {
 		r := sh.slab.at(job)
 		sh.countSteps(r.cost())
@@ -47,11 +47,11 @@ func (sh *shard) beginMoves(now Time, l *keptLine, to string, until int, moves [
 		m.from.Name, m.from.Workload = bytes.Clone(m.from.Name), bytes.Clone(m.from.Workload)
 		m.from.History, _ = withAttempt(sh.history(job, r), Attempt{At: r.due, Outcome: attemptMoved, Text: l.queue.name})
 		moves = append(moves, m)
-		over = len(moves) < maxMoves && sh.mu.steps < until
-		return over
+		done = len(moves) < maxMoves && sh.mu.steps < until
+		return done
 	})
 	l.check = now.Wall + 1
-	if over {
+	if done {
 		if l.again == 0 {
 			l.again = now.Wall + moveAgain
 		}
@@ -94,7 +94,7 @@ func (sh *shard) takeMoved(now Time, m *move, sink Sink) error {
 }
 
 // endMove removes a failed job that has moved, or keeps it for another try.
-func (sh *shard) endMove(seq uint64, why error) {
+func (sh *shard) endMove(seq uint64, err error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	job, ok := sh.lookupKept(seq)
@@ -103,7 +103,7 @@ func (sh *shard) endMove(seq uint64, why error) {
 	}
 	r := sh.slab.at(job)
 	r.flags &^= moving
-	if why == nil {
+	if err == nil {
 		sh.counters.Moved++
 		sh.removeKept(job, r, sh.queueOf(r))
 	}

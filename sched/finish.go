@@ -24,7 +24,7 @@ func (s *Scheduler) Finish(now Time, p *Peer, run Run, data []byte, sink Sink) e
 
 // finish is Finish for a reserved job and the name of its worker.
 func (sh *shard) finish(now Time, job uint32, r *record, worker string, data []byte, sink Sink) {
-	w := sh.watches[r.home]
+	w := sh.holder(r)
 	sh.observeRun(now, r)
 	q := sh.unhold(job, r)
 	sh.counters.Done++
@@ -60,7 +60,7 @@ const byRules = -1
 func (sh *shard) failRun(now Time, job uint32, r *record, a Attempt, delay int64, sink Sink) {
 	sh.counters.Fails++
 	sh.failAwaits(job, r, sink)
-	w := sh.watches[r.home]
+	w := sh.holder(r)
 	q := sh.unhold(job, r)
 	sh.fail(now, job, r, q, a, delay, sink)
 	sh.match(now, q, sink)
@@ -80,7 +80,7 @@ func (s *Scheduler) Delay(now Time, p *Peer, run Run, delay int64, step int32, s
 	}
 	defer sh.unlock(now, sink)
 	sh.failAwaits(run.Slot, r, sink)
-	w := sh.watches[r.home]
+	w := sh.holder(r)
 	q := sh.unhold(run.Slot, r)
 	if sh.s.rules[r.space].Deaths == 0 { // else count counts failures
 		r.count = clampAdd(r.count, step)
@@ -112,12 +112,12 @@ func clampAdd(a, b int32) int32 {
 	return int32(max(min(int64(a)+int64(b), 1<<31-1), -1<<31))
 }
 
-// countStale counts a report on a job that no shard has, and returns why.
-func (s *Scheduler) countStale(why error) error {
+// countStale counts a report on a job that no shard has, and returns err.
+func (s *Scheduler) countStale(err error) error {
 	s.shards[0].mu.Lock()
 	defer s.shards[0].mu.Unlock()
 	s.shards[0].counters.Stale++
-	return why
+	return err
 }
 
 // lockShard locks a shard by its number, which may be any.
@@ -202,7 +202,7 @@ func (s *Scheduler) Drop(name []byte) bool {
 func (sh *shard) discard(q *queue) {
 	delete(sh.byName, q.name)
 	sh.s.queueCount.Add(-1)
-	if q.at >= 0 {
+	if q.heapIndex >= 0 {
 		sh.timers.remove(q)
 	}
 	q.dropped = true
@@ -241,7 +241,7 @@ func (sh *shard) runOf(w *watch, name []byte) (Run, bool) {
 		return Run{}, false
 	}
 	r := sh.slab.at(job)
-	return Run{Shard: sh.id, Space: r.space, Slot: job, Number: w.held[r.offset].number}, true
+	return Run{Shard: sh.id, Space: r.space, Slot: job, Number: w.held[r.heldIndex()].number}, true
 }
 
 // heldBy returns the job of a name that is held under a watch.
@@ -253,7 +253,7 @@ func (sh *shard) heldBy(w *watch, name []byte) (uint32, bool) {
 		if !ok {
 			continue
 		}
-		if r := sh.slab.at(job); r.state == reserved && sh.watches[r.home] == w {
+		if r := sh.slab.at(job); r.state == reserved && sh.holder(r) == w {
 			return job, true
 		}
 	}
@@ -337,7 +337,7 @@ func (sh *shard) releaseRevoked(now Time, w *watch, tag uint64, sink Sink) {
 	defer sh.unlock(now, sink)
 	var oldest *unreported
 	for _, u := range w.unreported {
-		if u.tag == tag && (oldest == nil || u.until < oldest.until || u.until == oldest.until && u.name < oldest.name) {
+		if u.tag == tag && (oldest == nil || u.graceEnd < oldest.graceEnd || u.graceEnd == oldest.graceEnd && u.name < oldest.name) {
 			oldest = u
 		}
 	}

@@ -10,7 +10,7 @@ package sched
 //	reserved        log that a task is reserved
 //	end             end a detached task
 //	before          compare the places of two tasks in line
-//	gone            count the records of complete tasks
+//	completeCount   count the records of complete tasks
 //	freeSuccessors  make the successors of complete tasks ready
 //	forgetOld       forget remembered tasks whose time is over
 //	nextForget      return when forgetOld has work again
@@ -77,8 +77,8 @@ func (g *graph) end(now Time, job uint32, r *record, q *queue, sink Sink) {
 // before says that ready task x stands in line before y.
 func (g *graph) before(x, y uint32) bool { return g.node(x).place < g.node(y).place }
 
-// gone returns the number of records of complete tasks, which count as gone.
-func (g *graph) gone() int { return g.completeRecords }
+// completeCount returns the number of records of complete tasks.
+func (g *graph) completeCount() int { return g.completeRecords }
 
 // nextForget returns when the next remembered task is forgotten, or never.
 func (g *graph) nextForget() int64 {

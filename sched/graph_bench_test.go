@@ -58,8 +58,7 @@ func (x *graphBench) take(v *TaskView) bool {
 
 func (x *graphBench) missing(int) { x.b.Fatal("a task that was stolen is not held") }
 
-// grid makes n tasks with about four predecessors each, of which many are ready at a
-// time.
+// grid makes n tasks with about four predecessors each. Many are ready at a time.
 func (x *graphBench) grid(n int) {
 	for range n {
 		x.extend(1000, 1001, 1500, 2000)

@@ -165,7 +165,7 @@ func (e *edit) commit(now Time, sink Sink) {
 		r := sh.slab.at(job)
 		if (r.state == ready || r.state == delayed) && g.node(job).ins > 0 {
 			sh.dequeue(job, r, e.q)
-			g.wait(job, r, e.q, r.offset)
+			g.wait(job, r, e.q, r.dueMillis())
 		}
 	}
 	for _, i := range e.added {

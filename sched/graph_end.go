@@ -12,7 +12,7 @@ func (g *graph) endTask(now Time, job uint32, r *record, q *queue, sink Sink) {
 	}
 	q.tasks--
 	g.completeRecords++
-	r.home = q.id
+	r.container = q.id
 	n := g.node(job)
 	if ms := sh.s.remember.Load(); ms > 0 {
 		g.log(job, Event{StageDone, now.Micros})
@@ -75,10 +75,10 @@ func (g *graph) freeSuccessors(now Time, until int, sink Sink) (more bool) {
 			g.dropEdge(i)
 			if r := sh.slab.at(to); r.state == waiting && g.node(to).ins == 0 {
 				q.waiting--
-				if sh.isDue(now, r, r.offset) {
+				if sh.isDue(now, r, r.dueMillis()) {
 					g.ready(now, to, r, q, front)
 				} else {
-					sh.enqueue(now, to, r, q, r.offset)
+					sh.enqueue(now, to, r, q, r.dueMillis())
 				}
 			}
 		}
@@ -140,7 +140,7 @@ func (g *graph) forgetOld(now Time, until int) {
 		sh.countSteps(1)
 		job := g.remembered.head(&sh.buckets)
 		r := sh.slab.at(job)
-		sh.names.remove(sh.s.tag(r.home, r.space, sh.nameView(job)), job)
+		sh.names.remove(sh.s.tag(r.container, r.space, sh.nameView(job)), job)
 		g.forget(job, r)
 	}
 }

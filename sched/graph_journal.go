@@ -17,7 +17,7 @@ func (g *graph) save(job uint32, r *record, q *queue) {
 		j.Due = wasDue
 	}
 	if r.state == reserved {
-		j.Holder = sh.watches[r.home].peer.name
+		j.Holder = sh.holder(r).peer.name
 	}
 	n := g.node(job)
 	j.Revision, j.Log = n.revision, g.events(j.Log, n)
@@ -168,7 +168,7 @@ func (g *graph) resume(now Time, holder func(space Space, name string) *Peer, si
 	for _, seq := range m.order {
 		job := m.tasks[seq]
 		r := sh.slab.at(job)
-		q := sh.queues[r.home]
+		q := sh.queues[r.container]
 		q.waiting--
 		name, held := m.holds[job]
 		_, exits := g.exits[exit{q, name}]
@@ -180,10 +180,10 @@ func (g *graph) resume(now Time, holder func(space Space, name string) *Peer, si
 				}
 			}
 		}
-		if g.lastStage(job) == StageReady && g.node(job).ins == 0 && sh.isDue(now, r, r.offset) {
+		if g.lastStage(job) == StageReady && g.node(job).ins == 0 && sh.isDue(now, r, r.dueMillis()) {
 			g.pushReady(job, r, q, back) // its log says already that it is ready
 		} else {
-			sh.enqueue(now, job, r, q, r.offset)
+			sh.enqueue(now, job, r, q, r.dueMillis())
 		}
 		if r.state == ready { // ahead of all later tasks, also of other shards
 			g.node(job).place = int64(seq)

@@ -76,7 +76,7 @@ func (g *graph) holding(p *Peer, ref JobRef) (*record, error) {
 	switch {
 	case r == nil || r.state != reserved || r.seq != ref.Seq || r.flags&task == 0:
 		return nil, ErrNotFound
-	case sh.watches[r.home].peer != p:
+	case sh.holder(r).peer != p:
 		return nil, errNotOwner
 	}
 	return r, nil

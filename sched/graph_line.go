@@ -33,7 +33,7 @@ func (g *graph) ready(now Time, job uint32, r *record, q *queue, where lineEnd) 
 // pushReady is ready without the log.
 func (g *graph) pushReady(job uint32, r *record, q *queue, where lineEnd) {
 	sh := g.sh
-	r.state, r.home, r.due = ready, q.id, taskDue
+	r.state, r.container, r.due = ready, q.id, taskDue
 	r.flags |= immediate
 	q.immediate++
 	q.readyTasks++
@@ -52,7 +52,7 @@ func (g *graph) wait(job uint32, r *record, q *queue, past uint32) {
 	if r.flags&locking != 0 {
 		g.sh.dropLocks(job, r)
 	}
-	r.state, r.home, r.offset = waiting, q.id, past
+	r.state, r.container, r.stateData = waiting, q.id, past
 	q.waiting++
 }
 

@@ -48,7 +48,7 @@ func (g *graph) makeOrder(from, to uint32, room *int) error {
 
 // swap gives new orders to two sets of tasks: from with its predecessors, and to with its
 // successors, both as far as their orders lie between to's and from's. The sets share their orders
-// anew: the first set gets the smaller ones. swap scans no task outside of these orders.
+// again: the first set gets the smaller ones. swap scans no task outside of these orders.
 func (g *graph) swap(from, to uint32, limit int, room *int) (whole bool, err error) {
 	low, high := g.node(to).order, g.node(from).order
 	after, whole, err := g.reach(to, from, false, high, limit, room)

@@ -170,7 +170,7 @@ func TestDelayedTaskWaits(t *testing.T) {
 	}
 }
 
-// TestDelayedWhileNoted checks that a delayed task that waits is journaled anew with its due time.
+// TestDelayedWhileNoted checks that a delayed task that waits is journaled again with its due time.
 func TestDelayedWhileNoted(t *testing.T) {
 	x := newGraphSched(t)
 	x.now.Wall += 600
@@ -191,8 +191,8 @@ func TestDelayedWhileNoted(t *testing.T) {
 	x.wantStolen("a")
 }
 
-// TestTornEdges checks a crash between the end of a task and the end of its edges, of which there
-// are more than a batch. Nothing of them is left after a restart.
+// TestTornEdges checks a crash between the end of a task and the end of its edges, which are
+// more than a batch. No edge is left after a restart.
 func TestTornEdges(t *testing.T) {
 	const n = 2*defaultBatch + 5
 	x := newGraphSched(t)
@@ -246,7 +246,7 @@ func TestRecreatedWhileFreeing(t *testing.T) {
 	}
 }
 
-// newLockedTasks makes three tasks, of which the first has a lock and the others wait for it, and a
+// newLockedTasks makes three tasks: the first has a lock, and the others wait for it. It also makes a
 // worker that reserves more.
 func newLockedTasks(t *testing.T) (x *graphSched, p *Peer, first Run) {
 	x = newGraphSched(t)

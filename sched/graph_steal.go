@@ -109,7 +109,7 @@ func (g *graph) complete(now Time, p *Peer, space Space, queue []byte, tasks []T
 func (g *graph) holds(p *Peer, job uint32) bool {
 	sh := g.sh
 	r := sh.slab.at(job)
-	return r.state == reserved && sh.watches[r.home].peer == p
+	return r.state == reserved && sh.holder(r).peer == p
 }
 
 // mayComplete says whether the peer holds a task or, when p is nil, whether a holder of NewHolder
@@ -123,7 +123,7 @@ func (g *graph) mayComplete(p *Peer, job uint32) bool {
 	if r.state != reserved {
 		return false
 	}
-	w := sh.watches[r.home]
+	w := sh.holder(r)
 	return w.peer.holder && !w.ended
 }
 

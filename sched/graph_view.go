@@ -98,7 +98,7 @@ func (g *graph) view(job uint32, r *record, q *queue, v *TaskView) {
 	case ready, delayed, parked:
 		v.Stage = StageReady
 	case reserved:
-		p := sh.watches[r.home].peer
+		p := sh.holder(r).peer
 		v.Stage, v.Holder, v.By = StageReserved, p.name+p.label, p.id
 		if l := sh.leaseOf(r); l != nil {
 			v.Holder = l.worker

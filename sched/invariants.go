@@ -236,8 +236,8 @@ func (c *checker) queue(q *queue) error {
 		return err
 	}
 	if b := q.broadcast; b != nil {
-		if r := c.sh.slab.at(b.job); r.state != broadcasting || r.home != q.id || !slices.Contains(c.sh.broadcasting, q) {
-			return fmt.Errorf("job %d is broadcast with state %d, home %d", b.job, r.state, r.home)
+		if r := c.sh.slab.at(b.job); r.state != broadcasting || r.container != q.id || !slices.Contains(c.sh.broadcasting, q) {
+			return fmt.Errorf("job %d is broadcast with state %d, container %d", b.job, r.state, r.container)
 		}
 		if err := c.stand(b.job, "a broadcast"); err != nil {
 			return err
@@ -277,10 +277,10 @@ func (c *checker) pending(q *queue) error {
 		if err := c.index(x.index, x.name, func(job uint32, r *record, k key) error {
 			want := readyKey(r)
 			if x.state == delayed {
-				want = key{r.due, int64(r.offset)}
+				want = key{r.due, int64(r.dueMillis())}
 			}
-			if r.state != x.state || k != want || r.home != q.id {
-				return fmt.Errorf("state %d key %v home %d, want %d %v %d", r.state, k, r.home, x.state, want, q.id)
+			if r.state != x.state || k != want || r.container != q.id {
+				return fmt.Errorf("state %d key %v container %d, want %d %v %d", r.state, k, r.container, x.state, want, q.id)
 			}
 			if x.state == ready && c.sh.readyFor(q, r) != x.index {
 				return errors.New("is in the ready index of others")
@@ -360,13 +360,13 @@ func (c *checker) watches() error {
 		switch {
 		case w.id != uint32(id) || w.shard != c.sh:
 			return fmt.Errorf("watch %d stands at %d, or in another shard", w.id, id)
-		case w.ended && (w.over() || w.at >= 0 || w.broadcast):
-			return fmt.Errorf("ended watch %d holds %d jobs at place %d in line", id, len(w.held), w.at)
+		case w.ended && (w.removable() || w.lineIndex >= 0 || w.broadcast):
+			return fmt.Errorf("ended watch %d holds %d jobs at place %d in line", id, len(w.held), w.lineIndex)
 		}
 		for i, h := range w.held {
 			job := h.job
-			if r := c.sh.slab.at(job); r.state != reserved || r.home != w.id || r.offset != uint32(i) {
-				return fmt.Errorf("job %d held by watch %d at %d says state %d home %d place %d", job, id, i, r.state, r.home, r.offset)
+			if r := c.sh.slab.at(job); r.state != reserved || r.container != w.id || r.heldIndex() != uint32(i) {
+				return fmt.Errorf("job %d held by watch %d at %d says state %d container %d index %d", job, id, i, r.state, r.container, r.heldIndex())
 			}
 			if err := c.stand(job, fmt.Sprint("watch ", id)); err != nil {
 				return err

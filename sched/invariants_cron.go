@@ -6,7 +6,7 @@ import "fmt"
 func (c *checker) cron() error {
 	t := &c.sh.cron
 	due, entries := 0, 0
-	for id, e := range t.all {
+	for id, e := range t.entries {
 		if e == nil {
 			continue
 		}
@@ -18,16 +18,16 @@ func (c *checker) cron() error {
 		if e.known && !e.Paused {
 			want = e.after(e.Handled)
 		}
-		if e.next != want || (e.at >= 0) != (want < never) || e.at >= 0 && t.due[e.at] != e {
-			return fmt.Errorf("cron entry %v is planned at %d for %d, want %d", e.key, e.at, e.next, want)
+		if e.next != want || (e.heapIndex >= 0) != (want < never) || e.heapIndex >= 0 && t.due[e.heapIndex] != e {
+			return fmt.Errorf("cron entry %v is planned at %d for %d, want %d", e.key, e.heapIndex, e.next, want)
 		}
-		if e.at > 0 && e.ahead(t.due[(e.at-1)/2]) {
+		if e.heapIndex > 0 && e.ahead(t.due[(e.heapIndex-1)/2]) {
 			return fmt.Errorf("cron entry %v stands behind a later one", e.key)
 		}
-		due += count(e.at >= 0)
+		due += count(e.heapIndex >= 0)
 	}
-	if due != len(t.due) || entries != len(t.byKey) || entries+len(t.freeIDs) != len(t.all) {
-		return fmt.Errorf("%d of %d cron entries are due; %d, %d and %d are counted", due, entries, len(t.due), len(t.byKey), len(t.all))
+	if due != len(t.due) || entries != len(t.byKey) || entries+len(t.freeIDs) != len(t.entries) {
+		return fmt.Errorf("%d of %d cron entries are due; %d, %d and %d are counted", due, entries, len(t.due), len(t.byKey), len(t.entries))
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ func (c *checker) graph() error {
 			tasks[q]++
 			lined[q] += count(r.state == ready)
 			if r.state == waiting {
-				waits[r.home]++
+				waits[r.container]++
 				if err := c.stand(job, "waiting"); err != nil {
 					return err
 				}

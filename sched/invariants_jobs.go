@@ -49,9 +49,9 @@ func (c *checker) parked() error {
 		if r.state != parked || k.b != 0 || k.a%grain != 0 {
 			return fmt.Errorf("state %d at key %v", r.state, k)
 		}
-		perQueue[r.home]++
-		if q := c.sh.queues[r.home]; int(r.offset) >= len(q.parked) || q.parked[r.offset] != job {
-			return fmt.Errorf("is not at %d of the %d that its queue knows", r.offset, len(q.parked))
+		perQueue[r.container]++
+		if q := c.sh.queues[r.container]; int(r.parkedIndex()) >= len(q.parked) || q.parked[r.parkedIndex()] != job {
+			return fmt.Errorf("is not at %d of the %d that its queue knows", r.parkedIndex(), len(q.parked))
 		}
 		return c.stand(job, "parked")
 	}); err != nil {

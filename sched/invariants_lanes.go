@@ -11,7 +11,7 @@ func (q *queue) everyLane() []*lane {
 	if q.keyed == nil {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(q.keyed.all), func(l *lane) bool { return l == nil })
+	return slices.DeleteFunc(slices.Clone(q.keyed.lanes), func(l *lane) bool { return l == nil })
 }
 
 // changing reports whether the Ticks are to change a queue's lanes.
@@ -31,7 +31,7 @@ func (c *checker) keyed(q *queue) error {
 		jobs += l.jobs.jobs
 		present += count(l.generation == k.generation)
 	}
-	if n := len(q.everyLane()); n != k.count || jobs != k.jobs || present != len(k.byKey) || n+len(k.free) != len(k.all) {
+	if n := len(q.everyLane()); n != k.count || jobs != k.jobs || present != len(k.byKey) || n+len(k.free) != len(k.lanes) {
 		return fmt.Errorf("%d lanes, %d jobs in them and %d keys are counted, %d, %d and %d are there", k.count, k.jobs, len(k.byKey), n, jobs, present)
 	}
 	if k.change.active != slices.Contains(c.sh.changing, q) && !q.dropped {
@@ -52,12 +52,12 @@ func (c *checker) keyedRuns(q *queue) map[uint32]int32 {
 	}
 	q.withheld.eachFrom(&c.sh.buckets, &c.sh.slab, firstKey, func(job uint32) bool {
 		if r := c.sh.slab.at(job); r.flags&laned != 0 {
-			running[r.offset]++
+			running[r.laneID()]++
 		}
 		return true
 	})
 	if b := q.broadcast; b != nil && c.sh.slab.at(b.job).flags&laned != 0 {
-		running[c.sh.slab.at(b.job).offset]++
+		running[c.sh.slab.at(b.job).laneID()]++
 	}
 	return running
 }
@@ -65,7 +65,7 @@ func (c *checker) keyedRuns(q *queue) map[uint32]int32 {
 func (c *checker) lane(q *queue, l *lane, running int32) error {
 	k := q.keyed
 	switch {
-	case k.all[l.id] != l || l.generation == k.generation && k.byKey[l.key] != l:
+	case k.lanes[l.id] != l || l.generation == k.generation && k.byKey[l.key] != l:
 		return errors.New("is not found")
 	case l.running != running || l.running < 0:
 		return fmt.Errorf("counts %d running jobs, has %d", l.running, running)
@@ -119,7 +119,7 @@ func (c *checker) levels(k *keyedJobs) error {
 			return fmt.Errorf("the level at %v does not end at its last lane", v.rank)
 		}
 	}
-	for _, l := range k.all {
+	for _, l := range k.lanes {
 		open -= count(l != nil && l.level != nil)
 	}
 	if shared != len(k.levels) || open != 0 {

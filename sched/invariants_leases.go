@@ -13,8 +13,8 @@ func (c *checker) leases() error {
 			return fmt.Errorf("queue %q does not know watch %d of its leased jobs", w.queue.name, w.id)
 		}
 		for _, h := range w.held {
-			l, r := c.sh.s.leases.of(h.number), c.sh.slab.at(h.job)
-			if l == nil || l.shard != c.sh.id || l.slot != h.job || l.how != 0 || r.flags&(ownDeadline|untimed) != ownDeadline {
+			l, r := c.sh.s.leases.get(h.number), c.sh.slab.at(h.job)
+			if l == nil || l.shard != c.sh.id || l.slot != h.job || l.ending != 0 || r.flags&(ownDeadline|untimed) != ownDeadline {
 				return fmt.Errorf("job %d is held under run %d, its lease is %+v", h.job, h.number, l)
 			}
 			isTask := r.flags&task != 0

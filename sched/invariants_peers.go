@@ -14,9 +14,9 @@ func (c *checker) timers() error {
 			continue
 		}
 		k, ok := q.delayed.min(&c.sh.buckets)
-		in := q.at >= 0 && q.at < len(c.sh.timers) && c.sh.timers[q.at] == q
-		if in != (ok && !q.dropped) || q.at >= 0 && !in || in && q.timer != k {
-			return fmt.Errorf("timers: queue %q at %d under %v, its first is %v, %v", q.name, q.at, q.timer, k, ok)
+		in := q.heapIndex >= 0 && q.heapIndex < len(c.sh.timers) && c.sh.timers[q.heapIndex] == q
+		if in != (ok && !q.dropped) || q.heapIndex >= 0 && !in || in && q.timer != k {
+			return fmt.Errorf("timers: queue %q at %d under %v, its first is %v, %v", q.name, q.heapIndex, q.timer, k, ok)
 		}
 	}
 	return c.sh.timers.check()
@@ -70,8 +70,8 @@ func (c *checker) line(w *watch) error {
 	w.peer.mu.Lock()
 	defer w.peer.mu.Unlock()
 	p, q := w.peer, w.queue
-	if line := q.lines[p.class]; w.at >= 0 && (w.at >= len(line) || line[w.at] != w) {
-		return fmt.Errorf("thinks it is at %d of %d in line", w.at, len(line))
+	if line := q.lines[p.class]; w.lineIndex >= 0 && (w.lineIndex >= len(line) || line[w.lineIndex] != w) {
+		return fmt.Errorf("thinks it is at %d of %d in line", w.lineIndex, len(line))
 	}
 	if p.blocked && p.unsent < p.window {
 		return fmt.Errorf("is blocked with %d bytes unsent of %d", p.unsent, p.window)
@@ -80,10 +80,10 @@ func (c *checker) line(w *watch) error {
 		return nil
 	}
 	oldest := p.slots.first()
-	if w.at >= 0 && w.seq > oldest.seq {
+	if w.lineIndex >= 0 && w.seq > oldest.seq {
 		return fmt.Errorf("is in line as of %d with a slot of %d", w.seq, oldest.seq)
 	}
-	if !p.blocked && w.at < 0 && (q.broadcast == nil || !slices.Contains(q.broadcast.busy, w)) {
+	if !p.blocked && w.lineIndex < 0 && (q.broadcast == nil || !slices.Contains(q.broadcast.busy, w)) {
 		return errors.New("has slots and is not in line")
 	}
 	if first != none && !q.search.active && !q.matchPending && !c.changing(q) && !p.behind && q.broadcast == nil && (oldest.wake || p.unsent < p.window) {
@@ -172,14 +172,14 @@ func (s *Scheduler) checkLocks() error {
 			}
 		}
 		for count, line := range k.lines {
-			waits += line.all.Len()
-			if open := slices.Contains(k.open, line); open != (count > len(k.holders)) || open != (line.at >= 0) || line.count != count {
+			waits += line.waiters.Len()
+			if open := slices.Contains(k.open, line); open != (count > len(k.holders)) || open != (line.heapIndex >= 0) || line.count != count {
 				return fmt.Errorf("lock %q has %d holders, and its line for %d is open: %v", name, len(k.holders), count, open)
 			}
 			if slices.Contains(l.pending, name) { // the Ticks will wake jobs
 				continue
 			}
-			if err := s.checkLockLine(name, k, &line.all, count, woken[name]); err != nil {
+			if err := s.checkLockLine(name, k, &line.waiters, count, woken[name]); err != nil {
 				return err
 			}
 		}
@@ -261,11 +261,11 @@ func (c *checker) unreported() error {
 		}
 		c.note(w.peer)
 		for name, u := range w.unreported {
-			if u.name != name || u.watch != w || c.sh.unreported[u.at] != u || u.runs < 1 || w.peer.class != named {
+			if u.name != name || u.watch != w || c.sh.unreported[u.heapIndex] != u || u.runs < 1 || w.peer.class != named {
 				return fmt.Errorf("peer %d does not know what it remembers of a name: %+v", w.peer.id, u)
 			}
 		}
-		if u := w.suspended; u != nil && (u.watch != w || c.sh.unreported[u.at] != u) {
+		if u := w.suspended; u != nil && (u.watch != w || c.sh.unreported[u.heapIndex] != u) {
 			return fmt.Errorf("peer %d is quiet for no reason", w.peer.id)
 		}
 		for _, h := range w.held {

@@ -14,28 +14,28 @@ func (c *checker) keptJobs(q *queue) error {
 			}
 		}
 	}
-	if w := q.sweep; w != nil && !q.dropped && (w.at < 0 || c.sh.sweeps[w.at] != w) {
-		return fmt.Errorf("its sweep is not at %d", w.at)
+	if w := q.sweep; w != nil && !q.dropped && (w.heapIndex < 0 || c.sh.sweeps[w.heapIndex] != w) {
+		return fmt.Errorf("its sweep is not at %d", w.heapIndex)
 	}
-	if g := q.limiter; g != nil && g.at >= 0 && c.sh.limiters[g.at] != g {
-		return fmt.Errorf("its limiter is not at %d", g.at)
+	if g := q.limiter; g != nil && g.heapIndex >= 0 && c.sh.limiters[g.heapIndex] != g {
+		return fmt.Errorf("its limiter is not at %d", g.heapIndex)
 	}
 	return nil
 }
 
 func (c *checker) keptLine(q *queue, use keptUse) error {
 	l := &q.kept[use]
-	if (l.jobs.jobs == 0) != (l.at < 0) || l.at >= 0 && c.sh.keeping[l.at] != l {
-		return fmt.Errorf("%d kept jobs stand at %d", l.jobs.jobs, l.at)
+	if (l.jobs.jobs == 0) != (l.heapIndex < 0) || l.heapIndex >= 0 && c.sh.keeping[l.heapIndex] != l {
+		return fmt.Errorf("%d kept jobs stand at %d", l.jobs.jobs, l.heapIndex)
 	}
 	return c.index(&l.jobs, "kept", func(job uint32, r *record, k key) error {
 		bySeq, found := c.sh.lookupKept(r.seq)
 		_, result := c.sh.results[job]
 		switch {
-		case (r.state == failed) != (use == keptFailed), r.state != failed && r.state != finished, keptUse(r.offset) != use:
-			return fmt.Errorf("state %d and use %d in the line of use %d", r.state, r.offset, use)
-		case r.home != q.id || k != (key{r.due, int64(r.seq)}):
-			return fmt.Errorf("home %d at key %v", r.home, k)
+		case (r.state == failed) != (use == keptFailed), r.state != failed && r.state != finished, r.use() != use:
+			return fmt.Errorf("state %d and use %d in the line of use %d", r.state, r.use(), use)
+		case r.container != q.id || k != (key{r.due, int64(r.seq)}):
+			return fmt.Errorf("container %d at key %v", r.container, k)
 		case found != (use != keptName) || found && bySeq != job:
 			return fmt.Errorf("is found by its number: %v, as %d", found, bySeq)
 		case result != (use == keptResult), use == keptName && r.flags&attempted != 0:

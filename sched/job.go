@@ -51,8 +51,8 @@ const (
 	attempted
 	// moving: the failed job is on its way to a dead-letter queue.
 	moving
-	// laned: the lane whose number is offset has the ready job, or counts the job as running: it is withheld,
-	// broadcasting or being handed out. Of a reserved job its holder's watch knows the lane.
+	// laned: a lane has the ready job, see laneID, or counts the job as running: it is withheld, broadcasting or being
+	// handed out. Of a reserved job its holder's watch knows the lane.
 	laned
 )
 
@@ -69,14 +69,29 @@ type record struct {
 	size       uint32 // of these bytes
 	prev, next uint32 // neighbours in its bucket's list
 	bucket     uint32 // number of its bucket
-	home       uint32 // index of its queue; reserved: of its watch
+	container  uint32 // index of its queue; reserved: of the watch that holds it, see holder
 	count      int32
 	timeout    int32  // seconds
-	offset     uint32 // delayed, waiting: from due, in milliseconds; reserved: in its watch's held; parked: in its queue's parked; failed, finished: the keptUse; laned: its lane
+	stateData  uint32 // a number that some states need: read it by the accessor of the state
 	state      state
 	space      Space
 	flags      uint16
 }
+
+// dueMillis returns how many milliseconds after the second due a delayed or waiting job is due.
+func (r *record) dueMillis() uint32 { return r.stateData }
+
+// heldIndex returns the index of a reserved job in the held jobs of its watch.
+func (r *record) heldIndex() uint32 { return r.stateData }
+
+// parkedIndex returns the index of a parked job in the parked jobs of its queue.
+func (r *record) parkedIndex() uint32 { return r.stateData }
+
+// laneID returns the id of the lane of a laned job.
+func (r *record) laneID() uint32 { return r.stateData }
+
+// use returns what a failed or finished job is kept for.
+func (r *record) use() keptUse { return keptUse(r.stateData) }
 
 // schedAt is the record's sched_at as a client sees it.
 func (r *record) schedAt() int64 {
@@ -90,7 +105,7 @@ func (r *record) schedAt() int64 {
 func (r *record) dueWall() int64 {
 	past := int64(0)
 	if r.state == delayed || r.state == waiting {
-		past = int64(r.offset)
+		past = int64(r.dueMillis())
 	}
 	return wallOf(key{max(r.due, -never/1000), past})
 }

@@ -16,13 +16,13 @@ const (
 )
 
 // keptLine is the jobs of a queue that are kept for one use, by the time of their end and their sequence number. A job in
-// it is in no table of pending jobs; its due is that time, in milliseconds, and its offset the use.
+// it is in no table of pending jobs; its due is that time in milliseconds.
 type keptLine struct {
-	queue *queue
-	use   keptUse
-	jobs  index
-	check int64 // Wall when the first is too old, or is to move; 0: there are too many
-	at    int   // place among the shard's
+	queue     *queue
+	use       keptUse
+	jobs      index
+	check     int64 // Wall when the first is too old, or is to move; 0: there are too many
+	heapIndex int   // place among the shard's
 
 	// Of the pass of moves to a dead-letter queue:
 
@@ -34,8 +34,8 @@ type keptLine struct {
 type keptLines [keptUses]keptLine
 
 func (l *keptLine) ahead(o *keptLine) bool { return l.check < o.check }
-func (l *keptLine) place() int             { return l.at }
-func (l *keptLine) setPlace(i int)         { l.at = i }
+func (l *keptLine) place() int             { return l.heapIndex }
+func (l *keptLine) setPlace(i int)         { l.heapIndex = i }
 
 // keptFor counts the jobs of a queue that are kept for some uses.
 func (q *queue) keptFor(uses ...keptUse) (n int) {
@@ -52,14 +52,14 @@ func (q *queue) keptJobs() int { return q.keptFor(keptName, keptDone, keptResult
 
 // keep keeps a job that stands nowhere.
 func (sh *shard) keep(job uint32, r *record, q *queue, use keptUse) {
-	r.state, r.home, r.offset = finished, q.id, uint32(use)
+	r.state, r.container, r.stateData = finished, q.id, uint32(use)
 	if use == keptFailed {
 		r.state = failed
 	}
 	if q.kept == nil {
 		q.kept = new(keptLines)
 		for i := range q.kept {
-			q.kept[i] = keptLine{queue: q, use: keptUse(i), jobs: newIndex(), at: -1, from: firstKey}
+			q.kept[i] = keptLine{queue: q, use: keptUse(i), jobs: newIndex(), heapIndex: -1, from: firstKey}
 		}
 	}
 	l, k := &q.kept[use], key{r.due, int64(r.seq)}
@@ -89,9 +89,9 @@ func (sh *shard) lookupKept(seq uint64) (uint32, bool) {
 
 // unkeep takes a job out of the kept ones; it stands nowhere then.
 func (sh *shard) unkeep(job uint32, r *record, q *queue) {
-	q.kept[r.offset].jobs.remove(&sh.buckets, &sh.slab, job)
-	sh.keptJobs[r.offset]--
-	if keptUse(r.offset) != keptName {
+	q.kept[r.use()].jobs.remove(&sh.buckets, &sh.slab, job)
+	sh.keptJobs[r.use()]--
+	if r.use() != keptName {
 		if sh.keptBySeq.remove(sh.seqTag(r.seq), job); sh.keptBySeq.count == 0 {
 			sh.keptBySeq = names{}
 		}
@@ -115,7 +115,7 @@ func (sh *shard) resetKept(q *queue) {
 func (sh *shard) resetLine(l *keptLine) {
 	first, ok := l.jobs.min(&sh.buckets)
 	if !ok {
-		if l.at >= 0 {
+		if l.heapIndex >= 0 {
 			sh.keeping.remove(l)
 		}
 		l.jobs.free(&sh.buckets)
@@ -136,7 +136,7 @@ func (sh *shard) resetLine(l *keptLine) {
 	default:
 		l.check = never
 	}
-	if l.at < 0 {
+	if l.heapIndex < 0 {
 		sh.keeping.push(l)
 	} else {
 		sh.keeping.fix(l)
@@ -147,7 +147,7 @@ func (sh *shard) resetLine(l *keptLine) {
 // keepFor returns how many jobs are kept for a use, and for how long.
 func (p *Policy) keepFor(use keptUse) Keep {
 	switch {
-	case p == nil: // jobs that a policy of before has left
+	case p == nil: // jobs that an earlier policy has left
 		return defaultKept
 	case use == keptFailed:
 		return p.KeepFailed

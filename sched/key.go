@@ -23,7 +23,7 @@ const (
 	maxKeyScan = 64 << 10
 	// maxKeyText bounds the text of a JobKey, with its separator or its path.
 	maxKeyText = 256
-	// maxWeights and maxWeight bound the weights of a queue: they are compared with those of before, and a key of
+	// maxWeights and maxWeight bound the weights of a queue: they are compared with the earlier ones, and a key of
 	// maxWeight may start so many jobs in a row.
 	maxWeights = 256
 	maxWeight  = 1000
@@ -112,7 +112,7 @@ func (t *Policies) CheckKeys() error {
 			continue
 		}
 		pattern := t.rules[i].Pattern
-		switch all := t.of(pattern); {
+		switch all := t.forQueue(pattern); {
 		case all.Key.text == "" && own.KeyConcurrency > 0:
 			return policyError(pattern, "key-concurrency", errNoKey)
 		case all.Key.text == "" && own.Fair:

@@ -26,13 +26,13 @@ type lane struct {
 type level struct {
 	rank        rank
 	first, last *lane
-	at          int32 // place in the heap
+	heapIndex   int32 // place in the heap
 	shared      bool  // it is of the fair order
 }
 
 func (v *level) ahead(o *level) bool { return v.rank.less(o.rank) }
-func (v *level) place() int          { return int(v.at) }
-func (v *level) setPlace(i int)      { v.at = int32(i) }
+func (v *level) place() int          { return int(v.heapIndex) }
+func (v *level) setPlace(i int)      { v.heapIndex = int32(i) }
 
 // keyedJobs is the lanes of a queue.
 type keyedJobs struct {
@@ -43,7 +43,7 @@ type keyedJobs struct {
 	named      map[string]int   // the weights of the policy
 	weights    map[uint64]int32 // the same, by the hashes of the keys
 
-	all    []*lane // by id; nil: the id is free
+	lanes  []*lane // by id; nil: the id is free
 	free   []uint32
 	spare  *lane // lanes to use again, linked by next: at most as many as there are lanes
 	spares int
@@ -79,7 +79,7 @@ func (sh *shard) laneFor(k *keyedJobs, r *record) *lane {
 		k.spares--
 	}
 	*l = lane{key: key, jobs: newIndex(), generation: k.generation, weight: k.weightOf(key)}
-	l.id = assignID(&k.all, &k.free, l)
+	l.id = assignID(&k.lanes, &k.free, l)
 	k.byKey[l.key] = l
 	k.count++
 	return l
@@ -91,7 +91,7 @@ func (k *keyedJobs) weightOf(key uint64) int32 { return max(k.weights[key], 1) }
 func (sh *shard) freeLane(q *queue, l *lane) {
 	k := q.keyed
 	l.jobs.free(&sh.buckets)
-	k.all[l.id] = nil
+	k.lanes[l.id] = nil
 	if l.generation == k.generation {
 		delete(k.byKey, l.key)
 	}
@@ -103,7 +103,7 @@ func (sh *shard) freeLane(q *queue, l *lane) {
 		}
 		return
 	}
-	k.all, k.free, k.byKey = nil, nil, make(map[uint64]*lane) // they keep the room of all that they ever had
+	k.lanes, k.free, k.byKey = nil, nil, make(map[uint64]*lane) // they keep the room of all that they ever had
 	k.spare, k.spares = nil, 0
 	if k.rule.text == "" {
 		q.keyed = nil
@@ -115,7 +115,7 @@ func (sh *shard) freeLane(q *queue, l *lane) {
 func (sh *shard) pushReady(job uint32, r *record, q *queue, where lineEnd) {
 	if q.keyed != nil && q.keyed.finds(r) {
 		l := sh.laneFor(q.keyed, r)
-		r.flags, r.offset = r.flags|laned, l.id
+		r.flags, r.stateData = r.flags|laned, l.id
 		if r.flags&withheld != 0 {
 			l.running++
 		} else {
@@ -129,7 +129,7 @@ func (sh *shard) pushReady(job uint32, r *record, q *queue, where lineEnd) {
 		x.pushBack(&sh.buckets, &sh.slab, readyKey(r), job)
 	}
 	if r.flags&laned != 0 {
-		sh.placeLane(q, q.keyed.all[r.offset])
+		sh.placeLane(q, q.keyed.lanes[r.laneID()])
 	}
 }
 
@@ -140,9 +140,9 @@ func (sh *shard) removeReady(job uint32, r *record, q *queue) {
 	switch r.flags & (laned | withheld) {
 	case laned:
 		q.keyed.jobs--
-		sh.placeLane(q, q.keyed.all[r.offset])
+		sh.placeLane(q, q.keyed.lanes[r.laneID()])
 	case laned | withheld:
-		sh.endRun(q, r.offset)
+		sh.endRun(q, r.laneID())
 	}
 	r.flags &^= laned | withheld
 }
@@ -157,7 +157,7 @@ func (sh *shard) take(job uint32, r *record, q *queue) {
 	}
 	var l *lane
 	if r.flags&laned != 0 {
-		l = k.all[r.offset]
+		l = k.lanes[r.laneID()]
 		if r.flags&withheld == 0 {
 			l.served()
 		}
@@ -175,14 +175,14 @@ func (sh *shard) take(job uint32, r *record, q *queue) {
 	if l == nil {
 		return
 	}
-	if r.flags, r.offset = r.flags|laned, l.id; l != left {
+	if r.flags, r.stateData = r.flags|laned, l.id; l != left {
 		sh.placeLane(q, l)
 	}
 }
 
-// endRun counts a job that runs no more. Its lane may have a job to hand out now.
+// endRun counts a job that no longer runs. Its lane may have a job to hand out now.
 func (sh *shard) endRun(q *queue, id uint32) {
-	l := q.keyed.all[id]
+	l := q.keyed.lanes[id]
 	closed := l.level == nil
 	l.running--
 	sh.placeLane(q, l)
@@ -348,7 +348,7 @@ func (sh *shard) firstReadyFor(w *watch, room *int) uint32 {
 	return job
 }
 
-// anyKeyed returns a ready job of a lane, of a queue of which no job runs.
+// anyKeyed returns a ready job of a lane, in a queue without running jobs.
 func (k *keyedJobs) anyKeyed(p *buckets) uint32 {
 	if k == nil || len(k.open) == 0 {
 		return none

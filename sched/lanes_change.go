@@ -2,8 +2,8 @@ package sched
 
 import "maps"
 
-// laneChange is the deferred part of a change of a queue's key, or of the rules for its lanes. Until it is over, jobs
-// stand where the rules of before have put them, and the first of all of them is next.
+// laneChange is the deferred part of a change of a queue's key, or of the rules for its lanes. Until it is done, jobs
+// stand where the earlier rules have put them, and the first of all of them is next.
 type laneChange struct {
 	active bool
 	watch  int // the next of the shard's watches whose jobs are counted by their lanes
@@ -58,11 +58,11 @@ func (sh *shard) continueLaneChanges(until int) (more bool) {
 	for sh.mu.steps < until && len(sh.changing) > 0 {
 		q := sh.changing[0]
 		k := q.keyed
-		over := k == nil || q.dropped || sh.countKeyed(q, k, until) && sh.moveReady(q, k, until) && sh.changeLanes(q, k, until)
+		done := k == nil || q.dropped || sh.countKeyed(q, k, until) && sh.moveReady(q, k, until) && sh.changeLanes(q, k, until)
 		if !q.lineEmpty() {
 			sh.matchLater(q)
 		}
-		if !over {
+		if !done {
 			break
 		}
 		if k != nil {
@@ -107,7 +107,7 @@ func (sh *shard) countHeld(q *queue, k *keyedJobs, w *watch, until int) (done bo
 // recount has the lane of its present key count a job that runs.
 func (sh *shard) recount(q *queue, k *keyedJobs, h *held) {
 	if h.lane != none {
-		if k.all[h.lane].generation == k.generation {
+		if k.lanes[h.lane].generation == k.generation {
 			return
 		}
 		sh.endRun(q, h.lane)
@@ -147,11 +147,11 @@ func (sh *shard) move(job uint32, q *queue) {
 
 // changeLanes moves the jobs of lanes of another key to where they belong, and gives the other lanes their places.
 func (sh *shard) changeLanes(q *queue, k *keyedJobs, until int) (done bool) {
-	for c := &k.change; c.lane < len(k.all); {
+	for c := &k.change; c.lane < len(k.lanes); {
 		if sh.mu.steps >= until {
 			return false
 		}
-		switch l := k.all[c.lane]; {
+		switch l := k.lanes[c.lane]; {
 		case l != nil && l.generation != k.generation && l.jobs.jobs > 0:
 			sh.move(l.jobs.tail(&sh.buckets), q) // l may be gone then
 			continue

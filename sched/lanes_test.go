@@ -288,7 +288,7 @@ func TestKeysAreForgotten(t *testing.T) {
 	}
 	for i := range x.s.shards {
 		for _, q := range x.s.shards[i].queues {
-			if k := q.keyed; k.count+len(k.all)+len(k.byKey)+len(k.levels)+len(k.open) > 0 {
+			if k := q.keyed; k.count+len(k.lanes)+len(k.byKey)+len(k.levels)+len(k.open) > 0 {
 				t.Errorf("%d lanes are left", k.count)
 			}
 		}

@@ -72,7 +72,7 @@ type lease struct {
 	slot   uint32
 	until  int64    // Wall; under the shard's lock
 	length int64    // milliseconds; under the shard's lock
-	how    leaseEnd // how it ends; under the shard's lock
+	ending leaseEnd // how it ends; under the shard's lock
 }
 
 // leaseEnd is how a lease has ended.
@@ -100,7 +100,7 @@ type leaseTable struct {
 
 type endedLease struct {
 	secret uint64
-	how    leaseEnd
+	ending leaseEnd
 }
 
 func (l *leases) part(number uint64) *leaseTable { return &l[number%leaseParts] }
@@ -120,8 +120,8 @@ func (l *leases) add(number uint64, x *lease) bool {
 	return true
 }
 
-// of returns a live lease.
-func (l *leases) of(number uint64) *lease {
+// get returns a live lease.
+func (l *leases) get(number uint64) *lease {
 	t := l.part(number)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,7 +137,7 @@ func (l *leases) find(t Token) (*lease, error) {
 		return x, nil
 	}
 	if e, ok := part.ended[t.Number]; ok && e.secret == t.Secret {
-		return nil, leaseErrors[e.how]
+		return nil, leaseErrors[e.ending]
 	}
 	return nil, ErrNoLease
 }
@@ -154,7 +154,7 @@ func (l *leases) end(number uint64) {
 	if t.ended == nil {
 		t.ended = make(map[uint64]endedLease)
 	}
-	t.ended[number] = endedLease{x.secret, x.how}
+	t.ended[number] = endedLease{x.secret, x.ending}
 	if len(t.order) < maxEndedLeases {
 		t.order = append(t.order, number)
 		return
@@ -171,7 +171,7 @@ func (w *watch) leased() bool { return w.peer == w.shard.lessor }
 // that it is freed with its last job. Until then it counts as one of the queue's workers.
 func (sh *shard) leaseWatch(q *queue) *watch {
 	if q.leases == nil {
-		q.leases = &watch{peer: sh.lessor, queue: q, shard: sh, at: -1, ended: true}
+		q.leases = &watch{peer: sh.lessor, queue: q, shard: sh, lineIndex: -1, ended: true}
 		q.leases.id = assignID(&sh.watches, &sh.freeWatchIDs, q.leases)
 		q.workers++
 		q.busy++
@@ -181,9 +181,7 @@ func (sh *shard) leaseWatch(q *queue) *watch {
 
 // lend makes a job that stands nowhere a leased one, until ms from now. l has a number that no other lease has.
 func (sh *shard) lend(now Time, job uint32, r *record, q *queue, h held, l *lease, ms int64) {
-	w := sh.leaseWatch(q)
-	r.state, r.home, r.offset = reserved, w.id, uint32(len(w.held))
-	w.held = append(w.held, h)
+	sh.leaseWatch(q).addHeld(r, h)
 	sh.countLease(r, q, 1)
 	sh.setExpiry(now, job, r, l, ms)
 }
@@ -225,11 +223,11 @@ func (q *queue) freeLeaseWatch() {
 
 // leaseOf returns the lease of a reserved job, nil when a peer holds the job.
 func (sh *shard) leaseOf(r *record) *lease {
-	w := sh.watches[r.home]
+	w := sh.holder(r)
 	if !w.leased() {
 		return nil
 	}
-	return sh.s.leases.of(w.held[r.offset].number)
+	return sh.s.leases.get(w.held[r.heldIndex()].number)
 }
 
 // savedLease returns what the journal keeps of a reserved job's lease.
@@ -239,7 +237,7 @@ func (sh *shard) savedLease(r *record) SavedLease {
 		return SavedLease{}
 	}
 	return SavedLease{
-		Token:  Token{sh.watches[r.home].held[r.offset].number, l.secret},
+		Token:  Token{sh.holder(r).held[r.heldIndex()].number, l.secret},
 		Worker: l.worker, Until: l.until, Length: l.length,
 	}
 }

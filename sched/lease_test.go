@@ -162,7 +162,7 @@ func TestLateTokens(t *testing.T) {
 }
 
 // TestLeaseExpiry: an expiry is a time-out. The policy of the queue counts it, and the history has the worker's name. A
-// lease goes by the clock that never steps, and an extension begins it anew.
+// lease goes by the clock that never steps, and an extension begins it again.
 func TestLeaseExpiry(t *testing.T) {
 	var late []string
 	x := newTestSched(t, Options{TimedOut: func(j *Job, _ SessionID, worker string) { late = append(late, string(j.Name)+" "+worker) }})
@@ -240,7 +240,7 @@ func TestLeaseSurvivesRestart(t *testing.T) {
 	if n := x.s.Unfinished(); n != 0 {
 		t.Errorf("a stop waits for %d jobs", n)
 	}
-	x.now.Mono = 0 // that clock begins anew
+	x.now.Mono = 0 // that clock begins again
 	x.now.Wall += 31_000
 	y := x.restarted(grantRules, kept)
 	y.s.Status(func(st QueueStatus) {

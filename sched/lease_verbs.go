@@ -77,14 +77,14 @@ func clampLease(ms int64) int64 { return min(max(ms, 1), MaxLease) }
 func (sh *shard) grant(now Time, p *Peer, run Run, t *Terms) Token {
 	sh.countSteps(1)
 	r, err := sh.holding(p, run)
-	if err != nil || sh.watches[r.home].leased() {
+	if err != nil || sh.holder(r).leased() {
 		return Token{}
 	}
 	l := &lease{worker: t.Worker, secret: t.Secret, shard: sh.id, slot: run.Slot, length: t.For}
 	if !sh.s.leases.add(run.Number, l) {
 		return Token{}
 	}
-	from := sh.watches[r.home]
+	from := sh.holder(r)
 	h := sh.unlist(run.Slot, r, from)
 	sh.lend(now, run.Slot, r, from.queue, h, l, t.For)
 	sh.freeIfOver(from)
@@ -122,7 +122,7 @@ func (s *Scheduler) FinishGranted(now Time, t Token, data []byte, sink Sink) err
 		return err
 	}
 	defer sh.unlock(now, sink)
-	l.how = leaseDone
+	l.ending = leaseDone
 	sh.finish(now, l.slot, r, l.worker, data, sink)
 	return nil
 }
@@ -135,7 +135,7 @@ func (s *Scheduler) FailGranted(now Time, t Token, text []byte, delay int64, sin
 		return err
 	}
 	defer sh.unlock(now, sink)
-	l.how = leaseDone
+	l.ending = leaseDone
 	sh.observeRun(now, r)
 	sh.counters.Released++
 	a := Attempt{Outcome: attemptFailed, Worker: l.worker, Text: lastText(text)}
@@ -150,7 +150,7 @@ func (s *Scheduler) ReleaseGranted(now Time, t Token, sink Sink) error {
 		return err
 	}
 	defer sh.unlock(now, sink)
-	l.how = leaseDone
+	l.ending = leaseDone
 	sh.counters.Released++
 	q := sh.unhold(l.slot, r)
 	sh.release(now, l.slot, r, q, now.Wall, sink)

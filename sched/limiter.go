@@ -47,17 +47,17 @@ type limiter struct {
 	credit      int64 // jobs that may start, times rate.Per
 	last        int64 // Mono up to which credit was counted
 	refillAt    int64 // Mono when there is credit again
-	at          int   // place among the shard's limiters that wait for credit, -1: not there
+	heapIndex   int   // place among the shard's limiters that wait for credit, -1: not there
 }
 
 func (g *limiter) ahead(o *limiter) bool { return g.refillAt < o.refillAt }
-func (g *limiter) place() int            { return g.at }
-func (g *limiter) setPlace(i int)        { g.at = i }
+func (g *limiter) place() int            { return g.heapIndex }
+func (g *limiter) setPlace(i int)        { g.heapIndex = i }
 
 // throttled reports whether the queue may hand out nothing now.
 func (q *queue) throttled() bool {
 	g := q.limiter
-	return g != nil && (g.paused || g.concurrency > 0 && q.running >= g.concurrency || g.at >= 0)
+	return g != nil && (g.paused || g.concurrency > 0 && q.running >= g.concurrency || g.heapIndex >= 0)
 }
 
 // spendCredit counts a job that was handed out. Without credit for another one the queue is throttled until the Tick of
@@ -68,7 +68,7 @@ func (sh *shard) spendCredit(now Time, g *limiter) {
 	}
 	g.fill(now)
 	g.credit -= g.rate.Per
-	if g.credit < g.rate.Per && g.at < 0 {
+	if g.credit < g.rate.Per && g.heapIndex < 0 {
 		g.refillAt = now.Mono + (g.rate.Per-g.credit+g.rate.Jobs-1)/g.rate.Jobs
 		sh.limiters.push(g)
 		sh.s.alarmMono(g.refillAt)
@@ -119,7 +119,7 @@ func (sh *shard) matchFreed(q *queue) {
 }
 
 // SetPolicies gives the scheduler a new table of rules. Queues that are made from now on follow it; ApplyPolicies or the
-// Ticks give it to the others, a batch at a time, and until then these follow the table of before.
+// Ticks give it to the others, a batch at a time, and until then these follow the earlier table.
 func (s *Scheduler) SetPolicies(t *Policies) {
 	s.policies.Store(t)
 	for i := range s.shards {
@@ -177,7 +177,7 @@ func (sh *shard) setPolicy(now Time, q *queue) {
 		return
 	}
 	sh.countSteps(len(t.rules) / entriesPerStep)
-	q.policy = t.of(q.name)
+	q.policy = t.forQueue(q.name)
 	sh.setLimiter(now, q)
 	sh.setSweep(now, q)
 	sh.setKeyed(q)
@@ -186,7 +186,7 @@ func (sh *shard) setPolicy(now Time, q *queue) {
 
 func (sh *shard) setLimiter(now Time, q *queue) {
 	old := q.limiter
-	if old != nil && old.at >= 0 {
+	if old != nil && old.heapIndex >= 0 {
 		sh.limiters.remove(old)
 	}
 	q.limiter = nil
@@ -194,7 +194,7 @@ func (sh *shard) setLimiter(now Time, q *queue) {
 	if p == nil || p.Paused&pauseHandOut == 0 && p.Concurrency == 0 && p.Rate.Jobs == 0 {
 		return
 	}
-	g := &limiter{queue: q, at: -1, last: now.Mono, paused: p.Paused&pauseHandOut != 0, concurrency: int(p.Concurrency), rate: p.Rate}
+	g := &limiter{queue: q, heapIndex: -1, last: now.Mono, paused: p.Paused&pauseHandOut != 0, concurrency: int(p.Concurrency), rate: p.Rate}
 	g.credit = g.rate.Burst * g.rate.Per
 	if old != nil && old.rate == g.rate { // the rate goes on as it was
 		g.credit, g.last = old.credit, old.last

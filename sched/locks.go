@@ -31,15 +31,15 @@ type namedLock struct {
 
 // lockLine has the jobs that wait for a lock with one count, oldest first.
 type lockLine struct {
-	count int
-	all   list.List // of waiters
-	at    int       // index among the open lines, -1: not open
+	count     int
+	waiters   list.List // of waiters
+	heapIndex int       // index among the open lines, -1: not open
 }
 
-func (l *lockLine) turn() uint64           { return l.all.Front().Value.(waiter).turn }
+func (l *lockLine) turn() uint64           { return l.waiters.Front().Value.(waiter).turn }
 func (l *lockLine) ahead(o *lockLine) bool { return l.turn() < o.turn() }
-func (l *lockLine) place() int             { return l.at }
-func (l *lockLine) setPlace(i int)         { l.at = i }
+func (l *lockLine) place() int             { return l.heapIndex }
+func (l *lockLine) setPlace(i int)         { l.heapIndex = i }
 
 // hold gives the lock to a job. The line whose count is the number of holders now is no longer
 // open.
@@ -117,11 +117,11 @@ func (l *namedLocks) acquire(name string, job JobRef, count int) (got bool, free
 func (l *namedLocks) wait(name string, k *namedLock, job JobRef, count int) (freed []string) {
 	line := k.lines[count]
 	if line == nil {
-		line = &lockLine{count: count, at: -1}
+		line = &lockLine{count: count, heapIndex: -1}
 		k.lines[count] = line
 	}
 	l.turns++
-	l.waits[job] = line.all.PushBack(waiter{job, name, count, l.turns})
+	l.waits[job] = line.waiters.PushBack(waiter{job, name, count, l.turns})
 	return l.releaseAll(job)
 }
 
@@ -188,7 +188,7 @@ func (l *namedLocks) wakeNext(name string) (JobRef, bool) {
 	if len(k.open) == 0 {
 		return JobRef{}, false
 	}
-	job := l.leaveLine(k.open[0].all.Front())
+	job := l.leaveLine(k.open[0].waiters.Front())
 	l.woken[job] = name
 	return job, true
 }
@@ -206,15 +206,15 @@ func (l *namedLocks) leaveLine(e *list.Element) JobRef {
 	w := e.Value.(waiter)
 	k := l.byName[w.lock]
 	line := k.lines[w.count]
-	first := line.all.Front() == e
-	if line.all.Len() == 1 {
-		if line.at >= 0 {
+	first := line.waiters.Front() == e
+	if line.waiters.Len() == 1 {
+		if line.heapIndex >= 0 {
 			k.open.remove(line)
 		}
 		delete(k.lines, w.count)
 	}
-	line.all.Remove(e)
-	if first && line.at >= 0 {
+	line.waiters.Remove(e)
+	if first && line.heapIndex >= 0 {
 		k.open.fix(line)
 	}
 	delete(l.waits, w.job)
@@ -338,7 +338,7 @@ func (s *Scheduler) wakeMoreWaiters(now Time, sink Sink) (more bool) {
 }
 
 // wakeNextWaiter makes the first parked job ready that waits for the lock. It returns the locks
-// that are freed by that. It returns this lock when the job is parked no more, because its lock
+// that are freed by that. It returns this lock when the job is no longer parked, because its lock
 // time-out passed meanwhile: the job then does not block the others in line.
 func (s *Scheduler) wakeNextWaiter(now Time, name string, sink Sink) (freed []string) {
 	ref, ok := s.locks.wakeNext(name)
@@ -356,11 +356,10 @@ func (s *Scheduler) wakeNextWaiter(now Time, name string, sink Sink) (freed []st
 // park takes a job that was refused a lock from its holder.
 func (sh *shard) park(now Time, job uint32, r *record, sink Sink) {
 	r.flags &^= locking // its locks are taken from it already
-	w := sh.watches[r.home]
+	w := sh.holder(r)
 	q := sh.unhold(job, r)
 	r.flags |= locking
-	r.state, r.home = parked, q.id
-	r.offset = uint32(len(q.parked))
+	r.state, r.container, r.stateData = parked, q.id, uint32(len(q.parked))
 	q.parked = append(q.parked, job)
 	start := roundUp(now.Mono)
 	sh.parked.pushBack(&sh.buckets, &sh.slab, key{start, 0}, job)
@@ -374,15 +373,15 @@ func (sh *shard) park(now Time, job uint32, r *record, sink Sink) {
 func (sh *shard) unpark(job uint32, q *queue) {
 	sh.parked.remove(&sh.buckets, &sh.slab, job)
 	last := len(q.parked) - 1
-	moved, offset := q.parked[last], sh.slab.at(job).offset
-	q.parked[offset] = moved
-	sh.slab.at(moved).offset = offset
+	moved, i := q.parked[last], sh.slab.at(job).parkedIndex()
+	q.parked[i] = moved
+	sh.slab.at(moved).stateData = i
 	if q.parked = q.parked[:last]; last == 0 {
 		q.parked = nil // free a burst's memory
 	}
 }
 
-// unparkWoken makes a woken job ready. It returns false when the job is parked no more.
+// unparkWoken makes a woken job ready. It returns false when the job is no longer parked.
 func (sh *shard) unparkWoken(now Time, ref JobRef, sink Sink) bool {
 	r := sh.slab.find(ref.Slot)
 	if r == nil || r.state != parked || r.seq != ref.Seq || !sh.s.locks.isWoken(ref) {
@@ -397,7 +396,7 @@ func (sh *shard) unparkWoken(now Time, ref JobRef, sink Sink) bool {
 // endParking makes a parked job pending again, due when it was, and returns its queue for the
 // caller to match. It ends an orphan and returns nil.
 func (sh *shard) endParking(now Time, job uint32, r *record, sink Sink) *queue {
-	q := sh.queues[r.home]
+	q := sh.queues[r.container]
 	sh.unpark(job, q)
 	if r.flags&orphan != 0 {
 		sh.end(job, r, q, Failed, nil, sink)

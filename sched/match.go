@@ -131,7 +131,7 @@ func (sh *shard) assignDirectly(now Time, job uint32, r *record, q *queue, sink 
 		return false
 	}
 	if ok {
-		r.state, r.home = ready, q.id
+		r.state, r.container = ready, q.id
 		sh.save(job, r, q)
 		sh.assign(now, job, r, q, w, s, sink)
 	}

@@ -108,7 +108,7 @@ func (sh *shard) observeWait(now Time, r *record) {
 
 // observeRun counts the run of a job that its worker reports.
 func (sh *shard) observeRun(now Time, r *record) {
-	sh.runs.observe(&RunBounds, now.Mono-sh.watches[r.home].held[r.offset].start)
+	sh.runs.observe(&RunBounds, now.Mono-sh.holder(r).held[r.heldIndex()].start)
 }
 
 // QueueStats is what Measure reads of a queue, or the sum over several.
@@ -214,7 +214,7 @@ func (sh *shard) oldestDue(q *queue) int64 {
 	}
 	looked := 0
 	if q.keyed != nil {
-		for all := q.keyed.all; looked < min(len(all), 4*maxOldest) && room > 0; looked++ { // many may have no ready job
+		for all := q.keyed.lanes; looked < min(len(all), 4*maxOldest) && room > 0; looked++ { // many may have no ready job
 			if l := all[looked]; l != nil {
 				least = min(least, l.jobs.leastOfEach(&sh.buckets, firstDue, &room))
 			}

@@ -196,7 +196,7 @@ func (sh *shard) first(x, y uint32) uint32 {
 // reconsider serves a watch whose peer has ended a job: a job of its name in another space fits
 // now.
 func (sh *shard) reconsider(now Time, w *watch, sink Sink) {
-	if w.at >= 0 && w.peer.class == named && w.queue.mixed() {
+	if w.lineIndex >= 0 && w.peer.class == named && w.queue.mixed() {
 		sh.serveLine(now, w, sink)
 	}
 }
@@ -259,7 +259,7 @@ func (sh *shard) searchQueue(now Time, q *queue, room int, sink Sink) int {
 	for f.restore == 0 && room > 0 && int(f.next) < len(sh.watches) {
 		w := sh.watches[f.next]
 		sh.countSteps(1)
-		if w != nil && w.queue == q && w.at >= 0 && w.peer.class == named {
+		if w != nil && w.queue == q && w.lineIndex >= 0 && w.peer.class == named {
 			if room = sh.serveSome(now, w, lastRank, room, sink); room <= 0 {
 				break // it may take more
 			}

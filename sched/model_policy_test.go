@@ -48,7 +48,7 @@ func (m *model) policy(queue string) *Policy {
 	if m.policies == nil {
 		return nil
 	}
-	return m.policies.of(queue)
+	return m.policies.forQueue(queue)
 }
 
 func (m *model) running(queue string) (n int) {
@@ -213,7 +213,7 @@ func (m *model) retryFailed(j *modelJob) error {
 
 // policy gives queues other policies, which hold from the Ticks on that follow.
 func (x *machine) policy(o op) error {
-	if err := x.run(op{Verb: "tick"}); err != nil { // what is due under those of before
+	if err := x.run(op{Verb: "tick"}); err != nil { // what is due under the earlier policies
 		return err
 	}
 	queue, rules := machineQueues[o.Queue], []PolicyRule(nil)

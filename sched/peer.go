@@ -73,18 +73,18 @@ func (p *Peer) TakeCost() int {
 	return n
 }
 
-// prune removes the watches that are over: they ended while jobs were held, and hold none any more.
+// prune removes the removable watches: they ended while jobs were held, and hold none any more.
 func (p *Peer) prune() {
 	n := len(p.watches)
 	p.cost += n
 	p.watches = slices.DeleteFunc(p.watches, func(w *watch) bool {
 		w.shard.mu.Lock()
 		defer w.shard.mu.Unlock()
-		over := w.over()
-		if over {
+		removed := w.removable()
+		if removed {
 			delete(p.byQueue, w.queue.name)
 		}
-		return over
+		return removed
 	})
 	p.mu.Lock()
 	p.refund((n - len(p.watches)) * watchCost)
@@ -104,15 +104,15 @@ type slot struct {
 
 // slotLine is a first-in first-out line of slots.
 type slotLine struct {
-	all  []slot
-	head int
+	slots []slot
+	head  int
 }
 
-func (l *slotLine) len() int     { return len(l.all) - l.head }
-func (l *slotLine) first() *slot { return &l.all[l.head] }
+func (l *slotLine) len() int     { return len(l.slots) - l.head }
+func (l *slotLine) first() *slot { return &l.slots[l.head] }
 
 func (l *slotLine) has(tag uint64, wake bool) bool {
-	for _, s := range l.all[l.head:] {
+	for _, s := range l.slots[l.head:] {
 		if s.tag == tag && s.wake == wake {
 			return true
 		}
@@ -123,20 +123,20 @@ func (l *slotLine) has(tag uint64, wake bool) bool {
 // push appends a slot. It moves the slots to the front only when that makes room for as many again
 // as it moves.
 func (l *slotLine) push(s slot) {
-	if l.head > len(l.all)/2 && len(l.all) == cap(l.all) {
-		n := copy(l.all, l.all[l.head:])
-		l.all, l.head = l.all[:n], 0
+	if l.head > len(l.slots)/2 && len(l.slots) == cap(l.slots) {
+		n := copy(l.slots, l.slots[l.head:])
+		l.slots, l.head = l.slots[:n], 0
 	}
-	l.all = append(l.all, s)
+	l.slots = append(l.slots, s)
 }
 
 func (l *slotLine) pop() slot {
-	s := l.all[l.head]
+	s := l.slots[l.head]
 	l.head++
-	if l.head == len(l.all) {
-		l.all, l.head = l.all[:0], 0
-		if cap(l.all) > 1024 { // free a burst's memory
-			l.all = nil
+	if l.head == len(l.slots) {
+		l.slots, l.head = l.slots[:0], 0
+		if cap(l.slots) > 1024 { // free a burst's memory
+			l.slots = nil
 		}
 	}
 	return s
@@ -145,9 +145,9 @@ func (l *slotLine) pop() slot {
 // removeNewest removes the newest slot with tag. It returns false when there is none, because the
 // slot was served meanwhile.
 func (l *slotLine) removeNewest(tag uint64) bool {
-	for i := len(l.all) - 1; i >= l.head; i-- {
-		if l.all[i].tag == tag && !l.all[i].wake {
-			l.all = append(l.all[:i], l.all[i+1:]...)
+	for i := len(l.slots) - 1; i >= l.head; i-- {
+		if l.slots[i].tag == tag && !l.slots[i].wake {
+			l.slots = append(l.slots[:i], l.slots[i+1:]...)
 			return true
 		}
 	}
@@ -203,7 +203,7 @@ type watch struct {
 	shard     *shard
 	id        uint32 // in the shard's watches
 	seq       uint64 // the sequence of the peer's oldest slot, as the line last knew it
-	at        int    // index in the queue's line of its class, -1: not in line
+	lineIndex int    // index in the queue's line of its class, -1: not in line
 	broadcast bool   // registered for broadcasts
 	departed  bool   // its peer has left
 	ended     bool   // unwatched, but kept while jobs are held or unreported
@@ -221,15 +221,21 @@ func (p *Peer) watchOf(name []byte) *watch {
 	return p.byQueue[string(name)]
 }
 
-// over says that a watch has ended and neither holds nor remembers anything any more.
-func (w *watch) over() bool { return w.ended && len(w.held)+w.unreportedCount() == 0 }
+// removable says that a watch has ended, holds no job and has no unreported name.
+func (w *watch) removable() bool { return w.ended && len(w.held)+w.unreportedCount() == 0 }
 
 // unreportedCount is the number of unreported names, and one more for a suspension.
 func (w *watch) unreportedCount() int { return len(w.unreported) + count(w.suspended != nil) }
 
+// addHeld makes a detached job reserved under the watch.
+func (w *watch) addHeld(r *record, h held) {
+	r.state, r.container, r.stateData = reserved, w.id, uint32(len(w.held))
+	w.held = append(w.held, h)
+}
+
 func (w *watch) ahead(o *watch) bool { return w.seq < o.seq }
-func (w *watch) place() int          { return w.at }
-func (w *watch) setPlace(i int)      { w.at = i }
+func (w *watch) place() int          { return w.lineIndex }
+func (w *watch) setPlace(i int)      { w.lineIndex = i }
 
 // held is one job that a peer holds.
 type held struct {

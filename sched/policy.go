@@ -160,9 +160,9 @@ func (r *PolicyRule) exact() bool { return !strings.ContainsAny(r.Pattern, "*?")
 // literal counts the bytes that are no *.
 func (r *PolicyRule) literal() int { return len(r.Pattern) - strings.Count(r.Pattern, "*") }
 
-// of returns the policy of a queue, nil when no rule matches its name. The values of stronger rules hide those of
+// forQueue returns the policy of a queue, nil when no rule matches its name. The values of stronger rules hide those of
 // weaker ones, key by key.
-func (t *Policies) of(queue string) *Policy {
+func (t *Policies) forQueue(queue string) *Policy {
 	var p *Policy
 	for i := range t.rules {
 		if r := &t.rules[i]; matches(r.Pattern, queue) {

@@ -179,14 +179,7 @@ func TestPauseOverRestart(t *testing.T) {
 	rules := [MaxSpaces]Rules{{Durable: true}}
 	x := newTestSched(t, Options{Rules: rules, Journal: kept})
 	x.submit("f", "a")
-	y := newTestSched(t, Options{Rules: rules, Journal: kept})
-	last := uint64(0)
-	for _, seq := range kept.order() {
-		j := kept[0][seq]
-		y.ok(y.s.Restore(y.now, &j))
-		last = j.Ref.Seq
-	}
-	y.s.Resume(y.now, last, nil, &y.rec)
+	y := x.restarted(rules, kept)
 	table, _ := NewPolicies([]PolicyRule{{"f", FromRunTime, map[string]string{"paused": "hand-out"}}})
 	y.s.SetPolicies(table)
 	y.s.ApplyPolicies(y.now, &y.rec)
@@ -232,14 +225,7 @@ func TestMoveAfterCrash(t *testing.T) {
 	for k, v := range before {
 		kept[0][k] = v
 	}
-	y := newTestSched(t, Options{Rules: rules, Journal: kept})
-	last := uint64(0)
-	for _, seq := range kept.order() {
-		j := kept[0][seq]
-		y.ok(y.s.Restore(y.now, &j))
-		last = j.Ref.Seq
-	}
-	y.s.Resume(y.now, last, nil, &y.rec)
+	y := x.restarted(rules, kept)
 	d := y.peer("dead")
 	y.reserve(d, 1)
 	y.under([3]string{"f", "retries", "0"}, [3]string{"f", "dead-letter", "dead"})

@@ -140,7 +140,7 @@ func TestPolicyHold(t *testing.T) {
 			x.take(p, manyItems/2)
 			return func() { setPolicy(x, map[string]string{"key": "json id", "key-concurrency": "2"}) }
 		},
-		"very many keys are told apart no more": func(x *loadedSched) func() {
+		"very many keys are no longer told apart": func(x *loadedSched) func() {
 			setPolicy(x, map[string]string{"key": "name before :", "fair": "key"})
 			x.submit(manyItems, "f", manyKeys)
 			x.submit(manyItems, "f", nil)

@@ -90,11 +90,11 @@ func TestPolicyPrecedence(t *testing.T) {
 	if fmt.Sprint(got) != want {
 		t.Errorf("%v, want %s", got, want)
 	}
-	p := table.of("mail.urgent")
+	p := table.forQueue("mail.urgent")
 	if p.Retries != 9 || p.MaxJobs != 5 || p.Concurrency != 1 || p.KeepFailed != defaultKept {
 		t.Errorf("the policy is %+v", p)
 	}
-	if p := table.of("mail.x"); p.Retries != 3 || p.MaxJobs != 5 {
+	if p := table.forQueue("mail.x"); p.Retries != 3 || p.MaxJobs != 5 {
 		t.Errorf("of mail.x the policy is %+v", p)
 	}
 	for _, bad := range [][]PolicyRule{

@@ -12,7 +12,7 @@ type queue struct {
 	delayed     index     // key {due second, milliseconds after it at which the job is due}
 	prioritized dueCounts // counts of the ready jobs that have a priority or a lane and are not immediate
 	timer       key       // the smallest key of the delayed index, while the queue is in the timers heap
-	at          int       // index in the timers heap, -1: not in it
+	heapIndex   int       // index in the timers heap, -1: not in it
 
 	lines            [classes]heap[*watch] // the watches whose peers may have a slot, oldest slot first, by class
 	workers          int                   // number of watches that have not ended, and one when jobs are leased
@@ -45,8 +45,8 @@ type queue struct {
 }
 
 func (q *queue) ahead(o *queue) bool { return q.timer.less(o.timer) }
-func (q *queue) place() int          { return q.at }
-func (q *queue) setPlace(i int)      { q.at = i }
+func (q *queue) place() int          { return q.heapIndex }
+func (q *queue) setPlace(i int)      { q.heapIndex = i }
 
 func (q *queue) pending() int {
 	n := q.ready.jobs + q.withheld.jobs + q.wide.jobs + q.private.jobs + q.delayed.jobs
@@ -69,7 +69,7 @@ func (sh *shard) readyFor(q *queue, r *record) *index {
 	case r.flags&withheld != 0:
 		return &q.withheld
 	case r.flags&laned != 0:
-		return &q.keyed.all[r.offset].jobs
+		return &q.keyed.lanes[r.laneID()].jobs
 	}
 	return &q.wide
 }
@@ -125,7 +125,7 @@ func (q *queue) claim(w *watch, size int) (slot, bool) {
 		line.remove(w)
 	case next != w.seq:
 		w.seq = next
-		line.down(w.at)
+		line.down(w.lineIndex)
 	}
 	return s, a == served
 }

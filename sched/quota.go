@@ -26,7 +26,7 @@ const (
 // quota counts the bytes that all peers have borrowed beyond their own parts.
 type quota struct {
 	atomic.Int64
-	most int64
+	limit int64
 }
 
 // cost is the approximate bytes of a topic.
@@ -36,7 +36,7 @@ func (t topic) cost() int { return topicCost + len(t.queue) + len(t.name) }
 // holds the peer's lock.
 func (p *Peer) charge(n int) bool {
 	if p.charged+n > ownQuota+p.borrowed {
-		if p.quota.Add(quotaStep) > p.quota.most {
+		if p.quota.Add(quotaStep) > p.quota.limit {
 			p.quota.Add(-quotaStep)
 			return false
 		}

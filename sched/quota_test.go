@@ -13,7 +13,7 @@ func TestQuota(t *testing.T) {
 	for _, most := range []int64{maxShared, 8 << 20} {
 		testQuota(t, newTestSched(t, Options{Shards: 2, PeerMemory: most}), most)
 	}
-	if n := New(Options{PeerMemory: 2 * maxShared}).sharedQuota.most; n != maxShared {
+	if n := New(Options{PeerMemory: 2 * maxShared}).sharedQuota.limit; n != maxShared {
 		t.Errorf("%d bytes may be borrowed", n)
 	}
 }

@@ -315,7 +315,7 @@ func TestRandomVerbs(t *testing.T) {
 	}
 }
 
-// randomPolicies are rules, of which a few hold at a time.
+// randomPolicies are rules; a few hold at a time.
 var randomPolicies = []PolicyRule{
 	{"f", FromFile, map[string]string{"retries": "1", "backoff": "1s..3s x2 ~50%", "keep-failed": "2, 5s"}},
 	{"f", FromRunTime, map[string]string{"dead-letter": "g"}},

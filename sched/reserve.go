@@ -64,7 +64,7 @@ func (sh *shard) newWatch(p *Peer, q *queue) (*watch, error) {
 		sh.discardUnused(q)
 		return nil, errQuota
 	}
-	w := &watch{peer: p, queue: q, shard: sh, at: -1}
+	w := &watch{peer: p, queue: q, shard: sh, lineIndex: -1}
 	w.id = assignID(&sh.watches, &sh.freeWatchIDs, w)
 	if p.byQueue == nil {
 		p.byQueue = make(map[string]*watch)
@@ -105,7 +105,7 @@ func (sh *shard) revive(w *watch) error {
 		}
 		w.queue = q
 	}
-	if w.over() { // its number was freed
+	if w.removable() { // its number was freed
 		w.id = assignID(&sh.watches, &sh.freeWatchIDs, w)
 	}
 	w.ended = false
@@ -118,7 +118,7 @@ func (sh *shard) revive(w *watch) error {
 
 // join puts a watch in its queue's line when its peer has a slot and it is not in line yet.
 func (sh *shard) join(w *watch) {
-	if w.at >= 0 {
+	if w.lineIndex >= 0 {
 		return
 	}
 	w.peer.mu.Lock()
@@ -136,12 +136,12 @@ func (sh *shard) join(w *watch) {
 func (w *watch) enter(seq uint64) {
 	line := &w.queue.lines[w.peer.class]
 	switch {
-	case w.at < 0:
+	case w.lineIndex < 0:
 		w.seq = seq
 		line.push(w)
 	case w.seq != seq: // in line, at another age
 		w.seq = seq
-		line.down(w.at)
+		line.down(w.lineIndex)
 	}
 }
 
@@ -156,7 +156,7 @@ func (s *Scheduler) Unwatch(p *Peer, name []byte) {
 	if !w.ended {
 		w.shard.endWatch(w)
 	}
-	if !w.over() {
+	if !w.removable() {
 		return
 	}
 	delete(p.byQueue, w.queue.name)
@@ -171,7 +171,7 @@ func (s *Scheduler) Unwatch(p *Peer, name []byte) {
 // endWatch removes a watch from its queue. Its number is freed when it holds nothing any more.
 func (sh *shard) endWatch(w *watch) {
 	q := w.queue
-	if w.at >= 0 {
+	if w.lineIndex >= 0 {
 		q.lines[w.peer.class].remove(w)
 	}
 	q.workers--
@@ -183,7 +183,7 @@ func (sh *shard) endWatch(w *watch) {
 		q.broadcastWorkers--
 	}
 	w.ended = true
-	if w.over() {
+	if w.removable() {
 		sh.freeWatch(w)
 	}
 	sh.discardUnused(q)
@@ -305,10 +305,10 @@ func (s *Scheduler) serve(now Time, p *Peer, sink Sink) {
 		left := w.shard.serve(now, w, next, sink)
 		room -= 1 + s.batch - left + len(p.watches)/watchesPerStep
 		p.mu.Lock()
-		over := p.slots.len() == 0 || p.blocked && !p.slots.first().wake || len(p.watches) == 1 && left > 0
-		p.behind = !over && room <= 0
+		enough := p.slots.len() == 0 || p.blocked && !p.slots.first().wake || len(p.watches) == 1 && left > 0
+		p.behind = !enough && room <= 0
 		p.mu.Unlock()
-		if over || room <= 0 {
+		if enough || room <= 0 {
 			return
 		}
 	}
@@ -362,7 +362,7 @@ func (sh *shard) serveSome(now Time, w *watch, next rank, room int, sink Sink) i
 // matchNext does one match of serveSome and returns its cost, 0 when there is none to do.
 func (sh *shard) matchNext(now Time, w *watch, next rank, sink Sink) int {
 	q := w.queue
-	if w.at < 0 {
+	if w.lineIndex < 0 {
 		return 0
 	}
 	left := maxClashes
@@ -403,12 +403,12 @@ func (sh *shard) rankOf(job uint32) rank {
 // watch whose queue has the first ready job, and the rank of the next queue's first job.
 func (s *Scheduler) bestWatch(p *Peer) (*watch, rank) {
 	var best *watch
-	first, next, over, room := lastRank, lastRank, false, maxPeerClashes
+	first, next, prune, room := lastRank, lastRank, false, maxPeerClashes
 	p.cost += len(p.watches)
 	for _, w := range p.watches {
 		sh := w.shard
 		sh.mu.Lock()
-		over = over || w.over()
+		prune = prune || w.removable()
 		if !w.ended {
 			sh.join(w)
 			if r := sh.rank(w, &room); r.less(first) {
@@ -419,7 +419,7 @@ func (s *Scheduler) bestWatch(p *Peer) (*watch, rank) {
 		}
 		sh.mu.Unlock()
 	}
-	if over {
+	if prune {
 		p.prune()
 	}
 	p.partialScan = room == 0

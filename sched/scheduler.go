@@ -166,8 +166,8 @@ func New(o Options) *Scheduler {
 		maxQueues: o.MaxQueues, window: o.Window, rules: o.Rules, journal: o.Journal, full: o.Full, grace: o.Grace,
 		maxTallies: o.Tallies, tallied: o.Tallied,
 	}
-	if s.sharedQuota.most = maxShared; o.PeerMemory > 0 {
-		s.sharedQuota.most = min(maxShared, o.PeerMemory)
+	if s.sharedQuota.limit = maxShared; o.PeerMemory > 0 {
+		s.sharedQuota.limit = min(maxShared, o.PeerMemory)
 	}
 	if s.maxQueues == 0 {
 		s.maxQueues = defaultMaxQueues

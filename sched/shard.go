@@ -82,7 +82,7 @@ func (sh *shard) queue(name []byte) (*queue, error) {
 		return nil, ErrQueues
 	}
 	q := &queue{
-		name: string(name), at: -1,
+		name: string(name), heapIndex: -1,
 		ready: newIndex(), withheld: newIndex(), wide: newIndex(), private: newIndex(), delayed: newIndex(),
 	}
 	sh.giveTally(q)
@@ -109,10 +109,13 @@ func assignID[T any](all *[]T, free *[]uint32, v T) uint32 {
 // queueOf returns the queue of a job in any state.
 func (sh *shard) queueOf(r *record) *queue {
 	if r.state == reserved {
-		return sh.watches[r.home].queue
+		return sh.holder(r).queue
 	}
-	return sh.queues[r.home]
+	return sh.queues[r.container]
 }
+
+// holder returns the watch that holds a reserved job.
+func (sh *shard) holder(r *record) *watch { return sh.watches[r.container] }
 
 func (sh *shard) ref(job uint32, r *record) JobRef {
 	return JobRef{Shard: sh.id, Space: r.space, Slot: job, Seq: r.seq}
@@ -133,7 +136,7 @@ func (sh *shard) enqueue(now Time, job uint32, r *record, q *queue, past uint32)
 	if r.flags&task != 0 && sh.graph.place(now, job, r, q, past, due) {
 		return
 	}
-	r.home = q.id
+	r.container = q.id
 	if r.flags&immediate != 0 {
 		q.immediate++
 	}
@@ -142,8 +145,7 @@ func (sh *shard) enqueue(now Time, job uint32, r *record, q *queue, past uint32)
 		sh.pushReady(job, r, q, back)
 		return
 	}
-	r.state = delayed
-	r.offset = past
+	r.state, r.stateData = delayed, past
 	q.delayed.pushBack(&sh.buckets, &sh.slab, key{r.due, int64(past)}, job)
 	sh.resetTimer(q)
 }
@@ -194,9 +196,9 @@ func (sh *shard) resetTimer(q *queue) {
 	}
 	k, ok := q.delayed.min(&sh.buckets)
 	switch {
-	case !ok && q.at >= 0:
+	case !ok && q.heapIndex >= 0:
 		sh.timers.remove(q)
-	case ok && q.at < 0:
+	case ok && q.heapIndex < 0:
 		q.timer = k
 		sh.timers.push(q)
 		sh.s.alarmWall(wallOf(k))
@@ -211,10 +213,9 @@ func (sh *shard) resetTimer(q *queue) {
 func (sh *shard) hold(now Time, job uint32, r *record, w *watch, s slot) {
 	in := none
 	if r.flags&laned != 0 {
-		in = r.offset
+		in = r.laneID()
 	}
-	r.state, r.home, r.offset = reserved, w.id, uint32(len(w.held))
-	w.held = append(w.held, held{job, in, s.seq, s.tag, now.Mono})
+	w.addHeld(r, held{job, in, s.seq, s.tag, now.Mono})
 	w.queue.running++
 	w.queue.busy += count(len(w.held) == 1)
 	r.flags &^= ownDeadline | untimed | laned
@@ -239,7 +240,7 @@ func (sh *shard) hold(now Time, job uint32, r *record, w *watch, s slot) {
 
 // unhold detaches a reserved job from its holder and returns its queue.
 func (sh *shard) unhold(job uint32, r *record) *queue {
-	w := sh.watches[r.home]
+	w := sh.holder(r)
 	h := sh.unlist(job, r, w)
 	if r.flags&locking != 0 {
 		sh.dropLocks(job, r)
@@ -258,11 +259,12 @@ func (sh *shard) unhold(job uint32, r *record) *queue {
 
 // unlist takes a reserved job from the held jobs of its watch and from its deadline.
 func (sh *shard) unlist(job uint32, r *record, w *watch) held {
-	h := w.held[r.offset]
+	i := r.heldIndex()
+	h := w.held[i]
 	last := len(w.held) - 1
 	if moved := w.held[last]; moved.job != job {
-		w.held[r.offset] = moved
-		sh.slab.at(moved.job).offset = r.offset
+		w.held[i] = moved
+		sh.slab.at(moved.job).stateData = i
 	}
 	w.held = w.held[:last]
 	if last == 0 && cap(w.held) > 1024 {
@@ -287,12 +289,12 @@ func (sh *shard) unlist(job uint32, r *record, w *watch) held {
 
 // freeIfOver frees a watch that has ended, if it held its last job.
 func (sh *shard) freeIfOver(w *watch) {
-	if w.over() {
+	if w.removable() {
 		sh.freeWatch(w)
 	}
 }
 
-// freeWatch frees the number of a watch that is over.
+// freeWatch frees the number of a removable watch.
 func (sh *shard) freeWatch(w *watch) {
 	if w.leased() {
 		w.queue.freeLeaseWatch()
@@ -335,7 +337,7 @@ func (sh *shard) fail(now Time, job uint32, r *record, q *queue, a Attempt, dela
 	}
 	r.due, r.flags = aheadOfAll, r.flags|immediate
 	q.immediate++
-	r.state, r.home = ready, q.id
+	r.state, r.container = ready, q.id
 	sh.pushReady(job, r, q, front)
 }
 
@@ -438,9 +440,9 @@ func (sh *shard) holding(p *Peer, run Run) (*record, error) {
 	if r == nil || r.state != reserved || r.space != run.Space || run.Number == 0 {
 		return nil, ErrNotFound
 	}
-	w := sh.watches[r.home]
+	w := sh.holder(r)
 	switch {
-	case w.held[r.offset].number != run.Number:
+	case w.held[r.heldIndex()].number != run.Number:
 		return nil, ErrNotFound
 	case w.peer != p:
 		return nil, errNotOwner

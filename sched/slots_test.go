@@ -43,14 +43,14 @@ func TestSlotLineAgainstSlice(t *testing.T) {
 					want = slices.Delete(slices.Clone(want), k, k+1)
 				}
 			}
-			if l.len() != len(want) || !slices.Equal(l.all[l.head:], want) {
-				t.Fatalf("%v, want %v", l.all[l.head:], want)
+			if l.len() != len(want) || !slices.Equal(l.slots[l.head:], want) {
+				t.Fatalf("%v, want %v", l.slots[l.head:], want)
 			}
 		}
 	})
 }
 
-// TestSlotLineMemory checks a line of many slots of which one at a time is served and added again.
+// TestSlotLineMemory checks a line of many slots: one at a time is served and added again.
 // It takes a few times the room of its slots at most, and moves them only after as many were added.
 func TestSlotLineMemory(t *testing.T) {
 	f := func(standing int) {
@@ -66,8 +66,8 @@ func TestSlotLineMemory(t *testing.T) {
 			l.push(slot{})
 			moves += count(l.head < head && standing > 1)
 		}
-		if moves > 101 || cap(l.all) > 5*standing+16 {
-			t.Errorf("%d slots: moved %d times, room for %d", standing, moves, cap(l.all))
+		if moves > 101 || cap(l.slots) > 5*standing+16 {
+			t.Errorf("%d slots: moved %d times, room for %d", standing, moves, cap(l.slots))
 		}
 	}
 	f(1)

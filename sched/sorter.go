@@ -15,14 +15,16 @@ type sorter[T any] struct {
 const runLength = 256
 
 type sortedRun[T any] struct {
-	of   *sorter[T]
-	left []T
-	at   int
+	sorter    *sorter[T]
+	elements  []T
+	heapIndex int
 }
 
-func (r *sortedRun[T]) ahead(o *sortedRun[T]) bool { return r.of.compare(r.left[0], o.left[0]) < 0 }
-func (r *sortedRun[T]) place() int                 { return r.at }
-func (r *sortedRun[T]) setPlace(i int)             { r.at = i }
+func (r *sortedRun[T]) ahead(o *sortedRun[T]) bool {
+	return r.sorter.compare(r.elements[0], o.elements[0]) < 0
+}
+func (r *sortedRun[T]) place() int     { return r.heapIndex }
+func (r *sortedRun[T]) setPlace(i int) { r.heapIndex = i }
 
 func (s *sorter[T]) add(v T) {
 	if s.unsorted = append(s.unsorted, v); len(s.unsorted) == runLength {
@@ -32,7 +34,7 @@ func (s *sorter[T]) add(v T) {
 
 func (s *sorter[T]) sortRun() {
 	slices.SortFunc(s.unsorted, s.compare)
-	s.runs.push(&sortedRun[T]{of: s, left: s.unsorted})
+	s.runs.push(&sortedRun[T]{sorter: s, elements: s.unsorted})
 	s.unsorted = nil
 }
 
@@ -45,8 +47,8 @@ func (s *sorter[T]) take() (first T, ok bool) {
 		return first, false
 	}
 	r := s.runs[0]
-	first = r.left[0]
-	if r.left = r.left[1:]; len(r.left) == 0 {
+	first = r.elements[0]
+	if r.elements = r.elements[1:]; len(r.elements) == 0 {
 		s.runs.remove(r)
 	} else {
 		s.runs.down(0)

@@ -48,7 +48,7 @@ func BenchmarkStage(b *testing.B) {
 }
 
 // BenchmarkIndex pushes a job behind stageBatch others and takes out the first: with the
-// keys of ready jobs, of which a whole second's are the same, and of delayed jobs that
+// keys of ready jobs, which are the same for a whole second, and of delayed jobs that
 // are due in no order.
 func BenchmarkIndex(b *testing.B) {
 	f := func(name string, at func(i int) key) {

@@ -67,7 +67,7 @@ func (s *Scheduler) Stats() Stats {
 		t.KeptDone += sh.keptJobs[keptDone] + sh.keptJobs[keptResult]
 		t.KeptNames += sh.keptJobs[keptName]
 		t.Queues += len(sh.byName)
-		t.Jobs += sh.slab.live - sh.graph.gone() - sh.keptBySeq.count - sh.keptJobs[keptName]
+		t.Jobs += sh.slab.live - sh.graph.completeCount() - sh.keptBySeq.count - sh.keptJobs[keptName]
 		t.ArenaBytes += sh.arena.bytes
 		t.Waits.add(&sh.waits)
 		t.Runs.add(&sh.runs)

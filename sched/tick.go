@@ -95,7 +95,7 @@ func (sh *shard) nextDue() Time {
 		next.Wall = min(next.Wall, sh.cron.due[0].next)
 	}
 	if len(sh.unreported) > 0 {
-		next.Mono = min(next.Mono, sh.unreported[0].until)
+		next.Mono = min(next.Mono, sh.unreported[0].graceEnd)
 	}
 	next.Mono = min(next.Mono, sh.graph.nextForget())
 	return next
@@ -105,11 +105,11 @@ func (sh *shard) nextDue() Time {
 func (sh *shard) promoteDue(now Time, until int, sink Sink) {
 	for sh.mu.steps < until && len(sh.timers) > 0 && wallOf(sh.timers[0].timer) <= now.Wall {
 		q := sh.timers[0]
-		for sh.mu.steps < until && q.at == 0 && wallOf(q.timer) <= now.Wall {
+		for sh.mu.steps < until && q.heapIndex == 0 && wallOf(q.timer) <= now.Wall {
 			job := q.delayed.head(&sh.buckets)
 			r := sh.slab.at(job)
 			sh.dequeue(job, r, q)
-			sh.enqueue(now, job, r, q, r.offset)
+			sh.enqueue(now, job, r, q, r.dueMillis())
 			sh.countSteps(1)
 		}
 		sh.matchUntil(now, q, until, sink)
@@ -126,10 +126,10 @@ func (sh *shard) timeOut(now Time, x *index, timeout int64, until int, sink Sink
 		job := x.head(&sh.buckets)
 		r := sh.slab.at(job)
 		sh.counters.TimedOut++
-		w, unconnected := sh.watches[r.home], ""
+		w, unconnected := sh.holder(r), ""
 		worker := w.peer.where
 		if l := sh.leaseOf(r); l != nil {
-			l.how, worker, unconnected = leaseExpired, l.worker, l.worker
+			l.ending, worker, unconnected = leaseExpired, l.worker, l.worker
 		} else if w.peer.request {
 			unconnected = worker
 		}

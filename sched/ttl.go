@@ -8,10 +8,10 @@ import "math"
 
 // sweep ends the ready jobs of a queue that have expired.
 type sweep struct {
-	queue *queue
-	ttl   int64 // milliseconds
-	next  int64 // Mono when the next sweep begins, or goes on
-	at    int   // place among the shard's
+	queue     *queue
+	ttl       int64 // milliseconds
+	next      int64 // Mono when the next sweep begins, or goes on
+	heapIndex int   // place among the shard's
 
 	// Of the sweep under way:
 
@@ -21,8 +21,8 @@ type sweep struct {
 }
 
 func (w *sweep) ahead(o *sweep) bool { return w.next < o.next }
-func (w *sweep) place() int          { return w.at }
-func (w *sweep) setPlace(i int)      { w.at = i }
+func (w *sweep) place() int          { return w.heapIndex }
+func (w *sweep) setPlace(i int)      { w.heapIndex = i }
 
 // sweepEvery is the longest time in milliseconds between two sweeps: the wall clock may be set forth, and a job may be due
 // long ago when it comes.
@@ -31,8 +31,8 @@ const sweepEvery = 60_000
 // minSweep is the shortest time in milliseconds until a sweep that expects no job to have expired.
 const minSweep = 1000
 
-// firstDue is the first due second that is a time. Those before are of tasks, of jobs that have failed (aheadOfAll), and
-// of jobs of which it is not known.
+// firstDue is the first due second that is a time. Smaller ones are of tasks, of jobs that have failed (aheadOfAll), and
+// of jobs without a known due time.
 const firstDue = 1
 
 // expires returns when a ready job of a due second expires. The second is over then: the job may have been due at its end.
@@ -87,8 +87,8 @@ func (sh *shard) sweepQueues(now Time, until int, sink Sink) {
 	}
 }
 
-// sweepSome does a part of a sweep. over says that it was the last one.
-func (sh *shard) sweepSome(now Time, w *sweep, until int, sink Sink) (over bool) {
+// sweepSome does a part of a sweep. done says that it was the last one.
+func (sh *shard) sweepSome(now Time, w *sweep, until int, sink Sink) (done bool) {
 	q := w.queue
 	for w.index < q.sweptIndexes() {
 		if sh.mu.steps >= until {
@@ -124,7 +124,7 @@ func (q *queue) sweptIndexes() int {
 	if q.keyed == nil {
 		return 3
 	}
-	return 3 + len(q.keyed.all)
+	return 3 + len(q.keyed.lanes)
 }
 
 // sweptIndex returns an index of ready jobs by its number.
@@ -137,7 +137,7 @@ func (q *queue) sweptIndex(i int) *index {
 	case 2:
 		return &q.wide
 	}
-	if l := q.keyed.all[i-3]; l != nil {
+	if l := q.keyed.lanes[i-3]; l != nil {
 		return &l.jobs
 	}
 	return &index{}

@@ -10,17 +10,17 @@ import "hash/maphash"
 
 // unreported is what a watch remembers of the revoked runs of one name.
 type unreported struct {
-	watch *watch
-	name  uint64 // hash of the name; unused in a suspension
-	tag   uint64 // of the Reserve that the last revoked run answered
-	until int64  // Mono
-	runs  int    // number of unreported runs; more than one only of broadcasts
-	at    int    // index in the shard's heap
+	watch     *watch
+	name      uint64 // hash of the name; unused in a suspension
+	tag       uint64 // of the Reserve that the last revoked run answered
+	graceEnd  int64  // Mono
+	runs      int    // number of unreported runs; more than one only of broadcasts
+	heapIndex int    // index in the shard's heap
 }
 
-func (u *unreported) ahead(o *unreported) bool { return u.until < o.until }
-func (u *unreported) place() int               { return u.at }
-func (u *unreported) setPlace(i int)           { u.at = i }
+func (u *unreported) ahead(o *unreported) bool { return u.graceEnd < o.graceEnd }
+func (u *unreported) place() int               { return u.heapIndex }
+func (u *unreported) setPlace(i int)           { u.heapIndex = i }
 
 const (
 	// maxUnreported bounds the unreported names of a peer. A peer that exceeds it, or the quota, is
@@ -37,9 +37,9 @@ func (sh *shard) hash(name []byte) uint64 { return maphash.Bytes(sh.s.seed, name
 
 // noteRevoked notes that a run is revoked and its holder does not know.
 func (sh *shard) noteRevoked(now Time, job uint32, r *record) {
-	w := sh.watches[r.home]
+	w := sh.holder(r)
 	if w.peer.class == named {
-		sh.addUnreported(w, sh.nameView(job), w.held[r.offset].tag, sh.graceEnd(now, r))
+		sh.addUnreported(w, sh.nameView(job), w.held[r.heldIndex()].tag, sh.graceEnd(now, r))
 	}
 }
 
@@ -63,7 +63,7 @@ func (sh *shard) addUnreported(w *watch, name []byte, tag uint64, until int64) {
 		return
 	case u != nil:
 	case w.peer.chargeUnreported():
-		u = &unreported{watch: w, name: sh.hash(name), until: until}
+		u = &unreported{watch: w, name: sh.hash(name), graceEnd: until}
 		if w.unreported == nil {
 			w.unreported = make(map[uint64]*unreported)
 		}
@@ -71,7 +71,7 @@ func (sh *shard) addUnreported(w *watch, name []byte, tag uint64, until int64) {
 		sh.unreported.push(u)
 		w.queue.unreported += count(!w.ended)
 	case w.suspended == nil:
-		u = &unreported{watch: w, until: until}
+		u = &unreported{watch: w, graceEnd: until}
 		w.suspended = u
 		sh.unreported.push(u)
 		w.queue.unreported += count(!w.ended)
@@ -80,8 +80,8 @@ func (sh *shard) addUnreported(w *watch, name []byte, tag uint64, until int64) {
 	}
 	u.runs++
 	u.tag = tag
-	if until > u.until {
-		u.until = until
+	if until > u.graceEnd {
+		u.graceEnd = until
 		sh.unreported.fix(u)
 	}
 	if until < never {
@@ -123,7 +123,7 @@ func (sh *shard) removeUnreported(u *unreported) {
 		w.peer.refund(unreportedCost)
 		w.peer.mu.Unlock()
 	}
-	if w.over() {
+	if w.removable() {
 		sh.freeWatch(w)
 	}
 }
@@ -132,14 +132,14 @@ func (sh *shard) removeUnreported(u *unreported) {
 // it.
 func (sh *shard) resolveUnreported(now Time, u *unreported, sink Sink) {
 	sh.removeUnreported(u)
-	if w := u.watch; w.at >= 0 {
+	if w := u.watch; w.lineIndex >= 0 {
 		sh.serveLine(now, w, sink)
 	}
 }
 
 // expireUnreported resolves the unreported names whose time has passed.
 func (sh *shard) expireUnreported(now Time, until int, sink Sink) {
-	for sh.mu.steps < until && len(sh.unreported) > 0 && sh.unreported[0].until <= now.Mono {
+	for sh.mu.steps < until && len(sh.unreported) > 0 && sh.unreported[0].graceEnd <= now.Mono {
 		sh.countSteps(1)
 		sh.resolveUnreported(now, sh.unreported[0], sink)
 	}

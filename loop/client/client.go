@@ -161,7 +161,7 @@ func (c *Client) Status(ctx context.Context) ([]Queue, error) {
 	if err != nil {
 		return nil, c.conn.describe("read the status", err)
 	}
-	rows, err := parseStatus(string(body), numbersOf(c.conn.framing))
+	rows, err := parseStatus(string(body), statusForm(c.conn.framing))
 	return rows, c.conn.describe("read the status", err)
 }
 

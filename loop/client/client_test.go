@@ -287,7 +287,7 @@ func TestStatusRows(t *testing.T) {
 	n := func(v int64) *int64 { return &v }
 	f := func(framing periodic.Framing, text string, want ...Queue) {
 		t.Helper()
-		got, err := parseStatus(text, numbersOf(framing))
+		got, err := parseStatus(text, statusForm(framing))
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: got %+v, %v; want %+v", text, got, err, want)
 		}
@@ -299,11 +299,11 @@ func TestStatusRows(t *testing.T) {
 	f(periodic.Plain, "a\nb\n,1,2,3,4\nc,1,2,3,4", Queue{"a\nb\n", 1, 2, 3, nil, nil, nil, nil, 4}, Queue{"c", 1, 2, 3, nil, nil, nil, nil, 4})
 	f(periodic.CRC, "f,1,2,3,4,5", Queue{"f", 1, 2, 3, n(4), nil, nil, nil, 5})
 	f(periodic.CRC, "7,1,2,3,4,5\nx,1,2,3,4,5", Queue{"7", 1, 2, 3, n(4), nil, nil, nil, 5}, Queue{"x", 1, 2, 3, n(4), nil, nil, nil, 5})
-	if got, err := parseStatus("a,1,2,3,4,5,6,7", detailNumbers); err != nil || !reflect.DeepEqual(got, []Queue{{"a", 1, 2, 3, n(4), n(5), n(6), nil, 7}}) {
+	if got, err := parseStatus("a,1,2,3,4,5,6,7", periodic.StatusDetails); err != nil || !reflect.DeepEqual(got, []Queue{{"a", 1, 2, 3, n(4), n(5), n(6), nil, 7}}) {
 		t.Errorf("with details: %+v, %v", got, err)
 	}
 	for _, bad := range []string{"f", "f,1,2,3", "f,1,2,3,x", "f,1,2,3,4\ng"} {
-		if rows, err := parseStatus(bad, plainNumbers); err == nil {
+		if rows, err := parseStatus(bad, periodic.StatusPlain); err == nil {
 			t.Errorf("%q was read as %v", bad, rows)
 		}
 	}

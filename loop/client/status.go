@@ -3,9 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strconv"
-	"strings"
 
 	"treadle/codec/periodic"
 )
@@ -25,14 +22,14 @@ type Queue struct {
 
 // Details returns Status with a Treadle's additional counts. ErrNoDetails: another server has none.
 func (c *Client) Details(ctx context.Context) ([]Queue, error) {
-	rows, err := c.details(ctx, periodic.KeyFailedStatus, failedNumbers)
+	rows, err := c.details(ctx, periodic.KeyFailedStatus, periodic.StatusAllCounts)
 	if errors.Is(err, ErrNoDetails) { // of an older version
-		rows, err = c.details(ctx, periodic.KeyStatus, detailNumbers)
+		rows, err = c.details(ctx, periodic.KeyStatus, periodic.StatusDetails)
 	}
 	return rows, err
 }
 
-func (c *Client) details(ctx context.Context, key string, numbers int) ([]Queue, error) {
+func (c *Client) details(ctx context.Context, key string, form periodic.StatusForm) ([]Queue, error) {
 	text, err := c.conn.expect(ctx, periodic.ConfigGet, periodic.Config, func(dst []byte) []byte {
 		return periodic.AppendStr8String(dst, key)
 	})
@@ -42,80 +39,40 @@ func (c *Client) details(ctx context.Context, key string, numbers int) ([]Queue,
 	case len(text) == 4: // a number is the answer of a server that does not know the key
 		return nil, ErrNoDetails
 	}
-	rows, err := parseStatus(string(text), numbers)
+	rows, err := parseStatus(string(text), form)
 	return rows, c.conn.describe("read the status", err)
 }
 
 // ErrNoDetails reports a question that the server does not know.
 var ErrNoDetails = errors.New("the server does not tell")
 
-// The number of counts in a line.
-const (
-	plainNumbers  = 4
-	crcNumbers    = 5
-	detailNumbers = 7
-	failedNumbers = 8
-)
-
-// numbersOf returns the number of counts in a STATUS line.
-func numbersOf(framing periodic.Framing) int {
+// statusForm returns the form of the lines of STATUS.
+func statusForm(framing periodic.Framing) periodic.StatusForm {
 	if framing == periodic.CRC {
-		return crcNumbers
+		return periodic.StatusCRC
 	}
-	return plainNumbers
+	return periodic.StatusPlain
 }
 
-// parseStatus parses lines of func,workers,jobs,processing[,locked[,delayed,waiting[,failed]]],schedat.
-// Names may contain commas and line ends, so counts are taken from the end of a line, and a line
-// without enough of them is the beginning of a name.
-func parseStatus(text string, numbers int) ([]Queue, error) {
-	var rows []Queue
-	name := ""
-	for i, line := range strings.Split(text, "\n") {
-		if i == 0 && text == "" {
-			break
-		}
-		row, ok := parseRow(name+line, numbers)
-		if !ok {
-			name += line + "\n"
-			continue
-		}
-		name = ""
-		rows = append(rows, row)
+func parseStatus(text string, form periodic.StatusForm) ([]Queue, error) {
+	lines, err := periodic.ParseStatus(text, form)
+	if err != nil {
+		return nil, err
 	}
-	if name != "" {
-		return nil, fmt.Errorf("the server sent a status line that cannot be read: %q", strings.TrimSuffix(name, "\n"))
+	var rows []Queue
+	for i := range lines {
+		l := &lines[i]
+		known := func(count int) *int64 {
+			if count < int(form) {
+				return &l.Counts[count]
+			}
+			return nil
+		}
+		rows = append(rows, Queue{
+			Func: l.Func, Workers: l.Counts[periodic.StatusWorkers], Jobs: l.Counts[periodic.StatusJobs], Running: l.Counts[periodic.StatusRunning],
+			Locked: known(periodic.StatusLocked), Delayed: known(periodic.StatusDelayed), Waiting: known(periodic.StatusWaiting),
+			Failed: known(periodic.StatusFailed), Next: l.SchedAt,
+		})
 	}
 	return rows, nil
-}
-
-func parseRow(line string, numbers int) (q Queue, ok bool) {
-	fields := strings.Split(line, ",")
-	if len(fields) < numbers+1 {
-		return q, false
-	}
-	at := len(fields) - numbers
-	q.Func = strings.Join(fields[:at], ",")
-	targets := []*int64{&q.Workers, &q.Jobs, &q.Running}
-	if numbers >= crcNumbers {
-		q.Locked = new(int64)
-		targets = append(targets, q.Locked)
-	}
-	if numbers >= detailNumbers {
-		q.Delayed, q.Waiting = new(int64), new(int64)
-		targets = append(targets, q.Delayed, q.Waiting)
-	}
-	if numbers >= failedNumbers {
-		q.Failed = new(int64)
-		targets = append(targets, q.Failed)
-	}
-	targets = append(targets, &q.Next)
-	for i, target := range targets {
-		n, err := strconv.ParseInt(fields[at+i], 10, 64)
-		if err != nil {
-			return q, false
-		}
-		*target = n
-	}
-	return q, true
 }

@@ -1,8 +1,8 @@
 package periodic
 
 import (
+	"cmp"
 	"encoding/binary"
-	"strconv"
 
 	codec "treadle/codec/periodic"
 	"treadle/loop/protocol"
@@ -14,7 +14,7 @@ import (
 func (c *conversation) administer(f *codec.Frame) bool {
 	switch f.Cmd {
 	case codec.Status:
-		c.status(f.MsgID, c.reportPrefix(), c.era.appendStatus)
+		c.status(f.MsgID, c.reportPrefix(), c.era.status)
 		return true
 	case codec.Dump:
 		spaces := c.s.Loop.Spaces
@@ -55,10 +55,10 @@ func (c *conversation) configure(f *codec.Frame) bool {
 	}
 	switch string(key) {
 	case codec.KeyStatus:
-		c.status(f.MsgID, []byte{byte(codec.Config)}, appendDetails)
+		c.status(f.MsgID, []byte{byte(codec.Config)}, codec.StatusDetails)
 		return true
 	case codec.KeyFailedStatus:
-		c.status(f.MsgID, []byte{byte(codec.Config)}, appendFailedDetails)
+		c.status(f.MsgID, []byte{byte(codec.Config)}, codec.StatusAllCounts)
 		return true
 	}
 	c.s.Touch()
@@ -97,9 +97,6 @@ func (c *conversation) remove(f *codec.Frame) bool {
 // LongStatus is the number of functions above which a STATUS is encoded beside the event loop.
 const LongStatus = 1000
 
-// appendStatusLine appends a function's line to a STATUS. more says that a line precedes it.
-type appendStatusLine func(out []byte, q sched.QueueStatus, more bool, now sched.Time) []byte
-
 // reportPrefix returns the bytes between the message id and a report.
 func (c *conversation) reportPrefix() []byte {
 	if c.era.dataReports {
@@ -109,10 +106,10 @@ func (c *conversation) reportPrefix() []byte {
 }
 
 // status answers with one line per function, joined with newlines.
-func (c *conversation) status(msgID uint32, prefix []byte, write appendStatusLine) {
+func (c *conversation) status(msgID uint32, prefix []byte, form codec.StatusForm) {
 	queues := c.p.sched.Stats().Queues
 	if queues > LongStatus {
-		c.report(msgID, prefix, protocol.Listing, func() [][]byte { return c.p.encodeStatus(write) })
+		c.report(msgID, prefix, protocol.Listing, func() [][]byte { return c.p.encodeStatus(form) })
 		return
 	}
 	c.s.Cost += 2 * queues // to look at each and to write it
@@ -121,47 +118,28 @@ func (c *conversation) status(msgID uint32, prefix []byte, write appendStatusLin
 	out := binary.BigEndian.AppendUint32(codec.BeginResponse(c.s.Out, c.framing), msgID)
 	out = append(out, prefix...)
 	body := len(out)
-	c.p.sched.Status(func(q sched.QueueStatus) { out = write(out, q, len(out) > body, c.s.Loop.Now) })
+	c.p.sched.Status(func(q sched.QueueStatus) { out = appendStatus(out, q, form, len(out) > body, c.s.Loop.Now) })
 	codec.End(out, start, c.framing)
 	c.s.Out = out
 }
 
-// appendStatus appends func,workers,jobs,processing,schedat. In the CRC eras the number of
-// jobs that wait for a lock precedes schedat.
-func (e *era) appendStatus(out []byte, q sched.QueueStatus, more bool, now sched.Time) []byte {
-	if e.lockColumn {
-		return appendLine(out, q, more, now, q.Workers, q.Jobs, q.Running, q.Parked)
-	}
-	return appendLine(out, q, more, now, q.Workers, q.Jobs, q.Running)
-}
-
-// appendDetails appends a line of KeyStatus.
-func appendDetails(out []byte, q sched.QueueStatus, more bool, now sched.Time) []byte {
-	return appendLine(out, q, more, now, q.Workers, q.Jobs, q.Running, q.Parked, q.Delayed, q.Waiting)
-}
-
-// appendFailedDetails appends a line of KeyFailedStatus.
-func appendFailedDetails(out []byte, q sched.QueueStatus, more bool, now sched.Time) []byte {
-	return appendLine(out, q, more, now, q.Workers, q.Jobs, q.Running, q.Parked, q.Delayed, q.Waiting, q.Failed)
-}
-
-func appendLine(out []byte, q sched.QueueStatus, more bool, now sched.Time, columns ...int) []byte {
+// appendStatus appends a function's line to a STATUS, unless its name fits no str8. more says that a line precedes it.
+func appendStatus(out []byte, q sched.QueueStatus, form codec.StatusForm, more bool, now sched.Time) []byte {
 	name, ok := protocol.Function(q.Name)
 	if !ok || len(name) > codec.MaxStr8 {
-		return out // its name fits no str8
+		return out
 	}
 	if more {
 		out = append(out, '\n')
 	}
-	out = append(out, name...)
-	for _, n := range columns {
-		out = strconv.AppendInt(append(out, ','), int64(n), 10)
+	l := codec.StatusLine{Func: string(name), SchedAt: cmp.Or(q.SchedAt, now.Wall/1000)}
+	for i, n := range [...]int{
+		codec.StatusWorkers: q.Workers, codec.StatusJobs: q.Jobs, codec.StatusRunning: q.Running, codec.StatusLocked: q.Parked,
+		codec.StatusDelayed: q.Delayed, codec.StatusWaiting: q.Waiting, codec.StatusFailed: q.Failed,
+	} {
+		l.Counts[i] = int64(n)
 	}
-	at := q.SchedAt
-	if at == 0 {
-		at = now.Wall / 1000
-	}
-	return strconv.AppendInt(append(out, ','), at, 10)
+	return codec.AppendStatusLine(out, &l, form)
 }
 
 // report answers with a long reply. encode returns its body, or nil when no frame can hold it.

@@ -78,11 +78,11 @@ func appendJob(out []byte, j *sched.Job) []byte {
 }
 
 // encodeStatus returns the body of a long STATUS, nil when no frame can hold it.
-func (p *Protocol) encodeStatus(write appendStatusLine) [][]byte {
+func (p *Protocol) encodeStatus(form codec.StatusForm) [][]byte {
 	var body pieces
 	now := p.host.Now()
 	p.sched.Status(func(q sched.QueueStatus) {
-		body.add(func(out []byte) []byte { return write(out, q, body.size > 0, now) })
+		body.add(func(out []byte) []byte { return appendStatus(out, q, form, body.size > 0, now) })
 	})
 	if body.size > codec.MaxPayload {
 		return nil

@@ -8,26 +8,26 @@ import (
 
 // era describes the replies of the original server at one time.
 type era struct {
-	dataResults bool   // DATA carries the reply of RUN_JOB
-	dataReports bool   // DATA carries the replies of STATUS, DUMP and the handshake
-	lockColumn  bool   // STATUS has a column for jobs that wait for a lock
-	failEnds    bool   // RUN_JOB ends with the first failure and needs a worker
-	acksWorkers bool   // SUCCESS answers a worker's notifications
-	failed      []byte // the result of a RUN_JOB whose job failed
-	removed     []byte // the result of a RUN_JOB whose job was removed
-	is2026      bool   // CONFIG has the keys and defaults of 1.2.9.1, and RUN_JOB expires
+	dataResults bool             // DATA carries the reply of RUN_JOB
+	dataReports bool             // DATA carries the replies of STATUS, DUMP and the handshake
+	status      codec.StatusForm // of STATUS
+	failEnds    bool             // RUN_JOB ends with the first failure and needs a worker
+	acksWorkers bool             // SUCCESS answers a worker's notifications
+	failed      []byte           // the result of a RUN_JOB whose job failed
+	removed     []byte           // the result of a RUN_JOB whose job was removed
+	is2026      bool             // CONFIG has the keys and defaults of 1.2.9.1, and RUN_JOB expires
 }
 
 // plainEra is the era of the framing of 2018.
-var plainEra = era{}
+var plainEra = era{status: codec.StatusPlain}
 
 // eras holds the eras of the CRC framing by the values of --periodic-crc: the date of the first such reply.
 var eras = map[string]*era{
-	"2019-02": {lockColumn: true},
-	"2019":    {lockColumn: true, dataResults: true, failEnds: true},
-	"2020":    {lockColumn: true, dataResults: true, failEnds: true, dataReports: true},
-	"2023":    {lockColumn: true, dataResults: true, failEnds: true, dataReports: true, acksWorkers: true, failed: resultFailed, removed: resultRemoved},
-	"2026":    {lockColumn: true, dataResults: true, failEnds: true, dataReports: true, acksWorkers: true, failed: resultFailed, removed: resultRemoved, is2026: true},
+	"2019-02": {status: codec.StatusCRC},
+	"2019":    {status: codec.StatusCRC, dataResults: true, failEnds: true},
+	"2020":    {status: codec.StatusCRC, dataResults: true, failEnds: true, dataReports: true},
+	"2023":    {status: codec.StatusCRC, dataResults: true, failEnds: true, dataReports: true, acksWorkers: true, failed: resultFailed, removed: resultRemoved},
+	"2026":    {status: codec.StatusCRC, dataResults: true, failEnds: true, dataReports: true, acksWorkers: true, failed: resultFailed, removed: resultRemoved, is2026: true},
 }
 
 // The results of a RUN_JOB whose job failed or was removed. Before March 2022 they are empty.
