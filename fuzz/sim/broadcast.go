@@ -13,18 +13,18 @@ import (
 
 // sent checks that a broadcast job may go to a worker that asked in a certain turn, and notes it.
 func (l *Ledger) sent(c *Conn, j *Job, asked int) {
-	l.say("c%d is sent %v", c.id, j)
+	l.trace.say("c%d is sent %v", c.id, j)
 	if !c.slow {
 		asked = l.turn // it reads at once
 	}
 	switch {
 	case slices.Contains(c.kept, j):
 	case j.now == gone && (j.turn < asked || j.id == 0):
-		l.fail("%v is broadcast after its end, or before it came", j)
+		l.trace.fail("%v is broadcast after its end, or before it came", j)
 	case !l.serving(c, broadcastQueue):
-		l.fail("%v is broadcast to c%d, which has not asked for it", j, c.id)
+		l.trace.fail("%v is broadcast to c%d, which has not asked for it", j, c.id)
 	case j.now != gone && j.notBefore > max(l.wall, l.clock().Wall):
-		l.fail("%v is broadcast early", j)
+		l.trace.fail("%v is broadcast early", j)
 	}
 	if j.now != gone {
 		l.end(j)
@@ -43,13 +43,13 @@ func (l *Ledger) sent(c *Conn, j *Job, asked int) {
 // for one before and still waits. A slow reader may get it later.
 func (l *Ledger) checkBroadcasts() {
 	for _, j := range l.aired {
-		for _, c := range l.conns {
+		for _, c := range l.net.conns {
 			waits := false
 			for _, r := range c.requests {
 				waits = waits || r.cmd == periodic.GrabJob && r.turn < l.turn
 			}
 			if waits && !c.slow && c.tuned > 0 && c.tuned <= l.turn && !j.sentTo[c] {
-				l.fail("%v is broadcast, and not to c%d, which waits", j, c.id)
+				l.trace.fail("%v is broadcast, and not to c%d, which waits", j, c.id)
 			}
 		}
 	}

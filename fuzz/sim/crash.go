@@ -17,35 +17,35 @@ import (
 // settings are the options of the server.
 func (s *Simulator) settings() loop.Options {
 	return loop.Options{
-		Loops: 2, Shards: s.setup.shards, Periodic: loop.PeriodicOptions{CRC: s.setup.era, Grab: s.setup.grab, Shutdown: s.setup.stops}, MaxFrame: s.setup.frame, Gloom: loop.GloomOptions{MaxFrame: s.setup.frame}, MaxOutbound: s.setup.frame,
-		Kts46: loop.Kts46Options{RestartAfter: s.setup.restartAfter}, Admin: loop.AdminOptions{Rules: s.policy.policyFile()},
-		Dwork: loop.DworkOptions{Stop: s.setup.stopped, Complete: s.setup.complete, Restart: s.setup.restart, Remember: s.setup.remember, Lease: s.setup.lease},
+		Loops: 2, Shards: s.ledger.setup.shards, Periodic: loop.PeriodicOptions{CRC: s.ledger.setup.era, Grab: s.ledger.setup.grab, Shutdown: s.ledger.setup.stops}, MaxFrame: s.ledger.setup.frame, Gloom: loop.GloomOptions{MaxFrame: s.ledger.setup.frame}, MaxOutbound: s.ledger.setup.frame,
+		Kts46: loop.Kts46Options{RestartAfter: s.ledger.setup.restartAfter}, Admin: loop.AdminOptions{Rules: s.ledger.policy.policyFile()},
+		Dwork: loop.DworkOptions{Stop: s.ledger.setup.stopped, Complete: s.ledger.setup.complete, Restart: s.ledger.setup.restart, Remember: s.ledger.setup.remember, Lease: s.ledger.setup.lease},
 	}
 }
 
 // start starts a server on a disk. In one case of three the disk has a fault during a first start, and the server is
 // started once more on what that has left.
 func (s *Simulator) start(mem *vfs.MemFS, in loop.Surroundings) {
-	in.SchedBatch = s.setup.schedBatch
-	in.Seed, in.LogSize, in.BatchSize, in.Pick = s.setup.seed, s.setup.logSize, s.setup.batch, func(n int) int { return s.rng.IntN(n) }
+	in.SchedBatch = s.ledger.setup.schedBatch
+	in.Seed, in.LogSize, in.BatchSize, in.Pick = s.ledger.setup.seed, s.ledger.setup.logSize, s.ledger.setup.batch, func(n int) int { return s.rng.IntN(n) }
 	f, faulty := s.anyFault(), s.rng.IntN(3) == 0
 	if faulty {
 		mem = s.startBadly(mem, in, f)
 	}
-	s.disk = newDisk(mem)
-	in.Disk = s.disk
+	s.ledger.disk = newDisk(mem)
+	in.Disk = s.ledger.disk
 	settings := s.settings()
-	settings.Log = slog.New(checkpointWatcher{s.disk})
+	settings.Log = slog.New(checkpointWatcher{s.ledger.disk})
 	server, err := loop.NewOfflineIn(settings, in)
 	if s.server = server; err != nil {
 		s.server = nil
-		s.fail("the server does not start: %v", err)
+		s.trace.fail("the server does not start: %v", err)
 	}
-	s.clock, s.policy.clock = server.Now, server.Now
-	s.policy.lockTimeout = func() int64 { return 1000 * int64(s.config[lockTimeoutSetting].now()) }
-	s.fill(s.full)
-	s.began = s.server.Now().Wall
-	s.wall = max(s.wall, s.began)
+	s.ledger.clock, s.ledger.policy.clock = server.Now, server.Now
+	s.ledger.policy.lockTimeout = func() int64 { return 1000 * int64(s.ledger.config[lockTimeoutSetting].now()) }
+	s.fill(s.ledger.full)
+	s.ledger.began = s.server.Now().Wall
+	s.ledger.wall = max(s.ledger.wall, s.ledger.began)
 }
 
 // startBadly starts a server on a disk with a fault, and returns the disk as the fault leaves it. Everything on the
@@ -56,7 +56,7 @@ func (s *Simulator) startBadly(mem *vfs.MemFS, in loop.Surroundings, f *fault) *
 	in.Disk = disk
 	server, err := loop.NewOfflineIn(s.settings(), in)
 	if err != nil && !f.hit.Load() {
-		s.fail("the server does not start: %v", err)
+		s.trace.fail("the server does not start: %v", err)
 	}
 	left := disk.afterFault(f)
 	if err == nil {
@@ -84,7 +84,7 @@ func (s *Simulator) anyFault() *fault {
 // abandon ends the server's goroutines after a play.
 func (s *Simulator) abandon() {
 	if s.server != nil {
-		s.disk.abandon()
+		s.ledger.disk.abandon()
 		s.server.Abandon()
 	}
 }
@@ -95,19 +95,19 @@ func (s *Simulator) crash() {
 	s.settle()
 	s.crashes++
 	how, keeps, chance := s.rng.IntN(7), s.rng.IntN(remains), s.rng.Uint64()
-	s.say("crash %d, %d", how, keeps)
+	s.trace.say("crash %d, %d", how, keeps)
 	var left *vfs.MemFS
 	switch how {
 	case 0, 5, 6:
 		s.commitSlowly()
-		s.kts = s.ktsNext // nothing that came later
+		s.ledger.kts = s.ledger.ktsNext // nothing that came later
 	case 1, 2:
 		s.commitBadly()
 	case 3:
 		left = s.wear()
 	}
 	if left == nil {
-		left = s.disk.afterCrash(keeps, chance)
+		left = s.ledger.disk.afterCrash(keeps, chance)
 	}
 	s.abandon()
 	s.startAgain(left)
@@ -121,8 +121,8 @@ func (s *Simulator) startAgain(left *vfs.MemFS) {
 	}
 	now.Wall += down.Milliseconds()
 	now.Micros += down.Microseconds()
-	s.say("another server starts after %v", down)
-	s.crashed()
+	s.trace.say("another server starts after %v", down)
+	s.ledger.crashed()
 	s.start(left, loop.Surroundings{Now: now})
 	s.recovered()
 }
@@ -131,9 +131,9 @@ func (s *Simulator) startAgain(left *vfs.MemFS) {
 func (s *Simulator) commitBadly() {
 	f := &fault{kind: s.rng.IntN(powerLoss), logs: true}
 	f.left.Store(s.rng.Int64N(5))
-	s.disk.fault.Store(f)
+	s.ledger.disk.fault.Store(f)
 	if s.server.Commit() && f.hit.Load() {
-		s.fail("something has gone wrong with the log, %d, and the server goes on", f.kind)
+		s.trace.fail("something has gone wrong with the log, %d, and the server goes on", f.kind)
 	}
 }
 
@@ -146,31 +146,31 @@ const wearing = 30
 func (s *Simulator) wear() (left *vfs.MemFS) {
 	s.commit()
 	f, after := s.anyFault(), s.rng.Uint64()
-	s.disk.fault.Store(f)
-	v, k := s.probe(s.server), s.config[wornSetting]
+	s.ledger.disk.fault.Store(f)
+	v, k := s.probe(s.server), s.ledger.config[wornSetting]
 	for going := true; going && len(k.values) < wearing; {
 		id, acknowledged := v.set(k, k.now()+1)
 		going = s.server.Commit()
 		if v.answer(id) != nil {
 			acknowledged()
 		} else if going {
-			s.fail("a CONFIG_SET is committed, and not answered")
+			s.trace.fail("a CONFIG_SET is committed, and not answered")
 		}
 	}
 	s.rng = rand.New(rand.NewPCG(after, 0)) // of what was drawn meanwhile, nobody knows how often
-	return s.disk.afterFault(f)
+	return s.ledger.disk.afterFault(f)
 }
 
 // recovered compares the server with the ledger after a restart.
 func (s *Simulator) recovered() {
-	s.endTurn()
+	s.ledger.endTurn()
 	s.checkSettings(true)
 	s.ktsCrashed()
-	for _, w := range s.ktsPeers {
+	for _, w := range s.net.ktsPeers {
 		w.waiting = nil // the connection has ended
 	}
 	if !s.audit() {
-		s.fail("a dump is not answered")
+		s.trace.fail("a dump is not answered")
 	}
 	s.policyRecovered()
 	s.cronLook()

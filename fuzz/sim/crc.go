@@ -39,7 +39,7 @@ func topic(queue int, name string) string { return fmt.Sprint(queue, ofPeriodic,
 // asks for a job.
 func (s *Simulator) crcStep() {
 	var busy, all []*Conn
-	for _, c := range s.conns {
+	for _, c := range s.net.conns {
 		if c.framing() != periodic.CRC || c.gloom() || c.fin || c.garbled || c.peer.Closed() || len(c.outgoing) > 4000 {
 			continue
 		}
@@ -88,13 +88,13 @@ func (s *Simulator) whileHolding(c *Conn, h heldJob) {
 	case n < 2:
 		r := &Request{cmd: periodic.Acquire, lock: lock, limit: 1 + s.rng.IntN(2)}
 		r.arrive = func() {
-			if r.job = j; !h.isCurrent() && !s.maybeLater(h) { // it hears that it has it no more, and says nothing more of it
+			if r.job = j; !h.isCurrent() && !s.ledger.maybeLater(h) { // it hears that it has it no more, and says nothing more of it
 				r.late = true
-				s.reported(h)
+				s.ledger.reported(h)
 				return
 			}
 			r.run = h
-			h.run.vague = h.run.vague || !s.holds(c, j) // it is reported by this, and may come again ahead of the answer
+			h.run.vague = h.run.vague || !s.ledger.holds(c, j) // it is reported by this, and may come again ahead of the answer
 			j.asks++
 		}
 		// It waits for the answer: one that is refused says nothing more of the job.
@@ -102,17 +102,17 @@ func (s *Simulator) whileHolding(c *Conn, h heldJob) {
 		c.asking[c.next+1] = h
 		args := binary.BigEndian.AppendUint16(periodic.AppendStr8String(nil, lock), uint16(r.limit))
 		c.ask(r, append(args, h.handle...))
-		s.say("c%d wants %s for %v, as one of %d", c.id, lock, j, r.limit)
+		s.trace.say("c%d wants %s for %v, as one of %d", c.id, lock, j, r.limit)
 	case n == 2:
-		r := &Request{cmd: periodic.Release, silent: s.setup.era < "2023"}
+		r := &Request{cmd: periodic.Release, silent: s.ledger.setup.era < "2023"}
 		r.arrive = func() {
-			if !h.isCurrent() && !s.maybeLater(h) {
+			if !h.isCurrent() && !s.ledger.maybeLater(h) {
 				return
 			}
 			delete(j.locks, lock)
 		}
 		c.ask(r, append(periodic.AppendStr8String(nil, lock), h.handle...))
-		s.say("c%d gives %s back for %v", c.id, lock, j)
+		s.trace.say("c%d gives %s back for %v", c.id, lock, j)
 	default:
 		s.publish(c, h)
 	}
@@ -121,38 +121,38 @@ func (s *Simulator) whileHolding(c *Conn, h heldJob) {
 // publish sends WORK_DATA of a job.
 func (s *Simulator) publish(c *Conn, h heldJob) {
 	j := h.job
-	s.published++
-	b := &chunk{text: fmt.Sprintf("chunk %d%s", s.published, strings.Repeat(".", s.rng.IntN(200)))}
+	s.ledger.published++
+	b := &chunk{text: fmt.Sprintf("chunk %d%s", s.ledger.published, strings.Repeat(".", s.rng.IntN(200)))}
 	r := &Request{cmd: periodic.WorkData, chunk: b}
 	r.arrive = func() {
 		if j.by == ofPeriodic {
-			b.sure = h.isCurrent() && s.holds(c, j) && !s.mixed
+			b.sure = h.isCurrent() && s.ledger.holds(c, j) && !s.ledger.mixed
 			key := topic(j.queue, j.name)
-			s.chunks[key] = append(s.chunks[key], b)
+			s.ledger.chunks[key] = append(s.ledger.chunks[key], b)
 		}
 	}
 	c.ask(r, append(slices.Clone(h.handle), b.text...))
-	s.say("c%d publishes %s of %v", c.id, strings.TrimRight(b.text, "."), j)
+	s.trace.say("c%d publishes %s of %v", c.id, strings.TrimRight(b.text, "."), j)
 }
 
 // listen sends a RECV_DATA of a job, which may never come.
 func (s *Simulator) listen(c *Conn, queue int, name string) {
 	v := &receiver{queue: queue, name: name}
-	args := periodic.AppendJob(nil, &periodic.Job{Func: []byte(s.queues[queue]), Name: []byte(name)})
+	args := periodic.AppendJob(nil, &periodic.Job{Func: []byte(s.ledger.queues[queue]), Name: []byte(name)})
 	c.ask(&Request{cmd: periodic.RecvData, receiver: v}, args)
-	s.say("c%d wants the data of %q of q%d", c.id, name, queue)
+	s.trace.say("c%d wants the data of %q of q%d", c.id, name, queue)
 }
 
 // acquired checks the answer to an ACQUIRE. A job has a lock for sure when its worker was told so, goes on doing it,
 // and has asked for nothing since that may have cost it the lock.
 func (l *Ledger) acquired(c *Conn, q *Request, body []byte) {
 	if len(body) != 2 || body[0] != byte(periodic.Acquired) || body[1] > 1 {
-		l.fail("c%d is sent %x for an ACQUIRE", c.id, body)
+		l.trace.fail("c%d is sent %x for an ACQUIRE", c.id, body)
 	}
 	j := q.job
-	l.say("c%d has %s for %v: %d", c.id, q.lock, j, body[1])
+	l.trace.say("c%d has %s for %v: %d", c.id, q.lock, j, body[1])
 	if q.late && body[1] != 0 {
-		l.fail("c%d gets %s for a run of %v that was taken from it", c.id, q.lock, j)
+		l.trace.fail("c%d gets %s for a run of %v that was taken from it", c.id, q.lock, j)
 	} else if q.late {
 		return
 	}
@@ -170,7 +170,7 @@ func (l *Ledger) acquired(c *Conn, q *Request, body []byte) {
 		if j.lost || j.now == gone && j.turn == l.turn || j.stale == l.turn+1 || c.slow && q.turn <= j.turn {
 			return // nobody knows, or it was ended or given back in this turn, or before who reads slowly hears of it
 		}
-		l.fail("c%d gets %s for %v, which it does not hold", c.id, q.lock, j)
+		l.trace.fail("c%d gets %s for %v, which it does not hold", c.id, q.lock, j)
 	}
 	others := 0
 	for _, o := range l.jobs {
@@ -179,7 +179,7 @@ func (l *Ledger) acquired(c *Conn, q *Request, body []byte) {
 		}
 	}
 	if others >= q.limit && !j.locks[q.lock] { // one that has it may ask again
-		l.fail("%v gets %s as one of %d, and %d others have it", j, q.lock, q.limit, others)
+		l.trace.fail("%v gets %s as one of %d, and %d others have it", j, q.lock, q.limit, others)
 	}
 	if j.locks == nil {
 		j.locks = map[string]bool{}
@@ -198,19 +198,19 @@ func (l *Ledger) received(c *Conn, q *Request, body []byte) bool {
 		v.open, v.from = true, len(log)
 		return true
 	case !v.open || len(body) == 0 || body[0] != byte(periodic.Data):
-		l.fail("c%d is sent %x for a RECV_DATA", c.id, body)
+		l.trace.fail("c%d is sent %x for a RECV_DATA", c.id, body)
 	}
 	text := string(body[1:])
 	at := len(log)
 	if text != endOfData {
 		at = slices.IndexFunc(log, func(b *chunk) bool { return b.text == text })
 		if at < 0 {
-			l.fail("c%d is sent %q as the data of %q", c.id, text, v.name)
+			l.trace.fail("c%d is sent %q as the data of %q", c.id, text, v.name)
 		}
 	}
-	l.say("c%d hears %.9s of %q", c.id, text, v.name)
+	l.trace.say("c%d hears %.9s of %q", c.id, text, v.name)
 	if at < v.last {
-		l.fail("c%d is sent %q of %q late or twice", c.id, text, v.name)
+		l.trace.fail("c%d is sent %q of %q late or twice", c.id, text, v.name)
 	}
 	l.checkMissed(c, v, at)
 	v.last = at + 1
@@ -222,7 +222,7 @@ func (l *Ledger) checkMissed(c *Conn, v *receiver, next int) {
 	log := l.chunks[topic(v.queue, v.name)]
 	for i := max(v.from, v.last); i < next; i++ {
 		if log[i].sure {
-			l.fail("c%d never hears %q of %q", c.id, log[i].text, v.name)
+			l.trace.fail("c%d never hears %q of %q", c.id, log[i].text, v.name)
 		}
 	}
 }

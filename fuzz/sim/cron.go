@@ -57,9 +57,9 @@ func (m *CronModel) entry(job string) *cronEntry {
 
 // cronBegin adds the entries.
 func (s *Simulator) cronBegin() {
-	for _, e := range s.cron.entries {
+	for _, e := range s.ledger.cron.entries {
 		add := &admin.CronAdd{CronEntry: admin.CronEntry{
-			Name: e.name, Queue: s.cron.queue, Schedule: "@every " + (time.Duration(e.every) * time.Millisecond).String(), Zone: "UTC", Overlap: e.overlap,
+			Name: e.name, Queue: s.ledger.cron.queue, Schedule: "@every " + (time.Duration(e.every) * time.Millisecond).String(), Zone: "UTC", Overlap: e.overlap,
 		}}
 		s.askOperator("POST", "/api/v1/cron", add, &admin.CronEntries{})
 	}
@@ -70,7 +70,7 @@ func (s *Simulator) cronBegin() {
 func (s *Simulator) cronStep() {
 	s.settle()
 	w := s.probeAs(s.server, periodic.Plain, periodic.Worker)
-	w.send(periodic.CanDo, periodic.AppendStr8String(nil, s.cron.queue))
+	w.send(periodic.CanDo, periodic.AppendStr8String(nil, s.ledger.cron.queue))
 	for n := s.rng.IntN(4); n > 0; n-- {
 		id := w.send(periodic.GrabJob, nil)
 		s.settle()
@@ -79,15 +79,15 @@ func (s *Simulator) cronStep() {
 			break
 		}
 		handle, job := takeAssign(&Conn{peerKind: plainWorker}, body)
-		e := s.cron.entry(string(job.Name))
-		if string(job.Func) != s.cron.queue || e == nil {
-			s.fail("%q of %q is handed out", job.Name, job.Func)
+		e := s.ledger.cron.entry(string(job.Name))
+		if string(job.Func) != s.ledger.cron.queue || e == nil {
+			s.trace.fail("%q of %q is handed out", job.Name, job.Func)
 		}
 		if s.rng.IntN(4) == 0 {
-			s.say("a worker leaves with the job %q", job.Name)
+			s.trace.say("a worker leaves with the job %q", job.Name)
 			break
 		}
-		s.say("the job %q is done", job.Name)
+		s.trace.say("the job %q is done", job.Name)
 		e.maybe++
 		w.send(periodic.WorkDone, handle)
 		s.settle()
@@ -99,29 +99,29 @@ func (s *Simulator) cronStep() {
 
 // cronLook compares the entries and their jobs with the model.
 func (s *Simulator) cronLook() {
-	body := s.dump(s.server, s.setup.era)
+	body := s.dump(s.server, s.ledger.setup.era)
 	if body == nil {
 		return
 	}
 	there := map[*cronEntry]int{}
 	names := map[string]bool{}
-	for _, job := range s.parseAllOfDump(body) {
-		if string(job.Func) != s.cron.queue {
+	for _, job := range s.ledger.parseAllOfDump(body) {
+		if string(job.Func) != s.ledger.cron.queue {
 			continue
 		}
-		e := s.cron.entry(string(job.Name))
+		e := s.ledger.cron.entry(string(job.Name))
 		if e == nil || names[string(job.Name)] {
-			s.fail("%q is in a dump, twice or of no entry", job.Name)
+			s.trace.fail("%q is in a dump, twice or of no entry", job.Name)
 		}
 		names[string(job.Name)] = true
 		there[e]++
 	}
 	var all admin.CronEntries
 	s.askOperator("GET", "/api/v1/cron", nil, &all)
-	for _, e := range s.cron.entries {
+	for _, e := range s.ledger.cron.entries {
 		i := slices.IndexFunc(all.Entries, func(c admin.CronStatus) bool { return c.Name == e.name })
 		if i < 0 {
-			s.fail("the cron entry %s is lost: %+v", e.name, all)
+			s.trace.fail("the cron entry %s is lost: %+v", e.name, all)
 		}
 		s.checkCron(e, &all.Entries[i], there[e])
 	}
@@ -130,13 +130,13 @@ func (s *Simulator) cronLook() {
 // checkCron checks that the jobs of an entry are as many as its runs, and that each time has come that was to.
 func (s *Simulator) checkCron(e *cronEntry, seen *admin.CronStatus, there int) {
 	runs := int(seen.Counts[sched.CronRan.String()] + seen.Counts[sched.CronLate.String()])
-	s.say("%s: %v, %d jobs, %d to %d were done", e.name, seen.Counts, there, e.ended, e.ended+e.maybe)
+	s.trace.say("%s: %v, %d jobs, %d to %d were done", e.name, seen.Counts, there, e.ended, e.ended+e.maybe)
 	least := e.ended
 	if !e.crashed {
 		least += e.maybe
 	}
 	if runs < least+there || runs > e.ended+e.maybe+there {
-		s.fail("the cron entry %s has run %d times, has %d jobs, and %d to %d were done", e.name, runs, there, least, e.ended+e.maybe)
+		s.trace.fail("the cron entry %s has run %d times, has %d jobs, and %d to %d were done", e.name, runs, there, least, e.ended+e.maybe)
 	}
 	times := uint64(0)
 	for _, n := range seen.Counts {
@@ -144,11 +144,11 @@ func (s *Simulator) checkCron(e *cronEntry, seen *admin.CronStatus, there int) {
 	}
 	next, err := time.Parse(time.RFC3339, strings.Join(seen.Next, ""))
 	now := s.server.Now()
-	if at := next.UnixMilli(); err != nil || at%e.every != 0 || at <= now.Wall || at > s.wall+e.every {
-		s.fail("the next time of the cron entry %s is %v at %d", e.name, seen.Next, now.Wall)
+	if at := next.UnixMilli(); err != nil || at%e.every != 0 || at <= now.Wall || at > s.ledger.wall+e.every {
+		s.trace.fail("the next time of the cron entry %s is %v at %d", e.name, seen.Next, now.Wall)
 	}
 	if came := now.Wall/e.every - (e.next-1)/e.every; !e.crashed && now.Wall-now.Mono == e.at.Wall-e.at.Mono && times-e.times != uint64(max(came, 0)) {
-		s.fail("%d times of the cron entry %s have come, and it has met %d", came, e.name, times-e.times)
+		s.trace.fail("%d times of the cron entry %s have come, and it has met %d", came, e.name, times-e.times)
 	}
 	if e.crashed { // what is done now was done on disk
 		e.ended, e.maybe, e.crashed = runs-there, 0, false

@@ -29,7 +29,7 @@ const (
 func (s *Simulator) lines() map[string]string {
 	v := s.probe(s.server)
 	defer v.peer.Close()
-	return statusLines(s.report(v.framing, s.setup.era, v.ask(periodic.Status, nil)))
+	return statusLines(s.ledger.report(v.framing, s.ledger.setup.era, v.ask(periodic.Status, nil)))
 }
 
 func statusLines(body []byte) map[string]string {
@@ -43,9 +43,9 @@ func statusLines(body []byte) map[string]string {
 
 // queued is the number of jobs that STATUS counts in the queue without workers.
 func (s *Simulator) queued() (jobs int) {
-	if line := s.lines()[s.queues[workedQueues]]; line != "" {
+	if line := s.lines()[s.ledger.queues[workedQueues]]; line != "" {
 		if _, err := fmt.Sscanf(line, "0,%d,", &jobs); err != nil {
-			s.fail("the status of %s is %q", s.queues[workedQueues], line)
+			s.trace.fail("the status of %s is %q", s.ledger.queues[workedQueues], line)
 		}
 	}
 	return jobs
@@ -58,7 +58,7 @@ func (s *Simulator) disconnectMany() {
 	before := s.queued()
 	has := func(n int) {
 		if jobs := s.queued() - before; jobs != n {
-			s.fail("a master has %d jobs, and STATUS counts %d", n, jobs)
+			s.trace.fail("a master has %d jobs, and STATUS counts %d", n, jobs)
 		}
 	}
 	m := s.server.Connect("gloom-masters")
@@ -75,7 +75,7 @@ func (s *Simulator) disconnectMany() {
 	m.Close()
 	s.pass(time.Second)
 	has(0)
-	s.say("a master has left %d jobs, and come back for %d of them", manyJobs, again)
+	s.trace.say("a master has left %d jobs, and come back for %d of them", manyJobs, again)
 }
 
 // submitMany submits jobs from one master to the queue without workers; each must be taken.
@@ -83,7 +83,7 @@ func (s *Simulator) submitMany(m *loop.OfflinePeer, from, to int) {
 	var frames []byte
 	id := func(i int) []byte { return fmt.Appendf(nil, `"many%d"`, i) }
 	for i := from; i < to; i++ {
-		frames = gloom.AppendSubmit(frames, id(i), fmt.Appendf(nil, "%q", s.queues[workedQueues]), 0, []byte("0"))
+		frames = gloom.AppendSubmit(frames, id(i), fmt.Appendf(nil, "%q", s.ledger.queues[workedQueues]), 0, []byte("0"))
 	}
 	m.Send(frames)
 	heard := m.Read()
@@ -91,12 +91,12 @@ func (s *Simulator) submitMany(m *loop.OfflinePeer, from, to int) {
 		payload, n, _ := gloom.Next(heard, 1<<20)
 		var r gloom.Reply
 		if gloom.ParseReply(payload, &r) != nil || !r.OK || !slices.Equal(r.ID, id(i)) {
-			s.fail("a master submits %s, and is sent %q", id(i), payload)
+			s.trace.fail("a master submits %s, and is sent %q", id(i), payload)
 		}
 		heard = heard[n:]
 	}
 	if len(heard) > 0 {
-		s.fail("a master has submitted jobs %d to %d, and is sent %q", from, to, heard)
+		s.trace.fail("a master has submitted jobs %d to %d, and is sent %q", from, to, heard)
 	}
 }
 
@@ -119,7 +119,7 @@ func (s *Simulator) offerMany() {
 		s.deliver(c, len(c.outgoing))
 		s.settle()
 	}
-	s.checkMany(s.lines())
+	s.ledger.checkMany(s.lines())
 	s.audit()
 	w.Close()
 	for from := 0; from < manyFunctions; from += mostOwed {
@@ -127,11 +127,11 @@ func (s *Simulator) offerMany() {
 	}
 	for name, line := range s.lines() {
 		if strings.HasPrefix(name, "f") {
-			s.fail("%s is dropped, and its status is %q", name, line)
+			s.trace.fail("%s is dropped, and its status is %q", name, line)
 		}
 	}
 	s.settle()
-	s.say("a crowd has left")
+	s.trace.say("a crowd has left")
 }
 
 // function is the name of one of the many functions.
@@ -141,7 +141,7 @@ func function(i int) string { return fmt.Sprintf("f%04d", i) }
 func (l *Ledger) checkMany(lines map[string]string) {
 	for i := range manyFunctions {
 		if line := lines[function(i)]; !strings.HasPrefix(line, "1,0,0,") {
-			l.fail("one worker does %s, and its status is %q", function(i), line)
+			l.trace.fail("one worker does %s, and its status is %q", function(i), line)
 		}
 	}
 }

@@ -64,7 +64,7 @@ func (l *Ledger) report(framing periodic.Framing, era string, body []byte) []byt
 		return body
 	}
 	if len(body) == 0 || body[0] != byte(periodic.Data) {
-		l.fail("a DUMP is answered with %x", body)
+		l.trace.fail("a DUMP is answered with %x", body)
 	}
 	return body[1:]
 }
@@ -84,7 +84,7 @@ func (l *Ledger) checkRecord(k *Job, j *periodic.Job, where string) {
 	l.noteOverdue(k)
 	r := &k.record
 	if j.Count < r.least || j.Count > r.most || int64(j.Timeout)*1000 != k.timeout {
-		l.fail("%v is %s with count %d, time-out %d; it has %d to %d, and %d ms", k, where, j.Count, j.Timeout, r.least, r.most, k.timeout)
+		l.trace.fail("%v is %s with count %d, time-out %d; it has %d to %d, and %d ms", k, where, j.Count, j.Timeout, r.least, r.most, k.timeout)
 	}
 	r.least, r.most = j.Count, j.Count
 	if r.dated && j.SchedAt != r.at { // if nobody whom it may have been on its way to has left in this turn
@@ -100,10 +100,10 @@ func (l *Ledger) checkDump(since int, body []byte) map[*Job]bool {
 	for _, j := range l.parseDump(body) {
 		k := l.exactJobOf(j.Workload, "a job of a dump")
 		if k.by != ofPeriodic || k.now == gone && (k.turn < since || k.id == 0) || there[k] {
-			l.fail("%v is in a dump, and has ended, never came or is there twice", k)
+			l.trace.fail("%v is in a dump, and has ended, never came or is there twice", k)
 		}
 		if string(j.Name) != k.name || string(j.Func) != l.queues[k.queue] {
-			l.fail("%v is in a dump as %q of %q", k, j.Name, j.Func)
+			l.trace.fail("%v is in a dump as %q of %q", k, j.Name, j.Func)
 		}
 		there[k] = true
 		if k.turn >= since {
@@ -123,7 +123,7 @@ func (l *Ledger) checkDump(since int, body []byte) map[*Job]bool {
 		case j.queue == broadcastQueue: // it may have been, in this turn, and who gets it hears of that behind this
 			l.missing = append(l.missing, j)
 		default:
-			l.fail("%v is not in a dump, or is lost", j)
+			l.trace.fail("%v is not in a dump, or is lost", j)
 		}
 	}
 	l.lastDump = slices.Clone(body)
@@ -133,25 +133,25 @@ func (l *Ledger) checkDump(since int, body []byte) map[*Job]bool {
 // checkStatus checks the counts of STATUS for each queue, when no Periodic job is in doubt.
 func (s *Simulator) checkStatus() {
 	lines := s.lines()
-	for queue, name := range s.queues[:graphQueue] {
+	for queue, name := range s.ledger.queues[:graphQueue] {
 		least, most, workers := 0, 0, 0
-		for _, j := range s.jobs {
+		for _, j := range s.ledger.jobs {
 			if j.queue == queue && j.now == sure {
 				least++
 			}
 			// A job that nobody waits for ends with its run, which its worker may have still to read of.
-			if j.queue == queue && (j.now != gone || j.holder != nil || j.lost || j.parked || j.by == ofGloom && s.waitsUnread(j)) {
+			if j.queue == queue && (j.now != gone || j.holder != nil || j.lost || j.parked || j.by == ofGloom && s.ledger.waitsUnread(j)) {
 				most++
 			}
 		}
-		for _, c := range s.conns {
+		for _, c := range s.net.conns {
 			if c.does[queue] {
 				workers++
 			}
 		}
 		shown, jobs := 0, 0
 		if _, err := fmt.Sscanf(lines[name], "%d,%d,", &shown, &jobs); lines[name] != "" && err != nil || shown != workers || jobs < least || jobs > most {
-			s.fail("the status of %s is %q, and it has %d workers and %d to %d jobs", name, lines[name], workers, least, most)
+			s.trace.fail("the status of %s is %q, and it has %d workers and %d to %d jobs", name, lines[name], workers, least, most)
 		}
 	}
 }
@@ -169,12 +169,12 @@ func (l *Ledger) parseAllOfDump(body []byte) (all []periodic.Job) {
 		var j periodic.Job
 		k, err := periodic.ParseJob(rest, &j)
 		if err != nil {
-			l.fail("a dump: %v", err)
+			l.trace.fail("a dump: %v", err)
 		}
 		all, rest = append(all, j), rest[k:]
 	}
 	if !ok || len(rest) > 0 {
-		l.fail("a dump of %d jobs ends with %x", n, rest)
+		l.trace.fail("a dump of %d jobs ends with %x", n, rest)
 	}
 	return all
 }
@@ -184,7 +184,7 @@ func (s *Simulator) dump(server *loop.Offline, era string) (body []byte) {
 	v := s.probe(server)
 	defer v.peer.Close()
 	if body = v.answer(v.send(periodic.Dump, nil)); body != nil {
-		body = s.report(v.framing, era, body)
+		body = s.ledger.report(v.framing, era, body)
 	}
 	return body
 }
@@ -196,18 +196,18 @@ func (s *Simulator) load(c *Conn, jobs []*Job, at []int64) { s.loadAs(c, jobs, a
 // full then.
 func (s *Simulator) loadAs(c *Conn, jobs []*Job, at []int64, b *loadEnd) {
 	args := binary.BigEndian.AppendUint64(nil, uint64(len(jobs)+b.more))
-	r, fills := &Request{cmd: periodic.Load, loaded: jobs, silent: b.sum}, s.fills
+	r, fills := &Request{cmd: periodic.Load, loaded: jobs, silent: b.sum}, s.ledger.fills
 	var fronts []mark
 	for i, j := range jobs {
 		args = append(args, s.record(j, at[i])...)
 		arrive := func() {
-			if fills == s.fills && !b.sum {
-				s.unlessFull(r, func() { s.submitted(j, at[i]) })
+			if fills == s.ledger.fills && !b.sum {
+				s.ledger.unlessFull(r, func() { s.ledger.submitted(j, at[i]) })
 				return
 			}
-			r.doubtful, s.mixed = true, true // so what it would replace is in doubt, too
-			s.submitted(j, at[i])
-			s.doubt(j)
+			r.doubtful, s.ledger.mixed = true, true // so what it would replace is in doubt, too
+			s.ledger.submitted(j, at[i])
+			s.ledger.doubt(j)
 		}
 		fronts = append(fronts, mark{len(args), &Request{silent: true, job: j, arrive: arrive}})
 	}
@@ -227,7 +227,7 @@ func (s *Simulator) loadAs(c *Conn, jobs []*Job, at []int64, b *loadEnd) {
 		fronts[i].at += last.at - len(args)
 	}
 	c.marks = append(append(c.marks[:len(c.marks)-1], fronts...), last)
-	s.say("c%d loads %v at %d, %d more and %q, with a wrong sum: %v", c.id, jobs, at, b.more, b.tail, b.sum)
+	s.trace.say("c%d loads %v at %d, %d more and %q, with a wrong sum: %v", c.id, jobs, at, b.more, b.tail, b.sum)
 }
 
 // mostLoaded limits the jobs of a dump that are loaded at once.
@@ -235,10 +235,10 @@ const mostLoaded = 8
 
 // loadDump loads some jobs of the last dump again, with workloads of their own.
 func (s *Simulator) loadDump(c *Conn) {
-	if s.lastDump == nil {
+	if s.ledger.lastDump == nil {
 		return
 	}
-	all := s.parseDump(s.lastDump)
+	all := s.ledger.parseDump(s.ledger.lastDump)
 	if len(all) == 0 {
 		return
 	}
@@ -247,7 +247,7 @@ func (s *Simulator) loadDump(c *Conn) {
 	var jobs []*Job
 	var at []int64
 	for _, old := range all[from:min(from+mostLoaded, len(all))] {
-		j := s.newJob(ofPeriodic, s.jobOf(old.Workload, "a job of a dump").queue, string(old.Name))
+		j := s.ledger.newJob(ofPeriodic, s.ledger.jobOf(old.Workload, "a job of a dump").queue, string(old.Name))
 		j.timeout, j.record.least, j.record.most = int64(old.Timeout)*1000, old.Count, old.Count
 		jobs, at = append(jobs, j), append(at, old.SchedAt)
 	}
@@ -258,19 +258,19 @@ func (s *Simulator) loadDump(c *Conn) {
 // restart must have the same jobs.
 func (s *Simulator) loadCopy() {
 	s.settle()
-	before := s.dump(s.server, s.setup.era)
+	before := s.dump(s.server, s.ledger.setup.era)
 	if before == nil {
 		return
 	}
 	settings := s.settings()
 	settings.Periodic.CRC, settings.Admin.Rules = eras[s.rng.IntN(len(eras))], nil // a rule may refuse jobs
-	in := loop.Surroundings{Seed: s.setup.seed, LogSize: s.setup.logSize, Now: s.server.Now(), Pick: func(n int) int { return s.rng.IntN(n) }}
+	in := loop.Surroundings{Seed: s.ledger.setup.seed, LogSize: s.ledger.setup.logSize, Now: s.server.Now(), Pick: func(n int) int { return s.rng.IntN(n) }}
 	start := func(mem *vfs.MemFS) (*loop.Offline, *Disk) {
 		disk := newDisk(mem)
 		in.Disk = disk
 		o, err := loop.NewOfflineIn(settings, in)
 		if err != nil {
-			s.fail("another server does not start: %v", err)
+			s.trace.fail("another server does not start: %v", err)
 		}
 		return o, disk
 	}
@@ -279,7 +279,7 @@ func (s *Simulator) loadCopy() {
 	id := v.send(periodic.Load, before)
 	o.Commit()
 	if body := v.answer(id); len(body) != 1 || body[0] != byte(periodic.Success) {
-		s.fail("a dump is loaded into an empty server, which answers %x", body)
+		s.trace.fail("a dump is loaded into an empty server, which answers %x", body)
 	}
 	left := disk.afterCrash(s.rng.IntN(remains), s.rng.Uint64())
 	disk.abandon()
@@ -289,7 +289,7 @@ func (s *Simulator) loadCopy() {
 	defer disk.abandon()
 	after := s.dump(o, settings.Periodic.CRC)
 	sorted := func(body []byte) (lines []string) {
-		for _, j := range s.parseDump(body) {
+		for _, j := range s.ledger.parseDump(body) {
 			lines = append(lines, fmt.Sprintf("%q %q %q at %d, count %d, time-out %d", j.Func, j.Name, j.Workload, j.SchedAt, j.Count, j.Timeout))
 		}
 		slices.Sort(lines)
@@ -297,7 +297,7 @@ func (s *Simulator) loadCopy() {
 	}
 	was, is := sorted(before), sorted(after)
 	if !slices.Equal(was, is) {
-		s.fail("a dump of\n%q is loaded into an empty server, whose dump is\n%q", was, is)
+		s.trace.fail("a dump of\n%q is loaded into an empty server, whose dump is\n%q", was, is)
 	}
-	s.say("a copy has %d jobs", len(is))
+	s.trace.say("a copy has %d jobs", len(is))
 }

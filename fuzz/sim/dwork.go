@@ -31,7 +31,7 @@ var locations = []string{"w0", "w1", "w2", "w3"}
 func (l *Ledger) task(name []byte) *Job {
 	var id int
 	if _, err := fmt.Sscanf(string(name), "n%d", &id); err != nil || id >= len(l.jobs) || l.jobs[id].by != ofDwork {
-		l.fail("no task is called %q", name)
+		l.trace.fail("no task is called %q", name)
 	}
 	return l.jobs[id]
 }
@@ -67,43 +67,43 @@ func (s *Simulator) send(f *flight) {
 	default:
 		f.payload = dwork.AppendLocation(f.payload, []byte(f.location))
 	}
-	s.flights = append(s.flights, f)
-	s.say("dwork %v %s %v %v", f.kind, f.location, f.tasks, f.after)
+	s.net.flights = append(s.net.flights, f)
+	s.trace.say("dwork %v %s %v %v", f.kind, f.location, f.tasks, f.after)
 }
 
 // graphStep lets a user or a worker of the graph do one thing.
 func (s *Simulator) graphStep() {
 	location := locations[s.rng.IntN(len(locations))]
 	n := s.rng.IntN(24)
-	held := s.stolen[location]
+	held := s.net.stolen[location]
 	switch {
-	case n < 6 && s.live() < mostJobs:
+	case n < 6 && s.ledger.live() < mostJobs:
 		f := &flight{kind: dwork.Create}
 		for range 1 + s.rng.IntN(3) {
-			f.tasks, f.after = append(f.tasks, s.newJob(ofDwork, graphQueue, "")), append(f.after, s.some(s.lastTasks(6), 3))
+			f.tasks, f.after = append(f.tasks, s.ledger.newJob(ofDwork, graphQueue, "")), append(f.after, s.some(s.ledger.lastTasks(6), 3))
 		}
 		s.send(f)
 	case n == 6:
 		s.send(&flight{kind: dwork.Exit, location: location})
 	case n == 7: // also what others hold
-		if tasks := s.some(s.lastTasks(6), 2); tasks != nil {
+		if tasks := s.some(s.ledger.lastTasks(6), 2); tasks != nil {
 			s.send(&flight{kind: dwork.Complete, location: location, tasks: tasks})
 		}
 	case len(held) > 0 && n < 14:
 		k := 1 + s.rng.IntN(len(held))
 		s.send(&flight{kind: dwork.Complete, location: location, tasks: slices.Clone(held[:k])})
-		s.stolen[location] = held[k:]
+		s.net.stolen[location] = held[k:]
 	case len(held) > 0 && n < 16:
-		s.stolen[location] = held[1:]
-		s.send(&flight{kind: dwork.Transfer, location: location, tasks: held[:1:1], after: [][]*Job{s.some(s.lastTasks(12), 6)}})
+		s.net.stolen[location] = held[1:]
+		s.send(&flight{kind: dwork.Transfer, location: location, tasks: held[:1:1], after: [][]*Job{s.some(s.ledger.lastTasks(12), 6)}})
 	case n < 20:
 		s.send(&flight{kind: dwork.Steal, location: location})
 	default:
 		f := &flight{kind: dwork.Create} // of tasks that are there, or were
-		for _, t := range s.some(s.lastTasks(10), 5) {
-			f.tasks, f.after = append(f.tasks, t), append(f.after, s.some(s.lastTasks(10), 4))
+		for _, t := range s.some(s.ledger.lastTasks(10), 5) {
+			f.tasks, f.after = append(f.tasks, t), append(f.after, s.some(s.ledger.lastTasks(10), 4))
 		}
-		if f.tasks != nil && s.live() < mostJobs {
+		if f.tasks != nil && s.ledger.live() < mostJobs {
 			s.send(f)
 		}
 	}
@@ -124,33 +124,33 @@ func (j *Job) setLocation(location string) { j.location, j.kept = location, "" }
 
 // land lets a request arrive at the hub. A request that the ledger cannot predict is dropped instead.
 func (s *Simulator) land(f *flight) {
-	if s.stopping && (f.kind == dwork.Steal || f.kind == dwork.Create) {
+	if s.ledger.stopping && (f.kind == dwork.Steal || f.kind == dwork.Create) {
 		s.landLate(f)
 		return
 	}
 	for _, t := range f.tasks {
-		held := s.mayHandle(f, t) && !t.lost
+		held := s.ledger.mayHandle(f, t) && !t.lost
 		f.sure, f.not = append(f.sure, held), append(f.not, !held && !t.lost)
 	}
-	f.refused = f.kind == dwork.Create && s.full
+	f.refused = f.kind == dwork.Create && s.ledger.full
 	if !f.refused && (f.kind == dwork.Create || f.kind == dwork.Transfer && (f.sure[0] || f.tasks[0].lost)) {
-		v := s.predict(f)
+		v := s.ledger.predict(f)
 		if f.cyclic = v == cyclic; v == unclear || f.cyclic && f.kind == dwork.Transfer && !f.sure[0] {
-			s.say("dwork %v %s %v is lost", f.kind, f.location, f.tasks)
+			s.trace.say("dwork %v %s %v is lost", f.kind, f.location, f.tasks)
 			return
 		}
 	}
-	s.applyFlight(f)
+	s.ledger.applyFlight(f)
 	for _, t := range f.tasks {
 		f.lives = append(f.lives, t.life)
 	}
-	s.signs[f.location] = s.server.Now().Mono
+	s.ledger.signs[f.location] = s.server.Now().Mono
 	crash := s.crashes
-	s.hubOwed++
+	s.net.hubOwed++
 	s.server.Dwork(f.payload, func(reply []byte) {
 		if s.crashes == crash {
-			s.hubOwed--
-			s.hubAnswered(f, reply)
+			s.net.hubOwed--
+			s.ledger.hubAnswered(f, reply)
 		}
 	})
 }
@@ -166,13 +166,13 @@ func (l *Ledger) mayHandle(f *flight, t *Job) bool {
 // landLate lets a request arrive that a stopping hub refuses.
 func (s *Simulator) landLate(f *flight) {
 	want := dwork.Exit
-	if f.kind == dwork.Steal && s.setup.stopped == "notfound" {
+	if f.kind == dwork.Steal && s.ledger.setup.stopped == "notfound" {
 		want = dwork.NotFound
 	}
 	s.server.Dwork(f.payload, func(reply []byte) {
 		var q dwork.Query
 		if err := dwork.DecodeReply(reply, &q); err != nil || q.Type != want {
-			s.fail("the server is to stop, and its hub answers %v with %x: %v", f.kind, reply, err)
+			s.trace.fail("the server is to stop, and its hub answers %v with %x: %v", f.kind, reply, err)
 		}
 	})
 }
@@ -199,7 +199,7 @@ func (l *Ledger) applyFlight(f *flight) {
 		}
 	}
 	if f.kind == dwork.Exit {
-		delete(l.stolen, f.location)
+		delete(l.net.stolen, f.location)
 		for _, t := range l.jobs {
 			if t.by == ofDwork && t.location == f.location && !t.lost {
 				t.setLocation("")
@@ -212,16 +212,16 @@ func (l *Ledger) applyFlight(f *flight) {
 func (l *Ledger) hubAnswered(f *flight, reply []byte) {
 	var q dwork.Query
 	if err := dwork.DecodeReply(reply, &q); err != nil {
-		l.fail("the hub answers %v with %x: %v", f.kind, reply, err)
+		l.trace.fail("the hub answers %v with %x: %v", f.kind, reply, err)
 	}
-	l.say("dwork %v %s is answered %v", f.kind, f.location, q.Type)
+	l.trace.say("dwork %v %s is answered %v", f.kind, f.location, q.Type)
 	switch {
 	case f.refused:
 		if q.Type != dwork.Error {
-			l.fail("the disk is full, and the hub answers %v to %v", q.Type, f.kind)
+			l.trace.fail("the disk is full, and the hub answers %v to %v", q.Type, f.kind)
 		}
 	case f.cyclic != (q.Type == dwork.Error):
-		l.fail("the hub answers %v to %v of %v behind %v; it closes a cycle: %v", q.Type, f.kind, f.tasks, f.after, f.cyclic)
+		l.trace.fail("the hub answers %v to %v of %v behind %v; it closes a cycle: %v", q.Type, f.kind, f.tasks, f.after, f.cyclic)
 	case f.cyclic:
 	case f.kind == dwork.Steal && q.Type == dwork.Transfer:
 		for t := range q.Tasks {
@@ -230,7 +230,7 @@ func (l *Ledger) hubAnswered(f *flight, reply []byte) {
 	case f.kind == dwork.Steal && q.Type == dwork.Exit:
 		for _, t := range l.jobs {
 			if t.by == ofDwork && t.now == sure {
-				l.fail("%s is told that all is done, and %v is not", f.location, t)
+				l.trace.fail("%s is told that all is done, and %v is not", f.location, t)
 			}
 		}
 	case f.kind == dwork.Create:
@@ -255,10 +255,10 @@ func (l *Ledger) hubAccepted(f *flight, q *dwork.Query) {
 		no := q.Type == dwork.NotFound && (f.kind == dwork.Transfer || slices.Contains(refused, t))
 		switch {
 		case no && f.sure[i]:
-			l.fail("%s held %v, and the hub finds it not", f.location, t)
+			l.trace.fail("%s held %v, and the hub finds it not", f.location, t)
 		case no:
 		case f.not[i]:
-			l.fail("%s did not hold %v, and the hub takes its %v", f.location, t, f.kind)
+			l.trace.fail("%s did not hold %v, and the hub takes its %v", f.location, t, f.kind)
 		case f.kind == dwork.Complete && t.life == f.lives[i]:
 			l.end(t)
 			l.removed([]*Job{t})
@@ -273,11 +273,11 @@ func (l *Ledger) hubAccepted(f *flight, q *dwork.Query) {
 func (l *Ledger) checkNext(t *Job) {
 	for _, p := range slices.Concat(t.preds, t.late) {
 		if p.now == sure {
-			l.fail("%v is handed out before %v is complete", t, p)
+			l.trace.fail("%v is handed out before %v is complete", t, p)
 		}
 	}
 	if l.wall = max(l.wall, l.clock().Wall); t.notBefore > l.wall {
-		l.fail("%v is handed out %d ms early", t, t.notBefore-l.wall)
+		l.trace.fail("%v is handed out %d ms early", t, t.notBefore-l.wall)
 	}
 }
 
@@ -291,12 +291,12 @@ func (c *Conn) label() string {
 
 // taskGiven checks that a task may be given to a worker, and notes it.
 func (l *Ledger) taskGiven(location string, t *Job) {
-	l.say("%s is given %v", location, t)
+	l.trace.say("%s is given %v", location, t)
 	switch {
 	case t.now == gone:
-		l.fail("%v is handed out after its end, or before it came", t)
+		l.trace.fail("%v is handed out after its end, or before it came", t)
 	case t.location != "" && !t.lost:
-		l.fail("%v is handed to %s and %s holds it", t, location, t.location)
+		l.trace.fail("%v is handed to %s and %s holds it", t, location, t.location)
 	}
 	l.checkNext(t)
 	t.now, t.lost, t.holder, t.run = sure, false, nil, new(Run)
@@ -308,8 +308,8 @@ func (l *Ledger) taskGiven(location string, t *Job) {
 // taskHeard notes that a worker knows that it has a task. It may know that already: after a crash it may be given again
 // a task that it has, while its Transfer is on its way, which is refused then.
 func (l *Ledger) taskHeard(location string, t *Job) {
-	if !slices.Contains(l.stolen[location], t) {
-		l.stolen[location] = append(l.stolen[location], t)
+	if !slices.Contains(l.net.stolen[location], t) {
+		l.net.stolen[location] = append(l.net.stolen[location], t)
 	}
 }
 
@@ -322,7 +322,7 @@ func (l *Ledger) silent(location string) bool {
 func (l *Ledger) graphExpired() {
 	for _, t := range l.jobs {
 		if t.by == ofDwork && !t.lost && l.silent(t.location) {
-			l.say("%s is silent, and has %v no more", t.location, t)
+			l.trace.say("%s is silent, and has %v no more", t.location, t)
 			t.setLocation("")
 		}
 	}

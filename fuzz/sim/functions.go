@@ -15,36 +15,36 @@ func (s *Simulator) nodeStep() {
 		s.withdraw()
 		return
 	}
-	if s.live() >= mostJobs {
+	if s.ledger.live() >= mostJobs {
 		return
 	}
-	j := s.newJob(ofDisbatch, s.rng.IntN(workedQueues), "")
+	j := s.ledger.newJob(ofDisbatch, s.rng.IntN(workedQueues), "")
 	j.size = s.large()
-	s.say("the node submits %v", j)
-	s.submitted(j, 0)
+	s.trace.say("the node submits %v", j)
+	s.ledger.submitted(j, 0)
 	j.asked = true
 	crash := s.crashes
-	err := s.server.Functions().Submit(s.queues[j.queue], j.name, []byte(j.workload()), func(data []byte, err error) {
+	err := s.server.Functions().Submit(s.ledger.queues[j.queue], j.name, []byte(j.workload()), func(data []byte, err error) {
 		if s.crashes == crash {
-			s.nodeAnswered(j, data, err)
+			s.ledger.nodeAnswered(j, data, err)
 		}
 	})
 	if err != nil {
-		s.fail("the node cannot submit %v: %v", j, err)
+		s.trace.fail("the node cannot submit %v: %v", j, err)
 	}
 	s.settle()
 }
 
 // nodeAnswered checks the end of a job that the node is told of.
 func (l *Ledger) nodeAnswered(j *Job, data []byte, err error) {
-	l.say("the node hears %q, %v of %v", brief(data), err, j)
+	l.trace.say("the node hears %q, %v of %v", brief(data), err, j)
 	switch {
 	case !j.asked:
-		l.fail("the node hears of %v twice, or after it has withdrawn it", j)
+		l.trace.fail("the node hears of %v twice, or after it has withdrawn it", j)
 	case err == nil && !slices.Contains(j.results, string(data)):
-		l.fail("the node is told that %v came to %q, and workers said %q", j, data, j.results)
+		l.trace.fail("the node is told that %v came to %q, and workers said %q", j, data, j.results)
 	case err != nil && l.failuresOf(j) == 0 && !l.waitsUnread(j): // who has it unread may leave
-		l.fail("the node is told that %v has failed, and nobody has failed it", j)
+		l.trace.fail("the node is told that %v has failed, and nobody has failed it", j)
 	}
 	j.asked = false
 	l.results++
@@ -56,7 +56,7 @@ func (l *Ledger) nodeAnswered(j *Job, data []byte, err error) {
 // withdraw lets the node withdraw a job.
 func (s *Simulator) withdraw() {
 	var all []*Job
-	for _, j := range s.jobs {
+	for _, j := range s.ledger.jobs {
 		if j.asked {
 			all = append(all, j)
 		}
@@ -65,15 +65,15 @@ func (s *Simulator) withdraw() {
 		return
 	}
 	j := all[s.rng.IntN(len(all))]
-	held := s.holds(j.holder, j)
-	unseen := s.server.Functions().Withdraw(s.queues[j.queue], j.name)
-	s.say("the node withdraws %v: %v", j, unseen)
+	held := s.ledger.holds(j.holder, j)
+	unseen := s.server.Functions().Withdraw(s.ledger.queues[j.queue], j.name)
+	s.trace.say("the node withdraws %v: %v", j, unseen)
 	if unseen && held {
-		s.fail("%v is withdrawn, and c%d holds it", j, j.holder.id)
+		s.trace.fail("%v is withdrawn, and c%d holds it", j, j.holder.id)
 	}
 	if unseen {
 		j.asked = false
-		s.end(j)
+		s.ledger.end(j)
 	}
 	s.settle()
 }

@@ -50,8 +50,8 @@ const ktsRefused = "refused"
 
 // ktsAsk puts a call on its way.
 func (s *Simulator) ktsAsk(f *ktsFlight) {
-	s.ktsFlights = append(s.ktsFlights, f)
-	s.say("kts46 %v", f)
+	s.net.ktsFlights = append(s.net.ktsFlights, f)
+	s.trace.say("kts46 %v", f)
 }
 
 // ktsPost makes a call, whose answer it passes on in a short form.
@@ -65,7 +65,7 @@ func (s *Simulator) ktsPost(v2 bool, method string, args []any, answer func(stri
 	}
 	r, err := http.NewRequest(http.MethodPost, path, bytes.NewReader(body))
 	if err != nil {
-		s.fail("%v", err)
+		s.trace.fail("%v", err)
 	}
 	crash := s.crashes
 	s.server.Kts46(port, r, func(status int, body []byte) {
@@ -78,7 +78,7 @@ func (s *Simulator) ktsPost(v2 bool, method string, args []any, answer func(stri
 		}
 		text, err := read(status, body)
 		if err != nil {
-			s.fail("%s%v is answered %d %q: %v", method, args, status, body, err)
+			s.trace.fail("%s%v is answered %d %q: %v", method, args, status, body, err)
 		}
 		answer(text)
 	})
@@ -129,7 +129,7 @@ func (s *Simulator) ktsLook() *ktsShown {
 	v := &ktsShown{}
 	r, err := http.NewRequest(http.MethodGet, "/", http.NoBody)
 	if err != nil {
-		s.fail("%v", err)
+		s.trace.fail("%v", err)
 	}
 	var status struct {
 		WaitingQueue                    []ktsTaskShown
@@ -137,7 +137,7 @@ func (s *Simulator) ktsLook() *ktsShown {
 	}
 	s.server.Kts46("kts46-json", r, func(_ int, body []byte) {
 		if err := json.Unmarshal(body, &status); err != nil {
-			s.fail("the status is %q: %v", body, err)
+			s.trace.fail("the status is %q: %v", body, err)
 		}
 	})
 	var text strings.Builder
@@ -155,7 +155,7 @@ func (s *Simulator) ktsLook() *ktsShown {
 		}
 		at, err := time.Parse(time.RFC3339Nano, t.Sig)
 		if err != nil {
-			s.fail("%s has the signature %q: %v", id, t.Sig, err)
+			s.trace.fail("%s has the signature %q: %v", id, t.Sig, err)
 		}
 		v.revisions[w] = at.UnixMilli()
 		start := int64(-1)
@@ -173,14 +173,14 @@ func (s *Simulator) ktsLook() *ktsShown {
 func (s *Simulator) ktsListed() string {
 	r, err := http.NewRequest(http.MethodPost, "/", bytes.NewReader(kts46.AppendCall(nil, "getServerStatus")))
 	if err != nil {
-		s.fail("%v", err)
+		s.trace.fail("%v", err)
 	}
 	var text strings.Builder
 	s.server.Kts46("kts46", r, func(_ int, body []byte) {
 		v, err := kts46.ReadAnswer(bytes.NewReader(body))
 		all, ok := v.([]any)
 		if err != nil || !ok {
-			s.fail("getServerStatus is answered %q: %v", body, err)
+			s.trace.fail("getServerStatus is answered %q: %v", body, err)
 		}
 		project := ""
 		for _, e := range all {
@@ -208,7 +208,7 @@ func (s *Simulator) ktsStep() {
 	n := s.rng.IntN(24)
 	project, job, v2 := fmt.Sprint("p", s.rng.IntN(2)), fmt.Sprint("j", s.rng.IntN(4)), s.rng.IntN(2) == 1
 	switch {
-	case len(s.ktsFlights) > 12:
+	case len(s.net.ktsFlights) > 12:
 	case n == 0:
 		s.ktsAsk(&ktsFlight{method: "createProject", args: []any{project}})
 	case n < 4:
@@ -232,32 +232,32 @@ func (s *Simulator) ktsStep() {
 	case n == 10:
 		s.ktsSupervise(v2)
 	case n < 13:
-		s.ktsHurry(s.ktsPeers[s.rng.IntN(len(s.ktsPeers))])
+		s.ktsHurry(s.net.ktsPeers[s.rng.IntN(len(s.net.ktsPeers))])
 	default:
-		s.ktsWork(s.ktsPeers[s.rng.IntN(len(s.ktsPeers))])
+		s.ktsWork(s.net.ktsPeers[s.rng.IntN(len(s.net.ktsPeers))])
 	}
 }
 
 // ktsHurry lets a worker do several things within a moment. Between two tasks it may change to the other version.
 func (s *Simulator) ktsHurry(w *ktsPeer) {
 	for range 3 + s.rng.IntN(6) {
-		before := len(s.ktsFlights)
+		before := len(s.net.ktsFlights)
 		if w.stamp.text == "" && s.rng.IntN(3) == 0 {
 			w.v2 = !w.v2
 		}
 		s.ktsWork(w)
-		if n := len(s.ktsFlights); n > before {
+		if n := len(s.net.ktsFlights); n > before {
 			s.settle()
-			s.ktsNow(s.ktsFlights[n-1])
+			s.ktsNow(s.net.ktsFlights[n-1])
 		}
 	}
 }
 
 // ktsSupervise restarts the task of a worker, by its current revision or an older one.
 func (s *Simulator) ktsSupervise(v2 bool) {
-	w := s.ktsPeers[s.rng.IntN(len(s.ktsPeers))]
+	w := s.net.ktsPeers[s.rng.IntN(len(s.net.ktsPeers))]
 	stamp := w.stamp
-	if _, t, _ := s.kts.held(w.number); t != nil && s.rng.IntN(2) == 0 {
+	if _, t, _ := s.ledger.kts.held(w.number); t != nil && s.rng.IntN(2) == 0 {
 		stamp = ktsStampOf(t.revision, v2)
 	}
 	if stamp.text == "" {
@@ -286,7 +286,7 @@ func (s *Simulator) ktsWork(w *ktsPeer) {
 	n := s.rng.IntN(24)
 	switch {
 	case n < 2: // it has died; what comes next may be of the other version
-		s.say("%s dies", id)
+		s.trace.say("%s dies", id)
 		w.drop()
 		w.waiting, w.v2 = nil, s.rng.IntN(2) == 0
 		return
@@ -372,11 +372,11 @@ func (s *Simulator) ktsIDs(disk, now *Kts46Model) {
 		s.ktsPost(false, "getNewJobId", []any{p}, func(answer string) {
 			switch answer {
 			case fmt.Sprint(a + 1):
-				s.kts.projects[p] = a + 1
+				s.ledger.kts.projects[p] = a + 1
 			case fmt.Sprint(b + 1):
-				s.kts.projects[p] = b + 1
+				s.ledger.kts.projects[p] = b + 1
 			default:
-				s.fail("the next job id of %s is %s, the last was %d or %d", p, answer, a, b)
+				s.trace.fail("the next job id of %s is %s, the last was %d or %d", p, answer, a, b)
 			}
 		})
 	}

@@ -26,30 +26,30 @@ const ktsAwaits = "?"
 
 // ktsLand lets a call arrive.
 func (s *Simulator) ktsLand(f *ktsFlight) {
-	before := s.kts.changes
+	before := s.ledger.kts.changes
 	var given []*ktsTask // one of these is handed out
 	switch f.method {
 	case "getJob", "getTask":
-		given = s.ktsAsked(f)
+		given = s.ledger.ktsAsked(f)
 	case "reportStatus":
-		s.ktsReported1(f)
+		s.ledger.ktsReported1(f)
 	case "acceptTask", "rejectTask", "taskInProgress", "taskFinished":
-		s.ktsReported2(f)
+		s.ledger.ktsReported2(f)
 	case "restartTask", "restartTasks":
-		s.ktsRestarted(f)
+		s.ledger.ktsRestarted(f)
 	case "projectExists", "jobExists", "getJobsList", "getJobStatus", "getCurrentTasks":
-		s.ktsQueried(f)
+		s.ledger.ktsQueried(f)
 	default:
-		s.ktsOrdered(f)
+		s.ledger.ktsOrdered(f)
 	}
-	changed := s.kts.changes > before
+	changed := s.ledger.kts.changes > before
 	if changed {
-		f.change, f.group = s.kts.changes, s.group()
+		f.change, f.group = s.ledger.kts.changes, s.ledger.group()
 	}
 	answered, landed := "", false
 	s.ktsPost(f.v2, f.method, f.args, func(answer string) {
 		if answered = answer; landed {
-			s.ktsOwed--
+			s.net.ktsOwed--
 			s.ktsAnswered(f, answer)
 		}
 	})
@@ -57,30 +57,30 @@ func (s *Simulator) ktsLand(f *ktsFlight) {
 		s.ktsGiven(f, given)
 	}
 	s.ktsSettled(f.String())
-	if _, t, _ := s.kts.held(ktsWorkerOf(f)); t != nil && strings.Contains(f.want, ktsAwaits) {
+	if _, t, _ := s.ledger.kts.held(ktsWorkerOf(f)); t != nil && strings.Contains(f.want, ktsAwaits) {
 		f.want = strings.Replace(f.want, ktsAwaits, ktsStampOf(t.revision, f.v2).text, 1)
 	}
 	landed = true
 	if answered != "" {
 		if changed {
-			s.fail("%v is answered before what it changed is on disk", f)
+			s.trace.fail("%v is answered before what it changed is on disk", f)
 		}
 		s.ktsAnswered(f, answered)
 	} else {
-		s.ktsOwed++
+		s.net.ktsOwed++
 	}
 }
 
 // ktsAnswered checks an answer.
 func (s *Simulator) ktsAnswered(f *ktsFlight, answer string) {
-	s.say("kts46 %v is answered %s", f, answer)
+	s.trace.say("kts46 %v is answered %s", f, answer)
 	if answer != f.want {
-		s.fail("%v is answered %s, and must be answered %s", f, answer, f.want)
+		s.trace.fail("%v is answered %s, and must be answered %s", f, answer, f.want)
 	}
-	if n := s.disk.groups(); n < f.group {
-		s.fail("%v, of group %d, is answered when %d groups are on disk", f, f.group, n)
+	if n := s.ledger.disk.groups(); n < f.group {
+		s.trace.fail("%v, of group %d, is answered when %d groups are on disk", f, f.group, n)
 	}
-	s.ktsAcked = max(s.ktsAcked, f.change)
+	s.ledger.ktsAcked = max(s.ledger.ktsAcked, f.change)
 	s.ktsRead(f, answer)
 }
 
@@ -131,18 +131,18 @@ func (s *Simulator) ktsGiven(f *ktsFlight, given []*ktsTask) {
 		queued := *t
 		t.holder, t.accepted, t.seen = worker+1, !f.v2, s.server.Now().Mono
 		t.before, t.revision = t.revision, 0
-		if s.kts.agrees(v) {
-			j, _, k := s.kts.held(worker)
+		if s.ledger.kts.agrees(v) {
+			j, _, k := s.ledger.kts.held(worker)
 			if !f.v2 {
-				s.kts.decide(j, k, false)
+				s.ledger.kts.decide(j, k, false)
 			}
 			f.want = fmt.Sprintf("%s/%s %s %s", j.project, j.name, ktsKinds[k], ktsAwaits)
-			s.handed++
+			s.ledger.handed++
 			return
 		}
 		*t = queued
 	}
-	s.fail("after %v the server shows\n%s%s, and the ledger has\n%s%sof which it may be given %d", f, v.list, v.tasks, s.kts.list(), s.kts.tasks(), len(given))
+	s.trace.fail("after %v the server shows\n%s%s, and the ledger has\n%s%sof which it may be given %d", f, v.list, v.tasks, s.ledger.kts.list(), s.ledger.kts.tasks(), len(given))
 }
 
 // ktsTouched notes that the server gives a task its next revision.
@@ -159,7 +159,7 @@ func (l *Ledger) ktsReported1(f *ktsFlight) {
 		return
 	}
 	if t.revision%1000 != 0 {
-		l.fail("%v is about another revision than %d, and matches it", f, t.revision)
+		l.trace.fail("%v is about another revision than %d, and matches it", f, t.revision)
 	}
 	f.want = fmt.Sprint(nil)
 	switch f.args[1] {
@@ -314,35 +314,35 @@ func (l *Ledger) ktsOrderedJob(f *ktsFlight, j *ktsJob, key string) bool {
 
 // ktsFinish completes all tasks.
 func (s *Simulator) ktsFinish() {
-	for len(s.ktsFlights) > 0 {
-		s.ktsNow(s.ktsFlights[0])
+	for len(s.net.ktsFlights) > 0 {
+		s.ktsNow(s.net.ktsFlights[0])
 	}
 	s.commit() // the last call of the play may wait for it
-	if s.ktsOwed > 0 {
-		s.fail("%d calls of kts46 have no answer", s.ktsOwed)
+	if s.net.ktsOwed > 0 {
+		s.trace.fail("%d calls of kts46 have no answer", s.net.ktsOwed)
 	}
-	for _, w := range s.ktsPeers {
+	for _, w := range s.net.ktsPeers {
 		w.drop()
-		if _, t, _ := s.kts.held(w.number); t != nil {
+		if _, t, _ := s.ledger.kts.held(w.number); t != nil {
 			s.ktsNow(&ktsFlight{method: "restartTask", args: []any{fmt.Sprint("w", w.number), kts46.DateTime(ktsStampOf(t.revision, false).text)}})
 		}
 	}
-	for before := int64(-1); before != s.kts.changes; {
-		before = s.kts.changes
-		for _, w := range s.ktsPeers[:2] {
+	for before := int64(-1); before != s.ledger.kts.changes; {
+		before = s.ledger.kts.changes
+		for _, w := range s.net.ktsPeers[:2] {
 			s.ktsDo(w, w.number == 1)
 		}
 	}
-	for _, j := range s.kts.sorted() {
+	for _, j := range s.ledger.kts.sorted() {
 		if j.running || j.tasks != [5]ktsTask{} {
-			s.fail("%s/%s is never done", j.project, j.name)
+			s.trace.fail("%s/%s is never done", j.project, j.name)
 		}
 	}
 }
 
 // ktsNow lets a call arrive, and commits what it has changed.
 func (s *Simulator) ktsNow(f *ktsFlight) {
-	s.ktsFlights = slices.DeleteFunc(s.ktsFlights, func(e *ktsFlight) bool { return e == f })
+	s.net.ktsFlights = slices.DeleteFunc(s.net.ktsFlights, func(e *ktsFlight) bool { return e == f })
 	if f.peer != nil {
 		f.peer.waiting = f
 	}

@@ -254,34 +254,34 @@ func (m *Kts46Model) agrees(v *ktsShown) bool {
 // ktsSettled compares the server with the model after a call, and notes new revisions, which are 0 in the model.
 func (s *Simulator) ktsSettled(after string) {
 	v := s.ktsLook()
-	if !s.kts.agrees(v) {
-		s.fail("after %s the server shows\n%s%s%v, and the ledger has\n%s%s", after, v.list, v.tasks, v.revisions, s.kts.list(), s.kts.tasks())
+	if !s.ledger.kts.agrees(v) {
+		s.trace.fail("after %s the server shows\n%s%s%v, and the ledger has\n%s%s", after, v.list, v.tasks, v.revisions, s.ledger.kts.list(), s.ledger.kts.tasks())
 	}
 	for w, revision := range v.revisions {
-		_, t, _ := s.kts.held(w)
+		_, t, _ := s.ledger.kts.held(w)
 		if t == nil || t.revision != 0 {
 			continue
 		}
-		if revision <= s.kts.tops[w] || revision <= t.before {
-			s.fail("after %s the revision of w%d's task is %d, its own were up to %d, the task's up to %d", after, w, revision, s.kts.tops[w], t.before)
+		if revision <= s.ledger.kts.tops[w] || revision <= t.before {
+			s.trace.fail("after %s the revision of w%d's task is %d, its own were up to %d, the task's up to %d", after, w, revision, s.ledger.kts.tops[w], t.before)
 		}
-		t.revision, s.kts.tops[w] = revision, revision
+		t.revision, s.ledger.kts.tops[w] = revision, revision
 	}
 }
 
 // ktsCrashed finds out which model a crash has left: the one on disk, or the one that was about to be. Every
 // acknowledged change must be in it.
 func (s *Simulator) ktsCrashed() {
-	v, now, disk := s.ktsLook(), s.kts, s.ktsDisk
-	newer, older := now.agrees(v), disk.agrees(v) && disk.changes >= s.ktsAcked
+	v, now, disk := s.ktsLook(), s.ledger.kts, s.ledger.ktsDisk
+	newer, older := now.agrees(v), disk.agrees(v) && disk.changes >= s.ledger.ktsAcked
 	switch {
 	case older:
-		s.kts = disk
+		s.ledger.kts = disk
 	case !newer:
-		s.fail("after the crash the server shows\n%s%s%v, had on disk\n%s%sand was about to have\n%s%sof which change %d of %d was acknowledged",
-			v.list, v.tasks, v.revisions, disk.list(), disk.tasks(), now.list(), now.tasks(), s.ktsAcked, now.changes)
+		s.trace.fail("after the crash the server shows\n%s%s%v, had on disk\n%s%sand was about to have\n%s%sof which change %d of %d was acknowledged",
+			v.list, v.tasks, v.revisions, disk.list(), disk.tasks(), now.list(), now.tasks(), s.ledger.ktsAcked, now.changes)
 	}
-	for _, j := range s.kts.jobs {
+	for _, j := range s.ledger.kts.jobs {
 		for k := range j.tasks {
 			t := &j.tasks[k]
 			if !t.there {
@@ -293,11 +293,11 @@ func (s *Simulator) ktsCrashed() {
 			}
 		}
 	}
-	s.kts.back, s.kts.front, s.kts.changes = now.made, 0, now.changes
+	s.ledger.kts.back, s.ledger.kts.front, s.ledger.kts.changes = now.made, 0, now.changes
 	if newer && older {
 		s.ktsIDs(disk, now)
 	}
-	s.ktsDisk = s.kts.clone()
+	s.ledger.ktsDisk = s.ledger.kts.clone()
 }
 
 // ktsExpired notes the workers that have lost their tasks while time passed.
@@ -311,7 +311,7 @@ func (l *Ledger) ktsExpired() {
 			l.kts.requeue(j, t, false)
 			t.place = place
 			l.kts.changes++
-			l.say("w%d is silent", w)
+			l.trace.say("w%d is silent", w)
 		}
 	}
 }

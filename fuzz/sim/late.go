@@ -121,7 +121,7 @@ func (l *Ledger) checkUnreported(c *Conn, j *Job) {
 			least *= 2 // its time was over, and another has not passed
 		}
 		if !c.slow && !r.vague && l.clock().Mono < r.began+least {
-			l.fail("c%d is given %v, and has not reported %v, run %d, of that name", c.id, j, r.job, r.number)
+			l.trace.fail("c%d is given %v, and has not reported %v, run %d, of that name", c.id, j, r.job, r.number)
 		}
 	}
 }
@@ -138,7 +138,7 @@ func (l *Ledger) keptFrom(c *Conn, j *Job) bool {
 // and one of its name submitted. The worker asks for another, which may be that one, and reports the first. Then
 // everything is audited.
 func (s *Simulator) reportLate() {
-	if s.full || s.live() >= mostJobs {
+	if s.ledger.full || s.ledger.live() >= mostJobs {
 		return
 	}
 	c, client := s.connect([]peerKind{plainWorker, crcWorker}[s.rng.IntN(2)]), s.connect(plainClient)
@@ -168,8 +168,8 @@ func (s *Simulator) reportLate() {
 	}
 	h := c.held[0]
 	if s.rng.IntN(2) > 0 {
-		s.say("the time of %v is over", h.job)
-		s.pass(time.Duration(min(s.limit(h.job), 10_000)+500) * time.Millisecond)
+		s.trace.say("the time of %v is over", h.job)
+		s.pass(time.Duration(min(s.ledger.limit(h.job), 10_000)+500) * time.Millisecond)
 	} else {
 		s.remove(client, h.job)
 		adds(h.job.queue, h.job.name)

@@ -140,8 +140,8 @@ func (j *Job) heard(c *Conn, result string) string {
 // arrives when it arrives, and checks each answer at once; a check that needs the rest of the turn is made
 // by endTurn.
 type Ledger struct {
-	Trace
-	Network
+	trace *Trace
+	net   *Network
 	setup Setup
 	clock func() sched.Time // the server's
 	disk  *Disk             // tells how many groups of changes are synced
@@ -184,15 +184,16 @@ type Ledger struct {
 	handed, done, results int // how often
 }
 
-func newLedger(setup Setup) Ledger {
-	l := Ledger{
-		setup: setup, Network: Network{stolen: map[string][]*Job{}},
+func newLedger(setup Setup) *Ledger {
+	t := new(Trace)
+	l := &Ledger{
+		trace: t, setup: setup, net: &Network{stolen: map[string][]*Job{}},
 		names: map[string][]*Job{}, ids: map[string][]*Job{}, signs: map[string]int64{}, chunks: map[string][]*chunk{},
-		config: newSettings(), kts: newKts46Model(), ktsDisk: newKts46Model(), policy: &PolicyModel{sets: setup.policies}, cron: newCronModel(),
+		config: newSettings(), kts: newKts46Model(), ktsDisk: newKts46Model(), policy: &PolicyModel{trace: t, sets: setup.policies}, cron: newCronModel(),
 	}
 	l.newJob(ofPeriodic, 0, "") // no job is called j0
 	for i := range l.kts.tops {
-		l.ktsPeers = append(l.ktsPeers, &ktsPeer{number: i, v2: i%2 == 1})
+		l.net.ktsPeers = append(l.net.ktsPeers, &ktsPeer{number: i, v2: i%2 == 1})
 	}
 	return l
 }
@@ -221,7 +222,7 @@ func (l *Ledger) jobOf(workload []byte, about string) *Job {
 	}
 	var id int
 	if _, err := fmt.Sscanf(text, "j%d", &id); err != nil || id >= len(l.jobs) {
-		l.fail("%s: %q is nobody's", about, workload)
+		l.trace.fail("%s: %q is nobody's", about, workload)
 	}
 	return l.jobs[id]
 }
@@ -230,7 +231,7 @@ func (l *Ledger) jobOf(workload []byte, about string) *Job {
 func (l *Ledger) exactJobOf(workload []byte, about string) *Job {
 	j := l.jobOf(workload, about)
 	if j.by != ofDwork && strings.Trim(string(workload), `"`) != strings.Trim(j.workload(), `"`) {
-		l.fail("%s: %d bytes, %q, are not the %d of %v", about, len(workload), brief(workload), len(j.workload()), j)
+		l.trace.fail("%s: %d bytes, %q, are not the %d of %v", about, len(workload), brief(workload), len(j.workload()), j)
 	}
 	return j
 }
@@ -277,11 +278,11 @@ func (l *Ledger) submitted(j *Job, at int64) {
 		switch {
 		case old.now == gone:
 		case old.now == sure && old.turn < l.turn && old.holder == nil && !old.lost && !old.parked && !l.mixed:
-			l.say("%v replaces %v", j, old)
+			l.trace.say("%v replaces %v", j, old)
 			l.end(old)
 			old.next = j
 		case old.now == sure && old.turn < l.turn && l.holds(old.holder, old) && !l.mixed:
-			l.say("%v is ignored, %v runs", j, old)
+			l.trace.say("%v is ignored, %v runs", j, old)
 			j.now, j.disk = gone, gone
 		default:
 			l.doubt(old)
@@ -323,7 +324,7 @@ func (l *Ledger) doubt(j *Job) {
 func (l *Ledger) acknowledged(j *Job) {
 	if j.now == sure {
 		if n := l.disk.groups(); n < j.group && !l.waitsUnread(j) {
-			l.fail("%v, of group %d, is acknowledged when %d groups are on disk", j, j.group, n)
+			l.trace.fail("%v, of group %d, is acknowledged when %d groups are on disk", j, j.group, n)
 		}
 		j.disk = sure
 	}
@@ -366,10 +367,10 @@ func (l *Ledger) crashed() {
 	for _, e := range l.cron.entries {
 		e.crashed = true
 	}
-	for _, c := range l.conns {
+	for _, c := range l.net.conns {
 		l.lostUnread(c)
 	}
-	l.conns, l.halfClosed, l.flights, l.hubOwed, l.ktsFlights, l.ktsOwed = nil, nil, nil, 0, nil, 0
+	l.net.conns, l.net.halfClosed, l.net.flights, l.net.hubOwed, l.net.ktsFlights, l.net.ktsOwed = nil, nil, nil, 0, nil, 0
 	l.ids = map[string][]*Job{}
 	for _, location := range locations {
 		l.signs[location] = l.clock().Mono // a server that is down hears none
@@ -395,7 +396,7 @@ func (l *Ledger) endTurn() {
 	l.reap()
 	l.policy.turned()
 	if l.misdated != "" {
-		l.fail("%s", l.misdated)
+		l.trace.fail("%s", l.misdated)
 	}
 	l.checkBroadcasts()
 	l.checkHungUp()
@@ -403,19 +404,19 @@ func (l *Ledger) endTurn() {
 	l.checkIdle()
 	for _, j := range l.behind {
 		if j.now == sure && j.holder == nil && j.turn < l.turn && !j.lost && !l.waitsUnread(j) {
-			l.fail("%v waits, and stands in a dump behind one that runs", j)
+			l.trace.fail("%v waits, and stands in a dump behind one that runs", j)
 		}
 	}
 	for _, j := range l.missing {
 		if j.now == sure && !l.waitsUnread(j) {
-			l.fail("%v is not in a dump, or is lost", j)
+			l.trace.fail("%v is not in a dump, or is lost", j)
 		}
 	}
 	l.behind, l.missing = nil, nil
 	for _, w := range l.swaps {
 		for _, r := range w.better {
 			if r.now == sure && r.turn < l.turn && r.keyed {
-				l.fail("%v (priority %d, due %d) is handed out before %v (%d, %d)", w.given, w.given.priority, w.given.due, r, r.priority, r.due)
+				l.trace.fail("%v (priority %d, due %d) is handed out before %v (%d, %d)", w.given, w.given.priority, w.given.due, r, r.priority, r.due)
 			}
 		}
 	}
@@ -428,16 +429,16 @@ func (l *Ledger) endTurn() {
 // checkAnswered checks, at the end of a turn, that every request with nothing to wait for has its answer: a Gloom
 // submission, a malformed request, a PING, a CONFIG_GET and a STATUS.
 func (l *Ledger) checkAnswered() {
-	for _, c := range l.conns {
+	for _, c := range l.net.conns {
 		if c.peer.Closed() {
 			continue
 		}
 		if l.checkAdmitted(c); len(c.acks) > 0 {
-			l.fail("c%d has submitted %v, and that is not acknowledged", c.id, c.acks[0])
+			l.trace.fail("c%d has submitted %v, and that is not acknowledged", c.id, c.acks[0])
 		}
 		for _, r := range c.requests {
 			if !c.slow && (r.refused && !r.doubtful || r.cmd == periodic.Ping || r.cmd == periodic.ConfigGet || r.cmd == periodic.Status) {
-				l.fail("c%d has sent a %v, and has no answer", c.id, r.cmd)
+				l.trace.fail("c%d has sent a %v, and has no answer", c.id, r.cmd)
 			}
 		}
 	}

@@ -32,7 +32,7 @@ func (s *Simulator) sendMalformed(c *Conn) {
 	} else {
 		c.ask(&Request{cmd: malformed[s.rng.IntN(len(malformed))], refused: true}, nil)
 	}
-	s.say("c%d mumbles", c.id)
+	s.trace.say("c%d mumbles", c.id)
 }
 
 // sendGarbage sends bytes that are no frame. The peer sends nothing more.
@@ -44,14 +44,14 @@ func (s *Simulator) sendGarbage(c *Conn) {
 	c.outgoing = append(c.outgoing, junk...)
 	c.mark(&Request{silent: true, arrive: func() { c.odd++ }}, len(junk)-1) // its front may be enough to see that
 	c.garbled = true
-	s.say("c%d talks nonsense", c.id)
+	s.trace.say("c%d talks nonsense", c.id)
 }
 
 // checkHungUp checks, at the end of a turn, that the server has closed the connections that sent garbage.
 func (l *Ledger) checkHungUp() {
-	for _, c := range l.conns {
+	for _, c := range l.net.conns {
 		if c.garbled && len(c.outgoing) == 0 && !c.peer.Closed() {
-			l.fail("c%d has sent what is no frame, and is not hung up on", c.id)
+			l.trace.fail("c%d has sent what is no frame, and is not hung up on", c.id)
 		}
 	}
 }

@@ -120,14 +120,14 @@ var named = map[peerKind]periodic.Role{crcClient: periodic.AuthClient, crcWorker
 func (s *Simulator) connect(kind peerKind) *Conn {
 	s.made++
 	c := &Conn{id: s.made, peerKind: kind, peer: s.server.Connect(kind.port()), requests: map[uint32]*Request{}, asking: map[uint32]heldJob{}}
-	c.peer.Written = func(b []byte) { s.written(c, b) }
-	s.conns = append(s.conns, c)
+	c.peer.Written = func(b []byte) { s.ledger.written(c, b) }
+	s.net.conns = append(s.net.conns, c)
 	hello := kind.hello()
 	if role, ok := named[kind]; ok && s.rng.IntN(4) == 0 {
 		hello = periodic.AppendHello(nil, &periodic.Hello{Framing: periodic.CRC, Role: role, Name: []byte("me"), Token: []byte("token")})
 	}
 	c.outgoing = append(c.outgoing, hello...)
-	s.say("c%d opens as %d", c.id, kind)
+	s.trace.say("c%d opens as %d", c.id, kind)
 	return c
 }
 
@@ -167,14 +167,14 @@ func (s *Simulator) deliver(c *Conn, n int) {
 		r := c.marks[0].request
 		c.marks = c.marks[1:]
 		c.recent = append(c.recent, r)
-		r.turn, r.group = s.turn, s.group()
+		r.turn, r.group = s.ledger.turn, s.ledger.group()
 		if !r.silent {
 			c.requests[r.id] = r
 		}
 		if r.arrive != nil {
 			r.arrive()
 		}
-		s.mixed = true
+		s.ledger.mixed = true
 	}
 	chunk := slices.Clone(c.outgoing[:n])
 	c.outgoing = c.outgoing[n:]
@@ -187,12 +187,12 @@ func (s *Simulator) deliver(c *Conn, n int) {
 // reap forgets the connections that have ended. When the server ended one, it may have read or dropped the requests
 // that arrived on it in this turn.
 func (l *Ledger) reap() {
-	l.conns = slices.DeleteFunc(l.conns, func(c *Conn) bool {
+	l.net.conns = slices.DeleteFunc(l.net.conns, func(c *Conn) bool {
 		if !c.peer.Closed() {
 			c.recent = c.recent[:0]
 			return false
 		}
-		l.say("c%d has ended", c.id)
+		l.trace.say("c%d has ended", c.id)
 		for _, r := range c.recent {
 			if c.finished {
 				break // all of it was
@@ -236,7 +236,7 @@ func (l *Ledger) periodicReply(c *Conn) int {
 	var r periodic.Response
 	n, err := periodic.NextResponse(c.written, c.framing(), periodic.MaxPayload, &r)
 	if err != nil {
-		l.fail("c%d is sent %x: %v", c.id, c.written, err)
+		l.trace.fail("c%d is sent %x: %v", c.id, c.written, err)
 	}
 	if n == 0 || !c.greeted {
 		c.greeted = c.greeted || n > 0
@@ -244,14 +244,14 @@ func (l *Ledger) periodicReply(c *Conn) int {
 	}
 	q := c.requests[r.MsgID]
 	if q == nil {
-		l.fail("c%d is sent %x for message %d, which it does not wait for", c.id, r.Body, r.MsgID)
+		l.trace.fail("c%d is sent %x for message %d, which it does not wait for", c.id, r.Body, r.MsgID)
 	}
 	delete(c.requests, r.MsgID)
 	is := func(cmd periodic.Command) bool { return len(r.Body) == 1 && r.Body[0] == byte(cmd) }
 	if q.refused != is(periodic.Unknown) && !q.doubtful {
-		l.fail("c%d is sent %x for a %v, refused: %v", c.id, r.Body, q.cmd, q.refused)
+		l.trace.fail("c%d is sent %x for a %v, refused: %v", c.id, r.Body, q.cmd, q.refused)
 	} else if is(periodic.Unknown) {
-		l.say("c%d hears that its %v is refused", c.id, q.cmd)
+		l.trace.say("c%d hears that its %v is refused", c.id, q.cmd)
 		return n
 	}
 	switch q.cmd {
@@ -279,11 +279,11 @@ func (l *Ledger) periodicReply(c *Conn) int {
 		l.checkSetting(c, q, r.Body)
 	case periodic.Ping:
 		if !is(periodic.Pong) {
-			l.fail("c%d is sent %x for a PING", c.id, r.Body)
+			l.trace.fail("c%d is sent %x for a PING", c.id, r.Body)
 		}
 	default:
 		if !is(periodic.Success) {
-			l.fail("c%d is sent %x for a %v", c.id, r.Body, q.cmd)
+			l.trace.fail("c%d is sent %x for a %v", c.id, r.Body, q.cmd)
 		}
 		if q.job != nil {
 			l.acknowledged(q.job)
@@ -296,7 +296,7 @@ func (l *Ledger) periodicReply(c *Conn) int {
 			q.acknowledged()
 		}
 	}
-	l.say("c%d hears of its %v", c.id, q.cmd)
+	l.trace.say("c%d hears of its %v", c.id, q.cmd)
 	return n
 }
 
@@ -306,7 +306,7 @@ func (l *Ledger) grabbed(c *Conn, q *Request, body []byte) bool {
 	switch {
 	case l.acksGrabs(c) && !q.acked:
 		if !is(periodic.Success) {
-			l.fail("c%d is sent %x for a GRAB_JOB that was not acknowledged", c.id, body)
+			l.trace.fail("c%d is sent %x for a GRAB_JOB that was not acknowledged", c.id, body)
 		}
 		c.requests[q.id], q.acked = q, true
 		return false
@@ -314,7 +314,7 @@ func (l *Ledger) grabbed(c *Conn, q *Request, body []byte) bool {
 		l.checkNoJob(c)
 		return false
 	case len(body) == 0 || body[0] != byte(periodic.JobAssign):
-		l.fail("c%d is sent %x for a GRAB_JOB", c.id, body)
+		l.trace.fail("c%d is sent %x for a GRAB_JOB", c.id, body)
 	}
 	_, j := takeAssign(c, body)
 	k := l.exactJobOf(j.Workload, "an assignment")
@@ -329,7 +329,7 @@ func (l *Ledger) grabbed(c *Conn, q *Request, body []byte) bool {
 		l.sent(c, k, q.turn)
 	} else {
 		if !l.serving(c, k.queue) {
-			l.fail("c%d is given %v of q%d, which it does not do", c.id, k, k.queue)
+			l.trace.fail("c%d is given %v of q%d, which it does not do", c.id, k, k.queue)
 		}
 		l.assigned(c, k, string(j.Func), string(j.Name))
 	}
@@ -357,19 +357,19 @@ func (l *Ledger) checkResult(c *Conn, q *Request, body []byte) {
 	j := q.job
 	if c.framing() == periodic.CRC && l.setup.era != "2019-02" {
 		if len(body) == 1 && body[0] == byte(periodic.NoWorker) {
-			l.say("c%d hears that nobody does %v", c.id, j)
+			l.trace.say("c%d hears that nobody does %v", c.id, j)
 			j.owner = nil
 			l.end(j)
 			return
 		}
 		if len(body) == 0 || body[0] != byte(periodic.Data) {
-			l.fail("c%d is sent %x as a result", c.id, body)
+			l.trace.fail("c%d is sent %x as a result", c.id, body)
 		}
 		body = body[1:]
 	}
-	l.say("c%d has the result %s of %v", c.id, brief(body), j)
+	l.trace.say("c%d has the result %s of %v", c.id, brief(body), j)
 	if j.owner != c {
-		l.fail("c%d is sent a result of %v, which it does not wait for", c.id, j)
+		l.trace.fail("c%d is sent a result of %v, which it does not wait for", c.id, j)
 	}
 	j.owner = nil
 	l.results++
@@ -383,7 +383,7 @@ func (l *Ledger) checkResult(c *Conn, q *Request, body []byte) {
 			return
 		}
 	}
-	l.fail("c%d is sent %q as the result of %v, of which workers said %q", c.id, brief(body), j, j.results)
+	l.trace.fail("c%d is sent %q as the result of %v, of which workers said %q", c.id, brief(body), j, j.results)
 }
 
 // expires is the Mono at which a RUN_JOB of the era of 2026 expires.
@@ -398,7 +398,7 @@ func (l *Ledger) expires(q *Request) int64 {
 // expired notes that a RUN_JOB has expired: its job is removed, unless a later submission has replaced it.
 func (l *Ledger) expired(c *Conn, q *Request) {
 	if now := l.clock().Mono; now < l.expires(q) {
-		l.fail("the RUN_JOB of %v by c%d expires %d ms early", q.job, c.id, l.expires(q)-now)
+		l.trace.fail("the RUN_JOB of %v by c%d expires %d ms early", q.job, c.id, l.expires(q)-now)
 	}
 	switch j := q.job; {
 	case j.next == nil:
@@ -410,7 +410,7 @@ func (l *Ledger) expired(c *Conn, q *Request) {
 
 // noteExpired notes, when time has passed, the RUN_JOBs that may have expired without an answer that their peer reads.
 func (l *Ledger) noteExpired() {
-	for _, c := range l.conns {
+	for _, c := range l.net.conns {
 		if !l.today(c.framing()) || !c.slow && !c.peer.Broken {
 			continue
 		}
@@ -424,13 +424,13 @@ func (l *Ledger) noteExpired() {
 
 // checkExpired checks, when time has passed, that every RUN_JOB that is due to expire has; the server looks every second.
 func (l *Ledger) checkExpired() {
-	for _, c := range l.conns {
+	for _, c := range l.net.conns {
 		if !l.today(c.framing()) || c.gloom() || c.slow || c.peer.Broken || c.peer.Closed() {
 			continue
 		}
 		for _, q := range c.requests {
 			if q.cmd == periodic.RunJob && !q.refused && l.clock().Mono > l.expires(q)+2000 {
-				l.fail("the RUN_JOB of %v by c%d does not expire", q.job, c.id)
+				l.trace.fail("the RUN_JOB of %v by c%d does not expire", q.job, c.id)
 			}
 		}
 	}
@@ -456,7 +456,7 @@ func (s *Simulator) read(c *Conn, n int) {
 			c.heard = c.heard[n:]
 			var r gloom.Reply
 			if gloom.ParseReply(payload, &r) == nil && r.Action != nil {
-				c.held = append(c.held, heldJob{job: s.jobOf(r.Body, "a job"), run: c.hears()})
+				c.held = append(c.held, heldJob{job: s.ledger.jobOf(r.Body, "a job"), run: c.hears()})
 			}
 			continue
 		}
@@ -470,7 +470,7 @@ func (s *Simulator) read(c *Conn, n int) {
 			c.met = true
 		} else if len(r.Body) > 1 && r.Body[0] == byte(periodic.JobAssign) {
 			handle, j := takeAssign(c, r.Body)
-			c.held = append(c.held, heldJob{s.jobOf(j.Workload, "a job"), c.hears(), handle, r.MsgID})
+			c.held = append(c.held, heldJob{s.ledger.jobOf(j.Workload, "a job"), c.hears(), handle, r.MsgID})
 			c.grabs--
 		} else if len(r.Body) == 2 && r.Body[0] == byte(periodic.Acquired) {
 			if r.Body[1] == 1 {

@@ -17,7 +17,7 @@ const policyJobs, policyWorkers = 12, 3
 // queueName returns a name that begins with prefix, of a queue of a shard.
 func (s *Simulator) queueName(prefix string, shard int) string {
 	for k := 0; ; k++ {
-		if name := fmt.Sprintf("%s.%03d", prefix, k); s.server.ShardOf(name) == shard%s.setup.shards {
+		if name := fmt.Sprintf("%s.%03d", prefix, k); s.server.ShardOf(name) == shard%s.ledger.setup.shards {
 			return name
 		}
 	}
@@ -26,8 +26,8 @@ func (s *Simulator) queueName(prefix string, shard int) string {
 // namePolicyQueues chooses the queue with a policy, its dead-letter queue and that of cron entries, of different shards if
 // there are several.
 func (s *Simulator) namePolicyQueues() {
-	m := s.policy
-	m.queue, m.dead, s.cron.queue = s.queueName("policed", 2), s.queueName("dead", 3), s.queueName("cron", 1)
+	m := s.ledger.policy
+	m.queue, m.dead, s.ledger.cron.queue = s.queueName("policed", 2), s.queueName("dead", 3), s.queueName("cron", 1)
 	m.sets[len(m.sets)-1].pattern, m.rule = m.queue, m.join()
 }
 
@@ -41,7 +41,7 @@ func (s *Simulator) policyStep() {
 }
 
 func (s *Simulator) policyAct() {
-	m := s.policy
+	m := s.ledger.policy
 	live := 0
 	for _, j := range m.jobs {
 		live += oneUnless(j.now.place&^(nowhere|finished) == 0)
@@ -50,7 +50,7 @@ func (s *Simulator) policyAct() {
 	case len(m.workers) == 0 || n < 3 && len(m.workers) < policyWorkers:
 		s.policyJoin([]peerKind{plainWorker, plainWorker, crcWorker, crcWorker, gloomSlave}[s.rng.IntN(5)])
 	case n < 12:
-		if live < policyJobs && !s.full {
+		if live < policyJobs && !s.ledger.full {
 			s.policySubmit()
 		}
 	case n < 22:
@@ -75,7 +75,7 @@ func (s *Simulator) policyAct() {
 // policyGrab lets a worker ask for a job.
 func (s *Simulator) policyGrab(w *policyWorker) {
 	if w.grabs < 2 && !w.kind.gloom() {
-		s.say("%v asks for a job", w)
+		s.trace.say("%v asks for a job", w)
 		w.grabs++
 		w.says(periodic.GrabJob, nil)
 	}
@@ -92,37 +92,37 @@ const (
 
 // policyReport lets a worker report the first job that one has, or one that it has no more: that changes nothing.
 func (s *Simulator) policyReport(end policyEnd) {
-	for _, w := range s.policy.workers {
+	for _, w := range s.ledger.policy.workers {
 		if len(w.late) > 0 && s.rng.IntN(2) == 0 {
 			r := w.late[0]
 			w.late = w.late[1:]
-			s.say("%v reports %v late", w, r.job)
+			s.trace.say("%v reports %v late", w, r.job)
 			w.reports(end, &r)
 			return
 		}
 	}
-	i := slices.IndexFunc(s.policy.jobs, func(j *policyJob) bool { return j.worker != nil })
+	i := slices.IndexFunc(s.ledger.policy.jobs, func(j *policyJob) bool { return j.worker != nil })
 	if i < 0 {
 		return
 	}
-	j := s.policy.jobs[i]
+	j := s.ledger.policy.jobs[i]
 	w, r, now := j.worker, &policyRun{j, j.handle}, s.server.Now().Wall
 	if w.kind.gloom() && end != isDone { // a slave fails by leaving
 		s.policyLeave(w)
 		return
 	}
-	s.say("%v ends its run of %v with %d", w, j, end)
+	s.trace.say("%v ends its run of %v with %d", w, j, end)
 	switch {
 	case end == isFailed:
-		s.policy.fails(j, now, now)
+		s.ledger.policy.fails(j, now, now)
 	case end == isDelayed:
-		s.policy.unlock(j)
+		s.ledger.policy.unlock(j)
 		f := j.now
 		f.from, f.to = now+1000*policyDelay, now+1000*policyDelay
 		f.dueFrom, f.dueTo = f.from, f.to
 		j.becomes(f)
 	default:
-		s.policy.ends(j)
+		s.ledger.policy.ends(j)
 		j.result = r.result()
 	}
 	w.reports(end, r)
@@ -151,37 +151,37 @@ func (w *policyWorker) reports(end policyEnd, r *policyRun) {
 
 // policyLeave lets a worker leave with what it has.
 func (s *Simulator) policyLeave(w *policyWorker) {
-	s.say("%v leaves", w)
+	s.trace.say("%v leaves", w)
 	now := s.server.Now().Wall
-	s.policy.leaveAtOnce(func(j *policyJob) bool { return j.worker == w })
-	for _, j := range s.policy.jobs {
+	s.ledger.policy.leaveAtOnce(func(j *policyJob) bool { return j.worker == w })
+	for _, j := range s.ledger.policy.jobs {
 		if j.worker == w {
-			s.policy.fails(j, now, now)
+			s.ledger.policy.fails(j, now, now)
 		}
 	}
-	s.policy.workers = slices.DeleteFunc(s.policy.workers, func(o *policyWorker) bool { return o == w })
+	s.ledger.policy.workers = slices.DeleteFunc(s.ledger.policy.workers, func(o *policyWorker) bool { return o == w })
 	w.peer.Close()
 	s.settle()
 }
 
 // policyLeaveAll lets all workers leave, before a stop or at the end.
 func (s *Simulator) policyLeaveAll() {
-	for len(s.policy.workers) > 0 {
-		s.policyLeave(s.policy.workers[0])
+	for len(s.ledger.policy.workers) > 0 {
+		s.policyLeave(s.ledger.policy.workers[0])
 	}
 }
 
 // policyRecovered compares a server that has started with the model. What it has now was on disk.
 func (s *Simulator) policyRecovered() {
 	if !s.policyLook() {
-		s.fail("a dump is not answered")
+		s.trace.fail("a dump is not answered")
 	}
-	s.policy.committed()
+	s.ledger.policy.committed()
 }
 
 // policyFinish has all jobs done or given up.
 func (s *Simulator) policyFinish() {
-	m := s.policy
+	m := s.ledger.policy
 	s.policyLeaveAll()
 	s.policyClear()
 	for range 4 * policyJobs {
@@ -195,14 +195,14 @@ func (s *Simulator) policyFinish() {
 	s.policyLook() // a job that has failed at the end may have been given up
 	for _, j := range m.jobs {
 		if j.now.place&(waiting|dead) != 0 {
-			s.fail("%v is never done, it is %v", j, j.now.place)
+			s.trace.fail("%v is never done, it is %v", j, j.now.place)
 		}
 	}
 	s.policyLeaveAll()
 	if m.client != nil && !m.client.peer.Closed() {
 		m.client.peer.Close()
 		for _, q := range m.client.asked {
-			s.fail("the client never hears of %v", q.job)
+			s.trace.fail("the client never hears of %v", q.job)
 		}
 	}
 }

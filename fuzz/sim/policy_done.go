@@ -154,7 +154,7 @@ const policySweep = 1000
 // checkSwept checks that a job that is seen in the queue is not one that was to be swept out of it.
 func (m *PolicyModel) checkSwept(j *policyJob) {
 	if now := m.clock().Mono; j.now.place == waiting && j.tooOld > 0 && now > j.tooOld+max(m.rule.ttl, policySweep) {
-		m.fail("%v has expired %d ms ago, and is in the queue", j, now-j.tooOld)
+		m.trace.fail("%v has expired %d ms ago, and is in the queue", j, now-j.tooOld)
 	}
 }
 
@@ -191,7 +191,7 @@ func (m *PolicyModel) namesakeOf(j *policyJob) (n namesake) {
 
 // policyAgain chooses a job that has ended, and whose name may be submitted again; nil: there is none.
 func (s *Simulator) policyAgain() *policyJob {
-	all := s.policy.jobs
+	all := s.ledger.policy.jobs
 	ended := func(f fate) bool { return f.place&^(nowhere|finished) != 0 || f.endedTo >= s.server.Now().Wall }
 	for i := len(all) - 1; i >= max(0, len(all)-policyJobs); i-- {
 		j := all[i]
@@ -206,7 +206,7 @@ func (s *Simulator) policyAgain() *policyJob {
 // policyDone asks for the jobs that are kept as done or expired.
 func (s *Simulator) policyDone() []admin.DoneJob {
 	var page admin.DonePage
-	s.askOperator("GET", "/api/v1/done?limit=1000&queue="+s.policy.queue, nil, &page)
+	s.askOperator("GET", "/api/v1/done?limit=1000&queue="+s.ledger.policy.queue, nil, &page)
 	return page.Jobs
 }
 
@@ -226,7 +226,7 @@ func (m *PolicyModel) doneJob(seen *admin.DoneJob, there []place) (*policyJob, p
 			return j, at
 		}
 	}
-	m.fail("%q, %s at %d, is kept as %v: none of its jobs is that", seen.Name, seen.Outcome, seen.DoneAt, at)
+	m.trace.fail("%q, %s at %d, is kept as %v: none of its jobs is that", seen.Name, seen.Outcome, seen.DoneAt, at)
 	return nil, 0
 }
 
@@ -248,20 +248,20 @@ func (m *PolicyModel) checkDone(all []admin.DoneJob, sees func(*policyJob, place
 			keep = m.rule.keepResults
 		}
 		if now := m.clock().Wall; keep.age > 0 && seen.DoneAt+keep.age <= now {
-			m.fail("%v has ended %d ms ago, and is %v", j, now-seen.DoneAt, at)
+			m.trace.fail("%v has ended %d ms ago, and is %v", j, now-seen.DoneAt, at)
 		}
 		if seen.Result != nil {
 			if results++; *seen.Result != len(j.result) {
-				m.fail("%v is kept with a result of %d bytes, workers said %q", j, *seen.Result, j.result)
+				m.trace.fail("%v is kept with a result of %d bytes, workers said %q", j, *seen.Result, j.result)
 			}
 		}
 	}
 	r := &m.rule
 	if !r.keepResults.on && results > 0 || r.keepResults.jobs > 0 && results > r.keepResults.jobs {
-		m.fail("%d results are kept", results)
+		m.trace.fail("%d results are kept", results)
 	}
 	if results < len(all) && (!r.keepDone.on || r.keepDone.jobs > 0 && len(all) > r.keepDone.jobs) {
-		m.fail("%d ended jobs are kept, %d with results", len(all), results)
+		m.trace.fail("%d ended jobs are kept, %d with results", len(all), results)
 	}
 }
 
@@ -272,20 +272,20 @@ func (s *Simulator) policyForget() {
 	if len(all) == 0 {
 		return
 	}
-	choice := &admin.Choice{Queue: s.policy.queue, All: s.rng.IntN(2) == 0}
+	choice := &admin.Choice{Queue: s.ledger.policy.queue, All: s.rng.IntN(2) == 0}
 	if !choice.All {
 		all = all[s.rng.IntN(len(all)):][:1]
 		choice.Jobs = []uint64{all[0].ID}
 	}
-	s.say("forget %d ended jobs", len(all))
-	there := make([]place, len(s.policy.jobs))
+	s.trace.say("forget %d ended jobs", len(all))
+	there := make([]place, len(s.ledger.policy.jobs))
 	for i := range all {
-		j, at := s.policy.doneJob(&all[i], there)
+		j, at := s.ledger.policy.doneJob(&all[i], there)
 		there[j.number] = at
 		j.becomes(fate{place: nowhere, endedFrom: all[i].DoneAt, endedTo: all[i].DoneAt})
 	}
 	var done admin.Done
 	if s.askOperator("POST", "/api/v1/done/remove", choice, &done); done.Done != len(all) {
-		s.fail("to remove %d ended jobs comes to %+v", len(all), done)
+		s.trace.fail("to remove %d ended jobs comes to %+v", len(all), done)
 	}
 }

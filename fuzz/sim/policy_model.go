@@ -15,7 +15,7 @@ import (
 
 // PolicyModel is what the ledger knows of the queue with a policy.
 type PolicyModel struct {
-	*Trace
+	trace       *Trace
 	clock       func() sched.Time // the server's
 	lockTimeout func() int64      // milliseconds; the server's, too
 
@@ -166,7 +166,7 @@ func (f fate) or(o fate) fate {
 func (m *PolicyModel) isAt(j *policyJob, at place) {
 	all := slices.DeleteFunc(slices.Clone(j.might), func(f fate) bool { return f.place&at == 0 })
 	if len(all) == 0 {
-		m.fail("%v is %v, and was %v", j, at, j.now.place)
+		m.trace.fail("%v is %v, and was %v", j, at, j.now.place)
 	}
 	m.isOneOf(j, all)
 }
@@ -175,7 +175,7 @@ func (m *PolicyModel) isAt(j *policyJob, at place) {
 func (m *PolicyModel) isOneOf(j *policyJob, all []fate) {
 	if len(all) < len(j.might) {
 		j.isOne(all)
-		m.say("%v is %v", j, j.now.place)
+		m.trace.say("%v is %v", j, j.now.place)
 	}
 }
 
@@ -214,7 +214,7 @@ func (m *PolicyModel) fails(j *policyJob, from, to int64) {
 	default:
 		j.becomes(again, givenUp)
 	}
-	m.say("%v has failed %d to %d times, and is %v", j, f.least, f.most, j.now.place)
+	m.trace.say("%v has failed %d to %d times, and is %v", j, f.least, f.most, j.now.place)
 }
 
 // turned notes what has happened to the jobs of the model since it was called last: time-outs, and workers that the
@@ -229,7 +229,7 @@ func (m *PolicyModel) turned() {
 	}
 	for j, mono := m.nextOver(); j != nil; j, mono = m.nextOver() {
 		if j.parked {
-			m.say("%v waits for the lock no more", j)
+			m.trace.say("%v waits for the lock no more", j)
 			m.unpark(j)
 			continue
 		}
@@ -339,32 +339,32 @@ func (m *PolicyModel) hands(w *policyWorker, j *policyJob, queue string, handle 
 	if queue == m.dead {
 		at = dead
 	}
-	m.say("%v is given %v, %v", w, j, at)
+	m.trace.say("%v is given %v, %v", w, j, at)
 	if j.worker != nil {
-		m.fail("%v is handed to %v, and %v has it", j, w, j.worker)
+		m.trace.fail("%v is handed to %v, and %v has it", j, w, j.worker)
 	}
 	m.isAt(j, at)
 	switch now := m.clock(); {
 	case at == dead:
 	case j.parked && !m.lock.unsure:
-		m.fail("%v is handed out, and waits for the lock", j)
+		m.trace.fail("%v is handed out, and waits for the lock", j)
 	case m.isTooOld(j):
-		m.fail("%v is handed out, and has expired", j)
+		m.trace.fail("%v is handed out, and has expired", j)
 	case !j.maybeDue:
-		m.fail("%v is handed out %d ms before its back-off is over", j, j.now.from-now.Wall)
+		m.trace.fail("%v is handed out %d ms before its back-off is over", j, j.now.from-now.Wall)
 	case !m.shut(&m.rule) || m.before != nil && !m.shut(m.before):
 	case m.rule.noHandOut:
-		m.fail("%v is handed out, and its queue is paused", j)
+		m.trace.fail("%v is handed out, and its queue is paused", j)
 	default:
-		m.fail("%v is handed out, and %d of its queue are running", j, m.running())
+		m.trace.fail("%v is handed out, and %d of its queue are running", j, m.running())
 	}
 	if at == waiting {
 		if m.before == nil && m.shutKey(&m.rule, j.key, (*policyJob).isRunning) {
-			m.fail("%v is handed out, and %d of its key are running", j, m.rule.keyConcurrency)
+			m.trace.fail("%v is handed out, and %d of its key are running", j, m.rule.keyConcurrency)
 		}
 		m.turns(j)
 		if now := m.clock().Mono; m.before == nil && !m.mayRate(&m.rule, now) {
-			m.fail("%v is handed out at %d, and others of its queue at %v: the rate is %d in %d ms", j, now, m.starts, m.rule.jobs, m.rule.per)
+			m.trace.fail("%v is handed out at %d, and others of its queue at %v: the rate is %d in %d ms", j, now, m.starts, m.rule.jobs, m.rule.per)
 		} else {
 			m.starts = append(m.starts, now)
 		}
@@ -402,7 +402,7 @@ func (m *PolicyModel) checkIdle() {
 	}
 	for _, w := range m.workers {
 		if j := m.mayStart(w); j != nil && w.grabs > 0 {
-			m.fail("%v waits, and %v is ready for it", w, j)
+			m.trace.fail("%v waits, and %v is ready for it", w, j)
 		}
 	}
 }

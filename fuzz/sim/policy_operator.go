@@ -16,7 +16,7 @@ import (
 
 // policyChange changes some keys of a run-time rule, which is on disk then.
 func (s *Simulator) policyChange() {
-	sets := slices.DeleteFunc(slices.Clone(s.policy.sets), func(set *policySet) bool { return set.source == "file" })
+	sets := slices.DeleteFunc(slices.Clone(s.ledger.policy.sets), func(set *policySet) bool { return set.source == "file" })
 	set, values := sets[s.rng.IntN(len(sets))], map[string]*policyText{}
 	for range 1 + s.rng.IntN(4) {
 		key := policyKeys[s.rng.IntN(len(policyKeys))]
@@ -30,7 +30,7 @@ func (s *Simulator) policyChange() {
 	before := set.values
 	set.values = maps.Clone(before)
 	maps.Copy(set.values, values)
-	taken := fits(s.policy.sets)
+	taken := fits(s.ledger.policy.sets)
 	if set.values = before; taken {
 		s.policySet(set, values)
 	}
@@ -39,7 +39,7 @@ func (s *Simulator) policyChange() {
 // policySet gives a rule values; nil takes a key out of it.
 func (s *Simulator) policySet(set *policySet, values map[string]*policyText) {
 	s.pass(0) // so that what was given up has moved under the policy of before
-	m, change := s.policy, &admin.Change{Pattern: set.pattern, Values: map[string]*string{}}
+	m, change := s.ledger.policy, &admin.Change{Pattern: set.pattern, Values: map[string]*string{}}
 	for key, t := range values {
 		if change.Values[key] = nil; t == nil {
 			delete(set.values, key)
@@ -50,7 +50,7 @@ func (s *Simulator) policySet(set *policySet, values map[string]*policyText) {
 	}
 	before := m.rule
 	m.before, m.rule = &before, m.join()
-	s.say("the rule is %v; the policy is %+v", set, m.rule)
+	s.trace.say("the rule is %v; the policy is %+v", set, m.rule)
 	if m.rule.jobs != before.jobs || m.rule.per != before.per {
 		m.starts = nil
 	}
@@ -68,7 +68,7 @@ func (s *Simulator) policySet(set *policySet, values map[string]*policyText) {
 
 // policyClear takes everything out of the run-time rules, the stronger first: they may need the weaker.
 func (s *Simulator) policyClear() {
-	for _, set := range slices.Backward(s.policy.sets) {
+	for _, set := range slices.Backward(s.ledger.policy.sets) {
 		values := map[string]*policyText{}
 		for key := range set.values {
 			values[key] = nil
@@ -83,31 +83,31 @@ func (s *Simulator) policyClear() {
 func (s *Simulator) askOperator(method, path string, body, answer any) {
 	text, err := json.Marshal(body)
 	if err != nil {
-		s.fail("%v", err)
+		s.trace.fail("%v", err)
 	}
 	r, err := http.NewRequest(method, path, bytes.NewReader(text))
 	if err != nil {
-		s.fail("%v", err)
+		s.trace.fail("%v", err)
 	}
 	answered := false
 	s.server.Admin(r, func(status int, body []byte) {
 		answered = true
 		if err := json.Unmarshal(body, answer); status != http.StatusOK || err != nil {
-			s.fail("%s %s %s is answered %d %q: %v", method, path, text, status, body, err)
+			s.trace.fail("%s %s %s is answered %d %q: %v", method, path, text, status, body, err)
 		}
 	})
 	if method != http.MethodGet {
 		s.commit()
 	}
 	if !answered {
-		s.fail("%s %s is not answered", method, path)
+		s.trace.fail("%s %s is not answered", method, path)
 	}
 }
 
 // policyFailed asks for the failed jobs.
 func (s *Simulator) policyFailed() []admin.FailedJob {
 	var page admin.FailedPage
-	s.askOperator("GET", "/api/v1/failed?queue="+url.QueryEscape(s.policy.queue), nil, &page)
+	s.askOperator("GET", "/api/v1/failed?queue="+url.QueryEscape(s.ledger.policy.queue), nil, &page)
 	return page.Jobs
 }
 
@@ -122,58 +122,58 @@ func (s *Simulator) policyVerb(verb string) {
 	if len(all) == 0 {
 		return
 	}
-	choice := &admin.Choice{Queue: s.policy.queue, All: s.rng.IntN(2) == 0}
+	choice := &admin.Choice{Queue: s.ledger.policy.queue, All: s.rng.IntN(2) == 0}
 	if !choice.All {
 		all = all[s.rng.IntN(len(all)):][:1]
 		choice.Jobs = []uint64{all[0].ID}
 	}
-	s.say("%s %d failed jobs", verb, len(all))
+	s.trace.say("%s %d failed jobs", verb, len(all))
 	f, now := fate{place: nowhere}, s.server.Now().Wall
 	if verb == "retry" {
 		f.place, f.dueFrom, f.dueTo = waiting, now, now
 	}
 	for i := range all {
-		j := s.policy.failedJob(&all[i])
+		j := s.ledger.policy.failedJob(&all[i])
 		j.becomes(f)
 		j.due, j.maybeDue = true, true
 	}
 	var done admin.Done
 	if s.askOperator("POST", "/api/v1/failed/"+verb, choice, &done); done.Done != len(all) {
-		s.fail("to %s %d failed jobs comes to %+v", verb, len(all), done)
+		s.trace.fail("to %s %d failed jobs comes to %+v", verb, len(all), done)
 	}
 }
 
 // policyLook compares the server's jobs and policy with the model; false: it cannot yet.
 func (s *Simulator) policyLook() bool {
 	s.pass(0) // who has given up a job has moved it
-	m, body := s.policy, s.dump(s.server, s.setup.era)
+	m, body := s.ledger.policy, s.dump(s.server, s.ledger.setup.era)
 	if body == nil {
 		return false
 	}
 	there := make([]place, len(m.jobs))
 	sees := func(j *policyJob, at place) {
 		if there[j.number] != 0 {
-			s.fail("%v is %v, and also %v", j, at, there[j.number])
+			s.trace.fail("%v is %v, and also %v", j, at, there[j.number])
 		}
 		there[j.number] = at
 	}
-	for _, job := range s.parseAllOfDump(body) {
+	for _, job := range s.ledger.parseAllOfDump(body) {
 		switch string(job.Func) {
 		case m.queue:
-			sees(s.policy.jobOf(&job), waiting)
+			sees(s.ledger.policy.jobOf(&job), waiting)
 		case m.dead:
-			sees(s.policy.jobOf(&job), dead)
+			sees(s.ledger.policy.jobOf(&job), dead)
 		}
 	}
 	all := s.policyFailed()
 	for i := range all {
-		j := s.policy.failedJob(&all[i])
+		j := s.ledger.policy.failedJob(&all[i])
 		sees(j, failed)
-		s.policy.isAt(j, failed)
-		s.policy.checkFailed(j, &all[i])
+		s.ledger.policy.isAt(j, failed)
+		s.ledger.policy.checkFailed(j, &all[i])
 	}
 	if r := &m.rule; !r.deadLetter && (r.keepNone && len(all) > 0 || r.keepJobs > 0 && len(all) > r.keepJobs) {
-		s.fail("%d failed jobs are kept", len(all))
+		s.trace.fail("%d failed jobs are kept", len(all))
 	}
 	m.checkDone(s.policyDone(), sees, there)
 	for i, j := range m.jobs {
@@ -185,7 +185,7 @@ func (s *Simulator) policyLook() bool {
 	}
 	for _, j := range m.jobs {
 		if j.awaited != nil && !j.awaited.peer.Closed() && j.now.place&waiting == 0 {
-			s.fail("nobody is told that %v is %v", j, j.now.place)
+			s.trace.fail("nobody is told that %v is %v", j, j.now.place)
 		}
 	}
 	s.checkPolicy()
@@ -208,32 +208,32 @@ func (m *PolicyModel) checkFailed(j *policyJob, seen *admin.FailedJob) {
 	}
 	f, r := &j.now, &m.rule
 	if n < f.least || n > f.most {
-		m.fail("%v has failed, with a history of %d failures; it has %d to %d", j, n, f.least, f.most)
+		m.trace.fail("%v has failed, with a history of %d failures; it has %d to %d", j, n, f.least, f.most)
 	}
 	if seen.FailedAt < f.endedFrom || seen.FailedAt > f.endedTo {
-		m.fail("%v has failed at %d to %d, it is said at %d", j, f.endedFrom, f.endedTo, seen.FailedAt)
+		m.trace.fail("%v has failed at %d to %d, it is said at %d", j, f.endedFrom, f.endedTo, seen.FailedAt)
 	}
 	if now := m.clock().Wall; !r.deadLetter && r.keepAge > 0 && seen.FailedAt+r.keepAge <= now {
-		m.fail("%v has failed %d ms ago, and is kept", j, now-seen.FailedAt)
+		m.trace.fail("%v has failed %d ms ago, and is kept", j, now-seen.FailedAt)
 	}
 }
 
 // checkPolicy checks that the server has the policy that the rules come to, and names the rule of each value.
 func (s *Simulator) checkPolicy() {
 	var table admin.Table
-	s.askOperator("GET", "/api/v1/policies?queue="+url.QueryEscape(s.policy.queue), nil, &table)
+	s.askOperator("GET", "/api/v1/policies?queue="+url.QueryEscape(s.ledger.policy.queue), nil, &table)
 	n := 0
 	for _, key := range policyKeys {
-		t, set := s.policy.strongest(key)
+		t, set := s.ledger.policy.strongest(key)
 		if t == nil {
 			continue
 		}
 		n++
-		if want := (admin.Value{Key: key, Value: s.policy.text(t), Source: set.source, Pattern: set.pattern}); !slices.Contains(table.Values, want) {
-			s.fail("the policy has %+v, and is %+v", want, table.Values)
+		if want := (admin.Value{Key: key, Value: s.ledger.policy.text(t), Source: set.source, Pattern: set.pattern}); !slices.Contains(table.Values, want) {
+			s.trace.fail("the policy has %+v, and is %+v", want, table.Values)
 		}
 	}
 	if n != len(table.Values) {
-		s.fail("the policy has %d values, and is %+v", n, table.Values)
+		s.trace.fail("the policy has %d values, and is %+v", n, table.Values)
 	}
 }

@@ -44,21 +44,21 @@ func (w *policyWorker) isLate(j *policyJob) bool {
 
 // policyJoin connects a worker of a kind.
 func (s *Simulator) policyJoin(kind peerKind) {
-	m := s.policy
+	m := s.ledger.policy
 	m.joined++
 	w := &policyWorker{number: m.joined, kind: kind, peer: s.server.Connect(kind.port())}
 	w.peer.Written = func(b []byte) {
 		w.heard = append(w.heard, b...)
-		next := s.policy.reply
+		next := s.ledger.policy.reply
 		if kind.gloom() {
-			next = s.policy.gloomReply
+			next = s.ledger.policy.gloomReply
 		}
 		for n := next(w); n > 0; n = next(w) {
 			w.heard = w.heard[n:]
 		}
 	}
 	m.workers = append(m.workers, w)
-	s.say("%v joins as %d", w, kind)
+	s.trace.say("%v joins as %d", w, kind)
 	if kind.gloom() {
 		w.grabs = 1
 		w.peer.Send(gloom.AppendJoin(nil, fmt.Appendf(nil, "%q", m.queue)))
@@ -89,19 +89,19 @@ func (m *PolicyModel) reply(w *policyWorker) int {
 	case is(periodic.NoJob):
 		m.turned()
 		if j := m.mayStart(w); j != nil {
-			m.fail("%v is sent NO_JOB, and %v is ready for it", w, j)
+			m.trace.fail("%v is sent NO_JOB, and %v is ready for it", w, j)
 		}
 		w.grabs--
 	case len(r.Body) == 2 && r.Body[0] == byte(periodic.Acquired) && len(w.locks) > 0:
 		if got := r.Body[1] == 1; got != w.locks[0] {
-			m.fail("%v gets the lock: %v", w, got)
+			m.trace.fail("%v gets the lock: %v", w, got)
 		}
 		w.locks = w.locks[1:]
 	case len(r.Body) > 1 && r.Body[0] == byte(periodic.JobAssign):
 		handle, job := takeAssign(&Conn{peerKind: w.kind}, r.Body)
 		m.hands(w, m.jobOf(&job), string(job.Func), handle)
 	default:
-		m.fail("%v is sent %x", w, r.Body)
+		m.trace.fail("%v is sent %x", w, r.Body)
 	}
 	return n
 }
@@ -114,7 +114,7 @@ func (m *PolicyModel) gloomReply(w *policyWorker) int {
 	}
 	var r gloom.Reply
 	if err := gloom.ParseReply(payload, &r); err != nil || r.Action == nil && !r.OK {
-		m.fail("%v is sent %q: %v", w, payload, err)
+		m.trace.fail("%v is sent %q: %v", w, payload, err)
 	}
 	if r.Action != nil {
 		var job periodic.Job
@@ -133,7 +133,7 @@ func (m *PolicyModel) named(text string, is func(*policyJob) bool) *policyJob {
 			return m.jobs[i]
 		}
 	}
-	m.fail("%q is nobody's", text)
+	m.trace.fail("%q is nobody's", text)
 	return nil
 }
 
@@ -142,7 +142,7 @@ func (m *PolicyModel) jobOf(job *periodic.Job) *policyJob {
 	text, _, _ := strings.Cut(string(job.Workload), padding)
 	j := m.named(text, func(j *policyJob) bool { return j.String() == text })
 	if string(job.Workload) != j.workload() || string(job.Name) != j.name {
-		m.fail("%q of %q has the workload %q", job.Name, job.Func, job.Workload)
+		m.trace.fail("%q of %q has the workload %q", job.Name, job.Func, job.Workload)
 	}
 	return j
 }
@@ -177,7 +177,7 @@ func (s *Simulator) policyConnect() *policyClient {
 				break
 			}
 			if c.met {
-				s.policy.answered(c, r.MsgID, r.Body)
+				s.ledger.policy.answered(c, r.MsgID, r.Body)
 			}
 			c.met = true
 			c.heard = c.heard[n:]
@@ -191,27 +191,27 @@ func (s *Simulator) policyConnect() *policyClient {
 func (m *PolicyModel) answered(c *policyClient, id uint32, body []byte) {
 	q := c.asked[id]
 	if q == nil {
-		m.fail("the client of the queue with a policy is sent %x for message %d", body, id)
+		m.trace.fail("the client of the queue with a policy is sent %x for message %d", body, id)
 	}
 	delete(c.asked, id)
 	is := func(cmd periodic.Command) bool { return len(body) == 1 && body[0] == byte(cmd) }
 	j := q.job
 	switch {
 	case is(periodic.Unknown):
-		m.say("%v is refused", j)
+		m.trace.say("%v is refused", j)
 		if !q.mayRefused {
-			m.fail("%v is refused, and the policy takes it", j)
+			m.trace.fail("%v is refused, and the policy takes it", j)
 		}
 		*j = q.before
 		return
 	case !q.mayBeTaken:
-		m.fail("%v is taken, and the policy refuses it", j)
+		m.trace.fail("%v is taken, and the policy refuses it", j)
 	case q.run:
 		m.result(q, string(body))
 	case !is(periodic.Success):
-		m.fail("the submission of %v is answered with %x", j, body)
+		m.trace.fail("the submission of %v is answered with %x", j, body)
 	default:
-		m.say("%v is acknowledged", j)
+		m.trace.say("%v is acknowledged", j)
 		j.acknowledged()
 	}
 }
@@ -221,11 +221,11 @@ func (m *PolicyModel) answered(c *policyClient, id uint32, body []byte) {
 func (m *PolicyModel) result(q *policyRequest, result string) {
 	j := q.job
 	m.turned()
-	m.say("%v has the result %q", j, result)
+	m.trace.say("%v has the result %q", j, result)
 	all := slices.DeleteFunc(slices.Clone(j.might), func(f fate) bool { return f.place == waiting })
 	ignored := q.namesake.maybe && j.result == "" && slices.Contains(q.namesake.results, result)
 	if len(all) == 0 || !ignored && (q.namesake.taken || result != j.result) {
-		m.fail("the result of %v is %q; it is %v, and workers said %q", j, result, j.now.place, j.result)
+		m.trace.fail("the result of %v is %q; it is %v, and workers said %q", j, result, j.now.place, j.result)
 	}
 	m.isOneOf(j, all)
 	j.awaited = nil
@@ -233,7 +233,7 @@ func (m *PolicyModel) result(q *policyRequest, result string) {
 
 // policySubmit submits a job, or one of the pending ones again.
 func (s *Simulator) policySubmit() {
-	m := s.policy
+	m := s.ledger.policy
 	if m.client == nil || m.client.peer.Closed() {
 		m.client = s.policyConnect()
 	}
@@ -270,12 +270,12 @@ func (s *Simulator) policySubmit() {
 	if q.run {
 		cmd, j.awaited = periodic.RunJob, c
 	}
-	s.say("%v is sent by %v as %s, with a time-out of %d s and %d bytes more; %+v", j, cmd, j.name, j.timeout, j.size, q.namesake)
+	s.trace.say("%v is sent by %v as %s, with a time-out of %d s and %d bytes more; %+v", j, cmd, j.name, j.timeout, j.size, q.namesake)
 	c.peer.Send(frame(periodic.Plain, c.next, cmd, periodic.AppendJob(nil, &periodic.Job{
 		Func: []byte(m.queue), Name: []byte(j.name), Workload: []byte(j.workload()), Timeout: int32(j.timeout),
 	})))
 	if s.settle(); q.run && q.namesake.taken && c.asked[c.next] == q {
-		s.fail("%v was done as %s lately, and its RUN_JOB has no answer", j, j.name)
+		s.trace.fail("%v was done as %s lately, and its RUN_JOB has no answer", j, j.name)
 	}
 }
 

@@ -82,10 +82,10 @@ func (k *setting) set(value uint32) (acknowledged func()) {
 
 // configure sends a CONFIG_SET or a CONFIG_GET by one of the key's names.
 func (s *Simulator) configure(c *Conn) {
-	k := s.config[anySetting+s.rng.IntN(len(s.config)-anySetting)]
-	names := k.of(s.today(c.framing()))
+	k := s.ledger.config[anySetting+s.rng.IntN(len(s.ledger.config)-anySetting)]
+	names := k.of(s.ledger.today(c.framing()))
 	if s.rng.IntN(2) == 0 || len(names) == 0 {
-		s.askSetting(c, s.config[s.rng.IntN(len(s.config))])
+		s.askSetting(c, s.ledger.config[s.rng.IntN(len(s.ledger.config))])
 		return
 	}
 	name := names[s.rng.IntN(len(names))]
@@ -96,12 +96,12 @@ func (s *Simulator) configure(c *Conn) {
 	r := &Request{cmd: periodic.ConfigSet}
 	r.arrive = func() { r.acknowledged = k.set(value) }
 	c.ask(r, binary.BigEndian.AppendUint32(periodic.AppendStr8String(nil, name), value))
-	s.say("c%d sets %s to %d", c.id, name, value)
+	s.trace.say("c%d sets %s to %d", c.id, name, value)
 }
 
 // askSetting sends a CONFIG_GET. The answer must be a value that the setting has between then and now.
 func (s *Simulator) askSetting(c *Conn, k *setting) {
-	names := k.of(s.today(c.framing()))
+	names := k.of(s.ledger.today(c.framing()))
 	if len(names) == 0 {
 		return
 	}
@@ -114,21 +114,21 @@ func (s *Simulator) askSetting(c *Conn, k *setting) {
 func (l *Ledger) checkSetting(c *Conn, q *Request, body []byte) {
 	k := q.setting
 	if len(body) != 5 || body[0] != byte(periodic.Config) || !k.shows(k.values[q.from:], binary.BigEndian.Uint32(body[1:]), l.today(c.framing())) {
-		l.fail("c%d is sent %x for %s %s, which was %d", c.id, body, k.names, k.today, k.values[q.from:])
+		l.trace.fail("c%d is sent %x for %s %s, which was %d", c.id, body, k.names, k.today, k.values[q.from:])
 	}
 }
 
 // changeTimeout sets the default time-out of jobs, and commits it.
 func (s *Simulator) changeTimeout() {
 	s.settle()
-	for _, j := range s.jobs {
-		if s.noteOverdue(j); j.holder != nil && !s.holds(j.holder, j) { // by what the limit was
-			j.holder, j.keyed, j.lost, j.turn = nil, false, true, s.turn
+	for _, j := range s.ledger.jobs {
+		if s.ledger.noteOverdue(j); j.holder != nil && !s.ledger.holds(j.holder, j) { // by what the limit was
+			j.holder, j.keyed, j.lost, j.turn = nil, false, true, s.ledger.turn
 			j.failures++
 		}
 	}
-	s.changeSetting(s.config[timeoutSetting], []uint32{600, 5}[s.rng.IntN(2)])
-	s.say("jobs may take %d s", s.config[timeoutSetting].now())
+	s.changeSetting(s.ledger.config[timeoutSetting], []uint32{600, 5}[s.rng.IntN(2)])
+	s.trace.say("jobs may take %d s", s.ledger.config[timeoutSetting].now())
 	s.pass(0)
 }
 
@@ -138,40 +138,40 @@ func (s *Simulator) changeSetting(k *setting, value uint32) {
 	id, _ := v.set(k, value)
 	s.commit()
 	if v.answer(id) == nil {
-		s.fail("a CONFIG_SET is committed, and not answered")
+		s.trace.fail("a CONFIG_SET is committed, and not answered")
 	}
 	v.peer.Close()
 }
 
 // checkSettings compares all settings in both framings. After a crash each must have a value that a crash may leave.
 func (s *Simulator) checkSettings(crashed bool) {
-	possible := make([][]uint32, len(s.config))
-	for i, k := range s.config {
+	possible := make([][]uint32, len(s.ledger.config))
+	for i, k := range s.ledger.config {
 		if possible[i] = k.values[len(k.values)-1:]; crashed {
 			possible[i] = k.values[k.disk:]
 		}
 	}
 	for _, framing := range []periodic.Framing{periodic.Plain, periodic.CRC} {
 		v := s.probeIn(s.server, framing)
-		for i, k := range s.config {
-			for _, name := range k.of(s.today(framing)) {
+		for i, k := range s.ledger.config {
+			for _, name := range k.of(s.ledger.today(framing)) {
 				body := v.ask(periodic.ConfigGet, periodic.AppendStr8String(nil, name))
 				if len(body) != 5 || body[0] != byte(periodic.Config) {
-					s.fail("a CONFIG_GET is answered with %x", body)
+					s.trace.fail("a CONFIG_GET is answered with %x", body)
 				}
 				value, was := binary.BigEndian.Uint32(body[1:]), possible[i]
-				possible[i] = slices.DeleteFunc(slices.Clone(was), func(v uint32) bool { return !k.shows([]uint32{v}, value, s.today(framing)) })
+				possible[i] = slices.DeleteFunc(slices.Clone(was), func(v uint32) bool { return !k.shows([]uint32{v}, value, s.ledger.today(framing)) })
 				if len(possible[i]) == 0 {
-					s.fail("%s is %d, and was %d", name, value, was)
+					s.trace.fail("%s is %d, and was %d", name, value, was)
 				}
 			}
 		}
 		if body := v.ask(periodic.ConfigGet, periodic.AppendStr8String(nil, "no such key")); string(body) != "\x18\x00\x00\x00\x00" {
-			s.fail("a CONFIG_GET of no key is answered with %x", body)
+			s.trace.fail("a CONFIG_GET of no key is answered with %x", body)
 		}
 		v.peer.Close()
 	}
-	for i, k := range s.config {
+	for i, k := range s.ledger.config {
 		if crashed { // where several are possible, they show the same everywhere
 			k.values, k.disk = possible[i][:1], 0
 		}
@@ -216,7 +216,7 @@ func (v *probe) answer(id uint32) (body []byte) {
 	var r periodic.Response
 	n, err := periodic.NextResponse(v.heard, v.framing, periodic.MaxPayload, &r)
 	if err != nil || n > 0 && r.MsgID != id {
-		v.s.fail("request %d is answered with %x: %v", id, v.heard, err)
+		v.s.trace.fail("request %d is answered with %x: %v", id, v.heard, err)
 	}
 	v.heard = v.heard[n:]
 	return r.Body

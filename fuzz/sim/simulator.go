@@ -71,14 +71,13 @@ func newSetup(rng *rand.Rand) (s Setup) {
 	return s
 }
 
-// Simulator plays one seed against one server in memory. It does everything that happens: it has the dice,
-// the server and the disk, and moves the peers of the Network. The Ledger that it embeds has none of these
-// except a clock and the disk's count of groups, and judges everything that the server does.
-//
-// Because a Ledger embeds a Network and a Trace, their fields are fields of the Simulator: s.conns and the calls under way
-// are in Network, s.say and s.fail in Trace, s.jobs and all else that is known of the server in Ledger.
+// Simulator plays one seed against one server in memory. It does everything that happens: it has the dice and the
+// server, and moves the peers of the network. The ledger has neither: it reads a clock and the disk's count of groups, and
+// judges everything that the server does.
 type Simulator struct {
-	Ledger
+	trace  *Trace     // the ledger's
+	net    *Network   // the ledger's
+	ledger *Ledger    // all that is known of the server
 	rng    *rand.Rand // of the current step
 	server *loop.Offline
 
@@ -88,14 +87,14 @@ type Simulator struct {
 // PlayServer is the Player of one server and the peers of all its protocols.
 func PlayServer(seed uint64, steps int, keep []bool) (result Result) {
 	first := rand.New(rand.NewPCG(seed, math.MaxUint64))
-	s := &Simulator{Ledger: newLedger(newSetup(first)), rng: first}
-	s.policy.Trace = &s.Trace
+	l := newLedger(newSetup(first))
+	s := &Simulator{trace: l.trace, net: l.net, ledger: l, rng: first}
 	at := 0
 	defer func() {
 		if p := recover(); p != nil {
-			result.FailedAt, result.Failure = at, s.caught(p, seed, at)
+			result.FailedAt, result.Failure = at, s.trace.caught(p, seed, at)
 		}
-		result.Trace, result.Summary = s.text.String(), s.summary(seed)
+		result.Trace, result.Summary = s.trace.text.String(), s.summary(seed)
 		s.abandon()
 	}()
 	s.start(vfs.NewCrashableMem(), loop.Surroundings{})
@@ -106,13 +105,13 @@ func PlayServer(seed uint64, steps int, keep []bool) (result Result) {
 			continue
 		}
 		s.rng = rand.New(rand.NewPCG(seed, uint64(at)))
-		s.say("step %d", at)
+		s.trace.say("step %d", at)
 		s.step()
-		if s.ending {
+		if s.ledger.ending {
 			s.shutDown()
 		}
 		if err := s.server.Check(); err != nil {
-			s.fail("%v", err)
+			s.trace.fail("%v", err)
 		}
 	}
 	s.rng = rand.New(rand.NewPCG(seed, uint64(steps)))
@@ -122,20 +121,20 @@ func PlayServer(seed uint64, steps int, keep []bool) (result Result) {
 
 // fill makes the disk full, or gives it room again. A full disk refuses new jobs and nothing else.
 func (s *Simulator) fill(full bool) {
-	if full != s.full {
-		s.fills++
+	if full != s.ledger.full {
+		s.ledger.fills++
 	}
-	s.full = full
-	s.disk.full.Store(full)
+	s.ledger.full = full
+	s.ledger.disk.full.Store(full)
 	s.server.Look()
 }
 
 // nameQueues chooses names of one length, so that each queue is in the same shard in every play.
 func (s *Simulator) nameQueues() {
 	for i := range broadcastQueue + 1 {
-		s.queues = append(s.queues, s.queueName(fmt.Sprintf("q%d", i), i))
+		s.ledger.queues = append(s.ledger.queues, s.queueName(fmt.Sprintf("q%d", i), i))
 	}
-	s.queues = append(s.queues, "dwork")
+	s.ledger.queues = append(s.ledger.queues, "dwork")
 	s.namePolicyQueues()
 }
 
@@ -144,19 +143,19 @@ func (s *Simulator) nameQueues() {
 func (s *Simulator) audit() bool {
 	s.settle()
 	s.checkSettings(false)
-	body := s.dump(s.server, s.setup.era)
+	body := s.dump(s.server, s.ledger.setup.era)
 	if body == nil {
 		return false
 	}
-	there := s.checkDump(s.turn, body)
-	for _, j := range s.jobs { // the order of a dump is the server's affair
+	there := s.ledger.checkDump(s.ledger.turn, body)
+	for _, j := range s.ledger.jobs { // the order of a dump is the server's affair
 		if there[j] {
-			s.say("%v is there", j)
+			s.trace.say("%v is there", j)
 		}
 		switch j.by {
 		case ofPeriodic:
 			if j.now == maybe && !there[j] {
-				s.end(j)
+				s.ledger.end(j)
 			} else if j.now == maybe {
 				j.now = sure
 			}
@@ -166,24 +165,24 @@ func (s *Simulator) audit() bool {
 	}
 	s.auditGraph()
 	s.checkStatus()
-	s.say("audited")
+	s.trace.say("audited")
 	return true
 }
 
 // finish lets all peers behave until all jobs are done, and disconnects them. Nothing that was promised may be left
 // then, and no trace of a peer.
 func (s *Simulator) finish() {
-	s.say("finish")
+	s.trace.say("finish")
 	s.settle()
 	s.fill(false)
-	for _, c := range s.conns {
+	for _, c := range s.net.conns {
 		c.peer.Broken, c.peer.Window, c.fin = false, math.MaxInt, false
 	}
-	s.server.Jump(time.Duration(s.wall-s.server.Now().Wall) * time.Millisecond)
-	s.pass(0)                                        // jobs may be due now
-	s.changeSetting(s.config[keepaliveSetting], 300) // a peer that waits for a job is silent, and is not to be closed for that
+	s.server.Jump(time.Duration(s.ledger.wall-s.server.Now().Wall) * time.Millisecond)
+	s.pass(0)                                               // jobs may be due now
+	s.changeSetting(s.ledger.config[keepaliveSetting], 300) // a peer that waits for a job is silent, and is not to be closed for that
 	w := s.connect(plainWorker)
-	for i := range s.queues {
+	for i := range s.ledger.queues {
 		s.serve(w, i)
 	}
 	s.drainGraph()
@@ -195,36 +194,36 @@ func (s *Simulator) finish() {
 	}
 	s.policyFinish()
 	if !s.audit() {
-		s.fail("somebody's dump is never read")
+		s.trace.fail("somebody's dump is never read")
 	}
-	for _, j := range s.jobs {
+	for _, j := range s.ledger.jobs {
 		if j.now == sure {
-			s.fail("%v is never done", j)
+			s.trace.fail("%v is never done", j)
 		}
 		if j.owner != nil {
-			s.fail("c%d never hears of %v", j.owner.id, j)
+			s.trace.fail("c%d never hears of %v", j.owner.id, j)
 		}
 		if j.asked {
-			s.fail("the node never hears of %v", j)
+			s.trace.fail("the node never hears of %v", j)
 		}
 	}
-	for _, c := range s.conns {
+	for _, c := range s.net.conns {
 		for _, r := range c.requests {
 			if r.receiver != nil {
-				s.checkMissed(c, r.receiver, len(s.chunks[topic(r.receiver.queue, r.receiver.name)]))
+				s.ledger.checkMissed(c, r.receiver, len(s.ledger.chunks[topic(r.receiver.queue, r.receiver.name)]))
 			} else if r.cmd != periodic.GrabJob && r.cmd != periodic.Sleep {
-				s.fail("c%d never has an answer to its %v", c.id, r.cmd)
+				s.trace.fail("c%d never has an answer to its %v", c.id, r.cmd)
 			}
 		}
 	}
-	for _, c := range slices.Clone(s.conns) {
+	for _, c := range slices.Clone(s.net.conns) {
 		c.peer.Close()
 	}
 	s.settle()
 	if err := s.server.Check(); err != nil {
-		s.fail("when all have left: %v", err)
+		s.trace.fail("when all have left: %v", err)
 	}
-	s.say("all is done")
+	s.trace.say("all is done")
 }
 
 // pump lets each peer send, read and do what it has; false: nothing happened.
@@ -233,7 +232,7 @@ func (s *Simulator) pump(w *Conn) (more bool) {
 		w.grabs++
 		w.ask(&Request{cmd: periodic.GrabJob}, nil)
 	}
-	for _, c := range slices.Clone(s.conns) {
+	for _, c := range slices.Clone(s.net.conns) {
 		for len(c.held) > 0 && !c.garbled {
 			more = true
 			if c.gloom() {
@@ -249,7 +248,7 @@ func (s *Simulator) pump(w *Conn) (more bool) {
 		s.read(c, math.MaxInt)
 	}
 	s.commit()
-	for _, c := range s.conns {
+	for _, c := range s.net.conns {
 		s.read(c, math.MaxInt)
 		more = more || len(c.held) > 0
 	}
@@ -260,31 +259,31 @@ func (s *Simulator) pump(w *Conn) (more bool) {
 func (s *Simulator) allExit() {
 	for _, l := range locations {
 		s.send(&flight{kind: dwork.Exit, location: l})
-		s.land(s.flights[len(s.flights)-1])
+		s.land(s.net.flights[len(s.net.flights)-1])
 	}
-	s.flights = nil
+	s.net.flights = nil
 }
 
 // drainGraph completes all tasks.
 func (s *Simulator) drainGraph() {
-	for _, f := range s.flights {
+	for _, f := range s.net.flights {
 		s.land(f)
 		s.commit()
 	}
-	s.flights = nil
+	s.net.flights = nil
 	s.allExit()
-	for slices.ContainsFunc(s.jobs, func(j *Job) bool { return j.by == ofDwork && j.now != gone }) {
+	for slices.ContainsFunc(s.ledger.jobs, func(j *Job) bool { return j.by == ofDwork && j.now != gone }) {
 		s.send(&flight{kind: dwork.Steal, location: locations[0]})
-		s.land(s.flights[0])
-		s.flights = nil
-		held := s.stolen[locations[0]]
+		s.land(s.net.flights[0])
+		s.net.flights = nil
+		held := s.net.stolen[locations[0]]
 		if len(held) == 0 {
 			return
 		}
-		delete(s.stolen, locations[0])
+		delete(s.net.stolen, locations[0])
 		s.send(&flight{kind: dwork.Complete, location: locations[0], tasks: held})
-		s.land(s.flights[0])
-		s.flights = nil
+		s.land(s.net.flights[0])
+		s.net.flights = nil
 		s.commit()
 	}
 }
@@ -292,5 +291,5 @@ func (s *Simulator) drainGraph() {
 // summary says in one line what the play came to.
 func (s *Simulator) summary(seed uint64) string {
 	return fmt.Sprintf("seed %d: %d connections, %d jobs, handed out %d times, %d done, %d results, %d crashes, trace %016x",
-		seed, s.made, len(s.jobs)-1, s.handed, s.done, s.results, s.crashes, s.sum())
+		seed, s.made, len(s.ledger.jobs)-1, s.ledger.handed, s.ledger.done, s.ledger.results, s.crashes, s.trace.sum())
 }

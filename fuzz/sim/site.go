@@ -49,8 +49,8 @@ const siteConfig = `{ "mongohost": "mongodb://database/?loadBalanced=true", "dat
 
 // Site plays one seed against a Disbatch site.
 type Site struct {
-	SiteLedger
-	Trace
+	trace     *Trace
+	ledger    SiteLedger
 	seed      uint64
 	rng       *rand.Rand
 	double    *mongotest.Server
@@ -72,9 +72,9 @@ func PlaySite(seed uint64, steps int, keep []bool) (result Result) {
 	s, at := newSite(seed), 0
 	defer func() {
 		if p := recover(); p != nil {
-			result.FailedAt, result.Failure = at, s.caught(p, seed, at)
+			result.FailedAt, result.Failure = at, s.trace.caught(p, seed, at)
 		}
-		result.Trace, result.Summary = s.text.String(), s.summary(seed)
+		result.Trace, result.Summary = s.trace.text.String(), s.summary(seed)
 		s.abandon()
 	}()
 	for ; at < steps; at++ {
@@ -82,7 +82,7 @@ func PlaySite(seed uint64, steps int, keep []bool) (result Result) {
 			continue
 		}
 		s.rng = rand.New(rand.NewPCG(seed, uint64(at)))
-		s.say("step %d", at)
+		s.trace.say("step %d", at)
 		s.step()
 	}
 	s.rng = rand.New(rand.NewPCG(seed, uint64(steps)))
@@ -93,25 +93,25 @@ func PlaySite(seed uint64, steps int, keep []bool) (result Result) {
 // summary says in one line what the play came to.
 func (s *Site) summary(seed uint64) string {
 	ends := map[int]int{}
-	for _, t := range s.tasks {
+	for _, t := range s.ledger.tasks {
 		ends[t.status]++
 	}
 	return fmt.Sprintf("seed %d: %d servers, %d tasks, %d succeeded, %d failed, %d orphaned, trace %016x",
-		seed, len(s.processes), len(s.tasks), ends[store.StatusSucceeded], ends[store.StatusFailed], ends[store.StatusOrphaned], s.sum())
+		seed, len(s.processes), len(s.ledger.tasks), ends[store.StatusSucceeded], ends[store.StatusFailed], ends[store.StatusOrphaned], s.trace.sum())
 }
 
 func newSite(seed uint64) *Site {
-	s := &Site{seed: seed, rng: rand.New(rand.NewPCG(seed, math.MaxUint64)), double: mongotest.New()}
+	s := &Site{trace: new(Trace), seed: seed, rng: rand.New(rand.NewPCG(seed, math.MaxUint64)), double: mongotest.New()}
 	var err error
 	if s.config, err = config.Parse([]byte(siteConfig)); err != nil {
 		panic(err) // it is ours
 	}
-	s.queues = []*siteQueue{
+	s.ledger.queues = []*siteQueue{
 		{name: "one", limit: 1 + s.rng.IntN(3), sort: "fifo", schema: store.Schema2018, plugin: "One"},
 		{name: "two", limit: 1 + s.rng.IntN(3), sort: "lifo", schema: store.Schema2016, plugin: "Two", timeout: 20 * time.Second},
 		{name: "three", limit: 1 + s.rng.IntN(3), sort: "default", schema: store.Schema2018, plugin: "Three"},
 	}
-	for i, q := range s.queues {
+	for i, q := range s.ledger.queues {
 		q.id = siteID(1000 + i)
 		s.run(bson.D{{Key: "insert", Value: "queues"}, {Key: "documents", Value: bson.A{q.document()}}})
 	}
@@ -141,7 +141,7 @@ func (s *Site) run(command bson.D) bson.Raw {
 		panic(err) // the double makes documents
 	}
 	if ok, _ := bson.Raw(reply).Lookup("ok").DoubleOK(); ok != 1 {
-		s.fail("%v: %s", command, bson.Raw(reply))
+		s.trace.fail("%v: %s", command, bson.Raw(reply))
 	}
 	return reply
 }
@@ -179,8 +179,8 @@ func (s *Site) step() {
 
 // submit creates a task, as a command interface does.
 func (s *Site) submit() {
-	if len(s.tasks) < siteTasks {
-		s.create(s.queues[s.rng.IntN(len(s.queues))])
+	if len(s.ledger.tasks) < siteTasks {
+		s.create(s.ledger.queues[s.rng.IntN(len(s.ledger.queues))])
 	}
 }
 
@@ -201,7 +201,7 @@ func (s *Site) deliverOne() {
 
 // deliver delivers a message. It takes a random moment, so that no two timers end at the same time.
 func (s *Site) deliver(p *message, fault mongotest.Fault) {
-	s.say("%s%s", p, []string{"", ", its reply is lost", ", lost", "", ", its reply is cut", ", refused"}[fault])
+	s.trace.say("%s%s", p, []string{"", ", its reply is lost", ", lost", "", ", its reply is cut", ", refused"}[fault])
 	s.sender = p.process
 	p.pass(fault)
 	s.settle()
@@ -218,7 +218,7 @@ func (s *Site) settle() {
 	s.mu.Unlock()
 	slices.SortStableFunc(arrived, func(a, b *message) int { return strings.Compare(a.String(), b.String()) })
 	for _, p := range arrived {
-		s.say("+ %v", p)
+		s.trace.say("+ %v", p)
 	}
 	s.messages = append(s.messages, arrived...)
 	for _, h := range s.hosts {
@@ -236,7 +236,7 @@ func (s *Site) settle() {
 
 // pass lets time pass.
 func (s *Site) pass(d time.Duration) {
-	s.say("%v pass", d)
+	s.trace.say("%v pass", d)
 	time.Sleep(d)
 	for _, h := range s.hosts {
 		if h.process != nil {
@@ -250,7 +250,7 @@ func (s *Site) pass(d time.Duration) {
 func (s *Site) toggleDatabase() {
 	away := !s.away.Load()
 	s.away.Store(away)
-	s.say("the database is away: %v", away)
+	s.trace.say("the database is away: %v", away)
 	if away {
 		// One after the other: calls that fail at one instant are in no order.
 		for slices.ContainsFunc(s.messages, (*message).breaks) {
@@ -272,12 +272,12 @@ func (s *Site) toggleDatabase() {
 // lose their replies: no server starts any more that would find a claim that the one before forgot, and the play ends
 // before such tasks count as orphans.
 func (s *Site) finish() {
-	s.say("finish")
+	s.trace.say("finish")
 	if s.away.Load() {
 		s.toggleDatabase()
 	}
 	for i := range siteLateTasks {
-		s.create(s.queues[i%len(s.queues)])
+		s.create(s.ledger.queues[i%len(s.ledger.queues)])
 	}
 	s.losing = siteLateTasks
 	for range 400 {
@@ -294,9 +294,9 @@ func (s *Site) finish() {
 			break
 		}
 	}
-	for _, t := range s.tasks {
+	for _, t := range s.ledger.tasks {
 		if t.status < store.StatusSucceeded && t.status != store.StatusOrphaned {
-			s.fail("%v never ends, its status is %d at %q", t, t.status, t.node)
+			s.trace.fail("%v never ends, its status is %d at %q", t, t.status, t.node)
 		}
 	}
 	for _, h := range s.hosts {
@@ -304,7 +304,7 @@ func (s *Site) finish() {
 			s.stopInOrder(h)
 		}
 	}
-	s.say("all is done")
+	s.trace.say("all is done")
 }
 
 // deliverAll delivers all messages, of one process or of all, lets workers work, and lets some time pass.

@@ -58,10 +58,10 @@ func (l *process) String() string { return fmt.Sprintf("%s.%d", l.host.name, l.n
 func (s *Site) start(h *host) {
 	h.starts++
 	l := &process{site: s, host: h, number: h.starts, ended: make(chan struct{})}
-	s.say("%v starts", l)
+	s.trace.say("%v starts", l)
 	var err error
 	if l.server, err = loop.NewOffline(loop.Options{Shards: 1}); err != nil {
-		s.fail("%v does not start: %v", l, err)
+		s.trace.fail("%v does not start: %v", l, err)
 	}
 	// Several goroutines of a node may pick at the same instant, in any order: what they get follows from the instant alone.
 	pick := func(n int) int {
@@ -75,7 +75,7 @@ func (s *Site) start(h *host) {
 		Pick:  pick,
 	})
 	if err != nil {
-		s.fail("%v has no node: %v", l, err)
+		s.trace.fail("%v has no node: %v", l, err)
 	}
 	ctx, end := context.WithCancel(context.Background())
 	l.end, h.process, s.processes = end, l, append(s.processes, l)
@@ -89,7 +89,7 @@ func (s *Site) start(h *host) {
 
 // kill ends a server's process.
 func (s *Site) kill(h *host) {
-	s.say("%v dies", h.process)
+	s.trace.say("%v dies", h.process)
 	s.markLost(h)
 	s.reap(h.process)
 	s.settle()
@@ -97,7 +97,7 @@ func (s *Site) kill(h *host) {
 
 // stop stops a server as SIGTERM does, and does not wait.
 func (s *Site) stop(h *host) {
-	s.say("%v is to stop", h.process)
+	s.trace.say("%v is to stop", h.process)
 	h.process.stopping = true
 	h.process.end()
 	s.settle()
@@ -119,11 +119,11 @@ func (s *Site) stopInOrder(h *host) {
 		s.deliverAll(l)
 	}
 	if h.process == l {
-		s.fail("%v does not stop", l)
+		s.trace.fail("%v does not stop", l)
 	}
-	for _, t := range s.tasks {
+	for _, t := range s.ledger.tasks {
 		if !before[t] && t.node == h.name && (t.status == store.StatusClaimed || t.status == store.StatusRunning) {
-			s.fail("%v has stopped in order, and %v has status %d", l, t, t.status)
+			s.trace.fail("%v has stopped in order, and %v has status %d", l, t, t.status)
 		}
 	}
 }
@@ -136,9 +136,9 @@ func (s *Site) checkEnded(l *process) {
 		return
 	}
 	if l.err != nil || !l.stopping {
-		s.fail("%v ends: %v", l, l.err)
+		s.trace.fail("%v ends: %v", l, l.err)
 	}
-	s.say("%v has stopped", l)
+	s.trace.say("%v has stopped", l)
 	s.markLost(l.host)
 	s.reap(l)
 }
@@ -350,7 +350,7 @@ func (s *Site) work(h *host) {
 }
 
 func (s *Site) leave(w *siteWorker) {
-	s.say("%v leaves", w)
+	s.trace.say("%v leaves", w)
 	if w.task != nil {
 		w.task.failed = true
 	}
@@ -363,11 +363,11 @@ func (s *Site) reportTask(w *siteWorker, what int) {
 	t := w.task
 	w.task = nil
 	if what == 0 {
-		s.say("%v fails %v", w, t)
+		s.trace.say("%v fails %v", w, t)
 		t.failed = true
 		w.asks(periodic.WorkFail, w.handle)
 	} else {
-		s.say("%v does %v", w, t)
+		s.trace.say("%v does %v", w, t)
 		t.result = fmt.Sprintf("%v by %v", t, w)
 		w.asks(periodic.WorkDone, append(slices.Clone(w.handle), t.result...))
 	}
@@ -382,7 +382,7 @@ func (s *Site) readAll(l *process) {
 			var r periodic.Response
 			n, err := periodic.NextResponse(w.heard, periodic.Plain, periodic.MaxPayload, &r)
 			if err != nil || n == 0 {
-				s.fail("%v is sent %x: %v", w, w.heard, err)
+				s.trace.fail("%v is sent %x: %v", w, w.heard, err)
 			}
 			if w.greeted {
 				handle, j := takeAssign(&Conn{peerKind: plainWorker}, bytes.Clone(r.Body))

@@ -55,9 +55,9 @@ type SiteLedger struct {
 
 // create creates a task.
 func (s *Site) create(q *siteQueue) {
-	t := &siteTask{number: len(s.tasks), id: siteID(len(s.tasks)), queue: q, status: store.StatusQueued}
-	s.tasks = append(s.tasks, t)
-	s.say("%v of %s", t, q.name)
+	t := &siteTask{number: len(s.ledger.tasks), id: siteID(len(s.ledger.tasks)), queue: q, status: store.StatusQueued}
+	s.ledger.tasks = append(s.ledger.tasks, t)
+	s.trace.say("%v of %s", t, q.name)
 	s.run(bson.D{{Key: "insert", Value: "tasks"}, {Key: "documents", Value: bson.A{bson.D{
 		{Key: "_id", Value: t.id}, {Key: "queue", Value: q.id}, {Key: "status", Value: store.StatusQueued}, {Key: "node", Value: q.schema.Unclaimed()},
 	}}}})
@@ -65,26 +65,26 @@ func (s *Site) create(q *siteQueue) {
 
 // named finds the task of a job.
 func (s *Site) named(name string) *siteTask {
-	for _, t := range s.tasks {
+	for _, t := range s.ledger.tasks {
 		if t.id.Hex() == name {
 			return t
 		}
 	}
-	s.fail("a job is called %q", name)
+	s.trace.fail("a job is called %q", name)
 	return nil
 }
 
 // given checks that a worker may be given its task: no worker ever had it, and by the database it runs on this host.
 func (s *Site) given(w *siteWorker) {
 	t := w.task
-	s.say("%v is given %v", w, t)
+	s.trace.say("%v is given %v", w, t)
 	if t.given != nil {
-		s.fail("%v is given %v, and %v had it", w, t, t.given)
+		s.trace.fail("%v is given %v, and %v had it", w, t, t.given)
 	}
 	t.given = w
 	d := s.read(t)
 	if d.Status != store.StatusRunning || d.Node != w.process.host.name {
-		s.fail("%v is given %v, whose status is %d at %q", w, t, d.Status, d.Node)
+		s.trace.fail("%v is given %v, whose status is %d at %q", w, t, d.Status, d.Node)
 	}
 }
 
@@ -112,11 +112,11 @@ func (s *Site) find(filter bson.D) (tasks []store.Task) {
 func (s *Site) checkTasks() {
 	running, claimed := map[string]int{}, []*siteTask(nil)
 	for i, d := range s.find(bson.D{}) { // all at once: it is what a play spends its time with
-		t := s.tasks[i]
+		t := s.ledger.tasks[i]
 		if d.Status != t.status || d.Node != t.node && d.Status < store.StatusRunning {
-			s.say("%v has status %d at %q", t, d.Status, d.Node)
+			s.trace.say("%v has status %d at %q", t, d.Status, d.Node)
 			if !s.allowed(t, &d) {
-				s.fail("%v had status %d at %q, and has %d at %q: %s", t, t.status, t.node, d.Status, d.Node, d.Raw)
+				s.trace.fail("%v had status %d at %q, and has %d at %q: %s", t, t.status, t.node, d.Status, d.Node, d.Raw)
 			}
 			if t.status == store.StatusQueued {
 				claimed = append(claimed, t)
@@ -140,15 +140,15 @@ func (s *Site) checkTasks() {
 	}
 	for _, h := range s.hosts {
 		if h.limit != store.NoLimit && running[h.name] > h.limit {
-			s.fail("%d tasks run on %s, whose limit is %d", running[h.name], h.name, h.limit)
+			s.trace.fail("%d tasks run on %s, whose limit is %d", running[h.name], h.name, h.limit)
 		}
-		for _, q := range s.queues {
+		for _, q := range s.ledger.queues {
 			at := q.name
 			if q.schema == store.Schema2016 {
 				at += h.name
 			}
 			if running[at] > q.limit {
-				s.fail("%d tasks of %s run, whose limit is %d", running[at], at, q.limit)
+				s.trace.fail("%d tasks of %s run, whose limit is %d", running[at], at, q.limit)
 			}
 		}
 	}
@@ -198,19 +198,19 @@ func (s *Site) stops(name string) bool {
 
 // checkOrder checks that a claimed task was the next of its queue.
 func (s *Site) checkOrder(t *siteTask) {
-	for _, o := range s.tasks {
+	for _, o := range s.ledger.tasks {
 		if o.queue != t.queue || o.status != store.StatusQueued {
 			continue
 		}
 		if t.queue.sort == "fifo" && o.number < t.number || t.queue.sort == "lifo" && o.number > t.number {
-			s.fail("%v is claimed before %v, and the queue's sort is %s", t, o, t.queue.sort)
+			s.trace.fail("%v is claimed before %v, and the queue's sort is %s", t, o, t.queue.sort)
 		}
 	}
 }
 
 // markLost notes the tasks that a host's server has left claimed or running.
 func (s *Site) markLost(h *host) {
-	for _, t := range s.tasks {
+	for _, t := range s.ledger.tasks {
 		if t.node == h.name && (t.status == store.StatusClaimed || t.status == store.StatusRunning) {
 			t.lost = true
 		}
@@ -220,14 +220,14 @@ func (s *Site) markLost(h *host) {
 // lostTasks are the tasks that are lost by now.
 func (s *Site) lostTasks() map[*siteTask]bool {
 	lost := map[*siteTask]bool{}
-	for _, t := range s.tasks {
+	for _, t := range s.ledger.tasks {
 		lost[t] = t.lost
 	}
 	return lost
 }
 
 func (s *Site) allEnded() bool {
-	for _, t := range s.tasks {
+	for _, t := range s.ledger.tasks {
 		if t.status < store.StatusSucceeded && t.status != store.StatusOrphaned {
 			return false
 		}

@@ -16,31 +16,31 @@ import (
 // it returns, the disk is at a group, unless nothing was left to commit; when over is closed everything is on disk.
 func (s *Simulator) commitSlowly() (over <-chan struct{}) {
 	s.settle()
-	g, groups := s.disk.hold(), s.disk.groups()
-	over, s.ktsNext = s.server.BeginCommit(), s.kts.clone()
+	g, groups := s.ledger.disk.hold(), s.ledger.disk.groups()
+	over, s.ledger.ktsNext = s.server.BeginCommit(), s.ledger.kts.clone()
 	for left := 1 + s.rng.IntN(2); ; left-- {
 		select {
 		case <-over:
-			s.syncing = false
+			s.ledger.syncing = false
 			s.settle()
 			return over
 		case <-g.came: // at a sync of the group, or of the new log that it is in
 		}
-		if n := s.disk.groups(); n > groups { // the one before is on disk
-			groups, s.ktsDisk, s.ktsNext = n, s.ktsNext, s.kts.clone()
+		if n := s.ledger.disk.groups(); n > groups { // the one before is on disk
+			groups, s.ledger.ktsDisk, s.ledger.ktsNext = n, s.ledger.ktsNext, s.ledger.kts.clone()
 			s.settle()
-			s.checkHalfClosedInTime()
+			s.ledger.checkHalfClosedInTime()
 		}
 		if left == 0 {
-			s.syncing = false
+			s.ledger.syncing = false
 			return over
 		}
-		s.syncing = true
+		s.ledger.syncing = true
 		for range s.rng.IntN(12) {
 			s.stepDuringSync()
 		}
 		s.settle()
-		g = s.disk.holdNext(g)
+		g = s.ledger.disk.holdNext(g)
 	}
 }
 
@@ -59,12 +59,12 @@ var syncSteps = newStepTable(
 		}
 	}},
 	stepRow{1, func(s *Simulator) {
-		if !s.stopping {
+		if !s.ledger.stopping {
 			s.nodeStep()
 		}
 	}},
 	stepRow{1, func(s *Simulator) {
-		if !s.stopping {
+		if !s.ledger.stopping {
 			s.connFault(s.any())
 		}
 	}},
@@ -72,7 +72,7 @@ var syncSteps = newStepTable(
 
 // stepDuringSync does one thing while the disk is at a sync, if there are connections.
 func (s *Simulator) stepDuringSync() {
-	if play := syncSteps.draw(s.rng); len(s.conns) > 0 {
+	if play := syncSteps.draw(s.rng); len(s.net.conns) > 0 {
 		play(s)
 	}
 }
@@ -89,14 +89,14 @@ func (c *Conn) waitsForDisk() bool {
 
 // halfCloseOwed lets a peer that waits for the disk close its side.
 func (s *Simulator) halfCloseOwed() {
-	all := slices.DeleteFunc(slices.Clone(s.conns), func(c *Conn) bool {
+	all := slices.DeleteFunc(slices.Clone(s.net.conns), func(c *Conn) bool {
 		return c.fin || c.garbled || len(c.outgoing) > 0 || c.peer.Closed() || !c.waitsForDisk()
 	})
 	if len(all) == 0 {
 		return
 	}
 	c := all[s.rng.IntN(len(all))]
-	s.say("c%d has said all", c.id)
+	s.trace.say("c%d has said all", c.id)
 	c.fin = true
 	s.deliver(c, 0)
 	s.settle()
@@ -106,7 +106,7 @@ func (s *Simulator) halfCloseOwed() {
 // answers of that group: changes that others made later must not delay them.
 func (l *Ledger) checkHalfClosedInTime() {
 	groups := l.disk.groups()
-	for _, c := range l.halfClosed {
+	for _, c := range l.net.halfClosed {
 		last := 0
 		for _, r := range c.requests {
 			if !r.waitsForOthers() {
@@ -114,7 +114,7 @@ func (l *Ledger) checkHalfClosedInTime() {
 			}
 		}
 		if last > 0 && last <= groups {
-			l.fail("c%d has closed its side, and waits for more than group %d, which is on disk", c.id, last)
+			l.trace.fail("c%d has closed its side, and waits for more than group %d, which is on disk", c.id, last)
 		}
 	}
 }

@@ -80,7 +80,7 @@ const leastConns, mostConns = 4, 14
 // before: a step that is left out then changes the others little, and a failure can be made short.
 func (s *Simulator) step() {
 	play := serverSteps.draw(s.rng)
-	if len(s.conns) < leastConns {
+	if len(s.net.conns) < leastConns {
 		play = (*Simulator).connectOrAct
 	}
 	play(s)
@@ -88,7 +88,7 @@ func (s *Simulator) step() {
 
 // connectOrAct opens a connection; if there are too many, a peer acts instead.
 func (s *Simulator) connectOrAct() {
-	if len(s.conns) >= mostConns {
+	if len(s.net.conns) >= mostConns {
 		s.act(s.any())
 		return
 	}
@@ -97,15 +97,15 @@ func (s *Simulator) connectOrAct() {
 
 // slowCheckpoints holds back the checkpoints of the journal from now on.
 func (s *Simulator) slowCheckpoints() {
-	s.say("checkpoints are slow")
-	s.disk.slowCheckpoints()
+	s.trace.say("checkpoints are slow")
+	s.ledger.disk.slowCheckpoints()
 }
 
 // commitStep commits, sometimes with a slow disk.
 func (s *Simulator) commitStep() {
 	if s.rng.IntN(4) == 0 {
 		over := s.commitSlowly()
-		s.disk.release()
+		s.ledger.disk.release()
 		<-over
 	}
 	s.commit()
@@ -123,7 +123,7 @@ func (s *Simulator) passLong() { s.pass(time.Duration(5+s.rng.IntN(30)) * time.S
 func (s *Simulator) setClock() {
 	s.settle()
 	d := time.Duration(s.rng.IntN(7200)-3600) * time.Second
-	s.say("the clock is set by %v", d)
+	s.trace.say("the clock is set by %v", d)
 	s.server.Jump(d)
 	s.pass(0)
 }
@@ -131,32 +131,32 @@ func (s *Simulator) setClock() {
 // toggleFull makes the disk full, or gives it room again.
 func (s *Simulator) toggleFull() {
 	s.settle()
-	s.fill(!s.full)
-	s.say("the disk is full: %v", s.full)
+	s.fill(!s.ledger.full)
+	s.trace.say("the disk is full: %v", s.ledger.full)
 }
 
 // landOne lets one call of dwork or kts46 arrive. They arrive in any order, because each has a connection of its own.
 func (s *Simulator) landOne() {
-	n := len(s.flights) + len(s.ktsFlights)
+	n := len(s.net.flights) + len(s.net.ktsFlights)
 	if n == 0 {
 		return
 	}
 	s.settle()
-	if i := s.rng.IntN(n); i < len(s.flights) {
-		f := s.flights[i]
-		s.flights = append(s.flights[:i:i], s.flights[i+1:]...)
+	if i := s.rng.IntN(n); i < len(s.net.flights) {
+		f := s.net.flights[i]
+		s.net.flights = append(s.net.flights[:i:i], s.net.flights[i+1:]...)
 		s.land(f)
 	} else {
-		i -= len(s.flights)
-		f := s.ktsFlights[i]
-		s.ktsFlights = append(s.ktsFlights[:i:i], s.ktsFlights[i+1:]...)
+		i -= len(s.net.flights)
+		f := s.net.ktsFlights[i]
+		s.net.ktsFlights = append(s.net.ktsFlights[:i:i], s.net.ktsFlights[i+1:]...)
 		s.ktsLand(f)
 	}
 	s.settle()
 }
 
 // any picks a connection.
-func (s *Simulator) any() *Conn { return s.conns[s.rng.IntN(len(s.conns))] }
+func (s *Simulator) any() *Conn { return s.net.conns[s.rng.IntN(len(s.net.conns))] }
 
 // arrive lets some of a peer's bytes arrive. In one case of three the turn does not end with that, so that they mix
 // with those of other peers.
@@ -172,7 +172,7 @@ func (s *Simulator) arrive(c *Conn) {
 		s.settle()
 		return
 	}
-	s.mixed = true
+	s.ledger.mixed = true
 	for range s.rng.IntN(3) {
 		s.server.Turn()
 	}
@@ -183,8 +183,8 @@ func (s *Simulator) arrive(c *Conn) {
 
 // replace resets a connection in the middle of a turn, and opens another of its kind.
 func (s *Simulator) replace(c *Conn) {
-	if !c.peer.Closed() && !s.stopping {
-		s.say("c%d is reset at once, and another comes", c.id)
+	if !c.peer.Closed() && !s.ledger.stopping {
+		s.trace.say("c%d is reset at once, and another comes", c.id)
 		c.peer.Reset()
 		s.connect(c.peerKind)
 	}
@@ -193,18 +193,18 @@ func (s *Simulator) replace(c *Conn) {
 // settle lets the server do everything that it has to do, which ends the turn.
 func (s *Simulator) settle() {
 	s.server.Settle()
-	s.endTurn()
+	s.ledger.endTurn()
 }
 
 // commit brings all changes to the disk.
 func (s *Simulator) commit() {
 	s.settle()
 	if !s.server.Commit() {
-		s.fail("the disk has failed")
+		s.trace.fail("the disk has failed")
 	}
-	s.endTurn()
-	s.committed()
-	s.say("committed")
+	s.ledger.endTurn()
+	s.ledger.committed()
+	s.trace.say("committed")
 	s.checkHalfClosed()
 }
 
@@ -212,16 +212,16 @@ func (s *Simulator) commit() {
 func (s *Simulator) pass(d time.Duration) {
 	s.settle()
 	s.server.Advance(d)
-	s.wall = max(s.wall, s.server.Now().Wall)
-	for _, j := range s.jobs {
-		s.noteOverdue(j)
+	s.ledger.wall = max(s.ledger.wall, s.server.Now().Wall)
+	for _, j := range s.ledger.jobs {
+		s.ledger.noteOverdue(j)
 	}
-	s.noteExpired()
-	s.endTurn()
-	s.checkExpired()
-	s.ktsExpired()
-	s.graphExpired()
-	s.policy.checkIdle()
+	s.ledger.noteExpired()
+	s.ledger.endTurn()
+	s.ledger.checkExpired()
+	s.ledger.ktsExpired()
+	s.ledger.graphExpired()
+	s.ledger.policy.checkIdle()
 }
 
 // connFault makes something go wrong with a connection.
@@ -232,17 +232,17 @@ func (s *Simulator) connFault(c *Conn) {
 	}
 	switch s.rng.IntN(6) {
 	case 0, 1:
-		s.say("c%d is reset", c.id)
+		s.trace.say("c%d is reset", c.id)
 		c.reset = true
 		c.peer.Close()
 	case 2:
-		s.say("c%d says nothing more", c.id)
+		s.trace.say("c%d says nothing more", c.id)
 		c.fin = true
 	case 3:
-		s.say("c%d cannot be written to", c.id)
+		s.trace.say("c%d cannot be written to", c.id)
 		c.peer.Broken = true
 	case 4:
-		s.say("c%d reads slowly", c.id)
+		s.trace.say("c%d reads slowly", c.id)
 		c.peer.Window, c.slow = s.rng.IntN(500), true
 	case 5:
 		c.peer.Window = math.MaxInt
@@ -302,17 +302,17 @@ func (s *Simulator) actAsWorker(c *Conn) {
 // reportJob lets a worker report a job that it holds. what is 0: it has failed; 1: it is put off; else it is done.
 func (s *Simulator) reportJob(c *Conn, h heldJob, what int) {
 	j := h.job
-	r := &Request{silent: s.unacknowledged(c)}
+	r := &Request{silent: s.ledger.unacknowledged(c)}
 	args := h.handle
 	switch what {
 	case 0:
-		r.cmd, r.arrive = periodic.WorkFail, func() { s.returned(c, h, 0) }
+		r.cmd, r.arrive = periodic.WorkFail, func() { s.ledger.returned(c, h, 0) }
 	case 1:
 		delay, step := s.rng.IntN(20), s.rng.Int32N(4)
 		r.cmd, args = periodic.SchedLater, append(args[:len(args):len(args)], later(int64(delay), uint16(step))...)
 		r.arrive = func() {
-			s.countSteps(c, h, step)
-			s.returned(c, h, s.server.Now().Wall+int64(delay)*1000)
+			s.ledger.countSteps(c, h, step)
+			s.ledger.returned(c, h, s.server.Now().Wall+int64(delay)*1000)
 		}
 	default:
 		result := s.resultOf(h)
@@ -320,16 +320,16 @@ func (s *Simulator) reportJob(c *Conn, h heldJob, what int) {
 			result = strings.Trim(result, `"`)
 		}
 		r.cmd, args = periodic.WorkDone, append(args[:len(args):len(args)], result...)
-		r.arrive = func() { s.finished(c, h, result) }
+		r.arrive = func() { s.ledger.finished(c, h, result) }
 	}
 	c.ask(r, args)
-	s.say("c%d says %v of %v", c.id, r.cmd, j)
+	s.trace.say("c%d says %v of %v", c.id, r.cmd, j)
 }
 
 // record encodes the Job record of a job.
 func (s *Simulator) record(j *Job, at int64) []byte {
 	return periodic.AppendJob(nil, &periodic.Job{
-		Func: []byte(s.queues[j.queue]), Name: []byte(j.name), Workload: []byte(j.workload()), SchedAt: at, Count: j.record.least, Timeout: int32(j.timeout / 1000),
+		Func: []byte(s.ledger.queues[j.queue]), Name: []byte(j.name), Workload: []byte(j.workload()), SchedAt: at, Count: j.record.least, Timeout: int32(j.timeout / 1000),
 	})
 }
 
@@ -338,12 +338,12 @@ func (s *Simulator) large() int {
 	if s.rng.IntN(10) > 0 {
 		return 0
 	}
-	return s.rng.IntN(s.setup.frame / 2 >> s.rng.IntN(5))
+	return s.rng.IntN(s.ledger.setup.frame / 2 >> s.rng.IntN(5))
 }
 
 // fresh makes a Periodic job with a drawn time-out, count and size.
 func (s *Simulator) fresh(queue int, name string) *Job {
-	j := s.newJob(ofPeriodic, queue, name)
+	j := s.ledger.newJob(ofPeriodic, queue, name)
 	j.text, j.size = s.rng.IntN(4) == 0, s.large()
 	j.timeout = []int64{600_000, 0, 4000}[s.rng.IntN(3)]
 	j.record.least = s.rng.Int32N(3) * s.rng.Int32N(1000)
@@ -354,7 +354,7 @@ func (s *Simulator) fresh(queue int, name string) *Job {
 // actAsClient lets a Periodic client do one thing.
 func (s *Simulator) actAsClient(c *Conn) {
 	n := s.rng.IntN(20)
-	if s.live() >= mostJobs && n < 14 {
+	if s.ledger.live() >= mostJobs && n < 14 {
 		n = 14
 	}
 	at := int64(0)
@@ -382,16 +382,16 @@ func (s *Simulator) actAsClient(c *Conn) {
 		j := s.fresh(s.rng.IntN(workedQueues), "")
 		r := &Request{cmd: periodic.RunJob, job: j}
 		r.arrive = func() {
-			s.unlessFull(r, func() {
-				s.submitted(j, 0)
+			s.ledger.unlessFull(r, func() {
+				s.ledger.submitted(j, 0)
 				if c.slow && c.framing() == periodic.CRC {
-					s.doubt(j) // that nobody does it may be said behind what it has not read
+					s.ledger.doubt(j) // that nobody does it may be said behind what it has not read
 				}
 				j.owner, r.at = c, s.server.Now().Mono
 			})
 		}
 		c.ask(r, s.record(j, 0))
-		s.say("c%d runs %v", c.id, j)
+		s.trace.say("c%d runs %v", c.id, j)
 	case n < 16:
 		s.removeAny(c)
 	case n == 16:
@@ -401,17 +401,17 @@ func (s *Simulator) actAsClient(c *Conn) {
 	case n == 17 && s.rng.IntN(3) == 0:
 		r := &Request{cmd: periodic.DropFunc}
 		r.arrive = func() {
-			for _, j := range s.jobs {
+			for _, j := range s.ledger.jobs {
 				if j.queue == workedQueues && j.by == ofPeriodic && j.now != gone {
-					s.end(j)
+					s.ledger.end(j)
 				}
 				if j.queue == workedQueues {
 					r.jobs = append(r.jobs, j)
 				}
 			}
 		}
-		c.ask(r, periodic.AppendStr8String(nil, s.queues[workedQueues]))
-		s.say("c%d drops", c.id)
+		c.ask(r, periodic.AppendStr8String(nil, s.ledger.queues[workedQueues]))
+		s.trace.say("c%d drops", c.id)
 	case n == 18:
 		s.configure(c)
 	case c.framing() == periodic.CRC && s.rng.IntN(2) == 0:
@@ -424,9 +424,9 @@ func (s *Simulator) actAsClient(c *Conn) {
 // submit submits a job.
 func (s *Simulator) submit(c *Conn, j *Job, at int64) {
 	r := &Request{cmd: periodic.SubmitJob, job: j}
-	r.arrive = func() { s.unlessFull(r, func() { s.submitted(j, at) }) }
+	r.arrive = func() { s.ledger.unlessFull(r, func() { s.ledger.submitted(j, at) }) }
 	c.ask(r, s.record(j, at))
-	s.say("c%d submits %v at %d", c.id, j, at)
+	s.trace.say("c%d submits %v at %d", c.id, j, at)
 }
 
 // unlessFull calls arrive, unless the disk is full and the server must refuse the request.
@@ -439,7 +439,7 @@ func (l *Ledger) unlessFull(r *Request, arrive func()) {
 // removeAny removes a job that may be there.
 func (s *Simulator) removeAny(c *Conn) {
 	var all []*Job
-	for _, j := range s.jobs {
+	for _, j := range s.ledger.jobs {
 		if j.by == ofPeriodic && j.now != gone {
 			all = append(all, j)
 		}
@@ -453,13 +453,13 @@ func (s *Simulator) removeAny(c *Conn) {
 func (s *Simulator) remove(c *Conn, j *Job) {
 	r := &Request{cmd: periodic.RemoveJob}
 	r.arrive = func() {
-		for _, same := range s.names[fmt.Sprint(j.queue, j.by, j.name)] {
+		for _, same := range s.ledger.names[fmt.Sprint(j.queue, j.by, j.name)] {
 			if same.now != gone {
-				s.end(same)
+				s.ledger.end(same)
 			}
 			r.jobs = append(r.jobs, same)
 		}
 	}
-	c.ask(r, periodic.AppendStr8String(periodic.AppendStr8String(nil, s.queues[j.queue]), j.name))
-	s.say("c%d removes %v", c.id, j)
+	c.ask(r, periodic.AppendStr8String(periodic.AppendStr8String(nil, s.ledger.queues[j.queue]), j.name))
+	s.trace.say("c%d removes %v", c.id, j)
 }

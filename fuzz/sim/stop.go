@@ -18,27 +18,27 @@ const drainSteps = 100
 
 // requestShutdown sends a client's SHUTDOWN, which the server may refuse.
 func (s *Simulator) requestShutdown(c *Conn) {
-	r := &Request{cmd: periodic.Shutdown, silent: s.setup.stops == "on"}
-	r.arrive = func() { r.refused, s.ending = !r.silent, r.silent }
+	r := &Request{cmd: periodic.Shutdown, silent: s.ledger.setup.stops == "on"}
+	r.arrive = func() { r.refused, s.ledger.ending = !r.silent, r.silent }
 	c.ask(r, nil)
-	s.say("c%d asks the server to stop", c.id)
+	s.trace.say("c%d asks the server to stop", c.id)
 }
 
 // shutDown follows a SHUTDOWN that the server has accepted.
 func (s *Simulator) shutDown() {
 	s.settle()
 	if !s.server.Stopping() {
-		s.fail("a SHUTDOWN does not stop the server")
+		s.trace.fail("a SHUTDOWN does not stop the server")
 	}
 	s.stop()
 }
 
 // stop stops the server as a signal does, and starts it again.
 func (s *Simulator) stop() {
-	s.say("the server is to stop")
+	s.trace.say("the server is to stop")
 	s.policyLeaveAll() // what these workers have would keep it from stopping
 	s.server.BeginStop()
-	s.stopping = true
+	s.ledger.stopping = true
 	held := s.rng.IntN(4) == 0 && s.stopSlowly()
 	for left := s.rng.IntN(drainSteps); !held && left > 0 && s.server.Owes(); left-- {
 		s.stepDuringStop()
@@ -47,34 +47,34 @@ func (s *Simulator) stop() {
 		s.letDrain()
 	}
 	owes := s.server.Owes()
-	s.say("it owes something: %v", owes)
+	s.trace.say("it owes something: %v", owes)
 	if !owes {
-		s.checkOwesNothing()
+		s.ledger.checkOwesNothing()
 	}
-	conns := slices.DeleteFunc(slices.Clone(s.conns), func(c *Conn) bool { return c.peer.Closed() })
-	s.disk.finishCheckpoints()
-	if err := s.server.Stop(s.disk.release); err != nil {
-		s.fail("the server stops: %v", err)
+	conns := slices.DeleteFunc(slices.Clone(s.net.conns), func(c *Conn) bool { return c.peer.Closed() })
+	s.ledger.disk.finishCheckpoints()
+	if err := s.server.Stop(s.ledger.disk.release); err != nil {
+		s.trace.fail("the server stops: %v", err)
 	}
 	if !owes {
 		s.checkHalfClosed()
 		for _, c := range conns {
-			s.checkAllAnswered(c)
+			s.ledger.checkAllAnswered(c)
 		}
 	}
 	if err := s.server.Check(); err != nil {
-		s.fail("when the server has stopped: %v", err)
+		s.trace.fail("when the server has stopped: %v", err)
 	}
-	s.disk.abandon()
-	s.stopping, s.swaps, s.aired, s.missing, s.behind, s.misdated = false, nil, nil, nil, nil, ""
+	s.ledger.disk.abandon()
+	s.ledger.stopping, s.ledger.swaps, s.ledger.aired, s.ledger.missing, s.ledger.behind, s.ledger.misdated = false, nil, nil, nil, nil, ""
 	s.crashes++
-	for _, j := range s.jobs {
-		if !j.keyed || j.holder != nil || j.due <= s.wall { // somebody may have been given it while all were hung up on
+	for _, j := range s.ledger.jobs {
+		if !j.keyed || j.holder != nil || j.due <= s.ledger.wall { // somebody may have been given it while all were hung up on
 			j.record.dated = false
 		}
 	}
-	s.committed()
-	s.startAgain(s.disk.afterCrash(nothing, 0))
+	s.ledger.committed()
+	s.startAgain(s.ledger.disk.afterCrash(nothing, 0))
 }
 
 // stopSlowly keeps the disk at a group for a while; true: until the server gives up waiting.
@@ -83,7 +83,7 @@ func (s *Simulator) stopSlowly() bool {
 	if s.rng.IntN(2) == 0 {
 		return true
 	}
-	s.disk.release()
+	s.ledger.disk.release()
 	<-over
 	s.settle()
 	return false
@@ -103,7 +103,7 @@ var stopSteps = newStepTable(
 // stepDuringStop does one thing while the server stops.
 func (s *Simulator) stepDuringStop() {
 	play := stopSteps.draw(s.rng)
-	if len(s.conns) == 0 {
+	if len(s.net.conns) == 0 {
 		play = (*Simulator).commit
 	}
 	play(s)
@@ -114,18 +114,18 @@ func (s *Simulator) stepDuringStop() {
 func (s *Simulator) letDrain() {
 	for range 10 {
 		s.commit()
-		for _, c := range s.conns {
+		for _, c := range s.net.conns {
 			s.read(c, math.MaxInt)
 		}
 		s.pass(100 * time.Millisecond)
 	}
-	for _, j := range s.jobs {
-		if s.mayRun(j) {
+	for _, j := range s.ledger.jobs {
+		if s.ledger.mayRun(j) {
 			return
 		}
 	}
 	if s.server.Owes() {
-		s.fail("the server does not stop, and no job is running")
+		s.trace.fail("the server does not stop, and no job is running")
 	}
 }
 
@@ -139,16 +139,16 @@ func (l *Ledger) mayRun(j *Job) bool {
 func (l *Ledger) checkOwesNothing() {
 	for _, j := range l.jobs {
 		if j.by != ofDwork && l.holds(j.holder, j) {
-			l.fail("the server stops, and c%d does %v", j.holder.id, j)
+			l.trace.fail("the server stops, and c%d does %v", j.holder.id, j)
 		}
 	}
-	for _, c := range l.conns {
+	for _, c := range l.net.conns {
 		if n := c.peer.OutboundBuffered(); n > 0 && !c.peer.Closed() {
-			l.fail("the server stops, and c%d has yet to read %d bytes", c.id, n)
+			l.trace.fail("the server stops, and c%d has yet to read %d bytes", c.id, n)
 		}
 	}
-	if n := l.ktsOwed + l.hubOwed; n > 0 {
-		l.fail("the server stops, and %d calls have no answer", n)
+	if n := l.net.ktsOwed + l.net.hubOwed; n > 0 {
+		l.trace.fail("the server stops, and %d calls have no answer", n)
 	}
 }
 
@@ -166,7 +166,7 @@ func (l *Ledger) checkAllAnswered(c *Conn) {
 	for _, r := range c.requests {
 		cut := c.peer.Broken || c.slow && l.mixed // it may have been hung up on before
 		if !cut && !r.waitsForOthers() {
-			l.fail("the server has stopped, and c%d has no answer to its %v", c.id, r.cmd)
+			l.trace.fail("the server has stopped, and c%d has no answer to its %v", c.id, r.cmd)
 		}
 	}
 }
@@ -180,19 +180,19 @@ func (s *Simulator) halfClose(c *Conn) {
 		long = long || r.cmd == periodic.Dump || r.cmd == periodic.Status
 	}
 	if c.finished && !long {
-		s.halfClosed = append(s.halfClosed, c)
+		s.net.halfClosed = append(s.net.halfClosed, c)
 	}
 	c.peer.Finish()
 }
 
 // checkHalfClosed checks, when everything is on disk, that peers that closed their side have all answers.
 func (s *Simulator) checkHalfClosed() {
-	for _, c := range s.halfClosed {
+	for _, c := range s.net.halfClosed {
 		for _, r := range c.requests {
 			if !r.waitsForOthers() {
-				s.fail("c%d has closed its side, and never has an answer to its %v", c.id, r.cmd)
+				s.trace.fail("c%d has closed its side, and never has an answer to its %v", c.id, r.cmd)
 			}
 		}
 	}
-	s.halfClosed = nil
+	s.net.halfClosed = nil
 }

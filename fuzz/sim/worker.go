@@ -12,28 +12,28 @@ import (
 
 // serve sends a worker's CAN_DO or BROADCAST.
 func (s *Simulator) serve(c *Conn, queue int) {
-	r := &Request{cmd: periodic.CanDo, silent: s.unacknowledged(c)}
+	r := &Request{cmd: periodic.CanDo, silent: s.ledger.unacknowledged(c)}
 	r.arrive = func() { c.does[queue] = true }
 	if queue == broadcastQueue {
 		r.cmd = periodic.Broadcast
-		r.arrive = func() { c.does[queue], c.tuned = true, 1+s.turn }
+		r.arrive = func() { c.does[queue], c.tuned = true, 1+s.ledger.turn }
 	}
-	c.ask(r, periodic.AppendStr8String(nil, s.queues[queue]))
+	c.ask(r, periodic.AppendStr8String(nil, s.ledger.queues[queue]))
 }
 
 // quit sends a worker's CANT_DO. It keeps the jobs that it has.
 func (s *Simulator) quit(c *Conn, queue int) {
-	r := &Request{cmd: periodic.CantDo, silent: s.unacknowledged(c)}
+	r := &Request{cmd: periodic.CantDo, silent: s.ledger.unacknowledged(c)}
 	r.arrive = func() {
 		if c.does[queue] {
-			c.does[queue], c.quit[queue] = false, 1+s.turn
+			c.does[queue], c.quit[queue] = false, 1+s.ledger.turn
 		}
 		if queue == broadcastQueue {
 			c.tuned = 0
 		}
 	}
-	c.ask(r, periodic.AppendStr8String(nil, s.queues[queue]))
-	s.say("c%d does q%d no more", c.id, queue)
+	c.ask(r, periodic.AppendStr8String(nil, s.ledger.queues[queue]))
+	s.trace.say("c%d does q%d no more", c.id, queue)
 }
 
 // serving reports whether c may be given a job of a queue. A job may have been assigned in the turn of the CANT_DO.
@@ -50,7 +50,7 @@ func (l *Ledger) acksGrabs(c *Conn) bool { return c.peerKind == crcWorker && l.s
 // confirm sends a worker's JOB_ASSIGNED, under the message id of the GRAB_JOB. It changes nothing.
 func (s *Simulator) confirm(c *Conn, h heldJob) {
 	c.askAs(h.tag, &Request{cmd: periodic.JobAssigned, silent: true}, nil)
-	s.say("c%d confirms %v", c.id, h.job)
+	s.trace.say("c%d confirms %v", c.id, h.job)
 }
 
 // decline sends a worker's JOB_UNASSIGNED: the job is ready again, and has not failed.
@@ -58,36 +58,36 @@ func (s *Simulator) decline(c *Conn, h heldJob) {
 	j := h.job
 	r := &Request{cmd: periodic.JobUnassigned, silent: true}
 	r.arrive = func() {
-		s.reported(h)
+		s.ledger.reported(h)
 		switch {
 		case j.run != nil && j.run != h.run: // the request has the message id of this run, and a later one goes on
-		case s.holds(c, j):
-			j.holder, j.turn, j.keyed = nil, s.turn, j.by == ofPeriodic
+		case s.ledger.holds(c, j):
+			j.holder, j.turn, j.keyed = nil, s.ledger.turn, j.by == ofPeriodic
 			j.setLocation("")
 			j.due = s.server.Now().Wall
 			j.record.at, j.record.dated = j.due/1000, true
-		case s.mayHold(c, j) || j.lost:
-			j.holder, j.keyed, j.turn, j.record.dated = nil, false, s.turn, false
+		case s.ledger.mayHold(c, j) || j.lost:
+			j.holder, j.keyed, j.turn, j.record.dated = nil, false, s.ledger.turn, false
 			j.setLocation("")
 			j.lost = true
 		}
 	}
 	c.askAs(h.tag, r, nil)
-	s.say("c%d declines %v", c.id, j)
+	s.trace.say("c%d declines %v", c.id, j)
 }
 
 // assignedLate notes an assignment to a slow reader. It may have waited in the server behind a long reply, from any
 // turn since the request came, so the job may have timed out, have another holder or have ended.
 func (l *Ledger) assignedLate(c *Conn, j *Job, q *Request) {
-	l.say("c%d is given %v, now or earlier", c.id, j)
+	l.trace.say("c%d is given %v, now or earlier", c.id, j)
 	l.handed++
 	switch {
 	case j.id == 0 || j.now == gone && j.turn < q.turn:
-		l.fail("%v is handed out after its end, or before it came", j)
+		l.trace.fail("%v is handed out after its end, or before it came", j)
 	case j.now == gone || l.holds(j.holder, j) && j.holder != c && j.turn >= q.turn:
 		return
 	case l.holds(j.holder, j) && j.holder != c:
-		l.fail("%v is handed to c%d and c%d holds it", j, c.id, j.holder.id)
+		l.trace.fail("%v is handed to c%d and c%d holds it", j, c.id, j.holder.id)
 	}
 	j.holder, j.keyed, j.turn, j.lost, j.locks, j.parked = nil, false, l.turn, true, nil, false
 	j.setLocation("")
@@ -112,7 +112,7 @@ func (l *Ledger) ready(c *Conn) *Job {
 // waitsUnread reports whether a slow reader may have been assigned j already, in bytes that wait in the server behind a
 // long reply.
 func (l *Ledger) waitsUnread(j *Job) bool {
-	return slices.ContainsFunc(l.conns, func(c *Conn) bool { return l.mayHaveUnread(c, j) })
+	return slices.ContainsFunc(l.net.conns, func(c *Conn) bool { return l.mayHaveUnread(c, j) })
 }
 
 // mayHaveUnread is waitsUnread for one connection.
@@ -148,10 +148,10 @@ func (l *Ledger) checkIdle() {
 	if l.stopping {
 		return // nothing is handed out
 	}
-	for _, c := range l.conns {
+	for _, c := range l.net.conns {
 		if c.peerKind == gloomSlave && !c.busy && !c.peer.Broken && c.joined > 0 && c.joined <= l.turn {
 			if j := l.ready(c); j != nil {
-				l.fail("c%d waits, and %v is ready for it", c.id, j)
+				l.trace.fail("c%d waits, and %v is ready for it", c.id, j)
 			}
 		}
 		if !c.worker() || c.peer.Broken || c.slow {
@@ -162,7 +162,7 @@ func (l *Ledger) checkIdle() {
 				continue
 			}
 			if j := l.ready(c); j != nil {
-				l.fail("c%d waits with a %v, and %v is ready for it", c.id, r.cmd, j)
+				l.trace.fail("c%d waits with a %v, and %v is ready for it", c.id, r.cmd, j)
 			}
 		}
 	}
@@ -171,12 +171,12 @@ func (l *Ledger) checkIdle() {
 // checkNoJob checks a NO_JOB.
 func (l *Ledger) checkNoJob(c *Conn) {
 	if l.setup.grab != "document" {
-		l.fail("c%d is sent NO_JOB", c.id)
+		l.trace.fail("c%d is sent NO_JOB", c.id)
 	}
 	if j := l.ready(c); j != nil && !l.mixed && !c.slow && !l.stopping {
-		l.fail("c%d is sent NO_JOB, and %v is ready for it", c.id, j)
+		l.trace.fail("c%d is sent NO_JOB, and %v is ready for it", c.id, j)
 	}
-	l.say("c%d hears that there is no job", c.id)
+	l.trace.say("c%d hears that there is no job", c.id)
 }
 
 // woken checks the answer to a SLEEP. A broadcast job may be kept for the worker until its next GRAB_JOB, and for no
@@ -184,7 +184,7 @@ func (l *Ledger) checkNoJob(c *Conn) {
 // have been woken.
 func (l *Ledger) woken(c *Conn, body []byte, asked int) {
 	if len(body) != 1 || body[0] != byte(periodic.Noop) {
-		l.fail("c%d is sent %x for a SLEEP", c.id, body)
+		l.trace.fail("c%d is sent %x for a SLEEP", c.id, body)
 	}
 	if l.setup.grab != "document" || !l.serving(c, broadcastQueue) {
 		return
