@@ -41,7 +41,8 @@ var onlyIn = []struct {
 }{
 	{"github.com/panjf2000/gnet", []string{"loop/engine.go"}},
 	{"github.com/go-zeromq", []string{"loop/dwork/zmq"}},
-	{"go.mongodb.org/mongo-driver", []string{"loop/disbatch", "loop/kts46/store"}},
+	{"go.mongodb.org/mongo-driver", []string{"loop/disbatch", "loop/kts46/store"}}, // bson, for documents
+	{"go.mongodb.org/mongo-driver/mongo", []string{"loop/disbatch/store", "loop/disbatch/sitetest", "loop/kts46/store"}},
 	{"unsafe", []string{"codec/dwork/dworkpb/dwork.pb.go"}}, // generated so
 }
 
@@ -261,6 +262,7 @@ func TestLayersCanFail(t *testing.T) {
 	f("loop/dwork/x.go", imports("github.com/go-zeromq/zmq4"), "belongs in loop/dwork/zmq only")
 	f("loop/disbatch/store/x.go", imports("go.mongodb.org/mongo-driver/bson"), "")
 	f("loop/kts46/store/x.go", imports("go.mongodb.org/mongo-driver/bson"), "")
+	f("loop/disbatch/web/x.go", imports("go.mongodb.org/mongo-driver/mongo"), "belongs in loop/disbatch/store and loop/disbatch/sitetest and loop/kts46/store only")
 	f("loop/kts46/x.go", imports("go.mongodb.org/mongo-driver/bson"), "belongs in loop/disbatch and loop/kts46/store only")
 	f("loop/kts46/x.go", imports("treadle/loop/kts46/store"), "")
 	f("loop/kts46/x.go", imports("treadle/loop/journal"), "loop/kts46 may not import loop/journal")

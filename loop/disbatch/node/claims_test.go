@@ -54,7 +54,7 @@ func TestForeignTasksKeepLimits(t *testing.T) {
 			must(t, err)
 			q := s.Queue(c.queue)
 			ids := s.Fill(&q, sitetest.Payloads(6)...)
-			_, err = s.Tasks.UpdateMany(s.Ctx, d("_id", store.In(ids[:3])), set(d("status", store.StatusClaimed, "node", "me")))
+			_, err = s.Tasks.UpdateMany(s.Ctx, d("_id", d("$in", ids[:3])), set(d("status", store.StatusClaimed, "node", "me")))
 			must(t, err)
 			n := s.node("me", with(w))
 			s.Until("tasks at work", func() bool { return w.holding() == 2 })

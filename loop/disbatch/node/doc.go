@@ -3,7 +3,6 @@
 // that are commands or task runners of the original (RunTasks). The workers of a server run the tasks that are functions
 // (Functions). RunTask runs one claimed task with the arguments of the original's task runner.
 //
-// The states of a task's document are queued, claimed, running and ended. Each transition is one update in tasks.go, whose result
-// tells whether it happened. The package works on loop/disbatch/store. It knows neither the command interface nor the server
-// that it may be part of.
+// The package works on loop/disbatch/store, which has the states of tasks and all queries. It knows neither the command interface nor
+// the server that it may be part of.
 package node

@@ -34,9 +34,9 @@ type answer struct {
 }
 
 // outcome returns the end of the task that the answer stands for.
-func (a *answer) outcome() outcome {
+func (a *answer) outcome() store.Outcome {
 	if a.err != nil {
-		return outcome{status: store.StatusFailed, stdout: "", stderr: a.err.Error()}
+		return store.Outcome{Status: store.StatusFailed, Stdout: "", Stderr: a.err.Error()}
 	}
 	return parseResult(a.data)
 }
@@ -99,7 +99,7 @@ func (n *Node) function(a *assignment) error {
 			stops = false
 			if n.o.Functions.Withdraw(a.Plugin.Function, id) {
 				n.tally.released.Add(1)
-				return n.retry.Do(n.calls, "giving back task "+id, func() error { return n.store.requeue(n.calls, &t, run, a.Schema) })
+				return n.retry.Do(n.calls, "giving back task "+id, func() error { return n.store.Requeue(n.calls, &t, run, a.Schema) })
 			}
 		}
 	}

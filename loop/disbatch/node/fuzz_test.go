@@ -55,15 +55,15 @@ func FuzzDocument(f *testing.F) {
 }
 
 // checkOutcome checks that an outcome can be written to the database.
-func checkOutcome(t *testing.T, o outcome) {
+func checkOutcome(t *testing.T, o store.Outcome) {
 	t.Helper()
-	for _, s := range []any{o.stdout, o.stderr} {
+	for _, s := range []any{o.Stdout, o.Stderr} {
 		if text, ok := s.(string); !ok || !utf8.ValidString(text) {
 			t.Fatalf("the output %q is no text", s)
 		}
 	}
-	if _, err := bson.Marshal(o.update(time.Now())); err != nil || o.status < store.StatusSucceeded {
-		t.Fatalf("a task ends with status %d, %v", o.status, err)
+	if _, err := bson.Marshal(o); err != nil || o.Status < store.StatusSucceeded {
+		t.Fatalf("a task ends with status %d, %v", o.Status, err)
 	}
 }
 
@@ -97,6 +97,6 @@ func FuzzPluginOutput(f *testing.F) {
 		case !ok && string(rest) != string(out):
 			t.Fatalf("%q has no status line, and %q is left of it", out, rest)
 		}
-		checkOutcome(t, outcome{status: store.StatusSucceeded, stdout: utf8Text(rest), stderr: ""})
+		checkOutcome(t, store.Outcome{Status: store.StatusSucceeded, Stdout: utf8Text(rest), Stderr: ""})
 	})
 }

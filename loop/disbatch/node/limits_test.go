@@ -134,7 +134,7 @@ func TestQueueLimits(t *testing.T) {
 			s.Until("a task in place of the one that ended", func() bool { return w.holding()+x.holding() == c.atBoth })
 			s.ticks(first, 2)
 			s.ticks(second, 2)
-			if n, err := s.Store.CountTasks(s.Ctx, d("status", store.In([]int{store.StatusClaimed, store.StatusRunning}))); err != nil || int(n) > c.atBoth {
+			if n, err := s.Store.CountTasks(s.Ctx, d("status", d("$in", []int{store.StatusClaimed, store.StatusRunning}))); err != nil || int(n) > c.atBoth {
 				t.Errorf("%d tasks run, %v", n, err)
 			}
 			w.mu.Lock()

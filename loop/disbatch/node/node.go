@@ -265,7 +265,7 @@ func (n *Node) setCondition(about, reason string) {
 
 // release queues claimed tasks of this node again: the given ones, or all that have not begun.
 func (n *Node) release(ctx context.Context, queues []store.Queue, only ...primitive.ObjectID) (int64, error) {
-	released, err := n.store.release(ctx, n.o.Name, queues, only...)
+	released, err := n.store.Release(ctx, n.o.Name, queues, only...)
 	n.tally.released.Add(uint64(released))
 	return released, err
 }

@@ -72,7 +72,7 @@ func TestTaskWithoutJSON(t *testing.T) {
 		var a assignment
 		must(t, readDocument(bytes.NewReader(b), &a))
 		task := store.DecodeTask(a.Task)
-		if o := new(performer).execute(t.Context(), &a, &task); o.status != store.StatusFailed || o.stdout != unableToStart {
+		if o := new(performer).execute(t.Context(), &a, &task); o.Status != store.StatusFailed || o.Stdout != unableToStart {
 			t.Errorf("it ended with %+v", o)
 		}
 	}

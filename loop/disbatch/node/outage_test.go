@@ -116,7 +116,7 @@ func TestRunnerStopsWithoutDatabase(t *testing.T) {
 	s := impatient(t, plugins(map[string]string{"Wait": shell("exec sleep 300", "")}))
 	q := s.Queue(d("name", "a", "plugin", "Wait", "threads", 1))
 	id := s.Fill(&q, sitetest.Payloads(1)...)[0]
-	task, err := s.db().claim(s.Ctx, &q, "me", time.Now())
+	task, err := s.Store.Claim(s.Ctx, &q, "me", time.Now())
 	must(t, err)
 	site, err := store.Open(s.Config.Connection(config.ComponentRunner))
 	must(t, err)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson/primitive"
@@ -27,7 +26,7 @@ const (
 
 // performer begins tasks, runs their plugins and writes the ends.
 type performer struct {
-	store  *database
+	store  *store.Store
 	log    *slog.Logger
 	config string   // path of the configuration, an argument of task runners
 	flags  []string // further arguments of 2018 task runners
@@ -37,6 +36,20 @@ type performer struct {
 	grace  time.Duration // shutdownGrace; less in tests
 	// keepMTime leaves the time of the claim as the mtime of a finished task.
 	keepMTime bool
+}
+
+// newPerformer returns a performer on a store.
+func newPerformer(site *store.Store, c *config.File, log *slog.Logger) *performer {
+	var flags []string
+	if c.Quiet {
+		flags = append(flags, "--quiet")
+	}
+	if c.Testing {
+		flags = append(flags, "--testing")
+	}
+	counted := new(tally)
+	retry := site.Retrier(log, func() { counted.errors.Add(1) })
+	return &performer{store: site, log: log, config: c.Path, flags: flags, keepMTime: c.Node.MTime == "claim", tally: counted, clock: time.Now, retry: retry, grace: shutdownGrace}
 }
 
 // assignment is a claimed task with its plugin.
@@ -64,7 +77,7 @@ func (p *performer) perform(ctx context.Context, a *assignment) error {
 	longer, cancel := withGrace(ctx, p.grace)
 	defer cancel()
 	if err := p.finish(longer, a, &t, run, o); err != nil {
-		return fmt.Errorf("its end with status %d is not written, in the database it runs for ever: %w", o.status, err)
+		return fmt.Errorf("its end with status %d is not written, in the database it runs for ever: %w", o.Status, err)
 	}
 	return nil
 }
@@ -83,7 +96,7 @@ func withGrace(ctx context.Context, grace time.Duration) (context.Context, conte
 func (p *performer) begin(ctx context.Context, a *assignment, t *store.Task, run primitive.ObjectID) error {
 	begun := false
 	err := p.retry.Do(ctx, "beginning task "+t.ID.Hex(), func() (err error) {
-		begun, err = p.store.begin(ctx, t, run)
+		begun, err = p.store.Begin(ctx, t, run)
 		return err
 	})
 	switch {
@@ -100,7 +113,7 @@ func (p *performer) begin(ctx context.Context, a *assignment, t *store.Task, run
 func (p *performer) failWithoutOutput(ctx context.Context, schema store.Schema, t *store.Task) error {
 	failed, mtime := false, p.mtime()
 	err := p.retry.Do(ctx, "failing task "+t.ID.Hex(), func() (err error) {
-		failed, err = p.store.failWithoutOutput(ctx, t, mtime)
+		failed, err = p.store.FailWithoutOutput(ctx, t, mtime)
 		return err
 	})
 	if failed {
@@ -111,7 +124,7 @@ func (p *performer) failWithoutOutput(ctx context.Context, schema store.Schema, 
 }
 
 // execute runs a plugin that is a command or built in.
-func (p *performer) execute(ctx context.Context, a *assignment, t *store.Task) outcome {
+func (p *performer) execute(ctx context.Context, a *assignment, t *store.Task) store.Outcome {
 	switch {
 	case a.Plugin.Kind == kindDemo:
 		return demo(t)
@@ -136,7 +149,7 @@ func (p *performer) execute(ctx context.Context, a *assignment, t *store.Task) o
 			status = store.StatusFailed
 		}
 	}
-	o := outcome{status: status, stdout: utf8Text(stdout)}
+	o := store.Outcome{Status: status, Stdout: utf8Text(stdout)}
 	notes := ""
 	for _, stream := range []struct {
 		name string
@@ -146,7 +159,7 @@ func (p *performer) execute(ctx context.Context, a *assignment, t *store.Task) o
 			notes += fmt.Sprintf("\ntreadle: %d bytes of %s were cut, see max_output\n", stream.cut, stream.name)
 		}
 	}
-	o.stderr = utf8Text(r.stderr.kept) + notes
+	o.Stderr = utf8Text(r.stderr.kept) + notes
 	return o
 }
 
@@ -158,7 +171,7 @@ func (p *performer) delegate(ctx context.Context, a *assignment, t *store.Task) 
 		return p.endAbandoned(ctx, a, t, ended(unableToStart, errors.New("its task runner is treadle itself: give the plugin an entry of the kind exec in treadle_plugins")))
 	}
 	r, err := executeCommand(ctx, &a.Plugin, id, p.runnerFlags(a, id), nil)
-	var o outcome
+	var o store.Outcome
 	why := func() string { return utf8Text(r.stderr.kept[max(0, len(r.stderr.kept)-maxReason):]) }
 	switch {
 	case err != nil:
@@ -189,22 +202,22 @@ func (p *performer) runnerFlags(a *assignment, id string) []string {
 
 // endAbandoned ends and counts a task that its runner has left claimed or running. It counts a finished task too, since a runner of
 // the original has not.
-func (p *performer) endAbandoned(ctx context.Context, a *assignment, t *store.Task, o outcome) error {
+func (p *performer) endAbandoned(ctx context.Context, a *assignment, t *store.Task, o store.Outcome) error {
 	written := false
 	write := func() (err error) {
-		written, err = p.store.endAbandoned(ctx, t, o, p.mtime())
+		written, err = p.store.EndAbandoned(ctx, t, o, p.mtime())
 		return err
 	}
 	err := p.retry.Do(ctx, "ending task "+t.ID.Hex(), write)
 	if store.TooLarge(err) { // the payload leaves no room for the reason
-		o.stdout, o.stderr = "", ""
+		o.Stdout, o.Stderr = "", ""
 		err = p.retry.Do(ctx, "ending task "+t.ID.Hex(), write)
 	}
 	switch {
 	case err != nil:
 		return err
 	case written:
-		p.tally.ended[endOf(o.status)].Add(1)
+		p.tally.ended[endOf(o.Status)].Add(1)
 		p.count(ctx, a.Schema, t)
 	default:
 		if now, err := p.store.Task(ctx, t.ID); err == nil && now.Status >= store.StatusSucceeded {
@@ -223,15 +236,15 @@ func (p *performer) mtime() time.Time {
 }
 
 // finish writes the end of a task and counts it. Output goes to GridFS if the setting or its size requires that.
-func (p *performer) finish(ctx context.Context, a *assignment, t *store.Task, run primitive.ObjectID, o outcome) error {
-	stdout, stderr := o.stdout.(string), o.stderr.(string)
+func (p *performer) finish(ctx context.Context, a *assignment, t *store.Task, run primitive.ObjectID, o store.Outcome) error {
+	stdout, stderr := o.Stdout.(string), o.Stderr.(string)
 	out, errs := outgrown(a.GFS, len(stdout), len(stderr))
 	if err := p.toFiles(ctx, t, &o, out, errs); err != nil {
 		return err
 	}
 	finished, mtime := false, p.mtime()
 	write := func() (err error) {
-		finished, err = p.store.finish(ctx, t, run, o, mtime)
+		finished, err = p.store.Finish(ctx, t, run, o, mtime)
 		return err
 	}
 	err := p.retry.Do(ctx, "finishing task "+t.ID.Hex(), write)
@@ -242,14 +255,14 @@ func (p *performer) finish(ctx context.Context, a *assignment, t *store.Task, ru
 		err = p.retry.Do(ctx, "finishing task "+t.ID.Hex(), write)
 	}
 	if store.TooLarge(err) { // no room for the ids of files either: write the status alone
-		o.stdout, o.stderr = "", ""
+		o.Stdout, o.Stderr = "", ""
 		err = p.retry.Do(ctx, "finishing task "+t.ID.Hex(), write)
 	}
 	switch {
 	case err != nil:
 		return err
 	case finished:
-		p.tally.ended[endOf(o.status)].Add(1)
+		p.tally.ended[endOf(o.Status)].Add(1)
 		p.count(ctx, a.Schema, t)
 	default:
 		p.log.Warn("a task was taken from its runner, its result is dropped", "task", t.ID.Hex())
@@ -271,12 +284,12 @@ func outgrown(gfs config.GFS, stdout, stderr int) (out, errs bool) {
 }
 
 // toFiles moves outputs of a task to files.
-func (p *performer) toFiles(ctx context.Context, t *store.Task, o *outcome, out, errs bool) (err error) {
+func (p *performer) toFiles(ctx context.Context, t *store.Task, o *store.Outcome, out, errs bool) (err error) {
 	for _, stream := range []struct {
 		moves bool
 		name  string
 		text  *any
-	}{{out, store.FileStdout, &o.stdout}, {errs, store.FileStderr, &o.stderr}} {
+	}{{out, store.FileStdout, &o.Stdout}, {errs, store.FileStderr, &o.Stderr}} {
 		if stream.moves && err == nil {
 			*stream.text, err = p.file(ctx, t, stream.name, (*stream.text).(string))
 		}
@@ -305,78 +318,4 @@ func (p *performer) count(ctx context.Context, schema store.Schema, t *store.Tas
 			p.log.Warn("the counters of a queue may be off", "queue", t.Queue.Hex(), "error", err.Error())
 		}
 	}
-}
-
-// ErrTaskID reports a text that is no task id.
-var ErrTaskID = errors.New("not the 24 hexadecimal digits of a task's id")
-
-// TaskOptions holds the arguments of a task runner.
-type TaskOptions struct {
-	Task   string // id
-	GFS    config.GFS
-	Plugin string // used if the plugin of the queue is unknown here
-}
-
-// RunTask begins a claimed task, runs its plugin and writes its end, as the original's task runner does.
-func RunTask(ctx context.Context, c *config.File, o TaskOptions, log *slog.Logger) error {
-	id, err := primitive.ObjectIDFromHex(strings.TrimSpace(o.Task))
-	if err != nil {
-		return fmt.Errorf("--task %s: %w", o.Task, ErrTaskID)
-	}
-	site, err := store.Open(c.Connection(config.ComponentRunner))
-	if err != nil {
-		return err
-	}
-	defer site.Close()
-	p := newPerformer(site, c, log)
-	var t store.Task
-	var q store.Queue
-	err = p.retry.Connect(ctx, "reading task "+id.Hex(), func() (err error) {
-		if t, err = site.Task(ctx, id); err == nil {
-			q, err = site.Queue(ctx, t.Queue.Hex())
-		}
-		if errors.Is(err, store.ErrNotFound) {
-			return nil
-		}
-		return err
-	})
-	switch {
-	case err != nil:
-		return err
-	case t.ID.IsZero():
-		return fmt.Errorf("task %s: %w", id.Hex(), store.ErrNotFound)
-	case q.ID.IsZero():
-		return fmt.Errorf("queue %s of task %s: %w", t.Queue.Hex(), id.Hex(), store.ErrNotFound)
-	case t.Status != store.StatusClaimed:
-		return fmt.Errorf("task %s has status %d: only a claimed one, -1, can be run", id.Hex(), t.Status)
-	}
-	own := *c
-	own.TaskRunner = "" // it may be this program
-	plugin, err := pluginOf(&own, q.Plugin, q.Schema, nil)
-	if err != nil && o.Plugin != "" {
-		plugin, err = pluginOf(&own, o.Plugin, q.Schema, nil)
-	}
-	a := &assignment{Task: t.Raw, Plugin: plugin, Schema: q.Schema, GFS: o.GFS}
-	if err != nil {
-		run := primitive.NewObjectID()
-		if berr := p.begin(ctx, a, &t, run); berr != nil {
-			return berr
-		}
-		return p.finish(ctx, a, &t, run, ended(unableToStart, err))
-	}
-	return p.perform(ctx, a)
-}
-
-// newPerformer returns a performer on a store.
-func newPerformer(site *store.Store, c *config.File, log *slog.Logger) *performer {
-	var flags []string
-	if c.Quiet {
-		flags = append(flags, "--quiet")
-	}
-	if c.Testing {
-		flags = append(flags, "--testing")
-	}
-	counted := new(tally)
-	retry := site.Retrier(log, func() { counted.errors.Add(1) })
-	return &performer{store: &database{site}, log: log, config: c.Path, flags: flags, keepMTime: c.Node.MTime == "claim", tally: counted, clock: time.Now, retry: retry, grace: shutdownGrace}
 }

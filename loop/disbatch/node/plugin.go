@@ -54,8 +54,8 @@ func available(p *config.Plugin) error {
 }
 
 // ended returns the end of a task without a result of its plugin.
-func ended(stdout string, reason error) outcome {
-	return outcome{status: store.StatusFailed, stdout: stdout, stderr: reason.Error()}
+func ended(stdout string, reason error) store.Outcome {
+	return store.Outcome{Status: store.StatusFailed, Stdout: stdout, Stderr: reason.Error()}
 }
 
 // statusOf returns the status for a number of a plugin. A number that is not positive means failed.
@@ -71,12 +71,12 @@ func statusOf(number json.RawMessage) int {
 
 // parseResult reads the result of a worker: an object with status, stdout and stderr. Other bytes are the stdout of a task that has
 // succeeded.
-func parseResult(data []byte) outcome {
+func parseResult(data []byte) store.Outcome {
 	var r struct{ Status, Stdout, Stderr json.RawMessage }
 	if json.Unmarshal(data, &r) != nil || r.Status == nil {
-		return outcome{status: store.StatusSucceeded, stdout: utf8Text(data), stderr: ""}
+		return store.Outcome{Status: store.StatusSucceeded, Stdout: utf8Text(data), Stderr: ""}
 	}
-	return outcome{status: statusOf(r.Status), stdout: outputOf(r.Stdout), stderr: outputOf(r.Stderr)}
+	return store.Outcome{Status: statusOf(r.Status), Stdout: outputOf(r.Stdout), Stderr: outputOf(r.Stderr)}
 }
 
 // outputOf returns the text of a JSON string, or the JSON of another value.
@@ -104,10 +104,10 @@ func utf8Text(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD")
 
 // demo runs the built-in plugin. Each letter of the payload's field commands writes a line to stdout (a) or stderr (b), or fails the
 // task (c).
-func demo(t *store.Task) outcome {
+func demo(t *store.Task) store.Outcome {
 	commands, _ := t.Params().DocumentOK()
 	var stdout, stderr strings.Builder
-	o := outcome{status: store.StatusSucceeded}
+	o := store.Outcome{Status: store.StatusSucceeded}
 	for _, letter := range store.Text(commands.Lookup("commands")) {
 		switch letter {
 		case 'a':
@@ -115,10 +115,10 @@ func demo(t *store.Task) outcome {
 		case 'b':
 			stderr.WriteString("b\n")
 		case 'c':
-			o.status = store.StatusFailed
+			o.Status = store.StatusFailed
 		}
 	}
-	o.stdout, o.stderr = stdout.String(), stderr.String()
+	o.Stdout, o.Stderr = stdout.String(), stderr.String()
 	return o
 }
 

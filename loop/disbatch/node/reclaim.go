@@ -30,7 +30,7 @@ func (n *Node) orphanOldClaims(ctx context.Context) error {
 	n.mu.Lock()
 	local := slices.SortedFunc(maps.Keys(n.local), func(a, b primitive.ObjectID) int { return bytes.Compare(a[:], b[:]) })
 	n.mu.Unlock()
-	marked, err := n.store.orphanClaimed(ctx, n.o.Name, n.clock().Add(-orphanAge), local)
+	marked, err := n.store.OrphanClaimed(ctx, n.o.Name, n.clock().Add(-orphanAge), local)
 	if marked > 0 {
 		n.tally.orphaned.Add(uint64(marked))
 		n.log.Warn("marked orphaned tasks", "tasks", marked)
@@ -41,7 +41,7 @@ func (n *Node) orphanOldClaims(ctx context.Context) error {
 // inherited returns the claimed and running tasks in the name of this node that this process has not held for two ticks. They belong
 // to an earlier process, or the reply to their claim was lost.
 func (n *Node) inherited(ctx context.Context) (out []store.Task, err error) {
-	tasks, err := n.store.heldBy(ctx, n.o.Name)
+	tasks, err := n.store.HeldBy(ctx, n.o.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (n *Node) resumeInherited(ctx context.Context, queues []store.Queue, inheri
 				return err
 			}
 		case state != nil && state.plugin.Kind == config.KindFunction && !n.isLocal(t.ID):
-			if _, err := n.store.orphanTask(ctx, &t); err != nil {
+			if _, err := n.store.OrphanRunning(ctx, n.o.Name, t.ID); err != nil {
 				return err
 			}
 			n.tally.orphaned.Add(1)
@@ -144,11 +144,11 @@ func (n *Node) reclaimOwn(ctx context.Context, inherited []store.Task) error {
 		if running.tasks[t.ID.Hex()] {
 			continue
 		}
-		marked, err := n.store.orphanTask(ctx, &t)
+		marked, err := n.store.OrphanRunning(ctx, n.o.Name, t.ID)
 		if err != nil {
 			return err
 		}
-		if !marked { // the task has ended
+		if marked == 0 { // the task has ended
 			continue
 		}
 		n.tally.orphaned.Add(1)
@@ -167,7 +167,7 @@ func (n *Node) reclaimOthers(ctx context.Context, nodes []store.Node) error {
 		if e.Name == n.o.Name || e.Name == "" || time.Since(n.heartbeats[e.Name].at) <= limit {
 			continue
 		}
-		marked, err := n.store.orphanRunning(ctx, e.Name)
+		marked, err := n.store.OrphanRunning(ctx, e.Name)
 		if err != nil {
 			return err
 		}

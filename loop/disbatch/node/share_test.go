@@ -23,8 +23,8 @@ func TestNodesShareQueue(t *testing.T) {
 	theirs := 0
 	s.Until("the end of all tasks", func() bool { // polls every 5 ms beside a node with ticks of 20 ms
 		must(t, s.Store.ReportNode(s.Ctx, "original", time.Now(), nil))
-		if running, err := s.db().occupying(s.Ctx, &q); err == nil && running == 0 {
-			if task, err := s.db().claim(s.Ctx, &q, "original", time.Now()); err == nil {
+		if running, err := s.Store.CountTasks(s.Ctx, d("queue", q.ID, "status", d("$in", []int{store.StatusClaimed, store.StatusRunning}))); err == nil && running == 0 {
+			if task, err := s.Store.Claim(s.Ctx, &q, "original", time.Now()); err == nil {
 				_, err = s.Tasks.UpdateOne(s.Ctx, byID(task.ID), set(d("status", store.StatusSucceeded)))
 				must(t, err)
 				theirs++

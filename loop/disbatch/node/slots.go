@@ -155,7 +155,7 @@ func (n *Node) noteClaim(q *store.Queue, err error) {
 	n.tally.errors.Add(1)
 	n.setCondition("claims of queue "+q.Name, err.Error())
 	if store.TooLarge(err) {
-		if t, err := n.store.nextFull(n.calls, q); err == nil && n.failWithoutOutput(n.calls, q.Schema, &t) == nil {
+		if t, err := n.store.NextFull(n.calls, q); err == nil && n.failWithoutOutput(n.calls, q.Schema, &t) == nil {
 			n.log.Error("a task's document has no room for its claim, it failed", "task", t.ID.Hex())
 		}
 	}
@@ -178,7 +178,7 @@ func (n *Node) claimAgain(q *store.Queue) (t store.Task, err error) {
 func (n *Node) claim(q *store.Queue, resumed *store.Task) (t store.Task, err error) {
 	if resumed != nil {
 		t = *resumed
-	} else if t, err = n.store.claim(n.calls, q, n.o.Name, n.clock()); err != nil {
+	} else if t, err = n.store.Claim(n.calls, q, n.o.Name, n.clock()); err != nil {
 		return t, err
 	} else {
 		n.tally.claimed.Add(1)
@@ -197,15 +197,11 @@ func (n *Node) claim(q *store.Queue, resumed *store.Task) (t store.Task, err err
 func (n *Node) settle(q *store.Queue, t *store.Task) error {
 	end := time.Now().Add(settleTimeout)
 	for wait := settleFirst; ; wait = min(2*wait, settleLast) {
-		count, err := n.store.occupying(n.calls, q)
-		if err != nil || count <= int64(q.Limit) {
+		within, beyond, err := n.store.Place(n.calls, q, t)
+		if err != nil || within {
 			return err
 		}
-		before, err := n.store.ahead(n.calls, q, t)
-		if err != nil {
-			return err
-		}
-		if before >= int64(q.Limit) || time.Now().After(end) || !n.wait(wait) {
+		if beyond || time.Now().After(end) || !n.wait(wait) {
 			if _, err := n.release(n.calls, []store.Queue{*q}, t.ID); err != nil {
 				return err
 			}

@@ -32,7 +32,7 @@ func (n *Node) tick(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	busy, err := n.store.occupation(ctx)
+	busy, err := n.store.Occupation(ctx)
 	if err != nil {
 		return err
 	}
@@ -54,13 +54,21 @@ func (n *Node) tick(ctx context.Context) error {
 	}
 	v.inherited = len(inherited)
 	n.adjust(&v, busy, inherited)
-	n.setCondition("journal", n.store.journalWarning())
+	n.setCondition("journal", n.journalWarning())
 	n.tally.ticked.Store(time.Now().UnixMilli())
 	err = errors.Join(n.resumeInherited(ctx, queues, inherited), n.reclaimOwn(ctx, inherited), n.recount(ctx, queues), n.reclaimOthers(ctx, nodes))
 	if ctx.Err() == nil { // no claims after a tick that was cut off
 		n.fill()
 	}
 	return err
+}
+
+// journalWarning returns a warning about a database without a journal, or an empty text.
+func (p *performer) journalWarning() string {
+	if !p.store.NoJournal() {
+		return ""
+	}
+	return "the database keeps no journal: a loss of power may leave tasks running (0) that have ended"
 }
 
 // reason returns the text of an error, or an empty text for nil.
@@ -102,7 +110,7 @@ func (n *Node) noteHeartbeats(nodes []store.Node, v *view) {
 }
 
 // report writes the entry of this node, with the fields that the design text wants about 2016 queues.
-func (n *Node) report(ctx context.Context, queues []store.Queue, busy []occupied) error {
+func (n *Node) report(ctx context.Context, queues []store.Queue, busy map[primitive.ObjectID]map[string]int) error {
 	var of2016 bson.A
 	for i := range queues {
 		q := &queues[i]
@@ -110,10 +118,8 @@ func (n *Node) report(ctx context.Context, queues []store.Queue, busy []occupied
 			continue
 		}
 		doing := int64(0)
-		for _, b := range busy {
-			if b.queue == q.ID {
-				doing += int64(b.tasks)
-			}
+		for _, tasks := range busy[q.ID] {
+			doing += int64(tasks)
 		}
 		var limit any // null if null in the queue
 		if !store.Missing(q.Raw.Lookup(store.Schema2016.LimitField())) {
@@ -142,11 +148,13 @@ func (n *Node) report(ctx context.Context, queues []store.Queue, busy []occupied
 const ownTimestamps = 8
 
 // adjust replaces the view and updates the states of all queues to it.
-func (n *Node) adjust(v *view, busy []occupied, inherited []store.Task) {
+func (n *Node) adjust(v *view, busy map[primitive.ObjectID]map[string]int, inherited []store.Task) {
 	others := make(map[primitive.ObjectID]int)
-	for _, b := range busy {
-		if b.node != n.o.Name {
-			others[b.queue] += b.tasks
+	for queue, byNode := range busy {
+		for node, tasks := range byNode {
+			if node != n.o.Name {
+				others[queue] += tasks
+			}
 		}
 	}
 	for i := range v.queues {

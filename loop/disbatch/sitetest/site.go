@@ -134,12 +134,8 @@ func (s *Site) Queue(doc bson.D) store.Queue {
 // Fill inserts tasks with the payloads.
 func (s *Site) Fill(q *store.Queue, params ...any) []primitive.ObjectID {
 	s.T.Helper()
-	r, err := s.Store.InsertTasks(s.Ctx, q, params)
+	ids, err := s.Store.InsertTasks(s.Ctx, q, params)
 	Must(s.T, err)
-	var ids []primitive.ObjectID
-	for _, id := range r.InsertedIDs {
-		ids = append(ids, id.(primitive.ObjectID))
-	}
 	return ids
 }
 
@@ -161,6 +157,9 @@ func D(pairs ...any) (out bson.D) {
 
 // ByID returns a filter for the document of an id.
 func ByID(id primitive.ObjectID) bson.D { return D("_id", id) }
+
+// Set returns an update that sets fields.
+func Set(fields bson.D) bson.D { return D("$set", fields) }
 
 // File writes a task's output to a new file of GridFS.
 func (s *Site) File(task primitive.ObjectID, name, text string) primitive.ObjectID {
@@ -224,7 +223,7 @@ func (s *Site) Until(what string, ok func() bool) {
 func (s *Site) Ends(ids ...primitive.ObjectID) []store.Task {
 	s.T.Helper()
 	s.Until("the end of the tasks", func() bool {
-		n, err := s.Store.CountTasks(s.Ctx, D("_id", store.In(ids), "status", D("$gte", 1)))
+		n, err := s.Store.CountTasks(s.Ctx, D("_id", D("$in", ids), "status", D("$gte", 1)))
 		return err == nil && int(n) == len(ids)
 	})
 	var out []store.Task

@@ -26,8 +26,8 @@ type Queue struct {
 	Raw         bson.Raw
 }
 
-// LIFO reports whether the newest task of the queue is first. The oldest is first otherwise.
-func (q *Queue) LIFO() bool { return q.Sort == sortLIFO }
+// lifo reports whether the newest task of the queue is first. The oldest is first otherwise.
+func (q *Queue) lifo() bool { return q.Sort == sortLIFO }
 
 // Task is a document of the collection tasks.
 type Task struct {

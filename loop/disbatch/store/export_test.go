@@ -2,10 +2,13 @@ package store
 
 import "context"
 
-// ClientOptions and ConnectTimeout are for the tests of this package.
+// ClientOptions and the constants are for the tests of this package.
 var ClientOptions = clientOptions
 
-const ConnectTimeout = connectTimeout
+const (
+	ConnectTimeout = connectTimeout
+	RunField       = runField
+)
 
 // Ping sends a ping to the database.
 func (s *Store) Ping(ctx context.Context) error { return s.client.Ping(ctx, nil) }

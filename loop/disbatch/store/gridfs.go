@@ -72,13 +72,17 @@ func (s *Store) ReadFile(ctx context.Context, id primitive.ObjectID) (string, er
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = cursor.Close(ctx) }() // only read
 	var b strings.Builder
-	for want := int64(0); cursor.Next(ctx); want++ {
-		if n, ok := Integer(cursor.Current.Lookup("n")); !ok || n != want {
+	want := int64(0)
+	for chunk, err := range stream(ctx, cursor) {
+		if err != nil {
+			return "", err
+		}
+		if n, ok := Integer(chunk.Lookup("n")); !ok || n != want {
 			return "", fmt.Errorf("the file %s is damaged: chunk %d is missing", id.Hex(), want)
 		}
-		data := cursor.Current.Lookup("data")
+		want++
+		data := chunk.Lookup("data")
 		switch data.Type {
 		case bson.TypeString:
 			b.WriteString(Text(data))
@@ -91,9 +95,6 @@ func (s *Store) ReadFile(ctx context.Context, id primitive.ObjectID) (string, er
 		if b.Len() > maxFile {
 			return "", fmt.Errorf("the file %s is over %dMiB", id.Hex(), maxFile>>20)
 		}
-	}
-	if err := cursor.Err(); err != nil {
-		return "", err
 	}
 	if length, ok := Integer(file.Lookup("length")); ok && length != int64(b.Len()) && length != int64(utf8.RuneCountInString(b.String())) {
 		return "", fmt.Errorf("the file %s is damaged: %d of its %d bytes are there", id.Hex(), b.Len(), length)

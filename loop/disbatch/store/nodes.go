@@ -6,7 +6,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
-	"go.mongodb.org/mongo-driver/mongo"
 	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
@@ -29,20 +28,20 @@ func (s *Store) Node(ctx context.Context, idOrName string) (Node, error) {
 }
 
 // SetNodeLimit sets the number of tasks that a node runs at once. NoLimit writes null.
-func (s *Store) SetNodeLimit(ctx context.Context, id primitive.ObjectID, limit int) (*mongo.UpdateResult, error) {
+func (s *Store) SetNodeLimit(ctx context.Context, id primitive.ObjectID, limit int) (Updated, error) {
 	var value any
 	if limit != NoLimit {
 		value = int32(limit)
 	}
-	return s.nodes.UpdateOne(ctx, byID(id), Set(bson.D{{Key: "maxthreads", Value: value}}))
+	return updated(s.nodes.UpdateOne(ctx, byID(id), set(bson.D{{Key: "maxthreads", Value: value}})))
 }
 
 // ReportNode writes the entry of a node: a timestamp and the 2016 queues. nil removes the field queues, as in 2018.
 func (s *Store) ReportNode(ctx context.Context, name string, now time.Time, queues bson.A) error {
 	stamp := bson.E{Key: "timestamp", Value: primitive.NewDateTimeFromTime(now)}
-	change := append(Set(bson.D{stamp}), bson.E{Key: "$unset", Value: bson.D{{Key: "queues", Value: ""}}})
+	change := append(set(bson.D{stamp}), bson.E{Key: "$unset", Value: bson.D{{Key: "queues", Value: ""}}})
 	if queues != nil {
-		change = Set(bson.D{stamp, {Key: "queues", Value: queues}})
+		change = set(bson.D{stamp, {Key: "queues", Value: queues}})
 	}
 	_, err := s.nodes.UpdateOne(ctx, bson.D{{Key: "node", Value: name}}, change, options.Update().SetUpsert(true))
 	return err

@@ -30,13 +30,15 @@ func (s *Store) Queue(ctx context.Context, idOrName string) (Queue, error) {
 	return DecodeQueue(raw), nil
 }
 
-// InsertQueue creates a queue in the configured dialect. Nodes claim none of its tasks until it has a limit.
-func (s *Store) InsertQueue(ctx context.Context, name, plugin string) (*mongo.InsertOneResult, error) {
-	doc := bson.D{{Key: "name", Value: name}, {Key: s.schema.PluginField(), Value: plugin}}
+// InsertQueue creates a queue in the configured dialect and returns its id. Nodes claim none of its tasks until it has a limit.
+func (s *Store) InsertQueue(ctx context.Context, name, plugin string) (primitive.ObjectID, error) {
+	id := primitive.NewObjectID()
+	doc := bson.D{{Key: "_id", Value: id}, {Key: "name", Value: name}, {Key: s.schema.PluginField(), Value: plugin}}
 	if s.schema == Schema2016 {
 		doc = append(doc, bson.E{Key: "count_todo", Value: int64(0)}, bson.E{Key: "count_total", Value: int64(0)})
 	}
-	return s.queues.InsertOne(ctx, doc)
+	_, err := s.queues.InsertOne(ctx, doc)
+	return id, duplicate(err)
 }
 
 // QueueChange is a change of a queue. A nil field keeps its value.
@@ -51,8 +53,19 @@ func (c *QueueChange) SetSort(text string) bool {
 	return isSort(text)
 }
 
+// Updated is the result of an update: the numbers of documents that matched and that it changed.
+type Updated struct{ Matched, Modified int64 }
+
+// updated converts a result of the driver.
+func updated(r *mongo.UpdateResult, err error) (Updated, error) {
+	if err != nil {
+		return Updated{}, duplicate(err)
+	}
+	return Updated{r.MatchedCount, r.ModifiedCount}, nil
+}
+
 // UpdateQueue changes a queue in its own dialect.
-func (s *Store) UpdateQueue(ctx context.Context, q *Queue, c QueueChange) (*mongo.UpdateResult, error) {
+func (s *Store) UpdateQueue(ctx context.Context, q *Queue, c QueueChange) (Updated, error) {
 	var fields bson.D
 	add := func(key string, value any) { fields = append(fields, bson.E{Key: key, Value: value}) }
 	if c.Name != nil {
@@ -68,14 +81,18 @@ func (s *Store) UpdateQueue(ctx context.Context, q *Queue, c QueueChange) (*mong
 		add(q.Schema.LimitField(), int32(*c.Limit))
 	}
 	if fields == nil {
-		return nil, fmt.Errorf("nothing to change")
+		return Updated{}, fmt.Errorf("nothing to change")
 	}
-	return s.queues.UpdateOne(ctx, byID(q.ID), Set(fields))
+	return updated(s.queues.UpdateOne(ctx, byID(q.ID), set(fields)))
 }
 
-// DeleteQueue deletes the document of a queue. Its tasks stay, as with the original.
-func (s *Store) DeleteQueue(ctx context.Context, id primitive.ObjectID) (*mongo.DeleteResult, error) {
-	return s.queues.DeleteOne(ctx, byID(id))
+// DeleteQueue deletes the document of a queue and returns the number of deleted documents. Its tasks stay, as with the original.
+func (s *Store) DeleteQueue(ctx context.Context, id primitive.ObjectID) (int64, error) {
+	r, err := s.queues.DeleteOne(ctx, byID(id))
+	if err != nil {
+		return 0, err
+	}
+	return r.DeletedCount, nil
 }
 
 // Counts holds the numbers of tasks of a queue by status.
@@ -89,10 +106,10 @@ type Counts struct {
 func (s *Store) Counts(ctx context.Context, only ...primitive.ObjectID) (map[primitive.ObjectID]Counts, error) {
 	var filter bson.D
 	if len(only) > 0 {
-		filter = bson.D{{Key: "queue", Value: In(only)}}
+		filter = bson.D{{Key: "queue", Value: in(only)}}
 	}
 	out := make(map[primitive.ObjectID]Counts)
-	err := s.CountByQueue(ctx, filter, "status", func(queue primitive.ObjectID, of bson.RawValue, n int64) {
+	err := s.countByQueue(ctx, filter, "status", func(queue primitive.ObjectID, of bson.RawValue, n int64) {
 		status, _ := Integer(of)
 		c := out[queue]
 		switch {
@@ -111,9 +128,9 @@ func (s *Store) Counts(ctx context.Context, only ...primitive.ObjectID) (map[pri
 	return out, nil
 }
 
-// CountByQueue counts the tasks that match a filter by queue and one more field, with one aggregate. It calls each with every
+// countByQueue counts the tasks that match a filter by queue and one more field, with one aggregate. It calls each with every
 // combination of the two and the number of its tasks. A nil filter matches all tasks.
-func (s *Store) CountByQueue(ctx context.Context, filter bson.D, field string, each func(queue primitive.ObjectID, value bson.RawValue, n int64)) error {
+func (s *Store) countByQueue(ctx context.Context, filter bson.D, field string, each func(queue primitive.ObjectID, value bson.RawValue, n int64)) error {
 	var stages bson.A
 	if filter != nil {
 		stages = bson.A{bson.D{{Key: "$match", Value: filter}}}
@@ -163,12 +180,12 @@ func (s *Store) Recount(ctx context.Context, q *Queue) error {
 			filter = append(filter, bson.E{Key: name, Value: was})
 		}
 	}
-	_, err = s.queues.UpdateOne(ctx, filter, Set(bson.D{{Key: "count_todo", Value: todo}, {Key: "count_total", Value: total}}))
+	_, err = s.queues.UpdateOne(ctx, filter, set(bson.D{{Key: "count_todo", Value: todo}, {Key: "count_total", Value: total}}))
 	return err
 }
 
 // ForgetCounts marks the counters of a 2016 queue as unknown. The nodes that serve the queue recount them.
 func (s *Store) ForgetCounts(ctx context.Context, queue primitive.ObjectID) error {
-	_, err := s.queues.UpdateOne(ctx, byID(queue), Set(bson.D{{Key: "count_todo", Value: nil}}))
+	_, err := s.queues.UpdateOne(ctx, byID(queue), set(bson.D{{Key: "count_todo", Value: nil}}))
 	return err
 }

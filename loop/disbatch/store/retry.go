@@ -6,9 +6,6 @@ import (
 	"log/slog"
 	"sync"
 	"time"
-
-	"go.mongodb.org/mongo-driver/mongo"
-	"go.mongodb.org/mongo-driver/x/mongo/driver"
 )
 
 // Times of calls to a database that does not answer.
@@ -108,16 +105,4 @@ func (r *Retrier) over(answered bool) {
 		r.log.Info("the database answers again")
 		r.logged = time.Time{}
 	}
-}
-
-// Error codes of MongoDB for a document that exceeds its size limit.
-const (
-	codeTooLarge      = 10334
-	codeTooLargeAfter = 17419
-)
-
-// TooLarge reports whether an error is about a document that exceeds the size limit of the database. A retry does not help.
-func TooLarge(err error) bool {
-	var server mongo.ServerError
-	return errors.Is(err, driver.ErrDocumentTooLarge) || errors.As(err, &server) && (server.HasErrorCode(codeTooLarge) || server.HasErrorCode(codeTooLargeAfter))
 }

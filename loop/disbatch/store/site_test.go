@@ -6,7 +6,6 @@ import (
 	"go.uber.org/goleak"
 
 	"treadle/loop/disbatch/sitetest"
-	"treadle/loop/disbatch/store"
 )
 
 // TestMain fails if a test leaves a goroutine of the driver behind.
@@ -14,5 +13,5 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
 	newSite, newFaultySite = sitetest.New, sitetest.NewFaulty
-	must, d, set           = sitetest.Must, sitetest.D, store.Set
+	must, d, set, byID     = sitetest.Must, sitetest.D, sitetest.Set, sitetest.ByID
 )

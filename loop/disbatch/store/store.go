@@ -2,21 +2,30 @@ package store
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/mongo"
 	"go.mongodb.org/mongo-driver/mongo/options"
+	"go.mongodb.org/mongo-driver/mongo/writeconcern"
 
 	"treadle/loop/disbatch/config"
 )
 
-// ErrNotFound reports that the queue, node, task or file does not exist.
-var ErrNotFound = errors.New("not found")
+// Bounds of calls. Every call ends with one of them.
+const (
+	// callTimeout bounds one call with the driver's own retries, unless its context has a deadline, which may be later.
+	callTimeout = 10 * time.Second
+	// connectTimeout bounds the selection of a server and the connection to it. No call waits longer for a database that does
+	// not answer.
+	connectTimeout = 5 * time.Second
+	// maxConnections bounds the driver's pool. It exceeds the concurrent calls of any program of a site.
+	maxConnections = 64
+)
 
 // Store is the database of a Disbatch site. Its methods are safe for concurrent use. Each returns within the time-out of a call.
 type Store struct {
@@ -61,97 +70,60 @@ func (s *Store) Close() {
 	_ = s.client.Disconnect(ctx) // an error means that calls have not ended in time
 }
 
-// Explain adds the name of the setting that causes an error. It returns other errors as they are, and nil for nil.
-func (s *Store) Explain(err error) error {
-	if err == nil {
-		return nil
+// clientOptions returns the driver's options of a connection.
+func clientOptions(c config.Connection) (*options.ClientOptions, error) {
+	address := c.MongoHost
+	if !strings.Contains(address, "://") {
+		address = "mongodb://" + address + "/"
 	}
-	switch text := err.Error(); {
-	case strings.Contains(text, "auth error"), strings.Contains(text, "requires authentication"):
-		return fmt.Errorf("the database does not take the user or the password, see %s in the configuration: %w", s.login, err)
-	case strings.Contains(text, "wire version"):
-		return fmt.Errorf("the database cannot be used, it must be MongoDB 3.6 or later: %w", err)
-	case strings.Contains(text, "x509:"), strings.Contains(text, "tls:"):
-		return fmt.Errorf("the database and its TLS certificate do not fit, see mongohost or ssl of attributes in the configuration: %w", err)
-	case strings.Contains(text, "server selection error"):
-		return fmt.Errorf("no server of the database answers, see mongohost in the configuration: %w", err)
+	o := options.Client().ApplyURI(address).SetAppName("treadle " + c.Component)
+	if o.WriteConcern != nil && journalOff(address) { // nil if the address has a fault
+		o.SetWriteConcern(&writeconcern.WriteConcern{W: o.WriteConcern.W, Journal: new(false)})
 	}
-	return err
+	o.SocketTimeout = nil // its effect beside the time-out of a call is undefined
+	if o.Timeout == nil {
+		o.SetTimeout(callTimeout)
+	}
+	if o.ConnectTimeout == nil {
+		o.SetConnectTimeout(connectTimeout)
+	}
+	if o.ServerSelectionTimeout == nil {
+		o.SetServerSelectionTimeout(connectTimeout)
+	}
+	if o.MaxPoolSize == nil {
+		o.SetMaxPoolSize(maxConnections)
+	}
+	if c.Dial != nil {
+		o.SetDialer(c.Dial)
+	}
+	if err := applyAttributes(o, c.Attributes); err != nil {
+		return nil, fmt.Errorf("attributes: %w", err)
+	}
+	if c.Password != nil {
+		o.SetAuth(options.Credential{Username: c.Component, Password: *c.Password, AuthSource: c.Database})
+	}
+	if err := o.Validate(); err != nil {
+		return nil, fmt.Errorf("mongohost: %w", err)
+	}
+	return o, nil
 }
 
-// unusable returns a SettingError for an error that a retry does not end: a release that is too old, a refused user or password,
-// a certificate that does not fit, or another replica set. It returns nil for all others.
-func (s *Store) unusable(ctx context.Context, err error) error {
-	text := err.Error()
-	for _, refusal := range []string{"wire version", "Authentication failed", "MechanismUnavailable", "requires authentication", "x509:"} {
-		if strings.Contains(text, refusal) {
-			return &config.SettingError{Err: s.Explain(err)}
-		}
-	}
-	if strings.Contains(text, "server selection error") {
-		return s.otherSet(ctx)
-	}
-	return nil
+// journalOff reports whether an address has journal=false, which the driver treats as unset.
+func journalOff(address string) bool {
+	_, query, _ := strings.Cut(address, "?")
+	parameters := strings.FieldsFunc(query, func(r rune) bool { return r == '&' || r == ';' })
+	return slices.ContainsFunc(parameters, func(option string) bool { return strings.EqualFold(option, "journal=false") })
 }
 
-// otherSet returns a SettingError if a configured server answers and belongs to another replica set. The driver ignores such a
-// server without an error.
-func (s *Store) otherSet(ctx context.Context) error {
-	if s.dialed.ReplicaSet == nil {
-		return nil
+// login returns the name of the setting with the user.
+func login(c config.Connection, o *options.ClientOptions) string {
+	var a credentials
+	_ = json.Unmarshal(c.Attributes, &a) // clientOptions has checked them
+	switch {
+	case c.Password != nil || o.Auth == nil:
+		return c.Component + " of auth"
+	case a.Username != "":
+		return "username and password of attributes"
 	}
-	for _, host := range s.dialed.Hosts {
-		o := options.Client().SetHosts([]string{host}).SetDirect(true).SetTLSConfig(s.dialed.TLSConfig).SetTimeout(connectTimeout)
-		client, err := mongo.Connect(ctx, o)
-		if err != nil {
-			continue
-		}
-		reply, err := client.Database("admin").RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Raw()
-		_ = client.Disconnect(ctx) // the answer has been read
-		name := Text(reply.Lookup("setName"))
-		switch {
-		case err != nil || name == *s.dialed.ReplicaSet:
-		case name == "":
-			return &config.SettingError{Err: fmt.Errorf("%s is no member of a replica set: remove replica_set_name from attributes, or replicaSet from mongohost", host)}
-		default:
-			return &config.SettingError{Err: fmt.Errorf("the replica set of %s is %q and not %q: correct replica_set_name of attributes, or replicaSet of mongohost", host, name, *s.dialed.ReplicaSet)}
-		}
-	}
-	return nil
-}
-
-// EnsureIndexes creates the missing indexes. It returns an error for each index that it cannot create; a site runs without them.
-func (s *Store) EnsureIndexes(ctx context.Context) (faults []error) {
-	asc := func(names ...string) (keys bson.D) {
-		for _, n := range names {
-			keys = append(keys, bson.E{Key: n, Value: 1})
-		}
-		return keys
-	}
-	// Every index needs its own options: the driver adds the name of the index to them.
-	unique := func(names ...string) mongo.IndexModel {
-		return mongo.IndexModel{Keys: asc(names...), Options: options.Index().SetUnique(true)}
-	}
-	name := mongo.IndexModel{Keys: asc("name")}
-	if s.schema == Schema2018 {
-		name = unique("name")
-	}
-	for _, want := range []struct {
-		in    *mongo.Collection
-		index mongo.IndexModel
-	}{
-		{s.tasks, mongo.IndexModel{Keys: asc("node", "status", "queue")}},
-		{s.tasks, mongo.IndexModel{Keys: asc("node", "status", "queue", "_id")}},
-		{s.tasks, mongo.IndexModel{Keys: append(asc("node", "status", "queue"), bson.E{Key: "_id", Value: -1})}},
-		{s.tasks, mongo.IndexModel{Keys: asc("queue", "status")}},
-		{s.queues, name},
-		{s.nodes, unique("node")},
-		{s.chunks, unique("files_id", "n")},
-		{s.files, mongo.IndexModel{Keys: asc("filename", "metadata.task_id")}},
-	} {
-		if _, err := want.in.Indexes().CreateOne(ctx, want.index); err != nil {
-			faults = append(faults, fmt.Errorf("cannot create an index of %s: %w", want.in.Name(), err))
-		}
-	}
-	return faults
+	return "mongohost"
 }

@@ -146,12 +146,12 @@ func TestInsertInSeveralMessages(t *testing.T) {
 	q := s.Queue(d("name", "a", "constructor", config.DemoPlugin, "maxthreads", 1, "count_todo", 0, "count_total", 0))
 	param := func(size int) any { return d("a", strings.Repeat("p", size)) }
 	for i, want := range []int{0, 1} {
-		result, err := s.Store.InsertTasks(s.Ctx, &q, []any{param(9 << 20), param(9 << 20), param(17 << 20)}[2-2*i:])
-		if err == nil || result == nil || len(result.InsertedIDs) != want {
-			t.Fatalf("%d tasks were to be created, the result is %v, %v", want, result, err)
+		ids, err := s.Store.InsertTasks(s.Ctx, &q, []any{param(9 << 20), param(9 << 20), param(17 << 20)}[2-2*i:])
+		if err == nil || ids == nil || len(ids) != want {
+			t.Fatalf("%d tasks were to be created, the result is %v, %v", want, ids, err)
 		}
-		for _, id := range result.InsertedIDs {
-			s.Task(id.(primitive.ObjectID))
+		for _, id := range ids {
+			s.Task(id)
 		}
 		now, err := s.Store.Queue(s.Ctx, q.ID.Hex())
 		all, cerr := s.Store.CountTasks(s.Ctx, bson.D{})

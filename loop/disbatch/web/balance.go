@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -19,84 +18,8 @@ import (
 	"treadle/loop/disbatch/store"
 )
 
-// Further routes of 4.1: the list of routes, monitoring, and the settings of the original's queue balance. Queue
-// balance is a separate program that changes the limits of queues by the hour.
-
-// staleBalance is how long queue balance may be silent before monitoring reports it.
-const staleBalance = time.Minute
-
-// getInfo returns the routes and extensions.
-func (c *dci) getInfo(routes map[string]route) route {
-	return func(*http.Request, any) reply {
-		byMethod := make(map[string][]string)
-		for _, pattern := range slices.Sorted(maps.Keys(routes)) {
-			method, path, _ := strings.Cut(pattern, " ")
-			byMethod[method] = append(byMethod[method], path)
-		}
-		return success(object{"database": c.config.Database, "web_extensions": append([]string{}, c.config.WebExtensions...), "routes": byMethod})
-	}
-}
-
-// getMonitoring tells a monitoring system whether nodes and queue balance run.
-func (c *dci) getMonitoring(r *http.Request, _ any) reply {
-	if !c.config.Monitoring {
-		disabled := object{"status": "OK", "message": "monitoring disabled"}
-		return success(object{"disbatch": disabled, "queuebalance": disabled})
-	}
-	return success(object{"disbatch": c.checkNodes(r.Context()), "queuebalance": c.checkBalance(r.Context())})
-}
-
-func (c *dci) checkNodes(ctx context.Context) object {
-	nodes, err := c.store.Nodes(ctx)
-	switch {
-	case err != nil:
-		a := c.failed("get current Disbatch nodes", err)
-		return object{"status": "CRITICAL", "message": a.body.(object)["error"]}
-	case len(nodes) == 0:
-		return object{"status": "WARNING", "message": "No Disbatch nodes found"}
-	}
-	seen, now := map[string]map[string]int64{}, time.Now()
-	for i := range nodes {
-		kind := "fresh"
-		if c.late(&nodes[i], now) {
-			kind = "stale"
-		}
-		if seen[kind] == nil {
-			seen[kind] = make(map[string]int64)
-		}
-		seen[kind][nodes[i].Name] = int64(now.Sub(nodes[i].Timestamp).Seconds())
-	}
-	if seen["fresh"] == nil {
-		return object{"status": "CRITICAL", "message": "No active Disbatch nodes found", "nodes": seen}
-	}
-	return object{"status": "OK", "message": "Disbatch is running on one or more nodes", "nodes": seen}
-}
-
-func (c *dci) checkBalance(ctx context.Context) object {
-	var enabled struct {
-		Enabled config.Truth `json:"enabled"`
-	}
-	if json.Unmarshal(c.config.Balance, &enabled) != nil || !enabled.Enabled {
-		return object{"status": "OK", "message": "queuebalance disabled"}
-	}
-	doc, err := c.store.Balance(ctx)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		a := c.failed("get the balance document", err)
-		return object{"status": "CRITICAL", "message": a.body.(object)["error"]}
-	}
-	status, message := store.Text(doc.Lookup("status")), store.Text(doc.Lookup("message"))
-	quiet := time.Since(time.Unix(0, 0))
-	if at := doc.Lookup("timestamp"); !store.Missing(at) {
-		quiet = time.Since(store.Instant(at))
-	}
-	switch {
-	case quiet > staleBalance:
-		return object{"status": "CRITICAL", "message": fmt.Sprintf("queuebalanced not running for %ds", int64(quiet.Seconds()))}
-	case status != "OK" && status != "WARNING" && status != "CRITICAL":
-		return object{"status": "CRITICAL", "message": "queuebalanced unknown status", "result": object{"status": status, "message": message}}
-	}
-	return object{"status": status, "message": message}
-}
+// The settings of queue balance, a program of the original that changes the limits of queues by the hour: their routes
+// of 4.1 and their page.
 
 // queueNames returns the distinct names of the queues in order.
 func (c *dci) queueNames(ctx context.Context) ([]string, error) {
@@ -113,7 +36,7 @@ func (c *dci) queueNames(ctx context.Context) ([]string, error) {
 func (c *dci) getBalance(r *http.Request, _ any) reply {
 	names, err := c.queueNames(r.Context())
 	if err != nil {
-		return c.failed("get current queues", err)
+		return c.failed("get current queues", err).reply()
 	}
 	more := object{"known_queues": names, "settings": c.config.Balance}
 	if c.config.Balance == nil {
@@ -126,7 +49,7 @@ func (c *dci) getBalance(r *http.Request, _ any) reply {
 		more["notice"] = "balance document not found"
 		a.body = more
 	case err != nil:
-		return c.failed("get the balance document", err)
+		return c.failed("get the balance document", err).reply()
 	default:
 		elements, _ := doc.Elements() // elements before damage
 		rest := bson.D{}
@@ -137,7 +60,7 @@ func (c *dci) getBalance(r *http.Request, _ any) reply {
 		}
 		plain, err := bson.Marshal(rest)
 		if err != nil {
-			return c.failed("read the balance document", err)
+			return c.failed("read the balance document", err).reply()
 		}
 		a.body = documentJSON(plain, more)
 	}
@@ -147,18 +70,35 @@ func (c *dci) getBalance(r *http.Request, _ any) reply {
 // postBalance changes the settings of queue balance.
 func (c *dci) postBalance(r *http.Request, params any) reply {
 	given, _ := params.(bson.D)
-	names, err := c.queueNames(r.Context())
+	if fault := c.setBalance(r.Context(), given); fault != nil {
+		return fault.reply()
+	}
+	return success(object{"status": "success: queuebalance modified"})
+}
+
+func (c *dci) setBalance(ctx context.Context, given bson.D) *refusal {
+	names, err := c.queueNames(ctx)
 	if err != nil {
 		return c.failed("get current queues", err)
 	}
 	fields, err := balanceOf(given, names, time.Now())
 	if err != nil {
-		return reply{status: http.StatusBadRequest, body: object{"status": "failed: invalid json passed " + err.Error()}}
+		fault := bad("failed: invalid json passed %v", err)
+		fault.member = "status"
+		return fault
 	}
-	if err := c.store.SetBalance(r.Context(), fields); err != nil {
+	if err := c.store.SetBalance(ctx, fields); err != nil {
 		return c.failed("modify queuebalance", err)
 	}
-	return success(object{"status": "success: queuebalance modified"})
+	return nil
+}
+
+// balances reports whether the configuration enables queue balance.
+func (c *dci) balances() bool {
+	var settings struct {
+		Enabled config.Truth `json:"enabled"`
+	}
+	return json.Unmarshal(c.config.Balance, &settings) == nil && bool(settings.Enabled)
 }
 
 var (
@@ -217,24 +157,21 @@ func balanceOf(given bson.D, known []string, now time.Time) (bson.D, error) {
 	return append(out, bson.E{Key: "max_tasks", Value: most}, bson.E{Key: "queues", Value: queues}), nil
 }
 
-// balancePage shows the settings of queue balance and the error of a form.
-func (c *dci) balancePage(w http.ResponseWriter, r *http.Request, after reply) {
+// balancePage shows the settings of queue balance, and the refusal of a form, unless that is nil.
+func (c *dci) balancePage(w http.ResponseWriter, r *http.Request, fault *refusal) {
 	page := struct {
 		pageData
 		Queues, MaxTasks, Disabled, Known string
 		Enabled                           bool
-	}{pageData: c.pageData("Queue balance", "/balance")}
-	if body, ok := after.body.(object); ok {
-		page.Notice = fmt.Sprint(body["status"])
-	}
+	}{pageData: c.pageData("Queue balance", "/balance"), Enabled: c.balances()}
 	names, err := c.queueNames(r.Context())
 	doc, berr := c.store.Balance(r.Context())
 	if berr != nil && !errors.Is(berr, store.ErrNotFound) {
 		err = berr
 	}
 	if err != nil {
-		after = c.failed("read queue balance", err)
-		after.status, page.Notice = http.StatusServiceUnavailable, fmt.Sprint(after.body.(object)["error"])
+		fault = c.failed("read queue balance", err)
+		fault.status = http.StatusServiceUnavailable
 	}
 	page.Known = strings.Join(names, ", ")
 	for _, level := range elementsOf(doc, "queues") {
@@ -247,11 +184,7 @@ func (c *dci) balancePage(w http.ResponseWriter, r *http.Request, after reply) {
 	if until := store.Instant(doc.Lookup("disabled")); until.After(time.Now()) {
 		page.Disabled = until.UTC().Format(time.DateTime)
 	}
-	var settings struct {
-		Enabled config.Truth `json:"enabled"`
-	}
-	page.Enabled = json.Unmarshal(c.config.Balance, &settings) == nil && bool(settings.Enabled)
-	render(w, after.status, "balance", page)
+	render(w, page.show(fault), "balance", page)
 }
 
 // elementsOf returns the elements of a document or array field.
@@ -297,13 +230,13 @@ func (c *dci) formBalance(w http.ResponseWriter, r *http.Request) {
 	} else if perlTrue(get(form, "enable")) {
 		given = append(given, bson.E{Key: "disabled", Value: nil})
 	}
-	a := bad("%v", err)
+	fault := bad("%v", err)
 	if err == nil {
-		a = c.postBalance(r, given)
+		fault = c.setBalance(r.Context(), given)
 	}
-	if a.status == http.StatusOK {
+	if fault == nil {
 		http.Redirect(w, r, "/balance", http.StatusSeeOther)
 		return
 	}
-	c.balancePage(w, r, a)
+	c.balancePage(w, r, fault)
 }

@@ -73,7 +73,7 @@ func bounded(transfers *web.Transfers, next http.Handler) http.Handler {
 		if hasParams(r) { // no other body is read
 			var err error
 			if body, err = transfer.ReadAll(r.Body, 0); err != nil {
-				send(w, unread(err))
+				send(w, unread(err).reply())
 				return
 			}
 		}
@@ -85,7 +85,7 @@ func bounded(transfers *web.Transfers, next http.Handler) http.Handler {
 		func() {
 			defer transfer.Release()
 			if !transfer.Wait(ctx, turns, 0) {
-				send(&a, reply{status: http.StatusServiceUnavailable, body: object{"error": errBusy.Error()}})
+				send(&a, refused(http.StatusServiceUnavailable, errBusy.Error()).reply())
 				return
 			}
 			r.Body = io.NopCloser(bytes.NewReader(body))
@@ -96,11 +96,11 @@ func bounded(transfers *web.Transfers, next http.Handler) http.Handler {
 	})
 }
 
-// unread is the reply to a body that could not be read.
-func unread(err error) reply {
+// unread is the refusal of a body that could not be read.
+func unread(err error) *refusal {
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
-		return reply{status: http.StatusRequestEntityTooLarge, body: object{"error": fmt.Sprintf("the body is over %dMiB: create the tasks in several requests", large.Limit>>20)}}
+		return refused(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is over %dMiB: create the tasks in several requests", large.Limit>>20))
 	}
 	return bad("%v", err)
 }

@@ -14,7 +14,6 @@ import (
 	"unicode/utf8"
 
 	"go.mongodb.org/mongo-driver/bson"
-	"go.mongodb.org/mongo-driver/mongo"
 
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
@@ -98,7 +97,9 @@ func FuzzCommandInterface(f *testing.F) {
 				break
 			}
 			if words[0] == "=" {
-				putDocument(t, db, words[1], strings.Join(words[2:], " "))
+				if doc, ok := document(words[1], strings.Join(words[2:], " ")); ok {
+					_, _ = db.Collection(words[1]).InsertOne(t.Context(), doc) // its id or name may exist
+				}
 				continue
 			}
 			r, err := http.NewRequestWithContext(t.Context(), words[0], words[1], strings.NewReader(words[3]))
@@ -118,13 +119,10 @@ func FuzzCommandInterface(f *testing.F) {
 	})
 }
 
-// putDocument inserts a document if the text is one.
-func putDocument(t *testing.T, db *mongo.Database, collection, text string) {
-	var doc bson.D
-	if bson.UnmarshalExtJSON([]byte(text), false, &doc) != nil || collection == "" || strings.ContainsAny(collection, "$\x00") {
-		return
-	}
-	_, _ = db.Collection(collection).InsertOne(t.Context(), doc) // its id or name may exist
+// document returns the document of a text for a collection. It returns false if one of the two is invalid.
+func document(collection, text string) (doc bson.D, ok bool) {
+	ok = bson.UnmarshalExtJSON([]byte(text), false, &doc) == nil && collection != "" && !strings.ContainsAny(collection, "$\x00")
+	return doc, ok
 }
 
 // checkAnswer sends a request and returns the status of the answer.

@@ -47,12 +47,7 @@ func encode(body any, pretty bool) ([]byte, error) {
 }
 
 // oid returns an id in the form of replies.
-func oid(id any) any {
-	if id, ok := id.(primitive.ObjectID); ok {
-		return object{"$oid": id.Hex()}
-	}
-	return id
-}
+func oid(id primitive.ObjectID) object { return object{"$oid": id.Hex()} }
 
 // documentJSON returns a document as JSON. Values of instead replace fields with the same name; the rest of instead
 // follows.

@@ -1,11 +1,10 @@
 package web
 
 import (
+	"context"
 	"errors"
-	"maps"
 	"net/http"
 	"slices"
-	"strings"
 
 	"go.mongodb.org/mongo-driver/bson"
 
@@ -21,37 +20,33 @@ const oldSearchLimit = 10000
 // failure is a reply that begins with 0. The original sends most of them with status 200.
 func failure(status int, why any) reply { return reply{status: status, body: []any{0, why}} }
 
-// oldReply converts an error of the new interface to an old reply.
-func oldReply(a *reply) reply {
-	body, _ := a.body.(object)
-	return failure(a.status, body["error"])
-}
+// oldReply returns the old reply to a refused request.
+func (f *refusal) oldReply() reply { return failure(f.status, f.why) }
 
 // oldFailure is the old reply to a failure of the database. Its status is 200, unless the request exceeds a limit.
 func (c *dci) oldFailure(what string, err error) reply {
-	a := c.failed(what, err)
-	if a.status == http.StatusBadRequest && !errors.Is(err, errFound) {
-		a.status = http.StatusOK
+	f := c.failed(what, err)
+	if f.status == http.StatusBadRequest && !errors.Is(err, errFound) {
+		f.status = http.StatusOK
 	}
-	return oldReply(&a)
+	return f.oldReply()
 }
 
-// withSuccess adds the success flag to a reply's body of the new interface.
-func withSuccess(a reply) object {
-	body := maps.Clone(a.body.(object))
-	body["success"] = 0
-	if a.status == http.StatusOK {
-		body["success"] = 1
+// flagged returns the status of a reply, its flag of success, and its members, the result or those of a refusal, with
+// the flag.
+func flagged(result object, fault *refusal) (status, success int, members object) {
+	status, success, members = http.StatusOK, 1, result
+	if fault != nil {
+		status, success, members = fault.status, 0, fault.members()
 	}
-	return body
+	members["success"] = success
+	return status, success, members
 }
 
 // setQueueAttr changes a queue's threads.
 func (c *dci) setQueueAttr(r *http.Request, params any) reply {
 	given, _ := params.(bson.D)
-	refuse := func(why string) reply {
-		return reply{status: http.StatusBadRequest, body: object{"success": 0, "error": why}}
-	}
+	refuse := func(why string) reply { return bad("%s", why).with(object{"success": 0}).reply() }
 	switch {
 	case get(given, "attr") != "threads":
 		return refuse("Invalid attr")
@@ -60,9 +55,9 @@ func (c *dci) setQueueAttr(r *http.Request, params any) reply {
 	case get(given, "queueid") == nil:
 		return refuse("You must supply a queueid")
 	}
-	a := c.updateQueue(r.Context(), scalar(get(given, "queueid")), bson.D{{Key: "threads", Value: get(given, "value")}})
-	a.body = withSuccess(a)
-	return a
+	result, fault := c.updateQueue(r.Context(), scalar(get(given, "queueid")), bson.D{{Key: "threads", Value: get(given, "value")}})
+	status, _, members := flagged(updateResult(result), fault)
+	return reply{status: status, body: members}
 }
 
 // startQueue creates a queue.
@@ -72,25 +67,27 @@ func (c *dci) startQueue(r *http.Request, params any) reply {
 	if kind == "" || name == "" {
 		return failure(http.StatusBadRequest, "type and name required")
 	}
-	known, err := c.knownPlugins(r)
+	known, err := c.knownPlugins(r.Context())
 	if err != nil {
 		return c.oldFailure("get current plugins", err)
 	}
 	if !slices.Contains(known, kind) {
 		return failure(http.StatusBadRequest, "unknown type")
 	}
-	a := c.insertQueue(r.Context(), name, kind)
-	body := withSuccess(a)
-	id := body["id"]
-	delete(body, "id")
-	a.body = []any{body["success"], id, body}
-	return a
+	var shown any // null without a queue
+	id, fault := c.insertQueue(r.Context(), name, kind)
+	if fault == nil {
+		shown = oid(id)
+	}
+	status, success, members := flagged(insertOneResult(id), fault)
+	delete(members, "id") // of a refusal
+	return reply{status: status, body: []any{success, shown, members}}
 }
 
 // knownPlugins returns the plugins that are configured or used by queues.
-func (c *dci) knownPlugins(r *http.Request) ([]string, error) {
-	queues, err := c.store.Queues(r.Context())
-	known := c.plugins(r.Context())
+func (c *dci) knownPlugins(ctx context.Context) ([]string, error) {
+	queues, err := c.store.Queues(ctx)
+	known := c.plugins(ctx)
 	for i := range queues {
 		if name := queues[i].Plugin; name != "" && !slices.Contains(known, name) {
 			known = append(known, name)
@@ -101,9 +98,9 @@ func (c *dci) knownPlugins(r *http.Request) ([]string, error) {
 
 // prototypes returns an object of the known plugins, each under its own name.
 func (c *dci) prototypes(r *http.Request, _ any) reply {
-	known, err := c.knownPlugins(r)
+	known, err := c.knownPlugins(r.Context())
 	if err != nil {
-		return c.failed("get current plugins", err)
+		return c.failed("get current plugins", err).reply()
 	}
 	out := object{}
 	for _, name := range known {
@@ -119,10 +116,9 @@ func (c *dci) deleteQueueOld(r *http.Request, params any) reply {
 	if id == "" {
 		return failure(http.StatusBadRequest, "id required")
 	}
-	a := c.removeQueue(r.Context(), id)
-	body := withSuccess(a)
-	a.body = []any{body["success"], body}
-	return a
+	deleted, fault := c.removeQueue(r.Context(), id)
+	status, success, members := flagged(deleteResult(deleted), fault)
+	return reply{status: status, body: []any{success, members}}
 }
 
 // createTasks creates a task for each parameter object of an array.
@@ -136,30 +132,29 @@ func (c *dci) createTasks(r *http.Request, params any) reply {
 	if err != nil {
 		return failure(http.StatusOK, "object param must be a JSON array: "+err.Error())
 	}
-	list, fault := taskParams(tasks)
-	if fault != "" {
+	list, wrong := taskParams(tasks)
+	if wrong != "" {
 		return failure(http.StatusOK, "object param must be a JSON array")
 	}
-	ids, refused := c.insert(r.Context(), queue, list)
-	if refused != nil {
-		return notFound(refused)
+	ids, fault := c.insert(r.Context(), queue, list)
+	if fault != nil {
+		return notCreated(fault)
 	}
 	body := insertManyResult(ids)
 	body["success"] = 1
 	return success(append(append([]any{1, len(ids)}, inserted(ids)...), body))
 }
 
-// notFound is the old reply to an error about a queue or collection. The status is 200 if that is missing or
+// notCreated is the old reply to a refusal to create tasks. Its status is 200 if the queue is missing or the collection
 // unreadable.
-func notFound(a *reply) reply {
-	if a.status == http.StatusNotFound {
+func notCreated(f *refusal) reply {
+	switch {
+	case f.status == http.StatusNotFound:
 		return failure(http.StatusOK, "Queue not found")
+	case f.unreadable:
+		return failure(http.StatusOK, f.why)
 	}
-	o := oldReply(a)
-	if why, _ := a.body.(object)["error"].(string); a.status == http.StatusBadRequest && strings.HasPrefix(why, "Could not iterate") {
-		o.status = http.StatusOK
-	}
-	return o
+	return f.oldReply()
 }
 
 // createTasksFrom creates a task for every document that a filter finds.
@@ -180,9 +175,9 @@ func (c *dci) createTasksFrom(r *http.Request, params any) reply {
 	if ferr != nil || perr != nil || !ok || !ok2 {
 		return failure(http.StatusOK, "jsonfilter and params must be JSON objects")
 	}
-	ids, refused := c.insertFrom(r.Context(), queue, collection, where, task)
-	if refused != nil {
-		return notFound(refused)
+	ids, fault := c.insertFrom(r.Context(), queue, collection, where, task)
+	if fault != nil {
+		return notCreated(fault)
 	}
 	return success([]any{1, len(ids)})
 }
@@ -192,7 +187,7 @@ func (c *dci) searchOld(r *http.Request, params any) reply {
 	given, _ := params.(bson.D)
 	q, fault := oldQuery(given)
 	if fault != nil {
-		return *fault
+		return fault.oldReply()
 	}
 	if perlTrue(get(given, "count")) {
 		n, err := c.store.CountTasks(r.Context(), q.filter)
@@ -234,11 +229,8 @@ func (c *dci) searchOld(r *http.Request, params any) reply {
 const oldTime = "2006-01-02T15:04:05"
 
 // oldQuery reads the parameters of an old search.
-func oldQuery(given bson.D) (q query, fault *reply) {
-	refuse := func(status int, why string) (query, *reply) {
-		a := failure(status, why)
-		return query{}, &a
-	}
+func oldQuery(given bson.D) (q query, fault *refusal) {
+	refuse := func(status int, why string) (query, *refusal) { return query{}, refused(status, why) }
 	filter, err := structured(get(given, "filter"))
 	var ok bool
 	if q.filter, ok = filter.(bson.D); err != nil || filter != nil && !ok {

@@ -30,7 +30,7 @@ const lateAfter = time.Minute
 
 // pages adds the pages, their files and their forms.
 func (c *dci) pages(mux *http.ServeMux) {
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { c.home(w, r, reply{status: http.StatusOK}) })
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { c.home(w, r, nil) })
 	mux.HandleFunc("GET /search", c.searchPage)
 	for _, file := range []string{"style.css", "script.js"} {
 		mux.HandleFunc("GET /page/"+file, func(w http.ResponseWriter, r *http.Request) {
@@ -39,34 +39,39 @@ func (c *dci) pages(mux *http.ServeMux) {
 		})
 	}
 	mux.HandleFunc("POST /page/balance", c.formBalance)
-	mux.HandleFunc("POST /page/queues", c.form(func(r *http.Request, params bson.D) reply { return c.createQueue(r.Context(), params) }))
-	mux.HandleFunc("POST /page/queues/{id}", c.form(func(r *http.Request, params bson.D) reply {
-		return c.updateQueue(r.Context(), r.PathValue("id"), params)
+	mux.HandleFunc("POST /page/queues", c.form(func(r *http.Request, params bson.D) *refusal {
+		_, fault := c.createQueue(r.Context(), params)
+		return fault
 	}))
-	mux.HandleFunc("POST /page/nodes/{id}", c.form(func(r *http.Request, params bson.D) reply {
+	mux.HandleFunc("POST /page/queues/{id}", c.form(func(r *http.Request, params bson.D) *refusal {
+		_, fault := c.updateQueue(r.Context(), r.PathValue("id"), params)
+		return fault
+	}))
+	mux.HandleFunc("POST /page/nodes/{id}", c.form(func(r *http.Request, params bson.D) *refusal {
 		for i := range params {
 			if params[i].Value == "" { // an empty field means no limit
 				params[i].Value = nil
 			}
 		}
-		return c.updateNode(r.Context(), r.PathValue("id"), params)
+		_, fault := c.updateNode(r.Context(), r.PathValue("id"), params)
+		return fault
 	}))
 }
 
 // form carries out a form and returns to the page, which shows the error if there is one.
-func (c *dci) form(do func(*http.Request, bson.D) reply) http.HandlerFunc {
+func (c *dci) form(do func(*http.Request, bson.D) *refusal) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		params, err := readParams(r)
 		given, _ := params.(bson.D)
-		a := bad("%v", err)
+		fault := bad("%v", err)
 		if err == nil {
-			a = do(r, given)
+			fault = do(r, given)
 		}
-		if a.status == http.StatusOK {
+		if fault == nil {
 			http.Redirect(w, r, "/", http.StatusSeeOther)
 			return
 		}
-		c.home(w, r, a)
+		c.home(w, r, fault)
 	}
 }
 
@@ -80,6 +85,15 @@ func (c *dci) pageData(title, self string) pageData {
 	return pageData{Title: title, Database: c.config.Database, Now: time.Now().UTC().Format(time.DateTime), Self: self, Most: store.MaxLimit}
 }
 
+// show shows a refusal, unless it is nil, and returns the status of the page.
+func (p *pageData) show(fault *refusal) (status int) {
+	if fault == nil {
+		return http.StatusOK
+	}
+	p.Notice = fault.why
+	return fault.status
+}
+
 type queueRow struct {
 	ID, Name, Plugin, Threads, Problem string
 	PerNode                            bool
@@ -91,8 +105,8 @@ type nodeRow struct {
 	Late                           bool
 }
 
-// home is the page with the queues and nodes, and the error of a form.
-func (c *dci) home(w http.ResponseWriter, r *http.Request, after reply) {
+// home is the page with the queues and nodes, and the refusal of a form, unless that is nil.
+func (c *dci) home(w http.ResponseWriter, r *http.Request, fault *refusal) {
 	page := struct {
 		pageData
 		Queues  []queueRow
@@ -100,9 +114,6 @@ func (c *dci) home(w http.ResponseWriter, r *http.Request, after reply) {
 		Plugins []string
 		NewName string
 	}{pageData: c.pageData("Queues and nodes", "/"), Plugins: c.plugins(r.Context())}
-	if body, ok := after.body.(object); ok {
-		page.Notice = fmt.Sprint(body["error"])
-	}
 	queues, counts, err := c.queues(r.Context())
 	for i := range queues {
 		page.Queues = append(page.Queues, newQueueRow(&queues[i], counts))
@@ -112,15 +123,14 @@ func (c *dci) home(w http.ResponseWriter, r *http.Request, after reply) {
 		nodes, err = c.store.Nodes(r.Context())
 	}
 	if err != nil {
-		after = c.failed("read queues and nodes", err)
-		after.status = http.StatusServiceUnavailable
-		page.Notice = after.body.(object)["error"].(string)
+		fault = c.failed("read queues and nodes", err)
+		fault.status = http.StatusServiceUnavailable
 	}
 	now := time.Now()
 	for i := range nodes {
 		page.Nodes = append(page.Nodes, newNodeRow(&nodes[i], now, c.late(&nodes[i], now)))
 	}
-	render(w, after.status, "home", page)
+	render(w, page.show(fault), "home", page)
 }
 
 func newQueueRow(q *store.Queue, counts map[primitive.ObjectID]store.Counts) queueRow {

@@ -1,13 +1,14 @@
 package web
 
 import (
-	"errors"
-	"net/http"
+	"maps"
 
-	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/bson/primitive"
+
+	"treadle/loop/disbatch/store"
 )
 
-// Results of writes have the form of the original's driver, under its class names.
+// Results of writes have the form of the original's driver, each under the name of its class.
 
 // written are the fields of every result.
 func written(fields object) object {
@@ -15,31 +16,23 @@ func written(fields object) object {
 	return fields
 }
 
-// updateResult returns the result of an update; nil: no document matched.
-func updateResult(r *mongo.UpdateResult) object {
-	if r == nil {
-		r = &mongo.UpdateResult{}
-	}
-	return object{"MongoDB::UpdateResult": written(object{
-		"upserted_id": oid(r.UpsertedID), "matched_count": r.MatchedCount, "modified_count": r.ModifiedCount,
-	})}
+func updateResult(r store.Updated) object {
+	return object{"MongoDB::UpdateResult": written(object{"upserted_id": nil, "matched_count": r.Matched, "modified_count": r.Modified})}
 }
 
 func deleteResult(n int64) object {
 	return object{"MongoDB::DeleteResult": written(object{"deleted_count": n})}
 }
 
-// insertOneResult returns the result of one insertion without its class.
-func insertOneResult(r *mongo.InsertOneResult) object {
-	return written(object{"inserted_id": oid(r.InsertedID)})
+func insertOneResult(id primitive.ObjectID) object {
+	return object{"MongoDB::InsertOneResult": written(object{"inserted_id": oid(id)})}
 }
 
-// insertManyResult returns the result of several insertions.
-func insertManyResult(ids []any) object {
+func insertManyResult(ids []primitive.ObjectID) object {
 	return object{"MongoDB::InsertManyResult": written(object{"acknowledged": 1, "inserted": inserted(ids)})}
 }
 
-func inserted(ids []any) []any {
+func inserted(ids []primitive.ObjectID) []any {
 	out := make([]any, len(ids))
 	for i, id := range ids {
 		out[i] = object{"_id": oid(id), "index": i}
@@ -47,26 +40,16 @@ func inserted(ids []any) []any {
 	return out
 }
 
-// duplicate is the reply to a write of these fields that a unique index refused, with a result of this class.
-func duplicate(err error, of string, op, fields object) reply {
-	const class = "MongoDB::DuplicateKeyError"
-	message, code := err.Error(), 11000
-	var refused mongo.WriteException
-	if errors.As(err, &refused) && len(refused.WriteErrors) > 0 {
-		message, code = refused.WriteErrors[0].Message, refused.WriteErrors[0].Code
-	}
+// duplicate is the refusal of a write of the fields op by a unique index. The reply has a result of the class and the
+// further members.
+func duplicate(by *store.DuplicateError, class string, op, more object) *refusal {
+	const fault = "MongoDB::DuplicateKeyError"
 	result := object{
-		"write_errors": []any{object{"index": 0, "code": code, "errmsg": message, "op": op}}, "write_concern_errors": []any{},
+		"write_errors": []any{object{"index": 0, "code": by.Code, "errmsg": by.Message, "op": op}}, "write_concern_errors": []any{},
 	}
-	body := object{
-		"error": class + ": " + message,
-		class: object{
-			"message": message, "code": code, "previous_exception": "", "error_labels": []any{},
-			"result": object{of: result},
-		},
-	}
-	for name, value := range fields {
-		body[name] = value
-	}
-	return reply{status: http.StatusBadRequest, body: body}
+	members := object{fault: object{
+		"message": by.Message, "code": by.Code, "previous_exception": "", "error_labels": []any{}, "result": object{class: result},
+	}}
+	maps.Copy(members, more)
+	return bad("%s: %s", fault, by.Message).with(members)
 }

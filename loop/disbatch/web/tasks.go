@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch/store"
 )
@@ -30,11 +31,8 @@ type query struct {
 }
 
 // searchQuery reads the filter and options of a search.
-func searchQuery(given bson.D) (q query, fault *reply) {
-	refuse := func(format string, args ...any) (query, *reply) {
-		a := bad(format, args...)
-		return query{}, &a
-	}
+func searchQuery(given bson.D) (q query, fault *refusal) {
+	refuse := func(format string, args ...any) (query, *refusal) { return query{}, bad(format, args...) }
 	filter, ferr := structured(get(given, "filter"))
 	wanted, oerr := structured(get(given, "options"))
 	var options bson.D
@@ -145,16 +143,16 @@ func convertFilter(filter bson.D) (bson.D, error) {
 func (c *dci) postSearch(r *http.Request, params any) reply {
 	given, ok := params.(bson.D)
 	if !ok && params != nil {
-		return bad("filter and options must be name/value objects")
+		return bad("filter and options must be name/value objects").reply()
 	}
 	q, fault := searchQuery(given)
 	if fault != nil {
-		return *fault
+		return fault.reply()
 	}
 	if perlTrue(get(given, "count")) {
 		n, err := c.store.CountTasks(r.Context(), q.filter)
 		if err != nil {
-			return c.failed("count tasks", err)
+			return c.failed("count tasks", err).reply()
 		}
 		return success(object{"count": n})
 	}
@@ -162,7 +160,7 @@ func (c *dci) postSearch(r *http.Request, params any) reply {
 	q.brief = short == nil || perlTrue(short)
 	tasks, err := c.find(r.Context(), &q)
 	if err != nil {
-		return c.failed("find tasks", err)
+		return c.failed("find tasks", err).reply()
 	}
 	out, room := []byte{'['}, maxReplyOutput
 	for i := range tasks {
@@ -205,22 +203,22 @@ func (c *dci) readOutput(ctx context.Context, t *store.Task, room *int, instead 
 
 // postTasks creates a task for each parameter object of an array.
 func (c *dci) postTasks(r *http.Request, params any) reply {
-	list, fault := taskParams(params)
-	if fault != "" {
-		return bad("%s", fault)
+	list, wrong := taskParams(params)
+	if wrong != "" {
+		return bad("%s", wrong).reply()
 	}
 	if slices.ContainsFunc(list, func(p any) bool { return len(p.(bson.D)) == 0 }) {
-		return bad("params must be a JSON array of task params objects with key/value pairs")
+		return bad("params must be a JSON array of task params objects with key/value pairs").reply()
 	}
-	ids, refused := c.insert(r.Context(), r.PathValue("queue"), list)
-	if refused != nil {
-		return *refused
+	ids, fault := c.insert(r.Context(), r.PathValue("queue"), list)
+	if fault != nil {
+		return fault.reply()
 	}
 	return success(insertManyResult(ids))
 }
 
 // taskParams returns a non-empty array of objects.
-func taskParams(v any) (list []any, fault string) {
+func taskParams(v any) (list []any, wrong string) {
 	list, ok := v.(bson.A)
 	if !ok || len(list) == 0 || slices.ContainsFunc(list, func(p any) bool { _, isObject := p.(bson.D); return !isObject }) {
 		return nil, "params must be a JSON array of task params objects"
@@ -228,32 +226,27 @@ func taskParams(v any) (list []any, fault string) {
 	return list, ""
 }
 
-// insert creates tasks in a queue. It returns their ids, or an error reply.
-func (c *dci) insert(ctx context.Context, name string, params []any) ([]any, *reply) {
+// insert creates tasks in a queue and returns their ids.
+func (c *dci) insert(ctx context.Context, name string, params []any) ([]primitive.ObjectID, *refusal) {
 	queue, err := c.store.Queue(ctx, name)
 	if err != nil {
-		a := c.missing("queue", "create tasks", err, nil)
-		return nil, &a
+		return nil, c.missing("queue", "create tasks", err, nil)
 	}
 	return c.insertInto(ctx, &queue, nil, params)
 }
 
-// insertInto creates tasks and returns their ids after those of before. After a failure the reply lists the tasks
-// that exist.
-func (c *dci) insertInto(ctx context.Context, q *store.Queue, before, params []any) ([]any, *reply) {
-	result, err := c.store.InsertTasks(ctx, q, params)
-	if result != nil {
-		before = append(before, result.InsertedIDs...)
-	}
+// insertInto creates tasks and returns their ids after those of before. A refusal lists the tasks that exist.
+func (c *dci) insertInto(ctx context.Context, q *store.Queue, before []primitive.ObjectID, params []any) ([]primitive.ObjectID, *refusal) {
+	ids, err := c.store.InsertTasks(ctx, q, params)
+	before = append(before, ids...)
 	if err == nil {
 		return before, nil
 	}
-	a := c.failed("create tasks", err)
-	if result != nil && len(result.InsertedIDs) == len(params) {
+	fault := c.failed("create tasks", err)
+	if len(ids) == len(params) {
 		return before, nil // all tasks exist; only the queue's counters failed
 	}
-	a.body.(object)["MongoDB::InsertManyResult"] = insertManyResult(before)["MongoDB::InsertManyResult"]
-	return before, &a
+	return before, fault.with(insertManyResult(before))
 }
 
 // postTasksFrom creates a task for every document that a filter finds in a collection.
@@ -264,71 +257,74 @@ func (c *dci) postTasksFrom(r *http.Request, params any) reply {
 	where, ok := filter.(bson.D)
 	pattern, ok2 := template.(bson.D)
 	if ferr != nil || perr != nil || !ok || !ok2 {
-		return bad("filter and params required and must be name/value objects")
+		return bad("filter and params required and must be name/value objects").reply()
 	}
 	ids, fault := c.insertFrom(r.Context(), r.PathValue("queue"), r.PathValue("from"), where, pattern)
 	if fault != nil {
-		return *fault
+		return fault.reply()
 	}
 	return success(insertManyResult(ids))
 }
 
 // insertFrom creates a task with the parameters of a pattern for every document found. The value document.FIELD
 // stands for that field of the document, or null.
-func (c *dci) insertFrom(ctx context.Context, name, collection string, filter, pattern bson.D) ([]any, *reply) {
-	refuse := func(a reply) ([]any, *reply) { return nil, &a }
+func (c *dci) insertFrom(ctx context.Context, name, collection string, filter, pattern bson.D) (ids []primitive.ObjectID, fault *refusal) {
 	if collection == "" || strings.HasPrefix(collection, "system.") || strings.ContainsAny(collection, "$\x00") {
-		return refuse(bad("%q is no name of a collection to read", collection))
+		return nil, bad("%q is no name of a collection to read", collection)
 	}
 	if err := withoutCode(filter); err != nil {
-		return refuse(bad("%v", err))
+		return nil, bad("%v", err)
 	}
 	if _, err := withIDs(filter); err != nil {
-		return refuse(bad("%v", err))
+		return nil, bad("%v", err)
 	}
 	each, err := bson.Marshal(pattern)
 	if err != nil {
-		return refuse(bad("params: %v", err))
+		return nil, bad("params: %v", err)
 	}
 	queue, err := c.store.Queue(ctx, name)
 	if err != nil {
-		return refuse(c.missing("queue", "create tasks", err, nil))
+		return nil, c.missing("queue", "create tasks", err, nil)
 	}
-	iterate := "iterate on collection " + collection
-	cursor, err := c.store.Documents(ctx, collection, filter)
+	unreadable := func(err error) *refusal {
+		fault := c.failed("iterate on collection "+collection, err)
+		fault.unreadable = true
+		return fault
+	}
+	docs, err := c.store.Documents(ctx, collection, filter)
 	if err != nil {
-		return refuse(c.failed(iterate, err))
+		return nil, unreadable(err)
 	}
-	defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }() // it was only read
-	var ids, block []any
-	for bytes := 0; ; {
-		more := cursor.Next(ctx)
-		if more {
-			task, copied := fill(pattern, cursor.Current)
-			block = append(block, task)
-			bytes += len(each) + copied
-		}
-		if len(block) == insertBlock || bytes > insertBytes || !more && len(block) > 0 {
-			var fault *reply
-			if ids, fault = c.insertInto(ctx, &queue, ids, block); fault != nil {
-				return ids, fault
-			}
-			clear(block) // frees their memory
-			block, bytes = block[:0], 0
-		}
-		if !more {
+	var block []any
+	bytes := 0
+	insert := func() {
+		ids, fault = c.insertInto(ctx, &queue, ids, block)
+		clear(block) // frees their memory
+		block, bytes = block[:0], 0
+	}
+	var broken error
+	for doc, err := range docs {
+		if broken = err; err != nil {
 			break
 		}
+		task, copied := fill(pattern, doc)
+		block = append(block, task)
+		if bytes += len(each) + copied; len(block) == insertBlock || bytes > insertBytes {
+			if insert(); fault != nil {
+				return ids, fault
+			}
+		}
 	}
-	switch err := cursor.Err(); {
-	case err != nil:
-		a := c.failed(iterate, err)
-		a.body.(object)["MongoDB::InsertManyResult"] = insertManyResult(ids)["MongoDB::InsertManyResult"]
-		return ids, &a
+	if len(block) > 0 {
+		if insert(); fault != nil {
+			return ids, fault
+		}
+	}
+	switch {
+	case broken != nil:
+		return ids, unreadable(broken).with(insertManyResult(ids))
 	case len(ids) == 0:
-		return refuse(reply{status: http.StatusBadRequest, body: object{
-			"error": "Unknown error", "MongoDB::InsertManyResult": insertManyResult(nil)["MongoDB::InsertManyResult"],
-		}})
+		return nil, bad("Unknown error").with(insertManyResult(nil))
 	}
 	return ids, nil
 }

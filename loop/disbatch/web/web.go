@@ -5,13 +5,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -115,7 +113,7 @@ func (c *dci) server(l net.Listener) *web.Server {
 		Handler: c.handler(), Guard: c.guard, Log: c.log, MaxHeader: maxHeader, MaxBody: maxBody, MaxConnections: maxPeers, Grace: stopTimeout,
 		Header: headerTimeout, Request: requestTimeout, Answer: 2 * requestTimeout, Idle: idleTimeout,
 		Refuse: func(w http.ResponseWriter, why string) {
-			send(w, reply{status: http.StatusForbidden, body: object{"error": why}})
+			send(w, refused(http.StatusForbidden, why).reply())
 		},
 	})
 }
@@ -142,20 +140,6 @@ type dci struct {
 	seen map[string]sighting // by the node's name
 }
 
-// reply is a status and a body to send as JSON.
-type reply struct {
-	status int
-	body   any
-	pretty bool
-}
-
-func success(body any) reply { return reply{status: http.StatusOK, body: body} }
-
-// bad is the reply to an invalid or failed request.
-func bad(format string, args ...any) reply {
-	return reply{status: http.StatusBadRequest, body: object{"error": fmt.Sprintf(format, args...)}}
-}
-
 // route returns the reply to a request with these parameters.
 type route func(r *http.Request, params any) reply
 
@@ -166,7 +150,7 @@ func (c *dci) handler() http.Handler {
 	routes["GET /info"] = c.getInfo(routes)
 	pages := map[string]http.HandlerFunc{
 		"GET /tasks": c.tasksPage, "GET /tasks/{id}": c.taskPage,
-		"GET /balance": func(w http.ResponseWriter, r *http.Request) { c.balancePage(w, r, reply{status: http.StatusOK}) },
+		"GET /balance": func(w http.ResponseWriter, r *http.Request) { c.balancePage(w, r, nil) },
 	}
 	for pattern, f := range routes {
 		if page := pages[pattern]; page != nil {
@@ -229,25 +213,11 @@ func (c *dci) json(f route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		params, err := readParams(r)
 		if err != nil {
-			send(w, bad("%v", err))
+			send(w, bad("%v", err).reply())
 			return
 		}
 		send(w, f(r, params))
 	})
-}
-
-func send(w http.ResponseWriter, a reply) {
-	text, whole := a.body.(json.RawMessage) // it may be long
-	var err error
-	if !whole || a.pretty {
-		text, err = encode(a.body, a.pretty)
-	}
-	if err != nil {
-		a.status, text = http.StatusInternalServerError, []byte(`{"error":"the reply cannot be said in JSON"}`)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(a.status)
-	_, _ = w.Write(text) // a client that is gone needs no reply
 }
 
 // authenticated lets only users in, if there are any.
@@ -264,21 +234,6 @@ func (c *dci) authenticated(next http.Handler) http.Handler {
 			return
 		}
 		w.Header().Set("WWW-Authenticate", `Basic realm="disbatch", charset="UTF-8"`)
-		send(w, reply{status: http.StatusUnauthorized, body: object{"error": "a user's name and password are required"}})
+		send(w, refused(http.StatusUnauthorized, "a user's name and password are required").reply())
 	})
-}
-
-// failed is the reply to a request that the database failed or that exceeded a limit. It logs failures of the
-// database once a second at most.
-func (c *dci) failed(what string, err error) reply {
-	err = c.store.Explain(err)
-	a := bad("Could not %s: %s", what, strings.ReplaceAll(err.Error(), "\n", "; "))
-	if errors.Is(err, errBusy) {
-		a.status = http.StatusServiceUnavailable
-	}
-	now := time.Now().Unix()
-	if last := c.logged.Load(); last != now && !errors.Is(err, errFound) && !errors.Is(err, errBusy) && c.logged.CompareAndSwap(last, now) {
-		c.log.Warn("the database failed", "doing", what, "error", err)
-	}
-	return a
 }

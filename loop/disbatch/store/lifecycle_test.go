@@ -1,8 +1,7 @@
-package node
+package store_test
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -22,12 +21,12 @@ func TestClaimsFollowTheQueuesSort(t *testing.T) {
 		q := s.Queue(d("name", sort, "plugin", "P", "sort", sort))
 		ids := s.Fill(&q, d("n", 0), d("n", 1), d("n", 2))
 		for _, n := range order {
-			task, err := s.db().claim(s.Ctx, &q, "me", time.Now())
+			task, err := s.Store.Claim(s.Ctx, &q, "me", time.Now())
 			if must(t, err); task.ID != ids[n] || task.Status != store.StatusClaimed || task.Node != "me" {
 				t.Errorf("%s: claimed %s, want the one of %d", sort, task.Raw, n)
 			}
 		}
-		if _, err := s.db().claim(s.Ctx, &q, "me", time.Now()); !errors.Is(err, store.ErrNotFound) {
+		if _, err := s.Store.Claim(s.Ctx, &q, "me", time.Now()); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%s: a fourth claim: %v", sort, err)
 		}
 	}
@@ -37,27 +36,27 @@ func TestOnlyOneRunBegins(t *testing.T) {
 	s := newSite(t)
 	q := s.Queue(d("name", "a", "plugin", "P"))
 	s.Fill(&q, d("n", 0))
-	task, err := s.db().claim(s.Ctx, &q, "me", time.Now())
+	task, err := s.Store.Claim(s.Ctx, &q, "me", time.Now())
 	must(t, err)
 	first, second := primitive.NewObjectID(), primitive.NewObjectID()
 	for _, step := range []struct {
 		run  primitive.ObjectID
 		want bool
 	}{{first, true}, {first, true}, {second, false}} {
-		if ok, err := s.db().begin(s.Ctx, &task, step.run); err != nil || ok != step.want {
+		if ok, err := s.Store.Begin(s.Ctx, &task, step.run); err != nil || ok != step.want {
 			t.Errorf("begin: %v, %v, want %v", ok, err, step.want)
 		}
 	}
-	if ok, err := s.db().finish(s.Ctx, &task, second, outcome{status: 1}, time.Now()); err != nil || ok {
+	if ok, err := s.Store.Finish(s.Ctx, &task, second, store.Outcome{Status: 1}, time.Now()); err != nil || ok {
 		t.Errorf("another run could finish it: %v, %v", ok, err)
 	}
 	for range 2 {
-		if ok, err := s.db().finish(s.Ctx, &task, first, outcome{status: 7, stdout: "o", stderr: "e"}, time.Now()); err != nil || !ok {
+		if ok, err := s.Store.Finish(s.Ctx, &task, first, store.Outcome{Status: 7, Stdout: "o", Stderr: "e"}, time.Now()); err != nil || !ok {
 			t.Errorf("finish: %v, %v", ok, err)
 		}
 	}
 	end := s.Task(task.ID)
-	if end.Status != 7 || !end.Raw.Lookup("complete").Boolean() || end.Raw.Lookup(runField).Type != 0 || end.Raw.Lookup("stdout").StringValue() != "o" {
+	if end.Status != 7 || !end.Raw.Lookup("complete").Boolean() || end.Raw.Lookup(store.RunField).Type != 0 || end.Raw.Lookup("stdout").StringValue() != "o" {
 		t.Errorf("the task ended as %s", end.Raw)
 	}
 }
@@ -68,7 +67,7 @@ func TestTooLarge(t *testing.T) {
 	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 1))
 	id := s.Fill(&q, d("a", strings.Repeat("p", 8<<20)))[0]
 	for _, size := range []int{9 << 20, 17 << 20} {
-		if _, err := s.Store.UpdateTask(s.Ctx, byID(id), set(d("stdout", strings.Repeat("x", size)))); !store.TooLarge(err) {
+		if _, err := s.Tasks.UpdateOne(s.Ctx, byID(id), set(d("stdout", strings.Repeat("x", size)))); !store.TooLarge(err) {
 			t.Errorf("%d bytes more: %v", size, err)
 		}
 	}
@@ -91,44 +90,9 @@ func TestLateClaimKeepsDialect(t *testing.T) {
 		}
 		return mongotest.None
 	})
-	_, err := s.db().release(s.Ctx, "me", []store.Queue{q})
+	_, err := s.Store.Release(s.Ctx, "me", []store.Queue{q})
 	must(t, err)
 	if got := s.Task(id); got.Status != store.StatusClaimed {
 		t.Errorf("it is %s", got.Raw)
 	}
-}
-
-// TestJournaledWrites: claims, begins and ends have the write concern j, unless the configuration has another or the database has
-// no journal, which the node reports.
-func TestJournaledWrites(t *testing.T) {
-	f := func(attributes, want string, noJournal bool) {
-		t.Helper()
-		s := newFaultySite(t, attributes)
-		s.Double.WithoutJournal(noJournal)
-		q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 1))
-		s.Fill(&q, d("commands", "a"))
-		tasks := s.Config.Database + ".tasks"
-		concern := func(command string) string { return fmt.Sprint(s.Double.WriteConcern(command, tasks)) }
-		created := concern("insert")
-		db := s.db()
-		task, err := db.claim(s.Ctx, &q, "me", time.Now())
-		must(t, err)
-		claimed, run := concern("findAndModify"), primitive.NewObjectID()
-		_, err = db.begin(s.Ctx, &task, run)
-		must(t, err)
-		begun := concern("update")
-		_, err = db.finish(s.Ctx, &task, run, outcome{status: 1}, time.Now())
-		must(t, err)
-		if ended := concern("update"); claimed != want || begun != want || ended != want || created == want && strings.Contains(want, "true") && attributes == "" {
-			t.Errorf("%s: created with %s, claimed with %s, begun with %s, ended with %s", attributes, created, claimed, begun, ended)
-		}
-		if said := db.journalWarning(); (said != "") != (noJournal && attributes == "") {
-			t.Errorf("%s: the warning is %q", attributes, said)
-		}
-	}
-	f("", `{"j": true}`, false)
-	f("", "", true)
-	f(`"attributes": {"j": false},`, `{"j": false}`, false)
-	f(`"attributes": {"w": "majority"},`, `{"w": "majority","j": true}`, false)
-	f(`"attributes": {"w": 1, "j": 0},`, `{"w": {"$numberInt":"1"},"j": false}`, true)
 }

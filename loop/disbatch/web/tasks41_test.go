@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/bson"
 
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/store"
@@ -49,8 +49,8 @@ func TestDCITasksOf41(t *testing.T) {
 	unindexed := `{"queue":"` + id + `","params.commands":"b",".count":1}`
 	s.says("GET", "/tasks", unindexed, 400, `"error":"non-indexed params given","indexes":[["id"],["node","status","queue","id"],["queue","status"]],"invalid_params":["params.commands"]`)
 	s.says("GET", "/tasks", `{"status":1}`, 400, `"invalid_params":["status"]`)
-	_, err := s.Tasks.Indexes().CreateOne(s.Ctx, mongo.IndexModel{Keys: d("queue", 1, "params.commands", 1)})
-	must(t, err)
+	index := d("key", d("queue", 1, "params.commands", 1), "name", "queue_1_params.commands_1")
+	must(t, s.DB.RunCommand(s.Ctx, d("createIndexes", "tasks", "indexes", bson.A{index})).Err())
 	s.says("GET", "/tasks", unindexed, 200, `{"count":2}`)
 	s.says("GET", "/tasks", `{}`, 400, "refusing to return everything")
 	s.says("GET", "/tasks", `[]`, 400, "must be a name/value object")
@@ -65,7 +65,7 @@ func TestDCITasksOf41(t *testing.T) {
 
 	done := s.Fill(&q, d("commands", "a"))[0]
 	file := s.File(done, store.FileStdout, "from a file")
-	_, err = s.Tasks.UpdateOne(s.Ctx, byID(done), set(d("status", 1, "stdout", file, "stderr", "err", "ctime", time.UnixMilli(1795239872481))))
+	_, err := s.Tasks.UpdateOne(s.Ctx, byID(done), set(d("status", 1, "stdout", file, "stderr", "err", "ctime", time.UnixMilli(1795239872481))))
 	must(t, err)
 	one := func(options, want string) {
 		t.Helper()
@@ -165,6 +165,9 @@ func TestDCIBalance(t *testing.T) {
 	has(strings.Replace(want, known, `"disabled":null,`+known, 1))
 	form(http.StatusBadRequest, "queues", "none", "max_tasks", "")
 	form(http.StatusSeeOther, "queues", "", "max_tasks", "", "minutes", "5")
+	if _, _, page := s.do("POST", "/page/balance", formKind, "%zz"); !strings.Contains(page, "cannot read the form") {
+		t.Errorf("the page after an invalid form:\n%s", page)
+	}
 }
 
 // TestDCIRealm: clients of the original's command line know the realm.

@@ -63,19 +63,20 @@ func (c *dci) search(w http.ResponseWriter, r *http.Request, nothing int) {
 		Output: form.Get("output") != "", Ran: len(form) > 0,
 	}
 	status := http.StatusOK
-	refuse := func(code int, a reply) {
-		status, page.Form.Ran = code, false
-		page.Notice, _ = a.body.(object)["error"].(string)
+	refuse := func(fault *refusal) {
+		status, page.Form.Ran = page.show(fault), false
 	}
 	queues, err := c.store.Queues(r.Context())
 	if err != nil {
-		refuse(http.StatusServiceUnavailable, c.failed("read the queues", err))
+		fault := c.failed("read the queues", err)
+		fault.status = http.StatusServiceUnavailable
+		refuse(fault)
 	}
 	for i := range queues {
 		page.Queues = append(page.Queues, newQueueRow(&queues[i], nil))
 	}
 	if q, fault := pageQuery(form, page.Form); fault != nil {
-		refuse(fault.status, *fault)
+		refuse(fault)
 	} else if page.Form.Ran {
 		q.brief = !page.Form.Output
 		tasks, err := c.find(r.Context(), &q)
@@ -83,8 +84,7 @@ func (c *dci) search(w http.ResponseWriter, r *http.Request, nothing int) {
 			page.Total, err = c.store.CountTasks(r.Context(), q.filter)
 		}
 		if err != nil {
-			fault := c.failed("find tasks", err)
-			refuse(fault.status, fault)
+			refuse(c.failed("find tasks", err))
 		}
 		if err == nil && page.Total == 0 {
 			status = nothing
@@ -106,19 +106,17 @@ func (c *dci) search(w http.ResponseWriter, r *http.Request, nothing int) {
 }
 
 // pageQuery returns the query of the form: its fields and its filter.
-func pageQuery(form url.Values, a searchForm) (query, *reply) {
+func pageQuery(form url.Values, a searchForm) (query, *refusal) {
 	var filter any = bson.D{}
 	if a.Filter != "" {
 		var err error
 		if filter, err = parseJSON(a.Filter); err != nil {
-			fault := bad("the filter is no JSON: %v", err)
-			return query{}, &fault
+			return query{}, bad("the filter is no JSON: %v", err)
 		}
 	}
 	where, ok := filter.(bson.D)
 	if !ok {
-		fault := bad("the filter must be a JSON object")
-		return query{}, &fault
+		return query{}, bad("the filter must be a JSON object")
 	}
 	if a.Queue != "" {
 		where = append(where, bson.E{Key: "queue", Value: a.Queue})
@@ -129,8 +127,7 @@ func pageQuery(form url.Values, a searchForm) (query, *reply) {
 	if a.Status != "" {
 		n, err := strconv.Atoi(a.Status)
 		if err != nil {
-			fault := bad("status must be an integer")
-			return query{}, &fault
+			return query{}, bad("status must be an integer")
 		}
 		where = append(where, bson.E{Key: "status", Value: n})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	"go.mongodb.org/mongo-driver/bson"
+	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch/store"
 )
@@ -83,14 +85,14 @@ func (c *dci) taskPage(w http.ResponseWriter, r *http.Request) {
 func (c *dci) getTask(r *http.Request, _ any) reply {
 	id, err := objectID(r.PathValue("id"))
 	if err != nil {
-		return bad("%v", err)
+		return bad("%v", err).reply()
 	}
 	t, err := c.store.Task(r.Context(), id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return reply{status: http.StatusNotFound, body: object{"error": "no task with id " + id.Hex()}}
+		return refused(http.StatusNotFound, "no task with id "+id.Hex()).reply()
 	case err != nil:
-		return c.failed("get task "+id.Hex(), err)
+		return c.failed("get task "+id.Hex(), err).reply()
 	}
 	a := success(documentJSON(t.Raw, timesOf(&t, false)))
 	a.pretty = true
@@ -122,7 +124,7 @@ type taskQuery struct {
 func (c *dci) getTasks(r *http.Request, params any) reply {
 	given, ok := params.(bson.D)
 	if !ok && params != nil {
-		return bad("the parameters must be a name/value object")
+		return bad("the parameters must be a name/value object").reply()
 	}
 	var fields, options bson.D
 	for _, e := range given {
@@ -134,11 +136,9 @@ func (c *dci) getTasks(r *http.Request, params any) reply {
 	}
 	indexes := c.taskIndexes(r.Context())
 	refuse := func(why string, more object) reply {
-		body := object{"title": "Disbatch Tasks Query", "path": "/tasks", "error": why, "indexes": indexes}
-		for name, value := range more {
-			body[name] = value
-		}
-		return reply{status: http.StatusBadRequest, body: body}
+		members := object{"title": "Disbatch Tasks Query", "path": "/tasks", "indexes": indexes}
+		maps.Copy(members, more)
+		return bad("%s", why).with(members).reply()
 	}
 	if unindexed := notIndexed(fields, indexes); len(unindexed) > 0 {
 		return refuse("non-indexed params given", object{"invalid_params": unindexed})
@@ -146,11 +146,11 @@ func (c *dci) getTasks(r *http.Request, params any) reply {
 	q, err := newTaskQuery(fields, options)
 	switch {
 	case err != nil:
-		return bad("%v", err)
+		return bad("%v", err).reply()
 	case q.count:
 		n, err := c.store.CountTasks(r.Context(), q.filter)
 		if err != nil {
-			return c.failed("count tasks", err)
+			return c.failed("count tasks", err).reply()
 		}
 		return success(object{"count": n})
 	case len(q.filter) == 0 && q.options.Limit == 0:
@@ -161,7 +161,7 @@ func (c *dci) getTasks(r *http.Request, params any) reply {
 	}
 	tasks, err := c.find(r.Context(), &q.query)
 	if err != nil {
-		return c.failed("find tasks", err)
+		return c.failed("find tasks", err).reply()
 	}
 	a := success(c.tasksJSON(r.Context(), tasks, &q))
 	a.pretty = q.pretty
@@ -337,12 +337,12 @@ func (c *dci) createTasks41(r *http.Request, params any) reply {
 	slices.Sort(names)
 	queue := scalar(get(given, "queue"))
 	if queue == "" {
-		return reply{status: http.StatusNotFound, body: object{"error": "queue not found"}}
+		return refused(http.StatusNotFound, "queue not found").reply()
 	}
 	wanted, perr := structured(get(given, "params"))
 	single, isOne := wanted.(bson.D)
-	var ids []any
-	var fault *reply
+	var ids []primitive.ObjectID
+	var fault *refusal
 	switch {
 	case ok && perr == nil && slices.Equal(names, []string{"params", "queue"}):
 		if isOne {
@@ -351,27 +351,27 @@ func (c *dci) createTasks41(r *http.Request, params any) reply {
 		list, wrong := taskParams(wanted)
 		switch {
 		case wrong != "":
-			return bad("'params' must be a JSON array of task params objects")
+			return bad("'params' must be a JSON array of task params objects").reply()
 		case slices.ContainsFunc(list, func(p any) bool { return len(p.(bson.D)) == 0 }):
-			return bad("'params' must be a JSON array of task params objects with key/value pairs")
+			return bad("'params' must be a JSON array of task params objects with key/value pairs").reply()
 		}
 		ids, fault = c.insert(r.Context(), queue, list)
 	case ok && isOne && slices.Equal(names, []string{"collection", "filter", "params", "queue"}):
 		filter, err := structured(get(given, "filter"))
 		where, isObject := filter.(bson.D)
 		if err != nil || !isObject {
-			return bad("'filter' must be a JSON object")
+			return bad("'filter' must be a JSON object").reply()
 		}
 		collection := scalar(get(given, "collection"))
 		if collection == "" {
-			return bad("'collection' required and must be a scalar (string)")
+			return bad("'collection' required and must be a scalar (string)").reply()
 		}
 		ids, fault = c.insertFrom(r.Context(), queue, collection, where, single)
 	default:
-		return bad("invalid parameters passed")
+		return bad("invalid parameters passed").reply()
 	}
 	if fault != nil {
-		return *fault
+		return fault.reply()
 	}
 	return success(insertManyResult(ids))
 }

@@ -41,10 +41,10 @@ func (s *Store) durably(write func(tasks *mongo.Collection) error) error {
 // NoJournal reports whether a durable write has found that the database keeps no journal.
 func (s *Store) NoJournal() bool { return s.noJournal.Load() }
 
-// TakeTask updates the first task in an order that matches a filter, durably, and returns it as it is then. It returns ErrNotFound
+// takeTask updates the first task in an order that matches a filter, durably, and returns it as it is then. It returns ErrNotFound
 // if there is none. No two calls take the same task if the update ends the match, since the database finds and changes a document
 // in one step.
-func (s *Store) TakeTask(ctx context.Context, filter, order, update bson.D) (Task, error) {
+func (s *Store) takeTask(ctx context.Context, filter, order, update bson.D) (Task, error) {
 	o := options.FindOneAndUpdate().SetReturnDocument(options.After).SetSort(order)
 	var raw bson.Raw
 	err := s.durably(func(tasks *mongo.Collection) (err error) {
@@ -57,8 +57,8 @@ func (s *Store) TakeTask(ctx context.Context, filter, order, update bson.D) (Tas
 	return DecodeTask(raw), nil
 }
 
-// UpdateTask updates a task that matches a filter, durably. It returns false if there is none.
-func (s *Store) UpdateTask(ctx context.Context, filter, update bson.D) (matched bool, err error) {
+// updateTask updates a task that matches a filter, durably. It returns false if there is none.
+func (s *Store) updateTask(ctx context.Context, filter, update bson.D) (matched bool, err error) {
 	err = s.durably(func(tasks *mongo.Collection) error {
 		result, err := tasks.UpdateOne(ctx, filter, update)
 		matched = err == nil && result.MatchedCount == 1
@@ -67,8 +67,8 @@ func (s *Store) UpdateTask(ctx context.Context, filter, update bson.D) (matched 
 	return matched, err
 }
 
-// UpdateTasks updates all tasks that match a filter and returns how many it has changed.
-func (s *Store) UpdateTasks(ctx context.Context, filter, update bson.D) (int64, error) {
+// updateTasks updates all tasks that match a filter and returns how many it has changed.
+func (s *Store) updateTasks(ctx context.Context, filter, update bson.D) (int64, error) {
 	result, err := s.tasks.UpdateMany(ctx, filter, update)
 	if err != nil {
 		return 0, err
