@@ -48,60 +48,58 @@ func (n *Node) function(a *assignment) error {
 	if err := n.begin(n.calls, a, &t, run); err != nil {
 		return err
 	}
-	answers := make(chan answer, 1)
+	var got answer
+	answered := make(chan struct{}) // closed when got is set
 	text, err := extended(a.Task)
 	if err == nil {
 		err = n.o.Functions.Submit(a.Plugin.Function, id, text, func(data []byte, err error) {
-			answers <- answer{append([]byte(nil), data...), err}
+			got = answer{append([]byte(nil), data...), err}
+			close(answered)
 		})
 	}
 	if err != nil {
 		return n.finish(n.calls, a, &t, run, ended(unableToStart, err))
 	}
-	var late <-chan time.Time
+	var overdue chan struct{} // closed when the time-out is over; nil: none
 	if a.Plugin.Timeout > 0 {
-		timer := time.NewTimer(a.Plugin.Timeout.Duration())
-		defer timer.Stop()
-		late = timer.C
+		overdue = make(chan struct{})
+		defer time.AfterFunc(a.Plugin.Timeout.Duration(), func() { close(overdue) }).Stop()
 	}
-	stopping, overdue, stops := n.stopping, false, false
+	stopping := n.stopping
 	for {
 		select {
-		case got := <-answers:
-			answers <- got
-		case <-late:
-			overdue = true
-		case <-stopping:
-			stopping, stops = nil, true
+		case <-answered:
 		case <-n.calls.Done():
+		case <-overdue:
+		case <-stopping:
 		}
-		// An answer wins over simultaneous events, so that the result of a finished task is never lost. The end of the node's time
-		// wins over the task's time-out.
-		select {
-		case got := <-answers:
-			return n.finish(n.calls, a, &t, run, got.outcome())
-		default:
-		}
-		select {
-		case <-late:
-			overdue = true
-		default:
-		}
+		// The first of simultaneous events counts. The answer is first, so that the result of a finished task is never lost.
 		switch {
+		case closed(answered):
+			return n.finish(n.calls, a, &t, run, got.outcome())
 		case n.calls.Err() != nil:
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(n.calls), lastWrite)
 			defer cancel()
 			return n.finish(ctx, a, &t, run, ended(unableToComplete, errStopped))
-		case overdue:
+		case closed(overdue):
 			n.o.Functions.Withdraw(a.Plugin.Function, id)
 			return n.finish(n.calls, a, &t, run, ended(unableToComplete, fmt.Errorf("%w: %v", errOverTime, a.Plugin.Timeout.Duration())))
-		case stops:
-			stops = false
-			if n.o.Functions.Withdraw(a.Plugin.Function, id) {
-				n.tally.released.Add(1)
-				return n.retry.Do(n.calls, "giving back task "+id, func() error { return n.store.Requeue(n.calls, &t, run, a.Schema) })
-			}
 		}
+		stopping = nil // the node stops: the task goes back, or its worker has time until the end of calls
+		if n.o.Functions.Withdraw(a.Plugin.Function, id) {
+			n.tally.released.Add(1)
+			return n.retry.Do(n.calls, "giving back task "+id, func() error { return n.store.Requeue(n.calls, &t, run, a.Schema) })
+		}
+	}
+}
+
+// closed reports whether a channel is closed. A nil channel is not.
+func closed(event <-chan struct{}) bool {
+	select {
+	case <-event:
+		return true
+	default:
+		return false
 	}
 }
 
