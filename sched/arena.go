@@ -42,16 +42,18 @@ type arena struct {
 	empty     int                 // number of chunks without a slot in use
 	ownChunks [][]byte            // kept chunks of their own size, oldest first
 	ownSize   int                 // bytes of ownChunks
+	serial    uint64              // of the last chunk
 }
 
 type arenaPart struct {
-	buf   []byte
-	link  link
-	class int16 // ownClass for a chunk of its own
-	free  uint16
-	fresh uint16
-	live  uint16
-	slots uint16
+	buf    []byte
+	serial uint64 // no two chunks have the same
+	link   link
+	class  int16 // ownClass for a chunk of its own
+	free   uint16
+	fresh  uint16
+	live   uint16
+	slots  uint16
 }
 
 const (
@@ -133,6 +135,15 @@ func (a *arena) view(ref uint32, n int) []byte {
 	return p.buf[at : at+n : at+n]
 }
 
+// version returns a number that no other bytes of the same reference have, of bytes with a chunk of their own. Those of
+// smaller ones may be the same.
+func (a *arena) version(ref uint32) uint64 {
+	if i := int(ref >> slotBits); i < len(a.chunks) {
+		return a.chunks[i].serial
+	}
+	return 0
+}
+
 // free frees a reference. A class keeps its last open chunk even when that is empty, and the arena
 // keeps some more, so that jobs that come and go cost no allocation. released says that memory was
 // freed: a view that is left over would keep it alive.
@@ -204,6 +215,8 @@ func (a *arena) grow(p arenaPart) (int32, bool) {
 	} else {
 		return 0, false
 	}
+	a.serial++
+	a.chunks[c].serial = a.serial
 	a.bytes += len(p.buf)
 	a.memory.Add(allocated(len(p.buf)))
 	return c, true

@@ -59,6 +59,8 @@
 //	failed.go failed_move.go                      attempts and retries, jobs that were given up; dead letters
 //	done.go ttl.go                                jobs that are done and kept, their names; jobs that expire
 //	kept.go kept_verbs.go                         the lines of all kept jobs; the operators' verbs
+//	list.go list_place.go list_match.go           the jobs that match, in parts; where a walk goes on; what matches
+//	view.go                                       one job: a view, its bytes
 //	cron_schedule.go                              the times of a schedule, in a time zone
 //	cron.go cron_run.go                           entries whose jobs are submitted at times; their verbs
 //	journal.go                                    what survives the process
@@ -200,6 +202,11 @@
 //	PauseCron       leave out the times of a cron entry
 //	ResumeCron      end that pause
 //	WalkCron        view all cron entries
+//	List            view the jobs that match, of a queue or of all
+//	SizeOf          count the jobs that a Listing looks at
+//	View            view a job
+//	Find            find a job by its name
+//	NewReader       read the workload or the result of a job
 //
 // Verbs for tasks:
 //
@@ -462,6 +469,7 @@
 //	the log of a task            maxEvents
 //	WalkCron, DropOldCron        MaxCronEntries, at a start as many again; a batch, and all, under a hold
 //	the time of a cron entry     the search for the next one, of cronHorizon at most
+//	List                         about as many steps as the caller says, and maxSearched or maxPatternWork of one job
 //	Walk, Status, Measure        as many jobs as the caller says, and a batch of queues
 //	the oldest ready job         maxOldest priorities and keys
 //	growing slices               their elements are copied: a million in a few milliseconds

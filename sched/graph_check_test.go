@@ -120,5 +120,5 @@ func (x *graphMachine) compareWalk() error {
 	if !slices.Equal(got, want) {
 		return fmt.Errorf("walk: got %.8q, want %.8q", got, want)
 	}
-	return nil
+	return x.s.checkListings(x.m.now, 2, 3)
 }

@@ -32,16 +32,7 @@ func (s *Scheduler) walkKept(queue []byte, c KeptCursor, n int, fn func(*KeptJob
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	for q := sh.byName[string(queue)]; q != nil && q.kept != nil; {
-		next, first := none, key{never, never}
-		for _, use := range uses {
-			job := q.kept[use].jobs.headFrom(&sh.buckets, &sh.slab, key{c.At, int64(c.Seq) + 1})
-			if job == none {
-				continue
-			}
-			if r := sh.slab.at(job); (key{r.due, int64(r.seq)}).less(first) {
-				next, first = job, key{r.due, int64(r.seq)}
-			}
-		}
+		next, at := sh.nextKept(q, key{c.At, int64(c.Seq) + 1}, uses)
 		switch {
 		case next == none:
 			return c, true
@@ -56,9 +47,25 @@ func (s *Scheduler) walkKept(queue []byte, c KeptCursor, n int, fn func(*KeptJob
 		sh.view(next, r, q, &k.Job)
 		k.SchedAt, k.Due = 0, 0
 		fn(&k)
-		c = KeptCursor{r.due, r.seq}
+		c = KeptCursor{at.a, uint64(at.b)}
 	}
 	return c, true
+}
+
+// nextKept returns the first of the jobs of a queue that are kept for some uses, from a key of their lines on, and its key.
+func (sh *shard) nextKept(q *queue, from key, uses []keptUse) (first uint32, at key) {
+	first = none
+	for _, use := range uses {
+		job := q.kept[use].jobs.headFrom(&sh.buckets, &sh.slab, from)
+		if job == none {
+			continue
+		}
+		r := sh.slab.at(job)
+		if k := (key{r.due, int64(r.seq)}); first == none || k.less(at) {
+			first, at = job, k
+		}
+	}
+	return first, at
 }
 
 // ViewDone calls fn, under the shard's lock, with a finished job that is kept. It returns false when there is none of

@@ -207,6 +207,11 @@ func matches(pattern, name string) bool {
 	if len(name) > maxPattern {
 		return pattern == "*"
 	}
+	return globs(pattern, name)
+}
+
+// globs is matches for a name of any length.
+func globs[T string | []byte](pattern string, name T) bool {
 	star, retry := -1, 0 // the last * and where its bytes end
 	p, n := 0, 0
 	for n < len(name) {

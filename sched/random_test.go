@@ -287,6 +287,9 @@ func (x *randomSched) compare() {
 	if got, want := x.durable(s), x.durable(x.s); !slices.Equal(got, want) {
 		x.t.Fatalf("restored %q, want %q", got, want)
 	}
+	if err := x.s.checkListings(x.now, 1+x.n("page", 3), []int{1, 5, 256}[x.n("steps", 3)]); err != nil {
+		x.t.Fatal(err)
+	}
 }
 
 // TestRandomVerbs checks that after any sequence of verbs of every kind, over jobs of every kind

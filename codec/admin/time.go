@@ -46,21 +46,21 @@ func parseDuration(raw []byte) (time.Duration, error) {
 	if err := json.Unmarshal(raw, &text); err != nil {
 		return 0, wrong
 	}
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		n, err := strconv.ParseUint(days, 10, 32)
-		switch {
-		case err != nil:
-			return 0, wrong
-		case n > uint64(LongestDuration/(24*time.Hour)):
-			return -1, nil
-		}
-		return time.Duration(n) * 24 * time.Hour, nil
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
+	d, ok := durationOf(text)
+	if !ok {
 		return 0, wrong
 	}
 	return d, nil
+}
+
+// durationOf reads a time such as 500ms, 90s, 1h30m or 30d. It is longer than LongestDuration when it does not fit.
+func durationOf(text string) (time.Duration, bool) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 32)
+		return time.Duration(min(n, uint64(LongestDuration/(24*time.Hour))+1)) * 24 * time.Hour, err == nil
+	}
+	d, err := time.ParseDuration(text)
+	return d, err == nil
 }
 
 // MarshalJSON implements json.Marshaler.

@@ -3,6 +3,7 @@
 // server's owner alone may connect to, and to the programs of this machine on the port of --http.
 //
 //	POST  /api/v1/jobs                    submit a job, or one of each line: {"queue":"Q","workload":"W","delay":"90s"}
+//	GET   /api/v1/jobs                    the jobs that filter=F means; limit=N, after=CURSOR
 //	GET   /api/v1/queues                  the queues; queue=Q: one, prefix=P, limit=N, after=CURSOR
 //	POST  /api/v1/reserve                 lease jobs, or wait for one: {"queues":["Q"],"jobs":10,"wait":"30s","lease":"1m"}
 //	POST  /api/v1/leases/done             end a leased job: {"token":"T","result":"R"}, or an array of such
@@ -123,6 +124,7 @@ type Interface struct {
 	closed   chan struct{} // ends all that wait
 	incoming web.Transfers // bodies that are being read
 	outgoing web.Transfers // answers that are being sent
+	searches chan struct{} // holds a token for each search of jobs that is under way
 
 	mu    sync.Mutex
 	rules map[string]map[string]string // at run time: by pattern and key
@@ -135,6 +137,7 @@ type Interface struct {
 func New(host protocol.Host, o Options) (*Interface, error) {
 	i := &Interface{host: host, o: o, rules: make(map[string]map[string]string), late: make(map[string]*cronEntry), closed: make(chan struct{})}
 	i.reserver, i.awaiter = host.NewLocalPeer(i.deliverJob), host.NewLocalPeer(i.deliverEnd)
+	i.searches = make(chan struct{}, maxSearches)
 	i.incoming.Most, i.outgoing.Most, i.outgoing.Renew = host.Limits().MostUnsent, host.Limits().MostUnsent, pieceTime
 	table, err := i.join()
 	if err == nil {

@@ -52,6 +52,7 @@ func (i *Interface) Handler() http.Handler {
 		"GET /api/v1/settings":       i.getSettings,
 		"POST /api/v1/reload":        i.postReload,
 		"GET /api/v1/queues":         i.getQueues,
+		"GET /api/v1/jobs":           i.getJobs,
 		"POST /api/v1/reserve":       i.postReserve,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -146,6 +147,7 @@ func (i *Interface) write(w http.ResponseWriter, v any, err error) {
 		text = encoded.Bytes()
 	}
 	w.Header().Set("Content-Type", kind)
+	w.Header().Set("X-Content-Type-Options", "nosniff") // a workload may read as a page
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
 	_, transfer := i.outgoing.Begin(context.Background(), w)

@@ -117,23 +117,11 @@ const (
 	maxPage     = 1000
 )
 
-// pageLimit reads the parameter limit.
-func pageLimit(text string) (int, error) {
-	if text == "" {
-		return defaultPage, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > maxPage {
-		return 0, badf("limit is a number from 1 to %d", maxPage)
-	}
-	return n, nil
-}
-
 // page makes a page of the kept jobs of a queue. show is called under a lock of the scheduler; the histories are read when
 // the scheduler goes on.
 func page[Job any](i *Interface, r *http.Request, k *keptJobs, show func(*sched.KeptJob) Job, add func(*Job, uint64, []codec.Attempt)) (any, error) {
 	q := r.URL.Query()
-	limit, err := pageLimit(q.Get("limit"))
+	limit, err := limitOf(q.Get("limit"), defaultPage)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ var errNoQueue = errors.New("there is no queue of that name: no job was submitte
 // getQueues answers with a page of the queues, by name, or with one queue.
 func (i *Interface) getQueues(r *http.Request) (any, error) {
 	q := r.URL.Query()
-	limit, err := pageLimit(q.Get("limit"))
+	limit, err := limitOf(q.Get("limit"), defaultPage)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,343 @@
+package sched
+
+import (
+	"math"
+	"slices"
+)
+
+// Listing is a walk over the jobs that match, of one queue or of all. One goroutine at a time uses it. Its cursor says
+// where another Listing goes on.
+//
+// The jobs of one queue come in this order: running, ready in the order of hand-out as far as one index has it, delayed by
+// due time, locked, waiting, failed and done by the time of their end. The jobs of all queues come in the order of their
+// records. A job that stays where it is from the first call to the last is seen once. A job that moves meanwhile may be
+// seen twice or not at all. So may a job that becomes ready again with others of its priority and due second.
+type Listing struct {
+	match  Match
+	globs  listPatterns
+	queue  []byte
+	one    bool // of one queue
+	place  listPlace
+	looked int64
+	text   textSearch
+	view   JobView
+}
+
+// NewListing returns a Listing of the jobs of a queue, or of all queues when all is set. after is the Cursor of another
+// one, or empty. The error says that it is none.
+func NewListing(m *Match, queue []byte, all bool, after string) (*Listing, error) {
+	l := &Listing{match: *m, globs: newListPatterns(m), queue: slices.Clone(queue), one: !all}
+	if after != "" {
+		return l, l.parse(after)
+	}
+	if l.one {
+		l.place = listStart
+	}
+	return l, nil
+}
+
+// Looked returns how many jobs were looked at, also by the Listings before whose cursor this one had.
+func (l *Listing) Looked() int64 { return l.looked }
+
+// Searching reports whether the last List ended in the middle of a large job, whose text is searched. The Cursor does not
+// have that: the search of the job would begin again.
+func (l *Listing) Searching() bool { return l.text != (textSearch{}) }
+
+// List calls fn for the next jobs that match, under the lock of one shard, until fn returns false. It takes about n steps
+// at most; of a large job it searches a part, and the next List goes on. done says that the walk is over.
+func (s *Scheduler) List(now Time, l *Listing, n int, fn func(*JobView) (more bool)) (done bool) {
+	switch {
+	case l.match.Ref != nil:
+		return s.listRef(now, l, fn)
+	case !l.one:
+		return s.listAll(now, l, n, fn)
+	}
+	sh := s.shardOf(l.queue)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	q := sh.byName[string(l.queue)]
+	if q == nil {
+		return true
+	}
+	w := lister{Listing: l, sh: sh, q: q, now: now, until: sh.mu.steps + n, fn: fn}
+	for ; int(l.place.phase) < len(listPhases); l.place.nextPhase() {
+		if phase := &listPhases[l.place.phase]; phase.states.intersects(l.match.States) && !phase.walk(&w) {
+			return false
+		}
+	}
+	return true
+}
+
+// listRef is List for a Match with a Ref.
+func (s *Scheduler) listRef(now Time, l *Listing, fn func(*JobView) (more bool)) (done bool) {
+	sh, job, r := s.lockJob(*l.match.Ref)
+	if sh == nil {
+		return true
+	}
+	defer sh.mu.Unlock()
+	w := lister{Listing: l, sh: sh, q: sh.queueOf(r), now: now, fn: fn}
+	return w.visit(job, r)
+}
+
+// listAll is List for all queues: it visits the records of a shard.
+func (s *Scheduler) listAll(now Time, l *Listing, n int, fn func(*JobView) (more bool)) (done bool) {
+	p := &l.place
+	if p.sub >= uint32(len(s.shards)) {
+		return true
+	}
+	sh := &s.shards[p.sub]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	w := lister{Listing: l, sh: sh, now: now, until: sh.mu.steps + n, fn: fn}
+	if !w.records(&p.slot, func(r *record) bool {
+		w.q = sh.queueOf(r)
+		return !w.q.dropped
+	}) {
+		return false
+	}
+	p.sub, p.slot = p.sub+1, 0
+	return p.sub >= uint32(len(s.shards))
+}
+
+// SizeOf returns about how many jobs a Listing looks at from its start to its end.
+func (s *Scheduler) SizeOf(l *Listing) (n int) {
+	switch {
+	case l.match.Ref != nil:
+		return 1
+	case !l.one:
+		t := s.Stats()
+		return t.Jobs + t.Failed + t.KeptDone
+	}
+	st, _ := s.StatusOf(l.queue)
+	states := [JobStates]int{
+		jobReady: st.Jobs - st.Running - st.Parked - st.Waiting - st.Delayed, jobDelayed: st.Delayed, jobRunning: st.Running,
+		jobLocked: st.Parked, jobWaiting: st.Waiting, jobFailed: st.Failed, jobDone: st.Done,
+	}
+	for _, phase := range listPhases {
+		if phase.states.intersects(l.match.States) {
+			n += states[phase.counts]
+			states[phase.counts] = 0
+		}
+	}
+	return n
+}
+
+// listPhases are the parts of the listing of a queue, in order. walk visits the jobs of its phase behind the place and
+// returns false when it stops before their end. The numbers of the phases are in cursors.
+var listPhases = [...]struct {
+	states StateSet
+	counts JobState
+	walk   func(*lister) (over bool)
+}{
+	{setOf(jobRunning), jobRunning, (*lister).running},
+	{setOf(jobReady), jobReady, (*lister).ready},
+	{setOf(jobReady), jobReady, (*lister).private},
+	{setOf(jobDelayed), jobDelayed, (*lister).delayed},
+	{setOf(jobLocked), jobLocked, (*lister).parked},
+	{setOf(jobWaiting), jobWaiting, (*lister).waiting},
+	{setOf(jobFailed), jobFailed, func(w *lister) bool { return w.kept(keptFailed) }},
+	{setOf(jobDone, jobExpired), jobDone, func(w *lister) bool { return w.kept(keptDone, keptResult) }},
+}
+
+// lister is one List.
+type lister struct {
+	*Listing
+	sh      *shard
+	q       *queue
+	now     Time
+	until   int // steps of the shard
+	stopped bool
+	fn      func(*JobView) (more bool)
+}
+
+// full reports whether the List is to end before it visits another job.
+func (w *lister) full() bool { return w.stopped || w.sh.mu.steps >= w.until }
+
+// visit shows a job that matches. It returns false when a part of the job's text is not searched yet: the place must not
+// move past the job then.
+func (w *lister) visit(job uint32, r *record) (over bool) {
+	w.sh.countSteps(1)
+	matches, over := w.matches(job, r)
+	if !over {
+		return false
+	}
+	w.looked++
+	if matches {
+		w.sh.countSteps(1)
+		w.sh.viewJob(w.now, job, r, w.q, &w.view)
+		w.stopped = !w.fn(&w.view)
+	}
+	return true
+}
+
+// running visits the broadcasting job, which is number 0, and the held jobs of the watches from number 1 on. The held jobs
+// of a watch are visited from the last to the first: when one goes, the last takes its place, and that was visited.
+func (w *lister) running() (over bool) {
+	p, sh, q := &w.place, w.sh, w.q
+	if q.running == 0 {
+		return true
+	}
+	for ; p.sub <= uint32(len(sh.watches)); p.sub, p.slot = p.sub+1, none {
+		if w.full() {
+			return false
+		}
+		if b := q.broadcast; p.sub == 0 {
+			if b != nil && !w.visit(b.job, sh.slab.at(b.job)) {
+				return false
+			}
+		} else if h := sh.watches[p.sub-1]; h != nil && h.queue == q && !w.down(len(h.held), func(i int) uint32 { return h.held[i].job }) {
+			return false
+		}
+		if p.sub%entriesPerStep == 0 {
+			sh.countSteps(1)
+		}
+	}
+	return true
+}
+
+// parked visits the parked jobs from the last to the first, as running does.
+func (w *lister) parked() (over bool) {
+	return w.down(len(w.q.parked), func(i int) uint32 { return w.q.parked[i] })
+}
+
+// down visits n numbered jobs, the last first, from the place's slot down.
+func (w *lister) down(n int, at func(i int) uint32) (over bool) {
+	p := &w.place
+	for p.slot = uint32(min(uint64(p.slot), uint64(n))); p.slot > 0; p.slot-- {
+		if w.full() {
+			return false
+		}
+		job := at(int(p.slot) - 1)
+		if !w.visit(job, w.sh.slab.at(job)) {
+			return false
+		}
+	}
+	return true
+}
+
+// ready visits the ready jobs, an index after the other.
+func (w *lister) ready() (over bool) {
+	p := &w.place
+	for ; p.sub < uint32(w.q.sweptIndexes()); p.nextSub() {
+		if w.full() || !w.index(w.q.sweptIndex(int(p.sub)), ready, readyKey) {
+			return false
+		}
+		w.sh.countSteps(1)
+	}
+	return true
+}
+
+// private visits the ready tasks that are only stolen.
+func (w *lister) private() (over bool) { return w.index(&w.q.private, ready, readyKey) }
+
+func (w *lister) delayed() (over bool) {
+	return w.index(&w.q.delayed, delayed, func(r *record) key { return key{r.due, int64(r.dueMillis())} })
+}
+
+// index visits the jobs of an index behind the place. It goes on behind the last job if that stands where it stood. Else
+// it goes on with the key of that job and skips jobs that are not younger, which may have been visited.
+func (w *lister) index(x *index, in state, keyOf func(*record) key) (over bool) {
+	p, sh := &w.place, w.sh
+	var job uint32
+	if r := sh.slab.find(p.slot); r != nil && r.seq == p.seq && r.state == in && r.container == w.q.id && keyOf(r) == p.key && w.indexOf(r) == x {
+		job = w.behind(x, r, p.key)
+	} else {
+		p.bound = max(p.bound, p.seq)
+		job = x.headFrom(&sh.buckets, &sh.slab, p.key)
+	}
+	for job != none {
+		if w.full() {
+			return false
+		}
+		r := sh.slab.at(job)
+		k := keyOf(r)
+		if k == p.key && r.seq <= p.bound {
+			sh.countSteps(1)
+		} else if !w.visit(job, r) {
+			return false
+		}
+		if k != p.key {
+			p.key, p.bound = k, 0
+		}
+		p.slot, p.seq = job, r.seq
+		job = w.behind(x, r, k)
+	}
+	return true
+}
+
+// indexOf returns the index of a ready or delayed job of the queue.
+func (w *lister) indexOf(r *record) *index {
+	if r.state == delayed {
+		return &w.q.delayed
+	}
+	return w.sh.readyFor(w.q, r)
+}
+
+// behind returns the job behind one of an index.
+func (w *lister) behind(x *index, r *record, k key) uint32 {
+	if r.next != none {
+		return r.next
+	}
+	if k = k.next(); k == firstKey {
+		return none
+	}
+	return x.headFrom(&w.sh.buckets, &w.sh.slab, k)
+}
+
+// next returns the next larger key, firstKey when there is none.
+func (k key) next() key {
+	if k.b++; k.b == math.MinInt64 {
+		k.a++
+	}
+	return k
+}
+
+// waiting visits the waiting tasks of the queue, which stand in no index, among all jobs of the shard.
+func (w *lister) waiting() (over bool) {
+	return w.q.waiting == 0 || w.records(&w.place.sub, func(r *record) bool { return r.state == waiting && r.container == w.q.id })
+}
+
+// records visits the records of the shard that are of jobs and pass a test, from a slot on.
+func (w *lister) records(slot *uint32, pass func(*record) bool) (over bool) {
+	slab := &w.sh.slab
+	for end := uint64(len(slab.chunks)) << slabBits; uint64(*slot) < end; *slot++ {
+		if w.full() {
+			return false
+		}
+		w.sh.countSteps(1)
+		r := slab.find(*slot)
+		if r == nil {
+			*slot |= slabChunk - 1
+		} else if r.listed() && pass(r) && !w.visit(*slot, r) {
+			return false
+		}
+	}
+	return true
+}
+
+// listed reports whether a record is of a job that a Listing has: one that has not ended, or is kept for more than its name.
+func (r *record) listed() bool {
+	switch r.state {
+	case free, remembered, ending:
+		return false
+	case finished:
+		return r.use() != keptName
+	}
+	return true
+}
+
+// kept visits the kept jobs of some uses by the time of their end.
+func (w *lister) kept(uses ...keptUse) (over bool) {
+	p := &w.place
+	for w.q.kept != nil {
+		job, k := w.sh.nextKept(w.q, p.key.next(), uses)
+		if job == none {
+			break
+		}
+		if w.full() || !w.visit(job, w.sh.slab.at(job)) {
+			return false
+		}
+		p.key = k
+	}
+	return true
+}

@@ -1,0 +1,229 @@
+package sched
+
+import (
+	"bytes"
+	"strings"
+)
+
+// JobState is the state of a job as operators see it.
+type JobState uint8
+
+const (
+	jobReady JobState = iota
+	jobDelayed
+	jobRunning
+	jobLocked
+	jobWaiting
+	jobFailed
+	jobDone
+	jobExpired
+	// JobStates is the number of states.
+	JobStates
+)
+
+var jobStateNames = [JobStates]string{"ready", "delayed", "running", "locked", "waiting", "failed", "done", "expired"}
+
+// String returns the state as people read it.
+func (s JobState) String() string { return jobStateNames[s] }
+
+// StateSet is a set of states, as bits by their numbers. The zero StateSet has all.
+type StateSet uint16
+
+func setOf(states ...JobState) (set StateSet) {
+	for _, s := range states {
+		set |= 1 << s
+	}
+	return set
+}
+
+func (s StateSet) intersects(o StateSet) bool { return s == 0 || o == 0 || s&o != 0 }
+
+// Range is from From to To, both included.
+type Range struct{ From, To int64 }
+
+func (r *Range) has(n int64) bool { return r == nil || r.From <= n && n <= r.To }
+
+// Match says which jobs a Listing has: those that meet all of it. The zero Match has all jobs.
+type Match struct {
+	Ref           *JobRef  // the job alone that View has for it; nil: any
+	Queues, Names []string // patterns as of a PolicyRule, which the name must match, all of them
+	Workers       []string // parts of the name of the worker that holds the job, or of one that held it; all must be there
+	Texts         []string // parts of the workload, of an error text or of the kept result; all must be there
+	States        StateSet
+	Spaces        uint16 // a set of spaces, as bits by their numbers; 0: any
+	Priority      *Range // nil: any
+	// Age is in milliseconds: of a ready job since it was due, of a locked one since it waits, of a running one since it was
+	// handed out, of a failed or done one since its end. Other jobs have none, and tasks have one while they run alone. nil: any.
+	Age *Range
+}
+
+// listPatterns are the patterns of a Match.
+type listPatterns struct{ queues, names []listPattern }
+
+type listPattern struct {
+	text  string
+	exact bool
+}
+
+func newListPatterns(m *Match) (p listPatterns) {
+	for _, of := range [...]struct {
+		from []string
+		to   *[]listPattern
+	}{{m.Queues, &p.queues}, {m.Names, &p.names}} {
+		for _, text := range of.from {
+			*of.to = append(*of.to, listPattern{text, !strings.ContainsAny(text, "*?")})
+		}
+	}
+	return p
+}
+
+// maxPatternWork bounds the product of the lengths of a pattern and a name: comparing them takes about a millisecond then.
+// A longer name matches the pattern * alone.
+const maxPatternWork = 1 << 20
+
+// fits reports whether a name matches all patterns.
+func fits[T string | []byte](sh *shard, patterns []listPattern, name T) bool {
+	for _, p := range patterns {
+		work := len(p.text) * len(name)
+		switch {
+		case p.exact:
+			if p.text != string(name) {
+				return false
+			}
+		case p.text == "*":
+		case work > maxPatternWork:
+			return false
+		default:
+			sh.countSteps(work >> costShift)
+			if !globs(p.text, name) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// matches reports whether a job is one of the listing. over is false when a part of its text is not searched yet.
+func (w *lister) matches(job uint32, r *record) (matches, over bool) {
+	m := &w.match
+	switch {
+	case !possibleStates(r).intersects(m.States),
+		m.Spaces != 0 && m.Spaces>>r.space&1 == 0,
+		!m.Priority.has(r.priority),
+		m.Age != nil && !w.ageFits(job, r),
+		!fits(w.sh, w.globs.queues, w.q.name),
+		len(m.Names) > 0 && !fits(w.sh, w.globs.names, w.sh.nameView(job)),
+		m.States != 0 && !setOf(w.sh.jobStateOf(job, r)).intersects(m.States),
+		len(m.Workers) > 0 && !w.workersFit(job, r):
+		return false, true
+	case len(m.Texts) == 0:
+		return true, true
+	}
+	return w.searchTexts(job, r)
+}
+
+// possibleStates returns the states that a job may have, without a look at its history.
+func possibleStates(r *record) StateSet {
+	switch r.state {
+	case delayed:
+		return setOf(jobDelayed)
+	case reserved, broadcasting:
+		return setOf(jobRunning)
+	case parked:
+		return setOf(jobLocked)
+	case waiting:
+		return setOf(jobWaiting)
+	case failed:
+		return setOf(jobFailed)
+	case finished:
+		return setOf(jobDone, jobExpired)
+	}
+	return setOf(jobReady)
+}
+
+// jobStateOf returns the state of a job as operators see it.
+func (sh *shard) jobStateOf(job uint32, r *record) JobState {
+	set := possibleStates(r)
+	if r.state == finished {
+		set = setOf(jobDone)
+		if r.use() == keptDone && endsExpired(sh.history(job, r)) {
+			set = setOf(jobExpired)
+		}
+	}
+	state := jobReady
+	for set != setOf(state) {
+		state++
+	}
+	return state
+}
+
+func (w *lister) ageFits(job uint32, r *record) bool {
+	since := w.sh.sinceOf(w.now, job, r)
+	if r.state == ready && r.due >= firstDue {
+		since = r.dueWall()
+	}
+	return since != 0 && w.match.Age.has(w.now.Wall-since)
+}
+
+func (w *lister) workersFit(job uint32, r *record) bool {
+	_, all := ParseHistory(w.sh.history(job, r))
+	holder := ""
+	if r.state == reserved {
+		holder = w.sh.workerOf(r)
+	}
+	for _, part := range w.match.Workers {
+		found := strings.Contains(holder, part)
+		for i := range all {
+			found = found || strings.Contains(all[i].Worker, part)
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}
+
+// maxSearched is how many bytes of a job are searched under one hold of a shard's lock.
+const maxSearched = 256 << 10
+
+// textSearch is where the search of a job's texts goes on. It is zero between two jobs.
+type textSearch struct {
+	ref      JobRef
+	versions [2]uint64 // of the workload and the result, see arena.version
+	text     int       // number of the text
+	part     int       // 0: the workload, 1: the result
+	at       int       // in the part
+}
+
+// searchTexts reports whether a job has all texts. It searches a part of a large job; over is false when another is left.
+func (w *lister) searchTexts(job uint32, r *record) (found, over bool) {
+	sh, t := w.sh, &w.text
+	_, workload := unpack(sh.arena.view(r.bytes, int(r.size)))
+	parts := [2][]byte{workload, sh.result(job)}
+	begin := textSearch{ref: sh.ref(job, r), versions: [2]uint64{sh.arena.version(r.bytes), 0}}
+	if result, ok := sh.results[job]; ok {
+		begin.versions[1] = sh.arena.version(result.bytes)
+	}
+	if t.ref != begin.ref || t.versions != begin.versions {
+		*t = begin
+	}
+	_, history := ParseHistory(sh.history(job, r))
+	for found = true; found && t.text < len(w.match.Texts); t.text, t.part, t.at = t.text+1, 0, 0 {
+		text := []byte(w.match.Texts[t.text])
+		found = false
+		for i := range history {
+			found = found || strings.Contains(history[i].Text, w.match.Texts[t.text])
+		}
+		for ; !found && t.part < len(parts); t.part, t.at = t.part+1, 0 {
+			part := parts[t.part][t.at:]
+			piece := part[:min(len(part), maxSearched)]
+			sh.countSteps(len(piece) >> costShift)
+			if found = bytes.Contains(piece, text); !found && len(piece) < len(part) {
+				t.at += len(piece) - len(text) + 1
+				return false, false
+			}
+		}
+	}
+	*t = textSearch{}
+	return found, true
+}
