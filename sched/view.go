@@ -39,7 +39,7 @@ func (sh *shard) workerOf(r *record) string {
 	if l := sh.leaseOf(r); l != nil {
 		return l.worker
 	}
-	p := sh.watches[r.container].peer
+	p := sh.holder(r).peer
 	return cmp.Or(p.where, p.name, p.label)
 }
 
@@ -47,7 +47,7 @@ func (sh *shard) workerOf(r *record) string {
 func (sh *shard) sinceOf(now Time, job uint32, r *record) int64 {
 	switch r.state {
 	case reserved:
-		return now.wallAt(sh.watches[r.container].held[r.heldIndex()].start)
+		return now.wallAt(sh.holder(r).held[r.heldIndex()].start)
 	case parked:
 		return now.wallAt(min(sh.buckets.at(r.bucket).key.a, now.Mono)) // it is rounded up
 	case failed, finished:
