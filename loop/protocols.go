@@ -185,6 +185,20 @@ func (h host) Refused(name string, why protocol.Reason) {
 // Refusing implements protocol.Host.
 func (h host) Refusing() error { return h.refusing() }
 
+// Health implements protocol.Host.
+func (h host) Health() protocol.Health {
+	ready, text := h.ready()
+	health := protocol.Health{Started: h.started.UnixMilli(), Ready: ready, Text: text}
+	if h.memory != nil {
+		health.Memory, health.MemoryLimit = h.memory.held(), h.memory.most
+	}
+	if h.journal != nil {
+		st := h.journal.stats()
+		health.Journal = &protocol.JournalHealth{Unacknowledged: st.Backlog, Bytes: st.Size, Free: st.Free}
+	}
+	return health
+}
+
 // RoomFor implements protocol.Host.
 func (h host) RoomFor(bytes int) bool { return h.journal.hasRoom(bytes) }
 

@@ -132,7 +132,8 @@ type QueueStats struct {
 	Tally  Tally
 }
 
-func (s *QueueStats) add(o *QueueStats) {
+// Add adds the numbers of another queue.
+func (s *QueueStats) Add(o *QueueStats) {
 	s.Waiting += o.Waiting
 	s.Delayed += o.Delayed
 	s.Ready += o.Ready
@@ -145,6 +146,7 @@ func (s *QueueStats) add(o *QueueStats) {
 	s.Paused += o.Paused
 	s.Bytes += o.Bytes
 	s.Oldest = min(s.Oldest, o.Oldest)
+	s.Tally.add(&o.Tally)
 }
 
 // Measure calls fn for each queue with a tally of its own, and returns the sum over all others, whose number is folded.
@@ -183,7 +185,7 @@ func (sh *shard) measure(from int, others *QueueStats, folded *int, fn func(*Que
 		sh.read(q, &st)
 		if q.tally == &sh.folded {
 			*folded++
-			others.add(&st)
+			others.Add(&st)
 			continue
 		}
 		st.Tally = *q.tally

@@ -53,6 +53,7 @@ func (i *Interface) Handler() http.Handler {
 		"POST /api/v1/reload":        i.postReload,
 		"GET /api/v1/queues":         i.getQueues,
 		"GET /api/v1/jobs":           i.getJobs,
+		"GET /api/v1/overview":       i.getOverview,
 		"POST /api/v1/reserve":       i.postReserve,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {

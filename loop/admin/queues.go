@@ -62,7 +62,13 @@ func queueOf(s *sched.QueueStatus, table *sched.Policies) codec.Queue {
 		Ready: s.Jobs - s.Running - s.Parked - s.Waiting - s.Delayed,
 	}
 	q.Queue, q.QueueBytes = codec.Name(protocol.Unescape(s.Name))
-	for _, v := range table.Explain(s.Name) {
+	showPause(&q, table, s.Name)
+	return q
+}
+
+// showPause says of a queue what its policy says of a pause. name is the queue's in the scheduler.
+func showPause(q *codec.Queue, table *sched.Policies, name string) {
+	for _, v := range table.Explain(name) {
 		switch v.Key {
 		case pausedKey:
 			q.Paused = v.Value
@@ -72,7 +78,6 @@ func queueOf(s *sched.QueueStatus, table *sched.Policies) codec.Queue {
 			q.PausedWhy = v.Value
 		}
 	}
-	return q
 }
 
 // firstQueues are the first queues by name of those that were added. It implements heap.Interface: the last by name is on

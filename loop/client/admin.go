@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"context"
 	stdjson "encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"treadle/codec/admin"
 )
@@ -25,6 +25,14 @@ type Admin struct {
 type (
 	// PolicyRule is a rule for queues.
 	PolicyRule = admin.Rule
+	// PolicyValue is a value of a queue's policy.
+	PolicyValue = admin.Value
+	// QueueState is a queue and the number of its jobs in each state.
+	QueueState = admin.Queue
+	// Overview is the state of a server and its queues.
+	Overview = admin.Overview
+	// QueueOverview is a queue in an Overview.
+	QueueOverview = admin.OverviewQueue
 	// FailedJob is a job that was given up.
 	FailedJob = admin.FailedJob
 	// DoneJob is a job that is done or has expired, and is kept.
@@ -49,9 +57,12 @@ const adminSetting = "-H or TREADLE_ADMIN"
 // maxAdminAnswer bounds an answer: a page of a thousand failed jobs has at most about 5 MiB.
 const maxAdminAnswer = 64 << 20
 
-// NewAdmin returns a client of the API at an address of the form that Dial takes. Nothing is connected before the
-// first call.
+// NewAdmin returns a client of the API at an address of the form that Dial takes, or at http://host:port. Nothing is
+// connected before the first call.
 func NewAdmin(address string) *Admin {
+	if rest, ok := strings.CutPrefix(address, "http://"); ok {
+		address = "tcp://" + strings.TrimSuffix(rest, "/")
+	}
 	if network, target, err := splitAddress(address, defaultPorts[adminSetting]); err == nil {
 		address = network + "://" + target
 	}
@@ -103,11 +114,11 @@ func (a *Admin) ask(ctx context.Context, method, path string, question any) ([]b
 		return nil, httpError(a.address, adminSetting, err)
 	}
 	if reply.StatusCode != http.StatusOK {
-		var wrong struct{ Error string }
+		var wrong admin.Error
 		if stdjson.Unmarshal(text, &wrong) != nil || wrong.Error == "" {
 			return nil, &PeerError{a.address, adminSetting, fmt.Errorf("it is no operators' interface, it answered %s", reply.Status)}
 		}
-		return nil, errors.New(wrong.Error)
+		return nil, &AnswerError{reply.StatusCode, wrong.Reason, wrong.Error}
 	}
 	return text, nil
 }
@@ -128,6 +139,32 @@ func (a *Admin) Policy(ctx context.Context, queue string) (t admin.Table, err er
 func (a *Admin) SetPolicy(ctx context.Context, pattern string, values map[string]*string) (r admin.Rule, err error) {
 	err = a.call(ctx, http.MethodPatch, "/api/v1/policies", &admin.Change{Pattern: pattern, Values: values}, &r)
 	return r, err
+}
+
+// Queues returns a page of the queues with names that begin with prefix, by name. after is the Next of the page before, or
+// empty.
+func (a *Admin) Queues(ctx context.Context, prefix, after string, limit int) (p admin.Queues, err error) {
+	query := url.Values{"prefix": {prefix}, "after": {after}, "limit": {strconv.Itoa(limit)}}
+	err = a.call(ctx, http.MethodGet, "/api/v1/queues?"+query.Encode(), nil, &p)
+	return p, err
+}
+
+// Queue returns one queue. The name may have any bytes.
+func (a *Admin) Queue(ctx context.Context, name string) (QueueState, error) {
+	var p admin.Queues
+	if err := a.call(ctx, http.MethodGet, "/api/v1/queues?queue="+url.QueryEscape(name), nil, &p); err != nil {
+		return QueueState{}, err
+	}
+	if len(p.Queues) != 1 {
+		return QueueState{}, &PeerError{a.address, adminSetting, fmt.Errorf("it answered with %d queues instead of one", len(p.Queues))}
+	}
+	return p.Queues[0], nil
+}
+
+// Overview returns the state of the server and its busiest queues, at most limit.
+func (a *Admin) Overview(ctx context.Context, limit int) (o Overview, err error) {
+	err = a.call(ctx, http.MethodGet, "/api/v1/overview?limit="+strconv.Itoa(limit), nil, &o)
+	return o, err
 }
 
 // FailedQueues returns the queues that have failed jobs, by name.

@@ -65,11 +65,24 @@ type AddressError struct {
 }
 
 func (e *AddressError) Error() string {
-	return fmt.Sprintf("%s: %q: %v; write it as host, host:port, tcp://host:port, unix:///path or a path", e.Setting, e.Address, e.Err)
+	more := ""
+	if e.Setting == adminSetting {
+		more = ", or http://host:port"
+	}
+	return fmt.Sprintf("%s: %q: %v; write it as host, host:port, tcp://host:port, unix:///path or a path%s", e.Setting, e.Address, e.Err, more)
 }
 
 // Unwrap returns the cause.
 func (e *AddressError) Unwrap() error { return e.Err }
+
+// AnswerError is the operators' interface's refusal of a request.
+type AnswerError struct {
+	Status int    // of HTTP
+	Reason string // the label of the refusal in the metrics, or empty
+	Text   string
+}
+
+func (e *AnswerError) Error() string { return e.Text }
 
 // simplify returns the innermost cause of an error of package net, because the callers name the
 // operation and the address.

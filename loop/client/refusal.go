@@ -38,6 +38,11 @@ func (e *RefusedError) Error() string {
 // Unwrap returns the refusal.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
+// Forbidden reports whether a setting of the server, or the kind of this client, is the reason.
+func (e *RefusedError) Forbidden() bool {
+	return e.Reason == periodic.ReasonSetting || e.Reason == periodic.ReasonRole
+}
+
 // Explain adds the server's reason when err is an ErrRefused: the reason of this connection's last
 // refusal, else the reason for which the server refuses new jobs. It returns err itself when the
 // server gives no reason; only a Treadle does.

@@ -81,6 +81,23 @@ type Limits struct {
 	Drain            time.Duration // how long a stopping server waits for running jobs; a reload may change it
 }
 
+// Health is the state of a server at one moment.
+type Health struct {
+	Started     int64 // Unix milliseconds
+	Ready       bool
+	Text        string // what /readyz says
+	Memory      int64  // bytes in use, of MemoryLimit
+	MemoryLimit int64
+	Journal     *JournalHealth // nil: the server has none
+}
+
+// JournalHealth is the state of a journal at one moment.
+type JournalHealth struct {
+	Unacknowledged int64  // changes that are not committed
+	Bytes          uint64 // of the data directory
+	Free           uint64 // bytes on its disk
+}
+
 // Host is the server as a protocol sees it. Its methods may be called from any goroutine.
 type Host interface {
 	// Sched returns the scheduler that all protocols share.
@@ -99,6 +116,8 @@ type Host interface {
 	// Refusing returns why new jobs must be refused now: ErrMaxMemory; for jobs that are journaled,
 	// also ErrDisk; nil while they are taken. Everything else must go on.
 	Refusing() error
+	// Health returns the state of the server.
+	Health() Health
 	// RoomFor reports whether the disk has room for so many bytes.
 	RoomFor(bytes int) bool
 	// Durable returns the journal's group that covers the last change in a queue, and whether an
