@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 		os.RemoveAll(dir)
 		os.Exit(1)
 	}
-	for _, name := range []string{"TREADLE_HOST", "PERIODIC_PORT", "PERIODIC_PATH", "TREADLE_DWORK", "TREADLE_KTS46", "TREADLE_HTTP", "TREADLE_GLOOM_MASTERS", "TREADLE_GLOOM_SLAVES", "TREADLE_DISBATCH_URL", "TREADLE_DISBATCH_USERNAME", "TREADLE_DISBATCH_PASSWORD"} {
+	for _, name := range []string{"TREADLE_HOST", "PERIODIC_PORT", "PERIODIC_PATH", "TREADLE_DWORK", "TREADLE_KTS46", "TREADLE_HTTP", "TREADLE_ADMIN", "TREADLE_GLOOM_MASTERS", "TREADLE_GLOOM_SLAVES", "TREADLE_DISBATCH_URL", "TREADLE_DISBATCH_USERNAME", "TREADLE_DISBATCH_PASSWORD"} {
 		os.Unsetenv(name)
 	}
 	goleak.VerifyTestMain(m, goleak.IgnoreCurrent(), goleak.Cleanup(func(code int) {
@@ -188,7 +188,8 @@ func treadle(t *testing.T, stdin string, args ...string) (stdout, stderr string,
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// TestExitCodes: the exit code is 1 for a failure and 2 for a usage error, with one line that says why.
+// TestExitCodes: the exit code is 3 when no server answers, 2 for a usage error and 1 for another failure, with one line
+// that says why.
 func TestExitCodes(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -209,10 +210,10 @@ func TestExitCodes(t *testing.T) {
 		}
 	}
 	for _, args := range []string{
-		"ping", "status", "status --json", "submit f n", "run f n", "remove f n", "drop f", "config get timeout", "config set timeout 1",
+		"ping", "status", "status --watch", "submit f n", "run f n", "remove f n", "drop f", "config get timeout", "config set timeout 1",
 		"dump -", "dump " + file, "load " + config(t, strings.Repeat("\x00", 8)), "shutdown", "work f -- cat", "--crc ping", "recv f n", "work f --stream -- cat",
 	} {
-		f(args, 1, "cannot connect to tcp://"+closed+": connection refused (is `treadle serve` running? -H or TREADLE_HOST names the server)")
+		f(args, 3, "cannot connect to tcp://"+closed+": connection refused (is `treadle serve` running? -H or TREADLE_HOST names the server)")
 	}
 	// One rule names the server of every protocol; the flags of earlier versions go on.
 	for args, variable := range map[string]string{
@@ -224,22 +225,22 @@ func TestExitCodes(t *testing.T) {
 		if !strings.Contains(args, closed) {
 			args = "-H " + closed + " " + args
 		}
-		f(args, 1, "cannot connect to tcp://"+closed+": connection refused (is `treadle serve` running? -H or "+variable+" names the server)")
+		f(args, 3, "cannot connect to tcp://"+closed+": connection refused (is `treadle serve` running? -H or "+variable+" names the server)")
 	}
-	for _, args := range []string{"-H " + closed + " disbatch queues", "disbatch -H " + closed + " --json queues", "disbatch queues --url http://" + closed} {
-		f(args, 1, "cannot reach http://"+closed+": connection refused (is `treadle disbatch web` running? -H or TREADLE_DISBATCH_URL names it)")
+	for _, args := range []string{"-H " + closed + " disbatch queues", "disbatch -H " + closed + " queues", "disbatch queues --url http://" + closed} {
+		f(args, 3, "cannot reach http://"+closed+": connection refused (is `treadle disbatch web` running? -H or TREADLE_DISBATCH_URL names it)")
 	}
 	for _, args := range []string{"-H " + closed + " dwork graph -", "dwork graph - --http " + closed} {
-		f(args, 1, "cannot reach http://"+closed+": connection refused (is `treadle serve` running? -H or TREADLE_HTTP names it)")
+		f(args, 3, "cannot reach http://"+closed+": connection refused (is `treadle serve` running? -H or TREADLE_HTTP names it)")
 	}
 	const nowhere = "255.255.255.255" // no TCP connection reaches it, and that is known at once
 	for command, port := range map[string]string{
-		"ping": "5000", "gloom submit t 1": "9998", "gloom work t -- cat": "9999", "dwork status": "6125", "kts46 status": "46210",
+		"ping": "5000", "queue list": "5001", "gloom submit t 1": "9998", "gloom work t -- cat": "9999", "dwork status": "6125", "kts46 status": "46210",
 	} {
-		f("-H "+nowhere+" "+command, 1, "cannot connect to tcp://"+nowhere+":"+port+": ")
+		f("-H "+nowhere+" "+command, 3, "cannot connect to tcp://"+nowhere+":"+port+": ")
 	}
-	f("-H "+nowhere+" dwork graph -", 1, "cannot reach http://"+nowhere+":5001: ")
-	f("-H "+nowhere+" disbatch queues", 1, "cannot reach http://"+nowhere+":8080: ")
+	f("-H "+nowhere+" dwork graph -", 3, "cannot reach http://"+nowhere+":5001: ")
+	f("-H "+nowhere+" disbatch queues", 3, "cannot reach http://"+nowhere+":8080: ")
 	f("-H a dwork -s b status", 2, `the server has two names, "a" and "b": -H is enough`)
 	f("gloom work t -- no-such-command", 1, "no-such-command")
 	f("work f -- no-such-command", 1, "no-such-command")

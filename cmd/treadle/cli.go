@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,18 +14,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
-
-	"treadle/loop"
-	"treadle/loop/client"
-)
-
-// Exit codes: the command failed, was not understood, found damaged data, or was interrupted by a signal.
-const (
-	exitFailure     = 1
-	exitUsage       = 2
-	exitData        = 3
-	exitUnreachable = 3 // of treadle health
-	exitInterrupted = 130
 )
 
 // version is set by the linker: -X main.version=v1.2.3.
@@ -37,6 +23,7 @@ var version = "devel"
 type console struct {
 	in       io.Reader
 	out, err io.Writer
+	json     bool // errors are JSON
 }
 
 // say prints one line on standard error.
@@ -54,40 +41,34 @@ type cli struct {
 	sources *sources // of the settings of serve
 	args    []string // of the program
 
-	Serve    serveCmd    `cmd:"" help:"Run the job server."`
-	Submit   submitCmd   `cmd:"" help:"Submit a job and return."`
-	Run      runCmd      `cmd:"" help:"Submit a job, wait for its result and print it."`
-	Status   statusCmd   `cmd:"" help:"Show the functions, their workers and jobs."`
-	Work     workCmd     `cmd:"" help:"Do a function's jobs by running a command for each."`
-	Recv     recvCmd     `cmd:"" help:"Print what a job's worker sends while it runs."`
-	Remove   removeCmd   `cmd:"" help:"Remove a job."`
-	Drop     dropCmd     `cmd:"" help:"Remove a function without workers and all its jobs."`
-	Config   configCmd   `cmd:"" help:"Check the settings of a server, or read and change them while it runs."`
-	Dump     dumpCmd     `cmd:"" help:"Write all jobs to a file."`
-	Load     loadCmd     `cmd:"" help:"Submit all jobs of a dump."`
-	Reload   reloadCmd   `cmd:"" help:"Have the server read its configuration again."`
-	Ping     pingCmd     `cmd:"" help:"Ask the server for a sign of life."`
-	Health   healthCmd   `cmd:"" help:"Ask whether the server is ready; for probes."`
-	Shutdown shutdownCmd `cmd:"" help:"Stop the server."`
-	Queue    queueCmd    `cmd:"" help:"Set how the jobs of a queue are treated: retries, limits, pauses."`
-	Failed   failedCmd   `cmd:"" help:"Show, retry or remove jobs that were given up."`
-	Done     doneCmd     `cmd:"" help:"Show or remove finished jobs that are kept, and their results."`
-	Cron     cronCmd     `cmd:"" help:"Submit jobs at times: add, show, run, pause or remove entries."`
-	Print    printCmd    `cmd:"" help:"Print alerts and a board for the metrics."`
-	Journal  journalCmd  `cmd:"" help:"Check, repair, export or import a data directory."`
-	Gloom    gloomCmd    `cmd:"" help:"Submit and do jobs over the Gloom protocol."`
-	Dwork    dworkCmd    `cmd:"" help:"Make and do graphs of tasks over the dwork protocol."`
-	Disbatch disbatchCmd `cmd:"" help:"Do the tasks of a Disbatch site, in its MongoDB."`
-	Kts46    kts46Cmd    `cmd:"" name:"kts46" help:"Run simulations with the kts46 scheduler."`
+	Serve    serveCmd      `cmd:"" help:"Run the job server."`
+	Submit   submitCmd     `cmd:"" help:"Submit a job and return."`
+	Run      runCmd        `cmd:"" help:"Submit a job, wait for its result and print it."`
+	Status   statusCmd     `cmd:"" help:"Show the functions, their workers and jobs."`
+	Work     workCmd       `cmd:"" help:"Do a function's jobs by running a command for each."`
+	Recv     recvCmd       `cmd:"" help:"Print what a job's worker sends while it runs."`
+	Remove   removeCmd     `cmd:"" help:"Remove a job."`
+	Drop     dropCmd       `cmd:"" help:"Remove a function without workers and all its jobs."`
+	Config   configCmd     `cmd:"" help:"Check the settings of a server, or read and change them while it runs."`
+	Dump     dumpCmd       `cmd:"" help:"Write all jobs to a file."`
+	Load     loadCmd       `cmd:"" help:"Submit all jobs of a dump."`
+	Reload   reloadCmd     `cmd:"" help:"Have the server read its configuration again."`
+	Ping     pingCmd       `cmd:"" help:"Ask the server for a sign of life."`
+	Top      topCmd        `cmd:"" help:"Watch rates, queues and workers live."`
+	Health   healthCmd     `cmd:"" help:"Ask whether the server is ready; for probes."`
+	Shutdown shutdownCmd   `cmd:"" help:"Stop the server."`
+	Queue    queueCmd      `cmd:"" help:"Show queues, and set how their jobs are treated: retries, limits, pauses."`
+	Failed   failedCmd     `cmd:"" help:"Show, retry or remove jobs that were given up."`
+	Done     doneCmd       `cmd:"" help:"Show or remove finished jobs that are kept, and their results."`
+	Cron     cronCmd       `cmd:"" help:"Submit jobs at times: add, show, run, pause or remove entries."`
+	Print    printCmd      `cmd:"" help:"Print alerts and a board for the metrics, or the manual page."`
+	Complete completionCmd `cmd:"" name:"completion" help:"Print what a shell needs to complete commands."`
+	Journal  journalCmd    `cmd:"" help:"Check, repair, export or import a data directory."`
+	Gloom    gloomCmd      `cmd:"" help:"Submit and do jobs over the Gloom protocol."`
+	Dwork    dworkCmd      `cmd:"" help:"Make and do graphs of tasks over the dwork protocol."`
+	Disbatch disbatchCmd   `cmd:"" help:"Do the tasks of a Disbatch site, in its MongoDB."`
+	Kts46    kts46Cmd      `cmd:"" name:"kts46" help:"Run simulations with the kts46 scheduler."`
 }
-
-// usageError is a mistake in how the program was called.
-type usageError struct{ error }
-
-func (usageError) ExitCode() int   { return exitUsage }
-func (u usageError) Unwrap() error { return u.error }
-
-func badUsage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // exitPanic carries the exit code that kong asks for after --help and --version.
 type exitPanic int
@@ -117,6 +98,7 @@ func run(args []string, con console) (code int) {
 	}
 	c.args = helpFlags(disbatchArgs(parser.Model, args))
 	parsed, err := parser.Parse(c.args)
+	con.json = asksJSON(c.args, parsed, err)
 	if err != nil {
 		return report(con, usage(err))
 	}
@@ -129,7 +111,7 @@ func run(args []string, con console) (code int) {
 func newParser(c *cli, con console) (*kong.Kong, error) {
 	parser, err := kong.New(c,
 		kong.Name("treadle"),
-		kong.Description(topHelp),
+		kong.Description(topHelp+exitHelp()),
 		kong.Vars{
 			"version": versionLine(),
 		},
@@ -168,42 +150,6 @@ func decodeText(ctx *kong.DecodeContext, target reflect.Value) error {
 	}
 	target.SetString(text)
 	return nil
-}
-
-// killed is the error of a worker that a second signal has ended together with its commands.
-type killed struct{}
-
-func (killed) Error() string { return "the running commands were killed" }
-
-// ExitCode returns the exit code of an interrupted command.
-func (killed) ExitCode() int { return exitInterrupted }
-
-// report prints an error as one line and returns the exit code it stands for.
-func report(con console, err error) int {
-	if err == nil {
-		return 0
-	}
-	var several problems
-	switch {
-	case errors.As(err, &several):
-		for _, one := range several {
-			fmt.Fprintln(con.err, "treadle: "+oneLine(one.Error()))
-		}
-	case !errors.As(err, new(silent)):
-		fmt.Fprintln(con.err, "treadle: "+oneLine(err.Error()))
-	}
-	var coded interface{ ExitCode() int }
-	var option *loop.OptionError
-	var address *client.AddressError
-	switch {
-	case errors.As(err, &coded):
-		return coded.ExitCode()
-	case errors.As(err, &option), errors.As(err, &address):
-		return exitUsage
-	case errors.Is(err, context.Canceled):
-		return exitInterrupted
-	}
-	return exitFailure
 }
 
 // oneLine returns a text on one line, with control characters escaped: names and replies may hold any bytes.

@@ -294,7 +294,11 @@ func (r *recvCmd) Run(c *cli, con *console) error {
 	}
 	c.CRC = true
 	return c.with(r.Wait, func(ctx context.Context, server *client.Client) error {
-		return server.Recv(ctx, r.Func, r.Name, con.out)
+		err := server.Recv(ctx, r.Func, r.Name, con.out)
+		if errors.Is(err, context.DeadlineExceeded) { // --wait is over; the server is there
+			return coded{error: err, code: exitFailure}
+		}
+		return err
 	})
 }
 
@@ -314,7 +318,7 @@ func (r *removeCmd) Run(c *cli) error {
 			return err
 		}
 		if nothing, err := server.RemovedNothing(ctx); err != nil || nothing {
-			return cmp.Or(err, fmt.Errorf("no job %q of function %q at %s", r.Name, r.Func, server.Address()))
+			return cmp.Or(err, noSuch("no job %q of function %q at %s", r.Name, r.Func, server.Address()))
 		}
 		return nil
 	})
@@ -344,7 +348,7 @@ func (d *dropCmd) Run(c *cli) error {
 			}
 		}
 		if err == nil && nothing {
-			err = fmt.Errorf("no function %q at %s", d.Func, server.Address())
+			err = noSuch("no function %q at %s", d.Func, server.Address())
 		}
 		return err
 	})
@@ -386,7 +390,7 @@ func (*shutdownCmd) Run(c *cli) error {
 	return c.with(replyTimeout, func(ctx context.Context, server *client.Client) error {
 		err := server.Shutdown(ctx)
 		if errors.Is(err, client.ErrRefused) {
-			return fmt.Errorf("%v: --periodic-shutdown on allows it", err)
+			return coded{error: fmt.Errorf("%v: --periodic-shutdown on allows it", err), code: exitForbidden}
 		}
 		return err
 	})

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -87,18 +86,6 @@ func (s *configShowCmd) print(w io.Writer, all []client.Setting) error {
 		lines = append(lines, []string{one.Name, printable(one.Value), printable(one.Source)})
 	}
 	return align(w, lines, 3)
-}
-
-// writeLines writes JSON, one object a line.
-func writeLines[T any](w io.Writer, rows []T) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	for _, row := range rows {
-		if err := e.Encode(row); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // configDefaultsCmd prints a configuration file.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	osuser "os/user"
 	"strings"
 	"time"
@@ -31,7 +32,7 @@ func (cronCmd) Help() string {
 	treadle cron pause nightly --why 'the disk is changed'
 	treadle cron resume nightly
 
-These commands use admin.sock in ./treadle-data; -H or TREADLE_ADMIN names another address of --admin.`
+These commands use admin.sock in ./treadle-data; -H or TREADLE_ADMIN names another address of --admin, or http://host:port.`
 }
 
 type cronAddCmd struct {
@@ -44,7 +45,7 @@ type cronAddCmd struct {
 	Missed   string `enum:"once,skip" default:"once" help:"What becomes of times that pass while the server is down: one run makes up for all of them, or they are left out: once or skip (default: ${default})."`
 	Overlap  string `enum:"skip,queue" default:"skip" help:"What becomes of a time when the job of the one before is not done: it is left out, or it has a job of its own, NAME@TIME: skip or queue (default: ${default})."`
 	Replace  bool   `help:"Replace the entry of this name, also one of the configuration file."`
-	JSON     bool   `name:"json" help:"Print JSON."`
+	JSON     bool   `name:"json" help:"Print JSON, an object on one line."`
 }
 
 // Help is printed by treadle cron add --help.
@@ -84,7 +85,7 @@ func (a *cronAddCmd) Run(c *cli, con *console) error {
 		case err != nil:
 			return err
 		case a.JSON:
-			return writeJSON(con.out, []client.CronStatus{s})
+			return writeLines(con.out, []client.CronStatus{s})
 		}
 		_, err = fmt.Fprintf(con.out, "%s: the next time is %s\n", printable(s.Name), nextOf(&s))
 		return err
@@ -111,26 +112,24 @@ func localTime(text string) string {
 	return t.Format("2006-01-02 15:04:05 -07:00")
 }
 
-type cronListCmd struct {
-	JSON bool `name:"json" help:"Print JSON."`
-}
+type cronListCmd struct{ listFlags }
 
 // Run prints the entries.
 func (l *cronListCmd) Run(c *cli, con *console) error {
-	return c.withAdmin(func(ctx context.Context, a *client.Admin) error {
+	return c.list(con, &l.listFlags, func(ctx context.Context, a *client.Admin, w io.Writer) error {
 		all, err := a.Cron(ctx)
 		switch {
 		case err != nil:
 			return err
 		case l.JSON:
-			return writeJSON(con.out, all)
+			return writeLines(w, all)
 		}
 		lines := [][]string{{"NAME", "SCHEDULE", "ZONE", "QUEUE", "SOURCE", "NEXT", "LAST", "AT"}}
 		for i := range all {
 			s := &all[i]
 			lines = append(lines, []string{printable(s.Name), printable(s.Schedule), printable(s.Zone), printable(s.Queue), s.Source, nextOf(s), s.Last, atOf(s)})
 		}
-		return align(con.out, lines, 8)
+		return align(w, lines, 8)
 	})
 }
 
@@ -145,7 +144,7 @@ func atOf(s *client.CronStatus) string {
 type cronShowCmd struct {
 	Name string `arg:"" help:"Name of the entry."`
 	Next int    `default:"5" placeholder:"N" help:"Show so many times to come (default: ${default})."`
-	JSON bool   `name:"json" help:"Print JSON."`
+	JSON bool   `name:"json" help:"Print JSON, an object on one line."`
 }
 
 // Run prints an entry.
@@ -156,7 +155,7 @@ func (s *cronShowCmd) Run(c *cli, con *console) error {
 		case err != nil:
 			return err
 		case s.JSON:
-			return writeJSON(con.out, []client.CronStatus{e})
+			return writeLines(con.out, []client.CronStatus{e})
 		}
 		lines := [][]string{
 			{"name", printable(e.Name)}, {"schedule", printable(e.Schedule)}, {"zone", printable(e.Zone)}, {"queue", printable(e.Queue)},

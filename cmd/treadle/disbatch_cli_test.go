@@ -92,7 +92,7 @@ func TestDisbatchCommands(t *testing.T) {
 	d.says("treadle: filter: \"{\" is not JSON\n", 2, "search", "{")
 	d.says("treadle: the tasks are not JSON\n", 2, "create-tasks", "x", "[")
 	d.says("treadle: -H or TREADLE_DISBATCH_URL: \"unix:///s\" is neither a host nor host:port nor http://host:port\n", 2, "plugins", "--url", "unix:///s")
-	d.says("treadle: cannot reach http://127.0.0.1:1: connection refused (is `treadle disbatch web` running? -H or TREADLE_DISBATCH_URL names it)\n", 1, "plugins", "--url", "http://127.0.0.1:1")
+	d.says("treadle: cannot reach http://127.0.0.1:1: connection refused (is `treadle disbatch web` running? -H or TREADLE_DISBATCH_URL names it)\n", 3, "plugins", "--url", "http://127.0.0.1:1")
 	if out, errs, code := treadle(t, "", "disbatch", "--count", "--url="+d.url, "search", "{}"); code != 0 || out != "6\n" {
 		t.Errorf("with its options before the command: exit code %d, %s%s", code, out, errs)
 	}
@@ -115,8 +115,8 @@ func TestDisbatchUsers(t *testing.T) {
 	write("# who\n\nann:a:b\r\n")
 	d := startDCI(t, `"treadle_web": {"users": {"bob": "c"}}`, "--users", users)
 	d.says("A::B\nC\n", 0, "plugins", "--username", "ann", "--password", "a:b")
-	d.says("treadle: 401 Unauthorized: give --username and --password\n", 1, "plugins")
-	d.says("treadle: 401 Unauthorized: give --username and --password\n", 1, "plugins", "--username", "bob", "--password", "c")
+	d.says("treadle: 401 Unauthorized: give --username and --password\n", 5, "plugins")
+	d.says("treadle: 401 Unauthorized: give --username and --password\n", 5, "plugins", "--username", "bob", "--password", "c")
 	response, err := http.Get(d.url + "/")
 	if err != nil {
 		t.Fatal(err)

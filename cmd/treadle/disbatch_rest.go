@@ -68,7 +68,7 @@ func (d *disbatchREST) call(method, path string, body any, read func(io.Reader) 
 	}
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {
-		return fmt.Errorf("cannot reach %s: %w (is `treadle disbatch web` running? %s names it)", base, cause(ctx, err), disbatchSetting)
+		return reachError{fmt.Errorf("cannot reach %s: %w (is `treadle disbatch web` running? %s names it)", base, cause(ctx, err), disbatchSetting)}
 	}
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusOK {
@@ -94,7 +94,7 @@ func refusal(response *http.Response) error {
 	}
 	switch {
 	case response.StatusCode == http.StatusUnauthorized:
-		return fmt.Errorf("%s: give --username and --password", response.Status)
+		return coded{error: fmt.Errorf("%s: give --username and --password", response.Status), code: exitForbidden}
 	case why == "":
 		return fmt.Errorf("the command interface answers %s", response.Status)
 	case said.Param != "":

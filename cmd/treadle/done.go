@@ -25,13 +25,13 @@ func (doneCmd) Help() string {
 	treadle done result thumbs 17
 	treadle done remove thumbs --all
 
-These commands use admin.sock in ./treadle-data; -H or TREADLE_ADMIN names another address of --admin.`
+These commands use admin.sock in ./treadle-data; -H or TREADLE_ADMIN names another address of --admin, or http://host:port.`
 }
 
 type doneListCmd struct {
 	Queue string `arg:"" optional:"" help:"Name of the queue (default: show which queues keep finished jobs)."`
 	Limit int    `default:"100" placeholder:"N" help:"Show so many jobs at most, the oldest first (default: ${default})."`
-	JSON  bool   `name:"json" help:"Print JSON."`
+	JSON  bool   `name:"json" help:"Print JSON, one object a line."`
 }
 
 // Run prints the finished jobs.
@@ -43,7 +43,7 @@ func (d *doneListCmd) Run(c *cli, con *console) error {
 		if d.Queue == "" {
 			return d.queues(ctx, a, con.out)
 		}
-		jobs, err := keptJobs(d.Limit, func(after string, n int) ([]client.DoneJob, string, error) {
+		jobs, _, err := readPages(d.Limit, func(after string, n int) ([]client.DoneJob, string, error) {
 			p, err := a.Done(ctx, d.Queue, after, n)
 			return p.Jobs, p.Next, err
 		})
@@ -51,7 +51,7 @@ func (d *doneListCmd) Run(c *cli, con *console) error {
 		case err != nil:
 			return err
 		case d.JSON:
-			return writeJSON(con.out, jobs)
+			return writeLines(con.out, jobs)
 		}
 		return d.table(con.out, jobs)
 	})
@@ -63,7 +63,7 @@ func (d *doneListCmd) queues(ctx context.Context, a *client.Admin, w io.Writer) 
 		return err
 	}
 	if d.JSON {
-		return writeJSON(w, all)
+		return writeLines(w, all)
 	}
 	lines := [][]string{{"QUEUE", "DONE"}}
 	for _, q := range all {

@@ -29,7 +29,7 @@ func TestDoneOverRestart(t *testing.T) {
 		t.Helper()
 		p, u := s.serve()
 		u.gets("", "submit f j")
-		u.gets(`(?s).*"jobs": 0,.*`, "status --all --json")
+		u.gets(`(?s).*"jobs":0,.*`, "status --all --json")
 		operator(s).gets(`QUEUE +DONE\nf +1\n`, "done list")
 		id := strings.Fields(strings.Split(outputOf(t, "-H", operator(s).host, "done", "list", "f"), "\n")[1])[0]
 		if got := outputOf(t, "-H", operator(s).host, "done", "result", "f", id); got != "hi\xff" {
@@ -51,9 +51,9 @@ func TestDoneOverRestart(t *testing.T) {
 		t.Errorf("job 99 is removed: exit code %d, %q, %q", code, out, errs)
 	}
 	operator(other).gets("1 removed\n", "done remove f --all")
-	operator(other).fails("treadle: the queue keeps no finished job with this id.*\n", "done result f 99")
+	operator(other).ends(exitNotFound, "treadle: the queue keeps no finished job with this id.*\n", "done result f 99")
 	u.gets("", "submit f j")
-	u.gets(`(?s).*"jobs": 1,.*`, "status --all --json")
+	u.gets(`(?s).*"jobs":1,.*`, "status --all --json")
 	p.stop()
 }
 

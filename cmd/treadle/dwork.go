@@ -254,8 +254,3 @@ func (dworkStatusCmd) Run(c *cli, con *console) error {
 		return err
 	})
 }
-
-// silent is a failure with an exit code and no message.
-type silent struct{ error }
-
-func (s silent) Unwrap() error { return s.error }

@@ -223,7 +223,7 @@ func fetchGraph(ctx context.Context, base string, patience time.Duration, keep f
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return fmt.Errorf("cannot reach %s: %w (is `treadle serve` running? %s names it)", base, cause(ctx, err), httpSetting)
+		return reachError{fmt.Errorf("cannot reach %s: %w (is `treadle serve` running? %s names it)", base, cause(ctx, err), httpSetting)}
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {

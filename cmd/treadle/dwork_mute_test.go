@@ -67,7 +67,7 @@ func TestDworkHubGone(t *testing.T) {
 		hub.Close()
 	}()
 	_, errs, code := treadle(t, "", "dwork", "-s", l.Addr().String(), "status")
-	if want := "treadle: the server closed the connection\n"; errs != want || code != 1 {
+	if want := "treadle: the server closed the connection\n"; errs != want || code != 3 {
 		t.Errorf("exit code %d, %q, want %q", code, errs, want)
 	}
 }

@@ -167,7 +167,7 @@ func TestDworkCommands(t *testing.T) {
 	h.says("chop onions\n", 0, "steal", "gone")
 	h.says("treadle: no worker is known as nobody, w\n", 1, "release", "nobody", "gone", "w")
 	h.says("did chop onions\ndid soup\ndid f1\ndid serve \"it\"\n", 0, "work", "--", "echo", "did")
-	if _, errs, code := treadle(t, "", "dwork", "graph", "/nowhere/g.dot", "--http", "127.0.0.1:1"); code != 1 ||
+	if _, errs, code := treadle(t, "", "dwork", "graph", "/nowhere/g.dot", "--http", "127.0.0.1:1"); code != 3 ||
 		errs != "treadle: cannot reach http://127.0.0.1:1: connection refused (is `treadle serve` running? -H or TREADLE_HTTP names it)\n" {
 		t.Errorf("graph of nothing: exit code %d, %q", code, errs)
 	}

@@ -32,32 +32,14 @@ func (failedCmd) Help() string {
 	treadle failed retry mail.news 17 23
 	treadle failed remove mail.news --all
 
-These commands use admin.sock in ./treadle-data; -H or TREADLE_ADMIN names another address of --admin.`
+These commands use admin.sock in ./treadle-data; -H or TREADLE_ADMIN names another address of --admin, or http://host:port.`
 }
 
 type failedListCmd struct {
 	Queue   string `arg:"" optional:"" help:"Name of the queue (default: show which queues have failed jobs)."`
 	Limit   int    `default:"100" placeholder:"N" help:"Show so many jobs at most, the oldest first (default: ${default})."`
 	History bool   `help:"Show all attempts of each job."`
-	JSON    bool   `name:"json" help:"Print JSON."`
-}
-
-// maxKeptPage is the most jobs that the server puts in one answer.
-const maxKeptPage = 1000
-
-// keptJobs reads pages of kept jobs until it has so many, or all.
-func keptJobs[Job any](limit int, page func(after string, n int) (jobs []Job, next string, err error)) (all []Job, err error) {
-	for after := ""; len(all) < limit; {
-		jobs, next, err := page(after, min(limit-len(all), maxKeptPage))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, jobs...)
-		if after = next; after == "" {
-			break
-		}
-	}
-	return all, nil
+	JSON    bool   `name:"json" help:"Print JSON, one object a line."`
 }
 
 // Run prints the failed jobs.
@@ -69,7 +51,7 @@ func (f *failedListCmd) Run(c *cli, con *console) error {
 		if f.Queue == "" {
 			return f.queues(ctx, a, con.out)
 		}
-		jobs, err := keptJobs(f.Limit, func(after string, n int) ([]client.FailedJob, string, error) {
+		jobs, _, err := readPages(f.Limit, func(after string, n int) ([]client.FailedJob, string, error) {
 			p, err := a.Failed(ctx, f.Queue, after, n)
 			return p.Jobs, p.Next, err
 		})
@@ -77,7 +59,7 @@ func (f *failedListCmd) Run(c *cli, con *console) error {
 			return err
 		}
 		if f.JSON {
-			return writeJSON(con.out, jobs)
+			return writeLines(con.out, jobs)
 		}
 		return f.table(con.out, jobs)
 	})
@@ -89,7 +71,7 @@ func (f *failedListCmd) queues(ctx context.Context, a *client.Admin, w io.Writer
 		return err
 	}
 	if f.JSON {
-		return writeJSON(w, all)
+		return writeLines(w, all)
 	}
 	lines := [][]string{{"QUEUE", "FAILED"}}
 	for _, q := range all {

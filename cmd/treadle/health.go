@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -44,17 +45,6 @@ type health struct {
 	Text   string `json:"text"`   // what the server says, or why it does not
 }
 
-// unhealthy is the error of a server that is not ready, or does not answer.
-type unhealthy struct {
-	text string
-	code int
-}
-
-func (u unhealthy) Error() string { return u.text }
-
-// ExitCode returns the exit code of the command.
-func (u unhealthy) ExitCode() int { return u.code }
-
 // Run prints the state of the server.
 func (h *healthCmd) Run(con *console) error {
 	base, err := httpBase(h.HTTP, httpSetting, loop.DefaultHTTPPort)
@@ -70,14 +60,14 @@ func (h *healthCmd) Run(con *console) error {
 	case h.JSON:
 		err = json.NewEncoder(con.out).Encode(answer)
 	case code == exitUnreachable:
-		return unhealthy{answer.Text, code}
+		return coded{error: errors.New(answer.Text), code: code}
 	default:
 		_, err = fmt.Fprintln(con.out, oneLine(answer.Text))
 	}
 	if err != nil || code == 0 {
 		return err
 	}
-	return silent{unhealthy{answer.Text, code}}
+	return silent{coded{error: errors.New(answer.Text), code: code}}
 }
 
 // askHealth asks a server for its state. code is the exit code.

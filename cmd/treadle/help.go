@@ -11,11 +11,11 @@ Start a server, do the jobs of a function "echo" with a command, and submit one:
 	treadle work echo -v --data -- sh -c 'cat; echo ", $0"'
 	treadle run echo first-job -w hello
 
--H ADDR names the server for every command: a host (its port is the default of the protocol that the command speaks), host:port, tcp://host:port, unix:///path or a path. Without it a variable does: TREADLE_GLOOM_MASTERS, TREADLE_GLOOM_SLAVES, TREADLE_DWORK, TREADLE_KTS46, TREADLE_DISBATCH_URL, TREADLE_HTTP (for health and dwork graph) or, for Periodic, TREADLE_HOST, which counts for all when it is a host alone.
+-H ADDR names the server for every command: a host (its port is the default of the protocol that the command speaks), host:port, tcp://host:port, unix:///path or a path. Without it a variable does: TREADLE_GLOOM_MASTERS, TREADLE_GLOOM_SLAVES, TREADLE_DWORK, TREADLE_KTS46, TREADLE_DISBATCH_URL, TREADLE_HTTP (for health and dwork graph), TREADLE_ADMIN (for queue, failed, done, cron, top, config show and reload, which use treadle-data/admin.sock without it, and take http://host:port, too) or, for Periodic, TREADLE_HOST, which counts for all when it is a host alone.
 
 Every command explains itself: treadle help submit. Times are seconds, or have units as 500ms, 90s, 5m or 1h30m; sizes are bytes, or have units as 64k, 64m or 64MiB.
 
-The exit code is 0 when it worked, 1 when it did not, 2 for a usage error, 3 when data on disk is damaged or cannot be written, 130 when it was interrupted.`
+Output has no colours, whatever NO_COLOR says. With --json a list is one object a line, and an error is one on standard error: {"error":"...","reason":"...","exit":1}.`
 
 // Help is printed by treadle serve --help.
 func (serveCmd) Help() string {
@@ -61,11 +61,12 @@ With --data it prints lines as the original's periodic run: "Data: X" for each p
 
 // Help is printed by treadle status --help.
 func (statusCmd) Help() string {
-	return `One line a function, sorted by name: workers that can do it, and its jobs: all, running, ready to be handed out, delayed (not due yet), locked (waiting for a lock, see treadle work --lock-name) and waiting (for other tasks). NEXT is when the next pending job is due ("-": none is pending). --all also shows functions without workers and jobs. A server other than Treadle tells workers, jobs and running only, and since 2019 locked.
+	return `One line a function, sorted by name: workers that can do it, and its jobs: all, running, ready to be handed out, delayed (not due yet), locked (waiting for a lock, see treadle work --lock-name) and waiting (for other tasks). NEXT is when the next pending job is due ("-": none is pending). --all also shows functions without workers and jobs. A server other than Treadle tells workers, jobs and running only, and since 2019 locked. In JSON next is in Unix seconds, or null.
 
 	treadle status
 	treadle status --all
-	treadle status --json | jq '.[] | select(.workers == 0) | .function'`
+	treadle status --watch
+	treadle status --json | jq 'select(.workers == 0) | .function'`
 }
 
 // Help is printed by treadle work --help.
@@ -140,14 +141,14 @@ SIGTERM and SIGINT: no more jobs are taken, running commands finish; a second si
 
 // Help is printed by treadle remove --help.
 func (removeCmd) Help() string {
-	return `A running job is removed too: its worker's report is ignored. A job that does not exist is an error with exit code 1; only a Treadle reports that.
+	return `A running job is removed too: its worker's report is ignored. A job that does not exist is an error with exit code 4; only a Treadle reports that.
 
 	treadle remove report weekly`
 }
 
 // Help is printed by treadle drop --help.
 func (dropCmd) Help() string {
-	return `A function with workers or running jobs is not dropped. That is an error with exit code 1, and so is a function that does not exist.
+	return `A function with workers or running jobs is not dropped: exit code 1. A function that does not exist is exit code 4.
 
 	treadle drop report`
 }
@@ -181,7 +182,7 @@ func (loadCmd) Help() string {
 
 // Help is printed by treadle ping --help.
 func (pingCmd) Help() string {
-	return `Prints the time it took; exit code 1 when there is no answer within 3s.
+	return `Prints the time it took; exit code 3 when there is no answer within 3s.
 
 	treadle ping
 	treadle -H unix:///tmp/periodic.sock ping`
@@ -189,7 +190,7 @@ func (pingCmd) Help() string {
 
 // Help is printed by treadle shutdown --help.
 func (shutdownCmd) Help() string {
-	return `Returns when the server has taken the request; it then stops as by SIGTERM. A server with --periodic-shutdown off refuses.
+	return `Returns when the server has taken the request; it then stops as by SIGTERM. A server with --periodic-shutdown off refuses: exit code 5.
 
 	treadle shutdown`
 }
@@ -203,7 +204,7 @@ func (dworkCmd) Help() string {
 	treadle dwork work -j 4 -- echo
 	treadle dwork status
 
-Exit code 1 when the hub answers Error or finds nothing, or does not answer in 30s.`
+Exit code 1 when the hub answers Error or finds nothing, 3 when it does not answer in 30s.`
 }
 
 // Help is printed by treadle dwork addfile --help.

@@ -52,16 +52,13 @@ func (j *journalCheckCmd) Run(con *console) error {
 		return err
 	}
 	if len(r.Damage) > 0 {
-		return damagedError{fmt.Errorf("%s is damaged in %s; treadle journal repair %s keeps what can be read", j.Dir, places(len(r.Damage)), j.Dir)}
+		return damaged(fmt.Errorf("%s is damaged in %s; treadle journal repair %s keeps what can be read", j.Dir, places(len(r.Damage)), j.Dir))
 	}
 	return nil
 }
 
-// damagedError has the exit code of damaged data.
-type damagedError struct{ error }
-
-// ExitCode returns the exit code of damaged data.
-func (damagedError) ExitCode() int { return exitData }
+// damaged returns an error about damaged data.
+func damaged(err error) error { return coded{err, exitData, "damaged"} }
 
 func places(n int) string {
 	if n == 1 {
@@ -145,7 +142,7 @@ func (j *journalExportCmd) Run(con *console) error {
 	w := bufio.NewWriterSize(con.out, 1<<20)
 	err := errors.Join(journal.Export(j.Dir, w, progress(con.err, "export")), w.Flush())
 	if errors.As(err, new(*journal.DamageError)) {
-		return damagedError{err}
+		return damaged(err)
 	}
 	return err
 }

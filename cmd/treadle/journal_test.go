@@ -237,7 +237,7 @@ func TestWriteErrorExit(t *testing.T) {
 	if err := unix.Prlimit(p.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 1, Max: 1}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, errs, code := treadle(t, "", "-H", s.socket, "submit", "f", "lost"); code != exitFailure {
+	if _, errs, code := treadle(t, "", "-H", s.socket, "submit", "f", "lost"); code != exitUnreachable {
 		t.Errorf("a submit that cannot be written: exit code %d, %q", code, errs)
 	}
 	p.until("treadle: the journal failed, stopping so that nothing is acknowledged that is not on disk: cannot write")

@@ -83,24 +83,24 @@ func (k *kts46RunCmd) Run(c *cli) error {
 	})
 }
 
-type kts46TasksCmd struct {
-	JSON bool `name:"json" help:"Print JSON."`
-}
+type kts46TasksCmd struct{ listFlags }
 
 // Run shows the tasks.
 func (k *kts46TasksCmd) Run(c *cli, con *console) error {
-	return c.Kts46.with(func(ctx context.Context, s *client.Kts46) error {
-		tasks, err := s.Tasks(ctx)
-		switch {
-		case err != nil:
-			return err
-		case k.JSON:
-			return writeJSON(con.out, tasks)
-		}
-		return writeColumns(con.out, "WORKER\tPROJECT\tJOB\tLAST UPDATE", func(w io.Writer) {
-			for _, t := range tasks {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", printable(t.Worker), printable(t.Project), printable(t.Job), t.LastUpdate.Format(time.RFC3339))
+	return k.show(con, func(out io.Writer) error {
+		return c.Kts46.with(func(ctx context.Context, s *client.Kts46) error {
+			tasks, err := s.Tasks(ctx)
+			switch {
+			case err != nil:
+				return err
+			case k.JSON:
+				return writeLines(out, tasks)
 			}
+			return writeColumns(out, "WORKER\tPROJECT\tJOB\tLAST UPDATE", func(w io.Writer) {
+				for _, t := range tasks {
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", printable(t.Worker), printable(t.Project), printable(t.Job), t.LastUpdate.Format(time.RFC3339))
+				}
+			})
 		})
 	})
 }
@@ -147,28 +147,30 @@ func (k *kts46RestartCmd) Run(c *cli, con *console) error {
 }
 
 type kts46StatusCmd struct {
+	listFlags
 	Project string `arg:"" optional:"" help:"Name of one project (default: all)."`
-	JSON    bool   `name:"json" help:"Print JSON."`
 }
 
 // Run shows the jobs.
 func (k *kts46StatusCmd) Run(c *cli, con *console) error {
-	return c.Kts46.with(func(ctx context.Context, s *client.Kts46) error {
-		jobs, err := s.Status(ctx, k.Project)
-		switch {
-		case err != nil:
-			return err
-		case k.JSON:
-			return writeJSON(con.out, jobs)
-		}
-		return writeColumns(con.out, "PROJECT\tJOB\tDONE\tTOTAL", func(w io.Writer) {
-			for _, j := range jobs {
-				if j.Name == "" {
-					fmt.Fprintf(w, "%s\t-\t-\t-\n", printable(j.Project))
-				} else {
-					fmt.Fprintf(w, "%s\t%s\t%d\t%d\n", printable(j.Project), printable(j.Name), j.Done, j.Total)
-				}
+	return k.show(con, func(out io.Writer) error {
+		return c.Kts46.with(func(ctx context.Context, s *client.Kts46) error {
+			jobs, err := s.Status(ctx, k.Project)
+			switch {
+			case err != nil:
+				return err
+			case k.JSON:
+				return writeLines(out, jobs)
 			}
+			return writeColumns(out, "PROJECT\tJOB\tDONE\tTOTAL", func(w io.Writer) {
+				for _, j := range jobs {
+					if j.Name == "" {
+						fmt.Fprintf(w, "%s\t-\t-\t-\n", printable(j.Project))
+					} else {
+						fmt.Fprintf(w, "%s\t%s\t%d\t%d\n", printable(j.Project), printable(j.Name), j.Done, j.Total)
+					}
+				}
+			})
 		})
 	})
 }

@@ -62,7 +62,7 @@ func TestKts46Commands(t *testing.T) {
 	dir := t.TempDir()
 	s := startScheduler(t, dir)
 	s.says("PROJECT  JOB  DONE  TOTAL\n", 0, "status")
-	s.says("[]\n", 0, "status", "--json")
+	s.says("", 0, "status", "--json")
 	s.says("", 0, "add-project", "traffic")
 	s.says("treadle: Couldn't create project because it already exists. Project name: traffic.\n", 1, "add-project", "traffic")
 	s.says("PROJECT  JOB  DONE  TOTAL\ntraffic  -    -     -\n", 0, "status")
@@ -82,15 +82,15 @@ func TestKts46Commands(t *testing.T) {
 		}
 	}
 	s.says("WORKER  PROJECT  JOB    LAST UPDATE\nw1      traffic  north  20*Z\nw2      traffic  south  20*Z\n", 0, "tasks")
-	s.says("[\n  {\n    \"worker\": \"w1\",*", 0, "tasks", "--json")
+	s.says("{\"worker\":\"w1\",*}\n{*}\n", 0, "tasks", "--json")
 	s.says("", 0, "restart", "--older", "1h")
 	s.says("w1 traffic north\ntreadle: worker \"nobody\" has no task to restart\n", 1, "restart", "w1", "nobody")
 	s.says("treadle: name workers, or an age with --older\n", 2, "restart")
 	s.says("PROJECT  JOB    DONE  TOTAL\ntraffic  north  0     10\ntraffic  south  0     1\n", 0, "status", "traffic")
 	s.says("treadle: Couldn't get project 'x'*\n", 1, "status", "x")
-	s.says("treadle: cannot talk to tcp://"+s.json+": it is no XML-RPC of the scheduler, it answered 404 Not Found: Unknown path! (is it another protocol's? By default port 46210 is that of kts46's XML-RPC; -H or TREADLE_KTS46 names the server)\n", 1, "-s", s.json, "status")
+	s.says("treadle: cannot talk to tcp://"+s.json+": it is no XML-RPC of the scheduler, it answered 404 Not Found: Unknown path! (is it another protocol's? By default port 46210 is that of kts46's XML-RPC; -H or TREADLE_KTS46 names the server)\n", 3, "-s", s.json, "status")
 	s.stop()
-	s.says("treadle: cannot connect to tcp://"+s.xml+": connection refused (is `treadle serve` running? -H or TREADLE_KTS46 names the server)\n", 1, "status")
+	s.says("treadle: cannot connect to tcp://"+s.xml+": connection refused (is `treadle serve` running? -H or TREADLE_KTS46 names the server)\n", 3, "status")
 }
 
 // simulate does batches as a worker of version 2 until all are done or the server is gone.

@@ -41,7 +41,7 @@ var sections = [][2]string{
 	{logWarnings, "Level warn: the server goes on, and somebody should look. [Troubleshooting](troubleshooting.md) has each."},
 	{logNotes, "Level info: nothing has to be done. The reason of a closed connection is in\n[troubleshooting](troubleshooting.md#a-connection-is-closed)."},
 	{logDetails, "Level debug: for reports of faults."},
-	{commandErrors, "A command ends with these on standard error, alone or one behind the other, with exit code 1 or 3; the\nserver has some as the reason of a line of its log. [Troubleshooting](troubleshooting.md) has each."},
+	{commandErrors, "A command ends with these on standard error, alone or one behind the other, with exit code 1, 3, 4 or 5;\nthe server has some as the reason of a line of its log. [Troubleshooting](troubleshooting.md) has each."},
 	{lineTexts, "Commands print these on standard error and go on."},
 	{usageErrors, "A command ends with these and exit code 2: the message names the argument or the setting, and what it may be."},
 	{protocolErrors, "These are answers to clients, or the reason behind another message, and say themselves what to change."},
@@ -59,13 +59,13 @@ var internal = []string{
 // usageFunctions return errors that end a command with exit code 2.
 var usageFunctions = []string{
 	"Validate", "checkEnum", "checkBounds", "plainly", "checkCommand", "decodeText", "tokens", "accepted", "unknownKey", "located", "parseSpan", "readUsers",
-	"splitAddress", "validate", "ParseMode", "periodicdAddress", "UnmarshalText",
+	"splitAddress", "validate", "Decode", "ParseMode", "periodicdAddress", "UnmarshalText",
 }
 
 // callKinds maps the functions that take a text to the kind of its message.
 var callKinds = map[string]string{
 	"Error": logErrors, "Warn": logWarnings, "Info": logNotes, "Debug": logDetails,
-	"say": lineTexts, "tell": lineTexts, "badUsage": usageErrors, "BadOption": usageErrors, "policyError": usageErrors, "New": protocolErrors, "Errorf": protocolErrors,
+	"say": lineTexts, "tell": lineTexts, "badUsage": usageErrors, "noSuch": commandErrors, "BadOption": usageErrors, "policyError": usageErrors, "New": protocolErrors, "Errorf": protocolErrors,
 }
 
 // textTables maps the variables and constants that hold texts to the kind of their messages.

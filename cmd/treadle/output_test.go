@@ -61,18 +61,18 @@ func TestStatusJSON(t *testing.T) {
 	f := func(rows []client.Queue, want string) {
 		t.Helper()
 		var got bytes.Buffer
-		if err := writeJSON(&got, statusRows(rows)); err != nil || strings.Join(strings.Fields(got.String()), "") != want {
+		if err := writeLines(&got, statusRows(rows)); err != nil || got.String() != want {
 			t.Errorf("got %s, %v, want %s", got.String(), err, want)
 		}
 	}
-	f(nil, `[]`)
-	f([]client.Queue{{Func: "a<b", Workers: 1, Jobs: 2, Running: 1, Next: 9}}, `[{"function":"a<b","workers":1,"jobs":2,"running":1,"next":9}]`)
+	f(nil, "")
+	f([]client.Queue{{Func: "a<b", Workers: 1, Jobs: 2, Running: 1, Next: 9}}, `{"function":"a<b","workers":1,"jobs":2,"running":1,"next":9}`+"\n")
 	locked := int64(0)
-	f([]client.Queue{{Func: "f", Locked: &locked}}, `[{"function":"f","workers":0,"jobs":0,"running":0,"locked":0,"next":null}]`)
+	f([]client.Queue{{Func: "f", Locked: &locked}}, `{"function":"f","workers":0,"jobs":0,"running":0,"locked":0,"next":null}`+"\n")
 	n := func(v int64) *int64 { return &v }
 	f([]client.Queue{{Func: "f", Workers: 1, Jobs: 15, Running: 1, Locked: n(2), Delayed: n(3), Waiting: n(4), Next: 9}},
-		`[{"function":"f","workers":1,"jobs":15,"running":1,"ready":5,"delayed":3,"locked":2,"waiting":4,"next":9}]`)
-	f([]client.Queue{{Func: "f", Failed: n(2)}}, `[{"function":"f","workers":0,"jobs":0,"running":0,"failed":2,"next":null}]`)
+		`{"function":"f","workers":1,"jobs":15,"running":1,"ready":5,"delayed":3,"locked":2,"waiting":4,"next":9}`+"\n")
+	f([]client.Queue{{Func: "f", Failed: n(2)}}, `{"function":"f","workers":0,"jobs":0,"running":0,"failed":2,"next":null}`+"\n")
 }
 
 // TestStatusChoice: rows are sorted by name, and functions without workers and jobs are shown with --all only.

@@ -33,7 +33,7 @@ func TestPingSilent(t *testing.T) {
 	l.Close()
 	<-done
 	want := "treadle: cannot talk to tcp://" + address + ": no answer in time (is it another protocol's? By default port 5000 is Periodic's;"
-	if code != exitFailure || out != "" || !strings.HasPrefix(errs, want) || strings.Count(errs, "\n") != 1 {
+	if code != exitUnreachable || out != "" || !strings.HasPrefix(errs, want) || strings.Count(errs, "\n") != 1 {
 		t.Errorf("exit code %d, %q, %q; want %q", code, out, errs, want)
 	}
 	if greetings.Load() != 1 {

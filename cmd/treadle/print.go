@@ -11,6 +11,7 @@ var packaged embed.FS
 type printCmd struct {
 	Alerts  printAlertsCmd  `cmd:"" help:"Print the alerts for Prometheus."`
 	Grafana printGrafanaCmd `cmd:"" help:"Print the board for Grafana."`
+	Man     printManCmd     `cmd:"" help:"Print the manual page."`
 }
 
 // Help is printed by treadle print --help.

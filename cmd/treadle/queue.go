@@ -17,10 +17,11 @@ import (
 	"treadle/loop/client"
 )
 
-// queueCmd are the commands that say how queues are to be treated.
+// queueCmd are the commands that show queues, and say how they are to be treated.
 type queueCmd struct {
-	List   queueListCmd   `cmd:"" help:"Show the rules for queues."`
-	Show   queueShowCmd   `cmd:"" help:"Show the policy of one queue, and where each value comes from."`
+	List   queueListCmd   `cmd:"" help:"Show the queues, their workers and jobs."`
+	Show   queueShowCmd   `cmd:"" help:"Show one queue, its policy, and where each value comes from."`
+	Rules  queueRulesCmd  `cmd:"" help:"Show the rules for queues."`
 	Set    queueSetCmd    `cmd:"" help:"Change the policy of the queues that a pattern matches."`
 	Unset  queueUnsetCmd  `cmd:"" help:"Take back what set has changed."`
 	Pause  queuePauseCmd  `cmd:"" help:"Stop handing out the jobs of a queue, or taking some in."`
@@ -31,12 +32,13 @@ type queueCmd struct {
 func (queueCmd) Help() string {
 	return `A policy says how the jobs of a queue are treated: how often a failing job is tried again and after what delay, what the queue takes and starts, whether it is paused. A rule is for the queues that a name or a pattern matches. treadle help policies explains all of it.
 
+	treadle queue list --watch
 	treadle queue set 'mail.*' retries=3 backoff='1s..1h x2 ~20%'
 	treadle queue show mail.news
 	treadle queue pause mail.news --why 'the mail server moves'
 	treadle queue resume mail.news
 
-These commands use admin.sock in ./treadle-data; -H or TREADLE_ADMIN names another address of --admin.`
+These commands use admin.sock in ./treadle-data; -H or TREADLE_ADMIN names another address of --admin, or http://host:port.`
 }
 
 // withAdmin calls f with a client of the operators' interface and a context that ends with a signal or after the time for
@@ -51,28 +53,35 @@ func (c *cli) withAdmin(f func(context.Context, *client.Admin) error) error {
 	return f(ctx, a)
 }
 
-type queueListCmd struct {
+// list shows a list of the operators' interface.
+func (c *cli) list(con *console, l *listFlags, list func(context.Context, *client.Admin, io.Writer) error) error {
+	return l.show(con, func(w io.Writer) error {
+		return c.withAdmin(func(ctx context.Context, a *client.Admin) error { return list(ctx, a, w) })
+	})
+}
+
+type queueRulesCmd struct {
+	listFlags
 	Keys bool `help:"Show what a rule may say."`
-	JSON bool `name:"json" help:"Print JSON."`
 }
 
 // Run prints the rules, the weaker first, or the keys.
-func (q *queueListCmd) Run(c *cli, con *console) error {
-	return c.withAdmin(func(ctx context.Context, a *client.Admin) error {
+func (q *queueRulesCmd) Run(c *cli, con *console) error {
+	return c.list(con, &q.listFlags, func(ctx context.Context, a *client.Admin, w io.Writer) error {
 		t, err := a.Policies(ctx)
 		switch {
 		case err != nil:
 			return err
 		case q.JSON && q.Keys:
-			return writeJSON(con.out, t.Keys)
+			return writeLines(w, t.Keys)
 		case q.JSON:
-			return writeJSON(con.out, t.Rules)
+			return writeLines(w, t.Rules)
 		case q.Keys:
 			lines := [][]string{{"KEY", "EXAMPLE", "MEANING"}}
 			for _, k := range t.Keys {
 				lines = append(lines, []string{k.Name, k.Example, k.Meaning})
 			}
-			return align(con.out, lines, 3)
+			return align(w, lines, 3)
 		}
 		lines := [][]string{{"QUEUES", "SOURCE", "KEY", "VALUE"}}
 		for _, r := range t.Rules {
@@ -82,39 +91,13 @@ func (q *queueListCmd) Run(c *cli, con *console) error {
 				}
 			}
 		}
-		return align(con.out, lines, 4)
-	})
-}
-
-type queueShowCmd struct {
-	Queue string `arg:"" help:"Name of the queue: of the function, type or plugin."`
-	JSON  bool   `name:"json" help:"Print JSON."`
-}
-
-// Run prints the values of a queue's policy.
-func (q *queueShowCmd) Run(c *cli, con *console) error {
-	return c.withAdmin(func(ctx context.Context, a *client.Admin) error {
-		t, err := a.Policy(ctx, q.Queue)
-		switch {
-		case err != nil:
-			return err
-		case q.JSON:
-			return writeJSON(con.out, t.Values)
-		case len(t.Values) == 0:
-			_, err := fmt.Fprintf(con.out, "no rule is for %s\n", printable(q.Queue))
-			return err
-		}
-		lines := [][]string{{"KEY", "VALUE", "SOURCE", "RULE"}}
-		for _, v := range t.Values {
-			lines = append(lines, []string{v.Key, printable(v.Value), v.Source, printable(v.Pattern)})
-		}
-		return align(con.out, lines, 4)
+		return align(w, lines, 4)
 	})
 }
 
 type queueSetCmd struct {
 	Queue  string   `arg:"" help:"Name of a queue, or a pattern as mail.* in which * is any text and ? any byte."`
-	Values []string `arg:"" name:"key=value" help:"What to change, as retries=3 backoff='1s..1h x2 ~20%'; treadle queue list --keys shows all keys."`
+	Values []string `arg:"" name:"key=value" help:"What to change, as retries=3 backoff='1s..1h x2 ~20%'; treadle queue rules --keys shows all keys."`
 }
 
 // Run changes a rule.

@@ -209,7 +209,7 @@ queue."c" +"" +retries=4
 	r.until(`msg="the configuration has changed" setting=drain before=20s after=30s`)
 	r.until(`msg="the configuration is read again" changes=10`)
 	r.gets(`(?s).*\nmin-free +300MiB +\S+:2\n.*\nmax-connections +100 +\S+:3\n.*\ndrain +30s +\S+:1\nmax-memory +70% +default\nlog-level +debug +.*`, "config show")
-	r.gets(`QUEUES +SOURCE +KEY +VALUE\na +file +retries +3\nc +file +retries +4\n`, "queue list")
+	r.gets(`QUEUES +SOURCE +KEY +VALUE\na +file +retries +3\nc +file +retries +4\n`, "queue rules")
 	if out, _, _ := treadle(t, "", "-H", r.host, "cron", "list"); strings.Contains(out, "old") || !strings.Contains(out, "new ") || !strings.Contains(out, "stays ") {
 		t.Errorf("the entries are\n%s", out)
 	}
@@ -220,7 +220,7 @@ queue."c" +"" +retries=4
 	r.gets(`(?s).*`, "reload --json")
 	r.write("")
 	r.signal(syscall.SIGHUP) // its lines are notes, which the level of before hides
-	r.eventually(`no rules?.*|QUEUES +SOURCE +KEY +VALUE\n`, "queue list")
+	r.eventually(`no rules?.*|QUEUES +SOURCE +KEY +VALUE\n`, "queue rules")
 	r.stop()
 }
 
@@ -237,7 +237,7 @@ func TestReloadRefused(t *testing.T) {
 			r.until(`level=ERROR msg="the configuration is not taken, and nothing has changed"`)
 		}
 		r.gets(`(?s).*\ndrain +20s .*`, "config show")
-		r.gets(`(?s).*\na +file +retries +1\n`, "queue list")
+		r.gets(`(?s).*\na +file +retries +1\n`, "queue rules")
 	}
 	f("shards = 3\nsync = \"never\"\ndrain = \"30s\"\n", "a reload cannot change sync, shards: restart the server, or take that back")
 	f("drain = \"30s\"\nretries = = 1\n", "--config .* line 2: .*")

@@ -99,10 +99,10 @@ var readOnly = []string{"refusing", "max-frame"}
 func unknownSetting(server *client.Client, key string) error {
 	for _, known := range settings {
 		if distance(key, known) <= 2 {
-			return fmt.Errorf("the server at %s does not know the setting %q, did you mean %q? (see treadle config --help)", server.Address(), key, known)
+			return noSuch("the server at %s does not know the setting %q, did you mean %q? (see treadle config --help)", server.Address(), key, known)
 		}
 	}
-	return fmt.Errorf("the server at %s does not know the setting %q (see treadle config --help)", server.Address(), key)
+	return noSuch("the server at %s does not know the setting %q (see treadle config --help)", server.Address(), key)
 }
 
 // distance returns the edit distance of a and b: insertions, deletions, replacements and swaps of neighbours.

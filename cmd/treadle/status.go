@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,25 +18,27 @@ import (
 )
 
 type statusCmd struct {
-	All  bool `help:"Also show functions without workers and jobs."`
-	JSON bool `name:"json" help:"Print an array of objects with the names of the columns; next is in unix seconds, or null."`
+	listFlags
+	All bool `help:"Also show functions without workers and jobs."`
 }
 
 // Run prints the status: all columns from a Treadle, else the columns of the protocol.
 func (s *statusCmd) Run(c *cli, con *console) error {
-	return c.with(replyTimeout, func(ctx context.Context, server *client.Client) error {
-		rows, err := server.Details(ctx)
-		if errors.Is(err, client.ErrNoDetails) {
-			rows, err = server.Status(ctx)
-		}
-		if err != nil {
-			return err
-		}
-		rows = s.choose(rows)
-		if s.JSON {
-			return writeJSON(con.out, statusRows(rows))
-		}
-		return writeTable(con.out, rows, time.Now())
+	return s.show(con, func(w io.Writer) error {
+		return c.with(replyTimeout, func(ctx context.Context, server *client.Client) error {
+			rows, err := server.Details(ctx)
+			if errors.Is(err, client.ErrNoDetails) {
+				rows, err = server.Status(ctx)
+			}
+			if err != nil {
+				return err
+			}
+			rows = s.choose(rows)
+			if s.JSON {
+				return writeLines(w, statusRows(rows))
+			}
+			return writeTable(w, rows, time.Now())
+		})
 	})
 }
 
@@ -93,17 +94,6 @@ func value(n *int64) int64 {
 		return 0
 	}
 	return *n
-}
-
-// writeJSON writes a list as JSON, [] when it is empty.
-func writeJSON[T any](w io.Writer, rows []T) error {
-	if rows == nil {
-		rows = []T{}
-	}
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(rows)
 }
 
 // writeTable writes the rows as a table, without the columns that the server does not tell. There are failed jobs only

@@ -102,11 +102,11 @@ func TestUser(t *testing.T) {
 	u.gets(``, "submit echo now -w hello")
 	u.gets(``, "submit echo later --later 3600 --timeout 7 -w @-")
 	u.gets(`.*\necho +0 +2 +0 +1 +1 +0 +0 +now\n`, "status")
-	u.gets(`\[.*"function": "echo",.*"jobs": 2,.*"delayed": 1,.*\]\n`, "status --json")
+	u.gets(`{"function":"echo",.*"jobs":2,.*"delayed":1,.*}\n`, "status --json")
 	u.gets(``, "dump "+dump)
 	u.gets(`\x00{7}\x02\x04echo.*`, "dump -")
 	u.gets(``, "remove echo now")
-	u.fails(`treadle: no job "nothing" of function "echo" at .*\n`, "remove echo nothing")
+	u.ends(exitNotFound, `treadle: no job "nothing" of function "echo" at .*\n`, "remove echo nothing")
 	u.gets(`.*\necho +0 +1 +0 +0 +1 +0 +0 +in .*\n`, "status")
 	u.gets(``, "drop echo")
 	u.gets(`FUNCTION +WORKERS +JOBS +RUNNING +NEXT\n`, "status")
@@ -127,7 +127,7 @@ func TestUser(t *testing.T) {
 	u.gets("600\n", "config get timeout")
 	u.gets("", "config set timeout 33")
 	u.gets("33\n", "config get timeout")
-	if _, errs, code := treadle(t, "", "-H", socket, "config", "set", "nonsense", "1"); code != 1 || !strings.Contains(errs, "nonsense") {
+	if _, errs, code := treadle(t, "", "-H", socket, "config", "set", "nonsense", "1"); code != exitNotFound || !strings.Contains(errs, "nonsense") {
 		t.Errorf("an unknown setting: exit code %d, %q", code, errs)
 	}
 	u.fails(`treadle: no result of "nobody" "n" in 1s: no worker serves "nobody"; the job stays queued .*\n`, "--framing 2018 run nobody n --wait 1")
@@ -168,7 +168,7 @@ func TestShutdownCommand(t *testing.T) {
 	server.exit(0)
 
 	server = serve(t, socket, "--periodic-shutdown", "off")
-	if _, errs, code := treadle(t, "", "-H", socket, "shutdown"); code != 1 || !strings.Contains(errs, "--periodic-shutdown on allows it") {
+	if _, errs, code := treadle(t, "", "-H", socket, "shutdown"); code != exitForbidden || !strings.Contains(errs, "--periodic-shutdown on allows it") {
 		t.Errorf("shutdown refused: exit code %d, %q", code, errs)
 	}
 	server.stop()

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"treadle/loop/client"
+)
+
+// TestExitTable: the table of the operations page and that of the help are the program's.
+func TestExitTable(t *testing.T) {
+	text, err := page("operations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ = strings.Cut(text, "| code | meaning |\n|---|---|\n")
+	text, _, _ = strings.Cut(text, "\n\n")
+	help, _, _ := treadle(t, "", "--help")
+	lines := strings.Split(text, "\n")
+	if len(lines) != len(exits) {
+		t.Fatalf("the page has %d codes, the program %d", len(lines), len(exits))
+	}
+	for i, e := range exits {
+		if want := fmt.Sprintf("| %d | %s |", e.code, e.meaning); lines[i] != want {
+			t.Errorf("the page says %q, want %q", lines[i], want)
+		}
+		if want := fmt.Sprintf("%-4d %s", e.code, e.meaning); !strings.Contains(help, want) {
+			t.Errorf("the help does not say %q", want)
+		}
+	}
+}
+
+// TestExitOf: each kind of error has its exit code, and its reason in JSON.
+func TestExitOf(t *testing.T) {
+	f := func(err error, code int, reason string) {
+		t.Helper()
+		if gotCode, gotReason := exitOf(err); gotCode != code || gotReason != reason {
+			t.Errorf("%v: %d %s, want %d %s", err, gotCode, gotReason, code, reason)
+		}
+	}
+	f(errors.New("x"), 1, "failed")
+	f(badUsage("x"), 2, "usage")
+	f(noSuch("x"), 4, "not-found")
+	f(fmt.Errorf("x: %w", context.Canceled), 130, "interrupted")
+	f(killed{}, 130, "interrupted")
+	f(damaged(errors.New("x")), 3, "damaged")
+	f(&client.AddressError{Err: errors.New("x")}, 2, "usage")
+	f(&client.DialError{Err: errors.New("x")}, 3, "unreachable")
+	f(&client.DialError{Err: fs.ErrPermission}, 5, "not-allowed")
+	f(&client.SocketError{Err: errors.New("x")}, 3, "unreachable")
+	f(&client.PeerError{Err: context.DeadlineExceeded}, 3, "unreachable")
+	f(fmt.Errorf("cannot submit: %w", client.ErrClosed), 3, "unreachable")
+	f(reachError{errors.New("x")}, 3, "unreachable")
+	f(reachError{context.Canceled}, 130, "interrupted")
+	for status, code := range map[int]int{400: 1, 401: 5, 403: 5, 404: 4, 409: 1, 429: 1, 503: 1, 507: 1} {
+		f(&client.AnswerError{Status: status, Reason: "r"}, code, "r")
+	}
+	f(&client.AnswerError{Status: 404}, 4, "not-found")
+}
+
+// TestExitOfAnswers: the program's exit code says what a server has answered, and with --json its error is one object.
+func TestExitOfAnswers(t *testing.T) {
+	status, body := 0, ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		fmt.Fprint(w, body)
+	}))
+	defer server.Close()
+	f := func(answered int, text string, code int, reason, says string, args ...string) {
+		t.Helper()
+		status, body = answered, text
+		args = append([]string{"-H", server.URL + "/"}, args...)
+		out, errs, got := treadle(t, "", args...)
+		if got != code || out != "" || errs != "treadle: "+says+"\n" && !strings.Contains(errs, says) || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%q of %d: exit code %d, %q, %q; want %d, %q", args, answered, got, out, errs, code, says)
+		}
+		out, errs, got = treadle(t, "", append(args, "--json")...)
+		var e jsonError
+		if err := json.Unmarshal([]byte(errs), &e); err != nil || got != code || e.Exit != code || e.Reason != reason || !strings.Contains(e.Error, says) || out != "" || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%q --json of %d: exit code %d, %q, %q, %v; want %d, %s, %q", args, answered, got, out, errs, err, code, reason, says)
+		}
+	}
+	f(404, `{"error":"there is none"}`, 4, "not-found", "there is none", "queue", "list")
+	f(403, `{"error":"not for you"}`, 5, "not-allowed", "not for you", "cron", "list")
+	f(429, `{"error":"too many","reason":"policy"}`, 1, "policy", "too many", "queue", "show", "q")
+	f(400, `{"error":"bad"}`, 1, "failed", "bad", "queue", "rules")
+	f(200, `<html>`, 3, "unreachable", "cannot talk to tcp://", "queue", "list")
+	f(502, `<html>`, 3, "unreachable", "it is no operators' interface", "queue", "list")
+	f(200, `{}`, 2, "usage", "--limit is at least 1", "queue", "list", "--limit", "0")
+	f(200, `{}`, 2, "usage", "unknown flag --frob", "queue", "list", "--frob")
+	f(200, `{}`, 2, "usage", "--watch: 1ms is too short: at least 100ms", "queue", "list", "--watch=1ms")
+	server.Close()
+	f(0, "", 3, "unreachable", "-H or TREADLE_ADMIN names the server", "queue", "list")
+	if out, errs, code := treadle(t, "", "-H", "https://a:1", "queue", "list"); code != 2 || out != "" || !strings.Contains(errs, "http://host:port") {
+		t.Errorf("https: exit code %d, %q, %q", code, out, errs)
+	}
+	// A flag of the worker's command is no flag of the program.
+	if _, errs, code := treadle(t, "", "-H", "127.0.0.1:1", "work", "f", "--", "cat", "--json"); code != 3 || !strings.HasPrefix(errs, "treadle: ") {
+		t.Errorf("a worker whose command has --json: exit code %d, %q", code, errs)
+	}
+}
+
+// TestExitOfSocket: a socket of another user is exit code 5, a program that is none of ours 3.
+func TestExitOfSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if os.Geteuid() != 0 {
+		if err := os.Chmod(path, 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, errs, code := treadle(t, "", "-H", path, "queue", "list"); code != exitForbidden {
+			t.Errorf("exit code %d, %q", code, errs)
+		}
+		return
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprint(c, "220 mail\r\n")
+			c.Close()
+		}
+	}()
+	if _, errs, code := treadle(t, "", "-H", path, "queue", "list"); code != exitUnreachable || !strings.Contains(errs, "cannot talk to unix://") {
+		t.Errorf("exit code %d, %q", code, errs)
+	}
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// operated is a server with an operators' interface, and its users there and at Periodic's socket.
+func operated(t *testing.T, more ...string) (server *process, operator, client user) {
+	t.Helper()
+	dir := t.TempDir()
+	socket, admin := filepath.Join(dir, "s"), filepath.Join(dir, "admin")
+	server = serve(t, socket, append([]string{"--admin", "unix://" + admin}, more...)...)
+	return server, user{t, admin}, user{t, socket}
+}
+
+// TestQueueList: queue list shows the queues of all protocols, with --json an object on each line, and queue show one of
+// them with its policy, or a policy alone.
+func TestQueueList(t *testing.T) {
+	server, o, u := operated(t)
+	o.gets(`QUEUE +WORKERS +READY +DELAYED +RUNNING +LOCKED +WAITING +FAILED +DONE +PAUSED\n`, "queue list")
+	o.gets(``, "queue list --json")
+	for _, job := range []string{"mail.a 1", "mail.a 2", "mail.b 1 --later 1h", "zoo 1"} {
+		u.gets("", "submit "+job)
+	}
+	o.gets(`mail.a: .*\n`, "queue pause mail.a --why moving")
+	o.gets(`QUEUE .*\nmail.a +0 +2 +0 +0 +0 +0 +0 +0 +hand-out\nmail.b +0 +0 +1 +0 +0 +0 +0 +0 +-\nzoo +0 +1 +0 +0 +0 +0 +0 +0 +-\n`, "queue list")
+	o.gets(`QUEUE .*\nmail.a .*\nmail.b .*\n`, "queue list --prefix mail.")
+	out, errs, code := treadle(t, "", "-H", o.host, "queue", "list", "--json", "--limit", "2")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if code != 0 || len(lines) != 2 || errs != "treadle: there are more than 2 queues: --limit shows more, --prefix others\n" {
+		t.Errorf("two queues as JSON: exit code %d, %q, %q", code, out, errs)
+	}
+	for i, name := range []string{"mail.a", "mail.b"} {
+		var q struct{ Queue string }
+		if err := json.Unmarshal([]byte(lines[min(i, len(lines)-1)]), &q); err != nil || q.Queue != name {
+			t.Errorf("line %d is %s, %v", i, lines[i], err)
+		}
+	}
+	o.gets(`workers +0\nready +2\ndelayed +0\nrunning +0\nlocked +0\nwaiting +0\nfailed +0\ndone +0\npaused +hand-out by .*: moving\n\nKEY +VALUE +SOURCE +RULE\npaused +hand-out .*`, "queue show mail.a")
+	o.gets(`{"queue":"mail.a",.*"ready":2,.*"policy":\[{"key":"paused",.*\]}\n`, "queue show mail.a --json")
+	o.gets(`(?s).*\nno rule is for zoo\n`, "queue show zoo")
+	o.ends(exitNotFound, "treadle: there is no queue of that name.*\n", "queue show nobody")
+	o.gets(`later: retries="3"\n`, "queue set later retries=3")
+	o.gets(`(?s)workers +0\n.*\nretries +3 +run time +later\n`, "queue show later")
+	o.gets(`{"queue":"later",.*"policy":\[{"key":"retries","value":"3",.*\]}\n`, "queue show later --json")
+	server.stop()
+}
+
+// TestWatch: --watch shows a list again and again until an interrupt. Off a terminal the lists follow each other; a
+// terminal is cleared before each.
+func TestWatch(t *testing.T) {
+	server, o, u := operated(t)
+	watching := start(t, true, "-H", o.host, "queue", "list", "--json", "--watch=100ms")
+	u.gets("", "submit f 1")
+	for _, text := range []string{`"ready":1,`, `"ready":1,`} {
+		watching.until(text)
+	}
+	u.gets("", "submit f 2")
+	watching.until(`"ready":2,`)
+	watching.signal(syscall.SIGINT)
+	watching.exit(0)
+
+	master, terminal := openTerminal(t)
+	cmd := exec.Command(binary, "-H", u.host, "status", "--watch=100ms")
+	cmd.Stdout, cmd.Stderr = terminal, terminal
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	terminal.Close()
+	frames := newFrames(master)
+	for range 2 {
+		if frame := frames.next(t, clearScreen); !strings.Contains(frame, "FUNCTION") || strings.Count(frame, "f ") != 1 {
+			t.Errorf("a frame is %q", frame)
+		}
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	frames.rest()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("an interrupt ends it with %v", err)
+	}
+	server.stop()
+	if _, errs, code := treadle(t, "", "-H", o.host, "queue", "list", "--watch"); code != exitUnreachable || !strings.Contains(errs, "cannot connect") {
+		t.Errorf("without a server: exit code %d, %q", code, errs)
+	}
+}
