@@ -75,7 +75,7 @@ func (e *AddressError) Error() string {
 // Unwrap returns the cause.
 func (e *AddressError) Unwrap() error { return e.Err }
 
-// AnswerError is the operators' interface's refusal of a request.
+// AnswerError is the API's refusal of a request.
 type AnswerError struct {
 	Status int    // of HTTP
 	Reason string // the label of the refusal in the metrics, or empty
