@@ -177,7 +177,7 @@ func (s *Simulator) reportLate() {
 	for range 1 + s.rng.IntN(3) {
 		grabs()
 	}
-	s.reportJob(c, h, s.rng.IntN(3))
+	s.reportJob(c, h, drawReport(s.rng, 3))
 	c.held = c.held[1:]
 	says(c)
 	s.audit()

@@ -35,37 +35,60 @@ func (s *Simulator) namePolicyQueues() {
 func (s *Simulator) policyStep() {
 	s.settle()
 	for range 1 + s.rng.IntN(9) {
-		s.policyAct()
+		s.policyDo()
 		s.settle()
 	}
 }
 
-func (s *Simulator) policyAct() {
+// policyAct is something that happens to the queue with a policy.
+type policyAct int
+
+const (
+	policyJoins policyAct = iota
+	policySubmits
+	policyGrabs
+	policyReports
+	policyLeaves
+	policyChanges
+	policyRetries
+	policyRemoves
+	policyLooks
+	policyWants // the lock
+)
+
+var policyActs = newTable(
+	row[policyAct]{3, policyJoins}, row[policyAct]{9, policySubmits}, row[policyAct]{10, policyGrabs}, row[policyAct]{12, policyReports},
+	row[policyAct]{1, policyLeaves}, row[policyAct]{2, policyChanges}, row[policyAct]{1, policyRetries}, row[policyAct]{1, policyRemoves},
+	row[policyAct]{1, policyLooks}, row[policyAct]{6, policyWants},
+)
+
+// policyDo lets one thing happen to the queue with a policy.
+func (s *Simulator) policyDo() {
 	m := s.ledger.policy
 	live := 0
 	for _, j := range m.jobs {
 		live += oneUnless(j.now.place&^(nowhere|finished) == 0)
 	}
-	switch n := s.rng.IntN(46); {
-	case len(m.workers) == 0 || n < 3 && len(m.workers) < policyWorkers:
+	switch act := policyActs.draw(s.rng); {
+	case len(m.workers) == 0 || act == policyJoins && len(m.workers) < policyWorkers:
 		s.policyJoin([]peerKind{plainWorker, plainWorker, crcWorker, crcWorker, gloomSlave}[s.rng.IntN(5)])
-	case n < 12:
+	case act == policyJoins || act == policySubmits:
 		if live < policyJobs && !s.ledger.full {
 			s.policySubmit()
 		}
-	case n < 22:
+	case act == policyGrabs:
 		s.policyGrab(m.workers[s.rng.IntN(len(m.workers))])
-	case n < 34:
-		s.policyReport([]policyEnd{isDone, isDone, isFailed, isFailed, isFailed, isDelayed}[s.rng.IntN(6)])
-	case n < 35:
+	case act == policyReports:
+		s.policyReport([]report{reportDone, reportDone, reportFail, reportFail, reportFail, reportDelay}[s.rng.IntN(6)])
+	case act == policyLeaves:
 		s.policyLeave(m.workers[s.rng.IntN(len(m.workers))])
-	case n < 37:
+	case act == policyChanges:
 		s.policyChange()
-	case n < 38:
-		s.policyVerb("retry")
-	case n < 39:
-		s.policyVerb([]string{"remove", "forget"}[s.rng.IntN(2)])
-	case n < 40:
+	case act == policyRetries:
+		s.policyRetry()
+	case act == policyRemoves:
+		[]func(){s.policyRemove, s.policyForget}[s.rng.IntN(2)]()
+	case act == policyLooks:
 		s.policyLook()
 	default:
 		s.policyWant()
@@ -81,17 +104,8 @@ func (s *Simulator) policyGrab(w *policyWorker) {
 	}
 }
 
-// policyEnd is how a worker says that a run has ended.
-type policyEnd int
-
-const (
-	isDone policyEnd = iota
-	isFailed
-	isDelayed
-)
-
-// policyReport lets a worker report the first job that one has, or one that it has no more: that changes nothing.
-func (s *Simulator) policyReport(end policyEnd) {
+// policyReport lets a worker report the first job that a worker has, or a job that it no longer has, which changes nothing.
+func (s *Simulator) policyReport(end report) {
 	for _, w := range s.ledger.policy.workers {
 		if len(w.late) > 0 && s.rng.IntN(2) == 0 {
 			r := w.late[0]
@@ -107,15 +121,15 @@ func (s *Simulator) policyReport(end policyEnd) {
 	}
 	j := s.ledger.policy.jobs[i]
 	w, r, now := j.worker, &policyRun{j, j.handle}, s.server.Now().Wall
-	if w.kind.gloom() && end != isDone { // a slave fails by leaving
+	if w.kind.gloom() && end != reportDone { // a slave fails by leaving
 		s.policyLeave(w)
 		return
 	}
 	s.trace.say("%v ends its run of %v with %d", w, j, end)
 	switch {
-	case end == isFailed:
+	case end == reportFail:
 		s.ledger.policy.fails(j, now, now)
-	case end == isDelayed:
+	case end == reportDelay:
 		s.ledger.policy.unlock(j)
 		f := j.now
 		f.from, f.to = now+1000*policyDelay, now+1000*policyDelay
@@ -135,14 +149,14 @@ const policyDelay = 2
 func (r *policyRun) result() string { return "done " + r.job.String() }
 
 // reports sends how a run has ended.
-func (w *policyWorker) reports(end policyEnd, r *policyRun) {
+func (w *policyWorker) reports(end report, r *policyRun) {
 	switch handle := slices.Clone(r.handle); {
 	case w.kind.gloom():
 		w.grabs++
 		w.peer.Send(gloom.AppendRespond(nil, fmt.Appendf(nil, "%q", r.result())))
-	case end == isFailed:
+	case end == reportFail:
 		w.says(periodic.WorkFail, handle)
-	case end == isDelayed:
+	case end == reportDelay:
 		w.says(periodic.SchedLater, append(handle, later(policyDelay, 1)...))
 	default:
 		w.says(periodic.WorkDone, append(handle, r.result()...))
@@ -189,7 +203,7 @@ func (s *Simulator) policyFinish() {
 			s.policyJoin(plainWorker)
 		}
 		s.policyGrab(m.workers[0])
-		s.policyReport(isDone)
+		s.policyReport(reportDone)
 		s.pass(time.Second)
 	}
 	s.policyLook() // a job that has failed at the end may have been given up

@@ -264,28 +264,3 @@ func (m *PolicyModel) checkDone(all []admin.DoneJob, sees func(*policyJob, place
 		m.trace.fail("%d ended jobs are kept, %d with results", len(all), results)
 	}
 }
-
-// policyForget removes a job that is kept as done or expired, or all.
-func (s *Simulator) policyForget() {
-	s.policyLook()
-	all := s.policyDone()
-	if len(all) == 0 {
-		return
-	}
-	choice := &admin.Choice{Queue: s.ledger.policy.queue, All: s.rng.IntN(2) == 0}
-	if !choice.All {
-		all = all[s.rng.IntN(len(all)):][:1]
-		choice.Jobs = []uint64{all[0].ID}
-	}
-	s.trace.say("forget %d ended jobs", len(all))
-	there := make([]place, len(s.ledger.policy.jobs))
-	for i := range all {
-		j, at := s.ledger.policy.doneJob(&all[i], there)
-		there[j.number] = at
-		j.becomes(fate{place: nowhere, endedFrom: all[i].DoneAt, endedTo: all[i].DoneAt})
-	}
-	var done admin.Done
-	if s.askOperator("POST", "/api/v1/done/remove", choice, &done); done.Done != len(all) {
-		s.trace.fail("to remove %d ended jobs comes to %+v", len(all), done)
-	}
-}

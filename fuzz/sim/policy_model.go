@@ -5,7 +5,9 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"strings"
 
+	"treadle/codec/periodic"
 	"treadle/sched"
 )
 
@@ -406,3 +408,27 @@ func (m *PolicyModel) checkIdle() {
 		}
 	}
 }
+
+// named finds the last job of the model for which is holds; text is how the server calls it.
+func (m *PolicyModel) named(text string, is func(*policyJob) bool) *policyJob {
+	for i := len(m.jobs) - 1; i >= 0; i-- {
+		if is(m.jobs[i]) {
+			return m.jobs[i]
+		}
+	}
+	m.trace.fail("%q is nobody's", text)
+	return nil
+}
+
+// jobOf finds a job of the model by its record.
+func (m *PolicyModel) jobOf(job *periodic.Job) *policyJob {
+	text, _, _ := strings.Cut(string(job.Workload), padding)
+	j := m.named(text, func(j *policyJob) bool { return j.String() == text })
+	if string(job.Workload) != j.workload() || string(job.Name) != j.name {
+		m.trace.fail("%q of %q has the workload %q", job.Name, job.Func, job.Workload)
+	}
+	return j
+}
+
+// workload is the name of the job and some bytes more.
+func (j *policyJob) workload() string { return j.String() + strings.Repeat(padding, j.size) }

@@ -111,35 +111,67 @@ func (s *Simulator) policyFailed() []admin.FailedJob {
 	return page.Jobs
 }
 
-// policyVerb retries or removes one failed job, or all, or removes ended ones.
-func (s *Simulator) policyVerb(verb string) {
-	if verb == "forget" {
-		s.policyForget()
-		return
-	}
+// policyRetry retries one failed job, or all.
+func (s *Simulator) policyRetry() {
+	now := s.server.Now().Wall
+	s.policyFailedVerb("retry", fate{place: waiting, dueFrom: now, dueTo: now})
+}
+
+// policyRemove removes one failed job, or all.
+func (s *Simulator) policyRemove() { s.policyFailedVerb("remove", fate{place: nowhere}) }
+
+// policyFailedVerb does something to one failed job, or to all, by which each comes to a fate.
+func (s *Simulator) policyFailedVerb(verb string, f fate) {
 	s.policyLook()
-	all := s.policyFailed()
-	if len(all) == 0 {
+	chosen, choice := chooseKept(s, s.policyFailed(), func(j *admin.FailedJob) uint64 { return j.ID })
+	if len(chosen) == 0 {
 		return
 	}
-	choice := &admin.Choice{Queue: s.ledger.policy.queue, All: s.rng.IntN(2) == 0}
-	if !choice.All {
-		all = all[s.rng.IntN(len(all)):][:1]
-		choice.Jobs = []uint64{all[0].ID}
-	}
-	s.trace.say("%s %d failed jobs", verb, len(all))
-	f, now := fate{place: nowhere}, s.server.Now().Wall
-	if verb == "retry" {
-		f.place, f.dueFrom, f.dueTo = waiting, now, now
-	}
-	for i := range all {
-		j := s.ledger.policy.failedJob(&all[i])
+	s.trace.say("%s %d failed jobs", verb, len(chosen))
+	for i := range chosen {
+		j := s.ledger.policy.failedJob(&chosen[i])
 		j.becomes(f)
 		j.due, j.maybeDue = true, true
 	}
+	s.changeKept("/api/v1/failed/"+verb, choice, len(chosen))
+}
+
+// policyForget removes one job that is kept as done or expired, or all.
+func (s *Simulator) policyForget() {
+	s.policyLook()
+	chosen, choice := chooseKept(s, s.policyDone(), func(j *admin.DoneJob) uint64 { return j.ID })
+	if len(chosen) == 0 {
+		return
+	}
+	s.trace.say("forget %d ended jobs", len(chosen))
+	there := make([]place, len(s.ledger.policy.jobs))
+	for i := range chosen {
+		j, at := s.ledger.policy.doneJob(&chosen[i], there)
+		there[j.number] = at
+		j.becomes(fate{place: nowhere, endedFrom: chosen[i].DoneAt, endedTo: chosen[i].DoneAt})
+	}
+	s.changeKept("/api/v1/done/remove", choice, len(chosen))
+}
+
+// chooseKept draws one of the kept jobs, or all of them, as an operator names them in a request. Without jobs it draws
+// nothing.
+func chooseKept[J any](s *Simulator, jobs []J, id func(*J) uint64) ([]J, *admin.Choice) {
+	if len(jobs) == 0 {
+		return nil, nil
+	}
+	choice := &admin.Choice{Queue: s.ledger.policy.queue, All: s.rng.IntN(2) == 0}
+	if !choice.All {
+		jobs = jobs[s.rng.IntN(len(jobs)):][:1]
+		choice.Jobs = []uint64{id(&jobs[0])}
+	}
+	return jobs, choice
+}
+
+// changeKept has the server change the chosen jobs, each of which it must find.
+func (s *Simulator) changeKept(path string, choice *admin.Choice, chosen int) {
 	var done admin.Done
-	if s.askOperator("POST", "/api/v1/failed/"+verb, choice, &done); done.Done != len(all) {
-		s.trace.fail("to %s %d failed jobs comes to %+v", verb, len(all), done)
+	if s.askOperator("POST", path, choice, &done); done.Done != chosen {
+		s.trace.fail("%s of %d jobs comes to %+v", path, chosen, done)
 	}
 }
 

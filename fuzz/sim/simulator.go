@@ -241,7 +241,7 @@ func (s *Simulator) pump(w *Conn) (more bool) {
 			}
 			h := c.held[0]
 			c.held = c.held[1:]
-			s.reportJob(c, h, 2)
+			s.reportJob(c, h, reportDone)
 		}
 		s.deliver(c, math.MaxInt)
 		s.settle()

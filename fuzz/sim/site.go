@@ -146,35 +146,34 @@ func (s *Site) run(command bson.D) bson.Raw {
 	return reply
 }
 
-// step does the next thing.
-func (s *Site) step() {
-	h := s.hosts[s.rng.IntN(siteHosts)]
-	switch n := s.rng.IntN(1000); {
-	case h.process == nil:
-		s.start(h)
-	case n < 60:
-		s.submit()
-	case n < 160:
-		s.work(h)
-	case n < 640:
-		s.deliverOne()
-	case n < 780:
+type siteStep = row[func(*Site, *host)]
+
+// siteSteps are the steps of PlaySite, for a host that has a server.
+var siteSteps = newTable(
+	siteStep{60, func(s *Site, _ *host) { s.submit() }},
+	siteStep{100, (*Site).work},
+	siteStep{480, func(s *Site, _ *host) { s.deliverOne() }},
+	siteStep{140, func(s *Site, _ *host) {
 		for range s.rng.IntN(20) {
 			s.deliverOne()
 		}
-	case n < 940:
-		s.pass(time.Duration(s.rng.IntN(1500)) * time.Millisecond)
-	case n < 950:
-		s.pass(time.Duration(s.rng.IntN(30)) * time.Second)
-	case n < 962:
-		s.kill(h)
-	case n < 974:
-		s.stop(h)
-	case n < 980:
-		s.stopInOrder(h)
-	default:
-		s.toggleDatabase()
+	}},
+	siteStep{160, func(s *Site, _ *host) { s.pass(time.Duration(s.rng.IntN(1500)) * time.Millisecond) }},
+	siteStep{10, func(s *Site, _ *host) { s.pass(time.Duration(s.rng.IntN(30)) * time.Second) }},
+	siteStep{12, (*Site).kill},
+	siteStep{12, (*Site).stop},
+	siteStep{6, (*Site).stopInOrder},
+	siteStep{20, func(s *Site, _ *host) { s.toggleDatabase() }},
+)
+
+// step does the next thing.
+func (s *Site) step() {
+	h := s.hosts[s.rng.IntN(siteHosts)]
+	play := siteSteps.draw(s.rng)
+	if h.process == nil {
+		play = (*Site).start
 	}
+	play(s, h)
 }
 
 // submit creates a task, as a command interface does.
@@ -329,7 +328,7 @@ func (s *Site) deliverAll(only *process) {
 		}
 		for _, w := range slices.Clone(h.process.workers) {
 			if w.task != nil && (only == nil || s.rng.IntN(10) == 0) {
-				s.reportTask(w, s.rng.IntN(8))
+				s.reportTask(w, s.rng.IntN(8) > 0)
 			}
 		}
 	}

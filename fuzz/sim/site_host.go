@@ -344,7 +344,7 @@ func (s *Site) work(h *host) {
 	} else if w := l.workers[s.rng.IntN(len(l.workers))]; s.rng.IntN(20) == 0 {
 		s.leave(w)
 	} else if w.task != nil {
-		s.reportTask(w, s.rng.IntN(8))
+		s.reportTask(w, s.rng.IntN(8) > 0)
 	}
 	s.settle()
 }
@@ -358,11 +358,11 @@ func (s *Site) leave(w *siteWorker) {
 	w.peer.Close()
 }
 
-// reportTask lets a worker report its task. what is 0: it has failed; else it is done.
-func (s *Site) reportTask(w *siteWorker, what int) {
+// reportTask lets a worker report its task as done or as failed.
+func (s *Site) reportTask(w *siteWorker, done bool) {
 	t := w.task
 	w.task = nil
-	if what == 0 {
+	if !done {
 		s.trace.say("%v fails %v", w, t)
 		t.failed = true
 		w.asks(periodic.WorkFail, w.handle)

@@ -45,27 +45,27 @@ func (s *Simulator) commitSlowly() (over <-chan struct{}) {
 }
 
 // syncSteps are the steps while the disk is at a sync.
-var syncSteps = newStepTable(
-	stepRow{4, func(s *Simulator) { s.act(s.any()) }},
-	stepRow{6, func(s *Simulator) { s.arrive(s.any()) }},
-	stepRow{2, func(s *Simulator) { s.read(s.any(), math.MaxInt) }},
-	stepRow{3, (*Simulator).landOne},
-	stepRow{2, (*Simulator).halfCloseOwed},
-	stepRow{1, func(s *Simulator) {
+var syncSteps = newTable(
+	step{4, func(s *Simulator) { s.act(s.any()) }},
+	step{6, func(s *Simulator) { s.arrive(s.any()) }},
+	step{2, func(s *Simulator) { s.read(s.any(), math.MaxInt) }},
+	step{3, (*Simulator).landOne},
+	step{2, (*Simulator).halfCloseOwed},
+	step{1, func(s *Simulator) {
 		if s.rng.IntN(4) == 0 {
 			s.passLong()
 		} else {
 			s.passUpTo(3 * time.Second)
 		}
 	}},
-	stepRow{1, func(s *Simulator) {
+	step{1, func(s *Simulator) {
 		if !s.ledger.stopping {
 			s.nodeStep()
 		}
 	}},
-	stepRow{1, func(s *Simulator) {
+	step{1, func(s *Simulator) {
 		if !s.ledger.stopping {
-			s.connFault(s.any())
+			s.breakConn(s.any())
 		}
 	}},
 )

@@ -15,62 +15,36 @@ import (
 // mostJobs limits the jobs that may be there, because each step checks all of them.
 const mostJobs = 60
 
-// stepTable holds steps with their weights: how often each is drawn, relative to the others.
-type stepTable struct {
-	rows  []stepRow
-	total int // of the weights
-}
-
-type stepRow struct {
-	weight int
-	play   func(*Simulator)
-}
-
-func newStepTable(rows ...stepRow) stepTable {
-	t := stepTable{rows: rows}
-	for _, r := range rows {
-		t.total += r.weight
-	}
-	return t
-}
-
-// draw returns a step of the table. It takes one number of rng.
-func (t *stepTable) draw(rng *rand.Rand) func(*Simulator) {
-	n, i := rng.IntN(t.total), 0
-	for ; n >= t.rows[i].weight; i++ {
-		n -= t.rows[i].weight
-	}
-	return t.rows[i].play
-}
+type step = row[func(*Simulator)]
 
 // serverSteps are the steps of PlayServer.
-var serverSteps = newStepTable(
-	stepRow{40, (*Simulator).connectOrAct},
-	stepRow{210, func(s *Simulator) { s.act(s.any()) }},
-	stepRow{40, (*Simulator).crcStep},
-	stepRow{45, (*Simulator).graphStep},
-	stepRow{15, (*Simulator).nodeStep},
-	stepRow{70, (*Simulator).ktsStep},
-	stepRow{50, (*Simulator).policyStep},
-	stepRow{10, (*Simulator).cronStep},
-	stepRow{200, func(s *Simulator) { s.arrive(s.any()) }},
-	stepRow{100, (*Simulator).landOne},
-	stepRow{4, (*Simulator).changeTimeout},
-	stepRow{4, (*Simulator).loadCopy},
-	stepRow{1, (*Simulator).disconnectMany},
-	stepRow{1, (*Simulator).offerMany},
-	stepRow{2, (*Simulator).reportLate},
-	stepRow{3, (*Simulator).slowCheckpoints},
-	stepRow{115, func(s *Simulator) { s.read(s.any(), []int{1, 40, math.MaxInt}[s.rng.IntN(3)]) }},
-	stepRow{60, (*Simulator).commitStep},
-	stepRow{45, func(s *Simulator) { s.passUpTo(3 * time.Second) }},
-	stepRow{30, func(s *Simulator) { s.connFault(s.any()) }},
-	stepRow{5, (*Simulator).passLong},
-	stepRow{3, (*Simulator).setClock},
-	stepRow{2, (*Simulator).crash},
-	stepRow{1, (*Simulator).stop},
-	stepRow{1, (*Simulator).toggleFull},
-	stepRow{3, func(s *Simulator) { s.audit() }},
+var serverSteps = newTable(
+	step{40, (*Simulator).connectOrAct},
+	step{210, func(s *Simulator) { s.act(s.any()) }},
+	step{40, (*Simulator).crcStep},
+	step{45, (*Simulator).graphStep},
+	step{15, (*Simulator).nodeStep},
+	step{70, (*Simulator).ktsStep},
+	step{50, (*Simulator).policyStep},
+	step{10, (*Simulator).cronStep},
+	step{200, func(s *Simulator) { s.arrive(s.any()) }},
+	step{100, (*Simulator).landOne},
+	step{4, (*Simulator).changeTimeout},
+	step{4, (*Simulator).loadCopy},
+	step{1, (*Simulator).disconnectMany},
+	step{1, (*Simulator).offerMany},
+	step{2, (*Simulator).reportLate},
+	step{3, (*Simulator).slowCheckpoints},
+	step{115, func(s *Simulator) { s.read(s.any(), []int{1, 40, math.MaxInt}[s.rng.IntN(3)]) }},
+	step{60, (*Simulator).commitStep},
+	step{45, func(s *Simulator) { s.passUpTo(3 * time.Second) }},
+	step{30, func(s *Simulator) { s.breakConn(s.any()) }},
+	step{5, (*Simulator).passLong},
+	step{3, (*Simulator).setClock},
+	step{2, (*Simulator).crash},
+	step{1, (*Simulator).stop},
+	step{1, (*Simulator).toggleFull},
+	step{3, func(s *Simulator) { s.audit() }},
 )
 
 // leastConns is the number of connections below which a step only opens another; mostConns is the largest number.
@@ -224,29 +198,37 @@ func (s *Simulator) pass(d time.Duration) {
 	s.ledger.policy.checkIdle()
 }
 
-// connFault makes something go wrong with a connection.
-func (s *Simulator) connFault(c *Conn) {
+type connFault = row[func(*Simulator, *Conn)]
+
+// connFaults are what may go wrong with a connection.
+var connFaults = newTable(
+	connFault{2, func(s *Simulator, c *Conn) {
+		s.trace.say("c%d is reset", c.id)
+		c.reset = true
+		c.peer.Close()
+	}},
+	connFault{1, func(s *Simulator, c *Conn) {
+		s.trace.say("c%d says nothing more", c.id)
+		c.fin = true
+	}},
+	connFault{1, func(s *Simulator, c *Conn) {
+		s.trace.say("c%d cannot be written to", c.id)
+		c.peer.Broken = true
+	}},
+	connFault{1, func(s *Simulator, c *Conn) {
+		s.trace.say("c%d reads slowly", c.id)
+		c.peer.Window, c.slow = s.rng.IntN(500), true
+	}},
+	connFault{1, func(_ *Simulator, c *Conn) { c.peer.Window = math.MaxInt }},
+)
+
+// breakConn makes something go wrong with a connection.
+func (s *Simulator) breakConn(c *Conn) {
 	s.settle()
 	if c.peer.Closed() {
 		return
 	}
-	switch s.rng.IntN(6) {
-	case 0, 1:
-		s.trace.say("c%d is reset", c.id)
-		c.reset = true
-		c.peer.Close()
-	case 2:
-		s.trace.say("c%d says nothing more", c.id)
-		c.fin = true
-	case 3:
-		s.trace.say("c%d cannot be written to", c.id)
-		c.peer.Broken = true
-	case 4:
-		s.trace.say("c%d reads slowly", c.id)
-		c.peer.Window, c.slow = s.rng.IntN(500), true
-	case 5:
-		c.peer.Window = math.MaxInt
-	}
+	connFaults.draw(s.rng)(s, c)
 	s.settle()
 }
 
@@ -274,40 +256,79 @@ func (s *Simulator) resultOf(h heldJob) string {
 	return fmt.Sprintf(`"r%v-%d%s"`, h.job, h.run.number, strings.Repeat(padding, h.job.size))
 }
 
+// workerAct is something that a Periodic worker does beside its reports.
+type workerAct int
+
+const (
+	askForJob workerAct = iota
+	stopServing
+	askToSleep
+	confirmJob
+	startServing
+)
+
+var workerActs = newTable(
+	row[workerAct]{16, askForJob}, row[workerAct]{1, stopServing}, row[workerAct]{2, askToSleep}, row[workerAct]{2, confirmJob},
+	row[workerAct]{3, startServing},
+)
+
+// mostAsked is the largest number of requests for a job that a worker has without an answer.
+const mostAsked = 3
+
 // actAsWorker lets a Periodic worker do one thing.
 func (s *Simulator) actAsWorker(c *Conn) {
 	if len(c.held) > 0 && s.rng.IntN(3) > 0 {
 		i := s.rng.IntN(len(c.held))
 		h := c.held[i]
 		c.held = append(c.held[:i:i], c.held[i+1:]...)
-		s.reportJob(c, h, s.rng.IntN(6))
+		s.reportJob(c, h, drawReport(s.rng, 6))
 		return
 	}
-	n := []int{0, 1, 2, broadcastQueue, graphQueue}[s.rng.IntN(5)]
-	switch what := s.rng.IntN(24); {
-	case c.grabs < 3 && what < 16:
+	queue := []int{0, 1, 2, broadcastQueue, graphQueue}[s.rng.IntN(5)]
+	switch act := workerActs.draw(s.rng); {
+	case act == askForJob && c.grabs < mostAsked:
 		c.grabs++
 		c.ask(&Request{cmd: periodic.GrabJob}, nil)
-	case what == 16:
-		s.quit(c, n)
-	case what < 19:
+	case act == stopServing:
+		s.quit(c, queue)
+	case act == askForJob || act == askToSleep:
 		c.ask(&Request{cmd: periodic.Sleep}, nil)
-	case what < 21 && c.framing() == periodic.CRC && len(c.held) > 0:
+	case act == confirmJob && c.framing() == periodic.CRC && len(c.held) > 0:
 		s.confirm(c, c.held[s.rng.IntN(len(c.held))])
 	default:
-		s.serve(c, n)
+		s.serve(c, queue)
 	}
 }
 
-// reportJob lets a worker report a job that it holds. what is 0: it has failed; 1: it is put off; else it is done.
-func (s *Simulator) reportJob(c *Conn, h heldJob, what int) {
+// report is how a worker says that a run has ended.
+type report int
+
+const (
+	reportDone report = iota
+	reportFail
+	reportDelay
+)
+
+// drawReport draws a report: of so many one is a failure and one a delay. It takes one number of rng.
+func drawReport(rng *rand.Rand, many int) report {
+	switch rng.IntN(many) {
+	case 0:
+		return reportFail
+	case 1:
+		return reportDelay
+	}
+	return reportDone
+}
+
+// reportJob lets a worker report a job that it holds.
+func (s *Simulator) reportJob(c *Conn, h heldJob, end report) {
 	j := h.job
 	r := &Request{silent: s.ledger.unacknowledged(c)}
 	args := h.handle
-	switch what {
-	case 0:
+	switch end {
+	case reportFail:
 		r.cmd, r.arrive = periodic.WorkFail, func() { s.ledger.returned(c, h, 0) }
-	case 1:
+	case reportDelay:
 		delay, step := s.rng.IntN(20), s.rng.Int32N(4)
 		r.cmd, args = periodic.SchedLater, append(args[:len(args):len(args)], later(int64(delay), uint16(step))...)
 		r.arrive = func() {
@@ -351,24 +372,43 @@ func (s *Simulator) fresh(queue int, name string) *Job {
 	return j
 }
 
+// clientAct is something that a Periodic client does. Those before removeJob add jobs.
+type clientAct int
+
+const (
+	submitJob clientAct = iota
+	loadJobs
+	runJob
+	removeJob
+	askForReport
+	disturb // stop the server, drop a queue, or listen
+	useSettings
+	listenOrPing
+)
+
+var clientActs = newTable(
+	row[clientAct]{10, submitJob}, row[clientAct]{2, loadJobs}, row[clientAct]{2, runJob}, row[clientAct]{2, removeJob},
+	row[clientAct]{1, askForReport}, row[clientAct]{1, disturb}, row[clientAct]{1, useSettings}, row[clientAct]{1, listenOrPing},
+)
+
 // actAsClient lets a Periodic client do one thing.
 func (s *Simulator) actAsClient(c *Conn) {
-	n := s.rng.IntN(20)
-	if s.ledger.live() >= mostJobs && n < 14 {
-		n = 14
+	act := clientActs.draw(s.rng)
+	if s.ledger.live() >= mostJobs {
+		act = max(act, removeJob)
 	}
 	at := int64(0)
 	if s.rng.IntN(3) == 0 {
 		at = s.server.Now().Wall/1000 + int64(s.rng.IntN(20)-5)
 	}
 	switch {
-	case n < 10:
+	case act == submitJob:
 		name := ""
 		if s.rng.IntN(3) == 0 {
 			name = fmt.Sprint("again", s.rng.IntN(4))
 		}
 		s.submit(c, s.fresh(s.rng.IntN(graphQueue), name), at)
-	case n < 12:
+	case act == loadJobs:
 		switch s.rng.IntN(4) {
 		case 0, 1:
 			s.loadDump(c)
@@ -378,7 +418,7 @@ func (s *Simulator) actAsClient(c *Conn) {
 			return
 		}
 		s.load(c, []*Job{s.fresh(s.rng.IntN(graphQueue), ""), s.fresh(s.rng.IntN(graphQueue), "")}, []int64{at, at})
-	case n < 14:
+	case act == runJob:
 		j := s.fresh(s.rng.IntN(workedQueues), "")
 		r := &Request{cmd: periodic.RunJob, job: j}
 		r.arrive = func() {
@@ -392,13 +432,13 @@ func (s *Simulator) actAsClient(c *Conn) {
 		}
 		c.ask(r, s.record(j, 0))
 		s.trace.say("c%d runs %v", c.id, j)
-	case n < 16:
+	case act == removeJob:
 		s.removeAny(c)
-	case n == 16:
+	case act == askForReport:
 		c.ask(&Request{cmd: []periodic.Command{periodic.Status, periodic.Dump}[s.rng.IntN(2)]}, nil)
-	case n == 17 && s.rng.IntN(20) == 0:
+	case act == disturb && s.rng.IntN(20) == 0:
 		s.requestShutdown(c)
-	case n == 17 && s.rng.IntN(3) == 0:
+	case act == disturb && s.rng.IntN(3) == 0:
 		r := &Request{cmd: periodic.DropFunc}
 		r.arrive = func() {
 			for _, j := range s.ledger.jobs {
@@ -412,7 +452,7 @@ func (s *Simulator) actAsClient(c *Conn) {
 		}
 		c.ask(r, periodic.AppendStr8String(nil, s.ledger.queues[workedQueues]))
 		s.trace.say("c%d drops", c.id)
-	case n == 18:
+	case act == useSettings:
 		s.configure(c)
 	case c.framing() == periodic.CRC && s.rng.IntN(2) == 0:
 		s.listen(c, s.rng.IntN(workedQueues), fmt.Sprint("again", s.rng.IntN(4)))

@@ -90,14 +90,14 @@ func (s *Simulator) stopSlowly() bool {
 }
 
 // stopSteps are the steps while the server stops. No peer connects.
-var stopSteps = newStepTable(
-	stepRow{25, func(s *Simulator) { s.act(s.any()) }},
-	stepRow{25, func(s *Simulator) { s.arrive(s.any()) }},
-	stepRow{20, func(s *Simulator) { s.read(s.any(), math.MaxInt) }},
-	stepRow{5, (*Simulator).graphStep},
-	stepRow{5, (*Simulator).landOne},
-	stepRow{12, (*Simulator).commit},
-	stepRow{8, func(s *Simulator) { s.passUpTo(time.Second) }},
+var stopSteps = newTable(
+	step{25, func(s *Simulator) { s.act(s.any()) }},
+	step{25, func(s *Simulator) { s.arrive(s.any()) }},
+	step{20, func(s *Simulator) { s.read(s.any(), math.MaxInt) }},
+	step{5, (*Simulator).graphStep},
+	step{5, (*Simulator).landOne},
+	step{12, (*Simulator).commit},
+	step{8, func(s *Simulator) { s.passUpTo(time.Second) }},
 )
 
 // stepDuringStop does one thing while the server stops.

@@ -3,149 +3,13 @@
 package sim
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
-	"treadle/codec/gloom"
-	"treadle/codec/jsontext"
 	"treadle/codec/periodic"
 	"treadle/loop"
 )
 
-// The workers and the client of the queue with a policy read all at once.
-
-// policyWorker is a worker of the queue: of Periodic in either framing, which serves the dead-letter queue as well, or a
-// Gloom slave.
-type policyWorker struct {
-	number int
-	kind   peerKind
-	peer   *loop.OfflinePeer
-	heard  []byte
-	met    bool
-	grabs  int // requests for a job without an answer; a slave has one while it has no job
-	next   uint32
-	locks  []bool      // requests for the lock without an answer: it is to be had
-	late   []policyRun // runs that have ended by their time-outs, and that it has not reported
-}
-
-// policyRun is a run of a job as its worker reports it.
-type policyRun struct {
-	job    *policyJob
-	handle []byte
-}
-
-func (w *policyWorker) String() string { return fmt.Sprintf("w%d", w.number) }
-
-// isLate reports whether the worker has a run of the job still to report that has ended without it.
-func (w *policyWorker) isLate(j *policyJob) bool {
-	return slices.ContainsFunc(w.late, func(r policyRun) bool { return r.job == j })
-}
-
-// policyJoin connects a worker of a kind.
-func (s *Simulator) policyJoin(kind peerKind) {
-	m := s.ledger.policy
-	m.joined++
-	w := &policyWorker{number: m.joined, kind: kind, peer: s.server.Connect(kind.port())}
-	w.peer.Written = func(b []byte) {
-		w.heard = append(w.heard, b...)
-		next := s.ledger.policy.reply
-		if kind.gloom() {
-			next = s.ledger.policy.gloomReply
-		}
-		for n := next(w); n > 0; n = next(w) {
-			w.heard = w.heard[n:]
-		}
-	}
-	m.workers = append(m.workers, w)
-	s.trace.say("%v joins as %d", w, kind)
-	if kind.gloom() {
-		w.grabs = 1
-		w.peer.Send(gloom.AppendJoin(nil, fmt.Appendf(nil, "%q", m.queue)))
-		return
-	}
-	w.peer.Send(kind.hello())
-	for _, name := range []string{m.queue, m.dead} {
-		w.says(periodic.CanDo, periodic.AppendStr8String(nil, name))
-	}
-}
-
-// says sends a Periodic worker's message.
-func (w *policyWorker) says(cmd periodic.Command, args []byte) {
-	w.next++
-	w.peer.Send(frame(w.kind.framing(), w.next, cmd, args))
-}
-
-// reply takes the first frame of what a Periodic worker has heard, and returns its size; 0: it is not complete.
-func (m *PolicyModel) reply(w *policyWorker) int {
-	var r periodic.Response
-	n, err := periodic.NextResponse(w.heard, w.kind.framing(), periodic.MaxPayload, &r)
-	switch is := func(cmd periodic.Command) bool { return len(r.Body) == 1 && r.Body[0] == byte(cmd) }; {
-	case err != nil || n == 0:
-		return 0
-	case !w.met:
-		w.met = true
-	case is(periodic.Success) && w.kind == crcWorker: // it says that a request was read
-	case is(periodic.NoJob):
-		m.turned()
-		if j := m.mayStart(w); j != nil {
-			m.trace.fail("%v is sent NO_JOB, and %v is ready for it", w, j)
-		}
-		w.grabs--
-	case len(r.Body) == 2 && r.Body[0] == byte(periodic.Acquired) && len(w.locks) > 0:
-		if got := r.Body[1] == 1; got != w.locks[0] {
-			m.trace.fail("%v gets the lock: %v", w, got)
-		}
-		w.locks = w.locks[1:]
-	case len(r.Body) > 1 && r.Body[0] == byte(periodic.JobAssign):
-		handle, job := takeAssign(&Conn{peerKind: w.kind}, r.Body)
-		m.hands(w, m.jobOf(&job), string(job.Func), handle)
-	default:
-		m.trace.fail("%v is sent %x", w, r.Body)
-	}
-	return n
-}
-
-// gloomReply is reply for a slave.
-func (m *PolicyModel) gloomReply(w *policyWorker) int {
-	payload, n, err := gloom.Next(w.heard, 1<<20)
-	if err != nil || n == 0 {
-		return 0
-	}
-	var r gloom.Reply
-	if err := gloom.ParseReply(payload, &r); err != nil || r.Action == nil && !r.OK {
-		m.trace.fail("%v is sent %q: %v", w, payload, err)
-	}
-	if r.Action != nil {
-		var job periodic.Job
-		job.Func, _ = jsontext.Text(nil, r.Type)
-		job.Name, _ = jsontext.Text(nil, r.ID)
-		job.Workload, _ = jsontext.Text(nil, r.Body)
-		m.hands(w, m.jobOf(&job), string(job.Func), nil)
-	}
-	return n
-}
-
-// named finds the last job of the model for which is holds; text is how the server calls it.
-func (m *PolicyModel) named(text string, is func(*policyJob) bool) *policyJob {
-	for i := len(m.jobs) - 1; i >= 0; i-- {
-		if is(m.jobs[i]) {
-			return m.jobs[i]
-		}
-	}
-	m.trace.fail("%q is nobody's", text)
-	return nil
-}
-
-// jobOf finds a job of the model by its record.
-func (m *PolicyModel) jobOf(job *periodic.Job) *policyJob {
-	text, _, _ := strings.Cut(string(job.Workload), padding)
-	j := m.named(text, func(j *policyJob) bool { return j.String() == text })
-	if string(job.Workload) != j.workload() || string(job.Name) != j.name {
-		m.trace.fail("%q of %q has the workload %q", job.Name, job.Func, job.Workload)
-	}
-	return j
-}
+// The client of the queue with a policy reads all at once.
 
 // policyClient submits the jobs of the model.
 type policyClient struct {
@@ -278,6 +142,3 @@ func (s *Simulator) policySubmit() {
 		s.trace.fail("%v was done as %s lately, and its RUN_JOB has no answer", j, j.name)
 	}
 }
-
-// workload is the name of the job and some bytes more.
-func (j *policyJob) workload() string { return j.String() + strings.Repeat(padding, j.size) }
