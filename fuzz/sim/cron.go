@@ -9,6 +9,7 @@ import (
 
 	"treadle/codec/admin"
 	"treadle/codec/periodic"
+	"treadle/fuzz/sim/wire"
 	"treadle/sched"
 )
 
@@ -78,16 +79,19 @@ func (s *Simulator) cronStep() {
 		if len(body) < 2 || body[0] != byte(periodic.JobAssign) {
 			break
 		}
-		handle, job := takeAssign(&Conn{peerKind: plainWorker}, body)
+		handle, job, err := wire.Assigned(periodic.Plain, body)
+		if err != nil {
+			s.trace.Fail("the worker of cron entries is sent %v", err)
+		}
 		e := s.ledger.cron.entry(string(job.Name))
 		if string(job.Func) != s.ledger.cron.queue || e == nil {
-			s.trace.fail("%q of %q is handed out", job.Name, job.Func)
+			s.trace.Fail("%q of %q is handed out", job.Name, job.Func)
 		}
 		if s.rng.IntN(4) == 0 {
-			s.trace.say("a worker leaves with the job %q", job.Name)
+			s.trace.Say("a worker leaves with the job %q", job.Name)
 			break
 		}
-		s.trace.say("the job %q is done", job.Name)
+		s.trace.Say("the job %q is done", job.Name)
 		e.maybe++
 		w.send(periodic.WorkDone, handle)
 		s.settle()
@@ -111,7 +115,7 @@ func (s *Simulator) cronLook() {
 		}
 		e := s.ledger.cron.entry(string(job.Name))
 		if e == nil || names[string(job.Name)] {
-			s.trace.fail("%q is in a dump, twice or of no entry", job.Name)
+			s.trace.Fail("%q is in a dump, twice or of no entry", job.Name)
 		}
 		names[string(job.Name)] = true
 		there[e]++
@@ -121,7 +125,7 @@ func (s *Simulator) cronLook() {
 	for _, e := range s.ledger.cron.entries {
 		i := slices.IndexFunc(all.Entries, func(c admin.CronStatus) bool { return c.Name == e.name })
 		if i < 0 {
-			s.trace.fail("the cron entry %s is lost: %+v", e.name, all)
+			s.trace.Fail("the cron entry %s is lost: %+v", e.name, all)
 		}
 		s.checkCron(e, &all.Entries[i], there[e])
 	}
@@ -130,13 +134,13 @@ func (s *Simulator) cronLook() {
 // checkCron checks that the jobs of an entry are as many as its runs, and that each time has come that was to.
 func (s *Simulator) checkCron(e *cronEntry, seen *admin.CronStatus, there int) {
 	runs := int(seen.Counts[sched.CronRan.String()] + seen.Counts[sched.CronLate.String()])
-	s.trace.say("%s: %v, %d jobs, %d to %d were done", e.name, seen.Counts, there, e.ended, e.ended+e.maybe)
+	s.trace.Say("%s: %v, %d jobs, %d to %d were done", e.name, seen.Counts, there, e.ended, e.ended+e.maybe)
 	least := e.ended
 	if !e.crashed {
 		least += e.maybe
 	}
 	if runs < least+there || runs > e.ended+e.maybe+there {
-		s.trace.fail("the cron entry %s has run %d times, has %d jobs, and %d to %d were done", e.name, runs, there, least, e.ended+e.maybe)
+		s.trace.Fail("the cron entry %s has run %d times, has %d jobs, and %d to %d were done", e.name, runs, there, least, e.ended+e.maybe)
 	}
 	times := uint64(0)
 	for _, n := range seen.Counts {
@@ -145,10 +149,10 @@ func (s *Simulator) checkCron(e *cronEntry, seen *admin.CronStatus, there int) {
 	next, err := time.Parse(time.RFC3339, strings.Join(seen.Next, ""))
 	now := s.server.Now()
 	if at := next.UnixMilli(); err != nil || at%e.every != 0 || at <= now.Wall || at > s.ledger.wall+e.every {
-		s.trace.fail("the next time of the cron entry %s is %v at %d", e.name, seen.Next, now.Wall)
+		s.trace.Fail("the next time of the cron entry %s is %v at %d", e.name, seen.Next, now.Wall)
 	}
 	if came := now.Wall/e.every - (e.next-1)/e.every; !e.crashed && now.Wall-now.Mono == e.at.Wall-e.at.Mono && times-e.times != uint64(max(came, 0)) {
-		s.trace.fail("%d times of the cron entry %s have come, and it has met %d", came, e.name, times-e.times)
+		s.trace.Fail("%d times of the cron entry %s have come, and it has met %d", came, e.name, times-e.times)
 	}
 	if e.crashed { // what is done now was done on disk
 		e.ended, e.maybe, e.crashed = runs-there, 0, false

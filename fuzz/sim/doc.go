@@ -1,9 +1,10 @@
-// Package sim simulates Treadle: whole servers in memory, of which everything around them is under control, so that
-// whatever can happen happens, in an order that a seed alone decides. A seed that finds a bug finds it every time.
+// Package sim simulates Treadle: whole servers in memory. Everything around the servers is simulated, and a seed alone
+// decides what happens and in which order. A seed that finds a bug finds it every time.
 //
-// There are two plays. PlayServer has one server, the real sessions, codecs, scheduler and journal, and peers of
-// Periodic in both framings, Gloom, dwork, both versions of kts46 and a Disbatch node around it. PlaySite has three
-// hosts of a Disbatch site, each a server with its node, and the driver, around the double of their database.
+// There are two plays. PlayServer has one server: the real sessions, codecs, scheduler and journal. Around it are peers of
+// Periodic in both framings, of Gloom, of dwork and of both versions of kts46, and a Disbatch node. The play of package
+// site has three hosts of a Disbatch site around the double of their database. Each host is a server with its node and the
+// driver.
 //
 //   - Simulator acts. It draws the next step from the seed and the step's number, moves bytes and calls through the
 //     Network, lets time pass, fills, slows and breaks the Disk, and kills, stops and starts the server.
@@ -11,13 +12,37 @@
 //     fails the play when a promise is broken. At the end all peers behave, and everything promised must come true.
 //   - Kts46Model is the ledger's part for kts46: projects, jobs and tasks as the server must show them.
 //   - PolicyModel is the ledger's part for a queue with a policy: its rules, failed, done and expired jobs, dead letters,
-//     names that are taken still, limits, rates, pauses, turns of keys, and a lock.
+//     names that are still taken, limits, rates, pauses, turns of keys, and a lock.
 //   - CronModel is the ledger's part for cron entries: their times, and the jobs of each.
 //   - Disk is a disk in memory that knows what a crash leaves of it.
-//   - Site acts and judges in the play of the Disbatch site; SiteLedger is its model.
-//   - Trace is the record of a play. Two plays of a seed have the same trace, or something is not simulated.
+//   - play.Trace is the record of a play. Two plays of a seed have the same trace, or something is not simulated.
 //
-// The form of a method's name says who acts:
+// # Files
+//
+// In reading order; the beginning of a name is its family:
+//
+//	play/                                                       the record, the tables of dice, and shorter plays
+//	simulator.go step.go                                        the setup, the beginning and the end; the steps
+//	server_crash.go server_stop.go                              starts, crashes, wear; orderly stops
+//	disk.go disk_slow.go                                        faults of the disk; syncs and checkpoints that last
+//	network.go network_kind.go malformed.go wire/               connections; their kinds; bytes that make no sense; frames
+//	ledger.go ledger_reserved.go ledger_runs.go                 what is known of jobs, of who holds them, of their runs
+//	ledger_broadcast.go                                         jobs for all who wait
+//	periodic_worker.go periodic_crc.go                          workers; locks and streams
+//	periodic_dump.go periodic_settings.go periodic_crowd.go     DUMP and STATUS; CONFIG; very many functions
+//	gloom.go                                                    masters and slaves
+//	dwork.go dwork_graph.go                                     calls; tasks and their predecessors
+//	kts46.go kts46_calls.go kts46_model.go                      workers; calls; the model
+//	disbatch.go                                                 the node beside the server
+//	policy.go policy_rule.go policy_model.go                    steps; rules and what they come to; the model
+//	policy_workers.go policy_client.go policy_operator.go       peers of the model
+//	policy_done.go policy_lock.go policy_turns.go               ended jobs; the lock; turns of keys
+//	cron.go                                                     cron entries
+//	site/                                                       the play of a Disbatch site
+//
+// # Names
+//
+// The form of a method's name says which part acts:
 //
 //   - An imperative is an act of the play. With a Conn as its first argument the act is that peer's, as in submit, serve
 //     and reportJob; without one it is the simulator's, as in pass, commit and crash. The few imperatives of Ledger, as

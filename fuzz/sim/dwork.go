@@ -31,7 +31,7 @@ var locations = []string{"w0", "w1", "w2", "w3"}
 func (l *Ledger) task(name []byte) *Job {
 	var id int
 	if _, err := fmt.Sscanf(string(name), "n%d", &id); err != nil || id >= len(l.jobs) || l.jobs[id].by != ofDwork {
-		l.trace.fail("no task is called %q", name)
+		l.trace.Fail("no task is called %q", name)
 	}
 	return l.jobs[id]
 }
@@ -68,7 +68,7 @@ func (s *Simulator) send(f *flight) {
 		f.payload = dwork.AppendLocation(f.payload, []byte(f.location))
 	}
 	s.net.flights = append(s.net.flights, f)
-	s.trace.say("dwork %v %s %v %v", f.kind, f.location, f.tasks, f.after)
+	s.trace.Say("dwork %v %s %v %v", f.kind, f.location, f.tasks, f.after)
 }
 
 // graphStep lets a user or a worker of the graph do one thing.
@@ -136,7 +136,7 @@ func (s *Simulator) land(f *flight) {
 	if !f.refused && (f.kind == dwork.Create || f.kind == dwork.Transfer && (f.sure[0] || f.tasks[0].lost)) {
 		v := s.ledger.predict(f)
 		if f.cyclic = v == cyclic; v == unclear || f.cyclic && f.kind == dwork.Transfer && !f.sure[0] {
-			s.trace.say("dwork %v %s %v is lost", f.kind, f.location, f.tasks)
+			s.trace.Say("dwork %v %s %v is lost", f.kind, f.location, f.tasks)
 			return
 		}
 	}
@@ -172,7 +172,7 @@ func (s *Simulator) landLate(f *flight) {
 	s.server.Dwork(f.payload, func(reply []byte) {
 		var q dwork.Query
 		if err := dwork.DecodeReply(reply, &q); err != nil || q.Type != want {
-			s.trace.fail("the server is to stop, and its hub answers %v with %x: %v", f.kind, reply, err)
+			s.trace.Fail("the server is to stop, and its hub answers %v with %x: %v", f.kind, reply, err)
 		}
 	})
 }
@@ -212,16 +212,16 @@ func (l *Ledger) applyFlight(f *flight) {
 func (l *Ledger) hubAnswered(f *flight, reply []byte) {
 	var q dwork.Query
 	if err := dwork.DecodeReply(reply, &q); err != nil {
-		l.trace.fail("the hub answers %v with %x: %v", f.kind, reply, err)
+		l.trace.Fail("the hub answers %v with %x: %v", f.kind, reply, err)
 	}
-	l.trace.say("dwork %v %s is answered %v", f.kind, f.location, q.Type)
+	l.trace.Say("dwork %v %s is answered %v", f.kind, f.location, q.Type)
 	switch {
 	case f.refused:
 		if q.Type != dwork.Error {
-			l.trace.fail("the disk is full, and the hub answers %v to %v", q.Type, f.kind)
+			l.trace.Fail("the disk is full, and the hub answers %v to %v", q.Type, f.kind)
 		}
 	case f.cyclic != (q.Type == dwork.Error):
-		l.trace.fail("the hub answers %v to %v of %v behind %v; it closes a cycle: %v", q.Type, f.kind, f.tasks, f.after, f.cyclic)
+		l.trace.Fail("the hub answers %v to %v of %v behind %v; it closes a cycle: %v", q.Type, f.kind, f.tasks, f.after, f.cyclic)
 	case f.cyclic:
 	case f.kind == dwork.Steal && q.Type == dwork.Transfer:
 		for t := range q.Tasks {
@@ -230,7 +230,7 @@ func (l *Ledger) hubAnswered(f *flight, reply []byte) {
 	case f.kind == dwork.Steal && q.Type == dwork.Exit:
 		for _, t := range l.jobs {
 			if t.by == ofDwork && t.now == sure {
-				l.trace.fail("%s is told that all is done, and %v is not", f.location, t)
+				l.trace.Fail("%s is told that all is done, and %v is not", f.location, t)
 			}
 		}
 	case f.kind == dwork.Create:
@@ -255,10 +255,10 @@ func (l *Ledger) hubAccepted(f *flight, q *dwork.Query) {
 		no := q.Type == dwork.NotFound && (f.kind == dwork.Transfer || slices.Contains(refused, t))
 		switch {
 		case no && f.sure[i]:
-			l.trace.fail("%s held %v, and the hub finds it not", f.location, t)
+			l.trace.Fail("%s held %v, and the hub finds it not", f.location, t)
 		case no:
 		case f.not[i]:
-			l.trace.fail("%s did not hold %v, and the hub takes its %v", f.location, t, f.kind)
+			l.trace.Fail("%s did not hold %v, and the hub takes its %v", f.location, t, f.kind)
 		case f.kind == dwork.Complete && t.life == f.lives[i]:
 			l.end(t)
 			l.removed([]*Job{t})
@@ -273,11 +273,11 @@ func (l *Ledger) hubAccepted(f *flight, q *dwork.Query) {
 func (l *Ledger) checkNext(t *Job) {
 	for _, p := range slices.Concat(t.preds, t.late) {
 		if p.now == sure {
-			l.trace.fail("%v is handed out before %v is complete", t, p)
+			l.trace.Fail("%v is handed out before %v is complete", t, p)
 		}
 	}
 	if l.wall = max(l.wall, l.clock().Wall); t.notBefore > l.wall {
-		l.trace.fail("%v is handed out %d ms early", t, t.notBefore-l.wall)
+		l.trace.Fail("%v is handed out %d ms early", t, t.notBefore-l.wall)
 	}
 }
 
@@ -291,12 +291,12 @@ func (c *Conn) label() string {
 
 // taskGiven checks that a task may be given to a worker, and notes it.
 func (l *Ledger) taskGiven(location string, t *Job) {
-	l.trace.say("%s is given %v", location, t)
+	l.trace.Say("%s is given %v", location, t)
 	switch {
 	case t.now == gone:
-		l.trace.fail("%v is handed out after its end, or before it came", t)
+		l.trace.Fail("%v is handed out after its end, or before it came", t)
 	case t.location != "" && !t.lost:
-		l.trace.fail("%v is handed to %s and %s holds it", t, location, t.location)
+		l.trace.Fail("%v is handed to %s and %s holds it", t, location, t.location)
 	}
 	l.checkNext(t)
 	t.now, t.lost, t.holder, t.run = sure, false, nil, new(Run)
@@ -322,7 +322,7 @@ func (l *Ledger) silent(location string) bool {
 func (l *Ledger) graphExpired() {
 	for _, t := range l.jobs {
 		if t.by == ofDwork && !t.lost && l.silent(t.location) {
-			l.trace.say("%s is silent, and has %v no more", t.location, t)
+			l.trace.Say("%s is silent, and has %v no more", t.location, t)
 			t.setLocation("")
 		}
 	}

@@ -28,7 +28,7 @@ func (s *Simulator) actAsMaster(c *Conn) {
 	j.priority, j.size = int64(s.rng.IntN(3)), s.large()
 	c.tell(&Request{job: j, arrive: func() { s.ledger.claimed(c, j) }},
 		gloom.AppendSubmit(nil, fmt.Appendf(nil, "%q", j.name), fmt.Appendf(nil, "%q", s.ledger.queues[j.queue]), j.priority, []byte(j.workload())))
-	s.trace.say("c%d submits %v as %s", c.id, j, j.name)
+	s.trace.Say("c%d submits %v as %s", c.id, j, j.name)
 }
 
 // claimed notes the arrival of a submission: its id must be free.
@@ -37,7 +37,7 @@ func (l *Ledger) claimed(c *Conn, j *Job) {
 	j.taken = l.taken(j.name)
 	l.ids[j.name] = append(l.ids[j.name], j)
 	if j.taken == sure {
-		l.trace.say("%v has an id that is taken", j)
+		l.trace.Say("%v has an id that is taken", j)
 		return
 	}
 	l.added(j, 0)
@@ -65,7 +65,7 @@ func (l *Ledger) taken(id string) (is certainty) {
 func (l *Ledger) acknowledgedID(c *Conn, id []byte) {
 	name, _ := jsontext.Text(nil, id)
 	if len(c.acks) == 0 || c.acks[0].name != string(name) {
-		l.trace.fail("c%d is told that %s is submitted, and not what it submitted", c.id, id)
+		l.trace.Fail("c%d is told that %s is submitted, and not what it submitted", c.id, id)
 	}
 	c.acked, c.acks = c.acks[0], c.acks[1:]
 }
@@ -75,20 +75,20 @@ func (l *Ledger) checkExistsID(c *Conn, id []byte) {
 	name, _ := jsontext.Text(nil, id)
 	j := c.acked
 	if j == nil || j.name != string(name) || j.taken == gone {
-		l.trace.fail("c%d is told that %s exists, and it does not", c.id, id)
+		l.trace.Fail("c%d is told that %s exists, and it does not", c.id, id)
 	}
 	c.acked = nil
 	if j.taken == maybe {
 		j.owner = nil
 		l.end(j)
 	}
-	l.trace.say("c%d hears that the id of %v is taken", c.id, j)
+	l.trace.Say("c%d hears that the id of %v is taken", c.id, j)
 }
 
 // checkAdmitted checks that a master was told of a taken id with its last submission.
 func (l *Ledger) checkAdmitted(c *Conn) {
 	if j := c.acked; j != nil && j.taken == sure {
-		l.trace.fail("%v of c%d has an id that is taken, and it is not told so", j, c.id)
+		l.trace.Fail("%v of c%d has an id that is taken, and it is not told so", j, c.id)
 	}
 	c.acked = nil
 }
@@ -101,7 +101,7 @@ func (l *Ledger) failedID(c *Conn, id []byte) *Job {
 			return j
 		}
 	}
-	l.trace.fail("c%d hears that %s has failed, and no job of its has had four deaths", c.id, id)
+	l.trace.Fail("c%d hears that %s has failed, and no job of its has had four deaths", c.id, id)
 	return nil
 }
 
@@ -115,7 +115,7 @@ func (l *Ledger) gloomReply(c *Conn) int {
 		err = gloom.ParseReply(payload, &r)
 	}
 	if err != nil {
-		l.trace.fail("c%d is sent %q: %v", c.id, c.written, err)
+		l.trace.Fail("c%d is sent %q: %v", c.id, c.written, err)
 	}
 	if r.Error == nil || string(r.Error) != `"`+gloom.IDExists+`"` {
 		l.checkAdmitted(c)
@@ -127,13 +127,13 @@ func (l *Ledger) gloomReply(c *Conn) int {
 		typ, _ := jsontext.Text(nil, r.Type)
 		id, _ := jsontext.Text(nil, r.ID)
 		if c.busy {
-			l.trace.fail("c%d is sent %q and has a job", c.id, payload)
+			l.trace.Fail("c%d is sent %q and has a job", c.id, payload)
 		}
 		c.busy = true
 		j := l.exactJobOf(r.Body, "a job for a slave")
 		j.run = l.begun(c, j)
 		if !l.serving(c, j.queue) {
-			l.trace.fail("c%d is given %v of q%d, which it does not do", c.id, j, j.queue)
+			l.trace.Fail("c%d is given %v of q%d, which it does not do", c.id, j, j.queue)
 		}
 		l.assigned(c, j, string(typ), string(id))
 	case c.isOdd(&r):
@@ -144,14 +144,14 @@ func (l *Ledger) gloomReply(c *Conn) int {
 	case string(r.Error) == `"`+gloom.IDExists+`"`:
 		l.checkExistsID(c, r.Reason)
 	case r.Error != nil:
-		l.trace.fail("c%d is sent %q", c.id, payload)
+		l.trace.Fail("c%d is sent %q", c.id, payload)
 	case r.Body != nil:
 		id, _ := jsontext.Text(nil, r.ID)
 		j := l.jobOf(r.Body, "a response")
 		if j.owner != c || j.name != string(id) || !slices.Contains(j.results, string(r.Body)) {
-			l.trace.fail("c%d is sent the response %q of %v, of which workers said %q", c.id, r.Body, j, j.results)
+			l.trace.Fail("c%d is sent the response %q of %v, of which workers said %q", c.id, r.Body, j, j.results)
 		}
-		l.trace.say("c%d has the response %s", c.id, brief(r.Body))
+		l.trace.Say("c%d has the response %s", c.id, brief(r.Body))
 		j.owner = nil
 		l.results++
 	}
@@ -171,7 +171,7 @@ func (s *Simulator) actAsSlave(c *Conn) {
 	c.held = c.held[1:]
 	result := s.resultOf(h)
 	c.tell(&Request{arrive: func() { c.busy = false; s.ledger.finished(c, h, result) }}, gloom.AppendRespond(nil, []byte(result)))
-	s.trace.say("c%d does %v", c.id, h.job)
+	s.trace.Say("c%d does %v", c.id, h.job)
 }
 
 func (s *Simulator) joinQueue(c *Conn, queue int) {
@@ -184,5 +184,5 @@ func (s *Simulator) joinQueue(c *Conn, queue int) {
 		c.does[queue], c.joined = true, 1+s.ledger.turn
 	}
 	c.tell(&Request{arrive: arrive}, gloom.AppendJoin(nil, fmt.Appendf(nil, "%q", s.ledger.queues[queue])))
-	s.trace.say("c%d joins q%d", c.id, queue)
+	s.trace.Say("c%d joins q%d", c.id, queue)
 }

@@ -51,7 +51,7 @@ const ktsRefused = "refused"
 // ktsAsk puts a call on its way.
 func (s *Simulator) ktsAsk(f *ktsFlight) {
 	s.net.ktsFlights = append(s.net.ktsFlights, f)
-	s.trace.say("kts46 %v", f)
+	s.trace.Say("kts46 %v", f)
 }
 
 // ktsPost makes a call, whose answer it passes on in a short form.
@@ -65,7 +65,7 @@ func (s *Simulator) ktsPost(v2 bool, method string, args []any, answer func(stri
 	}
 	r, err := http.NewRequest(http.MethodPost, path, bytes.NewReader(body))
 	if err != nil {
-		s.trace.fail("%v", err)
+		s.trace.Fail("%v", err)
 	}
 	crash := s.crashes
 	s.server.Kts46(port, r, func(status int, body []byte) {
@@ -78,7 +78,7 @@ func (s *Simulator) ktsPost(v2 bool, method string, args []any, answer func(stri
 		}
 		text, err := read(status, body)
 		if err != nil {
-			s.trace.fail("%s%v is answered %d %q: %v", method, args, status, body, err)
+			s.trace.Fail("%s%v is answered %d %q: %v", method, args, status, body, err)
 		}
 		answer(text)
 	})
@@ -129,7 +129,7 @@ func (s *Simulator) ktsLook() *ktsShown {
 	v := &ktsShown{}
 	r, err := http.NewRequest(http.MethodGet, "/", http.NoBody)
 	if err != nil {
-		s.trace.fail("%v", err)
+		s.trace.Fail("%v", err)
 	}
 	var status struct {
 		WaitingQueue                    []ktsTaskShown
@@ -137,7 +137,7 @@ func (s *Simulator) ktsLook() *ktsShown {
 	}
 	s.server.Kts46("kts46-json", r, func(_ int, body []byte) {
 		if err := json.Unmarshal(body, &status); err != nil {
-			s.trace.fail("the status is %q: %v", body, err)
+			s.trace.Fail("the status is %q: %v", body, err)
 		}
 	})
 	var text strings.Builder
@@ -155,7 +155,7 @@ func (s *Simulator) ktsLook() *ktsShown {
 		}
 		at, err := time.Parse(time.RFC3339Nano, t.Sig)
 		if err != nil {
-			s.trace.fail("%s has the signature %q: %v", id, t.Sig, err)
+			s.trace.Fail("%s has the signature %q: %v", id, t.Sig, err)
 		}
 		v.revisions[w] = at.UnixMilli()
 		start := int64(-1)
@@ -173,14 +173,14 @@ func (s *Simulator) ktsLook() *ktsShown {
 func (s *Simulator) ktsListed() string {
 	r, err := http.NewRequest(http.MethodPost, "/", bytes.NewReader(kts46.AppendCall(nil, "getServerStatus")))
 	if err != nil {
-		s.trace.fail("%v", err)
+		s.trace.Fail("%v", err)
 	}
 	var text strings.Builder
 	s.server.Kts46("kts46", r, func(_ int, body []byte) {
 		v, err := kts46.ReadAnswer(bytes.NewReader(body))
 		all, ok := v.([]any)
 		if err != nil || !ok {
-			s.trace.fail("getServerStatus is answered %q: %v", body, err)
+			s.trace.Fail("getServerStatus is answered %q: %v", body, err)
 		}
 		project := ""
 		for _, e := range all {
@@ -286,7 +286,7 @@ func (s *Simulator) ktsWork(w *ktsPeer) {
 	n := s.rng.IntN(24)
 	switch {
 	case n < 2: // it has died; what comes next may be of the other version
-		s.trace.say("%s dies", id)
+		s.trace.Say("%s dies", id)
 		w.drop()
 		w.waiting, w.v2 = nil, s.rng.IntN(2) == 0
 		return
@@ -376,7 +376,7 @@ func (s *Simulator) ktsIDs(disk, now *Kts46Model) {
 			case fmt.Sprint(b + 1):
 				s.ledger.kts.projects[p] = b + 1
 			default:
-				s.trace.fail("the next job id of %s is %s, the last was %d or %d", p, answer, a, b)
+				s.trace.Fail("the next job id of %s is %s, the last was %d or %d", p, answer, a, b)
 			}
 		})
 	}

@@ -63,7 +63,7 @@ func (s *Simulator) ktsLand(f *ktsFlight) {
 	landed = true
 	if answered != "" {
 		if changed {
-			s.trace.fail("%v is answered before what it changed is on disk", f)
+			s.trace.Fail("%v is answered before what it changed is on disk", f)
 		}
 		s.ktsAnswered(f, answered)
 	} else {
@@ -73,12 +73,12 @@ func (s *Simulator) ktsLand(f *ktsFlight) {
 
 // ktsAnswered checks an answer.
 func (s *Simulator) ktsAnswered(f *ktsFlight, answer string) {
-	s.trace.say("kts46 %v is answered %s", f, answer)
+	s.trace.Say("kts46 %v is answered %s", f, answer)
 	if answer != f.want {
-		s.trace.fail("%v is answered %s, and must be answered %s", f, answer, f.want)
+		s.trace.Fail("%v is answered %s, and must be answered %s", f, answer, f.want)
 	}
 	if n := s.ledger.disk.groups(); n < f.group {
-		s.trace.fail("%v, of group %d, is answered when %d groups are on disk", f, f.group, n)
+		s.trace.Fail("%v, of group %d, is answered when %d groups are on disk", f, f.group, n)
 	}
 	s.ledger.ktsAcked = max(s.ledger.ktsAcked, f.change)
 	s.ktsRead(f, answer)
@@ -142,7 +142,7 @@ func (s *Simulator) ktsGiven(f *ktsFlight, given []*ktsTask) {
 		}
 		*t = queued
 	}
-	s.trace.fail("after %v the server shows\n%s%s, and the ledger has\n%s%sof which it may be given %d", f, v.list, v.tasks, s.ledger.kts.list(), s.ledger.kts.tasks(), len(given))
+	s.trace.Fail("after %v the server shows\n%s%s, and the ledger has\n%s%sof which it may be given %d", f, v.list, v.tasks, s.ledger.kts.list(), s.ledger.kts.tasks(), len(given))
 }
 
 // ktsTouched notes that the server gives a task its next revision.
@@ -159,7 +159,7 @@ func (l *Ledger) ktsReported1(f *ktsFlight) {
 		return
 	}
 	if t.revision%1000 != 0 {
-		l.trace.fail("%v is about another revision than %d, and matches it", f, t.revision)
+		l.trace.Fail("%v is about another revision than %d, and matches it", f, t.revision)
 	}
 	f.want = fmt.Sprint(nil)
 	switch f.args[1] {
@@ -319,7 +319,7 @@ func (s *Simulator) ktsFinish() {
 	}
 	s.commit() // the last call of the play may wait for it
 	if s.net.ktsOwed > 0 {
-		s.trace.fail("%d calls of kts46 have no answer", s.net.ktsOwed)
+		s.trace.Fail("%d calls of kts46 have no answer", s.net.ktsOwed)
 	}
 	for _, w := range s.net.ktsPeers {
 		w.drop()
@@ -335,7 +335,7 @@ func (s *Simulator) ktsFinish() {
 	}
 	for _, j := range s.ledger.kts.sorted() {
 		if j.running || j.tasks != [5]ktsTask{} {
-			s.trace.fail("%s/%s is never done", j.project, j.name)
+			s.trace.Fail("%s/%s is never done", j.project, j.name)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"treadle/codec/periodic"
+	"treadle/fuzz/sim/play"
 	"treadle/sched"
 )
 
@@ -140,7 +141,7 @@ func (j *Job) heard(c *Conn, result string) string {
 // arrives when it arrives, and checks each answer at once; a check that needs the rest of the turn is made
 // by endTurn.
 type Ledger struct {
-	trace *Trace
+	trace *play.Trace
 	net   *Network
 	setup Setup
 	clock func() sched.Time // the server's
@@ -185,7 +186,7 @@ type Ledger struct {
 }
 
 func newLedger(setup Setup) *Ledger {
-	t := new(Trace)
+	t := new(play.Trace)
 	l := &Ledger{
 		trace: t, setup: setup, net: &Network{stolen: map[string][]*Job{}},
 		names: map[string][]*Job{}, ids: map[string][]*Job{}, signs: map[string]int64{}, chunks: map[string][]*chunk{},
@@ -222,7 +223,7 @@ func (l *Ledger) jobOf(workload []byte, about string) *Job {
 	}
 	var id int
 	if _, err := fmt.Sscanf(text, "j%d", &id); err != nil || id >= len(l.jobs) {
-		l.trace.fail("%s: %q is nobody's", about, workload)
+		l.trace.Fail("%s: %q is nobody's", about, workload)
 	}
 	return l.jobs[id]
 }
@@ -231,7 +232,7 @@ func (l *Ledger) jobOf(workload []byte, about string) *Job {
 func (l *Ledger) exactJobOf(workload []byte, about string) *Job {
 	j := l.jobOf(workload, about)
 	if j.by != ofDwork && strings.Trim(string(workload), `"`) != strings.Trim(j.workload(), `"`) {
-		l.trace.fail("%s: %d bytes, %q, are not the %d of %v", about, len(workload), brief(workload), len(j.workload()), j)
+		l.trace.Fail("%s: %d bytes, %q, are not the %d of %v", about, len(workload), brief(workload), len(j.workload()), j)
 	}
 	return j
 }
@@ -278,11 +279,11 @@ func (l *Ledger) submitted(j *Job, at int64) {
 		switch {
 		case old.now == gone:
 		case old.now == sure && old.turn < l.turn && old.holder == nil && !old.lost && !old.parked && !l.mixed:
-			l.trace.say("%v replaces %v", j, old)
+			l.trace.Say("%v replaces %v", j, old)
 			l.end(old)
 			old.next = j
 		case old.now == sure && old.turn < l.turn && l.holds(old.holder, old) && !l.mixed:
-			l.trace.say("%v is ignored, %v runs", j, old)
+			l.trace.Say("%v is ignored, %v runs", j, old)
 			j.now, j.disk = gone, gone
 		default:
 			l.doubt(old)
@@ -324,7 +325,7 @@ func (l *Ledger) doubt(j *Job) {
 func (l *Ledger) acknowledged(j *Job) {
 	if j.now == sure {
 		if n := l.disk.groups(); n < j.group && !l.waitsUnread(j) {
-			l.trace.fail("%v, of group %d, is acknowledged when %d groups are on disk", j, j.group, n)
+			l.trace.Fail("%v, of group %d, is acknowledged when %d groups are on disk", j, j.group, n)
 		}
 		j.disk = sure
 	}
@@ -396,7 +397,7 @@ func (l *Ledger) endTurn() {
 	l.reap()
 	l.policy.turned()
 	if l.misdated != "" {
-		l.trace.fail("%s", l.misdated)
+		l.trace.Fail("%s", l.misdated)
 	}
 	l.checkBroadcasts()
 	l.checkHungUp()
@@ -404,19 +405,19 @@ func (l *Ledger) endTurn() {
 	l.checkIdle()
 	for _, j := range l.behind {
 		if j.now == sure && j.holder == nil && j.turn < l.turn && !j.lost && !l.waitsUnread(j) {
-			l.trace.fail("%v waits, and stands in a dump behind one that runs", j)
+			l.trace.Fail("%v waits, and stands in a dump behind one that runs", j)
 		}
 	}
 	for _, j := range l.missing {
 		if j.now == sure && !l.waitsUnread(j) {
-			l.trace.fail("%v is not in a dump, or is lost", j)
+			l.trace.Fail("%v is not in a dump, or is lost", j)
 		}
 	}
 	l.behind, l.missing = nil, nil
 	for _, w := range l.swaps {
 		for _, r := range w.better {
 			if r.now == sure && r.turn < l.turn && r.keyed {
-				l.trace.fail("%v (priority %d, due %d) is handed out before %v (%d, %d)", w.given, w.given.priority, w.given.due, r, r.priority, r.due)
+				l.trace.Fail("%v (priority %d, due %d) is handed out before %v (%d, %d)", w.given, w.given.priority, w.given.due, r, r.priority, r.due)
 			}
 		}
 	}
@@ -434,11 +435,11 @@ func (l *Ledger) checkAnswered() {
 			continue
 		}
 		if l.checkAdmitted(c); len(c.acks) > 0 {
-			l.trace.fail("c%d has submitted %v, and that is not acknowledged", c.id, c.acks[0])
+			l.trace.Fail("c%d has submitted %v, and that is not acknowledged", c.id, c.acks[0])
 		}
 		for _, r := range c.requests {
 			if !c.slow && (r.refused && !r.doubtful || r.cmd == periodic.Ping || r.cmd == periodic.ConfigGet || r.cmd == periodic.Status) {
-				l.trace.fail("c%d has sent a %v, and has no answer", c.id, r.cmd)
+				l.trace.Fail("c%d has sent a %v, and has no answer", c.id, r.cmd)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"treadle/codec/gloom"
 	"treadle/codec/periodic"
+	"treadle/fuzz/sim/wire"
 )
 
 // The server answers a malformed request, and closes a connection that sends no frames.
@@ -28,11 +29,11 @@ var malformedFrames = map[peerKind][]string{
 func (s *Simulator) sendMalformed(c *Conn) {
 	if c.gloom() {
 		all := malformedFrames[c.peerKind]
-		c.tell(&Request{arrive: func() { c.odd++ }}, gloomFrame(all[s.rng.IntN(len(all))]))
+		c.tell(&Request{arrive: func() { c.odd++ }}, wire.GloomFrame(all[s.rng.IntN(len(all))]))
 	} else {
 		c.ask(&Request{cmd: malformed[s.rng.IntN(len(malformed))], refused: true}, nil)
 	}
-	s.trace.say("c%d mumbles", c.id)
+	s.trace.Say("c%d mumbles", c.id)
 }
 
 // sendGarbage sends bytes that are no frame. The peer sends nothing more.
@@ -44,14 +45,14 @@ func (s *Simulator) sendGarbage(c *Conn) {
 	c.outgoing = append(c.outgoing, junk...)
 	c.mark(&Request{silent: true, arrive: func() { c.odd++ }}, len(junk)-1) // its front may be enough to see that
 	c.garbled = true
-	s.trace.say("c%d talks nonsense", c.id)
+	s.trace.Say("c%d talks nonsense", c.id)
 }
 
 // checkHungUp checks, at the end of a turn, that the server has closed the connections that sent garbage.
 func (l *Ledger) checkHungUp() {
 	for _, c := range l.net.conns {
 		if c.garbled && len(c.outgoing) == 0 && !c.peer.Closed() {
-			l.trace.fail("c%d has sent what is no frame, and is not hung up on", c.id)
+			l.trace.Fail("c%d has sent what is no frame, and is not hung up on", c.id)
 		}
 	}
 }

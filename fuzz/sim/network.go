@@ -4,11 +4,11 @@ package sim
 
 import (
 	"encoding/binary"
-	"fmt"
 	"slices"
 
 	"treadle/codec/gloom"
 	"treadle/codec/periodic"
+	"treadle/fuzz/sim/wire"
 	"treadle/loop"
 )
 
@@ -127,7 +127,7 @@ func (s *Simulator) connect(kind peerKind) *Conn {
 		hello = periodic.AppendHello(nil, &periodic.Hello{Framing: periodic.CRC, Role: role, Name: []byte("me"), Token: []byte("token")})
 	}
 	c.outgoing = append(c.outgoing, hello...)
-	s.trace.say("c%d opens as %d", c.id, kind)
+	s.trace.Say("c%d opens as %d", c.id, kind)
 	return c
 }
 
@@ -140,7 +140,7 @@ func (c *Conn) ask(r *Request, args []byte) {
 // askAs is ask with a given message id.
 func (c *Conn) askAs(id uint32, r *Request, args []byte) {
 	r.id = id
-	c.outgoing = append(c.outgoing, frame(c.framing(), id, r.cmd, args)...)
+	c.outgoing = append(c.outgoing, wire.Frame(c.framing(), id, r.cmd, args)...)
 	c.mark(r, 0)
 }
 
@@ -192,7 +192,7 @@ func (l *Ledger) reap() {
 			c.recent = c.recent[:0]
 			return false
 		}
-		l.trace.say("c%d has ended", c.id)
+		l.trace.Say("c%d has ended", c.id)
 		for _, r := range c.recent {
 			if c.finished {
 				break // all of it was
@@ -236,7 +236,7 @@ func (l *Ledger) periodicReply(c *Conn) int {
 	var r periodic.Response
 	n, err := periodic.NextResponse(c.written, c.framing(), periodic.MaxPayload, &r)
 	if err != nil {
-		l.trace.fail("c%d is sent %x: %v", c.id, c.written, err)
+		l.trace.Fail("c%d is sent %x: %v", c.id, c.written, err)
 	}
 	if n == 0 || !c.greeted {
 		c.greeted = c.greeted || n > 0
@@ -244,14 +244,14 @@ func (l *Ledger) periodicReply(c *Conn) int {
 	}
 	q := c.requests[r.MsgID]
 	if q == nil {
-		l.trace.fail("c%d is sent %x for message %d, which it does not wait for", c.id, r.Body, r.MsgID)
+		l.trace.Fail("c%d is sent %x for message %d, which it does not wait for", c.id, r.Body, r.MsgID)
 	}
 	delete(c.requests, r.MsgID)
 	is := func(cmd periodic.Command) bool { return len(r.Body) == 1 && r.Body[0] == byte(cmd) }
 	if q.refused != is(periodic.Unknown) && !q.doubtful {
-		l.trace.fail("c%d is sent %x for a %v, refused: %v", c.id, r.Body, q.cmd, q.refused)
+		l.trace.Fail("c%d is sent %x for a %v, refused: %v", c.id, r.Body, q.cmd, q.refused)
 	} else if is(periodic.Unknown) {
-		l.trace.say("c%d hears that its %v is refused", c.id, q.cmd)
+		l.trace.Say("c%d hears that its %v is refused", c.id, q.cmd)
 		return n
 	}
 	switch q.cmd {
@@ -279,11 +279,11 @@ func (l *Ledger) periodicReply(c *Conn) int {
 		l.checkSetting(c, q, r.Body)
 	case periodic.Ping:
 		if !is(periodic.Pong) {
-			l.trace.fail("c%d is sent %x for a PING", c.id, r.Body)
+			l.trace.Fail("c%d is sent %x for a PING", c.id, r.Body)
 		}
 	default:
 		if !is(periodic.Success) {
-			l.trace.fail("c%d is sent %x for a %v", c.id, r.Body, q.cmd)
+			l.trace.Fail("c%d is sent %x for a %v", c.id, r.Body, q.cmd)
 		}
 		if q.job != nil {
 			l.acknowledged(q.job)
@@ -296,7 +296,7 @@ func (l *Ledger) periodicReply(c *Conn) int {
 			q.acknowledged()
 		}
 	}
-	l.trace.say("c%d hears of its %v", c.id, q.cmd)
+	l.trace.Say("c%d hears of its %v", c.id, q.cmd)
 	return n
 }
 
@@ -306,7 +306,7 @@ func (l *Ledger) grabbed(c *Conn, q *Request, body []byte) bool {
 	switch {
 	case l.acksGrabs(c) && !q.acked:
 		if !is(periodic.Success) {
-			l.trace.fail("c%d is sent %x for a GRAB_JOB that was not acknowledged", c.id, body)
+			l.trace.Fail("c%d is sent %x for a GRAB_JOB that was not acknowledged", c.id, body)
 		}
 		c.requests[q.id], q.acked = q, true
 		return false
@@ -314,9 +314,12 @@ func (l *Ledger) grabbed(c *Conn, q *Request, body []byte) bool {
 		l.checkNoJob(c)
 		return false
 	case len(body) == 0 || body[0] != byte(periodic.JobAssign):
-		l.trace.fail("c%d is sent %x for a GRAB_JOB", c.id, body)
+		l.trace.Fail("c%d is sent %x for a GRAB_JOB", c.id, body)
 	}
-	_, j := takeAssign(c, body)
+	_, j, err := wire.Assigned(c.framing(), body)
+	if err != nil {
+		l.trace.Fail("c%d is sent %v", c.id, err)
+	}
 	k := l.exactJobOf(j.Workload, "an assignment")
 	run := l.begun(c, k)
 	if c.slow && q.turn < l.turn && k.queue != broadcastQueue {
@@ -329,27 +332,11 @@ func (l *Ledger) grabbed(c *Conn, q *Request, body []byte) bool {
 		l.sent(c, k, q.turn)
 	} else {
 		if !l.serving(c, k.queue) {
-			l.trace.fail("c%d is given %v of q%d, which it does not do", c.id, k, k.queue)
+			l.trace.Fail("c%d is given %v of q%d, which it does not do", c.id, k, k.queue)
 		}
 		l.assigned(c, k, string(j.Func), string(j.Name))
 	}
 	return true
-}
-
-// takeAssign decodes a JOB_ASSIGN: the handle by which a worker reports the job, and the job.
-func takeAssign(c *Conn, body []byte) (handle []byte, j periodic.Job) {
-	record := body[1:]
-	if c.framing() == periodic.Plain {
-		h, rest, _ := periodic.Str8(record)
-		handle, record = periodic.AppendStr8(nil, h), rest
-	}
-	if _, err := periodic.ParseJob(record, &j); err != nil {
-		panic(violation(fmt.Sprintf("c%d is assigned %x: %v", c.id, body, err)))
-	}
-	if c.framing() == periodic.CRC {
-		handle = periodic.AppendStr8(periodic.AppendStr8(nil, j.Func), j.Name)
-	}
-	return handle, j
 }
 
 // checkResult checks the answer to a RUN_JOB.
@@ -357,19 +344,19 @@ func (l *Ledger) checkResult(c *Conn, q *Request, body []byte) {
 	j := q.job
 	if c.framing() == periodic.CRC && l.setup.era != "2019-02" {
 		if len(body) == 1 && body[0] == byte(periodic.NoWorker) {
-			l.trace.say("c%d hears that nobody does %v", c.id, j)
+			l.trace.Say("c%d hears that nobody does %v", c.id, j)
 			j.owner = nil
 			l.end(j)
 			return
 		}
 		if len(body) == 0 || body[0] != byte(periodic.Data) {
-			l.trace.fail("c%d is sent %x as a result", c.id, body)
+			l.trace.Fail("c%d is sent %x as a result", c.id, body)
 		}
 		body = body[1:]
 	}
-	l.trace.say("c%d has the result %s of %v", c.id, brief(body), j)
+	l.trace.Say("c%d has the result %s of %v", c.id, brief(body), j)
 	if j.owner != c {
-		l.trace.fail("c%d is sent a result of %v, which it does not wait for", c.id, j)
+		l.trace.Fail("c%d is sent a result of %v, which it does not wait for", c.id, j)
 	}
 	j.owner = nil
 	l.results++
@@ -383,7 +370,7 @@ func (l *Ledger) checkResult(c *Conn, q *Request, body []byte) {
 			return
 		}
 	}
-	l.trace.fail("c%d is sent %q as the result of %v, of which workers said %q", c.id, brief(body), j, j.results)
+	l.trace.Fail("c%d is sent %q as the result of %v, of which workers said %q", c.id, brief(body), j, j.results)
 }
 
 // expires is the Mono at which a RUN_JOB of the era of 2026 expires.
@@ -398,7 +385,7 @@ func (l *Ledger) expires(q *Request) int64 {
 // expired notes that a RUN_JOB has expired: its job is removed, unless a later submission has replaced it.
 func (l *Ledger) expired(c *Conn, q *Request) {
 	if now := l.clock().Mono; now < l.expires(q) {
-		l.trace.fail("the RUN_JOB of %v by c%d expires %d ms early", q.job, c.id, l.expires(q)-now)
+		l.trace.Fail("the RUN_JOB of %v by c%d expires %d ms early", q.job, c.id, l.expires(q)-now)
 	}
 	switch j := q.job; {
 	case j.next == nil:
@@ -430,7 +417,7 @@ func (l *Ledger) checkExpired() {
 		}
 		for _, q := range c.requests {
 			if q.cmd == periodic.RunJob && !q.refused && l.clock().Mono > l.expires(q)+2000 {
-				l.trace.fail("the RUN_JOB of %v by c%d does not expire", q.job, c.id)
+				l.trace.Fail("the RUN_JOB of %v by c%d does not expire", q.job, c.id)
 			}
 		}
 	}
@@ -469,7 +456,7 @@ func (s *Simulator) read(c *Conn, n int) {
 		if !c.met {
 			c.met = true
 		} else if len(r.Body) > 1 && r.Body[0] == byte(periodic.JobAssign) {
-			handle, j := takeAssign(c, r.Body)
+			handle, j, _ := wire.Assigned(c.framing(), r.Body) // the ledger has decoded it, too
 			c.held = append(c.held, heldJob{s.ledger.jobOf(j.Workload, "a job"), c.hears(), handle, r.MsgID})
 			c.grabs--
 		} else if len(r.Body) == 2 && r.Body[0] == byte(periodic.Acquired) {

@@ -9,6 +9,7 @@ import (
 
 	"treadle/codec/gloom"
 	"treadle/codec/periodic"
+	"treadle/fuzz/sim/play"
 )
 
 // policyJobs limits the jobs of the queue with a policy, policyWorkers its workers.
@@ -56,10 +57,10 @@ const (
 	policyWants // the lock
 )
 
-var policyActs = newTable(
-	row[policyAct]{3, policyJoins}, row[policyAct]{9, policySubmits}, row[policyAct]{10, policyGrabs}, row[policyAct]{12, policyReports},
-	row[policyAct]{1, policyLeaves}, row[policyAct]{2, policyChanges}, row[policyAct]{1, policyRetries}, row[policyAct]{1, policyRemoves},
-	row[policyAct]{1, policyLooks}, row[policyAct]{6, policyWants},
+var policyActs = play.NewTable(
+	play.Of(3, policyJoins), play.Of(9, policySubmits), play.Of(10, policyGrabs), play.Of(12, policyReports),
+	play.Of(1, policyLeaves), play.Of(2, policyChanges), play.Of(1, policyRetries), play.Of(1, policyRemoves),
+	play.Of(1, policyLooks), play.Of(6, policyWants),
 )
 
 // policyDo lets one thing happen to the queue with a policy.
@@ -69,7 +70,7 @@ func (s *Simulator) policyDo() {
 	for _, j := range m.jobs {
 		live += oneUnless(j.now.place&^(nowhere|finished) == 0)
 	}
-	switch act := policyActs.draw(s.rng); {
+	switch act := policyActs.Draw(s.rng); {
 	case len(m.workers) == 0 || act == policyJoins && len(m.workers) < policyWorkers:
 		s.policyJoin([]peerKind{plainWorker, plainWorker, crcWorker, crcWorker, gloomSlave}[s.rng.IntN(5)])
 	case act == policyJoins || act == policySubmits:
@@ -98,7 +99,7 @@ func (s *Simulator) policyDo() {
 // policyGrab lets a worker ask for a job.
 func (s *Simulator) policyGrab(w *policyWorker) {
 	if w.grabs < 2 && !w.kind.gloom() {
-		s.trace.say("%v asks for a job", w)
+		s.trace.Say("%v asks for a job", w)
 		w.grabs++
 		w.says(periodic.GrabJob, nil)
 	}
@@ -110,7 +111,7 @@ func (s *Simulator) policyReport(end report) {
 		if len(w.late) > 0 && s.rng.IntN(2) == 0 {
 			r := w.late[0]
 			w.late = w.late[1:]
-			s.trace.say("%v reports %v late", w, r.job)
+			s.trace.Say("%v reports %v late", w, r.job)
 			w.reports(end, &r)
 			return
 		}
@@ -125,7 +126,7 @@ func (s *Simulator) policyReport(end report) {
 		s.policyLeave(w)
 		return
 	}
-	s.trace.say("%v ends its run of %v with %d", w, j, end)
+	s.trace.Say("%v ends its run of %v with %d", w, j, end)
 	switch {
 	case end == reportFail:
 		s.ledger.policy.fails(j, now, now)
@@ -165,7 +166,7 @@ func (w *policyWorker) reports(end report, r *policyRun) {
 
 // policyLeave lets a worker leave with what it has.
 func (s *Simulator) policyLeave(w *policyWorker) {
-	s.trace.say("%v leaves", w)
+	s.trace.Say("%v leaves", w)
 	now := s.server.Now().Wall
 	s.ledger.policy.leaveAtOnce(func(j *policyJob) bool { return j.worker == w })
 	for _, j := range s.ledger.policy.jobs {
@@ -188,7 +189,7 @@ func (s *Simulator) policyLeaveAll() {
 // policyRecovered compares a server that has started with the model. What it has now was on disk.
 func (s *Simulator) policyRecovered() {
 	if !s.policyLook() {
-		s.trace.fail("a dump is not answered")
+		s.trace.Fail("a dump is not answered")
 	}
 	s.ledger.policy.committed()
 }
@@ -209,14 +210,14 @@ func (s *Simulator) policyFinish() {
 	s.policyLook() // a job that has failed at the end may have been given up
 	for _, j := range m.jobs {
 		if j.now.place&(waiting|dead) != 0 {
-			s.trace.fail("%v is never done, it is %v", j, j.now.place)
+			s.trace.Fail("%v is never done, it is %v", j, j.now.place)
 		}
 	}
 	s.policyLeaveAll()
 	if m.client != nil && !m.client.peer.Closed() {
 		m.client.peer.Close()
 		for _, q := range m.client.asked {
-			s.trace.fail("the client never hears of %v", q.job)
+			s.trace.Fail("the client never hears of %v", q.job)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"treadle/codec/periodic"
+	"treadle/fuzz/sim/wire"
 	"treadle/loop"
 )
 
@@ -55,27 +56,27 @@ func (s *Simulator) policyConnect() *policyClient {
 func (m *PolicyModel) answered(c *policyClient, id uint32, body []byte) {
 	q := c.asked[id]
 	if q == nil {
-		m.trace.fail("the client of the queue with a policy is sent %x for message %d", body, id)
+		m.trace.Fail("the client of the queue with a policy is sent %x for message %d", body, id)
 	}
 	delete(c.asked, id)
 	is := func(cmd periodic.Command) bool { return len(body) == 1 && body[0] == byte(cmd) }
 	j := q.job
 	switch {
 	case is(periodic.Unknown):
-		m.trace.say("%v is refused", j)
+		m.trace.Say("%v is refused", j)
 		if !q.mayRefused {
-			m.trace.fail("%v is refused, and the policy takes it", j)
+			m.trace.Fail("%v is refused, and the policy takes it", j)
 		}
 		*j = q.before
 		return
 	case !q.mayBeTaken:
-		m.trace.fail("%v is taken, and the policy refuses it", j)
+		m.trace.Fail("%v is taken, and the policy refuses it", j)
 	case q.run:
 		m.result(q, string(body))
 	case !is(periodic.Success):
-		m.trace.fail("the submission of %v is answered with %x", j, body)
+		m.trace.Fail("the submission of %v is answered with %x", j, body)
 	default:
-		m.trace.say("%v is acknowledged", j)
+		m.trace.Say("%v is acknowledged", j)
 		j.acknowledged()
 	}
 }
@@ -85,11 +86,11 @@ func (m *PolicyModel) answered(c *policyClient, id uint32, body []byte) {
 func (m *PolicyModel) result(q *policyRequest, result string) {
 	j := q.job
 	m.turned()
-	m.trace.say("%v has the result %q", j, result)
+	m.trace.Say("%v has the result %q", j, result)
 	all := slices.DeleteFunc(slices.Clone(j.might), func(f fate) bool { return f.place == waiting })
 	ignored := q.namesake.maybe && j.result == "" && slices.Contains(q.namesake.results, result)
 	if len(all) == 0 || !ignored && (q.namesake.taken || result != j.result) {
-		m.trace.fail("the result of %v is %q; it is %v, and workers said %q", j, result, j.now.place, j.result)
+		m.trace.Fail("the result of %v is %q; it is %v, and workers said %q", j, result, j.now.place, j.result)
 	}
 	m.isOneOf(j, all)
 	j.awaited = nil
@@ -134,11 +135,11 @@ func (s *Simulator) policySubmit() {
 	if q.run {
 		cmd, j.awaited = periodic.RunJob, c
 	}
-	s.trace.say("%v is sent by %v as %s, with a time-out of %d s and %d bytes more; %+v", j, cmd, j.name, j.timeout, j.size, q.namesake)
-	c.peer.Send(frame(periodic.Plain, c.next, cmd, periodic.AppendJob(nil, &periodic.Job{
+	s.trace.Say("%v is sent by %v as %s, with a time-out of %d s and %d bytes more; %+v", j, cmd, j.name, j.timeout, j.size, q.namesake)
+	c.peer.Send(wire.Frame(periodic.Plain, c.next, cmd, periodic.AppendJob(nil, &periodic.Job{
 		Func: []byte(m.queue), Name: []byte(j.name), Workload: []byte(j.workload()), Timeout: int32(j.timeout),
 	})))
 	if s.settle(); q.run && q.namesake.taken && c.asked[c.next] == q {
-		s.trace.fail("%v was done as %s lately, and its RUN_JOB has no answer", j, j.name)
+		s.trace.Fail("%v was done as %s lately, and its RUN_JOB has no answer", j, j.name)
 	}
 }

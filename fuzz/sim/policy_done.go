@@ -154,7 +154,7 @@ const policySweep = 1000
 // checkSwept checks that a job that is seen in the queue is not one that was to be swept out of it.
 func (m *PolicyModel) checkSwept(j *policyJob) {
 	if now := m.clock().Mono; j.now.place == waiting && j.tooOld > 0 && now > j.tooOld+max(m.rule.ttl, policySweep) {
-		m.trace.fail("%v has expired %d ms ago, and is in the queue", j, now-j.tooOld)
+		m.trace.Fail("%v has expired %d ms ago, and is in the queue", j, now-j.tooOld)
 	}
 }
 
@@ -226,7 +226,7 @@ func (m *PolicyModel) doneJob(seen *admin.DoneJob, there []place) (*policyJob, p
 			return j, at
 		}
 	}
-	m.trace.fail("%q, %s at %d, is kept as %v: none of its jobs is that", seen.Name, seen.Outcome, seen.DoneAt, at)
+	m.trace.Fail("%q, %s at %d, is kept as %v: none of its jobs is that", seen.Name, seen.Outcome, seen.DoneAt, at)
 	return nil, 0
 }
 
@@ -248,19 +248,19 @@ func (m *PolicyModel) checkDone(all []admin.DoneJob, sees func(*policyJob, place
 			keep = m.rule.keepResults
 		}
 		if now := m.clock().Wall; keep.age > 0 && seen.DoneAt+keep.age <= now {
-			m.trace.fail("%v has ended %d ms ago, and is %v", j, now-seen.DoneAt, at)
+			m.trace.Fail("%v has ended %d ms ago, and is %v", j, now-seen.DoneAt, at)
 		}
 		if seen.Result != nil {
 			if results++; *seen.Result != len(j.result) {
-				m.trace.fail("%v is kept with a result of %d bytes, workers said %q", j, *seen.Result, j.result)
+				m.trace.Fail("%v is kept with a result of %d bytes, workers said %q", j, *seen.Result, j.result)
 			}
 		}
 	}
 	r := &m.rule
 	if !r.keepResults.on && results > 0 || r.keepResults.jobs > 0 && results > r.keepResults.jobs {
-		m.trace.fail("%d results are kept", results)
+		m.trace.Fail("%d results are kept", results)
 	}
 	if results < len(all) && (!r.keepDone.on || r.keepDone.jobs > 0 && len(all) > r.keepDone.jobs) {
-		m.trace.fail("%d ended jobs are kept, %d with results", len(all), results)
+		m.trace.Fail("%d ended jobs are kept, %d with results", len(all), results)
 	}
 }

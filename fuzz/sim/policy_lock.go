@@ -36,12 +36,12 @@ func (s *Simulator) policyWant() {
 	w, handle := j.worker, slices.Clone(j.handle)
 	name := periodic.AppendStr8String(nil, policyLockName)
 	if m.lock.holder == j && s.rng.IntN(3) == 0 {
-		s.trace.say("%v gives the lock of %v back", w, j)
+		s.trace.Say("%v gives the lock of %v back", w, j)
 		m.unlock(j)
 		w.says(periodic.Release, append(name, handle...))
 		return
 	}
-	s.trace.say("%v wants the lock for %v", w, j)
+	s.trace.Say("%v wants the lock for %v", w, j)
 	w.locks = append(w.locks, m.locks(j))
 	w.says(periodic.Acquire, append(binary.BigEndian.AppendUint16(name, 1), handle...))
 }
@@ -79,7 +79,7 @@ func (m *PolicyModel) unlock(j *policyJob) {
 		first := l.line[0]
 		m.unpark(first)
 		l.woken = append(l.woken, first)
-		m.trace.say("it is the turn of %v", first)
+		m.trace.Say("it is the turn of %v", first)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"treadle/codec/periodic"
+	"treadle/fuzz/sim/play"
 	"treadle/sched"
 )
 
@@ -17,7 +18,7 @@ import (
 
 // PolicyModel is what the ledger knows of the queue with a policy.
 type PolicyModel struct {
-	trace       *Trace
+	trace       *play.Trace
 	clock       func() sched.Time // the server's
 	lockTimeout func() int64      // milliseconds; the server's, too
 
@@ -168,7 +169,7 @@ func (f fate) or(o fate) fate {
 func (m *PolicyModel) isAt(j *policyJob, at place) {
 	all := slices.DeleteFunc(slices.Clone(j.might), func(f fate) bool { return f.place&at == 0 })
 	if len(all) == 0 {
-		m.trace.fail("%v is %v, and was %v", j, at, j.now.place)
+		m.trace.Fail("%v is %v, and was %v", j, at, j.now.place)
 	}
 	m.isOneOf(j, all)
 }
@@ -177,7 +178,7 @@ func (m *PolicyModel) isAt(j *policyJob, at place) {
 func (m *PolicyModel) isOneOf(j *policyJob, all []fate) {
 	if len(all) < len(j.might) {
 		j.isOne(all)
-		m.trace.say("%v is %v", j, j.now.place)
+		m.trace.Say("%v is %v", j, j.now.place)
 	}
 }
 
@@ -216,7 +217,7 @@ func (m *PolicyModel) fails(j *policyJob, from, to int64) {
 	default:
 		j.becomes(again, givenUp)
 	}
-	m.trace.say("%v has failed %d to %d times, and is %v", j, f.least, f.most, j.now.place)
+	m.trace.Say("%v has failed %d to %d times, and is %v", j, f.least, f.most, j.now.place)
 }
 
 // turned notes what has happened to the jobs of the model since it was called last: time-outs, and workers that the
@@ -231,7 +232,7 @@ func (m *PolicyModel) turned() {
 	}
 	for j, mono := m.nextOver(); j != nil; j, mono = m.nextOver() {
 		if j.parked {
-			m.trace.say("%v waits for the lock no more", j)
+			m.trace.Say("%v waits for the lock no more", j)
 			m.unpark(j)
 			continue
 		}
@@ -341,32 +342,32 @@ func (m *PolicyModel) hands(w *policyWorker, j *policyJob, queue string, handle 
 	if queue == m.dead {
 		at = dead
 	}
-	m.trace.say("%v is given %v, %v", w, j, at)
+	m.trace.Say("%v is given %v, %v", w, j, at)
 	if j.worker != nil {
-		m.trace.fail("%v is handed to %v, and %v has it", j, w, j.worker)
+		m.trace.Fail("%v is handed to %v, and %v has it", j, w, j.worker)
 	}
 	m.isAt(j, at)
 	switch now := m.clock(); {
 	case at == dead:
 	case j.parked && !m.lock.unsure:
-		m.trace.fail("%v is handed out, and waits for the lock", j)
+		m.trace.Fail("%v is handed out, and waits for the lock", j)
 	case m.isTooOld(j):
-		m.trace.fail("%v is handed out, and has expired", j)
+		m.trace.Fail("%v is handed out, and has expired", j)
 	case !j.maybeDue:
-		m.trace.fail("%v is handed out %d ms before its back-off is over", j, j.now.from-now.Wall)
+		m.trace.Fail("%v is handed out %d ms before its back-off is over", j, j.now.from-now.Wall)
 	case !m.shut(&m.rule) || m.before != nil && !m.shut(m.before):
 	case m.rule.noHandOut:
-		m.trace.fail("%v is handed out, and its queue is paused", j)
+		m.trace.Fail("%v is handed out, and its queue is paused", j)
 	default:
-		m.trace.fail("%v is handed out, and %d of its queue are running", j, m.running())
+		m.trace.Fail("%v is handed out, and %d of its queue are running", j, m.running())
 	}
 	if at == waiting {
 		if m.before == nil && m.shutKey(&m.rule, j.key, (*policyJob).isRunning) {
-			m.trace.fail("%v is handed out, and %d of its key are running", j, m.rule.keyConcurrency)
+			m.trace.Fail("%v is handed out, and %d of its key are running", j, m.rule.keyConcurrency)
 		}
 		m.turns(j)
 		if now := m.clock().Mono; m.before == nil && !m.mayRate(&m.rule, now) {
-			m.trace.fail("%v is handed out at %d, and others of its queue at %v: the rate is %d in %d ms", j, now, m.starts, m.rule.jobs, m.rule.per)
+			m.trace.Fail("%v is handed out at %d, and others of its queue at %v: the rate is %d in %d ms", j, now, m.starts, m.rule.jobs, m.rule.per)
 		} else {
 			m.starts = append(m.starts, now)
 		}
@@ -404,7 +405,7 @@ func (m *PolicyModel) checkIdle() {
 	}
 	for _, w := range m.workers {
 		if j := m.mayStart(w); j != nil && w.grabs > 0 {
-			m.trace.fail("%v waits, and %v is ready for it", w, j)
+			m.trace.Fail("%v waits, and %v is ready for it", w, j)
 		}
 	}
 }
@@ -416,7 +417,7 @@ func (m *PolicyModel) named(text string, is func(*policyJob) bool) *policyJob {
 			return m.jobs[i]
 		}
 	}
-	m.trace.fail("%q is nobody's", text)
+	m.trace.Fail("%q is nobody's", text)
 	return nil
 }
 
@@ -425,7 +426,7 @@ func (m *PolicyModel) jobOf(job *periodic.Job) *policyJob {
 	text, _, _ := strings.Cut(string(job.Workload), padding)
 	j := m.named(text, func(j *policyJob) bool { return j.String() == text })
 	if string(job.Workload) != j.workload() || string(job.Name) != j.name {
-		m.trace.fail("%q of %q has the workload %q", job.Name, job.Func, job.Workload)
+		m.trace.Fail("%q of %q has the workload %q", job.Name, job.Func, job.Workload)
 	}
 	return j
 }

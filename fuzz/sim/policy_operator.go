@@ -50,7 +50,7 @@ func (s *Simulator) policySet(set *policySet, values map[string]*policyText) {
 	}
 	before := m.rule
 	m.before, m.rule = &before, m.join()
-	s.trace.say("the rule is %v; the policy is %+v", set, m.rule)
+	s.trace.Say("the rule is %v; the policy is %+v", set, m.rule)
 	if m.rule.jobs != before.jobs || m.rule.per != before.per {
 		m.starts = nil
 	}
@@ -83,24 +83,24 @@ func (s *Simulator) policyClear() {
 func (s *Simulator) askOperator(method, path string, body, answer any) {
 	text, err := json.Marshal(body)
 	if err != nil {
-		s.trace.fail("%v", err)
+		s.trace.Fail("%v", err)
 	}
 	r, err := http.NewRequest(method, path, bytes.NewReader(text))
 	if err != nil {
-		s.trace.fail("%v", err)
+		s.trace.Fail("%v", err)
 	}
 	answered := false
 	s.server.Admin(r, func(status int, body []byte) {
 		answered = true
 		if err := json.Unmarshal(body, answer); status != http.StatusOK || err != nil {
-			s.trace.fail("%s %s %s is answered %d %q: %v", method, path, text, status, body, err)
+			s.trace.Fail("%s %s %s is answered %d %q: %v", method, path, text, status, body, err)
 		}
 	})
 	if method != http.MethodGet {
 		s.commit()
 	}
 	if !answered {
-		s.trace.fail("%s %s is not answered", method, path)
+		s.trace.Fail("%s %s is not answered", method, path)
 	}
 }
 
@@ -127,7 +127,7 @@ func (s *Simulator) policyFailedVerb(verb string, f fate) {
 	if len(chosen) == 0 {
 		return
 	}
-	s.trace.say("%s %d failed jobs", verb, len(chosen))
+	s.trace.Say("%s %d failed jobs", verb, len(chosen))
 	for i := range chosen {
 		j := s.ledger.policy.failedJob(&chosen[i])
 		j.becomes(f)
@@ -143,7 +143,7 @@ func (s *Simulator) policyForget() {
 	if len(chosen) == 0 {
 		return
 	}
-	s.trace.say("forget %d ended jobs", len(chosen))
+	s.trace.Say("forget %d ended jobs", len(chosen))
 	there := make([]place, len(s.ledger.policy.jobs))
 	for i := range chosen {
 		j, at := s.ledger.policy.doneJob(&chosen[i], there)
@@ -171,7 +171,7 @@ func chooseKept[J any](s *Simulator, jobs []J, id func(*J) uint64) ([]J, *admin.
 func (s *Simulator) changeKept(path string, choice *admin.Choice, chosen int) {
 	var done admin.Done
 	if s.askOperator("POST", path, choice, &done); done.Done != chosen {
-		s.trace.fail("%s of %d jobs comes to %+v", path, chosen, done)
+		s.trace.Fail("%s of %d jobs comes to %+v", path, chosen, done)
 	}
 }
 
@@ -185,7 +185,7 @@ func (s *Simulator) policyLook() bool {
 	there := make([]place, len(m.jobs))
 	sees := func(j *policyJob, at place) {
 		if there[j.number] != 0 {
-			s.trace.fail("%v is %v, and also %v", j, at, there[j.number])
+			s.trace.Fail("%v is %v, and also %v", j, at, there[j.number])
 		}
 		there[j.number] = at
 	}
@@ -205,7 +205,7 @@ func (s *Simulator) policyLook() bool {
 		s.ledger.policy.checkFailed(j, &all[i])
 	}
 	if r := &m.rule; !r.deadLetter && (r.keepNone && len(all) > 0 || r.keepJobs > 0 && len(all) > r.keepJobs) {
-		s.trace.fail("%d failed jobs are kept", len(all))
+		s.trace.Fail("%d failed jobs are kept", len(all))
 	}
 	m.checkDone(s.policyDone(), sees, there)
 	for i, j := range m.jobs {
@@ -217,7 +217,7 @@ func (s *Simulator) policyLook() bool {
 	}
 	for _, j := range m.jobs {
 		if j.awaited != nil && !j.awaited.peer.Closed() && j.now.place&waiting == 0 {
-			s.trace.fail("nobody is told that %v is %v", j, j.now.place)
+			s.trace.Fail("nobody is told that %v is %v", j, j.now.place)
 		}
 	}
 	s.checkPolicy()
@@ -240,13 +240,13 @@ func (m *PolicyModel) checkFailed(j *policyJob, seen *admin.FailedJob) {
 	}
 	f, r := &j.now, &m.rule
 	if n < f.least || n > f.most {
-		m.trace.fail("%v has failed, with a history of %d failures; it has %d to %d", j, n, f.least, f.most)
+		m.trace.Fail("%v has failed, with a history of %d failures; it has %d to %d", j, n, f.least, f.most)
 	}
 	if seen.FailedAt < f.endedFrom || seen.FailedAt > f.endedTo {
-		m.trace.fail("%v has failed at %d to %d, it is said at %d", j, f.endedFrom, f.endedTo, seen.FailedAt)
+		m.trace.Fail("%v has failed at %d to %d, it is said at %d", j, f.endedFrom, f.endedTo, seen.FailedAt)
 	}
 	if now := m.clock().Wall; !r.deadLetter && r.keepAge > 0 && seen.FailedAt+r.keepAge <= now {
-		m.trace.fail("%v has failed %d ms ago, and is kept", j, now-seen.FailedAt)
+		m.trace.Fail("%v has failed %d ms ago, and is kept", j, now-seen.FailedAt)
 	}
 }
 
@@ -262,10 +262,10 @@ func (s *Simulator) checkPolicy() {
 		}
 		n++
 		if want := (admin.Value{Key: key, Value: s.ledger.policy.text(t), Source: set.source, Pattern: set.pattern}); !slices.Contains(table.Values, want) {
-			s.trace.fail("the policy has %+v, and is %+v", want, table.Values)
+			s.trace.Fail("the policy has %+v, and is %+v", want, table.Values)
 		}
 	}
 	if n != len(table.Values) {
-		s.trace.fail("the policy has %d values, and is %+v", n, table.Values)
+		s.trace.Fail("the policy has %d values, and is %+v", n, table.Values)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"treadle/codec/gloom"
 	"treadle/codec/jsontext"
 	"treadle/codec/periodic"
+	"treadle/fuzz/sim/wire"
 	"treadle/loop"
 )
 
@@ -57,7 +58,7 @@ func (s *Simulator) policyJoin(kind peerKind) {
 		}
 	}
 	m.workers = append(m.workers, w)
-	s.trace.say("%v joins as %d", w, kind)
+	s.trace.Say("%v joins as %d", w, kind)
 	if kind.gloom() {
 		w.grabs = 1
 		w.peer.Send(gloom.AppendJoin(nil, fmt.Appendf(nil, "%q", m.queue)))
@@ -72,7 +73,7 @@ func (s *Simulator) policyJoin(kind peerKind) {
 // says sends a Periodic worker's message.
 func (w *policyWorker) says(cmd periodic.Command, args []byte) {
 	w.next++
-	w.peer.Send(frame(w.kind.framing(), w.next, cmd, args))
+	w.peer.Send(wire.Frame(w.kind.framing(), w.next, cmd, args))
 }
 
 // reply takes the first frame of what a Periodic worker has heard, and returns its size; 0: it is not complete.
@@ -88,19 +89,22 @@ func (m *PolicyModel) reply(w *policyWorker) int {
 	case is(periodic.NoJob):
 		m.turned()
 		if j := m.mayStart(w); j != nil {
-			m.trace.fail("%v is sent NO_JOB, and %v is ready for it", w, j)
+			m.trace.Fail("%v is sent NO_JOB, and %v is ready for it", w, j)
 		}
 		w.grabs--
 	case len(r.Body) == 2 && r.Body[0] == byte(periodic.Acquired) && len(w.locks) > 0:
 		if got := r.Body[1] == 1; got != w.locks[0] {
-			m.trace.fail("%v gets the lock: %v", w, got)
+			m.trace.Fail("%v gets the lock: %v", w, got)
 		}
 		w.locks = w.locks[1:]
 	case len(r.Body) > 1 && r.Body[0] == byte(periodic.JobAssign):
-		handle, job := takeAssign(&Conn{peerKind: w.kind}, r.Body)
+		handle, job, err := wire.Assigned(w.kind.framing(), r.Body)
+		if err != nil {
+			m.trace.Fail("%v is sent %v", w, err)
+		}
 		m.hands(w, m.jobOf(&job), string(job.Func), handle)
 	default:
-		m.trace.fail("%v is sent %x", w, r.Body)
+		m.trace.Fail("%v is sent %x", w, r.Body)
 	}
 	return n
 }
@@ -113,7 +117,7 @@ func (m *PolicyModel) gloomReply(w *policyWorker) int {
 	}
 	var r gloom.Reply
 	if err := gloom.ParseReply(payload, &r); err != nil || r.Action == nil && !r.OK {
-		m.trace.fail("%v is sent %q: %v", w, payload, err)
+		m.trace.Fail("%v is sent %q: %v", w, payload, err)
 	}
 	if r.Action != nil {
 		var job periodic.Job

@@ -5,12 +5,17 @@ package sim_test
 import (
 	"flag"
 	"fmt"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"treadle/fuzz/sim"
+	"treadle/fuzz/sim/play"
+	"treadle/fuzz/sim/site"
 )
 
 var (
@@ -30,25 +35,25 @@ func TestSimulation(t *testing.T) { playSeeds(t, sim.PlayServer, *seedCount) }
 func TestSimulationSite(t *testing.T) { playSeeds(t, sitePlayer(t), *seedCount/3) }
 
 // sitePlayer plays a site in a bubble of its own.
-func sitePlayer(t *testing.T) sim.Player {
-	return func(seed uint64, steps int, keep []bool) (result sim.Result) {
-		synctest.Test(t, func(*testing.T) { result = sim.PlaySite(seed, steps, keep) })
+func sitePlayer(t *testing.T) play.Player {
+	return func(seed uint64, steps int, keep []bool) (result play.Result) {
+		synctest.Test(t, func(*testing.T) { result = site.Play(seed, steps, keep) })
 		return result
 	}
 }
 
-func playSeeds(t *testing.T, play sim.Player, seeds uint64) {
+func playSeeds(t *testing.T, player play.Player, seeds uint64) {
 	first, last := *firstSeed, *firstSeed+seeds-1
 	if *oneSeed != 0 {
 		first, last = *oneSeed, *oneSeed
 	}
-	keep, err := sim.ParseSteps(*keepSteps, *steps)
+	keep, err := play.ParseSteps(*keepSteps, *steps)
 	if err != nil {
 		t.Fatalf("-sim.keep: %v", err)
 	}
 	played, count := 0, 0
 	for seed, began := first, time.Now(); *playFor == 0 && seed <= last || *playFor > 0 && time.Since(began) < *playFor; seed++ {
-		r := play(seed, *steps, keep)
+		r := player(seed, *steps, keep)
 		played += *steps
 		count++
 		if *showTrace {
@@ -56,7 +61,7 @@ func playSeeds(t *testing.T, play sim.Player, seeds uint64) {
 		}
 		if r.Failure != nil {
 			command := strings.Replace(t.Name(), "TestSimulation", "make sim PLAY=", 1)
-			t.Fatal(sim.Explain(play, command, seed, *steps, &r, keep))
+			t.Fatal(play.Explain(player, command, seed, *steps, &r, keep))
 		}
 		if testing.Verbose() && *playFor == 0 {
 			fmt.Println(r.Summary)
@@ -65,11 +70,39 @@ func playSeeds(t *testing.T, play sim.Player, seeds uint64) {
 	t.Logf("%d seeds, %d steps", count, played)
 }
 
+// TestDocFiles checks that the map of doc.go has every file and folder, and none that is not there.
+func TestDocFiles(t *testing.T) {
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, files, _ := strings.Cut(string(text), "# Files")
+	files, _, _ = strings.Cut(files, "# Names")
+	named := regexp.MustCompile(`\w+(\.go|/)`).FindAllString(files, -1)
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var there []string
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case e.IsDir():
+			there = append(there, name+"/")
+		case name != "doc.go" && !strings.HasSuffix(name, "_test.go"):
+			there = append(there, name)
+		}
+	}
+	slices.Sort(named)
+	if !slices.Equal(named, there) {
+		t.Errorf("doc.go has %v, there are %v", named, there)
+	}
+}
+
 // TestSimulationRepeats: a seed is the same play each time, to the last byte that any peer is sent.
 func TestSimulationRepeats(t *testing.T) {
 	for seed := uint64(1000); seed < 1004; seed++ {
-		for _, play := range []sim.Player{sim.PlayServer, sitePlayer(t)} {
-			a, b := play(seed, 600, nil), play(seed, 600, nil)
+		for _, player := range []play.Player{sim.PlayServer, sitePlayer(t)} {
+			a, b := player(seed, 600, nil), player(seed, 600, nil)
 			if a.Failure != nil || b.Failure != nil {
 				t.Fatal(a.Failure, b.Failure)
 			}

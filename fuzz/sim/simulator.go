@@ -15,6 +15,7 @@ import (
 
 	"treadle/codec/dwork"
 	"treadle/codec/periodic"
+	"treadle/fuzz/sim/play"
 	"treadle/loop"
 )
 
@@ -75,26 +76,26 @@ func newSetup(rng *rand.Rand) (s Setup) {
 // server, and moves the peers of the network. The ledger has neither: it reads a clock and the disk's count of groups, and
 // judges everything that the server does.
 type Simulator struct {
-	trace  *Trace     // the ledger's
-	net    *Network   // the ledger's
-	ledger *Ledger    // all that is known of the server
-	rng    *rand.Rand // of the current step
+	trace  *play.Trace // the ledger's
+	net    *Network    // the ledger's
+	ledger *Ledger     // all that is known of the server
+	rng    *rand.Rand  // of the current step
 	server *loop.Offline
 
 	made, crashes int // connections, and ends of the server
 }
 
-// PlayServer is the Player of one server and the peers of all its protocols.
-func PlayServer(seed uint64, steps int, keep []bool) (result Result) {
+// PlayServer is the play.Player of one server and the peers of all its protocols.
+func PlayServer(seed uint64, steps int, keep []bool) (result play.Result) {
 	first := rand.New(rand.NewPCG(seed, math.MaxUint64))
 	l := newLedger(newSetup(first))
 	s := &Simulator{trace: l.trace, net: l.net, ledger: l, rng: first}
 	at := 0
 	defer func() {
 		if p := recover(); p != nil {
-			result.FailedAt, result.Failure = at, s.trace.caught(p, seed, at)
+			result.FailedAt, result.Failure = at, s.trace.Caught(p, seed, at)
 		}
-		result.Trace, result.Summary = s.trace.text.String(), s.summary(seed)
+		result.Trace, result.Summary = s.trace.Text(), s.summary(seed)
 		s.abandon()
 	}()
 	s.start(vfs.NewCrashableMem(), loop.Surroundings{})
@@ -105,13 +106,13 @@ func PlayServer(seed uint64, steps int, keep []bool) (result Result) {
 			continue
 		}
 		s.rng = rand.New(rand.NewPCG(seed, uint64(at)))
-		s.trace.say("step %d", at)
+		s.trace.Say("step %d", at)
 		s.step()
 		if s.ledger.ending {
 			s.shutDown()
 		}
 		if err := s.server.Check(); err != nil {
-			s.trace.fail("%v", err)
+			s.trace.Fail("%v", err)
 		}
 	}
 	s.rng = rand.New(rand.NewPCG(seed, uint64(steps)))
@@ -150,7 +151,7 @@ func (s *Simulator) audit() bool {
 	there := s.ledger.checkDump(s.ledger.turn, body)
 	for _, j := range s.ledger.jobs { // the order of a dump is the server's affair
 		if there[j] {
-			s.trace.say("%v is there", j)
+			s.trace.Say("%v is there", j)
 		}
 		switch j.by {
 		case ofPeriodic:
@@ -165,14 +166,14 @@ func (s *Simulator) audit() bool {
 	}
 	s.auditGraph()
 	s.checkStatus()
-	s.trace.say("audited")
+	s.trace.Say("audited")
 	return true
 }
 
 // finish lets all peers behave until all jobs are done, and disconnects them. Nothing that was promised may be left
 // then, and no trace of a peer.
 func (s *Simulator) finish() {
-	s.trace.say("finish")
+	s.trace.Say("finish")
 	s.settle()
 	s.fill(false)
 	for _, c := range s.net.conns {
@@ -194,17 +195,17 @@ func (s *Simulator) finish() {
 	}
 	s.policyFinish()
 	if !s.audit() {
-		s.trace.fail("somebody's dump is never read")
+		s.trace.Fail("somebody's dump is never read")
 	}
 	for _, j := range s.ledger.jobs {
 		if j.now == sure {
-			s.trace.fail("%v is never done", j)
+			s.trace.Fail("%v is never done", j)
 		}
 		if j.owner != nil {
-			s.trace.fail("c%d never hears of %v", j.owner.id, j)
+			s.trace.Fail("c%d never hears of %v", j.owner.id, j)
 		}
 		if j.asked {
-			s.trace.fail("the node never hears of %v", j)
+			s.trace.Fail("the node never hears of %v", j)
 		}
 	}
 	for _, c := range s.net.conns {
@@ -212,7 +213,7 @@ func (s *Simulator) finish() {
 			if r.receiver != nil {
 				s.ledger.checkMissed(c, r.receiver, len(s.ledger.chunks[topic(r.receiver.queue, r.receiver.name)]))
 			} else if r.cmd != periodic.GrabJob && r.cmd != periodic.Sleep {
-				s.trace.fail("c%d never has an answer to its %v", c.id, r.cmd)
+				s.trace.Fail("c%d never has an answer to its %v", c.id, r.cmd)
 			}
 		}
 	}
@@ -221,9 +222,9 @@ func (s *Simulator) finish() {
 	}
 	s.settle()
 	if err := s.server.Check(); err != nil {
-		s.trace.fail("when all have left: %v", err)
+		s.trace.Fail("when all have left: %v", err)
 	}
-	s.trace.say("all is done")
+	s.trace.Say("all is done")
 }
 
 // pump lets each peer send, read and do what it has; false: nothing happened.
@@ -291,5 +292,5 @@ func (s *Simulator) drainGraph() {
 // summary says in one line what the play came to.
 func (s *Simulator) summary(seed uint64) string {
 	return fmt.Sprintf("seed %d: %d connections, %d jobs, handed out %d times, %d done, %d results, %d crashes, trace %016x",
-		seed, s.made, len(s.ledger.jobs)-1, s.ledger.handed, s.ledger.done, s.ledger.results, s.crashes, s.trace.sum())
+		seed, s.made, len(s.ledger.jobs)-1, s.ledger.handed, s.ledger.done, s.ledger.results, s.crashes, s.trace.Sum())
 }

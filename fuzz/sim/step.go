@@ -10,41 +10,40 @@ import (
 	"time"
 
 	"treadle/codec/periodic"
+	"treadle/fuzz/sim/play"
 )
 
 // mostJobs limits the jobs that may be there, because each step checks all of them.
 const mostJobs = 60
 
-type step = row[func(*Simulator)]
-
 // serverSteps are the steps of PlayServer.
-var serverSteps = newTable(
-	step{40, (*Simulator).connectOrAct},
-	step{210, func(s *Simulator) { s.act(s.any()) }},
-	step{40, (*Simulator).crcStep},
-	step{45, (*Simulator).graphStep},
-	step{15, (*Simulator).nodeStep},
-	step{70, (*Simulator).ktsStep},
-	step{50, (*Simulator).policyStep},
-	step{10, (*Simulator).cronStep},
-	step{200, func(s *Simulator) { s.arrive(s.any()) }},
-	step{100, (*Simulator).landOne},
-	step{4, (*Simulator).changeTimeout},
-	step{4, (*Simulator).loadCopy},
-	step{1, (*Simulator).disconnectMany},
-	step{1, (*Simulator).offerMany},
-	step{2, (*Simulator).reportLate},
-	step{3, (*Simulator).slowCheckpoints},
-	step{115, func(s *Simulator) { s.read(s.any(), []int{1, 40, math.MaxInt}[s.rng.IntN(3)]) }},
-	step{60, (*Simulator).commitStep},
-	step{45, func(s *Simulator) { s.passUpTo(3 * time.Second) }},
-	step{30, func(s *Simulator) { s.breakConn(s.any()) }},
-	step{5, (*Simulator).passLong},
-	step{3, (*Simulator).setClock},
-	step{2, (*Simulator).crash},
-	step{1, (*Simulator).stop},
-	step{1, (*Simulator).toggleFull},
-	step{3, func(s *Simulator) { s.audit() }},
+var serverSteps = play.NewTable(
+	play.Of(40, (*Simulator).connectOrAct),
+	play.Of(210, func(s *Simulator) { s.act(s.any()) }),
+	play.Of(40, (*Simulator).crcStep),
+	play.Of(45, (*Simulator).graphStep),
+	play.Of(15, (*Simulator).nodeStep),
+	play.Of(70, (*Simulator).ktsStep),
+	play.Of(50, (*Simulator).policyStep),
+	play.Of(10, (*Simulator).cronStep),
+	play.Of(200, func(s *Simulator) { s.arrive(s.any()) }),
+	play.Of(100, (*Simulator).landOne),
+	play.Of(4, (*Simulator).changeTimeout),
+	play.Of(4, (*Simulator).loadCopy),
+	play.Of(1, (*Simulator).disconnectMany),
+	play.Of(1, (*Simulator).offerMany),
+	play.Of(2, (*Simulator).reportLate),
+	play.Of(3, (*Simulator).slowCheckpoints),
+	play.Of(115, func(s *Simulator) { s.read(s.any(), []int{1, 40, math.MaxInt}[s.rng.IntN(3)]) }),
+	play.Of(60, (*Simulator).commitStep),
+	play.Of(45, func(s *Simulator) { s.passUpTo(3 * time.Second) }),
+	play.Of(30, func(s *Simulator) { s.breakConn(s.any()) }),
+	play.Of(5, (*Simulator).passLong),
+	play.Of(3, (*Simulator).setClock),
+	play.Of(2, (*Simulator).crash),
+	play.Of(1, (*Simulator).stop),
+	play.Of(1, (*Simulator).toggleFull),
+	play.Of(3, func(s *Simulator) { s.audit() }),
 )
 
 // leastConns is the number of connections below which a step only opens another; mostConns is the largest number.
@@ -53,11 +52,11 @@ const leastConns, mostConns = 4, 14
 // step does the next thing. It depends on the seed and the step's number, and as little as possible on the steps
 // before: a step that is left out then changes the others little, and a failure can be made short.
 func (s *Simulator) step() {
-	play := serverSteps.draw(s.rng)
+	next := serverSteps.Draw(s.rng)
 	if len(s.net.conns) < leastConns {
-		play = (*Simulator).connectOrAct
+		next = (*Simulator).connectOrAct
 	}
-	play(s)
+	next(s)
 }
 
 // connectOrAct opens a connection; if there are too many, a peer acts instead.
@@ -71,7 +70,7 @@ func (s *Simulator) connectOrAct() {
 
 // slowCheckpoints holds back the checkpoints of the journal from now on.
 func (s *Simulator) slowCheckpoints() {
-	s.trace.say("checkpoints are slow")
+	s.trace.Say("checkpoints are slow")
 	s.ledger.disk.slowCheckpoints()
 }
 
@@ -97,7 +96,7 @@ func (s *Simulator) passLong() { s.pass(time.Duration(5+s.rng.IntN(30)) * time.S
 func (s *Simulator) setClock() {
 	s.settle()
 	d := time.Duration(s.rng.IntN(7200)-3600) * time.Second
-	s.trace.say("the clock is set by %v", d)
+	s.trace.Say("the clock is set by %v", d)
 	s.server.Jump(d)
 	s.pass(0)
 }
@@ -106,7 +105,7 @@ func (s *Simulator) setClock() {
 func (s *Simulator) toggleFull() {
 	s.settle()
 	s.fill(!s.ledger.full)
-	s.trace.say("the disk is full: %v", s.ledger.full)
+	s.trace.Say("the disk is full: %v", s.ledger.full)
 }
 
 // landOne lets one call of dwork or kts46 arrive. They arrive in any order, because each has a connection of its own.
@@ -158,7 +157,7 @@ func (s *Simulator) arrive(c *Conn) {
 // replace resets a connection in the middle of a turn, and opens another of its kind.
 func (s *Simulator) replace(c *Conn) {
 	if !c.peer.Closed() && !s.ledger.stopping {
-		s.trace.say("c%d is reset at once, and another comes", c.id)
+		s.trace.Say("c%d is reset at once, and another comes", c.id)
 		c.peer.Reset()
 		s.connect(c.peerKind)
 	}
@@ -174,11 +173,11 @@ func (s *Simulator) settle() {
 func (s *Simulator) commit() {
 	s.settle()
 	if !s.server.Commit() {
-		s.trace.fail("the disk has failed")
+		s.trace.Fail("the disk has failed")
 	}
 	s.ledger.endTurn()
 	s.ledger.committed()
-	s.trace.say("committed")
+	s.trace.Say("committed")
 	s.checkHalfClosed()
 }
 
@@ -198,28 +197,26 @@ func (s *Simulator) pass(d time.Duration) {
 	s.ledger.policy.checkIdle()
 }
 
-type connFault = row[func(*Simulator, *Conn)]
-
 // connFaults are what may go wrong with a connection.
-var connFaults = newTable(
-	connFault{2, func(s *Simulator, c *Conn) {
-		s.trace.say("c%d is reset", c.id)
+var connFaults = play.NewTable(
+	play.Of(2, func(s *Simulator, c *Conn) {
+		s.trace.Say("c%d is reset", c.id)
 		c.reset = true
 		c.peer.Close()
-	}},
-	connFault{1, func(s *Simulator, c *Conn) {
-		s.trace.say("c%d says nothing more", c.id)
+	}),
+	play.Of(1, func(s *Simulator, c *Conn) {
+		s.trace.Say("c%d says nothing more", c.id)
 		c.fin = true
-	}},
-	connFault{1, func(s *Simulator, c *Conn) {
-		s.trace.say("c%d cannot be written to", c.id)
+	}),
+	play.Of(1, func(s *Simulator, c *Conn) {
+		s.trace.Say("c%d cannot be written to", c.id)
 		c.peer.Broken = true
-	}},
-	connFault{1, func(s *Simulator, c *Conn) {
-		s.trace.say("c%d reads slowly", c.id)
+	}),
+	play.Of(1, func(s *Simulator, c *Conn) {
+		s.trace.Say("c%d reads slowly", c.id)
 		c.peer.Window, c.slow = s.rng.IntN(500), true
-	}},
-	connFault{1, func(_ *Simulator, c *Conn) { c.peer.Window = math.MaxInt }},
+	}),
+	play.Of(1, func(_ *Simulator, c *Conn) { c.peer.Window = math.MaxInt }),
 )
 
 // breakConn makes something go wrong with a connection.
@@ -228,7 +225,7 @@ func (s *Simulator) breakConn(c *Conn) {
 	if c.peer.Closed() {
 		return
 	}
-	connFaults.draw(s.rng)(s, c)
+	connFaults.Draw(s.rng)(s, c)
 	s.settle()
 }
 
@@ -267,9 +264,9 @@ const (
 	startServing
 )
 
-var workerActs = newTable(
-	row[workerAct]{16, askForJob}, row[workerAct]{1, stopServing}, row[workerAct]{2, askToSleep}, row[workerAct]{2, confirmJob},
-	row[workerAct]{3, startServing},
+var workerActs = play.NewTable(
+	play.Of(16, askForJob), play.Of(1, stopServing), play.Of(2, askToSleep), play.Of(2, confirmJob),
+	play.Of(3, startServing),
 )
 
 // mostAsked is the largest number of requests for a job that a worker has without an answer.
@@ -285,7 +282,7 @@ func (s *Simulator) actAsWorker(c *Conn) {
 		return
 	}
 	queue := []int{0, 1, 2, broadcastQueue, graphQueue}[s.rng.IntN(5)]
-	switch act := workerActs.draw(s.rng); {
+	switch act := workerActs.Draw(s.rng); {
 	case act == askForJob && c.grabs < mostAsked:
 		c.grabs++
 		c.ask(&Request{cmd: periodic.GrabJob}, nil)
@@ -344,7 +341,7 @@ func (s *Simulator) reportJob(c *Conn, h heldJob, end report) {
 		r.arrive = func() { s.ledger.finished(c, h, result) }
 	}
 	c.ask(r, args)
-	s.trace.say("c%d says %v of %v", c.id, r.cmd, j)
+	s.trace.Say("c%d says %v of %v", c.id, r.cmd, j)
 }
 
 // record encodes the Job record of a job.
@@ -386,14 +383,14 @@ const (
 	listenOrPing
 )
 
-var clientActs = newTable(
-	row[clientAct]{10, submitJob}, row[clientAct]{2, loadJobs}, row[clientAct]{2, runJob}, row[clientAct]{2, removeJob},
-	row[clientAct]{1, askForReport}, row[clientAct]{1, disturb}, row[clientAct]{1, useSettings}, row[clientAct]{1, listenOrPing},
+var clientActs = play.NewTable(
+	play.Of(10, submitJob), play.Of(2, loadJobs), play.Of(2, runJob), play.Of(2, removeJob),
+	play.Of(1, askForReport), play.Of(1, disturb), play.Of(1, useSettings), play.Of(1, listenOrPing),
 )
 
 // actAsClient lets a Periodic client do one thing.
 func (s *Simulator) actAsClient(c *Conn) {
-	act := clientActs.draw(s.rng)
+	act := clientActs.Draw(s.rng)
 	if s.ledger.live() >= mostJobs {
 		act = max(act, removeJob)
 	}
@@ -431,7 +428,7 @@ func (s *Simulator) actAsClient(c *Conn) {
 			})
 		}
 		c.ask(r, s.record(j, 0))
-		s.trace.say("c%d runs %v", c.id, j)
+		s.trace.Say("c%d runs %v", c.id, j)
 	case act == removeJob:
 		s.removeAny(c)
 	case act == askForReport:
@@ -451,7 +448,7 @@ func (s *Simulator) actAsClient(c *Conn) {
 			}
 		}
 		c.ask(r, periodic.AppendStr8String(nil, s.ledger.queues[workedQueues]))
-		s.trace.say("c%d drops", c.id)
+		s.trace.Say("c%d drops", c.id)
 	case act == useSettings:
 		s.configure(c)
 	case c.framing() == periodic.CRC && s.rng.IntN(2) == 0:
@@ -466,7 +463,7 @@ func (s *Simulator) submit(c *Conn, j *Job, at int64) {
 	r := &Request{cmd: periodic.SubmitJob, job: j}
 	r.arrive = func() { s.ledger.unlessFull(r, func() { s.ledger.submitted(j, at) }) }
 	c.ask(r, s.record(j, at))
-	s.trace.say("c%d submits %v at %d", c.id, j, at)
+	s.trace.Say("c%d submits %v at %d", c.id, j, at)
 }
 
 // unlessFull calls arrive, unless the disk is full and the server must refuse the request.
@@ -501,5 +498,5 @@ func (s *Simulator) remove(c *Conn, j *Job) {
 		}
 	}
 	c.ask(r, periodic.AppendStr8String(periodic.AppendStr8String(nil, s.ledger.queues[j.queue]), j.name))
-	s.trace.say("c%d removes %v", c.id, j)
+	s.trace.Say("c%d removes %v", c.id, j)
 }

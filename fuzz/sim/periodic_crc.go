@@ -102,7 +102,7 @@ func (s *Simulator) whileHolding(c *Conn, h heldJob) {
 		c.asking[c.next+1] = h
 		args := binary.BigEndian.AppendUint16(periodic.AppendStr8String(nil, lock), uint16(r.limit))
 		c.ask(r, append(args, h.handle...))
-		s.trace.say("c%d wants %s for %v, as one of %d", c.id, lock, j, r.limit)
+		s.trace.Say("c%d wants %s for %v, as one of %d", c.id, lock, j, r.limit)
 	case n == 2:
 		r := &Request{cmd: periodic.Release, silent: s.ledger.setup.era < "2023"}
 		r.arrive = func() {
@@ -112,7 +112,7 @@ func (s *Simulator) whileHolding(c *Conn, h heldJob) {
 			delete(j.locks, lock)
 		}
 		c.ask(r, append(periodic.AppendStr8String(nil, lock), h.handle...))
-		s.trace.say("c%d gives %s back for %v", c.id, lock, j)
+		s.trace.Say("c%d gives %s back for %v", c.id, lock, j)
 	default:
 		s.publish(c, h)
 	}
@@ -132,7 +132,7 @@ func (s *Simulator) publish(c *Conn, h heldJob) {
 		}
 	}
 	c.ask(r, append(slices.Clone(h.handle), b.text...))
-	s.trace.say("c%d publishes %s of %v", c.id, strings.TrimRight(b.text, "."), j)
+	s.trace.Say("c%d publishes %s of %v", c.id, strings.TrimRight(b.text, "."), j)
 }
 
 // listen sends a RECV_DATA of a job, which may never come.
@@ -140,19 +140,19 @@ func (s *Simulator) listen(c *Conn, queue int, name string) {
 	v := &receiver{queue: queue, name: name}
 	args := periodic.AppendJob(nil, &periodic.Job{Func: []byte(s.ledger.queues[queue]), Name: []byte(name)})
 	c.ask(&Request{cmd: periodic.RecvData, receiver: v}, args)
-	s.trace.say("c%d wants the data of %q of q%d", c.id, name, queue)
+	s.trace.Say("c%d wants the data of %q of q%d", c.id, name, queue)
 }
 
 // acquired checks the answer to an ACQUIRE. A job has a lock for sure when its worker was told so, goes on doing it,
 // and has asked for nothing since that may have cost it the lock.
 func (l *Ledger) acquired(c *Conn, q *Request, body []byte) {
 	if len(body) != 2 || body[0] != byte(periodic.Acquired) || body[1] > 1 {
-		l.trace.fail("c%d is sent %x for an ACQUIRE", c.id, body)
+		l.trace.Fail("c%d is sent %x for an ACQUIRE", c.id, body)
 	}
 	j := q.job
-	l.trace.say("c%d has %s for %v: %d", c.id, q.lock, j, body[1])
+	l.trace.Say("c%d has %s for %v: %d", c.id, q.lock, j, body[1])
 	if q.late && body[1] != 0 {
-		l.trace.fail("c%d gets %s for a run of %v that was taken from it", c.id, q.lock, j)
+		l.trace.Fail("c%d gets %s for a run of %v that was taken from it", c.id, q.lock, j)
 	} else if q.late {
 		return
 	}
@@ -170,7 +170,7 @@ func (l *Ledger) acquired(c *Conn, q *Request, body []byte) {
 		if j.lost || j.now == gone && j.turn == l.turn || j.stale == l.turn+1 || c.slow && q.turn <= j.turn {
 			return // nobody knows, or it was ended or given back in this turn, or before who reads slowly hears of it
 		}
-		l.trace.fail("c%d gets %s for %v, which it does not hold", c.id, q.lock, j)
+		l.trace.Fail("c%d gets %s for %v, which it does not hold", c.id, q.lock, j)
 	}
 	others := 0
 	for _, o := range l.jobs {
@@ -179,7 +179,7 @@ func (l *Ledger) acquired(c *Conn, q *Request, body []byte) {
 		}
 	}
 	if others >= q.limit && !j.locks[q.lock] { // one that has it may ask again
-		l.trace.fail("%v gets %s as one of %d, and %d others have it", j, q.lock, q.limit, others)
+		l.trace.Fail("%v gets %s as one of %d, and %d others have it", j, q.lock, q.limit, others)
 	}
 	if j.locks == nil {
 		j.locks = map[string]bool{}
@@ -198,19 +198,19 @@ func (l *Ledger) received(c *Conn, q *Request, body []byte) bool {
 		v.open, v.from = true, len(log)
 		return true
 	case !v.open || len(body) == 0 || body[0] != byte(periodic.Data):
-		l.trace.fail("c%d is sent %x for a RECV_DATA", c.id, body)
+		l.trace.Fail("c%d is sent %x for a RECV_DATA", c.id, body)
 	}
 	text := string(body[1:])
 	at := len(log)
 	if text != endOfData {
 		at = slices.IndexFunc(log, func(b *chunk) bool { return b.text == text })
 		if at < 0 {
-			l.trace.fail("c%d is sent %q as the data of %q", c.id, text, v.name)
+			l.trace.Fail("c%d is sent %q as the data of %q", c.id, text, v.name)
 		}
 	}
-	l.trace.say("c%d hears %.9s of %q", c.id, text, v.name)
+	l.trace.Say("c%d hears %.9s of %q", c.id, text, v.name)
 	if at < v.last {
-		l.trace.fail("c%d is sent %q of %q late or twice", c.id, text, v.name)
+		l.trace.Fail("c%d is sent %q of %q late or twice", c.id, text, v.name)
 	}
 	l.checkMissed(c, v, at)
 	v.last = at + 1
@@ -222,7 +222,7 @@ func (l *Ledger) checkMissed(c *Conn, v *receiver, next int) {
 	log := l.chunks[topic(v.queue, v.name)]
 	for i := max(v.from, v.last); i < next; i++ {
 		if log[i].sure {
-			l.trace.fail("c%d never hears %q of %q", c.id, log[i].text, v.name)
+			l.trace.Fail("c%d never hears %q of %q", c.id, log[i].text, v.name)
 		}
 	}
 }

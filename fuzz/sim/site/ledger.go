@@ -1,6 +1,6 @@
 //go:build invariants
 
-package sim
+package site
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 	"treadle/loop/disbatch/store"
 )
 
-// siteQueue is a queue of the site.
-type siteQueue struct {
+// queue is a queue of the site.
+type queue struct {
 	id           primitive.ObjectID
 	name, plugin string
 	sort         string
@@ -23,80 +23,80 @@ type siteQueue struct {
 	timeout      time.Duration // of its tasks; 0: none
 }
 
-func (q *siteQueue) document() bson.D {
+func (q *queue) document() bson.D {
 	return bson.D{
 		{Key: "_id", Value: q.id}, {Key: "name", Value: q.name}, {Key: q.schema.PluginField(), Value: q.plugin},
 		{Key: q.schema.LimitField(), Value: q.limit}, {Key: "sort", Value: q.sort},
 	}
 }
 
-// siteTask is what the ledger knows of a task: its document as of the last look, and what may follow.
-type siteTask struct {
+// task is what the ledger knows of a task: its document as of the last look, and what may follow.
+type task struct {
 	number int
 	id     primitive.ObjectID
-	queue  *siteQueue
+	queue  *queue
 	status int
 	node   string
 	since  time.Time // it has this status
 
-	given  *siteWorker // who had it
-	result string      // what a worker said that it came to
-	failed bool        // a worker has failed it, or left
-	lost   bool        // its server ended before the task did, or before its claim came
+	given  *worker // who had it
+	result string  // what a worker said that it came to
+	failed bool    // a worker has failed it, or left
+	lost   bool    // its server ended before the task did, or before its claim came
 }
 
-func (t *siteTask) String() string { return fmt.Sprintf("t%d", t.number) }
+func (t *task) String() string { return fmt.Sprintf("t%d", t.number) }
 
-// SiteLedger is the model of a site: all queues and tasks.
-type SiteLedger struct {
-	queues []*siteQueue
-	tasks  []*siteTask // by number, which is the order of their ids
+// ledger is the model of a site: all queues and tasks.
+type ledger struct {
+	queues []*queue
+	tasks  []*task // by number, which is the order of their ids
 }
 
 // create creates a task.
-func (s *Site) create(q *siteQueue) {
-	t := &siteTask{number: len(s.ledger.tasks), id: siteID(len(s.ledger.tasks)), queue: q, status: store.StatusQueued}
+func (s *site) create(q *queue) {
+	t := &task{number: len(s.ledger.tasks), id: objectID(len(s.ledger.tasks)), queue: q, status: store.StatusQueued}
 	s.ledger.tasks = append(s.ledger.tasks, t)
-	s.trace.say("%v of %s", t, q.name)
+	s.trace.Say("%v of %s", t, q.name)
 	s.run(bson.D{{Key: "insert", Value: "tasks"}, {Key: "documents", Value: bson.A{bson.D{
 		{Key: "_id", Value: t.id}, {Key: "queue", Value: q.id}, {Key: "status", Value: store.StatusQueued}, {Key: "node", Value: q.schema.Unclaimed()},
 	}}}})
 }
 
 // named finds the task of a job.
-func (s *Site) named(name string) *siteTask {
+func (s *site) named(name string) *task {
 	for _, t := range s.ledger.tasks {
 		if t.id.Hex() == name {
 			return t
 		}
 	}
-	s.trace.fail("a job is called %q", name)
+	s.trace.Fail("a job is called %q", name)
 	return nil
 }
 
 // given checks that a worker may be given its task: no worker ever had it, and by the database it runs on this host.
-func (s *Site) given(w *siteWorker) {
+func (s *site) given(w *worker) {
 	t := w.task
-	s.trace.say("%v is given %v", w, t)
+	s.trace.Say("%v is given %v", w, t)
 	if t.given != nil {
-		s.trace.fail("%v is given %v, and %v had it", w, t, t.given)
+		s.trace.Fail("%v is given %v, and %v had it", w, t, t.given)
 	}
 	t.given = w
 	d := s.read(t)
 	if d.Status != store.StatusRunning || d.Node != w.process.host.name {
-		s.trace.fail("%v is given %v, whose status is %d at %q", w, t, d.Status, d.Node)
+		s.trace.Fail("%v is given %v, whose status is %d at %q", w, t, d.Status, d.Node)
 	}
 }
 
-func (s *Site) read(t *siteTask) store.Task {
+func (s *site) read(t *task) store.Task {
 	return s.find(bson.D{{Key: "_id", Value: t.id}})[0]
 }
 
 // find returns the database's tasks, by number.
-func (s *Site) find(filter bson.D) (tasks []store.Task) {
+func (s *site) find(filter bson.D) (tasks []store.Task) {
 	reply := s.run(bson.D{
 		{Key: "find", Value: "tasks"}, {Key: "filter", Value: filter}, {Key: "sort", Value: bson.D{{Key: "_id", Value: 1}}},
-		{Key: "batchSize", Value: siteTasks + siteLateTasks},
+		{Key: "batchSize", Value: maxTasks + lateTasks},
 	})
 	documents, err := reply.Lookup("cursor", "firstBatch").Array().Values()
 	if err != nil {
@@ -109,14 +109,14 @@ func (s *Site) find(filter bson.D) (tasks []store.Task) {
 }
 
 // checkTasks checks what has changed in the tasks since the last call, and the limits.
-func (s *Site) checkTasks() {
-	running, claimed := map[string]int{}, []*siteTask(nil)
+func (s *site) checkTasks() {
+	running, claimed := map[string]int{}, []*task(nil)
 	for i, d := range s.find(bson.D{}) { // all at once: it is what a play spends its time with
 		t := s.ledger.tasks[i]
 		if d.Status != t.status || d.Node != t.node && d.Status < store.StatusRunning {
-			s.trace.say("%v has status %d at %q", t, d.Status, d.Node)
+			s.trace.Say("%v has status %d at %q", t, d.Status, d.Node)
 			if !s.allowed(t, &d) {
-				s.trace.fail("%v had status %d at %q, and has %d at %q: %s", t, t.status, t.node, d.Status, d.Node, d.Raw)
+				s.trace.Fail("%v had status %d at %q, and has %d at %q: %s", t, t.status, t.node, d.Status, d.Node, d.Raw)
 			}
 			if t.status == store.StatusQueued {
 				claimed = append(claimed, t)
@@ -140,7 +140,7 @@ func (s *Site) checkTasks() {
 	}
 	for _, h := range s.hosts {
 		if h.limit != store.NoLimit && running[h.name] > h.limit {
-			s.trace.fail("%d tasks run on %s, whose limit is %d", running[h.name], h.name, h.limit)
+			s.trace.Fail("%d tasks run on %s, whose limit is %d", running[h.name], h.name, h.limit)
 		}
 		for _, q := range s.ledger.queues {
 			at := q.name
@@ -148,14 +148,14 @@ func (s *Site) checkTasks() {
 				at += h.name
 			}
 			if running[at] > q.limit {
-				s.trace.fail("%d tasks of %s run, whose limit is %d", running[at], at, q.limit)
+				s.trace.Fail("%d tasks of %s run, whose limit is %d", running[at], at, q.limit)
 			}
 		}
 	}
 }
 
 // allowed reports whether a task may come to what its document says now.
-func (s *Site) allowed(t *siteTask, d *store.Task) bool {
+func (s *site) allowed(t *task, d *store.Task) bool {
 	const orphanAge = 5 * time.Minute
 	stdout, _ := d.Raw.Lookup("stdout").StringValueOK()
 	stderr, _ := d.Raw.Lookup("stderr").StringValueOK()
@@ -181,13 +181,13 @@ func (s *Site) allowed(t *siteTask, d *store.Task) bool {
 }
 
 // isNobody reports whether a node field, in a queue's schema, means no node.
-func isNobody(q *siteQueue, node bson.RawValue) bool {
+func isNobody(q *queue, node bson.RawValue) bool {
 	n, number := node.AsInt64OK()
 	return q.schema == store.Schema2018 && node.Type == bson.TypeNull || q.schema == store.Schema2016 && number && n == -1
 }
 
 // stops reports whether the server of a host is stopping.
-func (s *Site) stops(name string) bool {
+func (s *site) stops(name string) bool {
 	for _, h := range s.hosts {
 		if h.name == name {
 			return h.process != nil && h.process.stopping
@@ -197,19 +197,19 @@ func (s *Site) stops(name string) bool {
 }
 
 // checkOrder checks that a claimed task was the next of its queue.
-func (s *Site) checkOrder(t *siteTask) {
+func (s *site) checkOrder(t *task) {
 	for _, o := range s.ledger.tasks {
 		if o.queue != t.queue || o.status != store.StatusQueued {
 			continue
 		}
 		if t.queue.sort == "fifo" && o.number < t.number || t.queue.sort == "lifo" && o.number > t.number {
-			s.trace.fail("%v is claimed before %v, and the queue's sort is %s", t, o, t.queue.sort)
+			s.trace.Fail("%v is claimed before %v, and the queue's sort is %s", t, o, t.queue.sort)
 		}
 	}
 }
 
 // markLost notes the tasks that a host's server has left claimed or running.
-func (s *Site) markLost(h *host) {
+func (s *site) markLost(h *host) {
 	for _, t := range s.ledger.tasks {
 		if t.node == h.name && (t.status == store.StatusClaimed || t.status == store.StatusRunning) {
 			t.lost = true
@@ -218,15 +218,15 @@ func (s *Site) markLost(h *host) {
 }
 
 // lostTasks are the tasks that are lost by now.
-func (s *Site) lostTasks() map[*siteTask]bool {
-	lost := map[*siteTask]bool{}
+func (s *site) lostTasks() map[*task]bool {
+	lost := map[*task]bool{}
 	for _, t := range s.ledger.tasks {
 		lost[t] = t.lost
 	}
 	return lost
 }
 
-func (s *Site) allEnded() bool {
+func (s *site) allEnded() bool {
 	for _, t := range s.ledger.tasks {
 		if t.status < store.StatusSucceeded && t.status != store.StatusOrphaned {
 			return false

@@ -33,7 +33,7 @@ func (s *Simulator) quit(c *Conn, queue int) {
 		}
 	}
 	c.ask(r, periodic.AppendStr8String(nil, s.ledger.queues[queue]))
-	s.trace.say("c%d does q%d no more", c.id, queue)
+	s.trace.Say("c%d does q%d no more", c.id, queue)
 }
 
 // serving reports whether c may be given a job of a queue. A job may have been assigned in the turn of the CANT_DO.
@@ -50,7 +50,7 @@ func (l *Ledger) acksGrabs(c *Conn) bool { return c.peerKind == crcWorker && l.s
 // confirm sends a worker's JOB_ASSIGNED, under the message id of the GRAB_JOB. It changes nothing.
 func (s *Simulator) confirm(c *Conn, h heldJob) {
 	c.askAs(h.tag, &Request{cmd: periodic.JobAssigned, silent: true}, nil)
-	s.trace.say("c%d confirms %v", c.id, h.job)
+	s.trace.Say("c%d confirms %v", c.id, h.job)
 }
 
 // decline sends a worker's JOB_UNASSIGNED: the job is ready again, and has not failed.
@@ -73,21 +73,21 @@ func (s *Simulator) decline(c *Conn, h heldJob) {
 		}
 	}
 	c.askAs(h.tag, r, nil)
-	s.trace.say("c%d declines %v", c.id, j)
+	s.trace.Say("c%d declines %v", c.id, j)
 }
 
 // assignedLate notes an assignment to a slow reader. It may have waited in the server behind a long reply, from any
 // turn since the request came, so the job may have timed out, have another holder or have ended.
 func (l *Ledger) assignedLate(c *Conn, j *Job, q *Request) {
-	l.trace.say("c%d is given %v, now or earlier", c.id, j)
+	l.trace.Say("c%d is given %v, now or earlier", c.id, j)
 	l.handed++
 	switch {
 	case j.id == 0 || j.now == gone && j.turn < q.turn:
-		l.trace.fail("%v is handed out after its end, or before it came", j)
+		l.trace.Fail("%v is handed out after its end, or before it came", j)
 	case j.now == gone || l.holds(j.holder, j) && j.holder != c && j.turn >= q.turn:
 		return
 	case l.holds(j.holder, j) && j.holder != c:
-		l.trace.fail("%v is handed to c%d and c%d holds it", j, c.id, j.holder.id)
+		l.trace.Fail("%v is handed to c%d and c%d holds it", j, c.id, j.holder.id)
 	}
 	j.holder, j.keyed, j.turn, j.lost, j.locks, j.parked = nil, false, l.turn, true, nil, false
 	j.setLocation("")
@@ -151,7 +151,7 @@ func (l *Ledger) checkIdle() {
 	for _, c := range l.net.conns {
 		if c.peerKind == gloomSlave && !c.busy && !c.peer.Broken && c.joined > 0 && c.joined <= l.turn {
 			if j := l.ready(c); j != nil {
-				l.trace.fail("c%d waits, and %v is ready for it", c.id, j)
+				l.trace.Fail("c%d waits, and %v is ready for it", c.id, j)
 			}
 		}
 		if !c.worker() || c.peer.Broken || c.slow {
@@ -162,7 +162,7 @@ func (l *Ledger) checkIdle() {
 				continue
 			}
 			if j := l.ready(c); j != nil {
-				l.trace.fail("c%d waits with a %v, and %v is ready for it", c.id, r.cmd, j)
+				l.trace.Fail("c%d waits with a %v, and %v is ready for it", c.id, r.cmd, j)
 			}
 		}
 	}
@@ -171,12 +171,12 @@ func (l *Ledger) checkIdle() {
 // checkNoJob checks a NO_JOB.
 func (l *Ledger) checkNoJob(c *Conn) {
 	if l.setup.grab != "document" {
-		l.trace.fail("c%d is sent NO_JOB", c.id)
+		l.trace.Fail("c%d is sent NO_JOB", c.id)
 	}
 	if j := l.ready(c); j != nil && !l.mixed && !c.slow && !l.stopping {
-		l.trace.fail("c%d is sent NO_JOB, and %v is ready for it", c.id, j)
+		l.trace.Fail("c%d is sent NO_JOB, and %v is ready for it", c.id, j)
 	}
-	l.trace.say("c%d hears that there is no job", c.id)
+	l.trace.Say("c%d hears that there is no job", c.id)
 }
 
 // woken checks the answer to a SLEEP. A broadcast job may be kept for the worker until its next GRAB_JOB, and for no
@@ -184,7 +184,7 @@ func (l *Ledger) checkNoJob(c *Conn) {
 // have been woken.
 func (l *Ledger) woken(c *Conn, body []byte, asked int) {
 	if len(body) != 1 || body[0] != byte(periodic.Noop) {
-		l.trace.fail("c%d is sent %x for a SLEEP", c.id, body)
+		l.trace.Fail("c%d is sent %x for a SLEEP", c.id, body)
 	}
 	if l.setup.grab != "document" || !l.serving(c, broadcastQueue) {
 		return

@@ -147,7 +147,7 @@ func (s *Simulator) lookup(t *Job) {
 	s.server.Dwork(dwork.AppendName(dwork.AppendType(nil, dwork.Lookup), []byte(t.name)), func(b []byte) {
 		var q dwork.Query
 		if err := dwork.DecodeReply(b, &q); err != nil {
-			s.trace.fail("a lookup is answered with %x: %v", b, err)
+			s.trace.Fail("a lookup is answered with %x: %v", b, err)
 		}
 		there := q.Type == dwork.OK
 		var before []*Job
@@ -160,7 +160,7 @@ func (s *Simulator) lookup(t *Job) {
 			}
 		}
 		if there && t.now == gone || !there && t.now == sure {
-			s.trace.fail("%v is lost, or back: a lookup says %v", t, q.Type)
+			s.trace.Fail("%v is lost, or back: a lookup says %v", t, q.Type)
 		}
 		if !there {
 			t.now = gone
@@ -169,7 +169,7 @@ func (s *Simulator) lookup(t *Job) {
 		t.now = sure
 		s.ledger.checkPredecessors(t, before)
 		if by, _, _ := strings.Cut(string(q.Location), ":"); by != t.location && !t.lost && (t.location != "" || !s.ledger.waitsUnread(t)) {
-			s.trace.fail("%v is held by %q, and a lookup says %q", t, t.location, by)
+			s.trace.Fail("%v is held by %q, and a lookup says %q", t, t.location, by)
 		}
 	})
 }
@@ -179,7 +179,7 @@ func (l *Ledger) checkPredecessors(t *Job, before []*Job) {
 	known := slices.Concat(t.preds, t.late)
 	for _, p := range known {
 		if p.now == sure && !slices.Contains(before, p) {
-			l.trace.fail("%v waits for %v no more", t, p)
+			l.trace.Fail("%v waits for %v no more", t, p)
 		}
 	}
 	for _, p := range before {
@@ -188,7 +188,7 @@ func (l *Ledger) checkPredecessors(t *Job, before []*Job) {
 		case slices.Contains(t.ghosts, p):
 			t.preds = append(t.preds, p)
 		default:
-			l.trace.fail("%v waits for %v, which nobody has said", t, p)
+			l.trace.Fail("%v waits for %v, which nobody has said", t, p)
 		}
 	}
 	t.ghosts = nil
@@ -206,10 +206,10 @@ func (s *Simulator) auditGraph() {
 		var q dwork.Query
 		active, ready := 0, 0
 		if err := dwork.DecodeReply(b, &q); err != nil {
-			s.trace.fail("the status is %x: %v", b, err)
+			s.trace.Fail("the status is %x: %v", b, err)
 		}
 		if _, err := fmt.Sscanf(string(q.Name), "dhub: %d active tasks, %d ready.", &active, &ready); err != nil || active != want || int(q.N) != ready {
-			s.trace.fail("there are %d tasks, and the hub says %q, %d", want, q.Name, q.N)
+			s.trace.Fail("there are %d tasks, and the hub says %q, %d", want, q.Name, q.N)
 		}
 	})
 }

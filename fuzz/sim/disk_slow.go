@@ -8,6 +8,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"treadle/fuzz/sim/play"
 )
 
 // While a slow disk syncs one group of changes, the server goes on; changes made meanwhile are in the next group.
@@ -45,35 +47,35 @@ func (s *Simulator) commitSlowly() (over <-chan struct{}) {
 }
 
 // syncSteps are the steps while the disk is at a sync.
-var syncSteps = newTable(
-	step{4, func(s *Simulator) { s.act(s.any()) }},
-	step{6, func(s *Simulator) { s.arrive(s.any()) }},
-	step{2, func(s *Simulator) { s.read(s.any(), math.MaxInt) }},
-	step{3, (*Simulator).landOne},
-	step{2, (*Simulator).halfCloseOwed},
-	step{1, func(s *Simulator) {
+var syncSteps = play.NewTable(
+	play.Of(4, func(s *Simulator) { s.act(s.any()) }),
+	play.Of(6, func(s *Simulator) { s.arrive(s.any()) }),
+	play.Of(2, func(s *Simulator) { s.read(s.any(), math.MaxInt) }),
+	play.Of(3, (*Simulator).landOne),
+	play.Of(2, (*Simulator).halfCloseOwed),
+	play.Of(1, func(s *Simulator) {
 		if s.rng.IntN(4) == 0 {
 			s.passLong()
 		} else {
 			s.passUpTo(3 * time.Second)
 		}
-	}},
-	step{1, func(s *Simulator) {
+	}),
+	play.Of(1, func(s *Simulator) {
 		if !s.ledger.stopping {
 			s.nodeStep()
 		}
-	}},
-	step{1, func(s *Simulator) {
+	}),
+	play.Of(1, func(s *Simulator) {
 		if !s.ledger.stopping {
 			s.breakConn(s.any())
 		}
-	}},
+	}),
 )
 
 // stepDuringSync does one thing while the disk is at a sync, if there are connections.
 func (s *Simulator) stepDuringSync() {
-	if play := syncSteps.draw(s.rng); len(s.net.conns) > 0 {
-		play(s)
+	if next := syncSteps.Draw(s.rng); len(s.net.conns) > 0 {
+		next(s)
 	}
 }
 
@@ -96,7 +98,7 @@ func (s *Simulator) halfCloseOwed() {
 		return
 	}
 	c := all[s.rng.IntN(len(all))]
-	s.trace.say("c%d has said all", c.id)
+	s.trace.Say("c%d has said all", c.id)
 	c.fin = true
 	s.deliver(c, 0)
 	s.settle()
@@ -114,7 +116,7 @@ func (l *Ledger) checkHalfClosedInTime() {
 			}
 		}
 		if last > 0 && last <= groups {
-			l.trace.fail("c%d has closed its side, and waits for more than group %d, which is on disk", c.id, last)
+			l.trace.Fail("c%d has closed its side, and waits for more than group %d, which is on disk", c.id, last)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"treadle/codec/gloom"
 	"treadle/codec/periodic"
+	"treadle/fuzz/sim/wire"
 	"treadle/loop"
 )
 
@@ -45,7 +46,7 @@ func statusLines(body []byte) map[string]string {
 func (s *Simulator) queued() (jobs int) {
 	if line := s.lines()[s.ledger.queues[workedQueues]]; line != "" {
 		if _, err := fmt.Sscanf(line, "0,%d,", &jobs); err != nil {
-			s.trace.fail("the status of %s is %q", s.ledger.queues[workedQueues], line)
+			s.trace.Fail("the status of %s is %q", s.ledger.queues[workedQueues], line)
 		}
 	}
 	return jobs
@@ -58,7 +59,7 @@ func (s *Simulator) disconnectMany() {
 	before := s.queued()
 	has := func(n int) {
 		if jobs := s.queued() - before; jobs != n {
-			s.trace.fail("a master has %d jobs, and STATUS counts %d", n, jobs)
+			s.trace.Fail("a master has %d jobs, and STATUS counts %d", n, jobs)
 		}
 	}
 	m := s.server.Connect("gloom-masters")
@@ -75,7 +76,7 @@ func (s *Simulator) disconnectMany() {
 	m.Close()
 	s.pass(time.Second)
 	has(0)
-	s.trace.say("a master has left %d jobs, and come back for %d of them", manyJobs, again)
+	s.trace.Say("a master has left %d jobs, and come back for %d of them", manyJobs, again)
 }
 
 // submitMany submits jobs from one master to the queue without workers; each must be taken.
@@ -91,12 +92,12 @@ func (s *Simulator) submitMany(m *loop.OfflinePeer, from, to int) {
 		payload, n, _ := gloom.Next(heard, 1<<20)
 		var r gloom.Reply
 		if gloom.ParseReply(payload, &r) != nil || !r.OK || !slices.Equal(r.ID, id(i)) {
-			s.trace.fail("a master submits %s, and is sent %q", id(i), payload)
+			s.trace.Fail("a master submits %s, and is sent %q", id(i), payload)
 		}
 		heard = heard[n:]
 	}
 	if len(heard) > 0 {
-		s.trace.fail("a master has submitted jobs %d to %d, and is sent %q", from, to, heard)
+		s.trace.Fail("a master has submitted jobs %d to %d, and is sent %q", from, to, heard)
 	}
 }
 
@@ -107,7 +108,7 @@ func (s *Simulator) offerMany() {
 	each := func(kind peerKind, cmd periodic.Command, from int) *loop.OfflinePeer {
 		frames := kind.hello()
 		for i := from; i < manyFunctions && (kind == plainWorker || i < from+mostOwed); i++ {
-			frames = append(frames, frame(periodic.Plain, uint32(i+1), cmd, periodic.AppendStr8String(nil, function(i)))...)
+			frames = append(frames, wire.Frame(periodic.Plain, uint32(i+1), cmd, periodic.AppendStr8String(nil, function(i)))...)
 		}
 		p := s.server.Connect("periodic")
 		p.Send(frames)
@@ -127,11 +128,11 @@ func (s *Simulator) offerMany() {
 	}
 	for name, line := range s.lines() {
 		if strings.HasPrefix(name, "f") {
-			s.trace.fail("%s is dropped, and its status is %q", name, line)
+			s.trace.Fail("%s is dropped, and its status is %q", name, line)
 		}
 	}
 	s.settle()
-	s.trace.say("a crowd has left")
+	s.trace.Say("a crowd has left")
 }
 
 // function is the name of one of the many functions.
@@ -141,7 +142,7 @@ func function(i int) string { return fmt.Sprintf("f%04d", i) }
 func (l *Ledger) checkMany(lines map[string]string) {
 	for i := range manyFunctions {
 		if line := lines[function(i)]; !strings.HasPrefix(line, "1,0,0,") {
-			l.trace.fail("one worker does %s, and its status is %q", function(i), line)
+			l.trace.Fail("one worker does %s, and its status is %q", function(i), line)
 		}
 	}
 }

@@ -1,6 +1,4 @@
-//go:build invariants
-
-package sim
+package play
 
 import (
 	"fmt"

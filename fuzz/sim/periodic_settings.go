@@ -4,11 +4,11 @@ package sim
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 	"slices"
 
 	"treadle/codec/periodic"
+	"treadle/fuzz/sim/wire"
 	"treadle/loop"
 )
 
@@ -96,7 +96,7 @@ func (s *Simulator) configure(c *Conn) {
 	r := &Request{cmd: periodic.ConfigSet}
 	r.arrive = func() { r.acknowledged = k.set(value) }
 	c.ask(r, binary.BigEndian.AppendUint32(periodic.AppendStr8String(nil, name), value))
-	s.trace.say("c%d sets %s to %d", c.id, name, value)
+	s.trace.Say("c%d sets %s to %d", c.id, name, value)
 }
 
 // askSetting sends a CONFIG_GET. The answer must be a value that the setting has between then and now.
@@ -114,7 +114,7 @@ func (s *Simulator) askSetting(c *Conn, k *setting) {
 func (l *Ledger) checkSetting(c *Conn, q *Request, body []byte) {
 	k := q.setting
 	if len(body) != 5 || body[0] != byte(periodic.Config) || !k.shows(k.values[q.from:], binary.BigEndian.Uint32(body[1:]), l.today(c.framing())) {
-		l.trace.fail("c%d is sent %x for %s %s, which was %d", c.id, body, k.names, k.today, k.values[q.from:])
+		l.trace.Fail("c%d is sent %x for %s %s, which was %d", c.id, body, k.names, k.today, k.values[q.from:])
 	}
 }
 
@@ -128,7 +128,7 @@ func (s *Simulator) changeTimeout() {
 		}
 	}
 	s.changeSetting(s.ledger.config[timeoutSetting], []uint32{600, 5}[s.rng.IntN(2)])
-	s.trace.say("jobs may take %d s", s.ledger.config[timeoutSetting].now())
+	s.trace.Say("jobs may take %d s", s.ledger.config[timeoutSetting].now())
 	s.pass(0)
 }
 
@@ -138,7 +138,7 @@ func (s *Simulator) changeSetting(k *setting, value uint32) {
 	id, _ := v.set(k, value)
 	s.commit()
 	if v.answer(id) == nil {
-		s.trace.fail("a CONFIG_SET is committed, and not answered")
+		s.trace.Fail("a CONFIG_SET is committed, and not answered")
 	}
 	v.peer.Close()
 }
@@ -157,17 +157,17 @@ func (s *Simulator) checkSettings(crashed bool) {
 			for _, name := range k.of(s.ledger.today(framing)) {
 				body := v.ask(periodic.ConfigGet, periodic.AppendStr8String(nil, name))
 				if len(body) != 5 || body[0] != byte(periodic.Config) {
-					s.trace.fail("a CONFIG_GET is answered with %x", body)
+					s.trace.Fail("a CONFIG_GET is answered with %x", body)
 				}
 				value, was := binary.BigEndian.Uint32(body[1:]), possible[i]
 				possible[i] = slices.DeleteFunc(slices.Clone(was), func(v uint32) bool { return !k.shows([]uint32{v}, value, s.ledger.today(framing)) })
 				if len(possible[i]) == 0 {
-					s.trace.fail("%s is %d, and was %d", name, value, was)
+					s.trace.Fail("%s is %d, and was %d", name, value, was)
 				}
 			}
 		}
 		if body := v.ask(periodic.ConfigGet, periodic.AppendStr8String(nil, "no such key")); string(body) != "\x18\x00\x00\x00\x00" {
-			s.trace.fail("a CONFIG_GET of no key is answered with %x", body)
+			s.trace.Fail("a CONFIG_GET of no key is answered with %x", body)
 		}
 		v.peer.Close()
 	}
@@ -206,7 +206,7 @@ func (s *Simulator) probeAs(server *loop.Offline, framing periodic.Framing, role
 // send sends a request, and returns its message id.
 func (v *probe) send(cmd periodic.Command, args []byte) (id uint32) {
 	v.next++
-	v.peer.Send(frame(v.framing, v.next, cmd, args))
+	v.peer.Send(wire.Frame(v.framing, v.next, cmd, args))
 	return v.next
 }
 
@@ -216,7 +216,7 @@ func (v *probe) answer(id uint32) (body []byte) {
 	var r periodic.Response
 	n, err := periodic.NextResponse(v.heard, v.framing, periodic.MaxPayload, &r)
 	if err != nil || n > 0 && r.MsgID != id {
-		v.s.trace.fail("request %d is answered with %x: %v", id, v.heard, err)
+		v.s.trace.Fail("request %d is answered with %x: %v", id, v.heard, err)
 	}
 	v.heard = v.heard[n:]
 	return r.Body
@@ -225,7 +225,7 @@ func (v *probe) answer(id uint32) (body []byte) {
 // ask returns the answer to a request, which must come at once.
 func (v *probe) ask(cmd periodic.Command, args []byte) (body []byte) {
 	if body = v.answer(v.send(cmd, args)); body == nil {
-		panic(violation(fmt.Sprintf("a %v is not answered", cmd)))
+		v.s.trace.Fail("a %v is not answered", cmd)
 	}
 	return body
 }

@@ -64,7 +64,7 @@ func (l *Ledger) report(framing periodic.Framing, era string, body []byte) []byt
 		return body
 	}
 	if len(body) == 0 || body[0] != byte(periodic.Data) {
-		l.trace.fail("a DUMP is answered with %x", body)
+		l.trace.Fail("a DUMP is answered with %x", body)
 	}
 	return body[1:]
 }
@@ -84,7 +84,7 @@ func (l *Ledger) checkRecord(k *Job, j *periodic.Job, where string) {
 	l.noteOverdue(k)
 	r := &k.record
 	if j.Count < r.least || j.Count > r.most || int64(j.Timeout)*1000 != k.timeout {
-		l.trace.fail("%v is %s with count %d, time-out %d; it has %d to %d, and %d ms", k, where, j.Count, j.Timeout, r.least, r.most, k.timeout)
+		l.trace.Fail("%v is %s with count %d, time-out %d; it has %d to %d, and %d ms", k, where, j.Count, j.Timeout, r.least, r.most, k.timeout)
 	}
 	r.least, r.most = j.Count, j.Count
 	if r.dated && j.SchedAt != r.at { // if nobody whom it may have been on its way to has left in this turn
@@ -100,10 +100,10 @@ func (l *Ledger) checkDump(since int, body []byte) map[*Job]bool {
 	for _, j := range l.parseDump(body) {
 		k := l.exactJobOf(j.Workload, "a job of a dump")
 		if k.by != ofPeriodic || k.now == gone && (k.turn < since || k.id == 0) || there[k] {
-			l.trace.fail("%v is in a dump, and has ended, never came or is there twice", k)
+			l.trace.Fail("%v is in a dump, and has ended, never came or is there twice", k)
 		}
 		if string(j.Name) != k.name || string(j.Func) != l.queues[k.queue] {
-			l.trace.fail("%v is in a dump as %q of %q", k, j.Name, j.Func)
+			l.trace.Fail("%v is in a dump as %q of %q", k, j.Name, j.Func)
 		}
 		there[k] = true
 		if k.turn >= since {
@@ -123,7 +123,7 @@ func (l *Ledger) checkDump(since int, body []byte) map[*Job]bool {
 		case j.queue == broadcastQueue: // it may have been, in this turn, and who gets it hears of that behind this
 			l.missing = append(l.missing, j)
 		default:
-			l.trace.fail("%v is not in a dump, or is lost", j)
+			l.trace.Fail("%v is not in a dump, or is lost", j)
 		}
 	}
 	l.lastDump = slices.Clone(body)
@@ -151,7 +151,7 @@ func (s *Simulator) checkStatus() {
 		}
 		shown, jobs := 0, 0
 		if _, err := fmt.Sscanf(lines[name], "%d,%d,", &shown, &jobs); lines[name] != "" && err != nil || shown != workers || jobs < least || jobs > most {
-			s.trace.fail("the status of %s is %q, and it has %d workers and %d to %d jobs", name, lines[name], workers, least, most)
+			s.trace.Fail("the status of %s is %q, and it has %d workers and %d to %d jobs", name, lines[name], workers, least, most)
 		}
 	}
 }
@@ -169,12 +169,12 @@ func (l *Ledger) parseAllOfDump(body []byte) (all []periodic.Job) {
 		var j periodic.Job
 		k, err := periodic.ParseJob(rest, &j)
 		if err != nil {
-			l.trace.fail("a dump: %v", err)
+			l.trace.Fail("a dump: %v", err)
 		}
 		all, rest = append(all, j), rest[k:]
 	}
 	if !ok || len(rest) > 0 {
-		l.trace.fail("a dump of %d jobs ends with %x", n, rest)
+		l.trace.Fail("a dump of %d jobs ends with %x", n, rest)
 	}
 	return all
 }
@@ -227,7 +227,7 @@ func (s *Simulator) loadAs(c *Conn, jobs []*Job, at []int64, b *loadEnd) {
 		fronts[i].at += last.at - len(args)
 	}
 	c.marks = append(append(c.marks[:len(c.marks)-1], fronts...), last)
-	s.trace.say("c%d loads %v at %d, %d more and %q, with a wrong sum: %v", c.id, jobs, at, b.more, b.tail, b.sum)
+	s.trace.Say("c%d loads %v at %d, %d more and %q, with a wrong sum: %v", c.id, jobs, at, b.more, b.tail, b.sum)
 }
 
 // mostLoaded limits the jobs of a dump that are loaded at once.
@@ -270,7 +270,7 @@ func (s *Simulator) loadCopy() {
 		in.Disk = disk
 		o, err := loop.NewOfflineIn(settings, in)
 		if err != nil {
-			s.trace.fail("another server does not start: %v", err)
+			s.trace.Fail("another server does not start: %v", err)
 		}
 		return o, disk
 	}
@@ -279,7 +279,7 @@ func (s *Simulator) loadCopy() {
 	id := v.send(periodic.Load, before)
 	o.Commit()
 	if body := v.answer(id); len(body) != 1 || body[0] != byte(periodic.Success) {
-		s.trace.fail("a dump is loaded into an empty server, which answers %x", body)
+		s.trace.Fail("a dump is loaded into an empty server, which answers %x", body)
 	}
 	left := disk.afterCrash(s.rng.IntN(remains), s.rng.Uint64())
 	disk.abandon()
@@ -297,7 +297,7 @@ func (s *Simulator) loadCopy() {
 	}
 	was, is := sorted(before), sorted(after)
 	if !slices.Equal(was, is) {
-		s.trace.fail("a dump of\n%q is loaded into an empty server, whose dump is\n%q", was, is)
+		s.trace.Fail("a dump of\n%q is loaded into an empty server, whose dump is\n%q", was, is)
 	}
-	s.trace.say("a copy has %d jobs", len(is))
+	s.trace.Say("a copy has %d jobs", len(is))
 }

@@ -13,18 +13,18 @@ import (
 
 // sent checks that a broadcast job may go to a worker that asked in a certain turn, and notes it.
 func (l *Ledger) sent(c *Conn, j *Job, asked int) {
-	l.trace.say("c%d is sent %v", c.id, j)
+	l.trace.Say("c%d is sent %v", c.id, j)
 	if !c.slow {
 		asked = l.turn // it reads at once
 	}
 	switch {
 	case slices.Contains(c.kept, j):
 	case j.now == gone && (j.turn < asked || j.id == 0):
-		l.trace.fail("%v is broadcast after its end, or before it came", j)
+		l.trace.Fail("%v is broadcast after its end, or before it came", j)
 	case !l.serving(c, broadcastQueue):
-		l.trace.fail("%v is broadcast to c%d, which has not asked for it", j, c.id)
+		l.trace.Fail("%v is broadcast to c%d, which has not asked for it", j, c.id)
 	case j.now != gone && j.notBefore > max(l.wall, l.clock().Wall):
-		l.trace.fail("%v is broadcast early", j)
+		l.trace.Fail("%v is broadcast early", j)
 	}
 	if j.now != gone {
 		l.end(j)
@@ -49,7 +49,7 @@ func (l *Ledger) checkBroadcasts() {
 				waits = waits || r.cmd == periodic.GrabJob && r.turn < l.turn
 			}
 			if waits && !c.slow && c.tuned > 0 && c.tuned <= l.turn && !j.sentTo[c] {
-				l.trace.fail("%v is broadcast, and not to c%d, which waits", j, c.id)
+				l.trace.Fail("%v is broadcast, and not to c%d, which waits", j, c.id)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"treadle/codec/periodic"
+	"treadle/fuzz/sim/play"
 )
 
 // An orderly stop follows a signal or a client's SHUTDOWN. The server hands out no more jobs, and waits until no job runs
@@ -21,21 +22,21 @@ func (s *Simulator) requestShutdown(c *Conn) {
 	r := &Request{cmd: periodic.Shutdown, silent: s.ledger.setup.stops == "on"}
 	r.arrive = func() { r.refused, s.ledger.ending = !r.silent, r.silent }
 	c.ask(r, nil)
-	s.trace.say("c%d asks the server to stop", c.id)
+	s.trace.Say("c%d asks the server to stop", c.id)
 }
 
 // shutDown follows a SHUTDOWN that the server has accepted.
 func (s *Simulator) shutDown() {
 	s.settle()
 	if !s.server.Stopping() {
-		s.trace.fail("a SHUTDOWN does not stop the server")
+		s.trace.Fail("a SHUTDOWN does not stop the server")
 	}
 	s.stop()
 }
 
 // stop stops the server as a signal does, and starts it again.
 func (s *Simulator) stop() {
-	s.trace.say("the server is to stop")
+	s.trace.Say("the server is to stop")
 	s.policyLeaveAll() // what these workers have would keep it from stopping
 	s.server.BeginStop()
 	s.ledger.stopping = true
@@ -47,14 +48,14 @@ func (s *Simulator) stop() {
 		s.letDrain()
 	}
 	owes := s.server.Owes()
-	s.trace.say("it owes something: %v", owes)
+	s.trace.Say("it owes something: %v", owes)
 	if !owes {
 		s.ledger.checkOwesNothing()
 	}
 	conns := slices.DeleteFunc(slices.Clone(s.net.conns), func(c *Conn) bool { return c.peer.Closed() })
 	s.ledger.disk.finishCheckpoints()
 	if err := s.server.Stop(s.ledger.disk.release); err != nil {
-		s.trace.fail("the server stops: %v", err)
+		s.trace.Fail("the server stops: %v", err)
 	}
 	if !owes {
 		s.checkHalfClosed()
@@ -63,7 +64,7 @@ func (s *Simulator) stop() {
 		}
 	}
 	if err := s.server.Check(); err != nil {
-		s.trace.fail("when the server has stopped: %v", err)
+		s.trace.Fail("when the server has stopped: %v", err)
 	}
 	s.ledger.disk.abandon()
 	s.ledger.stopping, s.ledger.swaps, s.ledger.aired, s.ledger.missing, s.ledger.behind, s.ledger.misdated = false, nil, nil, nil, nil, ""
@@ -90,23 +91,23 @@ func (s *Simulator) stopSlowly() bool {
 }
 
 // stopSteps are the steps while the server stops. No peer connects.
-var stopSteps = newTable(
-	step{25, func(s *Simulator) { s.act(s.any()) }},
-	step{25, func(s *Simulator) { s.arrive(s.any()) }},
-	step{20, func(s *Simulator) { s.read(s.any(), math.MaxInt) }},
-	step{5, (*Simulator).graphStep},
-	step{5, (*Simulator).landOne},
-	step{12, (*Simulator).commit},
-	step{8, func(s *Simulator) { s.passUpTo(time.Second) }},
+var stopSteps = play.NewTable(
+	play.Of(25, func(s *Simulator) { s.act(s.any()) }),
+	play.Of(25, func(s *Simulator) { s.arrive(s.any()) }),
+	play.Of(20, func(s *Simulator) { s.read(s.any(), math.MaxInt) }),
+	play.Of(5, (*Simulator).graphStep),
+	play.Of(5, (*Simulator).landOne),
+	play.Of(12, (*Simulator).commit),
+	play.Of(8, func(s *Simulator) { s.passUpTo(time.Second) }),
 )
 
 // stepDuringStop does one thing while the server stops.
 func (s *Simulator) stepDuringStop() {
-	play := stopSteps.draw(s.rng)
+	next := stopSteps.Draw(s.rng)
 	if len(s.net.conns) == 0 {
-		play = (*Simulator).commit
+		next = (*Simulator).commit
 	}
-	play(s)
+	next(s)
 }
 
 // letDrain lets all peers read and the disk write while the server stops. After that the server may wait for running
@@ -125,7 +126,7 @@ func (s *Simulator) letDrain() {
 		}
 	}
 	if s.server.Owes() {
-		s.trace.fail("the server does not stop, and no job is running")
+		s.trace.Fail("the server does not stop, and no job is running")
 	}
 }
 
@@ -139,16 +140,16 @@ func (l *Ledger) mayRun(j *Job) bool {
 func (l *Ledger) checkOwesNothing() {
 	for _, j := range l.jobs {
 		if j.by != ofDwork && l.holds(j.holder, j) {
-			l.trace.fail("the server stops, and c%d does %v", j.holder.id, j)
+			l.trace.Fail("the server stops, and c%d does %v", j.holder.id, j)
 		}
 	}
 	for _, c := range l.net.conns {
 		if n := c.peer.OutboundBuffered(); n > 0 && !c.peer.Closed() {
-			l.trace.fail("the server stops, and c%d has yet to read %d bytes", c.id, n)
+			l.trace.Fail("the server stops, and c%d has yet to read %d bytes", c.id, n)
 		}
 	}
 	if n := l.net.ktsOwed + l.net.hubOwed; n > 0 {
-		l.trace.fail("the server stops, and %d calls have no answer", n)
+		l.trace.Fail("the server stops, and %d calls have no answer", n)
 	}
 }
 
@@ -166,7 +167,7 @@ func (l *Ledger) checkAllAnswered(c *Conn) {
 	for _, r := range c.requests {
 		cut := c.peer.Broken || c.slow && l.mixed // it may have been hung up on before
 		if !cut && !r.waitsForOthers() {
-			l.trace.fail("the server has stopped, and c%d has no answer to its %v", c.id, r.cmd)
+			l.trace.Fail("the server has stopped, and c%d has no answer to its %v", c.id, r.cmd)
 		}
 	}
 }
@@ -190,7 +191,7 @@ func (s *Simulator) checkHalfClosed() {
 	for _, c := range s.net.halfClosed {
 		for _, r := range c.requests {
 			if !r.waitsForOthers() {
-				s.trace.fail("c%d has closed its side, and never has an answer to its %v", c.id, r.cmd)
+				s.trace.Fail("c%d has closed its side, and never has an answer to its %v", c.id, r.cmd)
 			}
 		}
 	}

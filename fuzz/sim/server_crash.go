@@ -39,7 +39,7 @@ func (s *Simulator) start(mem *vfs.MemFS, in loop.Surroundings) {
 	server, err := loop.NewOfflineIn(settings, in)
 	if s.server = server; err != nil {
 		s.server = nil
-		s.trace.fail("the server does not start: %v", err)
+		s.trace.Fail("the server does not start: %v", err)
 	}
 	s.ledger.clock, s.ledger.policy.clock = server.Now, server.Now
 	s.ledger.policy.lockTimeout = func() int64 { return 1000 * int64(s.ledger.config[lockTimeoutSetting].now()) }
@@ -56,7 +56,7 @@ func (s *Simulator) startBadly(mem *vfs.MemFS, in loop.Surroundings, f *fault) *
 	in.Disk = disk
 	server, err := loop.NewOfflineIn(s.settings(), in)
 	if err != nil && !f.hit.Load() {
-		s.trace.fail("the server does not start: %v", err)
+		s.trace.Fail("the server does not start: %v", err)
 	}
 	left := disk.afterFault(f)
 	if err == nil {
@@ -95,7 +95,7 @@ func (s *Simulator) crash() {
 	s.settle()
 	s.crashes++
 	how, keeps, chance := s.rng.IntN(7), s.rng.IntN(remains), s.rng.Uint64()
-	s.trace.say("crash %d, %d", how, keeps)
+	s.trace.Say("crash %d, %d", how, keeps)
 	var left *vfs.MemFS
 	switch how {
 	case 0, 5, 6:
@@ -121,7 +121,7 @@ func (s *Simulator) startAgain(left *vfs.MemFS) {
 	}
 	now.Wall += down.Milliseconds()
 	now.Micros += down.Microseconds()
-	s.trace.say("another server starts after %v", down)
+	s.trace.Say("another server starts after %v", down)
 	s.ledger.crashed()
 	s.start(left, loop.Surroundings{Now: now})
 	s.recovered()
@@ -133,7 +133,7 @@ func (s *Simulator) commitBadly() {
 	f.left.Store(s.rng.Int64N(5))
 	s.ledger.disk.fault.Store(f)
 	if s.server.Commit() && f.hit.Load() {
-		s.trace.fail("something has gone wrong with the log, %d, and the server goes on", f.kind)
+		s.trace.Fail("something has gone wrong with the log, %d, and the server goes on", f.kind)
 	}
 }
 
@@ -154,7 +154,7 @@ func (s *Simulator) wear() (left *vfs.MemFS) {
 		if v.answer(id) != nil {
 			acknowledged()
 		} else if going {
-			s.trace.fail("a CONFIG_SET is committed, and not answered")
+			s.trace.Fail("a CONFIG_SET is committed, and not answered")
 		}
 	}
 	s.rng = rand.New(rand.NewPCG(after, 0)) // of what was drawn meanwhile, nobody knows how often
@@ -170,7 +170,7 @@ func (s *Simulator) recovered() {
 		w.waiting = nil // the connection has ended
 	}
 	if !s.audit() {
-		s.trace.fail("a dump is not answered")
+		s.trace.Fail("a dump is not answered")
 	}
 	s.policyRecovered()
 	s.cronLook()

@@ -1,6 +1,8 @@
 //go:build invariants
 
-package sim
+// Package site is the play of a Disbatch site: three hosts, each with a server in memory and its node, share the double of
+// their database.
+package site
 
 import (
 	"fmt"
@@ -16,6 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
+	"treadle/fuzz/sim/play"
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/mongotest"
 	"treadle/loop/disbatch/store"
@@ -27,30 +30,30 @@ import (
 // each call of a server and each reply waits as a message until the play delivers it, so the seed alone decides what
 // happens, and in which order.
 
-// siteHosts is the number of hosts, siteTasks the largest number of tasks, and siteLateTasks the number of tasks that are
+// hostCount is the number of hosts, maxTasks the largest number of tasks, and lateTasks the number of tasks that are
 // created at the end.
 const (
-	siteHosts     = 3
-	siteTasks     = 40
-	siteLateTasks = 8
+	hostCount = 3
+	maxTasks  = 40
+	lateTasks = 8
 )
 
-// siteInterval is the time between two ticks of a node, siteDrain how long a stopping node waits for its tasks.
+// interval is the time between two ticks of a node, drain how long a stopping node waits for its tasks.
 const (
-	siteInterval = time.Second
-	siteDrain    = 10 * time.Second
+	interval = time.Second
+	drain    = 10 * time.Second
 )
 
-const siteConfig = `{ "mongohost": "mongodb://database/?loadBalanced=true", "database": "site", "treadle_plugins": {
+const configText = `{ "mongohost": "mongodb://database/?loadBalanced=true", "database": "site", "treadle_plugins": {
 	"One": {"kind": "function", "function": "one"},
 	"Two": {"kind": "function", "function": "two", "timeout": 20},
 	"Three": {"kind": "function", "function": "one"},
 } }`
 
-// Site plays one seed against a Disbatch site.
-type Site struct {
-	trace     *Trace
-	ledger    SiteLedger
+// site plays one seed against a Disbatch site.
+type site struct {
+	trace     *play.Trace
+	ledger    ledger
 	seed      uint64
 	rng       *rand.Rand
 	double    *mongotest.Server
@@ -67,14 +70,14 @@ type Site struct {
 	arrived []*message // since the last settle, in any order
 }
 
-// PlaySite is the Player of a Disbatch site. It is called in a bubble of testing/synctest.
-func PlaySite(seed uint64, steps int, keep []bool) (result Result) {
+// Play is the play.Player of a Disbatch site. It is called in a bubble of testing/synctest.
+func Play(seed uint64, steps int, keep []bool) (result play.Result) {
 	s, at := newSite(seed), 0
 	defer func() {
 		if p := recover(); p != nil {
-			result.FailedAt, result.Failure = at, s.trace.caught(p, seed, at)
+			result.FailedAt, result.Failure = at, s.trace.Caught(p, seed, at)
 		}
-		result.Trace, result.Summary = s.trace.text.String(), s.summary(seed)
+		result.Trace, result.Summary = s.trace.Text(), s.summary(seed)
 		s.abandon()
 	}()
 	for ; at < steps; at++ {
@@ -82,7 +85,7 @@ func PlaySite(seed uint64, steps int, keep []bool) (result Result) {
 			continue
 		}
 		s.rng = rand.New(rand.NewPCG(seed, uint64(at)))
-		s.trace.say("step %d", at)
+		s.trace.Say("step %d", at)
 		s.step()
 	}
 	s.rng = rand.New(rand.NewPCG(seed, uint64(steps)))
@@ -91,36 +94,36 @@ func PlaySite(seed uint64, steps int, keep []bool) (result Result) {
 }
 
 // summary says in one line what the play came to.
-func (s *Site) summary(seed uint64) string {
+func (s *site) summary(seed uint64) string {
 	ends := map[int]int{}
 	for _, t := range s.ledger.tasks {
 		ends[t.status]++
 	}
 	return fmt.Sprintf("seed %d: %d servers, %d tasks, %d succeeded, %d failed, %d orphaned, trace %016x",
-		seed, len(s.processes), len(s.ledger.tasks), ends[store.StatusSucceeded], ends[store.StatusFailed], ends[store.StatusOrphaned], s.trace.sum())
+		seed, len(s.processes), len(s.ledger.tasks), ends[store.StatusSucceeded], ends[store.StatusFailed], ends[store.StatusOrphaned], s.trace.Sum())
 }
 
-func newSite(seed uint64) *Site {
-	s := &Site{trace: new(Trace), seed: seed, rng: rand.New(rand.NewPCG(seed, math.MaxUint64)), double: mongotest.New()}
+func newSite(seed uint64) *site {
+	s := &site{trace: new(play.Trace), seed: seed, rng: rand.New(rand.NewPCG(seed, math.MaxUint64)), double: mongotest.New()}
 	var err error
-	if s.config, err = config.Parse([]byte(siteConfig)); err != nil {
+	if s.config, err = config.Parse([]byte(configText)); err != nil {
 		panic(err) // it is ours
 	}
-	s.ledger.queues = []*siteQueue{
+	s.ledger.queues = []*queue{
 		{name: "one", limit: 1 + s.rng.IntN(3), sort: "fifo", schema: store.Schema2018, plugin: "One"},
 		{name: "two", limit: 1 + s.rng.IntN(3), sort: "lifo", schema: store.Schema2016, plugin: "Two", timeout: 20 * time.Second},
 		{name: "three", limit: 1 + s.rng.IntN(3), sort: "default", schema: store.Schema2018, plugin: "Three"},
 	}
 	for i, q := range s.ledger.queues {
-		q.id = siteID(1000 + i)
+		q.id = objectID(1000 + i)
 		s.run(bson.D{{Key: "insert", Value: "queues"}, {Key: "documents", Value: bson.A{q.document()}}})
 	}
-	for i := range siteHosts {
+	for i := range hostCount {
 		h := &host{number: i, name: fmt.Sprint("h", i), limit: store.NoLimit, skew: time.Duration(s.rng.IntN(7200)-3600) * time.Second}
 		if s.rng.IntN(3) == 0 {
 			h.limit = 1 + s.rng.IntN(3)
 			s.run(bson.D{{Key: "insert", Value: "nodes"}, {Key: "documents", Value: bson.A{
-				bson.D{{Key: "_id", Value: siteID(2000 + i)}, {Key: "node", Value: h.name}, {Key: "maxthreads", Value: h.limit}},
+				bson.D{{Key: "_id", Value: objectID(2000 + i)}, {Key: "node", Value: h.name}, {Key: "maxthreads", Value: h.limit}},
 			}}})
 		}
 		s.hosts = append(s.hosts, h)
@@ -128,63 +131,61 @@ func newSite(seed uint64) *Site {
 	return s
 }
 
-// siteID is an id that is larger for a larger number.
-func siteID(n int) (id primitive.ObjectID) {
+// objectID is an id that is larger for a larger number.
+func objectID(n int) (id primitive.ObjectID) {
 	id[0], id[10], id[11] = 0x60, byte(n>>8), byte(n)
 	return id
 }
 
 // run runs a command in the database at once.
-func (s *Site) run(command bson.D) bson.Raw {
+func (s *site) run(command bson.D) bson.Raw {
 	reply, err := bson.Marshal(s.double.Run(append(command, bson.E{Key: "$db", Value: "site"})))
 	if err != nil {
 		panic(err) // the double makes documents
 	}
 	if ok, _ := bson.Raw(reply).Lookup("ok").DoubleOK(); ok != 1 {
-		s.trace.fail("%v: %s", command, bson.Raw(reply))
+		s.trace.Fail("%v: %s", command, bson.Raw(reply))
 	}
 	return reply
 }
 
-type siteStep = row[func(*Site, *host)]
-
-// siteSteps are the steps of PlaySite, for a host that has a server.
-var siteSteps = newTable(
-	siteStep{60, func(s *Site, _ *host) { s.submit() }},
-	siteStep{100, (*Site).work},
-	siteStep{480, func(s *Site, _ *host) { s.deliverOne() }},
-	siteStep{140, func(s *Site, _ *host) {
+// stepTable are the steps of Play, for a host that has a server.
+var stepTable = play.NewTable(
+	play.Of(60, func(s *site, _ *host) { s.submit() }),
+	play.Of(100, (*site).work),
+	play.Of(480, func(s *site, _ *host) { s.deliverOne() }),
+	play.Of(140, func(s *site, _ *host) {
 		for range s.rng.IntN(20) {
 			s.deliverOne()
 		}
-	}},
-	siteStep{160, func(s *Site, _ *host) { s.pass(time.Duration(s.rng.IntN(1500)) * time.Millisecond) }},
-	siteStep{10, func(s *Site, _ *host) { s.pass(time.Duration(s.rng.IntN(30)) * time.Second) }},
-	siteStep{12, (*Site).kill},
-	siteStep{12, (*Site).stop},
-	siteStep{6, (*Site).stopInOrder},
-	siteStep{20, func(s *Site, _ *host) { s.toggleDatabase() }},
+	}),
+	play.Of(160, func(s *site, _ *host) { s.pass(time.Duration(s.rng.IntN(1500)) * time.Millisecond) }),
+	play.Of(10, func(s *site, _ *host) { s.pass(time.Duration(s.rng.IntN(30)) * time.Second) }),
+	play.Of(12, (*site).kill),
+	play.Of(12, (*site).stop),
+	play.Of(6, (*site).stopInOrder),
+	play.Of(20, func(s *site, _ *host) { s.toggleDatabase() }),
 )
 
 // step does the next thing.
-func (s *Site) step() {
-	h := s.hosts[s.rng.IntN(siteHosts)]
-	play := siteSteps.draw(s.rng)
+func (s *site) step() {
+	h := s.hosts[s.rng.IntN(hostCount)]
+	next := stepTable.Draw(s.rng)
 	if h.process == nil {
-		play = (*Site).start
+		next = (*site).start
 	}
-	play(s, h)
+	next(s, h)
 }
 
 // submit creates a task, as a command interface does.
-func (s *Site) submit() {
-	if len(s.ledger.tasks) < siteTasks {
+func (s *site) submit() {
+	if len(s.ledger.tasks) < maxTasks {
 		s.create(s.ledger.queues[s.rng.IntN(len(s.ledger.queues))])
 	}
 }
 
 // deliverOne delivers one message, in one case of 25 with a fault.
-func (s *Site) deliverOne() {
+func (s *site) deliverOne() {
 	if len(s.messages) == 0 {
 		return
 	}
@@ -199,8 +200,8 @@ func (s *Site) deliverOne() {
 }
 
 // deliver delivers a message. It takes a random moment, so that no two timers end at the same time.
-func (s *Site) deliver(p *message, fault mongotest.Fault) {
-	s.trace.say("%s%s", p, []string{"", ", its reply is lost", ", lost", "", ", its reply is cut", ", refused"}[fault])
+func (s *site) deliver(p *message, fault mongotest.Fault) {
+	s.trace.Say("%s%s", p, []string{"", ", its reply is lost", ", lost", "", ", its reply is cut", ", refused"}[fault])
 	s.sender = p.process
 	p.pass(fault)
 	s.settle()
@@ -209,7 +210,7 @@ func (s *Site) deliver(p *message, fault mongotest.Fault) {
 }
 
 // settle waits until every goroutine waits, and checks everything.
-func (s *Site) settle() {
+func (s *site) settle() {
 	synctest.Wait()
 	s.mu.Lock()
 	arrived := s.arrived
@@ -217,7 +218,7 @@ func (s *Site) settle() {
 	s.mu.Unlock()
 	slices.SortStableFunc(arrived, func(a, b *message) int { return strings.Compare(a.String(), b.String()) })
 	for _, p := range arrived {
-		s.trace.say("+ %v", p)
+		s.trace.Say("+ %v", p)
 	}
 	s.messages = append(s.messages, arrived...)
 	for _, h := range s.hosts {
@@ -234,8 +235,8 @@ func (s *Site) settle() {
 }
 
 // pass lets time pass.
-func (s *Site) pass(d time.Duration) {
-	s.trace.say("%v pass", d)
+func (s *site) pass(d time.Duration) {
+	s.trace.Say("%v pass", d)
 	time.Sleep(d)
 	for _, h := range s.hosts {
 		if h.process != nil {
@@ -246,10 +247,10 @@ func (s *Site) pass(d time.Duration) {
 }
 
 // toggleDatabase makes the database unreachable, or reachable again.
-func (s *Site) toggleDatabase() {
+func (s *site) toggleDatabase() {
 	away := !s.away.Load()
 	s.away.Store(away)
-	s.trace.say("the database is away: %v", away)
+	s.trace.Say("the database is away: %v", away)
 	if away {
 		// One after the other: calls that fail at one instant are in no order.
 		for slices.ContainsFunc(s.messages, (*message).breaks) {
@@ -270,15 +271,15 @@ func (s *Site) toggleDatabase() {
 // finish lets everything behave until all tasks have ended, and stops all hosts. It creates tasks whose first claims
 // lose their replies: no server starts any more that would find a claim that the one before forgot, and the play ends
 // before such tasks count as orphans.
-func (s *Site) finish() {
-	s.trace.say("finish")
+func (s *site) finish() {
+	s.trace.Say("finish")
 	if s.away.Load() {
 		s.toggleDatabase()
 	}
-	for i := range siteLateTasks {
+	for i := range lateTasks {
 		s.create(s.ledger.queues[i%len(s.ledger.queues)])
 	}
-	s.losing = siteLateTasks
+	s.losing = lateTasks
 	for range 400 {
 		for _, h := range s.hosts {
 			switch {
@@ -295,7 +296,7 @@ func (s *Site) finish() {
 	}
 	for _, t := range s.ledger.tasks {
 		if t.status < store.StatusSucceeded && t.status != store.StatusOrphaned {
-			s.trace.fail("%v never ends, its status is %d at %q", t, t.status, t.node)
+			s.trace.Fail("%v never ends, its status is %d at %q", t, t.status, t.node)
 		}
 	}
 	for _, h := range s.hosts {
@@ -303,11 +304,11 @@ func (s *Site) finish() {
 			s.stopInOrder(h)
 		}
 	}
-	s.trace.say("all is done")
+	s.trace.Say("all is done")
 }
 
 // deliverAll delivers all messages, of one process or of all, lets workers work, and lets some time pass.
-func (s *Site) deliverAll(only *process) {
+func (s *site) deliverAll(only *process) {
 	for round := 0; round < 50; round++ {
 		i := slices.IndexFunc(s.messages, func(p *message) bool { return only == nil || p.process == only })
 		if i < 0 {
@@ -336,7 +337,7 @@ func (s *Site) deliverAll(only *process) {
 }
 
 // abandon ends all goroutines after a play.
-func (s *Site) abandon() {
+func (s *site) abandon() {
 	s.away.Store(true)
 	for _, h := range s.hosts {
 		if h.process != nil {
@@ -359,5 +360,5 @@ func (s *Site) abandon() {
 			s.mu.Unlock()
 		}
 	}
-	time.Sleep(siteDrain) // the driver's goroutines
+	time.Sleep(drain) // the driver's goroutines
 }

@@ -20,7 +20,7 @@ func (s *Simulator) nodeStep() {
 	}
 	j := s.ledger.newJob(ofDisbatch, s.rng.IntN(workedQueues), "")
 	j.size = s.large()
-	s.trace.say("the node submits %v", j)
+	s.trace.Say("the node submits %v", j)
 	s.ledger.submitted(j, 0)
 	j.asked = true
 	crash := s.crashes
@@ -30,21 +30,21 @@ func (s *Simulator) nodeStep() {
 		}
 	})
 	if err != nil {
-		s.trace.fail("the node cannot submit %v: %v", j, err)
+		s.trace.Fail("the node cannot submit %v: %v", j, err)
 	}
 	s.settle()
 }
 
 // nodeAnswered checks the end of a job that the node is told of.
 func (l *Ledger) nodeAnswered(j *Job, data []byte, err error) {
-	l.trace.say("the node hears %q, %v of %v", brief(data), err, j)
+	l.trace.Say("the node hears %q, %v of %v", brief(data), err, j)
 	switch {
 	case !j.asked:
-		l.trace.fail("the node hears of %v twice, or after it has withdrawn it", j)
+		l.trace.Fail("the node hears of %v twice, or after it has withdrawn it", j)
 	case err == nil && !slices.Contains(j.results, string(data)):
-		l.trace.fail("the node is told that %v came to %q, and workers said %q", j, data, j.results)
+		l.trace.Fail("the node is told that %v came to %q, and workers said %q", j, data, j.results)
 	case err != nil && l.failuresOf(j) == 0 && !l.waitsUnread(j): // who has it unread may leave
-		l.trace.fail("the node is told that %v has failed, and nobody has failed it", j)
+		l.trace.Fail("the node is told that %v has failed, and nobody has failed it", j)
 	}
 	j.asked = false
 	l.results++
@@ -67,9 +67,9 @@ func (s *Simulator) withdraw() {
 	j := all[s.rng.IntN(len(all))]
 	held := s.ledger.holds(j.holder, j)
 	unseen := s.server.Functions().Withdraw(s.ledger.queues[j.queue], j.name)
-	s.trace.say("the node withdraws %v: %v", j, unseen)
+	s.trace.Say("the node withdraws %v: %v", j, unseen)
 	if unseen && held {
-		s.trace.fail("%v is withdrawn, and c%d holds it", j, j.holder.id)
+		s.trace.Fail("%v is withdrawn, and c%d holds it", j, j.holder.id)
 	}
 	if unseen {
 		j.asked = false

@@ -3,8 +3,6 @@
 package sim
 
 import (
-	"encoding/binary"
-
 	"treadle/codec/periodic"
 )
 
@@ -48,15 +46,3 @@ func (k peerKind) framing() periodic.Framing {
 func (k peerKind) gloom() bool  { return k >= gloomMaster }
 func (k peerKind) client() bool { return k != plainWorker && !k.gloom() }
 func (k peerKind) worker() bool { return k != plainClient && !k.gloom() }
-
-// frame encodes a request of the Periodic protocol.
-func frame(fr periodic.Framing, id uint32, cmd periodic.Command, args []byte) []byte {
-	out := append(periodic.AppendMessage(periodic.BeginRequest(nil, fr), id, cmd), args...)
-	periodic.End(out, 0, fr)
-	return out
-}
-
-// gloomFrame encodes a message of the Gloom protocol, which may make no sense.
-func gloomFrame(message string) []byte {
-	return append(binary.BigEndian.AppendUint32(nil, uint32(len(message))), message...)
-}

@@ -1,6 +1,6 @@
 //go:build invariants
 
-package sim
+package site
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 
 	"treadle/codec/periodic"
+	"treadle/fuzz/sim/wire"
 	"treadle/loop"
 	"treadle/loop/disbatch/mongotest"
 	"treadle/loop/disbatch/node"
@@ -36,7 +37,7 @@ type host struct {
 
 // process is a server with a node, from its start to its end.
 type process struct {
-	site     *Site
+	site     *site
 	host     *host
 	number   int
 	server   *loop.Offline
@@ -44,7 +45,7 @@ type process struct {
 	ended    chan struct{} // closed when the node has stopped
 	err      error         // why
 	stopping bool
-	workers  []*siteWorker
+	workers  []*worker
 	hired    int
 
 	mu    sync.Mutex
@@ -55,27 +56,27 @@ type process struct {
 func (l *process) String() string { return fmt.Sprintf("%s.%d", l.host.name, l.number) }
 
 // start starts a server on a host.
-func (s *Site) start(h *host) {
+func (s *site) start(h *host) {
 	h.starts++
 	l := &process{site: s, host: h, number: h.starts, ended: make(chan struct{})}
-	s.trace.say("%v starts", l)
+	s.trace.Say("%v starts", l)
 	var err error
 	if l.server, err = loop.NewOffline(loop.Options{Shards: 1}); err != nil {
-		s.trace.fail("%v does not start: %v", l, err)
+		s.trace.Fail("%v does not start: %v", l, err)
 	}
 	// Several goroutines of a node may pick at the same instant, in any order: what they get follows from the instant alone.
 	pick := func(n int) int {
 		return rand.New(rand.NewPCG(s.seed^uint64(time.Now().UnixNano()), uint64(h.number<<32|l.number))).IntN(n)
 	}
 	n, err := node.NewIn(node.Options{
-		Config: s.config, Name: h.name, Functions: l, Interval: siteInterval, Drain: func() time.Duration { return siteDrain },
+		Config: s.config, Name: h.name, Functions: l, Interval: interval, Drain: func() time.Duration { return drain },
 	}, node.Environment{
 		Dial:  l.dial,
 		Clock: func() time.Time { return time.Now().Add(h.skew) },
 		Pick:  pick,
 	})
 	if err != nil {
-		s.trace.fail("%v has no node: %v", l, err)
+		s.trace.Fail("%v has no node: %v", l, err)
 	}
 	ctx, end := context.WithCancel(context.Background())
 	l.end, h.process, s.processes = end, l, append(s.processes, l)
@@ -88,16 +89,16 @@ func (s *Site) start(h *host) {
 }
 
 // kill ends a server's process.
-func (s *Site) kill(h *host) {
-	s.trace.say("%v dies", h.process)
+func (s *site) kill(h *host) {
+	s.trace.Say("%v dies", h.process)
 	s.markLost(h)
 	s.reap(h.process)
 	s.settle()
 }
 
 // stop stops a server as SIGTERM does, and does not wait.
-func (s *Site) stop(h *host) {
-	s.trace.say("%v is to stop", h.process)
+func (s *site) stop(h *host) {
+	s.trace.Say("%v is to stop", h.process)
 	h.process.stopping = true
 	h.process.end()
 	s.settle()
@@ -105,7 +106,7 @@ func (s *Site) stop(h *host) {
 
 // stopInOrder stops a server while its database answers. It must leave no task behind, except those that the process
 // before it left.
-func (s *Site) stopInOrder(h *host) {
+func (s *site) stopInOrder(h *host) {
 	l := h.process
 	if s.away.Load() || l.stopping {
 		return
@@ -119,32 +120,32 @@ func (s *Site) stopInOrder(h *host) {
 		s.deliverAll(l)
 	}
 	if h.process == l {
-		s.trace.fail("%v does not stop", l)
+		s.trace.Fail("%v does not stop", l)
 	}
 	for _, t := range s.ledger.tasks {
 		if !before[t] && t.node == h.name && (t.status == store.StatusClaimed || t.status == store.StatusRunning) {
-			s.trace.fail("%v has stopped in order, and %v has status %d", l, t, t.status)
+			s.trace.Fail("%v has stopped in order, and %v has status %d", l, t, t.status)
 		}
 	}
 }
 
 // checkEnded notes that a server has stopped, which it may do only when told to.
-func (s *Site) checkEnded(l *process) {
+func (s *site) checkEnded(l *process) {
 	select {
 	case <-l.ended:
 	default:
 		return
 	}
 	if l.err != nil || !l.stopping {
-		s.trace.fail("%v ends: %v", l, l.err)
+		s.trace.Fail("%v ends: %v", l, l.err)
 	}
-	s.trace.say("%v has stopped", l)
+	s.trace.Say("%v has stopped", l)
 	s.markLost(l.host)
 	s.reap(l)
 }
 
 // reap ends everything that a process has left running.
-func (s *Site) reap(l *process) {
+func (s *site) reap(l *process) {
 	l.host.process = nil
 	l.mu.Lock()
 	l.dead = true
@@ -157,7 +158,7 @@ func (s *Site) reap(l *process) {
 // cut ends a process's connections to the database. A command on its way there is lost, or still arrives. Of the
 // heartbeats of a host's dead processes only the last arrives, since the successor would rightly take more for those of
 // a second node of its name.
-func (s *Site) cut(l *process, lost bool) {
+func (s *site) cut(l *process, lost bool) {
 	l.mu.Lock()
 	conns := l.conns
 	l.conns = nil
@@ -307,28 +308,28 @@ func (l *process) calls(what string, call func()) {
 	}}).wait()
 }
 
-// siteWorker is a Periodic worker of both functions.
-type siteWorker struct {
+// worker is a Periodic worker of both functions.
+type worker struct {
 	process *process
 	number  int
 	peer    *loop.OfflinePeer
 	heard   []byte
 	greeted bool
-	task    *siteTask // that it has
+	task    *task // that it has
 	handle  []byte
 }
 
-func (w *siteWorker) String() string { return fmt.Sprintf("%v's worker %d", w.process, w.number) }
+func (w *worker) String() string { return fmt.Sprintf("%v's worker %d", w.process, w.number) }
 
-func (w *siteWorker) asks(cmd periodic.Command, args []byte) {
-	w.peer.Send(frame(periodic.Plain, 1, cmd, args))
+func (w *worker) asks(cmd periodic.Command, args []byte) {
+	w.peer.Send(wire.Frame(periodic.Plain, 1, cmd, args))
 }
 
 // join connects a worker.
-func (s *Site) join(l *process) {
+func (s *site) join(l *process) {
 	l.hired++
-	w := &siteWorker{process: l, number: l.hired, peer: l.server.Connect("periodic")}
-	w.peer.Send(plainWorker.hello())
+	w := &worker{process: l, number: l.hired, peer: l.server.Connect("periodic")}
+	w.peer.Send(periodic.AppendHello(nil, &periodic.Hello{Framing: periodic.Plain, Role: periodic.Worker}))
 	for _, function := range []string{"one", "two"} {
 		w.asks(periodic.CanDo, periodic.AppendStr8String(nil, function))
 	}
@@ -337,7 +338,7 @@ func (s *Site) join(l *process) {
 }
 
 // work lets a worker of a host do one thing.
-func (s *Site) work(h *host) {
+func (s *site) work(h *host) {
 	l := h.process
 	if len(l.workers) < 2 || len(l.workers) < 5 && s.rng.IntN(10) == 0 {
 		s.join(l)
@@ -349,25 +350,25 @@ func (s *Site) work(h *host) {
 	s.settle()
 }
 
-func (s *Site) leave(w *siteWorker) {
-	s.trace.say("%v leaves", w)
+func (s *site) leave(w *worker) {
+	s.trace.Say("%v leaves", w)
 	if w.task != nil {
 		w.task.failed = true
 	}
-	w.process.workers = slices.DeleteFunc(w.process.workers, func(o *siteWorker) bool { return o == w })
+	w.process.workers = slices.DeleteFunc(w.process.workers, func(o *worker) bool { return o == w })
 	w.peer.Close()
 }
 
 // reportTask lets a worker report its task as done or as failed.
-func (s *Site) reportTask(w *siteWorker, done bool) {
+func (s *site) reportTask(w *worker, done bool) {
 	t := w.task
 	w.task = nil
 	if !done {
-		s.trace.say("%v fails %v", w, t)
+		s.trace.Say("%v fails %v", w, t)
 		t.failed = true
 		w.asks(periodic.WorkFail, w.handle)
 	} else {
-		s.trace.say("%v does %v", w, t)
+		s.trace.Say("%v does %v", w, t)
 		t.result = fmt.Sprintf("%v by %v", t, w)
 		w.asks(periodic.WorkDone, append(slices.Clone(w.handle), t.result...))
 	}
@@ -375,17 +376,20 @@ func (s *Site) reportTask(w *siteWorker, done bool) {
 }
 
 // readAll lets the workers of a process read.
-func (s *Site) readAll(l *process) {
+func (s *site) readAll(l *process) {
 	for _, w := range l.workers {
 		w.heard = append(w.heard, w.peer.Read()...)
 		for len(w.heard) > 0 {
 			var r periodic.Response
 			n, err := periodic.NextResponse(w.heard, periodic.Plain, periodic.MaxPayload, &r)
 			if err != nil || n == 0 {
-				s.trace.fail("%v is sent %x: %v", w, w.heard, err)
+				s.trace.Fail("%v is sent %x: %v", w, w.heard, err)
 			}
 			if w.greeted {
-				handle, j := takeAssign(&Conn{peerKind: plainWorker}, bytes.Clone(r.Body))
+				handle, j, err := wire.Assigned(periodic.Plain, bytes.Clone(r.Body))
+				if err != nil {
+					s.trace.Fail("%v is sent %v", w, err)
+				}
 				w.handle, w.task = handle, s.named(string(j.Name))
 				s.given(w)
 			}

@@ -36,27 +36,27 @@ func (l *Ledger) mayHold(c *Conn, j *Job) bool {
 
 // assigned checks that the server may give j to c, and notes that it has.
 func (l *Ledger) assigned(c *Conn, j *Job, queue, name string) {
-	l.trace.say("c%d is given %v", c.id, j)
+	l.trace.Say("c%d is given %v", c.id, j)
 	l.wall = max(l.wall, l.clock().Wall)
 	if queue != l.queues[j.queue] || name != j.name {
-		l.trace.fail("%v of q%d, %q, is handed out as %q of %q", j, j.queue, j.name, name, queue)
+		l.trace.Fail("%v of q%d, %q, is handed out as %q of %q", j, j.queue, j.name, name, queue)
 	}
 	if l.holds(j.holder, j) && j.holder != c {
-		l.trace.fail("%v is handed to c%d and c%d holds it", j, c.id, j.holder.id)
+		l.trace.Fail("%v is handed to c%d and c%d holds it", j, c.id, j.holder.id)
 	}
 	l.checkUnreported(c, j)
 	if j.now == gone {
 		if j.turn < l.turn || j.id == 0 {
-			l.trace.fail("%v is handed out after its end, or before it came", j)
+			l.trace.Fail("%v is handed out after its end, or before it came", j)
 		}
 		return // on its way when it ended
 	}
 	if j.notBefore > l.wall {
-		l.trace.fail("%v is handed out %d ms early", j, j.notBefore-l.wall)
+		l.trace.Fail("%v is handed out %d ms early", j, j.notBefore-l.wall)
 	}
 	if j.by == ofDwork {
 		if j.location != "" && j.holder == nil && !j.lost && !l.silent(j.location) {
-			l.trace.fail("%v is handed to c%d and %s holds it", j, c.id, j.location)
+			l.trace.Fail("%v is handed to c%d and %s holds it", j, c.id, j.location)
 		}
 		l.checkNext(j)
 		j.setLocation(c.label())
