@@ -41,8 +41,8 @@ func (c *capture) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// run is the result of a command that has started.
-type run struct {
+// commandResult is the result of a command that has started.
+type commandResult struct {
 	stdout, stderr capture
 	exit           int   // exit code
 	broken         error // not nil: a signal or its time-out has ended the command
@@ -53,13 +53,13 @@ var errToldToEnd = errors.New("its task runner was told to end")
 
 // executeCommand runs the command of a plugin with further arguments for a task. The command has its own process group and stops if
 // runner ends. An error means that it has not started.
-func executeCommand(runner context.Context, p *config.Plugin, task string, more []string, input []byte) (*run, error) {
+func executeCommand(runner context.Context, p *config.Plugin, task string, more []string, input []byte) (*commandResult, error) {
 	ctx, cancel := runner, context.CancelFunc(func() {})
 	if p.Timeout > 0 {
 		ctx, cancel = context.WithTimeout(ctx, p.Timeout.Duration())
 	}
 	defer cancel()
-	r := &run{}
+	r := &commandResult{}
 	r.stdout.room, r.stderr.room = p.MaxOutput, p.MaxOutput
 	if p.MaxOutput == 0 {
 		r.stdout.room, r.stderr.room = defaultMaxOutput, defaultMaxOutput

@@ -13,11 +13,11 @@ import (
 
 // Functions is a server whose workers run tasks.
 type Functions interface {
-	// Submit submits a job for a function. It calls done once, from any goroutine: with the worker's result, or with an error if
-	// the worker has failed the job. done must not block. After an error of Submit there is no call.
+	// Submit submits a job for a function. It calls done once, from any goroutine: with the worker's result, or with an
+	// error if the worker has failed the job. done must not block. After an error of Submit there is no call.
 	Submit(function, name string, workload []byte, done func(data []byte, err error)) error
-	// Withdraw removes a job that has not ended. It returns true if no worker has reserved it; done has no call then. After false
-	// it may have one.
+	// Withdraw removes a job that has not ended. It returns true if no worker has reserved it; done has no call then.
+	// After false it may have one.
 	Withdraw(function, name string) (unseen bool)
 }
 

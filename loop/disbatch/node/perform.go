@@ -311,11 +311,7 @@ func (p *performer) count(ctx context.Context, schema store.Schema, t *store.Tas
 	if schema != store.Schema2016 {
 		return
 	}
-	if err := p.store.AddCounts(ctx, t.Queue, -1, 0); err != nil {
-		// The update may or may not have happened: have the nodes recount the queue.
-		err = p.retry.Do(ctx, "counting anew", func() error { return p.store.ForgetCounts(ctx, t.Queue) })
-		if err != nil {
-			p.log.Warn("the counters of a queue may be off", "queue", t.Queue.Hex(), "error", err.Error())
-		}
+	if err := p.store.CountEnd(ctx, t.Queue, p.retry); err != nil {
+		p.log.Warn("the counters of a queue may be off", "queue", t.Queue.Hex(), "error", err.Error())
 	}
 }

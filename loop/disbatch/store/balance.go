@@ -10,7 +10,7 @@ import (
 // Balance returns the document of queuebalanced, a program of the original, or ErrNotFound.
 func (s *Store) Balance(ctx context.Context) (bson.Raw, error) {
 	raw, err := s.balance.FindOne(ctx, bson.D{}).Raw()
-	return raw, found(err)
+	return raw, notFound(err)
 }
 
 // SetBalance sets fields of the document of queuebalanced and creates it if needed.

@@ -10,8 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/writeconcern"
 )
 
-// journaledTasks returns the collection tasks with a write concern of j: the database acknowledges a write after it is in its
-// journal. It returns nil if the configuration has a write concern of its own.
+// journaledTasks returns the collection tasks with a write concern of j: the database acknowledges a write after it is
+// in its journal. It returns nil if the configuration has a write concern of its own.
 func journaledTasks(db *mongo.Database) *mongo.Collection {
 	concern := db.WriteConcern()
 	if concern != nil && concern.Journal != nil {
@@ -24,8 +24,8 @@ func journaledTasks(db *mongo.Database) *mongo.Collection {
 	return db.Collection("tasks", options.Collection().SetWriteConcern(&durable))
 }
 
-// durably writes to tasks so that a loss of power cannot undo it, unless the configuration has a write concern of its own or the
-// database has no journal.
+// durably writes to tasks so that a loss of power cannot undo it, unless the configuration has a write concern of its
+// own or the database has no journal.
 func (s *Store) durably(write func(tasks *mongo.Collection) error) error {
 	if s.journaled == nil || s.noJournal.Load() {
 		return write(s.tasks)
@@ -40,22 +40,6 @@ func (s *Store) durably(write func(tasks *mongo.Collection) error) error {
 
 // NoJournal reports whether a durable write has found that the database keeps no journal.
 func (s *Store) NoJournal() bool { return s.noJournal.Load() }
-
-// takeTask updates the first task in an order that matches a filter, durably, and returns it as it is then. It returns ErrNotFound
-// if there is none. No two calls take the same task if the update ends the match, since the database finds and changes a document
-// in one step.
-func (s *Store) takeTask(ctx context.Context, filter, order, update bson.D) (Task, error) {
-	o := options.FindOneAndUpdate().SetReturnDocument(options.After).SetSort(order)
-	var raw bson.Raw
-	err := s.durably(func(tasks *mongo.Collection) (err error) {
-		raw, err = tasks.FindOneAndUpdate(ctx, filter, update, o).Raw()
-		return err
-	})
-	if err != nil {
-		return Task{}, found(err)
-	}
-	return DecodeTask(raw), nil
-}
 
 // updateTask updates a task that matches a filter, durably. It returns false if there is none.
 func (s *Store) updateTask(ctx context.Context, filter, update bson.D) (matched bool, err error) {

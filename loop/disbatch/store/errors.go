@@ -27,19 +27,21 @@ type DuplicateError struct {
 	Code    int    // of the database
 }
 
-// Codes of MongoDB's errors: a unique index refuses a write; a document exceeds the size limit before or after an update.
+// Codes of MongoDB's errors: a unique index refuses a write; a document exceeds the size limit before or after an
+// update.
 const (
 	codeDuplicate     = 11000
 	codeTooLarge      = 10334
 	codeTooLargeAfter = 17419
 )
 
-// unreachable is a part of the driver's error for a call that found no server. It contains the last error of each server.
+// unreachable is a part of the driver's error for a call that found no server. It contains the last error of each
+// server.
 const unreachable = "server selection error"
 
-// databaseAdvice holds the errors of the database that a setting causes, by what to change: %s is the setting with the user and
-// password. The driver has no codes for them, so each is known by a part of its text. A final one stays until the setting changes. The
-// first row counts for an error with parts of several.
+// databaseAdvice holds the errors of the database that a setting causes, by what to change: %s is the setting with the
+// user and password. The driver has no codes for them, so each is known by a part of its text. A final one stays until
+// the setting changes. The first row counts for an error with parts of several.
 var databaseAdvice = []struct {
 	advice         string
 	passing, final []string
@@ -69,22 +71,22 @@ func (s *Store) Explain(err error) error {
 	return err
 }
 
-// unusable returns a SettingError for an error that a retry does not end: a final one, or that of another replica set. It returns
-// nil for all others.
+// unusable returns a SettingError for an error that a retry does not end: a final one, or that of another replica set.
+// It returns nil for all others.
 func (s *Store) unusable(ctx context.Context, err error) error {
 	for _, row := range databaseAdvice {
 		if has(err, row.final) {
 			return &config.SettingError{Err: s.Explain(err)}
 		}
 	}
-	if has(err, []string{unreachable}) {
+	if strings.Contains(err.Error(), unreachable) {
 		return s.otherSet(ctx)
 	}
 	return nil
 }
 
-// otherSet returns a SettingError if a configured server answers and belongs to another replica set. The driver ignores such a
-// server without an error.
+// otherSet returns a SettingError if a configured server answers and belongs to another replica set. The driver ignores
+// such a server without an error.
 func (s *Store) otherSet(ctx context.Context) error {
 	if s.dialed.ReplicaSet == nil {
 		return nil
@@ -109,7 +111,8 @@ func (s *Store) otherSet(ctx context.Context) error {
 	return nil
 }
 
-// TooLarge reports whether an error is about a document that exceeds the size limit of the database. A retry does not help.
+// TooLarge reports whether an error is about a document that exceeds the size limit of the database. A retry does not
+// help.
 func TooLarge(err error) bool {
 	var server mongo.ServerError
 	return errors.Is(err, driver.ErrDocumentTooLarge) || errors.As(err, &server) && (server.HasErrorCode(codeTooLarge) || server.HasErrorCode(codeTooLargeAfter))
@@ -128,8 +131,8 @@ func duplicate(err error) error {
 	return e
 }
 
-// found returns ErrNotFound in place of the driver's error for no document, and other errors as they are.
-func found(err error) error {
+// notFound returns ErrNotFound in place of the driver's error for no document, and other errors as they are.
+func notFound(err error) error {
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return ErrNotFound
 	}

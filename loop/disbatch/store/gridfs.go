@@ -66,7 +66,7 @@ func chunkID(file primitive.ObjectID, n uint32) primitive.ObjectID {
 func (s *Store) ReadFile(ctx context.Context, id primitive.ObjectID) (string, error) {
 	file, err := s.files.FindOne(ctx, byID(id)).Raw()
 	if err != nil {
-		return "", found(err)
+		return "", notFound(err)
 	}
 	cursor, err := s.chunks.Find(ctx, bson.D{{Key: "files_id", Value: id}}, options.Find().SetSort(bson.D{{Key: "n", Value: 1}}))
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *Store) ReadFile(ctx context.Context, id primitive.ObjectID) (string, er
 func (s *Store) FileLength(ctx context.Context, id primitive.ObjectID) (int64, error) {
 	file, err := s.files.FindOne(ctx, byID(id)).Raw()
 	if err != nil {
-		return 0, found(err)
+		return 0, notFound(err)
 	}
 	n, ok := Integer(file.Lookup("length"))
 	if !ok {

@@ -6,14 +6,26 @@ import (
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
+	"go.mongodb.org/mongo-driver/mongo"
+	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
-// Claim claims the next task of a queue for a node. It returns ErrNotFound if there is none. No two nodes claim the same
-// task, since the database finds and changes a document in one step.
+// Claim claims the next task of a queue for a node. It returns ErrNotFound if there is none. No two nodes claim the
+// same task, since the database finds and changes a document in one step.
 func (s *Store) Claim(ctx context.Context, q *Queue, node string, now time.Time) (Task, error) {
-	return s.takeTask(ctx, unclaimed(q), order(q), set(bson.D{
+	o := options.FindOneAndUpdate().SetReturnDocument(options.After).SetSort(order(q))
+	claim := set(bson.D{
 		{Key: "node", Value: node}, {Key: "status", Value: int32(StatusClaimed)}, {Key: "mtime", Value: primitive.NewDateTimeFromTime(now)},
-	}))
+	})
+	var raw bson.Raw
+	err := s.durably(func(tasks *mongo.Collection) (err error) {
+		raw, err = tasks.FindOneAndUpdate(ctx, unclaimed(q), claim, o).Raw()
+		return err
+	})
+	if err != nil {
+		return Task{}, notFound(err)
+	}
+	return DecodeTask(raw), nil
 }
 
 // unclaimed returns a filter for the queued tasks of a queue.
@@ -21,8 +33,8 @@ func unclaimed(q *Queue) bson.D {
 	return bson.D{{Key: "node", Value: in(bson.A{nil, int32(-1)})}, {Key: "status", Value: StatusQueued}, {Key: "queue", Value: q.ID}}
 }
 
-// order returns the order in which nodes claim the tasks of a queue. It is explicit for the default too: without a sort the database
-// may return the newest task first under load.
+// order returns the order in which nodes claim the tasks of a queue. It is explicit for the default too: without a sort
+// the database may return the newest task first under load.
 func order(q *Queue) bson.D {
 	if q.lifo() {
 		return bson.D{{Key: "_id", Value: -1}}
@@ -30,7 +42,8 @@ func order(q *Queue) bson.D {
 	return bson.D{{Key: "_id", Value: 1}}
 }
 
-// fullDocument is the size from which a document has no room for a claim: the limit of the database less a node's name and a time.
+// fullDocument is the size from which a document has no room for a claim: the limit of the database less a node's name
+// and a time.
 const fullDocument = 16<<20 - 1024
 
 // NextFull returns the next task of a queue if its document has no room for a claim, and ErrNotFound otherwise.
@@ -45,8 +58,8 @@ func (s *Store) NextFull(ctx context.Context, q *Queue) (Task, error) {
 	return next[0], nil
 }
 
-// FailWithoutOutput fails a task whose document has no room for output. It writes the status alone if no more fits. It returns false
-// for a task that has changed since the caller read it.
+// FailWithoutOutput fails a task whose document has no room for output. It writes the status alone if no more fits. It
+// returns false for a task that has changed since the caller read it.
 func (s *Store) FailWithoutOutput(ctx context.Context, t *Task, mtime time.Time) (bool, error) {
 	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: "status", Value: t.Status}, {Key: "node", Value: t.Raw.Lookup("node")}}
 	o := Outcome{Status: StatusFailed, Stdout: "", Stderr: ""}
@@ -60,9 +73,9 @@ func (s *Store) FailWithoutOutput(ctx context.Context, t *Task, mtime time.Time)
 // active is a condition for the statuses that count against a queue's limit.
 var active = in([]int{StatusClaimed, StatusRunning})
 
-// Place returns the place of a claimed task of a queue among the claimed and running tasks at all nodes: within if all of them are
-// within the limit, beyond if the tasks before it fill the limit. These are the running tasks, and the claimed tasks that are first by
-// the queue's sort.
+// Place returns the place of a claimed task of a queue among the claimed and running tasks at all nodes: within if all
+// of them are within the limit, beyond if the tasks before it fill the limit. These are the running tasks, and the
+// claimed tasks that are first by the queue's sort.
 func (s *Store) Place(ctx context.Context, q *Queue, t *Task) (within, beyond bool, err error) {
 	filter := bson.D{{Key: "queue", Value: q.ID}, {Key: "status", Value: active}}
 	count, err := s.CountTasks(ctx, filter)
@@ -79,11 +92,12 @@ func (s *Store) Place(ctx context.Context, q *Queue, t *Task) (within, beyond bo
 	return false, err == nil && before >= int64(q.Limit), err
 }
 
-// runField is the field with the id of a run while a task runs. After a lost reply it shows which runner has begun the task.
+// runField is the field with the id of a run while a task runs. After a lost reply it shows which runner has begun the
+// task.
 const runField = "treadle_run"
 
-// Begin changes a claimed task to running for one run. It returns false if the task is not claimed by the node. A second call with
-// the same run has the same result.
+// Begin changes a claimed task to running for one run. It returns false if the task is not claimed by the node. A
+// second call with the same run has the same result.
 func (s *Store) Begin(ctx context.Context, t *Task, run primitive.ObjectID) (bool, error) {
 	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: "status", Value: StatusClaimed}, {Key: "node", Value: t.Node}}
 	begun, err := s.updateTask(ctx, filter, set(bson.D{{Key: "status", Value: int32(StatusRunning)}, {Key: runField, Value: run}}))
@@ -104,7 +118,8 @@ type Outcome struct {
 	Stdout, Stderr any // string, or id of a file
 }
 
-// Finish writes the end of a running task in one update. It returns true if this or an earlier call of the run has done so.
+// Finish writes the end of a running task in one update. It returns true if this or an earlier call of the run has done
+// so.
 func (s *Store) Finish(ctx context.Context, t *Task, run primitive.ObjectID, o Outcome, mtime time.Time) (bool, error) {
 	ended, err := s.updateTask(ctx, bson.D{{Key: "_id", Value: t.ID}, {Key: runField, Value: run}}, o.update(mtime))
 	if ended || err != nil {
@@ -117,8 +132,8 @@ func (s *Store) Finish(ctx context.Context, t *Task, run primitive.ObjectID, o O
 	return err == nil && now.Status == o.Status, err
 }
 
-// EndAbandoned writes the end of a task that its runner has left unfinished. It returns false unless the task is claimed or running
-// at its node.
+// EndAbandoned writes the end of a task that its runner has left unfinished. It returns false unless the task is
+// claimed or running at its node.
 func (s *Store) EndAbandoned(ctx context.Context, t *Task, o Outcome, mtime time.Time) (bool, error) {
 	filter := bson.D{{Key: "_id", Value: t.ID}, {Key: "node", Value: t.Node}, {Key: "status", Value: active}}
 	return s.updateTask(ctx, filter, o.update(mtime))
@@ -143,8 +158,8 @@ func (s *Store) Requeue(ctx context.Context, t *Task, run primitive.ObjectID, sc
 	return err
 }
 
-// Release queues the claimed tasks of a node again: the given ones, or all. It writes each task in the dialect of its queue; a queue
-// that is not among queues counts as one of 2018. It returns the number of tasks.
+// Release queues the claimed tasks of a node again: the given ones, or all. It writes each task in the dialect of its
+// queue; a queue that is not among queues counts as one of 2018. It returns the number of tasks.
 func (s *Store) Release(ctx context.Context, node string, queues []Queue, only ...primitive.ObjectID) (int64, error) {
 	var of2016 []primitive.ObjectID
 	for _, q := range queues {
@@ -193,8 +208,8 @@ func (s *Store) HeldBy(ctx context.Context, node string) ([]Task, error) {
 		SearchOptions{Projection: bson.D{{Key: "queue", Value: 1}, {Key: "status", Value: 1}, {Key: "node", Value: 1}}})
 }
 
-// OrphanClaimed orphans the tasks that a node has claimed before a time and not begun, except the given ones. It returns their
-// number. mtime is a date or, in old data, seconds since 1970.
+// OrphanClaimed orphans the tasks that a node has claimed before a time and not begun, except the given ones. It
+// returns their number. mtime is a date or, in old data, seconds since 1970.
 func (s *Store) OrphanClaimed(ctx context.Context, node string, before time.Time, except []primitive.ObjectID) (int64, error) {
 	filter := bson.D{
 		{Key: "node", Value: node}, {Key: "status", Value: StatusClaimed},
@@ -209,8 +224,8 @@ func (s *Store) OrphanClaimed(ctx context.Context, node string, before time.Time
 	return s.orphan(ctx, filter)
 }
 
-// OrphanRunning orphans running tasks of a node: the given ones, or all. It returns their number. A runner that is still alive may
-// finish them later.
+// OrphanRunning orphans running tasks of a node: the given ones, or all. It returns their number. A runner that is
+// still alive may finish them later.
 func (s *Store) OrphanRunning(ctx context.Context, node string, only ...primitive.ObjectID) (int64, error) {
 	filter := bson.D{{Key: "node", Value: node}, {Key: "status", Value: StatusRunning}}
 	if len(only) > 0 {

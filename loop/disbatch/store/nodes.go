@@ -22,7 +22,7 @@ func (s *Store) Nodes(ctx context.Context) ([]Node, error) {
 func (s *Store) Node(ctx context.Context, idOrName string) (Node, error) {
 	raw, err := s.nodes.FindOne(ctx, byIDOrName("node", idOrName)).Raw()
 	if err != nil {
-		return Node{}, found(err)
+		return Node{}, notFound(err)
 	}
 	return DecodeNode(raw), nil
 }

@@ -27,7 +27,8 @@ func set(fields bson.D) bson.D { return bson.D{{Key: "$set", Value: fields}} }
 // in returns a condition that any of the values meets.
 func in[T any](values []T) bson.D { return bson.D{{Key: "$in", Value: values}} }
 
-// stream returns the documents of a cursor, each valid until the next one, and the cursor's error at the end. It closes the cursor.
+// stream returns the documents of a cursor, each valid until the next one, and the cursor's error at the end. It closes
+// the cursor.
 func stream(ctx context.Context, cursor *mongo.Cursor) iter.Seq2[bson.Raw, error] {
 	return func(yield func(bson.Raw, error) bool) {
 		defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }() // only read
@@ -53,8 +54,8 @@ func all[T any](ctx context.Context, cursor *mongo.Cursor, decode func(bson.Raw)
 	return out, nil
 }
 
-// Documents returns the documents of any collection of the database that match a filter, for one iteration. Each is valid until the
-// next one. An error ends the iteration.
+// Documents returns the documents of any collection of the database that match a filter, for one iteration. Each is
+// valid until the next one. An error ends the iteration.
 func (s *Store) Documents(ctx context.Context, collection string, filter bson.D) (iter.Seq2[bson.Raw, error], error) {
 	cursor, err := s.db.Collection(collection).Find(ctx, filter)
 	if err != nil {

@@ -25,7 +25,7 @@ func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
 func (s *Store) Queue(ctx context.Context, idOrName string) (Queue, error) {
 	raw, err := s.queues.FindOne(ctx, byIDOrName("name", idOrName), options.FindOne().SetSort(idAscending)).Raw()
 	if err != nil {
-		return Queue{}, found(err)
+		return Queue{}, notFound(err)
 	}
 	return DecodeQueue(raw), nil
 }
@@ -149,8 +149,8 @@ func (s *Store) countByQueue(ctx context.Context, filter bson.D, field string, e
 	return err
 }
 
-// AddCounts adds to the counters of a 2016 queue. A queue without two numeric counters stays as it is.
-func (s *Store) AddCounts(ctx context.Context, queue primitive.ObjectID, todo, total int64) error {
+// addCounts adds to the counters of a 2016 queue. A queue without two numeric counters stays as it is.
+func (s *Store) addCounts(ctx context.Context, queue primitive.ObjectID, todo, total int64) error {
 	change := bson.D{{Key: "count_todo", Value: todo}}
 	if total != 0 {
 		change = append(change, bson.E{Key: "count_total", Value: total})
@@ -184,8 +184,14 @@ func (s *Store) Recount(ctx context.Context, q *Queue) error {
 	return err
 }
 
-// ForgetCounts marks the counters of a 2016 queue as unknown. The nodes that serve the queue recount them.
-func (s *Store) ForgetCounts(ctx context.Context, queue primitive.ObjectID) error {
-	_, err := s.queues.UpdateOne(ctx, byID(queue), set(bson.D{{Key: "count_todo", Value: nil}}))
-	return err
+// CountEnd counts the end of a task in its 2016 queue. It marks the counters as unknown, so that the nodes recount the queue, if the
+// update may or may not have happened.
+func (s *Store) CountEnd(ctx context.Context, queue primitive.ObjectID, retry *Retrier) error {
+	if s.addCounts(ctx, queue, -1, 0) == nil {
+		return nil
+	}
+	return retry.Do(ctx, "counting anew", func() error {
+		_, err := s.queues.UpdateOne(ctx, byID(queue), set(bson.D{{Key: "count_todo", Value: nil}}))
+		return err
+	})
 }

@@ -11,8 +11,9 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
-// InsertTasks creates queued tasks with the payloads, in the dialect of the queue, and adds them to the counters of a 2016 queue. It
-// returns their ids. After an error these are the ids of the tasks that are inserted, or nil if that is unknown.
+// InsertTasks creates queued tasks with the payloads, in the dialect of the queue, and adds them to the counters of a
+// 2016 queue. It returns their ids. After an error these are the ids of the tasks that are inserted, or nil if that is
+// unknown.
 func (s *Store) InsertTasks(ctx context.Context, q *Queue, params []any) ([]primitive.ObjectID, error) {
 	now := primitive.NewDateTimeFromTime(time.Now())
 	ids, docs := make([]primitive.ObjectID, len(params)), make([]any, len(params))
@@ -35,15 +36,15 @@ func (s *Store) InsertTasks(ctx context.Context, q *Queue, params []any) ([]prim
 		}
 	}
 	if n := int64(len(ids)); q.Schema == Schema2016 && n > 0 {
-		if cerr := s.AddCounts(ctx, q.ID, n, n); err == nil {
+		if cerr := s.addCounts(ctx, q.ID, n, n); err == nil {
 			err = cerr
 		}
 	}
 	return ids, err
 }
 
-// arrived returns the ids of the tasks that an insert that failed has created, or nil if it cannot read them. The driver sends the
-// tasks in order, in several messages, and does not report the messages that succeeded.
+// arrived returns the ids of the tasks that an insert that failed has created, or nil if it cannot read them. The
+// driver sends the tasks in order, in several messages, and does not report the messages that succeeded.
 func (s *Store) arrived(ctx context.Context, ids []primitive.ObjectID) []primitive.ObjectID {
 	var fault error
 	n := sort.Search(len(ids), func(i int) bool {
@@ -51,7 +52,7 @@ func (s *Store) arrived(ctx context.Context, ids []primitive.ObjectID) []primiti
 			return false // n is not used after a fault
 		}
 		_, err := s.tasks.FindOne(ctx, byID(ids[i]), options.FindOne().SetProjection(bson.D{{Key: "_id", Value: 1}})).Raw()
-		if err = found(err); err != nil && err != ErrNotFound {
+		if err = notFound(err); err != nil && err != ErrNotFound {
 			fault = err
 		}
 		return err != nil
@@ -66,7 +67,7 @@ func (s *Store) arrived(ctx context.Context, ids []primitive.ObjectID) []primiti
 func (s *Store) Task(ctx context.Context, id primitive.ObjectID) (Task, error) {
 	raw, err := s.tasks.FindOne(ctx, byID(id)).Raw()
 	if err != nil {
-		return Task{}, found(err)
+		return Task{}, notFound(err)
 	}
 	return DecodeTask(raw), nil
 }
@@ -76,8 +77,8 @@ type SearchOptions struct {
 	Limit, Skip int64
 	Sort        bson.D // empty: any order
 	Projection  bson.D // empty: all fields
-	// Each, unless nil, receives every document as it arrives and returns the document to keep. An error ends the search. The
-	// document that it receives is valid until it returns.
+	// Each, unless nil, receives every document as it arrives and returns the document to keep. An error ends the search.
+	// The document that it receives is valid until it returns.
 	Each func(doc bson.Raw) (bson.Raw, error)
 }
 
