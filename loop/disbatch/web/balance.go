@@ -70,10 +70,7 @@ func (c *dci) getBalance(r *http.Request, _ any) reply {
 // postBalance changes the settings of queue balance.
 func (c *dci) postBalance(r *http.Request, params any) reply {
 	given, _ := params.(bson.D)
-	if fault := c.setBalance(r.Context(), given); fault != nil {
-		return fault.reply()
-	}
-	return success(object{"status": "success: queuebalance modified"})
+	return answer(object{"status": "success: queuebalance modified"}, c.setBalance(r.Context(), given))
 }
 
 func (c *dci) setBalance(ctx context.Context, given bson.D) *refusal {
@@ -170,8 +167,7 @@ func (c *dci) balancePage(w http.ResponseWriter, r *http.Request, fault *refusal
 		err = berr
 	}
 	if err != nil {
-		fault = c.failed("read queue balance", err)
-		fault.status = http.StatusServiceUnavailable
+		fault = c.unavailable("read queue balance", err)
 	}
 	page.Known = strings.Join(names, ", ")
 	for _, level := range elementsOf(doc, "queues") {

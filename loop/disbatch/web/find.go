@@ -9,11 +9,11 @@ import (
 	"treadle/loop/disbatch/store"
 )
 
-// maxFound bounds the memory of a search result in bytes.
-const maxFound = 32 << 20
+// maxResult bounds the memory of a search result in bytes.
+const maxResult = 32 << 20
 
-// errFound says that a search result exceeds maxFound.
-var errFound = fmt.Errorf("the tasks have more than %dMiB: ask for fewer, or for fewer of their fields", maxFound>>20)
+// errLongResult says that a search result exceeds maxResult.
+var errLongResult = fmt.Errorf("the tasks have more than %dMiB: ask for fewer, or for fewer of their fields", maxResult>>20)
 
 // find returns the tasks of a query. It takes the request's large turn when the tasks have many bytes.
 func (c *dci) find(ctx context.Context, q *query) ([]store.Task, error) {
@@ -22,8 +22,8 @@ func (c *dci) find(ctx context.Context, q *query) ([]store.Task, error) {
 		if q.brief {
 			doc = brief(doc)
 		}
-		if bytes += len(doc); bytes > maxFound {
-			return nil, errFound
+		if bytes += len(doc); bytes > maxResult {
+			return nil, errLongResult
 		}
 		if bytes > largeBody {
 			return doc, enlarge(ctx)

@@ -191,7 +191,7 @@ func TestDeepAndLong(t *testing.T) {
 func TestLargeTasksFound(t *testing.T) {
 	s := newWebSite(t)
 	q := s.Queue(d("name", "q", "plugin", "A"))
-	const tasks = maxFound/(15<<20) + 1
+	const tasks = maxResult/(15<<20) + 1
 	for range tasks {
 		_, err := s.Tasks.InsertOne(s.Ctx, d("queue", q.ID, "status", 1, "node", "n", "stdout", strings.Repeat("x", 15<<20), "params", d("a", 1)))
 		must(t, err)

@@ -26,7 +26,7 @@ func (f *refusal) oldReply() reply { return failure(f.status, f.why) }
 // oldFailure is the old reply to a failure of the database. Its status is 200, unless the request exceeds a limit.
 func (c *dci) oldFailure(what string, err error) reply {
 	f := c.failed(what, err)
-	if f.status == http.StatusBadRequest && !errors.Is(err, errFound) {
+	if f.status == http.StatusBadRequest && !errors.Is(err, errLongResult) {
 		f.status = http.StatusOK
 	}
 	return f.oldReply()
@@ -132,8 +132,8 @@ func (c *dci) createTasks(r *http.Request, params any) reply {
 	if err != nil {
 		return failure(http.StatusOK, "object param must be a JSON array: "+err.Error())
 	}
-	list, wrong := taskParams(tasks)
-	if wrong != "" {
+	list, ok := taskParams(tasks)
+	if !ok {
 		return failure(http.StatusOK, "object param must be a JSON array")
 	}
 	ids, fault := c.insert(r.Context(), queue, list)

@@ -46,10 +46,7 @@ func nodeJSON(n *store.Node) any {
 // postNode changes the limit of a node.
 func (c *dci) postNode(r *http.Request, params any) reply {
 	result, fault := c.updateNode(r.Context(), r.PathValue("node"), params)
-	if fault != nil {
-		return fault.reply()
-	}
-	return success(updateResult(result))
+	return answer(updateResult(result), fault)
 }
 
 func (c *dci) updateNode(ctx context.Context, name string, params any) (updated store.Updated, fault *refusal) {

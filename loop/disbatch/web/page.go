@@ -123,8 +123,7 @@ func (c *dci) home(w http.ResponseWriter, r *http.Request, fault *refusal) {
 		nodes, err = c.store.Nodes(r.Context())
 	}
 	if err != nil {
-		fault = c.failed("read queues and nodes", err)
-		fault.status = http.StatusServiceUnavailable
+		fault = c.unavailable("read queues and nodes", err)
 	}
 	now := time.Now()
 	for i := range nodes {

@@ -63,14 +63,10 @@ func (c *dci) search(w http.ResponseWriter, r *http.Request, nothing int) {
 		Output: form.Get("output") != "", Ran: len(form) > 0,
 	}
 	status := http.StatusOK
-	refuse := func(fault *refusal) {
-		status, page.Form.Ran = page.show(fault), false
-	}
+	refuse := func(fault *refusal) { status, page.Form.Ran = page.show(fault), false }
 	queues, err := c.store.Queues(r.Context())
 	if err != nil {
-		fault := c.failed("read the queues", err)
-		fault.status = http.StatusServiceUnavailable
-		refuse(fault)
+		refuse(c.unavailable("read the queues", err))
 	}
 	for i := range queues {
 		page.Queues = append(page.Queues, newQueueRow(&queues[i], nil))

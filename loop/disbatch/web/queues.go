@@ -83,12 +83,9 @@ func queueJSON(q *store.Queue, n store.Counts) any {
 // postQueues creates a queue.
 func (c *dci) postQueues(r *http.Request, params any) reply {
 	id, fault := c.createQueue(r.Context(), params)
-	if fault != nil {
-		return fault.reply()
-	}
 	body := insertOneResult(id)
 	body["id"] = oid(id)
-	return success(body)
+	return answer(body, fault)
 }
 
 func (c *dci) createQueue(ctx context.Context, params any) (id primitive.ObjectID, fault *refusal) {
@@ -121,10 +118,7 @@ func (c *dci) insertQueue(ctx context.Context, name, plugin string) (id primitiv
 // postQueue changes a queue.
 func (c *dci) postQueue(r *http.Request, params any) reply {
 	result, fault := c.updateQueue(r.Context(), r.PathValue("queue"), params)
-	if fault != nil {
-		return fault.reply()
-	}
-	return success(updateResult(result))
+	return answer(updateResult(result), fault)
 }
 
 func (c *dci) updateQueue(ctx context.Context, name string, params any) (updated store.Updated, fault *refusal) {
@@ -172,10 +166,7 @@ func (c *dci) updateQueue(ctx context.Context, name string, params any) (updated
 // deleteQueue deletes a queue but not its tasks.
 func (c *dci) deleteQueue(r *http.Request, _ any) reply {
 	deleted, fault := c.removeQueue(r.Context(), r.PathValue("queue"))
-	if fault != nil {
-		return fault.reply()
-	}
-	return success(deleteResult(deleted))
+	return answer(deleteResult(deleted), fault)
 }
 
 func (c *dci) removeQueue(ctx context.Context, name string) (deleted int64, fault *refusal) {

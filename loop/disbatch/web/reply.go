@@ -56,6 +56,14 @@ func (f *refusal) members() object {
 // reply returns the reply to a refused request.
 func (f *refusal) reply() reply { return reply{status: f.status, body: f.members()} }
 
+// answer is the reply to a request with a result or a refusal.
+func answer(result any, fault *refusal) reply {
+	if fault != nil {
+		return fault.reply()
+	}
+	return success(result)
+}
+
 // missing is the refusal of a request for a queue or node that does not exist or could not be read. It has more members
 // in the first case.
 func (c *dci) missing(kind, doing string, err error, more object) *refusal {
@@ -74,9 +82,16 @@ func (c *dci) failed(what string, err error) *refusal {
 		f.status = http.StatusServiceUnavailable
 	}
 	now := time.Now().Unix()
-	if last := c.logged.Load(); last != now && !errors.Is(err, errFound) && !errors.Is(err, errBusy) && c.logged.CompareAndSwap(last, now) {
+	if last := c.logged.Load(); last != now && !errors.Is(err, errLongResult) && !errors.Is(err, errBusy) && c.logged.CompareAndSwap(last, now) {
 		c.log.Warn("the database failed", "doing", what, "error", err)
 	}
+	return f
+}
+
+// unavailable is failed for a page, which needs the database.
+func (c *dci) unavailable(what string, err error) *refusal {
+	f := c.failed(what, err)
+	f.status = http.StatusServiceUnavailable
 	return f
 }
 

@@ -203,25 +203,28 @@ func (c *dci) readOutput(ctx context.Context, t *store.Task, room *int, instead 
 
 // postTasks creates a task for each parameter object of an array.
 func (c *dci) postTasks(r *http.Request, params any) reply {
-	list, wrong := taskParams(params)
+	list, wrong := filledParams(params)
 	if wrong != "" {
-		return bad("%s", wrong).reply()
-	}
-	if slices.ContainsFunc(list, func(p any) bool { return len(p.(bson.D)) == 0 }) {
-		return bad("params must be a JSON array of task params objects with key/value pairs").reply()
+		return bad("params %s", wrong).reply()
 	}
 	ids, fault := c.insert(r.Context(), r.PathValue("queue"), list)
-	if fault != nil {
-		return fault.reply()
-	}
-	return success(insertManyResult(ids))
+	return answer(insertManyResult(ids), fault)
 }
 
 // taskParams returns a non-empty array of objects.
-func taskParams(v any) (list []any, wrong string) {
-	list, ok := v.(bson.A)
-	if !ok || len(list) == 0 || slices.ContainsFunc(list, func(p any) bool { _, isObject := p.(bson.D); return !isObject }) {
-		return nil, "params must be a JSON array of task params objects"
+func taskParams(v any) (list []any, ok bool) {
+	list, ok = v.(bson.A)
+	return list, ok && len(list) > 0 && !slices.ContainsFunc(list, func(p any) bool { _, isObject := p.(bson.D); return !isObject })
+}
+
+// filledParams returns a non-empty array of objects that are not empty, or what is wrong with another value.
+func filledParams(v any) (list []any, wrong string) {
+	list, ok := taskParams(v)
+	switch {
+	case !ok:
+		return nil, "must be a JSON array of task params objects"
+	case slices.ContainsFunc(list, func(p any) bool { return len(p.(bson.D)) == 0 }):
+		return nil, "must be a JSON array of task params objects with key/value pairs"
 	}
 	return list, ""
 }
@@ -260,10 +263,7 @@ func (c *dci) postTasksFrom(r *http.Request, params any) reply {
 		return bad("filter and params required and must be name/value objects").reply()
 	}
 	ids, fault := c.insertFrom(r.Context(), r.PathValue("queue"), r.PathValue("from"), where, pattern)
-	if fault != nil {
-		return fault.reply()
-	}
-	return success(insertManyResult(ids))
+	return answer(insertManyResult(ids), fault)
 }
 
 // insertFrom creates a task with the parameters of a pattern for every document found. The value document.FIELD

@@ -348,12 +348,9 @@ func (c *dci) createTasks41(r *http.Request, params any) reply {
 		if isOne {
 			wanted = bson.A{single}
 		}
-		list, wrong := taskParams(wanted)
-		switch {
-		case wrong != "":
-			return bad("'params' must be a JSON array of task params objects").reply()
-		case slices.ContainsFunc(list, func(p any) bool { return len(p.(bson.D)) == 0 }):
-			return bad("'params' must be a JSON array of task params objects with key/value pairs").reply()
+		list, wrong := filledParams(wanted)
+		if wrong != "" {
+			return bad("'params' %s", wrong).reply()
 		}
 		ids, fault = c.insert(r.Context(), queue, list)
 	case ok && isOne && slices.Equal(names, []string{"collection", "filter", "params", "queue"}):
@@ -370,8 +367,5 @@ func (c *dci) createTasks41(r *http.Request, params any) reply {
 	default:
 		return bad("invalid parameters passed").reply()
 	}
-	if fault != nil {
-		return fault.reply()
-	}
-	return success(insertManyResult(ids))
+	return answer(insertManyResult(ids), fault)
 }
