@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -186,29 +185,4 @@ func interpreter(program string) ([]string, error) {
 		return nil, errNoPerl
 	}
 	return words, nil
-}
-
-// delegated returns the plugin that starts the original's task runner, for a plugin without an entry in treadle_plugins.
-func delegated(c *config.File, name string, schema store.Schema, load loads) (config.Plugin, error) {
-	unknown := func(err error) (config.Plugin, error) {
-		return config.Plugin{}, fmt.Errorf("the plugin %s cannot be run: give it an entry in treadle_plugins, or a task_runner that loads it: %w", name, err)
-	}
-	if c.TaskRunner == "" || load == nil {
-		return unknown(errors.New("there is no task_runner here"))
-	}
-	p := config.Plugin{Kind: config.KindRunner, Command: []string{c.TaskRunner}, Class: name}
-	if err := available(&p); err != nil {
-		return unknown(err)
-	}
-	class, err := load(c.TaskRunner, name, schema)
-	switch {
-	case errors.Is(err, errNoPerl) && slices.Contains(c.Plugins, name):
-		return p, nil
-	case err == errLoading:
-		return config.Plugin{}, err
-	case err != nil:
-		return unknown(fmt.Errorf("%s: %w", c.TaskRunner, err))
-	}
-	p.Class = class
-	return p, nil
 }

@@ -135,8 +135,8 @@ func TestDemoPlugin(t *testing.T) {
 func TestNodeForgets(t *testing.T) {
 	t.Parallel()
 	n := Node{conditions: map[string]string{}, performer: performer{log: slog.New(slog.DiscardHandler)}}
-	n.noteHeartbeats([]store.Node{{Name: "here"}, {Name: "gone"}}, &view{})
-	n.noteHeartbeats([]store.Node{{Name: "here"}}, &view{})
+	n.noteHeartbeats([]store.Node{{Name: "here"}, {Name: "gone"}})
+	n.noteHeartbeats([]store.Node{{Name: "here"}})
 	n.setCondition("a queue", "its plugin is unknown")
 	n.setCondition("a queue", "")
 	if _, here := n.heartbeats["here"]; !here || len(n.heartbeats) != 1 || len(n.conditions) != 0 {

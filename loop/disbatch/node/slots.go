@@ -256,25 +256,29 @@ func (n *Node) do(a *assignment) {
 	err := n.runner.run(t.ID, a)
 	switch {
 	case err == nil:
-		return
-	case !errors.Is(err, errRunnerEnded):
+	case errors.Is(err, errRunnerEnded):
+		n.log.Error("the task's runner ended", "task", t.ID.Hex(), "error", err.Error())
+		n.recoverTask(a, &t, err)
+	default:
 		n.log.Error("a task is not finished", "task", t.ID.Hex(), "error", err.Error())
 		n.wait(n.o.Interval) // the task stays claimed, and a tick resumes it
-		return
 	}
-	n.log.Error("the task's runner ended", "task", t.ID.Hex(), "error", err.Error())
+}
+
+// recoverTask releases a task of a process that has ended, or ends the task for that reason if it has begun.
+func (n *Node) recoverTask(a *assignment, t *store.Task, reason error) {
 	if a.Plugin.Kind != config.KindRunner { // a task runner may still begin its task
 		released := int64(0)
-		gerr := n.retry.Do(n.calls, "giving back task "+t.ID.Hex(), func() (err error) {
+		err := n.retry.Do(n.calls, "giving back task "+t.ID.Hex(), func() (err error) {
 			released, err = n.release(n.calls, []store.Queue{{ID: t.Queue, Schema: a.Schema}}, t.ID)
 			return err
 		})
-		if gerr != nil || released > 0 {
+		if err != nil || released > 0 {
 			n.wait(n.o.Interval)
 			return
 		}
 	}
-	if err := n.endAbandoned(n.calls, a, &t, ended(unableToComplete, err)); err != nil && !errors.Is(err, context.Canceled) {
+	if err := n.endAbandoned(n.calls, a, t, ended(unableToComplete, reason)); err != nil && !errors.Is(err, context.Canceled) {
 		n.log.Error("a task stays running", "task", t.ID.Hex(), "error", err.Error())
 	}
 }

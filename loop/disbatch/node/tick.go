@@ -40,8 +40,7 @@ func (n *Node) tick(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	v := view{config: config, queues: queues, nodes: nodes, limit: store.NoLimit}
-	n.noteHeartbeats(nodes, &v)
+	v := view{config: config, queues: queues, nodes: nodes, limit: n.noteHeartbeats(nodes)}
 	if err := n.report(ctx, queues, busy); err != nil {
 		return err
 	}
@@ -88,8 +87,9 @@ func (n *Node) entry(ctx context.Context) (store.Node, error) {
 	return e, err
 }
 
-// noteHeartbeats records the changes of all entries and reads the limit in the entry of this node.
-func (n *Node) noteHeartbeats(nodes []store.Node, v *view) {
+// noteHeartbeats records the changes of all entries. It returns the limit in the entry of this node.
+func (n *Node) noteHeartbeats(nodes []store.Node) (limit int) {
+	limit = store.NoLimit
 	now, heartbeats := time.Now(), make(map[string]heartbeat, len(nodes))
 	for _, e := range nodes {
 		last, known := n.heartbeats[e.Name]
@@ -100,13 +100,14 @@ func (n *Node) noteHeartbeats(nodes []store.Node, v *view) {
 		if e.Name != n.o.Name {
 			continue
 		}
-		v.limit = e.Limit
+		limit = e.Limit
 		n.setCondition("node "+e.Name, e.Problem)
 		if len(n.written) > 0 && !slices.Contains(n.written, e.Timestamp.UnixMilli()) {
 			n.setCondition("name of the node", errDuplicate.Error())
 		}
 	}
 	n.heartbeats = heartbeats
+	return limit
 }
 
 // report writes the entry of this node, with the fields that the design text wants about 2016 queues.
