@@ -113,7 +113,7 @@ func (s *Server) jobSamples() []web.Sample {
 		web.Counter("treadle_jobs_abandoned_total", "Jobs released because their worker left.", st.Abandoned),
 		web.Counter("treadle_jobs_timed_out_total", "Jobs released at their time-out; most are tried again.", st.TimedOut),
 		web.Counter("treadle_jobs_retried_total", "Failed jobs that were made ready again by hand.", st.Retried),
-		web.Counter("treadle_jobs_moved_total", "Failed jobs that went to a dead-letter queue.", st.Moved),
+		web.Counter("treadle_jobs_moved_total", "Jobs that went to another queue: failed ones to a dead-letter queue, and those that operators moved.", st.Moved),
 		web.Counter("treadle_jobs_evicted_total", "Failed jobs that were removed because there were too many or because they were too old.", st.Evicted),
 		web.Counter("treadle_names_forgotten_total", "Names of done jobs that were forgotten before their queue's unique-for, because there were too many.", st.Forgotten),
 		web.Counter("treadle_results_stale_total", "Results and failures from workers that did not hold the job.", st.Stale),

@@ -56,11 +56,12 @@
 //	limiter.go                                    what a policy refuses and holds back; how queues get theirs
 //	key.go lanes.go lanes_change.go               keys of jobs: limits for each, and fair order among them
 //	lease.go lease_verbs.go                       jobs under leases, whose workers have no connection
-//	failed.go failed_move.go                      attempts and retries, jobs that were given up; dead letters
+//	failed.go failed_move.go move.go              attempts and retries, jobs that were given up; dead letters; moves
 //	done.go ttl.go                                jobs that are done and kept, their names; jobs that expire
 //	kept.go kept_verbs.go                         the lines of all kept jobs; the operators' verbs
 //	list.go list_place.go list_match.go           the jobs that match, in parts; where a walk goes on; what matches
 //	view.go                                       one job: a view, its bytes
+//	operate.go                                    what operators do with jobs of any state
 //	cron_schedule.go                              the times of a schedule, in a time zone
 //	cron.go cron_run.go                           entries whose jobs are submitted at times; their verbs
 //	journal.go                                    what survives the process
@@ -134,8 +135,16 @@
 //	Finish, keep-done        reserved  finished                   done
 //	job-ttl has passed       ready     gone, or finished          expired
 //	too many, too old        finished  finished with less, gone   -; forgotten for a name alone
-//	a dead-letter queue      failed    ready, in that queue       moved
+//	a dead-letter queue      failed    ready, in that queue       moved, submitted
+//	RetryJobs, RunJobs       failed    ready                      retried
+//	RunJobs                  delayed   ready
+//	SetPriority, SetDue      delayed, ready  delayed, ready
+//	MoveJobs                 failed    ready, in another queue    moved, submitted
+//	MoveJobs                 delayed, ready  the same, in another queue  moved, submitted
+//	RemoveJobs               any       gone                       removed; not of a finished job
 //	Remove, Drop, ExpireAwait  any     gone                       removed
+//
+// RetryJobs and so on are the verbs of ChangeJobs. A state that is not in the rows of such a verb is refused.
 //
 // # Verbs
 //
@@ -188,6 +197,7 @@
 //	SetPolicies     give queues other policies
 //	ApplyPolicies   do so at once
 //	ApplyKeys       move jobs to where other keys have them at once, at the start
+//	ChangeJobs      retry, run now, remove or move jobs, or set their priority or due time
 //	WalkFailed      view the failed jobs of a queue
 //	RetryFailed     make a failed job ready again
 //	RemoveFailed    remove a failed job
@@ -276,7 +286,7 @@
 //	credit       of a rate: the jobs that may start now
 //	attempt      one run of a job and how it ended; the attempts of a job are its history
 //	given up     a job that failed more often than its queue's policy tries it again
-//	move         a given-up job on its way to a dead-letter queue
+//	move         a pending or failed job that becomes one of another queue, at once and under another JobRef
 //	kept         failed or finished: a job that has ended, and operators view
 //	use          what a kept job is kept for: its failure, its result, itself or its name alone
 //	sweep        one pass over the oldest ready jobs of a queue, of each priority
@@ -348,8 +358,8 @@
 // key: they keep the order of their line. Jobs that only Wide peers can have are in no lane either. A job that was woken
 // for a named lock waits in its lane like any other job.
 //
-// MaxJobs, MaxBytes, MaxPayload and a pause of submits refuse a Submit with ErrPolicy, and change nothing of jobs that
-// are there. A job that comes from a dead-letter move is never refused.
+// MaxJobs, MaxBytes, MaxPayload and a pause of submits refuse a Submit or a job of MoveJobs with ErrPolicy, and change
+// nothing of jobs that are there. A job that comes to a dead-letter queue is never refused. UniqueFor refuses no move.
 //
 // # Leases
 //
@@ -399,7 +409,8 @@
 //
 //	1  the callers' own: of the kts46 book, of Disbatch's functions, of the HTTP API
 //	2  departures.reaping: the Tick that reaps departed peers
-//	3  shard.mu: queues, jobs, tasks, watches, listeners, and who awaits a job
+//	3  shard.mu: queues, jobs, tasks, watches, listeners, and who awaits a job; a move takes those of two
+//	   shards, the smaller number first
 //	4  of a Journal, between Begin and End of changes that survive together
 //	5  one of these, under which none is taken:
 //	   Peer.mu          a peer's slots, awaits and topics, its part of the quota
@@ -442,8 +453,7 @@
 //	old jobs             a ready job has expired, and was not handed out; the sweep begins with the first second of each
 //	                     priority, and a cursor says where it goes on (ttl.go)
 //	kept jobs            there are more or older ones than the policy keeps, or failed ones that are to move
-//	                     to a dead-letter queue; some of these are marked and copied. A cursor says where the
-//	                     moves go on (failed_move.go)
+//	                     to a dead-letter queue; a cursor says where the moves go on (failed_move.go)
 //	a job ends           its name is free, and some awaits are not answered yet (notify.go)
 //	cron entries         their times have come and their jobs are not submitted, in order (cron_run.go)
 //	what is due          it is late: time-outs, unreported names, remembered tasks
@@ -465,6 +475,7 @@
 //	                             maxOrderSteps edges, else the request is refused
 //	Steal, Complete              a batch of tasks under each hold, as many as are asked for
 //	TryReserveUpTo, Grant        MaxRequestJobs, a batch under each hold
+//	ChangeJobs                   as many jobs as the caller names, a batch under each hold
 //	predecessors of a task       all of them, when its record is journaled
 //	the log of a task            maxEvents
 //	WalkCron, DropOldCron        MaxCronEntries, at a start as many again; a batch, and all, under a hold

@@ -2,16 +2,13 @@ package sched
 
 import "bytes"
 
-// A failed job moves to its dead-letter queue in three steps, since that may be of another shard: it is copied and
-// marked, the copy is made a job of the other queue, and the failed job is removed. A journal that ends between the
-// last two has both; the move is then repeated, and finds the copy. While the other queue has another job of its name
-// the failed job stays where it is. The moves of a queue go through its failed jobs in passes: a cursor leaves behind the
-// jobs that have stayed, and the next pass tries them again.
+// Failed jobs move to their dead-letter queue in passes: a cursor leaves behind the jobs that have stayed, because the
+// other queue has a job of their name, and the next pass tries them again.
 
-// move is a copy of a failed job on its way to a dead-letter queue.
-type move struct {
-	from Saved
-	to   string
+// deadLetter is a failed job, by its sequence number, that is to move to another queue.
+type deadLetter struct {
+	seq uint64
+	to  string
 }
 
 // Bounds of what one Tick moves of a shard.
@@ -28,8 +25,8 @@ func (l *keptLine) nextMove(p *buckets) int64 {
 	return l.again
 }
 
-// beginMoves copies and marks failed jobs of a queue, from the cursor on.
-func (sh *shard) beginMoves(now Time, l *keptLine, to string, until int, moves []move) []move {
+// chooseMoves adds the failed jobs of a queue, from the cursor on, to those that are to move.
+func (sh *shard) chooseMoves(now Time, l *keptLine, to string, until int, moves []deadLetter) []deadLetter {
 	if l.again != 0 && (l.again <= now.Wall || l.again > now.Wall+moveAgain) { // or the clock was set back
 		l.from, l.again = firstKey, 0
 	}
@@ -38,15 +35,7 @@ func (sh *shard) beginMoves(now Time, l *keptLine, to string, until int, moves [
 		r := sh.slab.at(job)
 		sh.countSteps(r.cost())
 		l.from = key{r.due, int64(r.seq) + 1}
-		if r.flags&moving != 0 {
-			return true
-		}
-		r.flags |= moving
-		m := move{to: to}
-		sh.view(job, r, l.queue, &m.from.Job)
-		m.from.Name, m.from.Workload = bytes.Clone(m.from.Name), bytes.Clone(m.from.Workload)
-		m.from.History, _ = withAttempt(sh.history(job, r), Attempt{At: r.due, Outcome: attemptMoved, Text: l.queue.name})
-		moves = append(moves, m)
+		moves = append(moves, deadLetter{r.seq, to})
 		done = len(moves) < maxMoves && sh.mu.steps < until
 		return done
 	})
@@ -61,50 +50,37 @@ func (sh *shard) beginMoves(now Time, l *keptLine, to string, until int, moves [
 	return moves
 }
 
-// endMoves makes the copies jobs of their dead-letter queues and removes the failed jobs.
-func (s *Scheduler) endMoves(now Time, from *shard, moves []move, sink Sink) {
-	for i := range moves {
-		m := &moves[i]
-		err := s.shardOf([]byte(m.to)).takeMoved(now, m, sink)
-		from.endMove(m.from.Ref.Seq, err)
+// moveDeadLetters makes failed jobs of a shard jobs of their dead-letter queues. Those that do not move stay for another
+// pass.
+func (s *Scheduler) moveDeadLetters(now Time, from *shard, moves []deadLetter, sink Sink) {
+	for _, m := range moves {
+		to := s.shardOf([]byte(m.to))
+		lockTwo(from, to)
+		from.moveDeadLetter(now, m, to, sink)
+		s.unlockTwo(now, from, to, sink)
 	}
 }
 
-// takeMoved adds a moved job to its dead-letter queue. ErrDuplicate: that has another job of its name.
-func (sh *shard) takeMoved(now Time, m *move, sink Sink) error {
-	sh.mu.Lock()
-	defer sh.unlock(now, sink)
-	q, err := sh.queue([]byte(m.to))
-	if err != nil {
-		return err
-	}
-	j := &Submission{
-		Space: m.from.Space, Queue: []byte(m.to), Name: m.from.Name, Workload: m.from.Workload, Priority: m.from.Priority, Count: m.from.Count,
-		Timeout: m.from.Timeout, history: m.from.History,
-	}
-	tag := sh.s.tag(q.id, j.Space, j.Name)
-	if job, ok := sh.lookup(tag, q, j.Space, j.Name); ok {
-		r := sh.slab.at(job)
-		if !bytes.Equal(sh.history(job, r), j.history) {
-			return ErrDuplicate
-		}
-		return nil // a move before a crash has made it
-	}
-	return sh.add(now, tag, q, j, sink)
-}
-
-// endMove removes a failed job that has moved, or keeps it for another try.
-func (sh *shard) endMove(seq uint64, err error) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	job, ok := sh.lookupKept(seq)
+func (sh *shard) moveDeadLetter(now Time, m deadLetter, to *shard, sink Sink) {
+	job, ok := sh.lookupKept(m.seq)
 	if !ok {
-		return // its queue was dropped
+		return // it was retried, removed or moved meanwhile
 	}
 	r := sh.slab.at(job)
-	r.flags &^= moving
-	if err == nil {
-		sh.counters.Moved++
-		sh.removeKept(job, r, sh.queueOf(r))
+	q := sh.queueOf(r)
+	target, err := to.queue([]byte(m.to))
+	if err != nil || q.dropped {
+		return
+	}
+	name := sh.nameView(job)
+	if other, ok := to.lookup(sh.s.tag(target.id, r.space, name), target, r.space, name); ok {
+		if o := to.slab.at(other); bytes.Equal(to.history(other, o), sh.movedHistory(job, r, q, r.due)) {
+			sh.counters.Moved++
+			sh.removeKept(job, r, q) // the journal of an older program may have a move that a crash cut short: both
+		}
+		return
+	}
+	if sh.moveTo(now, job, r, q, to, target, r.due, sink) == nil {
+		to.match(now, target, sink)
 	}
 }

@@ -163,12 +163,12 @@ func (s *Scheduler) remove(now Time, space Space, queueName, name []byte, held b
 	if !r.live() || r.state == reserved && !held {
 		return false
 	}
-	sh.removeNow(now, job, r, q, sink)
+	sh.removeNow(now, job, r, q, Removed, sink)
 	return true
 }
 
-// removeNow removes a job in any state.
-func (sh *shard) removeNow(now Time, job uint32, r *record, q *queue, sink Sink) {
+// removeNow removes a job in any state but those of kept jobs. Its awaits end with e.
+func (sh *shard) removeNow(now Time, job uint32, r *record, q *queue, e Effect, sink Sink) {
 	if r.state == reserved {
 		sh.noteRevoked(now, job, r)
 	}
@@ -178,7 +178,7 @@ func (sh *shard) removeNow(now Time, job uint32, r *record, q *queue, sink Sink)
 	if r.flags&task != 0 {
 		sh.graph.end(now, job, r, q, sink)
 	} else {
-		sh.end(job, r, q, Removed, nil, sink)
+		sh.end(job, r, q, e, nil, sink)
 	}
 }
 

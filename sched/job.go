@@ -49,8 +49,6 @@ const (
 	awaitedBySubmitter
 	// attempted: the job has a history.
 	attempted
-	// moving: the failed job is on its way to a dead-letter queue.
-	moving
 	// laned: a lane has the ready job, see laneID, or counts the job as running: it is withheld, broadcasting or being
 	// handed out. Of a reserved job its holder's watch knows the lane.
 	laned

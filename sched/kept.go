@@ -162,13 +162,13 @@ func (p *Policy) keepFor(use keptUse) Keep {
 }
 
 // evict removes kept jobs that are too many or too old, or keeps less of them.
-func (sh *shard) evict(now Time, until int) (moves []move) {
+func (sh *shard) evict(now Time, until int) (moves []deadLetter) {
 	for sh.mu.steps < until && len(sh.keeping) > 0 && sh.keeping[0].check <= now.Wall {
 		l := sh.keeping[0]
 		q := l.queue
 		if p := q.policy; l.use == keptFailed && p != nil && p.DeadLetter != "" {
 			sh.countSteps(1)
-			moves = sh.beginMoves(now, l, p.DeadLetter, until, moves)
+			moves = sh.chooseMoves(now, l, p.DeadLetter, until, moves)
 			continue
 		}
 		job := l.jobs.head(&sh.buckets)

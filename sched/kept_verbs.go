@@ -91,9 +91,17 @@ func (s *Scheduler) RetryFailed(now Time, queue []byte, seq uint64, sink Sink) e
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	job, r, q, err := sh.keptJob(queue, seq, failed)
-	if err != nil {
-		return err
+	if err == nil {
+		err = sh.retry(now, job, r, q)
 	}
+	if err == nil {
+		sh.match(now, q, sink)
+	}
+	return err
+}
+
+// retry is RetryFailed for a job. The caller matches its queue.
+func (sh *shard) retry(now Time, job uint32, r *record, q *queue) error {
 	name := sh.nameView(job)
 	tag := sh.s.tag(q.id, r.space, name)
 	if _, taken := sh.lookup(tag, q, r.space, name); taken {
@@ -110,7 +118,6 @@ func (s *Scheduler) RetryFailed(now Time, queue []byte, seq uint64, sink Sink) e
 	r.flags |= immediate
 	sh.enqueue(now, job, r, q, 0)
 	sh.save(job, r, q)
-	sh.match(now, q, sink)
 	return nil
 }
 
@@ -137,7 +144,7 @@ func (s *Scheduler) removeKept(queue []byte, seq uint64, in state) error {
 	return nil
 }
 
-// keptJob finds a kept job in a state, unless it is on its way to a dead-letter queue.
+// keptJob finds a kept job in a state.
 func (sh *shard) keptJob(queue []byte, seq uint64, in state) (uint32, *record, *queue, error) {
 	job, ok := sh.lookupKept(seq)
 	if !ok {
@@ -145,7 +152,7 @@ func (sh *shard) keptJob(queue []byte, seq uint64, in state) (uint32, *record, *
 	}
 	r := sh.slab.at(job)
 	q := sh.queueOf(r)
-	if q.name != string(queue) || q.dropped || r.state != in || r.flags&moving != 0 {
+	if q.name != string(queue) || q.dropped || r.state != in {
 		return none, nil, nil, ErrNotFound
 	}
 	return job, r, q, nil

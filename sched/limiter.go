@@ -14,15 +14,13 @@ var (
 
 // admit reports why a new job is refused. replaced is the size of the pending job of its name that goes for it, less
 // than 0 when there is none.
-func (q *queue) admit(j *Submission, replaced int64) error {
+func (q *queue) admit(name, workload []byte, replaced int64) error {
 	p := q.policy
-	size := int64(packedLen(j.Name, j.Workload))
+	size := int64(packedLen(name, workload))
 	switch {
-	case j.history != nil: // dead letters are never refused: they were taken in
-		return nil
 	case p.Paused&pauseSubmits != 0:
 		return errPaused
-	case p.MaxPayload > 0 && int64(len(j.Workload)) > p.MaxPayload:
+	case p.MaxPayload > 0 && int64(len(workload)) > p.MaxPayload:
 		return errPayload
 	case p.MaxJobs > 0 && replaced < 0 && int64(q.unstarted()) >= p.MaxJobs:
 		return errMaxJobs

@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -189,23 +188,6 @@ func TestPauseOverRestart(t *testing.T) {
 	if got := y.rec.take(); len(got) > 0 {
 		t.Errorf("a paused queue hands out %v after a restart", got[0].job.name)
 	}
-}
-
-// TestRetryWhileMoving: a failed job that is on its way to a dead-letter queue is not retried.
-func TestRetryWhileMoving(t *testing.T) {
-	x := newTestSched(t, Options{})
-	x.under([3]string{"f", "retries", "0"})
-	p := x.peer("f")
-	x.fails(p, "f", "j")
-	_, seqs := x.failedOf("f")
-	sh := x.s.shardOf([]byte("f"))
-	job, _ := sh.lookupKept(seqs[0])
-	sh.slab.at(job).flags |= moving
-	if err := x.s.RetryFailed(x.now, []byte("f"), seqs[0], &x.rec); !errors.Is(err, ErrNotFound) {
-		t.Errorf("a moving job is retried: %v", err)
-	}
-	sh.slab.at(job).flags &^= moving
-	x.ok(x.s.RetryFailed(x.now, []byte("f"), seqs[0], &x.rec))
 }
 
 // TestMoveAfterCrash: a move that a crash has cut short is completed and doubles nothing.

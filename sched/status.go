@@ -17,7 +17,7 @@ type Counters struct {
 	Removed   uint64
 	GivenUp   uint64 // by a policy's retries
 	Evicted   uint64 // failed jobs that were too many or too old
-	Moved     uint64 // failed jobs that went to a dead-letter queue
+	Moved     uint64 // jobs that went to another queue: failed ones to a dead-letter queue, and those that operators moved
 	Retried   uint64 // failed jobs that were made ready again
 	Expired   uint64 // not handed out within Policy.JobTTL
 	Forgotten uint64 // names of done jobs, before Policy.UniqueFor has passed: there were too many

@@ -20,8 +20,6 @@ type Submission struct {
 	// NeedWorker refuses the job with ErrNoWorker when no peer serves the queue, unless its name was done within
 	// Policy.UniqueFor.
 	NeedWorker bool
-
-	history []byte // of a job that moves to a dead-letter queue
 }
 
 // Submit adds a job, or replaces the pending job of its name. A job of that name that is reserved,
@@ -85,7 +83,7 @@ func (sh *shard) lookup(tag uint32, q *queue, space Space, name []byte) (uint32,
 
 func (sh *shard) add(now Time, tag uint32, q *queue, j *Submission, sink Sink) error {
 	if q.policy != nil {
-		if err := q.admit(j, -1); err != nil {
+		if err := q.admit(j.Name, j.Workload, -1); err != nil {
 			sh.discardUnused(q)
 			return err
 		}
@@ -137,9 +135,7 @@ func (sh *shard) placeSubmission(now Time, job uint32, r *record, q *queue, j *S
 	r.priority, r.count, r.timeout = j.Priority, j.Count, j.Timeout
 	r.due = j.SchedAt
 	r.flags &^= immediate
-	if j.history != nil {
-		sh.setHistory(job, r, j.history)
-	} else if r.flags&attempted != 0 {
+	if r.flags&attempted != 0 {
 		sh.dropHistory(job, r)
 	}
 	if j.Await == nil || j.Stays {
@@ -171,7 +167,7 @@ func (sh *shard) resubmit(now Time, job uint32, q *queue, j *Submission, sink Si
 		return nil
 	}
 	if q.policy != nil {
-		if err := q.admit(j, int64(r.size)); err != nil {
+		if err := q.admit(j.Name, j.Workload, int64(r.size)); err != nil {
 			return err
 		}
 	}

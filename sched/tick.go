@@ -15,7 +15,7 @@ func (s *Scheduler) Tick(now Time, sink Sink) (next Time) {
 		again := sh.tickDue(now, sink)
 		due, rest, moves := sh.tickRest(now, sink)
 		more = more || again || rest
-		s.endMoves(now, sh, moves, sink)
+		s.moveDeadLetters(now, sh, moves, sink)
 		next.Wall, next.Mono = min(next.Wall, due.Wall), min(next.Mono, due.Mono)
 	}
 	more = s.wakeMoreWaiters(now, sink) || more
@@ -48,8 +48,8 @@ func (sh *shard) tickDue(now Time, sink Sink) (more bool) {
 }
 
 // tickRest does a batch of deferred work. It returns when something is due next. more says that
-// deferred work is left. The caller ends the moves without the shard's lock.
-func (sh *shard) tickRest(now Time, sink Sink) (next Time, more bool, moves []move) {
+// deferred work is left. The caller moves the jobs of moves without the shard's lock.
+func (sh *shard) tickRest(now Time, sink Sink) (next Time, more bool, moves []deadLetter) {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	until := sh.mu.steps + sh.s.batch

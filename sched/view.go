@@ -125,20 +125,31 @@ func (s *Scheduler) Find(space Space, queue, name []byte) (ref JobRef, ok bool) 
 // lockJob locks the shard of a job that a Listing has, and returns the job; no shard when there is none.
 func (s *Scheduler) lockJob(ref JobRef) (*shard, uint32, *record) {
 	if sh, err := s.lockShard(ref.Shard); err == nil {
-		if r := sh.slab.find(ref.Slot); r != nil && r.seq == ref.Seq && r.listed() && !sh.queueOf(r).dropped {
-			return sh, ref.Slot, r
+		if job, r, ok := sh.find(ref); ok {
+			return sh, job, r
 		}
 		sh.mu.Unlock()
 	}
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		if job, ok := sh.lookupKept(ref.Seq); ok && !sh.queueOf(sh.slab.at(job)).dropped {
-			return sh, job, sh.slab.at(job)
+		if job, r, ok := sh.find(ref); ok {
+			return sh, job, r
 		}
 		sh.mu.Unlock()
 	}
 	return nil, none, nil
+}
+
+// find returns the job of a reference to this shard, or a kept one with its sequence number.
+func (sh *shard) find(ref JobRef) (job uint32, r *record, ok bool) {
+	if job, r = ref.Slot, sh.slab.find(ref.Slot); r == nil || r.seq != ref.Seq || !r.listed() || ref.Shard != sh.id {
+		if job, ok = sh.lookupKept(ref.Seq); !ok {
+			return none, nil, false
+		}
+		r = sh.slab.at(job)
+	}
+	return job, r, !sh.queueOf(r).dropped
 }
 
 // ErrChanged is the error of a Reader whose job ended, or was replaced, while it was read.

@@ -1,0 +1,84 @@
+package sched
+
+// A job moves to another queue under the locks of both shards, and the journal has the whole move or nothing of it.
+
+// lockTwo locks two shards, which may be one. The smaller number comes first, so that no two moves wait for each other.
+func lockTwo(a, b *shard) {
+	if a.id > b.id {
+		a, b = b, a
+	}
+	if a.mu.Lock(); a != b {
+		b.mu.Lock()
+	}
+}
+
+// unlockTwo ends lockTwo, and wakes the jobs that wait for freed locks.
+func (s *Scheduler) unlockTwo(now Time, a, b *shard, sink Sink) {
+	freed := a.unlockTakingFreed()
+	if a != b {
+		freed = append(freed, b.unlockTakingFreed()...)
+	}
+	s.wakeWaiters(now, freed, sink)
+}
+
+// joinTwo begins changes of two shards that survive together or not at all. The caller holds the locks of both.
+func joinTwo(a, b *shard) (end func()) {
+	if a.id > b.id {
+		a, b = b, a
+	}
+	if a.beginJoined(); a == b {
+		return a.endJoined
+	}
+	b.beginJoined()
+	return func() {
+		b.endJoined()
+		a.endJoined()
+	}
+}
+
+// moveTo makes a pending or failed job a job of a queue of another shard or of its own; the caller holds the locks of both,
+// and matches the queue afterwards. A failed job is ready there. The history says when and from where the job came, and
+// all retries are before it. ErrDuplicate: the queue has a job of its name.
+func (sh *shard) moveTo(now Time, job uint32, r *record, q *queue, to *shard, target *queue, at int64, sink Sink) error {
+	name, workload := unpack(sh.arena.view(r.bytes, int(r.size)))
+	tag := sh.s.tag(target.id, r.space, name)
+	if _, taken := to.lookup(tag, target, r.space, name); taken {
+		return ErrDuplicate
+	}
+	moved, m, err := to.newJob(tag, target, r.space, name, workload)
+	if err != nil {
+		return err
+	}
+	m.seq, m.priority, m.count, m.timeout = sh.s.jobs.Add(1), r.priority, r.count, r.timeout
+	to.setHistory(moved, m, sh.movedHistory(job, r, q, at))
+	target.bytes += int64(m.size)
+	to.counters.Submitted++
+	target.tally.Submitted[m.space]++
+	sh.counters.Moved++
+	defer joinTwo(sh, to)()
+	switch r.state {
+	case failed:
+		m.due, m.flags = floorSecond(now.Wall), m.flags|immediate
+		to.enqueue(now, moved, m, target, 0)
+	case delayed:
+		m.due, m.flags = r.due, m.flags|r.flags&immediate
+		to.enqueue(now, moved, m, target, r.dueMillis())
+	default:
+		m.due, m.flags = r.due, m.flags|r.flags&immediate
+		to.enqueue(r.notBefore(now), moved, m, target, 0)
+	}
+	to.save(moved, m, target)
+	if r.state == failed {
+		sh.removeKept(job, r, q)
+		return nil
+	}
+	sh.dequeue(job, r, q)
+	sh.end(job, r, q, Removed, nil, sink)
+	return nil
+}
+
+// movedHistory returns the history of a job that leaves a queue.
+func (sh *shard) movedHistory(job uint32, r *record, q *queue, at int64) []byte {
+	history, _ := withAttempt(sh.history(job, r), Attempt{At: at, Outcome: attemptMoved, Text: q.name})
+	return history
+}
