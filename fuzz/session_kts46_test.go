@@ -113,7 +113,7 @@ func kts46Script(text string) (script []step) {
 	return script
 }
 
-// checkAnswers: a connection was sent whole answers of HTTP, of which each is one of its version; one for each call when
+// checkAnswers: a connection was sent whole answers of HTTP. Each is an answer of its version; there is one for each call when
 // it sent nothing else.
 func checkAnswers(t *testing.T, peer int, l life) {
 	t.Helper()

@@ -115,7 +115,7 @@ func (s *connShares) id(name string) protocolID {
 	return protocolID(at)
 }
 
-// tryAdd counts a connection, or returns false when its protocol may have no more.
+// tryAdd counts a connection, or returns false when its protocol has as many as it may.
 func (s *connShares) tryAdd(p protocolID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

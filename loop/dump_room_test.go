@@ -8,7 +8,7 @@ import (
 	served "treadle/loop/periodic"
 )
 
-// dumps makes peers that each have asked for a DUMP of 1.5 MiB, of which 8 MiB together may be unread.
+// dumps makes peers that each have asked for a DUMP of 1.5 MiB. 8 MiB of them together may be unread.
 func dumps(w *memServer, n int) (all []*memConn) {
 	w.t.Helper()
 	client := w.join(0, periodic.Client)

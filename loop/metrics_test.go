@@ -169,7 +169,7 @@ func TestProbesAtTheStart(t *testing.T) {
 	}
 }
 
-// BenchmarkScrape reads /metrics of a server with 10,000 queues, of which 500 have lines of their own.
+// BenchmarkScrape reads /metrics of a server with 10,000 queues; 500 have lines of their own.
 func BenchmarkScrape(b *testing.B) {
 	s, err := newServer(Options{Data: NoData, HTTP: "127.0.0.1:0"})
 	if err != nil {

@@ -63,7 +63,7 @@ func (c *memConn) goOn() {
 	}
 }
 
-// catchUp resumes a session until it is paused no more.
+// catchUp resumes a session until it is no longer paused.
 func (c *memConn) catchUp() {
 	c.w.t.Helper()
 	for c.s.paused {

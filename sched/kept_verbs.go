@@ -17,7 +17,7 @@ type KeptCursor struct {
 }
 
 // WalkFailed calls fn, under the shard's lock, for the next failed jobs of a queue behind a cursor, at most n and of
-// large ones fewer, and returns the cursor behind them; done says that there are no more.
+// large ones fewer, and returns the cursor behind them; done says that there are no others.
 func (s *Scheduler) WalkFailed(queue []byte, c KeptCursor, n int, fn func(*KeptJob)) (_ KeptCursor, done bool) {
 	return s.walkKept(queue, c, n, fn, keptFailed)
 }

@@ -19,8 +19,8 @@ const (
 	MaxAwaits = 4 << 10
 	// defaultMaxQueues bounds the queues. An idle queue takes about 300 bytes.
 	defaultMaxQueues = 1 << 20
-	// DefaultWindow is how many bytes of jobs may be unsent to one peer before it is handed no
-	// more: several times what a fast link holds.
+	// DefaultWindow is how many bytes of jobs may be unsent to one peer before it is handed
+	// no further job: several times what a fast link holds.
 	DefaultWindow = 256 << 10
 	// defaultBatch bounds the jobs that are moved under one hold of a shard's lock: a fraction of a
 	// millisecond.

@@ -185,7 +185,7 @@ func (s *Scheduler) NewReader(ref JobRef, result bool, from int) (_ *Reader, ok 
 // Size returns how many bytes are left.
 func (r *Reader) Size() int { return r.size - r.at }
 
-// Read implements io.Reader. Its error is ErrChanged when the bytes are those of before no more.
+// Read implements io.Reader. Its error is ErrChanged when the bytes have changed since.
 func (r *Reader) Read(p []byte) (n int, err error) {
 	if r.at >= r.size {
 		return 0, io.EOF

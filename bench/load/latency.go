@@ -48,7 +48,7 @@ func (l *Latencies) merge(other *Latencies) {
 // Quantiles are latencies in microseconds.
 type Quantiles struct {
 	P50   float64 `json:"p50_us"`
-	P90   float64 `json:"p90_us,omitempty"` // results of before it was kept have none
+	P90   float64 `json:"p90_us,omitempty"` // older results have none
 	P99   float64 `json:"p99_us"`
 	P999  float64 `json:"p999_us"`
 	P9999 float64 `json:"p9999_us,omitempty"`

@@ -30,7 +30,7 @@ func newProducing(p Protocol, jobs int) *producing {
 	return s
 }
 
-// landed returns the number of submits that are in flight no more: acknowledged, or answered in protocols that answer.
+// landed returns the number of submits that are no longer in flight: acknowledged, or answered in protocols that answer.
 func (s *producing) landed() int {
 	if s.traits.Answers {
 		return s.answered.received

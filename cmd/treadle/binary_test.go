@@ -116,7 +116,7 @@ func startBy(t *testing.T, stdout bool, cmd *exec.Cmd, begin func(*exec.Cmd) err
 	return p
 }
 
-// Wait waits for the end of the process, whose lifetime counts no more then.
+// Wait waits for the end of the process, whose lifetime no longer counts then.
 func (p *process) Wait() error {
 	defer p.timer.Stop()
 	return p.Cmd.Wait()

@@ -118,8 +118,8 @@ type failedChoice struct {
 	All   bool     `help:"All failed jobs of the queue."`
 }
 
-// applyChoice has the server do something to the kept jobs of a choice, of which kind says how they ended, and prints how
-// many it has done.
+// applyChoice has the server do something to the kept jobs of a choice, and prints how many it has done. kind
+// says how the jobs have ended.
 func applyChoice(c *cli, con *console, kind string, choice client.KeptChoice, done string, verb func(*client.Admin, context.Context, client.KeptChoice) (client.KeptDone, error)) error {
 	if choice.All == (len(choice.Jobs) > 0) {
 		return badUsage("name %s jobs by their ids, or --all", kind)

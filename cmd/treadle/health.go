@@ -33,7 +33,7 @@ func (h *healthCmd) AfterApply(c *cli) error {
 	return c.setServer(&h.HTTP, "TREADLE_HTTP", loop.DefaultHTTP)
 }
 
-// healthTimeout bounds the probe; that of a container has often no more.
+// healthTimeout bounds the probe. The probes of containers are often given as little.
 const healthTimeout = 3 * time.Second
 
 // maxHealth bounds the answer: it is a line.

@@ -151,8 +151,8 @@ func (s *scheduler) simulate(steps int, done, sure *int) {
 	}
 }
 
-// TestKts46Kill does a job with a server that is killed again and again: no step of which
-// the end was acknowledged is done twice, none is left out, and the statistics are last.
+// TestKts46Kill does a job with a server that is killed again and again: no step is done
+// twice after its end was acknowledged, none is left out, and the statistics are last.
 func TestKts46Kill(t *testing.T) {
 	const steps, least = 300, 4
 	random := rand.New(rand.NewPCG(46, 0))

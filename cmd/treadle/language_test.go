@@ -25,6 +25,16 @@ var privateWords = map[*regexp.Regexp]string{
 	regexp.MustCompile(`(?i)\b(siege|misfortunes?|exodus|harvest(s|ed|ing)?)\b`): "attack, fault, disconnect, consume",
 }
 
+// translated are turns of phrase that read as translated, with what to write. A comment's lines are joined before.
+var translated = map[*regexp.Regexp]string{
+	regexp.MustCompile(`(?i)\bno more([.,;:)]|$| (and|then|because|but)\b)`):                    "no longer, none, nothing else",
+	regexp.MustCompile(`(?i)([,;] (and )?|\b(a|an|the|no|any) \w+ |\bthose )of (which|whom)\b`): "a second sentence",
+	regexp.MustCompile(`(?i)\bof before\b`):                                                     "earlier, previous",
+	regexp.MustCompile(`(?i)\bthat (has|have) some\b`):                                          "that has, with",
+	regexp.MustCompile(`(?i)\bto be had\b`):                                                     "free, available",
+	regexp.MustCompile(`(?i)\bnobody's\b`):                                                      "unknown, of no peer",
+}
+
 // languageFaults returns what is wrong with the comments and names of a Go file. The lint of the house is small: it
 // refuses the patterns that cost readers most, so that they do not come back.
 func languageFaults(file, source string) (faults []string) {
@@ -41,9 +51,12 @@ func languageFaults(file, source string) (faults []string) {
 		if bareSubject.MatchString(text) {
 			fault(group.Pos(), "the comment begins with %q: name its subject", strings.Fields(text)[0])
 		}
-		for word, standard := range privateWords {
-			if found := word.FindString(text); found != "" {
-				fault(group.Pos(), "the comment says %q: %s", found, standard)
+		joined := strings.Join(strings.Fields(text), " ")
+		for _, refused := range []map[*regexp.Regexp]string{privateWords, translated} {
+			for word, standard := range refused {
+				if found := word.FindString(joined); found != "" {
+					fault(group.Pos(), "the comment says %q: %s", found, standard)
+				}
 			}
 		}
 	}
@@ -79,12 +92,17 @@ func TestLanguage(t *testing.T) {
 // TestLanguageFaults shows the lint each pattern that it refuses.
 func TestLanguageFaults(t *testing.T) {
 	for source, want := range map[string]string{
-		"// What is left.\nvar x int":               `begins with "What"`,
-		"// f tells whoever asks.\nfunc f() {}":     `says "whoever"`,
-		"// Ends it.\nfunc f() {}":                  "does not begin with its name",
-		"var exhumed int":                           "the name exhumed",
-		"// f ends the session.\nfunc f() { g() }":  "",
-		"// f holds whose turn it is.\nfunc f() {}": "",
+		"// What is left.\nvar x int":                          `begins with "What"`,
+		"// f tells whoever asks.\nfunc f() {}":                `says "whoever"`,
+		"// Ends it.\nfunc f() {}":                             "does not begin with its name",
+		"// f waits no\n// more.\nfunc f() {}":                 `says "no more."`,
+		"// f keeps jobs, of\n// which one runs.\nfunc f() {}": `says ", of which"`,
+		"// f keeps the rules of before.\nfunc f() {}":         `says "of before"`,
+		"// f counts lanes that have some.\nfunc f() {}":       `says "that have some"`,
+		"// f takes no more than n jobs.\nfunc f() {}":         "",
+		"var exhumed int":                                      "the name exhumed",
+		"// f ends the session.\nfunc f() { g() }":             "",
+		"// f holds whose turn it is.\nfunc f() {}":            "",
 	} {
 		got := strings.Join(languageFaults("x.go", "package x\n\n"+source+"\n"), "\n")
 		if want == "" && got != "" || !strings.Contains(got, want) {

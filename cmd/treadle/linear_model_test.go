@@ -401,8 +401,8 @@ func (s linState) grab(o *linOp, output string) (_ linState, ok bool) {
 
 func (s linState) stored() linStore { return s.disk }
 
-// linStore is the states that may be on disk: the state that is known to be, and the states after it, of which any number
-// of the last may be lost.
+// linStore is the states that may be on disk: the state that is known to be, and the states after it. Any
+// number of the last ones may be lost.
 type linStore []string
 
 // add notes a state that will be on disk or, when it is synced, is.

@@ -16,7 +16,7 @@ import (
 func linVersion(workload string) int {
 	n, err := strconv.Atoi(workload)
 	if err != nil {
-		return -1 // nobody's
+		return -1 // of no peer
 	}
 	return n
 }

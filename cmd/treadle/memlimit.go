@@ -98,7 +98,7 @@ func (m memorySize) String() string {
 	return "off"
 }
 
-// least returns the lesser of two limits, of which 0 is none.
+// least returns the lesser of two limits; 0 is no limit.
 func least(a, b int64) int64 {
 	if a == 0 || b == 0 {
 		return a + b

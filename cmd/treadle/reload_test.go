@@ -219,7 +219,7 @@ queue."c" +"" +retries=4
 	r.write("log-level = \"error\"\n[queue.a]\nretries = 3\n")
 	r.gets(`(?s).*`, "reload --json")
 	r.write("")
-	r.signal(syscall.SIGHUP) // its lines are notes, which the level of before hides
+	r.signal(syscall.SIGHUP) // its lines are notes, which the earlier level hides
 	r.eventually(`no rules?.*|QUEUES +SOURCE +KEY +VALUE\n`, "queue rules")
 	r.stop()
 }

@@ -172,7 +172,7 @@ func skipNumber(p []byte, i int) (end int) {
 	return i
 }
 
-// skipInteger skips a number's sign and the digits before its fraction, of which the first is 0 only when it is alone.
+// skipInteger skips a number's sign and the digits before its fraction. The first digit is 0 only when it is alone.
 func skipInteger(p []byte, i int) (end int) {
 	if i < len(p) && p[i] == '-' {
 		i++

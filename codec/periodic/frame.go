@@ -91,7 +91,7 @@ func nextUncommon(in []byte, head int, f *Frame) (n int, err error) {
 }
 
 // Need returns how many bytes in must have before Next can return a frame or an error. A caller that buffers a large
-// frame then calls Next once, not for every chunk. Need is for bytes of which Next has returned n == 0 without an error.
+// frame then calls Next once, not for every chunk. Need is for bytes for which Next has returned n == 0 without an error.
 // 0 means that the size is not there yet.
 func Need(in []byte, fr Framing) int {
 	if len(in) < plainHeaderLen || checkHeader(in) != nil {

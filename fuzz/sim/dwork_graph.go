@@ -75,7 +75,7 @@ func behind(from, to *Job, more, vague map[*Job][]*Job) bool {
 		}
 		seen[t] = true
 		var there []*Job
-		if t.now != gone { // else it is made anew, and what it waited for once counts no more
+		if t.now != gone { // else it is made again, and what it waited for once no longer counts
 			there = slices.Concat(t.preds, t.late)
 			if vague != nil {
 				there = append(there, t.ghosts...)
@@ -97,7 +97,7 @@ func (l *Ledger) extended(f *flight, i int) {
 		return
 	}
 	if t.now != sure {
-		for _, other := range l.jobs { // what waited for it before waits no more
+		for _, other := range l.jobs { // what waited for it before no longer waits
 			same := func(p *Job) bool { return p == t }
 			other.preds, other.late, other.ghosts = slices.DeleteFunc(other.preds, same), slices.DeleteFunc(other.late, same), slices.DeleteFunc(other.ghosts, same)
 		}
@@ -137,7 +137,7 @@ func unfinished(all []*Job) []*Job {
 	return slices.DeleteFunc(slices.Clone(all), func(p *Job) bool { return p.now != sure })
 }
 
-// uncertain are those of which nobody knows whether they are done.
+// uncertain are the tasks that may be done, or may not.
 func uncertain(all []*Job) []*Job {
 	return slices.DeleteFunc(slices.Clone(all), func(p *Job) bool { return p.now != maybe })
 }

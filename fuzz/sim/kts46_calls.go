@@ -93,7 +93,7 @@ func ktsWorkerOf(f *ktsFlight) int {
 	return worker
 }
 
-// ktsAsked notes a worker's request for a task, and returns the tasks of which it must get one.
+// ktsAsked notes a worker's request for a task, and returns the tasks: it must get one of them.
 func (l *Ledger) ktsAsked(f *ktsFlight) []*ktsTask {
 	worker, kinds := ktsWorkerOf(f), ktsDoes[false]
 	j, t, _ := l.kts.held(worker)

@@ -296,7 +296,7 @@ func (l *Ledger) submitted(j *Job, at int64) {
 	l.names[key] = append(l.names[key], j)
 }
 
-// lastNext returns the last of the jobs that may have replaced a job one after the other, of which some may have gone.
+// lastNext returns the last of the jobs that may have replaced a job one after the other. Some of these may have gone.
 func (j *Job) lastNext() *Job {
 	for j.next != nil {
 		j = j.next

@@ -88,7 +88,7 @@ func (s *Simulator) whileHolding(c *Conn, h heldJob) {
 	case n < 2:
 		r := &Request{cmd: periodic.Acquire, lock: lock, limit: 1 + s.rng.IntN(2)}
 		r.arrive = func() {
-			if r.job = j; !h.isCurrent() && !s.ledger.maybeLater(h) { // it hears that it has it no more, and says nothing more of it
+			if r.job = j; !h.isCurrent() && !s.ledger.maybeLater(h) { // it hears that it no longer has the job, and says nothing more of it
 				r.late = true
 				s.ledger.reported(h)
 				return

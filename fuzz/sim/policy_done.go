@@ -12,7 +12,7 @@ import (
 // The policy model knows which jobs are kept after their end, and with what; whose names are still taken; and when a job
 // is too old to start.
 
-// finished are the places of jobs that are done or have expired, and of which the server knows something.
+// finished are the places of jobs that are done or have expired, and that the server still knows.
 const finished = doneName | doneKept | doneResult | expired
 
 // policyKeep is a value of keep-done or keep-results.

@@ -65,7 +65,7 @@ func (l *policyLock) isLocking(j *policyJob) bool {
 	return l.holder == j || slices.Contains(l.woken, j)
 }
 
-// unlock notes that a job has the lock or its turn no more: it is the turn of the next.
+// unlock notes that a job no longer has the lock, or its turn: it is the turn of the next.
 func (m *PolicyModel) unlock(j *policyJob) {
 	l := &m.lock
 	if !l.isLocking(j) {

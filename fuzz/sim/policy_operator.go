@@ -38,7 +38,7 @@ func (s *Simulator) policyChange() {
 
 // policySet gives a rule values; nil takes a key out of it.
 func (s *Simulator) policySet(set *policySet, values map[string]*policyText) {
-	s.pass(0) // so that what was given up has moved under the policy of before
+	s.pass(0) // so that what was given up has moved under the earlier policy
 	m, change := s.ledger.policy, &admin.Change{Pattern: set.pattern, Values: map[string]*string{}}
 	for key, t := range values {
 		if change.Values[key] = nil; t == nil {

@@ -25,7 +25,7 @@ type policyWorker struct {
 	met    bool
 	grabs  int // requests for a job without an answer; a slave has one while it has no job
 	next   uint32
-	locks  []bool      // requests for the lock without an answer: it is to be had
+	locks  []bool      // requests for the lock without an answer: true when the worker must get it
 	late   []policyRun // runs that have ended by their time-outs, and that it has not reported
 }
 

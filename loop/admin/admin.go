@@ -300,7 +300,7 @@ func (i *Interface) change(c *codec.Change) error {
 		delete(i.rules, c.Pattern)
 	}
 	table, err := i.join()
-	if err == nil && i.table.CheckKeys() == nil { // else a rule of before is to blame, which must not be in the way of a pause
+	if err == nil && i.table.CheckKeys() == nil { // else an earlier rule is to blame, which must not be in the way of a pause
 		err = table.CheckKeys()
 	}
 	if err != nil {

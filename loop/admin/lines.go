@@ -20,7 +20,7 @@ const (
 	// linesAhead is how many jobs may be submitted that the journal does not have yet: they fill a group of the journal,
 	// and the next ones are read while it is written.
 	linesAhead = 8 << 10
-	// maxRefusedLines bounds the refusals of which the answer says more than their number.
+	// maxRefusedLines bounds the refusals that the answer describes; it counts the others.
 	maxRefusedLines = 100
 	// pieceTime is the time for the next bytes of a body to come. A body may take any time as long as it goes on.
 	pieceTime = 10 * time.Second

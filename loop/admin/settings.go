@@ -69,7 +69,7 @@ func (i *Interface) replaceFile(rules []sched.PolicyRule, cron []codec.CronEntry
 // joinFile joins what the file has with what the run time has, and checks it.
 func (i *Interface) joinFile() (*sched.Policies, map[string]*cronEntry, error) {
 	table, err := i.join()
-	if err == nil && i.table.CheckKeys() == nil { // else a rule of before is to blame
+	if err == nil && i.table.CheckKeys() == nil { // else an earlier rule is to blame
 		err = table.CheckKeys()
 	}
 	if err != nil {

@@ -78,7 +78,7 @@ func (c *conn) consume(r *io.LimitedReader, w io.Writer, progress Progress) (int
 	return total, copyAll(w, r, total, int64(len(first)), progress)
 }
 
-// copyAll copies r to w until total bytes are transferred, of which done already are.
+// copyAll copies r to w until total bytes are transferred; done says how many already are.
 func copyAll(w io.Writer, r io.Reader, total, done int64, progress Progress) error {
 	buffer := make([]byte, copyBuffer)
 	for {

@@ -19,7 +19,7 @@ var errNeedsCRC = errors.New("the framing of 2018 does not have this request")
 // each, so a slow caller slows the server down.
 type replyStream struct {
 	bodies    chan []byte
-	abandoned chan struct{} // closed when the caller takes no more
+	abandoned chan struct{} // closed when the caller takes no further chunk
 }
 
 func (c *conn) deliver(f *replyStream, body []byte) error {

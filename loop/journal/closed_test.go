@@ -118,8 +118,8 @@ func TestReadOnlyLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestDuplicates checks that jobs with one name, of which all but the last must have ended, are
-// reported, and that a repair keeps the last.
+// TestDuplicates checks that several jobs with one name are reported: all but the last must have
+// ended, and that a repair keeps the last.
 func TestDuplicates(t *testing.T) {
 	f := vfs.NewMem()
 	d := mustOpen(t, testOptions(f))

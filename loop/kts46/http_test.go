@@ -196,7 +196,7 @@ func TestKtsUnread(t *testing.T) {
 	call := string(codec.AppendCall(nil, "getServerStatus")) + strings.Repeat("\n", largeCall)
 	ask := head(len(call)) + call
 	var stuck []net.Conn
-	for range 6 { // each answer has 30 MB, of which the kernel buffers some; 48 MiB may be unread
+	for range 6 { // each answer has 30 MB; the kernel buffers some of it, and 48 MiB may be unread
 		c := r.dial("kts46")
 		_, err := io.WriteString(c, ask)
 		if err == nil {

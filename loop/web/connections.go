@@ -58,7 +58,7 @@ func newConnections(most int, admit func() (leave func(), ok bool)) *connections
 type admission struct{}
 
 // Admit takes the connection of a request out of the few that Config.MaxConnections allows, until it is closed: it is
-// counted by Config.Admit, and no new connection replaces it. Admit returns false when that allows no more.
+// counted by Config.Admit, and no new connection replaces it. Admit returns false when that allows none.
 func Admit(r *http.Request) bool {
 	admit, ok := r.Context().Value(admission{}).(func() bool)
 	return !ok || admit()

@@ -51,7 +51,7 @@ func TestFaults(t *testing.T) {
 }
 
 // TestNoTaskIsClaimedTwice: eight nodes run 2000 tasks, or 1000 with -short. Each task runs once, and never more of them than the
-// queue's threads, of which there are more than nodes.
+// queue's threads, which are more than the nodes.
 func TestNoTaskIsClaimedTwice(t *testing.T) {
 	t.Parallel()
 	nodes, threads, tasks := 8, 12, 2000

@@ -185,7 +185,7 @@ func (n *Node) adjust(v *view, busy map[primitive.ObjectID]map[string]int, inher
 	for id, old := range n.queues {
 		state := states[id]
 		if state == nil && old.slots > 0 {
-			// The node serves the queue no more. Its tasks still run: keep it with a limit of 0.
+			// The node no longer serves the queue. Its tasks still run: keep it with a limit of 0.
 			state = &queueState{queue: old.queue, plugin: old.plugin}
 			state.queue.Limit = 0
 			states[id] = state

@@ -140,7 +140,7 @@ func TestInvalidConfigCollection(t *testing.T) {
 	}
 }
 
-// TestInsertInSeveralMessages: the result of an insert in several messages, of which one fails, has the tasks of the others.
+// TestInsertInSeveralMessages: the result of an insert in several messages has the tasks of all messages but the one that fails.
 func TestInsertInSeveralMessages(t *testing.T) {
 	s := newFaultySite(t)
 	q := s.Queue(d("name", "a", "constructor", config.DemoPlugin, "maxthreads", 1, "count_todo", 0, "count_total", 0))

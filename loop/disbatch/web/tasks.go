@@ -238,7 +238,7 @@ func (c *dci) insert(ctx context.Context, name string, params []any) ([]primitiv
 	return c.insertInto(ctx, &queue, nil, params)
 }
 
-// insertInto creates tasks and returns their ids after those of before. A refusal lists the tasks that exist.
+// insertInto creates tasks and returns their ids after the earlier ones. A refusal lists the tasks that exist.
 func (c *dci) insertInto(ctx context.Context, q *store.Queue, before []primitive.ObjectID, params []any) ([]primitive.ObjectID, *refusal) {
 	ids, err := c.store.InsertTasks(ctx, q, params)
 	before = append(before, ids...)

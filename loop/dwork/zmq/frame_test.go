@@ -147,7 +147,7 @@ func TestStreamShrinks(t *testing.T) {
 		}
 	}
 	s.take(len(in))
-	_ = s.fill() // there may be no more
+	_ = s.fill() // there may be no other bytes
 	if cap(s.buf) != readBuffer || b.used.Load() != 0 || len(s.held()) > 100 {
 		t.Errorf("%d bytes are kept, %d counted, %d held", cap(s.buf), b.used.Load(), len(s.held()))
 	}

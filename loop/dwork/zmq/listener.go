@@ -31,7 +31,7 @@ type Listener struct {
 	o         Options
 	ready     chan struct{}
 	quit      chan struct{}
-	graceOver chan struct{} // closed when Close waits for answers no more
+	graceOver chan struct{} // closed when Close no longer waits for answers
 	done      sync.WaitGroup
 	buffered  allowance
 	counters  counters

@@ -76,7 +76,7 @@ func (s *site) must(err error) {
 	}
 }
 
-// start starts Treadle, on the directory of before.
+// start starts Treadle, on the same directory.
 func (s *site) start() {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -465,7 +465,7 @@ func TestChangedBeside(t *testing.T) {
 		t.Errorf("the next task is %v", task)
 	}
 
-	// A batch of which nothing was done is done again.
+	// A batch without a finished step is done again.
 	s.wants(nil, "reportStatus", "stuck", "finished", stuck.Get("lastUpdate"))
 	stuck, _, _ = held(s.does("getJob", "stuck"))
 	s.wants(nil, "reportStatus", "stuck", "finished", stuck.Get("lastUpdate"))
@@ -608,8 +608,8 @@ func TestMongoUnusable(t *testing.T) {
 	f("mongodb://"+secure.Listener.Addr().String()+"/?tls=true&"+selection, "x509:", "tlsCAFile=FILE")
 }
 
-// TestMongoPasswordChanged: a server whose MongoDB has answered goes on when it takes the
-// user no more, and says so in each answer.
+// TestMongoPasswordChanged: a server whose MongoDB has answered goes on when MongoDB no
+// longer accepts the user, and says so in each answer.
 func TestMongoPasswordChanged(t *testing.T) {
 	s := newSite(t)
 	if s.double == nil {
