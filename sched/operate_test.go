@@ -260,7 +260,7 @@ func TestRefusedMoves(t *testing.T) {
 }
 
 // TestRemovedAwaits: the awaits of a job that an operator removes end, those of a job of an owner as failed. A lease ends
-// as with Remove, and the successors of a task wait for it no more.
+// as with Remove, and the successors of a task no longer wait for it.
 func TestRemovedAwaits(t *testing.T) {
 	x, _ := newOperated(t, 2)
 	client := x.peer()
