@@ -145,7 +145,11 @@ func TestPauseInTurn(t *testing.T) {
 
 // TestPauseCut: requests are handled once each, whatever pieces they come in before and during a pause.
 func TestPauseCut(t *testing.T) {
-	for seed := range uint64(20) {
+	seeds := uint64(20)
+	if testing.Short() {
+		seeds = 4
+	}
+	for seed := range seeds {
 		w := newMemServer(t, Options{})
 		worker, client := manyFunctions(w)
 		const jobs = 12

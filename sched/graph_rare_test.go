@@ -426,7 +426,10 @@ func atoi(t *testing.T, s string) (n int) {
 // TestBackwardEdges checks that few tasks get new orders when a chain is built from its end, and
 // when tasks get new predecessors that come before everything that waits for them.
 func TestBackwardEdges(t *testing.T) {
-	const n = 1000
+	n := 1000
+	if testing.Short() {
+		n = 300
+	}
 	f := func(name string, most int, build, then func(i int) []string) {
 		t.Helper()
 		x := newGraphSched(t)

@@ -142,7 +142,7 @@ func (s *lastRun) Deliver(d *Delivery) { s.run = d.Job.Run() }
 // lock, with very much of everything a peer can have.
 func TestLongestHold(t *testing.T) {
 	if testing.Short() {
-		manyItems = 120_000
+		manyItems = 40_000
 	}
 	testHolds(t, map[string]func(x *loadedSched) func(){
 		"a worker that holds very many jobs leaves": func(x *loadedSched) func() {

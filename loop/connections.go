@@ -1,0 +1,106 @@
+package loop
+
+import (
+	"math"
+
+	"treadle/loop/protocol"
+	"treadle/sched"
+)
+
+// Bounds of a view of connections.
+const (
+	// viewedSessions is how many places a reactor looks at in one turn: they take less than a millisecond, and most are
+	// free when there were many connections.
+	viewedSessions = 1024
+	// viewedQueues is how many of its queues a connection is shown with.
+	viewedQueues = 8
+	// countedLoop stands in the id of a connection that no event loop has for the number of one.
+	countedLoop = maxLoops
+)
+
+// Connections implements protocol.Host.
+func (h host) Connections(after uint64, n int) []protocol.Connection {
+	var all []protocol.Connection
+	loop, slot := int(after>>loopShift), int(after>>slotShift&slotMask)
+	if after > 0 {
+		slot++
+	}
+	for ; loop < len(h.reactors); loop, slot = loop+1, 0 {
+		for more := true; more; slot += viewedSessions {
+			more = false
+			h.onReactor(loop, func(r *reactor) { // on the loop's goroutine, while this one waits
+				all, more = r.view(slot, n, all)
+			})
+			if len(all) == n {
+				return all
+			}
+		}
+	}
+	return h.viewCounted(after, n, all)
+}
+
+// view appends the sessions of the next places. more says that there are others behind them.
+func (r *reactor) view(slot, n int, all []protocol.Connection) (_ []protocol.Connection, more bool) {
+	end := min(slot+viewedSessions, len(r.sessions))
+	for ; slot < end && len(all) < n; slot++ {
+		if s := r.sessions[slot]; s != nil && s.open() {
+			all = append(all, s.view())
+		}
+	}
+	return all, end < len(r.sessions)
+}
+
+func (s *session) view() protocol.Connection {
+	c := protocol.Connection{
+		ID: uint64(s.ID), Protocol: s.r.server.conns.all[s.share].name, Role: s.Role, Remote: s.Remote(), Since: s.opened,
+		Idle: s.r.Now.Mono - s.lastReceived, Received: s.received, Sent: s.sent, Unsent: s.unsent(),
+	}
+	if s.Scheduled != nil {
+		c.Peer = s.Scheduled.View(viewedQueues)
+	}
+	return c
+}
+
+// viewCounted appends connections that no event loop has.
+func (h host) viewCounted(after uint64, n int, all []protocol.Connection) []protocol.Connection {
+	now, first := h.now().Mono, uint64(0)
+	if after>>loopShift == countedLoop {
+		first = after&(1<<loopShift-1) + 1
+	}
+	h.conns.mu.Lock()
+	defer h.conns.mu.Unlock()
+	h.conns.counted.Ascend(first, func(number uint64, c *countedConn) bool {
+		if len(all) < n {
+			all = append(all, protocol.Connection{
+				ID: countedLoop<<loopShift | number, Protocol: h.conns.all[c.of.share].name, Remote: addressOf(c), Since: c.opened.Wall,
+				Idle: now - c.lastReceived.Load(), Received: c.received.Load(), Sent: c.sent.Load(),
+			})
+		}
+		return len(all) < n
+	})
+	return all
+}
+
+// CloseConnection implements protocol.Host.
+func (h host) CloseConnection(id uint64) (found bool) {
+	loop := id >> loopShift
+	if loop == countedLoop {
+		h.conns.mu.Lock()
+		c, ok := h.conns.counted.Get(id & (1<<loopShift - 1))
+		h.conns.mu.Unlock()
+		if ok {
+			_ = c.Close() // an error would change nothing
+		}
+		return ok
+	}
+	if loop >= uint64(len(h.reactors)) {
+		return false
+	}
+	h.onReactor(int(loop), func(r *reactor) {
+		if s := r.session(sched.SessionID(id)); s != nil && s.open() {
+			s.End(errByOperator)
+			found = true
+		}
+	})
+	return found
+}
