@@ -1,8 +1,6 @@
 package loop
 
 import (
-	"math"
-
 	"treadle/loop/protocol"
 	"treadle/sched"
 )
@@ -19,31 +17,28 @@ const (
 )
 
 // Connections implements protocol.Host.
-func (h host) Connections(after uint64, n int) []protocol.Connection {
+func (h host) Connections(from uint64, n int) []protocol.Connection {
 	var all []protocol.Connection
-	loop, slot := int(after>>loopShift), int(after>>slotShift&slotMask)
-	if after > 0 {
-		slot++
-	}
+	loop, slot := int(from>>loopShift), int(from>>slotShift&slotMask)
 	for ; loop < len(h.reactors); loop, slot = loop+1, 0 {
 		for more := true; more; slot += viewedSessions {
 			more = false
 			h.onReactor(loop, func(r *reactor) { // on the loop's goroutine, while this one waits
-				all, more = r.view(slot, n, all)
+				all, more = r.view(from, slot, n, all)
 			})
 			if len(all) == n {
 				return all
 			}
 		}
 	}
-	return h.viewCounted(after, n, all)
+	return h.viewCounted(from, n, all)
 }
 
 // view appends the sessions of the next places. more says that there are others behind them.
-func (r *reactor) view(slot, n int, all []protocol.Connection) (_ []protocol.Connection, more bool) {
+func (r *reactor) view(from uint64, slot, n int, all []protocol.Connection) (_ []protocol.Connection, more bool) {
 	end := min(slot+viewedSessions, len(r.sessions))
 	for ; slot < end && len(all) < n; slot++ {
-		if s := r.sessions[slot]; s != nil && s.open() {
+		if s := r.sessions[slot]; s != nil && s.open() && uint64(s.ID) >= from {
 			all = append(all, s.view())
 		}
 	}
@@ -62,10 +57,10 @@ func (s *session) view() protocol.Connection {
 }
 
 // viewCounted appends connections that no event loop has.
-func (h host) viewCounted(after uint64, n int, all []protocol.Connection) []protocol.Connection {
+func (h host) viewCounted(from uint64, n int, all []protocol.Connection) []protocol.Connection {
 	now, first := h.now().Mono, uint64(0)
-	if after>>loopShift == countedLoop {
-		first = after&(1<<loopShift-1) + 1
+	if from>>loopShift == countedLoop {
+		first = from & (1<<loopShift - 1)
 	}
 	h.conns.mu.Lock()
 	defer h.conns.mu.Unlock()

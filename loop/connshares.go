@@ -6,8 +6,11 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/tidwall/btree"
+
 	"treadle/loop/protocol"
 	"treadle/loop/web"
+	"treadle/sched"
 )
 
 // A part of --max-connections is reserved for the protocols that are served, in equal shares. A
@@ -32,6 +35,9 @@ type connShares struct {
 	share int              // reserved for each protocol that listens
 	all   []*protocolShare // by protocolID
 	total int
+
+	counted     btree.Map[uint64, *countedConn] // the open ones, by number
+	lastCounted uint64
 
 	refusedAt atomic.Int64 // Mono when a connection was last refused; 0: never
 }
@@ -276,7 +282,7 @@ func (l *countedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if l.server.takePlace(c, l.share) {
-			return &countedConn{Conn: c, of: l}, nil
+			return l.server.conns.list(c, l), nil
 		}
 	}
 }
@@ -284,14 +290,39 @@ func (l *countedListener) Accept() (net.Conn, error) {
 // countedConn counts its bytes, and gives its place back when it is closed.
 type countedConn struct {
 	net.Conn
-	of   *countedListener
-	once sync.Once
+	of             *countedListener
+	number         uint64
+	once           sync.Once
+	opened         sched.Time
+	received, sent atomic.Uint64 // bytes
+	lastReceived   atomic.Int64  // Mono
+}
+
+// list makes a connection that the table of open ones has.
+func (s *connShares) list(c net.Conn, of *countedListener) *countedConn {
+	counted := &countedConn{Conn: c, of: of, opened: of.server.now()}
+	counted.lastReceived.Store(counted.opened.Mono)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastCounted++
+	counted.number = s.lastCounted
+	s.counted.Set(counted.number, counted)
+	return counted
+}
+
+// unlist takes a connection out of the table of open ones.
+func (s *connShares) unlist(c *countedConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counted.Delete(c.number)
 }
 
 // Read implements net.Conn.
 func (c *countedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.of.server.conns.all[c.of.share].read.Add(uint64(n))
+	c.received.Add(uint64(n))
+	c.lastReceived.Store(c.of.server.now().Mono)
 	return n, err
 }
 
@@ -299,12 +330,14 @@ func (c *countedConn) Read(b []byte) (int, error) {
 func (c *countedConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	c.of.server.conns.all[c.of.share].written.Add(uint64(n))
+	c.sent.Add(uint64(n))
 	return n, err
 }
 
 // Close implements net.Conn.
 func (c *countedConn) Close() error {
 	c.once.Do(func() {
+		c.of.server.conns.unlist(c)
 		c.of.server.conns.remove(c.of.share)
 		c.of.server.counters.closing(nil).n[c.of.share].Add(1)
 	})

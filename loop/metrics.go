@@ -38,6 +38,7 @@ func (s *Server) closings() (all []*closing) {
 		{Err: errTooExpensive, Label: "hasty"},
 		{Err: errPanic, Label: "internal_error"},
 		{Err: errStopping, Label: "stopping"},
+		{Err: errByOperator, Label: "operator"},
 	}
 	for p := range protocolsWith[protocol.LoopServed](s) {
 		reasons = append(reasons, p.CloseReasons()...)

@@ -176,7 +176,7 @@ func (r *reactor) deliverNext(mail []byte) (rest []byte) {
 // open makes the session of a new connection.
 func (r *reactor) open(c connection, by loopPort) *session {
 	r.begin()
-	s := &session{r: r, conn: c, lastReceived: r.Now.Mono, share: by.share}
+	s := &session{r: r, conn: c, opened: r.Now.Wall, lastReceived: r.Now.Mono, share: by.share}
 	s.Protocol = uint8(by.share)
 	s.Loop, s.Transport, s.partialSince = &r.Loop, s, r.Now.Mono
 	var slot uint32
@@ -218,7 +218,7 @@ func (r *reactor) traffic(s *session, in []byte) {
 	r.begin()
 	defer r.recoverSession(s)
 	if s.open() {
-		r.read[s.share] += uint64(len(in))
+		s.countReceived(len(in))
 		s.receive(in)
 		s.chargePartial()
 		if s.Role != s.counted {
@@ -230,7 +230,7 @@ func (r *reactor) traffic(s *session, in []byte) {
 // filled tells a session that n bytes were read into its window.
 func (r *reactor) filled(s *session, n int) {
 	defer r.recoverSession(s)
-	r.read[s.share] += uint64(n)
+	s.countReceived(n)
 	need := s.conv.Need(s.partial)
 	if s.partial = s.partial[:len(s.partial)+n]; len(s.partial) == need {
 		s.assemble()
@@ -254,7 +254,7 @@ func (r *reactor) halfClose(s *session) {
 		return
 	}
 	if len(s.Out) > 0 {
-		r.written[s.share] += uint64(len(s.Out))
+		s.countSent(len(s.Out))
 		_, _ = s.conn.Write(s.Out) // the connection closes after an error as well
 		s.Out = nil
 	}
@@ -385,7 +385,7 @@ func (r *reactor) write(s *session) {
 	s.Out = nil
 	r.unwritten = max(0, r.unwritten-len(out))
 	if len(out) > 0 {
-		r.written[s.share] += uint64(len(out))
+		s.countSent(len(out))
 		if _, err := s.conn.Write(out); err != nil && !s.gone {
 			s.End(err)
 		}

@@ -285,15 +285,27 @@ func (s *Server) closeServices() {
 // eachReactor runs fn on every reactor's loop, one after the other, and waits.
 func (s *Server) eachReactor(fn func(*reactor)) {
 	for i := range s.reactors {
-		if r := s.reactors[i].Load(); r != nil {
-			done := make(chan struct{})
-			r.exec(func() {
-				defer close(done)
-				r.begin()
-				fn(r)
-			})
-			<-done
-		}
+		s.onReactor(i, fn)
+	}
+}
+
+// onReactor runs fn in a turn of a reactor's loop and waits. It returns false when the loop has ended before.
+func (s *Server) onReactor(i int, fn func(*reactor)) bool {
+	r := s.reactors[i].Load()
+	if r == nil {
+		return false
+	}
+	done := make(chan struct{})
+	r.exec(func() {
+		defer close(done)
+		r.begin()
+		fn(r)
+	})
+	select {
+	case <-done:
+		return true
+	case <-s.stopped:
+		return false
 	}
 }
 
@@ -361,7 +373,7 @@ func (s *Server) closed(session *session) {
 	}
 }
 
-func addressOf(c connection) string {
+func addressOf(c interface{ RemoteAddr() net.Addr }) string {
 	if a := c.RemoteAddr(); a != nil {
 		return fmt.Sprintf("%s://%s", a.Network(), a)
 	}

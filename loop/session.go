@@ -41,6 +41,8 @@ type session struct {
 	ackGroups      []ackGroup   // the groups of the journal that acks wait for
 	longReplies    *longReplies // nil: the session has never asked for one
 	stream         *stream      // the long reply that is being sent, see stream.go
+	opened         int64        // Wall of the connection's opening
+	received, sent uint64       // bytes
 	lastReceived   int64        // Mono of the last bytes from the peer
 	partialSince   int64        // Mono when partial, or at first the connection, began; 0: nothing is unfinished
 	reason         error        // the reason to close the session; nil: it stays open
@@ -63,6 +65,7 @@ var (
 	errSlowReader   = errors.New("the peer does not read its replies, see --max-outbound")
 	errPanic        = errors.New("an internal error")
 	errStopping     = errors.New("the server stops")
+	errByOperator   = errors.New("an operator closed it")
 )
 
 // errPeerClosed stands for the end of a session that the peer has closed.
@@ -154,6 +157,16 @@ func (s *session) assemble() {
 		s.r.recycle(s.partial)
 		s.partial = nil
 	}
+}
+
+func (s *session) countReceived(n int) {
+	s.received += uint64(n)
+	s.r.read[s.share] += uint64(n)
+}
+
+func (s *session) countSent(n int) {
+	s.sent += uint64(n)
+	s.r.written[s.share] += uint64(n)
 }
 
 // countRole counts the connection under a role.

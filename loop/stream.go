@@ -82,7 +82,7 @@ func (s *session) pump() {
 		st.pieces[0] = nil
 		st.pieces = st.pieces[1:]
 		st.progress = s.r.Now.Mono
-		s.r.written[s.share] += uint64(len(piece))
+		s.countSent(len(piece))
 		if _, err := s.conn.Write(piece); err != nil && !s.gone {
 			s.End(err)
 			break

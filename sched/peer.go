@@ -61,6 +61,38 @@ const (
 // caller calls it before any other verb.
 func (p *Peer) SetLabel(label, where string) { p.label, p.where = label, where }
 
+// PeerView is what a peer asks for and does at one moment.
+type PeerView struct {
+	Queues  []string // the first ones that it serves
+	More    int      // further ones that it serves
+	Slots   int      // jobs that it waits for
+	Running int      // jobs of Queues that it holds
+}
+
+// View returns what the peer asks for and does, with at most so many of its queues. Only the session's goroutine may
+// call it, as the verbs.
+func (p *Peer) View(queues int) (v PeerView) {
+	for _, w := range p.watches {
+		w.shard.mu.Lock()
+		ended, running := w.ended, len(w.held)
+		w.shard.mu.Unlock()
+		switch {
+		case len(v.Queues) == queues:
+			v.More = len(p.watches) - queues
+		default:
+			if v.Running += running; !ended {
+				v.Queues = append(v.Queues, w.queue.name)
+			}
+			continue
+		}
+		break
+	}
+	p.mu.Lock()
+	v.Slots = p.slots.len()
+	p.mu.Unlock()
+	return v
+}
+
 // Session returns the address of the peer's deliveries.
 func (p *Peer) Session() SessionID { return p.id }
 

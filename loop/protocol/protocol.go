@@ -158,6 +158,11 @@ type Host interface {
 	// Listen opens an address of a setting. Accepted connections count against the protocol's
 	// share of --max-connections; the listener closes those beyond it.
 	Listen(protocol, setting, address string) (net.Listener, error)
+	// Connections returns up to n open connections, in the order of their ids, from one of that id on. Connections that
+	// an HTTP server of the host's own admits are not among them.
+	Connections(from uint64, n int) []Connection
+	// CloseConnection ends a connection for an operator. It returns false when there is none of that id.
+	CloseConnection(id uint64) bool
 	// Quit stops the server as SIGTERM does.
 	Quit()
 }

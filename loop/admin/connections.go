@@ -1,0 +1,75 @@
+package admin
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	codec "treadle/codec/admin"
+	"treadle/loop/protocol"
+)
+
+// idBase is the base of the numbers in the ids of connections, which have up to 64 bits.
+const idBase = 36
+
+// getConnections answers with a page of the connections, by id. protocol=P leaves the others out, which may make a page short.
+func (i *Interface) getConnections(r *http.Request) (any, error) {
+	q, err := parameters(r)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := limitOf(q.Get("limit"), defaultPage)
+	if err != nil {
+		return nil, err
+	}
+	from := uint64(0)
+	if cursor := q.Get("after"); cursor != "" {
+		if from, err = strconv.ParseUint(cursor, idBase, 64); err != nil {
+			return nil, badf("the cursor %.100q is none that a page has", cursor)
+		}
+	}
+	open := i.host.Connections(from, limit)
+	page := &codec.Connections{Connections: []codec.Connection{}}
+	for n := range open {
+		if p := q.Get("protocol"); p == "" || p == open[n].Protocol {
+			page.Connections = append(page.Connections, connectionOf(&open[n]))
+		}
+	}
+	if len(open) == limit {
+		page.Next = strconv.FormatUint(open[limit-1].ID+1, idBase)
+	}
+	return page, nil
+}
+
+// connectionOf returns a connection as JSON has it.
+func connectionOf(c *protocol.Connection) codec.Connection {
+	shown := codec.Connection{
+		ID: strconv.FormatUint(c.ID, idBase), Protocol: c.Protocol, Role: c.Role.String(), Remote: c.Remote, Since: c.Since, Idle: max(c.Idle, 0),
+		Received: c.Received, Sent: c.Sent, Unsent: c.Unsent, MoreQueues: c.Peer.More, Waiting: c.Peer.Slots, Running: c.Peer.Running,
+	}
+	for _, queue := range c.Peer.Queues {
+		shown.Queues = append(shown.Queues, strings.ToValidUTF8(protocol.Unescape(queue), "\ufffd"))
+	}
+	return shown
+}
+
+// errNoConnection answers a request about a connection that there is not.
+var errNoConnection = errors.New("no connection has this id: it was closed, or the server was restarted")
+
+// closeConnection closes a connection. The jobs of its worker are released as when the worker leaves.
+func (i *Interface) closeConnection(r *http.Request) (any, error) {
+	var c codec.Close
+	if err := read(r, &c); err != nil {
+		return nil, err
+	}
+	id, err := strconv.ParseUint(c.ID, idBase, 64)
+	if err != nil {
+		return nil, badf("%.100q is no id of a connection", c.ID)
+	}
+	if !i.host.CloseConnection(id) {
+		return nil, &notFound{errNoConnection}
+	}
+	i.host.Log().Info("an operator closes a connection", "id", c.ID)
+	return struct{}{}, nil
+}
