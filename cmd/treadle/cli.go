@@ -60,6 +60,7 @@ type cli struct {
 	Queue    queueCmd      `cmd:"" help:"Show queues, and set how their jobs are treated: retries, limits, pauses."`
 	Failed   failedCmd     `cmd:"" help:"Show, retry or remove jobs that were given up."`
 	Done     doneCmd       `cmd:"" help:"Show or remove finished jobs that are kept, and their results."`
+	Conn     connCmd       `cmd:"" help:"Show or close the connections of clients and workers."`
 	Cron     cronCmd       `cmd:"" help:"Submit jobs at times: add, show, run, pause or remove entries."`
 	Print    printCmd      `cmd:"" help:"Print alerts and a board for the metrics, or the manual page."`
 	Complete completionCmd `cmd:"" name:"completion" help:"Print what a shell needs to complete commands."`

@@ -32,7 +32,7 @@ func (cronCmd) Help() string {
 	treadle cron pause nightly --why 'the disk is changed'
 	treadle cron resume nightly
 
-These commands use admin.sock in ./treadle-data; -H or TREADLE_ADMIN names another address of --admin, or http://host:port.`
+` + adminHelp
 }
 
 type cronAddCmd struct {

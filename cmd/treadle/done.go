@@ -25,7 +25,7 @@ func (doneCmd) Help() string {
 	treadle done result thumbs 17
 	treadle done remove thumbs --all
 
-These commands use admin.sock in ./treadle-data; -H or TREADLE_ADMIN names another address of --admin, or http://host:port.`
+` + adminHelp
 }
 
 type doneListCmd struct {

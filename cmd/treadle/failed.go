@@ -32,7 +32,7 @@ func (failedCmd) Help() string {
 	treadle failed retry mail.news 17 23
 	treadle failed remove mail.news --all
 
-These commands use admin.sock in ./treadle-data; -H or TREADLE_ADMIN names another address of --admin, or http://host:port.`
+` + adminHelp
 }
 
 type failedListCmd struct {

@@ -5,9 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // operated is a server with an operators' interface, and its users there and at Periodic's socket.
@@ -49,6 +51,26 @@ func TestQueueList(t *testing.T) {
 	o.gets(`later: retries="3"\n`, "queue set later retries=3")
 	o.gets(`(?s)workers +0\n.*\nretries +3 +run time +later\n`, "queue show later")
 	o.gets(`{"queue":"later",.*"policy":\[{"key":"retries","value":"3",.*\]}\n`, "queue show later --json")
+	server.stop()
+}
+
+// TestConn: connections are shown with what they do, and closed by their ids.
+func TestConn(t *testing.T) {
+	server, o, u := operated(t)
+	start(t, true, "-H", u.host, "work", "f", "--", "cat")
+	row := regexp.MustCompile(`(?m)^(\S+) +periodic +worker +unix:\S+ +\S+ +\S+ +\d+ +\d+ +0 +\d+ +0 +f$`)
+	var found []string
+	for end := time.Now().Add(20 * time.Second); found == nil && time.Now().Before(end); {
+		out, _, _ := treadle(t, "", "-H", o.host, "conn", "list")
+		found = row.FindStringSubmatch(out)
+	}
+	if found == nil {
+		t.Fatal("the worker is not shown")
+	}
+	o.gets(`{"id":"`+found[1]+`","protocol":"periodic","role":"worker",.*"queues":\["f"\].*}\n`, "conn list --json --protocol periodic")
+	o.gets(`ID .*\n`, "conn list --protocol gloom")
+	o.gets(found[1]+" is closed\n", "conn close "+found[1])
+	o.ends(exitNotFound, "treadle: connection "+found[1]+": no connection has this id.*\n", "conn close "+found[1])
 	server.stop()
 }
 

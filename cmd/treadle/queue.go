@@ -38,7 +38,7 @@ func (queueCmd) Help() string {
 	treadle queue pause mail.news --why 'the mail server moves'
 	treadle queue resume mail.news
 
-These commands use admin.sock in ./treadle-data; -H or TREADLE_ADMIN names another address of --admin, or http://host:port.`
+` + adminHelp
 }
 
 // withAdmin calls f with a client of the operators' interface and a context that ends with a signal or after the time for

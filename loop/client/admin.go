@@ -45,6 +45,8 @@ type (
 	CronEntry = admin.CronEntry
 	// CronStatus is a CronEntry and what it has done.
 	CronStatus = admin.CronStatus
+	// Connection is an open connection of the server.
+	Connection = admin.Connection
 	// Setting is a setting of the server.
 	Setting = admin.Setting
 	// SettingChange is something that a reload has changed.
@@ -147,6 +149,19 @@ func (a *Admin) Queues(ctx context.Context, prefix, after string, limit int) (p 
 	query := url.Values{"prefix": {prefix}, "after": {after}, "limit": {strconv.Itoa(limit)}}
 	err = a.call(ctx, http.MethodGet, "/api/v1/queues?"+query.Encode(), nil, &p)
 	return p, err
+}
+
+// Connections returns a page of the server's connections, by id. after is the Next of the page before, or empty. protocol
+// leaves out those of others, unless it is empty, so a page may be short.
+func (a *Admin) Connections(ctx context.Context, protocol, after string, limit int) (p admin.Connections, err error) {
+	query := url.Values{"protocol": {protocol}, "after": {after}, "limit": {strconv.Itoa(limit)}}
+	err = a.call(ctx, http.MethodGet, "/api/v1/connections?"+query.Encode(), nil, &p)
+	return p, err
+}
+
+// CloseConnection closes a connection of the server.
+func (a *Admin) CloseConnection(ctx context.Context, id string) error {
+	return a.call(ctx, http.MethodPost, "/api/v1/connections/close", &admin.Close{ID: id}, new(struct{}))
 }
 
 // Queue returns one queue. The name may have any bytes.
