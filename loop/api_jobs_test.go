@@ -2,6 +2,7 @@ package loop
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -118,5 +119,160 @@ func TestAPIJobsRefuses(t *testing.T) {
 	f("after="+all.Next+"AA", "next of an earlier page")
 	if code := a.do(http.MethodGet, "/jobs?filter="+strings.Repeat("a", 10<<20), "", nil, nil); code != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("a filter of 10 MiB: %d", code)
+	}
+}
+
+// job asks for one job. It returns the status too.
+func (a api) job(query string) (d codec.JobDetails, code int) {
+	a.t.Helper()
+	code = a.do(http.MethodGet, "/job?"+query, "", nil, &d)
+	return d, code
+}
+
+// TestAPIJob: a job is found by its id and by its name, and shows the first of its bytes, its attempts and why it waits.
+func TestAPIJob(t *testing.T) {
+	r := startServer(t, Options{HTTP: "127.0.0.1:0", Admin: AdminOptions{Rules: []PolicyRule{
+		{Pattern: "f", Values: map[string]string{"retries": "1", "backoff": "1h", "keep-done": "9", "keep-results": "9"}},
+		{Pattern: "p", Values: map[string]string{"paused": "hand-out", "paused-by": "ana", "paused-why": "deploy"}},
+	}}})
+	a := api{t, r}
+	f := func(query string, want codec.JobDetails) codec.JobDetails {
+		t.Helper()
+		d, code := a.job(query)
+		var why []string
+		for _, w := range d.Why {
+			why = append(why, w.Reason+": "+w.Text)
+		}
+		got := fmt.Sprintf("%d %s %s %q %q %d %v %d", code, d.Name+string(d.NameBytes), d.State, str(d.Workload), d.WorkloadBytes, d.WorkloadSize, d.WorkloadCut, len(d.Attempts))
+		if w := fmt.Sprintf("200 %s %s %q %q %d %v %d", want.Name, want.State, str(want.Workload), want.WorkloadBytes, want.WorkloadSize, want.WorkloadCut, len(want.Attempts)); got != w {
+			t.Errorf("%s: got %s, want %s", query, got, w)
+		}
+		if got := strings.Join(why, "; "); got != want.Error {
+			t.Errorf("%s: %q, want %q", query, got, want.Error)
+		}
+		if again, code := a.job("id=" + d.ID); code != 200 || again.Name != d.Name || again.ID != d.ID {
+			t.Errorf("%s: by its id it is %+v", query, again)
+		}
+		return d
+	}
+	text := func(s string) *string { return &s }
+	long := strings.Repeat("ä", 4000)
+	a.submit(`{"queue":"q","name":"long","workload":"x` + long + `"}`)
+	a.submit(`{"queue":"q","name_b64":"/w==","workload_b64":"/wA="}`)
+	a.submit(`{"queue":"p","name":"paused","workload_json":` + strings.Repeat("[", 3000) + strings.Repeat("]", 3000) + `}`)
+	f("queue=q&name=long", codec.JobDetails{ListedJob: codec.ListedJob{Name: "long", State: "ready", Error: "no-worker: no worker serves q"}, Workload: text("x" + long[:4094]), WorkloadSize: 8001, WorkloadCut: true})
+	f("queue=q&name=%FF", codec.JobDetails{ListedJob: codec.ListedJob{Name: "\xff", State: "ready", Error: "no-worker: no worker serves q; behind: 1 job of its kind come first"}, WorkloadBytes: []byte("\xff\x00"), WorkloadSize: 2})
+	d := f("queue=p&name=paused&protocol=periodic", codec.JobDetails{ListedJob: codec.ListedJob{Name: "paused", State: "ready", Error: "paused: queue paused by ana: deploy; no-worker: no worker serves p"}, Workload: text(strings.Repeat("[", 3000) + strings.Repeat("]", 1096)), WorkloadSize: 6000, WorkloadCut: true})
+	if d.Protocol != "periodic" || d.Attempts == nil {
+		t.Errorf("%+v", d)
+	}
+	w := r.greet(periodic.Worker)
+	w.send(request(1, periodic.CanDo, str8("f")))
+	work := func(name string, cmd periodic.Command, data string) {
+		w.send(request(2, periodic.GrabJob))
+		handle, j := assigned(t, w.next())
+		if string(j.Name) != name {
+			t.Fatalf("%q is handed out", j.Name)
+		}
+		w.send(request(3, cmd, handle, []byte(data)))
+	}
+	a.submit(`{"queue":"f","name":"fails"}`)
+	work("fails", periodic.WorkFail, "it hurts")
+	a.submit(`{"queue":"f","name":"done","workload":"w"}`)
+	work("done", periodic.WorkDone, "<script>\xff")
+	r.until("the job is done", func() bool { return a.queue("f").Done == 1 })
+	d, _ = a.job("queue=f&name=fails")
+	if d.State != "delayed" || d.Error != "it hurts" || len(d.Attempts) != 1 || d.Attempts[0].Text != "it hurts" || d.Why[0].Reason != "delayed" || len(d.Why[0].Text) < 20 {
+		t.Errorf("the job that failed: %+v", d)
+	}
+	d, _ = a.job("queue=f&name=done")
+	if string(d.ResultBytes) != "<script>\xff" || d.ResultSize != 9 || d.ResultCut || d.Result != nil || d.Why[0].Reason != "done" || !strings.Contains(d.Why[0].Text, "done by worker periodic") {
+		t.Errorf("the done job: %+v", d)
+	}
+	for part, want := range map[string]string{"workload": "w", "result": "<script>\xff"} {
+		a.bytes("/job/"+part+"?id="+d.ID, want)
+	}
+	a.bytes("/job/workload?queue=q&name=long", "x"+long)
+}
+
+func str(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// bytes asks for bytes, which no browser shows as a page.
+func (a api) bytes(path, want string) {
+	a.t.Helper()
+	answer, err := http.Get("http://" + a.r.http + "/api/v1" + path)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	got, err := io.ReadAll(answer.Body)
+	h := answer.Header
+	if string(got) != want || err != nil || answer.ContentLength != int64(len(want)) {
+		a.t.Errorf("%s: %d bytes of %d, %v", path, len(got), answer.ContentLength, err)
+	}
+	if h.Get("Content-Type") != "application/octet-stream" || h.Get("X-Content-Type-Options") != "nosniff" || !strings.HasPrefix(h.Get("Content-Disposition"), "attachment") {
+		a.t.Errorf("%s: %v", path, h)
+	}
+}
+
+// TestAPIJobRefuses: a job that is not there, or not named as it must be, has an error.
+func TestAPIJobRefuses(t *testing.T) {
+	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
+	a := api{t, r}
+	a.submit(`{"queue":"f","name":"a"}`)
+	id := func() string { d, _ := a.job("queue=f&name=a"); return d.ID }()
+	f := func(path string, status int, want string) {
+		t.Helper()
+		var e codec.Error
+		if code := a.do(http.MethodGet, path, "", nil, &e); code != status || !strings.Contains(e.Error, want) {
+			t.Errorf("%.80s: %d %s, want %d %s", path, code, e.Error, status, want)
+		}
+	}
+	for _, path := range []string{"/job?", "/job/workload?", "/job/result?"} {
+		f(path, 400, "by its id, or by queue and name")
+		f(path+"id="+id+"&name=a", 400, "by its id, or by queue and name")
+		f(path+"queue=f", 400, "by its id, or by queue and name")
+		f(path+"name=a", 400, "by its id, or by queue and name")
+		f(path+"id=a", 400, "three numbers")
+		f(path+"id=", 400, "three numbers")
+		f(path+"id=65535.4294967295.1844674407370955161", 404, "no such job")
+		f(path+"queue=f&name=b", 404, "no such job")
+		f(path+"queue=g&name=a", 404, "no such job")
+		f(path+"queue=f&name=a&protocol=gloom", 404, "no such job")
+		f(path+"queue=f&name=a&protocol=odd", 400, "is no protocol")
+		f(path+"queue=f&name=%f", 400, "cannot be read")
+	}
+	f("/job/result?id="+id, 404, "without a result")
+}
+
+// TestAPILargeWorkload: a workload of the largest size is searched and read whole, and what replaces it is not mixed in.
+func TestAPILargeWorkload(t *testing.T) {
+	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
+	a := api{t, r}
+	large := strings.Repeat("x", 40<<20) + "needle"
+	a.submit(`{"queue":"f","name":"large","workload":"` + large + `"}`)
+	a.submit(`{"queue":"f","name":"small","workload":"needle"}`)
+	var got []string
+	for after, more := "", true; more; more = after != "" {
+		page, p := a.jobs("needle", after, 1)
+		got, after = append(got, page...), p.Next
+	}
+	if fmt.Sprint(got) != "[large ready small ready]" {
+		t.Errorf("%q", got)
+	}
+	a.bytes("/job/workload?queue=f&name=large", large)
+	answer, err := http.Get("http://" + r.http + "/api/v1/job/workload?queue=f&name=large")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	a.submit(`{"queue":"f","name":"large","workload":"` + strings.ToUpper(large) + `"}`)
+	if data, err := io.ReadAll(answer.Body); err == nil || strings.Contains(string(data), "X") {
+		t.Errorf("%d bytes of a job that was replaced, %v", len(data), err)
 	}
 }

@@ -60,7 +60,7 @@
 //	done.go ttl.go                                jobs that are done and kept, their names; jobs that expire
 //	kept.go kept_verbs.go                         the lines of all kept jobs; the operators' verbs
 //	list.go list_place.go list_match.go           the jobs that match, in parts; where a walk goes on; what matches
-//	view.go                                       one job: a view, its bytes
+//	view.go why.go                                one job: a view, its bytes; why it does not run
 //	operate.go                                    what operators do with jobs of any state
 //	cron_schedule.go                              the times of a schedule, in a time zone
 //	cron.go cron_run.go                           entries whose jobs are submitted at times; their verbs
@@ -216,6 +216,8 @@
 //	SizeOf          count the jobs that a Listing looks at
 //	View            view a job
 //	Find            find a job by its name
+//	HeldLocks       return the locks that a job holds
+//	Why             say why a job does not run
 //	NewReader       read the workload or the result of a job
 //
 // Verbs for tasks:

@@ -69,6 +69,25 @@ func (v *TaskView) Before() iter.Seq[[]byte] {
 	}
 }
 
+// waitsFor returns some of the predecessors for which a waiting task waits, and how many there are: of very many a part.
+func (g *graph) waitsFor(job uint32) (some []WhyJob, n int, more bool) {
+	t := g.node(job)
+	for i, k := t.in, t.ins; k > 0; k-- {
+		if more = n == maxWhySteps; more {
+			break
+		}
+		g.sh.countSteps(1)
+		e := g.edges.at(i)
+		if i = e.nextIn; !g.sh.slab.at(e.from).live() {
+			continue
+		}
+		if n++; len(some) < maxWhyJobs {
+			some = append(some, WhyJob{Ref: g.sh.ref(e.from, g.sh.slab.at(e.from))})
+		}
+	}
+	return some, n, more
+}
+
 // live says that a record in use is of a job that has not ended.
 func (r *record) live() bool {
 	return r.state != ending && r.state != remembered && r.state != failed && r.state != finished

@@ -321,6 +321,23 @@ func (x *index) eachFrom(p *buckets, s *slab, from key, fn func(job uint32) bool
 	x.tree.Ascend(entry{key: from}, func(e entry) bool { return of(e.bucket) })
 }
 
+// jobsBefore counts the jobs of the keys that are less than k. It looks at so many keys at most; more says that there are
+// others.
+func (x *index) jobsBefore(p *buckets, k key, keys int) (n int, more bool) {
+	if x.jobs == 0 || x.tree == nil {
+		return 0, false
+	}
+	x.tree.Ascend(entry{key: firstKey}, func(e entry) bool {
+		if keys--; keys < 0 || !e.key.less(k) {
+			more = e.key.less(k)
+			return false
+		}
+		n += int(p.at(e.bucket).count)
+		return true
+	})
+	return n, more
+}
+
 // leastOfEach returns the least b, from the given one on, of the keys that have jobs: it looks at the first such key of
 // each a, from the largest a down, as long as room lasts. It returns math.MaxInt64 when there is none.
 func (x *index) leastOfEach(p *buckets, from int64, room *int) int64 {

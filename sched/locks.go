@@ -201,6 +201,32 @@ func (l *namedLocks) isWoken(job JobRef) bool {
 	return ok
 }
 
+// why says what a parked job waits for since a moment.
+func (l *namedLocks) why(job JobRef, since int64) Why {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if name, ok := l.woken[job]; ok {
+		return Why{Reason: WhyLockFree, Name: name}
+	}
+	e, ok := l.waits[job]
+	if !ok {
+		return Why{Reason: WhyLock, At: since}
+	}
+	turn := e.Value.(waiter)
+	w := Why{Reason: WhyLock, At: since, Name: turn.lock}
+	holders := l.byName[turn.lock].holders
+	if len(holders) < turn.count {
+		return Why{Reason: WhyLockFree, Name: turn.lock}
+	}
+	for holder := range holders {
+		if w.More = len(w.Jobs) == maxWhyJobs; w.More {
+			break
+		}
+		w.Jobs = append(w.Jobs, WhyJob{Ref: holder})
+	}
+	return w
+}
+
 // leaveLine takes a job out of line.
 func (l *namedLocks) leaveLine(e *list.Element) JobRef {
 	w := e.Value.(waiter)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // JobView is a view of one job, in any state. Its bytes are valid until the call that was given it returns.
@@ -16,6 +17,13 @@ type JobView struct {
 	Until   int64  // Unix milliseconds of the time-out of a running job, or of the end of its lease; 0: there is none
 	History []byte // for ParseHistory
 	Result  []byte // nil: none is kept
+}
+
+// HeldLocks returns the names of the locks that a job holds, at most maxJobLocks.
+func (s *Scheduler) HeldLocks(ref JobRef) []string {
+	s.locks.mu.Lock()
+	defer s.locks.mu.Unlock()
+	return slices.Clone(s.locks.held[ref])
 }
 
 // viewJob fills a JobView.

@@ -25,3 +25,30 @@ type Jobs struct {
 	Of     int         `json:"of"`     // jobs that are to be looked at in all, about
 	Next   string      `json:"next"`   // the cursor of the next page; empty: all jobs were looked at
 }
+
+// JobDetails is a job with what is known of it.
+type JobDetails struct {
+	ListedJob
+	// Workload is the first of the workload, at most 4 KiB, as text, or in WorkloadBytes when it is not UTF-8.
+	Workload      *string `json:"workload,omitempty"`
+	WorkloadBytes []byte  `json:"workload_b64,omitempty"`
+	WorkloadSize  int     `json:"workload_size"`
+	WorkloadCut   bool    `json:"workload_cut,omitempty"` // there is more
+	// Result is the first of the kept result, as of the workload.
+	Result      *string   `json:"result,omitempty"`
+	ResultBytes []byte    `json:"result_b64,omitempty"`
+	ResultSize  int       `json:"result_size,omitempty"`
+	ResultCut   bool      `json:"result_cut,omitempty"`
+	Until       int64     `json:"until,omitempty"`   // Unix milliseconds: the time-out of a running job, or the end of its lease
+	Timeout     int32     `json:"timeout,omitempty"` // of each run, in seconds; none: the server's
+	Count       int32     `json:"count,omitempty"`   // as its protocol counts: failures, or what its workers say
+	Attempts    []Attempt `json:"attempts"`
+	Locks       []string  `json:"locks,omitempty"` // that it holds
+	Why         []Why     `json:"why"`             // why it does not run, or what became of it
+}
+
+// Why is a reason.
+type Why struct {
+	Reason string `json:"reason"` // one of a list, for programs
+	Text   string `json:"text"`   // for people
+}

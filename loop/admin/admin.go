@@ -4,6 +4,9 @@
 //
 //	POST  /api/v1/jobs                    submit a job, or one of each line: {"queue":"Q","workload":"W","delay":"90s"}
 //	GET   /api/v1/jobs                    the jobs that filter=F means; limit=N, after=CURSOR
+//	GET   /api/v1/job                     one job and why it does not run: id=I, or queue=Q, name=N and perhaps protocol=P
+//	GET   /api/v1/job/workload            its workload, as bytes
+//	GET   /api/v1/job/result              its kept result, as bytes
 //	GET   /api/v1/queues                  the queues; queue=Q: one, prefix=P, limit=N, after=CURSOR
 //	GET   /api/v1/overview                the server, its counters and busiest queues; limit=N
 //	GET   /api/v1/connections             the connections; protocol=P, limit=N, after=CURSOR

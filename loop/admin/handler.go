@@ -31,6 +31,12 @@ type notFound struct{ error }
 // Unwrap returns the error itself.
 func (n *notFound) Unwrap() error { return n.error }
 
+// conflict is an error about something that is not as the request needs it.
+type conflict struct{ error }
+
+// Unwrap returns the error itself.
+func (c *conflict) Unwrap() error { return c.error }
+
 // Handler answers the requests, whatever host they name.
 func (i *Interface) Handler() http.Handler {
 	mux := http.NewServeMux()
@@ -57,6 +63,7 @@ func (i *Interface) Handler() http.Handler {
 		"GET /api/v1/connections":        i.getConnections,
 		"POST /api/v1/connections/close": i.closeConnection,
 		"POST /api/v1/reserve":           i.postReserve,
+		"GET /api/v1/job":                i.getJob,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
@@ -74,6 +81,8 @@ func (i *Interface) Handler() http.Handler {
 		mux.HandleFunc(pattern, i.withLargeBody(answer))
 	}
 	mux.HandleFunc("POST /api/v1/jobs", i.postJobs)
+	mux.HandleFunc("GET /api/v1/job/workload", i.sendPart("workload", false))
+	mux.HandleFunc("GET /api/v1/job/result", i.sendPart("result", true))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		i.write(w, nil, &notFound{errors.New("there is no such request, see treadle help api")})
 	})
@@ -178,6 +187,8 @@ func errorStatus(err error) (status int, reason string) {
 		return http.StatusRequestEntityTooLarge, ""
 	case errors.As(err, new(*badRequest)):
 		return http.StatusBadRequest, ""
+	case errors.As(err, new(*conflict)):
+		return http.StatusConflict, ""
 	case errors.Is(err, sched.ErrNotFound), errors.As(err, new(*notFound)):
 		return http.StatusNotFound, ""
 	}

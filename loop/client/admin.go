@@ -49,6 +49,12 @@ type (
 	Connection = admin.Connection
 	// Setting is a setting of the server.
 	Setting = admin.Setting
+	// ListedJob is a job in any state.
+	ListedJob = admin.ListedJob
+	// JobPage is a page of the jobs that a filter means.
+	JobPage = admin.Jobs
+	// JobDetails is a job with what is known of it.
+	JobDetails = admin.JobDetails
 	// SettingChange is something that a reload has changed.
 	SettingChange = admin.SettingChange
 )
@@ -95,6 +101,20 @@ func (a *Admin) call(ctx context.Context, method, path string, ask, answer any) 
 
 // ask makes one request and returns its answer. question may be nil.
 func (a *Admin) ask(ctx context.Context, method, path string, question any) ([]byte, error) {
+	reply, err := a.open(ctx, method, path, question)
+	if err != nil {
+		return nil, err
+	}
+	defer reply.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(reply.Body, maxAdminAnswer))
+	if err != nil {
+		return nil, httpError(a.address, adminSetting, err)
+	}
+	return text, nil
+}
+
+// open makes one request and returns its answer, whose body the caller closes. question may be nil.
+func (a *Admin) open(ctx context.Context, method, path string, question any) (*http.Response, error) {
 	body, err := stdjson.Marshal(question)
 	if err != nil {
 		return nil, err
@@ -107,22 +127,22 @@ func (a *Admin) ask(ctx context.Context, method, path string, question any) ([]b
 		return nil, err
 	}
 	reply, err := a.http.Do(request)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, httpError(a.address, adminSetting, err)
+	case reply.StatusCode == http.StatusOK:
+		return reply, nil
 	}
 	defer reply.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(reply.Body, maxAdminAnswer))
 	if err != nil {
 		return nil, httpError(a.address, adminSetting, err)
 	}
-	if reply.StatusCode != http.StatusOK {
-		var wrong admin.Error
-		if stdjson.Unmarshal(text, &wrong) != nil || wrong.Error == "" {
-			return nil, &PeerError{a.address, adminSetting, fmt.Errorf("it is no operators' interface, it answered %s", reply.Status)}
-		}
-		return nil, &AnswerError{reply.StatusCode, wrong.Reason, wrong.Error}
+	var wrong admin.Error
+	if stdjson.Unmarshal(text, &wrong) != nil || wrong.Error == "" {
+		return nil, &PeerError{a.address, adminSetting, fmt.Errorf("it is no operators' interface, it answered %s", reply.Status)}
 	}
-	return text, nil
+	return nil, &AnswerError{reply.StatusCode, wrong.Reason, wrong.Error}
 }
 
 // Policies returns all rules and the keys that rules may have.
@@ -301,4 +321,49 @@ func (a *Admin) Reload(ctx context.Context) ([]SettingChange, error) {
 	var all admin.SettingChanges
 	err := a.call(ctx, http.MethodPost, "/api/v1/reload", struct{}{}, &all)
 	return all.Changes, err
+}
+
+// Jobs returns a page of the jobs that a filter means. after is the Next of the page before, or empty.
+func (a *Admin) Jobs(ctx context.Context, filter, after string, limit int) (p JobPage, err error) {
+	query := url.Values{"filter": {filter}, "after": {after}, "limit": {strconv.Itoa(limit)}}
+	err = a.call(ctx, http.MethodGet, "/api/v1/jobs?"+query.Encode(), nil, &p)
+	return p, err
+}
+
+// JobByID returns the job of an id.
+func (a *Admin) JobByID(ctx context.Context, id string) (JobDetails, error) {
+	return a.oneJob(ctx, url.Values{"id": {id}})
+}
+
+// JobByName returns the job of a name. protocol may be empty. The names may have any bytes.
+func (a *Admin) JobByName(ctx context.Context, queue, name, protocol string) (JobDetails, error) {
+	return a.oneJob(ctx, url.Values{"queue": {queue}, "name": {name}, "protocol": {protocol}})
+}
+
+func (a *Admin) oneJob(ctx context.Context, query url.Values) (d JobDetails, err error) {
+	err = a.call(ctx, http.MethodGet, "/api/v1/job?"+query.Encode(), nil, &d)
+	return d, err
+}
+
+// JobWorkload writes the workload of the job of an id. After an error a part of it may be written.
+func (a *Admin) JobWorkload(ctx context.Context, id string, to io.Writer) error {
+	return a.copyTo(ctx, to, "/api/v1/job/workload?"+url.Values{"id": {id}}.Encode())
+}
+
+// JobResult writes the kept result of the job of an id, as JobWorkload does.
+func (a *Admin) JobResult(ctx context.Context, id string, to io.Writer) error {
+	return a.copyTo(ctx, to, "/api/v1/job/result?"+url.Values{"id": {id}}.Encode())
+}
+
+// copyTo writes an answer of any size.
+func (a *Admin) copyTo(ctx context.Context, to io.Writer, path string) error {
+	reply, err := a.open(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	defer reply.Body.Close()
+	if _, err := io.Copy(to, reply.Body); err != nil {
+		return httpError(a.address, adminSetting, err)
+	}
+	return nil
 }

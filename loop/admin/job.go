@@ -1,0 +1,185 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	codec "treadle/codec/admin"
+	"treadle/loop/protocol"
+	"treadle/sched"
+)
+
+const (
+	// shownBytes is how much of a workload or a result the answer about a job has. The rest is a request of its own.
+	shownBytes = 4 << 10
+	// readPiece is how much of a workload is held for a peer that reads all of it.
+	readPiece = 64 << 10
+)
+
+var (
+	errNoJob    = errors.New("there is no such job: it is done and not kept, it was removed, or the server has started again since")
+	errSeveral  = errors.New("the queue has jobs of that name by several protocols: name one with protocol, or ask by id")
+	errNoResult = errors.New("the job is kept without a result")
+)
+
+// getJob answers with one job.
+func (i *Interface) getJob(r *http.Request) (any, error) {
+	ref, err := i.refOf(r)
+	if err != nil {
+		return nil, err
+	}
+	var d codec.JobDetails
+	var workload, result, history []byte
+	queue := ""
+	now := i.host.Now()
+	if !i.host.Sched().View(now, ref, func(v *sched.JobView) {
+		body := i.body(&v.Job)
+		d.ListedJob, ref, queue = i.listedJob(v), v.Ref, v.Queue
+		d.Until, d.Timeout, d.Count = v.Until, v.Timeout, v.Count
+		d.WorkloadSize, d.ResultSize = len(body), len(v.Result)
+		workload, result = bytes.Clone(body[:min(len(body), shownBytes)]), bytes.Clone(v.Result[:min(len(v.Result), shownBytes)])
+		history = bytes.Clone(v.History)
+	}) {
+		return nil, &notFound{errNoJob}
+	}
+	addHistory(&d.ListedJob, history)
+	_, d.Attempts = attempts(history)
+	d.Workload, d.WorkloadBytes, d.WorkloadCut = shownPart(workload, d.WorkloadSize)
+	if result != nil {
+		d.Result, d.ResultBytes, d.ResultCut = shownPart(result, d.ResultSize)
+	}
+	for _, name := range i.host.Sched().HeldLocks(ref) {
+		d.Locks = append(d.Locks, shownName(name))
+	}
+	d.Why = i.whyOf(now, ref, queue)
+	return &d, nil
+}
+
+// shownPart returns the first part of so many bytes as a message has it. A character is not cut.
+func shownPart(part []byte, size int) (text *string, inBase64 []byte, cut bool) {
+	whole := part
+	if cut = len(part) < size; cut {
+		for n := 1; n < utf8.UTFMax && n < len(part); n++ {
+			if c := part[len(part)-n]; utf8.RuneStart(c) {
+				if !utf8.FullRune(part[len(part)-n:]) {
+					whole = part[:len(part)-n]
+				}
+				break
+			}
+		}
+	}
+	if utf8.Valid(whole) {
+		s := string(whole)
+		return &s, nil, cut
+	}
+	return nil, part, cut
+}
+
+// refOf finds the job that a request names by its id, or by queue, name and, where that is not enough, protocol.
+func (i *Interface) refOf(r *http.Request) (ref sched.JobRef, err error) {
+	q, err := parameters(r)
+	switch {
+	case err != nil:
+		return ref, err
+	case q.Has("id") == (q.Has("queue") || q.Has("name")), q.Has("queue") != q.Has("name"):
+		return ref, badf("name a job by its id, or by queue and name")
+	case q.Has("id"):
+		if ref, err = sched.ParseRef(q.Get("id")); err != nil {
+			return ref, &badRequest{err}
+		}
+		return ref, nil
+	}
+	return i.refByName(q)
+}
+
+func (i *Interface) refByName(q url.Values) (ref sched.JobRef, err error) {
+	spaces, err := i.spacesOf(q.Get("protocol"))
+	if err != nil {
+		return ref, err
+	}
+	found := 0
+	for id, space := range i.host.Spaces() {
+		if space.ID == 0 || spaces != 0 && spaces>>id&1 == 0 {
+			continue
+		}
+		if one, ok := i.host.Sched().Find(space.ID, protocol.Queue([]byte(q.Get("queue"))), []byte(q.Get("name"))); ok {
+			ref = one
+			found++
+		}
+	}
+	switch found {
+	case 0:
+		return ref, &notFound{errNoJob}
+	case 1:
+		return ref, nil
+	}
+	return ref, &conflict{errSeveral}
+}
+
+// sendPart returns a handler that answers with the workload or the kept result of a job, as bytes.
+func (i *Interface) sendPart(part string, isResult bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ref, err := i.refOf(r)
+		var data *sched.Reader
+		if err == nil {
+			data, err = i.open(ref, isResult)
+		}
+		if err != nil {
+			i.write(w, nil, err)
+			return
+		}
+		h := w.Header()
+		h.Set("Content-Type", "application/octet-stream")
+		h.Set("Content-Length", strconv.Itoa(data.Size()))
+		h.Set("Content-Disposition", `attachment; filename="`+part+`"`)
+		h.Set("X-Content-Type-Options", "nosniff")
+		if !i.send(w, data) {
+			panic(http.ErrAbortHandler) // the peer has part of the bytes: it must not take them for all
+		}
+	}
+}
+
+// open returns a reader of the workload or the kept result of a job.
+func (i *Interface) open(ref sched.JobRef, isResult bool) (*sched.Reader, error) {
+	skip := 0
+	if !i.host.Sched().View(i.host.Now(), ref, func(v *sched.JobView) {
+		if !isResult {
+			skip = len(v.Workload) - len(i.body(&v.Job))
+		}
+	}) {
+		return nil, &notFound{errNoJob}
+	}
+	data, ok := i.host.Sched().NewReader(ref, isResult, skip)
+	if !ok {
+		return nil, &notFound{errNoResult}
+	}
+	return data, nil
+}
+
+// send sends bytes, a piece at a time. It returns false when the job has changed meanwhile or the peer does not read.
+func (i *Interface) send(w http.ResponseWriter, data io.Reader) bool {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(pieceTime)) // fails only when the connection is closed
+	_, transfer := i.outgoing.Begin(context.Background(), w)
+	defer transfer.End()
+	transfer.Hold(readPiece)
+	for piece := make([]byte, readPiece); ; {
+		n, err := data.Read(piece)
+		if err == io.EOF {
+			return true
+		}
+		if err == nil {
+			_, err = w.Write(piece[:n])
+		}
+		if err != nil {
+			return false
+		}
+		transfer.Moved()
+	}
+}
