@@ -106,7 +106,7 @@ func (i *Interface) getResult(r *http.Request) (any, error) {
 	case !found:
 		return nil, &notFound{errors.New(doneJobs.missing)}
 	case data == nil:
-		return nil, &notFound{errors.New("the job is kept without a result")}
+		return nil, &notFound{errNoResult}
 	}
 	return data, nil
 }
