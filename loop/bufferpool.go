@@ -17,23 +17,23 @@ const (
 )
 
 // bufferPool has large buffers for reuse. The zero value is ready. It belongs to a reactor.
-type bufferPool struct{ all [][]byte }
+type bufferPool struct{ buffers [][]byte }
 
 // put keeps a buffer for reuse if it is large. A full pool drops the smallest.
 func (s *bufferPool) put(b []byte) {
 	switch {
 	case cap(b) <= maxSmallBuffer || cap(b) > maxPooled:
-	case len(s.all) < poolSize:
-		s.all = append(s.all, b[:0])
+	case len(s.buffers) < poolSize:
+		s.buffers = append(s.buffers, b[:0])
 	default:
 		least := 0
-		for i := range s.all {
-			if cap(s.all[i]) < cap(s.all[least]) {
+		for i := range s.buffers {
+			if cap(s.buffers[i]) < cap(s.buffers[least]) {
 				least = i
 			}
 		}
-		if cap(b) > cap(s.all[least]) {
-			s.all[least] = b[:0]
+		if cap(b) > cap(s.buffers[least]) {
+			s.buffers[least] = b[:0]
 		}
 	}
 }
@@ -53,9 +53,9 @@ func (s *bufferPool) reuse(b []byte, n int) []byte {
 	if cap(b)-len(b) >= n || len(b)+n <= maxSmallBuffer {
 		return b
 	}
-	for i, spare := range s.all {
+	for i, spare := range s.buffers {
 		if cap(spare) >= len(b)+n {
-			s.all = slices.Delete(s.all, i, i+1)
+			s.buffers = slices.Delete(s.buffers, i, i+1)
 			spare = append(spare, b...)
 			s.put(b)
 			return spare
@@ -66,8 +66,8 @@ func (s *bufferPool) reuse(b []byte, n int) []byte {
 
 // shrink drops one buffer. The server calls it every second; a buffer in use comes back at once.
 func (s *bufferPool) shrink() {
-	if n := len(s.all); n > 0 {
-		s.all = slices.Delete(s.all, n-1, n)
+	if n := len(s.buffers); n > 0 {
+		s.buffers = slices.Delete(s.buffers, n-1, n)
 	}
 }
 

@@ -30,11 +30,11 @@ type protocolID uint8
 
 // connShares counts the open connections of each protocol and keeps their shares free.
 type connShares struct {
-	mu    sync.Mutex
-	limit int              // of all protocols' connections
-	share int              // reserved for each protocol that listens
-	all   []*protocolShare // by protocolID
-	total int
+	mu        sync.Mutex
+	limit     int              // of all protocols' connections
+	share     int              // reserved for each protocol that listens
+	protocols []*protocolShare // by protocolID
+	total     int
 
 	counted     btree.Map[uint64, *countedConn] // the open ones, by number
 	lastCounted uint64
@@ -63,7 +63,7 @@ func newConns(s *Server) *connShares {
 	for i, p := range s.protocols {
 		served, ok := p.(protocol.LoopServed)
 		share := &protocolShare{name: p.Name(), loopServed: ok}
-		c.all = append(c.all, share)
+		c.protocols = append(c.protocols, share)
 		if !ok {
 			continue
 		}
@@ -81,14 +81,14 @@ func newConns(s *Server) *connShares {
 func (s *connShares) reserveShare(p protocolID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all[p].connects, s.all[p].used = true, true
+	s.protocols[p].connects, s.protocols[p].used = true, true
 	s.divide()
 }
 
 // divide computes the shares. The caller holds mu.
 func (s *connShares) divide() {
 	served := 0
-	for _, one := range s.all {
+	for _, one := range s.protocols {
 		if one.used {
 			served++
 		}
@@ -105,8 +105,8 @@ func (s *connShares) setLimit(limit int) {
 	s.divide()
 }
 
-// most returns how many connections there may be.
-func (s *connShares) most() int {
+// currentLimit returns how many connections there may be.
+func (s *connShares) currentLimit() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.limit
@@ -114,7 +114,7 @@ func (s *connShares) most() int {
 
 // id returns the index of a protocol. It panics when no protocol has the name.
 func (s *connShares) id(name string) protocolID {
-	at := slices.IndexFunc(s.all, func(p *protocolShare) bool { return p.name == name })
+	at := slices.IndexFunc(s.protocols, func(p *protocolShare) bool { return p.name == name })
 	if at < 0 {
 		panic("BUG: no protocol is called " + name)
 	}
@@ -126,16 +126,16 @@ func (s *connShares) tryAdd(p protocolID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	room := s.limit - s.total
-	for other, one := range s.all {
+	for other, one := range s.protocols {
 		if protocolID(other) != p && one.used {
 			room -= max(0, s.share-one.open)
 		}
 	}
 	if room <= 0 {
-		s.all[p].refused.Add(1)
+		s.protocols[p].refused.Add(1)
 		return false
 	}
-	s.all[p].open++
+	s.protocols[p].open++
 	s.total++
 	return true
 }
@@ -144,7 +144,7 @@ func (s *connShares) tryAdd(p protocolID) bool {
 func (s *connShares) add(p protocolID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all[p].open++
+	s.protocols[p].open++
 	s.total++
 }
 
@@ -152,7 +152,7 @@ func (s *connShares) add(p protocolID) {
 func (s *connShares) remove(p protocolID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all[p].open--
+	s.protocols[p].open--
 	s.total--
 }
 
@@ -167,12 +167,12 @@ func (s *connShares) count() int {
 func (s *connShares) open(p protocolID) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.all[p].open
+	return s.protocols[p].open
 }
 
 // samples returns the rows of the metrics.
 func (s *connShares) samples() (all []web.Sample) {
-	for p, one := range s.all {
+	for p, one := range s.protocols {
 		if !one.connects {
 			continue
 		}
@@ -196,7 +196,7 @@ func (s *connShares) samples() (all []web.Sample) {
 			all = append(all, web.Counter("treadle_frames_total", "Requests read from connections, in the protocols that the event loops serve.", one.frames.Load()).With("protocol", one.name))
 		}
 	}
-	for _, one := range s.all {
+	for _, one := range s.protocols {
 		for why := protocol.ReasonDisk; why < protocol.Reasons; why++ {
 			all = append(all, web.Counter("treadle_jobs_refused_total", "Jobs and other requests refused at a limit, by a setting or for want of disk.",
 				one.refusals[why].Load()).With("protocol", one.name).With("reason", why.String()))
@@ -215,7 +215,7 @@ func byteCount(n *atomic.Uint64) web.Sample {
 
 // closedSamples returns a sample for each protocol and label. Some errors share a label.
 func (s *connShares) closedSamples(closed []*closing) (all []web.Sample) {
-	for p, one := range s.all {
+	for p, one := range s.protocols {
 		if !one.connects {
 			continue
 		}
@@ -241,14 +241,14 @@ func (s *connShares) closedSamples(closed []*closing) (all []web.Sample) {
 // takePlace counts a new connection, or closes it and returns false at the limit.
 func (s *Server) takePlace(c net.Conn, p protocolID) bool {
 	if s.conns.tryAdd(p) {
-		s.conns.all[p].opened.Add(1)
+		s.conns.protocols[p].opened.Add(1)
 		return true
 	}
 	now := s.now().Mono
 	s.conns.refusedAt.Store(now)
 	if s.logLimit.allow(now) {
 		s.log.Warn("turning a connection away: all of --max-connections are open, but for those that are set aside for other protocols",
-			"protocol", s.conns.all[p].name, "open", s.conns.open(p), "max-connections", s.conns.most())
+			"protocol", s.conns.protocols[p].name, "open", s.conns.open(p), "max-connections", s.conns.currentLimit())
 	}
 	_ = c.Close()
 	return false
@@ -290,7 +290,7 @@ func (l *countedListener) Accept() (net.Conn, error) {
 // countedConn counts its bytes, and gives its place back when it is closed.
 type countedConn struct {
 	net.Conn
-	of             *countedListener
+	listener       *countedListener
 	number         uint64
 	once           sync.Once
 	opened         sched.Time
@@ -299,8 +299,8 @@ type countedConn struct {
 }
 
 // list makes a connection that the table of open ones has.
-func (s *connShares) list(c net.Conn, of *countedListener) *countedConn {
-	counted := &countedConn{Conn: c, of: of, opened: of.server.now()}
+func (s *connShares) list(c net.Conn, l *countedListener) *countedConn {
+	counted := &countedConn{Conn: c, listener: l, opened: l.server.now()}
 	counted.lastReceived.Store(counted.opened.Mono)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -320,16 +320,16 @@ func (s *connShares) unlist(c *countedConn) {
 // Read implements net.Conn.
 func (c *countedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	c.of.server.conns.all[c.of.share].read.Add(uint64(n))
+	c.listener.server.conns.protocols[c.listener.share].read.Add(uint64(n))
 	c.received.Add(uint64(n))
-	c.lastReceived.Store(c.of.server.now().Mono)
+	c.lastReceived.Store(c.listener.server.now().Mono)
 	return n, err
 }
 
 // Write implements net.Conn.
 func (c *countedConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
-	c.of.server.conns.all[c.of.share].written.Add(uint64(n))
+	c.listener.server.conns.protocols[c.listener.share].written.Add(uint64(n))
 	c.sent.Add(uint64(n))
 	return n, err
 }
@@ -337,9 +337,9 @@ func (c *countedConn) Write(b []byte) (int, error) {
 // Close implements net.Conn.
 func (c *countedConn) Close() error {
 	c.once.Do(func() {
-		c.of.server.conns.unlist(c)
-		c.of.server.conns.remove(c.of.share)
-		c.of.server.counters.closing(nil).n[c.of.share].Add(1)
+		c.listener.server.conns.unlist(c)
+		c.listener.server.conns.remove(c.listener.share)
+		c.listener.server.counters.closing(nil).n[c.listener.share].Add(1)
 	})
 	return c.Conn.Close()
 }

@@ -27,10 +27,10 @@ func TestShares(t *testing.T) {
 			}
 			return n
 		}
-		s.all = append(s.all, &protocolShare{name: "one that does not listen"})
+		s.protocols = append(s.protocols, &protocolShare{name: "one that does not listen"})
 		var used []protocolID
 		for p := range protocols {
-			s.all = append(s.all, &protocolShare{name: fmt.Sprint(p)})
+			s.protocols = append(s.protocols, &protocolShare{name: fmt.Sprint(p)})
 			s.reserveShare(protocolID(p + 1))
 			used = append(used, protocolID(p+1))
 		}
@@ -104,8 +104,8 @@ func TestGloomSpeaksFirst(t *testing.T) {
 		}
 		spoken.close()
 	}
-	if n := w.closedFor(errHandshake); n != 2 || w.Server.conns.all[w.Server.conns.id("gloom")].silent.Load() != 2 {
-		t.Errorf("%d peers are counted as silent, %d of the protocol, want two", n, w.Server.conns.all[w.Server.conns.id("gloom")].silent.Load())
+	if n := w.closedFor(errHandshake); n != 2 || w.Server.conns.protocols[w.Server.conns.id("gloom")].silent.Load() != 2 {
+		t.Errorf("%d peers are counted as silent, %d of the protocol, want two", n, w.Server.conns.protocols[w.Server.conns.id("gloom")].silent.Load())
 	}
 }
 
@@ -188,7 +188,7 @@ func TestSilentMakeRoom(t *testing.T) {
 	if got := spoken.nextGloom("c", ""); !strings.Contains(got, "missing_field") {
 		t.Errorf("one that has spoken: %s", got)
 	}
-	if n := r.conns.all[r.conns.id("gloom")].silent.Load(); n == 0 {
+	if n := r.conns.protocols[r.conns.id("gloom")].silent.Load(); n == 0 {
 		t.Errorf("%d are counted as silent", n)
 	}
 }

@@ -9,7 +9,7 @@ import (
 // longReplies counts the long replies of one session that nothing has been sent of yet.
 type longReplies struct {
 	pending int         // belongs to the reactor
-	gone    atomic.Bool // the session has ended
+	ended   atomic.Bool // the session has ended
 }
 
 // maxLongReplies bounds a session's long replies and maxPendingReplies those of all sessions. Each
@@ -36,7 +36,7 @@ func (s *session) Stream(kind protocol.StreamKind, encode func() [][]byte, tooLa
 	release := func() { <-encoder }
 	r.server.runAside(encoder, func() {
 		var pieces [][]byte
-		if !replies.gone.Load() {
+		if !replies.ended.Load() {
 			pieces = encode()
 		}
 		size := lengthOf(pieces)

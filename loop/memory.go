@@ -42,16 +42,16 @@ const (
 // the limit and Go's soft limit, see memorySize of cmd/treadle. Garbage itself does not count. Where it hides near the
 // limit how much is live, a collection is made.
 type memoryLimit struct {
-	most    int64 // in bytes
-	sched   *sched.Scheduler
-	read    func() memoryReading // readMemory, and the next is runtime.GC, but for tests
-	collect func()
-	refused func() uint64 // how many requests were refused since the start
-	log     *slog.Logger
-	rest    atomic.Int64  // at the last collection
-	refuse  atomic.Bool   // until a look finds that the memory has fallen by a part
-	began   chan struct{} // that refuse is set
-	closed  atomic.Bool
+	limit        int64 // in bytes
+	sched        *sched.Scheduler
+	read         func() memoryReading // readMemory, and the next is runtime.GC, but for tests
+	collect      func()
+	refused      func() uint64 // how many requests were refused since the start
+	log          *slog.Logger
+	atCollection atomic.Int64  // at the last collection
+	refuse       atomic.Bool   // until a look finds that the memory has fallen by a part
+	began        chan struct{} // that refuse is set
+	closed       atomic.Bool
 
 	// Used by the goroutine that looks alone.
 
@@ -87,7 +87,7 @@ func newMemoryLimit(most int64, s *sched.Scheduler, refused func() uint64, log *
 	if most == 0 {
 		return nil
 	}
-	return &memoryLimit{most: most, sched: s, read: readMemory, collect: runtime.GC, refused: refused, log: log, began: make(chan struct{}, 1)}
+	return &memoryLimit{limit: most, sched: s, read: readMemory, collect: runtime.GC, refused: refused, log: log, began: make(chan struct{}, 1)}
 }
 
 // follow notes every collection from now on until close. The runtime runs the cleanup of an object that nothing refers
@@ -110,7 +110,7 @@ func (m *memoryLimit) note() {
 	r, jobs := m.read(), m.sched.Memory()
 	if r.cycles != m.last.cycles {
 		m.last = collection{r.cycles, jobs, r.live - jobs}
-		m.rest.Store(m.last.beside + r.overhead)
+		m.atCollection.Store(m.last.beside + r.overhead)
 	}
 }
 
@@ -134,7 +134,7 @@ func (m *memoryLimit) full() bool {
 	if m == nil || m.refuse.Load() {
 		return m != nil
 	}
-	if m.held() < m.most {
+	if m.held() < m.limit {
 		return false
 	}
 	if m.refuse.CompareAndSwap(false, true) {
@@ -147,7 +147,7 @@ func (m *memoryLimit) full() bool {
 }
 
 // held returns how many bytes the server holds.
-func (m *memoryLimit) held() int64 { return m.sched.Memory() + m.rest.Load() }
+func (m *memoryLimit) held() int64 { return m.sched.Memory() + m.atCollection.Load() }
 
 // look reads the memory, has new jobs taken again when it has fallen, and logs that. One goroutine calls it. mono is the
 // time of the scheduler.
@@ -156,13 +156,13 @@ func (m *memoryLimit) held() int64 { return m.sched.Memory() + m.rest.Load() }
 // the jobs have fallen by a part: the rest may have been found too large beside jobs that have gone.
 func (m *memoryLimit) look(mono int64) {
 	m.sayRefused()
-	resume := m.most - m.most/memoryPart
+	resume := m.limit - m.limit/memoryPart
 	r, last, jobs := m.read(), m.lastCollection(mono), m.sched.Memory()
 	if m.peak = max(m.peak, jobs); !m.refuse.Load() {
 		m.peak = jobs
 	}
 	moved := jobs - last.jobs
-	if max(moved, -moved, m.peak-jobs) >= m.most/memoryPart {
+	if max(moved, -moved, m.peak-jobs) >= m.limit/memoryPart {
 		m.wait = 0
 	}
 	most := max(m.held(), max(r.objects, jobs+last.beside)+r.overhead)
@@ -183,7 +183,7 @@ func (m *memoryLimit) look(mono int64) {
 func (m *memoryLimit) sayRefused() {
 	if m.refuse.Load() && !m.said {
 		m.said = true
-		m.log.Warn("new jobs are refused: the server holds as much as --max-memory allows", "held", journal.Size(m.held()), "max-memory", journal.Size(m.most))
+		m.log.Warn("new jobs are refused: the server holds as much as --max-memory allows", "held", journal.Size(m.held()), "max-memory", journal.Size(m.limit))
 	}
 }
 
@@ -191,7 +191,7 @@ func (m *memoryLimit) sayRefused() {
 func (m *memoryLimit) sayTaken(mono int64) {
 	if m.said && !m.refuse.Load() && mono >= m.quiet {
 		refused := m.refused()
-		m.log.Info("the server holds less than --max-memory again: new jobs are taken", "refused", refused-m.told, "held", journal.Size(m.held()), "max-memory", journal.Size(m.most))
+		m.log.Info("the server holds less than --max-memory again: new jobs are taken", "refused", refused-m.told, "held", journal.Size(m.held()), "max-memory", journal.Size(m.limit))
 		m.said, m.told, m.quiet = false, refused, mono+memoryQuiet
 	}
 }
@@ -226,7 +226,7 @@ func (s *Server) watchMemory(ctx context.Context) {
 
 // refusedAtMemory returns how many requests of all protocols --max-memory has refused.
 func (s *Server) refusedAtMemory() (n uint64) {
-	for _, one := range s.conns.all {
+	for _, one := range s.conns.protocols {
 		n += one.refusals[protocol.ReasonMaxMemory].Load()
 	}
 	return n
@@ -254,7 +254,7 @@ func (s *Server) refusingSamples() (all []web.Sample) {
 	if s.memory != nil {
 		all = append(all,
 			web.Gauge("treadle_memory_held_bytes", "Memory in use without garbage, which --max-memory bounds.", s.memory.held()),
-			web.Gauge("treadle_memory_limit_bytes", "The setting --max-memory.", s.memory.most))
+			web.Gauge("treadle_memory_limit_bytes", "The setting --max-memory.", s.memory.limit))
 	}
 	return all
 }

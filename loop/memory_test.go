@@ -160,13 +160,13 @@ func TestMemoryLog(t *testing.T) {
 	w.after(250, false, 0)
 	refuse := func(n uint64) {
 		w.t.Helper()
-		w.rest.Store(64 << 20)
+		w.atCollection.Store(64 << 20)
 		if !w.full() || len(w.began) != 1 {
 			t.Fatal("the watcher is not told")
 		}
 		<-w.began
 		w.asked += n
-		w.rest.Store(1 << 20)
+		w.atCollection.Store(1 << 20)
 	}
 	wants := func(lines ...string) {
 		t.Helper()

@@ -303,13 +303,13 @@ func (s *Server) counted(name string, label ...string) (n uint64) {
 
 // refusedFor returns how many requests of Periodic were refused for a reason.
 func (s *Server) refusedFor(why periodic.Reason) uint64 {
-	return s.conns.all[s.conns.id("periodic")].refusals[why].Load()
+	return s.conns.protocols[s.conns.id("periodic")].refusals[why].Load()
 }
 
 // closedFor returns how many sessions were closed for a reason.
 func (s *Server) closedFor(why error) uint64 {
 	var n uint64
-	for i := range s.conns.all {
+	for i := range s.conns.protocols {
 		n += s.counters.closing(why).n[i].Load()
 	}
 	return n

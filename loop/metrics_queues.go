@@ -36,10 +36,10 @@ var jobStates = [...]struct {
 
 // queueRows collects the samples of queues.
 type queueRows struct {
-	server *Server
-	now    int64 // Unix seconds
-	states [len(jobStates)]int
-	all    []web.Sample
+	server  *Server
+	now     int64 // Unix seconds
+	states  [len(jobStates)]int
+	samples []web.Sample
 }
 
 // queueSamples are the metrics of queues, and of all jobs by state. The queues without a label of their own are summed.
@@ -50,9 +50,9 @@ func (s *Server) queueSamples() []web.Sample {
 		rows.add(&others)
 	}
 	for i, st := range &jobStates {
-		rows.all = append(rows.all, web.Gauge("treadle_jobs", "Jobs by state, of all queues; failed and done ones are kept by policies.", rows.states[i]).With("state", st.state))
+		rows.samples = append(rows.samples, web.Gauge("treadle_jobs", "Jobs by state, of all queues; failed and done ones are kept by policies.", rows.states[i]).With("state", st.state))
 	}
-	return append(rows.all, web.Gauge("treadle_metrics_queues_folded", "Queues that the label queue shows together as _other, see --metrics-max-queues.", folded))
+	return append(rows.samples, web.Gauge("treadle_metrics_queues_folded", "Queues that the label queue shows together as _other, see --metrics-max-queues.", folded))
 }
 
 // add adds the samples of a queue.
@@ -61,7 +61,7 @@ func (r *queueRows) add(q *sched.QueueStats) {
 		if s = s.With("queue", q.Name); len(more) > 0 {
 			s = s.With(more[0], more[1])
 		}
-		r.all = append(r.all, s)
+		r.samples = append(r.samples, s)
 	}
 	for i, st := range &jobStates {
 		n := st.jobs(q)

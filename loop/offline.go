@@ -383,7 +383,7 @@ func (o *Offline) Check() error {
 	if err := o.server.sched.Check(); err != nil {
 		return err
 	}
-	for i := range o.server.conns.all {
+	for i := range o.server.conns.protocols {
 		if o.server.counters.closing(errPanic).n[i].Load() > 0 {
 			return errPanic
 		}

@@ -17,10 +17,10 @@ type offlineCall struct {
 	body   []byte
 	reply  func(status int, body []byte)
 
-	parked chan uint64   // receives the group that the call waits for
-	resume chan error    // ends that wait
-	over   chan struct{} // closed when the call is answered
-	group  uint64
+	parked   chan uint64   // receives the group that the call waits for
+	resume   chan error    // ends that wait
+	answered chan struct{} // closed when the call is answered
+	group    uint64
 }
 
 // Kts46 makes a call on a connection of its own. port is the setting: kts46 or kts46-json. reply is
@@ -37,11 +37,11 @@ func (o *Offline) Admin(request *http.Request, reply func(status int, body []byt
 func (o *Offline) call(answer http.HandlerFunc, request *http.Request, reply func(status int, body []byte)) {
 	c := &offlineCall{
 		header: http.Header{}, reply: reply,
-		parked: make(chan uint64), resume: make(chan error), over: make(chan struct{}),
+		parked: make(chan uint64), resume: make(chan error), answered: make(chan struct{}),
 	}
 	o.calling = c
 	go func() {
-		defer close(c.over)
+		defer close(c.answered)
 		defer func() {
 			if recover() != nil {
 				c.status = 0
@@ -52,7 +52,7 @@ func (o *Offline) call(answer http.HandlerFunc, request *http.Request, reply fun
 	select {
 	case c.group = <-c.parked:
 		o.calls = append(o.calls, c)
-	case <-c.over:
+	case <-c.answered:
 		reply(c.status, c.body)
 	}
 	o.Settle()
@@ -89,7 +89,7 @@ func (o *Offline) resumeCalls() (some bool) {
 
 func (c *offlineCall) resumeWith(why error) {
 	c.resume <- why
-	<-c.over
+	<-c.answered
 	c.reply(c.status, c.body)
 }
 

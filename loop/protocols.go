@@ -179,7 +179,7 @@ func (h host) LogLimited(level slog.Level, message string, args ...any) {
 
 // Refused implements protocol.Host.
 func (h host) Refused(name string, why protocol.Reason) {
-	h.conns.all[h.conns.id(name)].refusals[why].Add(1)
+	h.conns.protocols[h.conns.id(name)].refusals[why].Add(1)
 }
 
 // Refusing implements protocol.Host.
@@ -190,7 +190,7 @@ func (h host) Health() protocol.Health {
 	ready, text := h.ready()
 	health := protocol.Health{Started: h.started.UnixMilli(), Ready: ready, Text: text}
 	if h.memory != nil {
-		health.Memory, health.MemoryLimit = h.memory.held(), h.memory.most
+		health.Memory, health.MemoryLimit = h.memory.held(), h.memory.limit
 	}
 	if h.journal != nil {
 		st := h.journal.stats()

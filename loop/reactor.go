@@ -121,7 +121,7 @@ func (r *reactor) finish() {
 
 // countTurn adds the turn to the metrics.
 func (r *reactor) countTurn() {
-	for p, one := range r.server.conns.all {
+	for p, one := range r.server.conns.protocols {
 		if r.Frames[p]+r.read[p]+r.written[p] > 0 {
 			one.frames.Add(r.Frames[p])
 			one.read.Add(r.read[p])
@@ -286,7 +286,7 @@ func (r *reactor) closeSession(s *session) {
 		s.stream.end()
 	}
 	if s.longReplies != nil {
-		s.longReplies.gone.Store(true)
+		s.longReplies.ended.Store(true)
 	}
 	defer r.recoverSession(s)
 	s.conv.Closed()

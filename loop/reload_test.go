@@ -33,8 +33,8 @@ func TestReload(t *testing.T) {
 	becomes(nil)
 
 	same(reload(func(n *Options) { n.MaxConnections, n.Drain = 4, time.Minute }))
-	if r.drain() != time.Minute || r.conns.most() != 4 || r.conns.share != 2 {
-		t.Errorf("drain %v, %d connections in shares of %d", r.drain(), r.conns.most(), r.conns.share)
+	if r.drain() != time.Minute || r.conns.currentLimit() != 4 || r.conns.share != 2 {
+		t.Errorf("drain %v, %d connections in shares of %d", r.drain(), r.conns.currentLimit(), r.conns.share)
 	}
 	wrong := reload(func(n *Options) {
 		n.Drain, n.Admin.Cron = time.Hour, []CronEntry{{Name: "n", Queue: "q", Schedule: "@daily"}, {Name: "n", Queue: "p", Schedule: "@daily"}}

@@ -211,7 +211,7 @@ func (s *Server) announce() {
 	}
 	var most any = "off"
 	if s.memory != nil {
-		most = journal.Size(s.memory.most)
+		most = journal.Size(s.memory.limit)
 	}
 	s.log.Info("treadle is ready", "version", s.o.Version, "data", s.o.Data, "loops", s.o.Loops, "shards", s.o.Shards,
 		"max-connections", s.o.MaxConnections, "max-frame", journal.Size(s.o.MaxFrame), "max-memory", most, "memory-limit", memory)
@@ -366,7 +366,7 @@ func (s *Server) closed(session *session) {
 		return
 	}
 	if errors.Is(session.reason, errHandshake) {
-		s.conns.all[session.share].silent.Add(1)
+		s.conns.protocols[session.share].silent.Add(1)
 	}
 	if s.logLimit.allow(s.now().Mono) {
 		s.log.Info("closing a connection", "remote", addressOf(session.conn), "reason", session.reason.Error())

@@ -171,7 +171,7 @@ func (s *session) countSent(n int) {
 
 // countRole counts the connection under a role.
 func (s *session) countRole(role protocol.Role) {
-	roles := &s.r.server.conns.all[s.share].roles
+	roles := &s.r.server.conns.protocols[s.share].roles
 	roles[s.counted].Add(-1)
 	roles[role].Add(1)
 	s.counted = role

@@ -81,7 +81,7 @@ func (d *Disk) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File
 	if err := d.mem.Rename(from, to); err != nil {
 		return nil, err
 	}
-	return d.FS.OpenReadWrite(to, c)
+	return d.OpenReadWrite(to, c)
 }
 
 // inject returns the error of an operation that is to fail; syncs wait here at the gates.
@@ -353,7 +353,7 @@ func contents(fs vfs.FS, path string) []byte {
 	if err != nil {
 		return nil // it was never synced, or is called otherwise now
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	b, err := io.ReadAll(f)
 	if err != nil {
 		panic(err) // memory does not fail

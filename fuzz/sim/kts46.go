@@ -56,7 +56,8 @@ func (s *Simulator) ktsAsk(f *ktsFlight) {
 
 // ktsPost makes a call, whose answer it passes on in a short form.
 func (s *Simulator) ktsPost(v2 bool, method string, args []any, answer func(string)) {
-	port, path, body := "kts46", "/RPC2", []byte(nil)
+	port, path := "kts46", "/RPC2"
+	var body []byte
 	if v2 {
 		port, path = "kts46-json", "/jsonrpc"
 		body, _ = json.Marshal(map[string]any{"method": method, "params": args, "id": 1}) // strings, and lists of them

@@ -207,7 +207,8 @@ func (l *Ledger) ktsReported2(f *ktsFlight) {
 
 // ktsRestarted notes a supervisor's call.
 func (l *Ledger) ktsRestarted(f *ktsFlight) {
-	worker, stamp := ktsWorkerOf(f), ""
+	worker := ktsWorkerOf(f)
+	var stamp string
 	if f.v2 {
 		task := f.args[0].([]any)[0].(map[string]string)
 		stamp = task["sig"]

@@ -127,10 +127,10 @@ func (s *Simulator) policyReport(end report) {
 		return
 	}
 	s.trace.Say("%v ends its run of %v with %d", w, j, end)
-	switch {
-	case end == reportFail:
+	switch end {
+	case reportFail:
 		s.ledger.policy.fails(j, now, now)
-	case end == reportDelay:
+	case reportDelay:
 		s.ledger.policy.unlock(j)
 		f := j.now
 		f.from, f.to = now+1000*policyDelay, now+1000*policyDelay

@@ -54,7 +54,7 @@ func (m *PolicyModel) lesser(j *policyJob, f fate, now int64) fate {
 		}
 		return n
 	}
-	r, at := &m.rule, f.place
+	r := &m.rule
 	keptStill := !r.keepDone.over(f.endedFrom, now, 0)
 	nameTaken := r.uniqueFor > 0 && f.endedFrom+r.uniqueFor > now
 	goes := false
@@ -73,13 +73,12 @@ func (m *PolicyModel) lesser(j *policyJob, f fate, now int64) fate {
 	case !goes:
 		return f
 	case keptStill && f.place == doneResult:
-		at = doneKept
+		f.place = doneKept
 	case nameTaken && f.place&(doneResult|doneKept) != 0:
-		at = doneName
+		f.place = doneName
 	default:
-		at = nowhere
+		f.place = nowhere
 	}
-	f.place = at
 	return f
 }
 

@@ -13,29 +13,29 @@ type Budget struct {
 	Most int // bytes that all may have
 	Free int // a holding of at most so many bytes is never evicted
 
-	mu    sync.Mutex
-	all   list.List // of *Holding; the front has not moved for the longest
-	begun int
-	bytes int
+	mu       sync.Mutex
+	holdings list.List // of *Holding; the front has not moved for the longest
+	begun    int
+	bytes    int
 }
 
 // Holding is the share of one peer or request. One goroutine uses it.
 type Holding struct {
-	of     *Budget
-	at     *list.Element // nil when evicted or ended
-	bytes  int
-	moved  func()
-	giveUp func()
+	budget  *Budget
+	element *list.Element // nil when evicted or ended
+	bytes   int
+	moved   func()
+	giveUp  func()
 }
 
 // Begin adds a holding of so many bytes. The budget calls giveUp when it evicts the holding. It calls moved, which may
 // be nil, whenever the holding moves, and never after giveUp. Neither may call the budget.
 func (b *Budget) Begin(bytes int, moved, giveUp func()) *Holding {
-	h := &Holding{of: b, moved: moved, giveUp: giveUp}
+	h := &Holding{budget: b, moved: moved, giveUp: giveUp}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.begun++
-	h.at = b.all.PushBack(h)
+	h.element = b.holdings.PushBack(h)
 	b.set(h, bytes)
 	return h
 }
@@ -43,16 +43,16 @@ func (b *Budget) Begin(bytes int, moved, giveUp func()) *Holding {
 // Hold says that the holding has moved, and how many bytes it has from now on. It returns false when the holding was
 // evicted.
 func (h *Holding) Hold(bytes int) bool {
-	b := h.of
+	b := h.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if h.at == nil {
+	if h.element == nil {
 		return false
 	}
 	if h.moved != nil {
 		h.moved()
 	}
-	b.all.MoveToBack(h.at)
+	b.holdings.MoveToBack(h.element)
 	b.set(h, bytes)
 	return true
 }
@@ -64,7 +64,7 @@ func (h *Holding) Moved() bool { return h.Hold(h.bytes) }
 func (b *Budget) set(last *Holding, bytes int) {
 	b.bytes += bytes - last.bytes
 	last.bytes = bytes
-	for at := b.all.Front(); b.bytes > b.Most && at != last.at; {
+	for at := b.holdings.Front(); b.bytes > b.Most && at != last.element; {
 		stale := at.Value.(*Holding)
 		at = at.Next()
 		if stale.bytes > b.Free {
@@ -76,22 +76,22 @@ func (b *Budget) set(last *Holding, bytes int) {
 
 // End removes the holding. It may be called again.
 func (h *Holding) End() {
-	h.of.mu.Lock()
-	defer h.of.mu.Unlock()
-	if h.at != nil {
-		h.of.remove(h)
+	h.budget.mu.Lock()
+	defer h.budget.mu.Unlock()
+	if h.element != nil {
+		h.budget.remove(h)
 	}
 }
 
 func (b *Budget) remove(h *Holding) {
 	b.bytes -= h.bytes
-	b.all.Remove(h.at)
-	h.at = nil
+	b.holdings.Remove(h.element)
+	h.element = nil
 }
 
 // State returns how many holdings have begun since the start, how many there are, and the bytes that these have.
 func (b *Budget) State() (begun, held, bytes int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.begun, b.all.Len(), b.bytes
+	return b.begun, b.holdings.Len(), b.bytes
 }

@@ -101,7 +101,7 @@ func (c *compactor) job(at int, kind byte, seq uint64) {
 	e := c.index.find(seq)
 	fresh := e == nil && kind == opSet && seq > c.maxStored || e != nil && e.fresh()
 	if e != nil {
-		c.ops[e.at()] |= opDead
+		c.ops[e.offset()] |= opDead
 	} else {
 		e = c.index.add(seq)
 	}

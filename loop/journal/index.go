@@ -28,7 +28,7 @@ const (
 	minEntries  = 64
 )
 
-func (e *entry) at() int     { return int(e.word & atMask) }
+func (e *entry) offset() int { return int(e.word & atMask) }
 func (e *entry) fresh() bool { return e.word&freshBit != 0 }
 
 // set stores the operation's offset and whether the job is new to the store.

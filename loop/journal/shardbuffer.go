@@ -98,7 +98,7 @@ func (b *shardBuffer) remove(seq uint64) {
 
 // cancel marks e's operation dead and reverses its effect on the counts.
 func (b *shardBuffer) cancel(e *entry) {
-	at := e.at()
+	at := e.offset()
 	switch {
 	case e.fresh():
 		b.added--

@@ -30,8 +30,8 @@ func TestIndexAgainstMap(t *testing.T) {
 					e = x.add(seq)
 				}
 				e.set(at, fresh)
-				if e.at() != at || e.fresh() != fresh {
-					t.Fatalf("set %d %v, reads %d %v", at, fresh, e.at(), e.fresh())
+				if e.offset() != at || e.fresh() != fresh {
+					t.Fatalf("set %d %v, reads %d %v", at, fresh, e.offset(), e.fresh())
 				}
 				model[seq] = at
 			},
@@ -52,7 +52,7 @@ func TestIndexAgainstMap(t *testing.T) {
 					t.Fatalf("%d entries, %d are there", x.count, len(model))
 				}
 				for seq, at := range model {
-					if e := x.find(seq); e == nil || e.at() != at {
+					if e := x.find(seq); e == nil || e.offset() != at {
 						t.Fatalf("%d is not at %d: %+v", seq, at, e)
 					}
 				}

@@ -250,7 +250,7 @@ func (c *conversation) Deliver(d *sched.Delivery) {
 	case sched.Result:
 		c.data(msgID, c.era.dataResults, d.Data)
 	case sched.Removed:
-		c.last.gone = msgID
+		c.last.jobRemoved = msgID
 		c.data(msgID, c.era.dataResults, c.era.removed)
 	case sched.Failed:
 		c.last.failed = msgID

@@ -19,20 +19,20 @@ func crcOf(framing codec.Framing, sum uint32, b []byte) uint32 {
 
 // pieces collects a long reply in pieces of about protocol.PieceSize bytes.
 type pieces struct {
-	all  [][]byte
-	size int
+	parts [][]byte
+	size  int
 }
 
 // add lets encode append to the last piece.
 func (p *pieces) add(encode func([]byte) []byte) {
-	last := len(p.all) - 1
-	if last < 0 || len(p.all[last]) >= protocol.PieceSize-protocol.PieceSize/8 {
-		p.all = append(p.all, make([]byte, 0, protocol.PieceSize))
+	last := len(p.parts) - 1
+	if last < 0 || len(p.parts[last]) >= protocol.PieceSize-protocol.PieceSize/8 {
+		p.parts = append(p.parts, make([]byte, 0, protocol.PieceSize))
 		last++
 	}
-	n := len(p.all[last])
-	p.all[last] = encode(p.all[last])
-	p.size += len(p.all[last]) - n
+	n := len(p.parts[last])
+	p.parts[last] = encode(p.parts[last])
+	p.size += len(p.parts[last]) - n
 }
 
 // encodeDump returns the body of a DUMP's reply: the count, the pending jobs, the running jobs.
@@ -66,8 +66,8 @@ func (p *Protocol) encodeDump(left *leftOut, spaces *protocol.Spaces) [][]byte {
 		}
 	}
 	left.set(tasks, jobs, uint32(p.host.Omitted()), p.config.changed())
-	body := append([][]byte{binary.BigEndian.AppendUint64(nil, count)}, pending.all...)
-	return append(body, running.all...)
+	body := append([][]byte{binary.BigEndian.AppendUint64(nil, count)}, pending.parts...)
+	return append(body, running.parts...)
 }
 
 func appendJob(out []byte, j *sched.Job) []byte {
@@ -87,20 +87,20 @@ func (p *Protocol) encodeStatus(form codec.StatusForm) [][]byte {
 	if body.size > codec.MaxPayload {
 		return nil
 	}
-	return body.all
+	return body.parts
 }
 
 // load is a LOAD under way. Each job is submitted as it arrives, so that a load of any size
 // takes no memory.
 type load struct {
-	msgID   uint32
-	left    int          // bytes of arguments to come
-	jobs    int64        // jobs to come, once counted
-	counted bool         // the count has been read
-	refused bool         // the rest is skipped and UNKNOWN is the answer
-	reason  codec.Reason // of the first job that was refused, for which UNKNOWN is the answer, too; 0: none, or not to be counted
-	sum     uint32       // the checksum so far
-	want    uint32       // the announced checksum
+	msgID     uint32
+	bytesLeft int          // bytes of arguments to come
+	jobs      int64        // jobs to come, once counted
+	counted   bool         // the count has been read
+	refused   bool         // the rest is skipped and UNKNOWN is the answer
+	reason    codec.Reason // of the first job that was refused, for which UNKNOWN is the answer, too; 0: none, or not to be counted
+	sum       uint32       // the checksum so far
+	want      uint32       // the announced checksum
 }
 
 // beginLoad starts a LOAD, or skips the arguments of a refused one. A load that is larger than the
@@ -108,7 +108,7 @@ type load struct {
 // the remaining jobs are refused.
 func (c *conversation) beginLoad(f *codec.Frame, refused bool) {
 	c.last.loaded = 0
-	c.load = &load{msgID: f.MsgID, left: f.More, refused: refused, sum: f.PartialSum, want: f.Sum}
+	c.load = &load{msgID: f.MsgID, bytesLeft: f.More, refused: refused, sum: f.PartialSum, want: f.Sum}
 	if !refused && !c.p.host.RoomFor(f.More) {
 		c.load.refuse(codec.ReasonRoom)
 	}
@@ -132,15 +132,15 @@ func (l *load) need(in []byte) int {
 	case l.refused || l.counted && l.jobs == 0:
 		return len(in) + 1
 	case !l.counted:
-		return min(countLen, l.left)
+		return min(countLen, l.bytesLeft)
 	}
-	return min(max(codec.NeedJob(in), len(in)+1), l.left)
+	return min(max(codec.NeedJob(in), len(in)+1), l.bytesLeft)
 }
 
 // consume handles the front of in and returns its length; 0 without an error needs more bytes.
 func (l *load) consume(c *conversation, in []byte) (n int, err error) {
-	in = in[:min(len(in), l.left)]
-	last := len(in) == l.left
+	in = in[:min(len(in), l.bytesLeft)]
+	last := len(in) == l.bytesLeft
 	if !l.counted && !l.refused {
 		if len(in) < countLen && !last {
 			return 0, nil
@@ -165,9 +165,9 @@ func (l *load) consume(c *conversation, in []byte) (n int, err error) {
 	if l.refused || l.jobs == 0 {
 		n = len(in) // skip what follows the last job or the fault
 	}
-	l.left -= n
+	l.bytesLeft -= n
 	l.sum = crcOf(c.framing, l.sum, in[:n])
-	if l.left > 0 {
+	if l.bytesLeft > 0 {
 		return n, nil
 	}
 	return max(n, 0), l.end(c)

@@ -19,7 +19,7 @@ var resultExpired = []byte("expired")
 
 // pendingRun is a RUN_JOB without a reply.
 type pendingRun struct {
-	at          int64 // Mono when it expires
+	expires     int64 // Mono when it expires
 	id          uint32
 	queue, name []byte
 	place       int // in the heap
@@ -42,7 +42,7 @@ func (c *conversation) startExpiry(id uint32, j *sched.Submission) {
 		seconds = runTimeout
 	}
 	r := &pendingRun{id: id, queue: slices.Clone(j.Queue), name: slices.Clone(j.Name)}
-	r.at = c.s.Loop.Now.Mono + seconds*1000 + c.p.o.Grace.Milliseconds()
+	r.expires = c.s.Loop.Now.Mono + seconds*1000 + c.p.o.Grace.Milliseconds()
 	c.pending.byID[id] = r
 	priority.Push(&c.pending.next, r)
 }
@@ -70,7 +70,7 @@ func (c *conversation) Sweep(budget int) int {
 	if c.pending == nil {
 		return budget
 	}
-	for ; budget > 0 && len(c.pending.next) > 0 && c.pending.next[0].at <= now; budget-- {
+	for ; budget > 0 && len(c.pending.next) > 0 && c.pending.next[0].expires <= now; budget-- {
 		r := c.pending.next[0]
 		c.pending.remove(r.id)
 		c.p.sched.ExpireAwait(c.s.Loop.Now, c.s.Peer(), uint64(r.id), Space, r.queue, r.name, c.s.Loop.Sink)
@@ -82,7 +82,7 @@ func (c *conversation) Sweep(budget int) int {
 type expiryHeap []*pendingRun
 
 func (h expiryHeap) Len() int           { return len(h) }
-func (h expiryHeap) Less(i, j int) bool { return h[i].at < h[j].at }
+func (h expiryHeap) Less(i, j int) bool { return h[i].expires < h[j].expires }
 func (h expiryHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].place, h[j].place = i, j

@@ -31,11 +31,11 @@ func reasonOf(err error) codec.Reason {
 
 // outcomes holds results of a connection's last requests that the protocol's replies omit.
 type outcomes struct {
-	refused codec.Reason // of the last UNKNOWN
-	removed bool         // the last REMOVE_JOB or DROP_FUNC removed something
-	failed  uint32       // the last RUN_JOB that ended with a failure
-	gone    uint32       // the last RUN_JOB that ended because its job was removed
-	loaded  uint32       // jobs that the last LOAD submitted
+	refused    codec.Reason // of the last UNKNOWN
+	removed    bool         // the last REMOVE_JOB or DROP_FUNC removed something
+	failed     uint32       // the last RUN_JOB that ended with a failure
+	jobRemoved uint32       // the last RUN_JOB that ended because its job was removed
+	loaded     uint32       // jobs that the last LOAD submitted
 }
 
 // leftOut counts the things that a DUMP omits. It is written beside the event loop.
@@ -70,7 +70,7 @@ func (c *conversation) ownKey(key string) (uint32, bool) {
 	case codec.KeyFailed:
 		return c.last.failed, true
 	case codec.KeyGone:
-		return c.last.gone, true
+		return c.last.jobRemoved, true
 	case codec.KeyLoaded:
 		return c.last.loaded, true
 	}

@@ -29,13 +29,13 @@ const sendBuffer = 128 << 10
 
 // connections limits how many connections a server has.
 type connections struct {
-	most     int
+	limit    int
 	admit    func() (leave func(), ok bool) // see Config.Admit
 	mu       sync.Mutex
 	open     []connection
 	cancel   map[net.Conn]context.CancelFunc // ends the requests of a connection
 	admitted map[net.Conn]func()             // those that are not among open, with what ends their admission
-	left     chan struct{}                   // holds a token after a connection has left
+	freed    chan struct{}                   // holds a token after a connection has left
 }
 
 // connection is a connection that is not replaced before a time.
@@ -49,8 +49,8 @@ type connection struct {
 // net/http does not notice that end while a body is unread.
 func newConnections(most int, admit func() (leave func(), ok bool)) *connections {
 	return &connections{
-		most: most, admit: admit, cancel: make(map[net.Conn]context.CancelFunc), admitted: make(map[net.Conn]func()),
-		left: make(chan struct{}, 1),
+		limit: most, admit: admit, cancel: make(map[net.Conn]context.CancelFunc), admitted: make(map[net.Conn]func()),
+		freed: make(chan struct{}, 1),
 	}
 }
 
@@ -139,12 +139,12 @@ func (l *connections) change(c net.Conn, state http.ConnState) {
 // makeRoom returns when there is room for a connection. The server accepts no further connections meanwhile.
 func (l *connections) makeRoom() {
 	end := time.Now().Add(requestGrace)
-	for len(l.open) >= l.most {
+	for len(l.open) >= l.limit {
 		i := l.victim()
 		if wait := min(time.Until(l.open[i].until), time.Until(end)); wait > 0 {
 			l.mu.Unlock()
 			select {
-			case <-l.left:
+			case <-l.freed:
 			case <-time.After(wait):
 			}
 			l.mu.Lock()
@@ -175,7 +175,7 @@ func (l *connections) victim() int {
 func (l *connections) remove(i int) {
 	l.open = slices.Delete(l.open, i, i+1)
 	select {
-	case l.left <- struct{}{}:
+	case l.freed <- struct{}{}:
 	default:
 	}
 }

@@ -189,7 +189,7 @@ func TestConnectionsAskAgain(t *testing.T) {
 			t.Errorf("idle connections are kept for %v", took)
 		}
 		began = time.Now()
-		p := connections{most: 1, open: []connection{{peers[0], http.StateActive, began.Add(requestGrace)}}, left: make(chan struct{}, 1)}
+		p := connections{limit: 1, open: []connection{{peers[0], http.StateActive, began.Add(requestGrace)}}, freed: make(chan struct{}, 1)}
 		again := time.NewTicker(requestGrace / 10)
 		defer again.Stop()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*requestGrace)

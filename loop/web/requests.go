@@ -12,8 +12,8 @@ import (
 
 // requests counts the answered requests of a server by route and status.
 type requests struct {
-	mu  sync.Mutex
-	all map[answered]uint64
+	mu      sync.Mutex
+	answers map[answered]uint64
 }
 
 type answered struct {
@@ -37,18 +37,18 @@ func (q *requests) count(pattern string, code int) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.all[answered{route, code}]++
+	q.answers[answered{route, code}]++
 }
 
 // samples returns a sample for each route and status.
 func (q *requests) samples() (all []Sample) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	keys := slices.SortedFunc(maps.Keys(q.all), func(a, b answered) int {
+	keys := slices.SortedFunc(maps.Keys(q.answers), func(a, b answered) int {
 		return cmp.Or(strings.Compare(a.route, b.route), cmp.Compare(a.code, b.code))
 	})
 	for _, k := range keys {
-		all = append(all, Counter("treadle_http_requests_total", "HTTP requests answered on the metrics port, by page and status.", q.all[k]).
+		all = append(all, Counter("treadle_http_requests_total", "HTTP requests answered on the metrics port, by page and status.", q.answers[k]).
 			With("route", k.route).With("code", strconv.Itoa(k.code)))
 	}
 	return all

@@ -163,7 +163,7 @@ func RefuseJSON(w http.ResponseWriter, status int, why string) {
 //
 // admit is Config.Admit.
 func New(l net.Listener, guard *Guard, samples func() []Sample, admit func() (leave func(), ok bool), pages ...Page) *Server {
-	registry, counted := prometheus.NewRegistry(), &requests{all: make(map[answered]uint64)}
+	registry, counted := prometheus.NewRegistry(), &requests{answers: make(map[answered]uint64)}
 	registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collection)),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collector(func() []Sample { return slices.Concat(samples(), guard.samples(), counted.samples()) }))

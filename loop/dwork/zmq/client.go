@@ -50,7 +50,7 @@ func Dial(ctx context.Context, address string) (*Client, error) {
 // fails.
 func NewClient(ctx context.Context, nc net.Conn) (*Client, error) {
 	c := &Client{conn: nc}
-	c.ended.most = math.MaxInt64
+	c.ended.limit = math.MaxInt64
 	c.in = stream{from: nc, limit: clientLimits.message(), allowance: &c.ended}
 	if err := c.until(ctx, func() error {
 		_, err := handshake(nc, &c.in, zmq4.Dealer, false)

@@ -107,7 +107,7 @@ func TestStream(t *testing.T) {
 		for _, size := range sizes[60:] {
 			all = appendReply(all, []byte("\x01\x00"), bytes.Repeat([]byte{byte(size)}, size))
 		}
-		b := allowance{most: 4 << 20}
+		b := allowance{limit: 4 << 20}
 		s := stream{from: &choppy{all, random}, limit: l.buffer(), allowance: &b}
 		for i := 0; i < len(sizes); {
 			m, n, err := next(s.held(), l)
@@ -138,7 +138,7 @@ func TestStream(t *testing.T) {
 
 // TestStreamShrinks gives a large message's memory back with the next read.
 func TestStreamShrinks(t *testing.T) {
-	b := allowance{most: 4 << 20}
+	b := allowance{limit: 4 << 20}
 	in := appendReply(nil, []byte("\x01\x00"), make([]byte, 1<<20))
 	s := stream{from: bytes.NewReader(append(in, in[:100]...)), limit: 2 << 20, allowance: &b}
 	for len(s.held()) < len(in) {

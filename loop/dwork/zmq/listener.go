@@ -54,7 +54,7 @@ func Listen(ln net.Listener, o Options) *Listener {
 		graceOver: make(chan struct{}),
 		conns:     make(map[*conn]struct{}),
 	}
-	l.buffered.most = int64(l.o.MaxBuffered)
+	l.buffered.limit = int64(l.o.MaxBuffered)
 	l.unsent.Most, l.unsent.Free = l.o.MaxUnsent, fewUnsent
 	l.done.Go(l.accept)
 	return l

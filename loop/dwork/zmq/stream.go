@@ -17,13 +17,13 @@ var errBuffered = errors.New("zmq: unfinished messages of all connections take t
 
 // allowance bounds what all large buffers take together, beyond readBuffer each. It refuses what exceeds it.
 type allowance struct {
-	used atomic.Int64
-	most int64
+	used  atomic.Int64
+	limit int64
 }
 
 // take asks for n bytes more, or gives bytes back.
 func (b *allowance) take(n int) bool {
-	if used := b.used.Add(int64(n)); n > 0 && used > b.most {
+	if used := b.used.Add(int64(n)); n > 0 && used > b.limit {
 		b.used.Add(int64(-n))
 		return false
 	}
