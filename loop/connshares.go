@@ -317,6 +317,9 @@ func (s *connShares) unlist(c *countedConn) {
 	s.counted.Delete(c.number)
 }
 
+// NetConn returns the connection itself, as that of a tls.Conn does.
+func (c *countedConn) NetConn() net.Conn { return c.Conn }
+
 // Read implements net.Conn.
 func (c *countedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)

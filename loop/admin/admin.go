@@ -34,6 +34,14 @@
 //	POST  /api/v1/cron/run                submit its job now, in the same words
 //	POST  /api/v1/cron/pause              leave its times out: {"entry":"N","by":"ada","why":"the database moves"}
 //	POST  /api/v1/cron/resume             end that: {"entry":"N"}
+//	POST  /api/v1/jobs/change             change jobs: {"verb":"retry","ids":["5.17.100"]} or {"verb":"move","filter":"F","to":"Q"}
+//	GET   /api/v1/operations              the changes of all jobs that a filter means; id=7: one
+//	POST  /api/v1/operations/cancel       end one: {"operation":"7"}
+//	POST  /api/v1/queues/pause            {"queue":"mail.*","what":"hand-out","by":"ada","why":"the database moves"}
+//	POST  /api/v1/queues/resume           end that: {"queue":"mail.*"}
+//	POST  /api/v1/queues/drain            have a queue take no jobs and hand out those that it has: {"queue":"Q"}
+//	POST  /api/v1/queues/empty            remove its jobs that no worker has: {"queue":"Q","dry_run":true}
+//	GET   /api/v1/audit                   the last changes through the API; limit=N, after=CURSOR
 //	GET   /api/v1/settings                the server's settings, each with where it comes from
 //	POST  /api/v1/reload                  read the configuration again, and answer what has changed
 //
@@ -123,14 +131,16 @@ type Interface struct {
 	servers []*web.Server
 	running sync.WaitGroup
 
-	reserver *sched.Peer // has the session of all reserves
-	reserves tagged[*pendingReserve]
-	awaiter  *sched.Peer // submits the jobs whose ends are waited for
-	waits    tagged[chan ending]
-	closed   chan struct{} // ends all that wait
-	incoming web.Transfers // bodies that are being read
-	outgoing web.Transfers // answers that are being sent
-	searches chan struct{} // holds a token for each search of jobs that is under way
+	reserver   *sched.Peer // has the session of all reserves
+	reserves   tagged[*pendingReserve]
+	awaiter    *sched.Peer // submits the jobs whose ends are waited for
+	waits      tagged[chan ending]
+	closed     chan struct{} // ends all that wait
+	operations operations
+	audited    auditLog
+	incoming   web.Transfers // bodies that are being read
+	outgoing   web.Transfers // answers that are being sent
+	searches   chan struct{} // holds a token for each search of jobs that is under way
 
 	mu    sync.Mutex
 	rules map[string]map[string]string // at run time: by pattern and key
@@ -172,6 +182,9 @@ func (i *Interface) Name() string { return Name }
 func (i *Interface) Restore(key string, value []byte) error {
 	if entry, ok := strings.CutPrefix(key, cronPrefix); ok {
 		return i.restoreCron(entry, value)
+	}
+	if strings.HasPrefix(key, auditPrefix) {
+		return i.audited.restore(value)
 	}
 	pattern, ok := strings.CutPrefix(key, settingPrefix)
 	if !ok {
@@ -260,14 +273,15 @@ func (i *Interface) Serve(context.Context) {
 	}
 }
 
-// Drain implements protocol.Service. Requests are answered until the end.
-func (i *Interface) Drain() {}
+// Drain implements protocol.Service. Operations end after their batch. Requests are answered until the end.
+func (i *Interface) Drain() { i.operations.stop() }
 
 // Owes implements protocol.Service.
 func (i *Interface) Owes() bool { return false }
 
 // Close implements protocol.Service.
 func (i *Interface) Close() {
+	i.operations.stop()
 	close(i.closed)
 	for _, s := range i.servers {
 		_ = s.Close() // a request that it cut off has no answer

@@ -37,34 +37,58 @@ type conflict struct{ error }
 // Unwrap returns the error itself.
 func (c *conflict) Unwrap() error { return c.error }
 
-// Handler answers the requests, whatever host they name.
-func (i *Interface) Handler() http.Handler {
-	mux := http.NewServeMux()
-	for pattern, answer := range map[string]func(*http.Request) (any, error){
-		"GET /api/v1/cron":               i.getCron,
+// unavailable is an error that says the same request may be taken later.
+type unavailable struct{ error }
+
+// Unwrap returns the error itself.
+func (u *unavailable) Unwrap() error { return u.error }
+
+// changes are the requests that change something, without those about jobs that come and go. They leave audit records.
+func (i *Interface) changes() map[string]func(*http.Request) (any, error) {
+	return map[string]func(*http.Request) (any, error){
 		"POST /api/v1/cron":              i.postCron,
 		"POST /api/v1/cron/remove":       i.cronVerb((*Interface).removeCron),
 		"POST /api/v1/cron/run":          i.cronVerb((*Interface).runCron),
 		"POST /api/v1/cron/pause":        i.cronVerb((*Interface).pauseCron),
 		"POST /api/v1/cron/resume":       i.cronVerb((*Interface).resumeCron),
-		"GET /api/v1/policies":           i.getPolicies,
 		"PATCH /api/v1/policies":         i.patchPolicies,
-		"GET /api/v1/failed":             i.getFailed,
 		"POST /api/v1/failed/retry":      i.postKept(&failedJobs, (*Interface).retry),
 		"POST /api/v1/failed/remove":     i.postKept(&failedJobs, (*Interface).removeFailed),
-		"GET /api/v1/done":               i.getDone,
-		"GET /api/v1/done/result":        i.getResult,
 		"POST /api/v1/done/remove":       i.postKept(&doneJobs, (*Interface).removeDone),
-		"GET /api/v1/settings":           i.getSettings,
 		"POST /api/v1/reload":            i.postReload,
-		"GET /api/v1/queues":             i.getQueues,
-		"GET /api/v1/jobs":               i.getJobs,
-		"GET /api/v1/overview":           i.getOverview,
-		"GET /api/v1/connections":        i.getConnections,
 		"POST /api/v1/connections/close": i.closeConnection,
-		"POST /api/v1/reserve":           i.postReserve,
-		"GET /api/v1/job":                i.getJob,
-	} {
+		"POST /api/v1/jobs/change":       i.postChange,
+		"POST /api/v1/operations/cancel": i.postCancel,
+		"POST /api/v1/queues/pause":      i.postPause,
+		"POST /api/v1/queues/resume":     i.postResume,
+		"POST /api/v1/queues/drain":      i.postDrain,
+		"POST /api/v1/queues/empty":      i.postEmpty,
+	}
+}
+
+// Handler answers the requests, whatever host they name.
+func (i *Interface) Handler() http.Handler {
+	mux := http.NewServeMux()
+	all := map[string]func(*http.Request) (any, error){
+		"GET /api/v1/cron":        i.getCron,
+		"GET /api/v1/policies":    i.getPolicies,
+		"GET /api/v1/failed":      i.getFailed,
+		"GET /api/v1/done":        i.getDone,
+		"GET /api/v1/done/result": i.getResult,
+		"GET /api/v1/settings":    i.getSettings,
+		"GET /api/v1/queues":      i.getQueues,
+		"GET /api/v1/jobs":        i.getJobs,
+		"GET /api/v1/overview":    i.getOverview,
+		"GET /api/v1/connections": i.getConnections,
+		"GET /api/v1/operations":  i.getOperations,
+		"GET /api/v1/audit":       i.getAudit,
+		"GET /api/v1/job":         i.getJob,
+		"POST /api/v1/reserve":    i.postReserve,
+	}
+	for pattern, answer := range i.changes() {
+		all[pattern] = i.auditing(pattern, answer)
+	}
+	for pattern, answer := range all {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
 			v, err := answer(r)
@@ -189,6 +213,8 @@ func errorStatus(err error) (status int, reason string) {
 		return http.StatusBadRequest, ""
 	case errors.As(err, new(*conflict)):
 		return http.StatusConflict, ""
+	case errors.As(err, new(*unavailable)):
+		return http.StatusServiceUnavailable, ""
 	case errors.Is(err, sched.ErrNotFound), errors.As(err, new(*notFound)):
 		return http.StatusNotFound, ""
 	}

@@ -83,6 +83,12 @@ func (i *Interface) listing(filter, after string) (*sched.Listing, error) {
 	if err != nil {
 		return nil, &badRequest{err}
 	}
+	return i.listingOf(f, after, false)
+}
+
+// listingOf is listing for a filter that was read. every has the jobs of all queues looked at, one record after the other,
+// also when the filter names one queue.
+func (i *Interface) listingOf(f *codec.Filter, after string, every bool) (_ *sched.Listing, err error) {
 	m := sched.Match{Queues: f.Queues, Names: f.Names, Workers: f.Workers, Texts: f.Texts, Priority: (*sched.Range)(f.Priority), Age: (*sched.Range)(f.Age)}
 	if f.ID != "" {
 		ref, err := sched.ParseRef(f.ID)
@@ -101,8 +107,11 @@ func (i *Interface) listing(filter, after string) (*sched.Listing, error) {
 	}
 	name, one := f.Queue()
 	queue := protocol.Queue([]byte(name))
-	if one {
-		m.Queues = slices.DeleteFunc(slices.Clone(m.Queues), func(q string) bool { return q == name })
+	if m.Queues = slices.Clone(m.Queues); one {
+		m.Queues = slices.DeleteFunc(m.Queues, func(q string) bool { return q == name })
+	}
+	if one && every {
+		one, m.Queues = false, append(m.Queues, string(queue))
 	}
 	l, err := sched.NewListing(&m, queue, !one, after)
 	if err != nil {

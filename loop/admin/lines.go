@@ -36,8 +36,14 @@ type lines struct {
 	job    codec.Job
 	sink   protocol.Sink
 	answer codec.SubmittedLines
-	ahead  int    // jobs since the last flush
-	group  uint64 // the journal's group of the flush before
+	ahead  int // jobs since the last flush
+	journalAhead
+}
+
+// journalAhead flushes many changes to the journal, and waits for those of the flush before.
+type journalAhead struct {
+	host  protocol.Host
+	group uint64 // of the flush before
 }
 
 // postLines submits a job of each line and answers when the journal has all of them. A line that is refused does not
@@ -45,13 +51,15 @@ type lines struct {
 func (i *Interface) postLines(w http.ResponseWriter, r *http.Request) (any, error) {
 	_, transfer := i.incoming.Begin(r.Context(), w)
 	defer transfer.End()
-	l := lines{i: i, in: bufio.NewReaderSize(steady(w, r.Body), linesBuffer), limit: int(i.maxBody()), sink: i.host.NewSink()}
+	l := lines{i: i, in: bufio.NewReaderSize(steady(w, r.Body), linesBuffer), limit: int(i.maxBody()), sink: i.host.NewSink(), journalAhead: journalAhead{host: i.host}}
 	for {
 		text, err := l.next(transfer.Hold)
 		if whole := err == nil || err == io.EOF; whole && len(bytes.TrimSpace(text)) > 0 {
 			l.submit(text)
 		}
 		if l.ahead >= linesAhead {
+			l.sink.Wake()
+			l.ahead = 0
 			if err := l.flush(); err != nil {
 				return nil, err
 			}
@@ -139,20 +147,18 @@ func (l *lines) refuse(err error) {
 	l.answer.Errors = append(l.answer.Errors, one)
 }
 
-// flush has the journal write what was submitted, and returns when it has what was submitted before the last flush.
-func (l *lines) flush() error {
-	l.sink.Wake()
-	l.ahead = 0
-	group, wait := l.i.host.DurableAll()
+// flush has the journal write what has changed, and returns when it has what had changed before the last flush.
+func (a *journalAhead) flush() error {
+	group, wait := a.host.DurableAll()
 	if !wait {
 		return nil
 	}
-	l.i.host.Flush(1)
-	before := l.group
-	if l.group = group; before == 0 {
+	a.host.Flush(1)
+	before := a.group
+	if a.group = group; before == 0 {
 		return nil
 	}
-	return l.i.host.Await(before)
+	return a.host.Await(before)
 }
 
 // steady returns a body whose next bytes must come within pieceTime.

@@ -52,9 +52,11 @@ func NewServer(l net.Listener, c Config) *Server {
 		Handler: recovered(handler, c.Log), ReadHeaderTimeout: c.Header, ReadTimeout: c.Request,
 		WriteTimeout: c.Answer, IdleTimeout: c.Idle, MaxHeaderBytes: c.MaxHeader, ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
 	}, c.Grace}
+	s.http.ConnContext = withPeer
 	if c.MaxConnections > 0 {
 		limit := newConnections(c.MaxConnections, c.Admit)
-		s.http.ConnContext, s.http.ConnState = limit.begin, limit.change
+		s.http.ConnState = limit.change
+		s.http.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return withPeer(limit.begin(ctx, c), c) }
 	}
 	return s
 }

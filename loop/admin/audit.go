@@ -1,0 +1,213 @@
+package admin
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	codec "treadle/codec/admin"
+	"treadle/loop/web"
+)
+
+// Bounds of the audit.
+const (
+	// maxAudit bounds the records that are kept: a few hundred bytes each.
+	maxAudit = 1000
+	// maxAuditText bounds the bytes of a text of a record.
+	maxAuditText = 512
+	// maxAuditIDs is how many jobs a record names.
+	maxAuditIDs = 3
+)
+
+// auditPrefix is in front of the place of a record in the journal's key. The places are used again, so that the journal
+// has the last maxAudit records.
+const auditPrefix = "audit."
+
+// auditLog is the last changes that were made through the API.
+type auditLog struct {
+	mu   sync.Mutex
+	last uint64
+	all  []codec.AuditRecord // the oldest first
+}
+
+// auditor is who has asked for a change.
+type auditor struct{ name, from string }
+
+// whoAsks returns who has sent a request. The user of a process on the same machine is known, on the socket; elsewhere it
+// is who the request says.
+func (i *Interface) whoAsks(r *http.Request, by string) auditor {
+	a := auditor{by, r.RemoteAddr}
+	if uid, ok := web.PeerUser(r); ok {
+		a.from = "socket"
+		name := strconv.FormatUint(uint64(uid), 10)
+		if u, err := user.LookupId(name); err == nil {
+			name = u.Username
+		}
+		if a.name = name; by != "" && by != name {
+			a.name += " (" + by + ")"
+		}
+	}
+	return a
+}
+
+// audit adds a record of a change, and journals and logs it.
+func (i *Interface) audit(who auditor, a codec.AuditRecord) {
+	a.At, a.Who, a.From = i.host.Now().Wall, who.name, who.from
+	for _, text := range []*string{&a.Who, &a.From, &a.Request, &a.Target, &a.Why} {
+		if *text = strings.ToValidUTF8(*text, "�"); len(*text) > maxAuditText {
+			*text = strings.ToValidUTF8((*text)[:maxAuditText], "") + "..."
+		}
+	}
+	l := &i.audited
+	l.mu.Lock()
+	l.last++
+	a.Number = l.last
+	l.add(a)
+	value, _ := json.Marshal(&a)
+	i.host.PutSetting(auditPrefix+strconv.FormatUint(a.Number%maxAudit, 10), value)
+	l.mu.Unlock()
+	i.host.FlushLater()
+	i.host.Log().Info("audit", "who", a.Who, "from", a.From, "request", a.Request, "target", a.Target, "count", a.Count, "why", a.Why)
+}
+
+// add adds a record in the place of the oldest.
+func (l *auditLog) add(a codec.AuditRecord) {
+	if l.all = append(l.all, a); len(l.all) > maxAudit {
+		l.all = slices.Delete(l.all, 0, len(l.all)-maxAudit)
+	}
+}
+
+// restore takes a record from the journal, in any order.
+func (l *auditLog) restore(value []byte) error {
+	var a codec.AuditRecord
+	if err := json.Unmarshal(value, &a); err != nil {
+		return fmt.Errorf("a record of the audit in the journal: %w", err)
+	}
+	at, _ := slices.BinarySearchFunc(l.all, a.Number, func(b codec.AuditRecord, n uint64) int { return cmp.Compare(b.Number, n) })
+	l.all = slices.Insert(l.all, at, a)
+	l.last = max(l.last, a.Number)
+	return nil
+}
+
+// auditSubject is what a body may say of what is to be changed, by whom and why.
+type auditSubject struct {
+	Verb, Pattern, Queue, Entry, Name, Filter, What, To, Operation, ID string
+
+	QueueBytes []byte `json:"queue_b64"`
+	ToBytes    []byte `json:"to_b64"`
+	IDs        []string
+	Jobs       []uint64
+	All        bool
+	DryRun     bool `json:"dry_run"`
+	Values     map[string]*string
+	By, Why    string
+}
+
+// target names what is to be changed.
+func (s *auditSubject) target() string {
+	words := []string{s.Verb, s.What, s.Pattern, s.Entry, s.Name, s.Queue + string(s.QueueBytes), s.Filter, s.Operation, s.ID}
+	for n, id := range s.IDs {
+		if n == maxAuditIDs {
+			words = append(words, fmt.Sprintf("and %d more", len(s.IDs)-n))
+			break
+		}
+		words = append(words, id)
+	}
+	for n, id := range s.Jobs {
+		if n == maxAuditIDs {
+			words = append(words, fmt.Sprintf("and %d more", len(s.Jobs)-n))
+			break
+		}
+		words = append(words, strconv.FormatUint(id, 10))
+	}
+	if s.All {
+		words = append(words, "all")
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Values)) {
+		if value := s.Values[key]; value != nil {
+			words = append(words, key+"="+*value)
+		} else {
+			words = append(words, "without "+key)
+		}
+	}
+	if to := s.To + string(s.ToBytes); to != "" {
+		words = append(words, "to "+to)
+	}
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
+}
+
+// auditing returns the handler of a request that changes something, which leaves a record when it did.
+func (i *Interface) auditing(pattern string, answer func(*http.Request) (any, error)) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		v, err := answer(r)
+		if err != nil {
+			return nil, err
+		}
+		var s auditSubject
+		_ = json.Unmarshal(body, &s) // the handler has read it; members that are of another kind there are left out
+		if s.DryRun {
+			return v, nil
+		}
+		i.audit(i.whoAsks(r, s.By), codec.AuditRecord{Request: pattern, Target: s.target(), Count: changedBy(v), Why: s.Why})
+		if op, ok := v.(*operation); ok {
+			return op.begin(), nil
+		}
+		return v, nil
+	}
+}
+
+// changedBy returns how many jobs an answer says were changed.
+func changedBy(answer any) int {
+	switch a := answer.(type) {
+	case *codec.JobsChanged:
+		return a.Changed
+	case *codec.Done:
+		return a.Done
+	}
+	return 0
+}
+
+func (i *Interface) getAudit(r *http.Request) (any, error) {
+	q, err := parameters(r)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := limitOf(q.Get("limit"), defaultPage)
+	if err != nil {
+		return nil, err
+	}
+	before := ^uint64(0)
+	if after := q.Get("after"); after != "" {
+		if before, err = strconv.ParseUint(after, 10, 64); err != nil {
+			return nil, badf("after must be the next of an earlier page")
+		}
+	}
+	answer := &codec.Audit{Records: []codec.AuditRecord{}}
+	i.audited.mu.Lock()
+	defer i.audited.mu.Unlock()
+	for _, a := range slices.Backward(i.audited.all) {
+		switch {
+		case a.Number >= before:
+		case len(answer.Records) == limit:
+			answer.Next = strconv.FormatUint(answer.Records[limit-1].Number, 10)
+			return answer, nil
+		default:
+			answer.Records = append(answer.Records, a)
+		}
+	}
+	return answer, nil
+}

@@ -1,0 +1,262 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	codec "treadle/codec/admin"
+	"treadle/loop/protocol"
+	"treadle/sched"
+)
+
+// maxChangedIDs bounds the jobs of one request: it is answered when all are changed and in the journal.
+const maxChangedIDs = 1000
+
+// jobVerbs are the verbs of a change of jobs, each with what it needs beside the jobs.
+var jobVerbs = map[string]struct {
+	verb  sched.JobVerb
+	needs string
+}{
+	codec.VerbRetry:    {sched.RetryJobs, ""},
+	codec.VerbRun:      {sched.RunJobs, ""},
+	codec.VerbRemove:   {sched.RemoveJobs, ""},
+	codec.VerbPriority: {sched.SetPriority, "priority"},
+	codec.VerbDue:      {sched.SetDue, "at or delay"},
+	codec.VerbMove:     {sched.MoveJobs, "to"},
+}
+
+// postChange changes the jobs of ids at once, counts those of a filter, or starts an operation on them.
+func (i *Interface) postChange(r *http.Request) (any, error) {
+	var c codec.JobsChange
+	if err := read(r, &c); err != nil {
+		return nil, err
+	}
+	change, err := i.jobChange(&c)
+	if err != nil {
+		return nil, err
+	}
+	filtered := strings.TrimSpace(c.Filter) != ""
+	switch {
+	case filtered == (len(c.IDs) > 0):
+		return nil, badf("name the jobs by ids, or by a filter: queue:* means all jobs")
+	case filtered && c.DryRun:
+		return i.countJobs(r.Context(), c.Filter)
+	case filtered:
+		return i.operations.start(i, &c, change, i.whoAsks(r, c.By))
+	case c.DryRun:
+		return nil, badf("dry_run counts the jobs of a filter: jobs that are named by ids need none")
+	}
+	return i.changeIDs(c.IDs, change)
+}
+
+// jobChange returns what a request asks of the scheduler.
+func (i *Interface) jobChange(c *codec.JobsChange) (*sched.JobChange, error) {
+	v, ok := jobVerbs[c.Verb]
+	if !ok {
+		return nil, badf("verb is retry, run, remove, priority, due or move, not %.64q", c.Verb)
+	}
+	change := &sched.JobChange{Verb: v.verb}
+	given := ""
+	if c.Priority != nil {
+		given, change.Priority = "priority", *c.Priority
+	}
+	switch {
+	case !c.At.IsZero() && c.Delay != nil:
+		return nil, badf("jobs have a time in at or a delay, not both")
+	case !c.At.IsZero():
+		given, change.Due = given+"at or delay", c.At.UnixMilli()
+	case c.Delay != nil:
+		given, change.Due = given+"at or delay", i.host.Now().Wall+time.Duration(*c.Delay).Milliseconds()
+	}
+	to, err := oneOf("to", c.To, c.ToBytes)
+	if err != nil {
+		return nil, err
+	}
+	if len(to) > maxName {
+		return nil, badf("a queue has at most %d bytes, not %d", maxName, len(to))
+	}
+	if len(to) > 0 {
+		given, change.Queue = given+"to", string(protocol.Queue(to))
+	}
+	switch {
+	case given == v.needs:
+		return change, nil
+	case v.needs == "":
+		return nil, badf("the verb %s takes no priority, at, delay or to", c.Verb)
+	}
+	return nil, badf("the verb %s needs %s and takes no more", c.Verb, v.needs)
+}
+
+// changeIDs changes jobs by their ids. It returns when the journal has the changes.
+func (i *Interface) changeIDs(ids []string, change *sched.JobChange) (any, error) {
+	if len(ids) > maxChangedIDs {
+		return nil, badf("a request changes at most %d jobs by their ids, not %d: a filter has no such limit", maxChangedIDs, len(ids))
+	}
+	refs := make([]sched.JobRef, len(ids))
+	for n, id := range ids {
+		ref, err := sched.ParseRef(id)
+		if err != nil {
+			return nil, badf("%.64q: %w", id, err)
+		}
+		refs[n] = ref
+	}
+	answer, sink := &codec.JobsChanged{}, i.host.NewSink()
+	answer.Changed = i.host.Sched().ChangeJobs(i.host.Now(), refs, change, sink, func(n int, why error) {
+		answer.Left = append(answer.Left, leftJob(refs[n], why))
+	})
+	sink.Wake()
+	return answer, i.commit()
+}
+
+// leftJob says why a job stayed as it was.
+func leftJob(ref sched.JobRef, why error) codec.LeftJob {
+	j := codec.LeftJob{ID: ref.String(), Status: http.StatusConflict, Error: why.Error()}
+	switch {
+	case errors.Is(why, sched.ErrNoJob):
+		j.Status = http.StatusNotFound
+	case errors.Is(why, sched.ErrDuplicate):
+		j.Error = "the queue has another job of its name: remove that, or wait until it is done"
+	}
+	return j
+}
+
+// countJobs counts the jobs that a filter means, as far as the time goes.
+func (i *Interface) countJobs(ctx context.Context, filter string) (any, error) {
+	l, err := i.listing(filter, "")
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case i.searches <- struct{}{}:
+		defer func() { <-i.searches }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	answer, done := &codec.JobsMatched{Of: i.host.Sched().SizeOf(l)}, false
+	for until := time.Now().Add(searchTime); !done && ctx.Err() == nil && time.Now().Before(until); {
+		done = i.host.Sched().List(i.host.Now(), l, sched.WalkBatch, func(*sched.JobView) bool {
+			answer.Matched++
+			return true
+		})
+	}
+	answer.Looked, answer.More = l.Looked(), !done
+	return answer, ctx.Err()
+}
+
+// The filter of a queue that is emptied: all jobs that no worker has.
+const emptied = `queue:"%s" state:ready,delayed,locked,failed`
+
+// quoter quotes a value of a filter.
+var quoter = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
+// postEmpty removes the jobs of a queue that no worker has.
+func (i *Interface) postEmpty(r *http.Request) (any, error) {
+	q, err := readQueueChange(r)
+	if err != nil {
+		return nil, err
+	}
+	if strings.ContainsAny(q.Queue, "*?") {
+		return nil, badf("name one queue: several are emptied by the verb remove with a filter")
+	}
+	c := codec.JobsChange{Verb: codec.VerbRemove, Filter: fmt.Sprintf(emptied, quoter.Replace(q.Queue))}
+	if q.DryRun {
+		return i.countJobs(r.Context(), c.Filter)
+	}
+	return i.operations.start(i, &c, &sched.JobChange{Verb: sched.RemoveJobs}, i.whoAsks(r, q.By))
+}
+
+func readQueueChange(r *http.Request) (*codec.QueueChange, error) {
+	var q codec.QueueChange
+	if err := read(r, &q); err != nil {
+		return nil, err
+	}
+	if q.Queue == "" {
+		return nil, badf("name a queue")
+	}
+	return &q, nil
+}
+
+// setPause changes the pause of the rule of a queue or pattern. It returns when the queues follow it and the journal has
+// it. An empty what ends the pause.
+func (i *Interface) setPause(q *codec.QueueChange, what string) error {
+	c := codec.Change{Pattern: q.Queue, Values: map[string]*string{pausedKey: nil, pausedKey + "-by": nil, pausedKey + "-why": nil}}
+	for key, value := range map[string]string{pausedKey: what, pausedKey + "-by": q.By, pausedKey + "-why": q.Why} {
+		if what != "" && value != "" {
+			c.Values[key] = &value
+		}
+	}
+	if err := i.change(&c); err != nil {
+		return err
+	}
+	return i.commit()
+}
+
+func (i *Interface) ruleOf(pattern string) *codec.Rule {
+	return &codec.Rule{Pattern: pattern, Source: sched.FromRunTime.String(), Values: i.runTime(pattern)}
+}
+
+func (i *Interface) postPause(r *http.Request) (any, error) {
+	q, err := readQueueChange(r)
+	if err != nil {
+		return nil, err
+	}
+	switch q.What {
+	case "":
+		q.What = "hand-out"
+	case "hand-out", "submits", "both":
+	default:
+		return nil, badf("what is hand-out, submits or both, not %.64q", q.What)
+	}
+	return i.ruleAfter(q, q.What)
+}
+
+func (i *Interface) ruleAfter(q *codec.QueueChange, what string) (any, error) {
+	if err := i.setPause(q, what); err != nil {
+		return nil, err
+	}
+	return i.ruleOf(q.Queue), nil
+}
+
+// postResume ends a pause. A queue that a weaker rule pauses is said not to be.
+func (i *Interface) postResume(r *http.Request) (any, error) {
+	q, err := readQueueChange(r)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := i.ruleAfter(q, "")
+	if err != nil || strings.ContainsAny(q.Queue, "*?") {
+		return answer, err
+	}
+	for _, v := range i.policies().Explain(string(protocol.Queue([]byte(q.Queue)))) {
+		if v.Key == pausedKey && v.Value != "no" {
+			return i.ruleAfter(q, "no")
+		}
+	}
+	return answer, nil
+}
+
+// postDrain has a queue take no jobs and hand out those that it has, and answers with what it has.
+func (i *Interface) postDrain(r *http.Request) (any, error) {
+	q, err := readQueueChange(r)
+	if err != nil {
+		return nil, err
+	}
+	if strings.ContainsAny(q.Queue, "*?") {
+		return nil, badf("name one queue: several are paused with submits")
+	}
+	s, ok := i.host.Sched().StatusOf(protocol.Queue([]byte(q.Queue)))
+	if !ok {
+		return nil, &notFound{errNoQueue}
+	}
+	if err := i.setPause(q, "submits"); err != nil {
+		return nil, err
+	}
+	if now, ok := i.host.Sched().StatusOf(protocol.Queue([]byte(q.Queue))); ok {
+		s = now
+	}
+	return &codec.Queues{Queues: []codec.Queue{queueOf(&s, i.policies())}}, nil
+}

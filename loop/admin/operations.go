@@ -1,0 +1,236 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	codec "treadle/codec/admin"
+	"treadle/loop/protocol"
+	"treadle/sched"
+)
+
+// Bounds of operations.
+const (
+	// maxRunning bounds the operations at a time: each takes its turns at the scheduler's locks.
+	maxRunning = 4
+	// maxOperations bounds the operations that are remembered, the running ones among them.
+	maxOperations = 100
+	// maxOperationErrors bounds the jobs that an operation names as left.
+	maxOperationErrors = 10
+	// changesAhead is how many jobs may be changed that the journal does not have yet: they fill a group of the journal, and
+	// the next ones are changed while it is written.
+	changesAhead = 8 << 10
+	// turn is how long an operation works until it gives way to others: longer than a sleep is late.
+	turn = time.Millisecond
+)
+
+// errBusy refuses an operation.
+var errBusy = fmt.Errorf("%d operations run already: wait for one, or cancel it", maxRunning)
+
+// operations are the changes of all jobs that a filter means. They end with the process.
+type operations struct {
+	mu      sync.Mutex
+	last    uint64
+	all     []*operation // the oldest first
+	running int
+	closed  bool
+}
+
+// operation is one of them. The mutex of the operations guards what changes in it.
+type operation struct {
+	codec.Operation
+	cancelled bool
+	of        *operations
+	i         *Interface
+	listing   *sched.Listing
+	change    *sched.JobChange
+	who       auditor
+}
+
+// start adds an operation, which its begin starts.
+func (o *operations) start(i *Interface, c *codec.JobsChange, change *sched.JobChange, who auditor) (any, error) {
+	f, err := codec.ParseFilter(c.Filter)
+	if err != nil {
+		return nil, &badRequest{err}
+	}
+	if name, one := f.Queue(); one && change.Verb == sched.MoveJobs && string(protocol.Queue([]byte(name))) == change.Queue {
+		return nil, badf("the filter means jobs of the queue that they are to move to")
+	}
+	// In the listing of a queue, a job that becomes delayed, or fails again, comes to a part that is still to be looked at.
+	// Its record stays.
+	every := change.Verb == sched.SetPriority || change.Verb == sched.SetDue || change.Verb == sched.RunJobs
+	l, err := i.listingOf(f, "", every)
+	if err != nil {
+		return nil, err
+	}
+	op := &operation{of: o, i: i, listing: l, change: change, who: who}
+	op.Operation = codec.Operation{
+		Verb: c.Verb, Filter: c.Filter, State: codec.OperationRunning, Of: i.host.Sched().SizeOf(l), By: who.name, Started: i.host.Now().Wall,
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.closed:
+		return nil, &unavailable{errors.New("the server is stopping")}
+	case o.running == maxRunning:
+		return nil, &unavailable{errBusy}
+	}
+	o.last++
+	o.running++
+	op.Operation.Operation = strconv.FormatUint(o.last, 10)
+	if len(o.all) >= maxOperations {
+		oldest := slices.IndexFunc(o.all, func(p *operation) bool { return p.State != codec.OperationRunning })
+		o.all = slices.Delete(o.all, oldest, oldest+1)
+	}
+	o.all = append(o.all, op)
+	i.running.Add(1)
+	return op, nil
+}
+
+// begin has the operation run. It follows start, when the audit has a record of the request.
+func (op *operation) begin() *codec.OperationStarted {
+	go func() {
+		defer op.i.running.Done()
+		op.run()
+	}()
+	return &codec.OperationStarted{Operation: op.Operation.Operation}
+}
+
+// run changes the jobs, a batch at a time. It ends early when the operation is cancelled, or the journal fails.
+func (op *operation) run() {
+	refs := make([]sched.JobRef, 0, sched.WalkBatch)
+	ahead := journalAhead{host: op.i.host}
+	sink := op.i.host.NewSink()
+	var err error
+	done, unwritten := false, 0
+	for began := time.Now(); !done && err == nil && !op.stopped(); {
+		refs = refs[:0]
+		now := op.i.host.Now()
+		done = op.i.host.Sched().List(now, op.listing, sched.WalkBatch, func(v *sched.JobView) bool {
+			if v.Since <= op.Started || v.State.String() != codec.StateFailed { // else it failed again, after its retry
+				refs = append(refs, v.Ref)
+			}
+			return true
+		})
+		unwritten += op.apply(now, refs, sink)
+		if sink.Wake(); unwritten >= changesAhead {
+			err, unwritten = ahead.flush(), 0
+		}
+		if worked := time.Since(began); worked >= turn {
+			time.Sleep(worked) // others come to the locks for as long
+			began = time.Now()
+		}
+	}
+	op.end(errors.Join(err, op.i.commit()), done)
+}
+
+// apply changes jobs, and counts.
+func (op *operation) apply(now sched.Time, refs []sched.JobRef, sink protocol.Sink) (changed int) {
+	var left []codec.LeftJob
+	changed = op.i.host.Sched().ChangeJobs(now, refs, op.change, sink, func(n int, why error) {
+		if len(left) < maxOperationErrors {
+			left = append(left, leftJob(refs[n], why))
+		}
+	})
+	op.of.mu.Lock()
+	defer op.of.mu.Unlock()
+	op.Looked, op.Matched, op.Changed = op.listing.Looked(), op.Matched+len(refs), op.Changed+changed
+	op.Left += len(refs) - changed
+	op.Errors = append(op.Errors, left[:min(len(left), maxOperationErrors-len(op.Errors))]...)
+	return changed
+}
+
+func (op *operation) stopped() bool {
+	op.of.mu.Lock()
+	defer op.of.mu.Unlock()
+	return op.cancelled
+}
+
+// end notes how the operation has ended.
+func (op *operation) end(err error, done bool) {
+	op.of.mu.Lock()
+	op.of.running--
+	op.Ended, op.State = op.i.host.Now().Wall, codec.OperationDone
+	if err != nil || !done {
+		op.State = codec.OperationCancelled
+	}
+	o := op.Operation
+	op.of.mu.Unlock()
+	op.i.audit(op.who, codec.AuditRecord{Request: "operation " + o.Operation, Target: o.Verb + " " + o.Filter + ": " + o.State, Count: o.Changed})
+}
+
+// stop cancels all operations and refuses others.
+func (o *operations) stop() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+	for _, op := range o.all {
+		op.cancelled = true
+	}
+}
+
+// view returns an operation as it is now.
+func (op *operation) view() codec.Operation {
+	v := op.Operation
+	v.Errors = slices.Clone(op.Errors)
+	return v
+}
+
+// find returns an operation. The caller holds mu.
+func (o *operations) find(id string) (*operation, error) {
+	for _, op := range o.all {
+		if op.Operation.Operation == id {
+			return op, nil
+		}
+	}
+	return nil, &notFound{fmt.Errorf("there is no operation %.64q: the last %d are remembered until the server stops", id, maxOperations)}
+}
+
+func (i *Interface) getOperations(r *http.Request) (any, error) {
+	q, err := parameters(r)
+	if err != nil {
+		return nil, err
+	}
+	o := &i.operations
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	answer := &codec.Operations{Operations: []codec.Operation{}}
+	if q.Has("id") {
+		op, err := o.find(q.Get("id"))
+		if err != nil {
+			return nil, err
+		}
+		answer.Operations = append(answer.Operations, op.view())
+		return answer, nil
+	}
+	for _, op := range slices.Backward(o.all) {
+		answer.Operations = append(answer.Operations, op.view())
+	}
+	return answer, nil
+}
+
+// postCancel ends an operation after the batch that it is at. What it has changed stays changed.
+func (i *Interface) postCancel(r *http.Request) (any, error) {
+	var c codec.OperationStarted
+	if err := read(r, &c); err != nil {
+		return nil, err
+	}
+	o := &i.operations
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	op, err := o.find(c.Operation)
+	if err != nil {
+		return nil, err
+	}
+	if op.State != codec.OperationRunning {
+		return nil, &conflict{fmt.Errorf("operation %s has ended: it is %s", c.Operation, op.State)}
+	}
+	op.cancelled = true
+	v := op.view()
+	return &v, nil
+}

@@ -1,0 +1,191 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	codec "treadle/codec/admin"
+	"treadle/loop/protocol"
+	"treadle/sched"
+)
+
+// aloneHost is a host of nothing but a scheduler.
+type aloneHost struct {
+	protocol.Host
+	sched *sched.Scheduler
+}
+
+func (h aloneHost) Sched() *sched.Scheduler    { return h.sched }
+func (h aloneHost) Spaces() *protocol.Spaces   { return new(protocol.Spaces) }
+func (h aloneHost) Now() sched.Time            { return sched.Time{Wall: 1} }
+func (h aloneHost) NewSink() protocol.Sink     { return noSink{} }
+func (h aloneHost) DurableAll() (uint64, bool) { return 0, false }
+func (h aloneHost) FlushLater()                {}
+func (h aloneHost) PutSetting(string, []byte)  {}
+func (h aloneHost) Log() *slog.Logger          { return slog.New(slog.DiscardHandler) }
+
+type noSink struct{}
+
+func (noSink) Deliver(*sched.Delivery) {}
+func (noSink) Wake()                   {}
+
+// TestOperationsAreBounded: so many operations run at a time, and the last of those that have ended are remembered. A
+// server that stops starts none.
+func TestOperationsAreBounded(t *testing.T) {
+	i := &Interface{host: aloneHost{sched: sched.New(sched.Options{})}}
+	o := &i.operations
+	start := func() (*operation, error) {
+		op, err := o.start(i, &codec.JobsChange{Verb: codec.VerbRemove, Filter: "queue:f"}, &sched.JobChange{Verb: sched.RemoveJobs}, auditor{})
+		if err != nil {
+			return nil, err
+		}
+		return op.(*operation), nil
+	}
+	var waiting []*operation
+	for range maxRunning {
+		op, err := start()
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting = append(waiting, op)
+	}
+	if _, err := start(); !errors.Is(err, errBusy) {
+		t.Errorf("one more than may run: %v", err)
+	}
+	waiting[1].begin()
+	for range maxOperations {
+		for {
+			op, err := start()
+			if err == nil {
+				op.begin()
+				break
+			}
+		}
+	}
+	o.mu.Lock()
+	first, n := o.all[0].Operation.Operation, len(o.all)
+	o.mu.Unlock()
+	if n != maxOperations || first != "1" {
+		t.Errorf("%d operations are remembered, the first is %s", n, first)
+	}
+	for _, op := range []*operation{waiting[0], waiting[2], waiting[3]} {
+		op.begin()
+	}
+	i.running.Wait()
+	if o.running != 0 {
+		t.Errorf("%d operations run", o.running)
+	}
+	o.stop()
+	if _, err := start(); err == nil {
+		t.Error("a server that stops starts an operation")
+	}
+}
+
+// TestAuditIsBounded: the last records are kept, with texts of a bounded length, and a restart finds them in order.
+func TestAuditIsBounded(t *testing.T) {
+	kept := make(map[string][]byte)
+	i := &Interface{host: settingsHost{aloneHost{}, kept}}
+	for n := range maxAudit + 5 {
+		i.audit(auditor{name: "a"}, codec.AuditRecord{Request: fmt.Sprint(n), Target: string(make([]byte, 9000)) + "\xff"})
+	}
+	j := &Interface{host: i.host}
+	for _, value := range kept { // in any order
+		if err := j.audited.restore(value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, l := range []*auditLog{&i.audited, &j.audited} {
+		if len(l.all) != maxAudit || l.all[0].Request != "5" || l.all[maxAudit-1].Number != maxAudit+5 || l.last != maxAudit+5 || len(l.all[7].Target) > maxAuditText+3 {
+			t.Errorf("%d records, from %+v", len(l.all), l.all[0])
+		}
+	}
+	if err := j.audited.restore([]byte("{")); err == nil {
+		t.Error("a damaged record is taken")
+	}
+}
+
+// settingsHost keeps settings.
+type settingsHost struct {
+	aloneHost
+	kept map[string][]byte
+}
+
+func (h settingsHost) PutSetting(key string, value []byte) { h.kept[key] = value }
+
+// failingHost has a worker that fails all ready jobs whenever the server reads the clock, which goes on a second then.
+type failingHost struct {
+	aloneHost
+	t      *testing.T
+	worker *sched.Peer
+	now    *sched.Time
+	jobs   *lastJob
+}
+
+type lastJob struct{ run sched.Run }
+
+func (l *lastJob) Deliver(d *sched.Delivery) { l.run = d.Job.Run() }
+
+func (h failingHost) Now() sched.Time {
+	h.now.Wall += 1000
+	for {
+		got, err := h.sched.TryReserve(*h.now, h.worker, 1, h.jobs)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if !got {
+			return *h.now
+		}
+		if err := h.sched.Fail(*h.now, h.worker, h.jobs.run, nil, noSink{}); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+// TestOperationEnds: an operation changes a job once, also one that fails again behind it, and is over then.
+func TestOperationEnds(t *testing.T) {
+	for _, c := range []struct {
+		verb   sched.JobVerb
+		policy map[string]string
+	}{
+		{sched.RetryJobs, map[string]string{"retries": "0"}},
+		{sched.RunJobs, map[string]string{"backoff": "1h"}},
+	} {
+		const jobs = 1000
+		s := sched.New(sched.Options{})
+		table, err := sched.NewPolicies([]sched.PolicyRule{{Pattern: "f", Values: c.policy}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.SetPolicies(table)
+		h := failingHost{aloneHost{sched: s}, t, s.NewPeer(1, 0), &sched.Time{Wall: 1_700_000_000_000}, new(lastJob)}
+		if err := s.Watch(*h.now, h.worker, []byte("f"), false, noSink{}); err != nil {
+			t.Fatal(err)
+		}
+		for n := range jobs {
+			if err := s.Submit(*h.now, &sched.Submission{Queue: []byte("f"), Name: fmt.Append(nil, n)}, noSink{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.Now()
+		i := &Interface{host: h}
+		op, err := i.operations.start(i, &codec.JobsChange{Filter: "queue:f"}, &sched.JobChange{Verb: c.verb}, auditor{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		op.(*operation).begin()
+		for ended := false; !ended; time.Sleep(time.Millisecond) {
+			i.operations.mu.Lock()
+			o := op.(*operation).view()
+			if ended = o.State != codec.OperationRunning; o.Changed > 3*jobs || ended && (o.Changed != jobs || o.Matched != jobs) {
+				op.(*operation).cancelled = true
+				t.Errorf("verb %d: %+v", c.verb, o)
+				ended = true
+			}
+			i.operations.mu.Unlock()
+		}
+		i.running.Wait()
+	}
+}

@@ -1,0 +1,40 @@
+package web
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"syscall"
+)
+
+// peerKey is the key of the connection in a request's context.
+type peerKey struct{}
+
+// withPeer returns the context of a connection's requests with the connection.
+func withPeer(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, peerKey{}, c)
+}
+
+// PeerUser returns the user id of the process that has connected to a Unix socket, as the kernel knows it. ok is false for
+// a request that came another way.
+func PeerUser(r *http.Request) (uid uint32, ok bool) {
+	c, _ := r.Context().Value(peerKey{}).(net.Conn)
+	if wrapped, is := c.(interface{ NetConn() net.Conn }); is {
+		c = wrapped.NetConn()
+	}
+	unix, ok := c.(*net.UnixConn)
+	if !ok {
+		return 0, false
+	}
+	raw, err := unix.SyscallConn()
+	if err != nil {
+		return 0, false
+	}
+	var peer *syscall.Ucred
+	if err := raw.Control(func(fd uintptr) {
+		peer, err = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	}); err != nil || peer == nil {
+		return 0, false
+	}
+	return peer.Uid, true
+}
