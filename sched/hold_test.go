@@ -108,6 +108,15 @@ func (x *loadedSched) takeWith(p *Peer, n int, queue string, count func(i int) i
 	}
 }
 
+// change changes all jobs, and returns how many.
+func (x *loadedSched) change(c *JobChange) (changed int) {
+	var refs []JobRef
+	for at, done := (Cursor{}), false; !done; {
+		at, done = x.Walk(at, WalkBatch, func(j *Job) { refs = append(refs, j.Ref) })
+	}
+	return x.ChangeJobs(x.now, refs, c, discardAll{}, func(int, error) {})
+}
+
 // request returns a request for jobs of queue f.
 func (x *loadedSched) request() *Peer {
 	p := x.NewRequest(0, "")
@@ -241,6 +250,22 @@ func TestLongestHold(t *testing.T) {
 			x.steal(p, manyItems)
 			x.Complete(x.now, p, heldTask, []byte("t"), all, discardAll{}, nil)
 			return func() { x.now.Mono += 2000 }
+		},
+		"an operator moves very many jobs to workers that wait": func(x *loadedSched) func() {
+			p := x.peer(Wide, "g")
+			x.submit(manyItems, "f", nil)
+			x.take(p, MaxSlots)
+			return func() {
+				if n := x.change(&JobChange{Verb: MoveJobs, Queue: "g"}); n != manyItems {
+					x.t.Errorf("%d jobs have moved", n)
+				}
+			}
+		},
+		"an operator removes very many jobs that a worker holds": func(x *loadedSched) func() {
+			p := x.peer(Named, "f")
+			x.submit(manyItems, "f", nil)
+			x.take(p, manyItems)
+			return func() { x.change(&JobChange{Verb: RemoveJobs}) }
 		},
 		"a queue of very many jobs is dropped": func(x *loadedSched) func() {
 			x.submit(manyItems, "f", nil)
