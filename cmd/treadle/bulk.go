@@ -210,8 +210,11 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// progress shows a bar when w is a terminal.
-func progress(w io.Writer, what string) client.Progress {
+// progress shows a bar of bytes when w is a terminal.
+func progress(w io.Writer, what string) client.Progress { return progressOf(w, what, true) }
+
+// progressOf shows a bar of bytes or other things when w is a terminal.
+func progressOf(w io.Writer, what string, bytes bool) client.Progress {
 	if !isTerminal(w) {
 		return nil
 	}
@@ -219,7 +222,7 @@ func progress(w io.Writer, what string) client.Progress {
 	return func(done, total int64) {
 		if bar == nil {
 			bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what),
-				progressbar.OptionShowBytes(true), progressbar.OptionThrottle(progressEvery), progressbar.OptionClearOnFinish())
+				progressbar.OptionShowBytes(bytes), progressbar.OptionThrottle(progressEvery), progressbar.OptionClearOnFinish())
 		}
 		_ = bar.Set64(done) // a bar that cannot be drawn must not end the command
 	}

@@ -58,12 +58,12 @@ type cli struct {
 	Health   healthCmd     `cmd:"" help:"Ask whether the server is ready; for probes."`
 	Shutdown shutdownCmd   `cmd:"" help:"Stop the server."`
 	Queue    queueCmd      `cmd:"" help:"Show queues, and set how their jobs are treated: retries, limits, pauses."`
-	Failed   failedCmd     `cmd:"" help:"Show, retry or remove jobs that were given up."`
-	Done     doneCmd       `cmd:"" help:"Show or remove finished jobs that are kept, and their results."`
+	Job      jobCmd        `cmd:"" help:"Find jobs in any state, see why they do not run, and change them."`
 	Conn     connCmd       `cmd:"" help:"Show or close the connections of clients and workers."`
 	Cron     cronCmd       `cmd:"" help:"Submit jobs at times: add, show, run, pause or remove entries."`
 	Print    printCmd      `cmd:"" help:"Print alerts and a board for the metrics, or the manual page."`
 	Complete completionCmd `cmd:"" name:"completion" help:"Print what a shell needs to complete commands."`
+	Audit    auditCmd      `cmd:"" help:"Show who has changed what."`
 	Journal  journalCmd    `cmd:"" help:"Check, repair, export or import a data directory."`
 	Gloom    gloomCmd      `cmd:"" help:"Submit and do jobs over the Gloom protocol."`
 	Dwork    dworkCmd      `cmd:"" help:"Make and do graphs of tasks over the dwork protocol."`

@@ -27,7 +27,7 @@ func TestCompletionWords(t *testing.T) {
 		}
 	}
 	f("cron", "cro")
-	f("list pause resume rules set show unset", "queue", "")
+	f("drain empty list pause resume rules set show unset", "queue", "")
 	f("--json", "queue", "list", "--j")
 	f("--host", "queue", "--ho")
 	f("once skip", "cron", "add", "--missed", "")

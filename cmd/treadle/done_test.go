@@ -16,7 +16,7 @@ func TestDoneOverRestart(t *testing.T) {
 	operator(s).gets("f: .*\n", "queue set f keep-results=10 unique-for=1h")
 	worker := start(t, false, "-H", s.socket, "work", "f", "--data", "--", "sh", "-c", "cat; printf '\\377'")
 	u.gets("", "submit f j -w hi")
-	for outputOf(t, "-H", operator(s).host, "done", "list") == "QUEUE  DONE\n" {
+	for outputOf(t, "-H", operator(s).host, "job", "list", "state:done", "--json") == "" {
 		time.Sleep(time.Millisecond)
 	}
 	if got := outputOf(t, "-H", s.socket, "run", "f", "j", "-w", "again"); got != "hi\xff" {
@@ -30,9 +30,9 @@ func TestDoneOverRestart(t *testing.T) {
 		p, u := s.serve()
 		u.gets("", "submit f j")
 		u.gets(`(?s).*"jobs":0,.*`, "status --all --json")
-		operator(s).gets(`QUEUE +DONE\nf +1\n`, "done list")
-		id := strings.Fields(strings.Split(outputOf(t, "-H", operator(s).host, "done", "list", "f"), "\n")[1])[0]
-		if got := outputOf(t, "-H", operator(s).host, "done", "result", "f", id); got != "hi\xff" {
+		operator(s).gets(`ID .*\n\S+ +f +j +done .*\n`, "job list queue:f")
+		id := strings.Fields(strings.Split(outputOf(t, "-H", operator(s).host, "job", "list", "queue:f"), "\n")[1])[0]
+		if got := outputOf(t, "-H", operator(s).host, "job", "result", id); got != "hi\xff" {
 			t.Errorf("the result is %q", got)
 		}
 		p.stop()
@@ -46,12 +46,8 @@ func TestDoneOverRestart(t *testing.T) {
 	check(other)
 
 	p, u = other.serve()
-	out, errs, code := treadle(t, "", "-H", operator(other).host, "done", "remove", "f", "99")
-	if out != "0 removed\n" || code != 1 || !strings.HasSuffix(errs, "is kept no more\ntreadle: 1 finished jobs stay as they are\n") {
-		t.Errorf("job 99 is removed: exit code %d, %q, %q", code, out, errs)
-	}
-	operator(other).gets("1 removed\n", "done remove f --all")
-	operator(other).ends(exitNotFound, "treadle: the queue keeps no finished job with this id.*\n", "done result f 99")
+	operator(other).gets("1 removed\n", "job remove --filter state:done --yes")
+	operator(other).ends(exitNotFound, "treadle: .*\n", "job result 0.0.99")
 	u.gets("", "submit f j")
 	u.gets(`(?s).*"jobs":1,.*`, "status --all --json")
 	p.stop()

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 )
 
@@ -83,3 +85,5 @@ func counted[N int | int64](n N, what string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 	"unicode/utf8"
 
 	"treadle/loop"
@@ -26,6 +27,8 @@ type queueCmd struct {
 	Unset  queueUnsetCmd  `cmd:"" help:"Take back what set has changed."`
 	Pause  queuePauseCmd  `cmd:"" help:"Stop handing out the jobs of a queue, or taking some in."`
 	Resume queueResumeCmd `cmd:"" help:"End a pause."`
+	Drain  queueDrainCmd  `cmd:"" help:"Refuse new jobs, and wait until a queue has none left."`
+	Empty  queueEmptyCmd  `cmd:"" help:"Remove the jobs of a queue that do not run."`
 }
 
 // Help is printed by treadle queue --help.
@@ -41,13 +44,24 @@ func (queueCmd) Help() string {
 ` + adminHelp
 }
 
+// adminTimeout is the time for an answer of the API.
+const adminTimeout = time.Minute
+
 // withAdmin calls f with a client of the operators' interface and a context that ends with a signal or after the time for
 // an answer.
 func (c *cli) withAdmin(f func(context.Context, *client.Admin) error) error {
+	return c.withAdminFor(adminTimeout, f)
+}
+
+// withAdminFor is withAdmin with another time for all answers together; 0: none.
+func (c *cli) withAdminFor(limit time.Duration, f func(context.Context, *client.Admin) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
-	defer cancel()
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
 	a := client.NewAdmin(cmp.Or(c.Host, os.Getenv("TREADLE_ADMIN"), filepath.Join(loop.Defaults().Data, loop.AdminSocket)))
 	defer a.Close()
 	return f(ctx, a)

@@ -87,7 +87,7 @@ const longestSocket = len(syscall.RawSockaddrUnix{}.Path) - 1
 func adminSocket(data string, log *slog.Logger) []string {
 	path := filepath.Join(data, loop.AdminSocket)
 	if len(path) > longestSocket {
-		log.Warn("treadle queue, treadle failed and treadle cron cannot reach this server: the path of the socket is too long; name another with --admin", "path", path)
+		log.Warn("treadle queue, treadle job and treadle cron cannot reach this server: the path of the socket is too long; name another with --admin", "path", path)
 		return off
 	}
 	return []string{"unix://" + path}

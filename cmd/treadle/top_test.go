@@ -168,7 +168,7 @@ func TestTop(t *testing.T) {
 	press("q")
 	ends(cmd, f)
 
-	server, o, u = operated(t)
+	server, o, _ = operated(t)
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGHUP} {
 		cmd, f = begin()
 		f.until(t, "QUEUE")

@@ -97,7 +97,7 @@ const (
 // Options are the settings of the API, as of package setting.
 type Options struct {
 	// Listen lists the addresses, as of protocol.CheckAddresses; default: none.
-	Listen []string `name:"admin" sep:"none" placeholder:"ADDR" help:"Address of the operators' interface for treadle queue, treadle failed, treadle cron and treadle reload, unix:///path (mode 0600) or tcp://host:port, or off; repeatable (default: admin.sock in the directory of --data, off with --data none)."`
+	Listen []string `name:"admin" sep:"none" placeholder:"ADDR" help:"Address of the operators' interface for treadle queue, treadle job, treadle cron and treadle reload, unix:///path (mode 0600) or tcp://host:port, or off; repeatable (default: admin.sock in the directory of --data, off with --data none)."`
 	// Rules are those of the configuration file.
 	Rules []sched.PolicyRule `kong:"-"`
 	// Cron are the cron entries of the configuration file.

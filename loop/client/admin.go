@@ -186,8 +186,12 @@ func (a *Admin) CloseConnection(ctx context.Context, id string) error {
 
 // Queue returns one queue. The name may have any bytes.
 func (a *Admin) Queue(ctx context.Context, name string) (QueueState, error) {
+	return a.oneQueue(ctx, http.MethodGet, "/api/v1/queues?queue="+url.QueryEscape(name), nil)
+}
+
+func (a *Admin) oneQueue(ctx context.Context, method, path string, ask any) (QueueState, error) {
 	var p admin.Queues
-	if err := a.call(ctx, http.MethodGet, "/api/v1/queues?queue="+url.QueryEscape(name), nil, &p); err != nil {
+	if err := a.call(ctx, method, path, ask, &p); err != nil {
 		return QueueState{}, err
 	}
 	if len(p.Queues) != 1 {

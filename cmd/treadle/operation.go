@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"treadle/loop/client"
+)
+
+// bulk are the flags of a command that may change many jobs.
+type bulk struct {
+	DryRun bool `help:"Count the jobs, and change none."`
+	Yes    bool `short:"y" help:"Do not ask."`
+	JSON   bool `name:"json" help:"Print JSON, an object on one line."`
+}
+
+// operation is a change of many jobs that the server makes step by step.
+type operation struct {
+	verb  string // as in the question before it
+	done  string // what became of a job
+	count func() (client.JobsMatched, error)
+	start func() (id string, err error)
+}
+
+const (
+	// manyJobs is the number of jobs from which their number is to be typed, so that a slip of the finger changes none.
+	manyJobs = 1000
+	// lookEvery is the time between two looks at an operation.
+	lookEvery = 100 * time.Millisecond
+)
+
+// run counts the jobs of an operation, asks, has the server change them and says what became of them. An interrupt
+// cancels it.
+func (b *bulk) run(ctx context.Context, a *client.Admin, con *console, o operation) error {
+	m, err := o.count()
+	if err != nil {
+		return err
+	}
+	if b.DryRun {
+		return b.tellCount(con, &m)
+	}
+	if err := b.confirm(con, o.verb, &m); err != nil {
+		return err
+	}
+	id, err := o.start()
+	if err != nil {
+		return err
+	}
+	end, err := follow(ctx, a, con, id, o.verb)
+	if err != nil {
+		return fmt.Errorf("%w; the operation %s may go on, see treadle job operations", err, id)
+	}
+	for _, l := range end.Errors {
+		con.say("job %s: %s", l.ID, l.Error)
+	}
+	if err := b.tell(con, end, o.done); err != nil {
+		return err
+	}
+	switch {
+	case ctx.Err() != nil:
+		return coded{error: errors.New("cancelled: other jobs stay as they are"), code: exitInterrupted}
+	case end.State != "done":
+		return fmt.Errorf("the operation %s was %s: other jobs stay as they are", id, end.State)
+	case end.Left > 0:
+		return fmt.Errorf("jobs that stay as they are: %d", end.Left)
+	}
+	return nil
+}
+
+// many says how many jobs are meant.
+func many(m *client.JobsMatched) string {
+	if m.More {
+		return fmt.Sprintf("at least %s (of %d, %d were looked at)", counted(m.Matched, "job"), m.Of, m.Looked)
+	}
+	return counted(m.Matched, "job")
+}
+
+func (b *bulk) tellCount(con *console, m *client.JobsMatched) error {
+	if b.JSON {
+		return writeLines(con.out, []client.JobsMatched{*m})
+	}
+	_, err := fmt.Fprintln(con.out, many(m))
+	return err
+}
+
+// tell prints what became of the jobs.
+func (b *bulk) tell(con *console, o client.Operation, done string) error {
+	if b.JSON {
+		return writeLines(con.out, []client.Operation{o})
+	}
+	_, err := fmt.Fprintf(con.out, "%d %s\n", o.Changed, done)
+	return err
+}
+
+// confirm returns an error unless --yes or the user wants the change.
+func (b *bulk) confirm(con *console, verb string, m *client.JobsMatched) error {
+	if b.Yes {
+		return nil
+	}
+	in, isFile := con.in.(*os.File)
+	if !isFile || !isTerminal(in) || !isTerminal(con.err) {
+		return badUsage("%s: %s: --yes does it, --dry-run only counts", verb, many(m))
+	}
+	want, ask := "y", "y does it"
+	if m.More || m.Matched > manyJobs {
+		want = strconv.Itoa(m.Matched)
+		ask = want + " does it"
+	}
+	fmt.Fprintf(con.err, "%s: %s? %s: ", verb, many(m), ask)
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil || strings.TrimSpace(answer) != want {
+		return errors.New("nothing is changed")
+	}
+	return nil
+}
+
+// follow waits for the end of an operation and shows how far it is. When ctx ends it cancels the operation.
+func follow(ctx context.Context, a *client.Admin, con *console, id, verb string) (client.Operation, error) {
+	bar, cancelled := progressOf(con.err, verb, false), false
+	asking := ctx
+	for {
+		o, err := a.Operation(asking, id)
+		if ctx.Err() != nil && !cancelled {
+			cancelled = true
+			late, stop := context.WithTimeout(context.Background(), replyTimeout)
+			defer stop()
+			asking = late
+			if err := a.CancelOperation(asking, id); err != nil {
+				return o, err
+			}
+			continue
+		}
+		if err != nil || o.State != "running" {
+			return o, err
+		}
+		if bar != nil {
+			bar(min(o.Looked, int64(o.Of)), int64(o.Of))
+		}
+		select {
+		case <-asking.Done():
+		case <-time.After(lookEvery):
+		}
+	}
+}
