@@ -36,6 +36,8 @@ var themes = [][]string{
 		flushed flushed forget pass tick`),
 	strings.Fields(`submit submit submit submit watch watch reserve reserve reserve try sleep finish fail fail fail delay
 		remove forget pass pass pass tick tick timeout policy policy failed broadcast drop`),
+	strings.Fields(`submit submit submit submit submit watch reserve reserve try finish fail fail delay operate operate
+		operate operate operate remove forget pass pass tick tick policy broadcast drop`),
 	strings.Fields(`submit submit submit submit watch watch reserve reserve upto upto finish grant grant grant grant lease-finish
 		lease-fail lease-fail lease-release lease-extend remove forget pass pass tick tick timeout policy failed broadcast drop`),
 }
@@ -86,6 +88,8 @@ func drawOp(t *rapid.T, verbs []string) op {
 		o.Which, o.Flag = n("policy", len(machinePolicies)), n("none", 5) == 0
 	case "failed":
 		o.Which, o.Flag = n("failed", 4), rapid.Bool().Draw(t, "remove")
+	case "operate":
+		o.Which, o.Count, o.At, o.Priority = n("job", 12), n("verb", int(MoveJobs)), n("due", 8), n("priority", len(machinePriority))
 	}
 	return o
 }
@@ -243,6 +247,8 @@ func (x *machine) verb(o op) error {
 		return x.policy(o)
 	case "failed":
 		return x.failed(o)
+	case "operate":
+		return x.operate(o)
 	}
 	return nil
 }
