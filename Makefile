@@ -60,8 +60,9 @@ race-short: ## the short tests with the race detector and the invariants checked
 
 check: lint layers proto-current race-short interop fuzz ## what CI runs after the tests: lint, layers, generated code, short race, interop, FUZZTIME=4s of each fuzz target
 
-golden: ## rewrite the golden transcripts of ./loop, ./loop/dwork, ./loop/kts46 and ./loop/disbatch/web; read the diff before you keep it
+golden: ## rewrite the golden transcripts of ./loop, ./loop/dwork, ./loop/kts46 and ./loop/disbatch/web, and loop/admin/openapi.json; read the diff before you keep it
 	$(GO) test ./loop ./loop/dwork ./loop/kts46 ./loop/disbatch/web -run Golden -args -rewrite
+	$(GO) test ./loop/admin -run 'TestOpenAPI$$' -args -rewrite
 
 # The generator is a module of its own, with protobuf's compiler and generator at pinned versions: no protoc is needed.
 proto: ## write the code of codec/dwork/dwork.proto anew

@@ -1,6 +1,10 @@
 package main
 
-import "embed"
+import (
+	"embed"
+
+	"treadle/loop/admin"
+)
 
 // packaged are the files that treadle print writes.
 //
@@ -11,15 +15,17 @@ var packaged embed.FS
 type printCmd struct {
 	Alerts  printAlertsCmd  `cmd:"" help:"Print the alerts for Prometheus."`
 	Grafana printGrafanaCmd `cmd:"" help:"Print the board for Grafana."`
+	OpenAPI printOpenAPICmd `cmd:"" name:"openapi" help:"Print the OpenAPI document of the HTTP API."`
 	Man     printManCmd     `cmd:"" help:"Print the manual page."`
 }
 
 // Help is printed by treadle print --help.
 func (printCmd) Help() string {
-	return `The files fit the metrics of this version. The alerts expect the job "treadle" in Prometheus' scrape_configs. The board asks for its data source.
+	return `The files fit this version. The alerts expect the job "treadle" in Prometheus' scrape_configs. The board asks for its data source.
 
 	treadle print alerts > treadle-alerts.yml
-	treadle print grafana > treadle-board.json`
+	treadle print grafana > treadle-board.json
+	treadle print openapi > treadle-openapi.json`
 }
 
 type printAlertsCmd struct{}
@@ -38,5 +44,13 @@ func printPackaged(con *console, name string) error {
 		return err
 	}
 	_, err = con.out.Write(text)
+	return err
+}
+
+type printOpenAPICmd struct{}
+
+// Run prints the description of the API.
+func (*printOpenAPICmd) Run(con *console) error {
+	_, err := con.out.Write(admin.OpenAPI())
 	return err
 }

@@ -108,7 +108,7 @@ type Choice struct {
 // Done says what became of a Choice.
 type Done struct {
 	Done int    `json:"done"`
-	Left []Left `json:"left,omitempty"` // at most maxLeft
+	Left []Left `json:"left,omitempty"` // the first 100
 	More int    `json:"more,omitempty"` // left, and not in Left
 }
 

@@ -52,6 +52,11 @@ type OperationStarted struct {
 	Operation string `json:"operation"`
 }
 
+// Cancel names an operation to cancel.
+type Cancel struct {
+	Operation string `json:"operation"`
+}
+
 // Operation is a change of all jobs that a filter means.
 type Operation struct {
 	Operation string    `json:"operation"`

@@ -9,7 +9,7 @@ type Job struct {
 	Name       string `json:"name,omitempty"` // unique in its queue; none: the server makes one
 	NameBytes  []byte `json:"name_b64,omitempty"`
 
-	// Workload is text, WorkloadBytes any bytes, WorkloadJSON a JSON value, kept byte for byte. At most one is there.
+	// Workload is text, WorkloadBytes any bytes, WorkloadJSON a JSON value, kept byte for byte. A job has one or none.
 	Workload      string          `json:"workload,omitempty"`
 	WorkloadBytes []byte          `json:"workload_b64,omitempty"`
 	WorkloadJSON  json.RawMessage `json:"workload_json,omitempty"`

@@ -69,31 +69,44 @@ func (i *Interface) changes() map[string]func(*http.Request) (any, error) {
 // Handler answers the requests, whatever host they name.
 func (i *Interface) Handler() http.Handler {
 	mux := http.NewServeMux()
+	for pattern, serve := range i.routes() {
+		mux.HandleFunc(pattern, serve)
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		i.write(w, nil, &notFound{errors.New("there is no such request, see treadle help api")})
+	})
+	return mux
+}
+
+// routes returns the requests by their patterns of net/http. openapi.json describes each.
+func (i *Interface) routes() map[string]http.HandlerFunc {
+	routes := make(map[string]http.HandlerFunc)
 	all := map[string]func(*http.Request) (any, error){
-		"GET /api/v1/cron":        i.getCron,
-		"GET /api/v1/policies":    i.getPolicies,
-		"GET /api/v1/failed":      i.getFailed,
-		"GET /api/v1/done":        i.getDone,
-		"GET /api/v1/done/result": i.getResult,
-		"GET /api/v1/settings":    i.getSettings,
-		"GET /api/v1/queues":      i.getQueues,
-		"GET /api/v1/jobs":        i.getJobs,
-		"GET /api/v1/overview":    i.getOverview,
-		"GET /api/v1/connections": i.getConnections,
-		"GET /api/v1/operations":  i.getOperations,
-		"GET /api/v1/audit":       i.getAudit,
-		"GET /api/v1/job":         i.getJob,
-		"POST /api/v1/reserve":    i.postReserve,
+		"GET /api/v1/cron":         i.getCron,
+		"GET /api/v1/policies":     i.getPolicies,
+		"GET /api/v1/failed":       i.getFailed,
+		"GET /api/v1/done":         i.getDone,
+		"GET /api/v1/done/result":  i.getResult,
+		"GET /api/v1/settings":     i.getSettings,
+		"GET /api/v1/queues":       i.getQueues,
+		"GET /api/v1/jobs":         i.getJobs,
+		"GET /api/v1/overview":     i.getOverview,
+		"GET /api/v1/connections":  i.getConnections,
+		"GET /api/v1/operations":   i.getOperations,
+		"GET /api/v1/audit":        i.getAudit,
+		"GET /api/v1/job":          i.getJob,
+		"POST /api/v1/reserve":     i.postReserve,
+		"GET /api/v1/openapi.json": i.getOpenAPI,
 	}
 	for pattern, answer := range i.changes() {
 		all[pattern] = i.auditing(pattern, answer)
 	}
 	for pattern, answer := range all {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		routes[pattern] = func(w http.ResponseWriter, r *http.Request) {
 			r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
 			v, err := answer(r)
 			i.write(w, v, err)
-		})
+		}
 	}
 	for pattern, answer := range map[string]func(*http.Request) (any, error){
 		"POST /api/v1/leases/done":     postReports[doneReport](i),
@@ -102,15 +115,12 @@ func (i *Interface) Handler() http.Handler {
 		"POST /api/v1/leases/extend":   postReports[extendReport](i),
 		"POST /api/v1/leases/progress": postReports[progressReport](i),
 	} {
-		mux.HandleFunc(pattern, i.withLargeBody(answer))
+		routes[pattern] = i.withLargeBody(answer)
 	}
-	mux.HandleFunc("POST /api/v1/jobs", i.postJobs)
-	mux.HandleFunc("GET /api/v1/job/workload", i.sendPart("workload", false))
-	mux.HandleFunc("GET /api/v1/job/result", i.sendPart("result", true))
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		i.write(w, nil, &notFound{errors.New("there is no such request, see treadle help api")})
-	})
-	return mux
+	routes["POST /api/v1/jobs"] = i.postJobs
+	routes["GET /api/v1/job/workload"] = i.sendPart("workload", false)
+	routes["GET /api/v1/job/result"] = i.sendPart("result", true)
+	return routes
 }
 
 // withLargeBody returns a handler of requests that may have a job's data. It reads the body before it calls answer.

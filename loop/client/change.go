@@ -75,7 +75,7 @@ func (a *Admin) Operation(ctx context.Context, id string) (Operation, error) {
 
 // CancelOperation has an operation end early: what it has changed stays changed.
 func (a *Admin) CancelOperation(ctx context.Context, id string) error {
-	return a.call(ctx, http.MethodPost, "/api/v1/operations/cancel", &admin.OperationStarted{Operation: id}, new(struct{}))
+	return a.call(ctx, http.MethodPost, "/api/v1/operations/cancel", &admin.Cancel{Operation: id}, new(struct{}))
 }
 
 // DrainQueue has a queue take no more jobs in, and returns those that it has.
