@@ -93,7 +93,7 @@ func (s *Scheduler) checkListings(now Time, page, steps int) error {
 // newListSched returns a scheduler with jobs of a queue in nearly every state, two of each, and some of another queue.
 func newListSched(t testing.TB) *testSched {
 	x := newTestSched(t, Options{Rules: testRules, Shards: 2})
-	x.under([3]string{"f", "keep-results", "10"}, [3]string{"f", "keep-done", "10"}, [3]string{"f", "retries", "0"})
+	x.under([3]string{"f", "keep-results", "10"}, [3]string{"f", "keep-done", "10"}, [3]string{"f", "retries", "0"}, [3]string{"g", "unique-for", "1h"})
 	later := func(j *Submission) { j.SchedAt = x.now.Wall/1000 + 60 }
 	p := x.peer("f")
 	for _, name := range []string{"done-1", "done-2"} {
@@ -111,6 +111,7 @@ func newListSched(t testing.TB) *testSched {
 		x.submit("f", name)
 		x.reserveJob(p, name)
 	}
+	x.does(x.peer("g"), "g", "name alone", "")
 	x.pass(5000)
 	x.submit("f", "low")
 	x.submit("f", "high", func(j *Submission) { j.Priority = 9 })

@@ -184,6 +184,34 @@ func TestListMoves(t *testing.T) {
 	}, left)
 }
 
+// TestListReused: the record of a job that went may have another job of the same priority and second, at the end of the line.
+// The listing does not go on behind that.
+func TestListReused(t *testing.T) {
+	x := newTestSched(t, Options{})
+	for _, name := range []string{"a", "b", "c"} {
+		x.submit("f", name)
+	}
+	l, err := NewListing(&Match{}, []byte("f"), false, "")
+	x.ok(err)
+	var got []string
+	var first, last JobRef
+	next := func() bool {
+		return x.s.List(x.now, l, 256, func(v *JobView) bool {
+			got, last = append(got, string(v.Name)), v.Ref
+			return false
+		})
+	}
+	next()
+	first = last
+	x.s.Remove(x.now, 0, []byte("f"), []byte("a"), &x.rec)
+	x.submit("f", "d")
+	for !next() {
+	}
+	if fmt.Sprint(got) != "[a b c d]" || last.Slot != first.Slot {
+		t.Errorf("%q are seen, the last in record %d, the first was in %d", got, last.Slot, first.Slot)
+	}
+}
+
 // TestListText: the text of a large job is searched a part under each hold of the lock, also where two parts meet. A job
 // that is replaced meanwhile is searched from its start.
 func TestListText(t *testing.T) {

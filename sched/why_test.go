@@ -110,6 +110,10 @@ func TestWhyReady(t *testing.T) {
 	x.wantWhy("f", "d", "halted; busy 1/1")
 	x.wantWhy("f", "9", "halted; busy 1/1; behind 10/0")
 	x.wantWhy("f", fmt.Sprint(2*maxWhySteps), fmt.Sprintf("halted; busy 1/1; behind %d/0 and more", maxWhySteps))
+	for i := range 5 {
+		x.submit("h", fmt.Sprint(i), func(j *Submission) { j.Priority = -int64(i / 4) })
+	}
+	x.wantWhy("h", "4", "halted; no-worker; behind 4/0")
 	for i := range 3 * maxWhySteps {
 		x.submit("g", fmt.Sprint(i), func(j *Submission) { j.SchedAt = int64(1 + i) })
 	}
