@@ -166,7 +166,7 @@ func (w *lister) ageFits(job uint32, r *record) bool {
 }
 
 func (w *lister) workersFit(job uint32, r *record) bool {
-	_, all := ParseHistory(w.sh.history(job, r))
+	all := w.sh.attemptsOf(job, r)
 	holder := ""
 	if r.state == reserved {
 		holder = w.sh.workerOf(r)
@@ -181,6 +181,14 @@ func (w *lister) workersFit(job uint32, r *record) bool {
 		}
 	}
 	return true
+}
+
+// attemptsOf returns the entries of a job's history. Most jobs have none, and nothing is allocated for them.
+func (sh *shard) attemptsOf(job uint32, r *record) (all []Attempt) {
+	if h := sh.history(job, r); h != nil {
+		_, all = ParseHistory(h)
+	}
+	return all
 }
 
 // maxSearched is how many bytes of a job are searched under one hold of a shard's lock.
@@ -207,7 +215,7 @@ func (w *lister) searchTexts(job uint32, r *record) (found, over bool) {
 	if t.ref != begin.ref || t.versions != begin.versions {
 		*t = begin
 	}
-	_, history := ParseHistory(sh.history(job, r))
+	history := sh.attemptsOf(job, r)
 	room := maxSearched
 	for found = true; found && t.text < len(w.match.Texts); t.text, t.part, t.at = t.text+1, 0, 0 {
 		text := []byte(w.match.Texts[t.text])

@@ -96,7 +96,7 @@ func TestWhyReady(t *testing.T) {
 	x.ok(x.s.Finish(x.now, p, run, nil, &x.rec))
 	x.under([3]string{"f", "rate", "1/m burst 1"})
 	x.submit("f", "c")
-	run = x.reserveJob(p, "b")
+	x.reserveJob(p, "b")
 	x.wantWhy("f", "c", "rate +60000; busy 1/1")
 	x.reserve(p, 5)
 	x.wantWhy("f", "c", "rate +60000")
