@@ -154,6 +154,7 @@ func TestListOrder(t *testing.T) {
 	f(Match{States: setOf(jobLocked)}, "", "locked-1 locked-2")
 	f(Match{Names: []string{"*-1", "d*"}}, "f", "delayed-1 done-1")
 	f(Match{Names: []string{"low"}}, "f", "low")
+	f(Match{Queues: []string{"g"}}, "", "other owned")
 	f(Match{Queues: []string{"?"}, Names: []string{"o*"}}, "", "other owned")
 	f(Match{Queues: []string{"f"}, Names: []string{"o*"}}, "", "")
 	f(Match{Spaces: 1 << ownedSpace}, "", "owned")
