@@ -276,3 +276,32 @@ func TestAPILargeWorkload(t *testing.T) {
 		t.Errorf("%d bytes of a job that was replaced, %v", len(data), err)
 	}
 }
+
+// TestAPIJobOfTwoProtocols: a name that jobs of two protocols have is not enough. The workload of a Gloom job is its body.
+func TestAPIJobOfTwoProtocols(t *testing.T) {
+	r := startServer(t, Options{HTTP: "127.0.0.1:0", Gloom: GloomOptions{Masters: []string{"tcp://127.0.0.1:0"}, Slaves: []string{"off"}}})
+	a := api{t, r}
+	a.submit(`{"queue":"f","name":"1","workload":"text"}`)
+	submit := `{"action":"submit","id":1,"type":"f","body":{"n":1.50}}`
+	c := r.dialGloom(true)
+	c.send(gloomFrame(submit))
+	if got, want := c.nextGloom("m", submit), `m < {"ok":true,"id":1}`; got != want {
+		t.Fatalf("%s, want %s", got, want)
+	}
+	for _, path := range []string{"/job", "/job/workload"} {
+		var e codec.Error
+		if code := a.do(http.MethodGet, path+"?queue=f&name=1", "", nil, &e); code != http.StatusConflict || !strings.Contains(e.Error, "protocol") {
+			t.Errorf("%s: %d %s", path, code, e.Error)
+		}
+	}
+	for protocol, want := range map[string]string{"periodic": "text", "gloom": `{"n":1.50}`} {
+		query := "queue=f&name=1&protocol=" + protocol
+		if d, _ := a.job(query); d.Protocol != protocol || str(d.Workload) != want || d.WorkloadSize != len(want) || d.Size != len(want) {
+			t.Errorf("%s: %+v", protocol, d)
+		}
+		a.bytes("/job/workload?"+query, want)
+		if got, _ := a.jobs("protocol:"+protocol, "", 9); fmt.Sprint(got) != "[1 ready]" {
+			t.Errorf("%s: %q", protocol, got)
+		}
+	}
+}
