@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/netip"
 	"os"
@@ -285,9 +286,11 @@ func (i *Interface) patchPolicies(r *http.Request) (any, error) {
 	return &codec.Rule{Pattern: c.Pattern, Source: sched.FromRunTime.String(), Values: i.runTime(c.Pattern)}, nil
 }
 
-// runTime returns the values of a run-time rule.
+// runTime returns the values of a run-time rule. One that there is not has no values.
 func (i *Interface) runTime(pattern string) map[string]string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.rules[pattern]
+	values := make(map[string]string) // in JSON an object, also of none
+	maps.Copy(values, i.rules[pattern])
+	return values
 }

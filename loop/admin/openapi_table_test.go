@@ -22,7 +22,7 @@ type request struct {
 	errors           []int // statuses, beside those that every request may have
 }
 
-// content is a body by its kinds. A value stands for its type, several are alternatives, and none means bytes.
+// content is a body by its kinds. A value stands for its type, several are alternatives, and none means any body.
 type content []struct {
 	kind   string
 	values []any
@@ -79,7 +79,7 @@ func oneQueue(means string) parameter { return text("queue", means) }
 // requests are those of the API.
 var requests = []request{
 	{
-		"POST /api/v1/jobs", "submitJob", "Submit a job, or one of each line of a body of JSON lines. It is answered when the journal has the jobs.",
+		"POST /api/v1/jobs", "submitJob", "Submit a job, or one of each line of a body of JSON lines, which has no member wait. It is answered when the journal has the jobs.",
 		[]parameter{{name: idempotencyKey, where: "header", schema: kindOf("string"), means: "The name of a job that has none: a repeated call adds no second job."}},
 		content{{"application/json", []any{codec.Job{}}}, {"application/x-ndjson", nil}, {"application/jsonl", nil}},
 		asJSON(codec.Submitted{}, codec.SubmittedLines{}),
@@ -172,7 +172,7 @@ var requests = []request{
 	},
 	{"GET /api/v1/settings", "listSettings", "The settings of the server, each with where it comes from.", nil, nil, asJSON(codec.Settings{}), []int{http.StatusBadRequest}},
 	{"POST /api/v1/reload", "reload", "Read the configuration again. It is answered with what has changed.", nil, nil, asJSON(codec.SettingChanges{}), []int{http.StatusBadRequest}},
-	{"GET /api/v1/openapi.json", "getOpenAPI", "This document.", nil, nil, asJSON(struct{}{}), nil},
+	{"GET /api/v1/openapi.json", "getOpenAPI", "This document.", nil, nil, asJSON(), nil},
 }
 
 func reports(verb, id, means string, one any) request {
@@ -254,8 +254,6 @@ func (s *schemas) content(c content, request bool) object {
 			schema = object{{"schema", alternatives[0]}}
 		case len(alternatives) > 1:
 			schema = object{{"schema", object{{"anyOf", alternatives}}}}
-		case strings.HasSuffix(of.kind, "json") || strings.HasSuffix(of.kind, "jsonl"):
-			schema = object{{"schema", append(kindOf("string"), member{"description", "A job on each line, as application/json has one. A wait is refused."})}}
 		}
 		kinds = append(kinds, member{of.kind, schema})
 	}

@@ -29,7 +29,7 @@ func (i *Interface) postReload(*http.Request) (any, error) {
 	if err != nil {
 		return nil, &badRequest{err}
 	}
-	return &codec.SettingChanges{Changes: changes}, nil
+	return &codec.SettingChanges{Changes: append([]codec.SettingChange{}, changes...)}, nil // in JSON an array, also of none
 }
 
 // Reload takes the rules and cron entries of a configuration file in place of those before, all or none. It returns when

@@ -192,6 +192,7 @@ func New(l net.Listener, guard *Guard, samples func() []Sample, admit func() (le
 	}
 	return NewServer(l, Config{
 		Handler: guarded, Guard: guard, Log: guard.log,
+		Refuse: func(w http.ResponseWriter, why string) { RefuseJSON(w, http.StatusForbidden, why) }, // programs ask for most pages
 		Around: func(guarded http.Handler) http.Handler {
 			open.Handle("/", guarded)
 			return counted.handler(shortAnswers(open))
