@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"errors"
 	"net"
 	"slices"
 	"sync"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/tidwall/btree"
 
+	"treadle/loop/admin"
 	"treadle/loop/protocol"
 	"treadle/loop/web"
 	"treadle/sched"
@@ -32,6 +34,8 @@ type protocolID uint8
 type connShares struct {
 	mu        sync.Mutex
 	limit     int              // of all protocols' connections
+	apiLimit  int              // of api
+	api       int              // connections of --http that use the HTTP API; total counts them, too
 	share     int              // reserved for each protocol that listens
 	protocols []*protocolShare // by protocolID
 	total     int
@@ -46,7 +50,7 @@ type connShares struct {
 type protocolShare struct {
 	name       string
 	loopServed bool
-	connects   bool // the protocol has ports, or listens; guarded by mu of connShares, as are used and open
+	connects   bool // the protocol has ports, or listens, or is the API on --http; guarded by mu of connShares, as are used and open
 	used       bool // the protocol listens
 	open       int
 
@@ -59,10 +63,10 @@ type protocolShare struct {
 // newConns makes the shares of the server's protocols. Protocols that the event loops serve have
 // theirs at once, others when they listen.
 func newConns(s *Server) *connShares {
-	c := &connShares{limit: s.o.MaxConnections}
+	c := &connShares{limit: s.o.MaxConnections, apiLimit: s.o.MaxAPIConnections}
 	for i, p := range s.protocols {
 		served, ok := p.(protocol.LoopServed)
-		share := &protocolShare{name: p.Name(), loopServed: ok}
+		share := &protocolShare{name: p.Name(), loopServed: ok, connects: p.Name() == admin.Name && s.o.HTTP != ""}
 		c.protocols = append(c.protocols, share)
 		if !ok {
 			continue
@@ -97,11 +101,11 @@ func (s *connShares) divide() {
 	s.share = max(s.limit/sharedPart/served, min(minShare, s.limit/2/served))
 }
 
-// setLimit changes how many connections there may be. Those that are open stay.
-func (s *connShares) setLimit(limit int) {
+// setLimits changes how many connections there may be, and how many of the HTTP API among them. Those that are open stay.
+func (s *connShares) setLimits(limit, apiLimit int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.limit = limit
+	s.limit, s.apiLimit = limit, apiLimit
 	s.divide()
 }
 
@@ -125,6 +129,11 @@ func (s *connShares) id(name string) protocolID {
 func (s *connShares) tryAdd(p protocolID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.tryAddLocked(p)
+}
+
+// tryAddLocked is tryAdd. The caller holds mu.
+func (s *connShares) tryAddLocked(p protocolID) bool {
 	room := s.limit - s.total
 	for other, one := range s.protocols {
 		if protocolID(other) != p && one.used {
@@ -138,6 +147,36 @@ func (s *connShares) tryAdd(p protocolID) bool {
 	s.protocols[p].open++
 	s.total++
 	return true
+}
+
+// Why a connection of --http may not use the HTTP API.
+var (
+	errTooManyAPI = errors.New("too many connections use the HTTP API: close idle ones, or raise --max-api-connections")
+	errTooMany    = errors.New("too many connections: see --max-connections")
+)
+
+// tryAddAPI counts a connection of --http that uses the HTTP API, whose protocol is p.
+func (s *connShares) tryAddAPI(p protocolID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.api >= s.apiLimit:
+		s.protocols[p].refused.Add(1)
+		return errTooManyAPI
+	case !s.tryAddLocked(p):
+		return errTooMany
+	}
+	s.api++
+	return nil
+}
+
+// removeAPI counts a connection of tryAddAPI as closed.
+func (s *connShares) removeAPI(p protocolID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.api--
+	s.protocols[p].open--
+	s.total--
 }
 
 // add counts the second descriptor of a half-closed connection.
@@ -185,7 +224,7 @@ func (s *connShares) samples() (all []web.Sample) {
 		all = append(all, connections(one.name, protocol.RoleNone, max(none, 0)))
 		for _, row := range []web.Sample{
 			web.Counter("treadle_connections_opened_total", "Connections accepted.", one.opened.Load()),
-			web.Counter("treadle_connections_refused_total", "Connections turned away at --max-connections, or because the rest of it is set aside for other protocols.", one.refused.Load()),
+			web.Counter("treadle_connections_refused_total", "Connections turned away at --max-connections, or because the rest of it is set aside for other protocols, and those refused at --max-api-connections.", one.refused.Load()),
 			web.Counter("treadle_connections_silent_total", "Connections closed without a handshake, or without a byte, within --handshake-timeout.", one.silent.Load()),
 			byteCount(&one.read).With("direction", "in"),
 			byteCount(&one.written).With("direction", "out"),

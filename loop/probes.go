@@ -53,9 +53,9 @@ func (s *Server) closeHTTP() {
 }
 
 // admitOperator counts a connection of --http that uses the HTTP API.
-func (s *Server) admitOperator() (leave func(), ok bool) {
+func (s *Server) admitOperator() (leave func(), err error) {
 	id := s.conns.id(admin.Name)
-	return func() { s.conns.remove(id) }, s.conns.tryAdd(id)
+	return func() { s.conns.removeAPI(id) }, s.conns.tryAddAPI(id)
 }
 
 // whenServing returns the page, which refuses requests until the server serves.

@@ -29,7 +29,7 @@ func (s *Server) Reload(next Options) error {
 		}
 	}
 	s.drains.Store(int64(next.Drain))
-	s.conns.setLimit(next.MaxConnections)
+	s.conns.setLimits(next.MaxConnections, next.MaxAPIConnections)
 	if s.journal != nil {
 		s.journal.journal.SetMinFree(uint64(next.MinFree))
 	}

@@ -32,8 +32,8 @@ func TestReload(t *testing.T) {
 	same(reload(func(*Options) {}))
 	becomes(nil)
 
-	same(reload(func(n *Options) { n.MaxConnections, n.Drain = 4, time.Minute }))
-	if r.drain() != time.Minute || r.conns.currentLimit() != 4 || r.conns.share != 2 {
+	same(reload(func(n *Options) { n.MaxConnections, n.MaxAPIConnections, n.Drain = 4, 3, time.Minute }))
+	if r.drain() != time.Minute || r.conns.currentLimit() != 4 || r.conns.apiLimit != 3 || r.conns.share != 2 {
 		t.Errorf("drain %v, %d connections in shares of %d", r.drain(), r.conns.currentLimit(), r.conns.share)
 	}
 	wrong := reload(func(n *Options) {

@@ -102,6 +102,7 @@ func TestServeOptions(t *testing.T) {
 		want.Pprof = orDefault(want.Pprof, "off")
 		want.MetricsMaxQueues = orDefault(want.MetricsMaxQueues, 500)
 		want.Shards = orDefault(want.Shards, 16)
+		want.MaxAPIConnections = orDefault(want.MaxAPIConnections, 1024)
 		want.Drain, want.Version = orDefault(want.Drain, 10*time.Second), version
 		want.Bind, want.Explicit = orDefault(want.Bind, "127.0.0.1"), true
 		want.MinFree, want.Drain = max(want.MinFree, 0), max(want.Drain, 0) // -1 stands for a zero that was given
@@ -124,8 +125,8 @@ func TestServeOptions(t *testing.T) {
 		loop.Options{Data: loop.NoData, Sync: "interval", SyncInterval: time.Second, MinFree: 1 << 30})
 	f([]string{"--metrics-max-queues=7"}, loop.Options{MetricsMaxQueues: 7})
 	f([]string{"--min-free=0"}, loop.Options{MinFree: -1})
-	f([]string{"--loops=2", "--shards=3", "--max-connections=4", "--max-frame=5m", "--max-outbound=6m"},
-		loop.Options{Loops: 2, Shards: 3, MaxConnections: 4, MaxFrame: 5 << 20, MaxOutbound: 6 << 20})
+	f([]string{"--loops=2", "--shards=3", "--max-connections=4", "--max-api-connections=9", "--max-frame=5m", "--max-outbound=6m"},
+		loop.Options{Loops: 2, Shards: 3, MaxConnections: 4, MaxAPIConnections: 9, MaxFrame: 5 << 20, MaxOutbound: 6 << 20})
 	f([]string{"--handshake-timeout=1s", "--frame-timeout=2m", "--drain=0s"},
 		loop.Options{HandshakeTimeout: time.Second, FrameTimeout: 2 * time.Minute, Drain: -1})
 

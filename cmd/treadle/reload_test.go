@@ -192,11 +192,12 @@ func TestReload(t *testing.T) {
 	}
 	defer connection.Close()
 	r.gets("nothing has changed\n", "reload")
-	r.write("drain = \"30s\"\nmin-free = \"300MiB\"\nmax-connections = 100\nlog-level = \"debug\"\n" +
+	r.write("drain = \"30s\"\nmin-free = \"300MiB\"\nmax-connections = 100\nmax-api-connections = 50\nlog-level = \"debug\"\n" +
 		"[queue.a]\nretries = 3\n[queue.c]\nretries = 4\n[[cron]]\nname = \"new\"\nschedule = \"@yearly\"\nqueue = \"q\"\n[[cron]]\nname = \"stays\"\nschedule = \"@yearly\"\nqueue = \"p\"\nworkload = \"v\"\n")
 	r.gets(`SETTING +BEFORE +AFTER
 min-free +256MiB +300MiB
 max-connections +0 +100
+max-api-connections +1024 +50
 drain +20s +30s
 log-level +info +debug
 cron."new" +"" +@yearly for q, 0 bytes
@@ -207,7 +208,7 @@ queue."b" +retries=2 +""
 queue."c" +"" +retries=4
 `, "reload")
 	r.until(`msg="the configuration has changed" setting=drain before=20s after=30s`)
-	r.until(`msg="the configuration is read again" changes=10`)
+	r.until(`msg="the configuration is read again" changes=11`)
 	r.gets(`(?s).*\nmin-free +300MiB +\S+:2\n.*\nmax-connections +100 +\S+:3\n.*\ndrain +30s +\S+:1\nmax-memory +70% +default\nlog-level +debug +.*`, "config show")
 	r.gets(`QUEUES +SOURCE +KEY +VALUE\na +file +retries +3\nc +file +retries +4\n`, "queue rules")
 	if out, _, _ := treadle(t, "", "-H", r.host, "cron", "list"); strings.Contains(out, "old") || !strings.Contains(out, "new ") || !strings.Contains(out, "stays ") {

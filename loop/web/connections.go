@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"slices"
@@ -30,7 +31,7 @@ const sendBuffer = 128 << 10
 // connections limits how many connections a server has.
 type connections struct {
 	limit    int
-	admit    func() (leave func(), ok bool) // see Config.Admit
+	admit    func() (leave func(), err error) // see Config.Admit
 	mu       sync.Mutex
 	open     []connection
 	cancel   map[net.Conn]context.CancelFunc // ends the requests of a connection
@@ -47,7 +48,7 @@ type connection struct {
 
 // newConnections returns the limit of a server. The context of a connection's requests ends with the connection:
 // net/http does not notice that end while a body is unread.
-func newConnections(most int, admit func() (leave func(), ok bool)) *connections {
+func newConnections(most int, admit func() (leave func(), err error)) *connections {
 	return &connections{
 		limit: most, admit: admit, cancel: make(map[net.Conn]context.CancelFunc), admitted: make(map[net.Conn]func()),
 		freed: make(chan struct{}, 1),
@@ -58,30 +59,35 @@ func newConnections(most int, admit func() (leave func(), ok bool)) *connections
 type admission struct{}
 
 // Admit takes the connection of a request out of the few that Config.MaxConnections allows, until it is closed: it is
-// counted by Config.Admit, and no new connection replaces it. Admit returns false when that allows none.
-func Admit(r *http.Request) bool {
-	admit, ok := r.Context().Value(admission{}).(func() bool)
-	return !ok || admit()
+// counted by Config.Admit, and no new connection replaces it. Admit returns the error of that when it allows none.
+func Admit(r *http.Request) error {
+	if admit, ok := r.Context().Value(admission{}).(func() error); ok {
+		return admit()
+	}
+	return nil
 }
 
+// errReplaced is the error of a request whose connection had to make room before it was admitted. Few peers see it.
+var errReplaced = errors.New("the connection made room for another one: ask again")
+
 // admitOne admits a connection, see Admit.
-func (l *connections) admitOne(c net.Conn) bool {
+func (l *connections) admitOne(c net.Conn) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, before := l.admitted[c]; before {
-		return true
+		return nil
 	}
 	i := slices.IndexFunc(l.open, func(o connection) bool { return o.conn == c })
-	if i < 0 { // it has been replaced
-		return false
+	if i < 0 {
+		return errReplaced
 	}
-	leave, ok := l.admit()
-	if !ok {
-		return false
+	leave, err := l.admit()
+	if err != nil {
+		return err
 	}
 	l.admitted[c] = leave
 	l.remove(i)
-	return true
+	return nil
 }
 
 // begin implements http.Server.ConnContext. The server calls it before the first change of a connection.
@@ -96,7 +102,7 @@ func (l *connections) begin(ctx context.Context, c net.Conn) context.Context {
 	if l.admit == nil {
 		return ctx
 	}
-	return context.WithValue(ctx, admission{}, func() bool { return l.admitOne(c) })
+	return context.WithValue(ctx, admission{}, func() error { return l.admitOne(c) })
 }
 
 // end cancels the requests of a connection. It may be called again.

@@ -162,7 +162,7 @@ func RefuseJSON(w http.ResponseWriter, status int, why string) {
 // page nothing.
 //
 // admit is Config.Admit.
-func New(l net.Listener, guard *Guard, samples func() []Sample, admit func() (leave func(), ok bool), pages ...Page) *Server {
+func New(l net.Listener, guard *Guard, samples func() []Sample, admit func() (leave func(), err error), pages ...Page) *Server {
 	registry, counted := prometheus.NewRegistry(), &requests{answers: make(map[answered]uint64)}
 	registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collection)),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -182,9 +182,9 @@ func New(l net.Listener, guard *Guard, samples func() []Sample, admit func() (le
 			if p.Allow != nil && !p.Allow(w, r) {
 				return
 			}
-			if !Admit(r) {
+			if err := Admit(r); err != nil {
 				w.Header().Set("Retry-After", "1")
-				RefuseJSON(w, http.StatusServiceUnavailable, "too many connections: see --max-connections")
+				RefuseJSON(w, http.StatusServiceUnavailable, err.Error())
 				return
 			}
 			p.Handler(w, r)
