@@ -34,7 +34,7 @@ func TestCompletionWords(t *testing.T) {
 	f("skip", "cron", "add", "--missed", "s")
 	f("skip", "cron", "add", "--missed", "=", "s")
 	f("once skip", "cron", "add", "--missed", "=")
-	f("", "work", "f", "--", "--j")
+	f("", "work", "f", "--", "--t")
 	f("mail.a mail.b zoo", "-H", o.host, "queue", "show", "")
 	f("zoo", "--host", "=", "unix", ":", "//"+o.host, "queue", "show", "z")
 	f("mail.a mail.b", "--host="+o.host, "queue", "show", "mail")

@@ -104,7 +104,10 @@ func TestExitOfAnswers(t *testing.T) {
 	if out, errs, code := treadle(t, "", "-H", "https://a:1", "queue", "list"); code != 2 || out != "" || !strings.Contains(errs, "http://host:port") {
 		t.Errorf("https: exit code %d, %q, %q", code, out, errs)
 	}
-	// A flag of the worker's command is no flag of the program.
+	// A flag of the worker's command is no flag of the program, nor is what stands behind --.
+	if _, errs, code := treadle(t, "", "submit", "--frob", "f", "--", "--json"); code != 2 || !strings.HasPrefix(errs, "treadle: ") {
+		t.Errorf("a job called --json: exit code %d, %q", code, errs)
+	}
 	if _, errs, code := treadle(t, "", "-H", "127.0.0.1:1", "work", "f", "--", "cat", "--json"); code != 3 || !strings.HasPrefix(errs, "treadle: ") {
 		t.Errorf("a worker whose command has --json: exit code %d, %q", code, errs)
 	}

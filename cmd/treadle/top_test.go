@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -96,9 +97,9 @@ func TestTop(t *testing.T) {
 		}
 		return *m
 	}
-	begin := func() (*exec.Cmd, *frames) {
+	begin := func(every string) (*exec.Cmd, *frames) {
 		t.Helper()
-		cmd := exec.Command(binary, "-H", o.host, "top", "--every", "100ms")
+		cmd := exec.Command(binary, "-H", o.host, "top", "--every", every)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 		if err := cmd.Start(); err != nil {
@@ -128,7 +129,7 @@ func TestTop(t *testing.T) {
 	}
 
 	size(24, 120)
-	cmd, f := begin()
+	cmd, f := begin("100ms")
 	lines := f.until(t, "gamma")
 	if got := strings.Join(column(lines), " "); got != "beta alpha gamma" || lines[len(lines)-1] != topKeys || !strings.HasPrefix(lines[1], "jobs     3 ready  0 running  1 delayed") {
 		t.Errorf("by ready jobs: %q\n%s", got, strings.Join(lines, "\n"))
@@ -170,15 +171,27 @@ func TestTop(t *testing.T) {
 
 	server, o, _ = operated(t)
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGHUP} {
-		cmd, f = begin()
+		cmd, f = begin("100ms")
 		f.until(t, "QUEUE")
 		if err := cmd.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
 		ends(cmd, f)
 	}
-	cmd, f = begin()
-	f.until(t, "QUEUE")
+	cmd, f = begin("1h") // so that each frame but the first is of a new size
+	hangs := time.AfterFunc(patience, func() { _, _ = io.WriteString(master, "q") })
+	for _, columns := range []uint16{0, 100, 90} {
+		if columns > 0 {
+			f.held = ""
+			size(24, columns)
+		}
+		for !strings.Contains(f.held, topKeys) {
+			if !f.read() || strings.Contains(f.held, giveScreen) {
+				t.Fatalf("no frame follows a resize: %q", f.held)
+			}
+		}
+	}
+	hangs.Stop()
 	press("\x03")
 	ends(cmd, f)
 	server.stop()
@@ -220,6 +233,10 @@ func TestTopRates(t *testing.T) {
 	has("*rates  0 submitted  0 done*")
 	v.add(second, nil)
 	has("*jobs  10 ready*rates  250 submitted  1.5 done  0 failed runs, a second*\nb  2*  50  0.5  -\na  1*  1.0  0  -\nc  0*  0  0  -\n(3 more)  7*  2.0  0  -")
+	v.held = true
+	v.add(first, nil)
+	v.held = false
+	has("*rates  250 submitted*")
 	again := second
 	again.Started, again.At, again.Submitted = 2, 13_000, 9
 	v.add(again, nil)
