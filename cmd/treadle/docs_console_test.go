@@ -137,10 +137,20 @@ func (s *session) end() {
 	}
 }
 
-// console runs the commands behind a prompt in the code blocks of a page, and returns how many there were.
+// codeBlock is a code block of a page: its language and its text.
+var codeBlock = regexp.MustCompile("(?sm)^```(\\w*)\n(.*?)^```$")
+
+// console runs the commands behind a prompt in the code blocks of a page, and returns how many there were. A program whose
+// first line is a comment with a file's name is written to that file.
 func (s *session) console(text string) int {
-	for i, block := range strings.Split(text, "```\n") {
-		if i%2 == 0 || !strings.HasPrefix(block, "$ ") {
+	for _, found := range codeBlock.FindAllStringSubmatch(text, -1) {
+		block := found[2]
+		if name := regexp.MustCompile(`^# (\w+\.\w+)\n`).FindStringSubmatch(block); name != nil {
+			if err := os.WriteFile(name[1], []byte(block), 0o600); err != nil {
+				s.t.Fatal(err)
+			}
+		}
+		if found[1] != "" || !strings.HasPrefix(block, "$ ") {
 			continue
 		}
 		for _, part := range strings.Split(block, "$ ")[1:] {

@@ -1,0 +1,328 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"treadle/bench/peer"
+)
+
+// apiServer is a server of the built program under a benchmark of its HTTP API.
+type apiServer struct {
+	*peer.Server
+	b    *testing.B
+	http http.Client
+}
+
+// startAPI starts TREADLE_BINARY, or what make build has built, as a peer of that name.
+func startAPI(b *testing.B, name string) *apiServer {
+	b.Helper()
+	program, err := filepath.Abs(cmp.Or(os.Getenv("TREADLE_BINARY"), "../bin/treadle"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := os.Stat(program); err != nil {
+		b.Skip("there is no built program: run make build")
+	}
+	for _, p := range peer.All(program) {
+		if p.Name != name {
+			continue
+		}
+		s, err := p.Start(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(s.Stop)
+		return &apiServer{s, b, http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}}
+	}
+	b.Fatalf("there is no peer %q", name)
+	return nil
+}
+
+// ask sends a request and decodes its answer, unless answer is nil. It may be called by several goroutines.
+func (s *apiServer) ask(method, path, kind string, body io.Reader, answer any) {
+	ask, err := http.NewRequestWithContext(context.Background(), method, "http://"+s.HTTP+path, body)
+	if err == nil {
+		ask.Header.Set("Content-Type", kind)
+		err = s.send(ask, answer)
+	}
+	if err != nil {
+		panic(err) // a benchmark's other goroutines cannot end it
+	}
+}
+
+func (s *apiServer) send(ask *http.Request, answer any) error {
+	reply, err := s.http.Do(ask)
+	if err != nil {
+		return err
+	}
+	defer reply.Body.Close()
+	text, err := io.ReadAll(reply.Body)
+	switch {
+	case err != nil:
+		return err
+	case reply.StatusCode != http.StatusOK:
+		return fmt.Errorf("%s %s: %s: %s", ask.Method, ask.URL.Path, reply.Status, text)
+	case answer == nil:
+		return nil
+	}
+	return json.Unmarshal(text, answer)
+}
+
+func (s *apiServer) post(path string, body, answer any) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic(err)
+	}
+	s.ask(http.MethodPost, "/api/v1"+path, "application/json", bytes.NewReader(text), answer)
+}
+
+// workload100 is the workload of each job.
+var workload100 = string(bytes.Repeat([]byte("w"), 100))
+
+// submitLines submits so many jobs of queues f0, f1 and so on in turn, as JSON lines.
+func (s *apiServer) submitLines(jobs, queues int) {
+	in, out := io.Pipe()
+	go func() {
+		var lines []byte
+		for n := range jobs {
+			lines = fmt.Appendf(lines, "{\"queue\":\"f%d\",\"name\":\"%08d\",\"workload\":%q}\n", n%queues, n, workload100)
+			if len(lines) > 64<<10 || n == jobs-1 {
+				_, _ = out.Write(lines) // the reader fails then
+				lines = lines[:0]
+			}
+		}
+		_ = out.Close()
+	}()
+	var answer struct{ Submitted int }
+	if s.ask(http.MethodPost, "/api/v1/jobs", "application/x-ndjson", in, &answer); answer.Submitted != jobs {
+		s.b.Fatalf("%d of %d jobs were submitted", answer.Submitted, jobs)
+	}
+}
+
+// perJob reports a rate and what the server's processor time was for a million jobs since a call of CPUTime.
+func (s *apiServer) perJob(jobs int, before time.Duration) {
+	cpu, err := peer.CPUTime(s.PID)
+	if err != nil {
+		s.b.Fatal(err)
+	}
+	s.b.ReportMetric(float64(jobs)/s.b.Elapsed().Seconds(), "jobs/s")
+	s.b.ReportMetric((cpu-before).Seconds()/float64(jobs)*1e6, "server-s/Mjob")
+}
+
+func (s *apiServer) cpu() time.Duration {
+	cpu, err := peer.CPUTime(s.PID)
+	if err != nil {
+		s.b.Fatal(err)
+	}
+	return cpu
+}
+
+// BenchmarkAPISubmit submits a job a request over 64 connections to a server that answers when the disk has it.
+func BenchmarkAPISubmit(b *testing.B) {
+	s := startAPI(b, "treadle always")
+	before, next := s.cpu(), atomic.Int64{}
+	b.ResetTimer()
+	var connections sync.WaitGroup
+	for range 64 {
+		connections.Go(func() {
+			for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
+				s.post("/jobs", map[string]string{"queue": "f", "name": strconv.FormatInt(n, 10), "workload": workload100}, nil)
+			}
+		})
+	}
+	connections.Wait()
+	b.StopTimer()
+	s.perJob(b.N, before)
+}
+
+// BenchmarkAPILines submits all jobs as JSON lines of one request, with the same promise.
+func BenchmarkAPILines(b *testing.B) {
+	s := startAPI(b, "treadle always")
+	before := s.cpu()
+	b.ResetTimer()
+	s.submitLines(b.N, 1)
+	b.StopTimer()
+	s.perJob(b.N, before)
+}
+
+// BenchmarkAPIReserve has four workers reserve a hundred jobs at a time and report them as done.
+func BenchmarkAPIReserve(b *testing.B) {
+	s := startAPI(b, "treadle always")
+	s.submitLines(b.N, 1)
+	before, done := s.cpu(), atomic.Int64{}
+	b.ResetTimer()
+	var workers sync.WaitGroup
+	for range 4 {
+		workers.Go(func() {
+			for done.Load() < int64(b.N) {
+				var leased struct{ Jobs []struct{ Token string } }
+				if s.post("/reserve", map[string]any{"queues": []string{"f0"}, "jobs": 100}, &leased); len(leased.Jobs) == 0 {
+					return
+				}
+				var answer struct{ Reported int }
+				s.post("/leases/done", leased.Jobs, &answer)
+				done.Add(int64(answer.Reported))
+			}
+		})
+	}
+	workers.Wait()
+	b.StopTimer()
+	if done.Load() != int64(b.N) {
+		b.Fatalf("%d of %d jobs are done", done.Load(), b.N)
+	}
+	s.perJob(b.N, before)
+}
+
+// manyJobs is how many jobs the views have to do with: BENCH_JOBS, or a million.
+func manyJobs(b *testing.B) int {
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("BENCH_JOBS"), "1000000"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// submitP99 submits a job after the other until stop, or for the least time, and returns the 99th percentile of a submit.
+func (s *apiServer) submitP99(least time.Duration, stop <-chan struct{}) time.Duration {
+	var all []time.Duration
+	over := func() bool {
+		select {
+		case <-stop:
+			return true
+		default:
+			return false
+		}
+	}
+	for begun := time.Now(); time.Since(begun) < least || stop != nil && !over(); {
+		at := time.Now()
+		s.post("/jobs", map[string]string{"queue": "beside"}, nil)
+		all = append(all, time.Since(at))
+	}
+	slices.Sort(all)
+	return all[len(all)*99/100]
+}
+
+// beside runs fn while another client submits, and reports the 99th percentile of its submits as a ratio to those of a
+// quiet server.
+func (s *apiServer) beside(fn func()) {
+	const least = 3 * time.Second
+	s.submitP99(time.Second, nil) // to warm up
+	quiet := s.submitP99(least, nil)
+	stop, ended := make(chan struct{}), make(chan time.Duration)
+	go func() { ended <- s.submitP99(least, stop) }()
+	fn()
+	close(stop)
+	s.b.ReportMetric(float64(<-ended)/float64(quiet), "submit-p99-ratio")
+	s.b.ReportMetric(float64(quiet.Microseconds()), "quiet-p99-us")
+}
+
+// BenchmarkAPIPage reads pages of fifty jobs of a queue of very many.
+func BenchmarkAPIPage(b *testing.B) {
+	s := startAPI(b, "treadle")
+	s.submitLines(manyJobs(b), 1)
+	var longest time.Duration
+	s.beside(func() {
+		b.ResetTimer()
+		after := ""
+		for range b.N {
+			at := time.Now()
+			var page struct {
+				Jobs []json.RawMessage
+				Next string
+			}
+			s.ask(http.MethodGet, "/api/v1/jobs?limit=50&filter=queue:f0&after="+after, "", nil, &page)
+			longest = max(longest, time.Since(at))
+			if after = page.Next; len(page.Jobs) != 50 {
+				b.Fatalf("a page has %d jobs", len(page.Jobs))
+			}
+		}
+		b.StopTimer()
+	})
+	b.ReportMetric(float64(longest.Microseconds()), "longest-us")
+}
+
+// BenchmarkAPISearch looks for a text that no job has.
+func BenchmarkAPISearch(b *testing.B) {
+	s := startAPI(b, "treadle")
+	s.submitLines(manyJobs(b), 1)
+	var looked int
+	var took time.Duration
+	s.beside(func() {
+		b.ResetTimer()
+		after := ""
+		for range b.N {
+			var page struct {
+				Looked int
+				Next   string
+			}
+			at := time.Now()
+			s.ask(http.MethodGet, "/api/v1/jobs?filter="+url.QueryEscape(`text:"no such text"`)+"&after="+after, "", nil, &page)
+			took += time.Since(at)
+			looked, after = looked+page.Looked, page.Next
+		}
+		b.StopTimer()
+	})
+	b.ReportMetric(float64(looked)/took.Seconds(), "jobs/s")
+	b.ReportMetric(100_000/(float64(looked)/took.Seconds())*1000, "ms/100000-jobs")
+}
+
+// BenchmarkAPIChange removes all jobs of a queue that a filter means, beside others.
+func BenchmarkAPIChange(b *testing.B) {
+	for range b.N {
+		s := startAPI(b, "treadle always")
+		s.submitLines(manyJobs(b), 1)
+		s.beside(func() {
+			b.ResetTimer()
+			var begun struct{ Operation string }
+			s.post("/jobs/change", map[string]string{"verb": "remove", "filter": "queue:f0 text:www"}, &begun)
+			for state := "running"; state == "running"; time.Sleep(50 * time.Millisecond) {
+				var all struct {
+					Operations []struct {
+						State   string
+						Changed int
+					}
+				}
+				s.ask(http.MethodGet, "/api/v1/operations?id="+begun.Operation, "", nil, &all)
+				if state = all.Operations[0].State; state == "done" && all.Operations[0].Changed != manyJobs(b) {
+					b.Fatalf("%d jobs were removed", all.Operations[0].Changed)
+				}
+			}
+			b.StopTimer()
+			b.ReportMetric(b.Elapsed().Seconds(), "s/change")
+		})
+	}
+}
+
+// BenchmarkMetricsQueues reads the metrics of a server with ten thousand queues.
+func BenchmarkMetricsQueues(b *testing.B) {
+	s := startAPI(b, "treadle")
+	s.submitLines(10_000, 10_000)
+	size := 0
+	for b.Loop() {
+		reply, err := s.http.Get("http://" + s.HTTP + "/metrics")
+		if err != nil {
+			b.Fatal(err)
+		}
+		text, err := io.ReadAll(reply.Body)
+		_ = reply.Body.Close()
+		if size = len(text); err != nil || reply.StatusCode != http.StatusOK {
+			b.Fatalf("%s, %v", reply.Status, err)
+		}
+	}
+	b.ReportMetric(float64(size), "bytes")
+}
