@@ -32,21 +32,23 @@ type linOp struct {
 type linKind string
 
 const (
-	linSubmit linKind = "submit"
-	linRun    linKind = "run"    // a submission whose result is awaited
-	linResult linKind = "result" // the other end of a run: what it returned
-	linExists linKind = "id_exists"
-	linOffer  linKind = "offer" // a master's submission whose response it does not wait for
-	linQuit   linKind = "quit"  // a master closes its connection
-	linRemove linKind = "remove"
-	linStatus linKind = "status" // jobs, of these in the hands of workers
-	linGrab   linKind = "grab"
-	linDone   linKind = "done"
-	linFail   linKind = "fail"
-	linLater  linKind = "later" // put off by no time
-	linLeave  linKind = "leave" // the worker closes its connection
-	linBack   linKind = "back"  // who left has a connection again, of the same loop: the end of the old one was noticed
-	linKilled linKind = "kill -9, start and read"
+	linSubmit  linKind = "submit"
+	linRun     linKind = "run"    // a submission whose result is awaited
+	linResult  linKind = "result" // the other end of a run: what it returned
+	linExists  linKind = "id_exists"
+	linOffer   linKind = "offer" // a master's submission whose response it does not wait for
+	linQuit    linKind = "quit"  // a master closes its connection
+	linRemove  linKind = "remove"
+	linStatus  linKind = "status" // jobs, of these in the hands of workers
+	linGrab    linKind = "grab"
+	linDone    linKind = "done"
+	linFail    linKind = "fail"
+	linLater   linKind = "later"   // put off by no time
+	linRelease linKind = "release" // given back under a lease
+	linExpired linKind = "expired" // the lease has ended
+	linLeave   linKind = "leave"   // the worker closes its connection
+	linBack    linKind = "back"    // who left has a connection again, of the same loop: the end of the old one was noticed
+	linKilled  linKind = "kill -9, start and read"
 )
 
 // acknowledged reports whether the reply to an operation means that its effect is on disk.

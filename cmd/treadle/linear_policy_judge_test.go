@@ -30,9 +30,10 @@ func polKey(name, workload string) string { return name + "/" + workload }
 
 // judge returns the faults of a history, by these rules. Each follows from what is certain: a job was handed out between the
 // latest of its worker's request, its submission and the end of its run before, and its arrival; its worker had it until it
-// reported or left, or the server was killed; a change of a policy holds from its answer to the next change's request.
+// reported or left, or the server was killed; a worker under a lease has it until it reports or the lease expires, over a
+// kill too; a change of a policy holds from its answer to the next change's request.
 func (s *polSite) judge() []string {
-	j := &polJudge{polSite: s, jobs: make(map[string]*polJob), queues: make(map[string][]*polRun)}
+	j := &polJudge{polSite: s, jobs: make(map[string]*polJob), queues: make(map[string][]*polRun), faults: s.faults}
 	for i := range s.submits {
 		sub := &s.submits[i]
 		j.jobs[polKey(sub.name, sub.workload)] = &polJob{submit: sub}
@@ -54,6 +55,7 @@ func (s *polSite) judge() []string {
 		job := j.jobs[key]
 		j.once(job)
 		j.retried(job)
+		j.delayed(job)
 		j.expires(job)
 	}
 	j.lost()
@@ -86,12 +88,14 @@ func (s *polSubmit) String() string {
 
 // durable reports whether the report of a run is on disk: a change of a policy, which is answered when all before is, came after it.
 func (j *polJudge) durable(r *polRun) bool {
-	return r.said != 0 && slices.ContainsFunc(j.sets, func(s polSet) bool { return s.round == r.round && s.call >= r.said && s.answered != 0 && !s.read })
+	return r.acknowledged || r.said != 0 && slices.ContainsFunc(j.sets, func(s polSet) bool { return s.round == r.round && s.call >= r.said && s.answered != 0 && !s.read })
 }
 
 // lasts reports whether the server that gave out the run to knows the end of a run before it. Workers that leave have
 // no answer; a later run of the same server proves that it noticed.
-func (j *polJudge) lasts(r, to *polRun) bool { return r.round == to.round || j.durable(r) }
+func (j *polJudge) lasts(r, to *polRun) bool {
+	return r.ends == to.round || r.ends < to.round && j.durable(r)
+}
 
 // since returns the latest moment for which it is certain that a run was handed out after it.
 func (j *polJudge) since(r *polRun) int64 {
@@ -128,7 +132,7 @@ func (j *polJudge) once(job *polJob) {
 // retried: a job that its worker reports as failed is not handed out before its back-off, nor after its last retry; it is
 // given up after that alone. The server may notice that a worker left with the time of a moment before.
 func (j *polJudge) retried(job *polJob) {
-	failed := func(r *polRun) bool { return r.how == linFail || r.how == linLeave }
+	failed := func(r *polRun) bool { return r.how == linFail || r.how == linLeave || r.how == linExpired }
 	for i, r := range job.runs {
 		p, limited := polRetries[r.queue]
 		if !limited || !failed(r) || i+1 == len(job.runs) || !j.lasts(r, job.runs[i+1]) {
@@ -148,7 +152,7 @@ func (j *polJudge) retried(job *polJob) {
 		case next.queue != r.queue:
 		case tries > p.retries:
 			j.fault("%s has failed %d times and is handed out again: %s", r, tries, next)
-		case r.how == linFail && next.got < r.pinged+wait-polSlack:
+		case r.how == linFail && r.said != 0 && r.delay == 0 && next.got < r.pinged+wait-polSlack:
 			j.fault("%s has failed %d times and is handed out again too early: %s", r, tries, next)
 		}
 	}
@@ -159,6 +163,20 @@ func (j *polJudge) retried(job *polJob) {
 			failures++
 		case r.queue == "grave" && failures <= p.retries:
 			j.fault("%s is a dead letter after %d failures", r, failures)
+		}
+	}
+}
+
+// delayed: a job is not handed out before its time, nor before the delay that its worker wants.
+func (j *polJudge) delayed(job *polJob) {
+	for i, r := range job.runs {
+		if s := job.submit; s != nil && r.got < s.notBefore-polSlack {
+			j.fault("%s is handed out before %d: %s", s, s.notBefore, r)
+		}
+		for _, next := range job.runs[i+1:] {
+			if r.how == linFail && r.acknowledged && j.lasts(r, next) && next.got < r.pinged+r.delay-polSlack {
+				j.fault("%s put the job off by %d: %s", r, r.delay, next)
+			}
 		}
 	}
 }
@@ -183,7 +201,7 @@ func (j *polJudge) lost() {
 			kept[f.Name] = true
 			failures := 0
 			for _, a := range f.Attempts {
-				if a.Outcome == "failed" || a.Outcome == "worker left" {
+				if a.Outcome == "failed" || a.Outcome == "worker left" || a.Outcome == "timed out" {
 					failures++
 				}
 			}
@@ -207,7 +225,8 @@ func (j *polJudge) lost() {
 	}
 	for key, job := range j.jobs {
 		s := job.submit
-		done := len(job.runs) > 0 && job.runs[len(job.runs)-1].how == linDone
+		done := len(job.runs) > 0 && job.runs[len(job.runs)-1].how == linDone ||
+			slices.ContainsFunc(job.runs, func(r *polRun) bool { return r.how == linDone && r.acknowledged })
 		switch {
 		case s == nil:
 			if !done {
@@ -227,7 +246,7 @@ func (j *polJudge) limited(queue string) {
 	runs := j.queues[queue]
 	for i, last := range runs {
 		together := []*polRun{last}
-		for k := i - 1; k >= 0 && runs[k].round == last.round; k-- {
+		for k := i - 1; k >= 0 && (runs[k].round == last.round || last.got-runs[k].got < polHeld); k-- {
 			if runs[k].end > last.got {
 				together = append(together, runs[k])
 			}
@@ -242,7 +261,7 @@ func (j *polJudge) limited(queue string) {
 					keyed++
 				}
 			}
-			if queue == "limit" && count > j.most(last.round, from, last.got) {
+			if queue == "limit" && count > j.most(from, last.got) {
 				j.fault("%d jobs of %s run at a time: %v", count, queue, together)
 			}
 			if queue == "keys" && keyed > 1 && first.name[0] == last.name[0] {
@@ -252,10 +271,10 @@ func (j *polJudge) limited(queue string) {
 	}
 }
 
-// most returns the largest concurrency that the queue limit may have had in a time of a round.
-func (j *polJudge) most(round int, from, to int64) (most int64) {
+// most returns the largest concurrency that the queue limit may have had in a time.
+func (j *polJudge) most(from, to int64) (most int64) {
 	for _, in := range j.limits {
-		if in.round == round && in.possibleFrom <= to && in.possibleTo >= from {
+		if in.possibleFrom <= to && in.possibleTo >= from {
 			n, err := strconv.ParseInt(in.value, 10, 64)
 			if err != nil {
 				j.fault("the concurrency %q: %v", in.value, err)
@@ -292,7 +311,7 @@ func (j *polJudge) inForce(queue, key string) (all []polForce) {
 			f.from = s.answered
 		}
 		if s.read { // it held when the server started
-			f.possibleFrom = 0
+			f.possibleFrom = j.kills[s.round-1]
 		}
 		if f.to = always; j.kills[s.round] != 0 {
 			f.to, f.possibleTo = j.kills[s.round], j.kills[s.round]

@@ -51,7 +51,7 @@ func (j *polJudge) unique() {
 		}
 		known := false
 		for _, r := range byName[s.name] {
-			known = known || r.how == linDone && r.text == s.result && r.end < s.answered
+			known = known || (r.how == linDone || r.sent) && r.text == s.result && r.end < s.answered
 			inside := r.how == linDone && r.said != 0 && r.said <= s.call && s.answered-r.pinged < polUnique-polSlack && (r.round == s.round || j.durable(r))
 			if !inside {
 				continue

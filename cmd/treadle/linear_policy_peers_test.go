@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	codec "treadle/codec/admin"
 	"treadle/loop/client"
 )
 
@@ -47,7 +48,12 @@ func (r *polRound) client(rng *rand.Rand) {
 	}
 	defer c.Close()
 	for range polTurns {
-		if r.burst(rng, c, polQueues[rng.IntN(len(polQueues))]); r.killed.Load() {
+		if queue := polQueues[rng.IntN(len(polQueues))]; rng.IntN(3) == 0 {
+			r.burstHTTP(rng, queue)
+		} else {
+			r.burst(rng, c, queue)
+		}
+		if r.killed.Load() {
 			return
 		}
 	}
@@ -80,13 +86,22 @@ func (r *polRound) onceClient(rng *rand.Rand) {
 	defer c.Close()
 	for i := 0; i < polOnceOps && !r.killed.Load(); i++ {
 		n := r.site.number()
-		r.submit(c, polSubmit{queue: "once", name: fmt.Sprint("n", rng.IntN(polOnceNames)), workload: fmt.Sprint("w", n), awaited: rng.IntN(2) == 0})
+		s := polSubmit{queue: "once", name: fmt.Sprint("n", rng.IntN(polOnceNames)), workload: fmt.Sprint("w", n), awaited: rng.IntN(2) == 0}
+		if rng.IntN(2) == 0 {
+			r.submit(c, s)
+			continue
+		}
+		j := codec.Job{Queue: s.queue, Name: s.name, Workload: s.workload}
+		if s.awaited {
+			j.Wait = codec.Duration(patience)
+		}
+		r.submitHTTP(s, &j)
 	}
 }
 
 // submit makes a submission and notes its answer.
 func (r *polRound) submit(c *client.Client, s polSubmit) {
-	s.round, s.call = r.number, r.now()
+	s.call = r.now()
 	j := &client.Job{Func: s.queue, Name: s.name, Workload: []byte(s.workload)}
 	var err error
 	if s.awaited {
@@ -96,7 +111,15 @@ func (r *polRound) submit(c *client.Client, s polSubmit) {
 	} else {
 		err = c.Submit(r.ctx, j)
 	}
-	if s.refused = errors.Is(err, client.ErrRefused); err == nil || s.refused {
+	if s.refused = errors.Is(err, client.ErrRefused); s.refused {
+		err = nil
+	}
+	r.submitted(s, err)
+}
+
+// submitted notes the answer to a submission, or that none came.
+func (r *polRound) submitted(s polSubmit, err error) {
+	if s.round = r.number; err == nil {
 		s.answered = r.now()
 		if r.fuse.Add(-1) == 0 {
 			r.kill()
@@ -163,7 +186,7 @@ func (r *polRound) serve(rng *rand.Rand, w polWork) {
 
 // job does one job. A PING after the report shows that the server has read it.
 func (r *polRound) job(rng *rand.Rand, c *client.Worker, w *polWork) (err error) {
-	run := polRun{round: r.number, queue: w.queue, asked: r.now()}
+	run := polRun{round: r.number, ends: r.number, queue: w.queue, asked: r.now()}
 	a, err := c.Grab(r.ctx)
 	if err != nil {
 		return err

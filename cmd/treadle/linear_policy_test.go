@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -80,6 +81,8 @@ type polSite struct {
 	starts  map[int]int64 // by round: from then on it was asked
 	cron    map[string][2]time.Time
 	ends    polEnds
+	leases  []*polLease // that a killed server has given, and nobody has reported on since
+	faults  []string    // answers that no rule allows
 }
 
 // polSubmit is a submission.
@@ -91,6 +94,7 @@ type polSubmit struct {
 	refused               bool
 	awaited               bool // it is a RUN_JOB, which ends with result
 	result                string
+	notBefore             int64 // it is due then
 }
 
 // polRun is one run of a job, as its worker saw it.
@@ -103,6 +107,14 @@ type polRun struct {
 	how                   linKind // what the worker did then
 	said                  int64   // the server had read the report; 0: it is not known
 	text                  string  // the result, or the error text
+
+	ends int // the round in which the run ended
+
+	// Of workers over HTTP:
+	leased       bool
+	acknowledged bool  // its end is on disk, or follows from what is
+	sent         bool  // the result was sent, perhaps in vain
+	delay        int64 // what the worker put the next run off by; 0: the policy says it
 }
 
 // polSet is a change of a policy. That which a server has at its start is one, too.
@@ -116,10 +128,12 @@ type polSet struct {
 // polRound is one run of the server.
 type polRound struct {
 	*linRound
-	site     *polSite
-	number   int
-	admin    *client.Admin
-	killedAt atomic.Int64
+	site      *polSite
+	number    int
+	admin     *client.Admin
+	killedAt  atomic.Int64
+	http      *http.Client
+	leaseFuse atomic.Int64 // answers about leases until the server is killed
 }
 
 // kill kills the server, which has lived until killedAt.
@@ -129,7 +143,8 @@ func (r *polRound) kill() {
 }
 
 // TestLinearizablePolicies: the policies and cron entries of queues hold for the jobs that clients and workers of the built
-// server see, also while policies change and over kill -9. The rules of the judge are those of polSite.judge. Everything
+// server see, also while policies change and over kill -9. A part of them submits and works over HTTP, under leases that outlive the
+// servers. The rules of the judge are those of polSite.judge. Everything
 // follows from answers and from what is kept in the end.
 func TestLinearizablePolicies(t *testing.T) {
 	s := &polSite{linSite: &linSite{dir: t.TempDir()}, began: time.Now(), config: config(t, polRules),
@@ -139,6 +154,9 @@ func TestLinearizablePolicies(t *testing.T) {
 		r := s.start(t, n)
 		r.fuse.Store(int64(200 + random.IntN(polTurns*polClients*polBurstSize)))
 		last := n == *linearRounds
+		if n%2 == 0 && !last {
+			r.leaseFuse.Store(int64(1 + random.IntN(polLeaseAcks)))
+		}
 		r.play(t, last)
 		for _, err := range r.faults {
 			t.Errorf("before the server was killed: %v", err)
@@ -147,12 +165,13 @@ func TestLinearizablePolicies(t *testing.T) {
 			t.FailNow()
 		}
 	}
+	s.endLeases()
 	r := s.start(t, *linearRounds+1)
 	r.list(t)
 	r.kill()
 	r.admin.Close()
 	faults := s.judge()
-	t.Logf("%d kills, %d submissions, %d runs, %d changes of policies", *linearRounds+1, len(s.submits), len(s.runs), len(s.sets))
+	t.Logf("%d kills, %d submissions, %d runs, %d changes of policies, leases: %v", *linearRounds+1, len(s.submits), len(s.runs), len(s.sets), s.outcomes())
 	for _, fault := range faults[:min(len(faults), 20)] {
 		t.Errorf("seed %d: %s", *linearSeed, fault)
 	}
@@ -170,7 +189,7 @@ func (s *polSite) start(t *testing.T, n int) *polRound {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	base.ctx = ctx
-	r := &polRound{linRound: base, site: s, number: n, admin: client.NewAdmin(s.socket("a"))}
+	r := &polRound{linRound: base, site: s, number: n, admin: client.NewAdmin(s.socket("a")), http: s.dialHTTP()}
 	s.starts[n] = r.now()
 	for _, p := range polSettings {
 		if n == 0 {
@@ -257,6 +276,10 @@ func (r *polRound) play(t *testing.T, last bool) {
 	for _, w := range polWorkers {
 		work(w)
 	}
+	for _, queues := range polReservers {
+		rng := random()
+		workers.Go(func() { r.reserver(rng, queues) })
+	}
 	clients.Wait()
 	if last {
 		ended := r.endCron("file") && r.endCron("added")
@@ -272,6 +295,7 @@ func (r *polRound) play(t *testing.T, last bool) {
 	_ = r.server.Wait() // it was killed
 	workers.Wait()
 	r.admin.Close()
+	r.http.CloseIdleConnections()
 	r.site.kills[r.number] = r.killedAt.Load()
 }
 
