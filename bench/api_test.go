@@ -47,7 +47,19 @@ func startAPI(b *testing.B, name string) *apiServer {
 			b.Fatal(err)
 		}
 		b.Cleanup(s.Stop)
-		return &apiServer{s, b, http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}}
+		api := &apiServer{s, b, http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}}
+		for end := time.Now().Add(10 * time.Second); ; { // it listens before it serves
+			ready, err := api.http.Get("http://" + s.HTTP + "/readyz")
+			if err == nil {
+				_ = ready.Body.Close()
+			}
+			switch {
+			case err == nil && ready.StatusCode == http.StatusOK:
+				return api
+			case time.Now().After(end):
+				b.Fatalf("the server is not ready: %v", err)
+			}
+		}
 	}
 	b.Fatalf("there is no peer %q", name)
 	return nil
