@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"treadle/loop/client"
@@ -70,15 +71,20 @@ func TestExitOf(t *testing.T) {
 
 // TestExitOfAnswers: the program's exit code says what a server has answered, and with --json its error is one object.
 func TestExitOfAnswers(t *testing.T) {
-	status, body := 0, ""
+	type answer struct {
+		status int
+		body   string
+	}
+	var next atomic.Pointer[answer]
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(status)
-		fmt.Fprint(w, body)
+		a := next.Load()
+		w.WriteHeader(a.status)
+		fmt.Fprint(w, a.body)
 	}))
 	defer server.Close()
 	f := func(answered int, text string, code int, reason, says string, args ...string) {
 		t.Helper()
-		status, body = answered, text
+		next.Store(&answer{answered, text})
 		args = append([]string{"-H", server.URL + "/"}, args...)
 		out, errs, got := treadle(t, "", args...)
 		if got != code || out != "" || errs != "treadle: "+says+"\n" && !strings.Contains(errs, says) || strings.Count(errs, "\n") != 1 {
