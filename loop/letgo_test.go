@@ -15,7 +15,7 @@ import (
 func TestLargeJobsAreLetGo(t *testing.T) {
 	const jobs, size = 24, 4 << 20
 	r := startServer(t, Options{Shards: 16, Loops: 2, Data: t.TempDir()})
-	before := heap()
+	before := heapBytes()
 	client, worker := r.greet(periodic.Client), r.greet(periodic.Worker)
 	workload := make([]byte, size)
 	for i := range uint32(jobs) {
@@ -30,14 +30,14 @@ func TestLargeJobsAreLetGo(t *testing.T) {
 	client.in, worker.in = nil, nil
 	r.until("the memory to be given back", func() bool {
 		r.eachReactor((*reactor).sweep)
-		return heap()-before < jobs*size/2 // with the race detector the store takes its memory from the heap
+		return heapBytes()-before < jobs*size/2 // with the race detector the store takes its memory from the heap
 	})
 }
 
 // TestLargeScratch: a conversation's buffer for a large request is not kept for ever.
 func TestLargeScratch(t *testing.T) {
 	r := startServer(t, Options{Gloom: GloomOptions{Masters: []string{"tcp://127.0.0.1:0"}, Slaves: []string{"off"}}})
-	before := heap()
+	before := heapBytes()
 	c := r.dialGloom(true)
 	submit := `{"action":"submit","id":1,"type":"t","body":"` + strings.Repeat("x", 32<<20) + `"}`
 	c.send(append(binary.BigEndian.AppendUint32(nil, uint32(len(submit))), submit...))
@@ -47,12 +47,12 @@ func TestLargeScratch(t *testing.T) {
 	c.Close()
 	r.until("the memory to be given back", func() bool {
 		r.eachReactor((*reactor).sweep)
-		return r.conns.count() == 0 && heap()-before < 4<<20
+		return r.conns.count() == 0 && heapBytes()-before < 4<<20
 	})
 }
 
-// heap returns how many bytes are in use after garbage collection.
-func heap() int {
+// heapBytes returns how many bytes are in use after garbage collection.
+func heapBytes() int {
 	runtime.GC()
 	runtime.GC() // values with a finalizer go in the second
 	var m runtime.MemStats

@@ -98,6 +98,25 @@ func (r *reactor) resumeHalfClosed(s *session) {
 	}
 }
 
+// Hold implements protocol.Transport.
+func (s *session) Hold() {
+	s.paused, s.held = true, true
+	s.partialSince = 0 // the peer is not the one that is waited for
+}
+
+// Resume implements protocol.Transport.
+func (s *session) Resume() {
+	if !s.held {
+		return
+	}
+	s.held = false
+	if len(s.partial) > 0 {
+		s.r.paused = append(s.r.paused, s)
+		return
+	}
+	s.paused, s.pausedBytes = false, 0
+}
+
 // maxOffloads bounds the messages that are handled beside the loops at a time.
 const maxOffloads = 4
 

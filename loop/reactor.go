@@ -53,6 +53,9 @@ type reactor struct {
 	mailed        []bool     // by loop: this turn's first delivery found its mailbox empty
 	buffers       [][]byte   // small buffers for reuse
 	pool          bufferPool
+	alarms        alarms // sessions whose conversations asked for a call
+	alarmTime     int64  // Mono at which alarmClock runs; 0: it does not
+	alarmClock    *time.Timer
 	partialBytes  int          // sum of the sessions' partialCharged
 	paused        []*session   // sessions that go on in the next turn, longest wait first
 	resuming      bool         // scheduleNextTurn has queued a turn
@@ -192,6 +195,7 @@ func (r *reactor) open(c connection, by loopPort) *session {
 	s.ID = sched.SessionID(uint64(r.index)<<loopShift | uint64(slot)<<slotShift | uint64(r.gens[slot]))
 	s.ConnectionID = connectionID(s.ID)
 	s.conv = by.Start(&s.Session)
+	s.delimited, _ = s.conv.(protocol.Delimited)
 	return s
 }
 
@@ -280,6 +284,7 @@ func (r *reactor) closeSession(s *session) {
 	r.free = append(r.free, uint32(slot))
 	r.server.conns.remove(s.share)
 	r.partialBytes -= s.partialCharged
+	r.dropAlarm(s)
 	s.countRole(protocol.RoleNone)
 	r.server.closed(s)
 	for ; s.stream != nil; s.stream = s.stream.next {

@@ -33,21 +33,25 @@ type session struct {
 	r              *reactor
 	conn           connection
 	conv           protocol.Conversation
-	partial        []byte       // the unfinished message, or the requests of a paused session
-	partialCharged int          // the bytes of partial that partialBytes of the reactor counts
-	pausedBytes    int          // the bytes of partial that came during the pause
-	pausedLimit    int          // the bound of pausedBytes when it is above maxPausedBytes
-	acks           []byte       // acknowledgements that wait for the journal, see acks.go
-	ackGroups      []ackGroup   // the groups of the journal that acks wait for
-	longReplies    *longReplies // nil: the session has never asked for one
-	stream         *stream      // the long reply that is being sent, see stream.go
-	opened         int64        // Wall of the connection's opening
-	received, sent uint64       // bytes
-	lastReceived   int64        // Mono of the last bytes from the peer
-	partialSince   int64        // Mono when partial, or at first the connection, began; 0: nothing is unfinished
-	reason         error        // the reason to close the session; nil: it stays open
+	delimited      protocol.Delimited // conv, when its messages end with a delimiter; else nil
+	partial        []byte             // the unfinished message, or the requests of a paused session
+	partialCharged int                // the bytes of partial that partialBytes of the reactor counts
+	pausedBytes    int                // the bytes of partial that came during the pause
+	pausedLimit    int                // the bound of pausedBytes when it is above maxPausedBytes
+	acks           []byte             // acknowledgements that wait for the journal, see acks.go
+	ackGroups      []ackGroup         // the groups of the journal that acks wait for
+	longReplies    *longReplies       // nil: the session has never asked for one
+	stream         *stream            // the long reply that is being sent, see stream.go
+	opened         int64              // Wall of the connection's opening
+	received, sent uint64             // bytes
+	lastReceived   int64              // Mono of the last bytes from the peer
+	partialSince   int64              // Mono when partial, or at first the connection, began; 0: nothing is unfinished
+	reason         error              // the reason to close the session; nil: it stays open
+
+	alarm sessionAlarm
 
 	paused bool // partial has requests for a later turn, see pause.go
+	held   bool // it is paused until its conversation resumes it
 	dirty  bool // listed in the reactor's dirty
 	slow   bool // listed in the reactor's slow
 	gone   bool // the connection is closed, nothing may be written
@@ -100,10 +104,18 @@ func (s *session) receive(in []byte) {
 			if s.partial == nil {
 				s.partial = s.r.buffer()
 			}
-			s.partial = append(s.r.pool.reuse(s.partial, s.conv.Need(in)), in...)
+			s.partial = append(s.r.pool.reuse(s.partial, s.need(in)), in...)
 			return
 		}
 	}
+}
+
+// need returns the length of the unfinished message in, as far as it is known.
+func (s *session) need(in []byte) int {
+	if s.delimited != nil {
+		return len(in)
+	}
+	return s.conv.Need(in)
 }
 
 // open reports whether requests of the peer still count.
@@ -112,6 +124,12 @@ func (s *session) open() bool { return s.reason == nil && !s.gone }
 // complete moves bytes from in to the unfinished message, as many as Consume needs to go on. It
 // returns the rest of in, which is decoded in place.
 func (s *session) complete(in []byte) []byte {
+	if s.delimited != nil {
+		n := s.delimited.Rest(in)
+		s.partial = append(s.r.pool.grow(s.partial, n), in[:n]...)
+		s.assemble()
+		return in[n:]
+	}
 	need := s.conv.Need(s.partial)
 	take := min(need-len(s.partial), len(in))
 	if need > cap(s.partial) {
@@ -129,7 +147,7 @@ func (s *session) complete(in []byte) []byte {
 // reports them by filled. It returns nil when the bytes are to be read as any others.
 func (s *session) window() []byte {
 	have := len(s.partial)
-	if have < readBuffer || s.paused {
+	if have < readBuffer || s.paused || s.delimited != nil {
 		return nil
 	}
 	need := s.conv.Need(s.partial)

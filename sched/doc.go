@@ -164,6 +164,8 @@
 //	Unwatch         stop serving a queue
 //	Reserve         ask for a job, and wait for it
 //	TryReserve      ask for a job that is ready now
+//	TryReserveOf    the same, of one queue
+//	StopReserve     end a Reserve that waits
 //	Sleep           ask for one Wake when a job is ready
 //	Flushed         say how many bytes are unsent, and receive what back-pressure kept back
 //	Forget          end a peer

@@ -241,13 +241,32 @@ func (s *Scheduler) TryReserve(now Time, p *Peer, tag uint64, sink Sink) (bool, 
 		return false, err
 	}
 	s.serve(now, p, sink)
+	return !s.StopReserve(p, tag), nil
+}
+
+// TryReserveOf is TryReserve for the jobs of one queue that the peer watches. ok is false also when it does not watch the queue.
+func (s *Scheduler) TryReserveOf(now Time, p *Peer, queue []byte, tag uint64, sink Sink) (ok bool, err error) {
+	w := p.watchOf(queue)
+	if w == nil {
+		return false, nil
+	}
+	if _, err := s.addSlot(p, tag, false); err != nil {
+		return false, err
+	}
+	w.shard.serve(now, w, lastRank, sink)
+	return !s.StopReserve(p, tag), nil
+}
+
+// StopReserve ends the newest Reserve under tag that waits. It returns false when none does: a job is on its way to the
+// peer.
+func (s *Scheduler) StopReserve(p *Peer, tag uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	waits := p.slots.removeNewest(tag)
 	if waits {
 		p.refund(slotCost)
 	}
-	return !waits, nil
+	return waits
 }
 
 // Sleep asks for one Wake with tag, as soon as a queue that the peer watches has a ready job.

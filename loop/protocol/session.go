@@ -8,7 +8,7 @@ type Conversation interface {
 	// keeps no view of in. An error ends the session after Out is sent.
 	Consume(in []byte) (n int, err error)
 	// Need returns the length, more than len(in), that the unfinished message in must reach
-	// before Consume can go on.
+	// before Consume can go on. It is not called for a Delimited conversation.
 	Need(in []byte) int
 	// Deliver encodes a delivery into the session's Out. It runs under a scheduler lock.
 	Deliver(d *sched.Delivery)
@@ -101,6 +101,20 @@ type Sweeper interface {
 	Sweep(budget int) int
 }
 
+// Delimited is a Conversation whose messages end with a delimiter. Consume is called for all bytes of an unfinished
+// message each time that more have come, and bounds its length.
+type Delimited interface {
+	// Rest returns how many bytes at the front of in, behind an unfinished message, belong to that: up to its
+	// delimiter, or all.
+	Rest(in []byte) int
+}
+
+// Alarmed is a Conversation that asks for calls at times of its own.
+type Alarmed interface {
+	// Alarm is called when the time of Transport.Alarm has come, a little later at most.
+	Alarm()
+}
+
 // StreamKind is a kind of long reply. The server encodes one reply of each kind at a time.
 type StreamKind int
 
@@ -132,6 +146,18 @@ type Transport interface {
 	Charge(cost int) (paused bool)
 	// After sends a copy of reply once a group of the journal is committed. Out does not wait.
 	After(group uint64, reply []byte)
+	// Waiting reports whether replies of the session wait for the journal. A protocol whose replies
+	// come in the order of the requests sends its next reply by After too, of group 0.
+	Waiting() bool
+	// Alarm sets when Alarmed.Alarm is called, by the clock of Loop.Now.Mono. It replaces the time that was
+	// set before; 0: never.
+	Alarm(at int64)
+	// Hold pauses the session until Resume: Consume has to stop before the next request. The peer may
+	// send 256 KiB meanwhile.
+	Hold()
+	// Resume ends a Hold. Consume is called again in the next turn when the peer has sent something. Deliver may
+	// call it.
+	Resume()
 	// Stream runs encode beside the loop and sends the pieces that it returns as the peer reads.
 	// When encode returns nil, because no frame can hold the reply, tooLarge is called on the loop.
 	// Stream returns false, and calls neither, when too many long replies are under way.

@@ -1,0 +1,111 @@
+package loop
+
+import (
+	"container/heap"
+	"time"
+
+	"treadle/loop/protocol"
+)
+
+// sessionAlarm is the time at which a session's conversation wants a call. A conversation that sets a later time leaves
+// its place in the heap alone until the earlier time has come: most alarms are set anew before they ring.
+type sessionAlarm struct {
+	at     int64 // Mono; 0: none
+	queued int64 // Mono of its place in the heap
+	index  int   // in the heap, from 1; 0: it has no place
+}
+
+// alarms are the sessions with an alarm, the earliest place first. It implements heap.Interface.
+type alarms []*session
+
+// Len implements sort.Interface.
+func (a alarms) Len() int { return len(a) }
+
+// Less implements sort.Interface.
+func (a alarms) Less(i, j int) bool { return a[i].alarm.queued < a[j].alarm.queued }
+
+// Swap implements sort.Interface.
+func (a alarms) Swap(i, j int) {
+	a[i], a[j] = a[j], a[i]
+	a[i].alarm.index, a[j].alarm.index = i+1, j+1
+}
+
+// Push implements heap.Interface.
+func (a *alarms) Push(s any) {
+	*a = append(*a, s.(*session))
+	s.(*session).alarm.index = len(*a)
+}
+
+// Pop implements heap.Interface.
+func (a *alarms) Pop() any {
+	last := len(*a) - 1
+	s := (*a)[last]
+	(*a)[last] = nil
+	*a = (*a)[:last]
+	s.alarm.index = 0
+	return s
+}
+
+// Alarm implements protocol.Transport.
+func (s *session) Alarm(at int64) {
+	a, r := &s.alarm, s.r
+	a.at = at
+	switch {
+	case at == 0 || a.index > 0 && a.queued <= at:
+		return
+	case a.index > 0:
+		a.queued = at
+		heap.Fix(&r.alarms, a.index-1)
+	default:
+		a.queued = at
+		heap.Push(&r.alarms, s)
+	}
+	r.setAlarmClock()
+}
+
+// dropAlarm ends the alarm of a session that closes.
+func (r *reactor) dropAlarm(s *session) {
+	if s.alarm.at = 0; s.alarm.index > 0 {
+		heap.Remove(&r.alarms, s.alarm.index-1)
+	}
+}
+
+// setAlarmClock has the timer run at the earliest place of the heap.
+func (r *reactor) setAlarmClock() {
+	if len(r.alarms) == 0 || r.alarmTime != 0 && r.alarmTime <= r.alarms[0].alarm.queued {
+		return
+	}
+	if r.alarmClock != nil {
+		r.alarmClock.Stop() // one that runs already is early and does nothing
+	}
+	r.alarmTime = r.alarms[0].alarm.queued
+	r.alarmClock = r.after(time.Duration(max(r.alarmTime-r.Now.Mono, 0))*time.Millisecond, func() { r.exec(r.ringAlarms) })
+}
+
+// maxRings bounds the alarms that ring in one turn. Each costs about as much as a request.
+const maxRings = 1024
+
+// ringAlarms calls the conversations whose time has come.
+func (r *reactor) ringAlarms() {
+	r.begin()
+	r.alarmTime = 0
+	for rung := 0; rung < maxRings && len(r.alarms) > 0 && r.alarms[0].alarm.queued <= r.Now.Mono; rung++ {
+		s := r.alarms[0]
+		if s.alarm.at > r.Now.Mono {
+			s.alarm.queued = s.alarm.at
+			heap.Fix(&r.alarms, 0)
+			continue
+		}
+		heap.Pop(&r.alarms)
+		if s.alarm.at != 0 && s.open() {
+			s.alarm.at = 0
+			r.ring(s)
+		}
+	}
+	r.setAlarmClock()
+}
+
+func (r *reactor) ring(s *session) {
+	defer r.recoverSession(s)
+	s.conv.(protocol.Alarmed).Alarm()
+}
