@@ -3,8 +3,6 @@
 package sim
 
 import (
-	"context"
-	"log/slog"
 	"math"
 	"slices"
 	"time"
@@ -18,7 +16,7 @@ import (
 // it returns, the disk is at a group, unless nothing was left to commit; when over is closed everything is on disk.
 func (s *Simulator) commitSlowly() (over <-chan struct{}) {
 	s.settle()
-	g, groups := s.ledger.disk.hold(), s.ledger.disk.groups()
+	g, groups := s.ledger.disk.Hold(), s.ledger.disk.Groups()
 	over, s.ledger.ktsNext = s.server.BeginCommit(), s.ledger.kts.clone()
 	for left := 1 + s.rng.IntN(2); ; left-- {
 		select {
@@ -26,9 +24,9 @@ func (s *Simulator) commitSlowly() (over <-chan struct{}) {
 			s.ledger.syncing = false
 			s.settle()
 			return over
-		case <-g.came: // at a sync of the group, or of the new log that it is in
+		case <-g.Came: // at a sync of the group, or of the new log that it is in
 		}
-		if n := s.ledger.disk.groups(); n > groups { // the one before is on disk
+		if n := s.ledger.disk.Groups(); n > groups { // the one before is on disk
 			groups, s.ledger.ktsDisk, s.ledger.ktsNext = n, s.ledger.ktsNext, s.ledger.kts.clone()
 			s.settle()
 			s.ledger.checkHalfClosedInTime()
@@ -42,7 +40,7 @@ func (s *Simulator) commitSlowly() (over <-chan struct{}) {
 			s.stepDuringSync()
 		}
 		s.settle()
-		g = s.ledger.disk.holdNext(g)
+		g = s.ledger.disk.HoldNext(g)
 	}
 }
 
@@ -107,7 +105,7 @@ func (s *Simulator) halfCloseOwed() {
 // checkHalfClosedInTime checks, when a group is on disk and the next is not, that peers that closed their side have the
 // answers of that group: changes that others made later must not delay them.
 func (l *Ledger) checkHalfClosedInTime() {
-	groups := l.disk.groups()
+	groups := l.disk.Groups()
 	for _, c := range l.net.halfClosed {
 		last := 0
 		for _, r := range c.requests {
@@ -120,32 +118,3 @@ func (l *Ledger) checkHalfClosedInTime() {
 		}
 	}
 }
-
-// slowCheckpoints makes checkpoints last until the journal waits for one, or the server ends.
-func (d *Disk) slowCheckpoints() { d.store.CompareAndSwap(nil, &gate{open: make(chan struct{})}) }
-
-func (d *Disk) finishCheckpoints() {
-	if g := d.store.Swap(nil); g != nil {
-		close(g.open)
-	}
-}
-
-// checkpointWatcher reads the server's log, and ends the slow checkpoint when the journal waits for it.
-type checkpointWatcher struct{ disk *Disk }
-
-// Enabled implements slog.Handler.
-func (w checkpointWatcher) Enabled(context.Context, slog.Level) bool { return true }
-
-// Handle implements slog.Handler.
-func (w checkpointWatcher) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == "the journal waits for the disk" {
-		w.disk.finishCheckpoints()
-	}
-	return nil
-}
-
-// WithAttrs implements slog.Handler.
-func (w checkpointWatcher) WithAttrs([]slog.Attr) slog.Handler { return w }
-
-// WithGroup implements slog.Handler.
-func (w checkpointWatcher) WithGroup(string) slog.Handler { return w }

@@ -7,14 +7,14 @@
 // driver.
 //
 //   - Simulator acts. It draws the next step from the seed and the step's number, moves bytes and calls through the
-//     Network, lets time pass, fills, slows and breaks the Disk, and kills, stops and starts the server.
+//     Network, lets time pass, fills, slows and breaks the disk, and kills, stops and starts the server.
 //   - Ledger judges. It sees each message pass at the server's door, knows what the server has promised by it, and
 //     fails the play when a promise is broken. At the end all peers behave, and everything promised must come true.
 //   - Kts46Model is the ledger's part for kts46: projects, jobs and tasks as the server must show them.
 //   - PolicyModel is the ledger's part for a queue with a policy: its rules, failed, done and expired jobs, dead letters,
 //     names that are still taken, limits, rates, pauses, turns of keys, and a lock.
 //   - CronModel is the ledger's part for cron entries: their times, and the jobs of each.
-//   - Disk is a disk in memory that knows what a crash leaves of it.
+//   - disk.Disk is a disk in memory that knows what a crash leaves of it.
 //   - play.Trace is the record of a play. Two plays of a seed have the same trace, or something is not simulated.
 //
 // # Files
@@ -24,18 +24,25 @@
 //	play/                                                       the record, the tables of dice, and shorter plays
 //	simulator.go step.go                                        the setup, the beginning and the end; the steps
 //	server_crash.go server_stop.go                              starts, crashes, wear; orderly stops
-//	disk.go disk_slow.go                                        faults of the disk; syncs and checkpoints that last
+//	disk/ disk_slow.go                                          the disk and its faults; syncs and checkpoints that last
 //	network.go network_kind.go malformed.go wire/               connections; their kinds; bytes that make no sense; frames
-//	ledger.go ledger_reserved.go ledger_runs.go                 what is known of jobs, of who holds them, of their runs
+//	job.go ledger.go ledger_turn.go                             a job; what is known of jobs; the checks of a turn
+//	ledger_reserved.go ledger_runs.go                           who holds jobs; their runs
 //	ledger_broadcast.go                                         jobs for all who wait
-//	periodic_worker.go periodic_crc.go                          workers; locks and streams
-//	periodic_dump.go periodic_settings.go periodic_crowd.go     DUMP and STATUS; CONFIG; very many functions
+//	periodic_client.go periodic_work.go                         clients; workers and their reports
+//	periodic_worker.go periodic_crc.go                          workers: queues and waiting; locks and streams
+//	periodic_reply.go periodic_expiry.go                        answers; a RUN_JOB that expires
+//	periodic_dump.go periodic_load.go                           DUMP and STATUS; LOAD
+//	periodic_settings.go periodic_crowd.go                      CONFIG; very many functions
 //	gloom.go                                                    masters and slaves
-//	dwork.go dwork_graph.go                                     calls; tasks and their predecessors
-//	kts46.go kts46_calls.go kts46_model.go                      workers; calls; the model
+//	dwork.go dwork_answers.go dwork_graph.go                    calls; answers; tasks and their predecessors
+//	kts46.go kts46_workers.go kts46_look.go                     calls; workers; what the server shows
+//	kts46_calls.go kts46_orders.go kts46_finish.go              what calls of workers and users come to; the end
+//	kts46_model.go kts46_check.go                               the model; its checks
 //	disbatch.go                                                 the node beside the server
-//	policy.go policy_rule.go policy_model.go                    steps; rules and what they come to; the model
-//	policy_workers.go policy_client.go policy_operator.go       peers of the model
+//	policy.go policy_rule.go policy_model.go policy_fate.go     steps; rules and what they come to; the model; its jobs
+//	policy_hand.go policy_workers.go policy_client.go           hand-outs; peers of the model
+//	policy_operator.go                                          the operator
 //	policy_done.go policy_lock.go policy_turns.go               ended jobs; the lock; turns of keys
 //	cron.go                                                     cron entries
 //	site/                                                       the play of a Disbatch site

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"treadle/codec/dwork"
+	"treadle/fuzz/sim/play"
 )
 
 // flight is a request of a dwork worker on its way to the hub.
@@ -71,35 +72,54 @@ func (s *Simulator) send(f *flight) {
 	s.trace.Say("dwork %v %s %v %v", f.kind, f.location, f.tasks, f.after)
 }
 
+// graphAct is something that a user or a worker of the graph does. A worker with tasks also draws those before
+// graphTransfers, and steals where nothing before graphSteals fits.
+type graphAct int
+
+const (
+	graphCreates graphAct = iota
+	graphExits
+	graphCompletesAny // also what others hold
+	graphCompletes
+	graphTransfers
+	graphSteals
+	graphExtends // tasks that are there, or were
+)
+
+var graphActs = play.NewTable(
+	play.Of(6, graphCreates), play.Of(1, graphExits), play.Of(1, graphCompletesAny), play.Of(6, graphCompletes), play.Of(2, graphTransfers),
+	play.Of(4, graphSteals), play.Of(4, graphExtends),
+)
+
 // graphStep lets a user or a worker of the graph do one thing.
 func (s *Simulator) graphStep() {
 	location := locations[s.rng.IntN(len(locations))]
-	n := s.rng.IntN(24)
+	act := graphActs.Draw(s.rng)
 	held := s.net.stolen[location]
 	switch {
-	case n < 6 && s.ledger.live() < mostJobs:
+	case act == graphCreates && s.ledger.live() < mostJobs:
 		f := &flight{kind: dwork.Create}
 		for range 1 + s.rng.IntN(3) {
 			f.tasks, f.after = append(f.tasks, s.ledger.newJob(ofDwork, graphQueue, "")), append(f.after, s.some(s.ledger.lastTasks(6), 3))
 		}
 		s.send(f)
-	case n == 6:
+	case act == graphExits:
 		s.send(&flight{kind: dwork.Exit, location: location})
-	case n == 7: // also what others hold
+	case act == graphCompletesAny:
 		if tasks := s.some(s.ledger.lastTasks(6), 2); tasks != nil {
 			s.send(&flight{kind: dwork.Complete, location: location, tasks: tasks})
 		}
-	case len(held) > 0 && n < 14:
+	case len(held) > 0 && act <= graphCompletes:
 		k := 1 + s.rng.IntN(len(held))
 		s.send(&flight{kind: dwork.Complete, location: location, tasks: slices.Clone(held[:k])})
 		s.net.stolen[location] = held[k:]
-	case len(held) > 0 && n < 16:
+	case len(held) > 0 && act <= graphTransfers:
 		s.net.stolen[location] = held[1:]
 		s.send(&flight{kind: dwork.Transfer, location: location, tasks: held[:1:1], after: [][]*Job{s.some(s.ledger.lastTasks(12), 6)}})
-	case n < 20:
+	case act <= graphSteals:
 		s.send(&flight{kind: dwork.Steal, location: location})
 	default:
-		f := &flight{kind: dwork.Create} // of tasks that are there, or were
+		f := &flight{kind: dwork.Create}
 		for _, t := range s.some(s.ledger.lastTasks(10), 5) {
 			f.tasks, f.after = append(f.tasks, t), append(f.after, s.some(s.ledger.lastTasks(10), 4))
 		}
@@ -204,126 +224,6 @@ func (l *Ledger) applyFlight(f *flight) {
 			if t.by == ofDwork && t.location == f.location && !t.lost {
 				t.setLocation("")
 			}
-		}
-	}
-}
-
-// hubAnswered checks an answer of the hub.
-func (l *Ledger) hubAnswered(f *flight, reply []byte) {
-	var q dwork.Query
-	if err := dwork.DecodeReply(reply, &q); err != nil {
-		l.trace.Fail("the hub answers %v with %x: %v", f.kind, reply, err)
-	}
-	l.trace.Say("dwork %v %s is answered %v", f.kind, f.location, q.Type)
-	switch {
-	case f.refused:
-		if q.Type != dwork.Error {
-			l.trace.Fail("the disk is full, and the hub answers %v to %v", q.Type, f.kind)
-		}
-	case f.cyclic != (q.Type == dwork.Error):
-		l.trace.Fail("the hub answers %v to %v of %v behind %v; it closes a cycle: %v", q.Type, f.kind, f.tasks, f.after, f.cyclic)
-	case f.cyclic:
-	case f.kind == dwork.Steal && q.Type == dwork.Transfer:
-		for t := range q.Tasks {
-			l.taskGiven(f.location, l.task(t.Name))
-		}
-	case f.kind == dwork.Steal && q.Type == dwork.Exit:
-		for _, t := range l.jobs {
-			if t.by == ofDwork && t.now == sure {
-				l.trace.Fail("%s is told that all is done, and %v is not", f.location, t)
-			}
-		}
-	case f.kind == dwork.Create:
-		for i, t := range f.tasks {
-			if t.life == f.lives[i] {
-				l.acknowledged(t)
-			}
-		}
-		f.lasts()
-	case f.kind == dwork.Complete || f.kind == dwork.Transfer:
-		l.hubAccepted(f, &q)
-	}
-}
-
-// hubAccepted checks the answer to a Complete or a Transfer.
-func (l *Ledger) hubAccepted(f *flight, q *dwork.Query) {
-	var refused []*Job
-	for t := range q.Tasks {
-		refused = append(refused, l.task(t.Name))
-	}
-	for i, t := range f.tasks {
-		no := q.Type == dwork.NotFound && (f.kind == dwork.Transfer || slices.Contains(refused, t))
-		switch {
-		case no && f.sure[i]:
-			l.trace.Fail("%s held %v, and the hub finds it not", f.location, t)
-		case no:
-		case f.not[i]:
-			l.trace.Fail("%s did not hold %v, and the hub takes its %v", f.location, t, f.kind)
-		case f.kind == dwork.Complete && t.life == f.lives[i]:
-			l.end(t)
-			l.removed([]*Job{t})
-		}
-	}
-	if q.Type == dwork.OK {
-		f.lasts()
-	}
-}
-
-// checkNext checks that a task has no unfinished predecessor and is not put off.
-func (l *Ledger) checkNext(t *Job) {
-	for _, p := range slices.Concat(t.preds, t.late) {
-		if p.now == sure {
-			l.trace.Fail("%v is handed out before %v is complete", t, p)
-		}
-	}
-	if l.wall = max(l.wall, l.clock().Wall); t.notBefore > l.wall {
-		l.trace.Fail("%v is handed out %d ms early", t, t.notBefore-l.wall)
-	}
-}
-
-// label is the location of a worker of another protocol, without its number.
-func (c *Conn) label() string {
-	if c.gloom() {
-		return "gloom"
-	}
-	return "periodic"
-}
-
-// taskGiven checks that a task may be given to a worker, and notes it.
-func (l *Ledger) taskGiven(location string, t *Job) {
-	l.trace.Say("%s is given %v", location, t)
-	switch {
-	case t.now == gone:
-		l.trace.Fail("%v is handed out after its end, or before it came", t)
-	case t.location != "" && !t.lost:
-		l.trace.Fail("%v is handed to %s and %s holds it", t, location, t.location)
-	}
-	l.checkNext(t)
-	t.now, t.lost, t.holder, t.run = sure, false, nil, new(Run)
-	t.setLocation(location)
-	l.taskHeard(location, t)
-	l.handed++
-}
-
-// taskHeard notes that a worker knows that it has a task. It may know that already: after a crash it may be given again
-// a task that it has, while its Transfer is on its way, which is refused then.
-func (l *Ledger) taskHeard(location string, t *Job) {
-	if !slices.Contains(l.net.stolen[location], t) {
-		l.net.stolen[location] = append(l.net.stolen[location], t)
-	}
-}
-
-// silent reports whether the lease of a worker is over.
-func (l *Ledger) silent(location string) bool {
-	return l.setup.lease > 0 && slices.Contains(locations, location) && l.clock().Mono-l.signs[location] >= l.setup.lease.Milliseconds()
-}
-
-// graphExpired notes the tasks of silent workers as ready.
-func (l *Ledger) graphExpired() {
-	for _, t := range l.jobs {
-		if t.by == ofDwork && !t.lost && l.silent(t.location) {
-			l.trace.Say("%s is silent, and has %v no more", t.location, t)
-			t.setLocation("")
 		}
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"treadle/codec/kts46"
+	"treadle/fuzz/sim/play"
 )
 
 // ktsPeer is a worker of either version of kts46: what it believes to have.
@@ -119,138 +119,57 @@ func ktsRead2(status int, body []byte) (string, error) {
 	return string(a.Result), nil
 }
 
-// ktsTaskShown is a task as version 2 shows it.
-type ktsTaskShown struct {
-	Project, Job, Type, Sig string
-	StartState              *int64
-}
+// ktsAct is something that a user, a supervisor or a worker of kts46 does.
+type ktsAct int
 
-// ktsLook asks the server for all projects, jobs and tasks.
-func (s *Simulator) ktsLook() *ktsShown {
-	v := &ktsShown{}
-	r, err := http.NewRequest(http.MethodGet, "/", http.NoBody)
-	if err != nil {
-		s.trace.Fail("%v", err)
-	}
-	var status struct {
-		WaitingQueue                    []ktsTaskShown
-		WaitingActivation, RunningTasks map[string]ktsTaskShown
-	}
-	s.server.Kts46("kts46-json", r, func(_ int, body []byte) {
-		if err := json.Unmarshal(body, &status); err != nil {
-			s.trace.Fail("the status is %q: %v", body, err)
-		}
-	})
-	var text strings.Builder
-	for _, t := range status.WaitingQueue {
-		fmt.Fprintf(&text, "%s/%s %s waits\n", t.Project, t.Job, t.Type)
-	}
-	for w := range v.revisions {
-		id := fmt.Sprint("w", w)
-		t, accepted := status.RunningTasks[id]
-		if !accepted {
-			t = status.WaitingActivation[id]
-		}
-		if t.Job == "" {
-			continue
-		}
-		at, err := time.Parse(time.RFC3339Nano, t.Sig)
-		if err != nil {
-			s.trace.Fail("%s has the signature %q: %v", id, t.Sig, err)
-		}
-		v.revisions[w] = at.UnixMilli()
-		start := int64(-1)
-		if t.StartState != nil {
-			start = *t.StartState
-		}
-		fmt.Fprintf(&text, "%s %s/%s %s %d, accepted: %v\n", id, t.Project, t.Job, t.Type, start, accepted)
-	}
-	v.tasks = text.String()
-	v.list = s.ktsListed()
-	return v
-}
+const (
+	ktsCreates ktsAct = iota // a project
+	ktsDefines               // a job
+	ktsRuns
+	ktsAborts // or deletes
+	ktsAsks   // about what is there
+	ktsSupervises
+	ktsHurries
+	ktsWorks
+)
 
-// ktsListed reads getServerStatus.
-func (s *Simulator) ktsListed() string {
-	r, err := http.NewRequest(http.MethodPost, "/", bytes.NewReader(kts46.AppendCall(nil, "getServerStatus")))
-	if err != nil {
-		s.trace.Fail("%v", err)
-	}
-	var text strings.Builder
-	s.server.Kts46("kts46", r, func(_ int, body []byte) {
-		v, err := kts46.ReadAnswer(bytes.NewReader(body))
-		all, ok := v.([]any)
-		if err != nil || !ok {
-			s.trace.Fail("getServerStatus is answered %q: %v", body, err)
-		}
-		project := ""
-		for _, e := range all {
-			j, _ := e.(kts46.Struct)
-			if p := fmt.Sprint(j.Get("project")); p != project {
-				if project != "" {
-					text.WriteString("\n")
-				}
-				project = p
-				fmt.Fprintf(&text, "%s:", p)
-			}
-			if j.Get("name") != nil {
-				fmt.Fprintf(&text, " %v %v/%v", j.Get("name"), j.Get("done"), j.Get("total"))
-			}
-		}
-		if project != "" {
-			text.WriteString("\n")
-		}
-	})
-	return text.String()
-}
+var ktsActs = play.NewTable(
+	play.Of(1, ktsCreates), play.Of(3, ktsDefines), play.Of(4, ktsRuns), play.Of(1, ktsAborts), play.Of(1, ktsAsks),
+	play.Of(1, ktsSupervises), play.Of(2, ktsHurries), play.Of(11, ktsWorks),
+)
 
 // ktsStep lets a user, a worker or a supervisor do one thing.
 func (s *Simulator) ktsStep() {
-	n := s.rng.IntN(24)
+	act := ktsActs.Draw(s.rng)
 	project, job, v2 := fmt.Sprint("p", s.rng.IntN(2)), fmt.Sprint("j", s.rng.IntN(4)), s.rng.IntN(2) == 1
 	switch {
 	case len(s.net.ktsFlights) > 12:
-	case n == 0:
+	case act == ktsCreates:
 		s.ktsAsk(&ktsFlight{method: "createProject", args: []any{project}})
-	case n < 4:
+	case act == ktsDefines:
 		batch := 1 + s.rng.IntN(3)
 		yaml := fmt.Sprintf("simulationParameters:\n  duration: %d\n  stepDuration: 0.5\n  batchLength: %d\n", s.rng.IntN(4), batch)
 		s.ktsAsk(&ktsFlight{method: "addJob", args: []any{project, job, yaml}})
-	case n < 8 && v2:
+	case act == ktsRuns && v2:
 		s.ktsAsk(&ktsFlight{method: "addTask", args: []any{project, job}, v2: true})
-	case n < 8:
+	case act == ktsRuns:
 		s.ktsAsk(&ktsFlight{method: "runJob", args: []any{project, job}})
-	case n == 8 && v2:
+	case act == ktsAborts && v2:
 		s.ktsAsk(&ktsFlight{method: "abortTask", args: []any{project, job}, v2: true})
-	case n == 8 && s.rng.IntN(6) == 0:
+	case act == ktsAborts && s.rng.IntN(6) == 0:
 		s.ktsAsk(&ktsFlight{method: "deleteProject", args: []any{project}})
-	case n == 8:
+	case act == ktsAborts:
 		s.ktsAsk(&ktsFlight{method: "deleteJob", args: []any{project, job}})
-	case n == 9 && v2:
+	case act == ktsAsks && v2:
 		s.ktsAsk(&ktsFlight{method: "getNewJobId", args: []any{project}})
-	case n == 9:
+	case act == ktsAsks:
 		s.ktsQuery(project, job)
-	case n == 10:
+	case act == ktsSupervises:
 		s.ktsSupervise(v2)
-	case n < 13:
+	case act == ktsHurries:
 		s.ktsHurry(s.net.ktsPeers[s.rng.IntN(len(s.net.ktsPeers))])
 	default:
 		s.ktsWork(s.net.ktsPeers[s.rng.IntN(len(s.net.ktsPeers))])
-	}
-}
-
-// ktsHurry lets a worker do several things within a moment. Between two tasks it may change to the other version.
-func (s *Simulator) ktsHurry(w *ktsPeer) {
-	for range 3 + s.rng.IntN(6) {
-		before := len(s.net.ktsFlights)
-		if w.stamp.text == "" && s.rng.IntN(3) == 0 {
-			w.v2 = !w.v2
-		}
-		s.ktsWork(w)
-		if n := len(s.net.ktsFlights); n > before {
-			s.settle()
-			s.ktsNow(s.net.ktsFlights[n-1])
-		}
 	}
 }
 
@@ -279,88 +198,6 @@ func ktsStampOf(revision int64, v2 bool) ktsStamp {
 		return ktsStamp{kts46.Sig(at), true}
 	}
 	return ktsStamp{string(kts46.NewDateTime(at)), false}
-}
-
-// ktsWork lets a worker do one thing: it dies and comes back, reports late or goes on.
-func (s *Simulator) ktsWork(w *ktsPeer) {
-	id := fmt.Sprint("w", w.number)
-	n := s.rng.IntN(24)
-	switch {
-	case n < 2: // it has died; what comes next may be of the other version
-		s.trace.Say("%s dies", id)
-		w.drop()
-		w.waiting, w.v2 = nil, s.rng.IntN(2) == 0
-		return
-	case n < 6 && len(w.stale) > 0:
-		s.ktsReport(w, w.stale[s.rng.IntN(len(w.stale))], nil)
-		return
-	case w.waiting != nil:
-		return
-	case w.stamp.text != "" && (n > 7 || w.v2):
-		s.ktsReport(w, w.stamp, w)
-		return
-	}
-	f := &ktsFlight{method: "getJob", args: []any{id}, v2: w.v2, peer: w}
-	if w.v2 {
-		kinds := []string{"simulation", "basicStatistics", "idleTimes", "throughput"}
-		f.method, f.args = "getTask", append(f.args, kinds[:1+s.rng.IntN(4)])
-	}
-	w.waiting = f
-	s.ktsAsk(f)
-}
-
-// drop notes that the worker has no task any more.
-func (w *ktsPeer) drop() {
-	if w.stamp.text != "" {
-		w.stale = append(w.stale, w.stamp)
-		w.stale = w.stale[max(0, len(w.stale)-8):]
-	}
-	w.stamp, w.accepted = ktsStamp{}, false
-}
-
-// ktsReport sends a report of the task of a stamp; hears, unless nil, waits for the answer.
-func (s *Simulator) ktsReport(w *ktsPeer, stamp ktsStamp, hears *ktsPeer) {
-	id := fmt.Sprint("w", w.number)
-	n := s.rng.IntN(4)
-	f := &ktsFlight{v2: stamp.v2, peer: hears}
-	if stamp.v2 {
-		f.method, f.args = []string{"taskInProgress", "taskFinished", "taskFinished", "taskInProgress"}[n], []any{id, stamp.text}
-		if !w.accepted {
-			f.method = []string{"acceptTask", "acceptTask", "acceptTask", "rejectTask"}[n]
-		}
-	} else {
-		state := []string{"working", "finished", "finished", "abort"}[n]
-		f.method, f.args = "reportStatus", []any{id, state, kts46.DateTime(stamp.text)}
-	}
-	if hears != nil {
-		w.waiting = f
-	}
-	s.ktsAsk(f)
-}
-
-// ktsRead lets a worker read an answer.
-func (s *Simulator) ktsRead(f *ktsFlight, answer string) {
-	w := f.peer
-	if w == nil || w.waiting != f {
-		return // nobody, or one that has died
-	}
-	w.waiting = nil
-	parts := strings.Fields(answer)
-	switch {
-	case f.method == "getJob" || f.method == "getTask":
-		w.drop()
-		if len(parts) == 3 {
-			w.stamp = ktsStamp{parts[2], f.v2}
-		}
-	case strings.HasPrefix(answer, `{"sig":`):
-		w.drop()
-		w.stamp, w.accepted = ktsStamp{strings.Trim(answer[len(`{"sig":`):], `"}`), true}, true
-	case f.method == "reportStatus" && f.args[1] == "working" && answer != ktsRefused:
-		w.drop()
-		w.stamp = ktsStamp{answer, false}
-	default: // it is done or given back, or not this worker's any more
-		w.drop()
-	}
 }
 
 // ktsIDs finds out which of two last job ids each project has.

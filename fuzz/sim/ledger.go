@@ -5,136 +5,12 @@ package sim
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
-	"treadle/codec/periodic"
+	"treadle/fuzz/sim/disk"
 	"treadle/fuzz/sim/play"
 	"treadle/sched"
 )
-
-// certainty is how sure the ledger is that the server has a job.
-type certainty int8
-
-const (
-	gone  certainty = iota // the server does not have it
-	maybe                  // it may have it
-	sure                   // it has it
-)
-
-// protocol is the one by which a job came.
-type protocol int8
-
-const (
-	ofPeriodic protocol = iota
-	ofGloom
-	ofDwork
-	ofDisbatch
-)
-
-// Job is what the ledger knows of one job. A name that is submitted again is another Job. The fields of one protocol
-// are in the embedded structs.
-type Job struct {
-	id    int
-	by    protocol
-	queue int // index of Ledger.queues
-	name  string
-	text  bool // the workload is text, not JSON
-	size  int  // bytes of padding behind the job's number, in the workload and in the result
-
-	// The state of the job in the server.
-	now   certainty // that the server has the job
-	disk  certainty // that the server would have it after a crash
-	turn  int       // the turn of the last change of now or holder
-	group int       // the group of changes that brings the job to the disk
-	came  int       // the turn in which the job came
-
-	// The place of the job in its queue.
-	keyed     bool // priority and due are known
-	priority  int64
-	due       int64 // Unix milliseconds
-	notBefore int64 // Unix milliseconds before which the job must not be handed out; may be too early, never too late
-	putOff    bool  // notBefore comes from a SCHED_LATER, which a crash may lose
-
-	// The reservation of the job.
-	run    *Run           // the last run; nil: it is not known which run is the last
-	holder *Conn          // the connection that was given the job and has not ended it
-	sentTo map[*Conn]bool // the connections that the job was broadcast to
-	lost   bool           // the holder is not known
-	heldAt int64          // Mono when the holder was given the job
-	stale  int            // 1 + the turn in which a connection other than the holder reported the job
-
-	// The result of the job.
-	owner    *Conn    // the connection that waits for the result
-	results  []string // everything that workers said the job came to
-	next     *Job     // the job that has replaced this one, or may have
-	failures int      // at most so many runs have failed
-	returned int      // reports of workers that the job is not done
-
-	periodicJob
-	crcRun
-	dworkTask
-	taken certainty // that another Gloom job had the id when this one came
-	asked bool      // the Disbatch node waits for the job's end
-}
-
-// periodicJob is what the ledger checks of the jobs of Periodic alone.
-type periodicJob struct {
-	record, recordDisk figures // the job's record now, and after a crash unless it has changed since
-
-	timeout int64 // milliseconds; 0: the server's setting
-}
-
-// crcRun is what a job of any protocol has when a worker with the CRC framing runs it.
-type crcRun struct {
-	locks  map[string]bool // names of the locks that the run has
-	asks   int             // ACQUIREs without an answer
-	parked bool            // the job may wait for a lock
-}
-
-// dworkTask is what only a task of dwork has.
-type dworkTask struct {
-	location string // the location that was given the task and has not ended it
-	kept     string // location, when that is on disk
-	preds    []*Job // predecessors
-	late     []*Job // predecessors that were added later and are not acknowledged yet
-	ghosts   []*Job // predecessors that the server may have lost
-	life     int    // how often a task of this name was created
-}
-
-func (j *Job) String() string { return fmt.Sprintf("j%d", j.id) }
-
-// volatile reports whether the server keeps the job in memory only.
-func (j *Job) volatile() bool { return j.by == ofGloom || j.by == ofDisbatch }
-
-// untimed reports whether the job has no time-out.
-func (j *Job) untimed() bool { return j.by != ofPeriodic }
-
-// workload identifies the job to the ledger: its number, as JSON or as text, and padding.
-func (j *Job) workload() string {
-	text := j.String() + strings.Repeat(padding, j.size)
-	if j.text {
-		return text
-	}
-	return strconv.Quote(text)
-}
-
-// padding fills large workloads and results; the trace leaves it out.
-const padding = "."
-
-func brief(b []byte) string { return strings.ReplaceAll(string(b), padding, "") }
-
-// heard is a worker's result as the job's owner gets it. A protocol that has only JSON carries text as a string;
-// the other side gets text again.
-func (j *Job) heard(c *Conn, result string) string {
-	switch text := strings.Trim(result, `"`); {
-	case c.gloom() && j.text:
-		return text
-	case j.by == ofGloom:
-		return strconv.Quote(text)
-	}
-	return result
-}
 
 // Ledger is the model of the server. It stands at the server's door, sees everything that passes there, and
 // knows of each job whether the server has it, whether it is on disk and who holds it. It is told of what
@@ -145,7 +21,7 @@ type Ledger struct {
 	net   *Network
 	setup Setup
 	clock func() sched.Time // the server's
-	disk  *Disk             // tells how many groups of changes are synced
+	disk  *disk.Disk        // tells how many groups of changes are synced
 
 	jobs    []*Job            // by id
 	names   map[string][]*Job // by queue, protocol and name
@@ -199,12 +75,6 @@ func newLedger(setup Setup) *Ledger {
 	return l
 }
 
-// swap is a job that was handed out before others that seem to come first.
-type swap struct {
-	given  *Job
-	better []*Job
-}
-
 // newJob makes a job that is not submitted yet. Without a name it gets one of its own.
 func (l *Ledger) newJob(by protocol, queue int, name string) *Job {
 	j := &Job{id: len(l.jobs), by: by, queue: queue, name: name}
@@ -251,9 +121,9 @@ func (l *Ledger) live() (n int) {
 // disk is at already takes no more changes.
 func (l *Ledger) group() int {
 	if l.syncing {
-		return l.disk.groups() + 2
+		return l.disk.Groups() + 2
 	}
-	return l.disk.groups() + 1
+	return l.disk.Groups() + 1
 }
 
 // added notes that the server has a new job, due at a Unix second; 0: now.
@@ -296,14 +166,6 @@ func (l *Ledger) submitted(j *Job, at int64) {
 	l.names[key] = append(l.names[key], j)
 }
 
-// lastNext returns the last of the jobs that may have replaced a job one after the other. Some of these may have gone.
-func (j *Job) lastNext() *Job {
-	for j.next != nil {
-		j = j.next
-	}
-	return j
-}
-
 // end notes that a job is done, removed or replaced.
 func (l *Ledger) end(j *Job) {
 	l.cutOff(j)
@@ -324,7 +186,7 @@ func (l *Ledger) doubt(j *Job) {
 // not read it yet.
 func (l *Ledger) acknowledged(j *Job) {
 	if j.now == sure {
-		if n := l.disk.groups(); n < j.group && !l.waitsUnread(j) {
+		if n := l.disk.Groups(); n < j.group && !l.waitsUnread(j) {
 			l.trace.Fail("%v, of group %d, is acknowledged when %d groups are on disk", j, j.group, n)
 		}
 		j.disk = sure
@@ -388,59 +250,6 @@ func (l *Ledger) crashed() {
 		}
 		if j.record != j.recordDisk { // the changes since may be there, or not
 			j.record.least, j.record.dated = j.recordDisk.least, false
-		}
-	}
-}
-
-// endTurn ends the turn: nothing is under way in the server, and the checks that waited for that are made.
-func (l *Ledger) endTurn() {
-	l.reap()
-	l.policy.turned()
-	if l.misdated != "" {
-		l.trace.Fail("%s", l.misdated)
-	}
-	l.checkBroadcasts()
-	l.checkHungUp()
-	l.checkAnswered()
-	l.checkIdle()
-	for _, j := range l.behind {
-		if j.now == sure && j.holder == nil && j.turn < l.turn && !j.lost && !l.waitsUnread(j) {
-			l.trace.Fail("%v waits, and stands in a dump behind one that runs", j)
-		}
-	}
-	for _, j := range l.missing {
-		if j.now == sure && !l.waitsUnread(j) {
-			l.trace.Fail("%v is not in a dump, or is lost", j)
-		}
-	}
-	l.behind, l.missing = nil, nil
-	for _, w := range l.swaps {
-		for _, r := range w.better {
-			if r.now == sure && r.turn < l.turn && r.keyed {
-				l.trace.Fail("%v (priority %d, due %d) is handed out before %v (%d, %d)", w.given, w.given.priority, w.given.due, r, r.priority, r.due)
-			}
-		}
-	}
-	l.swaps = l.swaps[:0]
-	l.turn++
-	l.mixed = false
-	l.began = l.clock().Wall
-}
-
-// checkAnswered checks, at the end of a turn, that every request with nothing to wait for has its answer: a Gloom
-// submission, a malformed request, a PING, a CONFIG_GET and a STATUS.
-func (l *Ledger) checkAnswered() {
-	for _, c := range l.net.conns {
-		if c.peer.Closed() {
-			continue
-		}
-		if l.checkAdmitted(c); len(c.acks) > 0 {
-			l.trace.Fail("c%d has submitted %v, and that is not acknowledged", c.id, c.acks[0])
-		}
-		for _, r := range c.requests {
-			if !c.slow && (r.refused && !r.doubtful || r.cmd == periodic.Ping || r.cmd == periodic.ConfigGet || r.cmd == periodic.Status) {
-				l.trace.Fail("c%d has sent a %v, and has no answer", c.id, r.cmd)
-			}
 		}
 	}
 }

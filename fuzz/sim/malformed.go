@@ -7,6 +7,7 @@ import (
 
 	"treadle/codec/gloom"
 	"treadle/codec/periodic"
+	"treadle/fuzz/sim/play"
 	"treadle/fuzz/sim/wire"
 )
 
@@ -77,25 +78,29 @@ type loadEnd struct {
 // sumAt is where the checksum of a frame begins.
 const sumAt = 8
 
-// malformedTails end a LOAD so that it makes no sense, save the last one: what nobody has announced is read past.
-var malformedTails = []loadEnd{
-	{more: 1},
-	{more: 1 << 40, tail: "\x01f\x01n\x00\x00\x00\x01x\x00\x00\x00\x00\x00\x00\x00\x00\x09"},
-	{more: 2, tail: "\x01f\x01n\x00\x00\x00\x09x"},
-	{more: 1, tail: "\x01f\x01n\x7f\xff\xff\xffx"},
-	{tail: "and more"},
-}
+// negativeLoad announces less than no job. The jobs of such a LOAD are not there.
+var negativeLoad = loadEnd{more: -1, tail: "and more"}
+
+// malformedLoads end a LOAD so that it makes no sense, save that with a tail alone: what nobody has announced is read
+// past.
+var malformedLoads = play.NewTable(
+	play.Of(1, loadEnd{more: 1}),
+	play.Of(1, loadEnd{more: 1 << 40, tail: "\x01f\x01n\x00\x00\x00\x01x\x00\x00\x00\x00\x00\x00\x00\x00\x09"}),
+	play.Of(1, loadEnd{more: 2, tail: "\x01f\x01n\x00\x00\x00\x09x"}),
+	play.Of(1, loadEnd{more: 1, tail: "\x01f\x01n\x7f\xff\xff\xffx"}),
+	play.Of(1, loadEnd{tail: "and more"}),
+	play.Of(1, negativeLoad),
+	play.Of(1, loadEnd{sum: true}),
+)
 
 // loadBadly sends a LOAD that ends malformed. Its jobs are there all the same, unless the checksum is wrong or the
 // count is negative.
 func (s *Simulator) loadBadly(c *Conn, at int64) {
 	jobs := []*Job{s.fresh(s.rng.IntN(graphQueue), ""), s.fresh(s.rng.IntN(graphQueue), "")}
-	switch n := s.rng.IntN(len(malformedTails) + 2); {
-	case n < len(malformedTails):
-		s.loadAs(c, jobs, []int64{at, at}, &malformedTails[n])
-	case n == len(malformedTails) || c.framing() == periodic.Plain:
-		s.loadAs(c, nil, nil, &loadEnd{more: -1, tail: "and more"})
-	default:
-		s.loadAs(c, jobs, []int64{at, at}, &loadEnd{sum: true})
+	end := malformedLoads.Draw(s.rng)
+	if end.more < 0 || end.sum && c.framing() == periodic.Plain {
+		s.loadAs(c, nil, nil, &negativeLoad)
+		return
 	}
+	s.loadAs(c, jobs, []int64{at, at}, &end)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"treadle/codec/periodic"
+	"treadle/fuzz/sim/play"
 )
 
 // The CRC framing alone has named locks, and data that a running job publishes.
@@ -75,17 +76,32 @@ func (s *Simulator) crcStep() {
 	}
 }
 
+// crcAct is something that a worker does with a job that it goes on doing.
+type crcAct int
+
+const (
+	crcAcquires crcAct = iota // a lock
+	crcReleases
+	crcPublishes
+	crcConfirms
+	crcDeclines
+)
+
+var crcActs = play.NewTable(
+	play.Of(2, crcAcquires), play.Of(1, crcReleases), play.Of(2, crcPublishes), play.Of(1, crcConfirms), play.Of(1, crcDeclines),
+)
+
 // whileHolding lets a worker do something with a job that it goes on doing.
 func (s *Simulator) whileHolding(c *Conn, h heldJob) {
 	lock := fmt.Sprint("l", s.rng.IntN(2))
 	j := h.job
-	switch n := s.rng.IntN(7); {
-	case n == 5:
+	switch crcActs.Draw(s.rng) {
+	case crcConfirms:
 		s.confirm(c, h)
-	case n == 6:
+	case crcDeclines:
 		c.held = slices.DeleteFunc(c.held, func(o heldJob) bool { return o.tag == h.tag })
 		s.decline(c, h)
-	case n < 2:
+	case crcAcquires:
 		r := &Request{cmd: periodic.Acquire, lock: lock, limit: 1 + s.rng.IntN(2)}
 		r.arrive = func() {
 			if r.job = j; !h.isCurrent() && !s.ledger.maybeLater(h) { // it hears that it no longer has the job, and says nothing more of it
@@ -103,7 +119,7 @@ func (s *Simulator) whileHolding(c *Conn, h heldJob) {
 		args := binary.BigEndian.AppendUint16(periodic.AppendStr8String(nil, lock), uint16(r.limit))
 		c.ask(r, append(args, h.handle...))
 		s.trace.Say("c%d wants %s for %v, as one of %d", c.id, lock, j, r.limit)
-	case n == 2:
+	case crcReleases:
 		r := &Request{cmd: periodic.Release, silent: s.ledger.setup.era < "2023"}
 		r.arrive = func() {
 			if !h.isCurrent() && !s.ledger.maybeLater(h) {
@@ -113,7 +129,7 @@ func (s *Simulator) whileHolding(c *Conn, h heldJob) {
 		}
 		c.ask(r, append(periodic.AppendStr8String(nil, lock), h.handle...))
 		s.trace.Say("c%d gives %s back for %v", c.id, lock, j)
-	default:
+	case crcPublishes:
 		s.publish(c, h)
 	}
 }

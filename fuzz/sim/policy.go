@@ -63,6 +63,12 @@ var policyActs = play.NewTable(
 	play.Of(1, policyLooks), play.Of(6, policyWants),
 )
 
+// policyEnds are the ends of runs in the queue with a policy, policyKinds the kinds of its workers.
+var (
+	policyEnds  = play.NewTable(play.Of(2, reportDone), play.Of(3, reportFail), play.Of(1, reportDelay))
+	policyKinds = play.NewTable(play.Of(2, plainWorker), play.Of(2, crcWorker), play.Of(1, gloomSlave))
+)
+
 // policyDo lets one thing happen to the queue with a policy.
 func (s *Simulator) policyDo() {
 	m := s.ledger.policy
@@ -72,7 +78,7 @@ func (s *Simulator) policyDo() {
 	}
 	switch act := policyActs.Draw(s.rng); {
 	case len(m.workers) == 0 || act == policyJoins && len(m.workers) < policyWorkers:
-		s.policyJoin([]peerKind{plainWorker, plainWorker, crcWorker, crcWorker, gloomSlave}[s.rng.IntN(5)])
+		s.policyJoin(policyKinds.Draw(s.rng))
 	case act == policyJoins || act == policySubmits:
 		if live < policyJobs && !s.ledger.full {
 			s.policySubmit()
@@ -80,7 +86,7 @@ func (s *Simulator) policyDo() {
 	case act == policyGrabs:
 		s.policyGrab(m.workers[s.rng.IntN(len(m.workers))])
 	case act == policyReports:
-		s.policyReport([]report{reportDone, reportDone, reportFail, reportFail, reportFail, reportDelay}[s.rng.IntN(6)])
+		s.policyReport(policyEnds.Draw(s.rng))
 	case act == policyLeaves:
 		s.policyLeave(m.workers[s.rng.IntN(len(m.workers))])
 	case act == policyChanges:

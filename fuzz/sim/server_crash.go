@@ -9,6 +9,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"treadle/fuzz/sim/disk"
+	"treadle/fuzz/sim/play"
 	"treadle/loop"
 )
 
@@ -32,10 +34,10 @@ func (s *Simulator) start(mem *vfs.MemFS, in loop.Surroundings) {
 	if faulty {
 		mem = s.startBadly(mem, in, f)
 	}
-	s.ledger.disk = newDisk(mem)
+	s.ledger.disk = disk.New(mem)
 	in.Disk = s.ledger.disk
 	settings := s.settings()
-	settings.Log = slog.New(checkpointWatcher{s.ledger.disk})
+	settings.Log = slog.New(s.ledger.disk.Log())
 	server, err := loop.NewOfflineIn(settings, in)
 	if s.server = server; err != nil {
 		s.server = nil
@@ -50,17 +52,17 @@ func (s *Simulator) start(mem *vfs.MemFS, in loop.Surroundings) {
 
 // startBadly starts a server on a disk with a fault, and returns the disk as the fault leaves it. Everything on the
 // disk is synced, so nothing that the ledger knows depends on where the fault hits.
-func (s *Simulator) startBadly(mem *vfs.MemFS, in loop.Surroundings, f *fault) *vfs.MemFS {
-	disk := newDisk(mem)
-	disk.fault.Store(f)
-	in.Disk = disk
+func (s *Simulator) startBadly(mem *vfs.MemFS, in loop.Surroundings, f *disk.Fault) *vfs.MemFS {
+	mounted := disk.New(mem)
+	mounted.Break(f)
+	in.Disk = mounted
 	server, err := loop.NewOfflineIn(s.settings(), in)
-	if err != nil && !f.hit.Load() {
+	if err != nil && !f.Hit() {
 		s.trace.Fail("the server does not start: %v", err)
 	}
-	left := disk.afterFault(f)
+	left := mounted.AfterFault(f)
 	if err == nil {
-		disk.abandon()
+		mounted.Abandon()
 		server.Abandon()
 	}
 	return left
@@ -71,43 +73,54 @@ const logReads = 12
 
 // anyFault draws a fault, sooner rather than later. Read errors hit the logs for the most part, because only they have
 // the changes that were acknowledged last.
-func (s *Simulator) anyFault() *fault {
-	f := &fault{kind: s.rng.IntN(faultKinds), keeps: 100 * s.rng.IntN(2)}
+func (s *Simulator) anyFault() *disk.Fault {
+	f := &disk.Fault{Kind: disk.Kind(s.rng.IntN(int(disk.Kinds))), Keeps: 100 * s.rng.IntN(2)}
 	left := s.rng.Int64N(1 << s.rng.IntN(9))
-	if f.logs = f.kind == readError && s.rng.IntN(4) > 0; f.logs {
+	if f.Logs = f.Kind == disk.ReadError && s.rng.IntN(4) > 0; f.Logs {
 		left = s.rng.Int64N(logReads)
 	}
-	f.left.Store(left)
-	return f
+	return f.After(left)
 }
 
 // abandon ends the server's goroutines after a play.
 func (s *Simulator) abandon() {
 	if s.server != nil {
-		s.ledger.disk.abandon()
+		s.ledger.disk.Abandon()
 		s.server.Abandon()
 	}
 }
+
+// ending is how a server's process ends.
+type ending string
+
+const (
+	endsInSync   ending = "in the middle of a sync"
+	endsByFault  ending = "by a fault of the disk"
+	endsWorn     ending = "by a fault after much writing"
+	endsSuddenly ending = "at rest"
+)
+
+var endings = play.NewTable(play.Of(1, endsInSync), play.Of(2, endsByFault), play.Of(1, endsWorn), play.Of(1, endsSuddenly), play.Of(2, endsInSync))
 
 // crash ends the server's process, and with it all connections: in the middle of a sync, by a disk error, or at rest.
 // Another server starts on what is left of the disk.
 func (s *Simulator) crash() {
 	s.settle()
 	s.crashes++
-	how, keeps, chance := s.rng.IntN(7), s.rng.IntN(remains), s.rng.Uint64()
-	s.trace.Say("crash %d, %d", how, keeps)
+	how, keeps, chance := endings.Draw(s.rng), disk.Remains(s.rng.IntN(int(disk.AllKinds))), s.rng.Uint64()
+	s.trace.Say("crash %s, %d", how, keeps)
 	var left *vfs.MemFS
 	switch how {
-	case 0, 5, 6:
+	case endsInSync:
 		s.commitSlowly()
 		s.ledger.kts = s.ledger.ktsNext // nothing that came later
-	case 1, 2:
+	case endsByFault:
 		s.commitBadly()
-	case 3:
+	case endsWorn:
 		left = s.wear()
 	}
 	if left == nil {
-		left = s.ledger.disk.afterCrash(keeps, chance)
+		left = s.ledger.disk.AfterCrash(keeps, chance)
 	}
 	s.abandon()
 	s.startAgain(left)
@@ -129,11 +142,10 @@ func (s *Simulator) startAgain(left *vfs.MemFS) {
 
 // commitBadly commits with a fault in the log. The server must stop, and acknowledge nothing.
 func (s *Simulator) commitBadly() {
-	f := &fault{kind: s.rng.IntN(powerLoss), logs: true}
-	f.left.Store(s.rng.Int64N(5))
-	s.ledger.disk.fault.Store(f)
-	if s.server.Commit() && f.hit.Load() {
-		s.trace.Fail("something has gone wrong with the log, %d, and the server goes on", f.kind)
+	f := (&disk.Fault{Kind: disk.Kind(s.rng.IntN(int(disk.PowerLoss))), Logs: true}).After(s.rng.Int64N(5))
+	s.ledger.disk.Break(f)
+	if s.server.Commit() && f.Hit() {
+		s.trace.Fail("something has gone wrong with the log, %d, and the server goes on", f.Kind)
 	}
 }
 
@@ -146,7 +158,7 @@ const wearing = 30
 func (s *Simulator) wear() (left *vfs.MemFS) {
 	s.commit()
 	f, after := s.anyFault(), s.rng.Uint64()
-	s.ledger.disk.fault.Store(f)
+	s.ledger.disk.Break(f)
 	v, k := s.probe(s.server), s.ledger.config[wornSetting]
 	for going := true; going && len(k.values) < wearing; {
 		id, acknowledged := v.set(k, k.now()+1)
@@ -158,7 +170,7 @@ func (s *Simulator) wear() (left *vfs.MemFS) {
 		}
 	}
 	s.rng = rand.New(rand.NewPCG(after, 0)) // of what was drawn meanwhile, nobody knows how often
-	return s.ledger.disk.afterFault(f)
+	return s.ledger.disk.AfterFault(f)
 }
 
 // recovered compares the server with the ledger after a restart.

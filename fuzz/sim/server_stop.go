@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"treadle/codec/periodic"
+	"treadle/fuzz/sim/disk"
 	"treadle/fuzz/sim/play"
 )
 
@@ -53,8 +54,8 @@ func (s *Simulator) stop() {
 		s.ledger.checkOwesNothing()
 	}
 	conns := slices.DeleteFunc(slices.Clone(s.net.conns), func(c *Conn) bool { return c.peer.Closed() })
-	s.ledger.disk.finishCheckpoints()
-	if err := s.server.Stop(s.ledger.disk.release); err != nil {
+	s.ledger.disk.FinishCheckpoints()
+	if err := s.server.Stop(s.ledger.disk.Release); err != nil {
 		s.trace.Fail("the server stops: %v", err)
 	}
 	if !owes {
@@ -66,7 +67,7 @@ func (s *Simulator) stop() {
 	if err := s.server.Check(); err != nil {
 		s.trace.Fail("when the server has stopped: %v", err)
 	}
-	s.ledger.disk.abandon()
+	s.ledger.disk.Abandon()
 	s.ledger.stopping, s.ledger.swaps, s.ledger.aired, s.ledger.missing, s.ledger.behind, s.ledger.misdated = false, nil, nil, nil, nil, ""
 	s.crashes++
 	for _, j := range s.ledger.jobs {
@@ -75,7 +76,7 @@ func (s *Simulator) stop() {
 		}
 	}
 	s.ledger.committed()
-	s.startAgain(s.ledger.disk.afterCrash(nothing, 0))
+	s.startAgain(s.ledger.disk.AfterCrash(disk.Nothing, 0))
 }
 
 // stopSlowly keeps the disk at a group for a while; true: until the server gives up waiting.
@@ -84,7 +85,7 @@ func (s *Simulator) stopSlowly() bool {
 	if s.rng.IntN(2) == 0 {
 		return true
 	}
-	s.ledger.disk.release()
+	s.ledger.disk.Release()
 	<-over
 	s.settle()
 	return false

@@ -126,7 +126,7 @@ func (s *Simulator) fill(full bool) {
 		s.ledger.fills++
 	}
 	s.ledger.full = full
-	s.ledger.disk.full.Store(full)
+	s.ledger.disk.Fill(full)
 	s.server.Look()
 }
 

@@ -3,22 +3,16 @@
 package site
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"go.mongodb.org/mongo-driver/bson"
-
-	"treadle/codec/periodic"
-	"treadle/fuzz/sim/wire"
 	"treadle/loop"
 	"treadle/loop/disbatch/mongotest"
 	"treadle/loop/disbatch/node"
@@ -206,86 +200,6 @@ func (l *process) dial(context.Context) (net.Conn, error) {
 	return near, nil
 }
 
-// message is a command for the database, a call of the server, or a reply, on its way.
-type message struct {
-	process *process
-	what    string
-	back    bool   // it is the answer
-	call    func() // of the server; else it is a command for the database
-	fault   mongotest.Fault
-	open    chan struct{}
-}
-
-func (p *message) String() string {
-	if p.back {
-		return fmt.Sprintf("%v is answered %s", p.process, p.what)
-	}
-	return fmt.Sprintf("%v asks %s", p.process, p.what)
-}
-
-// breaks reports whether a process that still runs would see its connection end by the loss of the message.
-func (p *message) breaks() bool { return p.call == nil && !p.process.isDead() }
-
-func (p *message) pass(fault mongotest.Fault) {
-	p.fault = fault
-	if p.call != nil && !p.process.isDead() {
-		p.call()
-	}
-	close(p.open)
-}
-
-// wait waits until the play delivers the message.
-func (p *message) wait() mongotest.Fault {
-	p.open = make(chan struct{})
-	s := p.process.site
-	s.mu.Lock()
-	s.arrived = append(s.arrived, p)
-	s.mu.Unlock()
-	<-p.open
-	return p.fault
-}
-
-// theRun is in commands and different in each play.
-var theRun = regexp.MustCompile(`,"treadle_run":\{"\$oid":"[0-9a-f]*"\}`)
-
-// describe is a command as text; commands of the driver's own have none.
-func describe(command bson.D) string {
-	switch command[0].Key {
-	case "hello", "ismaster", "isMaster", "endSessions":
-		return ""
-	}
-	text, err := bson.MarshalExtJSON(slices.DeleteFunc(slices.Clone(command), func(e bson.E) bool {
-		return e.Key == "lsid" || e.Key == "$db" || e.Key == "maxTimeMS"
-	}), false, false)
-	if err != nil {
-		panic(err) // it came as a document
-	}
-	return theRun.ReplaceAllString(string(text), "")
-}
-
-// BeforeCommand implements mongotest.Hooks.
-func (l *process) BeforeCommand(command bson.D) mongotest.Fault {
-	what := describe(command)
-	switch {
-	case l.isDead(), what != "" && l.site.away.Load():
-		time.Sleep(refusal)
-		return mongotest.LoseCall
-	case what == "":
-		return mongotest.None
-	}
-	return (&message{process: l, what: what}).wait()
-}
-
-// BeforeReply implements mongotest.Hooks.
-func (l *process) BeforeReply(command bson.D) (lost bool) {
-	what := describe(command)
-	if what == "" {
-		return false
-	}
-	(&message{process: l, what: what, back: true}).wait()
-	return l.site.away.Load()
-}
-
 // Submit implements node.Functions.
 func (l *process) Submit(function, name string, workload []byte, done func([]byte, error)) (err error) {
 	l.calls("a job "+name, func() { err = l.server.Functions().Submit(function, name, workload, done) })
@@ -306,95 +220,4 @@ func (l *process) calls(what string, call func()) {
 		call()
 		l.server.Settle()
 	}}).wait()
-}
-
-// worker is a Periodic worker of both functions.
-type worker struct {
-	process *process
-	number  int
-	peer    *loop.OfflinePeer
-	heard   []byte
-	greeted bool
-	task    *task // that it has
-	handle  []byte
-}
-
-func (w *worker) String() string { return fmt.Sprintf("%v's worker %d", w.process, w.number) }
-
-func (w *worker) asks(cmd periodic.Command, args []byte) {
-	w.peer.Send(wire.Frame(periodic.Plain, 1, cmd, args))
-}
-
-// join connects a worker.
-func (s *site) join(l *process) {
-	l.hired++
-	w := &worker{process: l, number: l.hired, peer: l.server.Connect("periodic")}
-	w.peer.Send(periodic.AppendHello(nil, &periodic.Hello{Framing: periodic.Plain, Role: periodic.Worker}))
-	for _, function := range []string{"one", "two"} {
-		w.asks(periodic.CanDo, periodic.AppendStr8String(nil, function))
-	}
-	w.asks(periodic.GrabJob, nil)
-	l.workers = append(l.workers, w)
-}
-
-// work lets a worker of a host do one thing.
-func (s *site) work(h *host) {
-	l := h.process
-	if len(l.workers) < 2 || len(l.workers) < 5 && s.rng.IntN(10) == 0 {
-		s.join(l)
-	} else if w := l.workers[s.rng.IntN(len(l.workers))]; s.rng.IntN(20) == 0 {
-		s.leave(w)
-	} else if w.task != nil {
-		s.reportTask(w, s.rng.IntN(8) > 0)
-	}
-	s.settle()
-}
-
-func (s *site) leave(w *worker) {
-	s.trace.Say("%v leaves", w)
-	if w.task != nil {
-		w.task.failed = true
-	}
-	w.process.workers = slices.DeleteFunc(w.process.workers, func(o *worker) bool { return o == w })
-	w.peer.Close()
-}
-
-// reportTask lets a worker report its task as done or as failed.
-func (s *site) reportTask(w *worker, done bool) {
-	t := w.task
-	w.task = nil
-	if !done {
-		s.trace.Say("%v fails %v", w, t)
-		t.failed = true
-		w.asks(periodic.WorkFail, w.handle)
-	} else {
-		s.trace.Say("%v does %v", w, t)
-		t.result = fmt.Sprintf("%v by %v", t, w)
-		w.asks(periodic.WorkDone, append(slices.Clone(w.handle), t.result...))
-	}
-	w.asks(periodic.GrabJob, nil)
-}
-
-// readAll lets the workers of a process read.
-func (s *site) readAll(l *process) {
-	for _, w := range l.workers {
-		w.heard = append(w.heard, w.peer.Read()...)
-		for len(w.heard) > 0 {
-			var r periodic.Response
-			n, err := periodic.NextResponse(w.heard, periodic.Plain, periodic.MaxPayload, &r)
-			if err != nil || n == 0 {
-				s.trace.Fail("%v is sent %x: %v", w, w.heard, err)
-			}
-			if w.greeted {
-				handle, j, err := wire.Assigned(periodic.Plain, bytes.Clone(r.Body))
-				if err != nil {
-					s.trace.Fail("%v is sent %v", w, err)
-				}
-				w.handle, w.task = handle, s.named(string(j.Name))
-				s.given(w)
-			}
-			w.greeted = true
-			w.heard = w.heard[n:]
-		}
-	}
 }

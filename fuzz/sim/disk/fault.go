@@ -1,0 +1,161 @@
+//go:build invariants
+
+package disk
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+)
+
+// Kind is a kind of fault.
+type Kind int
+
+// The kinds.
+const (
+	IOError   Kind = iota // whatever the operation is
+	NoRoom                // the same, where it needs room
+	Half                  // there is no room in the middle of a write
+	HalfQuiet             // a write ends in its middle, and says so by its count alone
+	PowerLoss             // the power fails then, and with it all that follows
+	ReadError             // something cannot be read
+	Kinds                 // how many there are
+)
+
+// Fault makes one operation fail, once.
+type Fault struct {
+	// Kind is what goes wrong.
+	Kind Kind
+	// Logs says that only what the committer does with logs counts, or the reading of logs.
+	Logs bool
+	// Keeps is how much a loss of power leaves of what was not synced, in percent.
+	Keeps int
+
+	left  atomic.Int64 // operations before that one
+	hit   atomic.Bool
+	after *vfs.MemFS // what a loss of power has left
+}
+
+// After sets how many operations come before the one that fails.
+func (f *Fault) After(operations int64) *Fault {
+	f.left.Store(operations)
+	return f
+}
+
+// Hit reports whether an operation has failed.
+func (f *Fault) Hit() bool { return f.hit.Load() }
+
+// Break has the disk fail.
+func (d *Disk) Break(f *Fault) { d.fault.Store(f) }
+
+// failsRead reports whether a read is the operation that fails.
+func (f *Fault) failsRead(op errorfs.Op) bool {
+	return f.Kind == ReadError && (!f.Logs || inLogs(op.Path)) && f.left.Add(-1) == -1
+}
+
+// failsWrite reports whether an operation that changes something is the one that fails. logs says that the committer
+// does it.
+func (f *Fault) failsWrite(op errorfs.Op, logs bool) bool {
+	return (!f.Logs || logs) && f.fits(op.Kind) && f.left.Add(-1) == -1
+}
+
+// fits reports whether a fault can make this kind of operation fail.
+func (f *Fault) fits(kind errorfs.OpKind) bool {
+	switch f.Kind {
+	case ReadError:
+		return false // it changes something
+	case Half, HalfQuiet:
+		return kind == errorfs.OpFileWrite || kind == errorfs.OpFileWriteAt
+	case NoRoom:
+		return kind != errorfs.OpRemove && kind != errorfs.OpRemoveAll && kind != errorfs.OpFileClose
+	}
+	return true
+}
+
+// apply makes an operation fail.
+func (d *Disk) apply(f *Fault, op errorfs.Op) error {
+	defer f.hit.Store(true)
+	switch f.Kind {
+	case NoRoom:
+		return syscall.ENOSPC
+	case PowerLoss:
+		f.after = d.clone(f.Keeps)
+		d.gone.Store(true)
+		fallthrough
+	case IOError, ReadError:
+		return syscall.EIO
+	}
+	c := &cut{name: op.Path}
+	if f.Kind == Half {
+		c.err = syscall.ENOSPC
+	}
+	d.mu.Lock()
+	d.cut = c
+	d.mu.Unlock()
+	return nil
+}
+
+// clone returns what is synced, and so many percent of the rest.
+func (d *Disk) clone(keeps int) *vfs.MemFS {
+	return d.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: keeps, RNG: rand.New(rand.NewPCG(0, 0))})
+}
+
+// AfterFault returns the disk as a fault leaves it, whichever operation it hit.
+func (d *Disk) AfterFault(f *Fault) *vfs.MemFS {
+	if f.Hit() && f.after != nil {
+		return f.after
+	}
+	return d.clone(f.Keeps)
+}
+
+// Remains is what a crash leaves of an unsynced write.
+type Remains int
+
+// The parts that may be left.
+const (
+	Nothing Remains = iota
+	Everything
+	APart    // the front of it: the last write is torn
+	AllKinds // how many kinds of remains there are
+)
+
+// AfterCrash returns the disk as a crash leaves it; chance says where a write is torn. Nothing but the logs may depend
+// on chance, because the number of the store's other files varies.
+func (d *Disk) AfterCrash(keeps Remains, chance uint64) *vfs.MemFS {
+	synced := d.mem.CrashClone(vfs.CrashCloneCfg{})
+	if keeps == Nothing {
+		return synced
+	}
+	all := d.clone(100)
+	if keeps == APart {
+		d.tear(synced, all, chance)
+	}
+	return all
+}
+
+// tear cuts the part of each log that is not synced. Behind the cut are the bytes that were there before, because logs
+// are reused.
+func (d *Disk) tear(synced, all *vfs.MemFS, chance uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, log := range d.written {
+		if log.from == log.to {
+			continue
+		}
+		before, now := contents(synced, name), contents(all, name)
+		at := log.from + int(chance%uint64(log.to-log.from))
+		if now = now[:min(at, len(now))]; len(before) > len(now) {
+			now = append(now, before[len(now):]...)
+		}
+		f, err := all.Create(name, vfs.WriteCategoryUnspecified)
+		if err != nil {
+			panic(err) // memory does not fail
+		}
+		_, _ = f.Write(now)
+		_ = f.Sync()
+		_ = f.Close()
+	}
+}

@@ -1,0 +1,140 @@
+//go:build invariants
+
+package sim
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// certainty is how sure the ledger is that the server has a job.
+type certainty int8
+
+const (
+	gone  certainty = iota // the server does not have it
+	maybe                  // it may have it
+	sure                   // it has it
+)
+
+// protocol is the one by which a job came.
+type protocol int8
+
+const (
+	ofPeriodic protocol = iota
+	ofGloom
+	ofDwork
+	ofDisbatch
+)
+
+// Job is what the ledger knows of one job. A name that is submitted again is another Job. The fields of one protocol
+// are in the embedded structs.
+type Job struct {
+	id    int
+	by    protocol
+	queue int // index of Ledger.queues
+	name  string
+	text  bool // the workload is text, not JSON
+	size  int  // bytes of padding behind the job's number, in the workload and in the result
+
+	// The state of the job in the server.
+	now   certainty // that the server has the job
+	disk  certainty // that the server would have it after a crash
+	turn  int       // the turn of the last change of now or holder
+	group int       // the group of changes that brings the job to the disk
+	came  int       // the turn in which the job came
+
+	// The place of the job in its queue.
+	keyed     bool // priority and due are known
+	priority  int64
+	due       int64 // Unix milliseconds
+	notBefore int64 // Unix milliseconds before which the job must not be handed out; may be too early, never too late
+	putOff    bool  // notBefore comes from a SCHED_LATER, which a crash may lose
+
+	// The reservation of the job.
+	run    *Run           // the last run; nil: it is not known which run is the last
+	holder *Conn          // the connection that was given the job and has not ended it
+	sentTo map[*Conn]bool // the connections that the job was broadcast to
+	lost   bool           // the holder is not known
+	heldAt int64          // Mono when the holder was given the job
+	stale  int            // 1 + the turn in which a connection other than the holder reported the job
+
+	// The result of the job.
+	owner    *Conn    // the connection that waits for the result
+	results  []string // everything that workers said the job came to
+	next     *Job     // the job that has replaced this one, or may have
+	failures int      // at most so many runs have failed
+	returned int      // reports of workers that the job is not done
+
+	periodicJob
+	crcRun
+	dworkTask
+	taken certainty // that another Gloom job had the id when this one came
+	asked bool      // the Disbatch node waits for the job's end
+}
+
+// periodicJob is what the ledger checks of the jobs of Periodic alone.
+type periodicJob struct {
+	record, recordDisk figures // the job's record now, and after a crash unless it has changed since
+
+	timeout int64 // milliseconds; 0: the server's setting
+}
+
+// crcRun is what a job of any protocol has when a worker with the CRC framing runs it.
+type crcRun struct {
+	locks  map[string]bool // names of the locks that the run has
+	asks   int             // ACQUIREs without an answer
+	parked bool            // the job may wait for a lock
+}
+
+// dworkTask is what only a task of dwork has.
+type dworkTask struct {
+	location string // the location that was given the task and has not ended it
+	kept     string // location, when that is on disk
+	preds    []*Job // predecessors
+	late     []*Job // predecessors that were added later and are not acknowledged yet
+	ghosts   []*Job // predecessors that the server may have lost
+	life     int    // how often a task of this name was created
+}
+
+func (j *Job) String() string { return fmt.Sprintf("j%d", j.id) }
+
+// volatile reports whether the server keeps the job in memory only.
+func (j *Job) volatile() bool { return j.by == ofGloom || j.by == ofDisbatch }
+
+// untimed reports whether the job has no time-out.
+func (j *Job) untimed() bool { return j.by != ofPeriodic }
+
+// workload identifies the job to the ledger: its number, as JSON or as text, and padding.
+func (j *Job) workload() string {
+	text := j.String() + strings.Repeat(padding, j.size)
+	if j.text {
+		return text
+	}
+	return strconv.Quote(text)
+}
+
+// padding fills large workloads and results; the trace leaves it out.
+const padding = "."
+
+func brief(b []byte) string { return strings.ReplaceAll(string(b), padding, "") }
+
+// heard is a worker's result as the job's owner gets it. A protocol that has only JSON carries text as a string;
+// the other side gets text again.
+func (j *Job) heard(c *Conn, result string) string {
+	switch text := strings.Trim(result, `"`); {
+	case c.gloom() && j.text:
+		return text
+	case j.by == ofGloom:
+		return strconv.Quote(text)
+	}
+	return result
+}
+
+// lastNext returns the last of the jobs that may have replaced a job one after the other. Some of these may have gone.
+func (j *Job) lastNext() *Job {
+	for j.next != nil {
+		j = j.next
+	}
+	return j
+}

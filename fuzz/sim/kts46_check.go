@@ -1,0 +1,152 @@
+//go:build invariants
+
+package sim
+
+import (
+	"fmt"
+	"strings"
+)
+
+// ktsShown is what the server shows of its projects, jobs and tasks.
+type ktsShown struct {
+	list, tasks string
+	revisions   [4]int64 // by worker; 0: it holds nothing
+}
+
+// agrees reports whether the server shows what the model has, apart from revisions that are not known yet.
+func (m *Kts46Model) agrees(v *ktsShown) bool {
+	for w, revision := range v.revisions {
+		_, t, _ := m.held(w)
+		if t == nil != (revision == 0) || t != nil && t.revision != 0 && t.revision != revision {
+			return false
+		}
+	}
+	return m.list() == v.list && m.tasks() == v.tasks
+}
+
+// ktsSettled compares the server with the model after a call, and notes new revisions, which are 0 in the model.
+func (s *Simulator) ktsSettled(after string) {
+	v := s.ktsLook()
+	if !s.ledger.kts.agrees(v) {
+		s.trace.Fail("after %s the server shows\n%s%s%v, and the ledger has\n%s%s", after, v.list, v.tasks, v.revisions, s.ledger.kts.list(), s.ledger.kts.tasks())
+	}
+	for w, revision := range v.revisions {
+		_, t, _ := s.ledger.kts.held(w)
+		if t == nil || t.revision != 0 {
+			continue
+		}
+		if revision <= s.ledger.kts.tops[w] || revision <= t.before {
+			s.trace.Fail("after %s the revision of w%d's task is %d, its own were up to %d, the task's up to %d", after, w, revision, s.ledger.kts.tops[w], t.before)
+		}
+		t.revision, s.ledger.kts.tops[w] = revision, revision
+	}
+}
+
+// ktsCrashed finds out which model a crash has left: the one on disk, or the one that was about to be. Every
+// acknowledged change must be in it.
+func (s *Simulator) ktsCrashed() {
+	v, now, disk := s.ktsLook(), s.ledger.kts, s.ledger.ktsDisk
+	newer, older := now.agrees(v), disk.agrees(v) && disk.changes >= s.ledger.ktsAcked
+	switch {
+	case older:
+		s.ledger.kts = disk
+	case !newer:
+		s.trace.Fail("after the crash the server shows\n%s%s%v, had on disk\n%s%sand was about to have\n%s%sof which change %d of %d was acknowledged",
+			v.list, v.tasks, v.revisions, disk.list(), disk.tasks(), now.list(), now.tasks(), s.ledger.ktsAcked, now.changes)
+	}
+	for _, j := range s.ledger.kts.jobs {
+		for k := range j.tasks {
+			t := &j.tasks[k]
+			if !t.there {
+				continue
+			}
+			t.place, t.seen = t.made, s.server.Now().Mono // the line is in the order of their making
+			if newer && older {
+				t.place = 0 // it is not known which
+			}
+		}
+	}
+	s.ledger.kts.back, s.ledger.kts.front, s.ledger.kts.changes = now.made, 0, now.changes
+	if newer && older {
+		s.ktsIDs(disk, now)
+	}
+	s.ledger.ktsDisk = s.ledger.kts.clone()
+}
+
+// ktsExpired notes the workers that have lost their tasks while time passed.
+func (l *Ledger) ktsExpired() {
+	if l.setup.restartAfter == 0 {
+		return
+	}
+	place := l.kts.back + 1 // the same for all: which was first is by chance
+	for w := range l.kts.tops {
+		if j, t, _ := l.kts.held(w); t != nil && l.clock().Mono-t.seen >= l.setup.restartAfter.Milliseconds() {
+			l.kts.requeue(j, t, false)
+			t.place = place
+			l.kts.changes++
+			l.trace.Say("w%d is silent", w)
+		}
+	}
+}
+
+// ktsQuery asks for something, and changes nothing.
+func (s *Simulator) ktsQuery(project, job string) {
+	switch s.rng.IntN(5) {
+	case 0:
+		s.ktsAsk(&ktsFlight{method: "projectExists", args: []any{project}})
+	case 1:
+		s.ktsAsk(&ktsFlight{method: "jobExists", args: []any{project, job}})
+	case 2:
+		s.ktsAsk(&ktsFlight{method: "getJobsList", args: []any{project}})
+	case 3:
+		s.ktsAsk(&ktsFlight{method: "getJobStatus", args: []any{project, job}})
+	default:
+		s.ktsAsk(&ktsFlight{method: "getCurrentTasks", args: []any{}, v2: true})
+	}
+}
+
+// ktsQueried notes such a call.
+func (l *Ledger) ktsQueried(f *ktsFlight) {
+	if f.method == "getCurrentTasks" {
+		var all []string
+		for w := range l.kts.tops {
+			if _, t, _ := l.kts.held(w); t != nil {
+				all = append(all, fmt.Sprintf(`{"id":"w%d","sig":"%s"}`, w, ktsStampOf(t.revision, true).text))
+			}
+		}
+		f.want = "[" + strings.Join(all, ",") + "]"
+		return
+	}
+	project := fmt.Sprint(f.args[0])
+	var names []string
+	for _, j := range l.kts.sorted() {
+		if j.project == project {
+			names = append(names, j.name)
+		}
+	}
+	_, there := l.kts.projects[project]
+	switch {
+	case f.method == "projectExists":
+		f.want = fmt.Sprint(there)
+		return
+	case !there:
+		f.want = ktsRefused
+		return
+	case f.method == "getJobsList":
+		f.want = fmt.Sprint(names)
+		return
+	}
+	j := l.kts.jobs[fmt.Sprintf("%s/%v", project, f.args[1])]
+	switch {
+	case f.method == "jobExists":
+		f.want = fmt.Sprint(j != nil)
+	case j == nil:
+		f.want = ktsRefused
+	default:
+		part := 1.0
+		if j.total > 0 {
+			part = min(float64(j.done)/float64(j.total), 1)
+		}
+		f.want = fmt.Sprintf("%s.%s: %.4g (%d/%d).", project, j.name, part, j.done, j.total)
+	}
+}

@@ -1,0 +1,64 @@
+//go:build invariants
+
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"treadle/codec/kts46"
+)
+
+// ktsFinish completes all tasks.
+func (s *Simulator) ktsFinish() {
+	for len(s.net.ktsFlights) > 0 {
+		s.ktsNow(s.net.ktsFlights[0])
+	}
+	s.commit() // the last call of the play may wait for it
+	if s.net.ktsOwed > 0 {
+		s.trace.Fail("%d calls of kts46 have no answer", s.net.ktsOwed)
+	}
+	for _, w := range s.net.ktsPeers {
+		w.drop()
+		if _, t, _ := s.ledger.kts.held(w.number); t != nil {
+			s.ktsNow(&ktsFlight{method: "restartTask", args: []any{fmt.Sprint("w", w.number), kts46.DateTime(ktsStampOf(t.revision, false).text)}})
+		}
+	}
+	for before := int64(-1); before != s.ledger.kts.changes; {
+		before = s.ledger.kts.changes
+		for _, w := range s.net.ktsPeers[:2] {
+			s.ktsDo(w, w.number == 1)
+		}
+	}
+	for _, j := range s.ledger.kts.sorted() {
+		if j.running || j.tasks != [5]ktsTask{} {
+			s.trace.Fail("%s/%s is never done", j.project, j.name)
+		}
+	}
+}
+
+// ktsNow lets a call arrive, and commits what it has changed.
+func (s *Simulator) ktsNow(f *ktsFlight) {
+	s.net.ktsFlights = slices.DeleteFunc(s.net.ktsFlights, func(e *ktsFlight) bool { return e == f })
+	if f.peer != nil {
+		f.peer.waiting = f
+	}
+	s.ktsLand(f)
+	s.commit()
+}
+
+// ktsDo lets a worker of a version do one task, if there is one.
+func (s *Simulator) ktsDo(w *ktsPeer, v2 bool) {
+	id := fmt.Sprint("w", w.number)
+	if !v2 {
+		if s.ktsNow(&ktsFlight{method: "getJob", args: []any{id}, peer: w}); w.stamp.text != "" {
+			s.ktsNow(&ktsFlight{method: "reportStatus", args: []any{id, "finished", kts46.DateTime(w.stamp.text)}, peer: w})
+		}
+		return
+	}
+	kinds := []string{"simulation", "basicStatistics", "idleTimes", "throughput"}
+	if s.ktsNow(&ktsFlight{method: "getTask", args: []any{id, kinds}, v2: true, peer: w}); w.stamp.text != "" {
+		s.ktsNow(&ktsFlight{method: "acceptTask", args: []any{id, w.stamp.text}, v2: true, peer: w})
+		s.ktsNow(&ktsFlight{method: "taskFinished", args: []any{id, w.stamp.text}, v2: true, peer: w})
+	}
+}

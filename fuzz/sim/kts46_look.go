@@ -1,0 +1,99 @@
+//go:build invariants
+
+package sim
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"treadle/codec/kts46"
+)
+
+// ktsTaskShown is a task as version 2 shows it.
+type ktsTaskShown struct {
+	Project, Job, Type, Sig string
+	StartState              *int64
+}
+
+// ktsLook asks the server for all projects, jobs and tasks.
+func (s *Simulator) ktsLook() *ktsShown {
+	v := &ktsShown{}
+	r, err := http.NewRequest(http.MethodGet, "/", http.NoBody)
+	if err != nil {
+		s.trace.Fail("%v", err)
+	}
+	var status struct {
+		WaitingQueue                    []ktsTaskShown
+		WaitingActivation, RunningTasks map[string]ktsTaskShown
+	}
+	s.server.Kts46("kts46-json", r, func(_ int, body []byte) {
+		if err := json.Unmarshal(body, &status); err != nil {
+			s.trace.Fail("the status is %q: %v", body, err)
+		}
+	})
+	var text strings.Builder
+	for _, t := range status.WaitingQueue {
+		fmt.Fprintf(&text, "%s/%s %s waits\n", t.Project, t.Job, t.Type)
+	}
+	for w := range v.revisions {
+		id := fmt.Sprint("w", w)
+		t, accepted := status.RunningTasks[id]
+		if !accepted {
+			t = status.WaitingActivation[id]
+		}
+		if t.Job == "" {
+			continue
+		}
+		at, err := time.Parse(time.RFC3339Nano, t.Sig)
+		if err != nil {
+			s.trace.Fail("%s has the signature %q: %v", id, t.Sig, err)
+		}
+		v.revisions[w] = at.UnixMilli()
+		start := int64(-1)
+		if t.StartState != nil {
+			start = *t.StartState
+		}
+		fmt.Fprintf(&text, "%s %s/%s %s %d, accepted: %v\n", id, t.Project, t.Job, t.Type, start, accepted)
+	}
+	v.tasks = text.String()
+	v.list = s.ktsListed()
+	return v
+}
+
+// ktsListed reads getServerStatus.
+func (s *Simulator) ktsListed() string {
+	r, err := http.NewRequest(http.MethodPost, "/", bytes.NewReader(kts46.AppendCall(nil, "getServerStatus")))
+	if err != nil {
+		s.trace.Fail("%v", err)
+	}
+	var text strings.Builder
+	s.server.Kts46("kts46", r, func(_ int, body []byte) {
+		v, err := kts46.ReadAnswer(bytes.NewReader(body))
+		all, ok := v.([]any)
+		if err != nil || !ok {
+			s.trace.Fail("getServerStatus is answered %q: %v", body, err)
+		}
+		project := ""
+		for _, e := range all {
+			j, _ := e.(kts46.Struct)
+			if p := fmt.Sprint(j.Get("project")); p != project {
+				if project != "" {
+					text.WriteString("\n")
+				}
+				project = p
+				fmt.Fprintf(&text, "%s:", p)
+			}
+			if j.Get("name") != nil {
+				fmt.Fprintf(&text, " %v %v/%v", j.Get("name"), j.Get("done"), j.Get("total"))
+			}
+		}
+		if project != "" {
+			text.WriteString("\n")
+		}
+	})
+	return text.String()
+}

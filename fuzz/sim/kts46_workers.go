@@ -1,0 +1,125 @@
+//go:build invariants
+
+package sim
+
+import (
+	"fmt"
+	"strings"
+
+	"treadle/codec/kts46"
+	"treadle/fuzz/sim/play"
+)
+
+// ktsHurry lets a worker do several things within a moment. Between two tasks it may change to the other version.
+func (s *Simulator) ktsHurry(w *ktsPeer) {
+	for range 3 + s.rng.IntN(6) {
+		before := len(s.net.ktsFlights)
+		if w.stamp.text == "" && s.rng.IntN(3) == 0 {
+			w.v2 = !w.v2
+		}
+		s.ktsWork(w)
+		if n := len(s.net.ktsFlights); n > before {
+			s.settle()
+			s.ktsNow(s.net.ktsFlights[n-1])
+		}
+	}
+}
+
+// ktsWorkerAct is something that a worker of kts46 does.
+type ktsWorkerAct int
+
+const (
+	ktsDies ktsWorkerAct = iota // and comes back
+	ktsReportsLate
+	ktsAsksAgain // although it has a task
+	ktsGoesOn
+)
+
+var ktsWorkerActs = play.NewTable(play.Of(2, ktsDies), play.Of(4, ktsReportsLate), play.Of(2, ktsAsksAgain), play.Of(16, ktsGoesOn))
+
+// ktsWork lets a worker do one thing.
+func (s *Simulator) ktsWork(w *ktsPeer) {
+	id := fmt.Sprint("w", w.number)
+	act := ktsWorkerActs.Draw(s.rng)
+	switch {
+	case act == ktsDies: // what comes next may be of the other version
+		s.trace.Say("%s dies", id)
+		w.drop()
+		w.waiting, w.v2 = nil, s.rng.IntN(2) == 0
+		return
+	case act == ktsReportsLate && len(w.stale) > 0:
+		s.ktsReport(w, w.stale[s.rng.IntN(len(w.stale))], nil)
+		return
+	case w.waiting != nil:
+		return
+	case w.stamp.text != "" && (act == ktsGoesOn || w.v2):
+		s.ktsReport(w, w.stamp, w)
+		return
+	}
+	f := &ktsFlight{method: "getJob", args: []any{id}, v2: w.v2, peer: w}
+	if w.v2 {
+		kinds := []string{"simulation", "basicStatistics", "idleTimes", "throughput"}
+		f.method, f.args = "getTask", append(f.args, kinds[:1+s.rng.IntN(4)])
+	}
+	w.waiting = f
+	s.ktsAsk(f)
+}
+
+// drop notes that the worker has no task any more.
+func (w *ktsPeer) drop() {
+	if w.stamp.text != "" {
+		w.stale = append(w.stale, w.stamp)
+		w.stale = w.stale[max(0, len(w.stale)-8):]
+	}
+	w.stamp, w.accepted = ktsStamp{}, false
+}
+
+// The reports of a task: by version 1, of an accepted task of version 2, and of one that is not accepted yet.
+var (
+	ktsStates   = play.NewTable(play.Of(1, "working"), play.Of(2, "finished"), play.Of(1, "abort"))
+	ktsReports  = play.NewTable(play.Of(1, "taskInProgress"), play.Of(2, "taskFinished"), play.Of(1, "taskInProgress"))
+	ktsDecision = play.NewTable(play.Of(3, "acceptTask"), play.Of(1, "rejectTask"))
+)
+
+// ktsReport sends a report of the task of a stamp; hears, unless nil, waits for the answer.
+func (s *Simulator) ktsReport(w *ktsPeer, stamp ktsStamp, hears *ktsPeer) {
+	id := fmt.Sprint("w", w.number)
+	f := &ktsFlight{v2: stamp.v2, peer: hears}
+	switch {
+	case !stamp.v2:
+		f.method, f.args = "reportStatus", []any{id, ktsStates.Draw(s.rng), kts46.DateTime(stamp.text)}
+	case w.accepted:
+		f.method, f.args = ktsReports.Draw(s.rng), []any{id, stamp.text}
+	default:
+		f.method, f.args = ktsDecision.Draw(s.rng), []any{id, stamp.text}
+	}
+	if hears != nil {
+		w.waiting = f
+	}
+	s.ktsAsk(f)
+}
+
+// ktsRead lets a worker read an answer.
+func (s *Simulator) ktsRead(f *ktsFlight, answer string) {
+	w := f.peer
+	if w == nil || w.waiting != f {
+		return // nobody, or one that has died
+	}
+	w.waiting = nil
+	parts := strings.Fields(answer)
+	switch {
+	case f.method == "getJob" || f.method == "getTask":
+		w.drop()
+		if len(parts) == 3 {
+			w.stamp = ktsStamp{parts[2], f.v2}
+		}
+	case strings.HasPrefix(answer, `{"sig":`):
+		w.drop()
+		w.stamp, w.accepted = ktsStamp{strings.Trim(answer[len(`{"sig":`):], `"}`), true}, true
+	case f.method == "reportStatus" && f.args[1] == "working" && answer != ktsRefused:
+		w.drop()
+		w.stamp = ktsStamp{answer, false}
+	default: // it is done or given back, or not this worker's any more
+		w.drop()
+	}
+}

@@ -1,0 +1,66 @@
+//go:build invariants
+
+package sim
+
+import (
+	"treadle/codec/periodic"
+)
+
+// swap is a job that was handed out before others that seem to come first.
+type swap struct {
+	given  *Job
+	better []*Job
+}
+
+// endTurn ends the turn: nothing is under way in the server, and the checks that waited for that are made.
+func (l *Ledger) endTurn() {
+	l.reap()
+	l.policy.turned()
+	if l.misdated != "" {
+		l.trace.Fail("%s", l.misdated)
+	}
+	l.checkBroadcasts()
+	l.checkHungUp()
+	l.checkAnswered()
+	l.checkIdle()
+	for _, j := range l.behind {
+		if j.now == sure && j.holder == nil && j.turn < l.turn && !j.lost && !l.waitsUnread(j) {
+			l.trace.Fail("%v waits, and stands in a dump behind one that runs", j)
+		}
+	}
+	for _, j := range l.missing {
+		if j.now == sure && !l.waitsUnread(j) {
+			l.trace.Fail("%v is not in a dump, or is lost", j)
+		}
+	}
+	l.behind, l.missing = nil, nil
+	for _, w := range l.swaps {
+		for _, r := range w.better {
+			if r.now == sure && r.turn < l.turn && r.keyed {
+				l.trace.Fail("%v (priority %d, due %d) is handed out before %v (%d, %d)", w.given, w.given.priority, w.given.due, r, r.priority, r.due)
+			}
+		}
+	}
+	l.swaps = l.swaps[:0]
+	l.turn++
+	l.mixed = false
+	l.began = l.clock().Wall
+}
+
+// checkAnswered checks, at the end of a turn, that every request with nothing to wait for has its answer: a Gloom
+// submission, a malformed request, a PING, a CONFIG_GET and a STATUS.
+func (l *Ledger) checkAnswered() {
+	for _, c := range l.net.conns {
+		if c.peer.Closed() {
+			continue
+		}
+		if l.checkAdmitted(c); len(c.acks) > 0 {
+			l.trace.Fail("c%d has submitted %v, and that is not acknowledged", c.id, c.acks[0])
+		}
+		for _, r := range c.requests {
+			if !c.slow && (r.refused && !r.doubtful || r.cmd == periodic.Ping || r.cmd == periodic.ConfigGet || r.cmd == periodic.Status) {
+				l.trace.Fail("c%d has sent a %v, and has no answer", c.id, r.cmd)
+			}
+		}
+	}
+}

@@ -1,0 +1,125 @@
+//go:build invariants
+
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// place is where a job of the model is. Places are bits: of several each is possible.
+type place uint8
+
+const (
+	nowhere    place = 1 << iota
+	waiting          // in the queue, also while a worker has it
+	failed           // given up, and kept
+	dead             // in the dead-letter queue, also while a worker has it
+	doneName         // done, and its name alone is known
+	doneKept         // done, and kept without its result
+	doneResult       // done, and kept with its result
+	expired          // too old to start, and kept
+)
+
+func (p place) String() string {
+	names := []string{"nowhere", "in the queue", "failed", "a dead letter", "a done name", "done", "done with a result", "expired"}
+	text := ""
+	for i, name := range names {
+		if p&(1<<i) != 0 {
+			text += " or " + name
+		}
+	}
+	return text[min(len(text), len(" or ")):]
+}
+
+// fate is what the server may know of a job.
+type fate struct {
+	place       place
+	least, most int   // failures since it was submitted or retried by hand
+	from, to    int64 // Wall: it is not handed out before from, and may be from to on
+
+	dueFrom, dueTo     int64 // Wall: between these it was due, for job-ttl
+	endedFrom, endedTo int64 // Wall: between these it was given up, done or expired
+}
+
+// policyJob is a job of the model.
+type policyJob struct {
+	number int
+	name   string // that of another job which has ended, or its own
+	key    byte
+	might  []fate // now; of several each is possible
+	now    fate   // what they have in common
+	past   []fate // since the last commit
+
+	maybeDue, due bool  // the time of now.from, or now.to, has come since that was decided
+	ready         bool  // it was due when the server had nothing more to do
+	passed        int   // so many of the other key started, later than any of its own, while it was ready and could start
+	inTurn        bool  // it was ready when a job was handed out last
+	tooOld        int64 // Mono since when it has expired for sure; 0: it has not
+	parked        bool  // it waits for the lock
+	parkedAt      int64 // Mono
+
+	worker  *policyWorker // that has it; nil: none
+	handle  []byte
+	timeout int64 // seconds
+	expires int64 // Mono of its time-out
+	size    int   // of its workload, beside its name
+
+	awaited *policyClient // whose RUN_JOB has no result yet
+	result  string        // that its worker said
+}
+
+func (j *policyJob) String() string { return fmt.Sprintf("%c:p%d", j.key, j.number) }
+
+// becomes notes what happens to a job: one of these.
+func (j *policyJob) becomes(might ...fate) {
+	j.worker, j.handle, j.maybeDue, j.due, j.ready = nil, nil, false, false, false
+	j.passed, j.inTurn, j.tooOld, j.parked = 0, false, 0, false
+	j.past = append(j.past, might...)
+	j.isOne(might)
+}
+
+// isOne notes what a job may be.
+func (j *policyJob) isOne(might []fate) {
+	j.might, j.now = might, might[0]
+	for _, f := range might[1:] {
+		j.now = j.now.or(f)
+	}
+}
+
+// policyMove notes that a job moves to the dead-letter queue if it has failed.
+func (j *policyJob) policyMove() {
+	if j.now.place&failed == 0 {
+		return
+	}
+	might, due, maybeDue := slices.Clone(j.might), j.due, j.maybeDue
+	for i := range might {
+		if might[i].place == failed {
+			might[i] = fate{place: dead}
+		}
+	}
+	j.becomes(might...)
+	j.due, j.maybeDue = due, maybeDue
+}
+
+// acknowledged notes that a job's submission is acknowledged: it is on disk.
+func (j *policyJob) acknowledged() {
+	if j.past[0].place == nowhere {
+		j.past = j.past[1:]
+	}
+}
+
+// or is what two fates have in common.
+func (f fate) or(o fate) fate {
+	return fate{
+		f.place | o.place, min(f.least, o.least), max(f.most, o.most), min(f.from, o.from), max(f.to, o.to),
+		min(f.dueFrom, o.dueFrom), max(f.dueTo, o.dueTo), min(f.endedFrom, o.endedFrom), max(f.endedTo, o.endedTo),
+	}
+}
+
+// isRunning reports whether a worker has a job.
+func (j *policyJob) isRunning() bool { return j.worker != nil }
+
+// workload is the name of the job and some bytes more.
+func (j *policyJob) workload() string { return j.String() + strings.Repeat(padding, j.size) }

@@ -1,0 +1,124 @@
+//go:build invariants
+
+package sim
+
+import (
+	"slices"
+)
+
+// running counts the jobs of the queue that workers have.
+func (m *PolicyModel) running() (n int) {
+	for _, j := range m.jobs {
+		if j.worker != nil && j.now.place == waiting {
+			n++
+		}
+	}
+	return n
+}
+
+// shut reports whether the queue hands out no job under a rule.
+func (m *PolicyModel) shut(r *policyRule) bool {
+	return r.noHandOut || r.concurrency > 0 && m.running() >= r.concurrency
+}
+
+// shutKey reports whether so many jobs of a key are running that the queue hands out no other under a rule.
+func (m *PolicyModel) shutKey(r *policyRule, key byte, running func(*policyJob) bool) bool {
+	n := 0
+	for _, j := range m.jobs {
+		if j.now.place&waiting != 0 && (j.key == key || r.oneKey) && running(j) {
+			n++
+		}
+	}
+	return r.keyConcurrency > 0 && n >= r.keyConcurrency
+}
+
+// mayCount reports whether the server may count a job as running: also one that clashes for a worker.
+func (m *PolicyModel) mayCount(j *policyJob) bool {
+	return j.worker != nil || slices.ContainsFunc(m.workers, func(w *policyWorker) bool { return w.kind == crcWorker && w.isLate(j) })
+}
+
+// mayRate reports whether the rate of a rule lets one more job start at a time: of the jobs that have started from any
+// moment on there are no more than a burst, and those that the rate adds in the time since.
+func (m *PolicyModel) mayRate(r *policyRule, mono int64) bool {
+	for i, at := range m.starts {
+		if r.jobs > 0 && (int64(len(m.starts)-i)+1-r.burst)*r.per > (mono-at)*r.jobs {
+			return false
+		}
+	}
+	return true
+}
+
+// hands checks that a job may be handed out now, and notes that it is.
+func (m *PolicyModel) hands(w *policyWorker, j *policyJob, queue string, handle []byte) {
+	m.turned()
+	at := waiting
+	if queue == m.dead {
+		at = dead
+	}
+	m.trace.Say("%v is given %v, %v", w, j, at)
+	if j.worker != nil {
+		m.trace.Fail("%v is handed to %v, and %v has it", j, w, j.worker)
+	}
+	m.isAt(j, at)
+	switch now := m.clock(); {
+	case at == dead:
+	case j.parked && !m.lock.unsure:
+		m.trace.Fail("%v is handed out, and waits for the lock", j)
+	case m.isTooOld(j):
+		m.trace.Fail("%v is handed out, and has expired", j)
+	case !j.maybeDue:
+		m.trace.Fail("%v is handed out %d ms before its back-off is over", j, j.now.from-now.Wall)
+	case !m.shut(&m.rule) || m.before != nil && !m.shut(m.before):
+	case m.rule.noHandOut:
+		m.trace.Fail("%v is handed out, and its queue is paused", j)
+	default:
+		m.trace.Fail("%v is handed out, and %d of its queue are running", j, m.running())
+	}
+	if at == waiting {
+		if m.before == nil && m.shutKey(&m.rule, j.key, (*policyJob).isRunning) {
+			m.trace.Fail("%v is handed out, and %d of its key are running", j, m.rule.keyConcurrency)
+		}
+		m.turns(j)
+		if now := m.clock().Mono; m.before == nil && !m.mayRate(&m.rule, now) {
+			m.trace.Fail("%v is handed out at %d, and others of its queue at %v: the rate is %d in %d ms", j, now, m.starts, m.rule.jobs, m.rule.per)
+		} else {
+			m.starts = append(m.starts, now)
+		}
+	}
+	if w.kind == crcWorker { // it reports by name: a report is of this run now
+		w.late = slices.DeleteFunc(w.late, func(r policyRun) bool { return r.job == j })
+	}
+	j.worker, j.handle, j.expires = w, handle, roundUp(m.clock().Mono+j.timeout*1000+policyGrace)
+	w.grabs--
+}
+
+// policyGrace is how long after a time-out the server waits for the worker; roundUp is what it makes of the end of that.
+const policyGrace, policyGrain = 1000, 128
+
+func roundUp(mono int64) int64 { return (mono + policyGrain - 1) &^ (policyGrain - 1) }
+
+// mayStart returns a job that is ready for a worker of the model, or nil. A slave serves no dead letters, and a worker
+// that knows jobs by name is given none that it still has to report.
+func (m *PolicyModel) mayStart(w *policyWorker) *policyJob {
+	shut := m.shut(&m.rule) || m.before != nil || !m.mayRate(&m.rule, m.last.Mono-policyGrain)
+	for _, j := range m.jobs {
+		switch {
+		case j.worker != nil || w.kind == crcWorker && w.isLate(j):
+		case j.due && (j.now.place == dead && !w.kind.gloom() || j.now.place == waiting && !shut && !m.shutKey(&m.rule, j.key, m.mayCount)):
+			return j
+		}
+	}
+	return nil
+}
+
+// checkIdle checks, when time has passed, that no worker of the model waits while a job is ready.
+func (m *PolicyModel) checkIdle() {
+	for _, j := range m.jobs {
+		j.due = j.due || !j.parked && j.now.to <= m.last.Wall
+	}
+	for _, w := range m.workers {
+		if j := m.mayStart(w); j != nil && w.grabs > 0 {
+			m.trace.Fail("%v waits, and %v is ready for it", w, j)
+		}
+	}
+}

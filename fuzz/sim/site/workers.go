@@ -1,0 +1,104 @@
+//go:build invariants
+
+package site
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"treadle/codec/periodic"
+	"treadle/fuzz/sim/wire"
+	"treadle/loop"
+)
+
+// worker is a Periodic worker of both functions.
+type worker struct {
+	process *process
+	number  int
+	peer    *loop.OfflinePeer
+	heard   []byte
+	greeted bool
+	task    *task // that it has
+	handle  []byte
+}
+
+func (w *worker) String() string { return fmt.Sprintf("%v's worker %d", w.process, w.number) }
+
+func (w *worker) asks(cmd periodic.Command, args []byte) {
+	w.peer.Send(wire.Frame(periodic.Plain, 1, cmd, args))
+}
+
+// join connects a worker.
+func (s *site) join(l *process) {
+	l.hired++
+	w := &worker{process: l, number: l.hired, peer: l.server.Connect("periodic")}
+	w.peer.Send(periodic.AppendHello(nil, &periodic.Hello{Framing: periodic.Plain, Role: periodic.Worker}))
+	for _, function := range []string{"one", "two"} {
+		w.asks(periodic.CanDo, periodic.AppendStr8String(nil, function))
+	}
+	w.asks(periodic.GrabJob, nil)
+	l.workers = append(l.workers, w)
+}
+
+// work lets a worker of a host do one thing.
+func (s *site) work(h *host) {
+	l := h.process
+	if len(l.workers) < 2 || len(l.workers) < 5 && s.rng.IntN(10) == 0 {
+		s.join(l)
+	} else if w := l.workers[s.rng.IntN(len(l.workers))]; s.rng.IntN(20) == 0 {
+		s.leave(w)
+	} else if w.task != nil {
+		s.reportTask(w, s.rng.IntN(8) > 0)
+	}
+	s.settle()
+}
+
+func (s *site) leave(w *worker) {
+	s.trace.Say("%v leaves", w)
+	if w.task != nil {
+		w.task.failed = true
+	}
+	w.process.workers = slices.DeleteFunc(w.process.workers, func(o *worker) bool { return o == w })
+	w.peer.Close()
+}
+
+// reportTask lets a worker report its task as done or as failed.
+func (s *site) reportTask(w *worker, done bool) {
+	t := w.task
+	w.task = nil
+	if !done {
+		s.trace.Say("%v fails %v", w, t)
+		t.failed = true
+		w.asks(periodic.WorkFail, w.handle)
+	} else {
+		s.trace.Say("%v does %v", w, t)
+		t.result = fmt.Sprintf("%v by %v", t, w)
+		w.asks(periodic.WorkDone, append(slices.Clone(w.handle), t.result...))
+	}
+	w.asks(periodic.GrabJob, nil)
+}
+
+// readAll lets the workers of a process read.
+func (s *site) readAll(l *process) {
+	for _, w := range l.workers {
+		w.heard = append(w.heard, w.peer.Read()...)
+		for len(w.heard) > 0 {
+			var r periodic.Response
+			n, err := periodic.NextResponse(w.heard, periodic.Plain, periodic.MaxPayload, &r)
+			if err != nil || n == 0 {
+				s.trace.Fail("%v is sent %x: %v", w, w.heard, err)
+			}
+			if w.greeted {
+				handle, j, err := wire.Assigned(periodic.Plain, bytes.Clone(r.Body))
+				if err != nil {
+					s.trace.Fail("%v is sent %v", w, err)
+				}
+				w.handle, w.task = handle, s.named(string(j.Name))
+				s.given(w)
+			}
+			w.greeted = true
+			w.heard = w.heard[n:]
+		}
+	}
+}
