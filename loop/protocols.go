@@ -204,6 +204,9 @@ func (h host) RoomFor(bytes int) bool { return h.journal.hasRoom(bytes) }
 
 // Durable implements protocol.Host.
 func (h host) Durable(queue []byte) (group uint64, wait bool) {
+	if h.journal == nil {
+		return 0, false // without the hash of the queue's name
+	}
 	return h.journal.durable(h.sched.ShardOf(queue))
 }
 
