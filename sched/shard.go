@@ -152,8 +152,10 @@ func (sh *shard) enqueue(now Time, job uint32, r *record, q *queue, past uint32)
 
 // isDue says that a job's due time has come, which is past milliseconds after its due second.
 func (sh *shard) isDue(now Time, r *record, past uint32) bool {
-	second := floorSecond(now.Wall)
-	return r.due < second || r.due == second && int64(past) <= now.Wall-second*1000
+	if r.due > never/1000-1 || r.due < -never/1000 { // outside of what milliseconds can say
+		return r.due < 0
+	}
+	return r.due*1000+int64(past) <= now.Wall
 }
 
 // dequeue detaches a pending job.
