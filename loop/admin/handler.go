@@ -187,11 +187,7 @@ func (i *Interface) write(w http.ResponseWriter, v any, err error) {
 	kind := "application/octet-stream"
 	if !isBytes {
 		kind = "application/json"
-		var encoded bytes.Buffer
-		e := json.NewEncoder(&encoded)
-		e.SetEscapeHTML(false)
-		_ = e.Encode(v) // only types of package codec/admin
-		text = encoded.Bytes()
+		text = encode(v)
 	}
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("X-Content-Type-Options", "nosniff") // a workload may read as a page
@@ -203,6 +199,18 @@ func (i *Interface) write(w http.ResponseWriter, v any, err error) {
 	if jobs, ok := v.(*leased); ok && (err != nil || jobs.ctx.Err() != nil || http.NewResponseController(w).Flush() != nil) {
 		jobs.unsent()
 	} // nobody misses another answer
+}
+
+// encode returns the JSON of an answer, a type of package codec/admin.
+func encode(v any) []byte {
+	if jobs, ok := v.(*leased); ok {
+		return append(jobs.AppendJSON(make([]byte, 0, jobs.size)), '\n')
+	}
+	var encoded bytes.Buffer
+	e := json.NewEncoder(&encoded)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v)
+	return encoded.Bytes()
 }
 
 // errorStatus returns the HTTP status of an error, and the reason that its answer names.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	codec "treadle/codec/admin"
+	"treadle/codec/jsontext"
 	"treadle/loop/protocol"
 	"treadle/sched"
 )
@@ -70,6 +71,9 @@ func reportsOf[R any](r *http.Request) (all []R, single bool, err error) {
 		all = make([]R, 1)
 		return all, true, decode(text, &all[0])
 	}
+	if all = plainReports[R](text); all != nil {
+		return all, false, nil
+	}
 	d := newDecoder(text)
 	_, err = d.Token()
 	for err == nil && d.More() {
@@ -86,6 +90,30 @@ func reportsOf[R any](r *http.Request) (all []R, single bool, err error) {
 	}
 	return all, false, atEnd(d, err)
 }
+
+// plainReports decodes an array of reports of the usual form in a fraction of encoding/json's time. It returns nil for
+// any other text: encoding/json says what that is.
+func plainReports[R any](text []byte) []R {
+	var a jsontext.Array
+	if _, has := any(new(R)).(plainReport); !has || !a.Open(text) {
+		return nil
+	}
+	all := make([]R, 0, min(bytes.Count(text, []byte("{")), sched.MaxRequestJobs))
+	for a.Next() {
+		var one R
+		if len(all) == sched.MaxRequestJobs || !any(&one).(plainReport).parsePlain(a.Value) {
+			return nil
+		}
+		all = append(all, one)
+	}
+	if !a.Valid() {
+		return nil
+	}
+	return all
+}
+
+// plainReport is a kind of reports that many requests have many of.
+type plainReport interface{ parsePlain(text []byte) bool }
 
 // leaseErrors are the errors of tokens, each with its HTTP status and reason.
 var leaseErrors = []struct {
@@ -123,6 +151,8 @@ func (r *failReport) token() string     { return r.Token.Token }
 func (r *releaseReport) token() string  { return r.Token.Token }
 func (r *extendReport) token() string   { return r.Token.Token }
 func (r *progressReport) token() string { return r.Token.Token }
+
+func (r *doneReport) parsePlain(text []byte) bool { return (*codec.DoneReport)(r).ParsePlain(text) }
 
 func (r *doneReport) carryOut(c *reportCall) error {
 	result, err := oneOf("result", r.Result, r.ResultBytes)

@@ -170,8 +170,8 @@ func (i *Interface) reserve(ctx context.Context, queues [][]byte, ask *codec.Res
 	}
 	one.mu.Lock()
 	jobs, runs := one.jobs, one.runs
+	answer := &leased{Leased: codec.Leased{Jobs: jobs[:0]}, ctx: ctx, i: i, size: one.bytes + len(jobs)*jobText}
 	one.mu.Unlock()
-	answer := &codec.Leased{Jobs: []codec.LeasedJob{}}
 	if len(runs) == 0 {
 		return answer, nil
 	}
@@ -179,8 +179,8 @@ func (i *Interface) reserve(ctx context.Context, queues [][]byte, ask *codec.Res
 	_, _ = rand.Read(secret[:]) // never fails
 	terms.Secret = binary.LittleEndian.Uint64(secret[:])
 	now := i.host.Now()
-	tokens := s.Grant(now, p, runs, terms)
-	for n, token := range tokens {
+	answer.tokens = s.Grant(now, p, runs, terms)
+	for n, token := range answer.tokens {
 		switch {
 		case token != (sched.Token{}):
 			jobs[n].Token, jobs[n].Until = token.String(), now.Wall+terms.For
@@ -192,7 +192,7 @@ func (i *Interface) reserve(ctx context.Context, queues [][]byte, ask *codec.Res
 	if err := i.commit(); err != nil {
 		return nil, err
 	}
-	return &leased{answer, ctx, i, tokens}, nil
+	return answer, nil
 }
 
 // collect has the scheduler hand out jobs for a reserve. It returns without any when none came in time.
@@ -247,11 +247,15 @@ func (i *Interface) refused(err error) error {
 
 // leased is an answer with leases, which end when it cannot be sent: the worker has gone.
 type leased struct {
-	*codec.Leased
+	codec.Leased
 	ctx    context.Context
 	i      *Interface
 	tokens []sched.Token
+	size   int // about as many bytes as the text of the answer
 }
+
+// jobText is about the size of a job's text in an answer beside its workload: one with short names.
+const jobText = 192
 
 // unsent gives back the jobs of an answer that could not be sent.
 func (l *leased) unsent() {
