@@ -32,7 +32,7 @@ const (
 	// leaseParts is the number of parts of the table of leases. Each part has a lock.
 	leaseParts = 16
 	// maxEndedLeases bounds the ended leases of a part that are remembered, so that a doubled call
-	// learns how its lease has ended: about 5 MB in all parts together.
+	// learns how its lease has ended: 1.5 MB in all parts together.
 	maxEndedLeases = 4 << 10
 )
 
@@ -93,15 +93,18 @@ type leases [leaseParts]leaseTable
 type leaseTable struct {
 	mu    sync.Mutex
 	live  map[uint64]*lease
-	ended map[uint64]endedLease
-	order []uint64 // of the ended ones; a ring when it is full
-	next  int      // the oldest of the ring
+	ended []endedLease // by endedAt; nil until a lease has ended
 }
 
+// endedLease is a lease that has ended, until a later one takes its place.
 type endedLease struct {
-	secret uint64
+	token  Token // a Number of 0: none
 	ending leaseEnd
 }
+
+// endedAt returns the place of an ended lease in its part. Numbers are drawn in order, so that a place is taken again only
+// after as many others as there are.
+func endedAt(number uint64) int { return int(number / leaseParts % maxEndedLeases) }
 
 func (l *leases) part(number uint64) *leaseTable { return &l[number%leaseParts] }
 
@@ -136,13 +139,15 @@ func (l *leases) find(t Token) (*lease, error) {
 	if x := part.live[t.Number]; x != nil && x.secret == t.Secret {
 		return x, nil
 	}
-	if e, ok := part.ended[t.Number]; ok && e.secret == t.Secret {
-		return nil, leaseErrors[e.ending]
+	if part.ended != nil && t.Number != 0 {
+		if e := part.ended[endedAt(t.Number)]; e.token == t {
+			return nil, leaseErrors[e.ending]
+		}
 	}
 	return nil, ErrNoLease
 }
 
-// end ends a live lease and remembers how, instead of the oldest that is remembered.
+// end ends a live lease and remembers how.
 func (l *leases) end(number uint64) {
 	t := l.part(number)
 	t.mu.Lock()
@@ -152,16 +157,9 @@ func (l *leases) end(number uint64) {
 		t.live = nil // a map keeps the memory of its largest size
 	}
 	if t.ended == nil {
-		t.ended = make(map[uint64]endedLease)
+		t.ended = make([]endedLease, maxEndedLeases)
 	}
-	t.ended[number] = endedLease{x.secret, x.ending}
-	if len(t.order) < maxEndedLeases {
-		t.order = append(t.order, number)
-		return
-	}
-	delete(t.ended, t.order[t.next])
-	t.order[t.next] = number
-	t.next = (t.next + 1) % maxEndedLeases
+	t.ended[endedAt(number)] = endedLease{Token{number, x.secret}, x.ending}
 }
 
 // leased says that a watch holds the leased jobs of its queue.

@@ -104,7 +104,7 @@ func (s *Scheduler) granted(t Token) (*shard, *record, *lease, error) {
 	sh := &s.shards[l.shard]
 	sh.mu.Lock()
 	r := sh.slab.find(l.slot)
-	if r != nil && r.state == reserved && sh.leaseOf(r) == l {
+	if r != nil && r.state == reserved && sh.holder(r).leased() && sh.holder(r).held[r.heldIndex()].number == t.Number {
 		return sh, r, l, nil
 	}
 	sh.counters.Stale++
