@@ -116,14 +116,13 @@ func (r *DoneReport) ParsePlain(text []byte) bool {
 	if !o.Open(text) {
 		return false
 	}
-	for ok := true; o.Next(); {
+	for o.Next() {
+		ok := false
 		switch string(o.Key) {
 		case "token":
 			plain.Token.Token, ok = plainText(o.Value)
 		case "result":
 			plain.Result, ok = plainText(o.Value)
-		default:
-			ok = false
 		}
 		if !ok {
 			return false
