@@ -23,16 +23,25 @@ func (c *checker) keyed(q *queue) error {
 	if k == nil {
 		return nil
 	}
-	running, jobs, present := c.keyedRuns(q), 0, 0
+	running, jobs, present, idle := c.keyedRuns(q), 0, 0, 0
 	for _, l := range q.everyLane() {
 		if err := c.lane(q, l, running[l.id]); err != nil {
 			return fmt.Errorf("lane %x: %w", l.key, err)
 		}
 		jobs += l.jobs.jobs
 		present += count(l.generation == k.generation)
+		idle += count(l.idle)
 	}
-	if n := len(q.everyLane()); n != k.count || jobs != k.jobs || present != len(k.byKey) || n+len(k.free) != len(k.lanes) {
-		return fmt.Errorf("%d lanes, %d jobs in them and %d keys are counted, %d, %d and %d are there", k.count, k.jobs, len(k.byKey), n, jobs, present)
+	for l := k.idle.first; l != nil; l = l.next {
+		if idle--; !l.idle || l.next == nil && k.idle.last != l {
+			return fmt.Errorf("lane %x is not idle, and among those that are, or the list ends early", l.key)
+		}
+	}
+	if idle != 0 || k.idles > k.count {
+		return fmt.Errorf("%d idle lanes are not in the list of %d, with %d others", idle, k.idles, k.count)
+	}
+	if n := len(q.everyLane()); n != k.count+k.idles || jobs != k.jobs || present != len(k.byKey) || n+len(k.free) != len(k.lanes) {
+		return fmt.Errorf("%d lanes, %d jobs in them and %d keys are counted, %d, %d and %d are there", k.count+k.idles, k.jobs, len(k.byKey), n, jobs, present)
 	}
 	if k.change.active != slices.Contains(c.sh.changing, q) && !q.dropped {
 		return errors.New("disagrees with the Ticks about its lanes")
@@ -69,8 +78,8 @@ func (c *checker) lane(q *queue, l *lane, running int32) error {
 		return errors.New("is not found")
 	case l.running != running || l.running < 0:
 		return fmt.Errorf("counts %d running jobs, has %d", l.running, running)
-	case l.jobs.jobs == 0 && l.running == 0:
-		return errors.New("has no jobs and is there")
+	case l.idle != (l.jobs.jobs == 0 && l.running == 0):
+		return errors.New("has no jobs and is not idle, or the other way round")
 	case l.jobs.jobs == 0 && l.level != nil:
 		return errors.New("has no jobs and takes turns")
 	case l.generation != k.generation && !c.changing(q) && q.withheld.jobs == 0 && q.broadcast == nil:

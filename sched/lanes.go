@@ -18,16 +18,20 @@ type lane struct {
 	cut        bool  // it left a level of cutAt in the middle of its turn, because so many of its jobs run
 	cutAt      int64
 	level      *level // nil: nothing of it can be handed out
-	prev, next *lane  // neighbours in the level
+	idle       bool   // it has no jobs, and is kept for the next of its key
+	prev, next *lane  // neighbours in the level, or among the idle lanes
 }
+
+// laneList is lanes in an order.
+type laneList struct{ first, last *lane }
 
 // level is the lanes that take turns: in fair order those whose first jobs have one priority. In any other order each
 // lane has a level of its own, at the rank of its first job.
 type level struct {
-	rank        rank
-	first, last *lane
-	heapIndex   int32 // place in the heap
-	shared      bool  // it is of the fair order
+	rank rank
+	laneList
+	heapIndex int32 // place in the heap
+	shared    bool  // it is of the fair order
 }
 
 func (v *level) ahead(o *level) bool { return v.rank.less(o.rank) }
@@ -45,9 +49,9 @@ type keyedJobs struct {
 
 	lanes  []*lane // by id; nil: the id is free
 	free   []uint32
-	spare  *lane // lanes to use again, linked by next: at most as many as there are lanes
-	spares int
-	count  int
+	count  int              // lanes with jobs that are ready or run
+	idle   laneList         // lanes without jobs, the longest idle first
+	idles  int              // at most count: keys come again, and a lane that is there costs no change of the map
 	byKey  map[uint64]*lane // of the present generation
 	jobs   int              // ready ones, withheld ones aside
 	open   heap[*level]
@@ -68,45 +72,65 @@ func (k *keyedJobs) finds(r *record) bool {
 func (sh *shard) laneFor(k *keyedJobs, r *record) *lane {
 	sh.countSteps(k.rule.cost(r.size))
 	key := sh.hash(k.rule.find(unpack(sh.arena.view(r.bytes, int(r.size)))))
-	if l := k.byKey[key]; l != nil {
-		return l
-	}
-	l := k.spare
+	l := k.byKey[key]
 	if l == nil {
-		l = new(lane)
-	} else {
-		k.spare = l.next
-		k.spares--
+		l = &lane{key: key, jobs: newIndex(), generation: k.generation, weight: k.weightOf(key)}
+		l.id = assignID(&k.lanes, &k.free, l)
+		k.byKey[key] = l
+		k.count++
+	} else if l.idle {
+		k.wake(l)
 	}
-	*l = lane{key: key, jobs: newIndex(), generation: k.generation, weight: k.weightOf(key)}
-	l.id = assignID(&k.lanes, &k.free, l)
-	k.byKey[l.key] = l
-	k.count++
 	return l
+}
+
+// wake takes a lane, which gets a job, from the idle ones.
+func (k *keyedJobs) wake(l *lane) {
+	k.idle.unlink(l)
+	l.idle = false
+	k.idles--
+	k.count++
 }
 
 func (k *keyedJobs) weightOf(key uint64) int32 { return max(k.weights[key], 1) }
 
-// freeLane frees a lane without jobs.
-func (sh *shard) freeLane(q *queue, l *lane) {
+// idleLane keeps a lane whose last job has gone for the next job of its key, as the last to be freed. It frees the lanes
+// that have been idle for the longest, when there are too many.
+func (sh *shard) idleLane(q *queue, l *lane) {
 	k := q.keyed
-	l.jobs.free(&sh.buckets)
-	k.lanes[l.id] = nil
-	if l.generation == k.generation {
-		delete(k.byKey, l.key)
+	if k.count--; l.generation != k.generation {
+		sh.freeLane(k, l)
+	} else {
+		l.jobs.tree = nil
+		l.idle = true
+		k.idle.append(l)
+		k.idles++
 	}
-	if k.count--; k.count > 0 {
-		k.free = append(k.free, l.id)
-		if k.spares < k.count {
-			l.next, k.spare = k.spare, l
-			k.spares++
-		}
+	for k.idles > k.count {
+		sh.freeIdle(k, k.idle.first)
+	}
+	if k.count > 0 {
 		return
 	}
 	k.lanes, k.free, k.byKey = nil, nil, make(map[uint64]*lane) // they keep the room of all that they ever had
-	k.spare, k.spares = nil, 0
 	if k.rule.text == "" {
 		q.keyed = nil
+	}
+}
+
+func (sh *shard) freeIdle(k *keyedJobs, l *lane) {
+	k.idle.unlink(l)
+	k.idles--
+	sh.freeLane(k, l)
+}
+
+// freeLane frees a lane without jobs.
+func (sh *shard) freeLane(k *keyedJobs, l *lane) {
+	l.jobs.free(&sh.buckets)
+	k.lanes[l.id] = nil
+	k.free = append(k.free, l.id)
+	if l.generation == k.generation {
+		delete(k.byKey, l.key)
 	}
 }
 
@@ -191,10 +215,11 @@ func (sh *shard) endRun(q *queue, id uint32) {
 	}
 }
 
-// served counts a job of a lane that is handed out.
+// served counts a job of a lane that is handed out. A lane whose last job it is leaves its level at once.
 func (l *lane) served() {
-	l.turn++
-	l.endTurn()
+	if l.turn++; l.jobs.jobs > 1 {
+		l.endTurn()
+	}
 }
 
 // endTurn puts a lane that has had its turn behind the others of its level.
@@ -208,7 +233,7 @@ func (l *lane) endTurn() {
 
 // placeLane puts a lane where it belongs after its jobs or the rules have changed. A lane that comes to a level, from
 // another or from none, goes behind those that are there, unless its turn was cut off because so many of its jobs ran: that
-// goes on. A lane without jobs is freed.
+// goes on. A lane without jobs is idle.
 func (sh *shard) placeLane(q *queue, l *lane) {
 	k := q.keyed
 	if l.jobs.jobs == 0 || k.limit > 0 && l.running >= k.limit {
@@ -218,7 +243,7 @@ func (sh *shard) placeLane(q *queue, l *lane) {
 		l.cut = l.cut && l.jobs.jobs > 0
 		k.leave(l)
 		if l.jobs.jobs == 0 && l.running == 0 {
-			sh.freeLane(q, l)
+			sh.idleLane(q, l)
 		}
 		return
 	}
@@ -278,7 +303,7 @@ func (k *keyedJobs) leave(l *lane) {
 	}
 }
 
-func (v *level) append(l *lane) {
+func (v *laneList) append(l *lane) {
 	if l.prev = v.last; v.last != nil {
 		v.last.next = l
 	} else {
@@ -287,7 +312,7 @@ func (v *level) append(l *lane) {
 	v.last = l
 }
 
-func (v *level) prepend(l *lane) {
+func (v *laneList) prepend(l *lane) {
 	if l.next = v.first; v.first != nil {
 		v.first.prev = l
 	} else {
@@ -296,7 +321,7 @@ func (v *level) prepend(l *lane) {
 	v.first = l
 }
 
-func (v *level) unlink(l *lane) {
+func (v *laneList) unlink(l *lane) {
 	if l.prev != nil {
 		l.prev.next = l.next
 	} else {

@@ -155,6 +155,10 @@ func (sh *shard) changeLanes(q *queue, k *keyedJobs, until int) (done bool) {
 		case l != nil && l.generation != k.generation && l.jobs.jobs > 0:
 			sh.move(l.jobs.tail(&sh.buckets), q) // l may be gone then
 			continue
+		case l != nil && l.idle && l.generation != k.generation:
+			sh.freeIdle(k, l)
+		case l != nil && l.idle:
+			l.weight = k.weightOf(l.key)
 		case l != nil:
 			l.weight = k.weightOf(l.key)
 			sh.placeLane(q, l)
