@@ -223,6 +223,32 @@ func TestLeaseFails(t *testing.T) {
 	x.want(fmt.Sprint(owner.id, " 0 failed "))
 }
 
+// TestLeaseFailsDelayed: a delay holds for a job whose space counts failures, and for a task.
+func TestLeaseFailsDelayed(t *testing.T) {
+	x := newTestSched(t, Options{Rules: operateRules})
+	x.submit("owned", "a", func(j *Submission) { j.Space, j.Await = ownedSpace, x.peer() })
+	x.ok(x.s.Extend(x.now, 2, []byte("tasks"), graphTaskList("a"), &x.rec))
+	fail := func(queue string, delay int64) state {
+		x.ok(x.s.FailGranted(x.now, x.leases("w", 1, "a", queue)[0], nil, delay, &x.rec))
+		x.check()
+		return x.stateOf(queue, "a")
+	}
+	for _, queue := range []string{"owned", "tasks"} {
+		if got := fail(queue, 1500); got != delayed {
+			t.Errorf("%s: state %d", queue, got)
+		}
+	}
+	x.pass(1499)
+	x.leases("w", 1, "", "owned", "tasks")
+	x.pass(1)
+	if got := fail("tasks", 0); got != ready {
+		t.Errorf("without a delay: state %d", got)
+	}
+	if got := fail("owned", 1500); got != free { // the second failure is the last
+		t.Errorf("the last failure: state %d", got)
+	}
+}
+
 // TestLeaseSurvivesRestart: after a restart a durable job is reserved under the same token, worker and end, which is in
 // the journal after each change. A lease that has expired meanwhile ends with the first Tick. Other jobs are ready.
 func TestLeaseSurvivesRestart(t *testing.T) {

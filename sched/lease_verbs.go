@@ -128,7 +128,8 @@ func (s *Scheduler) FinishGranted(now Time, t Token, data []byte, sink Sink) err
 }
 
 // FailGranted is Fail for a leased job. A delay of 0 or more is in milliseconds and replaces the back-off of the queue's
-// policy: the job is due then. Less than 0 is no delay. Jobs of Rules.Deaths and tasks have none.
+// policy: the job is due then. Less than 0 is no delay. A job of Rules.Deaths or a task goes ahead of others without a delay
+// of more than 0.
 func (s *Scheduler) FailGranted(now Time, t Token, text []byte, delay int64, sink Sink) error {
 	sh, r, l, err := s.granted(t)
 	if err != nil {

@@ -309,10 +309,14 @@ func (sh *shard) freeWatch(w *watch) {
 // again. It ends instead if its owner has left or if it has failed as often as Rules.Deaths. The
 // caller matches the queue afterwards. A caller that gives back several jobs matches after the last:
 // jobs with Deaths go to the front, so the last of them is first. A delay of 0 or more, in milliseconds, replaces a
-// policy's back-off.
+// policy's back-off; one of more than 0 also delays a task, or a job with Deaths.
 func (sh *shard) fail(now Time, job uint32, r *record, q *queue, a Attempt, delay int64, sink Sink) {
 	if r.flags&task != 0 {
-		sh.graph.release(now, job, r, q, front)
+		if delay > 0 {
+			sh.release(now, job, r, q, now.Wall+delay, sink)
+		} else {
+			sh.graph.release(now, job, r, q, front)
+		}
 		return
 	}
 	rules := &sh.s.rules[r.space]
@@ -336,6 +340,10 @@ func (sh *shard) fail(now Time, job uint32, r *record, q *queue, a Attempt, dela
 	}
 	if r.priority < math.MaxInt64 {
 		r.priority++
+	}
+	if delay > 0 {
+		sh.release(now, job, r, q, now.Wall+delay, sink)
+		return
 	}
 	r.due, r.flags = aheadOfAll, r.flags|immediate
 	q.immediate++
