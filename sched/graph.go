@@ -10,7 +10,7 @@ package sched
 //	reserved        log that a task is reserved
 //	end             end a detached task
 //	before          compare the places of two tasks in line
-//	waitsFor        return some of the tasks for which a task waits
+//	whyWaiting      say which tasks a waiting task waits for
 //	completeCount   count the records of complete tasks
 //	freeSuccessors  make the successors of complete tasks ready
 //	forgetOld       forget remembered tasks whose time is over

@@ -13,6 +13,7 @@ type node struct {
 	// order is the place in a topological order: larger than that of every predecessor. It starts as the
 	// sequence number and changes only when the task gets a younger predecessor.
 	order int64
+	given uint32 // number of predecessors that it was given, complete ones included; after a restart those that the journal knew
 }
 
 // viaComplete is the via of a complete task that still has edges. No search goes through such a task.

@@ -122,6 +122,7 @@ func (e *edit) after(job uint32, t *Task) error {
 			return err
 		}
 		e.added = append(e.added, g.link(from, job))
+		g.node(job).given++
 	}
 	return nil
 }
@@ -129,6 +130,7 @@ func (e *edit) after(job uint32, t *Task) error {
 // undo takes the whole edit back.
 func (e *edit) undo() {
 	for _, i := range slices.Backward(e.added) {
+		e.g.node(e.g.edges.at(i).to).given--
 		e.g.unlink(i)
 	}
 	g, sh := e.g, e.g.sh

@@ -74,7 +74,7 @@ func (g *graph) restoreTask(j *Saved, q *queue) error {
 	r.seq, r.flags, r.due, r.count = j.Ref.Seq, r.flags|task, floorSecond(j.Due), j.Count
 	q.tasks++
 	g.wait(job, r, q, uint32(j.Due-r.due*1000))
-	*g.node(job) = node{order: int64(r.seq), revision: j.Revision}
+	*g.node(job) = node{order: int64(r.seq), revision: j.Revision, given: uint32(len(j.After))}
 	g.log(job, j.Log...)
 	m := &g.restoring
 	if m.tasks == nil {
@@ -160,6 +160,7 @@ func (g *graph) resume(now Time, holder func(space Space, name string) *Peer, si
 			continue
 		}
 		g.edges.at(g.link(from, to)).saved = e.saved
+		g.node(to).given += uint32(count(e.saved != 0)) // else the record of the task has it
 		backward = backward || e.from > e.to
 	}
 	if backward {

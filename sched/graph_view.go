@@ -69,11 +69,12 @@ func (v *TaskView) Before() iter.Seq[[]byte] {
 	}
 }
 
-// waitsFor returns some of the predecessors for which a waiting task waits, and how many there are: of very many a part.
-func (g *graph) waitsFor(job uint32) (some []WhyJob, n int, more bool) {
+// whyWaiting says which predecessors a waiting task waits for. It counts a part of very many, and names some.
+func (g *graph) whyWaiting(job uint32) Why {
 	t := g.node(job)
+	w := Why{Reason: WhyPredecessors, Of: int(t.given)}
 	for i, k := t.in, t.ins; k > 0; k-- {
-		if more = n == maxWhySteps; more {
+		if w.More = w.N == maxWhySteps; w.More {
 			break
 		}
 		g.sh.countSteps(1)
@@ -81,11 +82,11 @@ func (g *graph) waitsFor(job uint32) (some []WhyJob, n int, more bool) {
 		if i = e.nextIn; !g.sh.slab.at(e.from).live() {
 			continue
 		}
-		if n++; len(some) < maxWhyJobs {
-			some = append(some, WhyJob{Ref: g.sh.ref(e.from, g.sh.slab.at(e.from))})
+		if w.N++; len(w.Jobs) < maxWhyJobs {
+			w.Jobs = append(w.Jobs, WhyJob{Ref: g.sh.ref(e.from, g.sh.slab.at(e.from))})
 		}
 	}
-	return some, n, more
+	return w
 }
 
 // live says that a record in use is of a job that has not ended.

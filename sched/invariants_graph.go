@@ -77,8 +77,8 @@ func (c *checker) graph() error {
 func (c *checker) taskNode(job uint32, r *record, n *node, freeing bool) error {
 	sh := c.sh
 	switch {
-	case r.state == waiting && n.ins == 0, r.state == ready && n.ins > 0:
-		return fmt.Errorf("state %d with %d predecessors", r.state, n.ins)
+	case r.state == waiting && n.ins == 0, r.state == ready && n.ins > 0, n.given < n.ins:
+		return fmt.Errorf("state %d with %d of %d predecessors", r.state, n.ins, n.given)
 	case !r.live() && (n.outs+n.ins > 0) != freeing, r.state == ending && !freeing:
 		return fmt.Errorf("state %d with %d successors, being freed: %v", r.state, n.outs, freeing)
 	}

@@ -14,7 +14,7 @@ const (
 	WhyDelayed                      // Until it is due
 	WhyLock                         // Name of the lock, At the begin of the wait, Jobs that hold it; no Name: nobody gets the lock
 	WhyLockFree                     // Name of the lock, which is free: it is its turn
-	WhyPredecessors                 // N, Jobs: some of them
+	WhyPredecessors                 // N of the Of that it was given, Jobs: some of the N
 	WhyHalted                       // the server stops
 	WhyPaused                       // the queue hands out nothing
 	WhyConcurrency                  // N jobs of the queue run, Of may
@@ -100,8 +100,7 @@ func (sh *shard) whyOf(now Time, job uint32, r *record, q *queue) []Why {
 	case parked:
 		return []Why{sh.s.locks.why(sh.ref(job, r), sh.sinceOf(now, job, r))}
 	case waiting:
-		jobs, n, more := sh.graph.waitsFor(job)
-		return []Why{{Reason: WhyPredecessors, Jobs: jobs, N: n, More: more}}
+		return []Why{sh.graph.whyWaiting(job)}
 	case delayed:
 		return append([]Why{{Reason: WhyDelayed, Until: r.dueWall()}}, sh.whyQueue(now, q)...)
 	}

@@ -241,13 +241,15 @@ func TestWhyTasks(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	f("last", "predecessors 6/0 [dwork f ")
-	f("one", "predecessors 1/0 [dwork a ")
+	f("last", "predecessors 6/6 [dwork f ")
+	f("one", "predecessors 1/1 [dwork a ")
 	f("b", "no-worker; behind 1/0")
 	x.wantStolen("a", "b", "c", "d", "e", "f")
 	x.complete("a", "b", "c")
-	f("last", "predecessors 3/0 [dwork f h ")
+	f("last", "predecessors 3/6 [dwork f h ")
 	f("d", "running +0 h")
+	x.extend("g", "last<g,a,f") // f is known, a is complete
+	f("last", "predecessors 4/7 [dwork g ")
 	rules := graphRules
 	rules[graphTasks].Private = true
 	y := newTestSched(t, Options{Rules: rules})
@@ -255,7 +257,7 @@ func TestWhyTasks(t *testing.T) {
 	if got := y.why(graphTasks, string(graphQueue), "a"); got != "steal-only" {
 		t.Errorf("a private task: %s", got)
 	}
-	if got := strings.Count(x.why(graphTasks, string(graphQueue), "last"), "["); got != 3 {
+	if got := strings.Count(x.why(graphTasks, string(graphQueue), "last"), "["); got != 4 {
 		t.Errorf("%d predecessors are named", got)
 	}
 }

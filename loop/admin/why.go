@@ -101,7 +101,11 @@ func (w *why) predecessors() string {
 	if w.N > len(names) && len(names) > 0 {
 		names = append(names, "and others")
 	}
-	return "waits for " + w.count("predecessor") + after(": ", strings.Join(names, ", "))
+	waits := fmt.Sprintf("waits for %d of %s", w.N, counted(w.Of, "predecessor"))
+	if w.More {
+		waits = fmt.Sprintf("waits for more than %d of %s", w.N, counted(w.Of, "predecessor"))
+	}
+	return waits + after(": ", strings.Join(names, ", "))
 }
 
 func (w *why) lock() string {
