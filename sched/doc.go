@@ -421,6 +421,7 @@
 //	   locks.mu         the named locks, and the jobs that wait for them
 //	   idTable.mu       a part of the Global names
 //	   leaseTable.mu    a part of the leases
+//	   moves.mu         where moved jobs are
 //	   departures.mu    the list of departed peers; not under a shard's
 //	   of a Journal     the changes of a shard that are to be written
 //	   of a Sink        the mailbox of an event loop, the endings of Disbatch's functions

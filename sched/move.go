@@ -1,5 +1,46 @@
 package sched
 
+import "sync"
+
+// maxRememberedMoves bounds the moves that are remembered: about 5 MB.
+const maxRememberedMoves = 64 << 10
+
+// moves say where the jobs are that were moved to other queues, by the sequence numbers that they had there. The lock may be
+// taken under a shard's. No lock is taken under it.
+type moves struct {
+	mu     sync.Mutex
+	to     map[uint64]JobRef
+	order  []uint64 // the keys of to; a ring when it is full
+	oldest int      // of the ring
+}
+
+// add remembers a move, in place of the oldest one when there are most.
+func (m *moves) add(seq uint64, to JobRef) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.to == nil {
+		m.to = make(map[uint64]JobRef)
+	}
+	m.to[seq] = to
+	if len(m.order) < maxRememberedMoves {
+		m.order = append(m.order, seq)
+		return
+	}
+	delete(m.to, m.order[m.oldest])
+	m.order[m.oldest] = seq
+	m.oldest = (m.oldest + 1) % maxRememberedMoves
+}
+
+// last returns the JobRef of a job that was moved, several times perhaps.
+func (m *moves) last(seq uint64) (to JobRef, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for one, moved := m.to[seq]; moved; one, moved = m.to[to.Seq] { // each has a larger number than the one before
+		to, ok = one, true
+	}
+	return to, ok
+}
+
 // A job moves to another queue under the locks of both shards, and the journal has the whole move or nothing of it.
 
 // lockTwo locks two shards, which may be one. The smaller number comes first, so that no two moves wait for each other.
@@ -38,7 +79,8 @@ func joinTwo(a, b *shard) (end func()) {
 
 // moveTo makes a pending or failed job a job of a queue of another shard or of its own; the caller holds the locks of both,
 // and matches the queue afterwards. A failed job is ready there. The history says when and from where the job came, and
-// all retries are before it. ErrDuplicate: the queue has a job of its name.
+// all retries are before it. It has another JobRef; the one before finds it, too, as long as the move is remembered.
+// ErrDuplicate: the queue has a job of its name.
 func (sh *shard) moveTo(now Time, job uint32, r *record, q *queue, to *shard, target *queue, at int64, sink Sink) error {
 	name, workload := unpack(sh.arena.view(r.bytes, int(r.size)))
 	tag := sh.s.tag(target.id, r.space, name)
@@ -68,6 +110,7 @@ func (sh *shard) moveTo(now Time, job uint32, r *record, q *queue, to *shard, ta
 		to.enqueue(r.notBefore(now), moved, m, target, 0)
 	}
 	to.save(moved, m, target)
+	sh.s.moves.add(r.seq, to.ref(moved, m))
 	if r.state == failed {
 		sh.removeKept(job, r, q)
 		return nil

@@ -21,7 +21,7 @@ const (
 	// SetDue gives pending jobs another due time.
 	SetDue
 	// MoveJobs moves pending and failed jobs to another queue. A failed job is ready there. A moved job has another
-	// JobRef, and all its retries before it.
+	// JobRef, and all its retries before it. The JobRef before finds it, too, as long as the move is remembered.
 	MoveJobs
 )
 
@@ -36,7 +36,7 @@ type JobChange struct {
 // The errors of ChangeJobs, beside ErrDuplicate, ErrPolicy and ErrQueues. Nothing of the job has changed then.
 var (
 	// ErrNoJob: there is no job of the JobRef.
-	ErrNoJob = errors.New("there is no such job: it has ended, was moved to another queue, or never was")
+	ErrNoJob = errors.New("there is no such job: it has ended, was moved long ago, or never was")
 	// ErrUnfit: the verb does not fit the job. What ChangeJobs reports wraps it and says why.
 	ErrUnfit = errors.New("the job cannot be changed so")
 )
@@ -94,7 +94,7 @@ func (s *Scheduler) ChangeJobs(now Time, refs []JobRef, c *JobChange, sink Sink,
 	}
 	for _, n := range gone {
 		err := ErrNoJob
-		if sh, job, r := s.lockJob(refs[n]); sh != nil { // kept: a restart gave it another shard
+		if sh, job, r := s.lockJob(refs[n]); sh != nil { // a restart gave a kept job another shard, or it was moved
 			ref := sh.ref(job, r)
 			sh.mu.Unlock()
 			to := s.lockFor(sh, c)

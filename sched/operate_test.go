@@ -194,6 +194,46 @@ func TestKeptRefAfterRestart(t *testing.T) {
 	y.want()
 }
 
+// TestMovedRef: the reference that a job had before it was moved finds it, however often it was moved, as long as the moves
+// are remembered. After a restart it finds nothing.
+func TestMovedRef(t *testing.T) {
+	x, kept := newOperated(t, 8)
+	x.submit("a", "j")
+	refs := []JobRef{x.refOf("a", "j")}
+	for _, queue := range []string{"b", "c", "a"} {
+		x.ok(x.change(refs[0], JobChange{Verb: MoveJobs, Queue: queue}))
+		refs = append(refs, x.refOf(queue, "j"))
+	}
+	finds := func(y *testSched, want ...bool) {
+		t.Helper()
+		for i, ref := range refs {
+			found := y.s.View(y.now, ref, func(v *JobView) {
+				if v.Ref != refs[3] && y == x || v.Queue != "a" {
+					t.Errorf("%v is %v in %s", ref, v.Ref, v.Queue)
+				}
+			})
+			if found != want[i] {
+				t.Errorf("%v is found: %v", ref, found)
+			}
+		}
+	}
+	finds(x, true, true, true, true)
+	y := x.restarted(operateRules, kept.joined())
+	if y.change(refs[0], JobChange{Verb: RemoveJobs}) != ErrNoJob {
+		t.Error("a move is remembered over a restart")
+	}
+	x.submit("a", "other")
+	other := x.refOf("a", "other")
+	for range maxRememberedMoves / 2 {
+		x.ok(x.change(other, JobChange{Verb: MoveJobs, Queue: "b"}))
+		x.ok(x.change(x.refOf("b", "other"), JobChange{Verb: MoveJobs, Queue: "a"}))
+		other = x.refOf("a", "other")
+	}
+	finds(x, false, false, false, true)
+	x.ok(x.change(refs[3], JobChange{Verb: RemoveJobs}))
+	x.check()
+}
+
 // TestMovedJob: a moved job keeps what it is, and its history says where it came from. It is handed out by its new queue.
 func TestMovedJob(t *testing.T) {
 	for _, shards := range []int{1, 8} {
@@ -204,7 +244,7 @@ func TestMovedJob(t *testing.T) {
 		x.ok(x.s.Fail(x.now, p, x.reserveJob(p, "j"), []byte("no disk"), &x.rec))
 		before := x.refOf("f", "j")
 		x.ok(x.change(before, JobChange{Verb: MoveJobs, Queue: "g"}))
-		if ref := x.refOf("g", "j"); ref.Seq <= before.Seq || x.change(before, JobChange{Verb: RemoveJobs}) != ErrNoJob {
+		if ref := x.refOf("g", "j"); ref.Seq <= before.Seq || x.change(before, JobChange{Verb: RetryJobs}) == ErrNoJob {
 			t.Errorf("the job was %v, is %v", before, ref)
 		}
 		for _, y := range []*testSched{x, x.restarted(operateRules, kept.joined())} {

@@ -139,6 +139,7 @@ type Scheduler struct {
 	locks      namedLocks
 	ids        [idShards]idTable
 	leases     leases
+	moves      moves
 	departed   departures
 
 	timeout     atomic.Int64 // default time-out in milliseconds, 0: none

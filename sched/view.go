@@ -97,7 +97,8 @@ func ParseRef(text string) (r JobRef, err error) {
 }
 
 // View calls fn with a job, under the shard's lock. It returns false when the job is gone. The space of the reference does
-// not count. A kept job is found by its sequence number alone: a restart gives it another shard and record.
+// not count. A kept job is found by its sequence number alone: a restart gives it another shard and record. A job that was
+// moved is found by the reference that it had before, too, as long as the move is remembered.
 func (s *Scheduler) View(now Time, ref JobRef, fn func(*JobView)) bool {
 	sh, job, r := s.lockJob(ref)
 	if sh == nil {
@@ -110,7 +111,8 @@ func (s *Scheduler) View(now Time, ref JobRef, fn func(*JobView)) bool {
 	return true
 }
 
-// Find returns the job of a name: a live one, or else the last done one that is kept. ok is false when there is none.
+// Find returns the job of a name: one that has not ended, or else the one of those kept that ended last. ok is false when
+// there is none. When an operator retries or removes a kept job, older ones of its name are found by their JobRefs alone.
 func (s *Scheduler) Find(space Space, queue, name []byte) (ref JobRef, ok bool) {
 	sh := s.shardOf(queue)
 	sh.mu.Lock()
@@ -130,13 +132,17 @@ func (s *Scheduler) Find(space Space, queue, name []byte) (ref JobRef, ok bool) 
 	return sh.ref(job, sh.slab.at(job)), true
 }
 
-// lockJob locks the shard of a job that a Listing has, and returns the job; no shard when there is none.
+// lockJob locks the shard of a job that a Listing has, and returns the job; no shard when there is none. It follows a job
+// that was moved.
 func (s *Scheduler) lockJob(ref JobRef) (*shard, uint32, *record) {
 	if sh, err := s.lockShard(ref.Shard); err == nil {
 		if job, r, ok := sh.find(ref); ok {
 			return sh, job, r
 		}
 		sh.mu.Unlock()
+	}
+	if to, moved := s.moves.last(ref.Seq); moved {
+		ref = to
 	}
 	for i := range s.shards {
 		sh := &s.shards[i]

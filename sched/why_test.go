@@ -292,7 +292,10 @@ func TestWhyEnded(t *testing.T) {
 		t.Errorf("%q is not moved", v.Name)
 		return true
 	})
-	if _, ok := x.s.Why(x.now, JobRef{Seq: 1}); ok {
+	if _, ok := x.s.Why(x.now, JobRef{Seq: 1}); !ok {
+		t.Error("the dead letter is not found by the id that it had")
+	}
+	if _, ok := x.s.Why(x.now, JobRef{Seq: 99}); ok {
 		t.Error("a job that is gone has a reason")
 	}
 	if got := x.why(0, "dead", "it hurts"); got != "no-worker" {
