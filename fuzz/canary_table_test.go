@@ -121,7 +121,7 @@ var canaries = []canary{
 	{"the less specific of two patterns takes precedence", "sched/policy.go", "cmp.Compare(r.literal(), o.literal())", "cmp.Compare(o.literal(), r.literal())"},
 	{"the configuration file takes precedence over run-time rules", "sched/policy.go", "cmp.Compare(r.Source, o.Source),", "cmp.Compare(o.Source, r.Source),"},
 	{"a name is free after an eighth of its unique-for", "sched/done.go", ">= q.policy.UniqueFor {", ">= q.policy.UniqueFor/8 {"},
-	{"a restart forgets the names of finished jobs", "sched/done.go", "if !endsExpired(j.History) && (last == none ||", "if len(j.History) > 1<<20 && (last == none ||"},
+	{"a restart forgets the names of finished jobs", "sched/kept.go", "if last == none || sh.slab.at(last).due <= r.due {", "if len(j.History) > 1<<20 && (last == none || sh.slab.at(last).due <= r.due) {"},
 	{"an expired job is assigned", "sched/match.go", "if q.expired(now, r) {", "if q.expired(now, r) && q.withheld.jobs > 0 {"},
 	{"a cron entry that has run is not journaled", "sched/cron_run.go", "\tsh.planCron(c)\n\tsh.saveCron(c)\n}\n\n// submitCron", "\tsh.planCron(c)\n}\n\n// submitCron"},
 	{"a job that has expired stays in its queue", "sched/ttl.go", "case at <= now.Wall:", "case at <= now.Wall-60_000:"},

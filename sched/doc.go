@@ -217,7 +217,7 @@
 //	List            view the jobs that match, of a queue or of all
 //	SizeOf          count the jobs that a Listing looks at
 //	View            view a job
-//	Find            find a job by its name
+//	Find            find a job by its name, also a kept one
 //	HeldLocks       return the locks that a job holds
 //	Why             say why a job does not run
 //	NewReader       read the workload or the result of a job

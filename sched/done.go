@@ -39,9 +39,7 @@ func (sh *shard) endUnder(now Time, job uint32, r *record, q *queue, a Attempt, 
 	if use == keptResult && !sh.setResult(job, data) {
 		use = keptDone
 	}
-	if a.Outcome == attemptDone {
-		sh.remember(job, r, q)
-	}
+	sh.remember(job, r, q, a.Outcome == attemptDone || sh.history(job, r) == nil)
 	sh.strip(job, r, use)
 	sh.keep(job, r, q, use)
 	sh.save(job, r, q)
@@ -54,7 +52,7 @@ func (sh *shard) lesserUse(now Time, job uint32, r *record, q *queue) keptUse {
 	}
 	for use := r.use() - 1; use > keptNothing; use-- {
 		keep := q.policy.keepFor(use)
-		if keep != (Keep{}) && (keep.Age == 0 || r.due+keep.Age > now.Wall) && (use != keptName || sh.remembers(job, r, q)) {
+		if keep != (Keep{}) && (keep.Age == 0 || r.due+keep.Age > now.Wall) && (use != keptName || sh.wasDone(job, r) && sh.remembers(job, r, q)) {
 			return use
 		}
 	}
@@ -113,55 +111,76 @@ func (sh *shard) dropResult(job uint32) {
 	}
 }
 
-// remember makes a done job, which stands nowhere yet, the last one of its name.
-func (sh *shard) remember(job uint32, r *record, q *queue) {
+// remember makes an ended job, which stands nowhere yet, the last one of its name: of those that are done, or of those that
+// are not.
+func (sh *shard) remember(job uint32, r *record, q *queue, done bool) {
 	name := sh.nameView(job)
 	tag := sh.s.tag(q.id, r.space, name)
-	if old, ok := sh.lookupDone(tag, q, r.space, name); ok {
+	if old, ok := sh.lookupEnded(tag, q, r.space, name, done); ok {
 		if o := sh.slab.at(old); o.use() == keptName {
 			sh.unkeep(old, o, q)
 			sh.forgetKept(old, o, q)
 		} else {
-			sh.doneNames.remove(tag, old)
+			sh.endedNames.remove(tag, old)
 		}
 	}
-	if sh.doneNames.dir == nil {
-		sh.doneNames = newNames()
+	if sh.endedNames.dir == nil {
+		sh.endedNames = newNames()
 	}
-	sh.doneNames.insert(tag, job) // without room the name is forgotten
+	sh.endedNames.insert(tag, job) // without room the name is forgotten
 }
 
-// unremember forgets that a job is the last one of its name.
+// unremember forgets that a kept job is the last one of its name. An older one is not found by the name then.
 func (sh *shard) unremember(job uint32, r *record, q *queue) {
 	if !sh.remembers(job, r, q) {
 		return
 	}
-	sh.doneNames.remove(sh.s.tag(q.id, r.space, sh.nameView(job)), job)
-	if sh.doneNames.count == 0 {
-		sh.doneNames = names{}
+	sh.endedNames.remove(sh.s.tag(q.id, r.space, sh.nameView(job)), job)
+	if sh.endedNames.count == 0 {
+		sh.endedNames = names{}
 	}
 }
 
-// remembers says that a kept job is the last done one of its name.
+// remembers says that a kept job is the last one of its name.
 func (sh *shard) remembers(job uint32, r *record, q *queue) bool {
 	name := sh.nameView(job)
-	last, ok := sh.lookupDone(sh.s.tag(q.id, r.space, name), q, r.space, name)
+	last, ok := sh.lookupEnded(sh.s.tag(q.id, r.space, name), q, r.space, name, sh.wasDone(job, r))
 	return ok && last == job
 }
 
-// lookupDone finds the last done job of a name.
-func (sh *shard) lookupDone(tag uint32, q *queue, space Space, name []byte) (uint32, bool) {
-	if sh.doneNames.count == 0 {
+// wasDone says that a kept job is done: it has neither failed nor expired.
+func (sh *shard) wasDone(job uint32, r *record) bool {
+	return r.state == finished && (r.use() != keptDone || !endsExpired(sh.history(job, r)))
+}
+
+// lookupEnded finds the last job of a name that is kept: of those that are done, or of those that are not.
+func (sh *shard) lookupEnded(tag uint32, q *queue, space Space, name []byte, done bool) (uint32, bool) {
+	if sh.endedNames.count == 0 {
 		return none, false
 	}
-	job, ok := sh.doneNames.find(tag, func(job uint32) bool {
+	job, ok := sh.endedNames.find(tag, func(job uint32) bool {
 		r := sh.slab.at(job)
-		return r.space == space && r.container == q.id && string(sh.nameView(job)) == string(name)
+		return r.space == space && r.container == q.id && string(sh.nameView(job)) == string(name) && sh.wasDone(job, r) == done
 	})
 	if !ok {
 		return none, false
 	}
 	return job, true
+}
+
+// lastEnded finds the job of a name that ended last, of those that a Listing has.
+func (sh *shard) lastEnded(tag uint32, q *queue, space Space, name []byte) (last uint32, ok bool) {
+	var ended key // as in a keptLine
+	for _, done := range [...]bool{true, false} {
+		job, found := sh.lookupEnded(tag, q, space, name, done)
+		if !found || !sh.slab.at(job).listed() {
+			continue
+		}
+		if k := (key{sh.slab.at(job).due, int64(sh.slab.at(job).seq)}); !ok || ended.less(k) {
+			last, ended, ok = job, k, true
+		}
+	}
+	return last, ok
 }
 
 // ignoreDone answers a submission of a name that was done within UniqueFor: it is not queued, and its await has the kept
@@ -171,7 +190,7 @@ func (sh *shard) ignoreDone(now Time, tag uint32, q *queue, j *Submission, sink 
 	if !sh.s.rules[j.Space].plain() {
 		return false
 	}
-	job, ok := sh.lookupDone(tag, q, j.Space, j.Name)
+	job, ok := sh.lookupEnded(tag, q, j.Space, j.Name, true)
 	if !ok {
 		return false
 	}
@@ -189,13 +208,8 @@ func (sh *shard) ignoreDone(now Time, tag uint32, q *queue, j *Submission, sink 
 	return true
 }
 
-// restoreDone gives a finished job of the journal its result and its name, and returns what it was kept for. Records come
-// in the order of submission: another job of the name may have been done later.
-func (sh *shard) restoreDone(job uint32, r *record, q *queue, j *Saved) keptUse {
-	last, _ := sh.lookupDone(sh.s.tag(q.id, r.space, j.Name), q, r.space, j.Name)
-	if !endsExpired(j.History) && (last == none || sh.slab.at(last).due <= r.due) {
-		sh.remember(job, r, q)
-	}
+// restoreUse gives a finished job of the journal its result, and returns what it was kept for.
+func (sh *shard) restoreUse(job uint32, j *Saved) keptUse {
 	switch {
 	case j.Result != nil && sh.setResult(job, j.Result):
 		return keptResult

@@ -215,6 +215,7 @@ func (sh *shard) giveUp(now Time, job uint32, r *record, q *queue, sink Sink) {
 	}
 	sh.retire(job, r, q, Failed, nil, sink)
 	r.due = now.Wall
+	sh.remember(job, r, q, false)
 	sh.keep(job, r, q, keptFailed)
 	sh.save(job, r, q)
 }

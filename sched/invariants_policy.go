@@ -69,8 +69,8 @@ func (c *checker) policies() error {
 		return fmt.Errorf("%d failed and %d finished jobs are there, counted are %v", c.states[failed], c.states[finished], kept)
 	case c.states[failed]+c.states[finished]-kept[keptName] != c.sh.keptBySeq.count:
 		return fmt.Errorf("%d kept jobs are found by their numbers", c.sh.keptBySeq.count)
-	case c.lastOfNames != c.sh.doneNames.count:
-		return fmt.Errorf("%d names of done jobs are known, want %d", c.sh.doneNames.count, c.lastOfNames)
+	case c.lastOfNames != c.sh.endedNames.count:
+		return fmt.Errorf("%d names of kept jobs are known, want %d", c.sh.endedNames.count, c.lastOfNames)
 	}
 	for _, q := range c.sh.queues {
 		if q != nil && q.bytes != sizes[q] {

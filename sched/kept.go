@@ -210,12 +210,18 @@ func (sh *shard) forgetKept(job uint32, r *record, q *queue) {
 	sh.slab.free(job)
 }
 
-// restoreKept keeps a job that stands nowhere as the journal has it.
+// restoreKept keeps a job that stands nowhere as the journal has it. Records come in the order of submission: another job of
+// the name may have ended later.
 func (sh *shard) restoreKept(job uint32, r *record, q *queue, j *Saved) {
 	use := keptFailed
 	if r.due = j.FailedAt; j.DoneAt != 0 {
 		r.due = j.DoneAt
-		use = sh.restoreDone(job, r, q, j)
+		use = sh.restoreUse(job, j)
+	}
+	done := use != keptFailed && !endsExpired(sh.history(job, r))
+	last, _ := sh.lookupEnded(sh.s.tag(q.id, r.space, j.Name), q, r.space, j.Name, done)
+	if last == none || sh.slab.at(last).due <= r.due {
+		sh.remember(job, r, q, done)
 	}
 	sh.keep(job, r, q, use)
 }

@@ -110,6 +110,7 @@ func (sh *shard) retry(now Time, job uint32, r *record, q *queue) error {
 	if !sh.names.insert(tag, job) {
 		return errFull
 	}
+	sh.unremember(job, r, q)
 	sh.unkeep(job, r, q)
 	q.bytes += int64(r.size)
 	sh.addAttempt(job, r, Attempt{At: now.Wall, Outcome: attemptRetried})

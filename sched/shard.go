@@ -41,7 +41,7 @@ type shard struct {
 	keeping       heap[*keptLine] // the lines of kept jobs, by the next check
 	keptBySeq     names           // the kept jobs that are not kept for their names alone, by sequence number; zero when there are none
 	keptJobs      [keptUses]int
-	doneNames     names // the kept done jobs that are the last of their names; zero when there are none
+	endedNames    names // the kept jobs that are the last of their names, see remember; zero when there are none
 	histories     map[uint32]arenaRef
 	results       map[uint32]arenaRef
 	sweeps        heap[*sweep]   // of the queues with a job-ttl, by the next one

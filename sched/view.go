@@ -124,10 +124,9 @@ func (s *Scheduler) Find(space Space, queue, name []byte) (ref JobRef, ok bool) 
 	tag := s.tag(q.id, space, name)
 	job, ok := sh.lookup(tag, q, space, name)
 	if !ok || !sh.slab.at(job).listed() { // a complete task may be remembered
-		job, ok = sh.lookupDone(tag, q, space, name)
-	}
-	if !ok || !sh.slab.at(job).listed() {
-		return JobRef{}, false
+		if job, ok = sh.lastEnded(tag, q, space, name); !ok {
+			return JobRef{}, false
+		}
 	}
 	return sh.ref(job, sh.slab.at(job)), true
 }

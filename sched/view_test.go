@@ -50,7 +50,7 @@ func TestView(t *testing.T) {
 	if seen != 15 || x.s.View(x.now, JobRef{}, nil) {
 		t.Errorf("%d jobs", seen)
 	}
-	for name, want := range map[string]bool{"low": true, "locked-1": true, "done-1": true, "none": false, "failed-1": false} {
+	for name, want := range map[string]bool{"low": true, "locked-1": true, "done-1": true, "none": false, "failed-1": true} {
 		if _, ok := x.s.Find(0, []byte("f"), []byte(name)); ok != want {
 			t.Errorf("%s is found: %v", name, ok)
 		}
@@ -58,6 +58,75 @@ func TestView(t *testing.T) {
 	if _, ok := x.s.Find(ownedSpace, []byte("f"), []byte("low")); ok {
 		t.Error("a job is found in another space")
 	}
+}
+
+// TestFindEnded: the name of a job that has failed, is done or has expired means the one that ended last, until a job of the
+// name is submitted, and also after a restart.
+func TestFindEnded(t *testing.T) {
+	x, kept := newOperated(t, 1)
+	x.under([3]string{"f", "retries", "0"}, [3]string{"f", "keep-failed", "9"}, [3]string{"f", "keep-done", "9"}, [3]string{"f", "job-ttl", "1m"})
+	p := x.peer("f", "g")
+	number := int64(0)
+	submit := func(queue string) {
+		number++
+		x.submit(queue, "a", func(j *Submission) { j.Priority = number })
+	}
+	is := func(want string) {
+		t.Helper()
+		x.check()
+		for _, y := range []*testSched{x, x.restarted(operateRules, kept.joined())} {
+			got := "none"
+			if ref, ok := y.s.Find(0, []byte("f"), []byte("a")); ok {
+				y.s.View(y.now, ref, func(v *JobView) { got = fmt.Sprint(v.State, " ", v.Priority) })
+			}
+			if got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+			y.check()
+		}
+	}
+	fail := func(queue string) {
+		submit(queue)
+		x.ok(x.s.Fail(x.now, p, x.reserveJob(p, "a"), nil, &x.rec))
+		x.pass(1)
+	}
+	done := func() {
+		submit("f")
+		x.ok(x.s.Finish(x.now, p, x.reserveJob(p, "a"), nil, &x.rec))
+		x.pass(1)
+	}
+	submit("g") // another queue
+	is("none")
+	x.s.Remove(x.now, 0, []byte("g"), []byte("a"), &x.rec)
+	fail("f")
+	is("failed 2")
+	first := x.refOf("f", "a")
+	done()
+	is("done 3")
+	fail("f")
+	is("failed 4")
+	submit("f")
+	is("ready 5")
+	x.pass(61_000)
+	is("expired 5")
+	done()
+	is("done 6")
+	submit("f")
+	is("ready 7")
+	x.s.Remove(x.now, 0, []byte("f"), []byte("a"), &x.rec)
+	is("done 6")
+	last, _ := x.s.Find(0, []byte("f"), []byte("a"))
+	x.ok(x.change(last, JobChange{Verb: RemoveJobs}))
+	is("expired 5")
+	x.ok(x.change(first, JobChange{Verb: RetryJobs}))
+	is("ready 2")
+	x.ok(x.s.Fail(x.now, p, x.reserveJob(p, "a"), nil, &x.rec))
+	is("failed 2") // though it was submitted first
+	x.ok(x.change(first, JobChange{Verb: RemoveJobs}))
+	if _, ok := x.s.Find(0, []byte("f"), []byte("a")); ok {
+		t.Error("an older job is found when the last one was removed")
+	}
+	x.check()
 }
 
 // TestReader: a workload and a result are read in parts, from a byte on. A job that is replaced, twice so that its bytes
