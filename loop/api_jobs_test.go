@@ -42,7 +42,7 @@ func TestAPIJobs(t *testing.T) {
 			w.send(request(3, c.end, handle, []byte("it hurts"+strings.Repeat(".", 300))))
 		}
 	}
-	a.submit(`{"queue":"f","name":"later","delay":"1h","priority":-3}`)
+	a.submit(`{"queue":"f","name":"later","delay":"1h","priority":-3,"workload":".*[a-z]+(x|y)$ \\d"}`)
 	a.submit(`{"queue":"f","name_b64":"/w==","workload":"two words"}`)
 	a.submit(`{"queue_b64":"/2E=","name":"odd"}`)
 	f := func(filter string, want ...string) {
@@ -66,6 +66,10 @@ func TestAPIJobs(t *testing.T) {
 	f("queue:\xffa", "odd ready")
 	f("queue:? name:\xff", "\xff ready")
 	f(`"two words"`, "\xff ready")
+	f(`.*[a-z]+(x|y)$`, "later delayed") // a text is no expression
+	f(`text:"$ \\d"`, "later delayed")
+	f(`t.o`)
+	f(`name:*a*a*a*a*a*a*a*a*a*a*a*b`)
 	f("queue:f hurts", "failed failed", "done done")
 	f("prio:<0 protocol:periodic", "later delayed")
 	f("protocol:gloom")

@@ -241,7 +241,8 @@ func TestAPIRefuses(t *testing.T) {
 		{`{"queue":"f"} {}`, 400, "more than one JSON value"},
 		{`{"queue":"f"`, 400, "unexpected E"},
 		{``, 400, "no JSON value"},
-		{`[]`, 400, "cannot unmarshal"},
+		{`[]`, 400, "the value is a JSON array: it must be an object"},
+		{`{"queue":7}`, 400, "queue is a JSON number: it must be a string"},
 		{"{\"queue\":\"f\",\"name\":\"\xff\"}", 400, "not UTF-8"},
 		{`{"queue":"f","name":"\ud800"}`, 400, "not UTF-8"},
 		{`{"queue":"f","name":"\\\ud83d\ude00\uDE00"}`, 400, "not UTF-8"},
@@ -258,7 +259,7 @@ func TestAPIRefuses(t *testing.T) {
 		{`{"queue":"f","at":"tomorrow"}`, 400, "is no moment"},
 		{`{"queue":"f","at":-5}`, 400, "is no moment"},
 		{`{"queue":"f","at":5,"delay":5}`, 400, "not both"},
-		{`{"queue":"f","priority":9223372036854775808}`, 400, "cannot unmarshal"},
+		{`{"queue":"f","priority":9223372036854775808}`, 400, "a whole number of 64 bits"},
 		{`{"queue":"f","wait":"6m"}`, 400, "longer than 5m"},
 		{`{"queue":"f","workload_json":` + deep + `}`, 400, ""},
 		{`{"queue":"f","workload":"` + strings.Repeat("x", 1<<16) + `"}`, 413, "--max-frame"},
@@ -277,6 +278,15 @@ func TestAPIRefuses(t *testing.T) {
 		if code := a.do(http.MethodGet, path, "", nil, nil); code != http.StatusBadRequest {
 			t.Errorf("%s: %d", path, code)
 		}
+	}
+	for path, want := range map[string]string{"/jobs": "GET or POST", "/reserve": "POST", "/audit": "GET"} {
+		var e codec.Error
+		if code := a.do(http.MethodDelete, path, "", nil, &e); code != http.StatusMethodNotAllowed || !strings.HasSuffix(e.Error, path+" takes "+want+", not DELETE") {
+			t.Errorf("DELETE %s: %d %s", path, code, e.Error)
+		}
+	}
+	if code := a.do(http.MethodGet, "/jobs/", "", nil, nil); code != http.StatusNotFound {
+		t.Errorf("a request that there is not: %d", code)
 	}
 	if code := a.do(http.MethodGet, "/queues?queue=f", "", nil, nil); code != http.StatusNotFound {
 		t.Errorf("a queue of refused jobs: %d", code)
@@ -512,12 +522,15 @@ func TestAPIBroadcast(t *testing.T) {
 	r.until("the workers have gone", func() bool { return a.queue("f").Workers == 1 })
 }
 
-// TestAPIStalledBody: a body that stops is answered, and its connection ends. Of lines, the whole ones are submitted.
+// TestAPIStalledBody: a body that stops, or comes byte by byte, is answered, and its connection ends. Of lines, the whole
+// ones are submitted.
 func TestAPIStalledBody(t *testing.T) {
 	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
 	all := map[string]net.Conn{}
-	for _, kind := range []string{"application/json", ndjson} {
+	pause := time.NewTicker(50 * time.Millisecond)
+	defer pause.Stop()
+	for _, kind := range []string{"application/json", ndjson, "application/json; a=drips"} {
 		c, err := net.Dial("tcp", r.http)
 		if err != nil {
 			t.Fatal(err)
@@ -526,7 +539,19 @@ func TestAPIStalledBody(t *testing.T) {
 		fmt.Fprintf(c, "POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: 1000\r\n\r\n"+`{"queue":"f","name":"one"}`+"\n"+`{"queue":"f","name":"two"}`, kind)
 		all[kind] = c
 	}
-	for kind, want := range map[string]string{"application/json": "408 Request Timeout", ndjson: `"submitted":1,"error":"the body stopped`} {
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		for c, err := all["application/json; a=drips"], error(nil); err == nil; {
+			select {
+			case <-pause.C:
+				_, err = c.Write([]byte(" "))
+			case <-stop:
+				return
+			}
+		}
+	}()
+	for kind, want := range map[string]string{"application/json": "408 Request Timeout", "application/json; a=drips": "408 Request Timeout", ndjson: `"submitted":1,"error":"the body stopped`} {
 		_ = all[kind].SetReadDeadline(time.Now().Add(patience))
 		if answer, err := io.ReadAll(all[kind]); err != nil || !strings.Contains(string(answer), want) {
 			t.Errorf("%s: %v, %q", kind, err, answer)

@@ -10,16 +10,16 @@ import (
 )
 
 type auditCmd struct {
-	listFlags
+	tableFlags
 	Limit int `default:"100" placeholder:"N" help:"Show so many changes at most, the newest first (default: ${default})."`
 }
 
 // Help is printed by treadle audit --help.
 func (auditCmd) Help() string {
-	return `The last 1000 changes through the API, by these commands and by programs: when, who, from where, what, of how many jobs, and why. The log has the same as lines "audit".
+	return `The last 1000 changes through the API, by these commands and by programs: when, who, from where, what, of how many jobs, and why. The log has the same as lines "audit". USER is the user of the process that asked on admin.sock, as the system knows it, BY is who the request says; of a request over TCP nobody knows the user. AGENT, of -o wide, is the program that asked, as it names itself.
 
 	treadle audit --limit 10
-	treadle audit --json | jq -r 'select(.who == "ana") | .request + " " + .target'`
+	treadle audit --json | jq -r 'select(.by == "ana") | .request + " " + .target'`
 }
 
 // Run prints the changes.
@@ -38,13 +38,14 @@ func (l *auditCmd) Run(c *cli, con *console) error {
 		case l.JSON:
 			return writeLines(w, all)
 		}
-		lines := [][]string{{"AT", "WHO", "FROM", "REQUEST", "TARGET", "COUNT", "WHY"}}
+		var rows [][]string
 		for i := range all {
 			r := &all[i]
-			lines = append(lines, []string{
-				time.UnixMilli(r.At).Format(time.DateTime), printed(r.Who), printed(r.From), printable(r.Request), printed(r.Target), fmt.Sprint(r.Count), printed(r.Why),
+			rows = append(rows, []string{
+				number(int64(r.Number)), time.UnixMilli(r.At).Format(time.DateTime), printed(r.User), printed(r.By), printed(r.From), printed(r.Agent),
+				printable(r.Request), printed(r.Target), fmt.Sprint(r.Count), printed(r.Why),
 			})
 		}
-		return align(w, lines, 7)
+		return l.table(w, "+>NUMBER AT USER BY FROM +AGENT REQUEST ~TARGET >COUNT ~WHY", rows)
 	})
 }

@@ -11,8 +11,8 @@ import (
 // TestCompletionWords: the program proposes commands, flags, values of flags, and the queues of a server.
 func TestCompletionWords(t *testing.T) {
 	server, o, u := operated(t)
-	for _, name := range []string{"mail.a", "mail.b", "zoo"} {
-		u.gets("", "submit "+name+" 1")
+	for _, name := range []string{"mail.a 1", "mail.b 1", "zoo 1", "zoo 13", "zoo 2"} {
+		u.gets("", "submit "+name)
 	}
 	f := func(want string, words ...string) {
 		t.Helper()
@@ -40,6 +40,17 @@ func TestCompletionWords(t *testing.T) {
 	f("mail.a mail.b", "--host="+o.host, "queue", "show", "mail")
 	f("mail.a mail.b", "-H", o.host, "queue", "pause", "--submits", "--why", "x", "mail")
 	f("", "-H", o.host, "queue", "show", "zoo", "")
+	f("zoo", "-H", o.host, "job", "show", "z")
+	f("1 13", "-H", o.host, "job", "retry", "zoo", "1")
+	f("", "-H", o.host, "job", "retry", "1.2.3", "1")
+	f("mail.a mail.b zoo", "-H", o.host, "job", "move", "")
+	f("queue:mail.a queue:mail.b", "-H", o.host, "job", "list", "queue:m")
+	f("queue:mail.a", "-H", o.host, "job", "list", "queue", ":", "mail.a")
+	f("text:x queue:zoo", "-H", o.host, "job", "list", "'text:x queue:z")
+	f("state:failed", "job", "list", "state:fa")
+	f("state:ready,failed", "job", "list", "state:ready,f")
+	f("age: id: name: prio: priority: protocol: queue: state: text: worker:", "job", "remove", "--filter", "")
+	f("table wide", "job", "list", "-o", "")
 	f("", "-H", "127.0.0.1:1", "queue", "show", "")
 	server.stop()
 }
@@ -68,6 +79,19 @@ func TestCompletionScripts(t *testing.T) {
 				t.Errorf("%q, %v", out, err)
 			}
 		})
+	}
+	for shell, c := range map[string]struct{ ask, want string }{ // bash takes the part behind a colon for a word of its own
+		"bash": {`source <(treadle completion bash); COMP_WORDS=(treadle job list state : fa); COMP_CWORD=5; _treadle; printf '%s\n' "${COMPREPLY[@]}"`, "failed"},
+		"fish": {`treadle completion fish | source; complete -C "treadle job list state:fa" | string split -f1 \t`, "state:failed"},
+	} {
+		if _, err := exec.LookPath(shell); err != nil {
+			continue
+		}
+		cmd := exec.Command(shell, "-c", c.ask)
+		cmd.Dir = dir
+		if out, err := cmd.Output(); err != nil || strings.TrimSpace(string(out)) != c.want {
+			t.Errorf("%s completes a filter with %q, %v", shell, out, err)
+		}
 	}
 	script := outputOf(t, "completion", "bash")
 	cmd := exec.Command("bash", "-n")

@@ -150,7 +150,7 @@ func (s *serveCmd) unknownVariables() (all []string) {
 
 // readFile takes the values of a file that no variable has given, its rules and cron entries.
 func (c *sources) readFile(path string, flags []*kong.Flag) (faults problems) {
-	text, err := os.ReadFile(path)
+	text, err := readConfigFile(path)
 	if err != nil {
 		return problems{&configError{path: path, err: err}}
 	}
@@ -204,6 +204,9 @@ func parseConfig(path string, text []byte, names []string) (map[string]any, prob
 		}
 	}
 	target := reflect.New(reflect.StructOf(fields))
+	if line, err := checkKeys(text); err != nil {
+		return nil, problems{&configError{path, line, err}}
+	}
 	err := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(target.Interface())
 	var unknown *toml.StrictMissingError
 	if err != nil && !errors.As(err, &unknown) {

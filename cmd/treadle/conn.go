@@ -32,7 +32,7 @@ func (connCmd) Help() string {
 }
 
 type connListCmd struct {
-	listFlags
+	tableFlags
 	Protocol string `placeholder:"NAME" help:"Only connections of a protocol, as periodic (default: all)."`
 	Limit    int    `default:"1000" placeholder:"N" help:"Show so many connections at most (default: ${default})."`
 }
@@ -56,11 +56,11 @@ func (l *connListCmd) Run(c *cli, con *console) error {
 		if l.JSON {
 			return writeLines(w, all)
 		}
-		lines := [][]string{{"ID", "PROTOCOL", "ROLE", "REMOTE", "OPEN", "IDLE", "IN", "OUT", "UNSENT", "ASKS", "HOLDS", "QUEUES"}}
+		var rows [][]string
 		for i := range all {
-			lines = append(lines, connLine(&all[i], time.Now()))
+			rows = append(rows, connLine(&all[i], time.Now()))
 		}
-		return align(w, lines, 4)
+		return l.table(w, "ID PROTOCOL ROLE REMOTE >OPEN >IDLE +>IN +>OUT >UNSENT >ASKS >HOLDS ~QUEUES", rows)
 	})
 }
 

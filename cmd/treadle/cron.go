@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	osuser "os/user"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -112,7 +111,7 @@ func localTime(text string) string {
 	return t.Format("2006-01-02 15:04:05 -07:00")
 }
 
-type cronListCmd struct{ listFlags }
+type cronListCmd struct{ tableFlags }
 
 // Run prints the entries.
 func (l *cronListCmd) Run(c *cli, con *console) error {
@@ -124,12 +123,19 @@ func (l *cronListCmd) Run(c *cli, con *console) error {
 		case l.JSON:
 			return writeLines(w, all)
 		}
-		lines := [][]string{{"NAME", "SCHEDULE", "ZONE", "QUEUE", "SOURCE", "NEXT", "LAST", "AT"}}
+		var rows [][]string
 		for i := range all {
 			s := &all[i]
-			lines = append(lines, []string{printable(s.Name), printable(s.Schedule), printable(s.Zone), printable(s.Queue), s.Source, nextOf(s), s.Last, atOf(s)})
+			var counts []string
+			for _, outcome := range sortedKeys(s.Counts) {
+				counts = append(counts, fmt.Sprint(outcome, "=", s.Counts[outcome]))
+			}
+			rows = append(rows, []string{
+				printable(s.Name), printable(s.Schedule), printable(s.Zone), printable(s.Queue), s.Source, nextOf(s), s.Last, atOf(s),
+				number(s.Priority), s.Missed, s.Overlap, printed(strings.Join(counts, " ")), printed(s.Text), printed(s.By), printed(s.Why),
+			})
 		}
-		return align(w, lines, 8)
+		return l.table(w, "NAME SCHEDULE ZONE QUEUE SOURCE NEXT LAST AT +>PRIORITY +MISSED +OVERLAP +TIMES +TEXT +PAUSED-BY +WHY", rows)
 	})
 }
 
@@ -220,12 +226,19 @@ type cronPauseCmd struct {
 }
 
 // Run pauses an entry in the name of the user.
-func (p *cronPauseCmd) Run(c *cli, _ *console) error {
-	by := ""
-	if u, err := osuser.Current(); err == nil {
-		by = u.Username
-	}
-	return c.withAdmin(func(ctx context.Context, a *client.Admin) error { return a.PauseCron(ctx, p.Name, by, p.Why) })
+func (p *cronPauseCmd) Run(c *cli, con *console) error {
+	return c.changeCron(con, p.Name, "is paused", func(ctx context.Context, a *client.Admin) error { return a.PauseCron(ctx, p.Name, p.Why) })
+}
+
+// changeCron changes an entry and says what became of it.
+func (c *cli) changeCron(con *console, name, done string, change func(context.Context, *client.Admin) error) error {
+	return c.withAdmin(func(ctx context.Context, a *client.Admin) error {
+		if err := change(ctx, a); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(con.out, "%s %s\n", printable(name), done)
+		return err
+	})
 }
 
 type cronResumeCmd struct {
@@ -233,8 +246,8 @@ type cronResumeCmd struct {
 }
 
 // Run ends a pause.
-func (r *cronResumeCmd) Run(c *cli, _ *console) error {
-	return c.withAdmin(func(ctx context.Context, a *client.Admin) error { return a.ResumeCron(ctx, r.Name) })
+func (r *cronResumeCmd) Run(c *cli, con *console) error {
+	return c.changeCron(con, r.Name, "goes on", func(ctx context.Context, a *client.Admin) error { return a.ResumeCron(ctx, r.Name) })
 }
 
 type cronRemoveCmd struct {
@@ -242,6 +255,6 @@ type cronRemoveCmd struct {
 }
 
 // Run removes an entry.
-func (r *cronRemoveCmd) Run(c *cli, _ *console) error {
-	return c.withAdmin(func(ctx context.Context, a *client.Admin) error { return a.RemoveCron(ctx, r.Name) })
+func (r *cronRemoveCmd) Run(c *cli, con *console) error {
+	return c.changeCron(con, r.Name, "is removed", func(ctx context.Context, a *client.Admin) error { return a.RemoveCron(ctx, r.Name) })
 }

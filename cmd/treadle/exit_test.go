@@ -101,7 +101,7 @@ func TestExitOfAnswers(t *testing.T) {
 	f(429, `{"error":"too many","reason":"policy"}`, 1, "policy", "too many", "queue", "show", "q")
 	f(400, `{"error":"bad"}`, 1, "failed", "bad", "queue", "rules")
 	f(200, `<html>`, 3, "unreachable", "cannot talk to tcp://", "queue", "list")
-	f(502, `<html>`, 3, "unreachable", "it is no operators' interface", "queue", "list")
+	f(502, `<html>`, 3, "unreachable", "it is no HTTP API of this program", "queue", "list")
 	f(200, `{}`, 2, "usage", "--limit is at least 1", "queue", "list", "--limit", "0")
 	f(200, `{}`, 2, "usage", "unknown flag --frob", "queue", "list", "--frob")
 	f(200, `{}`, 2, "usage", "--watch: 1ms is too short: at least 100ms", "queue", "list", "--watch=1ms")

@@ -423,6 +423,8 @@ var hostiles = []struct {
 	{name: "very many workers ask and ask for a job that none can have", attack: (*attack).unfit},
 	{name: "large requests without their ends", attack: (*attack).fronts},
 	{name: "STATUS beside peers that never read theirs", attack: (*attack).statuses},
+	{name: "very many queues of the HTTP API", memory: queuesEach << 11, attack: (*attack).queues},
+	{name: "jobs of the largest size to the HTTP API", memory: 128 << 20, attack: (*attack).largeJobs},
 	{name: "garbage on each port", attack: func(s *attack) {
 		s.onEach(10*s.scale, func(protocol string) {
 			c := s.dial(protocol)

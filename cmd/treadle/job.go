@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -32,12 +33,13 @@ type jobCmd struct {
 
 // Help is printed by treadle job --help.
 func (jobCmd) Help() string {
-	return `A job is named by its id, as treadle job list shows it, or by its queue and name. An id is good as long as the server runs; that of a failed or done job for ever.
+	return `A job is named by its id, as treadle job list shows it, or by its queue and name. A name means the job that has not ended, or else the one of those kept that ended last. An id is valid until the server stops. That of a failed or done job stays valid.
 
 	treadle job list 'state:failed queue:mail.*'
 	treadle job show mail.news monday
 	treadle job payload 5.17.100 > monday.json
-	treadle job retry 5.17.100 5.17.101
+	treadle job retry mail.news monday
+	treadle job run 5.17.100 5.17.101
 	treadle job remove --filter 'queue:mail.* state:failed age:>30d' --dry-run
 
 A filter has terms with blanks between them, all of which must hold: queue:, name: (names, or patterns as mail.*), state: (ready, delayed, running, locked, waiting, failed, done, expired; several with commas), id:, priority:>5, age:>10m, worker:, protocol:, text:"two words". A word without a key is a text: a part of the workload, of an error or of the result.
@@ -62,7 +64,7 @@ func (f *jobFilter) text() (string, error) {
 }
 
 type jobListCmd struct {
-	listFlags
+	tableFlags
 	jobFilter
 	Limit int `default:"50" placeholder:"N" help:"Show so many jobs at most (default: ${default})."`
 }
@@ -100,15 +102,15 @@ func (j *jobListCmd) Run(c *cli, con *console) error {
 			if j.JSON {
 				return writeLines(w, all)
 			}
-			lines := [][]string{{"ID", "QUEUE", "NAME", "STATE", "PRIORITY", "TIME", "WORKER", "ERROR"}}
+			var rows [][]string
 			for i := range all {
 				one := &all[i]
-				lines = append(lines, []string{
-					one.ID, printable(one.Queue + string(one.QueueBytes)), printable(one.Name + string(one.NameBytes)), one.State,
-					number(one.Priority), timeOf(one), printed(one.Worker), endOf(one.Error),
+				rows = append(rows, []string{
+					one.ID, printable(one.Queue + string(one.QueueBytes)), printable(one.Name + string(one.NameBytes)), one.State, number(one.Priority),
+					timeOf(one), one.Protocol, number(int64(one.Size)), number(int64(one.Tries)), printed(one.Worker), printed(endOf(one.Error)),
 				})
 			}
-			return align(w, lines, 8)
+			return j.table(w, "ID QUEUE NAME STATE >PRIORITY TIME +PROTOCOL +>SIZE +>TRIES WORKER ~ERROR", rows)
 		})
 	})
 }
@@ -150,6 +152,27 @@ type oneJob struct {
 	Protocol string `placeholder:"NAME" help:"Protocol of the job, when jobs of several protocols have its queue and name (default: any)."`
 }
 
+// jobID is the form of the id of a job.
+var jobID = regexp.MustCompile(`^\d+\.\d+\.\d+$`)
+
+// isJobID reports whether an argument is the id of a job: else it is the name of a queue.
+func isJobID(text string) bool { return jobID.MatchString(text) }
+
+func noJobID(text string) error {
+	return badUsage("%q is no id, as 5.17.100 is one: name a job by its id, or by its queue and name", text)
+}
+
+// check returns an error when the arguments name no job.
+func (j *oneJob) check() error {
+	switch {
+	case j.Name == "" && !isJobID(j.Job):
+		return noJobID(j.Job)
+	case j.Name == "" && j.Protocol != "":
+		return badUsage("--protocol is for a job that is named by its queue and name")
+	}
+	return nil
+}
+
 // details asks for the job.
 func (j *oneJob) details(ctx context.Context, a *client.Admin) (client.JobDetails, error) {
 	if j.Name == "" {
@@ -158,13 +181,22 @@ func (j *oneJob) details(ctx context.Context, a *client.Admin) (client.JobDetail
 	return a.JobByName(ctx, j.Job, j.Name, j.Protocol)
 }
 
-// id returns the id of the job.
-func (j *oneJob) id(ctx context.Context, a *client.Admin) (string, error) {
-	if j.Name == "" {
-		return j.Job, nil
+// print writes bytes of the job, as they are.
+func (j *oneJob) print(c *cli, con *console, part func(a *client.Admin, ctx context.Context, id string, to io.Writer) error) error {
+	if err := j.check(); err != nil {
+		return err
 	}
-	d, err := j.details(ctx, a)
-	return d.ID, err
+	return c.withAdminFor(0, func(ctx context.Context, a *client.Admin) error {
+		id := j.Job
+		if j.Name != "" {
+			d, err := j.details(ctx, a)
+			if err != nil {
+				return err
+			}
+			id = d.ID
+		}
+		return part(a, ctx, id, con.out)
+	})
 }
 
 type jobShowCmd struct {
@@ -182,6 +214,9 @@ func (jobShowCmd) Help() string {
 
 // Run prints the job.
 func (j *jobShowCmd) Run(c *cli, con *console) error {
+	if err := j.check(); err != nil {
+		return err
+	}
 	return c.withAdmin(func(ctx context.Context, a *client.Admin) error {
 		d, err := j.details(ctx, a)
 		switch {
@@ -257,24 +292,12 @@ type jobPayloadCmd struct{ oneJob }
 
 // Run prints the bytes of a workload as they are.
 func (j *jobPayloadCmd) Run(c *cli, con *console) error {
-	return c.withAdminFor(0, func(ctx context.Context, a *client.Admin) error {
-		id, err := j.id(ctx, a)
-		if err != nil {
-			return err
-		}
-		return a.JobWorkload(ctx, id, con.out)
-	})
+	return j.print(c, con, (*client.Admin).JobWorkload)
 }
 
 type jobResultCmd struct{ oneJob }
 
 // Run prints the bytes of a result as they are.
 func (j *jobResultCmd) Run(c *cli, con *console) error {
-	return c.withAdminFor(0, func(ctx context.Context, a *client.Admin) error {
-		id, err := j.id(ctx, a)
-		if err != nil {
-			return err
-		}
-		return a.JobResult(ctx, id, con.out)
-	})
+	return j.print(c, con, (*client.Admin).JobResult)
 }

@@ -14,9 +14,10 @@ import (
 // jobChoice are the arguments of a command that changes jobs: their ids, or a filter.
 type jobChoice struct {
 	bulk
-	ID     []string `arg:"" optional:"" help:"Ids of the jobs, as treadle job list shows them."`
-	Filter string   `placeholder:"FILTER" help:"All jobs that a filter means, as in treadle job list (default: the ids)."`
-	Why    string   `placeholder:"TEXT" help:"The reason, for treadle audit (default: none)."`
+	Job      []string `arg:"" optional:"" help:"Ids of the jobs, as treadle job list shows them, or the queue and the name of one."`
+	Protocol string   `placeholder:"NAME" help:"Protocol of the job, when jobs of several protocols have its queue and name (default: any)."`
+	Filter   string   `placeholder:"FILTER" help:"All jobs that a filter means, as in treadle job list (default: those of the arguments)."`
+	Why      string   `placeholder:"TEXT" help:"The reason, for treadle audit (default: none)."`
 }
 
 // maxChoice is the most ids that a request may have.
@@ -24,17 +25,31 @@ const maxChoice = 1000
 
 // change changes the jobs of the choice. done says of a number of jobs what became of them.
 func (j *jobChoice) change(c *cli, con *console, change client.JobsChange, done string) error {
-	change.By, change.Why = userName(), j.Why
+	change.Why = j.Why
+	named := len(j.Job) == 2 && !isJobID(j.Job[0])
 	switch {
-	case (j.Filter != "") == (len(j.ID) > 0):
-		return badUsage("name the jobs by their ids, or by --filter")
+	case (j.Filter != "") == (len(j.Job) > 0):
+		return badUsage("name the jobs by their ids, one by its queue and name, or all of a --filter")
+	case j.Protocol != "" && !named:
+		return badUsage("--protocol is for a job that is named by its queue and name")
 	case j.Filter == "" && j.DryRun:
 		return badUsage("--dry-run counts the jobs of a --filter")
+	case named:
+		change.Queue, change.Name, change.Protocol = j.Job[0], j.Job[1], j.Protocol
+		return c.withAdmin(func(ctx context.Context, a *client.Admin) error { return j.each(ctx, a, con, nil, change, done) })
 	case j.Filter == "":
-		return c.withAdmin(func(ctx context.Context, a *client.Admin) error { return j.each(ctx, a, con, change, done) })
+		for _, id := range j.Job {
+			if !isJobID(id) {
+				return noJobID(id)
+			}
+		}
+		return c.withAdmin(func(ctx context.Context, a *client.Admin) error { return j.each(ctx, a, con, j.Job, change, done) })
 	}
 	if err := client.CheckFilter(j.Filter); err != nil {
 		return badUsage("--filter: %w", err)
+	}
+	if err := checkUTF8(j.Filter); err != nil {
+		return err
 	}
 	change.Filter = j.Filter
 	return c.withAdminFor(0, func(ctx context.Context, a *client.Admin) error {
@@ -46,10 +61,10 @@ func (j *jobChoice) change(c *cli, con *console, change client.JobsChange, done 
 	})
 }
 
-// each changes jobs by their ids.
-func (j *jobChoice) each(ctx context.Context, a *client.Admin, con *console, change client.JobsChange, done string) error {
+// each changes jobs by their ids, or the one that change names.
+func (j *jobChoice) each(ctx context.Context, a *client.Admin, con *console, ids []string, change client.JobsChange, done string) error {
 	changed, left, gone := 0, 0, 0
-	for ids := j.ID; len(ids) > 0; {
+	for more := true; more; more = len(ids) > 0 {
 		n := min(len(ids), maxChoice)
 		change.IDs, ids = ids[:n], ids[n:]
 		d, err := a.ChangeJobs(ctx, &change)
@@ -151,14 +166,20 @@ func (j *jobDueCmd) Run(c *cli, con *console) error {
 }
 
 type jobOperationsCmd struct {
-	listFlags
+	tableFlags
 	Cancel string `placeholder:"ID" help:"Have an operation end early; what it has changed stays changed (default: none)."`
 }
 
 // Run prints the operations, or cancels one.
 func (j *jobOperationsCmd) Run(c *cli, con *console) error {
 	if j.Cancel != "" {
-		return c.withAdmin(func(ctx context.Context, a *client.Admin) error { return a.CancelOperation(ctx, j.Cancel) })
+		return c.withAdmin(func(ctx context.Context, a *client.Admin) error {
+			if err := a.CancelOperation(ctx, j.Cancel); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(con.out, "%s is cancelled\n", printable(j.Cancel))
+			return err
+		})
 	}
 	return c.list(con, &j.listFlags, func(ctx context.Context, a *client.Admin, w io.Writer) error {
 		all, err := a.Operations(ctx)
@@ -168,14 +189,18 @@ func (j *jobOperationsCmd) Run(c *cli, con *console) error {
 		case j.JSON:
 			return writeLines(w, all)
 		}
-		lines := [][]string{{"ID", "VERB", "STATE", "LOOKED", "OF", "MATCHED", "CHANGED", "LEFT", "STARTED", "BY", "FILTER"}}
+		var rows [][]string
 		for i := range all {
 			o := &all[i]
-			lines = append(lines, []string{
-				o.Operation, o.Verb, o.State, number(o.Looked), fmt.Sprint(o.Of), fmt.Sprint(o.Matched), fmt.Sprint(o.Changed), fmt.Sprint(o.Left),
-				time.UnixMilli(o.Started).Format(time.DateTime), printed(o.By), printed(o.Filter),
+			ended := "-"
+			if o.Ended != 0 {
+				ended = time.UnixMilli(o.Ended).Format(time.DateTime)
+			}
+			rows = append(rows, []string{
+				o.Operation, o.Verb, o.State, number(o.Looked), number(int64(o.Of)), number(int64(o.Matched)), number(int64(o.Changed)), number(int64(o.Left)),
+				time.UnixMilli(o.Started).Format(time.DateTime), ended, printed(o.By), printed(o.Filter),
 			})
 		}
-		return align(w, lines, 3)
+		return j.table(w, "ID VERB STATE +>LOOKED +>OF >MATCHED >CHANGED >LEFT STARTED +ENDED BY ~FILTER", rows)
 	})
 }

@@ -215,12 +215,12 @@ func (j *polJudge) lost() {
 		submitted[j.submits[i].name] = &j.submits[i]
 	}
 	for _, d := range j.ends.done["old"] {
-		if d.Outcome != "expired" {
+		if d.State != "expired" {
 			continue
 		}
 		kept[d.Name] = true
-		if s := submitted[d.Name]; s != nil && j.began.UnixMilli()+(s.pinged+polTTL-polSlack)/int64(time.Millisecond) > d.DoneAt {
-			j.fault("%s has expired before its time, at %d", s, d.DoneAt)
+		if s := submitted[d.Name]; s != nil && j.began.UnixMilli()+(s.pinged+polTTL-polSlack)/int64(time.Millisecond) > d.Since {
+			j.fault("%s has expired before its time, at %d", s, d.Since)
 		}
 	}
 	for key, job := range j.jobs {

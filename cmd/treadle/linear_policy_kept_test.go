@@ -77,14 +77,17 @@ func (j *polJudge) results() {
 		sent[r.name+"="+r.text] = r
 	}
 	for _, d := range j.ends.done["once"] {
-		result := d.Name + "=" + j.ends.result[d.ID]
+		result := d.Name + "="
+		if d.Result != nil {
+			result += *d.Result
+		}
 		if r := sent[result]; r == nil || r.how != linDone || kept[result] {
 			j.fault("the result %s is kept, and was not sent or is kept twice", result)
 		}
 		kept[result] = true
 	}
 	for _, d := range j.ends.done["old"] {
-		if d.Outcome == "done" {
+		if d.State == "done" {
 			kept[d.Name] = true
 		}
 	}

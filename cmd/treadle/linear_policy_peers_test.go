@@ -228,46 +228,41 @@ func (r *polRound) job(rng *rand.Rand, c *client.Worker, w *polWork) (err error)
 
 // polEnds is what the last server keeps of jobs that have ended.
 type polEnds struct {
-	failed map[string][]client.FailedJob // by queue
-	done   map[string][]client.DoneJob
-	result map[uint64]string // of the queue once, by id
-	cron   []client.CronStatus
+	failed, done map[string][]client.JobDetails // by queue
+	cron         []client.CronStatus
 }
 
 // list reads what the server keeps.
 func (r *polRound) list(t *testing.T) {
-	ends := polEnds{failed: make(map[string][]client.FailedJob), done: make(map[string][]client.DoneJob), result: make(map[uint64]string)}
+	ends := polEnds{failed: make(map[string][]client.JobDetails), done: make(map[string][]client.JobDetails)}
 	for _, queue := range []string{"retry", "dead"} {
-		for next, more := "", true; more; more = next != "" {
-			page, err := r.admin.Failed(r.ctx, queue, next, 1000)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ends.failed[queue], next = append(ends.failed[queue], page.Jobs...), page.Next
-		}
+		ends.failed[queue] = r.kept(t, "state:failed queue:"+queue)
 	}
 	for _, queue := range []string{"old", "once"} {
-		for next, more := "", true; more; more = next != "" {
-			page, err := r.admin.Done(r.ctx, queue, next, 1000)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ends.done[queue], next = append(ends.done[queue], page.Jobs...), page.Next
-		}
-	}
-	for _, j := range ends.done["once"] {
-		if j.Result == nil {
-			continue
-		}
-		result, err := r.admin.Result(r.ctx, "once", j.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ends.result[j.ID] = string(result)
+		ends.done[queue] = r.kept(t, "state:done,expired queue:"+queue)
 	}
 	var err error
 	if ends.cron, err = r.admin.Cron(r.ctx); err != nil {
 		t.Fatal(err)
 	}
 	r.site.ends = ends
+}
+
+// kept returns the jobs that a filter means.
+func (r *polRound) kept(t *testing.T, filter string) (all []client.JobDetails) {
+	for after, more := "", true; more; {
+		page, err := r.admin.Jobs(r.ctx, filter, after, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range page.Jobs {
+			d, err := r.admin.JobByID(r.ctx, page.Jobs[i].ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, d)
+		}
+		after, more = page.Next, page.Next != ""
+	}
+	return all
 }

@@ -312,7 +312,7 @@ func (r *polRound) finish() bool {
 	defer c.Close()
 	for {
 		idle := r.idle(c)
-		moving, err := r.admin.Failed(r.ctx, "dead", "", 1)
+		moving, err := r.admin.Jobs(r.ctx, "state:failed queue:dead", "", 1)
 		if err != nil {
 			r.fault(err)
 			return false
@@ -351,7 +351,7 @@ func (r *polRound) endCron(name string) bool {
 		}
 		if from := r.site.cron[name][0]; next.Sub(from) > 2*polEvery {
 			r.site.cron[name] = [2]time.Time{from, next}
-			return r.admin.PauseCron(r.ctx, name, "", "") == nil
+			return r.admin.PauseCron(r.ctx, name, "") == nil
 		}
 	}
 	return false

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -17,6 +18,39 @@ import (
 type listFlags struct {
 	JSON  bool    `name:"json" help:"Print JSON, one object a line."`
 	Watch repeats `help:"Show the list again and again until an interrupt: every 2s, or as --watch=10s says."`
+}
+
+// tableFlags are the flags of a list that has more columns than fit a usual terminal.
+type tableFlags struct {
+	listFlags
+	Output string `short:"o" enum:"table,wide" default:"table" placeholder:"FORM" help:"Columns of the list: table, or wide for all of them, with long texts whole (default: ${default})."`
+}
+
+// maxCell is how many characters of a text a column shows that is not of a wide list.
+const maxCell = 60
+
+// table writes a list. Its columns are headings with blanks between them. Marks in front of a heading say: + shows the column
+// in a wide list alone, > aligns it to the right, ~ cuts its texts unless the list is wide.
+func (t *tableFlags) table(w io.Writer, columns string, rows [][]string) error {
+	wide := t.Output == "wide"
+	lines, right := make([][]string, len(rows)+1), []bool(nil)
+	for i, column := range strings.Fields(columns) {
+		head := strings.TrimLeft(column, "+>~")
+		marks := strings.TrimSuffix(column, head)
+		if strings.Contains(marks, "+") && !wide {
+			continue
+		}
+		right = append(right, strings.Contains(marks, ">"))
+		lines[0] = append(lines[0], head)
+		for n, row := range rows {
+			cell := row[i]
+			if text := []rune(cell); strings.Contains(marks, "~") && !wide && len(text) > maxCell {
+				cell = string(text[:maxCell]) + "..."
+			}
+			lines[n+1] = append(lines[n+1], cell)
+		}
+	}
+	return alignBy(w, lines, func(column int) bool { return right[column] })
 }
 
 // repeats is how long a list waits until it is shown again; 0: it is shown once.

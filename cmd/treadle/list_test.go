@@ -33,6 +33,7 @@ func TestQueueList(t *testing.T) {
 	o.gets(`mail.a: .*\n`, "queue pause mail.a --why moving")
 	o.gets(`QUEUE .*\nmail.a +0 +2 +0 +0 +0 +0 +0 +0 +hand-out\nmail.b +0 +0 +1 +0 +0 +0 +0 +0 +-\nzoo +0 +1 +0 +0 +0 +0 +0 +0 +-\n`, "queue list")
 	o.gets(`QUEUE .*\nmail.a .*\nmail.b .*\n`, "queue list --prefix mail.")
+	o.gets(`QUEUE .* PAUSED +PAUSED-BY +WHY\nmail.a .*hand-out +\S+ +moving\nmail.b .*\n`, "queue list -o wide --prefix mail.")
 	out, errs, code := treadle(t, "", "-H", o.host, "queue", "list", "--json", "--limit", "2")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if code != 0 || len(lines) != 2 || errs != "treadle: there are more than 2 queues: --limit shows more, --prefix others\n" {
@@ -58,7 +59,7 @@ func TestQueueList(t *testing.T) {
 func TestConn(t *testing.T) {
 	server, o, u := operated(t)
 	start(t, true, "-H", u.host, "work", "f", "--", "cat")
-	row := regexp.MustCompile(`(?m)^(\S+) +periodic +worker +unix:\S+ +\S+ +\S+ +\d+ +\d+ +0 +\d+ +0 +f$`)
+	row := regexp.MustCompile(`(?m)^(\S+) +periodic +worker +unix:\S+ +\S+ +\S+ +0 +\d+ +0 +f$`)
 	var found []string
 	for end := time.Now().Add(20 * time.Second); found == nil && time.Now().Before(end); {
 		out, _, _ := treadle(t, "", "-H", o.host, "conn", "list")
@@ -68,6 +69,7 @@ func TestConn(t *testing.T) {
 		t.Fatal("the worker is not shown")
 	}
 	o.gets(`{"id":"`+found[1]+`","protocol":"periodic","role":"worker",.*"queues":\["f"\].*}\n`, "conn list --json --protocol periodic")
+	o.gets(`ID +PROTOCOL +ROLE +REMOTE +OPEN +IDLE +IN +OUT +UNSENT +ASKS +HOLDS +QUEUES\n.*`, "conn list -o wide")
 	o.gets(`ID .*\n`, "conn list --protocol gloom")
 	o.gets(found[1]+" is closed\n", "conn close "+found[1])
 	o.ends(exitNotFound, "treadle: connection "+found[1]+": no connection has this id.*\n", "conn close "+found[1])

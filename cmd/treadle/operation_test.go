@@ -99,8 +99,8 @@ func TestBulk(t *testing.T) {
 	cancelled := done
 	cancelled.State, cancelled.Changed = "cancelled", 3
 	f(twelve, cancelled, 1, "3 ready again\n", "treadle: the operation 7 was cancelled: other jobs stay as they are\n", true, "retry", "--filter", "state:failed", "-y")
-	f(twelve, done, 2, "", "treadle: name the jobs by their ids, or by --filter\n", false, "retry")
-	f(twelve, done, 2, "", "treadle: name the jobs by their ids, or by --filter\n", false, "retry", "1.2.3", "--filter", "x")
+	f(twelve, done, 2, "", "treadle: name the jobs by their ids, one by its queue and name, or all of a --filter\n", false, "retry")
+	f(twelve, done, 2, "", "treadle: name the jobs by their ids, one by its queue and name, or all of a --filter\n", false, "retry", "1.2.3", "--filter", "x")
 	f(twelve, done, 2, "", "treadle: --dry-run counts the jobs of a --filter\n", false, "retry", "1.2.3", "--dry-run")
 	f(twelve, done, 0, "12 moved\n", "", true, "move", "other", "--filter", "queue:mail", "-y")
 	f(twelve, done, 0, "12 changed\n", "", true, "priority", "--filter", "queue:mail", "-y", "--", "-5")
@@ -191,12 +191,19 @@ func TestJobStory(t *testing.T) {
 	o.ends(exitNotFound, "treadle: .*\n", "job show mail.a nothing")
 	o.ends(exitUsage, `treadle: the filter: "colour:red": .*\n`, "job list colour:red")
 
-	o.gets("1 changed\n", "job priority 7 "+id)
+	o.ends(exitNotFound, "treadle: .*\n", "job retry mail.a nothing")
+	for _, args := range []string{"show mail.a", "result mail.a", "show " + id + " --protocol gloom", "remove a b c", "remove " + id + " mail.a", "run " + id + " --protocol gloom", "run"} {
+		o.ends(exitUsage, "treadle: .*\n", "job "+args)
+	}
+	o.gets(`ID +QUEUE +NAME +STATE +PRIORITY +TIME +PROTOCOL +SIZE +TRIES +WORKER +ERROR\n`+id+` +mail.a +3 +ready +0 +\S+ \S+ +periodic +6 +0 +- +-\n`, "job list queue:mail.a name:3 -o wide")
+
+	o.gets("1 changed\n", "job priority 7 mail.a 3 --protocol periodic")
 	o.gets(`ID .*\n`+id+` +mail.a +3 +ready +7 .*`, "job list queue:mail.a --limit 50")
 	o.gets("1 changed\n", "job due 1h "+id)
 	o.gets("2 ready\n", "job run --filter state:delayed --yes")
 	o.gets("1 moved\n", "job move mail.c "+id)
 	o.gets(`ID .*\n\S+ +mail.c +3 .*\n`, "job list queue:mail.c")
+	o.gets(`(?s)id +\S+\nqueue +mail.c\nname +3\n.*`, "job show "+id)
 	o.gets("4 jobs\n", "job remove --filter queue:mail.a --dry-run")
 	o.gets("4 removed\n", "job remove --filter queue:mail.a --yes --why done")
 	o.gets("ID .*\n", "job list queue:mail.a")
@@ -206,7 +213,8 @@ func TestJobStory(t *testing.T) {
 	o.gets(`1 job\n`, "queue empty mail.c --dry-run")
 	o.gets(`1 removed\n`, "queue empty mail.c --yes")
 	o.gets(`mail.c takes no new jobs, and has 0 jobs left\n`, "queue drain mail.c --wait")
-	o.gets(`AT +WHO +FROM +REQUEST +TARGET +COUNT +WHY\n.*queues/drain.*queues/empty.*jobs/change.*done\n.*`, "audit")
+	o.gets(`AT +USER +BY +FROM +REQUEST +TARGET +COUNT +WHY\n.*queues/drain.*queues/empty.*jobs/change.*done\n.*`, "audit")
 	o.gets(`({"number":\d+,"at":.*}\n){2}`, "audit --json --limit 2")
+	o.gets(`NUMBER .*AGENT.*\n.*\n *1 .* treadle +POST /api/v1/jobs/change +priority mail.a 3 +1 +-\n.*`, "audit -o wide")
 	server.stop()
 }

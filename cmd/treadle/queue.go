@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	osuser "os/user"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -63,6 +62,7 @@ func (c *cli) withAdminFor(limit time.Duration, f func(context.Context, *client.
 		defer cancel()
 	}
 	a := client.NewAdmin(cmp.Or(c.Host, os.Getenv("TREADLE_ADMIN"), filepath.Join(loop.Defaults().Data, loop.AdminSocket)))
+	a.By = userName()
 	defer a.Close()
 	return f(ctx, a)
 }
@@ -75,7 +75,7 @@ func (c *cli) list(con *console, l *listFlags, list func(context.Context, *clien
 }
 
 type queueRulesCmd struct {
-	listFlags
+	tableFlags
 	Keys bool `help:"Show what a rule may say."`
 }
 
@@ -91,21 +91,21 @@ func (q *queueRulesCmd) Run(c *cli, con *console) error {
 		case q.JSON:
 			return writeLines(w, t.Rules)
 		case q.Keys:
-			lines := [][]string{{"KEY", "EXAMPLE", "MEANING"}}
+			var rows [][]string
 			for _, k := range t.Keys {
-				lines = append(lines, []string{k.Name, k.Example, k.Meaning})
+				rows = append(rows, []string{k.Name, k.Example, k.Meaning})
 			}
-			return align(w, lines, 3)
+			return q.table(w, "KEY EXAMPLE MEANING", rows)
 		}
-		lines := [][]string{{"QUEUES", "SOURCE", "KEY", "VALUE"}}
+		var rows [][]string
 		for _, r := range t.Rules {
 			for _, k := range t.Keys { // in their order
 				if v, ok := r.Values[k.Name]; ok {
-					lines = append(lines, []string{printable(r.Pattern), r.Source, k.Name, printable(v)})
+					rows = append(rows, []string{printable(r.Pattern), r.Source, k.Name, printable(v), k.Meaning})
 				}
 			}
 		}
-		return align(w, lines, 4)
+		return q.table(w, "QUEUES SOURCE KEY VALUE +MEANING", rows)
 	})
 }
 
@@ -129,8 +129,8 @@ func (q *queueSetCmd) Run(c *cli, con *console) error {
 
 // setPolicy changes the run-time rule of a pattern and prints what it says now.
 func (c *cli) setPolicy(w io.Writer, pattern string, values map[string]*string) error {
-	if !utf8.ValidString(pattern) {
-		return badUsage("the name %q is not UTF-8, which a rule is: a pattern such as q* matches it", pattern)
+	if err := checkUTF8(pattern); err != nil {
+		return err
 	}
 	return c.withAdmin(func(ctx context.Context, a *client.Admin) error {
 		r, err := a.SetPolicy(ctx, pattern, values)
@@ -139,6 +139,14 @@ func (c *cli) setPolicy(w io.Writer, pattern string, values map[string]*string) 
 		}
 		return writeRule(w, r)
 	})
+}
+
+// checkUTF8 returns an error about the name of a queue that no rule and no filter can have.
+func checkUTF8(pattern string) error {
+	if !utf8.ValidString(pattern) {
+		return badUsage("the name %q is not UTF-8, as it must be here: a pattern such as q? matches it, with a ? for each such byte", pattern)
+	}
+	return nil
 }
 
 func writeRule(w io.Writer, r client.PolicyRule) error {
@@ -187,39 +195,36 @@ func (q *queuePauseCmd) Run(c *cli, con *console) error {
 	case q.Both:
 		how = "both"
 	}
-	values := map[string]*string{"paused": &how, "paused-why": nil, "paused-by": nil}
-	if u, err := osuser.Current(); err == nil {
-		values["paused-by"] = &u.Username
+	return c.pausing(con, q.Queue, func(ctx context.Context, a *client.Admin) (client.PolicyRule, error) {
+		return a.PauseQueue(ctx, q.Queue, how, q.Why)
+	})
+}
+
+// pausing changes the pause of a pattern and prints what its rule says now.
+func (c *cli) pausing(con *console, pattern string, change func(context.Context, *client.Admin) (client.PolicyRule, error)) error {
+	if err := checkUTF8(pattern); err != nil {
+		return err
 	}
-	if q.Why != "" {
-		values["paused-why"] = &q.Why
-	}
-	return c.setPolicy(con.out, q.Queue, values)
+	return c.withAdmin(func(ctx context.Context, a *client.Admin) error {
+		r, err := change(ctx, a)
+		if err != nil {
+			return err
+		}
+		return writeRule(con.out, r)
+	})
 }
 
 type queueResumeCmd struct {
 	Queue string `arg:"" help:"The name or pattern that was given to pause."`
 }
 
-// Run takes a pause back. A queue that a weaker rule pauses is said not to be.
+// Run takes a pause back. A queue that the rule of a pattern pauses, too, is said not to be.
 func (q *queueResumeCmd) Run(c *cli, con *console) error {
-	values := map[string]*string{"paused": nil, "paused-by": nil, "paused-why": nil}
-	if err := c.setPolicy(con.out, q.Queue, values); err != nil || strings.ContainsAny(q.Queue, "*?") {
-		return err
-	}
-	return c.withAdmin(func(ctx context.Context, a *client.Admin) error {
-		t, err := a.Policy(ctx, q.Queue)
-		if err != nil {
-			return err
+	return c.pausing(con, q.Queue, func(ctx context.Context, a *client.Admin) (client.PolicyRule, error) {
+		r, err := a.ResumeQueue(ctx, q.Queue)
+		if r.Values["paused"] == "no" {
+			con.say("another rule pauses it, too: this queue alone goes on")
 		}
-		for _, v := range t.Values {
-			if v.Key == "paused" && v.Value != "no" {
-				no := "no"
-				con.say("the rule for %s pauses it, too: this queue alone goes on", printable(v.Pattern))
-				values["paused"] = &no
-				return c.setPolicy(con.out, q.Queue, values)
-			}
-		}
-		return nil
+		return r, err
 	})
 }

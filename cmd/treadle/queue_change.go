@@ -23,8 +23,11 @@ func (queueDrainCmd) Help() string {
 
 // Run drains a queue.
 func (q *queueDrainCmd) Run(c *cli, con *console) error {
+	if err := checkUTF8(q.Queue); err != nil {
+		return err
+	}
 	return c.withAdminFor(0, func(ctx context.Context, a *client.Admin) error {
-		state, err := a.DrainQueue(ctx, client.QueueChange{Queue: q.Queue, By: userName(), Why: q.Why})
+		state, err := a.DrainQueue(ctx, q.Queue, q.Why)
 		for err == nil && q.Wait && unended(&state) > 0 {
 			select {
 			case <-ctx.Done():
@@ -62,12 +65,14 @@ func (queueEmptyCmd) Help() string {
 
 // Run removes the jobs of a queue.
 func (q *queueEmptyCmd) Run(c *cli, con *console) error {
+	if err := checkUTF8(q.Queue); err != nil {
+		return err
+	}
 	return c.withAdminFor(0, func(ctx context.Context, a *client.Admin) error {
-		change := client.QueueChange{Queue: q.Queue, By: userName(), Why: q.Why}
 		return q.run(ctx, a, con, operation{
 			verb: "remove", done: "removed",
-			count: func() (client.JobsMatched, error) { return a.CountQueue(ctx, change) },
-			start: func() (string, error) { return a.EmptyQueue(ctx, change) },
+			count: func() (client.JobsMatched, error) { return a.CountQueue(ctx, q.Queue) },
+			start: func() (string, error) { return a.EmptyQueue(ctx, q.Queue, q.Why) },
 		})
 	})
 }

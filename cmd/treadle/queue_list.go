@@ -15,14 +15,14 @@ import (
 const maxPage = 1000
 
 type queueListCmd struct {
-	listFlags
+	tableFlags
 	Prefix string `placeholder:"TEXT" help:"Only queues with names that begin with it (default: all)."`
 	Limit  int    `default:"1000" placeholder:"N" help:"Show so many queues at most, the first by name (default: ${default})."`
 }
 
 // Help is printed by treadle queue list --help.
 func (queueListCmd) Help() string {
-	return `A line for each queue of all protocols, with its workers and the number of its jobs in each state. PAUSED says what a pause stops; treadle queue show says who has paused it, and why.
+	return `A line for each queue of all protocols, with its workers and the number of its jobs in each state. PAUSED says what a pause stops; -o wide and treadle queue show say who has paused it, and why.
 
 	treadle queue list --prefix mail.
 	treadle queue list --json | jq -r 'select(.failed > 0) | .queue'`
@@ -47,15 +47,15 @@ func (q *queueListCmd) Run(c *cli, con *console) error {
 		if q.JSON {
 			return writeLines(w, all)
 		}
-		lines := [][]string{{"QUEUE", "WORKERS", "READY", "DELAYED", "RUNNING", "LOCKED", "WAITING", "FAILED", "DONE", "PAUSED"}}
+		var rows [][]string
 		for i := range all {
-			line := []string{printable(all[i].Queue + string(all[i].QueueBytes))}
+			row := []string{printable(all[i].Queue + string(all[i].QueueBytes))}
 			for _, n := range counts(&all[i]) {
-				line = append(line, strconv.Itoa(n))
+				row = append(row, strconv.Itoa(n))
 			}
-			lines = append(lines, append(line, dash(all[i].Paused)))
+			rows = append(rows, append(row, dash(all[i].Paused), printed(all[i].PausedBy), printed(all[i].PausedWhy)))
 		}
-		return align(w, lines, 1)
+		return q.table(w, "QUEUE >WORKERS >READY >DELAYED >RUNNING >LOCKED >WAITING >FAILED >DONE PAUSED +PAUSED-BY +WHY", rows)
 	})
 }
 

@@ -98,6 +98,35 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
+// TestConfigBounds: a file of a size or with a number of keys that would take minutes is refused, and one with as many cron
+// entries as there may be is read.
+func TestConfigBounds(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		values, faults := parseConfig("FILE", []byte(text), []string{queueTable, cronTable})
+		if got := fmt.Sprint(faults); want == "" && (faults != nil || len(values) != 1) || want != "" && (values != nil || !strings.Contains(got, want)) {
+			t.Errorf("%.40q: %.200s, want %s", text, got, want)
+		}
+	}
+	many := func(n int, line string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, line, i)
+		}
+		return b.String()
+	}
+	f(many(25_001, "[queue.q%d]\nretries = 1\n"), "FILE line 50001: there are more than 50000 keys and tables")
+	f("queue = {"+many(50_000, "q%d = 1, ")+"z = 1}\n", "FILE line 1: there are more than 50000")
+	f("queue = [{"+many(50_000, "q%d.a = {}, ")+"z = 1}]\n", "FILE line 1: there are more than 50000")
+	f(many(50_001, "[[x%d]]\n"), "FILE line 50001: there are more than 50000")
+	f("[[cron]]\n"+many(50_000, "q%d = 1\n"), "FILE line 50001: there are more than 50000")
+	f(many(10_000, "[[cron]]\nname = \"%d\"\nschedule = \"* * * * *\"\nzone = \"UTC\"\nqueue = \"q\"\nworkload = \"w\"\nmissed = \"once\"\n"), "")
+	large := config(t, strings.Repeat("#", maxConfigFile)+"\n")
+	if _, errs, code := treadle(t, "", "config", "check", large); code != exitUsage || !strings.Contains(errs, "it is larger than 16MiB") {
+		t.Errorf("exit code %d, %s", code, errs)
+	}
+}
+
 // TestConfigDefaults: the printed file has each setting, in a comment or with its default.
 func TestConfigDefaults(t *testing.T) {
 	text, _, code := treadle(t, "", "config", "defaults")

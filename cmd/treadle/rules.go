@@ -95,6 +95,7 @@ type fileKey struct {
 	kind unstable.Kind
 	path []string
 	line int
+	keys int // itself, and those of inline tables in its value
 }
 
 // keysOf yields the keys and tables of a TOML text that could be parsed. It counts the lines once: the parser's own
@@ -109,7 +110,7 @@ func keysOf(text []byte) iter.Seq[fileKey] {
 			if e.Kind != unstable.Table && e.Kind != unstable.ArrayTable && e.Kind != unstable.KeyValue {
 				continue
 			}
-			k := fileKey{kind: e.Kind}
+			k := fileKey{kind: e.Kind, keys: max(1, keysIn(e))}
 			for part := e.Key(); part.Next(); {
 				at := part.Node().Raw.Offset
 				line += bytes.Count(text[counted:at], []byte{'\n'})

@@ -132,9 +132,13 @@ func writeTable(w io.Writer, rows []client.Queue, now time.Time) error {
 	return align(w, lines, 1)
 }
 
-// align writes a table. The first columns are text and are aligned to the left, the others
-// to the right.
+// align writes a table. The first columns are text and are aligned to the left, the others to the right.
 func align(w io.Writer, lines [][]string, left int) error {
+	return alignBy(w, lines, func(column int) bool { return column >= left })
+}
+
+// alignBy writes a table. right says which columns are aligned to the right.
+func alignBy(w io.Writer, lines [][]string, right func(column int) bool) error {
 	widths := make([]int, len(lines[0]))
 	for _, line := range lines {
 		for i, cell := range line {
@@ -149,7 +153,7 @@ func align(w io.Writer, lines [][]string, left int) error {
 				b.WriteString("  ")
 			}
 			switch {
-			case i >= left:
+			case right(i):
 				b.WriteString(pad + cell)
 			case i == len(line)-1:
 				b.WriteString(cell)

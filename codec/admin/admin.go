@@ -103,6 +103,7 @@ type Choice struct {
 	QueueBytes []byte   `json:"queue_b64,omitempty"`
 	Jobs       []uint64 `json:"jobs,omitempty"`
 	All        bool     `json:"all,omitempty"` // those that were kept when the request came
+	Cause
 }
 
 // Done says what became of a Choice.
@@ -122,6 +123,7 @@ type Left struct {
 type Change struct {
 	Pattern string             `json:"pattern"`
 	Values  map[string]*string `json:"values"`
+	Cause
 }
 
 // FailedQueue is a queue that has failed jobs. A name that is not UTF-8 stands in QueueBytes, in base64.
@@ -155,6 +157,7 @@ type CronEntry struct {
 type CronAdd struct {
 	CronEntry
 	Replace bool `json:"replace,omitempty"`
+	Cause
 }
 
 // CronStatus is an entry and what it has done.
@@ -176,11 +179,10 @@ type CronEntries struct {
 	Entries []CronStatus `json:"entries"`
 }
 
-// CronPause is a pause of an entry; of a resumption or a run it has Entry alone.
+// CronPause names an entry to pause, resume, run or remove.
 type CronPause struct {
 	Entry string `json:"entry"`
-	By    string `json:"by,omitempty"`
-	Why   string `json:"why,omitempty"`
+	Cause
 }
 
 // CronRun is what became of a run by hand.

@@ -1,19 +1,23 @@
 package admin
 
-// JobsChange changes jobs: those of IDs, or those that a filter means. A queue that is not UTF-8 stands in ToBytes, in
-// base64.
+// JobsChange changes jobs: those of IDs, the one of a queue and a name, or those that a filter means. A name that is not
+// UTF-8 stands in the member with _b64, in base64.
 type JobsChange struct {
-	Verb     string    `json:"verb"` // see VerbRetry
-	IDs      []string  `json:"ids,omitempty"`
-	Filter   string    `json:"filter,omitempty"`
-	DryRun   bool      `json:"dry_run,omitempty"`  // of a filter: count the jobs, change none
-	Priority *int64    `json:"priority,omitempty"` // of VerbPriority
-	At       Moment    `json:"at,omitzero"`        // of VerbDue, or Delay
-	Delay    *Duration `json:"delay,omitempty"`
-	To       string    `json:"to,omitempty"` // of VerbMove: a queue
-	ToBytes  []byte    `json:"to_b64,omitempty"`
-	By       string    `json:"by,omitempty"` // for the audit
-	Why      string    `json:"why,omitempty"`
+	Verb       string    `json:"verb"` // see VerbRetry
+	IDs        []string  `json:"ids,omitempty"`
+	Queue      string    `json:"queue,omitempty"`
+	QueueBytes []byte    `json:"queue_b64,omitempty"`
+	Name       string    `json:"name,omitempty"`
+	NameBytes  []byte    `json:"name_b64,omitempty"`
+	Protocol   string    `json:"protocol,omitempty"` // of the job of Name; none: any
+	Filter     string    `json:"filter,omitempty"`
+	DryRun     bool      `json:"dry_run,omitempty"`  // of a filter: count the jobs, change none
+	Priority   *int64    `json:"priority,omitempty"` // of VerbPriority
+	At         Moment    `json:"at,omitzero"`        // of VerbDue, or Delay
+	Delay      *Duration `json:"delay,omitempty"`
+	To         string    `json:"to,omitempty"` // of VerbMove: a queue
+	ToBytes    []byte    `json:"to_b64,omitempty"`
+	Cause
 }
 
 // The verbs of a JobsChange.
@@ -26,7 +30,7 @@ const (
 	VerbMove     = "move"     // pending and failed jobs: to another queue
 )
 
-// JobsChanged is the answer to a JobsChange with IDs.
+// JobsChanged is the answer to a JobsChange without a filter.
 type JobsChanged struct {
 	Changed int       `json:"changed"`
 	Left    []LeftJob `json:"left,omitempty"`
@@ -55,6 +59,13 @@ type OperationStarted struct {
 // Cancel names an operation to cancel.
 type Cancel struct {
 	Operation string `json:"operation"`
+	Cause
+}
+
+// Cause is who asks for a change, and why, for the audit.
+type Cause struct {
+	By  string `json:"by,omitempty"`  // the name of a person or a program
+	Why string `json:"why,omitempty"` // the reason
 }
 
 // Operation is a change of all jobs that a filter means.
@@ -91,16 +102,18 @@ type QueueChange struct {
 	Queue  string `json:"queue"`             // pause and resume: a name or a pattern
 	What   string `json:"what,omitempty"`    // pause: hand-out, the default, submits or both
 	DryRun bool   `json:"dry_run,omitempty"` // empty: count the jobs, remove none
-	By     string `json:"by,omitempty"`
-	Why    string `json:"why,omitempty"`
+	Cause
 }
 
 // AuditRecord is a change that was made through the API.
 type AuditRecord struct {
 	Number  uint64 `json:"number"`           // of this server's changes
 	At      int64  `json:"at"`               // Unix milliseconds
-	Who     string `json:"who,omitempty"`    // the user of the process that asked on the socket, or who the request says
-	From    string `json:"from"`             // where the request came from
+	By      string `json:"by,omitempty"`     // who asked, as the request says
+	User    string `json:"user,omitempty"`   // of the process that asked on the socket, as the system knows it
+	UID     *int64 `json:"uid,omitempty"`    // of User
+	From    string `json:"from"`             // where the request came from: an address, or socket
+	Agent   string `json:"agent,omitempty"`  // the program that asked, as it names itself
 	Request string `json:"request"`          // such as POST /api/v1/jobs/change
 	Target  string `json:"target,omitempty"` // what was changed
 	Count   int    `json:"count,omitempty"`  // so many jobs

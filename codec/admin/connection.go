@@ -26,4 +26,5 @@ type Connections struct {
 // Close names a connection to close.
 type Close struct {
 	ID string `json:"id"`
+	Cause
 }

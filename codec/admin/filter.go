@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -33,6 +34,9 @@ const (
 )
 
 var jobStates = []string{StateReady, StateDelayed, StateRunning, StateLocked, StateWaiting, StateFailed, StateDone, StateExpired}
+
+// JobStates returns the states of jobs.
+func JobStates() []string { return slices.Clone(jobStates) }
 
 // Filter says which jobs are meant: those that meet all of its terms. The zero Filter means all jobs.
 type Filter struct {
@@ -67,6 +71,17 @@ var filterTerms = []filterTerm{
 	{"worker", "a part of a worker's name", func(f *Filter, v string) error { return addPart(&f.Workers, v) }},
 	{"protocol", "the name of a protocol, such as periodic", func(f *Filter, v string) error { return setOnce(&f.Protocol, v) }},
 	{"text", `a part of a workload, an error text or a result, such as "two words"`, func(f *Filter, v string) error { return addPart(&f.Texts, v) }},
+}
+
+// FilterKeys yields the keys of terms, each with what may stand behind its colon.
+func FilterKeys() iter.Seq2[string, string] {
+	return func(yield func(key, meaning string) bool) {
+		for _, t := range filterTerms {
+			if !yield(t.key, t.meaning) {
+				return
+			}
+		}
+	}
 }
 
 // ParseFilter reads a filter: terms such as queue:mail.*, state:failed,done, priority:>5 or text:"two words", with blanks

@@ -34,7 +34,8 @@
 //	POST  /api/v1/cron/run                submit its job now, in the same words
 //	POST  /api/v1/cron/pause              leave its times out: {"entry":"N","by":"ada","why":"the database moves"}
 //	POST  /api/v1/cron/resume             end that: {"entry":"N"}
-//	POST  /api/v1/jobs/change             change jobs: {"verb":"retry","ids":["5.17.100"]} or {"verb":"move","filter":"F","to":"Q"}
+//	POST  /api/v1/jobs/change             change jobs: {"verb":"retry","ids":["5.17.100"]}, {"verb":"run","queue":"Q","name":"N"}
+//	                                      or {"verb":"move","filter":"F","to":"Q"}
 //	GET   /api/v1/operations              the changes of all jobs that a filter means; id=7: one
 //	POST  /api/v1/operations/cancel       end one: {"operation":"7"}
 //	POST  /api/v1/queues/pause            {"queue":"mail.*","what":"hand-out","by":"ada","why":"the database moves"}
@@ -136,6 +137,7 @@ type Interface struct {
 	reserves   tagged[*pendingReserve]
 	awaiter    *sched.Peer // submits the jobs whose ends are waited for
 	waits      tagged[chan ending]
+	results    room          // for the ends of waits
 	closed     chan struct{} // ends all that wait
 	operations operations
 	audited    auditLog
@@ -156,6 +158,7 @@ func New(host protocol.Host, o Options) (*Interface, error) {
 	i.reserver, i.awaiter = host.NewLocalPeer(i.deliverJob), host.NewLocalPeer(i.deliverEnd)
 	i.searches = make(chan struct{}, maxSearches)
 	i.incoming.Most, i.outgoing.Most, i.outgoing.Renew = host.Limits().MostUnsent, host.Limits().MostUnsent, pieceTime
+	i.results.most = int64(host.Limits().MostUnsent)
 	table, err := i.join()
 	if err == nil {
 		err = table.CheckKeys()

@@ -39,30 +39,32 @@ type auditLog struct {
 	all  []codec.AuditRecord // the oldest first
 }
 
-// auditor is who has asked for a change.
-type auditor struct{ name, from string }
+// auditor is who has asked for a change: as the request says, and as the server knows.
+type auditor struct {
+	by, user, from, agent string
+	uid                   *int64
+}
 
-// whoAsks returns who has sent a request. The user of a process on the same machine is known, on the socket; elsewhere it
-// is who the request says.
+// whoAsks returns who has sent a request. Of a process on the socket the system says whose it is.
 func (i *Interface) whoAsks(r *http.Request, by string) auditor {
-	a := auditor{by, r.RemoteAddr}
+	a := auditor{by: by, from: r.RemoteAddr, agent: r.UserAgent()}
 	if uid, ok := web.PeerUser(r); ok {
-		a.from = "socket"
-		name := strconv.FormatUint(uint64(uid), 10)
-		if u, err := user.LookupId(name); err == nil {
-			name = u.Username
-		}
-		if a.name = name; by != "" && by != name {
-			a.name += " (" + by + ")"
+		n := int64(uid)
+		a.from, a.uid, a.user = "socket", &n, strconv.FormatInt(n, 10)
+		if u, err := user.LookupId(a.user); err == nil {
+			a.user = u.Username
 		}
 	}
 	return a
 }
 
+// name returns the name that others are told, as in a pause.
+func (a *auditor) name() string { return cmp.Or(a.by, a.user) }
+
 // audit adds a record of a change, and journals and logs it.
 func (i *Interface) audit(who auditor, a codec.AuditRecord) {
-	a.At, a.Who, a.From = i.host.Now().Wall, who.name, who.from
-	for _, text := range []*string{&a.Who, &a.From, &a.Request, &a.Target, &a.Why} {
+	a.At, a.By, a.User, a.UID, a.From, a.Agent = i.host.Now().Wall, who.by, who.user, who.uid, who.from, who.agent
+	for _, text := range []*string{&a.By, &a.User, &a.From, &a.Agent, &a.Request, &a.Target, &a.Why} {
 		if *text = strings.ToValidUTF8(*text, "�"); len(*text) > maxAuditText {
 			*text = strings.ToValidUTF8((*text)[:maxAuditText], "") + "..."
 		}
@@ -76,7 +78,7 @@ func (i *Interface) audit(who auditor, a codec.AuditRecord) {
 	i.host.PutSetting(auditPrefix+strconv.FormatUint(a.Number%maxAudit, 10), value)
 	l.mu.Unlock()
 	i.host.FlushLater()
-	i.host.Log().Info("audit", "who", a.Who, "from", a.From, "request", a.Request, "target", a.Target, "count", a.Count, "why", a.Why)
+	i.host.Log().Info("audit", "by", a.By, "user", a.User, "from", a.From, "agent", a.Agent, "request", a.Request, "target", a.Target, "count", a.Count, "why", a.Why)
 }
 
 // add adds a record in the place of the oldest.
@@ -103,18 +105,18 @@ type auditSubject struct {
 	Verb, Pattern, Queue, Entry, Name, Filter, What, To, Operation, ID string
 
 	QueueBytes []byte `json:"queue_b64"`
+	NameBytes  []byte `json:"name_b64"`
 	ToBytes    []byte `json:"to_b64"`
 	IDs        []string
 	Jobs       []uint64
 	All        bool
-	DryRun     bool `json:"dry_run"`
 	Values     map[string]*string
 	By, Why    string
 }
 
 // target names what is to be changed.
 func (s *auditSubject) target() string {
-	words := []string{s.Verb, s.What, s.Pattern, s.Entry, s.Name, s.Queue + string(s.QueueBytes), s.Filter, s.Operation, s.ID}
+	words := []string{s.Verb, s.What, s.Pattern, s.Entry, s.Queue + string(s.QueueBytes), s.Name + string(s.NameBytes), s.Filter, s.Operation, s.ID}
 	for n, id := range s.IDs {
 		if n == maxAuditIDs {
 			words = append(words, fmt.Sprintf("and %d more", len(s.IDs)-n))
@@ -157,12 +159,13 @@ func (i *Interface) auditing(pattern string, answer func(*http.Request) (any, er
 		if err != nil {
 			return nil, err
 		}
-		var s auditSubject
-		_ = json.Unmarshal(body, &s) // the handler has read it; members that are of another kind there are left out
-		if s.DryRun {
+		count, changed := changedBy(v)
+		if !changed {
 			return v, nil
 		}
-		i.audit(i.whoAsks(r, s.By), codec.AuditRecord{Request: pattern, Target: s.target(), Count: changedBy(v), Why: s.Why})
+		var s auditSubject
+		_ = json.Unmarshal(body, &s) // the handler has read it; members that are of another kind there are left out
+		i.audit(i.whoAsks(r, s.By), codec.AuditRecord{Request: pattern, Target: s.target(), Count: count, Why: s.Why})
 		if op, ok := v.(*operation); ok {
 			return op.begin(), nil
 		}
@@ -170,15 +173,19 @@ func (i *Interface) auditing(pattern string, answer func(*http.Request) (any, er
 	}
 }
 
-// changedBy returns how many jobs an answer says were changed.
-func changedBy(answer any) int {
+// changedBy returns how many jobs an answer says were changed, and whether anything was.
+func changedBy(answer any) (jobs int, changed bool) {
 	switch a := answer.(type) {
 	case *codec.JobsChanged:
-		return a.Changed
+		return a.Changed, a.Changed > 0
 	case *codec.Done:
-		return a.Done
+		return a.Done, a.Done > 0
+	case *codec.JobsMatched: // a dry run
+		return 0, false
+	case *codec.SettingChanges:
+		return 0, len(a.Changes) > 0
 	}
-	return 0
+	return 0, true
 }
 
 func (i *Interface) getAudit(r *http.Request) (any, error) {

@@ -29,7 +29,7 @@ var jobVerbs = map[string]struct {
 	codec.VerbMove:     {sched.MoveJobs, "to"},
 }
 
-// postChange changes the jobs of ids at once, counts those of a filter, or starts an operation on them.
+// postChange changes the jobs of ids or of a name at once, counts those of a filter, or starts an operation on them.
 func (i *Interface) postChange(r *http.Request) (any, error) {
 	var c codec.JobsChange
 	if err := read(r, &c); err != nil {
@@ -39,16 +39,18 @@ func (i *Interface) postChange(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	filtered := strings.TrimSpace(c.Filter) != ""
+	filtered, one := strings.TrimSpace(c.Filter) != "", namesOne(&c)
 	switch {
-	case filtered == (len(c.IDs) > 0):
-		return nil, badf("name the jobs by ids, or by a filter: queue:* means all jobs")
+	case howMany(filtered, one, len(c.IDs) > 0) != 1:
+		return nil, badf("name the jobs by ids, one by queue and name, or all of a filter: queue:* means all jobs")
 	case filtered && c.DryRun:
 		return i.countJobs(r.Context(), c.Filter)
 	case filtered:
 		return i.operations.start(i, &c, change, i.whoAsks(r, c.By))
 	case c.DryRun:
-		return nil, badf("dry_run counts the jobs of a filter: jobs that are named by ids need none")
+		return nil, badf("dry_run counts the jobs of a filter: jobs that are named one by one need none")
+	case one:
+		return i.changeNamed(&c, change)
 	}
 	return i.changeIDs(c.IDs, change)
 }
@@ -91,7 +93,7 @@ func (i *Interface) jobChange(c *codec.JobsChange) (*sched.JobChange, error) {
 	return nil, badf("the verb %s needs %s and takes no more", c.Verb, v.needs)
 }
 
-// changeIDs changes jobs by their ids. It returns when the journal has the changes.
+// changeIDs changes jobs by their ids.
 func (i *Interface) changeIDs(ids []string, change *sched.JobChange) (any, error) {
 	if len(ids) > maxChangedIDs {
 		return nil, badf("a request changes at most %d jobs by their ids, not %d: a filter has no such limit", maxChangedIDs, len(ids))
@@ -104,6 +106,36 @@ func (i *Interface) changeIDs(ids []string, change *sched.JobChange) (any, error
 		}
 		refs[n] = ref
 	}
+	return i.changeRefs(refs, change)
+}
+
+// namesOne reports whether a request means a job by its name.
+func namesOne(c *codec.JobsChange) bool {
+	return c.Queue != "" || c.QueueBytes != nil || c.Name != "" || c.NameBytes != nil || c.Protocol != ""
+}
+
+// changeNamed changes the job of a name. It returns when the journal has the change.
+func (i *Interface) changeNamed(c *codec.JobsChange, change *sched.JobChange) (any, error) {
+	queue, err := oneOf("queue", c.Queue, c.QueueBytes)
+	if err != nil {
+		return nil, err
+	}
+	name, err := oneOf("name", c.Name, c.NameBytes)
+	if err != nil {
+		return nil, err
+	}
+	if len(queue) == 0 || len(name) == 0 {
+		return nil, badf("a job that has no id here has a queue and a name")
+	}
+	ref, err := i.refByName(string(queue), string(name), c.Protocol)
+	if err != nil {
+		return nil, err
+	}
+	return i.changeRefs([]sched.JobRef{ref}, change)
+}
+
+// changeRefs changes jobs. It returns when the journal has the changes.
+func (i *Interface) changeRefs(refs []sched.JobRef, change *sched.JobChange) (any, error) {
 	answer, sink := &codec.JobsChanged{}, i.host.NewSink()
 	answer.Changed = i.host.Sched().ChangeJobs(i.host.Now(), refs, change, sink, func(n int, why error) {
 		answer.Left = append(answer.Left, leftJob(refs[n], why))
@@ -182,9 +214,10 @@ func readQueueChange(r *http.Request) (*codec.QueueChange, error) {
 
 // setPause changes the pause of the rule of a queue or pattern. It returns when the queues follow it and the journal has
 // it. An empty what ends the pause.
-func (i *Interface) setPause(q *codec.QueueChange, what string) error {
+func (i *Interface) setPause(r *http.Request, q *codec.QueueChange, what string) error {
+	who := i.whoAsks(r, q.By)
 	c := codec.Change{Pattern: q.Queue, Values: map[string]*string{pausedKey: nil, pausedKey + "-by": nil, pausedKey + "-why": nil}}
-	for key, value := range map[string]string{pausedKey: what, pausedKey + "-by": q.By, pausedKey + "-why": q.Why} {
+	for key, value := range map[string]string{pausedKey: what, pausedKey + "-by": who.name(), pausedKey + "-why": q.Why} {
 		if what != "" && value != "" {
 			c.Values[key] = &value
 		}
@@ -211,11 +244,11 @@ func (i *Interface) postPause(r *http.Request) (any, error) {
 	default:
 		return nil, badf("what is hand-out, submits or both, not %.64q", q.What)
 	}
-	return i.ruleAfter(q, q.What)
+	return i.ruleAfter(r, q, q.What)
 }
 
-func (i *Interface) ruleAfter(q *codec.QueueChange, what string) (any, error) {
-	if err := i.setPause(q, what); err != nil {
+func (i *Interface) ruleAfter(r *http.Request, q *codec.QueueChange, what string) (any, error) {
+	if err := i.setPause(r, q, what); err != nil {
 		return nil, err
 	}
 	return i.ruleOf(q.Queue), nil
@@ -227,13 +260,13 @@ func (i *Interface) postResume(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := i.ruleAfter(q, "")
+	answer, err := i.ruleAfter(r, q, "")
 	if err != nil || strings.ContainsAny(q.Queue, "*?") {
 		return answer, err
 	}
 	for _, v := range i.policies().Explain(string(protocol.Queue([]byte(q.Queue)))) {
 		if v.Key == pausedKey && v.Value != "no" {
-			return i.ruleAfter(q, "no")
+			return i.ruleAfter(r, q, "no")
 		}
 	}
 	return answer, nil
@@ -252,7 +285,7 @@ func (i *Interface) postDrain(r *http.Request) (any, error) {
 	if !ok {
 		return nil, &notFound{errNoQueue}
 	}
-	if err := i.setPause(q, "submits"); err != nil {
+	if err := i.setPause(r, q, "submits"); err != nil {
 		return nil, err
 	}
 	if now, ok := i.host.Sched().StatusOf(protocol.Queue([]byte(q.Queue))); ok {

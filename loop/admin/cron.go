@@ -292,6 +292,8 @@ func (i *Interface) cronVerb(verb func(*Interface, *cronEntry, *codec.CronPause)
 		if err := read(r, &p); err != nil {
 			return nil, err
 		}
+		who := i.whoAsks(r, p.By)
+		p.By = who.name()
 		answer, err := i.changeCron(verb, &p)
 		if err != nil {
 			return nil, err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	codec "treadle/codec/admin"
@@ -44,6 +46,9 @@ type unavailable struct{ error }
 // Unwrap returns the error itself.
 func (u *unavailable) Unwrap() error { return u.error }
 
+// wrongMethod is an error about a request that its path does not take.
+type wrongMethod struct{ error }
+
 // changes are the requests that change something, without those about jobs that come and go. They leave audit records.
 func (i *Interface) changes() map[string]func(*http.Request) (any, error) {
 	return map[string]func(*http.Request) (any, error){
@@ -69,12 +74,21 @@ func (i *Interface) changes() map[string]func(*http.Request) (any, error) {
 
 // Handler answers the requests, whatever host they name.
 func (i *Interface) Handler() http.Handler {
-	mux := http.NewServeMux()
+	mux, methods := http.NewServeMux(), make(map[string][]string)
 	for pattern, serve := range i.routes() {
 		mux.HandleFunc(pattern, serve)
+		method, path, _ := strings.Cut(pattern, " ")
+		methods[path] = append(methods[path], method)
+		slices.Sort(methods[path])
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		i.write(w, nil, &notFound{errors.New("there is no such request, see treadle help api")})
+		allowed := methods[r.URL.Path]
+		if allowed == nil {
+			i.write(w, nil, &notFound{errors.New("there is no such request, see treadle help api")})
+			return
+		}
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		i.write(w, nil, &wrongMethod{fmt.Errorf("%s takes %s, not %.20s", r.URL.Path, strings.Join(allowed, " or "), r.Method)})
 	})
 	return mux
 }
@@ -189,6 +203,9 @@ func (i *Interface) write(w http.ResponseWriter, v any, err error) {
 		kind = "application/json"
 		text = encode(v)
 	}
+	if ended, ok := v.(*waited); ok {
+		i.results.give(ended.held)
+	}
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("X-Content-Type-Options", "nosniff") // a workload may read as a page
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
@@ -222,6 +239,8 @@ func errorStatus(err error) (status int, reason string) {
 	switch {
 	case errors.As(err, &refused):
 		return statusOf(refused.reason), refused.reason.String()
+	case errors.As(err, new(*wrongMethod)):
+		return http.StatusMethodNotAllowed, ""
 	case errors.As(err, new(*unsupported)):
 		return http.StatusUnsupportedMediaType, ""
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -232,6 +251,8 @@ func errorStatus(err error) (status int, reason string) {
 		return http.StatusBadRequest, ""
 	case errors.As(err, new(*conflict)):
 		return http.StatusConflict, ""
+	case errors.As(err, new(*lostResult)):
+		return http.StatusInsufficientStorage, ""
 	case errors.As(err, new(*unavailable)):
 		return http.StatusServiceUnavailable, ""
 	case errors.Is(err, sched.ErrNotFound), errors.As(err, new(*notFound)):

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -25,6 +24,7 @@ const (
 
 var (
 	errNoJob    = errors.New("there is no such job: it is done and not kept, it was removed, or the server has started again since")
+	errNoName   = errors.New("the queue has no such job: it is done and not kept, or it was removed; older kept jobs of a name are found by a filter")
 	errSeveral  = errors.New("the queue has jobs of that name by several protocols: name one with protocol, or ask by id")
 	errNoResult = errors.New("the job is kept without a result")
 )
@@ -96,31 +96,43 @@ func (i *Interface) refOf(r *http.Request) (ref sched.JobRef, err error) {
 		}
 		return ref, nil
 	}
-	return i.refByName(q)
+	return i.refByName(q.Get("queue"), q.Get("name"), q.Get("protocol"))
 }
 
-func (i *Interface) refByName(q url.Values) (ref sched.JobRef, err error) {
-	spaces, err := i.spacesOf(q.Get("protocol"))
+// refByName finds the job of a name: one that has not ended before those that are kept, and of these the one that ended
+// last. of is the protocol by which it came; empty: any.
+func (i *Interface) refByName(queue, name, of string) (ref sched.JobRef, err error) {
+	spaces, err := i.spacesOf(of)
 	if err != nil {
 		return ref, err
 	}
-	found := 0
+	pending, kept, ended := 0, 0, int64(0)
 	for id, space := range i.host.Spaces() {
 		if space.ID == 0 || spaces != 0 && spaces>>id&1 == 0 {
 			continue
 		}
-		if one, ok := i.host.Sched().Find(space.ID, protocol.Queue([]byte(q.Get("queue"))), []byte(q.Get("name"))); ok {
-			ref = one
-			found++
+		one, ok := i.host.Sched().Find(space.ID, protocol.Queue([]byte(queue)), []byte(name))
+		if !ok {
+			continue
 		}
+		i.host.Sched().View(i.host.Now(), one, func(v *sched.JobView) {
+			switch {
+			case !v.State.Ended():
+				pending++
+				ref = one
+			case pending == 0 && v.Since >= ended:
+				kept++
+				ref, ended = one, v.Since
+			}
+		})
 	}
-	switch found {
-	case 0:
-		return ref, &notFound{errNoJob}
-	case 1:
-		return ref, nil
+	switch {
+	case pending > 1:
+		return ref, &conflict{errSeveral}
+	case pending+kept == 0:
+		return ref, &notFound{errNoName}
 	}
-	return ref, &conflict{errSeveral}
+	return ref, nil
 }
 
 // sendPart returns a handler that answers with the workload or the kept result of a job, as bytes.

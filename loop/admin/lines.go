@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -22,7 +23,7 @@ const (
 	linesAhead = 8 << 10
 	// maxRefusedLines bounds the refusals that the answer describes; it counts the others.
 	maxRefusedLines = 100
-	// pieceTime is the time for the next bytes of a body to come. A body may take any time as long as it goes on.
+	// pieceTime is the time for the next leastPiece bytes of a body to come. A body may take any time as long as it goes on.
 	pieceTime = 10 * time.Second
 )
 
@@ -78,7 +79,7 @@ func (i *Interface) postLines(w http.ResponseWriter, r *http.Request) (any, erro
 // brokenOff says why a body has no end.
 func brokenOff(err error) string {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return "the body stopped: no byte came for " + pieceTime.String()
+		return fmt.Sprintf("the body stopped: less than %d bytes came within %v", leastPiece, pieceTime)
 	}
 	return "the body ended early: " + err.Error()
 }
@@ -161,20 +162,30 @@ func (a *journalAhead) flush() error {
 	return a.host.Await(before)
 }
 
-// steady returns a body whose next bytes must come within pieceTime.
+// leastPiece is what must come of a body within pieceTime, if that is not its end: a body that comes byte by byte would
+// keep its place for hours.
+const leastPiece = 4 << 10
+
+// steady returns a body that ends with an error when less than leastPiece bytes come within pieceTime.
 func steady(w http.ResponseWriter, body io.Reader) io.Reader {
-	return &steadyBody{http.NewResponseController(w), body}
+	return &steadyBody{peer: http.NewResponseController(w), body: body}
 }
 
 type steadyBody struct {
-	peer *http.ResponseController
-	body io.Reader
+	peer  *http.ResponseController
+	body  io.Reader
+	piece int // bytes that have come since the deadline was set
 }
 
 // Read implements io.Reader.
 func (s *steadyBody) Read(p []byte) (int, error) {
-	_ = s.peer.SetReadDeadline(time.Now().Add(pieceTime)) // fails only when the connection is closed, or is none
+	if s.piece == 0 {
+		_ = s.peer.SetReadDeadline(time.Now().Add(pieceTime)) // fails only when the connection is closed, or is none
+	}
 	n, err := s.body.Read(p)
+	if s.piece += n; s.piece >= leastPiece {
+		s.piece = 0
+	}
 	switch {
 	case err == io.EOF:
 		_ = s.peer.SetReadDeadline(time.Time{}) // the wait for the answer is bounded by itself

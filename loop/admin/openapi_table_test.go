@@ -94,8 +94,8 @@ var requests = []request{
 	{"GET /api/v1/job/result", "getJobResult", "The kept result of a job.", oneJob, nil, inBytes(), []int{http.StatusNotFound, http.StatusConflict}},
 
 	{
-		"POST /api/v1/jobs/change", "changeJobs", "Change jobs. Those of ids are changed when it is answered; for those of a filter an operation starts, or with dry_run they are counted.",
-		nil, asJSON(codec.JobsChange{}), asJSON(codec.JobsChanged{}, codec.JobsMatched{}, codec.OperationStarted{}), nil,
+		"POST /api/v1/jobs/change", "changeJobs", "Change jobs. Those of ids, or the one of a queue and a name, are changed when it is answered; for those of a filter an operation starts, or with dry_run they are counted.",
+		nil, asJSON(codec.JobsChange{}), asJSON(codec.JobsChanged{}, codec.JobsMatched{}, codec.OperationStarted{}), []int{http.StatusNotFound, http.StatusConflict},
 	},
 	{
 		"GET /api/v1/operations", "listOperations", "The last changes of all jobs that a filter means, the newest first.",

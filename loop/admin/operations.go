@@ -70,7 +70,7 @@ func (o *operations) start(i *Interface, c *codec.JobsChange, change *sched.JobC
 	}
 	op := &operation{of: o, i: i, listing: l, change: change, who: who}
 	op.Operation = codec.Operation{
-		Verb: c.Verb, Filter: c.Filter, State: codec.OperationRunning, Of: i.host.Sched().SizeOf(l), By: who.name, Started: i.host.Now().Wall,
+		Verb: c.Verb, Filter: c.Filter, State: codec.OperationRunning, Of: i.host.Sched().SizeOf(l), By: who.name(), Started: i.host.Now().Wall,
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -89,7 +89,7 @@ func TestAuditIsBounded(t *testing.T) {
 	kept := make(map[string][]byte)
 	i := &Interface{host: settingsHost{aloneHost{}, kept}}
 	for n := range maxAudit + 5 {
-		i.audit(auditor{name: "a"}, codec.AuditRecord{Request: fmt.Sprint(n), Target: string(make([]byte, 9000)) + "\xff"})
+		i.audit(auditor{by: "a"}, codec.AuditRecord{Request: fmt.Sprint(n), Target: string(make([]byte, 9000)) + "\xff"})
 	}
 	j := &Interface{host: i.host}
 	for _, value := range kept { // in any order

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"math"
 	"mime"
 	"net/http"
+	"reflect"
 	"regexp"
 	"strings"
 	"time"
@@ -75,7 +77,9 @@ func (i *Interface) postJob(w http.ResponseWriter, r *http.Request) (any, error)
 	answer.Name, answer.NameBytes = codec.Name(string(one.Name))
 	sink := i.host.NewSink()
 	if j.Wait > 0 {
-		return &answer, i.submitAndWait(r.Context(), one, time.Duration(j.Wait), &answer, sink)
+		limit := time.Duration(j.Wait)
+		j = codec.Job{} // its workload is not held while it waits
+		return i.submitAndWait(r.Context(), one, limit, answer, sink, done)
 	}
 	if err := i.submit(one, sink); err != nil {
 		return nil, err
@@ -139,16 +143,37 @@ func atEnd(d *json.Decoder, err error) error {
 		}
 		err = errors.New("there is more than one JSON value")
 	}
-	text := err.Error()
+	text := strings.TrimPrefix(err.Error(), "json: ")
+	var wrong *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, new(*badRequest)):
 		return err
+	case errors.As(err, &wrong):
+		text = cmp.Or(wrong.Field, "the value") + " is a JSON " + wrong.Value + ": it must be " + jsonFor(wrong.Type)
 	case err == io.EOF:
 		text = "there is no JSON value"
 	case len(text) > maxQuoted:
 		text = strings.ToValidUTF8(strings.Clone(text[:maxQuoted]), "") + "..."
 	}
 	return &badRequest{errors.New(text)}
+}
+
+// jsonFor names the JSON values that a member of a type takes.
+func jsonFor(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return "a string, of base64"
+		}
+		return "an array"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	}
+	return "a whole number of 64 bits"
 }
 
 // surrogates are the escapes of UTF-16's surrogates, in pairs and alone.
@@ -222,19 +247,23 @@ func oneOf(member, text string, inBase64 []byte) ([]byte, error) {
 }
 
 func workload(j *codec.Job) ([]byte, error) {
-	n := 0
-	for _, there := range []bool{j.Workload != "", j.WorkloadBytes != nil, j.WorkloadJSON != nil} {
-		if there {
-			n++
-		}
-	}
-	if n > 1 {
+	if howMany(j.Workload != "", j.WorkloadBytes != nil, j.WorkloadJSON != nil) > 1 {
 		return nil, badf("the job has more than one of workload, workload_b64 and workload_json: give one")
 	}
 	if j.WorkloadJSON != nil {
 		return j.WorkloadJSON, nil
 	}
 	return oneOf("workload", j.Workload, j.WorkloadBytes)
+}
+
+// howMany returns how many of some things are there.
+func howMany(there ...bool) (n int) {
+	for _, one := range there {
+		if one {
+			n++
+		}
+	}
+	return n
 }
 
 // badf returns an error that the caller of the API can mend.

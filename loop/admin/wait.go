@@ -3,6 +3,8 @@ package admin
 import (
 	"bytes"
 	"context"
+	"errors"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -18,8 +20,36 @@ const maxWait = 5 * time.Minute
 // ending is how a job ended, for one wait.
 type ending struct {
 	effect sched.Effect
-	data   []byte
+	data   []byte // the result, which counts among results until it is in an answer
+	lost   bool   // there was no room for the result
 }
+
+// room bounds the bytes of copies that are held for a moment. A copy that is alone may have any size.
+type room struct {
+	used atomic.Int64
+	most int64
+}
+
+// take returns whether there is room for a copy of n bytes, which it then counts.
+func (r *room) take(n int) bool {
+	if used := r.used.Add(int64(n)); used > max(r.most, int64(n)) {
+		r.give(n)
+		return false
+	}
+	return true
+}
+
+// give ends the count of a copy.
+func (r *room) give(n int) { r.used.Add(-int64(n)) }
+
+// waited is the answer to a submission that has waited. Its result counts among results until it is encoded.
+type waited struct {
+	codec.Submitted
+	held int
+}
+
+// lostResult is the error of a wait whose result did not fit beside those of others.
+type lostResult struct{ error }
 
 // states are the words for the ends of a wait.
 var states = map[sched.Effect]string{
@@ -28,33 +58,43 @@ var states = map[sched.Effect]string{
 
 // deliverEnd takes the end of a job that a submission waits for. It runs under a shard's lock.
 func (i *Interface) deliverEnd(d *sched.Delivery) {
-	if end, ok := i.waits.remove(d.Tag); ok {
-		end <- ending{d.Effect, bytes.Clone(d.Data)} // it has room for one
+	end, ok := i.waits.remove(d.Tag)
+	if !ok {
+		return
 	}
+	e := ending{effect: d.Effect}
+	if d.Effect == sched.Result {
+		if e.lost = !i.results.take(len(d.Data)); !e.lost {
+			e.data = bytes.Clone(d.Data)
+		}
+	}
+	end <- e // it has room for one
 }
 
-// submitAndWait submits a job and waits for its end, at most so long. The job stays when the wait ends before.
-func (i *Interface) submitAndWait(ctx context.Context, s *sched.Submission, limit time.Duration, answer *codec.Submitted, sink protocol.Sink) error {
+// submitAndWait submits a job, calls submitted, and waits for the job's end, at most so long. The job stays when the wait
+// ends before.
+func (i *Interface) submitAndWait(ctx context.Context, s *sched.Submission, limit time.Duration, answer codec.Submitted, sink protocol.Sink, submitted func()) (any, error) {
 	if limit > maxWait {
-		return badf("the wait of %v is longer than %v", limit, maxWait)
+		return nil, badf("the wait of %v is longer than %v", limit, maxWait)
 	}
 	end := make(chan ending, 1)
 	tag := i.waits.add(end)
 	defer i.waits.remove(tag)
 	s.Await, s.Tag, s.Stays = i.awaiter, tag, true
 	if err := i.submit(s, sink); err != nil {
-		return err
+		return nil, err
 	}
 	sink.Wake()
+	s.Workload = nil // a wait holds no bytes
+	submitted()
 	if err := i.commitOf(s.Queue); err != nil {
-		return err
+		return nil, err
 	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case e := <-end:
-		show(answer, e)
-		return nil
+		return show(answer, e)
 	case <-timer.C:
 	case <-ctx.Done():
 	case <-i.closed:
@@ -63,22 +103,25 @@ func (i *Interface) submitAndWait(ctx context.Context, s *sched.Submission, limi
 	sink.Wake()
 	select {
 	case e := <-end: // the job may have ended before
-		show(answer, e)
-		return nil
+		return show(answer, e)
 	default:
 		answer.State = states[sched.Expired]
-		return nil
+		return &answer, nil
 	}
 }
 
 // show says how a wait ended.
-func show(answer *codec.Submitted, e ending) {
+func show(answer codec.Submitted, e ending) (any, error) {
+	if e.lost {
+		return nil, &lostResult{errors.New("the job is done, but there is no room for its result beside those of other waits")}
+	}
 	if answer.State = states[e.effect]; e.effect != sched.Result {
-		return
+		return &answer, nil
 	}
 	if text := string(e.data); utf8.ValidString(text) {
 		answer.Result = &text
 	} else {
 		answer.ResultBytes = e.data
 	}
+	return &waited{answer, len(e.data)}, nil
 }

@@ -17,6 +17,7 @@ import (
 
 // Admin is a client of the HTTP API. It may be used by several goroutines.
 type Admin struct {
+	By      string // who asks, as the audit has it beside what the server knows; set before the first call
 	http    http.Client
 	address string // for messages
 }
@@ -33,14 +34,6 @@ type (
 	Overview = admin.Overview
 	// QueueOverview is a queue in an Overview.
 	QueueOverview = admin.OverviewQueue
-	// FailedJob is a job that was given up.
-	FailedJob = admin.FailedJob
-	// DoneJob is a job that is done or has expired, and is kept.
-	DoneJob = admin.DoneJob
-	// KeptChoice names failed or finished jobs of a queue.
-	KeptChoice = admin.Choice
-	// KeptDone says what became of a KeptChoice.
-	KeptDone = admin.Done
 	// CronEntry is work that is submitted at times.
 	CronEntry = admin.CronEntry
 	// CronStatus is a CronEntry and what it has done.
@@ -58,6 +51,9 @@ type (
 	// SettingChange is something that a reload has changed.
 	SettingChange = admin.SettingChange
 )
+
+// agent is the User-Agent of a client.
+const agent = "treadle"
 
 // adminSetting names an HTTP API on the command line.
 const adminSetting = "-H or TREADLE_ADMIN"
@@ -87,30 +83,21 @@ func NewAdmin(address string) *Admin {
 // Close ends the connections that no call uses.
 func (a *Admin) Close() { a.http.CloseIdleConnections() }
 
-// call makes one request and decodes its answer. ask may be nil.
-func (a *Admin) call(ctx context.Context, method, path string, ask, answer any) error {
-	text, err := a.ask(ctx, method, path, ask)
+// call makes one request and decodes its answer. question may be nil.
+func (a *Admin) call(ctx context.Context, method, path string, question, answer any) error {
+	reply, err := a.open(ctx, method, path, question)
 	if err != nil {
 		return err
+	}
+	defer reply.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(reply.Body, maxAdminAnswer))
+	if err != nil {
+		return httpError(a.address, adminSetting, err)
 	}
 	if err := stdjson.Unmarshal(text, answer); err != nil {
 		return &PeerError{a.address, adminSetting, err}
 	}
 	return nil
-}
-
-// ask makes one request and returns its answer. question may be nil.
-func (a *Admin) ask(ctx context.Context, method, path string, question any) ([]byte, error) {
-	reply, err := a.open(ctx, method, path, question)
-	if err != nil {
-		return nil, err
-	}
-	defer reply.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(reply.Body, maxAdminAnswer))
-	if err != nil {
-		return nil, httpError(a.address, adminSetting, err)
-	}
-	return text, nil
 }
 
 // open makes one request and returns its answer, whose body the caller closes. question may be nil.
@@ -126,6 +113,7 @@ func (a *Admin) open(ctx context.Context, method, path string, question any) (*h
 	if err != nil {
 		return nil, err
 	}
+	request.Header.Set("User-Agent", agent)
 	reply, err := a.http.Do(request)
 	switch {
 	case err != nil:
@@ -140,7 +128,7 @@ func (a *Admin) open(ctx context.Context, method, path string, question any) (*h
 	}
 	var wrong admin.Error
 	if stdjson.Unmarshal(text, &wrong) != nil || wrong.Error == "" {
-		return nil, &PeerError{a.address, adminSetting, fmt.Errorf("it is no operators' interface, it answered %s", reply.Status)}
+		return nil, &PeerError{a.address, adminSetting, fmt.Errorf("it is no HTTP API of this program, it answered %s", reply.Status)}
 	}
 	return nil, &AnswerError{reply.StatusCode, wrong.Reason, wrong.Error}
 }
@@ -159,9 +147,12 @@ func (a *Admin) Policy(ctx context.Context, queue string) (t admin.Table, err er
 
 // SetPolicy changes the run-time rule of a pattern and returns it; a value of nil takes its key out.
 func (a *Admin) SetPolicy(ctx context.Context, pattern string, values map[string]*string) (r admin.Rule, err error) {
-	err = a.call(ctx, http.MethodPatch, "/api/v1/policies", &admin.Change{Pattern: pattern, Values: values}, &r)
+	err = a.call(ctx, http.MethodPatch, "/api/v1/policies", &admin.Change{Pattern: pattern, Values: values, Cause: a.cause("")}, &r)
 	return r, err
 }
+
+// cause is why a change is asked for, and by whom.
+func (a *Admin) cause(why string) admin.Cause { return admin.Cause{By: a.By, Why: why} }
 
 // Queues returns a page of the queues with names that begin with prefix, by name. after is the Next of the page before, or
 // empty.
@@ -181,7 +172,7 @@ func (a *Admin) Connections(ctx context.Context, protocol, after string, limit i
 
 // CloseConnection closes a connection of the server.
 func (a *Admin) CloseConnection(ctx context.Context, id string) error {
-	return a.call(ctx, http.MethodPost, "/api/v1/connections/close", &admin.Close{ID: id}, new(struct{}))
+	return a.call(ctx, http.MethodPost, "/api/v1/connections/close", &admin.Close{ID: id, Cause: a.cause("")}, new(struct{}))
 }
 
 // Queue returns one queue. The name may have any bytes.
@@ -206,63 +197,6 @@ func (a *Admin) Overview(ctx context.Context, limit int) (o Overview, err error)
 	return o, err
 }
 
-// FailedQueues returns the queues that have failed jobs, by name.
-func (a *Admin) FailedQueues(ctx context.Context) ([]admin.FailedQueue, error) {
-	var all admin.FailedQueues
-	err := a.call(ctx, http.MethodGet, "/api/v1/failed", nil, &all)
-	return all.Queues, err
-}
-
-// Failed returns a page of the failed jobs of a queue, the oldest first. after is the Next of the page before, or empty.
-func (a *Admin) Failed(ctx context.Context, queue, after string, limit int) (p admin.FailedPage, err error) {
-	err = a.call(ctx, http.MethodGet, pagePath("/api/v1/failed", queue, after, limit), nil, &p)
-	return p, err
-}
-
-func pagePath(path, queue, after string, limit int) string {
-	return path + "?" + url.Values{"queue": {queue}, "after": {after}, "limit": {strconv.Itoa(limit)}}.Encode()
-}
-
-// RetryFailed makes failed jobs ready again. The name of their queue may have any bytes.
-func (a *Admin) RetryFailed(ctx context.Context, c KeptChoice) (KeptDone, error) {
-	return a.postKept(ctx, "/api/v1/failed/retry", c)
-}
-
-// RemoveFailed removes failed jobs. The name of their queue may have any bytes.
-func (a *Admin) RemoveFailed(ctx context.Context, c KeptChoice) (KeptDone, error) {
-	return a.postKept(ctx, "/api/v1/failed/remove", c)
-}
-
-// DoneQueues returns the queues that keep finished jobs, by name.
-func (a *Admin) DoneQueues(ctx context.Context) ([]admin.DoneQueue, error) {
-	var all admin.DoneQueues
-	err := a.call(ctx, http.MethodGet, "/api/v1/done", nil, &all)
-	return all.Queues, err
-}
-
-// Done returns a page of the finished jobs that a queue keeps, as Failed does.
-func (a *Admin) Done(ctx context.Context, queue, after string, limit int) (p admin.DonePage, err error) {
-	err = a.call(ctx, http.MethodGet, pagePath("/api/v1/done", queue, after, limit), nil, &p)
-	return p, err
-}
-
-// Result returns the kept result of a finished job.
-func (a *Admin) Result(ctx context.Context, queue string, id uint64) ([]byte, error) {
-	query := url.Values{"queue": {queue}, "id": {strconv.FormatUint(id, 10)}}
-	return a.ask(ctx, http.MethodGet, "/api/v1/done/result?"+query.Encode(), nil)
-}
-
-// RemoveDone removes finished jobs that are kept. The name of their queue may have any bytes.
-func (a *Admin) RemoveDone(ctx context.Context, c KeptChoice) (KeptDone, error) {
-	return a.postKept(ctx, "/api/v1/done/remove", c)
-}
-
-func (a *Admin) postKept(ctx context.Context, path string, c KeptChoice) (d KeptDone, err error) {
-	c.Queue, c.QueueBytes = admin.Name(c.Queue)
-	err = a.call(ctx, http.MethodPost, path, &c, &d)
-	return d, err
-}
-
 // Cron returns the cron entries by name, each with its next time.
 func (a *Admin) Cron(ctx context.Context) ([]CronStatus, error) {
 	var all admin.CronEntries
@@ -278,7 +212,7 @@ func (a *Admin) CronEntry(ctx context.Context, name string, n int) (s CronStatus
 
 // AddCron adds an entry and returns it. An entry of its name is replaced or, without replace, refuses it.
 func (a *Admin) AddCron(ctx context.Context, e CronEntry, replace bool) (s CronStatus, err error) {
-	return a.oneCron(ctx, http.MethodPost, "/api/v1/cron", &admin.CronAdd{CronEntry: e, Replace: replace})
+	return a.oneCron(ctx, http.MethodPost, "/api/v1/cron", &admin.CronAdd{CronEntry: e, Replace: replace, Cause: a.cause("")})
 }
 
 func (a *Admin) oneCron(ctx context.Context, method, path string, ask any) (s CronStatus, err error) {
@@ -294,23 +228,23 @@ func (a *Admin) oneCron(ctx context.Context, method, path string, ask any) (s Cr
 
 // RemoveCron removes an entry.
 func (a *Admin) RemoveCron(ctx context.Context, name string) error {
-	return a.call(ctx, http.MethodPost, "/api/v1/cron/remove", &admin.CronPause{Entry: name}, new(struct{}))
+	return a.call(ctx, http.MethodPost, "/api/v1/cron/remove", &admin.CronPause{Entry: name, Cause: a.cause("")}, new(struct{}))
 }
 
 // RunCron submits the job of an entry now.
 func (a *Admin) RunCron(ctx context.Context, name string) (r admin.CronRun, err error) {
-	err = a.call(ctx, http.MethodPost, "/api/v1/cron/run", &admin.CronPause{Entry: name}, &r)
+	err = a.call(ctx, http.MethodPost, "/api/v1/cron/run", &admin.CronPause{Entry: name, Cause: a.cause("")}, &r)
 	return r, err
 }
 
 // PauseCron leaves out the times of an entry.
-func (a *Admin) PauseCron(ctx context.Context, name, by, why string) error {
-	return a.call(ctx, http.MethodPost, "/api/v1/cron/pause", &admin.CronPause{Entry: name, By: by, Why: why}, new(struct{}))
+func (a *Admin) PauseCron(ctx context.Context, name, why string) error {
+	return a.call(ctx, http.MethodPost, "/api/v1/cron/pause", &admin.CronPause{Entry: name, Cause: a.cause(why)}, new(struct{}))
 }
 
 // ResumeCron ends a pause.
 func (a *Admin) ResumeCron(ctx context.Context, name string) error {
-	return a.call(ctx, http.MethodPost, "/api/v1/cron/resume", &admin.CronPause{Entry: name}, new(struct{}))
+	return a.call(ctx, http.MethodPost, "/api/v1/cron/resume", &admin.CronPause{Entry: name, Cause: a.cause("")}, new(struct{}))
 }
 
 // Settings returns the settings of the server.
@@ -323,7 +257,7 @@ func (a *Admin) Settings(ctx context.Context) ([]Setting, error) {
 // Reload has the server read its configuration again, and returns what has changed.
 func (a *Admin) Reload(ctx context.Context) ([]SettingChange, error) {
 	var all admin.SettingChanges
-	err := a.call(ctx, http.MethodPost, "/api/v1/reload", struct{}{}, &all)
+	err := a.call(ctx, http.MethodPost, "/api/v1/reload", nil, &all)
 	return all.Changes, err
 }
 

@@ -35,6 +35,7 @@ func newOperators(t *testing.T, rules ...loop.PolicyRule) *operators {
 		t.Fatalf("the socket has %v, %v", info.Mode(), err)
 	}
 	o := &operators{open(t, address, periodic.CRC), client.NewAdmin(socket), slaves}
+	o.admin.By = "ada"
 	t.Cleanup(o.admin.Close)
 	return o
 }
@@ -53,15 +54,17 @@ func (o *operators) set(pattern string, values ...string) error {
 }
 
 // failed waits for n failed jobs of a queue and returns them as text, with their ids.
-func (o *operators) failed(queue string, n int) (all []string, ids []uint64) {
+func (o *operators) failed(queue string, n int) (all, ids []string) {
 	o.t.Helper()
 	for {
-		p, err := o.admin.Failed(o.ctx, queue, "", 1000)
+		p, err := o.admin.Jobs(o.ctx, `state:failed queue:"`+queue+`"`, "", 1000)
 		o.ok(err)
 		if len(p.Jobs) < n && o.ctx.Err() == nil {
 			continue
 		}
-		for _, j := range p.Jobs {
+		for i := range p.Jobs {
+			j, err := o.admin.JobByID(o.ctx, p.Jobs[i].ID)
+			o.ok(err)
 			text := j.Name + ":"
 			for _, a := range j.Attempts {
 				text += fmt.Sprintf(" %s (%s by %s)", a.Outcome, a.Text, strings.Fields(a.Worker + " nobody")[0])
@@ -69,6 +72,19 @@ func (o *operators) failed(queue string, n int) (all []string, ids []uint64) {
 			all, ids = append(all, text), append(ids, j.ID)
 		}
 		return all, ids
+	}
+}
+
+// every changes all jobs that a filter means and returns how many.
+func (o *operators) every(verb, filter string) int {
+	o.t.Helper()
+	id, err := o.admin.StartChange(o.ctx, &client.JobsChange{Verb: verb, Filter: filter})
+	o.ok(err)
+	for {
+		op, err := o.admin.Operation(o.ctx, id)
+		if o.ok(err); op.State != "running" {
+			return op.Changed
+		}
 	}
 }
 
@@ -92,14 +108,9 @@ func TestFailedJobStory(t *testing.T) {
 	if want := "[j: failed (no route by periodic) worker left ( by gloom)]"; fmt.Sprint(all) != want {
 		t.Fatalf("failed are %v, want %s", all, want)
 	}
-	queues, err := o.admin.FailedQueues(o.ctx)
+	d, err := o.admin.ChangeJobs(o.ctx, &client.JobsChange{Verb: "retry", IDs: []string{ids[0], "0.0.99"}})
 	o.ok(err)
-	if len(queues) != 1 || queues[0].Queue != "mail.a" || queues[0].Failed != 1 {
-		t.Errorf("the queues with failed jobs are %v", queues)
-	}
-	d, err := o.admin.RetryFailed(o.ctx, client.KeptChoice{Queue: "mail.a", Jobs: []uint64{ids[0], 99}})
-	o.ok(err)
-	if d.Done != 1 || len(d.Left) != 1 || d.Left[0].ID != 99 {
+	if d.Changed != 1 || len(d.Left) != 1 || d.Left[0].ID != "0.0.99" {
 		t.Errorf("the retry says %+v", d)
 	}
 	o.ok(o.worker.Done(o.ctx, o.grab("j", "hi"), nil))
@@ -145,15 +156,13 @@ func TestPolicyRules(t *testing.T) {
 // TestAdminRefuses: a request that makes no sense is answered with what is wrong, and by other ports with what they are.
 func TestAdminRefuses(t *testing.T) {
 	o := newOperators(t)
-	for _, c := range []client.KeptChoice{{}, {Queue: "q"}, {Queue: "q", All: true, Jobs: []uint64{1}}} {
-		if _, err := o.admin.RemoveFailed(o.ctx, c); err == nil || !strings.Contains(err.Error(), "name a queue") {
-			t.Errorf("%+v: %v", c, err)
-		}
+	if _, err := o.admin.ChangeJobs(o.ctx, &client.JobsChange{Verb: "remove", Queue: "q"}); err == nil || !strings.Contains(err.Error(), "has a queue and a name") {
+		t.Errorf("a job without a name: %v", err)
 	}
-	if _, err := o.admin.Failed(o.ctx, "q", "nonsense", 1); err == nil || !strings.Contains(err.Error(), "after must be the next") {
+	if _, err := o.admin.Jobs(o.ctx, "queue:q", "nonsense", 1); err == nil || !strings.Contains(err.Error(), "after must be the next") {
 		t.Errorf("a cursor of nonsense: %v", err)
 	}
-	if _, err := o.admin.Failed(o.ctx, "q", "", 1e6); err == nil || !strings.Contains(err.Error(), "limit is a number") {
+	if _, err := o.admin.Jobs(o.ctx, "queue:q", "", 1e6); err == nil || !strings.Contains(err.Error(), "limit is a number") {
 		t.Errorf("a page of a million: %v", err)
 	}
 	wrong := client.NewAdmin(o.slaves)
@@ -180,9 +189,9 @@ func TestManyFailed(t *testing.T) {
 		o.ok(o.worker.Fail(o.ctx, a))
 	}
 	o.failed("f", n)
-	seen := make(map[uint64]bool)
+	seen := make(map[string]bool)
 	for after := ""; ; {
-		p, err := o.admin.Failed(o.ctx, "f", after, 7)
+		p, err := o.admin.Jobs(o.ctx, "state:failed queue:f", after, 7)
 		o.ok(err)
 		for _, j := range p.Jobs {
 			seen[j.ID] = true
@@ -194,10 +203,8 @@ func TestManyFailed(t *testing.T) {
 	if len(seen) != n {
 		t.Errorf("the pages have %d jobs", len(seen))
 	}
-	d, err := o.admin.RetryFailed(o.ctx, client.KeptChoice{Queue: "f", All: true})
-	o.ok(err)
-	if d.Done != n {
-		t.Errorf("%+v are retried", d)
+	if got := o.every("retry", "state:failed queue:f"); got != n {
+		t.Errorf("%d are retried", got)
 	}
 	for range n {
 		a, err := o.worker.Grab(o.ctx)
@@ -205,8 +212,8 @@ func TestManyFailed(t *testing.T) {
 		o.ok(o.worker.Fail(o.ctx, a))
 	}
 	o.failed("f", n)
-	if d, err = o.admin.RemoveFailed(o.ctx, client.KeptChoice{Queue: "f", All: true}); err != nil || d.Done != n {
-		t.Errorf("%+v are removed, %v", d, err)
+	if got := o.every("remove", "state:failed queue:f"); got != n {
+		t.Errorf("%d are removed", got)
 	}
 }
 
@@ -219,19 +226,14 @@ func TestFailedOfBytes(t *testing.T) {
 	o.ok(o.client.Submit(o.ctx, &client.Job{Func: queue, Name: "j", Workload: []byte("hi")}))
 	o.ok(o.worker.Fail(o.ctx, o.grab("j", "hi")))
 	o.failed(queue, 1)
-	queues, err := o.admin.FailedQueues(o.ctx)
-	o.ok(err)
-	if len(queues) != 1 || queues[0].Queue != "" || string(queues[0].QueueBytes) != queue {
-		t.Errorf("the queues with failed jobs are %+v", queues)
-	}
 	rows, err := o.client.Details(o.ctx)
 	o.ok(err)
 	if len(rows) != 1 || rows[0].Jobs != 0 || rows[0].Failed == nil || *rows[0].Failed != 1 {
 		t.Errorf("the status is %+v", rows)
 	}
-	d, err := o.admin.RetryFailed(o.ctx, client.KeptChoice{Queue: queue, All: true})
+	d, err := o.admin.ChangeJobs(o.ctx, &client.JobsChange{Verb: "retry", Queue: queue, Name: "j"})
 	o.ok(err)
-	if d.Done != 1 {
+	if d.Changed != 1 {
 		t.Errorf("the retry says %+v", d)
 	}
 	o.ok(o.worker.Done(o.ctx, o.grab("j", "hi"), nil))

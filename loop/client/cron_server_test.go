@@ -26,7 +26,7 @@ func TestCronStory(t *testing.T) {
 	}
 	o.ok(o.worker.CanDo(o.ctx, "f"))
 	o.ok(o.worker.Done(o.ctx, o.grab("a", "\xff"), nil))
-	o.ok(o.admin.PauseCron(o.ctx, "a", "ada", "why"))
+	o.ok(o.admin.PauseCron(o.ctx, "a", "why"))
 	if s, err = o.admin.CronEntry(o.ctx, "a", 3); err != nil || !s.Paused || s.By != "ada" || s.Why != "why" || len(s.Next) != 0 || s.Counts["ran"] != 1 || s.Last != "overlap" {
 		t.Errorf("got %+v, %v", s, err)
 	}
@@ -75,7 +75,7 @@ func TestCronErrors(t *testing.T) {
 	f("skip or queue", func(e *client.CronEntry) { e.Overlap = "add" })
 	f("workload: it has at most", func(e *client.CronEntry) { e.Workload = strings.Repeat("w", 100_000) })
 	for _, err := range []error{
-		o.admin.RemoveCron(o.ctx, "none"), o.admin.PauseCron(o.ctx, "none", "", ""), o.admin.ResumeCron(o.ctx, "none"),
+		o.admin.RemoveCron(o.ctx, "none"), o.admin.PauseCron(o.ctx, "none", ""), o.admin.ResumeCron(o.ctx, "none"),
 	} {
 		if err == nil || !strings.Contains(err.Error(), `no cron entry "none"`) {
 			t.Errorf("got %v", err)

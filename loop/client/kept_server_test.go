@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,36 +27,35 @@ func TestFinishedJobStory(t *testing.T) {
 	o.ok(o.worker.CantDo(o.ctx, "f"))
 	o.ok(o.worker.Ping(o.ctx))
 	o.ok(o.client.Submit(o.ctx, &client.Job{Func: "f", Name: "late"}))
-	var page []client.DoneJob
+	var page []client.ListedJob
 	for len(page) < 2 && o.ctx.Err() == nil { // no worker asks for it
-		p, err := o.admin.Done(o.ctx, "f", "", 100)
+		p, err := o.admin.Jobs(o.ctx, "state:done,expired queue:f", "", 100)
 		o.ok(err)
 		page = p.Jobs
 	}
 	o.ok(o.ctx.Err())
 	var got []string
-	for _, j := range page {
-		got = append(got, fmt.Sprint(j.Name, " ", j.Outcome, " ", j.Tries, " ", j.Size, " ", j.Result != nil, " ", j.Worker != ""))
+	for i := range page {
+		j := &page[i]
+		got = append(got, fmt.Sprint(j.Name, " ", j.State, " ", j.Tries, " ", j.Size, " ", j.Worker != ""))
 	}
-	if fmt.Sprint(got) != "[j done 1 2 true true late expired 0 0 false false]" {
+	if fmt.Sprint(got) != "[j done 1 2 true late expired 0 0 false]" {
 		t.Errorf("finished are %q", got)
 	}
-	data, err := o.admin.Result(o.ctx, "f", page[0].ID)
-	if o.ok(err); string(data) != "HI\x00" {
-		t.Errorf("the result is %q", data)
+	var data bytes.Buffer
+	if o.ok(o.admin.JobResult(o.ctx, page[0].ID, &data)); data.String() != "HI\x00" {
+		t.Errorf("the result is %q", &data)
 	}
-	for _, id := range []uint64{page[1].ID, 99} {
-		if _, err := o.admin.Result(o.ctx, "f", id); err == nil {
-			t.Errorf("job %d has a result", id)
+	for _, id := range []string{page[1].ID, "0.0.99"} {
+		if err := o.admin.JobResult(o.ctx, id, &data); err == nil {
+			t.Errorf("job %s has a result", id)
 		}
 	}
-	queues, err := o.admin.DoneQueues(o.ctx)
-	if o.ok(err); len(queues) != 1 || queues[0].Queue != "f" || queues[0].Done != 2 {
-		t.Errorf("the queues that keep finished jobs are %v", queues)
-	}
-	d, err := o.admin.RemoveDone(o.ctx, client.KeptChoice{Queue: "f", All: true})
-	if o.ok(err); d.Done != 2 || d.Left != nil {
-		t.Errorf("%+v are removed", d)
+	for _, name := range []string{"j", "late"} {
+		d, err := o.admin.ChangeJobs(o.ctx, &client.JobsChange{Verb: "remove", Queue: "f", Name: name})
+		if o.ok(err); d.Changed != 1 || d.Left != nil {
+			t.Errorf("%s is removed: %+v", name, d)
+		}
 	}
 }
 

@@ -179,7 +179,7 @@ func TestGuardPages(t *testing.T) {
 	server := New(l, newGuard(t, GuardOptions{}), func() []Sample { return nil }, nil, append(Profiles(), Page{Pattern: "GET /dwork/graph", Handler: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "graph") }},
 		Probe("/readyz", ready), Probe("/healthz", ready))...)
 	ask := func(path, host string, headers ...string) int {
-		r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
+		r := fromHere(httptest.NewRequest(http.MethodGet, path, http.NoBody))
 		r.Host = host
 		if len(headers) > 0 {
 			r.Header.Set(headers[0], headers[1])

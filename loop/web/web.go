@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
 	"regexp"
 	"runtime"
 	"slices"
@@ -157,9 +158,21 @@ func RefuseJSON(w http.ResponseWriter, status int, why string) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": why}) // fails when the peer has gone
 }
 
+// onThisMachine returns a handler that refuses requests from other machines: there are no users whose rights it could check.
+func onThisMachine(pages http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if from, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !from.Addr().Unmap().IsLoopback() {
+			w.Header().Set("Connection", "close")
+			RefuseJSON(w, http.StatusForbidden, "this page answers programs on this machine alone, as long as there are no users: ask for it through an SSH tunnel")
+			return
+		}
+		pages.ServeHTTP(w, r)
+	})
+}
+
 // New returns a server on l. It serves the pages and the metrics, which it reads by calling samples once per scrape.
 // The guard does not see requests for /metrics and the probes: monitors may use any host name, and the answers tell a
-// page nothing.
+// page nothing. Other pages that are not Long answer requests of this machine alone.
 //
 // admit is Config.Admit.
 func New(l net.Listener, guard *Guard, samples func() []Sample, admit func() (leave func(), err error), pages ...Page) *Server {
@@ -175,7 +188,11 @@ func New(l net.Listener, guard *Guard, samples func() []Sample, admit func() (le
 			mux = open
 		}
 		if !p.Long {
-			mux.Handle(p.Pattern, http.MaxBytesHandler(p.Handler, maxBody))
+			handler := http.MaxBytesHandler(p.Handler, maxBody)
+			if !p.Probe {
+				handler = onThisMachine(handler)
+			}
+			mux.Handle(p.Pattern, handler)
 			continue
 		}
 		mux.HandleFunc(p.Pattern, func(w http.ResponseWriter, r *http.Request) {
