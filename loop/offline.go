@@ -35,7 +35,8 @@ type Surroundings struct {
 	Now sched.Time
 	// Seed decides the shard of each queue; zero: a random one.
 	Seed maphash.Seed
-	// SchedBatch is how many jobs the scheduler moves at once, see sched.Options; 0: the default.
+	// SchedBatch is how many jobs the scheduler moves at once, see sched.Options, and how many an operation looks at;
+	// 0: the defaults.
 	SchedBatch int
 	// Pick chooses which of n things runs next: a loop with queued functions, a Tick or work beside
 	// the loops; nil: the first.
@@ -64,8 +65,10 @@ type Offline struct {
 	listens   bool           // Serve was called
 	timers    []func()       // functions that run when time has passed
 	aside     []offlineAside // work beside the loops that has not run
-	calls     []*offlineCall // HTTP calls that wait for a commit, in order
-	calling   *offlineCall   // the call that runs
+	works     []*offlineWork // that wait, in the order in which they began to
+	working   *offlineWork   // that runs
+	begun     []func()       // work that has not started
+	closing   bool           // no work waits for tokens any more
 }
 
 // NewOffline makes a server of one loop without a disk.
@@ -77,7 +80,7 @@ func NewOffline(settings Options) (*Offline, error) {
 // NewOfflineIn makes a server in its surroundings. It ignores the settings of sockets and the
 // journal's directory. An error is the journal's.
 func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
-	settings.Data = NoData
+	settings.Data, settings.Admin.Slice = NoData, in.SchedBatch
 	if in.Disk != nil {
 		settings.Data = "data"
 	}
@@ -96,7 +99,7 @@ func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
 	s.clock = func() sched.Time { return o.time }
 	s.stop = func() { o.change(func() { o.stopped = true }) }
 	s.runAside = func(turn chan struct{}, do func()) { o.aside = append(o.aside, offlineAside{turn, do}) }
-	s.await = o.parkCall
+	s.waiting = o.newWaiting()
 	for i := range s.o.Loops {
 		o.loops = append(o.loops, o.newLoop(i))
 		s.reactors[i].Store(o.loops[i])
@@ -115,7 +118,7 @@ func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
 	if err := s.openJournal(); err != nil {
 		return o, err
 	}
-	return o, protocolOf[*admin.Interface](o).Begin()
+	return o, o.operators().Begin()
 }
 
 func (o *Offline) newLoop(i int) *reactor {
@@ -156,7 +159,7 @@ func (o *Offline) Settle() {
 		switch { // always in this order
 		case o.hub().Turn():
 		case o.functions().Turn():
-		case !o.resumeCalls():
+		case !o.goOn():
 			return
 		}
 	}
@@ -253,7 +256,7 @@ func (o *Offline) timeout() {
 func (o *Offline) Advance(d time.Duration) {
 	for left := d.Milliseconds(); ; {
 		next := o.tick()
-		step := min(max(min(next.Wall-o.time.Wall, next.Mono-o.time.Mono), 1), left)
+		step := min(max(min(next.Wall-o.time.Wall, next.Mono-o.time.Mono, o.nextWork()-o.time.Mono), 1), left)
 		if left -= step; step == 0 {
 			return
 		}
@@ -356,6 +359,8 @@ func (o *Offline) Functions() node.Functions { return o.functions() }
 
 func (o *Offline) functions() *disbatch.Protocol { return protocolOf[*disbatch.Protocol](o) }
 
+func (o *Offline) operators() *admin.Interface { return protocolOf[*admin.Interface](o) }
+
 // protocolOf returns the server's protocol of type T.
 func protocolOf[T any](o *Offline) T {
 	for p := range protocolsWith[T](o.server) {
@@ -367,11 +372,8 @@ func protocolOf[T any](o *Offline) T {
 // Abandon ends a server as a crash does: no peer is told anything. The disk must release it.
 func (o *Offline) Abandon() {
 	o.change(func() { o.abandoned = true })
-	for _, c := range o.calls {
-		c.reply = func(int, []byte) {}
-		c.resumeWith(errStopping)
-	}
-	o.calls = nil
+	o.operators().Drain()
+	o.endWork()
 	if o.server.journal != nil {
 		_ = o.server.journal.close() // its error is about a disk that is gone
 	}

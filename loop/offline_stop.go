@@ -29,11 +29,15 @@ func (o *Offline) Stop(closing func()) error {
 		r.begin()
 		r.endAll()
 	}
+	o.closing = true
 	o.Settle()
 	o.kts46().Close()
 	closing()
 	var err error
 	if o.server.journal != nil {
+		if len(o.works) > 0 { // their answers are sent before the sockets are closed
+			o.Commit()
+		}
 		err = o.server.closeJournal(nil)
 	}
 	o.Abandon()

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"time"
 
 	codec "treadle/codec/admin"
 	"treadle/loop/admin"
@@ -223,7 +224,18 @@ func (h host) Flush(acknowledgements int) { h.journal.flush(acknowledgements) }
 func (h host) FlushLater() { h.journal.flushLater() }
 
 // Await implements protocol.Host.
-func (h host) Await(group uint64) error { return h.await(group) }
+func (h host) Await(group uint64) error { return h.waiting.commit(group) }
+
+// Wait implements protocol.Host.
+func (h host) Wait(ctx context.Context, closed, woken <-chan struct{}, limit time.Duration) bool {
+	return h.waiting.token(ctx, closed, woken, limit)
+}
+
+// Go implements protocol.Host.
+func (h host) Go(work func()) { h.waiting.begin(work) }
+
+// GiveWay implements protocol.Host.
+func (h host) GiveWay(began time.Time) time.Time { return h.waiting.giveWay(began) }
 
 // PutSetting implements protocol.Host.
 func (h host) PutSetting(key string, value []byte) { h.journal.putSetting(key, value) }

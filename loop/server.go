@@ -28,7 +28,7 @@ type Server struct {
 	// Seams: the tests and Offline replace these functions before anything runs.
 	clock    func() sched.Time
 	runAside func(turn chan struct{}, do func())                 // goAside
-	await    func(group uint64) error                            // awaitCommit
+	waiting  waiting                                             // newWaiting
 	listenOn func(setting, address string) (net.Listener, error) // openAddress
 	stop     context.CancelFunc                                  // of Run's context
 
@@ -147,7 +147,7 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 		return nil, err
 	}
 	s.guard = guard
-	s.clock, s.runAside, s.await, s.listenOn = s.readClocks, s.goAside, s.awaitCommit, openAddress
+	s.clock, s.runAside, s.waiting, s.listenOn = s.readClocks, s.goAside, newWaiting(s), openAddress
 	so = sched.Options{Shards: o.Shards, Seed: so.Seed, Batch: so.Batch, Alarm: s.ring, TimedOut: s.overdue.add, Tallies: o.MetricsMaxQueues, Tallied: hasLabel}
 	so.Rules, so.Grace = o.rules()
 	s.peerMemory = math.MaxInt

@@ -106,6 +106,8 @@ type Options struct {
 	Cron []codec.CronEntry `kong:"-"`
 	// JobSpace is the name space of the jobs that the API submits; the server sets it.
 	JobSpace sched.Space `kong:"-"`
+	// Slice is how many jobs an operation looks at under one hold of a lock; default: sched.WalkBatch.
+	Slice int `kong:"-"`
 	// Configuration is where the settings come from; nil: it cannot be read again.
 	Configuration Configuration `kong:"-"`
 }
@@ -136,7 +138,7 @@ type Interface struct {
 	reserver   *sched.Peer // has the session of all reserves
 	reserves   tagged[*pendingReserve]
 	awaiter    *sched.Peer // submits the jobs whose ends are waited for
-	waits      tagged[chan ending]
+	waits      tagged[*ending]
 	results    room          // for the ends of waits
 	closed     chan struct{} // ends all that wait
 	operations operations

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -25,8 +26,6 @@ const (
 	// changesAhead is how many jobs may be changed that the journal does not have yet: they fill a group of the journal, and
 	// the next ones are changed while it is written.
 	changesAhead = 8 << 10
-	// turn is how long an operation works until it gives way to others: longer than a sleep is late.
-	turn = time.Millisecond
 )
 
 // errBusy refuses an operation.
@@ -94,16 +93,17 @@ func (o *operations) start(i *Interface, c *codec.JobsChange, change *sched.JobC
 
 // begin has the operation run. It follows start, when the audit has a record of the request.
 func (op *operation) begin() *codec.OperationStarted {
-	go func() {
+	op.i.host.Go(func() {
 		defer op.i.running.Done()
 		op.run()
-	}()
+	})
 	return &codec.OperationStarted{Operation: op.Operation.Operation}
 }
 
 // run changes the jobs, a batch at a time. It ends early when the operation is cancelled, or the journal fails.
 func (op *operation) run() {
-	refs := make([]sched.JobRef, 0, sched.WalkBatch)
+	slice := cmp.Or(op.i.o.Slice, sched.WalkBatch)
+	refs := make([]sched.JobRef, 0, slice)
 	ahead := journalAhead{host: op.i.host}
 	sink := op.i.host.NewSink()
 	var err error
@@ -111,7 +111,7 @@ func (op *operation) run() {
 	for began := time.Now(); !done && err == nil && !op.stopped(); {
 		refs = refs[:0]
 		now := op.i.host.Now()
-		done = op.i.host.Sched().List(now, op.listing, sched.WalkBatch, func(v *sched.JobView) bool {
+		done = op.i.host.Sched().List(now, op.listing, slice, func(v *sched.JobView) bool {
 			if v.Since <= op.Started || v.State.String() != codec.StateFailed { // else it failed again, after its retry
 				refs = append(refs, v.Ref)
 			}
@@ -121,10 +121,7 @@ func (op *operation) run() {
 		if sink.Wake(); unwritten >= changesAhead {
 			err, unwritten = ahead.flush(), 0
 		}
-		if worked := time.Since(began); worked >= turn {
-			time.Sleep(worked) // others come to the locks for as long
-			began = time.Now()
-		}
+		began = op.i.host.GiveWay(began)
 	}
 	op.end(errors.Join(err, op.i.commit()), done)
 }

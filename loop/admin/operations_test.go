@@ -26,6 +26,9 @@ func (h aloneHost) DurableAll() (uint64, bool) { return 0, false }
 func (h aloneHost) FlushLater()                {}
 func (h aloneHost) PutSetting(string, []byte)  {}
 func (h aloneHost) Log() *slog.Logger          { return slog.New(slog.DiscardHandler) }
+func (h aloneHost) Go(work func())             { go work() }
+
+func (h aloneHost) GiveWay(began time.Time) time.Time { return began }
 
 type noSink struct{}
 

@@ -207,16 +207,10 @@ func (i *Interface) collect(ctx context.Context, p *sched.Peer, tag uint64, one 
 	for s.Flushed(i.host.Now(), p, 0, sink) {
 	}
 	sink.Wake()
-	timer := time.NewTimer(time.Duration(ask.Wait))
-	defer timer.Stop()
-	select {
-	case <-one.arrived:
-		return i.takeReady(p, tag, one, ask.Jobs-1, sink)
-	case <-timer.C:
-	case <-ctx.Done():
-	case <-i.closed:
+	if !i.host.Wait(ctx, i.closed, one.arrived, time.Duration(ask.Wait)) {
+		return nil
 	}
-	return nil
+	return i.takeReady(p, tag, one, ask.Jobs-1, sink)
 }
 
 // takeReady takes up to n jobs that are ready and waits until they are in the request.

@@ -19,6 +19,7 @@ const maxWait = 5 * time.Minute
 
 // ending is how a job ended, for one wait.
 type ending struct {
+	came   chan struct{} // holds a token when the job has ended; the others are set before
 	effect sched.Effect
 	data   []byte // the result, which counts among results until it is in an answer
 	lost   bool   // there was no room for the result
@@ -62,13 +63,13 @@ func (i *Interface) deliverEnd(d *sched.Delivery) {
 	if !ok {
 		return
 	}
-	e := ending{effect: d.Effect}
+	end.effect = d.Effect
 	if d.Effect == sched.Result {
-		if e.lost = !i.results.take(len(d.Data)); !e.lost {
-			e.data = bytes.Clone(d.Data)
+		if end.lost = !i.results.take(len(d.Data)); !end.lost {
+			end.data = bytes.Clone(d.Data)
 		}
 	}
-	end <- e // it has room for one
+	end.came <- struct{}{} // it has room for one
 }
 
 // submitAndWait submits a job, calls submitted, and waits for the job's end, at most so long. The job stays when the wait
@@ -77,7 +78,7 @@ func (i *Interface) submitAndWait(ctx context.Context, s *sched.Submission, limi
 	if limit > maxWait {
 		return nil, badf("the wait of %v is longer than %v", limit, maxWait)
 	}
-	end := make(chan ending, 1)
+	end := &ending{came: make(chan struct{}, 1)}
 	tag := i.waits.add(end)
 	defer i.waits.remove(tag)
 	s.Await, s.Tag, s.Stays = i.awaiter, tag, true
@@ -90,20 +91,14 @@ func (i *Interface) submitAndWait(ctx context.Context, s *sched.Submission, limi
 	if err := i.commitOf(s.Queue); err != nil {
 		return nil, err
 	}
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case e := <-end:
-		return show(answer, e)
-	case <-timer.C:
-	case <-ctx.Done():
-	case <-i.closed:
+	if i.host.Wait(ctx, i.closed, end.came, limit) {
+		return show(answer, end)
 	}
 	i.host.Sched().ExpireAwait(i.host.Now(), i.awaiter, tag, s.Space, s.Queue, s.Name, sink)
 	sink.Wake()
 	select {
-	case e := <-end: // the job may have ended before
-		return show(answer, e)
+	case <-end.came: // the job may have ended before
+		return show(answer, end)
 	default:
 		answer.State = states[sched.Expired]
 		return &answer, nil
@@ -111,7 +106,7 @@ func (i *Interface) submitAndWait(ctx context.Context, s *sched.Submission, limi
 }
 
 // show says how a wait ended.
-func show(answer codec.Submitted, e ending) (any, error) {
+func show(answer codec.Submitted, e *ending) (any, error) {
 	if e.lost {
 		return nil, &lostResult{errors.New("the job is done, but there is no room for its result beside those of other waits")}
 	}

@@ -13,6 +13,7 @@
 package protocol
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"time"
@@ -135,6 +136,14 @@ type Host interface {
 	// Await blocks until a group is committed, or returns an error because it never will be. It is
 	// for a goroutine that has one request, see Acknowledger.
 	Await(group uint64) error
+	// Wait blocks until woken has a token, and takes it. It returns false when the limit is over first, or ctx ends, or
+	// closed is closed. It is for a goroutine that has one request.
+	Wait(ctx context.Context, closed, woken <-chan struct{}, limit time.Duration) bool
+	// Go runs work that outlasts its request, in a goroutine.
+	Go(work func())
+	// GiveWay is called between two parts of long work, of which the last has begun at a time. When that took a millisecond
+	// or more, it sleeps for as long, so that others come to the scheduler's locks. It returns the beginning of the next part.
+	GiveWay(began time.Time) time.Time
 	// PutSetting journals a setting. Restorer.Restore takes it at the next start.
 	PutSetting(key string, value []byte)
 	// PutDocument journals a new or changed document.

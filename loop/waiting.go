@@ -1,0 +1,46 @@
+package loop
+
+import (
+	"context"
+	"time"
+)
+
+// waiting is how goroutines of requests wait, and how work that outlasts them is begun. Each function has the contract of
+// the method of protocol.Host that calls it. Offline replaces them, so that one goroutine runs at a time.
+type waiting struct {
+	commit  func(group uint64) error
+	token   func(ctx context.Context, closed, woken <-chan struct{}, limit time.Duration) bool
+	begin   func(work func())
+	giveWay func(began time.Time) time.Time
+}
+
+func newWaiting(s *Server) waiting {
+	return waiting{s.awaitCommit, awaitToken, func(work func()) { go work() }, giveWay}
+}
+
+// awaitToken implements protocol.Host's Wait.
+func awaitToken(ctx context.Context, closed, woken <-chan struct{}, limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-woken:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-closed:
+	}
+	return false
+}
+
+// longPart is the shortest part of work after which others come first: longer than a sleep is late.
+const longPart = time.Millisecond
+
+// giveWay implements protocol.Host's GiveWay.
+func giveWay(began time.Time) time.Time {
+	worked := time.Since(began)
+	if worked < longPart {
+		return began
+	}
+	time.Sleep(worked)
+	return time.Now()
+}
