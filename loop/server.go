@@ -127,7 +127,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 
 func newServer(o Options) (*Server, error) { return newServerOn(o, sched.Options{}) }
 
-// newServerOn makes a server whose scheduler has the Seed and the Batch of so.
+// newServerOn makes a server whose scheduler has the Seed, the Runs and the Batch of so.
 func newServerOn(o Options, so sched.Options) (*Server, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 	}
 	s.guard = guard
 	s.clock, s.runAside, s.waiting, s.listenOn = s.readClocks, s.goAside, newWaiting(s), openAddress
-	so = sched.Options{Shards: o.Shards, Seed: so.Seed, Batch: so.Batch, Alarm: s.ring, TimedOut: s.overdue.add, Tallies: o.MetricsMaxQueues, Tallied: hasLabel}
+	so = sched.Options{Shards: o.Shards, Seed: so.Seed, Runs: so.Runs, Batch: so.Batch, Alarm: s.ring, TimedOut: s.overdue.add, Tallies: o.MetricsMaxQueues, Tallied: hasLabel}
 	so.Rules, so.Grace = o.rules()
 	s.peerMemory = math.MaxInt
 	if o.MaxMemory > 0 {

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"errors"
 	"hash/maphash"
 	"math/bits"
@@ -91,6 +92,7 @@ type Options struct {
 	Window    int          // bytes, default DefaultWindow
 	Batch     int          // jobs moved under one hold of a shard's lock, default defaultBatch; tests make it small
 	Seed      maphash.Seed // of the name hashes; default: a new one
+	Runs      uint64       // the runs are numbered from there on; default: from a number that differs in every process
 	// PeerMemory bounds the bytes of reserves, watches and topics that all peers have beyond small parts of their own;
 	// default and most: maxShared.
 	PeerMemory int64
@@ -201,7 +203,7 @@ func New(o Options) *Scheduler {
 	s.salt = maphash.String(s.seed, "chance")
 	// A run's number is the sequence of its slot. It starts at a number that differs in every process, so
 	// that a run of the process before this one is not found.
-	s.slots.Store(maphash.String(s.seed, "runs") >> 8)
+	s.slots.Store(cmp.Or(o.Runs, maphash.String(s.seed, "runs")>>8))
 	s.wakeWall.Store(never)
 	s.wakeMono.Store(never)
 	return s

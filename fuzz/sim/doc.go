@@ -2,9 +2,9 @@
 // decides what happens and in which order. A seed that finds a bug finds it every time.
 //
 // There are two plays. PlayServer has one server: the real sessions, codecs, scheduler and journal. Around it are peers of
-// Periodic in both framings, of Gloom, of dwork and of both versions of kts46, and a Disbatch node. The play of package
-// site has three hosts of a Disbatch site around the double of their database. Each host is a server with its node and the
-// driver.
+// Periodic in both framings, of Gloom, of dwork, of both versions of kts46 and of the HTTP API, and a Disbatch node. The
+// play of package site has three hosts of a Disbatch site around the double of their database. Each host is a server with
+// its node and the driver.
 //
 //   - Simulator acts. It draws the next step from the seed and the step's number, moves bytes and calls through the
 //     Network, lets time pass, fills, slows and breaks the disk, and kills, stops and starts the server.
@@ -39,6 +39,8 @@
 //	kts46.go kts46_workers.go kts46_look.go                     calls; workers; what the server shows
 //	kts46_calls.go kts46_orders.go kts46_finish.go              what calls of workers and users come to; the end
 //	kts46_model.go kts46_check.go                               the model; its checks
+//	http.go http_submit.go                                      calls of the HTTP API; submitters
+//	http_worker.go http_report.go lease.go                      workers; their reports; the leases of the server
 //	disbatch.go                                                 the node beside the server
 //	policy.go policy_rule.go policy_model.go policy_fate.go     steps; rules and what they come to; the model; its jobs
 //	policy_hand.go policy_workers.go policy_client.go           hand-outs; peers of the model

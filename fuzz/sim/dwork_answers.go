@@ -83,8 +83,11 @@ func (l *Ledger) checkNext(t *Job) {
 
 // label is the location of a worker of another protocol, without its number.
 func (c *Conn) label() string {
-	if c.gloom() {
+	switch {
+	case c.gloom():
 		return "gloom"
+	case c.reserve != nil:
+		return "http"
 	}
 	return "periodic"
 }

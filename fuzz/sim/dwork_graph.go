@@ -101,6 +101,7 @@ func (l *Ledger) extended(f *flight, i int) {
 			same := func(p *Job) bool { return p == t }
 			other.preds, other.late, other.ghosts = slices.DeleteFunc(other.preds, same), slices.DeleteFunc(other.late, same), slices.DeleteFunc(other.ghosts, same)
 		}
+		l.leasesCut(t)
 		t.life++
 		t.now, t.disk, t.turn, t.group, t.lost = sure, maybe, l.turn, l.group(), false
 		t.setLocation("")

@@ -34,8 +34,10 @@ type Job struct {
 	by    protocol
 	queue int // index of Ledger.queues
 	name  string
-	text  bool // the workload is text, not JSON
-	size  int  // bytes of padding behind the job's number, in the workload and in the result
+	// nameless says that the server makes the name, which is not known yet.
+	nameless bool
+	text     bool // the workload is text, not JSON
+	size     int  // bytes of padding behind the job's number, in the workload and in the result
 
 	// The state of the job in the server.
 	now   certainty // that the server has the job
@@ -96,6 +98,9 @@ type dworkTask struct {
 	ghosts   []*Job // predecessors that the server may have lost
 	life     int    // how often a task of this name was created
 }
+
+// key is the job's key of Ledger.names.
+func (j *Job) key() string { return fmt.Sprint(j.queue, j.by, j.name) }
 
 func (j *Job) String() string { return fmt.Sprintf("j%d", j.id) }
 

@@ -64,7 +64,7 @@ type Ledger struct {
 func newLedger(setup Setup) *Ledger {
 	t := new(play.Trace)
 	l := &Ledger{
-		trace: t, setup: setup, net: &Network{stolen: map[string][]*Job{}},
+		trace: t, setup: setup, net: &Network{stolen: map[string][]*Job{}, reserves: map[int]*Conn{}},
 		names: map[string][]*Job{}, ids: map[string][]*Job{}, signs: map[string]int64{}, chunks: map[string][]*chunk{},
 		config: newSettings(), kts: newKts46Model(), ktsDisk: newKts46Model(), policy: &PolicyModel{trace: t, sets: setup.policies}, cron: newCronModel(),
 	}
@@ -143,8 +143,11 @@ func (l *Ledger) added(j *Job, at int64) {
 // submitted is added for a job of a protocol where names are unique: it replaces a job of the same name, unless that
 // one runs; then it is ignored.
 func (l *Ledger) submitted(j *Job, at int64) {
-	key := fmt.Sprint(j.queue, j.by, j.name)
 	l.added(j, at)
+	if j.nameless { // no other has its name
+		return
+	}
+	key := j.key()
 	for _, old := range l.names[key] {
 		switch {
 		case old.now == gone:
@@ -217,6 +220,7 @@ func (l *Ledger) committed() {
 		k.disk = len(k.values) - 1
 	}
 	l.ktsDisk = l.kts.clone()
+	l.leasesCommitted()
 	l.policy.committed()
 	l.cron.committed()
 	l.policy.settled()
@@ -227,6 +231,7 @@ func (l *Ledger) committed() {
 func (l *Ledger) crashed() {
 	l.ending = false
 	l.policy.crashed()
+	l.leasesCrashed()
 	for _, e := range l.cron.entries {
 		e.crashed = true
 	}
@@ -234,6 +239,7 @@ func (l *Ledger) crashed() {
 		l.lostUnread(c)
 	}
 	l.net.conns, l.net.halfClosed, l.net.flights, l.net.hubOwed, l.net.ktsFlights, l.net.ktsOwed = nil, nil, nil, 0, nil, 0
+	l.net.httpFlights, l.net.httpOpen = nil, nil
 	l.ids = map[string][]*Job{}
 	for _, location := range locations {
 		l.signs[location] = l.clock().Mono // a server that is down hears none

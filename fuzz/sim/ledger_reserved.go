@@ -11,7 +11,13 @@ import (
 
 // holds reports whether c holds j for sure.
 func (l *Ledger) holds(c *Conn, j *Job) bool {
-	if c == nil || j.holder != c || c.peer.Closed() || j.asks > 0 {
+	if c == nil || j.holder != c {
+		return false
+	}
+	if x := c.leases[j]; x != nil {
+		return l.clock().Mono < x.until
+	}
+	if c.peer.Closed() || j.asks > 0 {
 		return false
 	}
 	return j.untimed() || l.clock().Mono < j.heldAt+l.limit(j)
@@ -31,6 +37,9 @@ func (l *Ledger) limit(j *Job) int64 {
 
 // mayHold reports whether c may still hold j: the server may notice a time-out a little late.
 func (l *Ledger) mayHold(c *Conn, j *Job) bool {
+	if c.reserve != nil {
+		return l.holds(c, j)
+	}
 	return j.holder == c && (j.untimed() || l.clock().Mono < j.heldAt+l.limit(j)+200)
 }
 
@@ -38,7 +47,7 @@ func (l *Ledger) mayHold(c *Conn, j *Job) bool {
 func (l *Ledger) assigned(c *Conn, j *Job, queue, name string) {
 	l.trace.Say("c%d is given %v", c.id, j)
 	l.wall = max(l.wall, l.clock().Wall)
-	if queue != l.queues[j.queue] || name != j.name {
+	if queue != l.queues[j.queue] || !l.hasName(j, name) {
 		l.trace.Fail("%v of q%d, %q, is handed out as %q of %q", j, j.queue, j.name, name, queue)
 	}
 	if l.holds(j.holder, j) && j.holder != c {

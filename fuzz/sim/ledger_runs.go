@@ -42,14 +42,14 @@ func (c *Conn) hears() *Run {
 // known. It also does when the worker has the later run too, and can only report the name.
 func (h heldJob) isCurrent() bool {
 	j, c := h.job, h.run.conn
-	return j.run == nil || j.run == h.run || j.holder == c && !c.gloom() && c.framing() == periodic.CRC
+	return j.run == nil || j.run == h.run || j.holder == c && c.framing() == periodic.CRC
 }
 
 // maybeLater reports whether a worker's report of a run may count for a later run: a time-out has passed, and the job
 // may have been assigned to the same worker again.
 func (l *Ledger) maybeLater(h heldJob) bool {
 	c := h.run.conn
-	if c.gloom() || c.framing() != periodic.CRC || h.job.untimed() {
+	if c.framing() != periodic.CRC || h.job.untimed() {
 		return false
 	}
 	least, _ := l.timeouts(h.job)
@@ -58,7 +58,7 @@ func (l *Ledger) maybeLater(h heldJob) bool {
 
 // sameName are the other jobs of the name that a worker's report may count for.
 func (l *Ledger) sameName(h heldJob) (all []*Job) {
-	if h.run.conn.gloom() || !l.maybeLater(h) {
+	if !l.maybeLater(h) {
 		return nil
 	}
 	for _, j := range l.jobs {
@@ -90,7 +90,7 @@ func (l *Ledger) cutOff(j *Job) {
 
 // ofName are the runs that a peer has not reported, of jobs that it cannot tell from j because it knows names only.
 func (c *Conn) ofName(j *Job) (all []*Run) {
-	if c == nil || c.gloom() || c.framing() != periodic.CRC {
+	if c == nil || c.framing() != periodic.CRC {
 		return nil
 	}
 	for _, r := range c.runs {

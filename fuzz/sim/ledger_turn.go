@@ -22,6 +22,7 @@ func (l *Ledger) endTurn() {
 	l.checkBroadcasts()
 	l.checkHungUp()
 	l.checkAnswered()
+	l.checkAwaited()
 	l.checkIdle()
 	for _, j := range l.behind {
 		if j.now == sure && j.holder == nil && j.turn < l.turn && !j.lost && !l.waitsUnread(j) {

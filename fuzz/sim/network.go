@@ -23,6 +23,13 @@ type Network struct {
 	ktsPeers   []*ktsPeer
 	ktsFlights []*ktsFlight
 	ktsOwed    int // how many calls wait for a commit
+
+	httpCalls   int           // so many were made
+	httpFlights []*httpCall   // on their way
+	httpOpen    []*httpCall   // that have arrived, and have no answer
+	reserves    map[int]*Conn // by number
+	granted     []*Lease      // that may be on disk or hold their jobs
+	leases      []*Lease      // that workers have heard of, also ended ones
 }
 
 // Conn is one connection: the bytes on their way to the server, what the ledger has seen pass at the server's door,
@@ -64,6 +71,9 @@ type Conn struct {
 	told  []*Run // whose assignments it has yet to read
 
 	asking map[uint32]heldJob // jobs with an ACQUIRE, by its message id
+
+	reserve *reserve        // of a worker over HTTP
+	leases  map[*Job]*Lease // that it was given
 }
 
 // heldJob is a job that a peer has read its assignment of.

@@ -17,6 +17,7 @@ const (
 	gloomMaster
 	gloomSlave
 	peerKinds
+	httpWorker // without a connection
 )
 
 // port is the listener that a peer connects to.
@@ -37,12 +38,12 @@ func (k peerKind) hello() []byte {
 }
 
 func (k peerKind) framing() periodic.Framing {
-	if k >= crcClient {
+	if k == crcClient || k == crcWorker {
 		return periodic.CRC
 	}
 	return periodic.Plain
 }
 
-func (k peerKind) gloom() bool  { return k >= gloomMaster }
+func (k peerKind) gloom() bool  { return k == gloomMaster || k == gloomSlave }
 func (k peerKind) client() bool { return k != plainWorker && !k.gloom() }
 func (k peerKind) worker() bool { return k != plainClient && !k.gloom() }

@@ -160,7 +160,7 @@ func (l *Ledger) unlessFull(r *Request, arrive func()) {
 func (s *Simulator) removeAny(c *Conn) {
 	var all []*Job
 	for _, j := range s.ledger.jobs {
-		if j.by == ofPeriodic && j.now != gone {
+		if j.by == ofPeriodic && j.now != gone && !j.nameless {
 			all = append(all, j)
 		}
 	}
@@ -173,7 +173,7 @@ func (s *Simulator) removeAny(c *Conn) {
 func (s *Simulator) remove(c *Conn, j *Job) {
 	r := &Request{cmd: periodic.RemoveJob}
 	r.arrive = func() {
-		for _, same := range s.ledger.names[fmt.Sprint(j.queue, j.by, j.name)] {
+		for _, same := range s.ledger.names[j.key()] {
 			if same.now != gone {
 				s.ledger.end(same)
 			}

@@ -30,6 +30,14 @@ type receiver struct {
 	open  bool
 }
 
+// String is the name, unless the server has made it.
+func (v *receiver) String() string {
+	if len(v.name) == serversNameLength {
+		return "a name of the server's"
+	}
+	return v.name
+}
+
 // endOfData is the last DATA of a stream.
 const endOfData = "EOF"
 
@@ -156,7 +164,7 @@ func (s *Simulator) listen(c *Conn, queue int, name string) {
 	v := &receiver{queue: queue, name: name}
 	args := periodic.AppendJob(nil, &periodic.Job{Func: []byte(s.ledger.queues[queue]), Name: []byte(name)})
 	c.ask(&Request{cmd: periodic.RecvData, receiver: v}, args)
-	s.trace.Say("c%d wants the data of %q of q%d", c.id, name, queue)
+	s.trace.Say("c%d wants the data of %s of q%d", c.id, v, queue)
 }
 
 // acquired checks the answer to an ACQUIRE. A job has a lock for sure when its worker was told so, goes on doing it,
@@ -221,12 +229,12 @@ func (l *Ledger) received(c *Conn, q *Request, body []byte) bool {
 	if text != endOfData {
 		at = slices.IndexFunc(log, func(b *chunk) bool { return b.text == text })
 		if at < 0 {
-			l.trace.Fail("c%d is sent %q as the data of %q", c.id, text, v.name)
+			l.trace.Fail("c%d is sent %q as the data of %q", c.id, text, v)
 		}
 	}
-	l.trace.Say("c%d hears %.9s of %q", c.id, text, v.name)
+	l.trace.Say("c%d hears %.9s of %s", c.id, text, v)
 	if at < v.last {
-		l.trace.Fail("c%d is sent %q of %q late or twice", c.id, text, v.name)
+		l.trace.Fail("c%d is sent %q of %q late or twice", c.id, text, v)
 	}
 	l.checkMissed(c, v, at)
 	v.last = at + 1
@@ -238,7 +246,7 @@ func (l *Ledger) checkMissed(c *Conn, v *receiver, next int) {
 	log := l.chunks[topic(v.queue, v.name)]
 	for i := max(v.from, v.last); i < next; i++ {
 		if log[i].sure {
-			l.trace.Fail("c%d never hears %q of %q", c.id, log[i].text, v.name)
+			l.trace.Fail("c%d never hears %q of %q", c.id, log[i].text, v)
 		}
 	}
 }

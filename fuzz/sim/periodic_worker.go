@@ -148,6 +148,7 @@ func (l *Ledger) checkIdle() {
 	if l.stopping {
 		return // nothing is handed out
 	}
+	l.checkReservesIdle()
 	for _, c := range l.net.conns {
 		if c.peerKind == gloomSlave && !c.busy && !c.peer.Broken && c.joined > 0 && c.joined <= l.turn {
 			if j := l.ready(c); j != nil {

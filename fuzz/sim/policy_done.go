@@ -110,7 +110,8 @@ func (m *PolicyModel) expires(j *policyJob) {
 			first, last = min(first, f.dueFrom), max(last, f.dueTo)
 		}
 	}
-	mayBe := r.ttl > 0 && j.worker == nil && !j.parked && last > 0 && r.expiry(first) <= now.Wall
+	parked := j.parked && !m.lock.unsure // else its turn may have come
+	mayBe := r.ttl > 0 && j.worker == nil && !parked && last > 0 && r.expiry(first) <= now.Wall
 	switch {
 	case !mayBe || r.expiry(last) > now.Wall:
 		j.tooOld = 0

@@ -25,10 +25,14 @@ func (s *Simulator) settings() loop.Options {
 	}
 }
 
+// firstRun returns where the numbers of a server's runs begin: above all of the server before, and so far from them that
+// the scheduler remembers ended leases of both.
+func (s *Simulator) firstRun() uint64 { return uint64(s.crashes+1)<<32 + uint64(s.crashes)<<14 }
+
 // start starts a server on a disk. In one case of three the disk has a fault during a first start, and the server is
 // started once more on what that has left.
 func (s *Simulator) start(mem *vfs.MemFS, in loop.Surroundings) {
-	in.SchedBatch = s.ledger.setup.schedBatch
+	in.SchedBatch, in.Runs = s.ledger.setup.schedBatch, s.firstRun()
 	in.Seed, in.LogSize, in.BatchSize, in.Pick = s.ledger.setup.seed, s.ledger.setup.logSize, s.ledger.setup.batch, func(n int) int { return s.rng.IntN(n) }
 	f, faulty := s.anyFault(), s.rng.IntN(3) == 0
 	if faulty {
@@ -175,6 +179,7 @@ func (s *Simulator) wear() (left *vfs.MemFS) {
 
 // recovered compares the server with the ledger after a restart.
 func (s *Simulator) recovered() {
+	s.leasesRecovered()
 	s.ledger.endTurn()
 	s.checkSettings(true)
 	s.ktsCrashed()

@@ -134,13 +134,13 @@ func (s *Simulator) letDrain() {
 // mayRun reports whether a worker may have j and the server waits for it: a restart would repeat the job.
 func (l *Ledger) mayRun(j *Job) bool {
 	there := j.now != gone || j.by == ofGloom // a job whose master has left runs on
-	return j.by != ofDwork && there && (j.holder != nil || j.lost || l.waitsUnread(j))
+	return j.by != ofDwork && there && (j.holder != nil && !(j.lease() != nil && j.durable()) || j.lost || l.waitsUnread(j))
 }
 
 // checkOwesNothing checks a server that stops because nothing is owed to any peer.
 func (l *Ledger) checkOwesNothing() {
 	for _, j := range l.jobs {
-		if j.by != ofDwork && l.holds(j.holder, j) {
+		if j.by != ofDwork && l.holds(j.holder, j) && !(j.lease() != nil && j.durable()) {
 			l.trace.Fail("the server stops, and c%d does %v", j.holder.id, j)
 		}
 	}

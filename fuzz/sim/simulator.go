@@ -164,6 +164,7 @@ func (s *Simulator) audit() bool {
 			s.lookup(j)
 		}
 	}
+	s.auditLeases()
 	s.auditGraph()
 	s.checkStatus()
 	s.trace.Say("audited")
@@ -216,6 +217,9 @@ func (s *Simulator) finish() {
 				s.trace.Fail("c%d never has an answer to its %v", c.id, r.cmd)
 			}
 		}
+	}
+	for _, f := range s.net.httpOpen {
+		s.trace.Fail("h%d never has an answer", f.number)
 	}
 	for _, c := range slices.Clone(s.net.conns) {
 		c.peer.Close()
@@ -271,7 +275,7 @@ func (s *Simulator) drainGraph() {
 		s.land(f)
 		s.commit()
 	}
-	s.net.flights = nil
+	s.net.flights, s.net.httpFlights = nil, nil
 	s.allExit()
 	for slices.ContainsFunc(s.ledger.jobs, func(j *Job) bool { return j.by == ofDwork && j.now != gone }) {
 		s.send(&flight{kind: dwork.Steal, location: locations[0]})

@@ -20,6 +20,7 @@ var serverSteps = play.NewTable(
 	play.Of(45, (*Simulator).graphStep),
 	play.Of(15, (*Simulator).nodeStep),
 	play.Of(70, (*Simulator).ktsStep),
+	play.Of(90, (*Simulator).httpStep),
 	play.Of(50, (*Simulator).policyStep),
 	play.Of(10, (*Simulator).cronStep),
 	play.Of(200, func(s *Simulator) { s.arrive(s.any()) }),
@@ -106,7 +107,7 @@ func (s *Simulator) toggleFull() {
 
 // landOne lets one call of dwork or kts46 arrive. They arrive in any order, because each has a connection of its own.
 func (s *Simulator) landOne() {
-	n := len(s.net.flights) + len(s.net.ktsFlights)
+	n := len(s.net.flights) + len(s.net.ktsFlights) + len(s.net.httpFlights)
 	if n == 0 {
 		return
 	}
@@ -115,11 +116,15 @@ func (s *Simulator) landOne() {
 		f := s.net.flights[i]
 		s.net.flights = append(s.net.flights[:i:i], s.net.flights[i+1:]...)
 		s.land(f)
-	} else {
-		i -= len(s.net.flights)
+	} else if i -= len(s.net.flights); i < len(s.net.ktsFlights) {
 		f := s.net.ktsFlights[i]
 		s.net.ktsFlights = append(s.net.ktsFlights[:i:i], s.net.ktsFlights[i+1:]...)
 		s.ktsLand(f)
+	} else {
+		i -= len(s.net.ktsFlights)
+		f := s.net.httpFlights[i]
+		s.net.httpFlights = append(s.net.httpFlights[:i:i], s.net.httpFlights[i+1:]...)
+		s.httpLand(f)
 	}
 	s.settle()
 }
@@ -162,6 +167,7 @@ func (s *Simulator) replace(c *Conn) {
 // settle lets the server do everything that it has to do, which ends the turn.
 func (s *Simulator) settle() {
 	s.server.Settle()
+	s.lookAtReserves()
 	s.ledger.endTurn()
 }
 
@@ -171,16 +177,30 @@ func (s *Simulator) commit() {
 	if !s.server.Commit() {
 		s.trace.Fail("the disk has failed")
 	}
+	s.lookAtReserves()
 	s.ledger.endTurn()
 	s.ledger.committed()
 	s.trace.Say("committed")
 	s.checkHalfClosed()
 }
 
+// lookEvery is how much time passes at most, while workers over HTTP wait for jobs, until the ledger looks at what they
+// were given: less than the shortest lease.
+const lookEvery = time.Second
+
 // pass lets time pass.
 func (s *Simulator) pass(d time.Duration) {
-	s.settle()
+	for s.settle(); d > lookEvery && s.ledger.reservesWait(); d -= lookEvery {
+		s.passAtOnce(lookEvery)
+	}
+	s.passAtOnce(d)
+}
+
+// passAtOnce lets time pass, and checks what must have come with it.
+func (s *Simulator) passAtOnce(d time.Duration) {
 	s.server.Advance(d)
+	s.lookAtReserves()
+	s.ledger.leasesExpired()
 	s.ledger.wall = max(s.ledger.wall, s.server.Now().Wall)
 	for _, j := range s.ledger.jobs {
 		s.ledger.noteOverdue(j)

@@ -1,0 +1,194 @@
+//go:build invariants
+
+package sim
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+
+	"treadle/codec/admin"
+	"treadle/fuzz/sim/play"
+	"treadle/loop"
+)
+
+// Peers of the HTTP API have no lasting connections. Their calls arrive in any order, each on a connection of its own.
+
+// httpCall is a call of the HTTP API: on its way to the server, there, or answered.
+type httpCall struct {
+	number int
+	path   string
+	kind   string // of the body
+	key    string // the Idempotency-Key; empty: none
+	body   []byte
+	broken bool // the body ends early
+
+	arrive func()                       // notes what the arrival does; nil: nothing
+	answer func(status int, all []byte) // checks the answer
+	turn   int                          // in which it arrived
+	group  int                          // of changes that it has made, at the latest; 0: it has made none
+	peer   *loop.OfflineCall            // since it has arrived; nil: it was answered at once
+	hungUp bool                         // its client has
+
+	reserve *reserve     // of a worker that asks for jobs
+	awaits  *httpAwaited // of a submitter that waits for the end of a job
+}
+
+// The kinds of bodies.
+const jsonBody, linesBody = "application/json", "application/x-ndjson"
+
+// httpAsk puts a call on its way, and lets half of the calls arrive at once.
+func (s *Simulator) httpAsk(f *httpCall) {
+	s.net.httpCalls++
+	f.number = s.net.httpCalls
+	s.net.httpFlights = append(s.net.httpFlights, f)
+	if s.rng.IntN(2) == 0 {
+		s.settle()
+		s.httpLandLast()
+	}
+}
+
+// httpLandLast lets the last call arrive.
+func (s *Simulator) httpLandLast() {
+	last := len(s.net.httpFlights) - 1
+	f := s.net.httpFlights[last]
+	s.net.httpFlights = s.net.httpFlights[:last]
+	s.httpLand(f)
+	s.settle()
+}
+
+// errBroken ends the body of a client that goes away.
+var errBroken = errors.New("the connection was reset")
+
+// brokenBody is a body behind what has come of it.
+type brokenBody struct{}
+
+// Read implements io.Reader.
+func (brokenBody) Read([]byte) (int, error) { return 0, errBroken }
+
+// httpLand lets a call arrive.
+func (s *Simulator) httpLand(f *httpCall) {
+	f.turn = s.ledger.turn
+	if f.arrive != nil {
+		f.arrive()
+	}
+	body := io.Reader(bytes.NewReader(f.body))
+	if f.broken {
+		body = io.MultiReader(body, brokenBody{})
+	}
+	r, err := http.NewRequest(http.MethodPost, f.path, body)
+	if err != nil {
+		s.trace.Fail("%v", err)
+	}
+	r.Header.Set("Content-Type", f.kind)
+	if f.key != "" {
+		r.Header.Set("Idempotency-Key", f.key)
+	}
+	crash := s.crashes
+	s.net.httpOpen = append(s.net.httpOpen, f)
+	f.peer = s.server.Admin(r, func(status int, all []byte) {
+		if s.crashes == crash {
+			s.ledger.httpAnswered(f, status, all)
+		}
+	})
+}
+
+// httpAnswered checks the answer of a call.
+func (l *Ledger) httpAnswered(f *httpCall, status int, all []byte) {
+	l.net.httpOpen = slices.DeleteFunc(l.net.httpOpen, func(o *httpCall) bool { return o == f })
+	if f.hungUp {
+		l.trace.Say("h%d hears no answer", f.number)
+		if f.reserve != nil {
+			l.hungUp(f.reserve)
+		}
+		return
+	}
+	if n := l.disk.Groups(); status == http.StatusOK && n < f.group {
+		l.trace.Fail("h%d, of group %d, is answered when %d groups are on disk", f.number, f.group, n)
+	}
+	f.answer(status, all)
+}
+
+// httpRead decodes the answer of a call, which must have a status and, of a refusal, a reason.
+func (l *Ledger) httpRead(f *httpCall, status int, all []byte, answer any) {
+	if err := json.Unmarshal(all, answer); status != http.StatusOK || err != nil {
+		l.trace.Fail("h%d is answered %d %q: %v", f.number, status, all, err)
+	}
+}
+
+// reasonOf returns the reason of an answer; empty: it is no refusal.
+func (l *Ledger) reasonOf(f *httpCall, status int, all []byte) string {
+	if status == http.StatusOK {
+		return ""
+	}
+	var e admin.Error
+	if err := json.Unmarshal(all, &e); err != nil || e.Reason == "" {
+		l.trace.Fail("h%d is answered %d %q", f.number, status, all)
+	}
+	return e.Reason
+}
+
+// httpAct is something that a peer of the HTTP API does.
+type httpAct int
+
+const (
+	httpSubmits httpAct = iota
+	httpSubmitsLines
+	httpReserves
+	httpReports
+	httpHangsUp
+	httpForgets // a worker dies with its tokens
+)
+
+var httpActs = play.NewTable(
+	play.Of(6, httpSubmits), play.Of(2, httpSubmitsLines), play.Of(7, httpReserves), play.Of(16, httpReports), play.Of(2, httpHangsUp),
+	play.Of(1, httpForgets),
+)
+
+// mostCalls limits the calls that are on their way or have no answer.
+const mostCalls = 12
+
+// httpStep lets a peer of the HTTP API do one thing.
+func (s *Simulator) httpStep() {
+	act := httpActs.Draw(s.rng)
+	if s.ledger.live() >= mostJobs {
+		act = max(act, httpReserves)
+	}
+	if len(s.net.httpFlights)+len(s.net.httpOpen) > mostCalls {
+		act = max(act, httpReports)
+	}
+	switch act {
+	case httpSubmits:
+		s.httpSubmit()
+	case httpSubmitsLines:
+		s.httpSubmitLines()
+	case httpReserves:
+		s.httpReserve()
+	case httpReports:
+		s.httpReport()
+	case httpHangsUp:
+		s.httpHangUp()
+	case httpForgets:
+		s.trace.Say("a worker over HTTP dies")
+		s.net.leases = nil
+	}
+}
+
+// httpHangUp lets the client of a call that has no answer hang up. In half of the cases the turn goes on, so that what the
+// call waits for may come in the same turn.
+func (s *Simulator) httpHangUp() {
+	all := slices.DeleteFunc(slices.Clone(s.net.httpOpen), func(f *httpCall) bool { return f.hungUp || f.reserve == nil && f.awaits == nil })
+	if len(all) == 0 {
+		return
+	}
+	f := all[s.rng.IntN(len(all))]
+	s.trace.Say("the client of h%d hangs up", f.number)
+	f.hungUp = true
+	f.peer.HangUp()
+	if s.rng.IntN(2) == 0 {
+		s.settle()
+	}
+}

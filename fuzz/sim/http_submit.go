@@ -1,0 +1,301 @@
+//go:build invariants
+
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"treadle/codec/admin"
+	"treadle/fuzz/sim/play"
+	seam "treadle/loop/protocol"
+)
+
+// Submitters over HTTP. Their jobs are Periodic's, and have priorities.
+
+// httpAwaited is what a submitter waits for.
+type httpAwaited struct {
+	jobs  []*Job // one of these, or one that replaces it
+	limit int64  // milliseconds
+	since int64  // Mono since when nothing but the end of a job keeps it; 0: it waits for the disk
+}
+
+// httpNaming is how a job over HTTP gets its name.
+type httpNaming int
+
+const (
+	ownName httpNaming = iota
+	sharedName
+	keyAsName // the Idempotency-Key
+	sharedKey
+	serversName
+)
+
+// serversNameLength is the length of the names that the server makes.
+const serversNameLength = 26
+
+var httpNamings = play.NewTable(play.Of(4, ownName), play.Of(3, sharedName), play.Of(1, keyAsName), play.Of(1, sharedKey), play.Of(2, serversName))
+
+// httpJob makes a job, and how a submitter sends it.
+func (s *Simulator) httpJob() (j *Job, sent *admin.Job, naming httpNaming) {
+	naming = httpNamings.Draw(s.rng)
+	name := ""
+	if naming == sharedName || naming == sharedKey {
+		name = fmt.Sprint("again", s.rng.IntN(4))
+	}
+	j = s.fresh(s.rng.IntN(graphQueue), name)
+	j.record.least, j.record.most = 0, 0
+	j.priority = int64(s.rng.IntN(3) - 1)
+	sent = &admin.Job{Queue: s.ledger.queues[j.queue], Name: j.name, Priority: j.priority, Timeout: admin.Duration(time.Duration(j.timeout) * time.Millisecond)}
+	switch {
+	case s.rng.IntN(4) == 0:
+		sent.WorkloadBytes = []byte(j.workload())
+	case j.text:
+		sent.Workload = j.workload()
+	default:
+		sent.WorkloadJSON = json.RawMessage(j.workload())
+	}
+	switch s.rng.IntN(6) {
+	case 0:
+		sent.Delay = admin.Duration(time.Duration(s.rng.IntN(15_000)) * time.Millisecond)
+	case 1:
+		sent.At = admin.Moment{Time: time.UnixMilli(s.server.Now().Wall + int64(s.rng.IntN(20_000)-5000)).UTC()}
+	}
+	if naming == serversName {
+		j.name, j.nameless = "", true
+	}
+	if naming != ownName && naming != sharedName {
+		sent.Name = ""
+	}
+	return j, sent, naming
+}
+
+// httpArrives notes the arrival of a job. It returns the jobs that may end under its name.
+func (l *Ledger) httpArrives(j *Job, sent *admin.Job) (named []*Job) {
+	at := int64(0)
+	switch {
+	case !sent.At.IsZero():
+		at = (sent.At.UnixMilli() + 999) / 1000
+	case sent.Delay > 0:
+		at = (l.clock().Wall + time.Duration(sent.Delay).Milliseconds() + 999) / 1000
+	}
+	for _, o := range l.names[j.key()] {
+		if o.now != gone && !j.nameless {
+			named = append(named, o)
+		}
+	}
+	if l.submitted(j, at); j.now == sure {
+		named = nil
+	}
+	return append(named, j)
+}
+
+// httpSubmit lets a submitter send one job. Some wait for its end.
+func (s *Simulator) httpSubmit() {
+	j, sent, naming := s.httpJob()
+	f := &httpCall{path: "/api/v1/jobs", kind: jsonBody}
+	if naming == keyAsName || naming == sharedKey {
+		f.key = j.name
+	}
+	if s.rng.IntN(3) == 0 {
+		sent.Wait = admin.Duration(time.Duration(1+s.rng.IntN(20)) * time.Second)
+		f.awaits = &httpAwaited{limit: time.Duration(sent.Wait).Milliseconds()}
+	}
+	if f.awaits != nil && s.rng.IntN(4) > 0 { // else it is rarely done in time
+		j.queue = s.rng.IntN(workedQueues)
+		sent.Queue, sent.Wait = s.ledger.queues[j.queue], sent.Wait*4
+		f.awaits.limit *= 4
+	}
+	f.body = s.httpBody(sent)
+	refused := false
+	f.arrive = func() {
+		if refused = s.ledger.full; refused {
+			return
+		}
+		jobs := s.ledger.httpArrives(j, sent)
+		if f.awaits != nil {
+			f.awaits.jobs = jobs
+		}
+	}
+	f.answer = func(status int, all []byte) { s.ledger.httpSubmitted(f, j, refused, status, all) }
+	s.trace.Say("over HTTP %v is submitted to q%d, of priority %d, after %v, at %v, and awaited for %v", j, j.queue, j.priority, time.Duration(sent.Delay), sent.At, time.Duration(sent.Wait))
+	s.httpAsk(f)
+	s.trace.Say("that is h%d", f.number)
+}
+
+// httpBody encodes a message.
+func (s *Simulator) httpBody(message any) []byte {
+	text, err := json.Marshal(message)
+	if err != nil {
+		s.trace.Fail("%v", err)
+	}
+	return text
+}
+
+// httpSubmitted checks the answer to the submission of one job.
+func (l *Ledger) httpSubmitted(f *httpCall, j *Job, refused bool, status int, all []byte) {
+	if refused {
+		if reason := l.reasonOf(f, status, all); status != http.StatusInsufficientStorage || reason != seam.ReasonDisk.String() {
+			l.trace.Fail("the disk is full, and h%d is answered %d %q", f.number, status, all)
+		}
+		l.trace.Say("h%d hears that %v is refused", f.number, j)
+		return
+	}
+	var answer admin.Submitted
+	l.httpRead(f, status, all, &answer)
+	if answer.Queue != l.queues[j.queue] || !l.hasName(j, answer.Name) {
+		l.trace.Fail("h%d has submitted %v as %q of %q", f.number, j, answer.Name, answer.Queue)
+	}
+	l.acknowledged(j)
+	l.trace.Say("h%d hears that %v is %s", f.number, j, answer.State)
+	if f.awaits == nil {
+		if answer.State != "submitted" {
+			l.trace.Fail("h%d is told that %v is %s", f.number, j, answer.State)
+		}
+		return
+	}
+	l.checkEnding(f, &answer)
+}
+
+// checkEnding checks what a submitter that waits is told of the end of its job.
+func (l *Ledger) checkEnding(f *httpCall, answer *admin.Submitted) {
+	w := f.awaits
+	switch answer.State {
+	case "pending":
+		if late := l.clock().Mono - w.since - w.limit; !l.stopping && (w.since == 0 || late < 0) {
+			l.trace.Fail("the wait of h%d is over %d ms early", f.number, -late)
+		}
+		return
+	case "done":
+		l.results++
+		result := string(answer.ResultBytes)
+		if answer.Result != nil {
+			result = *answer.Result
+		}
+		for k := range w.chain() {
+			broadcast := k.queue == broadcastQueue && result == ""
+			if slices.Contains(k.results, result) || broadcast && k.now != sure {
+				return
+			}
+		}
+		l.trace.Fail("h%d is told the result %q, and workers said no such thing of %v", f.number, strings.ReplaceAll(result, padding, ""), w.jobs)
+	case "removed":
+		for k := range w.chain() {
+			if k.now != sure && k.next == nil {
+				return
+			}
+		}
+	}
+	l.trace.Fail("h%d is told that its job is %s; it is one of %v", f.number, answer.State, w.jobs)
+}
+
+// chain returns the jobs that may have come to an end under a name.
+func (w *httpAwaited) chain() func(yield func(*Job) bool) {
+	return func(yield func(*Job) bool) {
+		for _, j := range w.jobs {
+			for k := j; k != nil; k = k.next {
+				if !yield(k) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// checkAwaited checks, at the end of a turn, that no submitter waits for a job that has ended, or for too long.
+func (l *Ledger) checkAwaited() {
+	for _, f := range l.net.httpOpen {
+		w := f.awaits
+		if w == nil || f.hungUp || !f.peer.Waits() {
+			continue
+		}
+		if w.since == 0 {
+			w.since = l.clock().Mono
+		}
+		if l.clock().Mono >= w.since+w.limit {
+			l.trace.Fail("the time of h%d is over, and it has no answer", f.number)
+		}
+		ended := true
+		for k := range w.chain() {
+			ended = ended && k.now == gone && k.turn < l.turn
+		}
+		if ended {
+			l.trace.Fail("h%d never hears of the end of %v", f.number, w.jobs)
+		}
+	}
+}
+
+// httpLine is a line of a submission of several jobs.
+type httpLine int
+
+const (
+	jobLine httpLine = iota
+	emptyLine
+	nonsenseLine
+	awaitedLine // a job of several cannot be awaited
+)
+
+var httpLines = play.NewTable(play.Of(12, jobLine), play.Of(1, emptyLine), play.Of(1, nonsenseLine), play.Of(1, awaitedLine))
+
+// httpSubmitLines lets a submitter send a job in each line. Some bodies break off.
+func (s *Simulator) httpSubmitLines() {
+	f := &httpCall{path: "/api/v1/jobs", kind: linesBody}
+	var jobs []*Job
+	var sent []*admin.Job
+	nonsense, lines := 0, 0
+	for range 1 + s.rng.IntN(4) {
+		lines++
+		j, one, naming := s.httpJob()
+		if naming == keyAsName || naming == sharedKey {
+			one.Name = j.name
+		}
+		switch httpLines.Draw(s.rng) {
+		case jobLine:
+			jobs, sent = append(jobs, j), append(sent, one)
+			f.body = append(f.body, s.httpBody(one)...)
+		case nonsenseLine:
+			nonsense++
+			f.body = append(f.body, `{"queue":"q"} and more`...)
+		case awaitedLine:
+			nonsense++
+			one.Wait = admin.Duration(time.Second)
+			f.body = append(f.body, s.httpBody(one)...)
+		case emptyLine:
+		}
+		f.body = append(f.body, '\n')
+	}
+	if f.broken = s.rng.IntN(4) == 0; f.broken {
+		f.body = append(f.body, `{"queue":`...)
+	}
+	taken := 0
+	f.arrive = func() {
+		if s.ledger.full {
+			return
+		}
+		taken = len(jobs)
+		for i, j := range jobs {
+			s.ledger.httpArrives(j, sent[i])
+		}
+	}
+	f.answer = func(status int, all []byte) {
+		var answer admin.SubmittedLines
+		s.ledger.httpRead(f, status, all, &answer)
+		if answer.Submitted != taken || answer.Refused != nonsense+len(jobs)-taken || (answer.Error != "") != f.broken || f.broken && answer.Next != lines+1 {
+			s.trace.Fail("h%d has sent %d jobs and %d other lines, broken off: %v, and is answered %q", f.number, len(jobs), nonsense, f.broken, all)
+		}
+		if taken == 0 {
+			return
+		}
+		for _, j := range jobs {
+			s.ledger.acknowledged(j)
+		}
+		s.trace.Say("h%d hears that %v are submitted", f.number, jobs)
+	}
+	s.trace.Say("over HTTP %v are submitted in lines, broken off: %v", jobs, f.broken)
+	s.httpAsk(f)
+	s.trace.Say("that is h%d", f.number)
+}

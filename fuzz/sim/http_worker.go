@@ -1,0 +1,185 @@
+//go:build invariants
+
+package sim
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"treadle/codec/admin"
+)
+
+// Workers over HTTP ask for jobs of several queues at once, and hold them under leases.
+
+// reserve is what a worker over HTTP has asked for.
+type reserve struct {
+	conn   *Conn // which holds what it was given
+	most   int   // jobs
+	length int64 // of a lease, in milliseconds
+	seen   bool  // the server has given it what it gets, and the ledger knows
+	got    int   // so many jobs
+}
+
+// leaseLengths are those that workers ask for. Some outlive a server.
+var leaseLengths = []time.Duration{3 * time.Second, 15 * time.Second, 40 * time.Second, 60 * time.Second}
+
+// mostReserved is the largest number of jobs that a worker asks for.
+const mostReserved = 3
+
+// ask asks the operators' interface for something that takes no commit.
+func (s *Simulator) ask(path string, answer any) { s.askOperator(http.MethodGet, path, nil, answer) }
+
+// httpReserve lets a worker ask for jobs.
+func (s *Simulator) httpReserve() {
+	s.made++
+	c := &Conn{id: s.made, peerKind: httpWorker, leases: map[*Job]*Lease{}}
+	length := leaseLengths[s.rng.IntN(len(leaseLengths))]
+	c.reserve = &reserve{conn: c, most: 1 + s.rng.IntN(mostReserved), length: length.Milliseconds()}
+	sent := &admin.Reserve{Jobs: c.reserve.most, Lease: admin.Duration(length), Worker: fmt.Sprintf("c%d", c.id)}
+	if s.rng.IntN(3) > 0 {
+		sent.Wait = admin.Duration(time.Duration(1+s.rng.IntN(20_000)) * time.Millisecond)
+	}
+	for _, queue := range []int{0, 1, 2, graphQueue} {
+		if s.rng.IntN(2) == 0 || queue == graphQueue && len(sent.Queues) == 0 {
+			c.does[queue] = true
+			sent.Queues = append(sent.Queues, s.ledger.queues[queue])
+		}
+	}
+	s.net.reserves[c.id] = c
+	f := &httpCall{path: "/api/v1/reserve", kind: jsonBody, body: s.httpBody(sent), reserve: c.reserve}
+	f.answer = func(status int, all []byte) { s.ledger.httpReserved(f, status, all) }
+	s.trace.Say("c%d asks over HTTP for %d jobs of %v, for leases of %v, and waits for %v", c.id, sent.Jobs, c.does, length, time.Duration(sent.Wait))
+	s.httpAsk(f)
+	s.trace.Say("that is h%d", f.number)
+}
+
+// httpReserved checks the answer to a reserve. The worker knows its tokens then.
+func (l *Ledger) httpReserved(f *httpCall, status int, all []byte) {
+	var answer admin.Leased
+	l.httpRead(f, status, all, &answer)
+	c := f.reserve.conn
+	l.trace.Say("h%d hears of %d jobs", f.number, len(answer.Jobs))
+	for _, seen := range answer.Jobs {
+		if seen.Workload == nil || seen.Token == "" {
+			l.trace.Fail("h%d is answered %q", f.number, all)
+		}
+		j := l.exactJobOf([]byte(*seen.Workload), "a job over HTTP")
+		x := c.leases[j]
+		if x == nil && f.reserve.seen { // it has ended in the turn in which it began
+			x = &Lease{conn: c, job: j, run: l.begun(c, j), unsure: true, until: l.leaseUntil(seen.Until)}
+			c.runs, c.told = nil, nil
+			if j.now == sure && j.turn < f.turn {
+				l.trace.Fail("h%d is given %v, which it did not hold", f.number, j)
+			}
+		} else if x == nil { // nothing had to be synced
+			x = l.leased(c, j, seen.Queue, seen.Name, seen.Until)
+		}
+		if x.token != "" || seen.Queue != l.queues[j.queue] || !l.hasName(j, seen.Name) || len(x.ends) > 0 && seen.Until != x.ends[0].wall {
+			l.trace.Fail("h%d is given %v as %q of %q until %d, twice or not as it was leased", f.number, j, seen.Name, seen.Queue, seen.Until)
+		}
+		x.token = seen.Token
+		l.leaseAcknowledged(f, x)
+		l.net.leases = append(l.net.leases, x)
+	}
+	if !f.reserve.seen {
+		f.reserve.seen = true
+		l.checkReserved(c)
+	}
+}
+
+// leaseAcknowledged notes that a worker was told of a lease: the lease is on disk, with its job.
+func (l *Ledger) leaseAcknowledged(f *httpCall, x *Lease) {
+	if n := l.disk.Groups(); x.job.durable() && n < x.group {
+		l.trace.Fail("h%d is told of the lease of %v, of group %d, when %d groups are on disk", f.number, x.job, x.group, n)
+	}
+	if l.isLive(x) && x.job.durable() {
+		x.disk = sure
+		if x.job.now == sure {
+			x.job.disk = sure
+		}
+	}
+}
+
+// checkReserved checks that a reserve which was given jobs, or none, was given all that it could.
+func (l *Ledger) checkReserved(c *Conn) {
+	r := c.reserve
+	if r.got > r.most {
+		l.trace.Fail("c%d has asked for %d jobs, and is given %d", c.id, r.most, r.got)
+	}
+	if j := l.ready(c); j != nil && r.got < r.most && !l.mixed && !l.stopping {
+		l.trace.Fail("c%d has asked for %d jobs and is given %d, and %v is ready for it", c.id, r.most, r.got, j)
+	}
+}
+
+// reservesWait reports whether a worker over HTTP waits for jobs.
+func (l *Ledger) reservesWait() bool {
+	return slices.ContainsFunc(l.net.httpOpen, func(f *httpCall) bool { return f.reserve != nil && !f.reserve.seen })
+}
+
+// checkReservesIdle checks, at the end of a turn, that no worker over HTTP waits while a job is ready for it.
+func (l *Ledger) checkReservesIdle() {
+	for _, f := range l.net.httpOpen {
+		if f.reserve == nil || f.hungUp || f.turn >= l.turn || !f.peer.Waits() {
+			continue
+		}
+		if j := l.ready(f.reserve.conn); j != nil {
+			l.trace.Fail("h%d waits, and %v is ready for it", f.number, j)
+		}
+	}
+}
+
+// lenders counts what a queue has as workers over HTTP: the reserves without an answer, and all leased jobs as one. unsure
+// is one if it is not known whether a job is leased.
+func (l *Ledger) lenders(queue int) (n, unsure int) {
+	for _, f := range l.net.httpOpen {
+		n += oneUnless(f.reserve == nil || !f.reserve.conn.does[queue])
+	}
+	for _, x := range l.net.granted {
+		switch {
+		case x.job.queue != queue:
+		case l.isLive(x):
+			return n + 1, 0
+		case x.unsure && !x.expired || x.job.now != gone && !x.over():
+			unsure = 1
+		}
+	}
+	return n, unsure
+}
+
+// hungUp notes that the server had an answer with jobs for a worker that has hung up: they are ready again, and have not
+// failed.
+func (l *Ledger) hungUp(r *reserve) {
+	for _, x := range l.net.granted {
+		if x.conn != r.conn || x.over() {
+			continue
+		}
+		x.reported, x.disk = true, min(x.disk, maybe)
+		if x.job.holder == x.conn {
+			l.released(x.conn, heldJob{job: x.job, run: x.run})
+		}
+	}
+}
+
+// released notes that a worker has given a job back unstarted.
+func (l *Ledger) released(c *Conn, h heldJob) {
+	j := h.job
+	l.trace.Say("c%d gives %v back", c.id, j)
+	j.holder, j.turn = nil, l.turn
+	j.setLocation("")
+	if j.now == gone { // its owner has left
+		return
+	}
+	j.keyed, j.due = j.by == ofPeriodic, l.clock().Wall
+	j.record.at, j.record.dated = j.due/1000, true
+}
+
+// hasName reports whether a job has a name in the server, which may have made it.
+func (l *Ledger) hasName(j *Job, name string) bool {
+	if j.nameless {
+		j.name, j.nameless = name, false
+		l.names[j.key()] = append(l.names[j.key()], j)
+	}
+	return j.name == name
+}

@@ -1,0 +1,279 @@
+//go:build invariants
+
+package sim
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+
+	"treadle/codec/admin"
+)
+
+// A worker over HTTP holds its jobs under leases, which end by themselves and survive the server. Each reserve has a Conn
+// without a peer, which holds the jobs that it was given. The ledger hears of them when the server has them: it looks.
+
+// Lease is the hold of a reserve on one job.
+type Lease struct {
+	conn  *Conn
+	job   *Job
+	run   *Run
+	token string // empty: the worker has not heard of it
+	group int    // of the changes that it was given in
+	until int64  // Mono: it ends then, to the millisecond
+	shown int64  // Wall: the end that the server shows
+
+	reported  bool // its run was reported
+	unsure    bool // or that, or the job was removed: it is not known
+	forgotten bool // it has ended while the server was down, or before
+	expired   bool // it has ended by itself
+	removed   bool // its job was removed
+
+	disk certainty  // that a crash leaves it
+	ends []leaseEnd // that it has had; the last is that which it has
+	kept int        // a crash leaves this one of them, or a later one
+}
+
+// leaseEnd is the end of a lease as the journal has it.
+type leaseEnd struct{ wall, length int64 }
+
+// lease returns the lease under which a job is held; nil: it is under none.
+func (j *Job) lease() *Lease {
+	if j.holder == nil {
+		return nil
+	}
+	return j.holder.leases[j]
+}
+
+// over reports whether a lease has ended, or may have.
+func (x *Lease) over() bool { return x.expired || x.reported || x.unsure || x.forgotten || x.removed }
+
+// isLive reports whether a lease holds its job for sure.
+func (l *Ledger) isLive(x *Lease) bool {
+	return x.job.holder == x.conn && x.job.now != maybe && !x.over() && l.clock().Mono < x.until
+}
+
+// durable reports whether the lease of a job survives the server.
+func (j *Job) durable() bool { return j.by == ofPeriodic }
+
+// leased notes that a reserve was given a job. until is the end of its lease by the wall clock.
+func (l *Ledger) leased(c *Conn, j *Job, queue, name string, until int64) *Lease {
+	x := &Lease{conn: c, job: j, run: l.begun(c, j), group: l.group(), until: l.leaseUntil(until), shown: until}
+	c.runs, c.told = nil, nil
+	j.run = x.run
+	x.ends = []leaseEnd{{until, c.reserve.length}}
+	if j.durable() {
+		x.disk = maybe
+	}
+	if !l.serving(c, j.queue) {
+		l.trace.Fail("c%d is given %v of q%d, which it does not do", c.id, j, j.queue)
+	}
+	if most := l.clock().Wall + c.reserve.length; until > most || until <= l.clock().Wall {
+		l.trace.Fail("c%d is given %v until %d, and it is %d", c.id, j, until, l.clock().Wall)
+	}
+	l.assigned(c, j, queue, name)
+	c.leases[j] = x
+	l.net.granted = append(l.net.granted, x)
+	c.reserve.got++
+	return x
+}
+
+// leaseUntil returns the Mono at which a lease ends.
+func (l *Ledger) leaseUntil(wall int64) int64 {
+	now := l.clock()
+	return roundUp(now.Mono + max(wall-now.Wall, 0))
+}
+
+// leasesExpired notes, when time has passed, the leases that have ended.
+func (l *Ledger) leasesExpired() {
+	for _, x := range l.net.granted {
+		j := x.job
+		if x.over() && !x.unsure || l.clock().Mono < x.until {
+			continue
+		}
+		l.noteRemoved(x)
+		if x.disk = min(x.disk, maybe); x.removed {
+			continue
+		}
+		if x.expired = true; j.holder != x.conn {
+			continue
+		}
+		l.trace.Say("the lease of %v ends", j)
+		j.failures++
+		if j.now == gone || j.by == ofDisbatch { // its owner has left, or it has no second run
+			l.end(j)
+			continue
+		}
+		j.holder, j.keyed, j.turn, j.record.dated = nil, false, l.turn, false
+		j.setLocation("")
+	}
+}
+
+// noteRemoved notes the end of a lease if its job was removed.
+func (l *Ledger) noteRemoved(x *Lease) {
+	if j := x.job; !x.over() && j.now == gone && j.holder != x.conn {
+		x.removed, x.unsure = j.by != ofGloom, j.by == ofGloom // a Gloom job whose master has left runs on
+	}
+}
+
+// seenJob is a job as the server shows it.
+type seenJob struct {
+	admin.JobDetails
+	job  *Job
+	conn *Conn // the reserve that holds it, see seeLeases
+}
+
+// seeJobs asks the server for all jobs that a filter means. A page ends early when the machine is slow.
+func (s *Simulator) seeJobs(filter string) (all []seenJob) {
+	for after := ""; ; {
+		var page admin.Jobs
+		s.ask("/api/v1/jobs?limit=1000&filter="+url.QueryEscape(filter)+"&after="+after, &page)
+		for _, one := range page.Jobs {
+			seen := seenJob{}
+			s.ask("/api/v1/job?id="+one.ID, &seen.JobDetails)
+			if seen.State != one.State { // the time of its run was over, and a Tick has ended the run
+				continue
+			}
+			if seen.Workload == nil {
+				s.trace.Fail("%q of %q has the workload %q", one.Name, one.Queue, seen.WorkloadBytes)
+			}
+			seen.job = s.ledger.jobOf([]byte(*seen.Workload), "a job that the server shows")
+			all = append(all, seen)
+		}
+		if after = page.Next; after == "" {
+			return all
+		}
+	}
+}
+
+// leasePrefix is in front of a reserve's number in what the server calls its worker.
+const leasePrefix = "http:c"
+
+// seeLeases asks the server for all leased jobs.
+func (s *Simulator) seeLeases() (all []seenJob) {
+	for _, seen := range s.seeJobs("state:running worker:" + leasePrefix) {
+		var number int
+		if _, err := fmt.Sscanf(seen.Worker, leasePrefix+"%d", &number); err != nil {
+			continue // a worker before this one was one over HTTP
+		}
+		if seen.conn = s.net.reserves[number]; seen.conn == nil {
+			s.trace.Fail("%q of %q is held by %s", seen.Name, seen.Queue, seen.Worker)
+		}
+		all = append(all, seen)
+	}
+	return all
+}
+
+// lookAtReserves finds out which jobs the reserves were given that wait for the disk now.
+func (s *Simulator) lookAtReserves() {
+	var fresh []*Conn
+	for _, f := range s.net.httpOpen {
+		if r := f.reserve; r != nil && !r.seen && f.peer != nil && !f.peer.Waits() {
+			r.seen = true
+			fresh = append(fresh, r.conn)
+		}
+	}
+	if fresh == nil {
+		return
+	}
+	for _, seen := range s.seeLeases() {
+		if seen.conn.leases[seen.job] == nil {
+			s.ledger.leased(seen.conn, seen.job, seen.Queue, seen.Name, seen.Until)
+		}
+	}
+	for _, c := range fresh {
+		s.ledger.checkReserved(c)
+	}
+}
+
+// auditLeases compares all leases of the server with the ledger.
+func (s *Simulator) auditLeases() {
+	there := map[*Lease]bool{}
+	for _, seen := range s.seeLeases() {
+		x, j := seen.conn.leases[seen.job], seen.job
+		if x != nil && x.unsure && slices.ContainsFunc(x.ends, func(e leaseEnd) bool { return e.wall == seen.Until }) {
+			x.shown, x.until = seen.Until, s.ledger.leaseUntil(seen.Until)
+		}
+		if x == nil || x.over() && !x.unsure || seen.Until != x.shown {
+			s.trace.Fail("%v is held by c%d until %d at %+v, which it was not for sure: %+v", j, seen.conn.id, seen.Until, s.server.Now(), x)
+		}
+		if there[x] = true; j.holder == nil && (j.now == sure || j.by == ofGloom) { // that was in doubt
+			j.holder, j.run, j.lost, x.unsure = x.conn, x.run, false, false
+		}
+	}
+	for _, x := range s.net.granted {
+		if s.ledger.isLive(x) && !there[x] {
+			s.trace.Fail("%v is held by c%d, and the server shows no lease of it", x.job, x.conn.id)
+		}
+		if !there[x] && !x.over() && x.job.holder != x.conn { // that was in doubt
+			x.unsure = true
+		}
+	}
+}
+
+// leasesCrashed notes that the server has ended.
+func (l *Ledger) leasesCrashed() {
+	for _, x := range l.net.granted {
+		x.expired = x.expired || l.clock().Mono >= x.until
+	}
+}
+
+// leasesRecovered compares the leases of a server that has started with the ledger.
+func (s *Simulator) leasesRecovered() {
+	now := s.server.Now()
+	there := map[*Lease]bool{}
+	for _, seen := range s.seeLeases() {
+		x, j := seen.conn.leases[seen.job], seen.job
+		if x == nil || x.disk == gone || j.now == gone {
+			s.trace.Fail("%v is held by c%d since the restart, which it was not for sure", j, seen.conn.id)
+		}
+		ends, found := x.ends[x.kept:], -1
+		for i, e := range ends {
+			if min(e.wall, now.Wall+e.length) == seen.Until {
+				found = i
+			}
+		}
+		if found < 0 {
+			s.trace.Fail("the lease of %v ends at %d since the restart at %d, and ended at %v", j, seen.Until, now.Wall, ends)
+		}
+		there[x] = true
+		x.reported, x.unsure, x.forgotten, x.expired, x.removed = false, false, false, false, false
+		x.ends, x.kept, x.until, x.shown = ends[found:found+1], 0, s.ledger.leaseUntil(seen.Until), seen.Until // the journal has the end before still
+		j.now, j.holder, j.run, j.turn = sure, x.conn, x.run, s.ledger.turn
+		s.trace.Say("%v is held by c%d still", j, x.conn.id)
+	}
+	for _, x := range slices.Concat(s.net.granted, s.net.leases) {
+		if there[x] {
+			continue
+		}
+		mayBeOver := slices.ContainsFunc(x.ends[x.kept:], func(e leaseEnd) bool { return e.wall <= now.Wall })
+		if x.disk == sure && x.job.now == sure && !mayBeOver {
+			s.trace.Fail("the lease of %v by c%d is lost", x.job, x.conn.id)
+		}
+		x.forgotten, x.disk = true, gone
+	}
+}
+
+// leasesCut notes that a job is another from now on: the leases of the one before are over.
+func (l *Ledger) leasesCut(j *Job) {
+	for _, x := range l.net.granted {
+		x.removed = x.removed || x.job == j && !x.over()
+	}
+}
+
+// leasesCommitted notes that everything is on disk.
+func (l *Ledger) leasesCommitted() {
+	for _, x := range l.net.granted {
+		if l.noteRemoved(x); !x.unsure {
+			x.kept = len(x.ends) - 1
+		}
+		switch {
+		case x.unsure || x.job.now == maybe:
+		case x.job.durable() && l.isLive(x):
+			x.disk = sure
+		default:
+			x.disk = gone
+		}
+	}
+	l.net.granted = slices.DeleteFunc(l.net.granted, func(x *Lease) bool { return x.disk == gone && x.over() && (!x.unsure || x.expired) })
+}
