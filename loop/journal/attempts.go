@@ -21,7 +21,7 @@ type Attempts struct {
 
 // Attempt is an entry of a job's history.
 type Attempt struct {
-	Outcome uint8 // 1 failed, 2 timed out, 3 its worker left, 4 retried by hand, 5 moved from another queue, 6 done, 7 expired
+	Outcome uint8 // 1 failed, 2 timed out, 3 its worker left, 4 retried by hand, 5 moved from another queue, 6 done, 7 expired, 8 buried
 	At      int64 // milliseconds since the Unix epoch
 	Worker  []byte
 	Text    []byte

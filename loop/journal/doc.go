@@ -104,16 +104,17 @@
 //	{"kind":"job","seq":8,"space":1,"queue":"echo","name":"b","failed_at":1700000000000,"tries":1,"attempts":[{"outcome":1,"at":1700000000000,"worker":"periodic 127.0.0.1:4242","text":"no disk"}]}
 //	{"kind":"job","seq":11,"space":1,"queue":"echo","name":"c","tries":1,"attempts":[{"outcome":6,"at":1700000000000,"worker":"periodic 127.0.0.1:4242"}],"done_at":1700000000000,"result":"hi"}
 //	{"kind":"job","seq":12,"space":1,"queue":"echo","name":"d","lease":{"token":"00c0ffee00c0ffee0123456789abcdef","worker":"mailer","until":1700000060000,"length":60000}}
+//	{"kind":"job","seq":13,"space":7,"queue":"mail","name":"13","priority":-40,"timeout":60,"counts":{"submitted":1700000000000,"runs":1,"returned":1},"workload":"hi"}
 //	{"kind":"queue","seq":10,"queue":"echo"}
 //	{"kind":"cron","seq":11,"queue":"echo","name":"nightly","workload":"{\"times\":\"0 2 * * * Local\",\"handled\":1700000000000}"}
 //
 // The kinds of records are job, queue, dropped, edge, exit and cron. The members of a record are those
 // of Record: seq (ascending; by default the last one plus 1), queue, name, workload and holder
-// (bytes), space (required for a job: 1 Periodic, 4 dwork, 5 kts46), sched_at, due, priority,
+// (bytes), space (required for a job: 1 Periodic, 4 dwork, 5 kts46, 7 beanstalk), sched_at, due, priority,
 // count, timeout, revision and task (integers; by default 0), log and after. A job that has
 // failed has failed_at, tries (integers) and attempts, see Attempts. A finished job that is kept has done_at, and result
 // (bytes; empty ones are written) when that is kept. A job that a worker has leased has lease, see Lease: a reader of the
-// token can report the job.
+// token can report the job. A job that is known by its number, which is its seq and its name, has counts, see Counts.
 //
 // The kinds of documents are project, numbers, definition and progress. A document has project
 // and name, the job's (bytes), and state, a JSON object, or text (bytes).

@@ -170,6 +170,7 @@ func (l *jsonLine) record(r *Record) {
 	l.attempts(&r.Attempts)
 	l.finished(&r.Finished)
 	l.lease(&r.Lease)
+	l.counts(&r.Counts)
 	l.bytes("workload", r.Workload)
 }
 

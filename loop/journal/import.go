@@ -112,7 +112,7 @@ var (
 	settingNames  = withBase64([]string{"kind"}, "key", "value")
 	documentNames = withBase64([]string{"kind", "state"}, "project", "name", "text")
 	jobNames      = []string{"kind", "seq", "space", "sched_at", "due", "priority", "count", "timeout", "revision"}
-	recordNames   = withBase64(append(jobNames[:len(jobNames):len(jobNames)], "log", "after", "task", "failed_at", "tries", "attempts", "done_at", "lease"), "queue", "name", "holder", "workload", "result")
+	recordNames   = withBase64(append(jobNames[:len(jobNames):len(jobNames)], "log", "after", "task", "failed_at", "tries", "attempts", "done_at", "lease", "counts"), "queue", "name", "holder", "workload", "result")
 	recordNamesV1 = withBase64(jobNames[:len(jobNames):len(jobNames)], "queue", "name", "holder", "extra", "workload")
 	eventNames    = []string{"stage", "micros"}
 )
@@ -163,6 +163,7 @@ type importLine struct {
 	Result         *string
 	ResultBase64   []byte `json:"result_base64"`
 	Lease          json.RawMessage
+	Counts         json.RawMessage
 
 	Project       *string
 	ProjectBase64 []byte `json:"project_base64"`
@@ -310,7 +311,7 @@ func (in *importer) record(kind Kind, l *importLine) error {
 		Count: l.Count, Timeout: l.Timeout, Revision: l.Revision, After: l.After, Task: l.Task,
 		Attempts: Attempts{FailedAt: l.FailedAt, Tries: l.Tries}, Finished: Finished{DoneAt: l.DoneAt},
 	}
-	var errs [7]error
+	var errs [8]error
 	r.Queue, errs[0] = textOrBase64("queue", l.Queue, l.QueueBase64)
 	r.Name, errs[1] = textOrBase64("name", l.Name, l.NameBase64)
 	r.Holder, errs[2] = textOrBase64("holder", l.Holder, l.HolderBase64)
@@ -318,6 +319,7 @@ func (in *importer) record(kind Kind, l *importLine) error {
 	r.Workload, errs[4] = textOrBase64("workload", l.Workload, l.WorkloadBase64)
 	r.Result, errs[5] = textOrBase64("result", l.Result, l.ResultBase64)
 	r.Lease, errs[6] = lease(l.Lease)
+	r.Counts, errs[7] = counts(l.Counts)
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}

@@ -62,6 +62,7 @@ type Record struct {
 	Attempts // of a job that has failed, or is kept
 	Finished // of a job that is done or has expired, and is kept
 	Lease    // of a reserved job, when it survives a restart
+	Counts   // of a job that is known by its number
 
 	// The remaining fields belong to graph tasks and edges.
 
@@ -100,6 +101,9 @@ func appendRecord(dst []byte, r *Record) []byte {
 	if r.hasGraphPart() {
 		kind |= graphPart
 	}
+	if r.hasCounts() {
+		kind |= countsPart
+	}
 	dst = append(dst, version, kind, r.Space)
 	dst = binary.AppendUvarint(dst, r.Seq)
 	dst = binary.AppendVarint(dst, r.SchedAt)
@@ -111,6 +115,9 @@ func appendRecord(dst []byte, r *Record) []byte {
 	dst = appendBytes(dst, r.Name)
 	if r.hasGraphPart() {
 		dst = appendGraphPart(dst, r)
+	}
+	if r.hasCounts() {
+		dst = r.appendCounts(dst)
 	}
 	if version >= recordVersion3 {
 		dst = r.appendAttempts(dst)
@@ -151,6 +158,9 @@ func recordSize(r *Record) int {
 	}
 	if r.hasGraphPart() {
 		n += graphPartSize(r)
+	}
+	if r.hasCounts() {
+		n += r.countsSize()
 	}
 	if r.DoneAt != 0 || r.hasAttempts() || r.hasLease() {
 		n += r.attemptsSize()
@@ -195,7 +205,7 @@ func parseRecord(b []byte, r *Record) error {
 		return fmt.Errorf("a record of version %d; this program knows version %d", b[0], recordVersion5)
 	}
 	p := parser{rest: b[3:]}
-	*r = Record{Kind: Kind(b[1] &^ graphPart), Space: b[2], Seq: p.uvarint(), Log: r.Log[:0], After: r.After[:0]}
+	*r = Record{Kind: Kind(b[1] &^ (graphPart | countsPart)), Space: b[2], Seq: p.uvarint(), Log: r.Log[:0], After: r.After[:0]}
 	if r.Kind > KindExit && r.Kind != KindCron {
 		return fmt.Errorf("a record of an unknown kind, %d", r.Kind)
 	}
@@ -204,6 +214,9 @@ func parseRecord(b []byte, r *Record) error {
 	r.Queue, r.Name = p.bytes(), p.bytes()
 	if b[1]&graphPart != 0 {
 		p.graphPart(r)
+	}
+	if b[1]&countsPart != 0 {
+		p.counts(&r.Counts)
 	}
 	if b[0] >= recordVersion3 {
 		p.attempts(&r.Attempts)

@@ -36,6 +36,12 @@ func drawRecord(t *rapid.T) Record {
 		r.Token, r.Worker = LeaseToken{rapid.Byte().Draw(t, "number"), 15: 1}, text.Draw(t, "worker")
 		r.Until, r.Length = rapid.Int64().Draw(t, "until"), rapid.Int64().Draw(t, "length")
 	}
+	if rapid.Bool().Draw(t, "counts") {
+		r.Submitted = rapid.Int64Min(1).Draw(t, "submitted")
+		for _, n := range r.Counts.all() {
+			*n = rapid.Uint32().Draw(t, "times")
+		}
+	}
 	if !rapid.Bool().Draw(t, "graph") {
 		return r
 	}
@@ -92,6 +98,7 @@ func TestRecordVersions(t *testing.T) {
 		version1 = "0101" + fields + revision + "046563686f" + "016e" + "027731" + "0178" + "0200ff"
 		version2 = "028001" + fields + "046563686f" + "016e" + "027731" + revision + "000000" + "0200ff"
 		leased   = "050001" + fields + "046563686f" + "016e" + "000000" + "000102030405060708090a0b0c0d0e0f" + "027731" + "80a0abfef962" + "c0a907" + "0200ff"
+		counted  = "024007" + fields + "046563686f" + "03333030" + "80a0abfef962" + "050403020180808010" + "0200ff"
 		edge     = "028300" + "14" + "0000000000" + "0171" + "00" + "00" + "00" + "00" + "0113" + "12" + "00"
 	)
 	if got := hex.EncodeToString(appendRecord(nil, &r)); got != version2 {
@@ -107,6 +114,12 @@ func TestRecordVersions(t *testing.T) {
 	}
 	if got := hex.EncodeToString(appendRecord(nil, &l)); got != leased {
 		t.Fatalf("got  %s\nwant %s", got, leased)
+	}
+	n := r
+	n.Space, n.Name, n.Holder, n.Revision = 7, []byte("300"), nil, 0
+	n.Counts = Counts{Submitted: 1_700_000_000_000, Delay: 5, Runs: 4, TimedOut: 3, Returned: 2, Buried: 1, Kicked: 1 << 25}
+	if got := hex.EncodeToString(appendRecord(nil, &n)); got != counted {
+		t.Fatalf("got  %s\nwant %s", got, counted)
 	}
 	b, err := hex.DecodeString(version1)
 	if err != nil {
