@@ -151,6 +151,7 @@ func (s *Server) restore(now sched.Time, r *journal.Record) error {
 	}
 	j.DoneAt, j.Result = r.DoneAt, r.Result
 	j.Lease = restoreLease(&r.Lease)
+	j.Counts = sched.Counts(r.Counts)
 	err := s.sched.Restore(now, &j)
 	if errors.Is(err, sched.ErrDuplicate) {
 		err = fmt.Errorf("%w: the end of the other one is lost; treadle journal repair keeps the later one", err)

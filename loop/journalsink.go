@@ -56,6 +56,7 @@ func (f *journalSink) Save(shard int, j *sched.Saved) {
 	if j.Lease.Token != (sched.Token{}) {
 		r.Lease = leaseOf(&j.Lease)
 	}
+	r.Counts = journal.Counts(j.Counts)
 	for _, e := range j.Log {
 		r.Log = append(r.Log, journal.Event(e))
 	}

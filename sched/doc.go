@@ -23,11 +23,12 @@
 // Fail (finish.go), timeOut (tick.go) or releaseOne (departed.go). There are two short cuts:
 // assignDirectly (match.go) skips the ready index, and reserve (reserve.go) skips the line.
 //
-// # Five ways to hand out a job
+// # Six ways to hand out a job
 //
-// A ready job is handed out in one of five ways. All of them hand out nothing while the queue is throttled or the
-// scheduler is halted. The first job of a queue is the first of its ready index and its lanes (head in lanes.go). In a
-// mixed queue each watch has a first job of its own, which may also be withheld or wide (jobFor in mixed.go).
+// A ready job is handed out in one of six ways. All of them hand out nothing while the scheduler is halted, and all but the
+// last while the queue is throttled. The first job of a queue is the first of its ready index, its numbered index and its
+// lanes (head in lanes.go). In a mixed queue each watch has a first job of its own, which may also be withheld or wide
+// (jobFor in mixed.go).
 //
 //	way                     asked for by                    looks at                                   file
 //	a match                 Reserve, whose slot waits       the first job of the queue                 match.go, mixed.go
@@ -35,6 +36,7 @@
 //	a request for several   TryReserveUpTo                  the same, up to n times                    lease_verbs.go
 //	a steal                 Steal                           the tasks of one queue, private ones too   graph_steal.go, graph_line.go
 //	a broadcast             nobody: a job becomes the first the slots in line, for one job             broadcast.go
+//	a reserve by number     ReserveNumber                   the job of the number, if the policy lets it start  numbered_verbs.go
 //
 // # Files
 //
@@ -62,6 +64,8 @@
 //	list.go list_place.go list_match.go           the jobs that match, in parts; where a walk goes on; what matches
 //	view.go why.go                                one job: a view, its bytes; why it does not run
 //	operate.go                                    what operators do with jobs of any state
+//	numbered.go numbered_verbs.go                 jobs whose numbers are their names, their order and their counts; verbs by number
+//	return.go                                     further verbs of a worker: give back, bury, start the time-out anew
 //	cron_schedule.go                              the times of a schedule, in a time zone
 //	cron.go cron_run.go                           entries whose jobs are submitted at times; their verbs
 //	journal.go                                    what survives the process
@@ -130,6 +134,11 @@
 //	its successors are free  ending    gone
 //	remembered long enough   remembered  gone
 //	too many failures        reserved  failed                     given_up
+//	Return                   reserved  ready, delayed             released
+//	Bury                     reserved  failed                     given_up
+//	ReserveNumber            ready, delayed, failed  reserved     assigned
+//	Kick, KickNumber         failed, delayed  ready               retried; of a delayed job none
+//	RemoveNumber             any but reserved  gone               removed
 //	RetryFailed              failed    ready                      retried
 //	too many, too old        failed    gone                       evicted
 //	Finish, keep-done        reserved  finished                   done
@@ -156,6 +165,12 @@
 //	Withdraw        remove a job that no peer holds
 //	Listen          receive the data that a job's worker publishes
 //	Drop            remove a queue that no peer serves
+//	FindNumber      find the job of a number
+//	RemoveNumber    remove the job of a number that no peer holds
+//	Kick            make failed or delayed jobs of Rules.Numbered ready
+//	KickNumber      make the job of a number ready
+//	Peek            find the first job of Rules.Numbered in a state
+//	PauseFor        have a queue hand out nothing for a time
 //
 // Verbs of peers that ask for jobs:
 //
@@ -166,6 +181,7 @@
 //	TryReserve      ask for a job that is ready now
 //	TryReserveOf    the same, of one queue
 //	StopReserve     end a Reserve that waits
+//	ReserveNumber   ask for the job of a number
 //	Sleep           ask for one Wake when a job is ready
 //	Flushed         say how many bytes are unsent, and receive what back-pressure kept back
 //	Forget          end a peer
@@ -176,6 +192,9 @@
 //	Fail            give the job back as failed
 //	Delay           give the job back, to be due later
 //	Release         give the job back unstarted
+//	Return          give the job back as not failed, to be due later or now
+//	Bury            give the job back as failed for good
+//	Renew           start the job's time-out anew
 //	Held            find the run of a job by its name
 //	Report          find the run that a report by name ends
 //	AcquireLock     ask for a named lock
@@ -286,6 +305,8 @@
 //	await        one request of a peer for the end of a job
 //	topic        a job's name under which its worker publishes to listeners
 //	Delivery     an effect: what to tell which session
+//	number       the sequence number of a job of Rules.Numbered, by which clients know the job
+//	passing      a queue that is gone with the last of its peers and jobs
 //	limiter      what keeps a queue from handing out: a pause, a limit of running jobs, a rate
 //	credit       of a rate: the jobs that may start now
 //	attempt      one run of a job and how it ended; the attempts of a job are its history
@@ -316,6 +337,16 @@
 //	room         how much of bounded work a function may still do; most return what is left
 //	until        the count of steps at which a function stops; the count goes on for ever
 //	deferred     work that a verb leaves to the Ticks
+//
+// # Numbers
+//
+// A job of a space with Rules.Numbered is named by its sequence number. Ready jobs of a priority are in the order of their
+// numbers, also one that comes back: they stand in an index of their own, whose buckets have up to 256 neighbouring
+// numbers. Beside jobs of other spaces, and of other queues, a numbered job stands at the second of its submission. Its
+// bytes begin with its Counts, which change in place and are saved with the next record of the job.
+//
+// A failed numbered job is one that clients see, too: Kick makes those ready again that failed first. No policy but an
+// explicit KeepFailed evicts it.
 //
 // # Policies
 //
@@ -468,6 +499,7 @@
 //	answer a job's awaits        MaxAwaits, and notifyBatches by their bytes
 //	publish to a job's listeners MaxAwaits; the Sink bounds the bytes
 //	the slots of a peer          MaxSlots: a Reserve scans them for its tag
+//	the place of a number        256 jobs of its bucket; Kick and Peek look at a batch of delayed jobs
 //	the jobs of a watch          maxNewest: a Release scans them for its tag
 //	the watches of a peer        maxWatches, each under its own lock, once a request: TakeCost tells
 //	                             the caller, which puts off the next request

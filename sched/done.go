@@ -28,7 +28,7 @@ func (p *Policy) useOf(o Outcome, size int) keptUse {
 // endUnder is end for a job whose queue has a policy, which may keep it.
 func (sh *shard) endUnder(now Time, job uint32, r *record, q *queue, a Attempt, e Effect, data []byte, sink Sink) {
 	use := q.policy.useOf(a.Outcome, len(data))
-	if use == keptNothing || !sh.s.rules[r.space].plain() {
+	if use == keptNothing || use == keptName && r.flags&numbered != 0 || !sh.s.rules[r.space].plain() {
 		sh.end(job, r, q, e, data, sink)
 		return
 	}

@@ -14,9 +14,10 @@ const (
 	attemptMoved                       // no attempt: the job came from another queue, whose name is the text
 	attemptDone                        // the worker did the job
 	attemptExpired                     // no attempt: the job was not handed out within its queue's job-ttl
+	attemptBuried                      // the worker asked that the job is not tried again before it is kicked
 )
 
-var outcomeNames = [...]string{attemptFailed: "failed", attemptTimedOut: "timed out", attemptLeft: "worker left", attemptRetried: "retried by hand", attemptMoved: "moved", attemptDone: "done", attemptExpired: "expired"}
+var outcomeNames = [...]string{attemptFailed: "failed", attemptTimedOut: "timed out", attemptLeft: "worker left", attemptRetried: "retried by hand", attemptMoved: "moved", attemptDone: "done", attemptExpired: "expired", attemptBuried: "buried"}
 
 // String returns the outcome as people read it.
 func (o Outcome) String() string {
@@ -213,10 +214,20 @@ func (sh *shard) giveUp(now Time, job uint32, r *record, q *queue, sink Sink) {
 		sh.end(job, r, q, Failed, nil, sink)
 		return
 	}
+	use := keptFailed
+	if r.flags&numbered != 0 && q.policy.DeadLetter == "" {
+		use = keptBuried
+	}
+	sh.addCount(r, atBuried)
+	sh.bury(now, job, r, q, use, sink)
+}
+
+// bury keeps a detached job as failed.
+func (sh *shard) bury(now Time, job uint32, r *record, q *queue, use keptUse, sink Sink) {
 	sh.retire(job, r, q, Failed, nil, sink)
 	r.due = now.Wall
 	sh.remember(job, r, q, false)
-	sh.keep(job, r, q, keptFailed)
+	sh.keep(job, r, q, use)
 	sh.save(job, r, q)
 }
 

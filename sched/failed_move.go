@@ -68,7 +68,7 @@ func (sh *shard) moveDeadLetter(now Time, m deadLetter, to *shard, sink Sink) {
 	}
 	r := sh.slab.at(job)
 	q := sh.queueOf(r)
-	target, err := to.queue([]byte(m.to))
+	target, err := to.queueFor([]byte(m.to), r.flags&numbered != 0)
 	if err != nil || q.dropped {
 		return
 	}

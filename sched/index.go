@@ -195,6 +195,30 @@ func (x *index) pushFront(p *buckets, s *slab, k key, job uint32) {
 	x.jobs++
 }
 
+// insert adds a job among those of its key, which are in the order of their sequence numbers.
+func (x *index) insert(p *buckets, s *slab, k key, job uint32) {
+	i := x.bucketFor(p, k)
+	b, r := p.at(i), s.at(job)
+	before := b.tail
+	for before != none && s.at(before).seq > r.seq {
+		before = s.at(before).prev
+	}
+	r.bucket, r.prev, r.next = i, before, b.head
+	if before == none {
+		b.head = job
+	} else {
+		r.next = s.at(before).next
+		s.at(before).next = job
+	}
+	if r.next == none {
+		b.tail = job
+	} else {
+		s.at(r.next).prev = job
+	}
+	b.count++
+	x.jobs++
+}
+
 // remove removes a job.
 func (x *index) remove(p *buckets, s *slab, job uint32) {
 	r := s.at(job)

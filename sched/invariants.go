@@ -119,7 +119,7 @@ type checker struct {
 
 func (c *checker) run() error {
 	for _, f := range []func() error{
-		c.slab, c.count, c.queues, c.watches, c.deadlines, c.parked, c.graph, c.pool, c.everyJob, c.policies, c.cron, c.names, c.arena, c.timers, c.lines, c.awaited, c.listened, c.unreported, c.leases,
+		c.slab, c.numbered, c.count, c.queues, c.watches, c.deadlines, c.parked, c.graph, c.pool, c.everyJob, c.policies, c.cron, c.names, c.arena, c.timers, c.lines, c.awaited, c.listened, c.unreported, c.leases,
 	} {
 		if err := f(); err != nil {
 			return err
@@ -263,21 +263,27 @@ func (c *checker) queue(q *queue) error {
 
 // pending checks the indexes of a queue's ready and delayed jobs.
 func (c *checker) pending(q *queue) error {
-	immediates, others, oldest := 0, make(map[int64]int), int64(math.MaxInt64)
+	immediates, prior, others, oldest := 0, 0, make(map[int64]int), int64(math.MaxInt64)
 	type place struct {
 		name  string
 		index *index
 		state state
 	}
-	places := []place{{"ready", &q.ready, ready}, {"withheld", &q.withheld, ready}, {"wide", &q.wide, ready}, {"private", &q.private, ready}, {"delayed", &q.delayed, delayed}}
+	places := []place{{"ready", &q.ready, ready}, {"withheld", &q.withheld, ready}, {"wide", &q.wide, ready}, {"private", &q.private, ready}, {"numbered", &q.numbered, ready}, {"delayed", &q.delayed, delayed}}
 	for _, l := range q.everyLane() {
 		places = append(places, place{fmt.Sprintf("lane %x", l.key), &l.jobs, ready})
 	}
 	for _, x := range places {
 		if err := c.index(x.index, x.name, func(job uint32, r *record, k key) error {
-			want := readyKey(r)
-			if x.state == delayed {
+			want := c.sh.standing(r)
+			switch {
+			case x.state == delayed:
 				want = key{r.due, int64(r.dueMillis())}
+			case x.index == &q.numbered:
+				want = numberKey(r)
+				if r.prev != none && c.sh.slab.at(r.prev).seq >= r.seq {
+					return errors.New("is behind a later number")
+				}
 			}
 			if r.state != x.state || k != want || r.container != q.id {
 				return fmt.Errorf("state %d key %v container %d, want %d %v %d", r.state, k, r.container, x.state, want, q.id)
@@ -288,11 +294,18 @@ func (c *checker) pending(q *queue) error {
 			if q.spaces&(1<<r.space) == 0 {
 				return fmt.Errorf("space %d is not noted", r.space)
 			}
-			if x.state == ready && r.due >= firstDue {
+			switch {
+			case x.state != ready || r.due < firstDue:
+			case x.index != &q.numbered:
+				oldest = min(oldest, k.b)
+			case job == q.numbered.head(&c.sh.buckets):
 				oldest = min(oldest, r.due)
 			}
+			if x.state == ready && r.flags&numbered != 0 && r.priority > 0 {
+				prior++
+			}
 			immediates += count(r.flags&immediate != 0)
-			if x.state == ready && (r.priority != 0 || r.flags&laned != 0) && r.flags&immediate == 0 {
+			if x.state == ready && (r.priority != 0 || r.flags&laned != 0) && r.flags&immediate == 0 && x.index != &q.numbered {
 				others[r.due]++
 			}
 			return c.stand(job, "queue "+q.name)
@@ -310,6 +323,9 @@ func (c *checker) pending(q *queue) error {
 		if n != 0 {
 			return fmt.Errorf("%d ready jobs with a priority that are due at %d are not counted", n, due)
 		}
+	}
+	if prior != q.prior {
+		return fmt.Errorf("%d ready numbered jobs with a priority are counted, %d are there", q.prior, prior)
 	}
 	if immediates != q.immediate {
 		return fmt.Errorf("%d immediate jobs are counted, %d are there", q.immediate, immediates)

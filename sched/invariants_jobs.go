@@ -3,6 +3,7 @@ package sched
 import (
 	"fmt"
 	"sort"
+	"strconv"
 )
 
 // deadlines checks that the two deadline indexes hold exactly the reserved jobs.
@@ -120,6 +121,34 @@ func (c *checker) slab() error {
 	}
 	if live != s.live || empty != s.empty {
 		return fmt.Errorf("slab: counts %d live and %d empty chunks, has %d and %d", s.live, s.empty, live, empty)
+	}
+	return nil
+}
+
+// numbered checks the counts of the numbered jobs, and that these and no others have the flag.
+func (c *checker) numbered() error {
+	var got numberedCounts
+	for slot := range uint32(len(c.sh.slab.chunks)) << slabBits {
+		r := c.sh.slab.find(slot)
+		if r == nil || r.state == free {
+			continue
+		}
+		if (r.flags&numbered != 0) != c.sh.s.rules[r.space].Numbered {
+			return fmt.Errorf("job %d of space %d has flags %b", slot, r.space, r.flags)
+		}
+		if r.flags&numbered == 0 {
+			continue
+		}
+		if name, _ := unpack(c.sh.arena.view(r.bytes, int(r.size))); string(name) != strconv.FormatUint(r.seq, 10) {
+			return fmt.Errorf("the job of number %d is called %q", r.seq, name)
+		}
+		got.ready += count(r.state == ready)
+		got.prior += count(r.state == ready && r.priority > 0)
+		got.delayed += count(r.state == delayed)
+		got.reserved += count(r.state == reserved)
+	}
+	if got != c.sh.numbered {
+		return fmt.Errorf("numbered jobs: counts %+v, has %+v", c.sh.numbered, got)
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func (c *checker) keptLine(q *queue, use keptUse) error {
 		bySeq, found := c.sh.lookupKept(r.seq)
 		_, result := c.sh.results[job]
 		switch {
-		case (r.state == failed) != (use == keptFailed), r.state != failed && r.state != finished, r.use() != use:
+		case (r.state == failed) != (use == keptFailed || use == keptBuried), use == keptBuried && r.flags&numbered == 0, r.state != failed && r.state != finished, r.use() != use:
 			return fmt.Errorf("state %d and use %d in the line of use %d", r.state, r.use(), use)
 		case r.container != q.id || k != (key{r.due, int64(r.seq)}):
 			return fmt.Errorf("container %d at key %v", r.container, k)
@@ -65,7 +65,7 @@ func (c *checker) policies() error {
 	switch {
 	case histories != len(c.sh.histories), kept[keptResult] != len(c.sh.results):
 		return fmt.Errorf("%d histories and %d results are kept, want %d and %d", len(c.sh.histories), len(c.sh.results), histories, kept[keptResult])
-	case c.states[failed] != kept[keptFailed], c.states[finished] != kept[keptName]+kept[keptDone]+kept[keptResult]:
+	case c.states[failed] != kept[keptFailed]+kept[keptBuried], c.states[finished] != kept[keptName]+kept[keptDone]+kept[keptResult]:
 		return fmt.Errorf("%d failed and %d finished jobs are there, counted are %v", c.states[failed], c.states[finished], kept)
 	case c.states[failed]+c.states[finished]-kept[keptName] != c.sh.keptBySeq.count:
 		return fmt.Errorf("%d kept jobs are found by their numbers", c.sh.keptBySeq.count)

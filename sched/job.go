@@ -52,6 +52,8 @@ const (
 	// laned: a lane has the ready job, see laneID, or counts the job as running: it is withheld, broadcasting or being
 	// handed out. Of a reserved job its holder's watch knows the lane.
 	laned
+	// numbered: the job's sequence number is its name, and its bytes begin with its counts, see Counts.
+	numbered
 )
 
 // none is the number of no record, no bucket and no queue.

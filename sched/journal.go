@@ -1,6 +1,9 @@
 package sched
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+)
 
 // Journal keeps what has to survive the process. Its methods are called under the shard's lock, in
 // the order of the changes. They must neither block nor keep the bytes that they are given.
@@ -26,6 +29,7 @@ type Saved struct {
 	History  []byte // for ParseHistory
 	Result   []byte // of a job that is done; nil: it is not kept
 	Lease    SavedLease
+	Counts   Counts // of a job of Rules.Numbered
 
 	// The fields below are for tasks.
 
@@ -90,10 +94,15 @@ func (sh *shard) save(job uint32, r *record, q *queue) {
 			sh.saved.Lease = sh.savedLease(r)
 		}
 		sh.saved.History = sh.history(job, r)
+		if r.flags&numbered != 0 {
+			sh.saved.Counts = sh.countsOf(r)
+		}
 		sh.s.journal.Save(int(sh.id), &sh.saved)
-		sh.saved.FailedAt, sh.saved.DoneAt, sh.saved.History, sh.saved.Result, sh.saved.Lease = 0, 0, nil, nil, SavedLease{}
+		sh.saved.FailedAt, sh.saved.DoneAt, sh.saved.History, sh.saved.Result, sh.saved.Lease, sh.saved.Counts = 0, 0, nil, nil, SavedLease{}, Counts{}
 	}
-	sh.saveQueue(q)
+	if r.flags&numbered == 0 {
+		sh.saveQueue(q)
+	}
 }
 
 // saveQueue journals, once, a queue that durable jobs or their workers use.
@@ -173,7 +182,7 @@ func (s *Scheduler) Restore(now Time, j *Saved) error {
 		}
 		return nil
 	}
-	q, err := sh.queue([]byte(j.Queue))
+	q, err := sh.queueFor([]byte(j.Queue), j.Kind == KindJob && s.numbered>>j.Space&1 != 0)
 	if err != nil {
 		return err
 	}
@@ -197,6 +206,9 @@ func (sh *shard) restoreJob(now Time, j *Saved, q *queue) error {
 	if j.Space >= MaxSpaces || !s.rules[j.Space].Durable {
 		return fmt.Errorf("%w %d", errSpace, j.Space)
 	}
+	if s.rules[j.Space].Numbered {
+		j.Name = strconv.AppendUint(nil, j.Ref.Seq, 10)
+	}
 	tag := s.tag(q.id, j.Space, j.Name)
 	if _, taken := sh.lookup(tag, q, j.Space, j.Name); taken && j.FailedAt == 0 && j.DoneAt == 0 {
 		return ErrDuplicate
@@ -210,6 +222,9 @@ func (sh *shard) restoreJob(now Time, j *Saved, q *queue) error {
 	}
 	r.seq, r.priority, r.count, r.timeout = j.Ref.Seq, j.Priority, j.Count, j.Timeout
 	q.bytes += int64(r.size)
+	if r.flags&numbered != 0 {
+		sh.setCounts(r, &j.Counts)
+	}
 	if len(j.History) > 0 {
 		sh.setHistory(job, r, j.History)
 	}

@@ -1,6 +1,9 @@
 package sched
 
-import "hash/maphash"
+import (
+	"hash/maphash"
+	"math"
+)
 
 // keptUse is what an ended job is kept for.
 type keptUse uint8
@@ -12,6 +15,7 @@ const (
 	keptDone            // without a result
 	keptResult          // with its result
 	keptFailed          // it was given up
+	keptBuried          // it is numbered, and was buried or given up
 	keptUses
 )
 
@@ -48,12 +52,17 @@ func (q *queue) keptFor(uses ...keptUse) (n int) {
 }
 
 // keptJobs counts all kept jobs of a queue.
-func (q *queue) keptJobs() int { return q.keptFor(keptName, keptDone, keptResult, keptFailed) }
+func (q *queue) keptJobs() int {
+	return q.keptFor(keptName, keptDone, keptResult) + q.failedJobs()
+}
+
+// failedJobs counts the failed jobs of a queue.
+func (q *queue) failedJobs() int { return q.keptFor(keptFailed, keptBuried) }
 
 // keep keeps a job that stands nowhere.
 func (sh *shard) keep(job uint32, r *record, q *queue, use keptUse) {
 	r.state, r.container, r.stateData = finished, q.id, uint32(use)
-	if use == keptFailed {
+	if use == keptFailed || use == keptBuried {
 		r.state = failed
 	}
 	if q.kept == nil {
@@ -144,13 +153,20 @@ func (sh *shard) resetLine(l *keptLine) {
 	sh.s.alarmWall(max(l.check, 0))
 }
 
+// keepAll keeps any number of jobs for ever.
+var keepAll = Keep{Jobs: math.MaxInt64}
+
 // keepFor returns how many jobs are kept for a use, and for how long.
 func (p *Policy) keepFor(use keptUse) Keep {
 	switch {
+	case p == nil && use == keptBuried:
+		return keepAll
 	case p == nil: // jobs that an earlier policy has left
 		return defaultKept
-	case use == keptFailed:
+	case use == keptFailed, use == keptBuried && p.keepsFailed:
 		return p.KeepFailed
+	case use == keptBuried:
+		return keepAll
 	case use == keptResult:
 		return p.KeepResults
 	case use == keptDone:
@@ -175,7 +191,7 @@ func (sh *shard) evict(now Time, until int) (moves []deadLetter) {
 		r := sh.slab.at(job)
 		sh.countSteps(r.cost())
 		switch l.use {
-		case keptFailed:
+		case keptFailed, keptBuried:
 			sh.counters.Evicted++
 		case keptName:
 			sh.counters.Forgotten += uint64(count(q.policy != nil && r.due+q.policy.UniqueFor > now.Wall))
@@ -214,6 +230,9 @@ func (sh *shard) forgetKept(job uint32, r *record, q *queue) {
 // the name may have ended later.
 func (sh *shard) restoreKept(job uint32, r *record, q *queue, j *Saved) {
 	use := keptFailed
+	if r.flags&numbered != 0 {
+		use = keptBuried
+	}
 	if r.due = j.FailedAt; j.DoneAt != 0 {
 		r.due = j.DoneAt
 		use = sh.restoreUse(job, j)

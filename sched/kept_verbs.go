@@ -19,7 +19,7 @@ type KeptCursor struct {
 // WalkFailed calls fn, under the shard's lock, for the next failed jobs of a queue behind a cursor, at most n and of
 // large ones fewer, and returns the cursor behind them; done says that there are no others.
 func (s *Scheduler) WalkFailed(queue []byte, c KeptCursor, n int, fn func(*KeptJob)) (_ KeptCursor, done bool) {
-	return s.walkKept(queue, c, n, fn, keptFailed)
+	return s.walkKept(queue, c, n, fn, keptFailed, keptBuried)
 }
 
 // WalkDone is WalkFailed for the jobs that are done or have expired.
@@ -92,7 +92,7 @@ func (s *Scheduler) RetryFailed(now Time, queue []byte, seq uint64, sink Sink) e
 	defer sh.unlock(now, sink)
 	job, r, q, err := sh.keptJob(queue, seq, failed)
 	if err == nil {
-		err = sh.retry(now, job, r, q)
+		err = sh.retry(now, job, r, q, true)
 	}
 	if err == nil {
 		sh.match(now, q, sink)
@@ -100,8 +100,8 @@ func (s *Scheduler) RetryFailed(now Time, queue []byte, seq uint64, sink Sink) e
 	return err
 }
 
-// retry is RetryFailed for a job. The caller matches its queue.
-func (sh *shard) retry(now Time, job uint32, r *record, q *queue) error {
+// retry is RetryFailed for a job. kicked says that its Counts say so. The caller matches its queue.
+func (sh *shard) retry(now Time, job uint32, r *record, q *queue, kicked bool) error {
 	name := sh.nameView(job)
 	tag := sh.s.tag(q.id, r.space, name)
 	if _, taken := sh.lookup(tag, q, r.space, name); taken {
@@ -114,6 +114,9 @@ func (sh *shard) retry(now Time, job uint32, r *record, q *queue) error {
 	sh.unkeep(job, r, q)
 	q.bytes += int64(r.size)
 	sh.addAttempt(job, r, Attempt{At: now.Wall, Outcome: attemptRetried})
+	if kicked {
+		sh.addCount(r, atKicked)
+	}
 	sh.counters.Retried++
 	r.due = floorSecond(now.Wall)
 	r.flags |= immediate

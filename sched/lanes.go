@@ -4,7 +4,7 @@ import "math"
 
 // A queue whose policy tells keys apart keeps its ready jobs in lanes, one for each key. Jobs that are handed out by
 // other rules have none: tasks, and jobs whose names only Wide peers take. Those stay in the queue's own indexes, as all
-// jobs of other queues do.
+// jobs of other queues do. Numbered jobs that a key has put in one lane have the order of their submissions alone.
 
 // lane is the jobs of one key: those that are ready, and the number of those that run.
 type lane struct {
@@ -147,10 +147,14 @@ func (sh *shard) pushReady(job uint32, r *record, q *queue, where lineEnd) {
 		}
 	}
 	q.countDue(r, 1)
-	if x := sh.readyFor(q, r); where == front {
-		x.pushFront(&sh.buckets, &sh.slab, readyKey(r), job)
-	} else {
-		x.pushBack(&sh.buckets, &sh.slab, readyKey(r), job)
+	sh.countReady(q, r, 1)
+	switch x := sh.readyFor(q, r); {
+	case x == &q.numbered:
+		x.insert(&sh.buckets, &sh.slab, numberKey(r), job)
+	case where == front:
+		x.pushFront(&sh.buckets, &sh.slab, sh.standing(r), job)
+	default:
+		x.pushBack(&sh.buckets, &sh.slab, sh.standing(r), job)
 	}
 	if r.flags&laned != 0 {
 		sh.placeLane(q, q.keyed.lanes[r.laneID()])
@@ -160,6 +164,7 @@ func (sh *shard) pushReady(job uint32, r *record, q *queue, where lineEnd) {
 // removeReady takes a ready job from its index. The caller counts immediate jobs and ready tasks.
 func (sh *shard) removeReady(job uint32, r *record, q *queue) {
 	q.countDue(r, -1)
+	sh.countReady(q, r, -1)
 	sh.readyFor(q, r).remove(&sh.buckets, &sh.slab, job)
 	switch r.flags & (laned | withheld) {
 	case laned:
@@ -335,19 +340,23 @@ func (v *laneList) unlink(l *lane) {
 	l.prev, l.next = nil, nil
 }
 
-// head returns the first job of a queue's ready index and lanes, none when there is none to hand out.
+// head returns the first job of a queue's ready index, numbered index and lanes, none when there is none to hand out.
 func (sh *shard) head(q *queue) uint32 {
-	if q.keyed == nil {
+	if q.keyed == nil && q.numbered.jobs == 0 {
 		return q.ready.head(&sh.buckets)
 	}
-	job := q.ready.head(&sh.buckets)
-	if len(q.keyed.open) > 0 {
+	job := sh.firstByRank(q.ready.head(&sh.buckets), q.numbered.head(&sh.buckets))
+	if q.keyed != nil && len(q.keyed.open) > 0 {
 		job = sh.firstByRank(job, q.keyed.open[0].first.jobs.head(&sh.buckets))
 	}
 	return job
 }
 
+// firstByRank returns the earlier of two jobs. Either may be none.
 func (sh *shard) firstByRank(x, y uint32) uint32 {
+	if x == none || y == none {
+		return min(x, y) // none is the largest
+	}
 	if sh.rankOf(y).less(sh.rankOf(x)) {
 		return y
 	}
@@ -358,6 +367,9 @@ func (sh *shard) firstByRank(x, y uint32) uint32 {
 // It looks at maxInOrder levels: a peer for which all jobs there clash gets another when one of its names is free.
 func (sh *shard) firstReadyFor(w *watch, room *int) uint32 {
 	job := sh.firstFor(w, &w.queue.ready, room)
+	if w.queue.numbered.jobs > 0 {
+		job = sh.firstByRank(job, sh.firstFor(w, &w.queue.numbered, room))
+	}
 	if w.queue.keyed == nil {
 		return job
 	}

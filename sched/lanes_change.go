@@ -127,6 +127,9 @@ func (sh *shard) moveReady(q *queue, k *keyedJobs, until int) (done bool) {
 	for k.rule.text != "" {
 		job := q.ready.tailBut(&sh.buckets, key{^0, taskDue})
 		if job == none {
+			job = q.numbered.tail(&sh.buckets)
+		}
+		if job == none {
 			return true
 		}
 		if sh.mu.steps >= until {

@@ -44,8 +44,9 @@ type limiter struct {
 	rate        Rate
 	credit      int64 // jobs that may start, times rate.Per
 	last        int64 // Mono up to which credit was counted
-	refillAt    int64 // Mono when there is credit again
-	heapIndex   int   // place among the shard's limiters that wait for credit, -1: not there
+	pausedUntil int64 // Mono when a PauseFor ends
+	refillAt    int64 // Mono when there is credit again, and no PauseFor
+	heapIndex   int   // place among the shard's limiters that wait for refillAt, -1: not there
 }
 
 func (g *limiter) ahead(o *limiter) bool { return g.refillAt < o.refillAt }
@@ -55,7 +56,12 @@ func (g *limiter) setPlace(i int)        { g.heapIndex = i }
 // throttled reports whether the queue may hand out nothing now.
 func (q *queue) throttled() bool {
 	g := q.limiter
-	return g != nil && (g.paused || g.concurrency > 0 && q.running >= g.concurrency || g.heapIndex >= 0)
+	return g != nil && (g.heapIndex >= 0 || g.stops(q))
+}
+
+// stops reports whether the queue may hand out nothing now, whatever time passes.
+func (g *limiter) stops(q *queue) bool {
+	return g.paused || g.concurrency > 0 && q.running >= g.concurrency
 }
 
 // spendCredit counts a job that was handed out. Without credit for another one the queue is throttled until the Tick of
@@ -66,8 +72,19 @@ func (sh *shard) spendCredit(now Time, g *limiter) {
 	}
 	g.fill(now)
 	g.credit -= g.rate.Per
-	if g.credit < g.rate.Per && g.heapIndex < 0 {
-		g.refillAt = now.Mono + (g.rate.Per-g.credit+g.rate.Jobs-1)/g.rate.Jobs
+	if g.heapIndex < 0 {
+		sh.waitForCredit(now, g)
+	}
+}
+
+// waitForCredit has a limiter that is not in the heap wait there for credit and for the end of its PauseFor, if there is
+// something to wait for.
+func (sh *shard) waitForCredit(now Time, g *limiter) {
+	g.refillAt = g.pausedUntil
+	if g.rate.Jobs > 0 && g.credit < g.rate.Per {
+		g.refillAt = max(g.refillAt, now.Mono+(g.rate.Per-g.credit+g.rate.Jobs-1)/g.rate.Jobs)
+	}
+	if g.refillAt > now.Mono {
 		sh.limiters.push(g)
 		sh.s.alarmMono(g.refillAt)
 	}
@@ -75,6 +92,9 @@ func (sh *shard) spendCredit(now Time, g *limiter) {
 
 // fill adds the credit of the time that has passed.
 func (g *limiter) fill(now Time) {
+	if g.rate.Jobs == 0 {
+		return
+	}
 	most := g.rate.Burst * g.rate.Per
 	passed := max(now.Mono-g.last, 0)
 	g.last = max(now.Mono, g.last)
@@ -91,11 +111,16 @@ func (sh *shard) refillLimiters(now Time, until int, sink Sink) {
 		g := sh.limiters[0]
 		sh.limiters.remove(g)
 		sh.countSteps(1)
-		if q := g.queue; !q.dropped && q.limiter == g {
-			g.fill(now)
-			sh.matchUntil(now, q, until, sink)
-			sh.offerWithheld(q)
+		q := g.queue
+		if q.dropped || q.limiter != g {
+			continue
 		}
+		if g.fill(now); g.empty() {
+			q.limiter = nil
+		}
+		sh.matchUntil(now, q, until, sink)
+		sh.offerWithheld(q)
+		sh.discardUnused(q)
 	}
 }
 
@@ -188,20 +213,47 @@ func (sh *shard) setLimiter(now Time, q *queue) {
 		sh.limiters.remove(old)
 	}
 	q.limiter = nil
-	p := q.policy
-	if p == nil || p.Paused&pauseHandOut == 0 && p.Concurrency == 0 && p.Rate.Jobs == 0 {
-		return
+	g := &limiter{queue: q, heapIndex: -1, last: now.Mono}
+	if p := q.policy; p != nil {
+		g.paused, g.concurrency, g.rate = p.Paused&pauseHandOut != 0, int(p.Concurrency), p.Rate
 	}
-	g := &limiter{queue: q, heapIndex: -1, last: now.Mono, paused: p.Paused&pauseHandOut != 0, concurrency: int(p.Concurrency), rate: p.Rate}
 	g.credit = g.rate.Burst * g.rate.Per
-	if old != nil && old.rate == g.rate { // the rate goes on as it was
-		g.credit, g.last = old.credit, old.last
-		if old.refillAt > now.Mono && g.rate.Jobs > 0 && g.credit < g.rate.Per {
-			g.refillAt = old.refillAt
-			sh.limiters.push(g)
+	if old != nil {
+		g.pausedUntil = old.pausedUntil
+		if old.rate == g.rate { // the rate goes on as it was
+			g.credit, g.last = old.credit, old.last
+			g.fill(now)
 		}
 	}
-	q.limiter = g
+	if sh.waitForCredit(now, g); !g.empty() || g.heapIndex >= 0 {
+		q.limiter = g
+	}
+}
+
+// empty says that a limiter bounds nothing, when it does not wait.
+func (g *limiter) empty() bool { return !g.paused && g.concurrency == 0 && g.rate.Jobs == 0 }
+
+// PauseFor has a queue hand out nothing for so many milliseconds from now on, instead of those of an earlier call. A restart
+// ends it. ErrQueues: the queue is not there, and there may be no other.
+func (s *Scheduler) PauseFor(now Time, queue []byte, ms int64) error {
+	sh := s.shardOf(queue)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	q, err := sh.queueFor(queue, true)
+	if err != nil {
+		return err
+	}
+	g := q.limiter
+	if g == nil {
+		g = &limiter{queue: q, heapIndex: -1, last: now.Mono}
+		q.limiter = g
+	} else if g.heapIndex >= 0 {
+		sh.limiters.remove(g)
+	}
+	g.fill(now)
+	g.pausedUntil = now.Mono + max(ms, 1)
+	sh.waitForCredit(now, g)
+	return nil
 }
 
 // chance is bits for the jitter of a retry: always the same for a job and a try, so that a history can be replayed.

@@ -135,7 +135,7 @@ var listPhases = [...]struct {
 	{setOf(jobDelayed), jobDelayed, (*lister).delayed},
 	{setOf(jobLocked), jobLocked, (*lister).parked},
 	{setOf(jobWaiting), jobWaiting, (*lister).waiting},
-	{setOf(jobFailed), jobFailed, func(w *lister) bool { return w.kept(keptFailed) }},
+	{setOf(jobFailed), jobFailed, func(w *lister) bool { return w.kept(keptFailed, keptBuried) }},
 	{setOf(jobDone, jobExpired), jobDone, func(w *lister) bool { return w.kept(keptDone, keptResult) }},
 }
 
@@ -219,7 +219,7 @@ func (w *lister) down(n int, at func(i int) uint32) (over bool) {
 func (w *lister) ready() (over bool) {
 	p := &w.place
 	for ; p.sub < uint32(w.q.sweptIndexes()); p.nextSub() {
-		if w.full() || !w.index(w.q.sweptIndex(int(p.sub)), ready, readyKey) {
+		if w.full() || !w.index(w.q.sweptIndex(int(p.sub)), ready) {
 			return false
 		}
 		w.sh.countSteps(1)
@@ -228,18 +228,17 @@ func (w *lister) ready() (over bool) {
 }
 
 // private visits the ready tasks that are only stolen.
-func (w *lister) private() (over bool) { return w.index(&w.q.private, ready, readyKey) }
+func (w *lister) private() (over bool) { return w.index(&w.q.private, ready) }
 
-func (w *lister) delayed() (over bool) {
-	return w.index(&w.q.delayed, delayed, func(r *record) key { return key{r.due, int64(r.dueMillis())} })
-}
+func (w *lister) delayed() (over bool) { return w.index(&w.q.delayed, delayed) }
 
 // index visits the jobs of an index behind the place. It goes on behind the last job if that stands where it stood. Else
 // it goes on with the key of that job and skips jobs that are not younger, which may have been visited.
-func (w *lister) index(x *index, in state, keyOf func(*record) key) (over bool) {
+func (w *lister) index(x *index, in state) (over bool) {
 	p, sh := &w.place, w.sh
+	keyOf := func(r *record) key { return sh.buckets.at(r.bucket).key }
 	var job uint32
-	if r := sh.slab.find(p.slot); r != nil && r.seq == p.seq && r.state == in && r.container == w.q.id && keyOf(r) == p.key && w.indexOf(r) == x {
+	if r := sh.slab.find(p.slot); r != nil && r.seq == p.seq && r.state == in && r.container == w.q.id && w.indexOf(r) == x && keyOf(r) == p.key {
 		job = w.behind(x, r, p.key)
 	} else {
 		p.bound = max(p.bound, p.seq)

@@ -121,7 +121,7 @@ func (sh *shard) deliverWake(w *watch, s slot, sink Sink) {
 // watch, or when the line has changed.
 func (sh *shard) assignDirectly(now Time, job uint32, r *record, q *queue, sink Sink) bool {
 	const special = task | longName | private
-	if q.lineEmpty() || q.ready.jobs > 0 || q.keyed != nil || q.broadcastWorkers > 0 || sh.halted || q.throttled() || r.flags&special != 0 || q.mixed() {
+	if q.lineEmpty() || q.ready.jobs+q.numbered.jobs > 0 || q.keyed != nil || q.broadcastWorkers > 0 || sh.halted || q.throttled() || r.flags&special != 0 || q.mixed() {
 		return false
 	}
 	w := q.oldest()
@@ -143,6 +143,7 @@ func (sh *shard) assign(now Time, job uint32, r *record, q *queue, w *watch, s s
 	sh.countSteps(r.cost())
 	sh.observeWait(now, r)
 	sh.hold(now, job, r, w, s)
+	sh.addCount(r, atRuns)
 	sh.counters.Assigned++
 	if q.limiter != nil {
 		sh.spendCredit(now, q.limiter)

@@ -126,7 +126,7 @@ type QueueStats struct {
 	Paused  int   // 1: hands out nothing until it is resumed
 	Bytes   int64 // of the jobs' names and workloads, without tasks and kept jobs
 	// Oldest is the least due second of the ready jobs, math.MaxInt64 when none has one: tasks have none, nor have jobs
-	// that go ahead of their equals after a failure. Of a queue with more priorities and keys than maxOldest it is the
+	// that go ahead of their equals after a failure. Of the numbered jobs it is that of the first. Of a queue with more priorities and keys than maxOldest it is the
 	// least of so many, the lowest priorities first.
 	Oldest int64
 	Tally  Tally
@@ -198,7 +198,7 @@ func (sh *shard) measure(from int, others *QueueStats, folded *int, fn func(*Que
 func (sh *shard) read(q *queue, st *QueueStats) {
 	*st = QueueStats{
 		Name: q.name, Waiting: q.waiting, Delayed: q.delayed.jobs, Ready: q.pending() - q.delayed.jobs, Parked: len(q.parked), Running: q.running,
-		Failed: q.keptFor(keptFailed), Done: q.keptFor(keptDone, keptResult), Workers: q.workers, Busy: q.busy, Bytes: q.bytes, Oldest: sh.oldestDue(q),
+		Failed: q.failedJobs(), Done: q.keptFor(keptDone, keptResult), Workers: q.workers, Busy: q.busy, Bytes: q.bytes, Oldest: sh.oldestDue(q),
 	}
 	if q.policy != nil {
 		st.Paused = count(q.policy.Paused&pauseHandOut != 0)
@@ -213,6 +213,9 @@ func (sh *shard) oldestDue(q *queue) int64 {
 	least, room := int64(math.MaxInt64), maxOldest
 	for _, x := range [...]*index{&q.ready, &q.wide, &q.withheld} {
 		least = min(least, x.leastOfEach(&sh.buckets, firstDue, &room))
+	}
+	if job := q.numbered.head(&sh.buckets); job != none {
+		least = min(least, sh.slab.at(job).due)
 	}
 	looked := 0
 	if q.keyed != nil {

@@ -118,7 +118,8 @@ func (sh *shard) withhold(job uint32, q *queue) {
 	sh.take(job, r, q)
 	r.flags |= withheld
 	q.countDue(r, 1)
-	q.withheld.pushBack(&sh.buckets, &sh.slab, readyKey(r), job)
+	sh.countReady(q, r, 1)
+	q.withheld.pushBack(&sh.buckets, &sh.slab, sh.standing(r), job)
 }
 
 // jobFor returns the first ready job that a watch's peer can be given, none when there is none or
@@ -175,14 +176,14 @@ func (sh *shard) first(x, y uint32) uint32 {
 		return min(x, y) // none is the largest
 	}
 	a, b := sh.slab.at(x), sh.slab.at(y)
-	ka, kb := readyKey(a), readyKey(b)
+	ka, kb := sh.standing(a), sh.standing(b)
 	xFirst := a.seq < b.seq
 	switch {
 	case ka != kb:
 		xFirst = ka.less(kb)
 	case ka.b == taskDue:
 		xFirst = sh.graph.before(x, y)
-	case a.flags&withheld != 0 && b.flags&(withheld|longName) == 0:
+	case a.flags&withheld != 0 && b.flags&(withheld|longName) == 0 && a.flags&b.flags&numbered == 0:
 		// Both have one key. x was the first job of the ready index when it was withheld. y stood behind
 		// it, or entered later: at the back, unless its due second is aheadOfAll.
 		xFirst = ka.b != aheadOfAll
@@ -276,7 +277,7 @@ func (sh *shard) searchQueue(now Time, q *queue, room int, sink Sink) int {
 
 // anyUnreserved returns a job that no peer runs, of a queue that has one.
 func (q *queue) anyUnreserved(p *buckets) uint32 {
-	for _, x := range [...]*index{&q.ready, &q.withheld, &q.wide, &q.private, &q.delayed} {
+	for _, x := range [...]*index{&q.ready, &q.withheld, &q.wide, &q.private, &q.numbered, &q.delayed} {
 		if job := x.head(p); job != none {
 			return job
 		}

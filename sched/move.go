@@ -1,6 +1,9 @@
 package sched
 
-import "sync"
+import (
+	"strconv"
+	"sync"
+)
 
 // maxRememberedMoves bounds the moves that are remembered: about 5 MB.
 const maxRememberedMoves = 64 << 10
@@ -83,6 +86,10 @@ func joinTwo(a, b *shard) (end func()) {
 // ErrDuplicate: the queue has a job of its name.
 func (sh *shard) moveTo(now Time, job uint32, r *record, q *queue, to *shard, target *queue, at int64, sink Sink) error {
 	name, workload := unpack(sh.arena.view(r.bytes, int(r.size)))
+	seq := sh.s.jobs.Add(1)
+	if r.flags&numbered != 0 {
+		name = strconv.AppendUint(nil, seq, 10)
+	}
 	tag := sh.s.tag(target.id, r.space, name)
 	if _, taken := to.lookup(tag, target, r.space, name); taken {
 		return ErrDuplicate
@@ -91,7 +98,11 @@ func (sh *shard) moveTo(now Time, job uint32, r *record, q *queue, to *shard, ta
 	if err != nil {
 		return err
 	}
-	m.seq, m.priority, m.count, m.timeout = sh.s.jobs.Add(1), r.priority, r.count, r.timeout
+	m.seq, m.priority, m.count, m.timeout = seq, r.priority, r.count, r.timeout
+	if r.flags&numbered != 0 {
+		counts := sh.countsOf(r)
+		to.setCounts(m, &counts)
+	}
 	to.setHistory(moved, m, sh.movedHistory(job, r, q, at))
 	target.bytes += int64(m.size)
 	to.counters.Submitted++

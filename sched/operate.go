@@ -137,8 +137,9 @@ func (sh *shard) change(now Time, ref JobRef, c *JobChange, to *shard, until int
 	case c.Verb == MoveJobs && (pending || r.state == failed):
 		return sh.moveByHand(now, job, r, q, c.Queue, to, until, sink)
 	case (c.Verb == RetryJobs || c.Verb == RunJobs) && r.state == failed:
-		err = sh.retry(now, job, r, q)
+		err = sh.retry(now, job, r, q, true)
 	case c.Verb == RunJobs && r.state == delayed:
+		sh.addCount(r, atKicked)
 		sh.setDue(now, job, r, q, now.Wall)
 	case (c.Verb == SetPriority || c.Verb == SetDue) && pending && r.flags&task != 0:
 		err = errTaskOrder
@@ -209,7 +210,7 @@ func (sh *shard) moveByHand(now Time, job uint32, r *record, q *queue, queue str
 	case r.flags&awaited != 0:
 		return errAwaited
 	}
-	target, err := to.queue([]byte(queue))
+	target, err := to.queueFor([]byte(queue), r.flags&numbered != 0)
 	if err == nil && target.policy != nil {
 		name, workload := unpack(sh.arena.view(r.bytes, int(r.size)))
 		err = target.admit(name, workload, -1)

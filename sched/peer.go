@@ -48,6 +48,11 @@ const (
 	// Named peers know a job by its queue and name. A Named peer never holds two jobs of different
 	// spaces that have both in common.
 	Named
+	// Punctual peers report in time: a reservation ends with its time-out, without Options.Grace.
+	Punctual
+	// Passing peers leave no queue behind: one that no other peers have watched, that has had jobs of Rules.Numbered alone
+	// and has none any more, is gone when the last of its peers is.
+	Passing
 )
 
 // maxShort is the longest job name for a peer that is not Wide. maxShortQueue is the longest queue
@@ -262,6 +267,7 @@ func (w *watch) unreportedCount() int { return len(w.unreported) + count(w.suspe
 // addHeld makes a detached job reserved under the watch.
 func (w *watch) addHeld(r *record, h held) {
 	r.state, r.container, r.stateData = reserved, w.id, uint32(len(w.held))
+	w.shard.countReserved(r, 1)
 	w.held = append(w.held, h)
 }
 

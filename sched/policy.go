@@ -18,6 +18,8 @@ type Policy struct {
 	Backoff Backoff
 	// KeepFailed bounds the jobs that were given up and are kept with their history.
 	KeepFailed Keep
+	// keepsFailed says that a rule has KeepFailed.
+	keepsFailed bool
 	// DeadLetter names the queue that takes a job that was given up; empty: none.
 	DeadLetter string
 
@@ -247,7 +249,7 @@ const deadLetterKey = "dead-letter"
 var policyKeys = []PolicyKey{
 	{"retries", "3", "how often a job that failed, timed out or lost its worker is tried again before it is given up; forever is the default", (*Policy).setRetries},
 	{"backoff", "1s..1h x2 ~20%", "the delay before each retry: the first, the longest, the factor between two, and by how much chance changes it", (*Policy).setBackoff},
-	{"keep-failed", "10000, 30d", "how many jobs that were given up are kept, and for how long; 0 keeps none", func(p *Policy, v string) error { return setKeep(&p.KeepFailed, v) }},
+	{"keep-failed", "10000, 30d", "how many jobs that were given up are kept, and for how long; 0 keeps none", (*Policy).setKeepFailed},
 	{deadLetterKey, "mail.dead", "the queue that takes jobs that were given up, instead of keeping them as failed", (*Policy).setDeadLetter},
 	{"job-ttl", "10m", "how long after its due time a job may start before it ends as expired; 0: for ever", func(p *Policy, v string) error { return setTime(&p.JobTTL, v) }},
 	{"unique-for", "10m", "how long after a job is done a submission of its name is accepted and not queued", func(p *Policy, v string) error { return setTime(&p.UniqueFor, v) }},

@@ -59,6 +59,11 @@ type Keep struct {
 	Age  int64 // milliseconds
 }
 
+func (p *Policy) setKeepFailed(text string) error {
+	p.keepsFailed = true
+	return setKeep(&p.KeepFailed, text)
+}
+
 // defaultKept is KeepFailed where a policy limits retries and says nothing of what is kept, and the bound of what a queue
 // has kept when no rule matches it any more.
 var defaultKept = Keep{Jobs: 10000, Age: (30 * 24 * time.Hour).Milliseconds()}

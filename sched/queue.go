@@ -8,9 +8,10 @@ type queue struct {
 	ready       index     // key {^priority, due second}
 	wide        index     // the same, for jobs that only Wide peers can have
 	private     index     // the same, for tasks that are only stolen
+	numbered    index     // key {^priority, number >> numberBits}, for numbered jobs; those of a key are in the order of their numbers
 	withheld    index     // the same, for withheld jobs
 	delayed     index     // key {due second, milliseconds after it at which the job is due}
-	prioritized dueCounts // counts of the ready jobs that have a priority or a lane and are not immediate
+	prioritized dueCounts // counts of the ready jobs that have a priority or a lane, are not immediate and not in numbered
 	timer       key       // the smallest key of the delayed index, while the queue is in the timers heap
 	heapIndex   int       // index in the timers heap, -1: not in it
 
@@ -30,6 +31,8 @@ type queue struct {
 	tasks            int                   // number of tasks that are not complete
 	readyTasks       int                   // of these, those that are ready
 	immediate        int                   // pending jobs submitted with sched_at 0
+	prior            int                   // ready numbered jobs with a priority above 0
+	passing          bool                  // made for Passing peers or a numbered job, and no other peer has watched it, see isPassing
 	dropped          bool
 	saved            uint64 // the journal's number for it, 0: not journaled
 	search           search
@@ -49,7 +52,7 @@ func (q *queue) place() int          { return q.heapIndex }
 func (q *queue) setPlace(i int)      { q.heapIndex = i }
 
 func (q *queue) pending() int {
-	n := q.ready.jobs + q.withheld.jobs + q.wide.jobs + q.private.jobs + q.delayed.jobs
+	n := q.ready.jobs + q.withheld.jobs + q.wide.jobs + q.private.jobs + q.numbered.jobs + q.delayed.jobs
 	if q.keyed != nil {
 		n += q.keyed.jobs
 	}
@@ -62,7 +65,7 @@ func (q *queue) unreserved() int { return q.pending() + len(q.parked) + q.keptJo
 // readyFor returns the ready index in which a job belongs.
 func (sh *shard) readyFor(q *queue, r *record) *index {
 	switch {
-	case r.flags&(longName|private|withheld|laned) == 0: // nearly always
+	case r.flags&(longName|private|withheld|laned|numbered) == 0: // nearly always
 		return &q.ready
 	case r.flags&private != 0:
 		return &q.private
@@ -70,17 +73,24 @@ func (sh *shard) readyFor(q *queue, r *record) *index {
 		return &q.withheld
 	case r.flags&laned != 0:
 		return &q.keyed.lanes[r.laneID()].jobs
+	case r.flags&longName != 0:
+		return &q.wide
 	}
-	return &q.wide
+	return &q.numbered
 }
 
-// readyKey returns the key of a ready job: larger priority first, then the earlier due second. ^
+// inNumbered says that the numbered index is the one in which a ready job belongs.
+func (r *record) inNumbered() bool {
+	return r.flags&(longName|private|withheld|laned|numbered) == numbered
+}
+
+// readyKey returns the key of a ready job that is not numbered: larger priority first, then the earlier due second. ^
 // turns the order round without overflow.
 func readyKey(r *record) key { return key{^r.priority, r.due} }
 
 // countDue counts a job that enters a ready index, or leaves it, in prioritized.
 func (q *queue) countDue(r *record, n int) {
-	if (r.priority != 0 || r.flags&laned != 0) && r.flags&immediate == 0 {
+	if (r.priority != 0 || r.flags&laned != 0) && r.flags&immediate == 0 && !r.inNumbered() {
 		q.prioritized.add(r.due, n)
 	}
 }

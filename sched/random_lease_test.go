@@ -57,7 +57,7 @@ func durableLeases(s *Scheduler) (all []string) {
 				continue
 			}
 			for _, h := range w.held {
-				if r := s.shards[i].slab.at(h.job); r.space == durableSpace {
+				if r := s.shards[i].slab.at(h.job); testRules[r.space].Durable {
 					all = append(all, fmt.Sprint("lease ", r.seq, s.shards[i].savedLease(r)))
 				}
 			}

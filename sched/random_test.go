@@ -11,28 +11,32 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The spaces of testRules: by the zero Rules, Owned, and Durable.
+// The spaces of testRules: by the zero Rules, Owned, Durable, and Numbered.
 const (
 	plainSpace Space = iota
 	ownedSpace
 	durableSpace
+	numberedSpace
 )
 
 var testRules = [MaxSpaces]Rules{
 	ownedSpace:   {Global: true, Owned: true, Untimed: true, Deaths: 3},
 	durableSpace: {Durable: true},
+
+	numberedSpace: {Durable: true, Numbered: true},
 }
 
 // allVerbs are all verbs: those of the model's machine, and those that the model does not have.
 var allVerbs = strings.Fields(`submit submit submit submit submit submit watch watch watch broadcast unwatch
 	reserve reserve reserve reserve reserve try sleep finish finish finish fail delay remove drop flushed flushed
-	forget pass pass tick tick timeout lock lock lock unlock locktime listen publish release held policy failed done request request token token`)
+	forget pass pass tick tick timeout lock lock lock unlock locktime listen publish release held policy failed done request request token token
+	return return bury renew kick number number number pause`)
 
 var (
 	randomQueues = []string{"f", "g", "h"}
 	randomNames  = []string{"a", "b", "c", strings.Repeat("long", 64)}
 	randomLocks  = []string{"x", "y"}
-	randomSkills = []Skills{0, 0, Named, Wide, Named | Wide}
+	randomSkills = []Skills{0, 0, Named, Wide, Named | Wide, Wide | Punctual | Passing}
 )
 
 // memJournal is a Journal that keeps its records by shard and sequence.
@@ -64,6 +68,7 @@ type randomSched struct {
 	holder  map[Run]int
 	lastID  SessionID
 	tags    uint64
+	last    uint64 // number
 }
 
 func newRandomSched(t *rapid.T, shards int) *randomSched {
@@ -151,6 +156,12 @@ func (x *randomSched) verb() {
 		x.policy()
 	case "failed":
 		x.failed(queue)
+	case "kick":
+		s.Kick(now, queue, 1+x.n("bound", 3), x.n("of failed", 2) == 0, sink)
+	case "number":
+		x.number(p)
+	case "pause":
+		_ = s.PauseFor(now, queue, int64(x.n("ms", 3000)))
 	case "done":
 		var seq uint64
 		s.WalkDone(queue, KeptCursor{}, 1, func(k *KeptJob) { seq = k.Ref.Seq })
@@ -171,6 +182,12 @@ func (x *randomSched) report(verb string) {
 		_ = s.Fail(now, p, ref, nil, sink)
 	case "delay":
 		_ = s.Delay(now, p, ref, int64(x.n("delay", 4)), 1, sink)
+	case "return":
+		_ = s.Return(now, p, ref, int64(x.n("priority", 3))-1, int64(x.n("ms", 2500)), sink)
+	case "bury":
+		_ = s.Bury(now, p, ref, int64(x.n("priority", 3))-1, sink)
+	case "renew":
+		_ = s.Renew(now, p, ref)
 	case "lock":
 		_, _ = s.AcquireLock(now, p, ref, lock, x.n("count", 3), sink)
 	case "unlock":
@@ -183,10 +200,13 @@ func (x *randomSched) report(verb string) {
 func (x *randomSched) submit(queue, name []byte, p *Peer) {
 	x.tags++
 	j := Submission{
-		Space: Space(x.n("space", 3)), Queue: queue, Name: name, Workload: make([]byte, x.n("workload", 150)),
+		Space: Space(x.n("space", 4)), Queue: queue, Name: name, Workload: make([]byte, x.n("workload", 150)),
 		Priority: int64(x.n("priority", 2)), Timeout: int32(x.n("timeout", 3)),
 	}
-	if x.n("later", 4) == 0 {
+	switch later := x.n("later", 4) == 0; {
+	case later && j.Space == numberedSpace:
+		j.After = int64(x.n("after", 4000))
+	case later:
 		j.SchedAt = x.now.Wall/1000 + int64(x.n("at", 4)) - 1
 	}
 	if j.Space == ownedSpace || x.n("await", 4) == 0 {
@@ -196,6 +216,20 @@ func (x *randomSched) submit(queue, name []byte, p *Peer) {
 		j.Name = name[:maxShort]
 	}
 	_ = x.s.Submit(x.now, &j, &x.rec)
+	x.last = max(x.last, j.Number)
+}
+
+// number is a verb with a number, mostly one of the last.
+func (x *randomSched) number(p *Peer) {
+	number := x.last - uint64(x.n("number", 12))
+	switch x.n("verb", 4) {
+	case 0:
+		x.s.RemoveNumber(x.now, numberedSpace, number, &x.rec)
+	case 1:
+		x.s.KickNumber(x.now, numberedSpace, number, &x.rec)
+	default:
+		x.s.ReserveNumber(x.now, p, numberedSpace, number, 5, &x.rec)
+	}
 }
 
 // note keeps the jobs that are handed out, and checks that the peer may have them.
@@ -223,7 +257,7 @@ func (x *randomSched) durable(s *Scheduler) []string {
 	var all []string
 	for c, done := (Cursor{}), false; !done; {
 		c, done = s.Walk(c, slabChunk, func(j *Job) {
-			if j.Space == durableSpace {
+			if testRules[j.Space].Durable {
 				all = append(all, fmt.Sprint(j.Ref.Seq, j.Queue, " ", string(j.Name), len(j.Workload), j.SchedAt, max(j.Due, x.now.Wall), j.Priority, j.Count, j.Timeout))
 			}
 		})
@@ -233,7 +267,7 @@ func (x *randomSched) durable(s *Scheduler) []string {
 		for _, q := range sh.byName {
 			if q.kept != nil {
 				q.kept[keptName].jobs.eachFrom(&sh.buckets, &sh.slab, firstKey, func(job uint32) bool {
-					if r := sh.slab.at(job); r.space == durableSpace {
+					if r := sh.slab.at(job); testRules[r.space].Durable {
 						all = append(all, fmt.Sprint(r.seq, q.name, " ", string(sh.nameView(job)), r.size, r.due))
 					}
 					return true
@@ -245,14 +279,14 @@ func (x *randomSched) durable(s *Scheduler) []string {
 	for _, queue := range randomQueues {
 		for c, done := (KeptCursor{}), false; !done; {
 			c, done = s.WalkFailed([]byte(queue), c, slabChunk, func(f *KeptJob) {
-				if f.Space == durableSpace {
+				if testRules[f.Space].Durable {
 					all = append(all, fmt.Sprint(f.Ref.Seq, queue, " ", string(f.Name), len(f.Workload), f.At, f.Priority, f.Count, f.Timeout, attempts(f.History)))
 				}
 			})
 		}
 		for c, done := (KeptCursor{}), false; !done; {
 			c, done = s.WalkDone([]byte(queue), c, slabChunk, func(f *KeptJob) {
-				if f.Space == durableSpace {
+				if testRules[f.Space].Durable {
 					all = append(all, fmt.Sprint(f.Ref.Seq, queue, " ", string(f.Name), len(f.Workload), f.At, attempts(f.History), f.Result != nil, string(f.Result)))
 				}
 			})

@@ -28,7 +28,7 @@ func (s *Scheduler) Watch(now Time, p *Peer, name []byte, broadcast bool, sink S
 	defer sh.unlock(now, sink)
 	switch {
 	case w == nil:
-		q, err := sh.queue(name)
+		q, err := sh.queueFor(name, p.skills&Passing != 0)
 		if err != nil {
 			return err
 		}
@@ -43,6 +43,7 @@ func (s *Scheduler) Watch(now Time, p *Peer, name []byte, broadcast bool, sink S
 	if p.skills&Wide == 0 { // Wide peers serve queues that are not durable
 		sh.saveQueue(w.queue)
 	}
+	w.queue.passing = w.queue.passing && p.skills&Passing != 0
 	if w.broadcast != broadcast {
 		w.broadcast = broadcast
 		w.queue.broadcastWorkers += count(broadcast) - count(!broadcast)
@@ -415,7 +416,7 @@ func (sh *shard) rankOf(job uint32) rank {
 		return lastRank
 	}
 	r := sh.slab.at(job)
-	return rank{readyKey(r), r.seq}
+	return rank{sh.standing(r), r.seq}
 }
 
 // bestWatch puts the peer in the line of each queue that it watches, in one pass. It returns the

@@ -77,13 +77,18 @@ type Rules struct {
 	Private bool
 	// Kept queues, those that have had such a job, are never dropped. Graph implies it.
 	Kept bool
+	// Numbered jobs have their sequence numbers as names, in decimal digits: each submission adds a job. Those of one
+	// priority are handed out in the order of their numbers, also when they come back, and have Counts. They are never
+	// broadcast. A failed one is kept until it is kicked or removed, unless a policy has KeepFailed. Numbered excludes all
+	// other rules but Durable.
+	Numbered bool
 	// Deaths, when not 0, is the number of failures that end a job with Failed. Each earlier
 	// failure adds one to the job's priority and puts it ahead of its equals.
 	Deaths int32
 }
 
 // shared says that a job may be broadcast.
-func (r *Rules) shared() bool { return !r.Owned && !r.Graph }
+func (r *Rules) shared() bool { return !r.Owned && !r.Graph && !r.Numbered }
 
 // Options are a Scheduler's settings; the zero value of a field means its default.
 type Options struct {
@@ -137,7 +142,9 @@ type Scheduler struct {
 	policies   atomic.Pointer[Policies]
 
 	rules      [MaxSpaces]Rules
-	keptSpaces uint16 // spaces whose queues are never dropped, as bits
+	keptSpaces uint16            // spaces whose queues are never dropped, as bits
+	numbered   uint16            // spaces of Rules.Numbered, as bits
+	queueMasks [MaxSpaces]uint32 // see tag
 	locks      namedLocks
 	ids        [idShards]idTable
 	leases     leases
@@ -195,6 +202,8 @@ func New(o Options) *Scheduler {
 	}
 	for i := range s.rules {
 		s.keptSpaces |= uint16(count(s.rules[i].Graph || s.rules[i].Kept)) << i
+		s.numbered |= uint16(count(s.rules[i].Numbered)) << i
+		s.queueMasks[i] = uint32(count(s.rules[i].Numbered)) - 1
 	}
 	for i := range s.shards {
 		s.shards[i].init(s, i)
@@ -234,9 +243,9 @@ func (s *Scheduler) shardOf(queue []byte) *shard {
 	return &s.shards[i]
 }
 
-// tag returns the hash of a job's name in its queue and space.
+// tag returns the hash of a job's name in its queue and space. In a space of Rules.Numbered the queue does not count.
 func (s *Scheduler) tag(queue uint32, space Space, name []byte) uint32 {
-	h := maphash.Bytes(s.seed, name) ^ (uint64(queue)<<8|uint64(space))*0x9e3779b97f4a7c15
+	h := maphash.Bytes(s.seed, name) ^ (uint64(queue&s.queueMasks[space])<<8|uint64(space))*0x9e3779b97f4a7c15
 	h *= 0xd6e8feb86659fd93
 	return uint32(h >> 32)
 }

@@ -23,6 +23,7 @@ type shard struct {
 	arena         arena
 	names         names
 	buckets       buckets
+	numbered      numberedCounts
 	running       index             // jobs reserved under the default time-out, key {start}
 	deadline      index             // jobs reserved under their own time-out, key {deadline}
 	unreported    heap[*unreported] // by the time at which they are resolved
@@ -55,6 +56,8 @@ type shard struct {
 
 	graph graph
 
+	digits []byte // of the number that a new job gets
+
 	out   Delivery // the Delivery under way
 	saved Saved    // the record being journaled
 }
@@ -83,7 +86,7 @@ func (sh *shard) queue(name []byte) (*queue, error) {
 	}
 	q := &queue{
 		name: string(name), heapIndex: -1,
-		ready: newIndex(), withheld: newIndex(), wide: newIndex(), private: newIndex(), delayed: newIndex(),
+		ready: newIndex(), withheld: newIndex(), wide: newIndex(), private: newIndex(), numbered: newIndex(), delayed: newIndex(),
 	}
 	sh.giveTally(q)
 	q.id = assignID(&sh.queues, &sh.freeQueueIDs, q)
@@ -92,6 +95,18 @@ func (sh *shard) queue(name []byte) (*queue, error) {
 		sh.setPolicy(Time{}, q)
 	}
 	return q, nil
+}
+
+// queueFor is queue. A queue that it makes is passing if it is to be.
+func (sh *shard) queueFor(name []byte, passing bool) (*queue, error) {
+	if q := sh.byName[string(name)]; q != nil {
+		return q, nil
+	}
+	q, err := sh.queue(name)
+	if err == nil {
+		q.passing = passing
+	}
+	return q, err
 }
 
 // assignID puts v in the first free place of all and returns its index.
@@ -146,6 +161,7 @@ func (sh *shard) enqueue(now Time, job uint32, r *record, q *queue, past uint32)
 		return
 	}
 	r.state, r.stateData = delayed, past
+	sh.countDelayed(r, 1)
 	q.delayed.pushBack(&sh.buckets, &sh.slab, key{r.due, int64(past)}, job)
 	sh.resetTimer(q)
 }
@@ -168,6 +184,7 @@ func (sh *shard) dequeue(job uint32, r *record, q *queue) {
 		sh.removeReady(job, r, q)
 		return
 	}
+	sh.countDelayed(r, -1)
 	q.delayed.remove(&sh.buckets, &sh.slab, job)
 	sh.resetTimer(q)
 }
@@ -226,14 +243,23 @@ func (sh *shard) hold(now Time, job uint32, r *record, w *watch, s slot) {
 		sh.countUntimed(r, w.queue, 1)
 		return
 	}
+	sh.startTimeout(now, job, r, w.peer)
+}
+
+// startTimeout puts a reserved job under the deadline of its time-out, or of the default one.
+func (sh *shard) startTimeout(now Time, job uint32, r *record, p *Peer) {
+	grace := sh.s.grace
+	if p.skills&Punctual != 0 {
+		grace = 0
+	}
 	if r.timeout > 0 {
 		r.flags |= ownDeadline
-		at := roundUp(now.Mono + int64(r.timeout)*1000 + sh.s.grace)
+		at := roundUp(now.Mono + int64(r.timeout)*1000 + grace)
 		sh.deadline.pushBack(&sh.buckets, &sh.slab, key{at, 0}, job)
 		sh.s.alarmMono(at)
 		return
 	}
-	start := roundUp(now.Mono + sh.s.grace)
+	start := roundUp(now.Mono + grace)
 	sh.running.pushBack(&sh.buckets, &sh.slab, key{start, 0}, job)
 	if d := sh.s.timeout.Load(); d > 0 {
 		sh.s.alarmMono(start + d)
@@ -275,6 +301,7 @@ func (sh *shard) unlist(job uint32, r *record, w *watch) held {
 	if last == 0 && !w.ended {
 		w.queue.busy--
 	}
+	w.shard.countReserved(r, -1)
 	switch {
 	case r.flags&untimed != 0:
 		sh.countUntimed(r, w.queue, -1)

@@ -30,6 +30,7 @@ type Stats struct {
 	Queues     int
 	Jobs       int // in any state but those of kept jobs
 	Failed     int
+	Numbered   NumberedStats
 	KeptDone   int // done or expired
 	KeptNames  int // of done jobs, remembered for Policy.UniqueFor alone
 	ArenaBytes int // held for the bytes of jobs
@@ -63,7 +64,8 @@ func (s *Scheduler) Stats() Stats {
 		t.Stale += c.Stale
 		t.Expired += c.Expired
 		t.Forgotten += c.Forgotten
-		t.Failed += sh.keptJobs[keptFailed]
+		t.Failed += sh.keptJobs[keptFailed] + sh.keptJobs[keptBuried]
+		t.Numbered.add(sh)
 		t.KeptDone += sh.keptJobs[keptDone] + sh.keptJobs[keptResult]
 		t.KeptNames += sh.keptJobs[keptName]
 		t.Queues += len(sh.byName)
@@ -90,9 +92,11 @@ type QueueStatus struct {
 	Parked     int   // waiting for a lock
 	Delayed    int   // not due yet
 	Waiting    int   // waiting tasks
-	Failed     int   // given up and kept; not among Jobs
+	Failed     int   // given up or buried, and kept; not among Jobs
+	Buried     int   // of these, jobs of Rules.Numbered
+	Prior      int   // ready jobs of Rules.Numbered with a priority above 0
 	Done       int   // done or expired, and kept; not among Jobs
-	SchedAt    int64 // smallest sched_at of the pending jobs, 0 when one is immediate or there is none
+	SchedAt    int64 // smallest sched_at of the pending jobs, 0 when one is immediate, or numbered and ready, or there is none
 }
 
 // Status calls fn for every queue under the shard's lock, a batch of queues at a time, in no stated
@@ -133,8 +137,8 @@ func (sh *shard) statuses(first, n int, fn func(QueueStatus)) (more bool) {
 }
 
 func (sh *shard) status(q *queue) QueueStatus {
-	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + len(q.parked) + q.waiting, Running: q.running, Unfinished: q.running - q.reservedTasks - q.savedLeases, Parked: len(q.parked), Delayed: q.delayed.jobs, Waiting: q.waiting, Failed: q.keptFor(keptFailed), Done: q.keptFor(keptDone, keptResult)}
-	if q.immediate > 0 || q.pending() == 0 {
+	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + len(q.parked) + q.waiting, Running: q.running, Unfinished: q.running - q.reservedTasks - q.savedLeases, Parked: len(q.parked), Delayed: q.delayed.jobs, Waiting: q.waiting, Failed: q.failedJobs(), Buried: q.keptFor(keptBuried), Prior: q.prior, Done: q.keptFor(keptDone, keptResult)}
+	if q.immediate+q.numbered.jobs > 0 || q.pending() == 0 {
 		return st
 	}
 	st.SchedAt = never

@@ -4,9 +4,11 @@ package sched
 type Submission struct {
 	Space    Space
 	Queue    []byte
-	Name     []byte // unique per space and queue
+	Name     []byte // unique per space and queue; of a job of Rules.Numbered Submit does not read it
+	Number   uint64 // of a job of Rules.Numbered: set by Submit
 	Workload []byte
 	SchedAt  int64 // Unix seconds; 0: at once
+	After    int64 // milliseconds from now until the job is due, when SchedAt is 0
 	Priority int64 // larger first
 	Count    int32
 	Timeout  int32 // seconds; 0: the scheduler's default
@@ -52,9 +54,12 @@ func (sh *shard) submitHeld(now Time, j *Submission, sink Sink) error {
 			return ErrNoWorker
 		}
 		var err error
-		if q, err = sh.queue(j.Queue); err != nil {
+		if q, err = sh.queueFor(j.Queue, sh.s.rules[j.Space].Numbered); err != nil {
 			return err
 		}
+	}
+	if sh.s.rules[j.Space].Numbered {
+		return sh.submitNumbered(now, q, j, sink)
 	}
 	tag := sh.s.tag(q.id, j.Space, j.Name)
 	job, known := sh.lookup(tag, q, j.Space, j.Name)
@@ -66,7 +71,7 @@ func (sh *shard) submitHeld(now Time, j *Submission, sink Sink) error {
 	case known:
 		return sh.resubmit(now, job, q, j, sink)
 	}
-	return sh.add(now, tag, q, j, sink)
+	return sh.add(now, sh.s.jobs.Add(1), tag, q, j, sink)
 }
 
 // lookup finds a job by name in any state that has a name.
@@ -81,7 +86,8 @@ func (sh *shard) lookup(tag uint32, q *queue, space Space, name []byte) (uint32,
 	})
 }
 
-func (sh *shard) add(now Time, tag uint32, q *queue, j *Submission, sink Sink) error {
+// add adds a job under a sequence number, which is taken under the same hold of the shard's lock.
+func (sh *shard) add(now Time, seq uint64, tag uint32, q *queue, j *Submission, sink Sink) error {
 	if q.policy != nil {
 		if err := q.admit(j.Name, j.Workload, -1); err != nil {
 			sh.discardUnused(q)
@@ -93,7 +99,10 @@ func (sh *shard) add(now Time, tag uint32, q *queue, j *Submission, sink Sink) e
 		return err
 	}
 	q.bytes += int64(r.size)
-	r.seq = sh.s.jobs.Add(1)
+	r.seq = seq
+	if r.flags&numbered != 0 {
+		sh.setCounts(r, &Counts{Submitted: now.Wall, Delay: uint32(j.After / 1000)})
+	}
 	sh.counters.Submitted++
 	q.tally.Submitted[j.Space]++
 	sh.await(job, r, j)
@@ -106,8 +115,12 @@ func (sh *shard) add(now Time, tag uint32, q *queue, j *Submission, sink Sink) e
 
 // newJob makes a detached job: it stores the bytes and enters the name.
 func (sh *shard) newJob(tag uint32, q *queue, space Space, name, workload []byte) (uint32, *record, error) {
+	rules, more := &sh.s.rules[space], 0
+	if rules.Numbered {
+		more = countsSize
+	}
 	size := packedLen(name, workload)
-	bytes, room, ok := sh.arena.alloc(size)
+	bytes, room, ok := sh.arena.alloc(size + more)
 	if !ok {
 		return none, nil, errFull
 	}
@@ -119,10 +132,13 @@ func (sh *shard) newJob(tag uint32, q *queue, space Space, name, workload []byte
 	}
 	pack(room, name, workload)
 	r.bytes, r.size, r.space = bytes, uint32(size), space
+	if rules.Numbered {
+		r.flags |= numbered
+	}
 	if len(name) > maxShort || len(q.name) > maxShortQueue {
 		r.flags |= longName
 	}
-	if sh.s.rules[space].Private {
+	if rules.Private {
 		r.flags |= private
 	}
 	q.spaces |= 1 << space
@@ -141,14 +157,20 @@ func (sh *shard) placeSubmission(now Time, job uint32, r *record, q *queue, j *S
 	if j.Await == nil || j.Stays {
 		r.flags &^= awaitedBySubmitter
 	}
-	if j.SchedAt == 0 {
+	past := uint32(0)
+	switch {
+	case j.SchedAt == 0 && j.After > 0:
+		at := now.Wall + min(j.After, longestDelay)
+		r.due = floorSecond(at)
+		past = uint32(at - r.due*1000)
+	case j.SchedAt == 0:
 		r.flags |= immediate
 		r.due = floorSecond(now.Wall)
 		if sh.assignDirectly(now, job, r, q, sink) {
 			return
 		}
 	}
-	sh.enqueue(now, job, r, q, 0)
+	sh.enqueue(now, job, r, q, past)
 	sh.save(job, r, q)
 	sh.match(now, q, sink)
 }

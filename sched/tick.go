@@ -138,6 +138,7 @@ func (sh *shard) timeOut(now Time, x *index, timeout int64, until int, sink Sink
 			sh.s.timedOut(&sh.out.Job, w.peer.id, unconnected)
 		}
 		sh.noteRevoked(now, job, r)
+		sh.addCount(r, atTimedOut)
 		q := sh.unhold(job, r)
 		sh.fail(now, job, r, q, Attempt{Outcome: attemptTimedOut, Worker: worker}, byRules, sink)
 		sh.countSteps(1)
@@ -175,6 +176,7 @@ func (sh *shard) dropQueues(until int, sink Sink) {
 			q.withheld.free(&sh.buckets)
 			q.wide.free(&sh.buckets)
 			q.private.free(&sh.buckets)
+			q.numbered.free(&sh.buckets)
 			q.delayed.free(&sh.buckets)
 			sh.queues[q.id] = nil
 			sh.freeQueueIDs = append(sh.freeQueueIDs, q.id)

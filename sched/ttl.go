@@ -95,14 +95,18 @@ func (sh *shard) sweepSome(now Time, w *sweep, until int, sink Sink) (done bool)
 			return false
 		}
 		sh.countSteps(1)
+		if w.index == numberedIndex {
+			sh.sweepNumbered(now, w, sink)
+			continue
+		}
 		job := q.sweptIndex(w.index).headFrom(&sh.buckets, &sh.slab, w.from)
 		if job == none {
 			w.index, w.from = w.index+1, firstKey
 			continue
 		}
 		r := sh.slab.at(job)
-		k := readyKey(r)
-		switch at := w.expires(k.b); {
+		k := sh.standing(r)
+		switch at := w.expires(r.due); {
 		case k.b < firstDue:
 			w.from = key{k.a, firstDue}
 		case at <= now.Wall:
@@ -118,13 +122,47 @@ func (sh *shard) sweepSome(now Time, w *sweep, until int, sink Sink) (done bool)
 	return true
 }
 
+// sweepNumbered sweeps one bucket of the numbered index, whose jobs are in no order of due times. It passes over the rest of
+// a priority behind a job that was submitted too late to be expired: no job is due before it is submitted.
+func (sh *shard) sweepNumbered(now Time, w *sweep, sink Sink) {
+	q := w.queue
+	job := q.numbered.headFrom(&sh.buckets, &sh.slab, w.from)
+	if job == none {
+		w.index, w.from = w.index+1, firstKey
+		return
+	}
+	k := numberKey(sh.slab.at(job))
+	w.from = k.next()
+	for job != none {
+		r := sh.slab.at(job)
+		this, at := job, w.expires(r.due)
+		job = r.next
+		sh.countSteps(1)
+		if at <= now.Wall {
+			sh.endExpired(now, this, r, q, sink)
+			continue
+		}
+		w.first = min(w.first, at)
+		if w.expires(sh.standing(r).b) > now.Wall {
+			w.from = key{k.a, math.MaxInt64}.next()
+			break
+		}
+	}
+	if w.from == firstKey { // that was the last key of all
+		w.index++
+	}
+}
+
+// numberedIndex is the number of the numbered index for sweptIndex. The lanes follow.
+const numberedIndex = 3
+
 // sweptIndexes is how many numbers sweptIndex takes. A lane that comes while a sweep is under way may have the number of one
 // that has gone: the next sweep reads it.
 func (q *queue) sweptIndexes() int {
 	if q.keyed == nil {
-		return 3
+		return numberedIndex + 1
 	}
-	return 3 + len(q.keyed.lanes)
+	return numberedIndex + 1 + len(q.keyed.lanes)
 }
 
 // sweptIndex returns an index of ready jobs by its number.
@@ -136,8 +174,10 @@ func (q *queue) sweptIndex(i int) *index {
 		return &q.withheld
 	case 2:
 		return &q.wide
+	case numberedIndex:
+		return &q.numbered
 	}
-	if l := q.keyed.lanes[i-3]; l != nil {
+	if l := q.keyed.lanes[i-numberedIndex-1]; l != nil {
 		return &l.jobs
 	}
 	return &index{}

@@ -17,6 +17,7 @@ type JobView struct {
 	Until   int64  // Unix milliseconds of the time-out of a running job, or of the end of its lease; 0: there is none
 	History []byte // for ParseHistory
 	Result  []byte // nil: none is kept
+	Counts  Counts // of a job of Rules.Numbered
 }
 
 // HeldLocks returns the names of the locks that a job holds, at most maxJobLocks.
@@ -30,7 +31,10 @@ func (s *Scheduler) HeldLocks(ref JobRef) []string {
 func (sh *shard) viewJob(now Time, job uint32, r *record, q *queue, v *JobView) {
 	sh.view(job, r, q, &v.Job)
 	v.State, v.Since, v.History, v.Result = sh.jobStateOf(job, r), sh.sinceOf(now, job, r), sh.history(job, r), nil
-	v.Worker, v.Until = "", 0
+	v.Worker, v.Until, v.Counts = "", 0, Counts{}
+	if r.flags&numbered != 0 {
+		v.Counts = sh.countsOf(r)
+	}
 	if r.due < firstDue || r.state == failed || r.state == finished {
 		v.Due, v.SchedAt = 0, 0
 	}

@@ -16,7 +16,7 @@ const (
 	WhyLockFree                     // Name of the lock, which is free: it is its turn
 	WhyPredecessors                 // N of the Of that it was given, Jobs: some of the N
 	WhyHalted                       // the server stops
-	WhyPaused                       // the queue hands out nothing
+	WhyPaused                       // the queue hands out nothing; Until when, if it is a PauseFor
 	WhyConcurrency                  // N jobs of the queue run, Of may
 	WhyKeyConcurrency               // N jobs of its key run, Of may
 	WhyRate                         // Until the queue hands out again
@@ -134,13 +134,16 @@ func (sh *shard) whyQueue(now Time, q *queue) (all []Why) {
 		all = append(all, Why{Reason: WhyHalted})
 	}
 	if g := q.limiter; g != nil {
-		if g.paused {
+		switch paused := g.pausedUntil > now.Mono; {
+		case g.paused:
 			all = append(all, Why{Reason: WhyPaused})
+		case paused:
+			all = append(all, Why{Reason: WhyPaused, Until: now.wallAt(g.pausedUntil)})
 		}
 		if g.concurrency > 0 && q.running >= g.concurrency {
 			all = append(all, Why{Reason: WhyConcurrency, N: q.running, Of: g.concurrency})
 		}
-		if g.heapIndex >= 0 {
+		if g.heapIndex >= 0 && g.refillAt > g.pausedUntil {
 			all = append(all, Why{Reason: WhyRate, Until: now.wallAt(g.refillAt)})
 		}
 	}
@@ -195,7 +198,7 @@ func (sh *shard) anyWide(q *queue) bool {
 
 // countAhead counts the jobs that stand before a ready job in its index, as far as maxWhySteps reach.
 func (sh *shard) countAhead(r *record, q *queue) (n int, more bool) {
-	n, more = sh.readyFor(q, r).jobsBefore(&sh.buckets, readyKey(r), maxWhySteps)
+	n, more = sh.readyFor(q, r).jobsBefore(&sh.buckets, sh.buckets.at(r.bucket).key, maxWhySteps)
 	sh.countSteps(2 * maxWhySteps)
 	steps := 0
 	for job := r.prev; job != none; job = sh.slab.at(job).prev {

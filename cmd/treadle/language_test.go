@@ -17,7 +17,7 @@ var bareSubject = regexp.MustCompile(`^(Who|Whoever|Whose|What|Whatever|Those|He
 // privateWords are words of this project alone for ideas that have a standard name, which stands beside them.
 var privateWords = map[*regexp.Regexp]string{
 	regexp.MustCompile(`(?i)\bwho(m)?ever\b`):                                    "the caller, the sender, the peer",
-	regexp.MustCompile(`(?i)\b(exhume\w*|bury|leavers?)`):                        "reap, departed",
+	regexp.MustCompile(`(?i)\b(exhume\w*|leavers?)`):                             "reap, departed",
 	regexp.MustCompile(`(?i)\b(farewell|lastWords)\b`):                           "half-close, shutdown",
 	regexp.MustCompile(`(?i)\b(relieve\w*|maxDeaf)\b`):                           "shed",
 	regexp.MustCompile(`(?i)\b(burden|foremost|picky|takeApart|comeBack)\b`):     "the words of sched/doc.go",

@@ -1,0 +1,149 @@
+package sched
+
+import (
+	"encoding/binary"
+	"strconv"
+)
+
+// Behind the bytes of a job of Rules.Numbered are its counts: the time of its submission, then uint32s, all big-endian.
+// They are changed in place, and are not in the record's size.
+const (
+	atSubmitted = 0
+	atDelay     = 8
+	atRuns      = 12
+	atTimedOut  = 16
+	atReturned  = 20
+	atBuried    = 24
+	atKicked    = 28
+	countsSize  = 32
+)
+
+// numberBits is how many low bits of their numbers the jobs of one bucket of a numbered index may differ in. A bucket has
+// at most 256 jobs: so many are passed to find a job's place. With fewer bits the index would have more keys.
+const numberBits = 8
+
+// maxDigits is the length of the longest number in digits.
+const maxDigits = 20
+
+// Counts say what has happened to a job of Rules.Numbered. All but Submitted and Delay begin again above 2^32.
+type Counts struct {
+	Submitted int64  // Unix milliseconds
+	Delay     uint32 // seconds: of the submission, or of the last Return
+	Runs      uint32 // it was handed out
+	TimedOut  uint32
+	Returned  uint32 // its workers gave it back by Return
+	Buried    uint32 // it has failed, by Bury or by a policy
+	Kicked    uint32 // it was made ready by Kick, KickNumber or an operator
+}
+
+// countBytes returns a view of the counts of a numbered job.
+func (sh *shard) countBytes(r *record) []byte {
+	return sh.arena.view(r.bytes, int(r.size)+countsSize)[r.size:]
+}
+
+// countsOf reads the counts of a numbered job.
+func (sh *shard) countsOf(r *record) Counts {
+	b := sh.countBytes(r)
+	at := func(i int) uint32 { return binary.BigEndian.Uint32(b[i:]) }
+	return Counts{int64(binary.BigEndian.Uint64(b)), at(atDelay), at(atRuns), at(atTimedOut), at(atReturned), at(atBuried), at(atKicked)}
+}
+
+// setCounts writes the counts of a numbered job.
+func (sh *shard) setCounts(r *record, c *Counts) {
+	b := sh.countBytes(r)
+	binary.BigEndian.PutUint64(b, uint64(c.Submitted))
+	for i, n := range [...]uint32{c.Delay, c.Runs, c.TimedOut, c.Returned, c.Buried, c.Kicked} {
+		binary.BigEndian.PutUint32(b[atDelay+4*i:], n)
+	}
+}
+
+// addCount adds one to a count of a job, if the job is numbered.
+func (sh *shard) addCount(r *record, at int) {
+	if r.flags&numbered != 0 {
+		sh.increment(r, at)
+	}
+}
+
+// increment is addCount for a numbered job. It stays out of addCount, so that the check for other jobs is inlined.
+//
+//go:noinline
+func (sh *shard) increment(r *record, at int) {
+	b := sh.countBytes(r)[at:]
+	binary.BigEndian.PutUint32(b, binary.BigEndian.Uint32(b)+1)
+}
+
+// numberKey returns the key of a job in the numbered index of its queue: larger priority first, then the smaller number.
+func numberKey(r *record) key { return key{^r.priority, int64(r.seq >> numberBits)} }
+
+// standing returns the key by which a ready job is compared with jobs of other indexes and queues. That of a numbered job
+// has the second of its submission, so that numbered jobs keep their order wherever they stand.
+func (sh *shard) standing(r *record) key {
+	if r.flags&numbered == 0 {
+		return readyKey(r)
+	}
+	return sh.numberedStanding(r)
+}
+
+// numberedStanding is standing for a numbered job.
+//
+//go:noinline
+func (sh *shard) numberedStanding(r *record) key {
+	submitted := binary.BigEndian.Uint64(sh.countBytes(r))
+	return key{^r.priority, floorSecond(int64(submitted))}
+}
+
+// numberedCounts counts the numbered jobs of a queue or a shard by their states, beside the kept ones.
+type numberedCounts struct{ ready, prior, delayed, reserved int }
+
+// countReady counts a numbered job that enters a ready index, or leaves it.
+func (sh *shard) countReady(q *queue, r *record, n int) {
+	if r.flags&numbered == 0 {
+		return
+	}
+	sh.numbered.ready += n
+	if r.priority > 0 {
+		sh.numbered.prior += n
+		q.prior += n
+	}
+}
+
+// countDelayed counts a numbered job that enters the delayed index, or leaves it.
+func (sh *shard) countDelayed(r *record, n int) {
+	if r.flags&numbered != 0 {
+		sh.numbered.delayed += n
+	}
+}
+
+// countReserved counts a numbered job that becomes reserved, or no longer is.
+func (sh *shard) countReserved(r *record, n int) {
+	if r.flags&numbered != 0 {
+		sh.numbered.reserved += n
+	}
+}
+
+// NumberedStats counts the jobs of Rules.Numbered.
+type NumberedStats struct{ Ready, Prior, Delayed, Reserved, Buried int } // Prior are ready and have a priority above 0
+
+func (t *NumberedStats) add(sh *shard) {
+	t.Ready += sh.numbered.ready
+	t.Prior += sh.numbered.prior
+	t.Delayed += sh.numbered.delayed
+	t.Reserved += sh.numbered.reserved
+	t.Buried += sh.keptJobs[keptBuried]
+}
+
+// numberTag is the tag of a numbered job's name. It has no queue: the number alone finds the job.
+func (s *Scheduler) numberTag(space Space, number uint64) uint32 {
+	var b [maxDigits]byte
+	return s.tag(0, space, strconv.AppendUint(b[:0], number, 10))
+}
+
+// submitNumbered is Submit for a job of Rules.Numbered.
+func (sh *shard) submitNumbered(now Time, q *queue, j *Submission, sink Sink) error {
+	j.Number = sh.s.jobs.Add(1)
+	sh.digits = strconv.AppendUint(sh.digits[:0], j.Number, 10)
+	j.Name = sh.digits
+	err := sh.add(now, j.Number, sh.s.tag(0, j.Space, j.Name), q, j, sink)
+	j.Name = nil
+	return err
+}

@@ -1,0 +1,222 @@
+package sched
+
+// findNumber returns the numbered job of a number that is pending, running or failed.
+func (sh *shard) findNumber(tag uint32, space Space, number uint64) (job uint32, ok bool) {
+	job, ok = sh.names.find(tag, func(job uint32) bool {
+		r := sh.slab.at(job)
+		return r.seq == number && r.space == space
+	})
+	if !ok {
+		if job, ok = sh.lookupKept(number); ok {
+			r := sh.slab.at(job)
+			ok = r.state == failed && r.space == space
+		}
+	}
+	return job, ok && !sh.queueOf(sh.slab.at(job)).dropped
+}
+
+// lockNumber locks the shard of the numbered job of a number, and returns the job; no shard when there is none.
+func (s *Scheduler) lockNumber(space Space, number uint64) (*shard, uint32, *record) {
+	tag := s.numberTag(space, number)
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		if job, ok := sh.findNumber(tag, space, number); ok {
+			return sh, job, sh.slab.at(job)
+		}
+		sh.mu.Unlock()
+	}
+	return nil, none, nil
+}
+
+// FindNumber returns the job of a number, in a space of Rules.Numbered, unless it is done. ok is false when there is none.
+func (s *Scheduler) FindNumber(space Space, number uint64) (ref JobRef, ok bool) {
+	sh, job, r := s.lockNumber(space, number)
+	if sh == nil {
+		return JobRef{}, false
+	}
+	defer sh.mu.Unlock()
+	return sh.ref(job, r), true
+}
+
+// RemoveNumber removes the job of a number that no peer holds, and returns its queue. ok is false, and nothing has changed,
+// when there is none.
+func (s *Scheduler) RemoveNumber(now Time, space Space, number uint64, sink Sink) (queue string, ok bool) {
+	sh, job, r := s.lockNumber(space, number)
+	if sh == nil {
+		return "", false
+	}
+	defer sh.unlock(now, sink)
+	q := sh.queueOf(r)
+	if r.state == reserved {
+		return "", false
+	}
+	sh.removeAny(now, job, r, q, sink)
+	return q.name, true
+}
+
+// KickNumber makes the job of a number ready, when it has failed or is delayed, and returns its queue. ok is false, and
+// nothing has changed, when there is no such job.
+func (s *Scheduler) KickNumber(now Time, space Space, number uint64, sink Sink) (queue string, ok bool) {
+	sh, job, r := s.lockNumber(space, number)
+	if sh == nil {
+		return "", false
+	}
+	defer sh.unlock(now, sink)
+	q := sh.queueOf(r)
+	if !sh.kick(now, job, r, q) {
+		return "", false
+	}
+	sh.match(now, q, sink)
+	return q.name, true
+}
+
+// kick makes a failed or delayed job ready. It returns false when the job is in another state. The caller matches the queue.
+func (sh *shard) kick(now Time, job uint32, r *record, q *queue) bool {
+	switch r.state {
+	case failed:
+		if sh.retry(now, job, r, q, true) != nil {
+			return false
+		}
+	case delayed:
+		sh.addCount(r, atKicked)
+		sh.setDue(now, job, r, q, now.Wall)
+	default:
+		return false
+	}
+	return true
+}
+
+// Kick makes up to n failed jobs of Rules.Numbered of a queue ready, those that failed first, or as many delayed ones,
+// those that are due first. It kicks a batch at most, and looks at as many delayed jobs: more says that there may be others.
+func (s *Scheduler) Kick(now Time, queue []byte, n int, ofFailed bool, sink Sink) (kicked int, more bool) {
+	sh := s.shardOf(queue)
+	sh.mu.Lock()
+	defer sh.unlock(now, sink)
+	q := sh.byName[string(queue)]
+	if q == nil {
+		return 0, false
+	}
+	for until := sh.mu.steps + s.batch; kicked < n && !more; {
+		job := none
+		if ofFailed {
+			job = sh.firstBuried(q)
+		} else {
+			job = sh.firstNumbered(&q.delayed)
+		}
+		if job == none {
+			break
+		}
+		r := sh.slab.at(job)
+		sh.countSteps(r.cost())
+		if !sh.kick(now, job, r, q) {
+			break // there is no memory for its name
+		}
+		kicked++
+		more = kicked < n && sh.mu.steps >= until
+	}
+	sh.match(now, q, sink)
+	return kicked, more
+}
+
+// firstBuried returns the numbered job of a queue that failed first, none when there is none.
+func (sh *shard) firstBuried(q *queue) uint32 {
+	if q.kept == nil {
+		return none
+	}
+	return q.kept[keptBuried].jobs.head(&sh.buckets)
+}
+
+// firstNumbered returns the first numbered job of an index, none when it is not among as many jobs as a batch has.
+func (sh *shard) firstNumbered(x *index) (first uint32) {
+	first, room := none, sh.s.batch
+	x.eachFrom(&sh.buckets, &sh.slab, firstKey, func(job uint32) bool {
+		room--
+		if sh.slab.at(job).flags&numbered != 0 {
+			first = job
+		}
+		return first == none && room > 0
+	})
+	sh.countSteps((sh.s.batch - room) / entriesPerStep)
+	return first
+}
+
+// Peeked is which job of a queue Peek returns.
+type Peeked uint8
+
+// The jobs of Peek, all of Rules.Numbered.
+const (
+	PeekReady   Peeked = iota // the next one to be handed out
+	PeekDelayed               // the next one to be due
+	PeekBuried                // the one that failed first
+)
+
+// Peek returns a job of a queue. ok is false when the queue has none.
+func (s *Scheduler) Peek(queue []byte, which Peeked) (ref JobRef, ok bool) {
+	sh := s.shardOf(queue)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	q := sh.byName[string(queue)]
+	if q == nil {
+		return JobRef{}, false
+	}
+	job := none
+	switch which {
+	case PeekReady:
+		if job = q.numbered.head(&sh.buckets); job == none { // the policy of the queue may have lanes
+			job = sh.head(q)
+		}
+	case PeekDelayed:
+		job = sh.firstNumbered(&q.delayed)
+	case PeekBuried:
+		job = sh.firstBuried(q)
+	}
+	if job == none || sh.slab.at(job).flags&numbered == 0 {
+		return JobRef{}, false
+	}
+	return sh.ref(job, sh.slab.at(job)), true
+}
+
+// ReserveNumber hands the peer the job of a number under tag, when the job is ready, delayed or has failed, whatever is
+// ahead of it and whatever queues the peer watches. It returns false, and nothing has changed, when there is no such job,
+// or when the policy of its queue keeps the job from starting.
+func (s *Scheduler) ReserveNumber(now Time, p *Peer, space Space, number, tag uint64, sink Sink) bool {
+	if len(p.watches) >= maxWatches {
+		p.prune()
+	}
+	sh, job, r := s.lockNumber(space, number)
+	if sh == nil {
+		return false
+	}
+	defer sh.unlock(now, sink)
+	q := sh.queueOf(r)
+	if sh.halted || q.limiter != nil && q.limiter.stops(q) || len(p.watches) >= maxWatches {
+		return false
+	}
+	if r.state != ready && r.state != delayed && r.state != failed {
+		return false
+	}
+	w := p.byQueue[q.name]
+	guest := w == nil || w.ended
+	w, err := sh.watchFor(p, q)
+	if err != nil {
+		return false
+	}
+	if guest {
+		defer sh.endWatch(w)
+	}
+	switch r.state {
+	case failed:
+		if sh.retry(now, job, r, q, false) != nil {
+			return false
+		}
+	case delayed:
+		sh.setDue(now, job, r, q, now.Wall)
+	}
+	sh.take(job, r, q)
+	p.mu.Lock()
+	p.unsent += int(r.size)
+	p.mu.Unlock()
+	sh.assign(now, job, r, q, w, slot{tag: tag, seq: s.slots.Add(1)}, sink)
+	return true
+}
