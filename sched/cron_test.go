@@ -180,7 +180,7 @@ func TestCronRefused(t *testing.T) {
 	x.wait(3_600_000)
 	x.cronIs("a", "refused refused=1")
 	x.s.WalkCron(func(c *CronStatus) {
-		if c.Last.Text != errPaused.Error() {
+		if c.Last.Text != ErrPaused.Error() {
 			t.Errorf("the reason is %q", c.Last.Text)
 		}
 	})

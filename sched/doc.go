@@ -268,6 +268,7 @@
 //	Resume          end the restoration
 //	ShardOf         return the number by which the journal knows a queue's shard
 //	Status          view all queues
+//	StatusSome      view a batch of queues
 //	StatusOf        view one queue
 //	Stats           read the counters
 //	Measure         read the queues for the metrics

@@ -226,6 +226,9 @@ func (sh *shard) giveUp(now Time, job uint32, r *record, q *queue, sink Sink) {
 func (sh *shard) bury(now Time, job uint32, r *record, q *queue, use keptUse, sink Sink) {
 	sh.retire(job, r, q, Failed, nil, sink)
 	r.due = now.Wall
+	if use == keptBuried {
+		r.due = sh.afterBuried(q, now.Wall)
+	}
 	sh.remember(job, r, q, false)
 	sh.keep(job, r, q, use)
 	sh.save(job, r, q)

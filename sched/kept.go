@@ -237,7 +237,7 @@ func (sh *shard) restoreKept(job uint32, r *record, q *queue, j *Saved) {
 		r.due = j.DoneAt
 		use = sh.restoreUse(job, j)
 	}
-	done := use != keptFailed && !endsExpired(sh.history(job, r))
+	done := j.DoneAt != 0 && !endsExpired(sh.history(job, r))
 	last, _ := sh.lookupEnded(sh.s.tag(q.id, r.space, j.Name), q, r.space, j.Name, done)
 	if last == none || sh.slab.at(last).due <= r.due {
 		sh.remember(job, r, q, done)

@@ -5,11 +5,15 @@ import "fmt"
 // ErrPolicy is the error of a job that the policy of its queue refuses. What Submit returns wraps it and says why.
 var ErrPolicy = fmt.Errorf("the policy of the queue refuses the job")
 
+// Errors of admit that protocols tell apart.
 var (
-	errPaused  = fmt.Errorf("%w: it is paused for submits", ErrPolicy)
+	ErrPaused  = fmt.Errorf("%w: it is paused for submits", ErrPolicy)
+	ErrPayload = fmt.Errorf("%w: the workload is larger than max-payload", ErrPolicy)
+)
+
+var (
 	errMaxJobs = fmt.Errorf("%w: max-jobs are pending", ErrPolicy)
 	errBytes   = fmt.Errorf("%w: its jobs have max-bytes", ErrPolicy)
-	errPayload = fmt.Errorf("%w: the workload is larger than max-payload", ErrPolicy)
 )
 
 // admit reports why a new job is refused. replaced is the size of the pending job of its name that goes for it, less
@@ -19,9 +23,9 @@ func (q *queue) admit(name, workload []byte, replaced int64) error {
 	size := int64(packedLen(name, workload))
 	switch {
 	case p.Paused&pauseSubmits != 0:
-		return errPaused
+		return ErrPaused
 	case p.MaxPayload > 0 && int64(len(workload)) > p.MaxPayload:
-		return errPayload
+		return ErrPayload
 	case p.MaxJobs > 0 && replaced < 0 && int64(q.unstarted()) >= p.MaxJobs:
 		return errMaxJobs
 	case p.MaxBytes > 0 && q.bytes+size-max(replaced, 0) > p.MaxBytes:

@@ -24,13 +24,13 @@ func TestAdmission(t *testing.T) {
 		}
 	}
 	f(nil, "max-payload", "10", "a", 10)
-	f(errPayload, "", "", "b", 11)
+	f(ErrPayload, "", "", "b", 11)
 	f(errMaxJobs, "max-jobs", "1", "b", 1)
 	f(nil, "", "", "a", 99) // it replaces
 	f(errBytes, "max-bytes", "102", "b", 1)
 	f(errBytes, "", "", "a", 101)
 	f(nil, "", "", "a", 100)
-	f(errPaused, "paused", "submits", "a", 1)
+	f(ErrPaused, "paused", "submits", "a", 1)
 	f(nil, "paused", "hand-out", "a", 1)
 	x.want()
 }

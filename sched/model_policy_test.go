@@ -117,9 +117,9 @@ func (m *model) admit(s *Submission, j *modelJob) error {
 	}
 	switch {
 	case p.Paused&pauseSubmits != 0:
-		return errPaused
+		return ErrPaused
 	case p.MaxPayload > 0 && len(s.Workload) > int(p.MaxPayload):
-		return errPayload
+		return ErrPayload
 	case p.MaxJobs > 0 && j == nil && pending >= int(p.MaxJobs):
 		return errMaxJobs
 	case p.MaxBytes > 0 && bytes > int(p.MaxBytes):

@@ -121,6 +121,22 @@ func (sh *shard) countReserved(r *record, n int) {
 	}
 }
 
+// maxBuriedAhead is how many milliseconds the time of a burial may be ahead of the clock.
+const maxBuriedAhead = 1000
+
+// afterBuried returns the time of a burial: now, or a time behind that of the last buried job of the queue, so that jobs
+// buried in one millisecond keep their order. A clock that was set back keeps it no further.
+func (sh *shard) afterBuried(q *queue, now int64) int64 {
+	if q.kept != nil {
+		if last := q.kept[keptBuried].jobs.tail(&sh.buckets); last != none {
+			if after := sh.slab.at(last).due + 1; after > now && after <= now+maxBuriedAhead {
+				return after
+			}
+		}
+	}
+	return now
+}
+
 // NumberedStats counts the jobs of Rules.Numbered.
 type NumberedStats struct{ Ready, Prior, Delayed, Reserved, Buried int } // Prior are ready and have a priority above 0
 

@@ -16,7 +16,7 @@ type numberedModel struct {
 	jobs   []*numberedJob
 	peers  []*numberedPeer
 	paused map[string]int64 // Mono of the end
-	placed int              // counts jobs that became delayed
+	placed int              // counts jobs that became delayed or buried
 	ticked bool
 }
 
@@ -33,8 +33,7 @@ type numberedJob struct {
 	state    state
 	due      int64 // Wall of a delayed job
 	deadline int64 // Mono of a reserved one
-	order    int   // of becoming delayed
-	since    int64 // of a failed one
+	order    int   // of becoming delayed or buried
 	fresh    bool  // the present Tick has made it ready
 	holder   int
 	run      Run
@@ -69,7 +68,8 @@ func (m *numberedModel) place(j *numberedJob, ms int64) {
 }
 
 func (m *numberedModel) bury(j *numberedJob) {
-	j.state, j.since, j.run = failed, m.now.Wall, Run{}
+	m.placed++
+	j.state, j.order, j.run = failed, m.placed, Run{}
 	j.counts.Buried++
 }
 
@@ -89,8 +89,8 @@ func (m *numberedModel) of(queue string, in state) (all []*numberedJob) {
 		switch in {
 		case delayed:
 			return cmp.Or(cmp.Compare(x.due, y.due), cmp.Compare(x.order, y.order))
-		case failed: // of one millisecond by their numbers
-			return cmp.Or(cmp.Compare(x.since, y.since), cmp.Compare(x.number, y.number))
+		case failed:
+			return cmp.Compare(x.order, y.order)
 		}
 		return x.compare(y)
 	})

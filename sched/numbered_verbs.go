@@ -98,7 +98,7 @@ func (s *Scheduler) Kick(now Time, queue []byte, n int, ofFailed bool, sink Sink
 		return 0, false
 	}
 	for until := sh.mu.steps + s.batch; kicked < n && !more; {
-		job := none
+		var job uint32
 		if ofFailed {
 			job = sh.firstBuried(q)
 		} else {

@@ -109,6 +109,20 @@ func (s *Scheduler) Status(fn func(QueueStatus)) {
 	}
 }
 
+// StatusSome is Status for the next batch of queues behind a cursor. It returns the cursor behind them; done says that there
+// are no others.
+func (s *Scheduler) StatusSome(c Cursor, fn func(QueueStatus)) (_ Cursor, done bool) {
+	if c.shard >= len(s.shards) {
+		return c, true
+	}
+	if s.shards[c.shard].statuses(int(c.slot), s.batch, fn) {
+		c.slot += uint32(s.batch)
+	} else {
+		c = Cursor{shard: c.shard + 1}
+	}
+	return c, c.shard >= len(s.shards)
+}
+
 // StatusOf returns the status of a queue. ok is false when there is none of that name.
 func (s *Scheduler) StatusOf(queue []byte) (_ QueueStatus, ok bool) {
 	sh := s.shardOf(queue)

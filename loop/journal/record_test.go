@@ -38,7 +38,7 @@ func drawRecord(t *rapid.T) Record {
 	}
 	if rapid.Bool().Draw(t, "counts") {
 		r.Submitted = rapid.Int64Min(1).Draw(t, "submitted")
-		for _, n := range r.Counts.all() {
+		for _, n := range r.all() {
 			*n = rapid.Uint32().Draw(t, "times")
 		}
 	}
