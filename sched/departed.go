@@ -261,9 +261,7 @@ func (sh *shard) forgetAwait(now Time, p *Peer, ref JobRef, sink Sink) int {
 	default:
 		q := sh.queueOf(r)
 		sh.detach(ref.Slot, r, q)
-		sh.counters.Removed++
-		q.tally.Ended[EndingRemoved]++
-		sh.end(ref.Slot, r, q, Removed, nil, sink)
+		sh.endRemoved(ref.Slot, r, q, Removed, sink)
 	}
 	return done
 }

@@ -173,12 +173,11 @@ func (sh *shard) removeNow(now Time, job uint32, r *record, q *queue, e Effect, 
 		sh.noteRevoked(now, job, r)
 	}
 	sh.detach(job, r, q)
-	sh.counters.Removed++
-	q.tally.Ended[EndingRemoved]++
 	if r.flags&task != 0 {
+		sh.countRemoved(q)
 		sh.graph.end(now, job, r, q, sink)
 	} else {
-		sh.end(job, r, q, e, nil, sink)
+		sh.endRemoved(job, r, q, e, sink)
 	}
 }
 

@@ -425,7 +425,7 @@ func (sh *shard) endParking(now Time, job uint32, r *record, sink Sink) *queue {
 	q := sh.queues[r.container]
 	sh.unpark(job, q)
 	if r.flags&orphan != 0 {
-		sh.end(job, r, q, Failed, nil, sink)
+		sh.endRemoved(job, r, q, Failed, sink)
 		return nil
 	}
 	sh.enqueue(r.notBefore(now), job, r, q, 0)

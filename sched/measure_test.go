@@ -57,7 +57,8 @@ func TestMeasureCounts(t *testing.T) {
 	x.want()
 }
 
-// TestMeasureBroadcast: a job that was broadcast is done, and one whose owner leaves while it runs is removed.
+// TestMeasureBroadcast: a job that was broadcast is done. A job is removed when its owner leaves while it runs, whether
+// its worker fails it or its wait for a lock ends it.
 func TestMeasureBroadcast(t *testing.T) {
 	x := newTestSched(t, Options{Tallies: 9, Rules: [MaxSpaces]Rules{1: {Owned: true}}})
 	p := x.peer()
@@ -73,8 +74,19 @@ func TestMeasureBroadcast(t *testing.T) {
 	x.s.Forget(x.now, owner, &x.rec)
 	x.s.ticks(x.now, &x.rec)
 	x.ok(x.s.Fail(x.now, p, run, nil, &x.rec))
+
+	owner = x.peer()
+	x.submit("f", "holder")
+	holder := x.reserveJob(p, "holder")
+	x.acquire(p, holder, 1, true)
+	x.submit("f", "waits", func(j *Submission) { j.Space, j.Await = 1, owner })
+	run = x.reserveJob(p, "waits")
+	x.s.Forget(x.now, owner, &x.rec)
+	x.s.ticks(x.now, &x.rec)
+	x.acquire(p, run, 1, false)
+	x.ok(x.s.Finish(x.now, p, holder, nil, &x.rec))
 	all, _ := x.measured()
-	if got, want := all["f"].Tally.Ended, [Endings]uint64{EndingDone: 1, EndingRemoved: 1}; got != want {
+	if got, want := all["f"].Tally.Ended, [Endings]uint64{EndingDone: 2, EndingRemoved: 2}; got != want {
 		t.Errorf("endings %v, want %v", got, want)
 	}
 }

@@ -332,11 +332,11 @@ func (sh *shard) freeWatch(w *watch) {
 	sh.freeWatchIDs = append(sh.freeWatchIDs, w.id)
 }
 
-// fail gives back a job that was just taken from its holder and is not done. The job becomes ready
-// again. It ends instead if its owner has left or if it has failed as often as Rules.Deaths. The
-// caller matches the queue afterwards. A caller that gives back several jobs matches after the last:
-// jobs with Deaths go to the front, so the last of them is first. A delay of 0 or more, in milliseconds, replaces a
-// policy's back-off; one of more than 0 also delays a task, or a job with Deaths.
+// fail gives back a job that was just taken from its holder and is not done. The job becomes ready again. It ends
+// instead if its owner has left or if it has failed as often as Rules.Deaths. The caller matches the queue afterwards. A
+// caller that gives back several jobs matches after the last: jobs with Deaths go to the front, so the last of them is
+// first. A delay of 0 or more, in milliseconds, replaces a policy's back-off; one of more than 0 also delays a task, or a
+// job with Deaths.
 func (sh *shard) fail(now Time, job uint32, r *record, q *queue, a Attempt, delay int64, sink Sink) {
 	if r.flags&task != 0 {
 		if delay > 0 {
@@ -356,12 +356,12 @@ func (sh *shard) fail(now Time, job uint32, r *record, q *queue, a Attempt, dela
 		return
 	}
 	r.count++
-	if r.flags&orphan != 0 || r.count >= rules.Deaths {
-		e := a.ending()
-		if r.flags&orphan != 0 {
-			e = EndingRemoved
-		}
-		q.tally.Ended[e]++
+	switch {
+	case r.flags&orphan != 0:
+		sh.endRemoved(job, r, q, Failed, sink)
+		return
+	case r.count >= rules.Deaths:
+		q.tally.Ended[a.ending()]++
 		sh.end(job, r, q, Failed, nil, sink)
 		return
 	}
@@ -391,14 +391,26 @@ func (sh *shard) release(now Time, job uint32, r *record, q *queue, wall int64, 
 		return
 	}
 	if r.flags&orphan != 0 {
-		q.tally.Ended[EndingRemoved]++
-		sh.end(job, r, q, Failed, nil, sink)
+		sh.endRemoved(job, r, q, Failed, sink)
 		return
 	}
 	r.flags &^= immediate
 	r.due = floorSecond(wall)
 	sh.enqueue(now, job, r, q, uint32(wall-r.due*1000))
 	sh.save(job, r, q)
+}
+
+// endRemoved ends a detached job that is removed: by a client or an operator, with its queue, or because its owner has
+// left. Its awaits end with e.
+func (sh *shard) endRemoved(job uint32, r *record, q *queue, e Effect, sink Sink) {
+	sh.countRemoved(q)
+	sh.end(job, r, q, e, nil, sink)
+}
+
+// countRemoved counts a pending job of q as removed.
+func (sh *shard) countRemoved(q *queue) {
+	sh.counters.Removed++
+	q.tally.Ended[EndingRemoved]++
 }
 
 // end frees a detached job and answers its awaits.

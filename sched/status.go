@@ -14,7 +14,7 @@ type Counters struct {
 	Fails     uint64 // of these, failed
 	Abandoned uint64 // released because their holder left
 	TimedOut  uint64
-	Removed   uint64
+	Removed   uint64 // pending or failed jobs: by a client or an operator, with their queue, or because their owner left
 	GivenUp   uint64 // by a policy's retries
 	Evicted   uint64 // failed jobs that were too many or too old
 	Moved     uint64 // jobs that went to another queue: failed ones to a dead-letter queue, and those that operators moved
@@ -22,6 +22,28 @@ type Counters struct {
 	Expired   uint64 // not handed out within Policy.JobTTL
 	Forgotten uint64 // names of done jobs, before Policy.UniqueFor has passed: there were too many
 	Stale     uint64 // reports of peers that did not hold the job
+}
+
+// add adds the counts of o to c.
+func (c *Counters) add(o *Counters) {
+	c.Submitted += o.Submitted
+	c.Replaced += o.Replaced
+	c.Ignored += o.Ignored
+	c.Assigned += o.Assigned
+	c.Broadcast += o.Broadcast
+	c.Done += o.Done
+	c.Released += o.Released
+	c.Fails += o.Fails
+	c.Abandoned += o.Abandoned
+	c.TimedOut += o.TimedOut
+	c.Removed += o.Removed
+	c.GivenUp += o.GivenUp
+	c.Evicted += o.Evicted
+	c.Moved += o.Moved
+	c.Retried += o.Retried
+	c.Stale += o.Stale
+	c.Expired += o.Expired
+	c.Forgotten += o.Forgotten
 }
 
 // Stats is one reading of the counters and gauges.
@@ -45,25 +67,7 @@ func (s *Scheduler) Stats() Stats {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		c := &sh.counters
-		t.Submitted += c.Submitted
-		t.Replaced += c.Replaced
-		t.Ignored += c.Ignored
-		t.Assigned += c.Assigned
-		t.Broadcast += c.Broadcast
-		t.Done += c.Done
-		t.Released += c.Released
-		t.Fails += c.Fails
-		t.Abandoned += c.Abandoned
-		t.TimedOut += c.TimedOut
-		t.Removed += c.Removed
-		t.GivenUp += c.GivenUp
-		t.Evicted += c.Evicted
-		t.Moved += c.Moved
-		t.Retried += c.Retried
-		t.Stale += c.Stale
-		t.Expired += c.Expired
-		t.Forgotten += c.Forgotten
+		t.add(&sh.counters)
 		t.Failed += sh.keptJobs[keptFailed] + sh.keptJobs[keptBuried]
 		t.Numbered.add(sh)
 		t.KeptDone += sh.keptJobs[keptDone] + sh.keptJobs[keptResult]

@@ -155,16 +155,16 @@ func (sh *shard) dropQueues(until int, sink Sink) {
 			job := q.anyUnreserved(&sh.buckets)
 			r := sh.slab.at(job)
 			sh.detach(job, r, q)
-			sh.counters.Removed += uint64(count(r.state != finished))
-			if r.state != failed && r.state != finished {
-				q.tally.Ended[EndingRemoved]++
-			}
-			if r.state == failed || r.state == finished {
+			switch {
+			case r.state == finished:
 				sh.forgetKept(job, r, q)
-			} else if sh.s.rules[r.space].Owned {
-				sh.end(job, r, q, Failed, nil, sink)
-			} else {
-				sh.end(job, r, q, Removed, nil, sink)
+			case r.state == failed:
+				sh.counters.Removed++
+				sh.forgetKept(job, r, q)
+			case sh.s.rules[r.space].Owned:
+				sh.endRemoved(job, r, q, Failed, sink)
+			default:
+				sh.endRemoved(job, r, q, Removed, sink)
 			}
 		}
 		if q.unreserved() == 0 {
