@@ -22,7 +22,7 @@ import (
 // of 4.1 and their page.
 
 // queueNames returns the distinct names of the queues in order.
-func (c *dci) queueNames(ctx context.Context) ([]string, error) {
+func (c *commandInterface) queueNames(ctx context.Context) ([]string, error) {
 	queues, err := c.store.Queues(ctx)
 	names := make([]string, 0, len(queues))
 	for i := range queues {
@@ -33,65 +33,61 @@ func (c *dci) queueNames(ctx context.Context) ([]string, error) {
 }
 
 // getBalance returns the settings of queue balance.
-func (c *dci) getBalance(r *http.Request, _ any) reply {
+func (c *commandInterface) getBalance(r *http.Request, _ params) reply {
 	names, err := c.queueNames(r.Context())
 	if err != nil {
-		return c.failed("get current queues", err).reply()
+		return c.databaseError("get current queues", err).reply()
 	}
-	more := object{"known_queues": names, "settings": c.config.Balance}
+	body := object{"known_queues": names, "settings": c.config.Balance}
 	if c.config.Balance == nil {
-		more["settings"] = nil
+		body["settings"] = nil
 	}
 	doc, err := c.store.Balance(r.Context())
-	a := success(nil)
-	switch a.pretty = true; {
-	case errors.Is(err, store.ErrNotFound):
-		more["notice"] = "balance document not found"
-		a.body = more
-	case err != nil:
-		return c.failed("get the balance document", err).reply()
-	default:
-		elements, _ := doc.Elements() // elements before damage
-		rest := bson.D{}
-		for _, e := range elements {
-			if e.Key() != "_id" {
-				rest = append(rest, bson.E{Key: e.Key(), Value: e.Value()})
-			}
-		}
-		plain, err := bson.Marshal(rest)
-		if err != nil {
-			return c.failed("read the balance document", err).reply()
-		}
-		a.body = documentJSON(plain, more)
+	if errors.Is(err, store.ErrNotFound) {
+		body["notice"] = "balance document not found"
+		return reply{status: http.StatusOK, body: body, pretty: true}
 	}
-	return a
+	if err != nil {
+		return c.databaseError("get the balance document", err).reply()
+	}
+	elements, _ := doc.Elements() // elements before damage
+	fields := bson.D{}
+	for _, e := range elements {
+		if e.Key() != "_id" {
+			fields = append(fields, bson.E{Key: e.Key(), Value: e.Value()})
+		}
+	}
+	plain, err := bson.Marshal(fields)
+	if err != nil {
+		return c.databaseError("read the balance document", err).reply()
+	}
+	return reply{status: http.StatusOK, body: documentJSON(plain, body), pretty: true}
 }
 
 // postBalance changes the settings of queue balance.
-func (c *dci) postBalance(r *http.Request, params any) reply {
-	given, _ := params.(bson.D)
-	return answer(object{"status": "success: queuebalance modified"}, c.setBalance(r.Context(), given))
+func (c *commandInterface) postBalance(r *http.Request, p params) reply {
+	return answer(object{"status": "success: queuebalance modified"}, c.setBalance(r.Context(), p.fields))
 }
 
-func (c *dci) setBalance(ctx context.Context, given bson.D) *refusal {
+func (c *commandInterface) setBalance(ctx context.Context, given bson.D) *requestError {
 	names, err := c.queueNames(ctx)
 	if err != nil {
-		return c.failed("get current queues", err)
+		return c.databaseError("get current queues", err)
 	}
 	fields, err := balanceOf(given, names, time.Now())
 	if err != nil {
-		fault := bad("failed: invalid json passed %v", err)
-		fault.member = "status"
-		return fault
+		refusal := badRequest("failed: invalid json passed %v", err)
+		refusal.member = "status"
+		return refusal
 	}
 	if err := c.store.SetBalance(ctx, fields); err != nil {
-		return c.failed("modify queuebalance", err)
+		return c.databaseError("modify queuebalance", err)
 	}
 	return nil
 }
 
 // balances reports whether the configuration enables queue balance.
-func (c *dci) balances() bool {
+func (c *commandInterface) balances() bool {
 	var settings struct {
 		Enabled config.Truth `json:"enabled"`
 	}
@@ -111,51 +107,75 @@ func balanceOf(given bson.D, known []string, now time.Time) (bson.D, error) {
 	}
 	var out bson.D
 	if slices.ContainsFunc(given, func(e bson.E) bool { return e.Key == "disabled" }) {
-		until, ok := whole(get(given, "disabled"))
-		switch value := get(given, "disabled"); {
-		case value == nil:
-			out = append(out, bson.E{Key: "disabled", Value: nil})
-		case !ok || until != 0 && until < now.Unix():
-			return nil, errors.New("disabled is a time to come, in seconds")
-		default:
-			out = append(out, bson.E{Key: "disabled", Value: until})
+		until, err := readDisabled(get(given, "disabled"), now)
+		if err != nil {
+			return nil, err
 		}
+		out = append(out, bson.E{Key: "disabled", Value: until})
 	}
-	limits, ok := get(given, "max_tasks").(bson.D)
+	limits, err := readMaxTasks(get(given, "max_tasks"))
+	if err != nil {
+		return nil, err
+	}
+	queues, err := readQueues(get(given, "queues"), known)
+	if err != nil {
+		return nil, err
+	}
+	return append(out, bson.E{Key: "max_tasks", Value: limits}, bson.E{Key: "queues", Value: queues}), nil
+}
+
+// readDisabled returns the end of a pause in Unix seconds: nil for null, 0, or a time after now.
+func readDisabled(v any, now time.Time) (until any, err error) {
+	if v == nil {
+		return nil, nil
+	}
+	second, ok := nonNegative(v)
+	if !ok || second != 0 && second < now.Unix() {
+		return nil, errors.New("disabled is a time to come, in seconds")
+	}
+	return second, nil
+}
+
+// readMaxTasks returns the limits by weekday and time.
+func readMaxTasks(v any) (bson.D, error) {
+	given, ok := v.(bson.D)
 	if !ok {
 		return nil, errors.New("max_tasks must be a name/value object")
 	}
-	most := bson.D{}
-	for _, e := range limits {
-		n, ok := limit(e.Value)
+	limits := bson.D{}
+	for _, e := range given {
+		n, ok := threadLimit(e.Value)
 		if !ok || !balanceTime.MatchString(e.Key) {
 			return nil, fmt.Errorf("max_tasks: %q: say \"DAY HH:MM\", 0 to 6 or * for the day, and a non-negative integer", e.Key)
 		}
-		most = append(most, bson.E{Key: e.Key, Value: int32(n)})
+		limits = append(limits, bson.E{Key: e.Key, Value: int32(n)})
 	}
-	queues, ok := get(given, "queues").(bson.A)
-	if !ok {
-		return nil, errors.New("queues must be an array of arrays of names")
-	}
+	return limits, nil
+}
+
+// readQueues returns the arrays of names of known queues. No name may occur twice.
+func readQueues(v any, known []string) (bson.A, error) {
+	levels, ok := v.(bson.A)
 	seen := make(map[string]bool)
-	for _, level := range queues {
-		names, ok := level.(bson.A)
-		if !ok {
-			return nil, errors.New("queues must be an array of arrays of names")
-		}
+	for i := 0; ok && i < len(levels); i++ {
+		var names bson.A
+		names, ok = levels[i].(bson.A)
 		for _, v := range names {
-			name, ok := v.(string)
-			if !ok || !balanceName.MatchString(name) || seen[name] || !slices.Contains(known, name) {
+			name, isText := v.(string)
+			if !isText || !balanceName.MatchString(name) || seen[name] || !slices.Contains(known, name) {
 				return nil, fmt.Errorf("queues: %q must be the name of a queue, and stand there once", scalar(v))
 			}
 			seen[name] = true
 		}
 	}
-	return append(out, bson.E{Key: "max_tasks", Value: most}, bson.E{Key: "queues", Value: queues}), nil
+	if !ok {
+		return nil, errors.New("queues must be an array of arrays of names")
+	}
+	return levels, nil
 }
 
 // balancePage shows the settings of queue balance, and the refusal of a form, unless that is nil.
-func (c *dci) balancePage(w http.ResponseWriter, r *http.Request, fault *refusal) {
+func (c *commandInterface) balancePage(w http.ResponseWriter, r *http.Request, refusal *requestError) {
 	page := struct {
 		pageData
 		Queues, MaxTasks, Disabled, Known string
@@ -167,7 +187,7 @@ func (c *dci) balancePage(w http.ResponseWriter, r *http.Request, fault *refusal
 		err = berr
 	}
 	if err != nil {
-		fault = c.unavailable("read queue balance", err)
+		refusal = c.pageError("read queue balance", err)
 	}
 	page.Known = strings.Join(names, ", ")
 	for _, level := range elementsOf(doc, "queues") {
@@ -180,7 +200,7 @@ func (c *dci) balancePage(w http.ResponseWriter, r *http.Request, fault *refusal
 	if until := store.Instant(doc.Lookup("disabled")); until.After(time.Now()) {
 		page.Disabled = until.UTC().Format(time.DateTime)
 	}
-	render(w, page.show(fault), "balance", page)
+	render(w, page.show(refusal), "balance", page)
 }
 
 // elementsOf returns the elements of a document or array field.
@@ -198,11 +218,10 @@ func elementsOf(doc bson.Raw, field string) []bson.RawElement {
 }
 
 // formBalance applies the page's form, whose queues and limits are lines of text.
-func (c *dci) formBalance(w http.ResponseWriter, r *http.Request) {
-	params, err := readParams(r)
-	form, _ := params.(bson.D)
+func (c *commandInterface) formBalance(w http.ResponseWriter, r *http.Request) {
+	form, err := readParams(r)
 	queues, limits := bson.A{}, bson.D{}
-	for line := range strings.Lines(scalar(get(form, "queues"))) {
+	for line := range strings.Lines(form.text("queues")) {
 		level := bson.A{}
 		for name := range strings.SplitSeq(line, ",") {
 			if name = strings.TrimSpace(name); name != "" {
@@ -213,7 +232,7 @@ func (c *dci) formBalance(w http.ResponseWriter, r *http.Request) {
 			queues = append(queues, level)
 		}
 	}
-	for line := range strings.Lines(scalar(get(form, "max_tasks"))) {
+	for line := range strings.Lines(form.text("max_tasks")) {
 		words := strings.Fields(line)
 		if len(words) > 0 {
 			last := len(words) - 1
@@ -221,18 +240,18 @@ func (c *dci) formBalance(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	given := bson.D{{Key: "max_tasks", Value: limits}, {Key: "queues", Value: queues}}
-	if minutes, ok := whole(get(form, "minutes")); ok && minutes > 0 {
+	if minutes, ok := nonNegative(get(form.fields, "minutes")); ok && minutes > 0 {
 		given = append(given, bson.E{Key: "disabled", Value: time.Now().Add(time.Duration(min(minutes, 7*24*60)) * time.Minute).Unix()})
-	} else if perlTrue(get(form, "enable")) {
+	} else if perlTrue(get(form.fields, "enable")) {
 		given = append(given, bson.E{Key: "disabled", Value: nil})
 	}
-	fault := bad("%v", err)
+	refusal := badRequest("%v", err)
 	if err == nil {
-		fault = c.setBalance(r.Context(), given)
+		refusal = c.setBalance(r.Context(), given)
 	}
-	if fault == nil {
+	if refusal == nil {
 		http.Redirect(w, r, "/balance", http.StatusSeeOther)
 		return
 	}
-	c.balancePage(w, r, fault)
+	c.balancePage(w, r, refusal)
 }

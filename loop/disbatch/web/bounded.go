@@ -52,8 +52,8 @@ type largeKey struct{}
 // errBusy answers a request that was evicted or whose turn did not come in time.
 var errBusy = errors.New("too many requests at once, or too large ones: try again, or ask for fewer tasks")
 
-// enlarge takes the large turn of a request that needs much memory. It returns errBusy if none is free in time.
-func enlarge(ctx context.Context) error {
+// takeLargeTurn takes the large turn of a request that needs much memory. It returns errBusy if none is free in time.
+func takeLargeTurn(ctx context.Context) error {
 	if take, ok := ctx.Value(largeKey{}).(func() bool); ok && !take() {
 		return errBusy
 	}
@@ -63,7 +63,7 @@ func enlarge(ctx context.Context) error {
 // bounded limits how many requests are answered at once, and counts bodies and replies in a budget. A request's turn
 // begins when its whole body has come and ends when its reply is complete: no request waits for slow clients.
 func bounded(transfers *web.Transfers, next http.Handler) http.Handler {
-	all, much := make(web.Turns, maxRequests), make(web.Turns, maxLarge)
+	usualTurns, largeTurns := make(web.Turns, maxRequests), make(web.Turns, maxLarge)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 		defer cancel()
@@ -77,19 +77,19 @@ func bounded(transfers *web.Transfers, next http.Handler) http.Handler {
 				return
 			}
 		}
-		turns, large := all, func() bool { return transfer.Take(ctx, much) }
+		turns, takeLarge := usualTurns, func() bool { return transfer.Take(ctx, largeTurns) }
 		if len(body) > largeBody {
-			turns = much // alone: a usual turn would be taken while the request waits
+			turns = largeTurns // alone: a usual turn would be taken while the request waits
 		}
 		a := bufferedReply{ResponseWriter: w, status: http.StatusOK}
 		func() {
 			defer transfer.Release()
 			if !transfer.Wait(ctx, turns, 0) {
-				send(&a, refused(http.StatusServiceUnavailable, errBusy.Error()).reply())
+				send(&a, newRequestError(http.StatusServiceUnavailable, errBusy.Error()).reply())
 				return
 			}
 			r.Body = io.NopCloser(bytes.NewReader(body))
-			next.ServeHTTP(&a, r.WithContext(context.WithValue(ctx, largeKey{}, large)))
+			next.ServeHTTP(&a, r.WithContext(context.WithValue(ctx, largeKey{}, takeLarge)))
 		}()
 		w.WriteHeader(a.status)
 		_ = transfer.Send(w, a.body.Bytes()) // a client that is gone needs no reply
@@ -97,10 +97,10 @@ func bounded(transfers *web.Transfers, next http.Handler) http.Handler {
 }
 
 // unread is the refusal of a body that could not be read.
-func unread(err error) *refusal {
+func unread(err error) *requestError {
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
-		return refused(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is over %dMiB: create the tasks in several requests", large.Limit>>20))
+		return newRequestError(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is over %dMiB: create the tasks in several requests", large.Limit>>20))
 	}
-	return bad("%v", err)
+	return badRequest("%v", err)
 }

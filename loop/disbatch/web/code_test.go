@@ -14,7 +14,7 @@ func TestNoCodeInFilters(t *testing.T) {
 	queue := s.Queue(d("name", "q", "plugin", "P")).ID.Hex()
 	_, err := s.Tasks.InsertOne(s.Ctx, d("queue", queue, "status", 1))
 	must(t, err)
-	refused := func(method, path, kind, body string) {
+	newRequestError := func(method, path, kind, body string) {
 		t.Helper()
 		status, _, text := s.do(method, path, kind, body)
 		if status != 400 || !strings.Contains(text, "has the database run a program and is not allowed") {
@@ -33,17 +33,17 @@ func TestNoCodeInFilters(t *testing.T) {
 		`{"_id": {"$oid": "571fac85ee63413233049fbd", "$where": "1"}}`,
 		`{"queue": {"$not": {"$where": "1"}}}`,
 	} {
-		refused("POST", "/tasks/search", jsonKind, `{"filter": `+filter+`}`)
-		refused("POST", "/tasks/search", jsonKind, `{"count": 1, "filter": `+fmt.Sprintf("%q", filter)+`}`)
-		refused("POST", "/tasks/search", formKind, "filter="+url.QueryEscape(filter))
-		refused("POST", "/tasks/search?filter="+url.QueryEscape(filter), "-", "")
-		refused("POST", "/tasks/q/others", jsonKind, `{"filter": `+filter+`, "params": {"a": 1}}`)
-		refused("POST", "/search-tasks-json", formKind, "filter="+url.QueryEscape(filter))
-		refused("POST", "/search-tasks-json", jsonKind, `{"count": 1, "queue": "`+queue+`", "filter": `+filter+`}`)
-		refused("POST", "/queue-create-tasks-from-query-json", formKind,
+		newRequestError("POST", "/tasks/search", jsonKind, `{"filter": `+filter+`}`)
+		newRequestError("POST", "/tasks/search", jsonKind, `{"count": 1, "filter": `+fmt.Sprintf("%q", filter)+`}`)
+		newRequestError("POST", "/tasks/search", formKind, "filter="+url.QueryEscape(filter))
+		newRequestError("POST", "/tasks/search?filter="+url.QueryEscape(filter), "-", "")
+		newRequestError("POST", "/tasks/q/others", jsonKind, `{"filter": `+filter+`, "params": {"a": 1}}`)
+		newRequestError("POST", "/search-tasks-json", formKind, "filter="+url.QueryEscape(filter))
+		newRequestError("POST", "/search-tasks-json", jsonKind, `{"count": 1, "queue": "`+queue+`", "filter": `+filter+`}`)
+		newRequestError("POST", "/queue-create-tasks-from-query-json", formKind,
 			url.Values{"queueid": {queue}, "collection": {"others"}, "jsonfilter": {filter}, "params": {`{"a": 1}`}}.Encode())
 		for _, option := range []string{"projection", "sort", "comment"} {
-			refused("POST", "/tasks/search", jsonKind, `{"options": {"`+option+`": {"a": `+filter+`}}}`)
+			newRequestError("POST", "/tasks/search", jsonKind, `{"options": {"`+option+`": {"a": `+filter+`}}}`)
 		}
 		if status, _, text := s.do("GET", "/search?filter="+url.QueryEscape(filter), "-", ""); status != 400 || !strings.Contains(text, "not allowed") {
 			t.Errorf("the page with %s: %d", filter, status)

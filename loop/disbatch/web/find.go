@@ -16,17 +16,17 @@ const maxResult = 32 << 20
 var errLongResult = fmt.Errorf("the tasks have more than %dMiB: ask for fewer, or for fewer of their fields", maxResult>>20)
 
 // find returns the tasks of a query. It takes the request's large turn when the tasks have many bytes.
-func (c *dci) find(ctx context.Context, q *query) ([]store.Task, error) {
+func (c *commandInterface) find(ctx context.Context, q *query) ([]store.Task, error) {
 	o, bytes := q.options, 0
 	o.Each = func(doc bson.Raw) (bson.Raw, error) {
-		if q.brief {
-			doc = brief(doc)
+		if q.omitOutput {
+			doc = withoutOutput(doc)
 		}
 		if bytes += len(doc); bytes > maxResult {
 			return nil, errLongResult
 		}
 		if bytes > largeBody {
-			return doc, enlarge(ctx)
+			return doc, takeLargeTurn(ctx)
 		}
 		return doc, nil
 	}
@@ -36,8 +36,8 @@ func (c *dci) find(ctx context.Context, q *query) ([]store.Task, error) {
 // terse replaces an output that the request did not ask for.
 const terse = "[terse mode]"
 
-// brief returns a task's document with its outputs replaced by terse.
-func brief(doc bson.Raw) bson.Raw {
+// withoutOutput returns a task's document with its outputs replaced by terse.
+func withoutOutput(doc bson.Raw) bson.Raw {
 	elements, err := doc.Elements()
 	out := make(bson.D, len(elements))
 	for i, e := range elements {

@@ -89,7 +89,7 @@ func FuzzCommandInterface(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte) {
 		must(t, db.Drop(t.Context()))
 		site.EnsureIndexes(t.Context())
-		c := &dci{config: c, store: site, guard: guardOf(t), log: slog.New(slog.DiscardHandler)}
+		c := &commandInterface{config: c, store: site, guard: guardOf(t), log: slog.New(slog.DiscardHandler)}
 		handler := c.handler()
 		for i, line := range strings.SplitN(string(script[:min(len(script), sitetest.FuzzBytes)]), "\n", fuzzSteps+1) {
 			words := append(strings.SplitN(line, " ", 4), "", "", "", "")
@@ -147,7 +147,7 @@ func checkAnswer(t *testing.T, handler http.Handler, r *http.Request, line strin
 // TestDCIOnReleasesOfTheServer: the command interface works on every MongoDB release that Disbatch sites run.
 func TestDCIOnReleasesOfTheServer(t *testing.T) {
 	sitetest.OnReleases(t, func(t *testing.T, s *sitetest.Site) {
-		if _, _, err := (&dci{config: s.Config, store: s.Store}).queues(s.Ctx); err != nil {
+		if _, _, err := (&commandInterface{config: s.Config, store: s.Store}).queues(s.Ctx); err != nil {
 			t.Error(err)
 		}
 	})

@@ -118,11 +118,11 @@ func TestNoTurnInTime(t *testing.T) {
 	q := s.Queue(d("name", "q", "plugin", "A"))
 	_, err := s.Tasks.InsertOne(s.Ctx, d("queue", q.ID, "status", 1, "params", d("a", strings.Repeat("x", largeBody))))
 	must(t, err)
-	c := dci{config: &config.File{}, store: s.Store, log: slog.New(slog.NewTextHandler(failing{t}, nil))}
+	c := commandInterface{config: &config.File{}, store: s.Store, log: slog.New(slog.NewTextHandler(failing{t}, nil))}
 	for path, search := range map[string]func(w http.ResponseWriter, r *http.Request){
 		"/search": c.searchPage,
-		"/json":   func(w http.ResponseWriter, r *http.Request) { send(w, c.postSearch(r, bson.D{})) },
-		"/old":    func(w http.ResponseWriter, r *http.Request) { send(w, c.searchOld(r, bson.D{})) },
+		"/json":   func(w http.ResponseWriter, r *http.Request) { send(w, c.postSearch(r, params{fields: bson.D{}})) },
+		"/old":    func(w http.ResponseWriter, r *http.Request) { send(w, c.legacySearch(r, params{fields: bson.D{}})) },
 	} {
 		ctx, cancel := context.WithCancel(s.Ctx)
 		w := httptest.NewRecorder()

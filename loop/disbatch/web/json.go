@@ -49,19 +49,14 @@ func encode(body any, pretty bool) ([]byte, error) {
 // oid returns an id in the form of replies.
 func oid(id primitive.ObjectID) object { return object{"$oid": id.Hex()} }
 
-// documentJSON returns a document as JSON. Values of instead replace fields with the same name; the rest of instead
-// follows.
-func documentJSON(doc bson.Raw, instead object) json.RawMessage {
-	return appendDocument(nil, doc, maps.Clone(instead))
+// documentJSON returns a document as JSON. The values of replace are those of fields with the same name. Its other
+// entries follow.
+func documentJSON(doc bson.Raw, replace object) json.RawMessage {
+	return appendDocument(nil, doc, maps.Clone(replace))
 }
 
-// closeArray ends an array in which a comma follows each value.
-func closeArray(array []byte) json.RawMessage {
-	return append(bytes.TrimSuffix(array, []byte(",")), "]\n"...)
-}
-
-// appendDocument is documentJSON that removes the used entries of instead.
-func appendDocument(out []byte, doc bson.Raw, instead object) []byte {
+// appendDocument appends a document as documentJSON writes it. It removes the used entries of replace.
+func appendDocument(out []byte, doc bson.Raw, replace object) []byte {
 	out = append(out, '{')
 	first := len(out)
 	name := func(name string) {
@@ -73,17 +68,17 @@ func appendDocument(out []byte, doc bson.Raw, instead object) []byte {
 	elements, _ := doc.Elements() // elements before damage
 	for _, e := range elements {
 		name(e.Key())
-		value, replaced := instead[e.Key()]
+		value, replaced := replace[e.Key()]
 		if !replaced {
 			out = appendValue(out, e.Value())
 			continue
 		}
 		out = append(out, plainJSON(value)...)
-		delete(instead, e.Key())
+		delete(replace, e.Key())
 	}
-	for _, rest := range slices.Sorted(maps.Keys(instead)) {
+	for _, rest := range slices.Sorted(maps.Keys(replace)) {
 		name(rest)
-		out = append(out, plainJSON(instead[rest])...)
+		out = append(out, plainJSON(replace[rest])...)
 	}
 	return append(out, '}')
 }
@@ -92,6 +87,7 @@ func appendDocument(out []byte, doc bson.Raw, instead object) []byte {
 // extended JSON.
 func valueJSON(v bson.RawValue) []byte { return appendValue(nil, v) }
 
+// appendValue appends a value as valueJSON writes it.
 func appendValue(out []byte, v bson.RawValue) []byte {
 	switch v.Type {
 	case bson.TypeEmbeddedDocument:
@@ -172,7 +168,7 @@ func appendParam(out []byte, v any) []byte {
 }
 
 // epoch returns a time in seconds with milliseconds, the form of ctime and mtime in a search.
-func epoch(t time.Time) json.Number {
+func epoch(t time.Time) any {
 	return json.Number(strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', -1, 64))
 }
 
@@ -196,6 +192,8 @@ type jsonParser struct {
 	left int // values that may follow
 }
 
+// value parses the next value at a depth of nesting. It returns an error for a value nested deeper than maxDepth, and
+// for more than maxValues values.
 func (p *jsonParser) value(depth int) (any, error) {
 	if p.left--; p.left < 0 {
 		return nil, fmt.Errorf("more than %d values: create the tasks in several requests", maxValues)
@@ -223,6 +221,7 @@ func (p *jsonParser) value(depth int) (any, error) {
 	}
 }
 
+// object parses the rest of an object.
 func (p *jsonParser) object(depth int) (any, error) {
 	out, at := bson.D{}, make(map[string]int)
 	for p.More() {
@@ -246,6 +245,7 @@ func (p *jsonParser) object(depth int) (any, error) {
 	return out, err
 }
 
+// array parses the rest of an array.
 func (p *jsonParser) array(depth int) (any, error) {
 	out := bson.A{}
 	for p.More() {

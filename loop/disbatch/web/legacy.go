@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -14,78 +15,81 @@ import (
 // The routes from before version 4, which scripts still use. Most of their replies are arrays that begin with 1 for
 // success and 0 for failure.
 
-// oldSearchLimit bounds the memory of a search. The original has no limit.
-const oldSearchLimit = 10000
+// legacySearchLimit bounds the memory of a search of 4.1 and before version 4. The original has no limit.
+const legacySearchLimit = 10000
 
-// failure is a reply that begins with 0. The original sends most of them with status 200.
-func failure(status int, why any) reply { return reply{status: status, body: []any{0, why}} }
+// legacyFailure is a reply that begins with 0. The original sends most of them with status 200.
+func legacyFailure(status int, why any) reply { return reply{status: status, body: []any{0, why}} }
 
-// oldReply returns the old reply to a refused request.
-func (f *refusal) oldReply() reply { return failure(f.status, f.why) }
+// legacyReply returns the reply to a request that is not done.
+func (f *requestError) legacyReply() reply { return legacyFailure(f.status, f.why) }
 
-// oldFailure is the old reply to a failure of the database. Its status is 200, unless the request exceeds a limit.
-func (c *dci) oldFailure(what string, err error) reply {
-	f := c.failed(what, err)
+// legacyDatabaseFailure is the reply to a failure of the database. Its status is 200, unless the request exceeds a
+// limit.
+func (c *commandInterface) legacyDatabaseFailure(what string, err error) reply {
+	f := c.databaseError(what, err)
 	if f.status == http.StatusBadRequest && !errors.Is(err, errLongResult) {
 		f.status = http.StatusOK
 	}
-	return f.oldReply()
+	return f.legacyReply()
 }
 
-// flagged returns the status of a reply, its flag of success, and its members, the result or those of a refusal, with
-// the flag.
-func flagged(result object, fault *refusal) (status, success int, members object) {
-	status, success, members = http.StatusOK, 1, result
-	if fault != nil {
-		status, success, members = fault.status, 0, fault.members()
+// withSuccess returns an object with the member success too.
+func withSuccess(members object, success int) object {
+	out := object{"success": success}
+	maps.Copy(out, members)
+	return out
+}
+
+// legacyResult returns the status, the first member and the last member of a reply with a result or an error.
+func legacyResult(result object, refusal *requestError) (status, success int, members object) {
+	if refusal != nil {
+		return refusal.status, 0, withSuccess(refusal.members(), 0)
 	}
-	members["success"] = success
-	return status, success, members
+	return http.StatusOK, 1, withSuccess(result, 1)
 }
 
-// setQueueAttr changes a queue's threads.
-func (c *dci) setQueueAttr(r *http.Request, params any) reply {
-	given, _ := params.(bson.D)
-	refuse := func(why string) reply { return bad("%s", why).with(object{"success": 0}).reply() }
+// legacySetQueueAttr changes a queue's threads.
+func (c *commandInterface) legacySetQueueAttr(r *http.Request, p params) reply {
+	refuse := func(why string) reply { return badRequest("%s", why).with(object{"success": 0}).reply() }
+	value := get(p.fields, "value")
 	switch {
-	case get(given, "attr") != "threads":
+	case get(p.fields, "attr") != "threads":
 		return refuse("Invalid attr")
-	case get(given, "value") == nil:
+	case value == nil:
 		return refuse("You must supply a value")
-	case get(given, "queueid") == nil:
+	case get(p.fields, "queueid") == nil:
 		return refuse("You must supply a queueid")
 	}
-	result, fault := c.updateQueue(r.Context(), scalar(get(given, "queueid")), bson.D{{Key: "threads", Value: get(given, "value")}})
-	status, _, members := flagged(updateResult(result), fault)
+	result, refusal := c.updateQueue(r.Context(), p.text("queueid"), bson.D{{Key: "threads", Value: value}})
+	status, _, members := legacyResult(updateResult(result), refusal)
 	return reply{status: status, body: members}
 }
 
-// startQueue creates a queue.
-func (c *dci) startQueue(r *http.Request, params any) reply {
-	given, _ := params.(bson.D)
-	kind, name := scalar(get(given, "type")), scalar(get(given, "name"))
+// legacyStartQueue creates a queue.
+func (c *commandInterface) legacyStartQueue(r *http.Request, p params) reply {
+	kind, name := p.text("type"), p.text("name")
 	if kind == "" || name == "" {
-		return failure(http.StatusBadRequest, "type and name required")
+		return legacyFailure(http.StatusBadRequest, "type and name required")
 	}
 	known, err := c.knownPlugins(r.Context())
 	if err != nil {
-		return c.oldFailure("get current plugins", err)
+		return c.legacyDatabaseFailure("get current plugins", err)
 	}
 	if !slices.Contains(known, kind) {
-		return failure(http.StatusBadRequest, "unknown type")
+		return legacyFailure(http.StatusBadRequest, "unknown type")
 	}
-	var shown any // null without a queue
-	id, fault := c.insertQueue(r.Context(), name, kind)
-	if fault == nil {
-		shown = oid(id)
+	id, refusal := c.insertQueue(r.Context(), name, kind)
+	status, success, members := legacyResult(insertOneResult(id), refusal)
+	if refusal != nil {
+		delete(members, "id") // a reply of 4.0 has it
+		return reply{status: status, body: []any{success, nil, members}}
 	}
-	status, success, members := flagged(insertOneResult(id), fault)
-	delete(members, "id") // of a refusal
-	return reply{status: status, body: []any{success, shown, members}}
+	return reply{status: status, body: []any{success, oid(id), members}}
 }
 
 // knownPlugins returns the plugins that are configured or used by queues.
-func (c *dci) knownPlugins(ctx context.Context) ([]string, error) {
+func (c *commandInterface) knownPlugins(ctx context.Context) ([]string, error) {
 	queues, err := c.store.Queues(ctx)
 	known := c.plugins(ctx)
 	for i := range queues {
@@ -96,11 +100,11 @@ func (c *dci) knownPlugins(ctx context.Context) ([]string, error) {
 	return known, err
 }
 
-// prototypes returns an object of the known plugins, each under its own name.
-func (c *dci) prototypes(r *http.Request, _ any) reply {
+// legacyPrototypes returns an object of the known plugins, each under its own name.
+func (c *commandInterface) legacyPrototypes(r *http.Request, _ params) reply {
 	known, err := c.knownPlugins(r.Context())
 	if err != nil {
-		return c.failed("get current plugins", err).reply()
+		return c.databaseError("get current plugins", err).reply()
 	}
 	out := object{}
 	for _, name := range known {
@@ -109,145 +113,128 @@ func (c *dci) prototypes(r *http.Request, _ any) reply {
 	return success(out)
 }
 
-// deleteQueueOld deletes a queue.
-func (c *dci) deleteQueueOld(r *http.Request, params any) reply {
-	given, _ := params.(bson.D)
-	id := scalar(get(given, "id"))
+// legacyDeleteQueue deletes a queue.
+func (c *commandInterface) legacyDeleteQueue(r *http.Request, p params) reply {
+	id := p.text("id")
 	if id == "" {
-		return failure(http.StatusBadRequest, "id required")
+		return legacyFailure(http.StatusBadRequest, "id required")
 	}
-	deleted, fault := c.removeQueue(r.Context(), id)
-	status, success, members := flagged(deleteResult(deleted), fault)
+	deleted, refusal := c.removeQueue(r.Context(), id)
+	status, success, members := legacyResult(deleteResult(deleted), refusal)
 	return reply{status: status, body: []any{success, members}}
 }
 
-// createTasks creates a task for each parameter object of an array.
-func (c *dci) createTasks(r *http.Request, params any) reply {
-	given, _ := params.(bson.D)
-	queue := scalar(get(given, "queueid"))
-	if queue == "" || get(given, "object") == nil {
-		return failure(http.StatusBadRequest, "queueid and object required")
+// legacyCreateTasks creates a task for each parameter object of an array.
+func (c *commandInterface) legacyCreateTasks(r *http.Request, p params) reply {
+	queue := p.text("queueid")
+	if queue == "" || get(p.fields, "object") == nil {
+		return legacyFailure(http.StatusBadRequest, "queueid and object required")
 	}
-	tasks, err := structured(get(given, "object"))
+	tasks, err := p.json("object")
 	if err != nil {
-		return failure(http.StatusOK, "object param must be a JSON array: "+err.Error())
+		return legacyFailure(http.StatusOK, "object param must be a JSON array: "+err.Error())
 	}
 	list, ok := taskParams(tasks)
 	if !ok {
-		return failure(http.StatusOK, "object param must be a JSON array")
+		return legacyFailure(http.StatusOK, "object param must be a JSON array")
 	}
-	ids, fault := c.insert(r.Context(), queue, list)
-	if fault != nil {
-		return notCreated(fault)
+	ids, refusal := c.insertTasks(r.Context(), queue, list)
+	if refusal != nil {
+		return creationFailure(refusal)
 	}
-	body := insertManyResult(ids)
-	body["success"] = 1
-	return success(append(append([]any{1, len(ids)}, inserted(ids)...), body))
+	return success(append(append([]any{1, len(ids)}, inserted(ids)...), withSuccess(insertManyResult(ids), 1)))
 }
 
-// notCreated is the old reply to a refusal to create tasks. Its status is 200 if the queue is missing or the collection
-// unreadable.
-func notCreated(f *refusal) reply {
+// creationFailure is the reply to tasks that were not created. Its status is 200 if the queue is missing or the
+// collection unreadable.
+func creationFailure(f *requestError) reply {
 	switch {
 	case f.status == http.StatusNotFound:
-		return failure(http.StatusOK, "Queue not found")
+		return legacyFailure(http.StatusOK, "Queue not found")
 	case f.unreadable:
-		return failure(http.StatusOK, f.why)
+		return legacyFailure(http.StatusOK, f.why)
 	}
-	return f.oldReply()
+	return f.legacyReply()
 }
 
-// createTasksFrom creates a task for every document that a filter finds.
-func (c *dci) createTasksFrom(r *http.Request, params any) reply {
-	given, _ := params.(bson.D)
-	queue, collection := scalar(get(given, "queueid")), scalar(get(given, "collection"))
-	template := get(given, "params")
-	if template == nil {
-		template = get(given, "parameters") // the name in 2016
+// legacyCreateTasksFrom creates a task for every document that a filter finds.
+func (c *commandInterface) legacyCreateTasksFrom(r *http.Request, p params) reply {
+	queue, collection, template := p.text("queueid"), p.text("collection"), "params"
+	if get(p.fields, template) == nil {
+		template = "parameters" // the name in 2016
 	}
-	if queue == "" || collection == "" || get(given, "jsonfilter") == nil || template == nil {
-		return failure(http.StatusBadRequest, "queueid, collection, jsonfilter, and params required")
+	if queue == "" || collection == "" || get(p.fields, "jsonfilter") == nil || get(p.fields, template) == nil {
+		return legacyFailure(http.StatusBadRequest, "queueid, collection, jsonfilter, and params required")
 	}
-	filter, ferr := structured(get(given, "jsonfilter"))
-	pattern, perr := structured(template)
-	where, ok := filter.(bson.D)
-	task, ok2 := pattern.(bson.D)
-	if ferr != nil || perr != nil || !ok || !ok2 {
-		return failure(http.StatusOK, "jsonfilter and params must be JSON objects")
+	filter, isFilter := p.object("jsonfilter")
+	pattern, isPattern := p.object(template)
+	if !isFilter || !isPattern {
+		return legacyFailure(http.StatusOK, "jsonfilter and params must be JSON objects")
 	}
-	ids, fault := c.insertFrom(r.Context(), queue, collection, where, task)
-	if fault != nil {
-		return notCreated(fault)
+	ids, refusal := c.insertFrom(r.Context(), queue, collection, filter, pattern)
+	if refusal != nil {
+		return creationFailure(refusal)
 	}
 	return success([]any{1, len(ids)})
 }
 
-// searchOld searches tasks.
-func (c *dci) searchOld(r *http.Request, params any) reply {
-	given, _ := params.(bson.D)
-	q, fault := oldQuery(given)
-	if fault != nil {
-		return fault.oldReply()
+// legacySearch searches tasks.
+func (c *commandInterface) legacySearch(r *http.Request, p params) reply {
+	q, refusal := newLegacyQuery(p)
+	if refusal != nil {
+		return refusal.legacyReply()
 	}
-	if perlTrue(get(given, "count")) {
+	if perlTrue(get(p.fields, "count")) {
 		n, err := c.store.CountTasks(r.Context(), q.filter)
 		if err != nil {
-			return c.oldFailure("count tasks", err)
+			return c.legacyDatabaseFailure("count tasks", err)
 		}
 		return success([]any{1, n})
 	}
-	q.brief = perlTrue(get(given, "terse"))
+	q.omitOutput = perlTrue(get(p.fields, "terse"))
 	tasks, err := c.find(r.Context(), &q)
 	if err != nil {
-		return c.oldFailure("find tasks", err)
+		return c.legacyDatabaseFailure("find tasks", err)
 	}
-	out, room := []byte{'['}, maxReplyOutput
-	for i := range tasks {
-		t := &tasks[i]
-		instead := object{}
-		if q.brief {
+	room := maxReplyOutput
+	return success(tasksArray(tasks, func(t *store.Task) object {
+		replace := object{}
+		if q.omitOutput {
 			for _, name := range []string{store.FileStdout, store.FileStderr} {
 				if t.Raw.Lookup(name).Type != bson.TypeObjectID {
-					instead[name] = terse
+					replace[name] = terse
 				}
 			}
 		} else {
-			c.readOutput(r.Context(), t, &room, instead)
+			c.readOutput(r.Context(), t, &room, replace)
 		}
 		if !t.CTime.IsZero() {
-			instead["ctime"], instead["ctime_str"] = t.CTime.Unix(), t.CTime.UTC().Format(oldTime)
+			replace["ctime"], replace["ctime_str"] = t.CTime.Unix(), t.CTime.UTC().Format(timeLayout)
 		}
 		if !t.MTime.IsZero() {
-			instead["mtime"], instead["mtime_str"] = t.MTime.Unix(), t.MTime.UTC().Format(oldTime)
+			replace["mtime"], replace["mtime_str"] = t.MTime.Unix(), t.MTime.UTC().Format(timeLayout)
 		}
-		out = append(appendDocument(out, t.Raw, instead), ',')
-	}
-	return success(closeArray(out))
+		return replace
+	}))
 }
 
-// oldTime is the layout of ctime_str and mtime_str.
-const oldTime = "2006-01-02T15:04:05"
+// timeLayout is the layout of ctime_str and mtime_str.
+const timeLayout = "2006-01-02T15:04:05"
 
-// oldQuery reads the parameters of an old search.
-func oldQuery(given bson.D) (q query, fault *refusal) {
-	refuse := func(status int, why string) (query, *refusal) { return query{}, refused(status, why) }
-	filter, err := structured(get(given, "filter"))
-	var ok bool
-	if q.filter, ok = filter.(bson.D); err != nil || filter != nil && !ok {
+// newLegacyQuery reads the parameters of a search.
+func newLegacyQuery(p params) (q query, refusal *requestError) {
+	refuse := func(status int, why string) (query, *requestError) { return query{}, newRequestError(status, why) }
+	filter, ok := p.optionalObject("filter")
+	if !ok {
 		return refuse(http.StatusOK, "JSON object required for filter")
 	}
-	if err := withoutCode(filter); err != nil {
+	if err := refuseCode(filter); err != nil {
 		return refuse(http.StatusBadRequest, err.Error())
 	}
-	q.options.Limit = oldSearchLimit
-	for name, into := range map[string]*int64{"limit": &q.options.Limit, "skip": &q.options.Skip} {
-		if v := get(given, name); perlTrue(v) {
-			n, ok := whole(v)
-			if !ok || name == "limit" && n > oldSearchLimit {
-				return refuse(http.StatusBadRequest, name+" must be a non-negative integer, a limit at most 10000")
-			}
-			*into = n
-		}
+	q.filter, q.options.Limit = filter, legacySearchLimit
+	err := legacyRange.read(p.fields, &q.options)
+	if err != nil {
+		return refuse(http.StatusBadRequest, err.Error())
 	}
 	if q.filter == nil {
 		q.filter = bson.D{}
@@ -268,7 +255,7 @@ func oldQuery(given bson.D) (q query, fault *refusal) {
 			}
 		}
 	}
-	if queue := get(given, "queue"); perlTrue(queue) {
+	if queue := get(p.fields, "queue"); perlTrue(queue) {
 		q.filter = append(slices.DeleteFunc(q.filter, func(e bson.E) bool { return e.Key == "queue" }), bson.E{Key: "queue", Value: scalar(queue)})
 	}
 	if q.filter, err = convertFilter(q.filter); err != nil {

@@ -19,8 +19,8 @@ import (
 const staleBalance = time.Minute
 
 // getInfo returns the routes and extensions.
-func (c *dci) getInfo(routes map[string]route) route {
-	return func(*http.Request, any) reply {
+func (c *commandInterface) getInfo(routes map[string]route) route {
+	return func(*http.Request, params) reply {
 		byMethod := make(map[string][]string)
 		for _, pattern := range slices.Sorted(maps.Keys(routes)) {
 			method, path, _ := strings.Cut(pattern, " ")
@@ -31,7 +31,7 @@ func (c *dci) getInfo(routes map[string]route) route {
 }
 
 // getMonitoring tells a monitoring system whether nodes and queue balance run.
-func (c *dci) getMonitoring(r *http.Request, _ any) reply {
+func (c *commandInterface) getMonitoring(r *http.Request, _ params) reply {
 	if !c.config.Monitoring {
 		disabled := object{"status": "OK", "message": "monitoring disabled"}
 		return success(object{"disbatch": disabled, "queuebalance": disabled})
@@ -39,11 +39,12 @@ func (c *dci) getMonitoring(r *http.Request, _ any) reply {
 	return success(object{"disbatch": c.checkNodes(r.Context()), "queuebalance": c.checkBalance(r.Context())})
 }
 
-func (c *dci) checkNodes(ctx context.Context) object {
+// checkNodes reports whether a node is alive, with the seconds since the last report of each.
+func (c *commandInterface) checkNodes(ctx context.Context) object {
 	nodes, err := c.store.Nodes(ctx)
 	switch {
 	case err != nil:
-		return object{"status": "CRITICAL", "message": c.failed("get current Disbatch nodes", err).why}
+		return object{"status": "CRITICAL", "message": c.databaseError("get current Disbatch nodes", err).why}
 	case len(nodes) == 0:
 		return object{"status": "WARNING", "message": "No Disbatch nodes found"}
 	}
@@ -64,13 +65,14 @@ func (c *dci) checkNodes(ctx context.Context) object {
 	return object{"status": "OK", "message": "Disbatch is running on one or more nodes", "nodes": seen}
 }
 
-func (c *dci) checkBalance(ctx context.Context) object {
+// checkBalance reports the state that queue balance has written, unless that is older than staleBalance.
+func (c *commandInterface) checkBalance(ctx context.Context) object {
 	if !c.balances() {
 		return object{"status": "OK", "message": "queuebalance disabled"}
 	}
 	doc, err := c.store.Balance(ctx)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return object{"status": "CRITICAL", "message": c.failed("get the balance document", err).why}
+		return object{"status": "CRITICAL", "message": c.databaseError("get the balance document", err).why}
 	}
 	status, message := store.Text(doc.Lookup("status")), store.Text(doc.Lookup("message"))
 	quiet := time.Since(time.Unix(0, 0))

@@ -12,10 +12,10 @@ import (
 )
 
 // getNodes returns all nodes.
-func (c *dci) getNodes(r *http.Request, _ any) reply {
+func (c *commandInterface) getNodes(r *http.Request, _ params) reply {
 	nodes, err := c.store.Nodes(r.Context())
 	if err != nil {
-		return c.failed("get current nodes", err).reply()
+		return c.databaseError("get current nodes", err).reply()
 	}
 	out := make([]any, 0, len(nodes))
 	for i := range nodes {
@@ -25,47 +25,48 @@ func (c *dci) getNodes(r *http.Request, _ any) reply {
 }
 
 // getNode returns one node.
-func (c *dci) getNode(r *http.Request, _ any) reply {
+func (c *commandInterface) getNode(r *http.Request, _ params) reply {
 	name := r.PathValue("node")
 	node, err := c.store.Node(r.Context(), name)
 	if err != nil {
-		return c.missing("node", "get node "+name, err, nil).reply()
+		return c.lookupError("node", "get node "+name, err, nil).reply()
 	}
 	return success(nodeJSON(&node))
 }
 
 // nodeJSON returns a node's document with its id as text and its time in milliseconds.
 func nodeJSON(n *store.Node) any {
-	instead := object{"id": n.ID.Hex()}
+	replace := object{"id": n.ID.Hex()}
 	if !n.Timestamp.IsZero() {
-		instead["timestamp"] = n.Timestamp.UnixMilli()
+		replace["timestamp"] = n.Timestamp.UnixMilli()
 	}
-	return documentJSON(n.Raw, instead)
+	return documentJSON(n.Raw, replace)
 }
 
 // postNode changes the limit of a node.
-func (c *dci) postNode(r *http.Request, params any) reply {
-	result, fault := c.updateNode(r.Context(), r.PathValue("node"), params)
-	return answer(updateResult(result), fault)
+func (c *commandInterface) postNode(r *http.Request, p params) reply {
+	result, refusal := c.updateNode(r.Context(), r.PathValue("node"), p.fields)
+	return answer(updateResult(result), refusal)
 }
 
-func (c *dci) updateNode(ctx context.Context, name string, params any) (updated store.Updated, fault *refusal) {
-	given, ok := params.(bson.D)
-	if !ok || len(given) == 0 {
-		return updated, bad("No params")
+// updateNode changes the limit of a node: the field maxthreads, which is a number, or null for no limit.
+func (c *commandInterface) updateNode(ctx context.Context, name string, given bson.D) (updated store.Updated, refusal *requestError) {
+	if len(given) == 0 {
+		return updated, badRequest("No params")
 	}
 	if name, ok := unknown(given, "maxthreads"); ok {
-		return updated, bad("Invalid param").with(object{"param": name})
+		return updated, badRequest("Invalid param").with(object{"param": name})
 	}
 	most := store.NoLimit
 	if value := get(given, "maxthreads"); value != nil {
-		if most, ok = limit(value); !ok {
-			return updated, bad("maxthreads must be a non-negative integer or null%s", overLimit(value))
+		var ok bool
+		if most, ok = threadLimit(value); !ok {
+			return updated, badRequest("maxthreads must be a non-negative integer or null%s", overLimit(value))
 		}
 	}
 	node, err := c.store.Node(ctx, name)
 	if err != nil {
-		return updated, c.missing("node", "update node "+name, err, updateResult(updated))
+		return updated, c.lookupError("node", "update node "+name, err, updateResult(updated))
 	}
 	updated, err = c.store.SetNodeLimit(ctx, node.ID, most)
 	return updated, c.updateFault("node", name, updated, err)
@@ -80,15 +81,15 @@ func overLimit(v any) string {
 }
 
 // updateFault is the refusal of a failed update of a queue or node. It is nil if the update has happened.
-func (c *dci) updateFault(kind, name string, updated store.Updated, err error) *refusal {
+func (c *commandInterface) updateFault(kind, name string, updated store.Updated, err error) *requestError {
 	var other *store.DuplicateError
 	switch {
 	case errors.As(err, &other):
 		return duplicate(other, "MongoDB::UpdateResult", object{kind: name}, nil)
 	case err != nil:
-		return c.failed("update "+kind+" "+name, err)
+		return c.databaseError("update "+kind+" "+name, err)
 	case updated.Matched != 1:
-		return c.missing(kind, "", store.ErrNotFound, updateResult(updated))
+		return c.lookupError(kind, "", store.ErrNotFound, updateResult(updated))
 	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
 
 	"treadle/loop/disbatch/store"
@@ -29,7 +28,7 @@ var pageTemplates = template.Must(template.ParseFS(pageFiles, "page/page.html"))
 const lateAfter = time.Minute
 
 // pages adds the pages, their files and their forms.
-func (c *dci) pages(mux *http.ServeMux) {
+func (c *commandInterface) pages(mux *http.ServeMux) {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { c.home(w, r, nil) })
 	mux.HandleFunc("GET /search", c.searchPage)
 	for _, file := range []string{"style.css", "script.js"} {
@@ -39,39 +38,38 @@ func (c *dci) pages(mux *http.ServeMux) {
 		})
 	}
 	mux.HandleFunc("POST /page/balance", c.formBalance)
-	mux.HandleFunc("POST /page/queues", c.form(func(r *http.Request, params bson.D) *refusal {
-		_, fault := c.createQueue(r.Context(), params)
-		return fault
+	mux.HandleFunc("POST /page/queues", c.form(func(r *http.Request, p params) *requestError {
+		_, refusal := c.createQueue(r.Context(), p)
+		return refusal
 	}))
-	mux.HandleFunc("POST /page/queues/{id}", c.form(func(r *http.Request, params bson.D) *refusal {
-		_, fault := c.updateQueue(r.Context(), r.PathValue("id"), params)
-		return fault
+	mux.HandleFunc("POST /page/queues/{id}", c.form(func(r *http.Request, p params) *requestError {
+		_, refusal := c.updateQueue(r.Context(), r.PathValue("id"), p.fields)
+		return refusal
 	}))
-	mux.HandleFunc("POST /page/nodes/{id}", c.form(func(r *http.Request, params bson.D) *refusal {
-		for i := range params {
-			if params[i].Value == "" { // an empty field means no limit
-				params[i].Value = nil
+	mux.HandleFunc("POST /page/nodes/{id}", c.form(func(r *http.Request, p params) *requestError {
+		for i := range p.fields {
+			if p.fields[i].Value == "" { // an empty field means no limit
+				p.fields[i].Value = nil
 			}
 		}
-		_, fault := c.updateNode(r.Context(), r.PathValue("id"), params)
-		return fault
+		_, refusal := c.updateNode(r.Context(), r.PathValue("id"), p.fields)
+		return refusal
 	}))
 }
 
 // form carries out a form and returns to the page, which shows the error if there is one.
-func (c *dci) form(do func(*http.Request, bson.D) *refusal) http.HandlerFunc {
+func (c *commandInterface) form(do func(*http.Request, params) *requestError) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		params, err := readParams(r)
-		given, _ := params.(bson.D)
-		fault := bad("%v", err)
+		p, err := readParams(r)
+		refusal := badRequest("%v", err)
 		if err == nil {
-			fault = do(r, given)
+			refusal = do(r, p)
 		}
-		if fault == nil {
+		if refusal == nil {
 			http.Redirect(w, r, "/", http.StatusSeeOther)
 			return
 		}
-		c.home(w, r, fault)
+		c.home(w, r, refusal)
 	}
 }
 
@@ -81,17 +79,17 @@ type pageData struct {
 	Most                               int // the largest limit
 }
 
-func (c *dci) pageData(title, self string) pageData {
+func (c *commandInterface) pageData(title, self string) pageData {
 	return pageData{Title: title, Database: c.config.Database, Now: time.Now().UTC().Format(time.DateTime), Self: self, Most: store.MaxLimit}
 }
 
 // show shows a refusal, unless it is nil, and returns the status of the page.
-func (p *pageData) show(fault *refusal) (status int) {
-	if fault == nil {
+func (p *pageData) show(refusal *requestError) (status int) {
+	if refusal == nil {
 		return http.StatusOK
 	}
-	p.Notice = fault.why
-	return fault.status
+	p.Notice = refusal.why
+	return refusal.status
 }
 
 type queueRow struct {
@@ -106,7 +104,7 @@ type nodeRow struct {
 }
 
 // home is the page with the queues and nodes, and the refusal of a form, unless that is nil.
-func (c *dci) home(w http.ResponseWriter, r *http.Request, fault *refusal) {
+func (c *commandInterface) home(w http.ResponseWriter, r *http.Request, refusal *requestError) {
 	page := struct {
 		pageData
 		Queues  []queueRow
@@ -123,13 +121,13 @@ func (c *dci) home(w http.ResponseWriter, r *http.Request, fault *refusal) {
 		nodes, err = c.store.Nodes(r.Context())
 	}
 	if err != nil {
-		fault = c.unavailable("read queues and nodes", err)
+		refusal = c.pageError("read queues and nodes", err)
 	}
 	now := time.Now()
 	for i := range nodes {
 		page.Nodes = append(page.Nodes, newNodeRow(&nodes[i], now, c.late(&nodes[i], now)))
 	}
-	render(w, page.show(fault), "home", page)
+	render(w, page.show(refusal), "home", page)
 }
 
 func newQueueRow(q *store.Queue, counts map[primitive.ObjectID]store.Counts) queueRow {
@@ -151,7 +149,7 @@ type sighting struct {
 // late reports whether a node has been silent for lateAfter. It decides by changes of the node's entry as soon as
 // this process has watched that long. Until then it compares the entry's time with its own clock, although clocks of
 // hosts may differ.
-func (c *dci) late(n *store.Node, now time.Time) bool {
+func (c *commandInterface) late(n *store.Node, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last, known := c.seen[n.Name]
@@ -218,7 +216,7 @@ func names(queues []store.Queue) map[primitive.ObjectID]string {
 
 // outputOf returns an output in the form of the page: the beginning of its text, and a note if that is incomplete. It
 // returns false if there is no output.
-func (c *dci) outputOf(ctx context.Context, t *store.Task, name string) (out shownOutput, ok bool) {
+func (c *commandInterface) outputOf(ctx context.Context, t *store.Task, name string) (out shownOutput, ok bool) {
 	v := t.Raw.Lookup(name)
 	out.Name = name
 	switch id, isFile := v.ObjectIDOK(); {

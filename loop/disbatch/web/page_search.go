@@ -43,10 +43,12 @@ var statusWords = []statusWord{
 }
 
 // searchPage shows a form to search tasks and the result.
-func (c *dci) searchPage(w http.ResponseWriter, r *http.Request) { c.search(w, r, http.StatusOK) }
+func (c *commandInterface) searchPage(w http.ResponseWriter, r *http.Request) {
+	c.search(w, r, http.StatusOK)
+}
 
-// search is searchPage with another status for an empty result.
-func (c *dci) search(w http.ResponseWriter, r *http.Request, nothing int) {
+// search is searchPage with the status of an empty result.
+func (c *commandInterface) search(w http.ResponseWriter, r *http.Request, emptyStatus int) {
 	form := r.URL.Query()
 	page := struct {
 		pageData
@@ -63,31 +65,31 @@ func (c *dci) search(w http.ResponseWriter, r *http.Request, nothing int) {
 		Output: form.Get("output") != "", Ran: len(form) > 0,
 	}
 	status := http.StatusOK
-	refuse := func(fault *refusal) { status, page.Form.Ran = page.show(fault), false }
+	refuse := func(refusal *requestError) { status, page.Form.Ran = page.show(refusal), false }
 	queues, err := c.store.Queues(r.Context())
 	if err != nil {
-		refuse(c.unavailable("read the queues", err))
+		refuse(c.pageError("read the queues", err))
 	}
 	for i := range queues {
 		page.Queues = append(page.Queues, newQueueRow(&queues[i], nil))
 	}
-	if q, fault := pageQuery(form, page.Form); fault != nil {
-		refuse(fault)
+	if q, refusal := pageQuery(form, page.Form); refusal != nil {
+		refuse(refusal)
 	} else if page.Form.Ran {
-		q.brief = !page.Form.Output
+		q.omitOutput = !page.Form.Output
 		tasks, err := c.find(r.Context(), &q)
 		if err == nil {
 			page.Total, err = c.store.CountTasks(r.Context(), q.filter)
 		}
 		if err != nil {
-			refuse(c.failed("find tasks", err))
+			refuse(c.databaseError("find tasks", err))
 		}
 		if err == nil && page.Total == 0 {
-			status = nothing
+			status = emptyStatus
 		}
-		called := names(queues)
+		queueNames := names(queues)
 		for i := range tasks {
-			page.Tasks = append(page.Tasks, c.taskRow(r, &tasks[i], called, page.Form.Output))
+			page.Tasks = append(page.Tasks, c.taskRow(r, &tasks[i], queueNames, page.Form.Output))
 		}
 		skip, limit := q.options.Skip, q.options.Limit
 		page.First, page.Last = skip+1, skip+int64(len(tasks))
@@ -102,17 +104,17 @@ func (c *dci) search(w http.ResponseWriter, r *http.Request, nothing int) {
 }
 
 // pageQuery returns the query of the form: its fields and its filter.
-func pageQuery(form url.Values, a searchForm) (query, *refusal) {
+func pageQuery(form url.Values, a searchForm) (query, *requestError) {
 	var filter any = bson.D{}
 	if a.Filter != "" {
 		var err error
 		if filter, err = parseJSON(a.Filter); err != nil {
-			return query{}, bad("the filter is no JSON: %v", err)
+			return query{}, badRequest("the filter is no JSON: %v", err)
 		}
 	}
 	where, ok := filter.(bson.D)
 	if !ok {
-		return query{}, bad("the filter must be a JSON object")
+		return query{}, badRequest("the filter must be a JSON object")
 	}
 	if a.Queue != "" {
 		where = append(where, bson.E{Key: "queue", Value: a.Queue})
@@ -123,7 +125,7 @@ func pageQuery(form url.Values, a searchForm) (query, *refusal) {
 	if a.Status != "" {
 		n, err := strconv.Atoi(a.Status)
 		if err != nil {
-			return query{}, bad("status must be an integer")
+			return query{}, badRequest("status must be an integer")
 		}
 		where = append(where, bson.E{Key: "status", Value: n})
 	}
@@ -133,7 +135,7 @@ func pageQuery(form url.Values, a searchForm) (query, *refusal) {
 			options = append(options, bson.E{Key: name, Value: v})
 		}
 	}
-	return searchQuery(bson.D{{Key: "filter", Value: where}, {Key: "options", Value: options}})
+	return searchQuery(params{fields: bson.D{{Key: "filter", Value: where}, {Key: "options", Value: options}}})
 }
 
 // skipTo returns the address of another part of the same result.
@@ -142,8 +144,10 @@ func skipTo(form url.Values, skip int64) string {
 	return "/search?" + form.Encode()
 }
 
-func (c *dci) taskRow(r *http.Request, t *store.Task, called map[primitive.ObjectID]string, output bool) taskRow {
-	row := taskRow{ID: t.ID.Hex(), Queue: called[t.Queue], Status: strconv.Itoa(t.Status), Node: t.Node, Created: shownTime(t.CTime), Changed: shownTime(t.MTime)}
+// taskRow returns a task in the form of the page. It reads outputs only if output is true. It cuts long parameters and
+// outputs.
+func (c *commandInterface) taskRow(r *http.Request, t *store.Task, queueNames map[primitive.ObjectID]string, output bool) taskRow {
+	row := taskRow{ID: t.ID.Hex(), Queue: queueNames[t.Queue], Status: strconv.Itoa(t.Status), Node: t.Node, Created: shownTime(t.CTime), Changed: shownTime(t.MTime)}
 	if row.Queue == "" {
 		row.Queue = t.Queue.Hex() // the queue is deleted
 	}

@@ -408,7 +408,7 @@ func TestOutputBeyondTheRoomStaysAnID(t *testing.T) {
 	task := s.Task(id)
 	for room, want := range map[int]string{8: "map[stderr:678 stdout:12345]", 7: "map[stdout:12345]", 4: "map[stderr:678]", 2: "map[]"} {
 		got := object{}
-		if (&dci{store: s.Store}).readOutput(s.Ctx, &task, &room, got); fmt.Sprint(got) != want {
+		if (&commandInterface{store: s.Store}).readOutput(s.Ctx, &task, &room, got); fmt.Sprint(got) != want {
 			t.Errorf("in a room: %v, want %s", got, want)
 		}
 	}
@@ -418,7 +418,7 @@ func TestOutputBeyondTheRoomStaysAnID(t *testing.T) {
 func TestLateNodes(t *testing.T) {
 	start := time.Now()
 	for _, skew := range []time.Duration{-time.Hour, 0, time.Hour} {
-		c := &dci{}
+		c := &commandInterface{}
 		for _, step := range []struct {
 			after, entry time.Duration // time of the page and of the node's entry since the start
 			late         bool

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"mime"
 	"net/http"
 	"net/url"
@@ -20,10 +19,22 @@ import (
 	"treadle/loop/disbatch/store"
 )
 
-// readParams returns the parameters of a request as the original finds them: a form or JSON in the body, else the
-// query. They are a bson.D or the type of the JSON value. Requests for which hasParams is false have none: clients
-// name JSON as the type of an empty body.
-func readParams(r *http.Request) (any, error) {
+// params are the parameters of a request as the original finds them: a form or JSON in the body, else the query.
+type params struct {
+	value  any    // of any JSON type; nil without parameters
+	fields bson.D // the value if it is an object
+}
+
+// readParams reads the parameters of a request. Requests for which hasParams is false have none: clients name JSON as
+// the type of an empty body.
+func readParams(r *http.Request) (params, error) {
+	value, err := readValue(r)
+	fields, _ := value.(bson.D)
+	return params{value, fields}, err
+}
+
+// readValue returns the JSON value or the form that contains the parameters of a request.
+func readValue(r *http.Request) (any, error) {
 	if !hasParams(r) {
 		return nil, nil
 	}
@@ -48,6 +59,11 @@ func readParams(r *http.Request) (any, error) {
 	return v, nil
 }
 
+// hasParams reports whether a request has parameters: a POST, or a search of 4.1, whose clients send a body with GET.
+func hasParams(r *http.Request) bool {
+	return r.Method == http.MethodPost || r.Method == http.MethodGet && r.URL.Path == "/tasks"
+}
+
 // parseForm reads a form. A repeated name has an array as its value.
 func parseForm(text string) (any, error) {
 	values, err := url.ParseQuery(text)
@@ -58,11 +74,11 @@ func parseForm(text string) (any, error) {
 	for name, v := range values {
 		var value any = v[0]
 		if len(v) > 1 {
-			several := bson.A{}
-			for _, one := range v {
-				several = append(several, one)
+			texts := bson.A{}
+			for _, text := range v {
+				texts = append(texts, text)
 			}
-			value = several
+			value = texts
 		}
 		form = append(form, bson.E{Key: name, Value: value})
 	}
@@ -70,7 +86,7 @@ func parseForm(text string) (any, error) {
 	return form, nil
 }
 
-// get returns a parameter, nil if it is missing or null.
+// get returns a field, nil if it is missing or null.
 func get(d bson.D, name string) any {
 	for _, e := range d {
 		if e.Key == name {
@@ -78,6 +94,32 @@ func get(d bson.D, name string) any {
 		}
 	}
 	return nil
+}
+
+// text returns a parameter that is a string or a number as text, and "" for any other value.
+func (p params) text(name string) string { return scalar(get(p.fields, name)) }
+
+// json returns a parameter that is JSON or, in a form, the text of JSON.
+func (p params) json(name string) (any, error) {
+	v := get(p.fields, name)
+	if text, ok := v.(string); ok {
+		return parseJSON(text)
+	}
+	return v, nil
+}
+
+// object returns a parameter that is a JSON object or its text. ok is false for any other value. A missing or null
+// object is nil, and ok is false too.
+func (p params) object(name string) (object bson.D, ok bool) {
+	v, err := p.json(name)
+	object, ok = v.(bson.D)
+	return object, ok && err == nil
+}
+
+// optionalObject is object with ok for a missing or null parameter.
+func (p params) optionalObject(name string) (object bson.D, ok bool) {
+	object, ok = p.object(name)
+	return object, ok || get(p.fields, name) == nil
 }
 
 // unknown returns the first parameter that is none of the names.
@@ -88,15 +130,6 @@ func unknown(d bson.D, names ...string) (string, bool) {
 		}
 	}
 	return "", false
-}
-
-// structured returns a parameter that is an object, an array, or their JSON text as in forms.
-func structured(v any) (any, error) {
-	text, ok := v.(string)
-	if !ok {
-		return v, nil
-	}
-	return parseJSON(text)
 }
 
 // perlTrue reports whether a value is true in Perl.
@@ -131,15 +164,15 @@ func scalar(v any) string {
 
 var digits = regexp.MustCompile(`\A[0-9]+\z`)
 
-// limit reads a limit of a queue or node: digits up to maxLimit.
-func limit(v any) (n int, ok bool) {
+// threadLimit reads a limit of a queue or node: digits up to maxLimit.
+func threadLimit(v any) (n int, ok bool) {
 	text := scalar(v)
 	n, err := strconv.Atoi(text)
 	return n, err == nil && digits.MatchString(text) && n <= store.MaxLimit
 }
 
-// whole reads a number that is not negative.
-func whole(v any) (int64, bool) {
+// nonNegative reads an integer that is not negative.
+func nonNegative(v any) (int64, bool) {
 	n, err := strconv.ParseInt(scalar(v), 10, 64)
 	return n, err == nil && n >= 0
 }
@@ -159,9 +192,9 @@ func objectID(v any) (primitive.ObjectID, error) {
 // codeOperators are the operators with programs that the database runs. No client of Disbatch sends them.
 var codeOperators = map[string]bool{"$where": true, "$function": true, "$accumulator": true}
 
-// withoutCode refuses a filter or search option that contains a program. The database would run it for every user who
-// may search, for any time.
-func withoutCode(v any) error {
+// refuseCode returns an error for a filter or search option that contains a program. The database would run the program
+// for every user who may search, for any time.
+func refuseCode(v any) error {
 	var inner []any
 	switch v := v.(type) {
 	case bson.D:
@@ -175,15 +208,15 @@ func withoutCode(v any) error {
 		inner = v
 	}
 	for _, v := range inner {
-		if err := withoutCode(v); err != nil {
+		if err := refuseCode(v); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// withIDs converts every {"$oid": hex} of a filter to the id.
-func withIDs(v any) (any, error) {
+// convertIDs returns a filter with the id in place of every {"$oid": hex}. It changes the documents and arrays within v.
+func convertIDs(v any) (any, error) {
 	var err error
 	switch v := v.(type) {
 	case bson.D:
@@ -191,13 +224,13 @@ func withIDs(v any) (any, error) {
 			return objectID(hex)
 		}
 		for i := range v {
-			if v[i].Value, err = withIDs(v[i].Value); err != nil {
+			if v[i].Value, err = convertIDs(v[i].Value); err != nil {
 				return nil, err
 			}
 		}
 	case bson.A:
 		for i := range v {
-			if v[i], err = withIDs(v[i]); err != nil {
+			if v[i], err = convertIDs(v[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -205,60 +238,54 @@ func withIDs(v any) (any, error) {
 	return v, nil
 }
 
-// timeOperators are the comparison operators for times. The value says whether MongoDB compares values of the same
-// type only.
-var timeOperators = map[string]bool{
-	"$eq": true, "$gt": true, "$gte": true, "$lt": true, "$lte": true, "$in": true, "$ne": false, "$nin": false, "$not": false,
+// pageRange is how a version of the interface reads the part of a result that a search asks for.
+type pageRange struct {
+	limit, skip string           // the names of the parameters
+	most        int64            // the largest limit
+	missing     func(v any) bool // reports whether a value stands for a missing parameter
+	invalid     string           // the error about a value that is not a number
+	tooMany     string           // the error about a limit over most
 }
 
-// timeFilter extends a filter on a time to both forms of a task's time: a date or, in old tasks, Unix seconds.
-// Numbers in it are seconds, or milliseconds if too large for seconds. It returns false if the filter has no time.
-func timeFilter(name string, v any) (bson.E, bool) {
-	dates, found, typed := convertTimes(v, func(ms int64) any { return primitive.DateTime(ms) })
-	if !found {
-		return bson.E{}, false
+// set sets the limit or the skip of a search to the value of the parameter called name. A missing parameter, or a
+// limit of 0, leaves the default.
+func (p *pageRange) set(o *store.SearchOptions, name string, v any) error {
+	if p.missing(v) {
+		return nil
 	}
-	seconds, _, _ := convertTimes(v, func(ms int64) any { return float64(ms) / 1000 })
-	both := "$and" // every number satisfies "is not this date"
-	if typed {
-		both = "$or"
+	n, ok := nonNegative(v)
+	switch {
+	case !ok:
+		return fmt.Errorf(p.invalid, name)
+	case name == p.skip:
+		o.Skip = n
+	case n > p.most:
+		return fmt.Errorf(p.tooMany, name)
+	case n > 0:
+		o.Limit = n
 	}
-	return bson.E{Key: both, Value: bson.A{bson.D{{Key: name, Value: dates}}, bson.D{{Key: name, Value: seconds}}}}, true
+	return nil
 }
 
-// convertTimes applies f to every time in a filter's value, in milliseconds. found says whether there is one, typed
-// whether one is compared with values of its own type only.
-func convertTimes(v any, f func(ms int64) any) (out any, found, typed bool) {
-	switch v := v.(type) {
-	case bson.D:
-		out := slices.Clone(v)
-		for i, e := range v {
-			how, known := timeOperators[e.Key]
-			if !known {
-				continue
-			}
-			value, has, _ := convertTimes(e.Value, f)
-			out[i].Value, found, typed = value, found || has, typed || has && how
-		}
-		return out, found, typed
-	case bson.A:
-		out := slices.Clone(v)
-		for i := range v {
-			value, has, _ := convertTimes(v[i], f)
-			out[i], found = value, found || has
-		}
-		return out, found, found
-	case int32:
-		return f(int64(v) * 1000), true, true
-	case int64:
-		return convertTimes(float64(v), f)
-	case float64:
-		switch {
-		case v > store.NewestSecond && v < 1<<53:
-			return f(int64(v)), true, true
-		case v <= store.NewestSecond && v > -store.NewestSecond:
-			return f(int64(math.Round(v * 1000))), true, true
-		}
+// read sets the limit and the skip of a search from its parameters.
+func (p *pageRange) read(given bson.D, o *store.SearchOptions) error {
+	return cmp.Or(p.set(o, p.limit, get(given, p.limit)), p.set(o, p.skip, get(given, p.skip)))
+}
+
+// The ranges of 4.0, of 4.1 and before version 4. The last two read a value that is false in Perl as a missing one.
+var (
+	range40 = pageRange{
+		limit: "limit", skip: "skip", most: searchLimit, missing: func(v any) bool { return v == nil },
+		invalid: "%s must be a non-negative integer", tooMany: fmt.Sprintf("%%s cannot exceed %d", searchLimit),
 	}
-	return v, false, false
+	range41     = perlRange(".limit", ".skip", "%%s must be a non-negative integer, .limit at most %d")
+	legacyRange = perlRange("limit", "skip", "%%s must be a non-negative integer, a limit at most %d")
+)
+
+// perlRange returns a range with the largest legacy limit. invalid is the format of its error, which has that limit.
+func perlRange(limit, skip, invalid string) pageRange {
+	invalid = fmt.Sprintf(invalid, legacySearchLimit)
+	return pageRange{
+		limit: limit, skip: skip, most: legacySearchLimit, missing: func(v any) bool { return !perlTrue(v) }, invalid: invalid, tooMany: invalid,
+	}
 }

@@ -14,28 +14,30 @@ import (
 )
 
 // getPlugins returns the plugins that a queue may have.
-func (c *dci) getPlugins(r *http.Request, _ any) reply { return success(c.plugins(r.Context())) }
+func (c *commandInterface) getPlugins(r *http.Request, _ params) reply {
+	return success(c.plugins(r.Context()))
+}
 
 // plugins returns the configured plugins, or those of the collection config if the file names none. The collection
 // may be missing.
-func (c *dci) plugins(ctx context.Context) []string {
+func (c *commandInterface) plugins(ctx context.Context) []string {
 	config := c.config
 	value, err := c.store.ActiveSettings(ctx)
 	if err == nil {
 		config, err = config.Overlay(value)
 	}
 	if err != nil {
-		c.failed("read the collection config", err)
+		c.databaseError("read the collection config", err)
 		return c.config.PluginNames()
 	}
 	return config.PluginNames()
 }
 
 // getQueues returns all queues with the counts of their tasks.
-func (c *dci) getQueues(r *http.Request, _ any) reply {
+func (c *commandInterface) getQueues(r *http.Request, _ params) reply {
 	queues, counts, err := c.queues(r.Context())
 	if err != nil {
-		return c.failed("get current queues", err).reply()
+		return c.databaseError("get current queues", err).reply()
 	}
 	out := make([]any, 0, len(queues))
 	for i := range queues {
@@ -44,7 +46,8 @@ func (c *dci) getQueues(r *http.Request, _ any) reply {
 	return success(out)
 }
 
-func (c *dci) queues(ctx context.Context) ([]store.Queue, map[primitive.ObjectID]store.Counts, error) {
+// queues returns all queues, and the counts of their tasks by queue.
+func (c *commandInterface) queues(ctx context.Context) ([]store.Queue, map[primitive.ObjectID]store.Counts, error) {
 	queues, err := c.store.Queues(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -54,15 +57,15 @@ func (c *dci) queues(ctx context.Context) ([]store.Queue, map[primitive.ObjectID
 }
 
 // getQueue returns one queue.
-func (c *dci) getQueue(r *http.Request, _ any) reply {
+func (c *commandInterface) getQueue(r *http.Request, _ params) reply {
 	name := r.PathValue("queue")
 	queue, err := c.store.Queue(r.Context(), name)
 	if err != nil {
-		return c.missing("queue", "get queue "+name, err, nil).reply()
+		return c.lookupError("queue", "get queue "+name, err, nil).reply()
 	}
 	counts, err := c.store.Counts(r.Context(), queue.ID)
 	if err != nil {
-		return c.failed("get queue "+name, err).reply()
+		return c.databaseError("get queue "+name, err).reply()
 	}
 	return success(queueJSON(&queue, counts[queue.ID]))
 }
@@ -81,105 +84,108 @@ func queueJSON(q *store.Queue, n store.Counts) any {
 }
 
 // postQueues creates a queue.
-func (c *dci) postQueues(r *http.Request, params any) reply {
-	id, fault := c.createQueue(r.Context(), params)
+func (c *commandInterface) postQueues(r *http.Request, p params) reply {
+	id, refusal := c.createQueue(r.Context(), p)
 	body := insertOneResult(id)
 	body["id"] = oid(id)
-	return answer(body, fault)
+	return answer(body, refusal)
 }
 
-func (c *dci) createQueue(ctx context.Context, params any) (id primitive.ObjectID, fault *refusal) {
-	given, _ := params.(bson.D)
-	name, plugin := scalar(get(given, "name")), scalar(get(given, "plugin"))
+// createQueue creates a queue with the name and one of the known plugins that the parameters say.
+func (c *commandInterface) createQueue(ctx context.Context, p params) (id primitive.ObjectID, refusal *requestError) {
+	name, plugin := p.text("name"), p.text("plugin")
 	if name == "" || plugin == "" {
-		return id, bad("name and plugin required")
+		return id, badRequest("name and plugin required")
 	}
-	if name, ok := unknown(given, "name", "plugin"); ok {
-		return id, bad("Invalid param").with(object{"param": name})
+	if name, ok := unknown(p.fields, "name", "plugin"); ok {
+		return id, badRequest("Invalid param").with(object{"param": name})
 	}
 	if !slices.Contains(c.plugins(ctx), plugin) {
-		return id, bad("Unknown plugin").with(object{"plugin": plugin})
+		return id, badRequest("Unknown plugin").with(object{"plugin": plugin})
 	}
 	return c.insertQueue(ctx, name, plugin)
 }
 
-func (c *dci) insertQueue(ctx context.Context, name, plugin string) (id primitive.ObjectID, fault *refusal) {
+// insertQueue writes a new queue. It returns the error of 4.0 for a name that another queue has.
+func (c *commandInterface) insertQueue(ctx context.Context, name, plugin string) (id primitive.ObjectID, refusal *requestError) {
 	id, err := c.store.InsertQueue(ctx, name, plugin)
 	var other *store.DuplicateError
 	switch {
 	case errors.As(err, &other):
 		return id, duplicate(other, "MongoDB::InsertOneResult", object{"name": name, "plugin": plugin}, object{"id": nil})
 	case err != nil:
-		return id, c.failed("create queue "+name, err)
+		return id, c.databaseError("create queue "+name, err)
 	}
 	return id, nil
 }
 
 // postQueue changes a queue.
-func (c *dci) postQueue(r *http.Request, params any) reply {
-	result, fault := c.updateQueue(r.Context(), r.PathValue("queue"), params)
-	return answer(updateResult(result), fault)
+func (c *commandInterface) postQueue(r *http.Request, p params) reply {
+	result, refusal := c.updateQueue(r.Context(), r.PathValue("queue"), p.fields)
+	return answer(updateResult(result), refusal)
 }
 
-func (c *dci) updateQueue(ctx context.Context, name string, params any) (updated store.Updated, fault *refusal) {
-	given, ok := params.(bson.D)
-	if !ok || len(given) == 0 {
-		return updated, bad("no params")
+// updateQueue changes the given fields of a queue: threads, name, plugin and sort. It changes nothing if one of them is
+// unknown or invalid.
+func (c *commandInterface) updateQueue(ctx context.Context, name string, given bson.D) (updated store.Updated, refusal *requestError) {
+	if len(given) == 0 {
+		return updated, badRequest("no params")
 	}
 	if name, ok := unknown(given, "threads", "name", "plugin", "sort"); ok {
-		return updated, bad("unknown param").with(object{"param": name})
+		return updated, badRequest("unknown param").with(object{"param": name})
 	}
 	var change store.QueueChange
 	for _, e := range given {
 		text := scalar(e.Value)
 		switch e.Key {
 		case "threads":
-			n, ok := limit(e.Value)
+			n, ok := threadLimit(e.Value)
 			if !ok {
-				return updated, bad("threads must be a non-negative integer%s", overLimit(e.Value))
+				return updated, badRequest("threads must be a non-negative integer%s", overLimit(e.Value))
 			}
 			change.Limit = &n
 		case "name":
 			if text == "" {
-				return updated, bad("name must be a string")
+				return updated, badRequest("name must be a string")
 			}
 			change.Name = &text
 		case "plugin":
 			if !slices.Contains(c.plugins(ctx), text) {
-				return updated, bad("unknown plugin").with(object{"plugin": json.RawMessage(appendParam(nil, e.Value))})
+				return updated, badRequest("unknown plugin").with(object{"plugin": json.RawMessage(appendParam(nil, e.Value))})
 			}
 			change.Plugin = &text
 		case "sort":
 			if !change.SetSort(text) {
-				return updated, bad("sort must be fifo, lifo or default")
+				return updated, badRequest("sort must be fifo, lifo or default")
 			}
 		}
 	}
 	queue, err := c.store.Queue(ctx, name)
 	if err != nil {
-		return updated, c.missing("queue", "update queue "+name, err, updateResult(updated))
+		return updated, c.lookupError("queue", "update queue "+name, err, updateResult(updated))
 	}
 	updated, err = c.store.UpdateQueue(ctx, &queue, change)
 	return updated, c.updateFault("queue", name, updated, err)
 }
 
 // deleteQueue deletes a queue but not its tasks.
-func (c *dci) deleteQueue(r *http.Request, _ any) reply {
-	deleted, fault := c.removeQueue(r.Context(), r.PathValue("queue"))
-	return answer(deleteResult(deleted), fault)
+func (c *commandInterface) deleteQueue(r *http.Request, _ params) reply {
+	deleted, refusal := c.removeQueue(r.Context(), r.PathValue("queue"))
+	return answer(deleteResult(deleted), refusal)
 }
 
-func (c *dci) removeQueue(ctx context.Context, name string) (deleted int64, fault *refusal) {
+// removeQueue deletes a queue but not its tasks, and returns the number of deleted queues.
+func (c *commandInterface) removeQueue(ctx context.Context, name string) (deleted int64, refusal *requestError) {
 	queue, err := c.store.Queue(ctx, name)
 	if err != nil {
-		return 0, c.missing("queue", "delete queue "+name, err, deleteResult(0))
+		return 0, c.lookupError("queue", "delete queue "+name, err, deleteResult(0))
 	}
 	deleted, err = c.store.DeleteQueue(ctx, queue.ID)
 	switch {
 	case err != nil:
-		return 0, c.failed("delete queue "+name, err)
+		return 0, c.databaseError("delete queue "+name, err)
 	case deleted == 0:
-		return 0, c.missing("queue", "", store.ErrNotFound, deleteResult(0))
+		return 0, c.lookupError("queue", "", store.ErrNotFound, deleteResult(0))
 	}
 	return deleted, nil
 }

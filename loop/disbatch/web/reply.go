@@ -22,62 +22,73 @@ type reply struct {
 
 func success(body any) reply { return reply{status: http.StatusOK, body: body} }
 
-// refusal is why a request is not done. Routes and pages share the functions that carry out requests, and each shows a
-// refusal in its own form.
-type refusal struct {
+// requestError is why a request is not done. Routes and pages share the functions that carry out requests, and each
+// shows the error in its own form. The makers of an error are:
+//
+//   - newRequestError: any status
+//   - badRequest: an invalid request, 400
+//   - lookupError: a queue or node that does not exist, 404, or could not be read
+//   - databaseError: a failure of the database, or a limit that was exceeded
+//   - pageError: databaseError with 503, for a page
+//   - duplicate: a write that a unique index refused
+//
+// The forms are members and reply here, legacyReply and the other replies of legacy.go, and pageData.show.
+type requestError struct {
 	status     int
 	why        string
-	member     string // of the reply, with why; empty: error
-	more       object // further members of the reply
+	member     string // name of the reply's member with why; empty: error
+	body       object // further members of the reply
 	unreadable bool   // the collection with the parameters of new tasks cannot be read
 }
 
-// refused returns a refusal.
-func refused(status int, why string) *refusal { return &refusal{status: status, why: why} }
+// newRequestError returns an error with a status.
+func newRequestError(status int, why string) *requestError {
+	return &requestError{status: status, why: why}
+}
 
-// bad returns the refusal of an invalid or failed request.
-func bad(format string, args ...any) *refusal {
-	return refused(http.StatusBadRequest, fmt.Sprintf(format, args...))
+// badRequest returns the error of an invalid request.
+func badRequest(format string, args ...any) *requestError {
+	return newRequestError(http.StatusBadRequest, fmt.Sprintf(format, args...))
 }
 
 // with sets further members of the reply.
-func (f *refusal) with(more object) *refusal {
-	f.more = more
+func (f *requestError) with(body object) *requestError {
+	f.body = body
 	return f
 }
 
 // members returns the members of the reply.
-func (f *refusal) members() object {
+func (f *requestError) members() object {
 	body := object{cmp.Or(f.member, "error"): f.why}
-	maps.Copy(body, f.more)
+	maps.Copy(body, f.body)
 	return body
 }
 
 // reply returns the reply to a refused request.
-func (f *refusal) reply() reply { return reply{status: f.status, body: f.members()} }
+func (f *requestError) reply() reply { return reply{status: f.status, body: f.members()} }
 
-// answer is the reply to a request with a result or a refusal.
-func answer(result any, fault *refusal) reply {
-	if fault != nil {
-		return fault.reply()
+// answer is the reply to a request that has a result or an error.
+func answer(result any, refusal *requestError) reply {
+	if refusal != nil {
+		return refusal.reply()
 	}
 	return success(result)
 }
 
-// missing is the refusal of a request for a queue or node that does not exist or could not be read. It has more members
-// in the first case.
-func (c *dci) missing(kind, doing string, err error, more object) *refusal {
+// lookupError is the error of a request for a queue or node that does not exist or could not be read. The reply has the
+// members of body if it does not exist.
+func (c *commandInterface) lookupError(kind, doing string, err error, body object) *requestError {
 	if !errors.Is(err, store.ErrNotFound) {
-		return c.failed(doing, err)
+		return c.databaseError(doing, err)
 	}
-	return refused(http.StatusNotFound, kind+" not found").with(more)
+	return newRequestError(http.StatusNotFound, kind+" not found").with(body)
 }
 
-// failed is the refusal of a request that the database failed or that exceeded a limit. It logs failures of the
+// databaseError is the error of a request that the database failed or that exceeded a limit. It logs failures of the
 // database once a second at most.
-func (c *dci) failed(what string, err error) *refusal {
+func (c *commandInterface) databaseError(what string, err error) *requestError {
 	err = c.store.Explain(err)
-	f := bad("Could not %s: %s", what, strings.ReplaceAll(err.Error(), "\n", "; "))
+	f := badRequest("Could not %s: %s", what, strings.ReplaceAll(err.Error(), "\n", "; "))
 	if errors.Is(err, errBusy) {
 		f.status = http.StatusServiceUnavailable
 	}
@@ -88,18 +99,18 @@ func (c *dci) failed(what string, err error) *refusal {
 	return f
 }
 
-// unavailable is failed for a page, which needs the database.
-func (c *dci) unavailable(what string, err error) *refusal {
-	f := c.failed(what, err)
+// pageError is databaseError for a page, which is unavailable without the database.
+func (c *commandInterface) pageError(what string, err error) *requestError {
+	f := c.databaseError(what, err)
 	f.status = http.StatusServiceUnavailable
 	return f
 }
 
 // send encodes a reply.
 func send(w http.ResponseWriter, a reply) {
-	text, whole := a.body.(json.RawMessage) // it may be long
+	text, encoded := a.body.(json.RawMessage) // it may be long
 	var err error
-	if !whole || a.pretty {
+	if !encoded || a.pretty {
 		text, err = encode(a.body, a.pretty)
 	}
 	if err != nil {

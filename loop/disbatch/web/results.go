@@ -41,8 +41,8 @@ func inserted(ids []primitive.ObjectID) []any {
 }
 
 // duplicate is the refusal of a write of the fields op by a unique index. The reply has a result of the class and the
-// further members.
-func duplicate(by *store.DuplicateError, class string, op, more object) *refusal {
+// members of body.
+func duplicate(by *store.DuplicateError, class string, op, body object) *requestError {
 	const fault = "MongoDB::DuplicateKeyError"
 	result := object{
 		"write_errors": []any{object{"index": 0, "code": by.Code, "errmsg": by.Message, "op": op}}, "write_concern_errors": []any{},
@@ -50,6 +50,6 @@ func duplicate(by *store.DuplicateError, class string, op, more object) *refusal
 	members := object{fault: object{
 		"message": by.Message, "code": by.Code, "previous_exception": "", "error_labels": []any{}, "result": object{class: result},
 	}}
-	maps.Copy(members, more)
-	return bad("%s: %s", fault, by.Message).with(members)
+	maps.Copy(members, body)
+	return badRequest("%s: %s", fault, by.Message).with(members)
 }

@@ -1,10 +1,13 @@
 package web
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
@@ -25,31 +28,24 @@ const (
 
 // query is a search for tasks.
 type query struct {
-	filter  bson.D
-	options store.SearchOptions
-	brief   bool // replace text outputs by the word terse
+	filter     bson.D
+	options    store.SearchOptions
+	omitOutput bool // replace text outputs by the word terse
 }
 
 // searchQuery reads the filter and options of a search.
-func searchQuery(given bson.D) (q query, fault *refusal) {
-	refuse := func(format string, args ...any) (query, *refusal) { return query{}, bad(format, args...) }
-	filter, ferr := structured(get(given, "filter"))
-	wanted, oerr := structured(get(given, "options"))
-	var options bson.D
-	var ok [2]bool
-	q.filter, ok[0] = filter.(bson.D)
-	options, ok[1] = wanted.(bson.D)
-	if ferr != nil || oerr != nil || filter != nil && !ok[0] || wanted != nil && !ok[1] {
+func searchQuery(p params) (q query, refusal *requestError) {
+	refuse := func(format string, args ...any) (query, *requestError) { return query{}, badRequest(format, args...) }
+	filter, isFilter := p.optionalObject("filter")
+	options, areOptions := p.optionalObject("options")
+	if !isFilter || !areOptions {
 		return refuse("filter and options must be name/value objects")
 	}
-	if err := withoutCode(bson.A{filter, options}); err != nil {
+	if err := refuseCode(bson.A{filter, options}); err != nil {
 		return refuse("%v", err)
 	}
-	if q.filter == nil {
-		q.filter = bson.D{}
-	}
 	var err error
-	if q.filter, err = convertFilter(q.filter); err != nil {
+	if q.filter, err = convertFilter(filter); err != nil {
 		return refuse("%v", err)
 	}
 	q.options.Limit = searchLimit
@@ -57,25 +53,14 @@ func searchQuery(given bson.D) (q query, fault *refusal) {
 		if o.Value == nil { // like a missing option
 			continue
 		}
-		n, isNumber := whole(o.Value)
-		doc, isDocument := ordered(o.Value)
 		switch o.Key {
-		case "limit":
-			switch {
-			case !isNumber:
-				return refuse("limit must be a non-negative integer")
-			case n > searchLimit:
-				return refuse("limit cannot exceed %d", searchLimit)
-			case n > 0:
-				q.options.Limit = n
+		case range40.limit, range40.skip:
+			if err := range40.set(&q.options, o.Key, o.Value); err != nil {
+				return refuse("%v", err)
 			}
-		case "skip":
-			if !isNumber {
-				return refuse("skip must be a non-negative integer")
-			}
-			q.options.Skip = n
 		case "sort", "projection":
-			if !isDocument {
+			doc, ok := documentOf(o.Value)
+			if !ok {
 				return refuse("%s must be a name/value object, or an array of names and values", o.Key)
 			}
 			if o.Key == "sort" {
@@ -92,9 +77,9 @@ func searchQuery(given bson.D) (q query, fault *refusal) {
 	return q, nil
 }
 
-// ordered converts an object, or an array of alternating names and values, which the original's driver accepts for
-// ordered options.
-func ordered(v any) (bson.D, bool) {
+// documentOf converts an object, or an array of alternating names and values, which the original's driver accepts for
+// documentOf options.
+func documentOf(v any) (bson.D, bool) {
 	array, ok := v.(bson.A)
 	if !ok {
 		doc, ok := v.(bson.D)
@@ -120,7 +105,7 @@ func convertFilter(filter bson.D) (bson.D, error) {
 		case e.Key == "queue" && isText:
 			e.Value, err = objectID(text)
 		default:
-			e.Value, err = withIDs(e.Value)
+			e.Value, err = convertIDs(e.Value)
 		}
 		if err != nil {
 			return nil, err
@@ -140,56 +125,68 @@ func convertFilter(filter bson.D) (bson.D, error) {
 }
 
 // postSearch searches tasks.
-func (c *dci) postSearch(r *http.Request, params any) reply {
-	given, ok := params.(bson.D)
-	if !ok && params != nil {
-		return bad("filter and options must be name/value objects").reply()
+func (c *commandInterface) postSearch(r *http.Request, p params) reply {
+	if p.value != nil && p.fields == nil {
+		return badRequest("filter and options must be name/value objects").reply()
 	}
-	q, fault := searchQuery(given)
-	if fault != nil {
-		return fault.reply()
+	q, refusal := searchQuery(p)
+	if refusal != nil {
+		return refusal.reply()
 	}
-	if perlTrue(get(given, "count")) {
+	if perlTrue(get(p.fields, "count")) {
 		n, err := c.store.CountTasks(r.Context(), q.filter)
 		if err != nil {
-			return c.failed("count tasks", err).reply()
+			return c.databaseError("count tasks", err).reply()
 		}
 		return success(object{"count": n})
 	}
-	short := get(given, "terse")
-	q.brief = short == nil || perlTrue(short)
+	short := get(p.fields, "terse")
+	q.omitOutput = short == nil || perlTrue(short)
 	tasks, err := c.find(r.Context(), &q)
 	if err != nil {
-		return c.failed("find tasks", err).reply()
+		return c.databaseError("find tasks", err).reply()
 	}
-	out, room := []byte{'['}, maxReplyOutput
-	for i := range tasks {
-		t := &tasks[i]
-		instead := object{}
-		if !q.brief {
-			c.readOutput(r.Context(), t, &room, instead)
+	room := maxReplyOutput
+	a := success(tasksArray(tasks, func(t *store.Task) object {
+		replace := timesOf(t, epoch)
+		if !q.omitOutput {
+			c.readOutput(r.Context(), t, &room, replace)
 		}
-		for name, at := range map[string]any{"ctime": epoch(t.CTime), "mtime": epoch(t.MTime)} {
-			if t.Raw.Lookup(name).Type == bson.TypeDateTime {
-				instead[name] = at
-			}
-		}
-		out = append(appendDocument(out, t.Raw, instead), ',')
-	}
-	a := success(closeArray(out))
-	a.pretty = perlTrue(get(given, "pretty"))
+		return replace
+	}))
+	a.pretty = perlTrue(get(p.fields, "pretty"))
 	return a
 }
 
+// tasksArray returns a JSON array of tasks. replace returns the values that replace and extend a task's fields.
+func tasksArray(tasks []store.Task, replace func(*store.Task) object) json.RawMessage {
+	out := []byte{'['}
+	for i := range tasks {
+		out = append(appendDocument(out, tasks[i].Raw, replace(&tasks[i])), ',')
+	}
+	return append(bytes.TrimSuffix(out, []byte(",")), "]\n"...)
+}
+
+// timesOf returns a task's ctime and mtime in a form. It leaves out a time that is not a date.
+func timesOf(t *store.Task, form func(time.Time) any) object {
+	out := object{}
+	for _, name := range []string{"ctime", "mtime"} {
+		if at := t.Raw.Lookup(name); at.Type == bson.TypeDateTime {
+			out[name] = form(at.Time())
+		}
+	}
+	return out
+}
+
 // readOutput replaces the file ids of a task's outputs by the files' text while room lasts.
-func (c *dci) readOutput(ctx context.Context, t *store.Task, room *int, instead object) {
+func (c *commandInterface) readOutput(ctx context.Context, t *store.Task, room *int, replace object) {
 	for _, name := range []string{store.FileStdout, store.FileStderr} {
 		id, ok := t.Raw.Lookup(name).ObjectIDOK()
 		if !ok {
 			continue
 		}
 		size, err := c.store.FileLength(ctx, id)
-		if err != nil || size > int64(*room) || maxReplyOutput-*room+int(size) > largeBody && enlarge(ctx) != nil {
+		if err != nil || size > int64(*room) || maxReplyOutput-*room+int(size) > largeBody && takeLargeTurn(ctx) != nil {
 			continue
 		}
 		text, err := c.store.ReadFile(ctx, id)
@@ -197,18 +194,18 @@ func (c *dci) readOutput(ctx context.Context, t *store.Task, room *int, instead 
 			continue
 		}
 		*room -= len(text)
-		instead[name] = text
+		replace[name] = text
 	}
 }
 
 // postTasks creates a task for each parameter object of an array.
-func (c *dci) postTasks(r *http.Request, params any) reply {
-	list, wrong := filledParams(params)
+func (c *commandInterface) postTasks(r *http.Request, p params) reply {
+	list, wrong := filledParams(p.value)
 	if wrong != "" {
-		return bad("params %s", wrong).reply()
+		return badRequest("params %s", wrong).reply()
 	}
-	ids, fault := c.insert(r.Context(), r.PathValue("queue"), list)
-	return answer(insertManyResult(ids), fault)
+	ids, refusal := c.insertTasks(r.Context(), r.PathValue("queue"), list)
+	return answer(insertManyResult(ids), refusal)
 }
 
 // taskParams returns a non-empty array of objects.
@@ -229,78 +226,75 @@ func filledParams(v any) (list []any, wrong string) {
 	return list, ""
 }
 
-// insert creates tasks in a queue and returns their ids.
-func (c *dci) insert(ctx context.Context, name string, params []any) ([]primitive.ObjectID, *refusal) {
+// insertTasks creates tasks in a queue and returns their ids.
+func (c *commandInterface) insertTasks(ctx context.Context, name string, params []any) ([]primitive.ObjectID, *requestError) {
 	queue, err := c.store.Queue(ctx, name)
 	if err != nil {
-		return nil, c.missing("queue", "create tasks", err, nil)
+		return nil, c.lookupError("queue", "create tasks", err, nil)
 	}
-	return c.insertInto(ctx, &queue, nil, params)
+	return c.insertMore(ctx, &queue, nil, params)
 }
 
-// insertInto creates tasks and returns their ids after the earlier ones. A refusal lists the tasks that exist.
-func (c *dci) insertInto(ctx context.Context, q *store.Queue, before []primitive.ObjectID, params []any) ([]primitive.ObjectID, *refusal) {
+// insertMore creates tasks and returns their ids after the earlier ones. A refusal lists the tasks that exist.
+func (c *commandInterface) insertMore(ctx context.Context, q *store.Queue, before []primitive.ObjectID, params []any) ([]primitive.ObjectID, *requestError) {
 	ids, err := c.store.InsertTasks(ctx, q, params)
 	before = append(before, ids...)
 	if err == nil {
 		return before, nil
 	}
-	fault := c.failed("create tasks", err)
+	refusal := c.databaseError("create tasks", err)
 	if len(ids) == len(params) {
 		return before, nil // all tasks exist; only the queue's counters failed
 	}
-	return before, fault.with(insertManyResult(before))
+	return before, refusal.with(insertManyResult(before))
 }
 
 // postTasksFrom creates a task for every document that a filter finds in a collection.
-func (c *dci) postTasksFrom(r *http.Request, params any) reply {
-	given, _ := params.(bson.D)
-	filter, ferr := structured(get(given, "filter"))
-	template, perr := structured(get(given, "params"))
-	where, ok := filter.(bson.D)
-	pattern, ok2 := template.(bson.D)
-	if ferr != nil || perr != nil || !ok || !ok2 {
-		return bad("filter and params required and must be name/value objects").reply()
+func (c *commandInterface) postTasksFrom(r *http.Request, p params) reply {
+	filter, isFilter := p.object("filter")
+	pattern, isPattern := p.object("params")
+	if !isFilter || !isPattern {
+		return badRequest("filter and params required and must be name/value objects").reply()
 	}
-	ids, fault := c.insertFrom(r.Context(), r.PathValue("queue"), r.PathValue("from"), where, pattern)
-	return answer(insertManyResult(ids), fault)
+	ids, refusal := c.insertFrom(r.Context(), r.PathValue("queue"), r.PathValue("from"), filter, pattern)
+	return answer(insertManyResult(ids), refusal)
 }
 
 // insertFrom creates a task with the parameters of a pattern for every document found. The value document.FIELD
 // stands for that field of the document, or null.
-func (c *dci) insertFrom(ctx context.Context, name, collection string, filter, pattern bson.D) (ids []primitive.ObjectID, fault *refusal) {
+func (c *commandInterface) insertFrom(ctx context.Context, name, collection string, filter, pattern bson.D) (ids []primitive.ObjectID, refusal *requestError) {
 	if collection == "" || strings.HasPrefix(collection, "system.") || strings.ContainsAny(collection, "$\x00") {
-		return nil, bad("%q is no name of a collection to read", collection)
+		return nil, badRequest("%q is no name of a collection to read", collection)
 	}
-	if err := withoutCode(filter); err != nil {
-		return nil, bad("%v", err)
+	if err := refuseCode(filter); err != nil {
+		return nil, badRequest("%v", err)
 	}
-	if _, err := withIDs(filter); err != nil {
-		return nil, bad("%v", err)
+	if _, err := convertIDs(filter); err != nil {
+		return nil, badRequest("%v", err)
 	}
 	each, err := bson.Marshal(pattern)
 	if err != nil {
-		return nil, bad("params: %v", err)
+		return nil, badRequest("params: %v", err)
 	}
 	queue, err := c.store.Queue(ctx, name)
 	if err != nil {
-		return nil, c.missing("queue", "create tasks", err, nil)
+		return nil, c.lookupError("queue", "create tasks", err, nil)
 	}
-	unreadable := func(err error) *refusal {
-		fault := c.failed("iterate on collection "+collection, err)
-		fault.unreadable = true
-		return fault
+	unreadable := func(err error) *requestError {
+		refusal := c.databaseError("iterate on collection "+collection, err)
+		refusal.unreadable = true
+		return refusal
 	}
 	docs, err := c.store.Documents(ctx, collection, filter)
 	if err != nil {
 		return nil, unreadable(err)
 	}
 	var block []any
-	bytes := 0
+	size := 0
 	insert := func() {
-		ids, fault = c.insertInto(ctx, &queue, ids, block)
+		ids, refusal = c.insertMore(ctx, &queue, ids, block)
 		clear(block) // frees their memory
-		block, bytes = block[:0], 0
+		block, size = block[:0], 0
 	}
 	var broken error
 	for doc, err := range docs {
@@ -309,22 +303,22 @@ func (c *dci) insertFrom(ctx context.Context, name, collection string, filter, p
 		}
 		task, copied := fill(pattern, doc)
 		block = append(block, task)
-		if bytes += len(each) + copied; len(block) == insertBlock || bytes > insertBytes {
-			if insert(); fault != nil {
-				return ids, fault
+		if size += len(each) + copied; len(block) == insertBlock || size > insertBytes {
+			if insert(); refusal != nil {
+				return ids, refusal
 			}
 		}
 	}
 	if len(block) > 0 {
-		if insert(); fault != nil {
-			return ids, fault
+		if insert(); refusal != nil {
+			return ids, refusal
 		}
 	}
 	switch {
 	case broken != nil:
 		return ids, unreadable(broken).with(insertManyResult(ids))
 	case len(ids) == 0:
-		return nil, bad("Unknown error").with(insertManyResult(nil))
+		return nil, badRequest("Unknown error").with(insertManyResult(nil))
 	}
 	return ids, nil
 }

@@ -98,14 +98,14 @@ func TestDCIMonitoring(t *testing.T) {
 	newWebSite(t).says("GET", "/monitoring", "", 200, `{"disbatch":{"message":"monitoring disabled","status":"OK"},"queuebalance":{"message":"monitoring disabled","status":"OK"}}`)
 	s := newWebSite(t, `"monitoring": true, "balance": {"enabled": 1},`)
 	s.says("GET", "/monitoring", "", 200, `{"disbatch":{"message":"No Disbatch nodes found","status":"WARNING"},"queuebalance":{"message":"queuebalanced not running for `)
-	insert := func(name string, at time.Time) {
+	insertTasks := func(name string, at time.Time) {
 		t.Helper()
 		_, err := s.Nodes.InsertOne(s.Ctx, d("node", name, "timestamp", at))
 		must(t, err)
 	}
-	insert("old", time.Now().Add(-time.Hour))
+	insertTasks("old", time.Now().Add(-time.Hour))
 	s.says("GET", "/monitoring", "", 200, `"message":"No active Disbatch nodes found","nodes":{"stale":{"old":36`)
-	insert("me", time.Now())
+	insertTasks("me", time.Now())
 	_, err := s.DB.Collection("balance").InsertOne(s.Ctx, d("status", "OK", "message", "QueueBalance is running", "timestamp", time.Now().Unix()))
 	must(t, err)
 	s.says("GET", "/monitoring", "", 200, `"message":"Disbatch is running on one or more nodes","nodes":{"fresh":{"me":0},"stale":{"old":36`)
@@ -137,12 +137,12 @@ func TestDCIBalance(t *testing.T) {
 	want := `{"max_tasks":{"*07:00":1,"*19:00":5},"queues":[["bulk"],["api","oneoff"]],` + known + `,"settings":{"enabled":false,"log":true}}`
 	has(want)
 	times, queues := `"max_tasks":{"* 07:00":1}`, `"queues":[["bulk"],["api"],["oneoff"]]`
-	for _, bad := range []string{
+	for _, badRequest := range []string{
 		`{}`, `[]`, `{` + times + `}`, `{` + queues + `}`, `{` + times + `,` + queues + `,"foo":"bar"}`, `{"max_tasks":{"7 07:00":1},` + queues + `}`, `{"max_tasks":{"* 07:00":1.1},` + queues + `}`,
 		`{"max_tasks":"foo",` + queues + `}`, `{` + times + `,"queues":"bulk"}`, `{` + times + `,"queues":["bulk"]}`, `{` + times + `,"queues":[["bu lk"]]}`, `{` + times + `,"queues":[["bulk,bulk"]]}`,
 		`{` + times + `,"queues":[["bulk"],["api","bulk"]]}`, `{` + times + `,"queues":[["FOOBAR"]]}`, `{` + times + `,` + queues + `,"disabled":"soon"}`, `{` + times + `,` + queues + `,"disabled":5}`,
 	} {
-		s.says("POST", "/balance", bad, 400, `{"status":"failed: invalid json passed `)
+		s.says("POST", "/balance", badRequest, 400, `{"status":"failed: invalid json passed `)
 	}
 	has(want)
 	later := time.Now().Add(time.Hour).Unix()

@@ -64,7 +64,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	c := &dci{config: o.Config, store: site, guard: guard, users: o.Users, log: o.Log}
+	c := &commandInterface{config: o.Config, store: site, guard: guard, users: o.Users, log: o.Log}
 	if c.users == nil {
 		c.users = o.Config.Web.Users
 	}
@@ -80,7 +80,7 @@ func Run(ctx context.Context, o Options) error {
 }
 
 // serve answers requests on a listener until ctx ends or the database turns out to be unusable.
-func (c *dci) serve(ctx context.Context, l net.Listener) error {
+func (c *commandInterface) serve(ctx context.Context, l net.Listener) error {
 	server := c.server(l)
 	ctx, end := context.WithCancelCause(ctx)
 	var checking sync.WaitGroup
@@ -108,12 +108,12 @@ func (c *dci) serve(ctx context.Context, l net.Listener) error {
 }
 
 // server returns the HTTP server of the command interface.
-func (c *dci) server(l net.Listener) *web.Server {
+func (c *commandInterface) server(l net.Listener) *web.Server {
 	return web.NewServer(l, web.Config{
 		Handler: c.handler(), Guard: c.guard, Log: c.log, MaxHeader: maxHeader, MaxBody: maxBody, MaxConnections: maxPeers, Grace: stopTimeout,
 		Header: headerTimeout, Request: requestTimeout, Answer: 2 * requestTimeout, Idle: idleTimeout,
 		Refuse: func(w http.ResponseWriter, why string) {
-			send(w, refused(http.StatusForbidden, why).reply())
+			send(w, newRequestError(http.StatusForbidden, why).reply())
 		},
 	})
 }
@@ -127,8 +127,8 @@ func newGuard(allow []string, address string, log *slog.Logger) (*web.Guard, err
 	return guard, nil
 }
 
-// dci answers the requests of the command interface, the original's DCI.
-type dci struct {
+// commandInterface answers the requests of a site, as the DCI (Disbatch command interface) of the original does.
+type commandInterface struct {
 	config *config.File
 	store  *store.Store
 	guard  *web.Guard
@@ -141,10 +141,10 @@ type dci struct {
 }
 
 // route returns the reply to a request with these parameters.
-type route func(r *http.Request, params any) reply
+type route func(r *http.Request, p params) reply
 
 // handler returns the handler of all routes and pages.
-func (c *dci) handler() http.Handler {
+func (c *commandInterface) handler() http.Handler {
 	mux := http.NewServeMux()
 	routes := c.routes()
 	routes["GET /info"] = c.getInfo(routes)
@@ -160,7 +160,8 @@ func (c *dci) handler() http.Handler {
 		}
 	}
 	c.pages(mux)
-	for _, pattern := range []string{"/", "/nodes", "/queues"} { // without the last two, /nodes and /queues would redirect every method to /nodes/ and /queues/
+	// Without the last two patterns, /nodes and /queues would redirect every method to /nodes/ and /queues/.
+	for _, pattern := range []string{"/", "/nodes", "/queues"} {
 		mux.HandleFunc(pattern, void)
 	}
 	return c.authenticated(bounded(newTransfers(maxHeld), mux))
@@ -174,7 +175,7 @@ func void(w http.ResponseWriter, _ *http.Request) {
 }
 
 // routes returns the JSON routes of 4.0, 4.1 and before 4.
-func (c *dci) routes() map[string]route {
+func (c *commandInterface) routes() map[string]route {
 	return map[string]route{
 		"GET /nodes":                    c.getNodes,
 		"GET /nodes/{node...}":          c.getNode,
@@ -189,39 +190,39 @@ func (c *dci) routes() map[string]route {
 		"POST /tasks/{queue}":           c.postTasks,
 		"POST /tasks/{queue}/{from...}": c.postTasksFrom,
 
-		"GET /tasks":      c.getTasks,
-		"GET /tasks/{id}": c.getTask,
-		"POST /tasks":     c.createTasks41,
+		"GET /tasks":      c.getTasks41,
+		"GET /tasks/{id}": c.getTask41,
+		"POST /tasks":     c.postTasks41,
 		"GET /monitoring": c.getMonitoring,
 		"GET /balance":    c.getBalance,
 		"POST /balance":   c.postBalance,
 
 		"GET /scheduler-json":                      c.getQueues,
-		"POST /set-queue-attr-json":                c.setQueueAttr,
-		"POST /start-queue-json":                   c.startQueue,
-		"POST /delete-queue-json":                  c.deleteQueueOld,
-		"GET /queue-prototypes-json":               c.prototypes,
-		"POST /queue-prototypes-json":              c.prototypes,
-		"POST /queue-create-tasks-json":            c.createTasks,
-		"POST /queue-create-tasks-from-query-json": c.createTasksFrom,
-		"POST /search-tasks-json":                  c.searchOld,
+		"POST /set-queue-attr-json":                c.legacySetQueueAttr,
+		"POST /start-queue-json":                   c.legacyStartQueue,
+		"POST /delete-queue-json":                  c.legacyDeleteQueue,
+		"GET /queue-prototypes-json":               c.legacyPrototypes,
+		"POST /queue-prototypes-json":              c.legacyPrototypes,
+		"POST /queue-create-tasks-json":            c.legacyCreateTasks,
+		"POST /queue-create-tasks-from-query-json": c.legacyCreateTasksFrom,
+		"POST /search-tasks-json":                  c.legacySearch,
 	}
 }
 
 // json converts a route to a handler.
-func (c *dci) json(f route) http.Handler {
+func (c *commandInterface) json(f route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		params, err := readParams(r)
+		p, err := readParams(r)
 		if err != nil {
-			send(w, bad("%v", err).reply())
+			send(w, badRequest("%v", err).reply())
 			return
 		}
-		send(w, f(r, params))
+		send(w, f(r, p))
 	})
 }
 
 // authenticated lets only users in, if there are any.
-func (c *dci) authenticated(next http.Handler) http.Handler {
+func (c *commandInterface) authenticated(next http.Handler) http.Handler {
 	if len(c.users) == 0 {
 		return next
 	}
@@ -234,6 +235,6 @@ func (c *dci) authenticated(next http.Handler) http.Handler {
 			return
 		}
 		w.Header().Set("WWW-Authenticate", `Basic realm="disbatch", charset="UTF-8"`)
-		send(w, refused(http.StatusUnauthorized, "a user's name and password are required").reply())
+		send(w, newRequestError(http.StatusUnauthorized, "a user's name and password are required").reply())
 	})
 }

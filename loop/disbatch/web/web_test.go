@@ -37,7 +37,7 @@ func newWebSite(t *testing.T, lines ...string) *webSite {
 	t.Helper()
 	s := &webSite{Site: newSite(t, lines...)}
 	s.Store.EnsureIndexes(s.Ctx)
-	c := &dci{config: s.Config, store: s.Store, guard: guardOf(t), users: s.Config.Web.Users, log: slog.New(slog.DiscardHandler)}
+	c := &commandInterface{config: s.Config, store: s.Store, guard: guardOf(t), users: s.Config.Web.Users, log: slog.New(slog.DiscardHandler)}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	server, ended := c.server(l), make(chan error, 1)
