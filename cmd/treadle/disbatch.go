@@ -85,11 +85,11 @@ func (d *disbatchNodeCmd) Run(con *console) error {
 	if err != nil {
 		return err
 	}
-	runner, err := disbatchRunner(c)
+	executor, err := disbatchExecutor(c)
 	if err != nil {
 		return err
 	}
-	o := node.Options{Config: c, Name: d.Node, Runner: runner, Log: newLog(con.err, levelOf(d.LogLevel), d.LogFormat)}
+	o := node.Options{Config: c, Name: d.Node, Executor: executor, Log: newLog(con.err, levelOf(d.LogLevel), d.LogFormat)}
 	o.AllowHosts = d.AllowHost
 	if d.HTTP != "off" {
 		o.HTTP, o.Profiles = d.HTTP, d.Pprof == "on"
@@ -114,8 +114,8 @@ func settingError(err error) error {
 	return err
 }
 
-// disbatchRunner returns the command that runs a node's tasks: this program.
-func disbatchRunner(c *siteconfig.File) ([]string, error) {
+// disbatchExecutor returns the command that runs a node's tasks: this program.
+func disbatchExecutor(c *siteconfig.File) ([]string, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("cannot find this program's own file, which runs the tasks: %w", err)

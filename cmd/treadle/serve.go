@@ -138,7 +138,7 @@ func (s *serveCmd) options() (loop.Options, error) {
 		return o, &loop.OptionError{Setting: "disbatch", Err: err}
 	}
 	o.Disbatch.Config = site.Path
-	o.Disbatch.Runner, err = disbatchRunner(site)
+	o.Disbatch.Executor, err = disbatchExecutor(site)
 	return o, err
 }
 

@@ -3,7 +3,6 @@
 package disbatch
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -23,12 +22,13 @@ var errWorkerFailed = errors.New("the worker failed the job or left")
 // Protocol is the Disbatch protocol in one server. It implements node.Functions and protocol.Service.
 type Protocol struct {
 	host  protocol.Host
+	sched *sched.Scheduler
 	node  *node.Node    // nil without a configuration
 	ready chan struct{} // there are results
 
 	running    atomic.Bool // the node runs
 	goroutines sync.WaitGroup
-	closed     chan struct{} // closed by Close
+	done       chan struct{} // closed by Close
 
 	mu        sync.Mutex // guards the fields below and the peer's scheduler calls
 	peer      *sched.Peer
@@ -55,147 +55,73 @@ type result struct {
 // New makes the node, if there is one, without connecting to the database. It returns a protocol.OptionError when a
 // setting cannot work.
 func New(host protocol.Host, o Options) (*Protocol, error) {
-	h := &Protocol{
-		host: host, ready: make(chan struct{}, 1), closed: make(chan struct{}),
+	p := &Protocol{
+		host: host, sched: host.Sched(), ready: make(chan struct{}, 1), done: make(chan struct{}),
 		sink: host.NewSink(), callbacks: make(map[uint64]func([]byte, error)),
 	}
-	h.peer = host.NewLocalPeer(h.deliver)
+	p.peer = host.NewLocalPeer(p.deliver)
 	if o.Config == "" {
-		return h, nil
+		return p, nil
 	}
 	config, err := config.Read(o.Config)
 	if err != nil {
 		return nil, &protocol.OptionError{Setting: name, Err: err}
 	}
 	drain := func() time.Duration { return host.Limits().Drain }
-	h.node, err = node.New(node.Options{Config: config, Name: o.Node, Runner: o.Runner, Functions: h, Drain: drain, Log: host.Log()})
+	p.node, err = node.New(node.Options{Config: config, Name: o.Node, Executor: o.Executor, Functions: p, Drain: drain, Log: host.Log()})
 	if err != nil {
 		return nil, &protocol.OptionError{Setting: name, Err: err}
 	}
-	return h, nil
+	return p, nil
 }
 
 // Name implements protocol.Protocol.
-func (h *Protocol) Name() string { return name }
+func (p *Protocol) Name() string { return name }
 
 // Samples implements protocol.Protocol.
-func (h *Protocol) Samples() []web.Sample {
-	if h.node == nil {
+func (p *Protocol) Samples() []web.Sample {
+	if p.node == nil {
 		return nil
 	}
-	return h.node.Samples()
-}
-
-// Listen implements protocol.Service. The node accepts no connections.
-func (h *Protocol) Listen() ([]protocol.Listening, error) { return nil, nil }
-
-// Serve implements protocol.Service. A node that cannot run stops the server.
-func (h *Protocol) Serve(ctx context.Context) {
-	if h.node == nil {
-		return
-	}
-	h.running.Store(true)
-	h.goroutines.Go(h.run)
-	h.goroutines.Go(func() {
-		defer h.running.Store(false)
-		if err := h.node.Run(ctx); err != nil {
-			h.host.Fail(err)
-		}
-	})
-}
-
-// Drain implements protocol.Service. The node stops with the context of Serve.
-func (h *Protocol) Drain() {}
-
-// Owes implements protocol.Service.
-func (h *Protocol) Owes() bool { return h.running.Load() }
-
-// Close implements protocol.Service.
-func (h *Protocol) Close() {
-	close(h.closed)
-	h.goroutines.Wait()
+	return p.node.Samples()
 }
 
 // Submit implements node.Functions.
-func (h *Protocol) Submit(function, name string, workload []byte, done func(data []byte, err error)) error {
-	if err := h.host.Refusing(); err == protocol.ErrMaxMemory { // the tasks are in the site's database, not on the disk
-		h.host.Refused(h.Name(), protocol.ReasonOf(err))
+func (p *Protocol) Submit(function, name string, workload []byte, done func(data []byte, err error)) error {
+	if err := p.host.Refusing(); err == protocol.ErrMaxMemory { // the tasks are in the site's database, not on the disk
+		p.host.Refused(p.Name(), protocol.ReasonOf(err))
 		return err
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.lastTag++
-	h.callbacks[h.lastTag] = done
-	err := h.host.Sched().Submit(h.host.Now(), &sched.Submission{
-		Space: space, Queue: protocol.Queue([]byte(function)), Name: []byte(name), Workload: workload, Await: h.peer, Tag: h.lastTag,
-	}, h.sink)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lastTag++
+	p.callbacks[p.lastTag] = done
+	err := p.sched.Submit(p.host.Now(), &sched.Submission{
+		Space: Space, Queue: protocol.Queue([]byte(function)), Name: []byte(name), Workload: workload, Await: p.peer, Tag: p.lastTag,
+	}, p.sink)
 	if err != nil {
-		delete(h.callbacks, h.lastTag)
+		delete(p.callbacks, p.lastTag)
 	}
-	h.sink.Wake()
+	p.sink.Wake()
 	return err
 }
 
 // Withdraw implements node.Functions.
-func (h *Protocol) Withdraw(function, name string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	gone := h.host.Sched().Withdraw(h.host.Now(), space, protocol.Queue([]byte(function)), []byte(name), h.sink)
-	h.sink.Wake()
+func (p *Protocol) Withdraw(function, name string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	gone := p.sched.Withdraw(p.host.Now(), Space, protocol.Queue([]byte(function)), []byte(name), p.sink)
+	p.sink.Wake()
 	return gone
 }
 
 // deliver queues a delivery to the node. It runs under a shard's lock.
-func (h *Protocol) deliver(d *sched.Delivery) {
-	h.resultsMu.Lock()
-	h.results = append(h.results, result{d.Tag, d.Effect, append([]byte(nil), d.Data...)})
-	h.resultsMu.Unlock()
+func (p *Protocol) deliver(d *sched.Delivery) {
+	p.resultsMu.Lock()
+	p.results = append(p.results, result{d.Tag, d.Effect, append([]byte(nil), d.Data...)})
+	p.resultsMu.Unlock()
 	select {
-	case h.ready <- struct{}{}:
+	case p.ready <- struct{}{}:
 	default:
-	}
-}
-
-// run takes turns until Close.
-func (h *Protocol) run() {
-	for {
-		select {
-		case <-h.closed:
-			return
-		case <-h.ready:
-			h.turn()
-		}
-	}
-}
-
-// Turn takes a turn, for a server that does not serve. It returns false without results.
-func (h *Protocol) Turn() bool {
-	select {
-	case <-h.ready:
-		h.turn()
-		return true
-	default:
-		return false
-	}
-}
-
-// turn passes the results on to the tasks that were not withdrawn.
-func (h *Protocol) turn() {
-	h.resultsMu.Lock()
-	results := h.results
-	h.results = nil
-	h.resultsMu.Unlock()
-	for _, e := range results {
-		h.mu.Lock()
-		done := h.callbacks[e.tag]
-		delete(h.callbacks, e.tag)
-		h.mu.Unlock()
-		switch {
-		case done == nil || e.effect == sched.Removed:
-		case e.effect != sched.Result:
-			done(nil, errWorkerFailed)
-		default:
-			done(e.data, nil)
-		}
 	}
 }

@@ -71,9 +71,9 @@ type Plugin struct {
 
 // Kinds of plugins: a command, a function of the server's workers, and a task runner of the original.
 const (
-	KindExec     = "exec"
-	KindFunction = "function"
-	KindRunner   = "runner"
+	KindExec       = "exec"
+	KindFunction   = "function"
+	KindTaskRunner = "runner"
 )
 
 // Components of the original. Each is a user of the database with its password in Auth.
@@ -109,7 +109,7 @@ func Read(path string) (*File, error) {
 
 // Parse reads and checks the text of a configuration. An error is one line.
 func Parse(text []byte) (*File, error) {
-	text = strict(text)
+	text = toJSON(text)
 	c := &File{Schema: 2018, GFS: gfsAuto, named: make(map[string]bool)}
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(text, &keys); err != nil {
@@ -152,17 +152,18 @@ func wrongKey(keys map[string]json.RawMessage, err error) error {
 	return err
 }
 
+// validate returns an error for the first plugin or setting of the node that cannot work.
 func (f *File) validate() error {
 	for name, p := range f.TreadlePlugins {
 		fault := ""
 		switch {
 		case !IsPluginName(name):
 			fault = "a plugin's name is letters, digits, _ and :"
-		case (p.Kind == KindExec || p.Kind == KindRunner) && (len(p.Command) == 0 || p.Command[0] == ""):
+		case (p.Kind == KindExec || p.Kind == KindTaskRunner) && (len(p.Command) == 0 || p.Command[0] == ""):
 			fault = "a plugin of the kind " + p.Kind + " needs a command, a list of a program and its arguments"
 		case p.Kind == KindFunction && len(p.Function) > 255:
 			fault = "the name of a function has at most 255 bytes"
-		case p.Kind != KindExec && p.Kind != KindRunner && p.Kind != KindFunction:
+		case p.Kind != KindExec && p.Kind != KindTaskRunner && p.Kind != KindFunction:
 			fault = fmt.Sprintf("kind is %q: say exec, function or runner", p.Kind)
 		case p.Timeout < 0 || p.MaxOutput < 0:
 			fault = "timeout and max_output are not negative"
@@ -201,8 +202,8 @@ func (f *File) PluginNames() []string {
 func IsPluginName(text string) bool { return pluginName.MatchString(text) }
 
 // Overlay returns a copy of the configuration with values for keys that the file does not set, or f itself if value is nil. value
-// returns the JSON of a key, or nil without a value. The copy is complete beside an error: a key with a wrong value keeps the
-// file's.
+// returns the JSON of a key, or nil without a value. The copy is complete even with an error: a key with a wrong value
+// keeps the file's.
 func (f *File) Overlay(value func(key string) []byte) (*File, error) {
 	if value == nil {
 		return f, nil

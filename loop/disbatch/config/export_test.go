@@ -1,4 +1,4 @@
 package config
 
-// Strict is for the tests of this package.
-var Strict = strict
+// ToJSON is for the tests of this package.
+var ToJSON = toJSON

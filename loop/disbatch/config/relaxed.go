@@ -1,8 +1,8 @@
 package config
 
-// strict converts the relaxed JSON of the original's configuration to JSON. Comments from # to the end of the line and a comma
+// toJSON converts the relaxed JSON of the original's configuration to JSON. Comments from # to the end of the line and a comma
 // before a closing bracket become spaces. The length and all offsets stay the same.
-func strict(relaxed []byte) []byte {
+func toJSON(relaxed []byte) []byte {
 	out := append([]byte(nil), relaxed...)
 	comma := -1 // index of the last comma if only space follows it
 	for i := 0; i < len(out); i++ {

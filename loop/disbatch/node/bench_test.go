@@ -59,7 +59,7 @@ func benchQueue(b *testing.B, site *store.Store, threads int) store.Queue {
 func benchNode(b *testing.B, c *config.File, interval time.Duration) {
 	node, err := New(Options{
 		Config: c, Name: "me", Interval: interval, Functions: newWorkers(false), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Runner: []string{"/usr/bin/env", runnerVariable + "=" + c.Path, os.Args[0]},
+		Executor: []string{"/usr/bin/env", runnerVariable + "=" + c.Path, os.Args[0]},
 	})
 	check(b, err)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -36,7 +36,7 @@ func TestTaskStartsOnce(t *testing.T) {
 	q := s.Queue(d("name", "a", "plugin", "F", "threads", 1))
 	ids := s.Fill(&q, sitetest.Payloads(1)...)
 	n, state := s.idle("me", &q)
-	n.local[ids[0]] = true
+	n.own[ids[0]] = true
 	if got, err := n.next(state, nil); err == nil {
 		t.Errorf("started again: %s", got.Task)
 	}
@@ -109,7 +109,7 @@ func TestRecount(t *testing.T) {
 func TestRunnerSession(t *testing.T) {
 	s := newSite(t, plugins(map[string]string{"Session": shell("cut -d' ' -f6 /proc/$PPID/stat", "")}))
 	s.node("me")
-	task := s.endOf("Session")
+	task := s.endKind("Session")
 	theirs, err := strconv.Atoi(strings.TrimSpace(sitetest.Stored(&task, "stdout")))
 	ours, _, fault := syscall.Syscall(syscall.SYS_GETSID, uintptr(os.Getpid()), 0, 0)
 	if err != nil || fault != 0 || theirs == int(ours) {

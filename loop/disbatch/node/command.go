@@ -52,9 +52,9 @@ type commandResult struct {
 var errToldToEnd = errors.New("its task runner was told to end")
 
 // executeCommand runs the command of a plugin with further arguments for a task. The command has its own process group and stops if
-// runner ends. An error means that it has not started.
-func executeCommand(runner context.Context, p *config.Plugin, task string, more []string, input []byte) (*commandResult, error) {
-	ctx, cancel := runner, context.CancelFunc(func() {})
+// parent ends. An error means that it has not started.
+func executeCommand(parent context.Context, p *config.Plugin, task string, more []string, input []byte) (*commandResult, error) {
+	ctx, cancel := parent, context.CancelFunc(func() {})
 	if p.Timeout > 0 {
 		ctx, cancel = context.WithTimeout(ctx, p.Timeout.Duration())
 	}
@@ -82,7 +82,7 @@ func executeCommand(runner context.Context, p *config.Plugin, task string, more 
 	}
 	var exit *exec.ExitError
 	switch {
-	case runner.Err() != nil:
+	case parent.Err() != nil:
 		r.broken = errToldToEnd
 	case ctx.Err() != nil:
 		r.broken = fmt.Errorf("its time-out of %v is over", p.Timeout.Duration())

@@ -89,7 +89,7 @@ func TestStopReleasesClaims(t *testing.T) {
 		ids = append(ids, s.Fill(&q, sitetest.Payloads(2)...)...)
 	}
 	// The process that runs commands begins none.
-	n := s.node("me", func(o *Options) { o.Runner = []string{"/bin/sh", "-c", "cat > /dev/null"} })
+	n := s.node("me", func(o *Options) { o.Executor = []string{"/bin/sh", "-c", "cat > /dev/null"} })
 	s.Until("claims", func() bool {
 		claimed, err := s.Store.CountTasks(s.Ctx, d("status", store.StatusClaimed, "node", "me"))
 		return err == nil && claimed == 4
@@ -168,10 +168,10 @@ func TestCommandsSurviveNode(t *testing.T) {
 func TestRunnerDies(t *testing.T) {
 	s := newSite(t, plugins(map[string]string{"Kill": shell("kill -9 $PPID; sleep 0.2", ""), "Good": shell("echo out", "")}))
 	s.node("me")
-	if got := s.endOf("Kill"); got.Status != 2 || sitetest.Stored(&got, "stdout") != unableToComplete || !strings.Contains(sitetest.Stored(&got, "stderr"), "signal: killed") {
+	if got := s.endKind("Kill"); got.Status != 2 || sitetest.Stored(&got, "stdout") != unableToComplete || !strings.Contains(sitetest.Stored(&got, "stderr"), "signal: killed") {
 		t.Errorf("ended as %s", got.Raw)
 	}
-	if got := s.endOf("Good"); got.Status != 1 {
+	if got := s.endKind("Good"); got.Status != 1 {
 		t.Errorf("the next one ended as %s", got.Raw)
 	}
 }
@@ -198,7 +198,7 @@ func TestReclaimAfter(t *testing.T) {
 			t.Errorf("after %d hours the task of the node that is gone has status %d, that of the slow one %d", hours, gone, slow)
 		}
 		for name, last := range n.heartbeats { // pretend that an hour passes
-			last.at = last.at.Add(-time.Hour)
+			last.Since = last.Since.Add(-time.Hour)
 			n.heartbeats[name] = last
 		}
 	}

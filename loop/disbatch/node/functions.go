@@ -41,16 +41,16 @@ func (a *answer) outcome() store.Outcome {
 	return parseResult(a.data)
 }
 
-// function runs a task at a worker of the server.
-func (n *Node) function(a *assignment) error {
+// runFunction runs a task at a worker of the server.
+func (n *Node) runFunction(a *assignment) error {
 	t := store.DecodeTask(a.Task)
 	id, run := t.ID.Hex(), primitive.NewObjectID()
-	if err := n.begin(n.calls, a, &t, run); err != nil {
+	if err := n.begin(n.callsCtx, a, &t, run); err != nil {
 		return err
 	}
 	var got answer
 	answered := make(chan struct{}) // closed when got is set
-	text, err := extended(a.Task)
+	text, err := extendedJSON(a.Task)
 	if err == nil {
 		err = n.o.Functions.Submit(a.Plugin.Function, id, text, func(data []byte, err error) {
 			got = answer{append([]byte(nil), data...), err}
@@ -58,7 +58,7 @@ func (n *Node) function(a *assignment) error {
 		})
 	}
 	if err != nil {
-		return n.finish(n.calls, a, &t, run, ended(unableToStart, err))
+		return n.finish(n.callsCtx, a, &t, run, failedOutcome(unableToStart, err))
 	}
 	var overdue chan struct{} // closed when the time-out is over; nil: none
 	if a.Plugin.Timeout > 0 {
@@ -69,26 +69,26 @@ func (n *Node) function(a *assignment) error {
 	for {
 		select {
 		case <-answered:
-		case <-n.calls.Done():
+		case <-n.callsCtx.Done():
 		case <-overdue:
 		case <-stopping:
 		}
 		// The first of simultaneous events counts. The answer is first, so that the result of a finished task is never lost.
 		switch {
 		case closed(answered):
-			return n.finish(n.calls, a, &t, run, got.outcome())
-		case n.calls.Err() != nil:
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(n.calls), lastWrite)
+			return n.finish(n.callsCtx, a, &t, run, got.outcome())
+		case n.callsCtx.Err() != nil:
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(n.callsCtx), lastWrite)
 			defer cancel()
-			return n.finish(ctx, a, &t, run, ended(unableToComplete, errStopped))
+			return n.finish(ctx, a, &t, run, failedOutcome(unableToComplete, errStopped))
 		case closed(overdue):
 			n.o.Functions.Withdraw(a.Plugin.Function, id)
-			return n.finish(n.calls, a, &t, run, ended(unableToComplete, fmt.Errorf("%w: %v", errOverTime, a.Plugin.Timeout.Duration())))
+			return n.finish(n.callsCtx, a, &t, run, failedOutcome(unableToComplete, fmt.Errorf("%w: %v", errOverTime, a.Plugin.Timeout.Duration())))
 		}
 		stopping = nil // the node stops: the task goes back, or its worker has time until the end of calls
 		if n.o.Functions.Withdraw(a.Plugin.Function, id) {
 			n.tally.released.Add(1)
-			return n.retry.Do(n.calls, "giving back task "+id, func() error { return n.store.Requeue(n.calls, &t, run, a.Schema) })
+			return n.retry.Do(n.callsCtx, "giving back task "+id, func() error { return n.store.Requeue(n.callsCtx, &t, run, a.Schema) })
 		}
 	}
 }

@@ -47,7 +47,7 @@ func FuzzDocument(f *testing.F) {
 				t.Fatalf("%x carries %v, which comes back as %v, %v", in, into, again, err)
 			}
 		}
-		if text, err := extended(raw); err == nil && !json.Valid(text) {
+		if text, err := extendedJSON(raw); err == nil && !json.Valid(text) {
 			t.Fatalf("%x is handed to plugins as %q", in, text)
 		}
 		checkOutcome(t, demo(&task))

@@ -13,8 +13,8 @@ import (
 // must have few.
 var ends = [...]string{"succeeded", "failed", "other"}
 
-// endOf returns the index of a status in ends.
-func endOf(status int) int {
+// endKind returns the index of a status in ends.
+func endKind(status int) int {
 	switch status {
 	case store.StatusSucceeded:
 		return 0
@@ -60,7 +60,7 @@ func (t *tally) add(c counts) {
 // Samples returns the current metrics of the node.
 func (n *Node) Samples() []web.Sample {
 	n.mu.Lock()
-	slots, tasks, queues := n.slots, len(n.local), len(n.queues)
+	slots, tasks, queues := n.slots, len(n.own), len(n.queues)
 	n.mu.Unlock()
 	all := []web.Sample{
 		web.Counter("treadle_disbatch_claims_total", "Tasks claimed.", n.tally.claimed.Load()),

@@ -38,9 +38,9 @@ var errDuplicate = errors.New("another process is this node: stop it, or give th
 type Options struct {
 	Config *config.File
 	Name   string // default: name of the host
-	// Runner is the command line of a process that calls RunTasks with its standard input and output. Without it the node serves
-	// functions only.
-	Runner []string
+	// Executor is the command line of a process that calls RunTasks with its standard input and output. Without it the
+	// node serves functions only.
+	Executor []string
 	// Functions is the server with the workers for plugins of the kind function. Without it the node does not serve them.
 	Functions Functions
 	Interval  time.Duration        // between ticks; default 1 s, as in the design text
@@ -55,23 +55,23 @@ type Options struct {
 // Node is a Disbatch execution node. It claims tasks and starts them.
 type Node struct {
 	performer
-	o        Options
-	instance instance
-	pick     func(n int) int                        // a random number below n
-	after    func(d time.Duration) <-chan time.Time // time.After, or a clock of tests
-	runner   runner
-	loader   *loader
-	calls    context.Context    // of database calls; outlasts Run's context by Options.Drain
-	end      context.CancelFunc // of calls
-	claiming sync.WaitGroup     // claims in progress
-	waits    sync.WaitGroup     // tasks at workers of the server
+	o             Options
+	instance      instance
+	randomBelow   func(n int) int                        // a random number below n
+	after         func(d time.Duration) <-chan time.Time // time.After, or a clock of tests
+	executor      executor
+	plugins       *pluginLookup
+	callsCtx      context.Context    // of database calls; outlasts Run's context by Options.Drain
+	cancelCalls   context.CancelFunc // ends callsCtx
+	claiming      sync.WaitGroup     // claims in progress
+	functionTasks sync.WaitGroup     // tasks at workers of the server
 
 	// The ticking goroutine alone uses the fields below.
-	ticks      int
-	written    []int64                     // last timestamps that this process wrote to the node's entry, in ms since 1970
-	known      map[primitive.ObjectID]bool // tasks of this node that another process held at the last tick
-	heartbeats map[string]heartbeat        // by node name
-	left       map[primitive.ObjectID]bool // tasks of this node that were running at its start; nil before the first tick
+	ticks           int
+	ownHeartbeats   []int64                     // last timestamps that this process wrote to the node's entry, in ms since 1970
+	heartbeats      map[string]store.Heartbeat  // by node name
+	foreignLastTick map[primitive.ObjectID]bool // tasks that were foreign or new at the last tick
+	runningAtStart  map[primitive.ObjectID]bool // foreign tasks that ran when this process started; nil before the first tick
 
 	stopping chan struct{} // closed by stop
 
@@ -79,7 +79,7 @@ type Node struct {
 	mu         sync.Mutex
 	view       view
 	queues     map[primitive.ObjectID]*queueState
-	local      map[primitive.ObjectID]bool // tasks of this process
+	own        map[primitive.ObjectID]bool // tasks of this process
 	slots      int                         // in use by claims and tasks of all queues
 	halted     bool                        // the node claims no more tasks
 	conditions map[string]string           // reported reasons of faults, by subject
@@ -87,11 +87,11 @@ type Node struct {
 
 // view is the state of the database that a tick has read.
 type view struct {
-	config    *config.File
-	queues    []store.Queue
-	nodes     []store.Node
-	limit     int // of this node
-	inherited int // see Node.inherited; less the tasks that got a slot since the tick
+	config  *config.File
+	queues  []store.Queue
+	nodes   []store.Node
+	limit   int // of this node
+	foreign int // foreign tasks, less those that got a slot since the tick
 }
 
 // queueState is a queue that the node serves.
@@ -130,12 +130,16 @@ func New(o Options) (*Node, error) {
 	}
 	p, own := newPerformer(site, o.Config, o.Log), newInstance(o.Config.Database, o.Name)
 	n := &Node{
-		performer: *p, o: o, instance: own, pick: rand.IntN, after: time.After, runner: runner{command: o.Runner, instance: own, log: o.Log, tally: p.tally}, loader: newLoader(o.Config),
-		stopping: make(chan struct{}),
-		queues:   make(map[primitive.ObjectID]*queueState), local: make(map[primitive.ObjectID]bool), conditions: make(map[string]string),
-		known: make(map[primitive.ObjectID]bool), heartbeats: make(map[string]heartbeat),
+		performer: *p, o: o, instance: own, randomBelow: rand.IntN, after: time.After, plugins: newPluginLookup(o.Config),
+		executor:        executor{command: o.Executor, instance: own, log: o.Log, tally: p.tally},
+		stopping:        make(chan struct{}),
+		queues:          make(map[primitive.ObjectID]*queueState),
+		own:             make(map[primitive.ObjectID]bool),
+		conditions:      make(map[string]string),
+		foreignLastTick: make(map[primitive.ObjectID]bool),
+		heartbeats:      make(map[string]store.Heartbeat),
 	}
-	n.calls, n.end = context.WithCancel(context.Background())
+	n.callsCtx, n.cancelCalls = context.WithCancel(context.Background())
 	return n, nil
 }
 
@@ -143,8 +147,8 @@ func New(o Options) (*Node, error) {
 // commands continue in their process. Run waits for a database that does not answer.
 func (n *Node) Run(ctx context.Context) error {
 	defer n.store.Close()
-	defer n.loader.asking.Wait()
-	defer n.end()
+	defer n.plugins.processes.Wait()
+	defer n.cancelCalls()
 	stop, err := n.serveMetrics()
 	if err != nil {
 		return err
@@ -178,8 +182,8 @@ func (n *Node) Run(ctx context.Context) error {
 
 // interval returns the time to the next tick, with jitter.
 func (n *Node) interval() time.Duration {
-	most := int(jitter * float64(n.o.Interval))
-	return n.o.Interval + time.Duration(n.pick(2*most+1)-most)
+	largest := int(jitter * float64(n.o.Interval))
+	return n.o.Interval + time.Duration(n.randomBelow(2*largest+1)-largest)
 }
 
 // prepare waits for the database, checks that no other process has the name of this node, and creates missing indexes.
@@ -187,7 +191,7 @@ func (n *Node) prepare(ctx context.Context) error {
 	if err := n.retry.Usable(ctx); err != nil {
 		return err
 	}
-	if err := n.runnerUsable(ctx); err != nil {
+	if err := n.executorUsable(ctx); err != nil {
 		return err
 	}
 	if err := n.duplicate(ctx); err != nil {
@@ -199,9 +203,9 @@ func (n *Node) prepare(ctx context.Context) error {
 	return nil
 }
 
-// runnerUsable is Usable for the process that runs the tasks: it has its own user and password.
-func (n *Node) runnerUsable(ctx context.Context) error {
-	if n.o.Runner == nil || len(n.o.Config.Auth) == 0 {
+// executorUsable is Usable for the executor, which has its own user and password.
+func (n *Node) executorUsable(ctx context.Context) error {
+	if n.o.Executor == nil || len(n.o.Config.Auth) == 0 {
 		return nil
 	}
 	site, err := store.Open(n.o.Config.Connection(config.ComponentRunner))
@@ -263,13 +267,6 @@ func (n *Node) setCondition(about, reason string) {
 	}
 }
 
-// release queues claimed tasks of this node again: the given ones, or all that have not begun.
-func (n *Node) release(ctx context.Context, queues []store.Queue, only ...primitive.ObjectID) (int64, error) {
-	released, err := n.store.Release(ctx, n.o.Name, queues, only...)
-	n.tally.released.Add(uint64(released))
-	return released, err
-}
-
 // stop releases claimed tasks that have not begun and waits for the tasks of functions.
 func (n *Node) stop() {
 	n.mu.Lock()
@@ -277,16 +274,17 @@ func (n *Node) stop() {
 	queues := n.view.queues
 	n.mu.Unlock()
 	close(n.stopping)
-	after := time.AfterFunc(n.o.Drain(), n.end)
+	after := time.AfterFunc(n.o.Drain(), n.cancelCalls)
 	defer after.Stop()
 	n.claiming.Wait() // a claim ends with the time-out of its call
-	err := n.retry.Do(n.calls, "giving tasks back", func() (err error) {
+	err := n.retry.Do(n.callsCtx, "giving tasks back", func() (err error) {
 		if queues == nil { // before the first tick; an earlier process may have claimed tasks
-			if queues, err = n.store.Queues(n.calls); err != nil {
+			if queues, err = n.store.Queues(n.callsCtx); err != nil {
 				return err
 			}
 		}
-		released, err := n.release(n.calls, queues)
+		released, err := n.store.ReleaseAll(n.callsCtx, n.o.Name, queues)
+		n.tally.released.Add(uint64(released))
 		if released > 0 {
 			n.log.Info("gave claimed tasks back", "tasks", released)
 		}
@@ -295,7 +293,7 @@ func (n *Node) stop() {
 	if err != nil {
 		n.log.Warn("claimed tasks stay claimed until this node starts again", "error", err.Error())
 	}
-	n.runner.detach()
-	n.waits.Wait()
+	n.executor.detach()
+	n.functionTasks.Wait()
 	n.log.Info("the Disbatch node has stopped", "node", n.o.Name)
 }

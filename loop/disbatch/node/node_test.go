@@ -53,8 +53,8 @@ func (s *site) node(name string, change ...func(*Options)) *started {
 	s.T.Helper()
 	o := Options{
 		Config: s.Config, Name: name, Interval: 20 * time.Millisecond,
-		Runner: []string{"/usr/bin/env", runnerVariable + "=" + s.Config.Path, os.Args[0]},
-		Log:    slog.New(slog.NewTextHandler(logTo{s.T}, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Executor: []string{"/usr/bin/env", runnerVariable + "=" + s.Config.Path, os.Args[0]},
+		Log:      slog.New(slog.NewTextHandler(logTo{s.T}, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, c := range change {
 		c(&o)
@@ -79,7 +79,7 @@ func (s *site) node(name string, change ...func(*Options)) *started {
 		stop()
 		ended := make(chan struct{})
 		go func() {
-			n.runner.running.Wait()
+			n.executor.running.Wait()
 			close(ended)
 		}()
 		select {

@@ -64,7 +64,7 @@ func TestInvalidDocuments(t *testing.T) {
 func TestTaskWithoutJSON(t *testing.T) {
 	f := func(in string) {
 		t.Helper()
-		if text, err := extended(bson.Raw(in)); err == nil {
+		if text, err := extendedJSON(bson.Raw(in)); err == nil {
 			t.Fatalf("it is said as %s", text)
 		}
 		b, err := bson.Marshal(&assignment{Task: []byte(in), Plugin: config.Plugin{Kind: config.KindExec, Command: []string{"true"}}})
@@ -110,7 +110,7 @@ func TestNegativeLength(t *testing.T) {
 			t.Errorf("it is read as %v", into)
 		}
 	}
-	if text, err := extended(bson.Raw(in)); err == nil {
+	if text, err := extendedJSON(bson.Raw(in)); err == nil {
 		t.Errorf("it is said as %s", text)
 	}
 }

@@ -32,6 +32,6 @@ func NewIn(o Options, in Environment) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.clock, n.pick = in.Clock, in.Pick
+	n.clock, n.randomBelow = in.Clock, in.Pick
 	return n, nil
 }

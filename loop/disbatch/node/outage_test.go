@@ -101,9 +101,9 @@ func TestRunnerStops(t *testing.T) {
 	ids := s.Fill(&q, sitetest.Payloads(1)...)
 	n := s.node("me")
 	s.Until("the plugin", func() bool { _, err := os.Stat(begun); return err == nil })
-	n.node.runner.mu.Lock()
-	runner := n.node.runner.process.Process
-	n.node.runner.mu.Unlock()
+	n.node.executor.mu.Lock()
+	runner := n.node.executor.process.Process
+	n.node.executor.mu.Unlock()
 	must(t, runner.Signal(syscall.SIGTERM))
 	got := s.Ends(ids...)[0]
 	if want := errToldToEnd.Error() + "\nwhy"; got.Status != store.StatusFailed || sitetest.Stored(&got, "stdout") != unableToComplete || !strings.HasPrefix(sitetest.Stored(&got, "stderr"), want) {

@@ -20,7 +20,7 @@ const (
 	maxInline = 15 << 20
 	// maxReason bounds the end of a task runner's stderr that becomes the reason of an unfinished task.
 	maxReason = 1 << 20
-	// shutdownGrace bounds the time in which a stopping runner writes the ends of its tasks.
+	// shutdownGrace bounds the time in which a stopping executor writes the ends of its tasks.
 	shutdownGrace = 10 * time.Second
 )
 
@@ -66,8 +66,8 @@ var errNotMine = errors.New("the task is not claimed by this node any more")
 // perform begins a task, runs it in this process and writes its end. If ctx ends, perform stops the plugin and writes that end.
 func (p *performer) perform(ctx context.Context, a *assignment) error {
 	t := store.DecodeTask(a.Task)
-	if a.Plugin.Kind == config.KindRunner {
-		return p.delegate(ctx, a, &t)
+	if a.Plugin.Kind == config.KindTaskRunner {
+		return p.runByTaskRunner(ctx, a, &t)
 	}
 	run := primitive.NewObjectID()
 	if err := p.begin(ctx, a, &t, run); err != nil {
@@ -117,8 +117,8 @@ func (p *performer) failWithoutOutput(ctx context.Context, schema store.Schema, 
 		return err
 	})
 	if failed {
-		p.tally.ended[endOf(store.StatusFailed)].Add(1)
-		p.count(ctx, schema, t)
+		p.tally.ended[endKind(store.StatusFailed)].Add(1)
+		p.countFinished(ctx, schema, t)
 	}
 	return err
 }
@@ -129,18 +129,18 @@ func (p *performer) execute(ctx context.Context, a *assignment, t *store.Task) s
 	case a.Plugin.Kind == kindDemo:
 		return demo(t)
 	case a.Plugin.Kind != config.KindExec:
-		return ended(unableToStart, fmt.Errorf("a plugin of the kind %q runs in treadle serve --disbatch only", a.Plugin.Kind))
+		return failedOutcome(unableToStart, fmt.Errorf("a plugin of the kind %q runs in treadle serve --disbatch only", a.Plugin.Kind))
 	}
-	text, err := extended(a.Task)
+	text, err := extendedJSON(a.Task)
 	if err != nil {
-		return ended(unableToStart, err)
+		return failedOutcome(unableToStart, err)
 	}
 	r, err := executeCommand(ctx, &a.Plugin, t.ID.Hex(), nil, append(text, '\n'))
 	switch {
 	case err != nil:
-		return ended(unableToStart, err)
+		return failedOutcome(unableToStart, err)
 	case r.broken != nil:
-		return ended(unableToComplete, fmt.Errorf("%w\n%s", r.broken, utf8Text(r.stderr.kept)))
+		return failedOutcome(unableToComplete, fmt.Errorf("%w\n%s", r.broken, utf8Text(r.stderr.kept)))
 	}
 	stdout, status, ok := statusLine(r.stdout.kept)
 	if !ok {
@@ -163,33 +163,33 @@ func (p *performer) execute(ctx context.Context, a *assignment, t *store.Task) s
 	return o
 }
 
-// delegate runs a task with a task runner of the original, which begins and ends the task itself. It ends a task that the runner
-// leaves unfinished.
-func (p *performer) delegate(ctx context.Context, a *assignment, t *store.Task) error {
+// runByTaskRunner runs a task with a task runner of the original, which begins and ends the task itself. It ends a task that the task
+// runner leaves unfinished.
+func (p *performer) runByTaskRunner(ctx context.Context, a *assignment, t *store.Task) error {
 	id := t.ID.Hex()
 	if os.Getenv(selfVariable) == id {
-		return p.endAbandoned(ctx, a, t, ended(unableToStart, errors.New("its task runner is treadle itself: give the plugin an entry of the kind exec in treadle_plugins")))
+		return p.endAbandoned(ctx, a, t, failedOutcome(unableToStart, errors.New("its task runner is treadle itself: give the plugin an entry of the kind exec in treadle_plugins")))
 	}
-	r, err := executeCommand(ctx, &a.Plugin, id, p.runnerFlags(a, id), nil)
+	r, err := executeCommand(ctx, &a.Plugin, id, p.taskRunnerFlags(a, id), nil)
 	var o store.Outcome
 	why := func() string { return utf8Text(r.stderr.kept[max(0, len(r.stderr.kept)-maxReason):]) }
 	switch {
 	case err != nil:
-		o = ended(unableToStart, err)
+		o = failedOutcome(unableToStart, err)
 	case r.broken != nil:
-		o = ended(unableToComplete, r.broken)
+		o = failedOutcome(unableToComplete, r.broken)
 	case r.exit != 0:
-		o = ended(unableToComplete, fmt.Errorf("the task runner %s ended with %d\n%s", a.Plugin.Command[0], r.exit, why()))
+		o = failedOutcome(unableToComplete, fmt.Errorf("the task runner %s ended with %d\n%s", a.Plugin.Command[0], r.exit, why()))
 	default:
-		o = ended(unableToComplete, fmt.Errorf("the task runner %s ended without finishing the task\n%s", a.Plugin.Command[0], why()))
+		o = failedOutcome(unableToComplete, fmt.Errorf("the task runner %s ended without finishing the task\n%s", a.Plugin.Command[0], why()))
 	}
 	longer, cancel := withGrace(ctx, p.grace)
 	defer cancel()
 	return p.endAbandoned(longer, a, t, o)
 }
 
-// runnerFlags returns the arguments of a task runner. A 2016 runner takes the plugin and writes to GridFS without --nogfs.
-func (p *performer) runnerFlags(a *assignment, id string) []string {
+// taskRunnerFlags returns the arguments of a task runner. One of 2016 takes the plugin and writes to GridFS without --nogfs.
+func (p *performer) taskRunnerFlags(a *assignment, id string) []string {
 	if a.Schema == store.Schema2016 {
 		flags := []string{"--config", p.config, "--plugin", a.Plugin.Class, "--task", id}
 		if a.GFS.Never() {
@@ -217,11 +217,11 @@ func (p *performer) endAbandoned(ctx context.Context, a *assignment, t *store.Ta
 	case err != nil:
 		return err
 	case written:
-		p.tally.ended[endOf(o.Status)].Add(1)
-		p.count(ctx, a.Schema, t)
+		p.tally.ended[endKind(o.Status)].Add(1)
+		p.countFinished(ctx, a.Schema, t)
 	default:
 		if now, err := p.store.Task(ctx, t.ID); err == nil && now.Status >= store.StatusSucceeded {
-			p.tally.ended[endOf(now.Status)].Add(1)
+			p.tally.ended[endKind(now.Status)].Add(1)
 		}
 	}
 	return nil
@@ -235,61 +235,68 @@ func (p *performer) mtime() time.Time {
 	return p.clock()
 }
 
-// finish writes the end of a task and counts it. Output goes to GridFS if the setting or its size requires that.
+// finish writes the end of a task and counts it. Output goes to GridFS if the setting or its size requires that. If the
+// task's document has no room for the rest, finish writes less of it: first all output to GridFS, then the status alone.
 func (p *performer) finish(ctx context.Context, a *assignment, t *store.Task, run primitive.ObjectID, o store.Outcome) error {
 	stdout, stderr := o.Stdout.(string), o.Stderr.(string)
-	out, errs := outgrown(a.GFS, len(stdout), len(stderr))
-	if err := p.toFiles(ctx, t, &o, out, errs); err != nil {
+	stdoutToFile, stderrToFile := outgrown(a.GFS, len(stdout), len(stderr))
+	if err := p.toFiles(ctx, t, &o, stdoutToFile, stderrToFile); err != nil {
 		return err
 	}
 	finished, mtime := false, p.mtime()
-	write := func() (err error) {
+	attempt := func() (err error) {
 		finished, err = p.store.Finish(ctx, t, run, o, mtime)
 		return err
 	}
-	err := p.retry.Do(ctx, "finishing task "+t.ID.Hex(), write)
-	if store.TooLarge(err) { // the payload leaves no room
-		if err := p.toFiles(ctx, t, &o, !out && stdout != "", !errs && stderr != ""); err != nil {
+	write := func() error { return p.retry.Do(ctx, "finishing task "+t.ID.Hex(), attempt) }
+	err := write()
+	for _, shrink := range []func() error{
+		func() error {
+			return p.toFiles(ctx, t, &o, !stdoutToFile && stdout != "", !stderrToFile && stderr != "")
+		},
+		func() error { o.Stdout, o.Stderr = "", ""; return nil },
+	} {
+		if !store.TooLarge(err) {
+			break
+		}
+		if err := shrink(); err != nil {
 			return err
 		}
-		err = p.retry.Do(ctx, "finishing task "+t.ID.Hex(), write)
-	}
-	if store.TooLarge(err) { // no room for the ids of files either: write the status alone
-		o.Stdout, o.Stderr = "", ""
-		err = p.retry.Do(ctx, "finishing task "+t.ID.Hex(), write)
+		err = write()
 	}
 	switch {
 	case err != nil:
 		return err
 	case finished:
-		p.tally.ended[endOf(o.Status)].Add(1)
-		p.count(ctx, a.Schema, t)
+		p.tally.ended[endKind(o.Status)].Add(1)
+		p.countFinished(ctx, a.Schema, t)
 	default:
 		p.log.Warn("a task was taken from its runner, its result is dropped", "task", t.ID.Hex())
 	}
 	return nil
 }
 
-// outgrown reports which outputs of the given sizes go to GridFS: stderr by its own size, and stdout if the document would hold too
-// much with it.
-func outgrown(gfs config.GFS, stdout, stderr int) (out, errs bool) {
+// outgrown reports which outputs of the given sizes go to GridFS: stderr by its own size, and stdout if the document
+// would hold too much with it.
+func outgrown(gfs config.GFS, stdout, stderr int) (stdoutToFile, stderrToFile bool) {
 	if gfs.Always() {
 		return true, true
 	}
-	errs = stderr > maxInline
-	if !errs {
-		stdout += stderr
+	stderrToFile = stderr > maxInline
+	inline := stdout
+	if !stderrToFile {
+		inline += stderr
 	}
-	return stdout > maxInline, errs
+	return inline > maxInline, stderrToFile
 }
 
 // toFiles moves outputs of a task to files.
-func (p *performer) toFiles(ctx context.Context, t *store.Task, o *store.Outcome, out, errs bool) (err error) {
+func (p *performer) toFiles(ctx context.Context, t *store.Task, o *store.Outcome, stdout, stderr bool) (err error) {
 	for _, stream := range []struct {
 		moves bool
 		name  string
 		text  *any
-	}{{out, store.FileStdout, &o.Stdout}, {errs, store.FileStderr, &o.Stderr}} {
+	}{{stdout, store.FileStdout, &o.Stdout}, {stderr, store.FileStderr, &o.Stderr}} {
 		if stream.moves && err == nil {
 			*stream.text, err = p.file(ctx, t, stream.name, (*stream.text).(string))
 		}
@@ -306,8 +313,8 @@ func (p *performer) file(ctx context.Context, t *store.Task, name, text string) 
 	return id, err
 }
 
-// count counts a finished task in its 2016 queue.
-func (p *performer) count(ctx context.Context, schema store.Schema, t *store.Task) {
+// countFinished counts a finished task in its 2016 queue.
+func (p *performer) countFinished(ctx context.Context, schema store.Schema, t *store.Task) {
 	if schema != store.Schema2016 {
 		return
 	}

@@ -20,20 +20,21 @@ const maxProcessText = 1 << 20
 // instance identifies one run of a node: database and name, and an id of the run. It is the value of nodeVariable.
 type instance struct{ node, id string }
 
+// newInstance returns an instance with a new id.
 func newInstance(database, node string) instance {
 	return instance{node: database + "/" + node + "/", id: primitive.NewObjectID().Hex()}
 }
 
-func (l instance) String() string { return l.node + l.id }
+func (i instance) String() string { return i.node + i.id }
 
 // processes holds the tasks that processes of this host run.
 type processes struct {
-	tasks  map[string]bool // by id
-	runner bool            // a process runs tasks of another instance of the node
+	tasks         map[string]bool // by id
+	otherExecutor bool            // an executor of another instance of the node runs, which may run any task of the node
 }
 
 // runningTasks searches the processes of this host for tasks. A task runner of the original has the id of its task as an argument.
-// A plugin or a runner of Treadle has it in its environment.
+// A plugin or an executor has it in its environment.
 func runningTasks(of instance) (processes, error) {
 	p := processes{tasks: make(map[string]bool)}
 	if _, err := os.Stat("/proc/self/environ"); err != nil {
@@ -54,7 +55,7 @@ func runningTasks(of instance) (processes, error) {
 				p.tasks[id] = true
 			}
 			id, ok := strings.CutPrefix(word, nodeVariable+"="+of.node)
-			p.runner = p.runner || ok && id != of.id
+			p.otherExecutor = p.otherExecutor || ok && id != of.id
 		}
 	}
 	return p, err

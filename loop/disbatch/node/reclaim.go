@@ -18,19 +18,19 @@ import (
 // Tasks whose process is gone keep their status and count against the limits. Each tick recovers them in four ways:
 //
 //   - orphanOldClaims: tasks of this node that were claimed long ago and have not begun.
-//   - resumeInherited: claimed tasks from an earlier process of this node, or from a claim without a reply. They start.
+//   - resumeForeign: claimed tasks from an earlier process of this node, or from a claim without a reply. They start.
 //   - reclaimOwn: running tasks of an earlier process of this node, after a power failure for example.
 //   - reclaimOthers: running tasks of other nodes without a heartbeat.
 
-// reclaimTicks is the number of ticks between checks for processes of tasks of earlier instances.
+// reclaimTicks is the number of ticks between checks for processes of tasks of earlier processes of the node.
 const reclaimTicks = 10
 
 // orphanOldClaims orphans the claimed tasks of this node that this process does not hold and that have not begun within orphanAge.
 func (n *Node) orphanOldClaims(ctx context.Context) error {
 	n.mu.Lock()
-	local := slices.SortedFunc(maps.Keys(n.local), func(a, b primitive.ObjectID) int { return bytes.Compare(a[:], b[:]) })
+	own := slices.SortedFunc(maps.Keys(n.own), func(a, b primitive.ObjectID) int { return bytes.Compare(a[:], b[:]) })
 	n.mu.Unlock()
-	marked, err := n.store.OrphanClaimed(ctx, n.o.Name, n.clock().Add(-orphanAge), local)
+	marked, err := n.store.OrphanClaimed(ctx, n.o.Name, n.clock().Add(-orphanAge), own)
 	if marked > 0 {
 		n.tally.orphaned.Add(uint64(marked))
 		n.log.Warn("marked orphaned tasks", "tasks", marked)
@@ -38,34 +38,35 @@ func (n *Node) orphanOldClaims(ctx context.Context) error {
 	return err
 }
 
-// inherited returns the claimed and running tasks in the name of this node that this process has not held for two ticks. They belong
-// to an earlier process, or the reply to their claim was lost.
-func (n *Node) inherited(ctx context.Context) (out []store.Task, err error) {
+// foreign returns the foreign tasks: those that are claimed or running in the name of this node and were not held by this
+// process at two ticks. They belong to an earlier process, or the reply to their claim was lost. At the first tick no
+// task can be new.
+func (n *Node) foreign(ctx context.Context) (out []store.Task, err error) {
 	tasks, err := n.store.HeldBy(ctx, n.o.Name)
 	if err != nil {
 		return nil, err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	known := make(map[primitive.ObjectID]bool)
+	notOwn := make(map[primitive.ObjectID]bool)
 	for _, t := range tasks {
-		if n.local[t.ID] {
+		if n.own[t.ID] {
 			continue
 		}
-		known[t.ID] = true
-		if n.known[t.ID] || n.ticks == 0 {
+		notOwn[t.ID] = true
+		if n.foreignLastTick[t.ID] || n.ticks == 0 {
 			out = append(out, t)
 		}
 	}
-	n.known = known
+	n.foreignLastTick = notOwn
 	n.ticks++
 	return out, nil
 }
 
-// resumeInherited starts the claimed tasks among the inherited ones. It orphans running tasks of functions, since their jobs ended
+// resumeForeign starts the claimed tasks among the foreign ones. It orphans running tasks of functions, since their jobs ended
 // with the server of the earlier process.
-func (n *Node) resumeInherited(ctx context.Context, queues []store.Queue, inherited []store.Task) error {
-	for _, t := range inherited {
+func (n *Node) resumeForeign(ctx context.Context, queues []store.Queue, foreign []store.Task) error {
+	for _, t := range foreign {
 		n.mu.Lock()
 		state := n.queues[t.Queue]
 		n.mu.Unlock()
@@ -74,8 +75,8 @@ func (n *Node) resumeInherited(ctx context.Context, queues []store.Queue, inheri
 			if err := n.resume(ctx, queues, state, t.ID); err != nil {
 				return err
 			}
-		case state != nil && state.plugin.Kind == config.KindFunction && !n.isLocal(t.ID):
-			if _, err := n.store.OrphanRunning(ctx, n.o.Name, t.ID); err != nil {
+		case state != nil && state.plugin.Kind == config.KindFunction && !n.isOwn(t.ID):
+			if _, err := n.store.OrphanTask(ctx, n.o.Name, t.ID); err != nil {
 				return err
 			}
 			n.tally.orphaned.Add(1)
@@ -85,7 +86,7 @@ func (n *Node) resumeInherited(ctx context.Context, queues []store.Queue, inheri
 	return nil
 }
 
-// resume starts an inherited task that is claimed. It releases the task if the node no longer serves its queue or has no room.
+// resume starts a foreign task that is claimed. It releases the task if the node no longer serves its queue or has no room.
 func (n *Node) resume(ctx context.Context, queues []store.Queue, state *queueState, id primitive.ObjectID) error {
 	t, err := n.store.Task(ctx, id)
 	switch {
@@ -93,62 +94,42 @@ func (n *Node) resume(ctx context.Context, queues []store.Queue, state *queueSta
 		return nil
 	case err != nil:
 		return err
-	case t.Status != store.StatusClaimed || t.Node != n.o.Name || n.isLocal(id):
+	case t.Status != store.StatusClaimed || t.Node != n.o.Name || n.isOwn(id):
 		return nil
 	case state != nil && n.adopt(state, &t):
 		return nil
 	}
-	_, err = n.release(ctx, queues, id)
+	_, err = n.releaseTask(ctx, queues, id)
 	return err
 }
 
-// isLocal reports whether this process holds a task.
-func (n *Node) isLocal(id primitive.ObjectID) bool {
+// isOwn reports whether this process holds a task.
+func (n *Node) isOwn(id primitive.ObjectID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.local[id]
+	return n.own[id]
 }
 
-// reclaimOwn orphans running tasks of earlier instances of this node that no process of this host runs. A task that runs elsewhere
-// still ends with its own status.
-func (n *Node) reclaimOwn(ctx context.Context, inherited []store.Task) error {
-	if n.left == nil {
-		n.left = make(map[primitive.ObjectID]bool)
-		for _, t := range inherited {
-			n.left[t.ID] = t.Status == store.StatusRunning
-		}
-	} else if n.ticks%reclaimTicks != 0 {
-		return nil
-	}
-	var left []store.Task
-	n.mu.Lock()
-	for _, t := range inherited {
-		state := n.queues[t.Queue]
-		if t.Status == store.StatusRunning && n.left[t.ID] && (state == nil || state.plugin.Kind != config.KindFunction) { // see resumeInherited
-			left = append(left, t)
+// reclaimOwn orphans running tasks of earlier processes of this node that no process of this host runs. It looks at the
+// first tick and then every reclaimTicks. A task that runs elsewhere still ends with its own status.
+func (n *Node) reclaimOwn(ctx context.Context, foreign []store.Task) error {
+	first := n.runningAtStart == nil
+	if first {
+		n.runningAtStart = make(map[primitive.ObjectID]bool)
+		for _, t := range foreign {
+			n.runningAtStart[t.ID] = t.Status == store.StatusRunning
 		}
 	}
-	n.mu.Unlock()
-	if own := n.o.Config.Node.ReclaimOwn; len(left) == 0 || own != nil && !bool(*own) {
+	enabled := n.o.Config.Node.ReclaimOwn
+	if !first && n.ticks%reclaimTicks != 0 || enabled != nil && !bool(*enabled) {
 		return nil
 	}
-	running, err := runningTasks(n.instance)
-	if err != nil {
-		n.setCondition("running tasks of an earlier life", fmt.Sprintf("they stay, it cannot be seen what runs here: %v", err))
-		return nil
-	}
-	if running.runner {
-		return nil // it may run any of the tasks
-	}
-	for _, t := range left {
-		if running.tasks[t.ID.Hex()] {
-			continue
-		}
-		marked, err := n.store.OrphanRunning(ctx, n.o.Name, t.ID)
+	for _, t := range n.unattended(foreign) {
+		marked, err := n.store.OrphanTask(ctx, n.o.Name, t.ID)
 		if err != nil {
 			return err
 		}
-		if marked == 0 { // the task has ended
+		if !marked { // the task has ended
 			continue
 		}
 		n.tally.orphaned.Add(1)
@@ -157,17 +138,43 @@ func (n *Node) reclaimOwn(ctx context.Context, inherited []store.Task) error {
 	return nil
 }
 
+// unattended returns the foreign tasks that ran when this process started and that no process of this host runs. It
+// leaves out tasks of functions, see resumeForeign. It returns none when it cannot tell.
+func (n *Node) unattended(foreign []store.Task) []store.Task {
+	var tasks []store.Task
+	n.mu.Lock()
+	for _, t := range foreign {
+		state := n.queues[t.Queue]
+		if t.Status == store.StatusRunning && n.runningAtStart[t.ID] && (state == nil || state.plugin.Kind != config.KindFunction) {
+			tasks = append(tasks, t)
+		}
+	}
+	n.mu.Unlock()
+	if len(tasks) == 0 {
+		return nil
+	}
+	running, err := runningTasks(n.instance)
+	switch {
+	case err != nil:
+		n.setCondition("running tasks of an earlier process", fmt.Sprintf("they stay, it cannot be seen what runs here: %v", err))
+		return nil
+	case running.otherExecutor:
+		return nil // it may run any of the tasks
+	}
+	return slices.DeleteFunc(tasks, func(t store.Task) bool { return running.tasks[t.ID.Hex()] })
+}
+
 // reclaimOthers orphans the running tasks of nodes without a heartbeat for reclaim_after.
 func (n *Node) reclaimOthers(ctx context.Context, nodes []store.Node) error {
-	limit := n.o.Config.Node.ReclaimAfter.Duration()
-	if limit == 0 {
+	silence := n.o.Config.Node.ReclaimAfter.Duration()
+	if silence == 0 {
 		return nil
 	}
 	for _, e := range nodes {
-		if e.Name == n.o.Name || e.Name == "" || time.Since(n.heartbeats[e.Name].at) <= limit {
+		if e.Name == n.o.Name || e.Name == "" || time.Since(n.heartbeats[e.Name].Since) <= silence {
 			continue
 		}
-		marked, err := n.store.OrphanRunning(ctx, e.Name)
+		marked, err := n.store.OrphanAllRunning(ctx, e.Name)
 		if err != nil {
 			return err
 		}

@@ -59,7 +59,7 @@ func TestReclaimOwn(t *testing.T) {
 		// The node does not reclaim a task that it runs itself.
 		_, err := s.Tasks.UpdateMany(s.Ctx, bson.D{}, set(d("status", store.StatusRunning, "node", "me")))
 		must(t, err)
-		n.left = map[primitive.ObjectID]bool{}
+		n.runningAtStart = map[primitive.ObjectID]bool{}
 		for range 2 * reclaimTicks {
 			must(t, n.tick(s.Ctx))
 		}

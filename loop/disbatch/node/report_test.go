@@ -18,14 +18,14 @@ func TestReport(t *testing.T) {
 	s := newSite(t)
 	q := s.Queue(d("name", "a", "constructor", config.DemoPlugin, "count_todo", nil, "count_total", 5))
 	n, _ := s.idle("me", &q)
-	must(t, n.report(s.Ctx, []store.Queue{q}, nil))
+	must(t, n.report(s.Ctx, &snapshot{queues: []store.Queue{q}}))
 	e, err := n.entry(s.Ctx)
 	must(t, err)
 	limit := e.Raw.Lookup("queues", "0", "maxthreads")
 	if done, ok := store.Integer(e.Raw.Lookup("queues", "0", "tasks_done")); limit.Type != bson.TypeNull || !ok || done != 0 {
 		t.Errorf("the entry is %s", e.Raw)
 	}
-	must(t, n.report(s.Ctx, nil, nil))
+	must(t, n.report(s.Ctx, new(snapshot)))
 	e, err = n.entry(s.Ctx)
 	must(t, err)
 	if left := e.Raw.Lookup("queues"); left.Type != 0 || e.Timestamp.IsZero() {

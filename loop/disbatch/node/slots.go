@@ -5,9 +5,28 @@ import (
 	"errors"
 	"time"
 
+	"go.mongodb.org/mongo-driver/bson/primitive"
+
 	"treadle/loop/disbatch/config"
 	"treadle/loop/disbatch/store"
 )
+
+// The life of a slot. A slot is a goroutine that claims and runs tasks of one queue, one after the other. It counts in
+// queueState.slots from the start of its first claim to the end of its last task.
+//
+//  1. A tick reads the limits and the tasks of all nodes (adjust). It sets others, the tasks of other processes that
+//     count against the limit; share, the slots that this node refills as soon as they are free; and extra, the claims
+//     beyond share that may start before the next tick.
+//  2. fill, at the end of a tick, and each claim that succeeds start further slots while the queue has room (spawn,
+//     room). So the slots of a queue grow by one claim at a time.
+//  3. A slot claims a task (next, claim). A claim beyond share uses up one of extra.
+//  4. The limit of a 2018 queue holds over all nodes, which claim at the same time. So settle counts the claims of all
+//     nodes after its own, and keeps or releases its claim. A released claim within share is repeated (claimAgain). One
+//     beyond share ends its slot, and backoff keeps extra at 0 for some ticks, so that nodes do not compete at each one.
+//  5. A queue without a task, or without room, is empty until the next tick: no slot claims from it.
+//  6. do runs the task in the executor or at a worker. Then the slot claims the next one. If the node has a limit of
+//     its own, the slot ends and the queues get one slot each in random order.
+//  7. A claimed task of an earlier process gets a slot without a claim (adopt).
 
 // maxClaimers bounds the concurrent claims of a queue. It covers the round trip to the database without flooding it.
 const maxClaimers = 8
@@ -41,17 +60,17 @@ func (n *Node) fill() {
 }
 
 // shuffled returns the served queues in random order, so that no queue is always first. The caller holds mu.
-func (n *Node) shuffled() (all []*queueState) {
+func (n *Node) shuffled() (queues []*queueState) {
 	for i := range n.view.queues {
 		if q := n.queues[n.view.queues[i].ID]; q != nil {
-			all = append(all, q)
+			queues = append(queues, q)
 		}
 	}
-	for i := range all {
-		j := i + n.pick(len(all)-i)
-		all[i], all[j] = all[j], all[i]
+	for i := range queues {
+		j := i + n.randomBelow(len(queues)-i)
+		queues[i], queues[j] = queues[j], queues[i]
 	}
-	return all
+	return queues
 }
 
 // spawn starts up to the given number of claims of a queue. The caller holds mu.
@@ -71,7 +90,7 @@ func (n *Node) room(q *queueState, more int) bool {
 // within reports whether more tasks stay within the limits of the queue and of the node. The caller holds mu.
 func (n *Node) within(q *queueState, more int) bool {
 	return q.slots+q.others+more <= q.queue.Limit &&
-		(n.view.limit == store.NoLimit || n.slots+n.view.inherited+more <= n.view.limit)
+		(n.view.limit == store.NoLimit || n.slots+n.view.foreign+more <= n.view.limit)
 }
 
 // slot claims and runs tasks one after the other while there is room. It begins with the resumed task, unless that is nil. With a
@@ -88,7 +107,7 @@ func (n *Node) slot(q *queueState, resumed *store.Task) {
 			q.slots--
 			n.slots--
 		}
-		if limited && (err == nil || err == errNoTask) { // otherwise the database does not answer: wait for the next tick
+		if limited && (err == nil || errors.Is(err, errNoTask)) { // otherwise the database does not answer: wait for the next tick
 			for _, other := range n.shuffled() {
 				n.spawn(other, 1)
 			}
@@ -117,30 +136,30 @@ func (n *Node) next(q *queueState, resumed *store.Task) (*assignment, error) {
 	n.mu.Unlock()
 	defer n.claiming.Done()
 	t, err := n.claim(&queue, resumed)
-	if err == errOverLimit && !beyond && resumed == nil {
+	if errors.Is(err, errOverLimit) && !beyond && resumed == nil {
 		t, err = n.claimAgain(&queue)
 	}
 	n.noteClaim(&queue, err)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
-	case err == errOverLimit && beyond:
-		q.extra, q.backoff = 0, n.pick(maxBackoff+1)
+	case errors.Is(err, errOverLimit) && beyond:
+		q.extra, q.backoff = 0, n.randomBelow(maxBackoff+1)
 		return nil, errNoTask
-	case err == errOverLimit, errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, errOverLimit), errors.Is(err, store.ErrNotFound):
 		q.empty = true
 		return nil, errNoTask
 	case err != nil:
 		q.empty = true
 		return nil, err
 	}
-	if n.local[t.ID] || n.halted {
+	if n.own[t.ID] || n.halted {
 		return nil, errNoTask // a tick has resumed the task, or stop is about to release it
 	}
 	a.Task = t.Raw
-	n.local[t.ID] = true
+	n.own[t.ID] = true
 	if a.Plugin.Kind == config.KindFunction {
-		n.waits.Add(1)
+		n.functionTasks.Add(1)
 	}
 	n.spawn(q, 1)
 	return a, nil
@@ -148,14 +167,14 @@ func (n *Node) next(q *queueState, resumed *store.Task) (*assignment, error) {
 
 // noteClaim logs the result of a claim once per change. It fails the task if its document has no room for a claim.
 func (n *Node) noteClaim(q *store.Queue, err error) {
-	if err == nil || err == errOverLimit || errors.Is(err, store.ErrNotFound) {
+	if err == nil || errors.Is(err, errOverLimit) || errors.Is(err, store.ErrNotFound) {
 		n.setCondition("claims of queue "+q.Name, "")
 		return
 	}
 	n.tally.errors.Add(1)
 	n.setCondition("claims of queue "+q.Name, err.Error())
 	if store.TooLarge(err) {
-		if t, err := n.store.NextFull(n.calls, q); err == nil && n.failWithoutOutput(n.calls, q.Schema, &t) == nil {
+		if t, err := n.store.NextWithoutRoom(n.callsCtx, q); err == nil && n.failWithoutOutput(n.callsCtx, q.Schema, &t) == nil {
 			n.log.Error("a task's document has no room for its claim, it failed", "task", t.ID.Hex())
 		}
 	}
@@ -165,8 +184,8 @@ func (n *Node) noteClaim(q *store.Queue, err error) {
 // end. Its waits double, with jitter, up to an interval.
 func (n *Node) claimAgain(q *store.Queue) (t store.Task, err error) {
 	err = errOverLimit
-	for wait := settleLast; err == errOverLimit && wait < n.o.Interval; wait *= 2 {
-		if !n.wait(wait/2 + time.Duration(n.pick(int(wait)))) {
+	for wait := settleLast; errors.Is(err, errOverLimit) && wait < n.o.Interval; wait *= 2 {
+		if !n.wait(wait/2 + time.Duration(n.randomBelow(int(wait)))) {
 			break
 		}
 		t, err = n.claim(q, nil)
@@ -178,7 +197,7 @@ func (n *Node) claimAgain(q *store.Queue) (t store.Task, err error) {
 func (n *Node) claim(q *store.Queue, resumed *store.Task) (t store.Task, err error) {
 	if resumed != nil {
 		t = *resumed
-	} else if t, err = n.store.Claim(n.calls, q, n.o.Name, n.clock()); err != nil {
+	} else if t, err = n.store.Claim(n.callsCtx, q, n.o.Name, n.clock()); err != nil {
 		return t, err
 	} else {
 		n.tally.claimed.Add(1)
@@ -189,6 +208,13 @@ func (n *Node) claim(q *store.Queue, resumed *store.Task) (t store.Task, err err
 	return t, err
 }
 
+// releaseTask queues a claimed task of this node again, and returns the number of tasks: 1 or 0.
+func (n *Node) releaseTask(ctx context.Context, queues []store.Queue, id primitive.ObjectID) (int64, error) {
+	released, err := n.store.ReleaseTask(ctx, n.o.Name, queues, id)
+	n.tally.released.Add(uint64(released))
+	return released, err
+}
+
 // settle keeps a claim within the limit of the queue over all nodes, and releases any other with errOverLimit.
 //
 // Every node counts after its claim, so the last of several concurrent claims counts all of them: tasks beyond the limit never
@@ -197,12 +223,12 @@ func (n *Node) claim(q *store.Queue, resumed *store.Task) (t store.Task, err err
 func (n *Node) settle(q *store.Queue, t *store.Task) error {
 	end := time.Now().Add(settleTimeout)
 	for wait := settleFirst; ; wait = min(2*wait, settleLast) {
-		within, beyond, err := n.store.Place(n.calls, q, t)
-		if err != nil || within {
+		place, err := n.store.Place(n.callsCtx, q, t)
+		if err != nil || place == store.Within {
 			return err
 		}
-		if beyond || time.Now().After(end) || !n.wait(wait) {
-			if _, err := n.release(n.calls, []store.Queue{*q}, t.ID); err != nil {
+		if place == store.Beyond || time.Now().After(end) || !n.wait(wait) {
+			if _, err := n.releaseTask(n.callsCtx, []store.Queue{*q}, t.ID); err != nil {
 				return err
 			}
 			return errOverLimit
@@ -222,13 +248,13 @@ func (n *Node) wait(d time.Duration) bool {
 	}
 }
 
-// adopt gives a slot to an inherited task that is claimed and counts against the limits already. It returns false if a limit has
-// become smaller.
+// adopt gives a slot to a foreign task that is claimed and counts against the limits already. It returns false if a limit
+// has become smaller.
 func (n *Node) adopt(q *queueState, t *store.Task) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	q.others--
-	n.view.inherited--
+	n.view.foreign--
 	if !n.within(q, 1) {
 		return false
 	}
@@ -244,19 +270,19 @@ func (n *Node) do(a *assignment) {
 	defer func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		delete(n.local, t.ID)
+		delete(n.own, t.ID)
 	}()
 	if a.Plugin.Kind == config.KindFunction {
-		defer n.waits.Done()
-		if err := n.function(a); err != nil && err != errNotMine {
+		defer n.functionTasks.Done()
+		if err := n.runFunction(a); err != nil && !errors.Is(err, errNotMine) {
 			n.log.Error("a task is not finished", "task", t.ID.Hex(), "error", err.Error())
 		}
 		return
 	}
-	err := n.runner.run(t.ID, a)
+	err := n.executor.run(t.ID, a)
 	switch {
 	case err == nil:
-	case errors.Is(err, errRunnerEnded):
+	case errors.Is(err, errExecutorEnded):
 		n.log.Error("the task's runner ended", "task", t.ID.Hex(), "error", err.Error())
 		n.recoverTask(a, &t, err)
 	default:
@@ -267,10 +293,10 @@ func (n *Node) do(a *assignment) {
 
 // recoverTask releases a task of a process that has ended, or ends the task for that reason if it has begun.
 func (n *Node) recoverTask(a *assignment, t *store.Task, reason error) {
-	if a.Plugin.Kind != config.KindRunner { // a task runner may still begin its task
+	if a.Plugin.Kind != config.KindTaskRunner { // a task runner may still begin its task
 		released := int64(0)
-		err := n.retry.Do(n.calls, "giving back task "+t.ID.Hex(), func() (err error) {
-			released, err = n.release(n.calls, []store.Queue{{ID: t.Queue, Schema: a.Schema}}, t.ID)
+		err := n.retry.Do(n.callsCtx, "giving back task "+t.ID.Hex(), func() (err error) {
+			released, err = n.releaseTask(n.callsCtx, []store.Queue{{ID: t.Queue, Schema: a.Schema}}, t.ID)
 			return err
 		})
 		if err != nil || released > 0 {
@@ -278,7 +304,7 @@ func (n *Node) recoverTask(a *assignment, t *store.Task, reason error) {
 			return
 		}
 	}
-	if err := n.endAbandoned(n.calls, a, t, ended(unableToComplete, reason)); err != nil && !errors.Is(err, context.Canceled) {
+	if err := n.endAbandoned(n.callsCtx, a, t, failedOutcome(unableToComplete, reason)); err != nil && !errors.Is(err, context.Canceled) {
 		n.log.Error("a task stays running", "task", t.ID.Hex(), "error", err.Error())
 	}
 }

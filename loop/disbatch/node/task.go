@@ -68,7 +68,7 @@ func RunTask(ctx context.Context, c *config.File, o TaskOptions, log *slog.Logge
 		if berr := p.begin(ctx, a, &t, run); berr != nil {
 			return berr
 		}
-		return p.finish(ctx, a, &t, run, ended(unableToStart, err))
+		return p.finish(ctx, a, &t, run, failedOutcome(unableToStart, err))
 	}
 	return p.perform(ctx, a)
 }

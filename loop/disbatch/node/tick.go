@@ -14,52 +14,64 @@ import (
 	"treadle/loop/disbatch/store"
 )
 
-// heartbeat is the last change of a node's entry. Its age follows from the clock of this process, since clocks of hosts differ.
-type heartbeat struct {
-	timestamp time.Time // in the entry, by the clock of the node
-	at        time.Time // when this process saw it, by its own clock
+// snapshot is the state of the database that a tick has read.
+type snapshot struct {
+	settings *config.File
+	queues   []store.Queue
+	busy     map[primitive.ObjectID]map[string]int // claimed and running tasks, by queue and node
+	nodes    []store.Node
+	foreign  []store.Task // see Node.foreign
 }
 
 // tick reads the database once and does the periodic work of a node.
 func (n *Node) tick(ctx context.Context) error {
-	value, err := n.store.ActiveSettings(ctx)
+	s, err := n.readSnapshot(ctx)
 	if err != nil {
 		return err
 	}
-	config, err := n.o.Config.Overlay(value)
-	n.setCondition("collection config", reason(err))
-	queues, err := n.store.Queues(ctx)
-	if err != nil {
-		return err
-	}
-	busy, err := n.store.Occupation(ctx)
-	if err != nil {
-		return err
-	}
-	nodes, err := n.store.Nodes(ctx)
-	if err != nil {
-		return err
-	}
-	v := view{config: config, queues: queues, nodes: nodes, limit: n.noteHeartbeats(nodes)}
-	if err := n.report(ctx, queues, busy); err != nil {
-		return err
-	}
-	if err := n.orphanOldClaims(ctx); err != nil {
-		return err
-	}
-	inherited, err := n.inherited(ctx)
-	if err != nil {
-		return err
-	}
-	v.inherited = len(inherited)
-	n.adjust(&v, busy, inherited)
+	n.adjust(s)
 	n.setCondition("journal", n.journalWarning())
 	n.tally.ticked.Store(time.Now().UnixMilli())
-	err = errors.Join(n.resumeInherited(ctx, queues, inherited), n.reclaimOwn(ctx, inherited), n.recount(ctx, queues), n.reclaimOthers(ctx, nodes))
+	err = errors.Join(
+		n.resumeForeign(ctx, s.queues, s.foreign),
+		n.reclaimOwn(ctx, s.foreign),
+		n.recount(ctx, s.queues),
+		n.reclaimOthers(ctx, s.nodes),
+	)
 	if ctx.Err() == nil { // no claims after a tick that was cut off
 		n.fill()
 	}
 	return err
+}
+
+// readSnapshot reads the database. It writes the entry of this node, and orphans old claims, before it reads the foreign
+// tasks.
+func (n *Node) readSnapshot(ctx context.Context) (s *snapshot, err error) {
+	s = new(snapshot)
+	value, err := n.store.ActiveSettings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.settings, err = n.o.Config.Overlay(value)
+	n.setCondition("collection config", reason(err))
+	if s.queues, err = n.store.Queues(ctx); err != nil {
+		return nil, err
+	}
+	if s.busy, err = n.store.Occupation(ctx); err != nil {
+		return nil, err
+	}
+	if s.nodes, err = n.store.Nodes(ctx); err != nil {
+		return nil, err
+	}
+	n.noteHeartbeats(s.nodes)
+	if err := n.report(ctx, s); err != nil {
+		return nil, err
+	}
+	if err := n.orphanOldClaims(ctx); err != nil {
+		return nil, err
+	}
+	s.foreign, err = n.foreign(ctx)
+	return s, err
 }
 
 // journalWarning returns a warning about a database without a journal, or an empty text.
@@ -87,39 +99,42 @@ func (n *Node) entry(ctx context.Context) (store.Node, error) {
 	return e, err
 }
 
-// noteHeartbeats records the changes of all entries. It returns the limit in the entry of this node.
-func (n *Node) noteHeartbeats(nodes []store.Node) (limit int) {
-	limit = store.NoLimit
-	now, heartbeats := time.Now(), make(map[string]heartbeat, len(nodes))
+// noteHeartbeats records the changes of all entries, and the faults of the entry of this node.
+func (n *Node) noteHeartbeats(nodes []store.Node) {
+	now, heartbeats := time.Now(), make(map[string]store.Heartbeat, len(nodes))
 	for _, e := range nodes {
-		last, known := n.heartbeats[e.Name]
-		if !known || !last.timestamp.Equal(e.Timestamp) {
-			last = heartbeat{e.Timestamp, now}
-		}
-		heartbeats[e.Name] = last
+		heartbeats[e.Name] = n.heartbeats[e.Name].Next(e.Timestamp, now)
 		if e.Name != n.o.Name {
 			continue
 		}
-		limit = e.Limit
 		n.setCondition("node "+e.Name, e.Problem)
-		if len(n.written) > 0 && !slices.Contains(n.written, e.Timestamp.UnixMilli()) {
+		if len(n.ownHeartbeats) > 0 && !slices.Contains(n.ownHeartbeats, e.Timestamp.UnixMilli()) {
 			n.setCondition("name of the node", errDuplicate.Error())
 		}
 	}
 	n.heartbeats = heartbeats
-	return limit
 }
 
-// report writes the entry of this node, with the fields that the design text wants about 2016 queues.
-func (n *Node) report(ctx context.Context, queues []store.Queue, busy map[primitive.ObjectID]map[string]int) error {
-	var of2016 bson.A
-	for i := range queues {
-		q := &queues[i]
+// report writes the entry of this node.
+func (n *Node) report(ctx context.Context, s *snapshot) error {
+	now := n.clock()
+	// Record the timestamp before the write: its reply may be lost.
+	n.ownHeartbeats = append(n.ownHeartbeats, now.UnixMilli())
+	if len(n.ownHeartbeats) > ownTimestamps {
+		n.ownHeartbeats = n.ownHeartbeats[1:]
+	}
+	return n.store.ReportNode(ctx, n.o.Name, now, queueReports(s))
+}
+
+// queueReports returns the fields about 2016 queues that the original's design document wants in the entry of a node.
+func queueReports(s *snapshot) (reports bson.A) {
+	for i := range s.queues {
+		q := &s.queues[i]
 		if q.Schema != store.Schema2016 {
 			continue
 		}
 		doing := int64(0)
-		for _, tasks := range busy[q.ID] {
+		for _, tasks := range s.busy[q.ID] {
 			doing += int64(tasks)
 		}
 		var limit any // null if null in the queue
@@ -130,95 +145,117 @@ func (n *Node) report(ctx context.Context, queues []store.Queue, busy map[primit
 		if q.Todo >= 0 { // otherwise unknown
 			done = max(q.Total-q.Todo, 0)
 		}
-		of2016 = append(of2016, bson.D{
+		reports = append(reports, bson.D{
 			{Key: "name", Value: q.Name}, {Key: "id", Value: q.ID.Hex()}, {Key: "constructor", Value: q.Plugin}, {Key: "maxthreads", Value: limit},
 			{Key: "tasks_todo", Value: max(q.Todo-doing, 0)}, {Key: "tasks_doing", Value: doing}, {Key: "tasks_done", Value: done},
 			{Key: "preemptive", Value: int32(1)}, {Key: "tasks_backfill", Value: int32(0)},
 		})
 	}
-	now := n.clock()
-	// Record the timestamp before the write: its reply may be lost.
-	n.written = append(n.written, now.UnixMilli())
-	if len(n.written) > ownTimestamps {
-		n.written = n.written[1:]
-	}
-	return n.store.ReportNode(ctx, n.o.Name, now, of2016)
+	return reports
 }
 
 // ownTimestamps is the number of its own timestamps that a node recognises in its entry.
 const ownTimestamps = 8
 
 // adjust replaces the view and updates the states of all queues to it.
-func (n *Node) adjust(v *view, busy map[primitive.ObjectID]map[string]int, inherited []store.Task) {
+func (n *Node) adjust(s *snapshot) {
+	v := view{config: s.settings, queues: s.queues, nodes: s.nodes, foreign: len(s.foreign), limit: store.NoLimit}
+	for _, e := range s.nodes {
+		if e.Name == n.o.Name {
+			v.limit = e.Limit
+		}
+	}
+	states, problems := n.newStates(&v, n.countOthers(s))
+	n.mu.Lock()
+	n.mergeStates(states)
+	n.queues, n.view = states, v
+	n.mu.Unlock()
+	for _, p := range problems {
+		n.setCondition(p.queue, p.reason)
+	}
+}
+
+// countOthers returns how many tasks of other processes count against the limit of each queue: those of all nodes for a
+// 2018 queue, and the foreign ones.
+func (n *Node) countOthers(s *snapshot) map[primitive.ObjectID]int {
 	others := make(map[primitive.ObjectID]int)
-	for queue, byNode := range busy {
+	for queue, byNode := range s.busy {
 		for node, tasks := range byNode {
 			if node != n.o.Name {
 				others[queue] += tasks
 			}
 		}
 	}
-	for i := range v.queues {
-		if v.queues[i].Schema == store.Schema2016 {
-			others[v.queues[i].ID] = 0
+	for i := range s.queues {
+		if s.queues[i].Schema == store.Schema2016 {
+			others[s.queues[i].ID] = 0
 		}
 	}
-	for _, t := range inherited {
+	for _, t := range s.foreign {
 		others[t.Queue]++
 	}
+	return others
+}
+
+// queueProblem is why this node cannot serve a queue. An empty reason means that it can.
+type queueProblem struct{ queue, reason string }
+
+// newStates returns the states of the queues that this node serves, without slots, and the problems of all queues. A
+// queue with a pending look-up of its plugin has neither.
+func (n *Node) newStates(v *view, others map[primitive.ObjectID]int) (map[primitive.ObjectID]*queueState, []queueProblem) {
 	states := make(map[primitive.ObjectID]*queueState)
-	var faults []struct{ name, problem string }
-	n.loader.forget(v.queues)
+	var problems []queueProblem
+	n.plugins.forget(v.queues)
 	for _, q := range v.queues {
-		plugin, problem := n.serves(v.config, &q)
-		if problem == errLoading.Error() {
+		plugin, err := n.serves(v.config, &q)
+		if errors.Is(err, errLookupPending) {
 			continue
 		}
-		faults = append(faults, struct{ name, problem string }{"queue " + q.Name + " " + q.ID.Hex(), problem})
-		if problem != "" || !wanted(v.config, &q, n.o.Name) {
+		problems = append(problems, queueProblem{"queue " + q.Name + " " + q.ID.Hex(), reason(err)})
+		if err != nil || !wanted(v.config, &q, n.o.Name) {
 			continue
 		}
 		share := n.share(v, &q)
 		states[q.ID] = &queueState{queue: q, plugin: plugin, others: others[q.ID], share: share, extra: q.Limit - share}
 	}
-	n.mu.Lock()
+	return states, problems
+}
+
+// mergeStates puts the slots and the back-off of the present states into the new ones. A slot holds a pointer to its
+// state, so the present ones stay, with the content of the new ones. The caller holds mu.
+func (n *Node) mergeStates(states map[primitive.ObjectID]*queueState) {
 	for id, old := range n.queues {
 		state := states[id]
 		if state == nil && old.slots > 0 {
 			// The node no longer serves the queue. Its tasks still run: keep it with a limit of 0.
 			state = &queueState{queue: old.queue, plugin: old.plugin}
 			state.queue.Limit = 0
-			states[id] = state
 		}
-		if state != nil {
-			state.slots, state.backoff = old.slots, max(old.backoff-1, 0)
-			if old.backoff > 0 {
-				state.extra = 0
-			}
-			*old = *state
-			states[id] = old
+		if state == nil {
+			continue
 		}
-	}
-	n.queues, n.view = states, *v
-	n.mu.Unlock()
-	for _, f := range faults {
-		n.setCondition(f.name, f.problem)
+		state.slots, state.backoff = old.slots, max(old.backoff-1, 0)
+		if old.backoff > 0 {
+			state.extra = 0
+		}
+		*old = *state
+		states[id] = old
 	}
 }
 
 // aliveTicks is the number of intervals that a node counts as alive after its last heartbeat.
 const aliveTicks = 10
 
-// share returns the number of slots of a queue that this node refills at once. It is an even part of a limit over all nodes: beside
-// a node that refills all slots at once, a node that claims once per second, as the original does, would never find room. Slots
-// beyond the shares go to the node with the next tick.
+// share returns the number of slots of a queue that this node refills at once. It is an even part of a limit that all
+// nodes have together. A node that refilled every slot at once would leave none to an original node, which claims once a
+// second. Slots beyond the shares go to the node with the next tick.
 func (n *Node) share(v *view, q *store.Queue) int {
 	if q.Schema != store.Schema2018 {
 		return q.Limit
 	}
 	nodes := 1
 	for _, e := range v.nodes {
-		alive := time.Since(n.heartbeats[e.Name].at) <= aliveTicks*n.o.Interval
+		alive := time.Since(n.heartbeats[e.Name].Since) <= aliveTicks*n.o.Interval
 		if e.Name != n.o.Name && e.Name != "" && e.Limit != 0 && alive && pinned(q, e.Name) {
 			nodes++
 		}
@@ -226,23 +263,23 @@ func (n *Node) share(v *view, q *store.Queue) int {
 	return q.Limit / nodes
 }
 
-// serves returns the plugin of a queue, or the reason why this node cannot serve the queue.
-func (n *Node) serves(c *config.File, q *store.Queue) (config.Plugin, string) {
+// serves returns the plugin of a queue, or why this node cannot serve the queue: errLookupPending while it is not known.
+func (n *Node) serves(c *config.File, q *store.Queue) (config.Plugin, error) {
 	if q.Problem != "" {
-		return config.Plugin{}, q.Problem
+		return config.Plugin{}, errors.New(q.Problem)
 	}
-	plugin, err := pluginOf(c, q.Plugin, q.Schema, func(runner, plugin string, schema store.Schema) (string, error) {
-		return n.loader.load(n.calls, loadKey{runner, plugin, schema})
+	plugin, err := pluginOf(c, q.Plugin, q.Schema, func(taskRunner, plugin string, schema store.Schema) (string, error) {
+		return n.plugins.result(n.callsCtx, lookupKey{taskRunner, plugin, schema})
 	})
 	switch {
 	case err != nil:
-		return plugin, err.Error()
+		return plugin, err
 	case plugin.Kind == config.KindFunction && n.o.Functions == nil:
-		return plugin, "the plugin " + q.Plugin + " is of the kind function: that is served by treadle serve --disbatch"
-	case plugin.Kind != config.KindFunction && n.o.Runner == nil:
-		return plugin, "the plugin " + q.Plugin + " needs a task runner"
+		return plugin, fmt.Errorf("the plugin %s is of the kind function: that is served by treadle serve --disbatch", q.Plugin)
+	case plugin.Kind != config.KindFunction && n.o.Executor == nil:
+		return plugin, fmt.Errorf("the plugin %s needs a task runner", q.Plugin)
 	}
-	return plugin, ""
+	return plugin, nil
 }
 
 // wanted reports whether the configuration and the queue select a node.

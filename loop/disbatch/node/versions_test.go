@@ -32,7 +32,7 @@ func TestServerReleases(t *testing.T) {
 // TestUnusableDatabase: a database that can never be used ends the node and the task runner with an error of one line.
 func TestUnusableDatabase(t *testing.T) {
 	sitetest.OnUnusable(t, func(ctx context.Context, c *config.File) error {
-		node, err := New(Options{Config: c, Name: "me", Runner: []string{"/bin/false"}})
+		node, err := New(Options{Config: c, Name: "me", Executor: []string{"/bin/false"}})
 		must(t, err)
 		return node.Run(ctx)
 	})
@@ -44,7 +44,7 @@ func TestUnusableDatabase(t *testing.T) {
 	must(t, double.Require("jobs", map[string]string{config.ComponentNode: "a", config.ComponentRunner: "c"}))
 	c, err := config.Parse([]byte(fmt.Sprintf(`{"mongohost": %q, "database": "jobs", "auth": {"disbatchd": "a", "task_runner": "x"}}`, double.Address())))
 	must(t, err)
-	node, err := New(Options{Config: c, Name: "me", Runner: []string{"/bin/false"}})
+	node, err := New(Options{Config: c, Name: "me", Executor: []string{"/bin/false"}})
 	must(t, err)
 	if err := node.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "task_runner of auth") {
 		t.Errorf("with a wrong password of the runner: %v", err)
@@ -58,7 +58,7 @@ func TestExtendedDBPointer(t *testing.T) {
 		t.Helper()
 		doc, err := bson.Marshal(d("params", d("a", primitive.DBPointer{DB: name})))
 		must(t, err)
-		if text, err := extended(doc); string(text) != want || (err == nil) != (want != "") {
+		if text, err := extendedJSON(doc); string(text) != want || (err == nil) != (want != "") {
 			t.Errorf("%q is said as %s, %v", name, text, err)
 		}
 	}

@@ -80,47 +80,50 @@ var (
 	}
 )
 
+// applyAttributes sets the driver's options to a configuration's attributes, in the order of their names. It returns an
+// error for an attribute that is not known or has a wrong value. Attributes that are null have no effect.
 func applyAttributes(o *options.ClientOptions, text json.RawMessage) error {
-	var all map[string]json.RawMessage
 	if len(text) == 0 {
 		return nil
 	}
-	if err := json.Unmarshal(text, &all); err != nil {
+	var attributes map[string]json.RawMessage
+	if err := json.Unmarshal(text, &attributes); err != nil {
 		return err
 	}
-	maps.DeleteFunc(all, func(_ string, v json.RawMessage) bool { return string(v) == "null" })
-	for _, name := range slices.Sorted(maps.Keys(all)) {
+	maps.DeleteFunc(attributes, func(_ string, value json.RawMessage) bool { return string(value) == "null" })
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
 		apply := attributesByName[name]
 		switch {
 		case apply != nil:
-			if err := apply(o, all[name]); err != nil {
+			if err := apply(o, attributes[name]); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		case !slices.Contains(slices.Concat(credentialAttributes, concernAttributes, perlAttributes), name):
 			return fmt.Errorf("%s is not known: remove it, or say it in the address of mongohost", name)
 		}
 	}
-	var a credentials
-	if err := json.Unmarshal(text, &a); err != nil {
+	var c credentials
+	if err := json.Unmarshal(text, &c); err != nil {
 		return err
 	}
-	if a.Username != "" {
-		o.SetAuth(options.Credential{Username: a.Username, Password: a.Password, AuthSource: a.Source, AuthMechanism: a.Mechanism})
+	if c.Username != "" {
+		o.SetAuth(options.Credential{Username: c.Username, Password: c.Password, AuthSource: c.Source, AuthMechanism: c.Mechanism})
 	}
-	return applyConcern(o, all)
+	return applyConcern(o, attributes)
 }
 
-// applyConcern applies the write concern.
-func applyConcern(o *options.ClientOptions, all map[string]json.RawMessage) error {
+// applyConcern applies the attributes of the write concern to that of the address.
+func applyConcern(o *options.ClientOptions, attributes map[string]json.RawMessage) error {
 	concern := new(writeconcern.WriteConcern)
-	if said := o.WriteConcern; said != nil { // of the address
-		concern.W, concern.Journal = said.W, said.Journal // without wtimeout: its effect beside the time-out of a call is undefined
+	if fromAddress := o.WriteConcern; fromAddress != nil {
+		// Without wtimeout: its effect together with the time-out of a call is undefined.
+		concern.W, concern.Journal = fromAddress.W, fromAddress.Journal
 	}
-	if v, ok := all["j"]; ok {
+	if v, ok := attributes["j"]; ok {
 		journal := isTrue(v)
 		concern.Journal = &journal
 	}
-	if v, ok := all["w"]; ok {
+	if v, ok := attributes["w"]; ok {
 		text, err := textValue(v)
 		if err != nil {
 			return fmt.Errorf("w: %w", err)
@@ -130,18 +133,23 @@ func applyConcern(o *options.ClientOptions, all map[string]json.RawMessage) erro
 			concern.W = n
 		}
 	}
-	n, several := concern.W.(int)
-	several = several && n > 1 || !several && concern.W != nil
-	switch wait, err := numberValue(all["wtimeout"]); {
+	switch wait, err := numberValue(attributes["wtimeout"]); {
 	case concern.W == 0:
 		return errors.New("w: 0 cannot be used: a write that nobody acknowledges loses tasks")
-	case all["wtimeout"] != nil && err != nil:
+	case attributes["wtimeout"] != nil && err != nil:
 		return fmt.Errorf("wtimeout: %w", err)
-	case wait > 0 && several: // with w up to 1 the server ignores wtimeout
+	case wait > 0 && needsReplicas(concern.W): // the server ignores wtimeout without replicas
 		return errors.New("wtimeout cannot be used with w over 1: remove it, and set timeoutMS in the address of mongohost, which bounds a call with its replication")
 	}
 	o.SetWriteConcern(concern)
 	return nil
+}
+
+// needsReplicas reports whether a write concern waits for more than one server: a number over 1, or a name such as
+// majority. nil means 1.
+func needsReplicas(w any) bool {
+	n, isNumber := w.(int)
+	return w != nil && (!isNumber || n > 1)
 }
 
 // inMilliseconds returns an attribute that sets a time. A time that is not positive keeps the driver's default.
@@ -204,6 +212,7 @@ type tlsAttributes struct {
 	HostName string       `json:"SSL_hostname"`
 }
 
+// applySSL sets the TLS options: none if the attribute is false, the defaults if it is true, else those of its members.
 func applySSL(o *options.ClientOptions, text json.RawMessage) error {
 	var t tlsAttributes
 	switch string(text) {
@@ -225,6 +234,7 @@ func applySSL(o *options.ClientOptions, text json.RawMessage) error {
 	return nil
 }
 
+// config reads the files of the attributes and returns the TLS options.
 func (t *tlsAttributes) config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.HostName}
 	c.InsecureSkipVerify = t.Verify != nil && t.Verify.String() == "0"

@@ -65,7 +65,7 @@ func (s *Store) Explain(err error) error {
 	}
 	for _, row := range databaseAdvice {
 		if has(err, row.passing) || has(err, row.final) {
-			return fmt.Errorf("%s: %w", strings.Replace(row.advice, "%s", s.login, 1), err)
+			return fmt.Errorf("%s: %w", strings.Replace(row.advice, "%s", s.credentials, 1), err)
 		}
 	}
 	return err
@@ -88,11 +88,11 @@ func (s *Store) unusable(ctx context.Context, err error) error {
 // otherSet returns a SettingError if a configured server answers and belongs to another replica set. The driver ignores
 // such a server without an error.
 func (s *Store) otherSet(ctx context.Context) error {
-	if s.dialed.ReplicaSet == nil {
+	if s.options.ReplicaSet == nil {
 		return nil
 	}
-	for _, host := range s.dialed.Hosts {
-		o := options.Client().SetHosts([]string{host}).SetDirect(true).SetTLSConfig(s.dialed.TLSConfig).SetTimeout(connectTimeout)
+	for _, host := range s.options.Hosts {
+		o := options.Client().SetHosts([]string{host}).SetDirect(true).SetTLSConfig(s.options.TLSConfig).SetTimeout(connectTimeout)
 		client, err := mongo.Connect(ctx, o)
 		if err != nil {
 			continue
@@ -101,11 +101,11 @@ func (s *Store) otherSet(ctx context.Context) error {
 		_ = client.Disconnect(ctx) // the answer has been read
 		name := Text(reply.Lookup("setName"))
 		switch {
-		case err != nil || name == *s.dialed.ReplicaSet:
+		case err != nil || name == *s.options.ReplicaSet:
 		case name == "":
 			return &config.SettingError{Err: fmt.Errorf("%s is no member of a replica set: remove replica_set_name from attributes, or replicaSet from mongohost", host)}
 		default:
-			return &config.SettingError{Err: fmt.Errorf("the replica set of %s is %q and not %q: correct replica_set_name of attributes, or replicaSet of mongohost", host, name, *s.dialed.ReplicaSet)}
+			return &config.SettingError{Err: fmt.Errorf("the replica set of %s is %q and not %q: correct replica_set_name of attributes, or replicaSet of mongohost", host, name, *s.options.ReplicaSet)}
 		}
 	}
 	return nil

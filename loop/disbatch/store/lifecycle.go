@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/bson"
@@ -42,17 +44,17 @@ func order(q *Queue) bson.D {
 	return bson.D{{Key: "_id", Value: 1}}
 }
 
-// fullDocument is the size from which a document has no room for a claim: the limit of the database less a node's name
+// documentWithoutRoom is the size from which a document has no room for a claim: the limit of the database less a node's name
 // and a time.
-const fullDocument = 16<<20 - 1024
+const documentWithoutRoom = 16<<20 - 1024
 
-// NextFull returns the next task of a queue if its document has no room for a claim, and ErrNotFound otherwise.
-func (s *Store) NextFull(ctx context.Context, q *Queue) (Task, error) {
+// NextWithoutRoom returns the next task of a queue if its document has no room for a claim, and ErrNotFound otherwise.
+func (s *Store) NextWithoutRoom(ctx context.Context, q *Queue) (Task, error) {
 	next, err := s.Search(ctx, unclaimed(q), SearchOptions{Limit: 1, Sort: order(q)})
 	switch {
 	case err != nil:
 		return Task{}, err
-	case len(next) == 0 || len(next[0].Raw) < fullDocument:
+	case len(next) == 0 || len(next[0].Raw) < documentWithoutRoom:
 		return Task{}, ErrNotFound
 	}
 	return next[0], nil
@@ -73,14 +75,29 @@ func (s *Store) FailWithoutOutput(ctx context.Context, t *Task, mtime time.Time)
 // active is a condition for the statuses that count against a queue's limit.
 var active = in([]int{StatusClaimed, StatusRunning})
 
-// Place returns the place of a claimed task of a queue among the claimed and running tasks at all nodes: within if all
-// of them are within the limit, beyond if the tasks before it fill the limit. These are the running tasks, and the
-// claimed tasks that are first by the queue's sort.
-func (s *Store) Place(ctx context.Context, q *Queue, t *Task) (within, beyond bool, err error) {
+// Placement is whether a claimed task is within the limit of its queue over all nodes.
+type Placement int
+
+const (
+	// Undecided: more tasks than the limit are claimed or running. The task is within the limit if enough of the claims
+	// after it are released.
+	Undecided Placement = iota
+	// Within: all claimed and running tasks are within the limit.
+	Within
+	// Beyond: the tasks before this one fill the limit.
+	Beyond
+)
+
+// Place returns the placement of a claimed task among the claimed and running tasks of its queue at all nodes. The
+// tasks before it are the running ones, and the claimed ones that are first by the queue's sort.
+func (s *Store) Place(ctx context.Context, q *Queue, t *Task) (Placement, error) {
 	filter := bson.D{{Key: "queue", Value: q.ID}, {Key: "status", Value: active}}
 	count, err := s.CountTasks(ctx, filter)
-	if err != nil || count <= int64(q.Limit) {
-		return err == nil, false, err
+	switch {
+	case err != nil:
+		return Undecided, err
+	case count <= int64(q.Limit):
+		return Within, nil
 	}
 	first := "$lt"
 	if q.lifo() {
@@ -89,7 +106,10 @@ func (s *Store) Place(ctx context.Context, q *Queue, t *Task) (within, beyond bo
 	before, err := s.CountTasks(ctx, append(filter, bson.E{Key: "$or", Value: bson.A{
 		bson.D{{Key: "status", Value: StatusRunning}}, bson.D{{Key: "_id", Value: bson.D{{Key: first, Value: t.ID}}}},
 	}}))
-	return false, err == nil && before >= int64(q.Limit), err
+	if err == nil && before >= int64(q.Limit) {
+		return Beyond, nil
+	}
+	return Undecided, err
 }
 
 // runField is the field with the id of a run while a task runs. After a lost reply it shows which runner has begun the
@@ -105,7 +125,7 @@ func (s *Store) Begin(ctx context.Context, t *Task, run primitive.ObjectID) (boo
 		return begun, err
 	}
 	now, err := s.Task(ctx, t.ID)
-	if err == ErrNotFound {
+	if errors.Is(err, ErrNotFound) {
 		return false, nil
 	}
 	mine, _ := now.Raw.Lookup(runField).ObjectIDOK()
@@ -126,7 +146,7 @@ func (s *Store) Finish(ctx context.Context, t *Task, run primitive.ObjectID, o O
 		return ended, err
 	}
 	now, err := s.Task(ctx, t.ID)
-	if err == ErrNotFound {
+	if errors.Is(err, ErrNotFound) {
 		return false, nil
 	}
 	return err == nil && now.Status == o.Status, err
@@ -158,9 +178,19 @@ func (s *Store) Requeue(ctx context.Context, t *Task, run primitive.ObjectID, sc
 	return err
 }
 
-// Release queues the claimed tasks of a node again: the given ones, or all. It writes each task in the dialect of its
-// queue; a queue that is not among queues counts as one of 2018. It returns the number of tasks.
-func (s *Store) Release(ctx context.Context, node string, queues []Queue, only ...primitive.ObjectID) (int64, error) {
+// ReleaseAll queues all claimed tasks of a node again and returns their number. It writes each task in the dialect of
+// its queue; a queue that is not among queues counts as one of 2018.
+func (s *Store) ReleaseAll(ctx context.Context, node string, queues []Queue) (int64, error) {
+	return s.release(ctx, queues, bson.D{{Key: "node", Value: node}})
+}
+
+// ReleaseTask is ReleaseAll for one task. It returns 0 if the task is not claimed by the node.
+func (s *Store) ReleaseTask(ctx context.Context, node string, queues []Queue, id primitive.ObjectID) (int64, error) {
+	return s.release(ctx, queues, bson.D{{Key: "node", Value: node}, {Key: "_id", Value: id}})
+}
+
+// release queues the claimed tasks of a filter again.
+func (s *Store) release(ctx context.Context, queues []Queue, tasks bson.D) (int64, error) {
 	var of2016 []primitive.ObjectID
 	for _, q := range queues {
 		if q.Schema == Schema2016 {
@@ -169,7 +199,7 @@ func (s *Store) Release(ctx context.Context, node string, queues []Queue, only .
 	}
 	total := int64(0)
 	for _, schema := range []Schema{Schema2016, Schema2018} {
-		filter := bson.D{{Key: "node", Value: node}, {Key: "status", Value: StatusClaimed}}
+		filter := append(slices.Clone(tasks), bson.E{Key: "status", Value: StatusClaimed})
 		switch {
 		case schema == Schema2016 && len(of2016) == 0:
 			continue
@@ -177,9 +207,6 @@ func (s *Store) Release(ctx context.Context, node string, queues []Queue, only .
 			filter = append(filter, bson.E{Key: "queue", Value: in(of2016)})
 		case len(of2016) > 0: // a late claim may have arrived since
 			filter = append(filter, bson.E{Key: "queue", Value: bson.D{{Key: "$nin", Value: of2016}}})
-		}
-		if len(only) > 0 {
-			filter = append(filter, bson.E{Key: "_id", Value: in(only)})
 		}
 		n, err := s.updateTasks(ctx, filter, set(bson.D{{Key: "node", Value: schema.Unclaimed()}, {Key: "status", Value: int32(StatusQueued)}}))
 		if err != nil {
@@ -224,14 +251,16 @@ func (s *Store) OrphanClaimed(ctx context.Context, node string, before time.Time
 	return s.orphan(ctx, filter)
 }
 
-// OrphanRunning orphans running tasks of a node: the given ones, or all. It returns their number. A runner that is
-// still alive may finish them later.
-func (s *Store) OrphanRunning(ctx context.Context, node string, only ...primitive.ObjectID) (int64, error) {
-	filter := bson.D{{Key: "node", Value: node}, {Key: "status", Value: StatusRunning}}
-	if len(only) > 0 {
-		filter = append(filter, bson.E{Key: "_id", Value: in(only)})
-	}
-	return s.orphan(ctx, filter)
+// OrphanAllRunning orphans all running tasks of a node and returns their number. A runner that is still alive may
+// finish them later.
+func (s *Store) OrphanAllRunning(ctx context.Context, node string) (int64, error) {
+	return s.orphan(ctx, bson.D{{Key: "node", Value: node}, {Key: "status", Value: StatusRunning}})
+}
+
+// OrphanTask is OrphanAllRunning for one task. It returns false if the task does not run at the node.
+func (s *Store) OrphanTask(ctx context.Context, node string, id primitive.ObjectID) (bool, error) {
+	n, err := s.orphan(ctx, bson.D{{Key: "node", Value: node}, {Key: "status", Value: StatusRunning}, {Key: "_id", Value: id}})
+	return n > 0, err
 }
 
 // orphan sets the status of tasks to orphaned and returns their number.

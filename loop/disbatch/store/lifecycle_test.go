@@ -90,7 +90,7 @@ func TestLateClaimKeepsDialect(t *testing.T) {
 		}
 		return mongotest.None
 	})
-	_, err := s.Store.Release(s.Ctx, "me", []store.Queue{q})
+	_, err := s.Store.ReleaseAll(s.Ctx, "me", []store.Queue{q})
 	must(t, err)
 	if got := s.Task(id); got.Status != store.StatusClaimed {
 		t.Errorf("it is %s", got.Raw)

@@ -24,7 +24,7 @@ type Retrier struct {
 	failed func()
 
 	mu      sync.Mutex
-	waiting int       // calls that have failed at least once and go on
+	waiting int       // calls that have failed at least once and continue
 	logged  time.Time // time of the last log line about this outage; zero: none
 }
 
@@ -63,29 +63,29 @@ func (r *Retrier) repeat(ctx context.Context, what string, call func() error, fi
 		err := call()
 		if err == nil || TooLarge(err) {
 			if wait > firstRetry {
-				r.over(true)
+				r.callEnded(true)
 			}
 			return err
 		}
 		r.failed()
 		if end := final(err); end != nil {
 			if wait > firstRetry {
-				r.over(false)
+				r.callEnded(false)
 			}
 			return end
 		}
-		r.outage(wait == firstRetry, what, r.store.Explain(err))
+		r.noteFailure(wait == firstRetry, what, r.store.Explain(err))
 		select {
 		case <-ctx.Done():
-			r.over(false)
+			r.callEnded(false)
 			return errors.Join(err, ctx.Err())
 		case <-time.After(wait):
 		}
 	}
 }
 
-// outage records an attempt that failed and logs it once per logEvery. first: it is the first one of its call.
-func (r *Retrier) outage(first bool, what string, err error) {
+// noteFailure records an attempt that failed, the first of its call or a later one. It logs once per logEvery.
+func (r *Retrier) noteFailure(first bool, what string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if first {
@@ -97,8 +97,8 @@ func (r *Retrier) outage(first bool, what string, err error) {
 	}
 }
 
-// over records the end of a call that has failed at least once.
-func (r *Retrier) over(answered bool) {
+// callEnded records the end of a call that has failed at least once.
+func (r *Retrier) callEnded(answered bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.waiting--; r.waiting == 0 && answered {

@@ -29,11 +29,11 @@ const (
 
 // Store is the database of a Disbatch site. Its methods are safe for concurrent use. Each returns within the time-out of a call.
 type Store struct {
-	client *mongo.Client
-	db     *mongo.Database
-	schema Schema // of new queues
-	login  string // name of the setting with the user and password, for errors
-	dialed *options.ClientOptions
+	client      *mongo.Client
+	db          *mongo.Database
+	schema      Schema // of new queues
+	credentials string // name of the setting with the user and password, for errors
+	options     *options.ClientOptions
 
 	queues, tasks, nodes, config, balance, files, chunks *mongo.Collection
 
@@ -53,7 +53,7 @@ func Open(c config.Connection) (*Store, error) {
 	}
 	db := client.Database(c.Database)
 	return &Store{
-		client: client, db: db, schema: Schema(c.Schema), login: login(c, o), dialed: o,
+		client: client, db: db, schema: Schema(c.Schema), credentials: credentialsSetting(c, o), options: o,
 		queues: db.Collection("queues"), tasks: db.Collection("tasks"), nodes: db.Collection("nodes"),
 		config: db.Collection("config"), balance: db.Collection("balance"),
 		files: db.Collection("tasks.files"), chunks: db.Collection("tasks.chunks"),
@@ -115,8 +115,8 @@ func journalOff(address string) bool {
 	return slices.ContainsFunc(parameters, func(option string) bool { return strings.EqualFold(option, "journal=false") })
 }
 
-// login returns the name of the setting with the user.
-func login(c config.Connection, o *options.ClientOptions) string {
+// credentialsSetting returns the name of the setting with the user.
+func credentialsSetting(c config.Connection, o *options.ClientOptions) string {
 	var a credentials
 	_ = json.Unmarshal(c.Attributes, &a) // clientOptions has checked them
 	switch {

@@ -130,6 +130,7 @@ func (c *commandInterface) home(w http.ResponseWriter, r *http.Request, refusal 
 	render(w, page.show(refusal), "home", page)
 }
 
+// newQueueRow returns a queue in the form of the page, with the counts of its tasks.
 func newQueueRow(q *store.Queue, counts map[primitive.ObjectID]store.Counts) queueRow {
 	row := queueRow{ID: q.ID.Hex(), Name: q.Name, Plugin: q.Plugin, Problem: q.Problem, PerNode: q.Schema == store.Schema2016, Counts: counts[q.ID]}
 	if n, ok := store.Integer(q.Raw.Lookup(q.Schema.LimitField())); ok {
@@ -138,12 +139,11 @@ func newQueueRow(q *store.Queue, counts map[primitive.ObjectID]store.Counts) que
 	return row
 }
 
-// sighting is the state of a node's entry at the last look, by this process's clock.
+// sighting is what this process has seen of a node's entry.
 type sighting struct {
-	timestamp time.Time // of the entry, by the node's clock
-	since     time.Time // when this process first saw the timestamp
-	at        time.Time // when this process last looked
-	alive     bool      // the entry changed within lateAfter
+	store.Heartbeat
+	lastLook time.Time
+	alive    bool // the entry changed within lateAfter
 }
 
 // late reports whether a node has been silent for lateAfter. It decides by changes of the node's entry as soon as
@@ -152,27 +152,25 @@ type sighting struct {
 func (c *commandInterface) late(n *store.Node, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	last, known := c.seen[n.Name]
-	l := sighting{timestamp: n.Timestamp, since: now, at: now}
-	switch {
-	case known && last.timestamp.Equal(n.Timestamp):
-		l.since, l.alive = last.since, last.alive
-	case known:
-		l.alive = now.Sub(last.at) <= lateAfter
+	last := c.seen[n.Name]
+	s := sighting{Heartbeat: last.Next(n.Timestamp, now), lastLook: now, alive: last.alive}
+	if s.Since != last.Since {
+		s.alive = last.Known() && now.Sub(last.lastLook) <= lateAfter
 	}
 	if c.seen == nil {
 		c.seen = make(map[string]sighting)
 	}
-	c.seen[n.Name] = l
+	c.seen[n.Name] = s
 	switch {
-	case now.Sub(l.since) > lateAfter:
+	case now.Sub(s.Since) > lateAfter:
 		return true
-	case l.alive:
+	case s.alive:
 		return false
 	}
 	return now.Sub(n.Timestamp).Abs() > lateAfter
 }
 
+// newNodeRow returns a node in the form of the page.
 func newNodeRow(n *store.Node, now time.Time, late bool) nodeRow {
 	row := nodeRow{ID: n.ID.Hex(), Name: n.Name, Problem: n.Problem, Seen: "never"}
 	if n.Limit != store.NoLimit {

@@ -82,7 +82,7 @@ func TestRunnerFlags(t *testing.T) {
 		must(t, err)
 		defer site.Close()
 		p := newPerformer(site, c, slog.New(slog.DiscardHandler))
-		if got := strings.Join(p.runnerFlags(&assignment{Plugin: config.Plugin{Class: "P"}, Schema: schema, GFS: c.GFS}, "T"), " "); got != want {
+		if got := strings.Join(p.taskRunnerFlags(&assignment{Plugin: config.Plugin{Class: "P"}, Schema: schema, GFS: c.GFS}, "T"), " "); got != want {
 			t.Errorf("%s is called with %s", text, got)
 		}
 	}

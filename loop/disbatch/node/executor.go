@@ -20,7 +20,7 @@ import (
 	"treadle/loop/disbatch/store"
 )
 
-// One separate process runs all commands of a node. It outlives the node: when the node stops or dies, the process finishes its tasks
+// One separate process, the executor, runs all commands of a node. It outlives the node: when the node stops or dies, the process finishes its tasks
 // and exits. The node sends it assignments over a pipe as BSON documents. The process answers each of them with a report.
 
 // report is the result of an assignment.
@@ -132,8 +132,8 @@ func (w *reports) add(p *performer, task primitive.ObjectID, err error) {
 	}
 }
 
-// runner is the node's side of the process that runs tasks.
-type runner struct {
+// executor is the node's side of the process that runs tasks.
+type executor struct {
 	command  []string // command line of a process that calls RunTasks
 	instance instance
 	log      *slog.Logger
@@ -147,45 +147,45 @@ type runner struct {
 	running sync.WaitGroup // processes that have not ended
 }
 
-// errRunnerEnded reports that the process has ended without a report on a task.
-var errRunnerEnded = errors.New("the process that runs the tasks of the node ended")
+// errExecutorEnded reports that the process has ended without a report on a task.
+var errExecutorEnded = errors.New("the process that runs the tasks of the node ended")
 
-// run sends an assignment to the process and waits for its report. errRunnerEnded leaves open whether the task has begun.
-func (r *runner) run(id primitive.ObjectID, a *assignment) error {
+// run sends an assignment to the process and waits for its report. errExecutorEnded leaves open whether the task has begun.
+func (e *executor) run(id primitive.ObjectID, a *assignment) error {
 	doc, err := bson.Marshal(a)
 	if err != nil {
 		return err
 	}
 	done := make(chan error, 1)
-	if err := r.send(id, doc, done); err != nil {
+	if err := e.send(id, doc, done); err != nil {
 		return err
 	}
 	return <-done
 }
 
 // send starts the process if necessary and writes an assignment. The report of the task goes to done.
-func (r *runner) send(id primitive.ObjectID, doc []byte, done chan error) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.process == nil {
-		if err := r.start(); err != nil {
+func (e *executor) send(id primitive.ObjectID, doc []byte, done chan error) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.process == nil {
+		if err := e.start(); err != nil {
 			return fmt.Errorf("cannot start the process that runs tasks: %w", err)
 		}
 	}
-	r.waiting[id] = done
-	if _, err := r.pipe.Write(doc); err != nil {
-		delete(r.waiting, id)
-		return fmt.Errorf("%w: %w", errRunnerEnded, err)
+	e.waiting[id] = done
+	if _, err := e.pipe.Write(doc); err != nil {
+		delete(e.waiting, id)
+		return fmt.Errorf("%w: %w", errExecutorEnded, err)
 	}
 	return nil
 }
 
 // start starts the process in a session of its own, so that signals to the node do not reach it. The caller holds mu.
-func (r *runner) start() error {
-	c := exec.Command(r.command[0], r.command[1:]...)
+func (e *executor) start() error {
+	c := exec.Command(e.command[0], e.command[1:]...)
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	c.Stderr = os.Stderr
-	c.Env = append(os.Environ(), nodeVariable+"="+r.instance.String())
+	c.Env = append(os.Environ(), nodeVariable+"="+e.instance.String())
 	in, err := c.StdinPipe()
 	if err != nil {
 		return err
@@ -198,50 +198,50 @@ func (r *runner) start() error {
 		return err
 	}
 	waiting := make(map[primitive.ObjectID]chan error)
-	r.process, r.pipe, r.waiting = c, in, waiting
-	r.running.Go(func() { r.listen(c, in, out, waiting) })
+	e.process, e.pipe, e.waiting = c, in, waiting
+	e.running.Go(func() { e.listen(c, in, out, waiting) })
 	return nil
 }
 
 // listen passes on the reports of one process until it ends.
-func (r *runner) listen(c *exec.Cmd, in io.Closer, out io.Reader, waiting map[primitive.ObjectID]chan error) {
+func (e *executor) listen(c *exec.Cmd, in io.Closer, out io.Reader, waiting map[primitive.ObjectID]chan error) {
 	for {
-		var answer report
-		if err := readDocument(out, &answer); err != nil {
+		var r report
+		if err := readDocument(out, &r); err != nil {
 			break
 		}
-		r.tally.add(answer.Counts)
-		r.mu.Lock()
-		done := waiting[answer.Task]
-		delete(waiting, answer.Task)
-		r.mu.Unlock()
+		e.tally.add(r.Counts)
+		e.mu.Lock()
+		done := waiting[r.Task]
+		delete(waiting, r.Task)
+		e.mu.Unlock()
 		switch {
 		case done == nil:
-		case answer.Error != "":
-			done <- errors.New(answer.Error)
+		case r.Error != "":
+			done <- errors.New(r.Error)
 		default:
 			done <- nil
 		}
 	}
 	_ = in.Close() // a process with an invalid report ends at EOF
 	err := c.Wait()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.process == c {
-		r.process = nil
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.process == c {
+		e.process = nil
 	}
 	for id, done := range waiting {
 		delete(waiting, id)
-		done <- fmt.Errorf("%w: %v", errRunnerEnded, err)
+		done <- fmt.Errorf("%w: %v", errExecutorEnded, err)
 	}
 }
 
 // detach closes the pipe to the process, which finishes its tasks and exits.
-func (r *runner) detach() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.process != nil {
-		_ = r.pipe.Close() // the process reads EOF in any case
-		r.process = nil
+func (e *executor) detach() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.process != nil {
+		_ = e.pipe.Close() // the process reads EOF in any case
+		e.process = nil
 	}
 }
