@@ -32,6 +32,7 @@ func main() {
 	os.Exit(1)
 }
 
+// bench runs the command of the arguments: the trials, a report of saved results, or the echo server.
 func bench(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	s, err := parseSettings(args, stderr)
 	switch {
@@ -49,6 +50,7 @@ func bench(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return run(ctx, s, rows(), peer.All(s.Server), stdout, stderr)
 }
 
+// parseSettings parses the flags of the command line.
 func parseSettings(args []string, stderr io.Writer) (s settings, err error) {
 	s.Rows = regexp.MustCompile("")
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)

@@ -65,6 +65,7 @@ type meter struct {
 	resident       int64
 }
 
+// readMeter reads the CPU time and memory of processes, and of this one.
 func readMeter(pids ...int) (m meter, err error) {
 	for _, pid := range pids {
 		spent, errSpent := peer.CPUTime(pid)
@@ -200,6 +201,7 @@ func (s *sample) settled(t *load.Trial, pid int, phase func() (int64, error)) er
 	return inOrder(func() error { return s.timed(pid, t.Load.Jobs, phase) }, t.Settle)
 }
 
+// flow measures a row whose producers and workers run at the same time.
 func (s *sample) flow(t *load.Trial, r row, pid int) error {
 	leave, err := t.Idle(r.Idlers)
 	if err != nil {

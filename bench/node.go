@@ -157,7 +157,7 @@ func children(parent int) (pids []int) {
 	return pids
 }
 
-// idleNode measures a node that has a queue and no tasks, over so many ticks.
+// idleNode measures a node that has a queue and no tasks, over a number of ticks.
 func (s *sample) idleNode(ctx context.Context, t *nodeTrial, ticks int) error {
 	if err := t.limit(ctx, 4); err != nil {
 		return err
@@ -295,8 +295,8 @@ func (t *nodeTrial) checkDone(ctx context.Context, size int) error {
 	return err
 }
 
-// checkCount checks that the node has claimed and ended so many tasks. The process that runs commands writes an end before
-// it tells the node: the counters may be late.
+// checkCount checks that the node has claimed and ended n tasks. The process that runs commands writes an end before it
+// tells the node: the counters may be late.
 func (t *nodeTrial) checkCount(ctx context.Context, size int) error {
 	ticker := time.NewTicker(settledPeriod)
 	defer ticker.Stop()

@@ -85,6 +85,7 @@ const (
 // pageOf returns the name of the page beside a file of results.
 func pageOf(path string) string { return strings.TrimSuffix(path, ".json") + ".html" }
 
+// savePage writes the report as a page with plots.
 func (r *report) savePage(path string) error {
 	p := page{Date: r.Started.Format("2006-01-02"), Notes: r.circumstances(), Colours: colours, Targets: r.targetTable()[1:]}
 	for _, t := range p.Targets {

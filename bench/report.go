@@ -42,6 +42,7 @@ type report struct {
 	rows []row // what they are compared with
 }
 
+// newReport returns the report of the samples of a run, with the versions of the servers.
 func newReport(s settings, started time.Time, list []row, field []peer.Peer, samples []*sample) *report {
 	r := &report{
 		Started: started.UTC().Truncate(time.Second), Took: time.Since(started).Round(time.Second).Seconds(),
@@ -58,7 +59,7 @@ func newReport(s settings, started time.Time, list []row, field []peer.Peer, sam
 // ours reports whether a server is a Treadle; the others are peers and limits.
 func ours(server string) bool { return strings.HasPrefix(server, "treadle") }
 
-// find returns the sample of one row and server, nil when there is none.
+// find returns the sample of one row and server, nil if none exists.
 func find(list []*sample, c cell) *sample {
 	for _, s := range list {
 		if s.Row == c.row && s.Server == c.server {

@@ -30,9 +30,9 @@ func (s *session) After(group uint64, reply []byte) {
 // Waiting implements protocol.Transport.
 func (s *session) Waiting() bool { return len(s.ackGroups) > 0 }
 
-// releaseAcks sends the acknowledgements of committed groups. Every turn ends with it: a commit that
-// comes after a conversation found its group uncommitted, and before After has set acksWait, wakes no
-// reactor.
+// releaseAcks sends the acknowledgements of committed groups. Every turn ends with it, because a commit wakes only the
+// reactors with acksWait. A commit may come after a conversation found its group uncommitted and before After has set
+// acksWait.
 func (r *reactor) releaseAcks() {
 	if len(r.awaitCommit)+len(r.halfClosed) == 0 {
 		return

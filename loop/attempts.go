@@ -16,7 +16,7 @@ func attemptsOf(j *sched.Saved) journal.Attempts {
 	return a
 }
 
-// restoreAttempts is the way back.
+// restoreAttempts converts attempts of the journal to the scheduler's.
 func restoreAttempts(j *sched.Saved, a *journal.Attempts) {
 	var all []sched.Attempt
 	for i := range a.History {

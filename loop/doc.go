@@ -17,17 +17,17 @@
 //
 // # Bounded turns
 //
-// No request makes other peers wait for long. The work of one turn has a bound that does not
-// depend on the number of jobs or the size of requests. The rest is done in later turns, beside
-// the loops, or by the scheduler's Ticks, see package sched.
+// No request makes other peers wait for long. The work of one turn has a bound that does not depend on the number of
+// jobs or the size of requests. The rest is done in later turns, off the event loops, or by the scheduler's Ticks, see
+// package sched.
 //
 //	the bytes of a connection      turnTime and turnBytes; of all connections allTime (engine.go)
 //	expensive requests             maxTurnCost; their sessions are paused (pause.go)
 //	mail, and jobs for peers that have read their output    turnDeliveries (reactor.go)
 //	output                         mostUnsent; beyond it, only for peers with little output (stream.go)
-//	a long reply                   encoded beside the loop (long_reply.go), sched.WalkBatch slots per lock;
+//	a long reply                   encoded off the event loop (long_reply.go), sched.WalkBatch slots per lock;
 //	                               sent in pieces; a peer that does not read gives its encoder up (stream.go)
-//	a request that takes long      handled beside the loop, its session paused (pause.go, Offload)
+//	a request that takes long      handled off the event loop, its session paused (pause.go, Offload)
 //	all sessions                   swept once a second (sweep.go), and walked to shed those with the
 //	                               most unread or unfinished bytes (shedUnread, shedPartials)
 //

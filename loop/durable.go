@@ -137,6 +137,7 @@ func (s *Server) replay(j *journal.Journal) error {
 	return nil
 }
 
+// restore adds a job of the journal to the scheduler. Its errors name the job.
 func (s *Server) restore(now sched.Time, r *journal.Record) error {
 	j := sched.Saved{Kind: recordKind(r.Kind), Holder: string(r.Holder), Revision: r.Revision, After: r.After, Task: r.Task}
 	j.Job = sched.Job{

@@ -29,6 +29,7 @@ type engine struct {
 // loudly. Tests and the invariants build turn it on.
 var scribble = false
 
+// newEngine makes the event loops. They run from start on.
 func newEngine(server *Server) (*engine, error) {
 	e := &engine{server: server, reactors: make(map[gnet.EventLoop]*reactor)}
 	client, err := gnet.NewClient(e,
@@ -52,9 +53,9 @@ const (
 	readBuffer = 4 << 10
 	// readMore is the size of its next reads: the whole window of a peer that pipelines.
 	readMore = 16 << 10
-	// turnTime is how long a turn goes on reading from one connection.
+	// turnTime is how long a turn continues reading from one connection.
 	turnTime = 100 * time.Microsecond
-	// allTime is how long a turn goes on reading from all connections. After it, each is read once.
+	// allTime is how long a turn continues reading from all connections. After it, each is read once.
 	allTime = 4 * time.Millisecond
 	// turnBytes is how much a turn reads from one connection: messages of this size cost the most
 	// to copy.

@@ -77,7 +77,7 @@ func (f *journalSink) Begin(shard int) { f.journal.Begin(shard) }
 // End implements sched.Journal.
 func (f *journalSink) End(shard int) { f.journal.End(shard) }
 
-// flush ends a turn in which so many acknowledgements began to wait. f may be nil.
+// flush ends a turn in which newAcks acknowledgements began to wait. f may be nil.
 func (f *journalSink) flush(acknowledgements int) {
 	if f != nil && !f.manual && (acknowledgements > 0 || f.dirty.Load()) {
 		f.dirty.Store(false)
@@ -150,7 +150,7 @@ func journalDocument(d *protocol.Document) *journal.Document {
 // full reports whether the disk is nearly full, see --min-free. f may be nil.
 func (f *journalSink) full() bool { return f != nil && f.journal.Full() }
 
-// hasRoom reports whether the disk has room for so many bytes. f may be nil.
+// hasRoom reports whether the disk has room for bytes more. f may be nil.
 func (f *journalSink) hasRoom(bytes int) bool { return f == nil || f.journal.RoomFor(uint64(bytes)) }
 
 // checkSpace measures the free space of the disk now.

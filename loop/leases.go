@@ -15,7 +15,7 @@ func leaseOf(l *sched.SavedLease) (x journal.Lease) {
 	return x
 }
 
-// restoreLease is the way back.
+// restoreLease converts a lease of the journal to the scheduler's.
 func restoreLease(x *journal.Lease) sched.SavedLease {
 	return sched.SavedLease{
 		Token:  sched.Token{Number: binary.BigEndian.Uint64(x.Token[:]), Secret: binary.BigEndian.Uint64(x.Token[8:])},

@@ -60,7 +60,7 @@ func (s *Server) loopPorts() (all []loopPort) {
 	return all
 }
 
-// loopPort returns the first port of a setting. It panics when there is none.
+// loopPort returns the first port of a setting. It panics if none exists.
 func (s *Server) loopPort(setting string) loopPort {
 	all := s.loopPorts()
 	at := slices.IndexFunc(all, func(p loopPort) bool { return p.Setting == setting })
@@ -170,6 +170,7 @@ func (s *Server) closeListeners() {
 // connections wait in its backlog.
 const acceptPause = 50 * time.Millisecond
 
+// accept accepts connections of one address until the listener is closed. It pauses after an error.
 func (s *Server) accept(l listener) {
 	for {
 		c, err := l.Accept()

@@ -126,6 +126,7 @@ func (s *Server) jobSamples() []web.Sample {
 	}
 }
 
+// journalSamples returns the metrics of the journal.
 func (s *Server) journalSamples(st journal.Stats) []web.Sample {
 	grouped := func(name, help string, h journal.Histogram) web.Sample {
 		return web.Sample{Name: name, Help: help, Value: h.Sum, Buckets: h.Cumulative(), Count: h.Count()}

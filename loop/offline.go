@@ -66,7 +66,7 @@ type Offline struct {
 	connected int64          // peers that have not ended
 	listens   bool           // Serve was called
 	timers    []func()       // functions that run when time has passed
-	aside     []offlineAside // work beside the loops that has not run
+	aside     []offlineAside // work off the event loops that has not run
 	works     []*offlineWork // that wait, in the order in which they began to
 	working   *offlineWork   // that runs
 	begun     []func()       // work that has not started
@@ -167,7 +167,7 @@ func (o *Offline) Settle() {
 	}
 }
 
-// Turn runs the next thing. It returns false when there is none.
+// Turn runs the next thing. It returns false if none exists.
 func (o *Offline) Turn() bool {
 	fn := o.next()
 	if fn != nil {
@@ -195,20 +195,20 @@ func (o *Offline) busy() (n int) {
 	return n
 }
 
-// offlineAside is work beside the loops that waits for a place. The simulated server runs it between
-// two functions of the loops instead of in a goroutine.
+// offlineAside is work off the event loops that waits for a place. The simulated server runs it between two functions
+// of the loops instead of in a goroutine.
 type offlineAside struct {
 	places chan struct{}
 	do     func()
 }
 
-// nextAside returns the index of the first work with a free place; -1: there is none.
+// nextAside returns the index of the first work with a free place; -1: none.
 func (o *Offline) nextAside() int {
 	return slices.IndexFunc(o.aside, func(a offlineAside) bool { return len(a.places) < cap(a.places) })
 }
 
-// next takes the next function of a loop, a Tick that the alarm asks for, or work beside the loops.
-// It returns nil when there is none.
+// next takes the next function of a loop, a Tick that the alarm asks for, or work off the event loops. It returns nil
+// if none exists.
 func (o *Offline) next() (fn func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -276,6 +276,7 @@ func (o *Offline) Jump(d time.Duration) {
 // Now returns the time of the clocks.
 func (o *Offline) Now() sched.Time { return o.time }
 
+// tick runs the Ticks that are due, and the time-outs of kts46 and dwork. It returns when the next Tick is due.
 func (o *Offline) tick() (next sched.Time) {
 	for next = o.server.tick(&o.timer); next.Mono <= o.time.Mono || next.Wall <= o.time.Wall; {
 		next = o.server.tick(&o.timer)

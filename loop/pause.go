@@ -2,11 +2,11 @@ package loop
 
 // Some requests cost much: a worker's may look at each of very many functions, a status lists all,
 // data goes to many listeners, and one read may have hundreds of requests. The cost of one turn is
-// bounded. Beyond the bound a session is paused, and goes on in the next turn behind the requests
+// bounded. Beyond the bound a session is paused, and continues in the next turn behind the requests
 // that other peers have sent meanwhile.
 const (
-	// maxTurnCost is the cost of one turn: looking at so many functions, held jobs or listeners
-	// takes some milliseconds.
+	// maxTurnCost is the cost of one turn: looking at this number of functions, held jobs or listeners takes some
+	// milliseconds.
 	maxTurnCost = 32 << 10
 	// freeCost is the cost below which a request pauses no session.
 	freeCost = 256
@@ -42,7 +42,7 @@ func (s *session) bufferPaused(in []byte) {
 }
 
 // resumePaused resumes paused sessions in the order of their waiting until the turn's cost is used
-// up. The first one always goes on.
+// up. The first one always continues.
 func (r *reactor) resumePaused() {
 	for n := len(r.paused); n > 0; n-- {
 		s := r.paused[0]
@@ -117,7 +117,7 @@ func (s *session) Resume() {
 	s.paused, s.pausedBytes = false, 0
 }
 
-// maxOffloads bounds the messages that are handled beside the loops at a time.
+// maxOffloads bounds the messages that are handled off the event loops at a time.
 const maxOffloads = 4
 
 // Offload implements protocol.Transport. work runs when fewer than maxOffloads others do. When the

@@ -49,16 +49,16 @@ type Configuration = admin.Configuration
 // CronEntry is a cron entry, as AdminOptions.Cron has it.
 type CronEntry = codec.CronEntry
 
-// CheckCronEntry returns an error when an entry cannot be meant, and the key of the configuration file that is wrong.
+// CheckCronEntry returns an error for an invalid entry, with the key of the configuration file that is wrong.
 func CheckCronEntry(e *CronEntry) (key string, err error) { return admin.CheckCron(e) }
 
-// CheckPolicyRule returns an error when a rule cannot be meant.
+// CheckPolicyRule returns an error for an invalid rule.
 func CheckPolicyRule(r PolicyRule) error {
 	_, err := sched.NewPolicies([]PolicyRule{r})
 	return err
 }
 
-// CheckPolicyRules returns an error when rules cannot be meant together.
+// CheckPolicyRules returns an error for rules that are invalid or contradict each other.
 func CheckPolicyRules(rules []PolicyRule) error {
 	table, err := sched.NewPolicies(rules)
 	if err == nil {

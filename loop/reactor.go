@@ -12,17 +12,22 @@ import (
 	"treadle/sched"
 )
 
-// A session id has a loop, a slot and a generation.
+// A session id has a loop, a slot and a generation, from the highest bits to the lowest.
 const (
-	slotShift  = 32
-	loopShift  = 56
-	slotMask   = 1<<(loopShift-slotShift) - 1
-	maxBuffers = 256 // small buffers that a reactor keeps
+	loopShift = 56
+	slotShift = 32
+	slotMask  = 1<<(loopShift-slotShift) - 1
+)
+
+const (
+	// maxBuffers is the number of small buffers that a reactor keeps for reuse.
+	maxBuffers = 256
+	// outInitial is the size of a new out buffer: enough for the replies of most turns.
 	outInitial = 512
 )
 
-// reactor is one event loop's part of the server: its sessions and their turns. All fields but
-// inbox and acksWait belong to the loop's goroutine.
+// reactor is one event loop's part of the server: its sessions and their turns. Its fields belong to the loop's
+// goroutine, except those under "Read by other goroutines".
 type reactor struct {
 	protocol.Loop
 	server    *Server
@@ -57,7 +62,7 @@ type reactor struct {
 	alarmTime     int64  // Mono at which alarmClock runs; 0: it does not
 	alarmClock    *time.Timer
 	partialBytes  int          // sum of the sessions' partialCharged
-	paused        []*session   // sessions that go on in the next turn, longest wait first
+	paused        []*session   // sessions that continue in the next turn, longest wait first
 	resuming      bool         // scheduleNextTurn has queued a turn
 	cost          int          // cost of this turn's expensive requests, see pause.go
 	awaitCommit   []*session   // sessions with acks

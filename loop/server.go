@@ -186,6 +186,7 @@ func (s *Server) readClocks() sched.Time {
 	return sched.Time{Wall: t.UnixMilli(), Mono: t.Sub(s.started).Milliseconds(), Micros: t.UnixMicro()}
 }
 
+// serve starts the goroutines that serve until ctx ends.
 func (s *Server) serve(ctx context.Context) {
 	if s.memory != nil {
 		s.memory.look(s.now().Mono) // the journal may have held more than there may be

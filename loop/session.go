@@ -121,7 +121,7 @@ func (s *session) need(in []byte) int {
 // open reports whether requests of the peer still count.
 func (s *session) open() bool { return s.reason == nil && !s.gone }
 
-// complete moves bytes from in to the unfinished message, as many as Consume needs to go on. It
+// complete moves bytes from in to the unfinished message, as many as Consume needs to continue. It
 // returns the rest of in, which is decoded in place.
 func (s *session) complete(in []byte) []byte {
 	if s.delimited != nil {

@@ -16,9 +16,9 @@ const slowPeriod = 2 * time.Millisecond
 // session's other output waits behind it.
 type stream struct {
 	pieces [][]byte
-	// release frees the stream's encoder, or parkedDump, once the peer has read the stream or its
-	// session has ended. A stream with a nil release is called shared: it holds neither, and its
-	// bytes count against the loop's mostUnsent.
+	// release frees the stream's encoder, or parkedDump, once the peer has read the stream or its session has ended.
+	// It is nil for a shared stream, which holds no encoder. The bytes of a shared stream count against the loop's
+	// mostUnsent.
 	release  func()
 	parked   bool  // release frees parkedDump
 	progress int64 // Mono when the peer last read some of it
@@ -180,10 +180,9 @@ func (r *reactor) shedUnread() {
 	}
 }
 
-// shedStreams makes room for so many more bytes of shared streams within mostUnsent. It ends the
-// sessions whose peers have read nothing for the longest, which must be at least stale
-// milliseconds. shedStreams returns false when there is no room. With more = 0 it never ends the
-// loop's only shared stream, which may be of any size.
+// shedStreams makes room for more bytes of shared streams within mostUnsent. It ends sessions whose peers have read
+// nothing for at least stale milliseconds, the one that has read nothing for the longest first. shedStreams returns
+// false when there is no room. With more = 0 it never ends the loop's only shared stream, which may be of any size.
 func (r *reactor) shedStreams(more int, stale int64) bool {
 	unread := more + r.sharedBytes()
 	for unread > r.server.mostUnsent() {
@@ -236,6 +235,8 @@ func (r *reactor) releaseEncoders() {
 	}
 }
 
+// releaseEncoder frees the encoder of a stream before its peer has read it, if the stream fits among the shared ones,
+// or if no other dump is parked.
 func (r *reactor) releaseEncoder(st *stream) {
 	release, parkedDump := st.release, r.server.parkedDump
 	if r.sharedBytes()+lengthOf(st.pieces) <= r.server.mostUnsent() {

@@ -3,7 +3,7 @@ package loop
 import "treadle/loop/protocol"
 
 // sweepBudget bounds the deadlines that conversations handle in one sweep. They take a millisecond,
-// or ten when each is the await of a job with the most awaits. The next sweep goes on.
+// or ten when each is the await of a job with the most awaits. The next sweep continues.
 const sweepBudget = 1024
 
 // sweep ends sessions whose time-outs have passed, and gives memory back.

@@ -203,6 +203,8 @@ func (a *arena) freeOwn(b []byte) (released bool) {
 	return released
 }
 
+// grow adds a part to the first free chunk number, and returns that number. It returns false when the arena has
+// maxChunks chunks.
 func (a *arena) grow(p arenaPart) (int32, bool) {
 	var c int32
 	if n := len(a.spare); n > 0 {

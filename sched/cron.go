@@ -77,7 +77,7 @@ type CronStatus struct {
 	Next int64 // Unix milliseconds of its next time, which may have come; 0: it has none, or is paused
 }
 
-// CronError is an entry that cannot be meant.
+// CronError reports an invalid cron entry.
 type CronError struct {
 	Field string // as the configuration file names it
 	Err   error
@@ -111,12 +111,13 @@ const (
 // maxCronName leaves room in a job's name for the @ and a time.
 const maxCronName = maxShort - len("@2006-01-02T15:04:05Z")
 
-// Check returns a CronError when the entry cannot be meant.
+// Check returns a CronError if the entry is invalid.
 func (e *CronEntry) Check() error {
 	_, err := e.parse()
 	return err
 }
 
+// parse checks the entry and returns its schedule. Its errors are CronErrors.
 func (e *CronEntry) parse() (s Schedule, err error) {
 	switch {
 	case e.Name == "" || len(e.Name) > maxCronName:

@@ -97,6 +97,8 @@ func ParseSchedule(text string) (s Schedule, err error) {
 	return s, nil
 }
 
+// parseCronField returns the values of a field of a schedule as a set of bits. The text is a list, separated by commas,
+// of *, values and ranges with an optional step, such as 1-5 or */10. The weekdays 0 and 7 are both Sunday.
 func parseCronField(field int, text string) (set uint64, err error) {
 	f := &cronFields[field]
 	for _, item := range strings.Split(text, ",") {
@@ -157,7 +159,7 @@ func cronValue(field int, text string) (int, error) {
 	return 0, fmt.Errorf("is none: it has numbers from %d to %d, lists as 1,15, ranges as 1-5, steps as */5, or *", f.first, f.last)
 }
 
-// Next returns the first time after t at which the schedule runs in a time zone. ok is false when there is none.
+// Next returns the first time after t at which the schedule runs in a time zone. ok is false if none exists.
 //
 // A time that the local clock does not show, because it is set forward over it, runs at the first instant after the
 // gap. A time that it shows twice runs once, at the first. A schedule whose minute or hour begins with * runs whenever

@@ -6,11 +6,10 @@ import (
 	"sync"
 )
 
-// A peer that leaves may have very many awaits, topics, watches and jobs. Its reserves end at once.
-// The Ticks reap the rest in this order, a part at a time: its awaits and topics end, its watches end,
-// and its jobs are released. Until its turn comes, each of these stays as it was: a job of a departed
-// peer is still reserved. A journal that ends in between makes such a job ready. For a holder's tasks
-// the journal has a record of the exit. A departure that takes no longer than a part waits for no Tick.
+// A peer that leaves may have very many awaits, topics, watches and jobs. Its reserves end at once. The Ticks reap the
+// rest, a part at a time, in this order: awaits and topics, watches, jobs. Until a job is reaped it stays reserved. If
+// the server stops before that, the job is ready after the restart; for the tasks of a holder the journal has a record
+// of the exit. A departure that takes no more than one part is reaped at once, without a Tick.
 
 // departed is a peer that has left, and what is still to be reaped of it.
 type departed struct {
@@ -27,7 +26,7 @@ type departed struct {
 // abandoned is a job that a departed peer holds, with its place in the order of release.
 type abandoned struct {
 	held
-	last bool // it goes behind the jobs that go ahead of their equals
+	last bool // released after the tasks and the jobs with Deaths
 	name string
 }
 
@@ -64,7 +63,7 @@ func compareRefs(a, b JobRef) int {
 	return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Seq, b.Seq))
 }
 
-// hasLeft says whether a peer is departed.
+// hasLeft reports whether a peer is departed.
 func (p *Peer) hasLeft() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

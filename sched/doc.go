@@ -433,7 +433,7 @@
 // another schedule begin then.
 //
 // A clock that is set back repeats no time. By more than cronCorrection it was wrong before, and the entries that have
-// met times of the future go on from the present.
+// met times of the future continue from the present.
 //
 // # Concurrency
 //

@@ -8,11 +8,11 @@ const (
 	maxRememberedNames = 1 << 20
 )
 
-// plain says that the policies for ended jobs hold for a space: its jobs have no rule for failures, and no owner who
-// keeps track of them.
+// plain reports whether the policies for ended jobs hold for a space: its jobs have neither rules for failures nor an
+// owner that follows them.
 func (r *Rules) plain() bool { return r.Deaths == 0 && !r.Owned && !r.Graph }
 
-// useOf returns what a finished job is kept for, whose result has so many bytes.
+// useOf returns what a finished job with a result of size bytes is kept for.
 func (p *Policy) useOf(o Outcome, size int) keptUse {
 	switch {
 	case o == attemptDone && size <= maxKeptResult && p.KeepResults != (Keep{}):
@@ -45,7 +45,7 @@ func (sh *shard) endUnder(now Time, job uint32, r *record, q *queue, a Attempt, 
 	sh.save(job, r, q)
 }
 
-// lesserUse returns what a finished job is still kept for when it is not for its present use.
+// lesserUse returns what a finished job is kept for when the time of its present use has ended.
 func (sh *shard) lesserUse(now Time, job uint32, r *record, q *queue) keptUse {
 	if q.policy == nil {
 		return keptNothing
@@ -91,7 +91,7 @@ func (sh *shard) setResult(job uint32, data []byte) bool {
 	return true
 }
 
-// result returns a view of a kept result, nil when there is none.
+// result returns a view of a kept result, nil if none exists.
 func (sh *shard) result(job uint32) []byte {
 	ref, ok := sh.results[job]
 	if !ok {
@@ -111,8 +111,8 @@ func (sh *shard) dropResult(job uint32) {
 	}
 }
 
-// remember makes an ended job, which stands nowhere yet, the last one of its name: of those that are done, or of those that
-// are not.
+// remember makes a detached job that has ended the last one of its name: of those that are done, or of those that are
+// not.
 func (sh *shard) remember(job uint32, r *record, q *queue, done bool) {
 	name := sh.nameView(job)
 	tag := sh.s.tag(q.id, r.space, name)
@@ -183,9 +183,9 @@ func (sh *shard) lastEnded(tag uint32, q *queue, space Space, name []byte) (last
 	return last, ok
 }
 
-// ignoreDone answers a submission of a name that was done within UniqueFor: it is not queued, and its await has the kept
-// result, or an empty one. It returns false when the name was not done so lately. A job that was done later than now
-// is older than a clock that was set back.
+// ignoreDone answers a submission of a name that was done within UniqueFor: the job is not queued. An await of the
+// submission gets the kept result, or an empty one. ignoreDone returns false if the name was not done within UniqueFor.
+// After the clock was set back, a job may have been done later than now: it counts as too old.
 func (sh *shard) ignoreDone(now Time, tag uint32, q *queue, j *Submission, sink Sink) bool {
 	if !sh.s.rules[j.Space].plain() {
 		return false

@@ -47,10 +47,10 @@ const (
 	maxHistory = 2 << 10
 )
 
-// A history is uvarint(tries), then the entries: the outcome, varint(milliseconds since the entry before) and two texts, the
-// worker and the error. A text is uvarint(length of the prefix that it shares with the text of the entry before),
-// uvarint(length of the rest) and the rest: mostly a job fails again for the same reason. tries counts the attempts since
-// the job was submitted or retried by hand.
+// A history is uvarint(tries), then the entries: the outcome, varint(milliseconds since the entry before) and two
+// texts, the worker and the error. A text is uvarint(length of the prefix that it shares with the text of the entry
+// before), uvarint(length of the rest) and the rest. The prefix saves most of the bytes when a job fails again for the
+// same reason. tries counts the attempts since the job was submitted or retried by hand.
 
 // arenaRef is where a history or a result lies in the arena.
 type arenaRef struct{ bytes, size uint32 }
@@ -200,8 +200,8 @@ func (sh *shard) failUnder(now Time, job uint32, r *record, q *queue, a Attempt,
 	sh.giveUp(now, job, r, q, sink)
 }
 
-// retriesUnder reports whether the policy of a queue, and not the job's space, rules its failures. Jobs of other rules
-// for failures keep them: an orphan's owner has gone, and nobody would hear of it.
+// policyRules reports whether the policy of a queue, and not the job's space, rules its failures. A job of a space with
+// rules for failures follows those. An orphan ends with its run, since its owner has left.
 func (sh *shard) retriesUnder(r *record, q *queue) bool {
 	p := q.policy
 	return p != nil && (p.Limited || p.Backoff.First > 0) && r.flags&(task|orphan) == 0 && !sh.s.rules[r.space].Owned

@@ -19,32 +19,32 @@ const (
 
 // nextMove returns the Wall of a queue's next moves: 0 while there are jobs at the cursor or behind it.
 func (l *keptLine) nextMove(p *buckets) int64 {
-	if _, ok := l.jobs.minFrom(p, l.from); ok {
+	if _, ok := l.jobs.minFrom(p, l.position); ok {
 		return 0
 	}
-	return l.again
+	return l.nextPass
 }
 
 // chooseMoves adds the failed jobs of a queue, from the cursor on, to those that are to move.
 func (sh *shard) chooseMoves(now Time, l *keptLine, to string, until int, moves []deadLetter) []deadLetter {
-	if l.again != 0 && (l.again <= now.Wall || l.again > now.Wall+moveAgain) { // or the clock was set back
-		l.from, l.again = firstKey, 0
+	if l.nextPass != 0 && (l.nextPass <= now.Wall || l.nextPass > now.Wall+moveAgain) { // or the clock was set back
+		l.position, l.nextPass = firstKey, 0
 	}
 	done := true
-	l.jobs.eachFrom(&sh.buckets, &sh.slab, l.from, func(job uint32) bool {
+	l.jobs.eachFrom(&sh.buckets, &sh.slab, l.position, func(job uint32) bool {
 		r := sh.slab.at(job)
 		sh.countSteps(r.cost())
-		l.from = key{r.due, int64(r.seq) + 1}
+		l.position = key{r.due, int64(r.seq) + 1}
 		moves = append(moves, deadLetter{r.seq, to})
 		done = len(moves) < maxMoves && sh.mu.steps < until
 		return done
 	})
 	l.check = now.Wall + 1
 	if done {
-		if l.again == 0 {
-			l.again = now.Wall + moveAgain
+		if l.nextPass == 0 {
+			l.nextPass = now.Wall + moveAgain
 		}
-		l.check = l.again
+		l.check = l.nextPass
 	}
 	sh.keeping.fix(l)
 	return moves
@@ -61,6 +61,8 @@ func (s *Scheduler) moveDeadLetters(now Time, from *shard, moves []deadLetter, s
 	}
 }
 
+// moveDeadLetter moves a failed job to its dead-letter queue in the shard to. The caller holds both locks. It does
+// nothing if the job or its queue has gone, or if the dead-letter queue has another job of its name.
 func (sh *shard) moveDeadLetter(now Time, m deadLetter, to *shard, sink Sink) {
 	job, ok := sh.lookupKept(m.seq)
 	if !ok {

@@ -130,7 +130,7 @@ func (s *Scheduler) lockShard(number uint16) (*shard, error) {
 	return sh, nil
 }
 
-// Remove removes a job by name in any state. It returns false when there is none. A later Finish of
+// Remove removes a job by name in any state. It returns false if none exists. A later Finish of
 // its holder finds nothing.
 func (s *Scheduler) Remove(now Time, space Space, queueName, name []byte, sink Sink) bool {
 	return !s.rules[space].Graph && s.remove(now, space, queueName, name, true, sink)
@@ -147,6 +147,8 @@ func (s *Scheduler) Withdraw(now Time, space Space, queueName, name []byte, sink
 	return !s.rules[space].Graph && s.remove(now, space, queueName, name, false, sink)
 }
 
+// remove removes the job of a name in a queue and reports whether there was one. held allows the removal of a reserved
+// job.
 func (s *Scheduler) remove(now Time, space Space, queueName, name []byte, held bool, sink Sink) bool {
 	sh := s.shardOf(queueName)
 	sh.mu.Lock()

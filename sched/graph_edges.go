@@ -46,6 +46,7 @@ func newEdges() edges { return edges{freeList: none} }
 
 func (p *edges) at(i uint32) *edge { return &p.chunks[i>>edgeBits][i&(edgeChunk-1)] }
 
+// alloc returns a free edge and its number. It reuses freed edges before it grows the chunks.
 func (p *edges) alloc() (uint32, *edge) {
 	i := p.freeList
 	if i == none {

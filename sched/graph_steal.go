@@ -7,7 +7,7 @@ func (s *Scheduler) NewHolder(name string) *Peer {
 }
 
 // stealTries is how many batches of edges a Steal removes without finding a ready task. The Ticks
-// go on.
+// continue.
 const stealTries = 4
 
 // Steal reserves up to n tasks from the front of a queue's line for the peer. It calls fn with a
@@ -77,6 +77,8 @@ func (s *Scheduler) Complete(now Time, p *Peer, space Space, queue []byte, tasks
 	}
 }
 
+// complete ends tasks of one queue as done by a holder. It calls missing, under the lock, with the index of each task
+// that the holder may not complete.
 func (g *graph) complete(now Time, p *Peer, space Space, queue []byte, tasks []Task, sink Sink, missing func(i int)) {
 	sh := g.sh
 	sh.mu.Lock()
@@ -105,14 +107,14 @@ func (g *graph) complete(now Time, p *Peer, space Space, queue []byte, tasks []T
 	g.startFreeing(now, sink)
 }
 
-// holds says whether the peer holds a task.
+// holds reports whether the peer holds a task.
 func (g *graph) holds(p *Peer, job uint32) bool {
 	sh := g.sh
 	r := sh.slab.at(job)
 	return r.state == reserved && sh.holder(r).peer == p
 }
 
-// mayComplete says whether the peer holds a task or, when p is nil, whether a holder of NewHolder
+// mayComplete reports whether the peer holds a task or, when p is nil, whether a holder of NewHolder
 // that has not left does. A connected worker reports its tasks itself.
 func (g *graph) mayComplete(p *Peer, job uint32) bool {
 	sh := g.sh

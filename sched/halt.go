@@ -1,7 +1,7 @@
 package sched
 
 // Halt stops the handing out of jobs for good: no Assign, Broadcast or Wake follows, and Steal
-// takes nothing. All other verbs go on, so that workers can end the jobs that they hold.
+// takes nothing. All other verbs continue, so that workers can end the jobs that they hold.
 func (s *Scheduler) Halt() {
 	for i := range s.shards {
 		sh := &s.shards[i]

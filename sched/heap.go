@@ -17,6 +17,7 @@ func (h *heap[T]) push(v T) {
 	h.up(len(*h) - 1)
 }
 
+// remove removes a value that is in the heap.
 func (h *heap[T]) remove(v T) {
 	i, last := v.place(), len(*h)-1
 	if i != last {
@@ -39,6 +40,7 @@ func (h heap[T]) fix(v T) {
 	}
 }
 
+// up moves the value at i up to its place, and records the places of all values that it moves.
 func (h heap[T]) up(i int) {
 	v := h[i]
 	for i > 0 {
@@ -54,6 +56,8 @@ func (h heap[T]) up(i int) {
 	v.setPlace(i)
 }
 
+// down moves the value at i down to its place, and records the places of all values that it moves. It reports whether
+// the value has moved.
 func (h heap[T]) down(i int) bool {
 	v, start := h[i], i
 	for {

@@ -40,6 +40,7 @@ type buckets struct {
 // at returns the bucket of a number that was allocated.
 func (p *buckets) at(i uint32) *bucket { return &p.chunks[i>>bucketBits][i&(bucketChunk-1)] }
 
+// alloc returns the number of an empty bucket with a key. It reuses freed buckets before it grows the chunks.
 func (p *buckets) alloc(k key) uint32 {
 	i := p.spare
 	if p.spares > 0 {
@@ -97,7 +98,7 @@ func (x *index) min(p *buckets) (key, bool) {
 	return p.at(x.first).key, true
 }
 
-// head returns the first job, none when there is none.
+// head returns the first job; none for an empty index.
 func (x *index) head(p *buckets) uint32 {
 	if x.jobs == 0 {
 		return none
@@ -105,7 +106,7 @@ func (x *index) head(p *buckets) uint32 {
 	return p.at(x.first).head
 }
 
-// tail returns the last job, none when there is none.
+// tail returns the last job; none for an empty index.
 func (x *index) tail(p *buckets) uint32 {
 	if x.jobs == 0 {
 		return none
@@ -146,6 +147,8 @@ func (x *index) bucketFor(p *buckets, k key) uint32 {
 	return x.addBucket(p, k, beyond, k.less(first.key))
 }
 
+// addBucket adds a bucket for a key that the index does not have, and returns its number. last and first report that
+// the key is the largest or the smallest one. The tree is made with the second key.
 func (x *index) addBucket(p *buckets, k key, last, first bool) uint32 {
 	if x.tree == nil {
 		x.tree = btree.NewBTreeGOptions(entryLess, btree.Options{NoLocks: true, Degree: degree})
@@ -240,6 +243,7 @@ func (x *index) remove(p *buckets, s *slab, job uint32) {
 	}
 }
 
+// dropBucket frees an empty bucket of an index with a tree, and finds the first and the last bucket again.
 func (x *index) dropBucket(p *buckets, i uint32) {
 	x.tree.Delete(entry{key: p.at(i).key})
 	p.free(i)
@@ -277,7 +281,7 @@ func (x *index) minFrom(p *buckets, k key) (found key, ok bool) {
 	return found, true
 }
 
-// headOf returns the first job of a key, none when there is none.
+// headOf returns the first job of a key, none if none exists.
 func (x *index) headOf(p *buckets, k key) uint32 {
 	switch {
 	case x.jobs == 0:
@@ -293,7 +297,7 @@ func (x *index) headOf(p *buckets, k key) uint32 {
 	return none
 }
 
-// headFrom returns the first job from a key on, none when there is none.
+// headFrom returns the first job from a key on, none if none exists.
 func (x *index) headFrom(p *buckets, s *slab, from key) (first uint32) {
 	first = none
 	x.eachFrom(p, s, from, func(job uint32) bool {
@@ -303,7 +307,7 @@ func (x *index) headFrom(p *buckets, s *slab, from key) (first uint32) {
 	return first
 }
 
-// tailBut returns the last job that has another key, none when there is none.
+// tailBut returns the last job that has another key, none if none exists.
 func (x *index) tailBut(p *buckets, other key) (job uint32) {
 	switch {
 	case x.jobs == 0:
@@ -345,7 +349,7 @@ func (x *index) eachFrom(p *buckets, s *slab, from key, fn func(job uint32) bool
 	x.tree.Ascend(entry{key: from}, func(e entry) bool { return of(e.bucket) })
 }
 
-// jobsBefore counts the jobs of the keys that are less than k. It looks at so many keys at most; more says that there are
+// jobsBefore counts the jobs of the keys that are less than k. It looks at most at n keys; more reports that there are
 // others.
 func (x *index) jobsBefore(p *buckets, k key, keys int) (n int, more bool) {
 	if x.jobs == 0 || x.tree == nil {
@@ -363,7 +367,7 @@ func (x *index) jobsBefore(p *buckets, k key, keys int) (n int, more bool) {
 }
 
 // leastOfEach returns the least b, from the given one on, of the keys that have jobs: it looks at the first such key of
-// each a, from the largest a down, as long as room lasts. It returns math.MaxInt64 when there is none.
+// each a, from the largest a down, as long as room lasts. It returns math.MaxInt64 if none exists.
 func (x *index) leastOfEach(p *buckets, from int64, room *int) int64 {
 	least := int64(math.MaxInt64)
 	if x.jobs == 0 {

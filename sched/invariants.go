@@ -207,6 +207,7 @@ func (c *checker) order(x *index) ([]uint32, error) {
 	return order, nil
 }
 
+// queues checks the tables of queues against each other, and then each queue.
 func (c *checker) queues() error {
 	dropped := 0
 	for id, q := range c.sh.queues {
@@ -336,6 +337,8 @@ func (c *checker) pending(q *queue) error {
 // queueCounts is the numbers that a queue keeps of its watches.
 type queueCounts struct{ workers, busy, broadcasts, named, running int }
 
+// count counts the workers, broadcasts and running jobs of each queue from the watches and jobs, for comparison with
+// the counters that the queues keep.
 func (c *checker) count() error {
 	c.counts = make(map[*queue]queueCounts)
 	for _, w := range c.sh.watches {

@@ -71,6 +71,7 @@ func (c *checker) keyedRuns(q *queue) map[uint32]int32 {
 	return running
 }
 
+// lane checks a lane: its place in the tables, its count of running jobs, its level, and the keys of its jobs.
 func (c *checker) lane(q *queue, l *lane, running int32) error {
 	k := q.keyed
 	switch {

@@ -23,6 +23,8 @@ func (c *checker) keptJobs(q *queue) error {
 	return nil
 }
 
+// keptLine checks the line of the jobs that a queue keeps for a use: its place in the heap, and each job's state, use
+// and tables.
 func (c *checker) keptLine(q *queue, use keptUse) error {
 	l := &q.kept[use]
 	if (l.jobs.jobs == 0) != (l.heapIndex < 0) || l.heapIndex >= 0 && c.sh.keeping[l.heapIndex] != l {

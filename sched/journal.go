@@ -40,7 +40,7 @@ type Saved struct {
 	Task     uint64   // of an edge: sequence number of the successor
 }
 
-// SavedLease is the lease under which a job is reserved. A zero Token: there is none.
+// SavedLease is the lease under which a job is reserved. A zero Token: no lease.
 type SavedLease struct {
 	Token  Token
 	Worker string
@@ -253,7 +253,7 @@ func (sh *shard) restoreJob(now Time, j *Saved, q *queue) error {
 	return nil
 }
 
-// Resume ends a restoration, also of an empty journal. Sequence numbers go on above last, and
+// Resume ends a restoration, also of an empty journal. Sequence numbers continue above last, and
 // restored tasks get their places. holder returns the peer that holds a task of a space under a
 // name, nil to make the task ready again. A nil holder makes all tasks ready.
 func (s *Scheduler) Resume(now Time, last uint64, holder func(space Space, name string) *Peer, sink Sink) {

@@ -8,7 +8,8 @@ import (
 // keptUse is what an ended job is kept for.
 type keptUse uint8
 
-// The uses. A finished job that is no longer kept for one may be kept for a lesser one, with less of it.
+// The uses, from the least to the most. When the time of a finished job's use ends, the job may be kept for a lesser use,
+// with less of its bytes.
 const (
 	keptNothing keptUse = iota
 	keptName            // its name alone, for Policy.UniqueFor
@@ -19,19 +20,19 @@ const (
 	keptUses
 )
 
-// keptLine is the jobs of a queue that are kept for one use, by the time of their end and their sequence number. A job in
-// it is in no table of pending jobs; its due is that time in milliseconds.
+// keptLine is the jobs of a queue that are kept for one use, by the time of their end and their sequence number. No
+// table of pending jobs has such a job. Its field due is the time of its end in milliseconds.
 type keptLine struct {
 	queue     *queue
 	use       keptUse
 	jobs      index
-	check     int64 // Wall when the first is too old, or is to move; 0: there are too many
+	check     int64 // Wall when the first job is too old, or is to move; 0: the line has too many jobs
 	heapIndex int   // place among the shard's
 
 	// Of the pass of moves to a dead-letter queue:
 
-	from  key   // where it goes on
-	again int64 // Wall when the next pass begins; 0: this one has not reached the end
+	position key   // of the next job of this pass
+	nextPass int64 // Wall when the next pass begins; 0: during a pass
 }
 
 // keptLines are the lines of a queue, by use.
@@ -59,7 +60,7 @@ func (q *queue) keptJobs() int {
 // failedJobs counts the failed jobs of a queue.
 func (q *queue) failedJobs() int { return q.keptFor(keptFailed, keptBuried) }
 
-// keep keeps a job that stands nowhere.
+// keep keeps a detached job.
 func (sh *shard) keep(job uint32, r *record, q *queue, use keptUse) {
 	r.state, r.container, r.stateData = finished, q.id, uint32(use)
 	if use == keptFailed || use == keptBuried {
@@ -68,13 +69,13 @@ func (sh *shard) keep(job uint32, r *record, q *queue, use keptUse) {
 	if q.kept == nil {
 		q.kept = new(keptLines)
 		for i := range q.kept {
-			q.kept[i] = keptLine{queue: q, use: keptUse(i), jobs: newIndex(), heapIndex: -1, from: firstKey}
+			q.kept[i] = keptLine{queue: q, use: keptUse(i), jobs: newIndex(), heapIndex: -1, position: firstKey}
 		}
 	}
 	l, k := &q.kept[use], key{r.due, int64(r.seq)}
 	l.jobs.pushBack(&sh.buckets, &sh.slab, k, job)
-	if k.less(l.from) { // the clock was set back
-		l.from = k
+	if k.less(l.position) { // the clock was set back
+		l.position = k
 	}
 	if sh.keptJobs[use]++; use != keptName { // a name is found by itself
 		if sh.keptBySeq.dir == nil {
@@ -96,7 +97,7 @@ func (sh *shard) lookupKept(seq uint64) (uint32, bool) {
 	return sh.keptBySeq.find(sh.seqTag(seq), func(job uint32) bool { return sh.slab.at(job).seq == seq })
 }
 
-// unkeep takes a job out of the kept ones; it stands nowhere then.
+// unkeep detaches a kept job.
 func (sh *shard) unkeep(job uint32, r *record, q *queue) {
 	q.kept[r.use()].jobs.remove(&sh.buckets, &sh.slab, job)
 	sh.keptJobs[r.use()]--
@@ -121,6 +122,8 @@ func (sh *shard) resetKept(q *queue) {
 	}
 }
 
+// resetLine sets when a line of kept jobs is looked at next, after its jobs or its policy have changed: at once when it
+// has too many jobs, else when its first job is too old or is to move. A line without jobs leaves the heap.
 func (sh *shard) resetLine(l *keptLine) {
 	first, ok := l.jobs.min(&sh.buckets)
 	if !ok {
@@ -216,7 +219,7 @@ func (sh *shard) removeKept(job uint32, r *record, q *queue) {
 	sh.discardUnused(q)
 }
 
-// forgetKept frees a job that was kept and stands nowhere.
+// forgetKept frees a detached job that was kept.
 func (sh *shard) forgetKept(job uint32, r *record, q *queue) {
 	sh.unremember(job, r, q)
 	sh.dropResult(job)
@@ -226,8 +229,8 @@ func (sh *shard) forgetKept(job uint32, r *record, q *queue) {
 	sh.slab.free(job)
 }
 
-// restoreKept keeps a job that stands nowhere as the journal has it. Records come in the order of submission: another job of
-// the name may have ended later.
+// restoreKept keeps a detached job as the journal has it. Records come in the order of submission: another job of the
+// name may have ended later.
 func (sh *shard) restoreKept(job uint32, r *record, q *queue, j *Saved) {
 	use := keptFailed
 	if r.flags&numbered != 0 {

@@ -27,6 +27,8 @@ func (s *Scheduler) WalkDone(queue []byte, c KeptCursor, n int, fn func(*KeptJob
 	return s.walkKept(queue, c, n, fn, keptDone, keptResult)
 }
 
+// walkKept calls fn for the kept jobs of a queue after the cursor c, in the order of their ends, until they have cost n
+// steps. It returns the cursor of the last job, and whether there are no further ones.
 func (s *Scheduler) walkKept(queue []byte, c KeptCursor, n int, fn func(*KeptJob), uses ...keptUse) (_ KeptCursor, done bool) {
 	sh := s.shardOf(queue)
 	sh.mu.Lock()
@@ -68,7 +70,7 @@ func (sh *shard) nextKept(q *queue, from key, uses []keptUse) (first uint32, at 
 	return first, at
 }
 
-// ViewDone calls fn, under the shard's lock, with a finished job that is kept. It returns false when there is none of
+// ViewDone calls fn, under the shard's lock, with a finished job that is kept. It returns false if none exists of
 // that number.
 func (s *Scheduler) ViewDone(queue []byte, seq uint64, fn func(*KeptJob)) bool {
 	sh := s.shardOf(queue)
@@ -135,6 +137,7 @@ func (s *Scheduler) RemoveDone(queue []byte, seq uint64) error {
 	return s.removeKept(queue, seq, finished)
 }
 
+// removeKept removes the kept job of a sequence number, which must be in the state in.
 func (s *Scheduler) removeKept(queue []byte, seq uint64, in state) error {
 	sh := s.shardOf(queue)
 	sh.mu.Lock()

@@ -24,11 +24,12 @@ const (
 	// maxKeyText bounds the text of a JobKey, with its separator or its path.
 	maxKeyText = 256
 	// maxWeights and maxWeight bound the weights of a queue: they are compared with the earlier ones, and a key of
-	// maxWeight may start so many jobs in a row.
+	// maxWeight is the largest number of jobs of a key that start in a row.
 	maxWeights = 256
 	maxWeight  = 1000
 )
 
+// parseJobKey parses the value of the policy key: "name before S", "json PATH" or "no".
 func parseJobKey(text string) (k JobKey, err error) {
 	const usage = "a key reads name before :, or json user.id for a field of the workload, or no"
 	if len(text) > maxKeyText {
@@ -53,6 +54,8 @@ func parseJobKey(text string) (k JobKey, err error) {
 	return k, nil
 }
 
+// parseWeights parses the value of the policy weights, such as "gold=3 free=1": how many jobs of each key start in a
+// row.
 func parseWeights(text string) (map[string]int, error) {
 	const usage = "weights read gold=3 free=1: a key and how many of its jobs start in a row"
 	fields := strings.Fields(text)

@@ -12,12 +12,12 @@ type lane struct {
 	jobs       index  // key {^priority, due second}, as the ready index
 	id         uint32
 	generation uint32 // of the JobKey by which its jobs were put here
-	running    int32  // reserved and broadcasting jobs, and withheld ones: these have passed all others of the lane
+	running    int32  // counts the lane's reserved, broadcasting and withheld jobs
 	weight     int32
 	turn       int32 // jobs handed out since it came to the front of its level
-	cut        bool  // it left a level of cutAt in the middle of its turn, because so many of its jobs run
+	cut        bool  // the lane left the level cutAt in the middle of its turn, when limit of its jobs ran
 	cutAt      int64
-	level      *level // nil: nothing of it can be handed out
+	level      *level // nil: no job of the lane can be handed out
 	idle       bool   // it has no jobs, and is kept for the next of its key
 	prev, next *lane  // neighbours in the level, or among the idle lanes
 }
@@ -40,7 +40,7 @@ func (v *level) setPlace(i int)      { v.heapIndex = int32(i) }
 
 // keyedJobs is the lanes of a queue.
 type keyedJobs struct {
-	rule       JobKey // the zero JobKey: the policy has none any more, and the Ticks empty the lanes
+	rule       JobKey // the zero JobKey: the policy has no key any more, and the Ticks empty the lanes
 	generation uint32 // counts changes of rule
 	limit      int32  // jobs of a key that run at a time; 0: any number
 	fair       bool
@@ -236,9 +236,9 @@ func (l *lane) endTurn() {
 	}
 }
 
-// placeLane puts a lane where it belongs after its jobs or the rules have changed. A lane that comes to a level, from
-// another or from none, goes behind those that are there, unless its turn was cut off because so many of its jobs ran: that
-// goes on. A lane without jobs is idle.
+// placeLane puts a lane where it belongs after its jobs or the rules have changed. A lane that comes to a level goes
+// behind the lanes of that level. A lane whose turn in the level was cut goes to the front and continues its turn. A
+// lane without jobs is idle.
 func (sh *shard) placeLane(q *queue, l *lane) {
 	k := q.keyed
 	if l.jobs.jobs == 0 || k.limit > 0 && l.running >= k.limit {
@@ -326,6 +326,7 @@ func (v *laneList) prepend(l *lane) {
 	v.first = l
 }
 
+// unlink removes a lane from the list.
 func (v *laneList) unlink(l *lane) {
 	if l.prev != nil {
 		l.prev.next = l.next

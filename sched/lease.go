@@ -177,7 +177,7 @@ func (sh *shard) leaseWatch(q *queue) *watch {
 	return q.leases
 }
 
-// lend makes a job that stands nowhere a leased one, until ms from now. l has a number that no other lease has.
+// lend makes a detached job a leased one, until ms from now. l has a number that no other lease has.
 func (sh *shard) lend(now Time, job uint32, r *record, q *queue, h held, l *lease, ms int64) {
 	sh.leaseWatch(q).addHeld(r, h)
 	sh.countLease(r, q, 1)

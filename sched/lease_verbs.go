@@ -5,23 +5,24 @@ import (
 	"math"
 )
 
-// unnamed is the name of a worker that has none: what holds a job without a session is told by its name.
+// unnamed is the name of a holder without a session that has given no name: views show its name, as it has no session id.
 const unnamed = "unnamed"
 
-// NewRequest returns a peer for one request of a worker without a connection, which leases jobs. where names it in views.
-// Requests may share an id: the tags of their Reserves tell them apart. A request takes names of any length and knows no
-// back-pressure. The caller has it Watch queues, and ends it with Forget, which releases the jobs that it holds and were
-// not granted: no failure is counted, and a job that is on its way to the request is released too. A request of more than
-// one queue whose Reserve waits calls Flushed, with 0, until that returns false.
+// NewRequest returns a peer for one request of a worker without a connection, which leases jobs. where names it in
+// views. Requests may share an id: the tags of their Reserves tell them apart. A request takes names of any length and
+// knows no back-pressure. The caller calls Watch for each queue. It ends the request with Forget, which releases the
+// jobs that were not granted, also one that is on its way to the request. Such a release counts no failure. If the
+// request watches several queues and its Reserve waits, the caller calls Flushed with 0 until that returns false.
 func (s *Scheduler) NewRequest(id SessionID, where string) *Peer {
 	p := s.NewPeer(id, Wide)
 	p.request, p.where, p.window = true, cmp.Or(where, unnamed), math.MaxInt
 	return p
 }
 
-// TryReserveUpTo asks for up to n jobs, at most MaxRequestJobs, that are ready now, the first of all queues that the peer
-// watches. got is how many it gets. Each is an Assign, or a Broadcast, with tag, which may come a moment after the return.
-// more says that the call looked at as much as one call may, and there may be others. The peer has no other slots.
+// TryReserveUpTo asks for up to n jobs, at most MaxRequestJobs, that are ready now, the first of all queues that the
+// peer watches. got is how many it gets. Each is an Assign, or a Broadcast, with tag, which may be delivered a moment
+// after the return. more reports that the call has taken all the steps that one call may, so further jobs may be ready.
+// The peer has no other slots.
 func (s *Scheduler) TryReserveUpTo(now Time, p *Peer, tag uint64, n int, sink Sink) (got int, more bool, err error) {
 	n = min(n, MaxRequestJobs)
 	p.mu.Lock()
@@ -159,7 +160,7 @@ func (s *Scheduler) ReleaseGranted(now Time, t Token, sink Sink) error {
 	return nil
 }
 
-// ExtendGranted has a lease end so many milliseconds from now, clamped as Terms.For is. It may become shorter. It returns
+// ExtendGranted makes a lease end ms milliseconds from now, clamped as Terms.For is. It may become shorter. It returns
 // the end, by the wall clock.
 func (s *Scheduler) ExtendGranted(now Time, t Token, ms int64) (until int64, err error) {
 	sh, r, l, err := s.granted(t)

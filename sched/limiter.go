@@ -16,8 +16,8 @@ var (
 	errBytes   = fmt.Errorf("%w: its jobs have max-bytes", ErrPolicy)
 )
 
-// admit reports why a new job is refused. replaced is the size of the pending job of its name that goes for it, less
-// than 0 when there is none.
+// admit returns why a new job is refused, or nil. replaced is the size of the pending job of the same name, which the
+// new job replaces; it is negative when there is no such job.
 func (q *queue) admit(name, workload []byte, replaced int64) error {
 	p := q.policy
 	size := int64(packedLen(name, workload))
@@ -39,8 +39,8 @@ func (q *queue) unstarted() int {
 	return q.pending() + len(q.parked) - (q.tasks - q.reservedTasks - q.waiting)
 }
 
-// limiter bounds what a queue hands out: none while it is paused, so many jobs at a time, and so many in a time. A queue
-// whose policy bounds nothing has none.
+// limiter bounds what a queue hands out: nothing while it is paused, else a number of running jobs and a number of jobs
+// in a time. A queue whose policy bounds nothing has none.
 type limiter struct {
 	queue       *queue
 	paused      bool
@@ -135,8 +135,8 @@ func (sh *shard) offerWithheld(q *queue) {
 	}
 }
 
-// matchFreed is called when a running job of a queue with a limiter has ended. It has the next Tick match the queue if as
-// many jobs ran as may run at a time.
+// matchFreed is called when a running job of a queue with a limiter has ended. The next Tick matches the queue if the
+// running jobs were at the limit.
 func (sh *shard) matchFreed(q *queue) {
 	if g := q.limiter; g.concurrency == 0 || q.running+1 < g.concurrency {
 		return
@@ -211,6 +211,7 @@ func (sh *shard) setPolicy(now Time, q *queue) {
 	sh.resetKept(q)
 }
 
+// setLimiter gives a queue the limiter that its policy asks for, or none. A rate that has not changed keeps its credit.
 func (sh *shard) setLimiter(now Time, q *queue) {
 	old := q.limiter
 	if old != nil && old.heapIndex >= 0 {
@@ -224,7 +225,7 @@ func (sh *shard) setLimiter(now Time, q *queue) {
 	g.credit = g.rate.Burst * g.rate.Per
 	if old != nil {
 		g.pausedUntil = old.pausedUntil
-		if old.rate == g.rate { // the rate goes on as it was
+		if old.rate == g.rate { // the rate continues as it was
 			g.credit, g.last = old.credit, old.last
 			g.fill(now)
 		}
@@ -234,11 +235,11 @@ func (sh *shard) setLimiter(now Time, q *queue) {
 	}
 }
 
-// empty says that a limiter bounds nothing, when it does not wait.
+// empty reports whether a limiter that does not wait bounds nothing.
 func (g *limiter) empty() bool { return !g.paused && g.concurrency == 0 && g.rate.Jobs == 0 }
 
-// PauseFor has a queue hand out nothing for so many milliseconds from now on, instead of those of an earlier call. A restart
-// ends it. ErrQueues: the queue is not there, and there may be no other.
+// PauseFor makes a queue hand out nothing for ms milliseconds from now on. It replaces the time of an earlier call. A
+// restart ends the pause. PauseFor returns ErrQueues if the queue does not exist and no further one may be made.
 func (s *Scheduler) PauseFor(now Time, queue []byte, ms int64) error {
 	sh := s.shardOf(queue)
 	sh.mu.Lock()

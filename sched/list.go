@@ -5,13 +5,14 @@ import (
 	"slices"
 )
 
-// Listing is a walk over the jobs that match, of one queue or of all. One goroutine at a time uses it. Its cursor says
-// where another Listing goes on.
+// Listing is a walk over the jobs that match, of one queue or of all. One goroutine at a time uses it. Another Listing
+// continues from its cursor.
 //
-// The jobs of one queue come in this order: running, ready in the order of hand-out as far as one index has it, delayed by
-// due time, locked, waiting, failed and done by the time of their end. The jobs of all queues come in the order of their
-// records. A job that stays where it is from the first call to the last is seen once. A job that moves meanwhile may be
-// seen twice or not at all. So may a job that becomes ready again with others of its priority and due second.
+// The jobs of one queue come in this order: running, ready, delayed by due time, locked, waiting, failed and done by
+// the time of their end. The ready jobs of each index come in the order of hand-out. The jobs of all queues come in the
+// order of their records. A job that keeps its place from the first call to the last is listed once. A job that changes
+// its place in between may be listed twice or not at all. A ready job keeps its place only until it becomes ready
+// again.
 type Listing struct {
 	match  Match
 	globs  listPatterns
@@ -23,8 +24,8 @@ type Listing struct {
 	view   JobView
 }
 
-// NewListing returns a Listing of the jobs of a queue, or of all queues when all is set. after is the Cursor of another
-// one, or empty. The error says that it is none.
+// NewListing returns a Listing of the jobs of a queue, or of all queues when all is set. after is the cursor of an
+// earlier Listing, or empty. NewListing returns errListCursor for any other text.
 func NewListing(m *Match, queue []byte, all bool, after string) (*Listing, error) {
 	l := &Listing{match: *m, globs: newListPatterns(m), queue: slices.Clone(queue), one: !all}
 	if after != "" {
@@ -36,15 +37,16 @@ func NewListing(m *Match, queue []byte, all bool, after string) (*Listing, error
 	return l, nil
 }
 
-// Looked returns how many jobs were looked at, also by the Listings before whose cursor this one had.
+// Looked returns how many jobs this Listing and the ones before it, by their cursors, have looked at.
 func (l *Listing) Looked() int64 { return l.looked }
 
-// Searching reports whether the last List ended in the middle of a large job, whose text is searched. The Cursor does not
-// have that: the search of the job would begin again.
+// Searching reports whether the last List ended in the middle of a large job's text. The cursor does not hold the
+// position within the text: another Listing searches the job from its start.
 func (l *Listing) Searching() bool { return l.text != (textSearch{}) }
 
-// List calls fn for the next jobs that match, under the lock of one shard, until fn returns false. It takes about n steps
-// at most; of a large job it searches a part, and the next List goes on. done says that the walk is over.
+// List calls fn for the next jobs that match, under the lock of one shard, until fn returns false. It takes about n
+// steps at most, and may search only a part of a large job: the next List continues in that job. done reports that all
+// jobs have been listed.
 func (s *Scheduler) List(now Time, l *Listing, n int, fn func(*JobView) (more bool)) (done bool) {
 	switch {
 	case l.match.Ref != nil:
@@ -122,8 +124,8 @@ func (s *Scheduler) SizeOf(l *Listing) (n int) {
 	return n
 }
 
-// listPhases are the parts of the listing of a queue, in order. walk visits the jobs of its phase behind the place and
-// returns false when it stops before their end. The numbers of the phases are in cursors.
+// listPhases are the parts of the listing of a queue, in order. walk visits the jobs of its phase after the place. It
+// returns false when it stops before the last of them. Cursors contain the numbers of the phases.
 var listPhases = [...]struct {
 	states StateSet
 	counts JobState
@@ -170,8 +172,9 @@ func (w *lister) visit(job uint32, r *record) (over bool) {
 	return true
 }
 
-// running visits the broadcasting job, which is number 0, and the held jobs of the watches from number 1 on. The held jobs
-// of a watch are visited from the last to the first: when one goes, the last takes its place, and that was visited.
+// running visits the broadcasting job, which is number 0, and the held jobs of the watches from number 1 on. The held
+// jobs of a watch are visited from the last to the first. When one ends, the last one takes its place, which has been
+// visited. The walk over the watches of the shard is bounded by the steps of List.
 func (w *lister) running() (over bool) {
 	p, sh, q := &w.place, w.sh, w.q
 	if q.running == 0 {
@@ -283,7 +286,7 @@ func (w *lister) behind(x *index, r *record, k key) uint32 {
 	return x.headFrom(&w.sh.buckets, &w.sh.slab, k)
 }
 
-// next returns the next larger key, firstKey when there is none.
+// next returns the next larger key, firstKey if none exists.
 func (k key) next() key {
 	if k.b++; k.b == math.MinInt64 {
 		k.a++

@@ -55,8 +55,14 @@ type Match struct {
 	States        StateSet
 	Spaces        uint16 // a set of spaces, as bits by their numbers; 0: any
 	Priority      *Range // nil: any
-	// Age is in milliseconds: of a ready job since it was due, of a locked one since it waits, of a running one since it was
-	// handed out, of a failed or done one since its end. Other jobs have none, and tasks have one while they run alone. nil: any.
+	// Age is the time in milliseconds since a job came to its state; nil: any. It is counted
+	//
+	//	ready            since it was due
+	//	locked           since it began to wait
+	//	running          since it was handed out
+	//	failed or done   since its end
+	//
+	// Jobs in other states have no age and match no range. A task has an age only while it runs.
 	Age *Range
 }
 
@@ -168,6 +174,8 @@ func (w *lister) ageFits(job uint32, r *record) bool {
 	return since != 0 && w.match.Age.has(w.now.Wall-since)
 }
 
+// workersFit reports whether each part of Match.Workers is in the name of the worker that holds a job, or of one that
+// held it.
 func (w *lister) workersFit(job uint32, r *record) bool {
 	all := w.sh.attemptsOf(job, r)
 	holder := ""
@@ -197,7 +205,7 @@ func (sh *shard) attemptsOf(job uint32, r *record) (all []Attempt) {
 // maxSearched is how many bytes of a job are searched under one hold of a shard's lock.
 const maxSearched = 256 << 10
 
-// textSearch is where the search of a job's texts goes on. It is zero between two jobs.
+// textSearch is where the search of a job's texts continues. It is zero between two jobs.
 type textSearch struct {
 	ref      JobRef
 	versions [2]uint64 // of the workload and the result, see arena.version

@@ -7,11 +7,14 @@ import (
 	"math"
 )
 
-// listPlace is where a Listing goes on. Every value of it is harmless: a cursor may be forged.
+// listPlace is where a Listing continues. A client may send any cursor, so every value must be safe. A Listing of one
+// queue that has listed its first two ready jobs, of sequence numbers 7 and 9, is at
+// {phase: ready, sub: 0, slot: 9's record, seq: 9, key: 9's key}. One of all queues in shard 3 is at {sub: 3, slot: n},
+// where n is the next record.
 type listPlace struct {
 	phase uint8  // of listPhases
-	sub   uint32 // the part of the phase; of all queues: the shard
-	slot  uint32 // of the last job of an index; of held and parked jobs: how many are left; of all queues: the next one
+	sub   uint32 // number of the index, watch or line within the phase; of all queues: of the shard
+	slot  uint32 // record of the last job of an index; number of held or parked jobs that are left; of all queues: the next record
 	seq   uint64 // of the last job of an index
 	key   key    // of the last job of an index or a line
 	bound uint64 // with that key, jobs up to this number may have been visited
@@ -27,7 +30,7 @@ func (p *listPlace) nextSub() {
 
 var errListCursor = errors.New("it is no cursor of such a listing")
 
-// Cursor returns where a Listing of the same jobs goes on, as text that fits an address.
+// Cursor returns where a Listing of the same jobs continues, as text that a URL may contain.
 func (l *Listing) Cursor() string {
 	p := &l.place
 	b := []byte{byte(count(l.one)), p.phase}

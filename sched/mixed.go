@@ -122,8 +122,8 @@ func (sh *shard) withhold(job uint32, q *queue) {
 	q.withheld.pushBack(&sh.buckets, &sh.slab, sh.standing(r), job)
 }
 
-// jobFor returns the first ready job that a watch's peer can be given, none when there is none or
-// the queue is not matched now. It scans at most room clashing jobs and takes them from room.
+// jobFor returns the first ready job that a watch's peer can be given; none if no job fits or the queue is not matched
+// now. It scans at most room clashing jobs and takes them from room.
 func (sh *shard) jobFor(w *watch, room *int) uint32 {
 	q := w.queue
 	if sh.halted || q.throttled() {
@@ -169,8 +169,14 @@ func (sh *shard) firstFor(w *watch, x *index, room *int) uint32 {
 	return first
 }
 
-// first returns the earlier of two jobs of a queue. x is of the withheld or the wide index, y may be
-// of the ready one. Either may be none.
+// earlier returns the earlier of two jobs of a queue. x is of the withheld or the wide index, y may be of the ready
+// one. Either may be none. For example, jobs A, B and C of one priority and due second became ready in this order:
+//
+//	A is withheld, B ready    A: it was the first of the ready index when it was withheld
+//	A and B are withheld      A: the older one
+//	C is of long name, B not  the older one: neither was withheld, and both keep their sequence numbers
+//
+// At aheadOfAll a job that becomes ready goes to the front, so a ready job is ahead of a withheld one.
 func (sh *shard) first(x, y uint32) uint32 {
 	if x == none || y == none {
 		return min(x, y) // none is the largest
@@ -202,9 +208,9 @@ func (sh *shard) reconsider(now Time, w *watch, sink Sink) {
 	}
 }
 
-// search is the deferred part of a match in which a job fitted none of the first Named peers in
-// line. The Ticks check the other peers by the numbers of their watches. Until they have, a peer
-// may wait beside a job that it could have.
+// search is the deferred part of a match in which a job fitted none of the first Named peers in line. The Ticks check
+// the other peers by the numbers of their watches. Until then a peer may wait although the queue has a job that fits
+// it.
 type search struct {
 	active  bool
 	again   bool   // another job joined the search

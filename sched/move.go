@@ -80,10 +80,10 @@ func joinTwo(a, b *shard) (end func()) {
 	}
 }
 
-// moveTo makes a pending or failed job a job of a queue of another shard or of its own; the caller holds the locks of both,
-// and matches the queue afterwards. A failed job is ready there. The history says when and from where the job came, and
-// all retries are before it. It has another JobRef; the one before finds it, too, as long as the move is remembered.
-// ErrDuplicate: the queue has a job of its name.
+// moveTo makes a pending or failed job a job of a queue of another shard or of its own; the caller holds the locks of
+// both, and matches the queue afterwards. A failed job becomes ready there. The history has an entry of the move. The
+// job has all its retries again, and another JobRef. The earlier JobRef finds it too, as long as the move is remembered.
+// moveTo returns ErrDuplicate if the queue has a job of its name.
 func (sh *shard) moveTo(now Time, job uint32, r *record, q *queue, to *shard, target *queue, at int64, sink Sink) error {
 	name, workload := unpack(sh.arena.view(r.bytes, int(r.size)))
 	seq := sh.s.jobs.Add(1)

@@ -33,11 +33,11 @@ type JobChange struct {
 	Queue    string // of MoveJobs
 }
 
-// The errors of ChangeJobs, beside ErrDuplicate, ErrPolicy and ErrQueues. Nothing of the job has changed then.
+// The errors of ChangeJobs, besides ErrDuplicate, ErrPolicy and ErrQueues. A job with an error has not changed.
 var (
 	// ErrNoJob: there is no job of the JobRef.
 	ErrNoJob = errors.New("there is no such job: it has ended, was moved long ago, or never was")
-	// ErrUnfit: the verb does not fit the job. What ChangeJobs reports wraps it and says why.
+	// ErrUnfit: the verb does not fit the job's state. ChangeJobs wraps it in an error that names the state.
 	ErrUnfit = errors.New("the job cannot be changed so")
 )
 
@@ -63,9 +63,8 @@ var (
 	errSameQueue   = fmt.Errorf("%w: it is in that queue already", ErrUnfit)
 )
 
-// ChangeJobs changes jobs, a batch under each hold of a shard's lock, and returns how many. left is called for each job that
-// stays as it was, with its place in refs and the reason. It may be called under a lock. The spaces of the references do
-// not count.
+// ChangeJobs changes jobs, a batch under each hold of a shard's lock, and returns how many. ChangeJobs calls left(i,
+// err) for each refs[i] that it did not change, possibly under a lock. It ignores the spaces of the references.
 func (s *Scheduler) ChangeJobs(now Time, refs []JobRef, c *JobChange, sink Sink, left func(n int, why error)) (changed int) {
 	var gone []int
 	done := func(n int, err error) {
@@ -115,8 +114,8 @@ func (s *Scheduler) lockFor(sh *shard, c *JobChange) (to *shard) {
 	return to
 }
 
-// change is ChangeJobs for one job. to is the shard of JobChange.Queue, whose lock is held as well. Queues are matched as
-// long as the steps of the shard are less than until, or by the Ticks.
+// change is ChangeJobs for one job. to is the shard of JobChange.Queue, whose lock is held as well. change matches the
+// queues while the shard has taken fewer than until steps. The Ticks match the rest.
 func (sh *shard) change(now Time, ref JobRef, c *JobChange, to *shard, until int, sink Sink) error {
 	sh.countSteps(1)
 	job, r, ok := sh.find(ref)

@@ -74,8 +74,8 @@ type PeerView struct {
 	Running int      // jobs of Queues that it holds
 }
 
-// View returns what the peer asks for and does, with at most so many of its queues. Only the session's goroutine may
-// call it, as the verbs.
+// View returns what the peer asks for and does, with at most n of its queues. Only the session's goroutine may call it,
+// as the verbs.
 func (p *Peer) View(queues int) (v PeerView) {
 	for _, w := range p.watches {
 		w.shard.mu.Lock()
@@ -179,7 +179,7 @@ func (l *slotLine) pop() slot {
 	return s
 }
 
-// removeNewest removes the newest slot with tag. It returns false when there is none, because the
+// removeNewest removes the newest slot with tag. It returns false if none exists, because the
 // slot was served meanwhile.
 func (l *slotLine) removeNewest(tag uint64) bool {
 	for i := len(l.slots) - 1; i >= l.head; i-- {

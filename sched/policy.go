@@ -11,8 +11,8 @@ import (
 // Policy is what an operator wants of one queue. The zero Policy changes nothing: jobs follow the
 // rules of their space alone.
 type Policy struct {
-	// Limited says that Retries counts: a job of a space without rules for failures (Rules.Deaths, Graph)
-	// that fails more often than Retries times is given up. Not Limited, it is tried for ever, at once.
+	// Limited reports whether Retries holds. A job that fails more than Retries times is then given up; otherwise it is
+	// tried for ever, at once. Jobs of spaces with rules for failures (Rules.Deaths, Owned, Graph) are not concerned.
 	Limited bool
 	Retries int32
 	Backoff Backoff
@@ -92,7 +92,7 @@ type PolicyValue struct {
 const (
 	// maxPolicyRules bounds a table: each queue is matched with every rule once.
 	maxPolicyRules = 4096
-	// maxPattern is the longest name of a queue that DROP_FUNC takes.
+	// maxPattern is the longest name of a queue that a client can drop.
 	maxPattern = maxShortQueue
 	// maxPolicyText bounds a text such as the reason of a pause.
 	maxPolicyText = 1024
@@ -101,8 +101,8 @@ const (
 // Policies is a table of rules. It never changes.
 type Policies struct{ rules []PolicyRule }
 
-// NewPolicies makes a table of rules, at most one for each pattern and source. It refuses a rule whose pattern, key or
-// value cannot be meant.
+// NewPolicies makes a table of rules, at most one for each pattern and source. It returns a PolicyError for a rule
+// whose pattern, key or value is invalid.
 func NewPolicies(rules []PolicyRule) (*Policies, error) {
 	if len(rules) > maxPolicyRules {
 		return nil, policyError("", "", "there may be %d rules for queues, not %d", maxPolicyRules, len(rules))
@@ -120,6 +120,7 @@ func NewPolicies(rules []PolicyRule) (*Policies, error) {
 	return t, nil
 }
 
+// check returns a PolicyError if the pattern, a key or a value of the rule is invalid.
 func (r *PolicyRule) check() error {
 	switch {
 	case r.Pattern == "":
@@ -146,8 +147,8 @@ func (r *PolicyRule) policy() (p Policy) {
 	return p
 }
 
-// compare orders rules, the weaker first: a pattern is weaker than a name, a pattern with less outside of * weaker than
-// one with more, and the file weaker than the run time.
+// compare orders rules, the weaker first. A pattern is weaker than a name. A pattern with fewer bytes besides its * is
+// weaker than one with more. A rule of the file is weaker than one of the run time.
 func (r PolicyRule) compare(o PolicyRule) int {
 	return cmp.Or(
 		cmp.Compare(count(r.exact()), count(o.exact())),
@@ -182,7 +183,7 @@ func (t *Policies) forQueue(queue string) *Policy {
 	return p
 }
 
-// Explain returns the values that Of joins, in the order of PolicyKeys, each with its rule.
+// Explain returns the values that forQueue joins, in the order of PolicyKeys, each with its rule.
 func (t *Policies) Explain(queue string) (values []PolicyValue) {
 	last := make(map[string]PolicyValue)
 	for _, r := range t.rules {
@@ -203,8 +204,8 @@ func (t *Policies) Explain(queue string) (values []PolicyValue) {
 // Rules returns the rules, the weaker first. The caller must not change them.
 func (t *Policies) Rules() []PolicyRule { return t.rules }
 
-// matches reports whether a name fits a pattern. It takes time in proportion to the product of both lengths, so a name that is longer
-// than any that DROP_FUNC takes, such as a type of Gloom, fits the pattern * alone.
+// matches reports whether a name fits a pattern. It takes time in proportion to the product of both lengths. So a name
+// of more than maxPattern bytes matches the pattern * alone.
 func matches(pattern, name string) bool {
 	if len(name) > maxPattern {
 		return pattern == "*"
@@ -290,6 +291,7 @@ func checkText(_ *Policy, text string) error {
 	return nil
 }
 
+// setRetries sets the retries: a number, or "forever".
 func (p *Policy) setRetries(text string) error {
 	if text == "forever" {
 		p.Limited, p.Retries = false, 0
@@ -321,6 +323,7 @@ func (p *Policy) setRate(text string) (err error) {
 	return err
 }
 
+// setPaused sets what is paused: "hand-out", "submits", "both" or "no".
 func (p *Policy) setPaused(text string) error {
 	switch text {
 	case "no":

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// PolicyError is a rule that cannot be meant.
+// PolicyError reports an invalid rule.
 type PolicyError struct {
 	Pattern, Key string // of the rule, as far as known
 	Err          error
@@ -53,7 +53,7 @@ func (b *Backoff) delay(retry int, chance uint64) int64 {
 	return min(max(int64(d), 1), b.Longest)
 }
 
-// Keep bounds what is kept by number and age; 0: that bound is none. A zero Keep keeps nothing.
+// Keep bounds what is kept by number and age; 0: no bound. A zero Keep keeps nothing.
 type Keep struct {
 	Jobs int64
 	Age  int64 // milliseconds
@@ -70,11 +70,13 @@ var defaultKept = Keep{Jobs: 10000, Age: (30 * 24 * time.Hour).Milliseconds()}
 
 // Rate bounds how many jobs start. The zero Rate bounds nothing.
 type Rate struct {
-	Jobs  int64 // so many
-	Per   int64 // in so many milliseconds
-	Burst int64 // so many at once after a rest
+	Jobs  int64 // number of jobs
+	Per   int64 // time for that number, in milliseconds
+	Burst int64 // number of jobs at once after a pause
 }
 
+// parseBackoff parses a back-off such as "1s..1h x2 ~20%": the first delay, the longest one, the factor and the jitter.
+// All but the first delay are optional.
 func parseBackoff(text string) (b Backoff, err error) {
 	const usage = "a back-off reads 1s..1h x2 ~20%: the first delay, the longest, the factor, the jitter"
 	b.Factor = 2
@@ -114,6 +116,8 @@ func parseBackoff(text string) (b Backoff, err error) {
 	return b, nil
 }
 
+// parseKeep parses how many jobs are kept and for how long, such as "10000, 30d". Either part may be missing. 0 jobs
+// mean that none are kept.
 func parseKeep(text string) (k Keep, err error) {
 	const usage = "it reads 10000, 30d"
 	for _, part := range strings.Split(text, ",") {
@@ -137,6 +141,7 @@ func parseKeep(text string) (k Keep, err error) {
 	return k, nil
 }
 
+// parseRate parses a rate such as "10/s burst 20". Without a burst, the burst is the number of jobs.
 func parseRate(text string) (r Rate, err error) {
 	const usage = "a rate reads 10/s burst 20; the time is s, m, h or one such as 5m"
 	number, rest, found := strings.Cut(text, "/")

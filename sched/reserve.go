@@ -379,7 +379,7 @@ func (sh *shard) serveSome(now Time, w *watch, next rank, room int, sink Sink) i
 	return 0
 }
 
-// matchNext does one match of serveSome and returns its cost, 0 when there is none to do.
+// matchNext does one match of serveSome and returns its cost, 0 if none exists to do.
 func (sh *shard) matchNext(now Time, w *watch, next rank, sink Sink) int {
 	q := w.queue
 	if w.lineIndex < 0 {

@@ -260,7 +260,7 @@ func (s *Scheduler) alarmAt(wake *atomic.Int64, at int64) {
 	}
 }
 
-// lower sets v to at if that is less, and says whether it was.
+// lower sets v to at if that is less, and reports whether it was.
 func lower(v *atomic.Int64, at int64) bool {
 	for {
 		old := v.Load()

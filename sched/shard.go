@@ -62,6 +62,7 @@ type shard struct {
 	saved Saved    // the record being journaled
 }
 
+// init makes the tables of an empty shard.
 func (sh *shard) init(s *Scheduler, id int) {
 	sh.s, sh.id = s, uint16(id)
 	sh.byName = make(map[string]*queue)

@@ -47,7 +47,7 @@ func (s *slab) at(slot uint32) *record {
 	return &s.chunks[slot>>slabBits].records[slot&(slabChunk-1)]
 }
 
-// find returns the record of any slot number, nil when there is none.
+// find returns the record of any slot number, nil if none exists.
 func (s *slab) find(slot uint32) *record {
 	if c := slot >> slabBits; c < uint32(len(s.chunks)) && s.chunks[c].records != nil {
 		return &s.chunks[c].records[slot&(slabChunk-1)]
@@ -108,6 +108,7 @@ func (s *slab) free(slot uint32) {
 	s.empty++
 }
 
+// grow adds a chunk of free records and returns its number. It reuses the numbers of freed chunks first.
 func (s *slab) grow() int32 {
 	p := slabPart{records: new([slabChunk]record), free: none}
 	s.memory.Add(recordBytes)

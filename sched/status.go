@@ -139,8 +139,7 @@ func (s *Scheduler) StatusOf(queue []byte) (_ QueueStatus, ok bool) {
 	return sh.status(q), true
 }
 
-// statuses calls fn for the queues with the n numbers from first on. more says that there are
-// higher numbers.
+// statuses calls fn for the queues with the n numbers from first on. more reports whether there are higher numbers.
 func (sh *shard) statuses(first, n int, fn func(QueueStatus)) (more bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -154,6 +153,8 @@ func (sh *shard) statuses(first, n int, fn func(QueueStatus)) (more bool) {
 	return end < len(sh.queues)
 }
 
+// status returns the counts of a queue. SchedAt is the earliest due second of its pending jobs, or 0 if a job was
+// submitted without one or no job is pending.
 func (sh *shard) status(q *queue) QueueStatus {
 	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + len(q.parked) + q.waiting, Running: q.running, Unfinished: q.running - q.reservedTasks - q.savedLeases, Parked: len(q.parked), Delayed: q.delayed.jobs, Waiting: q.waiting, Failed: q.failedJobs(), Buried: q.keptFor(keptBuried), Prior: q.prior, Done: q.keptFor(keptDone, keptResult)}
 	if q.immediate+q.numbered.jobs > 0 || q.pending() == 0 {
@@ -209,6 +210,8 @@ func (s *Scheduler) Walk(c Cursor, n int, fn func(*Job)) (_ Cursor, done bool) {
 	})
 }
 
+// walk calls fn, under the lock of one shard, for up to n records from a cursor on, without those of ended jobs and of
+// dropped queues. A large job counts as several records. It returns where to continue, and whether the walk is over.
 func (s *Scheduler) walk(c Cursor, n int, fn func(*shard, uint32, *record, *queue)) (_ Cursor, done bool) {
 	if c.shard >= len(s.shards) {
 		return c, true

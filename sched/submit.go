@@ -24,9 +24,9 @@ type Submission struct {
 	NeedWorker bool
 }
 
-// Submit adds a job, or replaces the pending job of its name. A job of that name that is reserved,
-// parked or broadcasting stays as it is, and a name that was done within Policy.UniqueFor is not added. Submit copies the job's bytes once. A waiting peer is
-// handed the job before Submit returns.
+// Submit adds a job, or replaces the pending job of its name. A reserved, parked or broadcasting job of the name stays
+// as it is. A name that was done within Policy.UniqueFor is ignored. Submit copies the job's bytes once. A waiting peer
+// is handed the job before Submit returns.
 func (s *Scheduler) Submit(now Time, j *Submission, sink Sink) error {
 	global := s.rules[j.Space].Global
 	if global && !s.claimID(j.Space, j.Name) && (!s.reapNow(now, j, sink) || !s.claimID(j.Space, j.Name)) {

@@ -10,13 +10,13 @@ import "math"
 type sweep struct {
 	queue     *queue
 	ttl       int64 // milliseconds
-	next      int64 // Mono when the next sweep begins, or goes on
+	next      int64 // Mono when the next sweep begins, or continues
 	heapIndex int   // place among the shard's
 
 	// Of the sweep under way:
 
 	index int   // of sweptIndex
-	from  key   // where it goes on in that
+	from  key   // where it continues in that
 	first int64 // Wall when the first of the jobs that it left expires
 }
 
@@ -24,8 +24,8 @@ func (w *sweep) ahead(o *sweep) bool { return w.next < o.next }
 func (w *sweep) place() int          { return w.heapIndex }
 func (w *sweep) setPlace(i int)      { w.heapIndex = i }
 
-// sweepEvery is the longest time in milliseconds between two sweeps: the wall clock may be set forth, and a job may be due
-// long ago when it comes.
+// sweepEvery is the longest time in milliseconds between two sweeps. The wall clock may be set forward. A job may be
+// submitted with a due time in the past.
 const sweepEvery = 60_000
 
 // minSweep is the shortest time in milliseconds until a sweep that expects no job to have expired.
@@ -35,7 +35,8 @@ const minSweep = 1000
 // of jobs without a known due time.
 const firstDue = 1
 
-// expires returns when a ready job of a due second expires. The second is over then: the job may have been due at its end.
+// expires returns when a ready job of a due second expires. It counts from the end of the second, in which the job may
+// have been due.
 func (w *sweep) expires(due int64) int64 {
 	if due < firstDue {
 		return never

@@ -3,7 +3,7 @@ package sched
 import "hash/maphash"
 
 // A run is revoked when it ends without a report of its worker: by its time-out, because the job is
-// removed, or because it was broadcast. The worker goes on and reports later. A report that names the
+// removed, or because it was broadcast. The worker continues and reports later. A report that names the
 // Run finds nothing. The report of a Named peer has only the queue and the name. Such a peer is not
 // handed a job of that name from the queue again until it has reported the revoked run, has left, or
 // another time-out has passed. Without a time-out only its report or its end settles it.

@@ -14,7 +14,7 @@ type JobView struct {
 	State   JobState
 	Worker  string // of a running job: its holder; empty: none, as of a broadcast
 	Since   int64  // Unix milliseconds: of the hand-out of a running job, of the end of a kept one, of the wait for a lock; else 0
-	Until   int64  // Unix milliseconds of the time-out of a running job, or of the end of its lease; 0: there is none
+	Until   int64  // Unix milliseconds of the time-out of a running job, or of the end of its lease; 0: none
 	History []byte // for ParseHistory
 	Result  []byte // nil: none is kept
 	Counts  Counts // of a job of Rules.Numbered
@@ -186,7 +186,7 @@ type Reader struct {
 // version are read in several parts.
 const maxRead = 256 << 10
 
-// NewReader returns a Reader of a job's workload from a byte on, or of its kept result. ok is false when there is none.
+// NewReader returns a Reader of a job's workload from a byte on, or of its kept result. ok is false if none exists.
 func (s *Scheduler) NewReader(ref JobRef, result bool, from int) (_ *Reader, ok bool) {
 	r := &Reader{s: s, ref: ref, result: result}
 	sh, job, record := s.lockJob(ref)

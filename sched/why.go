@@ -65,8 +65,8 @@ const (
 	maxWhySteps = 256
 )
 
-// Why returns the reasons why a job does not run, those that only a person can end before others. Of a job that runs, or
-// has ended, it says that. ok is false when the job is gone.
+// Why returns the reasons why a job does not run. Reasons that only a person can end come first. For a job that runs or
+// has ended, the reason is that state. ok is false if the job does not exist.
 func (s *Scheduler) Why(now Time, ref JobRef) (all []Why, ok bool) {
 	sh, job, r := s.lockJob(ref)
 	if sh == nil {
@@ -85,6 +85,7 @@ func (s *Scheduler) Why(now Time, ref JobRef) (all []Why, ok bool) {
 	return all, true
 }
 
+// whyOf returns the reasons for the state of a job.
 func (sh *shard) whyOf(now Time, job uint32, r *record, q *queue) []Why {
 	switch r.state {
 	case reserved:

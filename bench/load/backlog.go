@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// backlogToken marks the events that tell the producers to go on.
+	// backlogToken marks the events that tell the producers to continue.
 	backlogToken = -2
 	// backlogFactor bounds the jobs waiting in the server, in requests in flight.
 	backlogFactor = 4
@@ -19,7 +19,7 @@ const (
 )
 
 // backlog is back-pressure on producers that are faster than the workers. They stop when the server's queue holds the limit,
-// and go on when half of it is gone. Without it a closed loop measures a queue that grows all through the run, and some
+// and continue when half of it is gone. Without it a closed loop measures a queue that grows all through the run, and some
 // peers become ten times slower by chance. Long queues have rows of their own.
 //
 // The producers' pump and the workers' pump both use it.

@@ -33,7 +33,7 @@ type Hub struct {
 	latency *Latencies
 }
 
-// NewHub returns a load of so many tasks, n of which are stolen at a time.
+// NewHub returns a load of tasks, n of which are stolen at a time.
 func NewHub(address string, tasks, n int) *Hub {
 	return &Hub{address: address, tasks: tasks, n: n, arrived: newChecker(tasks), latency: NewLatencies()}
 }

@@ -73,6 +73,8 @@ type producer struct {
 	paced  bool    // a pacer submits, not the replies
 }
 
+// newProducer returns a producer that keeps up to depth jobs unanswered. With Answers, each job of the trial has a slot
+// of its own.
 func newProducer(s *producing, depth int, paced bool) *producer {
 	p := &producer{side: s, depth: depth, paced: paced}
 	slots := depth

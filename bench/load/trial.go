@@ -108,7 +108,7 @@ func New(ctx context.Context, s Sides, l Load) *Trial {
 // Stop makes whatever runs return an error soon.
 func (t *Trial) Stop() { t.stop.Store(true) }
 
-// Stopped says whether the trial was stopped.
+// Stopped reports whether the trial was stopped.
 func (t *Trial) Stopped() bool { return t.stop.Load() }
 
 // Close closes all connections.

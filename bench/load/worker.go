@@ -60,6 +60,7 @@ type worker struct {
 	grabbed     int64 // when it last grabbed
 }
 
+// open appends the first requests of a worker: one for each job that it may hold.
 func (w *worker) open(now int64, out []byte) []byte {
 	w.grabbed = now
 	for slot := range w.depth {
@@ -114,6 +115,7 @@ func (w *worker) confirm() error {
 	return nil
 }
 
+// turn handles the messages in in and appends the worker's next requests to out. It returns the bytes that it has used.
 func (w *worker) turn(now int64, in, out []byte) (int, []byte, error) {
 	s := w.side
 	before, woken := s.arrived.received, false

@@ -34,8 +34,8 @@ func PutJobName(name []byte, id uint64) {
 	PutHex(name[len(JobPrefix):JobNameLen], id)
 }
 
-// PutKeyedName is PutJobName for jobs of so many keys, which neighbouring jobs have in turn: a key of eight hexadecimal
-// digits, a colon, and the job.
+// PutKeyedName is PutJobName for jobs of a number of keys, which neighbouring jobs have in turn: a key of eight
+// hexadecimal digits, a colon, and the job.
 func PutKeyedName(name []byte, id, keys uint64) {
 	PutHex(name[:8], id%keys)
 	name[8], name[9] = ':', 'j'

@@ -61,6 +61,7 @@ func (b *beanstalkd) AppendDone(dst []byte, e *load.Event) []byte {
 	return append(dst, "\r\n"...)
 }
 
+// Next reads a reply line, and the body that follows RESERVED.
 func (b *beanstalkd) Next(in []byte, e *load.Event) (int, error) {
 	end := bytes.IndexByte(in, '\n') + 1
 	if end == 0 {

@@ -24,7 +24,7 @@ type Peer struct {
 	Path     string        // of the program
 	Protocol load.Protocol // nil: its rows bring their own
 	Missing  string        // the program that the machine lacks; the peer cannot be started
-	// Start runs a fresh server; nil: there is none to run.
+	// Start runs a fresh server; nil: none to run.
 	Start func(ctx context.Context) (*Server, error)
 }
 

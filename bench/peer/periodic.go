@@ -96,6 +96,7 @@ const (
 // NewPeriodic returns the protocol with these options.
 func NewPeriodic(options PeriodicOptions) load.Protocol { return newPeriodic(options) }
 
+// newPeriodic returns the protocol with the requests of its workloads encoded in advance.
 func newPeriodic(options PeriodicOptions) *periodic {
 	p := &periodic{options: options, name: "periodic", header: plainHeaderLen}
 	if options.CRC {
@@ -227,6 +228,7 @@ func (p *periodic) frame(in []byte) (payload []byte, end int, err error) {
 	return payload, end, nil
 }
 
+// read reads one frame from a connection during the handshake.
 func (p *periodic) read(conn net.Conn) ([]byte, error) {
 	var in []byte
 	for more := p.header; ; more = int(binary.BigEndian.Uint32(in[4:])) {
@@ -253,6 +255,8 @@ func (p *periodic) servedBy(worker int) (names []string) {
 	return names
 }
 
+// AppendSubmit appends a SUBMIT_JOB: the encoded request with the slot as its message id, and the job's name and time
+// of sending filled in.
 func (p *periodic) AppendSubmit(dst []byte, slot uint32, id uint64, sent int64) []byte {
 	start := len(dst)
 	dst = append(dst, p.submit...)
@@ -295,6 +299,7 @@ func (p *periodic) AppendDone(dst []byte, e *load.Event) []byte {
 	return p.append(dst, msgID, periodicWorkDone, e.Handle)
 }
 
+// Next reads a frame: a reply to the request of a slot, or an assigned job.
 func (p *periodic) Next(in []byte, e *load.Event) (int, error) {
 	payload, end, err := p.frame(in)
 	if end == 0 {

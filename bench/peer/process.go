@@ -78,6 +78,8 @@ func (c Command) Start(ctx context.Context) (*Server, error) {
 	return s, nil
 }
 
+// startIn starts a server in a directory, waits until it accepts connections, and sets the policy of the row. After an
+// error the server has ended.
 func (c Command) startIn(ctx context.Context, directory string) (*Server, error) {
 	free, err := freePorts()
 	if err != nil {

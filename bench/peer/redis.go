@@ -54,6 +54,7 @@ func (r *redis) AppendGrab(dst []byte, _ uint32) []byte { return append(dst, red
 
 func (r *redis) AppendDone(dst []byte, _ *load.Event) []byte { return dst }
 
+// Next reads a reply: an integer to a push, or the array of BLPOP with the list and the job.
 func (r *redis) Next(in []byte, e *load.Event) (int, error) {
 	if len(in) == 0 {
 		return 0, nil

@@ -109,6 +109,7 @@ func run(args []string, con console) (code int) {
 	return report(con, parsed.Run())
 }
 
+// newParser returns the parser of the command line, which fills c.
 func newParser(c *cli, con console) (*kong.Kong, error) {
 	parser, err := kong.New(c,
 		kong.Name("treadle"),

@@ -94,6 +94,7 @@ type jobArgs struct {
 	Timeout  time.Duration `default:"0s" placeholder:"TIME" help:"Time a worker may take before the job is given to another; 0s: the server's setting, see treadle config --help (default: ${default})."`
 }
 
+// job returns the job of the arguments. It reads the workload from standard input if that is -.
 func (j *jobArgs) job(con *console) (*client.Job, error) {
 	timeout, err := wholeSeconds("--timeout", j.Timeout, math.MaxInt32)
 	if err != nil {

@@ -123,7 +123,7 @@ func (c *sources) readVariables(flags []*kong.Flag) (faults problems) {
 			}
 			value = list
 		}
-		value, err := accepted(name, flag, value)
+		value, err := checkValue(name, flag, value)
 		if err != nil {
 			faults = append(faults, usageError{err})
 			continue
@@ -167,7 +167,7 @@ func (c *sources) readFile(path string, flags []*kong.Flag) (faults problems) {
 		if !ok {
 			continue
 		}
-		value, err := accepted(flag.Name, flag, value)
+		value, err := checkValue(flag.Name, flag, value)
 		if err != nil {
 			faults = append(faults, &configError{path, lines[flag.Name], err})
 			continue
@@ -288,8 +288,8 @@ type reworded struct {
 func (r *reworded) Error() string { return r.text }
 func (r *reworded) Unwrap() error { return r.err }
 
-// accepted checks that a flag takes a value of a variable or of the file, which name names, and returns it as kong takes it.
-func accepted(name string, flag *kong.Flag, value any) (any, error) {
+// checkValue checks a value of the setting from the variable or file key called name, and returns it as kong takes it.
+func checkValue(name string, flag *kong.Flag, value any) (any, error) {
 	value, err := tokens(value, flag.IsSlice())
 	scratch := reflect.New(flag.Target.Type()).Elem()
 	if err == nil {

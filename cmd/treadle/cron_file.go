@@ -70,6 +70,7 @@ func cronEntryOf(values map[string]any, lineOf func(key string) int) (e loop.Cro
 	return e, cmp.Or(lineOf(key), lineOf("")), err
 }
 
+// setCronValue sets a key of a cron entry to a value of the configuration file.
 func setCronValue(e *loop.CronEntry, key string, value any) error {
 	place := cronKeys[key]
 	if place == nil {

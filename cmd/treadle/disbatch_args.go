@@ -17,9 +17,9 @@ func calledAs(program string, args []string) []string {
 	return args
 }
 
-// disbatchArgs moves options in front of a disbatch command behind it, because the original's programs take them in
-// front. Without a command --task means the command task, even without disbatch: an original node calls its task_runner
-// so.
+// disbatchArgs moves options that stand before a disbatch command behind it, because the programs of the original take
+// options first. --task without a command means the command disbatch task, because a node of the original calls its
+// task runner with --task.
 func disbatchArgs(model *kong.Application, args []string) []string {
 	given := func(name string) bool {
 		return slices.ContainsFunc(args, func(a string) bool { return a == name || strings.HasPrefix(a, name+"=") })
@@ -41,7 +41,7 @@ func disbatchArgs(model *kong.Application, args []string) []string {
 	return args
 }
 
-// commandAt returns the index of the disbatch command behind options; 0: there is none.
+// commandAt returns the index of the disbatch command behind options; 0: none.
 func commandAt(model *kong.Application, args []string) int {
 	var node *kong.Node
 	for _, child := range model.Children {

@@ -86,6 +86,7 @@ type adder struct {
 	added int
 }
 
+// read reads tasks, one a line, and adds them block by block. Its errors name the line.
 func (a *adder) read(ctx context.Context, r io.Reader) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, 64<<10), maxTaskLine)
@@ -116,6 +117,7 @@ func (a *adder) read(ctx context.Context, r io.Reader) error {
 	return a.send(ctx)
 }
 
+// send adds the tasks of the block, if there are any, and reports the progress.
 func (a *adder) send(ctx context.Context) error {
 	if len(a.block) == 0 {
 		return nil

@@ -141,7 +141,7 @@ func forbidden(err error, answer *client.AnswerError) bool {
 	return errors.As(err, new(*client.DialError)) && errors.Is(err, fs.ErrPermission)
 }
 
-// unreachable reports whether an error says that no server answers, or that the peer is none.
+// unreachable reports whether an error says that no server answers, or that the peer is not one.
 func unreachable(err error) bool {
 	return errors.As(err, new(*client.DialError)) || errors.As(err, new(*client.SocketError)) || errors.As(err, new(*client.PeerError)) ||
 		errors.As(err, new(reachError)) ||

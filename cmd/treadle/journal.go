@@ -100,6 +100,7 @@ func (j *journalRepairCmd) Run(con *console) error {
 	return nil
 }
 
+// printReport prints the report of a check or repair as a table, or as JSON.
 func printReport(out io.Writer, dir string, r journal.Report, asJSON bool) error {
 	if asJSON {
 		e := json.NewEncoder(out)

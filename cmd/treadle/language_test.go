@@ -35,6 +35,9 @@ var translated = map[*regexp.Regexp]string{
 	regexp.MustCompile(`(?i)\bnobody's\b`):                                                      "unknown, of no peer",
 }
 
+// uncommented is the length in lines from which a function needs a comment. Tests say what they test by their names.
+const uncommented = 12
+
 // languageFaults returns what is wrong with the comments and names of a Go file. The lint of the house is small: it
 // refuses the patterns that cost readers most, so that they do not come back.
 func languageFaults(file, source string) (faults []string) {
@@ -63,6 +66,10 @@ func languageFaults(file, source string) (faults []string) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncDecl:
+			lines := set.Position(n.End()).Line - set.Position(n.Pos()).Line + 1
+			if n.Doc == nil && lines >= uncommented && !strings.HasSuffix(file, "_test.go") {
+				fault(n.Pos(), "the function %s of %d lines has no comment: say its contract", n.Name.Name, lines)
+			}
 			if n.Doc != nil && !strings.HasPrefix(n.Doc.Text(), n.Name.Name) {
 				fault(n.Doc.Pos(), "the comment of %s does not begin with its name", n.Name.Name)
 			}
@@ -103,6 +110,8 @@ func TestLanguageFaults(t *testing.T) {
 		"var exhumed int":                                      "the name exhumed",
 		"// f ends the session.\nfunc f() { g() }":             "",
 		"// f holds whose turn it is.\nfunc f() {}":            "",
+		"func f() {" + strings.Repeat("\n", 11) + "}":          "has no comment",
+		"func f() {" + strings.Repeat("\n", 10) + "}":          "",
 	} {
 		got := strings.Join(languageFaults("x.go", "package x\n\n"+source+"\n"), "\n")
 		if want == "" && got != "" || !strings.Contains(got, want) {

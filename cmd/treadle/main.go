@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 )
 
+// main runs the command of the arguments. A link called periodicd takes the arguments and variables of the original
+// server.
 func main() {
 	con, args := console{in: os.Stdin, out: os.Stdout, err: os.Stderr}, calledAs(os.Args[0], os.Args[1:])
 	if filepath.Base(os.Args[0]) == originalName {

@@ -149,6 +149,7 @@ func checkUTF8(pattern string) error {
 	return nil
 }
 
+// writeRule prints the values of a rule in one line, or that there is no rule any more.
 func writeRule(w io.Writer, r client.PolicyRule) error {
 	if len(r.Values) == 0 {
 		_, err := fmt.Fprintf(w, "at run time there is no rule for %s any more\n", printable(r.Pattern))

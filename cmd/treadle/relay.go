@@ -36,6 +36,8 @@ func newRelay(linger time.Duration, pass func([]byte)) (*relay, error) {
 	return r, nil
 }
 
+// copy passes output of the command on until it ends. When the command has exited, another process may hold the pipe
+// open: copy then waits for linger at most.
 func (r *relay) copy() {
 	defer close(r.done)
 	buffer := make([]byte, relaySize)

@@ -102,6 +102,8 @@ func (r *running) Reload() ([]client.SettingChange, error) {
 	return changes, nil
 }
 
+// reload reads the settings again and applies those that can change while the server runs. It changes nothing if one of
+// them is wrong, or needs a restart.
 func (r *running) reload() ([]client.SettingChange, error) {
 	next, err := parseServe(r.c.args)
 	if err != nil {

@@ -36,7 +36,7 @@ Keys: q quits; s, r, d, f, o and n sort by jobs submitted per second, ready jobs
 The first --metrics-max-queues queues of the server have lines; all others are one line.`
 }
 
-// rateTime is the time between the two looks of a single frame.
+// rateTime is the time between the two observations of a single frame.
 const rateTime = time.Second
 
 // Run shows frames until a key or a signal ends it.
@@ -45,7 +45,7 @@ func (t *topCmd) Run(c *cli, con *console) error {
 		return badUsage("--every: %s is too short: at least %s", setting.Spell(t.Every), setting.Spell(leastRepeat))
 	}
 	view := &topView{sort: t.Sort, every: t.Every}
-	look := func() (o client.Overview, err error) {
+	fetch := func() (o client.Overview, err error) {
 		err = c.withAdmin(func(ctx context.Context, a *client.Admin) error {
 			o, err = a.Overview(ctx, maxPage)
 			return err
@@ -56,19 +56,19 @@ func (t *topCmd) Run(c *cli, con *console) error {
 	if !t.Once && (!isFile || !isTerminal(in) || !isTerminal(con.out)) {
 		return badUsage("treadle top needs a terminal; --once prints a frame without one")
 	}
-	if view.add(look()); view.err != nil { // before the screen is taken
+	if view.observe(fetch()); view.err != nil { // before the screen is entered
 		return view.err
 	}
 	if t.Once {
 		time.Sleep(rateTime)
-		if view.add(look()); view.err != nil {
+		if view.observe(fetch()); view.err != nil {
 			return view.err
 		}
 		_, err := io.WriteString(con.out, view.text(0, 0))
 		return err
 	}
 	s := &screen{in: in, out: con.out.(*os.File)}
-	return s.run(view, look)
+	return s.run(view, fetch)
 }
 
 // screen is a terminal that shows frames.
@@ -76,11 +76,11 @@ type screen struct {
 	in, out *os.File
 }
 
-// The sequences that a terminal understands: take and give back the whole screen, with the cursor hidden meanwhile; go to
+// The sequences that a terminal understands: enter and leave the whole screen, with the cursor hidden meanwhile; go to
 // its first line; clear the rest of a line and of the screen.
 const (
-	takeScreen  = "\x1b[?1049h\x1b[?25l"
-	giveScreen  = "\x1b[?25h\x1b[?1049l"
+	enterScreen = "\x1b[?1049h\x1b[?25l"
+	leaveScreen = "\x1b[?25h\x1b[?1049l"
 	firstLine   = "\x1b[H"
 	clearLine   = "\x1b[K"
 	clearBehind = "\x1b[J"
@@ -90,14 +90,14 @@ const (
 const ctrlC = 3
 
 // run shows frames until a key or a signal ends it. It leaves the terminal as it was, also by a panic.
-func (s *screen) run(view *topView, look func() (client.Overview, error)) (err error) {
+func (s *screen) run(view *topView, fetch func() (client.Overview, error)) (err error) {
 	before, err := term.MakeRaw(int(s.in.Fd()))
 	if err != nil {
 		return fmt.Errorf("cannot read single keys of this terminal: %w", err)
 	}
-	_, _ = io.WriteString(s.out, takeScreen) // draw says when it cannot be written
+	_, _ = io.WriteString(s.out, enterScreen) // draw says when it cannot be written
 	defer func() {
-		_, _ = io.WriteString(s.out, giveScreen)
+		_, _ = io.WriteString(s.out, leaveScreen)
 		err = errors.Join(err, term.Restore(int(s.in.Fd()), before))
 	}()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -107,7 +107,7 @@ func (s *screen) run(view *topView, look func() (client.Overview, error)) (err e
 	defer signal.Stop(resized)
 	keys := make(chan byte)
 	go readKeys(ctx, s.in, keys)
-	looked := make(chan func(), 1)
+	results := make(chan func(), 1)
 	tick := time.NewTicker(view.every)
 	defer tick.Stop()
 	for busy := false; ; {
@@ -119,23 +119,23 @@ func (s *screen) run(view *topView, look func() (client.Overview, error)) (err e
 			return nil
 		case <-resized:
 		case key, open := <-keys:
-			if !open || !view.press(key) {
+			if !open || !view.handleKey(key) {
 				return nil
 			}
-		case take := <-looked:
+		case result := <-results:
 			busy = false
-			take()
+			result()
 		case <-tick.C:
-			if !busy && !view.held { // one look at a time; the server may be slow
+			if !busy && !view.paused { // one request at a time; the server may be slow
 				busy = true
 				go func() { // a panic there would leave the terminal as it is
 					defer func() {
 						if p := recover(); p != nil {
-							looked <- func() { panic(p) }
+							results <- func() { panic(p) }
 						}
 					}()
-					o, err := look()
-					looked <- func() { view.add(o, err) }
+					o, err := fetch()
+					results <- func() { view.observe(o, err) }
 				}()
 			}
 		}

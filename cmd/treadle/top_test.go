@@ -118,9 +118,9 @@ func TestTop(t *testing.T) {
 	before := modes()
 	ends := func(cmd *exec.Cmd, f *frames) {
 		t.Helper()
-		for !strings.Contains(f.held, giveScreen) && f.read() {
+		for !strings.Contains(f.held, leaveScreen) && f.read() {
 		}
-		if err := cmd.Wait(); err != nil || !strings.HasSuffix(strings.TrimSpace(f.held), giveScreen) {
+		if err := cmd.Wait(); err != nil || !strings.HasSuffix(strings.TrimSpace(f.held), leaveScreen) {
 			t.Errorf("it ends with %v, %q", err, f.held)
 		}
 		if after := modes(); after != before {
@@ -186,7 +186,7 @@ func TestTop(t *testing.T) {
 			size(24, columns)
 		}
 		for !strings.Contains(f.held, topKeys) {
-			if !f.read() || strings.Contains(f.held, giveScreen) {
+			if !f.read() || strings.Contains(f.held, leaveScreen) {
 				t.Fatalf("no frame follows a resize: %q", f.held)
 			}
 		}
@@ -229,16 +229,16 @@ func TestTopRates(t *testing.T) {
 			t.Errorf("got\n%s\nwant %s", got, want)
 		}
 	}
-	v.add(first, nil)
+	v.observe(first, nil)
 	has("*rates  0 submitted  0 done*")
-	v.add(second, nil)
+	v.observe(second, nil)
 	has("*jobs  10 ready*rates  250 submitted  1.5 done  0 failed runs, a second*\nb  2*  50  0.5  -\na  1*  1.0  0  -\nc  0*  0  0  -\n(3 more)  7*  2.0  0  -")
-	v.held = true
-	v.add(first, nil)
-	v.held = false
+	v.paused = true
+	v.observe(first, nil)
+	v.paused = false
 	has("*rates  250 submitted*")
 	again := second
 	again.Started, again.At, again.Submitted = 2, 13_000, 9
-	v.add(again, nil)
+	v.observe(again, nil)
 	has("*rates  0 submitted  0 done*")
 }

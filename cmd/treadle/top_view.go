@@ -14,18 +14,18 @@ import (
 	"treadle/loop/setting"
 )
 
-// topView is what treadle top shows. Its rates are those between the last two looks.
+// topView is the frame of treadle top. Its rates are those between the last two observations.
 type topView struct {
 	last, before client.Overview
-	err          error // of the last look; the one before it is shown on
+	err          error // of the last observation; the frame keeps the one before it
 	every        time.Duration
 	sort         string
-	held, help   bool
+	paused, help bool
 }
 
-// add takes a look at the server, or its error, unless the frame is held.
-func (v *topView) add(o client.Overview, err error) {
-	if v.held {
+// observe adds an observation of the server, or its error, unless the frame is paused.
+func (v *topView) observe(o client.Overview, err error) {
+	if v.paused {
 		return
 	}
 	if v.err = err; err != nil {
@@ -40,15 +40,15 @@ func (v *topView) add(o client.Overview, err error) {
 // sortKeys are the keys that sort the queues.
 var sortKeys = map[byte]string{'s': "submitted", 'r': "ready", 'd': "done", 'f': "failed", 'o': "oldest", 'n': "name"}
 
-// press carries out a key. It returns false when the key ends the view.
-func (v *topView) press(key byte) bool {
+// handleKey carries out a key. It returns false when the key ends the view.
+func (v *topView) handleKey(key byte) bool {
 	switch sort := sortKeys[key]; {
 	case key == 'q' || key == ctrlC:
 		return false
 	case sort != "":
 		v.sort = sort
 	case key == ' ':
-		v.held = !v.held
+		v.paused = !v.paused
 	case key == '?':
 		v.help = !v.help
 	}
@@ -67,7 +67,7 @@ var topKeyHelp = []string{
 // text returns a frame. A line has at most width characters and a frame height lines, unless they are 0. The last line
 // of a bounded frame has the keys.
 func (v *topView) text(width, height int) string {
-	lines := v.head()
+	lines := v.serverLines()
 	switch {
 	case v.help && height > 0:
 		lines = append(lines, topKeyHelp...)
@@ -87,11 +87,11 @@ func (v *topView) text(width, height int) string {
 	return b.String()
 }
 
-// head returns the lines about the server, and an empty one.
-func (v *topView) head() []string {
+// serverLines returns the lines about the server, and an empty one.
+func (v *topView) serverLines() []string {
 	o, all := &v.last, v.total()
 	first := fmt.Sprintf("treadle  %s  up %s  %s", time.UnixMilli(o.At).Format(time.TimeOnly), setting.Spell(time.Duration((o.At-o.Started)/1000)*time.Second), oneLine(o.Health))
-	if v.held {
+	if v.paused {
 		first += "  [held]"
 	}
 	if v.err != nil {
@@ -117,16 +117,21 @@ func (v *topView) head() []string {
 
 // total returns the sum of all queues.
 func (v *topView) total() client.QueueOverview {
-	all := v.last.Rest
+	sum := v.last.Rest
 	for i := range v.last.Queues {
 		q := &v.last.Queues[i]
-		all.Ready, all.Running, all.Delayed, all.Locked = all.Ready+q.Ready, all.Running+q.Running, all.Delayed+q.Delayed, all.Locked+q.Locked
-		all.Waiting, all.Failed, all.Done = all.Waiting+q.Waiting, all.Failed+q.Failed, all.Done+q.Done
+		sum.Ready += q.Ready
+		sum.Running += q.Running
+		sum.Delayed += q.Delayed
+		sum.Locked += q.Locked
+		sum.Waiting += q.Waiting
+		sum.Failed += q.Failed
+		sum.Done += q.Done
 	}
-	return all
+	return sum
 }
 
-// perSecond returns how fast a counter has grown between the last two looks.
+// perSecond returns how fast a counter has grown between the last two observations.
 func (v *topView) perSecond(before, after uint64) float64 {
 	if v.last.At <= v.before.At || after < before {
 		return 0
@@ -134,7 +139,7 @@ func (v *topView) perSecond(before, after uint64) float64 {
 	return float64(after-before) * 1000 / float64(v.last.At-v.before.At)
 }
 
-// rate writes the growth of a counter a second: with a digit behind the point below 10.
+// rate formats the growth per second, with one decimal below 10.
 func (v *topView) rate(before, after uint64) string {
 	if r := v.perSecond(before, after); r > 0 && r < 10 {
 		return strconv.FormatFloat(r, 'f', 1, 64)
@@ -142,17 +147,17 @@ func (v *topView) rate(before, after uint64) string {
 	return strconv.FormatFloat(v.perSecond(before, after), 'f', 0, 64)
 }
 
-// row is a queue of a frame, with its rates.
-type row struct {
+// queueRow is a queue of a frame, with its rates.
+type queueRow struct {
 	client.QueueOverview
 	name            string
 	submitted, done float64
 	cells           []string
 }
 
-// row returns the line of a queue. before is the queue of the look before, or the same.
-func (v *topView) row(name string, q, before *client.QueueOverview) row {
-	r := row{QueueOverview: *q, name: name, submitted: v.perSecond(before.Submitted, q.Submitted), done: v.perSecond(before.Finished, q.Finished)}
+// row returns the line of a queue. before is the queue at the previous observation, or q itself.
+func (v *topView) row(name string, q, before *client.QueueOverview) queueRow {
+	r := queueRow{QueueOverview: *q, name: name, submitted: v.perSecond(before.Submitted, q.Submitted), done: v.perSecond(before.Finished, q.Finished)}
 	oldest := "-"
 	if q.Ready > 0 {
 		oldest = setting.Spell(time.Duration(q.Oldest) * time.Second)
@@ -173,13 +178,13 @@ func (v *topView) table() []string {
 		q := &v.before.Queues[i]
 		before[nameOfQueue(q)] = q
 	}
-	var rows []row
+	var rows []queueRow
 	for i := range v.last.Queues {
 		q := &v.last.Queues[i]
 		name := nameOfQueue(q)
 		rows = append(rows, v.row(printable(name), q, cmp.Or(before[name], q)))
 	}
-	slices.SortFunc(rows, func(a, b row) int { return cmp.Or(v.compare(&a, &b), cmp.Compare(a.name, b.name)) })
+	slices.SortFunc(rows, func(a, b queueRow) int { return cmp.Or(v.compare(&a, &b), cmp.Compare(a.name, b.name)) })
 	if n := v.last.RestQueues; n > 0 {
 		rows = append(rows, v.row(fmt.Sprintf("(%d more)", n), &v.last.Rest, &v.before.Rest))
 	}
@@ -195,7 +200,7 @@ func (v *topView) table() []string {
 func nameOfQueue(q *client.QueueOverview) string { return q.Queue.Queue + string(q.QueueBytes) }
 
 // compare orders two rows by the sort of the view, the largest first.
-func (v *topView) compare(a, b *row) int {
+func (v *topView) compare(a, b *queueRow) int {
 	switch v.sort {
 	case "submitted":
 		return cmp.Compare(b.submitted, a.submitted)
@@ -207,6 +212,7 @@ func (v *topView) compare(a, b *row) int {
 		return cmp.Compare(b.Oldest, a.Oldest)
 	case "ready":
 		return cmp.Compare(b.Ready, a.Ready)
+	default: // by name, as all rows of equal value
+		return 0
 	}
-	return 0
 }

@@ -126,21 +126,21 @@ func (p *workers) learn(ctx context.Context, worker *client.Worker) (t terms, er
 	return t, err
 }
 
-// limit returns how long the command may run for a job, and given, the job's time-out at the server; 0: no limit.
-func (p *workers) limit(t terms, j *client.Job) (limit, given time.Duration) {
+// runLimit returns how long the command may run for a job, and the job's time-out at the server; 0: no limit.
+func (p *workers) runLimit(t terms, j *client.Job) (limit, jobTimeout time.Duration) {
 	switch {
 	case j.Timeout > 0:
-		given = time.Duration(j.Timeout) * time.Second
+		jobTimeout = time.Duration(j.Timeout) * time.Second
 	case !t.says:
-		given = t.timeout
+		jobTimeout = t.timeout
 	}
 	if p.Timeout == ownTimeout {
-		return given, given
+		return jobTimeout, jobTimeout
 	}
-	return p.Timeout, given
+	return p.Timeout, jobTimeout
 }
 
-// announce says which function the worker serves, where, and how long a command may take.
+// announce logs which function the worker serves, where, and how long a command may take.
 func (p *workers) announce(t terms) {
 	var text string
 	switch {

@@ -48,6 +48,8 @@ func (w *workData) end(ctx context.Context) {
 	}
 }
 
+// finish handles a whole line of the command's output: data, the result, or any other text, which becomes the result
+// with the rest.
 func (w *workData) finish(ctx context.Context) {
 	kind, rest := string(w.line[:min(len(w.line), len(lineData))]), w.line[min(len(w.line), len(lineData)+1):]
 	switch kind {

@@ -208,7 +208,7 @@ func (p *workers) connect(ctx context.Context) (*client.Worker, terms, error) {
 // do runs the command for a job and reports the end to the server; false: the command failed.
 func (p *workers) do(kill context.Context, worker *client.Worker, t terms, a *client.Assignment) bool {
 	began := time.Now()
-	limit, given := p.limit(t, &a.Job)
+	limit, given := p.runLimit(t, &a.Job)
 	if p.LockName != "" && !p.acquire(worker, a) {
 		return true // the server has the job again
 	}

@@ -120,7 +120,7 @@ func TestWorkLimits(t *testing.T) {
 	f := func(timeout time.Duration, own int32, says bool, limit, given time.Duration) {
 		t.Helper()
 		p := &workers{workCmd: &workCmd{Timeout: timeout}}
-		l, g := p.limit(terms{timeout: time.Minute, says: says}, &client.Job{Timeout: own})
+		l, g := p.runLimit(terms{timeout: time.Minute, says: says}, &client.Job{Timeout: own})
 		if l != limit || g != given {
 			t.Errorf("--timeout %v, own %d, says %v: %v, %v, want %v, %v", timeout, own, says, l, g, limit, given)
 		}

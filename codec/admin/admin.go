@@ -78,7 +78,7 @@ type DoneJob struct {
 type Page[Job any] struct {
 	Queue string `json:"queue"`
 	Jobs  []Job  `json:"jobs"`
-	Next  string `json:"next,omitempty"` // the cursor of the next page; empty: there is none
+	Next  string `json:"next,omitempty"` // the cursor of the next page; empty: none
 }
 
 // FailedPage is the answer to GET /api/v1/failed?queue=Q.

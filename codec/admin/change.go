@@ -74,11 +74,11 @@ type Operation struct {
 	Verb      string    `json:"verb"`
 	Filter    string    `json:"filter"`
 	State     string    `json:"state"`   // see OperationRunning
-	Looked    int64     `json:"looked"`  // at so many jobs
-	Of        int       `json:"of"`      // there were about so many when it began
-	Matched   int       `json:"matched"` // so many were meant
+	Looked    int64     `json:"looked"`  // number of jobs looked at
+	Of        int       `json:"of"`      // about the number of jobs at its begin
+	Matched   int       `json:"matched"` // number of jobs that the filter matched
 	Changed   int       `json:"changed"`
-	Left      int       `json:"left"`             // so many stayed as they were
+	Left      int       `json:"left"`             // number of jobs that stayed as they were
 	Errors    []LeftJob `json:"errors,omitempty"` // the first of those
 	By        string    `json:"by,omitempty"`
 	Started   int64     `json:"started"`         // Unix milliseconds
@@ -116,12 +116,12 @@ type AuditRecord struct {
 	Agent   string `json:"agent,omitempty"`  // the program that asked, as it names itself
 	Request string `json:"request"`          // such as POST /api/v1/jobs/change
 	Target  string `json:"target,omitempty"` // what was changed
-	Count   int    `json:"count,omitempty"`  // so many jobs
+	Count   int    `json:"count,omitempty"`  // number of jobs
 	Why     string `json:"why,omitempty"`
 }
 
 // Audit is a page of the audit, the newest record first.
 type Audit struct {
 	Records []AuditRecord `json:"records"`
-	Next    string        `json:"next,omitempty"` // the cursor of the next page; empty: there is none
+	Next    string        `json:"next,omitempty"` // the cursor of the next page; empty: none
 }

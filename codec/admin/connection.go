@@ -20,7 +20,7 @@ type Connection struct {
 // Connections is a page of connections, by id.
 type Connections struct {
 	Connections []Connection `json:"connections"`
-	Next        string       `json:"next,omitempty"` // the cursor of the next page; empty: there is none
+	Next        string       `json:"next,omitempty"` // the cursor of the next page; empty: none
 }
 
 // Close names a connection to close.

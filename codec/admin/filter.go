@@ -210,6 +210,7 @@ func setOnce(to *string, value string) error {
 
 var errNoValue = fmt.Errorf("the value is missing")
 
+// setState sets the states of the term state:A,B.
 func (f *Filter) setState(value string) error {
 	if len(f.States) > 0 {
 		return fmt.Errorf("the term stands twice: join the states with a comma")
@@ -223,6 +224,7 @@ func (f *Filter) setState(value string) error {
 	return nil
 }
 
+// setPriority narrows the priorities by the term priority:N or priority:>N.
 func (f *Filter) setPriority(value string) error {
 	operator, number := splitOperator(value)
 	n, err := strconv.ParseInt(number, 10, 64)
@@ -236,6 +238,7 @@ func (f *Filter) setPriority(value string) error {
 	return nil
 }
 
+// setAge narrows the ages by the term age:>TIME. The sign is required, since no job is exactly of an age.
 func (f *Filter) setAge(value string) error {
 	operator, text := splitOperator(value)
 	age, ok := durationOf(text)

@@ -16,7 +16,7 @@ type Job struct {
 
 	Priority int64    `json:"priority,omitempty"` // the larger first
 	At       Moment   `json:"at,omitzero"`        // not before that moment
-	Delay    Duration `json:"delay,omitzero"`     // not before so much time has passed
+	Delay    Duration `json:"delay,omitzero"`     // the job is due after this time
 	Timeout  Duration `json:"timeout,omitzero"`   // of each run; none: the server's
 	Wait     Duration `json:"wait,omitzero"`      // how long the answer may wait for the end of the job; none: it does not
 }
@@ -69,7 +69,7 @@ type Queue struct {
 // Queues is a page of queues, by name.
 type Queues struct {
 	Queues []Queue `json:"queues"`
-	Next   string  `json:"next,omitempty"` // the cursor of the next page; empty: there is none
+	Next   string  `json:"next,omitempty"` // the cursor of the next page; empty: none
 }
 
 // Error is the answer to a request that was not carried out.

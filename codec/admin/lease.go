@@ -4,7 +4,7 @@ package admin
 type Reserve struct {
 	Queues      []string `json:"queues"`
 	QueuesBytes [][]byte `json:"queues_b64,omitempty"` // further ones, in base64
-	Jobs        int      `json:"jobs,omitempty"`       // at most so many; default: 1
+	Jobs        int      `json:"jobs,omitempty"`       // at most this many; default: 1
 	Wait        Duration `json:"wait,omitzero"`        // how long to wait for the first; none: not at all
 	Lease       Duration `json:"lease,omitzero"`       // how long the worker holds each; default: a minute
 	Worker      string   `json:"worker,omitempty"`     // how views and histories name it; default: its address

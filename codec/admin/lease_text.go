@@ -20,6 +20,7 @@ func (l *Leased) AppendJSON(dst []byte) []byte {
 	return append(dst, "]}"...)
 }
 
+// appendJSON appends the job as JSON, without the members that are zero.
 func (j *LeasedJob) appendJSON(dst []byte) []byte {
 	dst = append(dst, '{')
 	if j.Token != "" {

@@ -30,6 +30,8 @@ func (d *Duration) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
+// parseDuration parses a time: a number of seconds, or a text such as "90s". It returns -1 for a time that is out of
+// range.
 func parseDuration(raw []byte) (time.Duration, error) {
 	wrong := errors.New(string(raw) + ` is no time: give seconds, as in 90 or 0.5, or a text as in "500ms", "90s", "1h30m" or "30d"`)
 	if len(raw) > 0 && raw[0] != '"' {

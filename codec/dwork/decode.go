@@ -86,6 +86,8 @@ func DecodeReply(payload []byte, q *Query) error {
 	return decode(payload, q, math.MaxInt, &replies, "is no reply")
 }
 
+// decode parses a message and checks that its type may have its parts. illegal is the error about a type that only the
+// other side sends.
 func decode(payload []byte, q *Query, room int, shapes *[Error + 1]shape, illegal string) error {
 	if err := q.parse(payload, room); err != nil {
 		return err

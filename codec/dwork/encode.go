@@ -45,6 +45,7 @@ func AppendLog(parts []byte, e LogEntry) []byte {
 	return appendNumber(appendNumber(parts, logState, int64(e.State)), logTime, e.Time)
 }
 
+// appendDep appends a dependency as a field of a message.
 func appendDep(parts []byte, tag uint64, d Dep) []byte {
 	size := 1 + protowire.SizeBytes(len(d.Name))
 	if d.Location != nil {

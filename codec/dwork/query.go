@@ -5,9 +5,9 @@ package dwork
 type Query struct {
 	Type     Type
 	Count    int    // how many tasks there are
-	Name     []byte // nil when there is none; an empty one is not nil
-	Location []byte // nil when there is none; an empty one is not nil
-	N        int32  // 0 when there is none
+	Name     []byte // nil if none exists; an empty one is not nil
+	Location []byte // nil if none exists; an empty one is not nil
+	N        int32  // 0 if none exists
 	HasN     bool
 
 	payload []byte
@@ -40,6 +40,7 @@ func (t Task) Pred(yield func(Dep) bool) { t.deps(taskPred, yield) }
 // Succ yields the tasks that wait for this one.
 func (t Task) Succ(yield func(Dep) bool) { t.deps(taskSucc, yield) }
 
+// deps calls yield with the dependencies of a field, until yield returns false.
 func (t Task) deps(tag uint64, yield func(Dep) bool) {
 	f := fields{rest: t.message}
 	for f.next() {
@@ -67,7 +68,7 @@ func (t Task) Log(yield func(LogEntry) bool) {
 	}
 }
 
-// Dep names another task. Location is nil when there is none.
+// Dep names another task. Location is nil if none exists.
 type Dep struct {
 	Name     []byte
 	Location []byte

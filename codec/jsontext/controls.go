@@ -1,7 +1,7 @@
 package jsontext
 
 // EscapeControls returns a copy of text with each raw control character inside a string written as its escape, as
-// clients without a JSON library leave them out. It returns nil when there is none, or when the copy would be longer than
+// clients without a JSON library leave them out. It returns nil if none exists, or when the copy would be longer than
 // limit bytes. The rest of text is not checked.
 func EscapeControls(text []byte, limit int) []byte {
 	size := len(text)

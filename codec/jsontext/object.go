@@ -3,7 +3,7 @@ package jsontext
 // walk is where a walk over the parts of an object or an array has come to.
 type walk struct {
 	text  []byte
-	at    int  // index of the next part; 0: there is none
+	at    int  // index of the next part; 0: none
 	ended bool // the closing bracket has come, and nothing but white space follows
 }
 

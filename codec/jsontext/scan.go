@@ -51,7 +51,7 @@ func skipKey(p []byte, i int) (end, value int) {
 	return end, skipSpace(p, i+1)
 }
 
-// skipValue skips the value at p[i], which may have at most so many levels of arrays and objects.
+// skipValue skips the value at p[i], which may have at most this number of levels of arrays and objects.
 func skipValue(p []byte, i, levels int) (end int) {
 	if i == len(p) {
 		return 0
@@ -66,8 +66,8 @@ func skipValue(p []byte, i, levels int) (end int) {
 	return end
 }
 
-// skipDeep is skipNested with room for so many levels. It is a function of its own so that other calls do not clear its
-// large stack.
+// skipDeep is skipNested with room for maxDepth levels. It is a function of its own so that other calls do not clear
+// its large stack.
 //
 //go:noinline
 func skipDeep(p []byte, i, levels int) (end int) {
@@ -152,6 +152,7 @@ func skipLiteral(p []byte, i int, word string) (end int) {
 	return end
 }
 
+// skipNumber returns the end of the number at p[i:], or 0 if none begins there.
 func skipNumber(p []byte, i int) (end int) {
 	i = skipInteger(p, i)
 	if i == 0 || i == len(p) {
@@ -209,7 +210,7 @@ const (
 )
 
 // notPlain marks the lowest of the eight bytes of w that is a quote, a backslash, a control character or outside ASCII.
-// It returns 0 when there is none. The marks of higher bytes may be wrong, because the subtractions borrow from them.
+// It returns 0 if none exists. The marks of higher bytes may be wrong, because the subtractions borrow from them.
 func notPlain(w uint64) (marks uint64) {
 	quote := (w ^ '"'*ones) - ones
 	backslash := (w ^ '\\'*ones) - ones

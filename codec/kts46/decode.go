@@ -101,6 +101,7 @@ type reader struct {
 	values int
 }
 
+// newReader returns a reader of XML that accepts UTF-8 alone, and only one declaration of the encoding.
 func newReader(r io.Reader) *reader {
 	d := &reader{Decoder: xml.NewDecoder(r)}
 	declared := false
@@ -336,6 +337,7 @@ func (d *reader) typed(name string, depth int) (any, error) {
 	return nil, fmt.Errorf("the type %.20q is not known", name)
 }
 
+// array reads an array: data with any number of values.
 func (d *reader) array(depth int) (any, error) {
 	all, seen := []any{}, false
 	err := d.children(func(name string) error {
@@ -355,6 +357,7 @@ func (d *reader) array(depth int) (any, error) {
 	return all, err
 }
 
+// structure reads a struct: members, each with one name and one value.
 func (d *reader) structure(depth int) (any, error) {
 	all := Struct{}
 	err := d.children(func(name string) error {

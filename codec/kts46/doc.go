@@ -31,7 +31,7 @@ type Member struct {
 // Struct is XML-RPC's struct, in the order of the wire.
 type Struct []Member
 
-// Get returns the member of a name, nil when there is none.
+// Get returns the member of a name, nil if none exists.
 func (s Struct) Get(name string) any {
 	for _, m := range s {
 		if m.Name == name {

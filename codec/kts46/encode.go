@@ -40,6 +40,8 @@ func appendParam(dst []byte, v any) []byte {
 	return append(dst, "</param>\n"...)
 }
 
+// appendValue appends a value of XML-RPC with the spaces and newlines that the reference's library writes. It panics on
+// a type that no answer has.
 func appendValue(dst []byte, v any) []byte {
 	switch v := v.(type) {
 	case nil:

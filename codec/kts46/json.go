@@ -11,7 +11,7 @@ var errNotJSON = errors.New("the request is not JSON")
 
 // Request is one JSON-RPC 1.0 request.
 type Request struct {
-	Method string            // empty when there is none
+	Method string            // empty if none exists
 	Params []json.RawMessage // none when they are not an array
 	// ID is the text of the id, or nil when it is missing or null. A request without one is answered with an empty body.
 	ID json.RawMessage
@@ -64,6 +64,7 @@ func AppendError(dst []byte, id json.RawMessage, why any) []byte {
 	return appendReply(dst, nil, why, id)
 }
 
+// appendReply appends a reply of version 2. It panics on a result that JSON cannot represent.
 func appendReply(dst []byte, result, why any, id json.RawMessage) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -15,7 +15,7 @@ type Frame struct {
 	// consumes them as a stream before it calls Next again.
 	More int
 	// Sum is the announced checksum of a LOAD in the CRC framing, and PartialSum that of its message id and command.
-	// The caller goes on with crc32.Update over the More bytes and compares at their end.
+	// The caller continues with crc32.Update over the More bytes and compares at their end.
 	Sum        uint32
 	PartialSum uint32
 }

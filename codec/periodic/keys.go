@@ -35,7 +35,7 @@ const (
 // Reason says why a request was answered UNKNOWN.
 type Reason uint8
 
-// The reasons. The numbers are on the wire and keep their meaning; 0 is none, or not known.
+// The reasons. The numbers are on the wire and keep their meaning; 0 is an unknown reason, or no reason.
 const (
 	ReasonDisk      Reason = iota + 1 // the journal's disk has less free space than --min-free
 	ReasonRoom                        // the disk has no room for a LOAD of this size

@@ -69,6 +69,7 @@ func ParseStatus(text string, form StatusForm) ([]StatusLine, error) {
 	return lines, nil
 }
 
+// parseStatusLine parses a line of the status. The name may contain commas: the counts are the last fields.
 func parseStatusLine(line string, form StatusForm) (l StatusLine, ok bool) {
 	fields := strings.Split(line, ",")
 	name := len(fields) - int(form) - 1 // how many fields the name takes

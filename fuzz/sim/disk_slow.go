@@ -10,7 +10,7 @@ import (
 	"treadle/fuzz/sim/play"
 )
 
-// While a slow disk syncs one group of changes, the server goes on; changes made meanwhile are in the next group.
+// While a slow disk syncs one group of changes, the server continues; changes made meanwhile are in the next group.
 
 // commitSlowly begins to commit everything that has happened. The disk stays at a sync while other things happen. When
 // it returns, the disk is at a group, unless nothing was left to commit; when over is closed everything is on disk.

@@ -105,6 +105,8 @@ func (l *Ledger) failedID(c *Conn, id []byte) *Job {
 	return nil
 }
 
+// gloomReply checks the next reply that a Gloom connection has received against what the ledger knows, and returns its
+// bytes; 0 if it is incomplete.
 func (l *Ledger) gloomReply(c *Conn) int {
 	payload, n, err := gloom.Next(c.written, 1<<20)
 	if n == 0 {
@@ -158,6 +160,7 @@ func (l *Ledger) gloomReply(c *Conn) int {
 	return n
 }
 
+// actAsSlave lets a slave join a type, or respond to the job that it holds.
 func (s *Simulator) actAsSlave(c *Conn) {
 	if c.next == 0 || s.rng.IntN(8) == 0 {
 		c.next = 1
@@ -174,6 +177,7 @@ func (s *Simulator) actAsSlave(c *Conn) {
 	s.trace.Say("c%d does %v", c.id, h.job)
 }
 
+// joinQueue lets a slave join a queue. The ledger notes it when the request arrives.
 func (s *Simulator) joinQueue(c *Conn, queue int) {
 	arrive := func() {
 		for i := range c.does {

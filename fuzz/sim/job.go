@@ -65,7 +65,7 @@ type Job struct {
 	owner    *Conn    // the connection that waits for the result
 	results  []string // everything that workers said the job came to
 	next     *Job     // the job that has replaced this one, or may have
-	failures int      // at most so many runs have failed
+	failures int      // largest number of runs that may have failed
 	returned int      // reports of workers that the job is not done
 
 	periodicJob

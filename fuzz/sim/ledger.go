@@ -44,7 +44,7 @@ type Ledger struct {
 	mixed    bool  // something is under way in the server
 	full     bool  // the disk is
 	fills    int   // how often this has changed
-	syncing  bool  // the disk is at a group, and others go on
+	syncing  bool  // the disk is at a group, and others continue
 	ending   bool  // a client has asked the server to stop
 	stopping bool  // it has begun to stop
 	began    int64 // the wall clock at the beginning of this turn
@@ -61,6 +61,7 @@ type Ledger struct {
 	handed, done, results int // how often
 }
 
+// newLedger returns the ledger of a server without jobs.
 func newLedger(setup Setup) *Ledger {
 	t := new(play.Trace)
 	l := &Ledger{

@@ -10,7 +10,7 @@ import (
 	"treadle/codec/periodic"
 )
 
-// A worker that has lost its job, by a time-out or a removal, goes on with it and reports it late. Such a report must
+// A worker that has lost its job, by a time-out or a removal, continues with it and reports it late. Such a report must
 // count for the run that the worker was given, and for no other.
 
 // Run is one assignment of a job to a peer.

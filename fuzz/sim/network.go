@@ -84,7 +84,7 @@ type heldJob struct {
 	tag    uint32 // of the GRAB_JOB
 }
 
-// mark is a request that has arrived when so many bytes of its connection have.
+// mark is a request that has arrived when at bytes of its connection have arrived.
 type mark struct {
 	at      int
 	request *Request
@@ -152,7 +152,7 @@ func (c *Conn) askAs(id uint32, r *Request, args []byte) {
 	c.mark(r, 0)
 }
 
-// mark notes a request that ends so many bytes before the end of what is on its way.
+// mark notes a request that ends the given number of bytes before the end of what is on its way.
 func (c *Conn) mark(r *Request, before int) {
 	c.marks = append(c.marks, mark{c.passed + len(c.outgoing) - before, r})
 }

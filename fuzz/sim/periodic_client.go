@@ -170,6 +170,7 @@ func (s *Simulator) removeAny(c *Conn) {
 	s.remove(c, all[s.rng.IntN(len(all))])
 }
 
+// remove removes a job by its name. In the ledger all jobs of that name end when the request arrives.
 func (s *Simulator) remove(c *Conn, j *Job) {
 	r := &Request{cmd: periodic.RemoveJob}
 	r.arrive = func() {

@@ -84,7 +84,7 @@ func (s *Simulator) crcStep() {
 	}
 }
 
-// crcAct is something that a worker does with a job that it goes on doing.
+// crcAct is something that a worker does with a job that it still does.
 type crcAct int
 
 const (
@@ -99,7 +99,7 @@ var crcActs = play.NewTable(
 	play.Of(2, crcAcquires), play.Of(1, crcReleases), play.Of(2, crcPublishes), play.Of(1, crcConfirms), play.Of(1, crcDeclines),
 )
 
-// whileHolding lets a worker do something with a job that it goes on doing.
+// whileHolding lets a worker do something with a job that it still does.
 func (s *Simulator) whileHolding(c *Conn, h heldJob) {
 	lock := fmt.Sprint("l", s.rng.IntN(2))
 	j := h.job
@@ -167,7 +167,7 @@ func (s *Simulator) listen(c *Conn, queue int, name string) {
 	s.trace.Say("c%d wants the data of %s of q%d", c.id, v, queue)
 }
 
-// acquired checks the answer to an ACQUIRE. A job has a lock for sure when its worker was told so, goes on doing it,
+// acquired checks the answer to an ACQUIRE. A job has a lock for sure when its worker was told so, still does it,
 // and has asked for nothing since that may have cost it the lock.
 func (l *Ledger) acquired(c *Conn, q *Request, body []byte) {
 	if len(body) != 2 || body[0] != byte(periodic.Acquired) || body[1] > 1 {

@@ -138,7 +138,7 @@ func (s *Simulator) offerMany() {
 // function is the name of one of the many functions.
 func function(i int) string { return fmt.Sprintf("f%04d", i) }
 
-// checkMany checks a STATUS with all functions of the worker that offers so many.
+// checkMany checks a STATUS with all functions of the worker of many functions.
 func (l *Ledger) checkMany(lines map[string]string) {
 	for i := range manyFunctions {
 		if line := lines[function(i)]; !strings.HasPrefix(line, "1,0,0,") {

@@ -159,6 +159,7 @@ func (l *Ledger) parseDump(body []byte) []periodic.Job {
 	})
 }
 
+// parseAllOfDump returns the jobs of a dump. It fails the simulation if the dump cannot be parsed.
 func (l *Ledger) parseAllOfDump(body []byte) (all []periodic.Job) {
 	n, rest, ok := periodic.Int64(body)
 	for range n {

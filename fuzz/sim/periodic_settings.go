@@ -210,7 +210,7 @@ func (v *probe) send(cmd periodic.Command, args []byte) (id uint32) {
 	return v.next
 }
 
-// answer returns the answer to a request; nil: there is none yet.
+// answer returns the answer to a request; nil: none yet.
 func (v *probe) answer(id uint32) (body []byte) {
 	v.heard = append(v.heard, v.peer.Read()...)
 	var r periodic.Response

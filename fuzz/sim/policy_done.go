@@ -22,7 +22,7 @@ type policyKeep struct {
 	age  int64 // milliseconds; 0: for ever
 }
 
-// over reports whether a job that ended at a time may go: it is too old, or so many others are kept before it.
+// over reports whether a job that ended at a time may go: it is too old, or enough others are kept before it.
 func (k policyKeep) over(ended, now int64, others int) bool {
 	return !k.on || k.jobs > 0 && others >= k.jobs || k.age > 0 && ended+k.age <= now
 }
@@ -189,7 +189,7 @@ func (m *PolicyModel) namesakeOf(j *policyJob) (n namesake) {
 	return n
 }
 
-// policyAgain chooses a job that has ended, and whose name may be submitted again; nil: there is none.
+// policyAgain chooses a job that has ended, and whose name may be submitted again; nil: none.
 func (s *Simulator) policyAgain() *policyJob {
 	all := s.ledger.policy.jobs
 	ended := func(f fate) bool { return f.place&^(nowhere|finished) != 0 || f.endedTo >= s.server.Now().Wall }

@@ -54,7 +54,7 @@ type policyJob struct {
 
 	maybeDue, due bool  // the time of now.from, or now.to, has come since that was decided
 	ready         bool  // it was due when the server had nothing more to do
-	passed        int   // so many of the other key started, later than any of its own, while it was ready and could start
+	passed        int   // number of jobs of the other key that started after the last of its own, while it was ready and could start
 	inTurn        bool  // it was ready when a job was handed out last
 	tooOld        int64 // Mono since when it has expired for sure; 0: it has not
 	parked        bool  // it waits for the lock

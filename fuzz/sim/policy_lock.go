@@ -98,7 +98,7 @@ func (m *PolicyModel) leaveAtOnce(is func(*policyJob) bool) {
 	m.lock.unsure = m.lock.unsure || n > 1
 }
 
-// nextOver returns the job whose run or whose wait for the lock is over next, up to now; nil: there is none. When both are
+// nextOver returns the job whose run or whose wait for the lock is over next, up to now; nil: none. When both are
 // over at once, the wait comes first.
 func (m *PolicyModel) nextOver() (first *policyJob, at int64) {
 	at = m.clock().Mono + 1

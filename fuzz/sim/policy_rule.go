@@ -26,7 +26,7 @@ type policyRule struct {
 	noSubmits                     bool
 
 	concurrency      int   // 0: any number
-	jobs, per, burst int64 // so many start in so many milliseconds, and so many at once; jobs 0: any number
+	jobs, per, burst int64 // jobs start in per milliseconds, and burst of them at once; jobs 0: any number
 	noHandOut        bool
 
 	oneKey         bool // all jobs have the empty key; else it is the first letter of a job's name

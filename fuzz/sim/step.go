@@ -245,7 +245,7 @@ func (s *Simulator) breakConn(c *Conn) {
 	s.settle()
 }
 
-// A peer sends a malformed request once in so many acts, and garbage once in so many more.
+// A peer sends a malformed request once in a number of acts, and garbage more rarely.
 const malformedOnceIn, garbageOnceIn = 40, 400
 
 // act lets a peer do one thing.

@@ -28,7 +28,7 @@
 //	GET   /api/v1/done?queue=Q            its finished jobs, as of failed ones
 //	GET   /api/v1/done/result?queue=Q&id=7  the kept result of one, as bytes
 //	POST  /api/v1/done/remove             remove them, as failed ones
-//	GET   /api/v1/cron                    the cron entries; entry=NAME: one, next=N: with so many times to come
+//	GET   /api/v1/cron                    the cron entries; entry=NAME: one, next=N: with its next N times
 //	POST  /api/v1/cron                    add an entry: {"name":"N","schedule":"30 2 * * *","queue":"Q","workload":"W"}
 //	POST  /api/v1/cron/remove             remove it: {"entry":"N"}
 //	POST  /api/v1/cron/run                submit its job now, in the same words
@@ -154,7 +154,7 @@ type Interface struct {
 	late  map[string]*cronEntry // by name: those of the run time
 }
 
-// New makes the API. It returns an error when a rule of the file cannot be meant.
+// New makes the API. It returns an error for an invalid rule or cron entry of the file.
 func New(host protocol.Host, o Options) (*Interface, error) {
 	i := &Interface{host: host, o: o, rules: make(map[string]map[string]string), late: make(map[string]*cronEntry), closed: make(chan struct{})}
 	i.reserver, i.awaiter = host.NewLocalPeer(i.deliverJob), host.NewLocalPeer(i.deliverEnd)
@@ -230,14 +230,14 @@ func (i *Interface) Begin() error {
 	return i.beginCron()
 }
 
-// follow returns when all queues follow a table of rules. wholly says that no peer is served yet: jobs with keys are moved
-// at once, and not by the Ticks.
-func (i *Interface) follow(table *sched.Policies, wholly bool) {
+// follow makes all queues follow a table of rules before it returns. atStart reports that no peer is served yet: jobs
+// with keys are then moved at once, not by the Ticks.
+func (i *Interface) follow(table *sched.Policies, atStart bool) {
 	i.table = table
 	i.host.Sched().SetPolicies(table)
 	sink := i.host.NewSink()
 	i.host.Sched().ApplyPolicies(i.host.Now(), sink)
-	if wholly {
+	if atStart {
 		i.host.Sched().ApplyKeys(i.host.Now(), sink)
 	}
 	sink.Wake()

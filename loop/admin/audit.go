@@ -188,6 +188,7 @@ func changedBy(answer any) (jobs int, changed bool) {
 	return 0, true
 }
 
+// getAudit answers GET /audit with a page of the audit log, the latest entries first.
 func (i *Interface) getAudit(r *http.Request) (any, error) {
 	q, err := parameters(r)
 	if err != nil {

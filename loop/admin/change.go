@@ -232,6 +232,7 @@ func (i *Interface) ruleOf(pattern string) *codec.Rule {
 	return &codec.Rule{Pattern: pattern, Source: sched.FromRunTime.String(), Values: i.runTime(pattern)}
 }
 
+// postPause answers POST /queues/pause: it pauses hand-out, submits or both of a queue or of all queues of a pattern.
 func (i *Interface) postPause(r *http.Request) (any, error) {
 	q, err := readQueueChange(r)
 	if err != nil {
@@ -254,7 +255,8 @@ func (i *Interface) ruleAfter(r *http.Request, q *codec.QueueChange, what string
 	return i.ruleOf(q.Queue), nil
 }
 
-// postResume ends a pause. A queue that a weaker rule pauses is said not to be.
+// postResume ends a pause. If a weaker rule, such as one of the file, pauses the queue too, postResume sets a rule that
+// says "no".
 func (i *Interface) postResume(r *http.Request) (any, error) {
 	q, err := readQueueChange(r)
 	if err != nil {

@@ -29,7 +29,7 @@ type cronEntry struct {
 	source sched.PolicySource
 }
 
-// CheckCron returns an error when an entry cannot be meant, and the key of the configuration file that is wrong.
+// CheckCron returns an error for an invalid entry, with the key of the configuration file that is wrong.
 func CheckCron(e *codec.CronEntry) (key string, err error) {
 	_, err = newCron(e, sched.FromFile, 0)
 	var wrong *sched.CronError
@@ -39,6 +39,7 @@ func CheckCron(e *codec.CronEntry) (key string, err error) {
 	return "", err
 }
 
+// newCron returns an entry with the defaults of the missing fields, or a CronError.
 func newCron(e *codec.CronEntry, source sched.PolicySource, space sched.Space) (*cronEntry, error) {
 	c := &cronEntry{CronEntry: *e, source: source}
 	c.sched = sched.CronEntry{
@@ -80,6 +81,7 @@ func (i *Interface) joinCron() (map[string]*cronEntry, error) {
 	return all, nil
 }
 
+// restoreCron restores an entry that was set at run time, or its removal, from a setting of the journal.
 func (i *Interface) restoreCron(name string, value []byte) error {
 	var e *codec.CronEntry
 	if err := json.Unmarshal(value, &e); err != nil {
@@ -98,6 +100,7 @@ func (i *Interface) restoreCron(name string, value []byte) error {
 	return nil
 }
 
+// beginCron sets the entries of the file and of the run time in the scheduler, and drops those of an earlier start.
 func (i *Interface) beginCron() (err error) {
 	if i.cron, err = i.joinCron(); err != nil {
 		return err
@@ -253,6 +256,7 @@ func (i *Interface) Samples() (all []web.Sample) {
 // maxCronTimes bounds the times to come in an answer.
 const maxCronTimes = 1000
 
+// getCron answers GET /cron with all entries, or with one and its next times.
 func (i *Interface) getCron(r *http.Request) (any, error) {
 	q, times := r.URL.Query(), 1
 	if text := q.Get("next"); text != "" {
@@ -271,6 +275,7 @@ func (i *Interface) getCron(r *http.Request) (any, error) {
 
 func noCron(name string) error { return &notFound{fmt.Errorf("there is no cron entry %q", name)} }
 
+// postCron answers POST /cron: it sets an entry at run time.
 func (i *Interface) postCron(r *http.Request) (any, error) {
 	var a codec.CronAdd
 	if err := read(r, &a); err != nil {

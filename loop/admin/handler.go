@@ -188,7 +188,8 @@ func fromLoopback(r *http.Request) bool {
 	return err == nil && from.Addr().Unmap().IsLoopback()
 }
 
-// write answers a request. The answers of all requests together are bounded: of those that are not read, the stalest ends.
+// write answers a request. The unread answers of all requests are bounded together. When they exceed the bound, the one
+// that was last read longest ago ends.
 func (i *Interface) write(w http.ResponseWriter, v any, err error) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) // fails only when the connection is closed
 	status := http.StatusOK
@@ -213,9 +214,10 @@ func (i *Interface) write(w http.ResponseWriter, v any, err error) {
 	_, transfer := i.outgoing.Begin(context.Background(), w)
 	defer transfer.End()
 	err = transfer.Send(w, text)
+	// Only an answer with leases must be known to have failed.
 	if jobs, ok := v.(*leased); ok && (err != nil || jobs.ctx.Err() != nil || http.NewResponseController(w).Flush() != nil) {
 		jobs.unsent()
-	} // nobody misses another answer
+	}
 }
 
 // encode returns the JSON of an answer, a type of package codec/admin.
@@ -283,6 +285,7 @@ func read(r *http.Request, v any) error {
 	return decode(text, v)
 }
 
+// getPolicies answers GET /policies with all rules, or with the values of one queue and the rule of each.
 func (i *Interface) getPolicies(r *http.Request) (any, error) {
 	t := i.policies()
 	var answer codec.Table
@@ -301,6 +304,7 @@ func (i *Interface) getPolicies(r *http.Request) (any, error) {
 	return &answer, nil
 }
 
+// patchPolicies answers PATCH /policies: it changes a rule of the run time.
 func (i *Interface) patchPolicies(r *http.Request) (any, error) {
 	var c codec.Change
 	if err := read(r, &c); err != nil {

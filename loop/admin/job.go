@@ -62,7 +62,7 @@ func (i *Interface) getJob(r *http.Request) (any, error) {
 	return &d, nil
 }
 
-// shownPart returns the first part of so many bytes as a message has it. A character is not cut.
+// shownPart returns the first size bytes as a message has them. A character is not cut.
 func shownPart(part []byte, size int) (text *string, inBase64 []byte, cut bool) {
 	whole := part
 	if cut = len(part) < size; cut {

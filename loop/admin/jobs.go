@@ -86,8 +86,8 @@ func (i *Interface) listing(filter, after string) (*sched.Listing, error) {
 	return i.listingOf(f, after, false)
 }
 
-// listingOf is listing for a filter that was read. every has the jobs of all queues looked at, one record after the other,
-// also when the filter names one queue.
+// listingOf is listing for a parsed filter. With every, it looks at the jobs of all queues in the order of their
+// records, even if the filter names one queue.
 func (i *Interface) listingOf(f *codec.Filter, after string, every bool) (_ *sched.Listing, err error) {
 	m := sched.Match{Queues: f.Queues, Names: f.Names, Workers: f.Workers, Texts: f.Texts, Priority: (*sched.Range)(f.Priority), Age: (*sched.Range)(f.Age)}
 	if f.ID != "" {

@@ -57,6 +57,7 @@ func queues[Q any](i *Interface, k *keptJobs, make func(queue string, queueBytes
 	return all
 }
 
+// getFailed answers GET /failed with the queues that keep failed jobs, or with a page of the failed jobs of one queue.
 func (i *Interface) getFailed(r *http.Request) (any, error) {
 	if r.URL.Query().Get("queue") == "" {
 		return &codec.FailedQueues{Queues: queues(i, &failedJobs, func(queue string, queueBytes []byte, jobs int) codec.FailedQueue {
@@ -70,6 +71,7 @@ func (i *Interface) getFailed(r *http.Request) (any, error) {
 	}, func(j *codec.FailedJob, _ uint64, all []codec.Attempt) { j.Attempts = all })
 }
 
+// getDone answers GET /done with the queues that keep finished jobs, or with a page of the finished jobs of one queue.
 func (i *Interface) getDone(r *http.Request) (any, error) {
 	if r.URL.Query().Get("queue") == "" {
 		return &codec.DoneQueues{Queues: queues(i, &doneJobs, func(queue string, queueBytes []byte, jobs int) codec.DoneQueue {
@@ -94,6 +96,7 @@ func (i *Interface) getDone(r *http.Request) (any, error) {
 // result is the answer to GET /api/v1/done/result: bytes, not JSON.
 type result []byte
 
+// getResult answers GET /done/result with the bytes of a kept result.
 func (i *Interface) getResult(r *http.Request) (any, error) {
 	q := r.URL.Query()
 	id, err := strconv.ParseUint(q.Get("id"), 10, 64)
@@ -118,7 +121,7 @@ const (
 )
 
 // page makes a page of the kept jobs of a queue. show is called under a lock of the scheduler; the histories are read when
-// the scheduler goes on.
+// the scheduler continues.
 func page[Job any](i *Interface, r *http.Request, k *keptJobs, show func(*sched.KeptJob) Job, add func(*Job, uint64, []codec.Attempt)) (any, error) {
 	q := r.URL.Query()
 	limit, err := limitOf(q.Get("limit"), defaultPage)
@@ -149,6 +152,8 @@ func page[Job any](i *Interface, r *http.Request, k *keptJobs, show func(*sched.
 	return p, nil
 }
 
+// parseCursor parses the cursor of a page, TIME-ID, as the answer of the page before has it. An empty text is the
+// start.
 func parseCursor(text string) (c sched.KeptCursor, err error) {
 	if text == "" {
 		return c, nil

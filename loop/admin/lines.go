@@ -23,7 +23,8 @@ const (
 	linesAhead = 8 << 10
 	// maxRefusedLines bounds the refusals that the answer describes; it counts the others.
 	maxRefusedLines = 100
-	// pieceTime is the time for the next leastPiece bytes of a body to come. A body may take any time as long as it goes on.
+	// pieceTime is the time for the next leastPiece bytes of a body to come. A body may take any time as long as it
+	// continues.
 	pieceTime = 10 * time.Second
 )
 

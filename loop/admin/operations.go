@@ -23,8 +23,8 @@ const (
 	maxOperations = 100
 	// maxOperationErrors bounds the jobs that an operation names as left.
 	maxOperationErrors = 10
-	// changesAhead is how many jobs may be changed that the journal does not have yet: they fill a group of the journal, and
-	// the next ones are changed while it is written.
+	// changesAhead is how many jobs may be changed that the journal does not have yet: they fill one group of the
+	// journal, and the operation changes the next ones while that group is written.
 	changesAhead = 8 << 10
 )
 
@@ -60,8 +60,8 @@ func (o *operations) start(i *Interface, c *codec.JobsChange, change *sched.JobC
 	if name, one := f.Queue(); one && change.Verb == sched.MoveJobs && string(protocol.Queue([]byte(name))) == change.Queue {
 		return nil, badf("the filter means jobs of the queue that they are to move to")
 	}
-	// In the listing of a queue, a job that becomes delayed, or fails again, comes to a part that is still to be looked at.
-	// Its record stays.
+	// A listing of one queue would list a job again that becomes delayed or fails again: the job comes to a later part of
+	// it. A listing by records lists each job once, as its record stays.
 	every := change.Verb == sched.SetPriority || change.Verb == sched.SetDue || change.Verb == sched.RunJobs
 	l, err := i.listingOf(f, "", every)
 	if err != nil {
@@ -188,6 +188,7 @@ func (o *operations) find(id string) (*operation, error) {
 	return nil, &notFound{fmt.Errorf("there is no operation %.64q: the last %d are remembered until the server stops", id, maxOperations)}
 }
 
+// getOperations answers GET /operations with the operations that are remembered, or with one.
 func (i *Interface) getOperations(r *http.Request) (any, error) {
 	q, err := parameters(r)
 	if err != nil {

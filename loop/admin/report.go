@@ -154,6 +154,7 @@ func (r *progressReport) token() string { return r.Token.Token }
 
 func (r *doneReport) parsePlain(text []byte) bool { return (*codec.DoneReport)(r).ParsePlain(text) }
 
+// carryOut finishes the leased job of the token, and stores its result.
 func (r *doneReport) carryOut(c *reportCall) error {
 	result, err := oneOf("result", r.Result, r.ResultBytes)
 	if err != nil {

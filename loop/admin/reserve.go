@@ -51,8 +51,8 @@ func (i *Interface) deliverJob(d *sched.Delivery) {
 	}
 }
 
-// add copies a job as the worker sees it. A broadcast has no run. What would be too much is left out: no lease is granted
-// for it, and the end of the request releases it.
+// add copies a job as the worker sees it. A broadcast has no run. Jobs beyond maxReserveBytes are left out: they get no
+// lease, and the end of the request releases them.
 func (p *pendingReserve) add(j *sched.Job, broadcast bool) {
 	if p.seen++; p.bytes >= maxReserveBytes {
 		return

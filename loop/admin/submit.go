@@ -22,8 +22,8 @@ import (
 	"treadle/sched"
 )
 
-// maxName is the longest name of a queue or job of the API: its jobs are Periodic's, in whose messages a name has a byte
-// for its length.
+// maxName is the longest name of a queue or job of the API in bytes. Jobs of the API are jobs of Periodic, whose
+// messages have one byte for the length of a name.
 const maxName = 255
 
 // refusal is an error that says the server takes no such job now.
@@ -53,6 +53,7 @@ func (i *Interface) postJobs(w http.ResponseWriter, r *http.Request) {
 // unsupported is an error about the kind of a body.
 type unsupported struct{ error }
 
+// postJob answers POST /jobs: it submits a job and, if the request asks for the result, waits for its end.
 func (i *Interface) postJob(w http.ResponseWriter, r *http.Request) (any, error) {
 	body, done, err := i.readBody(w, r)
 	defer done()
@@ -246,6 +247,8 @@ func oneOf(member, text string, inBase64 []byte) ([]byte, error) {
 	return []byte(text), nil
 }
 
+// workload returns the bytes of the workload, which a request may give as text, as base64 or as JSON. It returns an
+// error for more than one of them.
 func workload(j *codec.Job) ([]byte, error) {
 	if howMany(j.Workload != "", j.WorkloadBytes != nil, j.WorkloadJSON != nil) > 1 {
 		return nil, badf("the job has more than one of workload, workload_b64 and workload_json: give one")

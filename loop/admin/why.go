@@ -108,6 +108,7 @@ func (w *why) predecessors() string {
 	return waits + after(": ", strings.Join(names, ", "))
 }
 
+// lock returns the sentence about a job that waits for a named lock.
 func (w *why) lock() string {
 	switch {
 	case w.Reason == sched.WhyLockFree:

@@ -11,7 +11,7 @@ import (
 // last stays, whatever it has.
 type Budget struct {
 	Most int // bytes that all may have
-	Free int // a holding of at most so many bytes is never evicted
+	Free int // a holding of at most Free bytes is never evicted
 
 	mu       sync.Mutex
 	holdings list.List // of *Holding; the front has not moved for the longest
@@ -28,8 +28,8 @@ type Holding struct {
 	giveUp  func()
 }
 
-// Begin adds a holding of so many bytes. The budget calls giveUp when it evicts the holding. It calls moved, which may
-// be nil, whenever the holding moves, and never after giveUp. Neither may call the budget.
+// Begin adds a holding of n bytes. The budget calls giveUp when it evicts the holding. It calls moved, which may be
+// nil, whenever the holding moves, and never after giveUp. Neither may call the budget.
 func (b *Budget) Begin(bytes int, moved, giveUp func()) *Holding {
 	h := &Holding{budget: b, moved: moved, giveUp: giveUp}
 	b.mu.Lock()

@@ -30,6 +30,7 @@ func (c *Client) Dump(ctx context.Context, w io.Writer, progress Progress) (int6
 	return n, c.conn.describe("dump the jobs", err)
 }
 
+// dump writes all jobs of the server to w in the form of DUMP, and returns their number of bytes.
 func (c *conn) dump(ctx context.Context, w io.Writer, progress Progress) (int64, error) {
 	waiting := c.begin(&call{stream: true})
 	defer c.forget(waiting)
@@ -150,6 +151,8 @@ func (c *Client) Load(ctx context.Context, r io.Reader, size int64, progress Pro
 	return c.conn.describe("load the jobs", c.conn.load(ctx, r, size, progress))
 }
 
+// load sends size bytes of r, a dump, as one LOAD. In the CRC framing it reads r twice, since the checksum precedes the
+// bytes.
 func (c *conn) load(ctx context.Context, r io.Reader, size int64, progress Progress) error {
 	if size < 8 || size > maxLoad {
 		return fmt.Errorf("a dump has 8 to %d bytes, this one %d", int64(maxLoad), size)

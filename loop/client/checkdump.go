@@ -103,6 +103,7 @@ func (d *dumpReader) next(n int) ([]byte, error) {
 	return b, err
 }
 
+// skip skips n bytes of the dump. It returns io.ErrUnexpectedEOF if the dump has fewer.
 func (d *dumpReader) skip(n int64) error {
 	if n > d.left {
 		return io.ErrUnexpectedEOF

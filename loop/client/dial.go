@@ -89,6 +89,8 @@ func connectTo(ctx context.Context, address, setting string) (nc net.Conn, name 
 	return nc, name, nil
 }
 
+// dial connects as a role. With Options.Newest it tries the CRC framing first, and the plain one if the server does not
+// understand it.
 func dial(ctx context.Context, address string, role periodic.Role, o Options) (*conn, error) {
 	if o.Newest && o.Framing == periodic.Plain {
 		newest := o
@@ -110,6 +112,7 @@ func dial(ctx context.Context, address string, role periodic.Role, o Options) (*
 // crcTimeout is how long a server may take to answer in the CRC framing.
 const crcTimeout = 3 * time.Second
 
+// dialFraming connects and greets the server with the framing of o.
 func dialFraming(ctx context.Context, address string, role periodic.Role, o Options) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()

@@ -26,6 +26,7 @@ type GloomError struct {
 	Reason string // JSON
 }
 
+// Error implements error. It explains the names that a user can do something about.
 func (e *GloomError) Error() string {
 	switch e.Name {
 	case gloom.JobFailed:
@@ -59,6 +60,7 @@ type gloomConn struct {
 	done  sync.WaitGroup
 }
 
+// dialGloom connects to a Gloom port and starts to read its frames. setting is the address's setting, for errors.
 func dialGloom(ctx context.Context, address, setting string) (*gloomConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()

@@ -44,6 +44,7 @@ func (e *PeerError) Error() string {
 // Unwrap returns the cause.
 func (e *PeerError) Unwrap() error { return e.Err }
 
+// hint returns what may be wrong with the address: the port or the socket of another protocol.
 func (e *PeerError) hint() string {
 	right := defaultPorts[e.Setting]
 	network, address, _ := strings.Cut(e.Address, "://")

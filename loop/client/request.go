@@ -198,6 +198,7 @@ func isNoWorker(body []byte) bool {
 	return len(body) == 1 && periodic.Command(body[0]) == periodic.NoWorker
 }
 
+// unexpected returns the error for a reply that is not an answer to the request.
 func unexpected(body []byte) error {
 	switch {
 	case isUnknown(body):

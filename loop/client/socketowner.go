@@ -20,6 +20,8 @@ func checkSocketOwner(path string, user int) error {
 	return nil
 }
 
+// checkFileOwner returns an error if a file is in a directory that every user can write to and is neither the user's
+// nor root's: another user could have put it there.
 func checkFileOwner(path string, user int) error {
 	info, err := os.Lstat(path)
 	if err != nil {

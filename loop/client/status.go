@@ -29,6 +29,7 @@ func (c *Client) Details(ctx context.Context) ([]Queue, error) {
 	return rows, err
 }
 
+// details returns the status in a form of Treadle's own, or ErrNoDetails from a server that does not know the key.
 func (c *Client) details(ctx context.Context, key string, form periodic.StatusForm) ([]Queue, error) {
 	text, err := c.conn.expect(ctx, periodic.ConfigGet, periodic.Config, func(dst []byte) []byte {
 		return periodic.AppendStr8String(dst, key)
@@ -54,6 +55,7 @@ func statusForm(framing periodic.Framing) periodic.StatusForm {
 	return periodic.StatusPlain
 }
 
+// parseStatus parses a status. Counts that the form does not have are nil.
 func parseStatus(text string, form periodic.StatusForm) ([]Queue, error) {
 	lines, err := periodic.ParseStatus(text, form)
 	if err != nil {

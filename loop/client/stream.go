@@ -61,6 +61,8 @@ func (c *Client) Receive(ctx context.Context, function, name string, begun func(
 	return c.conn.describe(fmt.Sprintf("receive the data of %q %q", function, name), err)
 }
 
+// recv runs a job and writes the data that its worker sends to w. It calls begun when the first data arrives. It needs
+// the CRC framing.
 func (c *conn) recv(ctx context.Context, j *Job, begun func(), w io.Writer) error {
 	if c.framing == periodic.Plain {
 		return errNeedsCRC

@@ -89,6 +89,8 @@ func (w *Worker) Grab(ctx context.Context) (*Assignment, error) {
 	}
 }
 
+// grabOnce asks for one job and waits for it. If ctx ends first, it returns the job that was assigned in the meantime,
+// if there is one.
 func (w *Worker) grabOnce(ctx context.Context) ([]byte, error) {
 	waiting := w.conn.begin(&call{skipSuccess: true})
 	if err := w.conn.send(ctx, waiting.id, periodic.GrabJob, nil); err != nil {

@@ -29,6 +29,7 @@ func (h *Protocol) graph(w http.ResponseWriter, _ *http.Request) {
 	_ = out.Flush()               // the client sees that the end is missing
 }
 
+// appendDotTask appends a task in the language DOT: a line with its name and style, and one for each predecessor.
 func appendDotTask(line []byte, t *sched.TaskView) []byte {
 	shape := ""
 	switch t.Stage {

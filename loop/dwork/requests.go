@@ -103,7 +103,7 @@ func (h *Protocol) readTasks() ([]sched.Task, error) {
 		for e := range t.Log {
 			h.log = append(h.log, sched.Event{Stage: stageOf(e.State), Micros: e.Time})
 		}
-		// Later appends may move these slices, but leave the views of earlier tasks valid.
+		// Postpone appends may move these slices, but leave the views of earlier tasks valid.
 		h.tasks = append(h.tasks, sched.Task{
 			Name: t.Name, Workload: t.Origin, After: h.preds[preds:len(h.preds):len(h.preds)], Log: h.log[events:len(h.log):len(h.log)],
 		})
@@ -127,6 +127,7 @@ func (h *Protocol) dropLargeBuffers() {
 	}
 }
 
+// create handles Create: it adds the tasks of the request to the graph.
 func (h *Protocol) create() error {
 	if err := h.host.Refusing(); err != nil {
 		h.host.Refused(name, protocol.ReasonOf(err))
@@ -175,6 +176,8 @@ func (h *Protocol) workerAndTasks() (*worker, []sched.Task, error) {
 	return w, tasks, err
 }
 
+// transfer handles Transfer: it returns a worker's tasks to the graph, with further predecessors, and appends the
+// reply.
 func (h *Protocol) transfer(out []byte) ([]byte, error) {
 	defer h.dropLargeBuffers()
 	w, tasks, err := h.workerAndTasks()

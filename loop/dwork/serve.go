@@ -176,7 +176,7 @@ func (h *Protocol) turn() {
 		}
 		last = request
 		var invalid error
-		behind = behind || request.Lost() || now.After(until) || len(request.Payload) > shortRequest
+		behind = behind || request.Overflowed() || now.After(until) || len(request.Payload) > shortRequest
 		if !behind {
 			invalid = h.decode(request.Payload)
 			behind = invalid == nil && h.costly()
@@ -189,8 +189,8 @@ func (h *Protocol) turn() {
 	}
 	until = time.Now().Add(hubSlice)
 	for i, request := range long {
-		if request.Lost() || i > 0 && time.Now().After(until) {
-			request.Later()
+		if request.Overflowed() || i > 0 && time.Now().After(until) {
+			request.Postpone()
 		} else {
 			h.serveRequest(request, h.decode(request.Payload))
 		}
@@ -204,7 +204,7 @@ func (h *Protocol) turn() {
 
 // serveRequest answers the query. It hands out nothing to a peer that may not read the reply.
 func (h *Protocol) serveRequest(request zmq.Request, invalid error) {
-	if invalid == nil && h.query.Type == codec.Steal && request.Unheard() {
+	if invalid == nil && h.query.Type == codec.Steal && request.MaybeUnread() {
 		h.stats.requests[codec.Steal].Add(1)
 		request.Reply(codec.AppendType(nil, codec.NotFound))
 		return

@@ -48,9 +48,11 @@ type conversation struct {
 	job      sched.Run // its job
 	wrapped  bool      // the job's workload is not JSON and was pushed as a string
 
-	parsing *parsing // a large frame that is parsed beside the loop, or nil
+	parsing *parsing // a large frame that is parsed off the event loop, or nil
 }
 
+// Consume implements protocol.Conversation: it handles all whole frames of in, and returns their bytes. A large frame
+// is parsed off the event loop.
 func (g *conversation) Consume(in []byte) (n int, err error) {
 	g.s.HandshakeDone = true // Gloom has none: masters and slaves speak first
 	for n < len(in) {
@@ -122,6 +124,8 @@ func (g *conversation) sendError(kind string, reason []byte) {
 	g.s.Out = codec.AppendError(g.s.Out, kind, reason)
 }
 
+// fromMaster handles a message of a master, which may submit jobs only. A job without a priority has priority 0. A
+// death of its slave raises it (package sched, Rules.Deaths).
 func (g *conversation) fromMaster(m *codec.Message) {
 	switch codec.Action(m) {
 	case codec.Submit:
@@ -166,7 +170,7 @@ func (g *conversation) submit(m *codec.Message, priority int64) {
 		space, name = ValueSpace, m.ID
 	}
 	err := g.p.host.Refusing()
-	if err != protocol.ErrMaxMemory { // a full disk is none of Gloom's: its jobs live in memory
+	if err != protocol.ErrMaxMemory { // a full disk does not concern Gloom: its jobs live in memory
 		err = g.p.sched.Submit(loop.Now, &sched.Submission{
 			Space: space, Queue: queueOf(m.Type), Name: name, Workload: loop.Scratch,
 			Priority: priority, Await: g.s.Peer(),
@@ -189,6 +193,7 @@ func queueOf(typ []byte) []byte {
 	return protocol.ValueQueue(typ)
 }
 
+// fromSlave handles a message of a slave, which may join types and respond to its job.
 func (g *conversation) fromSlave(m *codec.Message) {
 	switch codec.Action(m) {
 	case codec.Join:

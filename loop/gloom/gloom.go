@@ -63,7 +63,7 @@ func (p *Protocol) Samples() []web.Sample {
 	return []web.Sample{web.ProtocolErrors(name, "answered_error", p.errors.Load())}
 }
 
-// parse parses a frame's payload. It may run beside the loop.
+// parse parses a frame's payload. It may run off the event loop.
 func (p *Protocol) parse(payload []byte, m *codec.Message) error {
 	if p.o.JSON == strict {
 		return codec.Parse(payload, m)

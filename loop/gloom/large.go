@@ -6,7 +6,7 @@ import codec "treadle/codec/gloom"
 // this much takes at most ten milliseconds.
 const LargeFrame = 1 << 20
 
-// parsing is a large frame that is parsed beside the loop.
+// parsing is a large frame that is parsed off the event loop.
 type parsing struct {
 	message codec.Message
 	err     error

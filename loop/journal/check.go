@@ -132,6 +132,7 @@ func (d *dataDir) count(s *survey, r *Report) error {
 	return errors.Join(err, keys.close())
 }
 
+// tally counts the record of a key, and keeps the highest sequence number of the jobs.
 func (r *Report) tally(key []byte) {
 	switch key[0] {
 	case keyJob:
@@ -194,6 +195,7 @@ type versionReader struct {
 	changes uint64 // versions read from the logs
 }
 
+// readTables reads all versions of the tables, in the order of their names, and notes their damage.
 func (c *versionReader) readTables() error {
 	for _, name := range slices.Sorted(maps.Keys(c.tables)) {
 		t, err := openTable(c.dir.fs, c.dir.fs.PathJoin(c.dir.store(), name))
@@ -217,6 +219,8 @@ func (c *versionReader) addTableDamage(name string, err error) {
 	c.damage = append(c.damage, c.dir.locate(d))
 }
 
+// readLogs reads the whole groups of all logs. It reports damage instead of failing, unless a file cannot be read at
+// all.
 func (c *versionReader) readLogs() error {
 	for i, l := range c.logs {
 		end := int64(math.MaxInt64)
@@ -293,6 +297,7 @@ func (c *versionReader) take(file string, offset int64) func(version) error {
 	}
 }
 
+// validate returns an error if a version is not a record, setting or group of the store. It keeps the last group.
 func (c *versionReader) validate(v version) error {
 	switch {
 	case len(v.key) == 1 && v.key[0] == keyMeta:

@@ -151,7 +151,7 @@ func (j *Journal) sync() error {
 	return j.disk.failure()
 }
 
-// drain empties all shard buffers at one moment, and they go on with group next: a job that moves
+// drain empties all shard buffers at one moment, and they continue with group next: a job that moves
 // to another shard is put there before it is removed here, and no group may have the second change
 // without the first. It returns the number of changes.
 func (j *Journal) drain(next uint64) int {

@@ -19,6 +19,7 @@ type Damage struct {
 	What   string
 }
 
+// String returns the damage as one line: the file, the offset, what is wrong and the length, as far as they are known.
 func (d Damage) String() string {
 	s := d.What
 	if d.Offset >= 0 {

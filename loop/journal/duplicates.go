@@ -24,6 +24,7 @@ func newDuplicates(jobs int64) *duplicates {
 	return &duplicates{seed: maphash.MakeSeed(), names: make([]nameHash, 0, max(jobs, 0))}
 }
 
+// add adds the name of a record, unless the record is of a kept job, whose name is free.
 func (d *duplicates) add(r *Record) {
 	if r.Kind != KindJob || r.FailedAt != 0 || r.DoneAt != 0 { // the name of a kept job is free
 		return

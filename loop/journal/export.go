@@ -33,6 +33,8 @@ func export(f vfs.FS, dir string, w io.Writer, progress func(done, total int64))
 	return errors.Join(d.export(w, progress), d.close())
 }
 
+// export writes the records of the directory to w as lines of JSON. It verifies the store first, and reports damage
+// instead of writing a part.
 func (d *dataDir) export(w io.Writer, progress func(done, total int64)) error {
 	if err := d.needStore(exists(d.fs, d.store())); err != nil {
 		return err
@@ -56,6 +58,8 @@ func (d *dataDir) export(w io.Writer, progress func(done, total int64)) error {
 	return nil
 }
 
+// exportStore writes the head, the settings, the documents and the jobs of a store. format is the directory's format:
+// in an older one, documents are stored as settings.
 func exportStore(db pebble.Reader, format int, to io.Writer, progress func(done, total int64)) error {
 	m, err := readMeta(db)
 	if err != nil {
@@ -152,6 +156,7 @@ func isState(v []byte) bool {
 	return err == nil
 }
 
+// record writes a job or task as the members that are not zero. The names of the members are those of importLine.
 func (l *jsonLine) record(r *Record) {
 	l.begin(r.Kind.String())
 	l.name("seq")
@@ -220,6 +225,7 @@ func (l *jsonLine) bytes(name string, v []byte) {
 	}
 }
 
+// text writes UTF-8 text as a JSON string. It escapes only what JSON demands, so that the text stays readable.
 func (l *jsonLine) text(v []byte) {
 	const hex = "0123456789abcdef"
 	l.b = append(l.b, '"')

@@ -33,6 +33,7 @@ func writeWhole(f vfs.FS, name, text string) error {
 	return syncDir(f, dir)
 }
 
+// readFile returns the content of a file.
 func readFile(f vfs.FS, name string) ([]byte, error) {
 	file, err := f.Open(name, vfs.SequentialReadsOption)
 	if err != nil {

@@ -12,7 +12,7 @@ type Finished struct {
 	Result []byte // nil: it is not kept
 }
 
-// appendFinished appends the time of the end, and the result behind its length plus 1; 0: there is none.
+// appendFinished appends the time of the end, and the result behind its length plus 1; 0: none.
 func (f *Finished) appendFinished(dst []byte) []byte {
 	dst = binary.AppendVarint(dst, f.DoneAt)
 	if f.Result == nil {

@@ -62,6 +62,7 @@ func metaSum(b, operations []byte) uint32 {
 	return crc32.Update(sum, castagnoli, operations)
 }
 
+// parseMeta parses the stored form of a group's head.
 func parseMeta(b []byte) (m meta, err error) {
 	if len(b) > 0 && b[0] != metaVersion {
 		return m, fmt.Errorf("a group of version %d; this program knows version %d", b[0], metaVersion)

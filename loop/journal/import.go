@@ -30,6 +30,7 @@ func importFrom(f vfs.FS, dir string, r io.Reader, progress func(done, total int
 	return errors.Join(d.importFrom(r, progress), d.close())
 }
 
+// importFrom reads an export into an empty data directory. The directory stays empty after an error.
 func (d *dataDir) importFrom(from io.Reader, progress func(done, total int64)) error {
 	if err := d.ensureStore(); err != nil {
 		return err
@@ -80,6 +81,7 @@ type importer struct {
 	value    []byte
 }
 
+// run imports all lines. Its errors name the line.
 func (in *importer) run(from io.Reader) error {
 	in.keys = map[string]bool{}
 	r := bufio.NewReaderSize(from, 256<<10)
@@ -172,6 +174,8 @@ type importLine struct {
 	TextBase64    []byte `json:"text_base64"`
 }
 
+// line imports one line of an export, which has no space around it. Line 1 is the head; an empty line after it is
+// ignored. Each other line is a setting, a record or a document, and may have the members of its kind alone.
 func (in *importer) line(n int64, b []byte) error {
 	if len(b) == 0 && n > 1 {
 		return nil
@@ -248,6 +252,7 @@ func textOrBase64(name string, text *string, coded []byte) ([]byte, error) {
 	return coded, nil
 }
 
+// setting imports a setting. In version 1 of the export some settings are documents.
 func (in *importer) setting(l *importLine) error {
 	key, err := textOrBase64("key", l.Key, l.KeyBase64)
 	if err != nil {

@@ -20,7 +20,7 @@ type Lease struct {
 	Length int64 // milliseconds from the last extension to Until
 }
 
-// LeaseToken is the proof of a lease. The zero value is none.
+// LeaseToken is the proof of a lease. The zero value is no token.
 type LeaseToken [16]byte
 
 func (l *Lease) hasLease() bool { return l.Token != LeaseToken{} }

@@ -54,6 +54,7 @@ type logKey struct {
 	out   [16]byte // reused
 }
 
+// newLogKey returns the key that seals the chunks of the log of a number.
 func newLogKey(number uint64, key []byte) (*logKey, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {

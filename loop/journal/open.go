@@ -34,6 +34,8 @@ func Open(o Options) (*Journal, error) {
 	return j, nil
 }
 
+// openJournal opens the journal of a data directory, converts a directory of an older format, and starts the goroutines
+// of the journal.
 func openJournal(o Options, d *dataDir) (*Journal, error) {
 	if err := d.ensureStore(); err != nil {
 		return nil, fmt.Errorf("cannot prepare the data directory %q: %w", d.root, cause(err))
@@ -67,6 +69,8 @@ func openJournal(o Options, d *dataDir) (*Journal, error) {
 	return j, nil
 }
 
+// openStore opens the store. A panic of the store becomes an error, and so does a failure of the disk that the store
+// has ignored.
 func (j *Journal) openStore() (err error) {
 	defer func() {
 		if p := recover(); p != nil {

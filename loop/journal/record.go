@@ -131,6 +131,7 @@ func appendRecord(dst []byte, r *Record) []byte {
 	return appendBytes(dst, r.Workload)
 }
 
+// appendGraphPart appends the fields that tasks alone have: holder, revision, log, predecessors and task number.
 func appendGraphPart(dst []byte, r *Record) []byte {
 	dst = appendBytes(dst, r.Holder)
 	dst = binary.AppendVarint(dst, r.Revision)

@@ -161,6 +161,8 @@ func (k *logKey) framing() *framing {
 	return &framing{start: logStart, head: chunkHead, read: k.read, used: notZero, keyed: true}
 }
 
+// read reads the chunk at b[at:], and returns its kind, its payload and where the next one begins. base is the offset
+// of b in the file. ok is false if no chunk begins there.
 func (k *logKey) read(b []byte, at int, base int64) (kind byte, payload []byte, end int, ok bool) {
 	h := b[at:]
 	n := chunkHead + int(binary.LittleEndian.Uint16(h[sealedAt:]))

@@ -25,6 +25,7 @@ type sorter struct {
 // sorterBatch is the number of bytes that are committed to the store together.
 const sorterBatch = 1 << 20
 
+// openSorter makes an empty temporary store in dir, which sorts versions by their key.
 func openSorter(f vfs.FS, dir string) (*sorter, error) {
 	if err := f.RemoveAll(dir); err != nil {
 		return nil, err
@@ -44,6 +45,7 @@ func openSorter(f vfs.FS, dir string) (*sorter, error) {
 	return &sorter{fs: f, disk: disk, dir: dir, db: db, batch: db.NewBatch()}, nil
 }
 
+// add adds a version. Later versions of a key sort before earlier ones.
 func (s *sorter) add(v version) error {
 	s.key = binary.BigEndian.AppendUint32(s.key[:0], uint32(len(v.key)))
 	s.key = binary.BigEndian.AppendUint64(append(s.key, v.key...), ^v.number)

@@ -33,6 +33,7 @@ func (s *damagedFile) ReadAt(p []byte, at int64) (int, error) {
 	return s.File.ReadAt(p, at)
 }
 
+// openTable opens a table of the store for reading. The reader notes damage of the file.
 func openTable(f vfs.FS, name string) (*table, error) {
 	file, err := f.Open(name)
 	if err != nil {

@@ -102,8 +102,10 @@ type book struct {
 	projects map[string]*project
 	entries  int // projects and jobs
 	workers  map[string]*worker
-	sweepAt  int                           // number of workers at which the idle ones are removed
-	floor    int64                         // a revision; those given before the start and to removed workers are in its second or an earlier one
+	sweepAt  int // number of workers at which the idle ones are removed
+	// floor is a revision. Every revision that was given before the start, or to a removed worker, is of the same second or
+	// earlier. A new revision is of a later second.
+	floor    int64
 	retired  int64                         // largest revision of a removed task
 	restored map[string]*protocol.Document // numbers that wait for their definition, by project and job with a NUL between
 }
@@ -356,6 +358,8 @@ func (b *book) turn(fn func() error) error {
 	return err
 }
 
+// locked runs fn as a turn of the book: with its lock, the present time, and the deliveries sent at the end. wait
+// reports that the answer must wait for a group of the journal.
 func (b *book) locked(fn func() error) (group uint64, wait bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -91,6 +91,8 @@ func (h *Protocol) serveJSON(w http.ResponseWriter, r *http.Request) {
 	h.send(w, http.StatusInternalServerError, "application/json", reply)
 }
 
+// callJSON carries out a call of version 2. It returns what the reference returns, or an error with the reference's
+// text.
 func (h *Protocol) callJSON(r *codec.Request) (result any, err error) {
 	do, ok := jsonMethods[r.Method]
 	if !ok {
@@ -240,6 +242,7 @@ type taskJSON struct {
 	NotificationInterval int64      `json:"notificationInterval"`
 }
 
+// taskJSON returns a held task in the form of version 2.
 func (h *Protocol) taskJSON(t heldTask) *taskJSON {
 	j := t.job
 	v := &taskJSON{

@@ -63,7 +63,7 @@ func requestCounters() map[string]*atomic.Uint64 {
 
 // New creates the protocols without opening anything.
 func New(host protocol.Host, o Options) *Protocol {
-	databases, _ := o.databases() // Validate has seen the error
+	databases, _ := o.databases() // Check has refused a wrong one
 	most := host.Limits().MostUnsent
 	return &Protocol{
 		book: book{

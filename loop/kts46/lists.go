@@ -91,13 +91,13 @@ func (b *book) list(project string) (l projectState, err error) {
 	return l.sort(), err
 }
 
-// listAll returns all projects with their jobs in order. It calls also in the same turn.
-func (b *book) listAll(also func()) (all []projectState, err error) {
+// listAll returns all projects with their jobs in order. It calls inTurn in the turn in which it copies the projects.
+func (b *book) listAll(inTurn func()) (all []projectState, err error) {
 	err = b.turn(func() error {
 		for _, p := range b.projects {
 			all = append(all, p.state())
 		}
-		also()
+		inTurn()
 		return nil
 	})
 	slices.SortFunc(all, func(a, b projectState) int { return strings.Compare(a.name, b.name) })
@@ -107,6 +107,7 @@ func (b *book) listAll(also func()) (all []projectState, err error) {
 	return all, err
 }
 
+// xmlCurrentTasks answers getCurrentTasks: the tasks that workers hold.
 func (h *Protocol) xmlCurrentTasks([]any, []string) (any, error) {
 	held, err := h.current()
 	all := []any{}
@@ -190,6 +191,7 @@ type waitingJSON struct {
 	Type    string `json:"type"`
 }
 
+// sendStatus answers a GET with the waiting and running tasks of all projects, as the reference does.
 func (h *Protocol) sendStatus(w http.ResponseWriter) {
 	composed := h.compose("getServerStatus") // the same list in the form of version 2
 	defer composed()

@@ -175,6 +175,8 @@ func (j *job) needs(k kind, held bool) bool {
 	return held && j.tasks[j.batches()] == nil
 }
 
+// restoreTask gives a task of the journal back to its job, and to the worker that held it. It removes a task whose job
+// has gone or does not need it.
 func (b *book) restoreTask(r *restoredTask) {
 	parts := splitName(r.name)
 	j, err := b.job(parts[0], parts[1])

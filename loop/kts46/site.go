@@ -133,6 +133,7 @@ func (s *site) outcome(project, job string, err error) error {
 	return err
 }
 
+// failed counts a failure of MongoDB and logs it, at most once per logEvery.
 func (s *site) failed(err error) {
 	s.failures.Add(1)
 	s.mu.Lock()

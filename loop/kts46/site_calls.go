@@ -33,6 +33,7 @@ var siteJSONMethods = map[string]func(*Protocol, *codec.Request) (any, error){
 	"taskFinished": (*Protocol).siteTaskFinished,
 }
 
+// siteRunJob is runJob with the site's MongoDB: it reads the definition there and starts the job in the book.
 func (h *Protocol) siteRunJob(_ []any, s []string) (any, error) {
 	d, err := h.site.job(s[0], s[1])
 	if err != nil {
@@ -50,6 +51,7 @@ func (h *Protocol) siteRunJob(_ []any, s []string) (any, error) {
 	})
 }
 
+// siteAddTask is addTask with the site's MongoDB: it reads the definition there and queues the task in the book.
 func (h *Protocol) siteAddTask(r *codec.Request) (result any, err error) {
 	project, name, err := jobNames(r)
 	if err != nil {
@@ -93,6 +95,7 @@ func (h *Protocol) siteTaskFinished(r *codec.Request) (any, error) {
 	return success, nil
 }
 
+// siteCreateProject is createProject with the site's MongoDB: it writes the project there first.
 func (h *Protocol) siteCreateProject(_ []any, s []string) (any, error) {
 	if err := store.CheckProjectName(s[0]); err != nil {
 		return nil, err
@@ -158,6 +161,8 @@ func (h *Protocol) siteDeleteProject(_ []any, s []string) (any, error) {
 	})
 }
 
+// siteAddJob is addJob with the site's MongoDB: it writes the definition there first, and then adds the job to the
+// book. The book's own job of that name, which MongoDB does not have, is discarded.
 func (h *Protocol) siteAddJob(args []any, s []string) (any, error) {
 	d := args[2].(*parsedDefinition)
 	h.site.changing.Lock()
@@ -233,6 +238,7 @@ func (h *Protocol) siteDeleteJob(_ []any, s []string) (any, error) {
 	})
 }
 
+// siteNewJobID is getNewJobId with the site's MongoDB: it checks the project there, and takes the number in the book.
 func (h *Protocol) siteNewJobID(_ []any, s []string) (id any, err error) {
 	found, err := h.site.store.HasProject(h.site.ctx, s[0])
 	if err = h.site.outcome(s[0], "", err); err != nil {
@@ -291,6 +297,8 @@ func (h *Protocol) siteProjectStatus(_ []any, s []string) (any, error) {
 	return l.appendStatus([]any{}), err
 }
 
+// siteServerStatus is getServerStatus with the site's MongoDB: the jobs are those of MongoDB, their states those of the
+// book. It lists at most maxEntries projects and jobs.
 func (h *Protocol) siteServerStatus([]any, []string) (any, error) {
 	projects, err := h.site.store.Projects(h.site.ctx)
 	if err = h.site.outcome("", "", err); err != nil {

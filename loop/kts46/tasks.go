@@ -69,6 +69,7 @@ func (b *book) refusing() error {
 	return err
 }
 
+// createProject adds an empty project and saves it.
 func (b *book) createProject(name string) error {
 	if err := checkName("project", name); err != nil {
 		return err
@@ -102,6 +103,7 @@ func (b *book) deleteProject(name string) error {
 	return nil
 }
 
+// addJob adds a job with a definition to a project and saves it.
 func (b *book) addJob(project, name string, d *parsedDefinition) error {
 	p, err := b.project(project)
 	if err != nil {
@@ -126,6 +128,7 @@ func (b *book) addJob(project, name string, d *parsedDefinition) error {
 	return nil
 }
 
+// deleteJob removes a job with its tasks.
 func (b *book) deleteJob(project, name string) error {
 	p, err := b.project(project)
 	if err != nil {
@@ -231,7 +234,7 @@ func (b *book) settle(j *job) error {
 	return nil
 }
 
-// reserve hands a worker without a task the oldest queued task of the kinds. It returns nil when there is none. unit
+// reserve hands a worker without a task the oldest queued task of the kinds. It returns nil if none exists. unit
 // is the unit of the revision in milliseconds.
 func (b *book) reserve(id string, kinds kindSet, unit int64, log ...sched.Event) (*task, error) {
 	k, ok := b.oldest(kinds)

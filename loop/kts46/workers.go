@@ -68,6 +68,7 @@ func (b *book) Expire() {
 	b.host.Flush(0)
 }
 
+// expire requeues the tasks of workers that have been silent for restartAfter, and removes idle workers.
 func (b *book) expire() error {
 	after := b.restartAfter
 	var silent []*task

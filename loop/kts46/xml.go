@@ -99,6 +99,8 @@ func (h *Protocol) serveXML(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// callXML carries out a call of version 1. It checks the number and the types of the arguments as the reference does,
+// and returns a codec.Fault with the reference's text.
 func (h *Protocol) callXML(call *codec.Call) (answer any, err error) {
 	m, ok := xmlMethods[call.Method]
 	if !ok {
@@ -212,6 +214,8 @@ func (h *Protocol) reporting(args []any, s []string) (*task, error) {
 	return t, err
 }
 
+// xmlReportStatus answers reportStatus of a worker: "working" renews the task, "abort" requeues it and "finish" ends
+// it.
 func (h *Protocol) xmlReportStatus(args []any, s []string) (any, error) {
 	t, err := h.reporting(args, s)
 	if err != nil {

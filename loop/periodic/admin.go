@@ -37,6 +37,7 @@ func (c *conversation) administer(f *codec.Frame) bool {
 	return c.remove(f)
 }
 
+// configure answers CONFIG_GET and CONFIG_SET. It returns false for a frame that cannot be parsed.
 func (c *conversation) configure(f *codec.Frame) bool {
 	key, rest, ok := codec.Str8(f.Args)
 	if !ok {
@@ -150,8 +151,8 @@ func (c *conversation) report(msgID uint32, prefix []byte, kind protocol.StreamK
 	}
 }
 
-// frameOf puts a long reply's body in a frame. It returns nil when the body is nil or too large.
-// It may run beside the loop, since it reads only fields that the handshake has set.
+// frameOf puts a long reply's body in a frame. It returns nil when the body is nil or too large. It may run off the
+// event loop, since it reads only fields that the handshake has set.
 func (c *conversation) frameOf(msgID uint32, prefix []byte, body [][]byte) [][]byte {
 	if body == nil {
 		return nil

@@ -25,6 +25,8 @@ type conversation struct {
 	pending   *pendingRuns // RUN_JOBs that may expire; nil until the first
 }
 
+// Consume implements protocol.Conversation: it handles the handshake and all whole frames of in, and returns their
+// bytes.
 func (c *conversation) Consume(in []byte) (n int, err error) {
 	if c.roles == 0 {
 		if n, err = c.handshake(in); n == 0 {
@@ -189,6 +191,8 @@ func (c *conversation) handle(f *codec.Frame) {
 	}
 }
 
+// refuseCommand answers a command that the peer's role does not allow, or that is unknown, and counts it. It skips the
+// jobs of a LOAD.
 func (c *conversation) refuseCommand(f *codec.Frame) {
 	if allowed[f.Cmd]&(byClient|byWorker) == 0 {
 		c.p.unknownCommands.Add(1)

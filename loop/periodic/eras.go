@@ -89,6 +89,7 @@ func (c *conversation) acquire(f *codec.Frame) bool {
 	return true
 }
 
+// release handles RELEASE of a lock. It returns false for a frame that cannot be parsed.
 func (c *conversation) release(f *codec.Frame) bool {
 	name, rest, ok := codec.Str8(f.Args)
 	if !ok {

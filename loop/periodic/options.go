@@ -19,9 +19,9 @@ type Options struct {
 	CRC  string `name:"periodic-crc" enum:"2019-02,2019,2020,2023,2026" default:"2023" help:"Version of the protocol in which clients of the CRC framing are answered: 2019-02, 2019, 2020, 2023 or 2026; an address of --periodic may have its own, as in tcp://:5001?crc=2020 (default: ${default})."`
 	// Shutdown is on or off. With off the answer to SHUTDOWN is UNKNOWN.
 	Shutdown string `name:"periodic-shutdown" enum:"on,off" default:"on" help:"Whether a client's SHUTDOWN stops the server: on or off (default: ${default})."`
-	// Grace is about the delay that the reference's rule in whole seconds and its sweep give. Workers that kill a command
-	// at its time-out report so 30 to 70 ms later. If the job has been handed out again by then, perhaps to them, they end
-	// the new run, and two go on side by side. Less than a millisecond is none.
+	// Grace is about the delay that the reference's rule in whole seconds and its sweep give. Workers that kill a
+	// command at its time-out report so 30 to 70 ms later. If the job has been handed out again by then, perhaps to
+	// them, they end the new run, and two continue side by side. Less than a millisecond means no grace.
 	Grace time.Duration `name:"periodic-grace" default:"1s" min:"0s" placeholder:"TIME" help:"Time between a Periodic job's time-out and its return to the queue, so that a worker that ends the job on time can report it; 0s: none (default: ${default})."`
 }
 

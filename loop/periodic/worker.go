@@ -178,6 +178,8 @@ func (c *conversation) workFail(f *codec.Frame) bool {
 	return ok
 }
 
+// schedLater handles SCHED_LATER: the job is delayed, and its count changes by the step. It returns false for a frame
+// that cannot be parsed.
 func (c *conversation) schedLater(f *codec.Frame) bool {
 	rest, ok := c.afterHandle(f.Args)
 	if !ok {

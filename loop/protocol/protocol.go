@@ -115,11 +115,11 @@ type Host interface {
 	// Refused counts a refused request of a protocol.
 	Refused(protocol string, why Reason)
 	// Refusing returns why new jobs must be refused now: ErrMaxMemory; for jobs that are journaled,
-	// also ErrDisk; nil while they are taken. Everything else must go on.
+	// also ErrDisk; nil while they are taken. Everything else must continue.
 	Refusing() error
 	// Health returns the state of the server.
 	Health() Health
-	// RoomFor reports whether the disk has room for so many bytes.
+	// RoomFor reports whether the disk has room for n bytes.
 	RoomFor(bytes int) bool
 	// Durable returns the journal's group that covers the last change in a queue, and whether an
 	// acknowledgement of that change must wait until the group is committed.
@@ -170,7 +170,7 @@ type Host interface {
 	// Connections returns up to n open connections, in the order of their ids, from one of that id on. Connections that
 	// an HTTP server of the host's own admits are not among them.
 	Connections(from uint64, n int) []Connection
-	// CloseConnection ends a connection for an operator. It returns false when there is none of that id.
+	// CloseConnection ends a connection for an operator. It returns false if none exists of that id.
 	CloseConnection(id uint64) bool
 	// Quit stops the server as SIGTERM does.
 	Quit()

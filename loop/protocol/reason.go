@@ -9,7 +9,7 @@ import (
 // Reason says why the server refused a request.
 type Reason uint8
 
-// The reasons. 0 is none.
+// The reasons. 0 is no reason.
 const (
 	ReasonDisk      Reason = iota + 1 // the journal's disk has less free space than --min-free
 	ReasonRoom                        // the disk has no room for a request of this size

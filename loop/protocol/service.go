@@ -8,9 +8,9 @@ import (
 	"treadle/sched"
 )
 
-// Service is a Protocol with sockets or goroutines of its own. The server calls Owes from any
-// goroutine, and the other methods in this order from one. Close may follow any of them and
-// is called once.
+// Service is a Protocol with sockets or goroutines of its own. The server calls Owes from any goroutine. It calls the
+// other methods from one goroutine, in the order of their declaration. It calls Close once, possibly without the calls
+// between.
 type Service interface {
 	Protocol
 	// Listen opens the sockets and returns their addresses. After an error, Close closes those

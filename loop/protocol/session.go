@@ -8,7 +8,7 @@ type Conversation interface {
 	// keeps no view of in. An error ends the session after Out is sent.
 	Consume(in []byte) (n int, err error)
 	// Need returns the length, more than len(in), that the unfinished message in must reach
-	// before Consume can go on. It is not called for a Delimited conversation.
+	// before Consume can continue. It is not called for a Delimited conversation.
 	Need(in []byte) int
 	// Deliver encodes a delivery into the session's Out. It runs under a scheduler lock.
 	Deliver(d *sched.Delivery)
@@ -104,7 +104,7 @@ type Sweeper interface {
 // Delimited is a Conversation whose messages end with a delimiter. Consume is called for all bytes of an unfinished
 // message each time that more have come, and bounds its length.
 type Delimited interface {
-	// Rest returns how many bytes at the front of in, behind an unfinished message, belong to that: up to its
+	// Rest returns how many bytes at the front of in belong to the unfinished message before them: those up to its
 	// delimiter, or all.
 	Rest(in []byte) int
 }
@@ -144,10 +144,11 @@ type Transport interface {
 	// Charge counts the cost of a request and pauses the session when this turn's requests cost
 	// too much. It is for Session.Pause.
 	Charge(cost int) (paused bool)
-	// After sends a copy of reply once a group of the journal is committed. Out does not wait.
+	// After sends a copy of reply once a group of the journal is committed, and after the replies of earlier calls.
+	// Group 0 counts as committed: such a reply waits for those before it alone. Out does not wait.
 	After(group uint64, reply []byte)
-	// Waiting reports whether replies of the session wait for the journal. A protocol whose replies
-	// come in the order of the requests sends its next reply by After too, of group 0.
+	// Waiting reports whether replies of the session wait for the journal. A protocol that replies in the order of the
+	// requests sends its next reply by After with group 0 then.
 	Waiting() bool
 	// Alarm sets when Alarmed.Alarm is called, by the clock of Loop.Now.Mono. It replaces the time that was
 	// set before; 0: never.
@@ -158,19 +159,18 @@ type Transport interface {
 	// Resume ends a Hold. Consume is called again in the next turn when the peer has sent something. Deliver may
 	// call it.
 	Resume()
-	// Stream runs encode beside the loop and sends the pieces that it returns as the peer reads.
-	// When encode returns nil, because no frame can hold the reply, tooLarge is called on the loop.
-	// Stream returns false, and calls neither, when too many long replies are under way.
+	// Stream runs encode off the event loop and sends the pieces that it returns as the peer reads. When encode returns
+	// nil, because no frame can hold the reply, tooLarge is called on the loop. Stream returns false, and calls
+	// neither, when too many long replies are under way.
 	Stream(kind StreamKind, encode func() [][]byte, tooLarge func()) bool
 	// Remote returns the peer's address, for logs.
 	Remote() string
 	// LogLate logs, at most once a second, that the peer reported on a job that it does not hold.
 	// names returns that job's names.
 	LogLate(report string, names func() (queue, name string))
-	// Offload pauses the session and runs work beside the loop, for the message at in[handled:].
-	// The message stays in place until done was called on the loop and Consume was called again,
-	// with the message at the front. Meanwhile the peer may send backlog bytes more. Offload
-	// returns false, and starts nothing, when the message is not in a buffer that stays; Consume
-	// is called again in the next turn and may retry.
+	// Offload pauses the session and runs work off the event loop, for the message at in[handled:]. The message stays
+	// in place until done was called on the loop and Consume was called again, with the message at the front. Meanwhile
+	// the peer may send backlog bytes more. Offload returns false, and starts nothing, when the message is not in a
+	// buffer that stays; Consume is called again in the next turn and may retry.
 	Offload(in []byte, handled, backlog int, work, done func()) bool
 }

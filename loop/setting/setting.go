@@ -166,6 +166,7 @@ func (s *Setting) checkEnum() error {
 	return fmt.Errorf("%q is none of %s", s.Value.String(), strings.Join(values, ", "))
 }
 
+// checkBounds returns an error if the value is below the tag min or above the tag max.
 func (s *Setting) checkBounds() error {
 	value, least, most := s.Value.Int(), s.Tag.Get("min"), s.Tag.Get("max")
 	low, high := least != "" && value < s.number(least), most != "" && value > s.number(most)

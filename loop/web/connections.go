@@ -142,7 +142,8 @@ func (l *connections) change(c net.Conn, state http.ConnState) {
 	}
 }
 
-// makeRoom returns when there is room for a connection. The server accepts no further connections meanwhile.
+// makeRoom waits until there is room for a connection, and closes a victim if none ends in time. It releases mu while
+// it waits. The server accepts no further connections meanwhile.
 func (l *connections) makeRoom() {
 	end := time.Now().Add(requestGrace)
 	for len(l.open) >= l.limit {

@@ -104,11 +104,10 @@ func (t *Transfer) Send(w io.Writer, answer []byte) error {
 	return nil
 }
 
-// Turns let so many requests at once use a resource.
+// Turns let as many requests at once use a resource as its capacity.
 type Turns chan struct{}
 
-// Wait takes a turn; then the transfer holds so many bytes. It returns false when ctx ends first or the transfer was
-// evicted.
+// Wait takes a turn; then the transfer holds n bytes. It returns false when ctx ends first or the transfer was evicted.
 func (t *Transfer) Wait(ctx context.Context, turns Turns, bytes int) bool {
 	t.turn.Store(true)
 	return t.Take(ctx, turns) && t.Hold(bytes)

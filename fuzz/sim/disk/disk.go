@@ -120,14 +120,14 @@ func (d *Disk) Hold() *Gate {
 	return g
 }
 
-// HoldNext lets the sync that waits at a gate go on, and stops the one after it.
+// HoldNext lets the sync that waits at a gate continue, and stops the one after it.
 func (d *Disk) HoldNext(g *Gate) *Gate {
 	next := d.Hold()
 	close(g.open)
 	return next
 }
 
-// Release lets syncs go on.
+// Release lets syncs continue.
 func (d *Disk) Release() {
 	if g := d.logs.Swap(nil); g != nil {
 		close(g.open)
@@ -137,7 +137,7 @@ func (d *Disk) Release() {
 // SlowCheckpoints makes checkpoints last until the journal waits for one, or the server ends.
 func (d *Disk) SlowCheckpoints() { d.stores.CompareAndSwap(nil, newGate()) }
 
-// FinishCheckpoints lets checkpoints go on.
+// FinishCheckpoints lets checkpoints continue.
 func (d *Disk) FinishCheckpoints() {
 	if g := d.stores.Swap(nil); g != nil {
 		close(g.open)

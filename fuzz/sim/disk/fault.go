@@ -98,7 +98,7 @@ func (d *Disk) apply(f *Fault, op errorfs.Op) error {
 	return nil
 }
 
-// clone returns what is synced, and so many percent of the rest.
+// clone returns what is synced, and a percentage of the rest.
 func (d *Disk) clone(keeps int) *vfs.MemFS {
 	return d.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: keeps, RNG: rand.New(rand.NewPCG(0, 0))})
 }

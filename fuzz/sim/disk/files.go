@@ -53,6 +53,7 @@ func (s *files) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.
 	return s.file(f, err, name)
 }
 
+// file returns an opened file whose writes the disk can lose. It notes the files of the logs.
 func (s *files) file(f vfs.File, err error, name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
@@ -117,6 +118,7 @@ func (f *file) Sync() error {
 	return f.File.Sync()
 }
 
+// contents returns the content of a file, nil if none exists.
 func contents(fs vfs.FS, name string) []byte {
 	f, err := fs.Open(name)
 	if err != nil {

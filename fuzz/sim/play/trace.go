@@ -22,7 +22,7 @@ type violation string
 func (t *Trace) Say(format string, args ...any) { fmt.Fprintf(&t.text, format+"\n", args...) }
 
 // Fail ends the play. The first failure is kept: a Fail from within the server only ends a session there, and
-// the play goes on until its next check.
+// the play continues until its next check.
 func (t *Trace) Fail(format string, args ...any) {
 	if t.failure == "" {
 		t.failure = fmt.Sprintf(format, args...)
@@ -30,7 +30,7 @@ func (t *Trace) Fail(format string, args ...any) {
 	panic(violation(t.failure))
 }
 
-// Caught makes an error of what ended a play at a step. A panic that is no violation goes on.
+// Caught makes an error of what ended a play at a step. A panic that is no violation continues.
 func (t *Trace) Caught(panicked any, seed uint64, step int) error {
 	v, ok := panicked.(violation)
 	if !ok {

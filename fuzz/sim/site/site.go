@@ -59,7 +59,7 @@ type site struct {
 	hosts     []*host
 	processes []*process  // every one that was started
 	away      atomic.Bool // the database is unreachable; the connections read it
-	losing    int         // so many of the next claims lose their replies
+	losing    int         // number of the next claims that lose their replies
 
 	messages []*message // in the order of their arrival
 	sender   *process   // of the message that was delivered last
@@ -101,6 +101,7 @@ func (s *site) summary(seed uint64) string {
 		seed, len(s.processes), len(s.ledger.tasks), ends[store.StatusSucceeded], ends[store.StatusFailed], ends[store.StatusOrphaned], s.trace.Sum())
 }
 
+// newSite returns a site with its queues, made by a seed.
 func newSite(seed uint64) *site {
 	s := &site{trace: new(play.Trace), seed: seed, rng: rand.New(rand.NewPCG(seed, math.MaxUint64)), double: mongotest.New()}
 	var err error

@@ -153,7 +153,7 @@ func equalValues(v bson.RawValue) (values []bson.RawValue, ok bool) {
 	return nil, false
 }
 
-// find returns the sorted records that match a filter, at most limit of them after skip. A limit of 0 is none.
+// find returns the sorted records that match a filter, at most limit of them after skip. A limit of 0 means no limit.
 func (c *collection) find(filter, sort bson.Raw, skip, limit int) (out []*record) {
 	order := fields(sort)
 	byID := len(order) == 0 || order[0].Key() == "_id"

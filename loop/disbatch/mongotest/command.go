@@ -115,6 +115,7 @@ func isTrue(v bson.RawValue) bool {
 	return ok && b || !ok && number(v) != 0
 }
 
+// find answers the command find with the first batch. A single batch, or a negative limit, has no cursor.
 func find(c *call) bson.D {
 	limit := c.integer("limit")
 	single := limit < 0 || isTrue(c.args.Lookup("singleBatch"))
@@ -158,6 +159,7 @@ func getMore(c *call) bson.D {
 	return c.batch("nextBatch", open.name, open.rest, c.integer("batchSize"), false)
 }
 
+// findAndModify answers the command findAndModify: it removes, updates or upserts the first document of the sort.
 func findAndModify(c *call) bson.D {
 	in, filter, order := c.collection(), c.document("query"), c.document("sort")
 	if len(fields(order)) == 0 { // without a sort any order is right: return the newest, as a busy server may
@@ -238,6 +240,7 @@ func insert(c *call) bson.D {
 	return written(n, faults)
 }
 
+// update answers the command update, with upserts.
 func update(c *call) bson.D {
 	matched, modified, upserted := 0, 0, bson.A{}
 	faults := c.each("updates", func(i int, u bson.Raw) {
@@ -279,6 +282,8 @@ func aggregate(c *call) bson.D {
 	return c.batch("firstBatch", c.name, c.collection().aggregate(c.list("pipeline")), size, false)
 }
 
+// createIndexes answers the command createIndexes. It enforces unique indexes, and refuses a different index of the
+// same name.
 func createIndexes(c *call) bson.D {
 	in := c.collection()
 	before := len(in.indexes)

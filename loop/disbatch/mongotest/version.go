@@ -79,6 +79,7 @@ func buildInfo(c *call) bson.D {
 	return bson.D{{Key: "version", Value: c.version.Name}, {Key: "modules", Value: bson.A{"double"}}}
 }
 
+// hello answers the first command of a connection with the version, the limits and the mechanisms of authentication.
 func hello(c *call) bson.D {
 	mechanisms := bson.A{"SCRAM-SHA-1"}
 	if c.version.Max >= wireSHA256 {

@@ -69,6 +69,7 @@ func (c *commandInterface) postBalance(r *http.Request, p params) reply {
 	return answer(object{"status": "success: queuebalance modified"}, c.setBalance(r.Context(), p.fields))
 }
 
+// setBalance checks the settings of queue balance and writes them. The error has the member status, as in the original.
 func (c *commandInterface) setBalance(ctx context.Context, given bson.D) *requestError {
 	names, err := c.queueNames(ctx)
 	if err != nil {

@@ -122,7 +122,7 @@ func (p params) optionalObject(name string) (object bson.D, ok bool) {
 	return object, ok || get(p.fields, name) == nil
 }
 
-// unknown returns the first parameter that is none of the names.
+// unknown returns the first parameter that is not among the names.
 func unknown(d bson.D, names ...string) (string, bool) {
 	for _, e := range d {
 		if !slices.Contains(names, e.Key) {

@@ -41,20 +41,21 @@ type Request struct {
 // happens.
 func (r Request) Reply(payload []byte) { r.conn.reply(r, payload) }
 
-// Later is called instead of Reply, for a request and all behind it of the same turn of its connection: they are taken
-// again when the replies to those before them are written.
-func (r Request) Later() {
+// Postpone is called instead of Reply for a request and for all later ones of the same turn of its connection. The
+// connection hands them out again when the replies to the earlier ones are written.
+func (r Request) Postpone() {
 	r.conn.late++
 	r.conn.count()
 }
 
-// Lost says that the peer gets no further reply: those that it has are too much, which ends its connection.
-func (r Request) Lost() bool { return r.conn.overflow }
+// Overflowed reports whether the peer gets no further reply, because its unread replies exceed the limit. That ends its
+// connection.
+func (r Request) Overflowed() bool { return r.conn.overflow }
 
-// Unheard says that the peer may never read the reply, or has had another one: see Options.Unasked.
-func (r Request) Unheard() bool { return r.conn.crossed }
+// MaybeUnread reports whether the peer may never read the reply, or has had another one, see Options.Unasked.
+func (r Request) MaybeUnread() bool { return r.conn.crossed }
 
-// Follows says whether both requests are of one connection.
+// Follows reports whether both requests are of one connection.
 func (r Request) Follows(o Request) bool { return r.conn == o.conn }
 
 // span is where a reply stands in the buffer.
@@ -68,9 +69,9 @@ type conn struct {
 	in stream
 
 	requests []Request // of this turn
-	answers  []span    // by the index of the request; end is 0 when there is none yet
+	answers  []span    // by the index of the request; end is 0 if none exists yet
 	answered int
-	late     int    // requests that are to be taken again, the last ones; they are counted as answered
+	late     int    // number of postponed requests, the last ones; they are counted as answered
 	inOrder  bool   // so far, replies came in the order of the requests
 	out      []byte // pongs, then replies
 	overflow bool   // a reply was left out
@@ -135,6 +136,7 @@ type errHandshake struct{ error }
 
 func (e errHandshake) Unwrap() error { return e.error }
 
+// open performs the handshake within HandshakeTimeout.
 func (c *conn) open() error {
 	var peer zmq4.SocketType
 	err := c.SetDeadline(time.Now().Add(c.l.o.HandshakeTimeout))
@@ -161,7 +163,7 @@ func (c *conn) quitting() error {
 	}
 }
 
-// turn answers the complete messages that are held, up to the connection's share, or reads when there is none.
+// turn answers the complete messages that are held, up to the connection's share, or reads if none exists.
 func (c *conn) turn() error {
 	n, err := c.gather(c.l.turn())
 	if err != nil {
@@ -180,12 +182,12 @@ func (c *conn) turn() error {
 		if err := c.flush(); err != nil || c.late == 0 {
 			return err
 		}
-		c.again()
+		c.retake()
 	}
 }
 
-// again begins another turn with the requests that were put off.
-func (c *conn) again() {
+// retake begins another turn with the postponed requests.
+func (c *conn) retake() {
 	c.requests = slices.Delete(c.requests, 0, len(c.requests)-c.late)
 	for i := range c.requests {
 		c.requests[i].index = i
@@ -195,11 +197,11 @@ func (c *conn) again() {
 	c.answered, c.late, c.inOrder = 0, 0, true
 }
 
-// droppedRest is how long a connection rests that has sent nothing but PINGs and messages to drop: reading them costs
-// next to nothing, and so a hundred peers that send them without end would leave others no processor.
+// droppedRest is how long a connection pauses after it has received nothing but PINGs and messages to drop. Without the
+// pause, a hundred peers that send them without end would take the whole processor.
 const droppedRest = 10 * time.Millisecond
 
-// rest makes a flood of nothing slow.
+// rest pauses a connection that has received only PINGs and messages to drop.
 func (c *conn) rest(err error) error {
 	if err != nil || len(c.in.held()) == 0 {
 		return err // more than a flood would leave
@@ -307,6 +309,8 @@ func (c *conn) ask() error {
 	return err
 }
 
+// reply appends the reply to a request. It panics on a second reply to the same request. A reply beyond MaxOutbound
+// ends the connection after this turn.
 func (c *conn) reply(r Request, payload []byte) {
 	if c.answers[r.index].end != 0 {
 		panic("BUG: a request was answered twice")

@@ -42,6 +42,7 @@ type handshaker struct {
 	left int // bytes of the step that zmq4 has not read
 }
 
+// Read implements io.Reader for the library's handshake: it reads one frame at a time and nothing beyond it.
 func (h *handshaker) Read(p []byte) (int, error) {
 	if h.left == 0 {
 		if err := h.begin(); err != nil {

@@ -94,6 +94,7 @@ func (l *Listener) turn() int { return max(minTurn, maxTurn/(1+int(l.waiting.Loa
 // fewUnsent is how many bytes of unread replies never end a connection: about what one takes without any.
 const fewUnsent = 16 << 10
 
+// accept accepts connections until the listener is closed. It pauses after an error.
 func (l *Listener) accept() {
 	pause := time.NewTimer(0)
 	defer pause.Stop()

@@ -78,7 +78,7 @@ func TestLater(t *testing.T) {
 		early := random.IntN(2) == 0
 		if !early {
 			for _, q := range batch[len(now):] {
-				q.Later()
+				q.Postpone()
 			}
 		}
 		random.Shuffle(len(now), func(i, j int) { now[i], now[j] = now[j], now[i] })
@@ -87,7 +87,7 @@ func TestLater(t *testing.T) {
 		}
 		if early {
 			for _, q := range batch[len(now):] {
-				q.Later()
+				q.Postpone()
 			}
 		}
 		for range now {

@@ -47,7 +47,7 @@ func (c *conn) crosses() {
 	c.unasked = time.Time{}
 }
 
-// followed waits for the peer's next request, and says whether it came: then the one before crossed the unasked message.
+// followed waits for the peer's next request, and reports whether it came: then the one before crossed the unasked message.
 func (c *conn) followed() (bool, error) {
 	c.crossed = false
 	if err := c.SetReadDeadline(time.Now().Add(crossPause)); err != nil {

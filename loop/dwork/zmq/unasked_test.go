@@ -24,7 +24,7 @@ func TestUnasked(t *testing.T) {
 		r := listenPipes(t, Options{Unasked: []byte("none"), UnaskedAfter: after})
 		r.hub(func(batch []Request) {
 			for _, q := range batch {
-				q.Reply(fmt.Appendf(nil, "%s %v", q.Payload, q.Unheard()))
+				q.Reply(fmt.Appendf(nil, "%s %v", q.Payload, q.MaybeUnread()))
 			}
 		})
 		silent, busy, dealer := r.req("REQ"), r.req("REQ"), r.req("DEALER")
@@ -64,7 +64,7 @@ func TestUnaskedCrosses(t *testing.T) {
 			r := listenPipes(t, Options{Unasked: []byte("none"), UnaskedAfter: time.Second})
 			r.hub(func(batch []Request) {
 				for _, q := range batch {
-					q.Reply(fmt.Appendf(nil, "%s %v", q.Payload, q.Unheard()))
+					q.Reply(fmt.Appendf(nil, "%s %v", q.Payload, q.MaybeUnread()))
 				}
 			})
 			p := r.req("REQ")

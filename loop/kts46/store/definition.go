@@ -117,6 +117,8 @@ func (b *builder) take(bytes int) error {
 // length or a number.
 const elementSize = 8
 
+// value converts a node of YAML to a value of MongoDB. It bounds the depth and, by take, the size of the whole
+// definition.
 func (b *builder) value(n *yaml.Node, depth int) (any, error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("line %d: it nests deeper than %d", n.Line, maxDepth)
@@ -210,6 +212,7 @@ func fieldName(key *yaml.Node) (string, error) {
 	}
 }
 
+// scalar converts a scalar of YAML to a value of MongoDB. It returns an error for a value that JSON cannot represent.
 func (b *builder) scalar(n *yaml.Node) (any, error) {
 	if err := b.take(len(n.Value)); err != nil {
 		return nil, err

@@ -90,6 +90,7 @@ func Hosts(uri string) ([]string, error) {
 	return o.Hosts, nil
 }
 
+// clientOptions returns the driver's options of an address, with this package's time-outs where the address has none.
 func clientOptions(uri string) (*options.ClientOptions, error) {
 	o := options.Client().ApplyURI(uri).SetAppName("treadle kts46")
 	if o.ConnectTimeout == nil {
@@ -114,7 +115,7 @@ func (s *Store) Close() {
 	_ = s.client.Disconnect(ctx) // nothing depends on its success
 }
 
-// find reads one document by its id. found is false if there is none.
+// find reads one document by its id. found is false if none exists.
 func (s *Store) find(ctx context.Context, project, collection string, filter any, fields bson.D) (doc bson.Raw, found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
