@@ -4,6 +4,74 @@
 // It does no I/O, starts no goroutine, reads no clock and draws no random
 // number. The caller says what time it is and receives the effects.
 //
+// # Words
+//
+// One idea has one word, in names and in comments:
+//
+//	Scheduler    the shards, and the only door to them
+//	shard        a mutex, the queues whose names hash to it, and their jobs
+//	queue        one kind of work: a ready index, a sched-time index, a line of watches
+//	job          a unit of work; it is pending while it is delayed or ready
+//	task         a job that is part of a graph
+//	graph        the tasks of a shard; edges say which task waits for which
+//	Peer         a connected party: what it watches, asks for, holds and awaits
+//	holder       the peer that has reserved a job; a peer of NewHolder is not connected
+//	owner        the peer that awaits a job of an Owned space
+//	watch        one peer that serves one queue
+//	record       a job in the slab; its number is called job in the code. It is the Slot of a
+//	             JobRef and of a Run: a slot of the slab, not of a peer
+//	slot         one outstanding Reserve or Sleep of a peer; a job of any queue that the
+//	             peer watches may answer it
+//	seq          a sequence number: of a job, or of a slot, whose age it is
+//	line         the order of those that wait: a queue's watches by the age of their oldest slots,
+//	             ready tasks, parked jobs by lock
+//	run          one reservation of one job; its number is the seq of the slot that it answers
+//	lease        a reservation of a job that outlives connections; its worker proves it with the token of Grant
+//	hold         of a graph: a reservation of a task that outlives connections; its holder proves it with a revision
+//	request      a peer for one request of a worker without a connection
+//	await        one request of a peer for the end of a job
+//	topic        a job's name under which its worker publishes to listeners
+//	Delivery     an effect: what to tell which session
+//	number       the sequence number of a job of Rules.Numbered, by which clients know the job
+//	passing      a queue that is gone with the last of its peers and jobs
+//	limiter      what keeps a queue from handing out: a pause, a limit of running jobs, a rate
+//	credit       of a rate: the jobs that may start now
+//	attempt      one run of a job and how it ended; the attempts of a job are its history
+//	given up     a job that failed more often than its queue's policy tries it again
+//	move         a pending or failed job that becomes one of another queue, at once and under another JobRef
+//	orphan       a reserved job whose owner has left; it ends with its run
+//	class        what a peer can be handed: a narrow peer takes names up to 255 bytes, a named one takes the
+//	             same and knows a job by its queue and name, a wide one takes names of any length
+//	immediate    a pending job that was submitted without a due time
+//	place        of a Listing: where it continues
+//	lessor       the peer of a shard that holds the leased jobs of workers without a connection
+//	terms        what a worker asks for with a lease: its length, its name
+//	kept         failed or finished: a job that has ended, and operators view
+//	use          what a kept job is kept for: its failure, its result, itself or its name alone
+//	sweep        one pass over the oldest ready jobs of a queue, of each priority
+//	detached     in no index and held by no peer: a job that a verb is moving
+//	revoked      a run that ended without its worker: by a time-out, by a removal or by a broadcast
+//	unreported   a revoked run that its worker has not reported yet
+//	suspended    a watch that is handed nothing, because its peer has too many unreported names
+//	mixed        a queue in which not every ready job fits every watch
+//	key          what a policy groups jobs by: a part of the name, or a field of the workload
+//	lane         the ready jobs of one key of a queue, and the count of those that run
+//	level        the lanes that take turns, those whose first jobs have one priority
+//	clash        two jobs that a Named peer cannot tell apart
+//	withheld     a ready job whose name clashes for all Named peers in line
+//	entry        a cron entry: work that is submitted at the times of its schedule
+//	handled      the moment up to which an entry has met its times
+//	woken        a job that was made ready because its lock is free, and has not locked it yet
+//	departed     a peer that has left; the Ticks reap its awaits, watches and jobs
+//	exit         a departed holder's release of its tasks of one queue
+//	charge       to count bytes against the quota that all peers share; refund takes them back
+//	tally        the counters of a queue, or those that all other queues of a shard share
+//	step         a unit of work under a shard's lock; countSteps counts them
+//	batch        the steps under one hold of a shard's lock (Options.Batch)
+//	room         how much of bounded work a function may still do; most return what is left
+//	until        the count of steps at which a function stops; the count never begins again
+//	deferred     work that a verb leaves to the Ticks
+//
 // # One job
 //
 // A worker waits, and a client submits a job. This is the way of the job, by function and file:
@@ -55,7 +123,7 @@
 //	global.go halt.go status.go                   Global names; the stop; counters and views
 //	measure.go                                    what the metrics show: tallies, durations, sums of queues
 //	policy.go policy_text.go size.go              what an operator wants of a queue, and how it is written
-//	limiter.go                                    what a policy refuses and holds back; how queues get theirs
+//	policy_apply.go limiter.go                    how queues get their policies; what a policy refuses and holds back
 //	key.go lanes.go lanes_change.go               keys of jobs: limits for each, and fair order among them
 //	lease.go lease_verbs.go                       jobs under leases, whose workers have no connection
 //	failed.go failed_move.go move.go              attempts and retries, jobs that were given up; dead letters; moves
@@ -71,7 +139,7 @@
 //	journal.go                                    what survives the process
 //	graph.go graph_edit.go graph_order.go         tasks: new ones and their predecessors, without cycles
 //	graph_line.go graph_steal.go graph_end.go     tasks: in line, reserved, complete
-//	graph_lease.go graph_exit.go graph_view.go    tasks: leases, holders that leave, views
+//	graph_hold.go graph_exit.go graph_view.go     tasks: holds, holders that leave, views
 //	graph_edges.go graph_journal.go graph_log.go  tasks: how they are stored
 //	slab.go arena.go names.go                     where records, bytes and names are stored
 //	index.go heap.go sorter.go                    how jobs and queues are kept in order
@@ -154,6 +222,43 @@
 //	Remove, Drop, ExpireAwait  any     gone                       removed
 //
 // RetryJobs and so on are the verbs of ChangeJobs. A state that is not in the rows of such a verb is refused.
+//
+// # Steps in and out
+//
+// A verb takes a job out of its place, which detaches it, and then puts it into another place or ends it. These are
+// all steps. Out of a place:
+//
+//	dequeue         ready, delayed -> detached    leaves its index
+//	take            ready -> detached             leaves its index; its lane counts it as running
+//	unhold          reserved -> detached          leaves its holder; frees its locks and its lease
+//	removeHeld      reserved -> reserved          a part of unhold: leaves the held jobs of its watch and its deadline
+//	unpark          parked -> detached            leaves the line of its lock
+//	unkeep          failed, finished -> detached  leaves the line of kept jobs
+//	detach          any -> detached               the one of these that fits the state
+//
+// Into a place:
+//
+//	enqueue         detached -> ready, delayed    by its due time
+//	pushReady       detached -> ready             at an end of the jobs of its key
+//	relane          ready -> ready                to the lane of the present rules
+//	hold            detached -> reserved          by a watch; assign also tells the peer
+//	lend            detached -> reserved          by a lease; grant makes a lease of a run
+//	park            reserved -> parked            behind its lock
+//	keep            detached -> failed, finished  in the line of its use
+//
+// To the end:
+//
+//	end                 frees the record, answers the awaits and tells the journal; retire is its first part
+//	endByPolicy         end, unless the policy keeps the job; counts the ending
+//	endRemoved          end of a job that is removed; counts it
+//	removePending       detach and endRemoved, for all states but those of kept jobs; a task ends by its graph
+//	removeInAnyState    removePending, or removeKept
+//	removeKept          unkeep and freeKept
+//	freeKept            frees the record of a kept job
+//	discardUnused       frees a queue of a long name that has no jobs and no workers
+//
+// A job that is not done comes back by fail (counts a failure), failByPolicy (by its policy's retries) or release (no
+// failure).
 //
 // # Verbs
 //
@@ -249,9 +354,9 @@
 //	Complete        end tasks as done
 //	Transfer        release tasks, with more predecessors
 //	RemoveTask      remove a task in any state
-//	Touch           give a lease its next revision
-//	ReleaseLease    release a task that is held under a lease
-//	FinishLease     finish a task that is held under a lease
+//	TouchHold       give a hold of a task its next revision
+//	ReleaseHold     release a task of a Hold
+//	FinishHold      finish a task of a Hold
 //	Head            read the place of the first task in line
 //	Backlog         count the tasks of a queue
 //	LookupTask      view a task
@@ -277,67 +382,6 @@
 //	NameOf          return the name of a run's job
 //	Unfinished      count the jobs that a restart makes ready again
 //	Halt            stop handing out jobs
-//
-// # Words
-//
-// One idea has one word, in names and in comments:
-//
-//	Scheduler    the shards, and the only door to them
-//	shard        a mutex, the queues whose names hash to it, and their jobs
-//	queue        one kind of work: a ready index, a sched-time index, a line of watches
-//	job          a unit of work; it is pending while it is delayed or ready
-//	task         a job that is part of a graph
-//	graph        the tasks of a shard; edges say which task waits for which
-//	Peer         a connected party: what it watches, asks for, holds and awaits
-//	holder       the peer that has reserved a job; a peer of NewHolder is not connected
-//	owner        the peer that awaits a job of an Owned space
-//	watch        one peer that serves one queue
-//	record       a job in the slab; its number is called job in the code. It is the Slot of a
-//	             JobRef and of a Run: a slot of the slab, not of a peer
-//	slot         one outstanding Reserve or Sleep of a peer; a job of any queue that the
-//	             peer watches may answer it
-//	seq          a sequence number: of a job, or of a slot, whose age it is
-//	line         the order of those that wait: a queue's watches by the age of their oldest slots,
-//	             ready tasks, parked jobs by lock
-//	run          one reservation of one job; its number is the seq of the slot that it answers
-//	lease        a hold that outlives connections: on a task it is proved with a revision, on a job of
-//	             Grant with a token
-//	request      a peer for one request of a worker without a connection
-//	await        one request of a peer for the end of a job
-//	topic        a job's name under which its worker publishes to listeners
-//	Delivery     an effect: what to tell which session
-//	number       the sequence number of a job of Rules.Numbered, by which clients know the job
-//	passing      a queue that is gone with the last of its peers and jobs
-//	limiter      what keeps a queue from handing out: a pause, a limit of running jobs, a rate
-//	credit       of a rate: the jobs that may start now
-//	attempt      one run of a job and how it ended; the attempts of a job are its history
-//	given up     a job that failed more often than its queue's policy tries it again
-//	move         a pending or failed job that becomes one of another queue, at once and under another JobRef
-//	kept         failed or finished: a job that has ended, and operators view
-//	use          what a kept job is kept for: its failure, its result, itself or its name alone
-//	sweep        one pass over the oldest ready jobs of a queue, of each priority
-//	detached     in no index and held by no peer: a job that a verb is moving
-//	revoked      a run that ended without its worker: by a time-out, by a removal or by a broadcast
-//	unreported   a revoked run that its worker has not reported yet
-//	suspended    a watch that is handed nothing, because its peer has too many unreported names
-//	mixed        a queue in which not every ready job fits every watch
-//	key          what a policy groups jobs by: a part of the name, or a field of the workload
-//	lane         the ready jobs of one key of a queue, and the count of those that run
-//	level        the lanes that take turns, those whose first jobs have one priority
-//	clash        two jobs that a Named peer cannot tell apart
-//	withheld     a ready job whose name clashes for all Named peers in line
-//	entry        a cron entry: work that is submitted at the times of its schedule
-//	handled      the moment up to which an entry has met its times
-//	woken        a job that was made ready because its lock is free, and has not locked it yet
-//	departed     a peer that has left; the Ticks reap its awaits, watches and jobs
-//	exit         a departed holder's release of its tasks of one queue
-//	charge       to count bytes against the quota that all peers share; refund takes them back
-//	tally        the counters of a queue, or those that all other queues of a shard share
-//	step         a unit of work under a shard's lock; countSteps counts them
-//	batch        the steps under one hold of a shard's lock (Options.Batch)
-//	room         how much of bounded work a function may still do; most return what is left
-//	until        the count of steps at which a function stops; the count goes on for ever
-//	deferred     work that a verb leaves to the Ticks
 //
 // # Numbers
 //

@@ -25,8 +25,8 @@ func (p *Policy) useOf(o Outcome, size int) keptUse {
 	return keptNothing
 }
 
-// endUnder is end for a job whose queue has a policy, which may keep it.
-func (sh *shard) endUnder(now Time, job uint32, r *record, q *queue, a Attempt, e Effect, data []byte, sink Sink) {
+// endByPolicy is end for a job whose queue has a policy, which may keep it.
+func (sh *shard) endByPolicy(now Time, job uint32, r *record, q *queue, a Attempt, e Effect, data []byte, sink Sink) {
 	use := q.policy.useOf(a.Outcome, len(data))
 	if use == keptNothing || use == keptName && r.flags&numbered != 0 || !sh.s.rules[r.space].plain() {
 		sh.end(job, r, q, e, data, sink)
@@ -119,7 +119,7 @@ func (sh *shard) remember(job uint32, r *record, q *queue, done bool) {
 	if old, ok := sh.lookupEnded(tag, q, r.space, name, done); ok {
 		if o := sh.slab.at(old); o.use() == keptName {
 			sh.unkeep(old, o, q)
-			sh.forgetKept(old, o, q)
+			sh.freeKept(old, o, q)
 		} else {
 			sh.endedNames.remove(tag, old)
 		}

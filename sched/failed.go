@@ -185,8 +185,8 @@ func appendText(dst []byte, text, before string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(text)-shared)), text[shared:]...)
 }
 
-// failUnder is fail for a job whose queue's policy rules its failures: it is delayed, or given up.
-func (sh *shard) failUnder(now Time, job uint32, r *record, q *queue, a Attempt, delay int64, sink Sink) {
+// failByPolicy is fail for a job whose queue's policy rules its failures: it is delayed, or given up.
+func (sh *shard) failByPolicy(now Time, job uint32, r *record, q *queue, a Attempt, delay int64, sink Sink) {
 	a.At = now.Wall
 	tries := sh.addAttempt(job, r, a)
 	if p := q.policy; !p.Limited || tries <= p.Retries {
@@ -202,7 +202,7 @@ func (sh *shard) failUnder(now Time, job uint32, r *record, q *queue, a Attempt,
 
 // policyRules reports whether the policy of a queue, and not the job's space, rules its failures. A job of a space with
 // rules for failures follows those. An orphan ends with its run, since its owner has left.
-func (sh *shard) retriesUnder(r *record, q *queue) bool {
+func (sh *shard) policyRules(r *record, q *queue) bool {
 	p := q.policy
 	return p != nil && (p.Limited || p.Backoff.First > 0) && r.flags&(task|orphan) == 0 && !sh.s.rules[r.space].Owned
 }

@@ -33,7 +33,7 @@ func (sh *shard) finish(now Time, job uint32, r *record, worker string, data []b
 	case r.flags&task != 0:
 		sh.graph.end(now, job, r, q, sink)
 	case q.policy != nil:
-		sh.endUnder(now, job, r, q, Attempt{Outcome: attemptDone, Worker: worker}, Result, data, sink)
+		sh.endByPolicy(now, job, r, q, Attempt{Outcome: attemptDone, Worker: worker}, Result, data, sink)
 	default:
 		sh.end(job, r, q, Result, data, sink)
 	}
@@ -165,12 +165,12 @@ func (s *Scheduler) remove(now Time, space Space, queueName, name []byte, held b
 	if !r.live() || r.state == reserved && !held {
 		return false
 	}
-	sh.removeNow(now, job, r, q, Removed, sink)
+	sh.removePending(now, job, r, q, Removed, sink)
 	return true
 }
 
-// removeNow removes a job in any state but those of kept jobs. Its awaits end with e.
-func (sh *shard) removeNow(now Time, job uint32, r *record, q *queue, e Effect, sink Sink) {
+// removePending removes a job in any state but those of kept jobs. Its awaits end with e.
+func (sh *shard) removePending(now Time, job uint32, r *record, q *queue, e Effect, sink Sink) {
 	if r.state == reserved {
 		sh.noteRevoked(now, job, r)
 	}

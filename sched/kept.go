@@ -215,12 +215,12 @@ func (sh *shard) evict(now Time, until int) (moves []deadLetter) {
 // removeKept removes a kept job.
 func (sh *shard) removeKept(job uint32, r *record, q *queue) {
 	sh.unkeep(job, r, q)
-	sh.forgetKept(job, r, q)
+	sh.freeKept(job, r, q)
 	sh.discardUnused(q)
 }
 
-// forgetKept frees a detached job that was kept.
-func (sh *shard) forgetKept(job uint32, r *record, q *queue) {
+// freeKept frees a detached job that was kept.
+func (sh *shard) freeKept(job uint32, r *record, q *queue) {
 	sh.unremember(job, r, q)
 	sh.dropResult(job)
 	sh.unsave(r)

@@ -346,15 +346,15 @@ func (sh *shard) head(q *queue) uint32 {
 	if q.keyed == nil && q.numbered.jobs == 0 {
 		return q.ready.head(&sh.buckets)
 	}
-	job := sh.firstByRank(q.ready.head(&sh.buckets), q.numbered.head(&sh.buckets))
+	job := sh.earlierByRank(q.ready.head(&sh.buckets), q.numbered.head(&sh.buckets))
 	if q.keyed != nil && len(q.keyed.open) > 0 {
-		job = sh.firstByRank(job, q.keyed.open[0].first.jobs.head(&sh.buckets))
+		job = sh.earlierByRank(job, q.keyed.open[0].first.jobs.head(&sh.buckets))
 	}
 	return job
 }
 
-// firstByRank returns the earlier of two jobs. Either may be none.
-func (sh *shard) firstByRank(x, y uint32) uint32 {
+// earlierByRank returns the earlier of two jobs. Either may be none.
+func (sh *shard) earlierByRank(x, y uint32) uint32 {
 	if x == none || y == none {
 		return min(x, y) // none is the largest
 	}
@@ -364,20 +364,20 @@ func (sh *shard) firstByRank(x, y uint32) uint32 {
 	return x
 }
 
-// firstReadyFor returns the first job of a queue's ready index and lanes whose name does not clash for a watch's peer.
+// earliestReadyFor returns the first job of a queue's ready index and lanes whose name does not clash for a watch's peer.
 // It looks at maxInOrder levels: a peer for which all jobs there clash gets another when one of its names is free.
-func (sh *shard) firstReadyFor(w *watch, room *int) uint32 {
-	job := sh.firstFor(w, &w.queue.ready, room)
+func (sh *shard) earliestReadyFor(w *watch, room *int) uint32 {
+	job := sh.earliestFor(w, &w.queue.ready, room)
 	if w.queue.numbered.jobs > 0 {
-		job = sh.firstByRank(job, sh.firstFor(w, &w.queue.numbered, room))
+		job = sh.earlierByRank(job, sh.earliestFor(w, &w.queue.numbered, room))
 	}
 	if w.queue.keyed == nil {
 		return job
 	}
 	w.queue.keyed.open.inOrder(func(v *level) bool {
 		for l := v.first; l != nil && *room > 0; l = l.next {
-			if found := sh.firstFor(w, &l.jobs, room); found != none {
-				job = sh.firstByRank(job, found)
+			if found := sh.earliestFor(w, &l.jobs, room); found != none {
+				job = sh.earlierByRank(job, found)
 				return false
 			}
 		}

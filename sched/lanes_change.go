@@ -58,7 +58,7 @@ func (sh *shard) continueLaneChanges(until int) (more bool) {
 	for sh.mu.steps < until && len(sh.changing) > 0 {
 		q := sh.changing[0]
 		k := q.keyed
-		done := k == nil || q.dropped || sh.countKeyed(q, k, until) && sh.moveReady(q, k, until) && sh.changeLanes(q, k, until)
+		done := k == nil || q.dropped || sh.countKeyed(q, k, until) && sh.relaneReady(q, k, until) && sh.changeLanes(q, k, until)
 		if !q.lineEmpty() {
 			sh.matchLater(q)
 		}
@@ -121,9 +121,9 @@ func (sh *shard) recount(q *queue, k *keyedJobs, h *held) {
 	}
 }
 
-// moveReady moves jobs of the ready index to their lanes, the last first, so that they keep their order and come ahead
+// relaneReady moves jobs of the ready index to their lanes, the last first, so that they keep their order and come ahead
 // of those that have entered their lanes since.
-func (sh *shard) moveReady(q *queue, k *keyedJobs, until int) (done bool) {
+func (sh *shard) relaneReady(q *queue, k *keyedJobs, until int) (done bool) {
 	for k.rule.text != "" {
 		job := q.ready.tailBut(&sh.buckets, key{^0, taskDue})
 		if job == none {
@@ -135,13 +135,13 @@ func (sh *shard) moveReady(q *queue, k *keyedJobs, until int) (done bool) {
 		if sh.mu.steps >= until {
 			return false
 		}
-		sh.move(job, q)
+		sh.relane(job, q)
 	}
 	return true
 }
 
-// move moves a ready job to where it belongs by the present rules.
-func (sh *shard) move(job uint32, q *queue) {
+// relane moves a ready job to where it belongs by the present rules.
+func (sh *shard) relane(job uint32, q *queue) {
 	sh.countSteps(1)
 	r := sh.slab.at(job)
 	sh.removeReady(job, r, q)
@@ -156,7 +156,7 @@ func (sh *shard) changeLanes(q *queue, k *keyedJobs, until int) (done bool) {
 		}
 		switch l := k.lanes[c.lane]; {
 		case l != nil && l.generation != k.generation && l.jobs.jobs > 0:
-			sh.move(l.jobs.tail(&sh.buckets), q) // l may be gone then
+			sh.relane(l.jobs.tail(&sh.buckets), q) // l may be gone then
 			continue
 		case l != nil && l.idle && l.generation != k.generation:
 			sh.freeIdle(k, l)

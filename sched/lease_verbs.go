@@ -86,7 +86,7 @@ func (sh *shard) grant(now Time, p *Peer, run Run, t *Terms) Token {
 		return Token{}
 	}
 	from := sh.holder(r)
-	h := sh.unlist(run.Slot, r, from)
+	h := sh.removeHeld(run.Slot, r, from)
 	sh.lend(now, run.Slot, r, from.queue, h, l, t.For)
 	sh.freeIfOver(from)
 	sh.countSteps(r.cost())

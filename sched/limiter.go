@@ -145,72 +145,6 @@ func (sh *shard) matchFreed(q *queue) {
 	sh.offerWithheld(q)
 }
 
-// SetPolicies gives the scheduler a new table of rules. Queues that are made from now on follow it; ApplyPolicies or the
-// Ticks give it to the others, a batch at a time, and until then these follow the earlier table.
-func (s *Scheduler) SetPolicies(t *Policies) {
-	s.policies.Store(t)
-	for i := range s.shards {
-		sh := &s.shards[i]
-		sh.mu.Lock()
-		sh.policyCursor = 0
-		sh.mu.Unlock()
-	}
-	s.alarmMono(0)
-}
-
-// ApplyPolicies gives all queues the present policies before it returns: a queue that is paused hands out nothing from then
-// on. Where a policy changes the keys of jobs, ApplyKeys or the Ticks move these.
-func (s *Scheduler) ApplyPolicies(now Time, sink Sink) {
-	s.apply(now, sink, func(sh *shard, until int) bool { return sh.applyPolicies(now, until, sink) })
-}
-
-// ApplyKeys moves all jobs to where the keys of the present policies have them. It is called before any peer is served.
-func (s *Scheduler) ApplyKeys(now Time, sink Sink) {
-	s.apply(now, sink, (*shard).continueLaneChanges)
-}
-
-// apply has every shard do all of a work, a batch under each hold of its lock.
-func (s *Scheduler) apply(now Time, sink Sink, some func(sh *shard, until int) (more bool)) {
-	for i := range s.shards {
-		sh := &s.shards[i]
-		for more := true; more; {
-			sh.mu.Lock()
-			more = some(sh, sh.mu.steps+s.batch)
-			sh.unlock(now, sink)
-		}
-	}
-}
-
-// applyPolicies gives queues the present policies, a batch of them. more says that there are others.
-func (sh *shard) applyPolicies(now Time, until int, sink Sink) (more bool) {
-	if sh.s.policies.Load() == nil {
-		return false
-	}
-	for ; sh.mu.steps < until && sh.policyCursor < len(sh.queues); sh.policyCursor++ {
-		sh.countSteps(1)
-		if q := sh.queues[sh.policyCursor]; q != nil && !q.dropped {
-			sh.setPolicy(now, q)
-			sh.matchUntil(now, q, until, sink)
-			sh.offerWithheld(q)
-		}
-	}
-	return sh.policyCursor < len(sh.queues)
-}
-
-// setPolicy gives a queue its present policy.
-func (sh *shard) setPolicy(now Time, q *queue) {
-	t := sh.s.policies.Load()
-	if t == nil {
-		return
-	}
-	sh.countSteps(len(t.rules) / entriesPerStep)
-	q.policy = t.forQueue(q.name)
-	sh.setLimiter(now, q)
-	sh.setSweep(now, q)
-	sh.setKeyed(q)
-	sh.resetKept(q)
-}
-
 // setLimiter gives a queue the limiter that its policy asks for, or none. A rate that has not changed keeps its credit.
 func (sh *shard) setLimiter(now Time, q *queue) {
 	old := q.limiter
@@ -259,13 +193,4 @@ func (s *Scheduler) PauseFor(now Time, queue []byte, ms int64) error {
 	g.pausedUntil = now.Mono + max(ms, 1)
 	sh.waitForCredit(now, g)
 	return nil
-}
-
-// chance is bits for the jitter of a retry: always the same for a job and a try, so that a history can be replayed.
-func (s *Scheduler) chance(seq uint64, tries int32) uint64 {
-	x := (seq+1)*0x9e3779b97f4a7c15 ^ uint64(tries)*0xd6e8feb86659fd93 ^ s.salt
-	x ^= x >> 32
-	x *= 0xd6e8feb86659fd93
-	x ^= x >> 32
-	return x * 0xd6e8feb86659fd93
 }

@@ -73,7 +73,7 @@ func (sh *shard) matchMixed(now Time, q *queue, sink Sink) int {
 	if job == none || q.oldest() == nil {
 		return 0
 	}
-	w, whole := sh.firstFit(q, job)
+	w, whole := sh.bestWatch(q, job)
 	if w != nil {
 		return sh.pair(now, q, w, job, sink)
 	}
@@ -84,10 +84,10 @@ func (sh *shard) matchMixed(now Time, q *queue, sink Sink) int {
 	return 1
 }
 
-// firstFit returns, of the watches in line that a job of the ready index fits, the one with the
+// bestWatch returns, of the watches in line that a job of the ready index fits, the one with the
 // oldest slot. whole is false when it checked only the first maxInOrder Named peers: a nil watch
 // then does not say that the job fits none.
-func (sh *shard) firstFit(q *queue, job uint32) (best *watch, whole bool) {
+func (sh *shard) bestWatch(q *queue, job uint32) (best *watch, whole bool) {
 	for _, c := range [...]class{narrow, wide} {
 		if w := q.oldestOf(c); w != nil && (best == nil || w.ahead(best)) {
 			best = w
@@ -137,23 +137,23 @@ func (sh *shard) jobFor(w *watch, room *int) uint32 {
 	}
 	switch w.peer.class {
 	case narrow:
-		return sh.first(q.withheld.head(&sh.buckets), sh.head(q))
+		return sh.earlier(q.withheld.head(&sh.buckets), sh.head(q))
 	case wide:
-		job := sh.first(q.withheld.head(&sh.buckets), sh.head(q))
-		return sh.first(q.wide.head(&sh.buckets), job)
+		job := sh.earlier(q.withheld.head(&sh.buckets), sh.head(q))
+		return sh.earlier(q.wide.head(&sh.buckets), job)
 	}
 	if w.suspended != nil {
 		return none
 	}
 	checks := min(*room, maxClashes)
 	*room -= checks
-	job := sh.first(sh.firstFor(w, &q.withheld, &checks), sh.firstReadyFor(w, &checks))
+	job := sh.earlier(sh.earliestFor(w, &q.withheld, &checks), sh.earliestReadyFor(w, &checks))
 	*room += checks
 	return job
 }
 
-// firstFor returns the first job of an index whose name does not clash for a watch's peer.
-func (sh *shard) firstFor(w *watch, x *index, room *int) uint32 {
+// earliestFor returns the first job of an index whose name does not clash for a watch's peer.
+func (sh *shard) earliestFor(w *watch, x *index, room *int) uint32 {
 	first := none
 	x.eachFrom(&sh.buckets, &sh.slab, firstKey, func(job uint32) bool {
 		sh.countSteps(1)
@@ -177,7 +177,7 @@ func (sh *shard) firstFor(w *watch, x *index, room *int) uint32 {
 //	C is of long name, B not  the older one: neither was withheld, and both keep their sequence numbers
 //
 // At aheadOfAll a job that becomes ready goes to the front, so a ready job is ahead of a withheld one.
-func (sh *shard) first(x, y uint32) uint32 {
+func (sh *shard) earlier(x, y uint32) uint32 {
 	if x == none || y == none {
 		return min(x, y) // none is the largest
 	}
@@ -279,25 +279,4 @@ func (sh *shard) searchQueue(now Time, q *queue, room int, sink Sink) int {
 		f.active = f.again
 	}
 	return room
-}
-
-// anyUnreserved returns a job that no peer runs, of a queue that has one.
-func (q *queue) anyUnreserved(p *buckets) uint32 {
-	for _, x := range [...]*index{&q.ready, &q.withheld, &q.wide, &q.private, &q.numbered, &q.delayed} {
-		if job := x.head(p); job != none {
-			return job
-		}
-	}
-	if job := q.keyed.anyKeyed(p); job != none {
-		return job
-	}
-	if len(q.parked) > 0 {
-		return q.parked[len(q.parked)-1]
-	}
-	for i := range q.kept {
-		if job := q.kept[i].jobs.head(p); job != none {
-			return job
-		}
-	}
-	return none
 }

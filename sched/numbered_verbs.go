@@ -51,7 +51,7 @@ func (s *Scheduler) RemoveNumber(now Time, space Space, number uint64, sink Sink
 	if r.state == reserved {
 		return "", false
 	}
-	sh.removeAny(now, job, r, q, sink)
+	sh.removeInAnyState(now, job, r, q, sink)
 	return q.name, true
 }
 

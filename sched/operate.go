@@ -131,7 +131,7 @@ func (sh *shard) change(now Time, ref JobRef, c *JobChange, to *shard, until int
 	var err error
 	switch {
 	case c.Verb == RemoveJobs:
-		sh.removeAny(now, job, r, q, sink)
+		sh.removeInAnyState(now, job, r, q, sink)
 		return nil
 	case c.Verb == MoveJobs && (pending || r.state == failed):
 		return sh.moveByHand(now, job, r, q, c.Queue, to, until, sink)
@@ -155,16 +155,16 @@ func (sh *shard) change(now Time, ref JobRef, c *JobChange, to *shard, until int
 	return err
 }
 
-// removeAny removes a job in any state. An owner is told that its job has failed: it did not ask for the removal.
-func (sh *shard) removeAny(now Time, job uint32, r *record, q *queue, sink Sink) {
+// removeInAnyState removes a job in any state. An owner is told that its job has failed: it did not ask for the removal.
+func (sh *shard) removeInAnyState(now Time, job uint32, r *record, q *queue, sink Sink) {
 	switch {
 	case r.state == failed || r.state == finished:
 		sh.counters.Removed += uint64(count(r.state == failed))
 		sh.removeKept(job, r, q)
 	case sh.s.rules[r.space].Owned:
-		sh.removeNow(now, job, r, q, Failed, sink)
+		sh.removePending(now, job, r, q, Failed, sink)
 	default:
-		sh.removeNow(now, job, r, q, Removed, sink)
+		sh.removePending(now, job, r, q, Removed, sink)
 	}
 }
 

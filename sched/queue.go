@@ -139,3 +139,24 @@ func (q *queue) claim(w *watch, size int) (slot, bool) {
 	}
 	return s, a == served
 }
+
+// anyUnreserved returns a job that no peer runs, of a queue that has one.
+func (q *queue) anyUnreserved(p *buckets) uint32 {
+	for _, x := range [...]*index{&q.ready, &q.withheld, &q.wide, &q.private, &q.numbered, &q.delayed} {
+		if job := x.head(p); job != none {
+			return job
+		}
+	}
+	if job := q.keyed.anyKeyed(p); job != none {
+		return job
+	}
+	if len(q.parked) > 0 {
+		return q.parked[len(q.parked)-1]
+	}
+	for i := range q.kept {
+		if job := q.kept[i].jobs.head(p); job != none {
+			return job
+		}
+	}
+	return none
+}

@@ -270,7 +270,7 @@ func (sh *shard) startTimeout(now Time, job uint32, r *record, p *Peer) {
 // unhold detaches a reserved job from its holder and returns its queue.
 func (sh *shard) unhold(job uint32, r *record) *queue {
 	w := sh.holder(r)
-	h := sh.unlist(job, r, w)
+	h := sh.removeHeld(job, r, w)
 	if r.flags&locking != 0 {
 		sh.dropLocks(job, r)
 	}
@@ -286,8 +286,8 @@ func (sh *shard) unhold(job uint32, r *record) *queue {
 	return q
 }
 
-// unlist takes a reserved job from the held jobs of its watch and from its deadline.
-func (sh *shard) unlist(job uint32, r *record, w *watch) held {
+// removeHeld takes a reserved job from the held jobs of its watch and from its deadline.
+func (sh *shard) removeHeld(job uint32, r *record, w *watch) held {
 	i := r.heldIndex()
 	h := w.held[i]
 	last := len(w.held) - 1
@@ -349,8 +349,8 @@ func (sh *shard) fail(now Time, job uint32, r *record, q *queue, a Attempt, dela
 	}
 	rules := &sh.s.rules[r.space]
 	if rules.Deaths == 0 {
-		if sh.retriesUnder(r, q) {
-			sh.failUnder(now, job, r, q, a, delay, sink)
+		if sh.policyRules(r, q) {
+			sh.failByPolicy(now, job, r, q, a, delay, sink)
 			return
 		}
 		sh.release(now, job, r, q, now.Wall+max(delay, 0), sink)

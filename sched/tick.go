@@ -157,10 +157,10 @@ func (sh *shard) dropQueues(until int, sink Sink) {
 			sh.detach(job, r, q)
 			switch {
 			case r.state == finished:
-				sh.forgetKept(job, r, q)
+				sh.freeKept(job, r, q)
 			case r.state == failed:
 				sh.counters.Removed++
-				sh.forgetKept(job, r, q)
+				sh.freeKept(job, r, q)
 			case sh.s.rules[r.space].Owned:
 				sh.endRemoved(job, r, q, Failed, sink)
 			default:

@@ -56,7 +56,7 @@ func (sh *shard) endExpired(now Time, job uint32, r *record, q *queue, sink Sink
 	sh.dequeue(job, r, q)
 	sh.counters.Expired++
 	q.tally.Ended[EndingExpired]++
-	sh.endUnder(now, job, r, q, Attempt{Outcome: attemptExpired}, Failed, nil, sink)
+	sh.endByPolicy(now, job, r, q, Attempt{Outcome: attemptExpired}, Failed, nil, sink)
 	return sh.mu.steps - before
 }
 

@@ -256,7 +256,7 @@ func (h *Protocol) taskJSON(t heldTask) *taskJSON {
 	return v
 }
 
-func sigOf(t *task) string { return codec.Sig(time.UnixMilli(t.lease.Revision)) }
+func sigOf(t *task) string { return codec.Sig(time.UnixMilli(t.hold.Revision)) }
 
 // jsonGetTask reserves a task for a worker, which has to accept it.
 func (h *Protocol) jsonGetTask(r *codec.Request) (any, error) {

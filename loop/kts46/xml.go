@@ -202,14 +202,14 @@ func (h *Protocol) timeoutV1() int64 {
 }
 
 func dateTime(t *task) codec.DateTime {
-	return codec.NewDateTime(time.UnixMilli(t.lease.Revision))
+	return codec.NewDateTime(time.UnixMilli(t.hold.Revision))
 }
 
 // reporting returns the task that a report is about.
 func (h *Protocol) reporting(args []any, s []string) (*task, error) {
 	t, err := h.held(s[0])
 	if err == nil && !matches(t, args[2]) {
-		err = mismatch(args[2], time.UnixMilli(t.lease.Revision).UTC())
+		err = mismatch(args[2], time.UnixMilli(t.hold.Revision).UTC())
 	}
 	return t, err
 }
@@ -256,7 +256,7 @@ func matches(t *task, arg any) bool {
 		return false
 	}
 	at, ok := d.Time()
-	return ok && at.Unix() == time.UnixMilli(t.lease.Revision).Unix()
+	return ok && at.Unix() == time.UnixMilli(t.hold.Revision).Unix()
 }
 
 func (h *Protocol) xmlRestartTask(args []any, s []string) (any, error) {

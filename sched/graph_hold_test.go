@@ -13,15 +13,15 @@ const leaseSpace Space = 3
 
 var leaseRules = [MaxSpaces]Rules{leaseSpace: {Durable: true, Graph: true, Untimed: true, Private: true}}
 
-// leaseSched is a test scheduler of several shards, with a journal and one holder.
-type leaseSched struct {
+// holdSched is a test scheduler of several shards, with a journal and one holder.
+type holdSched struct {
 	*testSched
 	journal memJournal
 	h       *Peer
 }
 
-func newLeaseSched(t testing.TB) *leaseSched {
-	x := &leaseSched{journal: make(memJournal, 8)}
+func newHoldSched(t testing.TB) *holdSched {
+	x := &holdSched{journal: make(memJournal, 8)}
 	for i := range x.journal {
 		x.journal[i] = make(map[uint64]Saved)
 	}
@@ -31,29 +31,29 @@ func newLeaseSched(t testing.TB) *leaseSched {
 	return x
 }
 
-func (x *leaseSched) sane() {
+func (x *holdSched) sane() {
 	x.t.Helper()
 	if err := x.s.check(); err != nil {
 		x.t.Error(err)
 	}
 }
 
-func (x *leaseSched) extend(queue string, tasks ...string) {
+func (x *holdSched) extend(queue string, tasks ...string) {
 	x.t.Helper()
 	x.ok(x.s.Extend(x.now, leaseSpace, []byte(queue), graphTaskList(tasks...), &x.rec))
 }
 
 // steal steals the first task. It returns "" when there is none.
-func (x *leaseSched) steal(queue string) (name string, l Lease) {
+func (x *holdSched) steal(queue string) (name string, l Hold) {
 	x.s.Steal(x.now, x.h, []byte(queue), 1, &x.rec, func(v *TaskView) bool {
-		name, l = string(v.Name), Lease{v.Ref, v.Revision}
+		name, l = string(v.Name), Hold{v.Ref, v.Revision}
 		return true
 	})
 	return name, l
 }
 
 // all steals all tasks in line.
-func (x *leaseSched) all(queue string) (names []string) {
+func (x *holdSched) all(queue string) (names []string) {
 	for {
 		name, _ := x.steal(queue)
 		if name == "" {
@@ -63,14 +63,14 @@ func (x *leaseSched) all(queue string) (names []string) {
 	}
 }
 
-func (x *leaseSched) wantAll(queue string, want ...string) {
+func (x *holdSched) wantAll(queue string, want ...string) {
 	x.t.Helper()
 	if got := x.all(queue); !slices.Equal(got, want) {
 		x.t.Errorf("queue %s: got %q, want %q", queue, got, want)
 	}
 }
 
-func (x *leaseSched) refused(want, err error) {
+func (x *holdSched) refused(want, err error) {
 	x.t.Helper()
 	if !errors.Is(err, want) {
 		x.t.Errorf("got %v, want %v", err, want)
@@ -79,7 +79,7 @@ func (x *leaseSched) refused(want, err error) {
 }
 
 // restart makes a new scheduler from the journal, with one holder for each space and name.
-func (x *leaseSched) restart() (holders map[string]*Peer) {
+func (x *holdSched) restart() (holders map[string]*Peer) {
 	x.t.Helper()
 	holders = make(map[string]*Peer)
 	last := x.s.jobs.Load()
@@ -110,7 +110,7 @@ func (x *leaseSched) restart() (holders map[string]*Peer) {
 // TestPrivate checks that a private task is never handed to a peer that reserves, whatever its
 // skills and whenever it asks. Other jobs of the queue are.
 func TestPrivate(t *testing.T) {
-	x := newLeaseSched(t)
+	x := newHoldSched(t)
 	early, late := x.skilled(Wide, "q"), x.skilled(Named|Wide)
 	x.reserve(early, 1)
 	long := strings.Repeat("n", maxShort+1)
@@ -138,74 +138,74 @@ func TestPrivate(t *testing.T) {
 	x.sane()
 }
 
-// TestLease checks that a revision is used once: every verb refuses an old one, and a task that
+// TestHold checks that a revision is used once: every verb refuses an old one, and a task that
 // comes back keeps its last.
-func TestLease(t *testing.T) {
-	x := newLeaseSched(t)
+func TestHold(t *testing.T) {
+	x := newHoldSched(t)
 	x.extend("q", "a", "b", "c")
 	name, l := x.steal("q")
 	if name != "a" || l.Revision != 0 {
 		t.Fatalf("%s under %v", name, l)
 	}
-	x.ok(x.s.Touch(x.h, l, 7))
-	old, l := l, Lease{l.Ref, 7}
+	x.ok(x.s.TouchHold(x.h, l, 7))
+	old, l := l, Hold{l.Ref, 7}
 	other := x.s.NewHolder("other")
 	for _, f := range []struct {
 		p    *Peer
-		l    Lease
+		l    Hold
 		want error
-	}{{x.h, old, errStale}, {other, l, errNotOwner}, {x.h, Lease{JobRef{Shard: 99}, 7}, ErrNotFound}} {
-		x.refused(f.want, x.s.Touch(f.p, f.l, 8))
-		x.refused(f.want, x.s.ReleaseLease(x.now, f.p, f.l, true, &x.rec))
-		x.refused(f.want, x.s.FinishLease(x.now, f.p, f.l, &x.rec))
+	}{{x.h, old, errStale}, {other, l, errNotOwner}, {x.h, Hold{JobRef{Shard: 99}, 7}, ErrNotFound}} {
+		x.refused(f.want, x.s.TouchHold(f.p, f.l, 8))
+		x.refused(f.want, x.s.ReleaseHold(x.now, f.p, f.l, true, &x.rec))
+		x.refused(f.want, x.s.FinishHold(x.now, f.p, f.l, &x.rec))
 	}
 	if got := x.s.Stats().Stale; got != 6 { // of the third there is not even a shard
 		t.Errorf("%d stale ones are counted", got)
 	}
-	x.ok(x.s.ReleaseLease(x.now, x.h, l, false, &x.rec))
-	x.refused(ErrNotFound, x.s.ReleaseLease(x.now, x.h, l, false, &x.rec))
+	x.ok(x.s.ReleaseHold(x.now, x.h, l, false, &x.rec))
+	x.refused(ErrNotFound, x.s.ReleaseHold(x.now, x.h, l, false, &x.rec))
 	if name, l = x.steal("q"); name != "b" {
 		t.Fatalf("%s is the next", name)
 	}
-	x.ok(x.s.ReleaseLease(x.now, x.h, l, true, &x.rec))
+	x.ok(x.s.ReleaseHold(x.now, x.h, l, true, &x.rec))
 	x.wantAll("q", "b", "c", "a")
-	found := x.s.LookupTask(leaseSpace, []byte("q"), []byte("a"), func(v *TaskView) { l = Lease{v.Ref, v.Revision} })
+	found := x.s.LookupTask(leaseSpace, []byte("q"), []byte("a"), func(v *TaskView) { l = Hold{v.Ref, v.Revision} })
 	if !found || l.Revision != 7 {
 		t.Errorf("a came back under %v", l)
 	}
-	x.ok(x.s.Touch(x.h, l, 8, Event{StageOther, 5}))
+	x.ok(x.s.TouchHold(x.h, l, 8, Event{StageOther, 5}))
 	x.s.LookupTask(leaseSpace, []byte("q"), []byte("a"), func(v *TaskView) {
 		if last := v.Log[len(v.Log)-1]; last != (Event{StageOther, 5}) || v.Revision != 8 {
 			t.Errorf("its log ends with %v, its revision is %d", last, v.Revision)
 		}
 	})
 	l.Revision = 8
-	x.ok(x.s.FinishLease(x.now, x.h, l, &x.rec))
-	x.refused(ErrNotFound, x.s.FinishLease(x.now, x.h, l, &x.rec))
+	x.ok(x.s.FinishHold(x.now, x.h, l, &x.rec))
+	x.refused(ErrNotFound, x.s.FinishHold(x.now, x.h, l, &x.rec))
 	if active, _ := x.s.Backlog([]byte("q")); active != 2 {
 		t.Errorf("%d tasks are left", active)
 	}
 }
 
-// TestLeaseRestart checks that holder and revision outlive the process, and that holders of
+// TestHoldRestart checks that holder and revision outlive the process, and that holders of
 // different spaces differ.
-func TestLeaseRestart(t *testing.T) {
-	x := newLeaseSched(t)
+func TestHoldRestart(t *testing.T) {
+	x := newHoldSched(t)
 	x.extend("q", "a", "b")
 	_, l := x.steal("q")
-	x.ok(x.s.Touch(x.h, l, -5))
+	x.ok(x.s.TouchHold(x.h, l, -5))
 	l.Revision = -5
-	x.ok(x.s.Touch(x.h, l, 1<<60))
+	x.ok(x.s.TouchHold(x.h, l, 1<<60))
 	holders := x.restart()
 	p := holders["3h"]
 	if p == nil || len(holders) != 1 {
 		t.Fatalf("the holders are %v", holders)
 	}
-	x.s.LookupTask(leaseSpace, []byte("q"), []byte("a"), func(v *TaskView) { l = Lease{v.Ref, v.Revision} })
+	x.s.LookupTask(leaseSpace, []byte("q"), []byte("a"), func(v *TaskView) { l = Hold{v.Ref, v.Revision} })
 	if l.Revision != 1<<60 {
 		t.Fatalf("a came back under %v", l)
 	}
-	x.ok(x.s.ReleaseLease(x.now, p, l, false, &x.rec))
+	x.ok(x.s.ReleaseHold(x.now, p, l, false, &x.rec))
 	x.restart()
 	x.s.LookupTask(leaseSpace, []byte("q"), []byte("a"), func(v *TaskView) {
 		if v.Revision != 1<<60 || v.Stage != StageReady {
@@ -217,7 +217,7 @@ func TestLeaseRestart(t *testing.T) {
 
 // TestRemoveTask checks that RemoveTask removes a task in any state and frees its successors.
 func TestRemoveTask(t *testing.T) {
-	x := newLeaseSched(t)
+	x := newHoldSched(t)
 	cancel := func(name string, want bool) {
 		t.Helper()
 		if got := x.s.RemoveTask(x.now, leaseSpace, []byte("q"), []byte(name), &x.rec); got != want {
@@ -232,7 +232,7 @@ func TestRemoveTask(t *testing.T) {
 	cancel("ready", false)
 	cancel("waiting", true)
 	cancel("held", true)
-	x.refused(ErrNotFound, x.s.Touch(x.h, l, 1))
+	x.refused(ErrNotFound, x.s.TouchHold(x.h, l, 1))
 	if st := x.s.Stats(); st.Removed != 3 || st.Done != 0 {
 		t.Errorf("%+v", st.Counters)
 	}
@@ -245,7 +245,7 @@ func TestRemoveTask(t *testing.T) {
 
 // TestHead checks that heads of queues can be compared across shards and restarts.
 func TestHead(t *testing.T) {
-	x := newLeaseSched(t)
+	x := newHoldSched(t)
 	queues := strings.Fields("e d c b a f g h i j")
 	if _, ok := x.s.Head([]byte("a")); ok {
 		t.Error("an empty queue has a head")
@@ -273,9 +273,9 @@ func TestHead(t *testing.T) {
 		}
 	}
 	_, l := x.steal("a")
-	x.ok(x.s.ReleaseLease(x.now, x.h, l, true, &x.rec))
+	x.ok(x.s.ReleaseHold(x.now, x.h, l, true, &x.rec))
 	_, l = x.steal("e")
-	x.ok(x.s.ReleaseLease(x.now, x.h, l, false, &x.rec))
+	x.ok(x.s.ReleaseHold(x.now, x.h, l, false, &x.rec))
 	if got, want := order(), "a1 d1 c1 b1 f1 g1 h1 i1 j1 e2 d2 c2 b2 a2 f2 g2 h2 i2 j2 e1"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -304,9 +304,9 @@ func (o *oneSave) Drop(int, uint64) {}
 func (o *oneSave) Begin(int)        {}
 func (o *oneSave) End(int)          {}
 
-// TestLeaseIsOneRecord checks that a stolen task is journaled in one record with its new revision
+// TestHoldIsOneRecord checks that a stolen task is journaled in one record with its new revision
 // and log entries: a crash cannot keep a part of it.
-func TestLeaseIsOneRecord(t *testing.T) {
+func TestHoldIsOneRecord(t *testing.T) {
 	var journal oneSave
 	s := New(Options{Rules: leaseRules, Journal: &journal})
 	var rec recorder
