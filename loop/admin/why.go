@@ -93,6 +93,7 @@ func (w *why) waiting() string {
 	return "next to be handed out"
 }
 
+// predecessors returns the sentence about a task that waits for others, with the names of the first of them.
 func (w *why) predecessors() string {
 	var names []string
 	for _, j := range w.Jobs {

@@ -109,7 +109,7 @@ func TestRecount(t *testing.T) {
 func TestRunnerSession(t *testing.T) {
 	s := newSite(t, plugins(map[string]string{"Session": shell("cut -d' ' -f6 /proc/$PPID/stat", "")}))
 	s.node("me")
-	task := s.endKind("Session")
+	task := s.endOf("Session")
 	theirs, err := strconv.Atoi(strings.TrimSpace(sitetest.Stored(&task, "stdout")))
 	ours, _, fault := syscall.Syscall(syscall.SYS_GETSID, uintptr(os.Getpid()), 0, 0)
 	if err != nil || fault != 0 || theirs == int(ours) {

@@ -168,10 +168,10 @@ func TestCommandsSurviveNode(t *testing.T) {
 func TestRunnerDies(t *testing.T) {
 	s := newSite(t, plugins(map[string]string{"Kill": shell("kill -9 $PPID; sleep 0.2", ""), "Good": shell("echo out", "")}))
 	s.node("me")
-	if got := s.endKind("Kill"); got.Status != 2 || sitetest.Stored(&got, "stdout") != unableToComplete || !strings.Contains(sitetest.Stored(&got, "stderr"), "signal: killed") {
+	if got := s.endOf("Kill"); got.Status != 2 || sitetest.Stored(&got, "stdout") != unableToComplete || !strings.Contains(sitetest.Stored(&got, "stderr"), "signal: killed") {
 		t.Errorf("ended as %s", got.Raw)
 	}
-	if got := s.endKind("Good"); got.Status != 1 {
+	if got := s.endOf("Good"); got.Status != 1 {
 		t.Errorf("the next one ended as %s", got.Raw)
 	}
 }

@@ -53,7 +53,7 @@ func TestMetricsCountEnds(t *testing.T) {
 	n := s.node("me", with(newWorkers(false)))
 	s.counted(n, "claims_total 0", "tasks_total succeeded 0", "tasks_total failed 0", "tasks_total other 0", "database_errors_total 0")
 	for _, plugin := range []string{"Good", "Good", "Bad", "Own", "F", "Old"} {
-		s.endKind(plugin)
+		s.endOf(plugin)
 	}
 	s.counted(n, "claims_total 6", "tasks_total succeeded 3", "tasks_total failed 1", "tasks_total other 2",
 		"given_back_total 0", "orphaned_total 0", "database_errors_total 0", "slots 0", "tasks 0", "queues 6")

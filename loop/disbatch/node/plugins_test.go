@@ -30,7 +30,7 @@ func plugins(entries map[string]string) string {
 }
 
 // endOf runs a task of a plugin and returns it at its end.
-func (s *site) endKind(plugin string, params ...any) store.Task {
+func (s *site) endOf(plugin string, params ...any) store.Task {
 	s.T.Helper()
 	q := s.Queue(d("name", plugin+primitive.NewObjectID().Hex(), "plugin", plugin, "threads", 1))
 	if len(params) == 0 {
@@ -61,7 +61,7 @@ func TestExecContract(t *testing.T) {
 	s.node("me")
 	f := func(plugin string, status int, stdout, stderr string) {
 		t.Helper()
-		if got := s.endKind(plugin); got.Status != status || sitetest.Stored(&got, "stdout") != stdout || !strings.Contains(sitetest.Stored(&got, "stderr"), stderr) {
+		if got := s.endOf(plugin); got.Status != status || sitetest.Stored(&got, "stdout") != stdout || !strings.Contains(sitetest.Stored(&got, "stderr"), stderr) {
 			t.Errorf("%s ended as %s", plugin, got.Raw)
 		}
 	}
@@ -84,7 +84,7 @@ func TestExecContract(t *testing.T) {
 		Status int
 		Params struct{ User string }
 	}
-	input := s.endKind("Input")
+	input := s.endOf("Input")
 	if err := bson.UnmarshalExtJSON([]byte(strings.TrimSuffix(sitetest.Stored(&input, "stdout"), "end\n")), false, &doc); err != nil || doc.ID != input.ID || doc.Status != -1 || doc.Params.User != "a b" {
 		t.Errorf("the plugin read %q, %v", sitetest.Stored(&input, "stdout"), err)
 	}
@@ -108,11 +108,11 @@ func TestOutgrown(t *testing.T) {
 	}
 	s := newSite(t, plugins(map[string]string{"Big": shell("head -c 9000000 /dev/zero | tr '\\0' x", "")}))
 	s.node("me")
-	if task := s.endKind("Big", d("a", strings.Repeat("p", 7<<20))); len(sitetest.Stored(&task, "stdout")) != 9000000 || task.Raw.Lookup("stderr").Type != bson.TypeString {
+	if task := s.endOf("Big", d("a", strings.Repeat("p", 7<<20))); len(sitetest.Stored(&task, "stdout")) != 9000000 || task.Raw.Lookup("stderr").Type != bson.TypeString {
 		t.Errorf("stdout is %d bytes and stderr a %s", len(sitetest.Stored(&task, "stdout")), task.Raw.Lookup("stderr").Type)
 	}
 	// More output than the document has room for.
-	task := s.endKind("Big", d("a", strings.Repeat("p", 9<<20)))
+	task := s.endOf("Big", d("a", strings.Repeat("p", 9<<20)))
 	id, _ := task.Raw.Lookup("stdout").ObjectIDOK()
 	if got, err := s.Store.ReadFile(s.Ctx, id); err != nil || len(got) != 9000000 || sitetest.Stored(&task, "stderr") != "" || task.Raw.Lookup("stderr").Type != bson.TypeString {
 		t.Errorf("stdout is a file of %d bytes, %v, and stderr a %s", len(got), err, task.Raw.Lookup("stderr").Type)
@@ -122,7 +122,7 @@ func TestOutgrown(t *testing.T) {
 func TestGFSAlwaysWritesFiles(t *testing.T) {
 	s := newSite(t, `"gfs": true,`)
 	s.node("me")
-	task := s.endKind(config.DemoPlugin, d("commands", "ab"))
+	task := s.endOf(config.DemoPlugin, d("commands", "ab"))
 	id, ok := task.Raw.Lookup("stderr").ObjectIDOK()
 	if got, err := s.Store.ReadFile(s.Ctx, id); !ok || err != nil || got != "b\n" {
 		t.Errorf("stderr is %s: %q, %v", task.Raw.Lookup("stderr"), got, err)
@@ -146,7 +146,7 @@ func TestRunnerContract(t *testing.T) {
 	s.node("me")
 	f := func(plugin, stdout, stderr string) {
 		t.Helper()
-		got := s.endKind(plugin)
+		got := s.endOf(plugin)
 		want := strings.ReplaceAll(stderr, "ID", got.ID.Hex())
 		if got.Status != 2 || sitetest.Stored(&got, "stdout") != stdout || !strings.Contains(sitetest.Stored(&got, "stderr"), want) {
 			t.Errorf("%s ended as %s, want %q", plugin, got.Raw, want)
@@ -158,7 +158,7 @@ func TestRunnerContract(t *testing.T) {
 	f("Loud", unableToComplete, "ended with 9\nxxx")
 	f("Loud", unableToComplete, "xxxwhy\n")
 	if s.Double != nil { // FerretDB accepts documents over 16 MiB
-		if got := s.endKind("Failing", d("a", strings.Repeat("p", 16<<20-235))); got.Status != 2 || sitetest.Stored(&got, "stderr") != "" {
+		if got := s.endOf("Failing", d("a", strings.Repeat("p", 16<<20-235))); got.Status != 2 || sitetest.Stored(&got, "stderr") != "" {
 			t.Errorf("without room for a reason it ended with status %d and %q", got.Status, sitetest.Stored(&got, "stderr"))
 		}
 	}
@@ -171,10 +171,10 @@ func TestRunnerContract(t *testing.T) {
 	own.Config, err = config.Read(own.Config.Path)
 	must(t, err)
 	own.node("me")
-	if got := own.endKind(config.DemoPlugin, d("commands", "ab")); got.Status != 1 || sitetest.Stored(&got, "stdout") != "a\n" || sitetest.Stored(&got, "stderr") != "b\n" {
+	if got := own.endOf(config.DemoPlugin, d("commands", "ab")); got.Status != 1 || sitetest.Stored(&got, "stdout") != "a\n" || sitetest.Stored(&got, "stderr") != "b\n" {
 		t.Errorf("through a task runner the demo ended as %s", got.Raw)
 	}
-	if got := own.endKind("Demo"); got.Status != 2 || sitetest.Stored(&got, "stdout") != unableToStart {
+	if got := own.endOf("Demo"); got.Status != 2 || sitetest.Stored(&got, "stdout") != unableToStart {
 		t.Errorf("an unknown plugin ended as %s", got.Raw)
 	}
 }
