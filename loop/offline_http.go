@@ -31,6 +31,7 @@ func (o *Offline) Admin(request *http.Request, reply func(status int, body []byt
 	return o.call(o.operators().Handler().ServeHTTP, request, reply)
 }
 
+// call begins a call on a connection of its own. The handler answer runs at once, until it has answered or waits.
 func (o *Offline) call(answer http.HandlerFunc, request *http.Request, reply func(status int, body []byte)) *OfflineCall {
 	ctx, hangUp := context.WithCancel(request.Context())
 	c := &OfflineCall{request: request.WithContext(ctx), hangUp: hangUp, header: http.Header{}}
