@@ -220,9 +220,10 @@ func (sh *shard) discardUnused(q *queue) {
 	}
 }
 
-// isPassing says that a queue is gone with the last of its peers and jobs.
+// isPassing says that a queue is gone with the last of its peers and jobs. A PauseFor goes with it, the credit of a rate
+// does not.
 func (sh *shard) isPassing(q *queue) bool {
-	return q.passing && q.saved == 0 && q.spaces&^sh.s.numbered == 0 && (q.limiter == nil || q.limiter.heapIndex < 0)
+	return q.passing && q.saved == 0 && q.spaces&^sh.s.numbered == 0 && (q.limiter == nil || q.limiter.empty() || q.limiter.heapIndex < 0)
 }
 
 // Held returns the run of a job of a name that the peer holds, in any space. It is for protocols
