@@ -45,14 +45,14 @@ func (m *mailbox) take() []byte {
 	return b
 }
 
-// appendDelivery encodes a delivery for nextDelivery. Of the job's reference it has the parts of a
-// Run. The encoding never leaves the process.
+// appendDelivery encodes a delivery for nextDelivery. The encoding never leaves the process.
 func appendDelivery(b []byte, d *sched.Delivery) []byte {
 	b = binary.LittleEndian.AppendUint64(b, uint64(d.To))
 	b = binary.LittleEndian.AppendUint64(b, d.Tag)
 	b = append(b, byte(d.Effect), byte(d.Job.Space), byte(d.Job.Ref.Space))
 	b = binary.LittleEndian.AppendUint16(b, d.Job.Ref.Shard)
 	b = binary.LittleEndian.AppendUint32(b, d.Job.Ref.Slot)
+	b = binary.LittleEndian.AppendUint64(b, d.Job.Ref.Seq)
 	b = binary.LittleEndian.AppendUint64(b, d.Job.Number)
 	b = binary.LittleEndian.AppendUint64(b, uint64(d.Job.SchedAt))
 	b = binary.LittleEndian.AppendUint64(b, uint64(d.Job.Priority))
@@ -76,6 +76,7 @@ func nextDelivery(b []byte, d *sched.Delivery) (rest []byte) {
 	d.Job.Ref.Shard = binary.LittleEndian.Uint16(r.b[3:])
 	r.b = r.b[5:]
 	d.Job.Ref.Slot = r.uint32()
+	d.Job.Ref.Seq = r.uint64()
 	d.Job.Number = r.uint64()
 	d.Job.SchedAt = int64(r.uint64())
 	d.Job.Priority = int64(r.uint64())

@@ -54,6 +54,8 @@ type Options struct {
 	Kts46    Kts46Options    `embed:"" group:"kts46"`
 	Disbatch DisbatchOptions `embed:"" group:"Disbatch"`
 
+	Beanstalk BeanstalkOptions `embed:"" group:"beanstalkd"`
+
 	Data         string        `name:"data" group:"Data" default:"./treadle-data" placeholder:"DIR" help:"Directory of the journal, made when missing, or none: jobs live in memory alone (default: ${default})."`
 	Sync         string        `name:"sync" group:"Data" enum:"always,interval,never" default:"always" help:"When a change is synced to disk: always (before it is acknowledged), interval (a crash loses at most the last interval) or never (the operating system decides) (default: ${default})."`
 	SyncInterval time.Duration `name:"sync-interval" group:"Data" default:"50ms" min:"1ns" placeholder:"TIME" help:"Time between commits that nothing waits for (default: ${default})."`

@@ -11,6 +11,7 @@ import (
 
 	codec "treadle/codec/admin"
 	"treadle/loop/admin"
+	"treadle/loop/beanstalk"
 	"treadle/loop/disbatch"
 	"treadle/loop/dwork"
 	"treadle/loop/gloom"
@@ -29,6 +30,8 @@ type (
 	GloomOptions = gloom.Options
 	// DworkOptions are those of the dwork protocol.
 	DworkOptions = dwork.Options
+	// BeanstalkOptions are those of the beanstalkd protocol.
+	BeanstalkOptions = beanstalk.Options
 	// Kts46Options are those of the kts46 protocols.
 	Kts46Options = kts46.Options
 	// DisbatchOptions are those of the Disbatch node.
@@ -91,11 +94,13 @@ func (o *Options) fillAddresses(host string) {
 
 // validateProtocols validates the addresses of the protocols.
 func (o *Options) validateProtocols() error {
-	return errors.Join(o.Periodic.Check(), o.Gloom.Check(), o.Dwork.Check(), o.Kts46.Check(), o.Admin.Check())
+	return errors.Join(o.Periodic.Check(), o.Gloom.Check(), o.Dwork.Check(), o.Kts46.Check(), o.Beanstalk.Check(), o.Admin.Check())
 }
 
 // largestFrame returns the bytes of the largest frame that the event loops read.
-func (o *Options) largestFrame() int { return max(o.MaxFrame, o.Gloom.MaxFrame) }
+func (o *Options) largestFrame() int {
+	return max(o.MaxFrame, o.Gloom.MaxFrame, o.Beanstalk.LargestFrame())
+}
 
 // newGuard makes the guard of all HTTP ports, which refuses requests that pages of other sites make.
 func (o *Options) newGuard() (*web.Guard, error) {
@@ -125,6 +130,7 @@ func newProtocols(s *Server) ([]protocol.Protocol, error) {
 		gloom.New(host{s}, o.Gloom),
 		dwork.New(host{s}, o.Dwork),
 		kts46.New(host{s}, o.Kts46),
+		beanstalk.New(host{s}, o.Beanstalk),
 		operators,
 		node, // last: its Close waits for tasks, and the others must not serve meanwhile
 	}, nil
@@ -137,6 +143,7 @@ var spaces = protocol.TableOf(slices.Concat(
 	dwork.Spaces(),
 	disbatch.Spaces(),
 	kts46.Spaces(),
+	beanstalk.Spaces(),
 )...)
 
 // rules returns the rules of each name space, and how many milliseconds after its time-out a job is
@@ -185,6 +192,9 @@ func (h host) Refused(name string, why protocol.Reason) {
 
 // Refusing implements protocol.Host.
 func (h host) Refusing() error { return h.refusing() }
+
+// Stopping implements protocol.Host.
+func (h host) Stopping() bool { return h.stopping.Load() }
 
 // Health implements protocol.Host.
 func (h host) Health() protocol.Health {

@@ -199,7 +199,9 @@ func (r *reactor) open(c connection, by loopPort) *session {
 	}
 	s.ID = sched.SessionID(uint64(r.index)<<loopShift | uint64(slot)<<slotShift | uint64(r.gens[slot]))
 	s.ConnectionID = connectionID(s.ID)
-	s.conv = by.Start(&s.Session)
+	if s.conv = by.Start(&s.Session); s.HandshakeDone { // the protocol has none, and its peers may be silent
+		s.partialSince = 0
+	}
 	s.delimited, _ = s.conv.(protocol.Delimited)
 	return s
 }

@@ -98,7 +98,7 @@ func (s *session) receive(in []byte) {
 		}
 		in = in[n:]
 		if len(in) > 0 && s.open() {
-			if s.partialSince == 0 {
+			if s.partialSince == 0 && !s.held {
 				s.partialSince = s.r.Now.Mono
 			}
 			if s.partial == nil {

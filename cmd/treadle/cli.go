@@ -65,6 +65,7 @@ type cli struct {
 	Complete completionCmd `cmd:"" name:"completion" help:"Print what a shell needs to complete commands."`
 	Audit    auditCmd      `cmd:"" help:"Show who has changed what."`
 	Journal  journalCmd    `cmd:"" help:"Check, repair, export or import a data directory."`
+	Import   importCmd     `cmd:"" help:"Move the jobs of another job server here."`
 	Gloom    gloomCmd      `cmd:"" help:"Submit and do jobs over the Gloom protocol."`
 	Dwork    dworkCmd      `cmd:"" help:"Make and do graphs of tasks over the dwork protocol."`
 	Disbatch disbatchCmd   `cmd:"" help:"Do the tasks of a Disbatch site, in its MongoDB."`

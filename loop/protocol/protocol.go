@@ -117,6 +117,8 @@ type Host interface {
 	// Refusing returns why new jobs must be refused now: ErrMaxMemory; for jobs that are journaled,
 	// also ErrDisk; nil while they are taken. Everything else must continue.
 	Refusing() error
+	// Stopping reports whether the server stops: it hands out no jobs any more, and takes results.
+	Stopping() bool
 	// Health returns the state of the server.
 	Health() Health
 	// RoomFor reports whether the disk has room for n bytes.

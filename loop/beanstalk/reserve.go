@@ -1,0 +1,198 @@
+package beanstalk
+
+import (
+	"math"
+
+	codec "treadle/codec/beanstalk"
+	"treadle/loop/protocol"
+	"treadle/sched"
+)
+
+const (
+	// safetyMargin is the last part of a job's time to run in milliseconds, in which a reserve is answered DEADLINE_SOON
+	// instead of waiting.
+	safetyMargin = 1000
+	// blockedWait is how long, in milliseconds, a reserve that is not to wait does so when jobs are ready, and the peer has
+	// to read first.
+	blockedWait = 1000
+)
+
+// The tags of reserves.
+const (
+	tagReserve uint64 = iota
+	tagReserveJob
+)
+
+// wait is a reserve that waits for a job.
+type wait struct {
+	on      bool
+	until   int64   // Mono; math.MaxInt64: for ever
+	holds   bool    // the session is held, and the connection is counted as one that waits
+	counted []*tube // the tubes that count it
+}
+
+// becomeWorker makes the connection one that reserves: its tubes are watched from now on. It returns false when a limit
+// forbids it.
+func (c *conversation) becomeWorker() bool {
+	if c.worker {
+		return true
+	}
+	loop := c.s.Loop
+	for _, t := range c.watched {
+		if err := c.p.sched.Watch(loop.Now, c.s.Peer(), t.queue, false, loop.Sink); err != nil {
+			c.p.host.Refused(name, protocol.ReasonOf(err))
+			return false
+		}
+	}
+	c.countWorker()
+	return true
+}
+
+func (c *conversation) countWorker() {
+	c.worker, c.s.Role = true, protocol.RoleWorker
+	c.p.workers.Add(1)
+}
+
+// reserve asks for a job. A timeout of less than 0 is none.
+func (c *conversation) reserve(timeout int32) {
+	loop, p := c.s.Loop, c.p
+	if !c.becomeWorker() {
+		c.word(codec.OutOfMemory)
+		return
+	}
+	c.wait.on, c.wait.until = true, math.MaxInt64
+	if timeout >= 0 {
+		c.wait.until = loop.Now.Mono + int64(timeout)*1000
+	}
+	if err := p.sched.Reserve(loop.Now, c.s.Peer(), tagReserve, loop.Sink); err != nil {
+		c.wait.on = false
+		p.host.Refused(name, protocol.ReasonOf(err))
+		c.word(codec.OutOfMemory)
+		return
+	}
+	switch {
+	case !c.wait.on: // it has been answered
+		return
+	case c.deadlineSoon():
+		if c.stopWait(codec.DeadlineSoon); !c.wait.on {
+			return
+		}
+	case timeout == 0 && c.s.Peer().Blocked():
+		c.wait.until = loop.Now.Mono + blockedWait
+	case timeout == 0:
+		if c.stopWait(codec.TimedOut); !c.wait.on {
+			return
+		}
+	}
+	c.beginWait()
+}
+
+// beginWait holds the session until a job comes.
+func (c *conversation) beginWait() {
+	c.wait.holds, c.wait.counted = true, append(c.wait.counted[:0], c.watched...)
+	for _, t := range c.wait.counted {
+		t.waiting.Add(1)
+	}
+	c.s.Cost += len(c.wait.counted) / tubesPerCost
+	c.p.waits.Add(1)
+	c.s.Hold()
+	c.setAlarm()
+}
+
+// setAlarm sets the alarm for the end of the wait.
+func (c *conversation) setAlarm() {
+	at := min(c.wait.until, c.held.soonest()-safetyMargin)
+	if at == math.MaxInt64 {
+		at = 0
+	}
+	c.s.Alarm(at)
+}
+
+// deadlineSoon reports whether a job that the connection holds is in its safety margin.
+func (c *conversation) deadlineSoon() bool {
+	now := c.s.Loop.Now.Mono
+	c.held.expire(now)
+	return c.held.soonest()-safetyMargin <= now
+}
+
+// endWaitInTime ends a wait whose time has come.
+func (c *conversation) endWaitInTime() {
+	switch {
+	case !c.wait.on:
+	case c.deadlineSoon():
+		c.stopWait(codec.DeadlineSoon)
+	case c.wait.until <= c.s.Loop.Now.Mono:
+		c.stopWait(codec.TimedOut)
+	}
+	if c.wait.on {
+		c.setAlarm()
+	}
+}
+
+// stopWait answers a reserve that waits, unless a job is on its way to the connection.
+func (c *conversation) stopWait(reply string) {
+	if c.p.sched.StopReserve(c.s.Peer(), tagReserve) {
+		c.endWait()
+		c.word(reply)
+	}
+}
+
+// endWait ends a wait. The session goes on with its next request.
+func (c *conversation) endWait() {
+	c.wait.on = false
+	if !c.wait.holds {
+		return
+	}
+	c.wait.holds = false
+	for _, t := range c.wait.counted {
+		t.waiting.Add(-1)
+	}
+	c.p.waits.Add(-1)
+	c.s.Alarm(0)
+	c.s.Resume()
+}
+
+// reserveJob asks for one job that was put.
+func (c *conversation) reserveJob(id uint64) {
+	loop := c.s.Loop
+	c.held.expire(loop.Now.Mono)
+	if !c.p.sched.ReserveNumber(loop.Now, c.s.Peer(), Space, id, tagReserveJob, loop.Sink) {
+		c.word(codec.NotFound)
+		return
+	}
+	if !c.worker && !c.becomeWorker() {
+		c.countWorker()
+	}
+}
+
+// Deliver implements protocol.Conversation.
+func (c *conversation) Deliver(d *sched.Delivery) {
+	if d.Effect != sched.Assign && d.Effect != sched.Broadcast {
+		return
+	}
+	c.s.Assigned = true
+	if d.Tag == tagReserve {
+		c.endWait()
+	}
+	c.hold(&d.Job, d.Effect == sched.Broadcast)
+	if !c.s.Waiting() && c.s.Loop.Spaces[d.Job.Space].AsText == nil { // nearly always: without a copy in between
+		c.s.Room(len(d.Job.Workload))
+		c.s.Out = codec.AppendJob(c.s.Out, codec.Reserved, d.Job.Ref.Seq, d.Job.Workload)
+		return
+	}
+	c.send(c.appendJob(codec.Reserved, &d.Job))
+}
+
+// hold notes a job that the connection was handed.
+func (c *conversation) hold(j *sched.Job, broadcast bool) {
+	ttr := int64(j.Timeout) * 1000
+	if ttr <= 0 {
+		ttr = c.p.sched.Timeout()
+	}
+	if ttr <= 0 || c.s.Loop.Spaces[j.Space].Rules.Untimed {
+		ttr = math.MaxInt64
+	}
+	h := c.held.add(j.Ref.Seq)
+	h.run, h.queue, h.ttr, h.broadcast = j.Run(), j.Queue, ttr, broadcast
+	c.held.renew(h, c.s.Loop.Now.Mono)
+}
