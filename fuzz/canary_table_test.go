@@ -145,7 +145,8 @@ type testCanary struct {
 }
 
 // testCanaries are bugs that the simulation does not find: it does not know what each group of the journal held, no
-// commit of it comes in the middle of a verb, and no job comes to a request between two of its steps.
+// commit of it comes in the middle of a verb, and no job comes to a request between two of its steps. Nor does it play
+// beanstalkd's protocol.
 var testCanaries = []testCanary{
 	{canary{"an incomplete journal group is kept", "loop/journal/chain.go", "\ts.logs[c.partialAt.log].end = c.partialAt.offset\n", "\t_ = c.partialAt.offset\n"}, "loop/journal", lostPower},
 	{canary{"a journal group marks unsynced groups before it as synced", "loop/journal/commit.go", "prevSynced: j.options.Sync != Never && !j.log.dirty,", "prevSynced: j.options.Sync != Never,"}, "loop/journal", lostPower},
@@ -153,6 +154,10 @@ var testCanaries = []testCanary{
 	{canary{"a kept result loses its last byte", "sched/done.go", "sh.results[job] = arenaRef{bytes, uint32(len(data))}", "sh.results[job] = arenaRef{bytes, uint32(max(len(data), 1) - 1)}"}, "cmd/treadle", "TestLinearizablePolicies"},
 	{canary{"a cron entry and its job are not journaled together", "sched/cron_run.go", "\tsh.beginJoined()\n\tdefer sh.endJoined()\n\tc.Handled = now.Wall\n", "\tc.Handled = now.Wall\n"}, "sched", "TestCronKill"},
 	{canary{"a job that is on its way to a request that ends has failed", "sched/departed.go", "\tif w.peer.request {\n", "\tif w.peer.request && w.ended && len(w.held) > 99 {\n"}, "sched", "TestRequestHangsUp"},
+	{canary{"a put is answered before the sync", "loop/beanstalk/conversation.go", "host.Durable(queue); wait {", "host.Durable(queue); wait && group == 0 {"}, "loop", "TestBeanstalkAfterSync"},
+	{canary{"a released job stands behind later numbers", "sched/index.go", "s.at(before).seq > r.seq {", "s.at(before).seq > r.seq && r.seq == 0 {"}, "sched", "TestNumberedAgainstModel"},
+	{canary{"a reserve waits in the last second of a time to run", "loop/beanstalk/reserve.go", "return c.held.soonest()-safetyMargin <= now", "return c.held.soonest() <= now"}, "loop", "TestBeanstalkGolden"},
+	{canary{"the number of a job that is put is not its name", "sched/submit.go", "\tr.seq = seq\n", "\tr.seq = seq + 1\n"}, "loop", "TestBeanstalkGolden"},
 }
 
 // lostPower are the tests of the journal that know what each group held.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -32,7 +33,7 @@ func (s *attack) probes(ctx context.Context) []probe {
 	}
 	all := []probe{s.periodicProbe(ctx)}
 	if len(s.ports) > 0 {
-		all = append(all, s.gloomProbe(ctx), s.hubProbe(ctx), s.httpProbe("http", "GET", "/healthz", ""),
+		all = append(all, s.gloomProbe(ctx), s.hubProbe(ctx), s.beanstalkProbe(), s.httpProbe("http", "GET", "/healthz", ""),
 			s.httpProbe("kts46", "POST", "/RPC2", string(kts46.AppendCall(nil, "hello"))),
 			s.httpProbe("kts46-json", "POST", "/jsonrpc", `{"method":"hello","id":1}`))
 	}
@@ -98,6 +99,40 @@ func (s *attack) hubProbe(ctx context.Context) probe {
 		_, _, err := hub.Status(ctx)
 		return err
 	}, hub.Close}
+}
+
+// beanstalkProbe puts jobs and reserves and deletes them.
+func (s *attack) beanstalkProbe() probe {
+	s.t.Helper()
+	c := s.dial("beanstalk")
+	in := bufio.NewReader(c)
+	asks := func(request, want string) (rest string, err error) {
+		if _, err = io.WriteString(c, request); err == nil {
+			rest, err = in.ReadString('\n')
+		}
+		if err == nil && !strings.HasPrefix(rest, want) {
+			err = fmt.Errorf("%q is answered %q, want %q", request, rest, want)
+		}
+		return strings.TrimSpace(strings.TrimPrefix(rest, want)), err
+	}
+	worked(asks("use probe\r\nwatch probe\r\n", "USING probe\r\n"))(s.t)
+	worked(asks("", "WATCHING 2\r\n"))(s.t)
+	return probe{"beanstalk", func(n int) error {
+		if err := c.SetDeadline(time.Now().Add(hostilePatience)); err != nil {
+			return err
+		}
+		id, err := asks("put 0 0 600 1\r\nx\r\nreserve\r\n", "INSERTED ")
+		if err == nil {
+			_, err = asks("", "RESERVED "+id+" 1\r\n")
+		}
+		if err == nil {
+			_, err = asks("delete "+id+"\r\n", "x\r\n")
+		}
+		if err == nil {
+			_, err = asks("", "DELETED\r\n")
+		}
+		return err
+	}, func() { c.Close() }}
 }
 
 // httpProbe makes a cheap request again and again over one connection.

@@ -54,6 +54,7 @@ var unfinished = onHTTP(map[string][]string{
 	"gloom-masters": {"\x00\x00\x10\x00{"},
 	"gloom-slaves":  {"\x00\x00"},
 	"dwork":         {string(zmtp()[:20]), string(zmtp()) + "\x01\x00\x02\x00\x00\x00\x00\x00\x10\x00\x00"},
+	"beanstalk":     {"use t", "put 0 0 60 1000\r\nhalf a job", "put 0 0 60 100000\r\nhalf of a job that is too large", "put 0 0 60 9\x00"},
 }, func(path string) []string {
 	return []string{"PO", post(path, "Content-Le"), post(path, "Expect: 100-continue\r\nContent-Length: 1000\r\n\r\n"), post(path, "Content-Length: 1000\r\n\r\n<"), post(path, "Transfer-Encoding: chunked\r\n\r\n100\r\n<")}
 })
@@ -64,10 +65,11 @@ var huge = onHTTP(map[string][]string{
 	"gloom-masters": {"\xff\xff\xff\xff{"},
 	"gloom-slaves":  {"\xff\xff\xff\xff{"},
 	"dwork":         {string(enc.BigEndian.AppendUint64(append(zmtp(), 2), 4<<30))},
+	"beanstalk":     {"put 0 0 60 4294967295\r\n"},
 }, func(path string) []string { return []string{post(path, "Content-Length: 4294967296\r\n\r\n")} })
 
 // flowing maps protocols to beginnings of four gigabytes without an announced length.
-var flowing = onHTTP(map[string][]string{"periodic": {""}, "gloom-masters": {""}, "gloom-slaves": {""}, "dwork": {""}}, func(path string) []string {
+var flowing = onHTTP(map[string][]string{"periodic": {""}, "gloom-masters": {""}, "gloom-slaves": {""}, "dwork": {""}, "beanstalk": {"", "use "}}, func(path string) []string {
 	return []string{post(path, "X: "), post(path, "Transfer-Encoding: chunked\r\n\r\n100000000\r\n")}
 })
 
@@ -77,6 +79,7 @@ var endless = map[string]string{
 	"gloom-masters": string(gloomcodec.AppendRespond(nil, []byte("1"))),
 	"gloom-slaves":  string(gloomcodec.AppendRespond(nil, []byte("1"))),
 	"dwork":         "\x01\x00\x00\x02\x08\x06",
+	"beanstalk":     "use " + longName[:200] + "\r\n",
 	"kts46":         whole("/RPC2", string(kts46.AppendCall(nil, longName))),
 	"kts46-json":    whole("/jsonrpc", `{"method":"hello","id":"`+longName+`"}`),
 	"http":          "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -293,7 +296,7 @@ var hostiles = []struct {
 	{name: "four gigabytes on their way on each port", attack: func(s *attack) {
 		s.everyWay(flowing, 20, func(c net.Conn, begin string) { _ = deaf(c, begin, "0") })
 	}},
-	{name: "peers that never read", waits: true, attack: func(s *attack) { s.neverRead("periodic", "gloom-masters", "gloom-slaves", "dwork") }},
+	{name: "peers that never read", waits: true, attack: func(s *attack) { s.neverRead("periodic", "gloom-masters", "gloom-slaves", "dwork", "beanstalk") }},
 	{name: "peers of HTTP that never read", hasty: true, waits: true, attack: func(s *attack) { s.neverRead("kts46", "kts46-json", "http") }},
 	{name: "idle connections", attack: func(s *attack) {
 		n := s.files(500 * s.scale)
