@@ -77,7 +77,7 @@ proto-current: ## check that the generated code is what `make proto` would write
 	status=$$?; rm -f "$$code"; test $$status = 0 || echo "the code of dwork.proto is not current: run make proto"; exit $$status
 
 # The clients are a module of their own, so that go.mod holds only what ships.
-interop: build ## clients that others wrote, against the built server, Disbatch on FerretDB and MongoDB's shell, promtool; needs gcc, libzmq3-dev, python3-zmq, prometheus, npm
+interop: build ## clients that others wrote, against the built server, Disbatch on FerretDB and MongoDB's shell, promtool; needs gcc, libzmq3-dev, python3-zmq, prometheus, php-pda-pheanstalk, ruby-beaneater, npm
 	cd bench/interop && $(GO) vet ./... && TREADLE_BINARY="$(CURDIR)/bin/treadle" $(GO) test -count=1 ./...
 	cd loop/disbatch/interop && $(GO) vet ./... && TREADLE_BINARY="$(CURDIR)/bin/treadle" $(GO) test -count=1 ./...
 

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/Lupino/go-periodic v1.1.1
+	github.com/beanstalkd/go-beanstalk v0.2.0
 	github.com/netresearch/go-cron v0.9.1
 	github.com/pb33f/libopenapi v0.41.8
 	github.com/pb33f/libopenapi-validator v0.16.2
