@@ -120,6 +120,7 @@ func (i *importBeanstalkdCmd) tubes(ctx context.Context, from *client.Beanstalk)
 	return all, nil
 }
 
+// show prints the tubes as a table or as JSON, and says that nothing has changed when that is so.
 func (i *importBeanstalkdCmd) show(con *console, tubes []imported) error {
 	if i.JSON {
 		return json.NewEncoder(con.out).Encode(tubes)

@@ -231,6 +231,7 @@ func (r *Request) bury(rest []byte) bool {
 	return ok && len(rest) == 0
 }
 
+// pauseTube reads a name and a delay. A name that no tube may have is a Fault of a request that is counted.
 func (r *Request) pauseTube(rest []byte) bool {
 	for len(rest) > 0 && rest[0] == ' ' {
 		rest = rest[1:]

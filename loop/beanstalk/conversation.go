@@ -30,6 +30,7 @@ var _ protocol.Alarmed = (*conversation)(nil)
 // acksPatience is how often, in milliseconds, a conversation looks whether its acknowledgements are sent.
 const acksPatience = 2
 
+// Consume implements protocol.Conversation. It stops behind a request that holds or pauses the session.
 func (c *conversation) Consume(in []byte) (n int, err error) {
 	if c.wait.on { // the peer has closed its side: nothing else ends a reserve that waits before its time
 		c.stopWait(codec.TimedOut)
@@ -84,6 +85,7 @@ func (c *conversation) Need(in []byte) int { return c.decoder.Need(in) }
 // IdleLimit returns no limit: a worker may wait for hours. TCP keep-alive finds dead hosts.
 func (c *conversation) IdleLimit() int64 { return 0 }
 
+// Closed implements protocol.Conversation: the counts of the connection end with it.
 func (c *conversation) Closed() {
 	p := c.p
 	c.endWait()

@@ -12,6 +12,7 @@ import (
 // longestTTR is the longest time to run in seconds, 68 years.
 const longestTTR = 1<<31 - 1
 
+// put submits a job to the tube in use, and answers with its id when it is durable.
 func (c *conversation) put(r *codec.Request) {
 	if !c.producer {
 		c.producer = true

@@ -150,6 +150,7 @@ func secondsLeft(ms int64) int64 { return max(ms-1, 0) / 1000 }
 // stateNames are the words for the states of jobs.
 var stateNames = map[string]string{"ready": "ready", "delayed": "delayed", "running": "reserved", "failed": "buried"}
 
+// statsJob shows a job that the connection holds, or one that was put, with its counts.
 func (c *conversation) statsJob(id uint64) {
 	ref, ok := c.refOf(id)
 	now := c.s.Loop.Now

@@ -177,6 +177,7 @@ func (c *conversation) tubeOf(queue string) *tube {
 	return c.p.tubes.made(queue)
 }
 
+// use changes the tube that puts, kicks and peeks are for.
 func (c *conversation) use(name []byte) {
 	if string(name) != c.used.name {
 		t := c.p.tubes.use(string(name))
@@ -196,6 +197,7 @@ func (c *conversation) watchedAt(name []byte) int {
 	return slices.IndexFunc(c.watched, func(t *tube) bool { return t.name == string(name) })
 }
 
+// watch adds a tube to those that the connection reserves from.
 func (c *conversation) watch(name []byte) {
 	if c.watchedAt(name) < 0 {
 		if len(c.watched) >= maxWatched {
@@ -249,6 +251,7 @@ func (c *conversation) ignore(name []byte) {
 	c.sendWatching()
 }
 
+// pauseTube has a tube that exists hand out nothing for a time.
 func (c *conversation) pauseTube(r *codec.Request) {
 	if !c.p.tubes.exists(r.Tube) {
 		c.word(codec.NotFound)

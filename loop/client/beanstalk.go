@@ -83,6 +83,7 @@ func DialBeanstalkd(ctx context.Context, address string) (*Beanstalk, error) {
 	return dialBeanstalk(ctx, address, beanstalkdSetting)
 }
 
+// dialBeanstalk connects, and asks a first request: a server of another protocol would be silent, or answer in its own words.
 func dialBeanstalk(ctx context.Context, address, setting string) (*Beanstalk, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -130,6 +131,7 @@ func (b *Beanstalk) Ask(ctx context.Context, body []byte, format string, args ..
 	return r, err
 }
 
+// reply reads a reply and the data behind it. Memory grows with what comes, not with what is announced.
 func (b *Beanstalk) reply() (r BeanstalkReply, err error) {
 	line, err := b.in.ReadSlice('\n')
 	switch {
