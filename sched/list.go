@@ -14,6 +14,10 @@ import (
 // its place in between may be listed twice or not at all. A ready job keeps its place only until it becomes ready
 // again.
 type Listing struct {
+	// Repeats is for one that takes the jobs out of the queue: a job is shown again rather than not at all when the last one
+	// that was shown has gone.
+	Repeats bool
+
 	match  Match
 	globs  listPatterns
 	queue  []byte
@@ -244,7 +248,9 @@ func (w *lister) index(x *index, in state) (over bool) {
 	if r := sh.slab.find(p.slot); r != nil && r.seq == p.seq && r.state == in && r.container == w.q.id && w.indexOf(r) == x && keyOf(r) == p.key {
 		job = w.behind(x, r, p.key)
 	} else {
-		p.bound = max(p.bound, p.seq)
+		if !w.Repeats {
+			p.bound = max(p.bound, p.seq)
+		}
 		job = x.headFrom(&sh.buckets, &sh.slab, p.key)
 	}
 	for job != none {

@@ -41,6 +41,7 @@
 //	kts46_model.go kts46_check.go                               the model; its checks
 //	http.go http_submit.go                                      calls of the HTTP API; submitters
 //	http_worker.go http_report.go lease.go                      workers; their reports; the leases of the server
+//	http_operator.go operation.go                               operators: some jobs; all jobs, in slices
 //	disbatch.go                                                 the node beside the server
 //	policy.go policy_rule.go policy_model.go policy_fate.go     steps; rules and what they come to; the model; its jobs
 //	policy_hand.go policy_workers.go policy_client.go           hand-outs; peers of the model

@@ -133,7 +133,8 @@ func (l *Ledger) gloomReply(c *Conn) int {
 		}
 		c.busy = true
 		j := l.exactJobOf(r.Body, "a job for a slave")
-		j.run = l.begun(c, j)
+		l.isIn(j, string(typ))
+		j.run = l.begun(c, j, string(typ))
 		if !l.serving(c, j.queue) {
 			l.trace.Fail("c%d is given %v of q%d, which it does not do", c.id, j, j.queue)
 		}

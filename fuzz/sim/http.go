@@ -141,11 +141,12 @@ const (
 	httpReports
 	httpHangsUp
 	httpForgets // a worker dies with its tokens
+	httpOperates
 )
 
 var httpActs = play.NewTable(
 	play.Of(6, httpSubmits), play.Of(2, httpSubmitsLines), play.Of(7, httpReserves), play.Of(16, httpReports), play.Of(2, httpHangsUp),
-	play.Of(1, httpForgets),
+	play.Of(1, httpForgets), play.Of(4, httpOperates),
 )
 
 // mostCalls limits the calls that are on their way or have no answer.
@@ -174,6 +175,8 @@ func (s *Simulator) httpStep() {
 	case httpForgets:
 		s.trace.Say("a worker over HTTP dies")
 		s.net.leases = nil
+	case httpOperates:
+		s.httpOperate()
 	}
 }
 

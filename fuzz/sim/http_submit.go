@@ -119,6 +119,9 @@ func (s *Simulator) httpSubmit() {
 		jobs := s.ledger.httpArrives(j, sent)
 		if f.awaits != nil {
 			f.awaits.jobs = jobs
+			for _, k := range jobs {
+				k.awaited = true
+			}
 		}
 	}
 	f.answer = func(status int, all []byte) { s.ledger.httpSubmitted(f, j, refused, status, all) }

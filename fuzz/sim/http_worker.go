@@ -68,7 +68,7 @@ func (l *Ledger) httpReserved(f *httpCall, status int, all []byte) {
 		j := l.exactJobOf([]byte(*seen.Workload), "a job over HTTP")
 		x := c.leases[j]
 		if x == nil && f.reserve.seen { // it has ended in the turn in which it began
-			x = &Lease{conn: c, job: j, run: l.begun(c, j), unsure: true, until: l.leaseUntil(seen.Until)}
+			x = &Lease{conn: c, job: j, run: l.begun(c, j, seen.Queue), unsure: true, until: l.leaseUntil(seen.Until)}
 			c.runs, c.told = nil, nil
 			if j.now == sure && j.turn < f.turn {
 				l.trace.Fail("h%d is given %v, which it did not hold", f.number, j)
@@ -76,7 +76,7 @@ func (l *Ledger) httpReserved(f *httpCall, status int, all []byte) {
 		} else if x == nil { // nothing had to be synced
 			x = l.leased(c, j, seen.Queue, seen.Name, seen.Until)
 		}
-		if x.token != "" || seen.Queue != l.queues[j.queue] || !l.hasName(j, seen.Name) || len(x.ends) > 0 && seen.Until != x.ends[0].wall {
+		if x.token != "" || seen.Queue != l.queues[x.run.queue] || !l.hasName(j, seen.Name) || len(x.ends) > 0 && seen.Until != x.ends[0].wall {
 			l.trace.Fail("h%d is given %v as %q of %q until %d, twice or not as it was leased", f.number, j, seen.Name, seen.Queue, seen.Until)
 		}
 		x.token = seen.Token
@@ -138,7 +138,7 @@ func (l *Ledger) lenders(queue int) (n, unsure int) {
 	}
 	for _, x := range l.net.granted {
 		switch {
-		case x.job.queue != queue:
+		case x.run.queue != queue:
 		case l.isLive(x):
 			return n + 1, 0
 		case x.unsure && !x.expired || x.job.now != gone && !x.over():

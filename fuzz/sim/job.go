@@ -51,7 +51,12 @@ type Job struct {
 	priority  int64
 	due       int64 // Unix milliseconds
 	notBefore int64 // Unix milliseconds before which the job must not be handed out; may be too early, never too late
-	putOff    bool  // notBefore comes from a SCHED_LATER, which a crash may lose
+	putOff    bool  // notBefore comes from a SCHED_LATER or an operator, which a crash may lose
+	// homes are the queues in which the job may be beside queue: since a crash, or while an operation moves it.
+	homes      []int
+	moving     bool    // an operation may move the job
+	priorities []int64 // that the job may have beside priority after a crash
+	touched    int     // how often operators have changed the job by its id
 
 	// The reservation of the job.
 	run    *Run           // the last run; nil: it is not known which run is the last
@@ -65,6 +70,7 @@ type Job struct {
 	owner    *Conn    // the connection that waits for the result
 	results  []string // everything that workers said the job came to
 	next     *Job     // the job that has replaced this one, or may have
+	awaited  bool     // a client has waited for its end, or for that of a job that it may have replaced
 	failures int      // largest number of runs that may have failed
 	returned int      // reports of workers that the job is not done
 
@@ -100,7 +106,7 @@ type dworkTask struct {
 }
 
 // key is the job's key of Ledger.names.
-func (j *Job) key() string { return fmt.Sprint(j.queue, j.by, j.name) }
+func (j *Job) key() string { return j.keyIn(j.queue) }
 
 func (j *Job) String() string { return fmt.Sprintf("j%d", j.id) }
 

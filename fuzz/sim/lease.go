@@ -58,7 +58,8 @@ func (j *Job) durable() bool { return j.by == ofPeriodic }
 
 // leased notes that a reserve was given a job. until is the end of its lease by the wall clock.
 func (l *Ledger) leased(c *Conn, j *Job, queue, name string, until int64) *Lease {
-	x := &Lease{conn: c, job: j, run: l.begun(c, j), group: l.group(), until: l.leaseUntil(until), shown: until}
+	l.isIn(j, queue)
+	x := &Lease{conn: c, job: j, run: l.begun(c, j, queue), group: l.group(), until: l.leaseUntil(until), shown: until}
 	c.runs, c.told = nil, nil
 	j.run = x.run
 	x.ends = []leaseEnd{{until, c.reserve.length}}

@@ -40,6 +40,8 @@ type Ledger struct {
 	chunks    map[string][]*chunk // by topic
 	published int                 // chunks
 
+	operation *operation // nil: none goes on
+
 	turn     int   // counts the turns: everything that was under way is done at the end of one
 	mixed    bool  // something is under way in the server
 	full     bool  // the disk is
@@ -150,13 +152,15 @@ func (l *Ledger) submitted(j *Job, at int64) {
 	}
 	key := j.key()
 	for _, old := range l.names[key] {
+		known := old.now == sure && old.turn < l.turn && !old.moving && !l.mixed
+		j.awaited = j.awaited || old.awaited && old.now != gone
 		switch {
 		case old.now == gone:
-		case old.now == sure && old.turn < l.turn && old.holder == nil && !old.lost && !old.parked && !l.mixed:
+		case known && old.holder == nil && !old.lost && !old.parked:
 			l.trace.Say("%v replaces %v", j, old)
 			l.end(old)
 			old.next = j
-		case old.now == sure && old.turn < l.turn && l.holds(old.holder, old) && !l.mixed:
+		case known && l.holds(old.holder, old):
 			l.trace.Say("%v is ignored, %v runs", j, old)
 			j.now, j.disk = gone, gone
 		default:
@@ -213,6 +217,7 @@ func (l *Ledger) committed() {
 			j.disk = gone
 		}
 		j.preds, j.late, j.recordDisk = append(j.preds, j.late...), nil, j.record
+		l.changesCommitted(j)
 		if !j.lost {
 			j.kept = j.location
 		}
@@ -240,7 +245,7 @@ func (l *Ledger) crashed() {
 		l.lostUnread(c)
 	}
 	l.net.conns, l.net.halfClosed, l.net.flights, l.net.hubOwed, l.net.ktsFlights, l.net.ktsOwed = nil, nil, nil, 0, nil, 0
-	l.net.httpFlights, l.net.httpOpen = nil, nil
+	l.net.httpFlights, l.net.httpOpen, l.operation = nil, nil, nil
 	l.ids = map[string][]*Job{}
 	for _, location := range locations {
 		l.signs[location] = l.clock().Mono // a server that is down hears none
@@ -250,7 +255,7 @@ func (l *Ledger) crashed() {
 			j.notBefore = 0 // that may be lost
 		}
 		j.now, j.holder, j.keyed, j.owner, j.asked, j.asks, j.group = j.disk, nil, false, nil, false, 0, 0
-		j.ghosts, j.late = append(j.ghosts, j.late...), nil
+		j.ghosts, j.late, j.moving = append(j.ghosts, j.late...), nil, false
 		j.lost = j.by == ofDwork && j.kept == "" && l.setup.restart == "keep"
 		if l.setup.restart == "ready" || j.kept != "" && !slices.Contains(locations, j.kept) { // the worker of another protocol has lost its connection
 			j.setLocation("")

@@ -47,7 +47,7 @@ func (l *Ledger) mayHold(c *Conn, j *Job) bool {
 func (l *Ledger) assigned(c *Conn, j *Job, queue, name string) {
 	l.trace.Say("c%d is given %v", c.id, j)
 	l.wall = max(l.wall, l.clock().Wall)
-	if queue != l.queues[j.queue] || !l.hasName(j, name) {
+	if !l.isIn(j, queue) || !l.hasName(j, name) {
 		l.trace.Fail("%v of q%d, %q, is handed out as %q of %q", j, j.queue, j.name, name, queue)
 	}
 	if l.holds(j.holder, j) && j.holder != c {

@@ -17,16 +17,17 @@ import (
 type Run struct {
 	number int // of all that began in a play
 	job    *Job
+	queue  int // of the job when it was handed out
 	conn   *Conn
 	began  int64 // Mono
 	cut    int64 // Mono, when its job was last ended, or may have been; 0: never
 	vague  bool  // its peer has reported another of the name since: the server cannot tell which
 }
 
-// begun notes that a run begins.
-func (l *Ledger) begun(c *Conn, j *Job) *Run {
+// begun notes that a run begins, of a job in a queue.
+func (l *Ledger) begun(c *Conn, j *Job, queue string) *Run {
 	l.runs++
-	r := &Run{number: l.runs, job: j, conn: c, began: l.clock().Mono}
+	r := &Run{number: l.runs, job: j, queue: slices.Index(l.queues, queue), conn: c, began: l.clock().Mono}
 	c.runs, c.told = append(c.runs, r), append(c.told, r)
 	return r
 }
@@ -62,7 +63,7 @@ func (l *Ledger) sameName(h heldJob) (all []*Job) {
 		return nil
 	}
 	for _, j := range l.jobs {
-		if j != h.job && j.now != gone && j.queue == h.job.queue && j.name == h.job.name && (j.holder == h.run.conn || !l.holds(j.holder, j)) {
+		if j != h.job && j.now != gone && j.queue == h.run.queue && j.name == h.job.name && (j.holder == h.run.conn || !l.holds(j.holder, j)) {
 			all = append(all, j)
 		}
 	}
@@ -94,7 +95,7 @@ func (c *Conn) ofName(j *Job) (all []*Run) {
 		return nil
 	}
 	for _, r := range c.runs {
-		if r != j.run && r.job.queue == j.queue && r.job.name == j.name {
+		if r != j.run && r.queue == j.queue && r.job.name == j.name {
 			all = append(all, r)
 		}
 	}

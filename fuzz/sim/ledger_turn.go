@@ -43,6 +43,7 @@ func (l *Ledger) endTurn() {
 		}
 	}
 	l.swaps = l.swaps[:0]
+	l.unsettle()
 	l.turn++
 	l.mixed = false
 	l.began = l.clock().Wall

@@ -107,7 +107,7 @@ func (s *Simulator) actAsClient(c *Conn) {
 				if c.slow && c.framing() == periodic.CRC {
 					s.ledger.doubt(j) // that nobody does it may be said behind what it has not read
 				}
-				j.owner, r.at = c, s.server.Now().Mono
+				j.owner, j.awaited, r.at = c, true, s.server.Now().Mono
 			})
 		}
 		c.ask(r, s.record(j, 0))
@@ -172,10 +172,14 @@ func (s *Simulator) removeAny(c *Conn) {
 
 // remove removes a job by its name. In the ledger all jobs of that name end when the request arrives.
 func (s *Simulator) remove(c *Conn, j *Job) {
-	r := &Request{cmd: periodic.RemoveJob}
+	r, key := &Request{cmd: periodic.RemoveJob}, j.key()
 	r.arrive = func() {
-		for _, same := range s.ledger.names[j.key()] {
-			if same.now != gone {
+		for _, same := range s.ledger.names[key] {
+			switch {
+			case same.now == gone:
+			case same.moving:
+				s.ledger.doubt(same)
+			default:
 				s.ledger.end(same)
 			}
 			r.jobs = append(r.jobs, same)

@@ -117,11 +117,12 @@ func (l *Ledger) grabbed(c *Conn, q *Request, body []byte) bool {
 		l.trace.Fail("c%d is sent %v", c.id, err)
 	}
 	k := l.exactJobOf(j.Workload, "an assignment")
-	run := l.begun(c, k)
+	run := l.begun(c, k, string(j.Func))
 	if c.slow && q.turn < l.turn && k.queue != broadcastQueue {
 		l.assignedLate(c, k, q)
 		return true
 	}
+	l.isIn(k, string(j.Func))
 	k.run = run
 	l.checkAssigned(c, k, &j)
 	if k.queue == broadcastQueue {

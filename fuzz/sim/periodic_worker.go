@@ -117,7 +117,8 @@ func (l *Ledger) waitsUnread(j *Job) bool {
 
 // mayHaveUnread is waitsUnread for one connection.
 func (l *Ledger) mayHaveUnread(c *Conn, j *Job) bool {
-	if !c.slow || !l.serving(c, j.queue) && c.quit[j.queue] == 0 { // it may have been given it before it quit
+	mayDo := func(queue int) bool { return l.serving(c, queue) || c.quit[queue] > 0 } // it may have been given it before it quit
+	if !c.slow || !mayDo(j.queue) && !slices.ContainsFunc(j.homes, mayDo) {
 		return false
 	}
 	for _, r := range c.requests {

@@ -55,12 +55,13 @@ const (
 	policyRemoves
 	policyLooks
 	policyWants // the lock
+	policyPauses
 )
 
 var policyActs = play.NewTable(
 	play.Of(3, policyJoins), play.Of(9, policySubmits), play.Of(10, policyGrabs), play.Of(12, policyReports),
 	play.Of(1, policyLeaves), play.Of(2, policyChanges), play.Of(1, policyRetries), play.Of(1, policyRemoves),
-	play.Of(1, policyLooks), play.Of(6, policyWants),
+	play.Of(1, policyLooks), play.Of(6, policyWants), play.Of(1, policyPauses),
 )
 
 // policyEnds are the ends of runs in the queue with a policy, policyKinds the kinds of its workers.
@@ -97,6 +98,8 @@ func (s *Simulator) policyDo() {
 		[]func(){s.policyRemove, s.policyForget}[s.rng.IntN(2)]()
 	case act == policyLooks:
 		s.policyLook()
+	case act == policyPauses:
+		s.policyPause()
 	default:
 		s.policyWant()
 	}

@@ -5,19 +5,26 @@ package sim
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"treadle/codec/admin"
 )
 
+// anyRunTimeSet draws a rule that operators may change.
+func (s *Simulator) anyRunTimeSet() *policySet {
+	sets := slices.DeleteFunc(slices.Clone(s.ledger.policy.sets), func(set *policySet) bool { return set.source == "file" })
+	return sets[s.rng.IntN(len(sets))]
+}
+
 // policyChange changes some keys of a run-time rule, which is on disk then.
 func (s *Simulator) policyChange() {
-	sets := slices.DeleteFunc(slices.Clone(s.ledger.policy.sets), func(set *policySet) bool { return set.source == "file" })
-	set, values := sets[s.rng.IntN(len(sets))], map[string]*policyText{}
+	set, values := s.anyRunTimeSet(), map[string]*policyText{}
 	for range 1 + s.rng.IntN(4) {
 		key := policyKeys[s.rng.IntN(len(policyKeys))]
 		if values[key] = nil; s.rng.IntN(5) > 1 {
@@ -38,15 +45,44 @@ func (s *Simulator) policyChange() {
 
 // policySet gives a rule values; nil takes a key out of it.
 func (s *Simulator) policySet(set *policySet, values map[string]*policyText) {
-	s.pass(0) // so that what was given up has moved under the earlier policy
-	m, change := s.ledger.policy, &admin.Change{Pattern: set.pattern, Values: map[string]*string{}}
+	change := &admin.Change{Pattern: set.pattern, Values: map[string]*string{}}
 	for key, t := range values {
-		if change.Values[key] = nil; t == nil {
-			delete(set.values, key)
-			continue
+		if change.Values[key] = nil; t != nil {
+			text := s.ledger.policy.text(t)
+			change.Values[key] = &text
 		}
-		text := m.text(t)
-		change.Values[key], set.values[key] = &text, t
+	}
+	s.policySetBy(set, values, func() { s.askOperator("PATCH", "/api/v1/policies", change, &admin.Rule{}) })
+}
+
+// policyPause pauses, drains or resumes the queue, or all queues of a pattern.
+func (s *Simulator) policyPause() {
+	m, set := s.ledger.policy, s.anyRunTimeSet()
+	t, c, verb := drawPolicyText(s.rng, policyPaused), &admin.QueueChange{Queue: set.pattern}, "pause"
+	exact := set.pattern == m.queue
+	switch {
+	case t.text == notPaused:
+		verb = "resume"
+		delete(set.values, policyPaused)
+		if by, _ := m.strongest(policyPaused); !exact || by == nil || by.text == notPaused {
+			t = nil // else the rule of the queue says that it is not paused
+		}
+	case t.text == pausedSubmits && exact && len(m.workers) > 0: // so the queue is there
+		verb = "drain"
+	default:
+		c.What = t.text
+	}
+	s.policySetBy(set, map[string]*policyText{policyPaused: t}, func() { s.askOperator("POST", "/api/v1/queues/"+verb, c, new(any)) })
+}
+
+// policySetBy is policySet with another request.
+func (s *Simulator) policySetBy(set *policySet, values map[string]*policyText, ask func()) {
+	s.pass(0) // so that what was given up has moved under the earlier policy
+	m := s.ledger.policy
+	for key, t := range values {
+		if set.values[key] = t; t == nil {
+			delete(set.values, key)
+		}
 	}
 	before := m.rule
 	m.before, m.rule = &before, m.join()
@@ -60,7 +96,7 @@ func (s *Simulator) policySet(set *policySet, values map[string]*policyText) {
 			j.policyMove()
 		}
 	}
-	s.askOperator("PATCH", "/api/v1/policies", change, &admin.Rule{})
+	ask()
 	s.pass(0)
 	m.before = nil
 	s.pass(0)
@@ -99,6 +135,9 @@ func (s *Simulator) askOperator(method, path string, body, answer any) {
 	if method != http.MethodGet {
 		s.commit()
 	}
+	if !answered { // a resume may write two changes
+		s.commit()
+	}
 	if !answered {
 		s.trace.Fail("%s %s is not answered", method, path)
 	}
@@ -128,12 +167,44 @@ func (s *Simulator) policyFailedVerb(verb string, f fate) {
 		return
 	}
 	s.trace.Say("%s %d failed jobs", verb, len(chosen))
+	r := &s.ledger.policy.rule
+	inSlices := choice.All && r.keepAge == 0 && r.keepJobs == 0 && !r.deadLetter && s.rng.IntN(2) == 0 // nothing else takes them meanwhile
+	if inSlices {
+		f.from, f.to = f.dueFrom, f.dueFrom+policySlices
+		f.dueTo = f.to
+	}
 	for i := range chosen {
 		j := s.ledger.policy.failedJob(&chosen[i])
 		j.becomes(f)
-		j.due, j.maybeDue = true, true
+		j.due, j.maybeDue = !inSlices, true
+	}
+	if inSlices {
+		s.changeFailed(verb, len(chosen))
+		return
 	}
 	s.changeKept("/api/v1/failed/"+verb, choice, len(chosen))
+}
+
+// policySlices is for how many milliseconds an operation goes on at most: each slice takes one.
+const policySlices = 4 * policyJobs
+
+// changeFailed changes all failed jobs by an operation, until it has ended.
+func (s *Simulator) changeFailed(verb string, failed int) {
+	var started admin.OperationStarted
+	c := &admin.JobsChange{Verb: verb, Filter: fmt.Sprintf("queue:%q state:failed", s.ledger.policy.queue)}
+	s.askOperator("POST", "/api/v1/jobs/change", c, &started)
+	for range policySlices {
+		s.pass(time.Millisecond)
+		s.commit()
+		var all admin.Operations
+		s.ask("/api/v1/operations?id="+started.Operation, &all)
+		if is := &all.Operations[0]; is.State == admin.OperationDone && is.Changed == failed {
+			return
+		} else if is.State != admin.OperationRunning {
+			s.trace.Fail("%s of %d failed jobs comes to %+v", verb, failed, is)
+		}
+	}
+	s.trace.Fail("%s of %d failed jobs never ends", verb, failed)
 }
 
 // policyForget removes one job that is kept as done or expired, or all.

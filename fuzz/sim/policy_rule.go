@@ -85,16 +85,19 @@ var policyTexts = []policyText{
 	{"keep-results", "10s", func(r *policyRule) { r.keepResults = policyKeep{on: true, age: 10_000} }},
 	{"rate", "1/s burst 2", func(r *policyRule) { r.jobs, r.per, r.burst = 1, 1000, 2 }},
 	{"rate", "2/3s", func(r *policyRule) { r.jobs, r.per, r.burst = 2, 3000, 2 }},
-	{"paused", "hand-out", func(r *policyRule) { r.noHandOut, r.noSubmits = true, false }},
-	{"paused", "submits", func(r *policyRule) { r.noHandOut, r.noSubmits = false, true }},
-	{"paused", "both", func(r *policyRule) { r.noHandOut, r.noSubmits = true, true }},
-	{"paused", "no", func(r *policyRule) { r.noHandOut, r.noSubmits = false, false }},
+	{policyPaused, "hand-out", func(r *policyRule) { r.noHandOut, r.noSubmits = true, false }},
+	{policyPaused, pausedSubmits, func(r *policyRule) { r.noHandOut, r.noSubmits = false, true }},
+	{policyPaused, "both", func(r *policyRule) { r.noHandOut, r.noSubmits = true, true }},
+	{policyPaused, notPaused, func(r *policyRule) { r.noHandOut, r.noSubmits = false, false }},
 	{"dead-letter", "(the dead-letter queue)", func(r *policyRule) { r.deadLetter = true }},
 }
 
 // policyKey is the key of a rule that says what a job's key is; policyWeights is that of weights, which the server refuses
 // where the keys do not take turns.
 const policyKey, policyWeights, policyFair = "key", "weights", "fair"
+
+// policyPaused is the key of a rule for a pause, with two of its values.
+const policyPaused, pausedSubmits, notPaused = "paused", "submits", "no"
 
 // fairByKey has the keys take turns.
 var fairByKey = &policyTexts[slices.IndexFunc(policyTexts, func(t policyText) bool { return t.key == policyFair })]
@@ -155,7 +158,7 @@ func newPolicySets(rng *rand.Rand) (all []*policySet) {
 		file := &policySet{glob, "file", map[string]*policyText{policyKey: drawPolicyText(rng, policyKey)}}
 		for range rng.IntN(3) {
 			key := policyKeys[rng.IntN(len(policyKeys))]
-			if key != "paused" && key != "dead-letter" { // which would hold at the end too, or needs the queue's name
+			if key != policyPaused && key != "dead-letter" { // which would hold at the end too, or needs the queue's name
 				file.values[key] = drawPolicyText(rng, key)
 			}
 			if key == policyWeights {

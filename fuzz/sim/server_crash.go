@@ -180,6 +180,7 @@ func (s *Simulator) wear() (left *vfs.MemFS) {
 // recovered compares the server with the ledger after a restart.
 func (s *Simulator) recovered() {
 	s.leasesRecovered()
+	s.changesRecovered()
 	s.ledger.endTurn()
 	s.checkSettings(true)
 	s.ktsCrashed()

@@ -218,6 +218,9 @@ func (s *Simulator) finish() {
 			}
 		}
 	}
+	if s.ledger.operation != nil {
+		s.trace.Fail("an operation never ends")
+	}
 	for _, f := range s.net.httpOpen {
 		s.trace.Fail("h%d never has an answer", f.number)
 	}

@@ -178,6 +178,7 @@ func (s *Simulator) commit() {
 		s.trace.Fail("the disk has failed")
 	}
 	s.lookAtReserves()
+	s.operationOver()
 	s.ledger.endTurn()
 	s.ledger.committed()
 	s.trace.Say("committed")
@@ -200,6 +201,7 @@ func (s *Simulator) pass(d time.Duration) {
 func (s *Simulator) passAtOnce(d time.Duration) {
 	s.server.Advance(d)
 	s.lookAtReserves()
+	s.operationOver()
 	s.ledger.leasesExpired()
 	s.ledger.wall = max(s.ledger.wall, s.server.Now().Wall)
 	for _, j := range s.ledger.jobs {

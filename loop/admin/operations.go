@@ -46,6 +46,7 @@ type operation struct {
 	cancelled bool
 	of        *operations
 	i         *Interface
+	filter    *codec.Filter
 	listing   *sched.Listing
 	change    *sched.JobChange
 	who       auditor
@@ -67,7 +68,8 @@ func (o *operations) start(i *Interface, c *codec.JobsChange, change *sched.JobC
 	if err != nil {
 		return nil, err
 	}
-	op := &operation{of: o, i: i, listing: l, change: change, who: who}
+	l.Repeats = true
+	op := &operation{of: o, i: i, filter: f, listing: l, change: change, who: who}
 	op.Operation = codec.Operation{
 		Verb: c.Verb, Filter: c.Filter, State: codec.OperationRunning, Of: i.host.Sched().SizeOf(l), By: who.name(), Started: i.host.Now().Wall,
 	}
@@ -100,30 +102,54 @@ func (op *operation) begin() *codec.OperationStarted {
 	return &codec.OperationStarted{Operation: op.Operation.Operation}
 }
 
-// run changes the jobs, a batch at a time. It ends early when the operation is cancelled, or the journal fails.
+// run changes the jobs, a batch at a time. It ends early when the operation is cancelled, or the journal fails. The last job
+// of a batch is changed with the next one: the listing goes on behind it as long as it stays.
 func (op *operation) run() {
 	slice := cmp.Or(op.i.o.Slice, sched.WalkBatch)
-	refs := make([]sched.JobRef, 0, slice)
+	refs := make([]sched.JobRef, 0, slice+1)
 	ahead := journalAhead{host: op.i.host}
 	sink := op.i.host.NewSink()
 	var err error
 	done, unwritten := false, 0
 	for began := time.Now(); !done && err == nil && !op.stopped(); {
-		refs = refs[:0]
 		now := op.i.host.Now()
+		refs = op.stillMeant(now, refs)
 		done = op.i.host.Sched().List(now, op.listing, slice, func(v *sched.JobView) bool {
 			if v.Since <= op.Started || v.State.String() != codec.StateFailed { // else it failed again, after its retry
 				refs = append(refs, v.Ref)
 			}
 			return true
 		})
-		unwritten += op.apply(now, refs, sink)
+		last := len(refs)
+		if !done {
+			last = max(last-1, 0)
+		}
+		unwritten += op.apply(now, refs[:last], sink)
+		refs = append(refs[:0], refs[last:]...)
 		if sink.Wake(); unwritten >= changesAhead {
 			err, unwritten = ahead.flush(), 0
 		}
 		began = op.i.host.GiveWay(began)
 	}
 	op.end(errors.Join(err, op.i.commit()), done)
+}
+
+// stillMeant returns the jobs that the filter means as before. Others may have changed a job that waits for the next batch.
+func (op *operation) stillMeant(now sched.Time, refs []sched.JobRef) []sched.JobRef {
+	waiting := refs
+	refs = refs[:0]
+	for _, ref := range waiting {
+		one := *op.filter
+		one.ID = ref.String()
+		l, err := op.i.listingOf(&one, "", true)
+		for done := err != nil; !done; {
+			done = op.i.host.Sched().List(now, l, sched.WalkBatch, func(v *sched.JobView) bool {
+				refs = append(refs, v.Ref)
+				return true
+			})
+		}
+	}
+	return refs
 }
 
 // apply changes jobs, and counts.

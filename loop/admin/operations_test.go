@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -117,6 +118,51 @@ type settingsHost struct {
 }
 
 func (h settingsHost) PutSetting(key string, value []byte) { h.kept[key] = value }
+
+// TestOperationFindsAllOfOneKey: an operation that takes jobs out of their queue finds all of one priority and due time,
+// in whatever order they stand. It leaves those that the filter does not mean.
+func TestOperationFindsAllOfOneKey(t *testing.T) {
+	for verb, change := range map[string]*sched.JobChange{
+		codec.VerbRemove: {Verb: sched.RemoveJobs},
+		codec.VerbMove:   {Verb: sched.MoveJobs, Queue: "g"},
+	} {
+		const jobs = 9
+		s := sched.New(sched.Options{})
+		i := &Interface{host: aloneHost{sched: s}, o: Options{Slice: 1}}
+		var refs []sched.JobRef
+		for n := range 2 * jobs {
+			name := fmt.Appendf(nil, "%s%d", []string{"a", "b"}[n%2], n)
+			if err := s.Submit(i.host.Now(), &sched.Submission{Queue: []byte("f"), Name: name}, noSink{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		every, err := sched.NewListing(&sched.Match{}, []byte("f"), false, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.List(i.host.Now(), every, 1000, func(v *sched.JobView) bool {
+			refs = append(refs, v.Ref)
+			return true
+		})
+		slices.Reverse(refs)
+		raised := s.ChangeJobs(i.host.Now(), refs, &sched.JobChange{Verb: sched.SetPriority, Priority: 1}, noSink{}, nil)
+		if raised != 2*jobs {
+			t.Fatalf("%d jobs stand in another order", raised)
+		}
+		op, err := i.operations.start(i, &codec.JobsChange{Verb: verb, Filter: "queue:f name:a*"}, change, auditor{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		op.(*operation).begin()
+		i.running.Wait()
+		if o := op.(*operation).view(); o.State != codec.OperationDone || o.Changed != jobs || o.Matched != jobs || o.Left != 0 {
+			t.Errorf("%s: %+v", verb, o)
+		}
+		if q, _ := s.StatusOf([]byte("f")); q.Jobs != jobs {
+			t.Errorf("%s: %d jobs are left", verb, q.Jobs)
+		}
+	}
+}
 
 // failingHost has a worker that fails all ready jobs whenever the server reads the clock, which goes on a second then.
 type failingHost struct {

@@ -1,0 +1,233 @@
+//go:build invariants
+
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"treadle/codec/admin"
+	"treadle/fuzz/sim/play"
+)
+
+// Operators change jobs over HTTP, some by their ids. The server does that at once. See operation.go for the rest.
+
+// jobChange is what an operator does with jobs.
+type jobChange struct {
+	verb     string
+	priority int64
+	due      int64 // Unix milliseconds
+	to       int   // index of Ledger.queues
+}
+
+var operatorVerbs = play.NewTable(
+	play.Of(2, admin.VerbRun), play.Of(2, admin.VerbRemove), play.Of(3, admin.VerbPriority), play.Of(3, admin.VerbDue), play.Of(4, admin.VerbMove),
+)
+
+// httpOperate lets an operator change some jobs of a queue by their ids, or all that a filter means.
+func (s *Simulator) httpOperate() {
+	s.settle()
+	c := &jobChange{
+		verb: operatorVerbs.Draw(s.rng), priority: int64(s.rng.IntN(5) - 2),
+		due: s.server.Now().Wall + int64(s.rng.IntN(20_000)-5000), to: s.rng.IntN(workedQueues),
+	}
+	if s.rng.IntN(3) == 0 {
+		s.operateOnAll(c)
+		return
+	}
+	s.operateOnSome(c)
+}
+
+// request returns a change as the API has it, without the jobs.
+func (s *Simulator) request(c *jobChange) *admin.JobsChange {
+	r := &admin.JobsChange{Verb: c.verb, Cause: admin.Cause{By: "ana"}}
+	switch c.verb {
+	case admin.VerbPriority:
+		r.Priority = &c.priority
+	case admin.VerbDue:
+		r.At = admin.Moment{Time: time.UnixMilli(c.due).UTC()}
+	case admin.VerbMove:
+		r.To = s.ledger.queues[c.to]
+	}
+	return r
+}
+
+// mostChanged is the largest number of jobs that an operator names.
+const mostChanged = 3
+
+// operateOnSome lets an operator change some jobs of a queue by their ids.
+func (s *Simulator) operateOnSome(c *jobChange) {
+	queue := s.rng.IntN(workedQueues + 1)
+	seen := s.seeJobs(fmt.Sprintf("queue:%q", s.ledger.queues[queue]))
+	r := s.request(c)
+	var changed []*Job
+	for range min(mostChanged, len(seen)) {
+		x := &seen[s.rng.IntN(len(seen))]
+		does, known := s.ledger.changes(c, x)
+		if !known || slices.Contains(r.IDs, x.ID) {
+			continue
+		}
+		if r.IDs = append(r.IDs, x.ID); does {
+			changed = append(changed, x.job)
+		}
+	}
+	if len(r.IDs) == 0 {
+		return
+	}
+	f := s.operatorCall("/api/v1/jobs/change", r)
+	f.arrive = func() {
+		for _, j := range changed {
+			s.ledger.changed(f, c, j)
+		}
+	}
+	f.answer = func(status int, all []byte) {
+		var answer admin.JobsChanged
+		s.ledger.httpRead(f, status, all, &answer)
+		if answer.Changed != len(changed) || len(answer.Left) != len(r.IDs)-len(changed) {
+			s.trace.Fail("h%d changes %v of %d jobs, and is answered %q", f.number, changed, len(r.IDs), all)
+		}
+		s.ledger.removed(changed)
+		s.trace.Say("h%d hears that %v are changed", f.number, changed)
+	}
+	s.trace.Say("h%d is an operator's: %+v of %v, and of %d other jobs in vain", f.number, *c, changed, len(r.IDs)-len(changed))
+	s.httpLand(f)
+	s.settle()
+}
+
+// operatorCall makes a call that arrives at once: the operator has looked at the jobs.
+func (s *Simulator) operatorCall(path string, body any) *httpCall {
+	s.net.httpCalls++
+	return &httpCall{number: s.net.httpCalls, path: path, kind: jsonBody, body: s.httpBody(body)}
+}
+
+// isPending reports whether the server shows a job as ready or delayed.
+func (x *seenJob) isPending() bool {
+	return x.State == admin.StateReady || x.State == admin.StateDelayed
+}
+
+// changes reports whether the server changes a job that it shows. known says that the ledger can tell.
+func (l *Ledger) changes(c *jobChange, x *seenJob) (does, known bool) {
+	j, running := x.job, x.State == admin.StateRunning
+	if j.now != sure || j.by != ofPeriodic && j.by != ofGloom || j.lost || j.moving || l.waitsUnread(j) || !running && !x.isPending() || running != (j.holder != nil) {
+		return false, false
+	}
+	if !l.hasName(j, x.Name) {
+		l.trace.Fail("%v is shown as %q", j, x.Name)
+	}
+	switch c.verb {
+	case admin.VerbRemove:
+		return true, j.by == ofPeriodic // a Gloom master would be told
+	case admin.VerbRun:
+		return x.State == admin.StateDelayed, true
+	case admin.VerbMove:
+		return l.moves(c, x)
+	}
+	return !running, true
+}
+
+// moves is changes for a move.
+func (l *Ledger) moves(c *jobChange, x *seenJob) (does, known bool) {
+	j := x.job
+	if j.by != ofPeriodic || !x.isPending() || j.queue == c.to {
+		return false, true
+	}
+	does, known = true, !j.awaited // a job whose end is awaited must stay, until the last that awaits it has gone
+	for _, o := range l.names[j.keyIn(c.to)] {
+		switch {
+		case o.now == gone:
+		case o.now == sure && !o.moving && !o.lost:
+			does = false
+		default:
+			known = false
+		}
+	}
+	return does, known
+}
+
+// changed notes that an operator has changed a job.
+func (l *Ledger) changed(f *httpCall, c *jobChange, j *Job) {
+	// The journal never hears of a job that is submitted and removed in one group.
+	if same := c.verb == admin.VerbPriority && c.priority == j.priority; j.durable() && !same && (c.verb != admin.VerbRemove || j.disk == sure) {
+		f.group = l.group()
+	}
+	j.turn = l.turn
+	j.touched++
+	switch c.verb {
+	case admin.VerbRemove:
+		l.end(j)
+	case admin.VerbPriority:
+		j.priorities = append(j.priorities, j.priority)
+		j.priority = c.priority
+	case admin.VerbMove:
+		l.move(j, c.to)
+	default:
+		j.due = l.clock().Wall
+		if c.verb == admin.VerbDue {
+			j.due = max(j.due, c.due)
+		}
+		j.notBefore, j.putOff = j.due, true
+		j.keyed = j.keyed || j.by == ofPeriodic && len(j.priorities) == 0
+		j.record.at, j.record.dated = j.due/1000, true
+	}
+}
+
+// keyIn is the job's key of Ledger.names if it were in a queue.
+func (j *Job) keyIn(queue int) string { return fmt.Sprint(queue, j.by, j.name) }
+
+// move notes that a job is in another queue. A crash may leave it in a queue in which it was before.
+func (l *Ledger) move(j *Job, queue int) {
+	for _, q := range append(j.homes, j.queue) {
+		l.names[j.keyIn(q)] = slices.DeleteFunc(l.names[j.keyIn(q)], func(o *Job) bool { return o == j })
+	}
+	if j.queue != queue && !slices.Contains(j.homes, j.queue) {
+		j.homes = append(j.homes, j.queue)
+	}
+	if j.queue, j.moving = queue, false; !j.nameless {
+		l.names[j.key()] = append(l.names[j.key()], j)
+	}
+}
+
+// isIn reports whether a job may be in the queue of a name. It is there from then on.
+func (l *Ledger) isIn(j *Job, queue string) bool {
+	for _, q := range j.homes {
+		if l.queues[q] == queue {
+			l.trace.Say("%v is in q%d", j, q)
+			l.move(j, q)
+			return true
+		}
+	}
+	return l.queues[j.queue] == queue
+}
+
+// mayBeIn reports whether a job may be in a queue.
+func (j *Job) mayBeIn(queue int) bool { return j.queue == queue || slices.Contains(j.homes, queue) }
+
+// changesRecovered settles, after a restart, in which queue jobs are and which priorities they have. What an operator has
+// changed last may be lost.
+func (s *Simulator) changesRecovered() {
+	for queue := range workedQueues + 1 {
+		mayHaveChanged := func(j *Job) bool { return j.mayBeIn(queue) && (len(j.homes) > 0 || len(j.priorities) > 0) }
+		if !slices.ContainsFunc(s.ledger.jobs, mayHaveChanged) {
+			continue
+		}
+		for _, x := range s.seeJobs(fmt.Sprintf("queue:%q protocol:periodic", s.ledger.queues[queue])) {
+			j := x.job
+			if !s.ledger.isIn(j, x.Queue) || x.Priority != j.priority && !slices.Contains(j.priorities, x.Priority) {
+				s.trace.Fail("%v is in %s since the restart, of priority %d; it was in q%d or %v, of priority %d or %v", j, x.Queue, x.Priority, j.queue, j.homes, j.priority, j.priorities)
+			}
+			j.priority = x.Priority
+		}
+	}
+	for _, j := range s.ledger.jobs {
+		s.ledger.changesCommitted(j)
+	}
+}
+
+// changesCommitted notes that what operators have changed of a job is on disk.
+func (l *Ledger) changesCommitted(j *Job) {
+	if j.homes != nil && !j.moving {
+		j.homes = nil
+	}
+	j.priorities = nil
+}

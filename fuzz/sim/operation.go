@@ -1,0 +1,189 @@
+//go:build invariants
+
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"treadle/codec/admin"
+)
+
+// operation is an operator's change of all jobs that a filter means. The server changes them in slices, between which time
+// passes and everything goes on. Until it has ended, the ledger does not know which jobs of the queue are changed.
+type operation struct {
+	jobChange
+	id    string // empty: it is not answered yet
+	queue int
+	spare bool // running jobs do not match
+	turn  int  // in which it arrived
+	firm  []firmJob
+}
+
+// firmJob is a job that an operation must change, unless something else happens to the job meanwhile.
+type firmJob struct {
+	job      *Job
+	state    string // that the server has shown at the beginning
+	run      *Run
+	failures int
+	touched  int
+}
+
+// isUndisturbed reports whether nothing has happened to a job since the operation has begun.
+func (f *firmJob) isUndisturbed() bool {
+	j := f.job
+	return j.now != gone && j.holder == nil && j.run == f.run && j.failures == f.failures && j.touched == f.touched
+}
+
+// operateOnAll lets an operator change all Periodic jobs of a queue, or empty a queue.
+func (s *Simulator) operateOnAll(c *jobChange) {
+	if s.ledger.operation != nil || s.ledger.stopping {
+		return
+	}
+	o := &operation{jobChange: *c, queue: s.rng.IntN(workedQueues), turn: s.ledger.turn}
+	r := s.request(c)
+	f := s.operatorCall("/api/v1/jobs/change", r)
+	r.Filter = fmt.Sprintf("queue:%q protocol:periodic", s.ledger.queues[o.queue])
+	if f.body = s.httpBody(r); c.verb == admin.VerbRemove && s.rng.IntN(2) == 0 {
+		o.queue, o.spare = workedQueues, true // which has Periodic jobs alone
+		f = s.operatorCall("/api/v1/queues/empty", &admin.QueueChange{Queue: s.ledger.queues[o.queue], Cause: admin.Cause{By: "ana"}})
+	}
+	if c.verb == admin.VerbMove && c.to == o.queue {
+		return
+	}
+	seen := s.seeJobs(fmt.Sprintf("queue:%q protocol:periodic", s.ledger.queues[o.queue]))
+	f.arrive = func() {
+		s.ledger.operation = o
+		for i := range seen {
+			x := &seen[i]
+			if does, known := s.ledger.changes(c, x); does && known && x.isPending() && x.job.turn < s.ledger.turn {
+				o.firm = append(o.firm, firmJob{x.job, x.State, x.job.run, x.job.failures, x.job.touched})
+			}
+		}
+		s.ledger.unsettle()
+	}
+	f.answer = func(status int, all []byte) {
+		var answer admin.OperationStarted
+		s.ledger.httpRead(f, status, all, &answer)
+		o.id = answer.Operation
+	}
+	s.trace.Say("h%d is an operator's: %+v of all jobs of q%d, but those that run: %v", f.number, *c, o.queue, o.spare)
+	s.httpLand(f)
+	s.operationOver()
+	s.settle()
+}
+
+// unsettle notes what the operation may have done to jobs, or may still do.
+func (l *Ledger) unsettle() {
+	o := l.operation
+	if o == nil {
+		return
+	}
+	for _, j := range l.jobs {
+		if j.by == ofPeriodic && j.now != gone && j.mayBeIn(o.queue) {
+			o.mayChange(l, j)
+		}
+	}
+}
+
+// mayChange notes that the operation changes a job, or not.
+func (o *operation) mayChange(l *Ledger, j *Job) {
+	held := l.holds(j.holder, j)
+	switch o.verb {
+	case admin.VerbRemove:
+		if !held || !o.spare {
+			l.doubt(j)
+		}
+		return
+	case admin.VerbMove:
+		if !j.moving && j.queue == o.queue {
+			j.moving, j.homes = true, append(j.homes, o.to)
+			if !j.nameless {
+				l.names[j.keyIn(o.to)] = append(l.names[j.keyIn(o.to)], j)
+			}
+		}
+	case admin.VerbPriority:
+		if !slices.Contains(j.priorities, o.priority) {
+			j.priorities = append(j.priorities, j.priority, o.priority)
+		}
+	case admin.VerbDue:
+		j.notBefore, j.record.dated = min(j.notBefore, o.due), j.record.dated && held
+	default:
+		j.notBefore, j.record.dated = 0, j.record.dated && held
+	}
+	j.keyed = false
+}
+
+// operationOver looks whether the operation has ended, and checks what it has come to.
+func (s *Simulator) operationOver() {
+	o := s.ledger.operation
+	if o == nil || o.id == "" {
+		return
+	}
+	var all admin.Operations
+	s.ask("/api/v1/operations?id="+o.id, &all)
+	is := &all.Operations[0]
+	if is.State == admin.OperationRunning {
+		return
+	}
+	if is.State != admin.OperationDone && !s.ledger.stopping || is.Changed+is.Left != is.Matched {
+		s.trace.Fail("an operation is %+v", is)
+	}
+	s.trace.Say("the operation has changed %d of %d jobs", is.Changed, is.Matched)
+	s.ledger.operation = nil
+	seen := s.seeJobs(fmt.Sprintf("queue:%q protocol:periodic", s.ledger.queues[o.queue]))
+	if o.verb == admin.VerbMove {
+		seen = append(seen, s.seeJobs(fmt.Sprintf("queue:%q protocol:periodic", s.ledger.queues[o.to]))...)
+	}
+	for i := range seen {
+		s.ledger.operated(o, &seen[i], is.State == admin.OperationDone)
+	}
+	for _, j := range s.ledger.jobs {
+		if j.moving { // it has ended, or has a worker
+			s.ledger.move(j, j.queue)
+		}
+	}
+}
+
+// operated notes what an operation has done to a job, and fails if the job must have been changed and is not.
+func (l *Ledger) operated(o *operation, x *seenJob, done bool) {
+	j := x.job
+	if o.verb == admin.VerbPriority && j.mayBeIn(o.queue) {
+		j.priority = x.Priority
+	}
+	if !l.isIn(j, x.Queue) {
+		l.trace.Fail("%v is in %s, and in q%d for sure", j, x.Queue, j.queue)
+	}
+	if o.verb == admin.VerbRemove && j.now == maybe && x.isPending() {
+		j.now, j.lost = sure, false
+	}
+	i := slices.IndexFunc(o.firm, func(f firmJob) bool { return f.job == j })
+	if i < 0 || !x.isPending() || !o.firm[i].isUndisturbed() {
+		return
+	}
+	if f := &o.firm[i]; done && !l.wasChanged(o, f, x) {
+		l.trace.Fail("%v is %s in %s, of priority %d, due at %d, and was %s when it was to be changed: %+v", j, x.State, x.Queue, x.Priority, x.Due, f.state, o.jobChange)
+	}
+	if o.verb != admin.VerbRemove {
+		j.keyed, j.due = true, x.Due
+	}
+}
+
+// wasChanged reports whether a pending job may be as an operation leaves it.
+func (l *Ledger) wasChanged(o *operation, f *firmJob, x *seenJob) bool {
+	// The jobs of a queue are listed in order. One that becomes ready meanwhile may be overlooked.
+	becameReady := f.state == admin.StateDelayed && x.State == admin.StateReady
+	switch o.verb {
+	case admin.VerbRemove:
+		return becameReady
+	case admin.VerbMove:
+		nameTaken := func(k *Job) bool { return k != f.job && (k.now != gone || k.turn >= o.turn) }
+		return f.job.queue == o.to || becameReady || slices.ContainsFunc(l.names[f.job.keyIn(o.to)], nameTaken)
+	case admin.VerbPriority:
+		return x.Priority == o.priority
+	case admin.VerbDue:
+		return x.State == admin.StateReady && o.due <= l.clock().Wall || x.Due == o.due
+	default:
+		return x.State == admin.StateReady
+	}
+}
