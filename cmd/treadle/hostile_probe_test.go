@@ -115,7 +115,7 @@ func (s *attack) beanstalkProbe() probe {
 		}
 		return strings.TrimSpace(strings.TrimPrefix(rest, want)), err
 	}
-	worked(asks("use probe\r\nwatch probe\r\n", "USING probe\r\n"))(s.t)
+	worked(asks("use probe-of-beanstalk\r\nwatch probe-of-beanstalk\r\n", "USING probe-of-beanstalk\r\n"))(s.t) // Periodic has a probe of its own
 	worked(asks("", "WATCHING 2\r\n"))(s.t)
 	return probe{"beanstalk", func(n int) error {
 		if err := c.SetDeadline(time.Now().Add(hostilePatience)); err != nil {
