@@ -430,10 +430,8 @@ func TestAPIWork(t *testing.T) {
 			t.Errorf("%s %s: got %d %+v, want %d %q", c.path, c.body, code, e, c.code, c.reason)
 		}
 	}
-	var failed codec.FailedPage
-	a.do(http.MethodGet, "/failed?queue=f", "", nil, &failed)
-	if len(failed.Jobs) != 1 || failed.Jobs[0].Attempts[0].Text != "no disk" || failed.Jobs[0].Attempts[0].Worker != "http:me" {
-		t.Errorf("%+v", failed)
+	if failed, code := a.job("queue=f&name=a"); code != http.StatusOK || failed.State != codec.StateFailed || failed.Attempts[0].Text != "no disk" || failed.Attempts[0].Worker != "http:me" {
+		t.Errorf("%d %+v", code, failed)
 	}
 	again := a.reserve(`{"queues":["g"]}`)
 	var left codec.Reported

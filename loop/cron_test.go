@@ -213,7 +213,7 @@ func TestOperatorsBesideCommit(t *testing.T) {
 		ask(http.MethodPost, "/api/v1/cron/pause", `{"entry":"c"}`),
 		ask(http.MethodPatch, "/api/v1/policies", `{"pattern":"g","values":{"retries":"3"}}`),
 	}
-	for _, path := range []string{"/api/v1/policies", "/api/v1/policies?queue=f", "/api/v1/cron", "/api/v1/failed", "/api/v1/done"} {
+	for _, path := range []string{"/api/v1/policies", "/api/v1/policies?queue=f", "/api/v1/cron", "/api/v1/queues", "/api/v1/jobs"} {
 		if status := *ask(http.MethodGet, path, ""); status != http.StatusOK {
 			t.Errorf("GET %s beside a commit: %d", path, status)
 		}

@@ -128,7 +128,7 @@
 //	lease.go lease_verbs.go                       jobs under leases, whose workers have no connection
 //	failed.go failed_move.go move.go              attempts and retries, jobs that were given up; dead letters; moves
 //	done.go ttl.go                                jobs that are done and kept, their names; jobs that expire
-//	kept.go kept_verbs.go                         the lines of all kept jobs; the operators' verbs
+//	kept.go                                       the lines of all kept jobs, and their retries
 //	list.go list_place.go list_match.go           the jobs that match, in parts; where a walk goes on; what matches
 //	view.go why.go                                one job: a view, its bytes; why it does not run
 //	operate.go                                    what operators do with jobs of any state
@@ -207,7 +207,6 @@
 //	ReserveNumber            ready, delayed, failed  reserved     assigned
 //	Kick, KickNumber         failed, delayed  ready               retried; of a delayed job none
 //	RemoveNumber             any but reserved  gone               removed
-//	RetryFailed              failed    ready                      retried
 //	too many, too old        failed    gone                       evicted
 //	Finish, keep-done        reserved  finished                   done
 //	job-ttl has passed       ready     gone, or finished          expired
@@ -324,12 +323,6 @@
 //	ApplyPolicies   do so at once
 //	ApplyKeys       move jobs to where other keys have them at once, at the start
 //	ChangeJobs      retry, run now, remove or move jobs, or set their priority or due time
-//	WalkFailed      view the failed jobs of a queue
-//	RetryFailed     make a failed job ready again
-//	RemoveFailed    remove a failed job
-//	WalkDone        view the finished jobs of a queue
-//	ViewDone        view a finished job
-//	RemoveDone      remove a finished job
 //	SetCron         add or change a cron entry
 //	MoveCron        give a cron entry another queue
 //	RemoveCron      remove a cron entry

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,20 +19,17 @@ func (x *testSched) does(p *Peer, queue, name, result string) {
 // doneOf lists the finished jobs of a queue: name, attempts, workload and result.
 func (x *testSched) doneOf(queue string) (all []string, seqs []uint64) {
 	x.t.Helper()
-	c, done := KeptCursor{}, false
-	for !done {
-		c, done = x.s.WalkDone([]byte(queue), c, 1, func(k *KeptJob) {
-			var b strings.Builder
-			fmt.Fprintf(&b, "%s(%s)", k.Name, k.Workload)
-			for _, a := range attempts(k.History) {
-				fmt.Fprintf(&b, " %s", a.Outcome)
-			}
-			if k.Result != nil {
-				fmt.Fprintf(&b, " %q", k.Result)
-			}
-			all, seqs = append(all, b.String()), append(seqs, k.Ref.Seq)
-		})
-	}
+	x.s.kept(x.now, queue, doneStates, func(k *JobView) {
+		var b strings.Builder
+		fmt.Fprintf(&b, "%s(%s)", k.Name, k.Workload)
+		for _, a := range attempts(k.History) {
+			fmt.Fprintf(&b, " %s", a.Outcome)
+		}
+		if k.Result != nil {
+			fmt.Fprintf(&b, " %q", k.Result)
+		}
+		all, seqs = append(all, b.String()), append(seqs, k.Ref.Seq)
+	})
 	return all, seqs
 }
 
@@ -69,13 +67,13 @@ func TestKeepDone(t *testing.T) {
 	x.pass(600_000)
 	x.wantDone("f", "a(work) done", "late() expired", "big(work) done")
 	_, seqs := x.doneOf("f")
-	if x.s.ViewDone([]byte("g"), seqs[1], func(*KeptJob) {}) || !x.s.ViewDone([]byte("f"), seqs[1], func(*KeptJob) {}) {
-		t.Error("a finished job is not found by its queue and number")
+	if !x.s.View(x.now, JobRef{Seq: seqs[1]}, func(*JobView) {}) {
+		t.Error("a finished job is not found by its number")
 	}
-	if err := x.s.RemoveFailed([]byte("f"), seqs[1]); err != ErrNotFound {
-		t.Errorf("a finished job removed as a failed one: %v", err)
+	if err := x.s.changeKept(x.now, RetryJobs, seqs[1], &x.rec); !errors.Is(err, ErrUnfit) {
+		t.Errorf("a finished job is retried: %v", err)
 	}
-	x.ok(x.s.RemoveDone([]byte("f"), seqs[1]))
+	x.ok(x.s.changeKept(x.now, RemoveJobs, seqs[1], &x.rec))
 	x.pass(3_600_000 - 600_000 - 61_000 - 1000 + 61_000)
 	x.wantDone("f", "big(work) done")
 	x.under() // no rule matches the queue any more
@@ -133,7 +131,7 @@ func TestUniqueFor(t *testing.T) {
 	x.s.Remove(x.now, 0, []byte("f"), []byte("b"), &x.rec)
 	x.rec.take()
 	_, seqs := x.doneOf("f")
-	x.ok(x.s.RemoveDone([]byte("f"), seqs[len(seqs)-1]))
+	x.ok(x.s.changeKept(x.now, RemoveJobs, seqs[len(seqs)-1], &x.rec))
 	again("a", added) // an operator has removed it
 }
 
@@ -261,7 +259,7 @@ func TestResultIsOfItsJob(t *testing.T) {
 		t.Fatalf("%d results are kept", len(seqs))
 	}
 	for k, seq := range seqs {
-		x.s.ViewDone([]byte("f"), seq, func(j *KeptJob) {
+		x.s.View(x.now, JobRef{Seq: seq}, func(j *JobView) {
 			i := k + 20
 			if string(j.Name) != fmt.Sprint(i) || !bytes.Equal(j.Result, bytes.Repeat(fmt.Append(nil, i%10), i*900)) {
 				t.Errorf("%s has %d bytes", j.Name, len(j.Result))

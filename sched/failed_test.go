@@ -44,17 +44,14 @@ func (x *testSched) pass(ms int64) {
 // failedOf lists the failed jobs of a queue with their histories.
 func (x *testSched) failedOf(queue string) (all []string, seqs []uint64) {
 	x.t.Helper()
-	c, done := KeptCursor{}, false
-	for !done {
-		c, done = x.s.WalkFailed([]byte(queue), c, 1, func(f *KeptJob) {
-			var b strings.Builder
-			fmt.Fprintf(&b, "%s:", f.Name)
-			for _, a := range attempts(f.History) {
-				fmt.Fprintf(&b, " %s(%s)", a.Outcome, a.Text)
-			}
-			all, seqs = append(all, b.String()), append(seqs, f.Ref.Seq)
-		})
-	}
+	x.s.kept(x.now, queue, failedStates, func(f *JobView) {
+		var b strings.Builder
+		fmt.Fprintf(&b, "%s:", f.Name)
+		for _, a := range attempts(f.History) {
+			fmt.Fprintf(&b, " %s(%s)", a.Outcome, a.Text)
+		}
+		all, seqs = append(all, b.String()), append(seqs, f.Ref.Seq)
+	})
 	return all, seqs
 }
 
@@ -88,12 +85,12 @@ func TestRetries(t *testing.T) {
 	}
 
 	x.submit("f", "j") // the name is free
-	if err := x.s.RetryFailed(x.now, []byte("f"), seqs[0], &x.rec); err != ErrDuplicate {
+	if err := x.s.changeKept(x.now, RetryJobs, seqs[0], &x.rec); err != ErrDuplicate {
 		t.Errorf("a retry beside a job of its name: %v", err)
 	}
 	x.s.Remove(x.now, 0, []byte("f"), []byte("j"), &x.rec)
-	x.ok(x.s.RetryFailed(x.now, []byte("f"), seqs[0], &x.rec))
-	if err := x.s.RetryFailed(x.now, []byte("f"), seqs[0], &x.rec); err != ErrNotFound {
+	x.ok(x.s.changeKept(x.now, RetryJobs, seqs[0], &x.rec))
+	if err := x.s.changeKept(x.now, RetryJobs, seqs[0], &x.rec); err == nil {
 		t.Errorf("a second retry: %v", err)
 	}
 	q := x.peer("f")
@@ -138,7 +135,7 @@ func TestKeepFailed(t *testing.T) {
 	}
 	x.fails(p, "f", "d")
 	_, seqs := x.failedOf("f")
-	x.ok(x.s.RemoveFailed([]byte("f"), seqs[0]))
+	x.ok(x.s.changeKept(x.now, RemoveJobs, seqs[0], &x.rec))
 	x.want()
 	x.s.Forget(x.now, p, &x.rec)
 	if !x.s.Drop([]byte("f")) {
@@ -181,7 +178,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	for range 101 {
 		x.ok(x.s.Fail(x.now, p, x.reserveJob(p, "j"), text, &x.rec))
 	}
-	x.s.WalkFailed([]byte("f"), KeptCursor{}, 9, func(f *KeptJob) {
+	x.s.kept(x.now, "f", failedStates, func(f *JobView) {
 		all := attempts(f.History)
 		if len(f.History) > maxHistory || len(all) < 3 || len(all[0].Text) != maxAttemptText || !strings.HasSuffix(all[0].Text, "end") {
 			t.Errorf("%d bytes of history with %d entries", len(f.History), len(all))
@@ -242,7 +239,7 @@ func TestFailedAreRestored(t *testing.T) {
 		t.Errorf("failed are %v", got)
 	}
 	for _, seq := range seqs {
-		y.ok(y.s.RemoveFailed([]byte("f"), seq))
+		y.ok(y.s.changeKept(y.now, RemoveJobs, seq, &y.rec))
 	}
 	y.want()
 	for seq, j := range kept[0] {

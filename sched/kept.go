@@ -247,3 +247,45 @@ func (sh *shard) restoreKept(job uint32, r *record, q *queue, j *Saved) {
 	}
 	sh.keep(job, r, q, use)
 }
+
+// nextKept returns the first of the jobs of a queue that are kept for some uses, from a key of their lines on, and its key.
+func (sh *shard) nextKept(q *queue, from key, uses []keptUse) (first uint32, at key) {
+	first = none
+	for _, use := range uses {
+		job := q.kept[use].jobs.headFrom(&sh.buckets, &sh.slab, from)
+		if job == none {
+			continue
+		}
+		r := sh.slab.at(job)
+		if k := (key{r.due, int64(r.seq)}); first == none || k.less(at) {
+			first, at = job, k
+		}
+	}
+	return first, at
+}
+
+// retry makes a failed job ready, with all its retries before it. kicked says that its Counts say so. The caller matches its
+// queue. ErrDuplicate: the queue has a job of its name by now.
+func (sh *shard) retry(now Time, job uint32, r *record, q *queue, kicked bool) error {
+	name := sh.nameView(job)
+	tag := sh.s.tag(q.id, r.space, name)
+	if _, taken := sh.lookup(tag, q, r.space, name); taken {
+		return ErrDuplicate
+	}
+	if !sh.names.insert(tag, job) {
+		return errFull
+	}
+	sh.unremember(job, r, q)
+	sh.unkeep(job, r, q)
+	q.bytes += int64(r.size)
+	sh.addAttempt(job, r, Attempt{At: now.Wall, Outcome: attemptRetried})
+	if kicked {
+		sh.addCount(r, atKicked)
+	}
+	sh.counters.Retried++
+	r.due = floorSecond(now.Wall)
+	r.flags |= immediate
+	sh.enqueue(now, job, r, q, 0)
+	sh.save(job, r, q)
+	return nil
+}

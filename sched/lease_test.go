@@ -186,7 +186,7 @@ func TestLeaseExpiry(t *testing.T) {
 	if got, _ := x.failedOf("f"); fmt.Sprint(got) != "[a: timed out() timed out()]" {
 		t.Error(got)
 	}
-	x.s.WalkFailed([]byte("f"), KeptCursor{}, 1, func(f *KeptJob) {
+	x.s.kept(x.now, "f", failedStates, func(f *JobView) {
 		if all := attempts(f.History); all[0].Worker != "w" {
 			t.Errorf("the worker is %q", all[0].Worker)
 		}

@@ -243,35 +243,25 @@ func (x *machine) failed(o op) error {
 	if o.Flag {
 		x.m.counted.Removed++
 		x.m.failed = slices.DeleteFunc(x.m.failed, func(k *modelJob) bool { return k == j })
-		return x.s.RemoveFailed([]byte(queue), j.ref.Seq)
+		return x.s.changeKept(x.m.now, RemoveJobs, j.ref.Seq, &x.rec)
 	}
-	return same("error", x.s.RetryFailed(x.m.now, []byte(queue), j.ref.Seq, &x.rec), x.m.retryFailed(j))
+	return same("error", x.s.changeKept(x.m.now, RetryJobs, j.ref.Seq, &x.rec), x.m.retryFailed(j))
 }
 
 // compareFailed compares the failed jobs of all queues.
 func (x *machine) compareFailed() error {
 	for queue := range x.m.queues {
 		all := x.m.failedOf(queue)
-		c, done := KeptCursor{}, false
-		for i := 0; !done; {
-			var err error
-			c, done = x.s.WalkFailed([]byte(queue), c, 1, func(f *KeptJob) {
-				tries, _ := ParseHistory(f.History)
-				got := fmt.Sprint(string(f.Name), f.Space, f.At, tries, f.Ref)
-				want := "nothing"
-				if i < len(all) {
-					j := all[i]
-					want = fmt.Sprint(j.name, j.space, j.failedAt, j.tries, j.ref)
-				}
-				err = same("failed job", got, want)
-				i++
-			})
-			if err != nil {
-				return err
-			}
-			if done && i < len(all) {
-				return fmt.Errorf("%d jobs of queue %q have failed, want %d", i, queue, len(all))
-			}
+		var got, want []string
+		x.s.kept(x.m.now, queue, failedStates, func(f *JobView) {
+			tries, _ := ParseHistory(f.History)
+			got = append(got, fmt.Sprint(string(f.Name), f.Space, f.Since, tries, f.Ref))
+		})
+		for _, j := range all {
+			want = append(want, fmt.Sprint(j.name, j.space, j.failedAt, j.tries, j.ref))
+		}
+		if err := same("failed jobs of "+queue, fmt.Sprint(got), fmt.Sprint(want)); err != nil {
+			return err
 		}
 	}
 	return nil

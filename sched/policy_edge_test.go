@@ -276,7 +276,7 @@ func TestBlockedDeadLetters(t *testing.T) {
 	}
 	moved("a new job after the clock was set back", 7)
 	_, seqs := x.failedOf("f")
-	x.ok(x.s.RemoveFailed([]byte("f"), seqs[0]))
+	x.ok(x.s.changeKept(x.now, RemoveJobs, seqs[0], &x.rec))
 	if next := x.s.shards[0].nextDue(); next.Wall <= x.now.Wall {
 		t.Error("a removal begins a pass")
 	}

@@ -164,8 +164,8 @@ func (x *randomSched) verb() {
 		_ = s.PauseFor(now, queue, int64(x.n("ms", 3000)))
 	case "done":
 		var seq uint64
-		s.WalkDone(queue, KeptCursor{}, 1, func(k *KeptJob) { seq = k.Ref.Seq })
-		_ = s.RemoveDone(queue, seq)
+		s.kept(x.now, string(queue), doneStates, func(k *JobView) { seq = cmp.Or(seq, k.Ref.Seq) })
+		_ = s.changeKept(x.now, RemoveJobs, seq, &x.rec)
 	default:
 		x.report(verb)
 	}
@@ -277,20 +277,11 @@ func (x *randomSched) durable(s *Scheduler) []string {
 	}
 	all = append(all, durableLeases(s)...)
 	for _, queue := range randomQueues {
-		for c, done := (KeptCursor{}), false; !done; {
-			c, done = s.WalkFailed([]byte(queue), c, slabChunk, func(f *KeptJob) {
-				if testRules[f.Space].Durable {
-					all = append(all, fmt.Sprint(f.Ref.Seq, queue, " ", string(f.Name), len(f.Workload), f.At, f.Priority, f.Count, f.Timeout, attempts(f.History)))
-				}
-			})
-		}
-		for c, done := (KeptCursor{}), false; !done; {
-			c, done = s.WalkDone([]byte(queue), c, slabChunk, func(f *KeptJob) {
-				if testRules[f.Space].Durable {
-					all = append(all, fmt.Sprint(f.Ref.Seq, queue, " ", string(f.Name), len(f.Workload), f.At, attempts(f.History), f.Result != nil, string(f.Result)))
-				}
-			})
-		}
+		s.kept(x.now, queue, failedStates|doneStates, func(f *JobView) {
+			if testRules[f.Space].Durable {
+				all = append(all, fmt.Sprint(f.Ref.Seq, queue, " ", string(f.Name), len(f.Workload), f.State, f.Since, f.Priority, f.Count, f.Timeout, attempts(f.History), f.Result != nil, string(f.Result)))
+			}
+		})
 	}
 	slices.Sort(all)
 	return all
@@ -391,10 +382,10 @@ func (x *randomSched) policy() {
 // failed retries or removes the first failed job of a queue.
 func (x *randomSched) failed(queue []byte) {
 	var seq uint64
-	x.s.WalkFailed(queue, KeptCursor{}, 1, func(f *KeptJob) { seq = f.Ref.Seq })
+	x.s.kept(x.now, string(queue), failedStates, func(f *JobView) { seq = cmp.Or(seq, f.Ref.Seq) })
+	verb := RemoveJobs
 	if x.n("retry", 2) == 0 {
-		_ = x.s.RetryFailed(x.now, queue, seq, &x.rec)
-	} else {
-		_ = x.s.RemoveFailed(queue, seq)
+		verb = RetryJobs
 	}
+	_ = x.s.changeKept(x.now, verb, seq, &x.rec)
 }

@@ -181,7 +181,7 @@ func TestReader(t *testing.T) {
 	if got, err := io.ReadAll(open(true, 0)); string(got) != "result" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
-	x.ok(x.s.RemoveDone([]byte("f"), ref.Seq))
+	x.ok(x.s.changeKept(x.now, RemoveJobs, ref.Seq, &x.rec))
 	if _, err := r.Read(make([]byte, 9)); !errors.Is(err, ErrChanged) {
 		t.Errorf("a removed job: %v", err)
 	}

@@ -130,7 +130,7 @@ func TestOpenAPITraffic(t *testing.T) {
 	d.socket = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(data, "admin.sock"))
 	}}}
-	for _, list := range []string{"jobs", "operations", "queues", "connections", "policies", "failed", "done", "cron", "audit"} {
+	for _, list := range []string{"jobs", "operations", "queues", "connections", "policies", "cron", "audit"} {
 		d.does("GET /"+list, "", nil) // there is nothing yet
 	}
 	for _, part := range []func(*documented){
@@ -215,31 +215,22 @@ func workDocumented(d *documented) {
 	d.does("GET /connections?protocol=periodic", "", nil)
 }
 
-// keptDocumented asks for the jobs that workDocumented left.
+// keptDocumented asks for the jobs that workDocumented left, and changes them.
 func keptDocumented(d *documented) {
-	type page struct{ Jobs []struct{ ID uint64 } }
-	for kind, verbs := range map[string][]string{"failed": {"retry", "remove"}, "done": {"remove"}} {
-		d.does("GET /"+kind, "", nil)
-		var kept page
-		d.does("GET /"+kind+"?queue=kept.work&limit=1", "", &kept)
+	const route = "POST /jobs/change"
+	for state, verbs := range map[string][]string{"failed": {"retry", "remove"}, "done": {"remove"}} {
+		var kept struct{ Jobs []struct{ ID string } }
+		d.does("GET /jobs?limit=1&filter=queue:kept.work+state:"+state, "", &kept)
 		if len(kept.Jobs) != 1 {
-			d.Fatalf("%d %s jobs", len(kept.Jobs), kind)
-		}
-		d.breaks("GET /"+kind+"?queue=kept.work&limit=none", "")
-		d.refuses(http.StatusBadRequest, "GET /"+kind+"?queue=kept.work&after=none", "")
-		if id := kept.Jobs[0].ID; kind == "done" {
-			d.does(fmt.Sprintf("GET /done/result?queue=kept.work&id=%d", id), "", nil)
-			d.refuses(http.StatusNotFound, "GET /done/result?queue=kept.work&id=99999", "")
-			d.breaks("GET /done/result?queue=kept.work", "")
+			d.Fatalf("%d %s jobs", len(kept.Jobs), state)
 		}
 		for _, verb := range verbs {
-			route := "POST /" + kind + "/" + verb
-			d.breaks(route, `{"queue":"kept.work","jobs":["7"]}`)
-			d.refuses(http.StatusBadRequest, route, `{"queue":"kept.work"}`)
-			d.does(route, fmt.Sprintf(`{"queue":"kept.work","jobs":[%d,99999]}`, kept.Jobs[0].ID), nil)
+			d.does(route, fmt.Sprintf(`{"verb":%q,"ids":[%q,"0.0.99999"]}`, verb, kept.Jobs[0].ID), nil)
 		}
 	}
-	d.does("POST /failed/remove", `{"queue":"kept.work","all":true}`, nil)
+	d.breaks(route, `{"verb":"retry","ids":[7]}`)
+	d.refuses(http.StatusBadRequest, route, `{"verb":"retry","queue":"kept.work"}`)
+	d.refuses(http.StatusNotFound, route, `{"verb":"retry","queue":"kept.work","name":"none"}`)
 }
 
 func lookDocumented(d *documented) {

@@ -69,7 +69,7 @@ var callKinds = map[string]string{
 }
 
 // textTables maps the variables and constants that hold texts to the kind of their messages.
-var textTables = map[string]string{"reasons": commandErrors, "serverless": usageErrors, "errNoKey": usageErrors, "failedJobs": commandErrors, "doneJobs": commandErrors, "databaseAdvice": protocolErrors}
+var textTables = map[string]string{"reasons": commandErrors, "serverless": usageErrors, "errNoKey": usageErrors, "databaseAdvice": protocolErrors}
 
 // leastWords is how many words a text in a table has that is a message, not a name.
 const leastWords = 4

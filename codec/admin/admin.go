@@ -49,95 +49,11 @@ type Attempt struct {
 	Text    string `json:"text,omitempty"`
 }
 
-// FailedJob is a failed job as JSON has it. A name that is not UTF-8 stands in NameBytes, in base64.
-type FailedJob struct {
-	ID        uint64    `json:"id"`
-	Name      string    `json:"name"`
-	NameBytes []byte    `json:"name_b64,omitempty"`
-	FailedAt  int64     `json:"failed_at"` // Unix milliseconds
-	Size      int       `json:"size"`      // of the workload, in bytes
-	Attempts  []Attempt `json:"attempts"`
-}
-
-// DoneJob is a job that is done or has expired, and is kept, as JSON has it. A name that is not UTF-8 stands in NameBytes,
-// in base64.
-type DoneJob struct {
-	ID        uint64    `json:"id"`
-	Name      string    `json:"name"`
-	NameBytes []byte    `json:"name_b64,omitempty"`
-	DoneAt    int64     `json:"done_at"` // Unix milliseconds
-	Outcome   string    `json:"outcome"` // done or expired
-	Worker    string    `json:"worker,omitempty"`
-	Tries     uint64    `json:"tries"`
-	Size      int       `json:"size"`                  // of the workload, in bytes
-	Result    *int      `json:"result_size,omitempty"` // in bytes; nil: none is kept
-	Attempts  []Attempt `json:"attempts"`
-}
-
-// Page is a page of the kept jobs of a queue.
-type Page[Job any] struct {
-	Queue string `json:"queue"`
-	Jobs  []Job  `json:"jobs"`
-	Next  string `json:"next,omitempty"` // the cursor of the next page; empty: none
-}
-
-// FailedPage is the answer to GET /api/v1/failed?queue=Q.
-type FailedPage = Page[FailedJob]
-
-// DonePage is the answer to GET /api/v1/done?queue=Q.
-type DonePage = Page[DoneJob]
-
-// FailedQueues is the answer to GET /api/v1/failed.
-type FailedQueues struct {
-	Queues []FailedQueue `json:"queues"`
-}
-
-// DoneQueues is the answer to GET /api/v1/done.
-type DoneQueues struct {
-	Queues []DoneQueue `json:"queues"`
-}
-
-// Choice names kept jobs of a queue. A name of the queue that is not UTF-8 stands in QueueBytes, in base64.
-type Choice struct {
-	Queue      string   `json:"queue"`
-	QueueBytes []byte   `json:"queue_b64,omitempty"`
-	Jobs       []uint64 `json:"jobs,omitempty"`
-	All        bool     `json:"all,omitempty"` // those that were kept when the request came
-	Cause
-}
-
-// Done says what became of a Choice.
-type Done struct {
-	Done int    `json:"done"`
-	Left []Left `json:"left,omitempty"` // the first 100
-	More int    `json:"more,omitempty"` // left, and not in Left
-}
-
-// Left is a kept job that stayed as it was.
-type Left struct {
-	ID    uint64 `json:"id"`
-	Error string `json:"error"`
-}
-
 // Change is a change of a run-time rule. A value of nil takes the key out of the rule.
 type Change struct {
 	Pattern string             `json:"pattern"`
 	Values  map[string]*string `json:"values"`
 	Cause
-}
-
-// FailedQueue is a queue that has failed jobs. A name that is not UTF-8 stands in QueueBytes, in base64.
-type FailedQueue struct {
-	Queue      string `json:"queue"`
-	QueueBytes []byte `json:"queue_b64,omitempty"`
-	Failed     int    `json:"failed"`
-}
-
-// DoneQueue is a queue that keeps finished jobs, named as FailedQueue.
-type DoneQueue struct {
-	Queue      string `json:"queue"`
-	QueueBytes []byte `json:"queue_b64,omitempty"`
-	Done       int    `json:"done"`
 }
 
 // CronEntry is a cron entry as JSON has it. A workload that is not UTF-8 stands in WorkloadBytes, in base64.

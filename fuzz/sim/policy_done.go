@@ -204,34 +204,32 @@ func (s *Simulator) policyAgain() *policyJob {
 }
 
 // policyDone asks for the jobs that are kept as done or expired.
-func (s *Simulator) policyDone() []admin.DoneJob {
-	var page admin.DonePage
-	s.askOperator("GET", "/api/v1/done?limit=1000&queue="+s.ledger.policy.queue, nil, &page)
-	return page.Jobs
+func (s *Simulator) policyDone() []admin.JobDetails {
+	return s.policyKept(admin.StateDone + "," + admin.StateExpired)
 }
 
 // doneJob finds the job that the server shows as done or expired, and where it is then.
-func (m *PolicyModel) doneJob(seen *admin.DoneJob, there []place) (*policyJob, place) {
+func (m *PolicyModel) doneJob(seen *admin.JobDetails, there []place) (*policyJob, place) {
 	at := doneKept
 	switch {
-	case seen.Outcome == "expired":
+	case seen.State == admin.StateExpired:
 		at = expired
 	case seen.Result != nil:
 		at = doneResult
 	}
 	for _, j := range m.jobs {
 		if j.name == seen.Name && there[j.number] == 0 && slices.ContainsFunc(j.might, func(f fate) bool {
-			return f.place == at && f.endedFrom <= seen.DoneAt && seen.DoneAt <= f.endedTo
+			return f.place == at && f.endedFrom <= seen.Since && seen.Since <= f.endedTo
 		}) {
 			return j, at
 		}
 	}
-	m.trace.Fail("%q, %s at %d, is kept as %v: none of its jobs is that", seen.Name, seen.Outcome, seen.DoneAt, at)
+	m.trace.Fail("%q, %s at %d, is kept as %v: none of its jobs is that", seen.Name, seen.State, seen.Since, at)
 	return nil, 0
 }
 
 // checkDone checks all that is kept of the jobs that are done or have expired.
-func (m *PolicyModel) checkDone(all []admin.DoneJob, sees func(*policyJob, place), there []place) {
+func (m *PolicyModel) checkDone(all []admin.JobDetails, sees func(*policyJob, place), there []place) {
 	results := 0
 	for i := range all {
 		seen := &all[i]
@@ -240,19 +238,19 @@ func (m *PolicyModel) checkDone(all []admin.DoneJob, sees func(*policyJob, place
 		m.isAt(j, at)
 		if at == expired {
 			f := j.now
-			f.endedFrom, f.endedTo = seen.DoneAt, seen.DoneAt
+			f.endedFrom, f.endedTo = seen.Since, seen.Since
 			j.isOne([]fate{f})
 		}
 		keep := m.rule.keepDone
 		if at == doneResult {
 			keep = m.rule.keepResults
 		}
-		if now := m.clock().Wall; keep.age > 0 && seen.DoneAt+keep.age <= now {
-			m.trace.Fail("%v has ended %d ms ago, and is %v", j, now-seen.DoneAt, at)
+		if now := m.clock().Wall; keep.age > 0 && seen.Since+keep.age <= now {
+			m.trace.Fail("%v has ended %d ms ago, and is %v", j, now-seen.Since, at)
 		}
 		if seen.Result != nil {
-			if results++; *seen.Result != len(j.result) {
-				m.trace.Fail("%v is kept with a result of %d bytes, workers said %q", j, *seen.Result, j.result)
+			if results++; seen.ResultSize != len(j.result) {
+				m.trace.Fail("%v is kept with a result of %d bytes, workers said %q", j, seen.ResultSize, j.result)
 			}
 		}
 	}

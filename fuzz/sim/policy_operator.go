@@ -143,12 +143,24 @@ func (s *Simulator) askOperator(method, path string, body, answer any) {
 	}
 }
 
-// policyFailed asks for the failed jobs.
-func (s *Simulator) policyFailed() []admin.FailedJob {
-	var page admin.FailedPage
-	s.askOperator("GET", "/api/v1/failed?queue="+url.QueryEscape(s.ledger.policy.queue), nil, &page)
-	return page.Jobs
+// policyKept asks for the kept jobs that are in one of some states.
+func (s *Simulator) policyKept(states string) (all []admin.JobDetails) {
+	query := url.Values{"filter": {"queue:" + s.ledger.policy.queue + " state:" + states}, "limit": {"1000"}}
+	for more := true; more; more = query.Get("after") != "" {
+		var page admin.Jobs
+		s.askOperator("GET", "/api/v1/jobs?"+query.Encode(), nil, &page)
+		for i := range page.Jobs {
+			var d admin.JobDetails
+			s.askOperator("GET", "/api/v1/job?id="+page.Jobs[i].ID, nil, &d)
+			all = append(all, d)
+		}
+		query.Set("after", page.Next)
+	}
+	return all
 }
+
+// policyFailed asks for the failed jobs.
+func (s *Simulator) policyFailed() []admin.JobDetails { return s.policyKept(admin.StateFailed) }
 
 // policyRetry retries one failed job, or all.
 func (s *Simulator) policyRetry() {
@@ -162,7 +174,7 @@ func (s *Simulator) policyRemove() { s.policyFailedVerb("remove", fate{place: no
 // policyFailedVerb does something to one failed job, or to all, by which each comes to a fate.
 func (s *Simulator) policyFailedVerb(verb string, f fate) {
 	s.policyLook()
-	chosen, choice := chooseKept(s, s.policyFailed(), func(j *admin.FailedJob) uint64 { return j.ID })
+	chosen := s.chooseKept(s.policyFailed())
 	if len(chosen) == 0 {
 		return
 	}
@@ -182,7 +194,7 @@ func (s *Simulator) policyFailedVerb(verb string, f fate) {
 		s.changeFailed(verb, len(chosen))
 		return
 	}
-	s.changeKept("/api/v1/failed/"+verb, choice, len(chosen))
+	s.changeKept(verb, chosen)
 }
 
 // policySlices is for how many milliseconds an operation goes on at most: each slice takes one.
@@ -210,7 +222,7 @@ func (s *Simulator) changeFailed(verb string, failed int) {
 // policyForget removes one job that is kept as done or expired, or all.
 func (s *Simulator) policyForget() {
 	s.policyLook()
-	chosen, choice := chooseKept(s, s.policyDone(), func(j *admin.DoneJob) uint64 { return j.ID })
+	chosen := s.chooseKept(s.policyDone())
 	if len(chosen) == 0 {
 		return
 	}
@@ -219,30 +231,28 @@ func (s *Simulator) policyForget() {
 	for i := range chosen {
 		j, at := s.ledger.policy.doneJob(&chosen[i], there)
 		there[j.number] = at
-		j.becomes(fate{place: nowhere, endedFrom: chosen[i].DoneAt, endedTo: chosen[i].DoneAt})
+		j.becomes(fate{place: nowhere, endedFrom: chosen[i].Since, endedTo: chosen[i].Since})
 	}
-	s.changeKept("/api/v1/done/remove", choice, len(chosen))
+	s.changeKept(admin.VerbRemove, chosen)
 }
 
-// chooseKept draws one of the kept jobs, or all of them, as an operator names them in a request. Without jobs it draws
-// nothing.
-func chooseKept[J any](s *Simulator, jobs []J, id func(*J) uint64) ([]J, *admin.Choice) {
-	if len(jobs) == 0 {
-		return nil, nil
+// chooseKept draws one of the kept jobs, or all of them. Without jobs it draws nothing.
+func (s *Simulator) chooseKept(jobs []admin.JobDetails) []admin.JobDetails {
+	if len(jobs) == 0 || s.rng.IntN(2) == 0 {
+		return jobs
 	}
-	choice := &admin.Choice{Queue: s.ledger.policy.queue, All: s.rng.IntN(2) == 0}
-	if !choice.All {
-		jobs = jobs[s.rng.IntN(len(jobs)):][:1]
-		choice.Jobs = []uint64{id(&jobs[0])}
-	}
-	return jobs, choice
+	return jobs[s.rng.IntN(len(jobs)):][:1]
 }
 
 // changeKept has the server change the chosen jobs, each of which it must find.
-func (s *Simulator) changeKept(path string, choice *admin.Choice, chosen int) {
-	var done admin.Done
-	if s.askOperator("POST", path, choice, &done); done.Done != chosen {
-		s.trace.Fail("%s of %d jobs comes to %+v", path, chosen, done)
+func (s *Simulator) changeKept(verb string, chosen []admin.JobDetails) {
+	change := &admin.JobsChange{Verb: verb}
+	for i := range chosen {
+		change.IDs = append(change.IDs, chosen[i].ID)
+	}
+	var done admin.JobsChanged
+	if s.askOperator("POST", "/api/v1/jobs/change", change, &done); done.Changed != len(chosen) {
+		s.trace.Fail("%s of %d jobs comes to %+v", verb, len(chosen), done)
 	}
 }
 
@@ -296,13 +306,13 @@ func (s *Simulator) policyLook() bool {
 }
 
 // failedJob finds the job that the server shows as failed. A name that has failed is not submitted again.
-func (m *PolicyModel) failedJob(seen *admin.FailedJob) *policyJob {
+func (m *PolicyModel) failedJob(seen *admin.JobDetails) *policyJob {
 	return m.named(seen.Name, func(j *policyJob) bool { return j.name == seen.Name })
 }
 
 // checkFailed checks that a failed job is not too old, failed when it did, and has the history of its failures since it
 // was submitted or retried by hand.
-func (m *PolicyModel) checkFailed(j *policyJob, seen *admin.FailedJob) {
+func (m *PolicyModel) checkFailed(j *policyJob, seen *admin.JobDetails) {
 	n := 0
 	for i := range seen.Attempts {
 		if n++; strings.HasPrefix(seen.Attempts[i].Outcome, "retried") {
@@ -313,11 +323,11 @@ func (m *PolicyModel) checkFailed(j *policyJob, seen *admin.FailedJob) {
 	if n < f.least || n > f.most {
 		m.trace.Fail("%v has failed, with a history of %d failures; it has %d to %d", j, n, f.least, f.most)
 	}
-	if seen.FailedAt < f.endedFrom || seen.FailedAt > f.endedTo {
-		m.trace.Fail("%v has failed at %d to %d, it is said at %d", j, f.endedFrom, f.endedTo, seen.FailedAt)
+	if seen.Since < f.endedFrom || seen.Since > f.endedTo {
+		m.trace.Fail("%v has failed at %d to %d, it is said at %d", j, f.endedFrom, f.endedTo, seen.Since)
 	}
-	if now := m.clock().Wall; !r.deadLetter && r.keepAge > 0 && seen.FailedAt+r.keepAge <= now {
-		m.trace.Fail("%v has failed %d ms ago, and is kept", j, now-seen.FailedAt)
+	if now := m.clock().Wall; !r.deadLetter && r.keepAge > 0 && seen.Since+r.keepAge <= now {
+		m.trace.Fail("%v has failed %d ms ago, and is kept", j, now-seen.Since)
 	}
 }
 

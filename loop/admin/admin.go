@@ -20,14 +20,6 @@
 //	GET   /api/v1/policies                the rules, the weaker first, and the keys that they may have
 //	GET   /api/v1/policies?queue=Q        the policy of a queue, each value with its rule
 //	PATCH /api/v1/policies                change a run-time rule: {"pattern":"mail.*","values":{"retries":"3","rate":null}}
-//	GET   /api/v1/failed                  the queues that have failed jobs
-//	GET   /api/v1/failed?queue=Q          its failed jobs, the oldest first; limit=N, after=CURSOR
-//	POST  /api/v1/failed/retry            make failed jobs ready: {"queue":"Q","jobs":[7,9]} or {"queue":"Q","all":true}
-//	POST  /api/v1/failed/remove           remove them, in the same words
-//	GET   /api/v1/done                    the queues that keep finished jobs
-//	GET   /api/v1/done?queue=Q            its finished jobs, as of failed ones
-//	GET   /api/v1/done/result?queue=Q&id=7  the kept result of one, as bytes
-//	POST  /api/v1/done/remove             remove them, as failed ones
 //	GET   /api/v1/cron                    the cron entries; entry=NAME: one, next=N: with its next N times
 //	POST  /api/v1/cron                    add an entry: {"name":"N","schedule":"30 2 * * *","queue":"Q","workload":"W"}
 //	POST  /api/v1/cron/remove             remove it: {"entry":"N"}

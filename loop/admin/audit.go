@@ -108,8 +108,6 @@ type auditSubject struct {
 	NameBytes  []byte `json:"name_b64"`
 	ToBytes    []byte `json:"to_b64"`
 	IDs        []string
-	Jobs       []uint64
-	All        bool
 	Values     map[string]*string
 	By, Why    string
 }
@@ -123,16 +121,6 @@ func (s *auditSubject) target() string {
 			break
 		}
 		words = append(words, id)
-	}
-	for n, id := range s.Jobs {
-		if n == maxAuditIDs {
-			words = append(words, fmt.Sprintf("and %d more", len(s.Jobs)-n))
-			break
-		}
-		words = append(words, strconv.FormatUint(id, 10))
-	}
-	if s.All {
-		words = append(words, "all")
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Values)) {
 		if value := s.Values[key]; value != nil {
@@ -178,8 +166,6 @@ func changedBy(answer any) (jobs int, changed bool) {
 	switch a := answer.(type) {
 	case *codec.JobsChanged:
 		return a.Changed, a.Changed > 0
-	case *codec.Done:
-		return a.Done, a.Done > 0
 	case *codec.JobsMatched: // a dry run
 		return 0, false
 	case *codec.SettingChanges:

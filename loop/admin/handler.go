@@ -58,9 +58,6 @@ func (i *Interface) changes() map[string]func(*http.Request) (any, error) {
 		"POST /api/v1/cron/pause":        i.cronVerb((*Interface).pauseCron),
 		"POST /api/v1/cron/resume":       i.cronVerb((*Interface).resumeCron),
 		"PATCH /api/v1/policies":         i.patchPolicies,
-		"POST /api/v1/failed/retry":      i.postKept(&failedJobs, (*Interface).retry),
-		"POST /api/v1/failed/remove":     i.postKept(&failedJobs, (*Interface).removeFailed),
-		"POST /api/v1/done/remove":       i.postKept(&doneJobs, (*Interface).removeDone),
 		"POST /api/v1/reload":            i.postReload,
 		"POST /api/v1/connections/close": i.closeConnection,
 		"POST /api/v1/jobs/change":       i.postChange,
@@ -99,9 +96,6 @@ func (i *Interface) routes() map[string]http.HandlerFunc {
 	all := map[string]func(*http.Request) (any, error){
 		"GET /api/v1/cron":         i.getCron,
 		"GET /api/v1/policies":     i.getPolicies,
-		"GET /api/v1/failed":       i.getFailed,
-		"GET /api/v1/done":         i.getDone,
-		"GET /api/v1/done/result":  i.getResult,
 		"GET /api/v1/settings":     i.getSettings,
 		"GET /api/v1/queues":       i.getQueues,
 		"GET /api/v1/jobs":         i.getJobs,
@@ -198,16 +192,11 @@ func (i *Interface) write(w http.ResponseWriter, v any, err error) {
 		status, e.Reason = errorStatus(err)
 		v = e
 	}
-	text, isBytes := v.(result)
-	kind := "application/octet-stream"
-	if !isBytes {
-		kind = "application/json"
-		text = encode(v)
-	}
+	text := encode(v)
 	if ended, ok := v.(*waited); ok {
 		i.results.give(ended.held)
 	}
-	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff") // a workload may read as a page
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -97,6 +98,16 @@ func (i *Interface) refOf(r *http.Request) (ref sched.JobRef, err error) {
 		return ref, nil
 	}
 	return i.refByName(q.Get("queue"), q.Get("name"), q.Get("protocol"))
+}
+
+// attempts returns how often a job was tried, and its history.
+func attempts(history []byte) (tries uint64, shown []codec.Attempt) {
+	tries, all := sched.ParseHistory(history)
+	shown = []codec.Attempt{}
+	for _, a := range all {
+		shown = append(shown, codec.Attempt{At: a.At, Outcome: a.Outcome.String(), Worker: a.Worker, Text: strings.ToValidUTF8(a.Text, "�")})
+	}
+	return tries, shown
 }
 
 // refByName finds the job of a name: one that has not ended before those that are kept, and of these the one that ended

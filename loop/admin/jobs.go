@@ -40,6 +40,12 @@ func parameters(r *http.Request) (url.Values, error) {
 	return q, nil
 }
 
+// Bounds of a page.
+const (
+	defaultPage = 100
+	maxPage     = 1000
+)
+
 // limitOf reads a limit from 1 to maxPage.
 func limitOf(text string, usual int) (int, error) {
 	if text == "" {

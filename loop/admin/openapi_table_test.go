@@ -42,7 +42,6 @@ type parameter struct {
 	name, means string
 	schema      object
 	where       string // default: query
-	required    bool
 }
 
 func text(name, means string) parameter {
@@ -51,12 +50,6 @@ func text(name, means string) parameter {
 
 func number(name string, most, usual int, means string) parameter {
 	return parameter{name: name, means: means, schema: object{{"type", "integer"}, {"minimum", 1}, {"maximum", most}, {"default", usual}}}
-}
-
-// needed returns the parameter as one that a request must have.
-func needed(p parameter) parameter {
-	p.required = true
-	return p
 }
 
 // paged returns the parameters with those of a page.
@@ -139,22 +132,6 @@ var requests = []request{
 		[]parameter{oneQueue("The policy of this queue, each value with its rule.")}, nil, asJSON(codec.Table{}), nil,
 	},
 	{"PATCH /api/v1/policies", "changePolicy", "Change a rule of the run time. It is answered with the rule.", nil, asJSON(codec.Change{}), asJSON(codec.Rule{}), nil},
-
-	{
-		"GET /api/v1/failed", "listFailed", "The queues that have failed jobs; of one queue, its failed jobs, the oldest first.",
-		paged(defaultPage, oneQueue("The failed jobs of this queue.")), nil, asJSON(codec.FailedQueues{}, codec.FailedPage{}), nil,
-	},
-	{"POST /api/v1/failed/retry", "retryFailed", "Make failed jobs ready again.", nil, asJSON(codec.Choice{}), asJSON(codec.Done{}), nil},
-	{"POST /api/v1/failed/remove", "removeFailed", "Remove failed jobs.", nil, asJSON(codec.Choice{}), asJSON(codec.Done{}), nil},
-	{
-		"GET /api/v1/done", "listDone", "The queues that keep finished jobs; of one queue, those jobs, the oldest first.",
-		paged(defaultPage, oneQueue("The finished jobs of this queue.")), nil, asJSON(codec.DoneQueues{}, codec.DonePage{}), nil,
-	},
-	{
-		"GET /api/v1/done/result", "getDoneResult", "The kept result of a finished job.",
-		[]parameter{needed(oneQueue("The queue of the job.")), needed(text("id", "The id of the job, as the list of finished jobs has it."))}, nil, inBytes(), []int{http.StatusNotFound},
-	},
-	{"POST /api/v1/done/remove", "removeDone", "Remove finished jobs.", nil, asJSON(codec.Choice{}), asJSON(codec.Done{}), nil},
 
 	{
 		"GET /api/v1/cron", "listCron", "The cron entries by name, each with its next time.",
@@ -275,7 +252,7 @@ func (s *schemas) operation(o *request) object {
 		if where == "" {
 			where = "query"
 		}
-		one := object{{"name", p.name}, {"in", where}, {"description", p.means}}.with("required", p.required)
+		one := object{{"name", p.name}, {"in", where}, {"description", p.means}}
 		parameters = append(parameters, append(one, member{"schema", p.schema}))
 		statuses = append(statuses, http.StatusBadRequest)
 	}
