@@ -11,8 +11,6 @@ import (
 
 	"treadle/loop/admin"
 	"treadle/loop/protocol"
-	"treadle/loop/web"
-	"treadle/sched"
 )
 
 // A part of --max-connections is reserved for the protocols that are served, in equal shares. A
@@ -209,74 +207,6 @@ func (s *connShares) open(p protocolID) int {
 	return s.protocols[p].open
 }
 
-// samples returns the rows of the metrics.
-func (s *connShares) samples() (all []web.Sample) {
-	for p, one := range s.protocols {
-		if !one.connects {
-			continue
-		}
-		none := s.open(protocolID(p))
-		for role := protocol.RoleClient; role < protocol.Roles; role++ {
-			n := int(one.roles[role].Load())
-			none -= n
-			all = append(all, connections(one.name, role, n))
-		}
-		all = append(all, connections(one.name, protocol.RoleNone, max(none, 0)))
-		for _, row := range []web.Sample{
-			web.Counter("treadle_connections_opened_total", "Connections accepted.", one.opened.Load()),
-			web.Counter("treadle_connections_refused_total", "Connections turned away at --max-connections, or because the rest of it is set aside for other protocols, and those refused at --max-api-connections.", one.refused.Load()),
-			web.Counter("treadle_connections_silent_total", "Connections closed without a handshake, or without a byte, within --handshake-timeout.", one.silent.Load()),
-			byteCount(&one.read).With("direction", "in"),
-			byteCount(&one.written).With("direction", "out"),
-		} {
-			all = append(all, row.With("protocol", one.name))
-		}
-		if one.loopServed {
-			all = append(all, web.Counter("treadle_frames_total", "Requests read from connections, in the protocols that the event loops serve.", one.frames.Load()).With("protocol", one.name))
-		}
-	}
-	for _, one := range s.protocols {
-		for why := protocol.ReasonDisk; why < protocol.Reasons; why++ {
-			all = append(all, web.Counter("treadle_jobs_refused_total", "Jobs and other requests refused at a limit, by a setting or for want of disk.",
-				one.refusals[why].Load()).With("protocol", one.name).With("reason", why.String()))
-		}
-	}
-	return append(all, web.Gauge("treadle_connections_limit", "The setting --max-connections.", s.limit))
-}
-
-func connections(name string, role protocol.Role, n int) web.Sample {
-	return web.Gauge("treadle_connections", "Open connections; the role is none before the handshake, and in protocols without roles.", n).With("protocol", name).With("role", role.String())
-}
-
-func byteCount(n *atomic.Uint64) web.Sample {
-	return web.Counter("treadle_bytes_total", "Bytes read from connections and written to them.", n.Load())
-}
-
-// closedSamples returns a sample for each protocol and label. Some errors share a label.
-func (s *connShares) closedSamples(closed []*closing) (all []web.Sample) {
-	for p, one := range s.protocols {
-		if !one.connects {
-			continue
-		}
-		at := make(map[string]int)
-		for _, c := range closed {
-			n := c.n[p].Load()
-			if !one.loopServed && n == 0 {
-				continue
-			}
-			k, ok := at[c.Label]
-			if !ok {
-				k = len(all)
-				at[c.Label] = k
-				all = append(all, web.Counter("treadle_connections_closed_total", "Connections closed: by the peer, or by the server for a reason; the reason is other in protocols with sockets of their own.", 0).
-					With("protocol", one.name).With("reason", c.Label))
-			}
-			all[k].Value += float64(n)
-		}
-	}
-	return all
-}
-
 // takePlace counts a new connection, or closes it and returns false at the limit.
 func (s *Server) takePlace(c net.Conn, p protocolID) bool {
 	if s.conns.tryAdd(p) {
@@ -304,84 +234,4 @@ func (s *Server) handshakeLimit(now int64) int64 {
 		limit = min(limit, crowdedHandshake)
 	}
 	return limit
-}
-
-// countedListener counts its connections among the server's and closes those beyond the limit.
-type countedListener struct {
-	net.Listener
-	server *Server
-	share  protocolID // that counts the connections
-}
-
-// Accept implements net.Listener.
-func (l *countedListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if l.server.takePlace(c, l.share) {
-			return l.server.conns.list(c, l), nil
-		}
-	}
-}
-
-// countedConn counts its bytes, and gives its place back when it is closed.
-type countedConn struct {
-	net.Conn
-	listener       *countedListener
-	number         uint64
-	once           sync.Once
-	opened         sched.Time
-	received, sent atomic.Uint64 // bytes
-	lastReceived   atomic.Int64  // Mono
-}
-
-// list makes a connection that the table of open ones has.
-func (s *connShares) list(c net.Conn, l *countedListener) *countedConn {
-	counted := &countedConn{Conn: c, listener: l, opened: l.server.now()}
-	counted.lastReceived.Store(counted.opened.Mono)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lastCounted++
-	counted.number = s.lastCounted
-	s.counted.Set(counted.number, counted)
-	return counted
-}
-
-// unlist takes a connection out of the table of open ones.
-func (s *connShares) unlist(c *countedConn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.counted.Delete(c.number)
-}
-
-// NetConn returns the connection itself, as that of a tls.Conn does.
-func (c *countedConn) NetConn() net.Conn { return c.Conn }
-
-// Read implements net.Conn.
-func (c *countedConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	c.listener.server.conns.protocols[c.listener.share].read.Add(uint64(n))
-	c.received.Add(uint64(n))
-	c.lastReceived.Store(c.listener.server.now().Mono)
-	return n, err
-}
-
-// Write implements net.Conn.
-func (c *countedConn) Write(b []byte) (int, error) {
-	n, err := c.Conn.Write(b)
-	c.listener.server.conns.protocols[c.listener.share].written.Add(uint64(n))
-	c.sent.Add(uint64(n))
-	return n, err
-}
-
-// Close implements net.Conn.
-func (c *countedConn) Close() error {
-	c.once.Do(func() {
-		c.listener.server.conns.unlist(c)
-		c.listener.server.conns.remove(c.listener.share)
-		c.listener.server.counters.closing(nil).n[c.listener.share].Add(1)
-	})
-	return c.Conn.Close()
 }

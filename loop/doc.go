@@ -10,6 +10,32 @@
 // encoded into that session's out buffer at once. A delivery to another reactor goes into
 // that reactor's mailbox. At the end of the turn each session with output is written to once.
 //
+// # Files
+//
+// In reading order:
+//
+//	options.go server.go              the settings; the life of a server from New to its end
+//	protocols.go                      the list of protocols, and what the server does for them (protocol.Host)
+//	listen.go socket.go               addresses and unix sockets
+//	connshares.go counted_conn.go     how many connections each protocol may have; connections of services
+//	engine.go                         the event loops: the only file that knows gnet
+//	reactor.go session.go             one event loop and its turns; one connection
+//	mailbox.go bufferpool.go          deliveries from other loops; buffers for reuse
+//	partial.go pause.go alarm.go      unfinished messages; expensive requests; calls at times that sessions ask for
+//	stream.go long_reply.go           replies that are too large for one buffer
+//	acks.go journalsink.go durable.go replies that wait for a commit; the journal's side; the start from a journal
+//	attempts.go leases.go             fields of records, from the scheduler's form to the journal's and back
+//	timer.go sweep.go overdue.go      Ticks, time-outs of sessions, jobs that run too long
+//	memory.go trim.go                 the limit of memory; unused memory that goes back to the system
+//	stop.go reload.go                 the stop; settings that change while the server runs
+//	metrics.go metrics_queues.go conn_metrics.go probes.go connections.go
+//	                                  what operators see
+//	waiting.go offline*.go            the same server in memory, without sockets, for the simulation (fuzz/sim)
+//	invariants.go                     checks in builds with the tag invariants
+//
+// The server in memory uses the files of a real one. offline*.go replaces the engine, the clock and the disk: the caller
+// decides when each of them does something.
+//
 // # Turns
 //
 // A turn handles everything that one poll of the event loop brought. The clock is read once, at

@@ -16,52 +16,58 @@ import (
 )
 
 const (
-	// memoryPeriod is the time between two looks at the memory.
+	// memoryPeriod is the time between two checks of the memory.
 	memoryPeriod = 250 * time.Millisecond
-	// memoryPart of --max-memory is by how much jobs may grow or shrink until a collection says how much is live, and
-	// how far the memory has to fall before new jobs are taken again.
+	// memoryPart is the divisor of --max-memory that gives a part. A collection is due when the jobs have grown or shrunk
+	// by a part, and new jobs are taken again when the memory has fallen by a part.
 	memoryPart = 16
-	// memoryAge is after how many milliseconds another collection is made near the limit although the jobs are as many:
-	// connections, names and buffers may have gone. The first ones are made earlier, at times that double.
+	// memoryAge is the longest time in milliseconds between two collections near the limit while the jobs do not change:
+	// connections, names and buffers may have gone. The first times are shorter, and double.
 	memoryAge = 10_000
-	// peerPart of --max-memory is what each budget of peers may have: their unfinished requests, their unread output, and
-	// what they reserve and watch. They are not refused at the limit, because jobs are drained by them, so their budgets
-	// lie beyond it, where there is room for two sevenths of it and the kernel's part.
+	// peerPart is the divisor of --max-memory that gives each budget of peers: their unfinished requests, their unread
+	// output, and what they reserve and watch. Peers are not refused at the limit, since they drain the jobs. So their
+	// budgets are beyond the limit, where there is room for two sevenths of it and the kernel's part.
 	peerPart = 8
-	// memoryQuiet is how many milliseconds after the log has said that new jobs are taken it says so again. Jobs that come
-	// and go at the limit have them refused and taken many times a second.
+	// memoryQuiet is the least time in milliseconds between two logs that new jobs are taken again. At the limit, new jobs
+	// may be refused and taken many times a second.
 	memoryQuiet = 10_000
 )
 
-// memoryLimit says when the server holds as much memory as it may. A server without one has no limit.
+// memoryLimit reports when the server holds as much memory as it may. A server without one has no limit.
 //
-// The memory that it holds is the chunks of jobs, which the scheduler counts exactly, and the rest: names, indexes, connections,
-// buffers, the runtime's own. The rest is what the last garbage collection has found live beside the chunks, and what
-// the runtime uses beside objects. So a burst of jobs meets the limit at once, and takes beyond it only the rest that
-// grows with it between two collections, and one request for each event loop. That margin, and garbage, lie between
-// the limit and Go's soft limit, see memorySize of cmd/treadle. Garbage itself does not count. Where it hides near the
-// limit how much is live, a collection is made.
+// The memory that the server uses is the chunks of jobs and the rest. The scheduler counts the chunks exactly. The rest
+// is names, indexes, connections, buffers and the runtime's own memory: what the last garbage collection has found live
+// besides the chunks, and what the runtime uses besides objects. Garbage does not count.
+//
+// A burst of jobs meets the limit at once. Beyond the limit the server may take the rest that grows with the jobs between
+// two collections, and one request for each event loop. That margin, and garbage, are between the limit and Go's soft
+// limit, see memorySize of cmd/treadle.
+//
+// Near the limit, garbage hides how much is live. There check starts a collection: when the jobs have changed by a part of
+// the limit since the last one, else after gcWait.
 type memoryLimit struct {
-	limit        int64 // in bytes
-	sched        *sched.Scheduler
-	read         func() memoryReading // readMemory, and the next is runtime.GC, but for tests
-	collect      func()
-	refused      func() uint64 // how many requests were refused since the start
-	log          *slog.Logger
-	atCollection atomic.Int64  // at the last collection
-	refuse       atomic.Bool   // until a look finds that the memory has fallen by a part
-	began        chan struct{} // that refuse is set
-	closed       atomic.Bool
+	limit   int64 // in bytes
+	sched   *sched.Scheduler
+	read    func() memoryReading // readMemory, or a double of tests
+	collect func()               // runtime.GC, or a double of tests
+	refused func() uint64        // returns the number of requests refused since the start
+	log     *slog.Logger
+	rest    atomic.Int64 // bytes besides the chunks of jobs, as of the last collection
+	// refusing is set when the memory reaches the limit. check resets it when the memory has fallen by a part.
+	refusing   atomic.Bool
+	refusingCh chan struct{} // receives when refusing is set
+	closed     atomic.Bool
 
-	// Used by the goroutine that looks alone.
+	// The fields below belong to the goroutine that calls check.
 
-	seen   uint64 // the last collection that look has used, and at Mono when it found it
-	seenAt int64
-	wait   int64  // milliseconds from there to the next collection
-	peak   int64  // bytes of jobs: the most while new ones are refused, since look has made a collection
-	said   bool   // the log says that new jobs are refused
-	told   uint64 // refused when the log last said that they are taken, and at Mono when it may say so again
-	quiet  int64
+	lastGC   uint64 // number of the last collection that check has seen
+	lastGCAt int64  // Mono when check saw it
+	gcWait   int64  // milliseconds from lastGCAt to the next collection
+	// peakJobs is the largest size of the jobs in bytes since check has made a collection, while new jobs are refused.
+	peakJobs          int64
+	loggedRefusal     bool   // the log says that new jobs are refused
+	refusedWhenLogged uint64 // refused() when the log last said that new jobs are taken
+	logAfter          int64  // Mono from which the log may say so again
 
 	mu   sync.Mutex
 	last collection
@@ -79,7 +85,7 @@ type memoryReading struct {
 type collection struct {
 	cycles uint64 // how many there were, with this one
 	jobs   int64  // bytes of jobs at its end
-	beside int64  // bytes of other live objects; negative when jobs came while it was noted
+	rest   int64  // bytes of other live objects; negative when jobs came while it was noted
 }
 
 // newMemoryLimit returns nil when most is 0.
@@ -87,7 +93,7 @@ func newMemoryLimit(most int64, s *sched.Scheduler, refused func() uint64, log *
 	if most == 0 {
 		return nil
 	}
-	return &memoryLimit{limit: most, sched: s, read: readMemory, collect: runtime.GC, refused: refused, log: log, began: make(chan struct{}, 1)}
+	return &memoryLimit{limit: most, sched: s, read: readMemory, collect: runtime.GC, refused: refused, log: log, refusingCh: make(chan struct{}, 1)}
 }
 
 // follow notes every collection from now on until close. The runtime runs the cleanup of an object that nothing refers
@@ -110,7 +116,7 @@ func (m *memoryLimit) note() {
 	r, jobs := m.read(), m.sched.Memory()
 	if r.cycles != m.last.cycles {
 		m.last = collection{r.cycles, jobs, r.live - jobs}
-		m.atCollection.Store(m.last.beside + r.overhead)
+		m.rest.Store(m.last.rest + r.overhead)
 	}
 }
 
@@ -129,70 +135,70 @@ func readMemory() memoryReading {
 	return memoryReading{uint64(value(0)), value(1), value(2), value(3) - value(2) - value(4) - value(5)}
 }
 
-// full reports whether new jobs must be refused. Once they are, it takes a look to take them again. m may be nil.
+// full reports whether new jobs must be refused. Once they are, only check takes them again. m may be nil.
 func (m *memoryLimit) full() bool {
-	if m == nil || m.refuse.Load() {
+	if m == nil || m.refusing.Load() {
 		return m != nil
 	}
-	if m.held() < m.limit {
+	if m.used() < m.limit {
 		return false
 	}
-	if m.refuse.CompareAndSwap(false, true) {
+	if m.refusing.CompareAndSwap(false, true) {
 		select {
-		case m.began <- struct{}{}:
+		case m.refusingCh <- struct{}{}:
 		default:
 		}
 	}
 	return true
 }
 
-// held returns how many bytes the server holds.
-func (m *memoryLimit) held() int64 { return m.sched.Memory() + m.atCollection.Load() }
+// used returns how many bytes the server uses, without garbage.
+func (m *memoryLimit) used() int64 { return m.sched.Memory() + m.rest.Load() }
 
-// look reads the memory, has new jobs taken again when it has fallen, and logs that. One goroutine calls it. mono is the
-// time of the scheduler.
+// check reads the memory, takes new jobs again when it has fallen by a part, and logs that. One goroutine calls it. mono
+// is the time of the scheduler.
 //
-// While new jobs are refused nothing may be allocated that makes the runtime collect garbage. So look does, as soon as
-// the jobs have fallen by a part: the rest may have been found too large beside jobs that have gone.
-func (m *memoryLimit) look(mono int64) {
-	m.sayRefused()
+// While new jobs are refused, the process may allocate too little to start a collection. So check starts one when the
+// memory of jobs has fallen by 1/memoryPart of the limit. The rest may then be smaller than the last collection found.
+func (m *memoryLimit) check(mono int64) {
+	m.logRefused()
 	resume := m.limit - m.limit/memoryPart
 	r, last, jobs := m.read(), m.lastCollection(mono), m.sched.Memory()
-	if m.peak = max(m.peak, jobs); !m.refuse.Load() {
-		m.peak = jobs
+	if m.peakJobs = max(m.peakJobs, jobs); !m.refusing.Load() {
+		m.peakJobs = jobs
 	}
 	moved := jobs - last.jobs
-	if max(moved, -moved, m.peak-jobs) >= m.limit/memoryPart {
-		m.wait = 0
+	if max(moved, -moved, m.peakJobs-jobs) >= m.limit/memoryPart {
+		m.gcWait = 0
 	}
-	most := max(m.held(), max(r.objects, jobs+last.beside)+r.overhead)
-	if most >= resume && mono-m.seenAt >= m.wait {
-		m.wait = min(max(2*m.wait, memoryPeriod.Milliseconds()), memoryAge)
-		m.peak = jobs
+	most := max(m.used(), max(r.objects, jobs+last.rest)+r.overhead)
+	if most >= resume && mono-m.lastGCAt >= m.gcWait {
+		m.gcWait = min(max(2*m.gcWait, memoryPeriod.Milliseconds()), memoryAge)
+		m.peakJobs = jobs
 		m.collect()
 		m.note()
 		m.lastCollection(mono)
 	}
-	if m.full() && m.held() < resume {
-		m.refuse.Store(false)
+	if m.full() && m.used() < resume {
+		m.refusing.Store(false)
 	}
-	m.sayTaken(mono)
+	m.logTaken(mono)
 }
 
-// sayRefused logs that new jobs are refused, unless the log says so.
-func (m *memoryLimit) sayRefused() {
-	if m.refuse.Load() && !m.said {
-		m.said = true
-		m.log.Warn("new jobs are refused: the server holds as much as --max-memory allows", "held", journal.Size(m.held()), "max-memory", journal.Size(m.limit))
+// logRefused logs that new jobs are refused, unless the log says so.
+func (m *memoryLimit) logRefused() {
+	if m.refusing.Load() && !m.loggedRefusal {
+		m.loggedRefusal = true
+		m.log.Warn("new jobs are refused: the server holds as much as --max-memory allows", "held", journal.Size(m.used()), "max-memory", journal.Size(m.limit))
 	}
 }
 
-// sayTaken logs that new jobs are taken again, unless it has done so moments ago: then it waits.
-func (m *memoryLimit) sayTaken(mono int64) {
-	if m.said && !m.refuse.Load() && mono >= m.quiet {
+// logTaken logs that new jobs are taken again, unless it has done so moments ago: then it waits.
+func (m *memoryLimit) logTaken(mono int64) {
+	if m.loggedRefusal && !m.refusing.Load() && mono >= m.logAfter {
 		refused := m.refused()
-		m.log.Info("the server holds less than --max-memory again: new jobs are taken", "refused", refused-m.told, "held", journal.Size(m.held()), "max-memory", journal.Size(m.limit))
-		m.said, m.told, m.quiet = false, refused, mono+memoryQuiet
+		m.log.Info("the server holds less than --max-memory again: new jobs are taken", "refused", refused-m.refusedWhenLogged, "held", journal.Size(m.used()), "max-memory", journal.Size(m.limit))
+		m.loggedRefusal, m.refusedWhenLogged, m.logAfter = false, refused, mono+memoryQuiet
 	}
 }
 
@@ -200,13 +206,13 @@ func (m *memoryLimit) sayTaken(mono int64) {
 func (m *memoryLimit) lastCollection(mono int64) collection {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.last.cycles != m.seen {
-		m.seen, m.seenAt = m.last.cycles, mono
+	if m.last.cycles != m.lastGC {
+		m.lastGC, m.lastGCAt = m.last.cycles, mono
 	}
 	return m.last
 }
 
-// watchMemory looks at the memory until ctx ends. It has its own goroutine because a collection takes time.
+// watchMemory checks the memory until ctx ends. It has its own goroutine because a collection takes time.
 func (s *Server) watchMemory(ctx context.Context) {
 	s.memory.follow()
 	defer s.memory.close()
@@ -216,18 +222,18 @@ func (s *Server) watchMemory(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.memory.began:
-			s.memory.sayRefused()
+		case <-s.memory.refusingCh:
+			s.memory.logRefused()
 		case <-ticker.C:
-			s.memory.look(s.now().Mono)
+			s.memory.check(s.now().Mono)
 		}
 	}
 }
 
 // refusedAtMemory returns how many requests of all protocols --max-memory has refused.
 func (s *Server) refusedAtMemory() (n uint64) {
-	for _, one := range s.conns.protocols {
-		n += one.refusals[protocol.ReasonMaxMemory].Load()
+	for _, p := range s.conns.protocols {
+		n += p.refusals[protocol.ReasonMaxMemory].Load()
 	}
 	return n
 }
@@ -253,7 +259,7 @@ func (s *Server) refusingSamples() (all []web.Sample) {
 	}
 	if s.memory != nil {
 		all = append(all,
-			web.Gauge("treadle_memory_held_bytes", "Memory in use without garbage, which --max-memory bounds.", s.memory.held()),
+			web.Gauge("treadle_memory_held_bytes", "Memory in use without garbage, which --max-memory bounds.", s.memory.used()),
 			web.Gauge("treadle_memory_limit_bytes", "The setting --max-memory.", s.memory.limit))
 	}
 	return all

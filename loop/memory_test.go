@@ -42,7 +42,7 @@ func newMemoryWorld(t *testing.T, most int64) *memoryWorld {
 func (w *memoryWorld) after(ms int64, refused bool, forced uint64) {
 	w.t.Helper()
 	w.mono += ms
-	w.look(w.mono)
+	w.check(w.mono)
 	if w.full() != refused || w.forced != forced {
 		w.t.Errorf("at %d ms: refused %v after %d collections, want %v after %d", w.mono, w.full(), w.forced, refused, forced)
 	}
@@ -146,7 +146,7 @@ func TestMemoryAfterDrain(t *testing.T) {
 			t.Errorf("%s: new jobs are taken before a look", name)
 		}
 		w.beside = 1 << 20
-		w.look(w.mono + 1)
+		w.check(w.mono + 1)
 		if w.full() || w.forced > forced+1 {
 			t.Errorf("%s: a look after the drain leaves new jobs refused: %v, after %d collections", name, w.full(), w.forced-forced)
 		}
@@ -160,13 +160,13 @@ func TestMemoryLog(t *testing.T) {
 	w.after(250, false, 0)
 	refuse := func(n uint64) {
 		w.t.Helper()
-		w.atCollection.Store(64 << 20)
-		if !w.full() || len(w.began) != 1 {
+		w.rest.Store(64 << 20)
+		if !w.full() || len(w.refusingCh) != 1 {
 			t.Fatal("the watcher is not told")
 		}
-		<-w.began
+		<-w.refusingCh
 		w.asked += n
-		w.atCollection.Store(1 << 20)
+		w.rest.Store(1 << 20)
 	}
 	wants := func(lines ...string) {
 		t.Helper()
@@ -182,7 +182,7 @@ func TestMemoryLog(t *testing.T) {
 		}
 	}
 	refuse(7)
-	w.sayRefused()
+	w.logRefused()
 	wants("new jobs are refused")
 	w.after(1, false, 0)
 	wants("new jobs are taken\" refused=7 ")

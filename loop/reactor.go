@@ -30,8 +30,10 @@ const (
 // goroutine, except those under "Read by other goroutines".
 type reactor struct {
 	protocol.Loop
-	server    *Server
-	index     int
+	server *Server
+	index  int
+
+	// Calls into the event loop.
 	exec      func(func())     // runs a function on the loop, from any goroutine
 	finishFn  func()           // finish as a func value, made once because each one allocates
 	closeConn func(connection) // closes a connection, on the loop
@@ -39,40 +41,48 @@ type reactor struct {
 	dupWriter func(connection) io.WriteCloser
 	after     func(time.Duration, func()) *time.Timer
 
-	inbox mailbox
+	// Read by other goroutines.
+	inbox    mailbox
+	swept    atomic.Int64 // Mono of the last sweep
+	turns    delays       // how long turns took
+	acksWait atomic.Bool  // awaitCommit or halfClosed is not empty
 
-	turns         delays                        // how long turns took
-	swept         atomic.Int64                  // Mono of the last sweep
+	// The present turn.
 	read, written [protocol.MaxProtocols]uint64 // bytes of this turn, by protocolID
 	turning       bool                          // a turn is on, and Now has been read
 	armed         bool                          // finish is queued
 	allUntil      time.Time                     // end of this turn's allTime; zero: it has not begun
-	sessions      []*session
-	gens          []uint32   // by slot: the generation of its next session
-	mail          []byte     // deliveries from other loops that this turn had no room for
-	delivered     int        // cost of this turn's deliveries, see turnDeliveries
-	refill        []*session // sessions that get more jobs in the next turn
-	free          []uint32   // slots without a session
-	dirty         []*session // sessions to flush at the end of the turn
-	slow          []*session // sessions with unsent bytes or a stream, see checkSlow
-	mailed        []bool     // by loop: this turn's first delivery found its mailbox empty
-	buffers       [][]byte   // small buffers for reuse
-	pool          bufferPool
-	alarms        alarms // sessions whose conversations asked for a call
-	alarmTime     int64  // Mono at which alarmClock runs; 0: it does not
-	alarmClock    *time.Timer
-	partialBytes  int          // sum of the sessions' partialCharged
-	paused        []*session   // sessions that continue in the next turn, longest wait first
-	resuming      bool         // scheduleNextTurn has queued a turn
-	cost          int          // cost of this turn's expensive requests, see pause.go
-	awaitCommit   []*session   // sessions with acks
-	halfClosed    []halfClosed // half-closed connections with acks
-	acksWait      atomic.Bool  // awaitCommit or halfClosed is not empty
-	newAcks       int          // acknowledgements that began to wait in this turn
+	mailed        []bool                        // by loop: this turn's first delivery found its mailbox empty
+	delivered     int                           // cost of this turn's deliveries, see turnDeliveries
+	cost          int                           // cost of this turn's expensive requests, see pause.go
+	newAcks       int                           // acknowledgements that began to wait in this turn
+	unwritten     int                           // bytes of this turn's deliveries that are not written yet
 	delivery      sched.Delivery
 	more          [readMore]byte // see readOn
-	largeOutput   int            // Server.largeOutput
-	unwritten     int            // bytes of this turn's deliveries that are not written yet
+
+	// The sessions.
+	sessions     []*session
+	gens         []uint32 // by slot: the generation of its next session
+	free         []uint32 // slots without a session
+	partialBytes int      // sum of the sessions' partialCharged
+	largeOutput  int      // Server.largeOutput
+
+	// Sessions with work to come.
+	mail        []byte       // deliveries from other loops that this turn had no room for
+	refill      []*session   // sessions that get more jobs in the next turn
+	dirty       []*session   // sessions to flush at the end of the turn
+	slow        []*session   // sessions with unsent bytes or a stream, see checkSlow
+	paused      []*session   // sessions that continue in the next turn, longest wait first
+	resuming    bool         // scheduleNextTurn has queued a turn
+	awaitCommit []*session   // sessions with acks
+	halfClosed  []halfClosed // half-closed connections with acks
+	alarms      alarms       // sessions whose conversations asked for a call
+	alarmTime   int64        // Mono at which alarmClock runs; 0: it does not
+	alarmClock  *time.Timer
+
+	// Buffers for reuse.
+	buffers [][]byte
+	pool    bufferPool
 }
 
 func newReactor(server *Server, index int) *reactor {

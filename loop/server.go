@@ -189,7 +189,7 @@ func (s *Server) readClocks() sched.Time {
 // serve starts the goroutines that serve until ctx ends.
 func (s *Server) serve(ctx context.Context) {
 	if s.memory != nil {
-		s.memory.look(s.now().Mono) // the journal may have held more than there may be
+		s.memory.check(s.now().Mono) // the journal may have held more than there may be
 		s.workers.Go(func() { s.watchMemory(ctx) })
 	}
 	for _, l := range s.listeners {
