@@ -1,5 +1,3 @@
-// Command treadle is the job server and its command line: `treadle serve` runs
-// the server, the other commands talk to one.
 package main
 
 import (

@@ -1,7 +1,6 @@
 package periodic
 
 import (
-	"cmp"
 	"encoding/binary"
 
 	codec "treadle/codec/periodic"
@@ -104,43 +103,6 @@ func (c *conversation) reportPrefix() []byte {
 		return []byte{byte(codec.Data)}
 	}
 	return nil
-}
-
-// status answers with one line per function, joined with newlines.
-func (c *conversation) status(msgID uint32, prefix []byte, form codec.StatusForm) {
-	queues := c.p.sched.Stats().Queues
-	if queues > LongStatus {
-		c.report(msgID, prefix, protocol.Listing, func() [][]byte { return c.p.encodeStatus(form) })
-		return
-	}
-	c.s.Cost += 2 * queues // to look at each and to write it
-	c.s.Touch()
-	start := len(c.s.Out)
-	out := binary.BigEndian.AppendUint32(codec.BeginResponse(c.s.Out, c.framing), msgID)
-	out = append(out, prefix...)
-	body := len(out)
-	c.p.sched.Status(func(q sched.QueueStatus) { out = appendStatus(out, q, form, len(out) > body, c.s.Loop.Now) })
-	codec.End(out, start, c.framing)
-	c.s.Out = out
-}
-
-// appendStatus appends a function's line to a STATUS, unless its name fits no str8. more says that a line precedes it.
-func appendStatus(out []byte, q sched.QueueStatus, form codec.StatusForm, more bool, now sched.Time) []byte {
-	name, ok := protocol.Function(q.Name)
-	if !ok || len(name) > codec.MaxStr8 {
-		return out
-	}
-	if more {
-		out = append(out, '\n')
-	}
-	l := codec.StatusLine{Func: string(name), SchedAt: cmp.Or(q.SchedAt, now.Wall/1000)}
-	for i, n := range [...]int{
-		codec.StatusWorkers: q.Workers, codec.StatusJobs: q.Jobs, codec.StatusRunning: q.Running, codec.StatusLocked: q.Parked,
-		codec.StatusDelayed: q.Delayed, codec.StatusWaiting: q.Waiting, codec.StatusFailed: q.Failed,
-	} {
-		l.Counts[i] = int64(n)
-	}
-	return codec.AppendStatusLine(out, &l, form)
 }
 
 // report answers with a long reply. encode returns its body, or nil when no frame can hold it.

@@ -77,19 +77,6 @@ func appendJob(out []byte, j *sched.Job) []byte {
 	return codec.AppendJobTail(out, j.SchedAt, j.Count, j.Timeout)
 }
 
-// encodeStatus returns the body of a long STATUS, nil when no frame can hold it.
-func (p *Protocol) encodeStatus(form codec.StatusForm) [][]byte {
-	var body pieces
-	now := p.host.Now()
-	p.sched.Status(func(q sched.QueueStatus) {
-		body.add(func(out []byte) []byte { return appendStatus(out, q, form, body.size > 0, now) })
-	})
-	if body.size > codec.MaxPayload {
-		return nil
-	}
-	return body.parts
-}
-
 // load is a LOAD under way. Each job is submitted as it arrives, so that a load of any size
 // takes no memory.
 type load struct {
