@@ -66,7 +66,8 @@ func startAPI(b *testing.B, name string) *apiServer {
 	return nil
 }
 
-// ask sends a request and decodes its answer, unless answer is nil. A *[]byte receives the answer's text. It may be called by several goroutines.
+// ask sends a request and decodes its answer, unless answer is nil. A *[]byte receives the answer's text. It may be
+// called by several goroutines.
 func (s *apiServer) ask(method, path, kind string, body io.Reader, answer any) {
 	ask, err := http.NewRequestWithContext(context.Background(), method, "http://"+s.HTTP+path, body)
 	if err == nil {
@@ -195,8 +196,8 @@ type doneReport struct {
 	Token json.RawMessage `json:"token"`
 }
 
-// reserve reserves up to n jobs of the first queue. It decodes their tokens alone: a decoder of the whole takes as much of
-// the processors as the server.
+// reserve reserves up to n jobs of the first queue. It decodes their tokens alone: a decoder of the whole takes as much
+// of the processors as the server.
 func (s *apiServer) reserve(n int) (leased []doneReport) {
 	var body []byte
 	s.post("/reserve", map[string]any{"queues": []string{"f0"}, "jobs": n}, &body)
@@ -252,7 +253,8 @@ func manyJobs(b *testing.B) int {
 	return n
 }
 
-// submitP99 submits a job after the other until stop, or for the least time, and returns the 99th percentile of a submit.
+// submitP99 submits a job after the other until stop, or for the least time, and returns the 99th percentile of a
+// submit.
 func (s *apiServer) submitP99(least time.Duration, stop <-chan struct{}) time.Duration {
 	var all []time.Duration
 	over := func() bool {

@@ -60,7 +60,8 @@ func fakeContender(t *testing.T, name, flaw, socket string) peer.Peer {
 		Start: peer.Command{Path: program, Socket: socket, Arguments: []string{"fake-server", flaw, "{port0}", "{directory}"}}.Start}
 }
 
-// The parts of the Periodic protocol that the fake server reads and writes, apart from those of bench/peer which it tests.
+// The parts of the Periodic protocol that the fake server reads and writes, apart from those of bench/peer which it
+// tests.
 const (
 	periodicHeaderLen, periodicCRCHeaderLen, periodicCRCAt = 8, 12, 8
 

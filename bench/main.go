@@ -1,5 +1,6 @@
 // The program bench measures Treadle beside its peers: it starts each server as a child process, loads it over real
-// sockets, checks that every job arrives exactly once, and writes tables with ratios, a JSON file and a page with charts.
+// sockets, checks that every job arrives exactly once, and writes tables with ratios, a JSON file and a page with
+// charts.
 //
 // Package load is the load generator, package peer has the servers. This package has the rows (rows.toml), the
 // measurements (measure.go, and node.go for Disbatch) and the report (sections.toml, targets.toml, page.go).

@@ -232,7 +232,8 @@ func changes(s *peer.Server) func(ctx context.Context) error {
 	}
 }
 
-// frames has the requests of jobs sent back, over as many connections as producers and workers have, in a pump for either.
+// frames has the requests of jobs sent back, over as many connections as producers and workers have, in a pump for
+// either.
 func (s *sample) frames(ctx context.Context, l load.Load, running *peer.Server, size int) error {
 	to := load.Side{Protocol: peer.NewEchoed(), Network: running.Network, Address: running.Address}
 	var halves [2]*load.Trial
@@ -351,8 +352,8 @@ func (s *sample) rest(t *load.Trial, pid int) error {
 	}
 }
 
-// idle measures the growth of the server's memory over many greeted connections, and the processor time that it takes to
-// greet them. The first connection is not counted: it may set up structures that all connections share.
+// idle measures the growth of the server's memory over many greeted connections, and the processor time that it takes
+// to greet them. The first connection is not counted: it may set up structures that all connections share.
 func (s *sample) idle(t *load.Trial, pid, connections int) error {
 	leave, err := t.Idle(1)
 	if err != nil {

@@ -33,8 +33,8 @@ type pageSection struct {
 	Text   string // the tables and their legend
 }
 
-// group holds the charts of one row, with a bar or a curve for each server, or the charts of a section, with one for each
-// row.
+// group holds the charts of one row, with a bar or a curve for each server, or the charts of a section, with one for
+// each row.
 type group struct {
 	Name   string
 	Bars   []chart

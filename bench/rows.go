@@ -89,8 +89,8 @@ func (r row) lacks() string {
 	return ""
 }
 
-// scaled returns the row with fewer jobs and connections around the timed ones: as the scale and the limit of open files
-// allow.
+// scaled returns the row with fewer jobs and connections around the timed ones: as the scale and the limit of open
+// files allow.
 func (r row) scaled(scale float64) row {
 	for _, n := range []*int{&r.Load.Ready, &r.Load.Delayed, &r.Idlers} {
 		*n = int(float64(*n) * scale)

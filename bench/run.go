@@ -31,8 +31,8 @@ type task struct {
 }
 
 // plan lists the measurements in their order: row by row, and within a row the servers in turn, round after round, so
-// that other work on the machine disturbs all of them. It also lists the rows and servers that the machine lacks programs
-// for.
+// that other work on the machine disturbs all of them. It also lists the rows and servers that the machine lacks
+// programs for.
 func plan(list []row, field []peer.Peer, rounds int) (tasks []task, missing []string) {
 	note := func(format string, args ...any) {
 		if text := fmt.Sprintf(format, args...); !slices.Contains(missing, text) {

@@ -111,8 +111,9 @@ func peerPairs(list []*sample) (pairs []pair) {
 	return pairs
 }
 
-// besidePeer drops the figures that say nothing beside another server. In a closed loop the wait in the queue depends on
-// which side is faster, producers or workers. In an open loop every server reaches the rate, or its latencies show it.
+// besidePeer drops the figures that say nothing beside another server. In a closed loop the wait in the queue depends
+// on which side is faster, producers or workers. In an open loop every server reaches the rate, or its latencies show
+// it.
 func besidePeer(s sample) *sample {
 	if s.Rate == 0 {
 		s.ToWorker = load.Quantiles{}
@@ -139,7 +140,8 @@ func (r *report) rowPairs(list []*sample) (pairs []pair) {
 func variantPairs(list []*sample) (pairs []pair) {
 	for _, row := range distinct(list, rowName) {
 		at := func(server string) *sample { return find(list, cell{row, server}) }
-		for _, two := range [][2]string{{peer.Always, "redis always"}, {peer.Always, "beanstalkd -f0"}, {"treadle interval", "treadle"}, {"treadle limits", "treadle"}, {"treadle fair", "treadle"}} {
+		for _, two := range [][2]string{{peer.Always, "redis always"}, {peer.Always, "beanstalkd -f0"}, {"treadle interval", "treadle"},
+			{"treadle limits", "treadle"}, {"treadle fair", "treadle"}} {
 			if a, b := at(two[0]), at(two[1]); a != nil && b != nil {
 				pairs = append(pairs, pair{row, two[0] + " / " + two[1], a, b})
 			}

@@ -176,8 +176,8 @@ func FuzzDwork(f *testing.F) {
 	})
 }
 
-// FuzzDworkSaved: of whatever files the original hub's reader takes, each task stands once in the order or among the stuck,
-// behind all that it waits for.
+// FuzzDworkSaved: of whatever files the original hub's reader takes, each task stands once in the order or among the
+// stuck, behind all that it waits for.
 func FuzzDworkSaved(f *testing.F) {
 	const six = "../codec/dwork/testdata/saved/six"
 	names, err := os.ReadFile(six + dwork.SavedNames)

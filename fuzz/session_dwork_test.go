@@ -17,7 +17,8 @@ import (
 	"treadle/loop"
 )
 
-// The peers of a dwork script: two connections of ZeroMQ, and a worker of Periodic and a slave of Gloom that do tasks too.
+// The peers of a dwork script: two connections of ZeroMQ, and a worker of Periodic and a slave of Gloom that do tasks
+// too.
 const (
 	dworkDealer = iota
 	dworkReq
@@ -79,8 +80,8 @@ func dworkScript(in []byte) []step {
 	})
 }
 
-// checkHub: what a peer was sent is a greeting, a READY and messages; each of these answers a request with its envelope,
-// and all of the requests are answered when nothing else was sent.
+// checkHub: what a peer was sent is a greeting, a READY and messages; each of these answers a request with its
+// envelope, and all of the requests are answered when nothing else was sent.
 func checkHub(t *testing.T, peer int, l life) {
 	t.Helper()
 	rest := l.sent

@@ -37,8 +37,8 @@ const (
 	argument = "|"
 )
 
-// lastStamp finds what a worker has to say with its next report: the last time that its connection was sent. An argument
-// that is lastStampText stands for it.
+// lastStamp finds what a worker has to say with its next report: the last time that its connection was sent. An
+// argument that is lastStampText stands for it.
 var lastStamp = []*regexp.Regexp{regexp.MustCompile(`<dateTime.iso8601>([^<]*)<`), regexp.MustCompile(`"sig":"([^"]*)"`)}
 
 const lastStampText = "@"
@@ -113,8 +113,8 @@ func kts46Script(text string) (script []step) {
 	return script
 }
 
-// checkAnswers: a connection was sent whole answers of HTTP. Each is an answer of its version; there is one for each call when
-// it sent nothing else.
+// checkAnswers: a connection was sent whole answers of HTTP. Each is an answer of its version; there is one for each
+// call when it sent nothing else.
 func checkAnswers(t *testing.T, peer int, l life) {
 	t.Helper()
 	in := bufio.NewReader(bytes.NewReader(l.sent))

@@ -105,7 +105,7 @@ func areResponses(sent []byte, fr periodic.Framing) bool {
 }
 
 // FuzzPeriodicSession: clients and workers in both framings, in every era, and a master and a slave of Gloom, that send
-// anything, come and go. A DUMP is taken beside the loop: what it shows depends on how the rest was cut.
+// anything, come and go. A DUMP is taken off the event loop: what it shows depends on how the rest was cut.
 func FuzzPeriodicSession(f *testing.F) {
 	eras := []string{"2023", "2019", "2020", "2026", "2019-02"}
 	for era := range eras {

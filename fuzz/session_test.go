@@ -37,7 +37,8 @@ type step struct {
 	bytes []byte // that a script of bytes has for it
 }
 
-// The kinds of steps of a script of bytes. One takes a byte for its peer and kind, a byte for how many follow, and these.
+// The kinds of steps of a script of bytes. One takes a byte for its peer and kind, a byte for how many follow, and
+// these.
 const (
 	sendsRaw     = iota // any bytes
 	sendsRequest        // a well-formed request, which the bytes stand for
@@ -107,8 +108,8 @@ type life struct {
 	raw    bool
 }
 
-// byChance is what the libraries below the server send otherwise each time: the order of the properties in ZMTP's READY,
-// and HTTP's date.
+// byChance is what the libraries below the server send otherwise each time: the order of the properties in ZMTP's
+// READY, and HTTP's date.
 var byChance = regexp.MustCompile(`(?s)\x05READY.{35}|Date: [^\r]*\r`)
 
 func (l life) String() string {

@@ -9,8 +9,8 @@ import (
 	"treadle/sched"
 )
 
-// lineTalk is a conversation in lines: "hold" holds the session, "wait N" sets an alarm N milliseconds from now, and every
-// other line is echoed.
+// lineTalk is a conversation in lines: "hold" holds the session, "wait N" sets an alarm N milliseconds from now, and
+// every other line is echoed.
 type lineTalk struct {
 	s     *protocol.Session
 	held  bool
@@ -132,8 +132,8 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestAlarms: alarms ring in the order of their times, the last one that was set counts, and that of a closed session is
-// dropped.
+// TestAlarms: alarms ring in the order of their times, the last one that was set counts, and that of a closed session
+// is dropped.
 func TestAlarms(t *testing.T) {
 	w := newMemServer(t, Options{})
 	var rung []int

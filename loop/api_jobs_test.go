@@ -88,7 +88,7 @@ func TestAPIJobs(t *testing.T) {
 	}
 }
 
-// TestAPIJobsRefuses: what cannot be meant is refused with an error that says what may stand there.
+// TestAPIJobsRefuses: an invalid request is refused with an error that says what may stand there.
 func TestAPIJobsRefuses(t *testing.T) {
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
 	a := api{t, r}
@@ -133,7 +133,8 @@ func (a api) job(query string) (d codec.JobDetails, code int) {
 	return d, code
 }
 
-// TestAPIJob: a job is found by its id and by its name, and shows the first of its bytes, its attempts and why it waits.
+// TestAPIJob: a job is found by its id and by its name, and shows the first of its bytes, its attempts and why it
+// waits.
 func TestAPIJob(t *testing.T) {
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Admin: AdminOptions{Rules: []PolicyRule{
 		{Pattern: "f", Values: map[string]string{"retries": "1", "backoff": "1h", "keep-done": "9", "keep-results": "9"}},
@@ -254,7 +255,8 @@ func TestAPIJobRefuses(t *testing.T) {
 	f("/job/result?id="+id, 404, "without a result")
 }
 
-// TestAPILargeWorkload: a workload of the largest size is searched and read whole, and what replaces it is not mixed in.
+// TestAPILargeWorkload: a workload of the largest size is searched and read whole, and what replaces it is not mixed
+// in.
 func TestAPILargeWorkload(t *testing.T) {
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
 	a := api{t, r}
@@ -281,7 +283,8 @@ func TestAPILargeWorkload(t *testing.T) {
 	}
 }
 
-// TestAPIJobOfTwoProtocols: a name that jobs of two protocols have is not enough. The workload of a Gloom job is its body.
+// TestAPIJobOfTwoProtocols: a name that jobs of two protocols have is not enough. The workload of a Gloom job is its
+// body.
 func TestAPIJobOfTwoProtocols(t *testing.T) {
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Gloom: GloomOptions{Masters: []string{"tcp://127.0.0.1:0"}, Slaves: []string{"off"}}})
 	a := api{t, r}

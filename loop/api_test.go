@@ -128,7 +128,8 @@ func TestAPIIdempotencyKey(t *testing.T) {
 	}
 }
 
-// TestAPIWait: a submission that waits is answered with the end of the job. When the time is over before, the job stays.
+// TestAPIWait: a submission that waits is answered with the end of the job. When the time is over before, the job
+// stays.
 func TestAPIWait(t *testing.T) {
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
 	a := api{t, r}
@@ -227,7 +228,7 @@ func TestAPIBrokenLines(t *testing.T) {
 	}
 }
 
-// TestAPIRefuses: what cannot be meant is refused with a status and a text that says why.
+// TestAPIRefuses: an invalid request is refused with a status and a text that says why.
 func TestAPIRefuses(t *testing.T) {
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", MaxFrame: 1 << 16, Admin: AdminOptions{Rules: []PolicyRule{{Pattern: "full", Values: map[string]string{"max-jobs": "0", "paused": "submits"}}}}})
 	a := api{t, r}
@@ -443,8 +444,8 @@ func TestAPIWork(t *testing.T) {
 	}
 }
 
-// TestAPIReserveWaits: a reserve that waits is in line with connected workers and takes the job that comes. The submitter
-// that waits receives its result.
+// TestAPIReserveWaits: a reserve that waits is in line with connected workers and takes the job that comes. The
+// submitter that waits receives its result.
 func TestAPIReserveWaits(t *testing.T) {
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Loops: 2})
 	a := api{t, r}
@@ -467,8 +468,8 @@ func TestAPIReserveWaits(t *testing.T) {
 	}
 }
 
-// TestAPIReserveHangsUp: a worker that hangs up while it waits serves nothing any more, and loses no job. When its end and a
-// job meet on the way, the job is ready again at the latest when its lease ends.
+// TestAPIReserveHangsUp: a worker that hangs up while it waits serves nothing any more, and loses no job. When its end
+// and a job meet on the way, the job is ready again at the latest when its lease ends.
 func TestAPIReserveHangsUp(t *testing.T) {
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Loops: 2})
 	a := api{t, r}
@@ -520,8 +521,8 @@ func TestAPIBroadcast(t *testing.T) {
 	r.until("the workers have gone", func() bool { return a.queue("f").Workers == 1 })
 }
 
-// TestAPIStalledBody: a body that stops, or comes byte by byte, is answered, and its connection ends. Of lines, the whole
-// ones are submitted.
+// TestAPIStalledBody: a body that stops, or comes byte by byte, is answered, and its connection ends. Of lines, the
+// whole ones are submitted.
 func TestAPIStalledBody(t *testing.T) {
 	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})

@@ -230,8 +230,8 @@ func TestAPIOperation(t *testing.T) {
 	}
 }
 
-// TestAPIOperationCancelled: a cancelled operation ends after a batch, also when the server stops. What it has changed stays
-// changed.
+// TestAPIOperationCancelled: a cancelled operation ends after a batch, also when the server stops. What it has changed
+// stays changed.
 func TestAPIOperationCancelled(t *testing.T) {
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
 	a := api{t, r}
@@ -295,8 +295,8 @@ func TestAPIQueueVerbs(t *testing.T) {
 	}
 }
 
-// TestAudit: each change through the API leaves a record, which survives a restart, and no other request does. A record of
-// the socket names the user that the system knows, beside the one that the request names.
+// TestAudit: each change through the API leaves a record, which survives a restart, and no other request does. A record
+// of the socket names the user that the system knows, beside the one that the request names.
 func TestAudit(t *testing.T) {
 	dir := t.TempDir()
 	options := Options{HTTP: "127.0.0.1:0", Data: dir, Admin: AdminOptions{Listen: []string{"unix://" + dir + "/sock"}}}

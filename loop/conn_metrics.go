@@ -23,14 +23,16 @@ func (s *connShares) samples() (all []web.Sample) {
 		for _, row := range []web.Sample{
 			web.Counter("treadle_connections_opened_total", "Connections accepted.", share.opened.Load()),
 			web.Counter("treadle_connections_refused_total", "Connections turned away at --max-connections, or because the rest of it is set aside for other protocols, and those refused at --max-api-connections.", share.refused.Load()),
-			web.Counter("treadle_connections_silent_total", "Connections closed without a handshake, or without a byte, within --handshake-timeout.", share.silent.Load()),
+			web.Counter("treadle_connections_silent_total",
+				"Connections closed without a handshake, or without a byte, within --handshake-timeout.", share.silent.Load()),
 			byteCount(&share.read).With("direction", "in"),
 			byteCount(&share.written).With("direction", "out"),
 		} {
 			all = append(all, row.With("protocol", share.name))
 		}
 		if share.loopServed {
-			all = append(all, web.Counter("treadle_frames_total", "Requests read from connections, in the protocols that the event loops serve.", share.frames.Load()).With("protocol", share.name))
+			all = append(all, web.Counter("treadle_frames_total",
+				"Requests read from connections, in the protocols that the event loops serve.", share.frames.Load()).With("protocol", share.name))
 		}
 	}
 	for _, share := range s.protocols {
@@ -43,7 +45,8 @@ func (s *connShares) samples() (all []web.Sample) {
 }
 
 func connections(name string, role protocol.Role, n int) web.Sample {
-	return web.Gauge("treadle_connections", "Open connections; the role is none before the handshake, and in protocols without roles.", n).With("protocol", name).With("role", role.String())
+	return web.Gauge("treadle_connections", "Open connections; the role is none before the handshake, and in protocols without roles.",
+		n).With("protocol", name).With("role", role.String())
 }
 
 func byteCount(n *atomic.Uint64) web.Sample {

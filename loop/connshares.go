@@ -99,7 +99,8 @@ func (s *connShares) divide() {
 	s.share = max(s.limit/sharedPart/served, min(minShare, s.limit/2/served))
 }
 
-// setLimits changes how many connections there may be, and how many of the HTTP API among them. Those that are open stay.
+// setLimits changes how many connections there may be, and how many of the HTTP API among them. Those that are open
+// stay.
 func (s *connShares) setLimits(limit, apiLimit int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 // crcHello is the first packet of a client in the CRC framing.
 var crcHello = periodic.AppendHello(nil, &periodic.Hello{Framing: periodic.CRC, Role: periodic.Client})
 
-// TestCRCBadInput: bytes that are no request of the CRC framing close the connection and are counted under their reason.
-// Earlier requests are answered, and no other peer is disturbed.
+// TestCRCBadInput: bytes that are no request of the CRC framing close the connection and are counted under their
+// reason. Earlier requests are answered, and no other peer is disturbed.
 func TestCRCBadInput(t *testing.T) {
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Loops: 2, MaxFrame: 1 << 16})
 	bystander := r.greet(periodic.Client)

@@ -149,8 +149,8 @@ func TestCronOverKills(t *testing.T) {
 	}
 }
 
-// TestCronSources checks that an entry of the run time takes the place of the file's, that a pause holds for both over a
-// restart, and that what is taken out of the file is gone.
+// TestCronSources checks that an entry of the run time takes the place of the file's, that a pause holds for both over
+// a restart, and that what is taken out of the file is gone.
 func TestCronSources(t *testing.T) {
 	s := startCronServer(t, CronEntry{Name: "a", Queue: "f", Schedule: "@hourly"})
 	want := func(name, want string) {
@@ -198,8 +198,8 @@ func TestCronSources(t *testing.T) {
 	s.call(http.MethodGet, "/api/v1/cron?entry=a&next=0", nil, nil, http.StatusBadRequest)
 }
 
-// TestOperatorsBesideCommit: while a change waits for the disk, other requests of operators are answered, and other changes
-// are made.
+// TestOperatorsBesideCommit: while a change waits for the disk, other requests of operators are answered, and other
+// changes are made.
 func TestOperatorsBesideCommit(t *testing.T) {
 	s := startCronServer(t, CronEntry{Name: "c", Queue: "f", Schedule: "@daily"})
 	ask := func(method, path, body string) *int {

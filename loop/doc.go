@@ -33,8 +33,8 @@
 //	waiting.go offline*.go            the same server in memory, without sockets, for the simulation (fuzz/sim)
 //	invariants.go                     checks in builds with the tag invariants
 //
-// The server in memory uses the files of a real one. offline*.go replaces the engine, the clock and the disk: the caller
-// decides when each of them does something.
+// The server in memory uses the files of a real one. offline*.go replaces the engine, the clock and the disk: the
+// caller decides when each of them does something.
 //
 // # Turns
 //

@@ -14,8 +14,8 @@ import (
 	"treadle/sched"
 )
 
-// TestLeaseOverKill: a lease that is committed is there after a kill, and its token finishes the job. One that expires is
-// told of, with the name of its worker, also when no connection ever came.
+// TestLeaseOverKill: a lease that is committed is there after a kill, and its token finishes the job. One that expires
+// is told of, with the name of its worker, also when no connection ever came.
 func TestLeaseOverKill(t *testing.T) {
 	log, mem := &logBuffer{}, vfs.NewCrashableMem()
 	start := func(now sched.Time) *Offline {

@@ -18,18 +18,18 @@ import (
 const (
 	// memoryPeriod is the time between two checks of the memory.
 	memoryPeriod = 250 * time.Millisecond
-	// memoryPart is the divisor of --max-memory that gives a part. A collection is due when the jobs have grown or shrunk
-	// by a part, and new jobs are taken again when the memory has fallen by a part.
+	// memoryPart is the divisor of --max-memory that gives a part. A collection is due when the jobs have grown or
+	// shrunk by a part, and new jobs are taken again when the memory has fallen by a part.
 	memoryPart = 16
-	// memoryAge is the longest time in milliseconds between two collections near the limit while the jobs do not change:
-	// connections, names and buffers may have gone. The first times are shorter, and double.
+	// memoryAge is the longest time in milliseconds between two collections near the limit while the jobs do not
+	// change: connections, names and buffers may have gone. The first times are shorter, and double.
 	memoryAge = 10_000
 	// peerPart is the divisor of --max-memory that gives each budget of peers: their unfinished requests, their unread
 	// output, and what they reserve and watch. Peers are not refused at the limit, since they drain the jobs. So their
 	// budgets are beyond the limit, where there is room for two sevenths of it and the kernel's part.
 	peerPart = 8
-	// memoryQuiet is the least time in milliseconds between two logs that new jobs are taken again. At the limit, new jobs
-	// may be refused and taken many times a second.
+	// memoryQuiet is the least time in milliseconds between two logs that new jobs are taken again. At the limit, new
+	// jobs may be refused and taken many times a second.
 	memoryQuiet = 10_000
 )
 
@@ -39,12 +39,12 @@ const (
 // is names, indexes, connections, buffers and the runtime's own memory: what the last garbage collection has found live
 // besides the chunks, and what the runtime uses besides objects. Garbage does not count.
 //
-// A burst of jobs meets the limit at once. Beyond the limit the server may take the rest that grows with the jobs between
-// two collections, and one request for each event loop. That margin, and garbage, are between the limit and Go's soft
-// limit, see memorySize of cmd/treadle.
+// A burst of jobs meets the limit at once. Beyond the limit the server may take the rest that grows with the jobs
+// between two collections, and one request for each event loop. That margin, and garbage, are between the limit and
+// Go's soft limit, see memorySize of cmd/treadle.
 //
-// Near the limit, garbage hides how much is live. There check starts a collection: when the jobs have changed by a part of
-// the limit since the last one, else after gcWait.
+// Near the limit, garbage hides how much is live. There check starts a collection: when the jobs have changed by a part
+// of the limit since the last one, else after gcWait.
 type memoryLimit struct {
 	limit   int64 // in bytes
 	sched   *sched.Scheduler
@@ -155,8 +155,8 @@ func (m *memoryLimit) full() bool {
 // used returns how many bytes the server uses, without garbage.
 func (m *memoryLimit) used() int64 { return m.sched.Memory() + m.rest.Load() }
 
-// check reads the memory, takes new jobs again when it has fallen by a part, and logs that. One goroutine calls it. mono
-// is the time of the scheduler.
+// check reads the memory, takes new jobs again when it has fallen by a part, and logs that. One goroutine calls it.
+// mono is the time of the scheduler.
 //
 // While new jobs are refused, the process may allocate too little to start a collection. So check starts one when the
 // memory of jobs has fallen by 1/memoryPart of the limit. The rest may then be smaller than the last collection found.
@@ -197,7 +197,8 @@ func (m *memoryLimit) logRefused() {
 func (m *memoryLimit) logTaken(mono int64) {
 	if m.loggedRefusal && !m.refusing.Load() && mono >= m.logAfter {
 		refused := m.refused()
-		m.log.Info("the server holds less than --max-memory again: new jobs are taken", "refused", refused-m.refusedWhenLogged, "held", journal.Size(m.used()), "max-memory", journal.Size(m.limit))
+		m.log.Info("the server holds less than --max-memory again: new jobs are taken", "refused", refused-m.refusedWhenLogged, "held",
+			journal.Size(m.used()), "max-memory", journal.Size(m.limit))
 		m.loggedRefusal, m.refusedWhenLogged, m.logAfter = false, refused, mono+memoryQuiet
 	}
 }

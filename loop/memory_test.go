@@ -48,8 +48,8 @@ func (w *memoryWorld) after(ms int64, refused bool, forced uint64) {
 	}
 }
 
-// TestMemoryLimit: what is live counts, garbage does not. New jobs are taken again when the memory has fallen by a part.
-// Near the limit collections are made, ever more rarely while nothing changes.
+// TestMemoryLimit: what is live counts, garbage does not. New jobs are taken again when the memory has fallen by a
+// part. Near the limit collections are made, ever more rarely while nothing changes.
 func TestMemoryLimit(t *testing.T) {
 	w := newMemoryWorld(t, 64<<20)
 	w.live, w.garbage = 10<<20, 20<<20
@@ -153,8 +153,8 @@ func TestMemoryAfterDrain(t *testing.T) {
 	}
 }
 
-// TestMemoryLog: a refusal is logged at once, also one that ends before the next look, and its end with how many requests
-// were refused. Refusals that follow each other within moments have one pair of lines.
+// TestMemoryLog: a refusal is logged at once, also one that ends before the next look, and its end with how many
+// requests were refused. Refusals that follow each other within moments have one pair of lines.
 func TestMemoryLog(t *testing.T) {
 	w := newMemoryWorld(t, 64<<20)
 	w.after(250, false, 0)

@@ -50,9 +50,11 @@ func (s *Server) queueSamples() []web.Sample {
 		rows.add(&others)
 	}
 	for i, st := range &jobStates {
-		rows.samples = append(rows.samples, web.Gauge("treadle_jobs", "Jobs by state, of all queues; failed and done ones are kept by policies.", rows.states[i]).With("state", st.state))
+		rows.samples = append(rows.samples,
+			web.Gauge("treadle_jobs", "Jobs by state, of all queues; failed and done ones are kept by policies.", rows.states[i]).With("state", st.state))
 	}
-	return append(rows.samples, web.Gauge("treadle_metrics_queues_folded", "Queues that the label queue shows together as _other, see --metrics-max-queues.", folded))
+	return append(rows.samples, web.Gauge("treadle_metrics_queues_folded",
+		"Queues that the label queue shows together as _other, see --metrics-max-queues.", folded))
 }
 
 // add adds the samples of a queue.
@@ -86,7 +88,8 @@ func (r *queueRows) add(q *sched.QueueStats) {
 			}
 		}
 		if n > 0 {
-			row(web.Counter("treadle_jobs_submitted_total", "Jobs added, by the protocol whose jobs they are; those of cron entries are of periodic.", n), "protocol", p.Name())
+			row(web.Counter("treadle_jobs_submitted_total",
+				"Jobs added, by the protocol whose jobs they are; those of cron entries are of periodic.", n), "protocol", p.Name())
 		}
 	}
 	for e, n := range q.Tally.Ended {

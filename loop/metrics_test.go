@@ -115,8 +115,8 @@ func TestLive(t *testing.T) {
 	f(true, "ok")
 }
 
-// TestProbesAtTheStart: while the journal is read /livez answers 200, /readyz and /healthz say how far the start is, and
-// the metrics that the server is not ready.
+// TestProbesAtTheStart: while the journal is read /livez answers 200, /readyz and /healthz say how far the start is,
+// and the metrics that the server is not ready.
 func TestProbesAtTheStart(t *testing.T) {
 	s, err := newServer(Options{Data: NoData, HTTP: "127.0.0.1:0"})
 	if err != nil {

@@ -31,8 +31,8 @@ const (
 	reservedFiles = 128
 )
 
-// Options are all settings of a server, as of package setting. Each protocol owns its own. Without Explicit the zero value
-// of a field means its default.
+// Options are all settings of a server, as of package setting. Each protocol owns its own. Without Explicit the zero
+// value of a field means its default.
 type Options struct {
 	// Explicit says that all settings have their values: a zero is a zero.
 	Explicit bool `kong:"-"`
@@ -76,8 +76,8 @@ type Options struct {
 	// MaxFrame has room for the largest request without a workload, a Job record with two names of 255 bytes. It leaves
 	// room for the handle that a job is sent with, in a frame whose size clients read as signed.
 	MaxFrame int `name:"max-frame" group:"Limits" type:"size" default:"64MiB" min:"1KiB" max:"2147482623" placeholder:"SIZE" help:"Largest request in bytes, or with k, m, g for powers of 1024 (default: ${default})."`
-	// MaxOutbound is by default twice the largest frame, so that a largest result always fits. All peers of a loop together
-	// have maxUnreadFactor times that; beyond it, the sessions with the most unread output are closed.
+	// MaxOutbound is by default twice the largest frame, so that a largest result always fits. All peers of a loop
+	// together have maxUnreadFactor times that; beyond it, the sessions with the most unread output are closed.
 	MaxOutbound int `name:"max-outbound" group:"Limits" type:"size" default:"0" placeholder:"SIZE" help:"Most bytes queued for a peer that does not read; beyond, it is closed; 0: twice the larger of --max-frame and --gloom-max-frame (default: ${default})."`
 
 	HandshakeTimeout time.Duration `name:"handshake-timeout" group:"Limits" default:"10s" min:"1ns" placeholder:"TIME" help:"Time in which a new connection must send its handshake, or in Gloom its first byte, as in 500ms, 10s, 2m (default: ${default})."`
@@ -93,8 +93,8 @@ type Options struct {
 	Started func(listening []Listening) `kong:"-"`
 }
 
-// Defaults returns the default of every setting. An empty address list, and a zero that its help explains, depend on other
-// settings and the machine.
+// Defaults returns the default of every setting. An empty address list, and a zero that its help explains, depend on
+// other settings and the machine.
 func Defaults() (o Options) {
 	setting.Fill(&o)
 	return o
@@ -128,7 +128,8 @@ func (o *Options) validate() error {
 	}
 	switch {
 	case o.MaxOutbound < o.largestFrame():
-		return protocol.BadOption("max-outbound", "%v is below the largest frame, %v: the largest result would never fit", journal.Size(o.MaxOutbound), journal.Size(o.largestFrame()))
+		return protocol.BadOption("max-outbound", "%v is below the largest frame, %v: the largest result would never fit",
+			journal.Size(o.MaxOutbound), journal.Size(o.largestFrame()))
 	case o.Data != NoData && o.MinFree < journal.LeastFree:
 		return protocol.BadOption("min-free", "%v is less than the store needs to go on, and to start again, when the disk is full: give it at least %v", journal.Size(o.MinFree), journal.Size(journal.LeastFree))
 	}

@@ -20,8 +20,8 @@ func submitOf(n int) []byte {
 	return request(1, periodic.SubmitJob, job("f", "large", make([]byte, n)...))
 }
 
-// TestSmallMemory: with a small --max-memory the peers' unfinished requests, unread output and watches have a part of it,
-// one large request and reply at least, and what they had before without a limit.
+// TestSmallMemory: with a small --max-memory the peers' unfinished requests, unread output and watches have a part of
+// it, one large request and reply at least, and what they had before without a limit.
 func TestSmallMemory(t *testing.T) {
 	const frame = 4 << 20
 	for most, want := range map[int64][2]int{

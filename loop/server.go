@@ -148,7 +148,8 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 	}
 	s.guard = guard
 	s.clock, s.runAside, s.waiting, s.listenOn = s.readClocks, s.goAside, newWaiting(s), openAddress
-	so = sched.Options{Shards: o.Shards, Seed: so.Seed, Runs: so.Runs, Batch: so.Batch, Alarm: s.ring, TimedOut: s.overdue.add, Tallies: o.MetricsMaxQueues, Tallied: hasLabel}
+	so = sched.Options{Shards: o.Shards, Seed: so.Seed, Runs: so.Runs, Batch: so.Batch, Alarm: s.ring, TimedOut: s.overdue.add,
+		Tallies: o.MetricsMaxQueues, Tallied: hasLabel}
 	so.Rules, so.Grace = o.rules()
 	s.peerMemory = math.MaxInt
 	if o.MaxMemory > 0 {
@@ -359,8 +360,8 @@ func (s *Server) fail(err error) {
 	s.stop()
 }
 
-// closed counts the end of a session, and logs it when the server has ended it. Probes of TCP ports come often and close
-// at once.
+// closed counts the end of a session, and logs it when the server has ended it. Probes of TCP ports come often and
+// close at once.
 func (s *Server) closed(session *session) {
 	s.counters.closing(cmp.Or(session.reason, errPeerClosed)).n[session.share].Add(1)
 	if session.reason == nil {

@@ -248,7 +248,7 @@ func TestDumpAbandoned(t *testing.T) {
 	heir := w.join(0, periodic.Client)
 	client.send(request(2, periodic.Dump))
 	first.close()
-	// Replies of sessions that have ended are encoded beside the loops, too.
+	// Replies of sessions that have ended are encoded off the event loops, too.
 	w.await("the long replies to be over", func() bool { return w.longReplies.Load() == 0 && len(w.encoders[protocol.Dump]) == 0 })
 	if got := client.frames(); len(got) != 1 || len(records(t, got[0])) != 1000 {
 		t.Errorf("%d frames, want a dump", len(got))

@@ -101,8 +101,8 @@ const (
 	maxCronWorkload = 64 << 10
 	// cronLate is how many milliseconds after its time a run is missed.
 	cronLate = 60_000
-	// cronCorrection is how many milliseconds the clock is set back when the times since are meant to come again: it was
-	// wrong before. By less, it repeats times that have been met.
+	// cronCorrection is how many milliseconds the clock is set back when the times since are meant to come again: it
+	// was wrong before. By less, it repeats times that have been met.
 	cronCorrection = 3 * 60 * 60 * 1000
 	// maxCronText bounds who, why and the texts of outcomes.
 	maxCronText = maxPolicyText

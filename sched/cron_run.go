@@ -34,8 +34,8 @@ func (c *cron) correct(now Time) bool {
 	return true
 }
 
-// runCronTime meets the time of an entry that has come. Of several that have come, the entry runs once. With Overlap, those
-// of the last minute follow one by one: cronLate bounds them.
+// runCronTime meets the time of an entry that has come. Of several that have come, the entry runs once. With Overlap,
+// those of the last minute follow one by one: cronLate bounds them.
 func (sh *shard) runCronTime(now Time, c *cron, sink Sink) {
 	at, outcome := c.next, CronRan
 	if recent := now.Wall - cronLate; at < recent {
@@ -95,7 +95,8 @@ func (c *cron) note(now Time, outcome CronOutcome, text string) {
 // SetCron adds an entry, or changes the one of its queue and name. The times of a new schedule begin now.
 func (s *Scheduler) SetCron(now Time, e *CronEntry) error { return s.setCron(now, e, nil) }
 
-// MoveCron sets an entry in place of the one of its name in another queue, and keeps what that has done, as SetCron does.
+// MoveCron sets an entry in place of the one of its name in another queue, and keeps what that has done, as SetCron
+// does.
 func (s *Scheduler) MoveCron(now Time, queue string, e *CronEntry) error {
 	var state CronState
 	known := func(known bool) func(*shard, *cron) {

@@ -12,11 +12,11 @@ import (
 type Schedule struct {
 	every  int64     // seconds; 0: the fields below count
 	fields [5]uint64 // the values that match, as bits: minute, hour, day of the month, month, weekday
-	// matchBoth says that a day matches by its number and by its weekday, as when one of the fields begins with *. Else one of
-	// the two is enough.
+	// matchBoth says that a day matches by its number and by its weekday, as when one of the fields begins with *. Else
+	// one of the two is enough.
 	matchBoth bool
-	// wild says that minute or hour begins with *. Such a schedule follows the clock on the wall through a change of the
-	// zone's offset: it runs in a repeated hour again, and leaves a skipped hour out.
+	// wild says that minute or hour begins with *. Such a schedule follows the clock on the wall through a change of
+	// the zone's offset: it runs in a repeated hour again, and leaves a skipped hour out.
 	wild bool
 }
 

@@ -17,7 +17,8 @@ func zoneOf(t testing.TB, name string) *time.Location {
 	return zone
 }
 
-// TestScheduleNext checks schedules over changes of zones' offsets and of calendars. The times are those after the first.
+// TestScheduleNext checks schedules over changes of zones' offsets and of calendars. The times are those after the
+// first.
 func TestScheduleNext(t *testing.T) {
 	f := func(zone, schedule, from string, want ...string) {
 		t.Helper()

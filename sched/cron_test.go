@@ -361,8 +361,8 @@ func TestCronKill(t *testing.T) {
 	t.Log(len(j.cuts), "kills")
 }
 
-// TestCronRestart checks what an entry keeps over a restart: its counts and pause; its times only under the schedule for
-// which they were met. An entry that is no longer configured is forgotten.
+// TestCronRestart checks what an entry keeps over a restart: its counts and pause; its times only under the schedule
+// for which they were met. An entry that is no longer configured is forgotten.
 func TestCronRestart(t *testing.T) {
 	saved := memJournal{{}}
 	o := Options{Rules: testRules, Journal: saved}

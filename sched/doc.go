@@ -93,10 +93,10 @@
 //
 // # Six ways to hand out a job
 //
-// A ready job is handed out in one of six ways. All of them hand out nothing while the scheduler is halted, and all but the
-// last while the queue is throttled. The first job of a queue is the first of its ready index, its numbered index and its
-// lanes (head in lanes.go). In a mixed queue each watch has a first job of its own, which may also be withheld or wide
-// (jobFor in mixed.go).
+// A ready job is handed out in one of six ways. All of them hand out nothing while the scheduler is halted, and all but
+// the last while the queue is throttled. The first job of a queue is the first of its ready index, its numbered index
+// and its lanes (head in lanes.go). In a mixed queue each watch has a first job of its own, which may also be withheld
+// or wide (jobFor in mixed.go).
 //
 //	way                     asked for by                    looks at                                   file
 //	a match                 Reserve, whose slot waits       the first job of the queue                 match.go, mixed.go
@@ -378,10 +378,10 @@
 //
 // # Numbers
 //
-// A job of a space with Rules.Numbered is named by its sequence number. Ready jobs of a priority are in the order of their
-// numbers, also one that comes back: they stand in an index of their own, whose buckets have up to 256 neighbouring
-// numbers. Beside jobs of other spaces, and of other queues, a numbered job stands at the second of its submission. Its
-// bytes begin with its Counts, which change in place and are saved with the next record of the job.
+// A job of a space with Rules.Numbered is named by its sequence number. Ready jobs of a priority are in the order of
+// their numbers, also one that comes back: they stand in an index of their own, whose buckets have up to 256
+// neighbouring numbers. Beside jobs of other spaces, and of other queues, a numbered job stands at the second of its
+// submission. Its bytes begin with its Counts, which change in place and are saved with the next record of the job.
 //
 // A failed numbered job is one that clients see, too: Kick makes those ready again that failed first. No policy but an
 // explicit KeepFailed evicts it.
@@ -400,26 +400,26 @@
 // submission that replaces the job ends it.
 //
 // JobTTL ends ready jobs as expired. A job is never handed out later than that after its due time, which a retry sets
-// again, and a lock that the job has waited for does not. Its awaits end with Failed. Due times count in seconds, so that
-// a job expires up to a second late, and never early. Tasks, and jobs of Rules.Deaths that have failed, have no due time.
-// A job that the clock has made old expires like any other.
+// again, and a lock that the job has waited for does not. Its awaits end with Failed. Due times count in seconds, so
+// that a job expires up to a second late, and never early. Tasks, and jobs of Rules.Deaths that have failed, have no
+// due time. A job that the clock has made old expires like any other.
 //
 // KeepDone, KeepResults and UniqueFor are for jobs whose space is plain (Rules.plain), and are used at the Finish of a
 // job. It is kept as finished for the largest of its uses; when it is too old or there are too many, it is kept for a
 // lesser use, with less of it, or goes. The last done job of a name is found by its name: a Submit of that name within
-// UniqueFor changes nothing, and its await receives the kept result, or none, at once. Operators who remove the finished
-// job let its name be submitted again. A job of a broadcast is not kept.
+// UniqueFor changes nothing, and its await receives the kept result, or none, at once. Operators who remove the
+// finished job let its name be submitted again. A job of a broadcast is not kept.
 //
 // Paused, Concurrency and Rate throttle a queue. The ready jobs of a throttled queue keep their places and their order,
 // and its watches stay in line. Its jobs are not stolen, and a peer that also serves other queues is handed jobs of
-// those. A job that was woken for a named lock keeps its turn while its queue is throttled: other jobs wait for the lock
-// until the queue hands out the job, or until the lock time-out. A queue is matched again when it is resumed, when one of
-// its running jobs ends, or when a Tick refills the credit of its rate.
+// those. A job that was woken for a named lock keeps its turn while its queue is throttled: other jobs wait for the
+// lock until the queue hands out the job, or until the lock time-out. A queue is matched again when it is resumed, when
+// one of its running jobs ends, or when a Tick refills the credit of its rate.
 //
-// A policy with Key, and with Fair or KeyConcurrency, sorts the ready jobs of its queue into lanes, one lane for each key
-// (lanes.go). A job enters its lane each time it becomes ready. In a lane, jobs keep the order of the ready index. A lane
-// that has KeyConcurrency running jobs hands out no job. Between lanes, the larger priority comes first. Of lanes whose
-// first jobs have one priority:
+// A policy with Key, and with Fair or KeyConcurrency, sorts the ready jobs of its queue into lanes, one lane for each
+// key (lanes.go). A job enters its lane each time it becomes ready. In a lane, jobs keep the order of the ready index.
+// A lane that has KeyConcurrency running jobs hands out no job. Between lanes, the larger priority comes first. Of
+// lanes whose first jobs have one priority:
 //
 //	without Fair   the lane whose first job has the earliest due time is next
 //	with Fair      the lanes take turns. A turn is as many jobs as the weight of the key. A lane that comes back goes
@@ -428,34 +428,35 @@
 // All lanes of a queue are in one shard, so that turns are exact for the whole server.
 //
 // Withheld and broadcasting jobs count as running jobs of their keys, because they have left their lanes. Tasks have no
-// key: they keep the order of their line. Jobs that only Wide peers can have are in no lane either. A job that was woken
-// for a named lock waits in its lane like any other job.
+// key: they keep the order of their line. Jobs that only Wide peers can have are in no lane either. A job that was
+// woken for a named lock waits in its lane like any other job.
 //
 // MaxJobs, MaxBytes, MaxPayload and a pause of submits refuse a Submit or a job of MoveJobs with ErrPolicy, and change
 // nothing of jobs that are there. A job that comes to a dead-letter queue is never refused. UniqueFor refuses no move.
 //
 // # Leases
 //
-// A worker without a connection reserves jobs in a request, a peer that lives no longer than the request. Grant moves the
-// jobs from the request to leases. A leased job stays reserved until a verb with its token ends the run, the job is
+// A worker without a connection reserves jobs in a request, a peer that lives no longer than the request. Grant moves
+// the jobs from the request to leases. A leased job stays reserved until a verb with its token ends the run, the job is
 // removed, or the lease expires. The expiry replaces the job's time-out and counts as one: policies, histories and
-// counters treat it the same, and the history has the worker's name. It goes by the clock that never steps; over a restart
-// it goes by the wall clock, and a clock that was set back does not make a lease longer than it was. Connected workers
-// and requests wait in the same lines, and all policies hold for both. A broadcast reaches a waiting request as well.
+// counters treat it the same, and the history has the worker's name. It goes by the clock that never steps; over a
+// restart it goes by the wall clock, and a clock that was set back does not make a lease longer than it was. Connected
+// workers and requests wait in the same lines, and all policies hold for both. A broadcast reaches a waiting request as
+// well.
 //
-// A token names one run, by its number, and proves it with a secret that the caller has drawn. A run that has ended has no
-// lease, so that a late or doubled call changes nothing: its error says how the lease ended while that is remembered,
-// and is ErrNoLease later. A wrong secret is ErrNoLease always. The number is looked up in a table of all shards:
-// shard and slot of a job differ after a restart.
+// A token names one run, by its number, and proves it with a secret that the caller has drawn. A run that has ended has
+// no lease, so that a late or doubled call changes nothing: its error says how the lease ended while that is
+// remembered, and is ErrNoLease later. A wrong secret is ErrNoLease always. The number is looked up in a table of all
+// shards: shard and slot of a job differ after a restart.
 //
 // The record of a leased job has its lease: the token, the worker, the end and the length. After a restart the job is
 // reserved under the same token, and the first Tick ends a lease that has expired. A restart makes other leased jobs
-// ready, those that are not durable and tasks, as it does with a connected worker's, or ends them as their space says. A
-// leased job keeps no named locks: workers without a connection have no verb for them.
+// ready, those that are not durable and tasks, as it does with a connected worker's, or ends them as their space says.
+// A leased job keeps no named locks: workers without a connection have no verb for them.
 //
 // A request that waits counts as a worker of each queue that it watches, and the leased jobs of a queue count as one
-// worker together: a queue whose workers are between two requests, and have a job, is served. Durable leased jobs do not
-// count as unfinished: a stop does not wait for them.
+// worker together: a queue whose workers are between two requests, and have a job, is served. Durable leased jobs do
+// not count as unfinished: a stop does not wait for them.
 //
 // # Cron
 //

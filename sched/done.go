@@ -3,8 +3,8 @@ package sched
 const (
 	// maxKeptResult is the size of the largest result that is kept: 1 MiB. The job of a larger one is kept without it.
 	maxKeptResult = 1 << 20
-	// maxRememberedNames bounds the names that a queue remembers for Policy.UniqueFor, of jobs that are not kept otherwise:
-	// 150 MB beside the names themselves. The oldest are forgotten first.
+	// maxRememberedNames bounds the names that a queue remembers for Policy.UniqueFor, of jobs that are not kept
+	// otherwise: 150 MB beside the names themselves. The oldest are forgotten first.
 	maxRememberedNames = 1 << 20
 )
 

@@ -85,8 +85,8 @@ func TestKeepDone(t *testing.T) {
 	}
 }
 
-// TestUniqueFor: a submission of a name that was done lately is ignored; a RUN_JOB has the kept result, or an empty one.
-// Names of jobs that failed, were removed or have expired do not count.
+// TestUniqueFor: a submission of a name that was done lately is ignored; a RUN_JOB has the kept result, or an empty
+// one. Names of jobs that failed, were removed or have expired do not count.
 func TestUniqueFor(t *testing.T) {
 	x := newTestSched(t, Options{})
 	x.under([3]string{"f", "unique-for", "10m"}, [3]string{"f", "retries", "0"}, [3]string{"f", "job-ttl", "1m"}, [3]string{"g", "unique-for", "10m"})

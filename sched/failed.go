@@ -17,7 +17,8 @@ const (
 	attemptBuried                      // the worker asked that the job is not tried again before it is kicked
 )
 
-var outcomeNames = [...]string{attemptFailed: "failed", attemptTimedOut: "timed out", attemptLeft: "worker left", attemptRetried: "retried by hand", attemptMoved: "moved", attemptDone: "done", attemptExpired: "expired", attemptBuried: "buried"}
+var outcomeNames = [...]string{attemptFailed: "failed", attemptTimedOut: "timed out", attemptLeft: "worker left",
+	attemptRetried: "retried by hand", attemptMoved: "moved", attemptDone: "done", attemptExpired: "expired", attemptBuried: "buried"}
 
 // String returns the outcome as people read it.
 func (o Outcome) String() string {
@@ -35,8 +36,8 @@ type Attempt struct {
 	Text    string // the error, in the worker's words
 }
 
-// Bounds of a history. A million failed jobs of four attempts by four workers, with four error texts of 30 bytes, take less
-// than 400 MB beside their payloads: see BenchmarkFailedMemory.
+// Bounds of a history. A million failed jobs of four attempts by four workers, with four error texts of 30 bytes, take
+// less than 400 MB beside their payloads: see BenchmarkFailedMemory.
 const (
 	// maxAttemptText is how much of an error text is kept: its end, which says what happened.
 	maxAttemptText = 512

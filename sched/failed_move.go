@@ -50,8 +50,8 @@ func (sh *shard) chooseMoves(now Time, l *keptLine, to string, until int, moves 
 	return moves
 }
 
-// moveDeadLetters makes failed jobs of a shard jobs of their dead-letter queues. Those that do not move stay for another
-// pass.
+// moveDeadLetters makes failed jobs of a shard jobs of their dead-letter queues. Those that do not move stay for
+// another pass.
 func (s *Scheduler) moveDeadLetters(now Time, from *shard, moves []deadLetter, sink Sink) {
 	for _, m := range moves {
 		to := s.shardOf([]byte(m.to))

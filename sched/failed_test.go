@@ -55,8 +55,8 @@ func (x *testSched) failedOf(queue string) (all []string, seqs []uint64) {
 	return all, seqs
 }
 
-// TestRetries: a job fails by its worker, by its time-out and by a worker that leaves; each time it comes back later, and
-// after the last it is kept as failed, with its history. Its name is free then. Retried by hand it is done.
+// TestRetries: a job fails by its worker, by its time-out and by a worker that leaves; each time it comes back later,
+// and after the last it is kept as failed, with its history. Its name is free then. Retried by hand it is done.
 func TestRetries(t *testing.T) {
 	x := newTestSched(t, Options{})
 	x.under([3]string{"f", "retries", "2"}, [3]string{"f", "backoff", "1s..1h x4"})
@@ -148,8 +148,8 @@ func TestKeepFailed(t *testing.T) {
 	}
 }
 
-// TestDeadLetter: a job that failed for good is a job of the dead-letter queue, with its history; so are those that were
-// kept before.
+// TestDeadLetter: a job that failed for good is a job of the dead-letter queue, with its history; so are those that
+// were kept before.
 func TestDeadLetter(t *testing.T) {
 	x := newTestSched(t, Options{Shards: 8})
 	x.under([3]string{"f", "retries", "0"})
@@ -190,8 +190,8 @@ func TestHistoryIsBounded(t *testing.T) {
 	x.want()
 }
 
-// TestHistoryRoundTrip: a history has the attempts that went in, with the clock set back and with texts that begin alike,
-// and one that is cut off has a part of them.
+// TestHistoryRoundTrip: a history has the attempts that went in, with the clock set back and with texts that begin
+// alike, and one that is cut off has a part of them.
 func TestHistoryRoundTrip(t *testing.T) {
 	all := []Attempt{
 		{1_700_000_000_000, attemptFailed, "periodic 10.0.0.1:4001", "exit status 1"},

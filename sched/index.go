@@ -22,8 +22,8 @@ type bucket struct {
 	count      uint32
 }
 
-// Buckets come in chunks: a pool of many millions, of a queue with a hundred thousand keys, grows without a copy of those
-// that are there and without an allocation that the garbage collector charges to the verb under the lock.
+// Buckets come in chunks: a pool of many millions, of a queue with a hundred thousand keys, grows without a copy of
+// those that are there and without an allocation that the garbage collector charges to the verb under the lock.
 const (
 	bucketBits  = 7
 	bucketChunk = 1 << bucketBits

@@ -119,7 +119,8 @@ type checker struct {
 
 func (c *checker) run() error {
 	for _, f := range []func() error{
-		c.slab, c.numbered, c.count, c.queues, c.watches, c.deadlines, c.parked, c.graph, c.pool, c.everyJob, c.policies, c.cron, c.names, c.arena, c.timers, c.lines, c.awaited, c.listened, c.unreported, c.leases,
+		c.slab, c.numbered, c.count, c.queues, c.watches, c.deadlines, c.parked, c.graph, c.pool, c.everyJob, c.policies, c.cron, c.names,
+		c.arena, c.timers, c.lines, c.awaited, c.listened, c.unreported, c.leases,
 	} {
 		if err := f(); err != nil {
 			return err
@@ -270,7 +271,8 @@ func (c *checker) pending(q *queue) error {
 		index *index
 		state state
 	}
-	places := []place{{"ready", &q.ready, ready}, {"withheld", &q.withheld, ready}, {"wide", &q.wide, ready}, {"private", &q.private, ready}, {"numbered", &q.numbered, ready}, {"delayed", &q.delayed, delayed}}
+	places := []place{{"ready", &q.ready, ready}, {"withheld", &q.withheld, ready}, {"wide", &q.wide, ready},
+		{"private", &q.private, ready}, {"numbered", &q.numbered, ready}, {"delayed", &q.delayed, delayed}}
 	for _, l := range q.everyLane() {
 		places = append(places, place{fmt.Sprintf("lane %x", l.key), &l.jobs, ready})
 	}

@@ -64,11 +64,13 @@ func (c *checker) graph() error {
 		return fmt.Errorf("%d edges are known by their ends, want %d", len(sh.graph.edges.pairs), joins)
 	}
 	if edges != sh.graph.edges.live || sh.graph.completeRecords != c.states[ending]+c.states[remembered] {
-		return fmt.Errorf("%d edges and %d complete tasks are counted, %d and %d are there", sh.graph.edges.live, sh.graph.completeRecords, edges, c.states[ending]+c.states[remembered])
+		return fmt.Errorf("%d edges and %d complete tasks are counted, %d and %d are there", sh.graph.edges.live, sh.graph.completeRecords,
+			edges, c.states[ending]+c.states[remembered])
 	}
 	for id, q := range sh.queues {
 		if q != nil && (q.waiting != waits[uint32(id)] || q.tasks != tasks[q] || q.readyTasks != lined[q]) {
-			return fmt.Errorf("queue %q counts %d tasks, %d waiting, %d in line, has %d, %d, %d", q.name, q.tasks, q.waiting, q.readyTasks, tasks[q], waits[uint32(id)], lined[q])
+			return fmt.Errorf("queue %q counts %d tasks, %d waiting, %d in line, has %d, %d, %d", q.name, q.tasks, q.waiting, q.readyTasks,
+				tasks[q], waits[uint32(id)], lined[q])
 		}
 	}
 	return nil

@@ -34,7 +34,8 @@ func (c *checker) keptLine(q *queue, use keptUse) error {
 		bySeq, found := c.sh.lookupKept(r.seq)
 		_, result := c.sh.results[job]
 		switch {
-		case (r.state == failed) != (use == keptFailed || use == keptBuried), use == keptBuried && r.flags&numbered == 0, r.state != failed && r.state != finished, r.use() != use:
+		case (r.state == failed) != (use == keptFailed || use == keptBuried), use == keptBuried && r.flags&numbered == 0,
+			r.state != failed && r.state != finished, r.use() != use:
 			return fmt.Errorf("state %d and use %d in the line of use %d", r.state, r.use(), use)
 		case r.container != q.id || k != (key{r.due, int64(r.seq)}):
 			return fmt.Errorf("container %d at key %v", r.container, k)

@@ -8,8 +8,8 @@ import (
 // keptUse is what an ended job is kept for.
 type keptUse uint8
 
-// The uses, from the least to the most. When the time of a finished job's use ends, the job may be kept for a lesser use,
-// with less of its bytes.
+// The uses, from the least to the most. When the time of a finished job's use ends, the job may be kept for a lesser
+// use, with less of its bytes.
 const (
 	keptNothing keptUse = iota
 	keptName            // its name alone, for Policy.UniqueFor

@@ -106,8 +106,8 @@ func (p *Policy) setWeights(text string) (err error) {
 	return err
 }
 
-// CheckKeys returns an error when a rule for keys would do nothing: when no rule for all queues of its pattern says what
-// the key of a job is or, for weights, that the keys take turns.
+// CheckKeys returns an error when a rule for keys would do nothing: when no rule for all queues of its pattern says
+// what the key of a job is or, for weights, that the keys take turns.
 func (t *Policies) CheckKeys() error {
 	for i := range t.rules {
 		own := t.rules[i].policy()

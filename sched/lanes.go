@@ -3,8 +3,8 @@ package sched
 import "math"
 
 // A queue whose policy tells keys apart keeps its ready jobs in lanes, one for each key. Jobs that are handed out by
-// other rules have none: tasks, and jobs whose names only Wide peers take. Those stay in the queue's own indexes, as all
-// jobs of other queues do. Numbered jobs that a key has put in one lane have the order of their submissions alone.
+// other rules have none: tasks, and jobs whose names only Wide peers take. Those stay in the queue's own indexes, as
+// all jobs of other queues do. Numbered jobs that a key has put in one lane have the order of their submissions alone.
 
 // lane is the jobs of one key: those that are ready, and the number of those that run.
 type lane struct {
@@ -94,8 +94,8 @@ func (k *keyedJobs) wake(l *lane) {
 
 func (k *keyedJobs) weightOf(key uint64) int32 { return max(k.weights[key], 1) }
 
-// idleLane keeps a lane whose last job has gone for the next job of its key, as the last to be freed. It frees the lanes
-// that have been idle for the longest, when there are too many.
+// idleLane keeps a lane whose last job has gone for the next job of its key, as the last to be freed. It frees the
+// lanes that have been idle for the longest, when there are too many.
 func (sh *shard) idleLane(q *queue, l *lane) {
 	k := q.keyed
 	if k.count--; l.generation != k.generation {
@@ -364,8 +364,9 @@ func (sh *shard) earlierByRank(x, y uint32) uint32 {
 	return x
 }
 
-// earliestReadyFor returns the first job of a queue's ready index and lanes whose name does not clash for a watch's peer.
-// It looks at maxInOrder levels: a peer for which all jobs there clash gets another when one of its names is free.
+// earliestReadyFor returns the first job of a queue's ready index and lanes whose name does not clash for a watch's
+// peer. It looks at maxInOrder levels: a peer for which all jobs there clash gets another when one of its names is
+// free.
 func (sh *shard) earliestReadyFor(w *watch, room *int) uint32 {
 	job := sh.earliestFor(w, &w.queue.ready, room)
 	if w.queue.numbered.jobs > 0 {

@@ -55,8 +55,8 @@ func BenchmarkPolicies(b *testing.B) {
 	f("fair", map[string]string{"key": "name before :", "fair": "key"})
 }
 
-// BenchmarkFailedMemory measures what a job takes that was given up after four attempts by four workers, each with an error
-// text of 30 bytes: in memory, beside its name and its workload.
+// BenchmarkFailedMemory measures what a job takes that was given up after four attempts by four workers, each with an
+// error text of 30 bytes: in memory, beside its name and its workload.
 func BenchmarkFailedMemory(b *testing.B) {
 	f := func(name string, text func(attempt int) string) {
 		b.Run(name, func(b *testing.B) {

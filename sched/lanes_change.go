@@ -121,8 +121,8 @@ func (sh *shard) recount(q *queue, k *keyedJobs, h *held) {
 	}
 }
 
-// relaneReady moves jobs of the ready index to their lanes, the last first, so that they keep their order and come ahead
-// of those that have entered their lanes since.
+// relaneReady moves jobs of the ready index to their lanes, the last first, so that they keep their order and come
+// ahead of those that have entered their lanes since.
 func (sh *shard) relaneReady(q *queue, k *keyedJobs, until int) (done bool) {
 	for k.rule.text != "" {
 		job := q.ready.tailBut(&sh.buckets, key{^0, taskDue})

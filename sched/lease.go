@@ -102,8 +102,8 @@ type endedLease struct {
 	ending leaseEnd
 }
 
-// endedAt returns the place of an ended lease in its part. Numbers are drawn in order, so that a place is taken again only
-// after as many others as there are.
+// endedAt returns the place of an ended lease in its part. Numbers are drawn in order, so that a place is taken again
+// only after as many others as there are.
 func endedAt(number uint64) int { return int(number / leaseParts % maxEndedLeases) }
 
 func (l *leases) part(number uint64) *leaseTable { return &l[number%leaseParts] }
@@ -165,8 +165,8 @@ func (l *leases) end(number uint64) {
 // leased says that a watch holds the leased jobs of its queue.
 func (w *watch) leased() bool { return w.peer == w.shard.lessor }
 
-// leaseWatch returns the watch that holds a queue's leased jobs, made when it is missing. It has ended from the start, so
-// that it is freed with its last job. Until then it counts as one of the queue's workers.
+// leaseWatch returns the watch that holds a queue's leased jobs, made when it is missing. It has ended from the start,
+// so that it is freed with its last job. Until then it counts as one of the queue's workers.
 func (sh *shard) leaseWatch(q *queue) *watch {
 	if q.leases == nil {
 		q.leases = &watch{peer: sh.lessor, queue: q, shard: sh, lineIndex: -1, ended: true}
@@ -193,7 +193,8 @@ func (sh *shard) setExpiry(now Time, job uint32, r *record, l *lease, ms int64) 
 	sh.s.alarmMono(at)
 }
 
-// countLease counts a leased job that unfinished does not count: a durable one, whose lease survives a restart, or a task.
+// countLease counts a leased job that unfinished does not count: a durable one, whose lease survives a restart, or a
+// task.
 func (sh *shard) countLease(r *record, q *queue, n int) {
 	switch {
 	case r.flags&task != 0:

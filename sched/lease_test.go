@@ -86,7 +86,8 @@ func (x *testSched) refused(token Token, want error) {
 	x.want()
 }
 
-// TestLeaseVerbs: a leased job is reserved without a peer. Each verb with its token does what the verb of a holder does.
+// TestLeaseVerbs: a leased job is reserved without a peer. Each verb with its token does what the verb of a holder
+// does.
 func TestLeaseVerbs(t *testing.T) {
 	x, _ := newGrantSched(t)
 	waiter := x.peer()
@@ -298,8 +299,8 @@ func TestLeaseSurvivesRestart(t *testing.T) {
 	}
 }
 
-// TestRestoredLeaseKeepsItsLength: a clock that was set back before a restart does not make a lease longer, and a record
-// whose run is another's is of a ready job.
+// TestRestoredLeaseKeepsItsLength: a clock that was set back before a restart does not make a lease longer, and a
+// record whose run is another's is of a ready job.
 func TestRestoredLeaseKeepsItsLength(t *testing.T) {
 	x, kept := newGrantSched(t)
 	x.submit("f", "a")
@@ -370,7 +371,8 @@ func TestRequestHangsUp(t *testing.T) {
 	x.want()
 }
 
-// TestRequestPolicies: pauses, limits and the order of several queues hold for requests, and leased jobs count as running.
+// TestRequestPolicies: pauses, limits and the order of several queues hold for requests, and leased jobs count as
+// running.
 func TestRequestPolicies(t *testing.T) {
 	x := newTestSched(t, Options{Rules: grantRules})
 	x.under([3]string{"f", "concurrency", "2"}, [3]string{"h", "paused", "hand-out"})

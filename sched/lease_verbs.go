@@ -5,7 +5,8 @@ import (
 	"math"
 )
 
-// unnamed is the name of a holder without a session that has given no name: views show its name, as it has no session id.
+// unnamed is the name of a holder without a session that has given no name: views show its name, as it has no session
+// id.
 const unnamed = "unnamed"
 
 // NewRequest returns a peer for one request of a worker without a connection, which leases jobs. where names it in
@@ -50,9 +51,9 @@ func (s *Scheduler) TryReserveUpTo(now Time, p *Peer, tag uint64, n int, sink Si
 	return n - left, more, err
 }
 
-// Grant leases jobs that the peer holds: from now on a token proves the hold on each, not the peer. A lease replaces the
-// job's time-out. It is journaled with a durable job: the caller passes no token on before that is committed. The tokens
-// are in the order of the runs; that of a run that has ended is zero. All have the Secret of t.
+// Grant leases jobs that the peer holds: from now on a token proves the hold on each, not the peer. A lease replaces
+// the job's time-out. It is journaled with a durable job: the caller passes no token on before that is committed. The
+// tokens are in the order of the runs; that of a run that has ended is zero. All have the Secret of t.
 func (s *Scheduler) Grant(now Time, p *Peer, runs []Run, t Terms) []Token {
 	t.Worker = cmp.Or(t.Worker, p.where, unnamed)
 	t.Worker = t.Worker[:min(len(t.Worker), MaxWorkerName)]
@@ -128,9 +129,9 @@ func (s *Scheduler) FinishGranted(now Time, t Token, data []byte, sink Sink) err
 	return nil
 }
 
-// FailGranted is Fail for a leased job. A delay of 0 or more is in milliseconds and replaces the back-off of the queue's
-// policy: the job is due then. Less than 0 is no delay. A job of Rules.Deaths or a task goes ahead of others without a delay
-// of more than 0.
+// FailGranted is Fail for a leased job. A delay of 0 or more is in milliseconds and replaces the back-off of the
+// queue's policy: the job is due then. Less than 0 is no delay. A job of Rules.Deaths or a task goes ahead of others
+// without a delay of more than 0.
 func (s *Scheduler) FailGranted(now Time, t Token, text []byte, delay int64, sink Sink) error {
 	sh, r, l, err := s.granted(t)
 	if err != nil {
@@ -188,7 +189,8 @@ func (s *Scheduler) PublishGranted(t Token, data []byte, sink Sink) (wait bool, 
 	return wait, nil
 }
 
-// ViewGranted calls fn with a leased job, under the shard's lock, its worker and the end of its lease by the wall clock.
+// ViewGranted calls fn with a leased job, under the shard's lock, its worker and the end of its lease by the wall
+// clock.
 func (s *Scheduler) ViewGranted(t Token, fn func(j *Job, worker string, until int64)) error {
 	sh, r, l, err := s.granted(t)
 	if err != nil {

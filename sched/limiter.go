@@ -81,8 +81,8 @@ func (sh *shard) spendCredit(now Time, g *limiter) {
 	}
 }
 
-// waitForCredit has a limiter that is not in the heap wait there for credit and for the end of its PauseFor, if there is
-// something to wait for.
+// waitForCredit has a limiter that is not in the heap wait there for credit and for the end of its PauseFor, if there
+// is something to wait for.
 func (sh *shard) waitForCredit(now Time, g *limiter) {
 	g.refillAt = g.pausedUntil
 	if g.rate.Jobs > 0 && g.credit < g.rate.Per {

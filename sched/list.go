@@ -159,8 +159,8 @@ type lister struct {
 // full reports whether the List is to end before it visits another job.
 func (w *lister) full() bool { return w.stopped || w.sh.mu.steps >= w.until }
 
-// visit shows a job that matches. It returns false when a part of the job's text is not searched yet: the place must not
-// move past the job then.
+// visit shows a job that matches. It returns false when a part of the job's text is not searched yet: the place must
+// not move past the job then.
 func (w *lister) visit(job uint32, r *record) (over bool) {
 	w.sh.countSteps(1)
 	matches, over := w.matches(job, r)
@@ -239,8 +239,8 @@ func (w *lister) private() (over bool) { return w.index(&w.q.private, ready) }
 
 func (w *lister) delayed() (over bool) { return w.index(&w.q.delayed, delayed) }
 
-// index visits the jobs of an index behind the place. It goes on behind the last job if that stands where it stood. Else
-// it goes on with the key of that job and skips jobs that are not younger, which may have been visited.
+// index visits the jobs of an index behind the place. It goes on behind the last job if that stands where it stood.
+// Else it goes on with the key of that job and skips jobs that are not younger, which may have been visited.
 func (w *lister) index(x *index, in state) (over bool) {
 	p, sh := &w.place, w.sh
 	keyOf := func(r *record) key { return sh.buckets.at(r.bucket).key }
@@ -323,7 +323,8 @@ func (w *lister) records(slot *uint32, pass func(*record) bool) (over bool) {
 	return true
 }
 
-// listed reports whether a record is of a job that a Listing has: one that has not ended, or is kept for more than its name.
+// listed reports whether a record is of a job that a Listing has: one that has not ended, or is kept for more than its
+// name.
 func (r *record) listed() bool {
 	switch r.state {
 	case free, remembered, ending:

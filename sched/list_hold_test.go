@@ -21,8 +21,8 @@ func (x *loadedSched) listAll(m *Match, queue string) (n int) {
 	return n
 }
 
-// TestLongestListHold checks that a listing, and the reasons of a job, take a batch of steps under one hold of the lock,
-// with very much of everything.
+// TestLongestListHold checks that a listing, and the reasons of a job, take a batch of steps under one hold of the
+// lock, with very much of everything.
 func TestLongestListHold(t *testing.T) {
 	const most = 4*maxWhySteps + 8
 	slow := &Match{Names: []string{strings.Repeat("*a", 127) + "b"}}

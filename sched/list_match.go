@@ -86,8 +86,8 @@ func newListPatterns(m *Match) (p listPatterns) {
 	return p
 }
 
-// maxPatternWork bounds the product of the lengths of a pattern and a name: comparing them takes about a millisecond then.
-// A longer name matches the pattern * alone.
+// maxPatternWork bounds the product of the lengths of a pattern and a name: comparing them takes about a millisecond
+// then. A longer name matches the pattern * alone.
 const maxPatternWork = 1 << 20
 
 // fits reports whether a name matches all patterns.
@@ -214,7 +214,8 @@ type textSearch struct {
 	at       int       // in the part
 }
 
-// searchTexts reports whether a job has all texts. It searches a part of a large job; over is false when another is left.
+// searchTexts reports whether a job has all texts. It searches a part of a large job; over is false when another is
+// left.
 func (w *lister) searchTexts(job uint32, r *record) (found, over bool) {
 	sh, t := w.sh, &w.text
 	_, workload := unpack(sh.arena.view(r.bytes, int(r.size)))

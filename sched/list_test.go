@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// listed returns the jobs of a listing as text, through a new Listing for each page of so many jobs and calls of so many
-// steps.
+// listed returns the jobs of a listing as text, through a new Listing for each page of so many jobs and calls of so
+// many steps.
 func (s *Scheduler) listed(now Time, m *Match, queue string, all bool, page, steps int) (jobs []string, err error) {
 	for after, calls := "", 0; ; {
 		l, err := NewListing(m, []byte(queue), all, after)
@@ -124,7 +124,8 @@ func newListSched(t testing.TB) *testSched {
 	return x
 }
 
-// TestListOrder checks the order of the listing of a queue, with pages of every size, and that filters leave out others.
+// TestListOrder checks the order of the listing of a queue, with pages of every size, and that filters leave out
+// others.
 func TestListOrder(t *testing.T) {
 	x := newListSched(t)
 	const all = "running-2 running-1 high middle low delayed-1 delayed-2 locked-2 locked-1 failed-1 failed-2 done-1 done-2"

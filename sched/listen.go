@@ -60,8 +60,8 @@ func (s *Scheduler) Publish(p *Peer, run Run, data []byte, tag uint64, sink Sink
 	return wait, nil
 }
 
-// publish sends data to the listeners of a reserved job, and returns their number. The first that reads too slowly keeps
-// owed, unless that is nil.
+// publish sends data to the listeners of a reserved job, and returns their number. The first that reads too slowly
+// keeps owed, unless that is nil.
 func (sh *shard) publish(r *record, data []byte, owed *owedProceed, sink Sink) (wait bool, listeners int) {
 	if len(sh.topics) == 0 {
 		return false, 0

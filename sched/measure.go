@@ -21,8 +21,8 @@ var endingNames = [Endings]string{"done", "failed", "timeout", "removed", "expir
 func (e Ending) String() string { return endingNames[e] }
 
 // Tally counts what has happened to the jobs of a queue since it has the tally. The first Options.Tallies queues have
-// one each. All others of a shard share one, so that any number of queues has a bounded number of counters. A queue that
-// gets its own later begins at zero: no counter ever falls.
+// one each. All others of a shard share one, so that any number of queues has a bounded number of counters. A queue
+// that gets its own later begins at zero: no counter ever falls.
 type Tally struct {
 	Submitted [MaxSpaces]uint64 // by the space of the job
 	Ended     [Endings]uint64
@@ -126,8 +126,8 @@ type QueueStats struct {
 	Paused  int   // 1: hands out nothing until it is resumed
 	Bytes   int64 // of the jobs' names and workloads, without tasks and kept jobs
 	// Oldest is the least due second of the ready jobs, math.MaxInt64 when none has one: tasks have none, nor have jobs
-	// that go ahead of their equals after a failure. Of the numbered jobs it is that of the first. Of a queue with more priorities and keys than maxOldest it is the
-	// least of so many, the lowest priorities first.
+	// that go ahead of their equals after a failure. Of the numbered jobs it is that of the first. Of a queue with more
+	// priorities and keys than maxOldest it is the least of so many, the lowest priorities first.
 	Oldest int64
 	Tally  Tally
 }
@@ -150,7 +150,8 @@ func (s *QueueStats) Add(o *QueueStats) {
 }
 
 // Measure calls fn for each queue with a tally of its own, and returns the sum over all others, whose number is folded.
-// It holds a shard's lock for a batch of steps, and calls fn under it. A queue gets its own tally here when one is free.
+// It holds a shard's lock for a batch of steps, and calls fn under it. A queue gets its own tally here when one is
+// free.
 func (s *Scheduler) Measure(fn func(*QueueStats)) (others QueueStats, folded int) {
 	others.Oldest = math.MaxInt64
 	for i := range s.shards {

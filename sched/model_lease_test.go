@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// The model's part for leases. Its last peer is a request: it knows no back-pressure, and releases its jobs when it ends.
+// The model's part for leases. Its last peer is a request: it knows no back-pressure, and releases its jobs when it
+// ends.
 
 // modelLease is a lease, also one that has ended.
 type modelLease struct {

@@ -32,8 +32,8 @@ type modelRate struct {
 	shut   bool    // until a Tick
 }
 
-// opens returns the Mono from which on one more job may start: of the jobs that have started from any moment on there are
-// no more than a burst, and those that the rate adds in the time since.
+// opens returns the Mono from which on one more job may start: of the jobs that have started from any moment on there
+// are no more than a burst, and those that the rate adds in the time since.
 func (r *modelRate) opens() (mono int64) {
 	for i, at := range r.starts {
 		if over := int64(len(r.starts)-i) + 1 - r.rate.Burst; over > 0 {
@@ -58,8 +58,8 @@ func (m *model) running(queue string) (n int) {
 	return n
 }
 
-// limited reports whether a policy bounds what a queue hands out. Such a queue is matched at the next Tick when a job of
-// it ends.
+// limited reports whether a policy bounds what a queue hands out. Such a queue is matched at the next Tick when a job
+// of it ends.
 func (m *model) limited(queue string) bool {
 	p := m.policy(queue)
 	return p != nil && (p.Paused&pauseHandOut != 0 || p.Concurrency > 0 || p.Rate.Jobs > 0)
@@ -128,8 +128,8 @@ func (m *model) admit(s *Submission, j *modelJob) error {
 	return nil
 }
 
-// fails is the end of a run that has failed; false: the queue has no policy for that. The effects of a job that is given
-// up are owed, or come in any order with those of others.
+// fails is the end of a run that has failed; false: the queue has no policy for that. The effects of a job that is
+// given up are owed, or come in any order with those of others.
 func (m *model) fails(j *modelJob, anyOrder bool) bool {
 	p := m.policy(j.queue)
 	if p == nil || !p.Limited && p.Backoff.First == 0 {
@@ -182,7 +182,8 @@ func (m *model) keeps(queue string) Keep {
 	return defaultKept
 }
 
-// tickPolicies removes failed jobs that are too many or too old, and opens the rates whose time has come: a part of tick.
+// tickPolicies removes failed jobs that are too many or too old, and opens the rates whose time has come: a part of
+// tick.
 func (m *model) tickPolicies() {
 	for _, r := range m.rates {
 		r.shut = r.shut && r.opens() > m.now.Mono

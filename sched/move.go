@@ -8,8 +8,8 @@ import (
 // maxRememberedMoves bounds the moves that are remembered: about 5 MB.
 const maxRememberedMoves = 64 << 10
 
-// moves say where the jobs are that were moved to other queues, by the sequence numbers that they had there. The lock may be
-// taken under a shard's. No lock is taken under it.
+// moves say where the jobs are that were moved to other queues, by the sequence numbers that they had there. The lock
+// may be taken under a shard's. No lock is taken under it.
 type moves struct {
 	mu     sync.Mutex
 	to     map[uint64]JobRef
@@ -82,8 +82,8 @@ func joinTwo(a, b *shard) (end func()) {
 
 // moveTo makes a pending or failed job a job of a queue of another shard or of its own; the caller holds the locks of
 // both, and matches the queue afterwards. A failed job becomes ready there. The history has an entry of the move. The
-// job has all its retries again, and another JobRef. The earlier JobRef finds it too, as long as the move is remembered.
-// moveTo returns ErrDuplicate if the queue has a job of its name.
+// job has all its retries again, and another JobRef. The earlier JobRef finds it too, as long as the move is
+// remembered. moveTo returns ErrDuplicate if the queue has a job of its name.
 func (sh *shard) moveTo(now Time, job uint32, r *record, q *queue, to *shard, target *queue, at int64, sink Sink) error {
 	name, workload := unpack(sh.arena.view(r.bytes, int(r.size)))
 	seq := sh.s.jobs.Add(1)

@@ -18,8 +18,8 @@ const (
 	countsSize  = 32
 )
 
-// numberBits is how many low bits of their numbers the jobs of one bucket of a numbered index may differ in. A bucket has
-// at most 256 jobs: so many are passed to find a job's place. With fewer bits the index would have more keys.
+// numberBits is how many low bits of their numbers the jobs of one bucket of a numbered index may differ in. A bucket
+// has at most 256 jobs: so many are passed to find a job's place. With fewer bits the index would have more keys.
 const numberBits = 8
 
 // maxDigits is the length of the longest number in digits.
@@ -72,11 +72,12 @@ func (sh *shard) increment(r *record, at int) {
 	binary.BigEndian.PutUint32(b, binary.BigEndian.Uint32(b)+1)
 }
 
-// numberKey returns the key of a job in the numbered index of its queue: larger priority first, then the smaller number.
+// numberKey returns the key of a job in the numbered index of its queue: larger priority first, then the smaller
+// number.
 func numberKey(r *record) key { return key{^r.priority, int64(r.seq >> numberBits)} }
 
-// standing returns the key by which a ready job is compared with jobs of other indexes and queues. That of a numbered job
-// has the second of its submission, so that numbered jobs keep their order wherever they stand.
+// standing returns the key by which a ready job is compared with jobs of other indexes and queues. That of a numbered
+// job has the second of its submission, so that numbered jobs keep their order wherever they stand.
 func (sh *shard) standing(r *record) key {
 	if r.flags&numbered == 0 {
 		return readyKey(r)
@@ -124,8 +125,8 @@ func (sh *shard) countReserved(r *record, n int) {
 // maxBuriedAhead is how many milliseconds the time of a burial may be ahead of the clock.
 const maxBuriedAhead = 1000
 
-// afterBuried returns the time of a burial: now, or a time behind that of the last buried job of the queue, so that jobs
-// buried in one millisecond keep their order. A clock that was set back keeps it no further.
+// afterBuried returns the time of a burial: now, or a time behind that of the last buried job of the queue, so that
+// jobs buried in one millisecond keep their order. A clock that was set back keeps it no further.
 func (sh *shard) afterBuried(q *queue, now int64) int64 {
 	if q.kept != nil {
 		if last := q.kept[keptBuried].jobs.tail(&sh.buckets); last != none {

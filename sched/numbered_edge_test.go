@@ -166,8 +166,8 @@ func TestGivenUpIsBuried(t *testing.T) {
 	}
 }
 
-// TestReserveNumberPolicies checks that a job of a number starts while its queue is paused by PauseFor, and not while an
-// operator has paused the queue, or as many jobs of it run as may.
+// TestReserveNumberPolicies checks that a job of a number starts while its queue is paused by PauseFor, and not while
+// an operator has paused the queue, or as many jobs of it run as may.
 func TestReserveNumberPolicies(t *testing.T) {
 	f := func(want bool, values map[string]string) {
 		t.Helper()
@@ -253,7 +253,8 @@ func TestNumberedBeside(t *testing.T) {
 	}
 }
 
-// TestNumberedNames checks that a Named peer is not handed a numbered job whose number is the name of a job that it holds.
+// TestNumberedNames checks that a Named peer is not handed a numbered job whose number is the name of a job that it
+// holds.
 func TestNumberedNames(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
 	p := x.skilled(Named, "f")

@@ -413,9 +413,9 @@ func (x *numberedMachine) compare(s *Scheduler) {
 	})
 }
 
-// TestNumberedAgainstModel checks that numbered jobs are handed out by priority and number, kicked, peeked, buried, counted
-// and timed out as the model has it, that queues go with their last jobs and peers, and that the journal restores the jobs
-// under their numbers.
+// TestNumberedAgainstModel checks that numbered jobs are handed out by priority and number, kicked, peeked, buried,
+// counted and timed out as the model has it, that queues go with their last jobs and peers, and that the journal
+// restores the jobs under their numbers.
 func TestNumberedAgainstModel(t *testing.T) {
 	for _, shards := range []int{1, 3} {
 		t.Run(fmt.Sprint(shards, " shards"), func(t *testing.T) {

@@ -29,7 +29,8 @@ func (s *Scheduler) lockNumber(space Space, number uint64) (*shard, uint32, *rec
 	return nil, none, nil
 }
 
-// FindNumber returns the job of a number, in a space of Rules.Numbered, unless it is done. ok is false when there is none.
+// FindNumber returns the job of a number, in a space of Rules.Numbered, unless it is done. ok is false when there is
+// none.
 func (s *Scheduler) FindNumber(space Space, number uint64) (ref JobRef, ok bool) {
 	sh, job, r := s.lockNumber(space, number)
 	if sh == nil {
@@ -39,8 +40,8 @@ func (s *Scheduler) FindNumber(space Space, number uint64) (ref JobRef, ok bool)
 	return sh.ref(job, r), true
 }
 
-// RemoveNumber removes the job of a number that no peer holds, and returns its queue. ok is false, and nothing has changed,
-// when there is none.
+// RemoveNumber removes the job of a number that no peer holds, and returns its queue. ok is false, and nothing has
+// changed, when there is none.
 func (s *Scheduler) RemoveNumber(now Time, space Space, number uint64, sink Sink) (queue string, ok bool) {
 	sh, job, r := s.lockNumber(space, number)
 	if sh == nil {
@@ -71,7 +72,8 @@ func (s *Scheduler) KickNumber(now Time, space Space, number uint64, sink Sink) 
 	return q.name, true
 }
 
-// kick makes a failed or delayed job ready. It returns false when the job is in another state. The caller matches the queue.
+// kick makes a failed or delayed job ready. It returns false when the job is in another state. The caller matches the
+// queue.
 func (sh *shard) kick(now Time, job uint32, r *record, q *queue) bool {
 	switch r.state {
 	case failed:
@@ -88,7 +90,8 @@ func (sh *shard) kick(now Time, job uint32, r *record, q *queue) bool {
 }
 
 // Kick makes up to n failed jobs of Rules.Numbered of a queue ready, those that failed first, or as many delayed ones,
-// those that are due first. It kicks a batch at most, and looks at as many delayed jobs: more says that there may be others.
+// those that are due first. It kicks a batch at most, and looks at as many delayed jobs: more says that there may be
+// others.
 func (s *Scheduler) Kick(now Time, queue []byte, n int, ofFailed bool, sink Sink) (kicked int, more bool) {
 	sh := s.shardOf(queue)
 	sh.mu.Lock()
@@ -178,8 +181,8 @@ func (s *Scheduler) Peek(queue []byte, which Peeked) (ref JobRef, ok bool) {
 }
 
 // ReserveNumber hands the peer the job of a number under tag, when the job is ready, delayed or has failed, whatever is
-// ahead of it and whatever queues the peer watches. It returns false, and nothing has changed, when there is no such job,
-// or when the policy of its queue keeps the job from starting.
+// ahead of it and whatever queues the peer watches. It returns false, and nothing has changed, when there is no such
+// job, or when the policy of its queue keeps the job from starting.
 func (s *Scheduler) ReserveNumber(now Time, p *Peer, space Space, number, tag uint64, sink Sink) bool {
 	if len(p.watches) >= maxWatches {
 		p.prune()

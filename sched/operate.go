@@ -155,7 +155,8 @@ func (sh *shard) change(now Time, ref JobRef, c *JobChange, to *shard, until int
 	return err
 }
 
-// removeInAnyState removes a job in any state. An owner is told that its job has failed: it did not ask for the removal.
+// removeInAnyState removes a job in any state. An owner is told that its job has failed: it did not ask for the
+// removal.
 func (sh *shard) removeInAnyState(now Time, job uint32, r *record, q *queue, sink Sink) {
 	switch {
 	case r.state == failed || r.state == finished:

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// operateRules are the rules of the spaces of these tests: durable jobs, as Gloom's, tasks, tasks of a protocol that keeps
-// track of them.
+// operateRules are the rules of the spaces of these tests: durable jobs, as Gloom's, tasks, tasks of a protocol that
+// keeps track of them.
 var operateRules = [MaxSpaces]Rules{
 	{Durable: true}, {Owned: true, Untimed: true, Deaths: 2}, {Durable: true, Graph: true, Untimed: true}, {Durable: true, Graph: true, Untimed: true, Private: true},
 }
@@ -71,8 +71,8 @@ func (x *testSched) stateOf(queue, name string) state {
 	return free
 }
 
-// TestVerbsByState: each verb does what doc.go says with a job of each state, or refuses it and changes nothing. The journal
-// has what is there afterwards.
+// TestVerbsByState: each verb does what doc.go says with a job of each state, or refuses it and changes nothing. The
+// journal has what is there afterwards.
 func TestVerbsByState(t *testing.T) {
 	const later = 1_700_000_100_000
 	verbs := map[string]JobChange{
@@ -176,7 +176,8 @@ func TestForgedRefs(t *testing.T) {
 
 const none64 = ^uint64(0)
 
-// TestKeptRefAfterRestart: the reference of a failed job is good after a restart, which gives it another shard and record.
+// TestKeptRefAfterRestart: the reference of a failed job is good after a restart, which gives it another shard and
+// record.
 func TestKeptRefAfterRestart(t *testing.T) {
 	x, kept := newOperated(t, 64)
 	x.under([3]string{"*", "retries", "0"})
@@ -194,8 +195,8 @@ func TestKeptRefAfterRestart(t *testing.T) {
 	y.want()
 }
 
-// TestMovedRef: the reference that a job had before it was moved finds it, however often it was moved, as long as the moves
-// are remembered. After a restart it finds nothing.
+// TestMovedRef: the reference that a job had before it was moved finds it, however often it was moved, as long as the
+// moves are remembered. After a restart it finds nothing.
 func TestMovedRef(t *testing.T) {
 	x, kept := newOperated(t, 8)
 	x.submit("a", "j")
@@ -234,7 +235,8 @@ func TestMovedRef(t *testing.T) {
 	x.check()
 }
 
-// TestMovedJob: a moved job keeps what it is, and its history says where it came from. It is handed out by its new queue.
+// TestMovedJob: a moved job keeps what it is, and its history says where it came from. It is handed out by its new
+// queue.
 func TestMovedJob(t *testing.T) {
 	for _, shards := range []int{1, 8} {
 		x, kept := newOperated(t, shards)
@@ -267,8 +269,8 @@ func TestMovedJob(t *testing.T) {
 	}
 }
 
-// TestRefusedMoves: a move to a queue that has a job of the name, or whose policy refuses it, changes nothing; nor does one
-// of a job that belongs to a client or is awaited.
+// TestRefusedMoves: a move to a queue that has a job of the name, or whose policy refuses it, changes nothing; nor does
+// one of a job that belongs to a client or is awaited.
 func TestRefusedMoves(t *testing.T) {
 	x, _ := newOperated(t, 8)
 	x.under([3]string{"full", "max-jobs", "1"}, [3]string{"shut", "paused", "submits"}, [3]string{"small", "max-payload", "3"}, [3]string{"taken", "unique-for", "1h"})
@@ -299,8 +301,8 @@ func TestRefusedMoves(t *testing.T) {
 	x.want()
 }
 
-// TestRemovedAwaits: the awaits of a job that an operator removes end, those of a job of an owner as failed. A lease ends
-// as with Remove, and the successors of a task no longer wait for it.
+// TestRemovedAwaits: the awaits of a job that an operator removes end, those of a job of an owner as failed. A lease
+// ends as with Remove, and the successors of a task no longer wait for it.
 func TestRemovedAwaits(t *testing.T) {
 	x, _ := newOperated(t, 2)
 	client := x.peer()

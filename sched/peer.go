@@ -50,8 +50,8 @@ const (
 	Named
 	// Punctual peers report in time: a reservation ends with its time-out, without Options.Grace.
 	Punctual
-	// Passing peers leave no queue behind: one that no other peers have watched, that has had jobs of Rules.Numbered alone
-	// and has none any more, is gone when the last of its peers is.
+	// Passing peers leave no queue behind: one that no other peers have watched, that has had jobs of Rules.Numbered
+	// alone and has none any more, is gone when the last of its peers is.
 	Passing
 )
 

@@ -1,7 +1,7 @@
 package sched
 
-// SetPolicies gives the scheduler a new table of rules. Queues that are made from now on follow it; ApplyPolicies or the
-// Ticks give it to the others, a batch at a time, and until then these follow the earlier table.
+// SetPolicies gives the scheduler a new table of rules. Queues that are made from now on follow it; ApplyPolicies or
+// the Ticks give it to the others, a batch at a time, and until then these follow the earlier table.
 func (s *Scheduler) SetPolicies(t *Policies) {
 	s.policies.Store(t)
 	for i := range s.shards {
@@ -13,8 +13,8 @@ func (s *Scheduler) SetPolicies(t *Policies) {
 	s.alarmMono(0)
 }
 
-// ApplyPolicies gives all queues the present policies before it returns: a queue that is paused hands out nothing from then
-// on. Where a policy changes the keys of jobs, ApplyKeys or the Ticks move these.
+// ApplyPolicies gives all queues the present policies before it returns: a queue that is paused hands out nothing from
+// then on. Where a policy changes the keys of jobs, ApplyKeys or the Ticks move these.
 func (s *Scheduler) ApplyPolicies(now Time, sink Sink) {
 	s.apply(now, sink, func(sh *shard, until int) bool { return sh.applyPolicies(now, until, sink) })
 }

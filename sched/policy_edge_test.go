@@ -39,7 +39,8 @@ func TestDeadLettersOfOneName(t *testing.T) {
 	}
 }
 
-// TestPatternWithItsDeadLetterQueue: a dead-letter queue that the pattern matches as well does not move its jobs to itself.
+// TestPatternWithItsDeadLetterQueue: a dead-letter queue that the pattern matches as well does not move its jobs to
+// itself.
 func TestPatternWithItsDeadLetterQueue(t *testing.T) {
 	x := newTestSched(t, Options{})
 	x.under([3]string{"mail.*", "retries", "0"}, [3]string{"mail.*", "dead-letter", "mail.dead"})
@@ -217,8 +218,8 @@ func TestMoveAfterCrash(t *testing.T) {
 	}
 }
 
-// TestRateOverEmptyBroadcast: a broadcast that reaches nobody, because the slot in line was served by another queue, is no
-// start under the rate.
+// TestRateOverEmptyBroadcast: a broadcast that reaches nobody, because the slot in line was served by another queue, is
+// no start under the rate.
 func TestRateOverEmptyBroadcast(t *testing.T) {
 	x := newTestSched(t, Options{})
 	x.submit("g", "a")
@@ -234,8 +235,8 @@ func TestRateOverEmptyBroadcast(t *testing.T) {
 	}
 }
 
-// TestBlockedDeadLetters: dead letters that cannot move do not keep later ones from moving, and are tried once a second.
-// They can be removed meanwhile.
+// TestBlockedDeadLetters: dead letters that cannot move do not keep later ones from moving, and are tried once a
+// second. They can be removed meanwhile.
 func TestBlockedDeadLetters(t *testing.T) {
 	x := newTestSched(t, Options{Shards: 1})
 	x.under([3]string{"f", "retries", "0"}, [3]string{"f", "dead-letter", "dead"})

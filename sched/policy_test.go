@@ -70,8 +70,8 @@ func TestPolicyValues(t *testing.T) {
 	bad("color", "red", "the keys are retries,")
 }
 
-// TestPolicyPrecedence: a name beats a pattern, a pattern with more letters beats one with fewer, and of equal patterns the
-// run time beats the file, value by value.
+// TestPolicyPrecedence: a name beats a pattern, a pattern with more letters beats one with fewer, and of equal patterns
+// the run time beats the file, value by value.
 func TestPolicyPrecedence(t *testing.T) {
 	table, err := NewPolicies([]PolicyRule{
 		{"mail.urgent", FromFile, map[string]string{"retries": "9"}},

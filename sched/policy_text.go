@@ -64,8 +64,8 @@ func (p *Policy) setKeepFailed(text string) error {
 	return setKeep(&p.KeepFailed, text)
 }
 
-// defaultKept is KeepFailed where a policy limits retries and says nothing of what is kept, and the bound of what a queue
-// has kept when no rule matches it any more.
+// defaultKept is KeepFailed where a policy limits retries and says nothing of what is kept, and the bound of what a
+// queue has kept when no rule matches it any more.
 var defaultKept = Keep{Jobs: 10000, Age: (30 * 24 * time.Hour).Milliseconds()}
 
 // Rate bounds how many jobs start. The zero Rate bounds nothing.

@@ -5,7 +5,8 @@ import "fmt"
 // requestTag is the tag of the requests of TestRandomVerbs.
 const requestTag = 77
 
-// request has a request lease some of the jobs of two queues that it reserves. The others are on their way when it ends.
+// request has a request lease some of the jobs of two queues that it reserves. The others are on their way when it
+// ends.
 func (x *randomSched) request(queue []byte) {
 	x.lastID++
 	p := x.s.NewRequest(x.lastID, "")

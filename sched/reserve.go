@@ -245,7 +245,8 @@ func (s *Scheduler) TryReserve(now Time, p *Peer, tag uint64, sink Sink) (bool, 
 	return !s.StopReserve(p, tag), nil
 }
 
-// TryReserveOf is TryReserve for the jobs of one queue that the peer watches. ok is false also when it does not watch the queue.
+// TryReserveOf is TryReserve for the jobs of one queue that the peer watches. ok is false also when it does not watch
+// the queue.
 func (s *Scheduler) TryReserveOf(now Time, p *Peer, queue []byte, tag uint64, sink Sink) (ok bool, err error) {
 	w := p.watchOf(queue)
 	if w == nil {

@@ -33,7 +33,8 @@ func TestTryReserveOf(t *testing.T) {
 	x.want("1 8 assign b")
 }
 
-// TestStopReserve: a Reserve that was stopped is not answered, the others are, and one that was answered cannot be stopped.
+// TestStopReserve: a Reserve that was stopped is not answered, the others are, and one that was answered cannot be
+// stopped.
 func TestStopReserve(t *testing.T) {
 	x := newTestSched(t, Options{})
 	p := x.peer("f")

@@ -1,7 +1,7 @@
 package sched
 
-// Return gives back a job that has not failed, to be due so many milliseconds from now. Its awaits receive nothing. A job
-// of Rules.Numbered takes the priority.
+// Return gives back a job that has not failed, to be due so many milliseconds from now. Its awaits receive nothing. A
+// job of Rules.Numbered takes the priority.
 func (s *Scheduler) Return(now Time, p *Peer, run Run, priority, ms int64, sink Sink) error {
 	sh, r, err := s.releasing(now, p, run)
 	if err != nil {
@@ -24,9 +24,9 @@ func (s *Scheduler) Return(now Time, p *Peer, run Run, priority, ms int64, sink 
 	return nil
 }
 
-// Bury gives back a job that is not to be tried again before it is retried by hand, or kicked: it has failed, whatever the
-// policy of its queue says of retries. A job of Rules.Numbered takes the priority. Jobs whose space has a rule for failures
-// (Rules.Deaths, Owned, Graph) fail as by Fail.
+// Bury gives back a job that is not to be tried again before it is retried by hand, or kicked: it has failed, whatever
+// the policy of its queue says of retries. A job of Rules.Numbered takes the priority. Jobs whose space has a rule for
+// failures (Rules.Deaths, Owned, Graph) fail as by Fail.
 func (s *Scheduler) Bury(now Time, p *Peer, run Run, priority int64, sink Sink) error {
 	sh, r, err := s.releasing(now, p, run)
 	if err != nil {

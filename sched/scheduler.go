@@ -79,8 +79,8 @@ type Rules struct {
 	Kept bool
 	// Numbered jobs have their sequence numbers as names, in decimal digits: each submission adds a job. Those of one
 	// priority are handed out in the order of their numbers, also when they come back, and have Counts. They are never
-	// broadcast. A failed one is kept until it is kicked or removed, unless a policy has KeepFailed. Numbered excludes all
-	// other rules but Durable.
+	// broadcast. A failed one is kept until it is kicked or removed, unless a policy has KeepFailed. Numbered excludes
+	// all other rules but Durable.
 	Numbered bool
 	// Deaths, when not 0, is the number of failures that end a job with Failed. Each earlier
 	// failure adds one to the job's priority and puts it ahead of its equals.
@@ -101,7 +101,8 @@ type Options struct {
 	// PeerMemory bounds the bytes of reserves, watches and topics that all peers have beyond small parts of their own;
 	// default and most: maxShared.
 	PeerMemory int64
-	// Tallies is how many queues have a Tally of their own, and Tallied, when set, says by its name whether a queue may.
+	// Tallies is how many queues have a Tally of their own, and Tallied, when set, says by its name whether a queue
+	// may.
 	Tallies int
 	Tallied func(queue string) bool
 	// Rules are the rules of each space, by its number; default: the zero value.

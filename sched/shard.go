@@ -334,10 +334,10 @@ func (sh *shard) freeWatch(w *watch) {
 }
 
 // fail gives back a job that was just taken from its holder and is not done. The job becomes ready again. It ends
-// instead if its owner has left or if it has failed as often as Rules.Deaths. The caller matches the queue afterwards. A
-// caller that gives back several jobs matches after the last: jobs with Deaths go to the front, so the last of them is
-// first. A delay of 0 or more, in milliseconds, replaces a policy's back-off; one of more than 0 also delays a task, or a
-// job with Deaths.
+// instead if its owner has left or if it has failed as often as Rules.Deaths. The caller matches the queue afterwards.
+// A caller that gives back several jobs matches after the last: jobs with Deaths go to the front, so the last of them
+// is first. A delay of 0 or more, in milliseconds, replaces a policy's back-off; one of more than 0 also delays a task,
+// or a job with Deaths.
 func (sh *shard) fail(now Time, job uint32, r *record, q *queue, a Attempt, delay int64, sink Sink) {
 	if r.flags&task != 0 {
 		if delay > 0 {

@@ -113,8 +113,8 @@ func (s *Scheduler) Status(fn func(QueueStatus)) {
 	}
 }
 
-// StatusSome is Status for the next batch of queues behind a cursor. It returns the cursor behind them; done says that there
-// are no others.
+// StatusSome is Status for the next batch of queues behind a cursor. It returns the cursor behind them; done says that
+// there are no others.
 func (s *Scheduler) StatusSome(c Cursor, fn func(QueueStatus)) (_ Cursor, done bool) {
 	if c.shard >= len(s.shards) {
 		return c, true
@@ -156,7 +156,9 @@ func (sh *shard) statuses(first, n int, fn func(QueueStatus)) (more bool) {
 // status returns the counts of a queue. SchedAt is the earliest due second of its pending jobs, or 0 if a job was
 // submitted without one or no job is pending.
 func (sh *shard) status(q *queue) QueueStatus {
-	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + len(q.parked) + q.waiting, Running: q.running, Unfinished: q.running - q.reservedTasks - q.savedLeases, Parked: len(q.parked), Delayed: q.delayed.jobs, Waiting: q.waiting, Failed: q.failedJobs(), Buried: q.keptFor(keptBuried), Prior: q.prior, Done: q.keptFor(keptDone, keptResult)}
+	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + len(q.parked) + q.waiting, Running: q.running,
+		Unfinished: q.running - q.reservedTasks - q.savedLeases, Parked: len(q.parked), Delayed: q.delayed.jobs, Waiting: q.waiting,
+		Failed: q.failedJobs(), Buried: q.keptFor(keptBuried), Prior: q.prior, Done: q.keptFor(keptDone, keptResult)}
 	if q.immediate+q.numbered.jobs > 0 || q.pending() == 0 {
 		return st
 	}

@@ -2,9 +2,9 @@ package sched
 
 import "math"
 
-// Policy.JobTTL bounds how long after its due time a job may start. pair ends a job that is too old instead of handing it
-// out, and a sweep of the Ticks ends the others. A ready index has the jobs of a priority by their due second, so that a
-// sweep reads the oldest jobs of each priority alone. It needs no memory for each job.
+// Policy.JobTTL bounds how long after its due time a job may start. pair ends a job that is too old instead of handing
+// it out, and a sweep of the Ticks ends the others. A ready index has the jobs of a priority by their due second, so
+// that a sweep reads the oldest jobs of each priority alone. It needs no memory for each job.
 
 // sweep ends the ready jobs of a queue that have expired.
 type sweep struct {
@@ -31,8 +31,8 @@ const sweepEvery = 60_000
 // minSweep is the shortest time in milliseconds until a sweep that expects no job to have expired.
 const minSweep = 1000
 
-// firstDue is the first due second that is a time. Smaller ones are of tasks, of jobs that have failed (aheadOfAll), and
-// of jobs without a known due time.
+// firstDue is the first due second that is a time. Smaller ones are of tasks, of jobs that have failed (aheadOfAll),
+// and of jobs without a known due time.
 const firstDue = 1
 
 // expires returns when a ready job of a due second expires. It counts from the end of the second, in which the job may
@@ -123,8 +123,8 @@ func (sh *shard) sweepSome(now Time, w *sweep, until int, sink Sink) (done bool)
 	return true
 }
 
-// sweepNumbered sweeps one bucket of the numbered index, whose jobs are in no order of due times. It passes over the rest of
-// a priority behind a job that was submitted too late to be expired: no job is due before it is submitted.
+// sweepNumbered sweeps one bucket of the numbered index, whose jobs are in no order of due times. It passes over the
+// rest of a priority behind a job that was submitted too late to be expired: no job is due before it is submitted.
 func (sh *shard) sweepNumbered(now Time, w *sweep, sink Sink) {
 	q := w.queue
 	job := q.numbered.headFrom(&sh.buckets, &sh.slab, w.from)
@@ -157,8 +157,8 @@ func (sh *shard) sweepNumbered(now Time, w *sweep, sink Sink) {
 // numberedIndex is the number of the numbered index for sweptIndex. The lanes follow.
 const numberedIndex = 3
 
-// sweptIndexes is how many numbers sweptIndex takes. A lane that comes while a sweep is under way may have the number of one
-// that has gone: the next sweep reads it.
+// sweptIndexes is how many numbers sweptIndex takes. A lane that comes while a sweep is under way may have the number
+// of one that has gone: the next sweep reads it.
 func (q *queue) sweptIndexes() int {
 	if q.keyed == nil {
 		return numberedIndex + 1

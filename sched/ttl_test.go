@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestJobTTL: a job that is too old is ended in every way in which jobs are handed out, and is never handed out. One that
-// is not stays.
+// TestJobTTL: a job that is too old is ended in every way in which jobs are handed out, and is never handed out. One
+// that is not stays.
 func TestJobTTL(t *testing.T) {
 	for way, take := range map[string]func(x *testSched){
 		"a Reserve":        func(x *testSched) { x.reserve(x.peer("f"), 1) },
@@ -57,8 +57,8 @@ func TestJobTTL(t *testing.T) {
 	}
 }
 
-// TestJobTTLOfTheLast: the only ready job of a queue expires at the very hand-out. It is not handed out, the queue is empty, and
-// the worker that asked has the next job. A millisecond earlier it is handed out.
+// TestJobTTLOfTheLast: the only ready job of a queue expires at the very hand-out. It is not handed out, the queue is
+// empty, and the worker that asked has the next job. A millisecond earlier it is handed out.
 func TestJobTTLOfTheLast(t *testing.T) {
 	for name, rule := range map[string][]string{
 		"plain": {}, "fair": {"key", "name before -", "fair", "key"}, "limited": {"concurrency", "1", "rate", "9/s"},
@@ -105,8 +105,8 @@ func TestJobTTLOfTheLate(t *testing.T) {
 	x.check()
 }
 
-// TestJobTTLAndRetries: the time counts from the due time of the retry, a job that is not due does not expire, and a job
-// that runs does not either.
+// TestJobTTLAndRetries: the time counts from the due time of the retry, a job that is not due does not expire, and a
+// job that runs does not either.
 func TestJobTTLAndRetries(t *testing.T) {
 	x := newTestSched(t, Options{})
 	x.under([3]string{"f", "job-ttl", "10s"}, [3]string{"f", "backoff", "1h"})

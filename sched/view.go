@@ -100,9 +100,9 @@ func ParseRef(text string) (r JobRef, err error) {
 	return r, nil
 }
 
-// View calls fn with a job, under the shard's lock. It returns false when the job is gone. The space of the reference does
-// not count. A kept job is found by its sequence number alone: a restart gives it another shard and record. A job that was
-// moved is found by the reference that it had before, too, as long as the move is remembered.
+// View calls fn with a job, under the shard's lock. It returns false when the job is gone. The space of the reference
+// does not count. A kept job is found by its sequence number alone: a restart gives it another shard and record. A job
+// that was moved is found by the reference that it had before, too, as long as the move is remembered.
 func (s *Scheduler) View(now Time, ref JobRef, fn func(*JobView)) bool {
 	sh, job, r := s.lockJob(ref)
 	if sh == nil {
@@ -115,8 +115,9 @@ func (s *Scheduler) View(now Time, ref JobRef, fn func(*JobView)) bool {
 	return true
 }
 
-// Find returns the job of a name: one that has not ended, or else the one of those kept that ended last. ok is false when
-// there is none. When an operator retries or removes a kept job, older ones of its name are found by their JobRefs alone.
+// Find returns the job of a name: one that has not ended, or else the one of those kept that ended last. ok is false
+// when there is none. When an operator retries or removes a kept job, older ones of its name are found by their JobRefs
+// alone.
 func (s *Scheduler) Find(space Space, queue, name []byte) (ref JobRef, ok bool) {
 	sh := s.shardOf(queue)
 	sh.mu.Lock()
@@ -135,8 +136,8 @@ func (s *Scheduler) Find(space Space, queue, name []byte) (ref JobRef, ok bool) 
 	return sh.ref(job, sh.slab.at(job)), true
 }
 
-// lockJob locks the shard of a job that a Listing has, and returns the job; no shard when there is none. It follows a job
-// that was moved.
+// lockJob locks the shard of a job that a Listing has, and returns the job; no shard when there is none. It follows a
+// job that was moved.
 func (s *Scheduler) lockJob(ref JobRef) (*shard, uint32, *record) {
 	if sh, err := s.lockShard(ref.Shard); err == nil {
 		if job, r, ok := sh.find(ref); ok {
@@ -172,7 +173,8 @@ func (sh *shard) find(ref JobRef) (job uint32, r *record, ok bool) {
 // ErrChanged is the error of a Reader whose job ended, or was replaced, while it was read.
 var ErrChanged = errors.New("the job has changed meanwhile")
 
-// Reader reads the workload or the result of a job, a part under each hold of the shard's lock. It implements io.Reader.
+// Reader reads the workload or the result of a job, a part under each hold of the shard's lock. It implements
+// io.Reader.
 type Reader struct {
 	s       *Scheduler
 	ref     JobRef
@@ -182,8 +184,8 @@ type Reader struct {
 	version uint64
 }
 
-// maxRead is how many bytes a Reader copies under one hold of a shard's lock. It is at least ownChunk: only bytes with a
-// version are read in several parts.
+// maxRead is how many bytes a Reader copies under one hold of a shard's lock. It is at least ownChunk: only bytes with
+// a version are read in several parts.
 const maxRead = 256 << 10
 
 // NewReader returns a Reader of a job's workload from a byte on, or of its kept result. ok is false if none exists.

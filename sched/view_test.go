@@ -60,8 +60,8 @@ func TestView(t *testing.T) {
 	}
 }
 
-// TestFindEnded: the name of a job that has failed, is done or has expired means the one that ended last, until a job of the
-// name is submitted, and also after a restart.
+// TestFindEnded: the name of a job that has failed, is done or has expired means the one that ended last, until a job
+// of the name is submitted, and also after a restart.
 func TestFindEnded(t *testing.T) {
 	x, kept := newOperated(t, 1)
 	x.under([3]string{"f", "retries", "0"}, [3]string{"f", "keep-failed", "9"}, [3]string{"f", "keep-done", "9"}, [3]string{"f", "job-ttl", "1m"})
@@ -129,8 +129,8 @@ func TestFindEnded(t *testing.T) {
 	x.check()
 }
 
-// TestReader: a workload and a result are read in parts, from a byte on. A job that is replaced, twice so that its bytes
-// lie where they lay before, or has ended is read no further.
+// TestReader: a workload and a result are read in parts, from a byte on. A job that is replaced, twice so that its
+// bytes lie where they lay before, or has ended is read no further.
 func TestReader(t *testing.T) {
 	x := newTestSched(t, Options{})
 	x.under([3]string{"f", "keep-results", "9"})
@@ -190,8 +190,8 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// TestListMoves: jobs that are taken and submitted between the pages of a listing do not hide others, and no page begins
-// again.
+// TestListMoves: jobs that are taken and submitted between the pages of a listing do not hide others, and no page
+// begins again.
 func TestListMoves(t *testing.T) {
 	x := newTestSched(t, Options{})
 	p := x.peer("f")
@@ -253,8 +253,8 @@ func TestListMoves(t *testing.T) {
 	}, left)
 }
 
-// TestListReused: the record of a job that went may have another job of the same priority and second, at the end of the line.
-// The listing does not go on behind that.
+// TestListReused: the record of a job that went may have another job of the same priority and second, at the end of the
+// line. The listing does not go on behind that.
 func TestListReused(t *testing.T) {
 	x := newTestSched(t, Options{})
 	for _, name := range []string{"a", "b", "c"} {
@@ -281,8 +281,8 @@ func TestListReused(t *testing.T) {
 	}
 }
 
-// TestListText: the text of a large job is searched a part under each hold of the lock, also where two parts meet. A job
-// that is replaced meanwhile is searched from its start.
+// TestListText: the text of a large job is searched a part under each hold of the lock, also where two parts meet. A
+// job that is replaced meanwhile is searched from its start.
 func TestListText(t *testing.T) {
 	x := newTestSched(t, Options{})
 	const size = 64 << 20
@@ -328,7 +328,8 @@ func TestListText(t *testing.T) {
 	}
 }
 
-// FuzzListCursor lists jobs behind any cursor: it is refused, or the listing ends, and no call takes more steps than it may.
+// FuzzListCursor lists jobs behind any cursor: it is refused, or the listing ends, and no call takes more steps than it
+// may.
 func FuzzListCursor(f *testing.F) {
 	x := newListSched(f)
 	for queue, steps := range map[string]int{"f": 1, "g": 1, "": 200} {

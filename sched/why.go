@@ -185,8 +185,8 @@ func (sh *shard) whyReady(now Time, r *record, q *queue) []Why {
 	return all
 }
 
-// anyWide reports whether a worker of a queue takes names of any length. Of very many workers it looks at a part, and says
-// that there may be one.
+// anyWide reports whether a worker of a queue takes names of any length. Of very many workers it looks at a part, and
+// says that there may be one.
 func (sh *shard) anyWide(q *queue) bool {
 	sh.countSteps(min(len(sh.watches)/entriesPerStep, maxWhySteps))
 	for i, w := range sh.watches {

@@ -12,8 +12,8 @@ import (
 )
 
 // TestScheduleAgainstLibrary compares the times of random schedules with those of a library of others. In UTC, and in a
-// zone away from its changes of the offset: there the library runs a fixed time of autumn twice. Steps as */2 are not for
-// days: with them crontab(5) joins the fields for days by AND, the library by OR.
+// zone away from its changes of the offset: there the library runs a fixed time of autumn twice. Steps as */2 are not
+// for days: with them crontab(5) joins the fields for days by AND, the library by OR.
 func TestScheduleAgainstLibrary(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	berlin, err := time.LoadLocation("Europe/Berlin")

@@ -93,8 +93,9 @@ func TestDworkRestart(t *testing.T) {
 	}
 }
 
-// TestDworkKilled: strict REQs, which wait for ever for a reply that a killed server owed them, go on with the server that
-// is started next. What they were handed, or had completed, with a lost reply is released by hand; then no task is left.
+// TestDworkKilled: strict REQs, which wait for ever for a reply that a killed server owed them, go on with the server
+// that is started next. What they were handed, or had completed, with a lost reply is released by hand; then no task is
+// left.
 func TestDworkKilled(t *testing.T) {
 	const tasks, workers, kills = 3000, 4, 4
 	directory := t.TempDir()

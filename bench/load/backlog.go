@@ -18,9 +18,9 @@ const (
 	backlogLeast = 64
 )
 
-// backlog is back-pressure on producers that are faster than the workers. They stop when the server's queue holds the limit,
-// and continue when half of it is gone. Without it a closed loop measures a queue that grows all through the run, and some
-// peers become ten times slower by chance. Long queues have rows of their own.
+// backlog is back-pressure on producers that are faster than the workers. They stop when the server's queue holds the
+// limit, and continue when half of it is gone. Without it a closed loop measures a queue that grows all through the
+// run, and some peers become ten times slower by chance. Long queues have rows of their own.
 //
 // The producers' pump and the workers' pump both use it.
 type backlog struct {

@@ -2,8 +2,8 @@ package load
 
 import "fmt"
 
-// checker checks that each of the jobs 0 to total-1 arrives exactly once. When fewer are wanted, that many must arrive, each
-// once. A checker has one goroutine.
+// checker checks that each of the jobs 0 to total-1 arrives exactly once. When fewer are wanted, that many must arrive,
+// each once. A checker has one goroutine.
 type checker struct {
 	seen     []uint64 // one bit a job
 	total    int

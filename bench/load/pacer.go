@@ -15,8 +15,8 @@ const (
 	pacerLead = 100 * time.Microsecond
 )
 
-// pacer submits jobs at a fixed rate, independent of the server: an open loop. Each job carries the time when it was due, so
-// the latencies of a server that falls behind include the wait of all jobs behind.
+// pacer submits jobs at a fixed rate, independent of the server: an open loop. Each job carries the time when it was
+// due, so the latencies of a server that falls behind include the wait of all jobs behind.
 type pacer struct {
 	timer    int
 	side     *producing

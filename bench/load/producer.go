@@ -2,8 +2,8 @@ package load
 
 import "fmt"
 
-// producing is the submitting side of a trial: the next job, the replies, and the time that they took. All its producers
-// live in one pump, so nothing here is locked.
+// producing is the submitting side of a trial: the next job, the replies, and the time that they took. All its
+// producers live in one pump, so nothing here is locked.
 type producing struct {
 	protocol Protocol
 	traits   Traits
@@ -14,8 +14,8 @@ type producing struct {
 	latency  *Latencies // from submit to acknowledgement
 	backlog  *backlog   // nil: no bound
 
-	// In protocols that answer there is one producer, the master. Each of its jobs is acknowledged exactly once, and then
-	// answered exactly once.
+	// In protocols that answer there is one producer, the master. Each of its jobs is acknowledged exactly once, and
+	// then answered exactly once.
 	acks     *checker
 	answered *checker
 	answers  *Latencies // from submit to answer
@@ -30,7 +30,8 @@ func newProducing(p Protocol, jobs int) *producing {
 	return s
 }
 
-// landed returns the number of submits that are no longer in flight: acknowledged, or answered in protocols that answer.
+// landed returns the number of submits that are no longer in flight: acknowledged, or answered in protocols that
+// answer.
 func (s *producing) landed() int {
 	if s.traits.Answers {
 		return s.answered.received
@@ -63,7 +64,8 @@ func (s *producing) check() error {
 
 // producer is one connection that submits. Each slot is one request that may be in flight. A reply frees its slot, and
 // freed slots are used again in the order in which they were freed; so in protocols without tags, where replies come in
-// the order of the requests, the slots come round in order. A master has a slot for each job, and so has a paced producer.
+// the order of the requests, the slots come round in order. A master has a slot for each job, and so has a paced
+// producer.
 type producer struct {
 	side   *producing
 	depth  int     // submits in flight

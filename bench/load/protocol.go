@@ -1,8 +1,9 @@
 // Package load is the load generator: it drives any job server over real sockets, as fast as the server answers or at a
 // fixed rate, and checks that every job arrives exactly once.
 //
-// It knows no server: a Protocol makes the requests and reads the replies. Package peer has a Protocol for each server. A
-// Trial is one load on one running server. A pump serves its connections with few system calls; it needs Linux' epoll.
+// It knows no server: a Protocol makes the requests and reads the replies. Package peer has a Protocol for each server.
+// A Trial is one load on one running server. A pump serves its connections with few system calls; it needs Linux'
+// epoll.
 package load
 
 import (
@@ -56,8 +57,8 @@ type Traits struct {
 	// Unfinished is how many jobs of a connection with many requests in flight may still await their completion after
 	// the last job arrived, in requests in flight: 0 or 1.
 	Unfinished int
-	// Confirms: every completion is acknowledged with Finished, and every grab with Submitted or, in protocols that push,
-	// with Finished.
+	// Confirms: every completion is acknowledged with Finished, and every grab with Submitted or, in protocols that
+	// push, with Finished.
 	Confirms bool
 	// Pushes: a worker grabs once, and the grab is acknowledged like a completion. After the acknowledgement of each
 	// completion it gets the next job.

@@ -43,8 +43,8 @@ func BuildREQ(ctx context.Context) (program string, clean func(), err error) {
 	return program, clean, nil
 }
 
-// WorkREQ has processes take and complete all tasks. A process fails when the hub says that a task is not its own, so each
-// task is done once.
+// WorkREQ has processes take and complete all tasks. A process fails when the hub says that a task is not its own, so
+// each task is done once.
 func (h *Hub) WorkREQ(ctx context.Context, program string, workers int) error {
 	h.latency = NewLatencies()
 	err := Parallel(workers, func(i int) error {

@@ -64,8 +64,8 @@ func (to Side) Dial(as Role) (net.Conn, error) {
 	return conn, nil
 }
 
-// Sides are the sides of a trial. They are the same unless producers and workers speak different protocols, or have ports
-// of their own.
+// Sides are the sides of a trial. They are the same unless producers and workers speak different protocols, or have
+// ports of their own.
 type Sides struct {
 	Produce Side
 	Work    Side
@@ -238,8 +238,8 @@ func (t *Trial) Drain() (int64, error) {
 	return t.working.last - start, err
 }
 
-// Settle waits until the server holds only the ready and delayed jobs from before, and checks that every job arrived exactly
-// once.
+// Settle waits until the server holds only the ready and delayed jobs from before, and checks that every job arrived
+// exactly once.
 func (t *Trial) Settle() error {
 	allowed := 0
 	if t.Load.Depth > 1 {
@@ -270,8 +270,8 @@ func (t *Trial) Settle() error {
 	return t.Check()
 }
 
-// Check checks that every job arrived exactly once. It first reads all bytes that have arrived, so that it sees a job that a
-// server sent twice.
+// Check checks that every job arrived exactly once. It first reads all bytes that have arrived, so that it sees a job
+// that a server sent twice.
 func (t *Trial) Check() error {
 	if err := errors.Join(t.workers.sweep(), t.producers.sweep()); err != nil {
 		return err

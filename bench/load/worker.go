@@ -2,8 +2,8 @@ package load
 
 import "fmt"
 
-// working is the working side of a trial: the jobs that arrived, and their time since the submit. All its workers live in
-// one pump, so nothing here is locked.
+// working is the working side of a trial: the jobs that arrived, and their time since the submit. All its workers live
+// in one pump, so nothing here is locked.
 type working struct {
 	protocol Protocol
 	traits   Traits
@@ -149,8 +149,8 @@ func (w *worker) turn(now int64, in, out []byte) (int, []byte, error) {
 	return used, out, err
 }
 
-// poll serves protocols whose empty queue answers a grab. While there is work, it repeats every grab that came back empty.
-// When all came back empty, the worker sleeps until the server wakes it.
+// poll serves protocols whose empty queue answers a grab. While there is work, it repeats every grab that came back
+// empty. When all came back empty, the worker sleeps until the server wakes it.
 func (w *worker) poll(busy bool, out []byte) []byte {
 	switch {
 	case busy:

@@ -50,8 +50,8 @@ func Workload(size int) []byte {
 	return workload
 }
 
-// PutWorkload writes id and time into a workload that already has its filler; one that is too short for both goes without
-// the time.
+// PutWorkload writes id and time into a workload that already has its filler; one that is too short for both goes
+// without the time.
 func PutWorkload(workload []byte, id uint64, sent int64) {
 	binary.BigEndian.PutUint64(workload, id)
 	if len(workload) >= timedLen {

@@ -10,13 +10,13 @@ import (
 	"treadle/bench/load"
 )
 
-// beanstalkd speaks the text protocol of beanstalkd. A job has no name, so the server looks for no duplicates: it does a
-// little less than the other servers.
+// beanstalkd speaks the text protocol of beanstalkd. A job has no name, so the server looks for no duplicates: it does
+// a little less than the other servers.
 //
 // A worker sends `delete` of its job and the next `reserve` in one write, as a Periodic worker does with WORK_DONE and
 // GRAB_JOB. With many requests in flight a connection has that many `reserve` outstanding. The server reads the next
-// command of a connection after the reply to the last one. So the last deletes of a run wait behind a reserve that never
-// ends: Traits.Unfinished. No job reaches its time to run of an hour.
+// command of a connection after the reply to the last one. So the last deletes of a run wait behind a reserve that
+// never ends: Traits.Unfinished. No job reaches its time to run of an hour.
 type beanstalkd struct {
 	submit []byte
 }

@@ -23,8 +23,8 @@ func limits() []Peer {
 // FramesAJob is the number of requests of a Periodic job: SUBMIT_JOB, GRAB_JOB and WORK_DONE.
 const FramesAJob = 3
 
-// echoed is spoken with the echo of frames: a submit is all requests of a Periodic job, and is acknowledged when as many
-// bytes have come back.
+// echoed is spoken with the echo of frames: a submit is all requests of a Periodic job, and is acknowledged when as
+// many bytes have come back.
 type echoed struct {
 	load.Protocol
 	job []byte

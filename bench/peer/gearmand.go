@@ -11,9 +11,9 @@ import (
 	"treadle/bench/load"
 )
 
-// gearman speaks the binary Gearman protocol: magic, type, size, arguments separated by zero bytes. Jobs are submitted in
-// the background with a unique id. Workers take them with GRAB_JOB_UNIQ; its reply has that id, as a Periodic assignment
-// has the name.
+// gearman speaks the binary Gearman protocol: magic, type, size, arguments separated by zero bytes. Jobs are submitted
+// in the background with a unique id. Workers take them with GRAB_JOB_UNIQ; its reply has that id, as a Periodic
+// assignment has the name.
 //
 // An empty queue answers a grab with NO_JOB. A worker without an outstanding grab sends PRE_SLEEP and waits for NOOP.
 // WORK_COMPLETE has no reply and goes with the next GRAB_JOB_UNIQ in one write.

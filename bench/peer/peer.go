@@ -1,5 +1,5 @@
-// Package peer has the servers of the comparison, a file for each protocol: the bytes that the load generator exchanges with
-// the server, and the choices made to be fair to it.
+// Package peer has the servers of the comparison, a file for each protocol: the bytes that the load generator exchanges
+// with the server, and the choices made to be fair to it.
 package peer
 
 import (
@@ -64,7 +64,8 @@ func (p program) peer(name, place, more string) Peer {
 // maxMessage is far above the size of any message of a run.
 const maxMessage = 4 << 20
 
-// systemDirectories are searched, the first being PATH: Debian keeps gearmand in another, outside an ordinary user's PATH.
+// systemDirectories are searched, the first being PATH: Debian keeps gearmand in another, outside an ordinary user's
+// PATH.
 var systemDirectories = []string{"", "/usr/sbin", "/usr/local/sbin", "/sbin"}
 
 // find returns the path of a program, or "" when the machine has none.
@@ -93,9 +94,9 @@ func version(path, flag string) string {
 	return words[1]
 }
 
-// whole returns the length of the message at the front of in: a header that begins with magic and ends with the size of the
-// rest, apart from more bytes behind it. A length of 0 without an error: more bytes are needed. A size above most is
-// malformed: it must not look like a wait.
+// whole returns the length of the message at the front of in: a header that begins with magic and ends with the size of
+// the rest, apart from more bytes behind it. A length of 0 without an error: more bytes are needed. A size above most
+// is malformed: it must not look like a wait.
 func whole(protocol string, in []byte, magic string, header, sizeAt, most int) (end int, err error) {
 	if len(in) < header {
 		return 0, nil

@@ -34,10 +34,10 @@ type PeriodicOptions struct {
 	DueFrom int64 // jobs are due after this Unix time, in no order; 0: at once
 }
 
-// periodic speaks the Periodic protocol, in the framing of 2018 (magic, size, msgid, command) or in the CRC framing. The
-// CRC framing has a checksum of the payload behind the size, no handle apart from function and name, and a SUCCESS for
-// CAN_DO and WORK_DONE. This is not codec/periodic, for two reasons: the measured server is not checked with its own code,
-// and a submit is one copy of a template.
+// periodic speaks the Periodic protocol, in the framing of 2018 (magic, size, msgid, command) or in the CRC framing.
+// The CRC framing has a checksum of the payload behind the size, no handle apart from function and name, and a SUCCESS
+// for CAN_DO and WORK_DONE. This is not codec/periodic, for two reasons: the measured server is not checked with its
+// own code, and a submit is one copy of a template.
 //
 // A worker keeps one GRAB_JOB a slot outstanding, with the slot as its msgid. After each JOB_ASSIGN it sends WORK_DONE,
 // and a new GRAB_JOB under the same msgid, in one write. In the CRC framing the msgid of a WORK_DONE is its slot with a
@@ -189,8 +189,8 @@ func (p *periodic) hello(conn net.Conn, as load.Role) error {
 	return err
 }
 
-// canDo makes a worker serve the functions. In the framing of 2018 CAN_DO has no reply: the answer to the PING behind it
-// shows that the server has read it.
+// canDo makes a worker serve the functions. In the framing of 2018 CAN_DO has no reply: the answer to the PING behind
+// it shows that the server has read it.
 func (p *periodic) canDo(conn net.Conn, functions ...string) error {
 	var requests []byte
 	for _, function := range functions {
@@ -242,8 +242,8 @@ func (p *periodic) read(conn net.Conn) ([]byte, error) {
 	}
 }
 
-// servedBy returns the functions of a worker. Workers are numbered from 0 in the order of their greetings, and share the
-// functions out among themselves. A single function is served by all of them.
+// servedBy returns the functions of a worker. Workers are numbered from 0 in the order of their greetings, and share
+// the functions out among themselves. A single function is served by all of them.
 func (p *periodic) servedBy(worker int) (names []string) {
 	if p.functions == nil {
 		return []string{load.QueueName}
@@ -329,7 +329,8 @@ func (p *periodic) Next(in []byte, e *load.Event) (int, error) {
 	return end, nil
 }
 
-// parseAssign reads a handle and a Job record. In the CRC framing the handle is the function and the name of the record.
+// parseAssign reads a handle and a Job record. In the CRC framing the handle is the function and the name of the
+// record.
 func (p *periodic) parseAssign(body []byte, e *load.Event) bool {
 	fields, quoted := 3, 1 // handle, function and name; the handle alone is quoted
 	if p.options.CRC {
@@ -351,8 +352,8 @@ func (p *periodic) parseAssign(body []byte, e *load.Event) bool {
 	return true
 }
 
-// Pending reads the jobs column of STATUS, which counts the running jobs too. In the CRC framing the text is DATA and has
-// a column for locked jobs.
+// Pending reads the jobs column of STATUS, which counts the running jobs too. In the CRC framing the text is DATA and
+// has a column for locked jobs.
 func (p *periodic) Pending(conn net.Conn) (int, error) {
 	if _, err := conn.Write(p.append(nil, 0, periodicStatus, nil)); err != nil {
 		return 0, err
@@ -371,8 +372,8 @@ func (p *periodic) Pending(conn net.Conn) (int, error) {
 	return statusJobs(payload[min(text, len(payload)):], columns, prefix)
 }
 
-// statusJobs adds up the jobs of the functions whose names have a prefix. The columns of a STATUS text are func, workers,
-// jobs, processing and others.
+// statusJobs adds up the jobs of the functions whose names have a prefix. The columns of a STATUS text are func,
+// workers, jobs, processing and others.
 func statusJobs(text []byte, columns int, prefix string) (jobs int, err error) {
 	for line := range bytes.Lines(text) {
 		column := bytes.Split(bytes.TrimSpace(line), []byte(","))

@@ -182,15 +182,15 @@ func freePorts() (free ports, err error) {
 	return free, nil
 }
 
-// DiskPlace returns the parent of the directories of servers that keep their jobs on disk, the working directory: temporary
-// files may be in memory.
+// DiskPlace returns the parent of the directories of servers that keep their jobs on disk, the working directory:
+// temporary files may be in memory.
 func DiskPlace() string {
 	directory, _ := os.Getwd() // without one it is the directory of temporary files
 	return directory
 }
 
-// CPUTime returns the processor time, user and system, that all threads of a process have used. Every process has a clock
-// of it, with a number made of its id; /proc tells the same in hundredths of a second, too coarse for a few jobs.
+// CPUTime returns the processor time, user and system, that all threads of a process have used. Every process has a
+// clock of it, with a number made of its id; /proc tells the same in hundredths of a second, too coarse for a few jobs.
 func CPUTime(pid int) (time.Duration, error) {
 	const allThreads = 2 // CPUCLOCK_SCHED of the whole process
 	var spent unix.Timespec

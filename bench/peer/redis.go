@@ -13,8 +13,8 @@ import (
 // redis speaks the Redis protocol to one list: RPUSH adds a job, BLPOP takes it. A list does less than a job server: it
 // has no names, no completions and no redelivery, since BLPOP removes the job.
 //
-// A worker with many requests in flight pipelines that many BLPOP. While the list has elements each is answered at once.
-// On an empty list the first one blocks the connection and the rest wait behind it, so no worker polls.
+// A worker with many requests in flight pipelines that many BLPOP. While the list has elements each is answered at
+// once. On an empty list the first one blocks the connection and the rest wait behind it, so no worker polls.
 type redis struct {
 	submit []byte
 	push   int    // where the element begins in it

@@ -50,8 +50,8 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// longFor leaves out a test that takes seconds of a processor, or longer than everybody should wait after each change: `make
-// test` has it, `go test -short` has not.
+// longFor leaves out a test that takes seconds of a processor, or longer than everybody should wait after each change:
+// `make test` has it, `go test -short` has not.
 func longFor(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -188,8 +188,8 @@ func treadle(t *testing.T, stdin string, args ...string) (stdout, stderr string,
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// TestExitCodes: the exit code is 3 when no server answers, 2 for a usage error and 1 for another failure, with one line
-// that says why.
+// TestExitCodes: the exit code is 3 when no server answers, 2 for a usage error and 1 for another failure, with one
+// line that says why.
 func TestExitCodes(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -111,8 +111,8 @@ func (c *clockTrial) near(what string, unix int64) {
 }
 
 // sets steps the clock and checks by the present in STATUS that the server follows. A Gloom job is done meanwhile. The
-// test asks for STATUS twice: a loop reads its clock when a turn begins, and the first request may come into a turn that
-// began before the step.
+// test asks for STATUS twice: a loop reads its clock when a turn begins, and the first request may come into a turn
+// that began before the step.
 func (c *clockTrial) sets(by time.Duration) {
 	c.t.Helper()
 	c.clock.step(by)
@@ -197,9 +197,9 @@ func (c *clockTrial) reports() {
 // longLease is how long workers of dwork and kts46 may be silent, by a clock that does not step.
 const longLease = 16 * time.Second
 
-// TestClockSteps sets the clock of the built server forward and back, also while the server does not run. Jobs are due by
-// that clock; time-outs and leases keep their length; no job is lost, handed out twice or kept waiting, and the probes
-// are served meanwhile.
+// TestClockSteps sets the clock of the built server forward and back, also while the server does not run. Jobs are due
+// by that clock; time-outs and leases keep their length; no job is lost, handed out twice or kept waiting, and the
+// probes are served meanwhile.
 func TestClockSteps(t *testing.T) {
 	longFor(t)
 	t.Parallel()

@@ -30,9 +30,9 @@ func (completionCmd) Help() string {
 	treadle completion fish > ~/.config/fish/completions/treadle.fish`
 }
 
-// shells are the scripts. The words before the cursor, and the one at it, go to treadle completion words as they were typed,
-// with their quotes. A word that ends with a colon, a comma or a quote goes on. When the program has no word, the shell
-// proposes files.
+// shells are the scripts. The words before the cursor, and the one at it, go to treadle completion words as they were
+// typed, with their quotes. A word that ends with a colon, a comma or a quote goes on. When the program has no word,
+// the shell proposes files.
 var shells = map[string]string{
 	"bash": `_treadle() {
 	local IFS=$'\n' line
@@ -116,7 +116,8 @@ func (w *completionWords) Run(c *cli, con *console, parsed *kong.Context) error 
 	return nil
 }
 
-// joined returns the words as they were typed: bash takes = and : for words. A = between a flag and its value is left out.
+// joined returns the words as they were typed: bash takes = and : for words. A = between a flag and its value is left
+// out.
 func joined(words []string) (all []string) {
 	for i := 0; i < len(words); i++ {
 		switch {
@@ -178,8 +179,8 @@ func forBash(line string, words []string, last string, quote byte) string {
 	return b.String() + "\t" + help
 }
 
-// complete returns the words that may stand for the last one, each with its help behind a tab. quoted says that a quote of
-// the shell is open in it.
+// complete returns the words that may stand for the last one, each with its help behind a tab. quoted says that a quote
+// of the shell is open in it.
 func (c *cli) complete(node *kong.Node, words []string, quoted bool) (all []string) {
 	last, flag, arguments := words[len(words)-1], (*kong.Flag)(nil), []string(nil)
 	for _, word := range words[:len(words)-1] {
@@ -255,8 +256,8 @@ func (c *cli) proposeArguments(node *kong.Node, before []string, last string, qu
 	}
 }
 
-// proposeTerms proposes what may complete the last term of a filter. An open quote of the shell lets a text have quotes of
-// its own.
+// proposeTerms proposes what may complete the last term of a filter. An open quote of the shell lets a text have quotes
+// of its own.
 func (c *cli) proposeTerms(filter string, quoted bool, propose func(word, help string)) {
 	start, inText := lastTerm(filter)
 	if inText {

@@ -133,8 +133,8 @@ func (c *sources) readVariables(flags []*kong.Flag) (faults problems) {
 	return faults
 }
 
-// unknownVariables returns the variables that look like those of settings. They are no error: a cluster may set some, as
-// TREADLE_SERVE_PORT for a service called treadle-serve.
+// unknownVariables returns the variables that look like those of settings. They are no error: a cluster may set some,
+// as TREADLE_SERVE_PORT for a service called treadle-serve.
 func (s *serveCmd) unknownVariables() (all []string) {
 	known := make(map[string]bool)
 	for _, one := range setting.Of(s) {

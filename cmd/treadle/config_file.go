@@ -23,7 +23,8 @@ func (f *configCheckCmd) Run(con *console) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(con.out, "%s is right: %s, %s for queues, %s of cron\n", printable(f.File), counted(c.sources.inFile(), "setting"), counted(len(c.sources.rules), "rule"), counted(len(c.sources.cron), "job"))
+	_, err = fmt.Fprintf(con.out, "%s is right: %s, %s for queues, %s of cron\n", printable(f.File),
+		counted(c.sources.inFile(), "setting"), counted(len(c.sources.rules), "rule"), counted(len(c.sources.cron), "job"))
 	return err
 }
 
@@ -114,7 +115,8 @@ func (configDefaultsCmd) Run(con *console) error {
 				group = flag.Group.Title
 				fmt.Fprintf(&b, "\n# %s\n", group)
 			}
-			fmt.Fprintf(&b, "\n# %s\n%s\n", strings.ReplaceAll(flag.Help, "${default}", flag.Default), tomlLine(flag.Name, flag.Default, flag.PlaceHolder, flag.Target.Kind()))
+			fmt.Fprintf(&b, "\n# %s\n%s\n", strings.ReplaceAll(flag.Help, "${default}", flag.Default),
+				tomlLine(flag.Name, flag.Default, flag.PlaceHolder, flag.Target.Kind()))
 		}
 	}
 	_, err = io.WriteString(con.out, b.String())

@@ -14,8 +14,8 @@ import (
 const (
 	// maxConfigFile is the size of a file with as many cron entries as there may be, and some 1.5 KiB for each.
 	maxConfigFile = 16 << 20
-	// maxConfigKeys bounds the keys and tables, without those of earlier cron entries: the decoder compares each with all
-	// that it has seen. So many take a second.
+	// maxConfigKeys bounds the keys and tables, without those of earlier cron entries: the decoder compares each with
+	// all that it has seen. So many take a second.
 	maxConfigKeys = 50_000
 )
 

@@ -62,10 +62,10 @@ func (l *ledger) create(function string) (name, workload string) {
 	return name, workload
 }
 
-// TestCrash checks that acknowledged means on disk. Clients submit, remove and drop, and workers finish jobs, at the built
-// server, which is killed with SIGKILL at a random moment and started again. A job with an acknowledged submission is
-// there, unless its removal, drop or completion was under way. A job with an acknowledged removal or drop does not come
-// back. A completed job may.
+// TestCrash checks that acknowledged means on disk. Clients submit, remove and drop, and workers finish jobs, at the
+// built server, which is killed with SIGKILL at a random moment and started again. A job with an acknowledged
+// submission is there, unless its removal, drop or completion was under way. A job with an acknowledged removal or drop
+// does not come back. A completed job may.
 func TestCrash(t *testing.T) {
 	random := rand.New(rand.NewPCG(*crashSeed, 0))
 	dir := t.TempDir()
@@ -191,8 +191,8 @@ func dropUntilKilled(ctx context.Context, socket string, l *ledger) {
 // log or brings one into the store.
 const large = "large"
 
-// fillUntilKilled submits large jobs and removes each when the next is acknowledged. It first removes the jobs of earlier
-// rounds.
+// fillUntilKilled submits large jobs and removes each when the next is acknowledged. It first removes the jobs of
+// earlier rounds.
 func fillUntilKilled(ctx context.Context, socket string, l *ledger) {
 	c, err := client.Dial(ctx, socket, client.Options{})
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command treadle is the job server and its command line: treadle serve runs the server, the other commands talk to one.
-// main.go runs the command of the arguments. Kong parses them into the structs of cli.go.
+// Command treadle is the job server and its command line: treadle serve runs the server, the other commands talk to
+// one. main.go runs the command of the arguments. Kong parses them into the structs of cli.go.
 //
 // # Adding a command
 //

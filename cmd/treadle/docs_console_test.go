@@ -140,8 +140,8 @@ func (s *session) end() {
 // codeBlock is a code block of a page: its language and its text.
 var codeBlock = regexp.MustCompile("(?sm)^```(\\w*)\n(.*?)^```$")
 
-// console runs the commands behind a prompt in the code blocks of a page, and returns how many there were. A program whose
-// first line is a comment with a file's name is written to that file.
+// console runs the commands behind a prompt in the code blocks of a page, and returns how many there were. A program
+// whose first line is a comment with a file's name is written to that file.
 func (s *session) console(text string) int {
 	for _, found := range codeBlock.FindAllStringSubmatch(text, -1) {
 		block := found[2]

@@ -20,7 +20,8 @@ const maxImportAfter = 16 << 10
 func (d *dworkImportCmd) Run(c *cli, con *console) error {
 	saved, err := client.ReadSavedHub(d.Prefix)
 	if err == nil && len(saved.Stuck) > 0 && !d.LeaveStuck {
-		err = fmt.Errorf("%d tasks wait for each other in a circle, or for such a task: %s; --leave-stuck imports the others", len(saved.Stuck), fewNames(saved.Stuck))
+		err = fmt.Errorf("%d tasks wait for each other in a circle, or for such a task: %s; --leave-stuck imports the others",
+			len(saved.Stuck), fewNames(saved.Stuck))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot import: %w", err)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// part is a piece of a page that can be found by a name: a section, or an entry of a list or a table. It is named by its texts
-// in backquotes, or by its whole heading. Three dots in a name stand for what differs.
+// part is a piece of a page that can be found by a name: a section, or an entry of a list or a table. It is named by
+// its texts in backquotes, or by its whole heading. Three dots in a name stand for what differs.
 type part struct {
 	topic string
 	names []string
@@ -55,7 +55,8 @@ func namesIn(line string) (names []string) {
 	return names
 }
 
-// says returns how many letters of a name, besides its dots, are in a message with its values; 0: it is another message.
+// says returns how many letters of a name, besides its dots, are in a message with its values; 0: it is another
+// message.
 func says(name, message string) int {
 	texts := strings.Split(name, "...")
 	for i, text := range texts {
@@ -68,8 +69,8 @@ func says(name, message string) int {
 	return letters
 }
 
-// find returns the parts of all pages that a message with its values is of. If there are none, it returns those that have
-// the words in a name, as a setting's.
+// find returns the parts of all pages that a message with its values is of. If there are none, it returns those that
+// have the words in a name, as a setting's.
 func find(text string) (found []part, err error) {
 	text = strings.Join(strings.Fields(strings.ReplaceAll(text, "`", "'")), " ")
 	words := regexp.MustCompile(`(?i)(^|[^a-z0-9])` + regexp.QuoteMeta(text) + `($|[^a-z0-9])`)

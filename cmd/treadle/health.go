@@ -73,7 +73,8 @@ func (h *healthCmd) Run(con *console) error {
 // askHealth asks a server for its state. code is the exit code.
 func askHealth(ctx context.Context, base string) (answer health, code int) {
 	unreachable := func(err error) (health, int) {
-		return health{"unreachable", fmt.Sprintf("cannot reach %s: %v (is `treadle serve` running? %s names it)", base, cause(ctx, err), httpSetting)}, exitUnreachable
+		return health{"unreachable", fmt.Sprintf("cannot reach %s: %v (is `treadle serve` running? %s names it)", base, cause(ctx, err),
+			httpSetting)}, exitUnreachable
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", http.NoBody)
 	if err != nil {

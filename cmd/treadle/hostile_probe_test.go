@@ -156,8 +156,8 @@ func (s *attack) httpProbe(protocol, method, path, call string) probe {
 	return g
 }
 
-// withProbes runs the attack beside a probe of each protocol. It checks that the probes are served all the time, and the
-// most memory that the server has had.
+// withProbes runs the attack beside a probe of each protocol. It checks that the probes are served all the time, and
+// the most memory that the server has had.
 func (s *attack) withProbes(attack func()) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)

@@ -100,8 +100,8 @@ func deaf(c net.Conn, first, again string) error {
 	return err
 }
 
-// floods sends the inputs that crashed ZeroMQ libraries and the original hub again and again, and reads the replies. The
-// server may hang up.
+// floods sends the inputs that crashed ZeroMQ libraries and the original hub again and again, and reads the replies.
+// The server may hang up.
 func (s *attack) floods() {
 	again := map[string]string{
 		"parts without an end":       "\x01\x00",
@@ -210,8 +210,8 @@ func (s *attack) crowd(functions func(i int) string, count, grabs int) net.Conn 
 // lastID is the message id of the request that awaited waits for.
 const lastID = 0xfffffffe
 
-// answered sends b and a PING, and reads up to the PONG. The replies to DUMP and a long STATUS come after it: use awaited
-// for them.
+// answered sends b and a PING, and reads up to the PONG. The replies to DUMP and a long STATUS come after it: use
+// awaited for them.
 func (s *attack) answered(c net.Conn, b []byte) {
 	s.awaited(c, ask(slices.Clip(b), lastID, periodic.Ping, nil)) // what was sent last may be on its way still
 }

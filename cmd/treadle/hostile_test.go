@@ -274,8 +274,8 @@ func (s *attack) descriptors() int {
 	return len(worked(os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.server.Process.Pid)))(s.t))
 }
 
-// TestTermUnderLoad sends SIGTERM while clients submit as fast as they can: the server exits 0, and all acknowledged jobs
-// are there after the next start.
+// TestTermUnderLoad sends SIGTERM while clients submit as fast as they can: the server exits 0, and all acknowledged
+// jobs are there after the next start.
 func TestTermUnderLoad(t *testing.T) {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "s")

@@ -92,7 +92,8 @@ func (j *journalRepairCmd) Run(con *console) error {
 		fmt.Fprintln(con.out, "nothing is damaged, and nothing was changed")
 		return nil
 	}
-	fmt.Fprintf(con.out, "repaired: %s and %s are kept; what was in %s is lost\n", counted(r.Jobs+r.Documents, "record"), counted(r.Settings, "setting"), places(len(r.Damage)))
+	fmt.Fprintf(con.out, "repaired: %s and %s are kept; what was in %s is lost\n", counted(r.Jobs+r.Documents, "record"),
+		counted(r.Settings, "setting"), places(len(r.Damage)))
 	if r.Duplicates > 0 {
 		fmt.Fprintf(con.out, "left out: %s with the queue and name of a later one, whose end is lost\n", counted(r.Duplicates, "job"))
 	}

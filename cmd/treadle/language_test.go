@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // bareSubject finds a comment whose subject is a bare pronoun: it names neither the thing nor what it does.
@@ -32,11 +33,51 @@ var translated = map[*regexp.Regexp]string{
 	regexp.MustCompile(`(?i)\bof before\b`):                                                     "earlier, previous",
 	regexp.MustCompile(`(?i)\bthat (has|have) some\b`):                                          "that has, with",
 	regexp.MustCompile(`(?i)\bto be had\b`):                                                     "free, available",
+	regexp.MustCompile(`(?i)\bbesides? the (event )?loops?\b`):                                  "off the event loop",
+	regexp.MustCompile(`(?i)\bcannot be meant\b`):                                               "is invalid",
+	regexp.MustCompile(`(?i)\bstands? nowhere\b`):                                               "detached",
+	regexp.MustCompile(`(?i)\bis the way back\b`):                                               "converts back",
 	regexp.MustCompile(`(?i)\bnobody's\b`):                                                      "unknown, of no peer",
 }
 
 // uncommented is the length in lines from which a function needs a comment. Tests say what they test by their names.
 const uncommented = 12
+
+// The widths of lines, with a tab of four columns for comments.
+const (
+	widestComment = 120
+	widestCode    = 160
+	// longText is the length from which a text may make its line wider: a message is easier to find in one piece.
+	longText = 100
+)
+
+// widthFaults returns the comments and the lines of code that are too wide. Lines within a text of several lines do not
+// count, nor do tables in comments, and code counts outside tests alone.
+func widthFaults(set *token.FileSet, f *ast.File, file, source string) (faults []string) {
+	allowed := make(map[int]bool)
+	ast.Inspect(f, func(n ast.Node) bool {
+		if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING {
+			first, last := set.Position(text.Pos()).Line, set.Position(text.End()).Line
+			for line := first; line <= last && (last > first || len(text.Value) > longText); line++ {
+				allowed[line] = true
+			}
+		}
+		return true
+	})
+	for i, line := range strings.Split(source, "\n") {
+		code := strings.TrimLeft(line, "\t")
+		width := utf8.RuneCountInString(code)
+		prose := strings.HasPrefix(code, "// ") && !strings.HasPrefix(code, "//   ")
+		switch indent := len(line) - len(code); {
+		case allowed[i+1]:
+		case prose && width+4*indent > widestComment:
+			faults = append(faults, fmt.Sprintf("%s:%d: the comment has %d columns, more than %d", file, i+1, width+4*indent, widestComment))
+		case !strings.HasPrefix(code, "//") && width+indent > widestCode && !strings.HasSuffix(file, "_test.go"):
+			faults = append(faults, fmt.Sprintf("%s:%d: the line has %d columns, more than %d", file, i+1, width+indent, widestCode))
+		}
+	}
+	return faults
+}
 
 // languageFaults returns what is wrong with the comments and names of a Go file. The lint of the house is small: it
 // refuses the patterns that cost readers most, so that they do not come back.
@@ -46,6 +87,7 @@ func languageFaults(file, source string) (faults []string) {
 	if err != nil {
 		return []string{err.Error()}
 	}
+	faults = widthFaults(set, f, file, source)
 	fault := func(at token.Pos, format string, args ...any) {
 		faults = append(faults, fmt.Sprintf("%v: %s", set.Position(at), fmt.Sprintf(format, args...)))
 	}
@@ -99,19 +141,22 @@ func TestLanguage(t *testing.T) {
 // TestLanguageFaults shows the lint each pattern that it refuses.
 func TestLanguageFaults(t *testing.T) {
 	for source, want := range map[string]string{
-		"// What is left.\nvar x int":                          `begins with "What"`,
-		"// f tells whoever asks.\nfunc f() {}":                `says "whoever"`,
-		"// Ends it.\nfunc f() {}":                             "does not begin with its name",
-		"// f waits no\n// more.\nfunc f() {}":                 `says "no more."`,
-		"// f keeps jobs, of\n// which one runs.\nfunc f() {}": `says ", of which"`,
-		"// f keeps the rules of before.\nfunc f() {}":         `says "of before"`,
-		"// f counts lanes that have some.\nfunc f() {}":       `says "that have some"`,
-		"// f takes no more than n jobs.\nfunc f() {}":         "",
-		"var exhumed int":                                      "the name exhumed",
-		"// f ends the session.\nfunc f() { g() }":             "",
-		"// f holds whose turn it is.\nfunc f() {}":            "",
-		"func f() {" + strings.Repeat("\n", 11) + "}":          "has no comment",
-		"func f() {" + strings.Repeat("\n", 10) + "}":          "",
+		"// What is left.\nvar x int":                              `begins with "What"`,
+		"// f tells whoever asks.\nfunc f() {}":                    `says "whoever"`,
+		"// Ends it.\nfunc f() {}":                                 "does not begin with its name",
+		"// f waits no\n// more.\nfunc f() {}":                     `says "no more."`,
+		"// f keeps jobs, of\n// which one runs.\nfunc f() {}":     `says ", of which"`,
+		"// f keeps the rules of before.\nfunc f() {}":             `says "of before"`,
+		"// f counts lanes that have some.\nfunc f() {}":           `says "that have some"`,
+		"// f takes no more than n jobs.\nfunc f() {}":             "",
+		"var exhumed int":                                          "the name exhumed",
+		"// f ends the session.\nfunc f() { g() }":                 "",
+		"// f holds whose turn it is.\nfunc f() {}":                "",
+		"func f() {" + strings.Repeat("\n", 11) + "}":              "has no comment",
+		"func f() {" + strings.Repeat("\n", 10) + "}":              "",
+		"// f " + strings.Repeat("is wide ", 15) + "\nfunc f() {}": "the comment has 124 columns",
+		"var x = []int{" + strings.Repeat("1, ", 60) + "}":         "the line has 195 columns",
+		"var x = `" + strings.Repeat("text ", 60) + "`":            "",
 	} {
 		got := strings.Join(languageFaults("x.go", "package x\n\n"+source+"\n"), "\n")
 		if want == "" && got != "" || !strings.Contains(got, want) {

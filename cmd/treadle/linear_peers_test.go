@@ -99,8 +99,8 @@ func (r *linRound) status(c *client.Client) error {
 	return nil
 }
 
-// master submits Gloom jobs with few different ids and waits for each. It ends after its share, or leaves without waiting
-// for a job. It returns the number of jobs submitted.
+// master submits Gloom jobs with few different ids and waits for each. It ends after its share, or leaves without
+// waiting for a job. It returns the number of jobs submitted.
 func (r *linRound) master(rng *rand.Rand, left *linLeft, most int) (n int) {
 	m, err := client.DialMaster(r.ctx, r.site.socket("m"))
 	if err != nil {
@@ -231,9 +231,9 @@ func (r *linRound) worker(rng *rand.Rand, left *linLeft, o client.Options, funct
 	return !r.killed.Load()
 }
 
-// job does one job; false: the connection has ended. A PING after the report shows that the server has read it. A worker
-// that is alone on its connection may leave, which is noted in left, and may report a second time when the job belongs
-// to another worker.
+// job does one job; false: the connection has ended. A PING after the report shows that the server has read it. A
+// worker that is alone on its connection may leave, which is noted in left, and may report a second time when the job
+// belongs to another worker.
 func (r *linRound) job(w *client.Worker, me int, rng *rand.Rand, functions []string, left *linLeft) bool {
 	call := r.now()
 	a, err := w.Grab(r.ctx)
@@ -285,8 +285,8 @@ func (r *linRound) job(w *client.Worker, me int, rng *rand.Rand, functions []str
 	return say(linDone, done)
 }
 
-// slave does Gloom and Periodic jobs and tasks until it leaves in the middle of one, or the server is killed: false. Its
-// response to a job asks for the next.
+// slave does Gloom and Periodic jobs and tasks until it leaves in the middle of one, or the server is killed: false.
+// Its response to a job asks for the next.
 func (r *linRound) slave(rng *rand.Rand, left *linLeft, types []string) bool {
 	s, err := client.DialSlave(r.ctx, r.site.socket("s"))
 	if err != nil {

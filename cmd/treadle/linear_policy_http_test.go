@@ -29,8 +29,8 @@ const (
 	polHeld = int64(2*polLong + polShort)
 )
 
-// polReservers are the queues of each worker over HTTP. Other queues have rules that need all runs of a job: a run whose
-// answer the kill takes away has a lease, which ends as a failure that no worker knows of.
+// polReservers are the queues of each worker over HTTP. Other queues have rules that need all runs of a job: a run
+// whose answer the kill takes away has a lease, which ends as a failure that no worker knows of.
 var polReservers = [][]string{{"retry"}, {"retry", "limit"}, {"limit", "keys"}, {"keys", "pause"}, {"keys"}, {"rate", "once"}, {"once"}}
 
 // polLease is a job that a worker over HTTP holds. It outlives the server.
@@ -153,8 +153,8 @@ func (r *polRound) submitHTTP(s polSubmit, j *codec.Job) {
 	r.submitted(s, err)
 }
 
-// reserver reserves jobs and reports on them until the server is killed. It begins with jobs that were reserved from the
-// servers before.
+// reserver reserves jobs and reports on them until the server is killed. It begins with jobs that were reserved from
+// the servers before.
 func (r *polRound) reserver(rng *rand.Rand, queues []string) {
 	for !r.killed.Load() {
 		leases := r.site.takeLease()

@@ -28,10 +28,10 @@ type polJudge struct {
 
 func polKey(name, workload string) string { return name + "/" + workload }
 
-// judge returns the faults of a history, by these rules. Each follows from what is certain: a job was handed out between the
-// latest of its worker's request, its submission and the end of its run before, and its arrival; its worker had it until it
-// reported or left, or the server was killed; a worker under a lease has it until it reports or the lease expires, over a
-// kill too; a change of a policy holds from its answer to the next change's request.
+// judge returns the faults of a history, by these rules. Each follows from what is certain: a job was handed out
+// between the latest of its worker's request, its submission and the end of its run before, and its arrival; its worker
+// had it until it reported or left, or the server was killed; a worker under a lease has it until it reports or the
+// lease expires, over a kill too; a change of a policy holds from its answer to the next change's request.
 func (s *polSite) judge() []string {
 	j := &polJudge{polSite: s, jobs: make(map[string]*polJob), queues: make(map[string][]*polRun), faults: s.faults}
 	for i := range s.submits {
@@ -86,7 +86,8 @@ func (s *polSubmit) String() string {
 	return fmt.Sprintf("%s %s %s (round %d, submitted %d, answered %d, refused %v)", s.queue, s.name, s.workload, s.round, s.call, s.answered, s.refused)
 }
 
-// durable reports whether the report of a run is on disk: a change of a policy, which is answered when all before is, came after it.
+// durable reports whether the report of a run is on disk: a change of a policy, which is answered when all before is,
+// came after it.
 func (j *polJudge) durable(r *polRun) bool {
 	return r.acknowledged || r.said != 0 && slices.ContainsFunc(j.sets, func(s polSet) bool { return s.round == r.round && s.call >= r.said && s.answered != 0 && !s.read })
 }
@@ -129,8 +130,8 @@ func (j *polJudge) once(job *polJob) {
 	}
 }
 
-// retried: a job that its worker reports as failed is not handed out before its back-off, nor after its last retry; it is
-// given up after that alone. The server may notice that a worker left with the time of a moment before.
+// retried: a job that its worker reports as failed is not handed out before its back-off, nor after its last retry; it
+// is given up after that alone. The server may notice that a worker left with the time of a moment before.
 func (j *polJudge) retried(job *polJob) {
 	failed := func(r *polRun) bool { return r.how == linFail || r.how == linLeave || r.how == linExpired }
 	for i, r := range job.runs {
@@ -240,8 +241,8 @@ func (j *polJudge) lost() {
 	}
 }
 
-// limited: no more jobs of a queue, or of a key, run at a time than the concurrency allowed when the last of them was handed
-// out.
+// limited: no more jobs of a queue, or of a key, run at a time than the concurrency allowed when the last of them was
+// handed out.
 func (j *polJudge) limited(queue string) {
 	runs := j.queues[queue]
 	for i, last := range runs {
@@ -321,8 +322,8 @@ func (j *polJudge) inForce(queue, key string) (all []polForce) {
 	return all
 }
 
-// paused: from the answer to a pause of the hand-out to the request that ends it no job is handed out. The same holds for
-// submissions and a pause of these, and only those are refused.
+// paused: from the answer to a pause of the hand-out to the request that ends it no job is handed out. The same holds
+// for submissions and a pause of these, and only those are refused.
 func (j *polJudge) paused() {
 	force := j.inForce("pause", "paused")
 	for i := range force {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// fair: between two turns of a key each other key that has had a job ready all the time has one. The queue has one worker,
-// which does one job after the other.
+// fair: between two turns of a key each other key that has had a job ready all the time has one. The queue has one
+// worker, which does one job after the other.
 func (j *polJudge) fair() {
 	runs := j.queues["fair"]
 	for i, first := range runs {
@@ -69,8 +69,8 @@ func (j *polJudge) unique() {
 	}
 }
 
-// results: every result that is kept is the one that was sent, and that of every job that is done is kept. With keep-done
-// the job is kept.
+// results: every result that is kept is the one that was sent, and that of every job that is done is kept. With
+// keep-done the job is kept.
 func (j *polJudge) results() {
 	sent, kept := make(map[string]*polRun), make(map[string]bool)
 	for _, r := range j.queues["once"] {
@@ -103,8 +103,8 @@ func (j *polJudge) results() {
 	}
 }
 
-// cronTimes: each time of an entry has one job, and the entry counts it once. A start that comes more than a minute after
-// the kill, on a slow machine, makes up for many times with one job.
+// cronTimes: each time of an entry has one job, and the entry counts it once. A start that comes more than a minute
+// after the kill, on a slow machine, makes up for many times with one job.
 func (j *polJudge) cronTimes() {
 	for _, c := range j.ends.cron {
 		if c.Counts["late"]+c.Counts["missed"] > 0 {

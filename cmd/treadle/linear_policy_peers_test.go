@@ -59,8 +59,8 @@ func (r *polRound) client(rng *rand.Rand) {
 	}
 }
 
-// burst submits some jobs at once. The PING shows that the server reads its clock again: it does so once for all that it
-// reads at a time.
+// burst submits some jobs at once. The PING shows that the server reads its clock again: it does so once for all that
+// it reads at a time.
 func (r *polRound) burst(rng *rand.Rand, c *client.Client, queue string) {
 	pinged := r.now()
 	if err := c.Ping(r.ctx); err != nil {

@@ -57,7 +57,8 @@ const (
 	polDelay = int64(500 * time.Millisecond)
 )
 
-// polRetries are the retries and the first back-off of a queue; each further back-off is twice as long or, in dead, as long.
+// polRetries are the retries and the first back-off of a queue; each further back-off is twice as long or, in dead, as
+// long.
 var polRetries = map[string]struct {
 	retries, factor int
 	first           int64
@@ -142,10 +143,10 @@ func (r *polRound) kill() {
 	r.linRound.kill()
 }
 
-// TestLinearizablePolicies: the policies and cron entries of queues hold for the jobs that clients and workers of the built
-// server see, also while policies change and over kill -9. A part of them submits and works over HTTP, under leases that outlive the
-// servers. The rules of the judge are those of polSite.judge. Everything
-// follows from answers and from what is kept in the end.
+// TestLinearizablePolicies: the policies and cron entries of queues hold for the jobs that clients and workers of the
+// built server see, also while policies change and over kill -9. A part of them submits and works over HTTP, under
+// leases that outlive the servers. The rules of the judge are those of polSite.judge. Everything follows from answers
+// and from what is kept in the end.
 func TestLinearizablePolicies(t *testing.T) {
 	s := &polSite{linSite: &linSite{dir: t.TempDir()}, began: time.Now(), config: config(t, polRules),
 		kills: make(map[int]int64), starts: make(map[int]int64), cron: make(map[string][2]time.Time)}
@@ -252,8 +253,8 @@ func (r *polRound) set(queue, key, value string) bool {
 	return err == nil
 }
 
-// play runs clients, workers and an operator until the server is killed: in the middle of it or, in the last round, when all
-// jobs have ended.
+// play runs clients, workers and an operator until the server is killed: in the middle of it or, in the last round,
+// when all jobs have ended.
 func (r *polRound) play(t *testing.T, last bool) {
 	var clients, workers, operators sync.WaitGroup
 	random := func() *rand.Rand { return rand.New(rand.NewPCG(*linearSeed, uint64(r.site.number()))) }

@@ -298,8 +298,8 @@ func (r *linRound) judge(t *testing.T, read map[string]string) {
 	}
 }
 
-// linReport lists a history and marks the operations outside of its longest linearizable part: the first of these cannot
-// be explained.
+// linReport lists a history and marks the operations outside of its longest linearizable part: the first of these
+// cannot be explained.
 func linReport(model porcupine.NondeterministicModel, ops []porcupine.Operation) string {
 	slices.SortFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 	for i := range ops {

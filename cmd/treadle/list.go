@@ -29,8 +29,8 @@ type tableFlags struct {
 // maxCell is how many characters of a text a column shows that is not of a wide list.
 const maxCell = 60
 
-// table writes a list. Its columns are headings with blanks between them. Marks in front of a heading say: + shows the column
-// in a wide list alone, > aligns it to the right, ~ cuts its texts unless the list is wide.
+// table writes a list. Its columns are headings with blanks between them. Marks in front of a heading say: + shows the
+// column in a wide list alone, > aligns it to the right, ~ cuts its texts unless the list is wide.
 func (t *tableFlags) table(w io.Writer, columns string, rows [][]string) error {
 	wide := t.Output == "wide"
 	lines, right := make([][]string, len(rows)+1), []bool(nil)

@@ -21,8 +21,8 @@ func operated(t *testing.T, more ...string) (server *process, operator, client u
 	return server, user{t, admin}, user{t, socket}
 }
 
-// TestQueueList: queue list shows the queues of all protocols, with --json an object on each line, and queue show one of
-// them with its policy, or a policy alone.
+// TestQueueList: queue list shows the queues of all protocols, with --json an object on each line, and queue show one
+// of them with its policy, or a policy alone.
 func TestQueueList(t *testing.T) {
 	server, o, u := operated(t)
 	o.gets(`QUEUE +WORKERS +READY +DELAYED +RUNNING +LOCKED +WAITING +FAILED +DONE +PAUSED\n`, "queue list")

@@ -112,7 +112,8 @@ func metricsList(all []metric) string {
 	return b.String()
 }
 
-// TestDocsMetrics: the page has each metric of a server with its help text, and what treadle print writes uses no other.
+// TestDocsMetrics: the page has each metric of a server with its help text, and what treadle print writes uses no
+// other.
 func TestDocsMetrics(t *testing.T) {
 	all := metricsOf(t, scraped(t))
 	text, err := page("metrics")

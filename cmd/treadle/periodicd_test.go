@@ -46,7 +46,8 @@ func TestPeriodicdArgs(t *testing.T) {
 	f("", "PERIODIC_PATH=cache+file://p.db", `the store "cache+file://p.db" is the original's`)
 }
 
-// TestPeriodicd: by a link of that name the program serves Periodic alone, where the container image of the original says.
+// TestPeriodicd: by a link of that name the program serves Periodic alone, where the container image of the original
+// says.
 func TestPeriodicd(t *testing.T) {
 	dir := t.TempDir()
 	link, socket := filepath.Join(dir, "periodicd"), filepath.Join(dir, "s")

@@ -46,8 +46,8 @@ func (queueCmd) Help() string {
 // adminTimeout is the time for an answer of the API.
 const adminTimeout = time.Minute
 
-// withAdmin calls f with a client of the operators' interface and a context that ends with a signal or after the time for
-// an answer.
+// withAdmin calls f with a client of the operators' interface and a context that ends with a signal or after the time
+// for an answer.
 func (c *cli) withAdmin(f func(context.Context, *client.Admin) error) error {
 	return c.withAdminFor(adminTimeout, f)
 }

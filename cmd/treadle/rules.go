@@ -27,7 +27,8 @@ func parseRules(path string, text []byte, table any) (rules []loop.PolicyRule, f
 	for _, pattern := range sortedKeys(patterns) {
 		values, ok := patterns[pattern].(map[string]any)
 		if !ok {
-			faults = append(faults, &configError{path, lines[ruleKey{pattern, ""}], fmt.Errorf("what is said of a queue stands in a table, as in [%s.%q]", queueTable, pattern)})
+			faults = append(faults, &configError{path, lines[ruleKey{pattern, ""}],
+				fmt.Errorf("what is said of a queue stands in a table, as in [%s.%q]", queueTable, pattern)})
 			continue
 		}
 		rule := loop.PolicyRule{Pattern: pattern, Values: make(map[string]string)}

@@ -109,7 +109,8 @@ func (s *serveCmd) leaveOut(o *loop.Options) error {
 			continue
 		}
 		if given := *p.addresses; len(given) > 0 && !slices.Equal(given, off) {
-			err := fmt.Errorf("%s leaves %s out, and --%s gives it an address: name %s here too, or leave the address out", strings.Join(s.Only, ","), p.protocol, p.setting, p.protocol)
+			err := fmt.Errorf("%s leaves %s out, and --%s gives it an address: name %s here too, or leave the address out",
+				strings.Join(s.Only, ","), p.protocol, p.setting, p.protocol)
 			return &loop.OptionError{Setting: "only", Err: err}
 		}
 		*p.addresses = off

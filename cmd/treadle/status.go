@@ -68,7 +68,8 @@ type statusRow struct {
 func statusRows(queues []client.Queue) []statusRow {
 	rows := make([]statusRow, 0, len(queues))
 	for _, q := range queues {
-		r := statusRow{Func: q.Func, Workers: q.Workers, Jobs: q.Jobs, Running: q.Running, Ready: ready(q), Delayed: q.Delayed, Locked: q.Locked, Waiting: q.Waiting, Failed: q.Failed}
+		r := statusRow{Func: q.Func, Workers: q.Workers, Jobs: q.Jobs, Running: q.Running, Ready: ready(q), Delayed: q.Delayed,
+			Locked: q.Locked, Waiting: q.Waiting, Failed: q.Failed}
 		if pending(q) {
 			r.Next = &q.Next
 		}

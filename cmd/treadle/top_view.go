@@ -90,7 +90,8 @@ func (v *topView) text(width, height int) string {
 // serverLines returns the lines about the server, and an empty one.
 func (v *topView) serverLines() []string {
 	o, all := &v.last, v.total()
-	first := fmt.Sprintf("treadle  %s  up %s  %s", time.UnixMilli(o.At).Format(time.TimeOnly), setting.Spell(time.Duration((o.At-o.Started)/1000)*time.Second), oneLine(o.Health))
+	first := fmt.Sprintf("treadle  %s  up %s  %s", time.UnixMilli(o.At).Format(time.TimeOnly),
+		setting.Spell(time.Duration((o.At-o.Started)/1000)*time.Second), oneLine(o.Health))
 	if v.paused {
 		first += "  [held]"
 	}
@@ -107,8 +108,10 @@ func (v *topView) serverLines() []string {
 	}
 	return []string{
 		first,
-		fmt.Sprintf("jobs     %d ready  %d running  %d delayed  %d locked  %d waiting  %d failed  %d done", all.Ready, all.Running, all.Delayed, all.Locked, all.Waiting, all.Failed, all.Done),
-		fmt.Sprintf("rates    %s submitted  %s done  %s failed runs, a second", v.rate(v.before.Submitted, o.Submitted), v.rate(v.before.Done, o.Done), v.rate(v.before.Failed, o.Failed)),
+		fmt.Sprintf("jobs     %d ready  %d running  %d delayed  %d locked  %d waiting  %d failed  %d done", all.Ready, all.Running,
+			all.Delayed, all.Locked, all.Waiting, all.Failed, all.Done),
+		fmt.Sprintf("rates    %s submitted  %s done  %s failed runs, a second", v.rate(v.before.Submitted, o.Submitted),
+			v.rate(v.before.Done, o.Done), v.rate(v.before.Failed, o.Failed)),
 		journaled,
 		memory,
 		"",

@@ -22,7 +22,9 @@ var pages embed.FS
 
 // topics are the names of pages in the order in which a new user reads them.
 var topics = []string{
-	"quickstart", "policies", "api", "mail", "cron", "concepts", "periodic", "gloom", "dwork", "kts46", "disbatch", "beanstalk", "moving-from-beanstalkd", "other-queues", "settings", "operations", "metrics", "security", "troubleshooting", "messages", "adding-a-protocol",
+	"quickstart", "policies", "api", "mail", "cron", "concepts", "periodic", "gloom", "dwork", "kts46", "disbatch", "beanstalk",
+	"moving-from-beanstalkd", "other-queues", "settings", "operations", "metrics", "security", "troubleshooting", "messages",
+	"adding-a-protocol",
 }
 
 // page returns the text of a topic.
@@ -55,8 +57,8 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	return err
 }
 
-// helpTopic runs treadle help NAME, or treadle help TEXT, unless NAME is only a command; ours reports whether it did. A name
-// that is both, as dwork, is the topic. A text is looked for in all pages.
+// helpTopic runs treadle help NAME, or treadle help TEXT, unless NAME is only a command; ours reports whether it did. A
+// name that is both, as dwork, is the topic. A text is looked for in all pages.
 func helpTopic(parser *kong.Kong, con console, args []string) (ours bool, err error) {
 	if len(args) < 2 || args[0] != "help" || strings.HasPrefix(args[1], "-") {
 		return false, nil

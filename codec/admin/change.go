@@ -1,7 +1,7 @@
 package admin
 
-// JobsChange changes jobs: those of IDs, the one of a queue and a name, or those that a filter means. A name that is not
-// UTF-8 stands in the member with _b64, in base64.
+// JobsChange changes jobs: those of IDs, the one of a queue and a name, or those that a filter means. A name that is
+// not UTF-8 stands in the member with _b64, in base64.
 type JobsChange struct {
 	Verb       string    `json:"verb"` // see VerbRetry
 	IDs        []string  `json:"ids,omitempty"`

@@ -15,7 +15,8 @@ const (
 	maxFilter = 4 << 10
 	// maxFilterTerms bounds its terms: a person writes a few.
 	maxFilterTerms = 32
-	// maxFilterPattern bounds a pattern with * or ?, as those of policies: comparing one takes time in proportion to it.
+	// maxFilterPattern bounds a pattern with * or ?, as those of policies: comparing one takes time in proportion to
+	// it.
 	maxFilterPattern = 256
 	// maxQuoted is how much of a wrong term an error repeats.
 	maxQuoted = 64
@@ -84,8 +85,9 @@ func FilterKeys() iter.Seq2[string, string] {
 	}
 }
 
-// ParseFilter reads a filter: terms such as queue:mail.*, state:failed,done, priority:>5 or text:"two words", with blanks
-// between them. A word without a key is a text. It takes any bytes. The error names the wrong term and what may stand there.
+// ParseFilter reads a filter: terms such as queue:mail.*, state:failed,done, priority:>5 or text:"two words", with
+// blanks between them. A word without a key is a text. It takes any bytes. The error names the wrong term and what may
+// stand there.
 func ParseFilter(text string) (*Filter, error) {
 	if len(text) > maxFilter {
 		return nil, fmt.Errorf("a filter has at most %d bytes, not %d", maxFilter, len(text))
@@ -111,7 +113,8 @@ func ParseFilter(text string) (*Filter, error) {
 // blanks stand between terms.
 const blanks = " \t\r\n"
 
-// Queue returns the name of the one queue whose jobs the filter can mean. ok is false when it may mean those of several.
+// Queue returns the name of the one queue whose jobs the filter can mean. ok is false when it may mean those of
+// several.
 func (f *Filter) Queue() (name string, ok bool) {
 	for _, q := range f.Queues {
 		if !isPattern(q) {

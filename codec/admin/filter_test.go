@@ -144,7 +144,8 @@ func written(f *Filter) string {
 	return strings.Join(terms, "\n\t ")
 }
 
-// FuzzFilter reads a filter. Written again with each value in quotes it is the same filter, and it stays within its bounds.
+// FuzzFilter reads a filter. Written again with each value in quotes it is the same filter, and it stays within its
+// bounds.
 func FuzzFilter(f *testing.F) {
 	for _, text := range []string{"", "queue:mail.* state:failed,done", `priority:>5 age:<=1h30m text:"two \"words\\"`, "id:5.17.100 word worker:w protocol:p", "a\xff \x00:"} {
 		f.Add(text)

@@ -8,8 +8,8 @@ import (
 )
 
 // ParsePlain decodes the usual form of a job in a fraction of encoding/json's time: an object whose members have their
-// exact names, and no bytes in base64. It returns false for any other text and leaves j as it is: encoding/json says what
-// that is. What it returns true for, encoding/json decodes to the same job. The job keeps views into text.
+// exact names, and no bytes in base64. It returns false for any other text and leaves j as it is: encoding/json says
+// what that is. What it returns true for, encoding/json decodes to the same job. The job keeps views into text.
 func (j *Job) ParsePlain(text []byte) bool {
 	var plain Job
 	var o jsontext.Object

@@ -7,7 +7,8 @@ import (
 )
 
 // maxFields bounds the fields of a request, with those of its parts and unknown ones. Each is read several times, and
-// 16 MiB have room for eight million. A task that waits for a quarter of a million others, each with a location, has fewer.
+// 16 MiB have room for eight million. A task that waits for a quarter of a million others, each with a location, has
+// fewer.
 const maxFields = 1 << 20
 
 // Errors of the bytes of a message.
@@ -53,8 +54,8 @@ type shape struct {
 	must, may part
 }
 
-// requests and replies are the shapes of the messaging API, with Lookup and its reply. A type that is not legal is never
-// a request, or never a reply.
+// requests and replies are the shapes of the messaging API, with Lookup and its reply. A type that is not legal is
+// never a request, or never a reply.
 var (
 	requests = [...]shape{
 		Create:   {true, tasks, 0},

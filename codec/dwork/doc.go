@@ -2,11 +2,11 @@
 // sockets and no clock.
 //
 // A payload is checked in one pass. All of it must be valid protobuf with every required field, and a request must have
-// the fields of its type and no others, as the messaging API says. Decoded fields are views into the caller's bytes, valid
-// until those bytes change. Tasks, dependencies and log entries are not collected but decoded again, one at a time, as
-// the caller ranges over them. So only an error allocates, and a request of 16 MiB takes no memory besides its own.
-// Protobuf's generated code is in dworkpb. It takes six times as long, and 87 allocations for a Complete of 16 tasks, so
-// the server does not use it; a fuzz target compares this package with it.
+// the fields of its type and no others, as the messaging API says. Decoded fields are views into the caller's bytes,
+// valid until those bytes change. Tasks, dependencies and log entries are not collected but decoded again, one at a
+// time, as the caller ranges over them. So only an error allocates, and a request of 16 MiB takes no memory besides its
+// own. Protobuf's generated code is in dworkpb. It takes six times as long, and 87 allocations for a Complete of 16
+// tasks, so the server does not use it; a fuzz target compares this package with it.
 //
 // Encoders append fields to the caller's slice. A message has its type, tasks, name, n and location, in this order.
 // The messaging API says which of them each type has.

@@ -7,8 +7,8 @@ func AppendType(dst []byte, t Type) []byte {
 	return append(dst, byte(queryType), byte(t))
 }
 
-// AppendTask appends a task to a message: its name, its origin, and its parts, which AppendPred, AppendSucc and AppendLog
-// have made in this order. They may be in any number of slices.
+// AppendTask appends a task to a message: its name, its origin, and its parts, which AppendPred, AppendSucc and
+// AppendLog have made in this order. They may be in any number of slices.
 func AppendTask(dst, name, origin []byte, parts ...[]byte) []byte {
 	size := protowire.SizeBytes(len(name)) + protowire.SizeBytes(len(origin)) + 2
 	for _, p := range parts {

@@ -27,8 +27,8 @@ const (
 	logTime  = 2<<3 | uint64(protowire.VarintType)
 )
 
-// fields reads a message field by field: for f.next(). A field whose kind no known field has is skipped. As in protobuf,
-// a known number with another kind is an unknown field.
+// fields reads a message field by field: for f.next(). A field whose kind no known field has is skipped. As in
+// protobuf, a known number with another kind is an unknown field.
 type fields struct {
 	rest   []byte
 	tag    uint64 // of the field

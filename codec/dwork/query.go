@@ -1,7 +1,7 @@
 package dwork
 
-// Query is one decoded message. Its fields are views into the payload. Decode and DecodeReply set every field, so that a
-// Query is reused.
+// Query is one decoded message. Its fields are views into the payload. Decode and DecodeReply set every field, so that
+// a Query is reused.
 type Query struct {
 	Type     Type
 	Count    int    // how many tasks there are

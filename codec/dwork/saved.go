@@ -34,9 +34,9 @@ type Saved struct {
 // errSaved means that a file is not the original hub's, or is not complete.
 var errSaved = errors.New("not a whole file of records, as the original hub saves when it is stopped")
 
-// ReadSaved reads the two files of the original hub. A record of names has the name and the number of a task. A record of
-// tasks has a number, how many tasks that task waits for, and the numbers of the tasks that wait for it. Numbers have
-// eight bytes, the highest first. An error begins with the end of the file's name.
+// ReadSaved reads the two files of the original hub. A record of names has the name and the number of a task. A record
+// of tasks has a number, how many tasks that task waits for, and the numbers of the tasks that wait for it. Numbers
+// have eight bytes, the highest first. An error begins with the end of the file's name.
 func ReadSaved(names, tasks []byte) (Saved, error) {
 	var s Saved
 	numbers := make(map[uint64]int)
@@ -153,8 +153,8 @@ func (s *Saved) Order() (order, stuck []int) {
 	return order, stuck
 }
 
-// The kinds of records in a flat file of tkrzw. A record has a byte of its kind, its length and its bytes. The length is in
-// groups of seven bits, the highest first; all but the last have the highest bit set.
+// The kinds of records in a flat file of tkrzw. A record has a byte of its kind, its length and its bytes. The length
+// is in groups of seven bits, the highest first; all but the last have the highest bit set.
 const (
 	flatRecord   = 0xff
 	flatMetadata = 0xfe
@@ -203,7 +203,8 @@ func flatPairs(file []byte, fn func(key, value []byte) error) error {
 	return nil
 }
 
-// flatCount finds the number of pairs in a file's properties, which are names and values in turn, each behind its length.
+// flatCount finds the number of pairs in a file's properties, which are names and values in turn, each behind its
+// length.
 func flatCount(properties []byte) (int, error) {
 	var name string
 	for isName := true; len(properties) > 0; isName = !isName {

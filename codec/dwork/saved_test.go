@@ -76,7 +76,8 @@ func TestReadSaved(t *testing.T) {
 	// b is younger than what it comes before; c waits for a twice, and for one that is not there.
 	f(flat("a", numbers(9), "b", numbers(3), "c", numbers(4)),
 		flat(numbers(9), numbers(0, 3, 4, 4, 77), numbers(3), numbers(1), numbers(4), numbers(2)), "a b<a c<a edges=2 stuck=0 odd=0")
-	// b is assigned, or was made again: it waits for none, whatever a says. c is complete; d has no name, e nothing else.
+	// b is assigned, or was made again: it waits for none, whatever a says. c is complete; d has no name, e nothing
+	// else.
 	f(flat("a", numbers(1), "b", numbers(2), "c", numbers(3), "e", numbers(5)),
 		flat(numbers(1), numbers(0, 2, 3), numbers(2), numbers(0), numbers(3), "", numbers(4), numbers(-1)), "a b edges=0 stuck=0 odd=3")
 	// b and c wait for each other, d for c, s for itself.

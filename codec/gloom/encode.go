@@ -75,8 +75,8 @@ func appendReason(dst []byte, name string) []byte {
 	return append(dst, `","reason":`...)
 }
 
-// AppendInvalid appends the error frame for a payload that is not valid JSON. The reason is the payload as a string, with
-// one \ufffd for each byte that is not UTF-8. It may be six times as long as the payload.
+// AppendInvalid appends the error frame for a payload that is not valid JSON. The reason is the payload as a string,
+// with one \ufffd for each byte that is not UTF-8. It may be six times as long as the payload.
 func AppendInvalid(dst, payload []byte) []byte {
 	start := len(dst)
 	dst = jsontext.AppendUTF8(appendReason(dst, InvalidJSON), payload)

@@ -1,10 +1,10 @@
-// Package gloom translates between bytes and the frames of the Gloom protocol: a length of 4 bytes, then one JSON value.
-// It knows no sockets and no clock.
+// Package gloom translates between bytes and the frames of the Gloom protocol: a length of 4 bytes, then one JSON
+// value. It knows no sockets and no clock.
 //
 // A frame's payload is read once. One pass checks that it is a valid JSON object and finds the fields of the protocol.
 // Their values are returned as raw JSON text, in views into the caller's bytes that are valid until those bytes change.
-// They are not decoded, so that ids, types and bodies are sent back as they came. Encoders append to the caller's slice.
-// Nothing allocates, except for the growth of that slice and in ParseLax.
+// They are not decoded, so that ids, types and bodies are sent back as they came. Encoders append to the caller's
+// slice. Nothing allocates, except for the growth of that slice and in ParseLax.
 package gloom
 
 import "errors"

@@ -16,9 +16,9 @@ type Message struct {
 	Body     []byte
 }
 
-// Parse checks that payload is one JSON object by the rules of jsontext.Valid, and sets m to its fields. The first of equal keys
-// counts. Keys are compared with their escapes resolved, and unknown keys are ignored. After an error, ErrInvalid or
-// ErrNotObject, m must not be used. Nothing is allocated.
+// Parse checks that payload is one JSON object by the rules of jsontext.Valid, and sets m to its fields. The first of
+// equal keys counts. Keys are compared with their escapes resolved, and unknown keys are ignored. After an error,
+// ErrInvalid or ErrNotObject, m must not be used. Nothing is allocated.
 func Parse(payload []byte, m *Message) error {
 	*m = Message{}
 	var o jsontext.Object

@@ -20,7 +20,8 @@ func (w *walk) open(text []byte, opening byte) bool {
 	return true
 }
 
-// next moves to the part behind the value at p[value], and returns the value. It returns nil where the text is not JSON.
+// next moves to the part behind the value at p[value], and returns the value. It returns nil where the text is not
+// JSON.
 func (w *walk) next(value int, closing byte) []byte {
 	p := w.text
 	end := skipValue(p, value, MaxNesting-1)
@@ -85,7 +86,8 @@ type Array struct {
 // Open reports whether text begins with an array, and moves before its first element. Value will be a view into text.
 func (a *Array) Open(text []byte) bool { return a.walk.open(text, '[') }
 
-// Next moves to the next element and sets Value. It returns false behind the last element and where the text is not JSON.
+// Next moves to the next element and sets Value. It returns false behind the last element and where the text is not
+// JSON.
 func (a *Array) Next() bool {
 	start := a.walk.at
 	if start == 0 {

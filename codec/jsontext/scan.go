@@ -13,7 +13,8 @@ const (
 	// tooDeep is returned instead of an end when the stack has no room for another open array or object.
 	tooDeep = -1
 
-	// shallow is the size of the stack that is tried first. To clear a larger one takes longer than to scan most values.
+	// shallow is the size of the stack that is tried first. To clear a larger one takes longer than to scan most
+	// values.
 	shallow = 64
 )
 

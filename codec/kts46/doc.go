@@ -3,15 +3,15 @@
 //
 // # Values
 //
-// XML-RPC's values are nil, string, int64, bool, float64, DateTime, []any and Struct. base64 is read as the string of its
-// bytes. The encoders write the same bytes as Python 2's xmlrpclib. A document type definition is refused, so that an
-// entity is never longer than a character.
+// XML-RPC's values are nil, string, int64, bool, float64, DateTime, []any and Struct. base64 is read as the string of
+// its bytes. The encoders write the same bytes as Python 2's xmlrpclib. A document type definition is refused, so that
+// an entity is never longer than a character.
 package kts46
 
 import "errors"
 
-// Bounds of one call. Real calls have two levels and fewer than ten values. The largest has a job's definition, a few KiB
-// of YAML.
+// Bounds of one call. Real calls have two levels and fewer than ten values. The largest has a job's definition, a few
+// KiB of YAML.
 const (
 	// MaxRequest is the longest call, in bytes, that a server should read.
 	MaxRequest = 1 << 20

@@ -13,7 +13,8 @@ var errNotJSON = errors.New("the request is not JSON")
 type Request struct {
 	Method string            // empty if none exists
 	Params []json.RawMessage // none when they are not an array
-	// ID is the text of the id, or nil when it is missing or null. A request without one is answered with an empty body.
+	// ID is the text of the id, or nil when it is missing or null. A request without one is answered with an empty
+	// body.
 	ID json.RawMessage
 	// Null: the request is the word null.
 	Null bool

@@ -21,10 +21,10 @@ type Frame struct {
 }
 
 // Next decodes one request from the front of in and returns the bytes it takes up. n == 0 and err == nil: more bytes
-// are needed. limit bounds the payload in bytes. It does not bound a LOAD, which is returned as soon as its command byte
-// is there and has at most MaxPayload. Errors are ErrMagic, ErrShort, ErrTooLarge and ErrChecksum. Each is returned as
-// soon as the bytes that prove it are there; only ErrChecksum needs bytes after the command byte. f is set only with
-// n > 0. Nothing is allocated. The caller checks the checksum of a LOAD.
+// are needed. limit bounds the payload in bytes. It does not bound a LOAD, which is returned as soon as its command
+// byte is there and has at most MaxPayload. Errors are ErrMagic, ErrShort, ErrTooLarge and ErrChecksum. Each is
+// returned as soon as the bytes that prove it are there; only ErrChecksum needs bytes after the command byte. f is set
+// only with n > 0. Nothing is allocated. The caller checks the checksum of a LOAD.
 func Next(in []byte, fr Framing, limit int, f *Frame) (n int, err error) {
 	head := fr.HeaderLen()
 	if len(in) < head+messageLen || binary.BigEndian.Uint32(in) != wordRequest {
@@ -91,8 +91,8 @@ func nextUncommon(in []byte, head int, f *Frame) (n int, err error) {
 }
 
 // Need returns how many bytes in must have before Next can return a frame or an error. A caller that buffers a large
-// frame then calls Next once, not for every chunk. Need is for bytes for which Next has returned n == 0 without an error.
-// 0 means that the size is not there yet.
+// frame then calls Next once, not for every chunk. Need is for bytes for which Next has returned n == 0 without an
+// error. 0 means that the size is not there yet.
 func Need(in []byte, fr Framing) int {
 	if len(in) < plainHeaderLen || checkHeader(in) != nil {
 		return 0

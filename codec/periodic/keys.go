@@ -1,7 +1,7 @@
 package periodic
 
-// Keys that CONFIG_GET of a Treadle server answers beside the settings of the protocol. Other servers answer 0 to unknown
-// keys, which means "no" or "not known" for each of these. CONFIG_SET changes none of them.
+// Keys that CONFIG_GET of a Treadle server answers beside the settings of the protocol. Other servers answer 0 to
+// unknown keys, which means "no" or "not known" for each of these. CONFIG_SET changes none of them.
 const (
 	// KeyTreadle is answered with 1 by a server that knows these keys.
 	KeyTreadle = "treadle"
@@ -19,8 +19,8 @@ const (
 	KeyGone   = "treadle.gone"
 	// KeyLoaded is how many jobs this connection's last LOAD submitted.
 	KeyLoaded = "treadle.loaded"
-	// KeyStatus is answered with a text, not a number. It is STATUS with two more columns before the last: delayed jobs,
-	// and jobs that wait for others. Other servers answer with a number of four bytes.
+	// KeyStatus is answered with a text, not a number. It is STATUS with two more columns before the last: delayed
+	// jobs, and jobs that wait for others. Other servers answer with a number of four bytes.
 	KeyStatus = "treadle.status"
 	// KeyFailedStatus is answered as KeyStatus, with one more column before the last, for failed jobs.
 	KeyFailedStatus = "treadle.status.failed"

@@ -2,8 +2,9 @@ package periodic
 
 import "encoding/binary"
 
-// NeedJob returns how many bytes in, the front of an unfinished Job record, must have before ParseJob can continue. Once in
-// has the workload's size, that is the length of the record. It is more than len(in) while ParseJob returns ErrTruncated.
+// NeedJob returns how many bytes in, the front of an unfinished Job record, must have before ParseJob can continue.
+// Once in has the workload's size, that is the length of the record. It is more than len(in) while ParseJob returns
+// ErrTruncated.
 func NeedJob(in []byte) int {
 	need := minJobLen
 	if len(in) < need {

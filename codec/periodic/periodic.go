@@ -54,8 +54,8 @@ const (
 	MaxStr8 = 255
 )
 
-// After an error of Next, NextResponse or NextHello the connection must be closed, since the start of the next packet is
-// not known. The errors of ParseJob concern one record of a complete frame.
+// After an error of Next, NextResponse or NextHello the connection must be closed, since the start of the next packet
+// is not known. The errors of ParseJob concern one record of a complete frame.
 var (
 	// ErrMagic means that the packet does not begin with the magic bytes of its direction.
 	ErrMagic = errors.New("periodic: wrong magic bytes")

@@ -13,8 +13,8 @@ import (
 	"treadle/sched"
 )
 
-// CronModel is what the ledger knows of a queue whose jobs cron entries submit. Each run that the server counts has had a
-// job, which is there or was done, also after a crash: a time is met once.
+// CronModel is what the ledger knows of a queue whose jobs cron entries submit. Each run that the server counts has had
+// a job, which is there or was done, also after a crash: a time is met once.
 type CronModel struct {
 	queue   string
 	entries [2]*cronEntry

@@ -1,10 +1,10 @@
 // Package sim simulates Treadle: whole servers in memory. Everything around the servers is simulated, and a seed alone
 // decides what happens and in which order. A seed that finds a bug finds it every time.
 //
-// There are two plays. PlayServer has one server: the real sessions, codecs, scheduler and journal. Around it are peers of
-// Periodic in both framings, of Gloom, of dwork, of both versions of kts46 and of the HTTP API, and a Disbatch node. The
-// play of package site has three hosts of a Disbatch site around the double of their database. Each host is a server with
-// its node and the driver.
+// There are two plays. PlayServer has one server: the real sessions, codecs, scheduler and journal. Around it are peers
+// of Periodic in both framings, of Gloom, of dwork, of both versions of kts46 and of the HTTP API, and a Disbatch node.
+// The play of package site has three hosts of a Disbatch site around the double of their database. Each host is a
+// server with its node and the driver.
 //
 //   - Simulator acts. It draws the next step from the seed and the step's number, moves bytes and calls through the
 //     Network, lets time pass, fills, slows and breaks the disk, and kills, stops and starts the server.

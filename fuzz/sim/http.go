@@ -180,8 +180,8 @@ func (s *Simulator) httpStep() {
 	}
 }
 
-// httpHangUp lets the client of a call that has no answer hang up. In half of the cases the turn goes on, so that what the
-// call waits for may come in the same turn.
+// httpHangUp lets the client of a call that has no answer hang up. In half of the cases the turn goes on, so that what
+// the call waits for may come in the same turn.
 func (s *Simulator) httpHangUp() {
 	all := slices.DeleteFunc(slices.Clone(s.net.httpOpen), func(f *httpCall) bool { return f.hungUp || f.reserve == nil && f.awaits == nil })
 	if len(all) == 0 {

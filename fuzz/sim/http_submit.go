@@ -125,7 +125,8 @@ func (s *Simulator) httpSubmit() {
 		}
 	}
 	f.answer = func(status int, all []byte) { s.ledger.httpSubmitted(f, j, refused, status, all) }
-	s.trace.Say("over HTTP %v is submitted to q%d, of priority %d, after %v, at %v, and awaited for %v", j, j.queue, j.priority, time.Duration(sent.Delay), sent.At, time.Duration(sent.Wait))
+	s.trace.Say("over HTTP %v is submitted to q%d, of priority %d, after %v, at %v, and awaited for %v", j, j.queue, j.priority,
+		time.Duration(sent.Delay), sent.At, time.Duration(sent.Wait))
 	s.httpAsk(f)
 	s.trace.Say("that is h%d", f.number)
 }

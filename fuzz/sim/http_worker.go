@@ -130,8 +130,8 @@ func (l *Ledger) checkReservesIdle() {
 	}
 }
 
-// lenders counts what a queue has as workers over HTTP: the reserves without an answer, and all leased jobs as one. unsure
-// is one if it is not known whether a job is leased.
+// lenders counts what a queue has as workers over HTTP: the reserves without an answer, and all leased jobs as one.
+// unsure is one if it is not known whether a job is leased.
 func (l *Ledger) lenders(queue int) (n, unsure int) {
 	for _, f := range l.net.httpOpen {
 		n += oneUnless(f.reserve == nil || !f.reserve.conn.does[queue])
@@ -148,8 +148,8 @@ func (l *Ledger) lenders(queue int) (n, unsure int) {
 	return n, unsure
 }
 
-// hungUp notes that the server had an answer with jobs for a worker that has hung up: they are ready again, and have not
-// failed.
+// hungUp notes that the server had an answer with jobs for a worker that has hung up: they are ready again, and have
+// not failed.
 func (l *Ledger) hungUp(r *reserve) {
 	for _, x := range l.net.granted {
 		if x.conn != r.conn || x.over() {

@@ -141,7 +141,8 @@ func (s *Simulator) ktsGiven(f *ktsFlight, given []*ktsTask) {
 		}
 		*t = queued
 	}
-	s.trace.Fail("after %v the server shows\n%s%s, and the ledger has\n%s%sof which it may be given %d", f, v.list, v.tasks, s.ledger.kts.list(), s.ledger.kts.tasks(), len(given))
+	s.trace.Fail("after %v the server shows\n%s%s, and the ledger has\n%s%sof which it may be given %d", f, v.list, v.tasks,
+		s.ledger.kts.list(), s.ledger.kts.tasks(), len(given))
 }
 
 // ktsTouched notes that the server gives a task its next revision.

@@ -10,8 +10,9 @@ import (
 	"treadle/codec/admin"
 )
 
-// A worker over HTTP holds its jobs under leases, which end by themselves and survive the server. Each reserve has a Conn
-// without a peer, which holds the jobs that it was given. The ledger hears of them when the server has them: it looks.
+// A worker over HTTP holds its jobs under leases, which end by themselves and survive the server. Each reserve has a
+// Conn without a peer, which holds the jobs that it was given. The ledger hears of them when the server has them: it
+// looks.
 
 // Lease is the hold of a reserve on one job.
 type Lease struct {

@@ -22,8 +22,9 @@ var malformed = []periodic.Command{
 
 // malformedFrames are the same for both sides of the Gloom protocol.
 var malformedFrames = map[peerKind][]string{
-	gloomMaster: {`{"action":"submit"}`, `{"action":"submit","id":1,"type":"t","priority":"high","body":1}`, `{"action":"join","type":"t"}`, `{"x":1}`, `{"action":"halt"}`},
-	gloomSlave:  {`{"action":"join"}`, `{"action":"submit","id":1,"type":"t","body":1}`, `{"x":1}`, `{"action":"halt"}`},
+	gloomMaster: {`{"action":"submit"}`, `{"action":"submit","id":1,"type":"t","priority":"high","body":1}`,
+		`{"action":"join","type":"t"}`, `{"x":1}`, `{"action":"halt"}`},
+	gloomSlave: {`{"action":"join"}`, `{"action":"submit","id":1,"type":"t","body":1}`, `{"x":1}`, `{"action":"halt"}`},
 }
 
 // sendMalformed sends a request that the server must refuse.

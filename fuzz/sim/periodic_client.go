@@ -18,7 +18,8 @@ func (s *Simulator) resultOf(h heldJob) string {
 // record encodes the Job record of a job.
 func (s *Simulator) record(j *Job, at int64) []byte {
 	return periodic.AppendJob(nil, &periodic.Job{
-		Func: []byte(s.ledger.queues[j.queue]), Name: []byte(j.name), Workload: []byte(j.workload()), SchedAt: at, Count: j.record.least, Timeout: int32(j.timeout / 1000),
+		Func: []byte(s.ledger.queues[j.queue]), Name: []byte(j.name), Workload: []byte(j.workload()), SchedAt: at, Count: j.record.least,
+		Timeout: int32(j.timeout / 1000),
 	})
 }
 

@@ -149,7 +149,8 @@ func (s *Simulator) checkStatus() {
 		lenders, unsure := s.ledger.lenders(queue)
 		workers += lenders
 		shown, jobs := 0, 0
-		if _, err := fmt.Sscanf(lines[name], "%d,%d,", &shown, &jobs); lines[name] != "" && err != nil || shown < workers || shown > workers+unsure || jobs < least || jobs > most {
+		if _, err := fmt.Sscanf(lines[name], "%d,%d,", &shown, &jobs); lines[name] != "" && err != nil || shown < workers ||
+			shown > workers+unsure || jobs < least || jobs > most {
 			s.trace.Fail("the status of %s is %q, and it has %d to %d workers and %d to %d jobs", name, lines[name], workers, workers+unsure, least, most)
 		}
 	}

@@ -42,7 +42,8 @@ func (l *Ledger) noteExpired() {
 	}
 }
 
-// checkExpired checks, when time has passed, that every RUN_JOB that is due to expire has; the server looks every second.
+// checkExpired checks, when time has passed, that every RUN_JOB that is due to expire has; the server looks every
+// second.
 func (l *Ledger) checkExpired() {
 	for _, c := range l.net.conns {
 		if !l.today(c.framing()) || c.gloom() || c.slow || c.peer.Broken || c.peer.Closed() {
@@ -56,7 +57,8 @@ func (l *Ledger) checkExpired() {
 	}
 }
 
-// ends are the results that a RUN_JOB of c gets when its job fails and when it is removed, and whether a failure ends it.
+// ends are the results that a RUN_JOB of c gets when its job fails and when it is removed, and whether a failure ends
+// it.
 func (l *Ledger) ends(c *Conn) (failed, removed string, failEnds bool) {
 	if c.framing() == periodic.CRC && l.setup.era >= "2023" {
 		return "failed", "removed", true

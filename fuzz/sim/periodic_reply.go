@@ -163,7 +163,8 @@ func (l *Ledger) checkResult(c *Conn, q *Request, body []byte) {
 	}
 	failed, removed, failEnds := l.ends(c)
 	for k := j; k != nil; k = k.next {
-		if slices.Contains(k.results, string(body)) || failEnds && string(body) == failed && k.returned > 0 || string(body) == removed && k.now != sure && k.next == nil {
+		if slices.Contains(k.results, string(body)) || failEnds && string(body) == failed && k.returned > 0 ||
+			string(body) == removed && k.now != sure && k.next == nil {
 			return
 		}
 	}

@@ -31,7 +31,8 @@ func newSettings() []*setting {
 		{names: []string{"revert-delay", "revert-interval"}, values: []uint32{300}},
 		{names: []string{"max-patch", "max-batch-size"}, today: []string{"max-batch-size"}, values: []uint32{isUnset}, unset: [2]uint32{500, 250}},
 		lockTimeoutSetting: {names: []string{"lock-timeout"}, today: []string{"lock-timeout"}, values: []uint32{300}, choices: []uint32{1, 10, 300}},
-		keepaliveSetting:   {names: []string{"keepalive"}, today: []string{"keepalive"}, values: []uint32{isUnset}, unset: [2]uint32{120, 300}, choices: []uint32{15, 300, 300}},
+		keepaliveSetting: {names: []string{"keepalive"}, today: []string{"keepalive"}, values: []uint32{isUnset},
+			unset: [2]uint32{120, 300}, choices: []uint32{15, 300, 300}},
 		{today: []string{"max-pool-size"}, values: []uint32{2}},
 		{today: []string{"run-job-aggressive"}, values: []uint32{0}},
 	}

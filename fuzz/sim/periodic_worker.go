@@ -129,8 +129,8 @@ func (l *Ledger) mayHaveUnread(c *Conn, j *Job) bool {
 	return false
 }
 
-// lostUnread notes the end of a connection: a job that it was given and has not read is ready again, at another place in
-// the line. One that was broadcast to it or that its worker takes along is lost.
+// lostUnread notes the end of a connection: a job that it was given and has not read is ready again, at another place
+// in the line. One that was broadcast to it or that its worker takes along is lost.
 func (l *Ledger) lostUnread(c *Conn) {
 	for _, j := range l.jobs {
 		switch {

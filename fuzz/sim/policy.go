@@ -24,8 +24,8 @@ func (s *Simulator) queueName(prefix string, shard int) string {
 	}
 }
 
-// namePolicyQueues chooses the queue with a policy, its dead-letter queue and that of cron entries, of different shards if
-// there are several.
+// namePolicyQueues chooses the queue with a policy, its dead-letter queue and that of cron entries, of different shards
+// if there are several.
 func (s *Simulator) namePolicyQueues() {
 	m := s.ledger.policy
 	m.queue, m.dead, s.ledger.cron.queue = s.queueName("policed", 2), s.queueName("dead", 3), s.queueName("cron", 1)
@@ -114,7 +114,8 @@ func (s *Simulator) policyGrab(w *policyWorker) {
 	}
 }
 
-// policyReport lets a worker report the first job that a worker has, or a job that it no longer has, which changes nothing.
+// policyReport lets a worker report the first job that a worker has, or a job that it no longer has, which changes
+// nothing.
 func (s *Simulator) policyReport(end report) {
 	for _, w := range s.ledger.policy.workers {
 		if len(w.late) > 0 && s.rng.IntN(2) == 0 {

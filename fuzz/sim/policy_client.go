@@ -81,8 +81,8 @@ func (m *PolicyModel) answered(c *policyClient, id uint32, body []byte) {
 	}
 }
 
-// result checks the result of a RUN_JOB, which is empty when the job was given up or has expired. One that is ignored has
-// what is kept of the job before.
+// result checks the result of a RUN_JOB, which is empty when the job was given up or has expired. One that is ignored
+// has what is kept of the job before.
 func (m *PolicyModel) result(q *policyRequest, result string) {
 	j := q.job
 	m.turned()

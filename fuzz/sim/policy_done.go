@@ -9,8 +9,8 @@ import (
 	"treadle/codec/admin"
 )
 
-// The policy model knows which jobs are kept after their end, and with what; whose names are still taken; and when a job
-// is too old to start.
+// The policy model knows which jobs are kept after their end, and with what; whose names are still taken; and when a
+// job is too old to start.
 
 // finished are the places of jobs that are done or have expired, and that the server still knows.
 const finished = doneName | doneKept | doneResult | expired
@@ -44,7 +44,8 @@ func (m *PolicyModel) ends(j *policyJob) {
 	j.becomes(f)
 }
 
-// lesser returns what an ended job may be by now, because there are too many or it is too old: the same, or one place less.
+// lesser returns what an ended job may be by now, because there are too many or it is too old: the same, or one place
+// less.
 func (m *PolicyModel) lesser(j *policyJob, f fate, now int64) fate {
 	others := func(of, anyTime place) (n int) {
 		for _, o := range m.jobs {
@@ -148,7 +149,8 @@ func (m *PolicyModel) isTooOld(j *policyJob) bool {
 	return m.rule.ttl > 0 && m.before == nil && !slices.ContainsFunc(j.might, inTime)
 }
 
-// policySweep is the longest time in milliseconds between two sweeps for jobs that have expired, if job-ttl is no longer.
+// policySweep is the longest time in milliseconds between two sweeps for jobs that have expired, if job-ttl is no
+// longer.
 const policySweep = 1000
 
 // checkSwept checks that a job that is seen in the queue is not one that was to be swept out of it.

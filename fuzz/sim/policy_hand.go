@@ -92,7 +92,8 @@ func (m *PolicyModel) hands(w *policyWorker, j *policyJob, queue string, handle 
 	w.grabs--
 }
 
-// policyGrace is how long after a time-out the server waits for the worker; roundUp is what it makes of the end of that.
+// policyGrace is how long after a time-out the server waits for the worker; roundUp is what it makes of the end of
+// that.
 const policyGrace, policyGrain = 1000, 128
 
 func roundUp(mono int64) int64 { return (mono + policyGrain - 1) &^ (policyGrain - 1) }

@@ -92,8 +92,8 @@ var policyTexts = []policyText{
 	{"dead-letter", "(the dead-letter queue)", func(r *policyRule) { r.deadLetter = true }},
 }
 
-// policyKey is the key of a rule that says what a job's key is; policyWeights is that of weights, which the server refuses
-// where the keys do not take turns.
+// policyKey is the key of a rule that says what a job's key is; policyWeights is that of weights, which the server
+// refuses where the keys do not take turns.
 const policyKey, policyWeights, policyFair = "key", "weights", "fair"
 
 // policyPaused is the key of a rule for a pause, with two of its values.
@@ -150,8 +150,8 @@ type policySet struct {
 // policyGlobs match the queue of the model alone; the second is the stronger.
 var policyGlobs = [2]string{"pol*", "*iced.*"}
 
-// newPolicySets returns the rules of a play, the weaker first: those of the file, which are drawn for the whole play, and
-// those of the run time, which are empty.
+// newPolicySets returns the rules of a play, the weaker first: those of the file, which are drawn for the whole play,
+// and those of the run time, which are empty.
 func newPolicySets(rng *rand.Rand) (all []*policySet) {
 	for _, glob := range policyGlobs {
 		// The rules of the file have it always: without it the server refuses a rule for keys.

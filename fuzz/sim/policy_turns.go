@@ -32,7 +32,8 @@ func (m *PolicyModel) turns(j *policyJob) {
 	m.turnOf(j, fair && r.keyConcurrency == 0)
 }
 
-// turnOf checks that a key has its whole turn. While either key has jobs all the time, each turn is as long as its weight.
+// turnOf checks that a key has its whole turn. While either key has jobs all the time, each turn is as long as its
+// weight.
 func (m *PolicyModel) turnOf(j *policyJob, fair bool) {
 	stays := func(key byte) bool { // it was ready when a job was handed out last, and still is; j alone is not enough
 		return slices.ContainsFunc(m.jobs, func(o *policyJob) bool { return o != j && o.key == key && o.inTurn && m.isReady(o) })

@@ -15,8 +15,8 @@ import (
 
 // The workers of the queue with a policy read all at once.
 
-// policyWorker is a worker of the queue: of Periodic in either framing, which serves the dead-letter queue as well, or a
-// Gloom slave.
+// policyWorker is a worker of the queue: of Periodic in either framing, which serves the dead-letter queue as well, or
+// a Gloom slave.
 type policyWorker struct {
 	number int
 	kind   peerKind

@@ -19,14 +19,17 @@ import (
 // settings are the options of the server.
 func (s *Simulator) settings() loop.Options {
 	return loop.Options{
-		Loops: 2, Shards: s.ledger.setup.shards, Periodic: loop.PeriodicOptions{CRC: s.ledger.setup.era, Grab: s.ledger.setup.grab, Shutdown: s.ledger.setup.stops}, MaxFrame: s.ledger.setup.frame, Gloom: loop.GloomOptions{MaxFrame: s.ledger.setup.frame}, MaxOutbound: s.ledger.setup.frame,
+		Loops: 2, Shards: s.ledger.setup.shards,
+		Periodic: loop.PeriodicOptions{CRC: s.ledger.setup.era, Grab: s.ledger.setup.grab, Shutdown: s.ledger.setup.stops},
+		MaxFrame: s.ledger.setup.frame, Gloom: loop.GloomOptions{MaxFrame: s.ledger.setup.frame}, MaxOutbound: s.ledger.setup.frame,
 		Kts46: loop.Kts46Options{RestartAfter: s.ledger.setup.restartAfter}, Admin: loop.AdminOptions{Rules: s.ledger.policy.policyFile()},
-		Dwork: loop.DworkOptions{Stop: s.ledger.setup.stopped, Complete: s.ledger.setup.complete, Restart: s.ledger.setup.restart, Remember: s.ledger.setup.remember, Lease: s.ledger.setup.lease},
+		Dwork: loop.DworkOptions{Stop: s.ledger.setup.stopped, Complete: s.ledger.setup.complete, Restart: s.ledger.setup.restart,
+			Remember: s.ledger.setup.remember, Lease: s.ledger.setup.lease},
 	}
 }
 
-// firstRun returns where the numbers of a server's runs begin: above all of the server before, and so far from them that
-// the scheduler remembers ended leases of both.
+// firstRun returns where the numbers of a server's runs begin: above all of the server before, and so far from them
+// that the scheduler remembers ended leases of both.
 func (s *Simulator) firstRun() uint64 { return uint64(s.crashes+1)<<32 + uint64(s.crashes)<<14 }
 
 // start starts a server on a disk. In one case of three the disk has a fault during a first start, and the server is

@@ -12,8 +12,8 @@ import (
 	"treadle/fuzz/sim/play"
 )
 
-// An orderly stop follows a signal or a client's SHUTDOWN. The server hands out no more jobs, and waits until no job runs
-// and no peer is owed anything, or until the time for this is over. Then every change that it has made is on disk.
+// An orderly stop follows a signal or a client's SHUTDOWN. The server hands out no more jobs, and waits until no job
+// runs and no peer is owed anything, or until the time for this is over. Then every change that it has made is on disk.
 
 // drainSteps limits how many things happen while a server stops.
 const drainSteps = 100

@@ -73,8 +73,8 @@ func newSetup(rng *rand.Rand) (s Setup) {
 }
 
 // Simulator plays one seed against one server in memory. It does everything that happens: it has the dice and the
-// server, and moves the peers of the network. The ledger has neither: it reads a clock and the disk's count of groups, and
-// judges everything that the server does.
+// server, and moves the peers of the network. The ledger has neither: it reads a clock and the disk's count of groups,
+// and judges everything that the server does.
 type Simulator struct {
 	trace  *play.Trace // the ledger's
 	net    *Network    // the ledger's

@@ -39,8 +39,8 @@
 //	POST  /api/v1/reload                  read the configuration again, and answer what has changed
 //	GET   /api/v1/openapi.json            all of these as an OpenAPI document
 //
-// A name that is not UTF-8 stands in name_b64 or queue_b64, in base64, instead of name or queue. The pattern of a rule is
-// UTF-8. A parameter queue may have any bytes.
+// A name that is not UTF-8 stands in name_b64 or queue_b64, in base64, instead of name or queue. The pattern of a rule
+// is UTF-8. A parameter queue may have any bytes.
 //
 // A change is answered when it holds and the journal has it. An error is {"error":"..."} with a status of 400 or more.
 package admin
@@ -336,8 +336,8 @@ func (i *Interface) change(c *codec.Change) error {
 	return nil
 }
 
-// commit returns when the journal has all changes. It may take as long as the disk does, so the caller must not hold mu:
-// other requests are answered meanwhile.
+// commit returns when the journal has all changes. It may take as long as the disk does, so the caller must not hold
+// mu: other requests are answered meanwhile.
 func (i *Interface) commit() error {
 	group, wait := i.host.DurableAll()
 	if !wait {

@@ -78,7 +78,8 @@ func (i *Interface) audit(who auditor, a codec.AuditRecord) {
 	i.host.PutSetting(auditPrefix+strconv.FormatUint(a.Number%maxAudit, 10), value)
 	l.mu.Unlock()
 	i.host.FlushLater()
-	i.host.Log().Info("audit", "by", a.By, "user", a.User, "from", a.From, "agent", a.Agent, "request", a.Request, "target", a.Target, "count", a.Count, "why", a.Why)
+	i.host.Log().Info("audit", "by", a.By, "user", a.User, "from", a.From, "agent", a.Agent, "request", a.Request, "target", a.Target,
+		"count", a.Count, "why", a.Why)
 }
 
 // add adds a record in the place of the oldest.

@@ -212,8 +212,8 @@ func readQueueChange(r *http.Request) (*codec.QueueChange, error) {
 	return &q, nil
 }
 
-// setPause changes the pause of the rule of a queue or pattern. It returns when the queues follow it and the journal has
-// it. An empty what ends the pause.
+// setPause changes the pause of the rule of a queue or pattern. It returns when the queues follow it and the journal
+// has it. An empty what ends the pause.
 func (i *Interface) setPause(r *http.Request, q *codec.QueueChange, what string) error {
 	who := i.whoAsks(r, q.By)
 	c := codec.Change{Pattern: q.Queue, Values: map[string]*string{pausedKey: nil, pausedKey + "-by": nil, pausedKey + "-why": nil}}

@@ -13,7 +13,8 @@ import (
 // idBase is the base of the numbers in the ids of connections, which have up to 64 bits.
 const idBase = 36
 
-// getConnections answers with a page of the connections, by id. protocol=P leaves the others out, which may make a page short.
+// getConnections answers with a page of the connections, by id. protocol=P leaves the others out, which may make a page
+// short.
 func (i *Interface) getConnections(r *http.Request) (any, error) {
 	q, err := parameters(r)
 	if err != nil {

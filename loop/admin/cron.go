@@ -18,8 +18,8 @@ import (
 	"treadle/sched"
 )
 
-// cronPrefix is in front of the name in the journal's key of a run-time entry. The value is the entry as JSON, null when
-// it was removed.
+// cronPrefix is in front of the name in the journal's key of a run-time entry. The value is the entry as JSON, null
+// when it was removed.
 const cronPrefix = "cron."
 
 // cronEntry is an entry as it was configured and as the scheduler has it.
@@ -246,7 +246,8 @@ func (i *Interface) Samples() (all []web.Sample) {
 	i.host.Sched().WalkCron(func(s *sched.CronStatus) {
 		for _, o := range sched.CronOutcomes() {
 			if n := s.Counts[o]; n > 0 {
-				all = append(all, web.Counter("treadle_cron_runs_total", "Times of cron entries, and runs by hand, by their outcome.", n).With("entry", s.Name).With("outcome", o.String()))
+				all = append(all, web.Counter("treadle_cron_runs_total", "Times of cron entries, and runs by hand, by their outcome.",
+					n).With("entry", s.Name).With("outcome", o.String()))
 			}
 		}
 	})

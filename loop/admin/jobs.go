@@ -30,8 +30,8 @@ const (
 // outcomeMoved is the outcome of an entry of a history whose text is a queue, no error.
 const outcomeMoved = "moved"
 
-// parameters reads the parameters of a request. A parameter that cannot be read is an error: without it the request would
-// be about more than was meant.
+// parameters reads the parameters of a request. A parameter that cannot be read is an error: without it the request
+// would be about more than was meant.
 func parameters(r *http.Request) (url.Values, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -146,8 +146,8 @@ func (i *Interface) spacesOf(name string) (set uint16, err error) {
 	return set, nil
 }
 
-// search calls add for the next jobs of a listing until add returns false, the time is over or the request has ended. It
-// stops between two jobs. done says that there are no others. add is called without a lock.
+// search calls add for the next jobs of a listing until add returns false, the time is over or the request has ended.
+// It stops between two jobs. done says that there are no others. add is called without a lock.
 func (i *Interface) search(ctx context.Context, l *sched.Listing, until time.Time, add func(*codec.ListedJob) (more bool)) (done bool, err error) {
 	select {
 	case i.searches <- struct{}{}:

@@ -18,8 +18,8 @@ import (
 const (
 	// linesBuffer is how much of the body is read at a time, in bytes.
 	linesBuffer = 64 << 10
-	// linesAhead is how many jobs may be submitted that the journal does not have yet: they fill a group of the journal,
-	// and the next ones are read while it is written.
+	// linesAhead is how many jobs may be submitted that the journal does not have yet: they fill a group of the
+	// journal, and the next ones are read while it is written.
 	linesAhead = 8 << 10
 	// maxRefusedLines bounds the refusals that the answer describes; it counts the others.
 	maxRefusedLines = 100
@@ -53,7 +53,8 @@ type journalAhead struct {
 func (i *Interface) postLines(w http.ResponseWriter, r *http.Request) (any, error) {
 	_, transfer := i.incoming.Begin(r.Context(), w)
 	defer transfer.End()
-	l := lines{i: i, in: bufio.NewReaderSize(steady(w, r.Body), linesBuffer), limit: int(i.maxBody()), sink: i.host.NewSink(), journalAhead: journalAhead{host: i.host}}
+	l := lines{i: i, in: bufio.NewReaderSize(steady(w, r.Body), linesBuffer), limit: int(i.maxBody()), sink: i.host.NewSink(),
+		journalAhead: journalAhead{host: i.host}}
 	for {
 		text, err := l.next(transfer.Hold)
 		if whole := err == nil || err == io.EOF; whole && len(bytes.TrimSpace(text)) > 0 {

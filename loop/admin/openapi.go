@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// openAPI describes the requests of Handler. TestOpenAPI writes it, from its table of operations and from the messages of
-// codec/admin with their comments: go test ./loop/admin -run TestOpenAPI -rewrite.
+// openAPI describes the requests of Handler. TestOpenAPI writes it, from its table of operations and from the messages
+// of codec/admin with their comments: go test ./loop/admin -run TestOpenAPI -rewrite.
 //
 //go:embed openapi.json
 var openAPI []byte

@@ -266,9 +266,9 @@ var (
 	see    = regexp.MustCompile(`\bsee ([A-Z]\w+)`)
 )
 
-// describe turns a comment of the source into a description: the names of fields and constants become those of JSON, and
-// "see X" the values of the constants that begin with X. names are those of the fields; the comment of a type begins with
-// that of the type.
+// describe turns a comment of the source into a description: the names of fields and constants become those of JSON,
+// and "see X" the values of the constants that begin with X. names are those of the fields; the comment of a type
+// begins with that of the type.
 func (s *schemas) describe(comment string, names map[string]string, ofType bool) string {
 	text := strings.NewReplacer(", as JSON has it", "", " as JSON has it", "").Replace(oneLine(comment))
 	text = see.ReplaceAllStringFunc(text, func(m string) string {

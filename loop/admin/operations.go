@@ -61,8 +61,8 @@ func (o *operations) start(i *Interface, c *codec.JobsChange, change *sched.JobC
 	if name, one := f.Queue(); one && change.Verb == sched.MoveJobs && string(protocol.Queue([]byte(name))) == change.Queue {
 		return nil, badf("the filter means jobs of the queue that they are to move to")
 	}
-	// A listing of one queue would list a job again that becomes delayed or fails again: the job comes to a later part of
-	// it. A listing by records lists each job once, as its record stays.
+	// A listing of one queue would list a job again that becomes delayed or fails again: the job comes to a later part
+	// of it. A listing by records lists each job once, as its record stays.
 	every := change.Verb == sched.SetPriority || change.Verb == sched.SetDue || change.Verb == sched.RunJobs
 	l, err := i.listingOf(f, "", every)
 	if err != nil {

@@ -54,9 +54,11 @@ func (i *Interface) getOverview(r *http.Request) (any, error) {
 
 // overviewOf returns a queue of an overview, without its pause.
 func overviewOf(s *sched.QueueStats, now sched.Time) codec.OverviewQueue {
-	q := codec.OverviewQueue{Busy: s.Busy, Finished: s.Tally.Ended[sched.EndingDone], GivenUp: s.Tally.Ended[sched.EndingFailed] + s.Tally.Ended[sched.EndingTimedOut]}
+	q := codec.OverviewQueue{Busy: s.Busy, Finished: s.Tally.Ended[sched.EndingDone],
+		GivenUp: s.Tally.Ended[sched.EndingFailed] + s.Tally.Ended[sched.EndingTimedOut]}
 	q.Queue.Queue, q.QueueBytes = codec.Name(protocol.Unescape(s.Name))
-	q.Workers, q.Ready, q.Delayed, q.Running, q.Locked, q.Waiting, q.Failed, q.Done = s.Workers, s.Ready, s.Delayed, s.Running, s.Parked, s.Waiting, s.Failed, s.Done
+	q.Workers, q.Ready, q.Delayed, q.Running, q.Locked, q.Waiting, q.Failed, q.Done = s.Workers, s.Ready, s.Delayed, s.Running, s.Parked,
+		s.Waiting, s.Failed, s.Done
 	for _, n := range s.Tally.Submitted {
 		q.Submitted += n
 	}

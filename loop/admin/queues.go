@@ -80,8 +80,8 @@ func showPause(q *codec.Queue, table *sched.Policies, name string) {
 	}
 }
 
-// firstQueues are the first queues by name of those that were added. It implements heap.Interface: the last by name is on
-// top.
+// firstQueues are the first queues by name of those that were added. It implements heap.Interface: the last by name is
+// on top.
 type firstQueues struct {
 	all   []sched.QueueStatus
 	limit int

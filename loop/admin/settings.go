@@ -32,8 +32,8 @@ func (i *Interface) postReload(*http.Request) (any, error) {
 	return &codec.SettingChanges{Changes: append([]codec.SettingChange{}, changes...)}, nil // in JSON an array, also of none
 }
 
-// Reload takes the rules and cron entries of a configuration file in place of those before, all or none. It returns when
-// the journal has what follows from them.
+// Reload takes the rules and cron entries of a configuration file in place of those before, all or none. It returns
+// when the journal has what follows from them.
 func (i *Interface) Reload(rules []sched.PolicyRule, cron []codec.CronEntry) error {
 	err := i.replaceFile(rules, cron)
 	return errors.Join(err, i.commit())

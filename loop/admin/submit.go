@@ -117,8 +117,8 @@ func decodeJob(text []byte, j *codec.Job) error {
 	return decode(text, j)
 }
 
-// decode decodes a JSON text, which has no members but v's. The strings of the text are UTF-8 as they stand: others would
-// be changed.
+// decode decodes a JSON text, which has no members but v's. The strings of the text are UTF-8 as they stand: others
+// would be changed.
 func decode(text []byte, v any) error {
 	if !utf8.Valid(text) || hasLoneSurrogate(text) {
 		return badf("the text is not UTF-8: a member with _b64 takes any bytes, in base64")

@@ -13,8 +13,8 @@ import (
 	"treadle/sched"
 )
 
-// maxWait bounds how long a submission waits for the end of its job: proxies close connections without a byte after about
-// a minute, others after five.
+// maxWait bounds how long a submission waits for the end of its job: proxies close connections without a byte after
+// about a minute, others after five.
 const maxWait = 5 * time.Minute
 
 // ending is how a job ended, for one wait.
@@ -72,9 +72,10 @@ func (i *Interface) deliverEnd(d *sched.Delivery) {
 	end.came <- struct{}{} // it has room for one
 }
 
-// submitAndWait submits a job, calls submitted, and waits for the job's end, at most so long. The job stays when the wait
-// ends before.
-func (i *Interface) submitAndWait(ctx context.Context, s *sched.Submission, limit time.Duration, answer codec.Submitted, sink protocol.Sink, submitted func()) (any, error) {
+// submitAndWait submits a job, calls submitted, and waits for the job's end, at most so long. The job stays when the
+// wait ends before.
+func (i *Interface) submitAndWait(ctx context.Context, s *sched.Submission, limit time.Duration, answer codec.Submitted,
+	sink protocol.Sink, submitted func()) (any, error) {
 	if limit > maxWait {
 		return nil, badf("the wait of %v is longer than %v", limit, maxWait)
 	}

@@ -11,8 +11,8 @@ import (
 	"treadle/sched"
 )
 
-// TestResultsAreBounded: the results of ended waits have a bound together until they are in answers. One that does not fit
-// ends its wait with an error. A result that is alone may have any size, and other ends have no bytes.
+// TestResultsAreBounded: the results of ended waits have a bound together until they are in answers. One that does not
+// fit ends its wait with an error. A result that is alone may have any size, and other ends have no bytes.
 func TestResultsAreBounded(t *testing.T) {
 	i := &Interface{host: aloneHost{}}
 	i.results.most, i.outgoing.Most = 10, 1<<20

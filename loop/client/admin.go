@@ -154,16 +154,16 @@ func (a *Admin) SetPolicy(ctx context.Context, pattern string, values map[string
 // cause is why a change is asked for, and by whom.
 func (a *Admin) cause(why string) admin.Cause { return admin.Cause{By: a.By, Why: why} }
 
-// Queues returns a page of the queues with names that begin with prefix, by name. after is the Next of the page before, or
-// empty.
+// Queues returns a page of the queues with names that begin with prefix, by name. after is the Next of the page before,
+// or empty.
 func (a *Admin) Queues(ctx context.Context, prefix, after string, limit int) (p admin.Queues, err error) {
 	query := url.Values{"prefix": {prefix}, "after": {after}, "limit": {strconv.Itoa(limit)}}
 	err = a.call(ctx, http.MethodGet, "/api/v1/queues?"+query.Encode(), nil, &p)
 	return p, err
 }
 
-// Connections returns a page of the server's connections, by id. after is the Next of the page before, or empty. protocol
-// leaves out those of others, unless it is empty, so a page may be short.
+// Connections returns a page of the server's connections, by id. after is the Next of the page before, or empty.
+// protocol leaves out those of others, unless it is empty, so a page may be short.
 func (a *Admin) Connections(ctx context.Context, protocol, after string, limit int) (p admin.Connections, err error) {
 	query := url.Values{"protocol": {protocol}, "after": {after}, "limit": {strconv.Itoa(limit)}}
 	err = a.call(ctx, http.MethodGet, "/api/v1/connections?"+query.Encode(), nil, &p)

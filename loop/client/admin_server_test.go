@@ -88,8 +88,8 @@ func (o *operators) every(verb, filter string) int {
 	}
 }
 
-// TestFailedJobStory: a job fails at a Periodic worker and at a Gloom slave that dies, is given up with its history, and is
-// retried by hand and done.
+// TestFailedJobStory: a job fails at a Periodic worker and at a Gloom slave that dies, is given up with its history,
+// and is retried by hand and done.
 func TestFailedJobStory(t *testing.T) {
 	o := newOperators(t)
 	o.ok(o.set("mail.*", "retries=1", "backoff=1ms"))
@@ -153,7 +153,8 @@ func TestPolicyRules(t *testing.T) {
 	}
 }
 
-// TestAdminRefuses: a request that makes no sense is answered with what is wrong, and by other ports with what they are.
+// TestAdminRefuses: a request that makes no sense is answered with what is wrong, and by other ports with what they
+// are.
 func TestAdminRefuses(t *testing.T) {
 	o := newOperators(t)
 	if _, err := o.admin.ChangeJobs(o.ctx, &client.JobsChange{Verb: "remove", Queue: "q"}); err == nil || !strings.Contains(err.Error(), "has a queue and a name") {

@@ -123,7 +123,8 @@ func (a *Admin) queueChange(queue, what, why string) *admin.QueueChange {
 	return &admin.QueueChange{Queue: queue, What: what, Cause: a.cause(why)}
 }
 
-// Audit returns a page of the changes through the API, the newest first. after is the Next of the page before, or empty.
+// Audit returns a page of the changes through the API, the newest first. after is the Next of the page before, or
+// empty.
 func (a *Admin) Audit(ctx context.Context, after string, limit int) (p admin.Audit, err error) {
 	query := url.Values{"after": {after}, "limit": {strconv.Itoa(limit)}}
 	err = a.call(ctx, http.MethodGet, "/api/v1/audit?"+query.Encode(), nil, &p)

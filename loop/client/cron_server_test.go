@@ -8,8 +8,8 @@ import (
 	"treadle/loop/client"
 )
 
-// TestCronStory: an entry is added, its job is run by hand and done by a Periodic worker, and the entry is paused, resumed
-// and removed.
+// TestCronStory: an entry is added, its job is run by hand and done by a Periodic worker, and the entry is paused,
+// resumed and removed.
 func TestCronStory(t *testing.T) {
 	o := newOperators(t)
 	s, err := o.admin.AddCron(o.ctx, client.CronEntry{Name: "a", Schedule: "30 2 29 2 *", Zone: "Europe/Berlin", Queue: "f", WorkloadBytes: []byte("\xff")}, false)
@@ -55,7 +55,7 @@ func TestCronTime(t *testing.T) {
 	}
 }
 
-// TestCronErrors checks the answers to what cannot be meant.
+// TestCronErrors checks the answers to invalid entries.
 func TestCronErrors(t *testing.T) {
 	o := newOperators(t)
 	f := func(want string, change func(*client.CronEntry)) {

@@ -10,8 +10,8 @@ import (
 	"treadle/loop/client"
 )
 
-// TestFinishedJobStory: a result is read later; the name of a done job is not queued again, and a Run of it has the kept
-// result; a job that waits too long ends as expired, and is kept as that.
+// TestFinishedJobStory: a result is read later; the name of a done job is not queued again, and a Run of it has the
+// kept result; a job that waits too long ends as expired, and is kept as that.
 func TestFinishedJobStory(t *testing.T) {
 	o := newOperators(t)
 	o.ok(o.set("f", "keep-results=10", "keep-done=10", "unique-for=1h"))

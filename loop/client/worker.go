@@ -169,8 +169,8 @@ func (w *Worker) Fail(ctx context.Context, a *Assignment) error {
 // MaxErrorText is how many bytes of an error text a Treadle keeps.
 const MaxErrorText = 512
 
-// FailWith is Fail with an error text. A Treadle keeps its last MaxErrorText bytes in the history of the job, if the job has
-// one. Other servers ignore it.
+// FailWith is Fail with an error text. A Treadle keeps its last MaxErrorText bytes in the history of the job, if the
+// job has one. Other servers ignore it.
 func (w *Worker) FailWith(ctx context.Context, a *Assignment, text []byte) error {
 	return w.report(ctx, periodic.WorkFail, a, text)
 }

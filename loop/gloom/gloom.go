@@ -55,7 +55,8 @@ func (p *Protocol) slave(s *protocol.Session) protocol.Conversation {
 
 // CloseReasons implements protocol.LoopServed.
 func (p *Protocol) CloseReasons() []protocol.CloseReason {
-	return []protocol.CloseReason{{Err: errNotJSON, Label: "invalid_json"}, {Err: errNotObject, Label: "not_an_object"}, {Err: codec.ErrTooLarge, Label: "too_large"}}
+	return []protocol.CloseReason{{Err: errNotJSON, Label: "invalid_json"}, {Err: errNotObject, Label: "not_an_object"},
+		{Err: codec.ErrTooLarge, Label: "too_large"}}
 }
 
 // Samples implements protocol.Protocol.

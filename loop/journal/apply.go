@@ -27,7 +27,8 @@ func apply(db *pebble.DB, batchSize int, size int64, fill func(*applier) error) 
 	if err != nil {
 		return err
 	}
-	a := &applier{db: db, batchSize: batchSize, compactor: compactor{ops: make([]byte, 0, min(size, applyWindow)), maxStored: before.maxSeq, maxSeen: before.maxSeq}}
+	a := &applier{db: db, batchSize: batchSize,
+		compactor: compactor{ops: make([]byte, 0, min(size, applyWindow)), maxStored: before.maxSeq, maxSeen: before.maxSeq}}
 	if err := fill(a); err != nil || len(a.meta) == 0 {
 		return err
 	}

@@ -209,7 +209,8 @@ func (s *survey) dropPartialGroup() {
 		return
 	}
 	l := s.logs[c.partialAt.log]
-	s.addDropped(filepath.Join(logsName, l.name), c.partialAt.offset, l.end-c.partialAt.offset, fmt.Sprintf("group %d lacks parts: it was unfinished when the server ended, and was not acknowledged", c.partial.group))
+	s.addDropped(filepath.Join(logsName, l.name), c.partialAt.offset, l.end-c.partialAt.offset,
+		fmt.Sprintf("group %d lacks parts: it was unfinished when the server ended, and was not acknowledged", c.partial.group))
 	s.cutPartialGroup()
 }
 

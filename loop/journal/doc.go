@@ -108,13 +108,13 @@
 //	{"kind":"queue","seq":10,"queue":"echo"}
 //	{"kind":"cron","seq":11,"queue":"echo","name":"nightly","workload":"{\"times\":\"0 2 * * * Local\",\"handled\":1700000000000}"}
 //
-// The kinds of records are job, queue, dropped, edge, exit and cron. The members of a record are those
-// of Record: seq (ascending; by default the last one plus 1), queue, name, workload and holder
-// (bytes), space (required for a job: 1 Periodic, 4 dwork, 5 kts46, 7 beanstalk), sched_at, due, priority,
-// count, timeout, revision and task (integers; by default 0), log and after. A job that has
-// failed has failed_at, tries (integers) and attempts, see Attempts. A finished job that is kept has done_at, and result
-// (bytes; empty ones are written) when that is kept. A job that a worker has leased has lease, see Lease: a reader of the
-// token can report the job. A job that is known by its number, which is its seq and its name, has counts, see Counts.
+// The kinds of records are job, queue, dropped, edge, exit and cron. The members of a record are those of Record: seq
+// (ascending; by default the last one plus 1), queue, name, workload and holder (bytes), space (required for a job: 1
+// Periodic, 4 dwork, 5 kts46, 7 beanstalk), sched_at, due, priority, count, timeout, revision and task (integers; by
+// default 0), log and after. A job that has failed has failed_at, tries (integers) and attempts, see Attempts. A
+// finished job that is kept has done_at, and result (bytes; empty ones are written) when that is kept. A job that a
+// worker has leased has lease, see Lease: a reader of the token can report the job. A job that is known by its number,
+// which is its seq and its name, has counts, see Counts.
 //
 // The kinds of documents are project, numbers, definition and progress. A document has project
 // and name, the job's (bytes), and state, a JSON object, or text (bytes).

@@ -103,8 +103,8 @@ type book struct {
 	entries  int // projects and jobs
 	workers  map[string]*worker
 	sweepAt  int // number of workers at which the idle ones are removed
-	// floor is a revision. Every revision that was given before the start, or to a removed worker, is of the same second or
-	// earlier. A new revision is of a later second.
+	// floor is a revision. Every revision that was given before the start, or to a removed worker, is of the same
+	// second or earlier. A new revision is of a later second.
 	floor    int64
 	retired  int64                         // largest revision of a removed task
 	restored map[string]*protocol.Document // numbers that wait for their definition, by project and job with a NUL between

@@ -1,5 +1,5 @@
-// Package kts46 speaks the two protocols of the kts46 scheduler, see `treadle help kts46`. Clients define simulations and
-// workers run them, over XML-RPC in version 1 and over JSON-RPC in version 2.
+// Package kts46 speaks the two protocols of the kts46 scheduler, see `treadle help kts46`. Clients define simulations
+// and workers run them, over XML-RPC in version 1 and over JSON-RPC in version 2.
 //
 // Each connection has a goroutine. Long answers are built one at a time, see compose; large calls are handled one at a
 // time, see readCall.

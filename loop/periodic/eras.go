@@ -27,7 +27,8 @@ var eras = map[string]*era{
 	"2019":    {status: codec.StatusCRC, dataResults: true, failEnds: true},
 	"2020":    {status: codec.StatusCRC, dataResults: true, failEnds: true, dataReports: true},
 	"2023":    {status: codec.StatusCRC, dataResults: true, failEnds: true, dataReports: true, acksWorkers: true, failed: resultFailed, removed: resultRemoved},
-	"2026":    {status: codec.StatusCRC, dataResults: true, failEnds: true, dataReports: true, acksWorkers: true, failed: resultFailed, removed: resultRemoved, is2026: true},
+	"2026": {status: codec.StatusCRC, dataResults: true, failEnds: true, dataReports: true, acksWorkers: true, failed: resultFailed,
+		removed: resultRemoved, is2026: true},
 }
 
 // The results of a RUN_JOB whose job failed or was removed. Before March 2022 they are empty.

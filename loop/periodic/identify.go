@@ -18,7 +18,8 @@ var (
 func notPeriodic(what string) error { return fmt.Errorf("%s (%w)", what, codec.ErrMagic) }
 
 // httpMethods are the first bytes of HTTP requests. The original's WebSocket client sends a GET.
-var httpMethods = [][]byte{[]byte("GET "), []byte("POST "), []byte("PUT "), []byte("HEAD "), []byte("OPTIONS "), []byte("DELETE "), []byte("PATCH "), []byte("CONNECT "), []byte("PRI ")}
+var httpMethods = [][]byte{[]byte("GET "), []byte("POST "), []byte("PUT "), []byte("HEAD "), []byte("OPTIONS "), []byte("DELETE "),
+	[]byte("PATCH "), []byte("CONNECT "), []byte("PRI ")}
 
 // identify returns the error for the first bytes of a connection.
 func identify(in []byte) error {

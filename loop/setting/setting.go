@@ -1,6 +1,6 @@
-// Package setting reads the settings of a server from the tags of the structs that hold them. A setting is one field. Its
-// tags are all that is said of it anywhere: flags, variables, keys of the configuration file, help and documents follow
-// from them.
+// Package setting reads the settings of a server from the tags of the structs that hold them. A setting is one field.
+// Its tags are all that is said of it anywhere: flags, variables, keys of the configuration file, help and documents
+// follow from them.
 //
 //	name         the flag without its dashes, and the key of the file
 //	default      the value as text; without the tag it is empty, or other settings decide it

@@ -11,7 +11,8 @@ import (
 	"treadle/loop/setting"
 )
 
-// TestTags: every setting of the server has one name, a help that says its default, a group, and bounds that hold its default.
+// TestTags: every setting of the server has one name, a help that says its default, a group, and bounds that hold its
+// default.
 func TestTags(t *testing.T) {
 	o := loop.Defaults()
 	names := []string{}

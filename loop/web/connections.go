@@ -16,8 +16,8 @@ import (
 const (
 	// newGrace is the time for a new connection to send its first byte.
 	newGrace = 250 * time.Millisecond
-	// requestGrace is the time for a request, and the time from an answer to the next request. Pages take milliseconds. A
-	// profile takes longer, but is rarely recorded while very many peers connect.
+	// requestGrace is the time for a request, and the time from an answer to the next request. Pages take milliseconds.
+	// A profile takes longer, but is rarely recorded while very many peers connect.
 	requestGrace = time.Second
 )
 

@@ -15,8 +15,8 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, c)
 }
 
-// PeerUser returns the user id of the process that has connected to a Unix socket, as the kernel knows it. ok is false for
-// a request that came another way.
+// PeerUser returns the user id of the process that has connected to a Unix socket, as the kernel knows it. ok is false
+// for a request that came another way.
 func PeerUser(r *http.Request) (uid uint32, ok bool) {
 	c, _ := r.Context().Value(peerKey{}).(net.Conn)
 	if wrapped, is := c.(interface{ NetConn() net.Conn }); is {

@@ -27,8 +27,9 @@ type Config struct {
 	MaxBody        int64         // bytes; reading more fails with http.MaxBytesError; 0: the handlers limit it
 	MaxConnections int           // see connections; 0: the listener limits them
 	Grace          time.Duration // for Close to wait for requests in progress
-	// Admit counts a connection that Admit, the function, takes out of MaxConnections; leave ends that. Its error names the
-	// setting of the limit that is reached. It is called under a lock. nil: every connection stays within MaxConnections.
+	// Admit counts a connection that Admit, the function, takes out of MaxConnections; leave ends that. Its error names
+	// the setting of the limit that is reached. It is called under a lock. nil: every connection stays within
+	// MaxConnections.
 	Admit func() (leave func(), err error)
 }
 

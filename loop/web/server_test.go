@@ -105,8 +105,8 @@ func TestTransferMoves(t *testing.T) {
 	})
 }
 
-// TestTransferWaits: a transfer that is evicted while it waits for its turn keeps its connection, and its wait ends. One
-// that is evicted during its turn keeps both.
+// TestTransferWaits: a transfer that is evicted while it waits for its turn keeps its connection, and its wait ends.
+// One that is evicted during its turn keeps both.
 func TestTransferWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, turns := Transfers{Budget: budget.Budget{Most: 10}}, make(Turns, 1)

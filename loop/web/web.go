@@ -29,7 +29,8 @@ func Counter(name, help string, v uint64) Sample {
 	return Sample{Name: name, Help: help, Counter: true, Value: float64(v)}
 }
 
-// ProtocolErrors returns the sample of a kind of peers' errors in a protocol. docs/operations.md says what the kinds are.
+// ProtocolErrors returns the sample of a kind of peers' errors in a protocol. docs/operations.md says what the kinds
+// are.
 func ProtocolErrors(protocol, kind string, v uint64) Sample {
 	return Counter("treadle_protocol_errors_total", "Errors of peers: requests and messages that were not understood or not allowed, and connections that were closed for them.", v).
 		With("protocol", protocol).With("kind", kind)
@@ -111,11 +112,11 @@ type Page struct {
 	Pattern string
 	Handler http.HandlerFunc
 	Probe   bool // monitors ask for it, under any host name
-	// Long requests are an interface's: Admit counts their connections, the handler bounds their bodies and sets the time to
-	// read an answer when it has one.
+	// Long requests are an interface's: Admit counts their connections, the handler bounds their bodies and sets the
+	// time to read an answer when it has one.
 	Long bool
-	// Allow, of a Long page, answers a request that it refuses, and returns false; nil: all are allowed. It is asked before
-	// the connection is admitted.
+	// Allow, of a Long page, answers a request that it refuses, and returns false; nil: all are allowed. It is asked
+	// before the connection is admitted.
 	Allow func(w http.ResponseWriter, r *http.Request) bool
 }
 
@@ -158,7 +159,8 @@ func RefuseJSON(w http.ResponseWriter, status int, why string) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": why}) // fails when the peer has gone
 }
 
-// onThisMachine returns a handler that refuses requests from other machines: there are no users whose rights it could check.
+// onThisMachine returns a handler that refuses requests from other machines: there are no users whose rights it could
+// check.
 func onThisMachine(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if from, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !from.Addr().Unmap().IsLoopback() {
@@ -181,7 +183,8 @@ func New(l net.Listener, guard *Guard, samples func() []Sample, admit func() (le
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collector(func() []Sample { return slices.Concat(samples(), guard.samples(), counted.samples()) }))
 	open, guarded := http.NewServeMux(), http.NewServeMux()
-	pages = append(pages, Page{Pattern: "GET /metrics", Probe: true, Handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP})
+	pages = append(pages, Page{Pattern: "GET /metrics", Probe: true,
+		Handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP})
 	for _, p := range pages {
 		mux := guarded
 		if p.Probe {

@@ -1,5 +1,5 @@
-// Package play is what the plays of the simulation share: the record of a play, tables from which its dice draw, and the
-// search for a shorter play that fails in the same way. It knows neither servers nor peers.
+// Package play is what the plays of the simulation share: the record of a play, tables from which its dice draw, and
+// the search for a shorter play that fails in the same way. It knows neither servers nor peers.
 package play
 
 import (

@@ -1,3 +1,3 @@
-// Package site is the play of a Disbatch site: three hosts, each with a server in memory and its node, share the double of
-// their database.
+// Package site is the play of a Disbatch site: three hosts, each with a server in memory and its node, share the double
+// of their database.
 package site

@@ -58,7 +58,8 @@ func (s *site) start(h *host) {
 	if l.server, err = loop.NewOffline(loop.Options{Shards: 1}); err != nil {
 		s.trace.Fail("%v does not start: %v", l, err)
 	}
-	// Several goroutines of a node may pick at the same instant, in any order: what they get follows from the instant alone.
+	// Several goroutines of a node may pick at the same instant, in any order: what they get follows from the instant
+	// alone.
 	pick := func(n int) int {
 		return rand.New(rand.NewPCG(s.seed^uint64(time.Now().UnixNano()), uint64(h.number<<32|l.number))).IntN(n)
 	}

@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// File is a parsed config.json of the original with the additional keys of Treadle. Parse ignores keys that have no field here.
+// File is a parsed config.json of the original with the additional keys of Treadle. Parse ignores keys that have no
+// field here.
 type File struct {
 	Path string `json:"-"` // of the file; the node passes it to task runners
 
@@ -184,8 +185,8 @@ func (f *File) validate() error {
 // DemoPlugin is the built-in plugin for trials.
 const DemoPlugin = "Disbatch::Plugin::Demo"
 
-// PluginNames returns the sorted plugin names that a new queue may have: those of plugins and treadle_plugins, or DemoPlugin if
-// both are empty.
+// PluginNames returns the sorted plugin names that a new queue may have: those of plugins and treadle_plugins, or
+// DemoPlugin if both are empty.
 func (f *File) PluginNames() []string {
 	all := slices.Clone([]string(f.Plugins))
 	for name := range f.TreadlePlugins {
@@ -201,9 +202,9 @@ func (f *File) PluginNames() []string {
 // IsPluginName reports whether the original accepts a text as the name of a plugin.
 func IsPluginName(text string) bool { return pluginName.MatchString(text) }
 
-// Overlay returns a copy of the configuration with values for keys that the file does not set, or f itself if value is nil. value
-// returns the JSON of a key, or nil without a value. The copy is complete even with an error: a key with a wrong value
-// keeps the file's.
+// Overlay returns a copy of the configuration with values for keys that the file does not set, or f itself if value is
+// nil. value returns the JSON of a key, or nil without a value. The copy is complete even with an error: a key with a
+// wrong value keeps the file's.
 func (f *File) Overlay(value func(key string) []byte) (*File, error) {
 	if value == nil {
 		return f, nil

@@ -1,7 +1,7 @@
 package config
 
-// toJSON converts the relaxed JSON of the original's configuration to JSON. Comments from # to the end of the line and a comma
-// before a closing bracket become spaces. The length and all offsets stay the same.
+// toJSON converts the relaxed JSON of the original's configuration to JSON. Comments from # to the end of the line and
+// a comma before a closing bracket become spaces. The length and all offsets stay the same.
 func toJSON(relaxed []byte) []byte {
 	out := append([]byte(nil), relaxed...)
 	comma := -1 // index of the last comma if only space follows it

@@ -16,8 +16,8 @@ func (e *SettingError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *SettingError) Unwrap() error { return e.Err }
 
-// Listen listens on the TCP address of a setting; setting is its name for errors. The error is a SettingError if a retry does not
-// help.
+// Listen listens on the TCP address of a setting; setting is its name for errors. The error is a SettingError if a
+// retry does not help.
 func Listen(address, setting string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err == nil {

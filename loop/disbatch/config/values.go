@@ -29,8 +29,8 @@ func (s *schema) UnmarshalJSON(text []byte) error {
 // GFS decides which output of a task goes to GridFS. The zero value is never.
 type GFS int
 
-// Never and auto keep up to 15 MiB of output in the task's document and differ in the argument of a task runner only: output
-// beyond that goes to GridFS in both cases, since it must not be lost.
+// Never and auto keep up to 15 MiB of output in the task's document and differ in the argument of a task runner only:
+// output beyond that goes to GridFS in both cases, since it must not be lost.
 const (
 	gfsNever GFS = iota
 	gfsAlways
@@ -118,8 +118,8 @@ func (n *names) UnmarshalJSON(text []byte) error {
 // seconds is a duration in seconds.
 type seconds float64
 
-// Duration converts the setting. A positive duration below 1 ns becomes 1 ns, since 0 stands for no limit. A duration that
-// overflows becomes the longest one.
+// Duration converts the setting. A positive duration below 1 ns becomes 1 ns, since 0 stands for no limit. A duration
+// that overflows becomes the longest one.
 func (s seconds) Duration() time.Duration {
 	switch nanos := float64(s) * float64(time.Second); {
 	case s > 0 && nanos < 1:

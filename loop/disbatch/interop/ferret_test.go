@@ -12,8 +12,8 @@ import (
 	"github.com/FerretDB/FerretDB/ferretdb"
 )
 
-// suite holds the first words of the tests to run: those of the store, and those in which one node claims one task at a time.
-// FerretDB 1 changes a document in two steps, so two concurrent claims may get the same task.
+// suite holds the first words of the tests to run: those of the store, and those in which one node claims one task at a
+// time. FerretDB 1 changes a document in two steps, so two concurrent claims may get the same task.
 var suite = []string{
 	"TestTasksAre", "TestClaimsFollow", "TestOnlyOneRun", "TestFiles", "TestIndexes", "TestConfigCollection", "TestDemoPlugin",
 	"TestGFSAlways", "TestRunnerContract", "TestQueuesThat", "TestQueuesAlternate",

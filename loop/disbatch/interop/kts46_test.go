@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// kts46 holds the tests of the MongoDB of kts46 sites, with simulated original workers of both versions. Tests of an outage need a
-// double and are not among them.
+// kts46 holds the tests of the MongoDB of kts46 sites, with simulated original workers of both versions. Tests of an
+// outage need a double and are not among them.
 var kts46 = []string{
 	"TestProjects", "TestJobs", "TestDeleteJob", "TestBrokenJobs", "TestStatistics",
 	"TestOriginalWorkers", "TestExistingProjects", "TestChangedBeside", "TestMarkedBeside", "TestRestart",

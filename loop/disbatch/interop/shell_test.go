@@ -20,8 +20,8 @@ import (
 // installLimit bounds the time of npm, which fetches some hundred packages once.
 const installLimit = 5 * time.Minute
 
-// shell returns the program of MongoDB's own shell. npm installs the versions of mongosh/package-lock.json in the user's cache for
-// later runs.
+// shell returns the program of MongoDB's own shell. npm installs the versions of mongosh/package-lock.json in the
+// user's cache for later runs.
 func shell(t *testing.T) string {
 	t.Helper()
 	npm, err := exec.LookPath("npm")
@@ -118,7 +118,8 @@ func run(t *testing.T, program, database, script string) printed {
 	return all
 }
 
-// wants checks the fields of a document. A wanted value is canonical extended JSON, or a type in angle brackets for any value of it.
+// wants checks the fields of a document. A wanted value is canonical extended JSON, or a type in angle brackets for any
+// value of it.
 func wants(t *testing.T, doc map[string]any, fields map[string]string) {
 	t.Helper()
 	for name, want := range fields {
@@ -135,8 +136,8 @@ func wants(t *testing.T, doc map[string]any, fields map[string]string) {
 	}
 }
 
-// TestShell: a node runs the tasks that MongoDB's own shell has inserted, and the shell reads the fields of the original, with the
-// same types.
+// TestShell: a node runs the tasks that MongoDB's own shell has inserted, and the shell reads the fields of the
+// original, with the same types.
 func TestShell(t *testing.T) {
 	mongosh := shell(t)
 	treadle := os.Getenv("TREADLE_BINARY")

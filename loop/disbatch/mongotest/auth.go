@@ -22,8 +22,8 @@ type users struct {
 	mechanism map[string]*scram.Server // by name
 }
 
-// Require makes connections authenticate as one of the users of a database before any other command, with SCRAM-SHA-1, or with
-// SCRAM-SHA-256 if the release of the double has it.
+// Require makes connections authenticate as one of the users of a database before any other command, with SCRAM-SHA-1,
+// or with SCRAM-SHA-256 if the release of the double has it.
 func (s *Server) Require(source string, passwords map[string]string) error {
 	sha1, err := scramServer(scram.SHA1, passwords, func(name, password string) (*scram.Client, error) {
 		sum := md5.Sum([]byte(name + ":mongo:" + password)) // form of a password with SCRAM-SHA-1
@@ -68,7 +68,8 @@ type login struct {
 	done         bool
 }
 
-// authenticate answers a command of an authentication, and refuses other commands before it. ok is false for a command to run.
+// authenticate answers a command of an authentication, and refuses other commands before it. ok is false for a command
+// to run.
 func (s *Server) authenticate(p *login, command bson.D) (reply bson.D, ok bool) {
 	s.mu.Lock()
 	required := s.users

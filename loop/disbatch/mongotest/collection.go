@@ -59,8 +59,8 @@ func (x *index) key(doc bson.Raw) string {
 	return k
 }
 
-// put stores a document in place of old, or as a new one if old is nil. It panics with a commandError for a document that a unique
-// index refuses.
+// put stores a document in place of old, or as a new one if old is nil. It panics with a commandError for a document
+// that a unique index refuses.
 func (c *collection) put(old *record, doc bson.Raw) *record {
 	if len(doc) > maxDocument {
 		panic(commandError{10334, fmt.Sprintf("BSONObj size: %d is invalid: over %d", len(doc), maxDocument)})

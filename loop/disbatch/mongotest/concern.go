@@ -9,8 +9,8 @@ func (s *Server) WithoutJournal(yes bool) {
 	s.store.noJournal = yes
 }
 
-// WriteConcern returns the write concern of the last command of a name on a collection, or nil. The name of the collection begins
-// with its database.
+// WriteConcern returns the write concern of the last command of a name on a collection, or nil. The name of the
+// collection begins with its database.
 func (s *Server) WriteConcern(command, collection string) bson.Raw {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()

@@ -103,8 +103,8 @@ func (s *Server) Resume() error {
 	return nil
 }
 
-// Inject sets a function that returns the fault of each command, or nil for no faults. fault must be safe for concurrent use. Its
-// command waits for it.
+// Inject sets a function that returns the fault of each command, or nil for no faults. fault must be safe for
+// concurrent use. Its command waits for it.
 func (s *Server) Inject(fault func(command string) Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

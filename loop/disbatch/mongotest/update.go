@@ -103,7 +103,8 @@ func withID(doc bson.Raw) bson.Raw {
 	return document(d)
 }
 
-// update changes the first record that matches a filter, or all with multi. With upsert it inserts a document if none matches.
+// update changes the first record that matches a filter, or all with multi. With upsert it inserts a document if none
+// matches.
 func (c *collection) update(filter, update bson.Raw, multi, upsert bool) (matched, modified int, upserted bson.RawValue) {
 	limit := 1
 	if multi {

@@ -17,7 +17,8 @@ func lookup(doc bson.Raw, path string) bson.RawValue {
 	return doc.Lookup(strings.Split(path, ".")...)
 }
 
-// typeOrder returns the position of a value's type in MongoDB's sort order. Conditions never match values of another position.
+// typeOrder returns the position of a value's type in MongoDB's sort order. Conditions never match values of another
+// position.
 func typeOrder(v bson.RawValue) int {
 	switch v.Type {
 	case 0, bson.TypeNull, bson.TypeUndefined:

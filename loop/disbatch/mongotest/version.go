@@ -14,7 +14,8 @@ type Version struct {
 	Min, Max int32
 }
 
-// Releases of a double: those of Disbatch sites, and those at limits of the driver. MongoDB36 is the oldest that it supports.
+// Releases of a double: those of Disbatch sites, and those at limits of the driver. MongoDB36 is the oldest that it
+// supports.
 var (
 	MongoDB34 = Version{"3.4.24", 0, 5}
 	MongoDB36 = Version{"3.6.8", 0, 6}

@@ -54,8 +54,8 @@ func benchQueue(b *testing.B, site *store.Store, threads int) store.Queue {
 	return q
 }
 
-// benchNode runs a node until the end of the benchmark. It checks an empty queue again after the interval, which is not part of
-// the cost of a task.
+// benchNode runs a node until the end of the benchmark. It checks an empty queue again after the interval, which is not
+// part of the cost of a task.
 func benchNode(b *testing.B, c *config.File, interval time.Duration) {
 	node, err := New(Options{
 		Config: c, Name: "me", Interval: interval, Functions: newWorkers(false), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),

@@ -42,8 +42,8 @@ func TestTaskStartsOnce(t *testing.T) {
 	}
 }
 
-// TestForeignTasksKeepLimits: tasks of an earlier process count against the limits of the queue and of the node while they run,
-// in both dialects.
+// TestForeignTasksKeepLimits: tasks of an earlier process count against the limits of the queue and of the node while
+// they run, in both dialects.
 func TestForeignTasksKeepLimits(t *testing.T) {
 	for _, c := range []struct{ queue, node bson.D }{
 		{d("constructor", "F", "maxthreads", 2), d()}, {d("plugin", "F", "threads", 2), d()}, {d("constructor", "F", "maxthreads", 9), d("maxthreads", 2)},
@@ -74,7 +74,8 @@ func TestForeignTasksKeepLimits(t *testing.T) {
 // rarely makes a node tick once.
 func rarely(o *Options) { o.Interval = time.Hour }
 
-// TestSlotsRefillAtOnce: the end of a task refills its slot without a tick. With a limit of the node any queue may fill it.
+// TestSlotsRefillAtOnce: the end of a task refills its slot without a tick. With a limit of the node any queue may fill
+// it.
 func TestSlotsRefillAtOnce(t *testing.T) {
 	for _, limit := range []any{nil, 1} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
@@ -104,8 +105,8 @@ func TestRecount(t *testing.T) {
 	})
 }
 
-// TestRunnerSession: the process that runs commands has its own session, so that signals of a terminal or shell to the node do
-// not reach it.
+// TestRunnerSession: the process that runs commands has its own session, so that signals of a terminal or shell to the
+// node do not reach it.
 func TestRunnerSession(t *testing.T) {
 	s := newSite(t, plugins(map[string]string{"Session": shell("cut -d' ' -f6 /proc/$PPID/stat", "")}))
 	s.node("me")

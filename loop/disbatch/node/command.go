@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// killGrace is the time between SIGTERM and SIGKILL to a plugin. It also bounds the time that children of a finished plugin may
-	// keep its output open.
+	// killGrace is the time between SIGTERM and SIGKILL to a plugin. It also bounds the time that children of a
+	// finished plugin may keep its output open.
 	killGrace = 5 * time.Second
 	// defaultMaxOutput bounds the bytes kept of an output. It is several times the size of a document.
 	defaultMaxOutput = 64 << 20
 )
 
-// selfVariable is an environment variable of a plugin with the id of its task. It stops a task runner that starts itself for the
-// same task.
+// selfVariable is an environment variable of a plugin with the id of its task. It stops a task runner that starts
+// itself for the same task.
 const selfVariable = "TREADLE_DISBATCH_TASK"
 
 // capture is a writer that keeps the first room bytes and counts the others in cut.
@@ -51,8 +51,8 @@ type commandResult struct {
 // errToldToEnd is the reason of a plugin that stops with its task runner.
 var errToldToEnd = errors.New("its task runner was told to end")
 
-// executeCommand runs the command of a plugin with further arguments for a task. The command has its own process group and stops if
-// parent ends. An error means that it has not started.
+// executeCommand runs the command of a plugin with further arguments for a task. The command has its own process group
+// and stops if parent ends. An error means that it has not started.
 func executeCommand(parent context.Context, p *config.Plugin, task string, more []string, input []byte) (*commandResult, error) {
 	ctx, cancel := parent, context.CancelFunc(func() {})
 	if p.Timeout > 0 {

@@ -9,8 +9,8 @@ import (
 // kindDemo is the kind of DemoPlugin. No configuration has it.
 const kindDemo = "demo"
 
-// demo runs the built-in plugin. Each letter of the payload's field commands writes a line to stdout (a) or stderr (b), or fails the
-// task (c).
+// demo runs the built-in plugin. Each letter of the payload's field commands writes a line to stdout (a) or stderr (b),
+// or fails the task (c).
 func demo(t *store.Task) store.Outcome {
 	commands, _ := t.Params().DocumentOK()
 	var stdout, stderr strings.Builder

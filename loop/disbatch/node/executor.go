@@ -20,8 +20,9 @@ import (
 	"treadle/loop/disbatch/store"
 )
 
-// One separate process, the executor, runs all commands of a node. It outlives the node: when the node stops or dies, the process finishes its tasks
-// and exits. The node sends it assignments over a pipe as BSON documents. The process answers each of them with a report.
+// One separate process, the executor, runs all commands of a node. It outlives the node: when the node stops or dies,
+// the process finishes its tasks and exits. The node sends it assignments over a pipe as BSON documents. The process
+// answers each of them with a report.
 
 // report is the result of an assignment.
 type report struct {
@@ -54,12 +55,13 @@ func readDocument(in io.Reader, into any) error {
 	return bson.Unmarshal(doc, into)
 }
 
-// RunTasks runs the tasks of a node in a process of its own. It reads assignments from in until EOF, writes reports to out, and
-// returns after the last task has ended. It waits for a database that does not answer. If ctx ends, RunTasks reads no more
-// assignments, stops the running plugins, fails their tasks, and returns the first error of a task whose end it could not write.
+// RunTasks runs the tasks of a node in a process of its own. It reads assignments from in until EOF, writes reports to
+// out, and returns after the last task has ended. It waits for a database that does not answer. If ctx ends, RunTasks
+// reads no more assignments, stops the running plugins, fails their tasks, and returns the first error of a task whose
+// end it could not write.
 func RunTasks(ctx context.Context, c *config.File, in io.Reader, out io.Writer, log *slog.Logger) error {
-	// Survive the end of the node and of its terminal. Catch the signals instead of ignoring them: plugins would inherit the
-	// latter, and a pipeline with a closed reader would not end.
+	// Survive the end of the node and of its terminal. Catch the signals instead of ignoring them: plugins would
+	// inherit the latter, and a pipeline with a closed reader would not end.
 	gone := make(chan os.Signal, 1)
 	signal.Notify(gone, syscall.SIGPIPE, syscall.SIGHUP)
 	defer signal.Stop(gone)
@@ -150,7 +152,8 @@ type executor struct {
 // errExecutorEnded reports that the process has ended without a report on a task.
 var errExecutorEnded = errors.New("the process that runs the tasks of the node ended")
 
-// run sends an assignment to the process and waits for its report. errExecutorEnded leaves open whether the task has begun.
+// run sends an assignment to the process and waits for its report. errExecutorEnded leaves open whether the task has
+// begun.
 func (e *executor) run(id primitive.ObjectID, a *assignment) error {
 	doc, err := bson.Marshal(a)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-// extendedJSON returns a document as extended JSON, the form that plugins and workers receive. It fails for a damaged document and for
-// values without such a form.
+// extendedJSON returns a document as extended JSON, the form that plugins and workers receive. It fails for a damaged
+// document and for values without such a form.
 func extendedJSON(doc bson.Raw) (b []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil { // the driver panics on lengths that are too small

@@ -50,8 +50,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestNoTaskIsClaimedTwice: eight nodes run 2000 tasks, or 1000 with -short. Each task runs once, and never more of them than the
-// queue's threads, which are more than the nodes.
+// TestNoTaskIsClaimedTwice: eight nodes run 2000 tasks, or 1000 with -short. Each task runs once, and never more of
+// them than the queue's threads, which are more than the nodes.
 func TestNoTaskIsClaimedTwice(t *testing.T) {
 	t.Parallel()
 	nodes, threads, tasks := 8, 12, 2000
@@ -80,7 +80,8 @@ func TestNoTaskIsClaimedTwice(t *testing.T) {
 	w.once(t, tasks, threads)
 }
 
-// TestStopReleasesClaims: a stopping node queues its claimed tasks that have not begun again, in the dialect of the queue.
+// TestStopReleasesClaims: a stopping node queues its claimed tasks that have not begun again, in the dialect of the
+// queue.
 func TestStopReleasesClaims(t *testing.T) {
 	s := newSite(t)
 	var ids []primitive.ObjectID
@@ -104,8 +105,8 @@ func TestStopReleasesClaims(t *testing.T) {
 	}
 }
 
-// TestRestart: before its first claim a node orphans old claimed tasks, starts or releases recent ones, and keeps running ones if
-// configured, which count against the limit.
+// TestRestart: before its first claim a node orphans old claimed tasks, starts or releases recent ones, and keeps
+// running ones if configured, which count against the limit.
 func TestRestart(t *testing.T) {
 	s, w := newSite(t, functionPlugin, `"treadle_node": {"reclaim_own": false},`), newWorkers(true)
 	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 2))
@@ -137,8 +138,8 @@ func TestRestart(t *testing.T) {
 	s.Ends(ids[2], ids[5])
 }
 
-// TestCommandsSurviveNode: a command continues after the end of its node. Its process writes the end of the task, and a new node
-// counts it.
+// TestCommandsSurviveNode: a command continues after the end of its node. Its process writes the end of the task, and a
+// new node counts it.
 func TestCommandsSurviveNode(t *testing.T) {
 	dir := t.TempDir()
 	gate, begun := filepath.Join(dir, "gate"), filepath.Join(dir, "begun")
@@ -176,8 +177,8 @@ func TestRunnerDies(t *testing.T) {
 	}
 }
 
-// TestReclaimAfter: a node orphans the running tasks of a node whose entry does not change, if configured. It does not compare
-// clocks.
+// TestReclaimAfter: a node orphans the running tasks of a node whose entry does not change, if configured. It does not
+// compare clocks.
 func TestReclaimAfter(t *testing.T) {
 	s := newSite(t, `"treadle_node": {"reclaim_after": 3600},`)
 	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 0))
@@ -247,8 +248,8 @@ func TestDuplicateNode(t *testing.T) {
 	})
 }
 
-// TestLateHeartbeat: the last heartbeat of a killed process, which arrives while its successor observes the entry, does not
-// prevent the start.
+// TestLateHeartbeat: the last heartbeat of a killed process, which arrives while its successor observes the entry, does
+// not prevent the start.
 func TestLateHeartbeat(t *testing.T) {
 	s := newFaultySite(t)
 	must(t, s.Store.ReportNode(s.Ctx, "me", time.Now(), nil))

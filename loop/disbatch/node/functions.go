@@ -73,7 +73,8 @@ func (n *Node) runFunction(a *assignment) error {
 		case <-overdue:
 		case <-stopping:
 		}
-		// The first of simultaneous events counts. The answer is first, so that the result of a finished task is never lost.
+		// The first of simultaneous events counts. The answer is first, so that the result of a finished task is never
+		// lost.
 		switch {
 		case closed(answered):
 			return n.finish(n.callsCtx, a, &t, run, got.outcome())

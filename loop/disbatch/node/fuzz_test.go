@@ -17,8 +17,8 @@ import (
 	"treadle/loop/disbatch/store"
 )
 
-// FuzzDocument reads bytes as a task and as a document on the pipe. An accepted document can be sent on, and the input of a
-// plugin is JSON.
+// FuzzDocument reads bytes as a task and as a document on the pipe. An accepted document can be sent on, and the input
+// of a plugin is JSON.
 func FuzzDocument(f *testing.F) {
 	for _, doc := range sitetest.FuzzDocuments(f) {
 		f.Add(doc)
@@ -67,7 +67,8 @@ func checkOutcome(t *testing.T, o store.Outcome) {
 	}
 }
 
-// FuzzPluginOutput reads arbitrary output of plugins and results of workers. A simple reader by lines finds the same status line.
+// FuzzPluginOutput reads arbitrary output of plugins and results of workers. A simple reader by lines finds the same
+// status line.
 func FuzzPluginOutput(f *testing.F) {
 	for _, text := range []string{
 		"", "out\n", "out\n{\"status\": 3}\n", "{\"status\":1,\"stdout\":\"o\",\"stderr\":{\"a\":[1]}}", "a\n{\"STATUS\":0.5}\r\n\t ", "{\"status\":null}", "{\"status\":1}x", "\xff\n{}\n", "{\"status\":1,\"stdout\":[\"\xff\"],\"stderr\":\"\xff\"}",

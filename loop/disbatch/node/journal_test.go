@@ -12,8 +12,8 @@ import (
 	"treadle/loop/disbatch/store"
 )
 
-// TestJournaledWrites: claims, begins and ends have the write concern j, unless the configuration has another or the database has
-// no journal, which the node reports.
+// TestJournaledWrites: claims, begins and ends have the write concern j, unless the configuration has another or the
+// database has no journal, which the node reports.
 func TestJournaledWrites(t *testing.T) {
 	f := func(attributes, want string, noJournal bool) {
 		t.Helper()

@@ -106,7 +106,8 @@ func (s *site) ticks(n *started, more int) {
 	s.Until("ticks", func() bool { return count() >= from+more })
 }
 
-// TestQueueLimits: a limit of 2016 counts at one node, one of 2018 at all nodes. Null and missing are 0. A limit may be a text.
+// TestQueueLimits: a limit of 2016 counts at one node, one of 2018 at all nodes. Null and missing are 0. A limit may be
+// a text.
 func TestQueueLimits(t *testing.T) {
 	for _, c := range []struct {
 		queue  bson.D

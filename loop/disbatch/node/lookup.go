@@ -108,8 +108,8 @@ func (l *pluginLookup) lookUp(ctx context.Context, key lookupKey, a *lookup) {
 	a.class, a.err, a.at, a.pending = class, err, time.Now(), false
 }
 
-// perlScript loads a plugin as a task runner does, with the directories that the runner's file adds, and prints its class. Only 2016
-// runners accept PLUGIN::Task for PLUGIN.
+// perlScript loads a plugin as a task runner does, with the directories that the runner's file adds, and prints its
+// class. Only 2016 runners accept PLUGIN::Task for PLUGIN.
 const perlScript = `
 my ($runner, $plugin, $task, @places) = @ARGV;
 $0 = $runner;

@@ -37,8 +37,8 @@ func perlSite(t *testing.T) (runner string) {
 	return write("bin/task_runner", "#!"+perl+"\nuse strict;\nuse FindBin;\nuse lib \"$FindBin::Bin/../lib\"; # of the site\nprint STDERR qq{@ARGV};\n")
 }
 
-// TestLoadedPlugins: a node serves the queues whose plugins the task runner can load, listed in plugins or not, and no others. It
-// starts a 2016 runner with 2016 arguments.
+// TestLoadedPlugins: a node serves the queues whose plugins the task runner can load, listed in plugins or not, and no
+// others. It starts a 2016 runner with 2016 arguments.
 func TestLoadedPlugins(t *testing.T) {
 	runner := perlSite(t)
 	s := newSite(t, fmt.Sprintf(`"task_runner": %q, "quiet": 1, "plugins": ["My::Broken"],`, runner))

@@ -31,8 +31,8 @@ func (s *site) countTogether(claims int) {
 	})
 }
 
-// TestConcurrentClaimsFillLimit: eight nodes claim at once from a queue with fewer threads at all nodes. As many claims as
-// threads stay, in every order of the queue.
+// TestConcurrentClaimsFillLimit: eight nodes claim at once from a queue with fewer threads at all nodes. As many claims
+// as threads stay, in every order of the queue.
 func TestConcurrentClaimsFillLimit(t *testing.T) {
 	const nodes, threads = 8, 3
 	for _, sort := range []string{"fifo", "lifo", "default"} {

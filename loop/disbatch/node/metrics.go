@@ -9,8 +9,8 @@ import (
 	"treadle/loop/web"
 )
 
-// ends holds the values of the metrics' label end, in the order of counts. Other statuses of plugins share one value, since a label
-// must have few.
+// ends holds the values of the metrics' label end, in the order of counts. Other statuses of plugins share one value,
+// since a label must have few.
 var ends = [...]string{"succeeded", "failed", "other"}
 
 // endKind returns the index of a status in ends.
@@ -70,7 +70,8 @@ func (n *Node) Samples() []web.Sample {
 		web.Gauge("treadle_disbatch_slots", "Slots in use: claims under way and tasks.", slots),
 		web.Gauge("treadle_disbatch_tasks", "Tasks that this process has claimed and that are not at their end.", tasks),
 		web.Gauge("treadle_disbatch_queues", "Queues that this node serves.", queues),
-		web.Gauge("treadle_disbatch_last_tick_seconds", "When the node had last read its queues, in seconds since 1970; 0 is never.", float64(n.tally.ticked.Load())/1000),
+		web.Gauge("treadle_disbatch_last_tick_seconds", "When the node had last read its queues, in seconds since 1970; 0 is never.",
+			float64(n.tally.ticked.Load())/1000),
 	}
 	for i, end := range ends {
 		all = append(all, web.Counter("treadle_disbatch_tasks_total", "Tasks that ended.", n.tally.ended[i].Load()).With("end", end))

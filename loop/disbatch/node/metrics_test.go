@@ -37,8 +37,8 @@ func (s *site) counted(n *started, want ...string) {
 	}
 }
 
-// TestMetricsCountEnds: the metrics count ends by status, written by the process that runs commands, by the node for functions,
-// or by a task runner of the original.
+// TestMetricsCountEnds: the metrics count ends by status, written by the process that runs commands, by the node for
+// functions, or by a task runner of the original.
 func TestMetricsCountEnds(t *testing.T) {
 	t.Parallel()
 	runner := filepath.Join(t.TempDir(), "runner")
@@ -115,7 +115,8 @@ func (l *listened) Write(b []byte) (int, error) {
 	return l.text.Write(b)
 }
 
-// TestMetricsDuringOutage: a node that starts without a database serves its metrics, and runs tasks once the database answers.
+// TestMetricsDuringOutage: a node that starts without a database serves its metrics, and runs tasks once the database
+// answers.
 func TestMetricsDuringOutage(t *testing.T) {
 	t.Parallel()
 	s, log := newFaultySite(t), &listened{}

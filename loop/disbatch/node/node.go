@@ -21,7 +21,8 @@ import (
 const (
 	defaultInterval = time.Second
 	defaultDrain    = 10 * time.Second
-	// jitter is the fraction of an interval by which a tick is early or late. It spreads the queries of nodes that started together.
+	// jitter is the fraction of an interval by which a tick is early or late. It spreads the queries of nodes that
+	// started together.
 	jitter = 0.1
 	// duplicateWatch is the number of intervals that a starting node observes its entry for writes of another process.
 	// duplicateSigns is the number of consecutive observations that must see a write.
@@ -41,7 +42,8 @@ type Options struct {
 	// Executor is the command line of a process that calls RunTasks with its standard input and output. Without it the
 	// node serves functions only.
 	Executor []string
-	// Functions is the server with the workers for plugins of the kind function. Without it the node does not serve them.
+	// Functions is the server with the workers for plugins of the kind function. Without it the node does not serve
+	// them.
 	Functions Functions
 	Interval  time.Duration        // between ticks; default 1 s, as in the design text
 	Drain     func() time.Duration // time that a stopping node waits for tasks of functions; default 10 s
@@ -143,8 +145,8 @@ func New(o Options) (*Node, error) {
 	return n, nil
 }
 
-// Run serves until ctx ends. Then it releases claimed tasks that have not begun and waits for the tasks of functions. Tasks that are
-// commands continue in their process. Run waits for a database that does not answer.
+// Run serves until ctx ends. Then it releases claimed tasks that have not begun and waits for the tasks of functions.
+// Tasks that are commands continue in their process. Run waits for a database that does not answer.
 func (n *Node) Run(ctx context.Context) error {
 	defer n.store.Close()
 	defer n.plugins.processes.Wait()
@@ -216,9 +218,9 @@ func (n *Node) executorUsable(ctx context.Context) error {
 	return site.Retrier(n.log, nil).Usable(ctx)
 }
 
-// duplicate returns errDuplicate if the entry of this node keeps changing while this process does not write it. It compares
-// timestamps for equality only, since clocks of hosts differ. One change proves nothing: the last write of a killed process may
-// arrive late.
+// duplicate returns errDuplicate if the entry of this node keeps changing while this process does not write it. It
+// compares timestamps for equality only, since clocks of hosts differ. One change proves nothing: the last write of a
+// killed process may arrive late.
 func (n *Node) duplicate(ctx context.Context) error {
 	before, err := n.retryEntry(ctx)
 	if err != nil || before.Timestamp.IsZero() {

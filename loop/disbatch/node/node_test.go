@@ -19,7 +19,8 @@ import (
 	"treadle/loop/disbatch/store"
 )
 
-// runnerVariable is an environment variable with the path of a configuration. With it the test binary runs tasks of a node.
+// runnerVariable is an environment variable with the path of a configuration. With it the test binary runs tasks of a
+// node.
 const runnerVariable = "TREADLE_TEST_RUNNER_CONFIG"
 
 func TestMain(m *testing.M) {

@@ -15,8 +15,8 @@ import (
 	"treadle/loop/disbatch/store"
 )
 
-// TestInvalidDocuments: documents with values of any type in any field, or without the field, stop neither the node nor valid
-// tasks.
+// TestInvalidDocuments: documents with values of any type in any field, or without the field, stop neither the node nor
+// valid tasks.
 func TestInvalidDocuments(t *testing.T) {
 	t.Parallel()
 	s := newFaultySite(t)
@@ -60,7 +60,8 @@ func TestInvalidDocuments(t *testing.T) {
 	}
 }
 
-// TestTaskWithoutJSON: a task that is damaged or has no form in JSON fails. The node and the process that runs its tasks go on.
+// TestTaskWithoutJSON: a task that is damaged or has no form in JSON fails. The node and the process that runs its
+// tasks go on.
 func TestTaskWithoutJSON(t *testing.T) {
 	f := func(in string) {
 		t.Helper()
@@ -115,8 +116,8 @@ func TestNegativeLength(t *testing.T) {
 	}
 }
 
-// TestFullDocuments: a task that nearly fills its document ends with its output in files, or with its status alone if its
-// document has no room for the field of its run.
+// TestFullDocuments: a task that nearly fills its document ends with its output in files, or with its status alone if
+// its document has no room for the field of its run.
 func TestFullDocuments(t *testing.T) {
 	t.Parallel()
 	s := newFaultySite(t)

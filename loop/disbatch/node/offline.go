@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Environment replaces the network, the clock and the random numbers of a node in a simulation. It exists in builds with the tag
-// invariants only.
+// Environment replaces the network, the clock and the random numbers of a node in a simulation. It exists in builds
+// with the tag invariants only.
 type Environment struct {
 	// Dial connects to the database. It ignores the address.
 	Dial func(context.Context) (net.Conn, error)

@@ -26,8 +26,8 @@ func impatient(t *testing.T, lines ...string) *site {
 	return s
 }
 
-// TestOutage: the database disappears in several ways while tasks run, for longer than the time-outs of calls. No task is lost,
-// the node does not spin, it writes the ends of the tasks later, and it resumes by itself.
+// TestOutage: the database disappears in several ways while tasks run, for longer than the time-outs of calls. No task
+// is lost, the node does not spin, it writes the ends of the tasks later, and it resumes by itself.
 func TestOutage(t *testing.T) {
 	for _, way := range []string{"refused", "silent", "dropped", "cut", "forbidden"} {
 		t.Run(way, func(t *testing.T) {
@@ -60,7 +60,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// disappear stops the database in one way. It returns the number of commands since then, and a function that ends the outage.
+// disappear stops the database in one way. It returns the number of commands since then, and a function that ends the
+// outage.
 func (s *site) disappear(way string) (calls func() int64, back func()) {
 	var asked atomic.Int64
 	accepted, gone := int64(s.Double.Accepted()), make(chan struct{})
@@ -92,8 +93,8 @@ func (s *site) disappear(way string) (calls func() int64, back func()) {
 	}
 }
 
-// TestRunnerStops: a runner whose context ends stops its plugins and fails their tasks. The node queues the tasks that have not
-// begun again.
+// TestRunnerStops: a runner whose context ends stops its plugins and fails their tasks. The node queues the tasks that
+// have not begun again.
 func TestRunnerStops(t *testing.T) {
 	begun := filepath.Join(t.TempDir(), "begun")
 	s := newSite(t, plugins(map[string]string{"Wait": shell(fmt.Sprintf("echo why >&2; echo >> %s; exec sleep 300", begun), "")}))

@@ -30,8 +30,8 @@ func statusOf(number json.RawMessage) int {
 	return store.StatusFailed
 }
 
-// parseResult reads the result of a worker: an object with status, stdout and stderr. Other bytes are the stdout of a task that has
-// succeeded.
+// parseResult reads the result of a worker: an object with status, stdout and stderr. Other bytes are the stdout of a
+// task that has succeeded.
 func parseResult(data []byte) store.Outcome {
 	var r struct{ Status, Stdout, Stderr json.RawMessage }
 	if json.Unmarshal(data, &r) != nil || r.Status == nil {

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// maxInline is the output that a task's document may hold, as in the original. The database limits documents to 16 MiB.
+	// maxInline is the output that a task's document may hold, as in the original. The database limits documents to 16
+	// MiB.
 	maxInline = 15 << 20
 	// maxReason bounds the end of a task runner's stderr that becomes the reason of an unfinished task.
 	maxReason = 1 << 20
@@ -49,7 +50,8 @@ func newPerformer(site *store.Store, c *config.File, log *slog.Logger) *performe
 	}
 	counted := new(tally)
 	retry := site.Retrier(log, func() { counted.errors.Add(1) })
-	return &performer{store: site, log: log, config: c.Path, flags: flags, keepMTime: c.Node.MTime == "claim", tally: counted, clock: time.Now, retry: retry, grace: shutdownGrace}
+	return &performer{store: site, log: log, config: c.Path, flags: flags, keepMTime: c.Node.MTime == "claim", tally: counted,
+		clock: time.Now, retry: retry, grace: shutdownGrace}
 }
 
 // assignment is a claimed task with its plugin.
@@ -63,7 +65,8 @@ type assignment struct {
 // errNotMine reports that another process has begun or released the task.
 var errNotMine = errors.New("the task is not claimed by this node any more")
 
-// perform begins a task, runs it in this process and writes its end. If ctx ends, perform stops the plugin and writes that end.
+// perform begins a task, runs it in this process and writes its end. If ctx ends, perform stops the plugin and writes
+// that end.
 func (p *performer) perform(ctx context.Context, a *assignment) error {
 	t := store.DecodeTask(a.Task)
 	if a.Plugin.Kind == config.KindTaskRunner {
@@ -163,12 +166,13 @@ func (p *performer) execute(ctx context.Context, a *assignment, t *store.Task) s
 	return o
 }
 
-// runByTaskRunner runs a task with a task runner of the original, which begins and ends the task itself. It ends a task that the task
-// runner leaves unfinished.
+// runByTaskRunner runs a task with a task runner of the original, which begins and ends the task itself. It ends a task
+// that the task runner leaves unfinished.
 func (p *performer) runByTaskRunner(ctx context.Context, a *assignment, t *store.Task) error {
 	id := t.ID.Hex()
 	if os.Getenv(selfVariable) == id {
-		return p.endAbandoned(ctx, a, t, failedOutcome(unableToStart, errors.New("its task runner is treadle itself: give the plugin an entry of the kind exec in treadle_plugins")))
+		return p.endAbandoned(ctx, a, t,
+			failedOutcome(unableToStart, errors.New("its task runner is treadle itself: give the plugin an entry of the kind exec in treadle_plugins")))
 	}
 	r, err := executeCommand(ctx, &a.Plugin, id, p.taskRunnerFlags(a, id), nil)
 	var o store.Outcome
@@ -188,7 +192,8 @@ func (p *performer) runByTaskRunner(ctx context.Context, a *assignment, t *store
 	return p.endAbandoned(longer, a, t, o)
 }
 
-// taskRunnerFlags returns the arguments of a task runner. One of 2016 takes the plugin and writes to GridFS without --nogfs.
+// taskRunnerFlags returns the arguments of a task runner. One of 2016 takes the plugin and writes to GridFS without
+// --nogfs.
 func (p *performer) taskRunnerFlags(a *assignment, id string) []string {
 	if a.Schema == store.Schema2016 {
 		flags := []string{"--config", p.config, "--plugin", a.Plugin.Class, "--task", id}
@@ -200,8 +205,8 @@ func (p *performer) taskRunnerFlags(a *assignment, id string) []string {
 	return append([]string{"--config", p.config, "--task", id, "--gfs", a.GFS.String()}, p.flags...)
 }
 
-// endAbandoned ends and counts a task that its runner has left claimed or running. It counts a finished task too, since a runner of
-// the original has not.
+// endAbandoned ends and counts a task that its runner has left claimed or running. It counts a finished task too, since
+// a runner of the original has not.
 func (p *performer) endAbandoned(ctx context.Context, a *assignment, t *store.Task, o store.Outcome) error {
 	written := false
 	write := func() (err error) {
@@ -236,7 +241,8 @@ func (p *performer) mtime() time.Time {
 }
 
 // finish writes the end of a task and counts it. Output goes to GridFS if the setting or its size requires that. If the
-// task's document has no room for the rest, finish writes less of it: first all output to GridFS, then the status alone.
+// task's document has no room for the rest, finish writes less of it: first all output to GridFS, then the status
+// alone.
 func (p *performer) finish(ctx context.Context, a *assignment, t *store.Task, run primitive.ObjectID, o store.Outcome) error {
 	stdout, stderr := o.Stdout.(string), o.Stderr.(string)
 	stdoutToFile, stderrToFile := outgrown(a.GFS, len(stdout), len(stderr))

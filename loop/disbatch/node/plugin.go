@@ -29,7 +29,8 @@ func pluginOf(c *config.File, name string, schema store.Schema, lookUp lookupFun
 	return p, err
 }
 
-// taskRunnerPlugin returns the plugin that starts the original's task runner, for a plugin without an entry in treadle_plugins.
+// taskRunnerPlugin returns the plugin that starts the original's task runner, for a plugin without an entry in
+// treadle_plugins.
 func taskRunnerPlugin(c *config.File, name string, schema store.Schema, lookUp lookupFunc) (config.Plugin, error) {
 	unknown := func(err error) (config.Plugin, error) {
 		return config.Plugin{}, fmt.Errorf("the plugin %s cannot be run: give it an entry in treadle_plugins, or a task_runner that loads it: %w", name, err)

@@ -90,8 +90,8 @@ func TestExecContract(t *testing.T) {
 	}
 }
 
-// TestOutgrown: each large output goes to GridFS by its own size, as in the acceptance test of the original. The payload does not
-// count.
+// TestOutgrown: each large output goes to GridFS by its own size, as in the acceptance test of the original. The
+// payload does not count.
 func TestOutgrown(t *testing.T) {
 	t.Parallel()
 	const large, more = 15 << 20, 15<<20 + 1
@@ -129,8 +129,8 @@ func TestGFSAlwaysWritesFiles(t *testing.T) {
 	}
 }
 
-// TestRunnerContract: the kind runner starts programs with the arguments of the original's task runner, among them this program,
-// and ends the tasks that they leave unfinished.
+// TestRunnerContract: the kind runner starts programs with the arguments of the original's task runner, among them this
+// program, and ends the tasks that they leave unfinished.
 func TestRunnerContract(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

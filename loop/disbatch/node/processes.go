@@ -11,7 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/bson/primitive"
 )
 
-// nodeVariable is an environment variable of a process that runs the tasks of a node. Its value is the instance of the node.
+// nodeVariable is an environment variable of a process that runs the tasks of a node. Its value is the instance of the
+// node.
 const nodeVariable = "TREADLE_DISBATCH_RUNNER"
 
 // maxProcessText bounds the bytes read of a process's arguments or environment.
@@ -33,8 +34,8 @@ type processes struct {
 	otherExecutor bool            // an executor of another instance of the node runs, which may run any task of the node
 }
 
-// runningTasks searches the processes of this host for tasks. A task runner of the original has the id of its task as an argument.
-// A plugin or an executor has it in its environment.
+// runningTasks searches the processes of this host for tasks. A task runner of the original has the id of its task as
+// an argument. A plugin or an executor has it in its environment.
 func runningTasks(of instance) (processes, error) {
 	p := processes{tasks: make(map[string]bool)}
 	if _, err := os.Stat("/proc/self/environ"); err != nil {

@@ -25,7 +25,8 @@ import (
 // reclaimTicks is the number of ticks between checks for processes of tasks of earlier processes of the node.
 const reclaimTicks = 10
 
-// orphanOldClaims orphans the claimed tasks of this node that this process does not hold and that have not begun within orphanAge.
+// orphanOldClaims orphans the claimed tasks of this node that this process does not hold and that have not begun within
+// orphanAge.
 func (n *Node) orphanOldClaims(ctx context.Context) error {
 	n.mu.Lock()
 	own := slices.SortedFunc(maps.Keys(n.own), func(a, b primitive.ObjectID) int { return bytes.Compare(a[:], b[:]) })
@@ -38,9 +39,9 @@ func (n *Node) orphanOldClaims(ctx context.Context) error {
 	return err
 }
 
-// foreign returns the foreign tasks: those that are claimed or running in the name of this node and were not held by this
-// process at two ticks. They belong to an earlier process, or the reply to their claim was lost. At the first tick no
-// task can be new.
+// foreign returns the foreign tasks: those that are claimed or running in the name of this node and were not held by
+// this process at two ticks. They belong to an earlier process, or the reply to their claim was lost. At the first tick
+// no task can be new.
 func (n *Node) foreign(ctx context.Context) (out []store.Task, err error) {
 	tasks, err := n.store.HeldBy(ctx, n.o.Name)
 	if err != nil {
@@ -63,8 +64,8 @@ func (n *Node) foreign(ctx context.Context) (out []store.Task, err error) {
 	return out, nil
 }
 
-// resumeForeign starts the claimed tasks among the foreign ones. It orphans running tasks of functions, since their jobs ended
-// with the server of the earlier process.
+// resumeForeign starts the claimed tasks among the foreign ones. It orphans running tasks of functions, since their
+// jobs ended with the server of the earlier process.
 func (n *Node) resumeForeign(ctx context.Context, queues []store.Queue, foreign []store.Task) error {
 	for _, t := range foreign {
 		n.mu.Lock()
@@ -86,7 +87,8 @@ func (n *Node) resumeForeign(ctx context.Context, queues []store.Queue, foreign 
 	return nil
 }
 
-// resume starts a foreign task that is claimed. It releases the task if the node no longer serves its queue or has no room.
+// resume starts a foreign task that is claimed. It releases the task if the node no longer serves its queue or has no
+// room.
 func (n *Node) resume(ctx context.Context, queues []store.Queue, state *queueState, id primitive.ObjectID) error {
 	t, err := n.store.Task(ctx, id)
 	switch {

@@ -12,9 +12,9 @@ import (
 	"treadle/loop/disbatch/store"
 )
 
-// TestReclaimOwn: a starting node orphans its running tasks that no process of the host runs. A task runner of the original has
-// the id among its arguments; one of Treadle and a plugin have it in the environment. A process that runs the tasks of an earlier
-// instance may run any task.
+// TestReclaimOwn: a starting node orphans its running tasks that no process of the host runs. A task runner of the
+// original has the id among its arguments; one of Treadle and a plugin have it in the environment. A process that runs
+// the tasks of an earlier instance may run any task.
 func TestReclaimOwn(t *testing.T) {
 	f := func(lines string, want ...int) {
 		t.Helper()

@@ -12,8 +12,8 @@ import (
 	"treadle/loop/disbatch/store"
 )
 
-// TestReport: the entry of a node has null where a 2016 queue has null, and no number of tasks that is unknown. Without 2016
-// queues the entry has no queues.
+// TestReport: the entry of a node has null where a 2016 queue has null, and no number of tasks that is unknown. Without
+// 2016 queues the entry has no queues.
 func TestReport(t *testing.T) {
 	s := newSite(t)
 	q := s.Queue(d("name", "a", "constructor", config.DemoPlugin, "count_todo", nil, "count_total", 5))
@@ -33,8 +33,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestFullTaskIsCounted: a task that fails because its document is full counts as failed, and has the fields of an end where they
-// fit.
+// TestFullTaskIsCounted: a task that fails because its document is full counts as failed, and has the fields of an end
+// where they fit.
 func TestFullTaskIsCounted(t *testing.T) {
 	s := newFaultySite(t)
 	for _, c := range []struct {
@@ -64,8 +64,8 @@ func TestFullTaskIsCounted(t *testing.T) {
 	}
 }
 
-// TestReleaseBeforeFirstTick: a node that stops before its first tick releases the claims of an earlier process in the queue's
-// dialect.
+// TestReleaseBeforeFirstTick: a node that stops before its first tick releases the claims of an earlier process in the
+// queue's dialect.
 func TestReleaseBeforeFirstTick(t *testing.T) {
 	s := newSite(t)
 	q := s.Queue(d("name", "a", "constructor", config.DemoPlugin, "maxthreads", 1))

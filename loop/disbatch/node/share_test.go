@@ -11,8 +11,8 @@ import (
 	"treadle/loop/disbatch/store"
 )
 
-// TestNodesShareQueue: beside a node of the original, which claims once per interval, a node of Treadle does not run all tasks of
-// a queue with one thread.
+// TestNodesShareQueue: beside a node of the original, which claims once per interval, a node of Treadle does not run
+// all tasks of a queue with one thread.
 func TestNodesShareQueue(t *testing.T) {
 	const tasks = 180
 	s, w := newSite(t, functionPlugin), newWorkers(false)
@@ -38,8 +38,8 @@ func TestNodesShareQueue(t *testing.T) {
 	}
 }
 
-// TestShare: a node that knows of another refills its even part of the threads at once, and claims the rest at ticks. Nodes that
-// may not serve the queue or start no tasks do not count, nor do 2016 queues, whose limit is per node.
+// TestShare: a node that knows of another refills its even part of the threads at once, and claims the rest at ticks.
+// Nodes that may not serve the queue or start no tasks do not count, nor do 2016 queues, whose limit is per node.
 func TestShare(t *testing.T) {
 	f := func(atOnce int, queue, node bson.D) {
 		t.Helper()

@@ -45,8 +45,8 @@ const (
 // errOverLimit reports that the node has released a claim, since claims before it fill the limit.
 var errOverLimit = errors.New("the queue is at its limit over all nodes")
 
-// fill starts claims for all queues with room. A 2018 queue gets one, since other nodes may claim at the same time; a claim that
-// succeeds starts the next.
+// fill starts claims for all queues with room. A 2018 queue gets one, since other nodes may claim at the same time; a
+// claim that succeeds starts the next.
 func (n *Node) fill() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -93,8 +93,8 @@ func (n *Node) within(q *queueState, more int) bool {
 		(n.view.limit == store.NoLimit || n.slots+n.view.foreign+more <= n.view.limit)
 }
 
-// slot claims and runs tasks one after the other while there is room. It begins with the resumed task, unless that is nil. With a
-// limit of the node, slot ends after one task, so that every queue gets a slot in turn.
+// slot claims and runs tasks one after the other while there is room. It begins with the resumed task, unless that is
+// nil. With a limit of the node, slot ends after one task, so that every queue gets a slot in turn.
 func (n *Node) slot(q *queueState, resumed *store.Task) {
 	for again := true; again; resumed = nil {
 		a, err := n.next(q, resumed)
@@ -119,7 +119,8 @@ func (n *Node) slot(q *queueState, resumed *store.Task) {
 // errNoTask reports that a queue has no task for a slot, or no room for one.
 var errNoTask = errors.New("no task for this slot")
 
-// next claims a task for a slot, or takes the resumed one. An error ends the slot; it is errNoTask unless the claim has failed.
+// next claims a task for a slot, or takes the resumed one. An error ends the slot; it is errNoTask unless the claim has
+// failed.
 func (n *Node) next(q *queueState, resumed *store.Task) (*assignment, error) {
 	n.mu.Lock()
 	if n.halted || resumed == nil && !n.room(q, 0) {
@@ -180,8 +181,8 @@ func (n *Node) noteClaim(q *store.Queue, err error) {
 	}
 }
 
-// claimAgain repeats a claim within the share of this node that was over the limit: other nodes exceed their shares until their tasks
-// end. Its waits double, with jitter, up to an interval.
+// claimAgain repeats a claim within the share of this node that was over the limit: other nodes exceed their shares
+// until their tasks end. Its waits double, with jitter, up to an interval.
 func (n *Node) claimAgain(q *store.Queue) (t store.Task, err error) {
 	err = errOverLimit
 	for wait := settleLast; errors.Is(err, errOverLimit) && wait < n.o.Interval; wait *= 2 {
@@ -217,9 +218,9 @@ func (n *Node) releaseTask(ctx context.Context, queues []store.Queue, id primiti
 
 // settle keeps a claim within the limit of the queue over all nodes, and releases any other with errOverLimit.
 //
-// Every node counts after its claim, so the last of several concurrent claims counts all of them: tasks beyond the limit never
-// begin. All nodes have the same order of the tasks. A claim beyond the limit in that order is released at once. Any other claim
-// waits until the count is within the limit. So concurrent claims always fill the limit.
+// Every node counts after its claim, so the last of several concurrent claims counts all of them: tasks beyond the
+// limit never begin. All nodes have the same order of the tasks. A claim beyond the limit in that order is released at
+// once. Any other claim waits until the count is within the limit. So concurrent claims always fill the limit.
 func (n *Node) settle(q *store.Queue, t *store.Task) error {
 	end := time.Now().Add(settleTimeout)
 	for wait := settleFirst; ; wait = min(2*wait, settleLast) {
@@ -248,8 +249,8 @@ func (n *Node) wait(d time.Duration) bool {
 	}
 }
 
-// adopt gives a slot to a foreign task that is claimed and counts against the limits already. It returns false if a limit
-// has become smaller.
+// adopt gives a slot to a foreign task that is claimed and counts against the limits already. It returns false if a
+// limit has become smaller.
 func (n *Node) adopt(q *queueState, t *store.Task) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -44,8 +44,8 @@ func (n *Node) tick(ctx context.Context) error {
 	return err
 }
 
-// readSnapshot reads the database. It writes the entry of this node, and orphans old claims, before it reads the foreign
-// tasks.
+// readSnapshot reads the database. It writes the entry of this node, and orphans old claims, before it reads the
+// foreign tasks.
 func (n *Node) readSnapshot(ctx context.Context) (s *snapshot, err error) {
 	s = new(snapshot)
 	value, err := n.store.ActiveSettings(ctx)
@@ -247,8 +247,8 @@ func (n *Node) mergeStates(states map[primitive.ObjectID]*queueState) {
 const aliveTicks = 10
 
 // share returns the number of slots of a queue that this node refills at once. It is an even part of a limit that all
-// nodes have together. A node that refilled every slot at once would leave none to an original node, which claims once a
-// second. Slots beyond the shares go to the node with the next tick.
+// nodes have together. A node that refilled every slot at once would leave none to an original node, which claims once
+// a second. Slots beyond the shares go to the node with the next tick.
 func (n *Node) share(v *view, q *store.Queue) int {
 	if q.Schema != store.Schema2018 {
 		return q.Limit
@@ -263,7 +263,8 @@ func (n *Node) share(v *view, q *store.Queue) int {
 	return q.Limit / nodes
 }
 
-// serves returns the plugin of a queue, or why this node cannot serve the queue: errLookupPending while it is not known.
+// serves returns the plugin of a queue, or why this node cannot serve the queue: errLookupPending while it is not
+// known.
 func (n *Node) serves(c *config.File, q *store.Queue) (config.Plugin, error) {
 	if q.Problem != "" {
 		return config.Plugin{}, errors.New(q.Problem)

@@ -51,8 +51,8 @@ func TestUnusableDatabase(t *testing.T) {
 	}
 }
 
-// TestExtendedDBPointer: extended refuses a document whose JSON stands for another document, since the driver does not escape the
-// name of a DBPointer.
+// TestExtendedDBPointer: extended refuses a document whose JSON stands for another document, since the driver does not
+// escape the name of a DBPointer.
 func TestExtendedDBPointer(t *testing.T) {
 	f := func(name, want string) {
 		t.Helper()

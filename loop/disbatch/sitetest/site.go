@@ -94,8 +94,8 @@ func Connect(t testing.TB, c *config.File) *mongo.Database {
 	return client.Database(c.Database)
 }
 
-// patient returns an address with the time-out of a test for every call: on a busy machine a call with many megabytes takes
-// longer than the default.
+// patient returns an address with the time-out of a test for every call: on a busy machine a call with many megabytes
+// takes longer than the default.
 func patient(host string) string {
 	if strings.Contains(host, "://") {
 		return host // it has its own time-outs
@@ -257,9 +257,12 @@ func Payloads(n int) []any {
 // Nonsense returns values of every BSON type, among them extreme and invalid ones.
 func Nonsense() []any {
 	return []any{
-		nil, true, false, -1, 1 << 40, math.NaN(), math.Inf(1), 0.5, -1e300, "", "text", "9999999999999999999", "NaN", "a\x00b", "\xff\xfe", D("a", 1), bson.D{}, bson.A{}, bson.A{1, nil, bson.D{}},
-		primitive.NewObjectID(), time.Unix(0, 0), primitive.DateTime(math.MaxInt64), primitive.DateTime(math.MinInt64), primitive.Binary{Data: []byte("x")}, primitive.Regex{Pattern: "("},
-		primitive.Timestamp{T: 1}, primitive.MinKey{}, primitive.MaxKey{}, primitive.JavaScript("x"), primitive.CodeWithScope{Code: "x", Scope: D("a", 1)}, primitive.Symbol("x"),
+		nil, true, false, -1, 1 << 40, math.NaN(), math.Inf(1), 0.5, -1e300, "", "text", "9999999999999999999", "NaN", "a\x00b", "\xff\xfe",
+		D("a", 1), bson.D{}, bson.A{}, bson.A{1, nil, bson.D{}},
+		primitive.NewObjectID(), time.Unix(0, 0), primitive.DateTime(math.MaxInt64), primitive.DateTime(math.MinInt64),
+		primitive.Binary{Data: []byte("x")}, primitive.Regex{Pattern: "("},
+		primitive.Timestamp{T: 1}, primitive.MinKey{}, primitive.MaxKey{}, primitive.JavaScript("x"),
+		primitive.CodeWithScope{Code: "x", Scope: D("a", 1)}, primitive.Symbol("x"),
 		primitive.NewDecimal128(math.MaxUint64, 0), primitive.Undefined{}, primitive.DBPointer{DB: "x"},
 	}
 }
@@ -294,8 +297,8 @@ func (l *Lines) Count() int {
 	return l.n
 }
 
-// FuzzBytes bounds the input of a fuzz target. Longer inputs find nothing more, and the fuzzer spends its time on shortening
-// them.
+// FuzzBytes bounds the input of a fuzz target. Longer inputs find nothing more, and the fuzzer spends its time on
+// shortening them.
 const FuzzBytes = 1 << 10
 
 // FuzzDocuments returns queues, tasks and nodes, and documents with a value of every type in each field.
@@ -310,7 +313,8 @@ func FuzzDocuments(f *testing.F) (all [][]byte) {
 	id := primitive.NewObjectIDFromTimestamp(time.Unix(1_795_239_475, 0))
 	seed(D("_id", id, "name", "q", "plugin", config.DemoPlugin, "threads", 1, "sort", "fifo", "nodes_pin", bson.A{"a", id}, "nodes_ignore", "b"))
 	seed(D("_id", id, "name", "q", "constructor", config.DemoPlugin, "maxthreads", "1", "count_todo", 0, "count_total", 1.5))
-	seed(D("_id", id, "queue", id, "status", -2, "node", nil, "ctime", time.UnixMilli(1795239872481), "mtime", 1795239872, "params", D("commands", "abc"), "stdout", nil))
+	seed(D("_id", id, "queue", id, "status", -2, "node", nil, "ctime", time.UnixMilli(1795239872481), "mtime", 1795239872, "params",
+		D("commands", "abc"), "stdout", nil))
 	seed(D("_id", id, "node", "vm", "timestamp", time.UnixMilli(1795239872481), "maxthreads", 7, "queues", bson.A{}))
 	for _, v := range Nonsense() {
 		seed(D("_id", id, "plugin", v, "threads", v, "status", v, "node", v, "params", v, "commands", v, "nodes_pin", v, "ctime", v, "task", D("a", v)))
@@ -318,8 +322,8 @@ func FuzzDocuments(f *testing.F) (all [][]byte) {
 	return all
 }
 
-// OnReleases runs a test on a site of every release of MongoDB that Disbatch sites run, with passwords and with a replica set.
-// MongoDB 3.6 knows neither hello nor SCRAM-SHA-256 nor later fields of commands.
+// OnReleases runs a test on a site of every release of MongoDB that Disbatch sites run, with passwords and with a
+// replica set. MongoDB 3.6 knows neither hello nor SCRAM-SHA-256 nor later fields of commands.
 func OnReleases(t *testing.T, run func(*testing.T, *Site)) {
 	for _, version := range []mongotest.Version{mongotest.MongoDB36, mongotest.MongoDB42, mongotest.MongoDB44, mongotest.MongoDB70} {
 		for _, set := range []string{"", "rs0"} {
@@ -346,15 +350,16 @@ func OnReleases(t *testing.T, run func(*testing.T, *Site)) {
 	}
 }
 
-// OnUnusable runs a program on databases that can never be used: an old release, a wrong password, another replica set. The
-// program must return a SettingError of one line.
+// OnUnusable runs a program on databases that can never be used: an old release, a wrong password, another replica set.
+// The program must return a SettingError of one line.
 func OnUnusable(t *testing.T, run func(context.Context, *config.File) error) {
 	f := func(want, attributes, auth string, change func(*mongotest.Server)) {
 		t.Helper()
 		double := StartDouble(t)
 		Must(t, double.Require("jobs", map[string]string{config.ComponentNode: "a", config.ComponentWeb: "b", config.ComponentRunner: "c"}))
 		change(double)
-		c, err := config.Parse([]byte(fmt.Sprintf(`{"mongohost": "mongodb://%s/?%s", "database": "jobs", "attributes": {%s}, "auth": {%s}}`, double.Address(), Limits, attributes, auth)))
+		c, err := config.Parse([]byte(fmt.Sprintf(`{"mongohost": "mongodb://%s/?%s", "database": "jobs", "attributes": {%s}, "auth": {%s}}`,
+			double.Address(), Limits, attributes, auth)))
 		Must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), Patience)
 		defer cancel()

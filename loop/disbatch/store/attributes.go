@@ -20,8 +20,8 @@ import (
 	"treadle/loop/disbatch/config"
 )
 
-// The attributes of a configuration are options of the original's driver. applyAttributes applies or refuses each of them by
-// name, since a silently ignored option, such as a write concern, could cost tasks.
+// The attributes of a configuration are options of the original's driver. applyAttributes applies or refuses each of
+// them by name, since a silently ignored option, such as a write concern, could cost tasks.
 
 // credentials holds the attributes about the user.
 type credentials struct {
@@ -71,12 +71,14 @@ var attributesByName = map[string]attribute{
 	},
 }
 
-// credentialAttributes and concernAttributes apply together. perlAttributes concern Perl values only and have no effect.
+// credentialAttributes and concernAttributes apply together. perlAttributes concern Perl values only and have no
+// effect.
 var (
 	credentialAttributes = []string{"username", "password", "db_name", "auth_mechanism"}
 	concernAttributes    = []string{"j", "w", "wtimeout"}
 	perlAttributes       = []string{
-		"auto_connect", "auto_reconnect", "bson_codec", "dt_type", "find_master", "inflate_dbrefs", "inflate_regexps", "server_selection_try_once", "socket_check_interval_ms",
+		"auto_connect", "auto_reconnect", "bson_codec", "dt_type", "find_master", "inflate_dbrefs", "inflate_regexps",
+		"server_selection_try_once", "socket_check_interval_ms",
 	}
 )
 

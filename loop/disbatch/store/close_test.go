@@ -31,8 +31,8 @@ type dialer func() (net.Conn, error)
 
 func (d dialer) DialContext(context.Context, string, string) (net.Conn, error) { return d() }
 
-// TestCloseRests: Close waits for the reply to a cancelled call without using a processor. The clock of a synctest bubble stands
-// still while a goroutine runs.
+// TestCloseRests: Close waits for the reply to a cancelled call without using a processor. The clock of a synctest
+// bubble stands still while a goroutine runs.
 func TestCloseRests(t *testing.T) {
 	hangs := time.AfterFunc(sitetest.Patience, func() { panic("Close keeps a processor busy") })
 	defer hangs.Stop()

@@ -53,8 +53,8 @@ type Node struct {
 // NoLimit is the limit of a node without maxthreads.
 const NoLimit = -1
 
-// Status codes of tasks. A plugin may return any positive integer. The original also knows -3 terminated, -4 blocked and
-// -5 cancelled, which Treadle does not write.
+// Status codes of tasks. A plugin may return any positive integer. The original also knows -3 terminated, -4 blocked
+// and -5 cancelled, which Treadle does not write.
 const (
 	StatusOrphaned  = -6
 	StatusQueued    = -2
@@ -110,7 +110,8 @@ func (s Schema) pick(of2016, of2018 string) string {
 // MaxLimit bounds the limits of queues and nodes. It exceeds the number of processes that a host can run.
 const MaxLimit = 1 << 20
 
-// DecodeQueue reads a queue. It reports a fault of the document in Problem with a limit of 0, so that no task of the queue starts.
+// DecodeQueue reads a queue. It reports a fault of the document in Problem with a limit of 0, so that no task of the
+// queue starts.
 func DecodeQueue(raw bson.Raw) Queue {
 	q := Queue{
 		Name: Text(raw.Lookup("name")), Sort: Text(raw.Lookup("sort")), Schema: Schema2018,

@@ -29,8 +29,8 @@ const (
 	maxFile = 1 << 30
 )
 
-// WriteFile writes an output of a task to GridFS with string chunks, as the original does. The text must be UTF-8. A second call
-// with the same id writes only what is missing, since a chunk's id follows from the file's.
+// WriteFile writes an output of a task to GridFS with string chunks, as the original does. The text must be UTF-8. A
+// second call with the same id writes only what is missing, since a chunk's id follows from the file's.
 func (s *Store) WriteFile(ctx context.Context, id, task primitive.ObjectID, name, text string) error {
 	for n, rest := uint32(0), text; rest != ""; n++ {
 		cut := CutAfter(rest, chunkSize)

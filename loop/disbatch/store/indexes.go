@@ -9,7 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
-// EnsureIndexes creates the missing indexes. It returns an error for each index that it cannot create; a site runs without them.
+// EnsureIndexes creates the missing indexes. It returns an error for each index that it cannot create; a site runs
+// without them.
 func (s *Store) EnsureIndexes(ctx context.Context) (faults []error) {
 	asc := func(names ...string) (keys bson.D) {
 		for _, n := range names {

@@ -44,8 +44,8 @@ func order(q *Queue) bson.D {
 	return bson.D{{Key: "_id", Value: 1}}
 }
 
-// documentWithoutRoom is the size from which a document has no room for a claim: the limit of the database less a node's name
-// and a time.
+// documentWithoutRoom is the size from which a document has no room for a claim: the limit of the database less a
+// node's name and a time.
 const documentWithoutRoom = 16<<20 - 1024
 
 // NextWithoutRoom returns the next task of a queue if its document has no room for a claim, and ErrNotFound otherwise.

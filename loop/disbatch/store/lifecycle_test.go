@@ -73,8 +73,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestLateClaimKeepsDialect: a claim of a 2016 queue that arrives after the release of that dialect's tasks is not queued in the
-// other dialect, which a 2016 node would never claim.
+// TestLateClaimKeepsDialect: a claim of a 2016 queue that arrives after the release of that dialect's tasks is not
+// queued in the other dialect, which a 2016 node would never claim.
 func TestLateClaimKeepsDialect(t *testing.T) {
 	s := newFaultySite(t)
 	q := s.Queue(d("name", "a", "constructor", config.DemoPlugin, "maxthreads", 1))

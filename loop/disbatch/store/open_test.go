@@ -23,7 +23,8 @@ import (
 	"treadle/loop/disbatch/store"
 )
 
-// authority makes a certificate authority with one certificate for 127.0.0.1. It returns the file with that certificate.
+// authority makes a certificate authority with one certificate for 127.0.0.1. It returns the file with that
+// certificate.
 func authority(t *testing.T) (file string, pair tls.Certificate) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -90,13 +91,14 @@ func pings(t *testing.T, text string) error {
 	return site.Explain(err)
 }
 
-// TestTLS: TLS with a certificate authority of the site, by attributes or by the address. The error for a certificate of another
-// authority names the settings.
+// TestTLS: TLS with a certificate authority of the site, by attributes or by the address. The error for a certificate
+// of another authority names the settings.
 func TestTLS(t *testing.T) {
 	ca, pair := authority(t)
 	other, _ := authority(t)
 	address := overTLS(t, sitetest.StartDouble(t).Address(), pair)
-	// The driver's error is the last one of the time, so that needs to be long enough for a handshake on a busy machine.
+	// The driver's error is the last one of the time, so that needs to be long enough for a handshake on a busy
+	// machine.
 	const limits = "timeoutMS=10000&serverSelectionTimeoutMS=2000"
 	f := func(query, attributes, want string) {
 		t.Run(query+attributes, func(t *testing.T) {
@@ -118,8 +120,8 @@ func TestTLS(t *testing.T) {
 	f("", fmt.Sprintf(`"ssl": {"SSL_cert_file": %q}`, ca), "attributes: ssl: SSL_cert_file")
 }
 
-// TestAuthentication: passwords of auth, of attributes and of the address, each with its user and database. The error for a wrong
-// password names the setting.
+// TestAuthentication: passwords of auth, of attributes and of the address, each with its user and database. The error
+// for a wrong password names the setting.
 func TestAuthentication(t *testing.T) {
 	d := sitetest.StartDouble(t)
 	must(t, d.Require("jobs", map[string]string{config.ComponentNode: "pencil", "alice": "p:ß"}))
@@ -156,7 +158,8 @@ func TestClientOptions(t *testing.T) {
 	}
 }
 
-// TestServerSelectionTimeout: the search for a server ends before the driver's default, unless the address has a time-out.
+// TestServerSelectionTimeout: the search for a server ends before the driver's default, unless the address has a
+// time-out.
 func TestServerSelectionTimeout(t *testing.T) {
 	for address, want := range map[string]time.Duration{
 		"db": store.ConnectTimeout, "mongodb://db/?serverSelectionTimeoutMS=70000": 70 * time.Second,

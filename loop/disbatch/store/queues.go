@@ -30,7 +30,8 @@ func (s *Store) Queue(ctx context.Context, idOrName string) (Queue, error) {
 	return DecodeQueue(raw), nil
 }
 
-// InsertQueue creates a queue in the configured dialect and returns its id. Nodes claim none of its tasks until it has a limit.
+// InsertQueue creates a queue in the configured dialect and returns its id. Nodes claim none of its tasks until it has
+// a limit.
 func (s *Store) InsertQueue(ctx context.Context, name, plugin string) (primitive.ObjectID, error) {
 	id := primitive.NewObjectID()
 	doc := bson.D{{Key: "_id", Value: id}, {Key: "name", Value: name}, {Key: s.schema.PluginField(), Value: plugin}}
@@ -86,7 +87,8 @@ func (s *Store) UpdateQueue(ctx context.Context, q *Queue, c QueueChange) (Updat
 	return updated(s.queues.UpdateOne(ctx, byID(q.ID), set(fields)))
 }
 
-// DeleteQueue deletes the document of a queue and returns the number of deleted documents. Its tasks stay, as with the original.
+// DeleteQueue deletes the document of a queue and returns the number of deleted documents. Its tasks stay, as with the
+// original.
 func (s *Store) DeleteQueue(ctx context.Context, id primitive.ObjectID) (int64, error) {
 	r, err := s.queues.DeleteOne(ctx, byID(id))
 	if err != nil {
@@ -128,15 +130,16 @@ func (s *Store) Counts(ctx context.Context, only ...primitive.ObjectID) (map[pri
 	return out, nil
 }
 
-// countByQueue counts the tasks that match a filter by queue and one more field, with one aggregate. It calls each with every
-// combination of the two and the number of its tasks. A nil filter matches all tasks.
+// countByQueue counts the tasks that match a filter by queue and one more field, with one aggregate. It calls each with
+// every combination of the two and the number of its tasks. A nil filter matches all tasks.
 func (s *Store) countByQueue(ctx context.Context, filter bson.D, field string, each func(queue primitive.ObjectID, value bson.RawValue, n int64)) error {
 	var stages bson.A
 	if filter != nil {
 		stages = bson.A{bson.D{{Key: "$match", Value: filter}}}
 	}
 	by := bson.D{{Key: "queue", Value: "$queue"}, {Key: field, Value: "$" + field}}
-	cursor, err := s.tasks.Aggregate(ctx, append(stages, bson.D{{Key: "$group", Value: bson.D{{Key: "_id", Value: by}, {Key: "n", Value: bson.D{{Key: "$sum", Value: 1}}}}}}))
+	cursor, err := s.tasks.Aggregate(ctx,
+		append(stages, bson.D{{Key: "$group", Value: bson.D{{Key: "_id", Value: by}, {Key: "n", Value: bson.D{{Key: "$sum", Value: 1}}}}}}))
 	if err != nil {
 		return err
 	}
@@ -163,8 +166,8 @@ func (s *Store) addCounts(ctx context.Context, queue primitive.ObjectID, todo, t
 	return err
 }
 
-// Recount counts the tasks of a 2016 queue and writes wrong counters. It does not write counters that have changed since the caller
-// read the queue.
+// Recount counts the tasks of a 2016 queue and writes wrong counters. It does not write counters that have changed
+// since the caller read the queue.
 func (s *Store) Recount(ctx context.Context, q *Queue) error {
 	todo, err := s.CountTasks(ctx, bson.D{{Key: "queue", Value: q.ID}, {Key: "status", Value: bson.D{{Key: "$lte", Value: 0}}}})
 	if err != nil {
@@ -184,8 +187,8 @@ func (s *Store) Recount(ctx context.Context, q *Queue) error {
 	return err
 }
 
-// CountEnd counts the end of a task in its 2016 queue. It marks the counters as unknown, so that the nodes recount the queue, if the
-// update may or may not have happened.
+// CountEnd counts the end of a task in its 2016 queue. It marks the counters as unknown, so that the nodes recount the
+// queue, if the update may or may not have happened.
 func (s *Store) CountEnd(ctx context.Context, queue primitive.ObjectID, retry *Retrier) error {
 	if s.addCounts(ctx, queue, -1, 0) == nil {
 		return nil

@@ -16,8 +16,8 @@ const (
 	logEvery = 10 * time.Second
 )
 
-// Retrier repeats calls that the database does not answer, with a back-off. It logs an outage once per logEvery for all its calls
-// together. Its methods are safe for concurrent use.
+// Retrier repeats calls that the database does not answer, with a back-off. It logs an outage once per logEvery for all
+// its calls together. Its methods are safe for concurrent use.
 type Retrier struct {
 	store  *Store
 	log    *slog.Logger
@@ -36,13 +36,14 @@ func (s *Store) Retrier(log *slog.Logger, failed func()) *Retrier {
 	return &Retrier{store: s, log: log, failed: failed}
 }
 
-// Do repeats a call until the database answers it or ctx ends. what names the call in the log. Do repeats a refused call too, since
-// most refusals are temporary. It does not repeat a call with an error of TooLarge.
+// Do repeats a call until the database answers it or ctx ends. what names the call in the log. Do repeats a refused
+// call too, since most refusals are temporary. It does not repeat a call with an error of TooLarge.
 func (r *Retrier) Do(ctx context.Context, what string, call func() error) error {
 	return r.repeat(ctx, what, call, func(error) error { return nil })
 }
 
-// Connect is Do for the first call of a process. It returns a SettingError if the settings can never reach a usable database.
+// Connect is Do for the first call of a process. It returns a SettingError if the settings can never reach a usable
+// database.
 func (r *Retrier) Connect(ctx context.Context, what string, call func() error) error {
 	return r.repeat(ctx, what, call, func(err error) error { return r.store.unusable(ctx, err) })
 }

@@ -48,8 +48,8 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// TestOutageRests: calls wait for an absent database without using a processor. The clock of a synctest bubble stands still while
-// a goroutine runs.
+// TestOutageRests: calls wait for an absent database without using a processor. The clock of a synctest bubble stands
+// still while a goroutine runs.
 func TestOutageRests(t *testing.T) {
 	hangs := time.AfterFunc(sitetest.Patience, func() { panic("a call without a database keeps a processor busy") })
 	defer hangs.Stop()

@@ -7,9 +7,9 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
-// ActiveSettings returns the settings of the active document of the collection config, for config.File.Overlay: a function that
-// returns the JSON of a key, or nil if the document does not have the key. The function is nil without such a document. The
-// document has its settings at its top or below active.
+// ActiveSettings returns the settings of the active document of the collection config, for config.File.Overlay: a
+// function that returns the JSON of a key, or nil if the document does not have the key. The function is nil without
+// such a document. The document has its settings at its top or below active.
 func (s *Store) ActiveSettings(ctx context.Context) (value func(key string) []byte, err error) {
 	cursor, err := s.config.Find(ctx, bson.D{{Key: "active", Value: bson.D{{Key: "$exists", Value: true}}}}, options.Find().SetSort(idAscending))
 	if err != nil {

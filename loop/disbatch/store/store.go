@@ -20,14 +20,15 @@ import (
 const (
 	// callTimeout bounds one call with the driver's own retries, unless its context has a deadline, which may be later.
 	callTimeout = 10 * time.Second
-	// connectTimeout bounds the selection of a server and the connection to it. No call waits longer for a database that does
-	// not answer.
+	// connectTimeout bounds the selection of a server and the connection to it. No call waits longer for a database
+	// that does not answer.
 	connectTimeout = 5 * time.Second
 	// maxConnections bounds the driver's pool. It exceeds the concurrent calls of any program of a site.
 	maxConnections = 64
 )
 
-// Store is the database of a Disbatch site. Its methods are safe for concurrent use. Each returns within the time-out of a call.
+// Store is the database of a Disbatch site. Its methods are safe for concurrent use. Each returns within the time-out
+// of a call.
 type Store struct {
 	client      *mongo.Client
 	db          *mongo.Database
@@ -61,8 +62,8 @@ func Open(c config.Connection) (*Store, error) {
 	}, nil
 }
 
-// Close closes the connections. It passes the driver a context without a deadline: with one the driver spins until cancelled calls
-// have ended.
+// Close closes the connections. It passes the driver a context without a deadline: with one the driver spins until
+// cancelled calls have ended.
 func (s *Store) Close() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -36,8 +36,8 @@ func TestTasksAreWrittenInDialect(t *testing.T) {
 	}
 }
 
-// TestFilesHaveChunksOfCharacters: a chunk holds a number of characters, not bytes, and may be binary. A missing chunk is an
-// error.
+// TestFilesHaveChunksOfCharacters: a chunk holds a number of characters, not bytes, and may be binary. A missing chunk
+// is an error.
 func TestFilesHaveChunksOfCharacters(t *testing.T) {
 	s := newSite(t)
 	want := strings.Repeat("æ", 261120) + "tail"
@@ -61,7 +61,8 @@ func TestFilesHaveChunksOfCharacters(t *testing.T) {
 	}
 }
 
-// TestIndexesReportErrors: EnsureIndexes returns an error for an index that two documents violate, and creates the others.
+// TestIndexesReportErrors: EnsureIndexes returns an error for an index that two documents violate, and creates the
+// others.
 func TestIndexesReportErrors(t *testing.T) {
 	s := newSite(t)
 	s.Queue(d("name", "twin", "plugin", "P"))
@@ -77,8 +78,8 @@ func TestIndexesReportErrors(t *testing.T) {
 	}
 }
 
-// TestIndexesHaveTheOriginalsNames: the indexes have the names of the original's driver. Its node would not start with other
-// names.
+// TestIndexesHaveTheOriginalsNames: the indexes have the names of the original's driver. Its node would not start with
+// other names.
 func TestIndexesHaveTheOriginalsNames(t *testing.T) {
 	s := newSite(t)
 	for _, fault := range s.Store.EnsureIndexes(s.Ctx) {
@@ -140,7 +141,8 @@ func TestInvalidConfigCollection(t *testing.T) {
 	}
 }
 
-// TestInsertInSeveralMessages: the result of an insert in several messages has the tasks of all messages but the one that fails.
+// TestInsertInSeveralMessages: the result of an insert in several messages has the tasks of all messages but the one
+// that fails.
 func TestInsertInSeveralMessages(t *testing.T) {
 	s := newFaultySite(t)
 	q := s.Queue(d("name", "a", "constructor", config.DemoPlugin, "maxthreads", 1, "count_todo", 0, "count_total", 0))

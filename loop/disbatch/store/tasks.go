@@ -77,8 +77,8 @@ type SearchOptions struct {
 	Limit, Skip int64
 	Sort        bson.D // empty: any order
 	Projection  bson.D // empty: all fields
-	// Each, unless nil, receives every document as it arrives and returns the document to keep. An error ends the search.
-	// The document that it receives is valid until it returns.
+	// Each, unless nil, receives every document as it arrives and returns the document to keep. An error ends the
+	// search. The document that it receives is valid until it returns.
 	Each func(doc bson.Raw) (bson.Raw, error)
 }
 

@@ -22,8 +22,8 @@ const (
 	readTimeout = 10 * time.Second
 	// maxRequests is how many requests are answered at once; more wait. The database sends 16 MiB at a time to each.
 	maxRequests = 16
-	// largeBody is the size from which a body or a search result counts as large, in bytes. Its documents take many times
-	// as much memory, so only maxLarge are answered at once.
+	// largeBody is the size from which a body or a search result counts as large, in bytes. Its documents take many
+	// times as much memory, so only maxLarge are answered at once.
 	largeBody = 1 << 20
 	maxLarge  = 2
 )

@@ -147,7 +147,8 @@ func skipTo(form url.Values, skip int64) string {
 // taskRow returns a task in the form of the page. It reads outputs only if output is true. It cuts long parameters and
 // outputs.
 func (c *commandInterface) taskRow(r *http.Request, t *store.Task, queueNames map[primitive.ObjectID]string, output bool) taskRow {
-	row := taskRow{ID: t.ID.Hex(), Queue: queueNames[t.Queue], Status: strconv.Itoa(t.Status), Node: t.Node, Created: shownTime(t.CTime), Changed: shownTime(t.MTime)}
+	row := taskRow{ID: t.ID.Hex(), Queue: queueNames[t.Queue], Status: strconv.Itoa(t.Status), Node: t.Node, Created: shownTime(t.CTime),
+		Changed: shownTime(t.MTime)}
 	if row.Queue == "" {
 		row.Queue = t.Queue.Hex() // the queue is deleted
 	}

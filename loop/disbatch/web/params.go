@@ -215,7 +215,8 @@ func refuseCode(v any) error {
 	return nil
 }
 
-// convertIDs returns a filter with the id in place of every {"$oid": hex}. It changes the documents and arrays within v.
+// convertIDs returns a filter with the id in place of every {"$oid": hex}. It changes the documents and arrays within
+// v.
 func convertIDs(v any) (any, error) {
 	var err error
 	switch v := v.(type) {

@@ -19,8 +19,8 @@ func long(flags byte, size uint64) string {
 	return string(binary.BigEndian.AppendUint64([]byte{flags | longFlag}, size))
 }
 
-// TestSilentPeers opens connections that send nothing, half a greeting and half a READY: nobody waits for them, and they
-// are closed when their time is over.
+// TestSilentPeers opens connections that send nothing, half a greeting and half a READY: nobody waits for them, and
+// they are closed when their time is over.
 func TestSilentPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := listenPipes(t, Options{HandshakeTimeout: 300 * time.Millisecond})
@@ -300,7 +300,8 @@ func TestUnsent(t *testing.T) {
 	})
 }
 
-// TestUnsentIsRead lets one peer read a large reply slowly, and others never: it gets the reply, however many come after it.
+// TestUnsentIsRead lets one peer read a large reply slowly, and others never: it gets the reply, however many come
+// after it.
 func TestUnsentIsRead(t *testing.T) {
 	const large, deaf = 4 << 20, 6
 	synctest.Test(t, func(t *testing.T) {

@@ -104,8 +104,8 @@ func (c *Client) Flush() error {
 	return err
 }
 
-// Recv waits for the next reply, however long it takes: replies come in the order of the requests. It is valid until the
-// next call. What stands before the delimiter is left out, and the server's PINGs are answered.
+// Recv waits for the next reply, however long it takes: replies come in the order of the requests. It is valid until
+// the next call. What stands before the delimiter is left out, and the server's PINGs are answered.
 func (c *Client) Recv() ([]byte, error) {
 	for {
 		m, n, err := next(c.in.held(), clientLimits)

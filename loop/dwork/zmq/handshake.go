@@ -18,8 +18,8 @@ const (
 
 var errReady = errors.New("zmq: no READY command follows the greeting, or it is too long")
 
-// handshake makes c a ZMTP 3 connection without security, and returns its peer's socket type. It reads through in, which may hold messages behind the
-// handshake afterwards. c must have a deadline.
+// handshake makes c a ZMTP 3 connection without security, and returns its peer's socket type. It reads through in,
+// which may hold messages behind the handshake afterwards. c must have a deadline.
 func handshake(c net.Conn, in *stream, as zmq4.SocketType, server bool) (peer zmq4.SocketType, err error) {
 	defer func() {
 		if fault := recover(); fault != nil { // zmq4 trusts the lengths in a READY

@@ -58,8 +58,8 @@ func (p *peer) pipeline(n int) string {
 	return all.String()
 }
 
-// TestLater puts off all requests of a connection but the first few, in whatever order those are answered: the replies to
-// them leave at once, the others are taken again, and each is answered in its place.
+// TestLater puts off all requests of a connection but the first few, in whatever order those are answered: the replies
+// to them leave at once, the others are taken again, and each is answered in its place.
 func TestLater(t *testing.T) {
 	const n = 200
 	r := listen(t, Options{})

@@ -11,17 +11,17 @@ type Options struct {
 	MaxFrame int
 	// MaxFrames is how many frames a message may have, its envelope's among them, 32 when it is 0.
 	MaxFrames int
-	// MaxBuffered is what unfinished large messages of all connections may take together, in bytes, DefaultMaxBuffered when it is 0.
-	// The connection that would exceed it is closed.
+	// MaxBuffered is what unfinished large messages of all connections may take together, in bytes, DefaultMaxBuffered
+	// when it is 0. The connection that would exceed it is closed.
 	MaxBuffered int
-	// MaxOutbound is what a connection's replies of one turn may take, in bytes, 64 MiB when it is 0; one reply alone may be
-	// larger. Beyond it the connection is closed: it asked for much at once and for little with each request.
+	// MaxOutbound is what a connection's replies of one turn may take, in bytes, 64 MiB when it is 0; one reply alone
+	// may be larger. Beyond it the connection is closed: it asked for much at once and for little with each request.
 	MaxOutbound int
 	// MaxUnsent is what the replies to all connections may take together, in bytes, 256 MiB when it is 0. Beyond it the
 	// peers are hung up on that have read nothing of theirs for the longest.
 	MaxUnsent int
-	// Unasked is the payload that a REQ is sent, once, which has asked nothing since it connected: it may wait for a reply
-	// that it is owed by a server that was killed. nil: nothing is.
+	// Unasked is the payload that a REQ is sent, once, which has asked nothing since it connected: it may wait for a
+	// reply that it is owed by a server that was killed. nil: nothing is.
 	Unasked []byte
 	// UnaskedAfter is how long such a peer must be silent, 2 s when it is 0.
 	UnaskedAfter time.Duration
@@ -31,8 +31,8 @@ type Options struct {
 	FrameTimeout time.Duration
 	// WriteTimeout is how long a peer may take to accept 256 KiB of replies, 10 s when it is 0.
 	WriteTimeout time.Duration
-	// Trouble is told of every failed accept, every connection turned away and every one closed for its peer's fault. Any
-	// goroutine calls it, as often as peers like: it must be quick, and drop most of what it hears.
+	// Trouble is told of every failed accept, every connection turned away and every one closed for its peer's fault.
+	// Any goroutine calls it, as often as peers like: it must be quick, and drop most of what it hears.
 	Trouble func(error)
 }
 

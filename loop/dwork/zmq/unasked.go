@@ -7,10 +7,10 @@ import (
 )
 
 // A REQ waits for the reply to its request for ever, also when the server that owed it was killed: libzmq connects
-// again, repeats nothing and takes no closed connection for an answer. Found with libzmq 4.3.4, in every state of a REQ:
-// a message that was not asked for frees the one that waits, which takes it as its reply; one that waits for nothing
-// drops it when it sends its next request; REQ_CORRELATE ignores it. Other sockets would read every later reply one
-// too late, so they are sent none.
+// again, repeats nothing and takes no closed connection for an answer. Found with libzmq 4.3.4, in every state of a
+// REQ: a message that was not asked for frees the one that waits, which takes it as its reply; one that waits for
+// nothing drops it when it sends its next request; REQ_CORRELATE ignores it. Other sockets would read every later reply
+// one too late, so they are sent none.
 //
 // A REQ that has just connected and has a request to send does so at once. One that is silent for a while waits for a
 // reply, or for nothing, and is sent Options.Unasked, once. When its first request crosses that message, it takes the
@@ -47,7 +47,8 @@ func (c *conn) crosses() {
 	c.unasked = time.Time{}
 }
 
-// followed waits for the peer's next request, and reports whether it came: then the one before crossed the unasked message.
+// followed waits for the peer's next request, and reports whether it came: then the one before crossed the unasked
+// message.
 func (c *conn) followed() (bool, error) {
 	c.crossed = false
 	if err := c.SetReadDeadline(time.Now().Add(crossPause)); err != nil {

@@ -53,9 +53,9 @@ func TestUnasked(t *testing.T) {
 	})
 }
 
-// TestUnaskedCrosses: what a REQ asks when the unasked message may just have been sent is answered when nothing follows,
-// after a pause; and not at all when something does, at once or after a while: that shows that the REQ has taken the
-// message for its reply.
+// TestUnaskedCrosses: what a REQ asks when the unasked message may just have been sent is answered when nothing
+// follows, after a pause; and not at all when something does, at once or after a while: that shows that the REQ has
+// taken the message for its reply.
 func TestUnaskedCrosses(t *testing.T) {
 	f := func(follows bool, pause time.Duration, want string) {
 		t.Helper()

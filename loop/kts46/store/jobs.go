@@ -213,7 +213,8 @@ func (s *Store) JobNames(ctx context.Context, project string, most int) (names [
 func (s *Store) each(ctx context.Context, project, collection string, fields bson.D, fn func(bson.Raw) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
-	cursor, err := s.client.Database(project).Collection(collection).Find(ctx, bson.D{}, options.Find().SetProjection(fields).SetSort(bson.D{{Key: "_id", Value: 1}}))
+	cursor, err := s.client.Database(project).Collection(collection).Find(ctx, bson.D{},
+		options.Find().SetProjection(fields).SetSort(bson.D{{Key: "_id", Value: 1}}))
 	if err != nil {
 		return err
 	}

@@ -95,7 +95,8 @@ func (s *Store) CreateProject(ctx context.Context, project string) error {
 	if _, err := db.Collection(states).Indexes().CreateOne(ctx, index("job", "time")); err != nil {
 		return err
 	}
-	if _, err := db.Collection(cars).Indexes().CreateMany(ctx, []mongo.IndexModel{index("job", "state"), index("job", "carid"), index("job", "time")}); err != nil {
+	if _, err := db.Collection(cars).Indexes().CreateMany(ctx,
+		[]mongo.IndexModel{index("job", "state"), index("job", "carid"), index("job", "time")}); err != nil {
 		return err
 	}
 	// A project is complete when its info document exists, so that is written last.

@@ -150,8 +150,8 @@ func (s *site) faults(says, method string, args ...any) {
 	}
 }
 
-// answers waits until Treadle has found MongoDB again. The driver looks for a lost server every 500 ms at most, so a call
-// with a server selection time-out of 500 ms may still fail after the server is back.
+// answers waits until Treadle has found MongoDB again. The driver looks for a lost server every 500 ms at most, so a
+// call with a server selection time-out of 500 ms may still fail after the server is back.
 func (s *site) answers() {
 	s.t.Helper()
 	for end := time.Now().Add(patience); ; {

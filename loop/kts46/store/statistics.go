@@ -28,7 +28,8 @@ func (s *Store) Statistics(ctx context.Context, project, name string, idle bool)
 		return nil, cmpError(err, ErrNoJob)
 	}
 	if len(doc) > maxStatistics {
-		return nil, badData("the statistics of the job %s in the database %s have %d bytes, more than %d: read them in MongoDB", name, project, len(doc), maxStatistics)
+		return nil, badData("the statistics of the job %s in the database %s have %d bytes, more than %d: read them in MongoDB", name,
+			project, len(doc), maxStatistics)
 	}
 	all, err := members(doc)
 	if err != nil {
