@@ -159,7 +159,7 @@ func (p *doorPeer) Read() []byte {
 	return b
 }
 
-// Closed says whether the connection has ended.
+// Closed reports whether the connection has ended.
 func (p *doorPeer) Closed() bool { return p.left || p.ended.Load() }
 
 // Close is the peer's leaving.

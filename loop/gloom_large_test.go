@@ -8,8 +8,8 @@ import (
 	served "treadle/loop/gloom"
 )
 
-// TestGloomLargeFrame: a large frame is parsed beside the event loop, where it lies. Its peer is answered in order,
-// other peers meanwhile. A peer that leaves ends at once.
+// TestGloomLargeFrame: a large frame is parsed off the event loop, where it lies. Its peer is answered in order, other
+// peers meanwhile. A peer that leaves ends at once.
 func TestGloomLargeFrame(t *testing.T) {
 	for _, ahead := range []int{0, 1} {
 		w := newMemServer(t, Options{})

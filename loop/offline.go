@@ -40,8 +40,8 @@ type Surroundings struct {
 	// SchedBatch is how many jobs the scheduler moves at once, see sched.Options, and how many an operation looks at;
 	// 0: the defaults.
 	SchedBatch int
-	// Pick chooses which of n things runs next: a loop with queued functions, a Tick or work beside
-	// the loops; nil: the first.
+	// Pick chooses which of n things runs next: a loop with queued functions, a Tick or work off the event loops; nil:
+	// the first.
 	Pick func(n int) int
 }
 

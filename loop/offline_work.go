@@ -10,7 +10,7 @@ import (
 )
 
 // offlineWork is a call, or what a call has begun. It has a goroutine, as in a server with sockets, that never runs at
-// the same time as anything else: whoever lets it go on waits until it has ended or waits again.
+// the same time as anything else: the function that lets it continue waits until it has ended or waits again.
 type offlineWork struct {
 	parked chan offlineWait // receives what the work waits for
 	resume chan error       // ends that wait

@@ -119,7 +119,7 @@ func (m *graphModel) logs(j *graphJob, stage uint8) {
 	j.log = append(slices.Clone(j.log), Event{stage, m.now.Micros})
 }
 
-// closes says whether tasks would wait for each other in a cycle, or for themselves, if those of a
+// closes reports whether tasks would wait for each other in a cycle, or for themselves, if those of a
 // request were added one after the other.
 func (m *graphModel) closes(tasks []Task) bool {
 	waits := make(map[string][]string)
@@ -148,7 +148,7 @@ func (m *graphModel) closes(tasks []Task) bool {
 	return false
 }
 
-// reaches says whether a path of at most n steps leads from one name to another.
+// reaches reports whether a path of at most n steps leads from one name to another.
 func reaches(waits map[string][]string, from, to string, n int) bool {
 	return n > 0 && slices.ContainsFunc(waits[from], func(a string) bool { return a == to || reaches(waits, a, to, n-1) })
 }

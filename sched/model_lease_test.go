@@ -25,7 +25,7 @@ func (j *modelJob) endLease(why error) {
 	}
 }
 
-// leased says whether jobs of a queue are leased.
+// leased reports whether jobs of a queue are leased.
 func (m *model) leased(queue string) bool {
 	return slices.ContainsFunc(m.jobs, func(j *modelJob) bool { return j.queue == queue && j.lease != nil })
 }

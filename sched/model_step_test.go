@@ -8,7 +8,7 @@ import (
 // size is the bytes by which a job fills a peer's window.
 func (j *modelJob) size() int { return packedLen([]byte(j.name), []byte(j.workload)) }
 
-// ahead says whether a ready job of one queue comes before another for certain.
+// ahead reports whether a ready job of one queue comes before another for certain.
 func (j *modelJob) ahead(o *modelJob) bool {
 	switch {
 	case j.priority != o.priority:

@@ -218,7 +218,7 @@ func (m *model) submit(s *Submission, await *modelPeer) (outcome, error) {
 	return did, nil
 }
 
-// isDue says whether a pending job's time has come.
+// isDue reports whether a pending job's time has come.
 func (m *model) isDue(j *modelJob) bool {
 	second := m.second()
 	return j.second < second || j.second == second && j.past <= m.now.Wall-second*1000

@@ -140,7 +140,7 @@ const (
 )
 
 // duel runs the two sides of a race for many rounds and stops at the first that fails. Each round
-// begins with before alone. Then both sides run at once. right says whether the round went well.
+// begins with before alone. Then both sides run at once. right reports whether the round went well.
 func duel(t *testing.T, before, left func(round int), right func(round int) bool) {
 	t.Helper()
 	start, end := newGate(), newGate()

@@ -58,7 +58,7 @@ func explain(faults []*errors.ValidationError) string {
 	return b.String()
 }
 
-// send sends a request and returns the answer's body. valid says whether the request is as the document says. The
+// send sends a request and returns the answer's body. valid reports whether the request is as the document says. The
 // answer must always be. A status of 0 is any.
 func (d *documented) send(valid bool, status int, route, body string, headers ...string) []byte {
 	d.Helper()

@@ -93,7 +93,7 @@ func (b *backlog) resume(p *pump) error {
 		return nil // rung and answered before
 	}
 	for i, l := range p.lines {
-		out := l.talk.(*producer).fill(Now(), p.out[:0])
+		out := l.conversation.(*producer).fill(Now(), p.out[:0])
 		if len(out) == 0 {
 			continue
 		}

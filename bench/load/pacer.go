@@ -71,7 +71,7 @@ func (c *pacer) fire(p *pump) error {
 	for c.side.next < c.side.jobs && c.due() <= Now() {
 		index, slot := c.side.next%len(p.lines), c.side.next/len(p.lines)
 		l := p.lines[index]
-		out := l.talk.(*producer).submitNext(c.due(), slot, p.out[:0])
+		out := l.conversation.(*producer).submitNext(c.due(), slot, p.out[:0])
 		if err := p.send(l, index, out); err != nil {
 			return err
 		}

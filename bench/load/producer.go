@@ -127,15 +127,15 @@ func (p *producer) submitNext(at int64, slot int, out []byte) []byte {
 }
 
 func (p *producer) turn(now int64, in, out []byte) (int, []byte, error) {
-	used, err := decode(p.side.protocol, in, func(e *Event) error { return p.hear(now, e) })
+	used, err := decode(p.side.protocol, in, func(e *Event) error { return p.handle(now, e) })
 	return used, p.fill(now, out), err
 }
 
-// hear notes an acknowledgement, which frees its slot, or an answer.
-func (p *producer) hear(now int64, e *Event) error {
+// handle notes an acknowledgement, which frees its slot, or an answer.
+func (p *producer) handle(now int64, e *Event) error {
 	s := p.side
 	if s.traits.Answers && (e.Kind == Submitted || e.Kind == Answered) {
-		return p.hearMaster(now, e)
+		return p.handleMaster(now, e)
 	}
 	if e.Kind != Submitted {
 		return fmt.Errorf("%w: a producer got something else than an acknowledgement or an answer", ErrMalformed)
@@ -158,8 +158,8 @@ func (p *producer) hear(now int64, e *Event) error {
 	return nil
 }
 
-// hearMaster notes a reply that names its job.
-func (p *producer) hearMaster(now int64, e *Event) error {
+// handleMaster notes a reply that names its job.
+func (p *producer) handleMaster(now int64, e *Event) error {
 	s := p.side
 	if e.ID >= uint64(s.next) {
 		return fmt.Errorf("job %d was acknowledged or answered, and never submitted", e.ID)

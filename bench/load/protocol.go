@@ -87,8 +87,8 @@ type Protocol interface {
 	Pending(conn net.Conn) (int, error)
 }
 
-// decode gives the whole messages at the front of in to hear, one by one, and returns their length.
-func decode(p Protocol, in []byte, hear func(e *Event) error) (used int, err error) {
+// decode gives the whole messages at the front of in to handle, one by one, and returns their length.
+func decode(p Protocol, in []byte, handle func(e *Event) error) (used int, err error) {
 	var e Event
 	for {
 		n, err := p.Next(in[used:], &e)
@@ -96,7 +96,7 @@ func decode(p Protocol, in []byte, hear func(e *Event) error) (used int, err err
 			return used, err
 		}
 		used += n
-		if err := hear(&e); err != nil {
+		if err := handle(&e); err != nil {
 			return used, err
 		}
 	}

@@ -43,11 +43,11 @@ type conversation interface {
 
 // line is one connection and its conversation.
 type line struct {
-	fd      int
-	talk    conversation
-	rest    []byte // the beginning of a message, until its end is read
-	unsent  []byte // requests that the socket did not take yet
-	writing bool   // the poller watches for room, because of unsent
+	fd           int
+	conversation conversation
+	unread       []byte // the beginning of a message, until its end is read
+	unsent       []byte // requests that the socket did not take yet
+	writing      bool   // the poller watches for room, because of unsent
 }
 
 // goal tells a pump whether it is done, and whether anything moves.
@@ -108,7 +108,7 @@ func (p *pump) close() {
 
 func (p *pump) open() error {
 	for i, l := range p.lines {
-		if err := p.send(l, i, l.talk.open(Now(), p.out[:0])); err != nil {
+		if err := p.send(l, i, l.conversation.open(Now(), p.out[:0])); err != nil {
 			return err
 		}
 	}
@@ -186,12 +186,12 @@ func (p *pump) turn(index int, events uint32) error {
 		return nil
 	}
 	// A long message is read to where its beginning lies, so that it is not copied with each of its parts.
-	in, held := p.in, len(l.rest)
+	in, held := p.in, len(l.unread)
 	if held < longRest {
-		copy(in, l.rest)
+		copy(in, l.unread)
 	} else {
-		l.rest = slices.Grow(l.rest, pumpBuffer)
-		in = l.rest[:cap(l.rest)]
+		l.unread = slices.Grow(l.unread, pumpBuffer)
+		in = l.unread[:cap(l.unread)]
 	}
 	n, err := unix.Read(l.fd, in[held:])
 	switch {
@@ -202,18 +202,18 @@ func (p *pump) turn(index int, events uint32) error {
 	case n == 0:
 		return fmt.Errorf("the server closed a connection: %w", io.ErrUnexpectedEOF)
 	}
-	used, out, err := l.talk.turn(Now(), in[:held+n], p.out[:0])
+	used, out, err := l.conversation.turn(Now(), in[:held+n], p.out[:0])
 	if err != nil {
 		return err
 	}
 	switch {
 	case used == 0 && held >= longRest:
-		l.rest = in[:held+n]
+		l.unread = in[:held+n]
 	default:
-		l.rest = append(l.rest[:0], in[used:held+n]...)
+		l.unread = append(l.unread[:0], in[used:held+n]...)
 	}
-	if len(l.rest) >= maxRest {
-		return fmt.Errorf("%w: no end within %d bytes", ErrMalformed, len(l.rest))
+	if len(l.unread) >= maxRest {
+		return fmt.Errorf("%w: no end within %d bytes", ErrMalformed, len(l.unread))
 	}
 	if len(out) == 0 {
 		return nil

@@ -121,7 +121,7 @@ func (t *Trial) Close() {
 }
 
 // connect makes a pump with one greeted connection for each conversation.
-func (t *Trial) connect(to Side, as Role, connections int, talk func() conversation) (*pump, error) {
+func (t *Trial) connect(to Side, as Role, connections int, newConversation func() conversation) (*pump, error) {
 	lines := make([]*line, 0, connections)
 	for range connections {
 		conn, err := to.Dial(as)
@@ -132,7 +132,7 @@ func (t *Trial) connect(to Side, as Role, connections int, talk func() conversat
 		if err != nil {
 			return &pump{poller: -1, lines: lines}, err
 		}
-		lines = append(lines, &line{fd: fd, talk: talk()})
+		lines = append(lines, &line{fd: fd, conversation: newConversation()})
 	}
 	return newPump(lines)
 }

@@ -283,7 +283,7 @@ func entries(page string) (all []string) {
 // leastEntry is how many letters an entry has that stands for several messages.
 const leastEntry = 16
 
-// covers says whether an entry is a message, or its parts stand in the message in their order, the first at the
+// covers reports whether an entry is a message, or its parts stand in the message in their order, the first at the
 // beginning.
 func covers(entry, text string) bool {
 	if len(strings.ReplaceAll(entry, "...", "")) < leastEntry {

@@ -253,8 +253,8 @@ func (l *Ledger) checkReports(f *httpCall, reports []*leaseReport, status int, a
 	}
 	for _, r := range reports {
 		reason := ""
-		// Those that are left stand in the order of the reports, so that the first of a token is the right one unless
-		// an earlier report with the token was taken.
+		// The remaining ones stand in the order of the reports, so that the first of a token is the right one unless an
+		// earlier report with the token was taken.
 		if len(answer.Left) > 0 && answer.Left[0].Token == r.token() && !slices.Equal(r.may, []string{""}) {
 			reason, answer.Left = answer.Left[0].Reason, answer.Left[1:]
 		}

@@ -74,22 +74,22 @@ func New(host protocol.Host, o Options) *Protocol {
 }
 
 // Name implements protocol.Protocol.
-func (h *Protocol) Name() string { return name }
+func (p *Protocol) Name() string { return name }
 
 // Pages implements protocol.Pager.
-func (h *Protocol) Pages() []web.Page {
-	return []web.Page{{Pattern: "GET /dwork/graph", Handler: h.graph}}
+func (p *Protocol) Pages() []web.Page {
+	return []web.Page{{Pattern: "GET /dwork/graph", Handler: p.graph}}
 }
 
 // Samples implements protocol.Protocol.
-func (h *Protocol) Samples() (all []web.Sample) {
-	for t := range h.stats.requests {
-		if n := h.stats.requests[t].Load(); n > 0 {
+func (p *Protocol) Samples() (all []web.Sample) {
+	for t := range p.stats.requests {
+		if n := p.stats.requests[t].Load(); n > 0 {
 			all = append(all, web.Counter("treadle_dwork_requests_total", "Requests of the dwork protocol.", n).With("type", codec.Type(t).String()))
 		}
 	}
 	var st zmq.Stats
-	for _, l := range h.listeners {
+	for _, l := range p.listeners {
 		k := l.Stats()
 		st.BadHandshakes += k.BadHandshakes
 		st.BadFrames += k.BadFrames
@@ -102,7 +102,7 @@ func (h *Protocol) Samples() (all []web.Sample) {
 		st.AcceptErrors += k.AcceptErrors
 	}
 	return append(all,
-		web.ProtocolErrors(name, "answered_error", h.stats.refused.Load()),
+		web.ProtocolErrors(name, "answered_error", p.stats.refused.Load()),
 		web.ProtocolErrors(name, "bad_handshake", uint64(st.BadHandshakes)),
 		web.ProtocolErrors(name, "bad_frame", uint64(st.BadFrames)),
 		web.ProtocolErrors(name, "stalled", uint64(st.Stalled)),

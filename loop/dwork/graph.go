@@ -11,13 +11,13 @@ import (
 
 // graph writes the incomplete tasks and their dependencies in Graphviz' DOT language. Each task
 // is as it was when its line was written. Only a whole graph has the last line.
-func (h *Protocol) graph(w http.ResponseWriter, _ *http.Request) {
+func (p *Protocol) graph(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/vnd.graphviz; charset=utf-8")
 	out := bufio.NewWriterSize(w, 64<<10)
 	line := []byte("digraph dwork {\n")
 	for cursor, done := (sched.Cursor{}), false; !done; {
 		// One task at a time: a task with very many successors holds the lock for long.
-		cursor, done = h.sched.WalkTasks(cursor, 1, Space, func(t *sched.TaskView) {
+		cursor, done = p.sched.WalkTasks(cursor, 1, Space, func(t *sched.TaskView) {
 			line = appendDotTask(line, t)
 		})
 		if _, err := out.Write(line); err != nil {

@@ -22,108 +22,108 @@ type parkedReply struct {
 }
 
 // Listen implements protocol.Service. Connections are accepted from Serve on.
-func (h *Protocol) Listen() (all []protocol.Listening, err error) {
-	for _, a := range h.o.Listen {
-		l, err := h.host.Listen(name, name, a)
+func (p *Protocol) Listen() (all []protocol.Listening, err error) {
+	for _, a := range p.o.Listen {
+		l, err := p.host.Listen(name, name, a)
 		if err != nil {
 			return nil, err
 		}
-		h.sockets = append(h.sockets, l)
+		p.sockets = append(p.sockets, l)
 		all = append(all, protocol.ListeningOn(name, l))
 	}
 	return all, nil
 }
 
 // Serve implements protocol.Service. It ignores the context: a stopping hub answers until Close.
-func (h *Protocol) Serve(context.Context) {
-	limits := h.host.Limits()
-	for _, l := range h.sockets {
-		h.listeners = append(h.listeners, zmq.Listen(l, zmq.Options{
-			MaxConnections: math.MaxInt, // h.host.Listen counts them
-			MaxFrame:       h.o.MaxFrame, MaxOutbound: max(limits.MaxOutbound, 2*maxReply), MaxUnsent: max(limits.MostUnsent, 4*maxReply),
-			MaxBuffered:      min(zmq.DefaultMaxBuffered, max(limits.PeerMemory, 2*h.o.MaxFrame)),
-			HandshakeTimeout: limits.HandshakeTimeout, FrameTimeout: limits.FrameTimeout, Trouble: h.logPeerError,
+func (p *Protocol) Serve(context.Context) {
+	limits := p.host.Limits()
+	for _, l := range p.sockets {
+		p.listeners = append(p.listeners, zmq.Listen(l, zmq.Options{
+			MaxConnections: math.MaxInt, // p.host.Listen counts them
+			MaxFrame:       p.o.MaxFrame, MaxOutbound: max(limits.MaxOutbound, 2*maxReply), MaxUnsent: max(limits.MostUnsent, 4*maxReply),
+			MaxBuffered:      min(zmq.DefaultMaxBuffered, max(limits.PeerMemory, 2*p.o.MaxFrame)),
+			HandshakeTimeout: limits.HandshakeTimeout, FrameTimeout: limits.FrameTimeout, Trouble: p.logPeerError,
 			Unasked: codec.AppendType(nil, codec.NotFound),
 		}))
 	}
-	for _, l := range h.listeners {
-		h.goroutines.Go(func() {
+	for _, l := range p.listeners {
+		p.goroutines.Go(func() {
 			for {
 				select {
-				case <-h.closed:
+				case <-p.closed:
 					return
 				case <-l.Ready():
-					h.Wake()
+					p.Wake()
 				}
 			}
 		})
 	}
-	h.goroutines.Go(h.run)
+	p.goroutines.Go(p.run)
 }
 
 // logPeerError logs a fault of a peer.
-func (h *Protocol) logPeerError(err error) {
-	h.host.LogLimited(slog.LevelInfo, "trouble with a dwork connection", "trouble", err.Error())
+func (p *Protocol) logPeerError(err error) {
+	p.host.LogLimited(slog.LevelInfo, "trouble with a dwork connection", "trouble", err.Error())
 }
 
 // Drain implements protocol.Service.
-func (h *Protocol) Drain() { h.stopping.Store(true) }
+func (p *Protocol) Drain() { p.stopping.Store(true) }
 
 // Owes implements protocol.Service.
-func (h *Protocol) Owes() bool { return h.owed.Load() > 0 }
+func (p *Protocol) Owes() bool { return p.owed.Load() > 0 }
 
 // Close implements protocol.Service. The hub answers until the connections have ended.
-func (h *Protocol) Close() {
-	for _, l := range h.sockets {
+func (p *Protocol) Close() {
+	for _, l := range p.sockets {
 		_ = l.Close() // closing twice is harmless
 	}
-	for _, l := range h.listeners {
+	for _, l := range p.listeners {
 		_ = l.Close() // there is nothing to do about an error
 	}
-	close(h.closed)
-	h.goroutines.Wait()
+	close(p.closed)
+	p.goroutines.Wait()
 }
 
 // Committed implements protocol.Acknowledger.
-func (h *Protocol) Committed() {
-	if h.Owes() {
-		h.Wake()
+func (p *Protocol) Committed() {
+	if p.Owes() {
+		p.Wake()
 	}
 }
 
 // Wake schedules a turn. It never blocks.
-func (h *Protocol) Wake() {
+func (p *Protocol) Wake() {
 	select {
-	case h.ready <- struct{}{}:
+	case p.ready <- struct{}{}:
 	default:
 	}
 }
 
 // run takes turns until Close.
-func (h *Protocol) run() {
+func (p *Protocol) run() {
 	var leaseCheck <-chan time.Time
-	if lease := h.o.Lease; lease > 0 {
+	if lease := p.o.Lease; lease > 0 {
 		ticker := time.NewTicker(max(lease/leaseChecks, time.Millisecond))
 		defer ticker.Stop()
 		leaseCheck = ticker.C
 	}
 	for {
 		select {
-		case <-h.closed:
+		case <-p.closed:
 			return
 		case <-leaseCheck:
-			h.Expire()
-		case <-h.ready:
-			h.turn()
+			p.Expire()
+		case <-p.ready:
+			p.turn()
 		}
 	}
 }
 
 // Turn takes a turn that Wake has scheduled, and returns false without one.
-func (h *Protocol) Turn() bool {
+func (p *Protocol) Turn() bool {
 	select {
-	case <-h.ready:
-		h.turn()
+	case <-p.ready:
+		p.turn()
 		return true
 	default:
 		return false
@@ -132,10 +132,10 @@ func (h *Protocol) Turn() bool {
 
 // Ask answers one request in a turn of its own. It calls reply, or a later Turn does once the
 // request's changes are on disk. reply must copy what it keeps.
-func (h *Protocol) Ask(request []byte, reply func([]byte)) {
-	h.now = h.host.Now()
-	respond(h, replyFunc(reply), h.decode(request))
-	h.endTurn()
+func (p *Protocol) Ask(request []byte, reply func([]byte)) {
+	p.now = p.host.Now()
+	respond(p, replyFunc(reply), p.decode(request))
+	p.endTurn()
 }
 
 // replyFunc is the replier of Ask.
@@ -159,17 +159,17 @@ const (
 
 // turn answers the requests that have come since the last turn. Long requests come last: one of
 // them, and more until a slice is over.
-func (h *Protocol) turn() {
-	h.now = h.host.Now()
-	h.batch = h.batch[:0]
-	for _, l := range h.listeners {
-		h.batch = l.Take(h.batch)
+func (p *Protocol) turn() {
+	p.now = p.host.Now()
+	p.batch = p.batch[:0]
+	for _, l := range p.listeners {
+		p.batch = l.Take(p.batch)
 	}
-	long := h.batch[:0] // shares the array, and never overtakes the loop below
+	long := p.batch[:0] // shares the array, and never overtakes the loop below
 	var last zmq.Request
 	var until time.Time // the end of the connection's slice, later that of the long requests
 	behind := false     // a request of the connection is long, so the following ones wait with it
-	for _, request := range h.batch {
+	for _, request := range p.batch {
 		now := time.Now()
 		if !request.Follows(last) {
 			until, behind = now.Add(hubSlice), false
@@ -178,13 +178,13 @@ func (h *Protocol) turn() {
 		var invalid error
 		behind = behind || request.Overflowed() || now.After(until) || len(request.Payload) > shortRequest
 		if !behind {
-			invalid = h.decode(request.Payload)
-			behind = invalid == nil && h.costly()
+			invalid = p.decode(request.Payload)
+			behind = invalid == nil && p.costly()
 		}
 		if behind {
 			long = append(long, request)
 		} else {
-			h.serveRequest(request, invalid)
+			p.serveRequest(request, invalid)
 		}
 	}
 	until = time.Now().Add(hubSlice)
@@ -192,70 +192,70 @@ func (h *Protocol) turn() {
 		if request.Overflowed() || i > 0 && time.Now().After(until) {
 			request.Postpone()
 		} else {
-			h.serveRequest(request, h.decode(request.Payload))
+			p.serveRequest(request, p.decode(request.Payload))
 		}
 	}
-	clear(h.batch)
-	if cap(h.out) > maxReply/16 {
-		h.out = nil
+	clear(p.batch)
+	if cap(p.out) > maxReply/16 {
+		p.out = nil
 	}
-	h.endTurn()
+	p.endTurn()
 }
 
 // serveRequest answers the query. It hands out nothing to a peer that may not read the reply.
-func (h *Protocol) serveRequest(request zmq.Request, invalid error) {
-	if invalid == nil && h.query.Type == codec.Steal && request.MaybeUnread() {
-		h.stats.requests[codec.Steal].Add(1)
+func (p *Protocol) serveRequest(request zmq.Request, invalid error) {
+	if invalid == nil && p.query.Type == codec.Steal && request.MaybeUnread() {
+		p.stats.requests[codec.Steal].Add(1)
 		request.Reply(codec.AppendType(nil, codec.NotFound))
 		return
 	}
-	respond(h, request, invalid)
+	respond(p, request, invalid)
 }
 
 // costly reports whether the query of a short request may take long. A Lookup may show very many
 // dependencies.
-func (h *Protocol) costly() bool {
-	q := &h.query
+func (p *Protocol) costly() bool {
+	q := &p.query
 	return q.Type == codec.Lookup || q.Type == codec.Steal && q.N > shortSteal
 }
 
 // respond answers the query, now or once its changes are on disk.
-func respond[R replier](h *Protocol, to R, invalid error) {
+func respond[R replier](p *Protocol, to R, invalid error) {
 	var group uint64
 	var wait bool
-	h.out, group, wait = h.answer(h.out[:0], invalid)
+	p.out, group, wait = p.answer(p.out[:0], invalid)
 	if !wait {
-		to.Reply(h.out)
+		to.Reply(p.out)
 		return
 	}
-	h.parked = append(h.parked, parkedReply{to, append([]byte(nil), h.out...), group})
-	h.owed.Add(1)
-	h.awaited++
+	p.parked = append(p.parked, parkedReply{to, append([]byte(nil), p.out...), group})
+	p.owed.Add(1)
+	p.awaited++
 }
 
 // endTurn flushes the journal, wakes the event loops, and sends the parked replies whose changes
 // are on disk.
-func (h *Protocol) endTurn() {
-	if h.awaited > 0 || h.released {
-		h.host.Flush(h.awaited)
+func (p *Protocol) endTurn() {
+	if p.awaited > 0 || p.released {
+		p.host.Flush(p.awaited)
 	} else {
-		h.host.FlushLater() // only steals, which a loss of power may undo
+		p.host.FlushLater() // only steals, which a loss of power may undo
 	}
-	h.awaited, h.released = 0, false
-	h.sink.Wake()
-	if len(h.parked) == 0 {
+	p.awaited, p.released = 0, false
+	p.sink.Wake()
+	if len(p.parked) == 0 {
 		return
 	}
-	committed := h.host.Committed()
-	waiting := h.parked[:0]
-	for _, p := range h.parked {
-		if p.group <= committed {
-			p.request.Reply(p.reply)
-			h.owed.Add(-1)
+	committed := p.host.Committed()
+	waiting := p.parked[:0]
+	for _, reply := range p.parked {
+		if reply.group <= committed {
+			reply.request.Reply(reply.reply)
+			p.owed.Add(-1)
 		} else {
-			waiting = append(waiting, p)
+			waiting = append(waiting, reply)
 		}
 	}
-	clear(h.parked[len(waiting):])
-	h.parked = waiting
+	clear(p.parked[len(waiting):])
+	p.parked = waiting
 }

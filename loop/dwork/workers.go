@@ -30,12 +30,12 @@ type worker struct {
 }
 
 // Holder implements protocol.Holders. The name is a location.
-func (h *Protocol) Holder(location string) *sched.Peer {
-	if h.o.Restart == restartReady {
+func (p *Protocol) Holder(location string) *sched.Peer {
+	if p.o.Restart == restartReady {
 		return nil
 	}
-	h.now = h.host.Now() // the lease begins with the restart
-	w, err := h.addWorker([]byte(location))
+	p.now = p.host.Now() // the lease begins with the restart
+	w, err := p.addWorker([]byte(location))
 	if err != nil {
 		return nil
 	}
@@ -43,51 +43,51 @@ func (h *Protocol) Holder(location string) *sched.Peer {
 }
 
 // addWorker returns the worker of a location and adds it when it is new.
-func (h *Protocol) addWorker(location []byte) (*worker, error) {
-	w, err := h.findWorker(location)
+func (p *Protocol) addWorker(location []byte) (*worker, error) {
+	w, err := p.findWorker(location)
 	if err == nil {
-		h.workers[w.location] = w
+		p.workers[w.location] = w
 	}
 	return w, err
 }
 
 // findWorker returns the worker of a location. A new worker is not added yet.
-func (h *Protocol) findWorker(location []byte) (*worker, error) {
-	w := h.workers[string(location)]
+func (p *Protocol) findWorker(location []byte) (*worker, error) {
+	w := p.workers[string(location)]
 	if w == nil {
 		switch {
-		case len(h.workers) >= maxLocations:
+		case len(p.workers) >= maxLocations:
 			return nil, errTooManyWorkers
 		case len(location) > maxLocation:
 			return nil, errLongLocation
 		}
 		w = &worker{location: string(location)}
-		w.peer = h.sched.NewHolder(w.location)
+		w.peer = p.sched.NewHolder(w.location)
 	}
-	w.seen = h.now.Mono
+	w.seen = p.now.Mono
 	return w, nil
 }
 
 // removeWorker releases the tasks of a worker and removes it.
-func (h *Protocol) removeWorker(w *worker) {
-	delete(h.workers, w.location)
-	h.sched.Forget(h.now, w.peer, h.sink)
-	h.released = true
+func (p *Protocol) removeWorker(w *worker) {
+	delete(p.workers, w.location)
+	p.sched.Forget(p.now, w.peer, p.sink)
+	p.released = true
 }
 
 // Expire releases the tasks of workers that were silent for longer than their lease.
-func (h *Protocol) Expire() {
-	h.now = h.host.Now()
+func (p *Protocol) Expire() {
+	p.now = p.host.Now()
 	var silent []string
-	for location, w := range h.workers {
-		if h.now.Mono-w.seen >= h.o.Lease.Milliseconds() {
+	for location, w := range p.workers {
+		if p.now.Mono-w.seen >= p.o.Lease.Milliseconds() {
 			silent = append(silent, location)
 		}
 	}
 	slices.Sort(silent) // so that tasks become ready in a reproducible order
 	for _, location := range silent {
-		h.host.Log().Info("a dwork worker is silent, its tasks are ready again", "location", location, "dwork-lease", h.o.Lease)
-		h.removeWorker(h.workers[location])
+		p.host.Log().Info("a dwork worker is silent, its tasks are ready again", "location", location, "dwork-lease", p.o.Lease)
+		p.removeWorker(p.workers[location])
 	}
-	h.endTurn()
+	p.endTurn()
 }

@@ -2,8 +2,8 @@ package gloom
 
 import codec "treadle/codec/gloom"
 
-// LargeFrame is the size in bytes above which a frame is parsed beside the event loop. Parsing
-// this much takes at most ten milliseconds.
+// LargeFrame is the size in bytes above which a frame is parsed off the event loop. Parsing this much takes at most ten
+// milliseconds.
 const LargeFrame = 1 << 20
 
 // parsing is a large frame that is parsed off the event loop.

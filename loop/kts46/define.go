@@ -93,14 +93,14 @@ type parsedDefinition struct {
 }
 
 // define parses a definition. It runs outside turns because parsing may take long.
-func (h *Protocol) define(text string) *parsedDefinition {
+func (p *Protocol) define(text string) *parsedDefinition {
 	if len(text) > shortDefinition {
-		h.defining.Lock()
-		defer h.defining.Unlock()
+		p.defining.Lock()
+		defer p.defining.Unlock()
 	}
 	d := &parsedDefinition{text: []byte(text)}
-	d.numbers, d.err = h.parse(d.text)
-	if h.site != nil && d.err == nil {
+	d.numbers, d.err = p.parse(d.text)
+	if p.site != nil && d.err == nil {
 		if d.stored, d.err = store.ParseDefinition(d.text); d.err == nil {
 			d.numbers.total = d.stored.Steps()
 		}

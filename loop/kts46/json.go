@@ -28,38 +28,38 @@ var jsonMethods = map[string]func(*Protocol, *codec.Request) (any, error){
 const success = "success"
 
 // serveJSON answers a request of version 2, and any GET with the server's status.
-func (h *Protocol) serveJSON(w http.ResponseWriter, r *http.Request) {
+func (p *Protocol) serveJSON(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
-		defer h.answering()()
-		h.sendStatus(w)
+		defer p.answering()()
+		p.sendStatus(w)
 		return
 	}
 	if r.Method != http.MethodPost || r.URL.Path != "/jsonrpc" {
-		h.send(w, http.StatusNotFound, "text/plain", []byte("Unknown path!\n"))
+		p.send(w, http.StatusNotFound, "text/plain", []byte("Unknown path!\n"))
 		return
 	}
-	body, done, ok := h.body(w, r)
+	body, done, ok := p.body(w, r)
 	if !ok {
 		return
 	}
 	defer done()
-	defer h.answering()()
+	defer p.answering()()
 	request, err := codec.ParseRequest(body)
 	if err != nil || request.Null {
 		done()
 	}
 	if err != nil {
-		h.stats.refused.Add(1)
-		h.send(w, http.StatusInternalServerError, "application/json", codec.AppendError(nil, json.RawMessage("false"), "Runtime error"))
+		p.stats.refused.Add(1)
+		p.send(w, http.StatusInternalServerError, "application/json", codec.AppendError(nil, json.RawMessage("false"), "Runtime error"))
 		return
 	}
 	if request.Null {
-		h.send(w, http.StatusOK, "application/json", nil)
+		p.send(w, http.StatusOK, "application/json", nil)
 		return
 	}
-	composed := h.compose(request.Method)
+	composed := p.compose(request.Method)
 	defer composed()
-	result, err := h.callJSON(&request)
+	result, err := p.callJSON(&request)
 	done()
 	if err != nil || request.ID == nil {
 		composed() // the answer is short
@@ -68,18 +68,18 @@ func (h *Protocol) serveJSON(w http.ResponseWriter, r *http.Request) {
 	var why *codec.Error
 	switch {
 	case err == nil && request.ID == nil:
-		h.send(w, http.StatusOK, "application/json", nil)
+		p.send(w, http.StatusOK, "application/json", nil)
 		return
 	case err == nil:
 		body := codec.AppendResult(nil, request.ID, result)
 		composed()
-		h.send(w, http.StatusOK, "application/json", body)
+		p.send(w, http.StatusOK, "application/json", body)
 		return
 	case errors.As(err, &unwritten), errors.Is(err, errStopping):
-		h.send(w, http.StatusServiceUnavailable, "text/plain", []byte(err.Error()+"\n"))
+		p.send(w, http.StatusServiceUnavailable, "text/plain", []byte(err.Error()+"\n"))
 		return
 	}
-	h.stats.refused.Add(1)
+	p.stats.refused.Add(1)
 	var reply []byte
 	switch {
 	case request.ID == nil:
@@ -88,28 +88,28 @@ func (h *Protocol) serveJSON(w http.ResponseWriter, r *http.Request) {
 	default:
 		reply = codec.AppendError(nil, request.ID, err.Error())
 	}
-	h.send(w, http.StatusInternalServerError, "application/json", reply)
+	p.send(w, http.StatusInternalServerError, "application/json", reply)
 }
 
 // callJSON carries out a call of version 2. It returns what the reference returns, or an error with the reference's
 // text.
-func (h *Protocol) callJSON(r *codec.Request) (result any, err error) {
+func (p *Protocol) callJSON(r *codec.Request) (result any, err error) {
 	do, ok := jsonMethods[r.Method]
 	if !ok {
 		return nil, errors.New("Invalid request method") //nolint:staticcheck // the reference's words
 	}
-	h.stats.requests[r.Method].Add(1)
-	if do := siteJSONMethods[r.Method]; do != nil && h.site != nil {
-		return do(h, r)
+	p.stats.requests[r.Method].Add(1)
+	if do := siteJSONMethods[r.Method]; do != nil && p.site != nil {
+		return do(p, r)
 	}
 	carry := func() (err error) {
-		result, err = do(h, r)
+		result, err = do(p, r)
 		return err
 	}
 	if longMethods[r.Method] { // takes a turn only to copy what it lists
 		return result, carry()
 	}
-	return result, h.turn(carry)
+	return result, p.turn(carry)
 }
 
 // errNoJob says that a job or its project does not exist.
@@ -141,24 +141,24 @@ func jobNames(r *codec.Request) (project, name string, err error) {
 }
 
 // jobParam finds the job that the parameters name.
-func (h *Protocol) jobParam(r *codec.Request) (*job, error) {
+func (p *Protocol) jobParam(r *codec.Request) (*job, error) {
 	project, name, err := jobNames(r)
 	if err != nil {
 		return nil, err
 	}
-	j, err := h.job(project, name)
+	j, err := p.job(project, name)
 	if err != nil {
 		return nil, errNoJob
 	}
 	return j, nil
 }
 
-func (h *Protocol) jsonAddTask(r *codec.Request) (any, error) {
-	j, err := h.jobParam(r)
+func (p *Protocol) jsonAddTask(r *codec.Request) (any, error) {
+	j, err := p.jobParam(r)
 	if err != nil {
 		return nil, err
 	}
-	return started(j, h.run(j, v2End))
+	return started(j, p.run(j, v2End))
 }
 
 // started returns the answer to addTask for the error of run.
@@ -183,15 +183,15 @@ func started(j *job, err error) (any, error) {
 }
 
 // jsonAbortTask stops a job. A job that does not exist has no tasks to stop.
-func (h *Protocol) jsonAbortTask(r *codec.Request) (any, error) {
-	j, err := h.jobParam(r)
+func (p *Protocol) jsonAbortTask(r *codec.Request) (any, error) {
+	j, err := p.jobParam(r)
 	switch {
 	case err == errNoJob:
 		return 0, nil
 	case err != nil:
 		return nil, err
 	}
-	return h.abort(j), nil
+	return p.abort(j), nil
 }
 
 // kindsParam reads a list of task kinds.
@@ -243,12 +243,12 @@ type taskJSON struct {
 }
 
 // taskJSON returns a held task in the form of version 2.
-func (h *Protocol) taskJSON(t heldTask) *taskJSON {
+func (p *Protocol) taskJSON(t heldTask) *taskJSON {
 	j := t.job
 	v := &taskJSON{
-		Project: j.project.name, Job: j.name, Type: t.kind.String(), Databases: h.databases,
+		Project: j.project.name, Job: j.name, Type: t.kind.String(), Databases: p.databases,
 		LastUpdate: sigOf(&t.task), StartTime: codec.Sig(time.UnixMilli(t.started)), Sig: sigOf(&t.task),
-		NotificationInterval: h.o.Timeout.Milliseconds(),
+		NotificationInterval: p.o.Timeout.Milliseconds(),
 	}
 	if batchKinds.has(t.kind) {
 		v.StartState, v.Duration, v.BatchLength, v.StepDuration = &t.done, &j.duration, &j.batch, &j.step
@@ -259,7 +259,7 @@ func (h *Protocol) taskJSON(t heldTask) *taskJSON {
 func sigOf(t *task) string { return codec.Sig(time.UnixMilli(t.hold.Revision)) }
 
 // jsonGetTask reserves a task for a worker, which has to accept it.
-func (h *Protocol) jsonGetTask(r *codec.Request) (any, error) {
+func (p *Protocol) jsonGetTask(r *codec.Request) (any, error) {
 	id, err := textParam(r, 0, "workerId")
 	if err != nil {
 		return nil, err
@@ -271,10 +271,10 @@ func (h *Protocol) jsonGetTask(r *codec.Request) (any, error) {
 	if checkName("worker", id) != nil {
 		return nil, wrongType("workerId")
 	}
-	if _, err := h.held(id); err == nil {
+	if _, err := p.held(id); err == nil {
 		return nil, &codec.Error{Type: "WorkerHasTask"}
 	}
-	t, err := h.reserve(id, kinds, millisecondUnit)
+	t, err := p.reserve(id, kinds, millisecondUnit)
 	if err != nil {
 		return nil, err
 	}
@@ -283,11 +283,11 @@ func (h *Protocol) jsonGetTask(r *codec.Request) (any, error) {
 			Empty bool `json:"empty"`
 		}{true}, nil
 	}
-	return h.taskJSON(t.held()), nil
+	return p.taskJSON(t.held()), nil
 }
 
 // heldParam reads the parameters by which a worker proves that it holds a task, accepted or not.
-func (h *Protocol) heldParam(r *codec.Request, accepted bool) (*task, error) {
+func (p *Protocol) heldParam(r *codec.Request, accepted bool) (*task, error) {
 	id, err := textParam(r, 0, "workerId")
 	if err != nil {
 		return nil, err
@@ -296,7 +296,7 @@ func (h *Protocol) heldParam(r *codec.Request, accepted bool) (*task, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := h.held(id)
+	t, err := p.held(id)
 	if err != nil || t.accepted != accepted {
 		return nil, &codec.Error{Type: "InvalidWorkerId"}
 	}
@@ -313,49 +313,49 @@ func newSig(t *task) any {
 	}{sigOf(t)}
 }
 
-func (h *Protocol) jsonAcceptTask(r *codec.Request) (any, error) {
-	t, err := h.heldParam(r, false)
+func (p *Protocol) jsonAcceptTask(r *codec.Request) (any, error) {
+	t, err := p.heldParam(r, false)
 	if err != nil {
 		return nil, err
 	}
-	h.touch(t, millisecondUnit, h.accepting())
+	p.touch(t, millisecondUnit, p.accepting())
 	t.accepted = true
-	h.decide(t, 2)
+	p.decide(t, 2)
 	return newSig(t), nil
 }
 
-func (h *Protocol) jsonRejectTask(r *codec.Request) (any, error) {
-	t, err := h.heldParam(r, false)
+func (p *Protocol) jsonRejectTask(r *codec.Request) (any, error) {
+	t, err := p.heldParam(r, false)
 	if err != nil {
 		return nil, err
 	}
-	h.requeue(t, true)
+	p.requeue(t, true)
 	return success, nil
 }
 
-func (h *Protocol) jsonTaskInProgress(r *codec.Request) (any, error) {
-	t, err := h.heldParam(r, true)
+func (p *Protocol) jsonTaskInProgress(r *codec.Request) (any, error) {
+	t, err := p.heldParam(r, true)
 	if err != nil {
 		return nil, err
 	}
-	h.touch(t, millisecondUnit)
+	p.touch(t, millisecondUnit)
 	return newSig(t), nil
 }
 
-func (h *Protocol) jsonTaskFinished(r *codec.Request) (any, error) {
-	t, err := h.heldParam(r, true)
+func (p *Protocol) jsonTaskFinished(r *codec.Request) (any, error) {
+	t, err := p.heldParam(r, true)
 	if err != nil {
 		return nil, err
 	}
-	h.decide(t, 2)
-	if err := h.finish(t); err != nil {
+	p.decide(t, 2)
+	if err := p.finish(t); err != nil {
 		return nil, err
 	}
 	return success, nil
 }
 
 // jsonRestartTasks queues tasks again, except those that were updated meanwhile.
-func (h *Protocol) jsonRestartTasks(r *codec.Request) (any, error) {
+func (p *Protocol) jsonRestartTasks(r *codec.Request) (any, error) {
 	raw := r.Param(0)
 	var list []json.RawMessage
 	if len(raw) == 0 || raw[0] != '[' || json.Unmarshal(raw, &list) != nil {
@@ -370,8 +370,8 @@ func (h *Protocol) jsonRestartTasks(r *codec.Request) (any, error) {
 	}
 	restarted := 0
 	for _, n := range named {
-		if t, err := h.held(n.ID); err == nil && n.Sig == sigOf(t) {
-			h.requeue(t, false)
+		if t, err := p.held(n.ID); err == nil && n.Sig == sigOf(t) {
+			p.requeue(t, false)
 			restarted++
 		}
 	}

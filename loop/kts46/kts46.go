@@ -78,28 +78,28 @@ func New(host protocol.Host, o Options) *Protocol {
 }
 
 // Name implements protocol.Protocol.
-func (h *Protocol) Name() string { return name }
+func (p *Protocol) Name() string { return name }
 
 // Samples implements protocol.Protocol.
-func (h *Protocol) Samples() (all []web.Sample) {
-	for method, n := range h.stats.requests {
+func (p *Protocol) Samples() (all []web.Sample) {
+	for method, n := range p.stats.requests {
 		if n := n.Load(); n > 0 {
 			all = append(all, web.Counter("treadle_kts46_requests_total", "Calls of the kts46 protocols.", n).With("method", method))
 		}
 	}
-	if h.site != nil {
-		all = append(all, web.Counter("treadle_kts46_mongodb_failures_total", "Calls of the MongoDB of kts46 that have failed.", h.site.failures.Load()))
+	if p.site != nil {
+		all = append(all, web.Counter("treadle_kts46_mongodb_failures_total", "Calls of the MongoDB of kts46 that have failed.", p.site.failures.Load()))
 	}
-	h.mu.Lock()
-	held, projects, jobs := len(h.heldTasks()), len(h.projects), h.entries-len(h.projects)
-	h.mu.Unlock()
+	p.mu.Lock()
+	held, projects, jobs := len(p.heldTasks()), len(p.projects), p.entries-len(p.projects)
+	p.mu.Unlock()
 	return append(all,
 		web.Gauge("treadle_kts46_projects", "Projects known.", projects),
 		web.Gauge("treadle_kts46_jobs", "Jobs of projects, done ones included.", jobs),
 		web.Gauge("treadle_kts46_held_tasks", "Tasks that a worker holds.", held),
-		web.Counter("treadle_kts46_definitions_parsed_total", "Definitions of jobs parsed: by addJob, and at the start those of an older version.", h.parsed.Load()),
-		web.ProtocolErrors(name, "answered_error", h.stats.refused.Load()),
-		web.ProtocolErrors(name, "too_large", h.stats.tooLarge.Load()),
-		web.ProtocolErrors(name, "truncated", h.stats.cut.Load()),
+		web.Counter("treadle_kts46_definitions_parsed_total", "Definitions of jobs parsed: by addJob, and at the start those of an older version.", p.parsed.Load()),
+		web.ProtocolErrors(name, "answered_error", p.stats.refused.Load()),
+		web.ProtocolErrors(name, "too_large", p.stats.tooLarge.Load()),
+		web.ProtocolErrors(name, "truncated", p.stats.cut.Load()),
 	)
 }

@@ -19,21 +19,21 @@ const (
 
 // compose waits until a method may build its answer, if that may be long. done lets the next answer begin and may be
 // called again.
-func (h *Protocol) compose(method string) (done func()) {
+func (p *Protocol) compose(method string) (done func()) {
 	if !longMethods[method] {
 		return func() {}
 	}
-	h.mu.Lock()
-	many := h.entries
+	p.mu.Lock()
+	many := p.entries
 	if method == heldList {
-		many = len(h.workers)
+		many = len(p.workers)
 	}
-	h.mu.Unlock()
-	if many < manyEntries && (h.site == nil || method == heldList) { // MongoDB may have any number of jobs
+	p.mu.Unlock()
+	if many < manyEntries && (p.site == nil || method == heldList) { // MongoDB may have any number of jobs
 		return func() {}
 	}
-	h.composing.Lock()
-	return sync.OnceFunc(h.composing.Unlock)
+	p.composing.Lock()
+	return sync.OnceFunc(p.composing.Unlock)
 }
 
 // largeCall is the size from which a call counts as large, in bytes.
@@ -41,14 +41,14 @@ const largeCall = 64 << 10
 
 // readCall reads a call. A large one counts against the budget of incoming calls until done is called. It also has
 // its turn until then: parsing takes a hundred times its size in memory. done may be called again.
-func (h *Protocol) readCall(w http.ResponseWriter, body io.Reader, size int64) (call []byte, done func(), err error) {
+func (p *Protocol) readCall(w http.ResponseWriter, body io.Reader, size int64) (call []byte, done func(), err error) {
 	if size >= 0 && size <= largeCall {
 		call, err = io.ReadAll(body)
 		return call, func() {}, err
 	}
-	ctx, transfer := h.incoming.Begin(context.Background(), w) // the call is carried out even if its client has left
+	ctx, transfer := p.incoming.Begin(context.Background(), w) // the call is carried out even if its client has left
 	call, err = transfer.ReadAll(body, int(max(size, 0)))
-	if err == nil && len(call) > largeCall && !transfer.Wait(ctx, h.largeTurns, len(call)) {
+	if err == nil && len(call) > largeCall && !transfer.Wait(ctx, p.largeTurns, len(call)) {
 		err = os.ErrDeadlineExceeded
 	}
 	if err != nil {

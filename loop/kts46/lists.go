@@ -108,8 +108,8 @@ func (b *book) listAll(inTurn func()) (all []projectState, err error) {
 }
 
 // xmlCurrentTasks answers getCurrentTasks: the tasks that workers hold.
-func (h *Protocol) xmlCurrentTasks([]any, []string) (any, error) {
-	held, err := h.current()
+func (p *Protocol) xmlCurrentTasks([]any, []string) (any, error) {
+	held, err := p.current()
 	all := []any{}
 	for i := range held {
 		t := &held[i]
@@ -123,8 +123,8 @@ func (h *Protocol) xmlCurrentTasks([]any, []string) (any, error) {
 	return all, err
 }
 
-func (h *Protocol) xmlJobsList(_ []any, s []string) (any, error) {
-	l, err := h.list(s[0])
+func (p *Protocol) xmlJobsList(_ []any, s []string) (any, error) {
+	l, err := p.list(s[0])
 	all := []any{}
 	for _, j := range l.jobs {
 		all = append(all, j.name)
@@ -132,8 +132,8 @@ func (h *Protocol) xmlJobsList(_ []any, s []string) (any, error) {
 	return all, err
 }
 
-func (h *Protocol) xmlProjectStatus(_ []any, s []string) (any, error) {
-	l, err := h.list(s[0])
+func (p *Protocol) xmlProjectStatus(_ []any, s []string) (any, error) {
+	l, err := p.list(s[0])
 	return l.appendStatus([]any{}), err
 }
 
@@ -154,8 +154,8 @@ func (l projectState) appendStatus(all []any) []any {
 	return all
 }
 
-func (h *Protocol) xmlServerStatus([]any, []string) (any, error) {
-	projects, err := h.listAll(func() {})
+func (p *Protocol) xmlServerStatus([]any, []string) (any, error) {
+	projects, err := p.listAll(func() {})
 	all := []any{}
 	for _, l := range projects {
 		all = l.appendStatus(all)
@@ -169,8 +169,8 @@ type heldJSON struct {
 	Sig string `json:"sig"`
 }
 
-func (h *Protocol) jsonCurrentTasks(*codec.Request) (any, error) {
-	held, err := h.current()
+func (p *Protocol) jsonCurrentTasks(*codec.Request) (any, error) {
+	held, err := p.current()
 	all := []heldJSON{}
 	for i := range held {
 		all = append(all, heldJSON{held[i].holder.id, sigOf(&held[i].task)})
@@ -192,12 +192,12 @@ type waitingJSON struct {
 }
 
 // sendStatus answers a GET with the waiting and running tasks of all projects, as the reference does.
-func (h *Protocol) sendStatus(w http.ResponseWriter) {
-	composed := h.compose("getServerStatus") // the same list in the form of version 2
+func (p *Protocol) sendStatus(w http.ResponseWriter) {
+	composed := p.compose("getServerStatus") // the same list in the form of version 2
 	defer composed()
 	st := statusJSON{[]waitingJSON{}, make(map[string]*taskJSON), make(map[string]*taskJSON)}
 	var held []heldTask
-	projects, err := h.listAll(func() { held = h.heldTasks() })
+	projects, err := p.listAll(func() { held = p.heldTasks() })
 	for _, l := range projects {
 		for _, j := range l.jobs {
 			for k := range kindCount {
@@ -209,13 +209,13 @@ func (h *Protocol) sendStatus(w http.ResponseWriter) {
 	}
 	for _, t := range held {
 		if t.accepted {
-			st.RunningTasks[t.holder.id] = h.taskJSON(t)
+			st.RunningTasks[t.holder.id] = p.taskJSON(t)
 		} else {
-			st.WaitingActivation[t.holder.id] = h.taskJSON(t)
+			st.WaitingActivation[t.holder.id] = p.taskJSON(t)
 		}
 	}
 	if err != nil {
-		h.send(w, http.StatusServiceUnavailable, "text/plain", []byte(err.Error()+"\n"))
+		p.send(w, http.StatusServiceUnavailable, "text/plain", []byte(err.Error()+"\n"))
 		return
 	}
 	text, err := json.MarshalIndent(&st, "", "    ")
@@ -223,5 +223,5 @@ func (h *Protocol) sendStatus(w http.ResponseWriter) {
 		panic("BUG: the status is no JSON: " + err.Error())
 	}
 	composed()
-	h.send(w, http.StatusOK, "application/json", text)
+	p.send(w, http.StatusOK, "application/json", text)
 }

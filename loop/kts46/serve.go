@@ -22,40 +22,40 @@ const idleTimeout = 5 * time.Minute
 const maxHeader = 16 << 10
 
 // Listen implements protocol.Service: it opens the addresses of both versions, and the site's MongoDB.
-func (h *Protocol) Listen() (all []protocol.Listening, err error) {
-	for _, p := range []struct {
+func (p *Protocol) Listen() (all []protocol.Listening, err error) {
+	for _, port := range []struct {
 		setting   string
 		addresses []string
-	}{{SettingXML, h.o.Listen}, {SettingJSON, h.o.JSON}} {
-		for _, a := range p.addresses {
-			l, err := h.host.Listen(name, p.setting, a)
+	}{{SettingXML, p.o.Listen}, {SettingJSON, p.o.JSON}} {
+		for _, a := range port.addresses {
+			l, err := p.host.Listen(name, port.setting, a)
 			if err != nil {
 				return nil, err
 			}
-			h.servers = append(h.servers, h.newServer(l, p.setting))
-			all = append(all, protocol.ListeningOn(p.setting, l))
+			p.servers = append(p.servers, p.newServer(l, port.setting))
+			all = append(all, protocol.ListeningOn(port.setting, l))
 		}
 	}
-	if len(h.servers) > 0 {
-		h.site, err = newSite(h, h.o.MongoDB)
+	if len(p.servers) > 0 {
+		p.site, err = newSite(p, p.o.MongoDB)
 	}
 	return all, err
 }
 
 // newServer returns the HTTP server of one address of a setting.
-func (h *Protocol) newServer(l net.Listener, setting string) *web.Server {
-	limits := h.host.Limits()
+func (p *Protocol) newServer(l net.Listener, setting string) *web.Server {
+	limits := p.host.Limits()
 	return web.NewServer(l, web.Config{
-		Handler: h.Handler(setting), Guard: h.host.Guard(), Log: h.host.Log(), MaxHeader: maxHeader, MaxBody: codec.MaxRequest,
+		Handler: p.Handler(setting), Guard: p.host.Guard(), Log: p.host.Log(), MaxHeader: maxHeader, MaxBody: codec.MaxRequest,
 		Header: limits.HandshakeTimeout, Request: limits.FrameTimeout, Answer: 2 * limits.FrameTimeout, Idle: idleTimeout,
 	})
 }
 
 // Handler answers calls to the addresses of a setting. It does not check the Host header.
-func (h *Protocol) Handler(setting string) http.HandlerFunc {
-	answer := h.serveXML
+func (p *Protocol) Handler(setting string) http.HandlerFunc {
+	answer := p.serveXML
 	if setting == SettingJSON {
-		answer = h.serveJSON
+		answer = p.serveJSON
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		runtime.Gosched() // otherwise a peer that calls without pause holds a processor for 10 ms
@@ -64,92 +64,92 @@ func (h *Protocol) Handler(setting string) http.HandlerFunc {
 }
 
 // Serve implements protocol.Service.
-func (h *Protocol) Serve(context.Context) {
-	for _, s := range h.servers {
-		h.running.Go(func() {
+func (p *Protocol) Serve(context.Context) {
+	for _, s := range p.servers {
+		p.running.Go(func() {
 			if err := s.Serve(); err != nil {
-				h.host.Log().Error("kts46 stopped", "error", err)
+				p.host.Log().Error("kts46 stopped", "error", err)
 			}
 		})
 	}
-	if h.o.RestartAfter > 0 {
-		h.running.Go(h.supervise)
+	if p.o.RestartAfter > 0 {
+		p.running.Go(p.supervise)
 	}
-	if h.site != nil {
-		h.running.Go(h.site.connect)
+	if p.site != nil {
+		p.running.Go(p.site.connect)
 	}
 }
 
 // supervise expires silent workers until Close.
-func (h *Protocol) supervise() {
-	ticker := time.NewTicker(max(h.o.RestartAfter/silenceChecks, time.Millisecond))
+func (p *Protocol) supervise() {
+	ticker := time.NewTicker(max(p.o.RestartAfter/silenceChecks, time.Millisecond))
 	defer ticker.Stop()
 	for {
 		select {
-		case <-h.done:
+		case <-p.done:
 			return
 		case <-ticker.C:
-			h.Expire()
+			p.Expire()
 		}
 	}
 }
 
 // Drain implements protocol.Service: calls on open connections are still answered.
-func (h *Protocol) Drain() {
-	for _, s := range h.servers {
+func (p *Protocol) Drain() {
+	for _, s := range p.servers {
 		s.Drain()
 	}
 }
 
 // Owes implements protocol.Service.
-func (h *Protocol) Owes() bool { return h.active.Load() > 0 }
+func (p *Protocol) Owes() bool { return p.active.Load() > 0 }
 
 // Close implements protocol.Service. Later calls change nothing.
-func (h *Protocol) Close() {
-	h.mu.Lock()
-	h.closed = true
-	h.mu.Unlock()
-	for _, s := range h.servers {
+func (p *Protocol) Close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	for _, s := range p.servers {
 		_ = s.Close() // clients had the server's drain time to read their answers
 	}
-	h.site.close()
-	close(h.done)
-	h.running.Wait()
+	p.site.close()
+	close(p.done)
+	p.running.Wait()
 }
 
 // answering counts a call until its caller calls done.
-func (h *Protocol) answering() (done func()) {
-	h.active.Add(1)
-	return func() { h.active.Add(-1) }
+func (p *Protocol) answering() (done func()) {
+	p.active.Add(1)
+	return func() { p.active.Add(-1) }
 }
 
 // body reads a call. It answers a call that is too long without reading it and returns false. The caller calls done
 // when it has carried out the call, see readCall.
-func (h *Protocol) body(w http.ResponseWriter, r *http.Request) (body []byte, done func(), ok bool) {
+func (p *Protocol) body(w http.ResponseWriter, r *http.Request) (body []byte, done func(), ok bool) {
 	if r.ContentLength <= codec.MaxRequest {
-		body, done, err := h.readCall(w, r.Body, r.ContentLength)
+		body, done, err := p.readCall(w, r.Body, r.ContentLength)
 		if err == nil {
 			return body, done, true
 		}
 		if !errors.As(err, new(*http.MaxBytesError)) {
-			h.stats.cut.Add(1)
+			p.stats.cut.Add(1)
 			panic(http.ErrAbortHandler) // the client cannot be answered
 		}
 	}
-	h.stats.tooLarge.Add(1)
+	p.stats.tooLarge.Add(1)
 	w.Header().Set("Connection", "close")
-	h.send(w, http.StatusRequestEntityTooLarge, "text/plain", []byte(fmt.Sprintf("a call has at most %dMiB\n", codec.MaxRequest>>20)))
+	p.send(w, http.StatusRequestEntityTooLarge, "text/plain", []byte(fmt.Sprintf("a call has at most %dMiB\n", codec.MaxRequest>>20)))
 	return nil, nil, false
 }
 
 // send writes an answer and flushes it to the socket.
-func (h *Protocol) send(w http.ResponseWriter, status int, kind string, body []byte) {
+func (p *Protocol) send(w http.ResponseWriter, status int, kind string, body []byte) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	var err error
-	if len(body) > h.host.Limits().LargeOutput {
-		_, transfer := h.unread.Begin(context.Background(), w)
+	if len(body) > p.host.Limits().LargeOutput {
+		_, transfer := p.unread.Begin(context.Background(), w)
 		defer transfer.End()
 		err = transfer.Send(w, body)
 	} else {
@@ -159,6 +159,6 @@ func (h *Protocol) send(w http.ResponseWriter, status int, kind string, body []b
 		err = http.NewResponseController(w).Flush()
 	}
 	if err != nil {
-		h.stats.cut.Add(1)
+		p.stats.cut.Add(1)
 	}
 }

@@ -159,15 +159,15 @@ func (s *site) job(project, name string) (*store.Job, error) {
 
 // missing removes the tasks of a job that MongoDB does not have. A job that came from MongoDB is removed too;
 // another keeps its definition.
-func (h *Protocol) missing(project, name string) error {
-	p := h.projects[project]
-	if p == nil || p.jobs[name] == nil {
+func (p *Protocol) missing(project, name string) error {
+	found := p.projects[project]
+	if found == nil || found.jobs[name] == nil {
 		return nil
 	}
-	if j := p.jobs[name]; j.progress.Mirrored {
-		h.discard(j)
+	if j := found.jobs[name]; j.progress.Mirrored {
+		p.discard(j)
 	} else {
-		h.abort(j)
+		p.abort(j)
 	}
 	return nil
 }
@@ -180,44 +180,44 @@ func numbersOf(d *store.Job) (numbers, error) {
 }
 
 // mirror copies a job from MongoDB to the book.
-func (h *Protocol) mirror(project string, d *store.Job) (*job, error) {
+func (p *Protocol) mirror(project string, d *store.Job) (*job, error) {
 	numbers, err := numbersOf(d)
 	if err != nil {
 		return nil, fmt.Errorf("the job %s in the database %s: %w", d.Name, project, err)
 	}
-	p := h.projects[project]
-	if p == nil {
-		if err := h.createProject(project); err != nil {
+	known := p.projects[project]
+	if known == nil {
+		if err := p.createProject(project); err != nil {
 			return nil, err
 		}
-		p = h.projects[project]
+		known = p.projects[project]
 	}
-	j := p.jobs[d.Name]
+	j := known.jobs[d.Name]
 	if j == nil {
 		if err := checkName("job", d.Name); err != nil {
 			return nil, err
 		}
-		if err := h.checkRoom(); err != nil {
+		if err := p.checkRoom(); err != nil {
 			return nil, err
 		}
-		j = &job{project: p, name: d.Name}
-		p.jobs[d.Name] = j
-		h.entries++
+		j = &job{project: known, name: d.Name}
+		known.jobs[d.Name] = j
+		p.entries++
 	}
 	if j.numbers != numbers {
-		h.setDefinition(j, numbers, numbers.definition())
+		p.setDefinition(j, numbers, numbers.definition())
 	}
 	if !j.progress.Mirrored {
 		j.progress.Mirrored = true
-		h.saveProgress(j)
+		p.saveProgress(j)
 	}
 	return j, nil
 }
 
 // setDefinition journals a new definition of a job.
-func (h *Protocol) setDefinition(j *job, numbers numbers, definition []byte) {
+func (p *Protocol) setDefinition(j *job, numbers numbers, definition []byte) {
 	j.numbers = numbers
-	h.saveDefinition(j, definition)
+	p.saveDefinition(j, definition)
 }
 
 // definition is the journal's stand-in for a definition that only MongoDB has.
@@ -236,7 +236,7 @@ func missingKinds(d *store.Job) (left kindSet) {
 }
 
 // runMirrored runs a job with the state d of MongoDB: it does not repeat what workers have recorded there.
-func (h *Protocol) runMirrored(j *job, d *store.Job, left kindSet) error {
+func (p *Protocol) runMirrored(j *job, d *store.Job, left kindSet) error {
 	if j.progress.Running {
 		return errDuplicate
 	}
@@ -249,7 +249,7 @@ func (h *Protocol) runMirrored(j *job, d *store.Job, left kindSet) error {
 	if j.progress.Version == 0 {
 		j.progress.Version = d.Version
 	}
-	return h.run(j, left)
+	return p.run(j, left)
 }
 
 // updateProgress takes over the state of MongoDB after a worker has reported a batch.
@@ -265,18 +265,18 @@ func (j *job) updateProgress(d *store.Job) {
 
 // finishMirrored finishes a batch of a job with the state d of MongoDB. A report does not say how much of the batch
 // was done. If MongoDB shows no new step, the batch is queued again, last.
-func (h *Protocol) finishMirrored(t *task, d *store.Job) error {
-	j, err := h.mirror(t.job.project.name, d)
+func (p *Protocol) finishMirrored(t *task, d *store.Job) error {
+	j, err := p.mirror(t.job.project.name, d)
 	if err != nil {
 		return err
 	}
 	if d.Done == j.progress.Done && d.Done < j.total {
-		h.host.LogLimited(slog.LevelWarn, "a kts46 batch is reported finished of which MongoDB shows no step, it is queued again",
+		p.host.LogLimited(slog.LevelWarn, "a kts46 batch is reported finished of which MongoDB shows no step, it is queued again",
 			"project", j.project.name, "job", j.name, "worker", t.holder.id, "done", d.Done)
-		h.requeue(t, false)
+		p.requeue(t, false)
 		return nil
 	}
-	return h.finishBy(t, func() { j.updateProgress(d) })
+	return p.finishBy(t, func() { j.updateProgress(d) })
 }
 
 // batchJob names the job of a batch.
@@ -292,10 +292,10 @@ func batchOf(t *task) (b batchJob, batch bool) {
 
 // finishReported finishes the held task that find returns. For a batch it asks MongoDB for the job's progress between
 // two turns.
-func (h *Protocol) finishReported(version int, find func() (*task, error)) error {
+func (p *Protocol) finishReported(version int, find func() (*task, error)) error {
 	var b batchJob
 	var batch bool
-	err := h.turn(func() error {
+	err := p.turn(func() error {
 		t, err := find()
 		if err == nil {
 			b, batch = batchOf(t)
@@ -304,23 +304,23 @@ func (h *Protocol) finishReported(version int, find func() (*task, error)) error
 	})
 	var d *store.Job
 	if err == nil && batch {
-		d, err = h.site.job(b.project, b.job)
+		d, err = p.site.job(b.project, b.job)
 	}
 	if err != nil {
 		return err
 	}
-	return h.turn(func() error {
+	return p.turn(func() error {
 		t, err := find() // the task may have another holder by now
 		if err != nil {
 			return err
 		}
-		h.decide(t, version)
+		p.decide(t, version)
 		if now, batch := batchOf(t); !batch {
-			return h.finish(t)
+			return p.finish(t)
 		} else if now != b {
 			return errNoTask
 		}
-		return h.finishMirrored(t, d)
+		return p.finishMirrored(t, d)
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 
 // siteXMLMethods replace methods of version 1 when there is a MongoDB. They run outside turns and take turns
 // themselves.
-var siteXMLMethods = map[string]func(h *Protocol, args []any, texts []string) (any, error){
+var siteXMLMethods = map[string]func(p *Protocol, args []any, texts []string) (any, error){
 	"runJob":           (*Protocol).siteRunJob,
 	"reportStatus":     (*Protocol).siteReportStatus,
 	"createProject":    (*Protocol).siteCreateProject,
@@ -34,17 +34,17 @@ var siteJSONMethods = map[string]func(*Protocol, *codec.Request) (any, error){
 }
 
 // siteRunJob is runJob with the site's MongoDB: it reads the definition there and starts the job in the book.
-func (h *Protocol) siteRunJob(_ []any, s []string) (any, error) {
-	d, err := h.site.job(s[0], s[1])
+func (p *Protocol) siteRunJob(_ []any, s []string) (any, error) {
+	d, err := p.site.job(s[0], s[1])
 	if err != nil {
 		return nil, err
 	}
-	return nil, h.turn(func() error {
-		j, err := h.mirror(s[0], d)
+	return nil, p.turn(func() error {
+		j, err := p.mirror(s[0], d)
 		if err != nil {
 			return err
 		}
-		if err := h.runMirrored(j, d, v1End); err != errDone && err != errDuplicate {
+		if err := p.runMirrored(j, d, v1End); err != errDone && err != errDuplicate {
 			return err
 		}
 		return nil
@@ -52,41 +52,41 @@ func (h *Protocol) siteRunJob(_ []any, s []string) (any, error) {
 }
 
 // siteAddTask is addTask with the site's MongoDB: it reads the definition there and queues the task in the book.
-func (h *Protocol) siteAddTask(r *codec.Request) (result any, err error) {
+func (p *Protocol) siteAddTask(r *codec.Request) (result any, err error) {
 	project, name, err := jobNames(r)
 	if err != nil {
 		return nil, err
 	}
-	d, err := h.site.job(project, name)
+	d, err := p.site.job(project, name)
 	if errors.As(err, new(*missingError)) {
 		return nil, errNoJob
 	}
 	if err != nil {
 		return nil, err
 	}
-	err = h.turn(func() (err error) {
-		j, err := h.mirror(project, d)
+	err = p.turn(func() (err error) {
+		j, err := p.mirror(project, d)
 		if err == nil {
-			result, err = started(j, h.runMirrored(j, d, v2End))
+			result, err = started(j, p.runMirrored(j, d, v2End))
 		}
 		return err
 	})
 	return result, err
 }
 
-func (h *Protocol) siteReportStatus(args []any, s []string) (answer any, err error) {
+func (p *Protocol) siteReportStatus(args []any, s []string) (answer any, err error) {
 	if args[1] != "finished" {
-		err = h.turn(func() (err error) {
-			answer, err = h.xmlReportStatus(args, s)
+		err = p.turn(func() (err error) {
+			answer, err = p.xmlReportStatus(args, s)
 			return err
 		})
 		return answer, err
 	}
-	return nil, h.finishReported(1, func() (*task, error) { return h.reporting(args, s) })
+	return nil, p.finishReported(1, func() (*task, error) { return p.reporting(args, s) })
 }
 
-func (h *Protocol) siteTaskFinished(r *codec.Request) (any, error) {
-	if err := h.finishReported(2, func() (*task, error) { return h.heldParam(r, true) }); err != nil {
+func (p *Protocol) siteTaskFinished(r *codec.Request) (any, error) {
+	if err := p.finishReported(2, func() (*task, error) { return p.heldParam(r, true) }); err != nil {
 		if errors.As(err, new(*missingError)) {
 			err = errNoJob
 		}
@@ -96,79 +96,79 @@ func (h *Protocol) siteTaskFinished(r *codec.Request) (any, error) {
 }
 
 // siteCreateProject is createProject with the site's MongoDB: it writes the project there first.
-func (h *Protocol) siteCreateProject(_ []any, s []string) (any, error) {
+func (p *Protocol) siteCreateProject(_ []any, s []string) (any, error) {
 	if err := store.CheckProjectName(s[0]); err != nil {
 		return nil, err
 	}
-	h.site.changing.Lock()
-	defer h.site.changing.Unlock()
-	if err := h.turn(h.checkRoom); err != nil {
+	p.site.changing.Lock()
+	defer p.site.changing.Unlock()
+	if err := p.turn(p.checkRoom); err != nil {
 		return nil, err
 	}
-	if err := h.site.outcome(s[0], "", h.site.store.CreateProject(h.site.ctx, s[0])); err != nil {
+	if err := p.site.outcome(s[0], "", p.site.store.CreateProject(p.site.ctx, s[0])); err != nil {
 		return nil, err
 	}
-	return nil, h.turn(func() error {
-		if h.projects[s[0]] != nil {
+	return nil, p.turn(func() error {
+		if p.projects[s[0]] != nil {
 			return nil
 		}
-		return h.createProject(s[0])
+		return p.createProject(s[0])
 	})
 }
 
-func (h *Protocol) siteProjectExists(_ []any, s []string) (any, error) {
-	found, err := h.site.store.HasProject(h.site.ctx, s[0])
-	return found, h.site.outcome(s[0], "", err)
+func (p *Protocol) siteProjectExists(_ []any, s []string) (any, error) {
+	found, err := p.site.store.HasProject(p.site.ctx, s[0])
+	return found, p.site.outcome(s[0], "", err)
 }
 
-func (h *Protocol) siteJobExists(_ []any, s []string) (any, error) {
-	found, err := h.site.store.HasJob(h.site.ctx, s[0], s[1])
-	return found, h.site.outcome(s[0], s[1], err)
+func (p *Protocol) siteJobExists(_ []any, s []string) (any, error) {
+	found, err := p.site.store.HasJob(p.site.ctx, s[0], s[1])
+	return found, p.site.outcome(s[0], s[1], err)
 }
 
 // siteDeleteProject ends the tasks of a project before it deletes it from MongoDB. A project that only the book has
 // is deleted there.
-func (h *Protocol) siteDeleteProject(_ []any, s []string) (any, error) {
-	h.site.changing.Lock()
-	defer h.site.changing.Unlock()
-	found, err := h.site.store.HasProject(h.site.ctx, s[0])
-	if err := h.site.outcome(s[0], "", err); err != nil {
+func (p *Protocol) siteDeleteProject(_ []any, s []string) (any, error) {
+	p.site.changing.Lock()
+	defer p.site.changing.Unlock()
+	found, err := p.site.store.HasProject(p.site.ctx, s[0])
+	if err := p.site.outcome(s[0], "", err); err != nil {
 		return nil, err
 	}
-	err = h.turn(func() error {
-		p := h.projects[s[0]]
-		if p == nil && !found {
+	err = p.turn(func() error {
+		known := p.projects[s[0]]
+		if known == nil && !found {
 			return &missingError{project: s[0], toDelete: true}
 		}
-		if p != nil {
-			for _, j := range p.jobs {
-				h.abort(j)
+		if known != nil {
+			for _, j := range known.jobs {
+				p.abort(j)
 			}
 		}
 		return nil
 	})
 	if err == nil && found {
-		err = h.site.outcome(s[0], "", h.site.store.DeleteProject(h.site.ctx, s[0]))
+		err = p.site.outcome(s[0], "", p.site.store.DeleteProject(p.site.ctx, s[0]))
 	}
 	if err != nil {
 		return nil, err
 	}
-	return nil, h.turn(func() error {
-		if h.projects[s[0]] == nil {
+	return nil, p.turn(func() error {
+		if p.projects[s[0]] == nil {
 			return nil
 		}
-		return h.deleteProject(s[0])
+		return p.deleteProject(s[0])
 	})
 }
 
 // siteAddJob is addJob with the site's MongoDB: it writes the definition there first, and then adds the job to the
 // book. The book's own job of that name, which MongoDB does not have, is discarded.
-func (h *Protocol) siteAddJob(args []any, s []string) (any, error) {
+func (p *Protocol) siteAddJob(args []any, s []string) (any, error) {
 	d := args[2].(*parsedDefinition)
-	h.site.changing.Lock()
-	defer h.site.changing.Unlock()
-	found, err := h.site.store.HasJob(h.site.ctx, s[0], s[1])
-	switch err = h.site.outcome(s[0], s[1], err); {
+	p.site.changing.Lock()
+	defer p.site.changing.Unlock()
+	found, err := p.site.store.HasJob(p.site.ctx, s[0], s[1])
+	switch err = p.site.outcome(s[0], s[1], err); {
 	case err != nil:
 		return nil, err
 	case found:
@@ -179,101 +179,101 @@ func (h *Protocol) siteAddJob(args []any, s []string) (any, error) {
 	if err := checkName("job", s[1]); err != nil {
 		return nil, err
 	}
-	if err := h.turn(h.checkRoom); err != nil {
+	if err := p.turn(p.checkRoom); err != nil {
 		return nil, err
 	}
-	if err := h.site.outcome(s[0], s[1], h.site.store.AddJob(h.site.ctx, s[0], s[1], d.stored)); err != nil {
+	if err := p.site.outcome(s[0], s[1], p.site.store.AddJob(p.site.ctx, s[0], s[1], d.stored)); err != nil {
 		return nil, err
 	}
-	return nil, h.turn(func() error {
-		if p := h.projects[s[0]]; p == nil {
-			if err := h.createProject(s[0]); err != nil {
+	return nil, p.turn(func() error {
+		if known := p.projects[s[0]]; known == nil {
+			if err := p.createProject(s[0]); err != nil {
 				return err
 			}
-		} else if j := p.jobs[s[1]]; j != nil { // MongoDB did not have it
-			h.discard(j)
+		} else if j := known.jobs[s[1]]; j != nil { // MongoDB did not have it
+			p.discard(j)
 		}
-		if err := h.addJob(s[0], s[1], d); err != nil {
+		if err := p.addJob(s[0], s[1], d); err != nil {
 			return err
 		}
-		j := h.projects[s[0]].jobs[s[1]]
+		j := p.projects[s[0]].jobs[s[1]]
 		j.progress.Mirrored = true
-		h.saveProgress(j)
+		p.saveProgress(j)
 		return nil
 	})
 }
 
 // siteDeleteJob ends the tasks of a job before it deletes it from MongoDB. A job that only the book has is deleted
 // there.
-func (h *Protocol) siteDeleteJob(_ []any, s []string) (any, error) {
-	h.site.changing.Lock()
-	defer h.site.changing.Unlock()
-	found, err := h.site.store.HasJob(h.site.ctx, s[0], s[1])
+func (p *Protocol) siteDeleteJob(_ []any, s []string) (any, error) {
+	p.site.changing.Lock()
+	defer p.site.changing.Unlock()
+	found, err := p.site.store.HasJob(p.site.ctx, s[0], s[1])
 	if errors.Is(err, store.ErrNoProject) {
 		err = nil
 	}
-	if err := h.site.outcome(s[0], s[1], err); err != nil {
+	if err := p.site.outcome(s[0], s[1], err); err != nil {
 		return nil, err
 	}
 	if !found {
-		return nil, h.turn(func() error { return h.deleteJob(s[0], s[1]) })
+		return nil, p.turn(func() error { return p.deleteJob(s[0], s[1]) })
 	}
-	err = h.turn(func() error {
-		if j, err := h.job(s[0], s[1]); err == nil {
-			h.abort(j)
+	err = p.turn(func() error {
+		if j, err := p.job(s[0], s[1]); err == nil {
+			p.abort(j)
 		}
 		return nil
 	})
 	if err == nil {
-		err = h.site.outcome(s[0], s[1], h.site.store.DeleteJob(h.site.ctx, s[0], s[1]))
+		err = p.site.outcome(s[0], s[1], p.site.store.DeleteJob(p.site.ctx, s[0], s[1]))
 	}
 	if err != nil {
 		return nil, err
 	}
-	return nil, h.turn(func() error {
-		if j, err := h.job(s[0], s[1]); err == nil {
-			h.discard(j)
+	return nil, p.turn(func() error {
+		if j, err := p.job(s[0], s[1]); err == nil {
+			p.discard(j)
 		}
 		return nil
 	})
 }
 
 // siteNewJobID is getNewJobId with the site's MongoDB: it checks the project there, and takes the number in the book.
-func (h *Protocol) siteNewJobID(_ []any, s []string) (id any, err error) {
-	found, err := h.site.store.HasProject(h.site.ctx, s[0])
-	if err = h.site.outcome(s[0], "", err); err != nil {
+func (p *Protocol) siteNewJobID(_ []any, s []string) (id any, err error) {
+	found, err := p.site.store.HasProject(p.site.ctx, s[0])
+	if err = p.site.outcome(s[0], "", err); err != nil {
 		return nil, err
 	}
 	if !found {
 		return nil, &missingError{project: s[0]}
 	}
-	err = h.turn(func() (err error) {
-		if h.projects[s[0]] == nil {
-			if err := h.createProject(s[0]); err != nil {
+	err = p.turn(func() (err error) {
+		if p.projects[s[0]] == nil {
+			if err := p.createProject(s[0]); err != nil {
 				return err
 			}
 		}
-		id, err = h.xmlNewJobID(nil, s)
+		id, err = p.xmlNewJobID(nil, s)
 		return err
 	})
 	return id, err
 }
 
-func (h *Protocol) siteJobStatus(_ []any, s []string) (any, error) {
-	d, err := h.site.job(s[0], s[1])
+func (p *Protocol) siteJobStatus(_ []any, s []string) (any, error) {
+	d, err := p.site.job(s[0], s[1])
 	if err != nil {
 		return nil, err
 	}
 	return jobStatus(s[0], s[1], d.Done, d.Total), nil
 }
 
-func (h *Protocol) siteJobsList(_ []any, s []string) (any, error) {
-	names, err := h.site.store.JobNames(h.site.ctx, s[0], maxEntries)
+func (p *Protocol) siteJobsList(_ []any, s []string) (any, error) {
+	names, err := p.site.store.JobNames(p.site.ctx, s[0], maxEntries)
 	all := []any{}
 	for _, name := range names {
 		all = append(all, name)
 	}
-	return all, h.site.outcome(s[0], "", err)
+	return all, p.site.outcome(s[0], "", err)
 }
 
 // list returns a project with its jobs in MongoDB, up to a number of jobs.
@@ -292,21 +292,21 @@ func (s *site) list(project string, most int) (l projectState, err error) {
 	return l, s.outcome(project, "", err)
 }
 
-func (h *Protocol) siteProjectStatus(_ []any, s []string) (any, error) {
-	l, err := h.site.list(s[0], maxEntries)
+func (p *Protocol) siteProjectStatus(_ []any, s []string) (any, error) {
+	l, err := p.site.list(s[0], maxEntries)
 	return l.appendStatus([]any{}), err
 }
 
 // siteServerStatus is getServerStatus with the site's MongoDB: the jobs are those of MongoDB, their states those of the
 // book. It lists at most maxEntries projects and jobs.
-func (h *Protocol) siteServerStatus([]any, []string) (any, error) {
-	projects, err := h.site.store.Projects(h.site.ctx)
-	if err = h.site.outcome("", "", err); err != nil {
+func (p *Protocol) siteServerStatus([]any, []string) (any, error) {
+	projects, err := p.site.store.Projects(p.site.ctx)
+	if err = p.site.outcome("", "", err); err != nil {
 		return nil, err
 	}
 	all := []any{}
 	for _, project := range projects {
-		l, err := h.site.list(project, maxEntries-len(all))
+		l, err := p.site.list(project, maxEntries-len(all))
 		if errors.As(err, new(*missingError)) {
 			continue // it was deleted meanwhile
 		}
@@ -318,9 +318,9 @@ func (h *Protocol) siteServerStatus([]any, []string) (any, error) {
 	return all, nil
 }
 
-func (h *Protocol) siteJobStatistics(args []any, s []string) (any, error) {
-	all, err := h.site.store.Statistics(h.site.ctx, s[0], s[1], args[2] == true)
-	if err = h.site.outcome(s[0], s[1], err); errors.As(err, new(*missingError)) {
+func (p *Protocol) siteJobStatistics(args []any, s []string) (any, error) {
+	all, err := p.site.store.Statistics(p.site.ctx, s[0], s[1], args[2] == true)
+	if err = p.site.outcome(s[0], s[1], err); errors.As(err, new(*missingError)) {
 		return codec.Struct{}, nil
 	}
 	return all, err

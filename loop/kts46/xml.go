@@ -17,7 +17,7 @@ const greeting = "Hello! This is Treadle, a scheduler of kts46 simulations."
 // function, which runs in a turn.
 type xmlMethod struct {
 	args, texts int
-	do          func(h *Protocol, args []any, texts []string) (any, error)
+	do          func(p *Protocol, args []any, texts []string) (any, error)
 }
 
 // addJobMethod is the method whose last argument is parsed before its turn.
@@ -30,27 +30,27 @@ var xmlMethods = map[string]xmlMethod{
 	"reportStatus":    {3, 1, (*Protocol).xmlReportStatus},
 	"getCurrentTasks": {0, 0, (*Protocol).xmlCurrentTasks},
 	"restartTask":     {2, 1, (*Protocol).xmlRestartTask},
-	"createProject": {1, 1, func(h *Protocol, _ []any, s []string) (any, error) {
-		return nil, h.createProject(s[0])
+	"createProject": {1, 1, func(p *Protocol, _ []any, s []string) (any, error) {
+		return nil, p.createProject(s[0])
 	}},
-	"projectExists": {1, 1, func(h *Protocol, _ []any, s []string) (any, error) {
-		return h.projects[s[0]] != nil, nil
+	"projectExists": {1, 1, func(p *Protocol, _ []any, s []string) (any, error) {
+		return p.projects[s[0]] != nil, nil
 	}},
-	"deleteProject": {1, 1, func(h *Protocol, _ []any, s []string) (any, error) {
-		return nil, h.deleteProject(s[0])
+	"deleteProject": {1, 1, func(p *Protocol, _ []any, s []string) (any, error) {
+		return nil, p.deleteProject(s[0])
 	}},
-	addJobMethod: {3, 3, func(h *Protocol, args []any, s []string) (any, error) {
-		return nil, h.addJob(s[0], s[1], args[2].(*parsedDefinition))
+	addJobMethod: {3, 3, func(p *Protocol, args []any, s []string) (any, error) {
+		return nil, p.addJob(s[0], s[1], args[2].(*parsedDefinition))
 	}},
-	"jobExists": {2, 2, func(h *Protocol, _ []any, s []string) (any, error) {
-		p, err := h.project(s[0])
+	"jobExists": {2, 2, func(p *Protocol, _ []any, s []string) (any, error) {
+		found, err := p.project(s[0])
 		if err != nil {
 			return nil, err
 		}
-		return p.jobs[s[1]] != nil, nil
+		return found.jobs[s[1]] != nil, nil
 	}},
-	"deleteJob": {2, 2, func(h *Protocol, _ []any, s []string) (any, error) {
-		return nil, h.deleteJob(s[0], s[1])
+	"deleteJob": {2, 2, func(p *Protocol, _ []any, s []string) (any, error) {
+		return nil, p.deleteJob(s[0], s[1])
 	}},
 	"getNewJobId":      {1, 1, (*Protocol).xmlNewJobID},
 	"getJobStatus":     {2, 2, (*Protocol).xmlJobStatus},
@@ -61,23 +61,23 @@ var xmlMethods = map[string]xmlMethod{
 }
 
 // serveXML answers a call of version 1. The status is always 200, except for a wrong use of HTTP.
-func (h *Protocol) serveXML(w http.ResponseWriter, r *http.Request) {
+func (p *Protocol) serveXML(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost || r.URL.Path != "/" && r.URL.Path != "/RPC2" {
 		http.NotFound(w, r)
 		return
 	}
-	body, done, ok := h.body(w, r)
+	body, done, ok := p.body(w, r)
 	if !ok {
 		return
 	}
 	defer done()
-	defer h.answering()()
+	defer p.answering()()
 	call, err := codec.ReadCall(strings.NewReader(string(body)))
 	var answer any
-	composed := h.compose(call.Method)
+	composed := p.compose(call.Method)
 	defer composed()
 	if err == nil {
-		answer, err = h.callXML(&call)
+		answer, err = p.callXML(&call)
 	} else {
 		err = &codec.Fault{Code: 1, Text: "the call cannot be read: " + err.Error()}
 	}
@@ -88,25 +88,25 @@ func (h *Protocol) serveXML(w http.ResponseWriter, r *http.Request) {
 	var unwritten *unwrittenError
 	switch {
 	case errors.As(err, &unwritten), errors.Is(err, errStopping):
-		h.send(w, http.StatusServiceUnavailable, "text/plain", []byte(err.Error()+"\n"))
+		p.send(w, http.StatusServiceUnavailable, "text/plain", []byte(err.Error()+"\n"))
 	case err != nil:
-		h.stats.refused.Add(1)
-		h.send(w, http.StatusOK, "text/xml", codec.AppendFault(nil, faultOf(err)))
+		p.stats.refused.Add(1)
+		p.send(w, http.StatusOK, "text/xml", codec.AppendFault(nil, faultOf(err)))
 	default:
 		body := codec.AppendAnswer(nil, answer)
 		composed()
-		h.send(w, http.StatusOK, "text/xml", body)
+		p.send(w, http.StatusOK, "text/xml", body)
 	}
 }
 
 // callXML carries out a call of version 1. It checks the number and the types of the arguments as the reference does,
 // and returns a codec.Fault with the reference's text.
-func (h *Protocol) callXML(call *codec.Call) (answer any, err error) {
+func (p *Protocol) callXML(call *codec.Call) (answer any, err error) {
 	m, ok := xmlMethods[call.Method]
 	if !ok {
 		return nil, &codec.Fault{Code: 1, Text: fmt.Sprintf(`<type 'exceptions.Exception'>:method "%s" is not supported`, call.Method)}
 	}
-	h.stats.requests[call.Method].Add(1)
+	p.stats.requests[call.Method].Add(1)
 	if len(call.Params) != m.args { // the reference counts its own object too
 		plural := "s"
 		if m.args == 0 {
@@ -122,19 +122,19 @@ func (h *Protocol) callXML(call *codec.Call) (answer any, err error) {
 		}
 	}
 	if call.Method == addJobMethod {
-		call.Params[2] = h.define(texts[2])
+		call.Params[2] = p.define(texts[2])
 	}
-	if do := siteXMLMethods[call.Method]; do != nil && h.site != nil {
-		return do(h, call.Params, texts)
+	if do := siteXMLMethods[call.Method]; do != nil && p.site != nil {
+		return do(p, call.Params, texts)
 	}
 	do := func() (err error) {
-		answer, err = m.do(h, call.Params, texts)
+		answer, err = m.do(p, call.Params, texts)
 		return err
 	}
 	if longMethods[call.Method] { // takes a turn only to copy what it lists
 		return answer, do()
 	}
-	return answer, h.turn(do)
+	return answer, p.turn(do)
 }
 
 // faultOf returns the fault of version 1 for an error. Where the reference's text is known, it is the same, since
@@ -158,12 +158,12 @@ func faultOf(err error) *codec.Fault {
 }
 
 // xmlRunJob starts a job. A job that runs or is done stays as it is.
-func (h *Protocol) xmlRunJob(_ []any, s []string) (any, error) {
-	j, err := h.job(s[0], s[1])
+func (p *Protocol) xmlRunJob(_ []any, s []string) (any, error) {
+	j, err := p.job(s[0], s[1])
 	if err != nil {
 		return nil, err
 	}
-	if err := h.run(j, v1End); err != errDone && err != errDuplicate {
+	if err := p.run(j, v1End); err != errDone && err != errDuplicate {
 		return nil, err
 	}
 	return nil, nil
@@ -171,34 +171,34 @@ func (h *Protocol) xmlRunJob(_ []any, s []string) (any, error) {
 
 // xmlGetJob reserves the first task in line for a worker. Before that it puts a task that the worker still holds at the
 // end of the line.
-func (h *Protocol) xmlGetJob(_ []any, s []string) (any, error) {
+func (p *Protocol) xmlGetJob(_ []any, s []string) (any, error) {
 	if err := checkName("worker", s[0]); err != nil {
 		return nil, err
 	}
-	if t, err := h.held(s[0]); err == nil {
-		h.requeue(t, false)
+	if t, err := p.held(s[0]); err == nil {
+		p.requeue(t, false)
 	}
-	t, err := h.reserve(s[0], v1Kinds, secondUnit, h.accepting())
+	t, err := p.reserve(s[0], v1Kinds, secondUnit, p.accepting())
 	if t == nil {
 		return nil, err
 	}
-	h.decide(t, 1)
+	p.decide(t, 1)
 	return codec.Struct{
 		{Name: "project", Value: t.job.project.name},
 		{Name: "lastUpdate", Value: dateTime(t)},
 		{Name: "job", Value: t.job.name},
 		{Name: "type", Value: t.kind.String()},
-		{Name: "timeout", Value: h.timeoutV1()},
+		{Name: "timeout", Value: p.timeoutV1()},
 	}, nil
 }
 
 // timeoutV1 returns the report interval in the unit of version 1, rounded up.
-func (h *Protocol) timeoutV1() int64 {
+func (p *Protocol) timeoutV1() int64 {
 	unit := time.Second
-	if h.o.TimeoutUnit == milliseconds {
+	if p.o.TimeoutUnit == milliseconds {
 		unit = time.Millisecond
 	}
-	return int64((h.o.Timeout + unit - 1) / unit)
+	return int64((p.o.Timeout + unit - 1) / unit)
 }
 
 func dateTime(t *task) codec.DateTime {
@@ -206,8 +206,8 @@ func dateTime(t *task) codec.DateTime {
 }
 
 // reporting returns the task that a report is about.
-func (h *Protocol) reporting(args []any, s []string) (*task, error) {
-	t, err := h.held(s[0])
+func (p *Protocol) reporting(args []any, s []string) (*task, error) {
+	t, err := p.held(s[0])
 	if err == nil && !matches(t, args[2]) {
 		err = mismatch(args[2], time.UnixMilli(t.hold.Revision).UTC())
 	}
@@ -216,21 +216,21 @@ func (h *Protocol) reporting(args []any, s []string) (*task, error) {
 
 // xmlReportStatus answers reportStatus of a worker: "working" renews the task, "abort" requeues it and "finish" ends
 // it.
-func (h *Protocol) xmlReportStatus(args []any, s []string) (any, error) {
-	t, err := h.reporting(args, s)
+func (p *Protocol) xmlReportStatus(args []any, s []string) (any, error) {
+	t, err := p.reporting(args, s)
 	if err != nil {
 		return nil, err
 	}
 	switch args[1] {
 	case "working":
-		h.touch(t, secondUnit)
+		p.touch(t, secondUnit)
 		return dateTime(t), nil
 	case "abort":
-		h.requeue(t, false)
+		p.requeue(t, false)
 		return nil, nil
 	case "finished":
-		h.decide(t, 1)
-		return nil, h.finish(t)
+		p.decide(t, 1)
+		return nil, p.finish(t)
 	}
 	return nil, fmt.Errorf("the state %v is none of working, abort, finished", args[1])
 }
@@ -259,27 +259,27 @@ func matches(t *task, arg any) bool {
 	return ok && at.Unix() == time.UnixMilli(t.hold.Revision).Unix()
 }
 
-func (h *Protocol) xmlRestartTask(args []any, s []string) (any, error) {
-	t, err := h.held(s[0])
+func (p *Protocol) xmlRestartTask(args []any, s []string) (any, error) {
+	t, err := p.held(s[0])
 	if err != nil || !matches(t, args[1]) {
 		return false, nil
 	}
-	h.requeue(t, false)
+	p.requeue(t, false)
 	return true, nil
 }
 
-func (h *Protocol) xmlNewJobID(_ []any, s []string) (any, error) {
-	p, err := h.project(s[0])
+func (p *Protocol) xmlNewJobID(_ []any, s []string) (any, error) {
+	of, err := p.project(s[0])
 	if err != nil {
 		return nil, err
 	}
-	p.lastID++
-	h.put(p.document())
-	return p.lastID, nil
+	of.lastID++
+	p.put(of.document())
+	return of.lastID, nil
 }
 
-func (h *Protocol) xmlJobStatus(_ []any, s []string) (any, error) {
-	j, err := h.job(s[0], s[1])
+func (p *Protocol) xmlJobStatus(_ []any, s []string) (any, error) {
+	j, err := p.job(s[0], s[1])
 	if err != nil {
 		return nil, err
 	}
@@ -288,8 +288,8 @@ func (h *Protocol) xmlJobStatus(_ []any, s []string) (any, error) {
 
 // xmlJobStatistics returns the statistics that the original gives a new job, because workers do not send their
 // results here. An unknown project or job has none.
-func (h *Protocol) xmlJobStatistics(args []any, s []string) (any, error) {
-	j, err := h.job(s[0], s[1])
+func (p *Protocol) xmlJobStatistics(args []any, s []string) (any, error) {
+	j, err := p.job(s[0], s[1])
 	if err != nil {
 		return codec.Struct{}, nil //nolint:nilerr // the original hides it too
 	}

@@ -5,7 +5,6 @@ import (
 
 	codec "treadle/codec/periodic"
 	"treadle/loop/protocol"
-	"treadle/sched"
 )
 
 // administer handles the requests about functions, settings and the server. It returns false
@@ -94,7 +93,7 @@ func (c *conversation) remove(f *codec.Frame) bool {
 	return true
 }
 
-// LongStatus is the number of functions above which a STATUS is encoded beside the event loop.
+// LongStatus is the number of functions above which a STATUS is encoded off the event loop.
 const LongStatus = 1000
 
 // reportPrefix returns the bytes between the message id and a report.

@@ -38,7 +38,7 @@ type outcomes struct {
 	loaded     uint32       // jobs that the last LOAD submitted
 }
 
-// leftOut counts the things that a DUMP omits. It is written beside the event loop.
+// leftOut counts the things that a DUMP omits. It is written off the event loop.
 type leftOut struct{ tasks, jobs, projects, settings atomic.Uint32 }
 
 func (l *leftOut) set(tasks, jobs, projects, settings uint32) {

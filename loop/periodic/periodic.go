@@ -1,8 +1,7 @@
 // Package periodic speaks the Periodic protocol, see `treadle help periodic`. Clients submit jobs and
 // workers do them on one port, in the plain framing of 2018 or the CRC framing.
 //
-// A LOAD is submitted job by job, as its bytes come. A DUMP and a long STATUS are encoded beside the
-// event loop.
+// A LOAD is submitted job by job, as its bytes come. A DUMP and a long STATUS are encoded off the event loop.
 package periodic
 
 import (
