@@ -39,8 +39,8 @@ func serve(t *testing.T, protocol string, args ...string) string {
 		}
 		command = append(command, "--"+p, address)
 	}
-	// The client library ends the process when a server goes away, so servers live as
-	// long as the test process: the shell ends its server when standard input closes.
+	// The client library ends the process when a server goes away, so servers live as long as the test process: the
+	// shell ends its server when standard input closes.
 	cmd := exec.Command("sh", append(command, args...)...)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -108,8 +108,8 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// TestGoPeriodicJobs takes one job down each path: done, failed, put off, run with a
-// result, run without a worker, removed, dropped.
+// TestGoPeriodicJobs takes one job down each path: done, failed, put off, run with a result, run without a worker,
+// removed, dropped.
 func TestGoPeriodicJobs(t *testing.T) {
 	address := serve(t, "periodic")
 	c := client(t, address)

@@ -57,8 +57,8 @@ type goal interface {
 }
 
 // pump drives many connections from one goroutine: wait, read everything of one connection, answer it with one write.
-// The load generator shares two cores with the server that it measures, so it does without a goroutine a connection:
-// a round trip costs two system calls and a share of a wait.
+// The load generator shares two cores with the server that it measures, so it does without a goroutine a connection: a
+// round trip costs two system calls and a share of a wait.
 type pump struct {
 	poller  int
 	lines   []*line
@@ -115,8 +115,8 @@ func (p *pump) open() error {
 	return nil
 }
 
-// run serves the connections until the goal is reached, stop is set, a connection fails, or nothing moves for the
-// time limit.
+// run serves the connections until the goal is reached, stop is set, a connection fails, or nothing moves for the time
+// limit.
 func (p *pump) run(g goal, stop *atomic.Bool, limit time.Duration) error {
 	last, since := g.progress(), Now()
 	for !g.reached() {

@@ -92,8 +92,8 @@ func (c Command) startIn(ctx context.Context, directory string) (*Server, error)
 	defer func() { _ = output.Close() }() // the child has a descriptor of its own
 	child := exec.Command(c.Path, c.expand(free, directory)...)
 	child.Dir, child.Stdout, child.Stderr = directory, output, output
-	// A group of its own: an interrupt from the terminal reaches the load generator alone, which then ends its
-	// children one by one. If it is killed itself, the kernel ends them.
+	// A group of its own: an interrupt from the terminal reaches the load generator alone, which then ends its children
+	// one by one. If it is killed itself, the kernel ends them.
 	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := child.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start %s: %w", c.Path, err)

@@ -128,8 +128,8 @@ var replies = []struct {
 		[]load.Event{{Kind: load.Submitted}, {Kind: load.Assigned, Workload: []byte(someWorkload)}, {Kind: load.Submitted}}},
 }
 
-// TestReplies takes each stream apart whole, and cut at every byte: the events must be the same, and no parser may
-// take a part for a whole.
+// TestReplies takes each stream apart whole, and cut at every byte: the events must be the same, and no parser may take
+// a part for a whole.
 func TestReplies(t *testing.T) {
 	for _, c := range replies {
 		t.Run(c.name, func(t *testing.T) {

@@ -8,8 +8,8 @@
 // own. Protobuf's generated code is in dworkpb. It takes six times as long, and 87 allocations for a Complete of 16
 // tasks, so the server does not use it; a fuzz target compares this package with it.
 //
-// Encoders append fields to the caller's slice. A message has its type, tasks, name, n and location, in this order.
-// The messaging API says which of them each type has.
+// Encoders append fields to the caller's slice. A message has its type, tasks, name, n and location, in this order. The
+// messaging API says which of them each type has.
 package dwork
 
 // Type is the type of a message.

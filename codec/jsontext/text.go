@@ -101,9 +101,9 @@ func digit(c byte) int {
 	return -1
 }
 
-// AppendText appends text as a JSON string in ASCII, with the escapes of Gloom's reference server. A lone surrogate
-// in WTF-8 becomes its escape; other bytes that are not UTF-8 become one \ufffd each. Text undoes AppendText whenever
-// text came from Text or is UTF-8.
+// AppendText appends text as a JSON string in ASCII, with the escapes of Gloom's reference server. A lone surrogate in
+// WTF-8 becomes its escape; other bytes that are not UTF-8 become one \ufffd each. Text undoes AppendText whenever text
+// came from Text or is UTF-8.
 func AppendText(dst, text []byte) []byte { return appendString(dst, text, true) }
 
 // AppendUTF8 is AppendText for text that did not come from Text: each byte that is not UTF-8 becomes one \ufffd, also

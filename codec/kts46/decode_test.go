@@ -118,8 +118,8 @@ func TestReadRefuses(t *testing.T) {
 	f(call("<array><data>"+strings.Repeat("<value/>", maxValues)+"</data></array>"), errLimit.Error())
 }
 
-// TestRecodings: a text is read in another encoding once. Each time it would grow, and again
-// wherever it says that it is to be.
+// TestRecodings: a text is read in another encoding once. Each time it would grow, and again wherever it says that it
+// is to be.
 func TestRecodings(t *testing.T) {
 	header := `<?xml version="1.0" encoding="iso-8859-1"?>`
 	if c, err := ReadCall(strings.NewReader(strings.Repeat(header, 20) + call("\xe9"))); err == nil || !strings.Contains(err.Error(), "twice") {

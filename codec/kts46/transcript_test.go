@@ -33,8 +33,7 @@ func bodies(t testing.TB) (requests, answers []string) {
 	return requests, answers
 }
 
-// TestTranscript: what Python 2's xmlrpclib and SimpleXMLRPCServer wrote is read, and
-// written back to the byte.
+// TestTranscript: what Python 2's xmlrpclib and SimpleXMLRPCServer wrote is read, and written back to the byte.
 func TestTranscript(t *testing.T) {
 	requests, answers := bodies(t)
 	faults, structs := 0, 0

@@ -6,12 +6,12 @@ import (
 )
 
 // wide is the length in bytes from which the standard library, with its special instructions, is faster than tables. It
-// uses them for multiples of 16 bytes and handles the rest byte by byte, as it does shorter messages. Most messages
-// of a busy connection have 5 to 30 bytes.
+// uses them for multiples of 16 bytes and handles the rest byte by byte, as it does shorter messages. Most messages of
+// a busy connection have 5 to 30 bytes.
 const wide = 64
 
-// sums has for each byte value what it contributes to the checksum when 0 to 7 more bytes
-// follow in the same step: the tables of the slicing-by-8 algorithm of Kounavis and Berry.
+// sums has for each byte value what it contributes to the checksum when 0 to 7 more bytes follow in the same step: the
+// tables of the slicing-by-8 algorithm of Kounavis and Berry.
 var sums = func() (t [8]crc32.Table) {
 	t[0] = *crc32.IEEETable
 	for i := range t[0] {

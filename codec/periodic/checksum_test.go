@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestChecksum: the own checksum is the standard library's, at every length that takes
-// another way, and wherever the bytes lie.
+// TestChecksum: the own checksum is the standard library's, at every length that takes another way, and wherever the
+// bytes lie.
 func TestChecksum(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	b := make([]byte, 300)

@@ -111,9 +111,9 @@ type Response struct {
 	Body  []byte
 }
 
-// NextResponse decodes one response from the front of in and returns the bytes it takes up, on the client's side.
-// n == 0 and err == nil: more bytes are needed. limit bounds the payload in bytes, at most MaxPayload. Errors are those
-// of Next; r is set only with n > 0. The answer to a hello has no message id. Its 4 or 5 payload bytes fill MsgID and
+// NextResponse decodes one response from the front of in and returns the bytes it takes up, on the client's side. n ==
+// 0 and err == nil: more bytes are needed. limit bounds the payload in bytes, at most MaxPayload. Errors are those of
+// Next; r is set only with n > 0. The answer to a hello has no message id. Its 4 or 5 payload bytes fill MsgID and
 // Body, which a client ignores.
 func NextResponse(in []byte, fr Framing, limit int, r *Response) (n int, err error) {
 	if !hasMagic(in, magicResponse) {

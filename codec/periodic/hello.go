@@ -25,13 +25,13 @@ const (
 	helloLengthLen = 8         // a name's or token's length is an int64
 )
 
-// NextHello decodes the first packet of a connection, which tells the framing, and returns the bytes it takes up.
-// n == 0 and err == nil: more bytes are needed, never more than HelloLimit in all. Errors are ErrMagic, ErrHello,
+// NextHello decodes the first packet of a connection, which tells the framing, and returns the bytes it takes up. n ==
+// 0 and err == nil: more bytes are needed, never more than HelloLimit in all. Errors are ErrMagic, ErrHello,
 // ErrChecksum and ErrHelloSize, each as soon as the bytes that prove it are there. h is set only with n > 0.
 //
-// A payload of one byte is a bare role, and the byte behind the size tells the eras apart: the role itself is the
-// plain framing, the first byte of that role's checksum is the CRC framing. Longer payloads exist in the CRC framing
-// alone: there that byte may have any value, and the lengths must add up to the size.
+// A payload of one byte is a bare role, and the byte behind the size tells the eras apart: the role itself is the plain
+// framing, the first byte of that role's checksum is the CRC framing. Longer payloads exist in the CRC framing alone:
+// there that byte may have any value, and the lengths must add up to the size.
 func NextHello(in []byte, h *Hello) (n int, err error) {
 	if !hasMagic(in, magicRequest) {
 		return 0, ErrMagic
@@ -137,8 +137,8 @@ func AppendHello(dst []byte, h *Hello) []byte {
 	return dst
 }
 
-// AppendHelloReply appends the answer to a hello as of 2018 and 2019: the connection id alone, without a message id
-// and without a command. The id has 4 bytes, since clients of the era fail on a longer one.
+// AppendHelloReply appends the answer to a hello as of 2018 and 2019: the connection id alone, without a message id and
+// without a command. The id has 4 bytes, since clients of the era fail on a longer one.
 func AppendHelloReply(dst []byte, fr Framing, connectionID uint32) []byte {
 	start := len(dst)
 	dst = binary.BigEndian.AppendUint32(BeginResponse(dst, fr), connectionID)

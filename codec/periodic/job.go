@@ -87,8 +87,8 @@ func parseOptions(in []byte, version byte, j *Job) (n int, err error) {
 	return n, nil
 }
 
-// AppendJob appends j as a record of the smallest version that holds it: 0 without count and timeout, 1 with a count,
-// 2 with a timeout, 3 with both. It panics when Func or Name is over MaxStr8.
+// AppendJob appends j as a record of the smallest version that holds it: 0 without count and timeout, 1 with a count, 2
+// with a timeout, 3 with both. It panics when Func or Name is over MaxStr8.
 func AppendJob(dst []byte, j *Job) []byte {
 	dst = AppendStr8(dst, j.Func)
 	dst = AppendStr8(dst, j.Name)

@@ -24,8 +24,8 @@ const (
 	KeyStatus = "treadle.status"
 	// KeyFailedStatus is answered as KeyStatus, with one more column before the last, for failed jobs.
 	KeyFailedStatus = "treadle.status.failed"
-	// KeyLeftTasks, KeyLeftJobs, KeyLeftProjects and KeyLeftSettings are what this connection's last DUMP has left
-	// out: tasks of dwork and kts46, jobs of Gloom and Disbatch, projects of kts46 and changed settings.
+	// KeyLeftTasks, KeyLeftJobs, KeyLeftProjects and KeyLeftSettings are what this connection's last DUMP has left out:
+	// tasks of dwork and kts46, jobs of Gloom and Disbatch, projects of kts46 and changed settings.
 	KeyLeftTasks    = "treadle.left.tasks"
 	KeyLeftJobs     = "treadle.left.jobs"
 	KeyLeftProjects = "treadle.left.projects"

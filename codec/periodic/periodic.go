@@ -46,8 +46,8 @@ const (
 	MaxPayload = 1<<31 - 1
 
 	// HelloLimit is the most bytes that a connection's first packet may have, header included. It bounds what is
-	// buffered for a peer before its handshake. The original has no limit on the name and the token; the longest in
-	// use have a few hundred bytes.
+	// buffered for a peer before its handshake. The original has no limit on the name and the token; the longest in use
+	// have a few hundred bytes.
 	HelloLimit = 4096
 
 	// MaxStr8 is the longest string that a length of one byte can announce: function names, job names, handles, keys.

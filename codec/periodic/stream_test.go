@@ -32,9 +32,9 @@ func appendRequest(dst []byte, fr Framing, msgID uint32, cmd Command, args []byt
 	return dst
 }
 
-// replay feeds stream in pieces that end at cuts, the way a connection does, and returns a line for each frame, for
-// the error, and for what is left over. The bytes of every call are a fresh copy, so that a view that outlives its
-// call would show.
+// replay feeds stream in pieces that end at cuts, the way a connection does, and returns a line for each frame, for the
+// error, and for what is left over. The bytes of every call are a fresh copy, so that a view that outlives its call
+// would show.
 func replay(stream []byte, fr Framing, cuts []int) (events []string) {
 	var in []byte
 	var f Frame

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestTranscripts decodes every packet that was captured between the reference servers and their clients, and writes
-// it again: the same bytes must come out.
+// TestTranscripts decodes every packet that was captured between the reference servers and their clients, and writes it
+// again: the same bytes must come out.
 func TestTranscripts(t *testing.T) {
 	f := func(file string, fr Framing, packets int) {
 		t.Helper()

@@ -1,5 +1,5 @@
-// Package disbatch runs a Disbatch node in a server, see `treadle help disbatch`. Workers of any protocol do
-// the site's tasks whose plugin is a function.
+// Package disbatch runs a Disbatch node in a server, see `treadle help disbatch`. Workers of any protocol do the site's
+// tasks whose plugin is a function.
 package disbatch
 
 import (

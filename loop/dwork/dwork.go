@@ -1,8 +1,8 @@
-// Package dwork speaks the dwork protocol, see `treadle help dwork`. Workers steal and complete the
-// tasks of a graph over ZeroMQ, whose sockets are in package zmq below.
+// Package dwork speaks the dwork protocol, see `treadle help dwork`. Workers steal and complete the tasks of a graph
+// over ZeroMQ, whose sockets are in package zmq below.
 //
-// One goroutine answers all requests, in turns. hubSlice bounds the time of a connection in a turn,
-// maxParts and --dwork-max-steal bound a request, and maxNames bounds the reply to a Lookup.
+// One goroutine answers all requests, in turns. hubSlice bounds the time of a connection in a turn, maxParts and
+// --dwork-max-steal bound a request, and maxNames bounds the reply to a Lookup.
 package dwork
 
 import (
@@ -19,9 +19,8 @@ import (
 
 const name = "dwork"
 
-// Protocol is the protocol in one server. It implements protocol.Service. One goroutine answers all
-// requests and owns the workers' peers: that of Serve or, in a server without sockets, the caller
-// of Turn, Ask and Expire.
+// Protocol is the protocol in one server. It implements protocol.Service. One goroutine answers all requests and owns
+// the workers' peers: that of Serve or, in a server without sockets, the caller of Turn, Ask and Expire.
 type Protocol struct {
 	host     protocol.Host
 	sched    *sched.Scheduler

@@ -10,9 +10,9 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files in testdata")
 
-// TestGolden plays the conversations of testdata. A line that begins with > is a request, the
-// next line its reply. "pass 5s" advances the clock. One conversation is a capture of the reference
-// hub, whose first line lists where Treadle differs.
+// TestGolden plays the conversations of testdata. A line that begins with > is a request, the next line its reply.
+// "pass 5s" advances the clock. One conversation is a capture of the reference hub, whose first line lists where
+// Treadle differs.
 func TestGolden(t *testing.T) {
 	files, err := os.ReadDir("testdata")
 	if err != nil || len(files) < 2 {

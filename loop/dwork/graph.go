@@ -9,8 +9,8 @@ import (
 	"treadle/sched"
 )
 
-// graph writes the incomplete tasks and their dependencies in Graphviz' DOT language. Each task
-// is as it was when its line was written. Only a whole graph has the last line.
+// graph writes the incomplete tasks and their dependencies in Graphviz' DOT language. Each task is as it was when its
+// line was written. Only a whole graph has the last line.
 func (p *Protocol) graph(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/vnd.graphviz; charset=utf-8")
 	out := bufio.NewWriterSize(w, 64<<10)
@@ -48,12 +48,12 @@ func appendDotTask(line []byte, t *sched.TaskView) []byte {
 	return line
 }
 
-// maxDotName is the length to which a name is cut. A name may have megabytes, and each successor
-// of the task repeats it.
+// maxDotName is the length to which a name is cut. A name may have megabytes, and each successor of the task repeats
+// it.
 const maxDotName = 1 << 10
 
-// appendDotName appends a quoted id without the middle of a long name. DOT has no escapes but
-// that of the quote and, in labels, of the backslash.
+// appendDotName appends a quoted id without the middle of a long name. DOT has no escapes but that of the quote and, in
+// labels, of the backslash.
 func appendDotName(line, name []byte) []byte {
 	if len(name) > maxDotName {
 		name = fmt.Appendf(nil, "%s ... %s (%d bytes)", name[:maxDotName/2], name[len(name)-maxDotName/2:], len(name))

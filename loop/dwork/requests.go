@@ -11,11 +11,10 @@ import (
 
 // Limits of requests and replies.
 const (
-	// maxReply ends a reply of many tasks at the likely frame limit of clients. A reply has at
-	// least one task.
+	// maxReply ends a reply of many tasks at the likely frame limit of clients. A reply has at least one task.
 	maxReply = 16 << 20
-	// maxParts bounds the dependencies and log entries of a request, with taskParts for each task,
-	// since other requests wait meanwhile.
+	// maxParts bounds the dependencies and log entries of a request, with taskParts for each task, since other requests
+	// wait meanwhile.
 	maxParts  = 1 << 17
 	taskParts = 4
 	// maxNames bounds the predecessors, and the successors, that a Lookup shows.
@@ -27,8 +26,8 @@ var errTooManyParts = fmt.Errorf("more than %d dependencies and log entries, or 
 // decode sets the query, which keeps views of payload.
 func (p *Protocol) decode(payload []byte) error { return codec.Decode(payload, &p.query) }
 
-// answer appends the reply to the query. invalid is the error of decode; answer then refuses the
-// request. With wait the reply may be sent only after the group is committed.
+// answer appends the reply to the query. invalid is the error of decode; answer then refuses the request. With wait the
+// reply may be sent only after the group is committed.
 func (p *Protocol) answer(out []byte, invalid error) (_ []byte, group uint64, wait bool) {
 	q := &p.query
 	if invalid != nil {
@@ -70,14 +69,13 @@ func (p *Protocol) answer(out []byte, invalid error) (_ []byte, group uint64, wa
 	return out, group, wait
 }
 
-// isReport is true for a request that ends tasks of its worker. A stopping hub still handles such a
-// request, or finished tasks would be done again.
+// isReport is true for a request that ends tasks of its worker. A stopping hub still handles such a request, or
+// finished tasks would be done again.
 func isReport(t codec.Type) bool {
 	return t == codec.Complete || t == codec.Transfer || t == codec.Exit
 }
 
-// answerStopping answers the other requests while the server stops. Exit ends a worker; after
-// NotFound it asks again.
+// answerStopping answers the other requests while the server stops. Exit ends a worker; after NotFound it asks again.
 func (p *Protocol) answerStopping(out []byte) []byte {
 	if p.query.Type == codec.Steal && p.o.Stop == answerNotFound {
 		return codec.AppendType(out, codec.NotFound)

@@ -130,8 +130,8 @@ func (p *Protocol) Turn() bool {
 	}
 }
 
-// Ask answers one request in a turn of its own. It calls reply, or a later Turn does once the
-// request's changes are on disk. reply must copy what it keeps.
+// Ask answers one request in a turn of its own. It calls reply, or a later Turn does once the request's changes are on
+// disk. reply must copy what it keeps.
 func (p *Protocol) Ask(request []byte, reply func([]byte)) {
 	p.now = p.host.Now()
 	respond(p, replyFunc(reply), p.decode(request))
@@ -148,17 +148,17 @@ func (f replyFunc) Reply(b []byte) { f(b) }
 const leaseChecks = 4
 
 const (
-	// hubSlice is the time after which a connection's next request waits until the others had
-	// their turn. A connection may send thousands of expensive requests at once.
+	// hubSlice is the time after which a connection's next request waits until the others had their turn. A connection
+	// may send thousands of expensive requests at once.
 	hubSlice = 10 * time.Millisecond
-	// shortRequest is the size in bytes, and shortSteal the number of tasks, up to which a request
-	// takes less than a millisecond. Workers stay below them.
+	// shortRequest is the size in bytes, and shortSteal the number of tasks, up to which a request takes less than a
+	// millisecond. Workers stay below them.
 	shortRequest = 4 << 10
 	shortSteal   = 64
 )
 
-// turn answers the requests that have come since the last turn. Long requests come last: one of
-// them, and more until a slice is over.
+// turn answers the requests that have come since the last turn. Long requests come last: one of them, and more until a
+// slice is over.
 func (p *Protocol) turn() {
 	p.now = p.host.Now()
 	p.batch = p.batch[:0]
@@ -212,8 +212,7 @@ func (p *Protocol) serveRequest(request zmq.Request, invalid error) {
 	respond(p, request, invalid)
 }
 
-// costly reports whether the query of a short request may take long. A Lookup may show very many
-// dependencies.
+// costly reports whether the query of a short request may take long. A Lookup may show very many dependencies.
 func (p *Protocol) costly() bool {
 	q := &p.query
 	return q.Type == codec.Lookup || q.Type == codec.Steal && q.N > shortSteal
@@ -233,8 +232,7 @@ func respond[R replier](p *Protocol, to R, invalid error) {
 	p.awaited++
 }
 
-// endTurn flushes the journal, wakes the event loops, and sends the parked replies whose changes
-// are on disk.
+// endTurn flushes the journal, wakes the event loops, and sends the parked replies whose changes are on disk.
 func (p *Protocol) endTurn() {
 	if p.awaited > 0 || p.released {
 		p.host.Flush(p.awaited)

@@ -15,8 +15,8 @@ const (
 
 var queue = []byte(Queue)
 
-// Spaces returns the name space of tasks. A task has predecessors, and its worker holds it without
-// a time-out. A worker of another protocol gets a task as a JSON object.
+// Spaces returns the name space of tasks. A task has predecessors, and its worker holds it without a time-out. A worker
+// of another protocol gets a task as a JSON object.
 func Spaces() []protocol.Space {
 	return []protocol.Space{{
 		ID: Space, Protocol: name, Rules: sched.Rules{Durable: true, Graph: true, Untimed: true},
@@ -32,8 +32,8 @@ func appendJSON(dst []byte, j *sched.Job) []byte {
 	return append(dst, '}')
 }
 
-// stageOf and stateOf convert between the states of the wire and the stages of the scheduler,
-// which names three of them.
+// stageOf and stateOf convert between the states of the wire and the stages of the scheduler, which names three of
+// them.
 func stageOf(s codec.State) uint8 {
 	switch s {
 	case codec.Ready:

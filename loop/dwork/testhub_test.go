@@ -21,8 +21,8 @@ import (
 // TestMain: no test may leave a goroutine behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testHub is a hub without sockets, and its host: a server without a journal and other protocols,
-// whose clock the test sets.
+// testHub is a hub without sockets, and its host: a server without a journal and other protocols, whose clock the test
+// sets.
 type testHub struct {
 	protocol.Host // the methods that the hub never calls
 	*Protocol

@@ -81,8 +81,8 @@ func lookOf(task string) []byte {
 	return codec.AppendName(codec.AppendType(nil, codec.Lookup), []byte(task))
 }
 
-// TestLongAfterShort: a long request waits for all short requests of the turn. The later requests of
-// its peer wait with it.
+// TestLongAfterShort: a long request waits for all short requests of the turn. The later requests of its peer wait with
+// it.
 func TestLongAfterShort(t *testing.T) {
 	f := func(what string, long []byte, first codec.Type) {
 		t.Helper()
@@ -101,8 +101,7 @@ func TestLongAfterShort(t *testing.T) {
 	f("a look for what is made behind it", lookOf("behind0"), codec.NotFound)
 }
 
-// TestLongTakeTurns: a turn answers one request of those that take longer than a slice, however
-// many peers send them.
+// TestLongTakeTurns: a turn answers one request of those that take longer than a slice, however many peers send them.
 func TestLongTakeTurns(t *testing.T) {
 	const peers, each = 3, maxParts / taskParts
 	h := newHubTurns(t)

@@ -12,8 +12,8 @@ import (
 const (
 	// maxLocations bounds the workers. Each takes about 300 bytes and its location.
 	maxLocations = 1 << 20
-	// maxLocation is the longest location in bytes. The journal repeats it for each task that the
-	// worker holds. A host name has at most 255.
+	// maxLocation is the longest location in bytes. The journal repeats it for each task that the worker holds. A host
+	// name has at most 255.
 	maxLocation = 1 << 10
 )
 

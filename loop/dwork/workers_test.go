@@ -11,8 +11,7 @@ import (
 	"treadle/sched"
 )
 
-// TestLease: the tasks of a worker that was silent for a lease are ready again. Any request renews
-// the lease.
+// TestLease: the tasks of a worker that was silent for a lease are ready again. Any request renews the lease.
 func TestLease(t *testing.T) {
 	hub := newTestHub(t, Options{Lease: 10 * time.Second})
 	hub.ask(`type: Create task { name: "a" origin: "o" } task { name: "b" origin: "o" }`)
@@ -53,8 +52,8 @@ const (
 	askStatus = `type: OK`
 )
 
-// TestWhileStopping: a stopping hub handles reports and hands out and creates nothing. A setting
-// decides the answer to a Steal; Exit answers other requests.
+// TestWhileStopping: a stopping hub handles reports and hands out and creates nothing. A setting decides the answer to
+// a Steal; Exit answers other requests.
 func TestWhileStopping(t *testing.T) {
 	for stop, steal := range map[string]string{answerExit: "type:Exit", answerNotFound: "type:NotFound"} {
 		hub := newTestHub(t, Options{Stop: stop})

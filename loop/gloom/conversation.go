@@ -27,12 +27,12 @@ var (
 	reasonNotProcessing = []byte(`"not_processing"`)
 )
 
-// MaxEcho is the longest invalid payload that the error repeats. Escaped it has up to six times
-// its length. The connection is closed either way.
+// MaxEcho is the longest invalid payload that the error repeats. Escaped it has up to six times its length. The
+// connection is closed either way.
 const MaxEcho = 1 << 20
 
-// MaxName is the longest id or type in bytes, as JSON. Each is unescaped, looked up and repeated
-// in replies within one turn.
+// MaxName is the longest id or type in bytes, as JSON. Each is unescaped, looked up and repeated in replies within one
+// turn.
 const MaxName = 1 << 20
 
 // conversation speaks the Gloom protocol with one master or slave.
@@ -243,8 +243,7 @@ func (g *conversation) join(queue []byte) {
 	g.reserve()
 }
 
-// reserve asks for a job, unless the slave has one or waits for one: it may be on its way from
-// another loop.
+// reserve asks for a job, unless the slave has one or waits for one: it may be on its way from another loop.
 func (g *conversation) reserve() {
 	if !g.busy && !g.reserved {
 		g.reserved = true
@@ -253,8 +252,8 @@ func (g *conversation) reserve() {
 	}
 }
 
-// respond ends the slave's job. It acknowledges the response even when the slave no longer holds
-// the job, because its time-out has passed or its function was dropped.
+// respond ends the slave's job. It acknowledges the response even when the slave no longer holds the job, because its
+// time-out has passed or its function was dropped.
 func (g *conversation) respond(body []byte) {
 	loop := g.s.Loop
 	g.sendOK()

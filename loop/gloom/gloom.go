@@ -1,5 +1,5 @@
-// Package gloom speaks the Gloom protocol, see `treadle help gloom`. Masters submit jobs on one port
-// and slaves do them on another, in frames of JSON.
+// Package gloom speaks the Gloom protocol, see `treadle help gloom`. Masters submit jobs on one port and slaves do them
+// on another, in frames of JSON.
 //
 // A frame over LargeFrame is parsed off the event loop. MaxName bounds ids and types.
 package gloom

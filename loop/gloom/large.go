@@ -13,8 +13,8 @@ type parsing struct {
 	done    bool // belongs to the loop
 }
 
-// parsed returns the large frame at in[handled:] once it is parsed. Until then it returns nil and
-// the session is paused; the peer may send its next frames.
+// parsed returns the large frame at in[handled:] once it is parsed. Until then it returns nil and the session is
+// paused; the peer may send its next frames.
 func (g *conversation) parsed(in []byte, handled int, payload []byte) *parsing {
 	p := g.parsing
 	switch {

@@ -9,8 +9,8 @@ import (
 	"treadle/sched"
 )
 
-// The name spaces of Gloom jobs. An id is a JSON value. Strings and other values have a space
-// each, so that 7 and "7" are two ids.
+// The name spaces of Gloom jobs. An id is a JSON value. Strings and other values have a space each, so that 7 and "7"
+// are two ids.
 const (
 	TextSpace  sched.Space = 2
 	ValueSpace sched.Space = 3
@@ -18,9 +18,8 @@ const (
 
 func isGloom(space sched.Space) bool { return space == TextSpace || space == ValueSpace }
 
-// Spaces returns the name spaces of Gloom jobs. An id is unique among all masters. A job is
-// removed when its master leaves, has no time-out, and fails when its fourth slave leaves. Its
-// workload is id, type and body as received.
+// Spaces returns the name spaces of Gloom jobs. An id is unique among all masters. A job is removed when its master
+// leaves, has no time-out, and fails when its fourth slave leaves. Its workload is id, type and body as received.
 func Spaces() []protocol.Space {
 	space := protocol.Space{
 		Protocol: name,

@@ -171,8 +171,8 @@ func (j *job) plan() kindSet {
 	return j.progress.Left
 }
 
-// batches returns the kind of the job's batches. The first batch keeps the kind for both versions while a worker
-// holds it.
+// batches returns the kind of the job's batches. The first batch keeps the kind for both versions while a worker holds
+// it.
 func (j *job) batches() kind {
 	if j.tasks[simulation] != nil {
 		return simulation
@@ -220,8 +220,8 @@ func (j *job) count(k kind) {
 	}
 }
 
-// taskName returns the scheduler's name of the job's present tasks. It contains the steps done, so an outdated task
-// has another name.
+// taskName returns the scheduler's name of the job's present tasks. It contains the steps done, so an outdated task has
+// another name.
 func (j *job) taskName() []byte {
 	return strconv.AppendInt([]byte(j.project.name+"\x00"+j.name+"\x00"), j.progress.Done, 10)
 }

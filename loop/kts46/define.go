@@ -43,14 +43,13 @@ func newNumbers(duration, step, batch float64) (numbers, error) {
 	return numbers{duration: duration, step: step, batch: int64(batch), total: int64(steps)}, nil
 }
 
-// savedNumbers are the numbers of a definition in the journal's form. They spare a start the parsing of the
-// definition.
+// savedNumbers are the numbers of a definition in the journal's form. They spare a start the parsing of the definition.
 type savedNumbers struct {
 	Duration float64 `json:"duration"`
 	Step     float64 `json:"step"`
 	Batch    float64 `json:"batch"`
-	// Total is the number of steps. A MongoDB may count them differently. nil, from an older version: the count
-	// follows from the other numbers.
+	// Total is the number of steps. A MongoDB may count them differently. nil, from an older version: the count follows
+	// from the other numbers.
 	Total *int64 `json:"total,omitempty"`
 	// Size and CRC identify the definition that the numbers were taken from. An older version or an edited import may
 	// have replaced it.
@@ -136,8 +135,8 @@ func parseDefinition(definition []byte) (numbers, error) {
 	return newNumbers(*p.Duration, *p.StepDuration, *p.BatchLength)
 }
 
-// member returns the value of a name in a mapping or in the mappings that it merges. It returns nil when no mapping
-// has the name, or one has it twice. yaml's own decoder compares each name of a mapping with every other, which takes
+// member returns the value of a name in a mapping or in the mappings that it merges. It returns nil when no mapping has
+// the name, or one has it twice. yaml's own decoder compares each name of a mapping with every other, which takes
 // minutes for the largest call.
 func member(n *yaml.Node, name string) *yaml.Node {
 	seen := make(map[*yaml.Node]bool) // mappings may merge each other many times over

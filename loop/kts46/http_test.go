@@ -304,8 +304,8 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// TestKtsSlowBodies: a call whose head or body never ends is closed, and delays no other call. Time is simulated, so
-// a slow machine cannot end the other calls.
+// TestKtsSlowBodies: a call whose head or body never ends is closed, and delays no other call. Time is simulated, so a
+// slow machine cannot end the other calls.
 func TestKtsSlowBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestHub(t, Options{})

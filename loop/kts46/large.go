@@ -39,8 +39,8 @@ func (p *Protocol) compose(method string) (done func()) {
 // largeCall is the size from which a call counts as large, in bytes.
 const largeCall = 64 << 10
 
-// readCall reads a call. A large one counts against the budget of incoming calls until done is called. It also has
-// its turn until then: parsing takes a hundred times its size in memory. done may be called again.
+// readCall reads a call. A large one counts against the budget of incoming calls until done is called. It also has its
+// turn until then: parsing takes a hundred times its size in memory. done may be called again.
 func (p *Protocol) readCall(w http.ResponseWriter, body io.Reader, size int64) (call []byte, done func(), err error) {
 	if size >= 0 && size <= largeCall {
 		call, err = io.ReadAll(body)

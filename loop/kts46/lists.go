@@ -137,8 +137,8 @@ func (p *Protocol) xmlProjectStatus(_ []any, s []string) (any, error) {
 	return l.appendStatus([]any{}), err
 }
 
-// appendStatus appends the jobs of a project, or one entry that says that it has none. The original of January 2011
-// has total, later ones totalSteps and the four flags.
+// appendStatus appends the jobs of a project, or one entry that says that it has none. The original of January 2011 has
+// total, later ones totalSteps and the four flags.
 func (l projectState) appendStatus(all []any) []any {
 	for _, j := range l.jobs {
 		all = append(all, codec.Struct{

@@ -10,8 +10,8 @@ import (
 	"treadle/sched"
 )
 
-// TestKtsListKeepsNobody: listing very many jobs or tasks blocks others only while the data is copied, not while it
-// is sorted and encoded.
+// TestKtsListKeepsNobody: listing very many jobs or tasks blocks others only while the data is copied, not while it is
+// sorted and encoded.
 func TestKtsListKeepsNobody(t *testing.T) {
 	const jobs = 5000
 	r := newTestHub(t, Options{})
@@ -31,8 +31,8 @@ func TestKtsListKeepsNobody(t *testing.T) {
 	}
 	f := func(what string, list func()) {
 		t.Helper()
-		// A hundred lock acquisitions take far less time than sorting, once this goroutine runs at the same time. On
-		// a busy machine that takes several attempts.
+		// A hundred lock acquisitions take far less time than sorting, once this goroutine runs at the same time. On a
+		// busy machine that takes several attempts.
 		const enough, tries = 100, 500
 		for range tries {
 			looked.Store(false)

@@ -60,8 +60,8 @@ func (o *Options) FillAddresses(host string) {
 // mongoPort is MongoDB's default port.
 const mongoPort = "27017"
 
-// siteHosts returns the servers of a URI as host:port. It leaves out sockets, which workers on other
-// hosts cannot reach. It returns none for a wrong URI, which Check refuses.
+// siteHosts returns the servers of a URI as host:port. It leaves out sockets, which workers on other hosts cannot
+// reach. It returns none for a wrong URI, which Check refuses.
 func siteHosts(uri string) (all []string) {
 	hosts, _ := store.Hosts(uri)
 	for _, h := range hosts {

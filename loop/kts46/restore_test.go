@@ -67,8 +67,7 @@ func sameJSON(a, b any) bool {
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 
-// TestKtsReconcile: a crash may keep half of an unacknowledged change, the progress or the tasks. The progress
-// decides.
+// TestKtsReconcile: a crash may keep half of an unacknowledged change, the progress or the tasks. The progress decides.
 func TestKtsReconcile(t *testing.T) {
 	d := newDisk()
 	r := newDiskHub(t, d, newTestHub(t, Options{}).clock)

@@ -157,8 +157,8 @@ func (s *site) job(project, name string) (*store.Job, error) {
 	return d, err
 }
 
-// missing removes the tasks of a job that MongoDB does not have. A job that came from MongoDB is removed too;
-// another keeps its definition.
+// missing removes the tasks of a job that MongoDB does not have. A job that came from MongoDB is removed too; another
+// keeps its definition.
 func (p *Protocol) missing(project, name string) error {
 	found := p.projects[project]
 	if found == nil || found.jobs[name] == nil {
@@ -263,8 +263,8 @@ func (j *job) updateProgress(d *store.Job) {
 	}
 }
 
-// finishMirrored finishes a batch of a job with the state d of MongoDB. A report does not say how much of the batch
-// was done. If MongoDB shows no new step, the batch is queued again, last.
+// finishMirrored finishes a batch of a job with the state d of MongoDB. A report does not say how much of the batch was
+// done. If MongoDB shows no new step, the batch is queued again, last.
 func (p *Protocol) finishMirrored(t *task, d *store.Job) error {
 	j, err := p.mirror(t.job.project.name, d)
 	if err != nil {

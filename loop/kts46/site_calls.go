@@ -126,8 +126,8 @@ func (p *Protocol) siteJobExists(_ []any, s []string) (any, error) {
 	return found, p.site.outcome(s[0], s[1], err)
 }
 
-// siteDeleteProject ends the tasks of a project before it deletes it from MongoDB. A project that only the book has
-// is deleted there.
+// siteDeleteProject ends the tasks of a project before it deletes it from MongoDB. A project that only the book has is
+// deleted there.
 func (p *Protocol) siteDeleteProject(_ []any, s []string) (any, error) {
 	p.site.changing.Lock()
 	defer p.site.changing.Unlock()

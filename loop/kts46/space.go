@@ -8,8 +8,8 @@ import (
 // Space is the name space of tasks.
 const Space sched.Space = 5
 
-// Spaces returns the name spaces of the protocol's jobs. Workers reserve them with Steal, and hold them until a
-// report or a restart that names the current revision.
+// Spaces returns the name spaces of the protocol's jobs. Workers reserve them with Steal, and hold them until a report
+// or a restart that names the current revision.
 func Spaces() []protocol.Space {
 	return []protocol.Space{{ID: Space, Protocol: name, Rules: sched.Rules{Durable: true, Graph: true, Untimed: true, Private: true}}}
 }

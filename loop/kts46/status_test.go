@@ -29,8 +29,8 @@ func (r *testHub) flags(job string) string {
 	return ""
 }
 
-// TestKtsFlags: the statistics flags that the original web interface shows follow the tasks of either version. An
-// abort does not clear them.
+// TestKtsFlags: the statistics flags that the original web interface shows follow the tasks of either version. An abort
+// does not clear them.
 func TestKtsFlags(t *testing.T) {
 	r := newTestHub(t, Options{})
 	r.does("createProject", "p")
@@ -69,8 +69,8 @@ func TestKtsFlags(t *testing.T) {
 	want("two", "basicStatistics idleTimes throughput fullStatistics")
 }
 
-// TestKtsJobStatistics: getJobStatistics returns the document of a new job, since Treadle does not have the results.
-// An unknown project or job has none.
+// TestKtsJobStatistics: getJobStatistics returns the document of a new job, since Treadle does not have the results. An
+// unknown project or job has none.
 func TestKtsJobStatistics(t *testing.T) {
 	r := newTestHub(t, Options{})
 	r.does("createProject", "p")

@@ -234,8 +234,8 @@ func (b *book) settle(j *job) error {
 	return nil
 }
 
-// reserve hands a worker without a task the oldest queued task of the kinds. It returns nil if none exists. unit
-// is the unit of the revision in milliseconds.
+// reserve hands a worker without a task the oldest queued task of the kinds. It returns nil if none exists. unit is the
+// unit of the revision in milliseconds.
 func (b *book) reserve(id string, kinds kindSet, unit int64, log ...sched.Event) (*task, error) {
 	k, ok := b.oldest(kinds)
 	if !ok {
@@ -299,9 +299,9 @@ func (b *book) find(k kind, name []byte) *task {
 	return j.tasks[k]
 }
 
-// nextRevision returns the present time in units of the revision, or the next unit that neither the task nor the
-// worker has had, so that no earlier report matches. Version 1 compares revisions by the second. So the revision
-// after one of version 1 is in another second, in version 2 too.
+// nextRevision returns the present time in units of the revision, or the next unit that neither the task nor the worker
+// has had, so that no earlier report matches. Version 1 compares revisions by the second. So the revision after one of
+// version 1 is in another second, in version 2 too.
 func (b *book) nextRevision(task int64, w *worker, unit int64) int64 {
 	last := max(task, w.last)
 	if unit < secondUnit && w.last%secondUnit == 0 {

@@ -30,8 +30,8 @@ func TestKtsVersionOfOldDirectories(t *testing.T) {
 	r.wantJob("w", "a simulation")
 }
 
-// TestKtsVersionHalfKept: a crash while a first batch is replaced may keep both tasks, or the old one in its queue.
-// One remains, of the decided version.
+// TestKtsVersionHalfKept: a crash while a first batch is replaced may keep both tasks, or the old one in its queue. One
+// remains, of the decided version.
 func TestKtsVersionHalfKept(t *testing.T) {
 	for _, f := range []struct {
 		name string

@@ -13,8 +13,8 @@ import (
 // greeting is the answer to hello, which clients use as a probe.
 const greeting = "Hello! This is Treadle, a scheduler of kts46 simulations."
 
-// xmlMethod is a method of version 1: its number of arguments, how many of the first must be strings, and its
-// function, which runs in a turn.
+// xmlMethod is a method of version 1: its number of arguments, how many of the first must be strings, and its function,
+// which runs in a turn.
 type xmlMethod struct {
 	args, texts int
 	do          func(p *Protocol, args []any, texts []string) (any, error)
@@ -235,8 +235,8 @@ func (p *Protocol) xmlReportStatus(args []any, s []string) (any, error) {
 	return nil, fmt.Errorf("the state %v is none of working, abort, finished", args[1])
 }
 
-// mismatch returns the reference's error for a report with another last update than the task has. A worker without
-// one sends nil.
+// mismatch returns the reference's error for a report with another last update than the task has. A worker without one
+// sends nil.
 func mismatch(yours any, has time.Time) error {
 	if yours == nil {
 		yours = "None"
@@ -286,8 +286,8 @@ func (p *Protocol) xmlJobStatus(_ []any, s []string) (any, error) {
 	return jobStatus(s[0], s[1], j.steps(), j.total), nil
 }
 
-// xmlJobStatistics returns the statistics that the original gives a new job, because workers do not send their
-// results here. An unknown project or job has none.
+// xmlJobStatistics returns the statistics that the original gives a new job, because workers do not send their results
+// here. An unknown project or job has none.
 func (p *Protocol) xmlJobStatistics(args []any, s []string) (any, error) {
 	j, err := p.job(s[0], s[1])
 	if err != nil {

@@ -38,8 +38,8 @@ const (
 
 var refusals = [...]string{foreignHost: "host", foreignOrigin: "origin"}
 
-// GuardOptions name the hosts that requests may be sent to. IP addresses, localhost and the host's own name are
-// always allowed.
+// GuardOptions name the hosts that requests may be sent to. IP addresses, localhost and the host's own name are always
+// allowed.
 type GuardOptions struct {
 	// Allow are host names without a port, from the setting --allow-host.
 	Allow []string
@@ -131,8 +131,8 @@ func (g *Guard) foreign(r *http.Request) bool {
 // maxShown is how many bytes of a header an error repeats.
 const maxShown = 100
 
-// handler passes allowed requests to next. refuse answers the others with status 403 and a remedy; nil answers in
-// plain text.
+// handler passes allowed requests to next. refuse answers the others with status 403 and a remedy; nil answers in plain
+// text.
 func (g *Guard) handler(next http.Handler, refuse func(w http.ResponseWriter, why string)) http.Handler {
 	if refuse == nil {
 		refuse = func(w http.ResponseWriter, why string) { http.Error(w, why, http.StatusForbidden) }

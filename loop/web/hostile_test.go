@@ -170,8 +170,8 @@ func TestConnections(t *testing.T) {
 	})
 }
 
-// TestConnectionsAskAgain: connections that keep sending requests cannot keep a new one out, even if each has just
-// sent another request at every look.
+// TestConnectionsAskAgain: connections that keep sending requests cannot keep a new one out, even if each has just sent
+// another request at every look.
 func TestConnectionsAskAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newConnections(2, nil)

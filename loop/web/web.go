@@ -68,23 +68,23 @@ func (s Sample) With(label, value string) Sample {
 const (
 	// requestTimeout is the time to read a request, a line or two.
 	requestTimeout = 5 * time.Second
-	// answerTimeout is the time to write a page. writeTimeout is the time to write a profile, which may take minutes
-	// to record.
+	// answerTimeout is the time to write a page. writeTimeout is the time to write a profile, which may take minutes to
+	// record.
 	answerTimeout = 10 * time.Second
 	writeTimeout  = 3 * time.Minute
 	// idleTimeout is the time between two requests of a connection. Monitors ask every minute or more often.
 	idleTimeout = 2 * time.Minute
 	maxHeader   = 16 << 10
-	// maxBody bounds a list of addresses for pprof's symbol, the only body in use. pprof needs several times its
-	// length in memory and does not limit it.
+	// maxBody bounds a list of addresses for pprof's symbol, the only body in use. pprof needs several times its length
+	// in memory and does not limit it.
 	maxBody = 64 << 10
-	// maxConnections is plenty for monitors and people. These connections use the descriptors that the server
-	// reserves for itself, so --max-connections does not delay them.
+	// maxConnections is plenty for monitors and people. These connections use the descriptors that the server reserves
+	// for itself, so --max-connections does not delay them.
 	maxConnections = 32
 )
 
-// collection selects Go's metrics of garbage collection: cycles, pauses, and the CPU time of the collector and of
-// mark assists.
+// collection selects Go's metrics of garbage collection: cycles, pauses, and the CPU time of the collector and of mark
+// assists.
 var collection = collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/(gc/cycles|sched/pauses/total/gc|cpu/classes/gc)[/:]`)}
 
 // contended serves a profile of contention. Go records such a profile only while it is switched on, at a cost:

@@ -12,8 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
-// Claim claims the next task of a queue for a node. It returns ErrNotFound if none exists. No two nodes claim the
-// same task, since the database finds and changes a document in one step.
+// Claim claims the next task of a queue for a node. It returns ErrNotFound if none exists. No two nodes claim the same
+// task, since the database finds and changes a document in one step.
 func (s *Store) Claim(ctx context.Context, q *Queue, node string, now time.Time) (Task, error) {
 	o := options.FindOneAndUpdate().SetReturnDocument(options.After).SetSort(order(q))
 	claim := set(bson.D{

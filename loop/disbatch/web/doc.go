@@ -4,6 +4,6 @@
 // A function that carries out a request returns its result or a refusal (reply.go). Routes encode either as JSON, those
 // from before version 4 in a form of their own (legacy.go), and pages show it.
 //
-// It works on loop/disbatch/store and knows only the documents of execution nodes. It limits how many requests
-// are answered at once, and the memory of bodies, search results and replies (bounded.go, find.go).
+// It works on loop/disbatch/store and knows only the documents of execution nodes. It limits how many requests are
+// answered at once, and the memory of bodies, search results and replies (bounded.go, find.go).
 package web

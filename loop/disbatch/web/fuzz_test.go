@@ -54,8 +54,8 @@ const fuzzSteps = 12
 
 // FuzzCommandInterface sends requests to the command interface of a site. A line is a request as in the golden file:
 // method, path, type of the body, and body. A line that begins with = and a collection's name inserts a document, in
-// extended JSON. Every reply has the form of its content type and no status of 500 or more. The pages still work at
-// the end.
+// extended JSON. Every reply has the form of its content type and no status of 500 or more. The pages still work at the
+// end.
 func FuzzCommandInterface(f *testing.F) {
 	golden, err := os.ReadFile("testdata/dci.golden")
 	if err != nil {

@@ -50,8 +50,8 @@ func (o *slowPeer) SetWriteDeadline(end time.Time) error {
 	return nil
 }
 
-// TestBudget: over the limit the budget evicts the body or reply that has not moved for the longest, and never a
-// small one.
+// TestBudget: over the limit the budget evicts the body or reply that has not moved for the longest, and never a small
+// one.
 func TestBudget(t *testing.T) {
 	on := newTransfers(maxHeld)
 	begin := func(peer *slowPeer) *web.Transfer {

@@ -172,8 +172,8 @@ func epoch(t time.Time) any {
 	return json.Number(strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', -1, 64))
 }
 
-// parseJSON parses one JSON value to documents (bson.D), arrays (bson.A) and their values. Names keep their order.
-// The last value of a repeated name counts.
+// parseJSON parses one JSON value to documents (bson.D), arrays (bson.A) and their values. Names keep their order. The
+// last value of a repeated name counts.
 func parseJSON(text string) (any, error) {
 	p := jsonParser{json.NewDecoder(strings.NewReader(text)), maxValues}
 	p.UseNumber()

@@ -30,8 +30,7 @@ func wantsPage(r *http.Request) bool {
 	return page >= data
 }
 
-// either serves a page to clients that prefer one and JSON to all others. A path with an invalid task id is not
-// found.
+// either serves a page to clients that prefer one and JSON to all others. A path with an invalid task id is not found.
 func (c *commandInterface) either(page http.HandlerFunc, data route) http.Handler {
 	asJSON := c.json(data)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

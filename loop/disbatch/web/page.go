@@ -146,9 +146,9 @@ type sighting struct {
 	alive    bool // the entry changed within lateAfter
 }
 
-// late reports whether a node has been silent for lateAfter. It decides by changes of the node's entry as soon as
-// this process has watched that long. Until then it compares the entry's time with its own clock, although clocks of
-// hosts may differ.
+// late reports whether a node has been silent for lateAfter. It decides by changes of the node's entry as soon as this
+// process has watched that long. Until then it compares the entry's time with its own clock, although clocks of hosts
+// may differ.
 func (c *commandInterface) late(n *store.Node, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

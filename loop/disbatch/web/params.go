@@ -248,8 +248,8 @@ type pageRange struct {
 	tooMany     string           // the error about a limit over most
 }
 
-// set sets the limit or the skip of a search to the value of the parameter called name. A missing parameter, or a
-// limit of 0, leaves the default.
+// set sets the limit or the skip of a search to the value of the parameter called name. A missing parameter, or a limit
+// of 0, leaves the default.
 func (p *pageRange) set(o *store.SearchOptions, name string, v any) error {
 	if p.missing(v) {
 		return nil

@@ -18,8 +18,8 @@ func (c *commandInterface) getPlugins(r *http.Request, _ params) reply {
 	return success(c.plugins(r.Context()))
 }
 
-// plugins returns the configured plugins, or those of the collection config if the file names none. The collection
-// may be missing.
+// plugins returns the configured plugins, or those of the collection config if the file names none. The collection may
+// be missing.
 func (c *commandInterface) plugins(ctx context.Context) []string {
 	config := c.config
 	value, err := c.store.ActiveSettings(ctx)

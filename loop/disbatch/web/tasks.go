@@ -18,8 +18,8 @@ import (
 const (
 	// searchLimit is the largest result of a search: the original's limit.
 	searchLimit = 100
-	// maxReplyOutput bounds the outputs from GridFS in one reply. Further outputs, like unreadable ones, appear as
-	// the id of their file.
+	// maxReplyOutput bounds the outputs from GridFS in one reply. Further outputs, like unreadable ones, appear as the
+	// id of their file.
 	maxReplyOutput = 64 << 20
 	// insertBlock is how many tasks from a query are in memory at once, as long as they have at most insertBytes.
 	insertBlock = 10000
@@ -260,8 +260,8 @@ func (c *commandInterface) postTasksFrom(r *http.Request, p params) reply {
 	return answer(insertManyResult(ids), refusal)
 }
 
-// insertFrom creates a task with the parameters of a pattern for every document found. The value document.FIELD
-// stands for that field of the document, or null.
+// insertFrom creates a task with the parameters of a pattern for every document found. The value document.FIELD stands
+// for that field of the document, or null.
 func (c *commandInterface) insertFrom(ctx context.Context, name, collection string, filter, pattern bson.D) (ids []primitive.ObjectID, refusal *requestError) {
 	if collection == "" || strings.HasPrefix(collection, "system.") || strings.ContainsAny(collection, "$\x00") {
 		return nil, badRequest("%q is no name of a collection to read", collection)

@@ -24,10 +24,10 @@ const (
 	sameTypeOnly comparison = true // a date never matches a number
 )
 
-// timeFilter extends a filter on a time to both forms of a task's time: a date or, in old tasks, Unix seconds.
-// Numbers in the filter are seconds, or milliseconds if they are too large for seconds. For example, ctime: {"$gt": 5}
-// becomes {"$or": [{ctime: {"$gt": the date of second 5}}, {ctime: {"$gt": 5}}]}. timeFilter returns false if the
-// filter has no time.
+// timeFilter extends a filter on a time to both forms of a task's time: a date or, in old tasks, Unix seconds. Numbers
+// in the filter are seconds, or milliseconds if they are too large for seconds. For example, ctime: {"$gt": 5} becomes
+// {"$or": [{ctime: {"$gt": the date of second 5}}, {ctime: {"$gt": 5}}]}. timeFilter returns false if the filter has no
+// time.
 func timeFilter(name string, v any) (bson.E, bool) {
 	dates, found, compared := convertTimes(v, func(ms int64) any { return primitive.DateTime(ms) })
 	if !found {

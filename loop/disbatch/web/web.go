@@ -47,8 +47,8 @@ const (
 	stopTimeout = 10 * time.Second
 )
 
-// Run serves the command interface until ctx ends. While the database is away, replies contain its error. Run returns
-// a SettingError when the database can never be used with these settings.
+// Run serves the command interface until ctx ends. While the database is away, replies contain its error. Run returns a
+// SettingError when the database can never be used with these settings.
 func Run(ctx context.Context, o Options) error {
 	site, err := store.Open(o.Config.Connection(config.ComponentWeb))
 	if err != nil {

@@ -19,8 +19,8 @@ const (
 	writePiece = 256 << 10
 	// keptReplies is the size of a reply buffer that a connection keeps.
 	keptReplies = 256 << 10
-	// idleTime is how long a connection that has nothing to say keeps more than the buffer that it
-	// began with: most of a thousand peers are idle, and 300 KiB of each are much.
+	// idleTime is how long a connection that has nothing to say keeps more than the buffer that it began with: most of
+	// a thousand peers are idle, and 300 KiB of each are much.
 	idleTime = time.Second
 )
 
@@ -249,8 +249,8 @@ func (c *conn) gather(most int) (n int, err error) {
 	return n, nil
 }
 
-// read waits for more bytes. An unfinished message has its time, silence has not; but large
-// buffers are let go when it lasts.
+// read waits for more bytes. An unfinished message has its time, silence has not; but large buffers are let go when it
+// lasts.
 func (c *conn) read() error {
 	waits, patience := forRequest, time.Duration(0)
 	switch {
@@ -291,8 +291,8 @@ func deadline(d time.Duration) (t time.Time) {
 	return t
 }
 
-// ask posts the requests and waits until the last is answered. A listener that closes waits for the
-// answers to what is posted: a peer must hear of what it has changed.
+// ask posts the requests and waits until the last is answered. A listener that closes waits for the answers to what is
+// posted: a peer must hear of what it has changed.
 func (c *conn) ask() error {
 	if err := c.quitting(); err != nil {
 		return err

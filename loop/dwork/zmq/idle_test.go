@@ -21,8 +21,8 @@ func (r *rig) only() *conn {
 	return nil
 }
 
-// TestRestHasItsTime: a message may come as slowly as any, also when its beginning came together
-// with the end of one that was under way, and that one was answered late.
+// TestRestHasItsTime: a message may come as slowly as any, also when its beginning came together with the end of one
+// that was under way, and that one was answered late.
 func TestRestHasItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = time.Second
@@ -46,8 +46,8 @@ func TestRestHasItsTime(t *testing.T) {
 	})
 }
 
-// TestIdleKeepsLittle: a connection that had much to say, in one message or in many, keeps nothing
-// of it that is of use to nobody, and soon no more than it began with; then it is served as before.
+// TestIdleKeepsLittle: a connection that had much to say, in one message or in many, keeps nothing of it that is of use
+// to nobody, and soon no more than it began with; then it is served as before.
 func TestIdleKeepsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := listenPipes(t, Options{})

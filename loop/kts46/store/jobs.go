@@ -118,8 +118,8 @@ func (s *Store) AddJob(ctx context.Context, project, name string, d *Definition)
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	db := s.client.Database(project)
-	// A job is complete when its jobs document exists, so that is written last. The others may exist after a crash
-	// and are replaced.
+	// A job is complete when its jobs document exists, so that is written last. The others may exist after a crash and
+	// are replaced.
 	for collection, doc := range map[string]bson.D{progresses: newProgress(name, d), statistics: newStatistics()} {
 		if _, err := db.Collection(collection).ReplaceOne(ctx, byID(name), doc, options.Replace().SetUpsert(true)); err != nil {
 			return err
@@ -141,8 +141,8 @@ func newProgress(name string, d *Definition) bson.D {
 	}
 }
 
-// newStatistics returns the statistics document of a new job without its id. It has the fields of both versions,
-// since workers of either may get the job.
+// newStatistics returns the statistics document of a new job without its id. It has the fields of both versions, since
+// workers of either may get the job.
 func newStatistics() bson.D {
 	return bson.D{
 		{Key: "average", Value: nil}, {Key: "stdeviation", Value: nil}, {Key: "averageSpeed", Value: nil}, {Key: "idleTimes", Value: bson.D{}},
@@ -172,8 +172,8 @@ func (s *Store) DeleteJob(ctx context.Context, project, name string) error {
 	return nil
 }
 
-// Progresses reads the progress of a project's jobs in the order of their names. It returns ErrNoProject if the
-// project is missing, ErrMany if there are more than most.
+// Progresses reads the progress of a project's jobs in the order of their names. It returns ErrNoProject if the project
+// is missing, ErrMany if there are more than most.
 func (s *Store) Progresses(ctx context.Context, project string, most int) (all []Progress, err error) {
 	if err := s.needProject(ctx, project); err != nil {
 		return nil, err

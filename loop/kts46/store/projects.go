@@ -67,8 +67,8 @@ func (s *Store) needProject(ctx context.Context, project string) error {
 	return err
 }
 
-// CreateProject makes a project with the indexes of both versions. It returns ErrTaken if the project exists,
-// DataError if the database has an info document that the original workers ignore.
+// CreateProject makes a project with the indexes of both versions. It returns ErrTaken if the project exists, DataError
+// if the database has an info document that the original workers ignore.
 func (s *Store) CreateProject(ctx context.Context, project string) error {
 	if err := CheckProjectName(project); err != nil {
 		return err

@@ -29,8 +29,7 @@ import (
 // patience is how long a test waits for what must happen.
 const patience = 30 * time.Second
 
-// site is a Treadle beside a MongoDB, and what its original workers and web interface do
-// with both.
+// site is a Treadle beside a MongoDB, and what its original workers and web interface do with both.
 type site struct {
 	t        *testing.T
 	double   *mongotest.Server // nil with a real MongoDB
@@ -348,8 +347,8 @@ func (s *site) wantStatus(want string) {
 	}
 }
 
-// TestOriginalWorkers: projects and jobs that Treadle makes are worked off by the original
-// workers of each version, which read and write MongoDB themselves.
+// TestOriginalWorkers: projects and jobs that Treadle makes are worked off by the original workers of each version,
+// which read and write MongoDB themselves.
 func TestOriginalWorkers(t *testing.T) {
 	s := newSite(t)
 	p := s.project
@@ -410,8 +409,8 @@ func (s *site) has(job string, done int32, flags ...string) {
 	s.update("statistics", job, "$set", bson.D{{Key: "average", Value: nil}, {Key: "idleTimes", Value: bson.D{}}}, true)
 }
 
-// TestExistingProjects: jobs that were made beside Treadle, before it or by the original web
-// interface, are known at once and go on where their workers left them.
+// TestExistingProjects: jobs that were made beside Treadle, before it or by the original web interface, are known at
+// once and go on where their workers left them.
 func TestExistingProjects(t *testing.T) {
 	s := newSite(t)
 	p := s.project
@@ -472,8 +471,7 @@ func TestChangedBeside(t *testing.T) {
 	s.did(s.work1("stuck"), "simulation simulation simulation statistics")
 }
 
-// TestMarkedBeside: statistics that are done when the last batch is reported are not done
-// again.
+// TestMarkedBeside: statistics that are done when the last batch is reported are not done again.
 func TestMarkedBeside(t *testing.T) {
 	s := newSite(t)
 	p := s.project
@@ -531,8 +529,8 @@ func TestRestart(t *testing.T) {
 	s.did(s.work1("w1"), "statistics")
 }
 
-// TestMongoAway: without MongoDB what is queued is handed out, calls that need it are
-// refused with the reason, and a report that was refused is taken when it is back.
+// TestMongoAway: without MongoDB what is queued is handed out, calls that need it are refused with the reason, and a
+// report that was refused is taken when it is back.
 func TestMongoAway(t *testing.T) {
 	s := newSite(t)
 	if s.double == nil {
@@ -570,8 +568,8 @@ func TestMongoAway(t *testing.T) {
 	s.did(s.work2("v"), "simulation simulation basicStatistics idleTimes throughput")
 }
 
-// TestMongoUnusable: a MongoDB that no waiting makes usable ends the server with one line
-// that names the setting and the remedy.
+// TestMongoUnusable: a MongoDB that no waiting makes usable ends the server with one line that names the setting and
+// the remedy.
 func TestMongoUnusable(t *testing.T) {
 	s := newSite(t)
 	if s.double == nil {
@@ -608,8 +606,8 @@ func TestMongoUnusable(t *testing.T) {
 	f("mongodb://"+secure.Listener.Addr().String()+"/?tls=true&"+selection, "x509:", "tlsCAFile=FILE")
 }
 
-// TestMongoPasswordChanged: a server whose MongoDB has answered goes on when MongoDB no
-// longer accepts the user, and says so in each answer.
+// TestMongoPasswordChanged: a server whose MongoDB has answered goes on when MongoDB no longer accepts the user, and
+// says so in each answer.
 func TestMongoPasswordChanged(t *testing.T) {
 	s := newSite(t)
 	if s.double == nil {
@@ -625,8 +623,8 @@ func TestMongoPasswordChanged(t *testing.T) {
 	s.wants(nil, "deleteProject", s.project)
 }
 
-// TestMongoWrongDocuments: a call that meets a document it cannot use is answered with what is wrong
-// with the document. MongoDB has not failed, and the log does not say so.
+// TestMongoWrongDocuments: a call that meets a document it cannot use is answered with what is wrong with the document.
+// MongoDB has not failed, and the log does not say so.
 func TestMongoWrongDocuments(t *testing.T) {
 	s := newSite(t)
 	s.stop()

@@ -20,8 +20,8 @@ const (
 	connectTime = 5 * time.Second
 	// listTime is for all calls of a list of all projects, two for each.
 	listTime = time.Minute
-	// deleteTime is for the documents of a job or project, one for each car and step. Another call continues a
-	// deletion that takes longer.
+	// deleteTime is for the documents of a job or project, one for each car and step. Another call continues a deletion
+	// that takes longer.
 	deleteTime = 2 * time.Minute
 	// maxConnections bounds the driver's pool: further calls wait.
 	maxConnections = 16
@@ -67,8 +67,8 @@ type Store struct {
 	hosts  []string
 }
 
-// Open returns the store of a URI, of the form mongodb://[USER:PASSWORD@]HOST[:PORT],.../?OPTIONS. It validates the
-// URI and does not wait for the server.
+// Open returns the store of a URI, of the form mongodb://[USER:PASSWORD@]HOST[:PORT],.../?OPTIONS. It validates the URI
+// and does not wait for the server.
 func Open(uri string) (*Store, error) {
 	o, err := clientOptions(uri)
 	if err != nil {

@@ -89,8 +89,8 @@ func (s *site) add(name, definition string) {
 
 const small = "simulationParameters: {duration: 10, stepDuration: 3, batchLength: 2}\nroad: {length: 100.5, lines: 2}\ntrafficLights: {'1': {position: 30}}\n"
 
-// TestProjects: a project has the documents and indexes that the original workers need, and
-// databases that are none are not shown.
+// TestProjects: a project has the documents and indexes that the original workers need, and databases that are none are
+// not shown.
 func TestProjects(t *testing.T) {
 	s := newSite(t)
 	has := func(want bool) {
@@ -143,8 +143,8 @@ func TestProjects(t *testing.T) {
 	}
 }
 
-// TestJobs: the documents of a job have the fields and types that the original gives them,
-// and what the workers write is read.
+// TestJobs: the documents of a job have the fields and types that the original gives them, and what the workers write
+// is read.
 func TestJobs(t *testing.T) {
 	s := newSite(t)
 	_, err := s.Job(s.ctx, s.project, "a")
@@ -294,8 +294,8 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// TestDefinition: YAML becomes the types that Python's would have in MongoDB; the number of
-// steps follows Python 2's division.
+// TestDefinition: YAML becomes the types that Python's would have in MongoDB; the number of steps follows Python 2's
+// division.
 func TestDefinition(t *testing.T) {
 	const parameters = "simulationParameters: {duration: 10, stepDuration: 3, batchLength: 2}\n"
 	f := func(more, want string) {
