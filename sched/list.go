@@ -116,7 +116,7 @@ func (s *Scheduler) SizeOf(l *Listing) (n int) {
 	}
 	st, _ := s.StatusOf(l.queue)
 	states := [JobStates]int{
-		jobReady: st.Jobs - st.Running - st.Parked - st.Waiting - st.Delayed, jobDelayed: st.Delayed, jobRunning: st.Running,
+		jobReady: st.Ready(), jobDelayed: st.Delayed, jobRunning: st.Running,
 		jobLocked: st.Parked, jobWaiting: st.Waiting, jobFailed: st.Failed, jobDone: st.Done,
 	}
 	for _, phase := range listPhases {

@@ -92,7 +92,7 @@ type QueueStatus struct {
 	Workers    int
 	Jobs       int // pending, running, parked and waiting
 	Running    int
-	Unfinished int   // of the running jobs, those that a restart makes ready again: all but tasks, and durable jobs under leases
+	Unfinished int   // running jobs that a restart makes ready again; tasks, and durable jobs under leases, are not
 	Parked     int   // waiting for a lock
 	Delayed    int   // not due yet
 	Waiting    int   // waiting tasks
@@ -102,6 +102,9 @@ type QueueStatus struct {
 	Done       int   // done or expired, and kept; not among Jobs
 	SchedAt    int64 // smallest sched_at of the pending jobs, 0 when one is immediate, or numbered and ready, or there is none
 }
+
+// Ready returns how many jobs could be handed out now.
+func (st *QueueStatus) Ready() int { return st.Jobs - st.Running - st.Parked - st.Waiting - st.Delayed }
 
 // Status calls fn for every queue under the shard's lock, a batch of queues at a time, in no stated
 // order. A queue that exists from beginning to end is seen once.

@@ -76,8 +76,12 @@ const settingPrefix = "policy."
 // SocketMode lets the server's owner alone connect.
 const SocketMode = 0o600
 
-// pausedKey is the key of a rule that pauses a queue.
-const pausedKey = "paused"
+// The keys of a rule that pauses a queue: what is paused, who has paused it, and why.
+const (
+	pausedKey    = "paused"
+	pausedByKey  = "paused-by"
+	pausedWhyKey = "paused-why"
+)
 
 // Bounds of the HTTP server. A person or a script asks, over the machine's own socket.
 const (
@@ -304,8 +308,8 @@ func (i *Interface) change(c *codec.Change) error {
 		}
 	}
 	if values[pausedKey] == "" { // who has paused the queue, and why, goes with the pause
-		delete(values, pausedKey+"-by")
-		delete(values, pausedKey+"-why")
+		delete(values, pausedByKey)
+		delete(values, pausedWhyKey)
 	}
 	if _, err := sched.NewPolicies([]sched.PolicyRule{{Pattern: c.Pattern, Values: values}}); err != nil {
 		return &badRequest{err}

@@ -216,8 +216,8 @@ func readQueueChange(r *http.Request) (*codec.QueueChange, error) {
 // has it. An empty what ends the pause.
 func (i *Interface) setPause(r *http.Request, q *codec.QueueChange, what string) error {
 	who := i.whoAsks(r, q.By)
-	c := codec.Change{Pattern: q.Queue, Values: map[string]*string{pausedKey: nil, pausedKey + "-by": nil, pausedKey + "-why": nil}}
-	for key, value := range map[string]string{pausedKey: what, pausedKey + "-by": who.name(), pausedKey + "-why": q.Why} {
+	c := codec.Change{Pattern: q.Queue, Values: map[string]*string{pausedKey: nil, pausedByKey: nil, pausedWhyKey: nil}}
+	for key, value := range map[string]string{pausedKey: what, pausedByKey: who.name(), pausedWhyKey: q.Why} {
 		if what != "" && value != "" {
 			c.Values[key] = &value
 		}

@@ -59,7 +59,7 @@ func (i *Interface) getQueues(r *http.Request) (any, error) {
 func queueOf(s *sched.QueueStatus, table *sched.Policies) codec.Queue {
 	q := codec.Queue{
 		Workers: s.Workers, Delayed: s.Delayed, Running: s.Running, Locked: s.Parked, Waiting: s.Waiting, Failed: s.Failed, Done: s.Done,
-		Ready: s.Jobs - s.Running - s.Parked - s.Waiting - s.Delayed,
+		Ready: s.Ready(),
 	}
 	q.Queue, q.QueueBytes = codec.Name(protocol.Unescape(s.Name))
 	showPause(&q, table, s.Name)
@@ -72,9 +72,9 @@ func showPause(q *codec.Queue, table *sched.Policies, name string) {
 		switch v.Key {
 		case pausedKey:
 			q.Paused = v.Value
-		case pausedKey + "-by":
+		case pausedByKey:
 			q.PausedBy = v.Value
-		case pausedKey + "-why":
+		case pausedWhyKey:
 			q.PausedWhy = v.Value
 		}
 	}

@@ -19,9 +19,9 @@ func (i *Interface) whyOf(now sched.Time, ref sched.JobRef, queue string) []code
 		if one.Reason == sched.WhyPaused {
 			for _, v := range i.policies().Explain(queue) {
 				switch v.Key {
-				case pausedKey + "-by":
+				case pausedByKey:
 					one.by = v.Value
-				case pausedKey + "-why":
+				case pausedWhyKey:
 					one.because = v.Value
 				}
 			}
