@@ -259,7 +259,11 @@ const maxCronTimes = 1000
 
 // getCron answers GET /cron with all entries, or with one and its next times.
 func (i *Interface) getCron(r *http.Request) (any, error) {
-	q, times := r.URL.Query(), 1
+	q, err := parameters(r)
+	if err != nil {
+		return nil, err
+	}
+	times := 1
 	if text := q.Get("next"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > maxCronTimes || q.Get("entry") == "" {

@@ -276,9 +276,13 @@ func read(r *http.Request, v any) error {
 
 // getPolicies answers GET /policies with all rules, or with the values of one queue and the rule of each.
 func (i *Interface) getPolicies(r *http.Request) (any, error) {
+	q, err := parameters(r)
+	if err != nil {
+		return nil, err
+	}
 	t := i.policies()
 	var answer codec.Table
-	if answer.Queue = r.URL.Query().Get("queue"); answer.Queue != "" {
+	if answer.Queue = q.Get("queue"); answer.Queue != "" {
 		for _, v := range t.Explain(string(protocol.Queue([]byte(answer.Queue)))) {
 			answer.Values = append(answer.Values, codec.Value{Key: v.Key, Value: v.Value, Source: v.Source.String(), Pattern: v.Pattern})
 		}

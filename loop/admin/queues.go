@@ -19,7 +19,10 @@ var errNoQueue = errors.New("there is no queue of that name: no job was submitte
 
 // getQueues answers with a page of the queues, by name, or with one queue.
 func (i *Interface) getQueues(r *http.Request) (any, error) {
-	q := r.URL.Query()
+	q, err := parameters(r)
+	if err != nil {
+		return nil, err
+	}
 	limit, err := limitOf(q.Get("limit"), defaultPage)
 	if err != nil {
 		return nil, err
