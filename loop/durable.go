@@ -126,7 +126,7 @@ func (s *Server) replay(j *journal.Journal) error {
 			if t := s.now(); t.Mono-shown.Mono >= progressEvery.Milliseconds() {
 				shown = t
 				s.log.Info("reading the journal", "done", done, "of", total)
-				s.say(fmt.Sprintf("starting: %d of %d records of the journal are read", done, total))
+				s.setProgress(fmt.Sprintf("starting: %d of %d records of the journal are read", done, total))
 			}
 		},
 	})

@@ -65,7 +65,7 @@ func (s *Server) loopPort(setting string) loopPort {
 	all := s.loopPorts()
 	at := slices.IndexFunc(all, func(p loopPort) bool { return p.Setting == setting })
 	if at < 0 {
-		panic("no port is called " + setting)
+		panic("BUG: no port is called " + setting)
 	}
 	return all[at]
 }

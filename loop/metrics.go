@@ -56,7 +56,7 @@ func (c *counters) closing(why error) *closing {
 			return r
 		}
 	}
-	panic("no closing is for any other reason")
+	panic("BUG: no closing is for any other reason")
 }
 
 // scrape reads all metrics once. While the server starts there is only what it is, and that it is not ready.

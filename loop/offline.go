@@ -239,7 +239,7 @@ func (o *Offline) next() (fn func()) {
 	}
 	if ticks && chosen == 0 {
 		<-o.server.alarm
-		return o.timeout
+		return o.tickOnce
 	}
 	next := o.aside[aside]
 	o.aside = slices.Delete(o.aside, aside, aside+1)
@@ -247,8 +247,8 @@ func (o *Offline) next() (fn func()) {
 	return next.do
 }
 
-// timeout ticks the scheduler once.
-func (o *Offline) timeout() {
+// tickOnce ticks the scheduler once.
+func (o *Offline) tickOnce() {
 	if next := o.server.tick(&o.timer); next.Mono <= o.time.Mono || next.Wall <= o.time.Wall {
 		o.server.ring()
 	}

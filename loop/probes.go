@@ -74,8 +74,8 @@ func (s *Server) whenServing(page web.Page) web.Page {
 	return page
 }
 
-// say sets what /readyz says about the start.
-func (s *Server) say(progress string) { s.progress.Store(&progress) }
+// setProgress sets what /readyz says about the start.
+func (s *Server) setProgress(progress string) { s.progress.Store(&progress) }
 
 // ready returns the state that /readyz shows. A server that refuses new jobs is ready, because its
 // workers must reach it.

@@ -174,7 +174,7 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 	}
 	s.conns = newConns(s)
 	s.counters.closed = s.closings()
-	s.say("starting")
+	s.setProgress("starting")
 	return s, nil
 }
 

@@ -184,7 +184,7 @@ func (r *reactor) shedUnread() {
 // nothing for at least stale milliseconds, the one that has read nothing for the longest first. shedStreams returns
 // false when there is no room. With more = 0 it never ends the loop's only shared stream, which may be of any size.
 func (r *reactor) shedStreams(more int, stale int64) bool {
-	unread := more + r.sharedBytes()
+	unread := more + r.sharedUnsent()
 	for unread > r.server.mostUnsent() {
 		var stalest *session
 		streams := 0
@@ -204,8 +204,8 @@ func (r *reactor) shedStreams(more int, stale int64) bool {
 	return true
 }
 
-// sharedBytes returns how many bytes of shared streams are left to write.
-func (r *reactor) sharedBytes() (n int) {
+// sharedUnsent returns how many bytes of shared streams are left to write.
+func (r *reactor) sharedUnsent() (n int) {
 	for _, s := range r.slow {
 		n += s.stream.sharedBytes()
 	}
@@ -239,7 +239,7 @@ func (r *reactor) releaseEncoders() {
 // or if no other dump is parked.
 func (r *reactor) releaseEncoder(st *stream) {
 	release, parkedDump := st.release, r.server.parkedDump
-	if r.sharedBytes()+lengthOf(st.pieces) <= r.server.mostUnsent() {
+	if r.sharedUnsent()+lengthOf(st.pieces) <= r.server.mostUnsent() {
 		st.release = nil
 	} else {
 		select {
