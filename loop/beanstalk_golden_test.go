@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// A golden file in testdata/beanstalk has a first paragraph that says what it proves, and scenes. Each is played on a server
-// of its own:
+// A golden file in testdata/beanstalk has a first paragraph that says what it proves, and scenes. Each is played on a
+// server of its own:
 //
 //	### words                  a scene begins
 //	A > put 0 0 60 1\r\na\r\n  a client sends bytes, and connects if it has not
@@ -255,8 +255,8 @@ func (p *beanstalkMemoryPeer) taken() ([]byte, bool) {
 	return got, p.closed
 }
 
-// TestBeanstalkGolden plays every scene in memory, in one piece, byte by byte and cut at random places, on one loop and on
-// two. -rewrite writes the output to the file with Treadle's own answers; captured ones are never rewritten.
+// TestBeanstalkGolden plays every scene in memory, in one piece, byte by byte and cut at random places, on one loop and
+// on two. -rewrite writes the output to the file with Treadle's own answers; captured ones are never rewritten.
 func TestBeanstalkGolden(t *testing.T) {
 	for _, path := range []string{beanstalkCaptured, beanstalkOwn} {
 		head, scenes := readBeanstalk(t, path)

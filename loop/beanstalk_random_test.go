@@ -115,8 +115,8 @@ func askBeanstalkd(t *testing.T, c *beanstalkConn, in *bufio.Reader, request str
 	return reply + string(body)
 }
 
-// TestBeanstalkRandom plays random sequences of requests of several connections on the installed beanstalkd and on Treadle,
-// and compares every reply. -beanstalk-sequences plays more of them.
+// TestBeanstalkRandom plays random sequences of requests of several connections on the installed beanstalkd and on
+// Treadle, and compares every reply. -beanstalk-sequences plays more of them.
 func TestBeanstalkRandom(t *testing.T) {
 	requests, words := 0, map[string]int{}
 	for seed := range uint64(*beanstalkSequences) {

@@ -65,8 +65,8 @@ func (s *stalk) asks(request, want string) {
 	s.hears(want)
 }
 
-// silent reports that nothing has come, once another client has seen what the request before did: the server handles one at
-// a time.
+// silent reports that nothing has come, once another client has seen what the request before did: the server handles
+// one at a time.
 func (s *stalk) silent() bool {
 	_ = s.SetReadDeadline(time.Now().Add(20 * time.Millisecond)) // a wrong reply may come later; a right one never comes before
 	_, err := s.in.Peek(1)
@@ -101,8 +101,8 @@ func (s *stalk) shows(request string, want ...string) {
 	}
 }
 
-// TestBeanstalkAfterSync checks that put, release, bury, kick, kick-job and delete are answered when they are on disk, that
-// the replies behind them wait too, and that other connections do not.
+// TestBeanstalkAfterSync checks that put, release, bury, kick, kick-job and delete are answered when they are on disk,
+// that the replies behind them wait too, and that other connections do not.
 func TestBeanstalkAfterSync(t *testing.T) {
 	d := newDisk()
 	_, dial := d.beanstalkOn(t)
@@ -135,8 +135,8 @@ func TestBeanstalkAfterSync(t *testing.T) {
 	}
 }
 
-// TestBeanstalkRestart checks that ids go on over restarts, that jobs keep their states, priorities and counts, and that a
-// reserved job is ready again.
+// TestBeanstalkRestart checks that ids go on over restarts, that jobs keep their states, priorities and counts, and
+// that a reserved job is ready again.
 func TestBeanstalkRestart(t *testing.T) {
 	d := newDisk()
 	r, dial := d.beanstalkOn(t)

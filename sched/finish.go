@@ -220,8 +220,8 @@ func (sh *shard) discardUnused(q *queue) {
 	}
 }
 
-// isPassing says that a queue is gone with the last of its peers and jobs. A PauseFor goes with it, the credit of a rate
-// does not.
+// isPassing says that a queue is gone with the last of its peers and jobs. A PauseFor goes with it, the credit of a
+// rate does not.
 func (sh *shard) isPassing(q *queue) bool {
 	return q.passing && q.saved == 0 && q.spaces&^sh.s.numbered == 0 && (q.limiter == nil || q.limiter.empty() || q.limiter.heapIndex < 0)
 }

@@ -20,19 +20,19 @@ import (
 	"github.com/beanstalkd/go-beanstalk"
 )
 
-// The story of each client: storyWorkers processes put storyJobs jobs in all, some of them with a delay, and then reserve
-// and delete them. Each job of one kind is released once with a delay, each of another kind is buried once and kicked. The
-// server is killed while jobs are put, and again when half of them are done, and the clients connect again.
+// The story of each client: storyWorkers processes put storyJobs jobs in all, some of them with a delay, and then
+// reserve and delete them. Each job of one kind is released once with a delay, each of another kind is buried once and
+// kicked. The server is killed while jobs are put, and again when half of them are done, and the clients connect again.
 //
-// A worker prints `done BODY` when a job is deleted, `unsure BODY` when it does not know because the connection has ended,
-// and `again BODY` when it puts a job again for that reason.
+// A worker prints `done BODY` when a job is deleted, `unsure BODY` when it does not know because the connection has
+// ended, and `again BODY` when it puts a job again for that reason.
 const (
 	storyWorkers = 8
 	storyJobs    = 10_000
 )
 
-// storyClients are the programs that play a worker, by the name of the client library. retries says that the library itself
-// sends a request again whose reply was lost.
+// storyClients are the programs that play a worker, by the name of the client library. retries says that the library
+// itself sends a request again whose reply was lost.
 var storyClients = []struct {
 	name    string
 	retries bool
@@ -165,8 +165,8 @@ func kickAll(address string) (jobs int, err error) {
 	return jobs, nil
 }
 
-// TestBeanstalkClients: eight workers of each client put ten thousand jobs and do each of them once, over failures, delays
-// and two kills of the server.
+// TestBeanstalkClients: eight workers of each client put ten thousand jobs and do each of them once, over failures,
+// delays and two kills of the server.
 func TestBeanstalkClients(t *testing.T) {
 	for _, client := range storyClients {
 		t.Run(client.name, func(t *testing.T) {
@@ -226,8 +226,8 @@ func TestBeanstalkClients(t *testing.T) {
 	}
 }
 
-// judge checks that no job was done twice but one that was put twice, and that the workers are unsure of no more jobs than
-// they can have had when the server was killed.
+// judge checks that no job was done twice but one that was put twice, and that the workers are unsure of no more jobs
+// than they can have had when the server was killed.
 func (s *story) judge(t *testing.T, most int, retries bool) {
 	twice := 0
 	for body, n := range s.done {

@@ -85,8 +85,8 @@ func (c beanstalkClient) asks(pairs ...string) (last client.BeanstalkReply) {
 	return last
 }
 
-// TestImportBeanstalkd: the jobs of a running beanstalkd are counted, and nothing changes; then they are moved with their
-// priorities, times, delays and states, and none of what a worker has.
+// TestImportBeanstalkd: the jobs of a running beanstalkd are counted, and nothing changes; then they are moved with
+// their priorities, times, delays and states, and none of what a worker has.
 func TestImportBeanstalkd(t *testing.T) {
 	for _, kind := range []string{"beanstalkd", "treadle"} {
 		t.Run(kind, func(t *testing.T) {

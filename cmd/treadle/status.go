@@ -65,6 +65,7 @@ type statusRow struct {
 	Next    *int64 `json:"next"`
 }
 
+// statusRows returns the queues in the form of --json. Counts that the server does not know are left out.
 func statusRows(queues []client.Queue) []statusRow {
 	rows := make([]statusRow, 0, len(queues))
 	for _, q := range queues {

@@ -4,7 +4,8 @@ import "bytes"
 
 var crlf = []byte("\r\n")
 
-// Decoder reads the requests of one connection. It passes over the bytes of jobs that are too large without keeping them.
+// Decoder reads the requests of one connection. It passes over the bytes of jobs that are too large without keeping
+// them.
 type Decoder struct {
 	// MaxJob is the size of the largest job.
 	MaxJob int
@@ -16,8 +17,8 @@ type Decoder struct {
 // Skipping reports whether a job that is too large is being passed over.
 func (d *Decoder) Skipping() bool { return d.skipping }
 
-// Next reads the request at the front of in and returns its length. ok is false when the request has not ended: n bytes are
-// done with then, and Next is to be called with the rest and more. It keeps no view of in; r has views of it.
+// Next reads the request at the front of in and returns its length. ok is false when the request has not ended: n bytes
+// are done with then, and Next is to be called with the rest and more. It keeps no view of in; r has views of it.
 func (d *Decoder) Next(in []byte, r *Request) (n int, ok bool) {
 	if d.skipping {
 		return d.pass(in, r)

@@ -8,7 +8,8 @@ package beanstalk
 const (
 	// MaxLine is the length of the longest request line, with its CRLF. A longer one is answered BadFormat.
 	MaxLine = 224
-	// maxLongLine is the length from which a line without an end is no request: a client that sends such has lost its place.
+	// maxLongLine is the length from which a line without an end is no request: a client that sends such has lost its
+	// place.
 	maxLongLine = 4 << 10
 	// MaxTube is the length of the longest name of a tube.
 	MaxTube = 200
@@ -251,8 +252,8 @@ func (r *Request) pauseTube(rest []byte) bool {
 	return true
 }
 
-// timeout reads a number as C's strtol and a conversion to int do: what follows the number is ignored, without a number it
-// is 0, and only its lower 32 bits count.
+// timeout reads a number as C's strtol and a conversion to int do: what follows the number is ignored, without a number
+// it is 0, and only its lower 32 bits count.
 func (r *Request) timeout(rest []byte) bool {
 	negative, v, _, ok := longNumber(rest)
 	most := uint64(1<<63 - 1)
@@ -269,8 +270,8 @@ func (r *Request) timeout(rest []byte) bool {
 	return true
 }
 
-// kick reads a number as C's strtoul and a conversion to unsigned int do: it may be negative, what follows it is ignored,
-// and only its lower 32 bits count.
+// kick reads a number as C's strtoul and a conversion to unsigned int do: it may be negative, what follows it is
+// ignored, and only its lower 32 bits count.
 func (r *Request) kick(rest []byte) bool {
 	negative, v, digits, ok := longNumber(rest)
 	if !ok || digits == 0 {
@@ -337,8 +338,8 @@ var tubeBytes = func() (set [256]bool) {
 	return set
 }()
 
-// ValidTube reports whether a tube may have a name: up to MaxTube letters, digits and bytes of -+/;.$_(), the first one no
-// hyphen.
+// ValidTube reports whether a tube may have a name: up to MaxTube letters, digits and bytes of -+/;.$_(), the first one
+// no hyphen.
 func ValidTube[T string | []byte](name T) bool {
 	if len(name) == 0 || len(name) > MaxTube || name[0] == '-' {
 		return false

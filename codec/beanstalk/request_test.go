@@ -122,8 +122,8 @@ func TestRequests(t *testing.T) {
 	f("stats\n\r\n", bad)
 }
 
-// TestLongLines checks that a line has at most MaxLine bytes, that a longer one is passed over, and that the bytes of a job
-// that is too large are not kept.
+// TestLongLines checks that a line has at most MaxLine bytes, that a longer one is passed over, and that the bytes of a
+// job that is too large are not kept.
 func TestLongLines(t *testing.T) {
 	f := func(length int, want ...string) {
 		t.Helper()

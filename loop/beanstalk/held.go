@@ -18,8 +18,8 @@ type heldJob struct {
 	place     int   // in the heap, -1: not there
 }
 
-// heldJobs are the jobs of a connection by their ids, and those with a deadline in its order. The scheduler ends the runs
-// whose time is over, and expire forgets them.
+// heldJobs are the jobs of a connection by their ids, and those with a deadline in its order. The scheduler ends the
+// runs whose time is over, and expire forgets them.
 type heldJobs struct {
 	byID  map[uint64]*heldJob
 	next  deadlines
@@ -46,7 +46,8 @@ func (h *heldJobs) add(id uint64) *heldJob {
 	return j
 }
 
-// take removes the job of an id and returns it, nil when the connection does not hold it. It is good until the next add.
+// take removes the job of an id and returns it, nil when the connection does not hold it. It is good until the next
+// add.
 func (h *heldJobs) take(id uint64) *heldJob {
 	j := h.byID[id]
 	if j == nil {

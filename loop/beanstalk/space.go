@@ -10,8 +10,8 @@ import (
 // Space is the name space of the jobs that were put. The id of a job is its number in the scheduler.
 const Space sched.Space = 7
 
-// Spaces returns the name space of the jobs that were put. A job's name, for the workers of other protocols, is its id, and
-// its workload is its body.
+// Spaces returns the name space of the jobs that were put. A job's name, for the workers of other protocols, is its id,
+// and its workload is its body.
 func Spaces() []protocol.Space {
 	return []protocol.Space{{ID: Space, Protocol: name, Rules: sched.Rules{Durable: true, Numbered: true}}}
 }

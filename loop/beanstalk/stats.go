@@ -24,9 +24,12 @@ var commandKeys = [...]struct {
 	key     string
 	command codec.Command
 }{
-	{"cmd-put", codec.Put}, {"cmd-peek", codec.Peek}, {"cmd-peek-ready", codec.PeekReady}, {"cmd-peek-delayed", codec.PeekDelayed}, {"cmd-peek-buried", codec.PeekBuried},
-	{"cmd-reserve", codec.Reserve}, {"cmd-reserve-with-timeout", codec.ReserveWithTimeout}, {"cmd-delete", codec.Delete}, {"cmd-release", codec.Release}, {"cmd-use", codec.Use},
-	{"cmd-watch", codec.Watch}, {"cmd-ignore", codec.Ignore}, {"cmd-bury", codec.Bury}, {"cmd-kick", codec.Kick}, {"cmd-touch", codec.Touch}, {"cmd-stats", codec.Stats},
+	{"cmd-put", codec.Put}, {"cmd-peek", codec.Peek}, {"cmd-peek-ready", codec.PeekReady}, {"cmd-peek-delayed", codec.PeekDelayed},
+	{"cmd-peek-buried", codec.PeekBuried},
+	{"cmd-reserve", codec.Reserve}, {"cmd-reserve-with-timeout", codec.ReserveWithTimeout}, {"cmd-delete", codec.Delete},
+	{"cmd-release", codec.Release}, {"cmd-use", codec.Use},
+	{"cmd-watch", codec.Watch}, {"cmd-ignore", codec.Ignore}, {"cmd-bury", codec.Bury}, {"cmd-kick", codec.Kick},
+	{"cmd-touch", codec.Touch}, {"cmd-stats", codec.Stats},
 	{"cmd-stats-job", codec.StatsJob}, {"cmd-stats-tube", codec.StatsTube}, {"cmd-list-tubes", codec.ListTubes}, {"cmd-list-tube-used", codec.ListTubeUsed},
 	{"cmd-list-tubes-watched", codec.ListTubesWatched}, {"cmd-pause-tube", codec.PauseTube},
 }

@@ -16,12 +16,13 @@ const (
 	defaultTube = "default"
 	// maxWatched bounds the tubes that a connection watches, as the scheduler does.
 	maxWatched = 64 << 10
-	// maxTubes bounds the tubes in the table, which take about 300 bytes each and are copied for a list-tubes. Tubes that
-	// have jobs and neither connections nor counts are not among them.
+	// maxTubes bounds the tubes in the table, which take about 300 bytes each and are copied for a list-tubes. Tubes
+	// that have jobs and neither connections nor counts are not among them.
 	maxTubes = 256 << 10
 	// tubesPerCost is how many tubes are compared or counted in the time of one unit of Session.Cost.
 	tubesPerCost = 32
-	// freedAtOnce is how many unused tubes are looked for each time that one is made. More than one keeps the table short.
+	// freedAtOnce is how many unused tubes are looked for each time that one is made. More than one keeps the table
+	// short.
 	freedAtOnce = 2
 )
 
@@ -296,8 +297,8 @@ type listing struct {
 	data   []byte
 }
 
-// listTubes lists a batch of queues at a time. Queues whose names are none of tubes are left out. It returns false when it
-// goes on in a later turn.
+// listTubes lists a batch of queues at a time. Queues whose names are none of tubes are left out. It returns false when
+// it goes on in a later turn.
 func (c *conversation) listTubes() (done bool) {
 	l := c.listing
 	if l == nil {

@@ -73,7 +73,8 @@ func (r *BeanstalkReply) List() (items []string) {
 	return items
 }
 
-// DialBeanstalk connects to Treadle's port of beanstalkd's protocol, DialBeanstalkd to a beanstalkd. See Dial for addresses.
+// DialBeanstalk connects to Treadle's port of beanstalkd's protocol, DialBeanstalkd to a beanstalkd. See Dial for
+// addresses.
 func DialBeanstalk(ctx context.Context, address string) (*Beanstalk, error) {
 	return dialBeanstalk(ctx, address, beanstalkSetting)
 }
@@ -83,7 +84,8 @@ func DialBeanstalkd(ctx context.Context, address string) (*Beanstalk, error) {
 	return dialBeanstalk(ctx, address, beanstalkdSetting)
 }
 
-// dialBeanstalk connects, and asks a first request: a server of another protocol would be silent, or answer in its own words.
+// dialBeanstalk connects, and asks a first request: a server of another protocol would be silent, or answer in its own
+// words.
 func dialBeanstalk(ctx context.Context, address, setting string) (*Beanstalk, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()

@@ -143,9 +143,9 @@ type Host interface {
 	Wait(ctx context.Context, closed, woken <-chan struct{}, limit time.Duration) bool
 	// Go runs work that outlasts its request, in a goroutine.
 	Go(work func())
-	// GiveWay is called between two parts of long work, with the time at which the last part began. When that part took a
-	// millisecond or more, it sleeps for as long, so that others come to the scheduler's locks. It returns the beginning of
-	// the next part.
+	// GiveWay is called between two parts of long work, with the time at which the last part began. When that part took
+	// a millisecond or more, it sleeps for as long, so that others come to the scheduler's locks. It returns the
+	// beginning of the next part.
 	GiveWay(began time.Time) time.Time
 	// PutSetting journals a setting. Restorer.Restore takes it at the next start.
 	PutSetting(key string, value []byte)
