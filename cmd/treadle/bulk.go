@@ -24,6 +24,14 @@ type dumpCmd struct {
 	File string `arg:"" help:"File to write, or - for standard output."`
 }
 
+// Help is printed by treadle dump --help.
+func (dumpCmd) Help() string {
+	return `The file, readable by its owner only, replaces FILE when the dump is complete; "-" is standard output. It holds exactly the bytes of the protocol's DUMP: Periodic jobs. Tasks, projects, changed settings and jobs of Gloom and Disbatch are not in it; the command says how many. A copy of the data directory of a stopped server has everything that is on disk: cp -a treadle-data copy.
+
+	treadle dump jobs.dump
+	treadle dump - | gzip > jobs.dump.gz`
+}
+
 // Run writes the dump.
 func (d *dumpCmd) Run(c *cli, con *console) error {
 	if d.File == "-" && isTerminal(con.out) {
@@ -115,6 +123,15 @@ func replaceFile(path string, write func(io.Writer) error) (err error) {
 
 type loadCmd struct {
 	File string `arg:"" help:"File to read, or - for standard input."`
+}
+
+// Help is printed by treadle load --help.
+func (loadCmd) Help() string {
+	return `Every job of the dump is submitted as by treadle submit; "-" is standard input. The file is read to its end first; when it is cut off or no dump, nothing is sent. The command says how many jobs are in, also when the server refuses the rest.
+
+	treadle load jobs.dump
+	gunzip < jobs.dump.gz | treadle load -
+	treadle -H old:5000 dump - | treadle -H new:5000 load -`
 }
 
 // Run loads the dump. The protocol needs the size first, so input of unknown size goes through a temporary file.

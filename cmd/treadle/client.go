@@ -135,6 +135,18 @@ type submitCmd struct {
 	Later time.Duration `default:"0s" placeholder:"TIME" help:"Time from now when the job is due (default: ${default})."`
 }
 
+// Help is printed by treadle submit --help.
+func (submitCmd) Help() string {
+	return `Returns when the server has the job. FUNC and NAME identify it: a pending job of the same name is replaced, a running job is left alone.
+
+	treadle submit mail alice@example.org -w 'Hello Alice'
+	treadle submit resize photo-17 -w @photo.jpg
+	date | treadle submit log now -w @-
+	treadle submit report weekly --later 1h --timeout 60
+
+A job that runs for longer than --timeout goes to another worker, and the first worker's result is ignored. treadle work kills its command at the time-out. Without --timeout the server's setting counts (treadle config get timeout, 10m by default): give more to jobs that may take longer.`
+}
+
 // Run submits the job.
 func (s *submitCmd) Run(c *cli, con *console) error {
 	later, err := wholeSeconds("--later", s.Later, math.MaxInt64)
@@ -160,6 +172,18 @@ type runCmd struct {
 	jobArgs
 	Wait time.Duration `default:"0s" placeholder:"TIME" help:"Time to wait for the result; 0s: as long as it takes (default: ${default})."`
 	Data bool          `help:"Print what the job's worker publishes while it runs, a line Data: X each, and the result as Result: X; not with servers of 2018."`
+}
+
+// Help is printed by treadle run --help.
+func (runCmd) Help() string {
+	return `Prints the result's bytes as the worker returned them. The job goes on when this command is interrupted.
+
+	treadle run echo first-job -w hello
+	treadle run resize photo-17 -w @photo.jpg --wait 30 > small.jpg
+
+A function without workers, a job that fails and a job that is removed are errors with exit code 1. With --framing 2018, and with a server of 2018, the command waits for a worker and through every retry; after two seconds it says when no worker serves FUNC. A server other than Treadle reports these ends as a result "failed", "removed" or "expired".
+
+With --data it prints lines as the original's periodic run: "Data: X" for each piece that the worker publishes, and "Result: X".`
 }
 
 // Run waits for the result.
@@ -282,6 +306,15 @@ type recvCmd struct {
 	Wait time.Duration `default:"0s" placeholder:"TIME" help:"Time after which to give up; 0s: none (default: ${default})."`
 }
 
+// Help is printed by treadle recv --help.
+func (recvCmd) Help() string {
+	return `Prints what the job's worker publishes from now on, until the job is over; earlier data is not kept. The job need not exist yet, but a worker must serve FUNC: otherwise the exit code is 1. Servers of 2018 do not have the request.
+
+	treadle work build --stream -- make -C
+	treadle recv build ./parser & treadle submit build ./parser; wait
+	treadle recv build ./parser --wait 60 > build.log`
+}
+
 // Run prints the data as it comes. Only the CRC framing has the request.
 func (r *recvCmd) Run(c *cli, con *console) error {
 	if err := checkNames(r.Func, r.Name); err != nil {
@@ -308,6 +341,13 @@ type removeCmd struct {
 	Name string `arg:"" help:"Name of the job."`
 }
 
+// Help is printed by treadle remove --help.
+func (removeCmd) Help() string {
+	return `A running job is removed too: its worker's report is ignored. A job that does not exist is an error with exit code 4; only a Treadle reports that.
+
+	treadle remove report weekly`
+}
+
 // Run removes the job.
 func (r *removeCmd) Run(c *cli) error {
 	if err := checkNames(r.Func, r.Name); err != nil {
@@ -327,6 +367,13 @@ func (r *removeCmd) Run(c *cli) error {
 
 type dropCmd struct {
 	Func string `arg:"" help:"Function to drop."`
+}
+
+// Help is printed by treadle drop --help.
+func (dropCmd) Help() string {
+	return `A function with workers or running jobs is not dropped: exit code 1. A function that does not exist is exit code 4.
+
+	treadle drop report`
 }
 
 // Run drops the function and reads the status: the protocol's reply does not say whether it was dropped.
@@ -368,6 +415,14 @@ func whyKept(row client.Queue) string {
 
 type pingCmd struct{}
 
+// Help is printed by treadle ping --help.
+func (pingCmd) Help() string {
+	return `Prints the time it took; exit code 3 when there is no answer within 3s.
+
+	treadle ping
+	treadle -H unix:///tmp/periodic.sock ping`
+}
+
 // pingTimeout bounds connecting, greeting and PING: a program that accepts connections and stays silent is
 // no Periodic server.
 const pingTimeout = 3 * time.Second
@@ -385,6 +440,13 @@ func (*pingCmd) Run(c *cli, con *console) error {
 }
 
 type shutdownCmd struct{}
+
+// Help is printed by treadle shutdown --help.
+func (shutdownCmd) Help() string {
+	return `Returns when the server has taken the request; it then stops as by SIGTERM. A server with --periodic-shutdown off refuses: exit code 5.
+
+	treadle shutdown`
+}
 
 // Run asks the server to stop.
 func (*shutdownCmd) Run(c *cli) error {

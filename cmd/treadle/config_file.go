@@ -17,6 +17,13 @@ type configCheckCmd struct {
 	File string `arg:"" help:"Configuration file, as of treadle serve --config."`
 }
 
+// Help is printed by treadle config check --help.
+func (configCheckCmd) Help() string {
+	return `Says all that treadle serve would refuse, a line each with the file's line, with exit code 2. Nothing is opened.
+
+	treadle config check /etc/treadle.toml`
+}
+
 // Run reads the file and the variables as treadle serve does, and names everything that it would refuse.
 func (f *configCheckCmd) Run(con *console) error {
 	c, err := checkedServe(f.File)
@@ -60,6 +67,15 @@ type configShowCmd struct {
 	JSON   bool   `name:"json" help:"Print JSON, one object a line."`
 }
 
+// Help is printed by treadle config show --help.
+func (configShowCmd) Help() string {
+	return `The source is default, flag, a variable, or a line of the file. Passwords are left out.
+
+	treadle config show
+	treadle config show --config /etc/treadle.toml
+	treadle config show --json | jq -r 'select(.source != "default") | .name'`
+}
+
 // Run prints each setting with its value and where that comes from.
 func (s *configShowCmd) Run(c *cli, con *console) error {
 	if s.Config != "" {
@@ -91,6 +107,13 @@ func (s *configShowCmd) print(w io.Writer, all []client.Setting) error {
 
 // configDefaultsCmd prints a configuration file.
 type configDefaultsCmd struct{}
+
+// Help is printed by treadle config defaults --help.
+func (configDefaultsCmd) Help() string {
+	return `Settings whose default depends on others, or on the machine, stand in comments.
+
+	treadle config defaults > treadle.toml`
+}
 
 // Run prints every setting with its help and its default. One that other settings or the machine decide stands in a
 // comment.

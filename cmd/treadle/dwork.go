@@ -31,6 +31,18 @@ type dworkCmd struct {
 	Graph    dworkGraphCmd    `cmd:"" help:"Write the live graph for Graphviz."`
 }
 
+// Help is printed by treadle dwork --help.
+func (dworkCmd) Help() string {
+	return `A hub keeps a graph of tasks; a task is ready when all its predecessors are complete. Workers steal ready tasks, do them, and complete them. The hub knows a worker by its name, not by its connection: the worker keeps its tasks, also over a restart of the server, until it completes or transfers them or exits.
+
+	treadle dwork create chop
+	treadle dwork create soup chop
+	treadle dwork work -j 4 -- echo
+	treadle dwork status
+
+Exit code 1 when the hub answers Error or finds nothing, 3 when it does not answer in 30s.`
+}
+
 // AfterApply is called by kong.
 func (d *dworkCmd) AfterApply(c *cli) error {
 	return c.setServer(&d.Server, "TREADLE_DWORK", loop.DefaultDwork)

@@ -24,6 +24,18 @@ type dworkAddfileCmd struct {
 	File string `arg:"" help:"File to read, or - for standard input: a task a line, its name and then those of the tasks that must be complete first. A name with spaces stands in double quotes, as a Go string; a line that begins with # is a comment."`
 }
 
+// Help is printed by treadle dwork addfile --help.
+func (dworkAddfileCmd) Help() string {
+	return `Tasks are made line by line, so a task stands below its predecessors:
+
+	chop
+	soup  chop
+	"serve the soup"  soup
+
+	treadle dwork addfile dinner.txt
+	make -Bn | ./to-tasks | treadle dwork addfile -`
+}
+
 // Bounds of addfile.
 const (
 	// fileBlock is the number of tasks in a request: enough to share one sync.
@@ -187,6 +199,13 @@ func splitWords(line string) (words []string, err error) {
 type dworkGraphCmd struct {
 	File string `arg:"" help:"File to write, or - for standard output."`
 	HTTP string `name:"http" hidden:"" help:"As -H."`
+}
+
+// Help is printed by treadle dwork graph --help.
+func (dworkGraphCmd) Help() string {
+	return `Writes the tasks that are not complete in Graphviz' DOT language: ready ones are bold, assigned ones filled. It asks the server's HTTP port (treadle serve --http, 5001 by default).
+
+	treadle dwork graph live.dot && dot -Tsvg live.dot -o live.svg`
 }
 
 // AfterApply is called by kong.

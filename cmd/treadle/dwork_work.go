@@ -26,6 +26,16 @@ type dworkWorkCmd struct {
 	Host    string        `name:"worker" placeholder:"NAME" help:"Name of the worker (default: the host's and the process's number)."`
 }
 
+// Help is printed by treadle dwork work --help.
+func (dworkWorkCmd) Help() string {
+	return `Runs CMD once a task, with the task's name as the last argument, until the hub says that no task is left. Exit code 0 completes the task. Any other gives it back, behind all others, and ends the worker with exit code 1, unless --keep-going. A name that begins with - fails unless CMD ends with --, or --no-name leaves it to the environment's TREADLE_NAME: CMD may take it for an option.
+
+	treadle dwork work -- ./simulate.sh
+	treadle dwork work -j 8 --keep-going -H head -- ./simulate.sh
+
+SIGTERM and SIGINT: no more tasks are stolen, running commands finish; a second signal kills them. The tasks that the worker still holds are ready again. While the hub is away the worker waits and its commands go on; their tasks are completed when the hub is back.`
+}
+
 // Bounds of the time between two steals when nothing is ready. The reference's workers ask
 // without a pause.
 const (

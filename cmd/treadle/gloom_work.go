@@ -28,6 +28,21 @@ type gloomWorkCmd struct {
 	Slaves   string        `hidden:"" help:"As -H."`
 }
 
+// Help is printed by treadle gloom work --help.
+func (gloomWorkCmd) Help() string {
+	return `Runs CMD once a job, with the job's id as the last argument (the characters of a string, the JSON of any other id) and its body, JSON, on standard input. What CMD prints is the response if it is JSON, else it is sent as a JSON string.
+
+	treadle gloom work add -- sh -c 'jq add'
+	treadle gloom work resize --thread 4 --timeout 60 -- ./resize.sh
+	treadle gloom work count --skip-fail -- sh -c 'grep -c error'
+
+The environment has TREADLE_FUNC, the type, and TREADLE_NAME, the id. An id that begins with - fails unless CMD ends with --, or --no-name leaves it to TREADLE_NAME: CMD may take it for an option.
+
+CMD has failed when its exit code is not 0. The protocol has no message for a failure, so the worker closes the connection and connects again: the server sees a slave leave. It gives the job to the next slave, ahead of jobs of the same priority, and after the fourth time sends the master job_failed. With --skip-fail the output of a failed CMD is the response.
+
+SIGTERM and SIGINT: no more jobs are taken, running commands finish; a second signal kills them, and the server sees the slaves leave. When the server goes away the worker reconnects.`
+}
+
 // AfterApply is called by kong.
 func (g *gloomWorkCmd) AfterApply(c *cli) error {
 	return c.setServer(&g.Slaves, "TREADLE_GLOOM_SLAVES", loop.DefaultGloomSlaves)

@@ -24,6 +24,17 @@ type kts46Cmd struct {
 	Status     kts46StatusCmd     `cmd:"" help:"Show how far jobs are."`
 }
 
+// Help is printed by treadle kts46 --help.
+func (kts46Cmd) Help() string {
+	return `Workers simulate a job of a project batch by batch; its statistics come last.
+
+	treadle kts46 add-project traffic
+	treadle kts46 add-job traffic north @north.yaml
+	treadle kts46 run traffic north
+	treadle kts46 status
+	treadle kts46 tasks`
+}
+
 // AfterApply is called by kong.
 func (k *kts46Cmd) AfterApply(c *cli) error {
 	return c.setServer(&k.Server, "TREADLE_KTS46", loop.DefaultKts46)
@@ -55,6 +66,14 @@ type kts46AddJobCmd struct {
 	Definition string `arg:"" help:"Its YAML, or @FILE, or @- for standard input."`
 }
 
+// Help is printed by treadle kts46 add-job --help.
+func (kts46AddJobCmd) Help() string {
+	return `The definition is YAML; the scheduler reads simulationParameters and leaves the rest to the workers. duration and stepDuration are simulated time in one unit, batchLength is how many steps are one task.
+
+	treadle kts46 add-job traffic north @north.yaml
+	treadle kts46 add-job traffic north '{simulationParameters: {duration: 600, stepDuration: 0.5, batchLength: 100}}'`
+}
+
 // Run adds the job.
 func (k *kts46AddJobCmd) Run(c *cli, con *console) error {
 	definition, err := readWorkload(k.Definition, con.in)
@@ -69,6 +88,13 @@ func (k *kts46AddJobCmd) Run(c *cli, con *console) error {
 type kts46RunCmd struct {
 	Project string   `arg:"" help:"Name of the project."`
 	Job     []string `arg:"" help:"Names of its jobs."`
+}
+
+// Help is printed by treadle kts46 run --help.
+func (kts46RunCmd) Help() string {
+	return `Returns when the jobs are queued. A job that is queued, running or done is left alone; when a job does not exist, the jobs behind it are not queued.
+
+	treadle kts46 run traffic north south`
 }
 
 // Run queues the jobs.
@@ -108,6 +134,14 @@ func (k *kts46TasksCmd) Run(c *cli, con *console) error {
 type kts46RestartCmd struct {
 	Worker []string      `arg:"" optional:"" help:"Ids of the workers (default: all whose last update is older than --older)."`
 	Older  time.Duration `default:"0s" placeholder:"TIME" help:"Least age of the last update (default: ${default})."`
+}
+
+// Help is printed by treadle kts46 restart --help.
+func (kts46RestartCmd) Help() string {
+	return `Prints a line for each task that is queued again. A worker that reports meanwhile keeps its task; the reply to its next report tells a worker that it has lost its task. treadle serve --kts46-restart-after restarts tasks by itself.
+
+	treadle kts46 restart worker-7
+	treadle kts46 restart --older 45s`
 }
 
 // Run restarts, and prints a line for each task.

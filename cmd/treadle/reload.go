@@ -190,6 +190,13 @@ type reloadCmd struct {
 	JSON bool `name:"json" help:"Print JSON, one object a line."`
 }
 
+// Help is printed by treadle reload --help.
+func (reloadCmd) Help() string {
+	return `The server reads its file and variables again, as at SIGHUP, and takes all changes or none: an error in the file, or a change that needs a restart, leaves everything as it is, with exit code 1. treadle serve --help says which settings a reload changes; rules for queues and cron entries of the file are changed, too.
+
+	treadle config check /etc/treadle.toml && treadle reload`
+}
+
 // Run prints what has changed.
 func (r *reloadCmd) Run(c *cli, con *console) error {
 	return c.withAdmin(func(ctx context.Context, a *client.Admin) error {

@@ -30,6 +30,24 @@ type serveCmd struct {
 	LogFormat string `name:"log-format" group:"Log" enum:"text,json" default:"text" help:"Form of the log on standard error: text or json (default: ${default})."`
 }
 
+// Help is printed by treadle serve --help.
+func (serveCmd) Help() string {
+	return `Serves until SIGTERM or SIGINT. The server then hands out no more jobs, waits up to --drain for running jobs and pending replies, and exits 0; a second signal exits at once. The log says how many jobs are still running; jobs in the journal run again after the next start.
+
+	treadle serve
+	treadle serve --periodic tcp://0.0.0.0:5000 --periodic unix:///run/periodic.sock
+	treadle serve --only periodic,gloom
+	treadle serve --config /etc/treadle.toml --log-level debug
+
+A configuration file is TOML with the names of the flags. Each flag has a variable, too: TREADLE_SERVE_MAX_FRAME for --max-frame, with commas between the elements of a list. A flag wins over its variable, that over the file:
+
+	periodic = ["tcp://0.0.0.0:5000"]
+	max-frame = "16MiB"
+	drain = "30s"
+
+SIGHUP and treadle reload read the file again.`
+}
+
 // Run serves until a signal.
 func (s *serveCmd) Run(c *cli, con *console) error {
 	r := &running{c: c, level: new(slog.LevelVar)}

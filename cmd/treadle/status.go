@@ -22,6 +22,16 @@ type statusCmd struct {
 	All bool `help:"Also show functions without workers and jobs."`
 }
 
+// Help is printed by treadle status --help.
+func (statusCmd) Help() string {
+	return `One line a function, sorted by name: workers that can do it, and its jobs: all, running, ready to be handed out, delayed (not due yet), locked (waiting for a lock, see treadle work --lock-name) and waiting (for other tasks). NEXT is when the next pending job is due ("-": none is pending). --all also shows functions without workers and jobs. A server other than Treadle tells workers, jobs and running only, and since 2019 locked. In JSON next is in Unix seconds, or null.
+
+	treadle status
+	treadle status --all
+	treadle status --watch
+	treadle status --json | jq 'select(.workers == 0) | .function'`
+}
+
 // Run prints the status: all columns from a Treadle, else the columns of the protocol.
 func (s *statusCmd) Run(c *cli, con *console) error {
 	return s.show(con, func(w io.Writer) error {

@@ -31,6 +31,31 @@ type workCmd struct {
 	LockCount  int16         `default:"1" placeholder:"N" help:"Jobs that may have the lock at a time, over all workers (default: ${default})."`
 }
 
+// Help is printed by treadle work --help.
+func (workCmd) Help() string {
+	return `Runs CMD once a job, with the job's name as the last argument and its workload on standard input. The environment has TREADLE_FUNC, TREADLE_NAME and TREADLE_TIMEOUT, the seconds that the job may take (0: no limit). Exit code 0 is done, any other is failed, and a failed job is tried again at once unless --retry-secs or --skip-fail says otherwise; after a failed job the worker rests for 0.1s to 10s. With --later-line an integer as the last line on standard error, and exit code 0, delays the job by that many seconds.
+
+	treadle work log -- tee -a
+	treadle work resize --data --thread 4 -- ./resize.sh
+	treadle work fetch --timeout 60 --retry-secs 5m -- curl -fsSO --
+	treadle work clean --no-name -- sh -c 'rm -rf -- "/srv/cache/$TREADLE_NAME"'
+	treadle work charge --thread 8 --lock-name bank --lock-count 2 -- ./charge.sh
+	treadle work build --stream -- make -C
+	treadle work resize ./resize.sh --fast
+
+The -- may be left out, as in the last line, where --fast is CMD's.
+
+The client that submits a job chooses its name. A job with a name that begins with - fails, because CMD may take the name for an option, unless CMD ends with -- (as rm --, which then takes every name for a file's) or --no-name leaves it to TREADLE_NAME.
+
+A command is killed, with what it has started, when its job's time-out is over: that of treadle submit --timeout, else the server's (treadle config get timeout). The server gives the job to another worker a second later (its --periodic-grace), and ignores a later result. --timeout N is another limit, and --timeout 0 none; the worker says so when a result has come too late.
+
+With --lock-name a job runs only while it has the lock, which at most --lock-count jobs have at a time. The server keeps a job without the lock until the lock is free. All workers of a lock should name the same count.
+
+With --stream treadle recv FUNC NAME prints the command's output while the job runs. A slow receiver makes the command wait, and the job's time-out goes on meanwhile. Processes that the command leaves running keep the stream open for 5s at most. With --work-data CMD chooses what is sent, a line each: WORKDATA X sends X, WORKDONE X makes X the result. Any other line is the result too, with a newline in front. Output after the result is ignored, and so is the byte after the word.
+
+SIGTERM and SIGINT: no more jobs are taken, running commands finish; a second signal kills them. When the server goes away the worker reconnects; commands that are running then finish, but their jobs are given to others.`
+}
+
 // ownTimeout in place of a time means the job's own time-out.
 const ownTimeout = -time.Second
 
