@@ -22,16 +22,16 @@ const legacySearchLimit = 10000
 func legacyFailure(status int, why any) reply { return reply{status: status, body: []any{0, why}} }
 
 // legacyReply returns the reply to a request that is not done.
-func (f *requestError) legacyReply() reply { return legacyFailure(f.status, f.why) }
+func (e *requestError) legacyReply() reply { return legacyFailure(e.status, e.why) }
 
 // legacyDatabaseFailure is the reply to a failure of the database. Its status is 200, unless the request exceeds a
 // limit.
 func (c *commandInterface) legacyDatabaseFailure(what string, err error) reply {
-	f := c.databaseError(what, err)
-	if f.status == http.StatusBadRequest && !errors.Is(err, errLongResult) {
-		f.status = http.StatusOK
+	e := c.databaseError(what, err)
+	if e.status == http.StatusBadRequest && !errors.Is(err, errLongResult) {
+		e.status = http.StatusOK
 	}
-	return f.legacyReply()
+	return e.legacyReply()
 }
 
 // withSuccess returns an object with the member success too.
@@ -147,14 +147,14 @@ func (c *commandInterface) legacyCreateTasks(r *http.Request, p params) reply {
 
 // creationFailure is the reply to tasks that were not created. Its status is 200 if the queue is missing or the
 // collection unreadable.
-func creationFailure(f *requestError) reply {
+func creationFailure(e *requestError) reply {
 	switch {
-	case f.status == http.StatusNotFound:
+	case e.status == http.StatusNotFound:
 		return legacyFailure(http.StatusOK, "Queue not found")
-	case f.unreadable:
-		return legacyFailure(http.StatusOK, f.why)
+	case e.unreadable:
+		return legacyFailure(http.StatusOK, e.why)
 	}
-	return f.legacyReply()
+	return e.legacyReply()
 }
 
 // legacyCreateTasksFrom creates a task for every document that a filter finds.

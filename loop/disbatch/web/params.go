@@ -116,10 +116,11 @@ func (p params) object(name string) (object bson.D, ok bool) {
 	return object, ok && err == nil
 }
 
-// optionalObject is object with ok for a missing or null parameter.
+// optionalObject is object with ok for a missing parameter, for null and for the text of null.
 func (p params) optionalObject(name string) (object bson.D, ok bool) {
-	object, ok = p.object(name)
-	return object, ok || get(p.fields, name) == nil
+	v, err := p.json(name)
+	object, ok = v.(bson.D)
+	return object, err == nil && (ok || v == nil)
 }
 
 // unknown returns the first parameter that is not among the names.

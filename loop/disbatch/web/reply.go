@@ -52,20 +52,20 @@ func badRequest(format string, args ...any) *requestError {
 }
 
 // with sets further members of the reply.
-func (f *requestError) with(body object) *requestError {
-	f.body = body
-	return f
+func (e *requestError) with(body object) *requestError {
+	e.body = body
+	return e
 }
 
 // members returns the members of the reply.
-func (f *requestError) members() object {
-	body := object{cmp.Or(f.member, "error"): f.why}
-	maps.Copy(body, f.body)
+func (e *requestError) members() object {
+	body := object{cmp.Or(e.member, "error"): e.why}
+	maps.Copy(body, e.body)
 	return body
 }
 
 // reply returns the reply to a refused request.
-func (f *requestError) reply() reply { return reply{status: f.status, body: f.members()} }
+func (e *requestError) reply() reply { return reply{status: e.status, body: e.members()} }
 
 // answer is the reply to a request that has a result or an error.
 func answer(result any, refusal *requestError) reply {
@@ -88,22 +88,22 @@ func (c *commandInterface) lookupError(kind, doing string, err error, body objec
 // database once a second at most.
 func (c *commandInterface) databaseError(what string, err error) *requestError {
 	err = c.store.Explain(err)
-	f := badRequest("Could not %s: %s", what, strings.ReplaceAll(err.Error(), "\n", "; "))
+	e := badRequest("Could not %s: %s", what, strings.ReplaceAll(err.Error(), "\n", "; "))
 	if errors.Is(err, errBusy) {
-		f.status = http.StatusServiceUnavailable
+		e.status = http.StatusServiceUnavailable
 	}
 	now := time.Now().Unix()
 	if last := c.logged.Load(); last != now && !errors.Is(err, errLongResult) && !errors.Is(err, errBusy) && c.logged.CompareAndSwap(last, now) {
 		c.log.Warn("the database failed", "doing", what, "error", err)
 	}
-	return f
+	return e
 }
 
 // pageError is databaseError for a page, which is unavailable without the database.
 func (c *commandInterface) pageError(what string, err error) *requestError {
-	f := c.databaseError(what, err)
-	f.status = http.StatusServiceUnavailable
-	return f
+	e := c.databaseError(what, err)
+	e.status = http.StatusServiceUnavailable
+	return e
 }
 
 // send encodes a reply.

@@ -314,6 +314,8 @@ func TestRefusals(t *testing.T) {
 		{"POST /tasks/search", `{"options":{"sort":1}}`, 400, "sort must be a name/value object"},
 		{"POST /tasks/search", `{"options":{"collation":{}}}`, 400, "unknown option: collation"},
 		{"POST /tasks/search", `[]`, 400, "filter and options must be name/value objects"},
+		{"POST /search-tasks-json", `{"skip":"y","limit":"x"}`, 400, `[0,"limit must be a non-negative integer, a limit at most 10000"]`},
+		{"POST /search-tasks-json", `{"limit":10001}`, 400, `[0,"limit must be a non-negative integer, a limit at most 10000"]`},
 		{"POST /set-queue-attr-json", `{}`, 400, `{"error":"Invalid attr","success":0}`},
 		{"POST /set-queue-attr-json", `{"attr":"threads","queueid":"q"}`, 400, "You must supply a value"},
 		{"POST /set-queue-attr-json", `{"attr":"threads","value":1}`, 400, "You must supply a queueid"},
