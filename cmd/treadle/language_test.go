@@ -154,7 +154,7 @@ func TestLanguageFaults(t *testing.T) {
 		"// f holds whose turn it is.\nfunc f() {}":                "",
 		"func f() {" + strings.Repeat("\n", 11) + "}":              "has no comment",
 		"func f() {" + strings.Repeat("\n", 10) + "}":              "",
-		"// f " + strings.Repeat("is wide ", 15) + "\nfunc f() {}": "the comment has 124 columns",
+		"// f " + strings.Repeat("is wide ", 15) + "\nfunc f() {}": "the comment has 125 columns",
 		"var x = []int{" + strings.Repeat("1, ", 60) + "}":         "the line has 195 columns",
 		"var x = `" + strings.Repeat("text ", 60) + "`":            "",
 	} {
