@@ -89,7 +89,7 @@ func (s *Server) ready() (ok bool, text string) {
 	case !s.serving.Load():
 		return false, *s.progress.Load()
 	case s.memory.full():
-		return true, fmt.Sprintf("degraded: refusing new jobs: the server holds %v of --max-memory %v", journal.Size(s.memory.held()), journal.Size(s.memory.limit))
+		return true, fmt.Sprintf("degraded: refusing new jobs: the server holds %v of --max-memory %v", journal.Size(s.memory.used()), journal.Size(s.memory.limit))
 	case s.journal.full():
 		return true, "degraded: refusing new jobs: the disk of --data has less free space than --min-free"
 	}

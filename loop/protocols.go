@@ -201,7 +201,7 @@ func (h host) Health() protocol.Health {
 	ready, text := h.ready()
 	health := protocol.Health{Started: h.started.UnixMilli(), Ready: ready, Text: text}
 	if h.memory != nil {
-		health.Memory, health.MemoryLimit = h.memory.held(), h.memory.limit
+		health.Memory, health.MemoryLimit = h.memory.used(), h.memory.limit
 	}
 	if h.journal != nil {
 		st := h.journal.stats()
