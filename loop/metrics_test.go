@@ -148,7 +148,7 @@ func TestProbesAtTheStart(t *testing.T) {
 	}
 	want("/livez", "200 ok")
 	want("/readyz", "503 starting")
-	s.say("starting: 3 of 9 records of the journal are read")
+	s.setProgress("starting: 3 of 9 records of the journal are read")
 	want("/healthz", "503 starting: 3 of 9 records of the journal are read")
 	want("/dwork/graph", "503 starting: 3 of 9 records of the journal are read")
 	want("/api/v1/queues", `503 {"error":"starting: 3 of 9 records of the journal are read"}`)
