@@ -253,7 +253,7 @@ func TestAPIJobRefuses(t *testing.T) {
 		f(path+"queue=f&name=%f", 400, "cannot be read")
 	}
 	f("/job/result?id="+id, 404, "without a result")
-	for _, path := range []string{"/failed", "/done", "/done/result", "/queues", "/cron", "/policies"} {
+	for _, path := range []string{"/queues", "/cron", "/policies"} {
 		f(path+"?queue=%f", 400, "cannot be read")
 	}
 }

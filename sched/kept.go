@@ -248,7 +248,8 @@ func (sh *shard) restoreKept(job uint32, r *record, q *queue, j *Saved) {
 	sh.keep(job, r, q, use)
 }
 
-// nextKept returns the first of the jobs of a queue that are kept for some uses, from a key of their lines on, and its key.
+// nextKept returns the first of the jobs of a queue that are kept for some uses, from a key of their lines on, and its
+// key.
 func (sh *shard) nextKept(q *queue, from key, uses []keptUse) (first uint32, at key) {
 	first = none
 	for _, use := range uses {
@@ -264,8 +265,8 @@ func (sh *shard) nextKept(q *queue, from key, uses []keptUse) (first uint32, at 
 	return first, at
 }
 
-// retry makes a failed job ready, with all its retries before it. kicked says that its Counts say so. The caller matches its
-// queue. ErrDuplicate: the queue has a job of its name by now.
+// retry makes a failed job ready, with all its retries before it. kicked says that its Counts say so. The caller
+// matches its queue. ErrDuplicate: the queue has a job of its name by now.
 func (sh *shard) retry(now Time, job uint32, r *record, q *queue, kicked bool) error {
 	name := sh.nameView(job)
 	tag := sh.s.tag(q.id, r.space, name)

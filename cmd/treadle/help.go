@@ -1,7 +1,7 @@
 package main
 
-// topHelp is the text of treadle help. Kong prints it behind the synopsis and keeps indented lines as they are. The text
-// of each command is its Help method, beside the command.
+// topHelp is the text of treadle help. Kong prints it behind the synopsis and keeps indented lines as they are. The
+// text of each command is its Help method, beside the command.
 const topHelp = `Treadle is a job server, and this is also its command line.
 
 Start a server, do the jobs of a function "echo" with a command, and submit one:

@@ -109,7 +109,8 @@ func (x *seenJob) isPending() bool {
 // changes reports whether the server changes a job that it shows. known says that the ledger can tell.
 func (l *Ledger) changes(c *jobChange, x *seenJob) (does, known bool) {
 	j, running := x.job, x.State == admin.StateRunning
-	if j.now != sure || j.by != ofPeriodic && j.by != ofGloom || j.lost || j.moving || l.waitsUnread(j) || !running && !x.isPending() || running != (j.holder != nil) {
+	if j.now != sure || j.by != ofPeriodic && j.by != ofGloom || j.lost || j.moving || l.waitsUnread(j) || !running && !x.isPending() ||
+		running != (j.holder != nil) {
 		return false, false
 	}
 	if !l.hasName(j, x.Name) {
@@ -203,8 +204,8 @@ func (l *Ledger) isIn(j *Job, queue string) bool {
 // mayBeIn reports whether a job may be in a queue.
 func (j *Job) mayBeIn(queue int) bool { return j.queue == queue || slices.Contains(j.homes, queue) }
 
-// changesRecovered settles, after a restart, in which queue jobs are and which priorities they have. What an operator has
-// changed last may be lost.
+// changesRecovered settles, after a restart, in which queue jobs are and which priorities they have. What an operator
+// has changed last may be lost.
 func (s *Simulator) changesRecovered() {
 	for queue := range workedQueues + 1 {
 		mayHaveChanged := func(j *Job) bool { return j.mayBeIn(queue) && (len(j.homes) > 0 || len(j.priorities) > 0) }
@@ -214,7 +215,8 @@ func (s *Simulator) changesRecovered() {
 		for _, x := range s.seeJobs(fmt.Sprintf("queue:%q protocol:periodic", s.ledger.queues[queue])) {
 			j := x.job
 			if !s.ledger.isIn(j, x.Queue) || x.Priority != j.priority && !slices.Contains(j.priorities, x.Priority) {
-				s.trace.Fail("%v is in %s since the restart, of priority %d; it was in q%d or %v, of priority %d or %v", j, x.Queue, x.Priority, j.queue, j.homes, j.priority, j.priorities)
+				s.trace.Fail("%v is in %s since the restart, of priority %d; it was in q%d or %v, of priority %d or %v", j, x.Queue, x.Priority,
+					j.queue, j.homes, j.priority, j.priorities)
 			}
 			j.priority = x.Priority
 		}

@@ -9,8 +9,8 @@ import (
 	"treadle/codec/admin"
 )
 
-// operation is an operator's change of all jobs that a filter means. The server changes them in slices, between which time
-// passes and everything goes on. Until it has ended, the ledger does not know which jobs of the queue are changed.
+// operation is an operator's change of all jobs that a filter means. The server changes them in slices, between which
+// time passes and everything goes on. Until it has ended, the ledger does not know which jobs of the queue are changed.
 type operation struct {
 	jobChange
 	id    string // empty: it is not answered yet
@@ -162,7 +162,8 @@ func (l *Ledger) operated(o *operation, x *seenJob, done bool) {
 		return
 	}
 	if f := &o.firm[i]; done && !l.wasChanged(o, f, x) {
-		l.trace.Fail("%v is %s in %s, of priority %d, due at %d, and was %s when it was to be changed: %+v", j, x.State, x.Queue, x.Priority, x.Due, f.state, o.jobChange)
+		l.trace.Fail("%v is %s in %s, of priority %d, due at %d, and was %s when it was to be changed: %+v", j, x.State, x.Queue, x.Priority,
+			x.Due, f.state, o.jobChange)
 	}
 	if o.verb != admin.VerbRemove {
 		j.keyed, j.due = true, x.Due

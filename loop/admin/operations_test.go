@@ -119,8 +119,8 @@ type settingsHost struct {
 
 func (h settingsHost) PutSetting(key string, value []byte) { h.kept[key] = value }
 
-// TestOperationFindsAllOfOneKey: an operation that takes jobs out of their queue finds all of one priority and due time,
-// in whatever order they stand. It leaves those that the filter does not mean.
+// TestOperationFindsAllOfOneKey: an operation that takes jobs out of their queue finds all of one priority and due
+// time, in whatever order they stand. It leaves those that the filter does not mean.
 func TestOperationFindsAllOfOneKey(t *testing.T) {
 	for verb, change := range map[string]*sched.JobChange{
 		codec.VerbRemove: {Verb: sched.RemoveJobs},
