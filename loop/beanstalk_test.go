@@ -168,7 +168,8 @@ func (c *memConn) stalks(request, want string) {
 	c.read = nil
 }
 
-// TestBeanstalkRefusals checks the words for what the server and the policy of a queue refuse.
+// TestBeanstalkRefusals checks the words for what the server and the policy of a queue refuse. A policy refuses a put that
+// has a number already.
 func TestBeanstalkRefusals(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "b")
 	r := startServer(t, Options{Beanstalk: BeanstalkOptions{Listen: []string{"unix://" + path}, MaxJob: 20}, Admin: AdminOptions{Rules: []PolicyRule{
@@ -176,8 +177,8 @@ func TestBeanstalkRefusals(t *testing.T) {
 	}}})
 	c := dialStalk(t, path)
 	c.asks("use paused\r\nput 0 0 60 1\r\na", "USING paused\r\nDRAINING\r\n")
-	c.asks("use small\r\nput 0 0 60 3\r\nabc\r\nput 0 0 60 2\r\nab", "USING small\r\nJOB_TOO_BIG\r\nINSERTED 1\r\n")
-	c.asks("use few\r\nput 0 0 60 1\r\na\r\nput 0 0 60 1\r\nb", "USING few\r\nINSERTED 2\r\nOUT_OF_MEMORY\r\n")
+	c.asks("use small\r\nput 0 0 60 3\r\nabc\r\nput 0 0 60 2\r\nab", "USING small\r\nJOB_TOO_BIG\r\nINSERTED 3\r\n")
+	c.asks("use few\r\nput 0 0 60 1\r\na\r\nput 0 0 60 1\r\nb", "USING few\r\nINSERTED 4\r\nOUT_OF_MEMORY\r\n")
 	c.asks("put 0 0 60 21\r\n"+strings.Repeat("x", 21)+"\r\nlist-tube-used", "JOB_TOO_BIG\r\nUSING few\r\n")
 	r.stopping.Store(true)
 	c.asks("use default\r\nput 0 0 60 1\r\na", "USING default\r\nDRAINING\r\n")
@@ -253,6 +254,42 @@ func TestBeanstalkAcross(t *testing.T) {
 			t.Errorf("RUN_JOB receives %+v", got)
 		}
 	}
+}
+
+// reserved reserves a job in memory and returns its id. The rest of the reply is as wanted.
+func (c *memConn) reserved(want string) (id uint64) {
+	c.w.t.Helper()
+	c.send([]byte("reserve\r\n"))
+	got := string(c.read)
+	c.read = nil
+	if _, err := fmt.Sscanf(got, "RESERVED %d ", &id); err != nil || got != fmt.Sprintf("RESERVED %d %d\r\n%s\r\n", id, len(want), want) {
+		c.w.t.Fatalf("reserve is answered %q, want a job of %q", got, want)
+	}
+	return id
+}
+
+// TestBeanstalkDoesOthers checks what workers of beanstalkd's protocol receive of Gloom jobs and dwork tasks, and what their
+// reports make of these.
+func TestBeanstalkDoesOthers(t *testing.T) {
+	w := newMemServer(t, Options{})
+	master, c := w.openGloom(0, true), w.openBeanstalk(0)
+	c.stalks("watch f\r\nwatch dwork", "WATCHING 2\r\nWATCHING 3\r\n")
+	master.asks(`"i"`, `"f"`, `,"body":{"a":1}`)
+	for range 3 { // each is a death of its worker
+		c.stalks(fmt.Sprintf("bury %d 0", c.reserved(`{"a":1}`)), "BURIED\r\n")
+	}
+	if got := master.heard(); len(got) > 0 {
+		t.Errorf("the master hears %q of a job that goes on", got)
+	}
+	c.stalks(fmt.Sprintf("delete %d", c.reserved(`{"a":1}`)), "DELETED\r\n")
+	if got := master.heard(); len(got) != 1 || !strings.Contains(got[0], `"i"`) || !strings.Contains(got[0], `""`) {
+		t.Errorf("the master hears %q of a job that is deleted", got)
+	}
+	w.dwork(`type: Create task { name: "t" origin: "o" }`)
+	id := c.reserved(`{"name":"t","origin":"o"}`)
+	c.stalks(fmt.Sprintf("peek %d\r\nrelease %[1]d 0 0", id), fmt.Sprintf("FOUND %d 25\r\n{\"name\":\"t\",\"origin\":\"o\"}\r\nRELEASED\r\n", id))
+	c.stalks(fmt.Sprintf("delete %d", c.reserved(`{"name":"t","origin":"o"}`)), "DELETED\r\n")
+	c.stalks("reserve-with-timeout 0", "TIMED_OUT\r\n")
 }
 
 // TestBeanstalkSpaceNumber checks the number of the name space, which is on disk for ever.

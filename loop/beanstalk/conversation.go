@@ -89,9 +89,9 @@ func (c *conversation) IdleLimit() int64 { return 0 }
 func (c *conversation) Closed() {
 	p := c.p
 	c.endWait()
-	p.tubes.unuse(c.used)
+	p.tubes.unuse(c.s.Loop.Now, c.used)
 	for _, t := range c.watched {
-		p.tubes.unwatch(t)
+		p.tubes.unwatch(c.s.Loop.Now, t)
 	}
 	p.connections.Add(-1)
 	if c.producer {

@@ -34,6 +34,7 @@ func (c *conversation) put(r *codec.Request) {
 		Space: Space, Queue: c.used.queue, Workload: r.Body, Priority: toPriority(r.Priority),
 		After: int64(r.Delay) * 1000, Timeout: int32(min(max(r.TTR, 1), longestTTR)),
 	}
+	c.p.tubes.keepPause(loop.Now, c.used)
 	if err := c.p.sched.Submit(loop.Now, &j, loop.Sink); err != nil {
 		c.refuse(err)
 		return

@@ -39,6 +39,7 @@ func (c *conversation) becomeWorker() bool {
 	}
 	loop := c.s.Loop
 	for _, t := range c.watched {
+		c.p.tubes.keepPause(loop.Now, t)
 		if err := c.p.sched.Watch(loop.Now, c.s.Peer(), t.queue, false, loop.Sink); err != nil {
 			c.p.host.Refused(name, protocol.ReasonOf(err))
 			return false

@@ -126,7 +126,7 @@ func (c *conversation) statsTube(name []byte) {
 		t = &tube{}
 	}
 	pause, left := t.pausedFor.Load(), secondsLeft(t.pausedUntil.Load()-c.s.Loop.Now.Mono)
-	if t.pausedUntil.Load() <= c.s.Loop.Now.Mono {
+	if !t.paused(c.s.Loop.Now) {
 		pause = 0
 	}
 	b := append([]byte(nil), head...)

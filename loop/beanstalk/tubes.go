@@ -37,6 +37,8 @@ type tube struct {
 	pausedFor, pausedUntil atomic.Int64 // seconds of the last pause-tube, and Mono of its end
 }
 
+func (t *tube) paused(now sched.Time) bool { return t.pausedUntil.Load() > now.Mono }
+
 func (t *tube) used() bool { return t.using.Load()+t.watching.Load() > 0 }
 
 // tubes are the tubes that are used or watched, or were once: those have counts as long as there are jobs.
@@ -93,7 +95,7 @@ func (s *tubes) use(name string) *tube {
 	return t
 }
 
-func (s *tubes) unuse(t *tube) { s.leave(t, &t.using) }
+func (s *tubes) unuse(now sched.Time, t *tube) { s.leave(now, t, &t.using) }
 
 // watch counts a connection that watches a tube. It returns nil when there are too many tubes.
 func (s *tubes) watch(name string) *tube {
@@ -106,13 +108,29 @@ func (s *tubes) watch(name string) *tube {
 	return t
 }
 
-func (s *tubes) unwatch(t *tube) { s.leave(t, &t.watching) }
+func (s *tubes) unwatch(now sched.Time, t *tube) { s.leave(now, t, &t.watching) }
 
-func (s *tubes) leave(t *tube, count *atomic.Int64) {
+// leave counts a connection that leaves a tube. A tube that nothing is left of ends, and its pause with it.
+func (s *tubes) leave(now sched.Time, t *tube, count *atomic.Int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if count.Add(-1); !t.used() && !s.hasQueue(t.queue) {
+	if count.Add(-1); t.used() {
+		return
+	}
+	st, exists := s.sched.StatusOf(t.queue)
+	if exists && st.Jobs+st.Failed+st.Done+st.Workers == 0 && t.paused(now) && t.name != defaultTube {
+		_ = s.sched.PauseFor(now, t.queue, 0) // it fails when the queue has just gone
+		exists = false
+	}
+	if !exists {
 		delete(s.byName, t.name)
+	}
+}
+
+// keepPause has the queue of a paused tube, which may have gone with its last job, be paused before it gets another.
+func (s *tubes) keepPause(now sched.Time, t *tube) {
+	if t.paused(now) {
+		_ = s.sched.PauseFor(now, t.queue, t.pausedUntil.Load()-now.Mono) // what comes next fails for the same reason
 	}
 }
 
@@ -186,7 +204,7 @@ func (c *conversation) use(name []byte) {
 			c.refuseWatch(protocol.ReasonFunctions)
 			return
 		}
-		c.p.tubes.unuse(c.used)
+		c.p.tubes.unuse(c.s.Loop.Now, c.used)
 		c.used = t
 	}
 	c.send(codec.AppendUsing(c.scratch(), c.used.name))
@@ -212,8 +230,9 @@ func (c *conversation) watch(name []byte) {
 		}
 		if c.worker {
 			loop := c.s.Loop
+			c.p.tubes.keepPause(loop.Now, t)
 			if err := c.p.sched.Watch(loop.Now, c.s.Peer(), t.queue, false, loop.Sink); err != nil {
-				c.p.tubes.unwatch(t)
+				c.p.tubes.unwatch(loop.Now, t)
 				c.refuseWatch(protocol.ReasonOf(err))
 				return
 			}
@@ -247,7 +266,7 @@ func (c *conversation) ignore(name []byte) {
 		if c.worker {
 			c.p.sched.Unwatch(c.s.Peer(), t.queue)
 		}
-		c.p.tubes.unwatch(t)
+		c.p.tubes.unwatch(c.s.Loop.Now, t)
 	}
 	c.sendWatching()
 }
