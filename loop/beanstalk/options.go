@@ -21,5 +21,10 @@ func (o *Options) Check() error {
 	return protocol.CheckAddresses(name, &o.Listen, protocol.SplitAddress)
 }
 
-// LargestFrame returns the bytes of the largest request.
-func (o *Options) LargestFrame() int { return codec.MaxLine + o.MaxJob + 2 }
+// LargestFrame returns the bytes of the largest request, 0 while nothing listens.
+func (o *Options) LargestFrame() int {
+	if len(o.Listen) == 0 || o.Listen[0] == "off" {
+		return 0
+	}
+	return codec.MaxLine + o.MaxJob + 2
+}
