@@ -60,7 +60,11 @@ func appendDelivery(b []byte, d *sched.Delivery) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(d.Job.Timeout))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(d.Job.Queue)))
 	b = append(b, d.Job.Queue...)
-	for _, part := range [...][]byte{d.Job.Name, d.Job.Workload, d.Data} {
+	history := d.History
+	if d.Effect != sched.Assign {
+		history = nil // one of another delivery
+	}
+	for _, part := range [...][]byte{d.Job.Name, d.Job.Workload, d.Data, history} {
 		b = binary.LittleEndian.AppendUint32(b, uint32(len(part)))
 		b = append(b, part...)
 	}
@@ -83,7 +87,7 @@ func nextDelivery(b []byte, d *sched.Delivery) (rest []byte) {
 	d.Job.Count = int32(r.uint32())
 	d.Job.Timeout = int32(r.uint32())
 	d.Job.Queue = string(r.bytes())
-	d.Job.Name, d.Job.Workload, d.Data = r.bytes(), r.bytes(), r.bytes()
+	d.Job.Name, d.Job.Workload, d.Data, d.History = r.bytes(), r.bytes(), r.bytes(), r.bytes()
 	return r.b
 }
 

@@ -97,6 +97,8 @@ type Delivery struct {
 	Effect Effect
 	Job    Job    // of Assign, Broadcast, WakeWith; of what ends an await in an Owned space
 	Data   []byte // of Result, Chunk
+	// History is the history of the job of an Assign, for ParseHistory; nil: it has none.
+	History []byte
 }
 
 // Sink takes deliveries. Deliver may be called under a shard lock: it encodes or copies what it

@@ -125,7 +125,7 @@
 //	policy.go policy_text.go size.go              what an operator wants of a queue, and how it is written
 //	policy_apply.go limiter.go                    how queues get their policies; what a policy refuses and holds back
 //	key.go lanes.go lanes_change.go               keys of jobs: limits for each, and fair order among them
-//	lease.go lease_verbs.go                       jobs under leases, whose workers have no connection
+//	lease.go lease_verbs.go lease_name.go         jobs under leases, whose workers need no connection
 //	failed.go failed_move.go move.go              attempts and retries, jobs that were given up; dead letters; moves
 //	done.go ttl.go                                jobs that are done and kept, their names; jobs that expire
 //	kept.go                                       the lines of all kept jobs, and their retries
@@ -215,6 +215,7 @@
 //	RetryJobs, RunJobs       failed    ready                      retried
 //	RunJobs                  delayed   ready
 //	SetPriority, SetDue      delayed, ready  delayed, ready
+//	GiveUpJobs               delayed, ready  failed              given_up
 //	MoveJobs                 failed    ready, in another queue    moved, submitted
 //	MoveJobs                 delayed, ready  the same, in another queue  moved, submitted
 //	RemoveJobs               any       gone                       removed; not of a finished job
@@ -316,6 +317,7 @@
 //	ExtendGranted     set when a lease ends
 //	PublishGranted    send data to the listeners of a leased job
 //	ViewGranted       view a leased job
+//	FindLease         find the newest lease of a job by the job's name
 //
 // Verbs of operators:
 //
@@ -399,6 +401,10 @@
 // operators reaches it, and it goes with its queue when that is dropped. The history of a job is its attempts; a
 // submission that replaces the job ends it.
 //
+// Rules.Failures is for the failures of a space's jobs, where the policy of their queue does not rule them: a job's
+// Count is the number of its retries, the policy's back-off and keep-failed come before those of the space. Its jobs are
+// failed when the retries are used up, also in a queue without a policy.
+//
 // JobTTL ends ready jobs as expired. A job is never handed out later than that after its due time, which a retry sets
 // again, and a lock that the job has waited for does not. Its awaits end with Failed. Due times count in seconds, so
 // that a job expires up to a second late, and never early. Tasks, and jobs of Rules.Deaths that have failed, have no
@@ -448,6 +454,10 @@
 // no lease, so that a late or doubled call changes nothing: its error says how the lease ended while that is
 // remembered, and is ErrNoLease later. A wrong secret is ErrNoLease always. The number is looked up in a table of all
 // shards: shard and slot of a job differ after a restart.
+//
+// A peer of LeaseTo is connected, and its jobs are leased from their hand-out on: they stay reserved when it leaves.
+// FindLease finds the leases of the spaces of Rules.LeaseNames by the names of their jobs, so that any peer that knows
+// the name may report.
 //
 // The record of a leased job has its lease: the token, the worker, the end and the length. After a restart the job is
 // reserved under the same token, and the first Tick ends a lease that has expired. A restart makes other leased jobs

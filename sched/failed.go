@@ -1,6 +1,10 @@
 package sched
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+	"unicode/utf8"
+)
 
 // Outcome is how one attempt at a job ended.
 type Outcome uint8
@@ -46,6 +50,10 @@ const (
 	commonAttempts = 8
 	// maxHistory bounds the bytes of a history: its oldest entries make room for new ones.
 	maxHistory = 2 << 10
+	// MaxAttemptText bounds Failures.Text: fifty lines of a stack trace.
+	MaxAttemptText = 8 << 10
+	// olderText is how much Failures leaves of an error text when the job fails again: its beginning.
+	olderText = 200
 )
 
 // A history is uvarint(tries), then the entries: the outcome, varint(milliseconds since the entry before) and two
@@ -93,13 +101,13 @@ func (sh *shard) dropHistory(job uint32, r *record) {
 
 // addAttempt adds an entry to a job's history and returns the tries with it.
 func (sh *shard) addAttempt(job uint32, r *record, a Attempt) (tries int32) {
-	history, n := withAttempt(sh.history(job, r), a)
+	history, n := withAttempt(sh.history(job, r), a, sh.s.rules[r.space].Failures)
 	sh.setHistory(job, r, history)
 	return int32(n)
 }
 
-// withAttempt returns a history with one more entry, and the tries with it.
-func withAttempt(old []byte, a Attempt) (history []byte, n uint64) {
+// withAttempt returns a history with one more entry, and the tries with it. f is the rule of the job's space or nil.
+func withAttempt(old []byte, a Attempt, f *Failures) (history []byte, n uint64) {
 	n, all := ParseHistory(old)
 	switch a.Outcome {
 	case attemptRetried, attemptMoved:
@@ -108,7 +116,13 @@ func withAttempt(old []byte, a Attempt) (history []byte, n uint64) {
 	default:
 		n++
 	}
-	return AppendHistory(nil, n, append(all, a)), n
+	if f == nil {
+		return appendHistory(nil, n, append(all, a), maxHistory, 0), n
+	}
+	if last := len(all) - 1; last >= 0 {
+		all[last].Text = firstText(all[last].Text, olderText)
+	}
+	return appendHistory(nil, n, append(all, a), maxHistory+f.Text, 1), n
 }
 
 // ParseHistory reads a history: the attempts since the job was submitted or retried by hand, and the entries that are
@@ -153,6 +167,12 @@ func readText(b []byte, before string) (text string, rest []byte, ok bool) {
 
 // AppendHistory appends a history that ParseHistory reads, of as many of the last entries as one has room for.
 func AppendHistory(dst []byte, tries uint64, all []Attempt) []byte {
+	return appendHistory(dst, tries, all, maxHistory+MaxAttemptText, 0)
+}
+
+// appendHistory appends a history of at most room bytes: the first entries, so many of them, and as many of the last as
+// there is room for.
+func appendHistory(dst []byte, tries uint64, all []Attempt, room, first int) []byte {
 	start := len(dst)
 	for {
 		dst = binary.AppendUvarint(dst[:start], tries)
@@ -160,16 +180,16 @@ func AppendHistory(dst []byte, tries uint64, all []Attempt) []byte {
 		for i := range all {
 			dst = appendAttempt(dst, all[i], &before)
 		}
-		if len(dst)-start <= maxHistory {
+		if len(dst)-start <= room {
 			return dst
 		}
-		all = all[1:]
+		all = slices.Delete(all, min(first, len(all)-1), min(first, len(all)-1)+1)
 	}
 }
 
 // appendAttempt appends an entry. before is the one before it, and becomes this one.
 func appendAttempt(dst []byte, a Attempt, before *Attempt) []byte {
-	a.At, a.Worker, a.Text = max(a.At, 0), lastText(a.Worker), lastText(a.Text)
+	a.At, a.Worker, a.Text = max(a.At, 0), lastText(a.Worker), firstText(a.Text, MaxAttemptText)
 	dst = binary.AppendVarint(append(dst, byte(a.Outcome)), a.At-before.At)
 	dst = appendText(appendText(dst, a.Worker, before.Worker), a.Text, before.Text)
 	*before = a
@@ -186,32 +206,54 @@ func appendText(dst []byte, text, before string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(text)-shared)), text[shared:]...)
 }
 
-// failByPolicy is fail for a job whose queue's policy rules its failures: it is delayed, or given up.
+// failByPolicy is fail for a job whose failures its queue's policy or Rules.Failures rules: it is delayed, or given up.
 func (sh *shard) failByPolicy(now Time, job uint32, r *record, q *queue, a Attempt, delay int64, sink Sink) {
 	a.At = now.Wall
-	tries := sh.addAttempt(job, r, a)
-	if p := q.policy; !p.Limited || tries <= p.Retries {
+	tries, f := sh.addAttempt(job, r, a), sh.s.rules[r.space].Failures
+	if retries, limited := r.retries(q.policy, f); !limited || tries <= retries {
 		if delay < 0 {
-			delay = p.Backoff.delay(int(tries), sh.s.chance(r.seq, tries))
+			delay = backoff(q.policy, f, tries, sh.s.chance(r.seq, tries))
 		}
-		sh.release(now, job, r, q, now.Wall+delay, sink)
+		sh.release(now, job, r, q, now.Wall+min(delay, longestDelay), sink)
 		return
 	}
 	q.tally.Ended[a.ending()]++
+	if sh.counters.GivenUp++; f != nil && r.count == 0 {
+		sh.end(job, r, q, Failed, nil, sink)
+		return
+	}
 	sh.giveUp(now, job, r, q, sink)
 }
 
-// policyRules reports whether the policy of a queue, and not the job's space, rules its failures. A job of a space with
-// rules for failures follows those. An orphan ends with its run, since its owner has left.
-func (sh *shard) policyRules(r *record, q *queue) bool {
-	p := q.policy
-	return p != nil && (p.Limited || p.Backoff.First > 0) && r.flags&(task|orphan) == 0 && !sh.s.rules[r.space].Owned
+// retries returns how often a job is tried again, unless that has no limit.
+func (r *record) retries(p *Policy, f *Failures) (n int32, limited bool) {
+	switch {
+	case f != nil && r.count != AnyRetries:
+		return max(r.count, 0), true
+	case f != nil && (p == nil || !p.Limited):
+		return f.Retries, true
+	}
+	return p.Retries, p.Limited
 }
 
-// giveUp ends a job that has failed too often: it is kept as failed, unless the policy keeps none.
+// backoff returns the milliseconds before a retry.
+func backoff(p *Policy, f *Failures, retry int32, chance uint64) int64 {
+	if f != nil && (p == nil || p.Backoff.First == 0) {
+		return f.Backoff(retry, chance)
+	}
+	return p.Backoff.delay(int(retry), chance)
+}
+
+// policyRules reports whether failByPolicy is for a job. A job of a space with other rules for failures follows those. An
+// orphan ends with its run, since its owner has left.
+func (sh *shard) policyRules(r *record, q *queue) bool {
+	p := q.policy
+	return sh.s.rules[r.space].Failures != nil || p != nil && (p.Limited || p.Backoff.First > 0) && r.flags&(task|orphan) == 0 && !sh.s.rules[r.space].Owned
+}
+
+// giveUp ends a detached job that is not tried again: it is kept as failed, unless the policy keeps none.
 func (sh *shard) giveUp(now Time, job uint32, r *record, q *queue, sink Sink) {
-	sh.counters.GivenUp++
-	if p := q.policy; p.KeepFailed == (Keep{}) && p.DeadLetter == "" {
+	if p := q.policy; q.keepFor(keptFailed, sh.s) == (Keep{}) && (p == nil || p.DeadLetter == "") {
 		sh.end(job, r, q, Failed, nil, sink)
 		return
 	}
@@ -238,4 +280,23 @@ func (sh *shard) bury(now Time, job uint32, r *record, q *queue, use keptUse, si
 // lastText returns the end of a text that a history keeps.
 func lastText[T string | []byte](text T) string {
 	return string(text[max(0, len(text)-maxAttemptText):])
+}
+
+// errorText returns what may be kept of the error text of a job.
+func (sh *shard) errorText(r *record, text []byte) string {
+	if f := sh.s.rules[r.space].Failures; f != nil {
+		return firstText(string(text[:min(len(text), f.Text+utf8.UTFMax)]), f.Text)
+	}
+	return lastText(text)
+}
+
+// firstText returns the beginning of a text, without a part of a character at the end.
+func firstText(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
 }

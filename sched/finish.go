@@ -49,7 +49,7 @@ func (s *Scheduler) Fail(now Time, p *Peer, run Run, text []byte, sink Sink) err
 		return err
 	}
 	defer sh.unlock(now, sink)
-	sh.failRun(now, run.Slot, r, Attempt{Outcome: attemptFailed, Worker: p.where, Text: lastText(text)}, byRules, sink)
+	sh.failRun(now, run.Slot, r, Attempt{Outcome: attemptFailed, Worker: p.where, Text: sh.errorText(r, text)}, byRules, sink)
 	return nil
 }
 

@@ -265,7 +265,7 @@ func (c *checker) queue(q *queue) error {
 
 // pending checks the indexes of a queue's ready and delayed jobs.
 func (c *checker) pending(q *queue) error {
-	immediates, prior, others, oldest := 0, 0, make(map[int64]int), int64(math.MaxInt64)
+	immediates, prior, retrying, others, oldest := 0, 0, 0, make(map[int64]int), int64(math.MaxInt64)
 	type place struct {
 		name  string
 		index *index
@@ -308,6 +308,7 @@ func (c *checker) pending(q *queue) error {
 				prior++
 			}
 			immediates += count(r.flags&immediate != 0)
+			retrying += count(x.state == delayed && r.flags&attempted != 0)
 			if x.state == ready && (r.priority != 0 || r.flags&laned != 0) && r.flags&immediate == 0 && x.index != &q.numbered {
 				others[r.due]++
 			}
@@ -329,6 +330,9 @@ func (c *checker) pending(q *queue) error {
 	}
 	if prior != q.prior {
 		return fmt.Errorf("%d ready numbered jobs with a priority are counted, %d are there", q.prior, prior)
+	}
+	if retrying != q.retrying {
+		return fmt.Errorf("%d delayed jobs with a history are counted, %d are there", q.retrying, retrying)
 	}
 	if immediates != q.immediate {
 		return fmt.Errorf("%d immediate jobs are counted, %d are there", q.immediate, immediates)

@@ -47,5 +47,34 @@ func (s *Scheduler) checkLeases(n int) error {
 	if n != 0 {
 		return fmt.Errorf("%d jobs more are leased than there are leases", n)
 	}
+	return s.checkLeaseNames()
+}
+
+// checkLeaseNames checks that each live lease with a name is in the list of its name, and no other.
+func (s *Scheduler) checkLeaseNames() error {
+	named := 0
+	for i := range s.leases {
+		for number, l := range s.leases[i].live {
+			if l.number != number {
+				return fmt.Errorf("the lease of run %d has the number %d", number, l.number)
+			}
+			named += count(s.rules[l.name.space].LeaseNames && l.name != leaseName{})
+		}
+	}
+	for i := range s.leaseNames {
+		for name, l := range s.leaseNames[i].newest {
+			if l.newer != nil {
+				return fmt.Errorf("the newest lease of %q has a newer one", name.name)
+			}
+			for ; l != nil; l = l.older {
+				if named--; l.name != name || s.leases.get(l.number) != l || l.older != nil && l.older.newer != l {
+					return fmt.Errorf("a lease of %q is in the list of %q", l.name.name, name.name)
+				}
+			}
+		}
+	}
+	if named != 0 {
+		return fmt.Errorf("%d leases with names more than there are in the lists", named)
+	}
 	return nil
 }

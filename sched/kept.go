@@ -3,6 +3,7 @@ package sched
 import (
 	"hash/maphash"
 	"math"
+	"math/bits"
 )
 
 // keptUse is what an ended job is kept for.
@@ -137,7 +138,7 @@ func (sh *shard) resetLine(l *keptLine) {
 	if l.use == keptDone {
 		jobs = q.keptFor(keptDone, keptResult)
 	}
-	keep := q.policy.keepFor(l.use)
+	keep := q.keepFor(l.use, sh.s)
 	switch {
 	case l.use == keptFailed && q.policy != nil && q.policy.DeadLetter != "":
 		l.check = l.nextMove(&sh.buckets)
@@ -159,7 +160,16 @@ func (sh *shard) resetLine(l *keptLine) {
 // keepAll keeps any number of jobs for ever.
 var keepAll = Keep{Jobs: math.MaxInt64}
 
-// keepFor returns how many jobs are kept for a use, and for how long.
+// keepFor returns how many jobs of a queue are kept for a use, and for how long.
+func (q *queue) keepFor(use keptUse, s *Scheduler) Keep {
+	p, spaces := q.policy, q.spaces&s.failSpaces
+	if use == keptFailed && spaces != 0 && (p == nil || !p.keepsFailed) {
+		return s.rules[bits.TrailingZeros16(spaces)].Failures.Keep
+	}
+	return p.keepFor(use)
+}
+
+// keepFor returns how many jobs a policy keeps for a use, and for how long.
 func (p *Policy) keepFor(use keptUse) Keep {
 	switch {
 	case p == nil && use == keptBuried:

@@ -220,7 +220,7 @@ func TestKeyStatus(t *testing.T) {
 	x.submit("f", "b:2", at(40))
 	want := QueueStatus{Name: "f", Jobs: 3, SchedAt: 30}
 	x.s.Status(func(st QueueStatus) {
-		if st != want {
+		if st.Spaces = 0; st != want {
 			t.Errorf("%+v, want %+v", st, want)
 		}
 	})

@@ -66,6 +66,10 @@ type Terms struct {
 
 // lease is what is known of a leased job beside its record.
 type lease struct {
+	number uint64 // of the run
+	name   leaseName
+	older  *lease // the neighbours of the same name; under the lock of its leaseNames
+	newer  *lease
 	worker string
 	secret uint64
 	shard  uint16
@@ -147,8 +151,8 @@ func (l *leases) find(t Token) (*lease, error) {
 	return nil, ErrNoLease
 }
 
-// end ends a live lease and remembers how.
-func (l *leases) end(number uint64) {
+// end ends a live lease, which it returns, and remembers how.
+func (l *leases) end(number uint64) *lease {
 	t := l.part(number)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -160,6 +164,7 @@ func (l *leases) end(number uint64) {
 		t.ended = make([]endedLease, maxEndedLeases)
 	}
 	t.ended[endedAt(number)] = endedLease{Token{number, x.secret}, x.ending}
+	return x
 }
 
 // leased says that a watch holds the leased jobs of its queue.
@@ -181,6 +186,7 @@ func (sh *shard) leaseWatch(q *queue) *watch {
 func (sh *shard) lend(now Time, job uint32, r *record, q *queue, h held, l *lease, ms int64) {
 	sh.leaseWatch(q).addHeld(r, h)
 	sh.countLease(r, q, 1)
+	sh.s.leaseNames.add(sh, job, r, l)
 	sh.setExpiry(now, job, r, l, ms)
 }
 
@@ -210,7 +216,7 @@ func (sh *shard) countLease(r *record, q *queue, n int) {
 // endLease ends the lease of a job that is no longer held.
 func (sh *shard) endLease(r *record, q *queue, number uint64) {
 	sh.countLease(r, q, -1)
-	sh.s.leases.end(number)
+	sh.s.leaseNames.remove(sh.s.leases.end(number))
 }
 
 // freeLeaseWatch ends what leaseWatch began.
@@ -244,7 +250,7 @@ func (sh *shard) savedLease(r *record) SavedLease {
 // restoreLease gives a restored job its lease back. A clock that was set back does not make it longer than it was. It
 // returns false when the number of the run is taken.
 func (sh *shard) restoreLease(now Time, job uint32, r *record, q *queue, saved *SavedLease) bool {
-	l := &lease{worker: saved.Worker, secret: saved.Token.Secret, shard: sh.id, slot: job, length: clampLease(saved.Length)}
+	l := &lease{number: saved.Token.Number, worker: saved.Worker, secret: saved.Token.Secret, shard: sh.id, slot: job, length: clampLease(saved.Length)}
 	if !sh.s.leases.add(saved.Token.Number, l) {
 		return false
 	}

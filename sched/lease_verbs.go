@@ -73,6 +73,39 @@ func (s *Scheduler) Grant(now Time, p *Peer, runs []Run, t Terms) []Token {
 	return tokens
 }
 
+// LeaseTo has each job that the peer is handed leased from its hand-out on, as by Grant, under one secret for all. The
+// lease is as long as the job's own time-out, or else the scheduler's default, or else t.For: a time-out is a rule of
+// the job. The caller calls LeaseTo before any other verb.
+func (p *Peer) LeaseTo(t Terms) {
+	t.Worker = cmp.Or(t.Worker, unnamed)
+	t.Worker = t.Worker[:min(len(t.Worker), MaxWorkerName)]
+	t.For = clampLease(t.For)
+	p.terms = &t
+}
+
+// holdLeased is hold for a peer of LeaseTo. It returns false when the number of the run is taken.
+func (sh *shard) holdLeased(now Time, r *record, q *queue, h held, t *Terms) bool {
+	length := t.For
+	switch d := sh.s.timeout.Load(); {
+	case sh.s.rules[r.space].Untimed:
+	case r.timeout > 0:
+		length = int64(r.timeout) * 1000
+	case d > 0:
+		length = d
+	}
+	l := &lease{number: h.number, worker: t.Worker, secret: t.Secret, shard: sh.id, slot: h.job, length: clampLease(length)}
+	if !sh.s.leases.add(h.number, l) {
+		return false
+	}
+	q.running++
+	r.flags &^= ownDeadline | untimed | laned
+	sh.lend(now, h.job, r, q, h, l, l.length)
+	if r.flags&task == 0 { // the journal has no leases of tasks
+		sh.save(h.job, r, q)
+	}
+	return true
+}
+
 func clampLease(ms int64) int64 { return min(max(ms, 1), MaxLease) }
 
 // grant is Grant for one run.
@@ -82,7 +115,7 @@ func (sh *shard) grant(now Time, p *Peer, run Run, t *Terms) Token {
 	if err != nil || sh.holder(r).leased() {
 		return Token{}
 	}
-	l := &lease{worker: t.Worker, secret: t.Secret, shard: sh.id, slot: run.Slot, length: t.For}
+	l := &lease{number: run.Number, worker: t.Worker, secret: t.Secret, shard: sh.id, slot: run.Slot, length: t.For}
 	if !sh.s.leases.add(run.Number, l) {
 		return Token{}
 	}
@@ -141,7 +174,7 @@ func (s *Scheduler) FailGranted(now Time, t Token, text []byte, delay int64, sin
 	l.ending = leaseDone
 	sh.observeRun(now, r)
 	sh.counters.Released++
-	a := Attempt{Outcome: attemptFailed, Worker: l.worker, Text: lastText(text)}
+	a := Attempt{Outcome: attemptFailed, Worker: l.worker, Text: sh.errorText(r, text)}
 	sh.failRun(now, l.slot, r, a, min(delay, longestDelay), sink)
 	return nil
 }

@@ -28,7 +28,10 @@ func (x *machine) compare() error {
 		return err
 	}
 	got, want := make(map[string]QueueStatus), make(map[string]QueueStatus)
-	x.s.Status(func(st QueueStatus) { got[st.Name] = st })
+	x.s.Status(func(st QueueStatus) {
+		st.Spaces, st.Retrying = 0, 0 // see TestFailures
+		got[st.Name] = st
+	})
 	for queue := range x.m.queues {
 		want[queue] = x.m.status(queue)
 	}

@@ -88,7 +88,7 @@ func (sh *shard) matchOne(now Time, q *queue, sink Sink) int {
 // has expired. It returns the cost.
 func (sh *shard) pair(now Time, q *queue, w *watch, job uint32, sink Sink) int {
 	r := sh.slab.at(job)
-	if q.expired(now, r) {
+	if sh.expired(now, q, r) {
 		return sh.endExpired(now, job, r, q, sink)
 	}
 	if q.broadcastWorkers > 0 && sh.s.rules[r.space].shared() {
@@ -120,7 +120,7 @@ func (sh *shard) deliverWake(w *watch, s slot, sink Sink) {
 // the ready index. It returns false when other jobs are ready before it, when it does not fit every
 // watch, or when the line has changed.
 func (sh *shard) assignDirectly(now Time, job uint32, r *record, q *queue, sink Sink) bool {
-	const special = task | longName | private
+	const special = task | longName | private | mortal
 	if q.lineEmpty() || q.ready.jobs+q.numbered.jobs > 0 || q.keyed != nil || q.broadcastWorkers > 0 || sh.halted || q.throttled() ||
 		r.flags&special != 0 || q.mixed() {
 		return false
@@ -133,7 +133,9 @@ func (sh *shard) assignDirectly(now Time, job uint32, r *record, q *queue, sink 
 	}
 	if ok {
 		r.state, r.container = ready, q.id
-		sh.save(job, r, q)
+		if w.peer.terms == nil { // else the lease has it saved
+			sh.save(job, r, q)
+		}
 		sh.assign(now, job, r, q, w, s, sink)
 	}
 	return ok
@@ -155,5 +157,9 @@ func (sh *shard) assign(now Time, job uint32, r *record, q *queue, w *watch, s s
 	sh.out.To, sh.out.Tag, sh.out.Effect, sh.out.Data = w.peer.id, s.tag, Assign, nil
 	sh.view(job, r, q, &sh.out.Job)
 	sh.out.Job.Number = s.seq
+	sh.out.History = sh.history(job, r)
+	if r.flags&told != 0 {
+		sh.s.told(&sh.out.Job, Assign)
+	}
 	sink.Deliver(&sh.out)
 }

@@ -38,13 +38,17 @@ func copyJob(j *Job) deliveredJob {
 }
 
 // recorder is a Sink that keeps copies.
-type recorder struct{ all []delivered }
+type recorder struct {
+	all     []delivered
+	history string // of the last Assign
+}
 
 func (r *recorder) Deliver(d *Delivery) {
 	v := delivered{to: d.To, tag: d.Tag, effect: d.Effect}
 	switch d.Effect {
 	case Assign, Broadcast, WakeWith:
 		v.job = copyJob(&d.Job)
+		r.history = string(d.History)
 	case Result:
 		v.data = string(d.Data)
 	}

@@ -23,6 +23,8 @@ const (
 	// MoveJobs moves pending and failed jobs to another queue. A failed job is ready there. A moved job has another
 	// JobRef, and all its retries before it. The JobRef before finds it, too, as long as the move is remembered.
 	MoveJobs
+	// GiveUpJobs makes pending jobs failed.
+	GiveUpJobs
 )
 
 // JobChange is a change of jobs.
@@ -58,6 +60,7 @@ var (
 	errPrivateTask = fmt.Errorf("%w: its protocol keeps track of its tasks by itself, use the protocol's own commands", ErrUnfit)
 	errTaskOrder   = fmt.Errorf("%w: a task has a place in line, and neither a priority nor a due time", ErrUnfit)
 	errTaskQueue   = fmt.Errorf("%w: a task cannot leave the queue of its graph", ErrUnfit)
+	errOwnedEnd    = fmt.Errorf("%w: it belongs to the client that submitted it", ErrUnfit)
 	errOwnedQueue  = fmt.Errorf("%w: it belongs to the client that submitted it, which knows it by its queue", ErrUnfit)
 	errAwaited     = fmt.Errorf("%w: a client waits for its end, and knows it by its queue", ErrUnfit)
 	errSameQueue   = fmt.Errorf("%w: it is in that queue already", ErrUnfit)
@@ -137,6 +140,15 @@ func (sh *shard) change(now Time, ref JobRef, c *JobChange, to *shard, until int
 		return sh.moveByHand(now, job, r, q, c.Queue, to, until, sink)
 	case (c.Verb == RetryJobs || c.Verb == RunJobs) && r.state == failed:
 		err = sh.retry(now, job, r, q, true)
+	case c.Verb == GiveUpJobs && pending && r.flags&task != 0:
+		err = errTaskOrder
+	case c.Verb == GiveUpJobs && pending && sh.s.rules[r.space].Owned:
+		err = errOwnedEnd
+	case c.Verb == GiveUpJobs && pending:
+		sh.dequeue(job, r, q)
+		sh.counters.GivenUp++
+		q.tally.Ended[EndingFailed]++
+		sh.giveUp(now, job, r, q, sink)
 	case c.Verb == RunJobs && r.state == delayed:
 		sh.addCount(r, atKicked)
 		sh.setDue(now, job, r, q, now.Wall)

@@ -15,6 +15,7 @@ type Peer struct {
 	label       string // of a session: how logs and views name the peer
 	where       string // its protocol and address: how histories name the peer
 	skills      Skills
+	terms       *Terms            // of the leases of its jobs, see LeaseTo; nil: it holds its jobs itself
 	watches     []*watch          // of the session's goroutine
 	byQueue     map[string]*watch // the watches by queue name; of the session's goroutine
 	cost        int               // see TakeCost; of the session's goroutine

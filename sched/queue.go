@@ -27,6 +27,7 @@ type queue struct {
 	savedLeases      int                   // of these, durable jobs under a lease
 	leases           *watch                // holds the leased jobs; nil: there are none
 	parked           []uint32              // in no order
+	retrying         int                   // number of delayed jobs with a history
 	waiting          int                   // number of waiting tasks
 	tasks            int                   // number of tasks that are not complete
 	readyTasks       int                   // of these, those that are ready

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"hash/maphash"
+	"math"
 	"math/bits"
 	"sync/atomic"
 )
@@ -85,7 +86,39 @@ type Rules struct {
 	// Deaths, when not 0, is the number of failures that end a job with Failed. Each earlier
 	// failure adds one to the job's priority and puts it ahead of its equals.
 	Deaths int32
+	// Failures, when set, rules the failures of the jobs where the policy of their queue does not.
+	Failures *Failures
+	// LeaseNames has the leases of the jobs found by FindLease.
+	LeaseNames bool
+	// Traits, when set, reads from a workload what else holds for its job. It is called under a shard's lock.
+	Traits func(workload []byte) Traits
+	// Expiry returns the Unix milliseconds from which a job of Traits.Expires is not handed out any more: it ends as
+	// expired. It is called under a shard's lock.
+	Expiry func(workload []byte) int64
 }
+
+// Traits is what a workload says of its job to Rules.Traits.
+type Traits struct {
+	Expires bool // Rules.Expiry says until when it may start
+	Told    bool // Options.Told is told of it
+}
+
+// Failures says what becomes of failed jobs of a space. Submission.Count of its jobs is how often a job is tried again
+// before it is given up. A negative Count gives it up at its first failure. A job of Count 0 is not kept when it fails.
+type Failures struct {
+	// Retries is how often a job of Count AnyRetries is tried again, where the policy of its queue does not say.
+	Retries int32
+	// Backoff returns the milliseconds before the retry of a number, from 1, where the policy of the queue has no
+	// back-off. chance is any bits.
+	Backoff func(retry int32, chance uint64) int64
+	// Keep bounds the jobs that were given up, where the policy of the queue does not.
+	Keep Keep
+	// Text is how many bytes are kept of the newest error text of a job, from its beginning; at most MaxAttemptText.
+	Text int
+}
+
+// AnyRetries is a Submission.Count, see Failures.
+const AnyRetries = math.MinInt32
 
 // shared says that a job may be broadcast.
 func (r *Rules) shared() bool { return !r.Owned && !r.Graph && !r.Numbered }
@@ -123,6 +156,9 @@ type Options struct {
 	// does not block.
 	// worker names a holder without a session: that of a lease, or a request.
 	TimedOut func(job *Job, holder SessionID, worker string)
+	// Told, when set, is called for each job of Traits.Told that is handed out (Assign) and that ends (Result, Failed,
+	// Removed). It is called under a shard lock: it copies what it keeps of the job and does not block.
+	Told func(job *Job, e Effect)
 }
 
 // Scheduler is the only door to all jobs. It is safe for concurrent use.
@@ -132,6 +168,7 @@ type Scheduler struct {
 	alarm      func()
 	timedOut   func(*Job, SessionID, string)
 	journal    Journal
+	told       func(*Job, Effect)
 	full       func() error
 	maxQueues  int
 	window     int
@@ -144,11 +181,13 @@ type Scheduler struct {
 
 	rules      [MaxSpaces]Rules
 	keptSpaces uint16            // spaces whose queues are never dropped, as bits
+	failSpaces uint16            // spaces with Rules.Failures, as bits
 	numbered   uint16            // spaces of Rules.Numbered, as bits
 	queueMasks [MaxSpaces]uint32 // see tag
 	locks      namedLocks
 	ids        [idShards]idTable
 	leases     leases
+	leaseNames leaseNames
 	moves      moves
 	departed   departures
 
@@ -173,7 +212,7 @@ type Scheduler struct {
 // New returns an empty scheduler.
 func New(o Options) *Scheduler {
 	s := &Scheduler{
-		shards: make([]shard, max(o.Shards, 1)), seed: o.Seed, alarm: o.Alarm, timedOut: o.TimedOut,
+		shards: make([]shard, max(o.Shards, 1)), seed: o.Seed, alarm: o.Alarm, timedOut: o.TimedOut, told: o.Told,
 		maxQueues: o.MaxQueues, window: o.Window, rules: o.Rules, journal: o.Journal, full: o.Full, grace: o.Grace,
 		maxTallies: o.Tallies, tallied: o.Tallied,
 	}
@@ -198,6 +237,9 @@ func New(o Options) *Scheduler {
 	if s.alarm == nil {
 		s.alarm = func() {}
 	}
+	if s.told == nil {
+		s.told = func(*Job, Effect) {}
+	}
 	if s.seed == (maphash.Seed{}) {
 		s.seed = maphash.MakeSeed()
 	}
@@ -205,6 +247,7 @@ func New(o Options) *Scheduler {
 		s.keptSpaces |= uint16(count(s.rules[i].Graph || s.rules[i].Kept)) << i
 		s.numbered |= uint16(count(s.rules[i].Numbered)) << i
 		s.queueMasks[i] = uint32(count(s.rules[i].Numbered)) - 1
+		s.failSpaces |= uint16(count(s.rules[i].Failures != nil)) << i
 	}
 	for i := range s.shards {
 		s.shards[i].init(s, i)

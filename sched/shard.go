@@ -163,6 +163,7 @@ func (sh *shard) enqueue(now Time, job uint32, r *record, q *queue, past uint32)
 	}
 	r.state, r.stateData = delayed, past
 	sh.countDelayed(r, 1)
+	q.retrying += count(r.flags&attempted != 0)
 	q.delayed.pushBack(&sh.buckets, &sh.slab, key{r.due, int64(past)}, job)
 	sh.resetTimer(q)
 }
@@ -186,6 +187,7 @@ func (sh *shard) dequeue(job uint32, r *record, q *queue) {
 		return
 	}
 	sh.countDelayed(r, -1)
+	q.retrying -= count(r.flags&attempted != 0)
 	q.delayed.remove(&sh.buckets, &sh.slab, job)
 	sh.resetTimer(q)
 }
@@ -235,7 +237,11 @@ func (sh *shard) hold(now Time, job uint32, r *record, w *watch, s slot) {
 	if r.flags&laned != 0 {
 		in = r.laneID()
 	}
-	w.addHeld(r, held{job, in, s.seq, s.tag, now.Mono})
+	h := held{job, in, s.seq, s.tag, now.Mono}
+	if t := w.peer.terms; t != nil && sh.holdLeased(now, r, w.queue, h, t) {
+		return
+	}
+	w.addHeld(r, h)
 	w.queue.running++
 	w.queue.busy += count(len(w.held) == 1)
 	r.flags &^= ownDeadline | untimed | laned
@@ -437,6 +443,10 @@ func (sh *shard) retire(job uint32, r *record, q *queue, e Effect, data []byte, 
 	}
 	if r.flags&locking != 0 {
 		sh.dropLocks(job, r)
+	}
+	if r.flags&told != 0 {
+		sh.view(job, r, q, &sh.saved.Job)
+		sh.s.told(&sh.saved.Job, e)
 	}
 	if len(sh.topics) > 0 {
 		sh.endTopic(topic{r.space, q.name, string(name)}, sink)

@@ -92,15 +92,17 @@ type QueueStatus struct {
 	Workers    int
 	Jobs       int // pending, running, parked and waiting
 	Running    int
-	Unfinished int   // running jobs that a restart makes ready again; tasks, and durable jobs under leases, are not
-	Parked     int   // waiting for a lock
-	Delayed    int   // not due yet
-	Waiting    int   // waiting tasks
-	Failed     int   // given up or buried, and kept; not among Jobs
-	Buried     int   // of these, jobs of Rules.Numbered
-	Prior      int   // ready jobs of Rules.Numbered with a priority above 0
-	Done       int   // done or expired, and kept; not among Jobs
-	SchedAt    int64 // smallest sched_at of the pending jobs, 0 when one is immediate, or numbered and ready, or there is none
+	Unfinished int    // running jobs that a restart makes ready again; tasks, and durable jobs under leases, are not
+	Parked     int    // waiting for a lock
+	Delayed    int    // not due yet
+	Retrying   int    // of these, those that have failed before or were moved
+	Waiting    int    // waiting tasks
+	Failed     int    // given up or buried, and kept; not among Jobs
+	Buried     int    // of these, jobs of Rules.Numbered
+	Prior      int    // ready jobs of Rules.Numbered with a priority above 0
+	Done       int    // done or expired, and kept; not among Jobs
+	Spaces     uint16 // the name spaces that ever had a job in it, as bits
+	SchedAt    int64  // smallest sched_at of the pending jobs, 0 when one is immediate, or numbered and ready, or there is none
 }
 
 // Ready returns how many jobs could be handed out now.
@@ -160,7 +162,7 @@ func (sh *shard) statuses(first, n int, fn func(QueueStatus)) (more bool) {
 // submitted without one or no job is pending.
 func (sh *shard) status(q *queue) QueueStatus {
 	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + len(q.parked) + q.waiting, Running: q.running,
-		Unfinished: q.running - q.reservedTasks - q.savedLeases, Parked: len(q.parked), Delayed: q.delayed.jobs, Waiting: q.waiting,
+		Unfinished: q.running - q.reservedTasks - q.savedLeases, Parked: len(q.parked), Delayed: q.delayed.jobs, Retrying: q.retrying, Spaces: q.spaces, Waiting: q.waiting,
 		Failed: q.failedJobs(), Buried: q.keptFor(keptBuried), Prior: q.prior, Done: q.keptFor(keptDone, keptResult)}
 	if q.immediate+q.numbered.jobs > 0 || q.pending() == 0 {
 		return st

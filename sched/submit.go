@@ -19,6 +19,10 @@ type Submission struct {
 	Tag    uint64
 	OnFail bool // the await ends with Failed at the first failure
 	Stays  bool // ExpireAwait ends the await alone, the job stays
+	// History is the history of a new job, for ParseHistory; nil: it has none.
+	History []byte
+	// OnlyNew refuses the job with ErrDuplicate when a job of its name is there in any state but those of kept jobs.
+	OnlyNew bool
 	// NeedWorker refuses the job with ErrNoWorker when no peer serves the queue, unless its name was done within
 	// Policy.UniqueFor.
 	NeedWorker bool
@@ -68,6 +72,8 @@ func (sh *shard) submitHeld(now Time, j *Submission, sink Sink) error {
 		return nil
 	case noWorker:
 		return ErrNoWorker
+	case known && j.OnlyNew:
+		return ErrDuplicate
 	case known:
 		return sh.resubmit(now, job, q, j, sink)
 	}
@@ -141,8 +147,25 @@ func (sh *shard) newJob(tag uint32, q *queue, space Space, name, workload []byte
 	if rules.Private {
 		r.flags |= private
 	}
+	sh.setTraits(r, workload)
 	q.spaces |= 1 << space
 	return job, r, nil
+}
+
+// setTraits has the flags of a job say what its workload says.
+func (sh *shard) setTraits(r *record, workload []byte) {
+	traits := sh.s.rules[r.space].Traits
+	if traits == nil {
+		return
+	}
+	r.flags &^= mortal | told
+	t := traits(workload)
+	if t.Expires {
+		r.flags |= mortal
+	}
+	if t.Told {
+		r.flags |= told
+	}
 }
 
 // placeSubmission gives a detached job the submission's values and a place. The job may be gone
@@ -153,6 +176,9 @@ func (sh *shard) placeSubmission(now Time, job uint32, r *record, q *queue, j *S
 	r.flags &^= immediate
 	if r.flags&attempted != 0 {
 		sh.dropHistory(job, r)
+	}
+	if len(j.History) > 0 {
+		sh.setHistory(job, r, j.History)
 	}
 	if j.Await == nil || j.Stays {
 		r.flags &^= awaitedBySubmitter
@@ -204,6 +230,7 @@ func (sh *shard) resubmit(now Time, job uint32, q *queue, j *Submission, sink Si
 	sh.dequeue(job, r, q)
 	sh.freeBytes(r.bytes)
 	r.bytes, r.size = bytes, uint32(size)
+	sh.setTraits(r, j.Workload)
 	sh.counters.Replaced++
 	sh.placeSubmission(now, job, r, q, j, sink)
 	return nil

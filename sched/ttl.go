@@ -44,9 +44,16 @@ func (w *sweep) expires(due int64) int64 {
 	return min(due, never/1000-2-w.ttl/1000)*1000 + 1000 + w.ttl
 }
 
-// expired says that a ready job of the queue must not start any more.
-func (q *queue) expired(now Time, r *record) bool {
-	return q.sweep != nil && q.sweep.expires(r.due) <= now.Wall
+// expired says that a ready job must not start any more.
+func (sh *shard) expired(now Time, q *queue, r *record) bool {
+	if q.sweep != nil && q.sweep.expires(r.due) <= now.Wall {
+		return true
+	}
+	if r.flags&mortal == 0 {
+		return false
+	}
+	_, workload := unpack(sh.arena.view(r.bytes, int(r.size)))
+	return sh.s.rules[r.space].Expiry(workload) <= now.Wall
 }
 
 // endExpired ends a ready job that has expired. It returns the cost, with that of the answers to its awaits.
@@ -56,7 +63,11 @@ func (sh *shard) endExpired(now Time, job uint32, r *record, q *queue, sink Sink
 	sh.dequeue(job, r, q)
 	sh.counters.Expired++
 	q.tally.Ended[EndingExpired]++
-	sh.endByPolicy(now, job, r, q, Attempt{Outcome: attemptExpired}, Failed, nil, sink)
+	if q.policy == nil {
+		sh.end(job, r, q, Failed, nil, sink)
+	} else {
+		sh.endByPolicy(now, job, r, q, Attempt{Outcome: attemptExpired}, Failed, nil, sink)
+	}
 	return sh.mu.steps - before
 }
 
