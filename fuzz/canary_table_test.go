@@ -93,9 +93,9 @@ var canaries = []canary{
 	{"the release of a worker's jobs stops after one batch", "sched/departed.go", "\t\tif room = w.shard.releaseAll(now, d, w, room, sink); room < 0 {\n", "\t\tif room = w.shard.releaseAll(now, d, w, room, sink); room < -1 {\n"},
 	{"a broadcast stops after one batch", "sched/broadcast.go", "if room, done = sh.sendBroadcast(now, q, room, sink); done {", "if room, done = sh.sendBroadcast(now, q, room, sink); !done || done {"},
 	{"a queue that is left for the next Tick is never matched", "sched/match.go", "\t\tsh.unmatched = append(sh.unmatched, q)\n", ""},
-	{"a retry starts without its back-off", "sched/failed.go", "delay = p.Backoff.delay(int(tries), sh.s.chance(r.seq, tries))", "delay = 0 * p.Backoff.delay(int(tries), sh.s.chance(r.seq, tries))"},
-	{"a back-off does not grow", "sched/failed.go", "p.Backoff.delay(int(tries),", "p.Backoff.delay(1,"},
-	{"a job is retried once too often", "sched/failed.go", "if p := q.policy; !p.Limited || tries <= p.Retries {", "if p := q.policy; !p.Limited || tries <= p.Retries+1 {"},
+	{"a retry starts without its back-off", "sched/failed.go", "delay = backoff(q.policy, f, tries, sh.s.chance(r.seq, tries))", "delay = 0 * backoff(q.policy, f, tries, sh.s.chance(r.seq, tries))"},
+	{"a back-off does not grow", "sched/failed.go", "p.Backoff.delay(int(retry),", "p.Backoff.delay(1,"},
+	{"a job is retried once too often", "sched/failed.go", "!limited || tries <= retries {", "!limited || tries <= retries+1 {"},
 	{"a paused queue assigns a job when none is running", "sched/limiter.go", "return g.paused || g.concurrency", "return g.paused && q.running > 0 || g.concurrency"},
 	{"a queue runs one job more than its concurrency", "sched/limiter.go", "q.running >= g.concurrency", "q.running > g.concurrency"},
 	{"a queue at its concurrency is not matched when a job ends", "sched/limiter.go", "\tsh.matchLater(q)\n\tsh.offerWithheld(q)\n", "\tsh.offerWithheld(q)\n"},
@@ -122,7 +122,7 @@ var canaries = []canary{
 	{"the configuration file takes precedence over run-time rules", "sched/policy.go", "cmp.Compare(r.Source, o.Source),", "cmp.Compare(o.Source, r.Source),"},
 	{"a name is free after an eighth of its unique-for", "sched/done.go", ">= q.policy.UniqueFor {", ">= q.policy.UniqueFor/8 {"},
 	{"a restart forgets the names of finished jobs", "sched/kept.go", "if last == none || sh.slab.at(last).due <= r.due {", "if len(j.History) > 1<<20 && (last == none || sh.slab.at(last).due <= r.due) {"},
-	{"an expired job is assigned", "sched/match.go", "if q.expired(now, r) {", "if q.expired(now, r) && q.withheld.jobs > 0 {"},
+	{"an expired job is assigned", "sched/match.go", "if sh.expired(now, q, r) {", "if sh.expired(now, q, r) && q.withheld.jobs > 0 {"},
 	{"a cron entry that has run is not journaled", "sched/cron_run.go", "\tsh.planCron(c)\n\tsh.saveCron(c)\n}\n\n// submitCron", "\tsh.planCron(c)\n}\n\n// submitCron"},
 	{"a job that has expired stays in its queue", "sched/ttl.go", "case at <= now.Wall:", "case at <= now.Wall-60_000:"},
 	{"a restart forgets the results of done jobs", "sched/done.go", "case j.Result != nil && sh.setResult(job, j.Result):", "case j.Result != nil && len(j.Result) == 0:"},
@@ -152,7 +152,7 @@ type testCanary struct {
 
 // testCanaries are bugs that the simulation does not find: it does not know what each group of the journal held, no
 // commit of it comes in the middle of a verb, and no job comes to a request between two of its steps. Nor does it play
-// beanstalkd's protocol.
+// beanstalkd's protocol and Faktory's.
 var testCanaries = []testCanary{
 	{canary{"an incomplete journal group is kept", "loop/journal/chain.go", "\ts.logs[c.partialAt.log].end = c.partialAt.offset\n", "\t_ = c.partialAt.offset\n"}, "loop/journal", lostPower},
 	{canary{"a journal group marks unsynced groups before it as synced", "loop/journal/commit.go", "prevSynced: j.options.Sync != Never && !j.log.dirty,", "prevSynced: j.options.Sync != Never,"}, "loop/journal", lostPower},
@@ -164,6 +164,12 @@ var testCanaries = []testCanary{
 	{canary{"a released job stands behind later numbers", "sched/index.go", "s.at(before).seq > r.seq {", "s.at(before).seq > r.seq && r.seq == 0 {"}, "sched", "TestNumberedAgainstModel"},
 	{canary{"a reserve waits in the last second of a time to run", "loop/beanstalk/reserve.go", "return c.held.soonest()-safetyMargin <= now", "return c.held.soonest() <= now"}, "loop", "TestBeanstalkGolden"},
 	{canary{"the number of a job that is put is not its name", "sched/submit.go", "\tr.seq = seq\n", "\tr.seq = seq + 1\n"}, "loop", "TestBeanstalkGolden"},
+	{canary{"a Faktory job is forgotten when its retries are used up", "sched/failed.go", "f != nil && r.count == 0 {", "f != nil && r.count >= 0 {"}, "loop", "TestFaktoryGolden"},
+	{canary{"a reservation of Faktory ends with its connection", "sched/shard.go", "t != nil && sh.holdLeased(", "t != nil && w.ended && sh.holdLeased("}, "loop", "TestFaktoryGolden"},
+	{canary{"the older reservation of a jid is lost", "sched/lease_name.go", "\tcase l.older != nil:\n", "\tcase l.older != nil && l.newer != nil:\n"}, "loop", "TestFaktoryGolden"},
+	{canary{"a PUSH is answered before the sync", "loop/faktory/conversation.go", "c.p.host.Durable(queue); wait {", "c.p.host.Durable(queue); wait && len(queue) == 0 {"}, "loop", "TestFaktoryAcknowledgedAfterSync"},
+	{canary{"a restart forgets which Faktory jobs are unique", "loop/faktory/follow.go", "l.expiry > p.host.Now().Wall {", "l.expiry < p.host.Now().Wall {"}, "loop", "TestFaktoryRestart"},
+	{canary{"a failed Faktory job loses its failure on another loop", "loop/mailbox.go", "if d.Effect != sched.Assign {", "if d.Effect == sched.Assign {"}, "loop", "TestFaktoryGolden"},
 }
 
 // lostPower are the tests of the journal that know what each group held.

@@ -160,7 +160,27 @@ func (s *Server) restore(now sched.Time, r *journal.Record) error {
 	if err != nil {
 		return fmt.Errorf("job %d, %q in queue %q: %w", r.Seq, r.Name, r.Queue, err)
 	}
+	if f := s.follower(j.Space); f != nil && j.Kind == sched.KindJob && j.DoneAt == 0 {
+		f.FollowRestored(&j.Job, len(j.History) > 0 || j.Lease.Until != 0)
+	}
 	return nil
+}
+
+// follower returns the protocol that follows the jobs of a space, or nil.
+func (s *Server) follower(space sched.Space) protocol.Follower {
+	for f := range protocolsWith[protocol.Follower](s) {
+		if f.(protocol.Protocol).Name() == spaces[space].Protocol {
+			return f
+		}
+	}
+	return nil
+}
+
+// follow is the scheduler's Options.Told.
+func (s *Server) follow(j *sched.Job, e sched.Effect) {
+	if f := s.follower(j.Space); f != nil {
+		f.Follow(j, e)
+	}
 }
 
 // committed tells every waiter for a commit that there was one. The journal's committer calls it.

@@ -55,6 +55,7 @@ func appendDelivery(b []byte, d *sched.Delivery) []byte {
 	b = binary.LittleEndian.AppendUint64(b, d.Job.Ref.Seq)
 	b = binary.LittleEndian.AppendUint64(b, d.Job.Number)
 	b = binary.LittleEndian.AppendUint64(b, uint64(d.Job.SchedAt))
+	b = binary.LittleEndian.AppendUint64(b, uint64(d.Job.Due))
 	b = binary.LittleEndian.AppendUint64(b, uint64(d.Job.Priority))
 	b = binary.LittleEndian.AppendUint32(b, uint32(d.Job.Count))
 	b = binary.LittleEndian.AppendUint32(b, uint32(d.Job.Timeout))
@@ -82,12 +83,15 @@ func nextDelivery(b []byte, d *sched.Delivery) (rest []byte) {
 	d.Job.Ref.Slot = r.uint32()
 	d.Job.Ref.Seq = r.uint64()
 	d.Job.Number = r.uint64()
-	d.Job.SchedAt = int64(r.uint64())
+	d.Job.SchedAt, d.Job.Due = int64(r.uint64()), int64(r.uint64())
 	d.Job.Priority = int64(r.uint64())
 	d.Job.Count = int32(r.uint32())
 	d.Job.Timeout = int32(r.uint32())
 	d.Job.Queue = string(r.bytes())
 	d.Job.Name, d.Job.Workload, d.Data, d.History = r.bytes(), r.bytes(), r.bytes(), r.bytes()
+	if len(d.History) == 0 {
+		d.History = nil
+	}
 	return r.b
 }
 

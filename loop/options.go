@@ -52,6 +52,7 @@ type Options struct {
 	Gloom    GloomOptions    `embed:"" group:"Gloom"`
 	Dwork    DworkOptions    `embed:"" group:"dwork"`
 	Kts46    Kts46Options    `embed:"" group:"kts46"`
+	Faktory  FaktoryOptions  `embed:"" group:"Faktory"`
 	Disbatch DisbatchOptions `embed:"" group:"Disbatch"`
 
 	Beanstalk BeanstalkOptions `embed:"" group:"beanstalkd"`

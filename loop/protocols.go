@@ -14,6 +14,7 @@ import (
 	"treadle/loop/beanstalk"
 	"treadle/loop/disbatch"
 	"treadle/loop/dwork"
+	"treadle/loop/faktory"
 	"treadle/loop/gloom"
 	"treadle/loop/kts46"
 	"treadle/loop/periodic"
@@ -34,6 +35,8 @@ type (
 	BeanstalkOptions = beanstalk.Options
 	// Kts46Options are those of the kts46 protocols.
 	Kts46Options = kts46.Options
+	// FaktoryOptions are those of the Faktory protocol.
+	FaktoryOptions = faktory.Options
 	// DisbatchOptions are those of the Disbatch node.
 	DisbatchOptions = disbatch.Options
 	// AdminOptions are those of the HTTP API.
@@ -94,7 +97,7 @@ func (o *Options) fillAddresses(host string) {
 
 // validateProtocols validates the addresses of the protocols.
 func (o *Options) validateProtocols() error {
-	return errors.Join(o.Periodic.Check(), o.Gloom.Check(), o.Dwork.Check(), o.Kts46.Check(), o.Beanstalk.Check(), o.Admin.Check())
+	return errors.Join(o.Periodic.Check(), o.Gloom.Check(), o.Dwork.Check(), o.Kts46.Check(), o.Beanstalk.Check(), o.Faktory.Check(), o.Admin.Check())
 }
 
 // largestFrame returns the bytes of the largest frame that the event loops read.
@@ -120,6 +123,10 @@ func newProtocols(s *Server) ([]protocol.Protocol, error) {
 	if err != nil {
 		return nil, err
 	}
+	jobs, err := faktory.New(host{s}, o.Faktory)
+	if err != nil {
+		return nil, err
+	}
 	o.Admin.JobSpace = periodic.Space
 	operators, err := admin.New(host{s}, o.Admin)
 	if err != nil {
@@ -131,6 +138,7 @@ func newProtocols(s *Server) ([]protocol.Protocol, error) {
 		dwork.New(host{s}, o.Dwork),
 		kts46.New(host{s}, o.Kts46),
 		beanstalk.New(host{s}, o.Beanstalk),
+		jobs,
 		operators,
 		node, // last: its Close waits for tasks, and the others must not serve meanwhile
 	}, nil
@@ -144,6 +152,7 @@ var spaces = protocol.TableOf(slices.Concat(
 	disbatch.Spaces(),
 	kts46.Spaces(),
 	beanstalk.Spaces(),
+	faktory.Spaces(),
 )...)
 
 // rules returns the rules of each name space, and how many milliseconds after its time-out a job is

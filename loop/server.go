@@ -148,7 +148,7 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 	}
 	s.guard = guard
 	s.clock, s.runAside, s.waiting, s.listenOn = s.readClocks, s.goAside, newWaiting(s), openAddress
-	so = sched.Options{Shards: o.Shards, Seed: so.Seed, Runs: so.Runs, Batch: so.Batch, Alarm: s.ring, TimedOut: s.overdue.add,
+	so = sched.Options{Shards: o.Shards, Seed: so.Seed, Runs: so.Runs, Batch: so.Batch, Alarm: s.ring, TimedOut: s.overdue.add, Told: s.follow,
 		Tallies: o.MetricsMaxQueues, Tallied: hasLabel}
 	so.Rules, so.Grace = o.rules()
 	s.peerMemory = math.MaxInt

@@ -40,6 +40,22 @@ type Attempt struct {
 	Text    string // the error, in the worker's words
 }
 
+// Failed reports whether the entry is a failure.
+func (a *Attempt) Failed() bool {
+	return a.Outcome == attemptFailed || a.Outcome == attemptTimedOut || a.Outcome == attemptLeft
+}
+
+// TimedOut reports whether the attempt failed because its time-out had passed.
+func (a *Attempt) TimedOut() bool { return a.Outcome == attemptTimedOut }
+
+// Left reports whether the attempt failed because its worker left.
+func (a *Attempt) Left() bool { return a.Outcome == attemptLeft }
+
+// FailedAttempt returns the entry of a failure that a worker reported.
+func FailedAttempt(at int64, worker, text string) Attempt {
+	return Attempt{At: at, Outcome: attemptFailed, Worker: worker, Text: text}
+}
+
 // Bounds of a history. A million failed jobs of four attempts by four workers, with four error texts of 30 bytes, take
 // less than 400 MB beside their payloads: see BenchmarkFailedMemory.
 const (
@@ -258,7 +274,7 @@ func (sh *shard) giveUp(now Time, job uint32, r *record, q *queue, sink Sink) {
 		return
 	}
 	use := keptFailed
-	if r.flags&numbered != 0 && q.policy.DeadLetter == "" {
+	if p := q.policy; r.flags&numbered != 0 && (p == nil || p.DeadLetter == "") {
 		use = keptBuried
 	}
 	sh.addCount(r, atBuried)

@@ -82,7 +82,7 @@ func (s *Scheduler) Delay(now Time, p *Peer, run Run, delay int64, step int32, s
 	sh.failAwaits(run.Slot, r, sink)
 	w := sh.holder(r)
 	q := sh.unhold(run.Slot, r)
-	if sh.s.rules[r.space].Deaths == 0 { // else count counts failures
+	if rules := &sh.s.rules[r.space]; rules.Deaths == 0 && rules.Failures == nil { // else count counts failures or retries
 		r.count = clampAdd(r.count, step)
 	}
 	sh.release(now, run.Slot, r, q, now.Wall+delay*1000, sink)

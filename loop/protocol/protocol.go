@@ -46,6 +46,15 @@ type Restorer interface {
 	Restore(key string, value []byte) error
 }
 
+// Follower is a Protocol that follows jobs of its spaces.
+type Follower interface {
+	// Follow is called as sched.Options.Told is: under a lock of the scheduler, for jobs of Traits.Told.
+	Follow(j *sched.Job, e sched.Effect)
+	// FollowRestored is called for each job of the journal that has not ended. started says that it was handed out
+	// before. FollowRestored keeps no view of j.
+	FollowRestored(j *sched.Job, started bool)
+}
+
 // Omitted is a Protocol with records that are neither jobs nor settings, which no dump of jobs has.
 type Omitted interface {
 	// Omitted returns the number of these records. It is called from any goroutine.

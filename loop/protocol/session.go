@@ -35,7 +35,7 @@ var roleLabels = [Roles]string{"none", "client", "worker"}
 func (r Role) String() string { return roleLabels[r] }
 
 // MaxProtocols is the most protocols of a server.
-const MaxProtocols = 8
+const MaxProtocols = 16
 
 // Session is a connected peer, as its conversation sees it. It belongs to its loop's goroutine.
 type Session struct {

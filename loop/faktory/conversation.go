@@ -1,0 +1,249 @@
+package faktory
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/binary"
+	"io"
+	"strconv"
+
+	codec "treadle/codec/faktory"
+	"treadle/loop/protocol"
+	"treadle/sched"
+)
+
+var (
+	replyOK   = codec.AppendOK(nil)
+	replyNull = codec.AppendNull(nil)
+)
+
+// conversation speaks the protocol with one client.
+type conversation struct {
+	p       *Protocol
+	s       *protocol.Session
+	scanned int // bytes of the unfinished line, which has no LF
+
+	greeted    bool // HELLO was accepted
+	salt       string
+	iterations int
+	worker     *worker // its process; nil: it has none
+	secret     uint64  // of the leases of its jobs
+
+	watched  map[string]uint32 // the queues that it watches, each with the number of the last FETCH that named it
+	fetches  uint32            // the number of the last FETCH
+	fetching bool              // a FETCH waits for its answer
+	idle     bool              // it waits for no job, only for the time to pass
+
+	beside *besideWork // a command that is handled beside the loop, or nil
+}
+
+// Iterations of the hash of a password. The server says how many, so that each connection costs little and a recorded hash
+// is not found by trying all short passwords.
+const (
+	leastIterations = 4000
+	moreIterations  = 4096
+)
+
+// start is the Port.Start.
+func (p *Protocol) start(s *protocol.Session) protocol.Conversation {
+	s.Skills, s.Label = sched.Wide, name
+	c := &conversation{p: p, s: s}
+	var b [18]byte
+	_, _ = rand.Read(b[:]) // never fails
+	c.secret = binary.LittleEndian.Uint64(b[:])
+	if p.password != "" {
+		c.salt = strconv.FormatUint(binary.LittleEndian.Uint64(b[8:]), 16)
+		c.iterations = leastIterations + int(binary.LittleEndian.Uint16(b[16:]))%moreIterations
+	}
+	p.connections.Add(1)
+	s.Touch()
+	s.Out = codec.AppendHi(s.Out, c.salt, c.iterations)
+	return c
+}
+
+// Consume implements protocol.Conversation.
+func (c *conversation) Consume(in []byte) (n int, err error) {
+	for !c.fetching && n < len(in) {
+		line, k, err := codec.Next(in[n:], c.scanned, c.p.limits.MaxFrame)
+		c.scanned = 0
+		if err != nil {
+			c.refuse(codeError, "a line is longer than --max-frame")
+			return n, err
+		}
+		if k == 0 {
+			c.scanned = len(in) - n
+			break
+		}
+		if !c.greeted {
+			if err := c.hello(in, n, line); err != nil || !c.greeted {
+				return n, err
+			}
+		} else if handled, err := c.command(in, n, line); err != nil || !handled {
+			return n, err
+		}
+		n += k
+		c.s.Loop.Frames[c.s.Protocol]++
+		if c.s.Congested() || c.s.Pause() {
+			break
+		}
+	}
+	return n, nil
+}
+
+// Rest implements protocol.Delimited.
+func (c *conversation) Rest(in []byte) int {
+	if i := bytes.IndexByte(in, '\n'); i >= 0 {
+		return i + 1
+	}
+	return len(in)
+}
+
+// Need implements protocol.Conversation. It is not called.
+func (c *conversation) Need(in []byte) int { return len(in) + 1 }
+
+// IdleLimit implements protocol.Conversation. Producers may be silent for ever; see Sweep for workers.
+func (c *conversation) IdleLimit() int64 { return 0 }
+
+// Sweep implements protocol.Sweeper. It ends the connections of a worker process without a BEAT.
+func (c *conversation) Sweep(budget int) int {
+	if w := c.worker; w != nil && c.s.Loop.Now.Mono-w.lastBeat.Load() > beatLimit {
+		c.s.End(errNoBeat)
+	}
+	return budget
+}
+
+// Closed implements protocol.Conversation.
+func (c *conversation) Closed() {
+	c.p.connections.Add(-1)
+	if c.worker != nil {
+		c.p.workers.leave(c.worker)
+	}
+}
+
+// maxWorkerID bounds the bytes of the id of a worker process.
+const maxWorkerID = sched.MaxWorkerName - len(name) - 1
+
+// hello handles the first line, which is at in[handled:]. It leaves greeted false while the password is checked beside the
+// loop.
+func (c *conversation) hello(in []byte, handled int, line []byte) error {
+	if c.p.password != "" && c.beside == nil {
+		c.runBeside(in, handled, func(b *besideWork) {
+			h, err := codec.ParseHello(line)
+			if b.hello = h; err != nil {
+				return
+			}
+			iterations := c.iterations
+			if h.Version < codec.Version { // clients of the first version hash once
+				iterations = 1
+			}
+			want := codec.Hash(c.p.password, c.salt, iterations)
+			b.proved = subtle.ConstantTimeCompare([]byte(h.Password), []byte(want)) == 1
+		})
+		return nil
+	}
+	var h *codec.Hello
+	if b := c.beside; b != nil {
+		if !b.done {
+			return nil
+		}
+		if c.beside, h = nil, b.hello; h != nil && !b.proved {
+			c.refuse(codeError, errPassword.Error())
+			return errPassword
+		}
+	} else {
+		h, _ = codec.ParseHello(line)
+	}
+	if h == nil {
+		return codec.ErrHello
+	}
+	c.greet(h)
+	return nil
+}
+
+// greet accepts a client.
+func (c *conversation) greet(h *codec.Hello) {
+	c.greeted, c.s.HandshakeDone = true, true
+	c.s.Role = protocol.RoleClient
+	who := name
+	if id := h.Worker; id != "" {
+		id = id[:min(len(id), maxWorkerID)]
+		c.s.Role, who = protocol.RoleWorker, name+" "+id
+		c.worker = c.p.workers.join(id, c.s.Loop.Now.Mono)
+	} else if remote := c.s.Remote(); remote != "" {
+		who = name + " " + remote
+	}
+	c.s.Peer().LeaseTo(sched.Terms{Worker: who, Secret: c.secret, For: codec.DefaultReserveFor * 1000})
+	c.send(replyOK)
+}
+
+// command handles one line. handled is false when it is handled beside the loop, or has to come again.
+func (c *conversation) command(in []byte, at int, line []byte) (handled bool, err error) {
+	word, text := codec.Cut(line)
+	if c.beside != nil || len(line) > largeLine || isLong(word) {
+		return c.runCommand(in, at, word, text), nil
+	}
+	c.p.commands.Add(1)
+	switch string(word) {
+	case "PUSH":
+		c.push(text)
+	case "FETCH":
+		c.fetch(text)
+	case "ACK":
+		c.ack(text)
+	case "FAIL":
+		c.fail(text)
+	case "BEAT":
+		c.beat(text)
+	case "TRACK":
+		c.track(text)
+	case "PUSHB":
+		c.pushBulk(text)
+	case "END":
+		return true, io.EOF // as when the client had closed the connection
+	case "BATCH":
+		c.refuse(codeError, "batches are not there: use several jobs, or a job that submits jobs")
+	default:
+		c.refuse(codeError, "there is no command "+shortText(word))
+	}
+	return true, nil
+}
+
+// send sends a reply, behind those that wait for the journal.
+func (c *conversation) send(reply []byte) {
+	if c.s.Waiting() {
+		c.s.After(0, reply)
+		return
+	}
+	c.s.Touch()
+	c.s.Out = append(c.s.Out, reply...)
+}
+
+// sendBulk sends a reply of any bytes.
+func (c *conversation) sendBulk(data []byte) {
+	if !c.s.Waiting() {
+		c.s.Touch()
+		c.s.Room(len(data) + bulkRoom)
+		c.s.Out = codec.AppendBulk(c.s.Out, data)
+		return
+	}
+	c.s.After(0, codec.AppendBulk(nil, data))
+}
+
+// bulkRoom is the bytes of a bulk reply beside its data.
+const bulkRoom = 32
+
+// sendAfter sends a reply once the last change in a queue is durable.
+func (c *conversation) sendAfter(queue, reply []byte) {
+	if group, wait := c.p.host.Durable(queue); wait {
+		c.s.After(group, reply)
+		return
+	}
+	c.send(reply)
+}
+
+// refuse answers a command that cannot be carried out.
+func (c *conversation) refuse(code, text string) {
+	c.p.errors.Add(1)
+	c.send(codec.AppendError(nil, code, text))
+}

@@ -1,0 +1,84 @@
+// Package faktory speaks the Faktory work protocol, see `treadle help faktory`. Producers push jobs and workers fetch them
+// on one port, in lines with JSON.
+//
+// A fetched job is leased: its worker may report it on any connection, also after the server was started again. Replies
+// come in the order of the commands, those to a PUSH after the journal has committed it. A line over largeLine, and a
+// command that looks at all jobs, is handled beside the event loop.
+package faktory
+
+import (
+	"errors"
+	"sync/atomic"
+
+	codec "treadle/codec/faktory"
+	"treadle/loop/protocol"
+	"treadle/loop/web"
+	"treadle/sched"
+)
+
+const name = "faktory"
+
+// Protocol is the protocol in one server.
+type Protocol struct {
+	host     protocol.Host
+	sched    *sched.Scheduler
+	o        Options
+	limits   protocol.Limits
+	password string
+	workers  workers
+	paused   pausedQueues
+	unique   uniqueLocks
+	tracks   tracks
+
+	connections atomic.Int64
+	commands    atomic.Uint64
+	errors      atomic.Uint64 // commands answered with an error
+}
+
+var _ interface {
+	protocol.LoopServed
+	protocol.Restorer
+	protocol.Follower
+} = (*Protocol)(nil)
+
+// New makes the protocol without opening its addresses.
+func New(host protocol.Host, o Options) (*Protocol, error) {
+	password, err := o.password()
+	if err != nil {
+		return nil, err
+	}
+	return &Protocol{host: host, sched: host.Sched(), o: o, limits: host.Limits(), password: password}, nil
+}
+
+// Name implements protocol.Protocol.
+func (p *Protocol) Name() string { return name }
+
+// Ports implements protocol.LoopServed.
+func (p *Protocol) Ports() []protocol.Port {
+	return []protocol.Port{{Setting: settingListen, Addresses: p.o.Listen, Start: p.start}}
+}
+
+// Restore implements protocol.Restorer.
+func (p *Protocol) Restore(key string, value []byte) error {
+	p.paused.restore(key, value)
+	return nil
+}
+
+// Errors that close a connection.
+var (
+	errPassword = errors.New("the password is wrong")
+	errNoBeat   = errors.New("no BEAT of the worker within a minute")
+)
+
+// CloseReasons implements protocol.LoopServed.
+func (p *Protocol) CloseReasons() []protocol.CloseReason {
+	return []protocol.CloseReason{
+		{Err: codec.ErrTooLong, Label: "too_large"}, {Err: codec.ErrHello, Label: "bad_handshake"}, {Err: errPassword, Label: "bad_password"},
+		{Err: errNoBeat, Label: "no_heartbeat"},
+	}
+}
+
+// Samples implements protocol.Protocol.
+func (p *Protocol) Samples() []web.Sample {
+	return []web.Sample{web.ProtocolErrors(name, "answered_error", p.errors.Load())}
+}

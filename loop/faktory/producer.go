@@ -1,0 +1,188 @@
+package faktory
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"time"
+
+	codec "treadle/codec/faktory"
+	"treadle/codec/jsontext"
+	"treadle/loop/protocol"
+	"treadle/sched"
+)
+
+// timestamp returns a moment as the protocol writes it.
+func timestamp(micros int64) string {
+	return time.UnixMicro(micros).UTC().Format(time.RFC3339Nano)
+}
+
+// pusher submits jobs, on an event loop or beside it.
+type pusher struct {
+	p    *Protocol
+	now  sched.Time
+	sink sched.Sink
+	room []byte // for one job
+	at   string // now, once it was needed
+}
+
+// submit submits the job of a text. queue is the job's, also after an error of the scheduler.
+func (u *pusher) submit(text []byte) (j codec.Job, err error) {
+	var room [codec.MaxJID + codec.MaxQueue]byte
+	err = codec.ParseJob(text, room[:0], &j)
+	if err == codec.ErrJSON {
+		if valid := toUTF8(text); valid != nil {
+			err = codec.ParseJob(valid, nil, &j)
+		}
+	}
+	if err == nil {
+		err = u.p.host.Refusing()
+	}
+	if err != nil {
+		return j, err
+	}
+	s := u.submission(&j)
+	lock := lockOf(&j, s.Queue, s.Name, max(j.At, u.now.Wall))
+	if lock != nil {
+		if err = u.p.unique.take(lock, u.now.Wall); err != nil {
+			return j, err
+		}
+	}
+	if j.Custom.Tracked { // before Submit, which may hand the job out
+		u.p.tracks.change(string(j.JID), u.now, true, func(k *track) { k.State, k.Percent, k.Description = stateEnqueued, 0, "" })
+	}
+	err = u.p.sched.Submit(u.now, s, u.sink)
+	for err == sched.ErrDuplicate { // a jid may come several times, as with Faktory
+		s.Name = another(j.JID)
+		if lock != nil {
+			u.p.unique.rename(lock, string(s.Name))
+		}
+		err = u.p.sched.Submit(u.now, s, u.sink)
+	}
+	if err != nil && lock != nil {
+		u.p.unique.release(lock)
+	}
+	if err != nil && j.Custom.Tracked {
+		u.p.tracks.set(string(j.JID), stateUnknown, u.now)
+	}
+	return j, err
+}
+
+// submission returns a job as the scheduler takes it. Its workload is a view into room.
+func (u *pusher) submission(j *codec.Job) *sched.Submission {
+	if u.at == "" {
+		u.at = timestamp(u.now.Micros)
+	}
+	s := &sched.Submission{
+		Space: Space, Queue: protocol.Queue(j.Queue), Name: j.JID, OnlyNew: true,
+		Priority: int64(j.Priority) - codec.MiddlePriority, Count: sched.AnyRetries, Timeout: j.ReserveFor,
+		History: historyOf(j.Failure, u.now),
+	}
+	if j.OwnRetry {
+		s.Count = j.Retry
+	}
+	enqueued := u.at
+	if j.At > u.now.Wall {
+		s.SchedAt, enqueued = (j.At+999)/1000, ""
+	}
+	u.room = j.AppendStored(u.room[:0], u.at, enqueued)
+	s.Workload = u.room
+	return s
+}
+
+// another returns a name for one more job of a jid.
+func another(jid []byte) []byte {
+	var chance [8]byte
+	_, _ = rand.Read(chance[:]) // never fails
+	return hex.AppendEncode(append(bytes.Clone(jid), 0), chance[:])
+}
+
+// toUTF8 returns a text with U+FFFD for each byte that is not UTF-8, nil when there is none.
+func toUTF8(text []byte) []byte {
+	runes := bytes.Runes(text)
+	if valid := []byte(string(runes)); len(valid) != len(text) {
+		return valid
+	}
+	return nil
+}
+
+// reasonOf returns what a client is told of an error of submit: a code and a text.
+func (p *Protocol) reasonOf(err error) (code, text string) {
+	switch {
+	case err == errNotUnique:
+		return codeNotUnique, err.Error()
+	case errors.As(err, new(codec.JobError)):
+		return codeError, err.Error()
+	case errors.Is(err, protocol.ErrDisk), errors.Is(err, protocol.ErrMaxMemory), errors.Is(err, sched.ErrPolicy), errors.Is(err, sched.ErrQueues), err == errUniqueRoom:
+	default:
+		err = errNoRoom
+	}
+	p.host.Refused(name, protocol.ReasonOf(err))
+	return codeError, err.Error()
+}
+
+// codeError is the code of all errors that clients need not tell apart.
+const codeError = "ERR"
+
+var errNoRoom = errors.New("the server has no room for more jobs")
+
+// push handles a PUSH.
+func (c *conversation) push(text []byte) {
+	loop := c.s.Loop
+	u := pusher{p: c.p, now: loop.Now, sink: loop.Sink, room: loop.Scratch}
+	j, err := u.submit(text)
+	loop.Scratch = u.room
+	if err != nil {
+		c.refuse(c.p.reasonOf(err))
+		return
+	}
+	c.sendAfter(j.Queue, replyOK)
+}
+
+// pushBulk handles a PUSHB that is not large.
+func (c *conversation) pushBulk(text []byte) {
+	loop := c.s.Loop
+	u := pusher{p: c.p, now: loop.Now, sink: loop.Sink, room: loop.Scratch}
+	reply := u.submitAll(text)
+	loop.Scratch = u.room
+	c.sendAfterAll(reply)
+}
+
+// sendAfterAll sends a reply once the last changes in all queues are durable.
+func (c *conversation) sendAfterAll(reply []byte) {
+	if group, wait := c.p.host.DurableAll(); wait {
+		c.s.After(group, reply)
+		return
+	}
+	c.send(reply)
+}
+
+// submitAll submits the jobs of an array. It returns the reply: the errors by jid.
+func (u *pusher) submitAll(text []byte) (reply []byte) {
+	if valid := toUTF8(text); valid != nil {
+		text = valid
+	}
+	if !jsontext.Valid(text) {
+		u.p.errors.Add(1)
+		return codec.AppendError(nil, codeError, "invalid JSON: PUSHB needs an array of jobs")
+	}
+	var all jsontext.Array
+	if !all.Open(text) {
+		u.p.errors.Add(1)
+		return codec.AppendError(nil, codeError, "PUSHB needs an array of jobs")
+	}
+	failed := make(map[string]string)
+	for all.Next() {
+		if j, err := u.submit(all.Value); err != nil {
+			code, why := u.p.reasonOf(err)
+			if code != codeError {
+				why = code + " " + why
+			}
+			failed[string(j.JID)] = why
+		}
+	}
+	answer, _ := json.Marshal(failed) // strings can be marshalled
+	return codec.AppendBulk(nil, answer)
+}

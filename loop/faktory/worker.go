@@ -1,0 +1,231 @@
+package faktory
+
+import (
+	"bytes"
+
+	codec "treadle/codec/faktory"
+	"treadle/codec/jsontext"
+	"treadle/loop/protocol"
+	"treadle/sched"
+)
+
+const (
+	// fetchWait is how long a FETCH waits for a job, in milliseconds.
+	fetchWait = 2000
+	// maxFetchQueues bounds the queues of a FETCH: each is looked into.
+	maxFetchQueues = 256
+	// fetchTag is the tag of the one Reserve of a connection.
+	fetchTag = 1
+)
+
+// fetch handles a FETCH, which names queues in the order in which it is to look into them.
+func (c *conversation) fetch(text []byte) {
+	if len(text) == 0 {
+		c.refuse(codeError, "FETCH needs a queue")
+		return
+	}
+	if n := bytes.Count(text, []byte{' '}); n >= maxFetchQueues {
+		c.refuse(codeError, "a FETCH has at most 256 queues")
+		return
+	}
+	if c.worker != nil && state(c.worker.state.Load()) != running {
+		c.rest()
+		return
+	}
+	queues, err := c.watch(text)
+	switch {
+	case err != nil:
+		c.refuse(c.p.reasonOf(err))
+		return
+	case len(queues) == 0:
+		c.rest()
+		return
+	}
+	loop, s, peer := c.s.Loop, c.p.sched, c.s.Peer()
+	c.fetching, c.idle = true, false
+	if len(queues) > 1 {
+		for _, q := range queues {
+			onItsWay, err := s.TryReserveOf(loop.Now, peer, q, fetchTag, loop.Sink)
+			if err != nil {
+				c.failFetch(err)
+				return
+			}
+			if !c.fetching {
+				return
+			}
+			if onItsWay {
+				c.wait()
+				return
+			}
+		}
+	}
+	if err := s.Reserve(loop.Now, peer, fetchTag, loop.Sink); err != nil {
+		c.failFetch(err)
+		return
+	}
+	if c.fetching {
+		c.wait()
+	}
+}
+
+// watch has the peer watch the queues of a FETCH that are not paused, and no others. It returns them in their order.
+func (c *conversation) watch(text []byte) (queues [][]byte, err error) {
+	loop, s := c.s.Loop, c.p.sched
+	if c.watched == nil {
+		c.watched = make(map[string]uint32)
+	}
+	c.fetches++
+	for q := range bytes.SplitSeq(text, []byte{' '}) {
+		if len(q) == 0 || len(q) > codec.MaxQueue || c.p.paused.has(q) {
+			continue
+		}
+		q = protocol.Queue(q)
+		seen, watches := c.watched[string(q)]
+		if watches && seen == c.fetches {
+			continue
+		}
+		if !watches {
+			if err := s.Watch(loop.Now, c.s.Peer(), q, false, loop.Sink); err != nil {
+				return nil, err
+			}
+		}
+		c.watched[string(q)] = c.fetches
+		queues = append(queues, q)
+	}
+	if len(queues) < len(c.watched) {
+		for q, seen := range c.watched {
+			if seen != c.fetches {
+				s.Unwatch(c.s.Peer(), []byte(q))
+				delete(c.watched, q)
+			}
+		}
+	}
+	return queues, nil
+}
+
+// rest answers a FETCH that may not have a job, as slowly as one that found none: the client asks again at once.
+func (c *conversation) rest() {
+	c.fetching, c.idle = true, true
+	c.wait()
+}
+
+// wait holds the connection until the FETCH is answered.
+func (c *conversation) wait() {
+	c.s.Alarm(c.s.Loop.Now.Mono + fetchWait)
+	c.s.Hold()
+}
+
+// Alarm implements protocol.Alarmed: it answers a FETCH that has waited long enough. A job that is on its way answers it
+// instead.
+func (c *conversation) Alarm() {
+	if c.fetching && (c.idle || c.p.sched.StopReserve(c.s.Peer(), fetchTag)) {
+		c.endFetch(replyNull)
+	}
+}
+
+func (c *conversation) failFetch(err error) {
+	c.p.errors.Add(1)
+	code, text := c.p.reasonOf(err)
+	c.endFetch(codec.AppendError(nil, code, text))
+}
+
+func (c *conversation) endFetch(reply []byte) {
+	c.fetching = false
+	c.send(reply)
+	c.s.Resume()
+}
+
+// Deliver implements protocol.Conversation.
+func (c *conversation) Deliver(d *sched.Delivery) {
+	switch d.Effect {
+	case sched.Assign, sched.Broadcast:
+	default:
+		return
+	}
+	c.s.Assigned, c.fetching = true, false
+	c.s.Alarm(0)
+	c.sendJob(d)
+	c.s.Resume()
+}
+
+// sendJob answers a FETCH with a job.
+func (c *conversation) sendJob(d *sched.Delivery) {
+	j, loop := &d.Job, c.s.Loop
+	if j.Space == Space {
+		if d.History == nil && j.SchedAt == 0 { // nearly always
+			c.sendBulk(j.Workload)
+			return
+		}
+		failure := lastFailure(j, d.History)
+		loop.Scratch = codec.AppendFetched(loop.Scratch[:0], j.Workload, failure, timestamp(j.Due*1000))
+		c.sendBulk(loop.Scratch)
+		return
+	}
+	var arg []byte
+	if asJSON := loop.Spaces[j.Space].AsJSON; asJSON != nil {
+		arg = asJSON(nil, j)
+	} else {
+		arg, _ = jsontext.AppendValue(nil, j.Workload)
+	}
+	function, _ := protocol.Function(j.Queue)
+	jid := sched.Token{Number: j.Number, Secret: c.secret}.String()
+	loop.Scratch = codec.AppendForeign(loop.Scratch[:0], jid, function, j.Name, arg, timestamp(loop.Now.Micros))
+	c.sendBulk(loop.Scratch)
+}
+
+// lease finds the lease of a job by its jid. The jid of another protocol's job is the lease itself.
+func (p *Protocol) lease(jid []byte) (sched.Token, error) {
+	if token, ok := p.sched.FindLease(Space, jid); ok {
+		return token, nil
+	}
+	return sched.ParseToken(string(jid))
+}
+
+// ack handles an ACK. Faktory accepts one of a job that is not reserved, so that a worker may repeat it.
+func (c *conversation) ack(text []byte) {
+	var room [codec.MaxJID]byte
+	jid, ok := codec.Ack(room[:0], text)
+	if !ok {
+		c.refuse(codeError, "ACK needs a JSON object of strings with a jid")
+		return
+	}
+	loop := c.s.Loop
+	token, err := c.p.lease(jid)
+	if err == nil {
+		err = c.p.sched.FinishGranted(loop.Now, token, nil, loop.Sink)
+	}
+	if err != nil {
+		c.late("ACK", jid)
+	}
+	c.send(replyOK)
+}
+
+// fail handles a FAIL.
+func (c *conversation) fail(text []byte) {
+	f, err := codec.Parse[codec.Failure](text)
+	if err != nil {
+		c.refuse(codeError, "FAIL needs a JSON object with jid, errtype, message and backtrace")
+		return
+	}
+	if f.JID == "" {
+		c.refuse(codeError, "FAIL needs a jid")
+		return
+	}
+	loop := c.s.Loop
+	token, err := c.p.lease([]byte(f.JID))
+	if err == nil {
+		c.p.tracks.set(f.JID, stateFailed, loop.Now) // before it may be dead
+		err = c.p.sched.FailGranted(loop.Now, token, appendFailure(nil, f), -1, loop.Sink)
+	}
+	if err != nil {
+		c.late("FAIL", []byte(f.JID))
+		c.refuse(codeError, "no job is reserved with the jid "+shortText(f.JID))
+		return
+	}
+	c.send(replyOK)
+}
+
+// late logs a report on a job that is not reserved.
+func (c *conversation) late(report string, jid []byte) {
+	c.s.LogLate(report, func() (queue, name string) { return "", shortText(jid) })
+}
