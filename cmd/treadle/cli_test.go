@@ -99,6 +99,7 @@ func TestServeOptions(t *testing.T) {
 		want.Dwork.Idle, want.Dwork.Restart = orDefault(want.Dwork.Idle, "exit"), orDefault(want.Dwork.Restart, "keep")
 		want.Dwork.Stop, want.Dwork.Complete = orDefault(want.Dwork.Stop, "exit"), orDefault(want.Dwork.Complete, "any")
 		want.Kts46.Timeout, want.Kts46.TimeoutUnit = orDefault(want.Kts46.Timeout, 5*time.Second), orDefault(want.Kts46.TimeoutUnit, "s")
+		want.Beanstalk.MaxJob = orDefault(want.Beanstalk.MaxJob, 65535)
 		want.Pprof = orDefault(want.Pprof, "off")
 		want.MetricsMaxQueues = orDefault(want.MetricsMaxQueues, 500)
 		want.Shards = orDefault(want.Shards, 16)
