@@ -174,13 +174,14 @@ func (s *Simulator) policyRemove() { s.policyFailedVerb("remove", fate{place: no
 // policyFailedVerb does something to one failed job, or to all, by which each comes to a fate.
 func (s *Simulator) policyFailedVerb(verb string, f fate) {
 	s.policyLook()
-	chosen := s.chooseKept(s.policyFailed())
+	failed := s.policyFailed()
+	chosen := s.chooseKept(failed)
 	if len(chosen) == 0 {
 		return
 	}
 	s.trace.Say("%s %d failed jobs", verb, len(chosen))
 	r := &s.ledger.policy.rule
-	inSlices := choice.All && r.keepAge == 0 && r.keepJobs == 0 && !r.deadLetter && s.rng.IntN(2) == 0 // nothing else takes them meanwhile
+	inSlices := len(chosen) == len(failed) && r.keepAge == 0 && r.keepJobs == 0 && !r.deadLetter && s.rng.IntN(2) == 0 // nothing else takes them meanwhile
 	if inSlices {
 		f.from, f.to = f.dueFrom, f.dueFrom+policySlices
 		f.dueTo = f.to
