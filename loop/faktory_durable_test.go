@@ -67,7 +67,8 @@ func (p *faktoryPeer) asks(line, want string) {
 	p.want(want)
 }
 
-// TestFaktoryAcknowledgedAfterSync: a PUSH and a PUSHB are answered after the sync. FETCH, ACK and FAIL are answered at once.
+// TestFaktoryAcknowledgedAfterSync: a PUSH and a PUSHB are answered after the sync. FETCH, ACK and FAIL are answered
+// at once.
 func TestFaktoryAcknowledgedAfterSync(t *testing.T) {
 	d, socket := newDisk(), filepath.Join(t.TempDir(), "f")
 	r := d.on(t, Options{Faktory: FaktoryOptions{Listen: []string{"unix://" + socket}}})

@@ -13,8 +13,8 @@ import (
 	"treadle/codec/faktory"
 )
 
-// A golden file in testdata/faktory begins with a paragraph that says what it proves. Then it has scenes, each played on a
-// server of its own:
+// A golden file in testdata/faktory begins with a paragraph that says what it proves. Then it has scenes, each played
+// on a server of its own:
 //
 //	### words            a scene begins
 //	A > PUSH {...}       a client sends a line, and connects if it has not
@@ -23,9 +23,9 @@ import (
 //	-- A closes          the client hangs up
 //	-- 2s                so much time passes
 //
-// <fill 50> stands for 50 letters. Chance is shown as <chance>: a salt, the jid of another protocol's job, and the part
-// of a time that the back-off decides. In captured.txt, which Faktory gives too, all times are shown as <time> and the
-// texts of errors as <text>.
+// <fill 50> stands for 50 letters. Chance is shown as <chance>: a salt, the jid of another protocol's job, and the
+// part of a time that the back-off decides. In captured.txt, which Faktory gives too, all times are shown as <time>
+// and the texts of errors as <text>.
 type faktoryScene struct {
 	title string
 	acts  []act
@@ -133,7 +133,7 @@ func (w *memServer) openFaktory(loop int) *memConn {
 	return c
 }
 
-// settleAside is settle until the work beside the loops is done, too.
+// settleAside is settle until the work off the event loops is done, too.
 func (w *memServer) settleAside() {
 	for w.look(); ; w.look() {
 		if len(w.offloads) > 0 {
@@ -147,8 +147,9 @@ func (w *memServer) settleAside() {
 	}
 }
 
-// TestFaktoryGolden plays every scene in memory, in one piece, byte by byte and cut at random places, on one loop and on
-// two, and wants the same output. -rewrite writes the output to the file, but for captured.txt, which is Faktory's.
+// TestFaktoryGolden plays every scene in memory, in one piece, byte by byte and cut at random places, on one loop and
+// on two, and wants the same output. -rewrite writes the output to the file, but for captured.txt, which is
+// Faktory's.
 func TestFaktoryGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/faktory/*.txt")
 	if err != nil || len(files) == 0 {

@@ -402,8 +402,8 @@
 // submission that replaces the job ends it.
 //
 // Rules.Failures is for the failures of a space's jobs, where the policy of their queue does not rule them: a job's
-// Count is the number of its retries, the policy's back-off and keep-failed come before those of the space. Its jobs are
-// failed when the retries are used up, also in a queue without a policy.
+// Count is the number of its retries, the policy's back-off and keep-failed come before those of the space. Its jobs
+// are failed when the retries are used up, also in a queue without a policy.
 //
 // JobTTL ends ready jobs as expired. A job is never handed out later than that after its due time, which a retry sets
 // again, and a lock that the job has waited for does not. Its awaits end with Failed. Due times count in seconds, so

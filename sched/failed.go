@@ -260,8 +260,8 @@ func backoff(p *Policy, f *Failures, retry int32, chance uint64) int64 {
 	return p.Backoff.delay(int(retry), chance)
 }
 
-// policyRules reports whether failByPolicy is for a job. A job of a space with other rules for failures follows those. An
-// orphan ends with its run, since its owner has left.
+// policyRules reports whether failByPolicy is for a job. A job of a space with other rules for failures follows
+// those. An orphan ends with its run, since its owner has left.
 func (sh *shard) policyRules(r *record, q *queue) bool {
 	p := q.policy
 	return sh.s.rules[r.space].Failures != nil || p != nil && (p.Limited || p.Backoff.First > 0) && r.flags&(task|orphan) == 0 && !sh.s.rules[r.space].Owned

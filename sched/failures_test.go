@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// failRules are two spaces: one whose jobs have retries of their own, and expire or are told of when their workloads say
-// so, and a plain one.
+// failRules are two spaces: one whose jobs have retries of their own, and expire or are told of when their workloads
+// say so, and a plain one.
 var failRules = [MaxSpaces]Rules{{
 	Durable: true, LeaseNames: true,
 	Failures: &Failures{
@@ -51,8 +51,8 @@ func (x *testSched) leased(p *Peer, name string) Token {
 
 func withCount(n int32) func(*Submission) { return func(j *Submission) { j.Count = n } }
 
-// TestFailures: jobs are tried again as often as they say, or else their space, after its delays, also in a queue without
-// a policy. Then they are kept as failed, but those without retries.
+// TestFailures: jobs are tried again as often as they say, or else their space, after its delays, also in a queue
+// without a policy. Then they are kept as failed, but those without retries.
 func TestFailures(t *testing.T) {
 	x, kept := newFailSched(t)
 	p := x.peer("f")
@@ -135,8 +135,8 @@ func TestFailuresUnderPolicy(t *testing.T) {
 	}
 }
 
-// TestFailureTexts: the newest text is kept as far as the space wants, the older ones are short, and the first entry stays
-// when entries have no room.
+// TestFailureTexts: the newest text is kept as far as the space wants, the older ones are short, and the first entry
+// stays when entries have no room.
 func TestFailureTexts(t *testing.T) {
 	x, kept := newFailSched(t)
 	p := x.peer("f")
@@ -165,8 +165,8 @@ func TestFailureTexts(t *testing.T) {
 	look([]byte(y.rec.history))
 }
 
-// TestLessee: the jobs of a lessee stay reserved when it leaves and over a restart, are found by their names, the newest
-// first, and end by their own time-outs.
+// TestLessee: the jobs of a lessee stay reserved when it leaves and over a restart, are found by their names, the
+// newest first, and end by their own time-outs.
 func TestLessee(t *testing.T) {
 	x, kept := newFailSched(t)
 	p := x.lessee("w", "f")

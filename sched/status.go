@@ -162,7 +162,8 @@ func (sh *shard) statuses(first, n int, fn func(QueueStatus)) (more bool) {
 // submitted without one or no job is pending.
 func (sh *shard) status(q *queue) QueueStatus {
 	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + len(q.parked) + q.waiting, Running: q.running,
-		Unfinished: q.running - q.reservedTasks - q.savedLeases, Parked: len(q.parked), Delayed: q.delayed.jobs, Retrying: q.retrying, Spaces: q.spaces, Waiting: q.waiting,
+		Unfinished: q.running - q.reservedTasks - q.savedLeases, Parked: len(q.parked), Delayed: q.delayed.jobs,
+		Retrying: q.retrying, Spaces: q.spaces, Waiting: q.waiting,
 		Failed: q.failedJobs(), Buried: q.keptFor(keptBuried), Prior: q.prior, Done: q.keptFor(keptDone, keptResult)}
 	if q.immediate+q.numbered.jobs > 0 || q.pending() == 0 {
 		return st

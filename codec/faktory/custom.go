@@ -88,8 +88,8 @@ func StoredCustom(stored []byte) (c Custom) {
 	return c
 }
 
-// AppendIdentity appends what unique jobs are compared by: the queue, the type and the args. Spaces, the escapes of strings
-// and the order of members make no difference.
+// AppendIdentity appends what unique jobs are compared by: the queue, the type and the args. Spaces, the escapes of
+// strings and the order of members make no difference.
 func (j *Job) AppendIdentity(dst []byte) []byte {
 	dst = jsontext.AppendUTF8(dst, j.Queue)
 	dst = jsontext.AppendUTF8(append(dst, ' '), j.Type)

@@ -1,8 +1,8 @@
-// Package faktory is the bytes of the Faktory work protocol: commands as lines with JSON, replies as of RESP, and the JSON
-// of jobs. It knows no sockets.
+// Package faktory is the bytes of the Faktory work protocol: commands as lines with JSON, replies as of RESP, and the
+// JSON of jobs. It knows no sockets.
 //
-// What it decodes are views into the input, and it writes with Append functions into buffers of the caller. A job keeps
-// the bytes of its values: numbers of any size, the escapes of strings and the order of members in custom data.
+// What it decodes are views into the input, and it writes with Append functions into buffers of the caller. A job
+// keeps the bytes of its values: numbers of any size, the escapes of strings and the order of members in custom data.
 package faktory
 
 import (
@@ -17,8 +17,8 @@ const Version = 2
 var ErrTooLong = errors.New("a line is too long")
 
 // Next returns the first line of in without its end, CR LF or LF, and the length with it. n is 0 when the line is not
-// complete. The caller knows that the first scanned bytes have no LF. The error is ErrTooLong for a line of more than limit
-// bytes.
+// complete. The caller knows that the first scanned bytes have no LF. The error is ErrTooLong for a line of more than
+// limit bytes.
 func Next(in []byte, scanned, limit int) (line []byte, n int, err error) {
 	i := bytes.IndexByte(in[scanned:], '\n')
 	if i < 0 {

@@ -105,7 +105,8 @@ func TestHello(t *testing.T) {
 	}
 }
 
-// TestJobIsKept: what a worker sees of a job has the members in their order, the bytes of their values, and others behind.
+// TestJobIsKept: what a worker sees of a job has the members in their order, the bytes of their values, and others
+// behind.
 func TestJobIsKept(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{`{"jid":"job-0001","jobtype":"T","args":[]}`, `{"retry":25,"jid":"job-0001","queue":"default","jobtype":"T","created_at":"C","enqueued_at":"E","args":[]}`},

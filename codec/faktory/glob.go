@@ -1,8 +1,8 @@
 package faktory
 
-// Matches reports whether a text matches a pattern as of Redis: * stands for any bytes, ? for one, [a-z] for one of a class,
-// [^a-z] for one outside of it, and \ makes the next byte stand for itself. It takes time in proportion to the product of
-// both lengths at most.
+// Matches reports whether a text matches a pattern as of Redis: * stands for any bytes, ? for one, [a-z] for one of a
+// class, [^a-z] for one outside of it, and \ makes the next byte stand for itself. It takes time in proportion to the
+// product of both lengths at most.
 func Matches(pattern string, text []byte) bool {
 	star, retry := -1, 0 // behind the last *, and where its bytes end
 	p, t := 0, 0

@@ -79,7 +79,8 @@ const (
 	fields
 )
 
-var fieldNames = [fields]string{"retry", "failure", "priority", "custom", "jid", "queue", "jobtype", "created_at", "enqueued_at", "at", "args", "reserve_for", "backtrace"}
+var fieldNames = [fields]string{"retry", "failure", "priority", "custom", "jid", "queue", "jobtype",
+	"created_at", "enqueued_at", "at", "args", "reserve_for", "backtrace"}
 
 // fieldOf returns the field of a key, in letters of either case as with Faktory, or -1.
 func fieldOf(key []byte) int {
@@ -91,8 +92,8 @@ func fieldOf(key []byte) int {
 	return -1
 }
 
-// ParseJob reads the JSON of a job that a client pushes. Strings with escapes are resolved into room. j must not be used
-// after an error.
+// ParseJob reads the JSON of a job that a client pushes. Strings with escapes are resolved into room. j must not be
+// used after an error.
 func ParseJob(text, room []byte, j *Job) error {
 	*j = Job{text: text, Retry: DefaultRetry, ReserveFor: DefaultReserveFor, Priority: MiddlePriority}
 	if err := j.walk(text); err != nil {
@@ -328,8 +329,8 @@ func AppendFetched(dst, stored, failure []byte, enqueued string) []byte {
 	return append(m.dst, '}')
 }
 
-// AppendForeign appends a job of another protocol as a worker receives it. name is the job's name and arg its workload, in
-// JSON; an array has the args, and any other value is the only one.
+// AppendForeign appends a job of another protocol as a worker receives it. name is the job's name and arg its
+// workload, in JSON; an array has the args, and any other value is the only one.
 func AppendForeign(dst []byte, jid string, queue, name, arg []byte, enqueued string) []byte {
 	m := members{append(dst, '{')}
 	m.dst = append(m.key(fieldRetry), `null`...)

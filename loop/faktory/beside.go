@@ -5,11 +5,11 @@ import (
 	"treadle/sched"
 )
 
-// largeLine is the size in bytes above which a line is handled beside the event loop. Parsing this much, and submitting
+// largeLine is the size in bytes above which a line is handled off the event loop. Parsing this much, and submitting
 // its jobs, takes a few milliseconds.
 const largeLine = 256 << 10
 
-// besideWork is a command that is handled beside the loop.
+// besideWork is a command that is handled off the event loop.
 type besideWork struct {
 	reply []byte
 	done  bool // belongs to the loop
@@ -27,7 +27,7 @@ func isLong(word []byte) bool {
 	return false
 }
 
-// runBeside runs work beside the loop for the line at in[at:]. Consume is called again when it is done.
+// runBeside runs work off the event loop for the line at in[at:]. Consume is called again when it is done.
 func (c *conversation) runBeside(in []byte, at int, work func(*besideWork)) {
 	b := new(besideWork)
 	if c.s.Offload(in, at, maxBacklog, func() { work(b) }, func() { b.done = true }) {
@@ -35,10 +35,10 @@ func (c *conversation) runBeside(in []byte, at int, work func(*besideWork)) {
 	}
 }
 
-// maxBacklog is how many bytes a client may send while its command is handled beside the loop.
+// maxBacklog is how many bytes a client may send while its command is handled off the event loop.
 const maxBacklog = 1 << 20
 
-// runCommand handles a command beside the loop. handled is true when it is done and answered.
+// runCommand handles a command off the event loop. handled is true when it is done and answered.
 func (c *conversation) runCommand(in []byte, at int, word, text []byte) (handled bool) {
 	if b := c.beside; b != nil {
 		if b.done {
@@ -56,7 +56,7 @@ func (c *conversation) runCommand(in []byte, at int, word, text []byte) (handled
 	return false
 }
 
-// run carries out a command beside the loops and returns the reply, which has to wait until all changes are durable.
+// run carries out a command off the event loops and returns the reply, which has to wait until all changes are durable.
 func (p *Protocol) run(word, text []byte) []byte {
 	sink := p.host.NewSink()
 	defer sink.Wake()

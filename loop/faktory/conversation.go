@@ -38,8 +38,8 @@ type conversation struct {
 	beside *besideWork // a command that is handled beside the loop, or nil
 }
 
-// Iterations of the hash of a password. The server says how many, so that each connection costs little and a recorded hash
-// is not found by trying all short passwords.
+// Iterations of the hash of a password. The server says how many, so that each connection costs little and a recorded
+// hash is not found by trying all short passwords.
 const (
 	leastIterations = 4000
 	moreIterations  = 4096
@@ -124,8 +124,8 @@ func (c *conversation) Closed() {
 // maxWorkerID bounds the bytes of the id of a worker process.
 const maxWorkerID = sched.MaxWorkerName - len(name) - 1
 
-// hello handles the first line, which is at in[handled:]. It leaves greeted false while the password is checked beside the
-// loop.
+// hello handles the first line, which is at in[handled:]. It leaves greeted false while the password is checked
+// beside the loop.
 func (c *conversation) hello(in []byte, handled int, line []byte) error {
 	if c.p.password != "" && c.beside == nil {
 		c.runBeside(in, handled, func(b *besideWork) {
@@ -177,7 +177,7 @@ func (c *conversation) greet(h *codec.Hello) {
 	c.send(replyOK)
 }
 
-// command handles one line. handled is false when it is handled beside the loop, or has to come again.
+// command handles one line. handled is false when it is handled off the event loop, or has to come again.
 func (c *conversation) command(in []byte, at int, line []byte) (handled bool, err error) {
 	word, text := codec.Cut(line)
 	if c.beside != nil || len(line) > largeLine || isLong(word) {

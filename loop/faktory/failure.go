@@ -16,9 +16,9 @@ const (
 	maxBacktrace    = 50 // lines
 )
 
-// An error text of a history is for people: the type, a colon and the message, then a line with a tab before it for each
-// line of the backtrace. A line end within one of them has a blank behind it. A type with a colon and a blank is written as
-// a JSON string.
+// An error text of a history is for people: the type, a colon and the message, then a line with a tab before it for
+// each line of the backtrace. A line end within one of them has a blank behind it. A type with a colon and a blank is
+// written as a JSON string.
 
 // appendFailure appends what a worker says of a failure as an error text.
 func appendFailure(dst []byte, f *codec.Failure) []byte {

@@ -1,9 +1,9 @@
-// Package faktory speaks the Faktory work protocol, see `treadle help faktory`. Producers push jobs and workers fetch them
-// on one port, in lines with JSON.
+// Package faktory speaks the Faktory work protocol, see `treadle help faktory`. Producers push jobs and workers fetch
+// them on one port, in lines with JSON.
 //
-// A fetched job is leased: its worker may report it on any connection, also after the server was started again. Replies
-// come in the order of the commands, those to a PUSH after the journal has committed it. A line over largeLine, and a
-// command that looks at all jobs, is handled beside the event loop.
+// A fetched job is leased: its worker may report it on any connection, also after the server was started again.
+// Replies come in the order of the commands, those to a PUSH after the journal has committed it. A line over
+// largeLine, and a command that looks at all jobs, is handled off the event loop.
 package faktory
 
 import (

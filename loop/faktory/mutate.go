@@ -30,8 +30,8 @@ func statesOf(names ...string) (set sched.StateSet) {
 	return set
 }
 
-// Bounds in bytes of a pattern, and of the beginning of a job that it is compared with: that takes time in proportion to
-// both, 0.1 seconds at most.
+// Bounds in bytes of a pattern, and of the beginning of a job that it is compared with: that takes time in proportion
+// to both, 0.1 seconds at most.
 const (
 	maxPattern = 256
 	maxMatched = 64 << 10
@@ -131,7 +131,8 @@ type foundJob struct {
 	count             int32
 }
 
-// fits reports whether a job is one of a filter. A pattern is for what the next worker would see, with the last failure.
+// fits reports whether a job is one of a filter. A pattern is for what the next worker would see, with the last
+// failure.
 func fits(f *codec.Filter, found *foundJob) bool {
 	if len(f.JIDs) > 0 || f.Type != "" {
 		var j codec.Job

@@ -11,8 +11,8 @@ import (
 	codec "treadle/codec/faktory"
 )
 
-// pausedQueues are the queues that FETCH leaves out. Workers of other protocols serve them: a pause of the queue itself is
-// the operators'.
+// pausedQueues are the queues that FETCH leaves out. Workers of other protocols serve them: a pause of the queue
+// itself is the operators'.
 type pausedQueues struct {
 	mu    sync.Mutex // held for a change
 	names atomic.Pointer[map[string]bool]

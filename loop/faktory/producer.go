@@ -115,7 +115,8 @@ func (p *Protocol) reasonOf(err error) (code, text string) {
 		return codeNotUnique, err.Error()
 	case errors.As(err, new(codec.JobError)):
 		return codeError, err.Error()
-	case errors.Is(err, protocol.ErrDisk), errors.Is(err, protocol.ErrMaxMemory), errors.Is(err, sched.ErrPolicy), errors.Is(err, sched.ErrQueues), err == errUniqueRoom:
+	case errors.Is(err, protocol.ErrDisk), errors.Is(err, protocol.ErrMaxMemory),
+		errors.Is(err, sched.ErrPolicy), errors.Is(err, sched.ErrQueues), err == errUniqueRoom:
 	default:
 		err = errNoRoom
 	}

@@ -60,7 +60,10 @@ func (p *Protocol) info() []byte {
 	})
 	d.Failures = stats.Fails + stats.TimedOut + stats.Abandoned
 	d.Processed = stats.Done + d.Failures
-	d.Tasks = map[string]map[string]int{"Busy": {"size": d.Sets["working"]}, "Dead": {"size": d.Sets["dead"]}, "Retries": {"size": d.Sets["retries"]}, "Scheduled": {"size": d.Sets["scheduled"]}, "Workers": {"size": p.workers.count()}}
+	d.Tasks = map[string]map[string]int{
+		"Busy": {"size": d.Sets["working"]}, "Dead": {"size": d.Sets["dead"]}, "Retries": {"size": d.Sets["retries"]},
+		"Scheduled": {"size": d.Sets["scheduled"]}, "Workers": {"size": p.workers.count()},
+	}
 	s := &i.Server
 	s.Description, s.Version = "Treadle", faktoryVersion
 	s.Uptime, s.Memory = (now.Wall-health.Started)/1000, health.Memory>>20

@@ -17,9 +17,9 @@ const (
 	deadJobs = 10_000
 )
 
-// Spaces returns the name space of Faktory jobs. The name of a job is its jid, with a NUL and chance behind it when the
-// queue has a job of that jid. Its workload is the JSON that workers receive, without the last failure. Its Count is the
-// number of its retries.
+// Spaces returns the name space of Faktory jobs. The name of a job is its jid, with a NUL and chance behind it when
+// the queue has a job of that jid. Its workload is the JSON that workers receive, without the last failure. Its Count
+// is the number of its retries.
 func Spaces() []protocol.Space {
 	return []protocol.Space{{
 		ID:       Space,

@@ -10,8 +10,8 @@ import (
 	"treadle/sched"
 )
 
-// Unique jobs: a job of unique_for holds the lock of its queue, type and args until it is done, or until it starts, or until
-// the time has passed. A PUSH of another one is refused meanwhile.
+// Unique jobs: a job of unique_for holds the lock of its queue, type and args until it is done, or until it starts,
+// or until the time has passed. A PUSH of another one is refused meanwhile.
 //
 // The locks live in memory. A start takes them again for the jobs of the journal.
 
@@ -38,8 +38,8 @@ type uniqueLock struct {
 	index      int // in the heap
 }
 
-// maxUniqueLocks bounds the locks, which have some 250 bytes each: those of failed and removed jobs stay until their time
-// has passed.
+// maxUniqueLocks bounds the locks, which have some 250 bytes each: those of failed and removed jobs stay until their
+// time has passed.
 const maxUniqueLocks = 1 << 21
 
 // uniqueSweep bounds the expired locks that one call removes.
@@ -54,7 +54,8 @@ var (
 // codeNotUnique is the code of errNotUnique.
 const codeNotUnique = "NOTUNIQUE"
 
-// lockOf returns the lock that a job of a name wants; nil: it is not unique. base is when the job is due, in Unix milliseconds.
+// lockOf returns the lock that a job of a name wants; nil: it is not unique. base is when the job is due, in Unix
+// milliseconds.
 func lockOf(j *codec.Job, queue, name []byte, base int64) *uniqueLock {
 	if j.Custom.UniqueFor == 0 {
 		return nil

@@ -115,8 +115,8 @@ func (c *conversation) wait() {
 	c.s.Hold()
 }
 
-// Alarm implements protocol.Alarmed: it answers a FETCH that has waited long enough. A job that is on its way answers it
-// instead.
+// Alarm implements protocol.Alarmed: it answers a FETCH that has waited long enough. A job that is on its way answers
+// it instead.
 func (c *conversation) Alarm() {
 	if c.fetching && (c.idle || c.p.sched.StopReserve(c.s.Peer(), fetchTag)) {
 		c.endFetch(replyNull)

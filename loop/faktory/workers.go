@@ -90,8 +90,8 @@ func (all *workers) count() int {
 	return len(all.byID)
 }
 
-// beatLimit is for how long a worker process may be silent, in milliseconds. Then its connections are closed; its jobs stay
-// reserved. Workers send a BEAT every 15 seconds.
+// beatLimit is for how long a worker process may be silent, in milliseconds. Then its connections are closed; its
+// jobs stay reserved. Workers send a BEAT every 15 seconds.
 const beatLimit = 60_000
 
 // beat handles a BEAT.

@@ -19,7 +19,7 @@ import (
 )
 
 // space is the name space of jobs that were put.
-const space sched.Space = 7
+const space sched.Space = 15
 
 // maxLine bounds a line in bytes.
 const maxLine = 64 << 10
