@@ -3,12 +3,14 @@ package loop
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -552,8 +554,8 @@ func TestAPIStalledBody(t *testing.T) {
 	}()
 	for kind, want := range map[string]string{"application/json": "408 Request Timeout", "application/json; a=drips": "408 Request Timeout", ndjson: `"submitted":1,"error":"the body stopped`} {
 		_ = all[kind].SetReadDeadline(time.Now().Add(patience))
-		if answer, err := io.ReadAll(all[kind]); err != nil || !strings.Contains(string(answer), want) {
-			t.Errorf("%s: %v, %q", kind, err, answer)
+		if answer, err := io.ReadAll(all[kind]); err != nil && !errors.Is(err, syscall.ECONNRESET) || !strings.Contains(string(answer), want) {
+			t.Errorf("%s: %v, %q", kind, err, answer) // what drips meanwhile resets the connection behind the answer
 		}
 	}
 	if q := (api{t, r}).queue("f"); q.Ready != 1 {

@@ -168,8 +168,8 @@ func (c *memConn) stalks(request, want string) {
 	c.read = nil
 }
 
-// TestBeanstalkRefusals checks the words for what the server and the policy of a queue refuse. A policy refuses a put that
-// has a number already.
+// TestBeanstalkRefusals checks the words for what the server and the policy of a queue refuse. A policy refuses a put
+// that has a number already.
 func TestBeanstalkRefusals(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "b")
 	r := startServer(t, Options{Beanstalk: BeanstalkOptions{Listen: []string{"unix://" + path}, MaxJob: 20}, Admin: AdminOptions{Rules: []PolicyRule{
@@ -268,8 +268,8 @@ func (c *memConn) reserved(want string) (id uint64) {
 	return id
 }
 
-// TestBeanstalkDoesOthers checks what workers of beanstalkd's protocol receive of Gloom jobs and dwork tasks, and what their
-// reports make of these.
+// TestBeanstalkDoesOthers checks what workers of beanstalkd's protocol receive of Gloom jobs and dwork tasks, and
+// what their reports make of these.
 func TestBeanstalkDoesOthers(t *testing.T) {
 	w := newMemServer(t, Options{})
 	master, c := w.openGloom(0, true), w.openBeanstalk(0)

@@ -328,13 +328,12 @@ func (c *checker) pending(q *queue) error {
 			return fmt.Errorf("%d ready jobs with a priority that are due at %d are not counted", n, due)
 		}
 	}
-	if prior != q.prior {
+	switch {
+	case prior != q.prior:
 		return fmt.Errorf("%d ready numbered jobs with a priority are counted, %d are there", q.prior, prior)
-	}
-	if retrying != q.retrying {
+	case retrying != q.retrying:
 		return fmt.Errorf("%d delayed jobs with a history are counted, %d are there", q.retrying, retrying)
-	}
-	if immediates != q.immediate {
+	case immediates != q.immediate:
 		return fmt.Errorf("%d immediate jobs are counted, %d are there", q.immediate, immediates)
 	}
 	return nil

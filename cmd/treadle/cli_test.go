@@ -226,7 +226,8 @@ func TestConfigMistakes(t *testing.T) {
 	}
 }
 
-// TestConfigLines: the lines of a large file are counted once. Counted anew for each key, they take longer than a test may.
+// TestConfigLines: the lines of a large file are counted once. Counted anew for each key, they take longer than a
+// test may.
 func TestConfigLines(t *testing.T) {
 	const n = 50_000
 	var text strings.Builder

@@ -25,7 +25,7 @@ func readConfigFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	text, err := io.ReadAll(io.LimitReader(f, maxConfigFile+1))
 	if err == nil && len(text) > maxConfigFile {
 		err = fmt.Errorf("it is larger than %s", setting.Bytes(maxConfigFile))

@@ -315,8 +315,8 @@ func TestDisbatchBadConfig(t *testing.T) {
 	f("[]", "the configuration: a value of the kind")
 }
 
-// TestDisbatchTaskRunners: nodes of 2016 and 2018 call this program in the place of their task runner, by a link of that name
-// or by its own, with or without the command, which may stand behind the options.
+// TestDisbatchTaskRunners: nodes of 2016 and 2018 call this program in the place of their task runner, by a link of
+// that name or by its own, with or without the command, which may stand behind the options.
 func TestDisbatchTaskRunners(t *testing.T) {
 	longFor(t)
 	t.Parallel()

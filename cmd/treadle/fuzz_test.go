@@ -39,8 +39,8 @@ func FuzzTaskLine(f *testing.F) {
 	})
 }
 
-// FuzzConfig reads a configuration file. What is wrong with it is told in one line with the file's name, and the line is
-// one of its lines; a value that a setting takes is text, whose sizes are read as they are written again.
+// FuzzConfig reads a configuration file. What is wrong with it is told in one line with the file's name, and the line
+// is one of its lines; a value that a setting takes is text, whose sizes are read as they are written again.
 func FuzzConfig(f *testing.F) {
 	for _, text := range []string{
 		"", "# nothing\n", "bind = \"::1\"\nloops = 2\nmax-frame = \"64m\"\n", "periodic = [\"tcp://127.0.0.1:1\", \"off\"]\n", "bind = \"\"\"\na\"\"\"\nmax-frame = '1 GiB'\n",

@@ -98,8 +98,8 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
-// TestConfigBounds: a file of a size or with a number of keys that would take minutes is refused, and one with as many cron
-// entries as there may be is read.
+// TestConfigBounds: a file of a size or with a number of keys that would take minutes is refused, and one with as
+// many cron entries as there may be is read.
 func TestConfigBounds(t *testing.T) {
 	f := func(text, want string) {
 		t.Helper()

@@ -16,12 +16,13 @@ const (
 	defaultTube = "default"
 	// maxWatched bounds the tubes that a connection watches, as the scheduler does.
 	maxWatched = 64 << 10
-	// maxTubes bounds the tubes in the table, which take about 300 bytes each and are copied for a list-tubes. Tubes that
-	// have jobs and neither connections nor counts are not among them.
+	// maxTubes bounds the tubes in the table, which take about 300 bytes each and are copied for a list-tubes. Tubes
+	// that have jobs and neither connections nor counts are not among them.
 	maxTubes = 256 << 10
 	// tubesPerCost is how many tubes are compared or counted in the time of one unit of Session.Cost.
 	tubesPerCost = 32
-	// freedAtOnce is how many unused tubes are looked for each time that one is made. More than one keeps the table short.
+	// freedAtOnce is how many unused tubes are looked for each time that one is made. More than one keeps the table
+	// short.
 	freedAtOnce = 2
 )
 
@@ -52,7 +53,8 @@ func (s *tubes) init(scheduler *sched.Scheduler) {
 	s.sched, s.byName = scheduler, make(map[string]*tube)
 }
 
-// of returns the tube of a name, made when it is missing or has ended, nil when there are too many. The caller holds the lock.
+// of returns the tube of a name, made when it is missing or has ended, nil when there are too many. The caller holds
+// the lock.
 func (s *tubes) of(name string) *tube {
 	t := s.byName[name]
 	if t != nil && name != defaultTube && !t.used() && !s.hasQueue(t.queue) {
@@ -319,8 +321,8 @@ type listing struct {
 	data   []byte
 }
 
-// listTubes lists a batch of queues at a time. Queues whose names are none of tubes are left out. It returns false when it
-// goes on in a later turn.
+// listTubes lists a batch of queues at a time. Queues whose names are none of tubes are left out. It returns false
+// when it goes on in a later turn.
 func (c *conversation) listTubes() (done bool) {
 	l := c.listing
 	if l == nil {

@@ -35,7 +35,7 @@ type conversation struct {
 	fetching bool              // a FETCH waits for its answer
 	idle     bool              // it waits for no job, only for the time to pass
 
-	beside *besideWork // a command that is handled beside the loop, or nil
+	beside *besideWork // a command that is handled off the event loop, or nil
 }
 
 // Iterations of the hash of a password. The server says how many, so that each connection costs little and a recorded
@@ -125,7 +125,7 @@ func (c *conversation) Closed() {
 const maxWorkerID = sched.MaxWorkerName - len(name) - 1
 
 // hello handles the first line, which is at in[handled:]. It leaves greeted false while the password is checked
-// beside the loop.
+// off the event loop.
 func (c *conversation) hello(in []byte, handled int, line []byte) error {
 	if c.p.password != "" && c.beside == nil {
 		c.runBeside(in, handled, func(b *besideWork) {

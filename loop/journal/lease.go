@@ -80,7 +80,8 @@ func lease(line []byte) (x Lease, err error) {
 	if err != nil {
 		return x, err
 	}
-	if n, err := hex.Decode(x.Token[:], []byte(l.Token)[:min(len(l.Token), 2*len(x.Token))]); err != nil || n != len(x.Token) || len(l.Token) != 2*n || !x.hasLease() {
+	n, err := hex.Decode(x.Token[:], []byte(l.Token)[:min(len(l.Token), 2*len(x.Token))])
+	if err != nil || n != len(x.Token) || len(l.Token) != 2*n || !x.hasLease() {
 		return x, errors.New("the token of a lease is not 32 hexadecimal digits")
 	}
 	x.Until, x.Length = l.Until, l.Length

@@ -80,8 +80,8 @@ func TestDefaults(t *testing.T) {
 	f(`{"gfs": false, "task_runner": "x"}`, "0", config.File{MongoHost: "localhost:27017", Database: "disbatch", TaskRunner: "x"})
 }
 
-// FuzzSiteConfig parses a configuration in the original's relaxed JSON. JSON stays unchanged, offsets stay the same, an error is one
-// line, and accepted values are within their bounds.
+// FuzzSiteConfig parses a configuration in the original's relaxed JSON. JSON stays unchanged, offsets stay the same,
+// an error is one line, and accepted values are within their bounds.
 func FuzzSiteConfig(f *testing.F) {
 	for _, text := range []string{
 		"{ # a test's\n\"mongohost\": \"a:1,b\", \"database\": \"x\",\n}", `{"attributes": {"ssl": {"SSL_verify_mode": 0,},}, "auth": {"a": "# \" \\"}, "plugins": ["A", ], "gfs": "auto"}`,

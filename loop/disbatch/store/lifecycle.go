@@ -79,12 +79,12 @@ var active = in([]int{StatusClaimed, StatusRunning})
 type Placement int
 
 const (
-	// Undecided: more tasks than the limit are claimed or running. The task is within the limit if enough of the claims
-	// after it are released.
+	// Undecided says that more tasks than the limit are claimed or running. The task is within the limit if enough of
+	// the claims after it are released.
 	Undecided Placement = iota
-	// Within: all claimed and running tasks are within the limit.
+	// Within says that all claimed and running tasks are within the limit.
 	Within
-	// Beyond: the tasks before this one fill the limit.
+	// Beyond says that the tasks before this one fill the limit.
 	Beyond
 )
 
