@@ -16,6 +16,7 @@ type numberedModel struct {
 	jobs   []*numberedJob
 	peers  []*numberedPeer
 	paused map[string]int64 // Mono of the end
+	used   map[string]bool  // the queues with jobs or peers, as of the last discard
 	placed int              // counts jobs that became delayed or buried
 	ticked bool
 }
@@ -48,6 +49,26 @@ func (m *numberedModel) next(watches map[string]bool) (first *numberedJob) {
 		}
 	}
 	return first
+}
+
+// discard ends the pauses of queues that have lost the last of their jobs and of the peers that watch them. A queue that
+// is paused before it has any stays paused.
+func (m *numberedModel) discard() {
+	used := make(map[string]bool)
+	for _, j := range m.jobs {
+		used[j.queue] = true
+	}
+	for _, p := range m.peers {
+		for queue := range p.watches {
+			used[queue] = true
+		}
+	}
+	for queue := range m.used {
+		if !used[queue] {
+			delete(m.paused, queue)
+		}
+	}
+	m.used = used
 }
 
 func (j *numberedJob) compare(o *numberedJob) int {
@@ -190,6 +211,7 @@ func (x *numberedMachine) settle() {
 	for _, j := range x.m.jobs {
 		j.fresh = false
 	}
+	x.m.discard()
 	for i, p := range x.m.peers {
 		if p.waits && x.m.next(p.watches) != nil {
 			x.t.Fatalf("peer %d waits beside job %d", i, x.m.next(p.watches).number)
