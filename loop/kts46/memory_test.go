@@ -15,8 +15,9 @@ import (
 const (
 	largeDefinitions = 200
 	largeDefinition  = 512 << 10
-	// maxHeap is enough for an idle journal and these jobs of 500 bytes: far less than half of the definitions.
-	maxHeap = 40 << 20
+	// maxHeap is enough for an idle journal, whose store has its tables and its cache in the heap in a build without C,
+	// and for these jobs of 500 bytes. It is less than the definitions.
+	maxHeap = 70 << 20
 )
 
 // heap returns the bytes in use after garbage collection.
