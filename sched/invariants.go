@@ -328,6 +328,11 @@ func (c *checker) pending(q *queue) error {
 			return fmt.Errorf("%d ready jobs with a priority that are due at %d are not counted", n, due)
 		}
 	}
+	return q.pendingCounts(prior, retrying, immediates)
+}
+
+// pendingCounts returns an error when a queue counts other numbers of its pending jobs than those that are given.
+func (q *queue) pendingCounts(prior, retrying, immediates int) error {
 	switch {
 	case prior != q.prior:
 		return fmt.Errorf("%d ready numbered jobs with a priority are counted, %d are there", q.prior, prior)
