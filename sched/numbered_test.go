@@ -51,8 +51,8 @@ func (m *numberedModel) next(watches map[string]bool) (first *numberedJob) {
 	return first
 }
 
-// discard ends the pauses of queues that have lost the last of their jobs and of the peers that watch them. A queue that
-// is paused before it has any stays paused.
+// discard ends the pauses of queues that have lost the last of their jobs and of the peers that watch them. A queue
+// that is paused before it has any stays paused.
 func (m *numberedModel) discard() {
 	used := make(map[string]bool)
 	for _, j := range m.jobs {
