@@ -88,12 +88,28 @@ func (h host) CloseConnection(id uint64) (found bool) {
 		}
 		return ok
 	}
+	return h.withSession(id, func(s *session) { s.End(errByOperator) })
+}
+
+// QuietConnection implements protocol.Host.
+func (h host) QuietConnection(id uint64, end bool) (found, able bool) {
+	found = h.withSession(id, func(s *session) {
+		if q, ok := s.conv.(protocol.Quieted); ok {
+			able = q.Quiet(end)
+		}
+	})
+	return found, able
+}
+
+// withSession calls fn with the open session of an id, on its loop. It returns false when there is none.
+func (h host) withSession(id uint64, fn func(*session)) (found bool) {
+	loop := id >> loopShift
 	if loop >= uint64(len(h.reactors)) {
 		return false
 	}
 	h.onReactor(int(loop), func(r *reactor) {
 		if s := r.session(sched.SessionID(id)); s != nil && s.open() {
-			s.End(errByOperator)
+			fn(s)
 			found = true
 		}
 	})

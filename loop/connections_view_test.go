@@ -28,9 +28,12 @@ func (a api) connections(query string, limit int) (all []codec.Connection) {
 	return nil
 }
 
-func (a api) closeConnection(body string) int {
+func (a api) closeConnection(body string) int { return a.postConnections("close", body) }
+
+// postConnections posts to a path below /connections and returns the status.
+func (a api) postConnections(path, body string) int {
 	a.t.Helper()
-	return a.do(http.MethodPost, "/connections/close", "application/json", strings.NewReader(body), nil)
+	return a.do(http.MethodPost, "/connections/"+path, "application/json", strings.NewReader(body), nil)
 }
 
 // TestAPIConnections: each connection is shown once, with what its peer does, on pages of any size. One that is closed
@@ -78,6 +81,9 @@ func TestAPIConnections(t *testing.T) {
 		t.Errorf("%+v", worker)
 	}
 
+	if code := a.postConnections("quiet", `{"id":"`+worker.ID+`"}`); code != http.StatusBadRequest {
+		t.Errorf("quiet, of a worker that cannot be asked: %d", code)
+	}
 	if code := a.closeConnection(`{"id":"` + worker.ID + `"}`); code != http.StatusOK {
 		t.Errorf("close: %d", code)
 	}
@@ -87,8 +93,10 @@ func TestAPIConnections(t *testing.T) {
 		`{"id":"` + worker.ID + `"}`: http.StatusNotFound, `{"id":"3w5e11264sgsf"}`: http.StatusNotFound, `{"id":"zzzzzzzzzzzzzzzzzzz"}`: http.StatusBadRequest,
 		`{"id":""}`: http.StatusBadRequest, `{}`: http.StatusBadRequest, `{"id":"-1"}`: http.StatusBadRequest,
 	} {
-		if code := a.closeConnection(body); code != want {
-			t.Errorf("%s: %d, want %d", body, code, want)
+		for _, path := range []string{"close", "quiet"} {
+			if code := a.postConnections(path, body); code != want {
+				t.Errorf("%s %s: %d, want %d", path, body, code, want)
+			}
 		}
 	}
 	for _, query := range []string{"?after=_", "?limit=0", "?limit=-1", "?limit=1001", "?after=%zz"} {

@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -126,7 +127,8 @@ func TestOpenAPITraffic(t *testing.T) {
 	d, document := newDocumented(t)
 	data, file := t.TempDir(), filepath.Join(t.TempDir(), "treadle.toml")
 	write(t, file, []byte("[queue.'kept.*']\nretries = 0\nkeep-results = 100\n\n[queue.small]\nmax-jobs = 1\n"))
-	d.address = serve(t, "http", "--http", "127.0.0.1:0", "--data", data, "--config", file)
+	d.address = serve(t, "http", "--http", "127.0.0.1:0", "--data", data, "--config", file, "--faktory", "unix://"+filepath.Join(data, "faktory.sock"))
+	faktoryWorkerAt(t, filepath.Join(data, "faktory.sock"))
 	d.socket = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(data, "admin.sock"))
 	}}}
@@ -153,6 +155,20 @@ func TestOpenAPITraffic(t *testing.T) {
 			}
 		}
 	}
+}
+
+// faktoryWorkerAt connects to a unix socket as a worker of Faktory's protocol.
+func faktoryWorkerAt(t *testing.T, socket string) {
+	t.Helper()
+	c, err := net.Dial("unix", socket)
+	check(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	_, err = io.WriteString(c, "HELLO {\"v\":2,\"wid\":\"w1\"}\r\n")
+	check(t, err)
+	in := bufio.NewScanner(c)
+	for in.Scan() && in.Text() != "+OK" {
+	}
+	check(t, in.Err())
 }
 
 func submitDocumented(d *documented) {
@@ -340,9 +356,16 @@ func serverDocumented(d *documented) {
 	d.does("POST /reload", "", nil)
 	d.does("GET /openapi.json", "", nil)
 	var open struct{ Connections []struct{ ID string } }
-	d.does("GET /connections?protocol=admin", "", &open) // that of the socket
 	d.breaks("POST /connections/close", `{"id":7}`)
 	d.refuses(http.StatusNotFound, "POST /connections/close", `{"id":"zzzz"}`)
+	d.breaks("POST /connections/quiet", `{"id":7}`)
+	d.refuses(http.StatusNotFound, "POST /connections/quiet", `{"id":"zzzz","end":true}`)
+	d.does("GET /connections?protocol=faktory", "", &open)
+	if len(open.Connections) == 0 {
+		d.Fatal("the connection of Faktory's worker is not there")
+	}
+	d.does("POST /connections/quiet", fmt.Sprintf(`{"id":%q}`, open.Connections[0].ID), nil)
+	d.does("GET /connections?protocol=admin", "", &open) // that of the socket
 	if len(open.Connections) == 0 {
 		d.Fatal("the connection of the socket is not there")
 	}

@@ -18,6 +18,7 @@ const adminHelp = "These commands use admin.sock in ./treadle-data; -H or TREADL
 type connCmd struct {
 	List  connListCmd  `cmd:"" help:"Show the open connections."`
 	Close connCloseCmd `cmd:"" help:"Close connections: the jobs of their workers are released."`
+	Quiet connQuietCmd `cmd:"" help:"Ask workers of Faktory's protocol to take no more jobs, or to end."`
 }
 
 // Help is printed by treadle conn --help.
@@ -27,6 +28,7 @@ func (connCmd) Help() string {
 	treadle conn list
 	treadle conn list --protocol gloom --watch
 	treadle conn close 1z141z3
+	treadle conn quiet 1z141z3 --end
 
 ` + adminHelp
 }
@@ -89,17 +91,34 @@ type connCloseCmd struct {
 
 // Run closes connections, all that it can.
 func (c *connCloseCmd) Run(all *cli, con *console) error {
-	return all.withAdmin(func(ctx context.Context, a *client.Admin) error {
+	return all.onConnections(con, c.ID, "is closed", (*client.Admin).CloseConnection)
+}
+
+type connQuietCmd struct {
+	ID  []string `arg:"" help:"Ids of connections, as treadle conn list shows them. One of a worker process is enough."`
+	End bool     `help:"Ask the workers to end, too."`
+}
+
+// Run asks workers to stop, all that it can.
+func (c *connQuietCmd) Run(all *cli, con *console) error {
+	return all.onConnections(con, c.ID, "is asked", func(a *client.Admin, ctx context.Context, id string) error {
+		return a.QuietConnection(ctx, id, c.End)
+	})
+}
+
+// onConnections calls change for each id, and says what was done. It goes on after an error.
+func (c *cli) onConnections(con *console, ids []string, done string, change func(*client.Admin, context.Context, string) error) error {
+	return c.withAdmin(func(ctx context.Context, a *client.Admin) error {
 		var failed error
-		for _, id := range c.ID {
-			if err := a.CloseConnection(ctx, id); err != nil {
+		for _, id := range ids {
+			if err := change(a, ctx, id); err != nil {
 				if failed != nil {
 					con.say("%v", failed)
 				}
 				failed = fmt.Errorf("connection %s: %w", printable(id), err)
 				continue
 			}
-			if _, err := fmt.Fprintf(con.out, "%s is closed\n", id); err != nil {
+			if _, err := fmt.Fprintf(con.out, "%s %s\n", id, done); err != nil {
 				return err
 			}
 		}

@@ -23,6 +23,13 @@ type Connections struct {
 	Next        string       `json:"next,omitempty"` // the cursor of the next page; empty: none
 }
 
+// Quiet names a connection whose worker is asked to take no more jobs.
+type Quiet struct {
+	ID  string `json:"id"`
+	End bool   `json:"end,omitempty"` // the worker is asked to end, too
+	Cause
+}
+
 // Close names a connection to close.
 type Close struct {
 	ID string `json:"id"`

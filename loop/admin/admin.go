@@ -11,6 +11,7 @@
 //	GET   /api/v1/overview                the server, its counters and busiest queues; limit=N
 //	GET   /api/v1/connections             the connections; protocol=P, limit=N, after=CURSOR
 //	POST  /api/v1/connections/close       close one: {"id":"I"}
+//	POST  /api/v1/connections/quiet       ask its worker to take no more jobs: {"id":"I"}; to end, too: {"id":"I","end":true}
 //	POST  /api/v1/reserve                 lease jobs, or wait for one: {"queues":["Q"],"jobs":10,"wait":"30s","lease":"1m"}
 //	POST  /api/v1/leases/done             end a leased job: {"token":"T","result":"R"}, or an array of such
 //	POST  /api/v1/leases/fail             give it back as failed: {"token":"T","error":"E","delay":"10s"}

@@ -58,15 +58,46 @@ func connectionOf(c *protocol.Connection) codec.Connection {
 // errNoConnection answers a request about a connection that there is not.
 var errNoConnection = errors.New("no connection has this id: it was closed, or the server was restarted")
 
+// errNoQuiet answers a request to quiet a connection without a worker of a protocol that can be asked.
+var errNoQuiet = errors.New("the connection has no worker that can be asked to stop: only Faktory's workers can be")
+
+// connectionID reads the id of a connection.
+func connectionID(text string) (uint64, error) {
+	id, err := strconv.ParseUint(text, idBase, 64)
+	if err != nil {
+		return 0, badf("%.100q is no id of a connection", text)
+	}
+	return id, nil
+}
+
+// quietConnection asks the worker of a connection to take no more jobs.
+func (i *Interface) quietConnection(r *http.Request) (any, error) {
+	var q codec.Quiet
+	if err := read(r, &q); err != nil {
+		return nil, err
+	}
+	id, err := connectionID(q.ID)
+	if err != nil {
+		return nil, err
+	}
+	switch found, able := i.host.QuietConnection(id, q.End); {
+	case !found:
+		return nil, &notFound{errNoConnection}
+	case !able:
+		return nil, badf("%v", errNoQuiet)
+	}
+	return struct{}{}, nil
+}
+
 // closeConnection closes a connection. The jobs of its worker are released as when the worker leaves.
 func (i *Interface) closeConnection(r *http.Request) (any, error) {
 	var c codec.Close
 	if err := read(r, &c); err != nil {
 		return nil, err
 	}
-	id, err := strconv.ParseUint(c.ID, idBase, 64)
+	id, err := connectionID(c.ID)
 	if err != nil {
-		return nil, badf("%.100q is no id of a connection", c.ID)
+		return nil, err
 	}
 	if !i.host.CloseConnection(id) {
 		return nil, &notFound{errNoConnection}

@@ -60,6 +60,7 @@ func (i *Interface) changes() map[string]func(*http.Request) (any, error) {
 		"PATCH /api/v1/policies":         i.patchPolicies,
 		"POST /api/v1/reload":            i.postReload,
 		"POST /api/v1/connections/close": i.closeConnection,
+		"POST /api/v1/connections/quiet": i.quietConnection,
 		"POST /api/v1/jobs/change":       i.postChange,
 		"POST /api/v1/operations/cancel": i.postCancel,
 		"POST /api/v1/queues/pause":      i.postPause,

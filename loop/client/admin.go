@@ -170,6 +170,11 @@ func (a *Admin) Connections(ctx context.Context, protocol, after string, limit i
 	return p, err
 }
 
+// QuietConnection asks the worker of a connection to take no more jobs, and with end to end its process, too.
+func (a *Admin) QuietConnection(ctx context.Context, id string, end bool) error {
+	return a.call(ctx, http.MethodPost, "/api/v1/connections/quiet", &admin.Quiet{ID: id, End: end, Cause: a.cause("")}, new(struct{}))
+}
+
 // CloseConnection closes a connection of the server.
 func (a *Admin) CloseConnection(ctx context.Context, id string) error {
 	return a.call(ctx, http.MethodPost, "/api/v1/connections/close", &admin.Close{ID: id, Cause: a.cause("")}, new(struct{}))

@@ -184,6 +184,9 @@ type Host interface {
 	Connections(from uint64, n int) []Connection
 	// CloseConnection ends a connection for an operator. It returns false if none exists of that id.
 	CloseConnection(id uint64) bool
+	// QuietConnection calls Quieted.Quiet of a connection for an operator. able is its result, and false for a
+	// conversation that is not Quieted.
+	QuietConnection(id uint64, end bool) (found, able bool)
 	// Quit stops the server as SIGTERM does.
 	Quit()
 }

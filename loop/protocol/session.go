@@ -129,6 +129,13 @@ const (
 // PieceSize is about the size in bytes of a piece of a long reply.
 const PieceSize = 256 << 10
 
+// Quieted is a Conversation whose worker can be asked to stop.
+type Quieted interface {
+	// Quiet asks the worker to take no more jobs, and with end to end its process, too. It returns false when the
+	// connection has no worker.
+	Quiet(end bool) bool
+}
+
 // Transport is the server's half of a session.
 type Transport interface {
 	// Touch gives Out a buffer and has it written at the end of the turn.
