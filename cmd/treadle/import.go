@@ -16,6 +16,7 @@ import (
 
 type importCmd struct {
 	Beanstalkd importBeanstalkdCmd `cmd:"" help:"Move the jobs of a running beanstalkd."`
+	Faktory    importFaktoryCmd    `cmd:"" help:"Move the jobs of a running Faktory."`
 }
 
 // Help is printed by treadle import --help.
@@ -23,7 +24,8 @@ func (importCmd) Help() string {
 	return `Each command reads the jobs of a running server of another kind through its protocol. Without --move it counts them and changes nothing.
 
 	treadle import beanstalkd old.example:11300
-	treadle import beanstalkd old.example:11300 --move`
+	treadle import beanstalkd old.example:11300 --move
+	treadle import faktory old.example:7419`
 }
 
 type importBeanstalkdCmd struct {

@@ -67,7 +67,7 @@ var apart = map[string][]string{
 	"loop/periodic":           {"loop/protocol", "loop/web", "codec/periodic", "sched"},
 	"loop/dwork":              {"loop/dwork/zmq", "loop/protocol", "loop/web", "codec/dwork", "codec/dwork/dworkpb", "codec/jsontext", "sched"}, // codec/dwork/dworkpb: for tests
 	"loop/dwork/zmq":          {"loop/budget"},
-	"loop/client":             {"loop/dwork/zmq", "codec/admin", "codec/periodic", "codec/gloom", "codec/dwork", "codec/jsontext", "codec/kts46"},
+	"loop/client":             {"loop/dwork/zmq", "codec/admin", "codec/periodic", "codec/gloom", "codec/dwork", "codec/faktory", "codec/jsontext", "codec/kts46"},
 	"loop/gloom":              {"loop/protocol", "loop/web", "codec/gloom", "codec/jsontext", "sched"},
 	"loop/kts46":              {"loop/budget", "loop/protocol", "loop/web", "loop/kts46/store", "codec/kts46", "sched"},
 }

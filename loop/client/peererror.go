@@ -14,14 +14,14 @@ import (
 // portOwners describe the default ports.
 var portOwners = map[string]string{
 	"5000": "Periodic's", "5001": "that of HTTP", "9998": "that of Gloom's masters", "9999": "that of Gloom's slaves",
-	"6125": "dwork's", "46210": "that of kts46's XML-RPC", "46400": "that of kts46's JSON-RPC",
+	"6125": "dwork's", "7419": "Faktory's", "46210": "that of kts46's XML-RPC", "46400": "that of kts46's JSON-RPC",
 	"8080": "that of Disbatch's command interface", "11300": "beanstalkd's",
 }
 
 // defaultPorts are the default ports, by the setting that names the server on the command line.
 var defaultPorts = map[string]string{
 	hostSetting: "5000", mastersSetting: "9998", slavesSetting: "9999", hubSetting: "6125", ktsSetting: "46210", adminSetting: "5001",
-	beanstalkSetting: "11300", beanstalkdSetting: "11300",
+	beanstalkSetting: "11300", beanstalkdSetting: "11300", FaktorySource: "7419", FaktoryTarget: "7419",
 }
 
 // PeerError reports a peer that was reached and does not answer as a server of the protocol.
