@@ -59,7 +59,7 @@ func newReport(s settings, started time.Time, list []row, field []peer.Peer, sam
 // ours reports whether a server is a Treadle; the others are peers and limits.
 func ours(server string) bool { return strings.HasPrefix(server, "treadle") }
 
-// find returns the sample of one row and server, nil if none exists.
+// find returns the sample of one row and server, nil if there is none.
 func find(list []*sample, c cell) *sample {
 	for _, s := range list {
 		if s.Row == c.row && s.Server == c.server {

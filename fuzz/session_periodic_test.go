@@ -91,7 +91,7 @@ func periodicScenes(f *testing.F, file string, header, client int) (scripts [][]
 	return append(scripts, script)
 }
 
-// areResponses tells whether all that a connection was sent are frames of a framing, with the right checksums.
+// areResponses reports whether all that a connection was sent are frames of a framing, with the right checksums.
 func areResponses(sent []byte, fr periodic.Framing) bool {
 	for len(sent) > 0 {
 		var r periodic.Response

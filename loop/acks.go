@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// ackGroup says that the acks up to end wait for a group. Groups and ends of a session ascend.
+// ackGroup names the group that the acks up to end wait for. Groups and ends of a session ascend.
 type ackGroup struct {
 	group uint64
 	end   int

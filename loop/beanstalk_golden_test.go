@@ -137,7 +137,7 @@ type beanstalkTarget interface {
 type beanstalkPeer interface {
 	sendAll(b []byte)
 	leave(half bool)
-	// taken returns what has come since the last call; closed says that the server has hung up.
+	// taken returns what has come since the last call; closed reports whether the server has hung up.
 	taken() (got []byte, closed bool)
 }
 

@@ -65,7 +65,7 @@ func (s *stalk) asks(request, want string) {
 	s.hears(want)
 }
 
-// silent reports that nothing has come, once another client has seen what the request before did: the server handles
+// silent reports whether nothing has come, once another client has seen what the request before did: the server handles
 // one at a time.
 func (s *stalk) silent() bool {
 	_ = s.SetReadDeadline(time.Now().Add(20 * time.Millisecond)) // a wrong reply may come later; a right one never comes before

@@ -48,7 +48,7 @@ func (s *bufferPool) grow(b []byte, n int) []byte {
 	return grown
 }
 
-// reuse returns b in a buffer of the pool with room for n more bytes, or unchanged if none exists.
+// reuse returns b in a buffer of the pool with room for n more bytes, or unchanged if the pool has none.
 func (s *bufferPool) reuse(b []byte, n int) []byte {
 	if cap(b)-len(b) >= n || len(b)+n <= maxSmallBuffer {
 		return b

@@ -34,7 +34,7 @@ func (h host) Connections(from uint64, n int) []protocol.Connection {
 	return h.viewCounted(from, n, all)
 }
 
-// view appends the sessions of the next places. more says that there are others behind them.
+// view appends the sessions of the next places. more reports whether there are others behind them.
 func (r *reactor) view(from uint64, slot, n int, all []protocol.Connection) (_ []protocol.Connection, more bool) {
 	end := min(slot+viewedSessions, len(r.sessions))
 	for ; slot < end && len(all) < n; slot++ {

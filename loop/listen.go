@@ -60,7 +60,7 @@ func (s *Server) loopPorts() (all []loopPort) {
 	return all
 }
 
-// loopPort returns the first port of a setting. It panics if none exists.
+// loopPort returns the first port of a setting. It panics if there is none.
 func (s *Server) loopPort(setting string) loopPort {
 	all := s.loopPorts()
 	at := slices.IndexFunc(all, func(p loopPort) bool { return p.Setting == setting })

@@ -19,7 +19,7 @@ type mailbox struct {
 const effectOverflow sched.Effect = 0
 
 // put adds a delivery, or an effectOverflow when the mailbox has more than limit bytes. wake reports
-// that the mailbox was empty.
+// whether the mailbox was empty.
 func (m *mailbox) put(d *sched.Delivery, limit int) (wake bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

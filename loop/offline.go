@@ -167,7 +167,7 @@ func (o *Offline) Settle() {
 	}
 }
 
-// Turn runs the next thing. It returns false if none exists.
+// Turn runs the next thing. It returns false if nothing is left to run.
 func (o *Offline) Turn() bool {
 	fn := o.next()
 	if fn != nil {
@@ -208,7 +208,7 @@ func (o *Offline) nextAside() int {
 }
 
 // next takes the next function of a loop, a Tick that the alarm asks for, or work off the event loops. It returns nil
-// if none exists.
+// if there is nothing to do.
 func (o *Offline) next() (fn func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

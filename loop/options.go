@@ -34,7 +34,7 @@ const (
 // Options are all settings of a server, as of package setting. Each protocol owns its own. Without Explicit the zero
 // value of a field means its default.
 type Options struct {
-	// Explicit says that all settings have their values: a zero is a zero.
+	// Explicit reports whether all settings have their values: a zero is a zero.
 	Explicit bool `kong:"-"`
 
 	Bind string `name:"bind" group:"Addresses" default:"127.0.0.1" placeholder:"HOST" help:"Host of every default TCP address (default: ${default})."`

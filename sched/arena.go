@@ -145,7 +145,7 @@ func (a *arena) version(ref uint32) uint64 {
 }
 
 // free frees a reference. A class keeps its last open chunk even when that is empty, and the arena
-// keeps some more, so that jobs that come and go cost no allocation. released says that memory was
+// keeps some more, so that jobs that come and go cost no allocation. released reports whether memory was
 // freed: a view that is left over would keep it alive.
 func (a *arena) free(ref uint32) (released bool) {
 	c := int32(ref >> slotBits)
@@ -188,8 +188,8 @@ func (a *arena) allocOwn(n int) []byte {
 	return make([]byte, n)
 }
 
-// freeOwn keeps a chunk of allocOwn for the next, and frees the oldest kept chunks beyond keepOwn.
-// released says that it freed any.
+// freeOwn keeps a chunk of allocOwn for the next, and frees the oldest kept chunks beyond keepOwn. released reports
+// whether it freed any.
 func (a *arena) freeOwn(b []byte) (released bool) {
 	if cap(b) > keepOwn {
 		return true

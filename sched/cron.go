@@ -15,11 +15,11 @@ type CronEntry struct {
 	Priority int64
 	Schedule string // for ParseSchedule
 	Zone     *time.Location
-	// SkipMissed says that a time that passed while the server was down is left out. Else one run makes up for all of
-	// these.
+	// SkipMissed reports whether a time that passed while the server was down is left out. Else one run makes up for
+	// all of these.
 	SkipMissed bool
-	// Overlap says that a time adds a job although the one before is not done. The job's name is the entry's, an @ and
-	// the time. Else such a time is left out.
+	// Overlap reports whether a time adds a job although the one before is not done. The job's name is the entry's, an
+	// @ and the time. Else such a time is left out.
 	Overlap bool
 }
 

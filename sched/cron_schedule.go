@@ -12,11 +12,11 @@ import (
 type Schedule struct {
 	every  int64     // seconds; 0: the fields below count
 	fields [5]uint64 // the values that match, as bits: minute, hour, day of the month, month, weekday
-	// matchBoth says that a day matches by its number and by its weekday, as when one of the fields begins with *. Else
-	// one of the two is enough.
+	// matchBoth reports whether a day matches by its number and by its weekday, as when one of the fields begins with
+	// *. Else one of the two is enough.
 	matchBoth bool
-	// wild says that minute or hour begins with *. Such a schedule follows the clock on the wall through a change of
-	// the zone's offset: it runs in a repeated hour again, and leaves a skipped hour out.
+	// wild reports whether minute or hour begins with *. Such a schedule follows the clock on the wall through a change
+	// of the zone's offset: it runs in a repeated hour again, and leaves a skipped hour out.
 	wild bool
 }
 
@@ -159,7 +159,8 @@ func cronValue(field int, text string) (int, error) {
 	return 0, fmt.Errorf("is none: it has numbers from %d to %d, lists as 1,15, ranges as 1-5, steps as */5, or *", f.first, f.last)
 }
 
-// Next returns the first time after t at which the schedule runs in a time zone. ok is false if none exists.
+// Next returns the first time after t at which the schedule runs in a time zone. ok is false if the schedule never runs
+// again.
 //
 // A time that the local clock does not show, because it is set forward over it, runs at the first instant after the
 // gap. A time that it shows twice runs once, at the first. A schedule whose minute or hour begins with * runs whenever

@@ -126,7 +126,7 @@ func TestParseSchedule(t *testing.T) {
 	f(strings.Repeat("1,", 1000)+"1 * * * *", "at most")
 }
 
-// naiveMatch returns whether a schedule has a minute of the calendar, by the texts of its fields.
+// naiveMatch reports whether a schedule has a minute of the calendar, by the texts of its fields.
 func naiveMatch(t *testing.T, fields []string) func(time.Time) bool {
 	var sets [len(cronFields)]uint64
 	for i, f := range fields {

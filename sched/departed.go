@@ -73,7 +73,7 @@ func (p *Peer) hasLeft() bool {
 // reapParts is how many parts one Tick reaps, so that due jobs do not wait for them.
 const reapParts = 16
 
-// reap does parts of the departed peers in turn. more says that some are left.
+// reap does parts of the departed peers in turn. more reports whether some are left.
 func (s *Scheduler) reap(now Time, sink Sink) (more bool) {
 	s.departed.reaping.Lock()
 	defer s.departed.reaping.Unlock()

@@ -91,7 +91,7 @@ func (sh *shard) setResult(job uint32, data []byte) bool {
 	return true
 }
 
-// result returns a view of a kept result, nil if none exists.
+// result returns a view of a kept result, nil if the job has none.
 func (sh *shard) result(job uint32) []byte {
 	ref, ok := sh.results[job]
 	if !ok {
@@ -141,14 +141,14 @@ func (sh *shard) unremember(job uint32, r *record, q *queue) {
 	}
 }
 
-// remembers says that a kept job is the last one of its name.
+// remembers reports whether a kept job is the last one of its name.
 func (sh *shard) remembers(job uint32, r *record, q *queue) bool {
 	name := sh.nameView(job)
 	last, ok := sh.lookupEnded(sh.s.tag(q.id, r.space, name), q, r.space, name, sh.wasDone(job, r))
 	return ok && last == job
 }
 
-// wasDone says that a kept job is done: it has neither failed nor expired.
+// wasDone reports whether a kept job is done: it has neither failed nor expired.
 func (sh *shard) wasDone(job uint32, r *record) bool {
 	return r.state == finished && (r.use() != keptDone || !endsExpired(sh.history(job, r)))
 }
@@ -219,7 +219,7 @@ func (sh *shard) restoreUse(job uint32, j *Saved) keptUse {
 	return keptName
 }
 
-// endsExpired says that a history is one of a job that has expired.
+// endsExpired reports whether a history is one of a job that has expired.
 func endsExpired(history []byte) bool {
 	_, all := ParseHistory(history)
 	return len(all) > 0 && all[len(all)-1].Outcome == attemptExpired

@@ -130,8 +130,8 @@ func (s *Scheduler) lockShard(number uint16) (*shard, error) {
 	return sh, nil
 }
 
-// Remove removes a job by name in any state. It returns false if none exists. A later Finish of
-// its holder finds nothing.
+// Remove removes a job by name in any state. It returns false if there is no such job. A later Finish of its holder
+// finds nothing.
 func (s *Scheduler) Remove(now Time, space Space, queueName, name []byte, sink Sink) bool {
 	return !s.rules[space].Graph && s.remove(now, space, queueName, name, true, sink)
 }
@@ -223,8 +223,8 @@ func (sh *shard) discardUnused(q *queue) {
 	}
 }
 
-// isPassing says that a queue is gone with the last of its peers and jobs. A PauseFor goes with it, the credit of a
-// rate does not.
+// isPassing reports whether a queue is gone with the last of its peers and jobs. A PauseFor goes with it, the credit of
+// a rate does not.
 func (sh *shard) isPassing(q *queue) bool {
 	return q.passing && q.saved == 0 && q.spaces&^sh.s.numbered == 0 && (q.limiter == nil || q.limiter.empty() || q.limiter.heapIndex < 0)
 }
@@ -300,8 +300,8 @@ func (s *Scheduler) Release(now Time, p *Peer, tag uint64, sink Sink) error {
 // than the peer may have asked for.
 const maxNewest = MaxSlots
 
-// newest returns the number of the newest run that a watch's peer holds under tag, 0 for none.
-// unreported says that it has an unreported run under tag.
+// newest returns the number of the newest run that a watch's peer holds under tag, 0 for none. unreported reports
+// whether the watch has an unreported run under tag.
 func (sh *shard) newest(w *watch, tag uint64) (number uint64, unreported bool, looked int) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -319,7 +319,7 @@ func (sh *shard) newest(w *watch, tag uint64) (number uint64, unreported bool, l
 	return number, unreported, looked
 }
 
-// releaseLast is Release for a watch. lost says that the peer has an unreported run under the tag too.
+// releaseLast is Release for a watch. lost reports whether the peer has an unreported run under the tag too.
 func (sh *shard) releaseLast(now Time, w *watch, number uint64, lost bool, sink Sink) error {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)

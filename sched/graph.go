@@ -75,7 +75,7 @@ func (g *graph) end(now Time, job uint32, r *record, q *queue, sink Sink) {
 	g.startFreeing(now, sink)
 }
 
-// before says that ready task x stands in line before y.
+// before reports whether ready task x stands in line before y.
 func (g *graph) before(x, y uint32) bool { return g.node(x).place < g.node(y).place }
 
 // completeCount returns the number of records of complete tasks.

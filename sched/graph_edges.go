@@ -19,7 +19,7 @@ type node struct {
 // viaComplete is the via of a complete task that still has edges. No search goes through such a task.
 const viaComplete = none
 
-// edge says that task to waits for task from. It stands in two lists.
+// edge records that task to waits for task from. It stands in two lists.
 type edge struct {
 	from, to         uint32
 	nextOut, prevOut uint32
@@ -163,7 +163,7 @@ func (g *graph) eachIn(t *node, do func(*edge)) {
 	}
 }
 
-// linked says that to waits for from already. It scans the edges of a task with few predecessors.
+// linked reports whether to waits for from already. It scans the edges of a task with few predecessors.
 // The edges of other tasks are found in pairs: a request may name as many predecessors as it likes,
 // and name them again.
 func (g *graph) linked(from, to uint32) bool {

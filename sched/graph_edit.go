@@ -13,7 +13,7 @@ type Task struct {
 	Log      []Event  // appended to the task's log
 }
 
-// cycleError says that tasks would wait for each other for ever.
+// cycleError reports that tasks would wait for each other for ever.
 type cycleError struct{ Names []string } // each waits for the next; the last is the first
 
 func (e *cycleError) Error() string { return "a cycle: " + strings.Join(e.Names, " after ") }

@@ -54,7 +54,7 @@ func (g *graph) dropEdge(i uint32) {
 }
 
 // freeSuccessors removes the edges of complete tasks until the shard's steps reach until. A
-// successor without other predecessors becomes ready, first in line. more says that edges are left.
+// successor without other predecessors becomes ready, first in line. more reports whether edges are left.
 func (g *graph) freeSuccessors(now Time, until int, sink Sink) (more bool) {
 	sh := g.sh
 	if len(g.freeing) == 0 {

@@ -43,7 +43,7 @@ func (g *graph) endExit(e exit) {
 	}
 }
 
-// isExiting says that tasks of a departed peer of this peer's name are being released. The journal
+// isExiting reports whether tasks of a departed peer of this peer's name are being released. The journal
 // would take new tasks of this peer for those.
 func (g *graph) isExiting(p *Peer, q *queue) bool {
 	if g.exits == nil { // nearly always

@@ -22,7 +22,7 @@ type graphJob struct {
 	until          int64 // how long a complete one is remembered; since when a parked one waits
 }
 
-// graphEdge says that to waits for from. own says that it is in the journal's record of to.
+// graphEdge records that to waits for from. own reports whether it is in the journal's record of to.
 type graphEdge struct {
 	from, to *graphJob
 	own      bool

@@ -25,7 +25,7 @@ func (s *Scheduler) Steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn 
 	}
 }
 
-// steal does one batch, of tasks or of edges of complete tasks. more says that there may be
+// steal does one batch, of tasks or of edges of complete tasks. more reports whether there may be
 // another.
 func (g *graph) steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn func(*TaskView) bool) (got int, more bool) {
 	sh := g.sh

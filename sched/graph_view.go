@@ -89,7 +89,7 @@ func (g *graph) whyWaiting(job uint32) Why {
 	return w
 }
 
-// live says that a record in use is of a job that has not ended.
+// live reports whether a record in use is of a job that has not ended.
 func (r *record) live() bool {
 	return r.state != ending && r.state != remembered && r.state != failed && r.state != finished
 }

@@ -281,7 +281,7 @@ func (x *index) minFrom(p *buckets, k key) (found key, ok bool) {
 	return found, true
 }
 
-// headOf returns the first job of a key, none if none exists.
+// headOf returns the first job of a key, or none.
 func (x *index) headOf(p *buckets, k key) uint32 {
 	switch {
 	case x.jobs == 0:
@@ -297,7 +297,7 @@ func (x *index) headOf(p *buckets, k key) uint32 {
 	return none
 }
 
-// headFrom returns the first job from a key on, none if none exists.
+// headFrom returns the first job from a key on, or none.
 func (x *index) headFrom(p *buckets, s *slab, from key) (first uint32) {
 	first = none
 	x.eachFrom(p, s, from, func(job uint32) bool {
@@ -307,7 +307,7 @@ func (x *index) headFrom(p *buckets, s *slab, from key) (first uint32) {
 	return first
 }
 
-// tailBut returns the last job that has another key, none if none exists.
+// tailBut returns the last job that has another key, or none.
 func (x *index) tailBut(p *buckets, other key) (job uint32) {
 	switch {
 	case x.jobs == 0:
@@ -349,8 +349,8 @@ func (x *index) eachFrom(p *buckets, s *slab, from key, fn func(job uint32) bool
 	x.tree.Ascend(entry{key: from}, func(e entry) bool { return of(e.bucket) })
 }
 
-// jobsBefore counts the jobs of the keys that are less than k. It looks at most at n keys; more reports that there are
-// others.
+// jobsBefore counts the jobs of the keys that are less than k. It looks at most at n keys; more reports whether there
+// are others.
 func (x *index) jobsBefore(p *buckets, k key, keys int) (n int, more bool) {
 	if x.jobs == 0 || x.tree == nil {
 		return 0, false
@@ -367,7 +367,7 @@ func (x *index) jobsBefore(p *buckets, k key, keys int) (n int, more bool) {
 }
 
 // leastOfEach returns the least b, from the given one on, of the keys that have jobs: it looks at the first such key of
-// each a, from the largest a down, as long as room lasts. It returns math.MaxInt64 if none exists.
+// each a, from the largest a down, as long as room lasts. It returns math.MaxInt64 if there is none.
 func (x *index) leastOfEach(p *buckets, from int64, room *int) int64 {
 	least := int64(math.MaxInt64)
 	if x.jobs == 0 {

@@ -77,7 +77,7 @@ func (c *checker) graph() error {
 }
 
 // taskNode checks the node of a task: its state against its counts of edges, and both lists of its edges. freeing
-// reports that the node's edges are being freed.
+// reports whether the node's edges are being freed.
 func (c *checker) taskNode(job uint32, r *record, n *node, freeing bool) error {
 	sh := c.sh
 	switch {

@@ -214,7 +214,7 @@ func (s *Scheduler) checkLockLine(name string, k *namedLock, line *list.List, co
 	return nil
 }
 
-// knowsLocks says that a job exists, in one of the states, with the flag by which its end reaches
+// knowsLocks reports whether a job exists, in one of the states, with the flag by which its end reaches
 // the locks.
 func (s *Scheduler) knowsLocks(ref JobRef, states ...state) bool {
 	r := s.shards[ref.Shard].slab.find(ref.Slot)

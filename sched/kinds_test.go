@@ -34,7 +34,7 @@ func (x *testSched) ok(err error) {
 	}
 }
 
-// report is a peer's report of a job by its name. held says that the peer holds such a job.
+// report is a peer's report of a job by its name. held reports whether the peer holds such a job.
 func (x *testSched) report(p *Peer, queue, name string, held bool) Run {
 	x.t.Helper()
 	run, ok := x.s.Report(x.now, p, []byte(queue), []byte(name), &x.rec)

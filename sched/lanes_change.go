@@ -53,7 +53,7 @@ func (sh *shard) setKeyed(q *queue) {
 	}
 }
 
-// continueLaneChanges does a batch of the changes. more says that there are others.
+// continueLaneChanges does a batch of the changes. more reports whether there are others.
 func (sh *shard) continueLaneChanges(until int) (more bool) {
 	for sh.mu.steps < until && len(sh.changing) > 0 {
 		q := sh.changing[0]

@@ -167,7 +167,7 @@ func (l *leases) end(number uint64) *lease {
 	return x
 }
 
-// leased says that a watch holds the leased jobs of its queue.
+// leased reports whether a watch holds the leased jobs of its queue.
 func (w *watch) leased() bool { return w.peer == w.shard.lessor }
 
 // leaseWatch returns the watch that holds a queue's leased jobs, made when it is missing. It has ended from the start,

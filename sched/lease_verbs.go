@@ -22,8 +22,8 @@ func (s *Scheduler) NewRequest(id SessionID, where string) *Peer {
 
 // TryReserveUpTo asks for up to n jobs, at most MaxRequestJobs, that are ready now, the first of all queues that the
 // peer watches. got is how many it gets. Each is an Assign, or a Broadcast, with tag, which may be delivered a moment
-// after the return. more reports that the call has taken all the steps that one call may, so further jobs may be ready.
-// The peer has no other slots.
+// after the return. more reports whether the call has taken all the steps that one call may, so further jobs may be
+// ready. The peer has no other slots.
 func (s *Scheduler) TryReserveUpTo(now Time, p *Peer, tag uint64, n int, sink Sink) (got int, more bool, err error) {
 	n = min(n, MaxRequestJobs)
 	p.mu.Lock()

@@ -49,8 +49,8 @@ func (l *Listing) Looked() int64 { return l.looked }
 func (l *Listing) Searching() bool { return l.text != (textSearch{}) }
 
 // List calls fn for the next jobs that match, under the lock of one shard, until fn returns false. It takes about n
-// steps at most, and may search only a part of a large job: the next List continues in that job. done reports that all
-// jobs have been listed.
+// steps at most, and may search only a part of a large job: the next List continues in that job. done reports whether
+// all jobs have been listed.
 func (s *Scheduler) List(now Time, l *Listing, n int, fn func(*JobView) (more bool)) (done bool) {
 	switch {
 	case l.match.Ref != nil:
@@ -292,7 +292,7 @@ func (w *lister) behind(x *index, r *record, k key) uint32 {
 	return x.headFrom(&w.sh.buckets, &w.sh.slab, k)
 }
 
-// next returns the next larger key, firstKey if none exists.
+// next returns the next larger key, firstKey after the largest.
 func (k key) next() key {
 	if k.b++; k.b == math.MinInt64 {
 		k.a++

@@ -26,7 +26,7 @@ var jobStateNames = [JobStates]string{"ready", "delayed", "running", "locked", "
 // String returns the state as people read it.
 func (s JobState) String() string { return jobStateNames[s] }
 
-// Ended says that a job in this state is kept after its end.
+// Ended reports whether a job in this state is kept after its end.
 func (s JobState) Ended() bool { return s == jobFailed || s == jobDone || s == jobExpired }
 
 // StateSet is a set of states, as bits by their numbers. The zero StateSet has all.

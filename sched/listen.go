@@ -42,7 +42,7 @@ func (s *Scheduler) Listen(p *Peer, space Space, queueName, name []byte, tag uin
 	return nil
 }
 
-// Publish sends data from the holder of a job to its listeners. wait says that a listener reads too
+// Publish sends data from the holder of a job to its listeners. wait reports whether a listener reads too
 // slowly: the publisher receives a Proceed under tag when that listener has caught up.
 func (s *Scheduler) Publish(p *Peer, run Run, data []byte, tag uint64, sink Sink) (wait bool, err error) {
 	sh, err := s.lockShard(run.Shard)

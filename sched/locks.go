@@ -193,7 +193,7 @@ func (l *namedLocks) wakeNext(name string) (JobRef, bool) {
 	return job, true
 }
 
-// isWoken says that a job was woken and has not asked for its lock yet.
+// isWoken reports whether a job was woken and has not asked for its lock yet.
 func (l *namedLocks) isWoken(job JobRef) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -348,7 +348,7 @@ func (s *Scheduler) wakeWaiters(now Time, names []string, sink Sink) {
 	s.alarmMono(0)
 }
 
-// wakeMoreWaiters wakes the next waiters of a batch of pending locks. more says that some are left.
+// wakeMoreWaiters wakes the next waiters of a batch of pending locks. more reports whether some are left.
 func (s *Scheduler) wakeMoreWaiters(now Time, sink Sink) (more bool) {
 	l := &s.locks
 	l.mu.Lock()

@@ -35,15 +35,15 @@ const (
 	maxPeerClashes = 32 * maxClashes
 )
 
-// mixed says that not every ready job fits every watch.
+// mixed reports whether a ready job does not fit every watch.
 func (q *queue) mixed() bool {
 	return q.wide.jobs+q.withheld.jobs > 0 || q.broadcast != nil || q.named > 0 && q.clashing()
 }
 
-// clashing says that two jobs of the queue may clash for a Named peer.
+// clashing reports whether two jobs of the queue may clash for a Named peer.
 func (q *queue) clashing() bool { return q.unreported > 0 || q.spaces&(q.spaces-1) != 0 }
 
-// clashes says that a Named peer knows another job by the name: a job that it holds, or one of a
+// clashes reports whether a Named peer knows another job by the name: a job that it holds, or one of a
 // revoked run that it has not reported.
 func (sh *shard) clashes(w *watch, name []byte) bool {
 	if len(w.unreported) > 0 && w.unreported[sh.hash(name)] != nil {

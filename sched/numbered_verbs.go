@@ -90,8 +90,8 @@ func (sh *shard) kick(now Time, job uint32, r *record, q *queue) bool {
 }
 
 // Kick makes up to n failed jobs of Rules.Numbered of a queue ready, those that failed first, or as many delayed ones,
-// those that are due first. It kicks a batch at most, and looks at as many delayed jobs: more says that there may be
-// others.
+// those that are due first. It kicks a batch at most, and looks at as many delayed jobs: more reports whether there may
+// be others.
 func (s *Scheduler) Kick(now Time, queue []byte, n int, ofFailed bool, sink Sink) (kicked int, more bool) {
 	sh := s.shardOf(queue)
 	sh.mu.Lock()

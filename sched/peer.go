@@ -180,8 +180,8 @@ func (l *slotLine) pop() slot {
 	return s
 }
 
-// removeNewest removes the newest slot with tag. It returns false if none exists, because the
-// slot was served meanwhile.
+// removeNewest removes the newest slot with tag. It returns false if the peer has no such slot, because the slot was
+// served meanwhile.
 func (l *slotLine) removeNewest(tag uint64) bool {
 	for i := len(l.slots) - 1; i >= l.head; i-- {
 		if l.slots[i].tag == tag && !l.slots[i].wake {
@@ -259,7 +259,7 @@ func (p *Peer) watchOf(name []byte) *watch {
 	return p.byQueue[string(name)]
 }
 
-// removable says that a watch has ended, holds no job and has no unreported name.
+// removable reports whether a watch has ended, holds no job and has no unreported name.
 func (w *watch) removable() bool { return w.ended && len(w.held)+w.unreportedCount() == 0 }
 
 // unreportedCount is the number of unreported names, and one more for a suspension.

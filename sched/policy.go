@@ -18,7 +18,7 @@ type Policy struct {
 	Backoff Backoff
 	// KeepFailed bounds the jobs that were given up and are kept with their history.
 	KeepFailed Keep
-	// keepsFailed says that a rule has KeepFailed.
+	// keepsFailed reports whether a rule has KeepFailed.
 	keepsFailed bool
 	// DeadLetter names the queue that takes a job that was given up; empty: none.
 	DeadLetter string

@@ -80,7 +80,7 @@ func (sh *shard) readyFor(q *queue, r *record) *index {
 	return &q.numbered
 }
 
-// inNumbered says that the numbered index is the one in which a ready job belongs.
+// inNumbered reports whether the numbered index is the one in which a ready job belongs.
 func (r *record) inNumbered() bool {
 	return r.flags&(longName|private|withheld|laned|numbered) == numbered
 }
@@ -96,7 +96,7 @@ func (q *queue) countDue(r *record, n int) {
 	}
 }
 
-// lineEmpty says that no watch is in line.
+// lineEmpty reports whether no watch is in line.
 func (q *queue) lineEmpty() bool {
 	for i := range q.lines {
 		if len(q.lines[i]) > 0 {

@@ -281,7 +281,7 @@ func (s *Scheduler) Sleep(now Time, p *Peer, tag uint64, sink Sink) error {
 	return nil
 }
 
-// addSlot adds a slot. behindOlder says that an older slot of the peer waits: the peer is in every
+// addSlot adds a slot. behindOlder reports whether an older slot of the peer waits: the peer is in every
 // line, and no job is ready for the older slot, or the peer is blocked. The new slot then cannot be
 // served now, and the caller need not scan the queues: a worker that sends many requests at once
 // costs one scan.
@@ -381,7 +381,7 @@ func (sh *shard) serveSome(now Time, w *watch, next rank, room int, sink Sink) i
 	return 0
 }
 
-// matchNext does one match of serveSome and returns its cost, 0 if none exists to do.
+// matchNext does one match of serveSome and returns its cost, 0 when there is nothing to do.
 func (sh *shard) matchNext(now Time, w *watch, next rank, sink Sink) int {
 	q := w.queue
 	if w.lineIndex < 0 {
@@ -450,7 +450,7 @@ func (s *Scheduler) bestWatch(p *Peer) (*watch, rank) {
 }
 
 // Flushed sets how many bytes that were handed to the peer are still unsent. Jobs that
-// back-pressure kept back are handed out when the peer has room again. more says that more is ready
+// back-pressure kept back are handed out when the peer has room again. more reports whether more is ready
 // for the peer: the caller calls Flushed again after other peers had their turn.
 func (s *Scheduler) Flushed(now Time, p *Peer, unsent int, sink Sink) (more bool) {
 	p.mu.Lock()

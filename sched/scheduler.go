@@ -120,7 +120,7 @@ type Failures struct {
 // AnyRetries is a Submission.Count, see Failures.
 const AnyRetries = math.MinInt32
 
-// shared says that a job may be broadcast.
+// shared reports whether a job may be broadcast.
 func (r *Rules) shared() bool { return !r.Owned && !r.Graph && !r.Numbered }
 
 // Options are a Scheduler's settings; the zero value of a field means its default.
@@ -134,7 +134,7 @@ type Options struct {
 	// PeerMemory bounds the bytes of reserves, watches and topics that all peers have beyond small parts of their own;
 	// default and most: maxShared.
 	PeerMemory int64
-	// Tallies is how many queues have a Tally of their own, and Tallied, when set, says by its name whether a queue
+	// Tallies is how many queues have a Tally of their own, and Tallied, when set, reports by its name whether a queue
 	// may.
 	Tallies int
 	Tallied func(queue string) bool

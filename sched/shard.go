@@ -168,7 +168,7 @@ func (sh *shard) enqueue(now Time, job uint32, r *record, q *queue, past uint32)
 	sh.resetTimer(q)
 }
 
-// isDue says that a job's due time has come, which is past milliseconds after its due second.
+// isDue reports whether a job's due time has come, which is past milliseconds after its due second.
 func (sh *shard) isDue(now Time, r *record, past uint32) bool {
 	if r.due > never/1000-1 || r.due < -never/1000 { // outside of what milliseconds can say
 		return r.due < 0

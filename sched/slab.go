@@ -47,7 +47,7 @@ func (s *slab) at(slot uint32) *record {
 	return &s.chunks[slot>>slabBits].records[slot&(slabChunk-1)]
 }
 
-// find returns the record of any slot number, nil if none exists.
+// find returns the record of any slot number, nil if the slab has no such slot.
 func (s *slab) find(slot uint32) *record {
 	if c := slot >> slabBits; c < uint32(len(s.chunks)) && s.chunks[c].records != nil {
 		return &s.chunks[c].records[slot&(slabChunk-1)]

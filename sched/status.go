@@ -118,8 +118,8 @@ func (s *Scheduler) Status(fn func(QueueStatus)) {
 	}
 }
 
-// StatusSome is Status for the next batch of queues behind a cursor. It returns the cursor behind them; done says that
-// there are no others.
+// StatusSome is Status for the next batch of queues behind a cursor. It returns the cursor behind them; done reports
+// whether there are no others.
 func (s *Scheduler) StatusSome(c Cursor, fn func(QueueStatus)) (_ Cursor, done bool) {
 	if c.shard >= len(s.shards) {
 		return c, true
@@ -209,7 +209,7 @@ type Cursor struct {
 const WalkBatch = 256
 
 // Walk calls fn for the next jobs behind a cursor, under the lock of one shard, and returns the
-// cursor behind them. It visits at most n slots; a large job counts as several. done says that the
+// cursor behind them. It visits at most n slots; a large job counts as several. done reports whether the
 // walk is over. A job that lives from the first call to the last is seen exactly once.
 func (s *Scheduler) Walk(c Cursor, n int, fn func(*Job)) (_ Cursor, done bool) {
 	return s.walk(c, n, func(sh *shard, slot uint32, r *record, q *queue) {

@@ -27,7 +27,7 @@ func (s *Scheduler) Tick(now Time, sink Sink) (next Time) {
 	return next
 }
 
-// tickDue does a batch of what is due. more says that the batch was full.
+// tickDue does a batch of what is due. more reports whether the batch was full.
 func (sh *shard) tickDue(now Time, sink Sink) (more bool) {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
@@ -47,7 +47,7 @@ func (sh *shard) tickDue(now Time, sink Sink) (more bool) {
 	return sh.mu.steps >= until
 }
 
-// tickRest does a batch of deferred work. It returns when something is due next. more says that
+// tickRest does a batch of deferred work. It returns when something is due next. more reports whether
 // deferred work is left. The caller moves the jobs of moves without the shard's lock.
 func (sh *shard) tickRest(now Time, sink Sink) (next Time, more bool, moves []deadLetter) {
 	sh.mu.Lock()

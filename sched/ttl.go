@@ -44,7 +44,7 @@ func (w *sweep) expires(due int64) int64 {
 	return min(due, never/1000-2-w.ttl/1000)*1000 + 1000 + w.ttl
 }
 
-// expired says that a ready job must not start any more.
+// expired reports whether a ready job must not start any more.
 func (sh *shard) expired(now Time, q *queue, r *record) bool {
 	if q.sweep != nil && q.sweep.expires(r.due) <= now.Wall {
 		return true
@@ -99,7 +99,7 @@ func (sh *shard) sweepQueues(now Time, until int, sink Sink) {
 	}
 }
 
-// sweepSome does a part of a sweep. done says that it was the last one.
+// sweepSome does a part of a sweep. done reports whether it was the last one.
 func (sh *shard) sweepSome(now Time, w *sweep, until int, sink Sink) (done bool) {
 	q := w.queue
 	for w.index < q.sweptIndexes() {

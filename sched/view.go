@@ -188,7 +188,8 @@ type Reader struct {
 // a version are read in several parts.
 const maxRead = 256 << 10
 
-// NewReader returns a Reader of a job's workload from a byte on, or of its kept result. ok is false if none exists.
+// NewReader returns a Reader of a job's workload from a byte on, or of its kept result. ok is false if there is no such
+// job or result.
 func (s *Scheduler) NewReader(ref JobRef, result bool, from int) (_ *Reader, ok bool) {
 	r := &Reader{s: s, ref: ref, result: result}
 	sh, job, record := s.lockJob(ref)

@@ -31,8 +31,8 @@ const (
 	storyJobs    = 10_000
 )
 
-// storyClients are the programs that play a worker, by the name of the client library. retries says that the library
-// itself sends a request again whose reply was lost.
+// storyClients are the programs that play a worker, by the name of the client library. retries reports whether the
+// library itself sends a request again whose reply was lost.
 var storyClients = []struct {
 	name    string
 	retries bool

@@ -279,7 +279,7 @@ func (r *runCmd) queue(server *client.Client) (client.Queue, error) {
 // statusTimeout bounds a status request beside another request.
 const statusTimeout = 5 * time.Second
 
-// sayIdle says that no worker serves the function, if so.
+// sayIdle warns that no worker serves the function, if none does.
 func (r *runCmd) sayIdle(server *client.Client, con *console) {
 	if q, err := r.queue(server); err == nil && q.Workers == 0 {
 		con.say("no worker serves %q: the job is queued until one does (treadle work %s -- CMD)", r.Func, printable(r.Func))

@@ -179,8 +179,8 @@ func forBash(line string, words []string, last string, quote byte) string {
 	return b.String() + "\t" + help
 }
 
-// complete returns the words that may stand for the last one, each with its help behind a tab. quoted says that a quote
-// of the shell is open in it.
+// complete returns the words that may stand for the last one, each with its help behind a tab. quoted reports whether a
+// quote of the shell is open in it.
 func (c *cli) complete(node *kong.Node, words []string, quoted bool) (all []string) {
 	last, flag, arguments := words[len(words)-1], (*kong.Flag)(nil), []string(nil)
 	for _, word := range words[:len(words)-1] {

@@ -59,7 +59,7 @@ func (q *queueListCmd) Run(c *cli, con *console) error {
 	})
 }
 
-// readPages reads pages until it has limit entries, or all. more says that there are others.
+// readPages reads pages until it has limit entries, or all. more reports whether there are others.
 func readPages[Entry any](limit int, page func(after string, n int) (entries []Entry, next string, err error)) (all []Entry, more bool, err error) {
 	for after := ""; len(all) < limit; {
 		entries, next, err := page(after, min(limit-len(all), maxPage))

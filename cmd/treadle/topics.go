@@ -84,7 +84,7 @@ func helpTopic(parser *kong.Kong, con console, args []string) (ours bool, err er
 }
 
 // nearest returns the names that begin with a typed word or differ from it in at most half of its letters, the nearest
-// first; the topics if none exists.
+// first; the topics if there is none.
 func nearest(typed string, names []string) []string {
 	slices.Sort(names)
 	names = slices.Compact(names) // dwork is a topic and a command

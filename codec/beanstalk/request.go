@@ -87,9 +87,10 @@ type Request struct {
 	Command Command
 	// Fault is the reply to a request that is wrong in itself, empty when it is not.
 	Fault string
-	// Fatal says that the connection is of no use any more: the bytes behind the request are not known to be requests.
+	// Fatal reports whether the connection is of no use any more: the bytes behind the request are not known to be
+	// requests.
 	Fatal bool
-	// Counted says that the statistics count the request, which they do with some that have a Fault.
+	// Counted reports whether the statistics count the request, which they do with some that have a Fault.
 	Counted bool
 
 	ID       uint64

@@ -5,9 +5,9 @@ package dwork
 type Query struct {
 	Type     Type
 	Count    int    // how many tasks there are
-	Name     []byte // nil if none exists; an empty one is not nil
-	Location []byte // nil if none exists; an empty one is not nil
-	N        int32  // 0 if none exists
+	Name     []byte // nil if absent; an empty one is not nil
+	Location []byte // nil if absent; an empty one is not nil
+	N        int32  // 0 if absent
 	HasN     bool
 
 	payload []byte
@@ -68,7 +68,7 @@ func (t Task) Log(yield func(LogEntry) bool) {
 	}
 }
 
-// Dep names another task. Location is nil if none exists.
+// Dep names another task. Location is nil if absent.
 type Dep struct {
 	Name     []byte
 	Location []byte

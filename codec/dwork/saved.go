@@ -225,7 +225,7 @@ func flatCount(properties []byte) (int, error) {
 	return 0, fmt.Errorf("%w: it says no number of records", errSaved)
 }
 
-// flatNumber reads a length; n is 0 if none exists.
+// flatNumber reads a length; n is 0 if b does not begin with a whole length.
 func flatNumber(b []byte) (value uint64, n int) {
 	for n < len(b) && value <= math.MaxUint64>>7 {
 		value = value<<7 | uint64(b[n]&0x7f)

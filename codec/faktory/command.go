@@ -64,7 +64,7 @@ type Progress struct {
 	ReserveUntil string `json:"reserve_until"`
 }
 
-// errNoObject says that a text is not one JSON object.
+// errNoObject reports that a text is not one JSON object.
 var errNoObject = errors.New("no JSON object")
 
 // Parse reads the JSON object of a rare command into one of the types above.

@@ -13,7 +13,7 @@ import (
 // Version is the version of the protocol that the greeting names.
 const Version = 2
 
-// ErrTooLong says that a line is longer than the limit.
+// ErrTooLong reports that a line is longer than the limit.
 var ErrTooLong = errors.New("a line is too long")
 
 // Next returns the first line of in without its end, CR LF or LF, and the length with it. n is 0 when the line is not

@@ -19,7 +19,7 @@ type Hello struct {
 	Password string   `json:"pwdhash"` // as Hash has it
 }
 
-// ErrHello says that a line is no HELLO.
+// ErrHello reports that a line is no HELLO.
 var ErrHello = errors.New("the first line is no HELLO with a JSON object")
 
 // ParseHello reads the first line of a client.

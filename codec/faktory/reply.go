@@ -60,7 +60,7 @@ const (
 	Null   Kind = 0   // a Bulk that is not there
 )
 
-// ErrReply says that bytes are no reply.
+// ErrReply reports that bytes are no reply.
 var ErrReply = errors.New("the server sent no reply of the protocol")
 
 // NextReply returns the kind and the data of the first reply of in, a view, and its length. n is 0 when it is not

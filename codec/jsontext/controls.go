@@ -1,8 +1,8 @@
 package jsontext
 
 // EscapeControls returns a copy of text with each raw control character inside a string written as its escape, as
-// clients without a JSON library leave them out. It returns nil if none exists, or when the copy would be longer than
-// limit bytes. The rest of text is not checked.
+// clients without a JSON library leave them out. It returns nil if the text has no such character, or when the copy
+// would be longer than limit bytes. The rest of text is not checked.
 func EscapeControls(text []byte, limit int) []byte {
 	size := len(text)
 	eachControl(text, func(i int) { size += escapedLen(text[i]) - 1 })

@@ -211,7 +211,7 @@ const (
 )
 
 // notPlain marks the lowest of the eight bytes of w that is a quote, a backslash, a control character or outside ASCII.
-// It returns 0 if none exists. The marks of higher bytes may be wrong, because the subtractions borrow from them.
+// It returns 0 if there is none. The marks of higher bytes may be wrong, because the subtractions borrow from them.
 func notPlain(w uint64) (marks uint64) {
 	quote := (w ^ '"'*ones) - ones
 	backslash := (w ^ '\\'*ones) - ones

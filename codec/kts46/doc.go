@@ -19,7 +19,7 @@ const (
 	maxValues  = 16 << 10
 )
 
-// errLimit says that a call nests too deep or has too many values.
+// errLimit reports that a call nests too deep or has too many values.
 var errLimit = errors.New("the call nests too deep or has too many values")
 
 // Member is one member of a Struct.
@@ -31,7 +31,7 @@ type Member struct {
 // Struct is XML-RPC's struct, in the order of the wire.
 type Struct []Member
 
-// Get returns the member of a name, nil if none exists.
+// Get returns the member of a name, nil if no member has it.
 func (s Struct) Get(name string) any {
 	for _, m := range s {
 		if m.Name == name {

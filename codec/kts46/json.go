@@ -11,7 +11,7 @@ var errNotJSON = errors.New("the request is not JSON")
 
 // Request is one JSON-RPC 1.0 request.
 type Request struct {
-	Method string            // empty if none exists
+	Method string            // empty if the request has none
 	Params []json.RawMessage // none when they are not an array
 	// ID is the text of the id, or nil when it is missing or null. A request without one is answered with an empty
 	// body.

@@ -106,7 +106,7 @@ func (x *seenJob) isPending() bool {
 	return x.State == admin.StateReady || x.State == admin.StateDelayed
 }
 
-// changes reports whether the server changes a job that it shows. known says that the ledger can tell.
+// changes reports whether the server changes a job that it shows. known reports whether the ledger can tell.
 func (l *Ledger) changes(c *jobChange, x *seenJob) (does, known bool) {
 	j, running := x.job, x.State == admin.StateRunning
 	if j.now != sure || j.by != ofPeriodic && j.by != ofGloom || j.lost || j.moving || l.waitsUnread(j) || !running && !x.isPending() ||

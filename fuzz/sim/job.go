@@ -34,7 +34,7 @@ type Job struct {
 	by    protocol
 	queue int // index of Ledger.queues
 	name  string
-	// nameless says that the server makes the name, which is not known yet.
+	// nameless reports whether the server makes the name, which is not known yet.
 	nameless bool
 	text     bool // the workload is text, not JSON
 	size     int  // bytes of padding behind the job's number, in the workload and in the result

@@ -85,7 +85,7 @@ func (m *PolicyModel) reply(w *policyWorker) int {
 		return 0
 	case !w.met:
 		w.met = true
-	case is(periodic.Success) && w.kind == crcWorker: // it says that a request was read
+	case is(periodic.Success) && w.kind == crcWorker: // SUCCESS: a request was read
 	case is(periodic.NoJob):
 		m.turned()
 		if j := m.mayStart(w); j != nil {

@@ -227,8 +227,8 @@ func (i *Interface) Begin() error {
 	return i.beginCron()
 }
 
-// follow makes all queues follow a table of rules before it returns. atStart reports that no peer is served yet: jobs
-// with keys are then moved at once, not by the Ticks.
+// follow makes all queues follow a table of rules before it returns. atStart reports whether no peer is served yet:
+// jobs with keys are then moved at once, not by the Ticks.
 func (i *Interface) follow(table *sched.Policies, atStart bool) {
 	i.table = table
 	i.host.Sched().SetPolicies(table)

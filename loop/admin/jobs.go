@@ -147,7 +147,7 @@ func (i *Interface) spacesOf(name string) (set uint16, err error) {
 }
 
 // search calls add for the next jobs of a listing until add returns false, the time is over or the request has ended.
-// It stops between two jobs. done says that there are no others. add is called without a lock.
+// It stops between two jobs. done reports whether there are no others. add is called without a lock.
 func (i *Interface) search(ctx context.Context, l *sched.Listing, until time.Time, add func(*codec.ListedJob) (more bool)) (done bool, err error) {
 	select {
 	case i.searches <- struct{}{}:

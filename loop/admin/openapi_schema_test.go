@@ -161,7 +161,7 @@ var special = map[reflect.Type]object{
 	reflect.TypeFor[json.RawMessage](): {},
 }
 
-// of returns the schema of a type. request says that clients send it: it has no other members than these.
+// of returns the schema of a type. request reports whether clients send it: it has no other members than these.
 func (s *schemas) of(v reflect.Type, request bool) object {
 	if made, ok := special[v]; ok {
 		if v.PkgPath() == reflect.TypeFor[codec.Job]().PkgPath() {

@@ -61,7 +61,7 @@ func postReports[R any, P interface {
 	}
 }
 
-// reportsOf reads the reports of a request. single says that there is one, which is not in an array.
+// reportsOf reads the reports of a request. single reports whether there is one, which is not in an array.
 func reportsOf[R any](r *http.Request) (all []R, single bool, err error) {
 	text, err := io.ReadAll(r.Body)
 	if err != nil {

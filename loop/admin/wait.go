@@ -31,7 +31,7 @@ type room struct {
 	most int64
 }
 
-// take returns whether there is room for a copy of n bytes, which it then counts.
+// take reports whether there is room for a copy of n bytes. It counts them if there is.
 func (r *room) take(n int) bool {
 	if used := r.used.Add(int64(n)); used > max(r.most, int64(n)) {
 		r.give(n)

@@ -40,7 +40,7 @@ func (b *Budget) Begin(bytes int, moved, giveUp func()) *Holding {
 	return h
 }
 
-// Hold says that the holding has moved, and how many bytes it has from now on. It returns false when the holding was
+// Hold records that the holding has moved, and how many bytes it has from now on. It returns false when the holding was
 // evicted.
 func (h *Holding) Hold(bytes int) bool {
 	b := h.budget

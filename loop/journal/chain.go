@@ -17,7 +17,7 @@ type chain struct {
 	// group's first part is.
 	partial   *meta
 	partialAt logOffset
-	// missingSynced reports that a synced group is missing.
+	// missingSynced reports whether a synced group is missing.
 	missingSynced bool
 }
 
@@ -33,7 +33,7 @@ type headError struct {
 	used bool // data follows the head
 }
 
-// scanLog calls each with the parts of a log, in order. closed reports that the log has its end
+// scanLog calls each with the parts of a log, in order. closed reports whether the log has its end
 // mark.
 func scanLog(f vfs.FS, path string, format int, each func(logPart) error) (closed bool, err error) {
 	file, err := f.Open(path)
@@ -71,7 +71,7 @@ type logWalk struct {
 	lastRead meta     // the last part in the log
 }
 
-// readLog follows the chain through a log. last reports that no later log exists.
+// readLog follows the chain through a log. last reports whether no later log exists.
 //
 // An unreadable gap is damage when a later group records that the groups before it were synced.
 // Without such a record the gap is a write that the crash interrupted: it was never acknowledged.

@@ -208,7 +208,7 @@ func (j *Journal) writeGroup(group uint64) (int, error) {
 }
 
 // write writes j.batch, which holds count operations, as the group or a part of it. more reports
-// that another part follows.
+// whether another part follows.
 func (j *Journal) write(group uint64, count int, grown int64, more bool) error {
 	m := meta{
 		group: group, previous: j.last.group, epoch: j.epoch, maxSeq: j.last.maxSeq, jobs: j.last.jobs + grown,

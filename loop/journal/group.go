@@ -17,7 +17,7 @@ type meta struct {
 	epoch    uint64 // counts the openings of the journal: identifies the writer
 	maxSeq   uint64 // the highest Seq ever put
 	jobs     int64  // stored after this group
-	// prevSynced reports that all groups before this one were synced when this one was written.
+	// prevSynced reports whether all groups before this one were synced when this one was written.
 	prevSynced bool
 	sum        uint32 // over the fields above and the operations
 }

@@ -30,7 +30,7 @@ type Journal struct {
 	wake      chan struct{} // wakes the committer at the end of a turn
 	waiters   atomic.Int64  // acknowledgements that wait for the next sync
 	deferSync atomic.Bool   // the last turn ended with FlushLater
-	// unsynced reports that groups may be written and not committed.
+	// unsynced reports whether groups may be written and not committed.
 	unsynced  atomic.Bool
 	closing   chan struct{} // tells the committer to end
 	closed    chan struct{} // tells the watcher that the committer has ended

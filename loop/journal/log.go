@@ -148,7 +148,7 @@ func newLogWriter(f vfs.FS, dir string, o *Options, number uint64, stall func(st
 	}
 }
 
-// append writes a batch, which is a group or a part of one. more reports that another part follows.
+// append writes a batch, which is a group or a part of one. more reports whether another part follows.
 // A write error also trips the file system.
 func (l *logWriter) append(batch []byte, more bool, failed <-chan struct{}) error {
 	if l.file != nil && l.size >= l.limit && !l.midGroup {

@@ -26,7 +26,7 @@ type framing struct {
 	// used reports whether anything was written to b, the place of a chunk's head or a prefix of
 	// it.
 	used func(b []byte) bool
-	// keyed reports that chunks have tags under a secret key, so a good chunk is genuine at any
+	// keyed reports whether chunks have tags under a secret key, so a good chunk is genuine at any
 	// offset.
 	keyed bool
 }
@@ -46,7 +46,7 @@ type scanner struct {
 // scan divides a file of that size into records and gaps, in order. Behind a bad chunk it continues
 // where the chunk's length says the next one begins, if that one is good. In a keyed file it
 // otherwise searches the rest of the block for a good chunk. Else it continues with the next block.
-// closed reports that the end mark of a full log was found; bytes behind the mark are ignored.
+// closed reports whether the end mark of a full log was found; bytes behind the mark are ignored.
 // Bytes at the end of the file that were never written are no gap.
 func (f *framing) scan(file io.ReaderAt, size int64, each func(logPart) error) (closed bool, err error) {
 	s := scanner{framing: f, each: each, block: make([]byte, logBlock), buffer: []byte{}}
@@ -139,7 +139,7 @@ func (s *scanner) gap(from, to int, used bool) error {
 	return nil
 }
 
-// finish passes on the open part. more reports that something follows it; otherwise a gap ends with
+// finish passes on the open part. more reports whether something follows it; otherwise a gap ends with
 // its last written bytes.
 func (s *scanner) finish(more bool) error {
 	if !s.open {

@@ -135,7 +135,7 @@ type progress struct {
 	// Version is the version of the worker that accepted the first batch, and of the workers of all later ones; 0
 	// before the first.
 	Version int `json:"version,omitempty"`
-	// Mirrored says that MongoDB has had the job and counts its steps.
+	// Mirrored reports whether MongoDB has had the job and counts its steps.
 	Mirrored bool `json:"mongodb,omitempty"`
 }
 
@@ -249,7 +249,7 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// missingError says that a project, or a job of it, does not exist. The text, like the next one, is the reference's.
+// missingError reports that a project, or a job of it, does not exist. The text, like the next one, is the reference's.
 type missingError struct {
 	project, job string
 	toDelete     bool
@@ -267,7 +267,7 @@ func (e *missingError) Error() string {
 	return fmt.Sprintf("Couldn't get job '%s' from project '%s' because it doesn't exists.", e.job, e.project)
 }
 
-// takenError says that a project, or a job in it, exists already.
+// takenError reports that a project, or a job in it, exists already.
 type takenError struct{ project, job string }
 
 func (e *takenError) Error() string {
@@ -339,7 +339,7 @@ func (b *book) Omitted() int {
 	return len(b.projects)
 }
 
-// unwrittenError says that a call's changes are not on disk and never will be.
+// unwrittenError reports that a call's changes are not on disk and never will be.
 type unwrittenError struct{ error }
 
 // turn runs fn with exclusive access to the book. It returns when fn's changes are on disk.
@@ -359,7 +359,7 @@ func (b *book) turn(fn func() error) error {
 }
 
 // locked runs fn as a turn of the book: with its lock, the present time, and the deliveries sent at the end. wait
-// reports that the answer must wait for a group of the journal.
+// reports whether the answer must wait for a group of the journal.
 func (b *book) locked(fn func() error) (group uint64, wait bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -112,7 +112,7 @@ func (p *Protocol) callJSON(r *codec.Request) (result any, err error) {
 	return result, p.turn(carry)
 }
 
-// errNoJob says that a job or its project does not exist.
+// errNoJob reports that a job or its project does not exist.
 var errNoJob error = &codec.Error{Type: "JobNotFound"}
 
 func wrongType(argument string) error {

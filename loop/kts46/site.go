@@ -36,7 +36,7 @@ type site struct {
 // logEvery is the time between log lines about a failing MongoDB.
 const logEvery = 10 * time.Second
 
-// mongoError says that MongoDB failed a call.
+// mongoError reports that MongoDB failed a call.
 type mongoError struct{ err error }
 
 func (e *mongoError) Error() string {

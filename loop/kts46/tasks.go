@@ -234,8 +234,8 @@ func (b *book) settle(j *job) error {
 	return nil
 }
 
-// reserve hands a worker without a task the oldest queued task of the kinds. It returns nil if none exists. unit is the
-// unit of the revision in milliseconds.
+// reserve hands a worker without a task the oldest queued task of the kinds. It returns nil if no task is queued. unit
+// is the unit of the revision in milliseconds.
 func (b *book) reserve(id string, kinds kindSet, unit int64, log ...sched.Event) (*task, error) {
 	k, ok := b.oldest(kinds)
 	if !ok {

@@ -161,7 +161,7 @@ func (l *load) consume(c *conversation, in []byte) (n int, err error) {
 }
 
 // submit submits the job at the front of in and returns its length, 0 when the job is incomplete
-// or refused. last says that the arguments end with in.
+// or refused. last reports whether the arguments end with in.
 func (l *load) submit(c *conversation, in []byte, last bool) int {
 	var j codec.Job
 	r := c.s.Loop

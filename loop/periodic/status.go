@@ -31,7 +31,8 @@ func (c *conversation) status(msgID uint32, prefix []byte, form codec.StatusForm
 	c.s.Out = out
 }
 
-// appendStatus appends a function's line to a STATUS, unless its name fits no str8. more says that a line precedes it.
+// appendStatus appends a function's line to a STATUS, unless its name fits no str8. more reports whether a line
+// precedes it.
 func appendStatus(out []byte, q sched.QueueStatus, form codec.StatusForm, more bool, now sched.Time) []byte {
 	name, ok := protocol.Function(q.Name)
 	if !ok || len(name) > codec.MaxStr8 {

@@ -140,8 +140,8 @@ func twoNames(in []byte) (queue, name, rest []byte, ok bool) {
 	return protocol.Queue(function), name, rest, ok
 }
 
-// ackWorker acknowledges a worker's notification in the eras that do. SUCCESS says that it was
-// read, even when the worker no longer held the job.
+// ackWorker acknowledges a worker's notification in the eras that do. SUCCESS confirms the reading, even when the
+// worker no longer held the job.
 func (c *conversation) ackWorker(msgID uint32) {
 	if c.era.acksWorkers {
 		c.reply(msgID, codec.Success)

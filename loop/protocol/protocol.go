@@ -50,8 +50,8 @@ type Restorer interface {
 type Follower interface {
 	// Follow is called as sched.Options.Told is: under a lock of the scheduler, for jobs of Traits.Told.
 	Follow(j *sched.Job, e sched.Effect)
-	// FollowRestored is called for each job of the journal that has not ended. started says that it was handed out
-	// before. FollowRestored keeps no view of j.
+	// FollowRestored is called for each job of the journal that has not ended. started reports whether it was handed
+	// out before. FollowRestored keeps no view of j.
 	FollowRestored(j *sched.Job, started bool)
 }
 
@@ -67,7 +67,7 @@ type Port struct {
 	Addresses []string // tcp://host:port or unix:///path; may be none
 	// Start makes the conversation of a new session. It runs on the session's loop.
 	Start func(*Session) Conversation
-	// StopsServer says that any peer of the port may stop the server.
+	// StopsServer reports whether any peer of the port may stop the server.
 	StopsServer bool
 }
 
@@ -182,7 +182,7 @@ type Host interface {
 	// Connections returns up to n open connections, in the order of their ids, from one of that id on. Connections that
 	// an HTTP server of the host's own admits are not among them.
 	Connections(from uint64, n int) []Connection
-	// CloseConnection ends a connection for an operator. It returns false if none exists of that id.
+	// CloseConnection ends a connection for an operator. It returns false if no connection has that id.
 	CloseConnection(id uint64) bool
 	// QuietConnection calls Quieted.Quiet of a connection for an operator. able is its result, and false for a
 	// conversation that is not Quieted.

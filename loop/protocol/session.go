@@ -76,7 +76,7 @@ func (s *Session) Peer() *sched.Peer {
 	return s.Scheduled
 }
 
-// Pause reports that Consume has to stop before the next request, because the requests of this
+// Pause reports whether Consume has to stop before the next request, because the requests of this
 // turn cost too much. Consume is called again in the next turn.
 func (s *Session) Pause() bool {
 	cost := s.Cost
@@ -140,7 +140,7 @@ type Quieted interface {
 type Transport interface {
 	// Touch gives Out a buffer and has it written at the end of the turn.
 	Touch()
-	// Congested reports that Consume has to stop: the peer must read first, or the session has ended.
+	// Congested reports whether Consume has to stop: the peer must read first, or the session has ended.
 	Congested() bool
 	// End closes the session after this turn's last write. The first reason counts.
 	End(why error)

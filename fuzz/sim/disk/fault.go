@@ -29,7 +29,7 @@ const (
 type Fault struct {
 	// Kind is what goes wrong.
 	Kind Kind
-	// Logs says that only what the committer does with logs counts, or the reading of logs.
+	// Logs reports whether only operations on logs count: those of the committer, or the reading.
 	Logs bool
 	// Keeps is how much a loss of power leaves of what was not synced, in percent.
 	Keeps int
@@ -56,8 +56,8 @@ func (f *Fault) failsRead(op errorfs.Op) bool {
 	return f.Kind == ReadError && (!f.Logs || inLogs(op.Path)) && f.left.Add(-1) == -1
 }
 
-// failsWrite reports whether an operation that changes something is the one that fails. logs says that the committer
-// does it.
+// failsWrite reports whether an operation that changes something is the one that fails. logs reports whether the
+// committer does it.
 func (f *Fault) failsWrite(op errorfs.Op, logs bool) bool {
 	return (!f.Logs || logs) && f.fits(op.Kind) && f.left.Add(-1) == -1
 }

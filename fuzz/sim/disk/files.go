@@ -118,7 +118,7 @@ func (f *file) Sync() error {
 	return f.File.Sync()
 }
 
-// contents returns the content of a file, nil if none exists.
+// contents returns the content of a file, nil if the file does not exist.
 func contents(fs vfs.FS, name string) []byte {
 	f, err := fs.Open(name)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Player plays the steps of a seed; keep, unless nil, says for each step whether it is played. The same
-// arguments give the same result, to the last byte.
+// Player plays the steps of a seed; keep, unless nil, reports for each step whether it is played. The same arguments
+// give the same result, to the last byte.
 type Player func(seed uint64, steps int, keep []bool) Result
 
 // Result is what a play came to.

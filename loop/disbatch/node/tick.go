@@ -90,7 +90,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// entry returns the document of this node, or a zero one if none exists.
+// entry returns the document of this node, or a zero one if the node has none.
 func (n *Node) entry(ctx context.Context) (store.Node, error) {
 	e, err := n.store.Node(ctx, n.o.Name)
 	if errors.Is(err, store.ErrNotFound) {

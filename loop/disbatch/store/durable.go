@@ -41,7 +41,7 @@ func (s *Store) durably(write func(tasks *mongo.Collection) error) error {
 // NoJournal reports whether a durable write has found that the database keeps no journal.
 func (s *Store) NoJournal() bool { return s.noJournal.Load() }
 
-// updateTask updates a task that matches a filter, durably. It returns false if none exists.
+// updateTask updates a task that matches a filter, durably. It returns false if no task matches.
 func (s *Store) updateTask(ctx context.Context, filter, update bson.D) (matched bool, err error) {
 	err = s.durably(func(tasks *mongo.Collection) error {
 		result, err := tasks.UpdateOne(ctx, filter, update)

@@ -12,8 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/mongo/options"
 )
 
-// Claim claims the next task of a queue for a node. It returns ErrNotFound if none exists. No two nodes claim the same
-// task, since the database finds and changes a document in one step.
+// Claim claims the next task of a queue for a node. It returns ErrNotFound if the queue has no task to claim. No two
+// nodes claim the same task, since the database finds and changes a document in one step.
 func (s *Store) Claim(ctx context.Context, q *Queue, node string, now time.Time) (Task, error) {
 	o := options.FindOneAndUpdate().SetReturnDocument(options.After).SetSort(order(q))
 	claim := set(bson.D{
@@ -79,12 +79,12 @@ var active = in([]int{StatusClaimed, StatusRunning})
 type Placement int
 
 const (
-	// Undecided says that more tasks than the limit are claimed or running. The task is within the limit if enough of
-	// the claims after it are released.
+	// Undecided reports whether more tasks than the limit are claimed or running. The task is within the limit if
+	// enough of the claims after it are released.
 	Undecided Placement = iota
-	// Within says that all claimed and running tasks are within the limit.
+	// Within reports whether all claimed and running tasks are within the limit.
 	Within
-	// Beyond says that the tasks before this one fill the limit.
+	// Beyond reports whether the tasks before this one fill the limit.
 	Beyond
 )
 

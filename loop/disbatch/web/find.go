@@ -12,7 +12,7 @@ import (
 // maxResult bounds the memory of a search result in bytes.
 const maxResult = 32 << 20
 
-// errLongResult says that a search result exceeds maxResult.
+// errLongResult reports that a search result exceeds maxResult.
 var errLongResult = fmt.Errorf("the tasks have more than %dMiB: ask for fewer, or for fewer of their fields", maxResult>>20)
 
 // find returns the tasks of a query. It takes the request's large turn when the tasks have many bytes.

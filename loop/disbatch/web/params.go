@@ -178,7 +178,7 @@ func nonNegative(v any) (int64, bool) {
 	return n, err == nil && n >= 0
 }
 
-// errBadID says that an id is not 24 hexadecimal digits.
+// errBadID reports that an id is not 24 hexadecimal digits.
 var errBadID = errors.New("Bad OID passed: an id is 24 hexadecimal digits") //nolint:staticcheck // the original's words
 
 // objectID reads an id.

@@ -69,7 +69,7 @@ type conn struct {
 	in stream
 
 	requests []Request // of this turn
-	answers  []span    // by the index of the request; end is 0 if none exists yet
+	answers  []span    // by the index of the request; end is 0 until there is an answer
 	answered int
 	late     int    // number of postponed requests, the last ones; they are counted as answered
 	inOrder  bool   // so far, replies came in the order of the requests
@@ -163,7 +163,7 @@ func (c *conn) quitting() error {
 	}
 }
 
-// turn answers the complete messages that are held, up to the connection's share, or reads if none exists.
+// turn answers the complete messages that are held, up to the connection's share, or reads if it holds none.
 func (c *conn) turn() error {
 	n, err := c.gather(c.l.turn())
 	if err != nil {

@@ -135,7 +135,7 @@ func (r *rig) until(what string, reached func(Stats) bool) {
 	}
 }
 
-// heard returns whether trouble with that text was told of.
+// heard reports whether trouble with that text was logged.
 func (r *rig) heard(text string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

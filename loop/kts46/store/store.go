@@ -115,7 +115,7 @@ func (s *Store) Close() {
 	_ = s.client.Disconnect(ctx) // nothing depends on its success
 }
 
-// find reads one document by its id. found is false if none exists.
+// find reads one document by its id. found is false if no document has the id.
 func (s *Store) find(ctx context.Context, project, collection string, filter any, fields bson.D) (doc bson.Raw, found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
