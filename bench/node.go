@@ -36,11 +36,11 @@ const (
 
 // nodeTrial is a load on one node and on its database.
 type nodeTrial struct {
-	double  *mongotest.Server
+	fake    *mongotest.Server
 	store   *store.Store
 	queue   store.Queue
 	running *peer.Server
-	ends    []func() // stop the double, the node and the store
+	ends    []func() // stop the fake, the node and the store
 
 	updates atomic.Int64  // commands that changed the database
 	ticked  chan struct{} // ticks of the idle row; a tick that does not fit is lost
@@ -74,19 +74,19 @@ func (s *sample) measureNode(ctx context.Context, r row, size int, start startNo
 	return err
 }
 
-// open starts the double and the node. Its queue has no threads yet, so nothing runs. After an error close is due, too.
+// open starts the fake and the node. Its queue has no threads yet, so nothing runs. After an error close is due, too.
 func (t *nodeTrial) open(ctx context.Context, r row, start startNode) (err error) {
-	if t.double, err = mongotest.Start(); err != nil {
+	if t.fake, err = mongotest.Start(); err != nil {
 		return err
 	}
-	t.ends = append(t.ends, t.double.Stop)
+	t.ends = append(t.ends, t.fake.Stop)
 	directory, err := os.MkdirTemp("", "treadle-bench-")
 	if err != nil {
 		return err
 	}
 	t.ends = append(t.ends, func() { _ = os.RemoveAll(directory) })
 	file := filepath.Join(directory, "config.json")
-	text := fmt.Sprintf(`{"mongohost": %q, "treadle_plugins": {"Bench": {"kind": %q, "function": %q, "command": ["/bin/true"]}}}`, t.double.Address(), r.Plugin, load.QueueName)
+	text := fmt.Sprintf(`{"mongohost": %q, "treadle_plugins": {"Bench": {"kind": %q, "function": %q, "command": ["/bin/true"]}}}`, t.fake.Address(), r.Plugin, load.QueueName)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (t *nodeTrial) open(ctx context.Context, r row, start startNode) (err error
 		return err
 	}
 	t.ends = append(t.ends, t.running.Stop)
-	t.double.Inject(t.observe)
+	t.fake.Inject(t.observe)
 	return nil
 }
 

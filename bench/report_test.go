@@ -158,8 +158,8 @@ func TestRowSizes(t *testing.T) {
 				t.Errorf("%s, %s: %d jobs", r.Name, c.Name, r.size(c.Name, 1))
 			}
 		}
-		if got := r.size("treadle", 1e-9); got != min(leastJobs, r.Jobs["treadle"]) {
-			t.Errorf("%s: %d jobs at the smallest scale, want %d", r.Name, got, leastJobs)
+		if got := r.size("treadle", 1e-9); got != min(minJobs, r.Jobs["treadle"]) {
+			t.Errorf("%s: %d jobs at the smallest scale, want %d", r.Name, got, minJobs)
 		}
 	}
 }

@@ -33,7 +33,7 @@ const (
 	gloomSection    section = "gloom"   // Gloom masters and slaves
 	acrossSection   section = "across"  // submitted in one protocol, done in another
 	durableSection  section = "durable" // Periodic, beside the peers, jobs on disk
-	nodeSection     section = "node"    // a Disbatch node, on a double of a database
+	nodeSection     section = "node"    // a Disbatch node, on a fake MongoDB
 	policySection   section = "policy"  // Periodic, with policies for the queue
 )
 
@@ -56,8 +56,8 @@ type row struct {
 }
 
 const (
-	// leastJobs keeps a scaled-down row meaningful: every connection should still see a few jobs.
-	leastJobs = 200
+	// minJobs keeps a scaled-down row meaningful: every connection should still see a few jobs.
+	minJobs = 200
 	// ownDescriptors is the number of descriptors that the load generator and the server keep for other things than the
 	// connections of a row.
 	ownDescriptors = 300
@@ -78,7 +78,7 @@ func readTOML[T any](text string) (lists map[string][]T) {
 
 // size returns the number of jobs, or of idle connections, for a server at the given scale.
 func (r row) size(server string, scale float64) int {
-	return max(min(r.Jobs[server], leastJobs), int(math.Round(float64(r.Jobs[server])*scale)))
+	return max(min(r.Jobs[server], minJobs), int(math.Round(float64(r.Jobs[server])*scale)))
 }
 
 // lacks names the packages that this row needs and the machine does not have.

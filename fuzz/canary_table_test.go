@@ -130,7 +130,7 @@ var canaries = []canary{
 	{"a job loses its turn for a lock while its queue is paused", "sched/locks.go", "r.seq != ref.Seq || !sh.s.locks.isWoken(ref) {", "r.seq != ref.Seq || !sh.s.locks.isWoken(ref) || sh.queues[r.container].throttled() {"},
 	{"a lease is not restored", "sched/journal.go", "if j.Lease.Token != (Token{}) && sh.restoreLease(", "if j.Lease.Until < 0 && sh.restoreLease("},
 	{"a lease that has ended while the server was down goes on", "sched/lease.go", "min(max(saved.Until-now.Wall, 0), l.length))", "min(max(saved.Until-now.Wall, 0), l.length)+l.length*int64(count(saved.Until <= now.Wall)))"},
-	{"an extended lease is not journaled", "sched/lease_verbs.go", "\tif r.flags&task == 0 {\n\t\tsh.save(l.slot, r, sh.queueOf(r))\n", "\tif r.flags&task != 0 {\n\t\tsh.save(l.slot, r, sh.queueOf(r))\n"},
+	{"an extended lease is not journaled", "sched/lease_verbs.go", "\tif r.flags&task == 0 {\n\t\tsh.save(l.record, r, sh.queueOf(r))\n", "\tif r.flags&task != 0 {\n\t\tsh.save(l.record, r, sh.queueOf(r))\n"},
 	{"the token of an earlier run ends a later one", "sched/lease_verbs.go", "\tl, err := s.leases.find(t)\n\tif err != nil {\n", "\tl, err := s.leases.find(t)\n\tif err != nil {\n\t\tfor i := range s.leases {\n\t\t\tfor _, x := range s.leases[i].live {\n\t\t\t\tif x.secret == t.Secret {\n\t\t\t\t\tl, err = x, nil\n\t\t\t\t}\n\t\t\t}\n\t\t}\n\t}\n\tif err != nil {\n"},
 	{"the delay of a failed run over HTTP is ignored", "loop/admin/report.go", "delay = time.Duration(*r.Delay).Milliseconds()", "delay = min(time.Duration(*r.Delay).Milliseconds(), 0)"},
 	{"a lease token is accepted twice", "loop/admin/report.go", "\t\t\tcase err == nil:\n", "\t\t\tcase err == nil || errors.Is(err, sched.ErrLeaseDone):\n"},

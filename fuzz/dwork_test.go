@@ -43,8 +43,8 @@ func dworkPayloads(f *testing.F) (payloads [][]byte) {
 	return payloads
 }
 
-// naiveDwork reads a message with protobuf's generated code and judges it by the words of the messaging API: the dumb
-// twin of Decode and DecodeReply. The message is nil when its bytes are not sound or a number has no name.
+// naiveDwork reads a message with protobuf's generated code and judges it by the words of the messaging API: a naive
+// copy of Decode and DecodeReply. The message is nil when its bytes are not sound or a number has no name.
 func naiveDwork(payload []byte) (m *dworkpb.QueryMsg, request, reply bool) {
 	m = new(dworkpb.QueryMsg)
 	if proto.Unmarshal(payload, m) != nil || dworkpb.QueryMsg_Type_name[int32(m.GetType())] == "" {

@@ -125,7 +125,7 @@ func FuzzGloomFrames(f *testing.F) {
 	})
 }
 
-// naiveGloomMembers reads an object member by member with encoding/json: the dumb twin of Parse. Of equal keys the
+// naiveGloomMembers reads an object member by member with encoding/json: a naive copy of Parse. Of equal keys the
 // first counts. ok is false when the payload is a valid value, but no object.
 func naiveGloomMembers(t *testing.T, payload []byte) (members map[string][]byte, ok bool) {
 	d := json.NewDecoder(bytes.NewReader(payload))
@@ -140,7 +140,7 @@ func naiveGloomMembers(t *testing.T, payload []byte) (members map[string][]byte,
 			err = d.Decode(&value)
 		}
 		if err != nil {
-			t.Fatalf("%q: the twin: %v", payload, err)
+			t.Fatalf("%q: the naive one: %v", payload, err)
 		}
 		if _, there := members[key.(string)]; !there {
 			members[key.(string)] = value
@@ -151,7 +151,7 @@ func naiveGloomMembers(t *testing.T, payload []byte) (members map[string][]byte,
 
 var gloomInteger = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
 
-// FuzzGloomParse: a payload is valid when encoding/json says so and it is UTF-8, the twin finds the same fields.
+// FuzzGloomParse: a payload is valid when encoding/json says so and it is UTF-8, the naive one finds the same fields.
 // depth puts the payload into arrays, up to both of the depths at which the scanner does something else.
 func FuzzGloomParse(f *testing.F) {
 	for _, p := range gloomPayloads(f) {
@@ -168,7 +168,7 @@ func FuzzGloomParse(f *testing.F) {
 		err, replyErr := gloom.Parse(payload, &m), gloom.ParseReply(payload, &r)
 		valid := json.Valid(payload) && utf8.Valid(payload)
 		if jsontext.Valid(payload) != valid || errors.Is(err, gloom.ErrInvalid) == valid || !errors.Is(replyErr, err) {
-			t.Fatalf("%q: valid %v, %v, %v, the twin %v", payload, jsontext.Valid(payload), err, replyErr, valid)
+			t.Fatalf("%q: valid %v, %v, %v, the naive one %v", payload, jsontext.Valid(payload), err, replyErr, valid)
 		}
 		checkGloomPriority(t, payload)
 		checkGloomLax(t, payload, &m, err)
@@ -177,12 +177,12 @@ func FuzzGloomParse(f *testing.F) {
 		}
 		members, isObject := naiveGloomMembers(t, payload)
 		if errors.Is(err, gloom.ErrNotObject) == isObject || isObject != (err == nil) {
-			t.Fatalf("%q: %v, the twin: object %v", payload, err, isObject)
+			t.Fatalf("%q: %v, the naive one: object %v", payload, err, isObject)
 		}
 		for name, got := range map[string][]byte{"action": m.Action, "id": m.ID, "type": m.Type, "priority": m.Priority,
 			"body": m.Body, "error": r.Error, "reason": r.Reason} {
 			if want, there := members[name]; !bytes.Equal(got, want) || (got != nil) != there || cap(got) != len(got) {
-				t.Fatalf("%q: %s %q, the twin %q", payload, name, got, want)
+				t.Fatalf("%q: %s %q, the naive one %q", payload, name, got, want)
 			}
 		}
 		if r.OK != (string(members["ok"]) == "true") {
@@ -198,8 +198,8 @@ var (
 	gloomControl = regexp.MustCompile(`(?s)\\.|[\x00-\x1f]`)
 )
 
-// checkGloomLax: the twin of ParseLax writes the escapes of control characters with regular expressions, and has Parse
-// read that.
+// checkGloomLax: the naive one of ParseLax writes the escapes of control characters with regular expressions, and has
+// Parse read that.
 func checkGloomLax(t *testing.T, payload []byte, m *gloom.Message, err error) {
 	var lax, want gloom.Message
 	got := gloom.ParseLax(payload, 6*len(payload), &lax)
@@ -213,7 +213,7 @@ func checkGloomLax(t *testing.T, payload []byte, m *gloom.Message, err error) {
 		})
 	})
 	if wantErr := gloom.Parse(escaped, &want); !errors.Is(got, wantErr) {
-		t.Fatalf("%q: lax %v, the twin %v of %q", payload, got, wantErr, escaped)
+		t.Fatalf("%q: lax %v, the naive one %v of %q", payload, got, wantErr, escaped)
 	}
 	if !errors.Is(err, gloom.ErrInvalid) { // nothing is to be forgiven
 		want = *m
@@ -238,7 +238,7 @@ func checkGloomPriority(t *testing.T, raw []byte) {
 	got, ok := jsontext.Integer(raw)
 	want, _ := strconv.ParseInt(string(raw), 10, 64) // clamps
 	if wantOK := gloomInteger.Match(raw); ok != wantOK || ok && got != want || !ok && got != 0 {
-		t.Fatalf("priority %q: %d, %v, the twin %d, %v", raw, got, ok, want, wantOK)
+		t.Fatalf("priority %q: %d, %v, the naive one %d, %v", raw, got, ok, want, wantOK)
 	}
 }
 
@@ -251,13 +251,13 @@ func checkGloomAction(t *testing.T, m *gloom.Message) {
 		want = gloom.OtherAction
 	}
 	if got := gloom.Action(m); got != want {
-		t.Fatalf("%s: action %d, the twin %d", m.Action, got, want)
+		t.Fatalf("%s: action %d, the naive one %d", m.Action, got, want)
 	}
 }
 
 var unescaped = strings.NewReplacer("b", "\b", "f", "\f", "n", "\n", "r", "\r", "t", "\t")
 
-// gloomUnits is the dumb twin that reads a JSON string's characters, as UTF-16.
+// gloomUnits naively reads a JSON string's characters, as UTF-16.
 func gloomUnits(raw []byte) (units []uint16) {
 	for s := string(raw[1 : len(raw)-1]); s != ""; {
 		if s[0] != '\\' {
@@ -324,7 +324,7 @@ func FuzzGloomKey(f *testing.F) {
 		}
 		keyA, keyB := gloomKey(a), gloomKey(b)
 		if (keyA == keyB) != same {
-			t.Fatalf("%s is %q, %s is %q, the twin says same: %v", a, keyA, b, keyB, same)
+			t.Fatalf("%s is %q, %s is %q, the naive one says same: %v", a, keyA, b, keyB, same)
 		}
 		text, isString := jsontext.Text(nil, a)
 		if isString != (a[0] == '"') || !isString && !bytes.Equal(text, a) || isString && keyA != `"`+string(text) {

@@ -251,7 +251,7 @@ func FuzzPeriodicHello(f *testing.F) {
 	})
 }
 
-// naivePeriodicJob reads a record field by field as the protocol text lists them: the dumb twin of ParseJob.
+// naivePeriodicJob reads a record field by field as the protocol text lists them: a naive copy of ParseJob.
 func naivePeriodicJob(in []byte) (j periodic.Job, version byte, n int, err error) {
 	r := bytes.NewReader(in)
 	read := func(v any) {
@@ -295,7 +295,7 @@ func naivePeriodicJob(in []byte) (j periodic.Job, version byte, n int, err error
 	return j, version, len(in) - r.Len(), nil
 }
 
-// FuzzPeriodicJob: the dumb twin agrees; a record of the smallest version for its fields is encoded to the same bytes,
+// FuzzPeriodicJob: the naive copy agrees; a record of the smallest version for its fields is encoded to the same bytes,
 // any other to a record of the same fields; and every shorter part of a record is truncated.
 func FuzzPeriodicJob(f *testing.F) {
 	for _, p := range periodicPackets(f, "periodic-plain.txt", "req", "res") {
@@ -307,7 +307,7 @@ func FuzzPeriodicJob(f *testing.F) {
 		got := periodic.Job{Count: 7, Timeout: 8}
 		n, err := periodic.ParseJob(in, &got)
 		if n != wantN || !errors.Is(err, wantErr) {
-			t.Fatalf("%x: %d, %v, the twin %d, %v", in, n, err, wantN, wantErr)
+			t.Fatalf("%x: %d, %v, the naive one %d, %v", in, n, err, wantN, wantErr)
 		}
 		for cut := range min(n, periodicStream) {
 			if _, err := periodic.ParseJob(in[:cut:cut], new(periodic.Job)); !errors.Is(err, periodic.ErrTruncated) {
@@ -318,7 +318,7 @@ func FuzzPeriodicJob(f *testing.F) {
 			return
 		}
 		if !samePeriodicJob(&got, &want) {
-			t.Fatalf("%x: %+v, the twin %+v", in, got, want)
+			t.Fatalf("%x: %+v, the naive one %+v", in, got, want)
 		}
 		record := periodic.AppendJob(nil, &got)
 		canonical := (version&1 != 0) == (got.Count != 0) && (version&2 != 0) == (got.Timeout != 0)

@@ -81,11 +81,11 @@ type thrifty struct {
 	t *testing.T
 }
 
-const mostRead = 64 << 10
+const maxRead = 64 << 10
 
 // Read implements net.Conn.
 func (c thrifty) Read(b []byte) (int, error) {
-	if len(b) > mostRead {
+	if len(b) > maxRead {
 		c.t.Errorf("the server reads into %d bytes", len(b))
 	}
 	return c.Conn.Read(b)

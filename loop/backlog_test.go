@@ -86,7 +86,7 @@ func TestKeptTogether(t *testing.T) {
 	w := newMemServer(t, Options{Periodic: PeriodicOptions{Grab: "document"}, MaxFrame: 256 << 10, Gloom: GloomOptions{MaxFrame: 64 << 10}})
 	r, client := w.loops[0], w.join(0, periodic.Client)
 	const size = 200 << 10
-	room := w.mostUnsent()/size + 1
+	room := w.maxUnsent()/size + 1
 	var sleepers []*memConn
 	for range 2 * room {
 		c := w.join(0, periodic.Worker)
@@ -101,7 +101,7 @@ func TestKeptTogether(t *testing.T) {
 		w.settle()
 	}
 	broadcast("all")
-	if most := w.mostUnsent() + size + 100; r.Backlog > most || r.Backlog < most/2 {
+	if most := w.maxUnsent() + size + 100; r.Backlog > most || r.Backlog < most/2 {
 		t.Errorf("%d bytes are kept, of %d", r.Backlog, most)
 	}
 	got := 0

@@ -149,10 +149,10 @@ func TestUnreadClient(t *testing.T) {
 	for i := range 500 {
 		bystander.ask(uint32(i), periodic.SubmitJob, job(fmt.Sprint("function", i), "n"), byte(periodic.Success))
 	}
-	deaf := r.greet(periodic.Client)
+	stalled := r.greet(periodic.Client)
 	requests := bytes.Repeat(request(1, periodic.Status), 100)
 	for range 1000 { // each 100 have more than a megabyte of replies
-		if deaf.trySend(requests) != nil {
+		if stalled.trySend(requests) != nil {
 			break
 		}
 		bystander.ping()
@@ -166,7 +166,7 @@ func TestUnreadClient(t *testing.T) {
 // done twice.
 func TestUnreadWorker(t *testing.T) {
 	r := startServer(t, Options{Loops: 2})
-	client, deaf, good := r.greet(periodic.Client), r.greet(periodic.Worker), r.greet(periodic.Worker)
+	client, stalled, good := r.greet(periodic.Client), r.greet(periodic.Worker), r.greet(periodic.Worker)
 	seen := map[string]bool{}
 	take := func(w *testConn) {
 		t.Helper()
@@ -187,8 +187,8 @@ func TestUnreadWorker(t *testing.T) {
 			client.ask(1, periodic.SubmitJob, job("f", fmt.Sprint(i), make([]byte, 4096)...), byte(periodic.Success))
 		}
 	}
-	grabs(deaf, 2000)
-	deaf.ping()
+	grabs(stalled, 2000)
+	stalled.ping()
 	submit(0, 1000) // all go to the worker that does not read, as far as it may have them
 	r.turns()       // its loop may still hand out some
 	given := int(r.sched.Stats().Assigned)
@@ -205,12 +205,12 @@ func TestUnreadWorker(t *testing.T) {
 	}
 	// It reads and sends no request: only its outstanding jobs come.
 	for range given {
-		take(deaf)
+		take(stalled)
 	}
 	good.Close()
 	submit(1100, 1400)
 	for range 300 + 1100 - given { // also those that the other worker did not do
-		_, j := assigned(t, deaf.next())
+		_, j := assigned(t, stalled.next())
 		seen[string(j.Name)] = true
 	}
 	if len(seen) != 1400 {

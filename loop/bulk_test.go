@@ -131,11 +131,11 @@ func TestMillionJobs(t *testing.T) {
 		t.Errorf("a dump of %d jobs, want %d to %d", jobs, least, n+served)
 	}
 
-	twin := startServer(t, Options{Loops: 2}).greet(periodic.Client)
-	twin.send(request(1, periodic.Load, dump))
-	twin.want(1, byte(periodic.Success))
-	twin.send(request(2, periodic.Dump))
-	if again, sumAgain := fingerprint(t, twin.read(func() {})); again != jobs || sumAgain != sum {
+	copy := startServer(t, Options{Loops: 2}).greet(periodic.Client)
+	copy.send(request(1, periodic.Load, dump))
+	copy.want(1, byte(periodic.Success))
+	copy.send(request(2, periodic.Dump))
+	if again, sumAgain := fingerprint(t, copy.read(func() {})); again != jobs || sumAgain != sum {
 		t.Errorf("loaded and dumped again, %d jobs are %d, the same: %v", jobs, again, sumAgain == sum)
 	}
 }

@@ -178,7 +178,7 @@ func TestWorkDataWaitsForItsReader(t *testing.T) {
 // TestWorkDataWaitsForOneOfTwo: one listener that does not read holds the worker, gets one
 // SUCCESS out of it only, and the other listener gets everything.
 func TestWorkDataWaitsForOneOfTwo(t *testing.T) {
-	w, worker, deaf := streaming(t, 1)
+	w, worker, stalled := streaming(t, 1)
 	other := w.joinCRC(0, periodic.Client)
 	other.send(crcRequest(7, periodic.RecvData, job("f", "n")))
 	other.crcFrames()
@@ -186,7 +186,7 @@ func TestWorkDataWaitsForOneOfTwo(t *testing.T) {
 	if n := len(other.crcFrames()); n != int(held)-99 {
 		t.Errorf("the other listener got %d of %d parts", n, held-99)
 	}
-	deaf.close()
+	stalled.close()
 	if got := worker.crcBodies(); len(got) != 1 {
 		t.Errorf("answered %q, want one SUCCESS", got)
 	}

@@ -21,22 +21,22 @@ func TestTwinsAreNeverHeldTogether(t *testing.T) {
 		crc.send(crcRequest(10+i, periodic.GrabJob))
 	}
 	if got := crc.crcFrames(); len(got) != 2 {
-		t.Fatalf("the CRC worker holds %d jobs, want one of the twins and another", len(got))
+		t.Fatalf("the CRC worker holds %d jobs, want one of the two jobs of one name and another", len(got))
 	}
 	crc.send(crcRequest(20, periodic.WorkDone, keyOf("f", "n"), []byte("1")))
-	master.hears("the Periodic twin is done")
+	master.hears("the Periodic job is done")
 	if got := crc.crcFrames(); len(got) != 2 || got[0].Body[0]+got[1].Body[0] != byte(periodic.Success)+byte(periodic.JobAssign) {
-		t.Errorf("after the first twin the CRC worker got %v, want SUCCESS and the second", got)
+		t.Errorf("after the first job the CRC worker got %v, want SUCCESS and the second", got)
 	}
 	crc.send(crcRequest(21, periodic.WorkDone, keyOf("f", "n"), []byte("2")))
-	master.hears("the Gloom twin is done", `{"id":"n","body":2}`)
+	master.hears("the Gloom job is done", `{"id":"n","body":2}`)
 
 	client.send(request(1, periodic.SubmitJob, job("f", "t", 'p')))
 	master.asks(`"t"`, `"f"`, `,"body":"g"`)
 	old := w.worker(0, "f")
 	old.grabs(1, 2)
 	if got := names(t, old.frames()); !slices.Equal(got, []string{"t", "t"}) {
-		t.Errorf("a worker of 2018, who has handles, got %q, want both twins", got)
+		t.Errorf("a worker of 2018, who has handles, got %q, want both", got)
 	}
 }
 

@@ -50,7 +50,7 @@
 //	the bytes of a connection      turnTime and turnBytes; of all connections allTime (engine.go)
 //	expensive requests             maxTurnCost; their sessions are paused (pause.go)
 //	mail, and jobs for peers that have read their output    turnDeliveries (reactor.go)
-//	output                         mostUnsent; beyond it, only for peers with little output (stream.go)
+//	output                         maxUnsent; beyond it, only for peers with little output (stream.go)
 //	a long reply                   encoded off the event loop (long_reply.go), sched.WalkBatch slots per lock;
 //	                               sent in pieces; a peer that does not read gives its encoder up (stream.go)
 //	a request that takes long      handled off the event loop, its session paused (pause.go, Offload)

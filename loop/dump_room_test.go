@@ -66,8 +66,8 @@ func TestDumpHoard(t *testing.T) {
 	c := dumps(w, 1)[0]
 	for i := 0; i < 40 && !c.closed; i++ {
 		w.await("the DUMP to be ready", func() bool { return c.closed || w.longReplies.Load() == 0 || c.keepsTurn() })
-		if n := c.s.stream.sharedBytes(); n > w.mostUnsent() {
-			t.Fatalf("%d bytes are unread, more than %d", n, w.mostUnsent())
+		if n := c.s.stream.sharedBytes(); n > w.maxUnsent() {
+			t.Fatalf("%d bytes are unread, more than %d", n, w.maxUnsent())
 		}
 		c.send(request(1, periodic.Dump))
 		w.advance(1000)
@@ -88,8 +88,8 @@ func TestStatusHoard(t *testing.T) {
 		c.send(request(1, periodic.Status))
 		w.await("the STATUS to be ready", func() bool { return c.closed || w.longReplies.Load() == 0 })
 		w.look()
-		if n := c.s.stream.sharedBytes(); n > w.mostUnsent() {
-			t.Fatalf("%d bytes are unread, more than %d", n, w.mostUnsent())
+		if n := c.s.stream.sharedBytes(); n > w.maxUnsent() {
+			t.Fatalf("%d bytes are unread, more than %d", n, w.maxUnsent())
 		}
 	}
 	if !c.closed || w.closedFor(errSlowReader) != 1 {

@@ -176,7 +176,7 @@ func (s *Server) follower(space sched.Space) protocol.Follower {
 	return nil
 }
 
-// follow is the scheduler's Options.Told.
+// follow is the scheduler's Options.Follow.
 func (s *Server) follow(j *sched.Job, e sched.Effect) {
 	if f := s.follower(j.Space); f != nil {
 		f.Follow(j, e)

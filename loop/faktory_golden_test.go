@@ -133,8 +133,8 @@ func (w *memServer) openFaktory(loop int) *memConn {
 	return c
 }
 
-// settleAside is settle until the work off the event loops is done, too.
-func (w *memServer) settleAside() {
+// settleOffloads is settle until the work off the event loops is done, too.
+func (w *memServer) settleOffloads() {
 	for w.look(); ; w.look() {
 		if len(w.offloads) > 0 {
 			if !w.waitForPush() {
@@ -226,7 +226,7 @@ func playFaktory(t *testing.T, s *faktoryScene, loops int, in cut, hide func(str
 				peers[i].send(in([]byte(strings.NewReplacer(shorthands(a.in)...).Replace(a.in) + "\r\n"))...)
 			}
 		}
-		w.settleAside()
+		w.settleOffloads()
 		for _, p := range peers {
 			for {
 				var line string

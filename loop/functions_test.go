@@ -17,10 +17,10 @@ import (
 	"treadle/loop/disbatch/store"
 )
 
-// disbatchSite is a server that is a node of a Disbatch site, on a double of a database.
+// disbatchSite is a server that is a node of a Disbatch site, on a fake MongoDB.
 type disbatchSite struct {
 	*testServer
-	double *mongotest.Server
+	fake   *mongotest.Server
 	store  *store.Store
 	queue  store.Queue
 	slaves string
@@ -29,13 +29,13 @@ type disbatchSite struct {
 // newDisbatchSite starts one with a queue whose tasks are jobs of the function "work".
 func newDisbatchSite(t *testing.T, more string) *disbatchSite {
 	t.Helper()
-	double, err := mongotest.Start()
+	fake, err := mongotest.Start()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(double.Stop)
+	t.Cleanup(fake.Stop)
 	path := filepath.Join(t.TempDir(), "config.json")
-	text := fmt.Sprintf(`{"mongohost": %q, "treadle_plugins": {"P": {"kind": "function", "function": "work"%s}}}`, double.Address(), more)
+	text := fmt.Sprintf(`{"mongohost": %q, "treadle_plugins": {"P": {"kind": "function", "function": "work"%s}}}`, fake.Address(), more)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func newDisbatchSite(t *testing.T, more string) *disbatchSite {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &disbatchSite{double: double}
+	s := &disbatchSite{fake: fake}
 	if s.store, err = store.Open(site.Connection(config.ComponentWeb)); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ func TestGloomLargeFrame(t *testing.T) {
 	for _, ahead := range []int{0, 1} {
 		w := newMemServer(t, Options{})
 		var beside []func()
-		w.runAside = func(turn chan struct{}, do func()) {
+		w.runOffload = func(turn chan struct{}, do func()) {
 			turn <- struct{}{}
 			beside = append(beside, do)
 		}

@@ -34,7 +34,7 @@ func (s *session) Stream(kind protocol.StreamKind, encode func() [][]byte, tooLa
 	r.server.longReplies.Add(1)
 	encoder := r.server.encoders[kind]
 	release := func() { <-encoder }
-	r.server.runAside(encoder, func() {
+	r.server.runOffload(encoder, func() {
 		var pieces [][]byte
 		if !replies.ended.Load() {
 			pieces = encode()
@@ -66,9 +66,9 @@ func (s *session) Stream(kind protocol.StreamKind, encode func() [][]byte, tooLa
 	return true
 }
 
-// goAside runs do in a goroutine that holds one of the places. When there is none before the event
+// goOffload runs do in a goroutine that holds one of the places. When there is none before the event
 // loops have ended, it does not run do, which gives the place back.
-func (s *Server) goAside(places chan struct{}, do func()) {
+func (s *Server) goOffload(places chan struct{}, do func()) {
 	s.workers.Go(func() {
 		select {
 		case places <- struct{}{}:

@@ -51,7 +51,7 @@ func appendDelivery(b []byte, d *sched.Delivery) []byte {
 	b = binary.LittleEndian.AppendUint64(b, d.Tag)
 	b = append(b, byte(d.Effect), byte(d.Job.Space), byte(d.Job.Ref.Space))
 	b = binary.LittleEndian.AppendUint16(b, d.Job.Ref.Shard)
-	b = binary.LittleEndian.AppendUint32(b, d.Job.Ref.Slot)
+	b = binary.LittleEndian.AppendUint32(b, d.Job.Ref.Record)
 	b = binary.LittleEndian.AppendUint64(b, d.Job.Ref.Seq)
 	b = binary.LittleEndian.AppendUint64(b, d.Job.Number)
 	b = binary.LittleEndian.AppendUint64(b, uint64(d.Job.SchedAt))
@@ -80,7 +80,7 @@ func nextDelivery(b []byte, d *sched.Delivery) (rest []byte) {
 	d.Effect, d.Job.Space, d.Job.Ref.Space = sched.Effect(r.b[0]), sched.Space(r.b[1]), sched.Space(r.b[2])
 	d.Job.Ref.Shard = binary.LittleEndian.Uint16(r.b[3:])
 	r.b = r.b[5:]
-	d.Job.Ref.Slot = r.uint32()
+	d.Job.Ref.Record = r.uint32()
 	d.Job.Ref.Seq = r.uint64()
 	d.Job.Number = r.uint64()
 	d.Job.SchedAt, d.Job.Due = int64(r.uint64()), int64(r.uint64())

@@ -48,8 +48,8 @@ const (
 type memoryLimit struct {
 	limit   int64 // in bytes
 	sched   *sched.Scheduler
-	read    func() memoryReading // readMemory, or a double of tests
-	collect func()               // runtime.GC, or a double of tests
+	read    func() memoryReading // readMemory, or a fake of the tests
+	collect func()               // runtime.GC, or a fake of the tests
 	refused func() uint64        // returns the number of requests refused since the start
 	log     *slog.Logger
 	rest    atomic.Int64 // bytes besides the chunks of jobs, as of the last collection

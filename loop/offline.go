@@ -56,21 +56,21 @@ type Offline struct {
 	timer  mailSink
 
 	mu        sync.Mutex
-	changed   sync.Cond      // after each change
-	queues    [][]func()     // by loop: functions to run
-	announced uint64         // the last group that the loops know to be committed
-	rested    uint64         // announced when the journal was last at rest
-	stopped   bool           // the journal has failed, or a client has asked the server to stop
-	abandoned bool           // Abandon was called
-	handedOut uint64         // jobs handed out before BeginStop
-	connected int64          // peers that have not ended
-	listens   bool           // Serve was called
-	timers    []func()       // functions that run when time has passed
-	aside     []offlineAside // work off the event loops that has not run
-	works     []*offlineWork // that wait, in the order in which they began to
-	working   *offlineWork   // that runs
-	begun     []func()       // work that has not started
-	closing   bool           // no work waits for tokens any more
+	changed   sync.Cond        // after each change
+	queues    [][]func()       // by loop: functions to run
+	announced uint64           // the last group that the loops know to be committed
+	rested    uint64           // announced when the journal was last at rest
+	stopped   bool             // the journal has failed, or a client has asked the server to stop
+	abandoned bool             // Abandon was called
+	handedOut uint64           // jobs handed out before BeginStop
+	connected int64            // peers that have not ended
+	listens   bool             // Serve was called
+	timers    []func()         // functions that run when time has passed
+	pending   []pendingOffload // work off the event loops that has not run
+	works     []*offlineWork   // that wait, in the order in which they began to
+	working   *offlineWork     // that runs
+	begun     []func()         // work that has not started
+	closing   bool             // no work waits for tokens any more
 }
 
 // NewOffline makes a server of one loop without a disk.
@@ -100,7 +100,7 @@ func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
 	o.changed.L = &o.mu
 	s.clock = func() sched.Time { return o.time }
 	s.stop = func() { o.change(func() { o.stopped = true }) }
-	s.runAside = func(turn chan struct{}, do func()) { o.aside = append(o.aside, offlineAside{turn, do}) }
+	s.runOffload = func(turn chan struct{}, do func()) { o.pending = append(o.pending, pendingOffload{turn, do}) }
 	s.waiting = o.newWaiting()
 	for i := range s.o.Loops {
 		o.loops = append(o.loops, o.newLoop(i))
@@ -195,16 +195,16 @@ func (o *Offline) busy() (n int) {
 	return n
 }
 
-// offlineAside is work off the event loops that waits for a place. The simulated server runs it between two functions
+// pendingOffload is work off the event loops that waits for a place. The simulated server runs it between two functions
 // of the loops instead of in a goroutine.
-type offlineAside struct {
+type pendingOffload struct {
 	places chan struct{}
 	do     func()
 }
 
-// nextAside returns the index of the first work with a free place; -1: none.
-func (o *Offline) nextAside() int {
-	return slices.IndexFunc(o.aside, func(a offlineAside) bool { return len(a.places) < cap(a.places) })
+// nextOffload returns the index of the first work with a free place; -1: none.
+func (o *Offline) nextOffload() int {
+	return slices.IndexFunc(o.pending, func(a pendingOffload) bool { return len(a.places) < cap(a.places) })
 }
 
 // next takes the next function of a loop, a Tick that the alarm asks for, or work off the event loops. It returns nil
@@ -212,8 +212,8 @@ func (o *Offline) nextAside() int {
 func (o *Offline) next() (fn func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n, aside := o.busy(), o.nextAside()
-	if aside >= 0 {
+	n, offload := o.busy(), o.nextOffload()
+	if offload >= 0 {
 		n++
 	}
 	ticks := len(o.server.alarm) > 0
@@ -241,8 +241,8 @@ func (o *Offline) next() (fn func()) {
 		<-o.server.alarm
 		return o.tickOnce
 	}
-	next := o.aside[aside]
-	o.aside = slices.Delete(o.aside, aside, aside+1)
+	next := o.pending[offload]
+	o.pending = slices.Delete(o.pending, offload, offload+1)
 	next.places <- struct{}{}
 	return next.do
 }

@@ -4,7 +4,7 @@ package loop
 // of all peers of a loop together. Thousands of peers could each send nearly all of one, and stop.
 const maxPartialFactor = 8
 
-func (s *Server) mostPartial() int {
+func (s *Server) maxPartial() int {
 	one := max(s.o.largestFrame(), maxPooled) // a short request may be in a buffer of the pool
 	return min(maxPartialFactor*one, max(s.peerMemory, one))
 }
@@ -26,9 +26,9 @@ func (s *session) chargePartial() {
 }
 
 // shedPartials ends the sessions with the oldest unfinished requests while the loop has more than
-// mostPartial bytes of them. A peer that sends a whole request at once is soon done with it.
+// maxPartial bytes of them. A peer that sends a whole request at once is soon done with it.
 func (r *reactor) shedPartials() {
-	for r.partialBytes > r.server.mostPartial() {
+	for r.partialBytes > r.server.maxPartial() {
 		var oldest *session
 		for _, s := range r.sessions {
 			if s != nil && s.open() && s.partialCharged > 0 && (oldest == nil || s.waitingSince() < oldest.waitingSince()) {

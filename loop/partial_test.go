@@ -29,7 +29,7 @@ func TestSmallMemory(t *testing.T) {
 		64 << 20: {8 << 20, 8 << 20}, 16 << 20: {frame, 2 * frame},
 	} {
 		w := newMemServer(t, Options{Loops: 1, MaxFrame: frame, MaxMemory: most, Gloom: GloomOptions{MaxFrame: frame}})
-		if got := [2]int{w.mostPartial(), w.mostUnsent()}; got != want {
+		if got := [2]int{w.maxPartial(), w.maxUnsent()}; got != want {
 			t.Errorf("--max-memory %d: %v bytes of unfinished requests and unread output, want %v", most, got, want)
 		}
 	}

@@ -130,7 +130,7 @@ func (s *session) Offload(in []byte, handled, backlog int, work, done func()) bo
 		return false
 	}
 	s.partialSince = r.Now.Mono
-	r.server.runAside(places, func() {
+	r.server.runOffload(places, func() {
 		work()
 		<-places
 		r.exec(func() {

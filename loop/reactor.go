@@ -361,7 +361,7 @@ func (r *reactor) Deliver(d *sched.Delivery) {
 // write, since one request can cause thousands of large deliveries. A session has the budget that
 // it has between turns. When the loop's budget is used up, only sessions with little output get more.
 func (r *reactor) overBudget(s *session, d *sched.Delivery) bool {
-	return len(s.Out) >= r.largeOutput && s.outboundFull() || r.unwritten > r.server.mostUnsent() && s.outbound()+deliverySize(d) > r.largeOutput
+	return len(s.Out) >= r.largeOutput && s.outboundFull() || r.unwritten > r.server.maxUnsent() && s.outbound()+deliverySize(d) > r.largeOutput
 }
 
 // deliverySize returns about how many bytes a delivery takes in a buffer.

@@ -26,11 +26,11 @@ type Server struct {
 	started time.Time
 
 	// Seams: the tests and Offline replace these functions before anything runs.
-	clock    func() sched.Time
-	runAside func(turn chan struct{}, do func())                 // goAside
-	waiting  waiting                                             // newWaiting
-	listenOn func(setting, address string) (net.Listener, error) // openAddress
-	stop     context.CancelFunc                                  // of Run's context
+	clock      func() sched.Time
+	runOffload func(turn chan struct{}, do func())                 // goOffload
+	waiting    waiting                                             // newWaiting
+	listenOn   func(setting, address string) (net.Listener, error) // openAddress
+	stop       context.CancelFunc                                  // of Run's context
 
 	// The event loops, and what they serve.
 	sched      *sched.Scheduler
@@ -147,8 +147,8 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 		return nil, err
 	}
 	s.guard = guard
-	s.clock, s.runAside, s.waiting, s.listenOn = s.readClocks, s.goAside, newWaiting(s), openAddress
-	so = sched.Options{Shards: o.Shards, Seed: so.Seed, Runs: so.Runs, Batch: so.Batch, Alarm: s.ring, TimedOut: s.overdue.add, Told: s.follow,
+	s.clock, s.runOffload, s.waiting, s.listenOn = s.readClocks, s.goOffload, newWaiting(s), openAddress
+	so = sched.Options{Shards: o.Shards, Seed: so.Seed, Runs: so.Runs, Batch: so.Batch, Alarm: s.ring, TimedOut: s.overdue.add, Follow: s.follow,
 		Tallies: o.MetricsMaxQueues, Tallied: hasLabel}
 	so.Rules, so.Grace = o.rules()
 	s.peerMemory = math.MaxInt
@@ -327,7 +327,7 @@ func (s *Server) post(loop int, d *sched.Delivery) bool {
 	}
 	limit := math.MaxInt
 	if deliverySize(d) > s.largeOutput() {
-		limit = s.mostUnsent()
+		limit = s.maxUnsent()
 	}
 	return s.reactors[loop].Load().inbox.put(d, limit)
 }

@@ -146,9 +146,9 @@ func TestWindow(t *testing.T) {
 	for _, loops := range []int{1, 2} {
 		w := newMemServer(t, Options{Loops: loops})
 		client := w.join(loops-1, periodic.Client)
-		deaf, good := w.worker(0, "f"), w.worker(loops-1, "f")
-		deaf.room = 1000
-		deaf.grabs(1000, 1000)
+		stalled, good := w.worker(0, "f"), w.worker(loops-1, "f")
+		stalled.room = 1000
+		stalled.grabs(1000, 1000)
 		workload := make([]byte, 4096)
 		submit := func(from, to int) {
 			for i := from; i < to; i++ {
@@ -156,7 +156,7 @@ func TestWindow(t *testing.T) {
 			}
 		}
 		submit(0, 200)
-		given := len(deaf.backlog) / len(workload)
+		given := len(stalled.backlog) / len(workload)
 		if most := sched.DefaultWindow/len(workload) + 2; given < 10 || given > most {
 			t.Errorf("%d loops: %d jobs wait for a worker that does not read, want at most %d", loops, given, most)
 		}
@@ -170,9 +170,9 @@ func TestWindow(t *testing.T) {
 		}
 		good.close()
 		w.ticks()
-		deaf.take(1 << 40)
+		stalled.take(1 << 40)
 		w.look()
-		if n := len(deaf.frames()); n != 300 {
+		if n := len(stalled.frames()); n != 300 {
 			t.Errorf("%d loops: the worker that reads again has got %d jobs in all, want 300", loops, n)
 		}
 	}
@@ -222,18 +222,18 @@ func TestSlowReader(t *testing.T) {
 // most are closed until it fits, and no others.
 func TestManySlowReaders(t *testing.T) {
 	w := newMemServer(t, Options{MaxFrame: 16 << 10, Gloom: GloomOptions{MaxFrame: 16 << 10}, MaxOutbound: 64 << 10})
-	var deaf []*memConn
+	var stalled []*memConn
 	for i := range 2 * maxUnreadFactor {
 		c := w.join(0, periodic.Client)
 		c.room = 0
 		c.send(pings((40<<10 + i<<10) / 13)) // 40 KiB to 47 KiB, each within its own bound
-		deaf = append(deaf, c)
+		stalled = append(stalled, c)
 	}
 	w.look()
-	for i, c := range deaf {
+	for i, c := range stalled {
 		// They have 348 KiB unread and the bound is 256: the last two are closed.
-		if last := i >= len(deaf)-2; c.closed != last {
-			t.Errorf("peer %d of %d is closed: %v", i, len(deaf), c.closed)
+		if last := i >= len(stalled)-2; c.closed != last {
+			t.Errorf("peer %d of %d is closed: %v", i, len(stalled), c.closed)
 		}
 	}
 	if n := w.closedFor(errSlowReader); n != 2 {
@@ -247,10 +247,10 @@ func TestManyResults(t *testing.T) {
 	const size, outbound = 290 << 10, 300 << 10 // the results are larger than one write
 	for loops := 1; loops <= 2; loops++ {
 		w := newMemServer(t, Options{MaxFrame: outbound, Gloom: GloomOptions{MaxFrame: outbound}, MaxOutbound: outbound, Loops: loops})
-		worker, guest := w.worker(loops-1, "f", "g"), w.join(0, periodic.Client)
+		worker, client := w.worker(loops-1, "f", "g"), w.join(0, periodic.Client)
 		f := func(what string, most int, runners ...*memConn) {
 			t.Helper()
-			guest.send(request(1, periodic.RunJob, job("g", "guest")))
+			client.send(request(1, periodic.RunJob, job("g", "client")))
 			worker.grabs(0, 2)
 			frames := worker.frames()
 			large, _ := assigned(t, frames[0])
@@ -266,8 +266,8 @@ func TestManyResults(t *testing.T) {
 			if got > most+size || closed == 0 || closed == len(runners) {
 				t.Errorf("%d loops, %s: %d bytes were written, of which %d may wait; %d of %d peers are hung up on", loops, what, got, most, closed, len(runners))
 			}
-			if got := guest.frames(); len(got) != 1 || string(got[0].Body) != "small" {
-				t.Errorf("%d loops, %s: the guest got %d frames", loops, what, len(got))
+			if got := client.frames(); len(got) != 1 || string(got[0].Body) != "small" {
+				t.Errorf("%d loops, %s: the client got %d frames", loops, what, len(got))
 			}
 		}
 		modest, greedy := w.join(0, periodic.Client), w.join(0, periodic.Client)

@@ -18,7 +18,7 @@ type stream struct {
 	pieces [][]byte
 	// release frees the stream's encoder, or parkedDump, once the peer has read the stream or its session has ended.
 	// It is nil for a shared stream, which holds no encoder. The bytes of a shared stream count against the loop's
-	// mostUnsent.
+	// maxUnsent.
 	release  func()
 	parked   bool  // release frees parkedDump
 	progress int64 // Mono when the peer last read some of it
@@ -155,37 +155,37 @@ func (r *reactor) checkSlow() {
 // together. Thousands of peers with --max-outbound each would take all memory.
 const maxUnreadFactor = 4
 
-func (s *Server) mostUnsent() int {
+func (s *Server) maxUnsent() int {
 	return min(maxUnreadFactor*s.o.MaxOutbound, max(s.peerMemory, s.o.MaxOutbound))
 }
 
 // largeOutput is the size in bytes from which a peer's output is large: a turn writes it early, and
-// what the peer has not read counts against mostUnsent.
+// what the peer has not read counts against maxUnsent.
 func (s *Server) largeOutput() int { return min(largeOutput, s.o.MaxOutbound) }
 
-// shedUnread ends the sessions with the most unread output while the loop has more than mostUnsent.
+// shedUnread ends the sessions with the most unread output while the loop has more than maxUnsent.
 func (r *reactor) shedUnread() {
 	unread := 0
 	for _, s := range r.slow {
 		unread += s.outbound()
 	}
-	if unread <= r.server.mostUnsent() {
+	if unread <= r.server.maxUnsent() {
 		return
 	}
 	open := slices.DeleteFunc(slices.Clone(r.slow), func(s *session) bool { return !s.open() })
 	slices.SortStableFunc(open, func(a, b *session) int { return cmp.Compare(b.outbound(), a.outbound()) })
-	for i := 0; i < len(open) && unread > r.server.mostUnsent(); i++ {
+	for i := 0; i < len(open) && unread > r.server.maxUnsent(); i++ {
 		unread -= open[i].outbound()
 		open[i].End(errSlowReader)
 	}
 }
 
-// shedStreams makes room for more bytes of shared streams within mostUnsent. It ends sessions whose peers have read
+// shedStreams makes room for more bytes of shared streams within maxUnsent. It ends sessions whose peers have read
 // nothing for at least stale milliseconds, the one that has read nothing for the longest first. shedStreams returns
 // false when there is no room. With more = 0 it never ends the loop's only shared stream, which may be of any size.
 func (r *reactor) shedStreams(more int, stale int64) bool {
 	unread := more + r.sharedUnsent()
-	for unread > r.server.mostUnsent() {
+	for unread > r.server.maxUnsent() {
 		var stalest *session
 		streams := 0
 		for _, s := range r.slow {
@@ -239,7 +239,7 @@ func (r *reactor) releaseEncoders() {
 // or if no other dump is parked.
 func (r *reactor) releaseEncoder(st *stream) {
 	release, parkedDump := st.release, r.server.parkedDump
-	if r.sharedUnsent()+lengthOf(st.pieces) <= r.server.mostUnsent() {
+	if r.sharedUnsent()+lengthOf(st.pieces) <= r.server.maxUnsent() {
 		st.release = nil
 	} else {
 		select {

@@ -169,12 +169,12 @@ func TestStatusDoesNotWaitForStatus(t *testing.T) {
 	w := newMemServer(t, Options{MaxFrame: 256 << 10, Gloom: GloomOptions{MaxFrame: 256 << 10}, MaxOutbound: 256 << 10})
 	client := w.join(0, periodic.Client)
 	client.functions(4000, "%0200d") // a STATUS of 900 KiB
-	var deaf []*memConn
+	var stalled []*memConn
 	for range 6 {
 		c := w.join(0, periodic.Client)
 		c.room = 0
 		c.send(request(1, periodic.Status))
-		deaf = append(deaf, c)
+		stalled = append(stalled, c)
 		w.await("a STATUS to be ready", func() bool { return w.longReplies.Load() == 0 })
 		w.advance(1000)
 	}
@@ -186,9 +186,9 @@ func TestStatusDoesNotWaitForStatus(t *testing.T) {
 		}
 	}
 	w.look()
-	closed := closedFirst(t, deaf)
+	closed := closedFirst(t, stalled)
 	if closed != 4 { // each has 400 KiB unread, the bound for all is 1 MiB, and the last one stays in any case
-		t.Errorf("%d of %d peers are closed, want 4", closed, len(deaf))
+		t.Errorf("%d of %d peers are closed, want 4", closed, len(stalled))
 	}
 }
 
@@ -211,12 +211,12 @@ func TestDumpDoesNotWaitForDump(t *testing.T) {
 	w := newMemServer(t, Options{MaxFrame: 256 << 10, Gloom: GloomOptions{MaxFrame: 256 << 10}, MaxOutbound: 2 << 20})
 	client := w.join(0, periodic.Client)
 	client.fill(0, 1500)
-	var deaf []*memConn
+	var stalled []*memConn
 	for range 10 { // each has more than a MiB unread, and the bound for all is 8 MiB
 		c := w.join(0, periodic.Client)
 		c.room = 0
 		c.send(request(1, periodic.Dump))
-		deaf = append(deaf, c)
+		stalled = append(stalled, c)
 		w.await("a DUMP to be ready", func() bool { return w.longReplies.Load() == 0 })
 		w.advance(1000)
 	}
@@ -226,12 +226,12 @@ func TestDumpDoesNotWaitForDump(t *testing.T) {
 		t.Fatalf("got %d frames", len(got))
 	}
 	w.look()
-	closed, unread := closedFirst(t, deaf), 0
-	for _, c := range deaf {
+	closed, unread := closedFirst(t, stalled), 0
+	for _, c := range stalled {
 		unread += c.s.stream.sharedBytes()
 	}
-	if closed < 2 || closed > 6 || unread > w.mostUnsent() {
-		t.Errorf("%d of %d peers are closed, %d bytes are unread", closed, len(deaf), unread)
+	if closed < 2 || closed > 6 || unread > w.maxUnsent() {
+		t.Errorf("%d of %d peers are closed, %d bytes are unread", closed, len(stalled), unread)
 	}
 }
 

@@ -22,10 +22,10 @@ type Space uint8
 // JobRef names one job for as long as it lives. The sequence number tells whether the job is gone:
 // a JobRef never reaches another job.
 type JobRef struct {
-	Shard uint16
-	Space Space
-	Slot  uint32 // the number of the job's record
-	Seq   uint64
+	Shard  uint16
+	Space  Space
+	Record uint32 // number of the job's record in its shard
+	Seq    uint64
 }
 
 // Run names one reservation of one job, for as long as the job is held under it. The verbs of a
@@ -34,7 +34,7 @@ type JobRef struct {
 type Run struct {
 	Shard  uint16
 	Space  Space
-	Slot   uint32 // the number of the job's record
+	Record uint32 // number of the job's record in its shard
 	Number uint64 // unique in this Scheduler, and not to be guessed; 0: no run
 }
 
@@ -56,7 +56,7 @@ type Job struct {
 
 // Run returns the reservation with which an Assign hands the job out.
 func (j *Job) Run() Run {
-	return Run{Shard: j.Ref.Shard, Space: j.Ref.Space, Slot: j.Ref.Slot, Number: j.Number}
+	return Run{Shard: j.Ref.Shard, Space: j.Ref.Space, Record: j.Ref.Record, Number: j.Number}
 }
 
 // Effect is the kind of a Delivery.

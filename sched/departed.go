@@ -246,21 +246,21 @@ func (sh *shard) releaseOne(now Time, w *watch, job uint32, number uint64, sink 
 func (sh *shard) forgetAwait(now Time, p *Peer, ref JobRef, sink Sink) int {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
-	r := sh.slab.find(ref.Slot)
+	r := sh.slab.find(ref.Record)
 	if r == nil || r.state == free || r.seq != ref.Seq {
 		return 1
 	}
-	done := 1 + len(sh.awaits[ref.Slot])
+	done := 1 + len(sh.awaits[ref.Record])
 	sh.countSteps(done)
-	sh.keepAwaits(ref.Slot, r, func(a await) bool { return a.peer != p })
+	sh.keepAwaits(ref.Record, r, func(a await) bool { return a.peer != p })
 	switch {
 	case !sh.s.rules[r.space].Owned:
 	case r.state == reserved:
 		r.flags |= orphan
 	default:
 		q := sh.queueOf(r)
-		sh.detach(ref.Slot, r, q)
-		sh.endRemoved(ref.Slot, r, q, Removed, sink)
+		sh.detach(ref.Record, r, q)
+		sh.endRemoved(ref.Record, r, q, Removed, sink)
 	}
 	return done
 }

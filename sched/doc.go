@@ -18,8 +18,7 @@
 //	holder       the peer that has reserved a job; a peer of NewHolder is not connected
 //	owner        the peer that awaits a job of an Owned space
 //	watch        one peer that serves one queue
-//	record       a job in the slab; its number is called job in the code. It is the Slot of a
-//	             JobRef and of a Run: a slot of the slab, not of a peer
+//	record       a job in the slab; its number is called job in the code, and Record in a JobRef and a Run
 //	slot         one outstanding Reserve or Sleep of a peer; a job of any queue that the
 //	             peer watches may answer it
 //	seq          a sequence number: of a job, or of a slot, whose age it is

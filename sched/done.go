@@ -107,12 +107,12 @@ func (sh *shard) dropResult(job uint32) {
 	}
 	sh.freeBytes(ref.bytes)
 	if delete(sh.results, job); len(sh.results) == 0 {
-		sh.results = make(map[uint32]arenaRef) // a map keeps the room of all that it ever had
+		sh.results = make(map[uint32]arenaRef) // a map never shrinks: free the memory of its former entries
 	}
 }
 
-// remember makes a detached job that has ended the last one of its name: of those that are done, or of those that are
-// not.
+// remember makes a detached job that has ended the last one of its name, among the done jobs or among the failed and
+// expired ones.
 func (sh *shard) remember(job uint32, r *record, q *queue, done bool) {
 	name := sh.nameView(job)
 	tag := sh.s.tag(q.id, r.space, name)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// failRules are two spaces: one whose jobs have retries of their own, and expire or are told of when their workloads
-// say so, and a plain one.
+// failRules are the rules of two spaces. Jobs of the first have retries of their own, and expire or are followed when
+// their workloads ask for it. The second is plain.
 var failRules = [MaxSpaces]Rules{{
 	Durable: true, LeaseNames: true,
 	Failures: &Failures{
@@ -16,7 +16,7 @@ var failRules = [MaxSpaces]Rules{{
 		Backoff: func(retry int32, _ uint64) int64 { return int64(retry) * 10_000 },
 	},
 	Traits: func(workload []byte) Traits {
-		return Traits{Expires: bytes.HasPrefix(workload, []byte("until ")), Told: bytes.HasPrefix(workload, []byte("tell"))}
+		return Traits{Expires: bytes.HasPrefix(workload, []byte("until ")), Follow: bytes.HasPrefix(workload, []byte("tell"))}
 	},
 	Expiry: func(workload []byte) (at int64) {
 		_, _ = fmt.Sscanf(string(workload), "until %d", &at)
@@ -266,12 +266,12 @@ func TestExpiry(t *testing.T) {
 	x.want(fmt.Sprint(p.id, " 1 assign new"))
 }
 
-// TestTold: Options.Told is told of hand-outs and ends of the jobs that want it, also after a restart.
-func TestTold(t *testing.T) {
+// TestFollow: Options.Follow is called for hand-outs and ends of the jobs of Traits.Follow, also after a restart.
+func TestFollow(t *testing.T) {
 	kept := memJournal{{}}
-	var told []string
-	o := Options{Rules: failRules, Journal: kept, Told: func(j *Job, e Effect) {
-		told = append(told, fmt.Sprintf("%s %s", j.Name, effects[e]))
+	var followed []string
+	o := Options{Rules: failRules, Journal: kept, Follow: func(j *Job, e Effect) {
+		followed = append(followed, fmt.Sprintf("%s %s", j.Name, effects[e]))
 	}}
 	x := newTestSched(t, o)
 	p := x.peer("f")
@@ -291,8 +291,8 @@ func TestTold(t *testing.T) {
 	}
 	y.s.Remove(y.now, 0, []byte("f"), []byte("c"), &y.rec)
 	y.s.Remove(y.now, 0, []byte("f"), []byte("quiet"), &y.rec)
-	if got := strings.Join(told, ", "); got != "a assign, a result, b assign, b failed, c removed" {
-		t.Errorf("told of %s", got)
+	if got := strings.Join(followed, ", "); got != "a assign, a result, b assign, b failed, c removed" {
+		t.Errorf("followed %s", got)
 	}
 }
 

@@ -18,7 +18,7 @@ func (s *Scheduler) Finish(now Time, p *Peer, run Run, data []byte, sink Sink) e
 		sh.counters.Stale++
 		return err
 	}
-	sh.finish(now, run.Slot, r, p.where, data, sink)
+	sh.finish(now, run.Record, r, p.where, data, sink)
 	return nil
 }
 
@@ -49,7 +49,7 @@ func (s *Scheduler) Fail(now Time, p *Peer, run Run, text []byte, sink Sink) err
 		return err
 	}
 	defer sh.unlock(now, sink)
-	sh.failRun(now, run.Slot, r, Attempt{Outcome: attemptFailed, Worker: p.where, Text: sh.errorText(r, text)}, byRules, sink)
+	sh.failRun(now, run.Record, r, Attempt{Outcome: attemptFailed, Worker: p.where, Text: sh.errorText(r, text)}, byRules, sink)
 	return nil
 }
 
@@ -79,13 +79,13 @@ func (s *Scheduler) Delay(now Time, p *Peer, run Run, delay int64, step int32, s
 		return err
 	}
 	defer sh.unlock(now, sink)
-	sh.failAwaits(run.Slot, r, sink)
+	sh.failAwaits(run.Record, r, sink)
 	w := sh.holder(r)
-	q := sh.unhold(run.Slot, r)
+	q := sh.unhold(run.Record, r)
 	if rules := &sh.s.rules[r.space]; rules.Deaths == 0 && rules.Failures == nil { // else count counts failures or retries
 		r.count = clampAdd(r.count, step)
 	}
-	sh.release(now, run.Slot, r, q, now.Wall+delay*1000, sink)
+	sh.release(now, run.Record, r, q, now.Wall+delay*1000, sink)
 	sh.match(now, q, sink)
 	sh.reconsider(now, w, sink)
 	return nil
@@ -251,7 +251,7 @@ func (sh *shard) runOf(w *watch, name []byte) (Run, bool) {
 		return Run{}, false
 	}
 	r := sh.slab.at(job)
-	return Run{Shard: sh.id, Space: r.space, Slot: job, Number: w.held[r.heldIndex()].number}, true
+	return Run{Shard: sh.id, Space: r.space, Record: job, Number: w.held[r.heldIndex()].number}, true
 }
 
 // heldBy returns the job of a name that is held under a watch.

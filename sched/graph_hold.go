@@ -14,9 +14,9 @@ func (s *Scheduler) TouchHold(p *Peer, h Hold, next int64, log ...Event) error {
 		return err
 	}
 	defer sh.mu.Unlock()
-	sh.slab.node(h.Ref.Slot).revision = next
-	sh.graph.log(h.Ref.Slot, log...)
-	sh.save(h.Ref.Slot, r, sh.queueOf(r))
+	sh.slab.node(h.Ref.Record).revision = next
+	sh.graph.log(h.Ref.Record, log...)
+	sh.save(h.Ref.Record, r, sh.queueOf(r))
 	return nil
 }
 
@@ -28,8 +28,8 @@ func (s *Scheduler) ReleaseHold(now Time, p *Peer, h Hold, first bool, sink Sink
 	}
 	defer sh.unlock(now, sink)
 	sh.counters.Released++
-	q := sh.unhold(h.Ref.Slot, r)
-	sh.graph.release(now, h.Ref.Slot, r, q, lineEnd(first))
+	q := sh.unhold(h.Ref.Record, r)
+	sh.graph.release(now, h.Ref.Record, r, q, lineEnd(first))
 	sh.match(now, q, sink)
 	return nil
 }
@@ -42,10 +42,10 @@ func (s *Scheduler) FinishHold(now Time, p *Peer, h Hold, sink Sink) error {
 	}
 	defer sh.unlock(now, sink)
 	sh.observeRun(now, r)
-	q := sh.unhold(h.Ref.Slot, r)
+	q := sh.unhold(h.Ref.Record, r)
 	sh.counters.Done++
 	q.tally.Ended[EndingDone]++
-	sh.graph.end(now, h.Ref.Slot, r, q, sink)
+	sh.graph.end(now, h.Ref.Record, r, q, sink)
 	return nil
 }
 
@@ -58,7 +58,7 @@ func (s *Scheduler) held(p *Peer, h Hold) (*shard, *record, error) {
 	r, err := sh.graph.holding(p, h.Ref)
 	switch {
 	case err != nil:
-	case sh.slab.node(h.Ref.Slot).revision != h.Revision:
+	case sh.slab.node(h.Ref.Record).revision != h.Revision:
 		err = errStale
 	}
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *Scheduler) held(p *Peer, h Hold) (*shard, *record, error) {
 // holding returns a task that the peer holds.
 func (g *graph) holding(p *Peer, ref JobRef) (*record, error) {
 	sh := g.sh
-	r := sh.slab.find(ref.Slot)
+	r := sh.slab.find(ref.Record)
 	switch {
 	case r == nil || r.state != reserved || r.seq != ref.Seq || r.flags&task == 0:
 		return nil, ErrNotFound

@@ -252,7 +252,7 @@ func (x *graphMachine) held(j *graphJob) (Run, error) {
 	for _, w := range sh.watches {
 		for i := 0; w != nil && i < len(w.held); i++ {
 			if r := sh.slab.at(w.held[i].job); r.space == j.space && string(sh.nameView(w.held[i].job)) == j.name {
-				return Run{Space: r.space, Slot: w.held[i].job, Number: w.held[i].number}, nil
+				return Run{Space: r.space, Record: w.held[i].job, Number: w.held[i].number}, nil
 			}
 		}
 	}

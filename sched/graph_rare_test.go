@@ -465,7 +465,7 @@ func TestBackwardEdges(t *testing.T) {
 func (x *graphSched) orders() map[uint32]int64 {
 	all := make(map[uint32]int64)
 	for c, done := (Cursor{}), false; !done; {
-		c, done = x.s.WalkTasks(c, slabChunk, graphTasks, func(v *TaskView) { all[v.Ref.Slot] = x.s.shards[0].slab.node(v.Ref.Slot).order })
+		c, done = x.s.WalkTasks(c, slabChunk, graphTasks, func(v *TaskView) { all[v.Ref.Record] = x.s.shards[0].slab.node(v.Ref.Record).order })
 	}
 	return all
 }

@@ -44,7 +44,7 @@ func (s *Scheduler) WalkTasks(c Cursor, n int, space Space, fn func(*TaskView)) 
 // After yields the names of the task's predecessors.
 func (v *TaskView) After() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		n := v.shard.slab.node(v.Ref.Slot)
+		n := v.shard.slab.node(v.Ref.Record)
 		for i, k := n.in, n.ins; k > 0; k-- {
 			v.shard.countSteps(1)
 			e := v.shard.graph.edges.at(i)
@@ -58,7 +58,7 @@ func (v *TaskView) After() iter.Seq[[]byte] {
 // Before yields the names of the task's successors.
 func (v *TaskView) Before() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		n := v.shard.slab.node(v.Ref.Slot)
+		n := v.shard.slab.node(v.Ref.Record)
 		for i, k := n.out, n.outs; k > 0; k-- {
 			v.shard.countSteps(1)
 			e := v.shard.graph.edges.at(i)

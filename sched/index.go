@@ -366,9 +366,9 @@ func (x *index) jobsBefore(p *buckets, k key, keys int) (n int, more bool) {
 	return n, more
 }
 
-// leastOfEach returns the least b, from the given one on, of the keys that have jobs: it looks at the first such key of
+// minOfEach returns the least b, from the given one on, of the keys that have jobs: it looks at the first such key of
 // each a, from the largest a down, as long as room lasts. It returns math.MaxInt64 if there is none.
-func (x *index) leastOfEach(p *buckets, from int64, room *int) int64 {
+func (x *index) minOfEach(p *buckets, from int64, room *int) int64 {
 	least := int64(math.MaxInt64)
 	if x.jobs == 0 {
 		return least

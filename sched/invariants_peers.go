@@ -217,7 +217,7 @@ func (s *Scheduler) checkLockLine(name string, k *namedLock, line *list.List, co
 // knowsLocks reports whether a job exists, in one of the states, with the flag by which its end reaches
 // the locks.
 func (s *Scheduler) knowsLocks(ref JobRef, states ...state) bool {
-	r := s.shards[ref.Shard].slab.find(ref.Slot)
+	r := s.shards[ref.Shard].slab.find(ref.Record)
 	return r != nil && r.seq == ref.Seq && r.flags&locking != 0 && slices.Contains(states, r.state)
 }
 

@@ -54,10 +54,10 @@ const (
 	laned
 	// numbered: the job's sequence number is its name, and its bytes begin with its counts, see Counts.
 	numbered
-	// mortal: the workload says until when the job may start, see Rules.Expiry.
-	mortal
-	// told: Options.Told is told of the job.
-	told
+	// expires: the workload says until when the job may start, see Rules.Expiry.
+	expires
+	// followed: Options.Follow is called for the job.
+	followed
 )
 
 // none is the number of no record, no bucket and no queue.

@@ -275,8 +275,8 @@ func (sh *shard) nextKept(q *queue, from key, uses []keptUse) (first uint32, at 
 	return first, at
 }
 
-// retry makes a failed job ready, with all its retries before it. kicked reports whether the job counts the retry as a
-// kick. The caller matches its queue. ErrDuplicate: the queue has a job of its name by now.
+// retry makes a failed job ready and gives it all its retries again. kicked reports whether the job counts the retry as
+// a kick. The caller matches the queue. retry returns ErrDuplicate when the queue has another job of the name by now.
 func (sh *shard) retry(now Time, job uint32, r *record, q *queue, kicked bool) error {
 	name := sh.nameView(job)
 	tag := sh.s.tag(q.id, r.space, name)

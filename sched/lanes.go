@@ -84,7 +84,7 @@ func (sh *shard) laneFor(k *keyedJobs, r *record) *lane {
 	return l
 }
 
-// wake takes a lane, which gets a job, from the idle ones.
+// wake takes a lane from the idle lanes, because it gets a job.
 func (k *keyedJobs) wake(l *lane) {
 	k.idle.unlink(l)
 	l.idle = false
@@ -94,8 +94,8 @@ func (k *keyedJobs) wake(l *lane) {
 
 func (k *keyedJobs) weightOf(key uint64) int32 { return max(k.weights[key], 1) }
 
-// idleLane keeps a lane whose last job has gone for the next job of its key, as the last to be freed. It frees the
-// lanes that have been idle for the longest, when there are too many.
+// idleLane makes a lane without jobs idle: it is kept for the next job of its key. When there are too many idle lanes,
+// idleLane frees those that have been idle for the longest.
 func (sh *shard) idleLane(q *queue, l *lane) {
 	k := q.keyed
 	if k.count--; l.generation != k.generation {

@@ -88,7 +88,8 @@ func (sh *shard) countKeyed(q *queue, k *keyedJobs, until int) (done bool) {
 	return true
 }
 
-// countHeld is countKeyed for the jobs of a watch, the last first: one that leaves meanwhile is replaced by the last.
+// countHeld is countKeyed for the jobs of a watch. It begins with the last job. When a job leaves between two batches,
+// the last job takes its place in the list; that one has been counted.
 func (sh *shard) countHeld(q *queue, k *keyedJobs, w *watch, until int) (done bool) {
 	c := &k.change
 	if c.held < 0 || c.held > len(w.held) {
@@ -165,7 +166,7 @@ func (sh *shard) changeLanes(q *queue, k *keyedJobs, until int) (done bool) {
 		case l != nil:
 			l.weight = k.weightOf(l.key)
 			sh.placeLane(q, l)
-			l.endTurn() // of a smaller weight
+			l.endTurn() // the weight has become smaller
 		}
 		sh.countSteps(1)
 		c.lane++

@@ -73,7 +73,7 @@ type lease struct {
 	worker string
 	secret uint64
 	shard  uint16
-	slot   uint32
+	record uint32
 	until  int64    // Wall; under the shard's lock
 	length int64    // milliseconds; under the shard's lock
 	ending leaseEnd // how it ends; under the shard's lock
@@ -250,7 +250,7 @@ func (sh *shard) savedLease(r *record) SavedLease {
 // restoreLease gives a restored job its lease back. A clock that was set back does not make it longer than it was. It
 // returns false when the number of the run is taken.
 func (sh *shard) restoreLease(now Time, job uint32, r *record, q *queue, saved *SavedLease) bool {
-	l := &lease{number: saved.Token.Number, worker: saved.Worker, secret: saved.Token.Secret, shard: sh.id, slot: job, length: clampLease(saved.Length)}
+	l := &lease{number: saved.Token.Number, worker: saved.Worker, secret: saved.Token.Secret, shard: sh.id, record: job, length: clampLease(saved.Length)}
 	if !sh.s.leases.add(saved.Token.Number, l) {
 		return false
 	}

@@ -308,13 +308,13 @@ func TestRestoredLeaseKeepsItsLength(t *testing.T) {
 	x.now.Wall -= 60 * minute
 	for _, seq := range kept.order() {
 		if j := kept[0][seq]; j.Kind == KindJob {
-			j.Ref.Seq, j.Name = seq+100, []byte("twin")
+			j.Ref.Seq, j.Name = seq+100, []byte("same")
 			kept[0][seq+100] = j
 		}
 	}
 	y := x.restarted(grantRules, kept)
 	y.pass(minute - 1)
-	y.leases("w", 9, "twin", "f")
+	y.leases("w", 9, "same", "f")
 	y.pass(1 + grain)
 	y.refused(token, ErrLeaseExpired)
 	y.leases("w", 9, "a", "f")

@@ -93,7 +93,7 @@ func (sh *shard) holdLeased(now Time, r *record, q *queue, h held, t *Terms) boo
 	case d > 0:
 		length = d
 	}
-	l := &lease{number: h.number, worker: t.Worker, secret: t.Secret, shard: sh.id, slot: h.job, length: clampLease(length)}
+	l := &lease{number: h.number, worker: t.Worker, secret: t.Secret, shard: sh.id, record: h.job, length: clampLease(length)}
 	if !sh.s.leases.add(h.number, l) {
 		return false
 	}
@@ -115,17 +115,17 @@ func (sh *shard) grant(now Time, p *Peer, run Run, t *Terms) Token {
 	if err != nil || sh.holder(r).leased() {
 		return Token{}
 	}
-	l := &lease{number: run.Number, worker: t.Worker, secret: t.Secret, shard: sh.id, slot: run.Slot, length: t.For}
+	l := &lease{number: run.Number, worker: t.Worker, secret: t.Secret, shard: sh.id, record: run.Record, length: t.For}
 	if !sh.s.leases.add(run.Number, l) {
 		return Token{}
 	}
 	from := sh.holder(r)
-	h := sh.removeHeld(run.Slot, r, from)
-	sh.lend(now, run.Slot, r, from.queue, h, l, t.For)
+	h := sh.removeHeld(run.Record, r, from)
+	sh.lend(now, run.Record, r, from.queue, h, l, t.For)
 	sh.freeIfOver(from)
 	sh.countSteps(r.cost())
 	if r.flags&task == 0 { // the journal has no leases of tasks
-		sh.save(run.Slot, r, sh.queueOf(r))
+		sh.save(run.Record, r, sh.queueOf(r))
 	}
 	return Token{run.Number, t.Secret}
 }
@@ -138,7 +138,7 @@ func (s *Scheduler) granted(t Token) (*shard, *record, *lease, error) {
 	}
 	sh := &s.shards[l.shard]
 	sh.mu.Lock()
-	r := sh.slab.find(l.slot)
+	r := sh.slab.find(l.record)
 	if r != nil && r.state == reserved && sh.holder(r).leased() && sh.holder(r).held[r.heldIndex()].number == t.Number {
 		return sh, r, l, nil
 	}
@@ -158,7 +158,7 @@ func (s *Scheduler) FinishGranted(now Time, t Token, data []byte, sink Sink) err
 	}
 	defer sh.unlock(now, sink)
 	l.ending = leaseDone
-	sh.finish(now, l.slot, r, l.worker, data, sink)
+	sh.finish(now, l.record, r, l.worker, data, sink)
 	return nil
 }
 
@@ -175,7 +175,7 @@ func (s *Scheduler) FailGranted(now Time, t Token, text []byte, delay int64, sin
 	sh.observeRun(now, r)
 	sh.counters.Released++
 	a := Attempt{Outcome: attemptFailed, Worker: l.worker, Text: sh.errorText(r, text)}
-	sh.failRun(now, l.slot, r, a, min(delay, longestDelay), sink)
+	sh.failRun(now, l.record, r, a, min(delay, longestDelay), sink)
 	return nil
 }
 
@@ -188,8 +188,8 @@ func (s *Scheduler) ReleaseGranted(now Time, t Token, sink Sink) error {
 	defer sh.unlock(now, sink)
 	l.ending = leaseDone
 	sh.counters.Released++
-	q := sh.unhold(l.slot, r)
-	sh.release(now, l.slot, r, q, now.Wall, sink)
+	q := sh.unhold(l.record, r)
+	sh.release(now, l.record, r, q, now.Wall, sink)
 	sh.match(now, q, sink)
 	return nil
 }
@@ -203,10 +203,10 @@ func (s *Scheduler) ExtendGranted(now Time, t Token, ms int64) (until int64, err
 	}
 	defer sh.mu.Unlock()
 	l.length = clampLease(ms)
-	sh.deadline.remove(&sh.buckets, &sh.slab, l.slot)
-	sh.setExpiry(now, l.slot, r, l, l.length)
+	sh.deadline.remove(&sh.buckets, &sh.slab, l.record)
+	sh.setExpiry(now, l.record, r, l, l.length)
 	if r.flags&task == 0 {
-		sh.save(l.slot, r, sh.queueOf(r))
+		sh.save(l.record, r, sh.queueOf(r))
 	}
 	return l.until, nil
 }
@@ -230,7 +230,7 @@ func (s *Scheduler) ViewGranted(t Token, fn func(j *Job, worker string, until in
 		return err
 	}
 	defer sh.mu.Unlock()
-	sh.view(l.slot, r, sh.queueOf(r), &sh.out.Job)
+	sh.view(l.record, r, sh.queueOf(r), &sh.out.Job)
 	fn(&sh.out.Job, l.worker, l.until)
 	return nil
 }

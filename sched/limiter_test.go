@@ -35,7 +35,7 @@ func TestAdmission(t *testing.T) {
 	x.want()
 }
 
-// TestPause: a paused queue hands nothing out to those who wait, ask or sleep, and resumed it does at once.
+// TestPause: a paused queue hands no job to peers that wait, ask or sleep. Once resumed, it does so at once.
 func TestPause(t *testing.T) {
 	x := newTestSched(t, Options{})
 	x.under([3]string{"f", "paused", "hand-out"})

@@ -14,8 +14,8 @@ import (
 // its place in between may be listed twice or not at all. A ready job keeps its place only until it becomes ready
 // again.
 type Listing struct {
-	// Repeats is for one that takes the jobs out of the queue: a job is shown again rather than not at all when the
-	// last one that was shown has gone.
+	// Repeats is for a caller that takes the shown jobs out of the queue. When the last job that was shown has left its
+	// place, the listing may show a job again, but leaves none out.
 	Repeats bool
 
 	match  Match

@@ -171,7 +171,7 @@ func TestListOrder(t *testing.T) {
 	low, _ := x.s.Find(0, []byte("f"), []byte("low"))
 	f(Match{Ref: &low}, "", "low")
 	f(Match{Ref: &low, Names: []string{"high"}}, "", "")
-	f(Match{Ref: &JobRef{Shard: 9, Slot: 1 << 31, Seq: 77}}, "", "")
+	f(Match{Ref: &JobRef{Shard: 9, Record: 1 << 31, Seq: 77}}, "", "")
 }
 
 // TestListWorkers checks the workers of a listing: the holder, the one of a lease, and those of the history.

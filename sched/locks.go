@@ -268,7 +268,7 @@ func (s *Scheduler) AcquireLock(now Time, p *Peer, run Run, name string, count i
 		sh.counters.Stale++
 		return false, err
 	}
-	ref := sh.ref(run.Slot, r)
+	ref := sh.ref(run.Record, r)
 	p.cost += s.locks.cost(ref)
 	got, freed, err := s.locks.acquire(name, ref, count)
 	if err != nil {
@@ -279,7 +279,7 @@ func (s *Scheduler) AcquireLock(now Time, p *Peer, run Run, name string, count i
 		return true, nil
 	}
 	sh.freedLocks = append(sh.freedLocks, freed...)
-	sh.park(now, run.Slot, r, sink)
+	sh.park(now, run.Record, r, sink)
 	return false, nil
 }
 
@@ -295,7 +295,7 @@ func (s *Scheduler) ReleaseLock(now Time, p *Peer, run Run, name string, sink Si
 		sh.counters.Stale++
 		return err
 	}
-	ref := sh.ref(run.Slot, r)
+	ref := sh.ref(run.Record, r)
 	p.cost += s.locks.cost(ref)
 	if s.locks.release(name, ref) {
 		sh.freedLocks = append(sh.freedLocks, name)
@@ -409,11 +409,11 @@ func (sh *shard) unpark(job uint32, q *queue) {
 
 // unparkWoken makes a woken job ready. It returns false when the job is no longer parked.
 func (sh *shard) unparkWoken(now Time, ref JobRef, sink Sink) bool {
-	r := sh.slab.find(ref.Slot)
+	r := sh.slab.find(ref.Record)
 	if r == nil || r.state != parked || r.seq != ref.Seq || !sh.s.locks.isWoken(ref) {
 		return false
 	}
-	if q := sh.endParking(now, ref.Slot, r, sink); q != nil {
+	if q := sh.endParking(now, ref.Record, r, sink); q != nil {
 		sh.match(now, q, sink)
 	}
 	return true

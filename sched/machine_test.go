@@ -295,7 +295,7 @@ func (x *machine) submit(o op) error {
 // report is Finish, Fail or Delay of a run: mostly one that is held and by its holder, sometimes by
 // another peer, or one that has ended, or one that never was.
 func (x *machine) report(o op) error {
-	ref, peer := Run{Shard: uint16(o.Which), Slot: uint32(o.Which) << slabBits, Number: uint64(o.Count)}, o.Peer
+	ref, peer := Run{Shard: uint16(o.Which), Record: uint32(o.Which) << slabBits, Number: uint64(o.Count)}, o.Peer
 	var live []Run
 	for _, j := range x.m.jobs {
 		if j.state == reserved {

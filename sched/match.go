@@ -120,7 +120,7 @@ func (sh *shard) deliverWake(w *watch, s slot, sink Sink) {
 // the ready index. It returns false when other jobs are ready before it, when it does not fit every
 // watch, or when the line has changed.
 func (sh *shard) assignDirectly(now Time, job uint32, r *record, q *queue, sink Sink) bool {
-	const special = task | longName | private | mortal
+	const special = task | longName | private | expires
 	if q.lineEmpty() || q.ready.jobs+q.numbered.jobs > 0 || q.keyed != nil || q.broadcastWorkers > 0 || sh.halted || q.throttled() ||
 		r.flags&special != 0 || q.mixed() {
 		return false
@@ -158,8 +158,8 @@ func (sh *shard) assign(now Time, job uint32, r *record, q *queue, w *watch, s s
 	sh.view(job, r, q, &sh.out.Job)
 	sh.out.Job.Number = s.seq
 	sh.out.History = sh.history(job, r)
-	if r.flags&told != 0 {
-		sh.s.told(&sh.out.Job, Assign)
+	if r.flags&followed != 0 {
+		sh.s.follow(&sh.out.Job, Assign)
 	}
 	sink.Deliver(&sh.out)
 }

@@ -213,7 +213,7 @@ const maxOldest = 256
 func (sh *shard) oldestDue(q *queue) int64 {
 	least, room := int64(math.MaxInt64), maxOldest
 	for _, x := range [...]*index{&q.ready, &q.wide, &q.withheld} {
-		least = min(least, x.leastOfEach(&sh.buckets, firstDue, &room))
+		least = min(least, x.minOfEach(&sh.buckets, firstDue, &room))
 	}
 	if job := q.numbered.head(&sh.buckets); job != none {
 		least = min(least, sh.slab.at(job).due)
@@ -222,7 +222,7 @@ func (sh *shard) oldestDue(q *queue) int64 {
 	if q.keyed != nil {
 		for all := q.keyed.lanes; looked < min(len(all), 4*maxOldest) && room > 0; looked++ { // many may have no ready job
 			if l := all[looked]; l != nil {
-				least = min(least, l.jobs.leastOfEach(&sh.buckets, firstDue, &room))
+				least = min(least, l.jobs.minOfEach(&sh.buckets, firstDue, &room))
 			}
 		}
 	}

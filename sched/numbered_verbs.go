@@ -200,12 +200,12 @@ func (s *Scheduler) ReserveNumber(now Time, p *Peer, space Space, number, tag ui
 		return false
 	}
 	w := p.byQueue[q.name]
-	guest := w == nil || w.ended
+	unwatched := w == nil || w.ended
 	w, err := sh.watchFor(p, q)
 	if err != nil {
 		return false
 	}
-	if guest {
+	if unwatched {
 		defer sh.endWatch(w)
 	}
 	switch r.state {

@@ -161,7 +161,7 @@ func TestForgedRefs(t *testing.T) {
 	ref := x.refOf("f", "j")
 	x.s.Remove(x.now, 0, []byte("f"), []byte("j"), &x.rec)
 	x.submit("f", "next") // in the same slot
-	for _, forged := range []JobRef{ref, {}, {Shard: 1}, {Shard: 9, Seq: 1}, {Slot: 1 << 31, Seq: ref.Seq}, {Slot: none, Seq: none64}} {
+	for _, forged := range []JobRef{ref, {}, {Shard: 1}, {Shard: 9, Seq: 1}, {Record: 1 << 31, Seq: ref.Seq}, {Record: none, Seq: none64}} {
 		for verb := RetryJobs; verb <= MoveJobs; verb++ {
 			if err := x.change(forged, JobChange{Verb: verb, Queue: "g"}); err != ErrNoJob {
 				t.Errorf("verb %d of %v: %v", verb, forged, err)

@@ -11,7 +11,7 @@ type queue struct {
 	numbered    index     // key {^priority, number >> numberBits}, for numbered jobs; those of a key are in the order of their numbers
 	withheld    index     // the same, for withheld jobs
 	delayed     index     // key {due second, milliseconds after it at which the job is due}
-	prioritized dueCounts // counts of the ready jobs that have a priority or a lane, are not immediate and not in numbered
+	prioritized dueCounts // counts of the ready jobs with a priority or a lane that are neither immediate nor in the numbered index
 	timer       key       // the smallest key of the delayed index, while the queue is in the timers heap
 	heapIndex   int       // index in the timers heap, -1: not in it
 

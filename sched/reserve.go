@@ -211,7 +211,7 @@ func (sh *shard) reserve(now Time, w *watch, tag uint64, sink Sink) error {
 	p, q := w.peer, w.queue
 	job := sh.head(q)
 	direct := job != none && !sh.halted && !q.throttled() && q.sweep == nil &&
-		q.broadcastWorkers == 0 && !w.ended && q.lineEmpty() && !q.mixed() && sh.slab.at(job).flags&mortal == 0
+		q.broadcastWorkers == 0 && !w.ended && q.lineEmpty() && !q.mixed() && sh.slab.at(job).flags&expires == 0
 	p.mu.Lock()
 	if !direct || p.slots.len() > 0 || p.unsent >= p.window {
 		if err := p.pushSlot(sh.s, tag, false); err != nil {

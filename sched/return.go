@@ -10,7 +10,7 @@ func (s *Scheduler) Return(now Time, p *Peer, run Run, priority, ms int64, sink 
 	defer sh.unlock(now, sink)
 	ms = min(max(ms, 0), longestDelay)
 	w := sh.holder(r)
-	q := sh.unhold(run.Slot, r)
+	q := sh.unhold(run.Record, r)
 	if r.flags&numbered != 0 {
 		r.priority = priority
 		sh.addCount(r, atReturned)
@@ -18,7 +18,7 @@ func (s *Scheduler) Return(now Time, p *Peer, run Run, priority, ms int64, sink 
 		c.Delay = uint32(ms / 1000)
 		sh.setCounts(r, &c)
 	}
-	sh.release(now, run.Slot, r, q, now.Wall+ms, sink)
+	sh.release(now, run.Record, r, q, now.Wall+ms, sink)
 	sh.match(now, q, sink)
 	sh.reconsider(now, w, sink)
 	return nil
@@ -36,7 +36,7 @@ func (s *Scheduler) Bury(now Time, p *Peer, run Run, priority int64, sink Sink) 
 	a := Attempt{At: now.Wall, Outcome: attemptBuried, Worker: p.where}
 	if !sh.s.rules[r.space].plain() {
 		a.Outcome = attemptFailed
-		sh.failRun(now, run.Slot, r, a, byRules, sink)
+		sh.failRun(now, run.Record, r, a, byRules, sink)
 		return nil
 	}
 	use := keptFailed
@@ -47,10 +47,10 @@ func (s *Scheduler) Bury(now Time, p *Peer, run Run, priority int64, sink Sink) 
 	sh.counters.Fails++
 	sh.counters.GivenUp++
 	w := sh.holder(r)
-	q := sh.unhold(run.Slot, r)
+	q := sh.unhold(run.Record, r)
 	q.tally.Ended[EndingFailed]++
-	sh.addAttempt(run.Slot, r, a)
-	sh.bury(now, run.Slot, r, q, use, sink)
+	sh.addAttempt(run.Record, r, a)
+	sh.bury(now, run.Record, r, q, use, sink)
 	sh.reconsider(now, w, sink)
 	return nil
 }
@@ -70,11 +70,11 @@ func (s *Scheduler) Renew(now Time, p *Peer, run Run) error {
 	case r.flags&untimed != 0:
 		return nil
 	case r.flags&ownDeadline != 0:
-		sh.deadline.remove(&sh.buckets, &sh.slab, run.Slot)
+		sh.deadline.remove(&sh.buckets, &sh.slab, run.Record)
 	default:
-		sh.running.remove(&sh.buckets, &sh.slab, run.Slot)
+		sh.running.remove(&sh.buckets, &sh.slab, run.Record)
 	}
-	sh.startTimeout(now, run.Slot, r, p)
+	sh.startTimeout(now, run.Record, r, p)
 	return nil
 }
 

@@ -97,10 +97,10 @@ type Rules struct {
 	Expiry func(workload []byte) int64
 }
 
-// Traits is what a workload says of its job to Rules.Traits.
+// Traits are the properties that a job has by its workload, see Rules.Traits.
 type Traits struct {
-	Expires bool // Rules.Expiry says until when it may start
-	Told    bool // Options.Told is told of it
+	Expires bool // the job may start until Rules.Expiry
+	Follow  bool // hand-outs and ends of the job are reported to Options.Follow
 }
 
 // Failures says what becomes of failed jobs of a space. Submission.Count of its jobs is how often a job is tried again
@@ -156,9 +156,9 @@ type Options struct {
 	// does not block.
 	// worker names a holder without a session: that of a lease, or a request.
 	TimedOut func(job *Job, holder SessionID, worker string)
-	// Told, when set, is called for each job of Traits.Told that is handed out (Assign) and that ends (Result, Failed,
-	// Removed). It is called under a shard lock: it copies what it keeps of the job and does not block.
-	Told func(job *Job, e Effect)
+	// Follow, when set, is called for each job of Traits.Follow that is handed out (Assign) and that ends (Result,
+	// Failed, Removed). It is called under a shard lock: it copies what it keeps of the job and does not block.
+	Follow func(job *Job, e Effect)
 }
 
 // Scheduler is the only door to all jobs. It is safe for concurrent use.
@@ -168,7 +168,7 @@ type Scheduler struct {
 	alarm      func()
 	timedOut   func(*Job, SessionID, string)
 	journal    Journal
-	told       func(*Job, Effect)
+	follow     func(*Job, Effect)
 	full       func() error
 	maxQueues  int
 	window     int
@@ -212,7 +212,7 @@ type Scheduler struct {
 // New returns an empty scheduler.
 func New(o Options) *Scheduler {
 	s := &Scheduler{
-		shards: make([]shard, max(o.Shards, 1)), seed: o.Seed, alarm: o.Alarm, timedOut: o.TimedOut, told: o.Told,
+		shards: make([]shard, max(o.Shards, 1)), seed: o.Seed, alarm: o.Alarm, timedOut: o.TimedOut, follow: o.Follow,
 		maxQueues: o.MaxQueues, window: o.Window, rules: o.Rules, journal: o.Journal, full: o.Full, grace: o.Grace,
 		maxTallies: o.Tallies, tallied: o.Tallied,
 	}
@@ -237,8 +237,8 @@ func New(o Options) *Scheduler {
 	if s.alarm == nil {
 		s.alarm = func() {}
 	}
-	if s.told == nil {
-		s.told = func(*Job, Effect) {}
+	if s.follow == nil {
+		s.follow = func(*Job, Effect) {}
 	}
 	if s.seed == (maphash.Seed{}) {
 		s.seed = maphash.MakeSeed()

@@ -134,7 +134,7 @@ func (sh *shard) queueOf(r *record) *queue {
 func (sh *shard) holder(r *record) *watch { return sh.watches[r.container] }
 
 func (sh *shard) ref(job uint32, r *record) JobRef {
-	return JobRef{Shard: sh.id, Space: r.space, Slot: job, Seq: r.seq}
+	return JobRef{Shard: sh.id, Space: r.space, Record: job, Seq: r.seq}
 }
 
 // view fills a Job with what a caller sees of a job.
@@ -444,9 +444,9 @@ func (sh *shard) retire(job uint32, r *record, q *queue, e Effect, data []byte, 
 	if r.flags&locking != 0 {
 		sh.dropLocks(job, r)
 	}
-	if r.flags&told != 0 {
+	if r.flags&followed != 0 {
 		sh.view(job, r, q, &sh.saved.Job)
-		sh.s.told(&sh.saved.Job, e)
+		sh.s.follow(&sh.saved.Job, e)
 	}
 	if len(sh.topics) > 0 {
 		sh.endTopic(topic{r.space, q.name, string(name)}, sink)
@@ -496,7 +496,7 @@ func (sh *shard) keepAwaits(job uint32, r *record, keep func(await) bool) {
 
 // holding returns the job that the peer holds under a run.
 func (sh *shard) holding(p *Peer, run Run) (*record, error) {
-	r := sh.slab.find(run.Slot)
+	r := sh.slab.find(run.Record)
 	if r == nil || r.state != reserved || r.space != run.Space || run.Number == 0 {
 		return nil, ErrNotFound
 	}

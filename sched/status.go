@@ -191,7 +191,7 @@ func (s *Scheduler) NameOf(run Run) (queue, name string) {
 		return "", ""
 	}
 	defer sh.mu.Unlock()
-	r := sh.slab.find(run.Slot)
+	r := sh.slab.find(run.Record)
 	if r == nil || r.state == free || !r.live() || r.space != run.Space {
 		return "", ""
 	}

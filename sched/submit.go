@@ -158,13 +158,13 @@ func (sh *shard) setTraits(r *record, workload []byte) {
 	if traits == nil {
 		return
 	}
-	r.flags &^= mortal | told
+	r.flags &^= expires | followed
 	t := traits(workload)
 	if t.Expires {
-		r.flags |= mortal
+		r.flags |= expires
 	}
-	if t.Told {
-		r.flags |= told
+	if t.Follow {
+		r.flags |= followed
 	}
 }
 

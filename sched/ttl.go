@@ -49,7 +49,7 @@ func (sh *shard) expired(now Time, q *queue, r *record) bool {
 	if q.sweep != nil && q.sweep.expires(r.due) <= now.Wall {
 		return true
 	}
-	if r.flags&mortal == 0 {
+	if r.flags&expires == 0 {
 		return false
 	}
 	_, workload := unpack(sh.arena.view(r.bytes, int(r.size)))
@@ -134,8 +134,9 @@ func (sh *shard) sweepSome(now Time, w *sweep, until int, sink Sink) (done bool)
 	return true
 }
 
-// sweepNumbered sweeps one bucket of the numbered index, whose jobs are in no order of due times. It passes over the
-// rest of a priority behind a job that was submitted too late to be expired: no job is due before it is submitted.
+// sweepNumbered sweeps one bucket of the numbered index, whose jobs stand in the order of their submission and not of
+// their due times. No job is due before it is submitted. So when a job was submitted too late to have expired, the
+// sweep passes over the later jobs of its priority.
 func (sh *shard) sweepNumbered(now Time, w *sweep, sink Sink) {
 	q := w.queue
 	job := q.numbered.headFrom(&sh.buckets, &sh.slab, w.from)
@@ -160,7 +161,7 @@ func (sh *shard) sweepNumbered(now Time, w *sweep, sink Sink) {
 			break
 		}
 	}
-	if w.from == firstKey { // that was the last key of all
+	if w.from == firstKey { // the sweep has visited the last key
 		w.index++
 	}
 }

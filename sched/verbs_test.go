@@ -300,12 +300,12 @@ func TestStaleReferences(t *testing.T) {
 		}
 	}
 	f(p, Run{}, ErrNotFound)
-	f(p, Run{Shard: math.MaxUint16, Slot: ref.Slot, Number: ref.Number}, ErrNotFound)
-	f(p, Run{Shard: ref.Shard ^ 1, Slot: ref.Slot, Number: ref.Number}, ErrNotFound)
-	f(p, Run{Shard: ref.Shard, Slot: none, Number: ref.Number}, ErrNotFound)
-	f(p, Run{Shard: ref.Shard, Slot: ref.Slot + 1, Number: ref.Number}, ErrNotFound)
-	f(p, Run{Shard: ref.Shard, Slot: ref.Slot, Number: ref.Number + 1}, ErrNotFound)
-	f(p, Run{Shard: ref.Shard, Slot: ref.Slot, Number: ref.Number, Space: ref.Space + 1}, ErrNotFound)
+	f(p, Run{Shard: math.MaxUint16, Record: ref.Record, Number: ref.Number}, ErrNotFound)
+	f(p, Run{Shard: ref.Shard ^ 1, Record: ref.Record, Number: ref.Number}, ErrNotFound)
+	f(p, Run{Shard: ref.Shard, Record: none, Number: ref.Number}, ErrNotFound)
+	f(p, Run{Shard: ref.Shard, Record: ref.Record + 1, Number: ref.Number}, ErrNotFound)
+	f(p, Run{Shard: ref.Shard, Record: ref.Record, Number: ref.Number + 1}, ErrNotFound)
+	f(p, Run{Shard: ref.Shard, Record: ref.Record, Number: ref.Number, Space: ref.Space + 1}, ErrNotFound)
 	f(other, ref, errNotOwner)
 	if err := x.s.Finish(x.now, p, ref, nil, &x.rec); err != nil {
 		t.Error(err)

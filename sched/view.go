@@ -88,13 +88,13 @@ func (sh *shard) untilOf(now Time, r *record) int64 {
 func (t Time) wallAt(mono int64) int64 { return t.Wall + mono - t.Mono }
 
 // String returns the reference as text that ParseRef reads: SHARD.SLOT.SEQ.
-func (r JobRef) String() string { return fmt.Sprintf("%d.%d.%d", r.Shard, r.Slot, r.Seq) }
+func (r JobRef) String() string { return fmt.Sprintf("%d.%d.%d", r.Shard, r.Record, r.Seq) }
 
 var errRef = errors.New("an id has three numbers with dots between them, as in 5.17.100")
 
 // ParseRef reads what String returns. The reference has no space.
 func ParseRef(text string) (r JobRef, err error) {
-	if n, err := fmt.Sscanf(text, "%d.%d.%d", &r.Shard, &r.Slot, &r.Seq); n < 3 || err != nil || r.String() != text {
+	if n, err := fmt.Sscanf(text, "%d.%d.%d", &r.Shard, &r.Record, &r.Seq); n < 3 || err != nil || r.String() != text {
 		return JobRef{}, errRef
 	}
 	return r, nil
@@ -161,7 +161,7 @@ func (s *Scheduler) lockJob(ref JobRef) (*shard, uint32, *record) {
 
 // find returns the job of a reference to this shard, or a kept one with its sequence number.
 func (sh *shard) find(ref JobRef) (job uint32, r *record, ok bool) {
-	if job, r = ref.Slot, sh.slab.find(ref.Slot); r == nil || r.seq != ref.Seq || !r.listed() || ref.Shard != sh.id {
+	if job, r = ref.Record, sh.slab.find(ref.Record); r == nil || r.seq != ref.Seq || !r.listed() || ref.Shard != sh.id {
 		if job, ok = sh.lookupKept(ref.Seq); !ok {
 			return none, nil, false
 		}

@@ -11,7 +11,7 @@ import (
 
 // TestParseRef checks that the text of a reference is read back, and that no other text is read.
 func TestParseRef(t *testing.T) {
-	for _, ref := range []JobRef{{}, {Shard: 5, Slot: 17, Seq: 100}, {Shard: 1<<16 - 1, Slot: none, Seq: 1<<64 - 1}} {
+	for _, ref := range []JobRef{{}, {Shard: 5, Record: 17, Seq: 100}, {Shard: 1<<16 - 1, Record: none, Seq: 1<<64 - 1}} {
 		if got, err := ParseRef(ref.String()); got != ref || err != nil {
 			t.Errorf("%v is read as %v, %v", ref, got, err)
 		}
@@ -34,7 +34,7 @@ func TestView(t *testing.T) {
 		done = x.s.List(x.now, l, 1, func(v *JobView) bool { listed = append(listed, *v); return true })
 		for _, v := range listed {
 			name, state := string(v.Name), v.State
-			for _, ref := range []JobRef{v.Ref, {Shard: v.Ref.Shard + 1, Slot: v.Ref.Slot + 1, Seq: v.Ref.Seq}, {Shard: 9999, Seq: v.Ref.Seq}} {
+			for _, ref := range []JobRef{v.Ref, {Shard: v.Ref.Shard + 1, Record: v.Ref.Record + 1, Seq: v.Ref.Seq}, {Shard: 9999, Seq: v.Ref.Seq}} {
 				found := x.s.View(x.now, ref, func(o *JobView) {
 					if string(o.Name) != name || o.State != state || o.Ref != v.Ref {
 						t.Errorf("%v is %q in state %v, want %q, %v", ref, o.Name, o.State, name, state)
@@ -276,8 +276,8 @@ func TestListReused(t *testing.T) {
 	x.submit("f", "d")
 	for !next() {
 	}
-	if fmt.Sprint(got) != "[a b c d]" || last.Slot != first.Slot {
-		t.Errorf("%q are seen, the last in record %d, the first was in %d", got, last.Slot, first.Slot)
+	if fmt.Sprint(got) != "[a b c d]" || last.Record != first.Record {
+		t.Errorf("%q are seen, the last in record %d, the first was in %d", got, last.Record, first.Record)
 	}
 }
 

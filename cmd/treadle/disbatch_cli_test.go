@@ -14,7 +14,7 @@ import (
 	"treadle/loop/disbatch/mongotest"
 )
 
-// dciProcess is a built command interface on a double of MongoDB.
+// dciProcess is a built command interface on a fake MongoDB.
 type dciProcess struct {
 	*process
 	url string
@@ -29,13 +29,13 @@ func startDCI(t *testing.T, lines string, flags ...string) *dciProcess {
 // startDCIBy is startDCI with another way to run treadle.
 func startDCIBy(t *testing.T, run func(args ...string) *process, lines string, flags ...string) *dciProcess {
 	t.Helper()
-	double, err := mongotest.Start()
+	fake, err := mongotest.Start()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(double.Stop)
+	t.Cleanup(fake.Stop)
 	config := filepath.Join(t.TempDir(), "config.json")
-	text := fmt.Sprintf("{ # a test's\n\"mongohost\": %q, \"database\": \"d\", \"plugins\": [\"A::B\", \"C\"], %s }", double.Address(), lines)
+	text := fmt.Sprintf("{ # a test's\n\"mongohost\": %q, \"database\": \"d\", \"plugins\": [\"A::B\", \"C\"], %s }", fake.Address(), lines)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	sitestore "treadle/loop/disbatch/store"
 )
 
-// nodeSite is a double of a database with a configuration for built nodes.
+// nodeSite is a fake MongoDB with a configuration for built nodes.
 type nodeSite struct {
 	t      *testing.T
 	config string
@@ -29,12 +29,12 @@ type nodeSite struct {
 // into the configuration too.
 func newNodeSite(t *testing.T, lines string, scripts map[string]string) *nodeSite {
 	t.Helper()
-	double, err := mongotest.Start()
+	fake, err := mongotest.Start()
 	must(t, err)
-	t.Cleanup(double.Stop)
+	t.Cleanup(fake.Stop)
 	s := &nodeSite{t: t}
 	s.config = filepath.Join(t.TempDir(), "config.json")
-	text := fmt.Sprintf("# a site's\n{ \"mongohost\": %q, \"database\": \"d\", # its database\n%s \"treadle_plugins\": {", double.Address(), lines)
+	text := fmt.Sprintf("# a site's\n{ \"mongohost\": %q, \"database\": \"d\", # its database\n%s \"treadle_plugins\": {", fake.Address(), lines)
 	for name, script := range scripts {
 		text += fmt.Sprintf("%q: {\"kind\": \"exec\", \"command\": [\"/bin/sh\", \"-c\", %q]},\n", name, script)
 	}
@@ -224,8 +224,8 @@ func TestDisbatchNodeKilled(t *testing.T) {
 	next.stop()
 }
 
-// TestDisbatchNodeTwin: a second node of one name does not start, one of another name does.
-func TestDisbatchNodeTwin(t *testing.T) {
+// TestDisbatchNodeDuplicateName: a second node of one name does not start, one of another name does.
+func TestDisbatchNodeDuplicateName(t *testing.T) {
 	t.Parallel()
 	s := newNodeSite(t, "", nil)
 	first := s.node()

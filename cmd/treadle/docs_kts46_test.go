@@ -43,11 +43,11 @@ func pageCommands(t *testing.T, page string) (all []pageCommand) {
 // TestKts46Page runs the commands of the page in their order, without MongoDB and behind the
 // move of a site: what the page shows of their output is what they say.
 func TestKts46Page(t *testing.T) {
-	double, err := mongotest.Start()
+	fake, err := mongotest.Start()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer double.Stop()
+	defer fake.Stop()
 	dir := t.TempDir()
 	var s *scheduler
 	stop := func() {
@@ -65,7 +65,7 @@ func TestKts46Page(t *testing.T) {
 			case slices.Equal(c.words, []string{"serve", "&"}):
 				s = startScheduler(t, t.TempDir())
 			case len(c.words) == 5 && c.words[1] == "--bind" && c.words[3] == "--kts46-mongodb":
-				s = startScheduler(t, dir, "--kts46-mongodb", "mongodb://"+double.Address())
+				s = startScheduler(t, dir, "--kts46-mongodb", "mongodb://"+fake.Address())
 			default:
 				t.Fatalf("the page starts a server by %q", c.words)
 			}

@@ -15,8 +15,8 @@ type part struct {
 	text  string
 }
 
-// leastMessage is how many letters besides its dots a message needs to be recognised.
-const leastMessage = 8
+// minMessage is how many letters besides its dots a message needs to be recognised.
+const minMessage = 8
 
 var (
 	partStart = regexp.MustCompile("^(##|\\* `|\\| `)")
@@ -63,7 +63,7 @@ func says(name, message string) int {
 		texts[i] = regexp.QuoteMeta(text)
 	}
 	letters := len(strings.ReplaceAll(name, "...", ""))
-	if letters < leastMessage || !regexp.MustCompile(strings.Join(texts, ".*")).MatchString(message) {
+	if letters < minMessage || !regexp.MustCompile(strings.Join(texts, ".*")).MatchString(message) {
 		return 0
 	}
 	return letters

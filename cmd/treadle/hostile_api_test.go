@@ -26,14 +26,14 @@ func (s *attack) queues() {
 	if status, body := s.asks("http", post("/api/v1/jobs", fmt.Sprintf(kind, lines.Len(), lines.String()))); status != http.StatusOK || strings.TrimSpace(body) != want {
 		s.t.Errorf("%d %.200s, want %s", status, body, want)
 	}
-	const mostAnswer = 2 << 20
+	const maxAnswer = 2 << 20
 	for path, want := range map[string]string{
 		"/metrics":                     "treadle_queue_jobs",
 		"/api/v1/queues?limit=1000":    `"next":"`,
 		"/api/v1/overview":             `"queues":[`,
 		"/api/v1/jobs?filter=queue:*7": `"looked":`,
 	} {
-		if status, body := s.asks("http", get(path)); status != http.StatusOK || !strings.Contains(body, want) || len(body) > mostAnswer {
+		if status, body := s.asks("http", get(path)); status != http.StatusOK || !strings.Contains(body, want) || len(body) > maxAnswer {
 			s.t.Errorf("%s: %d, %d bytes, %.200s", path, status, len(body), body)
 		}
 	}

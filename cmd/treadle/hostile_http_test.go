@@ -105,7 +105,7 @@ func (s *attack) shapes() {
 			for first, again := range unending(path) {
 				all.Go(func() {
 					c := s.dialFrom(net.Dialer{Control: littleRoom}, protocol)
-					if err := deaf(c, first, again); errors.Is(err, os.ErrDeadlineExceeded) {
+					if err := neverRead(c, first, again); errors.Is(err, os.ErrDeadlineExceeded) {
 						s.t.Errorf("%s, %q and again %q: the server neither reads nor hangs up", protocol, first, again)
 					}
 				})

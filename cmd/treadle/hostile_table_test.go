@@ -88,8 +88,8 @@ var endless = map[string]string{
 // longName comes back in the reply, so that a few replies fill the system's buffers.
 var longName = strings.Repeat("x", 4<<10)
 
-// deaf writes until the server hangs up. The server may go on as long as the system's buffers take its replies.
-func deaf(c net.Conn, first, again string) error {
+// neverRead writes until the server hangs up. The server may go on as long as the system's buffers take its replies.
+func neverRead(c net.Conn, first, again string) error {
 	defer c.Close()
 	_, err := io.WriteString(c, first)
 	for again = strings.Repeat(again, 1+(64<<10)/len(again)); err == nil; {
@@ -172,7 +172,7 @@ func (s *attack) neverRead(ports ...string) {
 		}
 		first := map[string]string{"periodic": string(hello(periodic.Client)), "dwork": string(zmtp())}[protocol]
 		c := s.dialFrom(net.Dialer{Control: littleRoom}, protocol)
-		if err := deaf(c, first, endless[protocol]); errors.Is(err, os.ErrDeadlineExceeded) {
+		if err := neverRead(c, first, endless[protocol]); errors.Is(err, os.ErrDeadlineExceeded) {
 			s.t.Errorf("%s: the server neither reads nor hangs up: %v", protocol, err)
 		}
 	})
@@ -294,7 +294,7 @@ var hostiles = []struct {
 		s.everyWay(huge, 200*s.scale, func(c net.Conn, begin string) { _, _ = io.WriteString(c, begin) })
 	}},
 	{name: "four gigabytes on their way on each port", attack: func(s *attack) {
-		s.everyWay(flowing, 20, func(c net.Conn, begin string) { _ = deaf(c, begin, "0") })
+		s.everyWay(flowing, 20, func(c net.Conn, begin string) { _ = neverRead(c, begin, "0") })
 	}},
 	{name: "peers that never read", waits: true, attack: func(s *attack) { s.neverRead("periodic", "gloom-masters", "gloom-slaves", "dwork", "beanstalk") }},
 	{name: "peers of HTTP that never read", hasty: true, waits: true, attack: func(s *attack) { s.neverRead("kts46", "kts46-json", "http") }},

@@ -268,8 +268,8 @@ func showJob(w io.Writer, d *client.JobDetails) error {
 	return errors.Join(err, align(w, lines, 4))
 }
 
-// mostShown is how many characters of a workload or result a line shows.
-const mostShown = 100
+// maxShown is how many characters of a workload or result a line shows.
+const maxShown = 100
 
 // content returns the beginning of a workload or result, and its size when that is not all.
 func content(text *string, bytes []byte, size int) string {
@@ -280,8 +280,8 @@ func content(text *string, bytes []byte, size int) string {
 	switch {
 	case size == 0:
 		return "-"
-	case utf8.RuneCountInString(all) > mostShown:
-		all = string([]rune(all)[:mostShown])
+	case utf8.RuneCountInString(all) > maxShown:
+		all = string([]rune(all)[:maxShown])
 	case len(all) == size:
 		return printable(all)
 	}

@@ -58,7 +58,7 @@ type repeats time.Duration
 
 const (
 	usualRepeat = 2 * time.Second
-	leastRepeat = 100 * time.Millisecond // more often a reader sees nothing, and the server has work
+	minRepeat   = 100 * time.Millisecond // more often a reader sees nothing, and the server has work
 )
 
 // Decode implements kong.MapperValue: the flag may have a value.
@@ -70,8 +70,8 @@ func (r *repeats) Decode(ctx *kong.DecodeContext) error {
 			return err
 		}
 	}
-	if d < leastRepeat {
-		return fmt.Errorf("%v is too short: at least %v", d, leastRepeat)
+	if d < minRepeat {
+		return fmt.Errorf("%v is too short: at least %v", d, minRepeat)
 	}
 	*r = repeats(d)
 	return nil

@@ -20,11 +20,11 @@ import (
 // not count: the kernel's socket buffers and the journal's pages.
 const (
 	softPercent = 90 // Go's soft limit
-	mostPercent = 80 // the largest --max-memory
+	maxPercent  = 80 // the largest --max-memory
 	// Without a limit from outside, the soft limit is by two sevenths above --max-memory, as 90 is above 70.
 	garbageShare = 7
 	garbageLeast = 64 << 20 // what connections and the journal turn over
-	leastMemory  = 64 << 20 // the least --max-memory: an idle server holds some 20 MiB, and each shard keeps chunks
+	minMemory    = 64 << 20 // the least --max-memory: an idle server holds some 20 MiB, and each shard keeps chunks
 	// unlimited is from where on a cgroup's limit means none: version 1 says so with a number near the largest.
 	unlimited = math.MaxInt64 / 2
 )
@@ -45,15 +45,15 @@ func (m *memorySize) UnmarshalText(text []byte) error {
 	number, part := strings.CutSuffix(word, "%")
 	if !part {
 		n, err := loop.ParseSize(word)
-		if err == nil && n < leastMemory {
+		if err == nil && n < minMemory {
 			err = fmt.Errorf("%s is less than the server needs for itself: at least 64MiB, or off", word)
 		}
 		m.bytes = n
 		return err
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || n < 1 || n > mostPercent {
-		return fmt.Errorf("%s is not from 1 to %d percent: the rest is for garbage and the kernel's buffers", word, mostPercent)
+	if err != nil || n < 1 || n > maxPercent {
+		return fmt.Errorf("%s is not from 1 to %d percent: the rest is for garbage and the kernel's buffers", word, maxPercent)
 	}
 	m.percent = n
 	return nil
@@ -64,8 +64,8 @@ func (m memorySize) limit(root fs.FS) (most, soft int64, err error) {
 	contained := cgroupMemory(root)
 	total := least(contained, machineMemory(root))
 	most = max(m.bytes, total/100*m.percent)
-	if top := total / 100 * mostPercent; total > 0 && m.bytes > top {
-		return 0, 0, &loop.OptionError{Setting: "max-memory", Err: fmt.Errorf("it is more than %d percent of the memory that the container or the machine has: the rest is for garbage and the kernel's buffers", mostPercent)}
+	if top := total / 100 * maxPercent; total > 0 && m.bytes > top {
+		return 0, 0, &loop.OptionError{Setting: "max-memory", Err: fmt.Errorf("it is more than %d percent of the memory that the container or the machine has: the rest is for garbage and the kernel's buffers", maxPercent)}
 	}
 	soft = math.MaxInt64
 	switch {

@@ -71,8 +71,8 @@ var callKinds = map[string]string{
 // textTables maps the variables and constants that hold texts to the kind of their messages.
 var textTables = map[string]string{"reasons": commandErrors, "serverless": usageErrors, "errNoKey": usageErrors, "databaseAdvice": protocolErrors}
 
-// leastWords is how many words a text in a table has that is a message, not a name.
-const leastWords = 4
+// minWords is how many words a text in a table has that is a message, not a name.
+const minWords = 4
 
 // tableMessages returns the messages of a variable or constant that holds texts. It adds the name to used.
 func tableMessages(file string, s *ast.ValueSpec, used map[string]bool) (all []message) {
@@ -83,7 +83,7 @@ func tableMessages(file string, s *ast.ValueSpec, used map[string]bool) (all []m
 		}
 		used[name.Name] = true
 		ast.Inspect(s.Values[i], func(n ast.Node) bool {
-			if literal, ok := n.(*ast.BasicLit); ok && len(strings.Fields(textOf(literal))) >= leastWords {
+			if literal, ok := n.(*ast.BasicLit); ok && len(strings.Fields(textOf(literal))) >= minWords {
 				all = append(all, message{kind, file, textOf(literal)})
 			}
 			return true
@@ -280,13 +280,13 @@ func entries(page string) (all []string) {
 	return all
 }
 
-// leastEntry is how many letters an entry has that stands for several messages.
-const leastEntry = 16
+// minEntry is how many letters an entry has that stands for several messages.
+const minEntry = 16
 
 // covers reports whether an entry is a message, or its parts stand in the message in their order, the first at the
 // beginning.
 func covers(entry, text string) bool {
-	if len(strings.ReplaceAll(entry, "...", "")) < leastEntry {
+	if len(strings.ReplaceAll(entry, "...", "")) < minEntry {
 		return entry == text
 	}
 	for i, part := range strings.Split(entry, "...") {

@@ -41,8 +41,8 @@ const rateTime = time.Second
 
 // Run shows frames until a key or a signal ends it.
 func (t *topCmd) Run(c *cli, con *console) error {
-	if t.Every < leastRepeat {
-		return badUsage("--every: %s is too short: at least %s", setting.Spell(t.Every), setting.Spell(leastRepeat))
+	if t.Every < minRepeat {
+		return badUsage("--every: %s is too short: at least %s", setting.Spell(t.Every), setting.Spell(minRepeat))
 	}
 	view := &topView{sort: t.Sort, every: t.Every}
 	fetch := func() (o client.Overview, err error) {

@@ -89,7 +89,7 @@ func describe(m *Message) string {
 	return string(bytes.Join([][]byte{m.Action, m.ID, m.Type, m.Priority, m.Body}, []byte(" | ")))
 }
 
-// naiveMessage reads an object member by member with encoding/json: the dumb twin of Parse.
+// naiveMessage reads an object member by member with encoding/json: a naive copy of Parse.
 func naiveMessage(payload []byte) (m Message, err error) {
 	if !json.Valid(payload) || !utf8.Valid(payload) {
 		return m, ErrInvalid
@@ -134,7 +134,7 @@ func TestParseAgainstEncodingJSON(t *testing.T) {
 		var m Message
 		err := Parse(payload, &m)
 		if !errors.Is(err, wantErr) || err == nil && !sameMessage(&m, &want) {
-			t.Fatalf("%s: %v, %s, the twin %v, %s", payload, err, describe(&m), wantErr, describe(&want))
+			t.Fatalf("%s: %v, %s, the naive one %v, %s", payload, err, describe(&m), wantErr, describe(&want))
 		}
 	})
 }

@@ -144,16 +144,16 @@ type Interface struct {
 	outgoing   web.Transfers // answers that are being sent
 	searches   chan struct{} // holds a token for each search of jobs that is under way
 
-	mu    sync.Mutex
-	rules map[string]map[string]string // at run time: by pattern and key
-	table *sched.Policies
-	cron  map[string]*cronEntry // by name: those that hold
-	late  map[string]*cronEntry // by name: those of the run time
+	mu          sync.Mutex
+	rules       map[string]map[string]string // values of rules that were set at run time, by pattern and key
+	table       *sched.Policies
+	cron        map[string]*cronEntry // entries in force, by name
+	runTimeCron map[string]*cronEntry // entries that were added at run time, by name
 }
 
 // New makes the API. It returns an error for an invalid rule or cron entry of the file.
 func New(host protocol.Host, o Options) (*Interface, error) {
-	i := &Interface{host: host, o: o, rules: make(map[string]map[string]string), late: make(map[string]*cronEntry), closed: make(chan struct{})}
+	i := &Interface{host: host, o: o, rules: make(map[string]map[string]string), runTimeCron: make(map[string]*cronEntry), closed: make(chan struct{})}
 	i.reserver, i.awaiter = host.NewLocalPeer(i.deliverJob), host.NewLocalPeer(i.deliverEnd)
 	i.searches = make(chan struct{}, maxSearches)
 	i.incoming.Most, i.outgoing.Most, i.outgoing.Renew = host.Limits().MostUnsent, host.Limits().MostUnsent, pieceTime
@@ -322,7 +322,7 @@ func (i *Interface) change(c *codec.Change) error {
 		delete(i.rules, c.Pattern)
 	}
 	table, err := i.join()
-	if err == nil && i.table.CheckKeys() == nil { // else an earlier rule is to blame, which must not be in the way of a pause
+	if err == nil && i.table.CheckKeys() == nil { // an earlier rule may be at fault, which must not prevent a pause
 		err = table.CheckKeys()
 	}
 	if err != nil {

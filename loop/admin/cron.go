@@ -77,7 +77,7 @@ func (i *Interface) joinCron() (map[string]*cronEntry, error) {
 		}
 		all[c.Name] = c
 	}
-	maps.Copy(all, i.late)
+	maps.Copy(all, i.runTimeCron)
 	return all, nil
 }
 
@@ -88,7 +88,7 @@ func (i *Interface) restoreCron(name string, value []byte) error {
 		return fmt.Errorf("the cron entry %q in the journal: %w", name, err)
 	}
 	if e == nil { // it was removed
-		delete(i.late, name)
+		delete(i.runTimeCron, name)
 		return nil
 	}
 	c, err := newCron(e, sched.FromRunTime, i.o.JobSpace)
@@ -96,7 +96,7 @@ func (i *Interface) restoreCron(name string, value []byte) error {
 		i.host.Log().Warn("a cron entry of the journal is ignored", "entry", name, "error", err)
 		return nil
 	}
-	i.late[name] = c
+	i.runTimeCron[name] = c
 	return nil
 }
 
@@ -133,7 +133,7 @@ func (i *Interface) addCron(a *codec.CronAdd) error {
 	if err := i.putCron(before, c); err != nil {
 		return err
 	}
-	i.late[c.Name] = c
+	i.runTimeCron[c.Name] = c
 	i.host.PutSetting(cronPrefix+c.Name, text)
 	i.host.Log().Info("a cron entry is set", "entry", c.Name, "schedule", c.Schedule, "zone", c.Zone, "queue", c.Queue)
 	return nil
@@ -162,7 +162,7 @@ func (i *Interface) removeCron(c *cronEntry, _ *codec.CronPause) (any, error) {
 	if c.source == sched.FromFile {
 		return nil, &badRequest{fmt.Errorf("the configuration file has the cron entry %q: take it out there, or pause it", c.Name)}
 	}
-	delete(i.late, c.Name)
+	delete(i.runTimeCron, c.Name)
 	all, err := i.joinCron()
 	if err == nil {
 		err = i.putCron(c, all[c.Name])

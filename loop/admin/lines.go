@@ -23,7 +23,7 @@ const (
 	linesAhead = 8 << 10
 	// maxRefusedLines bounds the refusals that the answer describes; it counts the others.
 	maxRefusedLines = 100
-	// pieceTime is the time for the next leastPiece bytes of a body to come. A body may take any time as long as it
+	// pieceTime is the time for the next minPiece bytes of a body to come. A body may take any time as long as it
 	// continues.
 	pieceTime = 10 * time.Second
 )
@@ -81,7 +81,7 @@ func (i *Interface) postLines(w http.ResponseWriter, r *http.Request) (any, erro
 // brokenOff says why a body has no end.
 func brokenOff(err error) string {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return fmt.Sprintf("the body stopped: less than %d bytes came within %v", leastPiece, pieceTime)
+		return fmt.Sprintf("the body stopped: less than %d bytes came within %v", minPiece, pieceTime)
 	}
 	return "the body ended early: " + err.Error()
 }
@@ -164,11 +164,11 @@ func (a *journalAhead) flush() error {
 	return a.host.Await(before)
 }
 
-// leastPiece is what must come of a body within pieceTime, if that is not its end: a body that comes byte by byte would
+// minPiece is what must come of a body within pieceTime, if that is not its end: a body that comes byte by byte would
 // keep its place for hours.
-const leastPiece = 4 << 10
+const minPiece = 4 << 10
 
-// steady returns a body that ends with an error when less than leastPiece bytes come within pieceTime.
+// steady returns a body that ends with an error when less than minPiece bytes come within pieceTime.
 func steady(w http.ResponseWriter, body io.Reader) io.Reader {
 	return &steadyBody{peer: http.NewResponseController(w), body: body}
 }
@@ -185,7 +185,7 @@ func (s *steadyBody) Read(p []byte) (int, error) {
 		_ = s.peer.SetReadDeadline(time.Now().Add(pieceTime)) // fails only when the connection is closed, or is none
 	}
 	n, err := s.body.Read(p)
-	if s.piece += n; s.piece >= leastPiece {
+	if s.piece += n; s.piece >= minPiece {
 		s.piece = 0
 	}
 	switch {

@@ -103,7 +103,8 @@ func (op *operation) begin() *codec.OperationStarted {
 }
 
 // run changes the jobs, a batch at a time. It ends early when the operation is cancelled, or the journal fails. The
-// last job of a batch is changed with the next one: the listing goes on behind it as long as it stays.
+// last job of a batch is changed with the next batch, because the listing continues behind that job as long as it keeps
+// its place.
 func (op *operation) run() {
 	slice := cmp.Or(op.i.o.Slice, sched.WalkBatch)
 	refs := make([]sched.JobRef, 0, slice+1)
@@ -134,8 +135,8 @@ func (op *operation) run() {
 	op.end(errors.Join(err, op.i.commit()), done)
 }
 
-// stillMeant returns the jobs that the filter means as before. Others may have changed a job that waits for the next
-// batch.
+// stillMeant returns the jobs that still match the filter. Another request may have changed a job that waits for the
+// next batch.
 func (op *operation) stillMeant(now sched.Time, refs []sched.JobRef) []sched.JobRef {
 	waiting := refs
 	refs = refs[:0]

@@ -31,7 +31,7 @@ func (i *Interface) whyOf(now sched.Time, ref sched.JobRef, queue string) []code
 	return all
 }
 
-// why is a reason that is to be told.
+// why is a reason to report.
 type why struct {
 	*sched.Why
 	now         int64
@@ -39,7 +39,7 @@ type why struct {
 	by, because string // of a pause
 }
 
-// text tells the reason.
+// text describes the reason.
 func (w *why) text() string {
 	switch w.Reason {
 	case sched.WhyRunning:
@@ -150,7 +150,7 @@ func (w *why) until(before string) string {
 	return before + w.moment(w.Until)
 }
 
-// count tells the number of a reason.
+// count formats the number of a reason.
 func (w *why) count(what string) string {
 	if w.More {
 		return "more than " + counted(w.N, what)
@@ -173,7 +173,7 @@ func after(before, text string) string {
 	return before + text
 }
 
-// moment tells a moment in the server's time zone: without the day when that is today.
+// moment formats a moment in the server's time zone, without the date when that is today.
 func (w *why) moment(ms int64) string {
 	t, today := time.UnixMilli(ms), time.UnixMilli(w.now)
 	if t.Format(time.DateOnly) == today.Format(time.DateOnly) {
@@ -182,7 +182,7 @@ func (w *why) moment(ms int64) string {
 	return t.Format(time.DateTime)
 }
 
-// wait tells a time in whole seconds, rounded up.
+// wait formats a duration in whole seconds, rounded up.
 func wait(ms int64) string { return fmt.Sprintf("%d s", max((ms+999)/1000, 1)) }
 
 // maxShownName is how many bytes of a name a reason repeats.

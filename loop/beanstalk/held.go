@@ -29,7 +29,7 @@ type heldJobs struct {
 // find returns the job of an id, nil when the connection does not hold it.
 func (h *heldJobs) find(id uint64) *heldJob { return h.byID[id] }
 
-// add adds a job under an id that it forgets at any other.
+// add adds a job under an id. An earlier job of that id is forgotten.
 func (h *heldJobs) add(id uint64) *heldJob {
 	if old := h.take(id); old != nil {
 		h.spare = old

@@ -171,7 +171,7 @@ func (c *conversation) kickJob(id uint64) {
 // refOf finds a job that the connection holds, or one that was put.
 func (c *conversation) refOf(id uint64) (ref sched.JobRef, ok bool) {
 	if h := c.held.find(id); h != nil {
-		return sched.JobRef{Shard: h.run.Shard, Space: h.run.Space, Slot: h.run.Slot, Seq: id}, true
+		return sched.JobRef{Shard: h.run.Shard, Space: h.run.Space, Record: h.run.Record, Seq: id}, true
 	}
 	return c.p.sched.FindNumber(Space, id)
 }

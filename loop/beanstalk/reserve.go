@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// safetyMargin is the last part of a job's time to run in milliseconds, in which a reserve is answered
-	// DEADLINE_SOON instead of waiting.
+	// safetyMargin is the last part of a job's time to run, in milliseconds. While a job of the connection is in it, a
+	// reserve is answered DEADLINE_SOON instead of waiting.
 	safetyMargin = 1000
-	// blockedWait is how long, in milliseconds, a reserve that is not to wait does so when jobs are ready, and the peer
-	// has to read first.
+	// blockedWait is how long, in milliseconds, a reserve with a time-out of 0 waits when jobs are ready, but the peer
+	// has to read its output first.
 	blockedWait = 1000
 )
 

@@ -41,7 +41,8 @@ func (t *tube) paused(now sched.Time) bool { return t.pausedUntil.Load() > now.M
 
 func (t *tube) used() bool { return t.using.Load()+t.watching.Load() > 0 }
 
-// tubes are the tubes that are used or watched, or were once: those have counts as long as there are jobs.
+// tubes are the tubes that connections use or watch, and former ones with jobs: a tube keeps its counts as long as it
+// has jobs.
 type tubes struct {
 	sched *sched.Scheduler
 
@@ -53,9 +54,9 @@ func (s *tubes) init(scheduler *sched.Scheduler) {
 	s.sched, s.byName = scheduler, make(map[string]*tube)
 }
 
-// of returns the tube of a name, made when it is missing or has ended, nil when there are too many. The caller holds
-// the lock.
-func (s *tubes) of(name string) *tube {
+// getOrMake returns the tube of a name, made when it is missing or has ended, nil when there are too many. The caller
+// holds the lock.
+func (s *tubes) getOrMake(name string) *tube {
 	t := s.byName[name]
 	if t != nil && name != defaultTube && !t.used() && !s.hasQueue(t.queue) {
 		delete(s.byName, name) // its last connection had jobs or watched it in the scheduler when it left
@@ -93,7 +94,7 @@ func (s *tubes) hasQueue(queue []byte) bool {
 func (s *tubes) use(name string) *tube {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.of(name)
+	t := s.getOrMake(name)
 	if t != nil {
 		t.using.Add(1)
 	}
@@ -106,7 +107,7 @@ func (s *tubes) unuse(now sched.Time, t *tube) { s.leave(now, t, &t.using) }
 func (s *tubes) watch(name string) *tube {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.of(name)
+	t := s.getOrMake(name)
 	if t != nil {
 		t.watching.Add(1)
 	}
@@ -132,10 +133,11 @@ func (s *tubes) leave(now sched.Time, t *tube, count *atomic.Int64) {
 	}
 }
 
-// keepPause has the queue of a paused tube, which may have gone with its last job, be paused before it gets another.
+// keepPause pauses the queue of a paused tube before it gets a job. The queue and its pause may have gone with its last
+// job.
 func (s *tubes) keepPause(now sched.Time, t *tube) {
 	if t.paused(now) {
-		_ = s.sched.PauseFor(now, t.queue, t.pausedUntil.Load()-now.Mono) // what comes next fails for the same reason
+		_ = s.sched.PauseFor(now, t.queue, t.pausedUntil.Load()-now.Mono) // the verb that follows fails for the same reason
 	}
 }
 
@@ -147,11 +149,12 @@ func (s *tubes) find(name string) (t *tube, ok bool) {
 	return t, ok
 }
 
-// made returns the tube of a name, made when it is missing. Of too many tubes it returns one that is not in the table.
-func (s *tubes) made(name string) *tube {
+// tubeFor returns the tube of a name, made when it is missing. Of too many tubes it returns one that is not in the
+// table.
+func (s *tubes) tubeFor(name string) *tube {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.of(name); t != nil {
+	if t := s.getOrMake(name); t != nil {
 		return t
 	}
 	return new(tube)
@@ -198,7 +201,7 @@ func (c *conversation) tubeOf(queue string) *tube {
 			}
 		}
 	}
-	return c.p.tubes.made(queue)
+	return c.p.tubes.tubeFor(queue)
 }
 
 // use changes the tube that puts, kicks and peeks are for.
@@ -288,7 +291,7 @@ func (c *conversation) pauseTube(r *codec.Request) {
 		c.word(codec.OutOfMemory)
 		return
 	}
-	t := c.p.tubes.made(string(r.Tube))
+	t := c.p.tubes.tubeFor(string(r.Tube))
 	t.pauses.Add(1)
 	t.pausedFor.Store(int64(r.Delay))
 	t.pausedUntil.Store(now.Mono + ms)

@@ -35,14 +35,14 @@ type conversation struct {
 	fetching bool              // a FETCH waits for its answer
 	idle     bool              // it waits for no job, only for the time to pass
 
-	beside *besideWork // a command that is handled off the event loop, or nil
+	offloaded *offloadWork // a command that is handled off the event loop, or nil
 }
 
 // Iterations of the hash of a password. The server says how many, so that each connection costs little and a recorded
 // hash is not found by trying all short passwords.
 const (
-	leastIterations = 4000
-	moreIterations  = 4096
+	minIterations  = 4000
+	moreIterations = 4096
 )
 
 // start is the Port.Start.
@@ -54,7 +54,7 @@ func (p *Protocol) start(s *protocol.Session) protocol.Conversation {
 	c.secret = binary.LittleEndian.Uint64(b[:])
 	if p.password != "" {
 		c.salt = strconv.FormatUint(binary.LittleEndian.Uint64(b[8:]), 16)
-		c.iterations = leastIterations + int(binary.LittleEndian.Uint16(b[16:]))%moreIterations
+		c.iterations = minIterations + int(binary.LittleEndian.Uint16(b[16:]))%moreIterations
 	}
 	p.connections.Add(1)
 	s.Touch()
@@ -127,8 +127,8 @@ const maxWorkerID = sched.MaxWorkerName - len(name) - 1
 // hello handles the first line, which is at in[handled:]. It leaves greeted false while the password is checked
 // off the event loop.
 func (c *conversation) hello(in []byte, handled int, line []byte) error {
-	if c.p.password != "" && c.beside == nil {
-		c.runBeside(in, handled, func(b *besideWork) {
+	if c.p.password != "" && c.offloaded == nil {
+		c.offload(in, handled, func(b *offloadWork) {
 			h, err := codec.ParseHello(line)
 			if b.hello = h; err != nil {
 				return
@@ -143,11 +143,11 @@ func (c *conversation) hello(in []byte, handled int, line []byte) error {
 		return nil
 	}
 	var h *codec.Hello
-	if b := c.beside; b != nil {
+	if b := c.offloaded; b != nil {
 		if !b.done {
 			return nil
 		}
-		if c.beside, h = nil, b.hello; h != nil && !b.proved {
+		if c.offloaded, h = nil, b.hello; h != nil && !b.proved {
 			c.refuse(codeError, errPassword.Error())
 			return errPassword
 		}
@@ -180,7 +180,7 @@ func (c *conversation) greet(h *codec.Hello) {
 // command handles one line. handled is false when it is handled off the event loop, or has to come again.
 func (c *conversation) command(in []byte, at int, line []byte) (handled bool, err error) {
 	word, text := codec.Cut(line)
-	if c.beside != nil || len(line) > largeLine || isLong(word) {
+	if c.offloaded != nil || len(line) > largeLine || isLong(word) {
 		return c.runCommand(in, at, word, text), nil
 	}
 	c.p.commands.Add(1)

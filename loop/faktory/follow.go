@@ -10,7 +10,7 @@ import (
 // traits is Rules.Traits: the server is told of jobs that are unique or tracked.
 func traits(workload []byte) sched.Traits {
 	c := codec.StoredCustom(workload)
-	return sched.Traits{Expires: c.ExpiresAt != 0, Told: c.Tracked || c.UniqueFor != 0}
+	return sched.Traits{Expires: c.ExpiresAt != 0, Follow: c.Tracked || c.UniqueFor != 0}
 }
 
 // expiry is Rules.Expiry.

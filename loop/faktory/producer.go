@@ -19,7 +19,7 @@ func timestamp(micros int64) string {
 	return time.UnixMicro(micros).UTC().Format(time.RFC3339Nano)
 }
 
-// pusher submits jobs, on an event loop or beside it.
+// pusher submits jobs, on an event loop or off it.
 type pusher struct {
 	p    *Protocol
 	now  sched.Time

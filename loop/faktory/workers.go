@@ -7,7 +7,7 @@ import (
 	codec "treadle/codec/faktory"
 )
 
-// state is what a worker process does. It only grows.
+// state is the state of a worker process. It advances and never goes back.
 type state int32
 
 const (

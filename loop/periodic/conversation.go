@@ -335,7 +335,7 @@ const (
 func appendHandle(out []byte, run sched.Run) []byte {
 	out = append(out, handleLen)
 	out = binary.BigEndian.AppendUint16(out, run.Shard|uint16(run.Space)<<spaceShift)
-	out = binary.BigEndian.AppendUint32(out, run.Slot)
+	out = binary.BigEndian.AppendUint32(out, run.Record)
 	return binary.BigEndian.AppendUint64(out, run.Number)
 }
 
@@ -350,7 +350,7 @@ func parseHandle(in []byte) (run sched.Run, rest []byte, ok bool) {
 	return sched.Run{
 		Shard:  where & (1<<spaceShift - 1),
 		Space:  sched.Space(where >> spaceShift),
-		Slot:   binary.BigEndian.Uint32(handle[2:]),
+		Record: binary.BigEndian.Uint32(handle[2:]),
 		Number: binary.BigEndian.Uint64(handle[6:]),
 	}, rest, true
 }

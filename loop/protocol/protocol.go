@@ -48,7 +48,7 @@ type Restorer interface {
 
 // Follower is a Protocol that follows jobs of its spaces.
 type Follower interface {
-	// Follow is called as sched.Options.Told is: under a lock of the scheduler, for jobs of Traits.Told.
+	// Follow is called as sched.Options.Follow is: under a lock of the scheduler, for jobs of Traits.Follow.
 	Follow(j *sched.Job, e sched.Effect)
 	// FollowRestored is called for each job of the journal that has not ended. started reports whether it was handed
 	// out before. FollowRestored keeps no view of j.

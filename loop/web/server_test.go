@@ -76,17 +76,17 @@ func TestTransferMoves(t *testing.T) {
 		all := Transfers{Budget: budget.Budget{Most: 3 * size}}
 		var slowEnd stubPeer
 		_, slow := all.Begin(t.Context(), &slowEnd)
-		var deaf []*stubPeer
+		var stalled []*stubPeer
 		err := run(slow, &slowPeer{moves: func() {
-			deaf = append(deaf, &stubPeer{})
-			_, one := all.Begin(t.Context(), deaf[len(deaf)-1])
+			stalled = append(stalled, &stubPeer{})
+			_, one := all.Begin(t.Context(), stalled[len(stalled)-1])
 			one.Hold(size)
 		}, sends: strings.NewReader(strings.Repeat("x", size))})
-		if err != nil || slowEnd.ended || len(deaf) < pieces {
-			t.Errorf("%s: %v, ended by the server: %v, after %d pieces", name, err, slowEnd.ended, len(deaf))
+		if err != nil || slowEnd.ended || len(stalled) < pieces {
+			t.Errorf("%s: %v, ended by the server: %v, after %d pieces", name, err, slowEnd.ended, len(stalled))
 		}
-		for i, p := range deaf {
-			if want := i < len(deaf)-2; p.ended != want {
+		for i, p := range stalled {
+			if want := i < len(stalled)-2; p.ended != want {
 				t.Errorf("%s: peer %d is given up: %v", name, i, p.ended)
 			}
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 // kts46 holds the tests of the MongoDB of kts46 sites, with simulated original workers of both versions. Tests of an
-// outage need a double and are not among them.
+// outage need a fake and are not among them.
 var kts46 = []string{
 	"TestProjects", "TestJobs", "TestDeleteJob", "TestBrokenJobs", "TestStatistics",
 	"TestOriginalWorkers", "TestExistingProjects", "TestChangedBeside", "TestMarkedBeside", "TestRestart",

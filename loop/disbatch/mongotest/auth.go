@@ -16,14 +16,14 @@ const (
 	codeAuthFailed   = 18
 )
 
-// users holds the users of a double.
+// users holds the users of a fake.
 type users struct {
 	source    string                   // database of the users
 	mechanism map[string]*scram.Server // by name
 }
 
 // Require makes connections authenticate as one of the users of a database before any other command, with SCRAM-SHA-1,
-// or with SCRAM-SHA-256 if the release of the double has it.
+// or with SCRAM-SHA-256 if the release of the fake has it.
 func (s *Server) Require(source string, passwords map[string]string) error {
 	sha1, err := scramServer(scram.SHA1, passwords, func(name, password string) (*scram.Client, error) {
 		sum := md5.Sum([]byte(name + ":mongo:" + password)) // form of a password with SCRAM-SHA-1
@@ -50,7 +50,7 @@ func scramServer(hash scram.HashGeneratorFcn, passwords map[string]string, clien
 			return nil, err
 		}
 		// Drivers accept no fewer than 4096 iterations.
-		if known[name], err = c.GetStoredCredentialsWithError(scram.KeyFactors{Salt: "a double's salt", Iters: 4096}); err != nil {
+		if known[name], err = c.GetStoredCredentialsWithError(scram.KeyFactors{Salt: "a fake's salt", Iters: 4096}); err != nil {
 			return nil, err
 		}
 	}

@@ -13,14 +13,14 @@ type commandError struct {
 	text string
 }
 
-// store is the data of a double. Its lock makes every command atomic.
+// store is the data of a fake. Its lock makes every command atomic.
 type store struct {
 	mu          sync.Mutex
 	collections map[string]*collection
 	cursors     map[int64]*cursor
 	lastCursor  int64
 	version     Version
-	replicaSet  string // name of the replica set with the double as its primary; empty: none
+	replicaSet  string // name of the replica set with the fake as its primary; empty: none
 	address     string // address in the replica set
 	concerns    map[string]bson.Raw
 	noJournal   bool

@@ -2,7 +2,7 @@ package mongotest
 
 import "go.mongodb.org/mongo-driver/bson"
 
-// WithoutJournal makes the double refuse journaled writes, as a server without a journal does.
+// WithoutJournal makes the fake refuse journaled writes, as a server without a journal does.
 func (s *Server) WithoutJournal(yes bool) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()

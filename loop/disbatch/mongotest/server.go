@@ -33,7 +33,7 @@ const (
 	NumFaults       // number of kinds, with None
 )
 
-// Server is a double, with or without a listener. Its methods are safe for concurrent use.
+// Server is a fake, with or without a listener. Its methods are safe for concurrent use.
 type Server struct {
 	address string
 	store   *store
@@ -48,7 +48,7 @@ type Server struct {
 	serving  sync.WaitGroup
 }
 
-// Start starts an empty double on a port of this host.
+// Start starts an empty fake on a port of this host.
 func Start() (*Server, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -60,7 +60,7 @@ func Start() (*Server, error) {
 	return s, nil
 }
 
-// New returns an empty double without a listener. ServeConn serves its clients.
+// New returns an empty fake without a listener. ServeConn serves its clients.
 func New() *Server {
 	return &Server{store: newStore(), conns: make(map[net.Conn]bool), calls: make(map[string]int)}
 }

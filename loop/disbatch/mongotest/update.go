@@ -38,7 +38,7 @@ func changed(doc, update bson.Raw, inserting bool) bson.Raw {
 // apply applies one field of an update operator.
 func apply(d bson.D, operator string, e bson.RawElement, inserting bool) bson.D {
 	if strings.Contains(e.Key(), ".") {
-		panic(commandError{2, "the double does not update below the top: " + e.Key()})
+		panic(commandError{2, "the fake does not update below the top: " + e.Key()})
 	}
 	at := -1
 	for i := range d {

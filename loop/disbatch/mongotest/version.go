@@ -14,7 +14,7 @@ type Version struct {
 	Min, Max int32
 }
 
-// Releases of a double: those of Disbatch sites, and those at limits of the driver. MongoDB36 is the oldest that it
+// Releases of a fake: those of Disbatch sites, and those at limits of the driver. MongoDB36 is the oldest that it
 // supports.
 var (
 	MongoDB34 = Version{"3.4.24", 0, 5}
@@ -42,21 +42,21 @@ var since = map[string]map[string]int32{
 	"createIndexes": {"commitQuorum": 9, "comment": 9},
 }
 
-// SetVersion changes the release of the double, which is MongoDB70 initially. Open connections stay.
+// SetVersion changes the release of the fake, which is MongoDB70 initially. Open connections stay.
 func (s *Server) SetVersion(v Version) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	s.store.version = v
 }
 
-// release returns the release of the double.
+// release returns the release of the fake.
 func (s *Server) release() Version {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	return s.store.version
 }
 
-// SetReplicaSet makes the double the primary of a replica set. It is a standalone server initially.
+// SetReplicaSet makes the fake the primary of a replica set. It is a standalone server initially.
 func (s *Server) SetReplicaSet(name string) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -77,7 +77,7 @@ func (c *call) checkVersion(command bson.D) {
 }
 
 func buildInfo(c *call) bson.D {
-	return bson.D{{Key: "version", Value: c.version.Name}, {Key: "modules", Value: bson.A{"double"}}}
+	return bson.D{{Key: "version", Value: c.version.Name}, {Key: "modules", Value: bson.A{"fake"}}}
 }
 
 // hello answers the first command of a connection with the version, the limits and the mechanisms of authentication.

@@ -16,7 +16,7 @@ import (
 	"treadle/loop/disbatch/store"
 )
 
-// BenchmarkTasks measures a node that claims, runs and finishes trivial tasks, on a double that shares its processors.
+// BenchmarkTasks measures a node that claims, runs and finishes trivial tasks, on a fake that shares its processors.
 func BenchmarkTasks(b *testing.B) {
 	for plugin, entry := range map[string]string{"function": `{"kind": "function"}`, "exec": `{"kind": "exec", "command": ["/bin/true"]}`} {
 		for _, threads := range []int{1, 4, 20} {
@@ -25,13 +25,13 @@ func BenchmarkTasks(b *testing.B) {
 	}
 }
 
-// benchStore returns the configuration and the store of a double.
+// benchStore returns the configuration and the store of a fake.
 func benchStore(b *testing.B, entry string) (*config.File, *store.Store) {
-	double, err := mongotest.Start()
+	fake, err := mongotest.Start()
 	check(b, err)
-	b.Cleanup(double.Stop)
+	b.Cleanup(fake.Stop)
 	path := b.TempDir() + "/config.json"
-	check(b, os.WriteFile(path, fmt.Appendf(nil, `{"mongohost": %q, "treadle_plugins": {"P": %s}}`, double.Address(), entry), 0o600))
+	check(b, os.WriteFile(path, fmt.Appendf(nil, `{"mongohost": %q, "treadle_plugins": {"P": %s}}`, fake.Address(), entry), 0o600))
 	c, err := config.Read(path)
 	check(b, err)
 	site, err := store.Open(c.Connection(config.ComponentWeb))
@@ -117,7 +117,7 @@ func benchTasks(b *testing.B, entry string, threads int) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
 }
 
-// BenchmarkIdleNode measures an idle node: its part of a processor, including the double's.
+// BenchmarkIdleNode measures an idle node: its part of a processor, including the fake's.
 func BenchmarkIdleNode(b *testing.B) {
 	c, site := benchStore(b, `{"kind": "function"}`)
 	benchQueue(b, site, 4)

@@ -38,7 +38,7 @@ func TestFaults(t *testing.T) {
 				n, err := s.Store.CountTasks(s.Ctx, d("status", 1, "complete", true))
 				return err == nil && n == tasks
 			})
-			s.Double.Inject(nil)
+			s.Fake.Inject(nil)
 			s.Until("the counters", func() bool {
 				q, err := s.Store.Queue(s.Ctx, q.ID.Hex())
 				return err == nil && (q.Schema == store.Schema2018 || q.Todo == 0 && q.Total == tasks)
@@ -254,9 +254,9 @@ func TestLateHeartbeat(t *testing.T) {
 	s := newFaultySite(t)
 	must(t, s.Store.ReportNode(s.Ctx, "me", time.Now(), nil))
 	var finds atomic.Int64
-	s.Double.Inject(func(command string) mongotest.Fault {
+	s.Fake.Inject(func(command string) mongotest.Fault {
 		if command == "find" && finds.Add(1) == 3 { // after the reads of Usable and of the entry
-			s.Double.Run(d("update", "nodes", "$db", s.Config.Database, "updates", bson.A{
+			s.Fake.Run(d("update", "nodes", "$db", s.Config.Database, "updates", bson.A{
 				d("q", d("node", "me"), "u", set(d("timestamp", primitive.NewDateTimeFromTime(time.Now().Add(time.Hour))))),
 			}))
 		}
@@ -272,7 +272,7 @@ func TestOutageAtStart(t *testing.T) {
 	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 1))
 	ids := s.Fill(&q, d("commands", "a"))
 	var finds atomic.Int64
-	s.Double.Inject(func(command string) mongotest.Fault {
+	s.Fake.Inject(func(command string) mongotest.Fault {
 		if command != "find" {
 			return mongotest.None
 		}
@@ -283,7 +283,7 @@ func TestOutageAtStart(t *testing.T) {
 	})
 	s.node("me")
 	s.Until("its reading of the entry", func() bool { return finds.Load() > 4 })
-	s.Double.Inject(nil)
+	s.Fake.Inject(nil)
 	s.Ends(ids...)
 }
 

@@ -18,11 +18,11 @@ func TestJournaledWrites(t *testing.T) {
 	f := func(attributes, want string, noJournal bool) {
 		t.Helper()
 		s := newFaultySite(t, attributes)
-		s.Double.WithoutJournal(noJournal)
+		s.Fake.WithoutJournal(noJournal)
 		q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 1))
 		s.Fill(&q, d("commands", "a"))
 		tasks := s.Config.Database + ".tasks"
-		concern := func(command string) string { return fmt.Sprint(s.Double.WriteConcern(command, tasks)) }
+		concern := func(command string) string { return fmt.Sprint(s.Fake.WriteConcern(command, tasks)) }
 		created := concern("insert")
 		db := s.Store
 		task, err := db.Claim(s.Ctx, &q, "me", time.Now())

@@ -16,7 +16,7 @@ import (
 func (s *site) countTogether(claims int) {
 	var mu sync.Mutex
 	made, all := 0, make(chan struct{})
-	s.Double.Inject(func(command string) mongotest.Fault {
+	s.Fake.Inject(func(command string) mongotest.Fault {
 		switch command {
 		case "findAndModify":
 			mu.Lock()
@@ -61,7 +61,7 @@ func TestConcurrentClaimsFillLimit(t *testing.T) {
 					})
 				}
 				all.Wait()
-				s.Double.Inject(nil)
+				s.Fake.Inject(nil)
 				if len(kept) != min(threads, left) {
 					t.Fatalf("%d of %d claims are kept with %d tasks left", len(kept), nodes, left)
 				}

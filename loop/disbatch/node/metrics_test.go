@@ -76,9 +76,9 @@ func TestMetricsOfStoppingNode(t *testing.T) {
 	s.Fill(&q, sitetest.Payloads(5)...)
 	n := s.node("me", with(w), func(o *Options) { o.Functions = unseen{w} })
 	s.counted(n, "claims_total 3", "slots 3", "tasks 3", "queues 1")
-	s.Double.Stop()
+	s.Fake.Stop()
 	s.Until("an error", func() bool { return metric(n, "database_errors_total") > 0 })
-	must(t, s.Double.Resume())
+	must(t, s.Fake.Resume())
 	n.stop()
 	s.counted(n, "claims_total 3", "given_back_total 3", "slots 0", "tasks 0", "tasks_total succeeded 0")
 }
@@ -122,7 +122,7 @@ func TestMetricsDuringOutage(t *testing.T) {
 	s, log := newFaultySite(t), &listened{}
 	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 1))
 	ids := s.Fill(&q, d("commands", "a"))
-	s.Double.Stop()
+	s.Fake.Stop()
 	s.node("me", func(o *Options) { o.HTTP, o.Log = "127.0.0.1:0", slog.New(slog.NewTextHandler(log, nil)) })
 	url := ""
 	s.Until("an address", func() bool {
@@ -141,6 +141,6 @@ func TestMetricsDuringOutage(t *testing.T) {
 		return regexp.MustCompile(`(?m)^treadle_disbatch_database_errors_total [1-9]`).Match(text) &&
 			strings.Contains(string(text), `treadle_disbatch_tasks_total{end="succeeded"} 0`)
 	})
-	must(t, s.Double.Resume())
+	must(t, s.Fake.Resume())
 	s.Ends(ids...)
 }

@@ -22,7 +22,7 @@ import (
 func impatient(t *testing.T, lines ...string) *site {
 	t.Helper()
 	s := newFaultySite(t, lines...)
-	s.Config.MongoHost = "mongodb://" + s.Double.Address() + "/?timeoutMS=200&serverSelectionTimeoutMS=100&connectTimeoutMS=100"
+	s.Config.MongoHost = "mongodb://" + s.Fake.Address() + "/?timeoutMS=200&serverSelectionTimeoutMS=100&connectTimeoutMS=100"
 	return s
 }
 
@@ -64,13 +64,13 @@ func TestOutage(t *testing.T) {
 // outage.
 func (s *site) disappear(way string) (calls func() int64, back func()) {
 	var asked atomic.Int64
-	accepted, gone := int64(s.Double.Accepted()), make(chan struct{})
-	calls = func() int64 { return asked.Load() + int64(s.Double.Accepted()) - accepted }
+	accepted, gone := int64(s.Fake.Accepted()), make(chan struct{})
+	calls = func() int64 { return asked.Load() + int64(s.Fake.Accepted()) - accepted }
 	if way == "refused" {
-		s.Double.Stop()
-		return calls, func() { must(s.T, s.Double.Resume()) }
+		s.Fake.Stop()
+		return calls, func() { must(s.T, s.Fake.Resume()) }
 	}
-	s.Double.Inject(func(command string) mongotest.Fault {
+	s.Fake.Inject(func(command string) mongotest.Fault {
 		asked.Add(1)
 		forbidden := mongotest.Refuse
 		if strings.EqualFold(command, "ismaster") || command == "hello" {
@@ -88,7 +88,7 @@ func (s *site) disappear(way string) (calls func() int64, back func()) {
 		return mongotest.None
 	})
 	return calls, func() {
-		s.Double.Inject(nil)
+		s.Fake.Inject(nil)
 		close(gone)
 	}
 }
@@ -130,7 +130,7 @@ func TestRunnerStopsWithoutDatabase(t *testing.T) {
 		done <- p.perform(ctx, &assignment{Task: task.Raw, Plugin: s.Config.TreadlePlugins["Wait"], Schema: store.Schema2018})
 	}()
 	s.Status(id, store.StatusRunning)
-	s.Double.Stop()
+	s.Fake.Stop()
 	end()
 	select {
 	case err := <-done:

@@ -157,7 +157,7 @@ func TestRunnerContract(t *testing.T) {
 	f("Failing", unableToComplete, "ended with 9\nwhy")
 	f("Loud", unableToComplete, "ended with 9\nxxx")
 	f("Loud", unableToComplete, "xxxwhy\n")
-	if s.Double != nil { // FerretDB accepts documents over 16 MiB
+	if s.Fake != nil { // FerretDB accepts documents over 16 MiB
 		if got := s.endOf("Failing", d("a", strings.Repeat("p", 16<<20-235))); got.Status != 2 || sitetest.Stored(&got, "stderr") != "" {
 			t.Errorf("without room for a reason it ended with status %d and %q", got.Status, sitetest.Stored(&got, "stderr"))
 		}

@@ -14,7 +14,7 @@ func newSite(t *testing.T, lines ...string) *site {
 	return &site{sitetest.New(t, lines...)}
 }
 
-// newFaultySite is newSite on a double, for faults that a real database does not inject.
+// newFaultySite is newSite on a fake, for faults that a real database does not inject.
 func newFaultySite(t *testing.T, lines ...string) *site {
 	t.Helper()
 	return &site{sitetest.NewFaulty(t, lines...)}

@@ -40,9 +40,9 @@ func TestUnusableDatabase(t *testing.T) {
 		return RunTask(ctx, c, TaskOptions{Task: primitive.NewObjectID().Hex()}, slog.New(slog.DiscardHandler))
 	})
 
-	double := sitetest.StartDouble(t)
-	must(t, double.Require("jobs", map[string]string{config.ComponentNode: "a", config.ComponentRunner: "c"}))
-	c, err := config.Parse([]byte(fmt.Sprintf(`{"mongohost": %q, "database": "jobs", "auth": {"disbatchd": "a", "task_runner": "x"}}`, double.Address())))
+	fake := sitetest.StartFake(t)
+	must(t, fake.Require("jobs", map[string]string{config.ComponentNode: "a", config.ComponentRunner: "c"}))
+	c, err := config.Parse([]byte(fmt.Sprintf(`{"mongohost": %q, "database": "jobs", "auth": {"disbatchd": "a", "task_runner": "x"}}`, fake.Address())))
 	must(t, err)
 	node, err := New(Options{Config: c, Name: "me", Executor: []string{"/bin/false"}})
 	must(t, err)

@@ -23,10 +23,10 @@ import (
 	"treadle/loop/disbatch/store"
 )
 
-// Site is a database for one test: a double, or the MongoDB of TREADLE_TEST_MONGODB.
+// Site is a database for one test: a fake, or the MongoDB of TREADLE_TEST_MONGODB.
 type Site struct {
 	T      *testing.T
-	Double *mongotest.Server // nil with a real database
+	Fake   *mongotest.Server // nil with a real database
 	Config *config.File
 	Store  *store.Store
 	Ctx    context.Context // context of the test
@@ -45,8 +45,8 @@ func New(t *testing.T, lines ...string) *Site {
 	s := &Site{T: t, Ctx: t.Context()}
 	address := realMongo
 	if address == "" {
-		s.Double = StartDouble(t)
-		address = s.Double.Address()
+		s.Fake = StartFake(t)
+		address = s.Fake.Address()
 	}
 	address = patient(address)
 	text := fmt.Sprintf("{ # a test's\n\"mongohost\": %q, \"database\": %q,\n%s }", address, "treadle_"+primitive.NewObjectID().Hex(), strings.Join(lines, "\n"))
@@ -57,7 +57,7 @@ func New(t *testing.T, lines ...string) *Site {
 	Must(t, err)
 	s.open()
 	t.Cleanup(func() {
-		if s.Double == nil {
+		if s.Fake == nil {
 			_ = s.DB.Drop(context.Background()) // the test has ended
 		}
 		s.Store.Close()
@@ -103,8 +103,8 @@ func patient(host string) string {
 	return fmt.Sprintf("mongodb://%s/?timeoutMS=%d", host, Patience.Milliseconds())
 }
 
-// StartDouble starts a double of MongoDB for one test.
-func StartDouble(t *testing.T) *mongotest.Server {
+// StartFake starts a fake MongoDB for one test.
+func StartFake(t *testing.T) *mongotest.Server {
 	t.Helper()
 	d, err := mongotest.Start()
 	Must(t, err)
@@ -169,14 +169,14 @@ func (s *Site) File(task primitive.ObjectID, name, text string) primitive.Object
 	return id
 }
 
-// NewFaulty is New on a double, for faults that a real database does not inject.
+// NewFaulty is New on a fake, for faults that a real database does not inject.
 func NewFaulty(t *testing.T, lines ...string) *Site {
 	t.Helper()
 	s := New(t, lines...)
-	if s.Double == nil {
-		s.Double = StartDouble(t)
+	if s.Fake == nil {
+		s.Fake = StartFake(t)
 		s.Store.Close()
-		s.Config.MongoHost, s.Config.Auth = patient(s.Double.Address()), nil
+		s.Config.MongoHost, s.Config.Auth = patient(s.Fake.Address()), nil
 		text := fmt.Sprintf("{\"mongohost\": %q, \"database\": %q,\n%s }", s.Config.MongoHost, s.Config.Database, strings.Join(lines, "\n"))
 		Must(t, os.WriteFile(s.Config.Path, []byte(text), 0o600))
 		s.open()
@@ -188,7 +188,7 @@ func NewFaulty(t *testing.T, lines ...string) *Site {
 func (s *Site) Faults(seed uint64, oneIn int, commands ...string) {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(seed, 0))
-	s.Double.Inject(func(command string) mongotest.Fault {
+	s.Fake.Inject(func(command string) mongotest.Fault {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, c := range commands {
@@ -329,13 +329,13 @@ func OnReleases(t *testing.T, run func(*testing.T, *Site)) {
 		for _, set := range []string{"", "rs0"} {
 			t.Run(version.Name+set, func(t *testing.T) {
 				s := NewFaulty(t)
-				Must(t, s.Double.Require("jobs", map[string]string{config.ComponentNode: "pencil", config.ComponentWeb: "p"}))
-				s.Double.SetVersion(version)
+				Must(t, s.Fake.Require("jobs", map[string]string{config.ComponentNode: "pencil", config.ComponentWeb: "p"}))
+				s.Fake.SetVersion(version)
 				if set != "" {
-					s.Double.SetReplicaSet(set)
+					s.Fake.SetReplicaSet(set)
 				}
 				text := fmt.Sprintf(`{"mongohost": "mongodb://%s/?%s", "database": "jobs", "auth": {"disbatchd": "pencil", "disbatch_web": "p"}, "attributes": {"replica_set_name": %q}}`,
-					s.Double.Address(), Limits, set)
+					s.Fake.Address(), Limits, set)
 				c, err := config.Parse([]byte(text))
 				Must(t, err)
 				s.Store.Close()
@@ -355,11 +355,11 @@ func OnReleases(t *testing.T, run func(*testing.T, *Site)) {
 func OnUnusable(t *testing.T, run func(context.Context, *config.File) error) {
 	f := func(want, attributes, auth string, change func(*mongotest.Server)) {
 		t.Helper()
-		double := StartDouble(t)
-		Must(t, double.Require("jobs", map[string]string{config.ComponentNode: "a", config.ComponentWeb: "b", config.ComponentRunner: "c"}))
-		change(double)
+		fake := StartFake(t)
+		Must(t, fake.Require("jobs", map[string]string{config.ComponentNode: "a", config.ComponentWeb: "b", config.ComponentRunner: "c"}))
+		change(fake)
 		c, err := config.Parse([]byte(fmt.Sprintf(`{"mongohost": "mongodb://%s/?%s", "database": "jobs", "attributes": {%s}, "auth": {%s}}`,
-			double.Address(), Limits, attributes, auth)))
+			fake.Address(), Limits, attributes, auth)))
 		Must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), Patience)
 		defer cancel()

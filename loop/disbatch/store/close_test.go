@@ -37,12 +37,12 @@ func TestCloseRests(t *testing.T) {
 	hangs := time.AfterFunc(sitetest.Patience, func() { panic("Close keeps a processor busy") })
 	defer hangs.Stop()
 	synctest.Test(t, func(t *testing.T) {
-		double, end := mongotest.New(), make(mute)
+		fake, end := mongotest.New(), make(mute)
 		c, err := config.Parse([]byte(`{"mongohost": "database"}`))
 		must(t, err)
 		c.Dial = dialer(func() (net.Conn, error) {
 			near, far := net.Pipe()
-			go double.ServeConn(far, end)
+			go fake.ServeConn(far, end)
 			return near, nil
 		})
 		site, err := store.Open(c.Connection(config.ComponentNode))

@@ -80,10 +80,10 @@ func TestLateClaimKeepsDialect(t *testing.T) {
 	q := s.Queue(d("name", "a", "constructor", config.DemoPlugin, "maxthreads", 1))
 	id := s.Fill(&q, sitetest.Payloads(1)...)[0]
 	updates := 0 // the first and the second
-	s.Double.Inject(func(command string) mongotest.Fault {
+	s.Fake.Inject(func(command string) mongotest.Fault {
 		if command == "update" {
 			if updates++; updates == 2 {
-				s.Double.Run(d("update", "tasks", "$db", s.Config.Database, "updates", bson.A{
+				s.Fake.Run(d("update", "tasks", "$db", s.Config.Database, "updates", bson.A{
 					d("q", d("_id", id), "u", set(d("node", "me", "status", store.StatusClaimed))),
 				}))
 			}

@@ -41,7 +41,7 @@ func authority(t *testing.T) (file string, pair tls.Certificate) {
 	return file, tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// overTLS listens with TLS in front of a double and returns the address.
+// overTLS listens with TLS in front of a fake and returns the address.
 func overTLS(t *testing.T, to string, pair tls.Certificate) string {
 	t.Helper()
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
@@ -96,7 +96,7 @@ func pings(t *testing.T, text string) error {
 func TestTLS(t *testing.T) {
 	ca, pair := authority(t)
 	other, _ := authority(t)
-	address := overTLS(t, sitetest.StartDouble(t).Address(), pair)
+	address := overTLS(t, sitetest.StartFake(t).Address(), pair)
 	// The driver's error is the last one of the time, so that needs to be long enough for a handshake on a busy
 	// machine.
 	const limits = "timeoutMS=10000&serverSelectionTimeoutMS=2000"
@@ -123,7 +123,7 @@ func TestTLS(t *testing.T) {
 // TestAuthentication: passwords of auth, of attributes and of the address, each with its user and database. The error
 // for a wrong password names the setting.
 func TestAuthentication(t *testing.T) {
-	d := sitetest.StartDouble(t)
+	d := sitetest.StartFake(t)
 	must(t, d.Require("jobs", map[string]string{config.ComponentNode: "pencil", "alice": "p:ß"}))
 	f := func(login, database, more, want string) {
 		t.Helper()

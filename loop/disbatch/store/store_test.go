@@ -65,8 +65,8 @@ func TestFilesHaveChunksOfCharacters(t *testing.T) {
 // others.
 func TestIndexesReportErrors(t *testing.T) {
 	s := newSite(t)
-	s.Queue(d("name", "twin", "plugin", "P"))
-	s.Queue(d("name", "twin", "plugin", "P"))
+	s.Queue(d("name", "same", "plugin", "P"))
+	s.Queue(d("name", "same", "plugin", "P"))
 	if faults := s.Store.EnsureIndexes(s.Ctx); len(faults) != 1 || !strings.Contains(faults[0].Error(), "queues") {
 		t.Errorf("faults: %v", faults)
 	}

@@ -71,12 +71,12 @@ func FuzzCommandInterface(f *testing.F) {
 	f.Add([]byte(first + "GET /search?filter=%7B%22status%22%3A%7B%22%24gt%22%3A0%7D%7D&output=1&limit=1&skip=0 -\nPOST /page/queues/demo application/x-www-form-urlencoded threads=3&sort=lifo\nPOST /page/nodes/vm application/x-www-form-urlencoded maxthreads="))
 	f.Add([]byte("= queues {\"name\":{\"$numberDouble\":\"NaN\"},\"constructor\":[1],\"maxthreads\":{\"$date\":{\"$numberLong\":\"-1\"}}}\n= nodes {\"node\":1}\n= config {\"active\":1,\"plugins\":{\"$regex\":\"(\",\"$options\":\"i\"}}\nGET /plugins -"))
 	f.Add([]byte(first + "POST /tasks/search application/json {\"filter\":{\"$or\":[{\"_id\":{\"$oid\":\"x\"}},{\"params.commands\":{\"$regex\":\"^a\"}}]},\"options\":{\"sort\":{\"_id\":-1},\"projection\":{\"params\":1},\"limit\":3},\"count\":0,\"terse\":false,\"pretty\":1}"))
-	double, err := mongotest.Start()
+	fake, err := mongotest.Start()
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Cleanup(double.Stop)
-	c, err := config.Parse([]byte(fmt.Sprintf("{\"mongohost\": %q, %s}", double.Address(), demoPlugins)))
+	f.Cleanup(fake.Stop)
+	c, err := config.Parse([]byte(fmt.Sprintf("{\"mongohost\": %q, %s}", fake.Address(), demoPlugins)))
 	if err != nil {
 		f.Fatal(err)
 	}

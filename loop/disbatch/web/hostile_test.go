@@ -219,10 +219,10 @@ func TestLargeTasksFromQuery(t *testing.T) {
 	f := func(params string) {
 		t.Helper()
 		s.json("POST", "/tasks/q/tasks", `{"filter":{"status":5},"params":`+params+`}`, http.StatusOK)
-		if s.Double == nil {
+		if s.Fake == nil {
 			return
 		}
-		calls := s.Double.Calls("insert") - before
+		calls := s.Fake.Calls("insert") - before
 		if want := 40 * each / insertBytes; calls < want {
 			t.Errorf("%d insertions, of 40 MiB", calls)
 		}
@@ -232,8 +232,8 @@ func TestLargeTasksFromQuery(t *testing.T) {
 		_, err := s.Tasks.InsertOne(s.Ctx, d("queue", q.ID, "status", 5, "params", d("a", strings.Repeat("y", each))))
 		must(t, err)
 	}
-	if s.Double != nil {
-		before = s.Double.Calls("insert")
+	if s.Fake != nil {
+		before = s.Fake.Calls("insert")
 	}
 	f(`{"a":"document.params.a"}`)
 	f(`{"a":"` + strings.Repeat("x", each) + `"}`)

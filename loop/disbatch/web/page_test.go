@@ -319,11 +319,11 @@ func TestOtherHosts(t *testing.T) {
 
 func TestADatabaseThatIsAway(t *testing.T) {
 	s := newWebSite(t, demoPlugins)
-	if s.Double == nil {
+	if s.Fake == nil {
 		return // a real server cannot be stopped
 	}
-	s.Double.Stop()
-	address := s.Double.Address()
+	s.Fake.Stop()
+	address := s.Fake.Address()
 	s.Config.MongoHost = "mongodb://" + address + "/?serverSelectionTimeoutMS=50"
 	site, err := store.Open(s.Config.Connection(config.ComponentWeb))
 	must(t, err)
@@ -335,7 +335,7 @@ func TestADatabaseThatIsAway(t *testing.T) {
 	s.says("POST", "/tasks/q", `[{"a":1}]`, 400, "Could not create tasks: ")
 	s.says("GET", "/plugins", "", 200, `["Disbatch::Plugin::Demo"]`)
 	s.page("/", 503, "Could not read queues and nodes")
-	must(t, s.Double.Resume())
+	must(t, s.Fake.Resume())
 	for tries := 0; ; tries++ { // each try waits for the database
 		status, _, text := s.do("GET", "/queues", "-", "")
 		if status == 200 {
@@ -448,12 +448,12 @@ func TestLateNodes(t *testing.T) {
 // TestTasksThatAreThereAreNotRefused: a client would create refused tasks again.
 func TestTasksThatAreThereAreNotRefused(t *testing.T) {
 	s := newWebSite(t, demoPlugins)
-	if s.Double == nil {
+	if s.Fake == nil {
 		return // a real server has no injected faults
 	}
 	s.Queue(d("name", "old", "constructor", "P", "count_todo", 0, "count_total", 0))
 	fail := func(what string) {
-		s.Double.Inject(func(command string) mongotest.Fault {
+		s.Fake.Inject(func(command string) mongotest.Fault {
 			if command == what {
 				return mongotest.LoseCall
 			}
@@ -465,7 +465,7 @@ func TestTasksThatAreThereAreNotRefused(t *testing.T) {
 	wants(t, v, 1, "MongoDB::InsertManyResult", "inserted", 1, "index")
 	fail("insert")
 	s.says("POST", "/tasks/old", `[{"a":3}]`, 400, "Could not create tasks")
-	s.Double.Inject(nil)
+	s.Fake.Inject(nil)
 	if n, err := s.Store.CountTasks(s.Ctx, bson.D{}); err != nil || n != 2 {
 		t.Errorf("there are %d tasks, %v", n, err)
 	}

@@ -276,22 +276,22 @@ func TestUnsent(t *testing.T) {
 		}
 	})
 	c := r.client()
-	var deaf []*peer
+	var stalled []*peer
 	for n := range 6 {
 		p := r.friend("")
 		p.send(frames("", "large"))
-		deaf = append(deaf, p)
+		stalled = append(stalled, p)
 		r.until("its turn", func(s Stats) bool { return s.Requests == int64(n+1) })
 	}
 	r.until("overflows", func(s Stats) bool { return s.Overflows >= 3 })
-	for _, p := range deaf[4:] { // nearly the last to ask
+	for _, p := range stalled[4:] { // nearly the last to ask
 		p.skip(2 + 9 + large)
 	}
 	p := r.friend("")
 	p.send(frames("", "large"))
 	p.skip(2 + 9 + large)
 	r.serves(c)
-	for _, p := range deaf {
+	for _, p := range stalled {
 		_ = p.Close()
 	}
 	r.until("nothing to be counted", func(Stats) bool {
@@ -303,7 +303,7 @@ func TestUnsent(t *testing.T) {
 // TestUnsentIsRead lets one peer read a large reply slowly, and others never: it gets the reply, however many come
 // after it.
 func TestUnsentIsRead(t *testing.T) {
-	const large, deaf = 4 << 20, 6
+	const large, stalled = 4 << 20, 6
 	synctest.Test(t, func(t *testing.T) {
 		r := listenPipes(t, Options{MaxUnsent: 3 * large})
 		r.hub(func(batch []Request) {
@@ -313,7 +313,7 @@ func TestUnsentIsRead(t *testing.T) {
 		})
 		slow, rest := r.friend(""), 2+9+large
 		slow.send(frames("", "large"))
-		for range deaf {
+		for range stalled {
 			synctest.Wait()
 			slow.skip(2 * writePiece)
 			rest -= 2 * writePiece
@@ -321,7 +321,7 @@ func TestUnsentIsRead(t *testing.T) {
 			r.friend("").send(frames("", "large"))
 		}
 		slow.skip(rest)
-		r.until("the end of the others", func(s Stats) bool { return s.Overflows >= deaf-3 })
+		r.until("the end of the others", func(s Stats) bool { return s.Overflows >= stalled-3 })
 	})
 }
 
@@ -386,8 +386,8 @@ func TestUnsentVictims(t *testing.T) {
 		c.unsent.Hold(unsent)
 		return c
 	}
-	waits, few, deaf, another := add(0), add(fewUnsent), add(large), add(large)
-	for c, want := range map[*conn]bool{waits: false, few: false, deaf: true, another: false} {
+	waits, few, stalled, another := add(0), add(fewUnsent), add(large), add(large)
+	for c, want := range map[*conn]bool{waits: false, few: false, stalled: true, another: false} {
 		if c.dropped.Load() != want {
 			t.Errorf("hung up on: %v, want %v", !want, want)
 		}

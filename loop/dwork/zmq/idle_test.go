@@ -8,7 +8,7 @@ import (
 )
 
 // only is the one connection that there is.
-func (r *rig) only() *conn {
+func (r *testHub) only() *conn {
 	r.t.Helper()
 	r.Listener.mu.Lock()
 	defer r.Listener.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 )
 
 // collect takes requests until there are n.
-func (r *rig) collect(n int) (batch []Request) {
+func (r *testHub) collect(n int) (batch []Request) {
 	r.t.Helper()
 	late := time.After(patience)
 	for len(batch) < n {

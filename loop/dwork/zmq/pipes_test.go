@@ -15,7 +15,7 @@ type pipes struct {
 }
 
 // listenPipes is listen with pipes.
-func listenPipes(t *testing.T, o Options) *rig {
+func listenPipes(t *testing.T, o Options) *testHub {
 	t.Helper()
 	p := &pipes{made: make(chan net.Conn), quit: make(chan struct{})}
 	p.stop = sync.OnceFunc(func() { close(p.quit) })

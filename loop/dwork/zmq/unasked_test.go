@@ -8,7 +8,7 @@ import (
 )
 
 // req is a REQ behind its handshake.
-func (r *rig) req(socket string) *peer {
+func (r *testHub) req(socket string) *peer {
 	p := r.peer()
 	p.send(string(greeting) + commandFrame("READY", property("Socket-Type", socket)))
 	p.skip(greetingSize)

@@ -32,7 +32,7 @@ const patience = 30 * time.Second
 // site is a Treadle beside a MongoDB, and what its original workers and web interface do with both.
 type site struct {
 	t        *testing.T
-	double   *mongotest.Server // nil with a real MongoDB
+	fake     *mongotest.Server // nil with a real MongoDB
 	db       *mongo.Database   // the project's
 	project  string
 	options  loop.Options
@@ -46,10 +46,10 @@ func newSite(t *testing.T) *site {
 	address := os.Getenv("TREADLE_TEST_MONGODB")
 	if address == "" {
 		var err error
-		s.double, err = mongotest.Start()
+		s.fake, err = mongotest.Start()
 		s.must(err)
-		t.Cleanup(s.double.Stop)
-		address = s.double.Address()
+		t.Cleanup(s.fake.Stop)
+		address = s.fake.Address()
 	}
 	client, err := mongo.Connect(context.Background(), options.Client().ApplyURI("mongodb://"+address))
 	s.must(err)
@@ -533,15 +533,15 @@ func TestRestart(t *testing.T) {
 // report that was refused is taken when it is back.
 func TestMongoAway(t *testing.T) {
 	s := newSite(t)
-	if s.double == nil {
-		t.Skip("only a double can be stopped")
+	if s.fake == nil {
+		t.Skip("only a fake can be stopped")
 	}
 	p := s.project
 	s.has("a", 0)
 	s.has("b", 0)
 	s.wants(nil, "runJob", p, "a")
 	s.wantJSON(`"success"`, "addTask", p, "b")
-	s.double.Stop()
+	s.fake.Stop()
 	const says = "the call needs MongoDB, which has failed; repeat it when the server of --kts46-mongodb works: "
 	task, job, _ := held(s.does("getJob", "w"))
 	if job != "a" {
@@ -550,7 +550,7 @@ func TestMongoAway(t *testing.T) {
 	last := s.does("reportStatus", "w", "working", task.Get("lastUpdate"))
 	s.faults(says, "reportStatus", "w", "finished", last)
 	for _, c := range [][]any{{"runJob", p, "b"}, {"createProject", p}, {"addJob", p, "c", definition}, {"deleteJob", p, "a"}, {"deleteProject", p}, {"getServerStatus"}, {"getJobStatistics", p, "a", false}, {"getJobsList", p}} {
-		s.faults(s.double.Address(), c[0].(string), c[1:]...)
+		s.faults(s.fake.Address(), c[0].(string), c[1:]...)
 	}
 	_, _, sig := s.take2("v")
 	if got := s.json("taskFinished", "v", sig); !strings.HasPrefix(got, `"`+says) {
@@ -558,7 +558,7 @@ func TestMongoAway(t *testing.T) {
 	}
 	s.stop()
 	s.start() // MongoDB need not be there
-	s.must(s.double.Resume())
+	s.must(s.fake.Resume())
 	s.answers()
 	s.works(1, "a", "simulation")
 	s.wants(nil, "reportStatus", "w", "finished", last)
@@ -572,8 +572,8 @@ func TestMongoAway(t *testing.T) {
 // the remedy.
 func TestMongoUnusable(t *testing.T) {
 	s := newSite(t)
-	if s.double == nil {
-		t.Skip("only a double has users")
+	if s.fake == nil {
+		t.Skip("only a fake has users")
 	}
 	s.stop()
 	const selection = "serverSelectionTimeoutMS=3000" // outlasts a TLS handshake on a busy machine
@@ -594,10 +594,10 @@ func TestMongoUnusable(t *testing.T) {
 		}
 	}
 	f("http://127.0.0.1", "scheme", "")
-	s.must(s.double.Require("admin", map[string]string{"kts46": "right"}))
+	s.must(s.fake.Require("admin", map[string]string{"kts46": "right"}))
 	f(uri, "requires authentication", "put user and password into the URI")
 	f(strings.Replace(uri, "//", "//kts46:wrong@", 1), "Authentication failed", "correct user, password or authSource")
-	s.double.SetVersion(mongotest.MongoDB34)
+	s.fake.SetVersion(mongotest.MongoDB34)
 	f(uri, "wire version", "3.6 to 5.0")
 	secure := httptest.NewUnstartedServer(nil)
 	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0) // of handshakes
@@ -610,11 +610,11 @@ func TestMongoUnusable(t *testing.T) {
 // says so in each answer.
 func TestMongoPasswordChanged(t *testing.T) {
 	s := newSite(t)
-	if s.double == nil {
-		t.Skip("only a double has users")
+	if s.fake == nil {
+		t.Skip("only a fake has users")
 	}
 	s.wants(nil, "createProject", s.project)
-	s.must(s.double.Require("admin", map[string]string{"kts46": "right"}))
+	s.must(s.fake.Require("admin", map[string]string{"kts46": "right"}))
 	s.faults("requires authentication", "getServerStatus")
 	s.wants(nil, "getJob", "w")
 	s.stop()

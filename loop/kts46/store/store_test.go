@@ -16,11 +16,11 @@ import (
 	"treadle/loop/disbatch/mongotest"
 )
 
-// site is the MongoDB of one test: a double, or a real one when the environment names it.
+// site is the MongoDB of one test: a fake, or a real one when the environment names it.
 type site struct {
 	*Store
 	t       *testing.T
-	double  *mongotest.Server // nil with a real one
+	fake    *mongotest.Server // nil with a real one
 	ctx     context.Context
 	project string // a name that no other test has
 }
@@ -31,10 +31,10 @@ func newSite(t *testing.T) *site {
 	uri := os.Getenv("TREADLE_TEST_MONGODB")
 	if uri == "" {
 		var err error
-		s.double, err = mongotest.Start()
+		s.fake, err = mongotest.Start()
 		must(t, err)
-		t.Cleanup(s.double.Stop)
-		uri = s.double.Address()
+		t.Cleanup(s.fake.Stop)
+		uri = s.fake.Address()
 	}
 	var err error
 	s.Store, err = Open("mongodb://" + uri + "/")
@@ -280,15 +280,15 @@ func TestStatistics(t *testing.T) {
 // TestAway: calls to a server that is away fail with its address, and work when it is back.
 func TestAway(t *testing.T) {
 	s := newSite(t)
-	if s.double == nil {
-		t.Skip("only a double can be stopped")
+	if s.fake == nil {
+		t.Skip("only a fake can be stopped")
 	}
 	must(t, s.CreateProject(s.ctx, s.project))
-	s.double.Stop()
-	if _, err := s.HasProject(s.ctx, s.project); err == nil || !strings.Contains(err.Error(), s.double.Address()) {
-		t.Errorf("got the error %v, want one that names %s", err, s.double.Address())
+	s.fake.Stop()
+	if _, err := s.HasProject(s.ctx, s.project); err == nil || !strings.Contains(err.Error(), s.fake.Address()) {
+		t.Errorf("got the error %v, want one that names %s", err, s.fake.Address())
 	}
-	must(t, s.double.Resume())
+	must(t, s.fake.Resume())
 	if found, err := s.HasProject(s.ctx, s.project); err != nil || !found {
 		t.Errorf("the project is there: %v, %v", found, err)
 	}

@@ -9,8 +9,8 @@ import (
 // its jobs, takes a few milliseconds.
 const largeLine = 256 << 10
 
-// besideWork is a command that is handled off the event loop.
-type besideWork struct {
+// offloadWork is a command that is handled off the event loop.
+type offloadWork struct {
 	reply []byte
 	done  bool // belongs to the loop
 
@@ -27,11 +27,11 @@ func isLong(word []byte) bool {
 	return false
 }
 
-// runBeside runs work off the event loop for the line at in[at:]. Consume is called again when it is done.
-func (c *conversation) runBeside(in []byte, at int, work func(*besideWork)) {
-	b := new(besideWork)
+// offload runs work off the event loop for the line at in[at:]. Consume is called again when it is done.
+func (c *conversation) offload(in []byte, at int, work func(*offloadWork)) {
+	b := new(offloadWork)
 	if c.s.Offload(in, at, maxBacklog, func() { work(b) }, func() { b.done = true }) {
-		c.beside = b
+		c.offloaded = b
 	}
 }
 
@@ -40,9 +40,9 @@ const maxBacklog = 1 << 20
 
 // runCommand handles a command off the event loop. handled is true when it is done and answered.
 func (c *conversation) runCommand(in []byte, at int, word, text []byte) (handled bool) {
-	if b := c.beside; b != nil {
+	if b := c.offloaded; b != nil {
 		if b.done {
-			c.beside = nil
+			c.offloaded = nil
 			c.p.commands.Add(1)
 			if string(word) == "INFO" {
 				c.send(b.reply)
@@ -52,7 +52,7 @@ func (c *conversation) runCommand(in []byte, at int, word, text []byte) (handled
 		}
 		return b.done
 	}
-	c.runBeside(in, at, func(b *besideWork) { b.reply = c.p.run(word, text) })
+	c.offload(in, at, func(b *offloadWork) { b.reply = c.p.run(word, text) })
 	return false
 }
 

@@ -21,8 +21,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience bounds every wait: what takes longer has failed.
 const patience = 30 * time.Second
 
-// rig is a listener whose hub echoes.
-type rig struct {
+// testHub is a listener whose hub echoes.
+type testHub struct {
 	*Listener
 	t       *testing.T
 	address string
@@ -33,7 +33,7 @@ type rig struct {
 }
 
 // listen starts a listener on a free port without a hub.
-func listen(t *testing.T, o Options) *rig {
+func listen(t *testing.T, o Options) *testHub {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -42,8 +42,8 @@ func listen(t *testing.T, o Options) *rig {
 	return listenOn(t, ln, o)
 }
 
-func listenOn(t *testing.T, ln net.Listener, o Options) *rig {
-	r := &rig{t: t, address: ln.Addr().String()}
+func listenOn(t *testing.T, ln net.Listener, o Options) *testHub {
+	r := &testHub{t: t, address: ln.Addr().String()}
 	o.Trouble = func(err error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -55,7 +55,7 @@ func listenOn(t *testing.T, ln net.Listener, o Options) *rig {
 }
 
 // echo starts a listener and its hub.
-func echo(t *testing.T, o Options) *rig {
+func echo(t *testing.T, o Options) *testHub {
 	t.Helper()
 	r := listen(t, o)
 	r.hub(echoes)
@@ -69,7 +69,7 @@ func echoes(batch []Request) {
 }
 
 // hub takes batches until the test ends.
-func (r *rig) hub(handle func([]Request)) {
+func (r *testHub) hub(handle func([]Request)) {
 	quit := make(chan struct{})
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -88,7 +88,7 @@ func (r *rig) hub(handle func([]Request)) {
 }
 
 // client dials as this package does.
-func (r *rig) client() *Client {
+func (r *testHub) client() *Client {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -115,7 +115,7 @@ func ask(t *testing.T, c *Client, payload string) {
 }
 
 // serves checks that a client that was there and a new one are served.
-func (r *rig) serves(old *Client) {
+func (r *testHub) serves(old *Client) {
 	r.t.Helper()
 	ask(r.t, old, "old")
 	fresh := r.client()
@@ -124,7 +124,7 @@ func (r *rig) serves(old *Client) {
 }
 
 // until waits for a count, which has no event of its own.
-func (r *rig) until(what string, reached func(Stats) bool) {
+func (r *testHub) until(what string, reached func(Stats) bool) {
 	r.t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -136,7 +136,7 @@ func (r *rig) until(what string, reached func(Stats) bool) {
 }
 
 // heard reports whether trouble with that text was logged.
-func (r *rig) heard(text string) bool {
+func (r *testHub) heard(text string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, err := range r.trouble {
@@ -154,7 +154,7 @@ type peer struct {
 	in *bufio.Reader
 }
 
-func (r *rig) peer() *peer {
+func (r *testHub) peer() *peer {
 	r.t.Helper()
 	dial := func() (net.Conn, error) { return net.Dial("tcp", r.address) }
 	if r.pipes != nil {
@@ -185,7 +185,7 @@ func commandFrame(name, body string) string {
 }
 
 // friend is a peer behind its handshake.
-func (r *rig) friend(identity string) *peer {
+func (r *testHub) friend(identity string) *peer {
 	r.t.Helper()
 	p := r.peer()
 	p.send(string(greeting) + commandFrame("READY", property("Socket-Type", "DEALER")+property("Identity", identity)))
