@@ -13,8 +13,8 @@ import (
 	"treadle/sched"
 )
 
-// CronModel is what the ledger knows of a queue whose jobs cron entries submit. Each run that the server counts has had
-// a job, which is there or was done, also after a crash: a time is met once.
+// CronModel is what the ledger knows of a queue whose jobs cron entries submit. The server counts the runs of an entry.
+// Each run has one job, which is pending or done. A crash does not change that: each time of a schedule is met once.
 type CronModel struct {
 	queue   string
 	entries [2]*cronEntry
@@ -25,12 +25,12 @@ type cronEntry struct {
 	name    string
 	every   int64 // milliseconds
 	overlap string
-	ended   int        // jobs that were done for sure, also after a crash
-	maybe   int        // jobs that were done since the last commit
-	crashed bool       // since the entry was looked at last: some of maybe may have gone, with their runs or without
-	at      sched.Time // when the entry was looked at last
-	next    int64      // Wall of its next time then
-	times   uint64     // that had come then
+	ended   int        // number of jobs whose end is on disk
+	maybe   int        // number of jobs that were done since the last commit
+	crashed bool       // the server crashed since the last look: ends in maybe may be lost, with or without their runs
+	at      sched.Time // moment of the last look at the entry
+	next    int64      // Wall of the entry's next time, as of the last look
+	times   uint64     // number of times that had come at the last look
 }
 
 func newCronModel() *CronModel {
@@ -131,7 +131,8 @@ func (s *Simulator) cronLook() {
 	}
 }
 
-// checkCron checks that the jobs of an entry are as many as its runs, and that each time has come that was to.
+// checkCron checks that the jobs of an entry are as many as its runs, and that the entry has met each time that has
+// come.
 func (s *Simulator) checkCron(e *cronEntry, seen *admin.CronStatus, there int) {
 	runs := int(seen.Counts[sched.CronRan.String()] + seen.Counts[sched.CronLate.String()])
 	s.trace.Say("%s: %v, %d jobs, %d to %d were done", e.name, seen.Counts, there, e.ended, e.ended+e.maybe)
@@ -154,7 +155,7 @@ func (s *Simulator) checkCron(e *cronEntry, seen *admin.CronStatus, there int) {
 	if came := now.Wall/e.every - (e.next-1)/e.every; !e.crashed && now.Wall-now.Mono == e.at.Wall-e.at.Mono && times-e.times != uint64(max(came, 0)) {
 		s.trace.Fail("%d times of the cron entry %s have come, and it has met %d", came, e.name, times-e.times)
 	}
-	if e.crashed { // what is done now was done on disk
+	if e.crashed { // the ends that a restarted server knows are on disk
 		e.ended, e.maybe, e.crashed = runs-there, 0, false
 	}
 	e.at, e.next, e.times = now, next.UnixMilli(), times

@@ -15,7 +15,7 @@ func (s *Simulator) nodeStep() {
 		s.withdraw()
 		return
 	}
-	if s.ledger.live() >= mostJobs {
+	if s.ledger.live() >= maxJobs {
 		return
 	}
 	j := s.ledger.newJob(ofDisbatch, s.rng.IntN(workedQueues), "")
@@ -43,7 +43,7 @@ func (l *Ledger) nodeAnswered(j *Job, data []byte, err error) {
 		l.trace.Fail("the node hears of %v twice, or after it has withdrawn it", j)
 	case err == nil && !slices.Contains(j.results, string(data)):
 		l.trace.Fail("the node is told that %v came to %q, and workers said %q", j, data, j.results)
-	case err != nil && l.failuresOf(j) == 0 && !l.waitsUnread(j): // who has it unread may leave
+	case err != nil && l.failuresOf(j) == 0 && !l.waitsUnread(j): // a worker may have left with the job's assignment unread
 		l.trace.Fail("the node is told that %v has failed, and nobody has failed it", j)
 	}
 	j.asked = false

@@ -3,7 +3,7 @@
 //
 // There are two plays. PlayServer has one server: the real sessions, codecs, scheduler and journal. Around it are peers
 // of Periodic in both framings, of Gloom, of dwork, of both versions of kts46 and of the HTTP API, and a Disbatch node.
-// The play of package site has three hosts of a Disbatch site around the double of their database. Each host is a
+// The play of package site has three hosts of a Disbatch site around a fake MongoDB. Each host is a
 // server with its node and the driver.
 //
 //   - Simulator acts. It draws the next step from the seed and the step's number, moves bytes and calls through the

@@ -14,15 +14,15 @@ import (
 type flight struct {
 	kind     dwork.Type
 	location string
-	refused  bool // the disk was full when it came
+	refused  bool // the disk was full when the request arrived
 	tasks    []*Job
 	payload  []byte
-	after    [][]*Job // of each task, what it shall wait for
-	sure     []bool   // of each task, when it arrived: the worker held it, see mayHandle
-	cyclic   bool     // it would close a cycle
-	lives    []int    // of the tasks, when it had come
-	added    []edge   // to tasks that were there
-	not      []bool   // likewise: it did not
+	after    [][]*Job // by task: the predecessors that the request gives it
+	sure     []bool   // by task: its worker certainly held it when the request arrived, see mayHandle
+	cyclic   bool     // the request would close a cycle
+	lives    []int    // by task: its life when the request had arrived
+	added    []edge   // predecessors that the request adds to existing tasks
+	notHeld  []bool   // by task: its worker certainly did not hold it when the request arrived
 }
 
 // locations are the workers of the simulated graph.
@@ -79,11 +79,11 @@ type graphAct int
 const (
 	graphCreates graphAct = iota
 	graphExits
-	graphCompletesAny // also what others hold
+	graphCompletesAny // also tasks that other workers hold
 	graphCompletes
 	graphTransfers
 	graphSteals
-	graphExtends // tasks that are there, or were
+	graphExtends // tasks that exist or existed
 )
 
 var graphActs = play.NewTable(
@@ -97,7 +97,7 @@ func (s *Simulator) graphStep() {
 	act := graphActs.Draw(s.rng)
 	held := s.net.stolen[location]
 	switch {
-	case act == graphCreates && s.ledger.live() < mostJobs:
+	case act == graphCreates && s.ledger.live() < maxJobs:
 		f := &flight{kind: dwork.Create}
 		for range 1 + s.rng.IntN(3) {
 			f.tasks, f.after = append(f.tasks, s.ledger.newJob(ofDwork, graphQueue, "")), append(f.after, s.some(s.ledger.lastTasks(6), 3))
@@ -123,7 +123,7 @@ func (s *Simulator) graphStep() {
 		for _, t := range s.some(s.ledger.lastTasks(10), 5) {
 			f.tasks, f.after = append(f.tasks, t), append(f.after, s.some(s.ledger.lastTasks(10), 4))
 		}
-		if f.tasks != nil && s.ledger.live() < mostJobs {
+		if f.tasks != nil && s.ledger.live() < maxJobs {
 			s.send(f)
 		}
 	}
@@ -140,7 +140,7 @@ func (s *Simulator) some(all []*Job, n int) (few []*Job) {
 }
 
 // setLocation notes the location that holds a task; "": none.
-func (j *Job) setLocation(location string) { j.location, j.kept = location, "" }
+func (j *Job) setLocation(location string) { j.location, j.savedLocation = location, "" }
 
 // land lets a request arrive at the hub. A request that the ledger cannot predict is dropped instead.
 func (s *Simulator) land(f *flight) {
@@ -150,7 +150,7 @@ func (s *Simulator) land(f *flight) {
 	}
 	for _, t := range f.tasks {
 		held := s.ledger.mayHandle(f, t) && !t.lost
-		f.sure, f.not = append(f.sure, held), append(f.not, !held && !t.lost)
+		f.sure, f.notHeld = append(f.sure, held), append(f.notHeld, !held && !t.lost)
 	}
 	f.refused = f.kind == dwork.Create && s.ledger.full
 	if !f.refused && (f.kind == dwork.Create || f.kind == dwork.Transfer && (f.sure[0] || f.tasks[0].lost)) {

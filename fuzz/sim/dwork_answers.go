@@ -57,7 +57,7 @@ func (l *Ledger) hubAccepted(f *flight, q *dwork.Query) {
 		case no && f.sure[i]:
 			l.trace.Fail("%s held %v, and the hub finds it not", f.location, t)
 		case no:
-		case f.not[i]:
+		case f.notHeld[i]:
 			l.trace.Fail("%s did not hold %v, and the hub takes its %v", f.location, t, f.kind)
 		case f.kind == dwork.Complete && t.life == f.lives[i]:
 			l.end(t)

@@ -22,9 +22,9 @@ type edge struct {
 type verdict int
 
 const (
-	unclear  verdict = iota // that depends on what a crash has left
-	accepted                // as far as the graph goes
-	cyclic                  // it is refused, and nothing of it happens
+	unclear  verdict = iota // the answer depends on what a crash has left
+	accepted                // the graph allows the request
+	cyclic                  // the whole request is refused
 )
 
 // predict says what a request must come to, by the rules of the hub.
@@ -60,8 +60,8 @@ func (l *Ledger) predict(f *flight) verdict {
 	return accepted
 }
 
-// behind reports whether a task comes behind another for sure or, with vague, perhaps. more and vague are the
-// predecessors that the request adds.
+// behind reports whether from waits for to, directly or through other tasks: for sure or, with vague, perhaps. more and
+// vague are the predecessors that the request adds.
 func behind(from, to *Job, more, vague map[*Job][]*Job) bool {
 	seen, all := map[*Job]bool{}, []*Job{from}
 	for len(all) > 0 {
@@ -75,7 +75,7 @@ func behind(from, to *Job, more, vague map[*Job][]*Job) bool {
 		}
 		seen[t] = true
 		var there []*Job
-		if t.now != gone { // else it is made again, and what it waited for once no longer counts
+		if t.now != gone { // a task that has gone is created anew, without its earlier predecessors
 			there = slices.Concat(t.preds, t.late)
 			if vague != nil {
 				there = append(there, t.ghosts...)
@@ -97,7 +97,7 @@ func (l *Ledger) extended(f *flight, i int) {
 		return
 	}
 	if t.now != sure {
-		for _, other := range l.jobs { // what waited for it before no longer waits
+		for _, other := range l.jobs { // tasks that waited for the earlier one no longer wait
 			same := func(p *Job) bool { return p == t }
 			other.preds, other.late, other.ghosts = slices.DeleteFunc(other.preds, same), slices.DeleteFunc(other.late, same), slices.DeleteFunc(other.ghosts, same)
 		}

@@ -17,7 +17,7 @@ const sameIDs = 3
 
 // actAsMaster sends a master's submission, in one case of three with a reused id.
 func (s *Simulator) actAsMaster(c *Conn) {
-	if s.ledger.live() >= mostJobs {
+	if s.ledger.live() >= maxJobs {
 		return
 	}
 	name := ""

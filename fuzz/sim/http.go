@@ -21,7 +21,7 @@ import (
 type httpCall struct {
 	number int
 	path   string
-	kind   string // of the body
+	kind   string // kind of the body
 	key    string // the Idempotency-Key; empty: none
 	body   []byte
 	broken bool // the body ends early
@@ -30,11 +30,11 @@ type httpCall struct {
 	answer func(status int, all []byte) // checks the answer
 	turn   int                          // in which it arrived
 	group  int                          // of changes that it has made, at the latest; 0: it has made none
-	peer   *loop.OfflineCall            // since it has arrived; nil: it was answered at once
+	peer   *loop.OfflineCall            // the open call; nil: it was answered at once
 	hungUp bool                         // its client has
 
-	reserve *reserve     // of a worker that asks for jobs
-	awaits  *httpAwaited // of a submitter that waits for the end of a job
+	reserve *reserve     // reserve of a worker that asks for jobs
+	awaits  *httpAwaited // what a submitter waits for
 }
 
 // The kinds of bodies.
@@ -149,16 +149,16 @@ var httpActs = play.NewTable(
 	play.Of(1, httpForgets), play.Of(4, httpOperates),
 )
 
-// mostCalls limits the calls that are on their way or have no answer.
-const mostCalls = 12
+// maxCalls limits the calls that are on their way or have no answer.
+const maxCalls = 12
 
 // httpStep lets a peer of the HTTP API do one thing.
 func (s *Simulator) httpStep() {
 	act := httpActs.Draw(s.rng)
-	if s.ledger.live() >= mostJobs {
+	if s.ledger.live() >= maxJobs {
 		act = max(act, httpReserves)
 	}
-	if len(s.net.httpFlights)+len(s.net.httpOpen) > mostCalls {
+	if len(s.net.httpFlights)+len(s.net.httpOpen) > maxCalls {
 		act = max(act, httpReports)
 	}
 	switch act {

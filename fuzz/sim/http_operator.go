@@ -53,8 +53,8 @@ func (s *Simulator) request(c *jobChange) *admin.JobsChange {
 	return r
 }
 
-// mostChanged is the largest number of jobs that an operator names.
-const mostChanged = 3
+// maxChanged is the largest number of jobs that an operator names.
+const maxChanged = 3
 
 // operateOnSome lets an operator change some jobs of a queue by their ids.
 func (s *Simulator) operateOnSome(c *jobChange) {
@@ -62,7 +62,7 @@ func (s *Simulator) operateOnSome(c *jobChange) {
 	seen := s.seeJobs(fmt.Sprintf("queue:%q", s.ledger.queues[queue]))
 	r := s.request(c)
 	var changed []*Job
-	for range min(mostChanged, len(seen)) {
+	for range min(maxChanged, len(seen)) {
 		x := &seen[s.rng.IntN(len(seen))]
 		does, known := s.ledger.changes(c, x)
 		if !known || slices.Contains(r.IDs, x.ID) {

@@ -32,12 +32,12 @@ type leaseReport struct {
 // leaseVerbs are the reports.
 var leaseVerbs = play.NewTable(play.Of(6, "done"), play.Of(4, "fail"), play.Of(2, "release"), play.Of(3, "extend"), play.Of(2, "progress"))
 
-// mostLeases limits the ended leases that workers report on.
-const mostLeases = 12
+// maxLeases limits the ended leases that workers report on.
+const maxLeases = 12
 
 // httpReport lets a worker report one job, or several in one call.
 func (s *Simulator) httpReport() {
-	s.net.leases = s.net.leases[max(0, len(s.net.leases)-mostLeases):]
+	s.net.leases = s.net.leases[max(0, len(s.net.leases)-maxLeases):]
 	if len(s.net.leases) == 0 {
 		return
 	}
@@ -240,7 +240,7 @@ func (l *Ledger) checkReport(f *httpCall, r *leaseReport, reason string) {
 	case "fail", "release":
 		x.disk = gone
 	case "extend":
-		x.kept = max(x.kept, r.end)
+		x.durableEnd = max(x.durableEnd, r.end)
 	}
 }
 

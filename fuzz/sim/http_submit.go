@@ -19,9 +19,9 @@ import (
 
 // httpAwaited is what a submitter waits for.
 type httpAwaited struct {
-	jobs  []*Job // one of these, or one that replaces it
+	jobs  []*Job // the job that is awaited, or the jobs that may have replaced it
 	limit int64  // milliseconds
-	since int64  // Mono since when nothing but the end of a job keeps it; 0: it waits for the disk
+	since int64  // Mono from which the answer waits for the job's end alone; 0: it waits for the disk
 }
 
 // httpNaming is how a job over HTTP gets its name.
@@ -105,7 +105,7 @@ func (s *Simulator) httpSubmit() {
 		sent.Wait = admin.Duration(time.Duration(1+s.rng.IntN(20)) * time.Second)
 		f.awaits = &httpAwaited{limit: time.Duration(sent.Wait).Milliseconds()}
 	}
-	if f.awaits != nil && s.rng.IntN(4) > 0 { // else it is rarely done in time
+	if f.awaits != nil && s.rng.IntN(4) > 0 { // without a worker the job is rarely done in time
 		j.queue = s.rng.IntN(workedQueues)
 		sent.Queue, sent.Wait = s.ledger.queues[j.queue], sent.Wait*4
 		f.awaits.limit *= 4

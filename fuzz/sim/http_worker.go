@@ -15,18 +15,18 @@ import (
 
 // reserve is what a worker over HTTP has asked for.
 type reserve struct {
-	conn   *Conn // which holds what it was given
-	most   int   // jobs
-	length int64 // of a lease, in milliseconds
-	seen   bool  // the server has given it what it gets, and the ledger knows
-	got    int   // so many jobs
+	conn   *Conn // holder of the jobs that the reserve was given
+	most   int   // largest number of jobs
+	length int64 // milliseconds of each lease
+	seen   bool  // the hand-out is complete, and the ledger knows its jobs
+	got    int   // number of jobs that the reserve was given
 }
 
-// leaseLengths are those that workers ask for. Some outlive a server.
+// leaseLengths are the lengths of leases that workers ask for. Some leases outlive a server.
 var leaseLengths = []time.Duration{3 * time.Second, 15 * time.Second, 40 * time.Second, 60 * time.Second}
 
-// mostReserved is the largest number of jobs that a worker asks for.
-const mostReserved = 3
+// maxReserved is the largest number of jobs that a worker asks for.
+const maxReserved = 3
 
 // ask asks the operators' interface for something that takes no commit.
 func (s *Simulator) ask(path string, answer any) { s.askOperator(http.MethodGet, path, nil, answer) }
@@ -36,7 +36,7 @@ func (s *Simulator) httpReserve() {
 	s.made++
 	c := &Conn{id: s.made, peerKind: httpWorker, leases: map[*Job]*Lease{}}
 	length := leaseLengths[s.rng.IntN(len(leaseLengths))]
-	c.reserve = &reserve{conn: c, most: 1 + s.rng.IntN(mostReserved), length: length.Milliseconds()}
+	c.reserve = &reserve{conn: c, most: 1 + s.rng.IntN(maxReserved), length: length.Milliseconds()}
 	sent := &admin.Reserve{Jobs: c.reserve.most, Lease: admin.Duration(length), Worker: fmt.Sprintf("c%d", c.id)}
 	if s.rng.IntN(3) > 0 {
 		sent.Wait = admin.Duration(time.Duration(1+s.rng.IntN(20_000)) * time.Millisecond)
@@ -67,7 +67,7 @@ func (l *Ledger) httpReserved(f *httpCall, status int, all []byte) {
 		}
 		j := l.exactJobOf([]byte(*seen.Workload), "a job over HTTP")
 		x := c.leases[j]
-		if x == nil && f.reserve.seen { // it has ended in the turn in which it began
+		if x == nil && f.reserve.seen { // the lease ended in the turn in which it began
 			x = &Lease{conn: c, job: j, run: l.begun(c, j, seen.Queue), unsure: true, until: l.leaseUntil(seen.Until)}
 			c.runs, c.told = nil, nil
 			if j.now == sure && j.turn < f.turn {

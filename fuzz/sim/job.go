@@ -13,8 +13,8 @@ type certainty int8
 
 const (
 	gone  certainty = iota // the server does not have it
-	maybe                  // it may have it
-	sure                   // it has it
+	maybe                  // the server may have the job
+	sure                   // the server has the job
 )
 
 // protocol is the one by which a job came.
@@ -40,8 +40,8 @@ type Job struct {
 	size     int  // bytes of padding behind the job's number, in the workload and in the result
 
 	// The state of the job in the server.
-	now   certainty // that the server has the job
-	disk  certainty // that the server would have it after a crash
+	now   certainty // whether the server has the job
+	disk  certainty // whether the server would have it after a crash
 	turn  int       // the turn of the last change of now or holder
 	group int       // the group of changes that brings the job to the disk
 	came  int       // the turn in which the job came
@@ -55,7 +55,7 @@ type Job struct {
 	// homes are the queues in which the job may be beside queue: since a crash, or while an operation moves it.
 	homes      []int
 	moving     bool    // an operation may move the job
-	priorities []int64 // that the job may have beside priority after a crash
+	priorities []int64 // other priorities that the job may have after a crash
 	touched    int     // how often operators have changed the job by its id
 
 	// The reservation of the job.
@@ -77,7 +77,7 @@ type Job struct {
 	periodicJob
 	crcRun
 	dworkTask
-	taken certainty // that another Gloom job had the id when this one came
+	taken certainty // whether another Gloom job had the id when this one came
 	asked bool      // the Disbatch node waits for the job's end
 }
 
@@ -97,12 +97,12 @@ type crcRun struct {
 
 // dworkTask is what only a task of dwork has.
 type dworkTask struct {
-	location string // the location that was given the task and has not ended it
-	kept     string // location, when that is on disk
-	preds    []*Job // predecessors
-	late     []*Job // predecessors that were added later and are not acknowledged yet
-	ghosts   []*Job // predecessors that the server may have lost
-	life     int    // how often a task of this name was created
+	location      string // the location that was given the task and has not ended it
+	savedLocation string // location, when the journal has it on disk
+	preds         []*Job // predecessors
+	late          []*Job // predecessors that were added later and are not acknowledged yet
+	ghosts        []*Job // predecessors that the server may have lost
+	life          int    // how often a task of this name was created
 }
 
 // key is the job's key of Ledger.names.

@@ -16,14 +16,14 @@ import (
 	"treadle/fuzz/sim/play"
 )
 
-// ktsPeer is a worker of either version of kts46: what it believes to have.
+// ktsPeer is a worker of either version of kts46, with the task that it believes to have.
 type ktsPeer struct {
 	number   int
 	v2       bool
-	stamp    ktsStamp   // of its task; zero: it has none
-	accepted bool       // with version 2
-	stale    []ktsStamp // of former ones
-	waiting  *ktsFlight // for the answer to this
+	stamp    ktsStamp   // stamp of its task; zero: it has no task
+	accepted bool       // by a worker of version 2
+	stale    []ktsStamp // stamps of its former tasks
+	waiting  *ktsFlight // the call whose answer it waits for
 }
 
 // ktsStamp is the revision of a task as it stands on the wire: lastUpdate or sig.
@@ -37,10 +37,10 @@ type ktsFlight struct {
 	v2     bool
 	method string
 	args   []any
-	peer   *ktsPeer // who hears the answer, unless it has given up
+	peer   *ktsPeer // worker that gets the answer, unless it has given up
 	want   string
-	change int64 // of the model, that it made
-	group  int   // of changes that it is in
+	change int64 // number of the change that the call made in the model
+	group  int   // group of changes with that change
 }
 
 func (f *ktsFlight) String() string { return fmt.Sprintf("%s%q", f.method, f.args) }

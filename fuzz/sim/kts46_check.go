@@ -10,7 +10,7 @@ import (
 // ktsShown is what the server shows of its projects, jobs and tasks.
 type ktsShown struct {
 	list, tasks string
-	revisions   [4]int64 // by worker; 0: it holds nothing
+	revisions   [4]int64 // by worker; 0: the worker holds no task
 }
 
 // agrees reports whether the server shows what the model has, apart from revisions that are not known yet.
@@ -42,8 +42,8 @@ func (s *Simulator) ktsSettled(after string) {
 	}
 }
 
-// ktsCrashed finds out which model a crash has left: the one on disk, or the one that was about to be. Every
-// acknowledged change must be in it.
+// ktsCrashed finds out which model the server has recovered: the one on disk, or the one that was about to be written.
+// Each acknowledged change must be in it.
 func (s *Simulator) ktsCrashed() {
 	v, now, disk := s.ktsLook(), s.ledger.kts, s.ledger.ktsDisk
 	newer, older := now.agrees(v), disk.agrees(v) && disk.changes >= s.ledger.ktsAcked
@@ -62,7 +62,7 @@ func (s *Simulator) ktsCrashed() {
 			}
 			t.place, t.seen = t.made, s.server.Now().Mono // the line is in the order of their making
 			if newer && older {
-				t.place = 0 // it is not known which
+				t.place = 0 // the order in line is not known
 			}
 		}
 	}

@@ -24,10 +24,10 @@ type Kts46Model struct {
 	projects map[string]int64   // the last job id that was given out
 	jobs     map[string]*ktsJob // by project/job
 	tops     [4]int64           // the largest revision of each worker
-	back     int64              // place in line
+	back     int64              // place of the last task in line
 	front    int64
-	made     int64 // tasks
-	changes  int64 // so often was anything of this changed
+	made     int64 // number of tasks that were made
+	changes  int64 // number of changes of this model
 }
 
 // ktsJob is a simulation job.
@@ -38,7 +38,7 @@ type ktsJob struct {
 	running, finished bool
 	left              [5]bool // kinds to be done behind the simulation
 	tasks             [5]ktsTask
-	version           int // whose workers alone are given its batches; 0: not decided
+	version           int // the version whose workers alone get its batches; 0: not decided
 }
 
 // ktsTask is one task, if there is one; holder 0: no worker holds it.
@@ -47,10 +47,10 @@ type ktsTask struct {
 	place, made int64
 	holder      int // 1 + worker
 	accepted    bool
-	revision    int64 // Unix milliseconds; 0: it was given a new one just now
-	before      int64 // the one before that
+	revision    int64 // Unix milliseconds; 0: the server has just given the task a new one
+	before      int64 // the previous revision
 	seen        int64 // Mono of the last sign of life
-	line        int   // of a batch: the version whose line it was put in; 0: that of both
+	line        int   // of a batch: the version in whose line it stands; 0: the line of both
 }
 
 func newKts46Model() *Kts46Model {
@@ -104,7 +104,7 @@ func (m *Kts46Model) run(j *ktsJob, v2 bool) bool {
 	if j.running || j.finished {
 		return false
 	}
-	rest := [5]bool{} // of this ending, when an abort left any
+	rest := [5]bool{} // the ending tasks of this version that an abort left undone
 	for _, k := range ktsEnds[v2] {
 		rest[k] = j.left[k]
 	}
@@ -173,8 +173,8 @@ func (m *Kts46Model) decide(j *ktsJob, k int, v2 bool) {
 	}
 }
 
-// first lists the tasks that a worker of a version may be given next. There is one, unless several came in line at
-// once.
+// first lists the tasks that a worker of a version may be given next: one task, or all those that came in line at the
+// same moment.
 func (m *Kts46Model) first(kinds []int, v2 bool) (best []*ktsTask) {
 	least := int64(math.MaxInt64)
 	for _, j := range m.sorted() {

@@ -42,7 +42,7 @@ func (s *Simulator) ktsWork(w *ktsPeer) {
 	id := fmt.Sprint("w", w.number)
 	act := ktsWorkerActs.Draw(s.rng)
 	switch {
-	case act == ktsDies: // what comes next may be of the other version
+	case act == ktsDies: // the next worker may be of the other version
 		s.trace.Say("%s dies", id)
 		w.drop()
 		w.waiting, w.v2 = nil, s.rng.IntN(2) == 0
@@ -103,7 +103,7 @@ func (s *Simulator) ktsReport(w *ktsPeer, stamp ktsStamp, hears *ktsPeer) {
 func (s *Simulator) ktsRead(f *ktsFlight, answer string) {
 	w := f.peer
 	if w == nil || w.waiting != f {
-		return // nobody, or one that has died
+		return // no worker waits, or the worker has died
 	}
 	w.waiting = nil
 	parts := strings.Fields(answer)
@@ -119,7 +119,7 @@ func (s *Simulator) ktsRead(f *ktsFlight, answer string) {
 	case f.method == "reportStatus" && f.args[1] == "working" && answer != ktsRefused:
 		w.drop()
 		w.stamp = ktsStamp{answer, false}
-	default: // it is done or given back, or not this worker's any more
+	default: // the task is done, returned or no longer this worker's
 		w.drop()
 	}
 }

@@ -19,20 +19,20 @@ type Lease struct {
 	conn  *Conn
 	job   *Job
 	run   *Run
-	token string // empty: the worker has not heard of it
-	group int    // of the changes that it was given in
-	until int64  // Mono: it ends then, to the millisecond
-	shown int64  // Wall: the end that the server shows
+	token string // empty until the worker reads the answer to its reserve
+	group int    // the group of changes with the hand-out
+	until int64  // Mono at which the lease ends, to the millisecond
+	shown int64  // Wall of the end that the server shows
 
-	reported  bool // its run was reported
-	unsure    bool // or that, or the job was removed: it is not known
-	forgotten bool // it has ended while the server was down, or before
-	expired   bool // it has ended by itself
-	removed   bool // its job was removed
+	reported  bool // the worker has reported the run
+	unsure    bool // the run may have been reported, or the job removed
+	forgotten bool // the lease ended while the server was down, or before
+	expired   bool // the time of the lease passed
+	removed   bool // the job was removed
 
-	disk certainty  // that a crash leaves it
-	ends []leaseEnd // that it has had; the last is that which it has
-	kept int        // a crash leaves this one of them, or a later one
+	disk       certainty  // whether a crash leaves the lease
+	ends       []leaseEnd // all ends that the lease has had, the present one last
+	durableEnd int        // index in ends of the oldest end that a crash may leave
 }
 
 // leaseEnd is the end of a lease as the journal has it.
@@ -156,7 +156,7 @@ func (s *Simulator) seeLeases() (all []seenJob) {
 	for _, seen := range s.seeJobs("state:running worker:" + leasePrefix) {
 		var number int
 		if _, err := fmt.Sscanf(seen.Worker, leasePrefix+"%d", &number); err != nil {
-			continue // a worker before this one was one over HTTP
+			continue // only the job's earlier worker was one over HTTP
 		}
 		if seen.conn = s.net.reserves[number]; seen.conn == nil {
 			s.trace.Fail("%q of %q is held by %s", seen.Name, seen.Queue, seen.Worker)
@@ -229,7 +229,7 @@ func (s *Simulator) leasesRecovered() {
 		if x == nil || x.disk == gone || j.now == gone {
 			s.trace.Fail("%v is held by c%d since the restart, which it was not for sure", j, seen.conn.id)
 		}
-		ends, found := x.ends[x.kept:], -1
+		ends, found := x.ends[x.durableEnd:], -1
 		for i, e := range ends {
 			if min(e.wall, now.Wall+e.length) == seen.Until {
 				found = i
@@ -240,7 +240,7 @@ func (s *Simulator) leasesRecovered() {
 		}
 		there[x] = true
 		x.reported, x.unsure, x.forgotten, x.expired, x.removed = false, false, false, false, false
-		x.ends, x.kept, x.until, x.shown = ends[found:found+1], 0, s.ledger.leaseUntil(seen.Until), seen.Until // the journal has the end before still
+		x.ends, x.durableEnd, x.until, x.shown = ends[found:found+1], 0, s.ledger.leaseUntil(seen.Until), seen.Until // the journal still has an earlier end
 		j.now, j.holder, j.run, j.turn = sure, x.conn, x.run, s.ledger.turn
 		s.trace.Say("%v is held by c%d still", j, x.conn.id)
 	}
@@ -248,7 +248,7 @@ func (s *Simulator) leasesRecovered() {
 		if there[x] {
 			continue
 		}
-		mayBeOver := slices.ContainsFunc(x.ends[x.kept:], func(e leaseEnd) bool { return e.wall <= now.Wall })
+		mayBeOver := slices.ContainsFunc(x.ends[x.durableEnd:], func(e leaseEnd) bool { return e.wall <= now.Wall })
 		if x.disk == sure && x.job.now == sure && !mayBeOver {
 			s.trace.Fail("the lease of %v by c%d is lost", x.job, x.conn.id)
 		}
@@ -256,7 +256,7 @@ func (s *Simulator) leasesRecovered() {
 	}
 }
 
-// leasesCut notes that a job is another from now on: the leases of the one before are over.
+// leasesCut notes that a job is replaced by a new one of its name. The leases of the earlier job are over.
 func (l *Ledger) leasesCut(j *Job) {
 	for _, x := range l.net.granted {
 		x.removed = x.removed || x.job == j && !x.over()
@@ -267,7 +267,7 @@ func (l *Ledger) leasesCut(j *Job) {
 func (l *Ledger) leasesCommitted() {
 	for _, x := range l.net.granted {
 		if l.noteRemoved(x); !x.unsure {
-			x.kept = len(x.ends) - 1
+			x.durableEnd = len(x.ends) - 1
 		}
 		switch {
 		case x.unsure || x.job.now == maybe:

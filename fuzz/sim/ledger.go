@@ -20,43 +20,43 @@ type Ledger struct {
 	trace *play.Trace
 	net   *Network
 	setup Setup
-	clock func() sched.Time // the server's
-	disk  *disk.Disk        // tells how many groups of changes are synced
+	clock func() sched.Time // clock of the server
+	disk  *disk.Disk        // counts the groups of changes that are synced
 
-	jobs    []*Job            // by id
-	names   map[string][]*Job // by queue, protocol and name
-	ids     map[string][]*Job // of Gloom, by id: all queues share them
-	queues  []string          // names
-	runs    int               // that have begun
+	jobs    []*Job            // all jobs, by id
+	names   map[string][]*Job // jobs by queue, protocol and name
+	ids     map[string][]*Job // Gloom jobs by id: all queues share the ids
+	queues  []string          // names of the queues
+	runs    int               // number of runs that have begun
 	config  []*setting
-	kts     *Kts46Model // now
-	ktsDisk *Kts46Model // as of the last commit
-	ktsNext *Kts46Model // as of the group that a slow disk is at
+	kts     *Kts46Model // kts46 as it is now
+	ktsDisk *Kts46Model // kts46 as of the last commit
+	ktsNext *Kts46Model // kts46 as of the group that a slow disk is syncing
 	policy  *PolicyModel
 	cron    *CronModel
 
 	ktsAcked  int64               // the last change of the kts46 model that was acknowledged
-	signs     map[string]int64    // by dwork location: Mono of the last sign of life
-	chunks    map[string][]*chunk // by topic
-	published int                 // chunks
+	signs     map[string]int64    // Mono of the last sign of life, by dwork location
+	chunks    map[string][]*chunk // published chunks, by topic
+	published int                 // number of published chunks
 
-	operation *operation // nil: none goes on
+	operation *operation // the operation under way, or nil
 
-	turn     int   // counts the turns: everything that was under way is done at the end of one
+	turn     int   // number of turns; at the end of a turn nothing is under way
 	mixed    bool  // something is under way in the server
-	full     bool  // the disk is
-	fills    int   // how often this has changed
-	syncing  bool  // the disk is at a group, and others continue
+	full     bool  // the disk is full
+	fills    int   // number of times that full has changed
+	syncing  bool  // the disk syncs a group while the peers continue
 	ending   bool  // a client has asked the server to stop
-	stopping bool  // it has begun to stop
+	stopping bool  // the server has begun to stop
 	began    int64 // the wall clock at the beginning of this turn
 	wall     int64 // the latest time that the wall clock ever showed
 
-	swaps    []swap // for endTurn, as are the following
-	aired    []*Job // broadcast in this turn
-	missing  []*Job // not in a dump of this turn
-	behind   []*Job // in a dump behind one that runs
-	misdated string // what seems wrong with a sched_at
+	swaps    []swap // hand-outs whose order endTurn checks, as it does the following
+	aired    []*Job // jobs that were broadcast in this turn
+	missing  []*Job // jobs that a dump of this turn lacks
+	behind   []*Job // jobs that a dump lists behind a running one
+	misdated string // description of a sched_at that seems wrong
 
 	lastDump []byte
 
@@ -219,7 +219,7 @@ func (l *Ledger) committed() {
 		j.preds, j.late, j.recordDisk = append(j.preds, j.late...), nil, j.record
 		l.changesCommitted(j)
 		if !j.lost {
-			j.kept = j.location
+			j.savedLocation = j.location
 		}
 	}
 	for _, k := range l.config {
@@ -252,12 +252,13 @@ func (l *Ledger) crashed() {
 	}
 	for _, j := range l.jobs {
 		if j.putOff {
-			j.notBefore = 0 // that may be lost
+			j.notBefore = 0 // the delay may be lost
 		}
 		j.now, j.holder, j.keyed, j.owner, j.asked, j.asks, j.group = j.disk, nil, false, nil, false, 0, 0
 		j.ghosts, j.late, j.moving = append(j.ghosts, j.late...), nil, false
-		j.lost = j.by == ofDwork && j.kept == "" && l.setup.restart == "keep"
-		if l.setup.restart == "ready" || j.kept != "" && !slices.Contains(locations, j.kept) { // the worker of another protocol has lost its connection
+		j.lost = j.by == ofDwork && j.savedLocation == "" && l.setup.restart == "keep"
+		// The worker of another protocol has lost its connection.
+		if l.setup.restart == "ready" || j.savedLocation != "" && !slices.Contains(locations, j.savedLocation) {
 			j.setLocation("")
 		}
 		if j.record != j.recordDisk { // the changes since may be there, or not

@@ -15,10 +15,10 @@ import (
 func (l *Ledger) sent(c *Conn, j *Job, asked int) {
 	l.trace.Say("c%d is sent %v", c.id, j)
 	if !c.slow {
-		asked = l.turn // it reads at once
+		asked = l.turn // the worker reads at once
 	}
 	switch {
-	case slices.Contains(c.kept, j):
+	case slices.Contains(c.backlog, j):
 	case j.now == gone && (j.turn < asked || j.id == 0):
 		l.trace.Fail("%v is broadcast after its end, or before it came", j)
 	case !l.serving(c, broadcastQueue):
@@ -29,7 +29,7 @@ func (l *Ledger) sent(c *Conn, j *Job, asked int) {
 	if j.now != gone {
 		l.end(j)
 		l.handed++
-		if !c.slow { // else it may have been long ago, when others did not wait
+		if !c.slow { // a slow reader may have been sent the job long ago, when others did not wait
 			l.aired = append(l.aired, j)
 		}
 	}

@@ -202,13 +202,13 @@ func (l *Ledger) left(c *Conn) {
 func (l *Ledger) mayHaveHeld() {
 	for _, j := range l.jobs {
 		if j.holder != nil && j.turn == l.turn {
-			j.failures++ // before who has it was given it
+			j.failures++ // the departed connection may have had the job before its present holder
 			j.record.dated = false
 		}
 		if j.now != gone && (j.holder == nil || j.stale == l.turn+1) && j.by != ofDwork {
 			j.keyed, j.record.dated = false, false
 			j.failures++
-			if j.stale == l.turn+1 || j.by == ofDisbatch || j.queue == broadcastQueue { // and what was said about it counted
+			if j.stale == l.turn+1 || j.by == ofDisbatch || j.queue == broadcastQueue { // the departed connection may have reported it
 				l.doubt(j)
 			}
 		}

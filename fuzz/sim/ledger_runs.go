@@ -15,13 +15,13 @@ import (
 
 // Run is one assignment of a job to a peer.
 type Run struct {
-	number int // of all that began in a play
+	number int // position among all runs of a play
 	job    *Job
-	queue  int // of the job when it was handed out
+	queue  int // index of the job's queue at the hand-out
 	conn   *Conn
 	began  int64 // Mono
 	cut    int64 // Mono, when its job was last ended, or may have been; 0: never
-	vague  bool  // its peer has reported another of the name since: the server cannot tell which
+	vague  bool  // its peer has since reported another run of the same name, and the server cannot tell them apart
 }
 
 // begun notes that a run begins, of a job in a queue.
@@ -46,8 +46,8 @@ func (h heldJob) isCurrent() bool {
 	return j.run == nil || j.run == h.run || j.holder == c && c.framing() == periodic.CRC
 }
 
-// maybeLater reports whether a worker's report of a run may count for a later run: a time-out has passed, and the job
-// may have been assigned to the same worker again.
+// maybeLater reports whether a worker's report of a run may count for a later run of the job. It may when the time-out
+// of the run has passed, since the job may then have been assigned to the same worker again.
 func (l *Ledger) maybeLater(h heldJob) bool {
 	c := h.run.conn
 	if c.framing() != periodic.CRC || h.job.untimed() {
@@ -57,7 +57,7 @@ func (l *Ledger) maybeLater(h heldJob) bool {
 	return c.slow || h.run.vague || l.clock().Mono >= h.run.began+least
 }
 
-// sameName are the other jobs of the name that a worker's report may count for.
+// sameName returns the other jobs with the name of a worker's job that its report may count for.
 func (l *Ledger) sameName(h heldJob) (all []*Job) {
 	if !l.maybeLater(h) {
 		return nil
@@ -139,7 +139,7 @@ func (l *Ledger) keptFrom(c *Conn, j *Job) bool {
 // and one of its name submitted. The worker asks for another, which may be that one, and reports the first. Then
 // everything is audited.
 func (s *Simulator) reportLate() {
-	if s.ledger.full || s.ledger.live() >= mostJobs {
+	if s.ledger.full || s.ledger.live() >= maxJobs {
 		return
 	}
 	c, client := s.connect([]peerKind{plainWorker, crcWorker}[s.rng.IntN(2)]), s.connect(plainClient)

@@ -71,19 +71,19 @@ func (c *Conn) isOdd(r *gloom.Reply) bool {
 
 // loadEnd follows the jobs of a LOAD.
 type loadEnd struct {
-	more int    // jobs that are announced and not there
-	tail string // bytes of the last of them, or of nothing
+	more int    // number of jobs that are announced and missing
+	tail string // bytes behind the jobs: the beginning of another one, or garbage
 	sum  bool   // the frame's checksum is wrong
 }
 
 // sumAt is where the checksum of a frame begins.
 const sumAt = 8
 
-// negativeLoad announces less than no job. The jobs of such a LOAD are not there.
+// negativeLoad announces a negative number of jobs. A LOAD with it has no jobs.
 var negativeLoad = loadEnd{more: -1, tail: "and more"}
 
-// malformedLoads end a LOAD so that it makes no sense, save that with a tail alone: what nobody has announced is read
-// past.
+// malformedLoads are the ends that make a LOAD malformed. The one with a tail alone does not: the server ignores bytes
+// behind the announced jobs.
 var malformedLoads = play.NewTable(
 	play.Of(1, loadEnd{more: 1}),
 	play.Of(1, loadEnd{more: 1 << 40, tail: "\x01f\x01n\x00\x00\x00\x01x\x00\x00\x00\x00\x00\x00\x00\x00\x09"}),

@@ -14,11 +14,11 @@ import (
 // and the calls of dwork and kts46, which have no lasting connections and arrive in any order.
 type Network struct {
 	conns      []*Conn
-	halfClosed []*Conn // of conns, or ended: peers that have said all, and are owed what waits for a commit
+	halfClosed []*Conn // connections, also ended ones, whose peers send no more and wait for answers until a commit
 
 	flights []*flight         // of dwork
 	hubOwed int               // how many of its calls wait for a commit
-	stolen  map[string][]*Job // by location: the tasks that its worker has heard of
+	stolen  map[string][]*Job // tasks that a location's worker knows to have stolen, by location
 
 	ktsPeers   []*ktsPeer
 	ktsFlights []*ktsFlight
@@ -26,10 +26,10 @@ type Network struct {
 
 	httpCalls   int           // so many were made
 	httpFlights []*httpCall   // on their way
-	httpOpen    []*httpCall   // that have arrived, and have no answer
-	reserves    map[int]*Conn // by number
-	granted     []*Lease      // that may be on disk or hold their jobs
-	leases      []*Lease      // that workers have heard of, also ended ones
+	httpOpen    []*httpCall   // calls that have arrived and have no answer
+	reserves    map[int]*Conn // connections of reserves, by number
+	granted     []*Lease      // leases that may be on disk or hold their jobs
+	leases      []*Lease      // leases that workers know, also ended ones
 }
 
 // Conn is one connection: the bytes on their way to the server, what the ledger has seen pass at the server's door,
@@ -39,49 +39,49 @@ type Conn struct {
 	peerKind
 	peer *loop.OfflinePeer
 
-	outgoing []byte // on its way to the server
-	passed   int    // bytes that have arrived
+	outgoing []byte // bytes on their way to the server
+	passed   int    // number of bytes that have arrived
 	marks    []mark // the requests in outgoing
 	fin      bool   // the peer sends nothing more
-	finished bool   // and everything it sent has arrived
+	finished bool   // fin, and all that the peer sent has arrived
 	recent   []*Request
-	reset    bool // it was closed when nothing was under way
+	reset    bool // the connection was closed when nothing was under way
 	slow     bool // the peer has read slowly: output may wait in the server
 
-	written  []byte              // at the server's door
+	written  []byte              // output of the server that has not passed the ledger
 	greeted  bool                // the answer to the hello has passed
-	requests map[uint32]*Request // arrived and not answered, by message id
+	requests map[uint32]*Request // requests that have arrived and have no answer, by message id
 	busy     bool                // the slave has a job
-	acks     []*Job              // submitted by the master, without an answer
-	acked    *Job                // the last one that was answered; an error may still follow
+	acks     []*Job              // the master's jobs without an answer
+	acked    *Job                // the master's last job with an answer; an error may still follow
 	joined   int                 // 1 + the turn of its last join
 	odd      int                 // how many malformed messages have arrived and have no answer
-	garbled  bool                // the last thing it sends is no frame
+	garbled  bool                // the peer ends with bytes that are no frame
 
-	heard []byte               // read by the peer, and not decoded
-	met   bool                 // the peer has read the answer to its hello
-	next  uint32               // message id
-	grabs int                  // GRAB_JOBs without an answer
-	tuned int                  // 1 + the turn of its BROADCAST; 0: it has sent none
-	does  [graphQueue + 1]bool // the queues that it serves
-	quit  [graphQueue + 1]int  // 1 + the turn of its CANT_DO
-	kept  []*Job               // jobs that may have been broadcast to it since its SLEEP
-	held  []heldJob
-	runs  []*Run // of jobs that it was given and has not reported
-	told  []*Run // whose assignments it has yet to read
+	heard   []byte               // bytes that the peer has read and not decoded
+	met     bool                 // the peer has read the answer to its hello
+	next    uint32               // next message id
+	grabs   int                  // number of GRAB_JOBs without an answer
+	tuned   int                  // 1 + the turn of its BROADCAST; 0: it has sent none
+	does    [graphQueue + 1]bool // the queues that it serves
+	quit    [graphQueue + 1]int  // 1 + the turn of its CANT_DO
+	backlog []*Job               // jobs that may have been broadcast to it since its SLEEP
+	held    []heldJob
+	runs    []*Run // runs that the peer was given and has not reported
+	told    []*Run // runs whose assignments the peer has yet to read
 
 	asking map[uint32]heldJob // jobs with an ACQUIRE, by its message id
 
-	reserve *reserve        // of a worker over HTTP
-	leases  map[*Job]*Lease // that it was given
+	reserve *reserve        // the reserve of a worker over HTTP
+	leases  map[*Job]*Lease // leases that the reserve was given
 }
 
-// heldJob is a job that a peer has read its assignment of.
+// heldJob is a job whose assignment a peer has read.
 type heldJob struct {
 	job    *Job
 	run    *Run
 	handle []byte
-	tag    uint32 // of the GRAB_JOB
+	tag    uint32 // message id of the GRAB_JOB
 }
 
 // mark is a request that has arrived when at bytes of its connection have arrived.
@@ -94,31 +94,31 @@ type mark struct {
 type Request struct {
 	id     uint32
 	cmd    periodic.Command
-	turn   int // in which it arrived
-	group  int // the group of changes that its effect is in, at the latest
+	turn   int // turn in which the request arrived
+	group  int // the last group of changes that may have its effect
 	job    *Job
-	loaded []*Job // of a LOAD
-	jobs   []*Job // of a removal
+	loaded []*Job // jobs of a LOAD
+	jobs   []*Job // jobs of a removal
 	arrive func()
-	silent bool  // it has no answer
-	acked  bool  // a GRAB_JOB whose SUCCESS has come
-	at     int64 // Mono when a RUN_JOB came
+	silent bool  // the request has no answer
+	acked  bool  // the SUCCESS of a GRAB_JOB has come
+	at     int64 // Mono at which a RUN_JOB arrived
 
-	refused  bool // the disk was full, or it is malformed
-	doubtful bool // the disk became full, or had room again, while it arrived
+	refused  bool // the disk was full, or the request is malformed
+	doubtful bool // the disk became full, or had room again, while the request arrived
 
-	setting      *setting // of a CONFIG_GET
-	from         int      // the value that it had then
-	acknowledged func()   // by the answer to a CONFIG_SET
+	setting      *setting // setting of a CONFIG_GET
+	from         int      // index of the value at the arrival of a CONFIG_GET
+	acknowledged func()   // called at the answer to a CONFIG_SET
 
 	crowded bool // a STATUS of very many functions
 
-	lock     string // of an ACQUIRE, for one of limit jobs
-	limit    int
-	late     bool // the run was taken from it before
+	lock     string // name of the lock of an ACQUIRE
+	limit    int    // number of jobs that may have that lock
+	late     bool   // the worker had lost the run before the ACQUIRE arrived
 	run      heldJob
-	chunk    *chunk    // of a WORK_DATA
-	receiver *receiver // of a RECV_DATA
+	chunk    *chunk    // chunk of a WORK_DATA
+	receiver *receiver // receiver of a RECV_DATA
 }
 
 // named are the roles with a name and a token, which the server treats as the roles without.
@@ -160,7 +160,7 @@ func (c *Conn) mark(r *Request, before int) {
 // tell puts a frame of the Gloom protocol on its way.
 func (c *Conn) tell(r *Request, frame []byte) {
 	c.outgoing = append(c.outgoing, frame...)
-	r.silent = true // which answer is whose is seen by its content
+	r.silent = true // the content of an answer shows its request
 	c.mark(r, 0)
 }
 

@@ -23,7 +23,7 @@ type operation struct {
 // firmJob is a job that an operation must change, unless something else happens to the job meanwhile.
 type firmJob struct {
 	job      *Job
-	state    string // that the server has shown at the beginning
+	state    string // state that the server showed at the beginning
 	run      *Run
 	failures int
 	touched  int
@@ -45,7 +45,7 @@ func (s *Simulator) operateOnAll(c *jobChange) {
 	f := s.operatorCall("/api/v1/jobs/change", r)
 	r.Filter = fmt.Sprintf("queue:%q protocol:periodic", s.ledger.queues[o.queue])
 	if f.body = s.httpBody(r); c.verb == admin.VerbRemove && s.rng.IntN(2) == 0 {
-		o.queue, o.spare = workedQueues, true // which has Periodic jobs alone
+		o.queue, o.spare = workedQueues, true // the spare queue has Periodic jobs alone
 		f = s.operatorCall("/api/v1/queues/empty", &admin.QueueChange{Queue: s.ledger.queues[o.queue], Cause: admin.Cause{By: "ana"}})
 	}
 	if c.verb == admin.VerbMove && c.to == o.queue {
@@ -139,7 +139,7 @@ func (s *Simulator) operationOver() {
 		s.ledger.operated(o, &seen[i], is.State == admin.OperationDone)
 	}
 	for _, j := range s.ledger.jobs {
-		if j.moving { // it has ended, or has a worker
+		if j.moving { // the job has ended, or has a worker
 			s.ledger.move(j, j.queue)
 		}
 	}

@@ -74,7 +74,7 @@ var loadKinds = play.NewTable(play.Of(2, loadsDump), play.Of(1, loadsBadly), pla
 // actAsClient lets a Periodic client do one thing.
 func (s *Simulator) actAsClient(c *Conn) {
 	act := clientActs.Draw(s.rng)
-	if s.ledger.live() >= mostJobs {
+	if s.ledger.live() >= maxJobs {
 		act = max(act, removeJob)
 	}
 	at := int64(0)
@@ -106,7 +106,7 @@ func (s *Simulator) actAsClient(c *Conn) {
 			s.ledger.unlessFull(r, func() {
 				s.ledger.submitted(j, 0)
 				if c.slow && c.framing() == periodic.CRC {
-					s.ledger.doubt(j) // that nobody does it may be said behind what it has not read
+					s.ledger.doubt(j) // NO_WORKER, which ends the job, may wait behind output that the client has not read
 				}
 				j.owner, j.awaited, r.at = c, true, s.server.Now().Mono
 			})

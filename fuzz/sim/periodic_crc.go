@@ -25,8 +25,8 @@ type chunk struct {
 type receiver struct {
 	queue int
 	name  string
-	from  int // chunks before need not be sent to it
-	last  int // the last one that was, counted from 1
+	from  int // number of the first chunk that must be sent to it
+	last  int // number of the last chunk that was sent to it, from 1
 	open  bool
 }
 
@@ -70,7 +70,7 @@ func (s *Simulator) crcStep() {
 		s.listen(w, h.job.queue, h.job.name)
 		s.deliver(w, math.MaxInt)
 		s.settle()
-		for range s.rng.IntN(3) { // else hardly anybody listens when something is published
+		for range s.rng.IntN(3) { // publish at once: a listener seldom exists when a chunk is published later
 			s.publish(b, h)
 		}
 		w = b
@@ -112,16 +112,16 @@ func (s *Simulator) whileHolding(c *Conn, h heldJob) {
 	case crcAcquires:
 		r := &Request{cmd: periodic.Acquire, lock: lock, limit: 1 + s.rng.IntN(2)}
 		r.arrive = func() {
-			if r.job = j; !h.isCurrent() && !s.ledger.maybeLater(h) { // it hears that it no longer has the job, and says nothing more of it
+			if r.job = j; !h.isCurrent() && !s.ledger.maybeLater(h) { // the worker is told that it no longer has the job, and reports it no further
 				r.late = true
 				s.ledger.reported(h)
 				return
 			}
 			r.run = h
-			h.run.vague = h.run.vague || !s.ledger.holds(c, j) // it is reported by this, and may come again ahead of the answer
+			h.run.vague = h.run.vague || !s.ledger.holds(c, j) // the ACQUIRE counts as a report, and the job may be assigned again before the answer
 			j.asks++
 		}
-		// It waits for the answer: one that is refused says nothing more of the job.
+		// The worker waits for the answer. After a refusal it reports nothing more of the job.
 		c.held = slices.DeleteFunc(c.held, func(o heldJob) bool { return o.run == h.run })
 		c.asking[c.next+1] = h
 		args := binary.BigEndian.AppendUint16(periodic.AppendStr8String(nil, lock), uint16(r.limit))
@@ -184,7 +184,7 @@ func (l *Ledger) acquired(c *Conn, q *Request, body []byte) {
 	if body[1] == 0 {
 		l.reported(q.run)
 		j.parked = true
-		if j.holder == c { // it is parked
+		if j.holder == c { // the job is parked
 			j.holder, j.keyed, j.turn, j.locks = nil, false, l.turn, nil
 			j.setLocation("")
 		}
@@ -192,7 +192,7 @@ func (l *Ledger) acquired(c *Conn, q *Request, body []byte) {
 	}
 	if j.holder != c {
 		if j.lost || j.now == gone && j.turn == l.turn || j.stale == l.turn+1 || c.slow && q.turn <= j.turn {
-			return // nobody knows, or it was ended or given back in this turn, or before who reads slowly hears of it
+			return // the holder is unknown; the job ended or was returned in this turn; or a slow reader has yet to read of that
 		}
 		l.trace.Fail("c%d gets %s for %v, which it does not hold", c.id, q.lock, j)
 	}
@@ -202,7 +202,7 @@ func (l *Ledger) acquired(c *Conn, q *Request, body []byte) {
 			others++
 		}
 	}
-	if others >= q.limit && !j.locks[q.lock] { // one that has it may ask again
+	if others >= q.limit && !j.locks[q.lock] { // a job that has the lock may ask again
 		l.trace.Fail("%v gets %s as one of %d, and %d others have it", j, q.lock, q.limit, others)
 	}
 	if j.locks == nil {

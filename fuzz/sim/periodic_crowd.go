@@ -18,12 +18,12 @@ import (
 // checks them at once, by STATUS.
 
 const (
-	// manyJobs are more than the scheduler ends at once when their master leaves.
+	// manyJobs is more jobs than the scheduler ends at once when their master leaves.
 	manyJobs = 300
-	// manyFunctions are more than a STATUS tells of without a stream.
+	// manyFunctions is more functions than a STATUS lists without a stream.
 	manyFunctions = 1001
-	// mostOwed are so few requests that their answers may wait for the disk.
-	mostOwed = 200
+	// maxOwed is a number of requests whose answers may all wait for the disk.
+	maxOwed = 200
 )
 
 // lines is what STATUS says of each function, by name.
@@ -107,7 +107,7 @@ func (s *Simulator) offerMany() {
 	s.settle()
 	each := func(kind peerKind, cmd periodic.Command, from int) *loop.OfflinePeer {
 		frames := kind.hello()
-		for i := from; i < manyFunctions && (kind == plainWorker || i < from+mostOwed); i++ {
+		for i := from; i < manyFunctions && (kind == plainWorker || i < from+maxOwed); i++ {
 			frames = append(frames, wire.Frame(periodic.Plain, uint32(i+1), cmd, periodic.AppendStr8String(nil, function(i)))...)
 		}
 		p := s.server.Connect("periodic")
@@ -123,7 +123,7 @@ func (s *Simulator) offerMany() {
 	s.ledger.checkMany(s.lines())
 	s.audit()
 	w.Close()
-	for from := 0; from < manyFunctions; from += mostOwed {
+	for from := 0; from < manyFunctions; from += maxOwed {
 		each(plainClient, periodic.DropFunc, from).Close()
 	}
 	for name, line := range s.lines() {

@@ -13,7 +13,7 @@ import (
 // figures are the numbers of a job's record, as far as the ledger knows them.
 type figures struct {
 	at          int64 // its sched_at
-	dated       bool  // that is known
+	dated       bool  // at is known
 	least, most int32 // its count is between the two
 }
 
@@ -40,14 +40,14 @@ func (l *Ledger) checkAssigned(c *Conn, k *Job, j *periodic.Job) {
 	as := *j
 	if c.framing() == periodic.CRC && k.by == ofPeriodic {
 		limits := l.config[timeoutSetting].values
-		if !c.slow { // else it may have waited in the server since there was another
+		if !c.slow { // a slow reader's JOB_ASSIGN may have waited since another time-out was set
 			limits = limits[len(limits)-1:]
 		}
 		if k.timeout == 0 && slices.Contains(limits, uint32(as.Timeout)) {
 			as.Timeout = 0
 		}
 		if k.record.dated && k.record.at == 0 {
-			as.SchedAt = 0 // and now stands there
+			as.SchedAt = 0 // which the server filled in
 		}
 	}
 	l.checkRecord(k, &as, fmt.Sprintf("assigned to c%d", c.id))
@@ -83,14 +83,14 @@ func (l *Ledger) checkRecord(k *Job, j *periodic.Job, where string) {
 		l.trace.Fail("%v is %s with count %d, time-out %d; it has %d to %d, and %d ms", k, where, j.Count, j.Timeout, r.least, r.most, k.timeout)
 	}
 	r.least, r.most = j.Count, j.Count
-	if r.dated && j.SchedAt != r.at { // if nobody whom it may have been on its way to has left in this turn
+	if r.dated && j.SchedAt != r.at { // a fault unless a worker left in this turn to which the job was on its way
 		l.misdated = fmt.Sprintf("%v is %s with sched_at %d; it has %d", k, where, j.SchedAt, r.at)
 		r.dated = false
 	}
 }
 
-// checkDump checks the answer to a DUMP that came in a turn. It must have each job that was there since that turn,
-// once, running ones behind the others, and no job that was not there.
+// checkDump checks the answer to a DUMP that came in a turn. It must list once each job that the server has had since
+// that turn, the running jobs last, and no other job.
 func (l *Ledger) checkDump(since int, body []byte) map[*Job]bool {
 	there, lastRunning := map[*Job]bool{}, (*Job)(nil)
 	for _, j := range l.parseDump(body) {
@@ -110,13 +110,13 @@ func (l *Ledger) checkDump(since int, body []byte) map[*Job]bool {
 		case l.holds(k.holder, k):
 			lastRunning = k
 		case k.now == sure && k.holder == nil && !k.lost && !k.parked && lastRunning != nil:
-			l.behind = append(l.behind, k) // unless it was handed out in this turn, which is seen later
+			l.behind = append(l.behind, k) // a fault unless the job was handed out in this turn, which endTurn checks
 		}
 	}
 	for _, j := range l.jobs {
 		switch {
 		case j.by != ofPeriodic || j.now != sure || j.came >= since || there[j]:
-		case j.queue == broadcastQueue: // it may have been, in this turn, and who gets it hears of that behind this
+		case j.queue == broadcastQueue: // the job may have been broadcast in this turn; its assignment is read after the dump
 			l.missing = append(l.missing, j)
 		default:
 			l.trace.Fail("%v is not in a dump, or is lost", j)
@@ -138,7 +138,7 @@ func (s *Simulator) checkStatus() {
 			if j.queue == queue && j.now == sure {
 				least++
 			}
-			// A job that nobody waits for ends with its run, which its worker may have still to read of.
+			// The server counts an orphan until its run ends, and the worker may have yet to read the assignment.
 			if j.queue == queue && (j.now != gone || j.holder != nil || j.lost || j.parked || j.by == ofGloom && s.ledger.waitsUnread(j)) {
 				most++
 			}

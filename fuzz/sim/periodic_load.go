@@ -31,7 +31,7 @@ func (s *Simulator) loadAs(c *Conn, jobs []*Job, at []int64, b *loadEnd) {
 				s.ledger.unlessFull(r, func() { s.ledger.submitted(j, at[i]) })
 				return
 			}
-			r.doubtful, s.ledger.mixed = true, true // so what it would replace is in doubt, too
+			r.doubtful, s.ledger.mixed = true, true // the jobs that the LOAD would replace are in doubt, too
 			s.ledger.submitted(j, at[i])
 			s.ledger.doubt(j)
 		}
@@ -56,8 +56,8 @@ func (s *Simulator) loadAs(c *Conn, jobs []*Job, at []int64, b *loadEnd) {
 	s.trace.Say("c%d loads %v at %d, %d more and %q, with a wrong sum: %v", c.id, jobs, at, b.more, b.tail, b.sum)
 }
 
-// mostLoaded limits the jobs of a dump that are loaded at once.
-const mostLoaded = 8
+// maxLoaded limits the jobs of a dump that are loaded at once.
+const maxLoaded = 8
 
 // loadDump loads some jobs of the last dump again, with workloads of their own.
 func (s *Simulator) loadDump(c *Conn) {
@@ -72,7 +72,7 @@ func (s *Simulator) loadDump(c *Conn) {
 	from := s.rng.IntN(len(all))
 	var jobs []*Job
 	var at []int64
-	for _, old := range all[from:min(from+mostLoaded, len(all))] {
+	for _, old := range all[from:min(from+maxLoaded, len(all))] {
 		j := s.ledger.newJob(ofPeriodic, s.ledger.jobOf(old.Workload, "a job of a dump").queue, string(old.Name))
 		j.timeout, j.record.least, j.record.most = int64(old.Timeout)*1000, old.Count, old.Count
 		jobs, at = append(jobs, j), append(at, old.SchedAt)

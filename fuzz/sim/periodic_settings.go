@@ -15,14 +15,14 @@ import (
 // setting is what the ledger knows of one key of CONFIG_SET.
 type setting struct {
 	names   []string
-	today   []string  // in the CRC framing of 2026
-	unset   [2]uint32 // what is shown until it is set, there and elsewhere
-	values  []uint32  // that it has had, in their order; the last is the one that it has
-	disk    int       // after a crash it has this one of them, or a later one
-	choices []uint32  // that clients set it to; none: any below 100
+	today   []string  // names in the CRC framing of 2026
+	unset   [2]uint32 // the values shown until a client sets it: in that framing and elsewhere
+	values  []uint32  // all values that it has had, the present one last
+	disk    int       // index in values of the oldest value that a crash may leave
+	choices []uint32  // values that clients set it to; none: any below 100
 }
 
-// newSettings are those of a new server: the protocol's keys with their later names.
+// newSettings returns the settings of a new server: the protocol's keys with their later names.
 func newSettings() []*setting {
 	return []*setting{
 		timeoutSetting: {names: []string{"timeout"}, today: []string{"timeout"}, values: []uint32{600}},
@@ -41,7 +41,7 @@ func newSettings() []*setting {
 // isUnset stands for a value that no client has set. A setting that shows the same everywhere needs none.
 const isUnset = math.MaxUint32
 
-// of are the names of a setting for a client.
+// of returns the names of a setting for a client.
 func (k *setting) of(today bool) []string {
 	if today {
 		return k.today
@@ -49,7 +49,7 @@ func (k *setting) of(today bool) []string {
 	return k.names
 }
 
-// shows reports whether a client may see a value of a setting that has one of these.
+// shows reports whether a client may see a value of a setting that has one of several values.
 func (k *setting) shows(values []uint32, value uint32, today bool) bool {
 	def := k.unset[1]
 	if today {
@@ -63,11 +63,11 @@ func (l *Ledger) today(framing periodic.Framing) bool {
 	return framing == periodic.CRC && l.setup.era == "2026"
 }
 
-// Of the settings some are not for just anybody.
+// Indexes of settings with a special part in the play.
 const (
-	timeoutSetting     = iota // only between turns: it acts at once
-	wornSetting               // only by wear
-	anySetting                // and all others
+	timeoutSetting     = iota // changes between turns only, because it acts at once
+	wornSetting               // changes by wear only
+	anySetting                // the first of the settings that clients change at any time
 	lockTimeoutSetting = 5
 	keepaliveSetting   = 6
 )
@@ -123,7 +123,7 @@ func (l *Ledger) checkSetting(c *Conn, q *Request, body []byte) {
 func (s *Simulator) changeTimeout() {
 	s.settle()
 	for _, j := range s.ledger.jobs {
-		if s.ledger.noteOverdue(j); j.holder != nil && !s.ledger.holds(j.holder, j) { // by what the limit was
+		if s.ledger.noteOverdue(j); j.holder != nil && !s.ledger.holds(j.holder, j) { // by the earlier limit
 			j.holder, j.keyed, j.lost, j.turn = nil, false, true, s.ledger.turn
 			j.failures++
 		}
@@ -173,7 +173,7 @@ func (s *Simulator) checkSettings(crashed bool) {
 		v.peer.Close()
 	}
 	for i, k := range s.ledger.config {
-		if crashed { // where several are possible, they show the same everywhere
+		if crashed { // several values are left only when they show the same in both framings
 			k.values, k.disk = possible[i][:1], 0
 		}
 	}

@@ -26,8 +26,8 @@ var workerActs = play.NewTable(
 	play.Of(3, startServing),
 )
 
-// mostAsked is the largest number of requests for a job that a worker has without an answer.
-const mostAsked = 3
+// maxAsked is the largest number of requests for a job that a worker has without an answer.
+const maxAsked = 3
 
 // actAsWorker lets a Periodic worker do one thing.
 func (s *Simulator) actAsWorker(c *Conn) {
@@ -40,7 +40,7 @@ func (s *Simulator) actAsWorker(c *Conn) {
 	}
 	queue := []int{0, 1, 2, broadcastQueue, graphQueue}[s.rng.IntN(5)]
 	switch act := workerActs.Draw(s.rng); {
-	case act == askForJob && c.grabs < mostAsked:
+	case act == askForJob && c.grabs < maxAsked:
 		c.grabs++
 		c.ask(&Request{cmd: periodic.GrabJob}, nil)
 	case act == stopServing:

@@ -93,7 +93,7 @@ func (l *Ledger) assignedLate(c *Conn, j *Job, q *Request) {
 	j.setLocation("")
 	j.run, j.record.dated = nil, false
 	j.failures++
-	if j.by == ofDisbatch { // who leaves takes it along
+	if j.by == ofDisbatch { // a departing worker takes a Disbatch job along
 		l.doubt(j)
 	}
 }
@@ -117,7 +117,7 @@ func (l *Ledger) waitsUnread(j *Job) bool {
 
 // mayHaveUnread is waitsUnread for one connection.
 func (l *Ledger) mayHaveUnread(c *Conn, j *Job) bool {
-	mayDo := func(queue int) bool { return l.serving(c, queue) || c.quit[queue] > 0 } // it may have been given it before it quit
+	mayDo := func(queue int) bool { return l.serving(c, queue) || c.quit[queue] > 0 } // the worker may have been given the job before its CANT_DO
 	if !c.slow || !mayDo(j.queue) && !slices.ContainsFunc(j.homes, mayDo) {
 		return false
 	}
@@ -192,7 +192,7 @@ func (l *Ledger) woken(c *Conn, body []byte, asked int) {
 		return
 	}
 	if !c.slow {
-		asked = l.turn // it reads at once
+		asked = l.turn // the worker reads at once
 	}
 	for _, j := range l.jobs {
 		if j.by != ofPeriodic || j.queue != broadcastQueue || j.now == gone && j.turn < asked {
@@ -201,6 +201,6 @@ func (l *Ledger) woken(c *Conn, body []byte, asked int) {
 		if j.now != gone {
 			l.doubt(j)
 		}
-		c.kept = append(c.kept, j)
+		c.backlog = append(c.backlog, j)
 	}
 }

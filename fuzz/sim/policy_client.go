@@ -24,7 +24,7 @@ type policyClient struct {
 // policyRequest is a submission or a RUN_JOB.
 type policyRequest struct {
 	job                    *policyJob
-	before                 policyJob // what the job was before
+	before                 policyJob // the job as it was before the request
 	run                    bool
 	mayBeTaken, mayRefused bool
 	namesake               namesake
@@ -81,8 +81,8 @@ func (m *PolicyModel) answered(c *policyClient, id uint32, body []byte) {
 	}
 }
 
-// result checks the result of a RUN_JOB, which is empty when the job was given up or has expired. One that is ignored
-// has what is kept of the job before.
+// result checks the result of a RUN_JOB, which is empty when the job was given up or has expired. A RUN_JOB whose name
+// is taken is ignored, and gets the kept result of the earlier job.
 func (m *PolicyModel) result(q *policyRequest, result string) {
 	j := q.job
 	m.turned()

@@ -111,7 +111,7 @@ func (m *PolicyModel) expires(j *policyJob) {
 			first, last = min(first, f.dueFrom), max(last, f.dueTo)
 		}
 	}
-	parked := j.parked && !m.lock.unsure // else its turn may have come
+	parked := j.parked && !m.lock.unsure // without the lock's order known, its turn may have come
 	mayBe := r.ttl > 0 && j.worker == nil && !parked && last > 0 && r.expiry(first) <= now.Wall
 	switch {
 	case !mayBe || r.expiry(last) > now.Wall:
@@ -163,7 +163,7 @@ func (m *PolicyModel) checkSwept(j *policyJob) {
 // namesake is what the model knows, when a name is submitted again, of the job of that name that was done last.
 type namesake struct {
 	taken, maybe bool     // the submission is ignored, or may be
-	results      []string // that it may have then
+	results      []string // results that the job may have then
 }
 
 // namesakeOf returns what stands against a job's submission.

@@ -13,9 +13,9 @@ type place uint8
 
 const (
 	nowhere    place = 1 << iota
-	waiting          // in the queue, also while a worker has it
+	waiting          // in the queue, also while a worker has the job
 	failed           // given up, and kept
-	dead             // in the dead-letter queue, also while a worker has it
+	dead             // in the dead-letter queue, also while a worker has the job
 	doneName         // done, and its name alone is known
 	doneKept         // done, and kept without its result
 	doneResult       // done, and kept with its result
@@ -46,28 +46,28 @@ type fate struct {
 // policyJob is a job of the model.
 type policyJob struct {
 	number int
-	name   string // that of another job which has ended, or its own
+	name   string // its own name, or that of a job which has ended
 	key    byte
 	might  []fate // now; of several each is possible
-	now    fate   // what they have in common
-	past   []fate // since the last commit
+	now    fate   // the common part of might
+	past   []fate // fates since the last commit
 
 	maybeDue, due bool  // the time of now.from, or now.to, has come since that was decided
-	ready         bool  // it was due when the server had nothing more to do
+	ready         bool  // the job was due when the server had nothing left to do
 	passed        int   // number of jobs of the other key that started after the last of its own, while it was ready and could start
-	inTurn        bool  // it was ready when a job was handed out last
+	inTurn        bool  // the job was ready at the last hand-out
 	tooOld        int64 // Mono since when it has expired for sure; 0: it has not
-	parked        bool  // it waits for the lock
+	parked        bool  // the job waits for the lock
 	parkedAt      int64 // Mono
 
-	worker  *policyWorker // that has it; nil: none
+	worker  *policyWorker // worker that has the job, or nil
 	handle  []byte
 	timeout int64 // seconds
 	expires int64 // Mono of its time-out
-	size    int   // of its workload, beside its name
+	size    int   // bytes of padding in its workload
 
-	awaited *policyClient // whose RUN_JOB has no result yet
-	result  string        // that its worker said
+	awaited *policyClient // client whose RUN_JOB has no result yet
+	result  string        // result that its worker reported
 }
 
 func (j *policyJob) String() string { return fmt.Sprintf("%c:p%d", j.key, j.number) }

@@ -85,7 +85,7 @@ func (m *PolicyModel) hands(w *policyWorker, j *policyJob, queue string, handle 
 			m.starts = append(m.starts, now)
 		}
 	}
-	if w.kind == crcWorker { // it reports by name: a report is of this run now
+	if w.kind == crcWorker { // the worker reports by name: a report is of this run from now on
 		w.late = slices.DeleteFunc(w.late, func(r policyRun) bool { return r.job == j })
 	}
 	j.worker, j.handle, j.expires = w, handle, roundUp(m.clock().Mono+j.timeout*1000+policyGrace)

@@ -23,14 +23,14 @@ type PolicyModel struct {
 
 	queue, dead string       // their names
 	sets        []*policySet // the rules, the weaker first
-	rule        policyRule   // what they come to
+	rule        policyRule   // the rule that the sets come to
 	before      *policyRule  // while a rule is being set; nil: it is set
 	jobs        []*policyJob
 	workers     []*policyWorker
 	joined      int // workers
 	client      *policyClient
 	starts      []int64    // Mono of the jobs that have started since the rate was set
-	last        sched.Time // when turn was called last
+	last        sched.Time // moment of the last call of turn
 	turn        policyTurn
 	lock        policyLock
 	withheld    bool // a ready job may have clashed for a worker since the start: it passes others in a turn of its own
@@ -75,7 +75,7 @@ func (m *PolicyModel) isOneOf(j *policyJob, all []fate) {
 func (m *PolicyModel) fails(j *policyJob, from, to int64) {
 	m.unlock(j)
 	r, f := &m.rule, j.now
-	if f.place == dead { // it has no policy
+	if f.place == dead { // the dead-letter queue has no policy
 		j.becomes(fate{place: dead})
 		return
 	}
@@ -88,7 +88,7 @@ func (m *PolicyModel) fails(j *policyJob, from, to int64) {
 		givenUp = fate{place: nowhere}
 	}
 	again := f
-	if again.from, again.to = 0, 0; r.first > 0 { // else it is ready, also if the clock is set back
+	if again.from, again.to = 0, 0; r.first > 0 { // without a delay the job is ready even if the clock is set back
 		least, _ := r.delay(f.least)
 		_, most := r.delay(f.most)
 		again.from, again.to = from+least, to+most
@@ -115,7 +115,7 @@ func (m *PolicyModel) turned() {
 	now := m.clock()
 	for _, j := range m.jobs {
 		if j.worker != nil && j.worker.peer.Closed() {
-			m.lock.unsure = m.lock.unsure || len(m.lock.line) > 0 // it is not known when
+			m.lock.unsure = m.lock.unsure || len(m.lock.line) > 0 // the moment of the release is not known
 			m.fails(j, min(m.last.Wall, now.Wall), now.Wall)
 		}
 	}
@@ -155,8 +155,8 @@ func (m *PolicyModel) settled() {
 	}
 }
 
-// admits reports whether the policy may take a job, and whether it may refuse it: the model may not know of each other
-// job whether it is pending, and the server counts a byte more for each.
+// admits reports whether the policy may take a job, and whether it may refuse it. Both are possible when the model does
+// not know whether another job is pending, or whether the server counts a byte more for a job.
 func (m *PolicyModel) admits(j *policyJob) (mayTake, mayRefuse bool) {
 	var least, most struct{ pending, bytes int }
 	for _, o := range m.jobs {

@@ -65,9 +65,9 @@ func (s *Simulator) policyPause() {
 		verb = "resume"
 		delete(set.values, policyPaused)
 		if by, _ := m.strongest(policyPaused); !exact || by == nil || by.text == notPaused {
-			t = nil // else the rule of the queue says that it is not paused
+			t = nil // the text is needed only where the queue's own rule overrides the pause of another rule
 		}
-	case t.text == pausedSubmits && exact && len(m.workers) > 0: // so the queue is there
+	case t.text == pausedSubmits && exact && len(m.workers) > 0: // a worker keeps the queue
 		verb = "drain"
 	default:
 		c.What = t.text
@@ -77,7 +77,7 @@ func (s *Simulator) policyPause() {
 
 // policySetBy is policySet with another request.
 func (s *Simulator) policySetBy(set *policySet, values map[string]*policyText, ask func()) {
-	s.pass(0) // so that what was given up has moved under the earlier policy
+	s.pass(0) // let failed jobs move to the dead-letter queue by the earlier policy
 	m := s.ledger.policy
 	for key, t := range values {
 		if set.values[key] = t; t == nil {
@@ -259,7 +259,7 @@ func (s *Simulator) changeKept(verb string, chosen []admin.JobDetails) {
 
 // policyLook compares the server's jobs and policy with the model; false: it cannot yet.
 func (s *Simulator) policyLook() bool {
-	s.pass(0) // who has given up a job has moved it
+	s.pass(0) // let the server move failed jobs to the dead-letter queue
 	m, body := s.ledger.policy, s.dump(s.server, s.ledger.setup.era)
 	if body == nil {
 		return false

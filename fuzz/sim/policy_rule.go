@@ -17,7 +17,7 @@ import (
 type policyRule struct {
 	retries             int   // less than 0: for ever
 	first, most, jitter int64 // milliseconds of the back-off, which doubles, and a share in percent; first 0: at once
-	keepNone            bool  // of the jobs that were given up
+	keepNone            bool  // keep no failed jobs
 	keepJobs            int   // of these; 0: any number
 	keepAge             int64 // milliseconds; 0: for ever
 	deadLetter          bool
@@ -158,7 +158,7 @@ func newPolicySets(rng *rand.Rand) (all []*policySet) {
 		file := &policySet{glob, "file", map[string]*policyText{policyKey: drawPolicyText(rng, policyKey)}}
 		for range rng.IntN(3) {
 			key := policyKeys[rng.IntN(len(policyKeys))]
-			if key != policyPaused && key != "dead-letter" { // which would hold at the end too, or needs the queue's name
+			if key != policyPaused && key != "dead-letter" { // a pause would last to the end; dead-letter needs the queue's name
 				file.values[key] = drawPolicyText(rng, key)
 			}
 			if key == policyWeights {
@@ -169,7 +169,7 @@ func newPolicySets(rng *rand.Rand) (all []*policySet) {
 		}
 		all = append(all, file, &policySet{glob, "run time", map[string]*policyText{}})
 	}
-	return append(all, &policySet{"", "run time", map[string]*policyText{}}) // of the queue's name
+	return append(all, &policySet{"", "run time", map[string]*policyText{}}) // the rules of the queue's own name
 }
 
 // policyFile is the configuration file's part of the rules.

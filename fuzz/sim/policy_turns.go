@@ -6,9 +6,9 @@ import "slices"
 
 // policyTurn is whose turn it is in a fair order, as far as known.
 type policyTurn struct {
-	key   byte // of the job that was handed out last
+	key   byte // key of the job that was handed out last
 	had   int  // jobs of this turn that were handed out
-	known bool // that is how many
+	known bool // count is known
 }
 
 // weight is how many jobs of a key start in one turn.
@@ -35,7 +35,7 @@ func (m *PolicyModel) turns(j *policyJob) {
 // turnOf checks that a key has its whole turn. While either key has jobs all the time, each turn is as long as its
 // weight.
 func (m *PolicyModel) turnOf(j *policyJob, fair bool) {
-	stays := func(key byte) bool { // it was ready when a job was handed out last, and still is; j alone is not enough
+	stays := func(key byte) bool { // a job of the key other than j was ready at the last hand-out, and still is
 		return slices.ContainsFunc(m.jobs, func(o *policyJob) bool { return o != j && o.key == key && o.inTurn && m.isReady(o) })
 	}
 	t := &m.turn

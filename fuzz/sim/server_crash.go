@@ -28,8 +28,8 @@ func (s *Simulator) settings() loop.Options {
 	}
 }
 
-// firstRun returns where the numbers of a server's runs begin: above all of the server before, and so far from them
-// that the scheduler remembers ended leases of both.
+// firstRun returns the number from which a server counts its runs. It is above all numbers of the previous server. The
+// distance lets the scheduler remember the ended leases of both.
 func (s *Simulator) firstRun() uint64 { return uint64(s.crashes+1)<<32 + uint64(s.crashes)<<14 }
 
 // start starts a server on a disk. In one case of three the disk has a fault during a first start, and the server is
@@ -176,7 +176,7 @@ func (s *Simulator) wear() (left *vfs.MemFS) {
 			s.trace.Fail("a CONFIG_SET is committed, and not answered")
 		}
 	}
-	s.rng = rand.New(rand.NewPCG(after, 0)) // of what was drawn meanwhile, nobody knows how often
+	s.rng = rand.New(rand.NewPCG(after, 0)) // how many numbers were drawn until the fault depends on the journal's goroutines
 	return s.ledger.disk.AfterFault(f)
 }
 

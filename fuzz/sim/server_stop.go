@@ -38,14 +38,14 @@ func (s *Simulator) shutDown() {
 // stop stops the server as a signal does, and starts it again.
 func (s *Simulator) stop() {
 	s.trace.Say("the server is to stop")
-	s.policyLeaveAll() // what these workers have would keep it from stopping
+	s.policyLeaveAll() // the server would wait for the jobs of these workers
 	s.server.BeginStop()
 	s.ledger.stopping = true
 	held := s.rng.IntN(4) == 0 && s.stopSlowly()
 	for left := s.rng.IntN(drainSteps); !held && left > 0 && s.server.Owes(); left-- {
 		s.stepDuringStop()
 	}
-	if !held && s.server.Owes() && s.rng.IntN(2) == 0 { // else it has lasted too long
+	if !held && s.server.Owes() && s.rng.IntN(2) == 0 { // otherwise the stop reaches its time limit
 		s.letDrain()
 	}
 	owes := s.server.Owes()
@@ -71,7 +71,7 @@ func (s *Simulator) stop() {
 	s.ledger.stopping, s.ledger.swaps, s.ledger.aired, s.ledger.missing, s.ledger.behind, s.ledger.misdated = false, nil, nil, nil, nil, ""
 	s.crashes++
 	for _, j := range s.ledger.jobs {
-		if !j.keyed || j.holder != nil || j.due <= s.ledger.wall { // somebody may have been given it while all were hung up on
+		if !j.keyed || j.holder != nil || j.due <= s.ledger.wall { // a peer may have been given the job before the server closed its connection
 			j.record.dated = false
 		}
 	}
@@ -166,7 +166,7 @@ func (r *Request) waitsForOthers() bool {
 // checkAllAnswered checks a peer's requests when the server has stopped because it owed nothing.
 func (l *Ledger) checkAllAnswered(c *Conn) {
 	for _, r := range c.requests {
-		cut := c.peer.Broken || c.slow && l.mixed // it may have been hung up on before
+		cut := c.peer.Broken || c.slow && l.mixed // the server may have closed the connection earlier
 		if !cut && !r.waitsForOthers() {
 			l.trace.Fail("the server has stopped, and c%d has no answer to its %v", c.id, r.cmd)
 		}

@@ -36,11 +36,11 @@ var hashSeed = sync.OnceValue(func() maphash.Seed { return loop.OfflineSeed(many
 // Setup is everything that a seed decides once for a whole play: the settings of the server and the sizes
 // of its journal.
 type Setup struct {
-	seed         maphash.Seed  // of the queue names' hashes
+	seed         maphash.Seed  // seed of the queue names' hashes
 	shards       int           // of the scheduler
 	schedBatch   int           // how many jobs the scheduler moves at once; 0: the default
 	frame        int           // the largest frame, and the most output that waits for a peer
-	era          string        // of the CRC framing's replies
+	era          string        // era of the CRC framing's replies
 	grab         string        // the answer to a GRAB_JOB when there is no job
 	stops        string        // "on": a client may stop the server
 	logSize      int64         // the size of a full log of the journal; 0: the default
@@ -49,9 +49,9 @@ type Setup struct {
 	stopped      string        // the answer to a Steal while the server stops
 	restart      string        // what becomes of stolen tasks at a restart
 	remember     time.Duration // how long a complete task can be looked up
-	lease        time.Duration // of the tasks of a silent dwork worker; 0: no limit
+	lease        time.Duration // time after which a silent dwork worker loses its tasks; 0: never
 	policies     []*policySet  // rules for queues
-	restartAfter time.Duration // of silence of a kts46 worker, until its task is given to another; 0: never
+	restartAfter time.Duration // silence after which a kts46 worker's task is given to another; 0: never
 }
 
 // newSetup draws a setup.
@@ -60,7 +60,7 @@ func newSetup(rng *rand.Rand) (s Setup) {
 	s.seed = hashSeed()
 	s.grab, s.stops = []string{"hold", "document"}[rng.IntN(2)], []string{"on", "off"}[rng.IntN(2)]
 	s.logSize = []int64{1, 2 << 10, 16 << 10, 0}[rng.IntN(4)]
-	s.batch = []int{0, 65, 65, 200}[rng.IntN(4)] // with 65 each change is a part
+	s.batch = []int{0, 65, 65, 200}[rng.IntN(4)] // with 65 each change is a part of its own
 	s.restartAfter = []time.Duration{0, 20 * time.Second}[rng.IntN(2)]
 	s.restart, s.remember = []string{"keep", "ready"}[rng.IntN(2)], []time.Duration{0, 10 * time.Second}[rng.IntN(2)]
 	s.schedBatch = []int{0, 1, 3}[rng.IntN(3)]
@@ -79,7 +79,7 @@ type Simulator struct {
 	trace  *play.Trace // the ledger's
 	net    *Network    // the ledger's
 	ledger *Ledger     // all that is known of the server
-	rng    *rand.Rand  // of the current step
+	rng    *rand.Rand  // dice of the current step
 	server *loop.Offline
 
 	made, crashes int // connections, and ends of the server
@@ -192,7 +192,7 @@ func (s *Simulator) finish() {
 	for range 60 {
 		for s.pump(w) {
 		}
-		s.pass(3 * time.Second) // what was put off comes due
+		s.pass(3 * time.Second) // delayed jobs come due
 	}
 	s.policyFinish()
 	if !s.audit() {

@@ -9,8 +9,8 @@ import (
 	"treadle/fuzz/sim/play"
 )
 
-// mostJobs limits the jobs that may be there, because each step checks all of them.
-const mostJobs = 60
+// maxJobs limits the jobs that may be there, because each step checks all of them.
+const maxJobs = 60
 
 // serverSteps are the steps of PlayServer.
 var serverSteps = play.NewTable(
@@ -43,14 +43,14 @@ var serverSteps = play.NewTable(
 	play.Of(3, func(s *Simulator) { s.audit() }),
 )
 
-// leastConns is the number of connections below which a step only opens another; mostConns is the largest number.
-const leastConns, mostConns = 4, 14
+// minConns is the number of connections below which a step only opens another; maxConns is the largest number.
+const minConns, maxConns = 4, 14
 
 // step does the next thing. It depends on the seed and the step's number, and as little as possible on the steps
 // before: a step that is left out then changes the others little, and a failure can be made short.
 func (s *Simulator) step() {
 	next := serverSteps.Draw(s.rng)
-	if len(s.net.conns) < leastConns {
+	if len(s.net.conns) < minConns {
 		next = (*Simulator).connectOrAct
 	}
 	next(s)
@@ -58,7 +58,7 @@ func (s *Simulator) step() {
 
 // connectOrAct opens a connection; if there are too many, a peer acts instead.
 func (s *Simulator) connectOrAct() {
-	if len(s.net.conns) >= mostConns {
+	if len(s.net.conns) >= maxConns {
 		s.act(s.any())
 		return
 	}
@@ -138,7 +138,7 @@ func (s *Simulator) arrive(c *Conn) {
 	n := math.MaxInt
 	if s.rng.IntN(3) == 0 {
 		if n = 1 + s.rng.IntN(60); s.rng.IntN(4) > 0 {
-			n = max(n, s.rng.IntN(1+len(c.outgoing))) // of what is large
+			n = max(n, s.rng.IntN(1+len(c.outgoing))) // a large part of many bytes
 		}
 	}
 	s.deliver(c, n)

@@ -23,16 +23,16 @@ const logsDir = "data/store/log"
 type Disk struct {
 	vfs.FS
 	mem    *vfs.MemFS
-	logs   atomic.Pointer[Gate]  // syncs of the logs wait there
-	stores atomic.Pointer[Gate]  // and those of the store here: a checkpoint lasts
-	gone   atomic.Bool           // the server is, as far as anybody knows: syncs fail
-	full   atomic.Bool           // there is less room than the server wants for new jobs
-	fault  atomic.Pointer[Fault] // what will go wrong
+	logs   atomic.Pointer[Gate]  // gate at which syncs of the logs wait
+	stores atomic.Pointer[Gate]  // gate at which syncs of the store wait, so that a checkpoint lasts
+	gone   atomic.Bool           // the server has ended: its syncs fail
+	full   atomic.Bool           // the free space is below what the server needs for new jobs
+	fault  atomic.Pointer[Fault] // fault to inject
 
 	mu      sync.Mutex
 	written map[string]*file // logs that this disk has written, by path
-	cut     *cut             // the next write
-	syncs   int              // of logs: each makes one group durable
+	cut     *cut             // how to cut the next write short
+	syncs   int              // number of syncs of logs: each makes one group durable
 }
 
 // Gate stops the goroutines that come to it until it is opened. Came has a token when one has come.

@@ -16,13 +16,13 @@ type Kind int
 
 // The kinds.
 const (
-	IOError   Kind = iota // whatever the operation is
-	NoRoom                // the same, where it needs room
-	Half                  // there is no room in the middle of a write
-	HalfQuiet             // a write ends in its middle, and says so by its count alone
-	PowerLoss             // the power fails then, and with it all that follows
-	ReadError             // something cannot be read
-	Kinds                 // how many there are
+	IOError   Kind = iota // any operation fails
+	NoRoom                // an operation that needs room fails
+	Half                  // a write stops in its middle with an error, for want of room
+	HalfQuiet             // a write stops in its middle without an error: only its count shows it
+	PowerLoss             // the power fails: this operation and all later ones are lost
+	ReadError             // a read fails
+	Kinds                 // number of kinds
 )
 
 // Fault makes one operation fail, once.
@@ -34,9 +34,9 @@ type Fault struct {
 	// Keeps is how much a loss of power leaves of what was not synced, in percent.
 	Keeps int
 
-	left  atomic.Int64 // operations before that one
+	left  atomic.Int64 // operations before the one that fails
 	hit   atomic.Bool
-	after *vfs.MemFS // what a loss of power has left
+	after *vfs.MemFS // files that the loss of power has left
 }
 
 // After sets how many operations come before the one that fails.

@@ -24,7 +24,7 @@ type host struct {
 	number  int
 	name    string
 	limit   int           // of its node
-	skew    time.Duration // of its clock
+	skew    time.Duration // offset of its clock
 	process *process      // nil: no server runs there
 	starts  int
 }
@@ -197,7 +197,7 @@ func (l *process) dial(context.Context) (net.Conn, error) {
 	defer l.mu.Unlock()
 	near, far := net.Pipe()
 	l.conns = append(l.conns, near, far)
-	go l.site.double.ServeConn(far, l)
+	go l.site.fake.ServeConn(far, l)
 	return near, nil
 }
 

@@ -20,7 +20,7 @@ type queue struct {
 	sort         string
 	schema       store.Schema
 	limit        int           // over all nodes, or of each in the dialect of 2016
-	timeout      time.Duration // of its tasks; 0: none
+	timeout      time.Duration // time-out of its tasks; 0: none
 }
 
 func (q *queue) document() bson.D {
@@ -37,10 +37,10 @@ type task struct {
 	queue  *queue
 	status int
 	node   string
-	since  time.Time // it has this status
+	since  time.Time // moment from which the task has its status
 
-	given  *worker // who had it
-	result string  // what a worker said that it came to
+	given  *worker // worker that has had it
+	result string  // result that the worker reported
 	failed bool    // a worker has failed it, or left
 	lost   bool    // its server ended before the task did, or before its claim came
 }
@@ -50,7 +50,7 @@ func (t *task) String() string { return fmt.Sprintf("t%d", t.number) }
 // ledger is the model of a site: all queues and tasks.
 type ledger struct {
 	queues []*queue
-	tasks  []*task // by number, which is the order of their ids
+	tasks  []*task // tasks by number, which is the order of their ids
 }
 
 // create creates a task.
@@ -100,7 +100,7 @@ func (s *site) find(filter bson.D) (tasks []store.Task) {
 	})
 	documents, err := reply.Lookup("cursor", "firstBatch").Array().Values()
 	if err != nil {
-		panic(err) // the double makes documents
+		panic(err) // the fake makes documents
 	}
 	for _, d := range documents {
 		tasks = append(tasks, store.DecodeTask(d.Document()))

@@ -17,8 +17,8 @@ import (
 type message struct {
 	process *process
 	what    string
-	back    bool   // it is the answer
-	call    func() // of the server; else it is a command for the database
+	back    bool   // the message is an answer
+	call    func() // call of the server; nil: a command for the database
 	fault   mongotest.Fault
 	open    chan struct{}
 }

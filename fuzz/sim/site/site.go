@@ -23,7 +23,7 @@ import (
 )
 
 // A simulated Disbatch site has three hosts. On each a node runs inside a server in memory, with Periodic workers of
-// functions; the hosts share the double of their database. Nodes, driver and double are the real ones. Their goroutines
+// functions; the hosts share one fake MongoDB. Nodes and driver are the real ones. Their goroutines
 // are in a bubble of testing/synctest, whose clock stands still while any of them can run. Each command to the
 // database, each call of a server and each reply waits as a message until the play delivers it, so the seed alone
 // decides what happens, and in which order.
@@ -54,18 +54,18 @@ type site struct {
 	ledger    ledger
 	seed      uint64
 	rng       *rand.Rand
-	double    *mongotest.Server
+	fake      *mongotest.Server
 	config    *config.File
 	hosts     []*host
-	processes []*process  // every one that was started
+	processes []*process  // every process that was started
 	away      atomic.Bool // the database is unreachable; the connections read it
 	losing    int         // number of the next claims that lose their replies
 
-	messages []*message // in the order of their arrival
-	sender   *process   // of the message that was delivered last
+	messages []*message // messages on their way, in the order of their arrival
+	sender   *process   // sender of the message that was delivered last
 
 	mu      sync.Mutex
-	arrived []*message // since the last settle, in any order
+	arrived []*message // messages since the last settle, in any order
 }
 
 // Play is the play.Player of a Disbatch site. It is called in a bubble of testing/synctest.
@@ -103,10 +103,10 @@ func (s *site) summary(seed uint64) string {
 
 // newSite returns a site with its queues, made by a seed.
 func newSite(seed uint64) *site {
-	s := &site{trace: new(play.Trace), seed: seed, rng: rand.New(rand.NewPCG(seed, math.MaxUint64)), double: mongotest.New()}
+	s := &site{trace: new(play.Trace), seed: seed, rng: rand.New(rand.NewPCG(seed, math.MaxUint64)), fake: mongotest.New()}
 	var err error
 	if s.config, err = config.Parse([]byte(configText)); err != nil {
-		panic(err) // it is ours
+		panic(err) // the database is ours
 	}
 	s.ledger.queues = []*queue{
 		{name: "one", limit: 1 + s.rng.IntN(3), sort: "fifo", schema: store.Schema2018, plugin: "One"},
@@ -138,9 +138,9 @@ func objectID(n int) (id primitive.ObjectID) {
 
 // run runs a command in the database at once.
 func (s *site) run(command bson.D) bson.Raw {
-	reply, err := bson.Marshal(s.double.Run(append(command, bson.E{Key: "$db", Value: "site"})))
+	reply, err := bson.Marshal(s.fake.Run(append(command, bson.E{Key: "$db", Value: "site"})))
 	if err != nil {
-		panic(err) // the double makes documents
+		panic(err) // the fake makes documents
 	}
 	if ok, _ := bson.Raw(reply).Lookup("ok").DoubleOK(); ok != 1 {
 		s.trace.Fail("%v: %s", command, bson.Raw(reply))

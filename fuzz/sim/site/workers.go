@@ -19,7 +19,7 @@ type worker struct {
 	peer    *loop.OfflinePeer
 	heard   []byte
 	greeted bool
-	task    *task // that it has
+	task    *task // task that the worker has
 	handle  []byte
 }
 
