@@ -36,6 +36,23 @@
 // The server in memory uses the files of a real one. offline*.go replaces the engine, the clock and the disk: the
 // caller decides when each of them does something.
 //
+// # Packages
+//
+// Each protocol has a package of its own behind the seam of package protocol:
+//
+//	periodic      conversation.go has the requests, worker.go the reports, dump.go DUMP and LOAD
+//	gloom         conversation.go has the requests, and reads a job's priority
+//	dwork         the hub; dwork/zmq is its ZeroMQ ROUTER
+//	kts46         xml.go has the methods of version 1, json.go those of version 2; kts46/store is the site's MongoDB
+//	beanstalk     reserve.go has the waits for jobs, tubes.go the tubes, held.go the reserved jobs
+//	faktory       producer.go has PUSH, worker.go FETCH and reports, failure.go what is kept of a failure
+//	disbatch      a node in a server; below it store is the site's MongoDB, config its settings, node runs tasks and
+//	              web is the command interface
+//	admin         the HTTP API
+//
+// journal is the store of the data directory, web a bounded HTTP server, budget the memory that peers share, client a
+// blocking client of all protocols.
+//
 // # Turns
 //
 // A turn handles everything that one poll of the event loop brought. The clock is read once, at
