@@ -62,7 +62,7 @@ func parseSettings(args []string, stderr io.Writer) (s settings, err error) {
 	flags.Float64Var(&s.Scale, "scale", 1, "`factor` on the number of jobs; 0.01 for a quick look whether all works")
 	flags.StringVar(&s.Out, "out", "bench/results/latest.json", "write the results as JSON to this `file`, and as a page beside it")
 	flags.StringVar(&s.Report, "report", "", "measure nothing; print the tables of the saved results in this `file`, and write their page beside it")
-	flags.StringVar(&s.Frames, "echo-frames", "", "be one event loop that echoes on this `address`, as the share of the limit needs it")
+	flags.StringVar(&s.Frames, "echo-frames", "", "measure nothing; run one event loop that echoes frames on this `address`, for the row 'frames echoed'")
 	err = flags.Parse(args)
 	switch {
 	case err != nil:

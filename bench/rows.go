@@ -43,12 +43,12 @@ type row struct {
 	Section  section
 	Kind     kind
 	Load     load.Load      // each server gets its own number of jobs
-	Jobs     map[string]int // by server: jobs, connections or, of idle nodes, milliseconds
-	Rounds   int            // that are enough, for a size, a time of many seconds or slow servers; 0: as many as the run has
+	Jobs     map[string]int // by server: number of jobs or connections; for idle nodes, milliseconds
+	Rounds   int            // rounds at most, where one takes long or measures a size; 0: those of the run
 	Against  string         // the row to compare with
 	Payload  int            // bytes of a workload; 0: load.WorkloadLen
-	Run      int            // neighbouring jobs of one function
-	Idlers   int            // greeted connections that say nothing
+	Run      int            // number of neighbouring jobs of one function
+	Idlers   int            // number of greeted connections that send nothing
 	Collects bool           // the server collects its garbage all the time
 	Changes  bool           // the policy of the queue is changed all the time
 	Libzmq   bool           // dwork workers are processes over libzmq

@@ -19,7 +19,7 @@ type settings struct {
 	Rows   *regexp.Regexp `json:"-"`
 	Out    string         `json:"-"`
 	Report string         `json:"-"` // saved results to print in place of a run
-	Frames string         `json:"-"` // where to be an echo in place of a run
+	Frames string         `json:"-"` // address to echo frames on, in place of a run
 	Rounds int            `json:"rounds"`
 	Scale  float64        `json:"scale"`
 }
