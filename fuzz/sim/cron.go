@@ -141,7 +141,7 @@ func (s *Simulator) checkCron(e *cronEntry, seen *admin.CronStatus, there int) {
 		least += e.maybe
 	}
 	if runs < least+there || runs > e.ended+e.maybe+there {
-		s.trace.Fail("the cron entry %s has run %d times, has %d jobs, and %d to %d were done", e.name, runs, there, least, e.ended+e.maybe)
+		s.trace.Fail("the cron entry %s has run %d times, although it has %d jobs and %d to %d were done", e.name, runs, there, least, e.ended+e.maybe)
 	}
 	times := uint64(0)
 	for _, n := range seen.Counts {
@@ -153,7 +153,7 @@ func (s *Simulator) checkCron(e *cronEntry, seen *admin.CronStatus, there int) {
 		s.trace.Fail("the next time of the cron entry %s is %v at %d", e.name, seen.Next, now.Wall)
 	}
 	if came := now.Wall/e.every - (e.next-1)/e.every; !e.crashed && now.Wall-now.Mono == e.at.Wall-e.at.Mono && times-e.times != uint64(max(came, 0)) {
-		s.trace.Fail("%d times of the cron entry %s have come, and it has met %d", came, e.name, times-e.times)
+		s.trace.Fail("times of the cron entry %[2]s: got %[3]d, want %[1]d", came, e.name, times-e.times)
 	}
 	if e.crashed { // the ends that a restarted server knows are on disk
 		e.ended, e.maybe, e.crashed = runs-there, 0, false

@@ -42,9 +42,9 @@ func (l *Ledger) nodeAnswered(j *Job, data []byte, err error) {
 	case !j.asked:
 		l.trace.Fail("the node hears of %v twice, or after it has withdrawn it", j)
 	case err == nil && !slices.Contains(j.results, string(data)):
-		l.trace.Fail("the node is told that %v came to %q, and workers said %q", j, data, j.results)
+		l.trace.Fail("the result of %v at the node: got %q, want one of %q", j, data, j.results)
 	case err != nil && l.failuresOf(j) == 0 && !l.waitsUnread(j): // a worker may have left with the job's assignment unread
-		l.trace.Fail("the node is told that %v has failed, and nobody has failed it", j)
+		l.trace.Fail("the node is told that %v has failed, although no worker failed it", j)
 	}
 	j.asked = false
 	l.results++
@@ -69,7 +69,7 @@ func (s *Simulator) withdraw() {
 	unseen := s.server.Functions().Withdraw(s.ledger.queues[j.queue], j.name)
 	s.trace.Say("the node withdraws %v: %v", j, unseen)
 	if unseen && held {
-		s.trace.Fail("%v is withdrawn, and c%d holds it", j, j.holder.id)
+		s.trace.Fail("%v is withdrawn, although c%d holds it", j, j.holder.id)
 	}
 	if unseen {
 		j.asked = false

@@ -114,7 +114,7 @@ func (l *Ledger) checkHalfClosedInTime() {
 			}
 		}
 		if last > 0 && last <= groups {
-			l.trace.Fail("c%d has closed its side, and waits for more than group %d, which is on disk", c.id, last)
+			l.trace.Fail("c%d, which has closed its side, waits although group %d is on disk", c.id, last)
 		}
 	}
 }

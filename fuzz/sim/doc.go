@@ -50,6 +50,23 @@
 //	cron.go                                                     cron entries
 //	site/                                                       the play of a Disbatch site
 //
+// # Words
+//
+//	doubt     the ledger does not know whether the server has a job: the job may have been done, removed or replaced
+//	sure      of a job: the server has it (see certainty: gone, maybe, sure); of a request: its effect is known
+//	moment    the two clocks of the server at one point of a play: Mono, which never steps, and Wall, which may be set
+//	turn      the time from one moment at which nothing is under way in the server to the next
+//	step      one act of the play, drawn from the seed and the step's number
+//	group     changes that the journal writes and syncs together; a crash leaves whole groups
+//	wear      to write to the journal until an injected fault hits
+//	look      to ask the server for its state and compare it with the ledger, as in cronLook and ktsLook
+//	crowd     very many jobs or functions that come and go within one step
+//	door      the place between a connection and the server at which the ledger sees all messages
+//	probe     a client of the simulation itself, which asks while nothing else happens
+//
+// A trace names its parts by a letter and a number: c3 a connection, h7 a call of the HTTP API, j12 a job or a dwork
+// task, q1 a queue, w0 a worker of dwork, kts46 or the queue with a policy, b:p0 a job of that queue.
+//
 // # Names
 //
 // The form of a method's name says which part acts:

@@ -192,7 +192,7 @@ func (s *Simulator) landLate(f *flight) {
 	s.server.Dwork(f.payload, func(reply []byte) {
 		var q dwork.Query
 		if err := dwork.DecodeReply(reply, &q); err != nil || q.Type != want {
-			s.trace.Fail("the server is to stop, and its hub answers %v with %x: %v", f.kind, reply, err)
+			s.trace.Fail("the hub answers %v with %x: %v, although the server is to stop", f.kind, reply, err)
 		}
 	})
 }

@@ -18,7 +18,7 @@ func (l *Ledger) hubAnswered(f *flight, reply []byte) {
 	switch {
 	case f.refused:
 		if q.Type != dwork.Error {
-			l.trace.Fail("the disk is full, and the hub answers %v to %v", q.Type, f.kind)
+			l.trace.Fail("the hub answers %v to %v, although the disk is full", q.Type, f.kind)
 		}
 	case f.cyclic != (q.Type == dwork.Error):
 		l.trace.Fail("the hub answers %v to %v of %v behind %v; it closes a cycle: %v", q.Type, f.kind, f.tasks, f.after, f.cyclic)
@@ -30,7 +30,7 @@ func (l *Ledger) hubAnswered(f *flight, reply []byte) {
 	case f.kind == dwork.Steal && q.Type == dwork.Exit:
 		for _, t := range l.jobs {
 			if t.by == ofDwork && t.now == sure {
-				l.trace.Fail("%s is told that all is done, and %v is not", f.location, t)
+				l.trace.Fail("%s is told that all is done, although %v is not", f.location, t)
 			}
 		}
 	case f.kind == dwork.Create:
@@ -55,10 +55,10 @@ func (l *Ledger) hubAccepted(f *flight, q *dwork.Query) {
 		no := q.Type == dwork.NotFound && (f.kind == dwork.Transfer || slices.Contains(refused, t))
 		switch {
 		case no && f.sure[i]:
-			l.trace.Fail("%s held %v, and the hub finds it not", f.location, t)
+			l.trace.Fail("the hub does not find a task, although %s held %v", f.location, t)
 		case no:
 		case f.notHeld[i]:
-			l.trace.Fail("%s did not hold %v, and the hub takes its %v", f.location, t, f.kind)
+			l.trace.Fail("%s did not hold %v, although the hub accepts its %v", f.location, t, f.kind)
 		case f.kind == dwork.Complete && t.life == f.lives[i]:
 			l.end(t)
 			l.removed([]*Job{t})

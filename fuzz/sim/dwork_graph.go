@@ -170,7 +170,7 @@ func (s *Simulator) lookup(t *Job) {
 		t.now = sure
 		s.ledger.checkPredecessors(t, before)
 		if by, _, _ := strings.Cut(string(q.Location), ":"); by != t.location && !t.lost && (t.location != "" || !s.ledger.waitsUnread(t)) {
-			s.trace.Fail("%v is held by %q, and a lookup says %q", t, t.location, by)
+			s.trace.Fail("the holder of %v: want %q, got %q", t, t.location, by)
 		}
 	})
 }
@@ -210,7 +210,7 @@ func (s *Simulator) auditGraph() {
 			s.trace.Fail("the status is %x: %v", b, err)
 		}
 		if _, err := fmt.Sscanf(string(q.Name), "dhub: %d active tasks, %d ready.", &active, &ready); err != nil || active != want || int(q.N) != ready {
-			s.trace.Fail("there are %d tasks, and the hub says %q, %d", want, q.Name, q.N)
+			s.trace.Fail("status: want %d tasks, got %q, %d", want, q.Name, q.N)
 		}
 	})
 }

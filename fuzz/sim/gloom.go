@@ -65,7 +65,7 @@ func (l *Ledger) taken(id string) (is certainty) {
 func (l *Ledger) acknowledgedID(c *Conn, id []byte) {
 	name, _ := jsontext.Text(nil, id)
 	if len(c.acks) == 0 || c.acks[0].name != string(name) {
-		l.trace.Fail("c%d is told that %s is submitted, and not what it submitted", c.id, id)
+		l.trace.Fail("c%d is told that %s is submitted, although it submitted another job", c.id, id)
 	}
 	c.acked, c.acks = c.acks[0], c.acks[1:]
 }
@@ -75,7 +75,7 @@ func (l *Ledger) checkExistsID(c *Conn, id []byte) {
 	name, _ := jsontext.Text(nil, id)
 	j := c.acked
 	if j == nil || j.name != string(name) || j.taken == gone {
-		l.trace.Fail("c%d is told that %s exists, and it does not", c.id, id)
+		l.trace.Fail("c%d is told that %s exists, although it does not", c.id, id)
 	}
 	c.acked = nil
 	if j.taken == maybe {
@@ -88,7 +88,7 @@ func (l *Ledger) checkExistsID(c *Conn, id []byte) {
 // checkAdmitted checks that a master was told of a taken id with its last submission.
 func (l *Ledger) checkAdmitted(c *Conn) {
 	if j := c.acked; j != nil && j.taken == sure {
-		l.trace.Fail("%v of c%d has an id that is taken, and it is not told so", j, c.id)
+		l.trace.Fail("%v of c%d gets no error, although its id is taken", j, c.id)
 	}
 	c.acked = nil
 }
@@ -101,7 +101,7 @@ func (l *Ledger) failedID(c *Conn, id []byte) *Job {
 			return j
 		}
 	}
-	l.trace.Fail("c%d hears that %s has failed, and no job of its has had four deaths", c.id, id)
+	l.trace.Fail("c%d is told that %s has failed, although no job of c%[1]d has had four deaths", c.id, id)
 	return nil
 }
 

@@ -85,7 +85,7 @@ func (s *Simulator) operateOnSome(c *jobChange) {
 		var answer admin.JobsChanged
 		s.ledger.httpRead(f, status, all, &answer)
 		if answer.Changed != len(changed) || len(answer.Left) != len(r.IDs)-len(changed) {
-			s.trace.Fail("h%d changes %v of %d jobs, and is answered %q", f.number, changed, len(r.IDs), all)
+			s.trace.Fail("h%d changes jobs: want %v of %d changed, got %q", f.number, changed, len(r.IDs), all)
 		}
 		s.ledger.removed(changed)
 		s.trace.Say("h%d hears that %v are changed", f.number, changed)

@@ -72,7 +72,7 @@ func (s *Simulator) httpReport() {
 		}
 		var answer admin.Reported
 		if err := json.Unmarshal(all, &answer); alone && err == nil && verb == "extend" && status == 200 && answer.Until != until {
-			s.trace.Fail("h%d has extended a lease to %d, and is answered %d", f.number, until, answer.Until)
+			s.trace.Fail("h%d extends a lease: want %d, got %d", f.number, until, answer.Until)
 		}
 	}
 	for _, r := range reports {
@@ -228,7 +228,7 @@ func (l *Ledger) checkReport(f *httpCall, r *leaseReport, reason string) {
 	x := r.lease
 	l.trace.Say("h%d hears of its %s of %v: %q", f.number, r.verb, x.job, reason)
 	if !slices.Contains(r.may, reason) {
-		l.trace.Fail("h%d says %s of %v, forged: %v, and is answered %q; right is %q", f.number, r.verb, x.job, r.forged, reason, r.may)
+		l.trace.Fail("h%d says %s of %v, forged: %v: got %q, want one of %q", f.number, r.verb, x.job, r.forged, reason, r.may)
 	}
 	if reason != "" || len(r.may) > 1 {
 		return
@@ -249,7 +249,7 @@ func (l *Ledger) checkReports(f *httpCall, reports []*leaseReport, status int, a
 	var answer admin.Reported
 	l.httpRead(f, status, all, &answer)
 	if answer.Reported+len(answer.Left) != len(reports) {
-		l.trace.Fail("h%d has made %d reports, and is answered %q", f.number, len(reports), all)
+		l.trace.Fail("h%d made %d reports, got %q", f.number, len(reports), all)
 	}
 	for _, r := range reports {
 		reason := ""
@@ -261,6 +261,6 @@ func (l *Ledger) checkReports(f *httpCall, reports []*leaseReport, status int, a
 		l.checkReport(f, r, reason)
 	}
 	if len(answer.Left) > 0 {
-		l.trace.Fail("h%d is told of %d reports that had no effect, beside those that it has made", f.number, len(answer.Left))
+		l.trace.Fail("h%d is told of %d reports without effect that it has not made", f.number, len(answer.Left))
 	}
 }

@@ -144,7 +144,7 @@ func (s *Simulator) httpBody(message any) []byte {
 func (l *Ledger) httpSubmitted(f *httpCall, j *Job, refused bool, status int, all []byte) {
 	if refused {
 		if reason := l.reasonOf(f, status, all); status != http.StatusInsufficientStorage || reason != seam.ReasonDisk.String() {
-			l.trace.Fail("the disk is full, and h%d is answered %d %q", f.number, status, all)
+			l.trace.Fail("h%d is answered %d %q, although the disk is full", f.number, status, all)
 		}
 		l.trace.Say("h%d hears that %v is refused", f.number, j)
 		return
@@ -186,7 +186,7 @@ func (l *Ledger) checkEnding(f *httpCall, answer *admin.Submitted) {
 				return
 			}
 		}
-		l.trace.Fail("h%d is told the result %q, and workers said no such thing of %v", f.number, strings.ReplaceAll(result, padding, ""), w.jobs)
+		l.trace.Fail("h%d is told the result %q, although no worker reported it for %v", f.number, strings.ReplaceAll(result, padding, ""), w.jobs)
 	case "removed":
 		for k := range w.chain() {
 			if k.now != sure && k.next == nil {
@@ -221,7 +221,7 @@ func (l *Ledger) checkAwaited() {
 			w.since = l.clock().Mono
 		}
 		if l.clock().Mono >= w.since+w.limit {
-			l.trace.Fail("the time of h%d is over, and it has no answer", f.number)
+			l.trace.Fail("h%d has no answer, although its time is over", f.number)
 		}
 		ended := true
 		for k := range w.chain() {
@@ -289,7 +289,7 @@ func (s *Simulator) httpSubmitLines() {
 		var answer admin.SubmittedLines
 		s.ledger.httpRead(f, status, all, &answer)
 		if answer.Submitted != taken || answer.Refused != nonsense+len(jobs)-taken || (answer.Error != "") != f.broken || f.broken && answer.Next != lines+1 {
-			s.trace.Fail("h%d has sent %d jobs and %d other lines, broken off: %v, and is answered %q", f.number, len(jobs), nonsense, f.broken, all)
+			s.trace.Fail("h%d has sent %d jobs and %d other lines, broken off: %v; got %q", f.number, len(jobs), nonsense, f.broken, all)
 		}
 		if taken == 0 {
 			return

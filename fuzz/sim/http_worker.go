@@ -106,10 +106,10 @@ func (l *Ledger) leaseAcknowledged(f *httpCall, x *Lease) {
 func (l *Ledger) checkReserved(c *Conn) {
 	r := c.reserve
 	if r.got > r.most {
-		l.trace.Fail("c%d has asked for %d jobs, and is given %d", c.id, r.most, r.got)
+		l.trace.Fail("c%d asked for %d jobs, got %d", c.id, r.most, r.got)
 	}
 	if j := l.ready(c); j != nil && r.got < r.most && !l.mixed && !l.stopping {
-		l.trace.Fail("c%d has asked for %d jobs and is given %d, and %v is ready for it", c.id, r.most, r.got, j)
+		l.trace.Fail("c%d asked for %d jobs, got %d, although %v is ready for it", c.id, r.most, r.got, j)
 	}
 }
 
@@ -125,7 +125,7 @@ func (l *Ledger) checkReservesIdle() {
 			continue
 		}
 		if j := l.ready(f.reserve.conn); j != nil {
-			l.trace.Fail("h%d waits, and %v is ready for it", f.number, j)
+			l.trace.Fail("h%d waits, although %v is ready for it", f.number, j)
 		}
 	}
 }

@@ -74,7 +74,7 @@ func (s *Simulator) ktsLand(f *ktsFlight) {
 func (s *Simulator) ktsAnswered(f *ktsFlight, answer string) {
 	s.trace.Say("kts46 %v is answered %s", f, answer)
 	if answer != f.want {
-		s.trace.Fail("%v is answered %s, and must be answered %s", f, answer, f.want)
+		s.trace.Fail("%v: got %s, want %s", f, answer, f.want)
 	}
 	if n := s.ledger.disk.Groups(); n < f.group {
 		s.trace.Fail("%v, of group %d, is answered when %d groups are on disk", f, f.group, n)
@@ -141,7 +141,7 @@ func (s *Simulator) ktsGiven(f *ktsFlight, given []*ktsTask) {
 		}
 		*t = queued
 	}
-	s.trace.Fail("after %v the server shows\n%s%s, and the ledger has\n%s%sof which it may be given %d", f, v.list, v.tasks,
+	s.trace.Fail("after %v: got\n%s%s, want\n%s%sof which it may be given %d", f, v.list, v.tasks,
 		s.ledger.kts.list(), s.ledger.kts.tasks(), len(given))
 }
 
@@ -159,7 +159,7 @@ func (l *Ledger) ktsReported1(f *ktsFlight) {
 		return
 	}
 	if t.revision%1000 != 0 {
-		l.trace.Fail("%v is about another revision than %d, and matches it", f, t.revision)
+		l.trace.Fail("%v matches, although it is about another revision than %d", f, t.revision)
 	}
 	f.want = fmt.Sprint(nil)
 	switch f.args[1] {

@@ -28,7 +28,7 @@ func (m *Kts46Model) agrees(v *ktsShown) bool {
 func (s *Simulator) ktsSettled(after string) {
 	v := s.ktsLook()
 	if !s.ledger.kts.agrees(v) {
-		s.trace.Fail("after %s the server shows\n%s%s%v, and the ledger has\n%s%s", after, v.list, v.tasks, v.revisions, s.ledger.kts.list(), s.ledger.kts.tasks())
+		s.trace.Fail("after %s: got\n%s%s%v, want\n%s%s", after, v.list, v.tasks, v.revisions, s.ledger.kts.list(), s.ledger.kts.tasks())
 	}
 	for w, revision := range v.revisions {
 		_, t, _ := s.ledger.kts.held(w)

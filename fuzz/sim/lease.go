@@ -11,8 +11,8 @@ import (
 )
 
 // A worker over HTTP holds its jobs under leases, which end by themselves and survive the server. Each reserve has a
-// Conn without a peer, which holds the jobs that it was given. The ledger hears of them when the server has them: it
-// looks.
+// Conn without a peer, which holds the jobs that the reserve was given. A hand-out passes no door that the ledger
+// watches, so the ledger asks the server for all leased jobs, see seeLeases.
 
 // Lease is the hold of a reserve on one job.
 type Lease struct {
@@ -71,7 +71,7 @@ func (l *Ledger) leased(c *Conn, j *Job, queue, name string, until int64) *Lease
 		l.trace.Fail("c%d is given %v of q%d, which it does not do", c.id, j, j.queue)
 	}
 	if most := l.clock().Wall + c.reserve.length; until > most || until <= l.clock().Wall {
-		l.trace.Fail("c%d is given %v until %d, and it is %d", c.id, j, until, l.clock().Wall)
+		l.trace.Fail("c%d is given %v until %d, although it is %d", c.id, j, until, l.clock().Wall)
 	}
 	l.assigned(c, j, queue, name)
 	c.leases[j] = x
@@ -205,7 +205,7 @@ func (s *Simulator) auditLeases() {
 	}
 	for _, x := range s.net.granted {
 		if s.ledger.isLive(x) && !there[x] {
-			s.trace.Fail("%v is held by c%d, and the server shows no lease of it", x.job, x.conn.id)
+			s.trace.Fail("%v has no lease on the server, although c%d holds it", x.job, x.conn.id)
 		}
 		if !there[x] && !x.over() && x.job.holder != x.conn { // that was in doubt
 			x.unsure = true
@@ -236,7 +236,7 @@ func (s *Simulator) leasesRecovered() {
 			}
 		}
 		if found < 0 {
-			s.trace.Fail("the lease of %v ends at %d since the restart at %d, and ended at %v", j, seen.Until, now.Wall, ends)
+			s.trace.Fail("the lease of %v: got the end %d after the restart at %d, want one of %v", j, seen.Until, now.Wall, ends)
 		}
 		there[x] = true
 		x.reported, x.unsure, x.forgotten, x.expired, x.removed = false, false, false, false, false

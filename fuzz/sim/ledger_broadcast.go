@@ -49,7 +49,7 @@ func (l *Ledger) checkBroadcasts() {
 				waits = waits || r.cmd == periodic.GrabJob && r.turn < l.turn
 			}
 			if waits && !c.slow && c.tuned > 0 && c.tuned <= l.turn && !j.sentTo[c] {
-				l.trace.Fail("%v is broadcast, and not to c%d, which waits", j, c.id)
+				l.trace.Fail("%v is not broadcast to c%d, although it waits", j, c.id)
 			}
 		}
 	}

@@ -122,7 +122,7 @@ func (l *Ledger) checkUnreported(c *Conn, j *Job) {
 			least *= 2 // its time was over, and another has not passed
 		}
 		if !c.slow && !r.vague && l.clock().Mono < r.began+least {
-			l.trace.Fail("c%d is given %v, and has not reported %v, run %d, of that name", c.id, j, r.job, r.number)
+			l.trace.Fail("c%d is given %v, although it has not reported %v, run %d, of that name", c.id, j, r.job, r.number)
 		}
 	}
 }

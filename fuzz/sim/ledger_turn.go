@@ -26,7 +26,7 @@ func (l *Ledger) endTurn() {
 	l.checkIdle()
 	for _, j := range l.behind {
 		if j.now == sure && j.holder == nil && j.turn < l.turn && !j.lost && !l.waitsUnread(j) {
-			l.trace.Fail("%v waits, and stands in a dump behind one that runs", j)
+			l.trace.Fail("%v stands in a dump behind a running job, although it waits", j)
 		}
 	}
 	for _, j := range l.missing {
@@ -57,11 +57,11 @@ func (l *Ledger) checkAnswered() {
 			continue
 		}
 		if l.checkAdmitted(c); len(c.acks) > 0 {
-			l.trace.Fail("c%d has submitted %v, and that is not acknowledged", c.id, c.acks[0])
+			l.trace.Fail("c%d has no acknowledgement, although it has submitted %v", c.id, c.acks[0])
 		}
 		for _, r := range c.requests {
 			if !c.slow && (r.refused && !r.doubtful || r.cmd == periodic.Ping || r.cmd == periodic.ConfigGet || r.cmd == periodic.Status) {
-				l.trace.Fail("c%d has sent a %v, and has no answer", c.id, r.cmd)
+				l.trace.Fail("c%d has no answer, although it has sent a %v", c.id, r.cmd)
 			}
 		}
 	}

@@ -54,7 +54,7 @@ func (s *Simulator) sendGarbage(c *Conn) {
 func (l *Ledger) checkHungUp() {
 	for _, c := range l.net.conns {
 		if c.garbled && len(c.outgoing) == 0 && !c.peer.Closed() {
-			l.trace.Fail("c%d has sent what is no frame, and is not hung up on", c.id)
+			l.trace.Fail("c%d is not disconnected, although it has sent bytes that are no frame", c.id)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 // and the calls of dwork and kts46, which have no lasting connections and arrive in any order.
 type Network struct {
 	conns      []*Conn
-	halfClosed []*Conn // connections, also ended ones, whose peers send no more and wait for answers until a commit
+	halfClosed []*Conn // connections, also ended ones, whose peers have ended their side and wait for answers until a commit
 
 	flights []*flight         // of dwork
 	hubOwed int               // how many of its calls wait for a commit

@@ -152,7 +152,7 @@ func (l *Ledger) operated(o *operation, x *seenJob, done bool) {
 		j.priority = x.Priority
 	}
 	if !l.isIn(j, x.Queue) {
-		l.trace.Fail("%v is in %s, and in q%d for sure", j, x.Queue, j.queue)
+		l.trace.Fail("%v is in %s, although it is certainly in q%d", j, x.Queue, j.queue)
 	}
 	if o.verb == admin.VerbRemove && j.now == maybe && x.isPending() {
 		j.now, j.lost = sure, false
@@ -162,7 +162,7 @@ func (l *Ledger) operated(o *operation, x *seenJob, done bool) {
 		return
 	}
 	if f := &o.firm[i]; done && !l.wasChanged(o, f, x) {
-		l.trace.Fail("%v is %s in %s, of priority %d, due at %d, and was %s when it was to be changed: %+v", j, x.State, x.Queue, x.Priority,
+		l.trace.Fail("%v is %s in %s, of priority %d, due at %d, although it was %s when it was to be changed: %+v", j, x.State, x.Queue, x.Priority,
 			x.Due, f.state, o.jobChange)
 	}
 	if o.verb != admin.VerbRemove {

@@ -203,7 +203,7 @@ func (l *Ledger) acquired(c *Conn, q *Request, body []byte) {
 		}
 	}
 	if others >= q.limit && !j.locks[q.lock] { // a job that has the lock may ask again
-		l.trace.Fail("%v gets %s as one of %d, and %d others have it", j, q.lock, q.limit, others)
+		l.trace.Fail("%v gets %s as one of %d, although %d others have it", j, q.lock, q.limit, others)
 	}
 	if j.locks == nil {
 		j.locks = map[string]bool{}

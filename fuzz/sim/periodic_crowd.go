@@ -59,7 +59,7 @@ func (s *Simulator) disconnectMany() {
 	before := s.queued()
 	has := func(n int) {
 		if jobs := s.queued() - before; jobs != n {
-			s.trace.Fail("a master has %d jobs, and STATUS counts %d", n, jobs)
+			s.trace.Fail("jobs of a master in STATUS: want %d, got %d", n, jobs)
 		}
 	}
 	m := s.server.Connect("gloom-masters")
@@ -92,12 +92,12 @@ func (s *Simulator) submitMany(m *loop.OfflinePeer, from, to int) {
 		payload, n, _ := gloom.Next(heard, 1<<20)
 		var r gloom.Reply
 		if gloom.ParseReply(payload, &r) != nil || !r.OK || !slices.Equal(r.ID, id(i)) {
-			s.trace.Fail("a master submits %s, and is sent %q", id(i), payload)
+			s.trace.Fail("a master submits %s: got %q", id(i), payload)
 		}
 		heard = heard[n:]
 	}
 	if len(heard) > 0 {
-		s.trace.Fail("a master has submitted jobs %d to %d, and is sent %q", from, to, heard)
+		s.trace.Fail("a master submits jobs %d to %d: got %q", from, to, heard)
 	}
 }
 
@@ -128,7 +128,7 @@ func (s *Simulator) offerMany() {
 	}
 	for name, line := range s.lines() {
 		if strings.HasPrefix(name, "f") {
-			s.trace.Fail("%s is dropped, and its status is %q", name, line)
+			s.trace.Fail("%s has the status %q, although it is dropped", name, line)
 		}
 	}
 	s.settle()
@@ -142,7 +142,7 @@ func function(i int) string { return fmt.Sprintf("f%04d", i) }
 func (l *Ledger) checkMany(lines map[string]string) {
 	for i := range manyFunctions {
 		if line := lines[function(i)]; !strings.HasPrefix(line, "1,0,0,") {
-			l.trace.Fail("one worker does %s, and its status is %q", function(i), line)
+			l.trace.Fail("the status of %s with one worker: got %q", function(i), line)
 		}
 	}
 }

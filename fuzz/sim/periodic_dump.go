@@ -80,7 +80,7 @@ func (l *Ledger) checkRecord(k *Job, j *periodic.Job, where string) {
 	l.noteOverdue(k)
 	r := &k.record
 	if j.Count < r.least || j.Count > r.most || int64(j.Timeout)*1000 != k.timeout {
-		l.trace.Fail("%v is %s with count %d, time-out %d; it has %d to %d, and %d ms", k, where, j.Count, j.Timeout, r.least, r.most, k.timeout)
+		l.trace.Fail("%v is %s: got count %d, time-out %d s; want count %d to %d, time-out %d ms", k, where, j.Count, j.Timeout, r.least, r.most, k.timeout)
 	}
 	r.least, r.most = j.Count, j.Count
 	if r.dated && j.SchedAt != r.at { // a fault unless a worker left in this turn to which the job was on its way
@@ -96,7 +96,7 @@ func (l *Ledger) checkDump(since int, body []byte) map[*Job]bool {
 	for _, j := range l.parseDump(body) {
 		k := l.exactJobOf(j.Workload, "a job of a dump")
 		if k.by != ofPeriodic || k.now == gone && (k.turn < since || k.id == 0) || there[k] {
-			l.trace.Fail("%v is in a dump, and has ended, never came or is there twice", k)
+			l.trace.Fail("%v is in a dump, although it has ended, never came or is there twice", k)
 		}
 		if !l.hasName(k, string(j.Name)) || !l.isIn(k, string(j.Func)) {
 			l.trace.Fail("%v is in a dump as %q of %q", k, j.Name, j.Func)
@@ -151,7 +151,7 @@ func (s *Simulator) checkStatus() {
 		shown, jobs := 0, 0
 		if _, err := fmt.Sscanf(lines[name], "%d,%d,", &shown, &jobs); lines[name] != "" && err != nil || shown < workers ||
 			shown > workers+unsure || jobs < least || jobs > most {
-			s.trace.Fail("the status of %s is %q, and it has %d to %d workers and %d to %d jobs", name, lines[name], workers, workers+unsure, least, most)
+			s.trace.Fail("the status of %s: got %q, want %d to %d workers and %d to %d jobs", name, lines[name], workers, workers+unsure, least, most)
 		}
 	}
 }

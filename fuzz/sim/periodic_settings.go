@@ -139,7 +139,7 @@ func (s *Simulator) changeSetting(k *setting, value uint32) {
 	id, _ := v.set(k, value)
 	s.commit()
 	if v.answer(id) == nil {
-		s.trace.Fail("a CONFIG_SET is committed, and not answered")
+		s.trace.Fail("a CONFIG_SET is not answered, although it is committed")
 	}
 	v.peer.Close()
 }
@@ -163,7 +163,7 @@ func (s *Simulator) checkSettings(crashed bool) {
 				value, was := binary.BigEndian.Uint32(body[1:]), possible[i]
 				possible[i] = slices.DeleteFunc(slices.Clone(was), func(v uint32) bool { return !k.shows([]uint32{v}, value, s.ledger.today(framing)) })
 				if len(possible[i]) == 0 {
-					s.trace.Fail("%s is %d, and was %d", name, value, was)
+					s.trace.Fail("%s: got %d, want one of %d", name, value, was)
 				}
 			}
 		}

@@ -153,7 +153,7 @@ func (l *Ledger) checkIdle() {
 	for _, c := range l.net.conns {
 		if c.peerKind == gloomSlave && !c.busy && !c.peer.Broken && c.joined > 0 && c.joined <= l.turn {
 			if j := l.ready(c); j != nil {
-				l.trace.Fail("c%d waits, and %v is ready for it", c.id, j)
+				l.trace.Fail("c%d waits, although %v is ready for it", c.id, j)
 			}
 		}
 		if !c.worker() || c.peer.Broken || c.slow {
@@ -164,7 +164,7 @@ func (l *Ledger) checkIdle() {
 				continue
 			}
 			if j := l.ready(c); j != nil {
-				l.trace.Fail("c%d waits with a %v, and %v is ready for it", c.id, r.cmd, j)
+				l.trace.Fail("c%d waits with a %v, although %v is ready for it", c.id, r.cmd, j)
 			}
 		}
 	}
@@ -176,7 +176,7 @@ func (l *Ledger) checkNoJob(c *Conn) {
 		l.trace.Fail("c%d is sent NO_JOB", c.id)
 	}
 	if j := l.ready(c); j != nil && !l.mixed && !c.slow && !l.stopping {
-		l.trace.Fail("c%d is sent NO_JOB, and %v is ready for it", c.id, j)
+		l.trace.Fail("c%d is sent NO_JOB, although %v is ready for it", c.id, j)
 	}
 	l.trace.Say("c%d hears that there is no job", c.id)
 }

@@ -65,12 +65,12 @@ func (m *PolicyModel) answered(c *policyClient, id uint32, body []byte) {
 	case is(periodic.Unknown):
 		m.trace.Say("%v is refused", j)
 		if !q.mayRefused {
-			m.trace.Fail("%v is refused, and the policy takes it", j)
+			m.trace.Fail("%v is refused, although the policy admits it", j)
 		}
 		*j = q.before
 		return
 	case !q.mayBeTaken:
-		m.trace.Fail("%v is taken, and the policy refuses it", j)
+		m.trace.Fail("%v is taken, although the policy refuses it", j)
 	case q.run:
 		m.result(q, string(body))
 	case !is(periodic.Success):
@@ -90,7 +90,7 @@ func (m *PolicyModel) result(q *policyRequest, result string) {
 	all := slices.DeleteFunc(slices.Clone(j.might), func(f fate) bool { return f.place == waiting })
 	ignored := q.namesake.maybe && j.result == "" && slices.Contains(q.namesake.results, result)
 	if len(all) == 0 || !ignored && (q.namesake.taken || result != j.result) {
-		m.trace.Fail("the result of %v is %q; it is %v, and workers said %q", j, result, j.now.place, j.result)
+		m.trace.Fail("the result of %v, which is %[3]v: got %[2]q, want %[4]q", j, result, j.now.place, j.result)
 	}
 	m.isOneOf(j, all)
 	j.awaited = nil
@@ -140,6 +140,6 @@ func (s *Simulator) policySubmit() {
 		Func: []byte(m.queue), Name: []byte(j.name), Workload: []byte(j.workload()), Timeout: int32(j.timeout),
 	})))
 	if s.settle(); q.run && q.namesake.taken && c.asked[c.next] == q {
-		s.trace.Fail("%v was done as %s lately, and its RUN_JOB has no answer", j, j.name)
+		s.trace.Fail("%v has no answer to its RUN_JOB, although %s was done lately", j, j.name)
 	}
 }

@@ -156,7 +156,7 @@ const policySweep = 1000
 // checkSwept checks that a job that is seen in the queue is not one that was to be swept out of it.
 func (m *PolicyModel) checkSwept(j *policyJob) {
 	if now := m.clock().Mono; j.now.place == waiting && j.tooOld > 0 && now > j.tooOld+max(m.rule.ttl, policySweep) {
-		m.trace.Fail("%v has expired %d ms ago, and is in the queue", j, now-j.tooOld)
+		m.trace.Fail("%v is in the queue, although it expired %d ms ago", j, now-j.tooOld)
 	}
 }
 
@@ -248,7 +248,7 @@ func (m *PolicyModel) checkDone(all []admin.JobDetails, sees func(*policyJob, pl
 			keep = m.rule.keepResults
 		}
 		if now := m.clock().Wall; keep.age > 0 && seen.Since+keep.age <= now {
-			m.trace.Fail("%v has ended %d ms ago, and is %v", j, now-seen.Since, at)
+			m.trace.Fail("%v is %[3]v, although it ended %[2]d ms ago", j, now-seen.Since, at)
 		}
 		if seen.Result != nil {
 			if results++; seen.ResultSize != len(j.result) {

@@ -57,30 +57,30 @@ func (m *PolicyModel) hands(w *policyWorker, j *policyJob, queue string, handle 
 	}
 	m.trace.Say("%v is given %v, %v", w, j, at)
 	if j.worker != nil {
-		m.trace.Fail("%v is handed to %v, and %v has it", j, w, j.worker)
+		m.trace.Fail("%v is handed to %v, although %v has it", j, w, j.worker)
 	}
 	m.isAt(j, at)
 	switch now := m.clock(); {
 	case at == dead:
 	case j.parked && !m.lock.unsure:
-		m.trace.Fail("%v is handed out, and waits for the lock", j)
+		m.trace.Fail("%v is handed out, although waits for the lock", j)
 	case m.isTooOld(j):
-		m.trace.Fail("%v is handed out, and has expired", j)
+		m.trace.Fail("%v is handed out, although has expired", j)
 	case !j.maybeDue:
 		m.trace.Fail("%v is handed out %d ms before its back-off is over", j, j.now.from-now.Wall)
 	case !m.shut(&m.rule) || m.before != nil && !m.shut(m.before):
 	case m.rule.noHandOut:
-		m.trace.Fail("%v is handed out, and its queue is paused", j)
+		m.trace.Fail("%v is handed out, although its queue is paused", j)
 	default:
-		m.trace.Fail("%v is handed out, and %d of its queue are running", j, m.running())
+		m.trace.Fail("%v is handed out, although %d of its queue are running", j, m.running())
 	}
 	if at == waiting {
 		if m.before == nil && m.shutKey(&m.rule, j.key, (*policyJob).isRunning) {
-			m.trace.Fail("%v is handed out, and %d of its key are running", j, m.rule.keyConcurrency)
+			m.trace.Fail("%v is handed out, although %d of its key are running", j, m.rule.keyConcurrency)
 		}
 		m.turns(j)
 		if now := m.clock().Mono; m.before == nil && !m.mayRate(&m.rule, now) {
-			m.trace.Fail("%v is handed out at %d, and others of its queue at %v: the rate is %d in %d ms", j, now, m.starts, m.rule.jobs, m.rule.per)
+			m.trace.Fail("%v is handed out at %d, although others of its queue at %v: the rate is %d in %d ms", j, now, m.starts, m.rule.jobs, m.rule.per)
 		} else {
 			m.starts = append(m.starts, now)
 		}
@@ -119,7 +119,7 @@ func (m *PolicyModel) checkIdle() {
 	}
 	for _, w := range m.workers {
 		if j := m.mayStart(w); j != nil && w.grabs > 0 {
-			m.trace.Fail("%v waits, and %v is ready for it", w, j)
+			m.trace.Fail("%v waits, although %v is ready for it", w, j)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func (m *PolicyModel) crashed() {
 func (m *PolicyModel) isAt(j *policyJob, at place) {
 	all := slices.DeleteFunc(slices.Clone(j.might), func(f fate) bool { return f.place&at == 0 })
 	if len(all) == 0 {
-		m.trace.Fail("%v is %v, and was %v", j, at, j.now.place)
+		m.trace.Fail("%v: got %v, want %v", j, at, j.now.place)
 	}
 	m.isOneOf(j, all)
 }

@@ -267,7 +267,7 @@ func (s *Simulator) policyLook() bool {
 	there := make([]place, len(m.jobs))
 	sees := func(j *policyJob, at place) {
 		if there[j.number] != 0 {
-			s.trace.Fail("%v is %v, and also %v", j, at, there[j.number])
+			s.trace.Fail("%v is %v, although it is also %v", j, at, there[j.number])
 		}
 		there[j.number] = at
 	}
@@ -328,7 +328,7 @@ func (m *PolicyModel) checkFailed(j *policyJob, seen *admin.JobDetails) {
 		m.trace.Fail("%v has failed at %d to %d, it is said at %d", j, f.endedFrom, f.endedTo, seen.Since)
 	}
 	if now := m.clock().Wall; !r.deadLetter && r.keepAge > 0 && seen.Since+r.keepAge <= now {
-		m.trace.Fail("%v has failed %d ms ago, and is kept", j, now-seen.Since)
+		m.trace.Fail("%v is kept, although it failed %d ms ago", j, now-seen.Since)
 	}
 }
 
@@ -344,10 +344,10 @@ func (s *Simulator) checkPolicy() {
 		}
 		n++
 		if want := (admin.Value{Key: key, Value: s.ledger.policy.text(t), Source: set.source, Pattern: set.pattern}); !slices.Contains(table.Values, want) {
-			s.trace.Fail("the policy has %+v, and is %+v", want, table.Values)
+			s.trace.Fail("the policy: got %+[2]v, want %+[1]v", want, table.Values)
 		}
 	}
 	if n != len(table.Values) {
-		s.trace.Fail("the policy has %d values, and is %+v", n, table.Values)
+		s.trace.Fail("the policy: got %+[2]v, want %[1]d values", n, table.Values)
 	}
 }

@@ -24,7 +24,7 @@ func (m *PolicyModel) turns(j *policyJob) {
 			o.passed = 0
 		case !o.ready || o.worker != nil || o.now.place != waiting || m.shutKey(r, o.key, (*policyJob).isRunning):
 		case o.passed >= r.weight(j.key):
-			m.trace.Fail("%v is handed out, %d of its key were before, and it is the turn of %v", j, o.passed, o)
+			m.trace.Fail("%v is handed out after %d of its key, although it is the turn of %v", j, o.passed, o)
 		default:
 			o.passed++
 		}
@@ -43,7 +43,7 @@ func (m *PolicyModel) turnOf(j *policyJob, fair bool) {
 	case !steady || t.key == 0:
 		t.known = false
 	case t.key != j.key && t.known && t.had < m.rule.weight(t.key):
-		m.trace.Fail("%v is handed out, and it is the turn of another key, which has had %d of %d jobs", j, t.had, m.rule.weight(t.key))
+		m.trace.Fail("%v is handed out, although it is the turn of another key, which has had %d of %d jobs", j, t.had, m.rule.weight(t.key))
 	case t.key != j.key:
 		t.had, t.known = 0, true
 	}

@@ -89,7 +89,7 @@ func (m *PolicyModel) reply(w *policyWorker) int {
 	case is(periodic.NoJob):
 		m.turned()
 		if j := m.mayStart(w); j != nil {
-			m.trace.Fail("%v is sent NO_JOB, and %v is ready for it", w, j)
+			m.trace.Fail("%v is sent NO_JOB, although %v is ready for it", w, j)
 		}
 		w.grabs--
 	case len(r.Body) == 2 && r.Body[0] == byte(periodic.Acquired) && len(w.locks) > 0:

@@ -152,7 +152,7 @@ func (s *Simulator) commitBadly() {
 	f := (&disk.Fault{Kind: disk.Kind(s.rng.IntN(int(disk.PowerLoss))), Logs: true}).After(s.rng.Int64N(5))
 	s.ledger.disk.Break(f)
 	if s.server.Commit() && f.Hit() {
-		s.trace.Fail("something has gone wrong with the log, %d, and the server goes on", f.Kind)
+		s.trace.Fail("the server continues, although the log had a fault of kind %d", f.Kind)
 	}
 }
 
@@ -173,7 +173,7 @@ func (s *Simulator) wear() (left *vfs.MemFS) {
 		if v.answer(id) != nil {
 			acknowledged()
 		} else if going {
-			s.trace.Fail("a CONFIG_SET is committed, and not answered")
+			s.trace.Fail("a CONFIG_SET is not answered, although it is committed")
 		}
 	}
 	s.rng = rand.New(rand.NewPCG(after, 0)) // how many numbers were drawn until the fault depends on the journal's goroutines

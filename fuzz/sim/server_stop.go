@@ -127,7 +127,7 @@ func (s *Simulator) letDrain() {
 		}
 	}
 	if s.server.Owes() {
-		s.trace.Fail("the server does not stop, and no job is running")
+		s.trace.Fail("the server does not stop, although no job is running")
 	}
 }
 
@@ -141,16 +141,16 @@ func (l *Ledger) mayRun(j *Job) bool {
 func (l *Ledger) checkOwesNothing() {
 	for _, j := range l.jobs {
 		if j.by != ofDwork && l.holds(j.holder, j) && !(j.lease() != nil && j.durable()) {
-			l.trace.Fail("the server stops, and c%d does %v", j.holder.id, j)
+			l.trace.Fail("the server stops, although c%d does %v", j.holder.id, j)
 		}
 	}
 	for _, c := range l.net.conns {
 		if n := c.peer.OutboundBuffered(); n > 0 && !c.peer.Closed() {
-			l.trace.Fail("the server stops, and c%d has yet to read %d bytes", c.id, n)
+			l.trace.Fail("the server stops, although c%d has yet to read %d bytes", c.id, n)
 		}
 	}
 	if n := l.net.ktsOwed + l.net.hubOwed; n > 0 {
-		l.trace.Fail("the server stops, and %d calls have no answer", n)
+		l.trace.Fail("the server stops, although %d calls have no answer", n)
 	}
 }
 
@@ -168,7 +168,7 @@ func (l *Ledger) checkAllAnswered(c *Conn) {
 	for _, r := range c.requests {
 		cut := c.peer.Broken || c.slow && l.mixed // the server may have closed the connection earlier
 		if !cut && !r.waitsForOthers() {
-			l.trace.Fail("the server has stopped, and c%d has no answer to its %v", c.id, r.cmd)
+			l.trace.Fail("the server has stopped, although c%d has no answer to its %v", c.id, r.cmd)
 		}
 	}
 }
@@ -192,7 +192,7 @@ func (s *Simulator) checkHalfClosed() {
 	for _, c := range s.net.halfClosed {
 		for _, r := range c.requests {
 			if !r.waitsForOthers() {
-				s.trace.Fail("c%d has closed its side, and never has an answer to its %v", c.id, r.cmd)
+				s.trace.Fail("c%d never has an answer to its %v, although it has closed its side", c.id, r.cmd)
 			}
 		}
 	}

@@ -119,7 +119,7 @@ func (s *site) stopInOrder(h *host) {
 	}
 	for _, t := range s.ledger.tasks {
 		if !before[t] && t.node == h.name && (t.status == store.StatusClaimed || t.status == store.StatusRunning) {
-			s.trace.Fail("%v has stopped in order, and %v has status %d", l, t, t.status)
+			s.trace.Fail("%v has stopped in order, although %v has status %d", l, t, t.status)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func (s *site) given(w *worker) {
 	t := w.task
 	s.trace.Say("%v is given %v", w, t)
 	if t.given != nil {
-		s.trace.Fail("%v is given %v, and %v had it", w, t, t.given)
+		s.trace.Fail("%v is given %v, although %v had it", w, t, t.given)
 	}
 	t.given = w
 	d := s.read(t)
@@ -116,7 +116,7 @@ func (s *site) checkTasks() {
 		if d.Status != t.status || d.Node != t.node && d.Status < store.StatusRunning {
 			s.trace.Say("%v has status %d at %q", t, d.Status, d.Node)
 			if !s.allowed(t, &d) {
-				s.trace.Fail("%v had status %d at %q, and has %d at %q: %s", t, t.status, t.node, d.Status, d.Node, d.Raw)
+				s.trace.Fail("%v had status %d at %q, got %d at %q: %s", t, t.status, t.node, d.Status, d.Node, d.Raw)
 			}
 			if t.status == store.StatusQueued {
 				claimed = append(claimed, t)
@@ -203,7 +203,7 @@ func (s *site) checkOrder(t *task) {
 			continue
 		}
 		if t.queue.sort == "fifo" && o.number < t.number || t.queue.sort == "lifo" && o.number > t.number {
-			s.trace.Fail("%v is claimed before %v, and the queue's sort is %s", t, o, t.queue.sort)
+			s.trace.Fail("%v is claimed before %v, although the queue's sort is %s", t, o, t.queue.sort)
 		}
 	}
 }
