@@ -45,9 +45,9 @@ type nodeTrial struct {
 	updates atomic.Int64  // commands that changed the database
 	ticked  chan struct{} // ticks of the idle row; a tick that does not fit is lost
 	claimed sync.Once
-	start   int64 // when the first claim was
+	start   int64 // moment of the first claim
 	before  meter // the reading of that moment
-	failed  error // of that reading
+	failed  error // error of that reading
 }
 
 // startNode starts a node with a configuration.

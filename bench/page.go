@@ -23,7 +23,7 @@ type page struct {
 	Colours  int
 	Notes    []string
 	Reached  int
-	Targets  [][]string // with the verdict last
+	Targets  [][]string // rows of the targets, the verdict last
 	Sections []pageSection
 }
 
@@ -45,8 +45,8 @@ type chart struct {
 	Title  string
 	Height int
 	Series []series
-	Ticks  []tick // of curves: latencies with a line
-	Steps  []tick // of curves: the quantiles
+	Ticks  []tick // latencies with a line, of curves
+	Steps  []tick // quantiles, of curves
 }
 
 // series is one bar or one curve, in the colour of the server or of the row.

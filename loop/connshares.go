@@ -31,14 +31,14 @@ type protocolID uint8
 // connShares counts the open connections of each protocol and keeps their shares free.
 type connShares struct {
 	mu        sync.Mutex
-	limit     int              // of all protocols' connections
-	apiLimit  int              // of api
+	limit     int              // largest number of connections of all protocols
+	apiLimit  int              // largest number of api
 	api       int              // connections of --http that use the HTTP API; total counts them, too
-	share     int              // reserved for each protocol that listens
-	protocols []*protocolShare // by protocolID
+	share     int              // connections reserved for each protocol that listens
+	protocols []*protocolShare // shares by protocolID
 	total     int
 
-	counted     btree.Map[uint64, *countedConn] // the open ones, by number
+	counted     btree.Map[uint64, *countedConn] // open connections, by number
 	lastCounted uint64
 
 	refusedAt atomic.Int64 // Mono when a connection was last refused; 0: never

@@ -13,22 +13,22 @@ import (
 // memoryWorld is a memoryLimit whose runtime a test plays. The collections that it forces find what live says.
 type memoryWorld struct {
 	*memoryLimit
-	t       *testing.T
-	log     bytes.Buffer
-	live    int64
-	garbage int64
-	cycles  uint64
-	mono    int64
-	forced  uint64
-	asked   uint64 // requests refused
-	beside  int64  // bytes beside objects
+	t        *testing.T
+	log      bytes.Buffer
+	live     int64
+	garbage  int64
+	cycles   uint64
+	mono     int64
+	forced   uint64
+	asked    uint64 // requests refused
+	overhead int64  // bytes in use apart from objects
 }
 
 func newMemoryWorld(t *testing.T, most int64) *memoryWorld {
-	w := &memoryWorld{t: t, beside: 1 << 20}
+	w := &memoryWorld{t: t, overhead: 1 << 20}
 	w.memoryLimit = newMemoryLimit(most, sched.New(sched.Options{Shards: 1}), func() uint64 { return w.asked }, slog.New(slog.NewTextHandler(&w.log, nil)))
 	w.read = func() memoryReading {
-		return memoryReading{cycles: w.cycles, live: w.live, objects: w.live + w.garbage, overhead: w.beside}
+		return memoryReading{cycles: w.cycles, live: w.live, objects: w.live + w.garbage, overhead: w.overhead}
 	}
 	w.collect = func() {
 		w.cycles++
@@ -123,11 +123,11 @@ func TestMemoryAfterDrain(t *testing.T) {
 			w.note()
 			w.live = 0
 		},
-		"less beside objects": func(w *memoryWorld) {
+		"less overhead": func(w *memoryWorld) {
 			w.cycles++
-			w.beside = 10 << 20
+			w.overhead = 10 << 20
 			w.note()
-			w.beside = 1 << 20
+			w.overhead = 1 << 20
 			drained(w)
 		},
 	} {
@@ -136,7 +136,7 @@ func TestMemoryAfterDrain(t *testing.T) {
 		for i := range jobs {
 			w.submit(i)
 		}
-		w.live, w.beside = jobs*64<<10, 4<<20
+		w.live, w.overhead = jobs*64<<10, 4<<20
 		w.cycles++
 		w.note()
 		w.after(250, true, w.forced+1)
@@ -145,7 +145,7 @@ func TestMemoryAfterDrain(t *testing.T) {
 		if !w.full() {
 			t.Errorf("%s: new jobs are taken before a look", name)
 		}
-		w.beside = 1 << 20
+		w.overhead = 1 << 20
 		w.check(w.mono + 1)
 		if w.full() || w.forced > forced+1 {
 			t.Errorf("%s: a look after the drain leaves new jobs refused: %v, after %d collections", name, w.full(), w.forced-forced)

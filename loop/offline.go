@@ -57,7 +57,7 @@ type Offline struct {
 
 	mu        sync.Mutex
 	changed   sync.Cond        // after each change
-	queues    [][]func()       // by loop: functions to run
+	queues    [][]func()       // functions to run, by loop
 	announced uint64           // the last group that the loops know to be committed
 	rested    uint64           // announced when the journal was last at rest
 	stopped   bool             // the journal has failed, or a client has asked the server to stop
@@ -67,8 +67,8 @@ type Offline struct {
 	listens   bool             // Serve was called
 	timers    []func()         // functions that run when time has passed
 	pending   []pendingOffload // work off the event loops that has not run
-	works     []*offlineWork   // that wait, in the order in which they began to
-	working   *offlineWork     // that runs
+	works     []*offlineWork   // works that wait, in the order in which they began to
+	working   *offlineWork     // the work that runs
 	begun     []func()         // work that has not started
 	closing   bool             // no work waits for tokens any more
 }

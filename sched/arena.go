@@ -38,11 +38,11 @@ type arena struct {
 	spare     []uint32
 	classes   [arenaClasses]chain // chunks with room, by class
 	bytes     int                 // size of all chunks
-	memory    *atomic.Int64       // the same of all arenas and slabs, see Scheduler.Memory
+	memory    *atomic.Int64       // bytes of all arenas and slabs, see Scheduler.Memory
 	empty     int                 // number of chunks without a slot in use
 	ownChunks [][]byte            // kept chunks of their own size, oldest first
 	ownSize   int                 // bytes of ownChunks
-	serial    uint64              // of the last chunk
+	serial    uint64              // serial of the last chunk
 }
 
 type arenaPart struct {

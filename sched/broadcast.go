@@ -7,7 +7,7 @@ type activeBroadcast struct {
 	job  uint32
 	last uint64   // sequence of the youngest slot that receives it
 	sent bool     // a peer has received it
-	busy []*watch // of Named peers that hold a job of its name; out of line meanwhile
+	busy []*watch // watches of Named peers that hold a job of its name; out of line meanwhile
 }
 
 // startBroadcast sends a ready job to every slot in line, also to sleeping peers. If a slot
@@ -66,7 +66,7 @@ func (sh *shard) sendBroadcast(now Time, q *queue, room int, sink Sink) (left in
 		if !b.sent {
 			b.sent = true
 			sh.counters.Broadcast++
-			if q.limiter != nil { // a broadcast that reaches nobody is no start
+			if q.limiter != nil { // a broadcast that reaches no peer is no start
 				sh.spendCredit(now, q.limiter)
 			}
 		}

@@ -8,9 +8,9 @@ import (
 
 // CronEntry is work that is submitted at times. It is known by its queue and its name.
 type CronEntry struct {
-	Name     string // of the entry and of its jobs
+	Name     string // name of the entry, and prefix of its jobs' names
 	Queue    string
-	Space    Space // of its jobs
+	Space    Space // space of its jobs
 	Workload []byte
 	Priority int64
 	Schedule string // for ParseSchedule
@@ -79,7 +79,7 @@ type CronStatus struct {
 
 // CronError reports an invalid cron entry.
 type CronError struct {
-	Field string // as the configuration file names it
+	Field string // name of the field in the configuration file
 	Err   error
 }
 
@@ -144,7 +144,7 @@ type cron struct {
 	schedule  Schedule
 	key       cronKey
 	id        uint32 // index in cronTable.entries
-	seq       uint64 // of its record
+	seq       uint64 // seq of its record
 	known     bool   // the entry is set
 	next      int64  // its next time, Unix milliseconds
 	heapIndex int    // place in cronTable.due, -1: not there
@@ -166,9 +166,9 @@ func (c *cron) after(ms int64) int64 {
 // cronTable has the entries of a shard.
 type cronTable struct {
 	byKey   map[cronKey]*cron
-	entries []*cron // by id; nil: the id is free
+	entries []*cron // entries by id; nil: the id is free
 	freeIDs []uint32
-	due     heap[*cron] // those that have a next time
+	due     heap[*cron] // entries that have a next time
 	seen    int64       // Wall of the last Tick
 	checked int         // the entries from this number on are to be checked, because the clock was set back
 }

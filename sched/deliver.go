@@ -5,7 +5,7 @@ package sched
 type Time struct {
 	Wall   int64 // milliseconds since the Unix epoch
 	Mono   int64 // milliseconds on a clock that only goes forward
-	Micros int64 // of the wall clock, since the Unix epoch; for logs of tasks
+	Micros int64 // wall clock in microseconds since the Unix epoch, for logs of tasks
 }
 
 // never is later than every time.
@@ -44,7 +44,7 @@ type Job struct {
 	Queue    string
 	Space    Space
 	Running  bool
-	Number   uint64 // of the Run, in an Assign
+	Number   uint64 // number of the Run, in an Assign
 	Name     []byte
 	Workload []byte
 	SchedAt  int64 // Unix seconds as submitted; 0: at once
@@ -95,8 +95,8 @@ type Delivery struct {
 	To     SessionID
 	Tag    uint64
 	Effect Effect
-	Job    Job    // of Assign, Broadcast, WakeWith; of what ends an await in an Owned space
-	Data   []byte // of Result, Chunk
+	Job    Job    // job of an Assign, a Broadcast, a WakeWith, or the end of an await in an Owned space
+	Data   []byte // bytes of a Result or a Chunk
 	// History is the history of the job of an Assign, for ParseHistory; nil: it has none.
 	History []byte
 }

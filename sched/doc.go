@@ -102,7 +102,7 @@
 //	a reserve at once       Reserve, TryReserve             the first jobs of all queues of the peer   reserve.go
 //	a request for several   TryReserveUpTo                  the same, up to n times                    lease_verbs.go
 //	a steal                 Steal                           the tasks of one queue, private ones too   graph_steal.go, graph_line.go
-//	a broadcast             nobody: a job becomes the first the slots in line, for one job             broadcast.go
+//	a broadcast             no peer: a job is first in line the slots in line, for that job            broadcast.go
 //	a reserve by number     ReserveNumber                   the job of the number, if the policy lets it start  numbered_verbs.go
 //
 // # Files

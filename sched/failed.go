@@ -36,7 +36,7 @@ func (o Outcome) String() string {
 type Attempt struct {
 	At      int64 // Unix milliseconds
 	Outcome Outcome
-	Worker  string // its protocol and address; empty: nobody
+	Worker  string // its protocol and address; empty: none
 	Text    string // the error, in the worker's words
 }
 

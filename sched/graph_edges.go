@@ -8,8 +8,8 @@ type node struct {
 	log          uint32 // arena reference, when logSize is not 0
 	logSize      uint32
 	via          uint32 // 0; in a search: 1 + the task from which reach came to this one; viaComplete
-	place        int64  // of a ready task: its place in line, among the tasks of all queues
-	revision     int64  // of the last Hold, also when the task is not held
+	place        int64  // place in line of a ready task, among the tasks of all queues
+	revision     int64  // revision of the last Hold, also when the task is not held
 	// order is the place in a topological order: larger than that of every predecessor. It starts as the
 	// sequence number and changes only when the task gets a younger predecessor.
 	order int64
@@ -39,7 +39,7 @@ type edges struct {
 	freeList uint32 // first free edge of the list through nextOut
 	fresh    uint32
 	live     int
-	pairs    map[[2]uint32]struct{} // from and to of the edges to tasks with more than fewEdges predecessors, see linked
+	pairs    map[[2]uint32]struct{} // the edges to tasks with more than fewEdges predecessors, as from and to, see linked
 }
 
 func newEdges() edges { return edges{freeList: none} }

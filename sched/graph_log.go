@@ -3,7 +3,7 @@ package sched
 // Event is an entry of a task's log.
 type Event struct {
 	Stage  uint8
-	Micros int64 // since the Unix epoch
+	Micros int64 // microseconds since the Unix epoch
 }
 
 // The stages that the scheduler logs. The caller defines those from StageOther on.

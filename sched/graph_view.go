@@ -98,7 +98,7 @@ func (r *record) live() bool {
 type TaskView struct {
 	Job
 	Stage  uint8     // 0: it waits for predecessors
-	Holder string    // of a reserved task: the name, or the label, of its holder, or the worker of its lease
+	Holder string    // name or label of the holder of a reserved task, or the worker of its lease
 	By     SessionID // session of its holder, 0 for a peer of NewHolder or a lease
 	Log    []Event
 

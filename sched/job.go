@@ -70,7 +70,7 @@ type record struct {
 	due        int64 // Unix seconds; failed, finished: the time of its end in milliseconds
 	priority   int64
 	bytes      uint32 // arena reference of uvarint(len(name)) name workload
-	size       uint32 // of these bytes
+	size       uint32 // number of these bytes
 	prev, next uint32 // neighbours in its bucket's list
 	bucket     uint32 // number of its bucket
 	container  uint32 // index of its queue; reserved: of the watch that holds it, see holder

@@ -27,17 +27,17 @@ type Saved struct {
 	FailedAt int64  // Unix milliseconds when the job was given up; 0: it was not
 	DoneAt   int64  // Unix milliseconds when the job was done or has expired; 0: it has not
 	History  []byte // for ParseHistory
-	Result   []byte // of a job that is done; nil: it is not kept
+	Result   []byte // kept result of a done job, or nil
 	Lease    SavedLease
-	Counts   Counts // of a job of Rules.Numbered
+	Counts   Counts // counts of a job of Rules.Numbered
 
 	// The fields below are for tasks.
 
 	Holder   string // name of the peer that holds a reserved task
-	Revision int64  // of the last Lease
+	Revision int64  // revision of the last Lease
 	Log      []Event
 	After    []uint64 // sequence numbers of the task's predecessors
-	Task     uint64   // of an edge: sequence number of the successor
+	Task     uint64   // sequence number of the successor, of an edge
 }
 
 // SavedLease is the lease under which a job is reserved. A zero Token: no lease.

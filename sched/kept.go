@@ -32,7 +32,7 @@ type keptLine struct {
 
 	// Of the pass of moves to a dead-letter queue:
 
-	position key   // of the next job of this pass
+	position key   // key of the next job of this pass
 	nextPass int64 // Wall when the next pass begins; 0: during a pass
 }
 

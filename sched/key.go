@@ -10,9 +10,9 @@ import (
 
 // JobKey says how the key of a job is found: in its name, or in a field of its workload. The zero JobKey finds none.
 type JobKey struct {
-	text   string   // as the operator wrote it
+	text   string   // text as the operator wrote it
 	before string   // the key is the part of the name before this
-	path   []string // or the member of the workload at this path
+	path   []string // path of the member of the workload, if the key is one
 }
 
 // Bounds of keys. Finding a key takes time under a shard's lock, and each key takes memory.

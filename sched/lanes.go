@@ -11,7 +11,7 @@ type lane struct {
 	key        uint64 // its hash. Keys of one hash share a lane: the hash has 64 bits and a secret seed
 	jobs       index  // key {^priority, due second}, as the ready index
 	id         uint32
-	generation uint32 // of the JobKey by which its jobs were put here
+	generation uint32 // generation of the JobKey by which its jobs were put here
 	running    int32  // counts the lane's reserved, broadcasting and withheld jobs
 	weight     int32
 	turn       int32 // jobs handed out since it came to the front of its level
@@ -47,12 +47,12 @@ type keyedJobs struct {
 	named      map[string]int   // the weights of the policy
 	weights    map[uint64]int32 // the same, by the hashes of the keys
 
-	lanes  []*lane // by id; nil: the id is free
+	lanes  []*lane // lanes by id; nil: the id is free
 	free   []uint32
 	count  int              // lanes with jobs that are ready or run
 	idle   laneList         // lanes without jobs, the longest idle first
 	idles  int              // at most count: keys come again, and a lane that is there costs no change of the map
-	byKey  map[uint64]*lane // of the present generation
+	byKey  map[uint64]*lane // lanes of the present generation, by key
 	jobs   int              // ready ones, withheld ones aside
 	open   heap[*level]
 	levels map[int64]*level // the shared ones, by priority
@@ -200,7 +200,7 @@ func (sh *shard) take(job uint32, r *record, q *queue) {
 	if l != nil {
 		l.running++
 	}
-	sh.dequeue(job, r, q) // which places the lane that it leaves
+	sh.dequeue(job, r, q) // also places the lane that the job leaves
 	if l == nil {
 		return
 	}

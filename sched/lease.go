@@ -38,8 +38,8 @@ const (
 
 // Token is the proof of a lease, for one run of one job. It stays valid over a restart when the job is durable.
 type Token struct {
-	Number uint64 // of the run
-	Secret uint64 // as Terms had it
+	Number uint64 // number of the run
+	Secret uint64 // secret of the Terms
 }
 
 // String returns the token as 32 hexadecimal digits.
@@ -66,7 +66,7 @@ type Terms struct {
 
 // lease is what is known of a leased job beside its record.
 type lease struct {
-	number uint64 // of the run
+	number uint64 // number of the run
 	name   leaseName
 	older  *lease // the neighbours of the same name; under the lock of its leaseNames
 	newer  *lease
@@ -97,7 +97,7 @@ type leases [leaseParts]leaseTable
 type leaseTable struct {
 	mu    sync.Mutex
 	live  map[uint64]*lease
-	ended []endedLease // by endedAt; nil until a lease has ended
+	ended []endedLease // ended leases by endedAt; nil until a lease has ended
 }
 
 // endedLease is a lease that has ended, until a later one takes its place.

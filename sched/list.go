@@ -21,7 +21,7 @@ type Listing struct {
 	match  Match
 	globs  listPatterns
 	queue  []byte
-	one    bool // of one queue
+	one    bool // the listing is of one queue
 	place  listPlace
 	looked int64
 	text   textSearch

@@ -208,7 +208,7 @@ const maxSearched = 256 << 10
 // textSearch is where the search of a job's texts continues. It is zero between two jobs.
 type textSearch struct {
 	ref      JobRef
-	versions [2]uint64 // of the workload and the result, see arena.version
+	versions [2]uint64 // versions of the workload and the result, see arena.version
 	text     int       // number of the text
 	part     int       // 0: the workload, 1: the result
 	at       int       // in the part

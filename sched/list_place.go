@@ -12,12 +12,12 @@ import (
 // {phase: ready, sub: 0, slot: 9's record, seq: 9, key: 9's key}. One of all queues in shard 3 is at {sub: 3, slot: n},
 // where n is the next record.
 type listPlace struct {
-	phase uint8  // of listPhases
+	phase uint8  // index in listPhases
 	sub   uint32 // number of the index, watch or line within the phase; of all queues: of the shard
 	slot  uint32 // record of the last job of an index; number of held or parked jobs that are left; of all queues: the next record
-	seq   uint64 // of the last job of an index
-	key   key    // of the last job of an index or a line
-	bound uint64 // with that key, jobs up to this number may have been visited
+	seq   uint64 // seq of the last job of an index
+	key   key    // key of the last job of an index or a line
+	bound uint64 // number up to which jobs with that key may have been visited
 }
 
 // listStart is the place before all jobs of a queue.

@@ -25,7 +25,7 @@ type namedLocks struct {
 // or are woken for it. When a verb makes these fewer, it wakes the next job, or has the Ticks wake it.
 type namedLock struct {
 	holders map[JobRef]bool
-	lines   map[int]*lockLine // by their counts; no line is empty
+	lines   map[int]*lockLine // lines by their counts; no line is empty
 	open    heap[*lockLine]   // the lines whose first job may have the lock: their counts exceed the holders
 }
 

@@ -24,7 +24,7 @@ func (e Ending) String() string { return endingNames[e] }
 // one each. All others of a shard share one, so that any number of queues has a bounded number of counters. A queue
 // that gets its own later begins at zero: no counter ever falls.
 type Tally struct {
-	Submitted [MaxSpaces]uint64 // by the space of the job
+	Submitted [MaxSpaces]uint64 // submitted jobs, by their spaces
 	Ended     [Endings]uint64
 }
 
@@ -77,7 +77,7 @@ var (
 // Durations counts durations by size.
 type Durations struct {
 	Counts [durationBounds + 1]uint64 // one a bound, and one above the last
-	Sum    int64                      // in milliseconds
+	Sum    int64                      // sum in milliseconds
 }
 
 // observe counts one duration in milliseconds.
@@ -124,7 +124,7 @@ type QueueStats struct {
 	Workers int
 	Busy    int   // of the workers, those that hold a job of the queue
 	Paused  int   // 1: hands out nothing until it is resumed
-	Bytes   int64 // of the jobs' names and workloads, without tasks and kept jobs
+	Bytes   int64 // bytes of the jobs' names and workloads, without tasks and kept jobs
 	// Oldest is the least due second of the ready jobs, math.MaxInt64 when none has one: tasks have none, nor have jobs
 	// that go ahead of their equals after a failure. Of the numbered jobs it is that of the first. Of a queue with more
 	// priorities and keys than maxOldest it is the least of so many, the lowest priorities first.

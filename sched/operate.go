@@ -30,9 +30,9 @@ const (
 // JobChange is a change of jobs.
 type JobChange struct {
 	Verb     JobVerb
-	Priority int64  // of SetPriority
-	Due      int64  // of SetDue: Unix milliseconds; a time that has passed is now
-	Queue    string // of MoveJobs
+	Priority int64  // new priority, of SetPriority
+	Due      int64  // new due time in Unix milliseconds, of SetDue; a time that has passed is now
+	Queue    string // target queue, of MoveJobs
 }
 
 // The errors of ChangeJobs, besides ErrDuplicate, ErrPolicy and ErrQueues. A job with an error has not changed.

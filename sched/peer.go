@@ -11,12 +11,12 @@ type Peer struct {
 	id          SessionID
 	holder      bool   // it is not connected, see NewHolder
 	request     bool   // see NewRequest
-	name        string // of a holder
-	label       string // of a session: how logs and views name the peer
+	name        string // name of a holder
+	label       string // how logs and views name the peer of a session
 	where       string // its protocol and address: how histories name the peer
 	skills      Skills
-	terms       *Terms            // of the leases of its jobs, see LeaseTo; nil: it holds its jobs itself
-	watches     []*watch          // of the session's goroutine
+	terms       *Terms            // terms of the leases of its jobs, see LeaseTo; nil: the peer holds its jobs itself
+	watches     []*watch          // its watches; of the session's goroutine alone
 	byQueue     map[string]*watch // the watches by queue name; of the session's goroutine
 	cost        int               // see TakeCost; of the session's goroutine
 	partialScan bool              // the last scan of its queues stopped early, see maxPeerClashes; of the session's goroutine
@@ -26,7 +26,7 @@ type Peer struct {
 	slots      slotLine       // outstanding reserves, oldest first
 	unsent     int            // bytes handed out since the last Flushed
 	window     int            // at this many unsent bytes the peer is handed nothing more
-	blocked    bool           // a job was kept back because of window
+	blocked    bool           // a job was not handed out because of window
 	behind     bool           // more is ready for the peer than it was handed, see maxServe
 	awaits     map[JobRef]int // the results that it awaits, and how often
 	topics     map[topic]bool // the jobs whose data it receives
@@ -239,7 +239,7 @@ type watch struct {
 	peer      *Peer
 	queue     *queue
 	shard     *shard
-	id        uint32 // in the shard's watches
+	id        uint32 // index in the shard's watches
 	seq       uint64 // the sequence of the peer's oldest slot, as the line last knew it
 	lineIndex int    // index in the queue's line of its class, -1: not in line
 	broadcast bool   // registered for broadcasts
@@ -247,7 +247,7 @@ type watch struct {
 	ended     bool   // unwatched, but kept while jobs are held or unreported
 	held      []held // the jobs of this queue that the peer holds
 
-	unreported map[uint64]*unreported // by the hash of the name
+	unreported map[uint64]*unreported // unreported names, by their hashes
 	suspended  *unreported            // says until when the watch is handed nothing, see chargeUnreported
 }
 
@@ -279,9 +279,9 @@ func (w *watch) setPlace(i int)      { w.lineIndex = i }
 // held is one job that a peer holds.
 type held struct {
 	job    uint32 // the number of its record
-	lane   uint32 // that counts the job as running, none: no lane
-	number uint64 // of the Run, which is the seq of the slot that got the job
-	tag    uint64 // of the Reserve that the job answered
+	lane   uint32 // lane that counts the job as running, or none
+	number uint64 // number of the Run: the seq of the slot that got the job
+	tag    uint64 // tag of the Reserve that the job answered
 	start  int64  // Mono of the hand-out
 }
 

@@ -11,7 +11,7 @@ import (
 
 // PolicyError reports an invalid rule.
 type PolicyError struct {
-	Pattern, Key string // of the rule, as far as known
+	Pattern, Key string // pattern and key of the rule, as far as known
 	Err          error
 }
 

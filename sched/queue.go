@@ -26,7 +26,7 @@ type queue struct {
 	reservedTasks    int                   // of these, tasks
 	savedLeases      int                   // of these, durable jobs under a lease
 	leases           *watch                // holds the leased jobs; nil: there are none
-	parked           []uint32              // in no order
+	parked           []uint32              // parked jobs, in no order
 	retrying         int                   // number of delayed jobs with a history
 	waiting          int                   // number of waiting tasks
 	tasks            int                   // number of tasks that are not complete
@@ -45,7 +45,7 @@ type queue struct {
 	sweep            *sweep           // nil: its jobs never expire
 	kept             *keptLines       // nil: no ended jobs are kept
 	tally            *Tally           // its own or the shard's
-	bytes            int64            // of its jobs' names and workloads, without tasks and kept jobs
+	bytes            int64            // bytes of its jobs' names and workloads, without tasks and kept jobs
 }
 
 func (q *queue) ahead(o *queue) bool { return q.timer.less(o.timer) }

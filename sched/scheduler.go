@@ -129,7 +129,7 @@ type Options struct {
 	MaxQueues int          // default defaultMaxQueues
 	Window    int          // bytes, default DefaultWindow
 	Batch     int          // jobs moved under one hold of a shard's lock, default defaultBatch; tests make it small
-	Seed      maphash.Seed // of the name hashes; default: a new one
+	Seed      maphash.Seed // seed of the name hashes; default: a new one
 	Runs      uint64       // the runs are numbered from there on; default: from a number that differs in every process
 	// PeerMemory bounds the bytes of reserves, watches and topics that all peers have beyond small parts of their own;
 	// default and most: maxShared.
@@ -192,15 +192,15 @@ type Scheduler struct {
 	departed   departures
 
 	timeout     atomic.Int64 // default time-out in milliseconds, 0: none
-	lockTimeout atomic.Int64 // in milliseconds, 0: a job waits for ever
-	remember    atomic.Int64 // in milliseconds, 0: complete tasks are not remembered
+	lockTimeout atomic.Int64 // milliseconds; 0: a job waits for ever
+	remember    atomic.Int64 // milliseconds; 0: complete tasks are not remembered
 	queueCount  atomic.Int64
 	tallies     atomic.Int64 // the queues that have one of their own
 	cronEntries atomic.Int64
 	sharedQuota quota        // see charge
 	memory      atomic.Int64 // bytes of the chunks of all slabs and arenas
-	wakeWall    atomic.Int64 // when the next Tick is due by the wall clock
-	wakeMono    atomic.Int64 // the same by the other clock
+	wakeWall    atomic.Int64 // time of the next Tick by the wall clock
+	wakeMono    atomic.Int64 // time of the next Tick by the other clock
 
 	_     [64]byte      // keeps the cache line of the sequences below, which change with every job, apart
 	jobs  atomic.Uint64 // the last sequence number: of a job, of a record of the Journal, of an order

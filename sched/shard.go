@@ -12,9 +12,9 @@ type shard struct {
 	id uint16
 
 	byName       map[string]*queue
-	queues       []*queue // by id; nil: the id is free
+	queues       []*queue // queues by id; nil: the id is free
 	freeQueueIDs []uint32
-	watches      []*watch // by id; nil: the id is free
+	watches      []*watch // watches by id; nil: the id is free
 	freeWatchIDs []uint32
 	timers       heap[*queue] // the queues that have delayed jobs, by the first due time
 	dropped      []*queue     // queues whose jobs the Ticks remove
@@ -26,7 +26,7 @@ type shard struct {
 	numbered      numberedCounts
 	running       index             // jobs reserved under the default time-out, key {start}
 	deadline      index             // jobs reserved under their own time-out, key {deadline}
-	unreported    heap[*unreported] // by the time at which they are resolved
+	unreported    heap[*unreported] // unreported names, by the time at which they are resolved
 	changing      []*queue          // queues whose jobs go to other lanes, see laneChange
 	searches      []*queue          // queues whose withheld jobs are offered to all watches in line, see search
 	unmatched     []*queue          // queues whose match is deferred, see matchLater
@@ -37,7 +37,7 @@ type shard struct {
 	topics        map[topic][]await
 	untimedJobs   int             // number of reserved jobs without a time-out, without tasks
 	lastingLeases int             // number of leased jobs that unfinished does not count
-	lessor        *Peer           // of all lease watches
+	lessor        *Peer           // peer of all lease watches
 	halted        bool            // no job is handed out any more
 	keeping       heap[*keptLine] // the lines of kept jobs, by the next check
 	keptBySeq     names           // the kept jobs that are not kept for their names alone, by sequence number; zero when there are none
@@ -45,18 +45,18 @@ type shard struct {
 	endedNames    names // the kept jobs that are the last of their names, see remember; zero when there are none
 	histories     map[uint32]arenaRef
 	results       map[uint32]arenaRef
-	sweeps        heap[*sweep]   // of the queues with a job-ttl, by the next one
-	limiters      heap[*limiter] // those without credit, by refillAt
+	sweeps        heap[*sweep]   // sweeps of the queues with a job-ttl, by the time of the next one
+	limiters      heap[*limiter] // limiters without credit, by refillAt
 	policyCursor  int            // the queues from this number on are to get the present policies
 	cron          cronTable
 	freedLocks    []string // locks whose next waiter is woken when the shard is unlocked, see unlock
 	counters      Counters
-	folded        Tally     // of all queues without a tally of their own
+	folded        Tally     // tally of all queues without a tally of their own
 	waits, runs   Durations // see Stats
 
 	graph graph
 
-	digits []byte // of the number that a new job gets
+	digits []byte // digits of the number that a new job gets
 
 	out   Delivery // the Delivery under way
 	saved Saved    // the record being journaled

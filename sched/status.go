@@ -11,11 +11,11 @@ type Counters struct {
 	Broadcast uint64
 	Done      uint64
 	Released  uint64 // failed, delayed or released by their holder
-	Fails     uint64 // of these, failed
+	Fails     uint64 // number of these that failed
 	Abandoned uint64 // released because their holder left
 	TimedOut  uint64
 	Removed   uint64 // pending or failed jobs: by a client or an operator, with their queue, or because their owner left
-	GivenUp   uint64 // by a policy's retries
+	GivenUp   uint64 // number of jobs that a policy's retries gave up
 	Evicted   uint64 // failed jobs that were too many or too old
 	Moved     uint64 // jobs that went to another queue: failed ones to a dead-letter queue, and those that operators moved
 	Retried   uint64 // failed jobs that were made ready again

@@ -5,7 +5,7 @@ type Submission struct {
 	Space    Space
 	Queue    []byte
 	Name     []byte // unique per space and queue; of a job of Rules.Numbered Submit does not read it
-	Number   uint64 // of a job of Rules.Numbered: set by Submit
+	Number   uint64 // number of a job of Rules.Numbered, set by Submit
 	Workload []byte
 	SchedAt  int64 // Unix seconds; 0: at once
 	After    int64 // milliseconds from now until the job is due, when SchedAt is 0

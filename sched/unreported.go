@@ -12,7 +12,7 @@ import "hash/maphash"
 type unreported struct {
 	watch     *watch
 	name      uint64 // hash of the name; unused in a suspension
-	tag       uint64 // of the Reserve that the last revoked run answered
+	tag       uint64 // tag of the Reserve that the last revoked run answered
 	graceEnd  int64  // Mono
 	runs      int    // number of unreported runs; more than one only of broadcasts
 	heapIndex int    // index in the shard's heap

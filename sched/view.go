@@ -12,12 +12,12 @@ import (
 type JobView struct {
 	Job     // Due is 0 when the job has no due time
 	State   JobState
-	Worker  string // of a running job: its holder; empty: none, as of a broadcast
+	Worker  string // holder of a running job; empty: none, as with a broadcast
 	Since   int64  // Unix milliseconds: of the hand-out of a running job, of the end of a kept one, of the wait for a lock; else 0
 	Until   int64  // Unix milliseconds of the time-out of a running job, or of the end of its lease; 0: none
 	History []byte // for ParseHistory
 	Result  []byte // nil: none is kept
-	Counts  Counts // of a job of Rules.Numbered
+	Counts  Counts // counts of a job of Rules.Numbered
 }
 
 // HeldLocks returns the names of the locks that a job holds, at most maxJobLocks.

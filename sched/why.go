@@ -12,7 +12,7 @@ const (
 	WhyExpired                      // At
 	WhyFailed                       // At, Worker, N attempts, Text the last error
 	WhyDelayed                      // Until it is due
-	WhyLock                         // Name of the lock, At the begin of the wait, Jobs that hold it; no Name: nobody gets the lock
+	WhyLock                         // Name of the lock, At the begin of the wait, Jobs that hold it; no Name: no job gets the lock
 	WhyLockFree                     // Name of the lock, which is free: it is its turn
 	WhyPredecessors                 // N of the Of that it was given, Jobs: some of the N
 	WhyHalted                       // the server stops
@@ -54,8 +54,8 @@ type Why struct {
 type WhyJob struct {
 	Ref         JobRef
 	Queue, Name string
-	Worker      string // that holds it
-	Since       int64  // of the hand-out, in Unix milliseconds
+	Worker      string // worker that holds it
+	Since       int64  // hand-out in Unix milliseconds
 }
 
 const (

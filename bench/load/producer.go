@@ -19,7 +19,7 @@ type producing struct {
 	acks     *checker
 	answered *checker
 	answers  *Latencies // from submit to answer
-	last     int64      // when the latest answer arrived
+	last     int64      // arrival of the latest answer
 }
 
 func newProducing(p Protocol, jobs int) *producing {
@@ -69,7 +69,7 @@ func (s *producing) check() error {
 type producer struct {
 	side   *producing
 	depth  int     // submits in flight
-	sent   []int64 // by slot: when the submit in flight was sent, or was due
+	sent   []int64 // by slot: moment at which the submit in flight was sent, or was due
 	free   []int   // slots without a submit in flight
 	cursor int     // the slot of the next reply, in protocols without tags
 	paced  bool    // a pacer submits, not the replies

@@ -9,7 +9,7 @@ type working struct {
 	traits   Traits
 	arrived  *checker
 	backlog  *backlog   // nil: nobody waits
-	last     int64      // when the latest job arrived
+	last     int64      // arrival of the latest job
 	latency  *Latencies // from submit to arrival at a worker
 	grabbed  *Latencies // from grab to arrival at a worker with one grab outstanding
 	owed     int        // acknowledgements to come, in protocols that confirm
@@ -57,7 +57,7 @@ type worker struct {
 	depth       int
 	outstanding int   // grabs not answered yet; counted in protocols that poll
 	owed        int   // acknowledgements to come, in protocols that confirm
-	grabbed     int64 // when it last grabbed
+	grabbed     int64 // moment of its last grab
 }
 
 // open appends the first requests of a worker: one for each job that it may hold.

@@ -21,7 +21,7 @@ import (
 type Peer struct {
 	Name     string
 	Version  string
-	Path     string        // of the program
+	Path     string        // path of the program
 	Protocol load.Protocol // nil: its rows bring their own
 	Missing  string        // the program that the machine lacks; the peer cannot be started
 	// Start runs a fresh server; nil: none to run.

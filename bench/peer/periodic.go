@@ -44,7 +44,7 @@ type PeriodicOptions struct {
 // mark, which tells its answer from the answer to a submit.
 type periodic struct {
 	options   PeriodicOptions
-	name      string   // in errors
+	name      string   // name in errors
 	header    int      // bytes before the payload
 	submit    []byte   // a whole SUBMIT_JOB
 	workload  int      // offset of the workload in submit

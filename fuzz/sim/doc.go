@@ -27,8 +27,8 @@
 //	disk/ disk_slow.go                                          the disk and its faults; syncs and checkpoints that last
 //	network.go network_kind.go malformed.go wire/               connections; their kinds; bytes that make no sense; frames
 //	job.go ledger.go ledger_turn.go                             a job; what is known of jobs; the checks of a turn
-//	ledger_reserved.go ledger_runs.go                           who holds jobs; their runs
-//	ledger_broadcast.go                                         jobs for all who wait
+//	ledger_reserved.go ledger_runs.go                           holders of jobs; their runs
+//	ledger_broadcast.go                                         jobs for all waiting workers
 //	periodic_client.go periodic_work.go                         clients; workers and their reports
 //	periodic_worker.go periodic_crc.go                          workers: queues and waiting; locks and streams
 //	periodic_reply.go periodic_expiry.go                        answers; a RUN_JOB that expires

@@ -15,7 +15,7 @@ const recordVersion3 = 3
 // Attempts is how a job has failed, and how one that is kept has ended.
 type Attempts struct {
 	FailedAt int64  // milliseconds since the Unix epoch when it was given up; 0: it waits for a retry
-	Tries    uint64 // since it was submitted or retried by hand
+	Tries    uint64 // tries since the job was submitted or retried by hand
 	History  []Attempt
 }
 

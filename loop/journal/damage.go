@@ -14,8 +14,8 @@ import (
 // Damage is one place in the store that is missing or cannot be read.
 type Damage struct {
 	File   string // relative to the data directory; empty: unknown
-	Offset int64  // in the file; -1: unknown
-	Length int64  // in bytes; 0: unknown
+	Offset int64  // offset in the file; -1: unknown
+	Length int64  // length in bytes; 0: unknown
 	What   string
 }
 

@@ -24,10 +24,10 @@ const (
 	oldName     = "store.old"     // a store that has been replaced
 	damagedName = "store.damaged" // a damaged store that a repair replaced, with -1, -2, ...
 	scratchName = "store.scratch" // the temporary store in which a repair sorts records
-	formatName  = "FORMAT"        // in a store: its format version
-	logsName    = "log"           // in a store: the directory of the logs
-	logSuffix   = ".log"          // of a log
-	spareSuffix = ".spare"        // of a file that will be reused as a log
+	formatName  = "FORMAT"        // file in a store with its format version
+	logsName    = "log"           // directory of the logs in a store
+	logSuffix   = ".log"          // suffix of a log
+	spareSuffix = ".spare"        // suffix of a file that will be reused as a log
 )
 
 // presentFormat is the version of the data directory that this package writes. Open converts older
@@ -47,7 +47,7 @@ type dataDir struct {
 	fs   vfs.FS
 	root string
 	lock io.Closer
-	name string // of the directory that holds the store
+	name string // name of the directory that holds the store
 }
 
 // lockTimeout is how long Open waits for the lock. A killed server with many gigabytes takes

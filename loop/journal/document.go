@@ -10,7 +10,7 @@ import (
 type Document struct {
 	Kind    Kind // from KindProject to KindProgress
 	Project []byte
-	Name    []byte // of the job; empty for a project
+	Name    []byte // name of the job; empty for a project
 	// Value is the protocol's data: any text for a definition, a JSON object for the other kinds.
 	Value []byte
 }

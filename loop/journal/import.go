@@ -76,7 +76,7 @@ type importer struct {
 	store    storeWriter
 	meta     meta
 	version  int             // of the export
-	keys     map[string]bool // of the settings and documents imported so far
+	keys     map[string]bool // keys of the settings and documents imported so far
 	progress func(done, total int64)
 	value    []byte
 }

@@ -51,7 +51,7 @@ type Journal struct {
 	// The committer owns these fields.
 	delay           commitDelay
 	lastDrained     uint64    // the last drained group
-	unsyncedSince   time.Time // when the first unsynced group was written
+	unsyncedSince   time.Time // moment at which the first unsynced group was written
 	last            meta      // the last written group
 	batch           []byte    // reused
 	drained         []drained

@@ -53,21 +53,21 @@ type Record struct {
 	Queue    []byte
 	Name     []byte
 	Workload []byte
-	SchedAt  int64 // as submitted, in the protocol's unit; 0: at once
+	SchedAt  int64 // due time as submitted, in the protocol's unit; 0: at once
 	Due      int64 // milliseconds since the Unix epoch; 0: already due
 	Priority int64
 	Count    int32
-	Timeout  int32 // in the protocol's unit
+	Timeout  int32 // time-out in the protocol's unit
 
-	Attempts // of a job that has failed, or is kept
-	Finished // of a job that is done or has expired, and is kept
-	Lease    // of a reserved job, when it survives a restart
-	Counts   // of a job that is known by its number
+	Attempts // attempts of a job that has failed, or is kept
+	Finished // end of a job that is done or has expired, and is kept
+	Lease    // lease of a reserved job, when it survives a restart
+	Counts   // counts of a job that is known by its number
 
 	// The remaining fields belong to graph tasks and edges.
 
 	Holder   []byte   // the worker that holds the task, also across a restart
-	Revision int64    // of the task's last lease
+	Revision int64    // revision of the task's last lease
 	Log      []Event  // the task's history
 	After    []uint64 // the Seqs of the task's predecessors
 	Task     uint64   // the Seq of an edge's waiting task
@@ -76,7 +76,7 @@ type Record struct {
 // Event is an entry of a task's log.
 type Event struct {
 	Stage  uint8 // 1 ready, 2 reserved, 3 done; the protocol defines others
-	Micros int64 // since the Unix epoch
+	Micros int64 // microseconds since the Unix epoch
 }
 
 // graphPart is the flag, in the stored kind, of a record with fields of graph tasks or edges.

@@ -36,7 +36,7 @@ type scanner struct {
 	*framing
 	each   func(logPart) error
 	block  []byte
-	base   int64 // of block in the file
+	base   int64 // offset of block in the file
 	part   logPart
 	open   bool   // part is an incomplete record, or a gap that may continue
 	used   int64  // end of the last written bytes in the gap

@@ -24,7 +24,7 @@ const (
 type shardBuffer struct {
 	joined    sync.Mutex // held between Begin and End, and before mu by drain
 	mu        sync.Mutex
-	group     uint64 // of the next change
+	group     uint64 // group of the next change
 	buf       []byte // operations
 	live      int    // operations in buf that are not dead
 	dead      int    // bytes of dead operations in buf

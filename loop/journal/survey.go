@@ -38,8 +38,8 @@ type survey struct {
 
 // surveyedLog is a log that recovery will apply.
 type surveyedLog struct {
-	name string // in the log directory
-	end  int64  // of its last whole group
+	name string // name in the log directory
+	end  int64  // end of its last whole group
 }
 
 func (s *survey) addDamage(file string, offset, length int64, format string, args ...any) {

@@ -123,7 +123,7 @@ type job struct {
 	name    string
 	numbers
 	progress progress
-	tasks    [kindCount]*task // those that are queued or reserved
+	tasks    [kindCount]*task // queued or reserved tasks
 }
 
 // progress is the part of a job that changes, in the journal's form.

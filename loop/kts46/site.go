@@ -29,7 +29,7 @@ type site struct {
 	failures atomic.Uint64
 
 	mu        sync.Mutex
-	away      time.Time // when a failure was last logged; zero: MongoDB works
+	away      time.Time // moment at which a failure was last logged; zero: MongoDB works
 	connected bool      // MongoDB has answered a call
 }
 

@@ -16,7 +16,7 @@ import (
 // File is a parsed config.json of the original with the additional keys of Treadle. Parse ignores keys that have no
 // field here.
 type File struct {
-	Path string `json:"-"` // of the file; the node passes it to task runners
+	Path string `json:"-"` // path of the file; the node passes it to task runners
 
 	MongoHost  string            `json:"mongohost"` // host, host:port, several with commas, or a mongodb:// address
 	Database   string            `json:"database"`
