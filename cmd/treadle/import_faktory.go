@@ -112,7 +112,7 @@ type faktoryMove struct {
 // be empty before a set is requeued: nothing tells its jobs from others in a queue.
 var faktorySets = []string{"scheduled", "retries", "dead"}
 
-// errFaktoryBusy says that workers might take what is requeued.
+// errFaktoryBusy reports that workers might take what is requeued.
 var errFaktoryBusy = errors.New("workers of the Faktory are connected, or jobs are reserved: stop the workers first, and wait for the end of reservations")
 
 // broken returns the error of a move that ends early.
