@@ -426,6 +426,11 @@ var hostiles = []struct {
 	{name: "very many workers ask and ask for a job that none can have", attack: (*attack).unfit},
 	{name: "large requests without their ends", attack: (*attack).fronts},
 	{name: "STATUS beside peers that never read theirs", attack: (*attack).statuses},
+	{name: "requests that the API refuses", attack: (*attack).refused},
+	{name: "workers over HTTP that hang up while jobs come", attack: (*attack).hangUps},
+	{name: "pages of the API that are not read", attack: (*attack).unread},
+	{name: "large bodies of the API without their ends", attack: (*attack).unended},
+	{name: "more workers over HTTP than the API has places for", attack: (*attack).longPolls},
 	{name: "very many queues of the HTTP API", memory: queuesEach << 11, attack: (*attack).queues},
 	{name: "jobs of the largest size to the HTTP API", memory: 128 << 20, attack: (*attack).largeJobs},
 	{name: "garbage on each port", attack: func(s *attack) {
