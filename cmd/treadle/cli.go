@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
 	"reflect"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,35 +43,70 @@ type cli struct {
 	sources *sources // of the settings of serve
 	args    []string // of the program
 
-	Serve    serveCmd      `cmd:"" help:"Run the job server."`
-	Submit   submitCmd     `cmd:"" help:"Submit a job and return."`
-	Run      runCmd        `cmd:"" help:"Submit a job, wait for its result and print it."`
-	Status   statusCmd     `cmd:"" help:"Show the functions, their workers and jobs."`
-	Work     workCmd       `cmd:"" help:"Do a function's jobs by running a command for each."`
-	Recv     recvCmd       `cmd:"" help:"Print what a job's worker sends while it runs."`
-	Remove   removeCmd     `cmd:"" help:"Remove a job."`
-	Drop     dropCmd       `cmd:"" help:"Remove a function without workers and all its jobs."`
-	Config   configCmd     `cmd:"" help:"Check the settings of a server, or read and change them while it runs."`
-	Dump     dumpCmd       `cmd:"" help:"Write all jobs to a file."`
-	Load     loadCmd       `cmd:"" help:"Submit all jobs of a dump."`
-	Reload   reloadCmd     `cmd:"" help:"Have the server read its configuration again."`
-	Ping     pingCmd       `cmd:"" help:"Ask the server for a sign of life."`
-	Top      topCmd        `cmd:"" help:"Watch rates, queues and workers live."`
-	Health   healthCmd     `cmd:"" help:"Ask whether the server is ready; for probes."`
-	Shutdown shutdownCmd   `cmd:"" help:"Stop the server."`
-	Queue    queueCmd      `cmd:"" help:"Show queues, and set how their jobs are treated: retries, limits, pauses."`
-	Job      jobCmd        `cmd:"" help:"Find jobs in any state, see why they do not run, and change them."`
-	Conn     connCmd       `cmd:"" help:"Show or close the connections of clients and workers."`
-	Cron     cronCmd       `cmd:"" help:"Submit jobs at times: add, show, run, pause or remove entries."`
-	Print    printCmd      `cmd:"" help:"Print alerts and a board for the metrics, or the manual page."`
-	Complete completionCmd `cmd:"" name:"completion" help:"Print what a shell needs to complete commands."`
-	Audit    auditCmd      `cmd:"" help:"Show who has changed what."`
-	Journal  journalCmd    `cmd:"" help:"Check, repair, export or import a data directory."`
-	Import   importCmd     `cmd:"" help:"Move the jobs of another job server here."`
-	Gloom    gloomCmd      `cmd:"" help:"Submit and do jobs over the Gloom protocol."`
-	Dwork    dworkCmd      `cmd:"" help:"Make and do graphs of tasks over the dwork protocol."`
-	Disbatch disbatchCmd   `cmd:"" help:"Do the tasks of a Disbatch site, in its MongoDB."`
-	Kts46    kts46Cmd      `cmd:"" name:"kts46" help:"Run simulations with the kts46 scheduler."`
+	commands `kong:"-"` // newParser adds those that it needs
+}
+
+// commands are the commands with their flags, in the order of the help.
+type commands struct {
+	Serve    serveCmd      `help:"Run the job server."`
+	Submit   submitCmd     `help:"Submit a job and return."`
+	Run      runCmd        `help:"Submit a job, wait for its result and print it."`
+	Status   statusCmd     `help:"Show the functions, their workers and jobs."`
+	Work     workCmd       `help:"Do a function's jobs by running a command for each."`
+	Recv     recvCmd       `help:"Print what a job's worker sends while it runs."`
+	Remove   removeCmd     `help:"Remove a job."`
+	Drop     dropCmd       `help:"Remove a function without workers and all its jobs."`
+	Config   configCmd     `help:"Check the settings of a server, or read and change them while it runs."`
+	Dump     dumpCmd       `help:"Write all jobs to a file."`
+	Load     loadCmd       `help:"Submit all jobs of a dump."`
+	Reload   reloadCmd     `help:"Have the server read its configuration again."`
+	Ping     pingCmd       `help:"Ask the server for a sign of life."`
+	Top      topCmd        `help:"Watch rates, queues and workers live."`
+	Health   healthCmd     `help:"Ask whether the server is ready; for probes."`
+	Shutdown shutdownCmd   `help:"Stop the server."`
+	Queue    queueCmd      `help:"Show queues, and set how their jobs are treated: retries, limits, pauses."`
+	Job      jobCmd        `help:"Find jobs in any state, see why they do not run, and change them."`
+	Conn     connCmd       `help:"Show or close the connections of clients and workers."`
+	Cron     cronCmd       `help:"Submit jobs at times: add, show, run, pause or remove entries."`
+	Print    printCmd      `help:"Print alerts and a board for the metrics, or the manual page."`
+	Complete completionCmd `name:"completion" help:"Print what a shell needs to complete commands."`
+	Audit    auditCmd      `help:"Show who has changed what."`
+	Journal  journalCmd    `help:"Check, repair, export or import a data directory."`
+	Import   importCmd     `help:"Move the jobs of another job server here."`
+	Gloom    gloomCmd      `help:"Submit and do jobs over the Gloom protocol."`
+	Dwork    dworkCmd      `help:"Make and do graphs of tasks over the dwork protocol."`
+	Disbatch disbatchCmd   `help:"Do the tasks of a Disbatch site, in its MongoDB."`
+	Kts46    kts46Cmd      `name:"kts46" help:"Run simulations with the kts46 scheduler."`
+}
+
+// surveys are the commands that look at all others.
+var surveys = []string{"completion", "print"}
+
+// asked returns the command of the arguments when they begin with it, or with the server's address: "" otherwise, and
+// for a command that looks at all others.
+func asked(args []string) string {
+	if len(args) > 2 && args[0] == "-H" {
+		args = args[2:]
+	}
+	if len(args) == 0 || slices.Contains(surveys, args[0]) {
+		return ""
+	}
+	return args[0]
+}
+
+// parsed returns the parser's options for the commands, or for the one of that name if there is one: to read the flags
+// of all commands takes longer than most commands.
+func (c *commands) parsed(only string) (all []kong.Option) {
+	v := reflect.ValueOf(c).Elem()
+	for field := range v.Type().Fields() {
+		name := cmp.Or(field.Tag.Get("name"), strings.ToLower(field.Name))
+		option := kong.DynamicCommand(name, field.Tag.Get("help"), "", v.FieldByIndex(field.Index).Addr().Interface())
+		if name == only {
+			return []kong.Option{option}
+		}
+		all = append(all, option)
+	}
+	return all
 }
 
 // exitPanic carries the exit code that kong asks for after --help and --version.
@@ -87,7 +124,7 @@ func run(args []string, con console) (code int) {
 		}
 	}()
 	c := &cli{}
-	parser, err := newParser(c, con)
+	parser, err := newParser(c, con, asked(args))
 	if err != nil {
 		return report(con, err)
 	}
@@ -110,9 +147,9 @@ func run(args []string, con console) (code int) {
 	return report(con, parsed.Run())
 }
 
-// newParser returns the parser of the command line, which fills c.
-func newParser(c *cli, con console) (*kong.Kong, error) {
-	parser, err := kong.New(c,
+// newParser returns the parser of the command line, which fills c, with the command of that name or with all.
+func newParser(c *cli, con console, only string) (*kong.Kong, error) {
+	parser, err := kong.New(c, append(c.parsed(only),
 		kong.Name("treadle"),
 		kong.Description(topHelp+exitHelp()),
 		kong.Vars{
@@ -126,7 +163,7 @@ func newParser(c *cli, con console) (*kong.Kong, error) {
 		kong.Exit(func(code int) { panic(exitPanic(code)) }),
 		kong.Help(printHelp),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),
-	)
+	)...)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 func parse(t *testing.T, args ...string) (*cli, error) {
 	t.Helper()
 	c := &cli{}
-	parser, err := newParser(c, console{in: strings.NewReader(""), out: &bytes.Buffer{}, err: &bytes.Buffer{}})
+	parser, err := newParser(c, console{in: strings.NewReader(""), out: &bytes.Buffer{}, err: &bytes.Buffer{}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,6 +38,7 @@ func config(t *testing.T, text string) string {
 
 // TestArgumentsAreBytes: Names, workloads and commands are bytes: what is no UTF-8 reaches the server as it is.
 func TestArgumentsAreBytes(t *testing.T) {
+	t.Parallel()
 	const text = "\xff\xfe é \x80"
 	submit, err := parse(t, "submit", text, "n"+text, "-w", text)
 	if s := &submit.Submit; err != nil || s.Func != text || s.Name != "n"+text || s.Workload != text {
@@ -54,6 +55,7 @@ func TestArgumentsAreBytes(t *testing.T) {
 }
 
 func TestSizes(t *testing.T) {
+	t.Parallel()
 	f := func(text string, want int) {
 		t.Helper()
 		c, err := parse(t, "serve", "--max-outbound", text)
@@ -79,6 +81,7 @@ func TestSizes(t *testing.T) {
 }
 
 func TestServeOptions(t *testing.T) {
+	t.Parallel()
 	f := func(args []string, want loop.Options) {
 		t.Helper()
 		c, err := parse(t, append([]string{"serve"}, args...)...)
@@ -169,6 +172,7 @@ func orDefault[T comparable](value, otherwise T) T {
 }
 
 func TestConfigMistakes(t *testing.T) {
+	t.Parallel()
 	f := func(text string, parts ...string) {
 		t.Helper()
 		path := config(t, text)
@@ -229,6 +233,7 @@ func TestConfigMistakes(t *testing.T) {
 // TestConfigLines: the lines of a large file are counted once. Counted anew for each key, they take longer than a
 // test may.
 func TestConfigLines(t *testing.T) {
+	t.Parallel()
 	const n = 50_000
 	var text strings.Builder
 	for i := range n {
@@ -248,6 +253,7 @@ func TestConfigLines(t *testing.T) {
 
 // TestConfigRules reads the rules for queues of a configuration file.
 func TestConfigRules(t *testing.T) {
+	t.Parallel()
 	c, err := parse(t, "serve", "--config", config(t, "loops = 1\n[queue.\"mail.*\"]\nretries = 3\nbackoff = \"1s..1h x2\"\n[queue.b]\npaused = \"both\"\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -263,6 +269,7 @@ func TestConfigRules(t *testing.T) {
 
 // TestConfigCron reads the cron entries of a configuration file.
 func TestConfigCron(t *testing.T) {
+	t.Parallel()
 	c, err := parse(t, "serve", "--config", config(t, "[[cron]]\nname = \"a\"\nqueue = \"q\"\nschedule = \"@daily\"\nzone = \"UTC\"\npriority = 7\n[queue.a]\nretries = 1\n[[cron]]\nname = \"b\"\nqueue = \"q\"\nschedule = \"@hourly\"\nworkload = \"w\"\nmissed = \"skip\"\noverlap = \"queue\"\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -334,6 +341,7 @@ func TestHostOfProtocols(t *testing.T) {
 
 // TestHTTPBase: commands that speak HTTP take what -H takes, sockets aside, and URLs.
 func TestHTTPBase(t *testing.T) {
+	t.Parallel()
 	f := func(address, want string) {
 		t.Helper()
 		if got, err := httpBase(address, "-H", "80"); got != want || (err == nil) != (want != "") {
@@ -352,6 +360,7 @@ func TestHTTPBase(t *testing.T) {
 }
 
 func TestWorkArguments(t *testing.T) {
+	t.Parallel()
 	f := func(args string, command string) {
 		t.Helper()
 		c, err := parse(t, append([]string{"work"}, strings.Fields(args)...)...)
@@ -374,6 +383,7 @@ func TestWorkArguments(t *testing.T) {
 }
 
 func TestWorkload(t *testing.T) {
+	t.Parallel()
 	f := func(w, want string) {
 		t.Helper()
 		got, err := readWorkload(w, strings.NewReader("from stdin"))

@@ -10,6 +10,7 @@ import (
 
 // TestCompletionWords: the program proposes commands, flags, values of flags, and the queues of a server.
 func TestCompletionWords(t *testing.T) {
+	t.Parallel()
 	server, o, u := operated(t)
 	for _, name := range []string{"mail.a 1", "mail.b 1", "zoo 1", "zoo 13", "zoo 2"} {
 		u.gets("", "submit "+name)
@@ -103,8 +104,9 @@ func TestCompletionScripts(t *testing.T) {
 
 // TestManual: the page has each command with its flags, and man takes it without a warning. A machine may lack man.
 func TestManual(t *testing.T) {
+	t.Parallel()
 	text := outputOf(t, "print", "man")
-	program, err := newParser(&cli{}, console{})
+	program, err := newParser(&cli{}, console{}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,6 +147,7 @@ func TestManual(t *testing.T) {
 
 // TestManualEscapes: text that looks like commands of roff is text.
 func TestManualEscapes(t *testing.T) {
+	t.Parallel()
 	m := &roff{}
 	m.help(".so /etc/passwd\n'quoted'\n\n\tback\\slash -x\n")
 	if want := "\\&.so /etc/passwd\n\\(aqquoted\\(aq\n.PP\n.RS\n.nf\nback\\eslash \\-x\n.fi\n.RE\n"; m.b.String() != want {

@@ -37,6 +37,7 @@ func everyPage(t *testing.T) map[string]string {
 // TestDocsOpen: every file of docs is a topic; its heading says what it is about, and its first
 // paragraph what a reader can do after it.
 func TestDocsOpen(t *testing.T) {
+	t.Parallel()
 	files, err := pages.ReadDir("docs")
 	if err != nil || len(files) != len(topics) {
 		t.Errorf("%d files for %d topics, %v", len(files), len(topics), err)
@@ -58,6 +59,7 @@ func anchor(heading string) string {
 
 // TestDocsLinks: what the README and the pages link to exists.
 func TestDocsLinks(t *testing.T) {
+	t.Parallel()
 	all, links := everyPage(t), 0
 	for name, text := range all {
 		for _, m := range regexp.MustCompile(`\]\(([^)#]*)(#[^)]*)?\)`).FindAllStringSubmatch(text, -1) {
@@ -86,7 +88,8 @@ func TestDocsLinks(t *testing.T) {
 // TestDocsNames: every flag that the README and the pages name is one of the program's, every `treadle word` a
 // command or a topic, and every `make word` a target.
 func TestDocsNames(t *testing.T) {
-	program, err := newParser(&cli{}, console{})
+	t.Parallel()
+	program, err := newParser(&cli{}, console{}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,11 +174,12 @@ func writeEntry(b *strings.Builder, entry string) {
 
 // TestDocsSettings: the page has each flag of treadle serve --help with its text, and its file works.
 func TestDocsSettings(t *testing.T) {
+	t.Parallel()
 	text, err := page("settings")
 	if err != nil {
 		t.Fatal(err)
 	}
-	program, err := newParser(&cli{}, console{})
+	program, err := newParser(&cli{}, console{}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,9 +18,10 @@ import (
 // TestHelp: every flag of every command is in its help, and says its default
 // when it takes a value.
 func TestHelp(t *testing.T) {
+	t.Parallel()
 	var out strings.Builder
 	con := console{in: strings.NewReader(""), out: &out, err: &out}
-	parser, err := newParser(&cli{}, con)
+	parser, err := newParser(&cli{}, con, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,6 +94,7 @@ func (u user) ends(want int, says, args string) {
 
 // TestUser runs the commands of a user's first day.
 func TestUser(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	socket, dump := filepath.Join(dir, "s"), filepath.Join(dir, "jobs.dump")
 	serve(t, socket)
@@ -136,6 +138,7 @@ func TestUser(t *testing.T) {
 // TestDropWhileRunning: a function whose job is still in the hands of one who serves it no more is not dropped, and
 // drop says so.
 func TestDropWhileRunning(t *testing.T) {
+	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
 	serve(t, socket)
 	user{t, socket}.gets("", "submit f n")
@@ -162,6 +165,7 @@ func TestDropWhileRunning(t *testing.T) {
 }
 
 func TestShutdownCommand(t *testing.T) {
+	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
 	server := serve(t, socket)
 	user{t, socket}.gets("", "shutdown")
@@ -177,6 +181,7 @@ func TestShutdownCommand(t *testing.T) {
 // TestWorkReconnects: a worker outlives its server: it says once that it is gone and once that it is back, and works
 // on.
 func TestWorkReconnects(t *testing.T) {
+	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
 	server := serve(t, socket)
 	worker := start(t, false, "-H", socket, "work", "f", "--data", "--thread", "3", "--", "echo")
@@ -202,6 +207,7 @@ func TestWorkReconnects(t *testing.T) {
 // TestWorkSignals: SIGTERM lets a running command finish and its result count; a second one kills the command, and its
 // job waits for the next worker.
 func TestWorkSignals(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	socket, fifo := filepath.Join(dir, "s"), filepath.Join(dir, "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
