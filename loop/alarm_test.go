@@ -90,6 +90,7 @@ func (c *memConn) lines(t *testing.T, want string) {
 
 // TestDelimited: a line that comes in parts is handled once, when its end has come, and what follows is not lost.
 func TestDelimited(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	c, talk := w.talk()
 	c.send([]byte("on"))
@@ -107,6 +108,7 @@ func TestDelimited(t *testing.T) {
 
 // TestHold: a held session handles nothing, keeps what the peer sends and goes on in order.
 func TestHold(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	c, talk := w.talk()
 	c.send([]byte("a\nwait 500\nhold\nb\n"))
@@ -135,6 +137,7 @@ func TestHold(t *testing.T) {
 // TestAlarms: alarms ring in the order of their times, the last one that was set counts, and that of a closed session
 // is dropped.
 func TestAlarms(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	var rung []int
 	var conns []*memConn

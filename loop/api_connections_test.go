@@ -48,6 +48,7 @@ func (c *apiConn) gets(path string, want int) {
 // TestMaxAPIConnections: a connection to the HTTP API beyond its limit is refused and told the setting. Those that are
 // open, probes and workers of other protocols are served. A closed connection and a reload make room.
 func TestMaxAPIConnections(t *testing.T) {
+	t.Parallel()
 	const queues = "/api/v1/queues"
 	o := Options{HTTP: "127.0.0.1:0", MaxAPIConnections: 2, MaxConnections: 20}
 	r := startServer(t, o)
@@ -82,6 +83,7 @@ func TestMaxAPIConnections(t *testing.T) {
 
 // TestMaxConnectionsOfAPI: those of the API are among --max-connections.
 func TestMaxConnectionsOfAPI(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", MaxAPIConnections: 100, MaxConnections: 4})
 	all := []*apiConn{r.apiConn(), r.apiConn(), r.apiConn()}
 	for _, c := range all[:2] { // Periodic has a share of two

@@ -27,6 +27,7 @@ func (a api) jobs(filter, after string, limit int) (all []string, page codec.Job
 
 // TestAPIJobs: filters list the jobs that they mean, with what a person wants to know of each, in pages.
 func TestAPIJobs(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Admin: AdminOptions{Rules: []PolicyRule{{Pattern: "f", Values: map[string]string{"retries": "0", "keep-results": "9"}}}}})
 	a := api{t, r}
 	w := r.greet(periodic.Worker)
@@ -90,6 +91,7 @@ func TestAPIJobs(t *testing.T) {
 
 // TestAPIJobsRefuses: an invalid request is refused with an error that says what may stand there.
 func TestAPIJobsRefuses(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
 	a := api{t, r}
 	for range 3 {
@@ -136,6 +138,7 @@ func (a api) job(query string) (d codec.JobDetails, code int) {
 // TestAPIJob: a job is found by its id and by its name, and shows the first of its bytes, its attempts and why it
 // waits.
 func TestAPIJob(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Admin: AdminOptions{Rules: []PolicyRule{
 		{Pattern: "f", Values: map[string]string{"retries": "1", "backoff": "1h", "keep-done": "9", "keep-results": "9"}},
 		{Pattern: "p", Values: map[string]string{"paused": "hand-out", "paused-by": "ana", "paused-why": "deploy"}},
@@ -227,6 +230,7 @@ func (a api) bytes(path, want string) {
 
 // TestAPIJobRefuses: a job that is not there, or not named as it must be, has an error.
 func TestAPIJobRefuses(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
 	a := api{t, r}
 	a.submit(`{"queue":"f","name":"a"}`)
@@ -261,6 +265,7 @@ func TestAPIJobRefuses(t *testing.T) {
 // TestAPILargeWorkload: a workload of the largest size is searched and read whole, and what replaces it is not mixed
 // in.
 func TestAPILargeWorkload(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
 	a := api{t, r}
 	large := strings.Repeat("x", 40<<20) + "needle"
@@ -289,6 +294,7 @@ func TestAPILargeWorkload(t *testing.T) {
 // TestAPIJobOfTwoProtocols: a name that jobs of two protocols have is not enough. The workload of a Gloom job is its
 // body.
 func TestAPIJobOfTwoProtocols(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Gloom: GloomOptions{Masters: []string{"tcp://127.0.0.1:0"}, Slaves: []string{"off"}}})
 	a := api{t, r}
 	a.submit(`{"queue":"f","name":"1","workload":"text"}`)

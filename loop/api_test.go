@@ -70,6 +70,7 @@ func (a api) queue(name string) (q codec.Queue) {
 
 // TestAPISubmit: a job is submitted with all of its members, and a worker receives them.
 func TestAPISubmit(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
 	a := api{t, r}
 	a.submit(`{"queue":"f","name":"later","delay":"1h"}`)
@@ -100,6 +101,7 @@ func TestAPISubmit(t *testing.T) {
 
 // TestAPIIdempotencyKey: the header is the name of a job that has none, so that a call that is repeated adds no job.
 func TestAPIIdempotencyKey(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
 	a := api{t, r}
 	submit := func(key, job string) int {
@@ -133,6 +135,7 @@ func TestAPIIdempotencyKey(t *testing.T) {
 // TestAPIWait: a submission that waits is answered with the end of the job. When the time is over before, the job
 // stays.
 func TestAPIWait(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
 	a := api{t, r}
 	if s := a.submit(`{"queue":"f","name":"stays","wait":0.001}`); s.State != "pending" {
@@ -180,6 +183,7 @@ func TestAPIWait(t *testing.T) {
 
 // TestAPILines: each line is a job of its own. A line that is refused does not hold up the others.
 func TestAPILines(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", MaxFrame: 1 << 16, Loops: 2})
 	a := api{t, r}
 	var body bytes.Buffer
@@ -214,6 +218,7 @@ const linesOfTest = 10_000
 
 // TestAPIBrokenLines: the jobs of the lines before a body's end are submitted.
 func TestAPIBrokenLines(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
 	a := api{t, r}
 	c, err := net.Dial("tcp", r.http)
@@ -232,6 +237,7 @@ func TestAPIBrokenLines(t *testing.T) {
 
 // TestAPIRefuses: an invalid request is refused with a status and a text that says why.
 func TestAPIRefuses(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", MaxFrame: 1 << 16, Admin: AdminOptions{Rules: []PolicyRule{{Pattern: "full", Values: map[string]string{"max-jobs": "0", "paused": "submits"}}}}})
 	a := api{t, r}
 	deep := strings.Repeat("[", 100_000)
@@ -298,6 +304,7 @@ func TestAPIRefuses(t *testing.T) {
 
 // TestAPIQueues: the pages of queues, one after the other, have all queues by name.
 func TestAPIQueues(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
 	a := api{t, r}
 	for n := range 25 {
@@ -326,6 +333,7 @@ func TestAPIQueues(t *testing.T) {
 
 // TestAPIOwnerOnly: the port shows no settings and reloads nothing. The pages of other sites reach nothing.
 func TestAPIOwnerOnly(t *testing.T) {
+	t.Parallel()
 	a := api{t, startServer(t, Options{HTTP: "127.0.0.1:0"})}
 	for _, c := range []struct{ method, path string }{{http.MethodGet, "/settings"}, {http.MethodPost, "/reload"}} {
 		if code := a.do(c.method, c.path, "application/json", nil, nil); code != http.StatusForbidden {
@@ -357,6 +365,7 @@ func TestAPIOwnerOnly(t *testing.T) {
 
 // TestAPIStopsWaits: a server that stops answers the submissions that wait.
 func TestAPIStopsWaits(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
 	a := api{t, r}
 	answer := make(chan codec.Submitted, 1)
@@ -385,6 +394,7 @@ func (a api) reserve(ask string) (l codec.Leased) {
 
 // TestAPIWork: a worker reserves jobs of several queues, the first of all first, and reports on each.
 func TestAPIWork(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Admin: AdminOptions{Rules: []PolicyRule{{Pattern: "f", Values: map[string]string{"retries": "0", "keep-failed": "10"}}}}})
 	a := api{t, r}
 	if l := a.reserve(`{"queues":["f","g"]}`); len(l.Jobs) != 0 || l.Jobs == nil {
@@ -449,6 +459,7 @@ func TestAPIWork(t *testing.T) {
 // TestAPIReserveWaits: a reserve that waits is in line with connected workers and takes the job that comes. The
 // submitter that waits receives its result.
 func TestAPIReserveWaits(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Loops: 2})
 	a := api{t, r}
 	work := make(chan codec.Leased, 1)
@@ -473,6 +484,7 @@ func TestAPIReserveWaits(t *testing.T) {
 // TestAPIReserveHangsUp: a worker that hangs up while it waits serves nothing any more, and loses no job. When its end
 // and a job meet on the way, the job is ready again at the latest when its lease ends.
 func TestAPIReserveHangsUp(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Loops: 2})
 	a := api{t, r}
 	body := `{"queues":["f"],"wait":"1m","lease":"100ms"}` + "\n"
@@ -505,6 +517,7 @@ func TestAPIReserveHangsUp(t *testing.T) {
 
 // TestAPIBroadcast: a reserve that waits receives a broadcast, without a token. So does one that finds it ready.
 func TestAPIBroadcast(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Loops: 2})
 	a := api{t, r}
 	r.greet(periodic.Worker).send(request(1, periodic.Broadcast, str8("f")))
@@ -565,6 +578,7 @@ func TestAPIStalledBody(t *testing.T) {
 
 // TestAPIReserveBounds: an answer ends with the job that makes it large. The jobs behind it are not lost.
 func TestAPIReserveBounds(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
 	a := api{t, r}
 	large := strings.Repeat("x", 3<<20)
@@ -580,6 +594,7 @@ func TestAPIReserveBounds(t *testing.T) {
 
 // TestAPILeaseOverRestart: a lease holds over a restart of the server, and ends with its time.
 func TestAPILeaseOverRestart(t *testing.T) {
+	t.Parallel()
 	d := t.TempDir()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Data: d})
 	a := api{t, r}

@@ -39,6 +39,7 @@ func (c *memConn) wantGrabbed(want ...string) {
 
 // TestBroadcastReachesSleepers: a broadcast job goes to each sleeping worker, which wakes and grabs it.
 func TestBroadcastReachesSleepers(t *testing.T) {
+	t.Parallel()
 	for _, loops := range []int{1, 2} {
 		w := newMemServer(t, Options{Loops: loops, Periodic: PeriodicOptions{Grab: "document"}})
 		client, awake := w.join(0, periodic.Client), w.worker(0, "f")
@@ -83,6 +84,7 @@ func TestBroadcastReachesSleepers(t *testing.T) {
 // TestKeptTogether: a large broadcast job is kept for as many sleeping workers as there is room for. A
 // worker that leaves or grabs makes room.
 func TestKeptTogether(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{Periodic: PeriodicOptions{Grab: "document"}, MaxFrame: 256 << 10, Gloom: GloomOptions{MaxFrame: 64 << 10}})
 	r, client := w.loops[0], w.join(0, periodic.Client)
 	const size = 200 << 10

@@ -18,6 +18,7 @@ var hello = periodic.AppendHello(nil, &periodic.Hello{Role: periodic.Client})
 // TestBadInput: bytes that are no request close the connection at once and are counted under their
 // reason. Earlier requests are answered, and no other peer is disturbed.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Loops: 2, MaxFrame: 1 << 16})
 	bystander := r.greet(periodic.Client)
 	before := map[string]int{}
@@ -66,6 +67,7 @@ func TestBadInput(t *testing.T) {
 
 // TestSilence: no handshake, half a handshake, half a request and half a LOAD end after their time-outs.
 func TestSilence(t *testing.T) {
+	t.Parallel()
 	clock := &manualClock{time: newMemServer(t, Options{}).manual.now()}
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"}, func(s *Server) { s.clock = clock.now })
 	bystander := r.greet(periodic.Client)
@@ -144,6 +146,7 @@ func TestAnnouncedMemory(t *testing.T) {
 // TestUnreadClient: a client that pipelines requests and never reads is closed at --max-outbound, and
 // others are served.
 func TestUnreadClient(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", MaxFrame: 1 << 16, Gloom: GloomOptions{MaxFrame: 1 << 16}, MaxOutbound: 1 << 20})
 	bystander := r.greet(periodic.Client)
 	for i := range 500 {
@@ -165,6 +168,7 @@ func TestUnreadClient(t *testing.T) {
 // hold, and the other worker gets the rest. When it reads again it gets jobs again. No job is lost or
 // done twice.
 func TestUnreadWorker(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{Loops: 2})
 	client, stalled, good := r.greet(periodic.Client), r.greet(periodic.Worker), r.greet(periodic.Worker)
 	seen := map[string]bool{}
@@ -221,6 +225,7 @@ func TestUnreadWorker(t *testing.T) {
 // TestStrangers: the log shows the first bytes of a connection that does not speak Periodic, at most one
 // line a second.
 func TestStrangers(t *testing.T) {
+	t.Parallel()
 	const rsa, xor = "\x8f\x1c\x00\xa4\x5e", "kRKY"
 	f := func(in, want string) {
 		t.Helper()

@@ -258,6 +258,7 @@ func (p *beanstalkMemoryPeer) taken() ([]byte, bool) {
 // TestBeanstalkGolden plays every scene in memory, in one piece, byte by byte and cut at random places, on one loop and
 // on two. -rewrite writes the output to the file with Treadle's own answers; captured ones are never rewritten.
 func TestBeanstalkGolden(t *testing.T) {
+	t.Parallel()
 	for _, path := range []string{beanstalkCaptured, beanstalkOwn} {
 		head, scenes := readBeanstalk(t, path)
 		for i, s := range scenes {
@@ -375,6 +376,7 @@ func (c *beanstalkConn) taken() (got []byte, closed bool) {
 
 // TestBeanstalkCapture plays the captured scenes on the installed beanstalkd and writes its answers.
 func TestBeanstalkCapture(t *testing.T) {
+	t.Parallel()
 	if !*captureBeanstalk {
 		t.Skip("it writes a golden file, with -capture-beanstalk alone")
 	}

@@ -118,6 +118,7 @@ func askBeanstalkd(t *testing.T, c *beanstalkConn, in *bufio.Reader, request str
 // TestBeanstalkRandom plays random sequences of requests of several connections on the installed beanstalkd and on
 // Treadle, and compares every reply. -beanstalk-sequences plays more of them.
 func TestBeanstalkRandom(t *testing.T) {
+	t.Parallel()
 	requests, words := 0, map[string]int{}
 	for seed := range uint64(*beanstalkSequences) {
 		requests += playRandom(t, seed, words)

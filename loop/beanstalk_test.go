@@ -104,6 +104,7 @@ func (s *stalk) shows(request string, want ...string) {
 // TestBeanstalkAfterSync checks that put, release, bury, kick, kick-job and delete are answered when they are on disk,
 // that the replies behind them wait too, and that other connections do not.
 func TestBeanstalkAfterSync(t *testing.T) {
+	t.Parallel()
 	d := newDisk()
 	_, dial := d.beanstalkOn(t)
 	c, other := dial(), dial()
@@ -138,6 +139,7 @@ func TestBeanstalkAfterSync(t *testing.T) {
 // TestBeanstalkRestart checks that ids go on over restarts, that jobs keep their states, priorities and counts, and
 // that a reserved job is ready again.
 func TestBeanstalkRestart(t *testing.T) {
+	t.Parallel()
 	d := newDisk()
 	r, dial := d.beanstalkOn(t)
 	c := dial()
@@ -171,6 +173,7 @@ func (c *memConn) stalks(request, want string) {
 // TestBeanstalkRefusals checks the words for what the server and the policy of a queue refuse. A policy refuses a put
 // that has a number already.
 func TestBeanstalkRefusals(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "b")
 	r := startServer(t, Options{Beanstalk: BeanstalkOptions{Listen: []string{"unix://" + path}, MaxJob: 20}, Admin: AdminOptions{Rules: []PolicyRule{
 		{Pattern: "paused", Values: map[string]string{"paused": "submits"}}, {Pattern: "small", Values: map[string]string{"max-payload": "2"}}, {Pattern: "few", Values: map[string]string{"max-jobs": "1"}},
@@ -187,6 +190,7 @@ func TestBeanstalkRefusals(t *testing.T) {
 
 // TestBeanstalkFatal checks that a connection ends when what it sends are no requests, and that its replies come first.
 func TestBeanstalkFatal(t *testing.T) {
+	t.Parallel()
 	for in, last := range map[string]string{
 		strings.Repeat("x", 8<<10):                      "BAD_FORMAT\r\n",
 		"list-tube-used\r\nput 0 0 0 4294967295\r\nabc": "USING default\r\nJOB_TOO_BIG\r\n",
@@ -220,6 +224,7 @@ func TestBeanstalkFatal(t *testing.T) {
 
 // TestBeanstalkAcross checks that workers of Periodic do jobs that were put, and the other way round.
 func TestBeanstalkAcross(t *testing.T) {
+	t.Parallel()
 	for loops := range 2 {
 		w := newMemServer(t, Options{Loops: loops + 1})
 		c := w.openBeanstalk(0)
@@ -271,6 +276,7 @@ func (c *memConn) reserved(want string) (id uint64) {
 // TestBeanstalkDoesOthers checks what workers of beanstalkd's protocol receive of Gloom jobs and dwork tasks, and
 // what their reports make of these.
 func TestBeanstalkDoesOthers(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	master, c := w.openGloom(0, true), w.openBeanstalk(0)
 	c.stalks("watch f\r\nwatch dwork", "WATCHING 2\r\nWATCHING 3\r\n")
@@ -294,6 +300,7 @@ func TestBeanstalkDoesOthers(t *testing.T) {
 
 // TestBeanstalkSpaceNumber checks the number of the name space, which is on disk for ever.
 func TestBeanstalkSpaceNumber(t *testing.T) {
+	t.Parallel()
 	if got := spaces[7].Protocol; got != "beanstalk" {
 		t.Errorf("space 7 belongs to %q", got)
 	}

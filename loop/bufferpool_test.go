@@ -8,6 +8,7 @@ import (
 // TestBufferPool: a buffer that grows keeps its bytes and comes from the pool. The pool keeps the largest buffers, of a
 // bounded number and size, and drops all in time.
 func TestBufferPool(t *testing.T) {
+	t.Parallel()
 	var s bufferPool
 	small := []byte("small")
 	if b := s.reuse(small, 10); &b[0] != &small[0] {

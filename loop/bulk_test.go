@@ -81,6 +81,10 @@ var seed = maphash.MakeSeed()
 // requests are served, and the dump, loaded into another server, gives the same
 // dump. The loading peer never waits for a reply, the dumping one reads slowly.
 func TestMillionJobs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds of a processor")
+	}
+	t.Parallel()
 	n := 1_000_000
 	if raceDetector {
 		n = 100_000
@@ -142,6 +146,7 @@ func TestMillionJobs(t *testing.T) {
 
 // TestLoadSlowly: each job of a LOAD that comes byte by byte is handed out with its last byte.
 func TestLoadSlowly(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{Loops: 2})
 	client, worker := r.greet(periodic.Client), r.greet(periodic.Worker)
 	worker.send(request(1, periodic.CanDo, str8("f")), request(2, periodic.GrabJob), request(3, periodic.GrabJob), request(4, periodic.GrabJob))

@@ -74,6 +74,7 @@ func (a api) ended(path, body string) (op codec.Operation) {
 
 // TestAPIChangeByID: jobs are changed by their ids, and those that stay as they were are named with the reason.
 func TestAPIChangeByID(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
 	a := api{t, r}
 	a.many("f", 4)
@@ -132,6 +133,7 @@ func TestAPIChangeByID(t *testing.T) {
 
 // TestAPIChangeRefused: bad requests change nothing, and their errors say what is wrong.
 func TestAPIChangeRefused(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
 	a := api{t, r}
 	a.many("f", 1)
@@ -189,6 +191,7 @@ func TestAPIChangeRefused(t *testing.T) {
 
 // TestAPIOperation: a change of all jobs that a filter means counts what it has done. A dry run only counts.
 func TestAPIOperation(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Data: t.TempDir()})
 	a := api{t, r}
 	const n = 3000
@@ -257,6 +260,7 @@ func TestAPIOperationCancelled(t *testing.T) {
 
 // TestAPIQueueVerbs: queues are paused, resumed, drained and emptied.
 func TestAPIQueueVerbs(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Admin: AdminOptions{Rules: []PolicyRule{{Pattern: "h*", Values: map[string]string{"paused": "both"}}}}})
 	a := api{t, r}
 	a.many("f", 3)
@@ -298,6 +302,7 @@ func TestAPIQueueVerbs(t *testing.T) {
 // TestAudit: each change through the API leaves a record, which survives a restart, and no other request does. A record
 // of the socket names the user that the system knows, beside the one that the request names.
 func TestAudit(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	options := Options{HTTP: "127.0.0.1:0", Data: dir, Admin: AdminOptions{Listen: []string{"unix://" + dir + "/sock"}}}
 	r := startServer(t, options)

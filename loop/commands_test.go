@@ -90,6 +90,7 @@ func (c *memConn) bodies(id uint32) (all []string) {
 // the arguments of the document or with none, and wants the documented answer, and
 // that the connection stays.
 func TestEveryCommand(t *testing.T) {
+	t.Parallel()
 	for _, o := range []Options{{}, {Periodic: PeriodicOptions{Grab: "document", Shutdown: "off"}}} {
 		for role, name := range map[int]string{byClient: "client", byWorker: "worker"} {
 			for b := range 256 {
@@ -129,6 +130,7 @@ func btoi(b bool) uint64 {
 // answered with UNKNOWN and counted, and changes nothing. The connection stays. Bytes behind complete
 // arguments are ignored.
 func TestEveryCutCommand(t *testing.T) {
+	t.Parallel()
 	for cmd, d := range documentedCommands {
 		role := d.roles &^ byWorker
 		if role == 0 {
@@ -174,6 +176,7 @@ func TestEveryCutCommand(t *testing.T) {
 
 // TestLimitsAreAnswered: a request over a limit is answered with UNKNOWN and counted.
 func TestLimitsAreAnswered(t *testing.T) {
+	t.Parallel()
 	w, client := newPeer(t, Options{}, byClient)
 	for i := range uint32(sched.MaxAwaits) {
 		client.send(request(i, periodic.RunJob, job("f", "n")))

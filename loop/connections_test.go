@@ -17,6 +17,7 @@ import (
 // TestMaxConnections: a connection beyond the limit is closed at once, the others are served, and a closed
 // one makes room.
 func TestMaxConnections(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", MaxConnections: 10, Loops: 2})
 	var in []*testConn
 	for range 10 {
@@ -41,6 +42,7 @@ func TestMaxConnections(t *testing.T) {
 // TestManyConnections: as many connections as the descriptors of one process allow for both ends, at most
 // 4000, are idle and served.
 func TestManyConnections(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Loops: 2})
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -89,6 +91,7 @@ func (f *flaky) Accept() (net.Conn, error) {
 // TestAcceptErrors: an accept that fails for want of descriptors is counted, and the next connection is
 // accepted. So is a connection that no loop can take.
 func TestAcceptErrors(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
 	inner, err := net.Listen("unix", path)
 	if err != nil {
@@ -116,6 +119,7 @@ func TestAcceptErrors(t *testing.T) {
 // TestPanicEngine: a fault in one session's conversation closes it and not the
 // server.
 func TestPanicEngine(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
 	bystander := r.greet(periodic.Client)
 	id := r.newcomer(nil)
@@ -136,6 +140,7 @@ func TestPanicEngine(t *testing.T) {
 // TestHalfClose: a peer that closes its writing side behind its requests, as a pipeline into a socket does,
 // gets the replies, also those that wait for the disk.
 func TestHalfClose(t *testing.T) {
+	t.Parallel()
 	for _, o := range []Options{{}, {Data: t.TempDir()}} {
 		r := startServer(t, o)
 		for _, network := range []string{"unix", "tcp"} {
@@ -157,6 +162,7 @@ func TestHalfClose(t *testing.T) {
 // TestAcceptWhileStopping: a connection that is accepted during the stop does not keep the server from
 // stopping.
 func TestAcceptWhileStopping(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
 	inner, err := net.Listen("unix", path)
 	if err != nil {

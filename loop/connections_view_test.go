@@ -39,6 +39,7 @@ func (a api) postConnections(path, body string) int {
 // TestAPIConnections: each connection is shown once, with what its peer does, on pages of any size. One that is closed
 // ends, its jobs go back, and its id means no other one.
 func TestAPIConnections(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Loops: 2})
 	a := api{t, r}
 	var peers []*testConn
@@ -111,6 +112,7 @@ func TestAPIConnections(t *testing.T) {
 
 // TestAPIConnectionsOfServices: connections that no event loop has are shown and closed as the others.
 func TestAPIConnectionsOfServices(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Kts46: ktsOn})
 	a := api{t, r}
 	for range 3 {

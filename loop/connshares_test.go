@@ -18,6 +18,7 @@ import (
 // TestShares: a protocol may have all connections but the shares of the other protocols that are
 // served, whatever those do. A closed connection makes room.
 func TestShares(t *testing.T) {
+	t.Parallel()
 	f := func(protocols, most, share int) {
 		t.Helper()
 		s := &connShares{limit: most}
@@ -74,6 +75,7 @@ func TestShares(t *testing.T) {
 // TestGloomSpeaksFirst: a silent Gloom peer is closed as one without a handshake. A peer that has begun
 // a frame has the time of a frame, and one that has sent a frame stays.
 func TestGloomSpeaksFirst(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{Gloom: GloomOptions{Masters: []string{"tcp://127.0.0.1:0"}, Slaves: []string{"tcp://127.0.0.1:0"}}})
 	sweep := func(d time.Duration) {
 		w.advance(d.Milliseconds())
@@ -112,6 +114,7 @@ func TestGloomSpeaksFirst(t *testing.T) {
 // TestGloomFlood: Gloom connections that stay take all that the protocol may have. Those of all other
 // protocols are accepted and served. The log names the refused ones.
 func TestGloomFlood(t *testing.T) {
+	t.Parallel()
 	var log lockedBuffer
 	on := []string{"tcp://127.0.0.1:0"}
 	r := startServer(t, Options{
@@ -167,6 +170,7 @@ func TestGloomFlood(t *testing.T) {
 // TestSilentMakeRoom: while connections are refused, silent ones are closed soon, whatever
 // --handshake-timeout is, and a peer that speaks is served.
 func TestSilentMakeRoom(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{Gloom: GloomOptions{Masters: []string{"tcp://127.0.0.1:0"}, Slaves: []string{"off"}}, MaxConnections: 32, HandshakeTimeout: time.Hour})
 	spoken := r.dialGloom(true)
 	spoken.send(gloomFrame(`{}`))

@@ -69,6 +69,7 @@ func format3(t *testing.T) *disk {
 // the queue that was dropped. Tasks keep their holders and predecessors; those of the holder that
 // was leaving are ready.
 func TestConverted(t *testing.T) {
+	t.Parallel()
 	r := format3(t).on(t, dworkOn)
 	c, w := r.greet(periodic.Client), r.greet(periodic.Worker)
 	c.ask(1, periodic.ConfigGet, str8("timeout"), append([]byte{byte(periodic.Config)}, 0, 0, 0, 77)...)
@@ -108,6 +109,7 @@ func TestConverted(t *testing.T) {
 
 // TestKindsOfJournal: the kinds of the scheduler and the protocols are those of the journal.
 func TestKindsOfJournal(t *testing.T) {
+	t.Parallel()
 	for k, want := range []string{sched.KindJob: "job", sched.KindQueue: "queue", sched.KindDropped: "dropped", sched.KindEdge: "edge", sched.KindExit: "exit", sched.KindCron: "cron"} {
 		if got := recordKinds[k].String(); got != want || recordKind(recordKinds[k]) != sched.Kind(k) {
 			t.Errorf("kind %d is %q in the journal, want %q", k, got, want)

@@ -142,6 +142,7 @@ func newCRCPeer(t *testing.T, o Options, role periodic.Role) (*memServer, *memCo
 // TestEveryCRCCommand sends every command byte there is in every era of the CRC framing, as
 // client and as worker: the two may do the same, and get the answer of the era.
 func TestEveryCRCCommand(t *testing.T) {
+	t.Parallel()
 	for era, name := range crcEras {
 		for _, role := range []periodic.Role{periodic.Client, periodic.Worker} {
 			for b := range 256 {
@@ -179,6 +180,7 @@ func TestEveryCRCCommand(t *testing.T) {
 // TestCRCCommandsInThePlainFraming: no command of the later eras exists there, whatever the
 // era of the CRC framing is.
 func TestCRCCommandsInThePlainFraming(t *testing.T) {
+	t.Parallel()
 	for _, name := range crcEras {
 		for cmd := periodic.Acquired; cmd <= periodic.JobUnassigned; cmd++ {
 			for _, role := range []int{byClient, byWorker} {
@@ -198,6 +200,7 @@ func TestCRCCommandsInThePlainFraming(t *testing.T) {
 
 // TestEveryCutCRCCommand is TestEveryCutCommand for the CRC framing.
 func TestEveryCutCRCCommand(t *testing.T) {
+	t.Parallel()
 	for cmd, d := range crcDocumented {
 		least := d.least
 		if least < 0 {

@@ -17,6 +17,7 @@ var crcHello = periodic.AppendHello(nil, &periodic.Hello{Framing: periodic.CRC, 
 // TestCRCBadInput: bytes that are no request of the CRC framing close the connection and are counted under their
 // reason. Earlier requests are answered, and no other peer is disturbed.
 func TestCRCBadInput(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Loops: 2, MaxFrame: 1 << 16})
 	bystander := r.greet(periodic.Client)
 	before := map[string]int{}
@@ -74,6 +75,7 @@ func TestCRCBadInput(t *testing.T) {
 // TestFramingsShareJobs: jobs cross freely between the framings, with their results, and
 // each side keeps its own way to name them.
 func TestFramingsShareJobs(t *testing.T) {
+	t.Parallel()
 	for _, loops := range []int{1, 2} {
 		w := newMemServer(t, Options{Loops: loops})
 		w.rng = rand.New(rand.NewPCG(uint64(loops), 2))
@@ -144,6 +146,7 @@ func (c *memConn) publishUntilHeld(most int) uint32 {
 // TestWorkDataWaitsForItsReader: SUCCESS to WORK_DATA stays away once the listener's window
 // is full, comes when it reads, and comes when it goes; nothing of the data is lost.
 func TestWorkDataWaitsForItsReader(t *testing.T) {
+	t.Parallel()
 	for _, loops := range []int{1, 2} {
 		w, worker, listener := streaming(t, loops)
 		most := sched.DefaultWindow/(16<<10) + 2
@@ -178,6 +181,7 @@ func TestWorkDataWaitsForItsReader(t *testing.T) {
 // TestWorkDataWaitsForOneOfTwo: one listener that does not read holds the worker, gets one
 // SUCCESS out of it only, and the other listener gets everything.
 func TestWorkDataWaitsForOneOfTwo(t *testing.T) {
+	t.Parallel()
 	w, worker, stalled := streaming(t, 1)
 	other := w.joinCRC(0, periodic.Client)
 	other.send(crcRequest(7, periodic.RecvData, job("f", "n")))

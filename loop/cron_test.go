@@ -104,6 +104,7 @@ func (s *cronServer) jobs() string {
 // TestCronOverKills kills a server at any moment of many and checks that each time of an entry has had one job in the
 // end: none is lost, and none comes twice, also when the first was done.
 func TestCronOverKills(t *testing.T) {
+	t.Parallel()
 	s := startCronServer(t, CronEntry{Name: "file", Queue: "f", Schedule: "* * * * *", Zone: "UTC", Overlap: "queue"})
 	s.call(http.MethodPost, "/api/v1/cron", &codec.CronAdd{CronEntry: CronEntry{Name: "run", Queue: "r", Schedule: "*/2 * * * *", Zone: "UTC", Overlap: "queue"}}, nil, http.StatusOK)
 	began := time.UnixMilli(s.Now().Wall).UTC()
@@ -152,6 +153,7 @@ func TestCronOverKills(t *testing.T) {
 // TestCronSources checks that an entry of the run time takes the place of the file's, that a pause holds for both over
 // a restart, and that what is taken out of the file is gone.
 func TestCronSources(t *testing.T) {
+	t.Parallel()
 	s := startCronServer(t, CronEntry{Name: "a", Queue: "f", Schedule: "@hourly"})
 	want := func(name, want string) {
 		t.Helper()
@@ -201,6 +203,7 @@ func TestCronSources(t *testing.T) {
 // TestOperatorsBesideCommit: while a change waits for the disk, other requests of operators are answered, and other
 // changes are made.
 func TestOperatorsBesideCommit(t *testing.T) {
+	t.Parallel()
 	s := startCronServer(t, CronEntry{Name: "c", Queue: "f", Schedule: "@daily"})
 	ask := func(method, path, body string) *int {
 		status := new(int)

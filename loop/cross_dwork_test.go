@@ -146,6 +146,7 @@ const (
 // TestTaskAtPeriodicWorker: queue dwork, name = task name, workload {"name","origin"}; done =
 // Complete, WORK_FAIL = back to ready first, SCHED_LATER = delayed; location periodic:ID.
 func TestTaskAtPeriodicWorker(t *testing.T) {
+	t.Parallel()
 	for _, crc := range []bool{false, true} {
 		w := newMemServer(t, Options{Loops: 2})
 		join := w.join
@@ -208,6 +209,7 @@ func TestTaskAtPeriodicWorker(t *testing.T) {
 // TestTaskAtGloomSlave: a task is a job of type "dwork" whose body is the JSON object; the
 // response completes it; a slave's death makes it ready again, first; location gloom:ID.
 func TestTaskAtGloomSlave(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{Loops: 2})
 	slave := w.slave(1, `"dwork"`)
 	w.dwork(createAB)
@@ -231,6 +233,7 @@ func TestTaskAtGloomSlave(t *testing.T) {
 // TestStealLeavesOthers: Steal hands out dwork tasks only, from a queue that has others, which
 // a worker gets behind the tasks; and the queue cannot be dropped or its tasks removed.
 func TestStealLeavesOthers(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	client, master := w.join(0, periodic.Client), w.openGloom(0, true)
 	client.send(request(1, periodic.SubmitJob, job("dwork", "p")))

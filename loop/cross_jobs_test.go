@@ -69,6 +69,7 @@ func (c *memConn) asks(id, typ, more string) {
 // string, else base64; the result is the response's JSON, a string unwrapped when the
 // workload had been wrapped.
 func TestPeriodicJobAtGloomSlave(t *testing.T) {
+	t.Parallel()
 	f := func(name, workload, id, body, response, result string) {
 		t.Helper()
 		for loops := 1; loops <= 2; loops++ {
@@ -111,6 +112,7 @@ func TestPeriodicJobAtGloomSlave(t *testing.T) {
 
 // TestFromResult: workers of every protocol pass a result through its space's FromResult.
 func TestFromResult(t *testing.T) {
+	t.Parallel()
 	space := &spaces[served.Space]
 	space.FromResult = func(dst, data []byte) []byte { return append(append(dst, data...), '!') }
 	defer func() { space.FromResult = nil }()
@@ -138,6 +140,7 @@ func TestFromResult(t *testing.T) {
 // TestSlaveGone: the Periodic job of a slave that leaves is ready again, however often, with its count unchanged. Its
 // waiters wait on, as with a Periodic worker that leaves.
 func TestSlaveGone(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	client, crc := w.join(0, periodic.Client), w.joinCRC(0, periodic.Client)
 	client.send(request(1, periodic.RunJob, periodic.AppendJob(nil, &periodic.Job{Func: []byte("f"), Name: []byte("n"), Count: 7})))
@@ -169,6 +172,7 @@ func TestSlaveGone(t *testing.T) {
 // TestLateRespond: after the time-out the job is ready again, the slave stays busy, and its
 // late respond is acknowledged and dropped.
 func TestLateRespond(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	client, slave := w.join(0, periodic.Client), w.slave(0, `"f"`)
 	client.send(request(1, periodic.RunJob, periodic.AppendJob(nil, &periodic.Job{Func: []byte("f"), Name: []byte("n"), Timeout: 2})))
@@ -194,6 +198,7 @@ func TestLateRespond(t *testing.T) {
 // TestGloomJobAtPeriodicWorker: name = the id's text, sched_at 0, version 0; WORK_DONE's
 // bytes become JSON.
 func TestGloomJobAtPeriodicWorker(t *testing.T) {
+	t.Parallel()
 	f := func(id, body, name, done, response string) {
 		t.Helper()
 		w := newMemServer(t, Options{Loops: 2})
@@ -226,6 +231,7 @@ func TestGloomJobAtPeriodicWorker(t *testing.T) {
 // TestLongestFunctions: a job of a function as long as there can be goes to its worker, also
 // when its queue's name is a byte longer.
 func TestLongestFunctions(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{})
 	client, worker := r.greet(periodic.Client), r.greet(periodic.Worker)
 	for i, first := range []string{"f", "\xff"} {
@@ -241,6 +247,7 @@ func TestLongestFunctions(t *testing.T) {
 // TestLongNamesStayWithGloom: an id or a type over 255 bytes never goes to a Periodic
 // worker, shorter ones behind it do, and STATUS lists no type that fits no str8.
 func TestLongNamesStayWithGloom(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	master, worker, crc := w.openGloom(0, true), w.worker(0, "f"), w.workerCRC(0, "f")
 	long, fits := `"`+strings.Repeat("i", 256)+`"`, `"`+strings.Repeat("i", 255)+`"`
@@ -267,6 +274,7 @@ func TestLongNamesStayWithGloom(t *testing.T) {
 
 // TestWorkFailIsADeath: it counts with the deaths of slaves, and the fourth fails the job.
 func TestWorkFailIsADeath(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	master, worker := w.openGloom(0, true), w.worker(0, "f")
 	master.asks(`1`, `"f"`, `,"body":1`)
@@ -286,6 +294,7 @@ func TestWorkFailIsADeath(t *testing.T) {
 
 // TestSchedLaterDelaysAGloomJob: and no time-out ends one, and its deaths stay as they were.
 func TestSchedLaterDelaysAGloomJob(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	master, worker := w.openGloom(0, true), w.worker(0, "f")
 	worker.send(request(1, periodic.CanDo, str8("f")))
@@ -321,6 +330,7 @@ func TestSchedLaterDelaysAGloomJob(t *testing.T) {
 // TestGloomJSON: raw control characters inside strings are delivered as their escapes, to slaves, masters and Periodic
 // workers, whichever field they stand in; with strict they are no JSON.
 func TestGloomJSON(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	master, slave := w.openGloom(0, true), w.slave(0, `"f"`)
 	master.say("{\"action\":\"submit\",\n\"id\":\"i\x01\",\"type\":\"f\",\"body\":[\"a\nb\"]}")

@@ -12,6 +12,7 @@ import (
 // TestTwinsAreNeverHeldTogether: where function and name are the handle, one connection never holds two jobs that
 // have both in common. It gets the second after the first, and other workers get it at once.
 func TestTwinsAreNeverHeldTogether(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	client, master, crc := w.join(0, periodic.Client), w.openGloom(0, true), w.workerCRC(0, "f")
 	client.send(request(1, periodic.SubmitJob, job("f", "n", 'p')))
@@ -43,6 +44,7 @@ func TestTwinsAreNeverHeldTogether(t *testing.T) {
 // TestTypesThatAreNoStrings: they meet no Periodic function, not even one whose name is
 // that of their queue, and STATUS does not show them.
 func TestTypesThatAreNoStrings(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	master, crc := w.openGloom(0, true), w.workerCRC(0, "7", "null", "\xffj7", "j7", "{}")
 	crc.send(crcRequest(1, periodic.GrabJob))
@@ -73,6 +75,7 @@ func TestTypesThatAreNoStrings(t *testing.T) {
 // TestPeriodicCommandsLeaveGloomJobs: SUBMIT_JOB, REMOVE_JOB, DUMP and LOAD of a name never
 // touch the Gloom job of that name, and BROADCAST hands one to a single worker.
 func TestPeriodicCommandsLeaveGloomJobs(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	client, master := w.join(0, periodic.Client), w.openGloom(0, true)
 	master.asks(`"n"`, `"f"`, `,"body":"g"`)
@@ -111,6 +114,7 @@ func TestPeriodicCommandsLeaveGloomJobs(t *testing.T) {
 // TestDropFuncAndGloom: with a worker of any protocol it does nothing; without, Gloom masters
 // get job_failed and the ids are free, RUN_JOB waiters get an empty result, or `removed`.
 func TestDropFuncAndGloom(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	client, crc, master := w.join(0, periodic.Client), w.joinCRC(0, periodic.Client), w.openGloom(0, true)
 	slave := w.slave(0, `"f"`)
@@ -151,6 +155,7 @@ func TestDropFuncAndGloom(t *testing.T) {
 
 // TestStatusCountsAll: workers and jobs of all protocols, and NO_WORKER asks for none of them.
 func TestStatusCountsAll(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	client, master, crc := w.join(0, periodic.Client), w.openGloom(0, true), w.joinCRC(0, periodic.Client)
 	crc.send(crcRequest(1, periodic.RunJob, job("f", "n")))
@@ -177,6 +182,7 @@ func TestStatusCountsAll(t *testing.T) {
 // TestOrderInAMixedQueue: the order is priority, due second, then the time of becoming ready. A Periodic job has
 // priority 0.
 func TestOrderInAMixedQueue(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	client, master := w.join(0, periodic.Client), w.openGloom(0, true)
 	at := func(name string, schedAt int64) {

@@ -29,6 +29,7 @@ func dumpsRoom(t *testing.T) *memServer {
 // TestDumpSteadily: a peer that reads its DUMP without a pause gets it whole, however many there are.
 // DUMPs without room wait.
 func TestDumpSteadily(t *testing.T) {
+	t.Parallel()
 	w := dumpsRoom(t)
 	all := dumps(w, 10)
 	got := 0
@@ -62,6 +63,7 @@ func (c *memConn) keepsTurn() bool {
 // TestDumpHoard: one peer that asks for one DUMP after the other, and reads none, has at most the bound
 // of all peers unread.
 func TestDumpHoard(t *testing.T) {
+	t.Parallel()
 	w := dumpsRoom(t)
 	c := dumps(w, 1)[0]
 	for i := 0; i < 40 && !c.closed; i++ {
@@ -80,6 +82,7 @@ func TestDumpHoard(t *testing.T) {
 
 // TestStatusHoard: the same for one STATUS after the other, which delay no other peer.
 func TestStatusHoard(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{MaxFrame: 64 << 10, Gloom: GloomOptions{MaxFrame: 64 << 10}, MaxOutbound: 256 << 10})
 	client, c := w.join(0, periodic.Client), w.join(0, periodic.Client)
 	client.functions(served.LongStatus+1, "%0200d")
@@ -100,6 +103,7 @@ func TestStatusHoard(t *testing.T) {
 // TestDumpOfLargeJobs: a peer that now and then reads a part of a large job reads its DUMP, and keeps it
 // while others wait for theirs.
 func TestDumpOfLargeJobs(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{MaxFrame: 8 << 20, Gloom: GloomOptions{MaxFrame: 8 << 20}, MaxOutbound: 8 << 20})
 	client, c := w.join(0, periodic.Client), w.join(0, periodic.Client)
 	for i := range 3 {
@@ -127,6 +131,7 @@ func TestDumpOfLargeJobs(t *testing.T) {
 // TestDumpStuckBehind: a DUMP that keeps its encoder behind another reply, of a peer that reads neither,
 // keeps it no longer than one alone.
 func TestDumpStuckBehind(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{MaxFrame: 256 << 10, Gloom: GloomOptions{MaxFrame: 256 << 10}, MaxOutbound: 1 << 20})
 	client, c := w.join(0, periodic.Client), w.join(0, periodic.Client)
 	client.fill(0, 2000)

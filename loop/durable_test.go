@@ -79,6 +79,7 @@ func jobName(function, name string) []byte { return append(str8(function), str8(
 // TestAcknowledgedAfterSync: a change is acknowledged after its sync, and no other reply waits. While
 // syncs are held back, a PING behind each request is answered and the request is not. Afterwards it is.
 func TestAcknowledgedAfterSync(t *testing.T) {
+	t.Parallel()
 	d := newDisk()
 	r := d.on(t, Options{})
 	c := r.greet(periodic.Client)
@@ -108,6 +109,7 @@ func TestAcknowledgedAfterSync(t *testing.T) {
 // TestAtOnce: a job is handed out and done, and its result delivered, before any of it is on disk. The
 // reports of a worker do not wait either.
 func TestAtOnce(t *testing.T) {
+	t.Parallel()
 	d := newDisk()
 	r := d.on(t, Options{})
 	c, w := r.greet(periodic.Client), r.greet(periodic.Worker)
@@ -126,6 +128,7 @@ func TestAtOnce(t *testing.T) {
 
 // TestRestart: jobs and settings survive the process.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	d := newDisk()
 	at := time.Now().Unix() + 3600
 	r := d.on(t, Options{Gloom: GloomOptions{Masters: []string{"tcp://127.0.0.1:0"}}})
@@ -162,6 +165,7 @@ func TestRestart(t *testing.T) {
 // TestGloomJobsAreNotJournaled: nothing that happens to a Gloom job, at slaves or Periodic workers, is
 // committed.
 func TestGloomJobsAreNotJournaled(t *testing.T) {
+	t.Parallel()
 	d := newDisk()
 	r := d.on(t, Options{Gloom: GloomOptions{Masters: []string{"tcp://127.0.0.1:0"}, Slaves: []string{"tcp://127.0.0.1:0"}}})
 	c, w, master := r.greet(periodic.Client), r.greet(periodic.Worker), r.dialGloom(true)
@@ -216,6 +220,7 @@ func pushedTo(typ, id string) string {
 // TestWriteError: a failing disk stops the server with the error and its exit code, and nothing is
 // acknowledged that is not on disk.
 func TestWriteError(t *testing.T) {
+	t.Parallel()
 	d := newDisk()
 	r := d.on(t, Options{Drain: time.Hour})
 	c := r.greet(periodic.Client)
@@ -243,6 +248,7 @@ func TestWriteError(t *testing.T) {
 // TestFullDisk: below --min-free new jobs are refused and all other requests are served. New jobs are
 // accepted again when there is space.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	d := newDisk()
 	r := d.on(t, Options{MinFree: journal.LeastFree})
 	c, w := r.greet(periodic.Client), r.greet(periodic.Worker)
@@ -265,6 +271,7 @@ func TestFullDisk(t *testing.T) {
 
 // TestCronFullDisk checks that a cron entry adds no job while the disk is too full, and goes on when it has room.
 func TestCronFullDisk(t *testing.T) {
+	t.Parallel()
 	d := newDisk()
 	r := d.on(t, Options{MinFree: journal.LeastFree, Admin: AdminOptions{Cron: []CronEntry{{Name: "a", Queue: "f", Schedule: "@yearly"}}}})
 	run := func(want sched.CronOutcome, text string) {
@@ -285,6 +292,7 @@ func TestCronFullDisk(t *testing.T) {
 // TestDiskFillsUp: a LOAD is refused when the disk fills up during it, and its earlier jobs stay. New
 // functions of workers take none of the remaining space.
 func TestDiskFillsUp(t *testing.T) {
+	t.Parallel()
 	d := newDisk()
 	r := d.on(t, Options{MinFree: journal.LeastFree, HTTP: "127.0.0.1:0"})
 	c, w := r.greet(periodic.Client), r.greet(periodic.Worker)
@@ -306,6 +314,7 @@ func TestDiskFillsUp(t *testing.T) {
 // TestLoadWithoutRoom: a LOAD that is larger than the room on the disk adds nothing. A job takes its
 // size twice there, in a log and in the store.
 func TestLoadWithoutRoom(t *testing.T) {
+	t.Parallel()
 	const least = journal.LeastFree
 	d := newDisk()
 	r := d.on(t, Options{MinFree: least, HTTP: "127.0.0.1:0"})
@@ -323,6 +332,7 @@ func TestLoadWithoutRoom(t *testing.T) {
 
 // TestDataInUse: a directory has one server. The second is refused.
 func TestDataInUse(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	r := startServer(t, Options{Data: dir})
 	o := r.o
@@ -337,6 +347,7 @@ func TestDataInUse(t *testing.T) {
 
 // TestJournalMetrics: /metrics has the journal's counters.
 func TestJournalMetrics(t *testing.T) {
+	t.Parallel()
 	d := newDisk()
 	r := d.on(t, Options{HTTP: "127.0.0.1:0"})
 	c := r.greet(periodic.Client)
@@ -367,6 +378,7 @@ func TestJournalMetrics(t *testing.T) {
 
 // TestProgress: a long start logs its progress once a second.
 func TestProgress(t *testing.T) {
+	t.Parallel()
 	const jobs = 40_000
 	d := newDisk()
 	j, err := journal.Open(journal.Options{Dir: "data", FS: d})
@@ -404,6 +416,7 @@ func TestProgress(t *testing.T) {
 // TestIdleKeepsNothing: a session keeps no buffer when all its requests are answered, after requests in
 // pieces and acknowledgements that waited, and few ackGroups meanwhile.
 func TestIdleKeepsNothing(t *testing.T) {
+	t.Parallel()
 	d := newDisk()
 	r := d.on(t, Options{})
 	c := r.greet(periodic.Client)
@@ -436,6 +449,7 @@ func TestIdleKeepsNothing(t *testing.T) {
 // TestDroppedNamesakes: a kill while the ends of a dropped queue's jobs are on their way to the disk,
 // behind new jobs of the same names, leaves a sound directory.
 func TestDroppedNamesakes(t *testing.T) {
+	t.Parallel()
 	const jobs, again = 200_000, 10
 	mem := vfs.NewCrashableMem()
 	r := newDiskOn(mem).on(t, Options{})
@@ -463,6 +477,7 @@ func TestDroppedNamesakes(t *testing.T) {
 // TestDataErrorCodes: damage, and a directory that cannot be written, have the exit code for data. An error
 // that may pass has that of a failure.
 func TestDataErrorCodes(t *testing.T) {
+	t.Parallel()
 	for _, f := range []struct {
 		err  error
 		want int

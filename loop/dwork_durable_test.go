@@ -52,6 +52,7 @@ func namesOf(tasks []client.DworkTask) (all []string) {
 // TestDworkAcknowledgedAfterSync: Create, Complete and Transfer are answered after their sync. Steal, Exit, Lookup and
 // the status do not wait, on the same connection or another.
 func TestDworkAcknowledgedAfterSync(t *testing.T) {
+	t.Parallel()
 	d := newDisk()
 	r := d.on(t, dworkOn)
 	writer, other := r.hub(), r.hub()
@@ -102,6 +103,7 @@ func TestDworkAcknowledgedAfterSync(t *testing.T) {
 // TestDworkRestart: the graph survives the process: assigned tasks stay with their worker's
 // location, or are ready again, by the setting. Complete tasks stay complete.
 func TestDworkRestart(t *testing.T) {
+	t.Parallel()
 	for _, restart := range []string{"keep", "ready"} {
 		d := newDisk()
 		o := dworkOn
@@ -183,6 +185,7 @@ func workOff(ctx context.Context, t *testing.T, h *client.Hub, location string) 
 
 // TestDworkFullDisk: without room Create is refused, and existing tasks can be done.
 func TestDworkFullDisk(t *testing.T) {
+	t.Parallel()
 	d := newDisk()
 	r := d.on(t, dworkOn)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -206,6 +209,7 @@ func TestDworkFullDisk(t *testing.T) {
 
 // TestDworkLeaseRestart: the lease of a worker that holds tasks begins again with a restart, however long that took.
 func TestDworkLeaseRestart(t *testing.T) {
+	t.Parallel()
 	d := newDisk()
 	now := new(sched.Time)
 	life := func(start sched.Time, talk func(ask func(string) string, hub *dwork.Protocol)) {

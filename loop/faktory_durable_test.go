@@ -70,6 +70,7 @@ func (p *faktoryPeer) asks(line, want string) {
 // TestFaktoryAcknowledgedAfterSync: a PUSH and a PUSHB are answered after the sync. FETCH, ACK and FAIL are answered
 // at once.
 func TestFaktoryAcknowledgedAfterSync(t *testing.T) {
+	t.Parallel()
 	d, socket := newDisk(), filepath.Join(t.TempDir(), "f")
 	r := d.on(t, Options{Faktory: FaktoryOptions{Listen: []string{"unix://" + socket}}})
 	c, w := dialFaktory(t, socket), dialFaktory(t, socket)
@@ -89,6 +90,7 @@ func TestFaktoryAcknowledgedAfterSync(t *testing.T) {
 
 // TestFaktoryRestart: reservations, failures, unique jobs and paused queues survive the process.
 func TestFaktoryRestart(t *testing.T) {
+	t.Parallel()
 	d, socket := newDisk(), filepath.Join(t.TempDir(), "f")
 	o := Options{Faktory: FaktoryOptions{Listen: []string{"unix://" + socket}}}
 	r := d.on(t, o)

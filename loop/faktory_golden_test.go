@@ -151,6 +151,7 @@ func (w *memServer) settleOffloads() {
 // on two, and wants the same output. -rewrite writes the output to the file, but for captured.txt, which is
 // Faktory's.
 func TestFaktoryGolden(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("testdata/faktory/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no golden files: %v", err)

@@ -126,6 +126,7 @@ func grab(t *testing.T, w *client.Worker) *client.Assignment {
 // TestDisbatchTaskAtPeriodicWorker: a task of a function is done by a Periodic worker: its name is the id, its
 // workload the document, and the report of the worker decides its status.
 func TestDisbatchTaskAtPeriodicWorker(t *testing.T) {
+	t.Parallel()
 	f := func(answer func(*client.Worker, *client.Assignment) error, status int, stdout, stderr string) {
 		t.Helper()
 		t.Run("", func(t *testing.T) { // a server each, and its end before the next
@@ -161,6 +162,7 @@ func TestDisbatchTaskAtPeriodicWorker(t *testing.T) {
 }
 
 func TestDisbatchTaskAtGloomSlave(t *testing.T) {
+	t.Parallel()
 	s := newDisbatchSite(t, "")
 	s.add()
 	slave, err := client.DialSlave(t.Context(), s.slaves)
@@ -186,6 +188,7 @@ func TestDisbatchTaskAtGloomSlave(t *testing.T) {
 
 // TestDisbatchQueueCannotBeDropped: DROP_FUNC and REMOVE_JOB leave tasks of Disbatch alone.
 func TestDisbatchQueueCannotBeDropped(t *testing.T) {
+	t.Parallel()
 	s := newDisbatchSite(t, "")
 	s.add()
 	s.wants(0, "", "")
@@ -203,6 +206,7 @@ func TestDisbatchQueueCannotBeDropped(t *testing.T) {
 // TestDisbatchTaskIsOverTime: a worker that takes longer than the plugin's time-out has the task failed; what it says
 // later is dropped.
 func TestDisbatchTaskIsOverTime(t *testing.T) {
+	t.Parallel()
 	s := newDisbatchSite(t, `, "timeout": 0.1`)
 	w := s.greet(periodic.Worker)
 	w.send(request(1, periodic.CanDo, str8("work")), request(2, periodic.GrabJob))
@@ -218,6 +222,7 @@ func TestDisbatchTaskIsOverTime(t *testing.T) {
 // TestDisbatchTasksOfAStoppingServer: a server that stops gives back the tasks that no worker has, and waits for the
 // others.
 func TestDisbatchTasksOfAStoppingServer(t *testing.T) {
+	t.Parallel()
 	s := newDisbatchSite(t, "")
 	s.add()
 	s.wants(0, "", "")

@@ -244,6 +244,7 @@ func playCell(t *testing.T, s *gloomScene) {
 // TestEveryGloomAction plays every cell in memory: the answer is the documented one, byte for byte, the
 // connection stays, and nothing but the request's effect has happened.
 func TestEveryGloomAction(t *testing.T) {
+	t.Parallel()
 	n := 0
 	gloomCells(func(s *gloomScene) {
 		if n++; n%7 == 0 || !testing.Short() {
@@ -267,6 +268,7 @@ func TestEveryGloomAction(t *testing.T) {
 
 // TestEveryGloomActionEngine plays a part of the cells through real sockets.
 func TestEveryGloomActionEngine(t *testing.T) {
+	t.Parallel()
 	n := 0
 	gloomCells(func(s *gloomScene) {
 		if n++; n%211 == 0 {
@@ -278,6 +280,7 @@ func TestEveryGloomActionEngine(t *testing.T) {
 // TestHalfCloseBehindAGloomAction: a peer that closes its writing side behind a request still reads the
 // answer, and then the end. Nothing of it stays.
 func TestHalfCloseBehindAGloomAction(t *testing.T) {
+	t.Parallel()
 	r := startGloom(t, Options{Loops: 2})
 	n := 0
 	gloomCells(func(s *gloomScene) {
@@ -302,6 +305,7 @@ func TestHalfCloseBehindAGloomAction(t *testing.T) {
 // TestJoinBesideAJob: a slave that joins another type while its job is on its way from another loop has
 // one job at a time all the same.
 func TestJoinBesideAJob(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{Loops: 2})
 	master, slave := w.openGloom(0, true), w.slave(1, `"f"`)
 	master.receive(gloomFrame(`{"action":"submit","id":"1","type":"f","body":1}`)) // its mail is not read yet

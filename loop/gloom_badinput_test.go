@@ -33,6 +33,7 @@ func (r *testServer) exchange(master, slave *testConn, id string) {
 // TestGloomBadInput: bytes that are no request close the connection at once with the documented answer, and are counted
 // under their reason. No other peer is disturbed and no session stays.
 func TestGloomBadInput(t *testing.T) {
+	t.Parallel()
 	r := startGloom(t, Options{HTTP: "127.0.0.1:0", Loops: 2})
 	bystander, slave := r.dialGloom(true), r.dialGloom(false)
 	exchanges, before := 0, map[string]int{}
@@ -109,6 +110,7 @@ func TestGloomAnnouncedMemory(t *testing.T) {
 // TestUnreadMaster: a master that never reads is closed at --max-outbound, whether its requests or the responses to its
 // jobs fill it. Its slaves and the other masters are served.
 func TestUnreadMaster(t *testing.T) {
+	t.Parallel()
 	r := startGloom(t, Options{HTTP: "127.0.0.1:0", MaxFrame: 1 << 16, Gloom: GloomOptions{MaxFrame: 1 << 16}, MaxOutbound: 1 << 20})
 	bystander, slave := r.dialGloom(true), r.dialGloom(false)
 	asking := r.dialGloom(true)

@@ -162,6 +162,7 @@ func (w *memServer) openGloom(loop int, master bool) *memConn {
 // TestGloomGolden plays every scene in memory, in one piece, byte by byte and cut at random places, on
 // one loop and on two, and wants the same output. -rewrite writes the output to the file.
 func TestGloomGolden(t *testing.T) {
+	t.Parallel()
 	for _, path := range gloomGoldens(t) {
 		head, scenes := readGloom(t, path)
 		for i, s := range scenes {
@@ -244,6 +245,7 @@ func playGloom(t *testing.T, s *gloomScene, loops int, in cut) *gloomScene {
 
 // TestGloomGoldenEngine plays every scene through real sockets, cut at random places.
 func TestGloomGoldenEngine(t *testing.T) {
+	t.Parallel()
 	for _, path := range gloomGoldens(t) {
 		_, scenes := readGloom(t, path)
 		for i, s := range scenes {

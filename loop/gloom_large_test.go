@@ -11,6 +11,7 @@ import (
 // TestGloomLargeFrame: a large frame is parsed off the event loop, where it lies. Its peer is answered in order, other
 // peers meanwhile. A peer that leaves ends at once.
 func TestGloomLargeFrame(t *testing.T) {
+	t.Parallel()
 	for _, ahead := range []int{0, 1} {
 		w := newMemServer(t, Options{})
 		var beside []func()

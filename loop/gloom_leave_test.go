@@ -12,6 +12,7 @@ import (
 // between the batches in which they go, their ids are free at once, and in the end none is
 // left.
 func TestManyQueuedJobsLeave(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	master, other, worker := w.openGloom(0, true), w.openGloom(0, true), w.worker(0, "g")
 	var all []byte

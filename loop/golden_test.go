@@ -231,6 +231,7 @@ func goldens(t *testing.T) []string {
 // file. Without, it also plays each with the input cut at every byte and at random places, on one loop
 // and on two, and wants the same output.
 func TestGolden(t *testing.T) {
+	t.Parallel()
 	for _, path := range goldens(t) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
 			want := readScript(t, path)

@@ -45,6 +45,7 @@ const createProject = `<?xml version="1.0"?><methodCall><methodName>createProjec
 // TestPagesOfOtherSites: requests that a page of another site makes a browser send change nothing and are refused, on
 // each HTTP port. Requests of the original clients pass.
 func TestPagesOfOtherSites(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{Kts46: ktsOn, HTTP: "127.0.0.1:0", Dwork: DworkOptions{Listen: []string{"tcp://127.0.0.1:0"}}, AllowHosts: []string{"jobs.example"}})
 	ask := func(want int, port, method, path, body, host string, headers ...string) {
 		t.Helper()
@@ -97,6 +98,7 @@ func TestPagesOfOtherSites(t *testing.T) {
 
 // TestAllowHostRefused: a setting that names no host is refused at the start.
 func TestAllowHostRefused(t *testing.T) {
+	t.Parallel()
 	var wrong *OptionError
 	if _, err := newServer(Options{Data: NoData, AllowHosts: []string{"http://jobs.example"}}); !errors.As(err, &wrong) || wrong.Setting != "allow-host" {
 		t.Errorf("%v", err)

@@ -116,6 +116,7 @@ func answer(t *testing.T, c io.Reader) (status int, body string) {
 
 // TestKtsConnections: they count under --max-connections.
 func TestKtsConnections(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{Kts46: ktsOn, MaxConnections: 2, HTTP: "127.0.0.1:0"})
 	first, second := r.dialKts("kts46"), r.dialKts("kts46-json")
 	r.wantMetric("treadle_connections", 2)
@@ -139,6 +140,7 @@ func TestKtsConnections(t *testing.T) {
 // TestKtsStop: a call under way is answered before the server ends, though its change is
 // on disk only then; later calls are not answered.
 func TestKtsStop(t *testing.T) {
+	t.Parallel()
 	d := newDisk()
 	r := d.on(t, Options{Kts46: ktsOn})
 	call := string(codec.AppendCall(nil, "createProject", "p"))
@@ -166,6 +168,7 @@ func TestKtsStop(t *testing.T) {
 // TestKtsConverted: projects and tasks in a directory of format 3 are in the present one, under the
 // revisions that its workers know, and again at the next start.
 func TestKtsConverted(t *testing.T) {
+	t.Parallel()
 	d := format3(t)
 	clock := sched.Time{Wall: 1795430300000, Micros: 1795430300000000}
 	start := func() ktsCaller {

@@ -13,6 +13,7 @@ import (
 // says which run is meant; in the CRC framing a worker is not given a job of that name before it has reported the old
 // run.
 func TestLateResult(t *testing.T) {
+	t.Parallel()
 	type fixture struct {
 		*memServer
 		client, worker *memConn
@@ -81,6 +82,7 @@ func TestLateResult(t *testing.T) {
 // busy: the respond is about that job, is acknowledged, and ends no later one of its name. TestLateRespond has the
 // same for a time-out.
 func TestRespondOfARemovedJob(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	client, slave := w.join(0, periodic.Client), w.slave(0, `"f"`)
 	client.send(request(1, periodic.SubmitJob, job("f", "n", 'A')), request(2, periodic.RemoveJob, str8("f"), str8("n")))

@@ -39,6 +39,7 @@ func (j *logBuffer) lines(text string) (all []string) {
 // TestTooLateIsSaid: the log names the job and the worker of a job that exceeds its time-out, and of a report
 // that comes after that. The metrics count both.
 func TestTooLateIsSaid(t *testing.T) {
+	t.Parallel()
 	const name = "n\n\x1b[2J\""
 	for _, framing := range []periodic.Framing{periodic.Plain, periodic.CRC} {
 		log := &logBuffer{}
@@ -77,6 +78,7 @@ func TestTooLateIsSaid(t *testing.T) {
 
 // TestTooLateIsThrottled: very many of either are logged in few lines.
 func TestTooLateIsThrottled(t *testing.T) {
+	t.Parallel()
 	log := &logBuffer{}
 	w := newMemServer(t, Options{Log: log.log()})
 	c, worker := w.join(0, periodic.Client), w.worker(0, "f")

@@ -17,6 +17,7 @@ import (
 // TestLeaseOverKill: a lease that is committed is there after a kill, and its token finishes the job. One that expires
 // is told of, with the name of its worker, also when no connection ever came.
 func TestLeaseOverKill(t *testing.T) {
+	t.Parallel()
 	log, mem := &logBuffer{}, vfs.NewCrashableMem()
 	start := func(now sched.Time) *Offline {
 		o, err := NewOfflineIn(Options{Loops: 1, Log: log.log()}, Surroundings{Disk: mem, Now: now})

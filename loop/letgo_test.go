@@ -13,6 +13,10 @@ import (
 // TestLargeJobsAreLetGo: when large jobs with large results are done, nothing of them stays in memory but
 // in the journal's store, without further events.
 func TestLargeJobsAreLetGo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds of a processor")
+	}
+	t.Parallel()
 	const jobs, size = 24, 4 << 20
 	r := startServer(t, Options{Shards: 16, Loops: 2, Data: t.TempDir()})
 	before := heapBytes()
@@ -36,6 +40,7 @@ func TestLargeJobsAreLetGo(t *testing.T) {
 
 // TestLargeScratch: a conversation's buffer for a large request is not kept for ever.
 func TestLargeScratch(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{Gloom: GloomOptions{Masters: []string{"tcp://127.0.0.1:0"}, Slaves: []string{"off"}}})
 	before := heapBytes()
 	c := r.dialGloom(true)

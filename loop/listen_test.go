@@ -42,6 +42,7 @@ func refuses(t *testing.T, setting, says string, o Options) {
 // TestUsedAddresses: a port in use, a socket that is served and a file that is no socket are refused by
 // the name of the setting, and stay as they are.
 func TestUsedAddresses(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
 	refuses(t, "periodic", "cannot listen on tcp://"+r.tcp+": address already in use", Options{Periodic: PeriodicOptions{Listen: []string{"tcp://" + r.tcp}}})
 	refuses(t, "periodic", "cannot listen on unix://"+r.unix+": another server listens there", Options{Periodic: PeriodicOptions{Listen: []string{"unix://" + r.unix}}})
@@ -70,6 +71,7 @@ func TestUsedAddresses(t *testing.T) {
 // TestStaleSocket: a socket without a listener, as a killed server leaves it, is replaced. The new one is
 // open to owner and group.
 func TestStaleSocket(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -91,6 +93,7 @@ func TestStaleSocket(t *testing.T) {
 
 // TestErasOfListeners: an address has the replies of its own era, or else those of --periodic-crc.
 func TestErasOfListeners(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	r := startServer(t, Options{Periodic: PeriodicOptions{CRC: "2020", Listen: []string{"tcp://127.0.0.1:0?crc=2019", "unix://" + path("a"), "unix://" + path("b") + "?crc=2026"}}})

@@ -37,6 +37,7 @@ func scramble(t *testing.T, rng *rand.Rand, v reflect.Value) {
 
 // TestMail: every field of a delivery arrives as it was sent, however many deliveries a mailbox has.
 func TestMail(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 5))
 	var box mailbox
 	for range 100 {
@@ -71,6 +72,7 @@ func TestMail(t *testing.T) {
 // TestMailWhileReading: deliveries that are put while the mail is read neither change it nor get lost, and
 // one of them wakes the reader.
 func TestMailWhileReading(t *testing.T) {
+	t.Parallel()
 	const writers, each = 4, 5000
 	var box mailbox
 	wakes := make(chan struct{}, writers*each)
@@ -122,6 +124,7 @@ func BenchmarkMailbox(b *testing.B) {
 // TestFullMail: a large delivery without room reaches its session as an overflow. A small one always has
 // room.
 func TestFullMail(t *testing.T) {
+	t.Parallel()
 	const size = 290 << 10
 	w := newMemServer(t, Options{MaxFrame: size, Gloom: GloomOptions{MaxFrame: size}, MaxOutbound: size, Loops: 2})
 	large := sched.Delivery{To: 7, Effect: sched.Result, Data: make([]byte, size)}

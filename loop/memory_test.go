@@ -51,6 +51,7 @@ func (w *memoryWorld) after(ms int64, refused bool, forced uint64) {
 // TestMemoryLimit: what is live counts, garbage does not. New jobs are taken again when the memory has fallen by a
 // part. Near the limit collections are made, ever more rarely while nothing changes.
 func TestMemoryLimit(t *testing.T) {
+	t.Parallel()
 	w := newMemoryWorld(t, 64<<20)
 	w.live, w.garbage = 10<<20, 20<<20
 	w.after(250, false, 0)
@@ -73,6 +74,7 @@ func TestMemoryLimit(t *testing.T) {
 
 // TestMemoryBurst: jobs count at once, without a look.
 func TestMemoryBurst(t *testing.T) {
+	t.Parallel()
 	w := newMemoryWorld(t, 8<<20)
 	w.after(250, false, 0)
 	n := 0
@@ -107,6 +109,7 @@ func (w *memoryWorld) remove(n int) {
 // TestMemoryAfterDrain: when the jobs are gone that were too many, new ones are taken at the next look, although the
 // runtime makes no collection, or noted its last one when the jobs that it found had gone.
 func TestMemoryAfterDrain(t *testing.T) {
+	t.Parallel()
 	const jobs = 96
 	drained := func(w *memoryWorld) {
 		for i := range jobs {
@@ -156,6 +159,7 @@ func TestMemoryAfterDrain(t *testing.T) {
 // TestMemoryLog: a refusal is logged at once, also one that ends before the next look, and its end with how many
 // requests were refused. Refusals that follow each other within moments have one pair of lines.
 func TestMemoryLog(t *testing.T) {
+	t.Parallel()
 	w := newMemoryWorld(t, 64<<20)
 	w.after(250, false, 0)
 	refuse := func(n uint64) {
@@ -199,6 +203,7 @@ func TestMemoryLog(t *testing.T) {
 
 // TestMemoryCollections: every collection of the runtime is noted until the end.
 func TestMemoryCollections(t *testing.T) {
+	t.Parallel()
 	m := newMemoryLimit(1<<40, sched.New(sched.Options{Shards: 1}), nil, slog.New(slog.DiscardHandler))
 	m.follow()
 	defer m.close()

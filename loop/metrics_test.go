@@ -15,6 +15,7 @@ import (
 // TestQueueMetrics: the first queues have lines of their own. All others, and those whose names are no labels, are
 // summed as _other.
 func TestQueueMetrics(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", MetricsMaxQueues: 2})
 	c := r.greet(periodic.Client)
 	for i, queue := range []string{"_other", "\xff\xfe", "a \"quoted\"\nname", "b", "c", "d"} {
@@ -51,6 +52,7 @@ func TestQueueMetrics(t *testing.T) {
 
 // TestMixedGloomMetrics: both name spaces of Gloom jobs count for one protocol, once.
 func TestMixedGloomMetrics(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	sink := host{w.Server}.NewSink()
 	for i, space := range []sched.Space{2, 3, 3} {
@@ -74,6 +76,7 @@ func TestMixedGloomMetrics(t *testing.T) {
 
 // TestDelays: a delay is in the bucket of the first bound that is not below it.
 func TestDelays(t *testing.T) {
+	t.Parallel()
 	var a, b delays
 	for _, micros := range []int64{-5, 0, 100, 101, 4_999_999, 60_000_000} {
 		a.observe(micros)
@@ -88,6 +91,7 @@ func TestDelays(t *testing.T) {
 // TestLive: /livez names the loop, or the timer, that has not run for 5 seconds. During the start and the stop it does
 // not fail.
 func TestLive(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{Loops: 2})
 	now := sched.Time{Mono: 1000}
 	w.clock = func() sched.Time { return now }
@@ -118,6 +122,7 @@ func TestLive(t *testing.T) {
 // TestProbesAtTheStart: while the journal is read /livez answers 200, /readyz and /healthz say how far the start is,
 // and the metrics that the server is not ready.
 func TestProbesAtTheStart(t *testing.T) {
+	t.Parallel()
 	s, err := newServer(Options{Data: NoData, HTTP: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 // TestOfflineOrder: of several that have something to do each comes in its turn, the same in
 // every play: the dwork hub before the tasks of Disbatch.
 func TestOfflineOrder(t *testing.T) {
+	t.Parallel()
 	o, err := NewOffline(Options{})
 	if err != nil {
 		t.Fatal(err)

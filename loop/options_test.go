@@ -12,6 +12,7 @@ import (
 
 // TestOptions: the zero value is the documented defaults. A setting that cannot work is refused by its name.
 func TestOptions(t *testing.T) {
+	t.Parallel()
 	var o Options
 	if err := o.validate(); err != nil {
 		t.Fatal(err)

@@ -23,6 +23,7 @@ func submitOf(n int) []byte {
 // TestSmallMemory: with a small --max-memory the peers' unfinished requests, unread output and watches have a part of
 // it, one large request and reply at least, and what they had before without a limit.
 func TestSmallMemory(t *testing.T) {
+	t.Parallel()
 	const frame = 4 << 20
 	for most, want := range map[int64][2]int{
 		0: {maxPartialFactor * frame, maxUnreadFactor * 2 * frame}, 1 << 40: {maxPartialFactor * frame, maxUnreadFactor * 2 * frame},
@@ -71,6 +72,7 @@ func TestSmallMemory(t *testing.T) {
 // TestPartials: all unfinished requests together are bounded. Beyond the bound the sessions with the
 // oldest are closed. A peer that finishes its request is served.
 func TestPartials(t *testing.T) {
+	t.Parallel()
 	const frame = maxPooled
 	w := newMemServer(t, Options{MaxFrame: frame, Gloom: GloomOptions{MaxFrame: frame}})
 	r := w.loops[0]
@@ -116,6 +118,7 @@ func TestPartials(t *testing.T) {
 
 // TestPartialsOver: the buffers of sessions that end within a request of their own no longer count.
 func TestPartialsOver(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	c := w.join(0, periodic.Client)
 	submit := submitOf(200_000)
@@ -133,6 +136,7 @@ func TestPartialsOver(t *testing.T) {
 // TestPartialsIdle: peers whose requests are finished leave room for others, whatever buffers they keep.
 // A short request may be in any buffer.
 func TestPartialsIdle(t *testing.T) {
+	t.Parallel()
 	const frame = 128 << 10
 	w := newMemServer(t, Options{MaxFrame: frame, Gloom: GloomOptions{MaxFrame: frame}})
 	r := w.loops[0]

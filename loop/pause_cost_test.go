@@ -11,6 +11,7 @@ import (
 
 // TestPauseFor: whatever small requests cost much, those of one read are done over many turns.
 func TestPauseFor(t *testing.T) {
+	t.Parallel()
 	const many = 4000
 	for _, each := range []struct {
 		what    string

@@ -74,6 +74,7 @@ func (c *memConn) catchUp() {
 // TestPause: the expensive requests of one read are handled over many turns, in order, and other peers
 // are served between them.
 func TestPause(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	worker, client := manyFunctions(w)
 	const jobs = 40
@@ -114,6 +115,7 @@ func TestPause(t *testing.T) {
 
 // TestPauseInTurn: paused sessions go on one after the other.
 func TestPauseInTurn(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	first, client := manyFunctions(w)
 	workers := []*memConn{first}
@@ -145,6 +147,7 @@ func TestPauseInTurn(t *testing.T) {
 
 // TestPauseCut: requests are handled once each, whatever pieces they come in before and during a pause.
 func TestPauseCut(t *testing.T) {
+	t.Parallel()
 	seeds := uint64(20)
 	if testing.Short() {
 		seeds = 4
@@ -193,6 +196,7 @@ func TestPauseCut(t *testing.T) {
 // TestPausedFrameTimeout: requests of a paused session do not count as unfinished, but an unfinished
 // request behind them does.
 func TestPausedFrameTimeout(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	worker := pausedAt(w, 8, request(9, periodic.Ping)[:5]...)
 	for worker.s.paused {
@@ -212,6 +216,7 @@ func TestPausedFrameTimeout(t *testing.T) {
 // TestTooExpensive: a peer that sends more and more requests while it is paused is closed, and its jobs
 // go to others.
 func TestTooExpensive(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	worker := pausedAt(w, 10)
 	for range maxPausedBytes / 13 {
@@ -232,6 +237,7 @@ func TestTooExpensive(t *testing.T) {
 
 // TestPausedHalfClose: a peer may close its side behind its last request.
 func TestPausedHalfClose(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	worker := pausedAt(w, 5, request(7, periodic.Ping)...)
 	worker.r.halfClose(worker.s)
@@ -242,6 +248,7 @@ func TestPausedHalfClose(t *testing.T) {
 
 // TestNotTooExpensive: requests that have been handled do not count against a peer.
 func TestNotTooExpensive(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	worker, client := manyFunctions(w)
 	const rounds = 40
@@ -260,6 +267,7 @@ func TestNotTooExpensive(t *testing.T) {
 
 // TestLargeNotTooExpensive: a large result whose end comes with more requests behind it is allowed.
 func TestLargeNotTooExpensive(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	worker, client := manyFunctions(w)
 	for i := range 4 {

@@ -52,6 +52,7 @@ func (r *testServer) wantReady(status int, text string) {
 // TestFullDiskIsNamed: while the disk is full, clients, /readyz and the metrics name the disk, and workers are still
 // welcome.
 func TestFullDiskIsNamed(t *testing.T) {
+	t.Parallel()
 	d := newDisk()
 	r := d.on(t, Options{HTTP: "127.0.0.1:0"})
 	c := r.greet(periodic.Client)
@@ -73,6 +74,7 @@ func TestFullDiskIsNamed(t *testing.T) {
 
 // TestReadyEnds: /readyz fails when the server stops or its journal has failed.
 func TestReadyEnds(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{HTTP: "127.0.0.1:0", Drain: time.Hour})
 	client, worker := r.greet(periodic.Client), r.greet(periodic.Worker)
 	client.send(request(1, periodic.RunJob, job("f", "n")))
@@ -97,6 +99,7 @@ func TestReadyEnds(t *testing.T) {
 
 // TestOutcomes: a client may ask for outcomes that the replies to its requests do not show.
 func TestOutcomes(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{MaxFrame: 1 << 20})
 	c, w := r.greet(periodic.Client), r.greet(periodic.Worker)
 	c.says("treadle", 1)
@@ -136,6 +139,7 @@ func TestOutcomes(t *testing.T) {
 
 // TestRunFailed: a job that failed is told from a result that reads "failed".
 func TestRunFailed(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	c, worker := w.joinCRC(0, periodic.Client), w.workerCRC(0, "f")
 	asks := func(want uint32) {
@@ -157,6 +161,7 @@ func TestRunFailed(t *testing.T) {
 
 // TestDumpLeavesOut: a client may ask how much its dump does not hold.
 func TestDumpLeavesOut(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	c := w.join(0, periodic.Client)
 	asks := func(key string, want uint32) {
@@ -182,6 +187,7 @@ func TestDumpLeavesOut(t *testing.T) {
 
 // TestDetails: delayed and waiting jobs are told apart on request; STATUS itself stays as it is.
 func TestDetails(t *testing.T) {
+	t.Parallel()
 	for _, crowd := range []int{0, served.LongStatus + 1} {
 		w := newMemServer(t, Options{})
 		c := w.join(0, periodic.Client)

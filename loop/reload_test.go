@@ -10,6 +10,7 @@ import (
 
 // TestReload: each setting that may change does so in a running server, and none of them with an error.
 func TestReload(t *testing.T) {
+	t.Parallel()
 	o := Options{Data: filepath.Join(t.TempDir(), "data"), MaxConnections: 40, Drain: time.Second}
 	r := startServer(t, o)
 	reload := func(change func(*Options)) error {

@@ -16,6 +16,7 @@ import (
 // TestOneWriteATurn: a turn writes to a peer once, however much output it has and however often it was
 // read from. Only large output is written in parts.
 func TestOneWriteATurn(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	a, b := w.join(0, periodic.Client), w.join(0, periodic.Client)
 	for range 10 {
@@ -53,6 +54,7 @@ func TestOneWriteATurn(t *testing.T) {
 // TestFailedWrite: a failed write ends the session within the write, as with gnet. Nothing is written
 // afterwards, the rest of the read is not handled, and the worker's jobs go to others.
 func TestFailedWrite(t *testing.T) {
+	t.Parallel()
 	f := func(what string, send func(c *memConn)) {
 		t.Helper()
 		w := newMemServer(t, Options{})
@@ -96,6 +98,7 @@ func TestFailedWrite(t *testing.T) {
 
 // TestFailedWriteInsideARequest: the request that completes an unfinished one causes the failing write.
 func TestFailedWriteInsideARequest(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	client := w.join(0, periodic.Client)
 	for i := range 900 {
@@ -120,6 +123,7 @@ func TestFailedWriteInsideARequest(t *testing.T) {
 
 // TestStaleSession: a delivery to a session that has ended does not reach the session that got its slot.
 func TestStaleSession(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{Loops: 2})
 	worker := w.worker(0, "f")
 	worker.grabs(7, 1)
@@ -143,6 +147,7 @@ func TestStaleSession(t *testing.T) {
 // TestWindow: a worker that does not read is given no more than its window, other workers get the rest,
 // and it gets jobs again when it reads.
 func TestWindow(t *testing.T) {
+	t.Parallel()
 	for _, loops := range []int{1, 2} {
 		w := newMemServer(t, Options{Loops: loops})
 		client := w.join(loops-1, periodic.Client)
@@ -181,6 +186,7 @@ func TestWindow(t *testing.T) {
 // TestSlowReader: a peer with more unread output than --max-outbound is closed, whether its own
 // requests or the results of its jobs cause the output.
 func TestSlowReader(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{MaxFrame: 16 << 10, Gloom: GloomOptions{MaxFrame: 16 << 10}, MaxOutbound: 64 << 10})
 	client := w.join(0, periodic.Client)
 	client.room = 0
@@ -221,6 +227,7 @@ func TestSlowReader(t *testing.T) {
 // TestManySlowReaders: when a loop's peers have too much unread output together, the sessions with the
 // most are closed until it fits, and no others.
 func TestManySlowReaders(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{MaxFrame: 16 << 10, Gloom: GloomOptions{MaxFrame: 16 << 10}, MaxOutbound: 64 << 10})
 	var stalled []*memConn
 	for i := range 2 * maxUnreadFactor {
@@ -244,6 +251,7 @@ func TestManySlowReaders(t *testing.T) {
 // TestManyResults: one result for very many requests takes no more memory than the bound of unread
 // output, whatever peers and loops it goes to. A peer with little unread output gets it.
 func TestManyResults(t *testing.T) {
+	t.Parallel()
 	const size, outbound = 290 << 10, 300 << 10 // the results are larger than one write
 	for loops := 1; loops <= 2; loops++ {
 		w := newMemServer(t, Options{MaxFrame: outbound, Gloom: GloomOptions{MaxFrame: outbound}, MaxOutbound: outbound, Loops: loops})
@@ -306,6 +314,7 @@ func (p *panicky) Deliver(d *sched.Delivery) {
 
 // TestPanic: a panic ends the session in whose turn it happens, and nothing else.
 func TestPanic(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{Loops: 2})
 	client, worker, other := w.join(0, periodic.Client), w.worker(1, "f"), w.worker(0, "f")
 	client.s.conv = &panicky{Conversation: client.s.conv, consuming: true}
@@ -335,6 +344,7 @@ func TestPanic(t *testing.T) {
 
 // TestAnnouncedSize: an announced size alone takes no memory.
 func TestAnnouncedSize(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	for _, head := range []string{"\x00REQ\x04\x00\x00\x00aaaa\x0d\x01f", "\x00REQ\x7f\xff\xff\xffaaaa\x13\x00\x00\x00\x00\x00\x00\x00\x02\x01f\x01n\x03\xff\x00\x00"} {
 		c := w.join(0, periodic.Client)
@@ -355,6 +365,7 @@ func (nopCloser) Close() error { return nil }
 // TestHalfCloseWaitsForAll: of two acknowledgements on a half-closed connection, the later may wait for
 // an earlier group of the journal. Both wait for the later group.
 func TestHalfCloseWaitsForAll(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	c := w.join(0, periodic.Client)
 	c.r.dupWriter = func(connection) io.WriteCloser { return nopCloser{io.Discard} }
@@ -371,6 +382,7 @@ func TestHalfCloseWaitsForAll(t *testing.T) {
 
 // TestConnectionIDs: no two open connections are told the same id, whatever loops they are on.
 func TestConnectionIDs(t *testing.T) {
+	t.Parallel()
 	seen := map[uint32]sched.SessionID{}
 	for loop := range uint64(maxLoops) {
 		for _, slot := range []uint64{0, 1, 4, 1 << 19, 1<<20 - 1} {

@@ -14,6 +14,7 @@ import (
 // the loop reads on into a large message's window and past its end. A worker answers each job with its
 // workload, which comes back unchanged.
 func TestMessagesOfAllSizes(t *testing.T) {
+	t.Parallel()
 	for _, network := range []string{"unix", "tcp"} {
 		rng := rand.New(rand.NewPCG(1, 2))
 		noise := make([]byte, 1<<20)
@@ -61,6 +62,7 @@ func TestMessagesOfAllSizes(t *testing.T) {
 // TestPartsOfATurn: a turn reads from one connection up to turnTime, or what is left of allTime. Each turn
 // has that time anew.
 func TestPartsOfATurn(t *testing.T) {
+	t.Parallel()
 	r := newTurns(t, periodic.Plain, 0, 0).r
 	for turn := range 2 {
 		begun := time.UnixMilli(int64(turn))

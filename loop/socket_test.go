@@ -13,6 +13,7 @@ import (
 
 // TestForeignSocket: a socket of another user, with or without a listener, stays. The error names its owner.
 func TestForeignSocket(t *testing.T) {
+	t.Parallel()
 	f := func(mode os.FileMode, user int, want string) {
 		t.Helper()
 		dir := t.TempDir()
@@ -46,6 +47,7 @@ func TestForeignSocket(t *testing.T) {
 // TestRunDir: the default socket is in the run directory, which is made. A directory in which other users may
 // put a socket is refused.
 func TestRunDir(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "run", "treadle")
 	o := Options{RunDir: dir}
 	o.fillDefaults()
@@ -78,6 +80,7 @@ func TestRunDir(t *testing.T) {
 
 // TestExitCodes: an error that may pass has another exit code than a wrong setting.
 func TestExitCodes(t *testing.T) {
+	t.Parallel()
 	f := func(err error, want int) {
 		t.Helper()
 		var coded interface{ ExitCode() int }

@@ -11,6 +11,7 @@ import (
 
 // TestSocketMode: a socket has its mode from the moment when it is there, whatever the umask.
 func TestSocketMode(t *testing.T) {
+	t.Parallel()
 	before := syscall.Umask(0)
 	defer syscall.Umask(before)
 	for setting, want := range map[string]os.FileMode{admin.Setting: 0o600, "periodic": 0o660} {

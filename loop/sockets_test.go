@@ -16,6 +16,7 @@ import (
 // TestGoldenEngine plays every conversation through real sockets, cut at random places, and wants the file's
 // output.
 func TestGoldenEngine(t *testing.T) {
+	t.Parallel()
 	for _, path := range goldens(t) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
 			for seed := range uint64(2) {

@@ -28,6 +28,7 @@ func (r *testServer) refused() {
 // TestStopDeliversResults: a client gets the result of a running job although the server is stopping.
 // Then all connections are closed.
 func TestStopDeliversResults(t *testing.T) {
+	t.Parallel()
 	for _, loops := range []int{1, 2} {
 		r := startServer(t, Options{Loops: loops, Drain: time.Hour})
 		client, worker := r.greet(periodic.Client), r.greet(periodic.Worker)
@@ -53,6 +54,7 @@ func TestStopDeliversResults(t *testing.T) {
 // TestStopWaitsForRunningJobs: a stopping server hands out no job, and waits for the running jobs that
 // a restart would repeat, also when no client awaits their results.
 func TestStopWaitsForRunningJobs(t *testing.T) {
+	t.Parallel()
 	for _, loops := range []int{1, 2} {
 		log := &logBuffer{}
 		r := startServer(t, Options{Loops: loops, Drain: time.Hour, Log: log.log()})
@@ -87,6 +89,7 @@ func TestStopWaitsForRunningJobs(t *testing.T) {
 // TestStopSaysWhatItLeaves: when the drain time is over, the log says how many jobs of which functions
 // are still running. A drain time of none waits for none. Tasks stay with their workers.
 func TestStopSaysWhatItLeaves(t *testing.T) {
+	t.Parallel()
 	for _, drain := range []time.Duration{time.Nanosecond, 50 * time.Millisecond} {
 		log := &logBuffer{}
 		r := startServer(t, Options{Drain: drain, Log: log.log(), Dwork: DworkOptions{Listen: []string{"tcp://127.0.0.1:0"}}})
@@ -116,6 +119,7 @@ func TestStopSaysWhatItLeaves(t *testing.T) {
 
 // TestStopKeepsTasks: a stop does not wait for tasks, which keep their workers.
 func TestStopKeepsTasks(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{Drain: time.Hour, Dwork: DworkOptions{Listen: []string{"tcp://127.0.0.1:0"}}})
 	h := r.hub()
 	if err := h.Create(t.Context(), tasksOf("task")...); err != nil {
@@ -130,6 +134,7 @@ func TestStopKeepsTasks(t *testing.T) {
 // TestStopDeliversDump: a stopping server sends a large DUMP to the end, also one that waits to be
 // encoded.
 func TestStopDeliversDump(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{Drain: time.Hour, MaxFrame: 256 << 10, Gloom: GloomOptions{MaxFrame: 256 << 10}, MaxOutbound: 1 << 20})
 	first, second := r.greet(periodic.Client), r.greet(periodic.Client)
 	first.send(loadFrame(1, "f", 100_000))
@@ -151,6 +156,7 @@ func TestStopDeliversDump(t *testing.T) {
 // TestStopWithStuckPeers: peers that do not read delay the end of the server by no more than its drain
 // time, whatever kind of output they leave unread.
 func TestStopWithStuckPeers(t *testing.T) {
+	t.Parallel()
 	f := func(what string, stick func(r *testServer)) {
 		t.Helper()
 		r := startServer(t, Options{Drain: 50 * time.Millisecond})
@@ -198,6 +204,7 @@ func TestStopWithStuckPeers(t *testing.T) {
 
 // TestStopWhileDumping: a stop while DUMPs are asked for, encoded and begun to be sent.
 func TestStopWhileDumping(t *testing.T) {
+	t.Parallel()
 	for i := range 20 {
 		r := startServer(t, Options{Drain: time.Duration(1 + i%3*5000), Loops: 1 + i%2})
 		w := r.greet(periodic.Client)
@@ -215,6 +222,7 @@ func TestStopWhileDumping(t *testing.T) {
 
 // TestShutdownRequest: SHUTDOWN stops the server as a signal does, and gets no reply.
 func TestShutdownRequest(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{Loops: 2})
 	client, other := r.greet(periodic.Client), r.greet(periodic.Worker)
 	client.send(request(1, periodic.Shutdown))
@@ -227,6 +235,7 @@ func TestShutdownRequest(t *testing.T) {
 // TestRunTwice: two servers in one process serve on addresses of their own. A new server can use the
 // addresses of one that has ended at once.
 func TestRunTwice(t *testing.T) {
+	t.Parallel()
 	a, b := startServer(t, Options{HTTP: "127.0.0.1:0"}), startServer(t, Options{HTTP: "127.0.0.1:0"})
 	a.greet(periodic.Client).ask(1, periodic.SubmitJob, job("only in a", "n"), byte(periodic.Success))
 	b.greet(periodic.Client).ask(1, periodic.Status, nil)
@@ -247,6 +256,7 @@ func TestRunTwice(t *testing.T) {
 
 // TestRun: Run ends with its context.
 func TestRun(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
 	started := make(chan []Listening, 1)
 	ended := make(chan error, 1)
@@ -273,6 +283,7 @@ func TestRun(t *testing.T) {
 
 // TestNodeClosesLast: a Disbatch node, which waits for its tasks, does not keep another protocol open.
 func TestNodeClosesLast(t *testing.T) {
+	t.Parallel()
 	var names []string
 	for service := range protocolsWith[protocol.Service](newMemServer(t, Options{}).Server) {
 		names = append(names, service.Name())

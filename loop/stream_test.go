@@ -54,6 +54,7 @@ func (c *memConn) functions(n int, name string) {
 // it, and other peers are served meanwhile. A peer that makes progress is not too slow, whatever
 // --max-outbound is.
 func TestDumpInPieces(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{MaxFrame: 4096, Gloom: GloomOptions{MaxFrame: 4096}, MaxOutbound: 8192})
 	client, reader := w.join(0, periodic.Client), w.join(0, periodic.Client)
 	client.fill(0, 3000)
@@ -95,6 +96,7 @@ func TestDumpInPieces(t *testing.T) {
 // It delays no other DUMP: it takes parkedDump. A second such peer keeps the encoder, and is closed
 // sooner when another peer waits for that.
 func TestDumpStuck(t *testing.T) {
+	t.Parallel()
 	for jobs, places := range map[int]int{2000: 1, 5000: 2} {
 		w := newMemServer(t, Options{FrameTimeout: 20 * time.Second, MaxFrame: 256 << 10, Gloom: GloomOptions{MaxFrame: 256 << 10}, MaxOutbound: 1 << 20})
 		client := w.join(0, periodic.Client)
@@ -144,6 +146,7 @@ func TestDumpStuck(t *testing.T) {
 // TestStatusDoesNotWaitForDump: a stuck DUMP delays no STATUS of another client, however long that is.
 // A peer that asked for both gets both, in order.
 func TestStatusDoesNotWaitForDump(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	client, slow := w.join(0, periodic.Client), w.join(0, periodic.Client)
 	client.fill(0, 1000)
@@ -166,6 +169,7 @@ func TestStatusDoesNotWaitForDump(t *testing.T) {
 // TestStatusDoesNotWaitForStatus: a peer that never reads a long STATUS delays no other. When too much
 // is unread, the sessions whose peers have read nothing for the longest are ended.
 func TestStatusDoesNotWaitForStatus(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{MaxFrame: 256 << 10, Gloom: GloomOptions{MaxFrame: 256 << 10}, MaxOutbound: 256 << 10})
 	client := w.join(0, periodic.Client)
 	client.functions(4000, "%0200d") // a STATUS of 900 KiB
@@ -208,6 +212,7 @@ func closedFirst(t *testing.T, peers []*memConn) (closed int) {
 
 // TestDumpDoesNotWaitForDump: a DUMP within --max-outbound that is not read delays no other.
 func TestDumpDoesNotWaitForDump(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{MaxFrame: 256 << 10, Gloom: GloomOptions{MaxFrame: 256 << 10}, MaxOutbound: 2 << 20})
 	client := w.join(0, periodic.Client)
 	client.fill(0, 1500)
@@ -238,6 +243,7 @@ func TestDumpDoesNotWaitForDump(t *testing.T) {
 // TestDumpAbandoned: a peer that leaves before its DUMP is encoded, or while it is sent, delays no
 // other, and the session that gets its slot gets nothing of it.
 func TestDumpAbandoned(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	client, first, second := w.join(0, periodic.Client), w.join(0, periodic.Client), w.join(0, periodic.Client)
 	client.fill(0, 1000)
@@ -260,6 +266,7 @@ func TestDumpAbandoned(t *testing.T) {
 
 // TestTooManyReports: long replies that a peer asks for without reading are bounded.
 func TestTooManyReports(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	c := w.join(0, periodic.Client)
 	c.fill(0, 2000)
@@ -289,6 +296,7 @@ func TestTooManyReports(t *testing.T) {
 
 // TestReportOfNobody: a long reply is not encoded when its session has ended before its turn.
 func TestReportOfNobody(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{})
 	c := w.join(0, periodic.Client)
 	w.encoders[protocol.Dump] <- struct{}{}
@@ -304,6 +312,7 @@ func TestReportOfNobody(t *testing.T) {
 
 // TestLargeResult: one result of the largest size goes to a peer that reads slowly.
 func TestLargeResult(t *testing.T) {
+	t.Parallel()
 	w := newMemServer(t, Options{MaxFrame: 1 << 20, Gloom: GloomOptions{MaxFrame: 1 << 20}})
 	client, worker := w.join(0, periodic.Client), w.worker(0, "f")
 	client.room = 0

@@ -81,6 +81,7 @@ var functions = []string{"alpha", "beta", "gamma", "delta", "epsilon"}
 // TestExactlyOnce: 8 clients submit, 8 workers work, and every job is handed out
 // once.
 func TestExactlyOnce(t *testing.T) {
+	t.Parallel()
 	const clients, each = 8, 2000
 	r := startServer(t, Options{Loops: 2})
 	var given [clients * each]atomic.Int32
@@ -116,6 +117,7 @@ func TestExactlyOnce(t *testing.T) {
 
 // TestResultsNeverLost: workers are faster than the reply to a request, and every RUN_JOB gets its own result once.
 func TestResultsNeverLost(t *testing.T) {
+	t.Parallel()
 	const clients, each = 8, 1000
 	r := startServer(t, Options{Loops: 2})
 	r.crew(8, 16, functions, func(j *periodic.Job, handle []byte) [][]byte {
@@ -142,6 +144,7 @@ func TestResultsNeverLost(t *testing.T) {
 // TestWaitersShareAResult: many clients await few jobs, which each submits again and again. Each gets the result of a
 // run that ended after its request.
 func TestWaitersShareAResult(t *testing.T) {
+	t.Parallel()
 	const clients, each = 8, 500
 	r := startServer(t, Options{Loops: 2})
 	var runs [8]atomic.Uint32
@@ -172,6 +175,7 @@ func TestWaitersShareAResult(t *testing.T) {
 
 // TestWorkerKilled: jobs of a worker that vanishes are given to the next one.
 func TestWorkerKilled(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{Loops: 2})
 	client := r.greet(periodic.Client)
 	const jobs = 50
@@ -205,6 +209,7 @@ func TestWorkerKilled(t *testing.T) {
 
 // TestUnreliableWorkers: workers fail, put off, stay silent and vanish. Every client gets every result once.
 func TestUnreliableWorkers(t *testing.T) {
+	t.Parallel()
 	const clients, each = 4, 300
 	r := startServer(t, Options{Loops: 2})
 	var mu sync.Mutex

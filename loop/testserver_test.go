@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"golang.org/x/sys/unix"
 	"io"
 	"net"
 	"net/http"
@@ -15,9 +16,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
-	"golang.org/x/sys/unix"
 
 	"treadle/codec/periodic"
 	"treadle/sched"
@@ -37,11 +35,10 @@ type testServer struct {
 }
 
 // startServer runs a server on a unix socket and a TCP port, and on HTTP when o asks for it. prepare
-// may change the server before it listens. The end of the test stops the server and checks that no
-// goroutine of it is left.
+// may change the server before it listens. The end of the test stops the server; TestMain checks that no goroutine of
+// it is left.
 func startServer(t *testing.T, o Options, prepare ...func(*Server)) *testServer {
 	t.Helper()
-	before := goleak.IgnoreCurrent()
 	dir, err := os.MkdirTemp("", "treadle")
 	if err != nil {
 		t.Fatal(err)
@@ -86,12 +83,7 @@ func startServer(t *testing.T, o Options, prepare ...func(*Server)) *testServer 
 		defer close(r.ended)
 		r.err = s.Run(ctx)
 	}()
-	t.Cleanup(func() {
-		r.stop()
-		if err := goleak.Find(before); err != nil {
-			t.Errorf("after Run: %v", err)
-		}
-	})
+	t.Cleanup(r.stop)
 	select {
 	case all := <-started:
 		for _, l := range all {

@@ -5,6 +5,7 @@ import "testing"
 // TestTrimmer: memory is given back once, when a backlog has been gone for a while; not
 // while it lasts, comes back, or is too small to matter.
 func TestTrimmer(t *testing.T) {
+	t.Parallel()
 	const mb = 1 << 20
 	f := func(what string, want int, backlog ...int) {
 		t.Helper()

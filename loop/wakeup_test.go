@@ -13,6 +13,7 @@ import (
 // TestNoLostWakeUp: with one job in the air between reactors that take their turns in any order, the waiting worker
 // gets it. There is no other traffic, which would repair a lost wake-up.
 func TestNoLostWakeUp(t *testing.T) {
+	t.Parallel()
 	for _, grab := range []string{"hold", "document"} {
 		for seed := range uint64(300) {
 			oneJobInTheAir(t, grab, seed)
@@ -70,6 +71,7 @@ func oneJobInTheAir(t *testing.T, grab string, seed uint64) {
 // TestNoLostWakeUpEngine is the same on real loops: submit and grab are on their way
 // at the same time, round after round.
 func TestNoLostWakeUpEngine(t *testing.T) {
+	t.Parallel()
 	r := startServer(t, Options{Loops: 2})
 	client, worker := r.greet(periodic.Client), r.greet(periodic.Worker)
 	worker.send(request(1, periodic.CanDo, str8("f")))
@@ -105,6 +107,7 @@ func TestNoLostWakeUpEngine(t *testing.T) {
 // TestResultsFindTheirWay: workers on one loop end jobs that clients on others await, in any order of turns. Each
 // result arrives once, at its client.
 func TestResultsFindTheirWay(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		w := newMemServer(t, Options{Loops: 3, Shards: 4})
@@ -156,6 +159,7 @@ func TestResultsFindTheirWay(t *testing.T) {
 // TestTimerWakesInTime: the timer wakes when something becomes due earlier than it knows, by either clock, without
 // other events.
 func TestTimerWakesInTime(t *testing.T) {
+	t.Parallel()
 	clock := &manualClock{time: newMemServer(t, Options{}).manual.now()}
 	r := startServer(t, Options{Loops: 2}, func(s *Server) { s.clock = clock.now })
 	client, worker := r.greet(periodic.Client), r.greet(periodic.Worker)
@@ -179,6 +183,7 @@ func TestTimerWakesInTime(t *testing.T) {
 // TestClockSet: jobs are due by the wall clock, also when it steps. A job whose time has come by a step forward is
 // handed out within moments without other events. A job whose time has gone by a step back waits for it again.
 func TestClockSet(t *testing.T) {
+	t.Parallel()
 	clock := &manualClock{time: newMemServer(t, Options{}).manual.now()}
 	r := startServer(t, Options{}, func(s *Server) { s.clock = clock.now })
 	client, worker := r.greet(periodic.Client), r.greet(periodic.Worker)
