@@ -57,6 +57,7 @@ func TestChild(t *testing.T) {
 // TestChildKilled: a command that is killed takes along what it has started: its grandchild no longer holds the other
 // end of a pipe.
 func TestChildKilled(t *testing.T) {
+	t.Parallel()
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
@@ -85,6 +86,7 @@ func TestChildKilled(t *testing.T) {
 }
 
 func TestLastLine(t *testing.T) {
+	t.Parallel()
 	f := func(text string, want int64) {
 		t.Helper()
 		for step := 1; step <= len(text)+1; step++ {
@@ -113,6 +115,7 @@ func TestLastLine(t *testing.T) {
 }
 
 func TestResultTooLarge(t *testing.T) {
+	t.Parallel()
 	r, _, _ := run1(child{keep: true}, `head -c 67108864 /dev/zero`)
 	if r.err == nil || !strings.Contains(r.err.Error(), "larger than") {
 		t.Errorf("got %v and %d bytes", r.err, len(r.data))

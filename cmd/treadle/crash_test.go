@@ -67,6 +67,7 @@ func (l *ledger) create(function string) (name, workload string) {
 // submission is there, unless its removal, drop or completion was under way. A job with an acknowledged removal or drop
 // does not come back. A completed job may.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	random := rand.New(rand.NewPCG(*crashSeed, 0))
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "s")

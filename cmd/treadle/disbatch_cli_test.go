@@ -58,6 +58,7 @@ func (d *dciProcess) says(want string, code int, args ...string) string {
 
 // TestDisbatchCommands uses every command of the command line as a user does.
 func TestDisbatchCommands(t *testing.T) {
+	t.Parallel()
 	d := startDCI(t, "")
 	id := strings.TrimSpace(d.says("*\n", 0, "create-queue", "demo", "A::B"))
 	d.says("A::B\nC\n", 0, "plugins")
@@ -105,6 +106,7 @@ func TestDisbatchCommands(t *testing.T) {
 
 // TestDisbatchUsers: only the users of the file have access.
 func TestDisbatchUsers(t *testing.T) {
+	t.Parallel()
 	users := filepath.Join(t.TempDir(), "users")
 	write := func(text string) {
 		t.Helper()
@@ -139,6 +141,7 @@ func TestDisbatchUsers(t *testing.T) {
 
 // TestDisbatchWebCannotStart: one line says why.
 func TestDisbatchWebCannotStart(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

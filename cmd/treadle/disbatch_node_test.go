@@ -101,6 +101,7 @@ func output(task sitestore.Task, name string) string {
 // TestDisbatchNode: the built node does tasks of a command and of the Demo, counts them, and
 // ends with 0 when it is told to.
 func TestDisbatchNode(t *testing.T) {
+	t.Parallel()
 	s := newNodeSite(t, "", map[string]string{"Count": "echo done; wc -c >&2"})
 	s.queue("count", "Count", 2, map[string]string{"a": "b"})
 	s.queue("demo", "Disbatch::Plugin::Demo", 2, map[string]string{"commands": "abc"})
@@ -287,6 +288,7 @@ func TestDisbatchTask(t *testing.T) {
 
 // TestDisbatchBadConfig: a configuration that cannot work is one line that names it.
 func TestDisbatchBadConfig(t *testing.T) {
+	t.Parallel()
 	config := filepath.Join(t.TempDir(), "config.json")
 	f := func(text, want string) {
 		t.Helper()

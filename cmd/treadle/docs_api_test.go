@@ -15,6 +15,7 @@ import (
 
 // TestDocsAPIWorkers: the workers of the API's page do a job and report its result. A machine may lack what one needs.
 func TestDocsAPIWorkers(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile("docs/api.md")
 	if err != nil {
 		t.Fatal(err)
@@ -30,6 +31,7 @@ func TestDocsAPIWorkers(t *testing.T) {
 		{"go", "worker.go", []string{"go"}, []string{"go", "run", "worker.go"}},
 	} {
 		t.Run(worker.language, func(t *testing.T) {
+			t.Parallel()
 			for _, program := range worker.needs {
 				if _, err := exec.LookPath(program); err != nil {
 					t.Skipf("this machine has no %s", program)
@@ -42,11 +44,9 @@ func TestDocsAPIWorkers(t *testing.T) {
 			s := newSession(t)
 			s.begin([]string{"--data", "none"})
 			defer s.end()
-			if err := os.WriteFile(worker.file, code[1], 0o600); err != nil {
-				t.Fatal(err)
-			}
+			s.write(worker.file, string(code[1]))
 			cmd := exec.CommandContext(t.Context(), worker.command[0], worker.command[1:]...)
-			cmd.Env, cmd.Stderr, cmd.SysProcAttr = append(os.Environ(), "GO111MODULE=off"), os.Stderr, &syscall.SysProcAttr{Setpgid: true}
+			cmd.Dir, cmd.Env, cmd.Stderr, cmd.SysProcAttr = s.dir, append(s.env, "GO111MODULE=off"), os.Stderr, &syscall.SysProcAttr{Setpgid: true}
 			cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)

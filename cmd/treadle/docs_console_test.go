@@ -17,6 +17,8 @@ import (
 // program on PATH. Only addresses are the test's own.
 type session struct {
 	t       *testing.T
+	dir     string
+	env     []string
 	config  string
 	server  *process
 	http    string
@@ -26,19 +28,39 @@ type session struct {
 
 func newSession(t *testing.T) *session {
 	dir := t.TempDir()
-	s := &session{t: t, config: filepath.Join(dir, "test.toml")}
+	path := "PATH=" + filepath.Dir(binary) + string(os.PathListSeparator) + os.Getenv("PATH")
+	s := &session{t: t, dir: dir, env: append(os.Environ(), path), config: filepath.Join(dir, "test.toml")}
 	text := "kts46 = \"off\"\nkts46-json = \"off\"\nhttp = \"127.0.0.1:0\"\n"
 	for setting, variable := range map[string]string{"periodic": "TREADLE_HOST", "gloom-masters": "TREADLE_GLOOM_MASTERS", "gloom-slaves": "TREADLE_GLOOM_SLAVES", "dwork": "TREADLE_DWORK"} {
 		address := "unix://" + filepath.Join(dir, setting)
 		text += fmt.Sprintf("%s = %q\n", setting, address)
-		t.Setenv(variable, address)
+		s.env = append(s.env, variable+"="+address)
 	}
 	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("PATH", filepath.Dir(binary)+string(os.PathListSeparator)+os.Getenv("PATH"))
-	t.Chdir(dir)
 	return s
+}
+
+// command returns a command in the directory and environment of the session.
+func (s *session) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Dir, cmd.Env = s.dir, s.env
+	return cmd
+}
+
+// start starts treadle in the session.
+func (s *session) start(args ...string) *process {
+	s.t.Helper()
+	return startBy(s.t, false, s.command(binary, args...), (*exec.Cmd).Start)
+}
+
+// write writes a file of the session's directory.
+func (s *session) write(name, text string) {
+	s.t.Helper()
+	if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // run carries out one command and compares its output with what the page shows, in which three dots are
@@ -52,7 +74,7 @@ func (s *session) run(line, shown string) {
 	case len(words) > 1 && words[1] == "serve":
 		s.begin(words[2:])
 	case background:
-		worker := start(s.t, false, words[1:]...)
+		worker := s.start(words[1:]...)
 		worker.until("waiting for jobs")
 		worker.drain()
 		s.workers = append(s.workers, worker)
@@ -67,7 +89,7 @@ func (s *session) run(line, shown string) {
 		}
 	default:
 		var out, errs bytes.Buffer
-		cmd := exec.Command("sh", "-c", line)
+		cmd := s.command("sh", "-c", line)
 		cmd.Stdout, cmd.Stderr = &out, &errs
 		err := cmd.Run()
 		got, refused := out.String(), strings.HasPrefix(shown, "treadle: ")
@@ -123,10 +145,10 @@ func pattern(shown string) string {
 // begin starts a server in place of the one before, with the flags that the page gives.
 func (s *session) begin(flags []string) {
 	s.end()
-	s.server = start(s.t, false, append([]string{"serve", "--config", s.config}, flags...)...)
+	s.server = s.start(append([]string{"serve", "--config", s.config}, flags...)...)
 	line := s.server.until("protocol=http")
 	_, s.http, _ = strings.Cut(line, "address=http://")
-	s.t.Setenv("TREADLE_HTTP", s.http)
+	s.env = append(s.env, "TREADLE_HTTP="+s.http)
 	s.server.drain()
 }
 
@@ -146,9 +168,7 @@ func (s *session) console(text string) int {
 	for _, found := range codeBlock.FindAllStringSubmatch(text, -1) {
 		block := found[2]
 		if name := regexp.MustCompile(`^# (\w+\.\w+)\n`).FindStringSubmatch(block); name != nil {
-			if err := os.WriteFile(name[1], []byte(block), 0o600); err != nil {
-				s.t.Fatal(err)
-			}
+			s.write(name[1], block)
 		}
 		if found[1] != "" || !strings.HasPrefix(block, "$ ") {
 			continue
@@ -167,6 +187,7 @@ func (s *session) console(text string) int {
 
 // TestDocsConsole runs the commands of the pages that no other test runs, in their order.
 func TestDocsConsole(t *testing.T) {
+	t.Parallel()
 	// The files of a hub that was stopped: serve after soup after chop.
 	const head, one, two, three = "\xfe\x0e\x0bnum_records\x013", "\x00\x00\x00\x00\x00\x00\x00\x01", "\x00\x00\x00\x00\x00\x00\x00\x02", "\x00\x00\x00\x00\x00\x00\x00\x03"
 	files := map[string]string{
@@ -175,6 +196,7 @@ func TestDocsConsole(t *testing.T) {
 	}
 	for topic, want := range map[string]int{"quickstart": 16, "api": 10, "mail": 10, "policies": 30, "cron": 11, "concepts": 3, "operations": 35, "metrics": 2, "security": 3, "settings": 2, "dwork": 12, "troubleshooting": 1} {
 		t.Run(topic, func(t *testing.T) {
+			t.Parallel()
 			text, err := page(topic)
 			if err != nil {
 				t.Fatal(err)
@@ -184,9 +206,7 @@ func TestDocsConsole(t *testing.T) {
 			}
 			s := newSession(t)
 			for name, text := range files {
-				if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				s.write(name, text)
 			}
 			if topic == "concepts" { // it tells of a server that is there
 				s.begin(nil)
@@ -200,6 +220,7 @@ func TestDocsConsole(t *testing.T) {
 
 // TestReadmeCommands does the first job as the README's first screen tells, and holds its length.
 func TestReadmeCommands(t *testing.T) {
+	t.Parallel()
 	text := everyPage(t)["README.md"]
 	s := newSession(t)
 	blocks := strings.Split(text, "```")

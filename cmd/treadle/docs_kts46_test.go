@@ -43,6 +43,7 @@ func pageCommands(t *testing.T, page string) (all []pageCommand) {
 // TestKts46Page runs the commands of the page in their order, without MongoDB and behind the
 // move of a site: what the page shows of their output is what they say.
 func TestKts46Page(t *testing.T) {
+	t.Parallel()
 	fake, err := mongotest.Start()
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 // TestDoneOverRestart: a finished job, its result and its name are there after a restart, and after an export and an
 // import, until they are removed.
 func TestDoneOverRestart(t *testing.T) {
+	t.Parallel()
 	s := newStore(t)
 	operator := func(s *store) user { return user{t, filepath.Join(s.dir, "admin.sock")} }
 	p, u := s.serve()

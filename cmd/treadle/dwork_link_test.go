@@ -14,6 +14,7 @@ import (
 // TestDworkWorkOverRestart: a hub that is killed while a command runs and comes back finds
 // the task complete, and the worker goes on to the next.
 func TestDworkWorkOverRestart(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	h := startHub(t, dir)
 	h.says("", 0, "create", "a")

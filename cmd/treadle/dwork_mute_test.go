@@ -39,6 +39,7 @@ func mute(t *testing.T, says string) (address string) {
 // TestDworkGraphMute: a server that says nothing, or stops in the middle, does not keep the
 // command.
 func TestDworkGraphMute(t *testing.T) {
+	t.Parallel()
 	f := func(says, want string) {
 		t.Helper()
 		base := "http://" + mute(t, says)

@@ -61,6 +61,7 @@ func like(got, want string) bool {
 
 // TestAddfileUpToTheFault: of a file with a task that is refused, all before it are added.
 func TestAddfileUpToTheFault(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	h := startHub(t, dir)
 	file := filepath.Join(dir, "tasks")
@@ -73,6 +74,7 @@ func TestAddfileUpToTheFault(t *testing.T) {
 
 // TestDworkImport moves the tasks of an original hub: those that it had handed out are ready again.
 func TestDworkImport(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	h := startHub(t, dir)
 	six := filepath.Join("..", "..", "codec", "dwork", "testdata", "saved", "six")
@@ -101,6 +103,7 @@ func TestDworkImport(t *testing.T) {
 
 // TestDworkImportJoin: a task that waits for more than one request names waits for all of them.
 func TestDworkImportJoin(t *testing.T) {
+	t.Parallel()
 	const before = 2*maxImportAfter + 1
 	dir := t.TempDir()
 	h := startHub(t, dir)
@@ -124,6 +127,7 @@ func TestDworkImportJoin(t *testing.T) {
 
 // TestDworkCommands uses every command of treadle dwork as a user does.
 func TestDworkCommands(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	h := startHub(t, dir)
 	h.says("dhub: 0 active tasks, 0 ready.\n", 0, "status")
@@ -176,6 +180,7 @@ func TestDworkCommands(t *testing.T) {
 
 // TestDworkWorkFails: a failed task is given back; the worker ends, or goes on.
 func TestDworkWorkFails(t *testing.T) {
+	t.Parallel()
 	h := startHub(t, t.TempDir())
 	h.says("", 0, "create", "bad")
 	h.says("treadle: \"bad\" failed: *treadle: \"bad\" failed and was given back (see --keep-going): *\n", 1, "work", "--", "false")
@@ -321,6 +326,7 @@ func TestDworkKilled(t *testing.T) {
 // TestDworkEscapes: a task's name that holds a terminal's control codes is shown, and does nothing; others are
 // printed as they are.
 func TestDworkEscapes(t *testing.T) {
+	t.Parallel()
 	h := startHub(t, t.TempDir())
 	const evil = "\x1b]0;mine\a\x9b31m"
 	h.says("", 0, "create", "two words é")
@@ -337,6 +343,7 @@ func TestDworkEscapes(t *testing.T) {
 
 // TestOneLine: what a terminal would obey is shown; the rest stays.
 func TestOneLine(t *testing.T) {
+	t.Parallel()
 	for in, want := range map[string]string{
 		"plain é": "plain é", " two\nlines\n": "two; lines", "\x1b[2J": `\x1b[2J`, "a\x00b\xffc\u200e": `a\x00b\xffc\u200e`, "\ufffd": "\ufffd", "tab\there": `tab\there`,
 	} {

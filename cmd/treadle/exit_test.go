@@ -20,6 +20,7 @@ import (
 
 // TestExitTable: the table of the operations page and that of the help are the program's.
 func TestExitTable(t *testing.T) {
+	t.Parallel()
 	text, err := page("operations")
 	if err != nil {
 		t.Fatal(err)
@@ -43,6 +44,7 @@ func TestExitTable(t *testing.T) {
 
 // TestExitOf: each kind of error has its exit code, and its reason in JSON.
 func TestExitOf(t *testing.T) {
+	t.Parallel()
 	f := func(err error, code int, reason string) {
 		t.Helper()
 		if gotCode, gotReason := exitOf(err); gotCode != code || gotReason != reason {
@@ -71,6 +73,7 @@ func TestExitOf(t *testing.T) {
 
 // TestExitOfAnswers: the program's exit code says what a server has answered, and with --json its error is one object.
 func TestExitOfAnswers(t *testing.T) {
+	t.Parallel()
 	type answer struct {
 		status int
 		body   string
@@ -121,6 +124,7 @@ func TestExitOfAnswers(t *testing.T) {
 
 // TestExitOfSocket: a socket of another user is exit code 5, a program that is none of ours 3.
 func TestExitOfSocket(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
 	if err != nil {

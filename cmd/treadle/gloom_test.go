@@ -167,6 +167,7 @@ func TestGloomWorkSignals(t *testing.T) {
 }
 
 func TestGloomWorkArguments(t *testing.T) {
+	t.Parallel()
 	f := func(args string, command string) {
 		t.Helper()
 		c, err := parse(t, append([]string{"gloom", "work"}, strings.Fields(args)...)...)

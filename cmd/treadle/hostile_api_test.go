@@ -109,7 +109,8 @@ func (s *attack) refused() {
 	all.Wait()
 }
 
-// hangUps has very many workers ask for jobs and hang up, while jobs come. No job may be lost, or stay with any of them.
+// hangUps has very many workers ask for jobs and hang up, while jobs come. No job may be lost, or stay with any of
+// them.
 func (s *attack) hangUps() {
 	const queue, jobs = "hung up", 500
 	reserve := whole("/api/v1/reserve", `{"queues":["`+queue+`"],"jobs":10,"wait":"1m","lease":"1s"}`)
@@ -184,8 +185,8 @@ func (s *attack) unended() {
 	}
 }
 
-// longPolls has more workers wait for a job than the API has places for, and leave. The port answers probes meanwhile, and
-// the API answers when they have left.
+// longPolls has more workers wait for a job than the API has places for, and leave. The port answers probes meanwhile,
+// and the API answers when they have left.
 func (s *attack) longPolls() {
 	reserve := whole("/api/v1/reserve", `{"queues":["polled"],"wait":"1m"}`)
 	var open []net.Conn

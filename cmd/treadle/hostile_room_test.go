@@ -18,6 +18,7 @@ import (
 // uses little more memory than the backlog.
 func TestMemoryPressure(t *testing.T) {
 	longFor(t)
+	t.Parallel()
 	const jobs, workload, limit = 80_000, 1 << 10, 64 << 20
 	s := startAttack(t, limit-hostileLimit)
 	s.withProbes(func() {
@@ -42,6 +43,7 @@ func TestMemoryPressure(t *testing.T) {
 // TestServerFullDisk: on a disk that fills up the server refuses new jobs before writes fail, goes on with everything
 // else, and keeps all acknowledged jobs.
 func TestServerFullDisk(t *testing.T) {
+	t.Parallel()
 	const size, free = 384 << 20, 256 << 20 // the rest is for what the journal still has to write
 	dir := t.TempDir()
 	disk := func(then string) []string { // a file system that nobody else sees, gone with the server

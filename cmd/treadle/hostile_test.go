@@ -187,6 +187,7 @@ func (s *attack) files(n int) int {
 // protocol's probe beside each attack, to compare two builds; -parallel 1 then makes one attack at a time.
 func TestHostile(t *testing.T) {
 	longFor(t)
+	t.Parallel()
 	var mu sync.Mutex
 	waits := fmt.Sprintf("longest waits in ms, %d times as much as in every test run:", *hostileScale)
 	t.Cleanup(func() { t.Log(waits) })
@@ -217,6 +218,7 @@ func TestHostile(t *testing.T) {
 // TestFewDescriptors: a server with hardly any descriptors turns new connections away, keeps its open connections, and
 // takes new ones when others have left.
 func TestFewDescriptors(t *testing.T) {
+	t.Parallel()
 	s := &attack{t: t, socket: filepath.Join(t.TempDir(), "s"), worst: map[string]time.Duration{}}
 	s.server = startCommand(t, false, "sh", "-c", "ulimit -n 200; GOMEMLIMIT="+strconv.Itoa(hostileLimit)+" exec "+binary+" serve --periodic unix://"+s.socket+
 		" --gloom-masters off --gloom-slaves off --dwork off --kts46 off --kts46-json off --http off --data none")
@@ -277,6 +279,7 @@ func (s *attack) descriptors() int {
 // TestTermUnderLoad sends SIGTERM while clients submit as fast as they can: the server exits 0, and all acknowledged
 // jobs are there after the next start.
 func TestTermUnderLoad(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "s")
 	args := []string{"--data", filepath.Join(dir, "data"), "--drain", "2s"}

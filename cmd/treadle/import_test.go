@@ -88,6 +88,7 @@ func (c beanstalkClient) asks(pairs ...string) (last client.BeanstalkReply) {
 // TestImportBeanstalkd: the jobs of a running beanstalkd are counted, and nothing changes; then they are moved with
 // their priorities, times, delays and states, and none of what a worker has.
 func TestImportBeanstalkd(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"beanstalkd", "treadle"} {
 		t.Run(kind, func(t *testing.T) {
 			var from string
@@ -156,6 +157,7 @@ func moved(t *testing.T, to string) {
 
 // TestImportRefusals: what keeps jobs from being moved is said, and they stay where they are.
 func TestImportRefusals(t *testing.T) {
+	t.Parallel()
 	_, from := serveBeanstalk(t)
 	_, to := serveBeanstalk(t, "--beanstalk-max-job", "10")
 	old := dialBeanstalk(t, from)

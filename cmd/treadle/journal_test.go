@@ -110,6 +110,7 @@ func TestJournalInUse(t *testing.T) {
 
 // TestJournalNewer: no command changes the data directory of a newer program.
 func TestJournalNewer(t *testing.T) {
+	t.Parallel()
 	s := newStore(t)
 	p, _ := s.serve()
 	p.stop()
@@ -136,6 +137,7 @@ func TestJournalNewer(t *testing.T) {
 // TestJournalMoves: what one server held, another has after export and import, to the
 // byte; an import takes all or nothing.
 func TestJournalMoves(t *testing.T) {
+	t.Parallel()
 	s := newStore(t)
 	p, u := s.serve()
 	u.gets("", "submit echo now -w \xff\xfebytes")
@@ -166,6 +168,7 @@ func TestJournalMoves(t *testing.T) {
 // TestPeriodicDump: a dump file that the original server wrote, in its bytes, is
 // loaded, and is on disk when load comes back.
 func TestPeriodicDump(t *testing.T) {
+	t.Parallel()
 	jobs := []string{
 		"\x04echo\x05first\x00\x00\x00\x05hello\x00\x00\x00\x00\x6b\x01\x02\x03\x00",
 		"\x04echo\x06second\x00\x00\x00\x00\x00\x00\x00\x00\x6b\x01\x02\x04\x01\x00\x00\x00\x05",
@@ -195,6 +198,7 @@ func TestPeriodicDump(t *testing.T) {
 // TestJournalDamaged: a server does not start on a damaged store, and says where it is
 // damaged and what to do; the repair keeps the rest and the old store.
 func TestJournalDamaged(t *testing.T) {
+	t.Parallel()
 	s := newStore(t)
 	p, u := s.serve()
 	// With the function itself these are five records.
@@ -231,6 +235,7 @@ func TestJournalDamaged(t *testing.T) {
 // TestWriteErrorExit: a disk that takes no more ends the server at once with the
 // reason and exit code 3; it has not acknowledged what it could not write.
 func TestWriteErrorExit(t *testing.T) {
+	t.Parallel()
 	s := newStore(t)
 	p, u := s.serve()
 	u.gets("", "submit f kept")
@@ -250,6 +255,7 @@ func TestWriteErrorExit(t *testing.T) {
 // TestSuccessorWaits: a server that starts while its killed predecessor still has the
 // directory waits for it to end.
 func TestSuccessorWaits(t *testing.T) {
+	t.Parallel()
 	s := newStore(t)
 	dying, _ := s.serve()
 	kill := time.AfterFunc(500*time.Millisecond, func() { _ = dying.Process.Kill() })

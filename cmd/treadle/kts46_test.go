@@ -59,6 +59,7 @@ func (s *scheduler) ask(format string, args ...any) (string, error) {
 
 // TestKts46Commands uses every command of treadle kts46 as a user does.
 func TestKts46Commands(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := startScheduler(t, dir)
 	s.says("PROJECT  JOB  DONE  TOTAL\n", 0, "status")
@@ -154,6 +155,7 @@ func (s *scheduler) simulate(steps int, done, sure *int) {
 // TestKts46Kill does a job with a server that is killed again and again: no step is done
 // twice after its end was acknowledged, none is left out, and the statistics are last.
 func TestKts46Kill(t *testing.T) {
+	t.Parallel()
 	const steps, least = 300, 4
 	random := rand.New(rand.NewPCG(46, 0))
 	dir := t.TempDir()

@@ -130,6 +130,7 @@ func languageFaults(file, source string) (faults []string) {
 // TestLanguage holds the comments and names of all Go files to the project's language. Generated files are as their
 // generator writes them, and this file says the words that it refuses.
 func TestLanguage(t *testing.T) {
+	t.Parallel()
 	eachGoFile(t, func(file, source string) []string {
 		if strings.HasSuffix(file, ".pb.go") || path.Base(file) == "language_test.go" {
 			return nil
@@ -140,6 +141,7 @@ func TestLanguage(t *testing.T) {
 
 // TestLanguageFaults shows the lint each pattern that it refuses.
 func TestLanguageFaults(t *testing.T) {
+	t.Parallel()
 	for source, want := range map[string]string{
 		"// What is left.\nvar x int":                              `begins with "What"`,
 		"// f tells whoever asks.\nfunc f() {}":                    `says "whoever"`,

@@ -125,6 +125,7 @@ func eachGoFile(t *testing.T, check func(file, source string) (faults []string))
 func TestLayers(t *testing.T) { eachGoFile(t, layerFaults) }
 
 func TestTopLevel(t *testing.T) {
+	t.Parallel()
 	entries, err := os.ReadDir(root)
 	if err != nil {
 		t.Fatal(err)
@@ -219,6 +220,7 @@ func within(p string, parents ...string) bool {
 
 // TestLayersCanFail shows each rule broken once.
 func TestLayersCanFail(t *testing.T) {
+	t.Parallel()
 	f := func(file, source, want string) {
 		t.Helper()
 		faults := layerFaults(file, source)

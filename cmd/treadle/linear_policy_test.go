@@ -148,6 +148,7 @@ func (r *polRound) kill() {
 // leases that outlive the servers. The rules of the judge are those of polSite.judge. Everything follows from answers
 // and from what is kept in the end.
 func TestLinearizablePolicies(t *testing.T) {
+	t.Parallel()
 	s := &polSite{linSite: &linSite{dir: t.TempDir()}, began: time.Now(), config: config(t, polRules),
 		kills: make(map[int]int64), starts: make(map[int]int64), cron: make(map[string][2]time.Time)}
 	random := rand.New(rand.NewPCG(*linearSeed, 4))

@@ -117,6 +117,7 @@ func (r *linRound) note(part string, call int64, o linOp, output string, err err
 // submit, run, grab, done, fail, delay, remove, STATUS and those on tasks, while workers leave with their jobs. After a
 // kill and a start acknowledged changes are there, and each other change has happened or has not.
 func TestLinearizable(t *testing.T) {
+	t.Parallel()
 	site := &linSite{dir: t.TempDir()}
 	random := rand.New(rand.NewPCG(*linearSeed, 3))
 	var last *linRound

@@ -24,6 +24,7 @@ func operated(t *testing.T, more ...string) (server *process, operator, client u
 // TestQueueList: queue list shows the queues of all protocols, with --json an object on each line, and queue show one
 // of them with its policy, or a policy alone.
 func TestQueueList(t *testing.T) {
+	t.Parallel()
 	server, o, u := operated(t)
 	o.gets(`QUEUE +WORKERS +READY +DELAYED +RUNNING +LOCKED +WAITING +FAILED +DONE +PAUSED\n`, "queue list")
 	o.gets(``, "queue list --json")
@@ -57,6 +58,7 @@ func TestQueueList(t *testing.T) {
 
 // TestConn: connections are shown with what they do, and closed by their ids.
 func TestConn(t *testing.T) {
+	t.Parallel()
 	server, o, u := operated(t)
 	start(t, true, "-H", u.host, "work", "f", "--", "cat")
 	row := regexp.MustCompile(`(?m)^(\S+) +periodic +worker +unix:\S+ +\S+ +\S+ +0 +\d+ +0 +f$`)
@@ -79,6 +81,7 @@ func TestConn(t *testing.T) {
 // TestWatch: --watch shows a list again and again until an interrupt. Off a terminal the lists follow each other; a
 // terminal is cleared before each.
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	server, o, u := operated(t)
 	watching := start(t, true, "-H", o.host, "queue", "list", "--json", "--watch=100ms")
 	u.gets("", "submit f 1")

@@ -19,6 +19,7 @@ func cgroups(files ...string) fstest.MapFS {
 }
 
 func TestCgroupMemory(t *testing.T) {
+	t.Parallel()
 	f := func(want int64, files ...string) {
 		t.Helper()
 		if got := cgroupMemory(cgroups(files...)); got != want {
@@ -88,6 +89,7 @@ func TestMemorySize(t *testing.T) {
 
 // TestMemorySizeRefused: values that cannot work are refused with their reason.
 func TestMemorySizeRefused(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"81%": "not from 1 to 80 percent", "0%": "not from 1 to", "-5%": "not from 1 to", "x%": "not from 1 to",
 		"63MiB": "at least 64MiB", "much": "is not a size", "-1": "is not a size",

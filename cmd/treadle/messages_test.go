@@ -361,6 +361,7 @@ func rewriteEntries(page string, lacks, old []string) string {
 // the errors of commands with the headings of the troubleshooting page. -docs.rewrite writes the list anew, renames the
 // entries of reworded messages, and adds an empty entry for each new message.
 func TestDocsMessages(t *testing.T) {
+	t.Parallel()
 	all, literals := everyMessage(t)
 	page, err := page("troubleshooting")
 	if err != nil {

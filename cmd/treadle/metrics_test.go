@@ -115,6 +115,7 @@ func metricsList(all []metric) string {
 // TestDocsMetrics: the page has each metric of a server with its help text, and what treadle print writes uses no
 // other.
 func TestDocsMetrics(t *testing.T) {
+	t.Parallel()
 	all := metricsOf(t, scraped(t))
 	text, err := page("metrics")
 	if err != nil {
@@ -156,6 +157,7 @@ func TestDocsMetrics(t *testing.T) {
 
 // TestAlertsSay: each alert has a severity and a summary, and says what to do and where to read more.
 func TestAlertsSay(t *testing.T) {
+	t.Parallel()
 	text, _, _ := treadle(t, "", "print", "alerts")
 	alerts := strings.Split(text, "      - alert: ")[1:]
 	if len(alerts) < 15 {
@@ -176,6 +178,7 @@ func TestAlertsSay(t *testing.T) {
 
 // TestBoardIntervals: rates of the board fit the scrape interval, and its panels have numbers and places of their own.
 func TestBoardIntervals(t *testing.T) {
+	t.Parallel()
 	text, _, _ := treadle(t, "", "print", "grafana")
 	var board struct {
 		Panels []struct {
@@ -208,6 +211,7 @@ func TestBoardIntervals(t *testing.T) {
 
 // TestHealth: the command says what /readyz says, with an exit code for scripts.
 func TestHealth(t *testing.T) {
+	t.Parallel()
 	s := serveEverywhere(t, "127.0.0.1:0", filepath.Join(t.TempDir(), "s"))
 	f := func(code int, stdout, stderr string, args ...string) {
 		t.Helper()

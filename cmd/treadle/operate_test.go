@@ -26,6 +26,7 @@ func quiet(socket string, more ...string) []string {
 // TestDataIsNamed: the log names the directory so that it is found from elsewhere. A second server on it says
 // at once that it waits, and for whom, and has it when that has ended.
 func TestDataIsNamed(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	begin := func(socket string) *process {
 		cmd := exec.Command(binary, quiet(filepath.Join(dir, socket), "--data", "data")...)
@@ -50,6 +51,7 @@ func TestDataIsNamed(t *testing.T) {
 
 // TestHangup: SIGHUP does not end a server without a file, which reads its variables again.
 func TestHangup(t *testing.T) {
+	t.Parallel()
 	p := serve(t, filepath.Join(t.TempDir(), "s"))
 	for range 2 {
 		p.signal(syscall.SIGHUP)
@@ -61,6 +63,7 @@ func TestHangup(t *testing.T) {
 // TestOpenAddressesAreNamed: one line says which addresses other hosts reach, and that anybody there may stop
 // the server, if so; there is none when only this host does.
 func TestOpenAddressesAreNamed(t *testing.T) {
+	t.Parallel()
 	f := func(want string, more ...string) {
 		t.Helper()
 		p := start(t, false, quiet(filepath.Join(t.TempDir(), "s"), append([]string{"--data", "none"}, more...)...)...)
@@ -88,6 +91,7 @@ func TestOpenAddressesAreNamed(t *testing.T) {
 
 // TestProfiles: Go's profiles are served with --pprof on.
 func TestProfiles(t *testing.T) {
+	t.Parallel()
 	for setting, want := range map[string]int{"off": 404, "on": 200} {
 		p := start(t, false, quiet(filepath.Join(t.TempDir(), "s"), "--data", "none", "--http", "127.0.0.1:0", "--pprof", setting)...)
 		_, address, _ := strings.Cut(p.until("protocol=http"), "address=")
@@ -106,6 +110,7 @@ func TestProfiles(t *testing.T) {
 
 // TestFullDiskIsSaid: a client that submits is told in both framings that the disk is full, and /readyz says so too.
 func TestFullDiskIsSaid(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	socket, dump := filepath.Join(dir, "s"), config(t, "\x00\x00\x00\x00\x00\x00\x00\x01\x01f\x01n\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00")
 	p := start(t, false, quiet(socket, "--data", filepath.Join(dir, "data"), "--min-free", "8000000000g", "--http", "127.0.0.1:0")...)

@@ -77,6 +77,7 @@ func (b *bulkServer) changes() []client.JobsChange {
 
 // TestBulk: a change of all jobs that a filter means is counted first, and is made only when that is confirmed.
 func TestBulk(t *testing.T) {
+	t.Parallel()
 	b := newBulkServer(t)
 	done := client.Operation{Operation: "7", Verb: "retry", State: "done", Matched: 12, Changed: 12}
 	f := func(m client.JobsMatched, o client.Operation, code int, out, errs string, changed bool, args ...string) {
@@ -115,6 +116,7 @@ func TestBulk(t *testing.T) {
 
 // TestBulkAsks: on a terminal the command asks, and of many jobs it wants their number.
 func TestBulkAsks(t *testing.T) {
+	t.Parallel()
 	b := newBulkServer(t)
 	f := func(matched int, question, answer string, code int, out string) {
 		t.Helper()
@@ -150,6 +152,7 @@ func TestBulkAsks(t *testing.T) {
 
 // TestBulkCancel: an interrupt cancels the operation, and the command says how far it came.
 func TestBulkCancel(t *testing.T) {
+	t.Parallel()
 	b := newBulkServer(t)
 	b.become(client.JobsMatched{Matched: 100}, client.Operation{Operation: "7", State: "running", Of: 100, Looked: 50, Matched: 50, Changed: 41})
 	var out, errs bytes.Buffer
@@ -173,6 +176,7 @@ func TestBulkCancel(t *testing.T) {
 
 // TestJobStory finds jobs, shows them, changes them one by one and by a filter, and reads of it in the audit.
 func TestJobStory(t *testing.T) {
+	t.Parallel()
 	server, o, u := operated(t)
 	for n := range 5 {
 		u.gets("", fmt.Sprintf("submit mail.a %d -w hello%d", n, n))

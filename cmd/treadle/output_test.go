@@ -16,6 +16,7 @@ import (
 )
 
 func TestStatusTable(t *testing.T) {
+	t.Parallel()
 	now := time.Unix(1_000_000, 0)
 	f := func(rows []client.Queue, want string) {
 		t.Helper()
@@ -58,6 +59,7 @@ func TestStatusTable(t *testing.T) {
 }
 
 func TestStatusJSON(t *testing.T) {
+	t.Parallel()
 	f := func(rows []client.Queue, want string) {
 		t.Helper()
 		var got bytes.Buffer
@@ -77,6 +79,7 @@ func TestStatusJSON(t *testing.T) {
 
 // TestStatusChoice: rows are sorted by name, and functions without workers and jobs are shown with --all only.
 func TestStatusChoice(t *testing.T) {
+	t.Parallel()
 	failed := int64(1)
 	rows := func() []client.Queue {
 		return []client.Queue{{Func: "b", Jobs: 1}, {Func: "empty"}, {Func: "a", Workers: 1}, {Func: "B", Jobs: 1}, {Func: "c", Failed: &failed}}
@@ -97,6 +100,7 @@ func TestStatusChoice(t *testing.T) {
 
 // TestReplaceFile: a dump that fails leaves the older file as it was, and no other file.
 func TestReplaceFile(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "jobs.dump")
 	write := func(text string, err error) error {
@@ -154,6 +158,7 @@ func TestReplaceFile(t *testing.T) {
 
 // TestSized: a stream without a size is spooled; a file is loaded from where it stands.
 func TestSized(t *testing.T) {
+	t.Parallel()
 	f := func(what string, r io.Reader, want string) {
 		t.Helper()
 		file, size, err := sized(r)
@@ -194,6 +199,7 @@ func TestSized(t *testing.T) {
 
 // TestLogSpellsTimes: the log has times as flags are written, 5m instead of 5m0s, and JSON has numbers.
 func TestLogSpellsTimes(t *testing.T) {
+	t.Parallel()
 	for format, want := range map[string]string{"text": " drain=5m frame=1m30s max-frame=64MiB\n", "json": `"drain":300000000000,"frame":90000000000,"max-frame":67108864}` + "\n"} {
 		var b strings.Builder
 		newLog(&b, levelOf("info"), format).Info("m", "drain", 5*time.Minute, "frame", 90*time.Second, "max-frame", journal.Size(64<<20))

@@ -11,6 +11,7 @@ import (
 
 // TestPeriodicdArgs: the flags and variables of the original's server, and the flags of treadle serve behind them.
 func TestPeriodicdArgs(t *testing.T) {
+	t.Parallel()
 	f := func(args, env string, want ...string) {
 		t.Helper()
 		got, err := periodicdArgs(strings.Fields(args), func(name string) string {

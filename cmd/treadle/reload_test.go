@@ -74,6 +74,7 @@ func TestUnknownVariable(t *testing.T) {
 
 // TestConfigCheck: everything that is wrong is named in its line, with the nearest setting.
 func TestConfigCheck(t *testing.T) {
+	t.Parallel()
 	f := func(text string, wants ...string) {
 		t.Helper()
 		path := config(t, text)
@@ -101,6 +102,7 @@ func TestConfigCheck(t *testing.T) {
 // TestConfigBounds: a file of a size or with a number of keys that would take minutes is refused, and one with as
 // many cron entries as there may be is read.
 func TestConfigBounds(t *testing.T) {
+	t.Parallel()
 	f := func(text, want string) {
 		t.Helper()
 		values, faults := parseConfig("FILE", []byte(text), []string{queueTable, cronTable})
@@ -129,6 +131,7 @@ func TestConfigBounds(t *testing.T) {
 
 // TestConfigDefaults: the printed file has each setting, in a comment or with its default.
 func TestConfigDefaults(t *testing.T) {
+	t.Parallel()
 	text, _, code := treadle(t, "", "config", "defaults")
 	if code != 0 {
 		t.Fatalf("exit code %d", code)
@@ -159,6 +162,7 @@ func TestConfigDefaults(t *testing.T) {
 
 // TestConfigShow: a file's settings are shown with their sources, without passwords.
 func TestConfigShow(t *testing.T) {
+	t.Parallel()
 	file := config(t, "kts46-mongodb = \"mongodb://ana:secret@h:1/\"\nmax-frame = 3000000\ngloom-masters = \"off\"\n")
 	out, errs, code := treadle(t, "", "config", "show", "--json", "--config", file)
 	if code != 0 || errs != "" || strings.Contains(out, "secret") {
@@ -213,6 +217,7 @@ func (r *reloaded) write(text string) {
 
 // TestReload: all that may change does, and is told; a connection stays.
 func TestReload(t *testing.T) {
+	t.Parallel()
 	r := serveFile(t, "drain = \"20s\"\n[queue.a]\nretries = 1\n[queue.b]\nretries = 2\n[[cron]]\nname = \"old\"\nschedule = \"@yearly\"\nqueue = \"q\"\n[[cron]]\nname = \"stays\"\nschedule = \"@yearly\"\nqueue = \"q\"\nworkload = \"w\"\n")
 	socket := filepath.Join(filepath.Dir(r.host), "s")
 	connection, err := client.Dial(patient(t), "unix://"+socket, client.Options{})
@@ -256,6 +261,7 @@ queue."c" +"" +retries=4
 
 // TestReloadRefused: what cannot change, and a file that is wrong, leave everything as it was.
 func TestReloadRefused(t *testing.T) {
+	t.Parallel()
 	const before = "drain = \"20s\"\n[queue.a]\nretries = 1\n"
 	r := serveFile(t, before)
 	f := func(text, says string) {
@@ -293,6 +299,7 @@ func (l *lineCount) Write(p []byte) (int, error) {
 
 // TestHangupStorm: a thousand SIGHUPs during a reload are one more.
 func TestHangupStorm(t *testing.T) {
+	t.Parallel()
 	c, err := parseServe([]string{"serve"})
 	if err != nil {
 		t.Fatal(err)

@@ -104,6 +104,7 @@ func patient(t *testing.T) context.Context {
 // TestServer uses the built server and stops it with SIGTERM: a client that awaits a
 // result gets it, the sockets are gone and the exit code is 0.
 func TestServer(t *testing.T) {
+	t.Parallel()
 	ctx := patient(t)
 	socket := filepath.Join(t.TempDir(), "s")
 	s := serveEverywhere(t, "127.0.0.1:0", socket)
@@ -155,6 +156,7 @@ func TestServer(t *testing.T) {
 // TestServerKilled: after kill -9, with peers connected, the next server has the same
 // port and the same socket at once.
 func TestServerKilled(t *testing.T) {
+	t.Parallel()
 	ctx := patient(t)
 	socket := filepath.Join(t.TempDir(), "s")
 	s := serveEverywhere(t, "127.0.0.1:0", socket)

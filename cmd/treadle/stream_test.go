@@ -13,6 +13,7 @@ import (
 
 // TestCRC is a day in the framing of 2019.
 func TestCRC(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	socket, dump := filepath.Join(dir, "s"), filepath.Join(dir, "jobs.dump")
 	serve(t, socket, "--periodic-crc", "2026")
@@ -83,6 +84,7 @@ func (u user) eventually(want, args string) {
 // TestLockNames: of three jobs and three threads two run at a time, and the one
 // that waits does not keep its thread.
 func TestLockNames(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	socket, fifo := filepath.Join(dir, "s"), filepath.Join(dir, "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
@@ -114,6 +116,7 @@ func TestLockNames(t *testing.T) {
 // TestRelaySlow: a command's output waits for a slow receiver, all of it, however long after the command's end: the
 // time for what the command has left behind is over here at once.
 func TestRelaySlow(t *testing.T) {
+	t.Parallel()
 	var got strings.Builder
 	var r *relay
 	r, err := newRelay(time.Nanosecond, func(b []byte) {
@@ -138,6 +141,7 @@ func TestRelaySlow(t *testing.T) {
 // TestRelayLeftBehind: a process that the command has left behind and that holds
 // its output open is not waited for, whether it prints or not.
 func TestRelayLeftBehind(t *testing.T) {
+	t.Parallel()
 	r, err := newRelay(10*time.Millisecond, func([]byte) {})
 	if err != nil {
 		t.Fatal(err)

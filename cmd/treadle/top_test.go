@@ -78,6 +78,7 @@ func column(lines []string) (names []string) {
 
 // TestTop presses the keys of treadle top on a terminal, and looks at its frames. It leaves the terminal as it was.
 func TestTop(t *testing.T) {
+	t.Parallel()
 	server, o, u := operated(t)
 	for _, job := range []string{"alpha 1", "beta 1", "beta 2", "gamma 1 --later 1h"} {
 		u.gets("", "submit "+job)
@@ -199,6 +200,7 @@ func TestTop(t *testing.T) {
 
 // TestTopOnce: --once prints a frame without a terminal and its sequences; without it a terminal is needed.
 func TestTopOnce(t *testing.T) {
+	t.Parallel()
 	server, o, u := operated(t)
 	u.gets("", "submit f 1")
 	o.gets(`treadle  .*  up .*  ok\njobs +1 ready .*\nrates +0 submitted .*\njournal .*\nmemory .*\n\nQUEUE +READY .*\nf +1 +0 +0 +0 +.* +0 +0 +0 +0 +-\n`, "top --once")
@@ -213,6 +215,7 @@ func TestTopOnce(t *testing.T) {
 
 // TestTopRates: rates are those between two looks at the same server; queues that the server sums are one line.
 func TestTopRates(t *testing.T) {
+	t.Parallel()
 	v := &topView{sort: "submitted"}
 	queue := func(name string, ready int, submitted, done uint64) client.QueueOverview {
 		q := client.QueueOverview{Submitted: submitted, Finished: done}

@@ -13,6 +13,7 @@ import (
 
 // TestHelpTopics: help lists the topics, prints each as it is written, and names the nearest ones to a typo.
 func TestHelpTopics(t *testing.T) {
+	t.Parallel()
 	list, _, code := treadle(t, "", "help")
 	for _, topic := range topics {
 		text, err := page(topic)
@@ -43,6 +44,7 @@ func TestHelpTopics(t *testing.T) {
 
 // TestHelpFinds: help TEXT prints the entry of a message that is pasted with its values, and of a setting by its name.
 func TestHelpFinds(t *testing.T) {
+	t.Parallel()
 	f := func(typed, want string) {
 		t.Helper()
 		out, errs, code := treadle(t, "", append([]string{"help"}, strings.Split(typed, "|")...)...)
@@ -70,6 +72,7 @@ func TestHelpFinds(t *testing.T) {
 
 // TestHelpPager: at a terminal a page goes through PAGER, and is printed without one.
 func TestHelpPager(t *testing.T) {
+	t.Parallel()
 	f := func(pager, begins string, want int) {
 		t.Helper()
 		master, terminal := openTerminal(t)

@@ -14,6 +14,7 @@ import (
 
 // TestTypos: a usage error is one line with the remedy, and exit code 2.
 func TestTypos(t *testing.T) {
+	t.Parallel()
 	f := func(says string, args ...string) {
 		t.Helper()
 		out, errs, code := treadle(t, "", args...)
@@ -99,6 +100,7 @@ func TestTypos(t *testing.T) {
 
 // TestHelpAndVersion: they are found under the words that other programs have for them.
 func TestHelpAndVersion(t *testing.T) {
+	t.Parallel()
 	same := func(a, b string) {
 		t.Helper()
 		wantOut, wantErrs, wantCode := treadle(t, "", strings.Fields(a)...)
@@ -120,6 +122,7 @@ func TestHelpAndVersion(t *testing.T) {
 
 // TestSpans: times are written in the same ways everywhere.
 func TestSpans(t *testing.T) {
+	t.Parallel()
 	f := func(text string, want time.Duration, spelled string) {
 		t.Helper()
 		got, err := parseSpan(text)
@@ -210,6 +213,7 @@ func TestRefusals(t *testing.T) {
 
 // TestDistance: a typo is near, another word is not.
 func TestDistance(t *testing.T) {
+	t.Parallel()
 	for _, f := range []struct {
 		a, b string
 		want int

@@ -10,6 +10,7 @@ import (
 
 // TestWorkDataLines: the convention of the original's periodic-run --work-data, however the output is cut.
 func TestWorkDataLines(t *testing.T) {
+	t.Parallel()
 	f := func(out string, want []string, result string) {
 		t.Helper()
 		for size := 1; size <= len(out)+1; size++ {
@@ -42,6 +43,7 @@ func TestWorkDataLines(t *testing.T) {
 // TestWorkData: treadle run --data prints what a command of treadle work --work-data sends, and its result; without --
 // before the command, too. A command that fails sends no result.
 func TestWorkData(t *testing.T) {
+	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
 	serve(t, socket)
 	u := user{t, socket}
@@ -65,6 +67,7 @@ test "$1" != bad
 
 // TestLaterLine: the last line of standard error puts a job off only when that was asked for.
 func TestLaterLine(t *testing.T) {
+	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
 	serve(t, socket)
 	u := user{t, socket}

@@ -18,6 +18,7 @@ import (
 // TestWorkSaysWhatItDoes: where it waits, which limit holds, a line for each job when asked, and how many it
 // finishes after the first signal.
 func TestWorkSaysWhatItDoes(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	socket, fifo := filepath.Join(dir, "s"), filepath.Join(dir, "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
@@ -70,6 +71,7 @@ func TestWorkSaysWhatItDoes(t *testing.T) {
 // unless --timeout says otherwise; then it is said that the result comes too late.
 func TestWorkEndsOnTime(t *testing.T) {
 	longFor(t)
+	t.Parallel()
 	for _, framing := range []string{"auto", "2018"} {
 		t.Run(framing, func(t *testing.T) {
 			t.Parallel()
@@ -117,6 +119,7 @@ func worksOnTime(t *testing.T, framing string) {
 
 // TestWorkLimits: jobs of other protocols have no time-out, which a Treadle shows and another server cannot.
 func TestWorkLimits(t *testing.T) {
+	t.Parallel()
 	f := func(timeout time.Duration, own int32, says bool, limit, given time.Duration) {
 		t.Helper()
 		p := &workers{workCmd: &workCmd{Timeout: timeout}}
@@ -137,6 +140,7 @@ func TestWorkLimits(t *testing.T) {
 // TestWorkNames: a name that a command would take for an option does not reach it, unless the command says where
 // options end; the environment has it in any case. One with a NUL byte reaches nobody.
 func TestWorkNames(t *testing.T) {
+	t.Parallel()
 	f := func(c child, name, script, want, fails string) {
 		t.Helper()
 		var out, errs bytes.Buffer
@@ -166,6 +170,7 @@ func TestWorkNames(t *testing.T) {
 
 // TestBackoff: failures in a row are each waited behind, twice as long, up to a limit; a success ends that.
 func TestBackoff(t *testing.T) {
+	t.Parallel()
 	var b backoff
 
 	b.after(t.Context(), true)
@@ -212,6 +217,7 @@ func TestWorkDoesNotSpin(t *testing.T) {
 
 // TestWholeLines: the lines of commands that run at once are not mixed.
 func TestWholeLines(t *testing.T) {
+	t.Parallel()
 	var out bytes.Buffer
 	l := newLines(&console{out: &out, err: &out}, 2)
 	var writers sync.WaitGroup
