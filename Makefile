@@ -22,7 +22,7 @@ SOAKFUZZ = 1h
 
 .POSIX:
 .NOTPARALLEL:
-.PHONY: help build run test race lint layers race-short check golden interop fuzz sim soak canary crash nightly bench bench-go bench-cmp bench-base peers proto proto-current clean
+.PHONY: help build run test long race lint layers race-short check golden interop fuzz sim soak canary crash nightly bench bench-go bench-cmp bench-base peers proto proto-current clean
 
 help: ## print this list
 	@echo 'usage: make TARGET [NAME=value]'
@@ -39,9 +39,15 @@ run: build ## build, then serve on the default addresses; settings in ARGS="..."
 
 # Many tests wait for time-outs and processes: more packages and tests at a time than processors keep the processors busy.
 # The simulation looks into the server at each step, which is in builds with the invariants tag alone.
-test: ## all tests and a short simulation; needs Go alone
-	$(GO) test -p 4 -parallel 8 ./...
+test: ## the tests and a short simulation; needs Go alone
+	$(GO) test -short -p 4 -parallel 8 ./...
 	$(GO) test -tags invariants ./fuzz/sim
+
+# The tests that -short leaves out or cuts short: TestLong holds the list against the source.
+LONG = TestBackwardEdges|TestClockSteps|TestConvertKilled|TestCorruptLog|TestCorruptTable|TestDisbatchTaskRunners|TestDworkKilled|TestEveryGloomAction|TestFaultAtEveryOperation|TestFlips|TestFlipsInManyLogs|TestFullDocuments|TestGraphBounds|TestHostile|TestHostileDisbatch|TestInvalidDocuments|TestKtsDefinitionsTakeNoMemory|TestLargeJobsAreLetGo|TestListText|TestLockOfNextHolder|TestLongLockLineIsDropped|TestLongestHold|TestLostSyncAtEveryOperation|TestManyClashes|TestMaxMemory|TestMemoryPressure|TestMillionJobs|TestMovedRef|TestNoLostWakeupFail|TestNoLostWakeupFlushed|TestNoLostWakeupLock|TestNoLostWakeupReserve|TestNoLostWakeupSleep|TestNoLostWakeupWatch|TestNoTaskIsClaimedTwice|TestOutgrown|TestPauseCut|TestPolicyHold|TestPowerLoss|TestRepairFails|TestRepeatedPredecessorCost|TestSixthProtocol|TestThousand|TestTornAndZeroedTails|TestWorkEndsOnTime
+LONG_IN = ./cmd/treadle ./loop/... ./sched
+long: ## the tests in the length that -short spares
+	$(GO) test -p 4 -parallel 8 -run '^($(LONG))$$' $(LONG_IN)
 
 race: ## all tests with the race detector and the invariants checked; needs a C compiler
 	CGO_ENABLED=1 $(GO) test -race -timeout 1h -tags invariants ./...
@@ -58,10 +64,12 @@ layers: ## the test of who may import whom
 	@$(GO) test -list Layer ./cmd/treadle | grep '^Test' >/dev/null || { echo "./cmd/treadle has no layers test, or does not build"; exit 1; }
 	$(GO) test -count=1 -run Layer ./cmd/treadle
 
-race-short: ## the short tests with the race detector and the invariants checked
-	CGO_ENABLED=1 $(GO) test -race -short -tags invariants ./...
+# The tests of cmd/treadle and bench start programs, which are built without the detector: it would make them slow and find
+# nothing.
+race-short: ## the short tests with the race detector and the invariants checked, but for those of programs
+	CGO_ENABLED=1 $(GO) test -race -short -tags invariants $$($(GO) list ./... | grep -v -e /cmd/treadle -e /bench$$)
 
-check: lint layers proto-current race-short interop fuzz ## what CI runs after the tests: lint, layers, generated code, short race, interop, FUZZTIME=4s of each fuzz target
+check: lint layers proto-current long race-short interop fuzz ## what CI runs after the tests: lint, layers, generated code, long tests, short race, interop, FUZZTIME=4s of each fuzz target
 
 golden: ## rewrite the golden transcripts of ./loop, ./loop/dwork, ./loop/kts46 and ./loop/disbatch/web, and loop/admin/openapi.json; read the diff before you keep it
 	$(GO) test ./loop ./loop/dwork ./loop/kts46 ./loop/disbatch/web -run Golden -args -rewrite

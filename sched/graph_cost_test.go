@@ -65,6 +65,9 @@ func TestRepeatedPredecessor(t *testing.T) {
 // TestRepeatedPredecessorCost checks that an edge between a task with very many predecessors and
 // one with very many successors can be named again and again at the cost of other edges.
 func TestRepeatedPredecessorCost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds of a processor")
+	}
 	const n = 200_000 // a quadratic time would be minutes
 	x := newGraphSched(t)
 	done := make(chan struct{})

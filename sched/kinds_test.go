@@ -85,6 +85,9 @@ func TestNamedClash(t *testing.T) {
 // TestManyClashes checks that no job is looked for behind very many ready jobs that clash. The job
 // is found when the peer has ended enough of those that it holds.
 func TestManyClashes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds of a processor")
+	}
 	x := newTestSched(t, Options{Rules: testRules})
 	master, p := x.peer(), x.skilled(Named, "f")
 	const many = maxClashes + 2

@@ -198,6 +198,9 @@ func TestKeptRefAfterRestart(t *testing.T) {
 // TestMovedRef: the reference that a job had before it was moved finds it, however often it was moved, as long as the
 // moves are remembered. After a restart it finds nothing.
 func TestMovedRef(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds of a processor")
+	}
 	x, kept := newOperated(t, 8)
 	x.submit("a", "j")
 	refs := []JobRef{x.refOf("a", "j")}

@@ -284,6 +284,9 @@ func TestListReused(t *testing.T) {
 // TestListText: the text of a large job is searched a part under each hold of the lock, also where two parts meet. A
 // job that is replaced meanwhile is searched from its start.
 func TestListText(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds of a processor")
+	}
 	x := newTestSched(t, Options{})
 	const size = 64 << 20
 	text := "two words"

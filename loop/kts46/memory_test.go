@@ -40,6 +40,9 @@ func wantHeap(t *testing.T, when string, before int) {
 // TestKtsDefinitionsTakeNoMemory adds many large definitions. Only the journal has their texts, and a start parses
 // none.
 func TestKtsDefinitionsTakeNoMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds of a processor")
+	}
 	if raceDetector {
 		t.Skip("the journal's store takes its memory from the heap then, and YAML takes minutes")
 	}

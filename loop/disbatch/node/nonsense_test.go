@@ -18,6 +18,9 @@ import (
 // TestInvalidDocuments: documents with values of any type in any field, or without the field, stop neither the node nor
 // valid tasks.
 func TestInvalidDocuments(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds of a processor")
+	}
 	t.Parallel()
 	s := newFaultySite(t)
 	good := s.Queue(d("name", "good", "plugin", config.DemoPlugin, "threads", 5))
@@ -119,6 +122,9 @@ func TestNegativeLength(t *testing.T) {
 // TestFullDocuments: a task that nearly fills its document ends with its output in files, or with its status alone if
 // its document has no room for the field of its run.
 func TestFullDocuments(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds of a processor")
+	}
 	t.Parallel()
 	s := newFaultySite(t)
 	q := s.Queue(d("name", "a", "plugin", config.DemoPlugin, "threads", 1))

@@ -93,6 +93,9 @@ func TestExecContract(t *testing.T) {
 // TestOutgrown: each large output goes to GridFS by its own size, as in the acceptance test of the original. The
 // payload does not count.
 func TestOutgrown(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds of a processor")
+	}
 	t.Parallel()
 	const large, more = 15 << 20, 15<<20 + 1
 	for i, c := range []struct {
