@@ -16,7 +16,6 @@ func TestLargeJobsAreLetGo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds of a processor")
 	}
-	t.Parallel()
 	const jobs, size = 24, 4 << 20
 	r := startServer(t, Options{Shards: 16, Loops: 2, Data: t.TempDir()})
 	before := heapBytes()
@@ -40,7 +39,6 @@ func TestLargeJobsAreLetGo(t *testing.T) {
 
 // TestLargeScratch: a conversation's buffer for a large request is not kept for ever.
 func TestLargeScratch(t *testing.T) {
-	t.Parallel()
 	r := startServer(t, Options{Gloom: GloomOptions{Masters: []string{"tcp://127.0.0.1:0"}, Slaves: []string{"off"}}})
 	before := heapBytes()
 	c := r.dialGloom(true)
