@@ -77,14 +77,25 @@ func (n *Node) resumeForeign(ctx context.Context, queues []store.Queue, foreign 
 				return err
 			}
 		case state != nil && state.plugin.Kind == config.KindFunction && !n.isOwn(t.ID):
-			if _, err := n.store.OrphanTask(ctx, n.o.Name, t.ID); err != nil {
+			orphaned, err := n.orphanTask(ctx, t.ID)
+			if err != nil {
 				return err
 			}
-			n.tally.orphaned.Add(1)
-			n.log.Warn("orphaned a task: the server that had it is gone", "task", t.ID.Hex())
+			if orphaned {
+				n.log.Warn("orphaned a task: the server that had it is gone", "task", t.ID.Hex())
+			}
 		}
 	}
 	return nil
+}
+
+// orphanTask orphans a running task of this node and counts it. It returns false if the task has ended meanwhile.
+func (n *Node) orphanTask(ctx context.Context, id primitive.ObjectID) (bool, error) {
+	orphaned, err := n.store.OrphanTask(ctx, n.o.Name, id)
+	if orphaned {
+		n.tally.orphaned.Add(1)
+	}
+	return orphaned, err
 }
 
 // resume starts a foreign task that is claimed. It releases the task if the node no longer serves its queue or has no
@@ -127,15 +138,13 @@ func (n *Node) reclaimOwn(ctx context.Context, foreign []store.Task) error {
 		return nil
 	}
 	for _, t := range n.unattended(foreign) {
-		marked, err := n.store.OrphanTask(ctx, n.o.Name, t.ID)
+		orphaned, err := n.orphanTask(ctx, t.ID)
 		if err != nil {
 			return err
 		}
-		if !marked { // the task has ended
-			continue
+		if orphaned {
+			n.log.Warn("orphaned a task: nothing on this host runs it any more", "task", t.ID.Hex())
 		}
-		n.tally.orphaned.Add(1)
-		n.log.Warn("orphaned a task: nothing on this host runs it any more", "task", t.ID.Hex())
 	}
 	return nil
 }

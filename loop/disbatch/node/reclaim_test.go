@@ -69,6 +69,27 @@ func TestReclaimOwn(t *testing.T) {
 	f(`"treadle_node": {"reclaim_own": false},`, store.StatusRunning, store.StatusRunning, store.StatusRunning, store.StatusRunning)
 }
 
+// TestOrphanThatEnded: a node counts a task of a function as orphaned only if the task has not ended since the tick
+// read it.
+func TestOrphanThatEnded(t *testing.T) {
+	s := newSite(t)
+	q := s.Queue(d("name", "a", "plugin", "F", "threads", 0))
+	ids := s.Fill(&q, sitetest.Payloads(2)...)
+	for i, status := range []int{store.StatusSucceeded, store.StatusRunning} {
+		_, err := s.Tasks.UpdateOne(s.Ctx, byID(ids[i]), set(d("status", status, "node", "me")))
+		must(t, err)
+	}
+	n, _ := s.idle("me", &q)
+	running := func(id primitive.ObjectID) store.Task {
+		return store.Task{ID: id, Queue: q.ID, Status: store.StatusRunning}
+	}
+	must(t, n.resumeForeign(s.Ctx, []store.Queue{q}, []store.Task{running(ids[0]), running(ids[1])}))
+	s.have(t, ids, store.StatusSucceeded, store.StatusOrphaned)
+	if got := n.tally.orphaned.Load(); got != 1 {
+		t.Errorf("it counts %d orphans, want 1", got)
+	}
+}
+
 // have checks the statuses of tasks.
 func (s *site) have(t *testing.T, ids []primitive.ObjectID, want ...int) {
 	t.Helper()
