@@ -63,12 +63,12 @@ func New(host protocol.Host, o Options) (*Protocol, error) {
 	if o.Config == "" {
 		return p, nil
 	}
-	config, err := config.Read(o.Config)
+	settings, err := config.Read(o.Config)
 	if err != nil {
 		return nil, &protocol.OptionError{Setting: name, Err: err}
 	}
 	drain := func() time.Duration { return host.Limits().Drain }
-	p.node, err = node.New(node.Options{Config: config, Name: o.Node, Executor: o.Executor, Functions: p, Drain: drain, Log: host.Log()})
+	p.node, err = node.New(node.Options{Config: settings, Name: o.Node, Executor: o.Executor, Functions: p, Drain: drain, Log: host.Log()})
 	if err != nil {
 		return nil, &protocol.OptionError{Setting: name, Err: err}
 	}

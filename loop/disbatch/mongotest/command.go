@@ -50,7 +50,7 @@ var commands = map[string]func(*call) bson.D{
 	"buildInfo": buildInfo, "buildinfo": buildInfo,
 	"find": find, "getMore": getMore, "findAndModify": findAndModify, "insert": insert, "update": update, "delete": remove,
 	"count": count, "aggregate": aggregate, "createIndexes": createIndexes, "listIndexes": listIndexes, "drop": drop,
-	"dropDatabase": dropDatabase,
+	"dropDatabase": dropDatabase, "listDatabases": listDatabases,
 }
 
 // run executes a command and returns the reply.

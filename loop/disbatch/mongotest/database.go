@@ -8,8 +8,6 @@ import (
 	"go.mongodb.org/mongo-driver/bson"
 )
 
-func init() { commands["listDatabases"] = listDatabases }
-
 // listDatabases lists the databases in which a collection has a document or an index.
 func listDatabases(c *call) bson.D {
 	names := make(map[string]bool)

@@ -21,15 +21,15 @@ func matches(doc, filter bson.Raw) bool {
 func matchesField(doc bson.Raw, name string, want bson.RawValue) bool {
 	switch name {
 	case "$and", "$or", "$nor":
-		any := false
+		some := false
 		for _, v := range list(want) {
 			ok := matches(doc, v.Document())
 			if name == "$and" && !ok {
 				return false
 			}
-			any = any || ok
+			some = some || ok
 		}
-		return name == "$and" || any == (name == "$or")
+		return name == "$and" || some == (name == "$or")
 	case "$comment":
 		return true
 	}

@@ -23,7 +23,7 @@ func (s *site) idle(name string, q *store.Queue) (*Node, *queueState) {
 	n, err := New(Options{Config: s.Config, Name: name, Functions: newWorkers(true)})
 	must(s.T, err)
 	s.T.Cleanup(n.store.Close)
-	n.view = view{limit: store.NoLimit, queues: []store.Queue{*q}}
+	n.view, n.limit = &snapshot{queues: []store.Queue{*q}}, store.NoLimit
 	state := &queueState{queue: *q, plugin: config.Plugin{Kind: config.KindFunction, Function: "F"}}
 	state.slots, state.share = q.Limit, q.Limit // start no other claim
 	n.queues[q.ID] = state

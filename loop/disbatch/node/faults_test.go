@@ -244,7 +244,12 @@ func TestDuplicateNode(t *testing.T) {
 		must(t, s.Store.ReportNode(s.Ctx, "other", time.Now().Add(time.Hour), nil))
 		other.node.mu.Lock()
 		defer other.node.mu.Unlock()
-		return other.node.conditions["name of the node"] != ""
+		return other.node.conditions[subject{about: "name of the node"}] != ""
+	})
+	s.Until("the end of the other process", func() bool {
+		other.node.mu.Lock()
+		defer other.node.mu.Unlock()
+		return other.node.conditions[subject{about: "name of the node"}] == ""
 	})
 }
 

@@ -86,10 +86,10 @@ func (n *Node) runFunction(a *assignment) error {
 			n.o.Functions.Withdraw(a.Plugin.Function, id)
 			return n.finish(n.callsCtx, a, &t, run, failedOutcome(unableToComplete, fmt.Errorf("%w: %v", errOverTime, a.Plugin.Timeout.Duration())))
 		}
-		stopping = nil // the node stops: the task goes back, or its worker has time until the end of calls
+		stopping = nil // the node stops: the node releases the task, or its worker has time until the end of calls
 		if n.o.Functions.Withdraw(a.Plugin.Function, id) {
 			n.tally.released.Add(1)
-			return n.retry.Do(n.callsCtx, "giving back task "+id, func() error { return n.store.Requeue(n.callsCtx, &t, run, a.Schema) })
+			return n.retry.Do(n.callsCtx, "releasing task "+id, func() error { return n.store.Requeue(n.callsCtx, &t, run, a.Schema) })
 		}
 	}
 }

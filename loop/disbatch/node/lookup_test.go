@@ -61,7 +61,7 @@ func TestLoadedPlugins(t *testing.T) {
 		s.Until("a report of "+plugin, func() bool {
 			n.node.mu.Lock()
 			defer n.node.mu.Unlock()
-			said := n.node.conditions["queue "+q.Name+" "+q.ID.Hex()]
+			said := n.node.conditions[subject{"queue", q.ID}]
 			return strings.Contains(said, want) && strings.Contains(said, runner)
 		})
 	}

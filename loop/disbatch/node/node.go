@@ -69,7 +69,8 @@ type Node struct {
 	functionTasks sync.WaitGroup     // tasks at workers of the server
 
 	// The ticking goroutine alone uses the fields below.
-	ticks           int
+	ticks           int                         // snapshots that were read
+	duplicateTick   int                         // the last tick that saw a write of another process to the node's entry
 	ownHeartbeats   []int64                     // last timestamps that this process wrote to the node's entry, in ms since 1970
 	heartbeats      map[string]store.Heartbeat  // by node name
 	foreignLastTick map[primitive.ObjectID]bool // tasks that were foreign or new at the last tick
@@ -77,23 +78,22 @@ type Node struct {
 
 	stopping chan struct{} // closed by stop
 
-	// mu guards the fields below. Only the ticking goroutine replaces view.
+	// mu guards the fields below, and ticks. Only the ticking goroutine replaces view and queues.
 	mu         sync.Mutex
-	view       view
+	view       *snapshot // of the last tick
+	limit      int       // of this node, in view
+	foreign    int       // foreign tasks of view, less those that got a slot since the tick
 	queues     map[primitive.ObjectID]*queueState
 	own        map[primitive.ObjectID]bool // tasks of this process
 	slots      int                         // in use by claims and tasks of all queues
 	halted     bool                        // the node claims no more tasks
-	conditions map[string]string           // reported reasons of faults, by subject
+	conditions map[subject]string          // reported reasons of faults
 }
 
-// view is the state of the database that a tick has read.
-type view struct {
-	config  *config.File
-	queues  []store.Queue
-	nodes   []store.Node
-	limit   int // of this node
-	foreign int // foreign tasks, less those that got a slot since the tick
+// subject is what has a fault: the node, or one of the queues.
+type subject struct {
+	about string             // without the name of the queue
+	queue primitive.ObjectID // zero: the node has the fault
 }
 
 // queueState is a queue that the node serves.
@@ -137,7 +137,8 @@ func New(o Options) (*Node, error) {
 		stopping:        make(chan struct{}),
 		queues:          make(map[primitive.ObjectID]*queueState),
 		own:             make(map[primitive.ObjectID]bool),
-		conditions:      make(map[string]string),
+		conditions:      make(map[subject]string),
+		view:            new(snapshot),
 		foreignLastTick: make(map[primitive.ObjectID]bool),
 		heartbeats:      make(map[string]store.Heartbeat),
 	}
@@ -250,14 +251,24 @@ func (n *Node) retryEntry(ctx context.Context) (e store.Node, err error) {
 	return e, err
 }
 
-// setCondition logs the reason of a fault once per change. An empty reason ends the fault.
+// setCondition logs the reason of a fault of the node once per change. An empty reason ends the fault.
 func (n *Node) setCondition(about, reason string) {
+	n.noteCondition(subject{about: about}, about, reason)
+}
+
+// setQueueCondition is setCondition for a fault of a queue. The fault ends with the queue too, see adjust.
+func (n *Node) setQueueCondition(about string, q *store.Queue, reason string) {
+	n.noteCondition(subject{about, q.ID}, about+" "+q.Name+" "+q.ID.Hex(), reason)
+}
+
+// noteCondition records the reason of a fault and logs a change. about names the subject in the log.
+func (n *Node) noteCondition(of subject, about, reason string) {
 	n.mu.Lock()
-	changed := n.conditions[about] != reason
+	changed := n.conditions[of] != reason
 	if reason == "" {
-		delete(n.conditions, about)
+		delete(n.conditions, of)
 	} else {
-		n.conditions[about] = reason
+		n.conditions[of] = reason
 	}
 	n.mu.Unlock()
 	switch {
@@ -269,7 +280,8 @@ func (n *Node) setCondition(about, reason string) {
 	}
 }
 
-// stop releases claimed tasks that have not begun and waits for the tasks of functions.
+// stop releases claimed tasks that have not begun and waits for the tasks of functions. The order matters: no claim
+// begins after halted, ReleaseAll runs when all claims have ended, and the executor begins no task after detach.
 func (n *Node) stop() {
 	n.mu.Lock()
 	n.halted = true
@@ -278,8 +290,8 @@ func (n *Node) stop() {
 	close(n.stopping)
 	after := time.AfterFunc(n.o.Drain(), n.cancelCalls)
 	defer after.Stop()
-	n.claiming.Wait() // a claim ends with the time-out of its call
-	err := n.retry.Do(n.callsCtx, "giving tasks back", func() (err error) {
+	n.claiming.Wait() // a claim ends with the time-out of its call; a later one would miss the release below
+	err := n.retry.Do(n.callsCtx, "releasing tasks", func() (err error) {
 		if queues == nil { // before the first tick; an earlier process may have claimed tasks
 			if queues, err = n.store.Queues(n.callsCtx); err != nil {
 				return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"go.mongodb.org/mongo-driver/bson/primitive"
 	"go.uber.org/goleak"
 
 	"treadle/loop/disbatch/config"
@@ -132,10 +134,34 @@ func TestDemoPlugin(t *testing.T) {
 	})
 }
 
+// TestConditionsEnd: the conditions of a queue end with the queue, and those of the node stay. Running tasks of an
+// earlier process are a fault only while they exist.
+func TestConditionsEnd(t *testing.T) {
+	s := newSite(t)
+	q := s.Queue(d("name", "a", "plugin", "F", "threads", 1))
+	n, _ := s.idle("me", &q)
+	gone := store.Queue{ID: primitive.NewObjectID(), Name: "gone"}
+	for _, of := range []*store.Queue{&q, &gone} {
+		n.setQueueCondition("claims of queue", of, "the database does not answer")
+	}
+	n.setQueueCondition("queue", &gone, "its plugin is unknown")
+	n.setCondition("tick", "the database does not answer")
+	n.setCondition("running tasks of an earlier process", "they stay")
+	n.unattended(nil)
+	n.adjust(&snapshot{queues: []store.Queue{q}, settings: s.Config})
+	want := map[subject]string{
+		{"claims of queue", q.ID}: "the database does not answer", {about: "tick"}: "the database does not answer",
+		{"queue", q.ID}: n.conditions[subject{"queue", q.ID}],
+	}
+	if !maps.Equal(n.conditions, want) {
+		t.Errorf("it keeps %v", n.conditions)
+	}
+}
+
 // TestNodeForgets: a node drops the heartbeats of absent nodes and the conditions that have ended.
 func TestNodeForgets(t *testing.T) {
 	t.Parallel()
-	n := Node{conditions: map[string]string{}, performer: performer{log: slog.New(slog.DiscardHandler)}}
+	n := Node{conditions: map[subject]string{}, performer: performer{log: slog.New(slog.DiscardHandler)}}
 	n.noteHeartbeats([]store.Node{{Name: "here"}, {Name: "gone"}})
 	n.noteHeartbeats([]store.Node{{Name: "here"}})
 	n.setCondition("a queue", "its plugin is unknown")

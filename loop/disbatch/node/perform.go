@@ -27,14 +27,14 @@ const (
 
 // performer begins tasks, runs their plugins and writes the ends.
 type performer struct {
-	store  *store.Store
-	log    *slog.Logger
-	config string   // path of the configuration, an argument of task runners
-	flags  []string // further arguments of 2018 task runners
-	tally  *tally
-	clock  func() time.Time // wall clock, for timestamps in the database
-	retry  *store.Retrier
-	grace  time.Duration // shutdownGrace; less in tests
+	store      *store.Store
+	log        *slog.Logger
+	configPath string   // an argument of task runners
+	flags      []string // further arguments of 2018 task runners
+	tally      *tally
+	clock      func() time.Time // wall clock, for timestamps in the database
+	retry      *store.Retrier
+	grace      time.Duration // shutdownGrace; less in tests
 	// keepMTime leaves the time of the claim as the mtime of a finished task.
 	keepMTime bool
 }
@@ -50,7 +50,7 @@ func newPerformer(site *store.Store, c *config.File, log *slog.Logger) *performe
 	}
 	counted := new(tally)
 	retry := site.Retrier(log, func() { counted.errors.Add(1) })
-	return &performer{store: site, log: log, config: c.Path, flags: flags, keepMTime: c.Node.MTime == "claim", tally: counted,
+	return &performer{store: site, log: log, configPath: c.Path, flags: flags, keepMTime: c.Node.MTime == "claim", tally: counted,
 		clock: time.Now, retry: retry, grace: shutdownGrace}
 }
 
@@ -192,17 +192,17 @@ func (p *performer) runByTaskRunner(ctx context.Context, a *assignment, t *store
 	return p.endAbandoned(longer, a, t, o)
 }
 
-// taskRunnerFlags returns the arguments of a task runner. One of 2016 takes the plugin and writes to GridFS without
-// --nogfs.
+// taskRunnerFlags returns the arguments of a task runner. A task runner of 2016 takes the name of the plugin, and
+// writes output to GridFS unless it gets --nogfs.
 func (p *performer) taskRunnerFlags(a *assignment, id string) []string {
 	if a.Schema == store.Schema2016 {
-		flags := []string{"--config", p.config, "--plugin", a.Plugin.Class, "--task", id}
+		flags := []string{"--config", p.configPath, "--plugin", a.Plugin.Class, "--task", id}
 		if a.GFS.Never() {
 			flags = append(flags, "--nogfs")
 		}
 		return flags
 	}
-	return append([]string{"--config", p.config, "--task", id, "--gfs", a.GFS.String()}, p.flags...)
+	return append([]string{"--config", p.configPath, "--task", id, "--gfs", a.GFS.String()}, p.flags...)
 }
 
 // endAbandoned ends and counts a task that its runner has left claimed or running. It counts a finished task too, since

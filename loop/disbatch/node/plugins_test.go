@@ -192,7 +192,7 @@ func TestQueuesThatCannotRunAreIgnored(t *testing.T) {
 		s.Until("a report of "+name, func() bool {
 			n.node.mu.Lock()
 			defer n.node.mu.Unlock()
-			return strings.Contains(n.node.conditions["queue "+q.Name+" "+q.ID.Hex()], want)
+			return strings.Contains(n.node.conditions[subject{"queue", q.ID}], want)
 		})
 	}
 	s.Ends(s.Fill(&good, d("commands", "a"))...)

@@ -39,10 +39,10 @@ func (n *Node) orphanOldClaims(ctx context.Context) error {
 	return err
 }
 
-// foreign returns the foreign tasks: those that are claimed or running in the name of this node and were not held by
-// this process at two ticks. They belong to an earlier process, or the reply to their claim was lost. At the first tick
-// no task can be new.
-func (n *Node) foreign(ctx context.Context) (out []store.Task, err error) {
+// readForeign returns the foreign tasks: those that are claimed or running in the name of this node and were not held
+// by this process at two ticks. They belong to an earlier process, or the reply to their claim was lost. At the first
+// tick no task can be new.
+func (n *Node) readForeign(ctx context.Context) (out []store.Task, err error) {
 	tasks, err := n.store.HeldBy(ctx, n.o.Name)
 	if err != nil {
 		return nil, err
@@ -60,7 +60,6 @@ func (n *Node) foreign(ctx context.Context) (out []store.Task, err error) {
 		}
 	}
 	n.foreignLastTick = notOwn
-	n.ticks++
 	return out, nil
 }
 
@@ -133,8 +132,9 @@ func (n *Node) reclaimOwn(ctx context.Context, foreign []store.Task) error {
 			n.runningAtStart[t.ID] = t.Status == store.StatusRunning
 		}
 	}
-	enabled := n.o.Config.Node.ReclaimOwn
-	if !first && n.ticks%reclaimTicks != 0 || enabled != nil && !bool(*enabled) {
+	enabled := n.o.Config.Node.ReclaimOwn == nil || bool(*n.o.Config.Node.ReclaimOwn)
+	due := first || n.ticks%reclaimTicks == 0
+	if !enabled || !due {
 		return nil
 	}
 	for _, t := range n.unattended(foreign) {
@@ -161,15 +161,18 @@ func (n *Node) unattended(foreign []store.Task) []store.Task {
 		}
 	}
 	n.mu.Unlock()
+	const about = "running tasks of an earlier process"
 	if len(tasks) == 0 {
+		n.setCondition(about, "")
 		return nil
 	}
 	running, err := runningTasks(n.instance)
-	switch {
-	case err != nil:
-		n.setCondition("running tasks of an earlier process", fmt.Sprintf("they stay, it cannot be seen what runs here: %v", err))
+	if err != nil {
+		n.setCondition(about, fmt.Sprintf("they stay, it cannot be seen what runs here: %v", err))
 		return nil
-	case running.otherExecutor:
+	}
+	n.setCondition(about, "")
+	if running.otherExecutor {
 		return nil // it may run any of the tasks
 	}
 	return slices.DeleteFunc(tasks, func(t store.Task) bool { return running.tasks[t.ID.Hex()] })

@@ -82,7 +82,8 @@ func (n *Node) spawn(q *queueState, claimers int) {
 	}
 }
 
-// room reports whether a queue may have more slots. The caller holds mu.
+// room reports whether a queue may have more slots: 1 for a new slot, 0 for one that counts already. The caller holds
+// mu.
 func (n *Node) room(q *queueState, more int) bool {
 	return !n.halted && !q.empty && n.within(q, more) && (q.slots+more <= q.share || q.extra > 0)
 }
@@ -90,7 +91,7 @@ func (n *Node) room(q *queueState, more int) bool {
 // within reports whether more tasks stay within the limits of the queue and of the node. The caller holds mu.
 func (n *Node) within(q *queueState, more int) bool {
 	return q.slots+q.others+more <= q.queue.Limit &&
-		(n.view.limit == store.NoLimit || n.slots+n.view.foreign+more <= n.view.limit)
+		(n.limit == store.NoLimit || n.slots+n.foreign+more <= n.limit)
 }
 
 // slot claims and runs tasks one after the other while there is room. It begins with the resumed task, unless that is
@@ -102,12 +103,13 @@ func (n *Node) slot(q *queueState, resumed *store.Task) {
 			n.do(a)
 		}
 		n.mu.Lock()
-		limited := n.view.limit != store.NoLimit
+		limited := n.limit != store.NoLimit
+		databaseAnswers := err == nil || errors.Is(err, errNoTask) // otherwise the next tick starts claims
 		if again = err == nil && !limited; !again {
 			q.slots--
 			n.slots--
 		}
-		if limited && (err == nil || errors.Is(err, errNoTask)) { // otherwise the database does not answer: wait for the next tick
+		if limited && databaseAnswers {
 			for _, other := range n.shuffled() {
 				n.spawn(other, 1)
 			}
@@ -119,32 +121,58 @@ func (n *Node) slot(q *queueState, resumed *store.Task) {
 // errNoTask reports that a queue has no task for a slot, or no room for one.
 var errNoTask = errors.New("no task for this slot")
 
+// slotClaim is the claim of one slot, with the queue and the plugin at its beginning.
+type slotClaim struct {
+	queue  store.Queue
+	plugin config.Plugin
+	beyond bool // the claim used up one of queueState.extra
+}
+
 // next claims a task for a slot, or takes the resumed one. An error ends the slot; it is errNoTask unless the claim has
 // failed.
 func (n *Node) next(q *queueState, resumed *store.Task) (*assignment, error) {
-	n.mu.Lock()
-	if n.halted || resumed == nil && !n.room(q, 0) {
-		n.mu.Unlock()
+	c, ok := n.beginClaim(q, resumed != nil)
+	if !ok {
 		return nil, errNoTask
 	}
-	beyond := q.slots > q.share
-	if beyond {
+	defer n.claiming.Done()
+	t, err := n.claimSettled(c, resumed)
+	n.noteClaim(&c.queue, err)
+	return n.keep(q, c, &t, err)
+}
+
+// beginClaim counts a claim in claiming. It returns false if the node is halted, or if the queue has no room for the
+// slot of a claim; a resumed task has its room already.
+func (n *Node) beginClaim(q *queueState, resumed bool) (*slotClaim, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.halted || !resumed && !n.room(q, 0) {
+		return nil, false
+	}
+	c := &slotClaim{queue: q.queue, plugin: q.plugin, beyond: q.slots > q.share}
+	if c.beyond {
 		q.extra--
 	}
 	n.claiming.Add(1)
-	queue := q.queue
-	a := &assignment{Plugin: q.plugin, Schema: queue.Schema, GFS: n.o.Config.GFS}
-	n.mu.Unlock()
-	defer n.claiming.Done()
-	t, err := n.claim(&queue, resumed)
-	if errors.Is(err, errOverLimit) && !beyond && resumed == nil {
-		t, err = n.claimAgain(&queue)
+	return c, true
+}
+
+// claimSettled is claim, repeated if a claim within the share was over the limit.
+func (n *Node) claimSettled(c *slotClaim, resumed *store.Task) (store.Task, error) {
+	t, err := n.claim(&c.queue, resumed)
+	if errors.Is(err, errOverLimit) && !c.beyond && resumed == nil {
+		return n.claimAgain(&c.queue)
 	}
-	n.noteClaim(&queue, err)
+	return t, err
+}
+
+// keep makes a claimed task one of this process and starts the next claim. It applies the error of a claim to the
+// queue.
+func (n *Node) keep(q *queueState, c *slotClaim, t *store.Task, err error) (*assignment, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
-	case errors.Is(err, errOverLimit) && beyond:
+	case errors.Is(err, errOverLimit) && c.beyond:
 		q.extra, q.backoff = 0, n.randomBelow(maxBackoff+1)
 		return nil, errNoTask
 	case errors.Is(err, errOverLimit), errors.Is(err, store.ErrNotFound):
@@ -157,23 +185,22 @@ func (n *Node) next(q *queueState, resumed *store.Task) (*assignment, error) {
 	if n.own[t.ID] || n.halted {
 		return nil, errNoTask // a tick has resumed the task, or stop is about to release it
 	}
-	a.Task = t.Raw
 	n.own[t.ID] = true
-	if a.Plugin.Kind == config.KindFunction {
+	if c.plugin.Kind == config.KindFunction {
 		n.functionTasks.Add(1)
 	}
 	n.spawn(q, 1)
-	return a, nil
+	return &assignment{Task: t.Raw, Plugin: c.plugin, Schema: c.queue.Schema, GFS: n.o.Config.GFS}, nil
 }
 
 // noteClaim logs the result of a claim once per change. It fails the task if its document has no room for a claim.
 func (n *Node) noteClaim(q *store.Queue, err error) {
 	if err == nil || errors.Is(err, errOverLimit) || errors.Is(err, store.ErrNotFound) {
-		n.setCondition("claims of queue "+q.Name, "")
+		n.setQueueCondition("claims of queue", q, "")
 		return
 	}
 	n.tally.errors.Add(1)
-	n.setCondition("claims of queue "+q.Name, err.Error())
+	n.setQueueCondition("claims of queue", q, err.Error())
 	if store.TooLarge(err) {
 		if t, err := n.store.NextWithoutRoom(n.callsCtx, q); err == nil && n.failWithoutOutput(n.callsCtx, q.Schema, &t) == nil {
 			n.log.Error("a task's document has no room for its claim, it failed", "task", t.ID.Hex())
@@ -249,13 +276,14 @@ func (n *Node) wait(d time.Duration) bool {
 	}
 }
 
-// adopt gives a slot to a foreign task that is claimed and counts against the limits already. It returns false if a
-// limit has become smaller.
+// adopt gives a slot to a foreign task that is claimed. The task counts in slots instead of in others and foreign from
+// then on. adopt returns false if a limit has become smaller. The task then counts nowhere, since the caller releases
+// it.
 func (n *Node) adopt(q *queueState, t *store.Task) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	q.others--
-	n.view.foreign--
+	n.foreign--
 	if !n.within(q, 1) {
 		return false
 	}
@@ -296,7 +324,7 @@ func (n *Node) do(a *assignment) {
 func (n *Node) recoverTask(a *assignment, t *store.Task, reason error) {
 	if a.Plugin.Kind != config.KindTaskRunner { // a task runner may still begin its task
 		released := int64(0)
-		err := n.retry.Do(n.callsCtx, "giving back task "+t.ID.Hex(), func() (err error) {
+		err := n.retry.Do(n.callsCtx, "releasing task "+t.ID.Hex(), func() (err error) {
 			released, err = n.releaseTask(n.callsCtx, []store.Queue{{ID: t.Queue, Schema: a.Schema}}, t.ID)
 			return err
 		})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,7 +21,7 @@ type snapshot struct {
 	queues   []store.Queue
 	busy     map[primitive.ObjectID]map[string]int // claimed and running tasks, by queue and node
 	nodes    []store.Node
-	foreign  []store.Task // see Node.foreign
+	foreign  []store.Task // see Node.readForeign
 }
 
 // tick reads the database once and does the periodic work of a node.
@@ -29,6 +30,9 @@ func (n *Node) tick(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	n.mu.Lock()
+	n.ticks++
+	n.mu.Unlock()
 	n.adjust(s)
 	n.setCondition("journal", n.journalWarning())
 	n.tally.ticked.Store(time.Now().UnixMilli())
@@ -70,7 +74,7 @@ func (n *Node) readSnapshot(ctx context.Context) (s *snapshot, err error) {
 	if err := n.orphanOldClaims(ctx); err != nil {
 		return nil, err
 	}
-	s.foreign, err = n.foreign(ctx)
+	s.foreign, err = n.readForeign(ctx)
 	return s, err
 }
 
@@ -108,8 +112,12 @@ func (n *Node) noteHeartbeats(nodes []store.Node) {
 			continue
 		}
 		n.setCondition("node "+e.Name, e.Problem)
-		if len(n.ownHeartbeats) > 0 && !slices.Contains(n.ownHeartbeats, e.Timestamp.UnixMilli()) {
+		switch {
+		case len(n.ownHeartbeats) > 0 && !slices.Contains(n.ownHeartbeats, e.Timestamp.UnixMilli()):
+			n.duplicateTick = n.ticks
 			n.setCondition("name of the node", errDuplicate.Error())
+		case n.ticks-n.duplicateTick >= ownTimestamps: // sooner, the other process may still run and write less often
+			n.setCondition("name of the node", "")
 		}
 	}
 	n.heartbeats = heartbeats
@@ -157,21 +165,26 @@ func queueReports(s *snapshot) (reports bson.A) {
 // ownTimestamps is the number of its own timestamps that a node recognises in its entry.
 const ownTimestamps = 8
 
-// adjust replaces the view and updates the states of all queues to it.
+// adjust replaces the view and updates the states of all queues to it. It drops the conditions of absent queues.
 func (n *Node) adjust(s *snapshot) {
-	v := view{config: s.settings, queues: s.queues, nodes: s.nodes, foreign: len(s.foreign), limit: store.NoLimit}
+	limit := store.NoLimit
 	for _, e := range s.nodes {
 		if e.Name == n.o.Name {
-			v.limit = e.Limit
+			limit = e.Limit
 		}
 	}
-	states, problems := n.newStates(&v, n.countOthers(s))
+	present := map[primitive.ObjectID]bool{{}: true} // the faults of the node have no queue
+	for i := range s.queues {
+		present[s.queues[i].ID] = true
+	}
+	states, problems := n.newStates(s, n.countOthers(s))
 	n.mu.Lock()
 	n.mergeStates(states)
-	n.queues, n.view = states, v
+	n.queues, n.view, n.limit, n.foreign = states, s, limit, len(s.foreign)
+	maps.DeleteFunc(n.conditions, func(of subject, _ string) bool { return !present[of.queue] })
 	n.mu.Unlock()
 	for _, p := range problems {
-		n.setCondition(p.queue, p.reason)
+		n.setQueueCondition("queue", p.queue, p.reason)
 	}
 }
 
@@ -198,25 +211,29 @@ func (n *Node) countOthers(s *snapshot) map[primitive.ObjectID]int {
 }
 
 // queueProblem is why this node cannot serve a queue. An empty reason means that it can.
-type queueProblem struct{ queue, reason string }
+type queueProblem struct {
+	queue  *store.Queue
+	reason string
+}
 
 // newStates returns the states of the queues that this node serves, without slots, and the problems of all queues. A
 // queue with a pending look-up of its plugin has neither.
-func (n *Node) newStates(v *view, others map[primitive.ObjectID]int) (map[primitive.ObjectID]*queueState, []queueProblem) {
+func (n *Node) newStates(s *snapshot, others map[primitive.ObjectID]int) (map[primitive.ObjectID]*queueState, []queueProblem) {
 	states := make(map[primitive.ObjectID]*queueState)
 	var problems []queueProblem
-	n.plugins.forget(v.queues)
-	for _, q := range v.queues {
-		plugin, err := n.serves(v.config, &q)
+	n.plugins.forget(s.queues)
+	for i := range s.queues {
+		q := &s.queues[i]
+		plugin, err := n.serves(s.settings, q)
 		if errors.Is(err, errLookupPending) {
 			continue
 		}
-		problems = append(problems, queueProblem{"queue " + q.Name + " " + q.ID.Hex(), reason(err)})
-		if err != nil || !wanted(v.config, &q, n.o.Name) {
+		problems = append(problems, queueProblem{q, reason(err)})
+		if err != nil || !wanted(s.settings, q, n.o.Name) {
 			continue
 		}
-		share := n.share(v, &q)
-		states[q.ID] = &queueState{queue: q, plugin: plugin, others: others[q.ID], share: share, extra: q.Limit - share}
+		share := n.share(s, q)
+		states[q.ID] = &queueState{queue: *q, plugin: plugin, others: others[q.ID], share: share, extra: q.Limit - share}
 	}
 	return states, problems
 }
@@ -249,12 +266,12 @@ const aliveTicks = 10
 // share returns the number of slots of a queue that this node refills at once. It is an even part of a limit that all
 // nodes have together. A node that refilled every slot at once would leave none to an original node, which claims once
 // a second. Slots beyond the shares go to the node with the next tick.
-func (n *Node) share(v *view, q *store.Queue) int {
+func (n *Node) share(s *snapshot, q *store.Queue) int {
 	if q.Schema != store.Schema2018 {
 		return q.Limit
 	}
 	nodes := 1
-	for _, e := range v.nodes {
+	for _, e := range s.nodes {
 		alive := time.Since(n.heartbeats[e.Name].Since) <= aliveTicks*n.o.Interval
 		if e.Name != n.o.Name && e.Name != "" && e.Limit != 0 && alive && pinned(q, e.Name) {
 			nodes++

@@ -8,8 +8,9 @@
 // driver stays inside.
 //
 // The states of a task's document are queued, claimed, running and ended. Each transition is one update in
-// lifecycle.go, whose result reports whether it happened. errors.go has the errors that callers tell apart, and the
-// advice for those that a setting causes. value.go reads values in all forms that releases of the original write.
+// lifecycle.go, whose result reports whether it happened. ReleaseAll and ReleaseTask queue a claimed task again;
+// Requeue queues a running one again. errors.go has the errors that callers tell apart, and the advice for those that a
+// setting causes. value.go reads values in all forms that releases of the original write.
 //
 // Documents follow the design text of April 2016 or release 4.000 of 2018, which differ (see Schema). The field
 // constructor or plugin of a queue tells its dialect. The store writes a queue and its tasks in that dialect.

@@ -165,7 +165,7 @@ func scalar(v any) string {
 
 var digits = regexp.MustCompile(`\A[0-9]+\z`)
 
-// threadLimit reads a limit of a queue or node: digits up to maxLimit.
+// threadLimit reads a limit of a queue or node: digits up to store.MaxLimit.
 func threadLimit(v any) (n int, ok bool) {
 	text := scalar(v)
 	n, err := strconv.Atoi(text)

@@ -77,8 +77,8 @@ func searchQuery(p params) (q query, refusal *requestError) {
 	return q, nil
 }
 
-// documentOf converts an object, or an array of alternating names and values, which the original's driver accepts for
-// documentOf options.
+// documentOf returns an object as it is, and an array of alternating names and values as an object. The original's
+// driver accepts both for the options sort and projection.
 func documentOf(v any) (bson.D, bool) {
 	array, ok := v.(bson.A)
 	if !ok {
