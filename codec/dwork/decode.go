@@ -37,16 +37,16 @@ func (e *invalid) Error() string { return "dwork: " + e.kind.String() + " " + e.
 type part uint8
 
 const (
-	tasks part = 1 << iota
-	name
-	n
-	location
+	partTasks part = 1 << iota
+	partName
+	partN
+	partLocation
 )
 
 var partNames = [...]struct {
 	part
 	name string
-}{{tasks, "tasks"}, {name, "name"}, {n, "n"}, {location, "location"}}
+}{{partTasks, "tasks"}, {partName, "name"}, {partN, "n"}, {partLocation, "location"}}
 
 // shape is what messages of a type must have and may have.
 type shape struct {
@@ -58,19 +58,19 @@ type shape struct {
 // never a request, or never a reply.
 var (
 	requests = [...]shape{
-		Create:   {true, tasks, 0},
-		Steal:    {true, location, n},
-		Complete: {true, tasks | location, 0},
-		Transfer: {true, tasks | location, 0},
-		Lookup:   {true, name, 0},
+		Create:   {true, partTasks, 0},
+		Steal:    {true, partLocation, partN},
+		Complete: {true, partTasks | partLocation, 0},
+		Transfer: {true, partTasks | partLocation, 0},
+		Lookup:   {true, partName, 0},
 		OK:       {true, 0, 0},
-		Exit:     {true, location, 0},
+		Exit:     {true, partLocation, 0},
 		Error:    {},
 	}
 	replies = [...]shape{
-		Transfer: {true, tasks, 0},
-		NotFound: {true, 0, tasks},
-		OK:       {true, 0, tasks | name | n | location},
+		Transfer: {true, partTasks, 0},
+		NotFound: {true, 0, partTasks},
+		OK:       {true, 0, partTasks | partName | partN | partLocation},
 		Exit:     {true, 0, 0},
 		Error:    {true, 0, 0},
 	}
@@ -112,16 +112,16 @@ func decode(payload []byte, q *Query, room int, shapes *[Error + 1]shape, illega
 // parts returns the parts that the message has.
 func (q *Query) parts() (has part) {
 	if q.Count > 0 {
-		has |= tasks
+		has |= partTasks
 	}
 	if q.Name != nil {
-		has |= name
+		has |= partName
 	}
 	if q.HasN {
-		has |= n
+		has |= partN
 	}
 	if q.Location != nil {
-		has |= location
+		has |= partLocation
 	}
 	return has
 }

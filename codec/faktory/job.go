@@ -281,7 +281,10 @@ var emptyValues = [fields]string{fieldCustom: "{}", fieldAt: `""`, fieldReserveF
 type members struct{ dst []byte }
 
 // rawKey begins a member by the text between the quotes of its key.
-func (m *members) rawKey(key []byte) []byte {
+func (m *members) rawKey(key []byte) []byte { return beginMember(m, key) }
+
+// beginMember begins a member by the text between the quotes of its key, and returns the object so far.
+func beginMember[T []byte | string](m *members, key T) []byte {
 	if m.dst[len(m.dst)-1] != '{' {
 		m.dst = append(m.dst, ',')
 	}
@@ -289,14 +292,10 @@ func (m *members) rawKey(key []byte) []byte {
 	return m.dst
 }
 
-func (m *members) key(field int) []byte {
-	if m.dst[len(m.dst)-1] != '{' {
-		m.dst = append(m.dst, ',')
-	}
-	m.dst = append(append(append(m.dst, '"'), fieldNames[field]...), `":`...)
-	return m.dst
-}
+// key begins the member of a field.
+func (m *members) key(field int) []byte { return beginMember(m, fieldNames[field]) }
 
+// text appends the member of a field whose value is a string without escapes.
 func (m *members) text(field int, text string) {
 	m.dst = append(append(append(m.key(field), '"'), text...), '"')
 }

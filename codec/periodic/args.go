@@ -43,15 +43,12 @@ func Uint32(in []byte) (v uint32, rest []byte, ok bool) {
 }
 
 // AppendStr8 appends s with a length of one byte. It panics over MaxStr8, since a shortened name would be another name.
-func AppendStr8(dst []byte, s []byte) []byte {
-	if len(s) > MaxStr8 {
-		panic("BUG: a str8 over 255 bytes")
-	}
-	return append(append(dst, byte(len(s))), s...)
-}
+func AppendStr8(dst []byte, s []byte) []byte { return appendStr8(dst, s) }
 
 // AppendStr8String is AppendStr8 for a string.
-func AppendStr8String(dst []byte, s string) []byte {
+func AppendStr8String(dst []byte, s string) []byte { return appendStr8(dst, s) }
+
+func appendStr8[T []byte | string](dst []byte, s T) []byte {
 	if len(s) > MaxStr8 {
 		panic("BUG: a str8 over 255 bytes")
 	}
