@@ -116,9 +116,10 @@ sim: ## play one seed of the simulation and print what it came to: SEED=1 OPS=10
 		awk '/^(=== RUN|ok |PASS|--- PASS)/ || /sim_test.go:[0-9]*: [0-9]+ seeds/ { next } { print } /^(--- )?FAIL/ { bad = 1 } END { exit bad }'
 
 # New seeds each time: the first is taken from the clock, and every failure names its own.
-soak: ## what the tests do for moments, for long: kills with histories judged, hostile peers, new seeds of the simulation for MINUTES=10, SOAKFUZZ=1h of each fuzz target
+soak: build ## what the tests do for moments, for long: kills with histories judged, hostile peers, random commands to Faktory and Treadle, new seeds of the simulation for MINUTES=10, SOAKFUZZ=1h of each fuzz target
 	$(GO) test ./cmd/treadle -count=1 -timeout 2h -v -run '^TestLinearizable(Policies)?$$' -args -linear.n 200 -linear.seed $$(date +%s)
 	$(GO) test ./cmd/treadle -count=1 -timeout 2h -v -parallel 1 -run '^TestHostile(Disbatch)?$$' -args -hostile.scale 20
+	cd bench/interop && TREADLE_BINARY="$(CURDIR)/bin/treadle" $(GO) test -count=1 -timeout 2h -v -run '^TestFaktory(Captured|Random|Import)$$' -args -faktory.original -faktory.sequences 300
 	$(GO) test -tags invariants ./fuzz/sim -count=1 -timeout 0 -v -run '^TestSimulation$$' -args -sim.from $$(date +%s)000 -sim.for $(MINUTES)m
 	$(GO) test -tags invariants ./fuzz/sim -count=1 -timeout 0 -v -run '^TestSimulationSite$$' -args -sim.from $$(date +%s)000 -sim.for $(MINUTES)m
 	$(MAKE) fuzz FUZZTIME=$(SOAKFUZZ)
@@ -151,11 +152,12 @@ bench-cmp: ## Go benchmarks beside bench/baseline.txt; fails when an operation a
 	$(BENCHSTAT) -ignore goos,goarch,cpu bench/baseline.txt bench/results/new.txt
 	@$(BENCHSTAT) -ignore goos,goarch,cpu -format csv -filter '.unit:allocs/op' bench/baseline.txt bench/results/new.txt 2>/dev/null | awk -f bench/allocs.awk
 
-peers: ## install the servers that bench compares with (Debian, root or sudo)
+peers: ## install the servers that bench compares with (Debian, root or sudo; Faktory with Go)
 	@as_root=; test "$$(id -u)" = 0 || as_root=sudo; set -ex; \
 	$$as_root apt-get update; \
 	$$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
 		beanstalkd gearman-job-server redis-server
+	$(GO) install github.com/contribsys/faktory/cmd/faktory@v1.10.0
 
 clean: ## remove what the targets above leave behind; never a data directory
 	rm -rf bin

@@ -55,24 +55,31 @@ var storyClients = []struct {
 	}},
 }
 
-// nodeClient installs the clients of testdata/beanstalk/package-lock.json in a directory of the test.
+// nodeClient returns the command of a client of testdata/beanstalk.
 func nodeClient(name string) func(t *testing.T) ([]string, string) {
 	return func(t *testing.T) ([]string, string) {
-		dir := t.TempDir()
-		for _, file := range []string{"package.json", "package-lock.json", "story.js"} {
-			text, err := os.ReadFile(filepath.Join("testdata/beanstalk", file))
-			check(t, err)
-			check(t, os.WriteFile(filepath.Join(dir, file), text, 0o600))
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		install := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-		install.Dir = dir
-		if said, err := install.CombinedOutput(); err != nil {
-			t.Fatalf("npm cannot install the clients: %v\n%s", err, said)
-		}
-		return []string{"node", "--no-deprecation", "story.js", name}, dir
+		return []string{"node", "--no-deprecation", "story.js", name}, nodeStory(t, "testdata/beanstalk")
 	}
+}
+
+// nodeStory copies story.js of a directory to one of the test, installs the packages of package-lock.json beside it, and
+// returns that directory.
+func nodeStory(t *testing.T, from string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, file := range []string{"package.json", "package-lock.json", "story.js"} {
+		text, err := os.ReadFile(filepath.Join(from, file))
+		check(t, err)
+		check(t, os.WriteFile(filepath.Join(dir, file), text, 0o600))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	install := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	install.Dir = dir
+	if said, err := install.CombinedOutput(); err != nil {
+		t.Fatalf("npm cannot install the clients: %v\n%s", err, said)
+	}
+	return dir
 }
 
 // story is what the workers of one client have said.
