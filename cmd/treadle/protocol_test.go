@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// linesEdits are what a sixth protocol changes in existing files, as the page
+// linesEdits are what one more protocol changes in existing files, as the page
 // "Adding a protocol" shows it: file, text and what it becomes.
 var linesEdits = []struct{ file, before, after string }{
 	{"loop/protocols.go", "\t\"treadle/loop/protocol\"\n", "\t\"treadle/loop/lines\"\n\t\"treadle/loop/protocol\"\n"},
