@@ -1,7 +1,6 @@
 package faktory
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 
@@ -19,7 +18,7 @@ func Ack(dst, text []byte) (jid []byte, ok bool) {
 		if !isText && string(o.Value) != "null" {
 			return nil, false
 		}
-		if isText && len(o.Key) == len("jid") && bytes.EqualFold(o.Key, []byte("jid")) {
+		if isText && string(o.Key) == "jid" { // Faktory looks it up in a map: another case is another key
 			jid, ok = value, true
 			dst = nil // jid may be in it
 		}

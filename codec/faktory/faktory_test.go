@@ -233,7 +233,7 @@ func TestMatches(t *testing.T) {
 // TestAck: an ACK is an object of strings.
 func TestAck(t *testing.T) {
 	for in, want := range map[string]string{
-		`{"jid":"a"}`: "a", `{"x":"y","JID":"a\u0062","z":null}`: "ab", `{"jid":null}`: "", `{"jid":1}`: "", `{"jid":"a","n":1}`: "", `{"jid":"a"`: "", `"a"`: "", ``: "", `{"jid":"a"} x`: "",
+		`{"jid":"a"}`: "a", `{"x":"y","jid":"a\u0062","z":null}`: "ab", `{"JID":"a"}`: "", `{"jid":null}`: "", `{"jid":1}`: "", `{"jid":"a","n":1}`: "", `{"jid":"a"`: "", `"a"`: "", ``: "", `{"jid":"a"} x`: "",
 	} {
 		if jid, ok := Ack(nil, []byte(in)); ok != (want != "") || ok && string(jid) != want {
 			t.Errorf("%s: %q, %v", in, jid, ok)
