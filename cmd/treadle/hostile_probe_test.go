@@ -33,7 +33,7 @@ func (s *attack) probes(ctx context.Context) []probe {
 	}
 	all := []probe{s.periodicProbe(ctx)}
 	if len(s.ports) > 0 {
-		all = append(all, s.gloomProbe(ctx), s.hubProbe(ctx), s.beanstalkProbe(), s.httpProbe("http", "GET", "/healthz", ""),
+		all = append(all, s.gloomProbe(ctx), s.hubProbe(ctx), s.beanstalkProbe(), s.faktoryProbe(), s.httpProbe("http", "GET", "/healthz", ""),
 			s.httpProbe("kts46", "POST", "/RPC2", string(kts46.AppendCall(nil, "hello"))),
 			s.httpProbe("kts46-json", "POST", "/jsonrpc", `{"method":"hello","id":1}`))
 	}

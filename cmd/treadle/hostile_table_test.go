@@ -48,6 +48,12 @@ func zmtp() []byte {
 	return []byte(zmtpGreeting + strings.Repeat("\x00", 64-len(zmtpGreeting)) + zmtpReady)
 }
 
+// faktoryHello is the first line of a Faktory client.
+const faktoryHello = "HELLO {\"v\":2}\r\n"
+
+// greetings maps protocols to the bytes that a peer sends before its first request.
+var greetings = map[string]string{"periodic": string(hello(periodic.Client)), "dwork": string(zmtp()), "faktory": faktoryHello}
+
 // unfinished maps protocols to beginnings of requests that never end.
 var unfinished = onHTTP(map[string][]string{
 	"periodic":      {string(hello(periodic.Client)[:5]), string(hello(periodic.Client)) + "\x00REQ\x00\x10\x00\x00\x00\x00\x00\x01\x0d"},
@@ -55,6 +61,7 @@ var unfinished = onHTTP(map[string][]string{
 	"gloom-slaves":  {"\x00\x00"},
 	"dwork":         {string(zmtp()[:20]), string(zmtp()) + "\x01\x00\x02\x00\x00\x00\x00\x00\x10\x00\x00"},
 	"beanstalk":     {"use t", "put 0 0 60 1000\r\nhalf a job", "put 0 0 60 100000\r\nhalf of a job that is too large", "put 0 0 60 9\x00"},
+	"faktory":       {"HELL", faktoryHello + `PUSH {"jid":"job-`, faktoryHello + "PUSHB [\x00"},
 }, func(path string) []string {
 	return []string{"PO", post(path, "Content-Le"), post(path, "Expect: 100-continue\r\nContent-Length: 1000\r\n\r\n"), post(path, "Content-Length: 1000\r\n\r\n<"), post(path, "Transfer-Encoding: chunked\r\n\r\n100\r\n<")}
 })
@@ -66,10 +73,11 @@ var huge = onHTTP(map[string][]string{
 	"gloom-slaves":  {"\xff\xff\xff\xff{"},
 	"dwork":         {string(enc.BigEndian.AppendUint64(append(zmtp(), 2), 4<<30))},
 	"beanstalk":     {"put 0 0 60 4294967295\r\n"},
+	"faktory":       {"$4294967296\r\n"},
 }, func(path string) []string { return []string{post(path, "Content-Length: 4294967296\r\n\r\n")} })
 
 // flowing maps protocols to beginnings of four gigabytes without an announced length.
-var flowing = onHTTP(map[string][]string{"periodic": {""}, "gloom-masters": {""}, "gloom-slaves": {""}, "dwork": {""}, "beanstalk": {"", "use "}}, func(path string) []string {
+var flowing = onHTTP(map[string][]string{"periodic": {""}, "gloom-masters": {""}, "gloom-slaves": {""}, "dwork": {""}, "beanstalk": {"", "use "}, "faktory": {"HELLO ", faktoryHello + "PUSH "}}, func(path string) []string {
 	return []string{post(path, "X: "), post(path, "Transfer-Encoding: chunked\r\n\r\n100000000\r\n")}
 })
 
@@ -80,6 +88,7 @@ var endless = map[string]string{
 	"gloom-slaves":  string(gloomcodec.AppendRespond(nil, []byte("1"))),
 	"dwork":         "\x01\x00\x00\x02\x08\x06",
 	"beanstalk":     "use " + longName[:200] + "\r\n",
+	"faktory":       "TRACK GET " + longName[:255] + "\r\n",
 	"kts46":         whole("/RPC2", string(kts46.AppendCall(nil, longName))),
 	"kts46-json":    whole("/jsonrpc", `{"method":"hello","id":"`+longName+`"}`),
 	"http":          "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -170,9 +179,8 @@ func (s *attack) neverRead(ports ...string) {
 		if !slices.Contains(ports, protocol) {
 			return
 		}
-		first := map[string]string{"periodic": string(hello(periodic.Client)), "dwork": string(zmtp())}[protocol]
 		c := s.dialFrom(net.Dialer{Control: littleRoom}, protocol)
-		if err := neverRead(c, first, endless[protocol]); errors.Is(err, os.ErrDeadlineExceeded) {
+		if err := neverRead(c, greetings[protocol], endless[protocol]); errors.Is(err, os.ErrDeadlineExceeded) {
 			s.t.Errorf("%s: the server neither reads nor hangs up: %v", protocol, err)
 		}
 	})
@@ -296,18 +304,19 @@ var hostiles = []struct {
 	{name: "four gigabytes on their way on each port", attack: func(s *attack) {
 		s.everyWay(flowing, 20, func(c net.Conn, begin string) { _ = neverRead(c, begin, "0") })
 	}},
-	{name: "peers that never read", waits: true, attack: func(s *attack) { s.neverRead("periodic", "gloom-masters", "gloom-slaves", "dwork", "beanstalk") }},
+	{name: "peers that never read", waits: true, attack: func(s *attack) {
+		s.neverRead("periodic", "gloom-masters", "gloom-slaves", "dwork", "beanstalk", "faktory")
+	}},
 	{name: "peers of HTTP that never read", hasty: true, waits: true, attack: func(s *attack) { s.neverRead("kts46", "kts46-json", "http") }},
 	{name: "idle connections", attack: func(s *attack) {
 		n := s.files(500 * s.scale)
 		s.t.Logf("%d idle connections", n)
-		first := map[string]string{"periodic": string(hello(periodic.Client)), "dwork": string(zmtp())}
 		var open []net.Conn
 		for i := range n {
 			protocol := allPorts[i%len(allPorts)]
 			c := s.dial(protocol)
 			open = append(open, c)
-			_, _ = io.WriteString(c, first[protocol]+endless[protocol])
+			_, _ = io.WriteString(c, greetings[protocol]+endless[protocol])
 			if _, err := c.Read(make([]byte, 1)); err != nil {
 				s.t.Fatal(protocol, err)
 			}
@@ -408,6 +417,7 @@ var hostiles = []struct {
 			must(s.t, w.Done(ctx, a, nil))
 		}
 	}},
+	{name: "malformed jobs, slow patterns and many FETCHes of Faktory", attack: (*attack).faktory},
 	{name: "SIGSTOP for a while", attack: func(s *attack) {
 		s.rest = true
 		s.server.signal(syscall.SIGSTOP)

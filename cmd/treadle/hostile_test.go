@@ -75,7 +75,7 @@ func newAttack(t *testing.T, more int) *attack {
 }
 
 // allPorts are the protocols with a TCP port.
-var allPorts = []string{"periodic", "gloom-masters", "gloom-slaves", "dwork", "kts46", "kts46-json", "beanstalk", "http"}
+var allPorts = []string{"periodic", "gloom-masters", "gloom-slaves", "dwork", "kts46", "kts46-json", "beanstalk", "faktory", "http"}
 
 // serves returns the command line of a server that serves every protocol.
 func (s *attack) serves(args ...string) []string {
