@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -299,35 +298,6 @@ func TestAPIRefuses(t *testing.T) {
 	}
 	if code := a.do(http.MethodGet, "/queues?queue=f", "", nil, nil); code != http.StatusNotFound {
 		t.Errorf("a queue of refused jobs: %d", code)
-	}
-}
-
-// TestAPIQueues: the pages of queues, one after the other, have all queues by name.
-func TestAPIQueues(t *testing.T) {
-	t.Parallel()
-	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
-	a := api{t, r}
-	for n := range 25 {
-		a.submit(fmt.Sprintf(`{"queue":"q%02d"}`, n))
-	}
-	a.submit(`{"queue_b64":"/w=="}`)
-	var all []string
-	for after, more := "", true; more; {
-		var page codec.Queues
-		if code := a.do(http.MethodGet, "/queues?limit=10&after="+after, "", nil, &page); code != http.StatusOK {
-			t.Fatal(code)
-		}
-		for _, q := range page.Queues {
-			all = append(all, q.Queue+string(q.QueueBytes))
-		}
-		after, more = page.Next, page.Next != ""
-	}
-	if len(all) != 26 || !slices.IsSorted(all) || all[25] != "\xff" {
-		t.Errorf("%q", all)
-	}
-	var page codec.Queues
-	if a.do(http.MethodGet, "/queues?prefix=q1", "", nil, &page); len(page.Queues) != 10 || page.Next != "" {
-		t.Errorf("%+v", page)
 	}
 }
 

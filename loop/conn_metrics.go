@@ -7,19 +7,35 @@ import (
 	"treadle/loop/web"
 )
 
-// samples returns the rows of the metrics.
-func (s *connShares) samples() (all []web.Sample) {
+// connected returns the connections of each protocol that is served.
+func (s *connShares) connected() (all []protocol.Connected) {
 	for p, share := range s.protocols {
 		if !share.connects {
 			continue
 		}
+		c := protocol.Connected{Protocol: share.name}
 		none := s.open(protocolID(p))
 		for role := protocol.RoleClient; role < protocol.Roles; role++ {
-			n := int(share.roles[role].Load())
-			none -= n
-			all = append(all, connections(share.name, role, n))
+			c.Open[role] = int(share.roles[role].Load())
+			none -= c.Open[role]
 		}
-		all = append(all, connections(share.name, protocol.RoleNone, max(none, 0)))
+		c.Open[protocol.RoleNone] = max(none, 0)
+		all = append(all, c)
+	}
+	return all
+}
+
+// samples returns the rows of the metrics.
+func (s *connShares) samples() (all []web.Sample) {
+	for _, c := range s.connected() {
+		for _, role := range []protocol.Role{protocol.RoleClient, protocol.RoleWorker, protocol.RoleNone} {
+			all = append(all, connections(c.Protocol, role, c.Open[role]))
+		}
+	}
+	for _, share := range s.protocols {
+		if !share.connects {
+			continue
+		}
 		for _, row := range []web.Sample{
 			web.Counter("treadle_connections_opened_total", "Connections accepted.", share.opened.Load()),
 			web.Counter("treadle_connections_refused_total", "Connections turned away at --max-connections, or because the rest of it is set aside for other protocols, and those refused at --max-api-connections.", share.refused.Load()),

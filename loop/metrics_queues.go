@@ -45,7 +45,15 @@ type queueRows struct {
 // queueSamples are the metrics of queues, and of all jobs by state. The queues without a label of their own are summed.
 func (s *Server) queueSamples() []web.Sample {
 	rows := queueRows{server: s, now: s.now().Wall / 1000}
-	others, folded := s.sched.Measure(rows.add)
+	others, folded := sched.QueueStats{Oldest: math.MaxInt64}, 0
+	others.Tally = s.sched.Measure(func(q *sched.QueueStats) {
+		if q.Counted {
+			rows.add(q)
+			return
+		}
+		others.Add(q)
+		folded++
+	})
 	if others.Name = otherQueues; folded > 0 || others.Tally != (sched.Tally{}) {
 		rows.add(&others)
 	}

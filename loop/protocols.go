@@ -208,13 +208,13 @@ func (h host) Stopping() bool { return h.stopping.Load() }
 // Health implements protocol.Host.
 func (h host) Health() protocol.Health {
 	ready, text := h.ready()
-	health := protocol.Health{Started: h.started.UnixMilli(), Ready: ready, Text: text}
+	health := protocol.Health{Started: h.started.UnixMilli(), Version: h.o.Version, Ready: ready, Text: text, Connections: h.conns.connected()}
 	if h.memory != nil {
 		health.Memory, health.MemoryLimit = h.memory.used(), h.memory.limit
 	}
 	if h.journal != nil {
 		st := h.journal.stats()
-		health.Journal = &protocol.JournalHealth{Unacknowledged: st.Backlog, Bytes: st.Size, Free: st.Free}
+		health.Journal = &protocol.JournalHealth{Unacknowledged: st.Backlog, Bytes: st.Size, Free: st.Free, MinFree: uint64(h.o.MinFree), Sync: h.o.Sync}
 	}
 	return health
 }

@@ -371,6 +371,7 @@
 //	StatusOf        view one queue
 //	Stats           read the counters
 //	Measure         read the queues for the metrics
+//	StatsOf         read one queue for the metrics
 //	Memory          read the bytes that jobs take
 //	Walk            view all jobs
 //	NameOf          return the name of a run's job

@@ -129,7 +129,9 @@ type QueueStats struct {
 	// that go ahead of their equals after a failure. Of the numbered jobs it is that of the first. Of a queue with more
 	// priorities and keys than maxOldest it is the least of so many, the lowest priorities first.
 	Oldest int64
-	Tally  Tally
+	// Counted says that the queue has a tally of its own, which Tally is; else Tally is zero.
+	Counted bool
+	Tally   Tally
 }
 
 // Add adds the numbers of another queue.
@@ -149,26 +151,24 @@ func (s *QueueStats) Add(o *QueueStats) {
 	s.Tally.add(&o.Tally)
 }
 
-// Measure calls fn for each queue with a tally of its own, and returns the sum over all others, whose number is folded.
-// It holds a shard's lock for a batch of steps, and calls fn under it. A queue gets its own tally here when one is
-// free.
-func (s *Scheduler) Measure(fn func(*QueueStats)) (others QueueStats, folded int) {
-	others.Oldest = math.MaxInt64
+// Measure calls fn for each queue, and returns the sum of the tallies of those that have none of their own. It holds a
+// shard's lock for a batch of steps, and calls fn under it. A queue gets its own tally here when one is free.
+func (s *Scheduler) Measure(fn func(*QueueStats)) (folded Tally) {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		for next := 0; next >= 0; {
-			next = sh.measure(next, &others, &folded, fn)
+			next = sh.measure(next, &folded, fn)
 		}
 	}
-	return others, folded
+	return folded
 }
 
 // measure is Measure for a batch of the shard's queues from a number on. It returns the next number, -1 at the end.
-func (sh *shard) measure(from int, others *QueueStats, folded *int, fn func(*QueueStats)) (next int) {
+func (sh *shard) measure(from int, folded *Tally, fn func(*QueueStats)) (next int) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if from == 0 {
-		others.Tally.add(&sh.folded)
+		folded.add(&sh.folded)
 	}
 	var st QueueStats
 	for until := sh.mu.steps + sh.s.batch; from < len(sh.queues); from++ {
@@ -176,26 +176,31 @@ func (sh *shard) measure(from int, others *QueueStats, folded *int, fn func(*Que
 			return from
 		}
 		sh.countSteps(1)
-		q := sh.queues[from]
-		if q == nil || q.dropped {
-			continue
+		if q := sh.queues[from]; q != nil && !q.dropped {
+			if q.tally == &sh.folded {
+				sh.giveTally(q)
+			}
+			sh.read(q, &st)
+			fn(&st)
 		}
-		if q.tally == &sh.folded {
-			sh.giveTally(q)
-		}
-		sh.read(q, &st)
-		if q.tally == &sh.folded {
-			*folded++
-			others.Add(&st)
-			continue
-		}
-		st.Tally = *q.tally
-		fn(&st)
 	}
 	return -1
 }
 
-// read reads a queue without its tally.
+// StatsOf returns what Measure reads of one queue. ok is false when there is none of that name.
+func (s *Scheduler) StatsOf(queue []byte) (st QueueStats, ok bool) {
+	sh := s.shardOf(queue)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	q := sh.byName[string(queue)]
+	if q == nil {
+		return st, false
+	}
+	sh.read(q, &st)
+	return st, true
+}
+
+// read reads a queue.
 func (sh *shard) read(q *queue, st *QueueStats) {
 	*st = QueueStats{
 		Name: q.name, Waiting: q.waiting, Delayed: q.delayed.jobs, Ready: q.pending() - q.delayed.jobs, Parked: len(q.parked), Running: q.running,
@@ -203,6 +208,9 @@ func (sh *shard) read(q *queue, st *QueueStats) {
 	}
 	if q.policy != nil {
 		st.Paused = count(q.policy.Paused&pauseHandOut != 0)
+	}
+	if st.Counted = q.tally != &sh.folded; st.Counted {
+		st.Tally = *q.tally
 	}
 }
 

@@ -7,10 +7,25 @@ import (
 	"testing"
 )
 
-// measured returns what Measure shows, by the name of the queue; the others are at "".
+// measured returns what Measure shows of the queues with a tally, by name, and the sum of the others at "". StatsOf
+// shows the same of each.
 func (x *testSched) measured() (all map[string]QueueStats, folded int) {
+	var read []QueueStats
+	tally := x.s.Measure(func(q *QueueStats) { read = append(read, *q) })
 	all = make(map[string]QueueStats)
-	others, folded := x.s.Measure(func(q *QueueStats) { all[q.Name] = *q })
+	others := QueueStats{Oldest: math.MaxInt64, Tally: tally}
+	for i := range read {
+		q := &read[i]
+		if one, ok := x.s.StatsOf([]byte(q.Name)); !ok || one != *q {
+			x.t.Errorf("StatsOf shows %+v of %s, %v, Measure %+v", one, q.Name, ok, *q)
+		}
+		if q.Counted {
+			all[q.Name] = *q
+			continue
+		}
+		others.Add(q)
+		folded++
+	}
 	all[""] = others
 	return all, folded
 }
@@ -25,7 +40,7 @@ func TestMeasureCounts(t *testing.T) {
 		all, _ := x.measured()
 		got := all["f"]
 		tally := got.Tally
-		if got.Tally, want.Name = (Tally{}), "f"; got != want || tally.Ended != ended {
+		if got.Tally, want.Name, want.Counted = (Tally{}), "f", true; got != want || tally.Ended != ended {
 			t.Errorf("%s: %+v %v, want %+v %v", name, got, tally.Ended, want, ended)
 		}
 	}
@@ -178,7 +193,7 @@ func TestOldestDue(t *testing.T) {
 	}
 	sh := &x.s.shards[0]
 	before := sh.mu.steps
-	x.measured()
+	x.s.Measure(func(*QueueStats) {})
 	if steps := sh.mu.steps - before; steps > 6*maxOldest/entriesPerStep {
 		t.Errorf("%d steps for many keys", steps)
 	}
@@ -187,10 +202,11 @@ func TestOldestDue(t *testing.T) {
 		x.submit("f", fmt.Sprint("many", i), at(100+i, now-1000+i))
 	}
 	before = sh.mu.steps
-	all, _ := x.measured()
-	if got := all["f"].Oldest; got < now-1000 || got > now {
-		t.Errorf("among very many priorities the oldest is due %d s ago", now-got)
-	}
+	x.s.Measure(func(q *QueueStats) {
+		if got := q.Oldest; got < now-1000 || got > now {
+			t.Errorf("among very many priorities the oldest is due %d s ago", now-got)
+		}
+	})
 	if steps := sh.mu.steps - before; steps > 2*maxOldest {
 		t.Errorf("%d steps", steps)
 	}
@@ -229,9 +245,15 @@ func TestMeasureBatches(t *testing.T) {
 		x.submit(fmt.Sprint("q", i), "j")
 	}
 	sh, others, folded, holds := &x.s.shards[0], QueueStats{}, 0, 0
+	add := func(q *QueueStats) {
+		if !q.Counted {
+			others.Add(q)
+			folded++
+		}
+	}
 	for next := 0; next >= 0; holds++ {
 		before := sh.mu.steps
-		next = sh.measure(next, &others, &folded, func(*QueueStats) {})
+		next = sh.measure(next, &others.Tally, add)
 		if n := sh.mu.steps - before; n > 10+1 {
 			t.Errorf("%d steps under one hold", n)
 		}

@@ -119,7 +119,7 @@ func (v *topView) serverLines() []string {
 }
 
 // total returns the sum of all queues.
-func (v *topView) total() client.QueueOverview {
+func (v *topView) total() client.QueueState {
 	sum := v.last.Rest
 	for i := range v.last.Queues {
 		q := &v.last.Queues[i]
@@ -152,15 +152,15 @@ func (v *topView) rate(before, after uint64) string {
 
 // queueRow is a queue of a frame, with its rates.
 type queueRow struct {
-	client.QueueOverview
+	client.QueueState
 	name            string
 	submitted, done float64
 	cells           []string
 }
 
 // row returns the line of a queue. before is the queue at the previous observation, or q itself.
-func (v *topView) row(name string, q, before *client.QueueOverview) queueRow {
-	r := queueRow{QueueOverview: *q, name: name, submitted: v.perSecond(before.Submitted, q.Submitted), done: v.perSecond(before.Finished, q.Finished)}
+func (v *topView) row(name string, q, before *client.QueueState) queueRow {
+	r := queueRow{QueueState: *q, name: name, submitted: v.perSecond(before.Submitted, q.Submitted), done: v.perSecond(before.Finished, q.Finished)}
 	oldest := "-"
 	if q.Ready > 0 {
 		oldest = setting.Spell(time.Duration(q.Oldest) * time.Second)
@@ -176,7 +176,7 @@ func (v *topView) row(name string, q, before *client.QueueOverview) queueRow {
 
 // table returns the lines of the queues, sorted, and the line of all others.
 func (v *topView) table() []string {
-	before := make(map[string]*client.QueueOverview)
+	before := make(map[string]*client.QueueState)
 	for i := range v.before.Queues {
 		q := &v.before.Queues[i]
 		before[nameOfQueue(q)] = q
@@ -200,7 +200,7 @@ func (v *topView) table() []string {
 	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 }
 
-func nameOfQueue(q *client.QueueOverview) string { return q.Queue.Queue + string(q.QueueBytes) }
+func nameOfQueue(q *client.QueueState) string { return q.Queue + string(q.QueueBytes) }
 
 // compare orders two rows by the sort of the view, the largest first.
 func (v *topView) compare(a, b *queueRow) int {

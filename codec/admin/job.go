@@ -54,6 +54,7 @@ type Queue struct {
 	Queue      string `json:"queue"`
 	QueueBytes []byte `json:"queue_b64,omitempty"`
 	Workers    int    `json:"workers"`
+	Busy       int    `json:"busy"` // of the workers, those that do a job of the queue
 	Ready      int    `json:"ready"`
 	Delayed    int    `json:"delayed"`
 	Running    int    `json:"running"`
@@ -64,11 +65,29 @@ type Queue struct {
 	Paused     string `json:"paused,omitempty"` // hand-out, submits or all
 	PausedBy   string `json:"paused_by,omitempty"`
 	PausedWhy  string `json:"paused_why,omitempty"`
+	Oldest     int64  `json:"oldest"` // how long the oldest ready job has been due, in seconds
+
+	// Counted says that the server counts what happens to the jobs of the queue, see --metrics-max-queues. The totals
+	// count from then on. Without it they are 0, and there are no rates and protocols.
+	Counted   bool     `json:"counted"`
+	Submitted uint64   `json:"submitted_total"`
+	Finished  uint64   `json:"done_total"`
+	GivenUp   uint64   `json:"failed_total"` // for good
+	Rates     *Rates   `json:"rates,omitempty"`
+	Protocols []string `json:"protocols,omitempty"` // by which its jobs have come
 }
 
-// Queues is a page of queues, by name.
+// Rates are jobs a second, over the last five seconds.
+type Rates struct {
+	Submitted float64 `json:"submitted"`
+	Done      float64 `json:"done"`
+	Failed    float64 `json:"failed"` // given up; in an Overview runs that failed
+}
+
+// Queues is a page of queues, in the order that the request asks for.
 type Queues struct {
 	Queues []Queue `json:"queues"`
+	Of     int     `json:"of"`             // so many queues there are, on all pages
 	Next   string  `json:"next,omitempty"` // the cursor of the next page; empty: none
 }
 

@@ -7,8 +7,9 @@
 //	GET   /api/v1/job                     one job and why it does not run: id=I, or queue=Q, name=N and perhaps protocol=P
 //	GET   /api/v1/job/workload            its workload, as bytes
 //	GET   /api/v1/job/result              its kept result, as bytes
-//	GET   /api/v1/queues                  the queues; queue=Q: one, prefix=P, limit=N, after=CURSOR
-//	GET   /api/v1/overview                the server, its counters and busiest queues; limit=N
+//	GET   /api/v1/queues                  the queues; queue=Q: one, prefix=P, contains=TEXT, sort=ORDER, limit=N, after=CURSOR
+//	GET   /api/v1/overview                the server, its counters, busiest queues and what needs attention; limit=N
+//	GET   /api/v1/history                 what all jobs, or those of queue=Q, did in the span=5m, 1h or 24h
 //	GET   /api/v1/connections             the connections; protocol=P, limit=N, after=CURSOR
 //	POST  /api/v1/connections/close       close one: {"id":"I"}
 //	POST  /api/v1/connections/quiet       ask its worker to take no more jobs: {"id":"I"}; to end, too: {"id":"I","end":true}
@@ -139,6 +140,7 @@ type Interface struct {
 	results    room          // for the ends of waits
 	closed     chan struct{} // ends all that wait
 	operations operations
+	rings      rings // what happened lately
 	audited    auditLog
 	incoming   web.Transfers // bodies that are being read
 	outgoing   web.Transfers // answers that are being sent
@@ -266,7 +268,8 @@ func (i *Interface) newServer(l net.Listener) *web.Server {
 }
 
 // Serve implements protocol.Service.
-func (i *Interface) Serve(context.Context) {
+func (i *Interface) Serve(ctx context.Context) {
+	i.running.Go(func() { i.keepHistory(ctx) })
 	for _, s := range i.servers {
 		i.running.Go(func() {
 			if err := s.Serve(); err != nil {

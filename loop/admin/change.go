@@ -283,15 +283,15 @@ func (i *Interface) postDrain(r *http.Request) (any, error) {
 	if strings.ContainsAny(q.Queue, "*?") {
 		return nil, badf("name one queue: several are paused with submits")
 	}
-	s, ok := i.host.Sched().StatusOf(protocol.Queue([]byte(q.Queue)))
+	s, ok := i.host.Sched().StatsOf(protocol.Queue([]byte(q.Queue)))
 	if !ok {
 		return nil, &notFound{errNoQueue}
 	}
 	if err := i.setPause(r, q, "submits"); err != nil {
 		return nil, err
 	}
-	if now, ok := i.host.Sched().StatusOf(protocol.Queue([]byte(q.Queue))); ok {
+	if now, ok := i.host.Sched().StatsOf(protocol.Queue([]byte(q.Queue))); ok {
 		s = now
 	}
-	return &codec.Queues{Queues: []codec.Queue{queueOf(&s, i.policies())}}, nil
+	return &codec.Queues{Queues: []codec.Queue{i.queueOf(&s, i.host.Now(), i.policies())}, Of: 1}, nil
 }

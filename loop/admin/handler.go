@@ -101,6 +101,7 @@ func (i *Interface) routes() map[string]http.HandlerFunc {
 		"GET /api/v1/queues":       i.getQueues,
 		"GET /api/v1/jobs":         i.getJobs,
 		"GET /api/v1/overview":     i.getOverview,
+		"GET /api/v1/history":      i.getHistory,
 		"GET /api/v1/connections":  i.getConnections,
 		"GET /api/v1/operations":   i.getOperations,
 		"GET /api/v1/audit":        i.getAudit,

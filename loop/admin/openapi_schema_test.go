@@ -177,7 +177,9 @@ func (s *schemas) of(v reflect.Type, request bool) object {
 		return append(kindOf("integer"), member{"format", "int64"})
 	case reflect.Int32:
 		return append(kindOf("integer"), member{"format", "int32"})
-	case reflect.Uint64:
+	case reflect.Float64:
+		return append(kindOf("number"), member{"format", "double"})
+	case reflect.Uint32, reflect.Uint64:
 		return append(kindOf("integer"), member{"format", "int64"}, member{"minimum", 0})
 	case reflect.String:
 		return kindOf("string")

@@ -107,8 +107,9 @@ var requests = []request{
 	reports("progress", "publishProgress", "Send data to those that listen to leased jobs.", codec.ProgressReport{}),
 
 	{
-		"GET /api/v1/queues", "listQueues", "The queues by name, each with its counts.",
-		paged(defaultPage, oneQueue("One queue alone."), text("prefix", "Only queues whose names begin so.")), nil, asJSON(codec.Queues{}), []int{http.StatusNotFound},
+		"GET /api/v1/queues", "listQueues", "The queues, each with its counts, in an order.",
+		paged(defaultPage, oneQueue("One queue alone."), text("prefix", "Only queues whose names begin so."), text("contains", "Only queues whose names have this text; capitals and small letters are the same."),
+			text("sort", "What has the largest number first: `ready`, `running`, `delayed`, `failed`, `done`, `workers`, `oldest`, and of the rates `submitted` and `finished`. Else, and of equals, by name.")), nil, asJSON(codec.Queues{}), []int{http.StatusNotFound},
 	},
 	{"POST /api/v1/queues/pause", "pauseQueue", "Pause a queue, or those of a pattern. It is answered with the rule.", nil, asJSON(codec.QueueChange{}), asJSON(codec.Rule{}), nil},
 	{"POST /api/v1/queues/resume", "resumeQueue", "End a pause. It is answered with the rule.", nil, asJSON(codec.QueueChange{}), asJSON(codec.Rule{}), nil},
@@ -118,7 +119,11 @@ var requests = []request{
 		nil, asJSON(codec.QueueChange{}), asJSON(codec.OperationStarted{}, codec.JobsMatched{}), nil,
 	},
 	{
-		"GET /api/v1/overview", "getOverview", "The server, its counters and its busiest queues.",
+		"GET /api/v1/history", "getHistory", "What all jobs, or those of a queue, did in the last minutes or hours. The busiest 200 queues have a history.",
+		[]parameter{oneQueue("The queue; left out: all jobs."), text("span", "`5m`, `1h` or `24h`; default: 5m."), text("step", "`5s` joins each five slots of the span 5m.")}, nil, asJSON(codec.History{}), []int{http.StatusNotFound},
+	},
+	{
+		"GET /api/v1/overview", "getOverview", "The server, its counters, its busiest queues and what needs attention.",
 		[]parameter{number("limit", maxPage, defaultPage, "How many queues it has one by one; the others are a sum.")}, nil, asJSON(codec.Overview{}), nil,
 	},
 	{

@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"container/heap"
 	"encoding/base64"
+	"encoding/binary"
 	"errors"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
 
 	codec "treadle/codec/admin"
+	"treadle/loop/admin/history"
 	"treadle/loop/protocol"
 	"treadle/sched"
 )
@@ -17,7 +20,7 @@ import (
 // errNoQueue answers a request about a queue that there is not.
 var errNoQueue = errors.New("there is no queue of that name: no job was submitted to it, and no worker serves it")
 
-// getQueues answers with a page of the queues, by name, or with one queue.
+// getQueues answers with a page of the queues, in the order of sort, or with one queue.
 func (i *Interface) getQueues(r *http.Request) (any, error) {
 	q, err := parameters(r)
 	if err != nil {
@@ -27,45 +30,88 @@ func (i *Interface) getQueues(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	after, err := base64.RawURLEncoding.DecodeString(q.Get("after"))
-	if err != nil {
-		return nil, badf("the cursor %q is none that a page has", q.Get("after"))
-	}
 	if q.Has("queue") {
-		s, ok := i.host.Sched().StatusOf(protocol.Queue([]byte(q.Get("queue"))))
+		s, ok := i.host.Sched().StatsOf(protocol.Queue([]byte(q.Get("queue"))))
 		if !ok {
 			return nil, &notFound{errNoQueue}
 		}
-		return &codec.Queues{Queues: []codec.Queue{queueOf(&s, i.policies())}}, nil
+		return &codec.Queues{Queues: []codec.Queue{i.queueOf(&s, i.host.Now(), i.policies())}, Of: 1}, nil
+	}
+	order, ok := queueOrders[cmp.Or(q.Get("sort"), "name")]
+	if !ok {
+		return nil, badf("sort is name, ready, running, delayed, failed, done, workers, oldest, submitted or finished, not %.64q", q.Get("sort"))
 	}
 	first := firstQueues{limit: limit}
-	i.host.Sched().Status(func(s sched.QueueStatus) {
-		switch {
-		case !strings.HasPrefix(protocol.Unescape(s.Name), q.Get("prefix")):
-		case len(after) == 0 || s.Name > string(after):
-			first.add(s)
+	if first.after, err = parsePlace(q.Get("after")); err != nil {
+		return nil, err
+	}
+	prefix, part := q.Get("prefix"), strings.ToLower(q.Get("contains"))
+	i.rings.mu.Lock() // here, so that no lock of a shard waits for it
+	i.host.Sched().Measure(func(s *sched.QueueStats) {
+		name := protocol.Unescape(s.Name)
+		if strings.HasPrefix(name, prefix) && (part == "" || strings.Contains(strings.ToLower(name), part)) {
+			first.of++
+			first.add(order(&i.rings.h, s), s)
 		}
 	})
-	slices.SortFunc(first.all, func(a, b sched.QueueStatus) int { return cmp.Compare(a.Name, b.Name) })
-	page := &codec.Queues{Queues: []codec.Queue{}}
-	table := i.policies()
-	for _, s := range first.all {
-		page.Queues = append(page.Queues, queueOf(&s, table))
+	i.rings.mu.Unlock()
+	slices.SortFunc(first.all, func(a, b placed) int { return a.compare(&b.place) })
+	page, now, table := &codec.Queues{Queues: []codec.Queue{}, Of: first.of}, i.host.Now(), i.policies()
+	for n := range first.all {
+		page.Queues = append(page.Queues, i.queueOf(&first.all[n].stats, now, table))
 	}
 	if first.more {
-		page.Next = base64.RawURLEncoding.EncodeToString([]byte(first.all[len(first.all)-1].Name))
+		page.Next = first.all[len(first.all)-1].String()
 	}
 	return page, nil
 }
 
+// queueOrders are the orders of the queues by their names: each queue has a value, and the largest comes first.
+var queueOrders = map[string]func(*history.History, *sched.QueueStats) int64{
+	"name":    func(*history.History, *sched.QueueStats) int64 { return 0 },
+	"ready":   func(_ *history.History, s *sched.QueueStats) int64 { return int64(s.Ready) },
+	"running": func(_ *history.History, s *sched.QueueStats) int64 { return int64(s.Running) },
+	"delayed": func(_ *history.History, s *sched.QueueStats) int64 { return int64(s.Delayed) },
+	"failed":  func(_ *history.History, s *sched.QueueStats) int64 { return int64(s.Failed) },
+	"done":    func(_ *history.History, s *sched.QueueStats) int64 { return int64(s.Done) },
+	"workers": func(_ *history.History, s *sched.QueueStats) int64 { return int64(s.Workers) },
+	"oldest":  func(_ *history.History, s *sched.QueueStats) int64 { return -s.Oldest },
+	"submitted": func(h *history.History, s *sched.QueueStats) int64 {
+		submitted, _, _, _ := h.Rates(s.Name, false)
+		return int64(1000 * submitted)
+	},
+	"finished": func(h *history.History, s *sched.QueueStats) int64 {
+		_, done, _, _ := h.Rates(s.Name, false)
+		return int64(1000 * done)
+	},
+}
+
 // queueOf returns a queue as JSON has it.
-func queueOf(s *sched.QueueStatus, table *sched.Policies) codec.Queue {
-	q := codec.Queue{
-		Workers: s.Workers, Delayed: s.Delayed, Running: s.Running, Locked: s.Parked, Waiting: s.Waiting, Failed: s.Failed, Done: s.Done,
-		Ready: s.Ready(),
-	}
+func (i *Interface) queueOf(s *sched.QueueStats, now sched.Time, table *sched.Policies) codec.Queue {
+	q := i.sumOf(s, now)
 	q.Queue, q.QueueBytes = codec.Name(protocol.Unescape(s.Name))
 	showPause(&q, table, s.Name)
+	if s.Counted {
+		q.Rates = i.rates(s.Name, false)
+	}
+	return q
+}
+
+// sumOf is queueOf without what a sum of queues does not have: a name, a pause and rates.
+func (i *Interface) sumOf(s *sched.QueueStats, now sched.Time) codec.Queue {
+	q := codec.Queue{
+		Workers: s.Workers, Busy: s.Busy, Ready: s.Ready, Delayed: s.Delayed, Running: s.Running, Locked: s.Parked, Waiting: s.Waiting,
+		Failed: s.Failed, Done: s.Done, Counted: s.Counted, Finished: s.Tally.Ended[sched.EndingDone],
+		GivenUp: s.Tally.Ended[sched.EndingFailed] + s.Tally.Ended[sched.EndingTimedOut],
+	}
+	for space, n := range s.Tally.Submitted {
+		if q.Submitted += n; n > 0 && !slices.Contains(q.Protocols, i.host.Spaces()[space].Protocol) {
+			q.Protocols = append(q.Protocols, i.host.Spaces()[space].Protocol)
+		}
+	}
+	if s.Oldest != math.MaxInt64 {
+		q.Oldest = max(now.Wall/1000-s.Oldest, 0)
+	}
 	return q
 }
 
@@ -83,23 +129,73 @@ func showPause(q *codec.Queue, table *sched.Policies, name string) {
 	}
 }
 
-// firstQueues are the first queues by name of those that were added. It implements heap.Interface: the last by name is
-// on top.
-type firstQueues struct {
-	all   []sched.QueueStatus
-	limit int
-	more  bool // some were left out
+// place is where a queue stands in an order. It is the cursor of a page.
+type place struct {
+	value int64
+	name  string
 }
 
-func (f *firstQueues) add(s sched.QueueStatus) {
+// compare orders the largest value first, and queues of one value by name.
+func (p *place) compare(q *place) int {
+	return cmp.Or(cmp.Compare(q.value, p.value), cmp.Compare(p.name, q.name))
+}
+
+// String returns the cursor.
+func (p *place) String() string {
+	return base64.RawURLEncoding.EncodeToString(append(binary.AppendVarint(nil, p.value), p.name...))
+}
+
+// parsePlace reads a cursor; nil: the page is the first.
+func parsePlace(text string) (*place, error) {
+	if text == "" {
+		return nil, nil
+	}
+	all, err := base64.RawURLEncoding.DecodeString(text)
+	value, n := binary.Varint(all)
+	if err != nil || n <= 0 {
+		return nil, badf("the cursor %.100q is none that a page has", text)
+	}
+	return &place{value, string(all[n:])}, nil
+}
+
+// placed is a queue at its place.
+type placed struct {
+	place
+	stats sched.QueueStats
+}
+
+// firstQueues are the first queues in order behind a place of those that were added. It implements heap.Interface: the
+// last in order is on top.
+type firstQueues struct {
+	all   []placed
+	after *place // nil: none
+	limit int
+	leave func(*sched.QueueStats) // is called with each that is left out; nil: none is told
+	of    int                     // queues that match
+	more  bool                    // some were left out
+}
+
+// add adds a queue that has a value in the order. It keeps a copy of s.
+func (f *firstQueues) add(value int64, s *sched.QueueStats) {
+	p := placed{place: place{value, s.Name}}
 	switch {
+	case f.after != nil && p.compare(f.after) <= 0: // of an earlier page
 	case len(f.all) < f.limit:
-		heap.Push(f, s)
-	case s.Name < f.all[0].Name:
-		f.all[0], f.more = s, true
+		p.stats = *s
+		heap.Push(f, p)
+	case p.compare(&f.all[0].place) < 0:
+		f.leaveOut(&f.all[0].stats)
+		p.stats = *s
+		f.all[0] = p
 		heap.Fix(f, 0)
 	default:
-		f.more = true
+		f.leaveOut(s)
+	}
+}
+
+func (f *firstQueues) leaveOut(s *sched.QueueStats) {
+	if f.more = true; f.leave != nil {
+		f.leave(s)
 	}
 }
 
@@ -107,13 +203,13 @@ func (f *firstQueues) add(s sched.QueueStatus) {
 func (f *firstQueues) Len() int { return len(f.all) }
 
 // Less implements sort.Interface.
-func (f *firstQueues) Less(i, j int) bool { return f.all[i].Name > f.all[j].Name }
+func (f *firstQueues) Less(i, j int) bool { return f.all[i].compare(&f.all[j].place) > 0 }
 
 // Swap implements sort.Interface.
 func (f *firstQueues) Swap(i, j int) { f.all[i], f.all[j] = f.all[j], f.all[i] }
 
 // Push implements heap.Interface.
-func (f *firstQueues) Push(s any) { f.all = append(f.all, s.(sched.QueueStatus)) }
+func (f *firstQueues) Push(s any) { f.all = append(f.all, s.(placed)) }
 
 // Pop implements heap.Interface.
 func (f *firstQueues) Pop() any {

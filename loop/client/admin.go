@@ -28,12 +28,10 @@ type (
 	PolicyRule = admin.Rule
 	// PolicyValue is a value of a queue's policy.
 	PolicyValue = admin.Value
-	// QueueState is a queue and the number of its jobs in each state.
+	// QueueState is a queue, the number of its jobs in each state, and what has happened to them.
 	QueueState = admin.Queue
 	// Overview is the state of a server and its queues.
 	Overview = admin.Overview
-	// QueueOverview is a queue in an Overview.
-	QueueOverview = admin.OverviewQueue
 	// CronEntry is work that is submitted at times.
 	CronEntry = admin.CronEntry
 	// CronStatus is a CronEntry and what it has done.

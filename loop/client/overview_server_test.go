@@ -23,13 +23,13 @@ func TestOverview(t *testing.T) {
 	if len(v.Queues) != 2 || v.RestQueues != 1 {
 		t.Fatalf("%d queues, and %d in the rest", len(v.Queues), v.RestQueues)
 	}
-	for i, want := range []client.QueueOverview{
-		{Queue: client.QueueState{Queue: "b", Ready: 2, Delayed: 1, Paused: "hand-out", PausedWhy: "moving"}, Submitted: 3},
-		{Queue: client.QueueState{Queue: "a", Ready: 1}, Submitted: 1},
+	for i, want := range []client.QueueState{
+		{Queue: "b", Ready: 2, Delayed: 1, Paused: "hand-out", PausedWhy: "moving", Submitted: 3},
+		{Queue: "a", Ready: 1, Submitted: 1},
 	} {
 		got := v.Queues[i]
 		got.Oldest = 0
-		if got.Queue.Queue != want.Queue.Queue || got.Ready != want.Ready || got.Delayed != want.Delayed || got.Paused != want.Paused || got.PausedWhy != want.PausedWhy || got.Submitted != want.Submitted {
+		if got.Queue != want.Queue || got.Ready != want.Ready || got.Delayed != want.Delayed || got.Paused != want.Paused || got.PausedWhy != want.PausedWhy || got.Submitted != want.Submitted {
 			t.Errorf("queue %d is %+v, want %+v", i, got, want)
 		}
 	}

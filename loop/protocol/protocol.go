@@ -94,11 +94,19 @@ type Limits struct {
 // Health is the state of a server at one moment.
 type Health struct {
 	Started     int64 // Unix milliseconds
+	Version     string
 	Ready       bool
 	Text        string // what /readyz says
 	Memory      int64  // bytes in use, of MemoryLimit
 	MemoryLimit int64
 	Journal     *JournalHealth // nil: the server has none
+	Connections []Connected    // of each protocol that is served
+}
+
+// Connected are the open connections of a protocol, by role.
+type Connected struct {
+	Protocol string
+	Open     [Roles]int
 }
 
 // JournalHealth is the state of a journal at one moment.
@@ -106,6 +114,8 @@ type JournalHealth struct {
 	Unacknowledged int64  // changes that are not committed
 	Bytes          uint64 // of the data directory
 	Free           uint64 // bytes on its disk
+	MinFree        uint64 // below it, new jobs are refused
+	Sync           string // the setting
 }
 
 // Host is the server as a protocol sees it. Its methods may be called from any goroutine.
