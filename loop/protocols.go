@@ -127,7 +127,8 @@ func newProtocols(s *Server) ([]protocol.Protocol, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Admin.JobSpace = periodic.Space
+	simulations := kts46.New(host{s}, o.Kts46)
+	o.Admin.JobSpace, o.Admin.Projects = periodic.Space, simulations
 	operators, err := admin.New(host{s}, o.Admin)
 	if err != nil {
 		return nil, &OptionError{Setting: "config", Err: err}
@@ -136,7 +137,7 @@ func newProtocols(s *Server) ([]protocol.Protocol, error) {
 		periodic.New(host{s}, o.Periodic),
 		gloom.New(host{s}, o.Gloom),
 		dwork.New(host{s}, o.Dwork),
-		kts46.New(host{s}, o.Kts46),
+		simulations,
 		beanstalk.New(host{s}, o.Beanstalk),
 		jobs,
 		operators,

@@ -56,6 +56,29 @@ type Change struct {
 	Cause
 }
 
+// FailureCauses is the answer to GET /api/v1/jobs/causes: failed jobs by queue and cause, the largest group first.
+type FailureCauses struct {
+	Causes []FailureCause `json:"causes"`
+	Other  int            `json:"other"`          // jobs of groups that the answer has no room for
+	Looked int64          `json:"looked"`         // at so many failed jobs
+	Of     int            `json:"of"`             // there are so many
+	More   bool           `json:"more,omitempty"` // the time was over before all were looked at
+}
+
+// FailureCause are the failed jobs of a queue whose last attempts ended alike.
+type FailureCause struct {
+	Queue      string `json:"queue"`
+	QueueBytes []byte `json:"queue_b64,omitempty"`
+	Outcome    string `json:"outcome"` // of the last attempt
+	Cause      string `json:"cause"`   // the main line of its error, with # for each number
+	Common     string `json:"common"`  // a text that all of the errors have, for a filter; empty: there is none
+	Jobs       int    `json:"jobs"`
+	First      int64  `json:"first"` // Unix milliseconds of the first and last end
+	Last       int64  `json:"last"`
+	ID         string `json:"id"`   // of the job that failed last
+	Text       string `json:"text"` // its error, the first 200 bytes
+}
+
 // CronEntry is a cron entry as JSON has it. A workload that is not UTF-8 stands in WorkloadBytes, in base64.
 type CronEntry struct {
 	Name          string `json:"name"` // also of its jobs

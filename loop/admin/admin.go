@@ -3,14 +3,16 @@
 // server's owner alone may connect to, and to the programs of this machine on the port of --http.
 //
 //	POST  /api/v1/jobs                    submit a job, or one of each line: {"queue":"Q","workload":"W","delay":"90s"}
-//	GET   /api/v1/jobs                    the jobs that filter=F means; limit=N, after=CURSOR
+//	GET   /api/v1/jobs                    the jobs that filter=F means; limit=N, time=50ms, after=CURSOR
+//	GET   /api/v1/jobs/causes             the failed jobs by queue and cause; queue=Q
 //	GET   /api/v1/job                     one job and why it does not run: id=I, or queue=Q, name=N and perhaps protocol=P
+//	GET   /api/v1/job/graph               the tasks around one, of a graph
 //	GET   /api/v1/job/workload            its workload, as bytes
 //	GET   /api/v1/job/result              its kept result, as bytes
 //	GET   /api/v1/queues                  the queues; queue=Q: one, prefix=P, contains=TEXT, sort=ORDER, limit=N, after=CURSOR
 //	GET   /api/v1/overview                the server, its counters, busiest queues and what needs attention; limit=N
 //	GET   /api/v1/history                 what all jobs, or those of queue=Q, did in the span=5m, 1h or 24h
-//	GET   /api/v1/connections             the connections; protocol=P, limit=N, after=CURSOR
+//	GET   /api/v1/connections             the connections; protocol=P, queue=Q, limit=N, after=CURSOR
 //	POST  /api/v1/connections/close       close one: {"id":"I"}
 //	POST  /api/v1/connections/quiet       ask its worker to take no more jobs: {"id":"I"}; to end, too: {"id":"I","end":true}
 //	POST  /api/v1/reserve                 lease jobs, or wait for one: {"queues":["Q"],"jobs":10,"wait":"30s","lease":"1m"}
@@ -22,6 +24,7 @@
 //	GET   /api/v1/policies                the rules, the weaker first, and the keys that they may have
 //	GET   /api/v1/policies?queue=Q        the policy of a queue, each value with its rule
 //	PATCH /api/v1/policies                change a run-time rule: {"pattern":"mail.*","values":{"retries":"3","rate":null}}
+//	GET   /api/v1/projects                the projects of simulations; project=P: the jobs of one; limit=N, after=CURSOR
 //	GET   /api/v1/cron                    the cron entries; entry=NAME: one, next=N: with its next N times
 //	POST  /api/v1/cron                    add an entry: {"name":"N","schedule":"30 2 * * *","queue":"Q","workload":"W"}
 //	POST  /api/v1/cron/remove             remove it: {"entry":"N"}
@@ -106,6 +109,8 @@ type Options struct {
 	JobSpace sched.Space `kong:"-"`
 	// Slice is how many jobs an operation looks at under one hold of a lock; default: sched.WalkBatch.
 	Slice int `kong:"-"`
+	// Projects are those of simulations; the server sets it.
+	Projects Projects `kong:"-"`
 	// Configuration is where the settings come from; nil: it cannot be read again.
 	Configuration Configuration `kong:"-"`
 }

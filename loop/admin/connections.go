@@ -3,6 +3,7 @@ package admin
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,8 +14,11 @@ import (
 // idBase is the base of the numbers in the ids of connections, which have up to 64 bits.
 const idBase = 36
 
-// getConnections answers with a page of the connections, by id. protocol=P leaves the others out, which may make a page
-// short.
+// maxViewed bounds the connections that are looked at for one page: each takes its turn in an event loop.
+const maxViewed = 10_000
+
+// getConnections answers with a page of the connections, by id. protocol=P and queue=Q leave others out. A page for
+// which maxViewed connections were looked at may be short.
 func (i *Interface) getConnections(r *http.Request) (any, error) {
 	q, err := parameters(r)
 	if err != nil {
@@ -30,16 +34,28 @@ func (i *Interface) getConnections(r *http.Request) (any, error) {
 			return nil, badf("the cursor %.100q is none that a page has", cursor)
 		}
 	}
-	open := i.host.Connections(from, limit)
+	queue := string(protocol.Queue([]byte(q.Get("queue"))))
 	page := &codec.Connections{Connections: []codec.Connection{}}
-	for n := range open {
-		if p := q.Get("protocol"); p == "" || p == open[n].Protocol {
-			page.Connections = append(page.Connections, connectionOf(&open[n]))
+	for viewed := 0; viewed < maxViewed; {
+		open := i.host.Connections(from, limit)
+		for n := range open {
+			c := &open[n]
+			if p := q.Get("protocol"); (p == "" || p == c.Protocol) && (queue == "" || slices.Contains(c.Peer.Queues, queue)) {
+				page.Connections = append(page.Connections, connectionOf(c))
+			}
+			from = c.ID + 1
+			if len(page.Connections) == limit {
+				break
+			}
+		}
+		if len(open) < limit && len(page.Connections) < limit {
+			return page, nil
+		}
+		if viewed += len(open); len(page.Connections) == limit {
+			break
 		}
 	}
-	if len(open) == limit {
-		page.Next = strconv.FormatUint(open[limit-1].ID+1, idBase)
-	}
+	page.Next = strconv.FormatUint(from, idBase)
 	return page, nil
 }
 

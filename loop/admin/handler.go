@@ -108,6 +108,9 @@ func (i *Interface) routes() map[string]http.HandlerFunc {
 		"GET /api/v1/job":          i.getJob,
 		"POST /api/v1/reserve":     i.postReserve,
 		"GET /api/v1/openapi.json": i.getOpenAPI,
+		"GET /api/v1/jobs/causes":  i.getCauses,
+		"GET /api/v1/job/graph":    i.getGraph,
+		"GET /api/v1/projects":     i.getProjects,
 	}
 	for pattern, answer := range i.changes() {
 		all[pattern] = i.auditing(pattern, answer)
@@ -157,25 +160,40 @@ func (i *Interface) readBody(w http.ResponseWriter, r *http.Request) (body []byt
 	return body, transfer.End, err
 }
 
-// ownerOnly are the requests that the socket answers alone, which only the server's owner may connect to: they show and
-// change the server, not its jobs.
-var ownerOnly = []string{"/api/v1/settings", "/api/v1/reload"}
+// ownerOnly are the requests that the socket answers alone, which only the server's owner may connect to: they change
+// the server, not its jobs.
+var ownerOnly = []string{"/api/v1/reload"}
 
 // Pages implements protocol.Pager.
 func (i *Interface) Pages() []web.Page {
 	api := i.Handler()
 	return []web.Page{{Pattern: "/api/v1/", Long: true, Handler: api.ServeHTTP, Allow: func(w http.ResponseWriter, r *http.Request) bool {
-		switch {
-		case !fromLoopback(r):
-			w.Header().Set("Connection", "close")
-			web.RefuseJSON(w, http.StatusForbidden, "the API answers programs on this machine alone, as long as there are no users: ask for it through an SSH tunnel")
-		case slices.Contains(ownerOnly, r.URL.Path):
-			web.RefuseJSON(w, http.StatusForbidden, "this is for the server's owner alone: ask on the socket of --admin")
-		default:
-			return true
+		err := Allowed(r)
+		if err != nil {
+			if errors.Is(err, errElsewhere) {
+				w.Header().Set("Connection", "close")
+			}
+			web.RefuseJSON(w, http.StatusForbidden, err.Error())
 		}
-		return false
+		return err == nil
 	}}}
+}
+
+// Why a request of the port is refused.
+var (
+	errElsewhere = errors.New("the API answers programs on this machine alone, as long as there are no users: ask for it through an SSH tunnel")
+	errOwnerOnly = errors.New("this is for the server's owner alone: ask on the socket of --admin")
+)
+
+// Allowed returns why a request on the port of --http is refused.
+func Allowed(r *http.Request) error {
+	switch {
+	case !fromLoopback(r):
+		return errElsewhere
+	case slices.Contains(ownerOnly, r.URL.Path):
+		return errOwnerOnly
+	}
+	return nil
 }
 
 // fromLoopback reports whether a request comes from this machine.

@@ -58,6 +58,18 @@ func limitOf(text string, usual int) (int, error) {
 	return n, nil
 }
 
+// searchTimeOf reads how long a search may take.
+func searchTimeOf(text string) (time.Duration, error) {
+	if text == "" {
+		return searchTime, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < time.Millisecond || d > searchTime {
+		return 0, badf("time is from 1ms to %v", searchTime)
+	}
+	return d, nil
+}
+
 // getJobs answers with a page of the jobs that a filter means.
 func (i *Interface) getJobs(r *http.Request) (any, error) {
 	q, err := parameters(r)
@@ -68,12 +80,16 @@ func (i *Interface) getJobs(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	within, err := searchTimeOf(q.Get("time"))
+	if err != nil {
+		return nil, err
+	}
 	l, err := i.listing(q.Get("filter"), q.Get("after"))
 	if err != nil {
 		return nil, err
 	}
 	page := &codec.Jobs{Jobs: []codec.ListedJob{}}
-	done, err := i.search(r.Context(), l, time.Now().Add(searchTime), func(j *codec.ListedJob) bool {
+	done, err := i.search(r.Context(), l, time.Now().Add(within), func(j *codec.ListedJob) bool {
 		page.Jobs = append(page.Jobs, *j)
 		return len(page.Jobs) < limit
 	})

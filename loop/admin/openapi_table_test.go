@@ -80,9 +80,18 @@ var requests = []request{
 	},
 	{
 		"GET /api/v1/jobs", "listJobs", "The jobs that a filter means. A page ends at the limit, or when the search has taken some time.",
-		paged(defaultJobs, text("filter", "Terms separated by blanks, such as `queue:mail.* state:failed`; left out: all jobs.")), nil, asJSON(codec.Jobs{}), nil,
+		paged(defaultJobs, text("filter", "Terms separated by blanks, such as `queue:mail.* state:failed`; left out: all jobs."),
+			text("time", "How long the search may take, such as `50ms`, at most and by default `200ms`.")), nil, asJSON(codec.Jobs{}), nil,
+	},
+	{
+		"GET /api/v1/jobs/causes", "listCauses", "The failed jobs by queue and cause: errors that differ in numbers alone are one cause.",
+		[]parameter{oneQueue("The failed jobs of this queue; left out: of all queues.")}, nil, asJSON(codec.FailureCauses{}), nil,
 	},
 	{"GET /api/v1/job", "getJob", "One job, and why it does not run.", oneJob, nil, asJSON(codec.JobDetails{}), []int{http.StatusNotFound, http.StatusConflict}},
+	{
+		"GET /api/v1/job/graph", "getJobGraph", "The tasks around one, two links far and 150 at most: those that it waits for, and those that wait for it.",
+		oneJob, nil, asJSON(codec.Graph{}), []int{http.StatusNotFound, http.StatusConflict},
+	},
 	{"GET /api/v1/job/workload", "getJobWorkload", "The workload of a job.", oneJob, nil, inBytes(), []int{http.StatusNotFound, http.StatusConflict}},
 	{"GET /api/v1/job/result", "getJobResult", "The kept result of a job.", oneJob, nil, inBytes(), []int{http.StatusNotFound, http.StatusConflict}},
 
@@ -128,7 +137,7 @@ var requests = []request{
 	},
 	{
 		"GET /api/v1/connections", "listConnections", "The open connections of clients and workers.",
-		paged(defaultPage, text("protocol", "Only connections of this protocol.")), nil, asJSON(codec.Connections{}), nil,
+		paged(defaultPage, text("protocol", "Only connections of this protocol."), oneQueue("Only workers of this queue, among the first eight that they serve.")), nil, asJSON(codec.Connections{}), nil,
 	},
 	{"POST /api/v1/connections/close", "closeConnection", "Close a connection. The jobs of its worker are released.", nil, asJSON(codec.Close{}), asJSON(struct{}{}), []int{http.StatusNotFound}},
 	{"POST /api/v1/connections/quiet", "quietConnection", "Ask the worker of a connection to take no more jobs, or to end.", nil, asJSON(codec.Quiet{}), asJSON(struct{}{}), []int{http.StatusNotFound}},
@@ -149,6 +158,10 @@ var requests = []request{
 	cronVerb("pause", "pauseCron", "Leave out the times of a cron entry.", struct{}{}),
 	cronVerb("resume", "resumeCron", "End the pause of a cron entry.", struct{}{}),
 
+	{
+		"GET /api/v1/projects", "listProjects", "The projects of kts46 simulations by name; of one project, its jobs with their progress.",
+		paged(defaultPage, text("project", "The jobs of this project.")), nil, asJSON(codec.Projects{}), []int{http.StatusNotFound},
+	},
 	{
 		"GET /api/v1/audit", "listAudit", "The last changes through the API, the newest first.",
 		paged(defaultPage), nil, asJSON(codec.Audit{}), nil,
