@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	codec "treadle/codec/admin"
@@ -63,6 +64,12 @@ func TestAPIGraph(t *testing.T) {
 	}
 	if g, _ := graph("merge"); g.Tasks[0].After != 21 {
 		t.Errorf("%+v", g.Tasks[0])
+	}
+	text, _ := newBrowser(t, r).load("/job?queue=dwork&name=b", http.StatusOK)
+	for _, part := range []string{"<h2>Graph</h2>", "<bdi>merge</bdi>", `class="graph"`} {
+		if !strings.Contains(text, part) {
+			t.Errorf("the page of the job has no %s", part)
+		}
 	}
 	a.submit(`{"queue":"f","name":"x"}`)
 	if code := a.do(http.MethodGet, "/job/graph?queue=f&name=x", "", nil, nil); code != http.StatusConflict {

@@ -41,10 +41,12 @@ type Options struct {
 	// RunDir is /tmp by default, where the protocol's clients look for the socket; any user may put one there first.
 	RunDir string       `name:"run-dir" group:"Addresses" placeholder:"DIR" help:"Directory of the default socket, periodic.sock, made when missing; no other user can put one there first (default: /tmp)."`
 	Admin  AdminOptions `embed:"" group:"Addresses"`
-	HTTP   string       `name:"http" group:"Addresses" placeholder:"HOST:PORT" help:"Address of the HTTP API, /metrics, /livez, /readyz and /healthz, or off (default: 127.0.0.1:5001)."`
+	HTTP   string       `name:"http" group:"Addresses" placeholder:"HOST:PORT" help:"Address of the pages, the HTTP API, /metrics, /livez, /readyz and /healthz, or off (default: 127.0.0.1:5001)."`
 	// MetricsMaxQueues bounds the queues with a label of their own in the metrics, some 20 lines each.
 	MetricsMaxQueues int    `name:"metrics-max-queues" group:"Addresses" default:"500" min:"1" max:"10000" placeholder:"N" help:"Queues with lines of their own in /metrics, at most 10000; all others are summed as _other (default: ${default})."`
 	Pprof            string `name:"pprof" group:"Addresses" enum:"on,off" default:"off" help:"Whether Go's profiles are served there, too, under /debug/pprof: on or off (default: ${default})."`
+
+	Web WebOptions `embed:"" group:"Addresses"`
 
 	AllowHosts []string `name:"allow-host" group:"Addresses" sep:"none" placeholder:"NAME" help:"Host name that HTTP requests may be sent to, on every HTTP port, beside IP addresses, localhost, this host's own name and those in addresses of these settings; repeatable (default: none)."`
 

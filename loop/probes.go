@@ -8,6 +8,7 @@ import (
 
 	"treadle/loop/admin"
 	"treadle/loop/journal"
+	"treadle/loop/page"
 	"treadle/loop/protocol"
 	"treadle/loop/web"
 )
@@ -30,6 +31,13 @@ func (s *Server) openHTTP() error {
 	for p := range protocolsWith[protocol.Pager](s) {
 		for _, page := range p.Pages() {
 			pages = append(pages, s.whenServing(page))
+		}
+	}
+	if s.o.Web.Web != page.Off {
+		for operators := range protocolsWith[*admin.Interface](s) {
+			for _, p := range page.New(s.o.Web, operators.Handler(), admin.Allowed).Pages() {
+				pages = append(pages, s.whenServing(p))
+			}
 		}
 	}
 	if s.o.Pprof == "on" {

@@ -17,6 +17,7 @@ import (
 	"treadle/loop/faktory"
 	"treadle/loop/gloom"
 	"treadle/loop/kts46"
+	"treadle/loop/page"
 	"treadle/loop/periodic"
 	"treadle/loop/protocol"
 	"treadle/loop/web"
@@ -41,6 +42,8 @@ type (
 	DisbatchOptions = disbatch.Options
 	// AdminOptions are those of the HTTP API.
 	AdminOptions = admin.Options
+	// WebOptions are those of the pages.
+	WebOptions = page.Options
 )
 
 // PolicyRule is a rule for queues, as AdminOptions.Rules has it.
@@ -97,7 +100,8 @@ func (o *Options) fillAddresses(host string) {
 
 // validateProtocols validates the addresses of the protocols.
 func (o *Options) validateProtocols() error {
-	return errors.Join(o.Periodic.Check(), o.Gloom.Check(), o.Dwork.Check(), o.Kts46.Check(), o.Beanstalk.Check(), o.Faktory.Check(), o.Admin.Check())
+	return errors.Join(o.Periodic.Check(), o.Gloom.Check(), o.Dwork.Check(), o.Kts46.Check(), o.Beanstalk.Check(), o.Faktory.Check(),
+		o.Admin.Check(), o.Web.Check())
 }
 
 // largestFrame returns the bytes of the largest frame that the event loops read.

@@ -43,6 +43,7 @@ var onlyIn = []struct {
 	{"github.com/go-zeromq", []string{"loop/dwork/zmq"}},
 	{"go.mongodb.org/mongo-driver", []string{"loop/disbatch", "loop/kts46/store"}}, // bson, for documents
 	{"go.mongodb.org/mongo-driver/mongo", []string{"loop/disbatch/store", "loop/disbatch/sitetest", "loop/kts46/store"}},
+	{"github.com/yuin/goldmark", []string{"loop/page"}},
 	{"unsafe", []string{"codec/dwork/dworkpb/dwork.pb.go"}}, // generated so
 }
 
@@ -64,6 +65,7 @@ var apart = map[string][]string{
 	"loop/disbatch/mongotest": {},
 	"loop/protocol":           {"loop/web", "sched"},
 	"loop/setting":            {"loop/journal", "loop/protocol", "sched"},
+	"loop/page":               {"loop/protocol", "loop/web", "codec/admin"},
 	"loop/periodic":           {"loop/protocol", "loop/web", "codec/periodic", "sched"},
 	"loop/dwork":              {"loop/dwork/zmq", "loop/protocol", "loop/web", "codec/dwork", "codec/dwork/dworkpb", "codec/jsontext", "sched"}, // codec/dwork/dworkpb: for tests
 	"loop/dwork/zmq":          {"loop/budget"},

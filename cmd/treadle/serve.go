@@ -143,6 +143,7 @@ var off = []string{"off"}
 func (s *serveCmd) options() (loop.Options, error) {
 	o := s.Options
 	o.Explicit, o.Version = true, version
+	o.Web.Docs, o.Web.Topics = pages, topics
 	if err := s.leaveOut(&o); err != nil {
 		return o, err
 	}

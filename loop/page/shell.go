@@ -1,0 +1,317 @@
+package page
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	codec "treadle/codec/admin"
+)
+
+// view is a page that is to be rendered.
+type view struct {
+	name   string // of its template
+	title  string
+	area   string // the path of the area of the menu that it belongs to
+	status int    // 0: 200
+	data   any    // for the template
+	still  bool   // it is not updated while it is shown
+	reload bool   // without JavaScript it loads itself again
+}
+
+// shell is what the frame of every page shows.
+type shell struct {
+	Title, Theme, Now, Zone, Self string
+	Version, Health, HealthText   string
+	Menu                          []menuGroup
+	Main                          template.HTML
+	ReadOnly, Live                bool
+	Reload                        bool // it loads itself again until what it shows is over
+	Refresh                       int  // seconds; 0: the page does not load itself again
+	Notice                        *notice
+}
+
+// menuGroup is a group of the menu. Its first has no name.
+type menuGroup struct {
+	Name  string
+	Items []menuItem
+}
+
+type menuItem struct {
+	Path, Name string
+	Here       bool
+	Count      string // beside the name; empty: none
+	Bad        bool   // the count needs attention
+}
+
+// menu are the areas, in order.
+var menu = []menuGroup{
+	{"", []menuItem{
+		{Path: "/", Name: "Overview"}, {Path: "/queues", Name: "Queues"}, {Path: "/jobs", Name: "Jobs"}, {Path: "/failed", Name: "Failed"},
+		{Path: "/connections", Name: "Connections"}, {Path: "/cron", Name: "Cron"},
+	}},
+	{"Protocols", []menuItem{{Path: "/dwork", Name: "dwork tasks"}, {Path: "/kts46", Name: "kts46 projects"}}},
+	{"Server", []menuItem{{Path: "/activity", Name: "Activity"}, {Path: "/settings", Name: "Settings"}, {Path: "/docs", Name: "Documents"}}},
+}
+
+// serve answers with a page.
+func (s *Site) serve(w http.ResponseWriter, r *http.Request, page show) {
+	text, status := s.render(r, page)
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	write(w, r, status, text)
+}
+
+// render returns a page. One that cannot be shown says why.
+func (s *Site) render(r *http.Request, page show) (text []byte, status int) {
+	v, err := s.collect(r, page)
+	var main, whole bytes.Buffer
+	if err == nil {
+		err = s.look.ExecuteTemplate(&main, v.name, v.data)
+	}
+	if err != nil {
+		main.Reset()
+		status := statusOf(err)
+		v = &view{title: http.StatusText(status), status: status, still: true}
+		_ = s.look.ExecuteTemplate(&main, "error", struct {
+			Status      int
+			Title, Text string
+		}{status, v.title, sentence(err.Error())}) // a bytes.Buffer takes everything
+	}
+	frame := s.shell(r, v)
+	frame.Main = template.HTML(main.String()) //nolint:gosec // html/template has made it
+	_ = s.look.ExecuteTemplate(&whole, "shell", frame)
+	return whole.Bytes(), cmp.Or(v.status, http.StatusOK)
+}
+
+// collect collects what a page shows.
+func (s *Site) collect(r *http.Request, page show) (*view, error) {
+	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+		return nil, &apiError{http.StatusBadRequest, "the address cannot be read: " + err.Error()}
+	}
+	return page(s, r)
+}
+
+// shell returns the frame of a page.
+func (s *Site) shell(r *http.Request, v *view) *shell {
+	now := time.Now()
+	zone, _ := now.Zone()
+	f := &shell{
+		Title: v.title, Theme: themeOf(r), Now: now.Format(time.TimeOnly), Zone: zone, Self: r.URL.RequestURI(),
+		ReadOnly: !s.write, Live: !v.still,
+	}
+	if v.reload {
+		f.Refresh, f.Reload = leastRefresh, true
+	} else if n, err := strconv.Atoi(r.URL.Query().Get("refresh")); err == nil && n >= leastRefresh && n <= 3600 {
+		f.Refresh = n
+	}
+	o, err := s.lookAround(r)
+	switch {
+	case err != nil:
+		f.Health, f.HealthText = "bad", err.Error()
+	case !o.Ready:
+		f.Health, f.HealthText = "bad", o.Health
+	case o.Health != "ok":
+		f.Health, f.HealthText = "warn", o.Health
+	default:
+		f.Health, f.HealthText = "ok", "ready"
+	}
+	if o != nil {
+		f.Version = o.Version
+	}
+	for _, group := range menu {
+		group.Items = slices.Clone(group.Items)
+		for i := range group.Items {
+			item := &group.Items[i]
+			item.Here = item.Path == v.area
+			if err == nil {
+				item.count(o)
+			}
+		}
+		f.Menu = append(f.Menu, group)
+	}
+	f.Notice = s.notices.take(r)
+	return f
+}
+
+// count sets what stands beside an area of the menu.
+func (m *menuItem) count(o *codec.Overview) {
+	if n := len(o.Attention) + o.AttentionMore; m.Path == "/" && n > 0 {
+		m.Count, m.Bad = number(n), true
+	}
+}
+
+// leastRefresh is the least time between two loads of a page by itself, in seconds.
+const leastRefresh = 2
+
+// asset is a file of the pages.
+type asset struct {
+	kind        string
+	text, small []byte // as it is, and compressed
+}
+
+// kinds are the types of the assets by their extensions.
+var kinds = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".png": "image/png"}
+
+// loadAssets returns the files by the names under which they are served, which change with their content: a browser may
+// keep them for ever.
+func loadAssets() map[string]*asset {
+	all := make(map[string]*asset)
+	entries, err := files.ReadDir("files")
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	for _, e := range entries {
+		ext := path.Ext(e.Name())
+		if kinds[ext] == "" {
+			continue
+		}
+		text, err := files.ReadFile("files/" + e.Name())
+		if err != nil {
+			panic("BUG: " + err.Error())
+		}
+		sum := sha256.Sum256(text)
+		name := strings.TrimSuffix(e.Name(), ext) + "." + base64.RawURLEncoding.EncodeToString(sum[:6]) + ext
+		all[name] = &asset{kinds[ext], text, compress(text)}
+	}
+	return all
+}
+
+// assetURL returns the path of a file.
+func (s *Site) assetURL(file string) (string, error) {
+	ext := path.Ext(file)
+	for name := range s.assets {
+		if strings.HasPrefix(name, strings.TrimSuffix(file, ext)+".") && path.Ext(name) == ext {
+			return s.root + "/assets/" + name, nil
+		}
+	}
+	return "", fs.ErrNotExist
+}
+
+// serveAsset answers with a file of the pages.
+func (s *Site) serveAsset(w http.ResponseWriter, r *http.Request) {
+	a := s.assets[r.PathValue("file")]
+	if a == nil {
+		http.Error(w, "there is no such file; load the page again", http.StatusNotFound)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", a.kind)
+	h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	h.Set("Vary", "Accept-Encoding")
+	text := a.text
+	if takesGzip(r) {
+		text = a.small
+		h.Set("Content-Encoding", "gzip")
+	}
+	h.Set("Content-Length", strconv.Itoa(len(text)))
+	_, _ = w.Write(text) // a browser that has gone needs no file
+}
+
+var gzips = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+
+// compress returns text as gzip has it.
+func compress(text []byte) []byte {
+	var b bytes.Buffer
+	z := gzips.Get().(*gzip.Writer)
+	defer gzips.Put(z)
+	z.Reset(&b)
+	_, _ = z.Write(text) // a bytes.Buffer takes everything
+	_ = z.Close()
+	return b.Bytes()
+}
+
+func takesGzip(r *http.Request) bool {
+	for part := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		name, weight, _ := strings.Cut(strings.TrimSpace(part), ";")
+		if name == "gzip" && strings.ReplaceAll(weight, " ", "") != "q=0" {
+			return true
+		}
+	}
+	return false
+}
+
+// leastCompressed is the size from which an answer is compressed, in bytes: about one packet.
+const leastCompressed = 1400
+
+// write answers with a text, compressed where the browser takes that.
+func write(w http.ResponseWriter, r *http.Request, status int, text []byte) {
+	h := w.Header()
+	h.Set("Vary", "Accept-Encoding, Cookie")
+	if len(text) >= leastCompressed && takesGzip(r) {
+		text = compress(text)
+		h.Set("Content-Encoding", "gzip")
+	}
+	h.Set("Content-Length", strconv.Itoa(len(text)))
+	w.WriteHeader(status)
+	_, _ = w.Write(text) // a browser that has gone needs no page
+}
+
+// themeCookie keeps the theme that a person has chosen.
+const themeCookie = "treadle-theme"
+
+// themes are the themes; auto is that of the browser.
+var themes = []string{"auto", "light", "dark"}
+
+func themeOf(r *http.Request) string {
+	if c, err := r.Cookie(themeCookie); err == nil && slices.Contains(themes, c.Value) {
+		return c.Value
+	}
+	return themes[0]
+}
+
+// setTheme keeps the theme that a form has chosen, and goes back to the page of the form.
+func (s *Site) setTheme(w http.ResponseWriter, r *http.Request) {
+	theme := r.PostFormValue("theme")
+	if !slices.Contains(themes, theme) {
+		http.Error(w, "the theme is auto, light or dark", http.StatusBadRequest)
+		return
+	}
+	s.setCookie(w, themeCookie, theme)
+	http.Redirect(w, r, s.back(r.PostFormValue("back"), "/"), http.StatusSeeOther)
+}
+
+// cookieAge is how long a browser keeps a cookie, in seconds.
+const cookieAge = 365 * 24 * 3600
+
+func (s *Site) setCookie(w http.ResponseWriter, name, value string) {
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // the port speaks plain HTTP
+		Name: name, Value: value, Path: s.root + "/", MaxAge: cookieAge, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+	})
+}
+
+// errNotHere is the error of an address that leads elsewhere.
+var errNotHere = errors.New("not a page of this server")
+
+// back returns the address of a page of this server to go back to; other, below the root, when address is none.
+func (s *Site) back(address, other string) string {
+	if u, err := s.parsePage(address); err == nil {
+		return u.RequestURI()
+	}
+	return s.root + other
+}
+
+// parsePage parses the address of a page of this server.
+func (s *Site) parsePage(address string) (*url.URL, error) {
+	u, err := url.ParseRequestURI(address)
+	switch {
+	case err != nil:
+		return nil, err
+	case u.Scheme != "" || u.Host != "" || !strings.HasPrefix(u.Path, s.root+"/") || strings.HasPrefix(u.Path, "//") || strings.Contains(u.Path, `\`):
+		return nil, errNotHere
+	}
+	return u, nil
+}
