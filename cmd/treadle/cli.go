@@ -49,6 +49,7 @@ type cli struct {
 // commands are the commands with their flags, in the order of the help.
 type commands struct {
 	Serve    serveCmd      `help:"Run the job server."`
+	Demo     demoCmd       `help:"Run a server in memory with clients of its own at work, to look at its pages."`
 	Submit   submitCmd     `help:"Submit a job and return."`
 	Run      runCmd        `help:"Submit a job, wait for its result and print it."`
 	Status   statusCmd     `help:"Show the functions, their workers and jobs."`
