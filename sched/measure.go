@@ -129,7 +129,7 @@ type QueueStats struct {
 	// that go ahead of their equals after a failure. Of the numbered jobs it is that of the first. Of a queue with more
 	// priorities and keys than maxOldest it is the least of so many, the lowest priorities first.
 	Oldest int64
-	// Counted says that the queue has a tally of its own, which Tally is; else Tally is zero.
+	// Counted reports whether the queue has a tally of its own, in Tally; otherwise Tally is zero.
 	Counted bool
 	Tally   Tally
 }

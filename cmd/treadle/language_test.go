@@ -23,6 +23,7 @@ var privateWords = map[*regexp.Regexp]string{
 	regexp.MustCompile(`(?i)\b(relieve\w*|maxDeaf)\b`):                           "shed",
 	regexp.MustCompile(`(?i)\b(burden|foremost|picky|takeApart|comeBack)\b`):     "the words of sched/doc.go",
 	regexp.MustCompile(`(?i)\b(wedged|netting|humane|errMet)\b`):                 "panicked, compacted, readable, over the limit",
+	regexp.MustCompile(`(?i)\b(deaf|mortal|twins?)\b`):                           "never reads or stalled, expires, naive copy or equal",
 	regexp.MustCompile(`(?i)\b(siege|misfortunes?|exodus|harvest(s|ed|ing)?)\b`): "attack, fault, disconnect, consume",
 }
 
@@ -37,7 +38,26 @@ var translated = map[*regexp.Regexp]string{
 	regexp.MustCompile(`(?i)\bcannot be meant\b`):                                               "is invalid",
 	regexp.MustCompile(`(?i)\bstands? nowhere\b`):                                               "detached",
 	regexp.MustCompile(`(?i)\bis the way back\b`):                                               "converts back",
+	regexp.MustCompile(`(?i)\bif none exists\b`):                                                "if there is no job, if the queue has no task",
 	regexp.MustCompile(`(?i)\bnobody's\b`):                                                      "unknown, of no peer",
+}
+
+// booleans finds a boolean that does not "report whether". An error reports that something failed.
+var booleans = regexp.MustCompile(`(^|[.;:] )(\w+) (says|tells|reports) (that|whether|if)\b`)
+
+// booleanFault returns the words of a comment's joined lines that describe a boolean by another formula than the
+// house's, empty if there are none.
+func booleanFault(joined string) string {
+	for _, m := range booleans.FindAllStringSubmatch(joined, -1) {
+		isError := strings.HasPrefix(strings.ToLower(m[2]), "err") || strings.HasSuffix(m[2], "Error")
+		switch verb := m[3] + m[4]; {
+		case verb == "reportswhether":
+		case verb == "reportsthat" && isError:
+		default:
+			return m[0]
+		}
+	}
+	return ""
 }
 
 // uncommented is the length in lines from which a function needs a comment. Tests say what they test by their names.
@@ -97,6 +117,9 @@ func languageFaults(file, source string) (faults []string) {
 			fault(group.Pos(), "the comment begins with %q: name its subject", strings.Fields(text)[0])
 		}
 		joined := strings.Join(strings.Fields(text), " ")
+		if found := booleanFault(joined); found != "" {
+			fault(group.Pos(), "the comment says %q: reports whether", found)
+		}
 		for _, refused := range []map[*regexp.Regexp]string{privateWords, translated} {
 			for word, standard := range refused {
 				if found := word.FindString(joined); found != "" {
@@ -143,14 +166,19 @@ func TestLanguage(t *testing.T) {
 func TestLanguageFaults(t *testing.T) {
 	t.Parallel()
 	for source, want := range map[string]string{
-		"// What is left.\nvar x int":                              `begins with "What"`,
-		"// f tells whoever asks.\nfunc f() {}":                    `says "whoever"`,
-		"// Ends it.\nfunc f() {}":                                 "does not begin with its name",
-		"// f waits no\n// more.\nfunc f() {}":                     `says "no more."`,
-		"// f keeps jobs, of\n// which one runs.\nfunc f() {}":     `says ", of which"`,
-		"// f keeps the rules of before.\nfunc f() {}":             `says "of before"`,
-		"// f counts lanes that have some.\nfunc f() {}":           `says "that have some"`,
-		"// f takes no more than n jobs.\nfunc f() {}":             "",
+		"// What is left.\nvar x int":                                        `begins with "What"`,
+		"// f tells whoever asks.\nfunc f() {}":                              `says "whoever"`,
+		"// Ends it.\nfunc f() {}":                                           "does not begin with its name",
+		"// f waits no\n// more.\nfunc f() {}":                               `says "no more."`,
+		"// f keeps jobs, of\n// which one runs.\nfunc f() {}":               `says ", of which"`,
+		"// f keeps the rules of before.\nfunc f() {}":                       `says "of before"`,
+		"// f counts lanes that have some.\nfunc f() {}":                     `says "that have some"`,
+		"// f says that a job is due.\nfunc f() {}":                          `says "f says that"`,
+		"// f lists jobs. more reports\n// that some are left.\nfunc f() {}": "reports whether",
+		"// f reports whether a job is due.\nfunc f() {}":                    "",
+		"// errFull reports that a queue is full.\nvar errFull error":        "",
+		"// f returns a job, nil if none exists.\nfunc f() {}":               `says "if none exists"`,
+		"// f takes no more than n jobs.\nfunc f() {}":                       "",
 		"var exhumed int":                                          "the name exhumed",
 		"// f ends the session.\nfunc f() { g() }":                 "",
 		"// f holds whose turn it is.\nfunc f() {}":                "",

@@ -6,7 +6,7 @@ type Graph struct {
 	Links []GraphLink `json:"links"`
 }
 
-// GraphLink says that the task at the place To in Graph.Tasks waits for the one at From.
+// GraphLink is an edge: the task at index To of Graph.Tasks waits for the one at From.
 type GraphLink struct {
 	From int `json:"from"`
 	To   int `json:"to"`

@@ -67,8 +67,8 @@ type Queue struct {
 	PausedWhy  string `json:"paused_why,omitempty"`
 	Oldest     int64  `json:"oldest"` // how long the oldest ready job has been due, in seconds
 
-	// Counted says that the server counts what happens to the jobs of the queue, see --metrics-max-queues. The totals
-	// count from then on. Without it they are 0, and there are no rates and protocols.
+	// Counted reports whether the server counts what happens to the jobs of the queue, see --metrics-max-queues. The
+	// totals count from then on. Without it they are 0, and there are no rates and protocols.
 	Counted   bool     `json:"counted"`
 	Submitted uint64   `json:"submitted_total"`
 	Finished  uint64   `json:"done_total"`

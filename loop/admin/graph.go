@@ -87,7 +87,7 @@ func (w *graphWalk) link(one codec.GraphLink) {
 }
 
 // add adds a task so many links from the first and returns its place; -1: there is no such task, or no room for it.
-// fresh says that it was not there before.
+// fresh reports whether it was not there before.
 func (w *graphWalk) add(name string, step int) (at int, fresh bool) {
 	if at, ok := w.at[name]; ok {
 		return at, false

@@ -27,7 +27,7 @@ func (k *Kts46) Take(ctx context.Context, worker string) (*KtsHeld, error) {
 	return h, nil
 }
 
-// Finish reports that a task is done.
+// Finish ends a task as done.
 func (k *Kts46) Finish(ctx context.Context, h *KtsHeld) error {
 	_, err := k.call(ctx, "reportStatus", h.worker, "finished", h.last)
 	return err
