@@ -104,6 +104,8 @@ func TestServeOptions(t *testing.T) {
 		want.Kts46.Timeout, want.Kts46.TimeoutUnit = orDefault(want.Kts46.Timeout, 5*time.Second), orDefault(want.Kts46.TimeoutUnit, "s")
 		want.Beanstalk.MaxJob = orDefault(want.Beanstalk.MaxJob, 65535)
 		want.Pprof = orDefault(want.Pprof, "off")
+		want.Web.Web, want.Web.Payload = orDefault(want.Web.Web, "read-write"), orDefault(want.Web.Payload, "show")
+		want.Web.Docs, want.Web.Topics = pages, topics
 		want.MetricsMaxQueues = orDefault(want.MetricsMaxQueues, 500)
 		want.Shards = orDefault(want.Shards, 16)
 		want.MaxAPIConnections = orDefault(want.MaxAPIConnections, 1024)
