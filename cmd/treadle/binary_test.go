@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 }
 
 // longFor leaves out a test that takes seconds of a processor, or longer than everybody should wait after each change:
-// `make test` has it, `go test -short` has not.
+// `make long` has it, `make test` has not.
 func longFor(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
