@@ -20,8 +20,8 @@ const (
 	delayLeast = 24 * 3600
 	// delayedFirst is the id of the first delayed job, above the ids of all jobs that arrive.
 	delayedFirst = 1 << 40
-	// restLimit is the time that a server has to give back the memory of finished jobs. Below restLeast MB nobody looks
-	// any longer.
+	// restLimit bounds the wait for a server to return the memory of finished jobs. The wait ends early below restLeast
+	// MB.
 	restLimit = time.Minute
 	restLeast = 40.0
 	restTick  = 500 * time.Millisecond

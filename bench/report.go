@@ -29,6 +29,7 @@ type machine struct {
 	Disk     string `json:"disk"` // the type of file system under the durable rows
 }
 
+// report is what one run measured, as it is saved in JSON.
 type report struct {
 	Started  time.Time         `json:"started"`
 	Took     float64           `json:"took_seconds"`
@@ -39,7 +40,7 @@ type report struct {
 	Medians  []*sample         `json:"medians"`           // in the order of the table; Round is the number of rounds
 	Samples  []*sample         `json:"samples"`
 
-	rows []row // what they are compared with
+	rows []row // the rows of Row.Against, see rowPairs
 }
 
 // newReport returns the report of the samples of a run, with the versions of the servers.

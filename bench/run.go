@@ -14,6 +14,7 @@ import (
 	"treadle/bench/peer"
 )
 
+// settings are the flags of a run. Those with a name in JSON are saved with its results.
 type settings struct {
 	Server string         `json:"-"`
 	Rows   *regexp.Regexp `json:"-"`
@@ -24,6 +25,7 @@ type settings struct {
 	Scale  float64        `json:"scale"`
 }
 
+// task is one measurement: a row, a server and a round.
 type task struct {
 	row   row
 	peer  peer.Peer

@@ -12,7 +12,7 @@ import (
 	"treadle/sched"
 )
 
-// counters counts what is not of one protocol.
+// counters are the metrics that belong to no single protocol.
 type counters struct {
 	acceptErrors   atomic.Uint64
 	lateDeliveries atomic.Uint64
@@ -59,7 +59,7 @@ func (c *counters) closing(why error) *closing {
 	panic("BUG: no closing is for any other reason")
 }
 
-// scrape reads all metrics once. While the server starts there is only what it is, and that it is not ready.
+// scrape reads all metrics once. Until the server is ready it returns only the version and the readiness.
 func (s *Server) scrape() []web.Sample {
 	ok, _ := s.ready()
 	all := []web.Sample{

@@ -82,8 +82,8 @@ func (o *Offline) park(wait offlineWait) error {
 	return <-w.resume
 }
 
-// goOn lets one of the works go on whose waits are over, the first that waits, or starts one. It returns false when
-// there is none.
+// goOn resumes the first work whose wait is over, or else starts the next work in begun. It returns false when there is
+// neither.
 func (o *Offline) goOn() bool {
 	for i, w := range o.works {
 		if why, over := o.over(&w.wait); over {
@@ -101,7 +101,7 @@ func (o *Offline) goOn() bool {
 	return true
 }
 
-// over reports whether a wait is over, and why when that is not for what it waits for.
+// over reports whether a wait has ended. why is nil when its group was committed or its token came.
 func (o *Offline) over(w *offlineWait) (why error, over bool) {
 	if !w.token {
 		failed := o.server.failure.Load()

@@ -22,9 +22,9 @@ var linesEdits = []struct{ file, before, after string }{
 	{"loop/options.go", "\tPeriodic PeriodicOptions", "\tLines    []string        `name:\"lines\" sep:\"none\" placeholder:\"ADDR\" help:\"Address of the protocol lines.\"`\n\tPeriodic PeriodicOptions"},
 }
 
-// TestSixthProtocol: a protocol is added with one folder and edits to two existing files.
+// TestAddedProtocol: a protocol is added with one folder and edits to two existing files.
 // Its jobs are done by clients of other protocols, and theirs by its own.
-func TestSixthProtocol(t *testing.T) {
+func TestAddedProtocol(t *testing.T) {
 	longFor(t)
 	t.Parallel()
 	program, socket := buildLines(t), filepath.Join(t.TempDir(), "s")

@@ -8,7 +8,7 @@ import "slices"
 type policyTurn struct {
 	key   byte // key of the job that was handed out last
 	had   int  // jobs of this turn that were handed out
-	known bool // count is known
+	known bool // had is exact: the turn was seen from its start
 }
 
 // weight is how many jobs of a key start in one turn.

@@ -17,7 +17,7 @@ const (
 	largeDefinition  = 512 << 10
 	// maxHeap is enough for an idle journal, whose store has its tables and its cache in the heap in a build without C,
 	// and for these jobs of 500 bytes. It is less than the definitions.
-	maxHeap = 70 << 20
+	maxHeap = 90 << 20
 )
 
 // heap returns the bytes in use after garbage collection.

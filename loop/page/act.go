@@ -16,14 +16,14 @@ import (
 // typedAbove is the number of jobs above which a person types the number before they are changed.
 const typedAbove = 1000
 
-// outcome is what came of a form: what to say, and the page that says it.
+// outcome is the result of a form: a notice, and the page that shows it.
 type outcome struct {
 	to string
 	notice
 }
 
-// deeds are what forms ask for, by the last part of their paths.
-var deeds = map[string]func(*Site, *http.Request) (outcome, error){
+// formActions are what forms ask for, by the last part of their paths.
+var formActions = map[string]func(*Site, *http.Request) (outcome, error){
 	"jobs":       (*Site).changeJobs,
 	"queue":      (*Site).changeQueue,
 	"connection": (*Site).closeConnection,
@@ -37,7 +37,7 @@ var errReadOnly = errors.New("these pages are read only (--web read-only): nothi
 
 // act does what a form asks for. The browser is then sent to a page that says what came of it.
 func (s *Site) act(w http.ResponseWriter, r *http.Request) {
-	do := deeds[r.PathValue("what")]
+	do := formActions[r.PathValue("what")]
 	switch err := r.ParseForm(); {
 	case !s.write:
 		http.Error(w, errReadOnly.Error(), http.StatusForbidden)

@@ -120,15 +120,15 @@ func (s *Site) cron(r *http.Request) (*view, error) {
 	return &view{name: "cron", title: cmp.Or(plain(entry), "Cron"), area: "/cron", data: d}, nil
 }
 
-// deed is a record of the audit as the page has it.
-type deed struct {
+// auditEntry is a record of the audit as the page has it.
+type auditEntry struct {
 	codec.AuditRecord
 	Did string // the request in words
 }
 
 type activityData struct {
 	Operations  []codec.Operation
-	Rows        []deed
+	Rows        []auditEntry
 	Next, First string
 }
 
@@ -145,7 +145,7 @@ func (s *Site) activity(r *http.Request) (*view, error) {
 		return nil, err
 	}
 	for i := range audit.Records {
-		d.Rows = append(d.Rows, deed{audit.Records[i], words(audit.Records[i].Request)})
+		d.Rows = append(d.Rows, auditEntry{audit.Records[i], words(audit.Records[i].Request)})
 	}
 	d.Next, d.First = turns(r, audit.Next)
 	return &view{name: "activity", title: "Activity", area: "/activity", data: d}, nil

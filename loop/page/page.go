@@ -1,8 +1,7 @@
 // Package page serves the pages by which people see and run a server.
 //
-// The pages are rendered here, with html/template, and work without JavaScript. Whatever they show and do they ask of
-// the HTTP API, in the same process (ask.go): the pages know no rule of their own and reach nothing that the API does
-// not.
+// The pages are rendered here with html/template and work without JavaScript. They read and change the server only
+// through the HTTP API, in the same process (ask.go), so that they have no rules of their own.
 //
 // In reading order: page.go and shell.go carry a request to its page and render it, one file a page collects what it
 // shows, write.go writes names, numbers and times, files/ has the templates, the stylesheet and the script.
@@ -153,6 +152,7 @@ func (s *Site) guarded(serve http.HandlerFunc) http.HandlerFunc {
 // policy is the Content-Security-Policy of all pages: nothing but the server's own files, no inline script or style.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
+// secure sets the security headers of every answer.
 func secure(h http.Header) {
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")

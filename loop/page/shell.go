@@ -75,7 +75,7 @@ func (s *Site) serve(w http.ResponseWriter, r *http.Request, page show) {
 	write(w, r, status, text)
 }
 
-// render returns a page. One that cannot be shown says why.
+// render returns a page and its status. A page that fails is replaced by the error page.
 func (s *Site) render(r *http.Request, page show) (text []byte, status int) {
 	v, err := s.collect(r, page)
 	var main, whole bytes.Buffer

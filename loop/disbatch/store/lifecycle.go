@@ -79,12 +79,11 @@ var active = in([]int{StatusClaimed, StatusRunning})
 type Placement int
 
 const (
-	// Undecided reports whether more tasks than the limit are claimed or running. The task is within the limit if
-	// enough of the claims after it are released.
+	// Undecided: more tasks than the limit are claimed or running. The task fits if enough later claims are released.
 	Undecided Placement = iota
-	// Within reports whether all claimed and running tasks are within the limit.
+	// Within: all claimed and running tasks fit the limit.
 	Within
-	// Beyond reports whether the tasks before this one fill the limit.
+	// Beyond: the tasks before this one fill the limit.
 	Beyond
 )
 
