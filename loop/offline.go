@@ -82,7 +82,7 @@ func NewOffline(settings Options) (*Offline, error) {
 // NewOfflineIn makes a server in its surroundings. It ignores the settings of sockets and the
 // journal's directory. An error is the journal's.
 func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
-	settings.Data, settings.Admin.Slice = NoData, in.SchedBatch
+	settings.Data, settings.Admin.Slice, settings.Admin.NoHistory = NoData, in.SchedBatch, true
 	if in.Disk != nil {
 		settings.Data = "data"
 	}

@@ -109,6 +109,8 @@ type Options struct {
 	JobSpace sched.Space `kong:"-"`
 	// Slice is how many jobs an operation looks at under one hold of a lock; default: sched.WalkBatch.
 	Slice int `kong:"-"`
+	// NoHistory is for a server without a clock of its own: the history is read each second.
+	NoHistory bool `kong:"-"`
 	// Projects are those of simulations; the server sets it.
 	Projects Projects `kong:"-"`
 	// Configuration is where the settings come from; nil: it cannot be read again.
@@ -274,7 +276,9 @@ func (i *Interface) newServer(l net.Listener) *web.Server {
 
 // Serve implements protocol.Service.
 func (i *Interface) Serve(ctx context.Context) {
-	i.running.Go(func() { i.keepHistory(ctx) })
+	if !i.o.NoHistory {
+		i.running.Go(func() { i.keepHistory(ctx) })
+	}
 	for _, s := range i.servers {
 		i.running.Go(func() {
 			if err := s.Serve(); err != nil {
