@@ -315,6 +315,10 @@ func queuesDocumented(d *documented) {
 	d.refuses(http.StatusNotFound, "GET /queues?queue=none", "")
 	d.refuses(http.StatusBadRequest, "GET /queues?after=%20", "")
 	d.does("GET /queues?queue=b", "", nil)
+	d.does("GET /history?span=5m", "", nil)
+	d.does("GET /jobs/causes", "", nil)
+	d.does("GET /projects", "", nil)
+	d.send(true, 0, "GET /job/graph?queue=b&name=key&protocol=periodic", "")
 	for _, verb := range []string{"pause", "drain", "resume", "empty"} {
 		route := "POST /queues/" + verb
 		d.does(route, `{"queue":"b","by":"ada","why":"test"}`, nil)
