@@ -9,10 +9,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pb33f/libopenapi"
 	validator "github.com/pb33f/libopenapi-validator"
@@ -127,7 +129,8 @@ func TestOpenAPITraffic(t *testing.T) {
 	d, document := newDocumented(t)
 	data, file := t.TempDir(), filepath.Join(t.TempDir(), "treadle.toml")
 	write(t, file, []byte("[queue.'kept.*']\nretries = 0\nkeep-results = 100\n\n[queue.small]\nmax-jobs = 1\n"))
-	d.address = serve(t, "http", "--http", "127.0.0.1:0", "--data", data, "--config", file, "--faktory", "unix://"+filepath.Join(data, "faktory.sock"))
+	d.address = serve(t, "http", "--http", "127.0.0.1:0", "--data", data, "--config", file, "--faktory", "unix://"+filepath.Join(data, "faktory.sock"), "--dwork", "unix://"+filepath.Join(data, "dwork.sock"))
+	run(t, "", os.Getenv("TREADLE_BINARY"), "-H", "unix://"+filepath.Join(data, "dwork.sock"), "dwork", "create", "serve", "soup")
 	faktoryWorkerAt(t, filepath.Join(data, "faktory.sock"))
 	d.socket = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(data, "admin.sock"))
@@ -315,10 +318,15 @@ func queuesDocumented(d *documented) {
 	d.refuses(http.StatusNotFound, "GET /queues?queue=none", "")
 	d.refuses(http.StatusBadRequest, "GET /queues?after=%20", "")
 	d.does("GET /queues?queue=b", "", nil)
-	d.does("GET /history?span=5m", "", nil)
+	tries := time.NewTicker(100 * time.Millisecond) // the history begins after a second
+	defer tries.Stop()
+	for end := time.Now().Add(10 * time.Second); !d.answered["GET /history"] && time.Now().Before(end); <-tries.C {
+		d.send(true, 0, "GET /history?span=5m", "")
+	}
 	d.does("GET /jobs/causes", "", nil)
 	d.does("GET /projects", "", nil)
-	d.send(true, 0, "GET /job/graph?queue=b&name=key&protocol=periodic", "")
+	d.does("GET /job/graph?queue=dwork&name=serve&protocol=dwork", "", nil)
+	d.refuses(http.StatusConflict, "GET /job/graph?queue=b&name=key&protocol=periodic", "")
 	for _, verb := range []string{"pause", "drain", "resume", "empty"} {
 		route := "POST /queues/" + verb
 		d.does(route, `{"queue":"b","by":"ada","why":"test"}`, nil)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,7 +38,9 @@ func serve(t *testing.T, protocol string, args ...string) string {
 		if p == protocol {
 			address = "tcp://127.0.0.1:0"
 		}
-		command = append(command, "--"+p, address)
+		if !slices.Contains(args, "--"+p) {
+			command = append(command, "--"+p, address)
+		}
 	}
 	// The client library ends the process when a server goes away, so servers live as long as the test process: the
 	// shell ends its server when standard input closes.
