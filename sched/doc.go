@@ -82,8 +82,8 @@
 //	enqueue (shard.go)     the job is ready; one that is not due is delayed until promoteDue (tick.go)
 //	save (journal.go)      the Journal has it
 //	matchOne (match.go)    the first ready job meets the oldest slot in line, which claim (queue.go) takes
-//	assign (match.go)      hold (shard.go) makes the job reserved; the Sink gets an Assign with its Run
-//	Finish (finish.go)     holding (shard.go) finds the job of the Run, unhold (shard.go) takes it back
+//	assign (match.go)      hold (held.go) makes the job reserved; the Sink gets an Assign with its Run
+//	Finish (finish.go)     holding (held.go) finds the job of the Run, unhold (held.go) takes it back
 //	end (shard.go)         the awaits of the job get a Result; journal, names and slab forget it
 //
 // A job that is not finished comes to fail (shard.go), which makes it ready again or ends it: from
@@ -111,7 +111,7 @@
 //
 //	scheduler.go deliver.go                       limits, errors, rules, options; jobs, runs and effects
 //	job.go queue.go peer.go                       a record and its states; indexes and lines; slots and watches
-//	shard.go                                      the steps that all verbs share
+//	shard.go held.go                              the steps that all verbs share; those of reserved jobs
 //	submit.go reserve.go match.go finish.go       the verbs of the walk above
 //	tick.go                                       what is due, and deferred work
 //	notify.go                                     answers to the awaits of jobs that end

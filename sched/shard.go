@@ -231,114 +231,6 @@ func (sh *shard) resetTimer(q *queue) {
 	}
 }
 
-// hold gives a detached job to a watch's peer and starts its time-out.
-func (sh *shard) hold(now Time, job uint32, r *record, w *watch, s slot) {
-	in := none
-	if r.flags&laned != 0 {
-		in = r.laneID()
-	}
-	h := held{job, in, s.seq, s.tag, now.Mono}
-	if t := w.peer.terms; t != nil && sh.holdLeased(now, r, w.queue, h, t) {
-		return
-	}
-	w.addHeld(r, h)
-	w.queue.running++
-	w.queue.busy += count(len(w.held) == 1)
-	r.flags &^= ownDeadline | untimed | laned
-	if sh.s.rules[r.space].Untimed {
-		r.flags |= untimed
-		sh.countUntimed(r, w.queue, 1)
-		return
-	}
-	sh.startTimeout(now, job, r, w.peer)
-}
-
-// startTimeout puts a reserved job under the deadline of its time-out, or of the default one.
-func (sh *shard) startTimeout(now Time, job uint32, r *record, p *Peer) {
-	grace := sh.s.grace
-	if p.skills&Punctual != 0 {
-		grace = 0
-	}
-	if r.timeout > 0 {
-		r.flags |= ownDeadline
-		at := roundUp(now.Mono + int64(r.timeout)*1000 + grace)
-		sh.deadline.pushBack(&sh.buckets, &sh.slab, key{at, 0}, job)
-		sh.s.alarmMono(at)
-		return
-	}
-	start := roundUp(now.Mono + grace)
-	sh.running.pushBack(&sh.buckets, &sh.slab, key{start, 0}, job)
-	if d := sh.s.timeout.Load(); d > 0 {
-		sh.s.alarmMono(start + d)
-	}
-}
-
-// unhold detaches a reserved job from its holder and returns its queue.
-func (sh *shard) unhold(job uint32, r *record) *queue {
-	w := sh.holder(r)
-	h := sh.removeHeld(job, r, w)
-	if r.flags&locking != 0 {
-		sh.dropLocks(job, r)
-	}
-	q := w.queue
-	q.running--
-	if h.lane != none {
-		sh.endRun(q, h.lane)
-	}
-	if q.limiter != nil {
-		sh.matchFreed(q)
-	}
-	sh.freeIfOver(w)
-	return q
-}
-
-// removeHeld takes a reserved job from the held jobs of its watch and from its deadline.
-func (sh *shard) removeHeld(job uint32, r *record, w *watch) held {
-	i := r.heldIndex()
-	h := w.held[i]
-	last := len(w.held) - 1
-	if moved := w.held[last]; moved.job != job {
-		w.held[i] = moved
-		sh.slab.at(moved.job).stateData = i
-	}
-	w.held = w.held[:last]
-	if last == 0 && cap(w.held) > 1024 {
-		w.held = nil // free a burst's memory
-	}
-	if last == 0 && !w.ended {
-		w.queue.busy--
-	}
-	w.shard.countReserved(r, -1)
-	switch {
-	case r.flags&untimed != 0:
-		sh.countUntimed(r, w.queue, -1)
-	case r.flags&ownDeadline != 0:
-		sh.deadline.remove(&sh.buckets, &sh.slab, job)
-		if w.leased() {
-			sh.endLease(r, w.queue, h.number)
-		}
-	default:
-		sh.running.remove(&sh.buckets, &sh.slab, job)
-	}
-	return h
-}
-
-// freeIfOver frees a watch that has ended, if it held its last job.
-func (sh *shard) freeIfOver(w *watch) {
-	if w.removable() {
-		sh.freeWatch(w)
-	}
-}
-
-// freeWatch frees the number of a removable watch.
-func (sh *shard) freeWatch(w *watch) {
-	if w.leased() {
-		w.queue.freeLeaseWatch()
-	}
-	sh.watches[w.id] = nil
-	sh.freeWatchIDs = append(sh.freeWatchIDs, w.id)
-}
-
 // fail gives back a job that was just taken from its holder and is not done. The job becomes ready again. It ends
 // instead if its owner has left or if it has failed as often as Rules.Deaths. The caller matches the queue afterwards.
 // A caller that gives back several jobs matches after the last: jobs with Deaths go to the front, so the last of them
@@ -492,22 +384,6 @@ func (sh *shard) keepAwaits(job uint32, r *record, keep func(await) bool) {
 	}
 	delete(sh.awaits, job)
 	r.flags &^= awaited
-}
-
-// holding returns the job that the peer holds under a run.
-func (sh *shard) holding(p *Peer, run Run) (*record, error) {
-	r := sh.slab.find(run.Record)
-	if r == nil || r.state != reserved || r.space != run.Space || run.Number == 0 {
-		return nil, ErrNotFound
-	}
-	w := sh.holder(r)
-	switch {
-	case w.held[r.heldIndex()].number != run.Number:
-		return nil, ErrNotFound
-	case w.peer != p:
-		return nil, errNotOwner
-	}
-	return r, nil
 }
 
 // grain is the resolution of time-outs in milliseconds: jobs reserved within it share a bucket. A
