@@ -1,8 +1,8 @@
 // Package faktory is the bytes of the Faktory work protocol: commands as lines with JSON, replies as of RESP, and the
 // JSON of jobs. It knows no sockets.
 //
-// What it decodes are views into the input, and it writes with Append functions into buffers of the caller. A job
-// keeps the bytes of its values: numbers of any size, the escapes of strings and the order of members in custom data.
+// Decoded values are views into the input, and the Append functions write into buffers of the caller. A job keeps the
+// bytes of its values: numbers of any size, the escapes of strings and the order of members in custom data.
 package faktory
 
 import (
