@@ -95,9 +95,9 @@ func asked(args []string) string {
 	return args[0]
 }
 
-// parsed returns the parser's options for the commands, or for the one of that name if there is one: to read the flags
+// grammar returns the parser's options for the commands, or for the one of that name if there is one: to read the flags
 // of all commands takes longer than most commands.
-func (c *commands) parsed(only string) (all []kong.Option) {
+func (c *commands) grammar(only string) (all []kong.Option) {
 	v := reflect.ValueOf(c).Elem()
 	for field := range v.Type().Fields() {
 		name := cmp.Or(field.Tag.Get("name"), strings.ToLower(field.Name))
@@ -150,7 +150,7 @@ func run(args []string, con console) (code int) {
 
 // newParser returns the parser of the command line, which fills c, with the command of that name or with all.
 func newParser(c *cli, con console, only string) (*kong.Kong, error) {
-	parser, err := kong.New(c, append(c.parsed(only),
+	parser, err := kong.New(c, append(c.grammar(only),
 		kong.Name("treadle"),
 		kong.Description(topHelp+exitHelp()),
 		kong.Vars{
