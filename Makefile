@@ -17,7 +17,7 @@ OPS = 1000
 PLAY =
 KEEP =
 MINUTES = 10
-FUZZTIME = 4s
+FUZZTIME = 2s
 SOAKFUZZ = 1h
 
 .POSIX:
@@ -64,12 +64,12 @@ layers: ## the test of who may import whom
 	@$(GO) test -list Layer ./cmd/treadle | grep '^Test' >/dev/null || { echo "./cmd/treadle has no layers test, or does not build"; exit 1; }
 	$(GO) test -count=1 -run Layer ./cmd/treadle
 
-# The tests of cmd/treadle and bench start programs, which are built without the detector: it would make them slow and find
-# nothing.
-race-short: ## the short tests with the race detector and the invariants checked, but for those of programs
-	CGO_ENABLED=1 $(GO) test -race -short -tags invariants $$($(GO) list ./... | grep -v -e /cmd/treadle -e /bench$$)
+# The tests of cmd/treadle and bench start programs, which are built without the detector, and the simulation plays in one
+# goroutine at a time: the detector would make them slow and find next to nothing. `make race` has them all the same.
+race-short: ## the short tests with the race detector and the invariants checked, but for those of programs and the simulation
+	CGO_ENABLED=1 $(GO) test -race -short -tags invariants $$($(GO) list ./... | grep -v -e /cmd/treadle -e /bench$$ -e /fuzz/sim)
 
-check: lint layers proto-current long race-short interop fuzz ## what CI runs after the tests: lint, layers, generated code, long tests, short race, interop, FUZZTIME=4s of each fuzz target
+check: lint layers proto-current long race-short interop fuzz ## what CI runs after the tests: lint, layers, generated code, long tests, short race, interop, FUZZTIME=2s of each fuzz target
 
 golden: ## rewrite the golden transcripts of ./loop, ./loop/dwork, ./loop/kts46 and ./loop/disbatch/web, and loop/admin/openapi.json; read the diff before you keep it
 	$(GO) test ./loop ./loop/dwork ./loop/kts46 ./loop/disbatch/web -run Golden -args -rewrite
@@ -92,7 +92,7 @@ interop: build ## clients that others wrote, against the built server, Disbatch 
 # Go 1.26 sometimes reports the end of -fuzztime itself as a failure (golang/go#75804): one line "context deadline
 # exceeded" and no input. That alone passes; a failing input, seed, subtest, panic or lost worker never does.
 # Inputs are made shorter for a second each, not for Go's minute: the targets that play whole sessions would do nothing else.
-fuzz: ## every fuzz target of every package, one after the other, FUZZTIME=4s each
+fuzz: ## every fuzz target of every package, one after the other, FUZZTIME=2s each
 	@packages=$$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n 1 dirname | sort -u); \
 	test -n "$$packages" || { echo "no fuzz target"; exit 1; }; \
 	dir=$$(mktemp -d) || exit 1; trap 'rm -rf "$$dir"' EXIT; trap 'exit 130' INT TERM; \
