@@ -79,11 +79,12 @@ var active = in([]int{StatusClaimed, StatusRunning})
 type Placement int
 
 const (
-	// Undecided: more tasks than the limit are claimed or running. The task fits if enough later claims are released.
+	// Undecided means that more tasks than the limit are claimed or running. The task fits if enough later claims are
+	// released.
 	Undecided Placement = iota
-	// Within: all claimed and running tasks fit the limit.
+	// Within means that all claimed and running tasks fit the limit.
 	Within
-	// Beyond: the tasks before this one fill the limit.
+	// Beyond means that the tasks before this one fill the limit.
 	Beyond
 )
 
