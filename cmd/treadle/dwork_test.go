@@ -49,14 +49,18 @@ func like(got, want string) bool {
 		return false
 	}
 	got = got[len(parts[0]):]
-	for _, p := range parts[1:] {
+	last := len(parts) - 1
+	if last == 0 {
+		return got == ""
+	}
+	for _, p := range parts[1:last] {
 		i := strings.Index(got, p)
 		if i < 0 {
 			return false
 		}
 		got = got[i+len(p):]
 	}
-	return got == "" || strings.HasSuffix(want, "*")
+	return strings.HasSuffix(got, parts[last])
 }
 
 // TestAddfileUpToTheFault: of a file with a task that is refused, all before it are added.
