@@ -81,11 +81,11 @@ func (s *Simulator) cronStep() {
 		}
 		handle, job, err := wire.Assigned(periodic.Plain, body)
 		if err != nil {
-			s.trace.Fail("the worker of cron entries is sent %v", err)
+			s.trace.Fail("the worker of cron entries is sent %x, want a JOB_ASSIGN: %v", body, err)
 		}
 		e := s.ledger.cron.entry(string(job.Name))
 		if string(job.Func) != s.ledger.cron.queue || e == nil {
-			s.trace.Fail("%q of %q is handed out", job.Name, job.Func)
+			s.trace.Fail("%q of %q is handed out, want a job of a cron entry in %q", job.Name, job.Func, s.ledger.cron.queue)
 		}
 		if s.rng.IntN(4) == 0 {
 			s.trace.Say("a worker leaves with the job %q", job.Name)
@@ -115,7 +115,7 @@ func (s *Simulator) cronLook() {
 		}
 		e := s.ledger.cron.entry(string(job.Name))
 		if e == nil || names[string(job.Name)] {
-			s.trace.Fail("%q is in a dump, twice or of no entry", job.Name)
+			s.trace.Fail("%q of the queue of cron entries is in a dump twice, or is of no entry", job.Name)
 		}
 		names[string(job.Name)] = true
 		there[e]++
@@ -125,7 +125,7 @@ func (s *Simulator) cronLook() {
 	for _, e := range s.ledger.cron.entries {
 		i := slices.IndexFunc(all.Entries, func(c admin.CronStatus) bool { return c.Name == e.name })
 		if i < 0 {
-			s.trace.Fail("the cron entry %s is lost: %+v", e.name, all)
+			s.trace.Fail("the cron entry %s is not listed: got %+v", e.name, all)
 		}
 		s.checkCron(e, &all.Entries[i], there[e])
 	}
@@ -141,7 +141,7 @@ func (s *Simulator) checkCron(e *cronEntry, seen *admin.CronStatus, there int) {
 		least += e.maybe
 	}
 	if runs < least+there || runs > e.ended+e.maybe+there {
-		s.trace.Fail("the cron entry %s has run %d times, although it has %d jobs and %d to %d were done", e.name, runs, there, least, e.ended+e.maybe)
+		s.trace.Fail("the cron entry %s: got %d runs, want %d to %d: %d jobs wait, the others were done", e.name, runs, least+there, e.ended+e.maybe+there, there)
 	}
 	times := uint64(0)
 	for _, n := range seen.Counts {
@@ -150,7 +150,7 @@ func (s *Simulator) checkCron(e *cronEntry, seen *admin.CronStatus, there int) {
 	next, err := time.Parse(time.RFC3339, strings.Join(seen.Next, ""))
 	now := s.server.Now()
 	if at := next.UnixMilli(); err != nil || at%e.every != 0 || at <= now.Wall || at > s.ledger.wall+e.every {
-		s.trace.Fail("the next time of the cron entry %s is %v at %d", e.name, seen.Next, now.Wall)
+		s.trace.Fail("the next time of the cron entry %s: got %v, want the next multiple of %d ms after %d", e.name, seen.Next, e.every, now.Wall)
 	}
 	if came := now.Wall/e.every - (e.next-1)/e.every; !e.crashed && now.Wall-now.Mono == e.at.Wall-e.at.Mono && times-e.times != uint64(max(came, 0)) {
 		s.trace.Fail("times of the cron entry %[2]s: got %[3]d, want %[1]d", came, e.name, times-e.times)

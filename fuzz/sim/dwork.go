@@ -32,7 +32,7 @@ var locations = []string{"w0", "w1", "w2", "w3"}
 func (l *Ledger) task(name []byte) *Job {
 	var id int
 	if _, err := fmt.Sscanf(string(name), "n%d", &id); err != nil || id >= len(l.jobs) || l.jobs[id].by != ofDwork {
-		l.trace.Fail("no task is called %q", name)
+		l.trace.Fail("got a task that is called %q, want one of the %d that were created", name, len(l.jobs)-1)
 	}
 	return l.jobs[id]
 }

@@ -39,7 +39,7 @@ func (l *Ledger) hubAnswered(f *flight, reply []byte) {
 				l.acknowledged(t)
 			}
 		}
-		f.lasts()
+		f.addedCommitted()
 	case f.kind == dwork.Complete || f.kind == dwork.Transfer:
 		l.hubAccepted(f, &q)
 	}
@@ -65,7 +65,7 @@ func (l *Ledger) hubAccepted(f *flight, q *dwork.Query) {
 		}
 	}
 	if q.Type == dwork.OK {
-		f.lasts()
+		f.addedCommitted()
 	}
 }
 
@@ -116,15 +116,15 @@ func (l *Ledger) taskHeard(location string, t *Job) {
 	}
 }
 
-// silent reports whether the lease of a worker is over.
-func (l *Ledger) silent(location string) bool {
+// leaseOver reports whether the lease of a worker is over.
+func (l *Ledger) leaseOver(location string) bool {
 	return l.setup.lease > 0 && slices.Contains(locations, location) && l.clock().Mono-l.signs[location] >= l.setup.lease.Milliseconds()
 }
 
 // graphExpired notes the tasks of silent workers as ready.
 func (l *Ledger) graphExpired() {
 	for _, t := range l.jobs {
-		if t.by == ofDwork && !t.lost && l.silent(t.location) {
+		if t.by == ofDwork && !t.lost && l.leaseOver(t.location) {
 			l.trace.Say("%s is silent, and has %v no more", t.location, t)
 			t.setLocation("")
 		}

@@ -45,14 +45,14 @@ func (l *Ledger) predict(f *flight) verdict {
 			case p.now == gone && !made[p]:
 				continue
 			case p.now == sure || made[p]:
-				if behind(p, t, more, nil) {
+				if isBehind(p, t, more, nil) {
 					return cyclic
 				}
 				more[t] = append(more[t], p)
 			default:
 				vague[t] = append(vague[t], p)
 			}
-			if behind(p, t, more, vague) {
+			if isBehind(p, t, more, vague) {
 				return unclear
 			}
 		}
@@ -60,9 +60,9 @@ func (l *Ledger) predict(f *flight) verdict {
 	return accepted
 }
 
-// behind reports whether from waits for to, directly or through other tasks: for sure or, with vague, perhaps. more and
-// vague are the predecessors that the request adds.
-func behind(from, to *Job, more, vague map[*Job][]*Job) bool {
+// isBehind reports whether from waits for to, directly or through other tasks: for sure or, with vague, perhaps. more
+// and vague are the predecessors that the request adds.
+func isBehind(from, to *Job, more, vague map[*Job][]*Job) bool {
 	seen, all := map[*Job]bool{}, []*Job{from}
 	for len(all) > 0 {
 		t := all[len(all)-1]
@@ -123,8 +123,8 @@ func (l *Ledger) preceded(f *flight, i int) {
 	t.ghosts = append(t.ghosts, uncertain(f.after[i])...)
 }
 
-// lasts notes that the predecessors which a request added are on disk.
-func (f *flight) lasts() {
+// addedCommitted notes that the predecessors which a request added are on disk.
+func (f *flight) addedCommitted() {
 	for _, e := range f.added {
 		if i := slices.Index(e.to.late, e.from); i >= 0 && e.to.life == e.life {
 			e.to.late = slices.Delete(e.to.late, i, i+1)
@@ -161,7 +161,7 @@ func (s *Simulator) lookup(t *Job) {
 			}
 		}
 		if there && t.now == gone || !there && t.now == sure {
-			s.trace.Fail("%v is lost, or back: a lookup says %v", t, q.Type)
+			s.trace.Fail("a lookup of %v: got %v, and the ledger is sure of the opposite", t, q.Type)
 		}
 		if !there {
 			t.now = gone
@@ -180,7 +180,7 @@ func (l *Ledger) checkPredecessors(t *Job, before []*Job) {
 	known := slices.Concat(t.preds, t.late)
 	for _, p := range known {
 		if p.now == sure && !slices.Contains(before, p) {
-			l.trace.Fail("%v waits for %v no more", t, p)
+			l.trace.Fail("a lookup of %v: got no predecessor %v, want it", t, p)
 		}
 	}
 	for _, p := range before {
@@ -189,7 +189,7 @@ func (l *Ledger) checkPredecessors(t *Job, before []*Job) {
 		case slices.Contains(t.ghosts, p):
 			t.preds = append(t.preds, p)
 		default:
-			l.trace.Fail("%v waits for %v, which nobody has said", t, p)
+			l.trace.Fail("a lookup of %v: got the predecessor %v, which no request has named", t, p)
 		}
 	}
 	t.ghosts = nil
@@ -207,10 +207,10 @@ func (s *Simulator) auditGraph() {
 		var q dwork.Query
 		active, ready := 0, 0
 		if err := dwork.DecodeReply(b, &q); err != nil {
-			s.trace.Fail("the status is %x: %v", b, err)
+			s.trace.Fail("the status of the hub: got %x: %v", b, err)
 		}
 		if _, err := fmt.Sscanf(string(q.Name), "dhub: %d active tasks, %d ready.", &active, &ready); err != nil || active != want || int(q.N) != ready {
-			s.trace.Fail("status: want %d tasks, got %q, %d", want, q.Name, q.N)
+			s.trace.Fail("the status of the hub: got %[2]q and %[3]d ready, want %[1]d tasks", want, q.Name, q.N)
 		}
 	})
 }

@@ -26,13 +26,13 @@ func (s *Simulator) actAsMaster(c *Conn) {
 	}
 	j := s.ledger.newJob(ofGloom, s.rng.IntN(workedQueues), name)
 	j.priority, j.size = int64(s.rng.IntN(3)), s.large()
-	c.tell(&Request{job: j, arrive: func() { s.ledger.claimed(c, j) }},
+	c.tell(&Request{job: j, arrive: func() { s.ledger.gloomSubmitted(c, j) }},
 		gloom.AppendSubmit(nil, fmt.Appendf(nil, "%q", j.name), fmt.Appendf(nil, "%q", s.ledger.queues[j.queue]), j.priority, []byte(j.workload())))
 	s.trace.Say("c%d submits %v as %s", c.id, j, j.name)
 }
 
-// claimed notes the arrival of a submission: its id must be free.
-func (l *Ledger) claimed(c *Conn, j *Job) {
+// gloomSubmitted notes the arrival of a submission: its id must be free.
+func (l *Ledger) gloomSubmitted(c *Conn, j *Job) {
 	c.acks = append(c.acks, j)
 	j.taken = l.taken(j.name)
 	l.ids[j.name] = append(l.ids[j.name], j)
@@ -65,7 +65,7 @@ func (l *Ledger) taken(id string) (is certainty) {
 func (l *Ledger) acknowledgedID(c *Conn, id []byte) {
 	name, _ := jsontext.Text(nil, id)
 	if len(c.acks) == 0 || c.acks[0].name != string(name) {
-		l.trace.Fail("c%d is told that %s is submitted, although it submitted another job", c.id, id)
+		l.trace.Fail("c%d: got the acknowledgement of %s, want that of the first of %v", c.id, id, c.acks)
 	}
 	c.acked, c.acks = c.acks[0], c.acks[1:]
 }
@@ -75,7 +75,7 @@ func (l *Ledger) checkExistsID(c *Conn, id []byte) {
 	name, _ := jsontext.Text(nil, id)
 	j := c.acked
 	if j == nil || j.name != string(name) || j.taken == gone {
-		l.trace.Fail("c%d is told that %s exists, although it does not", c.id, id)
+		l.trace.Fail("c%d: got the error that the id %s is taken, which it is not, or not of its last job", c.id, id)
 	}
 	c.acked = nil
 	if j.taken == maybe {
@@ -88,7 +88,7 @@ func (l *Ledger) checkExistsID(c *Conn, id []byte) {
 // checkAdmitted checks that a master was told of a taken id with its last submission.
 func (l *Ledger) checkAdmitted(c *Conn) {
 	if j := c.acked; j != nil && j.taken == sure {
-		l.trace.Fail("%v of c%d gets no error, although its id is taken", j, c.id)
+		l.trace.Fail("c%[2]d submits %[1]v: got no error, want that its id is taken", j, c.id)
 	}
 	c.acked = nil
 }
@@ -117,7 +117,7 @@ func (l *Ledger) gloomReply(c *Conn) int {
 		err = gloom.ParseReply(payload, &r)
 	}
 	if err != nil {
-		l.trace.Fail("c%d is sent %q: %v", c.id, c.written, err)
+		l.trace.Fail("c%d is sent %q, which is no message: %v", c.id, c.written, err)
 	}
 	if r.Error == nil || string(r.Error) != `"`+gloom.IDExists+`"` {
 		l.checkAdmitted(c)
@@ -129,12 +129,12 @@ func (l *Ledger) gloomReply(c *Conn) int {
 		typ, _ := jsontext.Text(nil, r.Type)
 		id, _ := jsontext.Text(nil, r.ID)
 		if c.busy {
-			l.trace.Fail("c%d is sent %q and has a job", c.id, payload)
+			l.trace.Fail("c%d is sent the job %q, although it has one", c.id, payload)
 		}
 		c.busy = true
 		j := l.exactJobOf(r.Body, "a job for a slave")
 		l.isIn(j, string(typ))
-		j.run = l.begun(c, j, string(typ))
+		j.run = l.runBegun(c, j, string(typ))
 		if !l.serving(c, j.queue) {
 			l.trace.Fail("c%d is given %v of q%d, which it does not do", c.id, j, j.queue)
 		}
@@ -147,7 +147,7 @@ func (l *Ledger) gloomReply(c *Conn) int {
 	case string(r.Error) == `"`+gloom.IDExists+`"`:
 		l.checkExistsID(c, r.Reason)
 	case r.Error != nil:
-		l.trace.Fail("c%d is sent %q", c.id, payload)
+		l.trace.Fail("c%d is sent the error %q, which no request of it explains", c.id, payload)
 	case r.Body != nil:
 		id, _ := jsontext.Text(nil, r.ID)
 		j := l.jobOf(r.Body, "a response")

@@ -81,7 +81,7 @@ func (s *Simulator) httpLand(f *httpCall) {
 	}
 	r, err := http.NewRequest(http.MethodPost, f.path, body)
 	if err != nil {
-		s.trace.Fail("%v", err)
+		s.trace.Fail("cannot make a request: %v", err)
 	}
 	r.Header.Set("Content-Type", f.kind)
 	if f.key != "" {
@@ -115,7 +115,7 @@ func (l *Ledger) httpAnswered(f *httpCall, status int, all []byte) {
 // httpRead decodes the answer of a call, which must have a status and, of a refusal, a reason.
 func (l *Ledger) httpRead(f *httpCall, status int, all []byte, answer any) {
 	if err := json.Unmarshal(all, answer); status != http.StatusOK || err != nil {
-		l.trace.Fail("h%d is answered %d %q: %v", f.number, status, all, err)
+		l.trace.Fail("h%d: got %d %q, want 200 and an answer: %v", f.number, status, all, err)
 	}
 }
 
@@ -126,7 +126,7 @@ func (l *Ledger) reasonOf(f *httpCall, status int, all []byte) string {
 	}
 	var e admin.Error
 	if err := json.Unmarshal(all, &e); err != nil || e.Reason == "" {
-		l.trace.Fail("h%d is answered %d %q", f.number, status, all)
+		l.trace.Fail("h%d: got %d %q, want 200 or a refusal with its reason", f.number, status, all)
 	}
 	return e.Reason
 }

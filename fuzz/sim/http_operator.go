@@ -64,7 +64,7 @@ func (s *Simulator) operateOnSome(c *jobChange) {
 	var changed []*Job
 	for range min(maxChanged, len(seen)) {
 		x := &seen[s.rng.IntN(len(seen))]
-		does, known := s.ledger.changes(c, x)
+		does, known := s.ledger.willChange(c, x)
 		if !known || slices.Contains(r.IDs, x.ID) {
 			continue
 		}
@@ -106,15 +106,15 @@ func (x *seenJob) isPending() bool {
 	return x.State == admin.StateReady || x.State == admin.StateDelayed
 }
 
-// changes reports whether the server changes a job that it shows. known reports whether the ledger can tell.
-func (l *Ledger) changes(c *jobChange, x *seenJob) (does, known bool) {
+// willChange reports whether the server changes a job that it shows. known reports whether the ledger can tell.
+func (l *Ledger) willChange(c *jobChange, x *seenJob) (does, known bool) {
 	j, running := x.job, x.State == admin.StateRunning
 	if j.now != sure || j.by != ofPeriodic && j.by != ofGloom || j.lost || j.moving || l.waitsUnread(j) || !running && !x.isPending() ||
 		running != (j.holder != nil) {
 		return false, false
 	}
 	if !l.hasName(j, x.Name) {
-		l.trace.Fail("%v is shown as %q", j, x.Name)
+		l.trace.Fail("%v is shown as %q, want %q", j, x.Name, j.name)
 	}
 	switch c.verb {
 	case admin.VerbRemove:
@@ -122,13 +122,13 @@ func (l *Ledger) changes(c *jobChange, x *seenJob) (does, known bool) {
 	case admin.VerbRun:
 		return x.State == admin.StateDelayed, true
 	case admin.VerbMove:
-		return l.moves(c, x)
+		return l.willMove(c, x)
 	}
 	return !running, true
 }
 
-// moves is changes for a move.
-func (l *Ledger) moves(c *jobChange, x *seenJob) (does, known bool) {
+// willMove is willChange for a move.
+func (l *Ledger) willMove(c *jobChange, x *seenJob) (does, known bool) {
 	j := x.job
 	if j.by != ofPeriodic || !x.isPending() || j.queue == c.to {
 		return false, true

@@ -72,7 +72,7 @@ func (s *Simulator) httpReport() {
 		}
 		var answer admin.Reported
 		if err := json.Unmarshal(all, &answer); alone && err == nil && verb == "extend" && status == 200 && answer.Until != until {
-			s.trace.Fail("h%d extends a lease: want %d, got %d", f.number, until, answer.Until)
+			s.trace.Fail("h%d extends a lease of %v: got the end %d, want %d", f.number, reports[0].lease.job, answer.Until, until)
 		}
 	}
 	for _, r := range reports {
@@ -185,7 +185,7 @@ func (l *Ledger) leaseReported(f *httpCall, r *leaseReport) {
 		if j.now != gone && r.verb != "extend" && r.verb != "progress" {
 			l.doubt(j)
 		}
-		j.results, j.failures, x.unsure, x.disk = append(j.results, j.heard(x.conn, r.result)), j.failures+1, true, min(x.disk, maybe)
+		j.results, j.failures, x.unsure, x.disk = append(j.results, j.resultFor(x.conn, r.result)), j.failures+1, true, min(x.disk, maybe)
 		l.leasePublished(r, false)
 		return
 	}
@@ -249,7 +249,7 @@ func (l *Ledger) checkReports(f *httpCall, reports []*leaseReport, status int, a
 	var answer admin.Reported
 	l.httpRead(f, status, all, &answer)
 	if answer.Reported+len(answer.Left) != len(reports) {
-		l.trace.Fail("h%d made %d reports, got %q", f.number, len(reports), all)
+		l.trace.Fail("h%d: got %[3]q, want the outcomes of %[2]d reports", f.number, len(reports), all)
 	}
 	for _, r := range reports {
 		reason := ""
@@ -261,6 +261,6 @@ func (l *Ledger) checkReports(f *httpCall, reports []*leaseReport, status int, a
 		l.checkReport(f, r, reason)
 	}
 	if len(answer.Left) > 0 {
-		l.trace.Fail("h%d is told of %d reports without effect that it has not made", f.number, len(answer.Left))
+		l.trace.Fail("h%d: got %+v as reports without effect, which it has not made", f.number, answer.Left)
 	}
 }

@@ -135,7 +135,7 @@ func (s *Simulator) httpSubmit() {
 func (s *Simulator) httpBody(message any) []byte {
 	text, err := json.Marshal(message)
 	if err != nil {
-		s.trace.Fail("%v", err)
+		s.trace.Fail("cannot make a request: %v", err)
 	}
 	return text
 }
@@ -144,7 +144,7 @@ func (s *Simulator) httpBody(message any) []byte {
 func (l *Ledger) httpSubmitted(f *httpCall, j *Job, refused bool, status int, all []byte) {
 	if refused {
 		if reason := l.reasonOf(f, status, all); status != http.StatusInsufficientStorage || reason != seam.ReasonDisk.String() {
-			l.trace.Fail("h%d is answered %d %q, although the disk is full", f.number, status, all)
+			l.trace.Fail("h%d: got %d %q, want 507, because the disk is full", f.number, status, all)
 		}
 		l.trace.Say("h%d hears that %v is refused", f.number, j)
 		return
@@ -152,13 +152,13 @@ func (l *Ledger) httpSubmitted(f *httpCall, j *Job, refused bool, status int, al
 	var answer admin.Submitted
 	l.httpRead(f, status, all, &answer)
 	if answer.Queue != l.queues[j.queue] || !l.hasName(j, answer.Name) {
-		l.trace.Fail("h%d has submitted %v as %q of %q", f.number, j, answer.Name, answer.Queue)
+		l.trace.Fail("h%d has submitted %v: got %q of %q, want %q of %q", f.number, j, answer.Name, answer.Queue, j.name, l.queues[j.queue])
 	}
 	l.acknowledged(j)
 	l.trace.Say("h%d hears that %v is %s", f.number, j, answer.State)
 	if f.awaits == nil {
 		if answer.State != "submitted" {
-			l.trace.Fail("h%d is told that %v is %s", f.number, j, answer.State)
+			l.trace.Fail("h%d: got the state %[3]q of %[2]v, want submitted", f.number, j, answer.State)
 		}
 		return
 	}
@@ -221,14 +221,14 @@ func (l *Ledger) checkAwaited() {
 			w.since = l.clock().Mono
 		}
 		if l.clock().Mono >= w.since+w.limit {
-			l.trace.Fail("h%d has no answer, although its time is over", f.number)
+			l.trace.Fail("h%d has no answer, although its wait of %d ms is over", f.number, w.limit)
 		}
 		ended := true
 		for k := range w.chain() {
 			ended = ended && k.now == gone && k.turn < l.turn
 		}
 		if ended {
-			l.trace.Fail("h%d never hears of the end of %v", f.number, w.jobs)
+			l.trace.Fail("h%d has no answer, although all of %v have ended", f.number, w.jobs)
 		}
 	}
 }

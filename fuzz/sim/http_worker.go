@@ -63,15 +63,15 @@ func (l *Ledger) httpReserved(f *httpCall, status int, all []byte) {
 	l.trace.Say("h%d hears of %d jobs", f.number, len(answer.Jobs))
 	for _, seen := range answer.Jobs {
 		if seen.Workload == nil || seen.Token == "" {
-			l.trace.Fail("h%d is answered %q", f.number, all)
+			l.trace.Fail("h%d: got %q, want jobs with their workloads as text and their tokens", f.number, all)
 		}
 		j := l.exactJobOf([]byte(*seen.Workload), "a job over HTTP")
 		x := c.leases[j]
 		if x == nil && f.reserve.seen { // the lease ended in the turn in which it began
-			x = &Lease{conn: c, job: j, run: l.begun(c, j, seen.Queue), unsure: true, until: l.leaseUntil(seen.Until)}
+			x = &Lease{conn: c, job: j, run: l.runBegun(c, j, seen.Queue), unsure: true, until: l.leaseUntil(seen.Until)}
 			c.runs, c.told = nil, nil
 			if j.now == sure && j.turn < f.turn {
-				l.trace.Fail("h%d is given %v, which it did not hold", f.number, j)
+				l.trace.Fail("h%d is told of a lease of %v, which no worker had", f.number, j)
 			}
 		} else if x == nil { // nothing had to be synced
 			x = l.leased(c, j, seen.Queue, seen.Name, seen.Until)
@@ -106,9 +106,9 @@ func (l *Ledger) leaseAcknowledged(f *httpCall, x *Lease) {
 func (l *Ledger) checkReserved(c *Conn) {
 	r := c.reserve
 	if r.got > r.most {
-		l.trace.Fail("c%d asked for %d jobs, got %d", c.id, r.most, r.got)
+		l.trace.Fail("c%d is given %[3]d jobs, want %[2]d at most", c.id, r.most, r.got)
 	}
-	if j := l.ready(c); j != nil && r.got < r.most && !l.mixed && !l.stopping {
+	if j := l.readyJob(c); j != nil && r.got < r.most && !l.mixed && !l.stopping {
 		l.trace.Fail("c%d asked for %d jobs, got %d, although %v is ready for it", c.id, r.most, r.got, j)
 	}
 }
@@ -124,17 +124,17 @@ func (l *Ledger) checkReservesIdle() {
 		if f.reserve == nil || f.hungUp || f.turn >= l.turn || !f.peer.Waits() {
 			continue
 		}
-		if j := l.ready(f.reserve.conn); j != nil {
-			l.trace.Fail("h%d waits, although %v is ready for it", f.number, j)
+		if j := l.readyJob(f.reserve.conn); j != nil {
+			l.trace.Fail("h%d waits for jobs, although %v of q%d is ready for it", f.number, j, j.queue)
 		}
 	}
 }
 
-// lenders counts what a queue has as workers over HTTP: the reserves without an answer, and all leased jobs as one.
+// httpWorkers counts what a queue has as workers over HTTP: the reserves without an answer, and all leased jobs as one.
 // unsure is one if it is not known whether a job is leased.
-func (l *Ledger) lenders(queue int) (n, unsure int) {
+func (l *Ledger) httpWorkers(queue int) (n, unsure int) {
 	for _, f := range l.net.httpOpen {
-		n += oneUnless(f.reserve == nil || !f.reserve.conn.does[queue])
+		n += oneIf(f.reserve != nil && f.reserve.conn.does[queue])
 	}
 	for _, x := range l.net.granted {
 		switch {

@@ -130,9 +130,9 @@ const padding = "."
 
 func brief(b []byte) string { return strings.ReplaceAll(string(b), padding, "") }
 
-// heard is a worker's result as the job's owner gets it. A protocol that has only JSON carries text as a string;
+// resultFor is a worker's result as the job's owner gets it. A protocol that has only JSON carries text as a string;
 // the other side gets text again.
-func (j *Job) heard(c *Conn, result string) string {
+func (j *Job) resultFor(c *Conn, result string) string {
 	switch text := strings.Trim(result, `"`); {
 	case c.gloom() && j.text:
 		return text

@@ -66,7 +66,7 @@ func (s *Simulator) ktsPost(v2 bool, method string, args []any, answer func(stri
 	}
 	r, err := http.NewRequest(http.MethodPost, path, bytes.NewReader(body))
 	if err != nil {
-		s.trace.Fail("%v", err)
+		s.trace.Fail("cannot make a request: %v", err)
 	}
 	crash := s.crashes
 	s.server.Kts46(port, r, func(status int, body []byte) {
@@ -79,7 +79,7 @@ func (s *Simulator) ktsPost(v2 bool, method string, args []any, answer func(stri
 		}
 		text, err := read(status, body)
 		if err != nil {
-			s.trace.Fail("%s%v is answered %d %q: %v", method, args, status, body, err)
+			s.trace.Fail("%s%v: got %d %q, want a result: %v", method, args, status, body, err)
 		}
 		answer(text)
 	})
@@ -214,7 +214,7 @@ func (s *Simulator) ktsIDs(disk, now *Kts46Model) {
 			case fmt.Sprint(b + 1):
 				s.ledger.kts.projects[p] = b + 1
 			default:
-				s.trace.Fail("the next job id of %s is %s, the last was %d or %d", p, answer, a, b)
+				s.trace.Fail("the next job id of %s: got %s, want %d or %d", p, answer, a+1, b+1)
 			}
 		})
 	}

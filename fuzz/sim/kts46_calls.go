@@ -109,7 +109,7 @@ func (l *Ledger) ktsAsked(f *ktsFlight) []*ktsTask {
 		l.kts.changes++
 		l.kts.requeue(j, t, false)
 	}
-	given := l.kts.first(kinds, f.v2)
+	given := l.kts.nextTasks(kinds, f.v2)
 	if l.stopping {
 		given = nil // nothing is handed out
 	}
@@ -133,7 +133,7 @@ func (s *Simulator) ktsGiven(f *ktsFlight, given []*ktsTask) {
 		if s.ledger.kts.agrees(v) {
 			j, _, k := s.ledger.kts.held(worker)
 			if !f.v2 {
-				s.ledger.kts.decide(j, k, false)
+				s.ledger.kts.fixVersion(j, k, false)
 			}
 			f.want = fmt.Sprintf("%s/%s %s %s", j.project, j.name, ktsKinds[k], ktsAwaits)
 			s.ledger.handed++
@@ -199,7 +199,7 @@ func (l *Ledger) ktsReported2(f *ktsFlight) {
 		l.done++
 	default:
 		l.ktsTouched(t)
-		l.kts.decide(j, k, true)
+		l.kts.fixVersion(j, k, true)
 		t.accepted = true
 		f.want = `{"sig":"` + ktsAwaits + `"}`
 	}

@@ -161,9 +161,9 @@ func (m *Kts46Model) finish(j *ktsJob, k int) {
 	m.plan(j)
 }
 
-// decide notes that a worker of a version has accepted a task. After its first batch, a job is for workers of that
+// fixVersion notes that a worker of a version has accepted a task. After its first batch, a job is for workers of that
 // version only.
-func (m *Kts46Model) decide(j *ktsJob, k int, v2 bool) {
+func (m *Kts46Model) fixVersion(j *ktsJob, k int, v2 bool) {
 	if k != 0 || j.version != 0 {
 		return
 	}
@@ -173,9 +173,9 @@ func (m *Kts46Model) decide(j *ktsJob, k int, v2 bool) {
 	}
 }
 
-// first lists the tasks that a worker of a version may be given next: one task, or all those that came in line at the
-// same moment.
-func (m *Kts46Model) first(kinds []int, v2 bool) (best []*ktsTask) {
+// nextTasks lists the tasks that a worker of a version may be given next: one task, or all those that came in line at
+// the same moment.
+func (m *Kts46Model) nextTasks(kinds []int, v2 bool) (best []*ktsTask) {
 	least := int64(math.MaxInt64)
 	for _, j := range m.sorted() {
 		for _, k := range kinds {

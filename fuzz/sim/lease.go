@@ -60,7 +60,7 @@ func (j *Job) durable() bool { return j.by == ofPeriodic }
 // leased notes that a reserve was given a job. until is the end of its lease by the wall clock.
 func (l *Ledger) leased(c *Conn, j *Job, queue, name string, until int64) *Lease {
 	l.isIn(j, queue)
-	x := &Lease{conn: c, job: j, run: l.begun(c, j, queue), group: l.group(), until: l.leaseUntil(until), shown: until}
+	x := &Lease{conn: c, job: j, run: l.runBegun(c, j, queue), group: l.group(), until: l.leaseUntil(until), shown: until}
 	c.runs, c.told = nil, nil
 	j.run = x.run
 	x.ends = []leaseEnd{{until, c.reserve.length}}
@@ -137,7 +137,7 @@ func (s *Simulator) seeJobs(filter string) (all []seenJob) {
 				continue
 			}
 			if seen.Workload == nil {
-				s.trace.Fail("%q of %q has the workload %q", one.Name, one.Queue, seen.WorkloadBytes)
+				s.trace.Fail("%q of %q is shown with the bytes %q, want its workload as text", one.Name, one.Queue, seen.WorkloadBytes)
 			}
 			seen.job = s.ledger.jobOf([]byte(*seen.Workload), "a job that the server shows")
 			all = append(all, seen)
@@ -159,7 +159,7 @@ func (s *Simulator) seeLeases() (all []seenJob) {
 			continue // only the job's earlier worker was one over HTTP
 		}
 		if seen.conn = s.net.reserves[number]; seen.conn == nil {
-			s.trace.Fail("%q of %q is held by %s", seen.Name, seen.Queue, seen.Worker)
+			s.trace.Fail("%q of %q is held by %s, which no worker is", seen.Name, seen.Queue, seen.Worker)
 		}
 		all = append(all, seen)
 	}
@@ -197,7 +197,7 @@ func (s *Simulator) auditLeases() {
 			x.shown, x.until = seen.Until, s.ledger.leaseUntil(seen.Until)
 		}
 		if x == nil || x.over() && !x.unsure || seen.Until != x.shown {
-			s.trace.Fail("%v is held by c%d until %d at %+v, which it was not for sure: %+v", j, seen.conn.id, seen.Until, s.server.Now(), x)
+			s.trace.Fail("%v: the server shows a lease of c%d until %d at %+v, want %+v", j, seen.conn.id, seen.Until, s.server.Now(), x)
 		}
 		if there[x] = true; j.holder == nil && (j.now == sure || j.by == ofGloom) { // that was in doubt
 			j.holder, j.run, j.lost, x.unsure = x.conn, x.run, false, false
@@ -205,7 +205,7 @@ func (s *Simulator) auditLeases() {
 	}
 	for _, x := range s.net.granted {
 		if s.ledger.isLive(x) && !there[x] {
-			s.trace.Fail("%v has no lease on the server, although c%d holds it", x.job, x.conn.id)
+			s.trace.Fail("%v: the server shows no lease, want that of c%d", x.job, x.conn.id)
 		}
 		if !there[x] && !x.over() && x.job.holder != x.conn { // that was in doubt
 			x.unsure = true
@@ -227,7 +227,7 @@ func (s *Simulator) leasesRecovered() {
 	for _, seen := range s.seeLeases() {
 		x, j := seen.conn.leases[seen.job], seen.job
 		if x == nil || x.disk == gone || j.now == gone {
-			s.trace.Fail("%v is held by c%d since the restart, which it was not for sure", j, seen.conn.id)
+			s.trace.Fail("%v: the server shows a lease of c%d after the restart, want none", j, seen.conn.id)
 		}
 		ends, found := x.ends[x.durableEnd:], -1
 		for i, e := range ends {
@@ -250,7 +250,7 @@ func (s *Simulator) leasesRecovered() {
 		}
 		mayBeOver := slices.ContainsFunc(x.ends[x.durableEnd:], func(e leaseEnd) bool { return e.wall <= now.Wall })
 		if x.disk == sure && x.job.now == sure && !mayBeOver {
-			s.trace.Fail("the lease of %v by c%d is lost", x.job, x.conn.id)
+			s.trace.Fail("the lease of %v by c%d is not there after the restart: want it until one of %v", x.job, x.conn.id, x.ends[x.durableEnd:])
 		}
 		x.forgotten, x.disk = true, gone
 	}

@@ -95,7 +95,7 @@ func (l *Ledger) jobOf(workload []byte, about string) *Job {
 	}
 	var id int
 	if _, err := fmt.Sscanf(text, "j%d", &id); err != nil || id >= len(l.jobs) {
-		l.trace.Fail("%s: %q is nobody's", about, workload)
+		l.trace.Fail("%s: got the text %q, want that of a job: j0 to j%d", about, workload, len(l.jobs)-1)
 	}
 	return l.jobs[id]
 }
@@ -104,7 +104,7 @@ func (l *Ledger) jobOf(workload []byte, about string) *Job {
 func (l *Ledger) exactJobOf(workload []byte, about string) *Job {
 	j := l.jobOf(workload, about)
 	if j.by != ofDwork && strings.Trim(string(workload), `"`) != strings.Trim(j.workload(), `"`) {
-		l.trace.Fail("%s: %d bytes, %q, are not the %d of %v", about, len(workload), brief(workload), len(j.workload()), j)
+		l.trace.Fail("%s: got a workload of %d bytes, %q, want the %d bytes of %v", about, len(workload), brief(workload), len(j.workload()), j)
 	}
 	return j
 }

@@ -11,8 +11,8 @@ import (
 // A job of the broadcast queue goes to every GRAB_JOB that waits, and is gone then. What workers report of it changes
 // nothing.
 
-// sent checks that a broadcast job may go to a worker that asked in a certain turn, and notes it.
-func (l *Ledger) sent(c *Conn, j *Job, asked int) {
+// broadcastSent checks that a broadcast job may go to a worker that asked in a certain turn, and notes it.
+func (l *Ledger) broadcastSent(c *Conn, j *Job, asked int) {
 	l.trace.Say("c%d is sent %v", c.id, j)
 	if !c.slow {
 		asked = l.turn // the worker reads at once

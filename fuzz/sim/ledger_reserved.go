@@ -64,7 +64,7 @@ func (l *Ledger) assigned(c *Conn, j *Job, queue, name string) {
 		l.trace.Fail("%v is handed out %d ms early", j, j.notBefore-l.wall)
 	}
 	if j.by == ofDwork {
-		if j.location != "" && j.holder == nil && !j.lost && !l.silent(j.location) {
+		if j.location != "" && j.holder == nil && !j.lost && !l.leaseOver(j.location) {
 			l.trace.Fail("%v is handed to c%d and %s holds it", j, c.id, j.location)
 		}
 		l.checkNext(j)
@@ -92,7 +92,7 @@ func (l *Ledger) checkOrder(j *Job) {
 			continue
 		}
 		ahead := r.priority > j.priority || r.priority == j.priority && r.due/1000 < j.due/1000
-		if ahead && !l.waitsUnread(r) && !l.keptFrom(j.run.conn, r) {
+		if ahead && !l.waitsUnread(r) && !l.mayOweReport(j.run.conn, r) {
 			better = append(better, r)
 		}
 	}
@@ -105,11 +105,11 @@ func (l *Ledger) checkOrder(j *Job) {
 func (l *Ledger) finished(c *Conn, h heldJob, result string) {
 	l.reported(h)
 	for _, k := range l.sameName(h) {
-		k.results, k.stale = append(k.results, k.heard(c, result)), l.turn+1
+		k.results, k.stale = append(k.results, k.resultFor(c, result)), l.turn+1
 		l.doubt(k)
 	}
 	j := h.job
-	if result = j.heard(c, result); !h.isCurrent() {
+	if result = j.resultFor(c, result); !h.isCurrent() {
 		if l.maybeLater(h) {
 			j.results, j.stale = append(j.results, result), l.turn+1
 			l.doubt(j)
@@ -175,7 +175,7 @@ func (l *Ledger) left(c *Conn) {
 	l.lostUnread(c)
 	for _, r := range c.requests {
 		if r.cmd == periodic.Acquire {
-			r.job.asks -= oneUnless(r.late)
+			r.job.asks -= oneIf(!r.late)
 		}
 	}
 	for _, j := range l.jobs {

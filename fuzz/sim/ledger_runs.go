@@ -24,16 +24,16 @@ type Run struct {
 	vague  bool  // its peer has since reported another run of the same name, and the server cannot tell them apart
 }
 
-// begun notes that a run begins, of a job in a queue.
-func (l *Ledger) begun(c *Conn, j *Job, queue string) *Run {
+// runBegun notes that a run begins, of a job in a queue.
+func (l *Ledger) runBegun(c *Conn, j *Job, queue string) *Run {
 	l.runs++
 	r := &Run{number: l.runs, job: j, queue: slices.Index(l.queues, queue), conn: c, began: l.clock().Mono}
 	c.runs, c.told = append(c.runs, r), append(c.told, r)
 	return r
 }
 
-// hears takes the next run that the peer reads the assignment of.
-func (c *Conn) hears() *Run {
+// nextTold takes the next run that the peer reads the assignment of.
+func (c *Conn) nextTold() *Run {
 	r := c.told[0]
 	c.told = c.told[1:]
 	return r
@@ -77,7 +77,7 @@ func (l *Ledger) reported(h heldJob) {
 		run = h.job.run
 	}
 	c.runs = slices.DeleteFunc(c.runs, func(r *Run) bool { return r == run })
-	for _, r := range c.ofName(h.job) {
+	for _, r := range c.runsOfName(h.job) {
 		r.vague = true
 	}
 }
@@ -89,8 +89,8 @@ func (l *Ledger) cutOff(j *Job) {
 	}
 }
 
-// ofName are the runs that a peer has not reported, of jobs that it cannot tell from j because it knows names only.
-func (c *Conn) ofName(j *Job) (all []*Run) {
+// runsOfName are the runs that a peer has not reported, of jobs that it cannot tell from j because it knows names only.
+func (c *Conn) runsOfName(j *Job) (all []*Run) {
 	if c == nil || c.framing() != periodic.CRC {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (l *Ledger) timeouts(j *Job) (least, most int64) {
 
 // checkUnreported checks that a peer that knows jobs by name is given none of a name that it has not reported.
 func (l *Ledger) checkUnreported(c *Conn, j *Job) {
-	for _, r := range c.ofName(j) {
+	for _, r := range c.runsOfName(j) {
 		least, _ := l.timeouts(r.job)
 		if r.job.timeout > 0 && r.cut == 0 {
 			least *= 2 // its time was over, and another has not passed
@@ -127,9 +127,9 @@ func (l *Ledger) checkUnreported(c *Conn, j *Job) {
 	}
 }
 
-// keptFrom reports whether a peer may have to report another run before it can be given j.
-func (l *Ledger) keptFrom(c *Conn, j *Job) bool {
-	return slices.ContainsFunc(c.ofName(j), func(r *Run) bool {
+// mayOweReport reports whether a peer may have to report another run before it can be given j.
+func (l *Ledger) mayOweReport(c *Conn, j *Job) bool {
+	return slices.ContainsFunc(c.runsOfName(j), func(r *Run) bool {
 		_, most := l.timeouts(r.job)
 		return l.clock().Mono < max(r.cut, r.began+most)+most+1000
 	})
@@ -143,26 +143,26 @@ func (s *Simulator) reportLate() {
 		return
 	}
 	c, client := s.connect([]peerKind{plainWorker, crcWorker}[s.rng.IntN(2)]), s.connect(plainClient)
-	says := func(c *Conn) {
+	exchange := func(c *Conn) {
 		s.deliver(c, math.MaxInt)
 		s.settle()
 		s.read(c, math.MaxInt)
 	}
-	grabs := func() {
+	askForJob := func() {
 		c.grabs++
 		c.ask(&Request{cmd: periodic.GrabJob}, nil)
-		says(c)
+		exchange(c)
 	}
-	adds := func(queue int, name string) {
+	submitJob := func(queue int, name string) {
 		j := s.fresh(queue, name)
 		j.timeout = 4000
 		s.submit(client, j, 0)
-		says(client)
+		exchange(client)
 	}
 	queue := s.rng.IntN(workedQueues)
 	s.serve(c, queue)
-	grabs()
-	adds(queue, "")
+	askForJob()
+	submitJob(queue, "")
 	s.read(c, math.MaxInt)
 	if len(c.held) == 0 || c.held[0].job.by != ofPeriodic {
 		return
@@ -173,21 +173,21 @@ func (s *Simulator) reportLate() {
 		s.pass(time.Duration(min(s.ledger.limit(h.job), 10_000)+500) * time.Millisecond)
 	} else {
 		s.remove(client, h.job)
-		adds(h.job.queue, h.job.name)
+		submitJob(h.job.queue, h.job.name)
 	}
 	for range 1 + s.rng.IntN(3) {
-		grabs()
+		askForJob()
 	}
 	s.reportJob(c, h, drawReport(s.rng, 3))
 	c.held = c.held[1:]
-	says(c)
+	exchange(c)
 	s.audit()
 }
 
-// oneUnless is 0 if not, else 1.
-func oneUnless(not bool) int {
-	if not {
-		return 0
+// oneIf returns 1 if a condition holds and 0 if not, to count with.
+func oneIf(holds bool) int {
+	if holds {
+		return 1
 	}
-	return 1
+	return 0
 }

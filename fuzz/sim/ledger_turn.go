@@ -15,7 +15,7 @@ type swap struct {
 // endTurn ends the turn: nothing is under way in the server, and the checks that waited for that are made.
 func (l *Ledger) endTurn() {
 	l.reap()
-	l.policy.turned()
+	l.policy.catchUp()
 	if l.misdated != "" {
 		l.trace.Fail("%s", l.misdated)
 	}
@@ -26,12 +26,12 @@ func (l *Ledger) endTurn() {
 	l.checkIdle()
 	for _, j := range l.behind {
 		if j.now == sure && j.holder == nil && j.turn < l.turn && !j.lost && !l.waitsUnread(j) {
-			l.trace.Fail("%v stands in a dump behind a running job, although it waits", j)
+			l.trace.Fail("%v of q%d is in a dump behind a running job, although it waits: want running jobs last", j, j.queue)
 		}
 	}
 	for _, j := range l.missing {
 		if j.now == sure && !l.waitsUnread(j) {
-			l.trace.Fail("%v is not in a dump, or is lost", j)
+			l.trace.Fail("%v of q%d is not in a dump: want it there", j, j.queue)
 		}
 	}
 	l.behind, l.missing = nil, nil
@@ -43,7 +43,7 @@ func (l *Ledger) endTurn() {
 		}
 	}
 	l.swaps = l.swaps[:0]
-	l.unsettle()
+	l.noteOperation()
 	l.turn++
 	l.mixed = false
 	l.began = l.clock().Wall

@@ -56,11 +56,11 @@ func (s *Simulator) operateOnAll(c *jobChange) {
 		s.ledger.operation = o
 		for i := range seen {
 			x := &seen[i]
-			if does, known := s.ledger.changes(c, x); does && known && x.isPending() && x.job.turn < s.ledger.turn {
+			if does, known := s.ledger.willChange(c, x); does && known && x.isPending() && x.job.turn < s.ledger.turn {
 				o.firm = append(o.firm, firmJob{x.job, x.State, x.job.run, x.job.failures, x.job.touched})
 			}
 		}
-		s.ledger.unsettle()
+		s.ledger.noteOperation()
 	}
 	f.answer = func(status int, all []byte) {
 		var answer admin.OperationStarted
@@ -73,8 +73,8 @@ func (s *Simulator) operateOnAll(c *jobChange) {
 	s.settle()
 }
 
-// unsettle notes what the operation may have done to jobs, or may still do.
-func (l *Ledger) unsettle() {
+// noteOperation notes what the operation may have done to jobs, or may still do.
+func (l *Ledger) noteOperation() {
 	o := l.operation
 	if o == nil {
 		return
@@ -127,7 +127,7 @@ func (s *Simulator) operationOver() {
 		return
 	}
 	if is.State != admin.OperationDone && !s.ledger.stopping || is.Changed+is.Left != is.Matched {
-		s.trace.Fail("an operation is %+v", is)
+		s.trace.Fail("the operation %+v: got %+v, want it done, with all that it matched changed or left", o.jobChange, is)
 	}
 	s.trace.Say("the operation has changed %d of %d jobs", is.Changed, is.Matched)
 	s.ledger.operation = nil

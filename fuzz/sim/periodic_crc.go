@@ -171,12 +171,12 @@ func (s *Simulator) listen(c *Conn, queue int, name string) {
 // and has asked for nothing since that may have cost it the lock.
 func (l *Ledger) acquired(c *Conn, q *Request, body []byte) {
 	if len(body) != 2 || body[0] != byte(periodic.Acquired) || body[1] > 1 {
-		l.trace.Fail("c%d is sent %x for an ACQUIRE", c.id, body)
+		l.trace.Fail("c%d is sent %x for an ACQUIRE, want ACQUIRED and 0 or 1", c.id, body)
 	}
 	j := q.job
 	l.trace.Say("c%d has %s for %v: %d", c.id, q.lock, j, body[1])
 	if q.late && body[1] != 0 {
-		l.trace.Fail("c%d gets %s for a run of %v that was taken from it", c.id, q.lock, j)
+		l.trace.Fail("c%d gets the lock %q for a run of %v that had ended: want no lock", c.id, q.lock, j)
 	} else if q.late {
 		return
 	}
@@ -194,7 +194,7 @@ func (l *Ledger) acquired(c *Conn, q *Request, body []byte) {
 		if j.lost || j.now == gone && j.turn == l.turn || j.stale == l.turn+1 || c.slow && q.turn <= j.turn {
 			return // the holder is unknown; the job ended or was returned in this turn; or a slow reader has yet to read of that
 		}
-		l.trace.Fail("c%d gets %s for %v, which it does not hold", c.id, q.lock, j)
+		l.trace.Fail("c%d gets the lock %q for %v, which it does not hold: want no lock", c.id, q.lock, j)
 	}
 	others := 0
 	for _, o := range l.jobs {
@@ -203,7 +203,7 @@ func (l *Ledger) acquired(c *Conn, q *Request, body []byte) {
 		}
 	}
 	if others >= q.limit && !j.locks[q.lock] { // a job that has the lock may ask again
-		l.trace.Fail("%v gets %s as one of %d, although %d others have it", j, q.lock, q.limit, others)
+		l.trace.Fail("%v gets the lock %q, although %[4]d others have it and %[3]d jobs may", j, q.lock, q.limit, others)
 	}
 	if j.locks == nil {
 		j.locks = map[string]bool{}
@@ -222,19 +222,19 @@ func (l *Ledger) received(c *Conn, q *Request, body []byte) bool {
 		v.open, v.from = true, len(log)
 		return true
 	case !v.open || len(body) == 0 || body[0] != byte(periodic.Data):
-		l.trace.Fail("c%d is sent %x for a RECV_DATA", c.id, body)
+		l.trace.Fail("c%d is sent %x for a RECV_DATA, want SUCCESS once and then DATA", c.id, body)
 	}
 	text := string(body[1:])
 	at := len(log)
 	if text != endOfData {
 		at = slices.IndexFunc(log, func(b *chunk) bool { return b.text == text })
 		if at < 0 {
-			l.trace.Fail("c%d is sent %q as the data of %q", c.id, text, v)
+			l.trace.Fail("c%d is sent the chunk %q of %q, which was never published", c.id, text, v)
 		}
 	}
 	l.trace.Say("c%d hears %.9s of %s", c.id, text, v)
 	if at < v.last {
-		l.trace.Fail("c%d is sent %q of %q late or twice", c.id, text, v)
+		l.trace.Fail("c%d is sent the chunk %q of %q after a later one, or twice", c.id, text, v)
 	}
 	l.checkMissed(c, v, at)
 	v.last = at + 1
@@ -246,7 +246,7 @@ func (l *Ledger) checkMissed(c *Conn, v *receiver, next int) {
 	log := l.chunks[topic(v.queue, v.name)]
 	for i := max(v.from, v.last); i < next; i++ {
 		if log[i].sure {
-			l.trace.Fail("c%d never hears %q of %q", c.id, log[i].text, v)
+			l.trace.Fail("c%d is not sent the chunk %q of %q, but a later one", c.id, log[i].text, v)
 		}
 	}
 }

@@ -26,11 +26,11 @@ const (
 	maxOwed = 200
 )
 
-// lines is what STATUS says of each function, by name.
-func (s *Simulator) lines() map[string]string {
+// askStatus returns what STATUS says of each function, by name.
+func (s *Simulator) askStatus() map[string]string {
 	v := s.probe(s.server)
 	defer v.peer.Close()
-	return statusLines(s.ledger.report(v.framing, s.ledger.setup.era, v.ask(periodic.Status, nil)))
+	return statusLines(s.ledger.answerBody(v.framing, s.ledger.setup.era, v.ask(periodic.Status, nil)))
 }
 
 func statusLines(body []byte) map[string]string {
@@ -44,9 +44,9 @@ func statusLines(body []byte) map[string]string {
 
 // queued is the number of jobs that STATUS counts in the queue without workers.
 func (s *Simulator) queued() (jobs int) {
-	if line := s.lines()[s.ledger.queues[workedQueues]]; line != "" {
+	if line := s.askStatus()[s.ledger.queues[workedQueues]]; line != "" {
 		if _, err := fmt.Sscanf(line, "0,%d,", &jobs); err != nil {
-			s.trace.Fail("the status of %s is %q", s.ledger.queues[workedQueues], line)
+			s.trace.Fail("the status of %s: got %q, want no worker", s.ledger.queues[workedQueues], line)
 		}
 	}
 	return jobs
@@ -92,12 +92,12 @@ func (s *Simulator) submitMany(m *loop.OfflinePeer, from, to int) {
 		payload, n, _ := gloom.Next(heard, 1<<20)
 		var r gloom.Reply
 		if gloom.ParseReply(payload, &r) != nil || !r.OK || !slices.Equal(r.ID, id(i)) {
-			s.trace.Fail("a master submits %s: got %q", id(i), payload)
+			s.trace.Fail("a master submits %s: got %q, want its acknowledgement", id(i), payload)
 		}
 		heard = heard[n:]
 	}
 	if len(heard) > 0 {
-		s.trace.Fail("a master submits jobs %d to %d: got %q", from, to, heard)
+		s.trace.Fail("a master submits jobs %d to %d: got %q behind the acknowledgements, want nothing", from, to, heard)
 	}
 }
 
@@ -108,7 +108,7 @@ func (s *Simulator) offerMany() {
 	each := func(kind peerKind, cmd periodic.Command, from int) *loop.OfflinePeer {
 		frames := kind.hello()
 		for i := from; i < manyFunctions && (kind == plainWorker || i < from+maxOwed); i++ {
-			frames = append(frames, wire.Frame(periodic.Plain, uint32(i+1), cmd, periodic.AppendStr8String(nil, function(i)))...)
+			frames = append(frames, wire.Frame(periodic.Plain, uint32(i+1), cmd, periodic.AppendStr8String(nil, functionName(i)))...)
 		}
 		p := s.server.Connect("periodic")
 		p.Send(frames)
@@ -120,29 +120,29 @@ func (s *Simulator) offerMany() {
 		s.deliver(c, len(c.outgoing))
 		s.settle()
 	}
-	s.ledger.checkMany(s.lines())
+	s.ledger.checkMany(s.askStatus())
 	s.audit()
 	w.Close()
 	for from := 0; from < manyFunctions; from += maxOwed {
 		each(plainClient, periodic.DropFunc, from).Close()
 	}
-	for name, line := range s.lines() {
+	for name, line := range s.askStatus() {
 		if strings.HasPrefix(name, "f") {
-			s.trace.Fail("%s has the status %q, although it is dropped", name, line)
+			s.trace.Fail("the status of %s: got %q, want none: it is dropped", name, line)
 		}
 	}
 	s.settle()
 	s.trace.Say("a crowd has left")
 }
 
-// function is the name of one of the many functions.
-func function(i int) string { return fmt.Sprintf("f%04d", i) }
+// functionName is the name of one of the many functions.
+func functionName(i int) string { return fmt.Sprintf("f%04d", i) }
 
 // checkMany checks a STATUS with all functions of the worker of many functions.
 func (l *Ledger) checkMany(lines map[string]string) {
 	for i := range manyFunctions {
-		if line := lines[function(i)]; !strings.HasPrefix(line, "1,0,0,") {
-			l.trace.Fail("the status of %s with one worker: got %q", function(i), line)
+		if line := lines[functionName(i)]; !strings.HasPrefix(line, "1,0,0,") {
+			l.trace.Fail("the status of %s: got %q, want one worker and no job", functionName(i), line)
 		}
 	}
 }

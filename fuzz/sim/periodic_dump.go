@@ -17,8 +17,8 @@ type figures struct {
 	least, most int32 // its count is between the two
 }
 
-// steps adds the step of a SCHED_LATER to a job's count; not sure: it may not have counted.
-func (j *Job) steps(by int32, sure bool) {
+// addSteps adds the step of a SCHED_LATER to a job's count; not sure: it may not have counted.
+func (j *Job) addSteps(by int32, sure bool) {
 	j.record.most += by
 	if sure {
 		j.record.least += by
@@ -28,10 +28,10 @@ func (j *Job) steps(by int32, sure bool) {
 // countSteps notes a worker's SCHED_LATER with a step to the count.
 func (l *Ledger) countSteps(c *Conn, h heldJob, by int32) {
 	for _, k := range l.sameName(h) {
-		k.steps(by, false)
+		k.addSteps(by, false)
 	}
 	if last := h.isCurrent(); last || l.maybeLater(h) {
-		h.job.steps(by, last && l.holds(c, h.job))
+		h.job.addSteps(by, last && l.holds(c, h.job))
 	}
 }
 
@@ -53,14 +53,14 @@ func (l *Ledger) checkAssigned(c *Conn, k *Job, j *periodic.Job) {
 	l.checkRecord(k, &as, fmt.Sprintf("assigned to c%d", c.id))
 }
 
-// report is the body of the answer to a DUMP or a STATUS, without the byte that later eras of the CRC framing put
+// answerBody is the body of the answer to a DUMP or a STATUS, without the byte that later eras of the CRC framing put
 // before it.
-func (l *Ledger) report(framing periodic.Framing, era string, body []byte) []byte {
+func (l *Ledger) answerBody(framing periodic.Framing, era string, body []byte) []byte {
 	if framing == periodic.Plain || era < "2020" {
 		return body
 	}
 	if len(body) == 0 || body[0] != byte(periodic.Data) {
-		l.trace.Fail("a DUMP is answered with %x", body)
+		l.trace.Fail("a DUMP or a STATUS: got %x, want DATA", body)
 	}
 	return body[1:]
 }
@@ -99,7 +99,7 @@ func (l *Ledger) checkDump(since int, body []byte) map[*Job]bool {
 			l.trace.Fail("%v is in a dump, although it has ended, never came or is there twice", k)
 		}
 		if !l.hasName(k, string(j.Name)) || !l.isIn(k, string(j.Func)) {
-			l.trace.Fail("%v is in a dump as %q of %q", k, j.Name, j.Func)
+			l.trace.Fail("%v is in a dump: got %q of %q, want %q of %q", k, j.Name, j.Func, k.name, l.queues[k.queue])
 		}
 		there[k] = true
 		if k.turn >= since {
@@ -119,7 +119,7 @@ func (l *Ledger) checkDump(since int, body []byte) map[*Job]bool {
 		case j.queue == broadcastQueue: // the job may have been broadcast in this turn; its assignment is read after the dump
 			l.missing = append(l.missing, j)
 		default:
-			l.trace.Fail("%v is not in a dump, or is lost", j)
+			l.trace.Fail("%v of q%d is not in a dump: want it there", j, j.queue)
 		}
 	}
 	l.lastDump = slices.Clone(body)
@@ -131,7 +131,7 @@ func (s *Simulator) checkStatus() {
 	if s.ledger.operation != nil {
 		return
 	}
-	lines := s.lines()
+	lines := s.askStatus()
 	for queue, name := range s.ledger.queues[:graphQueue] {
 		least, most, workers := 0, 0, 0
 		for _, j := range s.ledger.jobs {
@@ -144,10 +144,10 @@ func (s *Simulator) checkStatus() {
 			}
 		}
 		for _, c := range s.net.conns {
-			workers += oneUnless(!c.does[queue])
+			workers += oneIf(c.does[queue])
 		}
-		lenders, unsure := s.ledger.lenders(queue)
-		workers += lenders
+		httpWorkers, unsure := s.ledger.httpWorkers(queue)
+		workers += httpWorkers
 		shown, jobs := 0, 0
 		if _, err := fmt.Sscanf(lines[name], "%d,%d,", &shown, &jobs); lines[name] != "" && err != nil || shown < workers ||
 			shown > workers+unsure || jobs < least || jobs > most {
@@ -170,12 +170,12 @@ func (l *Ledger) parseAllOfDump(body []byte) (all []periodic.Job) {
 		var j periodic.Job
 		k, err := periodic.ParseJob(rest, &j)
 		if err != nil {
-			l.trace.Fail("a dump: %v", err)
+			l.trace.Fail("a dump of %d jobs has one that cannot be read: %v", n, err)
 		}
 		all, rest = append(all, j), rest[k:]
 	}
 	if !ok || len(rest) > 0 {
-		l.trace.Fail("a dump of %d jobs ends with %x", n, rest)
+		l.trace.Fail("a dump of %d jobs has %x behind them: want nothing", n, rest)
 	}
 	return all
 }
@@ -185,7 +185,7 @@ func (s *Simulator) dump(server *loop.Offline, era string) (body []byte) {
 	v := s.probe(server)
 	defer v.peer.Close()
 	if body = v.answer(v.send(periodic.Dump, nil)); body != nil {
-		body = s.ledger.report(v.framing, era, body)
+		body = s.ledger.answerBody(v.framing, era, body)
 	}
 	return body
 }

@@ -6,8 +6,8 @@ import (
 	"treadle/codec/periodic"
 )
 
-// expires is the Mono at which a RUN_JOB of the era of 2026 expires.
-func (l *Ledger) expires(q *Request) int64 {
+// expiryOf is the Mono at which a RUN_JOB of the era of 2026 expires.
+func (l *Ledger) expiryOf(q *Request) int64 {
 	limit := q.job.timeout
 	if limit == 0 {
 		limit = 60_000
@@ -17,8 +17,8 @@ func (l *Ledger) expires(q *Request) int64 {
 
 // expired notes that a RUN_JOB has expired: its job is removed, unless a later submission has replaced it.
 func (l *Ledger) expired(c *Conn, q *Request) {
-	if now := l.clock().Mono; now < l.expires(q) {
-		l.trace.Fail("the RUN_JOB of %v by c%d expires %d ms early", q.job, c.id, l.expires(q)-now)
+	if now := l.clock().Mono; now < l.expiryOf(q) {
+		l.trace.Fail("the RUN_JOB of %v by c%d expires %d ms early", q.job, c.id, l.expiryOf(q)-now)
 	}
 	switch j := q.job; {
 	case j.next == nil:
@@ -31,11 +31,11 @@ func (l *Ledger) expired(c *Conn, q *Request) {
 // noteExpired notes, when time has passed, the RUN_JOBs that may have expired without an answer that their peer reads.
 func (l *Ledger) noteExpired() {
 	for _, c := range l.net.conns {
-		if !l.today(c.framing()) || !c.slow && !c.peer.Broken {
+		if !l.hasSettings2026(c.framing()) || !c.slow && !c.peer.Broken {
 			continue
 		}
 		for _, q := range c.requests {
-			if q.cmd == periodic.RunJob && !q.refused && q.job.owner == c && q.job.now != gone && l.clock().Mono >= l.expires(q) {
+			if q.cmd == periodic.RunJob && !q.refused && q.job.owner == c && q.job.now != gone && l.clock().Mono >= l.expiryOf(q) {
 				l.doubt(q.job)
 			}
 		}
@@ -46,20 +46,20 @@ func (l *Ledger) noteExpired() {
 // second.
 func (l *Ledger) checkExpired() {
 	for _, c := range l.net.conns {
-		if !l.today(c.framing()) || c.gloom() || c.slow || c.peer.Broken || c.peer.Closed() {
+		if !l.hasSettings2026(c.framing()) || c.gloom() || c.slow || c.peer.Broken || c.peer.Closed() {
 			continue
 		}
 		for _, q := range c.requests {
-			if q.cmd == periodic.RunJob && !q.refused && l.clock().Mono > l.expires(q)+2000 {
+			if q.cmd == periodic.RunJob && !q.refused && l.clock().Mono > l.expiryOf(q)+2000 {
 				l.trace.Fail("the RUN_JOB of %v by c%d does not expire", q.job, c.id)
 			}
 		}
 	}
 }
 
-// ends are the results that a RUN_JOB of c gets when its job fails and when it is removed, and whether a failure ends
-// it.
-func (l *Ledger) ends(c *Conn) (failed, removed string, failEnds bool) {
+// endResults are the results that a RUN_JOB of c gets when its job fails and when it is removed, and whether a failure
+// ends it.
+func (l *Ledger) endResults(c *Conn) (failed, removed string, failEnds bool) {
 	if c.framing() == periodic.CRC && l.setup.era >= "2023" {
 		return "failed", "removed", true
 	}

@@ -32,7 +32,7 @@ func (l *Ledger) periodicReply(c *Conn) int {
 	var r periodic.Response
 	n, err := periodic.NextResponse(c.written, c.framing(), periodic.MaxPayload, &r)
 	if err != nil {
-		l.trace.Fail("c%d is sent %x: %v", c.id, c.written, err)
+		l.trace.Fail("c%d is sent %x, which is no frame: %v", c.id, c.written, err)
 	}
 	if n == 0 || !c.greeted {
 		c.greeted = c.greeted || n > 0
@@ -45,7 +45,7 @@ func (l *Ledger) periodicReply(c *Conn) int {
 	delete(c.requests, r.MsgID)
 	is := func(cmd periodic.Command) bool { return len(r.Body) == 1 && r.Body[0] == byte(cmd) }
 	if q.refused != is(periodic.Unknown) && !q.doubtful {
-		l.trace.Fail("c%d is sent %x for a %v, refused: %v", c.id, r.Body, q.cmd, q.refused)
+		l.trace.Fail("c%d is sent %x for its %v, want UNKNOWN: %v", c.id, r.Body, q.cmd, q.refused)
 	} else if is(periodic.Unknown) {
 		l.trace.Say("c%d hears that its %v is refused", c.id, q.cmd)
 		return n
@@ -66,20 +66,20 @@ func (l *Ledger) periodicReply(c *Conn) int {
 			c.requests[r.MsgID] = q
 		}
 	case periodic.Status:
-		if lines := statusLines(l.report(c.framing(), l.setup.era, r.Body)); q.crowded {
+		if lines := statusLines(l.answerBody(c.framing(), l.setup.era, r.Body)); q.crowded {
 			l.checkMany(lines)
 		}
 	case periodic.Dump:
-		l.checkDump(q.turn, l.report(c.framing(), l.setup.era, r.Body))
+		l.checkDump(q.turn, l.answerBody(c.framing(), l.setup.era, r.Body))
 	case periodic.ConfigGet:
 		l.checkSetting(c, q, r.Body)
 	case periodic.Ping:
 		if !is(periodic.Pong) {
-			l.trace.Fail("c%d is sent %x for a PING", c.id, r.Body)
+			l.trace.Fail("c%d is sent %x for its PING, want PONG", c.id, r.Body)
 		}
 	default:
 		if !is(periodic.Success) {
-			l.trace.Fail("c%d is sent %x for a %v", c.id, r.Body, q.cmd)
+			l.trace.Fail("c%d is sent %x for its %v, want SUCCESS", c.id, r.Body, q.cmd)
 		}
 		if q.job != nil {
 			l.acknowledged(q.job)
@@ -102,7 +102,7 @@ func (l *Ledger) grabbed(c *Conn, q *Request, body []byte) bool {
 	switch {
 	case l.acksGrabs(c) && !q.acked:
 		if !is(periodic.Success) {
-			l.trace.Fail("c%d is sent %x for a GRAB_JOB that was not acknowledged", c.id, body)
+			l.trace.Fail("c%d is sent %x for a GRAB_JOB, want SUCCESS before the job", c.id, body)
 		}
 		c.requests[q.id], q.acked = q, true
 		return false
@@ -110,14 +110,14 @@ func (l *Ledger) grabbed(c *Conn, q *Request, body []byte) bool {
 		l.checkNoJob(c)
 		return false
 	case len(body) == 0 || body[0] != byte(periodic.JobAssign):
-		l.trace.Fail("c%d is sent %x for a GRAB_JOB", c.id, body)
+		l.trace.Fail("c%d is sent %x for a GRAB_JOB, want JOB_ASSIGN or NO_JOB", c.id, body)
 	}
 	_, j, err := wire.Assigned(c.framing(), body)
 	if err != nil {
-		l.trace.Fail("c%d is sent %v", c.id, err)
+		l.trace.Fail("c%d is sent %x, want a JOB_ASSIGN: %v", c.id, body, err)
 	}
 	k := l.exactJobOf(j.Workload, "an assignment")
-	run := l.begun(c, k, string(j.Func))
+	run := l.runBegun(c, k, string(j.Func))
 	if c.slow && q.turn < l.turn && k.queue != broadcastQueue {
 		l.assignedLate(c, k, q)
 		return true
@@ -126,7 +126,7 @@ func (l *Ledger) grabbed(c *Conn, q *Request, body []byte) bool {
 	k.run = run
 	l.checkAssigned(c, k, &j)
 	if k.queue == broadcastQueue {
-		l.sent(c, k, q.turn)
+		l.broadcastSent(c, k, q.turn)
 	} else {
 		if !l.serving(c, k.queue) {
 			l.trace.Fail("c%d is given %v of q%d, which it does not do", c.id, k, k.queue)
@@ -147,7 +147,7 @@ func (l *Ledger) checkResult(c *Conn, q *Request, body []byte) {
 			return
 		}
 		if len(body) == 0 || body[0] != byte(periodic.Data) {
-			l.trace.Fail("c%d is sent %x as a result", c.id, body)
+			l.trace.Fail("c%d is sent %x as the result of %v, want DATA", c.id, body, j)
 		}
 		body = body[1:]
 	}
@@ -157,11 +157,11 @@ func (l *Ledger) checkResult(c *Conn, q *Request, body []byte) {
 	}
 	j.owner = nil
 	l.results++
-	if l.today(c.framing()) && string(body) == "expired" {
+	if l.hasSettings2026(c.framing()) && string(body) == "expired" {
 		l.expired(c, q)
 		return
 	}
-	failed, removed, failEnds := l.ends(c)
+	failed, removed, failEnds := l.endResults(c)
 	for k := j; k != nil; k = k.next {
 		if slices.Contains(k.results, string(body)) || failEnds && string(body) == failed && k.returned > 0 ||
 			string(body) == removed && k.now != sure && k.next == nil {
@@ -183,7 +183,7 @@ func (s *Simulator) read(c *Conn, n int) {
 			c.heard = c.heard[n:]
 			var r gloom.Reply
 			if gloom.ParseReply(payload, &r) == nil && r.Action != nil {
-				c.held = append(c.held, heldJob{job: s.ledger.jobOf(r.Body, "a job"), run: c.hears()})
+				c.held = append(c.held, heldJob{job: s.ledger.jobOf(r.Body, "a job"), run: c.nextTold()})
 			}
 			continue
 		}
@@ -197,7 +197,7 @@ func (s *Simulator) read(c *Conn, n int) {
 			c.met = true
 		} else if len(r.Body) > 1 && r.Body[0] == byte(periodic.JobAssign) {
 			handle, j, _ := wire.Assigned(c.framing(), r.Body) // the ledger has decoded it, too
-			c.held = append(c.held, heldJob{s.ledger.jobOf(j.Workload, "a job"), c.hears(), handle, r.MsgID})
+			c.held = append(c.held, heldJob{s.ledger.jobOf(j.Workload, "a job"), c.nextTold(), handle, r.MsgID})
 			c.grabs--
 		} else if len(r.Body) == 2 && r.Body[0] == byte(periodic.Acquired) {
 			if r.Body[1] == 1 {
@@ -210,6 +210,6 @@ func (s *Simulator) read(c *Conn, n int) {
 	}
 }
 
-func later(seconds int64, step uint16) []byte {
+func laterArgs(seconds int64, step uint16) []byte {
 	return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint64(nil, uint64(seconds)), step)
 }

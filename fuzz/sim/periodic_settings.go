@@ -41,16 +41,16 @@ func newSettings() []*setting {
 // isUnset stands for a value that no client has set. A setting that shows the same everywhere needs none.
 const isUnset = math.MaxUint32
 
-// of returns the names of a setting for a client.
-func (k *setting) of(today bool) []string {
+// namesFor returns the names of a setting for a client.
+func (k *setting) namesFor(today bool) []string {
 	if today {
 		return k.today
 	}
 	return k.names
 }
 
-// shows reports whether a client may see a value of a setting that has one of several values.
-func (k *setting) shows(values []uint32, value uint32, today bool) bool {
+// mayShow reports whether a client may see a value of a setting that has one of several values.
+func (k *setting) mayShow(values []uint32, value uint32, today bool) bool {
 	def := k.unset[1]
 	if today {
 		def = k.unset[0]
@@ -58,8 +58,8 @@ func (k *setting) shows(values []uint32, value uint32, today bool) bool {
 	return slices.Contains(values, value) || value == def && slices.Contains(values, isUnset)
 }
 
-// today reports whether a framing has the settings of 2026.
-func (l *Ledger) today(framing periodic.Framing) bool {
+// hasSettings2026 reports whether a framing has the settings of 2026.
+func (l *Ledger) hasSettings2026(framing periodic.Framing) bool {
 	return framing == periodic.CRC && l.setup.era == "2026"
 }
 
@@ -84,7 +84,7 @@ func (k *setting) set(value uint32) (acknowledged func()) {
 // configure sends a CONFIG_SET or a CONFIG_GET by one of the key's names.
 func (s *Simulator) configure(c *Conn) {
 	k := s.ledger.config[anySetting+s.rng.IntN(len(s.ledger.config)-anySetting)]
-	names := k.of(s.ledger.today(c.framing()))
+	names := k.namesFor(s.ledger.hasSettings2026(c.framing()))
 	if s.rng.IntN(2) == 0 || len(names) == 0 {
 		s.askSetting(c, s.ledger.config[s.rng.IntN(len(s.ledger.config))])
 		return
@@ -102,7 +102,7 @@ func (s *Simulator) configure(c *Conn) {
 
 // askSetting sends a CONFIG_GET. The answer must be a value that the setting has between then and now.
 func (s *Simulator) askSetting(c *Conn, k *setting) {
-	names := k.of(s.ledger.today(c.framing()))
+	names := k.namesFor(s.ledger.hasSettings2026(c.framing()))
 	if len(names) == 0 {
 		return
 	}
@@ -114,8 +114,8 @@ func (s *Simulator) askSetting(c *Conn, k *setting) {
 // checkSetting checks the answer to a CONFIG_GET.
 func (l *Ledger) checkSetting(c *Conn, q *Request, body []byte) {
 	k := q.setting
-	if len(body) != 5 || body[0] != byte(periodic.Config) || !k.shows(k.values[q.from:], binary.BigEndian.Uint32(body[1:]), l.today(c.framing())) {
-		l.trace.Fail("c%d is sent %x for %s %s, which was %d", c.id, body, k.names, k.today, k.values[q.from:])
+	if len(body) != 5 || body[0] != byte(periodic.Config) || !k.mayShow(k.values[q.from:], binary.BigEndian.Uint32(body[1:]), l.hasSettings2026(c.framing())) {
+		l.trace.Fail("c%d asks for %s %s: got %x, want CONFIG and one of %d", c.id, k.names, k.today, body, k.values[q.from:])
 	}
 }
 
@@ -139,7 +139,7 @@ func (s *Simulator) changeSetting(k *setting, value uint32) {
 	id, _ := v.set(k, value)
 	s.commit()
 	if v.answer(id) == nil {
-		s.trace.Fail("a CONFIG_SET is not answered, although it is committed")
+		s.trace.Fail("a CONFIG_SET has no answer, although it is committed")
 	}
 	v.peer.Close()
 }
@@ -155,20 +155,20 @@ func (s *Simulator) checkSettings(crashed bool) {
 	for _, framing := range []periodic.Framing{periodic.Plain, periodic.CRC} {
 		v := s.probeIn(s.server, framing)
 		for i, k := range s.ledger.config {
-			for _, name := range k.of(s.ledger.today(framing)) {
+			for _, name := range k.namesFor(s.ledger.hasSettings2026(framing)) {
 				body := v.ask(periodic.ConfigGet, periodic.AppendStr8String(nil, name))
 				if len(body) != 5 || body[0] != byte(periodic.Config) {
-					s.trace.Fail("a CONFIG_GET is answered with %x", body)
+					s.trace.Fail("a CONFIG_GET of %s: got %x, want CONFIG and a value", name, body)
 				}
 				value, was := binary.BigEndian.Uint32(body[1:]), possible[i]
-				possible[i] = slices.DeleteFunc(slices.Clone(was), func(v uint32) bool { return !k.shows([]uint32{v}, value, s.ledger.today(framing)) })
+				possible[i] = slices.DeleteFunc(slices.Clone(was), func(v uint32) bool { return !k.mayShow([]uint32{v}, value, s.ledger.hasSettings2026(framing)) })
 				if len(possible[i]) == 0 {
 					s.trace.Fail("%s: got %d, want one of %d", name, value, was)
 				}
 			}
 		}
 		if body := v.ask(periodic.ConfigGet, periodic.AppendStr8String(nil, "no such key")); string(body) != "\x18\x00\x00\x00\x00" {
-			s.trace.Fail("a CONFIG_GET of no key is answered with %x", body)
+			s.trace.Fail("a CONFIG_GET of no key: got %x, want CONFIG and 0", body)
 		}
 		v.peer.Close()
 	}
@@ -217,7 +217,7 @@ func (v *probe) answer(id uint32) (body []byte) {
 	var r periodic.Response
 	n, err := periodic.NextResponse(v.heard, v.framing, periodic.MaxPayload, &r)
 	if err != nil || n > 0 && r.MsgID != id {
-		v.s.trace.Fail("request %d is answered with %x: %v", id, v.heard, err)
+		v.s.trace.Fail("request %d of a probe: got %x, want its answer: %v", id, v.heard, err)
 	}
 	v.heard = v.heard[n:]
 	return r.Body
@@ -226,7 +226,7 @@ func (v *probe) answer(id uint32) (body []byte) {
 // ask returns the answer to a request, which must come at once.
 func (v *probe) ask(cmd periodic.Command, args []byte) (body []byte) {
 	if body = v.answer(v.send(cmd, args)); body == nil {
-		v.s.trace.Fail("a %v is not answered", cmd)
+		v.s.trace.Fail("a %v of a probe has no answer: want one at once", cmd)
 	}
 	return body
 }

@@ -84,7 +84,7 @@ func (s *Simulator) reportJob(c *Conn, h heldJob, end report) {
 		r.cmd, r.arrive = periodic.WorkFail, func() { s.ledger.returned(c, h, 0) }
 	case reportDelay:
 		delay, step := s.rng.IntN(20), s.rng.Int32N(4)
-		r.cmd, args = periodic.SchedLater, append(args[:len(args):len(args)], later(int64(delay), uint16(step))...)
+		r.cmd, args = periodic.SchedLater, append(args[:len(args):len(args)], laterArgs(int64(delay), uint16(step))...)
 		r.arrive = func() {
 			s.ledger.countSteps(c, h, step)
 			s.ledger.returned(c, h, s.server.Now().Wall+int64(delay)*1000)

@@ -98,10 +98,10 @@ func (l *Ledger) assignedLate(c *Conn, j *Job, q *Request) {
 	}
 }
 
-// ready returns a job that was ready for c during the whole turn, or nil.
-func (l *Ledger) ready(c *Conn) *Job {
+// readyJob returns a job that was ready for c during the whole turn, or nil.
+func (l *Ledger) readyJob(c *Conn) *Job {
 	for _, j := range l.jobs {
-		if j.by == ofPeriodic && j.now == sure && j.keyed && !l.keptFrom(c, j) && j.holder == nil && !j.lost && !j.parked && j.turn < l.turn &&
+		if j.by == ofPeriodic && j.now == sure && j.keyed && !l.mayOweReport(c, j) && j.holder == nil && !j.lost && !j.parked && j.turn < l.turn &&
 			j.queue != broadcastQueue && c.does[j.queue] && max(j.due, j.notBefore) <= l.began && !l.waitsUnread(j) {
 			return j
 		}
@@ -152,7 +152,7 @@ func (l *Ledger) checkIdle() {
 	l.checkReservesIdle()
 	for _, c := range l.net.conns {
 		if c.peerKind == gloomSlave && !c.busy && !c.peer.Broken && c.joined > 0 && c.joined <= l.turn {
-			if j := l.ready(c); j != nil {
+			if j := l.readyJob(c); j != nil {
 				l.trace.Fail("c%d waits, although %v is ready for it", c.id, j)
 			}
 		}
@@ -163,7 +163,7 @@ func (l *Ledger) checkIdle() {
 			if r.cmd != periodic.GrabJob && r.cmd != periodic.Sleep || r.turn >= l.turn {
 				continue
 			}
-			if j := l.ready(c); j != nil {
+			if j := l.readyJob(c); j != nil {
 				l.trace.Fail("c%d waits with a %v, although %v is ready for it", c.id, r.cmd, j)
 			}
 		}
@@ -175,7 +175,7 @@ func (l *Ledger) checkNoJob(c *Conn) {
 	if l.setup.grab != "document" {
 		l.trace.Fail("c%d is sent NO_JOB", c.id)
 	}
-	if j := l.ready(c); j != nil && !l.mixed && !c.slow && !l.stopping {
+	if j := l.readyJob(c); j != nil && !l.mixed && !c.slow && !l.stopping {
 		l.trace.Fail("c%d is sent NO_JOB, although %v is ready for it", c.id, j)
 	}
 	l.trace.Say("c%d hears that there is no job", c.id)

@@ -29,7 +29,7 @@ func (s *Simulator) queueName(prefix string, shard int) string {
 func (s *Simulator) namePolicyQueues() {
 	m := s.ledger.policy
 	m.queue, m.dead, s.ledger.cron.queue = s.queueName("policed", 2), s.queueName("dead", 3), s.queueName("cron", 1)
-	m.sets[len(m.sets)-1].pattern, m.rule = m.queue, m.join()
+	m.sets[len(m.sets)-1].pattern, m.rule = m.queue, m.mergedRule()
 }
 
 // policyStep lets some things happen to the queue with a policy.
@@ -75,7 +75,7 @@ func (s *Simulator) policyDo() {
 	m := s.ledger.policy
 	live := 0
 	for _, j := range m.jobs {
-		live += oneUnless(j.now.place&^(nowhere|finished) == 0)
+		live += oneIf(j.now.place&^(nowhere|finished) != 0)
 	}
 	switch act := policyActs.Draw(s.rng); {
 	case len(m.workers) == 0 || act == policyJoins && len(m.workers) < policyWorkers:
@@ -101,7 +101,7 @@ func (s *Simulator) policyDo() {
 	case act == policyPauses:
 		s.policyPause()
 	default:
-		s.policyWant()
+		s.policyAskLock()
 	}
 }
 
@@ -110,7 +110,7 @@ func (s *Simulator) policyGrab(w *policyWorker) {
 	if w.grabs < 2 && !w.kind.gloom() {
 		s.trace.Say("%v asks for a job", w)
 		w.grabs++
-		w.says(periodic.GrabJob, nil)
+		w.send(periodic.GrabJob, nil)
 	}
 }
 
@@ -122,7 +122,7 @@ func (s *Simulator) policyReport(end report) {
 			r := w.late[0]
 			w.late = w.late[1:]
 			s.trace.Say("%v reports %v late", w, r.job)
-			w.reports(end, &r)
+			w.sendReport(end, &r)
 			return
 		}
 	}
@@ -139,18 +139,18 @@ func (s *Simulator) policyReport(end report) {
 	s.trace.Say("%v ends its run of %v with %d", w, j, end)
 	switch end {
 	case reportFail:
-		s.ledger.policy.fails(j, now, now)
+		s.ledger.policy.runFailed(j, now, now)
 	case reportDelay:
 		s.ledger.policy.unlock(j)
 		f := j.now
 		f.from, f.to = now+1000*policyDelay, now+1000*policyDelay
 		f.dueFrom, f.dueTo = f.from, f.to
-		j.becomes(f)
+		j.changeTo(f)
 	default:
-		s.ledger.policy.ends(j)
+		s.ledger.policy.runDone(j)
 		j.result = r.result()
 	}
-	w.reports(end, r)
+	w.sendReport(end, r)
 }
 
 // policyDelay is for how many seconds workers put off jobs.
@@ -159,18 +159,18 @@ const policyDelay = 2
 // result is the text that a worker ends a job with.
 func (r *policyRun) result() string { return "done " + r.job.String() }
 
-// reports sends how a run has ended.
-func (w *policyWorker) reports(end report, r *policyRun) {
+// sendReport sends how a run has ended.
+func (w *policyWorker) sendReport(end report, r *policyRun) {
 	switch handle := slices.Clone(r.handle); {
 	case w.kind.gloom():
 		w.grabs++
 		w.peer.Send(gloom.AppendRespond(nil, fmt.Appendf(nil, "%q", r.result())))
 	case end == reportFail:
-		w.says(periodic.WorkFail, handle)
+		w.send(periodic.WorkFail, handle)
 	case end == reportDelay:
-		w.says(periodic.SchedLater, append(handle, later(policyDelay, 1)...))
+		w.send(periodic.SchedLater, append(handle, laterArgs(policyDelay, 1)...))
 	default:
-		w.says(periodic.WorkDone, append(handle, r.result()...))
+		w.send(periodic.WorkDone, append(handle, r.result()...))
 	}
 }
 
@@ -178,10 +178,10 @@ func (w *policyWorker) reports(end report, r *policyRun) {
 func (s *Simulator) policyLeave(w *policyWorker) {
 	s.trace.Say("%v leaves", w)
 	now := s.server.Now().Wall
-	s.ledger.policy.leaveAtOnce(func(j *policyJob) bool { return j.worker == w })
+	s.ledger.policy.leftAtOnce(func(j *policyJob) bool { return j.worker == w })
 	for _, j := range s.ledger.policy.jobs {
 		if j.worker == w {
-			s.ledger.policy.fails(j, now, now)
+			s.ledger.policy.runFailed(j, now, now)
 		}
 	}
 	s.ledger.policy.workers = slices.DeleteFunc(s.ledger.policy.workers, func(o *policyWorker) bool { return o == w })
@@ -199,7 +199,7 @@ func (s *Simulator) policyLeaveAll() {
 // policyRecovered compares a server that has started with the model. What it has now was on disk.
 func (s *Simulator) policyRecovered() {
 	if !s.policyLook() {
-		s.trace.Fail("a dump is not answered")
+		s.trace.Fail("after a restart: a DUMP has no answer: want one")
 	}
 	s.ledger.policy.committed()
 }
@@ -220,14 +220,14 @@ func (s *Simulator) policyFinish() {
 	s.policyLook() // a job that has failed at the end may have been given up
 	for _, j := range m.jobs {
 		if j.now.place&(waiting|dead) != 0 {
-			s.trace.Fail("%v is never done, it is %v", j, j.now.place)
+			s.trace.Fail("the end: %v is still %v: want it done or given up", j, j.now.place)
 		}
 	}
 	s.policyLeaveAll()
 	if m.client != nil && !m.client.peer.Closed() {
 		m.client.peer.Close()
 		for _, q := range m.client.asked {
-			s.trace.Fail("the client never hears of %v", q.job)
+			s.trace.Fail("the end: the client of the queue with a policy has no answer about %v: want one", q.job)
 		}
 	}
 }

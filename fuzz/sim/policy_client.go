@@ -56,7 +56,7 @@ func (s *Simulator) policyConnect() *policyClient {
 func (m *PolicyModel) answered(c *policyClient, id uint32, body []byte) {
 	q := c.asked[id]
 	if q == nil {
-		m.trace.Fail("the client of the queue with a policy is sent %x for message %d", body, id)
+		m.trace.Fail("the client of the queue with a policy is sent %x for message %d, which it does not wait for", body, id)
 	}
 	delete(c.asked, id)
 	is := func(cmd periodic.Command) bool { return len(body) == 1 && body[0] == byte(cmd) }
@@ -74,7 +74,7 @@ func (m *PolicyModel) answered(c *policyClient, id uint32, body []byte) {
 	case q.run:
 		m.result(q, string(body))
 	case !is(periodic.Success):
-		m.trace.Fail("the submission of %v is answered with %x", j, body)
+		m.trace.Fail("the submission of %v: got %x, want SUCCESS", j, body)
 	default:
 		m.trace.Say("%v is acknowledged", j)
 		j.acknowledged()
@@ -85,14 +85,14 @@ func (m *PolicyModel) answered(c *policyClient, id uint32, body []byte) {
 // is taken is ignored, and gets the kept result of the earlier job.
 func (m *PolicyModel) result(q *policyRequest, result string) {
 	j := q.job
-	m.turned()
+	m.catchUp()
 	m.trace.Say("%v has the result %q", j, result)
-	all := slices.DeleteFunc(slices.Clone(j.might), func(f fate) bool { return f.place == waiting })
+	all := slices.DeleteFunc(slices.Clone(j.fates), func(f fate) bool { return f.place == waiting })
 	ignored := q.namesake.maybe && j.result == "" && slices.Contains(q.namesake.results, result)
 	if len(all) == 0 || !ignored && (q.namesake.taken || result != j.result) {
 		m.trace.Fail("the result of %v, which is %[3]v: got %[2]q, want %[4]q", j, result, j.now.place, j.result)
 	}
-	m.isOneOf(j, all)
+	m.narrowTo(j, all)
 	j.awaited = nil
 }
 
@@ -108,26 +108,26 @@ func (s *Simulator) policySubmit() {
 	if again >= 0 && s.rng.IntN(6) == 0 {
 		j = m.jobs[again]
 	} else {
-		if d := s.policyAgain(); d != nil && s.rng.IntN(3) > 0 {
+		if d := s.policyRepeatable(); d != nil && s.rng.IntN(3) > 0 {
 			j.key, j.name = d.key, d.name
 		}
 		m.jobs = append(m.jobs, j)
-		j.becomes(fate{place: nowhere})
+		j.changeTo(fate{place: nowhere})
 	}
 	c, q, now := m.client, &policyRequest{job: j, before: *j, run: j.now.place == nowhere && s.rng.IntN(3) == 0}, s.server.Now().Wall
 	q.mayBeTaken, q.mayRefused = m.admits(j)
 	if q.namesake = m.namesakeOf(j); j.now.place != nowhere {
 		q.namesake = namesake{}
 	}
-	might := []fate{{place: waiting, dueFrom: now, dueTo: now}}
+	fates := []fate{{place: waiting, dueFrom: now, dueTo: now}}
 	switch n := &q.namesake; {
 	case n.taken:
-		might, q.mayRefused = nil, false
+		fates, q.mayRefused = nil, false
 		fallthrough
 	case n.maybe:
-		might, q.mayBeTaken = append(might, fate{place: nowhere}), true
+		fates, q.mayBeTaken = append(fates, fate{place: nowhere}), true
 	}
-	j.becomes(might...)
+	j.changeTo(fates...)
 	j.due, j.maybeDue = true, true
 	c.next++
 	c.asked[c.next] = q

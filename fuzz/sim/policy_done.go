@@ -27,8 +27,8 @@ func (k policyKeep) over(ended, now int64, others int) bool {
 	return !k.on || k.jobs > 0 && others >= k.jobs || k.age > 0 && ended+k.age <= now
 }
 
-// ends notes that a worker has done a job.
-func (m *PolicyModel) ends(j *policyJob) {
+// runDone notes that a worker has done a job.
+func (m *PolicyModel) runDone(j *policyJob) {
 	m.unlock(j)
 	now, r := m.clock().Wall, &m.rule
 	f := fate{place: nowhere, endedFrom: now, endedTo: now}
@@ -41,15 +41,15 @@ func (m *PolicyModel) ends(j *policyJob) {
 	case r.uniqueFor > 0:
 		f.place = doneName
 	}
-	j.becomes(f)
+	j.changeTo(f)
 }
 
-// lesser returns what an ended job may be by now, because there are too many or it is too old: the same, or one place
-// less.
-func (m *PolicyModel) lesser(j *policyJob, f fate, now int64) fate {
+// afterEviction returns the fate of an ended job after the server has looked for jobs to evict. It is the same, or one
+// place less: of too many such jobs, or because this one is too old.
+func (m *PolicyModel) afterEviction(j *policyJob, f fate, now int64) fate {
 	others := func(of, anyTime place) (n int) {
 		for _, o := range m.jobs {
-			n += oneUnless(o == j || !slices.ContainsFunc(o.might, func(g fate) bool {
+			n += oneIf(o != j && slices.ContainsFunc(o.fates, func(g fate) bool {
 				return g.place&of != 0 && g.endedTo >= f.endedFrom || g.place&anyTime != 0
 			}))
 		}
@@ -83,19 +83,19 @@ func (m *PolicyModel) lesser(j *policyJob, f fate, now int64) fate {
 	return f
 }
 
-// evict notes what an ended job may be by now.
+// evict notes that the server may have evicted an ended job by now.
 func (m *PolicyModel) evict(j *policyJob, now int64) {
-	for i := 0; i < len(j.might); i++ {
-		if f := m.lesser(j, j.might[i], now); !slices.Contains(j.might, f) {
-			j.mayBe(f)
+	for i := 0; i < len(j.fates); i++ {
+		if f := m.afterEviction(j, j.fates[i], now); !slices.Contains(j.fates, f) {
+			j.addFate(f)
 		}
 	}
 }
 
-// mayBe notes one thing more that a job may be.
-func (j *policyJob) mayBe(f fate) {
+// addFate adds a possible fate of a job.
+func (j *policyJob) addFate(f fate) {
 	j.past = append(j.past, f)
-	j.isOne(append(slices.Clone(j.might), f))
+	j.setFates(append(slices.Clone(j.fates), f))
 }
 
 // expiry returns when a job that is due at a time expires under a rule: its due second is over then.
@@ -103,23 +103,23 @@ func (r *policyRule) expiry(due int64) int64 { return floorSecond(due) + 1000 + 
 
 func floorSecond(ms int64) int64 { return ms - (ms%1000+1000)%1000 }
 
-// expires notes that a job may have expired, between the last turn and now.
-func (m *PolicyModel) expires(j *policyJob) {
+// noteExpiry notes that a job may have expired, between the last turn and now.
+func (m *PolicyModel) noteExpiry(j *policyJob) {
 	now, r, first, last := m.clock(), &m.rule, int64(math.MaxInt64), int64(0)
-	for _, f := range j.might {
+	for _, f := range j.fates {
 		if f.place == waiting {
 			first, last = min(first, f.dueFrom), max(last, f.dueTo)
 		}
 	}
 	parked := j.parked && !m.lock.unsure // without the lock's order known, its turn may have come
-	mayBe := r.ttl > 0 && j.worker == nil && !parked && last > 0 && r.expiry(first) <= now.Wall
+	mayExpire := r.ttl > 0 && j.worker == nil && !parked && last > 0 && r.expiry(first) <= now.Wall
 	switch {
-	case !mayBe || r.expiry(last) > now.Wall:
+	case !mayExpire || r.expiry(last) > now.Wall:
 		j.tooOld = 0
 	case j.tooOld == 0:
 		j.tooOld = now.Mono
 	}
-	if !mayBe {
+	if !mayExpire {
 		return
 	}
 	m.lock.unsure = m.lock.unsure || m.lock.isLocking(j) && len(m.lock.line) > 0 // the turn may have passed on
@@ -127,26 +127,26 @@ func (m *PolicyModel) expires(j *policyJob) {
 	if r.keepDone.on {
 		f.place = expired
 	}
-	was := slices.IndexFunc(j.might, func(g fate) bool { return g.place == f.place })
+	was := slices.IndexFunc(j.fates, func(g fate) bool { return g.place == f.place })
 	if was < 0 {
-		j.mayBe(f)
+		j.addFate(f)
 		return
 	}
-	old := j.might[was]
+	old := j.fates[was]
 	f.endedFrom, f.endedTo = min(old.endedFrom, f.endedFrom), max(old.endedTo, f.endedTo)
 	if f != old {
 		j.past = slices.DeleteFunc(j.past, func(g fate) bool { return g == old })
 		j.past = append(j.past, f)
-		might := slices.Clone(j.might)
-		might[was] = f
-		j.isOne(might)
+		fates := slices.Clone(j.fates)
+		fates[was] = f
+		j.setFates(fates)
 	}
 }
 
 // isTooOld reports whether a waiting job has expired for sure.
 func (m *PolicyModel) isTooOld(j *policyJob) bool {
 	inTime := func(f fate) bool { return f.place == waiting && m.rule.expiry(f.dueTo) > m.clock().Wall }
-	return m.rule.ttl > 0 && m.before == nil && !slices.ContainsFunc(j.might, inTime)
+	return m.rule.ttl > 0 && m.before == nil && !slices.ContainsFunc(j.fates, inTime)
 }
 
 // policySweep is the longest time in milliseconds between two sweeps for jobs that have expired, if job-ttl is no
@@ -174,7 +174,7 @@ func (m *PolicyModel) namesakeOf(j *policyJob) (n namesake) {
 			continue
 		}
 		n.taken = true
-		for _, f := range d.might {
+		for _, f := range d.fates {
 			age := now - f.endedFrom
 			if f.place&(doneName|doneKept|doneResult) == 0 || max(age, -age) >= m.rule.uniqueFor {
 				n.taken = false
@@ -191,14 +191,14 @@ func (m *PolicyModel) namesakeOf(j *policyJob) (n namesake) {
 	return n
 }
 
-// policyAgain chooses a job that has ended, and whose name may be submitted again; nil: none.
-func (s *Simulator) policyAgain() *policyJob {
+// policyRepeatable chooses a job that has ended, and whose name may be submitted again; nil: none.
+func (s *Simulator) policyRepeatable() *policyJob {
 	all := s.ledger.policy.jobs
 	ended := func(f fate) bool { return f.place&^(nowhere|finished) != 0 || f.endedTo >= s.server.Now().Wall }
 	for i := len(all) - 1; i >= max(0, len(all)-policyJobs); i-- {
 		j := all[i]
 		again := slices.ContainsFunc(all[i+1:], func(o *policyJob) bool { return o.name == j.name })
-		if !again && j.result != "" && !slices.ContainsFunc(j.might, ended) && !slices.ContainsFunc(j.past, ended) && s.rng.IntN(3) == 0 {
+		if !again && j.result != "" && !slices.ContainsFunc(j.fates, ended) && !slices.ContainsFunc(j.past, ended) && s.rng.IntN(3) == 0 {
 			return j
 		}
 	}
@@ -220,13 +220,13 @@ func (m *PolicyModel) doneJob(seen *admin.JobDetails, there []place) (*policyJob
 		at = doneResult
 	}
 	for _, j := range m.jobs {
-		if j.name == seen.Name && there[j.number] == 0 && slices.ContainsFunc(j.might, func(f fate) bool {
+		if j.name == seen.Name && there[j.number] == 0 && slices.ContainsFunc(j.fates, func(f fate) bool {
 			return f.place == at && f.endedFrom <= seen.Since && seen.Since <= f.endedTo
 		}) {
 			return j, at
 		}
 	}
-	m.trace.Fail("%q, %s at %d, is kept as %v: none of its jobs is that", seen.Name, seen.State, seen.Since, at)
+	m.trace.Fail("%q, %s at %d, is kept as %v: no job of that name may be that", seen.Name, seen.State, seen.Since, at)
 	return nil, 0
 }
 
@@ -237,30 +237,30 @@ func (m *PolicyModel) checkDone(all []admin.JobDetails, sees func(*policyJob, pl
 		seen := &all[i]
 		j, at := m.doneJob(seen, there)
 		sees(j, at)
-		m.isAt(j, at)
+		m.seenAt(j, at)
 		if at == expired {
 			f := j.now
 			f.endedFrom, f.endedTo = seen.Since, seen.Since
-			j.isOne([]fate{f})
+			j.setFates([]fate{f})
 		}
 		keep := m.rule.keepDone
 		if at == doneResult {
 			keep = m.rule.keepResults
 		}
 		if now := m.clock().Wall; keep.age > 0 && seen.Since+keep.age <= now {
-			m.trace.Fail("%v is %[3]v, although it ended %[2]d ms ago", j, now-seen.Since, at)
+			m.trace.Fail("%v is %[3]v, although it ended %[2]d ms ago: want %[4]d at most", j, now-seen.Since, at, keep.age)
 		}
 		if seen.Result != nil {
 			if results++; seen.ResultSize != len(j.result) {
-				m.trace.Fail("%v is kept with a result of %d bytes, workers said %q", j, seen.ResultSize, j.result)
+				m.trace.Fail("%v is kept: got a result of %d bytes, want %q", j, seen.ResultSize, j.result)
 			}
 		}
 	}
 	r := &m.rule
 	if !r.keepResults.on && results > 0 || r.keepResults.jobs > 0 && results > r.keepResults.jobs {
-		m.trace.Fail("%d results are kept", results)
+		m.trace.Fail("%d results are kept, want %d at most", results, r.keepResults.jobs)
 	}
 	if results < len(all) && (!r.keepDone.on || r.keepDone.jobs > 0 && len(all) > r.keepDone.jobs) {
-		m.trace.Fail("%d ended jobs are kept, %d with results", len(all), results)
+		m.trace.Fail("%d ended jobs are kept, %d with results, want %d at most", len(all), results, r.keepDone.jobs)
 	}
 }

@@ -33,7 +33,7 @@ func (p place) String() string {
 	return text[min(len(text), len(" or ")):]
 }
 
-// fate is what the server may know of a job.
+// fate is what the server may know of a job, in ranges where the model cannot tell exactly.
 type fate struct {
 	place       place
 	least, most int   // failures since it was submitted or retried by hand
@@ -48,9 +48,9 @@ type policyJob struct {
 	number int
 	name   string // its own name, or that of a job which has ended
 	key    byte
-	might  []fate // now; of several each is possible
-	now    fate   // the common part of might
-	past   []fate // fates since the last commit
+	fates  []fate // the possible fates
+	now    fate   // their union
+	past   []fate // all fates that were possible since the last commit; a crash may bring any of them back
 
 	maybeDue, due bool  // the time of now.from, or now.to, has come since that was decided
 	ready         bool  // the job was due when the server had nothing left to do
@@ -72,19 +72,20 @@ type policyJob struct {
 
 func (j *policyJob) String() string { return fmt.Sprintf("%c:p%d", j.key, j.number) }
 
-// becomes notes what happens to a job: one of these.
-func (j *policyJob) becomes(might ...fate) {
+// changeTo notes that something has happened to a job, which ended its run if it had one. Each of the fates is possible
+// from now on.
+func (j *policyJob) changeTo(fates ...fate) {
 	j.worker, j.handle, j.maybeDue, j.due, j.ready = nil, nil, false, false, false
 	j.passed, j.inTurn, j.tooOld, j.parked = 0, false, 0, false
-	j.past = append(j.past, might...)
-	j.isOne(might)
+	j.past = append(j.past, fates...)
+	j.setFates(fates)
 }
 
-// isOne notes what a job may be.
-func (j *policyJob) isOne(might []fate) {
-	j.might, j.now = might, might[0]
-	for _, f := range might[1:] {
-		j.now = j.now.or(f)
+// setFates sets the possible fates of a job, and their union.
+func (j *policyJob) setFates(fates []fate) {
+	j.fates, j.now = fates, fates[0]
+	for _, f := range fates[1:] {
+		j.now = j.now.union(f)
 	}
 }
 
@@ -93,13 +94,13 @@ func (j *policyJob) policyMove() {
 	if j.now.place&failed == 0 {
 		return
 	}
-	might, due, maybeDue := slices.Clone(j.might), j.due, j.maybeDue
-	for i := range might {
-		if might[i].place == failed {
-			might[i] = fate{place: dead}
+	fates, due, maybeDue := slices.Clone(j.fates), j.due, j.maybeDue
+	for i := range fates {
+		if fates[i].place == failed {
+			fates[i] = fate{place: dead}
 		}
 	}
-	j.becomes(might...)
+	j.changeTo(fates...)
 	j.due, j.maybeDue = due, maybeDue
 }
 
@@ -110,8 +111,8 @@ func (j *policyJob) acknowledged() {
 	}
 }
 
-// or is what two fates have in common.
-func (f fate) or(o fate) fate {
+// union returns the least fate that covers two others.
+func (f fate) union(o fate) fate {
 	return fate{
 		f.place | o.place, min(f.least, o.least), max(f.most, o.most), min(f.from, o.from), max(f.to, o.to),
 		min(f.dueFrom, o.dueFrom), max(f.dueTo, o.dueTo), min(f.endedFrom, o.endedFrom), max(f.endedTo, o.endedTo),

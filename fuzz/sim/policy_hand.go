@@ -16,13 +16,13 @@ func (m *PolicyModel) running() (n int) {
 	return n
 }
 
-// shut reports whether the queue hands out no job under a rule.
-func (m *PolicyModel) shut(r *policyRule) bool {
+// isClosed reports whether the queue hands out no job under a rule.
+func (m *PolicyModel) isClosed(r *policyRule) bool {
 	return r.noHandOut || r.concurrency > 0 && m.running() >= r.concurrency
 }
 
-// shutKey reports whether so many jobs of a key are running that the queue hands out no other under a rule.
-func (m *PolicyModel) shutKey(r *policyRule, key byte, running func(*policyJob) bool) bool {
+// isKeyClosed reports whether so many jobs of a key are running that the queue hands out no other under a rule.
+func (m *PolicyModel) isKeyClosed(r *policyRule, key byte, running func(*policyJob) bool) bool {
 	n := 0
 	for _, j := range m.jobs {
 		if j.now.place&waiting != 0 && (j.key == key || r.oneKey) && running(j) {
@@ -32,14 +32,14 @@ func (m *PolicyModel) shutKey(r *policyRule, key byte, running func(*policyJob) 
 	return r.keyConcurrency > 0 && n >= r.keyConcurrency
 }
 
-// mayCount reports whether the server may count a job as running: also one that clashes for a worker.
-func (m *PolicyModel) mayCount(j *policyJob) bool {
+// mayCountAsRunning reports whether the server may count a job as running: also one that clashes for a worker.
+func (m *PolicyModel) mayCountAsRunning(j *policyJob) bool {
 	return j.worker != nil || slices.ContainsFunc(m.workers, func(w *policyWorker) bool { return w.kind == crcWorker && w.isLate(j) })
 }
 
-// mayRate reports whether the rate of a rule lets one more job start at a time: of the jobs that have started from any
-// moment on there are no more than a burst, and those that the rate adds in the time since.
-func (m *PolicyModel) mayRate(r *policyRule, mono int64) bool {
+// rateAllows reports whether the rate of a rule lets one more job start at a time: of the jobs that have started from
+// any moment on there are no more than a burst, and those that the rate adds in the time since.
+func (m *PolicyModel) rateAllows(r *policyRule, mono int64) bool {
 	for i, at := range m.starts {
 		if r.jobs > 0 && (int64(len(m.starts)-i)+1-r.burst)*r.per > (mono-at)*r.jobs {
 			return false
@@ -48,9 +48,9 @@ func (m *PolicyModel) mayRate(r *policyRule, mono int64) bool {
 	return true
 }
 
-// hands checks that a job may be handed out now, and notes that it is.
-func (m *PolicyModel) hands(w *policyWorker, j *policyJob, queue string, handle []byte) {
-	m.turned()
+// handedOut checks that a job may be handed out now, and notes that it was.
+func (m *PolicyModel) handedOut(w *policyWorker, j *policyJob, queue string, handle []byte) {
+	m.catchUp()
 	at := waiting
 	if queue == m.dead {
 		at = dead
@@ -59,27 +59,27 @@ func (m *PolicyModel) hands(w *policyWorker, j *policyJob, queue string, handle 
 	if j.worker != nil {
 		m.trace.Fail("%v is handed to %v, although %v has it", j, w, j.worker)
 	}
-	m.isAt(j, at)
+	m.seenAt(j, at)
 	switch now := m.clock(); {
 	case at == dead:
 	case j.parked && !m.lock.unsure:
-		m.trace.Fail("%v is handed out, although waits for the lock", j)
+		m.trace.Fail("%v is handed out, although it waits for the lock", j)
 	case m.isTooOld(j):
-		m.trace.Fail("%v is handed out, although has expired", j)
+		m.trace.Fail("%v is handed out, although it has expired", j)
 	case !j.maybeDue:
 		m.trace.Fail("%v is handed out %d ms before its back-off is over", j, j.now.from-now.Wall)
-	case !m.shut(&m.rule) || m.before != nil && !m.shut(m.before):
+	case !m.isClosed(&m.rule) || m.before != nil && !m.isClosed(m.before):
 	case m.rule.noHandOut:
 		m.trace.Fail("%v is handed out, although its queue is paused", j)
 	default:
-		m.trace.Fail("%v is handed out, although %d of its queue are running", j, m.running())
+		m.trace.Fail("%v is handed out, although %d jobs of its queue are running and %d may", j, m.running(), m.rule.concurrency)
 	}
 	if at == waiting {
-		if m.before == nil && m.shutKey(&m.rule, j.key, (*policyJob).isRunning) {
-			m.trace.Fail("%v is handed out, although %d of its key are running", j, m.rule.keyConcurrency)
+		if m.before == nil && m.isKeyClosed(&m.rule, j.key, (*policyJob).isRunning) {
+			m.trace.Fail("%v is handed out, although %d jobs of its key are running, as many as may", j, m.rule.keyConcurrency)
 		}
-		m.turns(j)
-		if now := m.clock().Mono; m.before == nil && !m.mayRate(&m.rule, now) {
+		m.checkTurns(j)
+		if now := m.clock().Mono; m.before == nil && !m.rateAllows(&m.rule, now) {
 			m.trace.Fail("%v is handed out at %d, although others of its queue at %v: the rate is %d in %d ms", j, now, m.starts, m.rule.jobs, m.rule.per)
 		} else {
 			m.starts = append(m.starts, now)
@@ -98,14 +98,14 @@ const policyGrace, policyGrain = 1000, 128
 
 func roundUp(mono int64) int64 { return (mono + policyGrain - 1) &^ (policyGrain - 1) }
 
-// mayStart returns a job that is ready for a worker of the model, or nil. A slave serves no dead letters, and a worker
+// readyFor returns a job that is ready for a worker of the model, or nil. A slave serves no dead letters, and a worker
 // that knows jobs by name is given none that it still has to report.
-func (m *PolicyModel) mayStart(w *policyWorker) *policyJob {
-	shut := m.shut(&m.rule) || m.before != nil || !m.mayRate(&m.rule, m.last.Mono-policyGrain)
+func (m *PolicyModel) readyFor(w *policyWorker) *policyJob {
+	shut := m.isClosed(&m.rule) || m.before != nil || !m.rateAllows(&m.rule, m.last.Mono-policyGrain)
 	for _, j := range m.jobs {
 		switch {
 		case j.worker != nil || w.kind == crcWorker && w.isLate(j):
-		case j.due && (j.now.place == dead && !w.kind.gloom() || j.now.place == waiting && !shut && !m.shutKey(&m.rule, j.key, m.mayCount)):
+		case j.due && (j.now.place == dead && !w.kind.gloom() || j.now.place == waiting && !shut && !m.isKeyClosed(&m.rule, j.key, m.mayCountAsRunning)):
 			return j
 		}
 	}
@@ -118,7 +118,7 @@ func (m *PolicyModel) checkIdle() {
 		j.due = j.due || !j.parked && j.now.to <= m.last.Wall
 	}
 	for _, w := range m.workers {
-		if j := m.mayStart(w); j != nil && w.grabs > 0 {
+		if j := m.readyFor(w); j != nil && w.grabs > 0 {
 			m.trace.Fail("%v waits, although %v is ready for it", w, j)
 		}
 	}

@@ -20,8 +20,8 @@ type policyLock struct {
 	unsure bool         // several jobs have left the lock at once, in an order that is not known
 }
 
-// policyWant lets a worker ask for the lock, or give it back.
-func (s *Simulator) policyWant() {
+// policyAskLock lets a worker ask for the lock, or give it back.
+func (s *Simulator) policyAskLock() {
 	m := s.ledger.policy
 	var all []*policyJob
 	for _, j := range m.jobs {
@@ -38,16 +38,16 @@ func (s *Simulator) policyWant() {
 	if m.lock.holder == j && s.rng.IntN(3) == 0 {
 		s.trace.Say("%v gives the lock of %v back", w, j)
 		m.unlock(j)
-		w.says(periodic.Release, append(name, handle...))
+		w.send(periodic.Release, append(name, handle...))
 		return
 	}
 	s.trace.Say("%v wants the lock for %v", w, j)
-	w.locks = append(w.locks, m.locks(j))
-	w.says(periodic.Acquire, append(binary.BigEndian.AppendUint16(name, 1), handle...))
+	w.locks = append(w.locks, m.lockRequested(j))
+	w.send(periodic.Acquire, append(binary.BigEndian.AppendUint16(name, 1), handle...))
 }
 
-// locks notes that a job asks for the lock; false: it does not get it, and is parked.
-func (m *PolicyModel) locks(j *policyJob) bool {
+// lockRequested notes that a job asks for the lock; false: it does not get it, and is parked.
+func (m *PolicyModel) lockRequested(j *policyJob) bool {
 	l := &m.lock
 	l.woken = slices.DeleteFunc(l.woken, func(o *policyJob) bool { return o == j })
 	if l.holder == nil || l.holder == j {
@@ -89,18 +89,18 @@ func (m *PolicyModel) unpark(j *policyJob) {
 	j.parked, j.due, j.maybeDue = false, true, true
 }
 
-// leaveAtOnce notes that jobs stop running at one moment, in any order.
-func (m *PolicyModel) leaveAtOnce(is func(*policyJob) bool) {
+// leftAtOnce notes that jobs stop running at one moment, in any order.
+func (m *PolicyModel) leftAtOnce(is func(*policyJob) bool) {
 	n := 0
 	for _, j := range m.jobs {
-		n += oneUnless(j.worker == nil || !is(j) || !m.lock.isLocking(j))
+		n += oneIf(j.worker != nil && is(j) && m.lock.isLocking(j))
 	}
 	m.lock.unsure = m.lock.unsure || n > 1
 }
 
-// nextOver returns the job whose run or whose wait for the lock is over next, up to now; nil: none. When both are
+// nextToEnd returns the job whose run or whose wait for the lock is over next, up to now; nil: none. When both are
 // over at once, the wait comes first.
-func (m *PolicyModel) nextOver() (first *policyJob, at int64) {
+func (m *PolicyModel) nextToEnd() (first *policyJob, at int64) {
 	at = m.clock().Mono + 1
 	for _, j := range m.jobs {
 		over := at

@@ -27,10 +27,10 @@ type PolicyModel struct {
 	before      *policyRule  // while a rule is being set; nil: it is set
 	jobs        []*policyJob
 	workers     []*policyWorker
-	joined      int // workers
+	workersMade int
 	client      *policyClient
 	starts      []int64    // Mono of the jobs that have started since the rate was set
-	last        sched.Time // moment of the last call of turn
+	last        sched.Time // moment of the last call of catchUp
 	turn        policyTurn
 	lock        policyLock
 	withheld    bool // a ready job may have clashed for a worker since the start: it passes others in a turn of its own
@@ -39,7 +39,7 @@ type PolicyModel struct {
 // committed notes that everything is on disk.
 func (m *PolicyModel) committed() {
 	for _, j := range m.jobs {
-		j.past = slices.Clone(j.might)
+		j.past = slices.Clone(j.fates)
 	}
 }
 
@@ -49,34 +49,34 @@ func (m *PolicyModel) crashed() {
 	for _, j := range m.jobs {
 		past := j.past
 		j.awaited = nil
-		j.becomes(past...)
+		j.changeTo(past...)
 		j.past = past
 	}
 }
 
-// isAt notes that a job was seen in a place.
-func (m *PolicyModel) isAt(j *policyJob, at place) {
-	all := slices.DeleteFunc(slices.Clone(j.might), func(f fate) bool { return f.place&at == 0 })
+// seenAt checks that a job may be in a place in which it was seen, and rules out all other places.
+func (m *PolicyModel) seenAt(j *policyJob, at place) {
+	all := slices.DeleteFunc(slices.Clone(j.fates), func(f fate) bool { return f.place&at == 0 })
 	if len(all) == 0 {
-		m.trace.Fail("%v: got %v, want %v", j, at, j.now.place)
+		m.trace.Fail("%v: the server shows it %v, want it %v", j, at, j.now.place)
 	}
-	m.isOneOf(j, all)
+	m.narrowTo(j, all)
 }
 
-// isOneOf notes what a job may be of what it might be.
-func (m *PolicyModel) isOneOf(j *policyJob, all []fate) {
-	if len(all) < len(j.might) {
-		j.isOne(all)
+// narrowTo notes which of a job's possible fates are left.
+func (m *PolicyModel) narrowTo(j *policyJob, all []fate) {
+	if len(all) < len(j.fates) {
+		j.setFates(all)
 		m.trace.Say("%v is %v", j, j.now.place)
 	}
 }
 
-// fails notes that a run of a job has failed, between two times of the wall clock.
-func (m *PolicyModel) fails(j *policyJob, from, to int64) {
+// runFailed notes that a run of a job has failed, between two times of the wall clock.
+func (m *PolicyModel) runFailed(j *policyJob, from, to int64) {
 	m.unlock(j)
 	r, f := &m.rule, j.now
 	if f.place == dead { // the dead-letter queue has no policy
-		j.becomes(fate{place: dead})
+		j.changeTo(fate{place: dead})
 		return
 	}
 	f.least, f.most = f.least+1, f.most+1
@@ -98,39 +98,39 @@ func (m *PolicyModel) fails(j *policyJob, from, to int64) {
 	}
 	switch {
 	case r.retries < 0 && r.first == 0: // no failure counts
-		j.becomes(fate{place: waiting, least: j.now.least, most: j.now.most, dueFrom: from, dueTo: to})
+		j.changeTo(fate{place: waiting, least: j.now.least, most: j.now.most, dueFrom: from, dueTo: to})
 	case r.retries < 0 || f.most <= r.retries:
-		j.becomes(again)
+		j.changeTo(again)
 	case f.least > r.retries:
-		j.becomes(givenUp)
+		j.changeTo(givenUp)
 	default:
-		j.becomes(again, givenUp)
+		j.changeTo(again, givenUp)
 	}
 	m.trace.Say("%v has failed %d to %d times, and is %v", j, f.least, f.most, j.now.place)
 }
 
-// turned notes what has happened to the jobs of the model since it was called last: time-outs, and workers that the
+// catchUp notes what has happened to the jobs of the model since it was called last: time-outs, and workers that the
 // server has hung up on.
-func (m *PolicyModel) turned() {
+func (m *PolicyModel) catchUp() {
 	now := m.clock()
 	for _, j := range m.jobs {
 		if j.worker != nil && j.worker.peer.Closed() {
 			m.lock.unsure = m.lock.unsure || len(m.lock.line) > 0 // the moment of the release is not known
-			m.fails(j, min(m.last.Wall, now.Wall), now.Wall)
+			m.runFailed(j, min(m.last.Wall, now.Wall), now.Wall)
 		}
 	}
-	for j, mono := m.nextOver(); j != nil; j, mono = m.nextOver() {
+	for j, mono := m.nextToEnd(); j != nil; j, mono = m.nextToEnd() {
 		if j.parked {
 			m.trace.Say("%v waits for the lock no more", j)
 			m.unpark(j)
 			continue
 		}
-		m.leaveAtOnce(func(o *policyJob) bool { return o.expires == mono })
+		m.leftAtOnce(func(o *policyJob) bool { return o.expires == mono })
 		at := now.Wall - (now.Mono - mono)
 		w := j.worker
 		w.late = append(w.late, policyRun{j, j.handle})
 		m.withheld = m.withheld || w.kind == crcWorker
-		m.fails(j, at, at)
+		m.runFailed(j, at, at)
 	}
 	for _, j := range m.jobs {
 		if !j.parked {
@@ -140,7 +140,7 @@ func (m *PolicyModel) turned() {
 	}
 	m.workers = slices.DeleteFunc(m.workers, func(w *policyWorker) bool { return w.peer.Closed() })
 	for _, j := range m.jobs {
-		m.expires(j)
+		m.noteExpiry(j)
 	}
 	for _, j := range m.jobs {
 		m.evict(j, now.Wall)
@@ -163,7 +163,7 @@ func (m *PolicyModel) admits(j *policyJob) (mayTake, mayRefuse bool) {
 		if o == j || o.now.place&waiting == 0 {
 			continue
 		}
-		pending, bytes := oneUnless(o.worker != nil), len(o.name)+len(o.workload())
+		pending, bytes := oneIf(o.worker == nil), len(o.name)+len(o.workload())
 		most.pending += pending
 		most.bytes += bytes + 1
 		if o.now.place == waiting {
@@ -179,23 +179,23 @@ func (m *PolicyModel) admits(j *policyJob) (mayTake, mayRefuse bool) {
 	return !over(least.pending, least.bytes+size), over(most.pending, most.bytes+size+1)
 }
 
-// named finds the last job of the model for which is holds; text is how the server calls it.
-func (m *PolicyModel) named(text string, is func(*policyJob) bool) *policyJob {
+// findJob returns the last job of the model for which is holds; text is its name on the server.
+func (m *PolicyModel) findJob(text string, is func(*policyJob) bool) *policyJob {
 	for i := len(m.jobs) - 1; i >= 0; i-- {
 		if is(m.jobs[i]) {
 			return m.jobs[i]
 		}
 	}
-	m.trace.Fail("%q is nobody's", text)
+	m.trace.Fail("the queue with a policy: got a job that is called %q, want one of the %d that were submitted", text, len(m.jobs))
 	return nil
 }
 
 // jobOf finds a job of the model by its record.
 func (m *PolicyModel) jobOf(job *periodic.Job) *policyJob {
 	text, _, _ := strings.Cut(string(job.Workload), padding)
-	j := m.named(text, func(j *policyJob) bool { return j.String() == text })
+	j := m.findJob(text, func(j *policyJob) bool { return j.String() == text })
 	if string(job.Workload) != j.workload() || string(job.Name) != j.name {
-		m.trace.Fail("%q of %q has the workload %q", job.Name, job.Func, job.Workload)
+		m.trace.Fail("%v: got the name %q and the workload %q, want %q and %q", j, job.Name, job.Workload, j.name, j.workload())
 	}
 	return j
 }

@@ -37,7 +37,7 @@ func (s *Simulator) policyChange() {
 	before := set.values
 	set.values = maps.Clone(before)
 	maps.Copy(set.values, values)
-	taken := fits(s.ledger.policy.sets)
+	taken := areValid(s.ledger.policy.sets)
 	if set.values = before; taken {
 		s.policySet(set, values)
 	}
@@ -85,7 +85,7 @@ func (s *Simulator) policySetBy(set *policySet, values map[string]*policyText, a
 		}
 	}
 	before := m.rule
-	m.before, m.rule = &before, m.join()
+	m.before, m.rule = &before, m.mergedRule()
 	s.trace.Say("the rule is %v; the policy is %+v", set, m.rule)
 	if m.rule.jobs != before.jobs || m.rule.per != before.per {
 		m.starts = nil
@@ -119,11 +119,11 @@ func (s *Simulator) policyClear() {
 func (s *Simulator) askOperator(method, path string, body, answer any) {
 	text, err := json.Marshal(body)
 	if err != nil {
-		s.trace.Fail("%v", err)
+		s.trace.Fail("cannot make a request: %v", err)
 	}
 	r, err := http.NewRequest(method, path, bytes.NewReader(text))
 	if err != nil {
-		s.trace.Fail("%v", err)
+		s.trace.Fail("cannot make a request: %v", err)
 	}
 	answered := false
 	s.server.Admin(r, func(status int, body []byte) {
@@ -188,7 +188,7 @@ func (s *Simulator) policyFailedVerb(verb string, f fate) {
 	}
 	for i := range chosen {
 		j := s.ledger.policy.failedJob(&chosen[i])
-		j.becomes(f)
+		j.changeTo(f)
 		j.due, j.maybeDue = !inSlices, true
 	}
 	if inSlices {
@@ -214,10 +214,10 @@ func (s *Simulator) changeFailed(verb string, failed int) {
 		if is := &all.Operations[0]; is.State == admin.OperationDone && is.Changed == failed {
 			return
 		} else if is.State != admin.OperationRunning {
-			s.trace.Fail("%s of %d failed jobs comes to %+v", verb, failed, is)
+			s.trace.Fail("%s of %[2]d failed jobs: got %+v, want %[2]d changed", verb, failed, is)
 		}
 	}
-	s.trace.Fail("%s of %d failed jobs never ends", verb, failed)
+	s.trace.Fail("%s of %d failed jobs has not ended after %d slices", verb, failed, policySlices)
 }
 
 // policyForget removes one job that is kept as done or expired, or all.
@@ -232,7 +232,7 @@ func (s *Simulator) policyForget() {
 	for i := range chosen {
 		j, at := s.ledger.policy.doneJob(&chosen[i], there)
 		there[j.number] = at
-		j.becomes(fate{place: nowhere, endedFrom: chosen[i].Since, endedTo: chosen[i].Since})
+		j.changeTo(fate{place: nowhere, endedFrom: chosen[i].Since, endedTo: chosen[i].Since})
 	}
 	s.changeKept(admin.VerbRemove, chosen)
 }
@@ -253,7 +253,7 @@ func (s *Simulator) changeKept(verb string, chosen []admin.JobDetails) {
 	}
 	var done admin.JobsChanged
 	if s.askOperator("POST", "/api/v1/jobs/change", change, &done); done.Changed != len(chosen) {
-		s.trace.Fail("%s of %d jobs comes to %+v", verb, len(chosen), done)
+		s.trace.Fail("%s of %[2]d jobs: got %+v, want %[2]d changed", verb, len(chosen), done)
 	}
 }
 
@@ -283,23 +283,23 @@ func (s *Simulator) policyLook() bool {
 	for i := range all {
 		j := s.ledger.policy.failedJob(&all[i])
 		sees(j, failed)
-		s.ledger.policy.isAt(j, failed)
+		s.ledger.policy.seenAt(j, failed)
 		s.ledger.policy.checkFailed(j, &all[i])
 	}
 	if r := &m.rule; !r.deadLetter && (r.keepNone && len(all) > 0 || r.keepJobs > 0 && len(all) > r.keepJobs) {
-		s.trace.Fail("%d failed jobs are kept", len(all))
+		s.trace.Fail("%d failed jobs are kept, want %d at most", len(all), r.keepJobs)
 	}
 	m.checkDone(s.policyDone(), sees, there)
 	for i, j := range m.jobs {
 		if there[i] == 0 {
 			there[i] = nowhere | doneName
 		}
-		m.isAt(j, there[i])
+		m.seenAt(j, there[i])
 		m.checkSwept(j)
 	}
 	for _, j := range m.jobs {
 		if j.awaited != nil && !j.awaited.peer.Closed() && j.now.place&waiting == 0 {
-			s.trace.Fail("nobody is told that %v is %v", j, j.now.place)
+			s.trace.Fail("the client that waits for %v has no answer, although the job is %v", j, j.now.place)
 		}
 	}
 	s.checkPolicy()
@@ -308,7 +308,7 @@ func (s *Simulator) policyLook() bool {
 
 // failedJob finds the job that the server shows as failed. A name that has failed is not submitted again.
 func (m *PolicyModel) failedJob(seen *admin.JobDetails) *policyJob {
-	return m.named(seen.Name, func(j *policyJob) bool { return j.name == seen.Name })
+	return m.findJob(seen.Name, func(j *policyJob) bool { return j.name == seen.Name })
 }
 
 // checkFailed checks that a failed job is not too old, failed when it did, and has the history of its failures since it
@@ -322,13 +322,13 @@ func (m *PolicyModel) checkFailed(j *policyJob, seen *admin.JobDetails) {
 	}
 	f, r := &j.now, &m.rule
 	if n < f.least || n > f.most {
-		m.trace.Fail("%v has failed, with a history of %d failures; it has %d to %d", j, n, f.least, f.most)
+		m.trace.Fail("%v has failed: got a history of %d failures, want %d to %d", j, n, f.least, f.most)
 	}
 	if seen.Since < f.endedFrom || seen.Since > f.endedTo {
-		m.trace.Fail("%v has failed at %d to %d, it is said at %d", j, f.endedFrom, f.endedTo, seen.Since)
+		m.trace.Fail("%v has failed: got the time %[4]d, want %[2]d to %[3]d", j, f.endedFrom, f.endedTo, seen.Since)
 	}
 	if now := m.clock().Wall; !r.deadLetter && r.keepAge > 0 && seen.Since+r.keepAge <= now {
-		m.trace.Fail("%v is kept, although it failed %d ms ago", j, now-seen.Since)
+		m.trace.Fail("%v is kept, although it failed %d ms ago: want %d at most", j, now-seen.Since, r.keepAge)
 	}
 }
 

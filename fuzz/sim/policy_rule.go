@@ -102,8 +102,8 @@ const policyPaused, pausedSubmits, notPaused = "paused", "submits", "no"
 // fairByKey has the keys take turns.
 var fairByKey = &policyTexts[slices.IndexFunc(policyTexts, func(t policyText) bool { return t.key == policyFair })]
 
-// fits reports whether the server takes the rules: where one has weights, the keys take turns.
-func fits(sets []*policySet) bool {
+// areValid reports whether the server takes the rules: where one has weights, the keys take turns.
+func areValid(sets []*policySet) bool {
 	for _, set := range sets {
 		if set.values[policyWeights] == nil {
 			continue
@@ -136,7 +136,7 @@ func drawPolicyText(rng *rand.Rand, key string) *policyText {
 	first := slices.IndexFunc(policyTexts, func(t policyText) bool { return t.key == key })
 	n := 0
 	for _, t := range policyTexts {
-		n += oneUnless(t.key != key)
+		n += oneIf(t.key == key)
 	}
 	return &policyTexts[first+rng.IntN(n)]
 }
@@ -163,7 +163,7 @@ func newPolicySets(rng *rand.Rand) (all []*policySet) {
 			}
 			if key == policyWeights {
 				file.values[policyFair] = fairByKey
-			} else if !fits([]*policySet{file}) {
+			} else if !areValid([]*policySet{file}) {
 				delete(file.values, policyWeights)
 			}
 		}
@@ -195,8 +195,8 @@ func (m *PolicyModel) text(t *policyText) string {
 	return t.text
 }
 
-// join returns what the rules come to: of each key the value of the strongest rule that has it.
-func (m *PolicyModel) join() policyRule {
+// mergedRule returns what the rules come to: of each key the value of the strongest rule that has it.
+func (m *PolicyModel) mergedRule() policyRule {
 	r := noPolicy
 	for _, key := range policyKeys {
 		if t, _ := m.strongest(key); t != nil {

@@ -14,27 +14,27 @@ type policyTurn struct {
 // weight is how many jobs of a key start in one turn.
 func (r *policyRule) weight(key byte) int { return max(1, r.weights[key-'a']) }
 
-// turns checks that with a fair order the two keys take turns, and notes whose turn it was.
-func (m *PolicyModel) turns(j *policyJob) {
+// checkTurns checks that with a fair order the two keys take turns, and notes whose turn it was.
+func (m *PolicyModel) checkTurns(j *policyJob) {
 	r := &m.rule
 	fair := r.fair && !r.oneKey && m.before == nil && !m.withheld
 	for _, o := range m.jobs {
 		switch {
 		case o.key == j.key || !fair:
 			o.passed = 0
-		case !o.ready || o.worker != nil || o.now.place != waiting || m.shutKey(r, o.key, (*policyJob).isRunning):
+		case !o.ready || o.worker != nil || o.now.place != waiting || m.isKeyClosed(r, o.key, (*policyJob).isRunning):
 		case o.passed >= r.weight(j.key):
 			m.trace.Fail("%v is handed out after %d of its key, although it is the turn of %v", j, o.passed, o)
 		default:
 			o.passed++
 		}
 	}
-	m.turnOf(j, fair && r.keyConcurrency == 0)
+	m.checkTurnLength(j, fair && r.keyConcurrency == 0)
 }
 
-// turnOf checks that a key has its whole turn. While either key has jobs all the time, each turn is as long as its
-// weight.
-func (m *PolicyModel) turnOf(j *policyJob, fair bool) {
+// checkTurnLength checks that a key has its whole turn. While either key has jobs all the time, each turn is as long as
+// its weight.
+func (m *PolicyModel) checkTurnLength(j *policyJob, fair bool) {
 	stays := func(key byte) bool { // a job of the key other than j was ready at the last hand-out, and still is
 		return slices.ContainsFunc(m.jobs, func(o *policyJob) bool { return o != j && o.key == key && o.inTurn && m.isReady(o) })
 	}

@@ -45,8 +45,8 @@ func (w *policyWorker) isLate(j *policyJob) bool {
 // policyJoin connects a worker of a kind.
 func (s *Simulator) policyJoin(kind peerKind) {
 	m := s.ledger.policy
-	m.joined++
-	w := &policyWorker{number: m.joined, kind: kind, peer: s.server.Connect(kind.port())}
+	m.workersMade++
+	w := &policyWorker{number: m.workersMade, kind: kind, peer: s.server.Connect(kind.port())}
 	w.peer.Written = func(b []byte) {
 		w.heard = append(w.heard, b...)
 		next := s.ledger.policy.reply
@@ -66,12 +66,12 @@ func (s *Simulator) policyJoin(kind peerKind) {
 	}
 	w.peer.Send(kind.hello())
 	for _, name := range []string{m.queue, m.dead} {
-		w.says(periodic.CanDo, periodic.AppendStr8String(nil, name))
+		w.send(periodic.CanDo, periodic.AppendStr8String(nil, name))
 	}
 }
 
-// says sends a Periodic worker's message.
-func (w *policyWorker) says(cmd periodic.Command, args []byte) {
+// send sends a Periodic worker's message.
+func (w *policyWorker) send(cmd periodic.Command, args []byte) {
 	w.next++
 	w.peer.Send(wire.Frame(w.kind.framing(), w.next, cmd, args))
 }
@@ -87,24 +87,24 @@ func (m *PolicyModel) reply(w *policyWorker) int {
 		w.met = true
 	case is(periodic.Success) && w.kind == crcWorker: // SUCCESS: a request was read
 	case is(periodic.NoJob):
-		m.turned()
-		if j := m.mayStart(w); j != nil {
+		m.catchUp()
+		if j := m.readyFor(w); j != nil {
 			m.trace.Fail("%v is sent NO_JOB, although %v is ready for it", w, j)
 		}
 		w.grabs--
 	case len(r.Body) == 2 && r.Body[0] == byte(periodic.Acquired) && len(w.locks) > 0:
 		if got := r.Body[1] == 1; got != w.locks[0] {
-			m.trace.Fail("%v gets the lock: %v", w, got)
+			m.trace.Fail("%v asks for the lock: got %v, want %v", w, got, w.locks[0])
 		}
 		w.locks = w.locks[1:]
 	case len(r.Body) > 1 && r.Body[0] == byte(periodic.JobAssign):
 		handle, job, err := wire.Assigned(w.kind.framing(), r.Body)
 		if err != nil {
-			m.trace.Fail("%v is sent %v", w, err)
+			m.trace.Fail("%v is sent %x, want a JOB_ASSIGN: %v", w, r.Body, err)
 		}
-		m.hands(w, m.jobOf(&job), string(job.Func), handle)
+		m.handedOut(w, m.jobOf(&job), string(job.Func), handle)
 	default:
-		m.trace.Fail("%v is sent %x", w, r.Body)
+		m.trace.Fail("%v is sent %x, want the answer to a GRAB_JOB or an ACQUIRE", w, r.Body)
 	}
 	return n
 }
@@ -117,14 +117,14 @@ func (m *PolicyModel) gloomReply(w *policyWorker) int {
 	}
 	var r gloom.Reply
 	if err := gloom.ParseReply(payload, &r); err != nil || r.Action == nil && !r.OK {
-		m.trace.Fail("%v is sent %q: %v", w, payload, err)
+		m.trace.Fail("%v is sent %q, want a job or an acknowledgement: %v", w, payload, err)
 	}
 	if r.Action != nil {
 		var job periodic.Job
 		job.Func, _ = jsontext.Text(nil, r.Type)
 		job.Name, _ = jsontext.Text(nil, r.ID)
 		job.Workload, _ = jsontext.Text(nil, r.Body)
-		m.hands(w, m.jobOf(&job), string(job.Func), nil)
+		m.handedOut(w, m.jobOf(&job), string(job.Func), nil)
 	}
 	return n
 }

@@ -48,7 +48,7 @@ func (s *Simulator) start(mem *vfs.MemFS, in loop.Surroundings) {
 	server, err := loop.NewOfflineIn(settings, in)
 	if s.server = server; err != nil {
 		s.server = nil
-		s.trace.Fail("the server does not start: %v", err)
+		s.trace.Fail("the server does not start on a disk without faults: %v", err)
 	}
 	s.ledger.clock, s.ledger.policy.clock = server.Now, server.Now
 	s.ledger.policy.lockTimeout = func() int64 { return 1000 * int64(s.ledger.config[lockTimeoutSetting].now()) }
@@ -65,7 +65,7 @@ func (s *Simulator) startBadly(mem *vfs.MemFS, in loop.Surroundings, f *disk.Fau
 	in.Disk = mounted
 	server, err := loop.NewOfflineIn(s.settings(), in)
 	if err != nil && !f.Hit() {
-		s.trace.Fail("the server does not start: %v", err)
+		s.trace.Fail("the server does not start on a disk without faults: %v", err)
 	}
 	left := mounted.AfterFault(f)
 	if err == nil {
@@ -152,7 +152,7 @@ func (s *Simulator) commitBadly() {
 	f := (&disk.Fault{Kind: disk.Kind(s.rng.IntN(int(disk.PowerLoss))), Logs: true}).After(s.rng.Int64N(5))
 	s.ledger.disk.Break(f)
 	if s.server.Commit() && f.Hit() {
-		s.trace.Fail("the server continues, although the log had a fault of kind %d", f.Kind)
+		s.trace.Fail("a commit succeeds, although the log had a fault of kind %d: want the server stopped", f.Kind)
 	}
 }
 
@@ -173,7 +173,7 @@ func (s *Simulator) wear() (left *vfs.MemFS) {
 		if v.answer(id) != nil {
 			acknowledged()
 		} else if going {
-			s.trace.Fail("a CONFIG_SET is not answered, although it is committed")
+			s.trace.Fail("a CONFIG_SET has no answer, although it is committed")
 		}
 	}
 	s.rng = rand.New(rand.NewPCG(after, 0)) // how many numbers were drawn until the fault depends on the journal's goroutines
@@ -191,7 +191,7 @@ func (s *Simulator) recovered() {
 		w.waiting = nil // the connection has ended
 	}
 	if !s.audit() {
-		s.trace.Fail("a dump is not answered")
+		s.trace.Fail("after a restart: a DUMP has no answer: want one")
 	}
 	s.policyRecovered()
 	s.cronLook()

@@ -56,7 +56,7 @@ func (s *Simulator) stop() {
 	conns := slices.DeleteFunc(slices.Clone(s.net.conns), func(c *Conn) bool { return c.peer.Closed() })
 	s.ledger.disk.FinishCheckpoints()
 	if err := s.server.Stop(s.ledger.disk.Release); err != nil {
-		s.trace.Fail("the server stops: %v", err)
+		s.trace.Fail("the server is told to stop: got %v, want no error", err)
 	}
 	if !owes {
 		s.checkHalfClosed()
@@ -65,7 +65,7 @@ func (s *Simulator) stop() {
 		}
 	}
 	if err := s.server.Check(); err != nil {
-		s.trace.Fail("when the server has stopped: %v", err)
+		s.trace.Fail("the server's structures, when it has stopped: %v", err)
 	}
 	s.ledger.disk.Abandon()
 	s.ledger.stopping, s.ledger.swaps, s.ledger.aired, s.ledger.missing, s.ledger.behind, s.ledger.misdated = false, nil, nil, nil, nil, ""
@@ -150,7 +150,7 @@ func (l *Ledger) checkOwesNothing() {
 		}
 	}
 	if n := l.net.ktsOwed + l.net.hubOwed; n > 0 {
-		l.trace.Fail("the server stops, although %d calls have no answer", n)
+		l.trace.Fail("the server stops, although %d calls of kts46 and dwork have no answer", n)
 	}
 }
 
@@ -192,7 +192,7 @@ func (s *Simulator) checkHalfClosed() {
 	for _, c := range s.net.halfClosed {
 		for _, r := range c.requests {
 			if !r.waitsForOthers() {
-				s.trace.Fail("c%d never has an answer to its %v, although it has closed its side", c.id, r.cmd)
+				s.trace.Fail("c%d, which has closed its side, has no answer to its %v, although all is on disk", c.id, r.cmd)
 			}
 		}
 	}

@@ -112,7 +112,7 @@ func PlayServer(seed uint64, steps int, keep []bool) (result play.Result) {
 			s.shutDown()
 		}
 		if err := s.server.Check(); err != nil {
-			s.trace.Fail("%v", err)
+			s.trace.Fail("the server's structures: %v", err)
 		}
 	}
 	s.rng = rand.New(rand.NewPCG(seed, uint64(steps)))
@@ -196,17 +196,17 @@ func (s *Simulator) finish() {
 	}
 	s.policyFinish()
 	if !s.audit() {
-		s.trace.Fail("somebody's dump is never read")
+		s.trace.Fail("the end: the server still sends a DUMP to some peer, although all peers have read all: want it sent")
 	}
 	for _, j := range s.ledger.jobs {
 		if j.now == sure {
-			s.trace.Fail("%v is never done", j)
+			s.trace.Fail("the end: %v of q%d is not done, although a worker serves all queues: want it done or removed", j, j.queue)
 		}
 		if j.owner != nil {
-			s.trace.Fail("c%d never hears of %v", j.owner.id, j)
+			s.trace.Fail("the end: c%d has no result of %v of q%d: want one", j.owner.id, j, j.queue)
 		}
 		if j.asked {
-			s.trace.Fail("the node never hears of %v", j)
+			s.trace.Fail("the end: the Disbatch node has no result of %v of q%d: want one", j, j.queue)
 		}
 	}
 	for _, c := range s.net.conns {
@@ -214,22 +214,22 @@ func (s *Simulator) finish() {
 			if r.receiver != nil {
 				s.ledger.checkMissed(c, r.receiver, len(s.ledger.chunks[topic(r.receiver.queue, r.receiver.name)]))
 			} else if r.cmd != periodic.GrabJob && r.cmd != periodic.Sleep {
-				s.trace.Fail("c%d never has an answer to its %v", c.id, r.cmd)
+				s.trace.Fail("the end: c%d has no answer to its %v, message %d, of %v: want one", c.id, r.cmd, r.id, r.job)
 			}
 		}
 	}
 	if s.ledger.operation != nil {
-		s.trace.Fail("an operation never ends")
+		s.trace.Fail("the end: the operation %+v is still running: want it done", s.ledger.operation.jobChange)
 	}
 	for _, f := range s.net.httpOpen {
-		s.trace.Fail("h%d never has an answer", f.number)
+		s.trace.Fail("the end: h%d, %s %s, has no answer: want one", f.number, f.path, f.body)
 	}
 	for _, c := range slices.Clone(s.net.conns) {
 		c.peer.Close()
 	}
 	s.settle()
 	if err := s.server.Check(); err != nil {
-		s.trace.Fail("when all have left: %v", err)
+		s.trace.Fail("the server's structures, when all peers have left: %v", err)
 	}
 	s.trace.Say("all is done")
 }

@@ -175,7 +175,7 @@ func (s *Simulator) settle() {
 func (s *Simulator) commit() {
 	s.settle()
 	if !s.server.Commit() {
-		s.trace.Fail("the disk has failed")
+		s.trace.Fail("a commit: got an error of the disk, which has no fault: want none")
 	}
 	s.lookAtReserves()
 	s.operationOver()

@@ -42,7 +42,7 @@ func (s *site) finish() {
 	}
 	for _, t := range s.ledger.tasks {
 		if t.status < store.StatusSucceeded && t.status != store.StatusOrphaned {
-			s.trace.Fail("%v never ends, its status is %d at %q", t, t.status, t.node)
+			s.trace.Fail("the end: %v has status %d at %q: want it ended or orphaned", t, t.status, t.node)
 		}
 	}
 	for _, h := range s.hosts {

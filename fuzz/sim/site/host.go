@@ -115,7 +115,7 @@ func (s *site) stopInOrder(h *host) {
 		s.deliverAll(l)
 	}
 	if h.process == l {
-		s.trace.Fail("%v does not stop", l)
+		s.trace.Fail("%v has not stopped, although its database has answered all: want it stopped", l)
 	}
 	for _, t := range s.ledger.tasks {
 		if !before[t] && t.node == h.name && (t.status == store.StatusClaimed || t.status == store.StatusRunning) {
@@ -132,7 +132,7 @@ func (s *site) checkEnded(l *process) {
 		return
 	}
 	if l.err != nil || !l.stopping {
-		s.trace.Fail("%v ends: %v", l, l.err)
+		s.trace.Fail("the node of %v ends unasked, or with an error: %v", l, l.err)
 	}
 	s.trace.Say("%v has stopped", l)
 	s.markLost(l.host)

@@ -70,7 +70,7 @@ func (s *site) named(name string) *task {
 			return t
 		}
 	}
-	s.trace.Fail("a job is called %q", name)
+	s.trace.Fail("got a job that is called %q, want the id of one of %d tasks", name, len(s.ledger.tasks))
 	return nil
 }
 
@@ -84,7 +84,7 @@ func (s *site) given(w *worker) {
 	t.given = w
 	d := s.read(t)
 	if d.Status != store.StatusRunning || d.Node != w.process.host.name {
-		s.trace.Fail("%v is given %v, whose status is %d at %q", w, t, d.Status, d.Node)
+		s.trace.Fail("%v is given %v, whose status is %d at %q: want it running on this host", w, t, d.Status, d.Node)
 	}
 }
 
@@ -116,7 +116,7 @@ func (s *site) checkTasks() {
 		if d.Status != t.status || d.Node != t.node && d.Status < store.StatusRunning {
 			s.trace.Say("%v has status %d at %q", t, d.Status, d.Node)
 			if !s.allowed(t, &d) {
-				s.trace.Fail("%v had status %d at %q, got %d at %q: %s", t, t.status, t.node, d.Status, d.Node, d.Raw)
+				s.trace.Fail("%v had status %d at %q, and now has %d at %q, which no step of its host allows: %s", t, t.status, t.node, d.Status, d.Node, d.Raw)
 			}
 			if t.status == store.StatusQueued {
 				claimed = append(claimed, t)

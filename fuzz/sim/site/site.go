@@ -143,7 +143,7 @@ func (s *site) run(command bson.D) bson.Raw {
 		panic(err) // the fake makes documents
 	}
 	if ok, _ := bson.Raw(reply).Lookup("ok").DoubleOK(); ok != 1 {
-		s.trace.Fail("%v: %s", command, bson.Raw(reply))
+		s.trace.Fail("the database refuses %v: %s", command, bson.Raw(reply))
 	}
 	return reply
 }

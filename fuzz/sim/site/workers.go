@@ -87,12 +87,12 @@ func (s *site) readAll(l *process) {
 			var r periodic.Response
 			n, err := periodic.NextResponse(w.heard, periodic.Plain, periodic.MaxPayload, &r)
 			if err != nil || n == 0 {
-				s.trace.Fail("%v is sent %x: %v", w, w.heard, err)
+				s.trace.Fail("%v is sent %x, want a frame: %v", w, w.heard, err)
 			}
 			if w.greeted {
 				handle, j, err := wire.Assigned(periodic.Plain, bytes.Clone(r.Body))
 				if err != nil {
-					s.trace.Fail("%v is sent %v", w, err)
+					s.trace.Fail("%v is sent %x, want a JOB_ASSIGN: %v", w, r.Body, err)
 				}
 				w.handle, w.task = handle, s.named(string(j.Name))
 				s.given(w)
