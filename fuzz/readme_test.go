@@ -20,11 +20,10 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	listed := map[string]int{}
-	_, table, _ := strings.Cut(string(readme), "\n| part | planted bugs |\n|---|---|\n")
-	table, _, _ = strings.Cut(table, "\n\n")
-	for row := range strings.SplitSeq(table, "\n") {
-		cells := strings.Split(row, " | ")
-		for name := range strings.SplitSeq(strings.TrimSuffix(cells[len(cells)-1], " |"), "; ") {
+	_, planted, _ := strings.Cut(string(readme), "\n## Planted bugs\n")
+	planted, _, _ = strings.Cut(planted, "\n## ")
+	for line := range strings.SplitSeq(planted, "\n") {
+		if name, ok := strings.CutPrefix(line, "* "); ok {
 			listed[name]++
 		}
 	}

@@ -3,19 +3,52 @@
 //
 // There are two plays. PlayServer has one server: the real sessions, codecs, scheduler and journal. Around it are peers
 // of Periodic in both framings, of Gloom, of dwork, of both versions of kts46 and of the HTTP API, and a Disbatch node.
-// The play of package site has three hosts of a Disbatch site around a fake MongoDB. Each host is a
-// server with its node and the driver.
+// The play of package site has three hosts of a Disbatch site around a fake MongoDB. Each host is a server with its
+// node and the driver.
 //
-//   - Simulator acts. It draws the next step from the seed and the step's number, moves bytes and calls through the
-//     Network, lets time pass, fills, slows and breaks the disk, and kills, stops and starts the server.
-//   - Ledger judges. It sees each message pass at the server's door, knows what the server has promised by it, and
-//     fails the play when a promise is broken. At the end all peers behave, and everything promised must come true.
-//   - Kts46Model is the ledger's part for kts46: projects, jobs and tasks as the server must show them.
-//   - PolicyModel is the ledger's part for a queue with a policy: its rules, failed, done and expired jobs, dead letters,
-//     names that are still taken, limits, rates, pauses, turns of keys, and a lock.
-//   - CronModel is the ledger's part for cron entries: their times, and the jobs of each.
-//   - disk.Disk is a disk in memory that knows what a crash leaves of it.
-//   - play.Trace is the record of a play. Two plays of a seed have the same trace, or something is not simulated.
+//   - Simulator (simulator.go) acts. It draws the next step from the seed and the step's number, moves bytes and calls
+//     through the Network, lets time pass, fills, slows and breaks the disk, and kills, stops and starts the server.
+//   - Network (network.go) is all that lies between the peers and the server: connections with the bytes on their way,
+//     and calls that arrive in any order. Conn is one connection and the peer at its end, Request one of its requests.
+//   - Ledger (ledger.go) judges. It sees each message pass at the server's door, knows what the server has promised by
+//     it, and fails the play when a promise is broken. Job (job.go) is what it knows of one job.
+//   - Kts46Model (kts46_model.go) is the ledger's part for kts46: projects, jobs and tasks as the server must show them.
+//   - PolicyModel (policy_model.go) is the ledger's part for a queue with a policy: its rules, failed, done and expired
+//     jobs, dead letters, names that are still taken, limits, rates, pauses, turns of keys, and a lock.
+//   - CronModel (cron.go) is the ledger's part for cron entries: their times, and the jobs of each.
+//   - disk.Disk (disk/disk.go) is a disk in memory that knows what a crash leaves of it.
+//   - play.Trace (play/trace.go) is the record of a play. Two plays of a seed have the same trace, or something is not
+//     simulated.
+//
+// # A step
+//
+// PlayServer starts the server, plays the steps, and then has all peers behave until everything promised has come true
+// (Simulator.finish). For each step it
+//
+//  1. seeds the dice with the seed and the step's number, so that leaving out a step changes the others little;
+//  2. draws the step from serverSteps in step.go: a peer sends something, bytes arrive, a peer reads, the journal
+//     commits, time passes, a connection breaks, the server crashes;
+//  3. lets the server work until nothing is under way (settle): the turn ends, and Ledger.endTurn makes the checks that
+//     need the whole of it;
+//  4. checks the structures of the server (loop.Offline.Check).
+//
+// A request of Periodic passes four places. Conn.ask puts its bytes on their way, with a Request. When the last of
+// them arrives, Simulator.deliver calls Request.arrive, which tells the ledger what the request does to the server.
+// The server's answer passes Ledger.written, which finds the Request and checks the answer. Simulator.read hands the
+// bytes to the peer, which then knows of its job or result. Gloom goes the same way with Conn.tell; dwork, kts46 and
+// HTTP have calls with a function for the answer (flight, ktsFlight, httpCall).
+//
+// # To add an operation
+//
+//  1. Write the act beside the others of its protocol, as submit in periodic_client.go: it asks, with an arrive that
+//     tells the ledger.
+//  2. Write what the ledger must know: an event (submitted, finished) that changes the Job, and a check of the answer,
+//     which periodicReply or its like calls.
+//  3. Give the act its share in the table of its peer (clientActs, workerActs, crcActs, graphActs, httpActs, ktsActs,
+//     policyActs), or in serverSteps if it is no peer's.
+//  4. Plant a bug that the new check must find, in ../canary_table_test.go, and list it in ../README.md. A check that
+//     has found no bug proves nothing.
+//  5. Name new files below.
 //
 // # Files
 //
@@ -60,6 +93,7 @@
 //	group     changes that the journal writes and syncs together; a crash leaves whole groups
 //	wear      to write to the journal until an injected fault hits
 //	look      to ask the server for its state and compare it with the ledger, as in cronLook and ktsLook
+//	fate      what the server may know of a job of the queue with a policy: its place, failures and times
 //	crowd     very many jobs or functions that come and go within one step
 //	door      the place between a connection and the server at which the ledger sees all messages
 //	probe     a client of the simulation itself, which asks while nothing else happens
