@@ -35,8 +35,8 @@ var formActions = map[string]func(*Site, *http.Request) (outcome, error){
 // errReadOnly refuses a form.
 var errReadOnly = errors.New("these pages are read only (--web read-only): nothing was changed")
 
-// act does what a form asks for. The browser is then sent to a page that says what came of it.
-func (s *Site) act(w http.ResponseWriter, r *http.Request) {
+// handleForm does what a form asks for. The browser is then sent to a page that says what came of it.
+func (s *Site) handleForm(w http.ResponseWriter, r *http.Request) {
 	do := formActions[r.PathValue("what")]
 	switch err := r.ParseForm(); {
 	case !s.write:
@@ -195,7 +195,7 @@ func (s *Site) changeQueue(r *http.Request) (o outcome, err error) {
 	if err != nil {
 		return o, err
 	}
-	if !exact(queue) {
+	if !isExactName(queue) {
 		return o, errNotExact
 	}
 	change := codec.QueueChange{Queue: queue, Cause: codec.Cause{By: r.PostForm.Get("by"), Why: r.PostForm.Get("why")}}
@@ -214,8 +214,10 @@ func (s *Site) changeQueue(r *http.Request) (o outcome, err error) {
 	return o, errors.New("choose what to do with the queue")
 }
 
-// exact reports whether a request or a filter can name the one queue of that name: names with * and ? are patterns.
-func exact(queue string) bool { return utf8.ValidString(queue) && !strings.ContainsAny(queue, "*?") }
+// isExactName reports whether a request or a filter can name the queue alone: a name with * or ? is a pattern.
+func isExactName(queue string) bool {
+	return utf8.ValidString(queue) && !strings.ContainsAny(queue, "*?")
+}
 
 var errNotExact = errors.New("the name of the queue has *, ? or bytes that are not UTF-8, so that it would mean other queues, too: select jobs in the list, or set a policy by a pattern")
 

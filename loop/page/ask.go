@@ -37,21 +37,21 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// answer is the answer of the API to a request in this process. It implements http.ResponseWriter.
-type answer struct {
+// recorder takes the answer of the API to a request in this process. It implements http.ResponseWriter.
+type recorder struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 }
 
 // Header implements http.ResponseWriter.
-func (a *answer) Header() http.Header { return a.header }
+func (a *recorder) Header() http.Header { return a.header }
 
 // WriteHeader implements http.ResponseWriter.
-func (a *answer) WriteHeader(status int) { a.status = status }
+func (a *recorder) WriteHeader(status int) { a.status = status }
 
 // Write implements http.ResponseWriter.
-func (a *answer) Write(b []byte) (int, error) { return a.body.Write(b) }
+func (a *recorder) Write(b []byte) (int, error) { return a.body.Write(b) }
 
 // request returns the request of the API that a request of a page makes: it comes from the same peer.
 func (a *api) request(r *http.Request, method, path string, query url.Values, body []byte) (*http.Request, error) {
@@ -71,7 +71,7 @@ func (a *api) do(r *http.Request, method, path string, query url.Values, body []
 	if err != nil {
 		return &apiError{http.StatusForbidden, err.Error()}
 	}
-	got := answer{header: http.Header{}, status: http.StatusOK}
+	got := recorder{header: http.Header{}, status: http.StatusOK}
 	a.handler.ServeHTTP(&got, ask)
 	if got.status >= http.StatusBadRequest {
 		var e codec.Error
@@ -89,12 +89,12 @@ func (a *api) do(r *http.Request, method, path string, query url.Values, body []
 	return nil
 }
 
-// get asks for something. query are names and values, one after the other.
+// get sends a GET and decodes the answer. query are names and values, one after the other.
 func (a *api) get(r *http.Request, into any, path string, query ...string) error {
 	return a.do(r, http.MethodGet, path, values(query...), nil, into)
 }
 
-// post changes something.
+// post sends a POST with a body in JSON, and decodes the answer unless into is nil.
 func (a *api) post(r *http.Request, into any, path string, body any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -124,16 +124,16 @@ type cachedOverview struct {
 	err error
 }
 
-// shownQueues is how many queues an overview has.
-const shownQueues = 10
+// overviewQueues is how many queues an overview has.
+const overviewQueues = 10
 
-// lookAround returns the present overview. The caller must not change it.
-func (s *Site) lookAround(r *http.Request) (*codec.Overview, error) {
+// currentOverview returns the overview, which is at most freshFor old. The caller must not change it.
+func (s *Site) currentOverview(r *http.Request) (*codec.Overview, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now := time.Now(); now.Sub(s.overview.at) > freshFor {
 		all := new(codec.Overview)
-		err := s.api.get(r, all, "/overview", "limit", fmt.Sprint(shownQueues))
+		err := s.api.get(r, all, "/overview", "limit", fmt.Sprint(overviewQueues))
 		if s.overview = (cachedOverview{time.Now(), all, err}); r.Context().Err() != nil {
 			s.overview.at = time.Time{}
 		}

@@ -55,7 +55,7 @@ func (s *Site) confirm(r *http.Request) (*view, error) {
 	case d.Do == "close":
 		d.Action, d.Button, d.Danger = "/do/connection", "Close", true
 		d.Ask, d.Help = "Close the connection of "+plain(q.Get("name"))+"?", "Jobs that its worker has are ready again. A client may connect again at once."
-	case d.Do == "empty" && !exact(d.Queue):
+	case d.Do == "empty" && !isExactName(d.Queue):
 		err = &apiError{http.StatusBadRequest, errNotExact.Error()}
 	case d.Do == "empty":
 		d.Filter, d.Do, d.Action = "queue:"+quote(d.Queue)+" state:ready,delayed,locked,waiting,failed,done,expired", codec.VerbRemove, "/do/jobs"
@@ -75,7 +75,7 @@ func (s *Site) confirm(r *http.Request) (*view, error) {
 		d.Ask, d.Reason = verb.Ask+" "+plural(len(d.IDs), "job")+"?", true
 	}
 	d.Back = s.back(cmp.Or(q.Get("back"), cameFrom(r)), "/jobs")
-	return &view{name: "confirm", title: strings.TrimSuffix(d.Ask, "?"), area: "/jobs", data: d, still: true}, err
+	return &view{name: "confirm", title: strings.TrimSuffix(d.Ask, "?"), area: "/jobs", data: d, static: true}, err
 }
 
 // cameFrom returns the page of this server that led to the request; empty: none did.
@@ -155,5 +155,5 @@ func (s *Site) submit(r *http.Request) (*view, error) {
 			d.Workload = *job.Workload
 		}
 	}
-	return &view{name: "submit", title: "Submit a job", area: "/jobs", data: d, still: true}, nil
+	return &view{name: "submit", title: "Submit a job", area: "/jobs", data: d, static: true}, nil
 }

@@ -29,7 +29,7 @@ type docsData struct {
 
 // documents lists the documents.
 func (s *Site) documents(*http.Request) (*view, error) {
-	return &view{name: "documents", title: "Documents", area: "/docs", data: &docsData{All: s.docs().list}, still: true}, nil
+	return &view{name: "documents", title: "Documents", area: "/docs", data: &docsData{All: s.docs().list}, static: true}, nil
 }
 
 // document shows one document.
@@ -47,7 +47,7 @@ func (s *Site) document(r *http.Request) (*view, error) {
 			title = one.Title
 		}
 	}
-	return &view{name: "document", title: title, area: "/docs", data: d, still: true}, nil
+	return &view{name: "document", title: title, area: "/docs", data: d, static: true}, nil
 }
 
 // docs are the documents of the program, rendered.

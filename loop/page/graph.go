@@ -67,7 +67,7 @@ func (s *Site) neighbours(r *http.Request, d *codec.JobDetails) (*neighbourhood,
 		}
 	}
 	if len(rows) > 1 {
-		n.Drawing = draw(rows, g.Links)
+		n.Drawing = drawGraph(rows, g.Links)
 	}
 	near := 0
 	for i := range rows {
@@ -79,8 +79,8 @@ func (s *Site) neighbours(r *http.Request, d *codec.JobDetails) (*neighbourhood,
 	return n, nil
 }
 
-// draw draws tasks in columns by distance, those that go first on the left.
-func draw(rows []taskRow, links []codec.GraphLink) template.HTML {
+// drawGraph draws tasks in columns by distance, those that go first on the left.
+func drawGraph(rows []taskRow, links []codec.GraphLink) template.HTML {
 	const first = -2
 	var heights [5]int
 	place := make([][2]int, len(rows))

@@ -48,7 +48,7 @@ func (s *Site) jobs(r *http.Request) (*view, error) {
 	q := r.URL.Query()
 	d := &jobsData{Filter: q.Get("filter"), Select: s.write}
 	d.All = d.Select && d.Filter != "" && utf8.ValidString(d.Filter)
-	v := &view{name: "jobs", title: "Jobs", area: "/jobs", data: d, still: true}
+	v := &view{name: "jobs", title: "Jobs", area: "/jobs", data: d, static: true}
 	limit := q.Get("limit")
 	if limit == "" {
 		limit = "50"
@@ -66,7 +66,7 @@ func (s *Site) jobs(r *http.Request) (*view, error) {
 		d.Rows = append(d.Rows, newJobRow(&page.Jobs[i]))
 	}
 	d.Looked, d.Of = page.Looked, page.Of
-	d.Next, d.First = turns(r, page.Next)
+	d.Next, d.First = pageLinks(r, page.Next)
 	return v, nil
 }
 
@@ -94,10 +94,10 @@ func (s *Site) job(r *http.Request) (*view, error) {
 	if d.JobDetails.Result != nil || d.ResultBytes != nil {
 		d.Result = newPayload("result", "result", q.Get("result"), self, textOf(d.JobDetails.Result, d.ResultBytes), d.ResultSize, d.ResultCut, &s.secrecy)
 	}
-	if s.secrecy.all() {
+	if s.secrecy.showsAll() {
 		d.Workload.Raw = s.url("/job/workload", "id", d.ID)
 	}
-	if d.Result != nil && s.secrecy.all() {
+	if d.Result != nil && s.secrecy.showsAll() {
 		d.Result.Raw = s.url("/job/result", "id", d.ID)
 	}
 	var err error
@@ -121,7 +121,7 @@ func (s *Site) download(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	if !s.secrecy.all() {
+	if !s.secrecy.showsAll() {
 		http.Error(w, "workloads and results are not sent: --web-payload hides them", http.StatusForbidden)
 		return
 	}

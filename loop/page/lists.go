@@ -27,7 +27,7 @@ type connectionsData struct {
 func (s *Site) connections(r *http.Request) (*view, error) {
 	q := r.URL.Query()
 	d := &connectionsData{Protocol: q.Get("protocol")}
-	o, err := s.lookAround(r)
+	o, err := s.currentOverview(r)
 	if err != nil {
 		return nil, err
 	}
@@ -39,12 +39,12 @@ func (s *Site) connections(r *http.Request) (*view, error) {
 	for i := range page.Connections {
 		d.Rows = append(d.Rows, newConnection(&page.Connections[i]))
 	}
-	d.Next, d.First = turns(r, page.Next)
+	d.Next, d.First = pageLinks(r, page.Next)
 	return &view{name: "connections", title: "Connections", area: "/connections", data: d}, nil
 }
 
-// turns returns the addresses of the next page, after its cursor, and of the first; empty: the page is that.
-func turns(r *http.Request, cursor string) (next, first string) {
+// pageLinks returns the addresses of the next page, after its cursor, and of the first; empty: the page is that.
+func pageLinks(r *http.Request, cursor string) (next, first string) {
 	self := with(r.URL.RequestURI(), "refresh", "", noticeParameter, "")
 	if cursor != "" {
 		next = with(self, "after", cursor)
@@ -88,7 +88,7 @@ func (s *Site) failed(r *http.Request) (*view, error) {
 	}
 	for _, c := range d.Causes {
 		one := cause{FailureCause: c, Name: c.Queue + string(c.QueueBytes)}
-		one.Exact = exact(one.Name)
+		one.Exact = isExactName(one.Name)
 		if one.Filter = "queue:" + quote(one.Name) + " state:failed"; c.Common != "" {
 			one.Filter += " text:" + quote(c.Common)
 		}
@@ -145,14 +145,14 @@ func (s *Site) activity(r *http.Request) (*view, error) {
 		return nil, err
 	}
 	for i := range audit.Records {
-		d.Rows = append(d.Rows, auditEntry{audit.Records[i], words(audit.Records[i].Request)})
+		d.Rows = append(d.Rows, auditEntry{audit.Records[i], describeRequest(audit.Records[i].Request)})
 	}
-	d.Next, d.First = turns(r, audit.Next)
+	d.Next, d.First = pageLinks(r, audit.Next)
 	return &view{name: "activity", title: "Activity", area: "/activity", data: d}, nil
 }
 
-// words returns a request of the API as people say it: POST /api/v1/queues/pause is queues: pause.
-func words(request string) string {
+// describeRequest returns a request of the API in words: POST /api/v1/queues/pause is "pause queue".
+func describeRequest(request string) string {
 	method, path, _ := strings.Cut(request, " ")
 	path = strings.TrimPrefix(path, apiRoot+"/")
 	area, verb, found := strings.Cut(path, "/")
@@ -187,7 +187,7 @@ func (s *Site) settings(r *http.Request) (*view, error) {
 		return nil, err
 	}
 	d.Rules = table.Rules
-	return &view{name: "settings", title: "Settings", area: "/settings", data: d, still: true}, nil
+	return &view{name: "settings", title: "Settings", area: "/settings", data: d, static: true}, nil
 }
 
 // project is a project of simulations as the page has it.
@@ -221,7 +221,7 @@ func (s *Site) projects(r *http.Request) (*view, error) {
 	for _, j := range all.Jobs {
 		d.Jobs = append(d.Jobs, simulation{j, newMeter(float64(j.Done), float64(j.Total)).Part})
 	}
-	d.Next, d.First = turns(r, all.Next)
+	d.Next, d.First = pageLinks(r, all.Next)
 	return &view{name: "projects", title: cmp.Or(plain(d.Project), "kts46 projects"), area: "/kts46", data: d}, nil
 }
 

@@ -69,8 +69,8 @@ func (s *streams) leave(address string) {
 	}
 }
 
-// look returns the cells of the page as they are; false: it cannot be shown.
-func (o *stream) look(s *Site, r *http.Request, page show) (map[string]cell, bool) {
+// currentCells returns the cells of the page, rendered within the last second; false: the page cannot be shown.
+func (o *stream) currentCells(s *Site, r *http.Request, page pageFunc) (map[string]cell, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if now := time.Now(); now.Sub(o.at) > streamStep*9/10 {
@@ -107,7 +107,7 @@ func (s *Site) live(w http.ResponseWriter, r *http.Request) {
 	defer tick.Stop()
 	var before map[string]cell
 	for quiet := 0; ; {
-		now, ok := one.look(s, at, page)
+		now, ok := one.currentCells(s, at, page)
 		if !ok {
 			return // the page that is loaded next says why
 		}
@@ -143,7 +143,7 @@ func (s *Site) send(w http.ResponseWriter, out *http.ResponseController, changed
 }
 
 // pageAt returns the page at an address of this server, and the request of a browser that loads it.
-func (s *Site) pageAt(r *http.Request, address string) (show, *http.Request, error) {
+func (s *Site) pageAt(r *http.Request, address string) (pageFunc, *http.Request, error) {
 	u, err := s.parsePage(address)
 	if err != nil {
 		return nil, nil, err
@@ -152,7 +152,7 @@ func (s *Site) pageAt(r *http.Request, address string) (show, *http.Request, err
 	if path == "/" {
 		path = "/{$}"
 	}
-	page := shown[path]
+	page := pageFuncs[path]
 	if page == nil {
 		return nil, nil, errNotHere
 	}

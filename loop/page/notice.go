@@ -16,7 +16,7 @@ type notice struct {
 // maxNotices bounds the notices that no page has shown yet: a browser that was sent to a page loads that at once.
 const maxNotices = 1000
 
-// notices are kept by secret names, so that no link can have a page show a text of its maker.
+// notices holds notices by secret names, so that no link can have a page show a text of its maker.
 type notices struct {
 	mu    sync.Mutex
 	all   map[string]*notice
@@ -42,8 +42,8 @@ func (n *notices) put(one *notice) string {
 	return name
 }
 
-// take returns the notice that a request names; nil: it names none. A page that is loaded again shows it again.
-func (n *notices) take(r *http.Request) *notice {
+// named returns the notice that a request names; nil: it names none. A page that is loaded again shows it again.
+func (n *notices) named(r *http.Request) *notice {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.all[r.URL.Query().Get(noticeParameter)]

@@ -41,7 +41,7 @@ func newMeter(part, whole float64) meter {
 
 // home is the overview.
 func (s *Site) home(r *http.Request) (*view, error) {
-	o, err := s.lookAround(r)
+	o, err := s.currentOverview(r)
 	if err != nil {
 		return nil, err
 	}

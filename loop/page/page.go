@@ -65,7 +65,7 @@ type Site struct {
 	secrecy secrecy
 	docs    func() docs
 	assets  map[string]*asset
-	look    *template.Template
+	tmpl    *template.Template // all templates of files/
 
 	mu       sync.Mutex
 	overview cachedOverview
@@ -83,18 +83,18 @@ func New(o Options, handler http.Handler, allow func(*http.Request) error) *Site
 	s.docs = sync.OnceValue(func() docs { return newDocs(o.Docs, o.Topics, s.root) })
 	s.secrecy, _ = parseSecrecy(o.Payload) // Check has seen a wrong one
 	s.assets = loadAssets()
-	s.look = s.templates()
+	s.tmpl = s.templates()
 	return s
 }
 
 //go:embed files
 var files embed.FS
 
-// show is a page: it collects what the template of the page shows.
-type show func(s *Site, r *http.Request) (*view, error)
+// pageFunc collects what the template of a page shows.
+type pageFunc func(s *Site, r *http.Request) (*view, error)
 
-// shown are the pages by their paths.
-var shown = map[string]show{
+// pageFuncs are the pages by their paths.
+var pageFuncs = map[string]pageFunc{
 	"/{$}":          (*Site).home,
 	"/queues":       (*Site).queues,
 	"/queue":        (*Site).queue,
@@ -119,14 +119,14 @@ func (s *Site) Pages() (all []web.Page) {
 	add := func(method, path string, serve http.HandlerFunc) {
 		all = append(all, web.Page{Pattern: method + " " + s.root + path, Long: true, Handler: s.guarded(serve), Allow: s.allow})
 	}
-	for path, page := range shown {
+	for path, page := range pageFuncs {
 		add(http.MethodGet, path, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, page) })
 	}
 	add(http.MethodGet, "/assets/{file}", s.serveAsset)
 	add(http.MethodGet, "/live", s.live)
 	add(http.MethodGet, "/job/{part}", s.download)
 	add(http.MethodPost, "/theme", s.setTheme)
-	add(http.MethodPost, "/do/{what}", s.act)
+	add(http.MethodPost, "/do/{what}", s.handleForm)
 	if s.root != "" {
 		add(http.MethodGet, "", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, s.root+"/", http.StatusSeeOther) })
 	}

@@ -70,9 +70,9 @@ func newPayload(part, parameter, form, self string, first []byte, size int, cut 
 	var b strings.Builder
 	switch p.Form {
 	case "json":
-		writeEscaped(&b, string(indent(first)), true)
+		writeEscaped(&b, string(indentJSON(first)), true)
 	case "hex":
-		template.HTMLEscape(writer{&b}, dump(first))
+		template.HTMLEscape(writer{&b}, hexDump(first))
 	default:
 		writeEscaped(&b, string(first), true)
 	}
@@ -102,9 +102,9 @@ func looksJSON(text []byte, cut bool) bool {
 	return cut || json.Valid(text)
 }
 
-// indent writes JSON with a line for each member, and every value byte for byte: numbers keep their digits. The text
-// may be cut.
-func indent(text []byte) []byte {
+// indentJSON writes JSON with a line for each member, and every value byte for byte: numbers keep their digits. The
+// text may be cut.
+func indentJSON(text []byte) []byte {
 	var b bytes.Buffer
 	depth, quoted, escaped := 0, false, false
 	line := func() {
@@ -164,8 +164,8 @@ func opens(text []byte) bool {
 	return len(text) > 0 && (text[len(text)-1] == '{' || text[len(text)-1] == '[')
 }
 
-// dump writes bytes in hex, 16 a line, with their characters.
-func dump(text []byte) []byte {
+// hexDump writes bytes in hex, 16 a line, with their characters.
+func hexDump(text []byte) []byte {
 	var b bytes.Buffer
 	for at := 0; at < len(text); at += 16 {
 		line := text[at:min(at+16, len(text))]

@@ -67,7 +67,7 @@ func (s *Site) queues(r *http.Request) (*view, error) {
 		}
 		d.Columns = append(d.Columns, c)
 	}
-	d.Next, d.First = turns(r, page.Next)
+	d.Next, d.First = pageLinks(r, page.Next)
 	return &view{name: "queues", title: "Queues", area: "/queues", data: d}, nil
 }
 
@@ -103,7 +103,7 @@ func (s *Site) queueOf(r *http.Request, raw string) (*view, error) {
 	if err := s.api.get(r, &page, "/queues", "queue", raw); err != nil {
 		return nil, err
 	}
-	d := &queueData{queueRow: s.queueRow(r, &page.Queues[0]), Exact: exact(raw), By: nameOf(r)}
+	d := &queueData{queueRow: s.queueRow(r, &page.Queues[0]), Exact: isExactName(raw), By: nameOf(r)}
 	var table codec.Table
 	if err := s.api.get(r, &table, "/policies", "queue", raw); err != nil {
 		return nil, err

@@ -34,8 +34,8 @@ func parseSecrecy(text string) (s secrecy, ok bool) {
 	return s, false
 }
 
-// all reports whether everything may be shown.
-func (s *secrecy) all() bool { return !s.hide && s.keys == nil }
+// showsAll reports whether everything may be shown.
+func (s *secrecy) showsAll() bool { return !s.hide && s.keys == nil }
 
 // beginsJSON reports whether a text is JSON, or the begin of it.
 func beginsJSON(text []byte) bool {
@@ -61,7 +61,7 @@ func (s *secrecy) redact(text []byte) []byte {
 		end := endOfString(text, at)
 		b.Write(text[at:end])
 		colon := end + blanks(text[end:])
-		if colon < len(text) && text[colon] == ':' && s.secret(text[at:end]) {
+		if colon < len(text) && text[colon] == ':' && s.isSecret(text[at:end]) {
 			b.WriteString(": " + redacted)
 			at = endOfValue(text, colon+1)
 			continue
@@ -71,8 +71,8 @@ func (s *secrecy) redact(text []byte) []byte {
 	return b.Bytes()
 }
 
-// secret reports whether a key, as JSON has it, is one of the keys.
-func (s *secrecy) secret(quoted []byte) bool {
+// isSecret reports whether a key, as JSON has it, is one of the keys.
+func (s *secrecy) isSecret(quoted []byte) bool {
 	var key string
 	return json.Unmarshal(quoted, &key) == nil && s.keys[strings.ToLower(key)]
 }

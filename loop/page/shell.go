@@ -28,7 +28,7 @@ type view struct {
 	area   string // the path of the area of the menu that it belongs to
 	status int    // 0: 200
 	data   any    // for the template
-	still  bool   // it is not updated while it is shown
+	static bool   // it is not updated while it is shown
 	reload bool   // without JavaScript it loads itself again
 }
 
@@ -68,37 +68,37 @@ var menu = []menuGroup{
 }
 
 // serve answers with a page.
-func (s *Site) serve(w http.ResponseWriter, r *http.Request, page show) {
+func (s *Site) serve(w http.ResponseWriter, r *http.Request, page pageFunc) {
 	text, status := s.render(r, page)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
-	write(w, r, status, text)
+	respond(w, r, status, text)
 }
 
 // render returns a page and its status. A page that fails is replaced by the error page.
-func (s *Site) render(r *http.Request, page show) (text []byte, status int) {
+func (s *Site) render(r *http.Request, page pageFunc) (text []byte, status int) {
 	v, err := s.collect(r, page)
 	var main, whole bytes.Buffer
 	if err == nil {
-		err = s.look.ExecuteTemplate(&main, v.name, v.data)
+		err = s.tmpl.ExecuteTemplate(&main, v.name, v.data)
 	}
 	if err != nil {
 		main.Reset()
 		status := statusOf(err)
-		v = &view{title: http.StatusText(status), status: status, still: true}
-		_ = s.look.ExecuteTemplate(&main, "error", struct {
+		v = &view{title: http.StatusText(status), status: status, static: true}
+		_ = s.tmpl.ExecuteTemplate(&main, "error", struct {
 			Status      int
 			Title, Text string
 		}{status, v.title, sentence(err.Error())}) // a bytes.Buffer takes everything
 	}
 	frame := s.shell(r, v)
 	frame.Main = template.HTML(main.String()) //nolint:gosec // html/template has made it
-	_ = s.look.ExecuteTemplate(&whole, "shell", frame)
+	_ = s.tmpl.ExecuteTemplate(&whole, "shell", frame)
 	return whole.Bytes(), cmp.Or(v.status, http.StatusOK)
 }
 
 // collect collects what a page shows.
-func (s *Site) collect(r *http.Request, page show) (*view, error) {
+func (s *Site) collect(r *http.Request, page pageFunc) (*view, error) {
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
 		return nil, &apiError{http.StatusBadRequest, "the address cannot be read: " + err.Error()}
 	}
@@ -111,14 +111,14 @@ func (s *Site) shell(r *http.Request, v *view) *shell {
 	zone, _ := now.Zone()
 	f := &shell{
 		Title: v.title, Theme: themeOf(r), Now: now.Format(time.TimeOnly), Zone: zone, Self: r.URL.RequestURI(),
-		ReadOnly: !s.write, Live: !v.still,
+		ReadOnly: !s.write, Live: !v.static,
 	}
 	if v.reload {
 		f.Refresh, f.Reload = leastRefresh, true
 	} else if n, err := strconv.Atoi(r.URL.Query().Get("refresh")); err == nil && n >= leastRefresh && n <= 3600 {
 		f.Refresh = n
 	}
-	o, err := s.lookAround(r)
+	o, err := s.currentOverview(r)
 	switch {
 	case err != nil:
 		f.Health, f.HealthText = "bad", err.Error()
@@ -143,7 +143,7 @@ func (s *Site) shell(r *http.Request, v *view) *shell {
 		}
 		f.Menu = append(f.Menu, group)
 	}
-	f.Notice = s.notices.take(r)
+	f.Notice = s.notices.named(r)
 	return f
 }
 
@@ -159,12 +159,12 @@ const leastRefresh = 2
 
 // asset is a file of the pages.
 type asset struct {
-	kind        string
+	contentType string
 	text, small []byte // as it is, and compressed
 }
 
-// kinds are the types of the assets by their extensions.
-var kinds = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".png": "image/png"}
+// assetTypes are the content types of the assets by their extensions.
+var assetTypes = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".png": "image/png"}
 
 // loadAssets returns the files by the names under which they are served, which change with their content: a browser may
 // keep them for ever.
@@ -176,7 +176,7 @@ func loadAssets() map[string]*asset {
 	}
 	for _, e := range entries {
 		ext := path.Ext(e.Name())
-		if kinds[ext] == "" {
+		if assetTypes[ext] == "" {
 			continue
 		}
 		text, err := files.ReadFile("files/" + e.Name())
@@ -185,7 +185,7 @@ func loadAssets() map[string]*asset {
 		}
 		sum := sha256.Sum256(text)
 		name := strings.TrimSuffix(e.Name(), ext) + "." + base64.RawURLEncoding.EncodeToString(sum[:6]) + ext
-		all[name] = &asset{kinds[ext], text, compress(text)}
+		all[name] = &asset{assetTypes[ext], text, compress(text)}
 	}
 	return all
 }
@@ -209,7 +209,7 @@ func (s *Site) serveAsset(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h := w.Header()
-	h.Set("Content-Type", a.kind)
+	h.Set("Content-Type", a.contentType)
 	h.Set("Cache-Control", "public, max-age=31536000, immutable")
 	h.Set("Vary", "Accept-Encoding")
 	text := a.text
@@ -247,8 +247,8 @@ func takesGzip(r *http.Request) bool {
 // leastCompressed is the size from which an answer is compressed, in bytes: about one packet.
 const leastCompressed = 1400
 
-// write answers with a text, compressed where the browser takes that.
-func write(w http.ResponseWriter, r *http.Request, status int, text []byte) {
+// respond answers with a text, compressed where the browser takes that.
+func respond(w http.ResponseWriter, r *http.Request, status int, text []byte) {
 	h := w.Header()
 	h.Set("Vary", "Accept-Encoding, Cookie")
 	if len(text) >= leastCompressed && takesGzip(r) {

@@ -22,15 +22,15 @@ const (
 )
 
 // name writes a name in a list.
-func name(text string) template.HTML { return written(text, shortName) }
+func name(text string) template.HTML { return safeText(text, shortName) }
 
 // fullName writes a name on a page of its own.
-func fullName(text string) template.HTML { return written(text, longName) }
+func fullName(text string) template.HTML { return safeText(text, longName) }
 
-// written writes text that others have chosen, without its end when it is longer than most bytes. Bytes that are not
+// safeText writes text that others have chosen, without its end when it is longer than most bytes. Bytes that are not
 // UTF-8, control characters and what changes the direction of text are shown as escapes; the text cannot change the
 // direction of what stands around it.
-func written(text string, most int) template.HTML {
+func safeText(text string, most int) template.HTML {
 	if text == "" {
 		return `<i class="none">(empty)</i>`
 	}

@@ -55,9 +55,9 @@ func TestNumbers(t *testing.T) {
 	f(span(60), "1 m")
 	f(span(3661), "1 h 1 m")
 	f(span(2*24*3600+5), "2 d")
-	f(words("POST /api/v1/queues/pause"), "pause queue")
-	f(words("PATCH /api/v1/policies"), "set policies")
-	f(words("POST /api/v1/cron"), "add cron")
+	f(describeRequest("POST /api/v1/queues/pause"), "pause queue")
+	f(describeRequest("PATCH /api/v1/policies"), "set policies")
+	f(describeRequest("POST /api/v1/cron"), "add cron")
 	if got := string(at(time.Date(2020, 1, 2, 3, 4, 5, 0, time.Local).UnixMilli())); !strings.Contains(got, ">2020-01-02 03:04:05</time>") {
 		t.Errorf("%s", got)
 	}
@@ -68,7 +68,7 @@ func TestNumbers(t *testing.T) {
 func TestIndent(t *testing.T) {
 	f := func(text, want string) {
 		t.Helper()
-		if got := string(indent([]byte(text))); got != want {
+		if got := string(indentJSON([]byte(text))); got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", text, got, want)
 		}
 	}
@@ -76,14 +76,14 @@ func TestIndent(t *testing.T) {
 	f(`{"a":"{\"x\":[1, 2]} \\"}`, "{\n  \"a\": \"{\\\"x\\\":[1, 2]} \\\\\"\n}")
 	f(`{"cut":[1,{"a":"b`, "{\n  \"cut\": [\n    1,\n    {\n      \"a\": \"b")
 	deep := strings.Repeat("[", 4096)
-	if got := indent([]byte(deep)); len(got) > 3*len(deep) {
+	if got := indentJSON([]byte(deep)); len(got) > 3*len(deep) {
 		t.Errorf("%d bytes become %d", len(deep), len(got))
 	}
 	for _, text := range []string{`{"a":[1,{"b":null}],"c":1e400,"d":"é\u0000"}`, strings.Repeat("[", 100) + strings.Repeat("]", 100)} {
 		var before, after any
 		d := json.NewDecoder(strings.NewReader(text))
 		d.UseNumber()
-		e := json.NewDecoder(strings.NewReader(string(indent([]byte(text)))))
+		e := json.NewDecoder(strings.NewReader(string(indentJSON([]byte(text)))))
 		e.UseNumber()
 		if err := d.Decode(&before); err != nil {
 			t.Fatal(err)
