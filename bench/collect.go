@@ -20,8 +20,8 @@ const (
 	questionLimit = time.Minute
 )
 
-// ask reads a page over HTTP.
-func ask(ctx context.Context, address, path string) (string, error) {
+// httpGet reads a page of the server over HTTP.
+func httpGet(ctx context.Context, address, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, questionLimit)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
@@ -40,8 +40,8 @@ func ask(ctx context.Context, address, path string) (string, error) {
 	return string(page), err
 }
 
-// again runs a phase while it does something again and again, with a pause after each time.
-func again(ctx context.Context, pause time.Duration, phase func() error, do func(ctx context.Context) error) error {
+// repeatDuring runs a phase, and meanwhile calls do again and again, with a pause after each time.
+func repeatDuring(ctx context.Context, pause time.Duration, phase func() error, do func(ctx context.Context) error) error {
 	ctx, end := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {

@@ -67,9 +67,9 @@ func TestDurableRatios(t *testing.T) {
 		durableSample("synced sync 1", peer.RawDisk, 900, 0, 100),
 		{Row: "synced sync 1", Server: "redis always", JobsPerSecond: 1}, // of another section
 	})
-	all := parts()
+	all := layouts()
 	got := newTable("", all[len(all)-1].Ratios)
-	for _, pair := range r.pairs(durableSection, r.in(durableSection)) {
+	for _, pair := range r.pairs(durableSection, r.ofSection(durableSection)) {
 		got.add(pair.first, pair.second, func(v string) string { return ratio(values[v](pair.a), values[v](pair.b)) })
 	}
 	want := [][]string{

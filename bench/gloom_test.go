@@ -157,7 +157,7 @@ func (nothingLeft) Pending(net.Conn) (int, error)   { return 0, nil }
 // fakeGloomContender is a Gloom server in this process.
 func fakeGloomContender(t *testing.T, flaw string) (peer.Peer, *peer.Server) {
 	f := &fakeGloom{flaw: flaw, jobs: map[net.Conn]string{}}
-	s := &peer.Server{PID: os.Getpid(), Network: "tcp", Stop: func() {}, Said: func() string { return "" }}
+	s := &peer.Server{PID: os.Getpid(), Network: "tcp", Stop: func() {}, LastOutput: func() string { return "" }}
 	s.Masters, s.Slaves = f.serve(t, f.submit), f.serve(t, f.slave)
 	s.Address = s.Masters
 	c := peer.Peer{Name: "treadle", Protocol: nothingLeft{peer.NewPeriodic(peer.PeriodicOptions{Text: true})}}

@@ -44,7 +44,7 @@ type sample struct {
 	Answer        load.Quantiles `json:"answer,omitzero"`      //
 	Longest       float64        `json:"longest_us,omitempty"` // wait of any call of the clients, microseconds; where the policy changes
 	ServerCPU     float64        `json:"server_cpu_s_per_million,omitempty"`
-	DriverCPU     float64        `json:"driver_cpu_s_per_million,omitempty"`
+	LoadCPU       float64        `json:"load_cpu_s_per_million,omitempty"`
 
 	QueuedMB    float64 `json:"mb_per_million_queued,omitempty"`
 	RestMB      float64 `json:"mb_after_drain,omitempty"`
@@ -59,10 +59,11 @@ type sample struct {
 	Connections int `json:"connections,omitempty"` // idle connections; the limit of open files bounds them
 }
 
-// meter is the processor time of the server and of this process, and the memory of the server in bytes.
+// meter is the processor time of the server and of this process, which generates the load, and the memory of the
+// server in bytes.
 type meter struct {
-	server, driver time.Duration
-	resident       int64
+	server, load time.Duration
+	resident     int64
 }
 
 // readMeter reads the CPU time and memory of processes, and of this one.
@@ -77,13 +78,13 @@ func readMeter(pids ...int) (m meter, err error) {
 	}
 	var usage unix.Rusage
 	err = unix.Getrusage(unix.RUSAGE_SELF, &usage)
-	m.driver = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	m.load = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 	return m, err
 }
 
 // since returns the difference of two readings.
 func (m meter) since(before meter) meter {
-	return meter{m.server - before.server, m.driver - before.driver, m.resident - before.resident}
+	return meter{m.server - before.server, m.load - before.load, m.resident - before.resident}
 }
 
 // metered runs a phase and returns the difference that it makes.
@@ -103,7 +104,7 @@ func metered(pid int, phase func() error) (meter, error) {
 func (s *sample) add(jobs int, elapsed int64, spent meter) {
 	perMillion := 1e6 / float64(jobs)
 	s.Jobs, s.JobsPerSecond = jobs, float64(jobs)/time.Duration(elapsed).Seconds()
-	s.ServerCPU, s.DriverCPU = spent.server.Seconds()*perMillion, spent.driver.Seconds()*perMillion
+	s.ServerCPU, s.LoadCPU = spent.server.Seconds()*perMillion, spent.load.Seconds()*perMillion
 }
 
 // timed measures one phase, which returns its time.
@@ -144,7 +145,7 @@ func measure(ctx context.Context, r row, p peer.Peer, size int) (sample, error) 
 	if ctx.Err() != nil {
 		return s, context.Cause(ctx)
 	}
-	return s, fmt.Errorf("%w\nthe server's output ends with:\n%s", err, running.Said())
+	return s, fmt.Errorf("%w\nthe server's output ends with:\n%s", err, running.LastOutput())
 }
 
 // load runs the trial of a row on a running server.
@@ -166,21 +167,21 @@ func (s *sample) load(ctx context.Context, r row, p peer.Peer, running *peer.Ser
 		phase := func() error { return s.flow(t, r, running.PID) }
 		switch {
 		case r.Collects:
-			return again(ctx, collectPause, phase, func(ctx context.Context) error {
-				_, err := ask(ctx, running.HTTP, collectPath)
+			return repeatDuring(ctx, collectPause, phase, func(ctx context.Context) error {
+				_, err := httpGet(ctx, running.HTTP, collectPath)
 				return err
 			})
 		case r.Changes:
-			return again(ctx, changePause, phase, changes(running))
+			return repeatDuring(ctx, changePause, phase, togglePolicy(running))
 		}
 		return phase()
 	case drain:
-		return inOrder(t.Connect, t.Produce, func() error { return s.settled(t, running.PID, t.Drain) })
+		return inOrder(t.Connect, t.Produce, func() error { return s.timedUntilEmpty(t, running.PID, t.Drain) })
 	case memory:
-		if err := s.queued(t, running.PID); err != nil || !ours(p.Name) {
+		if err := s.memoryQueued(t, running.PID); err != nil || !isTreadle(p.Name) {
 			return err
 		}
-		return s.rest(t, running.PID)
+		return s.memoryAfterDrain(t, running.PID)
 	default:
 		return s.idle(t, running.PID, size)
 	}
@@ -196,8 +197,8 @@ func inOrder(steps ...func() error) error {
 	return nil
 }
 
-// settled times one phase, after which the server must hold no job.
-func (s *sample) settled(t *load.Trial, pid int, phase func() (int64, error)) error {
+// timedUntilEmpty times one phase, after which the server must hold no job.
+func (s *sample) timedUntilEmpty(t *load.Trial, pid int, phase func() (int64, error)) error {
 	return inOrder(func() error { return s.timed(pid, t.Load.Jobs, phase) }, t.Settle)
 }
 
@@ -208,7 +209,7 @@ func (s *sample) flow(t *load.Trial, r row, pid int) error {
 		return err
 	}
 	defer leave()
-	if err := inOrder(t.Connect, func() error { return s.settled(t, pid, t.ProduceAndWork) }); err != nil {
+	if err := inOrder(t.Connect, func() error { return s.timedUntilEmpty(t, pid, t.ProduceAndWork) }); err != nil {
 		return err
 	}
 	s.Rate, s.Payload, s.Connections, s.Ready, s.Delayed = t.Load.Rate, r.Payload, r.Idlers, t.Load.Ready, t.Load.Delayed
@@ -220,8 +221,8 @@ func (s *sample) flow(t *load.Trial, r row, pid int) error {
 	return nil
 }
 
-// changes returns a function that sets a policy for the queue, and takes it away at its next call.
-func changes(s *peer.Server) func(ctx context.Context) error {
+// togglePolicy returns a function that sets a policy for the queue, and takes it away at its next call.
+func togglePolicy(s *peer.Server) func(ctx context.Context) error {
 	set := false
 	return func(ctx context.Context) error {
 		p := peer.FairPolicy
@@ -310,8 +311,8 @@ func fill(ctx context.Context, running *peer.Server, l load.Load) error {
 	return nil
 }
 
-// queued measures the growth of the server's memory from its first connections to the last acknowledged submit.
-func (s *sample) queued(t *load.Trial, pid int) error {
+// memoryQueued measures the growth of the server's memory from its first connections to the last acknowledged submit.
+func (s *sample) memoryQueued(t *load.Trial, pid int) error {
 	if err := t.ConnectProducers(); err != nil {
 		return err
 	}
@@ -328,8 +329,8 @@ func (s *sample) queued(t *load.Trial, pid int) error {
 	return err
 }
 
-// rest drains the server, and waits until it has given the memory of the jobs back.
-func (s *sample) rest(t *load.Trial, pid int) error {
+// memoryAfterDrain drains the server, and waits until it has given the memory of the jobs back.
+func (s *sample) memoryAfterDrain(t *load.Trial, pid int) error {
 	drain := func() error {
 		_, err := t.Drain()
 		return err

@@ -69,7 +69,7 @@ func (s *sample) measureNode(ctx context.Context, r row, size int, start startNo
 		err = s.busyNode(ctx, t, r, size)
 	}
 	if err != nil {
-		err = fmt.Errorf("%w\nthe node's output ends with:\n%s", err, t.running.Said())
+		err = fmt.Errorf("%w\nthe node's output ends with:\n%s", err, t.running.LastOutput())
 	}
 	return err
 }
@@ -309,7 +309,7 @@ func (t *nodeTrial) checkCount(ctx context.Context, size int) error {
 
 // counts compares the counters at this moment.
 func (t *nodeTrial) counts(ctx context.Context, size int) error {
-	page, err := ask(ctx, t.running.Address, "/metrics")
+	page, err := httpGet(ctx, t.running.Address, "/metrics")
 	for _, name := range []string{"treadle_disbatch_claims_total", `treadle_disbatch_tasks_total{end="succeeded"}`} {
 		if err == nil && !strings.Contains(page, fmt.Sprintf("\n%s %d\n", name, size)) {
 			err = fmt.Errorf("the node does not count %d in %s", size, name)

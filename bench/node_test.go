@@ -28,7 +28,7 @@ func nodeWithin(t *testing.T) startNode {
 				Started: func(l []loop.Listening) { ready <- l[0].Address },
 			})
 		}()
-		s := &peer.Server{PID: os.Getpid(), Said: func() string { return "" }, Stop: func() {
+		s := &peer.Server{PID: os.Getpid(), LastOutput: func() string { return "" }, Stop: func() {
 			cancel()
 			if err := <-done; err != nil {
 				t.Error(err)

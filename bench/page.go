@@ -93,8 +93,8 @@ func (r *report) savePage(path string) error {
 			p.Reached++
 		}
 	}
-	for _, part := range parts() {
-		if text := r.part(part); text != "" {
+	for _, part := range layouts() {
+		if text := r.sectionText(part); text != "" {
 			p.Sections = append(p.Sections, pageSection{Title: part.Title, Text: text, Groups: r.groups(part.Section)})
 		}
 	}
@@ -107,7 +107,7 @@ func (r *report) savePage(path string) error {
 
 // groups returns a group for each row of a section, or one for all rows when no row has more than one server.
 func (r *report) groups(of section) (groups []group) {
-	list := r.in(of)
+	list := r.ofSection(of)
 	rows, servers := distinct(list, rowName), distinct(list, serverName)
 	if len(rows) == len(list) {
 		return []group{newGroup("", list, rowName, rows)}
@@ -123,7 +123,7 @@ func (r *report) groups(of section) (groups []group) {
 func newGroup(title string, samples []*sample, name func(s *sample) string, all []string) group {
 	g := group{Name: title}
 	label := func(s *sample) series {
-		return series{Name: name(s), Colour: slices.Index(all, name(s)) % colours, Ours: ours(s.Server)}
+		return series{Name: name(s), Colour: slices.Index(all, name(s)) % colours, Ours: isTreadle(s.Server)}
 	}
 	for _, of := range barValues {
 		c, most := chart{Title: of.title}, 0.0

@@ -19,7 +19,7 @@ func TestPolicyRatios(t *testing.T) {
 		{Section: policySection, Row: "100k keys", Server: "treadle fair", JobsPerSecond: 80},
 	})
 	got := ""
-	for _, p := range r.pairs(policySection, r.in(policySection)) {
+	for _, p := range r.pairs(policySection, r.ofSection(policySection)) {
 		got += p.first + ": " + p.second + " " + ratio(p.a.JobsPerSecond, p.b.JobsPerSecond) + "\n"
 	}
 	if want := "limits: treadle limits / treadle 0.90\n100k keys: treadle fair / treadle 0.80\n"; got != want {
@@ -53,7 +53,7 @@ func TestAgain(t *testing.T) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
 			done := 0
-			err := again(t.Context(), time.Second, func() error { time.Sleep(2500 * time.Millisecond); return nil }, func(context.Context) error {
+			err := repeatDuring(t.Context(), time.Second, func() error { time.Sleep(2500 * time.Millisecond); return nil }, func(context.Context) error {
 				done++
 				return fails
 			})

@@ -57,8 +57,8 @@ func newReport(s settings, started time.Time, list []row, field []peer.Peer, sam
 	return r
 }
 
-// ours reports whether a server is a Treadle; the others are peers and limits.
-func ours(server string) bool { return strings.HasPrefix(server, "treadle") }
+// isTreadle reports whether a server is a Treadle; the others are peers and limits.
+func isTreadle(server string) bool { return strings.HasPrefix(server, "treadle") }
 
 // find returns the sample of one row and server, nil if there is none.
 func find(list []*sample, c cell) *sample {
@@ -70,8 +70,8 @@ func find(list []*sample, c cell) *sample {
 	return nil
 }
 
-// in returns the medians of one section.
-func (r *report) in(of section) (list []*sample) {
+// ofSection returns the medians of one section.
+func (r *report) ofSection(of section) (list []*sample) {
 	for _, m := range r.Medians {
 		if m.Section == of {
 			list = append(list, m)

@@ -69,7 +69,7 @@ func run(ctx context.Context, s settings, list []row, field []peer.Peer, stdout,
 	if len(tasks) == 0 {
 		return fmt.Errorf("nothing to measure: no row matches %q%s", s.Rows, strings.Join(append([]string{""}, missing...), "; "))
 	}
-	samples, failure := take(ctx, s, tasks, stderr)
+	samples, failure := takeSamples(ctx, s, tasks, stderr)
 	if len(samples) == 0 {
 		return failure
 	}
@@ -82,8 +82,8 @@ func run(ctx context.Context, s settings, list []row, field []peer.Peer, stdout,
 	return r.save(s.Out)
 }
 
-// take executes the tasks until one fails. On w it reports each measurement, and its result.
-func take(ctx context.Context, s settings, tasks []task, w io.Writer) ([]*sample, error) {
+// takeSamples executes the tasks until one fails. On w it reports each measurement, and its result.
+func takeSamples(ctx context.Context, s settings, tasks []task, w io.Writer) ([]*sample, error) {
 	var samples []*sample
 	for i, t := range tasks {
 		name := fmt.Sprintf("%s, %s, round %d", t.row.Name, t.peer.Name, t.round)

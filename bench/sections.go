@@ -16,8 +16,8 @@ import (
 //go:embed sections.toml
 var sectionsText string
 
-// part describes how a section is shown: a table of its timed rows, and a table of their ratios.
-type part struct {
+// layout describes how a section is shown: a table of its timed rows, and a table of their ratios.
+type layout struct {
 	Section section
 	Title   string
 	Columns []column
@@ -46,8 +46,8 @@ var sizes = []column{
 	{"MB/1M", "MB/1M"}, {"MB later", "MB later"}, {"after s", "after s"}, {"KB/conn", "KB/conn"}, {"connect us", "connect us"},
 }
 
-// parts lists the sections in the order of the tables.
-func parts() []part { return readTOML[part](sectionsText)["sections"] }
+// layouts lists the sections in the order of the tables.
+func layouts() []layout { return readTOML[layout](sectionsText)["sections"] }
 
 // values holds the figures of a sample by name, for tables, targets and charts.
 var values = func() map[string]func(s *sample) float64 {
@@ -55,7 +55,7 @@ var values = func() map[string]func(s *sample) float64 {
 		"jobs/s":      func(s *sample) float64 { return s.JobsPerSecond },
 		"MB/s":        func(s *sample) float64 { return s.JobsPerSecond * float64(s.Payload) / 1e6 },
 		"CPU":         func(s *sample) float64 { return s.ServerCPU },
-		"driver":      func(s *sample) float64 { return s.DriverCPU },
+		"load CPU":    func(s *sample) float64 { return s.LoadCPU },
 		"memory":      func(s *sample) float64 { return s.QueuedMB + s.IdleKB },
 		"MB/1M":       func(s *sample) float64 { return s.QueuedMB },
 		"MB later":    func(s *sample) float64 { return s.RestMB },
@@ -99,11 +99,11 @@ func (r *report) pairs(of section, list []*sample) []pair {
 func peerPairs(list []*sample) (pairs []pair) {
 	for _, a := range list {
 		for _, b := range list {
-			wanted := !ours(b.Server)
+			wanted := !isTreadle(b.Server)
 			if a.Server == "treadle crc" {
 				wanted = b.Server == "treadle"
 			}
-			if a.Row == b.Row && ours(a.Server) && wanted {
+			if a.Row == b.Row && isTreadle(a.Server) && wanted {
 				pairs = append(pairs, pair{a.Row, a.Server + " / " + b.Server, besidePeer(*a), besidePeer(*b)})
 			}
 		}
@@ -157,8 +157,8 @@ func variantPairs(list []*sample) (pairs []pair) {
 // print writes the tables, the ratios, the legends, the targets and the circumstances.
 func (r *report) print(w io.Writer) error {
 	var text strings.Builder
-	for _, p := range parts() {
-		if table := r.part(p); table != "" {
+	for _, p := range layouts() {
+		if table := r.sectionText(p); table != "" {
 			fmt.Fprintf(&text, "%s\n\n%s", p.Title, table)
 		}
 	}
@@ -190,14 +190,14 @@ func (r *report) circumstances() []string {
 	return lines
 }
 
-// part returns the text of one section, "" when none of its rows was measured.
-func (r *report) part(p part) string {
+// sectionText returns the text of one section, "" when none of its rows was measured.
+func (r *report) sectionText(p layout) string {
 	by := "ratio"
 	if p.Section != periodicSection && p.Section != durableSection && p.Section != policySection {
 		by = "divided by"
 	}
 	flows, sizes, ratios := newTable("server", p.Columns), newTable("server", sizes), newTable(by, p.Ratios)
-	list := r.in(p.Section)
+	list := r.ofSection(p.Section)
 	for _, m := range list {
 		t := flows
 		if m.JobsPerSecond == 0 && m.Section != nodeSection {

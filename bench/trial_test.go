@@ -78,7 +78,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("got %d samples and %d medians", len(r.Samples), len(r.Medians))
 	}
 	for _, m := range r.Medians {
-		timed := m.JobsPerSecond > 0 && m.DriverCPU > 0
+		timed := m.JobsPerSecond > 0 && m.LoadCPU > 0
 		answered := m.Submit.P50 > 0 && m.ToWorker.P999 >= m.ToWorker.P50
 		switch m.Row {
 		case "queued":

@@ -89,7 +89,7 @@ func (g *gearman) AppendDone(dst []byte, e *load.Event) []byte {
 
 // Next reads a packet: "\0RES", its type and its length in four bytes each, and its arguments, separated by zero bytes.
 func (g *gearman) Next(in []byte, e *load.Event) (int, error) {
-	end, err := whole("gearman", in, "\x00RES", gearmanHeaderLen, 8, maxMessage)
+	end, err := frameLength("gearman", in, "\x00RES", gearmanHeaderLen, 8, maxMessage)
 	if end == 0 {
 		return 0, err
 	}

@@ -86,7 +86,7 @@ func (g *gloom) AppendDone(dst []byte, e *load.Event) []byte {
 }
 
 func (g *gloom) Next(in []byte, e *load.Event) (int, error) {
-	end, err := whole("gloom", in, "", gloomHeaderLen, 0, maxMessage)
+	end, err := frameLength("gloom", in, "", gloomHeaderLen, 0, maxMessage)
 	if end == 0 {
 		return 0, err
 	}

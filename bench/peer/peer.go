@@ -53,7 +53,7 @@ type program struct {
 
 // peer returns the program with more arguments and a place for its directory. Without the program the peer is missing.
 func (p program) peer(name, place, more string) Peer {
-	path := find(p.name)
+	path := findProgram(p.name)
 	if path == "" {
 		return Peer{Name: name, Protocol: p.protocol, Missing: p.name}
 	}
@@ -68,8 +68,8 @@ const maxMessage = 4 << 20
 // PATH.
 var systemDirectories = []string{"", "/usr/sbin", "/usr/local/sbin", "/sbin"}
 
-// find returns the path of a program, or "" when the machine has none.
-func find(program string) string {
+// findProgram returns the path of a program, or "" when the machine has none.
+func findProgram(program string) string {
 	for _, directory := range systemDirectories {
 		if path, err := exec.LookPath(filepath.Join(directory, program)); err == nil {
 			path, _ = filepath.Abs(path) // it fails without a working directory alone
@@ -94,10 +94,10 @@ func version(path, flag string) string {
 	return words[1]
 }
 
-// whole returns the length of the message at the front of in: a header that begins with magic and ends with the size of
-// the rest, apart from more bytes behind it. A length of 0 without an error: more bytes are needed. A size above most
-// is malformed: it must not look like a wait.
-func whole(protocol string, in []byte, magic string, header, sizeAt, most int) (end int, err error) {
+// frameLength returns the length of the message at the front of in: a header that begins with magic and ends with the
+// size of the rest, apart from more bytes behind it. A length of 0 without an error: more bytes are needed. A size
+// above most is malformed: it must not look like a wait.
+func frameLength(protocol string, in []byte, magic string, header, sizeAt, most int) (end int, err error) {
 	if len(in) < header {
 		return 0, nil
 	}

@@ -218,7 +218,7 @@ func (p *periodic) canDo(conn net.Conn, functions ...string) error {
 // frame returns the payload and the length of the first message of in. A length of 0 without an error: more bytes are
 // needed.
 func (p *periodic) frame(in []byte) (payload []byte, end int, err error) {
-	if end, err = whole(p.name, in, "\x00RES", p.header, 4, maxMessage); end == 0 {
+	if end, err = frameLength(p.name, in, "\x00RES", p.header, 4, maxMessage); end == 0 {
 		return nil, 0, err
 	}
 	payload = in[p.header:end]

@@ -34,8 +34,8 @@ type Server struct {
 	// The other addresses of a Treadle: Gloom's masters and slaves, dwork, HTTP and the admin socket.
 	Masters, Slaves, Hub, HTTP, Admin string
 
-	Stop func()        // ends the server and removes its directory; may be called again
-	Said func() string // the end of the server's output, until Stop
+	Stop       func()        // ends the server and removes its directory; may be called again
+	LastOutput func() string // the end of the server's output, until Stop
 }
 
 // ports are the free ports for one server: the first is its address, the rest is for a Treadle.
@@ -117,7 +117,7 @@ func (c Command) startIn(ctx context.Context, directory string) (*Server, error)
 		end(child.Process, exited)
 		_ = os.RemoveAll(directory)
 	})
-	s.Said = func() string {
+	s.LastOutput = func() string {
 		text, _ := os.ReadFile(output.Name())
 		return strings.TrimSpace(string(text[max(0, len(text)-outputShown):]))
 	}
@@ -131,7 +131,7 @@ func (c Command) startIn(ctx context.Context, directory string) (*Server, error)
 		err = s.SetPolicy(ctx, c.policy)
 	}
 	if err != nil {
-		err = fmt.Errorf("%s: %w: %s", filepath.Base(c.Path), err, s.Said())
+		err = fmt.Errorf("%s: %w: %s", filepath.Base(c.Path), err, s.LastOutput())
 		s.Stop()
 	}
 	return s, err
