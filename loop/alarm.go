@@ -99,13 +99,13 @@ func (r *reactor) ringAlarms() {
 		heap.Pop(&r.alarms)
 		if s.alarm.at != 0 && s.open() {
 			s.alarm.at = 0
-			r.ring(s)
+			r.callAlarm(s)
 		}
 	}
 	r.setAlarmClock()
 }
 
-func (r *reactor) ring(s *session) {
+func (r *reactor) callAlarm(s *session) {
 	defer r.recoverSession(s)
 	s.conv.(protocol.Alarmed).Alarm()
 }

@@ -115,11 +115,11 @@ func TestHold(t *testing.T) {
 	c.send([]byte("c\nd"))
 	c.lines(t, "a\n")
 	w.manual.add(499)
-	w.look()
+	w.runTimers()
 	c.lines(t, "")
 	w.manual.add(1)
 	for range 3 { // the alarm, its turn and the turn of the rest
-		w.look()
+		w.runTimers()
 	}
 	c.lines(t, "ring\nb\nc\n")
 	c.send([]byte("e\n"))
@@ -151,7 +151,7 @@ func TestAlarms(t *testing.T) {
 	}
 	for range 10 {
 		w.manual.add(50)
-		w.look()
+		w.runTimers()
 		for i, c := range conns {
 			if len(c.read) > 0 {
 				rung = append(rung, i)

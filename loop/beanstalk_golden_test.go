@@ -226,7 +226,7 @@ func (b *beanstalkMemory) pass(d time.Duration) {
 	const step = 10
 	for ms := d.Milliseconds(); ; ms -= step {
 		b.advance(min(max(ms, 0), step))
-		b.look()
+		b.runTimers()
 		if ms <= step {
 			return
 		}

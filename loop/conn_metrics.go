@@ -70,7 +70,7 @@ func byteCount(n *atomic.Uint64) web.Sample {
 }
 
 // closedSamples returns a sample for each protocol and label. Some errors share a label.
-func (s *connShares) closedSamples(closed []*closing) (all []web.Sample) {
+func (s *connShares) closedSamples(closed []*closeCounter) (all []web.Sample) {
 	for p, share := range s.protocols {
 		if !share.connects {
 			continue

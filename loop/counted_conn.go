@@ -83,7 +83,7 @@ func (c *countedConn) Close() error {
 	c.once.Do(func() {
 		c.listener.server.conns.unlist(c)
 		c.listener.server.conns.remove(c.listener.share)
-		c.listener.server.counters.closing(nil).n[c.listener.share].Add(1)
+		c.listener.server.counters.closeCounter(nil).n[c.listener.share].Add(1)
 	})
 	return c.Conn.Close()
 }

@@ -152,12 +152,12 @@ func TestWorkDataWaitsForItsReader(t *testing.T) {
 		most := sched.DefaultWindow/(16<<10) + 2
 		for range 3 {
 			held := worker.publishUntilHeld(most)
-			w.look()
+			w.runTimers()
 			if got := worker.crcBodies(); len(got) != 0 {
 				t.Fatalf("answered %q before anything is read", got)
 			}
 			listener.take(1 << 20)
-			w.look()
+			w.runTimers()
 			if got := worker.crcBodies(); len(got) != 1 || got[0] != fmt.Sprintf("%d:10", held) {
 				t.Fatalf("%d loops: after the listener has read the worker gets %q, want SUCCESS to %d", loops, got, held)
 			}

@@ -43,7 +43,7 @@ func TestDumpSteadily(t *testing.T) {
 			}
 		}
 		w.advance(100)
-		w.look()
+		w.runTimers()
 	}
 	if got != len(all) {
 		t.Errorf("%d of %d have their DUMP", got, len(all))
@@ -73,7 +73,7 @@ func TestDumpHoard(t *testing.T) {
 		}
 		c.send(request(1, periodic.Dump))
 		w.advance(1000)
-		w.look()
+		w.runTimers()
 	}
 	if !c.closed || w.closedFor(errSlowReader) != 1 {
 		t.Error("it is not hung up on")
@@ -90,7 +90,7 @@ func TestStatusHoard(t *testing.T) {
 	for i := 0; i < 40 && !c.closed; i++ {
 		c.send(request(1, periodic.Status))
 		w.await("the STATUS to be ready", func() bool { return c.closed || w.longReplies.Load() == 0 })
-		w.look()
+		w.runTimers()
 		if n := c.s.stream.sharedBytes(); n > w.maxUnsent() {
 			t.Fatalf("%d bytes are unread, more than %d", n, w.maxUnsent())
 		}
@@ -116,7 +116,7 @@ func TestDumpOfLargeJobs(t *testing.T) {
 	client.send(request(2, periodic.Dump))
 	for second := range 60 {
 		c.take(300 << 10)
-		w.look()
+		w.runTimers()
 		w.advance(1000)
 		client.send(pings(1))
 		if c.closed {

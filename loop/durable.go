@@ -97,7 +97,7 @@ const progressEvery = time.Second
 // replay restores what the journal has: settings, documents and jobs.
 func (s *Server) replay(j *journal.Journal) error {
 	now := s.now()
-	shown := now
+	lastProgress := now
 	jobs := 0
 	err := j.Replay(journal.ReplayFuncs{
 		Setting: func(key string, value []byte) error {
@@ -123,8 +123,8 @@ func (s *Server) replay(j *journal.Journal) error {
 			return s.restore(now, r)
 		},
 		Progress: func(done, total int64) {
-			if t := s.now(); t.Mono-shown.Mono >= progressEvery.Milliseconds() {
-				shown = t
+			if t := s.now(); t.Mono-lastProgress.Mono >= progressEvery.Milliseconds() {
+				lastProgress = t
 				s.log.Info("reading the journal", "done", done, "of", total)
 				s.setProgress(fmt.Sprintf("starting: %d of %d records of the journal are read", done, total))
 			}

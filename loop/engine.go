@@ -149,7 +149,7 @@ func (r *reactor) readUntil(now time.Time) time.Time {
 // readOn reads the rest of a connection's bytes, up to the bounds of the turn. It reads a large
 // message into its session's window.
 func readOn(s *session, fd int, until time.Time) {
-	buffer := s.r.more[:]
+	buffer := s.r.readBuffer[:]
 	for total := readBuffer; total < turnBytes && s.open() && !s.paused && time.Now().Before(until); {
 		to := s.window()
 		if to == nil {

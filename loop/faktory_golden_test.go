@@ -135,13 +135,13 @@ func (w *memServer) openFaktory(loop int) *memConn {
 
 // settleOffloads is settle until the work off the event loops is done, too.
 func (w *memServer) settleOffloads() {
-	for w.look(); ; w.look() {
+	for w.runTimers(); ; w.runTimers() {
 		if len(w.offloads) > 0 {
 			if !w.waitForPush() {
 				w.t.Fatal("work beside the loops never ends")
 			}
 		} else if !slices.ContainsFunc(w.conns, func(c *memConn) bool { return !c.closed && c.s.paused && !c.s.held }) {
-			w.look()
+			w.runTimers()
 			return
 		}
 	}

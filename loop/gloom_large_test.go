@@ -61,7 +61,7 @@ func TestGloomLargeFrame(t *testing.T) {
 		id := `"` + strings.Repeat("x", served.MaxName) + `"`
 		other.say(`{"action":"submit","id":`+id+`,"type":"t","body":1}`, `{"action":"submit","id":5,"type":`+id+`,"body":1}`)
 		parse(1)
-		w.look()
+		w.runTimers()
 		parse(1)
 		other.hears("names that are too long", `{"error":"invalid_type","reason":"id"}`, `{"error":"invalid_type","reason":"type"}`)
 	}

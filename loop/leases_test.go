@@ -29,7 +29,7 @@ func TestLeaseOverKill(t *testing.T) {
 	o := start(sched.Time{Wall: 1_700_000_000_000, Mono: 1000})
 	queue, sink := protocol.Queue([]byte("f")), host{o.server}.NewSink()
 	var runs []sched.Run
-	id := sched.SessionID(uint64(ownLoop)<<loopShift | uint64(len(o.server.localPeers)))
+	id := sched.SessionID(uint64(localLoop)<<loopShift | uint64(len(o.server.localPeers)))
 	o.server.localPeers = append(o.server.localPeers, func(d *sched.Delivery) { runs = append(runs, d.Job.Run()) })
 	p := o.server.sched.NewRequest(id, "http")
 	if err := o.server.sched.Watch(o.Now(), p, queue, false, sink); err != nil {

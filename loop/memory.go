@@ -96,21 +96,21 @@ func newMemoryLimit(most int64, s *sched.Scheduler, refused func() uint64, log *
 	return &memoryLimit{limit: most, sched: s, read: readMemory, collect: runtime.GC, refused: refused, log: log, refusingCh: make(chan struct{}, 1)}
 }
 
-// follow notes every collection from now on until close. The runtime runs the cleanup of an object that nothing refers
-// to at the end of a collection.
-func (m *memoryLimit) follow() {
+// noteCollections notes every collection from now on until close. The runtime runs the cleanup of an object that
+// nothing refers to at the end of a collection.
+func (m *memoryLimit) noteCollections() {
 	runtime.AddCleanup(new([64]byte), func(m *memoryLimit) {
 		if !m.closed.Load() {
-			m.note()
-			m.follow()
+			m.noteCollection()
+			m.noteCollections()
 		}
 	}, m)
 }
 
 func (m *memoryLimit) close() { m.closed.Store(true) }
 
-// note notes the last collection, which has just ended.
-func (m *memoryLimit) note() {
+// noteCollection notes the last collection, which has just ended.
+func (m *memoryLimit) noteCollection() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r, jobs := m.read(), m.sched.Memory()
@@ -176,7 +176,7 @@ func (m *memoryLimit) check(mono int64) {
 		m.gcWait = min(max(2*m.gcWait, memoryPeriod.Milliseconds()), memoryAge)
 		m.peakJobs = jobs
 		m.collect()
-		m.note()
+		m.noteCollection()
 		m.lastCollection(mono)
 	}
 	if m.full() && m.used() < resume {
@@ -215,7 +215,7 @@ func (m *memoryLimit) lastCollection(mono int64) collection {
 
 // watchMemory checks the memory until ctx ends. It has its own goroutine because a collection takes time.
 func (s *Server) watchMemory(ctx context.Context) {
-	s.memory.follow()
+	s.memory.noteCollections()
 	defer s.memory.close()
 	ticker := time.NewTicker(memoryPeriod)
 	defer ticker.Stop()

@@ -123,13 +123,13 @@ func TestMemoryAfterDrain(t *testing.T) {
 			w.cycles++
 			drained(w)
 			w.live = jobs * 64 << 10
-			w.note()
+			w.noteCollection()
 			w.live = 0
 		},
 		"less overhead": func(w *memoryWorld) {
 			w.cycles++
 			w.overhead = 10 << 20
-			w.note()
+			w.noteCollection()
 			w.overhead = 1 << 20
 			drained(w)
 		},
@@ -141,7 +141,7 @@ func TestMemoryAfterDrain(t *testing.T) {
 		}
 		w.live, w.overhead = jobs*64<<10, 4<<20
 		w.cycles++
-		w.note()
+		w.noteCollection()
 		w.after(250, true, w.forced+1)
 		forced := w.forced
 		drain(w)
@@ -205,7 +205,7 @@ func TestMemoryLog(t *testing.T) {
 func TestMemoryCollections(t *testing.T) {
 	t.Parallel()
 	m := newMemoryLimit(1<<40, sched.New(sched.Options{Shards: 1}), nil, slog.New(slog.DiscardHandler))
-	m.follow()
+	m.noteCollections()
 	defer m.close()
 	runtime.GC()
 	for range 1000 { // cleanups run some time after a collection

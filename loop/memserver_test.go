@@ -256,8 +256,8 @@ func (w *memServer) tick() sched.Time {
 
 func (w *memServer) advance(ms int64) { w.manual.advance(ms, w.tick) }
 
-// look makes the reactors check their slow connections.
-func (w *memServer) look() {
+// runTimers makes the reactors check their slow connections.
+func (w *memServer) runTimers() {
 	w.mu.Lock()
 	due := w.delayed
 	w.delayed = nil
@@ -311,7 +311,7 @@ func (s *Server) refusedFor(why periodic.Reason) uint64 {
 func (s *Server) closedFor(why error) uint64 {
 	var n uint64
 	for i := range s.conns.protocols {
-		n += s.counters.closing(why).n[i].Load()
+		n += s.counters.closeCounter(why).n[i].Load()
 	}
 	return n
 }

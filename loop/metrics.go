@@ -17,18 +17,18 @@ type counters struct {
 	acceptErrors   atomic.Uint64
 	lateDeliveries atomic.Uint64
 	timerLag       delays
-	closed         []*closing
+	closed         []*closeCounter
 }
 
-// closing counts the connections closed for one reason.
-type closing struct {
+// closeCounter counts the connections closed for one reason.
+type closeCounter struct {
 	protocol.CloseReason
 	n [protocol.MaxProtocols]atomic.Uint64 // by protocolID
 }
 
-// closings returns a counter for each reason to close a connection: the server's own, those of the
+// closeCounters returns a counter for each reason to close a connection: the server's own, those of the
 // protocols, and last any other.
-func (s *Server) closings() (all []*closing) {
+func (s *Server) closeCounters() (all []*closeCounter) {
 	reasons := []protocol.CloseReason{
 		{Err: errPeerClosed, Label: "peer"},
 		{Err: errHandshake, Label: "handshake_timeout"},
@@ -44,19 +44,19 @@ func (s *Server) closings() (all []*closing) {
 		reasons = append(reasons, p.CloseReasons()...)
 	}
 	for _, r := range append(reasons, protocol.CloseReason{Label: "other"}) {
-		all = append(all, &closing{CloseReason: r})
+		all = append(all, &closeCounter{CloseReason: r})
 	}
 	return all
 }
 
-// closing returns the counter of an error that ended a session.
-func (c *counters) closing(why error) *closing {
+// closeCounter returns the counter of an error that ended a session.
+func (c *counters) closeCounter(why error) *closeCounter {
 	for _, r := range c.closed {
 		if r.Err == nil || errors.Is(why, r.Err) {
 			return r
 		}
 	}
-	panic("BUG: no closing is for any other reason")
+	panic("BUG: no counter is for any other reason")
 }
 
 // scrape reads all metrics once. Until the server is ready it returns only the version and the readiness.

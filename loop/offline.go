@@ -161,7 +161,7 @@ func (o *Offline) Settle() {
 		switch { // always in this order
 		case o.hub().Turn():
 		case o.functions().Turn():
-		case !o.goOn():
+		case !o.resumeNext():
 			return
 		}
 	}
@@ -250,7 +250,7 @@ func (o *Offline) next() (fn func()) {
 // tickOnce ticks the scheduler once.
 func (o *Offline) tickOnce() {
 	if next := o.server.tick(&o.timer); next.Mono <= o.time.Mono || next.Wall <= o.time.Wall {
-		o.server.ring()
+		o.server.wakeTimer()
 	}
 }
 
@@ -353,8 +353,8 @@ func OfflineSeed(shards int) maphash.Seed {
 // ShardOf returns the shard of a queue.
 func (o *Offline) ShardOf(queue string) int { return o.server.sched.ShardOf([]byte(queue)) }
 
-// Look makes the journal look at the free space of its disk.
-func (o *Offline) Look() { o.server.journal.checkSpace() }
+// CheckSpace makes the journal look at the free space of its disk.
+func (o *Offline) CheckSpace() { o.server.journal.checkSpace() }
 
 // Functions returns the server as a Disbatch node sees it. The effects of a call come with the next
 // Settle.
@@ -405,7 +405,7 @@ func (o *Offline) Check() error {
 		return err
 	}
 	for i := range o.server.conns.protocols {
-		if o.server.counters.closing(errPanic).n[i].Load() > 0 {
+		if o.server.counters.closeCounter(errPanic).n[i].Load() > 0 {
 			return errPanic
 		}
 	}

@@ -35,12 +35,12 @@ var errNoToken = errors.New("no token came in time")
 // newWaiting lets the goroutines of calls wait in turns.
 func (o *Offline) newWaiting() waiting {
 	return waiting{
-		commit: func(group uint64) error { return o.park(offlineWait{group: group}) },
-		token: func(ctx context.Context, closed, woken <-chan struct{}, limit time.Duration) bool {
+		awaitGroup: func(group uint64) error { return o.park(offlineWait{group: group}) },
+		awaitToken: func(ctx context.Context, closed, woken <-chan struct{}, limit time.Duration) bool {
 			until := o.time.Mono + max(limit.Milliseconds(), 1)
 			return o.park(offlineWait{token: true, ctx: ctx, closed: closed, woken: woken, until: until}) == nil
 		},
-		begin: func(work func()) { o.begun = append(o.begun, work) },
+		start: func(work func()) { o.begun = append(o.begun, work) },
 		giveWay: func(began time.Time) time.Time {
 			_ = o.park(offlineWait{token: true, ctx: context.Background(), until: o.time.Mono + 1}) // it goes on when time passes
 			return began
@@ -61,10 +61,10 @@ func (o *Offline) newWork(do func()) *offlineWork {
 }
 
 // start begins work.
-func (o *Offline) start(w *offlineWork) { o.letGoOn(w, nil) }
+func (o *Offline) start(w *offlineWork) { o.resume(w, nil) }
 
-// letGoOn ends the wait of work, and returns when the work waits again or has ended.
-func (o *Offline) letGoOn(w *offlineWork, why error) {
+// resume ends the wait of work, and returns when the work waits again or has ended.
+func (o *Offline) resume(w *offlineWork, why error) {
 	o.working, w.wait = w, offlineWait{}
 	w.resume <- why
 	select {
@@ -82,13 +82,13 @@ func (o *Offline) park(wait offlineWait) error {
 	return <-w.resume
 }
 
-// goOn resumes the first work whose wait is over, or else starts the next work in begun. It returns false when there is
-// neither.
-func (o *Offline) goOn() bool {
+// resumeNext resumes the first work whose wait is over, or else starts the next work in begun. It returns false when
+// there is neither.
+func (o *Offline) resumeNext() bool {
 	for i, w := range o.works {
-		if why, over := o.over(&w.wait); over {
+		if why, over := o.isOver(&w.wait); over {
 			o.works = slices.Delete(o.works, i, i+1)
-			o.letGoOn(w, why)
+			o.resume(w, why)
 			return true
 		}
 	}
@@ -101,8 +101,8 @@ func (o *Offline) goOn() bool {
 	return true
 }
 
-// over reports whether a wait has ended. why is nil when its group was committed or its token came.
-func (o *Offline) over(w *offlineWait) (why error, over bool) {
+// isOver reports whether a wait has ended. why is nil when its group was committed or its token came.
+func (o *Offline) isOver(w *offlineWait) (why error, over bool) {
 	if !w.token {
 		failed := o.server.failure.Load()
 		switch {
@@ -142,6 +142,6 @@ func (o *Offline) endWork() {
 		w := o.works[0]
 		o.works = o.works[1:]
 		w.after = func() {}
-		o.letGoOn(w, errStopping)
+		o.resume(w, errStopping)
 	}
 }

@@ -24,7 +24,7 @@ const (
 	DefaultHTTPPort = "5001"
 	NoData          = "none" // jobs live in memory alone
 
-	// maxLoops is the number that the bits of a session id allow, less ownLoop.
+	// maxLoops is the number that the bits of a session id allow, less localLoop.
 	maxLoops = 1<<8 - 1
 	// reservedFiles is the number of descriptors for listeners, pollers, journal files, HTTP and
 	// logs.

@@ -56,7 +56,7 @@ func (c *memConn) goOn() {
 	c.w.t.Helper()
 	rest := len(c.s.partial)
 	for range 2 { // other sessions may have had the first turn
-		c.w.look()
+		c.w.runTimers()
 	}
 	if c.s.paused && len(c.s.partial) == rest {
 		c.w.t.Fatalf("it stops with %d bytes left", rest)
@@ -131,7 +131,7 @@ func TestPauseInTurn(t *testing.T) {
 	got := make([]int, len(workers))
 	for turn := 0; slices.Min(got) < each; turn++ {
 		if !w.step() {
-			w.look()
+			w.runTimers()
 		}
 		if turn > 10*each*len(workers) {
 			t.Fatalf("they stop at %v jobs", got)
@@ -284,7 +284,7 @@ func TestLargeNotTooExpensive(t *testing.T) {
 	worker.pieces(done[:end])
 	w.settle()
 	worker.take(1 << 40) // it is to get more, and its functions are looked at
-	w.look()
+	w.runTimers()
 	other, _ := manyFunctions(w)
 	other.receive(append(request(1, periodic.GrabJob), request(2, periodic.Ping)...)) // its cost takes the rest of the turn
 	worker.receive(append(done[end:], request(10, periodic.GrabJob)...))

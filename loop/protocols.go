@@ -248,15 +248,15 @@ func (h host) Flush(acknowledgements int) { h.journal.flush(acknowledgements) }
 func (h host) FlushLater() { h.journal.flushLater() }
 
 // Await implements protocol.Host.
-func (h host) Await(group uint64) error { return h.waiting.commit(group) }
+func (h host) Await(group uint64) error { return h.waiting.awaitGroup(group) }
 
 // Wait implements protocol.Host.
 func (h host) Wait(ctx context.Context, closed, woken <-chan struct{}, limit time.Duration) bool {
-	return h.waiting.token(ctx, closed, woken, limit)
+	return h.waiting.awaitToken(ctx, closed, woken, limit)
 }
 
 // Go implements protocol.Host.
-func (h host) Go(work func()) { h.waiting.begin(work) }
+func (h host) Go(work func()) { h.waiting.start(work) }
 
 // GiveWay implements protocol.Host.
 func (h host) GiveWay(began time.Time) time.Time { return h.waiting.giveWay(began) }
@@ -275,7 +275,7 @@ func (h host) NewSink() protocol.Sink { return &mailSink{h.Server, make([]bool, 
 
 // NewLocalPeer implements protocol.Host.
 func (h host) NewLocalPeer(deliver func(*sched.Delivery)) *sched.Peer {
-	id := uint64(ownLoop)<<loopShift | uint64(len(h.localPeers))
+	id := uint64(localLoop)<<loopShift | uint64(len(h.localPeers))
 	h.localPeers = append(h.localPeers, deliver)
 	return h.sched.NewPeer(sched.SessionID(id))
 }

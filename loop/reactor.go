@@ -58,7 +58,7 @@ type reactor struct {
 	newAcks       int                           // acknowledgements that began to wait in this turn
 	unwritten     int                           // bytes of this turn's deliveries that are not written yet
 	delivery      sched.Delivery
-	more          [readMore]byte // see readOn
+	readBuffer    [readMore]byte // see readOn
 
 	// The sessions.
 	sessions     []*session

@@ -148,7 +148,7 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 	}
 	s.guard = guard
 	s.clock, s.runOffload, s.waiting, s.listenOn = s.readClocks, s.goOffload, newWaiting(s), openAddress
-	so = sched.Options{Shards: o.Shards, Seed: so.Seed, Runs: so.Runs, Batch: so.Batch, Alarm: s.ring, TimedOut: s.overdue.add, Follow: s.follow,
+	so = sched.Options{Shards: o.Shards, Seed: so.Seed, Runs: so.Runs, Batch: so.Batch, Alarm: s.wakeTimer, TimedOut: s.overdue.add, Follow: s.follow,
 		Tallies: o.MetricsMaxQueues, Tallied: hasLabel}
 	so.Rules, so.Grace = o.rules()
 	s.peerMemory = math.MaxInt
@@ -173,7 +173,7 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 		return nil, err
 	}
 	s.conns = newConns(s)
-	s.counters.closed = s.closings()
+	s.counters.closed = s.closeCounters()
 	s.setProgress("starting")
 	return s, nil
 }
@@ -311,14 +311,14 @@ func (s *Server) onReactor(i int, fn func(*reactor)) bool {
 	}
 }
 
-// ownLoop stands in the session ids of local peers for the number of an event loop. A local peer
+// localLoop stands in the session ids of local peers for the number of an event loop. A local peer
 // belongs to no event loop.
-const ownLoop = maxLoops
+const localLoop = maxLoops
 
 // post puts a delivery into another reactor's mailbox. It returns true when the caller has to wake
 // that reactor.
 func (s *Server) post(loop int, d *sched.Delivery) bool {
-	if loop == ownLoop {
+	if loop == localLoop {
 		s.localPeers[uint64(d.To)&(1<<loopShift-1)](d)
 		return false
 	}
@@ -343,8 +343,8 @@ func (s *Server) wake(marked []bool) {
 	}
 }
 
-// ring wakes the timer. It never blocks.
-func (s *Server) ring() {
+// wakeTimer wakes the timer. It never blocks.
+func (s *Server) wakeTimer() {
 	select {
 	case s.alarm <- struct{}{}:
 	default:
@@ -363,7 +363,7 @@ func (s *Server) fail(err error) {
 // closed counts the end of a session, and logs it when the server has ended it. Probes of TCP ports come often and
 // close at once.
 func (s *Server) closed(session *session) {
-	s.counters.closing(cmp.Or(session.reason, errPeerClosed)).n[session.share].Add(1)
+	s.counters.closeCounter(cmp.Or(session.reason, errPeerClosed)).n[session.share].Add(1)
 	if session.reason == nil {
 		return
 	}

@@ -176,7 +176,7 @@ func TestWindow(t *testing.T) {
 		good.close()
 		w.ticks()
 		stalled.take(1 << 40)
-		w.look()
+		w.runTimers()
 		if n := len(stalled.frames()); n != 300 {
 			t.Errorf("%d loops: the worker that reads again has got %d jobs in all, want 300", loops, n)
 		}
@@ -236,7 +236,7 @@ func TestManySlowReaders(t *testing.T) {
 		c.send(pings((40<<10 + i<<10) / 13)) // 40 KiB to 47 KiB, each within its own bound
 		stalled = append(stalled, c)
 	}
-	w.look()
+	w.runTimers()
 	for i, c := range stalled {
 		// They have 348 KiB unread and the bound is 256: the last two are closed.
 		if last := i >= len(stalled)-2; c.closed != last {

@@ -72,11 +72,11 @@ func TestDumpInPieces(t *testing.T) {
 		}
 		reader.take(protocol.PieceSize / 3)
 		reader.send(request(uint32(10+steps), periodic.Ping))
-		w.look()
+		w.runTimers()
 		steps++
 	}
 	reader.take(1 << 40)
-	w.look()
+	w.runTimers()
 	if reader.closed {
 		t.Fatalf("the reader was closed: %v", reader.s.reason)
 	}
@@ -110,12 +110,12 @@ func TestDumpStuck(t *testing.T) {
 			w.await("a DUMP to be ready", func() bool { return c.s.stream != nil })
 			client.send(request(2, periodic.Dump))
 			w.advance(encoderPatience - 1)
-			w.look()
+			w.runTimers()
 			if got := client.frames(); len(got) != 0 {
 				t.Fatal("a DUMP does not wait for its turn")
 			}
 			w.advance(1)
-			w.look()
+			w.runTimers()
 			if n == 1 {
 				w.advance(maxEncoderStall - 1000)
 				if c.closed {
@@ -158,8 +158,8 @@ func TestStatusDoesNotWaitForDump(t *testing.T) {
 	slow.send(request(2, periodic.Status), request(3, periodic.Ping))
 	w.await("the STATUS to be ready", func() bool { return w.longReplies.Load() == 0 })
 	slow.take(1 << 40)
-	w.look()
-	w.look()
+	w.runTimers()
+	w.runTimers()
 	got := slow.frames()
 	if len(got) != 3 || len(records(t, got[0])) != 1000+served.LongStatus+1 || got[1].MsgID != 2 || got[2].MsgID != 3 {
 		t.Errorf("got %d frames, want DUMP, STATUS and PONG", len(got))
@@ -189,7 +189,7 @@ func TestStatusDoesNotWaitForStatus(t *testing.T) {
 			t.Fatalf("got %d frames", len(got))
 		}
 	}
-	w.look()
+	w.runTimers()
 	closed := closedFirst(t, stalled)
 	if closed != 4 { // each has 400 KiB unread, the bound for all is 1 MiB, and the last one stays in any case
 		t.Errorf("%d of %d peers are closed, want 4", closed, len(stalled))
@@ -230,7 +230,7 @@ func TestDumpDoesNotWaitForDump(t *testing.T) {
 	if got := client.frames(); len(got) != 1 || len(records(t, got[0])) != 1500 {
 		t.Fatalf("got %d frames", len(got))
 	}
-	w.look()
+	w.runTimers()
 	closed, unread := closedFirst(t, stalled), 0
 	for _, c := range stalled {
 		unread += c.s.stream.sharedBytes()
@@ -279,7 +279,7 @@ func TestTooManyReports(t *testing.T) {
 	c.room = 1 << 40
 	c.take(0)
 	for range 3 * (maxLongReplies + 1) {
-		w.look()
+		w.runTimers()
 	}
 	dumps, refusals := 0, 0
 	for _, r := range c.frames() {

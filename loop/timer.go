@@ -42,7 +42,7 @@ func (s *Server) runTimer(ctx context.Context) {
 					r.exec(r.sweep)
 				}
 			}
-			if trim.look(s.sched.Stats().ArenaBytes) {
+			if trim.shouldTrim(s.sched.Stats().ArenaBytes) {
 				s.workers.Go(debug.FreeOSMemory)
 			}
 			continue

@@ -13,11 +13,11 @@ const (
 // trimmer decides when to give memory back to the system.
 type trimmer struct {
 	peak int // the most bytes that jobs held since memory was given back
-	low  int // calls of look since jobs held more than half of peak
+	low  int // calls of shouldTrim since jobs held more than half of peak
 }
 
-// look returns true when it is time. held is how many bytes jobs hold now.
-func (t *trimmer) look(held int) bool {
+// shouldTrim reports whether memory is to be given back now. held is how many bytes jobs hold now.
+func (t *trimmer) shouldTrim(held int) bool {
 	if held > t.peak/2 || t.peak-held < trimLeast {
 		t.peak, t.low = max(t.peak, held), 0
 		return false

@@ -12,7 +12,7 @@ func TestTrimmer(t *testing.T) {
 		var m trimmer
 		got := 0
 		for _, held := range backlog {
-			if m.look(held * mb) {
+			if m.shouldTrim(held * mb) {
 				got++
 			}
 		}

@@ -8,10 +8,10 @@ import (
 // waiting is how goroutines of requests wait, and how work that outlasts them is begun. Each function has the contract
 // of the method of protocol.Host that calls it. Offline replaces them, so that one goroutine runs at a time.
 type waiting struct {
-	commit  func(group uint64) error
-	token   func(ctx context.Context, closed, woken <-chan struct{}, limit time.Duration) bool
-	begin   func(work func())
-	giveWay func(began time.Time) time.Time
+	awaitGroup func(group uint64) error
+	awaitToken func(ctx context.Context, closed, woken <-chan struct{}, limit time.Duration) bool
+	start      func(work func())
+	giveWay    func(began time.Time) time.Time
 }
 
 func newWaiting(s *Server) waiting {

@@ -168,7 +168,7 @@ func TestTimerWakesInTime(t *testing.T) {
 	later := periodic.AppendJob(nil, &periodic.Job{Func: []byte("f"), Name: []byte("n"), SchedAt: clock.now().Wall/1000 + 1})
 	client.ask(1, periodic.SubmitJob, later, byte(periodic.Success))
 	clock.add(1000)
-	r.ring() // the clock has jumped
+	r.wakeTimer() // the clock has jumped
 	handle, _ := assigned(t, worker.next())
 	// On an idle server only the alarm tells of a job that is put off.
 	args := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint64(handle, 0), 1)

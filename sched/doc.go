@@ -241,7 +241,7 @@
 //	pushReady       detached -> ready             at an end of the jobs of its key
 //	relane          ready -> ready                to the lane of the present rules
 //	hold            detached -> reserved          by a watch; assign also tells the peer
-//	lend            detached -> reserved          by a lease; grant makes a lease of a run
+//	startLease      detached -> reserved          by a lease; grant makes a lease of a run
 //	park            reserved -> parked            behind its lock
 //	keep            detached -> failed, finished  in the line of its use
 //

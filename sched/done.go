@@ -45,8 +45,8 @@ func (sh *shard) endByPolicy(now Time, job uint32, r *record, q *queue, a Attemp
 	sh.save(job, r, q)
 }
 
-// lesserUse returns what a finished job is kept for when the time of its present use has ended.
-func (sh *shard) lesserUse(now Time, job uint32, r *record, q *queue) keptUse {
+// nextUse returns what a finished job is kept for when the time of its present use has ended.
+func (sh *shard) nextUse(now Time, job uint32, r *record, q *queue) keptUse {
 	if q.policy == nil {
 		return keptNothing
 	}

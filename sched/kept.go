@@ -209,7 +209,7 @@ func (sh *shard) evict(now Time, until int) (moves []deadLetter) {
 		case keptName:
 			sh.counters.Forgotten += uint64(count(q.policy != nil && r.due+q.policy.UniqueFor > now.Wall))
 		default:
-			if use := sh.lesserUse(now, job, r, q); use != keptNothing {
+			if use := sh.nextUse(now, job, r, q); use != keptNothing {
 				sh.unkeep(job, r, q)
 				sh.strip(job, r, use)
 				sh.keep(job, r, q, use)

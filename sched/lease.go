@@ -182,8 +182,8 @@ func (sh *shard) leaseWatch(q *queue) *watch {
 	return q.leases
 }
 
-// lend makes a detached job a leased one, until ms from now. l has a number that no other lease has.
-func (sh *shard) lend(now Time, job uint32, r *record, q *queue, h held, l *lease, ms int64) {
+// startLease makes a detached job a leased one, until ms from now. l has a number that no other lease has.
+func (sh *shard) startLease(now Time, job uint32, r *record, q *queue, h held, l *lease, ms int64) {
 	sh.leaseWatch(q).addHeld(r, h)
 	sh.countLease(r, q, 1)
 	sh.s.leaseNames.add(sh, job, r, l)
@@ -255,7 +255,7 @@ func (sh *shard) restoreLease(now Time, job uint32, r *record, q *queue, saved *
 		return false
 	}
 	q.running++
-	sh.lend(now, job, r, q, held{job, none, saved.Token.Number, 0, now.Mono}, l, min(max(saved.Until-now.Wall, 0), l.length))
+	sh.startLease(now, job, r, q, held{job, none, saved.Token.Number, 0, now.Mono}, l, min(max(saved.Until-now.Wall, 0), l.length))
 	l.until = min(saved.Until, now.Wall+l.length)
 	return true
 }

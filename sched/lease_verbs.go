@@ -99,7 +99,7 @@ func (sh *shard) holdLeased(now Time, r *record, q *queue, h held, t *Terms) boo
 	}
 	q.running++
 	r.flags &^= ownDeadline | untimed | laned
-	sh.lend(now, h.job, r, q, h, l, l.length)
+	sh.startLease(now, h.job, r, q, h, l, l.length)
 	if r.flags&task == 0 { // the journal has no leases of tasks
 		sh.save(h.job, r, q)
 	}
@@ -121,7 +121,7 @@ func (sh *shard) grant(now Time, p *Peer, run Run, t *Terms) Token {
 	}
 	from := sh.holder(r)
 	h := sh.removeHeld(run.Record, r, from)
-	sh.lend(now, run.Record, r, from.queue, h, l, t.For)
+	sh.startLease(now, run.Record, r, from.queue, h, l, t.For)
 	sh.freeIfOver(from)
 	sh.countSteps(r.cost())
 	if r.flags&task == 0 { // the journal has no leases of tasks

@@ -90,8 +90,8 @@ func newListPatterns(m *Match) (p listPatterns) {
 // then. A longer name matches the pattern * alone.
 const maxPatternWork = 1 << 20
 
-// fits reports whether a name matches all patterns.
-func fits[T string | []byte](sh *shard, patterns []listPattern, name T) bool {
+// matchesAll reports whether a name matches all patterns.
+func matchesAll[T string | []byte](sh *shard, patterns []listPattern, name T) bool {
 	for _, p := range patterns {
 		work := len(p.text) * len(name)
 		switch {
@@ -104,7 +104,7 @@ func fits[T string | []byte](sh *shard, patterns []listPattern, name T) bool {
 			return false
 		default:
 			sh.countSteps(work >> costShift)
-			if !globs(p.text, name) {
+			if !matchesGlob(p.text, name) {
 				return false
 			}
 		}
@@ -120,8 +120,8 @@ func (w *lister) matches(job uint32, r *record) (matches, over bool) {
 		m.Spaces != 0 && m.Spaces>>r.space&1 == 0,
 		!m.Priority.has(r.priority),
 		m.Age != nil && !w.ageFits(job, r),
-		!fits(w.sh, w.globs.queues, w.q.name),
-		len(m.Names) > 0 && !fits(w.sh, w.globs.names, w.sh.nameView(job)),
+		!matchesAll(w.sh, w.globs.queues, w.q.name),
+		len(m.Names) > 0 && !matchesAll(w.sh, w.globs.names, w.sh.nameView(job)),
 		m.States != 0 && !setOf(w.sh.jobStateOf(job, r)).intersects(m.States),
 		len(m.Workers) > 0 && !w.workersFit(job, r):
 		return false, true

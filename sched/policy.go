@@ -210,11 +210,11 @@ func matches(pattern, name string) bool {
 	if len(name) > maxPattern {
 		return pattern == "*"
 	}
-	return globs(pattern, name)
+	return matchesGlob(pattern, name)
 }
 
-// globs is matches for a name of any length.
-func globs[T string | []byte](pattern string, name T) bool {
+// matchesGlob is matches for a name of any length.
+func matchesGlob[T string | []byte](pattern string, name T) bool {
 	star, retry := -1, 0 // the last * and where its bytes end
 	p, n := 0, 0
 	for n < len(name) {

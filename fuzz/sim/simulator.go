@@ -127,7 +127,7 @@ func (s *Simulator) fill(full bool) {
 	}
 	s.ledger.full = full
 	s.ledger.disk.Fill(full)
-	s.server.Look()
+	s.server.CheckSpace()
 }
 
 // nameQueues chooses names of one length, so that each queue is in the same shard in every play.

@@ -167,19 +167,19 @@ func New(host protocol.Host, o Options) (*Interface, error) {
 	i.searches = make(chan struct{}, maxSearches)
 	i.incoming.Most, i.outgoing.Most, i.outgoing.Renew = host.Limits().MostUnsent, host.Limits().MostUnsent, pieceTime
 	i.results.most = int64(host.Limits().MostUnsent)
-	table, err := i.join()
+	table, err := i.mergedPolicies()
 	if err == nil {
 		err = table.CheckKeys()
 	}
 	if err != nil {
 		return i, err
 	}
-	i.cron, err = i.joinCron()
+	i.cron, err = i.mergedCron()
 	return i, err
 }
 
-// join makes a table of the rules of the file and those of the run time.
-func (i *Interface) join() (*sched.Policies, error) {
+// mergedPolicies returns a table of the rules of the file and those of the run time.
+func (i *Interface) mergedPolicies() (*sched.Policies, error) {
 	all := slices.Clone(i.o.Rules)
 	for _, pattern := range slices.Sorted(maps.Keys(i.rules)) {
 		all = append(all, sched.PolicyRule{Pattern: pattern, Source: sched.FromRunTime, Values: maps.Clone(i.rules[pattern])})
@@ -221,7 +221,7 @@ func (i *Interface) Restore(key string, value []byte) error {
 
 // Begin gives the scheduler the rules and cron entries of the file and those that were restored.
 func (i *Interface) Begin() error {
-	table, err := i.join()
+	table, err := i.mergedPolicies()
 	if err != nil {
 		return err
 	}
@@ -229,16 +229,16 @@ func (i *Interface) Begin() error {
 		i.host.Log().Warn("a rule for keys is without effect", "error", err)
 	}
 	if len(table.Rules()) > 0 {
-		i.follow(table, true)
+		i.applyPolicies(table, true)
 	} else {
 		i.table = table // the scheduler works as without policies
 	}
 	return i.beginCron()
 }
 
-// follow makes all queues follow a table of rules before it returns. atStart reports whether no peer is served yet:
-// jobs with keys are then moved at once, not by the Ticks.
-func (i *Interface) follow(table *sched.Policies, atStart bool) {
+// applyPolicies makes all queues follow a table of rules before it returns. atStart reports whether no peer is served
+// yet: jobs with keys are then moved at once, not by the Ticks.
+func (i *Interface) applyPolicies(table *sched.Policies, atStart bool) {
 	i.table = table
 	i.host.Sched().SetPolicies(table)
 	sink := i.host.NewSink()
@@ -333,7 +333,7 @@ func (i *Interface) change(c *codec.Change) error {
 	if i.rules[c.Pattern] = values; len(values) == 0 {
 		delete(i.rules, c.Pattern)
 	}
-	table, err := i.join()
+	table, err := i.mergedPolicies()
 	if err == nil && i.table.CheckKeys() == nil { // an earlier rule may be at fault, which must not prevent a pause
 		err = table.CheckKeys()
 	}
@@ -348,7 +348,7 @@ func (i *Interface) change(c *codec.Change) error {
 		return err
 	}
 	i.host.PutSetting(settingPrefix+c.Pattern, text)
-	i.follow(table, false)
+	i.applyPolicies(table, false)
 	i.host.Log().Info("a policy is changed", "pattern", c.Pattern, "values", string(text))
 	return nil
 }

@@ -44,12 +44,12 @@ type attention struct {
 	now    sched.Time
 	spaces *protocol.Spaces
 	table  *sched.Policies
-	found  [attentionKinds][]needs
+	found  [attentionKinds][]finding
 	more   int
 }
 
-// needs is one finding. weight orders those of a kind, the largest first.
-type needs struct {
+// finding is one thing that needs attention. weight orders those of a kind, the largest first.
+type finding struct {
 	queue  string // as the scheduler has it
 	weight int64
 	text   string
@@ -75,11 +75,11 @@ func size(n uint64) sched.Size { return sched.Size(min(n, math.MaxInt64)) } //no
 // add adds a finding in the place of one that weighs less.
 func (a *attention) add(kind int, queue string, weight int64, text string) {
 	all := a.found[kind]
-	at, _ := slices.BinarySearchFunc(all, weight, func(n needs, w int64) int { return cmp.Compare(w, n.weight) })
+	at, _ := slices.BinarySearchFunc(all, weight, func(n finding, w int64) int { return cmp.Compare(w, n.weight) })
 	for at < len(all) && all[at].weight == weight && all[at].queue < queue {
 		at++
 	}
-	all = slices.Insert(all, at, needs{queue, weight, text})
+	all = slices.Insert(all, at, finding{queue, weight, text})
 	if len(all) > attentionEach {
 		all = all[:attentionEach]
 		a.more++
@@ -87,8 +87,8 @@ func (a *attention) add(kind int, queue string, weight int64, text string) {
 	a.found[kind] = all
 }
 
-// look adds what is to be said of a queue. It is called under a lock of the scheduler.
-func (a *attention) look(s *sched.QueueStats) {
+// addQueue adds the findings about a queue. It is called under a lock of the scheduler.
+func (a *attention) addQueue(s *sched.QueueStats) {
 	age := int64(0)
 	if s.Oldest != math.MaxInt64 {
 		age = max(a.now.Wall/1000-s.Oldest, 0)
@@ -96,7 +96,7 @@ func (a *attention) look(s *sched.QueueStats) {
 	switch {
 	case s.Paused > 0:
 		a.add(paused, s.Name, int64(s.Ready), "")
-	case s.Ready > 0 && s.Workers == 0 && age >= unservedAfter && a.served(s):
+	case s.Ready > 0 && s.Workers == 0 && age >= unservedAfter && a.wantsWorkers(s):
 		a.add(noWorker, s.Name, int64(s.Ready), "no worker serves it, "+counted(s.Ready, "job")+" ready")
 	case age > lateAfter:
 		a.add(late, s.Name, age, "the oldest ready job has waited for "+(time.Duration(age)*time.Second).String())
@@ -106,8 +106,9 @@ func (a *attention) look(s *sched.QueueStats) {
 	}
 }
 
-// served reports whether the queue is one that workers serve: tasks of a graph are taken by workers that serve none.
-func (a *attention) served(s *sched.QueueStats) bool {
+// wantsWorkers reports whether the jobs of a queue need workers that serve it. Tasks of a graph do not: their workers
+// take tasks without serving a queue.
+func (a *attention) wantsWorkers(s *sched.QueueStats) bool {
 	for space, n := range s.Tally.Submitted {
 		if n > 0 && a.spaces[space].Rules.Graph {
 			return false
@@ -124,7 +125,7 @@ func (a *attention) list() (all []codec.Attention, more int) {
 			one := codec.Attention{Kind: attentionNames[kind], Text: n.text}
 			if one.Queue, one.QueueBytes = codec.Name(protocol.Unescape(n.queue)); kind == paused {
 				var q codec.Queue
-				showPause(&q, a.table, n.queue)
+				fillPause(&q, a.table, n.queue)
 				one.Text = "paused" + after(" by ", q.PausedBy) + after(": ", q.PausedWhy)
 			}
 			all = append(all, one)

@@ -27,7 +27,7 @@ func TestAttention(t *testing.T) {
 		t.Helper()
 		a := newAttention(now, h, spaces, table)
 		for _, q := range queues {
-			a.look(q)
+			a.addQueue(q)
 		}
 		all, n := a.list()
 		var got []string

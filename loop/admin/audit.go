@@ -39,14 +39,14 @@ type auditLog struct {
 	all  []codec.AuditRecord // the oldest first
 }
 
-// auditor is who has asked for a change: as the request says, and as the server knows.
+// auditor is the person or program that has asked for a change: as the request says, and as the server knows.
 type auditor struct {
 	by, user, from, agent string
 	uid                   *int64
 }
 
-// whoAsks returns who has sent a request. Of a process on the socket the system says whose it is.
-func (i *Interface) whoAsks(r *http.Request, by string) auditor {
+// auditorOf returns the sender of a request. On the socket the system knows the user of its process.
+func (i *Interface) auditorOf(r *http.Request, by string) auditor {
 	a := auditor{by: by, from: r.RemoteAddr, agent: r.UserAgent()}
 	if uid, ok := web.PeerUser(r); ok {
 		n := int64(uid)
@@ -154,7 +154,7 @@ func (i *Interface) auditing(pattern string, answer func(*http.Request) (any, er
 		}
 		var s auditSubject
 		_ = json.Unmarshal(body, &s) // the handler has read it; members that are of another kind there are left out
-		i.audit(i.whoAsks(r, s.By), codec.AuditRecord{Request: pattern, Target: s.target(), Count: count, Why: s.Why})
+		i.audit(i.auditorOf(r, s.By), codec.AuditRecord{Request: pattern, Target: s.target(), Count: count, Why: s.Why})
 		if op, ok := v.(*operation); ok {
 			return op.begin(), nil
 		}

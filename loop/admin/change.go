@@ -32,7 +32,7 @@ var jobVerbs = map[string]struct {
 // postChange changes the jobs of ids or of a name at once, counts those of a filter, or starts an operation on them.
 func (i *Interface) postChange(r *http.Request) (any, error) {
 	var c codec.JobsChange
-	if err := read(r, &c); err != nil {
+	if err := decodeBody(r, &c); err != nil {
 		return nil, err
 	}
 	change, err := i.jobChange(&c)
@@ -41,12 +41,12 @@ func (i *Interface) postChange(r *http.Request) (any, error) {
 	}
 	filtered, one := strings.TrimSpace(c.Filter) != "", namesOne(&c)
 	switch {
-	case howMany(filtered, one, len(c.IDs) > 0) != 1:
+	case countTrue(filtered, one, len(c.IDs) > 0) != 1:
 		return nil, badf("name the jobs by ids, one by queue and name, or all of a filter: queue:* means all jobs")
 	case filtered && c.DryRun:
 		return i.countJobs(r.Context(), c.Filter)
 	case filtered:
-		return i.operations.start(i, &c, change, i.whoAsks(r, c.By))
+		return i.operations.start(i, &c, change, i.auditorOf(r, c.By))
 	case c.DryRun:
 		return nil, badf("dry_run counts the jobs of a filter: jobs that are named one by one need none")
 	case one:
@@ -74,7 +74,7 @@ func (i *Interface) jobChange(c *codec.JobsChange) (*sched.JobChange, error) {
 	case c.Delay != nil:
 		given, change.Due = given+"at or delay", i.host.Now().Wall+time.Duration(*c.Delay).Milliseconds()
 	}
-	to, err := oneOf("to", c.To, c.ToBytes)
+	to, err := textOrBytes("to", c.To, c.ToBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -116,11 +116,11 @@ func namesOne(c *codec.JobsChange) bool {
 
 // changeNamed changes the job of a name. It returns when the journal has the change.
 func (i *Interface) changeNamed(c *codec.JobsChange, change *sched.JobChange) (any, error) {
-	queue, err := oneOf("queue", c.Queue, c.QueueBytes)
+	queue, err := textOrBytes("queue", c.Queue, c.QueueBytes)
 	if err != nil {
 		return nil, err
 	}
-	name, err := oneOf("name", c.Name, c.NameBytes)
+	name, err := textOrBytes("name", c.Name, c.NameBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -198,12 +198,12 @@ func (i *Interface) postEmpty(r *http.Request) (any, error) {
 	if q.DryRun {
 		return i.countJobs(r.Context(), c.Filter)
 	}
-	return i.operations.start(i, &c, &sched.JobChange{Verb: sched.RemoveJobs}, i.whoAsks(r, q.By))
+	return i.operations.start(i, &c, &sched.JobChange{Verb: sched.RemoveJobs}, i.auditorOf(r, q.By))
 }
 
 func readQueueChange(r *http.Request) (*codec.QueueChange, error) {
 	var q codec.QueueChange
-	if err := read(r, &q); err != nil {
+	if err := decodeBody(r, &q); err != nil {
 		return nil, err
 	}
 	if q.Queue == "" {
@@ -215,7 +215,7 @@ func readQueueChange(r *http.Request) (*codec.QueueChange, error) {
 // setPause changes the pause of the rule of a queue or pattern. It returns when the queues follow it and the journal
 // has it. An empty what ends the pause.
 func (i *Interface) setPause(r *http.Request, q *codec.QueueChange, what string) error {
-	who := i.whoAsks(r, q.By)
+	who := i.auditorOf(r, q.By)
 	c := codec.Change{Pattern: q.Queue, Values: map[string]*string{pausedKey: nil, pausedByKey: nil, pausedWhyKey: nil}}
 	for key, value := range map[string]string{pausedKey: what, pausedByKey: who.name(), pausedWhyKey: q.Why} {
 		if what != "" && value != "" {

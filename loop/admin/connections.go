@@ -89,7 +89,7 @@ func connectionID(text string) (uint64, error) {
 // quietConnection asks the worker of a connection to take no more jobs.
 func (i *Interface) quietConnection(r *http.Request) (any, error) {
 	var q codec.Quiet
-	if err := read(r, &q); err != nil {
+	if err := decodeBody(r, &q); err != nil {
 		return nil, err
 	}
 	id, err := connectionID(q.ID)
@@ -108,7 +108,7 @@ func (i *Interface) quietConnection(r *http.Request) (any, error) {
 // closeConnection closes a connection. The jobs of its worker are released as when the worker leaves.
 func (i *Interface) closeConnection(r *http.Request) (any, error) {
 	var c codec.Close
-	if err := read(r, &c); err != nil {
+	if err := decodeBody(r, &c); err != nil {
 		return nil, err
 	}
 	id, err := connectionID(c.ID)

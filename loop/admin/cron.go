@@ -64,8 +64,8 @@ func newCron(e *codec.CronEntry, source sched.PolicySource, space sched.Space) (
 	return c, c.sched.Check()
 }
 
-// joinCron returns the entries of the file, and in place of those with the same names the entries of the run time.
-func (i *Interface) joinCron() (map[string]*cronEntry, error) {
+// mergedCron returns the entries of the file, and in place of those with the same names the entries of the run time.
+func (i *Interface) mergedCron() (map[string]*cronEntry, error) {
 	all := make(map[string]*cronEntry)
 	for k := range i.o.Cron {
 		c, err := newCron(&i.o.Cron[k], sched.FromFile, i.o.JobSpace)
@@ -102,7 +102,7 @@ func (i *Interface) restoreCron(name string, value []byte) error {
 
 // beginCron sets the entries of the file and of the run time in the scheduler, and drops those of an earlier start.
 func (i *Interface) beginCron() (err error) {
-	if i.cron, err = i.joinCron(); err != nil {
+	if i.cron, err = i.mergedCron(); err != nil {
 		return err
 	}
 	for _, c := range i.cron {
@@ -163,7 +163,7 @@ func (i *Interface) removeCron(c *cronEntry, _ *codec.CronPause) (any, error) {
 		return nil, &badRequest{fmt.Errorf("the configuration file has the cron entry %q: take it out there, or pause it", c.Name)}
 	}
 	delete(i.runTimeCron, c.Name)
-	all, err := i.joinCron()
+	all, err := i.mergedCron()
 	if err == nil {
 		err = i.putCron(c, all[c.Name])
 	}
@@ -283,7 +283,7 @@ func noCron(name string) error { return &notFound{fmt.Errorf("there is no cron e
 // postCron answers POST /cron: it sets an entry at run time.
 func (i *Interface) postCron(r *http.Request) (any, error) {
 	var a codec.CronAdd
-	if err := read(r, &a); err != nil {
+	if err := decodeBody(r, &a); err != nil {
 		return nil, err
 	}
 	if err := i.addCron(&a); err != nil {
@@ -299,10 +299,10 @@ func (i *Interface) postCron(r *http.Request) (any, error) {
 func (i *Interface) cronVerb(verb func(*Interface, *cronEntry, *codec.CronPause) (any, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		var p codec.CronPause
-		if err := read(r, &p); err != nil {
+		if err := decodeBody(r, &p); err != nil {
 			return nil, err
 		}
-		who := i.whoAsks(r, p.By)
+		who := i.auditorOf(r, p.By)
 		p.By = who.name()
 		answer, err := i.changeCron(verb, &p)
 		if err != nil {

@@ -156,7 +156,7 @@ func (i *Interface) withLargeBody(answer func(*http.Request) (any, error)) http.
 // called.
 func (i *Interface) readBody(w http.ResponseWriter, r *http.Request) (body []byte, done func(), err error) {
 	_, transfer := i.incoming.Begin(r.Context(), w)
-	body, err = transfer.ReadAll(steady(w, http.MaxBytesReader(w, r.Body, i.maxBody())), int(min(max(r.ContentLength, 0), i.maxBody())))
+	body, err = transfer.ReadAll(endIfSlow(w, http.MaxBytesReader(w, r.Body, i.maxBody())), int(min(max(r.ContentLength, 0), i.maxBody())))
 	return body, transfer.End, err
 }
 
@@ -285,8 +285,8 @@ func statusOf(why protocol.Reason) int {
 	return http.StatusServiceUnavailable
 }
 
-// read decodes a request's body, which has no members but v's.
-func read(r *http.Request, v any) error {
+// decodeBody decodes a request's body, which has no members but v's.
+func decodeBody(r *http.Request, v any) error {
 	text, err := io.ReadAll(r.Body) // net/http notices that the peer has gone when the body was read to its end
 	if err != nil {
 		return err
@@ -320,7 +320,7 @@ func (i *Interface) getPolicies(r *http.Request) (any, error) {
 // patchPolicies answers PATCH /policies: it changes a rule of the run time.
 func (i *Interface) patchPolicies(r *http.Request) (any, error) {
 	var c codec.Change
-	if err := read(r, &c); err != nil {
+	if err := decodeBody(r, &c); err != nil {
 		return nil, err
 	}
 	if err := i.change(&c); err != nil {

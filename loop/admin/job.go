@@ -52,9 +52,9 @@ func (i *Interface) getJob(r *http.Request) (any, error) {
 	}
 	addHistory(&d.ListedJob, history)
 	_, d.Attempts = attempts(history)
-	d.Workload, d.WorkloadBytes, d.WorkloadCut = shownPart(workload, d.WorkloadSize)
+	d.Workload, d.WorkloadBytes, d.WorkloadCut = textOrBase64(workload, d.WorkloadSize)
 	if result != nil {
-		d.Result, d.ResultBytes, d.ResultCut = shownPart(result, d.ResultSize)
+		d.Result, d.ResultBytes, d.ResultCut = textOrBase64(result, d.ResultSize)
 	}
 	for _, name := range i.host.Sched().HeldLocks(ref) {
 		d.Locks = append(d.Locks, shownName(name))
@@ -63,8 +63,9 @@ func (i *Interface) getJob(r *http.Request) (any, error) {
 	return &d, nil
 }
 
-// shownPart returns the first size bytes as a message has them. A character is not cut.
-func shownPart(part []byte, size int) (text *string, inBase64 []byte, cut bool) {
+// textOrBase64 returns the beginning of a workload or result of size bytes, as text if it is UTF-8. A character is not
+// cut.
+func textOrBase64(part []byte, size int) (text *string, inBase64 []byte, cut bool) {
 	whole := part
 	if cut = len(part) < size; cut {
 		for n := 1; n < utf8.UTFMax && n < len(part); n++ {

@@ -53,7 +53,7 @@ type journalAhead struct {
 func (i *Interface) postLines(w http.ResponseWriter, r *http.Request) (any, error) {
 	_, transfer := i.incoming.Begin(r.Context(), w)
 	defer transfer.End()
-	l := lines{i: i, in: bufio.NewReaderSize(steady(w, r.Body), linesBuffer), limit: int(i.maxBody()), sink: i.host.NewSink(),
+	l := lines{i: i, in: bufio.NewReaderSize(endIfSlow(w, r.Body), linesBuffer), limit: int(i.maxBody()), sink: i.host.NewSink(),
 		journalAhead: journalAhead{host: i.host}}
 	for {
 		text, err := l.next(transfer.Hold)
@@ -168,19 +168,19 @@ func (a *journalAhead) flush() error {
 // keep its place for hours.
 const minPiece = 4 << 10
 
-// steady returns a body that ends with an error when less than minPiece bytes come within pieceTime.
-func steady(w http.ResponseWriter, body io.Reader) io.Reader {
-	return &steadyBody{peer: http.NewResponseController(w), body: body}
+// endIfSlow returns a body that ends with an error when less than minPiece bytes come within pieceTime.
+func endIfSlow(w http.ResponseWriter, body io.Reader) io.Reader {
+	return &slowGuard{peer: http.NewResponseController(w), body: body}
 }
 
-type steadyBody struct {
+type slowGuard struct {
 	peer  *http.ResponseController
 	body  io.Reader
 	piece int // bytes that have come since the deadline was set
 }
 
 // Read implements io.Reader.
-func (s *steadyBody) Read(p []byte) (int, error) {
+func (s *slowGuard) Read(p []byte) (int, error) {
 	if s.piece == 0 {
 		_ = s.peer.SetReadDeadline(time.Now().Add(pieceTime)) // fails only when the connection is closed, or is none
 	}

@@ -243,7 +243,7 @@ func (i *Interface) getOperations(r *http.Request) (any, error) {
 // postCancel ends an operation after the batch that it is at. What it has changed stays changed.
 func (i *Interface) postCancel(r *http.Request) (any, error) {
 	var c codec.Cancel
-	if err := read(r, &c); err != nil {
+	if err := decodeBody(r, &c); err != nil {
 		return nil, err
 	}
 	o := &i.operations

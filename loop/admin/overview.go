@@ -39,7 +39,7 @@ func (i *Interface) getOverview(r *http.Request) (any, error) {
 	rest := sched.QueueStats{Oldest: math.MaxInt64}
 	first := firstQueues{limit: limit, leave: rest.Add}
 	tally := i.host.Sched().Measure(func(s *sched.QueueStats) {
-		attention.look(s)
+		attention.addQueue(s)
 		first.of++
 		first.add(int64(s.Ready+s.Running+s.Delayed), s)
 	})

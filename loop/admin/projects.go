@@ -45,7 +45,7 @@ func (i *Interface) getProjects(r *http.Request) (any, error) {
 			return nil, &notFound{errNoProject}
 		}
 		for _, j := range jobs[:min(limit, len(jobs))] {
-			page.Jobs = append(page.Jobs, codec.ProjectJob{Job: shown(j.Name), Done: j.Done, Total: j.Total, Finished: j.Finished, Workers: j.Workers})
+			page.Jobs = append(page.Jobs, codec.ProjectJob{Job: validUTF8(j.Name), Done: j.Done, Total: j.Total, Finished: j.Finished, Workers: j.Workers})
 			last = j.Name
 		}
 		if len(jobs) > limit {
@@ -58,7 +58,9 @@ func (i *Interface) getProjects(r *http.Request) (any, error) {
 		return nil, err
 	}
 	for _, p := range projects[:min(limit, len(projects))] {
-		page.Projects = append(page.Projects, codec.Project{Project: shown(p.Name), Jobs: p.Jobs, Finished: p.Finished, Done: p.Done, Total: p.Total, Held: p.Held})
+		page.Projects = append(page.Projects, codec.Project{
+			Project: validUTF8(p.Name), Jobs: p.Jobs, Finished: p.Finished, Done: p.Done, Total: p.Total, Held: p.Held,
+		})
 		last = p.Name
 	}
 	if len(projects) > limit {
@@ -67,5 +69,5 @@ func (i *Interface) getProjects(r *http.Request) (any, error) {
 	return page, nil
 }
 
-// shown returns a name as a list has it.
-func shown(name string) string { return strings.ToValidUTF8(name, "\ufffd") }
+// validUTF8 returns a name as a list has it, with U+FFFD for bytes that are not UTF-8.
+func validUTF8(name string) string { return strings.ToValidUTF8(name, "\ufffd") }

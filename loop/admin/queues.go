@@ -90,7 +90,7 @@ var queueOrders = map[string]func(*history.History, *sched.QueueStats) int64{
 func (i *Interface) queueOf(s *sched.QueueStats, now sched.Time, table *sched.Policies) codec.Queue {
 	q := i.sumOf(s, now)
 	q.Queue, q.QueueBytes = codec.Name(protocol.Unescape(s.Name))
-	showPause(&q, table, s.Name)
+	fillPause(&q, table, s.Name)
 	if s.Counted {
 		q.Rates = i.rates(s.Name, false)
 	}
@@ -115,8 +115,8 @@ func (i *Interface) sumOf(s *sched.QueueStats, now sched.Time) codec.Queue {
 	return q
 }
 
-// showPause says of a queue what its policy says of a pause. name is the queue's in the scheduler.
-func showPause(q *codec.Queue, table *sched.Policies, name string) {
+// fillPause sets the pause of a queue from its policy. name is the queue's in the scheduler.
+func fillPause(q *codec.Queue, table *sched.Policies, name string) {
 	for _, v := range table.Explain(name) {
 		switch v.Key {
 		case pausedKey:

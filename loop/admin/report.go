@@ -156,7 +156,7 @@ func (r *doneReport) parsePlain(text []byte) bool { return (*codec.DoneReport)(r
 
 // carryOut finishes the leased job of the token, and stores its result.
 func (r *doneReport) carryOut(c *reportCall) error {
-	result, err := oneOf("result", r.Result, r.ResultBytes)
+	result, err := textOrBytes("result", r.Result, r.ResultBytes)
 	if err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func (r *extendReport) carryOut(c *reportCall) error {
 }
 
 func (r *progressReport) carryOut(c *reportCall) error {
-	data, err := oneOf("data", r.Data, r.DataBytes)
+	data, err := textOrBytes("data", r.Data, r.DataBytes)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ type pendingReserve struct {
 
 // deliverJob takes a job for a reserve. It runs under a shard's lock.
 func (i *Interface) deliverJob(d *sched.Delivery) {
-	p, ok := i.reserves.of(d.Tag)
+	p, ok := i.reserves.get(d.Tag)
 	if !ok {
 		return
 	}
@@ -93,7 +93,7 @@ func (p *pendingReserve) full() bool {
 // postReserve answers with jobs that the worker holds from now on.
 func (i *Interface) postReserve(r *http.Request) (any, error) {
 	var ask codec.Reserve
-	if err := read(r, &ask); err != nil {
+	if err := decodeBody(r, &ask); err != nil {
 		return nil, err
 	}
 	queues, err := queuesOf(&ask)

@@ -45,13 +45,13 @@ func (i *Interface) replaceFile(rules []sched.PolicyRule, cron []codec.CronEntry
 	defer i.mu.Unlock()
 	before := i.o
 	i.o.Rules, i.o.Cron = rules, cron
-	table, entries, err := i.joinFile()
+	table, entries, err := i.mergedFile()
 	if err != nil {
 		i.o = before
 		return err
 	}
 	if !reflect.DeepEqual(before.Rules, rules) {
-		i.follow(table, false)
+		i.applyPolicies(table, false)
 	}
 	for _, name := range slices.Sorted(maps.Keys(i.cron)) {
 		if entries[name] == nil {
@@ -66,16 +66,16 @@ func (i *Interface) replaceFile(rules []sched.PolicyRule, cron []codec.CronEntry
 	return err
 }
 
-// joinFile joins what the file has with what the run time has, and checks it.
-func (i *Interface) joinFile() (*sched.Policies, map[string]*cronEntry, error) {
-	table, err := i.join()
+// mergedFile returns the rules and cron entries of the file and the run time together, and checks them.
+func (i *Interface) mergedFile() (*sched.Policies, map[string]*cronEntry, error) {
+	table, err := i.mergedPolicies()
 	if err == nil && i.table.CheckKeys() == nil { // else an earlier rule is to blame
 		err = table.CheckKeys()
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	entries, err := i.joinCron()
+	entries, err := i.mergedCron()
 	if len(entries) > sched.MaxCronEntries {
 		err = fmt.Errorf("there are %d cron entries; %d are the most", len(entries), sched.MaxCronEntries)
 	}

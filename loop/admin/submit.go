@@ -199,14 +199,14 @@ func hasLoneSurrogate(text []byte) bool {
 
 // submission reads a job.
 func (i *Interface) submission(j *codec.Job) (*sched.Submission, error) {
-	queue, err := oneOf("queue", j.Queue, j.QueueBytes)
+	queue, err := textOrBytes("queue", j.Queue, j.QueueBytes)
 	if err != nil {
 		return nil, err
 	}
 	if len(queue) == 0 {
 		return nil, badf("the job has no queue")
 	}
-	name, err := oneOf("name", j.Name, j.NameBytes)
+	name, err := textOrBytes("name", j.Name, j.NameBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -236,8 +236,8 @@ func (i *Interface) submission(j *codec.Job) (*sched.Submission, error) {
 	return s, nil
 }
 
-// oneOf returns the bytes of a member that may stand in base64 instead.
-func oneOf(member, text string, inBase64 []byte) ([]byte, error) {
+// textOrBytes returns the bytes of a member that may stand in base64 instead.
+func textOrBytes(member, text string, inBase64 []byte) ([]byte, error) {
 	if text != "" && inBase64 != nil {
 		return nil, badf("the job has %s and %s_b64: give one", member, member)
 	}
@@ -250,17 +250,17 @@ func oneOf(member, text string, inBase64 []byte) ([]byte, error) {
 // workload returns the bytes of the workload, which a request may give as text, as base64 or as JSON. It returns an
 // error for more than one of them.
 func workload(j *codec.Job) ([]byte, error) {
-	if howMany(j.Workload != "", j.WorkloadBytes != nil, j.WorkloadJSON != nil) > 1 {
+	if countTrue(j.Workload != "", j.WorkloadBytes != nil, j.WorkloadJSON != nil) > 1 {
 		return nil, badf("the job has more than one of workload, workload_b64 and workload_json: give one")
 	}
 	if j.WorkloadJSON != nil {
 		return j.WorkloadJSON, nil
 	}
-	return oneOf("workload", j.Workload, j.WorkloadBytes)
+	return textOrBytes("workload", j.Workload, j.WorkloadBytes)
 }
 
-// howMany returns how many of some things are there.
-func howMany(there ...bool) (n int) {
+// countTrue returns how many of the conditions hold.
+func countTrue(there ...bool) (n int) {
 	for _, one := range there {
 		if one {
 			n++

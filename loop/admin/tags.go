@@ -21,15 +21,15 @@ func (t *tagged[R]) add(r R) uint64 {
 	return t.last
 }
 
-// of returns the request of a tag. ok is false when that has ended.
-func (t *tagged[R]) of(tag uint64) (r R, ok bool) {
+// get returns the request of a tag. ok is false when that has ended.
+func (t *tagged[R]) get(tag uint64) (r R, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r, ok = t.all[tag]
 	return r, ok
 }
 
-// remove is of, and ends the request.
+// remove is get, and ends the request.
 func (t *tagged[R]) remove(tag uint64) (r R, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -93,21 +93,21 @@ func (i *Interface) submitAndWait(ctx context.Context, s *sched.Submission, limi
 		return nil, err
 	}
 	if i.host.Wait(ctx, i.closed, end.came, limit) {
-		return show(answer, end)
+		return waitAnswer(answer, end)
 	}
 	i.host.Sched().ExpireAwait(i.host.Now(), i.awaiter, tag, s.Space, s.Queue, s.Name, sink)
 	sink.Wake()
 	select {
 	case <-end.came: // the job may have ended before
-		return show(answer, end)
+		return waitAnswer(answer, end)
 	default:
 		answer.State = states[sched.Expired]
 		return &answer, nil
 	}
 }
 
-// show says how a wait ended.
-func show(answer codec.Submitted, e *ending) (any, error) {
+// waitAnswer returns the answer to a submission whose wait has ended.
+func waitAnswer(answer codec.Submitted, e *ending) (any, error) {
 	if e.lost {
 		return nil, &lostResult{errors.New("the job is done, but there is no room for its result beside those of other waits")}
 	}

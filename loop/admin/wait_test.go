@@ -24,7 +24,7 @@ func TestResultsAreBounded(t *testing.T) {
 	}
 	answer := func(e *ending) (status int) {
 		w := httptest.NewRecorder()
-		v, err := show(codec.Submitted{Queue: "f"}, e)
+		v, err := waitAnswer(codec.Submitted{Queue: "f"}, e)
 		i.write(w, v, err)
 		return w.Code
 	}
@@ -35,7 +35,7 @@ func TestResultsAreBounded(t *testing.T) {
 	if e := end(sched.Failed, 1000); e.lost || e.data != nil {
 		t.Errorf("%+v", e)
 	}
-	if _, err := show(codec.Submitted{}, second); !errors.As(err, new(*lostResult)) {
+	if _, err := waitAnswer(codec.Submitted{}, second); !errors.As(err, new(*lostResult)) {
 		t.Errorf("the error is %v", err)
 	}
 	if got := answer(second); got != http.StatusInsufficientStorage {
