@@ -115,6 +115,13 @@ func (s *connShares) currentLimit() int {
 	return s.limit
 }
 
+// mostOfAPI returns how many connections may use the HTTP API.
+func (s *connShares) mostOfAPI() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return min(s.limit, s.apiLimit)
+}
+
 // id returns the index of a protocol. It panics when no protocol has the name.
 func (s *connShares) id(name string) protocolID {
 	at := slices.IndexFunc(s.protocols, func(p *protocolShare) bool { return p.name == name })

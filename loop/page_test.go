@@ -295,3 +295,58 @@ func TestPageStream(t *testing.T) {
 		}
 	}
 }
+
+// TestPageStreams: there are at most a hundred streams, and no more than half of the connections that the API may have:
+// the others are told to come again, and the API is reached. A stream that ends makes room for another.
+func TestPageStreams(t *testing.T) {
+	f := func(connections, most int) {
+		t.Helper()
+		r := startServer(t, Options{HTTP: "127.0.0.1:0", MaxAPIConnections: connections})
+		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		open := func() (*http.Response, bool) {
+			t.Helper()
+			answer, err := client.Get("http://" + r.http + "/live?at=/docs")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if answer.StatusCode == http.StatusOK {
+				return answer, true
+			}
+			defer answer.Body.Close()
+			if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
+				t.Fatalf("%d connections: %s, %v", connections, answer.Status, answer.Header)
+			}
+			return nil, false
+		}
+		var streams []*http.Response
+		for n := range most + 3 {
+			answer, opened := open()
+			if opened {
+				streams = append(streams, answer)
+				defer answer.Body.Close()
+			}
+			if opened != (n < most) {
+				t.Errorf("%d connections: stream %d of %d is open: %v", connections, n+1, most, opened)
+			}
+		}
+		c := r.apiConn()
+		r.until("the API answers", func() bool { // a refused stream's connection may take a moment to end
+			status, _, _ := c.get("/api/v1/queues")
+			return status == http.StatusOK
+		})
+		if most == 0 {
+			return
+		}
+		streams[0].Body.Close()
+		r.until("there is room for another stream", func() bool {
+			answer, opened := open()
+			if opened {
+				answer.Body.Close()
+			}
+			return opened
+		})
+	}
+	f(1, 0)
+	f(7, 3)
+	f(1024, 100)
+}

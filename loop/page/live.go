@@ -14,12 +14,18 @@ import (
 const (
 	// maxStreams bounds the pages that are updated while they are shown: each is rendered once a second.
 	maxStreams = 100
+	// streamShare is the divisor of the connections of the HTTP API that gives those that streams may take. A stream
+	// stays for as long as its page is shown, and the other half stays free for requests that end.
+	streamShare = 2
 	// streamStep is the time between two updates of a page.
 	streamStep = time.Second
 	// streamTime is the time for a browser to take an update: a slower one is dropped, and comes again.
 	streamTime = 5 * time.Second
 	// quietSteps is the number of steps without a change after which a stream says that it is alive.
 	quietSteps = 10
+	// streamLife ends a stream, which the browser opens again: a client that never reads keeps its place no longer, even
+	// when a page that hardly changes does not fill the buffers of the connection.
+	streamLife = time.Hour
 )
 
 // streams are the pages that are updated.
@@ -39,11 +45,12 @@ type stream struct {
 	ok    bool
 }
 
-// join returns the stream of an address; nil: there are too many.
-func (s *streams) join(address string) *stream {
+// join returns the stream of an address; nil: there are too many. connections is the number of connections that the
+// HTTP API may have.
+func (s *streams) join(address string, connections int) *stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open == maxStreams {
+	if s.open >= min(maxStreams, connections/streamShare) {
 		return nil
 	}
 	if s.all == nil {
@@ -91,7 +98,7 @@ func (s *Site) live(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	address := at.URL.RequestURI()
-	one := s.streams.join(address)
+	one := s.streams.join(address, s.mostOfAPI())
 	if one == nil {
 		w.Header().Set("Retry-After", "30")
 		http.Error(w, "too many pages are shown: this one is not updated", http.StatusServiceUnavailable)
@@ -105,6 +112,7 @@ func (s *Site) live(w http.ResponseWriter, r *http.Request) {
 	out := http.NewResponseController(w)
 	tick := time.NewTicker(streamStep)
 	defer tick.Stop()
+	end := time.After(streamLife)
 	var before map[string]cell
 	for quiet := 0; ; {
 		now, ok := one.currentCells(s, at, page)
@@ -125,6 +133,8 @@ func (s *Site) live(w http.ResponseWriter, r *http.Request) {
 		}
 		select {
 		case <-r.Context().Done():
+			return
+		case <-end:
 			return
 		case <-tick.C:
 		}

@@ -67,6 +67,8 @@ type Site struct {
 	assets  map[string]*asset
 	tmpl    *template.Template // all templates of files/
 
+	mostOfAPI func() int // see New
+
 	mu       sync.Mutex
 	overview cachedOverview
 	sparks   map[string]spark // by queue
@@ -74,11 +76,12 @@ type Site struct {
 	streams  streams
 }
 
-// New makes the pages. api answers the requests of the HTTP API; allow returns why one is refused.
-func New(o Options, handler http.Handler, allow func(*http.Request) error) *Site {
+// New makes the pages. handler answers the requests of the HTTP API; allow returns why one is refused, connections how
+// many connections the API may have.
+func New(o Options, handler http.Handler, allow func(*http.Request) error, connections func() int) *Site {
 	s := &Site{
 		api: api{handler, allow}, root: strings.TrimSuffix(o.Path, "/"), write: o.Web != ReadOnly,
-		sparks: make(map[string]spark),
+		sparks: make(map[string]spark), mostOfAPI: connections,
 	}
 	s.docs = sync.OnceValue(func() docs { return newDocs(o.Docs, o.Topics, s.root) })
 	s.secrecy, _ = parseSecrecy(o.Payload) // Check has seen a wrong one
