@@ -22,7 +22,7 @@ SOAKFUZZ = 1h
 
 .POSIX:
 .NOTPARALLEL:
-.PHONY: help build run test long race lint layers race-short check golden interop fuzz sim soak canary crash nightly bench bench-go bench-cmp bench-base peers proto proto-current clean
+.PHONY: help build run test long race lint layers race-short check golden interop browser fuzz sim soak canary crash nightly bench bench-go bench-cmp bench-base peers proto proto-current clean
 
 help: ## print this list
 	@echo 'usage: make TARGET [NAME=value]'
@@ -89,6 +89,19 @@ interop: build ## clients that others wrote, against the built server, Disbatch 
 	cd bench/interop && $(GO) vet ./... && TREADLE_BINARY="$(CURDIR)/bin/treadle" $(GO) test -count=1 ./...
 	cd loop/disbatch/interop && $(GO) vet ./... && TREADLE_BINARY="$(CURDIR)/bin/treadle" $(GO) test -count=1 ./...
 
+# The tests are a module of their own. axe-core comes from npm, for the tests alone; Chromium is Debian's chromium. They
+# take some minutes on two cores, of which `make check` has none to spare.
+AXE = 4.14.1
+AXE_FILE = bin/axe-$(AXE).js
+$(AXE_FILE):
+	mkdir -p bin/axe && cd bin/axe && npm pack --silent axe-core@$(AXE) && tar xzf axe-core-$(AXE).tgz
+	mv bin/axe/package/axe.min.js $@ && rm -r bin/axe
+
+BROWSER = cd loop/page/browser && TREADLE_BINARY="$(CURDIR)/bin/treadle" $(GO) test -count=1
+browser: build $(AXE_FILE) ## the pages in Chromium: the story of a user with a mouse, a keyboard, a telephone, a zoom and no scripts, axe-core, hostile content; needs chromium, npm
+	cd loop/page/browser && $(GO) vet ./...
+	$(BROWSER) -parallel 3 . -args -axe "$(CURDIR)/$(AXE_FILE)"
+
 # Go 1.26 sometimes reports the end of -fuzztime itself as a failure (golang/go#75804): one line "context deadline
 # exceeded" and no input. That alone passes; a failing input, seed, subtest, panic or lost worker never does.
 # Inputs are made shorter for a second each, not for Go's minute: the targets that play whole sessions would do nothing else.
@@ -130,7 +143,7 @@ canary: ## plant bugs in the server, one at a time, and see that the simulation 
 crash: ## kill the built server under load N=300 times and audit what it acknowledged; SEED=
 	$(GO) test ./cmd/treadle -count=1 -timeout 2h -v -run 'TestCrash$$' -args -crash.n $(N) -crash.seed $(SEED)
 
-nightly: race canary crash ## what is too long for check: everything with the race detector, canary, crash, and a soak with a minute of each fuzz target
+nightly: race canary crash browser ## what is too long for check: everything with the race detector, canary, crash, the pages in a browser, and a soak with a minute of each fuzz target
 	$(MAKE) soak SOAKFUZZ=1m
 
 bench: build ## load the built server and every peer on PATH over real sockets; flags in BENCH="..."
