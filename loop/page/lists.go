@@ -157,6 +157,8 @@ func describeRequest(request string) string {
 	path = strings.TrimPrefix(path, apiRoot+"/")
 	area, verb, found := strings.Cut(path, "/")
 	switch {
+	case strings.HasPrefix(request, "operation "):
+		return "end operation"
 	case found:
 		return verb + " " + strings.TrimSuffix(area, "s")
 	case method == http.MethodPatch:

@@ -330,7 +330,7 @@ func (s *Site) templates() *template.Template {
 		"perSecond": perSecond, "size": size, "span": span, "ago": ago, "at": at, "glyph": glyph, "state": state,
 		"key": key, "quote": quote, "attempt": attempt, "lines": lines, "protocol": protocolName, "clock": clock, "line": line,
 		"valid": valid, "whole": whole, "hexed": hexed, "total": total, "seconds": func(ms int64) int64 { return ms / 1000 },
-		"asked": func(verb string) string { return verbs[verb].Ask }, "canWrite": func() bool { return s.write },
+		"sentence": sentence, "asked": func(verb string) string { return verbs[verb].Ask }, "canWrite": func() bool { return s.write },
 	})
 	return template.Must(t.ParseFS(files, "files/*.html"))
 }

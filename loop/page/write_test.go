@@ -58,6 +58,7 @@ func TestNumbers(t *testing.T) {
 	f(describeRequest("POST /api/v1/queues/pause"), "pause queue")
 	f(describeRequest("PATCH /api/v1/policies"), "set policies")
 	f(describeRequest("POST /api/v1/cron"), "add cron")
+	f(describeRequest("operation 17"), "end operation")
 	if got := string(at(time.Date(2020, 1, 2, 3, 4, 5, 0, time.Local).UnixMilli())); !strings.Contains(got, ">2020-01-02 03:04:05</time>") {
 		t.Errorf("%s", got)
 	}
