@@ -22,7 +22,7 @@ SOAKFUZZ = 1h
 
 .POSIX:
 .NOTPARALLEL:
-.PHONY: help build run test long race lint layers race-short check golden interop browser fuzz sim soak canary crash nightly bench bench-go bench-cmp bench-base peers proto proto-current clean
+.PHONY: help build run test long race lint layers race-short check golden interop browser screens fuzz sim soak canary crash nightly bench bench-go bench-cmp bench-base peers proto proto-current clean
 
 help: ## print this list
 	@echo 'usage: make TARGET [NAME=value]'
@@ -101,6 +101,10 @@ BROWSER = cd loop/page/browser && TREADLE_BINARY="$(CURDIR)/bin/treadle" $(GO) t
 browser: build $(AXE_FILE) ## the pages in Chromium: the story of a user with a mouse, a keyboard, a telephone, a zoom and no scripts, axe-core, hostile content; needs chromium, npm
 	cd loop/page/browser && $(GO) vet ./...
 	$(BROWSER) -parallel 3 . -args -axe "$(CURDIR)/$(AXE_FILE)"
+
+screens: build ## write pictures of the pages to bench/results/screens, after five minutes of the demo
+	mkdir -p bench/results/screens
+	$(BROWSER) -timeout 20m -run '^TestScreens$$' . -args -screens "$(CURDIR)/bench/results/screens" -screens.after 5m
 
 # Go 1.26 sometimes reports the end of -fuzztime itself as a failure (golang/go#75804): one line "context deadline
 # exceeded" and no input. That alone passes; a failing input, seed, subtest, panic or lost worker never does.

@@ -18,12 +18,27 @@ var axeFile = flag.String("axe", "", "axe.min.js of axe-core")
 // emptyPages are the pages of a server that has done nothing.
 var emptyPages = []string{"/", "/queues", "/jobs", "/failed", "/connections", "/dwork", "/kts46", "/cron", "/activity", "/settings", "/docs", "/submit"}
 
+// taskPath is the page of a task that waits for others. Tasks are gone when they are done, so at looks for one.
+const taskPath = "task"
+
+// at returns the address of a page.
+func (s *server) at(path string) string {
+	if path == taskPath {
+		return "/job?id=" + s.first("state:waiting queue:dwork name:*/report")
+	}
+	return path
+}
+
+// hostileJob is the page of a job of submitHostile.
+func hostileJob(n int) string {
+	return "/job?queue=" + url.QueryEscape(hostile[n]) + "&name=" + url.QueryEscape(string(hostileName(hostile[n], "fail")))
+}
+
 // demo starts a server with clients of every protocol at work, pauses a queue, changes many jobs, and returns the server's
 // pages by their names, each with content.
 func demo(t *testing.T) (*server, map[string]string) {
 	t.Helper()
 	s := start(t, "demo", "--http", "127.0.0.1:0")
-	s.submitHostile()
 	s.api("/queues/pause", map[string]any{"queue": "invoices", "by": "ana", "why": "deploy"})
 	var lines strings.Builder
 	for n := range 1500 {
@@ -31,12 +46,10 @@ func demo(t *testing.T) (*server, map[string]string) {
 	}
 	s.api("/jobs", lines.String())
 	changed := s.api("/jobs/change", map[string]any{"verb": "move", "to": "archive", "filter": "queue:newsletter name:reader-1*", "by": "ana", "why": "left the list"})
-	task := s.first("queue:dwork name:survey-1/merge-1")
 	return s, map[string]string{
 		"overview": "/", "queues": "/queues", "queue": "/queue?queue=mail.welcome", "queue-paused": "/queue?queue=invoices", "jobs": "/jobs", "search": "/jobs?filter=queue:newsletter+state:delayed",
 		"wrong": "/jobs?filter=color:red", "job": "/job?id=" + s.first("state:failed queue:mail.welcome"), "job-done": "/job?id=" + s.first("state:done queue:webhooks"),
-		"job-hostile": "/job?queue=" + url.QueryEscape(hostile[1]) + "&name=" + url.QueryEscape(string(hostileName(hostile[1], "fail"))),
-		"failed":      "/failed", "connections": "/connections", "cron": "/cron", "cron-entry": "/cron?entry=digest", "dwork": "/dwork", "task": "/job?id=" + task,
+		"failed": "/failed", "connections": "/connections", "cron": "/cron", "cron-entry": "/cron?entry=digest", "dwork": "/dwork", "task": taskPath,
 		"kts46": "/kts46", "kts46-project": "/kts46?project=traffic1", "activity": "/activity", "operation": "/operation?id=" + url.QueryEscape(changed["operation"].(string)),
 		"settings": "/settings", "docs": "/docs", "document": "/docs/api", "submit": "/submit",
 		"confirm": "/confirm?do=remove&filter=queue:newsletter", "missing": "/job?id=1.2.3",
@@ -99,7 +112,7 @@ func TestAccessible(t *testing.T) {
 	}
 }
 
-// TestAccessibleEmpty: the same of an empty server, and of one that is read only.
+// TestAccessibleEmpty: the same of an empty server, of one that is read only, and of one with hostile names.
 func TestAccessibleEmpty(t *testing.T) {
 	t.Parallel()
 	source, browser := axeSource(t), newBrowser(t)
@@ -111,6 +124,12 @@ func TestAccessibleEmpty(t *testing.T) {
 	readOnly.fill()
 	b = openTab(t, browser, readOnly)
 	b.accessible("read only", "/queue?queue=mail.welcome", source)
+	odd := serve(t, configured(t)...)
+	odd.submitHostile()
+	b = openTab(t, browser, odd)
+	for name, path := range map[string]string{"hostile queues": "/queues", "hostile failed": "/failed", "hostile job": hostileJob(3)} {
+		b.accessible(name, path, source)
+	}
 }
 
 // mostHTML bounds a page, in bytes, however large the payloads on it are.

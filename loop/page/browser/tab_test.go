@@ -48,7 +48,7 @@ func newBrowser(t *testing.T) context.Context {
 		t.Fatal("Chromium is not on PATH: install it, as Debian's package chromium")
 	}
 	all, end := chromedp.NewExecAllocator(context.Background(), chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.Flag("headless", "new"),
-		chromedp.UserDataDir(t.TempDir()), chromedp.Flag("lang", "en"), chromedp.Flag("force-prefers-reduced-motion", true))
+		chromedp.UserDataDir(t.TempDir()), chromedp.Flag("hide-scrollbars", true), chromedp.Flag("lang", "en"), chromedp.Flag("force-prefers-reduced-motion", true))
 	t.Cleanup(end)
 	ctx, end := chromedp.NewContext(all)
 	t.Cleanup(end)
@@ -148,7 +148,7 @@ func (b *tab) run(actions ...chromedp.Action[chromedp.Void]) {
 // load loads a page.
 func (b *tab) load(path string) {
 	b.t.Helper()
-	b.run(chromedp.Navigate(b.s.root+path), chromedp.WaitReady(chromedp.CSS("footer")))
+	b.run(chromedp.Navigate(b.s.root+b.s.at(path)), chromedp.WaitReady(chromedp.CSS("footer")))
 }
 
 // text returns the text of the first element of a selector.
