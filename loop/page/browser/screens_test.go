@@ -118,7 +118,7 @@ func TestScreens(t *testing.T) {
 	million := serve(t)
 	million.million()
 	b = openTab(t, browser, million)
-	for name, path := range map[string]string{"overview": "/", "queues": "/queues", "search": "/jobs?filter=queue:queue-7*+name:job-12345*"} {
+	for name, path := range map[string]string{"overview": "/", "queues": "/queues", "search": "/jobs?filter=queue:queue-345+name:job-99*"} {
 		b.picture(path, "million-"+name, "light", 1280)
 	}
 }
