@@ -2,7 +2,6 @@ package page
 
 import (
 	"bufio"
-	"context"
 	"net"
 	"net/http"
 	"strings"
@@ -43,7 +42,7 @@ func TestStreamNeverRead(t *testing.T) {
 		l := &pipeListener{make(chan net.Conn), make(chan struct{})}
 		server := http.Server{Handler: http.HandlerFunc(s.live)}
 		go func() { _ = server.Serve(l) }()
-		defer server.Shutdown(context.Background())
+		defer server.Close()
 		open := func() net.Conn {
 			here, there := net.Pipe()
 			l.connect <- there
