@@ -244,6 +244,9 @@ func showJob(w io.Writer, d *client.JobDetails) error {
 			add(moment.name, time.UnixMilli(moment.at).Format(time.DateTime))
 		}
 	}
+	if d.Timeout != 0 {
+		add("timeout", (time.Duration(d.Timeout) * time.Second).String())
+	}
 	if d.Worker != "" {
 		add("worker", printable(d.Worker))
 	}

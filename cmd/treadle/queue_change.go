@@ -31,7 +31,8 @@ func (q *queueDrainCmd) Run(c *cli, con *console) error {
 		for err == nil && q.Wait && unended(&state) > 0 {
 			select {
 			case <-ctx.Done():
-				return ctx.Err()
+				name := printable(q.Queue)
+				return coded{error: fmt.Errorf("interrupted: %s takes no new jobs all the same; treadle queue resume %s ends that", name, name), code: exitInterrupted}
 			case <-time.After(lookEvery):
 			}
 			state, err = a.Queue(ctx, q.Queue)

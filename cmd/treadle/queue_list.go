@@ -144,6 +144,9 @@ func (q *queueShowCmd) Run(c *cli, con *console) error {
 // pauseOf says what a pause stops, who has paused the queue, and why.
 func pauseOf(q *client.QueueState) string {
 	text := q.Paused
+	if text == "no" { // what is known is who has paused the others of a pattern
+		return text
+	}
 	if q.PausedBy != "" {
 		text += " by " + printable(q.PausedBy)
 	}

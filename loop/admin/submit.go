@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -145,14 +146,27 @@ func atEnd(d *json.Decoder, err error) error {
 		err = errors.New("there is more than one JSON value")
 	}
 	text := strings.TrimPrefix(err.Error(), "json: ")
-	var wrong *json.UnmarshalTypeError
+	var (
+		wrong    *json.UnmarshalTypeError
+		syntax   *json.SyntaxError
+		encoding base64.CorruptInputError
+	)
 	switch {
 	case errors.As(err, new(*badRequest)):
 		return err
 	case errors.As(err, &wrong):
 		text = cmp.Or(wrong.Field, "the value") + " is a JSON " + wrong.Value + ": it must be " + jsonFor(wrong.Type)
+		if wrong.Type == reflect.TypeFor[codec.Job]() {
+			text += "; for many jobs send one a line, with Content-Type application/x-ndjson"
+		}
 	case err == io.EOF:
 		text = "there is no JSON value"
+	case err == io.ErrUnexpectedEOF:
+		text = "the JSON value is not complete"
+	case errors.As(err, &syntax):
+		text = fmt.Sprintf("the text is no JSON, at byte %d: %s", syntax.Offset, text)
+	case errors.As(err, &encoding):
+		text = fmt.Sprintf("a member with _b64 is not in base64, at its byte %d", int64(encoding))
 	case len(text) > maxQuoted:
 		text = strings.ToValidUTF8(strings.Clone(text[:maxQuoted]), "") + "..."
 	}

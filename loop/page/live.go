@@ -23,8 +23,8 @@ const (
 	streamTime = 5 * time.Second
 	// quietSteps is the number of steps without a change after which a stream says that it is alive.
 	quietSteps = 10
-	// streamLife ends a stream, which the browser opens again: a client that never reads keeps its place no longer, even
-	// when a page that hardly changes does not fill the buffers of the connection.
+	// streamLife ends a stream, which the browser opens again: a client that never reads keeps its place no longer,
+	// even when a page that hardly changes does not fill the buffers of the connection.
 	streamLife = time.Hour
 )
 

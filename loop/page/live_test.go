@@ -33,8 +33,8 @@ func (l *pipeListener) Close() error {
 
 func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
 
-// TestStreamNeverRead: a client that does not read its stream is given up after streamTime, and its place is free again.
-// One that reads is served until streamLife.
+// TestStreamNeverRead: a client that does not read its stream is given up after streamTime, and its place is free
+// again. One that reads is served until streamLife.
 func TestStreamNeverRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		docs := fstest.MapFS{"docs/a.md": {Data: []byte("# A: text\n\ntext\n")}}
