@@ -228,6 +228,9 @@ func (c *checker) arena() error {
 	for job := range c.seen {
 		r := c.sh.slab.at(job)
 		parts := [...][2]uint32{{r.bytes, r.size}, {}, {}}
+		if r.flags&numbered != 0 {
+			parts[0][1] += countsSize
+		}
 		if r.flags&task != 0 {
 			parts[1] = [2]uint32{c.sh.slab.node(job).log, c.sh.slab.node(job).logSize}
 		}
