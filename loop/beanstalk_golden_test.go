@@ -213,10 +213,13 @@ func (b *beanstalkMemory) dial() beanstalkPeer {
 }
 
 // openBeanstalk connects a client to a loop.
-func (w *memServer) openBeanstalk(loop int) *memConn {
+func (w *memServer) openBeanstalk(loop int) *memConn { return w.openPort(loop, "beanstalk") }
+
+// openPort connects a client of a protocol whose one port has its name.
+func (w *memServer) openPort(loop int, protocol string) *memConn {
 	c := &memConn{w: w, r: w.loops[loop], room: 1 << 40}
-	w.Server.conns.add(w.Server.conns.id("beanstalk"))
-	c.s = c.r.open(c, w.loopPort("beanstalk"))
+	w.Server.conns.add(w.Server.conns.id(protocol))
+	c.s = c.r.open(c, w.loopPort(protocol))
 	w.conns = append(w.conns, c)
 	return c
 }

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"path/filepath"
@@ -120,4 +121,26 @@ func TestFaktoryRestart(t *testing.T) {
 	c.asks(`FAIL {"jid":"started1"}`, "OK")
 	c.asks("QUEUE RESUME paused", "OK")
 	c.asks("FETCH paused", `{"retry":25,"custom":{"unique_for":600},"jid":"unique-1"`)
+}
+
+// TestFaktoryDoesGloom checks what workers of Faktory's protocol receive of a Gloom job, and what its master hears of an
+// ACK.
+func TestFaktoryDoesGloom(t *testing.T) {
+	t.Parallel()
+	w := newMemServer(t, Options{})
+	master, c := w.openGloom(0, true), w.openPort(0, "faktory")
+	c.stalks(`HELLO {"v":2}`, "+HI {\"v\":2}\r\n+OK\r\n")
+	master.asks(`"i"`, `"f"`, `,"body":{"a":1}`)
+	c.send([]byte("FETCH f\r\n"))
+	w.settle()
+	got := string(c.read)
+	_, jid, _ := strings.Cut(got, `"jid":"`)
+	if jid, _, _ = strings.Cut(jid, `"`); !strings.HasSuffix(got, `"args":[{"a":1}]}`+"\r\n") || !strings.Contains(got, `"custom":{"name":"i"}`) {
+		t.Fatalf("the job is %q", got)
+	}
+	c.read = nil
+	c.stalks(fmt.Sprintf(`ACK {"jid":%q}`, jid), "+OK\r\n")
+	master.hears("ACK", `{"id":"i","body":""}`)
+	c.stalks(fmt.Sprintf(`ACK {"jid":%q}`, jid), "+OK\r\n") // again
+	master.hears("a second ACK")
 }

@@ -189,15 +189,31 @@ func (c *conversation) ack(text []byte) {
 		c.refuse(codeError, "ACK needs a JSON object of strings with a jid")
 		return
 	}
-	loop := c.s.Loop
-	token, err := c.p.lease(jid)
+	var result []byte
+	var err error
+	token, own := c.p.sched.FindLease(Space, jid)
+	if !own {
+		token, result, err = c.foreign(jid)
+	}
 	if err == nil {
-		err = c.p.sched.FinishGranted(loop.Now, token, nil, loop.Sink)
+		err = c.p.sched.FinishGranted(c.s.Loop.Now, token, result, c.s.Loop.Sink)
 	}
 	if err != nil {
 		c.late("ACK", jid)
 	}
 	c.send(replyOK)
+}
+
+// foreign finds the lease of another protocol's job by its jid, and the result of an ACK in that protocol: an empty one.
+func (c *conversation) foreign(jid []byte) (token sched.Token, result []byte, err error) {
+	var space sched.Space
+	if token, err = sched.ParseToken(string(jid)); err == nil {
+		err = c.p.sched.ViewGranted(token, func(j *sched.Job, _ string, _ int64) { space = j.Space })
+	}
+	if convert := c.s.Loop.Spaces[space].FromResult; convert != nil {
+		result = convert(nil, nil)
+	}
+	return token, result, err
 }
 
 // fail handles a FAIL.

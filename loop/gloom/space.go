@@ -21,14 +21,16 @@ func isGloom(space sched.Space) bool { return space == TextSpace || space == Val
 // Spaces returns the name spaces of Gloom jobs. An id is unique among all masters. A job is removed when its master
 // leaves, has no time-out, and fails when its fourth slave leaves. Its workload is id, type and body as received.
 func Spaces() []protocol.Space {
+	body := func(dst []byte, j *sched.Job) []byte {
+		_, _, body := splitWorkload(j.Workload)
+		return append(dst, body...)
+	}
 	space := protocol.Space{
 		Protocol: name,
 		Rules:    sched.Rules{Global: true, Owned: true, Untimed: true, Deaths: 4},
 		NoTimes:  true,
-		AsText: func(dst []byte, j *sched.Job) []byte {
-			_, _, body := splitWorkload(j.Workload)
-			return append(dst, body...)
-		},
+		AsText:   body,
+		AsJSON:   body,
 		FromResult: func(dst, data []byte) []byte {
 			dst, _ = jsontext.AppendValue(dst, data)
 			return dst
