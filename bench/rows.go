@@ -34,6 +34,7 @@ const (
 	acrossSection   section = "across"  // submitted in one protocol, done in another
 	durableSection  section = "durable" // Periodic, beside the peers, jobs on disk
 	nodeSection     section = "node"    // a Disbatch node, on a fake MongoDB
+	faktorySection  section = "faktory" // Faktory's protocol, beside Faktory
 	policySection   section = "policy"  // Periodic, with policies for the queue
 )
 

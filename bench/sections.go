@@ -89,7 +89,7 @@ type pair struct {
 
 // pairs returns the comparisons of one section.
 func (r *report) pairs(of section, list []*sample) []pair {
-	if of == periodicSection {
+	if of == periodicSection || of == faktorySection {
 		return peerPairs(list)
 	}
 	return append(variantPairs(list), r.rowPairs(list)...)

@@ -79,7 +79,7 @@ func TestTargetsHaveRows(t *testing.T) {
 		}
 	}
 	list := targets()
-	if len(list) != 45 {
+	if len(list) != 48 {
 		t.Fatalf("%d targets", len(list))
 	}
 	for _, target := range list {

@@ -52,7 +52,7 @@ type Traits struct {
 	// Tagged: a reply names the request that it answers. Otherwise replies come in the order of the requests.
 	Tagged bool
 	// Sleep is the request that a worker sends before it waits for Woken, in protocols whose empty queue answers a grab
-	// with Empty; nil in others.
+	// with Empty. Where it is nil a grab that is answered with Empty has waited, and is repeated.
 	Sleep []byte
 	// Unfinished is how many jobs of a connection with many requests in flight may still await their completion after
 	// the last job arrived, in requests in flight: 0 or 1.
@@ -63,6 +63,8 @@ type Traits struct {
 	// Pushes: a worker grabs once, and the grab is acknowledged like a completion. After the acknowledgement of each
 	// completion it gets the next job.
 	Pushes bool
+	// Alike: a submit is acknowledged as a completion is, with Finished.
+	Alike bool
 	// Answers: the connection that submitted a job gets its result.
 	Answers bool
 	// Parse reads the id and the time of a workload.

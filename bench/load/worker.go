@@ -126,7 +126,9 @@ func (w *worker) turn(now int64, in, out []byte) (int, []byte, error) {
 		case Finished:
 			err = w.confirm()
 		case Empty:
-			w.outstanding--
+			if w.outstanding--; s.traits.Sleep == nil {
+				out = s.protocol.AppendGrab(out, e.Slot)
+			}
 		case Woken:
 			woken = true
 		case Submitted, Answered:

@@ -54,6 +54,12 @@ func TestRequests(t *testing.T) {
 	f("reserve", b.AppendGrab(nil, 7), "reserve\r\n")
 	f("delete", b.AppendDone(nil, reserved), "delete 17\r\n")
 
+	k := newFaktory()
+	f("PUSH", k.AppendSubmit(nil, 7, someID, someTime),
+		`PUSH {"jid":"job-000102030405","queue":"bench","jobtype":"bench","created_at":"2026-01-01T00:00:00Z","args":[`+someText+"],\"retry\":25}\r\n")
+	f("FETCH", k.AppendGrab(nil, 7), "FETCH bench\r\n")
+	f("ACK", k.AppendDone(nil, &load.Event{Handle: []byte("000102030405")}), `ACK {"jid":"job-000102030405"}`+"\r\n")
+
 	g := newGearman()
 	f("SUBMIT_JOB_BG", g.AppendSubmit(nil, 7, someID, someTime),
 		"\x00REQ\x00\x00\x00\x12\x00\x00\x00\x7b"+"bench\x00"+"job-000102030405\x00"+someWorkload)
@@ -111,6 +117,15 @@ var replies = []struct {
 			{Kind: load.Submitted},
 			{Kind: load.Assigned, Handle: []byte("12"), Workload: []byte(someWorkload)},
 			{Kind: load.Finished},
+		}},
+	{"faktory", newFaktory(), // Treadle's order of members, and Faktory's
+		"+OK\r\n$-1\r\n$181\r\n" + `{"retry":25,"jid":"job-000102030405","queue":"bench","jobtype":"bench","args":[` + someText + "]}\r\n" +
+			"$181\r\n" + `{"jid":"job-000102030405","queue":"bench","jobtype":"bench","args":[` + someText + `],"retry":25}` + "\r\n",
+		[]load.Event{
+			{Kind: load.Finished},
+			{Kind: load.Empty},
+			{Kind: load.Assigned, Handle: []byte("000102030405"), Workload: []byte(someText)},
+			{Kind: load.Assigned, Handle: []byte("000102030405"), Workload: []byte(someText)},
 		}},
 	{"gearman", newGearman(),
 		"\x00RES\x00\x00\x00\x08\x00\x00\x00\x05H:x:1" +
@@ -181,6 +196,9 @@ func TestMalformed(t *testing.T) {
 	f(newBeanstalkd(), "OUT_OF_MEMORY\r\n")
 	f(newBeanstalkd(), "RESERVED 12 many\r\n")
 	f(newBeanstalkd(), strings.Repeat("x", 300))
+	f(newFaktory(), "-ERR no\r\n")
+	f(newFaktory(), "$many\r\n")
+	f(newFaktory(), "$20\r\n"+`{"jid":"job-0001"}12`+"\r\n")         // a job without its args
 	f(newGearman(), "\x00RES\x00\x00\x00\x13\x00\x00\x00\x00")       // ERROR
 	f(newGearman(), "\x00RES\x00\x00\x00\x1f\x00\x00\x00\x03a\x00b") // an assignment without its separators
 	f(newGearman(), "HTTP/1.1 400")
@@ -197,7 +215,7 @@ func TestMalformed(t *testing.T) {
 // TestTemplatesStay sees to it that filling in a template does not change it.
 func TestTemplatesStay(t *testing.T) {
 	for _, p := range []load.Protocol{
-		newPeriodic(PeriodicOptions{}), newPeriodic(PeriodicOptions{Text: true}), newPeriodic(PeriodicOptions{CRC: true}), NewGloom(), newBeanstalkd(), newGearman(), NewRedis(load.WorkloadLen),
+		newPeriodic(PeriodicOptions{}), newPeriodic(PeriodicOptions{Text: true}), newPeriodic(PeriodicOptions{CRC: true}), NewGloom(), newBeanstalkd(), newFaktory(), newGearman(), NewRedis(load.WorkloadLen),
 	} {
 		before := hex.EncodeToString(p.AppendSubmit(nil, 1, 2, 3))
 		p.AppendSubmit(nil, 4, 5, 6)

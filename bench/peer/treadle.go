@@ -37,7 +37,8 @@ func treadles(path string) []Peer {
 		variant("treadle fair", fair, PeriodicOptions{}, memory),
 	}
 	list[0].Version = version(path, "--version")
-	return append(list, beanstalks("treadle beanstalk", Command{Path: path}, "--data none"))
+	c := Command{Path: path}
+	return append(list, beanstalks("treadle beanstalk", c, "--data none"), faktories("treadle faktory", c, "--data none"))
 }
 
 // treadlesOnDisk keep a journal.
@@ -45,14 +46,25 @@ func treadlesOnDisk(path, place string) (list []Peer) {
 	for _, mode := range []string{"always", "interval", "never"} {
 		list = append(list, variant("treadle "+mode, Command{Path: path, place: place}, PeriodicOptions{}, "--data {directory}/data --sync "+mode))
 	}
-	return append(list, beanstalks("treadle beanstalk always", Command{Path: path, place: place}, "--data {directory}/data --sync always"))
+	c, always := Command{Path: path, place: place}, "--data {directory}/data --sync always"
+	return append(list, beanstalks("treadle beanstalk always", c, always), faktories("treadle faktory always", c, always))
 }
 
 // beanstalks returns a Treadle that serves beanstalkd's protocol alone.
 func beanstalks(name string, c Command, more string) Peer {
-	c.Arguments = strings.Fields("serve --beanstalk tcp://127.0.0.1:{port0} --periodic off --gloom-masters off --gloom-slaves off --dwork off " +
+	return serving("beanstalk", newBeanstalkd(), name, c, more)
+}
+
+// faktories returns a Treadle that serves Faktory's protocol alone.
+func faktories(name string, c Command, more string) Peer {
+	return serving("faktory", newFaktory(), name, c, more)
+}
+
+// serving returns a Treadle that serves one protocol, by its setting.
+func serving(setting string, p load.Protocol, name string, c Command, more string) Peer {
+	c.Arguments = strings.Fields("serve --" + setting + " tcp://127.0.0.1:{port0} --periodic off --gloom-masters off --gloom-slaves off --dwork off " +
 		"--kts46 off --kts46-json off --http off --admin off " + more)
-	return Peer{Name: name, Path: c.Path, Protocol: newBeanstalkd(), Start: c.Start}
+	return Peer{Name: name, Path: c.Path, Protocol: p, Start: c.Start}
 }
 
 // Policy is the values of a rule for the queue; nil takes a value out.
