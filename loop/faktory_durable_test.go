@@ -123,8 +123,8 @@ func TestFaktoryRestart(t *testing.T) {
 	c.asks("FETCH paused", `{"retry":25,"custom":{"unique_for":600},"jid":"unique-1"`)
 }
 
-// TestFaktoryDoesGloom checks what workers of Faktory's protocol receive of a Gloom job, and what its master hears of an
-// ACK.
+// TestFaktoryDoesGloom checks what workers of Faktory's protocol receive of a Gloom job, and what its master hears
+// of an ACK.
 func TestFaktoryDoesGloom(t *testing.T) {
 	t.Parallel()
 	w := newMemServer(t, Options{})

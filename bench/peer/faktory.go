@@ -12,9 +12,9 @@ import (
 
 // faktory speaks the Faktory protocol, to Faktory and to a Treadle.
 //
-// A worker sends ACK of its job and the next FETCH in one write. With many requests in flight a connection has that many
-// FETCH outstanding, and the server reads a command after the reply to the last one: so the last ACKs of a run wait behind
-// a FETCH, see Traits.Unfinished. A FETCH that finds no job for two seconds is repeated.
+// A worker sends ACK of its job and the next FETCH in one write. With many requests in flight a connection has that
+// many FETCH outstanding, and the server reads a command after the reply to the last one: so the last ACKs of a run
+// wait behind a FETCH, see Traits.Unfinished. A FETCH that finds no job for two seconds is repeated.
 type faktory struct{ submit []byte }
 
 const (

@@ -36,7 +36,9 @@ func All(treadle string) []Peer {
 	redis := program{"redis-server", "--version", NewRedis(load.WorkloadLen), `--bind 127.0.0.1 --port {port0} --dir {directory} --save ""`}
 	faktory := program{"faktory", "-v", newFaktory(), "-b 127.0.0.1:{port0} -w 127.0.0.1:{port1} -d {directory} -c {directory} -l error"}
 	disk := DiskPlace()
-	inMemory := []Peer{beanstalkd.peer("beanstalkd", "", ""), gearmand.peer("gearmand", "", ""), redis.peer("redis", "", "--appendonly no"), faktory.peer("faktory", "", "")}
+	inMemory := []Peer{
+		beanstalkd.peer("beanstalkd", "", ""), gearmand.peer("gearmand", "", ""), redis.peer("redis", "", "--appendonly no"), faktory.peer("faktory", "", ""),
+	}
 	onDisk := []Peer{
 		redis.peer("redis always", disk, "--appendonly yes --appendfsync always"),
 		redis.peer("redis everysec", disk, "--appendonly yes --appendfsync everysec"),

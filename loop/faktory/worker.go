@@ -204,7 +204,8 @@ func (c *conversation) ack(text []byte) {
 	c.send(replyOK)
 }
 
-// foreign finds the lease of another protocol's job by its jid, and the result of an ACK in that protocol: an empty one.
+// foreign finds the lease of another protocol's job by its jid, and the result of an ACK in that protocol: an empty
+// one.
 func (c *conversation) foreign(jid []byte) (token sched.Token, result []byte, err error) {
 	var space sched.Space
 	if token, err = sched.ParseToken(string(jid)); err == nil {
