@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	_ "embed"
 	"strings"
 )
@@ -64,7 +65,7 @@ func (t target) verdict(got float64) string {
 	switch {
 	case t.Goal != 0 && keeps(t.Goal):
 		return "reached, and the goal"
-	case keeps(t.Least + t.Most):
+	case keeps(cmp.Or(t.Least, t.Most)): // a target has one of them
 		return "reached"
 	}
 	return "not reached"

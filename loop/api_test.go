@@ -247,7 +247,7 @@ func TestAPIRefuses(t *testing.T) {
 	}{
 		{`{"queue":"f","nam":"x"}`, 400, `unknown field`},
 		{`{"queue":"f"} {}`, 400, "more than one JSON value"},
-		{`{"queue":"f"`, 400, "unexpected E"},
+		{`{"queue":"f"`, 400, "not complete"},
 		{``, 400, "no JSON value"},
 		{`[]`, 400, "the value is a JSON array: it must be an object"},
 		{`{"queue":7}`, 400, "queue is a JSON number: it must be a string"},

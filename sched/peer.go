@@ -33,7 +33,7 @@ type Peer struct {
 	stalled    []owedProceed  // the publishers that wait until unsent is below window
 	unreported int            // number of its unreported names
 
-	quota    *quota //  the scheduler's sharedQuota, nil when the peer is departed
+	quota    *quota // the scheduler's sharedQuota, nil when the peer is departed
 	charged  int    // bytes of its slots, watches, topics and unreported names
 	borrowed int    // bytes of quota that it has beyond its own part
 }

@@ -153,8 +153,7 @@ type Options struct {
 	Alarm func()
 	// TimedOut, when set, is called for each reservation that its time-out ends, before the job is
 	// handed out again. It is called under a shard lock: it copies what it keeps of the job and
-	// does not block.
-	// worker names a holder without a session: that of a lease, or a request.
+	// does not block. worker names a holder without a session: that of a lease, or a request.
 	TimedOut func(job *Job, holder SessionID, worker string)
 	// Follow, when set, is called for each job of Traits.Follow that is handed out (Assign) and that ends (Result,
 	// Failed, Removed). It is called under a shard lock: it copies what it keeps of the job and does not block.

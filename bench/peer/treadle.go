@@ -38,7 +38,7 @@ func treadles(path string) []Peer {
 	}
 	list[0].Version = version(path, "--version")
 	c := Command{Path: path}
-	return append(list, beanstalks("treadle beanstalk", c, "--data none"), faktories("treadle faktory", c, "--data none"))
+	return append(list, withBeanstalk("treadle beanstalk", c, "--data none"), withFaktory("treadle faktory", c, "--data none"))
 }
 
 // treadlesOnDisk keep a journal.
@@ -47,16 +47,16 @@ func treadlesOnDisk(path, place string) (list []Peer) {
 		list = append(list, variant("treadle "+mode, Command{Path: path, place: place}, PeriodicOptions{}, "--data {directory}/data --sync "+mode))
 	}
 	c, always := Command{Path: path, place: place}, "--data {directory}/data --sync always"
-	return append(list, beanstalks("treadle beanstalk always", c, always), faktories("treadle faktory always", c, always))
+	return append(list, withBeanstalk("treadle beanstalk always", c, always), withFaktory("treadle faktory always", c, always))
 }
 
-// beanstalks returns a Treadle that serves beanstalkd's protocol alone.
-func beanstalks(name string, c Command, more string) Peer {
+// withBeanstalk returns a Treadle that serves beanstalkd's protocol alone.
+func withBeanstalk(name string, c Command, more string) Peer {
 	return serving("beanstalk", newBeanstalkd(), name, c, more)
 }
 
-// faktories returns a Treadle that serves Faktory's protocol alone.
-func faktories(name string, c Command, more string) Peer {
+// withFaktory returns a Treadle that serves Faktory's protocol alone.
+func withFaktory(name string, c Command, more string) Peer {
 	return serving("faktory", newFaktory(), name, c, more)
 }
 

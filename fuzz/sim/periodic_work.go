@@ -63,7 +63,7 @@ const (
 	reportDelay
 )
 
-// drawReport draws a report. One in n is a failure, and one a delay. It takes one number of rng.
+// drawReport draws a report. One in many is a failure, and one a delay. It takes one number of rng.
 func drawReport(rng *rand.Rand, many int) report {
 	switch rng.IntN(many) {
 	case 0:
