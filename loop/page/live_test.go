@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
@@ -57,12 +58,12 @@ func TestStreamNeverRead(t *testing.T) {
 			defer s.streams.mu.Unlock()
 			return s.streams.open
 		}
-		began, events := time.Now(), 0
+		began, events := time.Now(), new(atomic.Int64)
 		stalled, reader := open(), open()
 		go func() {
 			for lines := bufio.NewScanner(reader); lines.Scan(); {
 				if strings.HasPrefix(lines.Text(), "data: ") {
-					events++
+					events.Add(1)
 				}
 			}
 			if lasted := time.Since(began); lasted < streamLife || lasted > streamLife+time.Minute {
@@ -74,8 +75,8 @@ func TestStreamNeverRead(t *testing.T) {
 			t.Fatalf("%d streams are open", n)
 		}
 		time.Sleep(streamTime + time.Millisecond)
-		if n := count(); n != 1 || events == 0 {
-			t.Errorf("%d streams are open, %d events came", n, events)
+		if n := count(); n != 1 || events.Load() == 0 {
+			t.Errorf("%d streams are open, %d events came", n, events.Load())
 		}
 		if _, err := stalled.Write([]byte("x")); err == nil {
 			t.Error("the stalled connection is open")
