@@ -146,7 +146,7 @@ func (c *conversation) trackSet(text []byte) {
 		return
 	}
 	now := c.s.Loop.Now
-	token, err := c.p.lease([]byte(s.JID))
+	token, _, err := c.p.lease([]byte(s.JID))
 	if err == nil && s.ReserveUntil != "" {
 		until, wrong := time.Parse(time.RFC3339Nano, s.ReserveUntil)
 		if wrong != nil {

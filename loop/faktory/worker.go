@@ -173,12 +173,14 @@ func (c *conversation) sendJob(d *sched.Delivery) {
 	c.sendBulk(loop.Scratch)
 }
 
-// lease finds the lease of a job by its jid. The jid of another protocol's job is the lease itself.
-func (p *Protocol) lease(jid []byte) (sched.Token, error) {
-	if token, ok := p.sched.FindLease(Space, jid); ok {
-		return token, nil
+// lease finds the lease of a job by its jid. own reports whether it is a job of Faktory's protocol. The jid of another
+// protocol's job is the lease itself.
+func (p *Protocol) lease(jid []byte) (token sched.Token, own bool, err error) {
+	if token, own = p.sched.FindLease(Space, jid); own {
+		return token, true, nil
 	}
-	return sched.ParseToken(string(jid))
+	token, err = sched.ParseToken(string(jid))
+	return token, false, err
 }
 
 // ack handles an ACK. Faktory accepts one of a job that is not reserved, so that a worker may repeat it.
@@ -189,11 +191,10 @@ func (c *conversation) ack(text []byte) {
 		c.refuse(codeError, "ACK needs a JSON object of strings with a jid")
 		return
 	}
+	token, own, err := c.p.lease(jid)
 	var result []byte
-	var err error
-	token, own := c.p.sched.FindLease(Space, jid)
-	if !own {
-		token, result, err = c.foreign(jid)
+	if err == nil && !own {
+		result, err = c.emptyResult(token)
 	}
 	if err == nil {
 		err = c.p.sched.FinishGranted(c.s.Loop.Now, token, result, c.s.Loop.Sink)
@@ -204,17 +205,14 @@ func (c *conversation) ack(text []byte) {
 	c.send(replyOK)
 }
 
-// foreign finds the lease of another protocol's job by its jid, and the result of an ACK in that protocol: an empty
-// one.
-func (c *conversation) foreign(jid []byte) (token sched.Token, result []byte, err error) {
+// emptyResult returns what an ACK is in the protocol of a leased job: an ACK has no result.
+func (c *conversation) emptyResult(token sched.Token) ([]byte, error) {
 	var space sched.Space
-	if token, err = sched.ParseToken(string(jid)); err == nil {
-		err = c.p.sched.ViewGranted(token, func(j *sched.Job, _ string, _ int64) { space = j.Space })
+	err := c.p.sched.ViewGranted(token, func(j *sched.Job, _ string, _ int64) { space = j.Space })
+	if convert := c.s.Loop.Spaces[space].FromResult; err == nil && convert != nil {
+		return convert(nil, nil), nil
 	}
-	if convert := c.s.Loop.Spaces[space].FromResult; convert != nil {
-		result = convert(nil, nil)
-	}
-	return token, result, err
+	return nil, err
 }
 
 // fail handles a FAIL.
@@ -229,7 +227,7 @@ func (c *conversation) fail(text []byte) {
 		return
 	}
 	loop := c.s.Loop
-	token, err := c.p.lease([]byte(f.JID))
+	token, _, err := c.p.lease([]byte(f.JID))
 	if err == nil {
 		c.p.tracks.set(f.JID, stateFailed, loop.Now) // before it may be dead
 		err = c.p.sched.FailGranted(loop.Now, token, appendFailure(nil, f), -1, loop.Sink)
