@@ -146,7 +146,7 @@ soak: build ## what the tests do for moments, for long: kills with histories jud
 	$(MAKE) fuzz FUZZTIME=$(SOAKFUZZ)
 
 canary: ## plant bugs in the server, one at a time, and see that the simulation finds each
-	$(GO) test -tags canary ./fuzz -count=1 -timeout 1h -v -run '^TestCanary$$'
+	$(GO) test -tags canary ./fuzz -count=1 -timeout 2h -v -run '^TestCanary$$'
 
 crash: ## kill the built server under load N=300 times and audit what it acknowledged; SEED=
 	$(GO) test ./cmd/treadle -count=1 -timeout 2h -v -run 'TestCrash$$' -args -crash.n $(N) -crash.seed $(SEED)

@@ -24,7 +24,8 @@ func TestCanary(t *testing.T) {
 	for i := range canaries {
 		c := &canaries[i]
 		t.Run(c.name, func(t *testing.T) {
-			c.falls(t, "./sim", `seed \d+, step \d+: .*|panic: .*`, "-test.run", "^"+c.test()+"$", "-sim.seeds", strconv.Itoa(canarySeeds))
+			t.Parallel() // one is linked while another plays
+			c.falls(t, "./sim", `seed \d+, step \d+: .*|panic: .*`, "-test.run", "^"+c.test()+"$", "-sim.seeds", strconv.Itoa(canarySeeds), "-sim.shorten=false")
 		})
 	}
 	for i := range testCanaries {
@@ -54,7 +55,7 @@ func (c *canary) falls(t *testing.T, pkg, why string, args ...string) {
 		}
 	}
 	binary := filepath.Join(dir, "play.test")
-	if out, err := exec.Command("go", "test", "-c", "-tags", "invariants", "-overlay", overlay, "-o", binary, pkg).CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "test", "-c", "-tags", "invariants", "-ldflags", "-s -w", "-overlay", overlay, "-o", binary, pkg).CombinedOutput(); err != nil {
 		t.Fatalf("it does not build: %v\n%s", err, out)
 	}
 	began := time.Now()

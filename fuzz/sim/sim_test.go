@@ -25,6 +25,7 @@ var (
 	firstSeed = flag.Uint64("sim.from", 1, "the first seed")
 	steps     = flag.Int("sim.ops", 1000, "steps of each seed")
 	keepSteps = flag.String("sim.keep", "", "play these steps alone, as in 0-7,12")
+	shorten   = flag.Bool("sim.shorten", true, "make a failure shorter, which takes up to 20 s")
 	showTrace = flag.Bool("sim.trace", false, "print all that happens")
 )
 
@@ -58,6 +59,9 @@ func playSeeds(t *testing.T, player play.Player, seeds uint64) {
 		count++
 		if *showTrace {
 			fmt.Print(r.Trace)
+		}
+		if r.Failure != nil && !*shorten {
+			t.Fatal(r.Failure)
 		}
 		if r.Failure != nil {
 			command := strings.Replace(t.Name(), "TestSimulation", "make sim PLAY=", 1)
