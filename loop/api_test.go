@@ -287,6 +287,18 @@ func TestAPIRefuses(t *testing.T) {
 			t.Errorf("%s: %d", path, code)
 		}
 	}
+	for path, want := range map[string]string{
+		"GET /jobs?filters=queue:f":  `GET /api/v1/jobs has no parameter "filters", but filter, time, limit, after`,
+		"GET /queues?limit=3&Sort=a": `GET /api/v1/queues has no parameter "Sort", but queue, prefix, contains, sort, limit, after`,
+		"POST /reserve?wait=1s":      `POST /api/v1/reserve takes no parameter in the address, and has "wait"`,
+		"GET /settings?%zz":          `the parameters of the address cannot be read: invalid URL escape "%zz"`,
+	} {
+		var e codec.Error
+		method, path, _ := strings.Cut(path, " ")
+		if code := a.do(method, path, "", nil, &e); code != http.StatusBadRequest || e.Error != want {
+			t.Errorf("%s: %d %s, want %s", path, code, e.Error, want)
+		}
+	}
 	for path, want := range map[string]string{"/jobs": "GET or POST", "/reserve": "POST", "/audit": "GET"} {
 		var e codec.Error
 		if code := a.do(http.MethodDelete, path, "", nil, &e); code != http.StatusMethodNotAllowed || !strings.HasSuffix(e.Error, path+" takes "+want+", not DELETE") {

@@ -212,7 +212,8 @@ func TestAPIOperation(t *testing.T) {
 		{`{"verb":"priority","priority":4,"filter":"queue:f"}`, "priority 3000 3000 0"},
 		{`{"verb":"due","delay":"2h","filter":"queue:f name:1*"}`, "due 1111 1111 0"},
 		{`{"verb":"move","to":"g","filter":"queue:f name:?"}`, "move 10 5 5"},
-		{`{"verb":"retry","filter":"queue:f"}`, "retry 2995 0 2995"},
+		{`{"verb":"retry","filter":"queue:f"}`, "retry 0 0 0"}, // none has failed
+		{`{"verb":"retry","filter":"queue:f state:delayed"}`, "retry 2995 0 2995"},
 		{`{"verb":"remove","filter":"queue:* priority:4"}`, "remove 3000 3000 0"},
 	} {
 		op := a.ended("/jobs/change", c.body)
@@ -275,15 +276,26 @@ func TestAPIQueueVerbs(t *testing.T) {
 	if code := a.ask("/queues/drain", `{"queue":"f"}`, &drained); code != 200 || drained.Queues[0].Paused != "submits" || drained.Queues[0].Delayed != 3 || drained.Queues[0].PausedBy != "" {
 		t.Errorf("%d %+v", code, drained)
 	}
-	if code := a.ask("/jobs", `{"queue":"f"}`, nil); code != http.StatusTooManyRequests {
-		t.Errorf("a draining queue: %d", code)
+	var refused codec.Error
+	if code := a.ask("/jobs", `{"queue":"f"}`, &refused); code != http.StatusTooManyRequests || !strings.HasSuffix(refused.Error, "it is paused for submits") {
+		t.Errorf("a draining queue: %d %s", code, refused.Error)
 	}
-	if a.ask("/queues/resume", `{"queue":"f"}`, nil); a.queue("f").Paused != "" {
-		t.Errorf("%+v", a.queue("f"))
+	a.ask("/queues/pause", `{"queue":"f","by":"ana","what":"submits","why":"deploy"}`, nil)
+	if a.ask("/jobs", `{"queue":"f"}`, &refused); !strings.HasSuffix(refused.Error, "it is paused for submits by ana: deploy") {
+		t.Errorf("a paused queue: %s", refused.Error)
 	}
-	if code := a.ask("/queues/resume", `{"queue":"hot"}`, &rule); code != 200 || rule.Values["paused"] != "no" { // the file pauses it
-		t.Errorf("%d %+v", code, rule)
+	for _, want := range []bool{true, false} {
+		rule = codec.Rule{}
+		if a.ask("/queues/resume", `{"queue":"f"}`, &rule); a.queue("f").Paused != "" || rule.Changed != want {
+			t.Errorf("%+v, changed %v, want %v", a.queue("f"), rule.Changed, want)
+		}
+		rule = codec.Rule{}
+		if code := a.ask("/queues/resume", `{"queue":"hot"}`, &rule); code != 200 || rule.Values["paused"] != "no" || rule.Changed != want { // the file pauses it
+			t.Errorf("%d %+v, want changed %v", code, rule, want)
+		}
 	}
+	a.refuses("/queues/empty", `{"queue":"nosuch","dry_run":true}`, http.StatusNotFound, "no queue")
+	a.refuses("/queues/empty", `{"queue":"nosuch"}`, http.StatusNotFound, "no queue")
 	a.submit(`{"queue":"hot"}`)
 	var dry codec.JobsMatched
 	if code := a.ask("/queues/empty", `{"queue":"f","dry_run":true}`, &dry); code != 200 || dry.Matched != 3 {
@@ -312,6 +324,11 @@ func TestAudit(t *testing.T) {
 	a.ask("/jobs/change", fmt.Sprintf(`{"verb":"run","ids":[%q,%q,%q,%q],"by":"ana","why":"late"}`, ids["0"], ids["1"], ids["2"], ids["3"]), nil)
 	a.do(http.MethodPatch, "/policies", "application/json", strings.NewReader(`{"pattern":"f","values":{"retries":"3","rate":null}}`), nil)
 	a.do(http.MethodPatch, "/policies", "application/json", strings.NewReader(`{"pattern":"f","values":{"retries":"x"}}`), nil)
+	for range 2 { // no change, and no record
+		a.do(http.MethodPatch, "/policies", "application/json", strings.NewReader(`{"pattern":"f","values":{"retries":"3","rate":null}}`), nil)
+		a.ask("/queues/resume", `{"queue":"f"}`, nil)
+		a.ask("/queues/resume", `{"queue":"nosuch"}`, nil)
+	}
 	a.ask("/queues/empty", `{"queue":"f","dry_run":true}`, nil)
 	a.ask("/cron", `{"name":"nightly","schedule":"30 2 * * *","queue":"f","workload":"secret"}`, nil)
 	a.ask("/cron/pause", `{"entry":"nightly","by":"ana"}`, nil)

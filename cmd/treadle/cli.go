@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -139,6 +140,9 @@ func run(args []string, con console) (code int) {
 	c.args = helpFlags(disbatchArgs(parser.Model, args))
 	parsed, err := parser.Parse(c.args)
 	con.json = asksJSON(c.args, parsed, err)
+	if command := helpDespite(err, c.args); command != nil {
+		return run(append(command, "--help"), con)
+	}
 	if err != nil {
 		return report(con, usage(err))
 	}
@@ -146,6 +150,24 @@ func run(args []string, con console) (code int) {
 		return report(con, err)
 	}
 	return report(con, parsed.Run())
+}
+
+// helpDespite returns the words of the command whose help the arguments ask for although they have the mistake err, or
+// nil: who asks for help may not know yet what the arguments are.
+func helpDespite(err error, args []string) (command []string) {
+	var wrong *kong.ParseError
+	if end := slices.Index(args, "--"); end >= 0 {
+		args = args[:end]
+	}
+	if !errors.As(err, &wrong) || !slices.Contains(args, "--help") && !slices.Contains(args, "-h") {
+		return nil
+	}
+	for _, p := range wrong.Context.Path {
+		if p.Command != nil {
+			command = append(command, p.Command.Name)
+		}
+	}
+	return command
 }
 
 // newParser returns the parser of the command line, which fills c, with the command of that name or with all.

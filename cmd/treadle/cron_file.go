@@ -38,14 +38,14 @@ func parseCron(path string, text []byte, tables any) (entries []loop.CronEntry, 
 		if values, ok = one.(map[string]any); !ok {
 			break
 		}
-		e, line, err := cronEntryOf(values, func(key string) int { return lines[cronLine{n, key}] })
-		if named := lines[cronLine{n, "name"}]; err == nil && first[e.Name] != 0 {
-			line, err = named, fmt.Errorf("cron entry %q, name: line %d has an entry of this name", e.Name, first[e.Name])
+		fault := func(key string, err error) {
+			faults = append(faults, &configError{path, cmp.Or(lines[cronLine{n, key}], lines[cronLine{n, ""}]), err})
+		}
+		e := cronEntryOf(values, fault)
+		if named := lines[cronLine{n, "name"}]; first[e.Name] != 0 {
+			fault("name", fmt.Errorf("cron entry %q, name: line %d has an entry of this name", e.Name, first[e.Name]))
 		} else {
 			first[e.Name] = named
-		}
-		if err != nil {
-			faults = append(faults, &configError{path, line, err})
 		}
 		entries = append(entries, e)
 	}
@@ -55,19 +55,19 @@ func parseCron(path string, text []byte, tables any) (entries []loop.CronEntry, 
 	return entries, faults
 }
 
-// cronEntryOf returns the entry of a table, or an error and its line. lineOf returns the line of a key, 0 when it is
-// missing, and that of the table for an empty key.
-func cronEntryOf(values map[string]any, lineOf func(key string) int) (e loop.CronEntry, line int, err error) {
+// cronEntryOf returns the entry of a table. It calls fault with each key that is wrong or missing.
+func cronEntryOf(values map[string]any, fault func(key string, err error)) (e loop.CronEntry) {
+	wrong := false
 	for _, key := range sortedKeys(values) {
 		if err := setCronValue(&e, key, values[key]); err != nil {
-			return e, lineOf(key), err
+			wrong = true
+			fault(key, err)
 		}
 	}
-	key, err := loop.CheckCronEntry(&e)
-	if err != nil {
-		err = fmt.Errorf("cron entry %q, %w", e.Name, err)
+	if key, err := loop.CheckCronEntry(&e); err != nil && !wrong {
+		fault(key, fmt.Errorf("cron entry %q, %w", e.Name, err))
 	}
-	return e, cmp.Or(lineOf(key), lineOf("")), err
+	return e
 }
 
 // setCronValue sets a key of a cron entry to a value of the configuration file.

@@ -124,11 +124,11 @@ func (q *queueSetCmd) Run(c *cli, con *console) error {
 		}
 		values[key] = &value
 	}
-	return c.setPolicy(con.out, q.Queue, values)
+	return c.setPolicy(con, q.Queue, values)
 }
 
 // setPolicy changes the run-time rule of a pattern and prints what it says now.
-func (c *cli) setPolicy(w io.Writer, pattern string, values map[string]*string) error {
+func (c *cli) setPolicy(con *console, pattern string, values map[string]*string) error {
 	if err := checkUTF8(pattern); err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (c *cli) setPolicy(w io.Writer, pattern string, values map[string]*string) 
 		if err != nil {
 			return err
 		}
-		return writeRule(w, r)
+		return writeRule(ctx, con, a, r)
 	})
 }
 
@@ -149,18 +149,33 @@ func checkUTF8(pattern string) error {
 	return nil
 }
 
-// writeRule prints the values of a rule in one line, or that there is no rule any more.
-func writeRule(w io.Writer, r client.PolicyRule) error {
+// writeRule prints the values of a rule in one line, or that there is none, and notes what a mistyped name would do: a
+// rule that was so before, or one of a queue that does not exist.
+func writeRule(ctx context.Context, con *console, a *client.Admin, r client.PolicyRule) error {
+	name := printable(r.Pattern)
+	switch {
+	case !r.Changed:
+		con.say("nothing has changed")
+	case len(r.Values) > 0 && !strings.ContainsAny(r.Pattern, "*?"):
+		_, err := a.Queue(ctx, r.Pattern)
+		if code, _ := exitOf(err); err != nil && code == exitNotFound {
+			con.say("there is no queue %s yet: the rule waits for it", name)
+		}
+	}
 	if len(r.Values) == 0 {
-		_, err := fmt.Fprintf(w, "at run time there is no rule for %s any more\n", printable(r.Pattern))
+		text := "at run time there is no rule for %s any more\n"
+		if !r.Changed {
+			text = "at run time there is no rule for %s\n"
+		}
+		_, err := fmt.Fprintf(con.out, text, name)
 		return err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s:", printable(r.Pattern))
+	fmt.Fprintf(&b, "%s:", name)
 	for _, key := range sortedKeys(r.Values) {
 		fmt.Fprintf(&b, " %s=%q", key, r.Values[key])
 	}
-	_, err := fmt.Fprintln(w, b.String())
+	_, err := fmt.Fprintln(con.out, b.String())
 	return err
 }
 
@@ -175,7 +190,7 @@ func (q *queueUnsetCmd) Run(c *cli, con *console) error {
 	for _, key := range q.Keys {
 		values[key] = nil
 	}
-	return c.setPolicy(con.out, q.Queue, values)
+	return c.setPolicy(con, q.Queue, values)
 }
 
 type queuePauseCmd struct {
@@ -211,7 +226,7 @@ func (c *cli) pausing(con *console, pattern string, change func(context.Context,
 		if err != nil {
 			return err
 		}
-		return writeRule(con.out, r)
+		return writeRule(ctx, con, a, r)
 	})
 }
 

@@ -91,8 +91,8 @@ func TestConfigCheck(t *testing.T) {
 	f("shard = 2\nloops = 1.5\ndrian = 7\ndrain = \"x\"\nsync = \"often\"\n", `1: unknown setting "shard", did you mean "shards"?`, "2: loops: 1.5 cannot be", `3: unknown setting "drian", did you mean "drain"?`, `4: drain: "x" is not a time`, `5: sync must be one of`)
 	f("shards = 0\nmax-frame = 3\ndata = \"none\"\ndwork-lease = \"-1s\"\nkts46-timeout = 0\nkts46 = \"x\"\n", "1: shards: 0 is not between 1 and 4096", "2: max-frame: 3 bytes is not between", "4: dwork-lease: -1s is negative", "5: kts46-timeout: 0s is not between 1ms and", `6: kts46: "x" is neither tcp://`)
 	f("max-outbound = 5\n", "1: max-outbound: 5 bytes is below the largest frame")
-	f("[queue.a]\ncolor = \"red\"\nretries = \"x\"\n[queue.b]\nrate = 7\n[[cron]]\nname = \"n\"\nschedule = \"soon\"\nqueue = \"q\"\n[[cron]]\nname = \"m\"\nschedule = \"@daily\"\nmissed = \"often\"\n",
-		`2: queue "a", color: there is no such key`, `3: queue "a", retries: `, `5: queue "b", rate: `, `8: cron entry "n", schedule: `, `13: cron entry "m", missed: `)
+	f("[queue.a]\ncolor = \"red\"\nretries = \"x\"\n[queue.b]\nrate = 7\n[[cron]]\nname = \"n\"\nschedule = \"soon\"\nqueue = \"q\"\n[[cron]]\nname = 5\nquue = \"q\"\n[[cron]]\nname = \"m\"\nschedule = \"@daily\"\nmissed = \"often\"\n",
+		`2: queue "a", color: there is no such key`, `3: queue "a", retries: `, `5: queue "b", rate: `, `8: cron entry "n", schedule: `, "11: name: 5 cannot be", `12: unknown key "quue"`, `16: cron entry "m", missed: `)
 	path := config(t, "drain = \"30s\"\n[queue.a]\nretries = 1\n")
 	if out, errs, code := treadle(t, "", "config", "check", path); code != 0 || errs != "" || out != path+" is right: 1 setting, 1 rule for queues, 0 jobs of cron\n" {
 		t.Errorf("a right file: exit code %d, %q, %q", code, out, errs)
@@ -243,6 +243,7 @@ queue."c" +"" +retries=4
 `, "reload")
 	r.until(`msg="the configuration has changed" setting=drain before=20s after=30s`)
 	r.until(`msg="the configuration is read again" changes=11`)
+	r.until("msg=audit by=" + userName())
 	r.gets(`(?s).*\nmin-free +300MiB +\S+:2\n.*\nmax-connections +100 +\S+:3\n.*\ndrain +30s +\S+:1\nmax-memory +70% +default\nlog-level +debug +.*`, "config show")
 	r.gets(`QUEUES +SOURCE +KEY +VALUE\na +file +retries +3\nc +file +retries +4\n`, "queue rules")
 	if out, _, _ := treadle(t, "", "-H", r.host, "cron", "list"); strings.Contains(out, "old") || !strings.Contains(out, "new ") || !strings.Contains(out, "stays ") {

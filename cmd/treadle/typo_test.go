@@ -112,6 +112,7 @@ func TestHelpAndVersion(t *testing.T) {
 	same("--help", "help")
 	same("submit --help", "help submit")
 	same("gloom work --help", "help gloom work")
+	same("job priority --help", "job priority mail.news name --help") // a priority is missing
 	for _, word := range []string{"version", "-v", "-V"} {
 		same("--version", word)
 	}

@@ -16,6 +16,7 @@ type Rule struct {
 	Pattern string            `json:"pattern"`
 	Source  string            `json:"source"` // file or run time
 	Values  map[string]string `json:"values"`
+	Changed bool              `json:"changed,omitempty"` // whether the request has changed the rule
 }
 
 // Key is a key of rules as JSON has it.

@@ -305,7 +305,7 @@ func (i *Interface) Close() {
 }
 
 // change changes a run-time rule and returns when the queues follow it. The journal has it after a commit.
-func (i *Interface) change(c *codec.Change) error {
+func (i *Interface) change(c *codec.Change) (changed bool, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	before, known := i.rules[c.Pattern]
@@ -325,10 +325,10 @@ func (i *Interface) change(c *codec.Change) error {
 		delete(values, pausedWhyKey)
 	}
 	if _, err := sched.NewPolicies([]sched.PolicyRule{{Pattern: c.Pattern, Values: values}}); err != nil {
-		return &badRequest{err}
+		return false, &badRequest{err}
 	}
-	if len(values) == 0 && !known {
-		return nil
+	if maps.Equal(values, before) {
+		return false, nil
 	}
 	if i.rules[c.Pattern] = values; len(values) == 0 {
 		delete(i.rules, c.Pattern)
@@ -341,16 +341,16 @@ func (i *Interface) change(c *codec.Change) error {
 		if delete(i.rules, c.Pattern); known {
 			i.rules[c.Pattern] = before
 		}
-		return &badRequest{err}
+		return false, &badRequest{err}
 	}
 	text, err := json.Marshal(values)
 	if err != nil {
-		return err
+		return false, err
 	}
 	i.host.PutSetting(settingPrefix+c.Pattern, text)
 	i.applyPolicies(table, false)
 	i.host.Log().Info("a policy is changed", "pattern", c.Pattern, "values", string(text))
-	return nil
+	return true, nil
 }
 
 // commit returns when the journal has all changes. It may take as long as the disk does, so the caller must not hold

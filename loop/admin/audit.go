@@ -169,6 +169,8 @@ func changedBy(answer any) (jobs int, changed bool) {
 		return a.Changed, a.Changed > 0
 	case *codec.JobsMatched: // a dry run
 		return 0, false
+	case *codec.Rule:
+		return 0, a.Changed
 	case *codec.SettingChanges:
 		return 0, len(a.Changes) > 0
 	}

@@ -16,17 +16,32 @@ import (
 // maxChangedIDs bounds the jobs of one request: it is answered when all are changed and in the journal.
 const maxChangedIDs = 1000
 
-// jobVerbs are the verbs of a change of jobs, each with what it needs beside the jobs.
+// jobVerbs are the verbs of a change of jobs, each with what it needs beside the jobs, and the states that a filter
+// without a state means, if not all.
 var jobVerbs = map[string]struct {
-	verb  sched.JobVerb
-	needs string
+	verb   sched.JobVerb
+	needs  string
+	states []string
 }{
-	codec.VerbRetry:    {sched.RetryJobs, ""},
-	codec.VerbRun:      {sched.RunJobs, ""},
-	codec.VerbRemove:   {sched.RemoveJobs, ""},
-	codec.VerbPriority: {sched.SetPriority, "priority"},
-	codec.VerbDue:      {sched.SetDue, "at or delay"},
-	codec.VerbMove:     {sched.MoveJobs, "to"},
+	codec.VerbRetry:    {sched.RetryJobs, "", []string{codec.StateFailed}},
+	codec.VerbRun:      {sched.RunJobs, "", []string{codec.StateDelayed, codec.StateFailed}},
+	codec.VerbRemove:   {sched.RemoveJobs, "", nil},
+	codec.VerbPriority: {sched.SetPriority, "priority", nil},
+	codec.VerbDue:      {sched.SetDue, "at or delay", nil},
+	codec.VerbMove:     {sched.MoveJobs, "to", nil},
+}
+
+// changeFilter returns the filter of a change. The verb can change no job of another state, so a filter without a state
+// leaves such jobs out, and they are not counted.
+func changeFilter(c *codec.JobsChange) (*codec.Filter, error) {
+	f, err := codec.ParseFilter(c.Filter)
+	if err != nil {
+		return nil, &badRequest{err}
+	}
+	if len(f.States) == 0 {
+		f.States = jobVerbs[c.Verb].states
+	}
+	return f, nil
 }
 
 // postChange changes the jobs of ids or of a name at once, counts those of a filter, or starts an operation on them.
@@ -44,7 +59,7 @@ func (i *Interface) postChange(r *http.Request) (any, error) {
 	case countTrue(filtered, one, len(c.IDs) > 0) != 1:
 		return nil, badf("name the jobs by ids, one by queue and name, or all of a filter: queue:* means all jobs")
 	case filtered && c.DryRun:
-		return i.countJobs(r.Context(), c.Filter)
+		return i.countJobs(r.Context(), &c)
 	case filtered:
 		return i.operations.start(i, &c, change, i.auditorOf(r, c.By))
 	case c.DryRun:
@@ -156,9 +171,13 @@ func leftJob(ref sched.JobRef, why error) codec.LeftJob {
 	return j
 }
 
-// countJobs counts the jobs that a filter means, as far as the time goes.
-func (i *Interface) countJobs(ctx context.Context, filter string) (any, error) {
-	l, err := i.listing(filter, "")
+// countJobs counts the jobs that the filter of a change means, as far as the time goes.
+func (i *Interface) countJobs(ctx context.Context, c *codec.JobsChange) (any, error) {
+	f, err := changeFilter(c)
+	if err != nil {
+		return nil, err
+	}
+	l, err := i.listingOf(f, "", false)
 	if err != nil {
 		return nil, err
 	}
@@ -194,9 +213,12 @@ func (i *Interface) postEmpty(r *http.Request) (any, error) {
 	if strings.ContainsAny(q.Queue, "*?") {
 		return nil, badf("name one queue: several are emptied by the verb remove with a filter")
 	}
+	if _, ok := i.host.Sched().StatsOf(protocol.Queue([]byte(q.Queue))); !ok {
+		return nil, &notFound{errNoQueue}
+	}
 	c := codec.JobsChange{Verb: codec.VerbRemove, Filter: fmt.Sprintf(emptied, quoter.Replace(q.Queue))}
 	if q.DryRun {
-		return i.countJobs(r.Context(), c.Filter)
+		return i.countJobs(r.Context(), &c)
 	}
 	return i.operations.start(i, &c, &sched.JobChange{Verb: sched.RemoveJobs}, i.auditorOf(r, q.By))
 }
@@ -213,8 +235,8 @@ func readQueueChange(r *http.Request) (*codec.QueueChange, error) {
 }
 
 // setPause changes the pause of the rule of a queue or pattern. It returns when the queues follow it and the journal
-// has it. An empty what ends the pause.
-func (i *Interface) setPause(r *http.Request, q *codec.QueueChange, what string) error {
+// has it, with whether the rule has changed. An empty what ends the pause.
+func (i *Interface) setPause(r *http.Request, q *codec.QueueChange, what string) (changed bool, err error) {
 	who := i.auditorOf(r, q.By)
 	c := codec.Change{Pattern: q.Queue, Values: map[string]*string{pausedKey: nil, pausedByKey: nil, pausedWhyKey: nil}}
 	for key, value := range map[string]string{pausedKey: what, pausedByKey: who.name(), pausedWhyKey: q.Why} {
@@ -222,14 +244,15 @@ func (i *Interface) setPause(r *http.Request, q *codec.QueueChange, what string)
 			c.Values[key] = &value
 		}
 	}
-	if err := i.change(&c); err != nil {
-		return err
+	if changed, err = i.change(&c); err != nil {
+		return false, err
 	}
-	return i.commit()
+	return changed, i.commit()
 }
 
-func (i *Interface) ruleOf(pattern string) *codec.Rule {
-	return &codec.Rule{Pattern: pattern, Source: sched.FromRunTime.String(), Values: i.runTime(pattern)}
+// ruleOf returns the run-time rule of a pattern, for the request that may have changed it.
+func (i *Interface) ruleOf(pattern string, changed bool) *codec.Rule {
+	return &codec.Rule{Pattern: pattern, Source: sched.FromRunTime.String(), Values: i.runTime(pattern), Changed: changed}
 }
 
 // postPause answers POST /queues/pause: it pauses hand-out, submits or both of a queue or of all queues of a pattern.
@@ -248,11 +271,12 @@ func (i *Interface) postPause(r *http.Request) (any, error) {
 	return i.ruleAfter(r, q, q.What)
 }
 
-func (i *Interface) ruleAfter(r *http.Request, q *codec.QueueChange, what string) (any, error) {
-	if err := i.setPause(r, q, what); err != nil {
+func (i *Interface) ruleAfter(r *http.Request, q *codec.QueueChange, what string) (*codec.Rule, error) {
+	changed, err := i.setPause(r, q, what)
+	if err != nil {
 		return nil, err
 	}
-	return i.ruleOf(q.Queue), nil
+	return i.ruleOf(q.Queue, changed), nil
 }
 
 // postResume ends a pause. If a weaker rule, such as one of the file, pauses the queue too, postResume sets a rule that
@@ -261,6 +285,9 @@ func (i *Interface) postResume(r *http.Request) (any, error) {
 	q, err := readQueueChange(r)
 	if err != nil {
 		return nil, err
+	}
+	if i.runTime(q.Queue)[pausedKey] == "no" {
+		return i.ruleOf(q.Queue, false), nil
 	}
 	answer, err := i.ruleAfter(r, q, "")
 	if err != nil || strings.ContainsAny(q.Queue, "*?") {
@@ -287,7 +314,7 @@ func (i *Interface) postDrain(r *http.Request) (any, error) {
 	if !ok {
 		return nil, &notFound{errNoQueue}
 	}
-	if err := i.setPause(r, q, "submits"); err != nil {
+	if _, err := i.setPause(r, q, "submits"); err != nil {
 		return nil, err
 	}
 	if now, ok := i.host.Sched().StatsOf(protocol.Queue([]byte(q.Queue))); ok {

@@ -74,7 +74,7 @@ func (i *Interface) changes() map[string]func(*http.Request) (any, error) {
 func (i *Interface) Handler() http.Handler {
 	mux, methods := http.NewServeMux(), make(map[string][]string)
 	for pattern, serve := range i.routes() {
-		mux.HandleFunc(pattern, serve)
+		mux.HandleFunc(pattern, i.onlyDescribed(pattern, serve))
 		method, path, _ := strings.Cut(pattern, " ")
 		methods[path] = append(methods[path], method)
 		slices.Sort(methods[path])
@@ -323,13 +323,14 @@ func (i *Interface) patchPolicies(r *http.Request) (any, error) {
 	if err := decodeBody(r, &c); err != nil {
 		return nil, err
 	}
-	if err := i.change(&c); err != nil {
+	changed, err := i.change(&c)
+	if err != nil {
 		return nil, err
 	}
 	if err := i.commit(); err != nil {
 		return nil, err
 	}
-	return &codec.Rule{Pattern: c.Pattern, Source: sched.FromRunTime.String(), Values: i.runTime(c.Pattern)}, nil
+	return i.ruleOf(c.Pattern, changed), nil
 }
 
 // runTime returns the values of a run-time rule. One that there is not has no values.

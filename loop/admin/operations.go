@@ -54,9 +54,9 @@ type operation struct {
 
 // start adds an operation, which its begin starts.
 func (o *operations) start(i *Interface, c *codec.JobsChange, change *sched.JobChange, who auditor) (any, error) {
-	f, err := codec.ParseFilter(c.Filter)
+	f, err := changeFilter(c)
 	if err != nil {
-		return nil, &badRequest{err}
+		return nil, err
 	}
 	if name, one := f.Queue(); one && change.Verb == sched.MoveJobs && string(protocol.Queue([]byte(name))) == change.Queue {
 		return nil, badf("the filter means jobs of the queue that they are to move to")

@@ -297,5 +297,10 @@ func (i *Interface) submit(s *sched.Submission, sink protocol.Sink) error {
 	}
 	why := protocol.ReasonOf(err)
 	i.host.Refused(Name, why)
+	if errors.Is(err, sched.ErrPaused) {
+		var q codec.Queue
+		fillPause(&q, i.policies(), string(s.Queue))
+		err = fmt.Errorf("%w%s", err, after(" by ", q.PausedBy)+after(": ", q.PausedWhy))
+	}
 	return &refusal{fmt.Errorf("the job is not taken: %w", err), why}
 }

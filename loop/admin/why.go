@@ -17,14 +17,9 @@ func (i *Interface) whyOf(now sched.Time, ref sched.JobRef, queue string) []code
 	for n := range reasons {
 		one := why{Why: &reasons[n], now: now.Wall, queue: shownName(protocol.Unescape(queue))}
 		if one.Reason == sched.WhyPaused {
-			for _, v := range i.policies().Explain(queue) {
-				switch v.Key {
-				case pausedByKey:
-					one.by = v.Value
-				case pausedWhyKey:
-					one.because = v.Value
-				}
-			}
+			var q codec.Queue
+			fillPause(&q, i.policies(), queue)
+			one.by, one.because = q.PausedBy, q.PausedWhy
 		}
 		all = append(all, codec.Why{Reason: one.Reason.String(), Text: one.text()})
 	}

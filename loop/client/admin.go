@@ -260,7 +260,7 @@ func (a *Admin) Settings(ctx context.Context) ([]Setting, error) {
 // Reload has the server read its configuration again, and returns what has changed.
 func (a *Admin) Reload(ctx context.Context) ([]SettingChange, error) {
 	var all admin.SettingChanges
-	err := a.call(ctx, http.MethodPost, "/api/v1/reload", nil, &all)
+	err := a.call(ctx, http.MethodPost, "/api/v1/reload", a.cause(""), &all)
 	return all.Changes, err
 }
 
