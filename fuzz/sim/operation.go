@@ -52,6 +52,9 @@ func (s *Simulator) operateOnAll(c *jobChange) {
 		return
 	}
 	seen := s.seeJobs(fmt.Sprintf("queue:%q protocol:periodic", s.ledger.queues[o.queue]))
+	if o.spare && len(seen) == 0 {
+		return // there may be no such queue yet
+	}
 	f.arrive = func() {
 		s.ledger.operation = o
 		for i := range seen {

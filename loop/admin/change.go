@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -286,16 +287,17 @@ func (i *Interface) postResume(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if i.runTime(q.Queue)[pausedKey] == "no" {
-		return i.ruleOf(q.Queue, false), nil
-	}
+	before := i.runTime(q.Queue)
 	answer, err := i.ruleAfter(r, q, "")
 	if err != nil || strings.ContainsAny(q.Queue, "*?") {
 		return answer, err
 	}
 	for _, v := range i.policies().Explain(string(protocol.Queue([]byte(q.Queue)))) {
 		if v.Key == pausedKey && v.Value != "no" {
-			return i.ruleAfter(r, q, "no")
+			if answer, err = i.ruleAfter(r, q, "no"); err == nil {
+				answer.Changed = !maps.Equal(before, answer.Values)
+			}
+			return answer, err
 		}
 	}
 	return answer, nil
