@@ -116,7 +116,7 @@ func (op *operation) run() {
 		now := op.i.host.Now()
 		refs = op.stillMeant(now, refs)
 		done = op.i.host.Sched().List(now, op.listing, slice, func(v *sched.JobView) bool {
-			if v.Since <= op.Started || v.State.String() != codec.StateFailed { // else it failed again, after its retry
+			if !op.failedAgain(v, now) {
 				refs = append(refs, v.Ref)
 			}
 			return true
@@ -133,6 +133,15 @@ func (op *operation) run() {
 		began = op.i.host.GiveWay(began)
 	}
 	op.end(errors.Join(err, op.i.commit()), done)
+}
+
+// batchTime is more milliseconds than a listing of a batch lasts.
+const batchTime = 1000
+
+// failedAgain reports whether a job has failed since the operation began, as after its retry. A later time than now is
+// from before the clock was set back.
+func (op *operation) failedAgain(v *sched.JobView, now sched.Time) bool {
+	return v.State.String() == codec.StateFailed && v.Since > op.Started && v.Since <= now.Wall+batchTime
 }
 
 // stillMeant returns the jobs that still match the filter. Another request may have changed a job that waits for the

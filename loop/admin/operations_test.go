@@ -193,14 +193,17 @@ func (h failingHost) Now() sched.Time {
 	}
 }
 
-// TestOperationEnds: an operation changes a job once, also one that fails again behind it, and is over then.
+// TestOperationEnds: an operation changes a job once, also one that fails again behind it, and is over then. It changes
+// jobs that failed before the clock was set back, too.
 func TestOperationEnds(t *testing.T) {
 	for _, c := range []struct {
 		verb   sched.JobVerb
 		policy map[string]string
+		back   int64 // milliseconds by which the clock is set back
 	}{
-		{sched.RetryJobs, map[string]string{"retries": "0"}},
-		{sched.RunJobs, map[string]string{"backoff": "1h"}},
+		{sched.RetryJobs, map[string]string{"retries": "0"}, 0},
+		{sched.RetryJobs, map[string]string{"retries": "0"}, 3_600_000},
+		{sched.RunJobs, map[string]string{"backoff": "1h"}, 0},
 	} {
 		const jobs = 1000
 		s := sched.New(sched.Options{})
@@ -219,6 +222,7 @@ func TestOperationEnds(t *testing.T) {
 			}
 		}
 		h.Now()
+		h.now.Wall -= c.back
 		i := &Interface{host: h}
 		op, err := i.operations.start(i, &codec.JobsChange{Filter: "queue:f"}, &sched.JobChange{Verb: c.verb}, auditor{})
 		if err != nil {
