@@ -34,9 +34,9 @@ func (p *Protocol) FollowRestored(j *sched.Job, started bool) {
 	if codec.ParseJob(j.Workload, nil, &job) != nil {
 		return // none that was pushed
 	}
-	base := j.SchedAt * 1000
-	if base == 0 {
-		base = enqueuedAt(j)
+	base := pushedAt(j.Workload)
+	if base == 0 { // it was scheduled; j.SchedAt may be that of a retry
+		base = job.At
 	}
 	if l := lockOf(&job, []byte(j.Queue), j.Name, base); l.expiry > p.host.Now().Wall {
 		_ = p.unique.take(l, p.host.Now().Wall) // another job may hold it after the first one's time had passed

@@ -148,11 +148,20 @@ func (p *Protocol) latencies(queues []string) []byte {
 // enqueuedAt returns when a ready job was enqueued, in Unix milliseconds.
 func enqueuedAt(j *sched.Job) int64 {
 	if j.Space == Space && j.SchedAt == 0 {
-		if f, err := codec.Parse[struct {
-			At time.Time `json:"enqueued_at"`
-		}](j.Workload); err == nil && !f.At.IsZero() {
-			return f.At.UnixMilli()
+		if at := pushedAt(j.Workload); at != 0 {
+			return at
 		}
 	}
 	return j.Due
+}
+
+// pushedAt returns when a job was pushed, in Unix milliseconds; 0: it was scheduled then.
+func pushedAt(workload []byte) int64 {
+	f, err := codec.Parse[struct {
+		At time.Time `json:"enqueued_at"`
+	}](workload)
+	if err != nil || f.At.IsZero() {
+		return 0
+	}
+	return f.At.UnixMilli()
 }
