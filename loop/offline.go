@@ -8,6 +8,7 @@ import (
 	"hash/maphash"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -382,16 +383,18 @@ func (o *Offline) Abandon() {
 	}
 }
 
-// servesHTTP reports whether a worker over HTTP holds a job or waits for one: it needs no connection.
-func (o *Offline) servesHTTP() bool {
-	l, err := sched.NewListing(&sched.Match{Workers: []string{"http:"}}, nil, true, "")
+// servesUnconnected reports whether a worker over HTTP holds a job or waits for one, or a worker of Faktory's protocol
+// holds one: neither needs a connection.
+func (o *Offline) servesUnconnected() bool {
+	l, err := sched.NewListing(&sched.Match{}, nil, true, "")
 	if err != nil {
 		panic("BUG: " + err.Error())
 	}
 	held := len(o.works) > 0
 	for done := false; !done && !held; {
 		done = o.server.sched.List(o.time, l, sched.WalkBatch, func(v *sched.JobView) bool {
-			held = held || v.State.String() == "running"
+			leased := strings.HasPrefix(v.Worker, "http:") || strings.HasPrefix(v.Worker, "faktory")
+			held = held || leased && v.State.String() == "running"
 			return true
 		})
 	}
@@ -416,7 +419,7 @@ func (o *Offline) Check() error {
 	if n := o.peers(); !o.listens && counted != n {
 		return fmt.Errorf("%d are connected, and the server counts %d", n, counted)
 	}
-	if counted > 0 || o.servesHTTP() {
+	if counted > 0 || o.servesUnconnected() {
 		return nil
 	}
 	for _, r := range o.loops {

@@ -2,9 +2,10 @@
 // decides what happens and in which order. A seed that finds a bug finds it every time.
 //
 // There are two plays. PlayServer has one server: the real sessions, codecs, scheduler and journal. Around it are peers
-// of Periodic in both framings, of Gloom, of dwork, of both versions of kts46 and of the HTTP API, and a Disbatch node.
-// The play of package site has three hosts of a Disbatch site around a fake MongoDB. Each host is a server with its
-// node and the driver.
+// of Periodic in both framings, of Gloom, of beanstalkd's protocol, of Faktory's, of dwork, of both versions of kts46
+// and of the HTTP API, and a Disbatch node.
+// The play of package site has three hosts of a Disbatch site around a fake MongoDB. Each host is a
+// server with its node and the driver.
 //
 //   - Simulator (simulator.go) acts. It draws the next step from the seed and the step's number, moves bytes and calls
 //     through the Network, lets time pass, fills, slows and breaks the disk, and kills, stops and starts the server.
@@ -35,8 +36,9 @@
 // A request of Periodic passes four places. Conn.ask puts its bytes on their way, with a Request. When the last of
 // them arrives, Simulator.deliver calls Request.arrive, which tells the ledger what the request does to the server.
 // The server's answer passes Ledger.written, which finds the Request and checks the answer. Simulator.read hands the
-// bytes to the peer, which then knows of its job or result. Gloom goes the same way with Conn.tell; dwork, kts46 and
-// HTTP have calls with a function for the answer (flight, ktsFlight, httpCall).
+// bytes to the peer, which then knows of its job or result. Gloom goes the same way with Conn.tell,
+// beanstalkd's protocol and Faktory's with Conn.askLine; dwork, kts46 and HTTP have calls with a function for the
+// answer (flight, ktsFlight, httpCall).
 //
 // # To add an operation
 //
@@ -44,8 +46,8 @@
 //     tells the ledger.
 //  2. Write what the ledger must know: an event (submitted, finished) that changes the Job, and a check of the answer,
 //     which periodicReply or its like calls.
-//  3. Give the act its share in the table of its peer (clientActs, workerActs, crcActs, graphActs, httpActs, ktsActs,
-//     policyActs), or in serverSteps if it is no peer's.
+//  3. Give the act its share in the table of its peer (clientActs, workerActs, crcActs, beanstalkActs, faktoryActs,
+//     graphActs, httpActs, ktsActs, policyActs), or in serverSteps if it is no peer's.
 //  4. Plant a bug that the new check must find, in ../canary_table_test.go, and list it in ../README.md. A check that
 //     has found no bug proves nothing.
 //  5. Name new files below.
@@ -68,6 +70,9 @@
 //	periodic_dump.go periodic_load.go                           DUMP and STATUS; LOAD
 //	periodic_settings.go periodic_crowd.go                      CONFIG; very many functions
 //	gloom.go                                                    masters and slaves
+//	lines.go                                                    what beanstalkd's and Faktory's peers share
+//	beanstalk.go beanstalk_ledger.go                            clients; what their requests and answers come to
+//	faktory.go faktory_ledger.go                                the same of Faktory
 //	dwork.go dwork_answers.go dwork_graph.go                    calls; answers; tasks and their predecessors
 //	kts46.go kts46_workers.go kts46_look.go                     calls; workers; what the server shows
 //	kts46_calls.go kts46_orders.go kts46_finish.go              what calls of workers and users come to; the end

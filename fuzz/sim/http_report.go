@@ -177,7 +177,8 @@ func (l *Ledger) leaseReported(f *httpCall, r *leaseReport) {
 	if !slices.Contains(r.may, "") {
 		return
 	}
-	end := leaseEnd{l.clock().Wall + r.length.Milliseconds(), r.length.Milliseconds()}
+	end := leaseEnd{wall: l.clock().Wall + r.length.Milliseconds(), length: r.length.Milliseconds()}
+	end.mono = l.leaseUntil(end.wall)
 	if len(r.may) > 1 { // it is not known what the report does
 		if r.verb == "extend" {
 			x.ends = append(slices.Clip(x.ends), end)
@@ -198,14 +199,14 @@ func (l *Ledger) leaseReported(f *httpCall, r *leaseReport) {
 		l.finished(x.conn, h, r.result)
 	case "fail":
 		at := int64(0)
-		if r.delay != nil && j.by != ofDisbatch && (j.by == ofPeriodic || *r.delay > 0) {
+		if r.delay != nil && j.by != ofDisbatch && (j.durable() || *r.delay > 0) {
 			at = l.clock().Wall + time.Duration(*r.delay).Milliseconds()
 		}
 		l.returned(x.conn, h, at)
 	case "release":
 		l.released(x.conn, h)
 	case "extend":
-		r.end, x.ends, x.until, x.shown = len(x.ends), append(slices.Clip(x.ends), end), l.leaseUntil(end.wall), end.wall
+		r.end, x.ends, x.until, x.shown = len(x.ends), append(slices.Clip(x.ends), end), end.mono, end.wall
 		return
 	default:
 		l.leasePublished(r, true)

@@ -124,7 +124,7 @@ func (s *Simulator) httpSubmit() {
 			}
 		}
 	}
-	f.answer = func(status int, all []byte) { s.ledger.httpSubmitted(f, j, refused, status, all) }
+	f.answer = func(status int, all []byte) { s.ledger.httpSubmitted(f, j, sent.Queue, refused, status, all) }
 	s.trace.Say("over HTTP %v is submitted to q%d, of priority %d, after %v, at %v, and awaited for %v", j, j.queue, j.priority,
 		time.Duration(sent.Delay), sent.At, time.Duration(sent.Wait))
 	s.httpAsk(f)
@@ -140,8 +140,8 @@ func (s *Simulator) httpBody(message any) []byte {
 	return text
 }
 
-// httpSubmitted checks the answer to the submission of one job.
-func (l *Ledger) httpSubmitted(f *httpCall, j *Job, refused bool, status int, all []byte) {
+// httpSubmitted checks the answer to the submission of one job to a queue, from which an operator may have moved it.
+func (l *Ledger) httpSubmitted(f *httpCall, j *Job, queue string, refused bool, status int, all []byte) {
 	if refused {
 		if reason := l.reasonOf(f, status, all); status != http.StatusInsufficientStorage || reason != seam.ReasonDisk.String() {
 			l.trace.Fail("h%d: got %d %q, want 507, because the disk is full", f.number, status, all)
@@ -151,8 +151,8 @@ func (l *Ledger) httpSubmitted(f *httpCall, j *Job, refused bool, status int, al
 	}
 	var answer admin.Submitted
 	l.httpRead(f, status, all, &answer)
-	if answer.Queue != l.queues[j.queue] || !l.hasName(j, answer.Name) {
-		l.trace.Fail("h%d has submitted %v: got %q of %q, want %q of %q", f.number, j, answer.Name, answer.Queue, j.name, l.queues[j.queue])
+	if answer.Queue != queue || !l.hasName(j, answer.Name) {
+		l.trace.Fail("h%d has submitted %v: got %q of %q, want %q of %q", f.number, j, answer.Name, answer.Queue, j.name, queue)
 	}
 	l.acknowledged(j)
 	l.trace.Say("h%d hears that %v is %s", f.number, j, answer.State)

@@ -31,6 +31,11 @@ const maxReserved = 3
 // ask asks the operators' interface for something that takes no commit.
 func (s *Simulator) ask(path string, answer any) { s.askOperator(http.MethodGet, path, nil, answer) }
 
+// find asks the server for something that may have ended; false: it has.
+func (s *Simulator) find(path string, answer any) bool {
+	return s.askOperator(http.MethodGet, path, nil, answer, http.StatusNotFound) == http.StatusOK
+}
+
 // httpReserve lets a worker ask for jobs.
 func (s *Simulator) httpReserve() {
 	s.made++
@@ -74,7 +79,7 @@ func (l *Ledger) httpReserved(f *httpCall, status int, all []byte) {
 				l.trace.Fail("h%d is told of a lease of %v, which no worker had", f.number, j)
 			}
 		} else if x == nil { // nothing had to be synced
-			x = l.leased(c, j, seen.Queue, seen.Name, seen.Until)
+			x = l.leased(c, j, seen.Queue, seen.Name, seen.Until, c.reserve.length)
 		}
 		if x.token != "" || seen.Queue != l.queues[x.run.queue] || !l.hasName(j, seen.Name) || len(x.ends) > 0 && seen.Until != x.ends[0].wall {
 			l.trace.Fail("h%d is given %v as %q of %q until %d, twice or not as it was leased", f.number, j, seen.Name, seen.Queue, seen.Until)
@@ -149,15 +154,16 @@ func (l *Ledger) httpWorkers(queue int) (n, unsure int) {
 }
 
 // hungUp notes that the server had an answer with jobs for a worker that has hung up: they are ready again, and have
-// not failed.
+// not failed. The commit that the answer has waited for has them leased still.
 func (l *Ledger) hungUp(r *reserve) {
 	for _, x := range l.net.granted {
 		if x.conn != r.conn || x.over() {
 			continue
 		}
-		x.reported, x.disk = true, min(x.disk, maybe)
-		if x.job.holder == x.conn {
+		x.reported, x.unsure, x.disk = true, true, min(x.disk, maybe)
+		if x.job.lease() == x {
 			l.released(x.conn, heldJob{job: x.job, run: x.run})
+			x.job.record.dated = false
 		}
 	}
 }

@@ -25,6 +25,8 @@ const (
 	ofGloom
 	ofDwork
 	ofDisbatch
+	ofBeanstalk
+	ofFaktory
 )
 
 // Job is what the ledger knows of one job. A name that is submitted again is another Job. The fields of one protocol
@@ -77,6 +79,8 @@ type Job struct {
 	periodicJob
 	crcRun
 	dworkTask
+	beanstalkJob
+	faktoryJob
 	taken certainty // whether another Gloom job had the id when this one came
 	asked bool      // the Disbatch node waits for the job's end
 }
@@ -85,7 +89,20 @@ type Job struct {
 type periodicJob struct {
 	record, recordDisk figures // the job's record now, and after a crash unless it has changed since
 
-	timeout int64 // milliseconds; 0: the server's setting
+	timeout int64 // milliseconds; 0: the server's setting. Jobs of beanstalkd and Faktory have one, too
+}
+
+// beanstalkJob is what only a job of beanstalkd's protocol has.
+type beanstalkJob struct {
+	put, putLatest     int64     // Unix milliseconds: when the job was put, and the latest time that the clock had shown
+	buried, buriedDisk certainty // whether the job is buried now, and after a crash
+}
+
+// faktoryJob is what only a job of Faktory has.
+type faktoryJob struct {
+	retries            int   // how often the job is tried again
+	failed, failedDisk int   // smallest number of runs that have failed, now and after a crash
+	uniqueUntil        int64 // Unix milliseconds; 0: the job is not unique
 }
 
 // crcRun is what a job of any protocol has when a worker with the CRC framing runs it.
@@ -114,7 +131,7 @@ func (j *Job) String() string { return fmt.Sprintf("j%d", j.id) }
 func (j *Job) volatile() bool { return j.by == ofGloom || j.by == ofDisbatch }
 
 // untimed reports whether the job has no time-out.
-func (j *Job) untimed() bool { return j.by != ofPeriodic }
+func (j *Job) untimed() bool { return !j.durable() }
 
 // workload identifies the job to the ledger: its number, as JSON or as text, and padding.
 func (j *Job) workload() string {

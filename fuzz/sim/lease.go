@@ -35,8 +35,8 @@ type Lease struct {
 	durableEnd int        // index in ends of the oldest end that a crash may leave
 }
 
-// leaseEnd is the end of a lease as the journal has it.
-type leaseEnd struct{ wall, length int64 }
+// leaseEnd is the end of a lease as the journal has it, and by Mono, which a clock that is set does not change.
+type leaseEnd struct{ wall, length, mono int64 }
 
 // lease returns the lease under which a job is held; nil: it is under none.
 func (j *Job) lease() *Lease {
@@ -49,34 +49,44 @@ func (j *Job) lease() *Lease {
 // over reports whether a lease has ended, or may have.
 func (x *Lease) over() bool { return x.expired || x.reported || x.unsure || x.forgotten || x.removed }
 
-// isLive reports whether a lease holds its job for sure.
-func (l *Ledger) isLive(x *Lease) bool {
-	return x.job.holder == x.conn && x.job.now != maybe && !x.over() && l.clock().Mono < x.until
+// doubtLease notes that the lease of a job may end unseen.
+func (j *Job) doubtLease() {
+	if x := j.lease(); x != nil {
+		x.unsure, x.disk = true, min(x.disk, maybe)
+	}
 }
 
-// durable reports whether the lease of a job survives the server.
-func (j *Job) durable() bool { return j.by == ofPeriodic }
+// isLive reports whether a lease holds its job for sure.
+func (l *Ledger) isLive(x *Lease) bool {
+	return x.job.lease() == x && x.job.now != maybe && !x.over() && l.clock().Mono < x.until
+}
 
-// leased notes that a reserve was given a job. until is the end of its lease by the wall clock.
-func (l *Ledger) leased(c *Conn, j *Job, queue, name string, until int64) *Lease {
+// durable reports whether a job, and a lease of it, survives the server.
+func (j *Job) durable() bool { return j.by == ofPeriodic || j.by == ofBeanstalk || j.by == ofFaktory }
+
+// leased notes that a reserve, or a worker of Faktory, was given a job. until is the end of its lease by the wall
+// clock, length is how long it is, or more.
+func (l *Ledger) leased(c *Conn, j *Job, queue, name string, until, length int64) *Lease {
 	l.isIn(j, queue)
 	x := &Lease{conn: c, job: j, run: l.runBegun(c, j, queue), group: l.group(), until: l.leaseUntil(until), shown: until}
 	c.runs, c.told = nil, nil
 	j.run = x.run
-	x.ends = []leaseEnd{{until, c.reserve.length}}
+	x.ends = []leaseEnd{{until, length, x.until}}
 	if j.durable() {
 		x.disk = maybe
 	}
 	if !l.serving(c, j.queue) {
 		l.trace.Fail("c%d is given %v of q%d, which it does not do", c.id, j, j.queue)
 	}
-	if most := l.clock().Wall + c.reserve.length; until > most || until <= l.clock().Wall {
+	if most := l.clock().Wall + length; until > most || until <= l.clock().Wall {
 		l.trace.Fail("c%d is given %v until %d, although it is %d", c.id, j, until, l.clock().Wall)
 	}
 	l.assigned(c, j, queue, name)
 	c.leases[j] = x
 	l.net.granted = append(l.net.granted, x)
-	c.reserve.got++
+	if c.reserve != nil {
+		c.reserve.got++
+	}
 	return x
 }
 
@@ -97,7 +107,8 @@ func (l *Ledger) leasesExpired() {
 		if x.disk = min(x.disk, maybe); x.removed {
 			continue
 		}
-		if x.expired = true; j.holder != x.conn {
+		x.unsure = x.unsure || j.now == maybe // the job may have been removed
+		if x.expired = true; j.lease() != x {
 			continue
 		}
 		l.trace.Say("the lease of %v ends", j)
@@ -113,7 +124,7 @@ func (l *Ledger) leasesExpired() {
 
 // noteRemoved notes the end of a lease if its job was removed.
 func (l *Ledger) noteRemoved(x *Lease) {
-	if j := x.job; !x.over() && j.now == gone && j.holder != x.conn {
+	if j := x.job; !x.over() && j.now == gone && j.lease() != x {
 		x.removed, x.unsure = j.by != ofGloom, j.by == ofGloom // a Gloom job whose master has left runs on
 	}
 }
@@ -132,8 +143,7 @@ func (s *Simulator) seeJobs(filter string) (all []seenJob) {
 		s.ask("/api/v1/jobs?limit=1000&filter="+url.QueryEscape(filter)+"&after="+after, &page)
 		for _, one := range page.Jobs {
 			seen := seenJob{}
-			s.ask("/api/v1/job?id="+one.ID, &seen.JobDetails)
-			if seen.State != one.State { // the time of its run was over, and a Tick has ended the run
+			if !s.find("/api/v1/job?id="+one.ID, &seen.JobDetails) || seen.State != one.State { // a Tick has ended its run, and perhaps the job
 				continue
 			}
 			if seen.Workload == nil {
@@ -148,26 +158,29 @@ func (s *Simulator) seeJobs(filter string) (all []seenJob) {
 	}
 }
 
-// leasePrefix is in front of a reserve's number in what the server calls its worker.
-const leasePrefix = "http:c"
+// httpLeaser and faktoryWorker are in front of a connection's number in what the server calls the worker of a lease.
+const httpLeaser, faktoryWorker = "http:c", "faktory c"
 
-// seeLeases asks the server for all leased jobs.
-func (s *Simulator) seeLeases() (all []seenJob) {
-	for _, seen := range s.seeJobs("state:running worker:" + leasePrefix) {
-		var number int
-		if _, err := fmt.Sscanf(seen.Worker, leasePrefix+"%d", &number); err != nil {
-			continue // only the job's earlier worker was one over HTTP
+// seeLeases asks the server for all jobs that are leased to workers of some protocols.
+func (s *Simulator) seeLeases(workers ...string) (all []seenJob) {
+	for _, worker := range workers {
+		for _, seen := range s.seeJobs(fmt.Sprintf("state:running worker:%q", worker)) {
+			var number int
+			if _, err := fmt.Sscanf(seen.Worker, worker+"%d", &number); err != nil {
+				continue // only the job's earlier worker was one of these
+			}
+			if seen.conn = s.net.reserves[number]; seen.conn == nil {
+				s.trace.Fail("%q of %q is held by %s, which no worker is", seen.Name, seen.Queue, seen.Worker)
+			}
+			all = append(all, seen)
 		}
-		if seen.conn = s.net.reserves[number]; seen.conn == nil {
-			s.trace.Fail("%q of %q is held by %s, which no worker is", seen.Name, seen.Queue, seen.Worker)
-		}
-		all = append(all, seen)
 	}
 	return all
 }
 
 // lookAtReserves finds out which jobs the reserves were given that wait for the disk now.
 func (s *Simulator) lookAtReserves() {
+	s.adoptFetched()
 	var fresh []*Conn
 	for _, f := range s.net.httpOpen {
 		if r := f.reserve; r != nil && !r.seen && f.peer != nil && !f.peer.Waits() {
@@ -178,9 +191,9 @@ func (s *Simulator) lookAtReserves() {
 	if fresh == nil {
 		return
 	}
-	for _, seen := range s.seeLeases() {
+	for _, seen := range s.seeLeases(httpLeaser) {
 		if seen.conn.leases[seen.job] == nil {
-			s.ledger.leased(seen.conn, seen.job, seen.Queue, seen.Name, seen.Until)
+			s.ledger.leased(seen.conn, seen.job, seen.Queue, seen.Name, seen.Until, seen.conn.reserve.length)
 		}
 	}
 	for _, c := range fresh {
@@ -191,10 +204,12 @@ func (s *Simulator) lookAtReserves() {
 // auditLeases compares all leases of the server with the ledger.
 func (s *Simulator) auditLeases() {
 	there := map[*Lease]bool{}
-	for _, seen := range s.seeLeases() {
+	for _, seen := range s.seeLeases(httpLeaser, faktoryWorker) {
 		x, j := seen.conn.leases[seen.job], seen.job
-		if x != nil && x.unsure && slices.ContainsFunc(x.ends, func(e leaseEnd) bool { return e.wall == seen.Until }) {
-			x.shown, x.until = seen.Until, s.ledger.leaseUntil(seen.Until)
+		if x != nil && x.unsure {
+			if i := slices.IndexFunc(x.ends, func(e leaseEnd) bool { return e.wall == seen.Until }); i >= 0 {
+				x.shown, x.until, x.expired = seen.Until, x.ends[i].mono, false
+			}
 		}
 		if x == nil || x.over() && !x.unsure || seen.Until != x.shown {
 			s.trace.Fail("%v: the server shows a lease of c%d until %d at %+v, want %+v", j, seen.conn.id, seen.Until, s.server.Now(), x)
@@ -207,7 +222,7 @@ func (s *Simulator) auditLeases() {
 		if s.ledger.isLive(x) && !there[x] {
 			s.trace.Fail("%v: the server shows no lease, want that of c%d", x.job, x.conn.id)
 		}
-		if !there[x] && !x.over() && x.job.holder != x.conn { // that was in doubt
+		if !there[x] && !x.over() && x.job.lease() != x { // that was in doubt
 			x.unsure = true
 		}
 	}
@@ -224,7 +239,7 @@ func (l *Ledger) leasesCrashed() {
 func (s *Simulator) leasesRecovered() {
 	now := s.server.Now()
 	there := map[*Lease]bool{}
-	for _, seen := range s.seeLeases() {
+	for _, seen := range s.seeLeases(httpLeaser, faktoryWorker) {
 		x, j := seen.conn.leases[seen.job], seen.job
 		if x == nil || x.disk == gone || j.now == gone {
 			s.trace.Fail("%v: the server shows a lease of c%d after the restart, want none", j, seen.conn.id)
@@ -240,13 +255,17 @@ func (s *Simulator) leasesRecovered() {
 		}
 		there[x] = true
 		x.reported, x.unsure, x.forgotten, x.expired, x.removed = false, false, false, false, false
-		x.ends, x.durableEnd, x.until, x.shown = ends[found:found+1], 0, s.ledger.leaseUntil(seen.Until), seen.Until // the journal still has an earlier end
+		x.durableEnd, x.until, x.shown = 0, s.ledger.leaseUntil(seen.Until), seen.Until
+		x.ends = []leaseEnd{{ends[found].wall, ends[found].length, x.until}} // the journal still has an earlier end
 		j.now, j.holder, j.run, j.turn = sure, x.conn, x.run, s.ledger.turn
 		s.trace.Say("%v is held by c%d still", j, x.conn.id)
 	}
 	for _, x := range slices.Concat(s.net.granted, s.net.leases) {
 		if there[x] {
 			continue
+		}
+		if x.disk != gone {
+			x.job.record.dated = false // the lease may have ended at the start
 		}
 		mayBeOver := slices.ContainsFunc(x.ends[x.durableEnd:], func(e leaseEnd) bool { return e.wall <= now.Wall })
 		if x.disk == sure && x.job.now == sure && !mayBeOver {

@@ -9,6 +9,7 @@ import (
 
 	"treadle/fuzz/sim/disk"
 	"treadle/fuzz/sim/play"
+	"treadle/fuzz/sim/wire"
 	"treadle/sched"
 )
 
@@ -89,7 +90,7 @@ func (l *Ledger) newJob(by protocol, queue int, name string) *Job {
 
 // jobOf finds the job that a workload or a result names; about says where it was seen.
 func (l *Ledger) jobOf(workload []byte, about string) *Job {
-	text := strings.TrimPrefix(strings.Trim(string(workload), `"`), "r") // r begins a result
+	text := strings.TrimPrefix(strings.Trim(string(wire.Workload(workload)), `"`), "r") // r begins a result
 	if name, ok := strings.CutPrefix(text, `{"name":"`); ok {
 		return l.task([]byte(name))
 	}
@@ -103,7 +104,7 @@ func (l *Ledger) jobOf(workload []byte, about string) *Job {
 // exactJobOf is jobOf for a workload, every byte of which must be there.
 func (l *Ledger) exactJobOf(workload []byte, about string) *Job {
 	j := l.jobOf(workload, about)
-	if j.by != ofDwork && strings.Trim(string(workload), `"`) != strings.Trim(j.workload(), `"`) {
+	if j.by != ofDwork && strings.Trim(string(wire.Workload(workload)), `"`) != strings.Trim(j.workload(), `"`) {
 		l.trace.Fail("%s: got a workload of %d bytes, %q, want the %d bytes of %v", about, len(workload), brief(workload), len(j.workload()), j)
 	}
 	return j
@@ -151,6 +152,9 @@ func (l *Ledger) submitted(j *Job, at int64) {
 	}
 	key := j.key()
 	for _, old := range l.names[key] {
+		if !old.mayBeIn(j.queue) { // an operation did not move it
+			continue
+		}
 		known := old.now == sure && old.turn < l.turn && !old.moving && !l.mixed
 		j.awaited = j.awaited || old.awaited && old.now != gone
 		switch {
@@ -185,7 +189,7 @@ func (l *Ledger) end(j *Job) {
 func (l *Ledger) doubt(j *Job) {
 	l.cutOff(j)
 	j.now, j.disk, j.holder, j.keyed, j.turn = min(j.now, maybe), min(j.disk, maybe), nil, false, l.turn
-	j.lost, j.record.dated = true, false
+	j.lost, j.record.dated, j.buried = true, false, min(j.buried, maybe)
 }
 
 // acknowledged notes that the server has acknowledged a job, and checks that the job is on disk. There is one
@@ -216,6 +220,7 @@ func (l *Ledger) committed() {
 			j.disk = gone
 		}
 		j.preds, j.late, j.recordDisk = append(j.preds, j.late...), nil, j.record
+		j.buriedDisk, j.failedDisk = j.buried, j.failed
 		l.changesCommitted(j)
 		if !j.lost {
 			j.savedLocation = j.location
@@ -255,6 +260,9 @@ func (l *Ledger) crashed() {
 		}
 		j.now, j.holder, j.keyed, j.owner, j.asked, j.asks, j.group = j.disk, nil, false, nil, false, 0, 0
 		j.ghosts, j.late, j.moving = append(j.ghosts, j.late...), nil, false
+		if j.failed = min(j.failed, j.failedDisk); j.buried != j.buriedDisk {
+			j.buried = maybe
+		}
 		j.lost = j.by == ofDwork && j.savedLocation == "" && l.setup.restart == "keep"
 		// The worker of another protocol has lost its connection.
 		if l.setup.restart == "ready" || j.savedLocation != "" && !slices.Contains(locations, j.savedLocation) {

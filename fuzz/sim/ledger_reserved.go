@@ -32,22 +32,25 @@ func (l *Ledger) limit(j *Job) int64 {
 	if limit == 0 {
 		limit = int64(l.config[timeoutSetting].now()) * 1000
 	}
+	if j.holder != nil && j.holder.peerKind == beanstalkPeer { // to the moment
+		return limit
+	}
 	return limit + grace
 }
 
 // mayHold reports whether c may still hold j: the server may notice a time-out a little late.
 func (l *Ledger) mayHold(c *Conn, j *Job) bool {
-	if c.reserve != nil {
+	if c.leases[j] != nil {
 		return l.holds(c, j)
 	}
 	return j.holder == c && (j.untimed() || l.clock().Mono < j.heldAt+l.limit(j)+200)
 }
 
-// assigned checks that the server may give j to c, and notes that it has.
+// assigned checks that the server may give j to c, and notes that it has. An empty name is not known to the peer.
 func (l *Ledger) assigned(c *Conn, j *Job, queue, name string) {
 	l.trace.Say("c%d is given %v", c.id, j)
 	l.wall = max(l.wall, l.clock().Wall)
-	if !l.isIn(j, queue) || !l.hasName(j, name) {
+	if !l.isIn(j, queue) || name != "" && !l.hasName(j, name) {
 		l.trace.Fail("%v of q%d, %q, is handed out as %q of %q", j, j.queue, j.name, name, queue)
 	}
 	if l.holds(j.holder, j) && j.holder != c {
@@ -63,6 +66,9 @@ func (l *Ledger) assigned(c *Conn, j *Job, queue, name string) {
 	if j.notBefore > l.wall {
 		l.trace.Fail("%v is handed out %d ms early", j, j.notBefore-l.wall)
 	}
+	if j.buried == sure {
+		l.trace.Fail("%v is handed out, although it is buried", j)
+	}
 	if j.by == ofDwork {
 		if j.location != "" && j.holder == nil && !j.lost && !l.leaseOver(j.location) {
 			l.trace.Fail("%v is handed to c%d and %s holds it", j, c.id, j.location)
@@ -77,9 +83,10 @@ func (l *Ledger) assigned(c *Conn, j *Job, queue, name string) {
 		l.checkOrder(j)
 	}
 	j.now, j.holder, j.heldAt, j.turn, j.lost, j.locks = sure, c, l.clock().Mono, l.turn, false, nil
-	j.parked = false
+	j.parked, j.buried = false, gone
 	l.handed++
 	if j.stale == l.turn+1 {
+		j.run.vague = true
 		l.doubt(j)
 	}
 }
@@ -91,14 +98,31 @@ func (l *Ledger) checkOrder(j *Job) {
 		if r.now != sure || r.queue != j.queue || !r.keyed || r.holder != nil || r.by == ofDwork || r.turn >= l.turn || r.due > l.began {
 			continue
 		}
-		ahead := r.priority > j.priority || r.priority == j.priority && r.due/1000 < j.due/1000
-		if ahead && !l.waitsUnread(r) && !l.mayOweReport(j.run.conn, r) {
+		if r.comesBefore(j) && !l.waitsUnread(r) && !l.mayOweReport(j.run.conn, r) {
 			better = append(better, r)
 		}
 	}
 	if better != nil {
 		l.swaps = append(l.swaps, swap{j, better})
 	}
+}
+
+// comesBefore reports whether one ready job comes before another for sure.
+func (j *Job) comesBefore(o *Job) bool {
+	if j.priority != o.priority {
+		return j.priority > o.priority
+	}
+	if j.by == ofBeanstalk && o.by == ofBeanstalk { // in the order of their ids
+		return !j.nameless && !o.nameless && (len(j.name) < len(o.name) || len(j.name) == len(o.name) && j.name < o.name)
+	}
+	first, second := j.due, o.due
+	if j.by == ofBeanstalk { // one of a smaller id that was put at a later time, when the clock showed that, is before it
+		first = j.putLatest
+	}
+	if o.by == ofBeanstalk {
+		second = o.put
+	}
+	return first/1000 < second/1000
 }
 
 // finished notes a worker's report that a job is done.
@@ -149,8 +173,12 @@ func (l *Ledger) returned(c *Conn, h heldJob, at int64) {
 	if h.isCurrent() && l.holds(c, j) {
 		j.holder, j.turn = nil, l.turn
 		j.setLocation("")
-		if j.by == ofDisbatch && at == 0 {
+		switch {
+		case j.by == ofDisbatch && at == 0:
 			l.end(j)
+			return
+		case j.by == ofFaktory && at == 0:
+			l.noteRetry(j)
 			return
 		}
 		j.keyed = j.by == ofPeriodic
@@ -163,6 +191,7 @@ func (l *Ledger) returned(c *Conn, h heldJob, at int64) {
 	}
 	j.stale = l.turn + 1
 	if l.mayHold(c, j) || j.lost || !h.isCurrent() {
+		j.doubtLease()
 		j.holder, j.keyed, j.notBefore, j.turn = nil, false, 0, l.turn
 		j.lost = j.lost || !h.isCurrent() // another may have it
 		j.setLocation("")
@@ -179,7 +208,7 @@ func (l *Ledger) left(c *Conn) {
 		}
 	}
 	for _, j := range l.jobs {
-		if j.holder == c {
+		if j.holder == c && j.lease() == nil {
 			j.holder, j.keyed, j.turn, j.record.dated = nil, false, l.turn, false
 			j.setLocation("")
 			j.failures++
@@ -199,13 +228,14 @@ func (l *Ledger) left(c *Conn) {
 
 // mayHaveHeld notes the end of a connection that may have been given any job in this turn. Such a job is ready again,
 // at another place in the line.
-func (l *Ledger) mayHaveHeld() {
+func (l *Ledger) mayHaveHeld(c *Conn) {
 	for _, j := range l.jobs {
 		if j.holder != nil && j.turn == l.turn {
 			j.failures++ // the departed connection may have had the job before its present holder
 			j.record.dated = false
 		}
-		if j.now != gone && (j.holder == nil || j.stale == l.turn+1) && j.by != ofDwork {
+		none := j.by == ofDwork || (j.by == ofBeanstalk || j.by == ofFaktory) && !l.serving(c, j.queue)
+		if j.now != gone && (j.holder == nil || j.stale == l.turn+1) && !none {
 			j.keyed, j.record.dated = false, false
 			j.failures++
 			if j.stale == l.turn+1 || j.by == ofDisbatch || j.queue == broadcastQueue { // the departed connection may have reported it

@@ -3,6 +3,7 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
 
 	"treadle/codec/periodic"
@@ -27,9 +28,10 @@ type Network struct {
 	httpCalls   int           // so many were made
 	httpFlights []*httpCall   // on their way
 	httpOpen    []*httpCall   // calls that have arrived and have no answer
-	reserves    map[int]*Conn // connections of reserves, by number
+	reserves    map[int]*Conn // connections of reserves and of workers of Faktory, by number
 	granted     []*Lease      // leases that may be on disk or hold their jobs
 	leases      []*Lease      // leases that workers know, also ended ones
+	fetched     []*Lease      // leases that workers of Faktory know, also ended ones
 }
 
 // Conn is one connection: the bytes on their way to the server, what the ledger has seen pass at the server's door,
@@ -73,7 +75,11 @@ type Conn struct {
 	asking map[uint32]heldJob // jobs with an ACQUIRE, by its message id
 
 	reserve *reserve        // the reserve of a worker over HTTP
-	leases  map[*Job]*Lease // leases that the reserve was given
+	leases  map[*Job]*Lease // leases that the reserve, or a worker of Faktory, was given
+
+	wroteBytes, readBytes int       // of a peer that speaks in lines: bytes of answers that the ledger has seen, and the peer read
+	unread                []readJob // jobs in answers that the peer has not read
+	adopted               bool      // the ledger knows of a job in an answer that was never written
 }
 
 // heldJob is a job whose assignment a peer has read.
@@ -119,6 +125,12 @@ type Request struct {
 	run      heldJob
 	chunk    *chunk    // chunk of a WORK_DATA
 	receiver *receiver // receiver of a RECV_DATA
+
+	word   string    // of a request in lines: the answer when it is carried out, or the beginning of its refusal
+	effect certainty // whether it has an effect on the job
+	synced int       // the group that must be on disk before the answer; 0: none
+	until  int64     // Mono at which a request for a job is given up
+	least  int       // number of jobs that a kick must find
 }
 
 // named are the roles with a name and a token, which the server treats as the roles without.
@@ -136,6 +148,14 @@ func (s *Simulator) connect(kind peerKind) *Conn {
 	}
 	c.outgoing = append(c.outgoing, hello...)
 	s.trace.Say("c%d opens as %d", c.id, kind)
+	switch kind {
+	case beanstalkPeer:
+		s.reserve(c, 0) // the server counts it as a worker from then on
+		s.watch(c, s.rng.IntN(workedQueues), true)
+	case faktoryPeer:
+		s.net.reserves[c.id], c.leases = c, map[*Job]*Lease{}
+		c.askLine(&Request{cmd: periodic.CanDo}, fmt.Sprintf("HELLO {\"v\":2,\"wid\":\"c%d\"}\r\n", c.id))
+	}
 	return c
 }
 
@@ -216,7 +236,7 @@ func (l *Ledger) reap() {
 		}
 		l.left(c)
 		if !c.reset {
-			l.mayHaveHeld()
+			l.mayHaveHeld(c)
 			l.misdated, l.behind = "", nil
 		}
 		return true

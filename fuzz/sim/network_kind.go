@@ -16,13 +16,15 @@ const (
 	crcWorker
 	gloomMaster
 	gloomSlave
+	beanstalkPeer
+	faktoryPeer
 	peerKinds
 	httpWorker // without a connection
 )
 
 // port is the listener that a peer connects to.
 func (k peerKind) port() string {
-	return []string{"periodic", "periodic", "periodic", "periodic", "gloom-masters", "gloom-slaves"}[k]
+	return []string{"periodic", "periodic", "periodic", "periodic", "gloom-masters", "gloom-slaves", "beanstalk", "faktory"}[k]
 }
 
 // hello is what a connection begins with.
@@ -31,7 +33,7 @@ func (k peerKind) hello() []byte {
 	if k == plainWorker || k == crcWorker {
 		role = periodic.Worker
 	}
-	if k.gloom() {
+	if k.gloom() || k.inLines() {
 		return nil
 	}
 	return periodic.AppendHello(nil, &periodic.Hello{Framing: k.framing(), Role: role})
@@ -44,6 +46,7 @@ func (k peerKind) framing() periodic.Framing {
 	return periodic.Plain
 }
 
-func (k peerKind) gloom() bool  { return k == gloomMaster || k == gloomSlave }
-func (k peerKind) client() bool { return k != plainWorker && !k.gloom() }
-func (k peerKind) worker() bool { return k != plainClient && !k.gloom() }
+func (k peerKind) gloom() bool   { return k == gloomMaster || k == gloomSlave }
+func (k peerKind) inLines() bool { return k == beanstalkPeer || k == faktoryPeer }
+func (k peerKind) client() bool  { return k != plainWorker && !k.gloom() && !k.inLines() }
+func (k peerKind) worker() bool  { return k != plainClient && !k.gloom() }

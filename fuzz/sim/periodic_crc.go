@@ -118,7 +118,9 @@ func (s *Simulator) whileHolding(c *Conn, h heldJob) {
 				return
 			}
 			r.run = h
-			h.run.vague = h.run.vague || !s.ledger.holds(c, j) // the ACQUIRE counts as a report, and the job may be assigned again before the answer
+			for _, run := range c.runs { // the ACQUIRE counts as a report, and the job may be assigned again before the answer
+				run.vague = run.vague || run.queue == j.queue && run.job.name == j.name && !s.ledger.holds(c, j)
+			}
 			j.asks++
 		}
 		// The worker waits for the answer. After a refusal it reports nothing more of the job.

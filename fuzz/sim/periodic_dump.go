@@ -135,7 +135,7 @@ func (s *Simulator) checkStatus() {
 	for queue, name := range s.ledger.queues[:graphQueue] {
 		least, most, workers := 0, 0, 0
 		for _, j := range s.ledger.jobs {
-			if j.queue == queue && j.now == sure {
+			if j.queue == queue && j.now == sure && j.buried == gone {
 				least++
 			}
 			// The server counts an orphan until its run ends, and the worker may have yet to read the assignment.

@@ -16,8 +16,13 @@ func (l *Ledger) written(c *Conn, b []byte) {
 	c.written = append(c.written, b...)
 	for len(c.written) > 0 {
 		reply := l.periodicReply
-		if c.gloom() {
+		switch {
+		case c.gloom():
 			reply = l.gloomReply
+		case c.peerKind == beanstalkPeer:
+			reply = l.beanstalkReply
+		case c.peerKind == faktoryPeer:
+			reply = l.faktoryReply
 		}
 		n := reply(c)
 		if n == 0 {
@@ -173,7 +178,12 @@ func (l *Ledger) checkResult(c *Conn, q *Request, body []byte) {
 
 // read has the peer read up to n bytes, and notes the jobs that it is assigned.
 func (s *Simulator) read(c *Conn, n int) {
-	c.heard = append(c.heard, c.peer.ReadUpTo(n)...)
+	read := c.peer.ReadUpTo(n)
+	if c.inLines() {
+		s.readLines(c, len(read))
+		return
+	}
+	c.heard = append(c.heard, read...)
 	for len(c.heard) > 0 {
 		if c.gloom() {
 			payload, n, _ := gloom.Next(c.heard, 1<<20)

@@ -101,7 +101,7 @@ func (l *Ledger) assignedLate(c *Conn, j *Job, q *Request) {
 // readyJob returns a job that was ready for c during the whole turn, or nil.
 func (l *Ledger) readyJob(c *Conn) *Job {
 	for _, j := range l.jobs {
-		if j.by == ofPeriodic && j.now == sure && j.keyed && !l.mayOweReport(c, j) && j.holder == nil && !j.lost && !j.parked && j.turn < l.turn &&
+		if j.durable() && j.now == sure && j.keyed && !l.mayOweReport(c, j) && j.holder == nil && !j.lost && !j.parked && j.turn < l.turn &&
 			j.queue != broadcastQueue && c.does[j.queue] && max(j.due, j.notBefore) <= l.began && !l.waitsUnread(j) {
 			return j
 		}

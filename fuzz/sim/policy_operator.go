@@ -115,8 +115,8 @@ func (s *Simulator) policyClear() {
 	}
 }
 
-// askOperator makes a request of the HTTP API and commits it.
-func (s *Simulator) askOperator(method, path string, body, answer any) {
+// askOperator makes a request of the HTTP API and commits it. The answer must have one of some statuses, else 200.
+func (s *Simulator) askOperator(method, path string, body, answer any, statuses ...int) (got int) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		s.trace.Fail("cannot make a request: %v", err)
@@ -127,8 +127,8 @@ func (s *Simulator) askOperator(method, path string, body, answer any) {
 	}
 	answered := false
 	s.server.Admin(r, func(status int, body []byte) {
-		answered = true
-		if err := json.Unmarshal(body, answer); status != http.StatusOK || err != nil {
+		answered, got = true, status
+		if err := json.Unmarshal(body, answer); status != http.StatusOK && !slices.Contains(statuses, status) || err != nil {
 			s.trace.Fail("%s %s %s is answered %d %q: %v", method, path, text, status, body, err)
 		}
 	})
@@ -141,6 +141,7 @@ func (s *Simulator) askOperator(method, path string, body, answer any) {
 	if !answered {
 		s.trace.Fail("%s %s is not answered", method, path)
 	}
+	return got
 }
 
 // policyKept asks for the kept jobs that are in one of some states.

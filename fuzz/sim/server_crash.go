@@ -113,9 +113,12 @@ var endings = play.NewTable(play.Of(1, endsInSync), play.Of(2, endsByFault), pla
 // Another server starts on what is left of the disk.
 func (s *Simulator) crash() {
 	s.settle()
-	s.crashes++
 	how, keeps, chance := endings.Draw(s.rng), disk.Remains(s.rng.IntN(int(disk.AllKinds))), s.rng.Uint64()
 	s.trace.Say("crash %s, %d", how, keeps)
+	if how == endsWorn {
+		s.commit()
+	}
+	s.crashes++ // calls over HTTP have no answers from here on
 	var left *vfs.MemFS
 	switch how {
 	case endsInSync:
@@ -159,11 +162,10 @@ func (s *Simulator) commitBadly() {
 // wearing is the number of groups written to wear a disk: enough to fill several small logs.
 const wearing = 30
 
-// wear writes to the journal until a fault hits, in a checkpoint too, and returns what is left of the disk. Only one
-// setting changes meanwhile, and the ledger notes no more of it than what was acknowledged, because the goroutines of
-// the store decide where the fault hits.
+// wear writes to the journal, on which all is committed, until a fault hits, in a checkpoint too. It returns what is
+// left of the disk. Only one setting changes meanwhile, and the ledger notes no more of it than what was acknowledged,
+// because the goroutines of the store decide where the fault hits.
 func (s *Simulator) wear() (left *vfs.MemFS) {
-	s.commit()
 	f, after := s.anyFault(), s.rng.Uint64()
 	s.ledger.disk.Break(f)
 	v, k := s.probe(s.server), s.ledger.config[wornSetting]

@@ -75,6 +75,7 @@ func (s *Simulator) stop() {
 			j.record.dated = false
 		}
 	}
+	s.ledger.abandoned()
 	s.ledger.committed()
 	s.startAgain(s.ledger.disk.AfterCrash(disk.Nothing, 0))
 }

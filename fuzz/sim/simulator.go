@@ -164,6 +164,7 @@ func (s *Simulator) audit() bool {
 			s.lookup(j)
 		}
 	}
+	s.auditLines()
 	s.auditLeases()
 	s.auditGraph()
 	s.checkStatus()
@@ -181,19 +182,14 @@ func (s *Simulator) finish() {
 		c.peer.Broken, c.peer.Window, c.fin = false, math.MaxInt, false
 	}
 	s.server.Jump(time.Duration(s.ledger.wall-s.server.Now().Wall) * time.Millisecond)
-	s.pass(0)                                               // jobs may be due now
-	s.changeSetting(s.ledger.config[keepaliveSetting], 300) // a peer that waits for a job is silent, and is not to be closed for that
+	s.pass(0) // jobs may be due now
 	w := s.connect(plainWorker)
 	for i := range s.ledger.queues {
 		s.serve(w, i)
 	}
 	s.drainGraph()
 	s.ktsFinish()
-	for range 60 {
-		for s.pump(w) {
-		}
-		s.pass(3 * time.Second) // delayed jobs come due
-	}
+	s.doAll(w)
 	s.policyFinish()
 	if !s.audit() {
 		s.trace.Fail("the end: the server still sends a DUMP to some peer, although all peers have read all: want it sent")
@@ -234,17 +230,45 @@ func (s *Simulator) finish() {
 	s.trace.Say("all is done")
 }
 
+// doAll lets the peers, among them the worker w of all queues, do every job.
+func (s *Simulator) doAll(w *Conn) {
+	f := s.connect(faktoryPeer)
+	for s.pump(w, f) { // the last bury and the last change of a setting arrive
+	}
+	s.changeSetting(s.ledger.config[keepaliveSetting], 7200) // a peer that waits for a job is silent, and is not to be closed for that
+	s.unburyAll(s.connect(beanstalkPeer))
+	for range 60 {
+		for s.pump(w, f) {
+		}
+		s.pass(3 * time.Second) // delayed jobs come due
+	}
+	for range 60 {
+		if s.audit() && !slices.ContainsFunc(s.ledger.jobs, func(j *Job) bool { return j.now == sure }) {
+			return
+		}
+		s.pass(time.Minute) // reservations that no worker knows of end
+		f = s.connect(faktoryPeer)
+		for s.pump(w, f) {
+		}
+	}
+}
+
 // pump lets each peer send, read and do what it has; false: nothing happened.
-func (s *Simulator) pump(w *Conn) (more bool) {
+func (s *Simulator) pump(w, f *Conn) (more bool) {
 	if w.grabs == 0 {
 		w.grabs++
 		w.ask(&Request{cmd: periodic.GrabJob}, nil)
 	}
+	more = !f.peer.Closed() && s.acknowledgeFetched(f)
 	for _, c := range slices.Clone(s.net.conns) {
-		for len(c.held) > 0 && !c.garbled {
+		for len(c.held) > 0 && !c.garbled && (c.grabs == 0 || !c.inLines()) {
 			more = true
-			if c.gloom() {
+			switch {
+			case c.gloom():
 				s.actAsSlave(c)
+				continue
+			case c.inLines():
+				s.reportBeanstalk(c, 0, deleted)
 				continue
 			}
 			h := c.held[0]
@@ -258,7 +282,7 @@ func (s *Simulator) pump(w *Conn) (more bool) {
 	s.commit()
 	for _, c := range s.net.conns {
 		s.read(c, math.MaxInt)
-		more = more || len(c.held) > 0
+		more = more || len(c.held) > 0 && (c.grabs == 0 || !c.inLines())
 	}
 	return more
 }

@@ -21,6 +21,7 @@ var serverSteps = play.NewTable(
 	play.Of(15, (*Simulator).nodeStep),
 	play.Of(70, (*Simulator).ktsStep),
 	play.Of(90, (*Simulator).httpStep),
+	play.Of(60, (*Simulator).lineStep),
 	play.Of(50, (*Simulator).policyStep),
 	play.Of(10, (*Simulator).cronStep),
 	play.Of(200, func(s *Simulator) { s.arrive(s.any()) }),
@@ -231,6 +232,9 @@ var connFaults = play.NewTable(
 		c.peer.Broken = true
 	}),
 	play.Of(1, func(s *Simulator, c *Conn) {
+		if c.inLines() {
+			return
+		}
 		s.trace.Say("c%d reads slowly", c.id)
 		c.peer.Window, c.slow = s.rng.IntN(500), true
 	}),
@@ -254,6 +258,8 @@ const malformedOnceIn, garbageOnceIn = 40, 400
 func (s *Simulator) act(c *Conn) {
 	switch {
 	case c.fin || c.garbled || len(c.outgoing) > 4000:
+	case c.inLines():
+		s.actInLines(c)
 	case s.rng.IntN(malformedOnceIn) == 0:
 		s.sendMalformed(c)
 	case s.rng.IntN(garbageOnceIn) == 0:

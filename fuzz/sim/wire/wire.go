@@ -2,8 +2,12 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"treadle/codec/periodic"
 )
@@ -34,4 +38,47 @@ func Assigned(fr periodic.Framing, body []byte) (handle []byte, j periodic.Job, 
 		handle = periodic.AppendStr8(periodic.AppendStr8(nil, j.Func), j.Name)
 	}
 	return handle, j, nil
+}
+
+// Beanstalk splits the first answer of beanstalkd's protocol into its words and the bytes behind their line, which a
+// job and a list have. n is its size; 0: it is not complete.
+func Beanstalk(in []byte) (words []string, data []byte, n int, err error) {
+	line, _, ok := bytes.Cut(in, crlf)
+	if !ok {
+		return nil, nil, 0, nil
+	}
+	words, n = strings.Split(string(line), " "), len(line)+len(crlf)
+	switch words[0] {
+	case "RESERVED", "FOUND", "OK":
+	default:
+		return words, nil, n, nil
+	}
+	size, err := strconv.Atoi(words[len(words)-1])
+	if err != nil || size < 0 {
+		return nil, nil, 0, fmt.Errorf("an answer of %q", line)
+	}
+	if len(in) < n+size+len(crlf) {
+		return nil, nil, 0, nil
+	}
+	data, in = in[n:n+size], in[n+size:]
+	if !bytes.HasPrefix(in, crlf) {
+		return nil, nil, 0, fmt.Errorf("%q is behind the data of %q", in[:len(crlf)], line)
+	}
+	return words, data, n + size + len(crlf), nil
+}
+
+var crlf = []byte("\r\n")
+
+// Workload is the part of a job's workload that is its submitter's. A job that is Faktory's, or at a worker of its
+// protocol, has it as the only argument. The end of the workload may be missing.
+func Workload(seen []byte) []byte {
+	_, args, ok := bytes.Cut(seen, []byte(`"args":[`))
+	if !ok || !bytes.HasPrefix(seen, []byte(`{"retry":`)) {
+		return seen
+	}
+	var arg json.RawMessage
+	if json.NewDecoder(bytes.NewReader(args)).Decode(&arg) != nil {
+		return args
+	}
+	return arg
 }
