@@ -104,7 +104,7 @@ var canaries = []canary{
 	{"a failed job that is removed stays in the journal", "sched/kept.go", "\tsh.unsave(r)\n\tsh.dropHistory(job, r)\n\tsh.freeBytes(r.bytes)\n\tsh.slab.free(job)\n", "\tsh.dropHistory(job, r)\n\tsh.freeBytes(r.bytes)\n\tsh.slab.free(job)\n"},
 	{"a moved dead letter is lost", "sched/failed_move.go", "\tif sh.moveTo(now, job, r, q, to, target, r.due, sink) == nil {\n\t\tto.match(now, target, sink)\n\t}\n", "\tif m.seq%2 == 0 {\n\t\tsh.removeKept(job, r, q)\n\t} else if sh.moveTo(now, job, r, q, to, target, r.due, sink) == nil {\n\t\tto.match(now, target, sink)\n\t}\n"},
 	{"a move to another queue is not journaled", "sched/move.go", "\tto.save(moved, m, target)\n", ""},
-	{"a policy is forgotten by a restart", "loop/admin/admin.go", "\ti.host.PutSetting(settingPrefix+c.Pattern, text)\n", ""},
+	{"a policy is forgotten by a restart", "loop/admin/admin.go", "\tapi.host.PutSetting(settingPrefix+c.Pattern, text)\n", ""},
 	{"a queue starts one job more than its rate", "sched/limiter.go", "g.rate.Jobs > 0 && g.credit < g.rate.Per {", "g.rate.Jobs > 0 && g.credit < 0 {"},
 	{"a change of policy resets the credit of a rate", "sched/limiter.go", "g.credit, g.last = old.credit, old.last", "g.last = old.last"},
 	{"a queue takes one job more than its max-jobs", "sched/limiter.go", "int64(q.unstarted()) >= p.MaxJobs", "int64(q.unstarted()) > p.MaxJobs"},
@@ -139,7 +139,7 @@ var canaries = []canary{
 	{"a job that an operator moves stays in its queue as well", "sched/move.go", "\tsh.dequeue(job, r, q)\n\tsh.end(job, r, q, Removed, nil, sink)\n\treturn nil\n", "\treturn nil\n"},
 	{"a job that an operator moves to a queue with three others is lost", "sched/operate.go", "\tif err == nil {\n\t\terr = sh.moveTo(", "\tif err == nil && target.unreserved() > 2 {\n\t\tsh.removeAny(now, job, r, q, sink)\n\t} else if err == nil {\n\t\terr = sh.moveTo("},
 	{"an operator cannot remove leased jobs", "sched/operate.go", "\tcase c.Verb == RemoveJobs:\n", "\tcase c.Verb == RemoveJobs && r.state == reserved && sh.holder(r).leased():\n\t\treturn nil\n\tcase c.Verb == RemoveJobs:\n"},
-	{"an operation ends after a slice", "loop/admin/operations.go", "\t\tbegan = op.i.host.GiveWay(began)\n", "\t\tbegan, done = op.i.host.GiveWay(began), true\n"},
+	{"an operation ends after a slice", "loop/admin/operations.go", "\t\tbegan = op.api.host.GiveWay(began)\n", "\t\tbegan, done = op.api.host.GiveWay(began), true\n"},
 	{"a new priority is not journaled", "sched/operate.go", "\tr.priority = priority\n\tsh.enqueue(now, job, r, q, past)\n\tsh.save(job, r, q)\n", "\tr.priority = priority\n\tsh.enqueue(now, job, r, q, past)\n"},
 	{"a new due time loses its milliseconds", "sched/operate.go", "sh.enqueue(now, job, r, q, uint32(wall-r.due*1000))", "sh.enqueue(now, job, r, q, 0)"},
 }

@@ -162,41 +162,41 @@ type Interface struct {
 
 // New makes the API. It returns an error for an invalid rule or cron entry of the file.
 func New(host protocol.Host, o Options) (*Interface, error) {
-	i := &Interface{host: host, o: o, rules: make(map[string]map[string]string), runTimeCron: make(map[string]*cronEntry), closed: make(chan struct{})}
-	i.reserver, i.awaiter = host.NewLocalPeer(i.deliverJob), host.NewLocalPeer(i.deliverEnd)
-	i.searches = make(chan struct{}, maxSearches)
-	i.incoming.Most, i.outgoing.Most, i.outgoing.Renew = host.Limits().MostUnsent, host.Limits().MostUnsent, pieceTime
-	i.results.most = int64(host.Limits().MostUnsent)
-	table, err := i.mergedPolicies()
+	api := &Interface{host: host, o: o, rules: make(map[string]map[string]string), runTimeCron: make(map[string]*cronEntry), closed: make(chan struct{})}
+	api.reserver, api.awaiter = host.NewLocalPeer(api.deliverJob), host.NewLocalPeer(api.deliverEnd)
+	api.searches = make(chan struct{}, maxSearches)
+	api.incoming.Most, api.outgoing.Most, api.outgoing.Renew = host.Limits().MostUnsent, host.Limits().MostUnsent, pieceTime
+	api.results.most = int64(host.Limits().MostUnsent)
+	table, err := api.mergedPolicies()
 	if err == nil {
 		err = table.CheckKeys()
 	}
 	if err != nil {
-		return i, err
+		return api, err
 	}
-	i.cron, err = i.mergedCron()
-	return i, err
+	api.cron, err = api.mergedCron()
+	return api, err
 }
 
 // mergedPolicies returns a table of the rules of the file and those of the run time.
-func (i *Interface) mergedPolicies() (*sched.Policies, error) {
-	all := slices.Clone(i.o.Rules)
-	for _, pattern := range slices.Sorted(maps.Keys(i.rules)) {
-		all = append(all, sched.PolicyRule{Pattern: pattern, Source: sched.FromRunTime, Values: maps.Clone(i.rules[pattern])})
+func (api *Interface) mergedPolicies() (*sched.Policies, error) {
+	all := slices.Clone(api.o.Rules)
+	for _, pattern := range slices.Sorted(maps.Keys(api.rules)) {
+		all = append(all, sched.PolicyRule{Pattern: pattern, Source: sched.FromRunTime, Values: maps.Clone(api.rules[pattern])})
 	}
 	return sched.NewPolicies(all)
 }
 
 // Name implements protocol.Protocol.
-func (i *Interface) Name() string { return Name }
+func (api *Interface) Name() string { return Name }
 
 // Restore implements protocol.Restorer.
-func (i *Interface) Restore(key string, value []byte) error {
+func (api *Interface) Restore(key string, value []byte) error {
 	if entry, ok := strings.CutPrefix(key, cronPrefix); ok {
-		return i.restoreCron(entry, value)
+		return api.restoreCron(entry, value)
 	}
 	if strings.HasPrefix(key, auditPrefix) {
-		return i.audited.restore(value)
+		return api.audited.restore(value)
 	}
 	pattern, ok := strings.CutPrefix(key, settingPrefix)
 	if !ok {
@@ -207,67 +207,67 @@ func (i *Interface) Restore(key string, value []byte) error {
 		return fmt.Errorf("the policy of %q in the journal: %w", pattern, err)
 	}
 	if len(values) == 0 { // it was taken back
-		delete(i.rules, pattern)
+		delete(api.rules, pattern)
 		return nil
 	}
 	// A later program may have written keys that this one does not know. Its rule waits in the journal.
 	if _, err := sched.NewPolicies([]sched.PolicyRule{{Pattern: pattern, Values: values}}); err != nil {
-		i.host.Log().Warn("a rule for queues of the journal is ignored", "error", err)
+		api.host.Log().Warn("a rule for queues of the journal is ignored", "error", err)
 		return nil
 	}
-	i.rules[pattern] = values
+	api.rules[pattern] = values
 	return nil
 }
 
 // Begin gives the scheduler the rules and cron entries of the file and those that were restored.
-func (i *Interface) Begin() error {
-	table, err := i.mergedPolicies()
+func (api *Interface) Begin() error {
+	table, err := api.mergedPolicies()
 	if err != nil {
 		return err
 	}
 	if err := table.CheckKeys(); err != nil { // a later file may lack what a rule of the run time needs
-		i.host.Log().Warn("a rule for keys is without effect", "error", err)
+		api.host.Log().Warn("a rule for keys is without effect", "error", err)
 	}
 	if len(table.Rules()) > 0 {
-		i.applyPolicies(table, true)
+		api.applyPolicies(table, true)
 	} else {
-		i.table = table // the scheduler works as without policies
+		api.table = table // the scheduler works as without policies
 	}
-	return i.beginCron()
+	return api.beginCron()
 }
 
 // applyPolicies makes all queues follow a table of rules before it returns. atStart reports whether no peer is served
 // yet: jobs with keys are then moved at once, not by the Ticks.
-func (i *Interface) applyPolicies(table *sched.Policies, atStart bool) {
-	i.table = table
-	i.host.Sched().SetPolicies(table)
-	sink := i.host.NewSink()
-	i.host.Sched().ApplyPolicies(i.host.Now(), sink)
+func (api *Interface) applyPolicies(table *sched.Policies, atStart bool) {
+	api.table = table
+	api.host.Sched().SetPolicies(table)
+	sink := api.host.NewSink()
+	api.host.Sched().ApplyPolicies(api.host.Now(), sink)
 	if atStart {
-		i.host.Sched().ApplyKeys(i.host.Now(), sink)
+		api.host.Sched().ApplyKeys(api.host.Now(), sink)
 	}
 	sink.Wake()
 }
 
 // Listen implements protocol.Service. The policies hold from then on.
-func (i *Interface) Listen() (all []protocol.Listening, err error) {
-	if err := i.Begin(); err != nil {
+func (api *Interface) Listen() (all []protocol.Listening, err error) {
+	if err := api.Begin(); err != nil {
 		return nil, err
 	}
-	for _, a := range i.o.Listen {
-		l, err := i.host.Listen(Name, Setting, a)
+	for _, a := range api.o.Listen {
+		l, err := api.host.Listen(Name, Setting, a)
 		if err != nil {
 			return nil, err
 		}
-		i.servers = append(i.servers, i.newServer(l))
+		api.servers = append(api.servers, api.newServer(l))
 		all = append(all, protocol.ListeningOn(Setting, l))
 	}
 	return all, nil
 }
 
-func (i *Interface) newServer(l net.Listener) *web.Server {
+func (api *Interface) newServer(l net.Listener) *web.Server {
 	return web.NewServer(l, web.Config{
-		Handler: i.Handler(), Guard: i.host.Guard(), Log: i.host.Log(),
+		Handler: api.Handler(), Guard: api.host.Guard(), Log: api.host.Log(),
 		Refuse: func(w http.ResponseWriter, why string) { web.RefuseJSON(w, http.StatusForbidden, why) },
 		Header: requestTime, Request: requestTime, Answer: answerTime, Idle: requestTime,
 		MaxHeader: maxHeader, MaxConnections: maxConnections,
@@ -275,40 +275,40 @@ func (i *Interface) newServer(l net.Listener) *web.Server {
 }
 
 // Serve implements protocol.Service.
-func (i *Interface) Serve(ctx context.Context) {
-	if !i.o.NoHistory {
-		i.running.Go(func() { i.keepHistory(ctx) })
+func (api *Interface) Serve(ctx context.Context) {
+	if !api.o.NoHistory {
+		api.running.Go(func() { api.keepHistory(ctx) })
 	}
-	for _, s := range i.servers {
-		i.running.Go(func() {
+	for _, s := range api.servers {
+		api.running.Go(func() {
 			if err := s.Serve(); err != nil {
-				i.host.Log().Error("the operators' interface stopped", "error", err)
+				api.host.Log().Error("the operators' interface stopped", "error", err)
 			}
 		})
 	}
 }
 
 // Drain implements protocol.Service. Operations end after their batch. Requests are answered until the end.
-func (i *Interface) Drain() { i.operations.stop() }
+func (api *Interface) Drain() { api.operations.stop() }
 
 // Owes implements protocol.Service.
-func (i *Interface) Owes() bool { return false }
+func (api *Interface) Owes() bool { return false }
 
 // Close implements protocol.Service.
-func (i *Interface) Close() {
-	i.operations.stop()
-	close(i.closed)
-	for _, s := range i.servers {
+func (api *Interface) Close() {
+	api.operations.stop()
+	close(api.closed)
+	for _, s := range api.servers {
 		_ = s.Close() // a request that it cut off has no answer
 	}
-	i.running.Wait()
+	api.running.Wait()
 }
 
 // change changes a run-time rule and returns when the queues follow it. The journal has it after a commit.
-func (i *Interface) change(c *codec.Change) (changed bool, err error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	before, known := i.rules[c.Pattern]
+func (api *Interface) change(c *codec.Change) (changed bool, err error) {
+	api.mu.Lock()
+	defer api.mu.Unlock()
+	before, known := api.rules[c.Pattern]
 	values := maps.Clone(before)
 	if values == nil {
 		values = make(map[string]string)
@@ -330,16 +330,16 @@ func (i *Interface) change(c *codec.Change) (changed bool, err error) {
 	if maps.Equal(values, before) {
 		return false, nil
 	}
-	if i.rules[c.Pattern] = values; len(values) == 0 {
-		delete(i.rules, c.Pattern)
+	if api.rules[c.Pattern] = values; len(values) == 0 {
+		delete(api.rules, c.Pattern)
 	}
-	table, err := i.mergedPolicies()
-	if err == nil && i.table.CheckKeys() == nil { // an earlier rule may be at fault, which must not prevent a pause
+	table, err := api.mergedPolicies()
+	if err == nil && api.table.CheckKeys() == nil { // an earlier rule may be at fault, which must not prevent a pause
 		err = table.CheckKeys()
 	}
 	if err != nil {
-		if delete(i.rules, c.Pattern); known {
-			i.rules[c.Pattern] = before
+		if delete(api.rules, c.Pattern); known {
+			api.rules[c.Pattern] = before
 		}
 		return false, &badRequest{err}
 	}
@@ -347,26 +347,26 @@ func (i *Interface) change(c *codec.Change) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	i.host.PutSetting(settingPrefix+c.Pattern, text)
-	i.applyPolicies(table, false)
-	i.host.Log().Info("a policy is changed", "pattern", c.Pattern, "values", string(text))
+	api.host.PutSetting(settingPrefix+c.Pattern, text)
+	api.applyPolicies(table, false)
+	api.host.Log().Info("a policy is changed", "pattern", c.Pattern, "values", string(text))
 	return true, nil
 }
 
 // commit returns when the journal has all changes. It may take as long as the disk does, so the caller must not hold
 // mu: other requests are answered meanwhile.
-func (i *Interface) commit() error {
-	group, wait := i.host.DurableAll()
+func (api *Interface) commit() error {
+	group, wait := api.host.DurableAll()
 	if !wait {
 		return nil
 	}
-	i.host.Flush(1)
-	return i.host.Await(group)
+	api.host.Flush(1)
+	return api.host.Await(group)
 }
 
 // policies returns the present table.
-func (i *Interface) policies() *sched.Policies {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.table
+func (api *Interface) policies() *sched.Policies {
+	api.mu.Lock()
+	defer api.mu.Unlock()
+	return api.table
 }

@@ -46,7 +46,7 @@ type auditor struct {
 }
 
 // auditorOf returns the sender of a request. On the socket the system knows the user of its process.
-func (i *Interface) auditorOf(r *http.Request, by string) auditor {
+func (api *Interface) auditorOf(r *http.Request, by string) auditor {
 	a := auditor{by: by, from: r.RemoteAddr, agent: r.UserAgent()}
 	if uid, ok := web.PeerUser(r); ok {
 		n := int64(uid)
@@ -62,23 +62,23 @@ func (i *Interface) auditorOf(r *http.Request, by string) auditor {
 func (a *auditor) name() string { return cmp.Or(a.by, a.user) }
 
 // audit adds a record of a change, and journals and logs it.
-func (i *Interface) audit(who auditor, a codec.AuditRecord) {
-	a.At, a.By, a.User, a.UID, a.From, a.Agent = i.host.Now().Wall, who.by, who.user, who.uid, who.from, who.agent
+func (api *Interface) audit(who auditor, a codec.AuditRecord) {
+	a.At, a.By, a.User, a.UID, a.From, a.Agent = api.host.Now().Wall, who.by, who.user, who.uid, who.from, who.agent
 	for _, text := range []*string{&a.By, &a.User, &a.From, &a.Agent, &a.Request, &a.Target, &a.Why} {
 		if *text = strings.ToValidUTF8(*text, "�"); len(*text) > maxAuditText {
 			*text = strings.ToValidUTF8((*text)[:maxAuditText], "") + "..."
 		}
 	}
-	l := &i.audited
+	l := &api.audited
 	l.mu.Lock()
 	l.last++
 	a.Number = l.last
 	l.add(a)
 	value, _ := json.Marshal(&a)
-	i.host.PutSetting(auditPrefix+strconv.FormatUint(a.Number%maxAudit, 10), value)
+	api.host.PutSetting(auditPrefix+strconv.FormatUint(a.Number%maxAudit, 10), value)
 	l.mu.Unlock()
-	i.host.FlushLater()
-	i.host.Log().Info("audit", "by", a.By, "user", a.User, "from", a.From, "agent", a.Agent, "request", a.Request, "target", a.Target,
+	api.host.FlushLater()
+	api.host.Log().Info("audit", "by", a.By, "user", a.User, "from", a.From, "agent", a.Agent, "request", a.Request, "target", a.Target,
 		"count", a.Count, "why", a.Why)
 }
 
@@ -137,7 +137,7 @@ func (s *auditSubject) target() string {
 }
 
 // auditing returns the handler of a request that changes something, which leaves a record when it did.
-func (i *Interface) auditing(pattern string, answer func(*http.Request) (any, error)) func(*http.Request) (any, error) {
+func (api *Interface) auditing(pattern string, answer func(*http.Request) (any, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -154,7 +154,7 @@ func (i *Interface) auditing(pattern string, answer func(*http.Request) (any, er
 		}
 		var s auditSubject
 		_ = json.Unmarshal(body, &s) // the handler has read it; members that are of another kind there are left out
-		i.audit(i.auditorOf(r, s.By), codec.AuditRecord{Request: pattern, Target: s.target(), Count: count, Why: s.Why})
+		api.audit(api.auditorOf(r, s.By), codec.AuditRecord{Request: pattern, Target: s.target(), Count: count, Why: s.Why})
 		if op, ok := v.(*operation); ok {
 			return op.begin(), nil
 		}
@@ -178,7 +178,7 @@ func changedBy(answer any) (jobs int, changed bool) {
 }
 
 // getAudit answers GET /audit with a page of the audit log, the latest entries first.
-func (i *Interface) getAudit(r *http.Request) (any, error) {
+func (api *Interface) getAudit(r *http.Request) (any, error) {
 	q, err := parameters(r)
 	if err != nil {
 		return nil, err
@@ -194,9 +194,9 @@ func (i *Interface) getAudit(r *http.Request) (any, error) {
 		}
 	}
 	answer := &codec.Audit{Records: []codec.AuditRecord{}}
-	i.audited.mu.Lock()
-	defer i.audited.mu.Unlock()
-	for _, a := range slices.Backward(i.audited.all) {
+	api.audited.mu.Lock()
+	defer api.audited.mu.Unlock()
+	for _, a := range slices.Backward(api.audited.all) {
 		switch {
 		case a.Number >= before:
 		case len(answer.Records) == limit:

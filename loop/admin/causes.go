@@ -30,7 +30,7 @@ type causes struct {
 type causeKey struct{ queue, cause string }
 
 // getCauses answers with the failed jobs by queue and cause, of one queue or of all.
-func (i *Interface) getCauses(r *http.Request) (any, error) {
+func (api *Interface) getCauses(r *http.Request) (any, error) {
 	q, err := parameters(r)
 	if err != nil {
 		return nil, err
@@ -46,13 +46,13 @@ func (i *Interface) getCauses(r *http.Request) (any, error) {
 	if q.Has("queue") {
 		only = string(protocol.Queue([]byte(q.Get("queue"))))
 	}
-	for _, queue := range i.failedQueues(only, &answer.Of) {
+	for _, queue := range api.failedQueues(only, &answer.Of) {
 		l, err := sched.NewListing(&failed, []byte(queue), false, "")
 		if err != nil {
 			return nil, err
 		}
 		for done := false; !done && !answer.More; {
-			done = i.groupBatch(&groups, l, queue, &answer.Looked)
+			done = api.groupBatch(&groups, l, queue, &answer.Looked)
 			answer.More = !done && (time.Now().After(until) || r.Context().Err() != nil)
 		}
 	}
@@ -68,8 +68,8 @@ func (i *Interface) getCauses(r *http.Request) (any, error) {
 
 // failedQueues returns the queues that have failed jobs, as the scheduler has them, by name, and adds up their failed
 // jobs. only is the queue that is asked for; empty: all.
-func (i *Interface) failedQueues(only string, jobs *int) (names []string) {
-	i.host.Sched().Status(func(s sched.QueueStatus) {
+func (api *Interface) failedQueues(only string, jobs *int) (names []string) {
+	api.host.Sched().Status(func(s sched.QueueStatus) {
 		if s.Failed > 0 && (only == "" || s.Name == only) {
 			names = append(names, s.Name)
 			*jobs += s.Failed
@@ -80,14 +80,14 @@ func (i *Interface) failedQueues(only string, jobs *int) (names []string) {
 }
 
 // groupBatch adds the next failed jobs of the listing of a queue.
-func (i *Interface) groupBatch(groups *causes, l *sched.Listing, queue string, looked *int64) (done bool) {
+func (api *Interface) groupBatch(groups *causes, l *sched.Listing, queue string, looked *int64) (done bool) {
 	type failure struct {
 		at      int64
 		id      string
 		history []byte
 	}
 	var batch []failure
-	done = i.host.Sched().List(i.host.Now(), l, sched.WalkBatch, func(v *sched.JobView) bool {
+	done = api.host.Sched().List(api.host.Now(), l, sched.WalkBatch, func(v *sched.JobView) bool {
 		batch = append(batch, failure{v.Since, v.Ref.String(), slices.Clone(v.History)})
 		return true
 	})

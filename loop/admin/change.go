@@ -46,12 +46,12 @@ func changeFilter(c *codec.JobsChange) (*codec.Filter, error) {
 }
 
 // postChange changes the jobs of ids or of a name at once, counts those of a filter, or starts an operation on them.
-func (i *Interface) postChange(r *http.Request) (any, error) {
+func (api *Interface) postChange(r *http.Request) (any, error) {
 	var c codec.JobsChange
 	if err := decodeBody(r, &c); err != nil {
 		return nil, err
 	}
-	change, err := i.jobChange(&c)
+	change, err := api.jobChange(&c)
 	if err != nil {
 		return nil, err
 	}
@@ -60,19 +60,19 @@ func (i *Interface) postChange(r *http.Request) (any, error) {
 	case countTrue(filtered, one, len(c.IDs) > 0) != 1:
 		return nil, badf("name the jobs by ids, one by queue and name, or all of a filter: queue:* means all jobs")
 	case filtered && c.DryRun:
-		return i.countJobs(r.Context(), &c)
+		return api.countJobs(r.Context(), &c)
 	case filtered:
-		return i.operations.start(i, &c, change, i.auditorOf(r, c.By))
+		return api.operations.start(api, &c, change, api.auditorOf(r, c.By))
 	case c.DryRun:
 		return nil, badf("dry_run counts the jobs of a filter: jobs that are named one by one need none")
 	case one:
-		return i.changeNamed(&c, change)
+		return api.changeNamed(&c, change)
 	}
-	return i.changeIDs(c.IDs, change)
+	return api.changeIDs(c.IDs, change)
 }
 
 // jobChange returns what a request asks of the scheduler.
-func (i *Interface) jobChange(c *codec.JobsChange) (*sched.JobChange, error) {
+func (api *Interface) jobChange(c *codec.JobsChange) (*sched.JobChange, error) {
 	v, ok := jobVerbs[c.Verb]
 	if !ok {
 		return nil, badf("verb is retry, run, remove, priority, due or move, not %.64q", c.Verb)
@@ -88,7 +88,7 @@ func (i *Interface) jobChange(c *codec.JobsChange) (*sched.JobChange, error) {
 	case !c.At.IsZero():
 		given, change.Due = given+"at or delay", c.At.UnixMilli()
 	case c.Delay != nil:
-		given, change.Due = given+"at or delay", i.host.Now().Wall+time.Duration(*c.Delay).Milliseconds()
+		given, change.Due = given+"at or delay", api.host.Now().Wall+time.Duration(*c.Delay).Milliseconds()
 	}
 	to, err := textOrBytes("to", c.To, c.ToBytes)
 	if err != nil {
@@ -110,7 +110,7 @@ func (i *Interface) jobChange(c *codec.JobsChange) (*sched.JobChange, error) {
 }
 
 // changeIDs changes jobs by their ids.
-func (i *Interface) changeIDs(ids []string, change *sched.JobChange) (any, error) {
+func (api *Interface) changeIDs(ids []string, change *sched.JobChange) (any, error) {
 	if len(ids) > maxChangedIDs {
 		return nil, badf("a request changes at most %d jobs by their ids, not %d: a filter has no such limit", maxChangedIDs, len(ids))
 	}
@@ -122,7 +122,7 @@ func (i *Interface) changeIDs(ids []string, change *sched.JobChange) (any, error
 		}
 		refs[n] = ref
 	}
-	return i.changeRefs(refs, change)
+	return api.changeRefs(refs, change)
 }
 
 // namesOne reports whether a request means a job by its name.
@@ -131,7 +131,7 @@ func namesOne(c *codec.JobsChange) bool {
 }
 
 // changeNamed changes the job of a name. It returns when the journal has the change.
-func (i *Interface) changeNamed(c *codec.JobsChange, change *sched.JobChange) (any, error) {
+func (api *Interface) changeNamed(c *codec.JobsChange, change *sched.JobChange) (any, error) {
 	queue, err := textOrBytes("queue", c.Queue, c.QueueBytes)
 	if err != nil {
 		return nil, err
@@ -143,21 +143,21 @@ func (i *Interface) changeNamed(c *codec.JobsChange, change *sched.JobChange) (a
 	if len(queue) == 0 || len(name) == 0 {
 		return nil, badf("a job that has no id here has a queue and a name")
 	}
-	ref, err := i.refByName(string(queue), string(name), c.Protocol)
+	ref, err := api.refByName(string(queue), string(name), c.Protocol)
 	if err != nil {
 		return nil, err
 	}
-	return i.changeRefs([]sched.JobRef{ref}, change)
+	return api.changeRefs([]sched.JobRef{ref}, change)
 }
 
 // changeRefs changes jobs. It returns when the journal has the changes.
-func (i *Interface) changeRefs(refs []sched.JobRef, change *sched.JobChange) (any, error) {
-	answer, sink := &codec.JobsChanged{}, i.host.NewSink()
-	answer.Changed = i.host.Sched().ChangeJobs(i.host.Now(), refs, change, sink, func(n int, why error) {
+func (api *Interface) changeRefs(refs []sched.JobRef, change *sched.JobChange) (any, error) {
+	answer, sink := &codec.JobsChanged{}, api.host.NewSink()
+	answer.Changed = api.host.Sched().ChangeJobs(api.host.Now(), refs, change, sink, func(n int, why error) {
 		answer.Left = append(answer.Left, leftJob(refs[n], why))
 	})
 	sink.Wake()
-	return answer, i.commit()
+	return answer, api.commit()
 }
 
 // leftJob says why a job stayed as it was.
@@ -173,24 +173,24 @@ func leftJob(ref sched.JobRef, why error) codec.LeftJob {
 }
 
 // countJobs counts the jobs that the filter of a change means, as far as the time goes.
-func (i *Interface) countJobs(ctx context.Context, c *codec.JobsChange) (any, error) {
+func (api *Interface) countJobs(ctx context.Context, c *codec.JobsChange) (any, error) {
 	f, err := changeFilter(c)
 	if err != nil {
 		return nil, err
 	}
-	l, err := i.listingOf(f, "", false)
+	l, err := api.listingOf(f, "", false)
 	if err != nil {
 		return nil, err
 	}
 	select {
-	case i.searches <- struct{}{}:
-		defer func() { <-i.searches }()
+	case api.searches <- struct{}{}:
+		defer func() { <-api.searches }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	answer, done := &codec.JobsMatched{Of: i.host.Sched().SizeOf(l)}, false
+	answer, done := &codec.JobsMatched{Of: api.host.Sched().SizeOf(l)}, false
 	for until := time.Now().Add(searchTime); !done && ctx.Err() == nil && time.Now().Before(until); {
-		done = i.host.Sched().List(i.host.Now(), l, sched.WalkBatch, func(*sched.JobView) bool {
+		done = api.host.Sched().List(api.host.Now(), l, sched.WalkBatch, func(*sched.JobView) bool {
 			answer.Matched++
 			return true
 		})
@@ -206,7 +206,7 @@ const emptied = `queue:"%s" state:ready,delayed,locked,failed`
 var quoter = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // postEmpty removes the jobs of a queue that no worker has.
-func (i *Interface) postEmpty(r *http.Request) (any, error) {
+func (api *Interface) postEmpty(r *http.Request) (any, error) {
 	q, err := readQueueChange(r)
 	if err != nil {
 		return nil, err
@@ -214,14 +214,14 @@ func (i *Interface) postEmpty(r *http.Request) (any, error) {
 	if strings.ContainsAny(q.Queue, "*?") {
 		return nil, badf("name one queue: several are emptied by the verb remove with a filter")
 	}
-	if _, ok := i.host.Sched().StatsOf(protocol.Queue([]byte(q.Queue))); !ok {
+	if _, ok := api.host.Sched().StatsOf(protocol.Queue([]byte(q.Queue))); !ok {
 		return nil, &notFound{errNoQueue}
 	}
 	c := codec.JobsChange{Verb: codec.VerbRemove, Filter: fmt.Sprintf(emptied, quoter.Replace(q.Queue))}
 	if q.DryRun {
-		return i.countJobs(r.Context(), &c)
+		return api.countJobs(r.Context(), &c)
 	}
-	return i.operations.start(i, &c, &sched.JobChange{Verb: sched.RemoveJobs}, i.auditorOf(r, q.By))
+	return api.operations.start(api, &c, &sched.JobChange{Verb: sched.RemoveJobs}, api.auditorOf(r, q.By))
 }
 
 func readQueueChange(r *http.Request) (*codec.QueueChange, error) {
@@ -237,27 +237,27 @@ func readQueueChange(r *http.Request) (*codec.QueueChange, error) {
 
 // setPause changes the pause of the rule of a queue or pattern. It returns when the queues follow it and the journal
 // has it, with whether the rule has changed. An empty what ends the pause.
-func (i *Interface) setPause(r *http.Request, q *codec.QueueChange, what string) (changed bool, err error) {
-	who := i.auditorOf(r, q.By)
+func (api *Interface) setPause(r *http.Request, q *codec.QueueChange, what string) (changed bool, err error) {
+	who := api.auditorOf(r, q.By)
 	c := codec.Change{Pattern: q.Queue, Values: map[string]*string{pausedKey: nil, pausedByKey: nil, pausedWhyKey: nil}}
 	for key, value := range map[string]string{pausedKey: what, pausedByKey: who.name(), pausedWhyKey: q.Why} {
 		if what != "" && value != "" {
 			c.Values[key] = &value
 		}
 	}
-	if changed, err = i.change(&c); err != nil {
+	if changed, err = api.change(&c); err != nil {
 		return false, err
 	}
-	return changed, i.commit()
+	return changed, api.commit()
 }
 
 // ruleOf returns the run-time rule of a pattern, for the request that may have changed it.
-func (i *Interface) ruleOf(pattern string, changed bool) *codec.Rule {
-	return &codec.Rule{Pattern: pattern, Source: sched.FromRunTime.String(), Values: i.runTime(pattern), Changed: changed}
+func (api *Interface) ruleOf(pattern string, changed bool) *codec.Rule {
+	return &codec.Rule{Pattern: pattern, Source: sched.FromRunTime.String(), Values: api.runTime(pattern), Changed: changed}
 }
 
 // postPause answers POST /queues/pause: it pauses hand-out, submits or both of a queue or of all queues of a pattern.
-func (i *Interface) postPause(r *http.Request) (any, error) {
+func (api *Interface) postPause(r *http.Request) (any, error) {
 	q, err := readQueueChange(r)
 	if err != nil {
 		return nil, err
@@ -269,32 +269,32 @@ func (i *Interface) postPause(r *http.Request) (any, error) {
 	default:
 		return nil, badf("what is hand-out, submits or both, not %.64q", q.What)
 	}
-	return i.ruleAfter(r, q, q.What)
+	return api.ruleAfter(r, q, q.What)
 }
 
-func (i *Interface) ruleAfter(r *http.Request, q *codec.QueueChange, what string) (*codec.Rule, error) {
-	changed, err := i.setPause(r, q, what)
+func (api *Interface) ruleAfter(r *http.Request, q *codec.QueueChange, what string) (*codec.Rule, error) {
+	changed, err := api.setPause(r, q, what)
 	if err != nil {
 		return nil, err
 	}
-	return i.ruleOf(q.Queue, changed), nil
+	return api.ruleOf(q.Queue, changed), nil
 }
 
 // postResume ends a pause. If a weaker rule, such as one of the file, pauses the queue too, postResume sets a rule that
 // says "no".
-func (i *Interface) postResume(r *http.Request) (any, error) {
+func (api *Interface) postResume(r *http.Request) (any, error) {
 	q, err := readQueueChange(r)
 	if err != nil {
 		return nil, err
 	}
-	before := i.runTime(q.Queue)
-	answer, err := i.ruleAfter(r, q, "")
+	before := api.runTime(q.Queue)
+	answer, err := api.ruleAfter(r, q, "")
 	if err != nil || strings.ContainsAny(q.Queue, "*?") {
 		return answer, err
 	}
-	for _, v := range i.policies().Explain(string(protocol.Queue([]byte(q.Queue)))) {
+	for _, v := range api.policies().Explain(string(protocol.Queue([]byte(q.Queue)))) {
 		if v.Key == pausedKey && v.Value != "no" {
-			if answer, err = i.ruleAfter(r, q, "no"); err == nil {
+			if answer, err = api.ruleAfter(r, q, "no"); err == nil {
 				answer.Changed = !maps.Equal(before, answer.Values)
 			}
 			return answer, err
@@ -304,7 +304,7 @@ func (i *Interface) postResume(r *http.Request) (any, error) {
 }
 
 // postDrain has a queue take no jobs and hand out those that it has, and answers with what it has.
-func (i *Interface) postDrain(r *http.Request) (any, error) {
+func (api *Interface) postDrain(r *http.Request) (any, error) {
 	q, err := readQueueChange(r)
 	if err != nil {
 		return nil, err
@@ -312,15 +312,15 @@ func (i *Interface) postDrain(r *http.Request) (any, error) {
 	if strings.ContainsAny(q.Queue, "*?") {
 		return nil, badf("name one queue: several are paused with submits")
 	}
-	s, ok := i.host.Sched().StatsOf(protocol.Queue([]byte(q.Queue)))
+	s, ok := api.host.Sched().StatsOf(protocol.Queue([]byte(q.Queue)))
 	if !ok {
 		return nil, &notFound{errNoQueue}
 	}
-	if _, err := i.setPause(r, q, "submits"); err != nil {
+	if _, err := api.setPause(r, q, "submits"); err != nil {
 		return nil, err
 	}
-	if now, ok := i.host.Sched().StatsOf(protocol.Queue([]byte(q.Queue))); ok {
+	if now, ok := api.host.Sched().StatsOf(protocol.Queue([]byte(q.Queue))); ok {
 		s = now
 	}
-	return &codec.Queues{Queues: []codec.Queue{i.queueOf(&s, i.host.Now(), i.policies())}, Of: 1}, nil
+	return &codec.Queues{Queues: []codec.Queue{api.queueOf(&s, api.host.Now(), api.policies())}, Of: 1}, nil
 }

@@ -19,7 +19,7 @@ const maxViewed = 10_000
 
 // getConnections answers with a page of the connections, by id. protocol=P and queue=Q leave others out. A page for
 // which maxViewed connections were looked at may be short.
-func (i *Interface) getConnections(r *http.Request) (any, error) {
+func (api *Interface) getConnections(r *http.Request) (any, error) {
 	q, err := parameters(r)
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (i *Interface) getConnections(r *http.Request) (any, error) {
 	queue := string(protocol.Queue([]byte(q.Get("queue"))))
 	page := &codec.Connections{Connections: []codec.Connection{}}
 	for viewed := 0; viewed < maxViewed; {
-		open := i.host.Connections(from, limit)
+		open := api.host.Connections(from, limit)
 		for n := range open {
 			c := &open[n]
 			if p := q.Get("protocol"); (p == "" || p == c.Protocol) && (queue == "" || slices.Contains(c.Peer.Queues, queue)) {
@@ -87,7 +87,7 @@ func connectionID(text string) (uint64, error) {
 }
 
 // quietConnection asks the worker of a connection to take no more jobs.
-func (i *Interface) quietConnection(r *http.Request) (any, error) {
+func (api *Interface) quietConnection(r *http.Request) (any, error) {
 	var q codec.Quiet
 	if err := decodeBody(r, &q); err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (i *Interface) quietConnection(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch found, able := i.host.QuietConnection(id, q.End); {
+	switch found, able := api.host.QuietConnection(id, q.End); {
 	case !found:
 		return nil, &notFound{errNoConnection}
 	case !able:
@@ -106,7 +106,7 @@ func (i *Interface) quietConnection(r *http.Request) (any, error) {
 }
 
 // closeConnection closes a connection. The jobs of its worker are released as when the worker leaves.
-func (i *Interface) closeConnection(r *http.Request) (any, error) {
+func (api *Interface) closeConnection(r *http.Request) (any, error) {
 	var c codec.Close
 	if err := decodeBody(r, &c); err != nil {
 		return nil, err
@@ -115,9 +115,9 @@ func (i *Interface) closeConnection(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !i.host.CloseConnection(id) {
+	if !api.host.CloseConnection(id) {
 		return nil, &notFound{errNoConnection}
 	}
-	i.host.Log().Info("an operator closes a connection", "id", c.ID)
+	api.host.Log().Info("an operator closes a connection", "id", c.ID)
 	return struct{}{}, nil
 }

@@ -65,64 +65,64 @@ func newCron(e *codec.CronEntry, source sched.PolicySource, space sched.Space) (
 }
 
 // mergedCron returns the entries of the file, and in place of those with the same names the entries of the run time.
-func (i *Interface) mergedCron() (map[string]*cronEntry, error) {
+func (api *Interface) mergedCron() (map[string]*cronEntry, error) {
 	all := make(map[string]*cronEntry)
-	for k := range i.o.Cron {
-		c, err := newCron(&i.o.Cron[k], sched.FromFile, i.o.JobSpace)
+	for k := range api.o.Cron {
+		c, err := newCron(&api.o.Cron[k], sched.FromFile, api.o.JobSpace)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("the cron entry %q: %w", i.o.Cron[k].Name, err)
+			return nil, fmt.Errorf("the cron entry %q: %w", api.o.Cron[k].Name, err)
 		case all[c.Name] != nil:
 			return nil, fmt.Errorf("there are two cron entries %q", c.Name)
 		}
 		all[c.Name] = c
 	}
-	maps.Copy(all, i.runTimeCron)
+	maps.Copy(all, api.runTimeCron)
 	return all, nil
 }
 
 // restoreCron restores an entry that was set at run time, or its removal, from a setting of the journal.
-func (i *Interface) restoreCron(name string, value []byte) error {
+func (api *Interface) restoreCron(name string, value []byte) error {
 	var e *codec.CronEntry
 	if err := json.Unmarshal(value, &e); err != nil {
 		return fmt.Errorf("the cron entry %q in the journal: %w", name, err)
 	}
 	if e == nil { // it was removed
-		delete(i.runTimeCron, name)
+		delete(api.runTimeCron, name)
 		return nil
 	}
-	c, err := newCron(e, sched.FromRunTime, i.o.JobSpace)
+	c, err := newCron(e, sched.FromRunTime, api.o.JobSpace)
 	if err != nil { // a zone may have other names where the directory comes from
-		i.host.Log().Warn("a cron entry of the journal is ignored", "entry", name, "error", err)
+		api.host.Log().Warn("a cron entry of the journal is ignored", "entry", name, "error", err)
 		return nil
 	}
-	i.runTimeCron[name] = c
+	api.runTimeCron[name] = c
 	return nil
 }
 
 // beginCron sets the entries of the file and of the run time in the scheduler, and drops those of an earlier start.
-func (i *Interface) beginCron() (err error) {
-	if i.cron, err = i.mergedCron(); err != nil {
+func (api *Interface) beginCron() (err error) {
+	if api.cron, err = api.mergedCron(); err != nil {
 		return err
 	}
-	for _, c := range i.cron {
-		if err := i.host.Sched().SetCron(i.host.Now(), &c.sched); err != nil {
+	for _, c := range api.cron {
+		if err := api.host.Sched().SetCron(api.host.Now(), &c.sched); err != nil {
 			return fmt.Errorf("the cron entry %q: %w", c.Name, err)
 		}
 	}
-	i.host.Sched().DropOldCron()
+	api.host.Sched().DropOldCron()
 	return nil
 }
 
 // addCron adds or replaces an entry of the run time. The journal has it after a commit.
-func (i *Interface) addCron(a *codec.CronAdd) error {
-	c, err := newCron(&a.CronEntry, sched.FromRunTime, i.o.JobSpace)
+func (api *Interface) addCron(a *codec.CronAdd) error {
+	c, err := newCron(&a.CronEntry, sched.FromRunTime, api.o.JobSpace)
 	if err != nil {
 		return &badRequest{err}
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	before := i.cron[c.Name]
+	api.mu.Lock()
+	defer api.mu.Unlock()
+	before := api.cron[c.Name]
 	if before != nil && !a.Replace {
 		return &badRequest{fmt.Errorf("there is a cron entry %q already (%s): replace it, as with --replace, or choose another name", c.Name, before.source)}
 	}
@@ -130,87 +130,87 @@ func (i *Interface) addCron(a *codec.CronAdd) error {
 	if err != nil {
 		return err
 	}
-	if err := i.putCron(before, c); err != nil {
+	if err := api.putCron(before, c); err != nil {
 		return err
 	}
-	i.runTimeCron[c.Name] = c
-	i.host.PutSetting(cronPrefix+c.Name, text)
-	i.host.Log().Info("a cron entry is set", "entry", c.Name, "schedule", c.Schedule, "zone", c.Zone, "queue", c.Queue)
+	api.runTimeCron[c.Name] = c
+	api.host.PutSetting(cronPrefix+c.Name, text)
+	api.host.Log().Info("a cron entry is set", "entry", c.Name, "schedule", c.Schedule, "zone", c.Zone, "queue", c.Queue)
 	return nil
 }
 
 // putCron puts an entry in the place of another one, whose counts and pause it keeps. Either may be nil.
-func (i *Interface) putCron(before, after *cronEntry) (err error) {
+func (api *Interface) putCron(before, after *cronEntry) (err error) {
 	switch {
 	case after == nil:
-		delete(i.cron, before.Name)
-		return i.host.Sched().RemoveCron(before.sched.Queue, before.Name)
+		delete(api.cron, before.Name)
+		return api.host.Sched().RemoveCron(before.sched.Queue, before.Name)
 	case before != nil && before.sched.Queue != after.sched.Queue:
-		err = i.host.Sched().MoveCron(i.host.Now(), before.sched.Queue, &after.sched)
+		err = api.host.Sched().MoveCron(api.host.Now(), before.sched.Queue, &after.sched)
 	default:
-		err = i.host.Sched().SetCron(i.host.Now(), &after.sched)
+		err = api.host.Sched().SetCron(api.host.Now(), &after.sched)
 	}
 	if err != nil {
 		return &badRequest{err}
 	}
-	i.cron[after.Name] = after
+	api.cron[after.Name] = after
 	return nil
 }
 
 // removeCron removes an entry of the run time. One of the file with its name comes in its place.
-func (i *Interface) removeCron(c *cronEntry, _ *codec.CronPause) (any, error) {
+func (api *Interface) removeCron(c *cronEntry, _ *codec.CronPause) (any, error) {
 	if c.source == sched.FromFile {
 		return nil, &badRequest{fmt.Errorf("the configuration file has the cron entry %q: take it out there, or pause it", c.Name)}
 	}
-	delete(i.runTimeCron, c.Name)
-	all, err := i.mergedCron()
+	delete(api.runTimeCron, c.Name)
+	all, err := api.mergedCron()
 	if err == nil {
-		err = i.putCron(c, all[c.Name])
+		err = api.putCron(c, all[c.Name])
 	}
 	if err != nil {
 		return nil, err
 	}
-	i.host.PutSetting(cronPrefix+c.Name, []byte("null"))
-	i.host.Log().Info("a cron entry is removed", "entry", c.Name)
+	api.host.PutSetting(cronPrefix+c.Name, []byte("null"))
+	api.host.Log().Info("a cron entry is removed", "entry", c.Name)
 	return struct{}{}, nil
 }
 
-func (i *Interface) runCron(c *cronEntry, _ *codec.CronPause) (any, error) {
-	sink := i.host.NewSink()
-	run, err := i.host.Sched().RunCron(i.host.Now(), c.sched.Queue, c.Name, sink)
+func (api *Interface) runCron(c *cronEntry, _ *codec.CronPause) (any, error) {
+	sink := api.host.NewSink()
+	run, err := api.host.Sched().RunCron(api.host.Now(), c.sched.Queue, c.Name, sink)
 	sink.Wake()
 	return &codec.CronRun{Outcome: run.Outcome.String(), Text: run.Text}, err
 }
 
-func (i *Interface) pauseCron(c *cronEntry, p *codec.CronPause) (any, error) {
-	if err := i.host.Sched().PauseCron(c.sched.Queue, c.Name, p.By, p.Why); err != nil {
+func (api *Interface) pauseCron(c *cronEntry, p *codec.CronPause) (any, error) {
+	if err := api.host.Sched().PauseCron(c.sched.Queue, c.Name, p.By, p.Why); err != nil {
 		return nil, &badRequest{err}
 	}
-	i.host.Log().Info("a cron entry is paused", "entry", c.Name, "by", p.By, "why", p.Why)
+	api.host.Log().Info("a cron entry is paused", "entry", c.Name, "by", p.By, "why", p.Why)
 	return struct{}{}, nil
 }
 
-func (i *Interface) resumeCron(c *cronEntry, p *codec.CronPause) (any, error) {
-	i.host.Log().Info("a cron entry is resumed", "entry", c.Name)
-	return struct{}{}, i.host.Sched().ResumeCron(i.host.Now(), c.sched.Queue, c.Name)
+func (api *Interface) resumeCron(c *cronEntry, p *codec.CronPause) (any, error) {
+	api.host.Log().Info("a cron entry is resumed", "entry", c.Name)
+	return struct{}{}, api.host.Sched().ResumeCron(api.host.Now(), c.sched.Queue, c.Name)
 }
 
 // cronStatuses returns the entries by name, the given number of times to come of each; only the one of a name if it is
 // not empty.
-func (i *Interface) cronStatuses(only string, times int) []codec.CronStatus {
+func (api *Interface) cronStatuses(only string, times int) []codec.CronStatus {
 	var states []sched.CronStatus
-	i.host.Sched().WalkCron(func(s *sched.CronStatus) {
+	api.host.Sched().WalkCron(func(s *sched.CronStatus) {
 		if only == "" || s.Name == only {
 			states = append(states, *s)
 		}
 	})
 	slices.SortFunc(states, func(a, b sched.CronStatus) int { return cmp.Compare(a.Name, b.Name) })
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	api.mu.Lock()
+	defer api.mu.Unlock()
 	all := []codec.CronStatus{}
 	for k := range states {
 		s := &states[k]
-		c := i.cron[s.Name]
+		c := api.cron[s.Name]
 		if c == nil || c.sched.Queue != s.Queue {
 			continue // it was removed meanwhile
 		}
@@ -242,8 +242,8 @@ func nextTimes(s *sched.CronStatus, n int) []string {
 }
 
 // Samples implements protocol.Protocol.
-func (i *Interface) Samples() (all []web.Sample) {
-	i.host.Sched().WalkCron(func(s *sched.CronStatus) {
+func (api *Interface) Samples() (all []web.Sample) {
+	api.host.Sched().WalkCron(func(s *sched.CronStatus) {
 		for _, o := range sched.CronOutcomes() {
 			if n := s.Counts[o]; n > 0 {
 				all = append(all, web.Counter("treadle_cron_runs_total", "Times of cron entries, and runs by hand, by their outcome.",
@@ -258,7 +258,7 @@ func (i *Interface) Samples() (all []web.Sample) {
 const maxCronTimes = 1000
 
 // getCron answers GET /cron with all entries, or with one and its next times.
-func (i *Interface) getCron(r *http.Request) (any, error) {
+func (api *Interface) getCron(r *http.Request) (any, error) {
 	q, err := parameters(r)
 	if err != nil {
 		return nil, err
@@ -271,7 +271,7 @@ func (i *Interface) getCron(r *http.Request) (any, error) {
 		}
 		times = n
 	}
-	answer := &codec.CronEntries{Entries: i.cronStatuses(q.Get("entry"), times)}
+	answer := &codec.CronEntries{Entries: api.cronStatuses(q.Get("entry"), times)}
 	if name := q.Get("entry"); name != "" && len(answer.Entries) == 0 {
 		return nil, noCron(name)
 	}
@@ -281,43 +281,43 @@ func (i *Interface) getCron(r *http.Request) (any, error) {
 func noCron(name string) error { return &notFound{fmt.Errorf("there is no cron entry %q", name)} }
 
 // postCron answers POST /cron: it sets an entry at run time.
-func (i *Interface) postCron(r *http.Request) (any, error) {
+func (api *Interface) postCron(r *http.Request) (any, error) {
 	var a codec.CronAdd
 	if err := decodeBody(r, &a); err != nil {
 		return nil, err
 	}
-	if err := i.addCron(&a); err != nil {
+	if err := api.addCron(&a); err != nil {
 		return nil, err
 	}
-	if err := i.commit(); err != nil {
+	if err := api.commit(); err != nil {
 		return nil, err
 	}
-	return &codec.CronEntries{Entries: i.cronStatuses(a.Name, 1)}, nil
+	return &codec.CronEntries{Entries: api.cronStatuses(a.Name, 1)}, nil
 }
 
 // cronVerb applies verb to the entry that a request names, and answers when the journal has the change.
-func (i *Interface) cronVerb(verb func(*Interface, *cronEntry, *codec.CronPause) (any, error)) func(*http.Request) (any, error) {
+func (api *Interface) cronVerb(verb func(*Interface, *cronEntry, *codec.CronPause) (any, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		var p codec.CronPause
 		if err := decodeBody(r, &p); err != nil {
 			return nil, err
 		}
-		who := i.auditorOf(r, p.By)
+		who := api.auditorOf(r, p.By)
 		p.By = who.name()
-		answer, err := i.changeCron(verb, &p)
+		answer, err := api.changeCron(verb, &p)
 		if err != nil {
 			return nil, err
 		}
-		return answer, i.commit()
+		return answer, api.commit()
 	}
 }
 
-func (i *Interface) changeCron(verb func(*Interface, *cronEntry, *codec.CronPause) (any, error), p *codec.CronPause) (any, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	c := i.cron[p.Entry]
+func (api *Interface) changeCron(verb func(*Interface, *cronEntry, *codec.CronPause) (any, error), p *codec.CronPause) (any, error) {
+	api.mu.Lock()
+	defer api.mu.Unlock()
+	c := api.cron[p.Entry]
 	if c == nil {
 		return nil, noCron(p.Entry)
 	}
-	return verb(i, c, p)
+	return verb(api, c, p)
 }

@@ -33,18 +33,18 @@ type graphWalk struct {
 }
 
 // getGraph answers with the tasks around one: those for which it waits, and those that wait for it, two links far.
-func (i *Interface) getGraph(r *http.Request) (any, error) {
-	ref, err := i.refOf(r)
+func (api *Interface) getGraph(r *http.Request) (any, error) {
+	ref, err := api.refOf(r)
 	if err != nil {
 		return nil, err
 	}
-	w := graphWalk{s: i.host.Sched(), at: make(map[string]int), linked: make(map[codec.GraphLink]bool)}
+	w := graphWalk{s: api.host.Sched(), at: make(map[string]int), linked: make(map[codec.GraphLink]bool)}
 	w.all.Tasks, w.all.Links = []codec.GraphTask{}, []codec.GraphLink{}
 	name := ""
-	if !w.s.View(i.host.Now(), ref, func(v *sched.JobView) { w.space, w.queue, name = v.Space, []byte(v.Queue), string(v.Name) }) {
+	if !w.s.View(api.host.Now(), ref, func(v *sched.JobView) { w.space, w.queue, name = v.Space, []byte(v.Queue), string(v.Name) }) {
 		return nil, &notFound{errNoJob}
 	}
-	if !i.host.Spaces()[w.space].Rules.Graph {
+	if !api.host.Spaces()[w.space].Rules.Graph {
 		return nil, &conflict{errNoGraph}
 	}
 	if at, _ := w.add(name, 0); at < 0 {

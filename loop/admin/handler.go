@@ -50,31 +50,31 @@ func (u *unavailable) Unwrap() error { return u.error }
 type wrongMethod struct{ error }
 
 // changes are the requests that change something, without those about jobs that come and go. They leave audit records.
-func (i *Interface) changes() map[string]func(*http.Request) (any, error) {
+func (api *Interface) changes() map[string]func(*http.Request) (any, error) {
 	return map[string]func(*http.Request) (any, error){
-		"POST /api/v1/cron":              i.postCron,
-		"POST /api/v1/cron/remove":       i.cronVerb((*Interface).removeCron),
-		"POST /api/v1/cron/run":          i.cronVerb((*Interface).runCron),
-		"POST /api/v1/cron/pause":        i.cronVerb((*Interface).pauseCron),
-		"POST /api/v1/cron/resume":       i.cronVerb((*Interface).resumeCron),
-		"PATCH /api/v1/policies":         i.patchPolicies,
-		"POST /api/v1/reload":            i.postReload,
-		"POST /api/v1/connections/close": i.closeConnection,
-		"POST /api/v1/connections/quiet": i.quietConnection,
-		"POST /api/v1/jobs/change":       i.postChange,
-		"POST /api/v1/operations/cancel": i.postCancel,
-		"POST /api/v1/queues/pause":      i.postPause,
-		"POST /api/v1/queues/resume":     i.postResume,
-		"POST /api/v1/queues/drain":      i.postDrain,
-		"POST /api/v1/queues/empty":      i.postEmpty,
+		"POST /api/v1/cron":              api.postCron,
+		"POST /api/v1/cron/remove":       api.cronVerb((*Interface).removeCron),
+		"POST /api/v1/cron/run":          api.cronVerb((*Interface).runCron),
+		"POST /api/v1/cron/pause":        api.cronVerb((*Interface).pauseCron),
+		"POST /api/v1/cron/resume":       api.cronVerb((*Interface).resumeCron),
+		"PATCH /api/v1/policies":         api.patchPolicies,
+		"POST /api/v1/reload":            api.postReload,
+		"POST /api/v1/connections/close": api.closeConnection,
+		"POST /api/v1/connections/quiet": api.quietConnection,
+		"POST /api/v1/jobs/change":       api.postChange,
+		"POST /api/v1/operations/cancel": api.postCancel,
+		"POST /api/v1/queues/pause":      api.postPause,
+		"POST /api/v1/queues/resume":     api.postResume,
+		"POST /api/v1/queues/drain":      api.postDrain,
+		"POST /api/v1/queues/empty":      api.postEmpty,
 	}
 }
 
 // Handler answers the requests, whatever host they name.
-func (i *Interface) Handler() http.Handler {
+func (api *Interface) Handler() http.Handler {
 	mux, methods := http.NewServeMux(), make(map[string][]string)
-	for pattern, serve := range i.routes() {
-		mux.HandleFunc(pattern, i.onlyDescribed(pattern, serve))
+	for pattern, serve := range api.routes() {
+		mux.HandleFunc(pattern, api.onlyDescribed(pattern, serve))
 		method, path, _ := strings.Cut(pattern, " ")
 		methods[path] = append(methods[path], method)
 		slices.Sort(methods[path])
@@ -82,81 +82,81 @@ func (i *Interface) Handler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		allowed := methods[r.URL.Path]
 		if allowed == nil {
-			i.write(w, nil, &notFound{errors.New("there is no such request, see treadle help api")})
+			api.write(w, nil, &notFound{errors.New("there is no such request, see treadle help api")})
 			return
 		}
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		i.write(w, nil, &wrongMethod{fmt.Errorf("%s takes %s, not %.20s", r.URL.Path, strings.Join(allowed, " or "), r.Method)})
+		api.write(w, nil, &wrongMethod{fmt.Errorf("%s takes %s, not %.20s", r.URL.Path, strings.Join(allowed, " or "), r.Method)})
 	})
 	return mux
 }
 
 // routes returns the requests by their patterns of net/http. openapi.json describes each.
-func (i *Interface) routes() map[string]http.HandlerFunc {
+func (api *Interface) routes() map[string]http.HandlerFunc {
 	routes := make(map[string]http.HandlerFunc)
 	all := map[string]func(*http.Request) (any, error){
-		"GET /api/v1/cron":         i.getCron,
-		"GET /api/v1/policies":     i.getPolicies,
-		"GET /api/v1/settings":     i.getSettings,
-		"GET /api/v1/queues":       i.getQueues,
-		"GET /api/v1/jobs":         i.getJobs,
-		"GET /api/v1/overview":     i.getOverview,
-		"GET /api/v1/history":      i.getHistory,
-		"GET /api/v1/connections":  i.getConnections,
-		"GET /api/v1/operations":   i.getOperations,
-		"GET /api/v1/audit":        i.getAudit,
-		"GET /api/v1/job":          i.getJob,
-		"POST /api/v1/reserve":     i.postReserve,
-		"GET /api/v1/openapi.json": i.getOpenAPI,
-		"GET /api/v1/jobs/causes":  i.getCauses,
-		"GET /api/v1/job/graph":    i.getGraph,
-		"GET /api/v1/projects":     i.getProjects,
+		"GET /api/v1/cron":         api.getCron,
+		"GET /api/v1/policies":     api.getPolicies,
+		"GET /api/v1/settings":     api.getSettings,
+		"GET /api/v1/queues":       api.getQueues,
+		"GET /api/v1/jobs":         api.getJobs,
+		"GET /api/v1/overview":     api.getOverview,
+		"GET /api/v1/history":      api.getHistory,
+		"GET /api/v1/connections":  api.getConnections,
+		"GET /api/v1/operations":   api.getOperations,
+		"GET /api/v1/audit":        api.getAudit,
+		"GET /api/v1/job":          api.getJob,
+		"POST /api/v1/reserve":     api.postReserve,
+		"GET /api/v1/openapi.json": api.getOpenAPI,
+		"GET /api/v1/jobs/causes":  api.getCauses,
+		"GET /api/v1/job/graph":    api.getGraph,
+		"GET /api/v1/projects":     api.getProjects,
 	}
-	for pattern, answer := range i.changes() {
-		all[pattern] = i.auditing(pattern, answer)
+	for pattern, answer := range api.changes() {
+		all[pattern] = api.auditing(pattern, answer)
 	}
 	for pattern, answer := range all {
 		routes[pattern] = func(w http.ResponseWriter, r *http.Request) {
 			r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
 			v, err := answer(r)
-			i.write(w, v, err)
+			api.write(w, v, err)
 		}
 	}
 	for pattern, answer := range map[string]func(*http.Request) (any, error){
-		"POST /api/v1/leases/done":     postReports[doneReport](i),
-		"POST /api/v1/leases/fail":     postReports[failReport](i),
-		"POST /api/v1/leases/release":  postReports[releaseReport](i),
-		"POST /api/v1/leases/extend":   postReports[extendReport](i),
-		"POST /api/v1/leases/progress": postReports[progressReport](i),
+		"POST /api/v1/leases/done":     postReports[doneReport](api),
+		"POST /api/v1/leases/fail":     postReports[failReport](api),
+		"POST /api/v1/leases/release":  postReports[releaseReport](api),
+		"POST /api/v1/leases/extend":   postReports[extendReport](api),
+		"POST /api/v1/leases/progress": postReports[progressReport](api),
 	} {
-		routes[pattern] = i.withLargeBody(answer)
+		routes[pattern] = api.withLargeBody(answer)
 	}
-	routes["POST /api/v1/jobs"] = i.postJobs
-	routes["GET /api/v1/job/workload"] = i.sendPart("workload", false)
-	routes["GET /api/v1/job/result"] = i.sendPart("result", true)
+	routes["POST /api/v1/jobs"] = api.postJobs
+	routes["GET /api/v1/job/workload"] = api.sendPart("workload", false)
+	routes["GET /api/v1/job/result"] = api.sendPart("result", true)
 	return routes
 }
 
 // withLargeBody returns a handler of requests that may have a job's data. It reads the body before it calls answer.
-func (i *Interface) withLargeBody(answer func(*http.Request) (any, error)) http.HandlerFunc {
+func (api *Interface) withLargeBody(answer func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		body, done, err := i.readBody(w, r)
+		body, done, err := api.readBody(w, r)
 		defer done()
 		if err != nil {
-			i.write(w, nil, err)
+			api.write(w, nil, err)
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		v, err := answer(r)
-		i.write(w, v, err)
+		api.write(w, v, err)
 	}
 }
 
 // readBody reads a body that may have a job's data. The body counts among those that the server holds until done is
 // called.
-func (i *Interface) readBody(w http.ResponseWriter, r *http.Request) (body []byte, done func(), err error) {
-	_, transfer := i.incoming.Begin(r.Context(), w)
-	body, err = transfer.ReadAll(endIfSlow(w, http.MaxBytesReader(w, r.Body, i.maxBody())), int(min(max(r.ContentLength, 0), i.maxBody())))
+func (api *Interface) readBody(w http.ResponseWriter, r *http.Request) (body []byte, done func(), err error) {
+	_, transfer := api.incoming.Begin(r.Context(), w)
+	body, err = transfer.ReadAll(endIfSlow(w, http.MaxBytesReader(w, r.Body, api.maxBody())), int(min(max(r.ContentLength, 0), api.maxBody())))
 	return body, transfer.End, err
 }
 
@@ -165,9 +165,9 @@ func (i *Interface) readBody(w http.ResponseWriter, r *http.Request) (body []byt
 var ownerOnly = []string{"/api/v1/reload"}
 
 // Pages implements protocol.Pager.
-func (i *Interface) Pages() []web.Page {
-	api := i.Handler()
-	return []web.Page{{Pattern: "/api/v1/", Long: true, Handler: api.ServeHTTP, Allow: func(w http.ResponseWriter, r *http.Request) bool {
+func (api *Interface) Pages() []web.Page {
+	handler := api.Handler()
+	return []web.Page{{Pattern: "/api/v1/", Long: true, Handler: handler.ServeHTTP, Allow: func(w http.ResponseWriter, r *http.Request) bool {
 		err := Allowed(r)
 		if err != nil {
 			if errors.Is(err, errElsewhere) {
@@ -204,7 +204,7 @@ func fromLoopback(r *http.Request) bool {
 
 // write answers a request. The unread answers of all requests are bounded together. When they exceed the bound, the one
 // that was last read longest ago ends.
-func (i *Interface) write(w http.ResponseWriter, v any, err error) {
+func (api *Interface) write(w http.ResponseWriter, v any, err error) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) // fails only when the connection is closed
 	status := http.StatusOK
 	if err != nil {
@@ -214,13 +214,13 @@ func (i *Interface) write(w http.ResponseWriter, v any, err error) {
 	}
 	text := encode(v)
 	if ended, ok := v.(*waited); ok {
-		i.results.give(ended.held)
+		api.results.give(ended.held)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff") // a workload may read as a page
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
-	_, transfer := i.outgoing.Begin(context.Background(), w)
+	_, transfer := api.outgoing.Begin(context.Background(), w)
 	defer transfer.End()
 	err = transfer.Send(w, text)
 	// Only an answer with leases must be known to have failed.
@@ -295,12 +295,12 @@ func decodeBody(r *http.Request, v any) error {
 }
 
 // getPolicies answers GET /policies with all rules, or with the values of one queue and the rule of each.
-func (i *Interface) getPolicies(r *http.Request) (any, error) {
+func (api *Interface) getPolicies(r *http.Request) (any, error) {
 	q, err := parameters(r)
 	if err != nil {
 		return nil, err
 	}
-	t := i.policies()
+	t := api.policies()
 	var answer codec.Table
 	if answer.Queue = q.Get("queue"); answer.Queue != "" {
 		for _, v := range t.Explain(string(protocol.Queue([]byte(answer.Queue)))) {
@@ -318,26 +318,26 @@ func (i *Interface) getPolicies(r *http.Request) (any, error) {
 }
 
 // patchPolicies answers PATCH /policies: it changes a rule of the run time.
-func (i *Interface) patchPolicies(r *http.Request) (any, error) {
+func (api *Interface) patchPolicies(r *http.Request) (any, error) {
 	var c codec.Change
 	if err := decodeBody(r, &c); err != nil {
 		return nil, err
 	}
-	changed, err := i.change(&c)
+	changed, err := api.change(&c)
 	if err != nil {
 		return nil, err
 	}
-	if err := i.commit(); err != nil {
+	if err := api.commit(); err != nil {
 		return nil, err
 	}
-	return i.ruleOf(c.Pattern, changed), nil
+	return api.ruleOf(c.Pattern, changed), nil
 }
 
 // runTime returns the values of a run-time rule. One that there is not has no values.
-func (i *Interface) runTime(pattern string) map[string]string {
-	i.mu.Lock()
-	defer i.mu.Unlock()
+func (api *Interface) runTime(pattern string) map[string]string {
+	api.mu.Lock()
+	defer api.mu.Unlock()
 	values := make(map[string]string) // in JSON an object, also of none
-	maps.Copy(values, i.rules[pattern])
+	maps.Copy(values, api.rules[pattern])
 	return values
 }

@@ -31,18 +31,18 @@ var (
 )
 
 // getJob answers with one job.
-func (i *Interface) getJob(r *http.Request) (any, error) {
-	ref, err := i.refOf(r)
+func (api *Interface) getJob(r *http.Request) (any, error) {
+	ref, err := api.refOf(r)
 	if err != nil {
 		return nil, err
 	}
 	var d codec.JobDetails
 	var workload, result, history []byte
 	queue := ""
-	now := i.host.Now()
-	if !i.host.Sched().View(now, ref, func(v *sched.JobView) {
-		body := i.body(&v.Job)
-		d.ListedJob, ref, queue = i.listedJob(v), v.Ref, v.Queue
+	now := api.host.Now()
+	if !api.host.Sched().View(now, ref, func(v *sched.JobView) {
+		body := api.body(&v.Job)
+		d.ListedJob, ref, queue = api.listedJob(v), v.Ref, v.Queue
 		d.Until, d.Timeout, d.Count = v.Until, v.Timeout, v.Count
 		d.WorkloadSize, d.ResultSize = len(body), len(v.Result)
 		workload, result = bytes.Clone(body[:min(len(body), shownBytes)]), bytes.Clone(v.Result[:min(len(v.Result), shownBytes)])
@@ -56,10 +56,10 @@ func (i *Interface) getJob(r *http.Request) (any, error) {
 	if result != nil {
 		d.Result, d.ResultBytes, d.ResultCut = textOrBase64(result, d.ResultSize)
 	}
-	for _, name := range i.host.Sched().HeldLocks(ref) {
+	for _, name := range api.host.Sched().HeldLocks(ref) {
 		d.Locks = append(d.Locks, shownName(name))
 	}
-	d.Why = i.whyOf(now, ref, queue)
+	d.Why = api.whyOf(now, ref, queue)
 	return &d, nil
 }
 
@@ -85,7 +85,7 @@ func textOrBase64(part []byte, size int) (text *string, inBase64 []byte, cut boo
 }
 
 // refOf finds the job that a request names by its id, or by queue, name and, where that is not enough, protocol.
-func (i *Interface) refOf(r *http.Request) (ref sched.JobRef, err error) {
+func (api *Interface) refOf(r *http.Request) (ref sched.JobRef, err error) {
 	q, err := parameters(r)
 	switch {
 	case err != nil:
@@ -98,7 +98,7 @@ func (i *Interface) refOf(r *http.Request) (ref sched.JobRef, err error) {
 		}
 		return ref, nil
 	}
-	return i.refByName(q.Get("queue"), q.Get("name"), q.Get("protocol"))
+	return api.refByName(q.Get("queue"), q.Get("name"), q.Get("protocol"))
 }
 
 // attempts returns how often a job was tried, and its history.
@@ -113,21 +113,21 @@ func attempts(history []byte) (tries uint64, shown []codec.Attempt) {
 
 // refByName finds the job of a name: one that has not ended before those that are kept, and of these the one that ended
 // last. of is the protocol by which it came; empty: any.
-func (i *Interface) refByName(queue, name, of string) (ref sched.JobRef, err error) {
-	spaces, err := i.spacesOf(of)
+func (api *Interface) refByName(queue, name, of string) (ref sched.JobRef, err error) {
+	spaces, err := api.spacesOf(of)
 	if err != nil {
 		return ref, err
 	}
 	pending, kept, ended := 0, 0, int64(0)
-	for id, space := range i.host.Spaces() {
+	for id, space := range api.host.Spaces() {
 		if space.ID == 0 || spaces != 0 && spaces>>id&1 == 0 {
 			continue
 		}
-		one, ok := i.host.Sched().Find(space.ID, protocol.Queue([]byte(queue)), []byte(name))
+		one, ok := api.host.Sched().Find(space.ID, protocol.Queue([]byte(queue)), []byte(name))
 		if !ok {
 			continue
 		}
-		i.host.Sched().View(i.host.Now(), one, func(v *sched.JobView) {
+		api.host.Sched().View(api.host.Now(), one, func(v *sched.JobView) {
 			switch {
 			case !v.State.Ended():
 				pending++
@@ -148,15 +148,15 @@ func (i *Interface) refByName(queue, name, of string) (ref sched.JobRef, err err
 }
 
 // sendPart returns a handler that answers with the workload or the kept result of a job, as bytes.
-func (i *Interface) sendPart(part string, isResult bool) http.HandlerFunc {
+func (api *Interface) sendPart(part string, isResult bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		ref, err := i.refOf(r)
+		ref, err := api.refOf(r)
 		var data *sched.Reader
 		if err == nil {
-			data, err = i.open(ref, isResult)
+			data, err = api.open(ref, isResult)
 		}
 		if err != nil {
-			i.write(w, nil, err)
+			api.write(w, nil, err)
 			return
 		}
 		h := w.Header()
@@ -164,21 +164,21 @@ func (i *Interface) sendPart(part string, isResult bool) http.HandlerFunc {
 		h.Set("Content-Length", strconv.Itoa(data.Size()))
 		h.Set("Content-Disposition", `attachment; filename="`+part+`"`)
 		h.Set("X-Content-Type-Options", "nosniff")
-		i.send(w, data) // net/http closes the connection after fewer bytes than announced, which the peer notices
+		api.send(w, data) // net/http closes the connection after fewer bytes than announced, which the peer notices
 	}
 }
 
 // open returns a reader of the workload or the kept result of a job.
-func (i *Interface) open(ref sched.JobRef, isResult bool) (*sched.Reader, error) {
+func (api *Interface) open(ref sched.JobRef, isResult bool) (*sched.Reader, error) {
 	skip := 0
-	if !i.host.Sched().View(i.host.Now(), ref, func(v *sched.JobView) {
+	if !api.host.Sched().View(api.host.Now(), ref, func(v *sched.JobView) {
 		if !isResult {
-			skip = len(v.Workload) - len(i.body(&v.Job))
+			skip = len(v.Workload) - len(api.body(&v.Job))
 		}
 	}) {
 		return nil, &notFound{errNoJob}
 	}
-	data, ok := i.host.Sched().NewReader(ref, isResult, skip)
+	data, ok := api.host.Sched().NewReader(ref, isResult, skip)
 	if !ok {
 		return nil, &notFound{errNoResult}
 	}
@@ -186,9 +186,9 @@ func (i *Interface) open(ref sched.JobRef, isResult bool) (*sched.Reader, error)
 }
 
 // send sends bytes, a piece at a time. It stops when the job has changed meanwhile or the peer does not read.
-func (i *Interface) send(w http.ResponseWriter, data io.Reader) {
+func (api *Interface) send(w http.ResponseWriter, data io.Reader) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(pieceTime)) // fails only when the connection is closed
-	_, transfer := i.outgoing.Begin(context.Background(), w)
+	_, transfer := api.outgoing.Begin(context.Background(), w)
 	defer transfer.End()
 	transfer.Hold(readPiece)
 	for piece := make([]byte, readPiece); ; transfer.Moved() {

@@ -71,7 +71,7 @@ func searchTimeOf(text string) (time.Duration, error) {
 }
 
 // getJobs answers with a page of the jobs that a filter means.
-func (i *Interface) getJobs(r *http.Request) (any, error) {
+func (api *Interface) getJobs(r *http.Request) (any, error) {
 	q, err := parameters(r)
 	if err != nil {
 		return nil, err
@@ -84,33 +84,33 @@ func (i *Interface) getJobs(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := i.listing(q.Get("filter"), q.Get("after"))
+	l, err := api.listing(q.Get("filter"), q.Get("after"))
 	if err != nil {
 		return nil, err
 	}
 	page := &codec.Jobs{Jobs: []codec.ListedJob{}}
-	done, err := i.search(r.Context(), l, time.Now().Add(within), func(j *codec.ListedJob) bool {
+	done, err := api.search(r.Context(), l, time.Now().Add(within), func(j *codec.ListedJob) bool {
 		page.Jobs = append(page.Jobs, *j)
 		return len(page.Jobs) < limit
 	})
-	if page.Looked, page.Of = l.Looked(), i.host.Sched().SizeOf(l); !done {
+	if page.Looked, page.Of = l.Looked(), api.host.Sched().SizeOf(l); !done {
 		page.Next = l.Cursor()
 	}
 	return page, err
 }
 
 // listing returns the listing of a filter.
-func (i *Interface) listing(filter, after string) (*sched.Listing, error) {
+func (api *Interface) listing(filter, after string) (*sched.Listing, error) {
 	f, err := codec.ParseFilter(filter)
 	if err != nil {
 		return nil, &badRequest{err}
 	}
-	return i.listingOf(f, after, false)
+	return api.listingOf(f, after, false)
 }
 
 // listingOf is listing for a parsed filter. With every, it looks at the jobs of all queues in the order of their
 // records, even if the filter names one queue.
-func (i *Interface) listingOf(f *codec.Filter, after string, every bool) (_ *sched.Listing, err error) {
+func (api *Interface) listingOf(f *codec.Filter, after string, every bool) (_ *sched.Listing, err error) {
 	m := sched.Match{Queues: f.Queues, Names: f.Names, Workers: f.Workers, Texts: f.Texts, Priority: (*sched.Range)(f.Priority), Age: (*sched.Range)(f.Age)}
 	if f.ID != "" {
 		ref, err := sched.ParseRef(f.ID)
@@ -124,7 +124,7 @@ func (i *Interface) listingOf(f *codec.Filter, after string, every bool) (_ *sch
 			m.States |= 1 << state
 		}
 	}
-	if m.Spaces, err = i.spacesOf(f.Protocol); err != nil {
+	if m.Spaces, err = api.spacesOf(f.Protocol); err != nil {
 		return nil, err
 	}
 	name, one := f.Queue()
@@ -143,12 +143,12 @@ func (i *Interface) listingOf(f *codec.Filter, after string, every bool) (_ *sch
 }
 
 // spacesOf returns the spaces of a protocol as bits; of none: 0.
-func (i *Interface) spacesOf(name string) (set uint16, err error) {
+func (api *Interface) spacesOf(name string) (set uint16, err error) {
 	if name == "" {
 		return 0, nil
 	}
 	var known []string
-	for id, space := range i.host.Spaces() {
+	for id, space := range api.host.Spaces() {
 		if space.Protocol == name {
 			set |= 1 << id
 		}
@@ -164,10 +164,10 @@ func (i *Interface) spacesOf(name string) (set uint16, err error) {
 
 // search calls add for the next jobs of a listing until add returns false, the time is over or the request has ended.
 // It stops between two jobs. done reports whether there are no others. add is called without a lock.
-func (i *Interface) search(ctx context.Context, l *sched.Listing, until time.Time, add func(*codec.ListedJob) (more bool)) (done bool, err error) {
+func (api *Interface) search(ctx context.Context, l *sched.Listing, until time.Time, add func(*codec.ListedJob) (more bool)) (done bool, err error) {
 	select {
-	case i.searches <- struct{}{}:
-		defer func() { <-i.searches }()
+	case api.searches <- struct{}{}:
+		defer func() { <-api.searches }()
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
@@ -175,8 +175,8 @@ func (i *Interface) search(ctx context.Context, l *sched.Listing, until time.Tim
 		var found codec.ListedJob
 		var history []byte
 		any := false
-		done = i.host.Sched().List(i.host.Now(), l, sched.WalkBatch, func(v *sched.JobView) bool {
-			found, history, any = i.listedJob(v), bytes.Clone(v.History), true
+		done = api.host.Sched().List(api.host.Now(), l, sched.WalkBatch, func(v *sched.JobView) bool {
+			found, history, any = api.listedJob(v), bytes.Clone(v.History), true
 			return false
 		})
 		if any {
@@ -188,10 +188,10 @@ func (i *Interface) search(ctx context.Context, l *sched.Listing, until time.Tim
 }
 
 // listedJob returns a job as a list has it, without its history. It is called under a lock of the scheduler.
-func (i *Interface) listedJob(v *sched.JobView) codec.ListedJob {
+func (api *Interface) listedJob(v *sched.JobView) codec.ListedJob {
 	j := codec.ListedJob{
-		ID: v.Ref.String(), Protocol: i.host.Spaces()[v.Space].Protocol, State: v.State.String(), Priority: v.Priority,
-		Due: v.Due, Size: len(i.body(&v.Job)), Worker: strings.ToValidUTF8(v.Worker, "�"), Since: v.Since,
+		ID: v.Ref.String(), Protocol: api.host.Spaces()[v.Space].Protocol, State: v.State.String(), Priority: v.Priority,
+		Due: v.Due, Size: len(api.body(&v.Job)), Worker: strings.ToValidUTF8(v.Worker, "�"), Since: v.Since,
 	}
 	j.Queue, j.QueueBytes = codec.Name(protocol.Unescape(v.Queue))
 	j.Name, j.NameBytes = codec.Name(string(v.Name))
@@ -199,8 +199,8 @@ func (i *Interface) listedJob(v *sched.JobView) codec.ListedJob {
 }
 
 // body returns the workload of a job without what the protocol keeps for itself in front of it.
-func (i *Interface) body(j *sched.Job) []byte {
-	if part := i.host.Spaces()[j.Space].ReplyPart; part != nil {
+func (api *Interface) body(j *sched.Job) []byte {
+	if part := api.host.Spaces()[j.Space].ReplyPart; part != nil {
 		return j.Workload[len(part(j.Workload)):]
 	}
 	return j.Workload

@@ -30,7 +30,7 @@ const (
 
 // lines submits the jobs of one body.
 type lines struct {
-	i      *Interface
+	api    *Interface
 	in     *bufio.Reader
 	limit  int // bytes of a line
 	long   []byte
@@ -50,11 +50,11 @@ type journalAhead struct {
 
 // postLines submits a job of each line and answers when the journal has all of them. A line that is refused does not
 // hold up the others. The jobs of the lines before are submitted when the body breaks off.
-func (i *Interface) postLines(w http.ResponseWriter, r *http.Request) (any, error) {
-	_, transfer := i.incoming.Begin(r.Context(), w)
+func (api *Interface) postLines(w http.ResponseWriter, r *http.Request) (any, error) {
+	_, transfer := api.incoming.Begin(r.Context(), w)
 	defer transfer.End()
-	l := lines{i: i, in: bufio.NewReaderSize(endIfSlow(w, r.Body), linesBuffer), limit: int(i.maxBody()), sink: i.host.NewSink(),
-		journalAhead: journalAhead{host: i.host}}
+	l := lines{api: api, in: bufio.NewReaderSize(endIfSlow(w, r.Body), linesBuffer), limit: int(api.maxBody()), sink: api.host.NewSink(),
+		journalAhead: journalAhead{host: api.host}}
 	for {
 		text, err := l.next(transfer.Hold)
 		if whole := err == nil || err == io.EOF; whole && len(bytes.TrimSpace(text)) > 0 {
@@ -75,7 +75,7 @@ func (i *Interface) postLines(w http.ResponseWriter, r *http.Request) (any, erro
 		}
 	}
 	l.sink.Wake()
-	return &l.answer, i.commit()
+	return &l.answer, api.commit()
 }
 
 // brokenOff says why a body has no end.
@@ -124,9 +124,9 @@ func (l *lines) submit(text []byte) {
 		l.refuse(err)
 		return
 	}
-	one, err := l.i.submission(&l.job)
+	one, err := l.api.submission(&l.job)
 	if err == nil {
-		err = l.i.submit(one, l.sink)
+		err = l.api.submit(one, l.sink)
 	}
 	if err != nil {
 		l.refuse(err)

@@ -45,7 +45,7 @@ type operation struct {
 	codec.Operation
 	cancelled bool
 	of        *operations
-	i         *Interface
+	api       *Interface
 	filter    *codec.Filter
 	listing   *sched.Listing
 	change    *sched.JobChange
@@ -53,7 +53,7 @@ type operation struct {
 }
 
 // start adds an operation, which its begin starts.
-func (o *operations) start(i *Interface, c *codec.JobsChange, change *sched.JobChange, who auditor) (any, error) {
+func (o *operations) start(api *Interface, c *codec.JobsChange, change *sched.JobChange, who auditor) (any, error) {
 	f, err := changeFilter(c)
 	if err != nil {
 		return nil, err
@@ -64,14 +64,14 @@ func (o *operations) start(i *Interface, c *codec.JobsChange, change *sched.JobC
 	// A listing of one queue would list a job again that becomes delayed or fails again: the job comes to a later part
 	// of it. A listing by records lists each job once, as its record stays.
 	every := change.Verb == sched.SetPriority || change.Verb == sched.SetDue || change.Verb == sched.RunJobs
-	l, err := i.listingOf(f, "", every)
+	l, err := api.listingOf(f, "", every)
 	if err != nil {
 		return nil, err
 	}
 	l.Repeats = true
-	op := &operation{of: o, i: i, filter: f, listing: l, change: change, who: who}
+	op := &operation{of: o, api: api, filter: f, listing: l, change: change, who: who}
 	op.Operation = codec.Operation{
-		Verb: c.Verb, Filter: c.Filter, State: codec.OperationRunning, Of: i.host.Sched().SizeOf(l), By: who.name(), Started: i.host.Now().Wall,
+		Verb: c.Verb, Filter: c.Filter, State: codec.OperationRunning, Of: api.host.Sched().SizeOf(l), By: who.name(), Started: api.host.Now().Wall,
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -89,14 +89,14 @@ func (o *operations) start(i *Interface, c *codec.JobsChange, change *sched.JobC
 		o.all = slices.Delete(o.all, oldest, oldest+1)
 	}
 	o.all = append(o.all, op)
-	i.running.Add(1)
+	api.running.Add(1)
 	return op, nil
 }
 
 // begin has the operation run. It follows start, when the audit has a record of the request.
 func (op *operation) begin() *codec.OperationStarted {
-	op.i.host.Go(func() {
-		defer op.i.running.Done()
+	op.api.host.Go(func() {
+		defer op.api.running.Done()
 		op.run()
 	})
 	return &codec.OperationStarted{Operation: op.Operation.Operation}
@@ -106,16 +106,16 @@ func (op *operation) begin() *codec.OperationStarted {
 // last job of a batch is changed with the next batch, because the listing continues behind that job as long as it keeps
 // its place.
 func (op *operation) run() {
-	slice := cmp.Or(op.i.o.Slice, sched.WalkBatch)
+	slice := cmp.Or(op.api.o.Slice, sched.WalkBatch)
 	refs := make([]sched.JobRef, 0, slice+1)
-	ahead := journalAhead{host: op.i.host}
-	sink := op.i.host.NewSink()
+	ahead := journalAhead{host: op.api.host}
+	sink := op.api.host.NewSink()
 	var err error
 	done, unwritten := false, 0
 	for began := time.Now(); !done && err == nil && !op.stopped(); {
-		now := op.i.host.Now()
+		now := op.api.host.Now()
 		refs = op.stillMeant(now, refs)
-		done = op.i.host.Sched().List(now, op.listing, slice, func(v *sched.JobView) bool {
+		done = op.api.host.Sched().List(now, op.listing, slice, func(v *sched.JobView) bool {
 			if !op.failedAgain(v, now) {
 				refs = append(refs, v.Ref)
 			}
@@ -130,9 +130,9 @@ func (op *operation) run() {
 		if sink.Wake(); unwritten >= changesAhead {
 			err, unwritten = ahead.flush(), 0
 		}
-		began = op.i.host.GiveWay(began)
+		began = op.api.host.GiveWay(began)
 	}
-	op.end(errors.Join(err, op.i.commit()), done)
+	op.end(errors.Join(err, op.api.commit()), done)
 }
 
 // batchTime is more milliseconds than a listing of a batch lasts.
@@ -152,9 +152,9 @@ func (op *operation) stillMeant(now sched.Time, refs []sched.JobRef) []sched.Job
 	for _, ref := range waiting {
 		one := *op.filter
 		one.ID = ref.String()
-		l, err := op.i.listingOf(&one, "", true)
+		l, err := op.api.listingOf(&one, "", true)
 		for done := err != nil; !done; {
-			done = op.i.host.Sched().List(now, l, sched.WalkBatch, func(v *sched.JobView) bool {
+			done = op.api.host.Sched().List(now, l, sched.WalkBatch, func(v *sched.JobView) bool {
 				refs = append(refs, v.Ref)
 				return true
 			})
@@ -166,7 +166,7 @@ func (op *operation) stillMeant(now sched.Time, refs []sched.JobRef) []sched.Job
 // apply changes jobs, and counts.
 func (op *operation) apply(now sched.Time, refs []sched.JobRef, sink protocol.Sink) (changed int) {
 	var left []codec.LeftJob
-	changed = op.i.host.Sched().ChangeJobs(now, refs, op.change, sink, func(n int, why error) {
+	changed = op.api.host.Sched().ChangeJobs(now, refs, op.change, sink, func(n int, why error) {
 		if len(left) < maxOperationErrors {
 			left = append(left, leftJob(refs[n], why))
 		}
@@ -189,13 +189,13 @@ func (op *operation) stopped() bool {
 func (op *operation) end(err error, done bool) {
 	op.of.mu.Lock()
 	op.of.running--
-	op.Ended, op.State = op.i.host.Now().Wall, codec.OperationDone
+	op.Ended, op.State = op.api.host.Now().Wall, codec.OperationDone
 	if err != nil || !done {
 		op.State = codec.OperationCancelled
 	}
 	o := op.Operation
 	op.of.mu.Unlock()
-	op.i.audit(op.who, codec.AuditRecord{Request: "operation " + o.Operation, Target: o.Verb + " " + o.Filter + ": " + o.State, Count: o.Changed})
+	op.api.audit(op.who, codec.AuditRecord{Request: "operation " + o.Operation, Target: o.Verb + " " + o.Filter + ": " + o.State, Count: o.Changed})
 }
 
 // stop cancels all operations and refuses others.
@@ -226,12 +226,12 @@ func (o *operations) find(id string) (*operation, error) {
 }
 
 // getOperations answers GET /operations with the operations that are remembered, or with one.
-func (i *Interface) getOperations(r *http.Request) (any, error) {
+func (api *Interface) getOperations(r *http.Request) (any, error) {
 	q, err := parameters(r)
 	if err != nil {
 		return nil, err
 	}
-	o := &i.operations
+	o := &api.operations
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	answer := &codec.Operations{Operations: []codec.Operation{}}
@@ -250,12 +250,12 @@ func (i *Interface) getOperations(r *http.Request) (any, error) {
 }
 
 // postCancel ends an operation after the batch that it is at. What it has changed stays changed.
-func (i *Interface) postCancel(r *http.Request) (any, error) {
+func (api *Interface) postCancel(r *http.Request) (any, error) {
 	var c codec.Cancel
 	if err := decodeBody(r, &c); err != nil {
 		return nil, err
 	}
-	o := &i.operations
+	o := &api.operations
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	op, err := o.find(c.Operation)

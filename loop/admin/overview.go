@@ -11,7 +11,7 @@ import (
 )
 
 // getOverview answers with the state of the server and its busiest queues.
-func (i *Interface) getOverview(r *http.Request) (any, error) {
+func (api *Interface) getOverview(r *http.Request) (any, error) {
 	query, err := parameters(r)
 	if err != nil {
 		return nil, err
@@ -20,10 +20,10 @@ func (i *Interface) getOverview(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	now, health, stats := i.host.Now(), i.host.Health(), i.host.Sched().Stats()
+	now, health, stats := api.host.Now(), api.host.Health(), api.host.Sched().Stats()
 	o := &codec.Overview{
 		At: now.Wall, Started: health.Started, Version: health.Version, Ready: health.Ready, Health: health.Text,
-		Submitted: stats.Submitted, Done: stats.Done, Failed: stats.Fails + stats.TimedOut + stats.Abandoned, Rates: i.rates("", true),
+		Submitted: stats.Submitted, Done: stats.Done, Failed: stats.Fails + stats.TimedOut + stats.Abandoned, Rates: api.rates("", true),
 		Memory: health.Memory, MemoryLimit: health.MemoryLimit, Connections: []codec.ProtocolConnections{}, Queues: []codec.Queue{},
 	}
 	if j := health.Journal; j != nil {
@@ -34,11 +34,11 @@ func (i *Interface) getOverview(r *http.Request) (any, error) {
 			Protocol: c.Protocol, Clients: c.Open[protocol.RoleClient], Workers: c.Open[protocol.RoleWorker], Others: c.Open[protocol.RoleNone],
 		})
 	}
-	table := i.policies()
-	attention := newAttention(now, health, i.host.Spaces(), table)
+	table := api.policies()
+	attention := newAttention(now, health, api.host.Spaces(), table)
 	rest := sched.QueueStats{Oldest: math.MaxInt64}
 	first := firstQueues{limit: limit, leave: rest.Add}
-	tally := i.host.Sched().Measure(func(s *sched.QueueStats) {
+	tally := api.host.Sched().Measure(func(s *sched.QueueStats) {
 		attention.addQueue(s)
 		first.of++
 		first.add(int64(s.Ready+s.Running+s.Delayed), s)
@@ -46,9 +46,9 @@ func (i *Interface) getOverview(r *http.Request) (any, error) {
 	rest.Add(&sched.QueueStats{Oldest: math.MaxInt64, Tally: tally})
 	slices.SortFunc(first.all, func(a, b placed) int { return a.compare(&b.place) })
 	for n := range first.all {
-		o.Queues = append(o.Queues, i.queueOf(&first.all[n].stats, now, table))
+		o.Queues = append(o.Queues, api.queueOf(&first.all[n].stats, now, table))
 	}
-	o.Rest, o.RestQueues = i.sumOf(&rest, now), first.of-len(first.all)
+	o.Rest, o.RestQueues = api.sumOf(&rest, now), first.of-len(first.all)
 	o.Attention, o.AttentionMore = attention.list()
 	return o, nil
 }

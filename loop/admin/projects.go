@@ -22,7 +22,7 @@ type Projects interface {
 var errNoProject = errors.New("there is no project of that name")
 
 // getProjects answers with a page of the projects, or of the jobs of one.
-func (i *Interface) getProjects(r *http.Request) (any, error) {
+func (api *Interface) getProjects(r *http.Request) (any, error) {
 	q, err := parameters(r)
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (i *Interface) getProjects(r *http.Request) (any, error) {
 	}
 	page, last := &codec.Projects{Projects: []codec.Project{}}, ""
 	if project := q.Get("project"); project != "" {
-		jobs, ok, err := i.o.Projects.ProjectJobs(project, string(after), limit+1)
+		jobs, ok, err := api.o.Projects.ProjectJobs(project, string(after), limit+1)
 		switch {
 		case err != nil:
 			return nil, err
@@ -53,7 +53,7 @@ func (i *Interface) getProjects(r *http.Request) (any, error) {
 		}
 		return page, nil
 	}
-	projects, err := i.o.Projects.Projects(string(after), limit+1)
+	projects, err := api.o.Projects.Projects(string(after), limit+1)
 	if err != nil {
 		return nil, err
 	}

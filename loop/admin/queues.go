@@ -21,7 +21,7 @@ import (
 var errNoQueue = errors.New("there is no queue of that name: no job was submitted to it, and no worker serves it")
 
 // getQueues answers with a page of the queues, in the order of sort, or with one queue.
-func (i *Interface) getQueues(r *http.Request) (any, error) {
+func (api *Interface) getQueues(r *http.Request) (any, error) {
 	q, err := parameters(r)
 	if err != nil {
 		return nil, err
@@ -31,11 +31,11 @@ func (i *Interface) getQueues(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if q.Has("queue") {
-		s, ok := i.host.Sched().StatsOf(protocol.Queue([]byte(q.Get("queue"))))
+		s, ok := api.host.Sched().StatsOf(protocol.Queue([]byte(q.Get("queue"))))
 		if !ok {
 			return nil, &notFound{errNoQueue}
 		}
-		return &codec.Queues{Queues: []codec.Queue{i.queueOf(&s, i.host.Now(), i.policies())}, Of: 1}, nil
+		return &codec.Queues{Queues: []codec.Queue{api.queueOf(&s, api.host.Now(), api.policies())}, Of: 1}, nil
 	}
 	order, ok := queueOrders[cmp.Or(q.Get("sort"), "name")]
 	if !ok {
@@ -46,19 +46,19 @@ func (i *Interface) getQueues(r *http.Request) (any, error) {
 		return nil, err
 	}
 	prefix, part := q.Get("prefix"), strings.ToLower(q.Get("contains"))
-	i.rings.mu.Lock() // here, so that no lock of a shard waits for it
-	i.host.Sched().Measure(func(s *sched.QueueStats) {
+	api.rings.mu.Lock() // here, so that no lock of a shard waits for it
+	api.host.Sched().Measure(func(s *sched.QueueStats) {
 		name := protocol.Unescape(s.Name)
 		if strings.HasPrefix(name, prefix) && (part == "" || strings.Contains(strings.ToLower(name), part)) {
 			first.of++
-			first.add(order(&i.rings.h, s), s)
+			first.add(order(&api.rings.h, s), s)
 		}
 	})
-	i.rings.mu.Unlock()
+	api.rings.mu.Unlock()
 	slices.SortFunc(first.all, func(a, b placed) int { return a.compare(&b.place) })
-	page, now, table := &codec.Queues{Queues: []codec.Queue{}, Of: first.of}, i.host.Now(), i.policies()
+	page, now, table := &codec.Queues{Queues: []codec.Queue{}, Of: first.of}, api.host.Now(), api.policies()
 	for n := range first.all {
-		page.Queues = append(page.Queues, i.queueOf(&first.all[n].stats, now, table))
+		page.Queues = append(page.Queues, api.queueOf(&first.all[n].stats, now, table))
 	}
 	if first.more {
 		page.Next = first.all[len(first.all)-1].String()
@@ -87,26 +87,26 @@ var queueOrders = map[string]func(*history.History, *sched.QueueStats) int64{
 }
 
 // queueOf returns a queue as JSON has it.
-func (i *Interface) queueOf(s *sched.QueueStats, now sched.Time, table *sched.Policies) codec.Queue {
-	q := i.sumOf(s, now)
+func (api *Interface) queueOf(s *sched.QueueStats, now sched.Time, table *sched.Policies) codec.Queue {
+	q := api.sumOf(s, now)
 	q.Queue, q.QueueBytes = codec.Name(protocol.Unescape(s.Name))
 	fillPause(&q, table, s.Name)
 	if s.Counted {
-		q.Rates = i.rates(s.Name, false)
+		q.Rates = api.rates(s.Name, false)
 	}
 	return q
 }
 
 // sumOf is queueOf without what a sum of queues does not have: a name, a pause and rates.
-func (i *Interface) sumOf(s *sched.QueueStats, now sched.Time) codec.Queue {
+func (api *Interface) sumOf(s *sched.QueueStats, now sched.Time) codec.Queue {
 	q := codec.Queue{
 		Workers: s.Workers, Busy: s.Busy, Ready: s.Ready, Delayed: s.Delayed, Running: s.Running, Locked: s.Parked, Waiting: s.Waiting,
 		Failed: s.Failed, Done: s.Done, Counted: s.Counted, Finished: s.Tally.Ended[sched.EndingDone],
 		GivenUp: s.Tally.Ended[sched.EndingFailed] + s.Tally.Ended[sched.EndingTimedOut],
 	}
 	for space, n := range s.Tally.Submitted {
-		if q.Submitted += n; n > 0 && !slices.Contains(q.Protocols, i.host.Spaces()[space].Protocol) {
-			q.Protocols = append(q.Protocols, i.host.Spaces()[space].Protocol)
+		if q.Submitted += n; n > 0 && !slices.Contains(q.Protocols, api.host.Spaces()[space].Protocol) {
+			q.Protocols = append(q.Protocols, api.host.Spaces()[space].Protocol)
 		}
 	}
 	if s.Oldest != math.MaxInt64 {

@@ -22,7 +22,7 @@ type report interface {
 
 // reportCall is a report on its way to the scheduler.
 type reportCall struct {
-	i      *Interface
+	api    *Interface
 	now    sched.Time
 	token  sched.Token
 	sink   protocol.Sink
@@ -33,17 +33,17 @@ type reportCall struct {
 func postReports[R any, P interface {
 	*R
 	report
-}](i *Interface) func(*http.Request) (any, error) {
+}](api *Interface) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		all, single, err := reportsOf[R](r)
 		if err != nil {
 			return nil, err
 		}
-		c := reportCall{i: i, sink: i.host.NewSink()}
+		c := reportCall{api: api, sink: api.host.NewSink()}
 		for n := range all {
 			one := P(&all[n])
 			if c.token, err = sched.ParseToken(one.token()); err == nil {
-				c.now = i.host.Now()
+				c.now = api.host.Now()
 				err = one.carryOut(&c)
 			}
 			switch {
@@ -57,7 +57,7 @@ func postReports[R any, P interface {
 			}
 		}
 		c.sink.Wake()
-		return &c.answer, i.commit()
+		return &c.answer, api.commit()
 	}
 }
 
@@ -161,14 +161,14 @@ func (r *doneReport) carryOut(c *reportCall) error {
 		return err
 	}
 	var space sched.Space
-	err = c.i.host.Sched().ViewGranted(c.token, func(j *sched.Job, _ string, _ int64) { space = j.Space })
+	err = c.api.host.Sched().ViewGranted(c.token, func(j *sched.Job, _ string, _ int64) { space = j.Space })
 	if err != nil {
 		return err
 	}
-	if convert := c.i.host.Spaces()[space].FromResult; convert != nil {
+	if convert := c.api.host.Spaces()[space].FromResult; convert != nil {
 		result = convert(nil, result)
 	}
-	return c.i.host.Sched().FinishGranted(c.now, c.token, result, c.sink)
+	return c.api.host.Sched().FinishGranted(c.now, c.token, result, c.sink)
 }
 
 func (r *failReport) carryOut(c *reportCall) error {
@@ -176,11 +176,11 @@ func (r *failReport) carryOut(c *reportCall) error {
 	if r.Delay != nil {
 		delay = time.Duration(*r.Delay).Milliseconds()
 	}
-	return c.i.host.Sched().FailGranted(c.now, c.token, []byte(r.Error), delay, c.sink)
+	return c.api.host.Sched().FailGranted(c.now, c.token, []byte(r.Error), delay, c.sink)
 }
 
 func (r *releaseReport) carryOut(c *reportCall) error {
-	return c.i.host.Sched().ReleaseGranted(c.now, c.token, c.sink)
+	return c.api.host.Sched().ReleaseGranted(c.now, c.token, c.sink)
 }
 
 func (r *extendReport) carryOut(c *reportCall) error {
@@ -188,7 +188,7 @@ func (r *extendReport) carryOut(c *reportCall) error {
 	if err != nil {
 		return err
 	}
-	c.answer.Until, err = c.i.host.Sched().ExtendGranted(c.now, c.token, length)
+	c.answer.Until, err = c.api.host.Sched().ExtendGranted(c.now, c.token, length)
 	return err
 }
 
@@ -197,7 +197,7 @@ func (r *progressReport) carryOut(c *reportCall) error {
 	if err != nil {
 		return err
 	}
-	wait, err := c.i.host.Sched().PublishGranted(c.token, data, c.sink)
+	wait, err := c.api.host.Sched().PublishGranted(c.token, data, c.sink)
 	c.answer.Wait = c.answer.Wait || wait
 	return err
 }

@@ -37,8 +37,8 @@ type pendingReserve struct {
 }
 
 // deliverJob takes a job for a reserve. It runs under a shard's lock.
-func (i *Interface) deliverJob(d *sched.Delivery) {
-	p, ok := i.reserves.get(d.Tag)
+func (api *Interface) deliverJob(d *sched.Delivery) {
+	p, ok := api.reserves.get(d.Tag)
 	if !ok {
 		return
 	}
@@ -91,7 +91,7 @@ func (p *pendingReserve) full() bool {
 }
 
 // postReserve answers with jobs that the worker holds from now on.
-func (i *Interface) postReserve(r *http.Request) (any, error) {
+func (api *Interface) postReserve(r *http.Request) (any, error) {
 	var ask codec.Reserve
 	if err := decodeBody(r, &ask); err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (i *Interface) postReserve(r *http.Request) (any, error) {
 	if terms.For, err = leaseLength(ask.Lease); err != nil {
 		return nil, err
 	}
-	return i.reserve(r.Context(), queues, &ask, terms)
+	return api.reserve(r.Context(), queues, &ask, terms)
 }
 
 // leaseLength returns the milliseconds of a lease.
@@ -152,25 +152,25 @@ func queuesOf(ask *codec.Reserve) (all [][]byte, err error) {
 }
 
 // reserve takes jobs, or waits for one, and leases what came.
-func (i *Interface) reserve(ctx context.Context, queues [][]byte, ask *codec.Reserve, terms sched.Terms) (any, error) {
-	s, sink := i.host.Sched(), i.host.NewSink()
-	one := &pendingReserve{spaces: i.host.Spaces(), arrived: make(chan struct{}, 1)}
-	tag := i.reserves.add(one)
-	p := s.NewRequest(i.reserver.Session(), terms.Worker)
+func (api *Interface) reserve(ctx context.Context, queues [][]byte, ask *codec.Reserve, terms sched.Terms) (any, error) {
+	s, sink := api.host.Sched(), api.host.NewSink()
+	one := &pendingReserve{spaces: api.host.Spaces(), arrived: make(chan struct{}, 1)}
+	tag := api.reserves.add(one)
+	p := s.NewRequest(api.reserver.Session(), terms.Worker)
 	defer sink.Wake()
-	defer i.reserves.remove(tag)
-	defer func() { s.Forget(i.host.Now(), p, sink) }()
+	defer api.reserves.remove(tag)
+	defer func() { s.Forget(api.host.Now(), p, sink) }()
 	for _, q := range queues {
-		if err := s.Watch(i.host.Now(), p, q, false, sink); err != nil {
-			return nil, i.refused(err)
+		if err := s.Watch(api.host.Now(), p, q, false, sink); err != nil {
+			return nil, api.refused(err)
 		}
 	}
-	if err := i.collect(ctx, p, tag, one, ask, sink); err != nil {
+	if err := api.collect(ctx, p, tag, one, ask, sink); err != nil {
 		return nil, err
 	}
 	one.mu.Lock()
 	jobs, runs := one.jobs, one.runs
-	answer := &leased{Leased: codec.Leased{Jobs: jobs[:0]}, ctx: ctx, i: i, size: one.bytes + len(jobs)*jobText}
+	answer := &leased{Leased: codec.Leased{Jobs: jobs[:0]}, ctx: ctx, api: api, size: one.bytes + len(jobs)*jobText}
 	one.mu.Unlock()
 	if len(runs) == 0 {
 		return answer, nil
@@ -178,7 +178,7 @@ func (i *Interface) reserve(ctx context.Context, queues [][]byte, ask *codec.Res
 	var secret [8]byte
 	_, _ = rand.Read(secret[:]) // never fails
 	terms.Secret = binary.LittleEndian.Uint64(secret[:])
-	now := i.host.Now()
+	now := api.host.Now()
 	answer.tokens = s.Grant(now, p, runs, terms)
 	for n, token := range answer.tokens {
 		switch {
@@ -189,37 +189,37 @@ func (i *Interface) reserve(ctx context.Context, queues [][]byte, ask *codec.Res
 		}
 		answer.Jobs = append(answer.Jobs, jobs[n])
 	}
-	if err := i.commit(); err != nil {
+	if err := api.commit(); err != nil {
 		return nil, err
 	}
 	return answer, nil
 }
 
 // collect has the scheduler hand out jobs for a reserve. It returns without any when none came in time.
-func (i *Interface) collect(ctx context.Context, p *sched.Peer, tag uint64, one *pendingReserve, ask *codec.Reserve, sink protocol.Sink) error {
-	if err := i.takeReady(p, tag, one, ask.Jobs, sink); err != nil || one.count() > 0 || ask.Wait == 0 {
+func (api *Interface) collect(ctx context.Context, p *sched.Peer, tag uint64, one *pendingReserve, ask *codec.Reserve, sink protocol.Sink) error {
+	if err := api.takeReady(p, tag, one, ask.Jobs, sink); err != nil || one.count() > 0 || ask.Wait == 0 {
 		return err
 	}
-	s := i.host.Sched()
-	if err := s.Reserve(i.host.Now(), p, tag, sink); err != nil {
-		return i.refused(err)
+	s := api.host.Sched()
+	if err := s.Reserve(api.host.Now(), p, tag, sink); err != nil {
+		return api.refused(err)
 	}
-	for s.Flushed(i.host.Now(), p, 0, sink) {
+	for s.Flushed(api.host.Now(), p, 0, sink) {
 	}
 	sink.Wake()
-	if !i.host.Wait(ctx, i.closed, one.arrived, time.Duration(ask.Wait)) {
+	if !api.host.Wait(ctx, api.closed, one.arrived, time.Duration(ask.Wait)) {
 		return nil
 	}
-	return i.takeReady(p, tag, one, ask.Jobs-1, sink)
+	return api.takeReady(p, tag, one, ask.Jobs-1, sink)
 }
 
 // takeReady takes up to n jobs that are ready and waits until they are in the request.
-func (i *Interface) takeReady(p *sched.Peer, tag uint64, one *pendingReserve, n int, sink protocol.Sink) error {
+func (api *Interface) takeReady(p *sched.Peer, tag uint64, one *pendingReserve, n int, sink protocol.Sink) error {
 	want := one.count()
 	for n > 0 {
-		got, more, err := i.host.Sched().TryReserveUpTo(i.host.Now(), p, tag, n, sink)
+		got, more, err := api.host.Sched().TryReserveUpTo(api.host.Now(), p, tag, n, sink)
 		if err != nil {
-			return i.refused(err)
+			return api.refused(err)
 		}
 		n, want = n-got, want+got
 		for one.count() < want {
@@ -233,9 +233,9 @@ func (i *Interface) takeReady(p *sched.Peer, tag uint64, one *pendingReserve, n 
 }
 
 // refused counts what the scheduler refuses, and returns an error that says so.
-func (i *Interface) refused(err error) error {
+func (api *Interface) refused(err error) error {
 	why := protocol.ReasonOf(err)
-	i.host.Refused(Name, why)
+	api.host.Refused(Name, why)
 	return &refusal{err, why}
 }
 
@@ -243,7 +243,7 @@ func (i *Interface) refused(err error) error {
 type leased struct {
 	codec.Leased
 	ctx    context.Context
-	i      *Interface
+	api    *Interface
 	tokens []sched.Token
 	size   int // about as many bytes as the text of the answer
 }
@@ -253,10 +253,10 @@ const jobText = 192
 
 // unsent gives back the jobs of an answer that could not be sent.
 func (l *leased) unsent() {
-	sink := l.i.host.NewSink()
+	sink := l.api.host.NewSink()
 	for _, t := range l.tokens {
-		_ = l.i.host.Sched().ReleaseGranted(l.i.host.Now(), t, sink) // one that has ended is no loss
+		_ = l.api.host.Sched().ReleaseGranted(l.api.host.Now(), t, sink) // one that has ended is no loss
 	}
 	sink.Wake()
-	l.i.host.FlushLater()
+	l.api.host.FlushLater()
 }

@@ -33,10 +33,10 @@ type rings struct {
 }
 
 // rates returns the rates of a queue, or of all jobs; nil when there are none yet.
-func (i *Interface) rates(queue string, all bool) *codec.Rates {
-	i.rings.mu.Lock()
-	defer i.rings.mu.Unlock()
-	submitted, done, failed, ok := i.rings.h.Rates(queue, all)
+func (api *Interface) rates(queue string, all bool) *codec.Rates {
+	api.rings.mu.Lock()
+	defer api.rings.mu.Unlock()
+	submitted, done, failed, ok := api.rings.h.Rates(queue, all)
 	if !ok {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (i *Interface) rates(queue string, all bool) *codec.Rates {
 }
 
 // keepHistory reads the queues until ctx ends.
-func (i *Interface) keepHistory(ctx context.Context) {
+func (api *Interface) keepHistory(ctx context.Context) {
 	for wait := readEvery; ; {
 		select {
 		case <-ctx.Done():
@@ -52,46 +52,46 @@ func (i *Interface) keepHistory(ctx context.Context) {
 		case <-time.After(wait):
 		}
 		began := time.Now()
-		i.readQueues()
+		api.readQueues()
 		wait = max(readEvery, restAfter*time.Since(began))
 	}
 }
 
 // readQueues adds what the queues are at now to the history.
-func (i *Interface) readQueues() {
-	now := i.host.Now()
+func (api *Interface) readQueues() {
+	now := api.host.Now()
 	second := now.Mono/1000 + 1 // of a server in its first second, too
 	var counted []sched.QueueStats
 	total := history.Counts{}
 	oldest := int64(math.MaxInt64)
-	i.host.Sched().Measure(func(s *sched.QueueStats) {
+	api.host.Sched().Measure(func(s *sched.QueueStats) {
 		total.Ready, total.Running, oldest = total.Ready+s.Ready, total.Running+s.Running, min(oldest, s.Oldest)
 		if s.Counted {
 			counted = append(counted, *s)
 		}
 	})
-	stats := i.host.Sched().Stats()
+	stats := api.host.Sched().Stats()
 	total.Submitted, total.Done, total.Failed = stats.Submitted, stats.Done, stats.Fails+stats.TimedOut+stats.Abandoned
 	if oldest != math.MaxInt64 {
 		total.Oldest = now.Wall/1000 - oldest
 	}
-	i.rings.mu.Lock()
-	defer i.rings.mu.Unlock()
-	if !i.rings.h.Begin(second) {
+	api.rings.mu.Lock()
+	defer api.rings.mu.Unlock()
+	if !api.rings.h.Begin(second) {
 		return
 	}
-	i.rings.h.Total(&total)
+	api.rings.h.Total(&total)
 	for k := range counted {
-		q := i.sumOf(&counted[k], now)
-		i.rings.h.Add(counted[k].Name, &history.Counts{
+		q := api.sumOf(&counted[k], now)
+		api.rings.h.Add(counted[k].Name, &history.Counts{
 			Submitted: q.Submitted, Done: q.Finished, Failed: q.GivenUp, Ready: q.Ready, Running: q.Running, Oldest: q.Oldest,
 		})
 	}
-	i.rings.h.End()
+	api.rings.h.End()
 }
 
 // getHistory answers with what the jobs of a queue, or all jobs, did in a span.
-func (i *Interface) getHistory(r *http.Request) (any, error) {
+func (api *Interface) getHistory(r *http.Request) (any, error) {
 	q, err := parameters(r)
 	if err != nil {
 		return nil, err
@@ -114,13 +114,13 @@ func (i *Interface) getHistory(r *http.Request) (any, error) {
 	} else if q.Has("step") {
 		return nil, badf("step is 5s, not %.64q", q.Get("step"))
 	}
-	i.rings.mu.Lock()
-	defer i.rings.mu.Unlock()
-	slots, last, ok := i.rings.h.View(queue, all, span, join)
+	api.rings.mu.Lock()
+	defer api.rings.mu.Unlock()
+	slots, last, ok := api.rings.h.View(queue, all, span, join)
 	if !ok {
 		return nil, &notFound{errNoHistory}
 	}
-	now := i.host.Now()
+	now := api.host.Now()
 	h := &codec.History{Span: names[span], Step: history.Spans[span].Step * join, Slots: []codec.HistorySlot{}}
 	h.End = now.Wall + (last-1)*1000 - now.Mono
 	for _, s := range slots {

@@ -37,17 +37,17 @@ type refusal struct {
 func (r *refusal) Unwrap() error { return r.error }
 
 // postJobs submits a job, or one of each line of a body of JSON lines.
-func (i *Interface) postJobs(w http.ResponseWriter, r *http.Request) {
+func (api *Interface) postJobs(w http.ResponseWriter, r *http.Request) {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch kind {
 	case "application/json":
-		answer, err := i.postJob(w, r)
-		i.write(w, answer, err)
+		answer, err := api.postJob(w, r)
+		api.write(w, answer, err)
 	case "application/x-ndjson", "application/jsonl":
-		answer, err := i.postLines(w, r)
-		i.write(w, answer, err)
+		answer, err := api.postLines(w, r)
+		api.write(w, answer, err)
 	default:
-		i.write(w, nil, &unsupported{errors.New("send a job with Content-Type: application/json, or one a line with application/x-ndjson")})
+		api.write(w, nil, &unsupported{errors.New("send a job with Content-Type: application/json, or one a line with application/x-ndjson")})
 	}
 }
 
@@ -55,8 +55,8 @@ func (i *Interface) postJobs(w http.ResponseWriter, r *http.Request) {
 type unsupported struct{ error }
 
 // postJob answers POST /jobs: it submits a job and, if the request asks for the result, waits for its end.
-func (i *Interface) postJob(w http.ResponseWriter, r *http.Request) (any, error) {
-	body, done, err := i.readBody(w, r)
+func (api *Interface) postJob(w http.ResponseWriter, r *http.Request) (any, error) {
+	body, done, err := api.readBody(w, r)
 	defer done()
 	if err != nil {
 		return nil, err
@@ -71,23 +71,23 @@ func (i *Interface) postJob(w http.ResponseWriter, r *http.Request) (any, error)
 		}
 		j.Name, j.NameBytes = codec.Name(key)
 	}
-	one, err := i.submission(&j)
+	one, err := api.submission(&j)
 	if err != nil {
 		return nil, err
 	}
 	answer := codec.Submitted{Queue: j.Queue, QueueBytes: j.QueueBytes, State: "submitted"}
 	answer.Name, answer.NameBytes = codec.Name(string(one.Name))
-	sink := i.host.NewSink()
+	sink := api.host.NewSink()
 	if j.Wait > 0 {
 		limit := time.Duration(j.Wait)
 		j = codec.Job{} // its workload is not held while it waits
-		return i.submitAndWait(r.Context(), one, limit, answer, sink, done)
+		return api.submitAndWait(r.Context(), one, limit, answer, sink, done)
 	}
-	if err := i.submit(one, sink); err != nil {
+	if err := api.submit(one, sink); err != nil {
 		return nil, err
 	}
 	sink.Wake()
-	return &answer, i.commitOf(one.Queue)
+	return &answer, api.commitOf(one.Queue)
 }
 
 // idempotencyKey is the header that many HTTP clients send with each attempt of a call. It becomes the name of a job
@@ -95,17 +95,17 @@ func (i *Interface) postJob(w http.ResponseWriter, r *http.Request) (any, error)
 const idempotencyKey = "Idempotency-Key"
 
 // commitOf returns when the journal has the last change in a queue.
-func (i *Interface) commitOf(queue []byte) error {
-	group, wait := i.host.Durable(queue)
+func (api *Interface) commitOf(queue []byte) error {
+	group, wait := api.host.Durable(queue)
 	if !wait {
 		return nil
 	}
-	i.host.Flush(1)
-	return i.host.Await(group)
+	api.host.Flush(1)
+	return api.host.Await(group)
 }
 
 // maxBody bounds the body of one job: its bytes in base64, and the other members.
-func (i *Interface) maxBody() int64 { return int64(i.host.Limits().MaxFrame)/3*4 + maxMembers }
+func (api *Interface) maxBody() int64 { return int64(api.host.Limits().MaxFrame)/3*4 + maxMembers }
 
 // maxMembers bounds what a body has beside the workload.
 const maxMembers = 16 << 10
@@ -212,7 +212,7 @@ func hasLoneSurrogate(text []byte) bool {
 }
 
 // submission reads a job.
-func (i *Interface) submission(j *codec.Job) (*sched.Submission, error) {
+func (api *Interface) submission(j *codec.Job) (*sched.Submission, error) {
 	queue, err := textOrBytes("queue", j.Queue, j.QueueBytes)
 	if err != nil {
 		return nil, err
@@ -230,12 +230,12 @@ func (i *Interface) submission(j *codec.Job) (*sched.Submission, error) {
 	if len(queue) > maxName || len(name) > maxName {
 		return nil, badf("a queue and a name have at most %d bytes; these have %d and %d", maxName, len(queue), len(name))
 	}
-	s := &sched.Submission{Space: i.o.JobSpace, Queue: protocol.Queue(queue), Name: name, Priority: j.Priority}
+	s := &sched.Submission{Space: api.o.JobSpace, Queue: protocol.Queue(queue), Name: name, Priority: j.Priority}
 	if s.Workload, err = workload(j); err != nil {
 		return nil, err
 	}
-	if most := i.host.Limits().MaxFrame - 2*maxName; len(s.Workload) > most {
-		i.host.Refused(Name, protocol.ReasonSize)
+	if most := api.host.Limits().MaxFrame - 2*maxName; len(s.Workload) > most {
+		api.host.Refused(Name, protocol.ReasonSize)
 		return nil, &refusal{fmt.Errorf("the workload of %d bytes is larger than --max-frame allows", len(s.Workload)), protocol.ReasonSize}
 	}
 	switch {
@@ -244,7 +244,7 @@ func (i *Interface) submission(j *codec.Job) (*sched.Submission, error) {
 	case !j.At.IsZero():
 		s.SchedAt = j.At.Add(time.Second - 1).Unix() // never early
 	case j.Delay > 0:
-		s.SchedAt = (i.host.Now().Wall + time.Duration(j.Delay).Milliseconds() + 999) / 1000 // never early
+		s.SchedAt = (api.host.Now().Wall + time.Duration(j.Delay).Milliseconds() + 999) / 1000 // never early
 	}
 	s.Timeout = int32(min(math.Ceil(time.Duration(j.Timeout).Seconds()), math.MaxInt32))
 	return s, nil
@@ -287,19 +287,19 @@ func countTrue(there ...bool) (n int) {
 func badf(format string, args ...any) error { return &badRequest{fmt.Errorf(format, args...)} }
 
 // submit adds a job. The caller wakes the event loops and waits for the journal.
-func (i *Interface) submit(s *sched.Submission, sink protocol.Sink) error {
-	err := i.host.Refusing()
+func (api *Interface) submit(s *sched.Submission, sink protocol.Sink) error {
+	err := api.host.Refusing()
 	if err == nil {
-		err = i.host.Sched().Submit(i.host.Now(), s, sink)
+		err = api.host.Sched().Submit(api.host.Now(), s, sink)
 	}
 	if err == nil {
 		return nil
 	}
 	why := protocol.ReasonOf(err)
-	i.host.Refused(Name, why)
+	api.host.Refused(Name, why)
 	if errors.Is(err, sched.ErrPaused) {
 		var q codec.Queue
-		fillPause(&q, i.policies(), string(s.Queue))
+		fillPause(&q, api.policies(), string(s.Queue))
 		err = fmt.Errorf("%w%s", err, after(" by ", q.PausedBy)+after(": ", q.PausedWhy))
 	}
 	return &refusal{fmt.Errorf("the job is not taken: %w", err), why}

@@ -58,14 +58,14 @@ var states = map[sched.Effect]string{
 }
 
 // deliverEnd takes the end of a job that a submission waits for. It runs under a shard's lock.
-func (i *Interface) deliverEnd(d *sched.Delivery) {
-	end, ok := i.waits.remove(d.Tag)
+func (api *Interface) deliverEnd(d *sched.Delivery) {
+	end, ok := api.waits.remove(d.Tag)
 	if !ok {
 		return
 	}
 	end.effect = d.Effect
 	if d.Effect == sched.Result {
-		if end.lost = !i.results.take(len(d.Data)); !end.lost {
+		if end.lost = !api.results.take(len(d.Data)); !end.lost {
 			end.data = bytes.Clone(d.Data)
 		}
 	}
@@ -74,28 +74,28 @@ func (i *Interface) deliverEnd(d *sched.Delivery) {
 
 // submitAndWait submits a job, calls submitted, and waits for the job's end, at most so long. The job stays when the
 // wait ends before.
-func (i *Interface) submitAndWait(ctx context.Context, s *sched.Submission, limit time.Duration, answer codec.Submitted,
+func (api *Interface) submitAndWait(ctx context.Context, s *sched.Submission, limit time.Duration, answer codec.Submitted,
 	sink protocol.Sink, submitted func()) (any, error) {
 	if limit > maxWait {
 		return nil, badf("the wait of %v is longer than %v", limit, maxWait)
 	}
 	end := &ending{came: make(chan struct{}, 1)}
-	tag := i.waits.add(end)
-	defer i.waits.remove(tag)
-	s.Await, s.Tag, s.Stays = i.awaiter, tag, true
-	if err := i.submit(s, sink); err != nil {
+	tag := api.waits.add(end)
+	defer api.waits.remove(tag)
+	s.Await, s.Tag, s.Stays = api.awaiter, tag, true
+	if err := api.submit(s, sink); err != nil {
 		return nil, err
 	}
 	sink.Wake()
 	s.Workload = nil // a wait holds no bytes
 	submitted()
-	if err := i.commitOf(s.Queue); err != nil {
+	if err := api.commitOf(s.Queue); err != nil {
 		return nil, err
 	}
-	if i.host.Wait(ctx, i.closed, end.came, limit) {
+	if api.host.Wait(ctx, api.closed, end.came, limit) {
 		return waitAnswer(answer, end)
 	}
-	i.host.Sched().ExpireAwait(i.host.Now(), i.awaiter, tag, s.Space, s.Queue, s.Name, sink)
+	api.host.Sched().ExpireAwait(api.host.Now(), api.awaiter, tag, s.Space, s.Queue, s.Name, sink)
 	sink.Wake()
 	select {
 	case <-end.came: // the job may have ended before

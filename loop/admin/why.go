@@ -11,14 +11,14 @@ import (
 )
 
 // whyOf says why a job of a queue does not run, or what became of it.
-func (i *Interface) whyOf(now sched.Time, ref sched.JobRef, queue string) []codec.Why {
-	reasons, _ := i.host.Sched().Why(now, ref)
+func (api *Interface) whyOf(now sched.Time, ref sched.JobRef, queue string) []codec.Why {
+	reasons, _ := api.host.Sched().Why(now, ref)
 	all := []codec.Why{}
 	for n := range reasons {
 		one := why{Why: &reasons[n], now: now.Wall, queue: shownName(protocol.Unescape(queue))}
 		if one.Reason == sched.WhyPaused {
 			var q codec.Queue
-			fillPause(&q, i.policies(), queue)
+			fillPause(&q, api.policies(), queue)
 			one.by, one.because = q.PausedBy, q.PausedWhy
 		}
 		all = append(all, codec.Why{Reason: one.Reason.String(), Text: one.text()})
