@@ -98,7 +98,7 @@ var canaries = []canary{
 	{"a job is retried once too often", "sched/failed.go", "!limited || tries <= retries {", "!limited || tries <= retries+1 {"},
 	{"a paused queue assigns a job when none is running", "sched/limiter.go", "return g.paused || g.concurrency", "return g.paused && q.running > 0 || g.concurrency"},
 	{"a queue runs one job more than its concurrency", "sched/limiter.go", "q.running >= g.concurrency", "q.running > g.concurrency"},
-	{"a queue at its concurrency is not matched when a job ends", "sched/limiter.go", "\tsh.matchLater(q)\n\tsh.offerWithheld(q)\n", "\tsh.offerWithheld(q)\n"},
+	{"a queue at its concurrency is not matched when a job ends", "sched/limiter.go", "\tsh.deferMatch(q)\n\tsh.offerWithheld(q)\n", "\tsh.offerWithheld(q)\n"},
 	{"a job that is given up is not journaled as failed", "sched/failed.go", "\tsh.keep(job, r, q, use)\n\tsh.save(job, r, q)\n", "\tsh.keep(job, r, q, use)\n"},
 	{"a restart forgets how often a job has failed", "sched/journal.go", "\t\tsh.saved.History = sh.history(job, r)\n", ""},
 	{"a failed job that is removed stays in the journal", "sched/kept.go", "\tsh.unsave(r)\n\tsh.dropHistory(job, r)\n\tsh.freeBytes(r.bytes)\n\tsh.slab.free(job)\n", "\tsh.dropHistory(job, r)\n\tsh.freeBytes(r.bytes)\n\tsh.slab.free(job)\n"},

@@ -122,7 +122,7 @@ func (sh *shard) continueBroadcasts(now Time, room int, sink Sink) {
 		if !done {
 			if room, done = sh.sendBroadcast(now, q, room, sink); done {
 				sh.endBroadcast(q, sink)
-				sh.matchLater(q)
+				sh.deferMatch(q)
 			}
 		}
 		if done {

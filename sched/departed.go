@@ -190,7 +190,7 @@ func (sh *shard) releaseAll(now Time, d *departed, w *watch, room int, sink Sink
 		}
 		room -= sh.releaseOne(now, w, h.job, h.number, sink)
 	}
-	sh.match(now, w.queue, sink)
+	sh.matchOrDefer(now, w.queue, sink)
 	if d.held != nil {
 		sh.graph.saveExit(w)
 		return -1

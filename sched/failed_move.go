@@ -83,6 +83,6 @@ func (sh *shard) moveDeadLetter(now Time, m deadLetter, to *shard, sink Sink) {
 		return
 	}
 	if sh.moveTo(now, job, r, q, to, target, r.due, sink) == nil {
-		to.match(now, target, sink)
+		to.matchOrDefer(now, target, sink)
 	}
 }

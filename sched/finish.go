@@ -63,7 +63,7 @@ func (sh *shard) failRun(now Time, job uint32, r *record, a Attempt, delay int64
 	w := sh.holder(r)
 	q := sh.unhold(job, r)
 	sh.fail(now, job, r, q, a, delay, sink)
-	sh.match(now, q, sink)
+	sh.matchOrDefer(now, q, sink)
 	sh.reconsider(now, w, sink)
 }
 
@@ -86,7 +86,7 @@ func (s *Scheduler) Delay(now Time, p *Peer, run Run, delay int64, step int32, s
 		r.count = clampAdd(r.count, step)
 	}
 	sh.release(now, run.Record, r, q, now.Wall+delay*1000, sink)
-	sh.match(now, q, sink)
+	sh.matchOrDefer(now, q, sink)
 	sh.reconsider(now, w, sink)
 	return nil
 }
@@ -336,7 +336,7 @@ func (sh *shard) releaseLast(now Time, w *watch, number uint64, lost bool, sink 
 	sh.counters.Released++
 	q := sh.unhold(job, r)
 	sh.release(now, job, r, q, now.Wall, sink)
-	sh.match(now, q, sink)
+	sh.matchOrDefer(now, q, sink)
 	sh.reconsider(now, w, sink)
 	return nil
 }

@@ -175,7 +175,7 @@ func (e *edit) commit(now Time, sink Sink) {
 			g.saveEdge(i, e.q)
 		}
 	}
-	sh.match(now, e.q, sink)
+	sh.matchOrDefer(now, e.q, sink)
 }
 
 // release commits a Transfer.
@@ -191,5 +191,5 @@ func (e *edit) release(now Time, tasks []Task, sink Sink) {
 			g.release(now, job, r, e.q, back)
 		}
 	}
-	sh.match(now, e.q, sink)
+	sh.matchOrDefer(now, e.q, sink)
 }

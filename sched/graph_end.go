@@ -100,7 +100,7 @@ func (g *graph) freeSuccessors(now Time, until int, sink Sink) (more bool) {
 	if len(g.freeing) == 0 {
 		g.freeing = nil
 	}
-	sh.match(now, q, sink)
+	sh.matchOrDefer(now, q, sink)
 	return len(g.freeing) > 0
 }
 

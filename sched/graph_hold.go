@@ -30,7 +30,7 @@ func (s *Scheduler) ReleaseHold(now Time, p *Peer, h Hold, first bool, sink Sink
 	sh.counters.Released++
 	q := sh.unhold(h.Ref.Record, r)
 	sh.graph.release(now, h.Ref.Record, r, q, lineEnd(first))
-	sh.match(now, q, sink)
+	sh.matchOrDefer(now, q, sink)
 	return nil
 }
 

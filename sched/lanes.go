@@ -216,7 +216,7 @@ func (sh *shard) endRun(q *queue, id uint32) {
 	l.running--
 	sh.placeLane(q, l)
 	if closed && l.level != nil && !q.lineEmpty() {
-		sh.matchLater(q)
+		sh.deferMatch(q)
 	}
 }
 

@@ -60,7 +60,7 @@ func (sh *shard) continueLaneChanges(until int) (more bool) {
 		k := q.keyed
 		done := k == nil || q.dropped || sh.countKeyed(q, k, until) && sh.relaneReady(q, k, until) && sh.changeLanes(q, k, until)
 		if !q.lineEmpty() {
-			sh.matchLater(q)
+			sh.deferMatch(q)
 		}
 		if !done {
 			break

@@ -190,7 +190,7 @@ func (s *Scheduler) ReleaseGranted(now Time, t Token, sink Sink) error {
 	sh.counters.Released++
 	q := sh.unhold(l.record, r)
 	sh.release(now, l.record, r, q, now.Wall, sink)
-	sh.match(now, q, sink)
+	sh.matchOrDefer(now, q, sink)
 	return nil
 }
 

@@ -141,7 +141,7 @@ func (sh *shard) matchFreed(q *queue) {
 	if g := q.limiter; g.concurrency == 0 || q.running+1 < g.concurrency {
 		return
 	}
-	sh.matchLater(q)
+	sh.deferMatch(q)
 	sh.offerWithheld(q)
 }
 

@@ -414,7 +414,7 @@ func (sh *shard) unparkWoken(now Time, ref JobRef, sink Sink) bool {
 		return false
 	}
 	if q := sh.endParking(now, ref.Record, r, sink); q != nil {
-		sh.match(now, q, sink)
+		sh.matchOrDefer(now, q, sink)
 	}
 	return true
 }

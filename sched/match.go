@@ -10,27 +10,27 @@ func (r *record) cost() int { return 1 + int(r.size>>costShift) }
 // by this count.
 func (sh *shard) countSteps(n int) { sh.mu.steps += n }
 
-// match hands ready jobs to waiting slots until it runs out of either, or has done a batch. The
-// Ticks do the rest.
-func (sh *shard) match(now Time, q *queue, sink Sink) {
+// matchOrDefer hands ready jobs to waiting slots until it runs out of either, or has done a batch. It
+// defers the rest to the Ticks.
+func (sh *shard) matchOrDefer(now Time, q *queue, sink Sink) {
 	if q.lineEmpty() {
 		return
 	}
-	if sh.matchSome(now, q, sh.s.batch, sink) <= 0 {
-		sh.matchLater(q)
+	if sh.matchWithin(now, q, sh.s.batch, sink) <= 0 {
+		sh.deferMatch(q)
 	}
 }
 
-// matchUntil is match for one of many queues. It ends when the shard's steps reach until.
+// matchUntil is matchOrDefer for one of many queues. It ends when the shard's steps reach until.
 func (sh *shard) matchUntil(now Time, q *queue, until int, sink Sink) {
-	if !q.matchPending && sh.matchSome(now, q, until-sh.mu.steps, sink) <= 0 {
-		sh.matchLater(q)
+	if !q.matchPending && sh.matchWithin(now, q, until-sh.mu.steps, sink) <= 0 {
+		sh.deferMatch(q)
 	}
 }
 
-// matchLater defers the match of a queue to the Ticks. Until then the queue may have both ready
+// deferMatch leaves the matches of a queue to the Ticks. Until then the queue may have both ready
 // jobs and waiting slots.
-func (sh *shard) matchLater(q *queue) {
+func (sh *shard) deferMatch(q *queue) {
 	if !q.matchPending {
 		q.matchPending = true
 		sh.unmatched = append(sh.unmatched, q)
@@ -42,7 +42,7 @@ func (sh *shard) matchLater(q *queue) {
 func (sh *shard) continueMatches(now Time, room int, sink Sink) {
 	for room > 0 && len(sh.unmatched) > 0 {
 		q := sh.unmatched[0]
-		if room = sh.matchSome(now, q, room, sink); room > 0 || q.dropped {
+		if room = sh.matchWithin(now, q, room, sink); room > 0 || q.dropped {
 			q.matchPending = false
 			if sh.unmatched = sh.unmatched[1:]; len(sh.unmatched) == 0 {
 				sh.unmatched = nil
@@ -51,8 +51,9 @@ func (sh *shard) continueMatches(now Time, room int, sink Sink) {
 	}
 }
 
-// matchSome is match within room. It returns the rest of room, 0 when there may be more to match.
-func (sh *shard) matchSome(now Time, q *queue, room int, sink Sink) int {
+// matchWithin hands ready jobs to waiting slots until room is used up. It returns the rest of room, 0 when there may be
+// more to match.
+func (sh *shard) matchWithin(now Time, q *queue, room int, sink Sink) int {
 	for room > 0 {
 		cost := sh.matchOne(now, q, sink)
 		if cost == 0 {

@@ -204,7 +204,7 @@ func (sh *shard) earlier(x, y uint32) uint32 {
 // now.
 func (sh *shard) reconsider(now Time, w *watch, sink Sink) {
 	if w.lineIndex >= 0 && w.peer.class == named && w.queue.mixed() {
-		sh.serveLine(now, w, sink)
+		sh.serveOrDefer(now, w, sink)
 	}
 }
 
@@ -257,7 +257,7 @@ func (sh *shard) searchQueue(now Time, q *queue, room int, sink Sink) int {
 			sh.pushReady(job, r, q, front)
 		}
 		if f.restore == 0 {
-			sh.matchLater(q)
+			sh.deferMatch(q)
 		}
 	}
 	if f.restore == 0 && f.next == 0 {
@@ -267,7 +267,7 @@ func (sh *shard) searchQueue(now Time, q *queue, room int, sink Sink) int {
 		w := sh.watches[f.next]
 		sh.countSteps(1)
 		if w != nil && w.queue == q && w.lineIndex >= 0 && w.peer.class == named {
-			if room = sh.serveSome(now, w, lastRank, room, sink); room <= 0 {
+			if room = sh.serveWithin(now, w, lastRank, room, sink); room <= 0 {
 				break // it may take more
 			}
 		}

@@ -68,7 +68,7 @@ func (s *Scheduler) KickNumber(now Time, space Space, number uint64, sink Sink) 
 	if !sh.kick(now, job, r, q) {
 		return "", false
 	}
-	sh.match(now, q, sink)
+	sh.matchOrDefer(now, q, sink)
 	return q.name, true
 }
 
@@ -118,7 +118,7 @@ func (s *Scheduler) Kick(now Time, queue []byte, n int, ofFailed bool, sink Sink
 		kicked++
 		more = kicked < n && sh.mu.steps >= until
 	}
-	sh.match(now, q, sink)
+	sh.matchOrDefer(now, q, sink)
 	return kicked, more
 }
 

@@ -52,7 +52,7 @@ func (s *Scheduler) Watch(now Time, p *Peer, name []byte, broadcast bool, sink S
 			sh.startSearch(w.queue)
 		}
 	}
-	sh.serveLine(now, w, sink)
+	sh.serveOrDefer(now, w, sink)
 	return nil
 }
 
@@ -224,7 +224,7 @@ func (sh *shard) reserve(now Time, w *watch, tag uint64, sink Sink) error {
 			w.enter(seq)
 		}
 		if job != none || q.mixed() {
-			sh.serveLine(now, w, sink)
+			sh.serveOrDefer(now, w, sink)
 		}
 		return nil
 	}
@@ -256,7 +256,7 @@ func (s *Scheduler) TryReserveOf(now Time, p *Peer, queue []byte, tag uint64, si
 	if _, err := s.addSlot(p, tag, false); err != nil {
 		return false, err
 	}
-	w.shard.serve(now, w, lastRank, sink)
+	w.shard.serveWatch(now, w, lastRank, sink)
 	return !s.StopReserve(p, tag), nil
 }
 
@@ -324,7 +324,7 @@ func (s *Scheduler) serve(now Time, p *Peer, sink Sink) {
 		if w == nil {
 			return
 		}
-		left := w.shard.serve(now, w, next, sink)
+		left := w.shard.serveWatch(now, w, next, sink)
 		room -= 1 + s.batch - left + len(p.watches)/watchesPerStep
 		p.mu.Lock()
 		enough := p.slots.len() == 0 || p.blocked && !p.slots.first().wake || len(p.watches) == 1 && left > 0
@@ -344,35 +344,35 @@ func (s *Scheduler) nextWatch(p *Peer) (*watch, rank) {
 	return s.bestWatch(p)
 }
 
-// serve serves a watch with a batch. It returns the rest of the batch.
-func (sh *shard) serve(now Time, w *watch, next rank, sink Sink) int {
+// serveWatch serves a watch with a batch. It returns the rest of the batch.
+func (sh *shard) serveWatch(now Time, w *watch, next rank, sink Sink) int {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
-	return sh.serveSome(now, w, next, sh.s.batch, sink)
+	return sh.serveWithin(now, w, next, sh.s.batch, sink)
 }
 
-// serveLine is serveSome for a batch. It defers the rest to the Ticks.
-func (sh *shard) serveLine(now Time, w *watch, sink Sink) {
+// serveOrDefer is serveWithin for a batch. It defers the rest to the Ticks.
+func (sh *shard) serveOrDefer(now Time, w *watch, sink Sink) {
 	switch q := w.queue; {
-	case sh.serveSome(now, w, lastRank, sh.s.batch, sink) > 0:
+	case sh.serveWithin(now, w, lastRank, sh.s.batch, sink) > 0:
 	case w.peer.class == named && q.mixed():
 		sh.startSearch(q)
 	default:
-		sh.matchLater(q)
+		sh.deferMatch(q)
 	}
 }
 
-// serveSome matches a queue's jobs with its line, in which w's peer now stands, as long as a job
+// serveWithin matches a queue's jobs with its line, in which w's peer now stands, as long as a job
 // fits w and is ahead of next. next is the rank of the first job of the peer's other queues. In a
 // mixed queue it hands jobs to w alone: the other watches in line were offered each job when it
 // came. It returns the rest of room, 0 when there may be more to do.
-func (sh *shard) serveSome(now Time, w *watch, next rank, room int, sink Sink) int {
+func (sh *shard) serveWithin(now Time, w *watch, next rank, room int, sink Sink) int {
 	if w.ended {
 		return room
 	}
 	sh.join(w)
 	for room > 0 {
-		cost := sh.matchNext(now, w, next, sink)
+		cost := sh.serveOne(now, w, next, sink)
 		if cost == 0 {
 			return room
 		}
@@ -381,8 +381,8 @@ func (sh *shard) serveSome(now Time, w *watch, next rank, room int, sink Sink) i
 	return 0
 }
 
-// matchNext does one match of serveSome and returns its cost, 0 when there is nothing to do.
-func (sh *shard) matchNext(now Time, w *watch, next rank, sink Sink) int {
+// serveOne does one match of serveWithin and returns its cost, 0 when there is nothing to do.
+func (sh *shard) serveOne(now Time, w *watch, next rank, sink Sink) int {
 	q := w.queue
 	if w.lineIndex < 0 {
 		return 0

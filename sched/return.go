@@ -19,7 +19,7 @@ func (s *Scheduler) Return(now Time, p *Peer, run Run, priority, ms int64, sink 
 		sh.setCounts(r, &c)
 	}
 	sh.release(now, run.Record, r, q, now.Wall+ms, sink)
-	sh.match(now, q, sink)
+	sh.matchOrDefer(now, q, sink)
 	sh.reconsider(now, w, sink)
 	return nil
 }

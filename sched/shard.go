@@ -29,7 +29,7 @@ type shard struct {
 	unreported    heap[*unreported] // unreported names, by the time at which they are resolved
 	changing      []*queue          // queues whose jobs go to other lanes, see laneChange
 	searches      []*queue          // queues whose withheld jobs are offered to all watches in line, see search
-	unmatched     []*queue          // queues whose match is deferred, see matchLater
+	unmatched     []*queue          // queues whose match is deferred, see deferMatch
 	broadcasting  []*queue          // queues with a broadcast under way
 	notifications []notification    // the awaits of ended jobs that are not answered yet
 	parked        index             // jobs that wait for a lock, key {start}
@@ -203,7 +203,7 @@ func (sh *shard) detach(job uint32, r *record, q *queue) {
 		q.waiting--
 	case broadcasting:
 		sh.stopBroadcast(q)
-		sh.matchLater(q)
+		sh.deferMatch(q)
 	case failed, finished:
 		sh.unkeep(job, r, q)
 	default:

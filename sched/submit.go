@@ -198,7 +198,7 @@ func (sh *shard) placeSubmission(now Time, job uint32, r *record, q *queue, j *S
 	}
 	sh.enqueue(now, job, r, q, past)
 	sh.save(job, r, q)
-	sh.match(now, q, sink)
+	sh.matchOrDefer(now, q, sink)
 }
 
 // resubmit is Submit for a name that is known.

@@ -133,7 +133,7 @@ func (sh *shard) removeUnreported(u *unreported) {
 func (sh *shard) resolveUnreported(now Time, u *unreported, sink Sink) {
 	sh.removeUnreported(u)
 	if w := u.watch; w.lineIndex >= 0 {
-		sh.serveLine(now, w, sink)
+		sh.serveOrDefer(now, w, sink)
 	}
 }
 
