@@ -15,7 +15,7 @@ func (l *Ledger) hold(c *Conn, j *Job) (held, free certainty) {
 	switch {
 	case l.holds(c, j):
 		return sure, gone
-	case j.turn >= l.turn || l.mixed || l.mayHold(c, j) || j.lost || j.parked || j.asks > 0 || j.now == maybe || l.waitsUnread(j):
+	case j.turn >= l.turn || l.underWay || l.mayHold(c, j) || j.lost || j.parked || j.asks > 0 || j.now == maybe || l.waitsUnread(j):
 		return maybe, maybe
 	case j.now == gone || l.holds(j.holder, j):
 		return gone, gone
@@ -235,7 +235,7 @@ func (l *Ledger) checkUnreserved(c *Conn, r *Request, word string) {
 		if now < r.until && !c.fin {
 			l.trace.Fail("the reserve of c%d ends %d ms early", c.id, r.until-now)
 		}
-		if j := l.readyJob(c); j != nil && r.turn == l.turn && !l.mixed && !l.stopping {
+		if j := l.readyJob(c); j != nil && r.turn == l.turn && !l.underWay && !l.stopping {
 			l.trace.Fail("c%d hears that there is no job, although %v is ready for it", c.id, j)
 		}
 	case "DEADLINE_SOON":

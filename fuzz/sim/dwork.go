@@ -215,7 +215,7 @@ func (l *Ledger) applyFlight(f *flight) {
 			t.setLocation("")
 			l.preceded(f, i)
 		case f.kind == dwork.Transfer && t.lost:
-			t.ghosts = append(t.ghosts, f.after[i]...)
+			t.maybeLostPreds = append(t.maybeLostPreds, f.after[i]...)
 		}
 	}
 	if f.kind == dwork.Exit {

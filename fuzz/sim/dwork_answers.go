@@ -71,7 +71,7 @@ func (l *Ledger) hubAccepted(f *flight, q *dwork.Query) {
 
 // checkNext checks that a task has no unfinished predecessor and is not put off.
 func (l *Ledger) checkNext(t *Job) {
-	for _, p := range slices.Concat(t.preds, t.late) {
+	for _, p := range slices.Concat(t.preds, t.latePreds) {
 		if p.now == sure {
 			l.trace.Fail("%v is handed out before %v is complete", t, p)
 		}

@@ -76,9 +76,9 @@ func isBehind(from, to *Job, more, vague map[*Job][]*Job) bool {
 		seen[t] = true
 		var there []*Job
 		if t.now != gone { // a task that has gone is created anew, without its earlier predecessors
-			there = slices.Concat(t.preds, t.late)
+			there = slices.Concat(t.preds, t.latePreds)
 			if vague != nil {
-				there = append(there, t.ghosts...)
+				there = append(there, t.maybeLostPreds...)
 			}
 		}
 		if vague != nil {
@@ -98,17 +98,18 @@ func (l *Ledger) extended(f *flight, i int) {
 	}
 	if t.now != sure {
 		for _, other := range l.jobs { // tasks that waited for the earlier one no longer wait
-			same := func(p *Job) bool { return p == t }
-			other.preds, other.late, other.ghosts = slices.DeleteFunc(other.preds, same), slices.DeleteFunc(other.late, same), slices.DeleteFunc(other.ghosts, same)
+			for _, preds := range []*[]*Job{&other.preds, &other.latePreds, &other.maybeLostPreds} {
+				*preds = slices.DeleteFunc(*preds, func(p *Job) bool { return p == t })
+			}
 		}
 		l.leasesCut(t)
 		t.life++
 		t.now, t.disk, t.turn, t.group, t.lost = sure, maybe, l.turn, l.group(), false
 		t.setLocation("")
-		t.preds, t.late, t.ghosts = nil, nil, nil
+		t.preds, t.latePreds, t.maybeLostPreds = nil, nil, nil
 	}
 	t.preds = append(t.preds, unfinished(f.after[i])...)
-	t.ghosts = append(t.ghosts, uncertain(f.after[i])...)
+	t.maybeLostPreds = append(t.maybeLostPreds, uncertain(f.after[i])...)
 }
 
 // preceded notes predecessors of a task that exists.
@@ -116,18 +117,18 @@ func (l *Ledger) preceded(f *flight, i int) {
 	t := f.tasks[i]
 	for _, p := range unfinished(f.after[i]) {
 		if !slices.Contains(t.preds, p) {
-			t.late = append(t.late, p)
+			t.latePreds = append(t.latePreds, p)
 			f.added = append(f.added, edge{p, t, t.life})
 		}
 	}
-	t.ghosts = append(t.ghosts, uncertain(f.after[i])...)
+	t.maybeLostPreds = append(t.maybeLostPreds, uncertain(f.after[i])...)
 }
 
 // addedCommitted notes that the predecessors which a request added are on disk.
 func (f *flight) addedCommitted() {
 	for _, e := range f.added {
-		if i := slices.Index(e.to.late, e.from); i >= 0 && e.to.life == e.life {
-			e.to.late = slices.Delete(e.to.late, i, i+1)
+		if i := slices.Index(e.to.latePreds, e.from); i >= 0 && e.to.life == e.life {
+			e.to.latePreds = slices.Delete(e.to.latePreds, i, i+1)
 			e.to.preds = append(e.to.preds, e.from)
 		}
 	}
@@ -177,7 +178,7 @@ func (s *Simulator) lookup(t *Job) {
 
 // checkPredecessors checks the predecessors that the hub shows.
 func (l *Ledger) checkPredecessors(t *Job, before []*Job) {
-	known := slices.Concat(t.preds, t.late)
+	known := slices.Concat(t.preds, t.latePreds)
 	for _, p := range known {
 		if p.now == sure && !slices.Contains(before, p) {
 			l.trace.Fail("a lookup of %v: got no predecessor %v, want it", t, p)
@@ -186,13 +187,13 @@ func (l *Ledger) checkPredecessors(t *Job, before []*Job) {
 	for _, p := range before {
 		switch {
 		case slices.Contains(known, p):
-		case slices.Contains(t.ghosts, p):
+		case slices.Contains(t.maybeLostPreds, p):
 			t.preds = append(t.preds, p)
 		default:
 			l.trace.Fail("a lookup of %v: got the predecessor %v, which no request has named", t, p)
 		}
 	}
-	t.ghosts = nil
+	t.maybeLostPreds = nil
 }
 
 // auditGraph compares the hub's count of tasks. No task may be in doubt.

@@ -218,7 +218,7 @@ func (l *Ledger) leaseReported(f *httpCall, r *leaseReport) {
 // leasePublished notes data that a worker over HTTP publishes.
 func (l *Ledger) leasePublished(r *leaseReport, is bool) {
 	if j := r.lease.job; r.chunk != nil && j.by == ofPeriodic {
-		r.chunk.sure = is && !l.mixed
+		r.chunk.sure = is && !l.underWay
 		key := topic(j.queue, j.name)
 		l.chunks[key] = append(l.chunks[key], r.chunk)
 	}

@@ -113,7 +113,7 @@ func (l *Ledger) checkReserved(c *Conn) {
 	if r.got > r.most {
 		l.trace.Fail("c%d is given %[3]d jobs, want %[2]d at most", c.id, r.most, r.got)
 	}
-	if j := l.readyJob(c); j != nil && r.got < r.most && !l.mixed && !l.stopping {
+	if j := l.readyJob(c); j != nil && r.got < r.most && !l.underWay && !l.stopping {
 		l.trace.Fail("c%d asked for %d jobs, got %d, although %v is ready for it", c.id, r.most, r.got, j)
 	}
 }

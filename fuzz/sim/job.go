@@ -114,12 +114,12 @@ type crcRun struct {
 
 // dworkTask is what only a task of dwork has.
 type dworkTask struct {
-	location      string // the location that was given the task and has not ended it
-	savedLocation string // location, when the journal has it on disk
-	preds         []*Job // predecessors
-	late          []*Job // predecessors that were added later and are not acknowledged yet
-	ghosts        []*Job // predecessors that the server may have lost
-	life          int    // how often a task of this name was created
+	location       string // the location that was given the task and has not ended it
+	savedLocation  string // location, when the journal has it on disk
+	preds          []*Job // predecessors
+	latePreds      []*Job // predecessors that were added later and are not acknowledged yet
+	maybeLostPreds []*Job // predecessors that the server may have lost
+	life           int    // how often a task of this name was created
 }
 
 // key is the job's key of Ledger.names.

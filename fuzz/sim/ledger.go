@@ -43,7 +43,7 @@ type Ledger struct {
 	operation *operation // the operation under way, or nil
 
 	turn     int   // number of turns; at the end of a turn nothing is under way
-	mixed    bool  // something is under way in the server
+	underWay bool  // something is under way in the server
 	full     bool  // the disk is full
 	fills    int   // number of times that full has changed
 	syncing  bool  // the disk syncs a group while the peers continue
@@ -155,7 +155,7 @@ func (l *Ledger) submitted(j *Job, at int64) {
 		if !old.mayBeIn(j.queue) { // an operation did not move it
 			continue
 		}
-		known := old.now == sure && old.turn < l.turn && !old.moving && !l.mixed
+		known := old.now == sure && old.turn < l.turn && !old.moving && !l.underWay
 		j.awaited = j.awaited || old.awaited && old.now != gone
 		switch {
 		case old.now == gone:
@@ -219,7 +219,7 @@ func (l *Ledger) committed() {
 		if j.disk = j.now; j.volatile() {
 			j.disk = gone
 		}
-		j.preds, j.late, j.recordDisk = append(j.preds, j.late...), nil, j.record
+		j.preds, j.latePreds, j.recordDisk = append(j.preds, j.latePreds...), nil, j.record
 		j.buriedDisk, j.failedDisk = j.buried, j.failed
 		l.changesCommitted(j)
 		if !j.lost {
@@ -259,7 +259,7 @@ func (l *Ledger) crashed() {
 			j.notBefore = 0 // the delay may be lost
 		}
 		j.now, j.holder, j.keyed, j.owner, j.asked, j.asks, j.group = j.disk, nil, false, nil, false, 0, 0
-		j.ghosts, j.late, j.moving = append(j.ghosts, j.late...), nil, false
+		j.maybeLostPreds, j.latePreds, j.moving = append(j.maybeLostPreds, j.latePreds...), nil, false
 		if j.failed = min(j.failed, j.failedDisk); j.buried != j.buriedDisk {
 			j.buried = maybe
 		}

@@ -204,7 +204,7 @@ func (l *Ledger) left(c *Conn) {
 	l.lostUnread(c)
 	for _, r := range c.requests {
 		if r.cmd == periodic.Acquire {
-			r.job.asks -= oneIf(!r.late)
+			r.job.asks -= oneIf(!r.lateAcquire)
 		}
 	}
 	for _, j := range l.jobs {

@@ -46,7 +46,7 @@ func (l *Ledger) endTurn() {
 	l.swaps = l.swaps[:0]
 	l.noteOperation()
 	l.turn++
-	l.mixed = false
+	l.underWay = false
 	l.began = l.clock().Wall
 }
 

@@ -31,7 +31,7 @@ var malformedFrames = map[peerKind][]string{
 func (s *Simulator) sendMalformed(c *Conn) {
 	if c.gloom() {
 		all := malformedFrames[c.peerKind]
-		c.tell(&Request{arrive: func() { c.odd++ }}, wire.GloomFrame(all[s.rng.IntN(len(all))]))
+		c.tell(&Request{arrive: func() { c.malformed++ }}, wire.GloomFrame(all[s.rng.IntN(len(all))]))
 	} else {
 		c.ask(&Request{cmd: malformed[s.rng.IntN(len(malformed))], refused: true}, nil)
 	}
@@ -45,7 +45,7 @@ func (s *Simulator) sendGarbage(c *Conn) {
 		junk = "\x00\x00\x00\x04no!}"
 	}
 	c.outgoing = append(c.outgoing, junk...)
-	c.mark(&Request{silent: true, arrive: func() { c.odd++ }}, len(junk)-1) // its front may be enough to see that
+	c.mark(&Request{silent: true, arrive: func() { c.malformed++ }}, len(junk)-1) // its front may be enough to see that
 	c.garbled = true
 	s.trace.Say("c%d talks nonsense", c.id)
 }
@@ -65,8 +65,8 @@ func (c *Conn) isOdd(r *gloom.Reply) bool {
 	case "", gloom.JobFailed, gloom.IDExists:
 		return false
 	}
-	c.odd--
-	return c.odd >= 0
+	c.malformed--
+	return c.malformed >= 0
 }
 
 // loadEnd follows the jobs of a LOAD.

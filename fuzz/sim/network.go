@@ -50,27 +50,27 @@ type Conn struct {
 	reset    bool // the connection was closed when nothing was under way
 	slow     bool // the peer has read slowly: output may wait in the server
 
-	written  []byte              // output of the server that has not passed the ledger
-	greeted  bool                // the answer to the hello has passed
-	requests map[uint32]*Request // requests that have arrived and have no answer, by message id
-	busy     bool                // the slave has a job
-	acks     []*Job              // the master's jobs without an answer
-	acked    *Job                // the master's last job with an answer; an error may still follow
-	joined   int                 // 1 + the turn of its last join
-	odd      int                 // how many malformed messages have arrived and have no answer
-	garbled  bool                // the peer ends with bytes that are no frame
+	written   []byte              // output of the server that has not passed the ledger
+	greeted   bool                // the answer to the hello has passed
+	requests  map[uint32]*Request // requests that have arrived and have no answer, by message id
+	busy      bool                // the slave has a job
+	acks      []*Job              // the master's jobs without an answer
+	acked     *Job                // the master's last job with an answer; an error may still follow
+	joined    int                 // 1 + the turn of its last join
+	malformed int                 // how many malformed messages have arrived and have no answer
+	garbled   bool                // the peer ends with bytes that are no frame
 
-	heard   []byte               // bytes that the peer has read and not decoded
-	met     bool                 // the peer has read the answer to its hello
-	next    uint32               // next message id
-	grabs   int                  // number of GRAB_JOBs without an answer
-	tuned   int                  // 1 + the turn of its BROADCAST; 0: it has sent none
-	does    [graphQueue + 1]bool // the queues that it serves
-	quit    [graphQueue + 1]int  // 1 + the turn of its CANT_DO
-	backlog []*Job               // jobs that may have been broadcast to it since its SLEEP
-	held    []heldJob
-	runs    []*Run // runs that the peer was given and has not reported
-	told    []*Run // runs whose assignments the peer has yet to read
+	undecoded     []byte               // bytes that the peer has read and not decoded
+	helloRead     bool                 // the peer has read the answer to its hello
+	next          uint32               // next message id
+	grabs         int                  // number of GRAB_JOBs without an answer
+	broadcastTurn int                  // 1 + the turn of its BROADCAST; 0: it has sent none
+	does          [graphQueue + 1]bool // the queues that it serves
+	quit          [graphQueue + 1]int  // 1 + the turn of its CANT_DO
+	backlog       []*Job               // jobs that may have been broadcast to it since its SLEEP
+	held          []heldJob
+	runs          []*Run // runs that the peer was given and has not reported
+	told          []*Run // runs whose assignments the peer has yet to read
 
 	asking map[uint32]heldJob // jobs with an ACQUIRE, by its message id
 
@@ -119,12 +119,12 @@ type Request struct {
 
 	crowded bool // a STATUS of very many functions
 
-	lock     string // name of the lock of an ACQUIRE
-	limit    int    // number of jobs that may have that lock
-	late     bool   // the worker had lost the run before the ACQUIRE arrived
-	run      heldJob
-	chunk    *chunk    // chunk of a WORK_DATA
-	receiver *receiver // receiver of a RECV_DATA
+	lock        string // name of the lock of an ACQUIRE
+	limit       int    // number of jobs that may have that lock
+	lateAcquire bool   // the worker had lost the run before the ACQUIRE arrived
+	run         heldJob
+	chunk       *chunk    // chunk of a WORK_DATA
+	receiver    *receiver // receiver of a RECV_DATA
 
 	word   string    // of a request in lines: the answer when it is carried out, or the beginning of its refusal
 	effect certainty // whether it has an effect on the job
@@ -147,7 +147,7 @@ func (s *Simulator) connect(kind peerKind) *Conn {
 		hello = periodic.AppendHello(nil, &periodic.Hello{Framing: periodic.CRC, Role: role, Name: []byte("me"), Token: []byte("token")})
 	}
 	c.outgoing = append(c.outgoing, hello...)
-	s.trace.Say("c%d opens as %d", c.id, kind)
+	s.trace.Say("c%d opens as %v", c.id, kind)
 	switch kind {
 	case beanstalkPeer:
 		s.reserve(c, 0) // the server counts it as a worker from then on
@@ -202,7 +202,7 @@ func (s *Simulator) deliver(c *Conn, n int) {
 		if r.arrive != nil {
 			r.arrive()
 		}
-		s.ledger.mixed = true
+		s.ledger.underWay = true
 	}
 	chunk := slices.Clone(c.outgoing[:n])
 	c.outgoing = c.outgoing[n:]

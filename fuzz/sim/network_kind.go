@@ -22,6 +22,13 @@ const (
 	httpWorker // without a connection
 )
 
+func (k peerKind) String() string {
+	return []string{
+		"client of 2018", "worker of 2018", "client of today", "worker of today", "Gloom master", "Gloom slave", "peer of beanstalkd's protocol",
+		"peer of Faktory's protocol", "", "HTTP worker",
+	}[k]
+}
+
 // port is the listener that a peer connects to.
 func (k peerKind) port() string {
 	return []string{"periodic", "periodic", "periodic", "periodic", "gloom-masters", "gloom-slaves", "beanstalk", "faktory"}[k]

@@ -81,65 +81,84 @@ func (s *Simulator) actAsClient(c *Conn) {
 	if s.rng.IntN(3) == 0 {
 		at = s.server.Now().Wall/1000 + int64(s.rng.IntN(20)-5)
 	}
-	switch {
-	case act == submitJob:
+	switch act {
+	case submitJob:
 		name := ""
 		if s.rng.IntN(3) == 0 {
 			name = fmt.Sprint("again", s.rng.IntN(4))
 		}
 		s.submit(c, s.fresh(s.rng.IntN(graphQueue), name), at)
-	case act == loadJobs:
+	case loadJobs:
 		switch loadKinds.Draw(s.rng) {
 		case loadsDump:
 			s.loadDump(c)
-			return
 		case loadsBadly:
 			s.loadBadly(c, at)
-			return
 		case loadsNew:
+			s.load(c, []*Job{s.fresh(s.rng.IntN(graphQueue), ""), s.fresh(s.rng.IntN(graphQueue), "")}, []int64{at, at})
 		}
-		s.load(c, []*Job{s.fresh(s.rng.IntN(graphQueue), ""), s.fresh(s.rng.IntN(graphQueue), "")}, []int64{at, at})
-	case act == runJob:
-		j := s.fresh(s.rng.IntN(workedQueues), "")
-		r := &Request{cmd: periodic.RunJob, job: j}
-		r.arrive = func() {
-			s.ledger.unlessFull(r, func() {
-				s.ledger.submitted(j, 0)
-				if c.slow && c.framing() == periodic.CRC {
-					s.ledger.doubt(j) // NO_WORKER, which ends the job, may wait behind output that the client has not read
-				}
-				j.owner, j.awaited, r.at = c, true, s.server.Now().Mono
-			})
-		}
-		c.ask(r, s.record(j, 0))
-		s.trace.Say("c%d runs %v", c.id, j)
-	case act == removeJob:
+	case runJob:
+		s.run(c, s.fresh(s.rng.IntN(workedQueues), ""))
+	case removeJob:
 		s.removeAny(c)
-	case act == askForReport:
+	case askForReport:
 		c.ask(&Request{cmd: []periodic.Command{periodic.Status, periodic.Dump}[s.rng.IntN(2)]}, nil)
-	case act == disturb && s.rng.IntN(20) == 0:
-		s.requestShutdown(c)
-	case act == disturb && s.rng.IntN(3) == 0:
-		r := &Request{cmd: periodic.DropFunc}
-		r.arrive = func() {
-			for _, j := range s.ledger.jobs {
-				if j.queue == workedQueues && j.by == ofPeriodic && j.now != gone {
-					s.ledger.end(j)
-				}
-				if j.queue == workedQueues {
-					r.jobs = append(r.jobs, j)
-				}
+	case disturb:
+		switch {
+		case s.rng.IntN(20) == 0:
+			s.requestShutdown(c)
+		case s.rng.IntN(3) == 0:
+			s.dropSpare(c)
+		default:
+			s.listenOrPing(c)
+		}
+	case useSettings:
+		s.configure(c)
+	case listenOrPing:
+		s.listenOrPing(c)
+	}
+}
+
+// run submits a job by RUN_JOB.
+func (s *Simulator) run(c *Conn, j *Job) {
+	r := &Request{cmd: periodic.RunJob, job: j}
+	r.arrive = func() {
+		s.ledger.unlessFull(r, func() {
+			s.ledger.submitted(j, 0)
+			if c.slow && c.framing() == periodic.CRC {
+				s.ledger.doubt(j) // NO_WORKER, which ends the job, may wait behind output that the client has not read
+			}
+			j.owner, j.awaited, r.at = c, true, s.server.Now().Mono
+		})
+	}
+	c.ask(r, s.record(j, 0))
+	s.trace.Say("c%d runs %v", c.id, j)
+}
+
+// dropSpare drops the spare queue.
+func (s *Simulator) dropSpare(c *Conn) {
+	r := &Request{cmd: periodic.DropFunc}
+	r.arrive = func() {
+		for _, j := range s.ledger.jobs {
+			if j.queue != workedQueues {
+				continue
+			}
+			if r.jobs = append(r.jobs, j); j.by == ofPeriodic && j.now != gone {
+				s.ledger.end(j)
 			}
 		}
-		c.ask(r, periodic.AppendStr8String(nil, s.ledger.queues[workedQueues]))
-		s.trace.Say("c%d drops", c.id)
-	case act == useSettings:
-		s.configure(c)
-	case c.framing() == periodic.CRC && s.rng.IntN(2) == 0:
-		s.listen(c, s.rng.IntN(workedQueues), fmt.Sprint("again", s.rng.IntN(4)))
-	default:
-		c.ask(&Request{cmd: periodic.Ping}, nil)
 	}
+	c.ask(r, periodic.AppendStr8String(nil, s.ledger.queues[workedQueues]))
+	s.trace.Say("c%d drops", c.id)
+}
+
+// listenOrPing lets a client of today's framing listen to a job, every second time, and else ping.
+func (s *Simulator) listenOrPing(c *Conn) {
+	if c.framing() == periodic.CRC && s.rng.IntN(2) == 0 {
+		s.listen(c, s.rng.IntN(workedQueues), fmt.Sprint("again", s.rng.IntN(4)))
+		return
+	}
+	c.ask(&Request{cmd: periodic.Ping}, nil)
 }
 
 // submit submits a job.

@@ -113,7 +113,7 @@ func (s *Simulator) whileHolding(c *Conn, h heldJob) {
 		r := &Request{cmd: periodic.Acquire, lock: lock, limit: 1 + s.rng.IntN(2)}
 		r.arrive = func() {
 			if r.job = j; !h.isCurrent() && !s.ledger.maybeLater(h) { // the worker is told that it no longer has the job, and reports it no further
-				r.late = true
+				r.lateAcquire = true
 				s.ledger.reported(h)
 				return
 			}
@@ -152,7 +152,7 @@ func (s *Simulator) publish(c *Conn, h heldJob) {
 	r := &Request{cmd: periodic.WorkData, chunk: b}
 	r.arrive = func() {
 		if j.by == ofPeriodic {
-			b.sure = h.isCurrent() && s.ledger.holds(c, j) && !s.ledger.mixed
+			b.sure = h.isCurrent() && s.ledger.holds(c, j) && !s.ledger.underWay
 			key := topic(j.queue, j.name)
 			s.ledger.chunks[key] = append(s.ledger.chunks[key], b)
 		}
@@ -177,9 +177,9 @@ func (l *Ledger) acquired(c *Conn, q *Request, body []byte) {
 	}
 	j := q.job
 	l.trace.Say("c%d has %s for %v: %d", c.id, q.lock, j, body[1])
-	if q.late && body[1] != 0 {
+	if q.lateAcquire && body[1] != 0 {
 		l.trace.Fail("c%d gets the lock %q for a run of %v that had ended: want no lock", c.id, q.lock, j)
-	} else if q.late {
+	} else if q.lateAcquire {
 		return
 	}
 	j.asks--

@@ -31,7 +31,7 @@ func (s *Simulator) loadAs(c *Conn, jobs []*Job, at []int64, b *loadEnd) {
 				s.ledger.unlessFull(r, func() { s.ledger.submitted(j, at[i]) })
 				return
 			}
-			r.doubtful, s.ledger.mixed = true, true // the jobs that the LOAD would replace are in doubt, too
+			r.doubtful, s.ledger.underWay = true, true // the jobs that the LOAD would replace are in doubt, too
 			s.ledger.submitted(j, at[i])
 			s.ledger.doubt(j)
 		}

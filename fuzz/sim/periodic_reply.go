@@ -183,14 +183,14 @@ func (s *Simulator) read(c *Conn, n int) {
 		s.readLines(c, len(read))
 		return
 	}
-	c.heard = append(c.heard, read...)
-	for len(c.heard) > 0 {
+	c.undecoded = append(c.undecoded, read...)
+	for len(c.undecoded) > 0 {
 		if c.gloom() {
-			payload, n, _ := gloom.Next(c.heard, 1<<20)
+			payload, n, _ := gloom.Next(c.undecoded, 1<<20)
 			if n == 0 {
 				return
 			}
-			c.heard = c.heard[n:]
+			c.undecoded = c.undecoded[n:]
 			var r gloom.Reply
 			if gloom.ParseReply(payload, &r) == nil && r.Action != nil {
 				c.held = append(c.held, heldJob{job: s.ledger.jobOf(r.Body, "a job"), run: c.nextTold()})
@@ -198,13 +198,13 @@ func (s *Simulator) read(c *Conn, n int) {
 			continue
 		}
 		var r periodic.Response
-		n, _ := periodic.NextResponse(c.heard, c.framing(), periodic.MaxPayload, &r)
+		n, _ := periodic.NextResponse(c.undecoded, c.framing(), periodic.MaxPayload, &r)
 		if n == 0 {
 			return
 		}
-		c.heard = c.heard[n:]
-		if !c.met {
-			c.met = true
+		c.undecoded = c.undecoded[n:]
+		if !c.helloRead {
+			c.helloRead = true
 		} else if len(r.Body) > 1 && r.Body[0] == byte(periodic.JobAssign) {
 			handle, j, _ := wire.Assigned(c.framing(), r.Body) // the ledger has decoded it, too
 			c.held = append(c.held, heldJob{s.ledger.jobOf(j.Workload, "a job"), c.nextTold(), handle, r.MsgID})

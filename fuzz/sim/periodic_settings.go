@@ -182,11 +182,11 @@ func (s *Simulator) checkSettings(crashed bool) {
 // probe is a client that the simulation itself uses to look into a server. Nothing else happens between its request and
 // the answer, unless that waits for a commit.
 type probe struct {
-	s       *Simulator
-	peer    *loop.OfflinePeer
-	framing periodic.Framing
-	next    uint32
-	heard   []byte
+	s         *Simulator
+	peer      *loop.OfflinePeer
+	framing   periodic.Framing
+	next      uint32
+	undecoded []byte
 }
 
 func (s *Simulator) probe(server *loop.Offline) *probe {
@@ -213,13 +213,13 @@ func (v *probe) send(cmd periodic.Command, args []byte) (id uint32) {
 
 // answer returns the answer to a request; nil: none yet.
 func (v *probe) answer(id uint32) (body []byte) {
-	v.heard = append(v.heard, v.peer.Read()...)
+	v.undecoded = append(v.undecoded, v.peer.Read()...)
 	var r periodic.Response
-	n, err := periodic.NextResponse(v.heard, v.framing, periodic.MaxPayload, &r)
+	n, err := periodic.NextResponse(v.undecoded, v.framing, periodic.MaxPayload, &r)
 	if err != nil || n > 0 && r.MsgID != id {
-		v.s.trace.Fail("request %d of a probe: got %x, want its answer: %v", id, v.heard, err)
+		v.s.trace.Fail("request %d of a probe: got %x, want its answer: %v", id, v.undecoded, err)
 	}
-	v.heard = v.heard[n:]
+	v.undecoded = v.undecoded[n:]
 	return r.Body
 }
 

@@ -16,7 +16,7 @@ func (s *Simulator) serve(c *Conn, queue int) {
 	r.arrive = func() { c.does[queue] = true }
 	if queue == broadcastQueue {
 		r.cmd = periodic.Broadcast
-		r.arrive = func() { c.does[queue], c.tuned = true, 1+s.ledger.turn }
+		r.arrive = func() { c.does[queue], c.broadcastTurn = true, 1+s.ledger.turn }
 	}
 	c.ask(r, periodic.AppendStr8String(nil, s.ledger.queues[queue]))
 }
@@ -29,7 +29,7 @@ func (s *Simulator) quit(c *Conn, queue int) {
 			c.does[queue], c.quit[queue] = false, 1+s.ledger.turn
 		}
 		if queue == broadcastQueue {
-			c.tuned = 0
+			c.broadcastTurn = 0
 		}
 	}
 	c.ask(r, periodic.AppendStr8String(nil, s.ledger.queues[queue]))
@@ -175,7 +175,7 @@ func (l *Ledger) checkNoJob(c *Conn) {
 	if l.setup.grab != "document" {
 		l.trace.Fail("c%d is sent NO_JOB", c.id)
 	}
-	if j := l.readyJob(c); j != nil && !l.mixed && !c.slow && !l.stopping {
+	if j := l.readyJob(c); j != nil && !l.underWay && !c.slow && !l.stopping {
 		l.trace.Fail("c%d is sent NO_JOB, although %v is ready for it", c.id, j)
 	}
 	l.trace.Say("c%d hears that there is no job", c.id)

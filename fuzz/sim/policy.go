@@ -118,9 +118,9 @@ func (s *Simulator) policyGrab(w *policyWorker) {
 // nothing.
 func (s *Simulator) policyReport(end report) {
 	for _, w := range s.ledger.policy.workers {
-		if len(w.late) > 0 && s.rng.IntN(2) == 0 {
-			r := w.late[0]
-			w.late = w.late[1:]
+		if len(w.timedOutRuns) > 0 && s.rng.IntN(2) == 0 {
+			r := w.timedOutRuns[0]
+			w.timedOutRuns = w.timedOutRuns[1:]
 			s.trace.Say("%v reports %v late", w, r.job)
 			w.sendReport(end, &r)
 			return

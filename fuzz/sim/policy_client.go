@@ -14,11 +14,11 @@ import (
 
 // policyClient submits the jobs of the model.
 type policyClient struct {
-	peer  *loop.OfflinePeer
-	heard []byte
-	met   bool
-	next  uint32
-	asked map[uint32]*policyRequest // by message id, without an answer
+	peer      *loop.OfflinePeer
+	undecoded []byte
+	helloRead bool
+	next      uint32
+	asked     map[uint32]*policyRequest // by message id, without an answer
 }
 
 // policyRequest is a submission or a RUN_JOB.
@@ -34,18 +34,18 @@ type policyRequest struct {
 func (s *Simulator) policyConnect() *policyClient {
 	c := &policyClient{peer: s.server.Connect("periodic"), asked: map[uint32]*policyRequest{}}
 	c.peer.Written = func(b []byte) {
-		c.heard = append(c.heard, b...)
-		for len(c.heard) > 0 {
+		c.undecoded = append(c.undecoded, b...)
+		for len(c.undecoded) > 0 {
 			var r periodic.Response
-			n, err := periodic.NextResponse(c.heard, periodic.Plain, periodic.MaxPayload, &r)
+			n, err := periodic.NextResponse(c.undecoded, periodic.Plain, periodic.MaxPayload, &r)
 			if err != nil || n == 0 {
 				break
 			}
-			if c.met {
+			if c.helloRead {
 				s.ledger.policy.answered(c, r.MsgID, r.Body)
 			}
-			c.met = true
-			c.heard = c.heard[n:]
+			c.helloRead = true
+			c.undecoded = c.undecoded[n:]
 		}
 	}
 	c.peer.Send(periodic.AppendHello(nil, &periodic.Hello{Framing: periodic.Plain, Role: periodic.Client}))

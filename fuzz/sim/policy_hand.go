@@ -86,7 +86,7 @@ func (m *PolicyModel) handedOut(w *policyWorker, j *policyJob, queue string, han
 		}
 	}
 	if w.kind == crcWorker { // the worker reports by name: a report is of this run from now on
-		w.late = slices.DeleteFunc(w.late, func(r policyRun) bool { return r.job == j })
+		w.timedOutRuns = slices.DeleteFunc(w.timedOutRuns, func(r policyRun) bool { return r.job == j })
 	}
 	j.worker, j.handle, j.expires = w, handle, roundUp(m.clock().Mono+j.timeout*1000+policyGrace)
 	w.grabs--

@@ -128,7 +128,7 @@ func (m *PolicyModel) catchUp() {
 		m.leftAtOnce(func(o *policyJob) bool { return o.expires == mono })
 		at := now.Wall - (now.Mono - mono)
 		w := j.worker
-		w.late = append(w.late, policyRun{j, j.handle})
+		w.timedOutRuns = append(w.timedOutRuns, policyRun{j, j.handle})
 		m.withheld = m.withheld || w.kind == crcWorker
 		m.runFailed(j, at, at)
 	}

@@ -18,15 +18,15 @@ import (
 // policyWorker is a worker of the queue: of Periodic in either framing, which serves the dead-letter queue as well, or
 // a Gloom slave.
 type policyWorker struct {
-	number int
-	kind   peerKind
-	peer   *loop.OfflinePeer
-	heard  []byte
-	met    bool
-	grabs  int // requests for a job without an answer; a slave has one while it has no job
-	next   uint32
-	locks  []bool      // requests for the lock without an answer: true when the worker must get it
-	late   []policyRun // runs that have ended by their time-outs, and that it has not reported
+	number       int
+	kind         peerKind
+	peer         *loop.OfflinePeer
+	undecoded    []byte
+	helloRead    bool
+	grabs        int // requests for a job without an answer; a slave has one while it has no job
+	next         uint32
+	locks        []bool      // requests for the lock without an answer: true when the worker must get it
+	timedOutRuns []policyRun // runs that have ended by their time-outs, and that it has not reported
 }
 
 // policyRun is a run of a job as its worker reports it.
@@ -39,7 +39,7 @@ func (w *policyWorker) String() string { return fmt.Sprintf("w%d", w.number) }
 
 // isLate reports whether the worker has a run of the job still to report that has ended without it.
 func (w *policyWorker) isLate(j *policyJob) bool {
-	return slices.ContainsFunc(w.late, func(r policyRun) bool { return r.job == j })
+	return slices.ContainsFunc(w.timedOutRuns, func(r policyRun) bool { return r.job == j })
 }
 
 // policyJoin connects a worker of a kind.
@@ -48,13 +48,13 @@ func (s *Simulator) policyJoin(kind peerKind) {
 	m.workersMade++
 	w := &policyWorker{number: m.workersMade, kind: kind, peer: s.server.Connect(kind.port())}
 	w.peer.Written = func(b []byte) {
-		w.heard = append(w.heard, b...)
+		w.undecoded = append(w.undecoded, b...)
 		next := s.ledger.policy.reply
 		if kind.gloom() {
 			next = s.ledger.policy.gloomReply
 		}
 		for n := next(w); n > 0; n = next(w) {
-			w.heard = w.heard[n:]
+			w.undecoded = w.undecoded[n:]
 		}
 	}
 	m.workers = append(m.workers, w)
@@ -76,15 +76,15 @@ func (w *policyWorker) send(cmd periodic.Command, args []byte) {
 	w.peer.Send(wire.Frame(w.kind.framing(), w.next, cmd, args))
 }
 
-// reply takes the first frame of what a Periodic worker has heard, and returns its size; 0: it is not complete.
+// reply takes the first frame of the bytes that a Periodic worker has not decoded, and returns its size; 0: it is not complete.
 func (m *PolicyModel) reply(w *policyWorker) int {
 	var r periodic.Response
-	n, err := periodic.NextResponse(w.heard, w.kind.framing(), periodic.MaxPayload, &r)
+	n, err := periodic.NextResponse(w.undecoded, w.kind.framing(), periodic.MaxPayload, &r)
 	switch is := func(cmd periodic.Command) bool { return len(r.Body) == 1 && r.Body[0] == byte(cmd) }; {
 	case err != nil || n == 0:
 		return 0
-	case !w.met:
-		w.met = true
+	case !w.helloRead:
+		w.helloRead = true
 	case is(periodic.Success) && w.kind == crcWorker: // SUCCESS: a request was read
 	case is(periodic.NoJob):
 		m.catchUp()
@@ -111,7 +111,7 @@ func (m *PolicyModel) reply(w *policyWorker) int {
 
 // gloomReply is reply for a slave.
 func (m *PolicyModel) gloomReply(w *policyWorker) int {
-	payload, n, err := gloom.Next(w.heard, 1<<20)
+	payload, n, err := gloom.Next(w.undecoded, 1<<20)
 	if err != nil || n == 0 {
 		return 0
 	}

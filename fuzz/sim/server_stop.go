@@ -167,7 +167,7 @@ func (r *Request) waitsForOthers() bool {
 // checkAllAnswered checks a peer's requests when the server has stopped because it owed nothing.
 func (l *Ledger) checkAllAnswered(c *Conn) {
 	for _, r := range c.requests {
-		cut := c.peer.Broken || c.slow && l.mixed // the server may have closed the connection earlier
+		cut := c.peer.Broken || c.slow && l.underWay // the server may have closed the connection earlier
 		if !cut && !r.waitsForOthers() {
 			l.trace.Fail("the server has stopped, although c%d has no answer to its %v", c.id, r.cmd)
 		}

@@ -147,7 +147,7 @@ func (s *Simulator) arrive(c *Conn) {
 		s.settle()
 		return
 	}
-	s.ledger.mixed = true
+	s.ledger.underWay = true
 	for range s.rng.IntN(3) {
 		s.server.Turn()
 	}
