@@ -142,6 +142,16 @@ var canaries = []canary{
 	{"an operation ends after a slice", "loop/admin/operations.go", "\t\tbegan = op.api.host.GiveWay(began)\n", "\t\tbegan, done = op.api.host.GiveWay(began), true\n"},
 	{"a new priority is not journaled", "sched/operate.go", "\tr.priority = priority\n\tsh.enqueue(now, job, r, q, past)\n\tsh.save(job, r, q)\n", "\tr.priority = priority\n\tsh.enqueue(now, job, r, q, past)\n"},
 	{"a new due time loses its milliseconds", "sched/operate.go", "sh.enqueue(now, job, r, q, uint32(wall-r.due*1000))", "sh.enqueue(now, job, r, q, 0)"},
+	{"the delay of a job that is released to its tube is ignored", "loop/beanstalk/jobs.go", "toPriority(r.Priority), int64(r.Delay)*1000, loop.Sink)", "toPriority(r.Priority), 0, loop.Sink)"},
+	{"a time to run does not end", "sched/held.go", "\tif p.skills&Punctual != 0 {\n\t\tgrace = 0\n", "\tif p.skills&Punctual != 0 {\n\t\tgrace = 1 << 40\n"},
+	{"a touch does not start the time to run anew", "loop/beanstalk/jobs.go", "if h == nil || !h.broadcast && c.p.sched.Renew(c.s.Loop.Now, c.s.Peer(), h.run) != nil {", "if h == nil {"},
+	{"a buried job is handed out", "sched/return.go", "\tsh.bury(now, run.Record, r, q, use, sink)\n", "\t_ = use\n\tsh.release(now, run.Record, r, q, now.Wall, sink)\n\tsh.match(now, q, sink)\n"},
+	{"a kick leaves all buried jobs but one", "sched/numbered_verbs.go", "\t\tkicked++\n\t\tmore = ", "\t\tif kicked++; ofFailed {\n\t\t\tbreak\n\t\t}\n\t\tmore = "},
+	{"a delete of a buried job is not journaled", "sched/kept.go", "\tsh.unsave(r)\n\tsh.dropHistory(job, r)\n\tsh.freeBytes(r.bytes)\n\tsh.slab.free(job)\n", "\tif r.flags&numbered == 0 {\n\t\tsh.unsave(r)\n\t}\n\tsh.dropHistory(job, r)\n\tsh.freeBytes(r.bytes)\n\tsh.slab.free(job)\n"},
+	{"a connection of beanstalkd's protocol that is lost keeps its jobs", "loop/reactor.go", "if s.Scheduled != nil {\n\t\tr.server.sched.Forget", "if s.Scheduled != nil && s.Label != \"beanstalk\" {\n\t\tr.server.sched.Forget"},
+	{"a failed Faktory job is tried again at once", "loop/faktory/worker.go", "appendFailure(nil, f), -1, loop.Sink)", "appendFailure(nil, f), 0, loop.Sink)"},
+	{"an ACK counts on the connection of the FETCH alone", "loop/faktory/worker.go", "\tif err == nil {\n\t\terr = c.p.sched.FinishGranted(", "\tif err == nil && token.Secret == c.secret {\n\t\terr = c.p.sched.FinishGranted("},
+	{"a unique job is unique until it starts", "loop/faktory/unique.go", "l != nil && (l.untilStart || e == sched.Result) {", "l != nil {"},
 }
 
 // testCanary is a bug that Go tests of a package must find.
@@ -151,8 +161,8 @@ type testCanary struct {
 }
 
 // testCanaries are bugs that the simulation does not find: it does not know what each group of the journal held, no
-// commit of it comes in the middle of a verb, and no job comes to a request between two of its steps. Nor does it play
-// beanstalkd's protocol and Faktory's.
+// commit of it comes in the middle of a verb, and no job comes to a request between two of its steps. Of beanstalkd's
+// protocol and Faktory's it plays the requests that README.md names.
 var testCanaries = []testCanary{
 	{canary{"an incomplete journal group is kept", "loop/journal/chain.go", "\ts.logs[c.partialAt.log].end = c.partialAt.offset\n", "\t_ = c.partialAt.offset\n"}, "loop/journal", lostPower},
 	{canary{"a journal group marks unsynced groups before it as synced", "loop/journal/commit.go", "prevSynced: j.options.Sync != Never && !j.log.dirty,", "prevSynced: j.options.Sync != Never,"}, "loop/journal", lostPower},
