@@ -137,7 +137,7 @@ var canaries = []canary{
 	{"a job whose reserve has hung up is lost", "loop/admin/handler.go", "\t\tjobs.unsent()\n", "\t\t_ = jobs\n"},
 	{"a submitter that waits is not told some results", "loop/admin/wait.go", "\tif !ok {\n\t\treturn\n", "\tif !ok || len(d.Data)%2 == 1 {\n\t\treturn\n"},
 	{"a job that an operator moves stays in its queue as well", "sched/move.go", "\tsh.dequeue(job, r, q)\n\tsh.end(job, r, q, Removed, nil, sink)\n\treturn nil\n", "\treturn nil\n"},
-	{"a job that an operator moves to a queue with three others is lost", "sched/operate.go", "\tif err == nil {\n\t\terr = sh.moveTo(", "\tif err == nil && target.unreserved() > 2 {\n\t\tsh.removeAny(now, job, r, q, sink)\n\t} else if err == nil {\n\t\terr = sh.moveTo("},
+	{"a job that an operator moves to a queue with three others is lost", "sched/operate.go", "\tif err == nil {\n\t\terr = sh.moveTo(", "\tif err == nil && target.unreserved() > 2 {\n\t\tsh.removeInAnyState(now, job, r, q, sink)\n\t} else if err == nil {\n\t\terr = sh.moveTo("},
 	{"an operator cannot remove leased jobs", "sched/operate.go", "\tcase c.Verb == RemoveJobs:\n", "\tcase c.Verb == RemoveJobs && r.state == reserved && sh.holder(r).leased():\n\t\treturn nil\n\tcase c.Verb == RemoveJobs:\n"},
 	{"an operation ends after a slice", "loop/admin/operations.go", "\t\tbegan = op.api.host.GiveWay(began)\n", "\t\tbegan, done = op.api.host.GiveWay(began), true\n"},
 	{"a new priority is not journaled", "sched/operate.go", "\tr.priority = priority\n\tsh.enqueue(now, job, r, q, past)\n\tsh.save(job, r, q)\n", "\tr.priority = priority\n\tsh.enqueue(now, job, r, q, past)\n"},
