@@ -102,7 +102,7 @@ var canaries = []canary{
 	{"a job that is given up is not journaled as failed", "sched/failed.go", "\tsh.keep(job, r, q, use)\n\tsh.save(job, r, q)\n", "\tsh.keep(job, r, q, use)\n"},
 	{"a restart forgets how often a job has failed", "sched/journal.go", "\t\tsh.saved.History = sh.history(job, r)\n", ""},
 	{"a failed job that is removed stays in the journal", "sched/kept.go", "\tsh.unsave(r)\n\tsh.dropHistory(job, r)\n\tsh.freeBytes(r.bytes)\n\tsh.slab.free(job)\n", "\tsh.dropHistory(job, r)\n\tsh.freeBytes(r.bytes)\n\tsh.slab.free(job)\n"},
-	{"a moved dead letter is lost", "sched/failed_move.go", "\tif sh.moveTo(now, job, r, q, to, target, r.due, sink) == nil {\n\t\tto.match(now, target, sink)\n\t}\n", "\tif m.seq%2 == 0 {\n\t\tsh.removeKept(job, r, q)\n\t} else if sh.moveTo(now, job, r, q, to, target, r.due, sink) == nil {\n\t\tto.match(now, target, sink)\n\t}\n"},
+	{"a moved dead letter is lost", "sched/failed_move.go", "\tif sh.moveTo(now, job, r, q, to, target, r.due, sink) == nil {\n\t\tto.matchOrDefer(now, target, sink)\n\t}\n", "\tif m.seq%2 == 0 {\n\t\tsh.removeKept(job, r, q)\n\t} else if sh.moveTo(now, job, r, q, to, target, r.due, sink) == nil {\n\t\tto.matchOrDefer(now, target, sink)\n\t}\n"},
 	{"a move to another queue is not journaled", "sched/move.go", "\tto.save(moved, m, target)\n", ""},
 	{"a policy is forgotten by a restart", "loop/admin/admin.go", "\tapi.host.PutSetting(settingPrefix+c.Pattern, text)\n", ""},
 	{"a queue starts one job more than its rate", "sched/limiter.go", "g.rate.Jobs > 0 && g.credit < g.rate.Per {", "g.rate.Jobs > 0 && g.credit < 0 {"},

@@ -55,7 +55,7 @@ func (c *canary) falls(t *testing.T, pkg, why string, args ...string) {
 		}
 	}
 	binary := filepath.Join(dir, "play.test")
-	if out, err := exec.Command("go", "test", "-c", "-tags", "invariants", "-ldflags", "-s -w", "-overlay", overlay, "-o", binary, pkg).CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "test", "-c", "-vet=off", "-tags", "invariants", "-ldflags", "-s -w", "-overlay", overlay, "-o", binary, pkg).CombinedOutput(); err != nil {
 		t.Fatalf("it does not build: %v\n%s", err, out)
 	}
 	began := time.Now()
