@@ -76,7 +76,8 @@ func (w *policyWorker) send(cmd periodic.Command, args []byte) {
 	w.peer.Send(wire.Frame(w.kind.framing(), w.next, cmd, args))
 }
 
-// reply takes the first frame of the bytes that a Periodic worker has not decoded, and returns its size; 0: it is not complete.
+// reply takes the first frame of the bytes that a Periodic worker has not decoded, and returns its size; 0: it is not
+// complete.
 func (m *PolicyModel) reply(w *policyWorker) int {
 	var r periodic.Response
 	n, err := periodic.NextResponse(w.undecoded, w.kind.framing(), periodic.MaxPayload, &r)
