@@ -186,7 +186,8 @@ func (l *Ledger) wasChanged(o *operation, f *firmJob, x *seenJob) bool {
 	case admin.VerbPriority:
 		return x.Priority == o.priority
 	case admin.VerbDue:
-		return x.State == admin.StateReady && o.due <= l.clock().Wall || x.Due == o.due
+		// A ready job, which stays ready when the clock is set back, shows the second.
+		return x.State == admin.StateReady && (o.due <= l.clock().Wall || x.Due == o.due-o.due%1000) || x.Due == o.due
 	default:
 		return x.State == admin.StateReady
 	}

@@ -192,9 +192,12 @@ func (s *Simulator) removeAny(c *Conn) {
 
 // remove removes a job by its name. In the ledger all jobs of that name end when the request arrives.
 func (s *Simulator) remove(c *Conn, j *Job) {
-	r, key := &Request{cmd: periodic.RemoveJob}, j.key()
+	r, key, queue := &Request{cmd: periodic.RemoveJob}, j.key(), j.queue
 	r.arrive = func() {
 		for _, same := range s.ledger.names[key] {
+			if !same.mayBeIn(queue) { // an operation did not move it
+				continue
+			}
 			switch {
 			case same.now == gone:
 			case same.moving:
