@@ -44,12 +44,12 @@ type report struct {
 }
 
 // newReport returns the report of the samples of a run, with the versions of the servers.
-func newReport(s settings, started time.Time, list []row, field []peer.Peer, samples []*sample) *report {
+func newReport(s settings, started time.Time, list []row, servers []peer.Peer, samples []*sample) *report {
 	r := &report{
 		Started: started.UTC().Truncate(time.Second), Took: time.Since(started).Round(time.Second).Seconds(),
 		Machine: thisMachine(), Settings: s, Samples: samples, Medians: medians(samples), Versions: map[string]string{}, rows: list,
 	}
-	for _, p := range field {
+	for _, p := range servers {
 		if p.Version != "" && !strings.Contains(p.Name, " ") { // variants are the same program
 			r.Versions[p.Name] = p.Version
 		}

@@ -35,7 +35,7 @@ type task struct {
 // plan lists the measurements in their order: row by row, and within a row the servers in turn, round after round, so
 // that other work on the machine disturbs all of them. It also lists the rows and servers that the machine lacks
 // programs for.
-func plan(list []row, field []peer.Peer, rounds int) (tasks []task, missing []string) {
+func plan(list []row, servers []peer.Peer, rounds int) (tasks []task, missing []string) {
 	note := func(format string, args ...any) {
 		if text := fmt.Sprintf(format, args...); !slices.Contains(missing, text) {
 			missing = append(missing, text)
@@ -47,7 +47,7 @@ func plan(list []row, field []peer.Peer, rounds int) (tasks []task, missing []st
 			continue
 		}
 		for round := range min(rounds, cmp.Or(r.Rounds, rounds)) {
-			for _, p := range field {
+			for _, p := range servers {
 				switch {
 				case r.Jobs[p.Name] == 0:
 				case p.Missing != "":
@@ -62,10 +62,10 @@ func plan(list []row, field []peer.Peer, rounds int) (tasks []task, missing []st
 }
 
 // run takes every measurement, prints the tables and writes the results.
-func run(ctx context.Context, s settings, list []row, field []peer.Peer, stdout, stderr io.Writer) error {
+func run(ctx context.Context, s settings, list []row, servers []peer.Peer, stdout, stderr io.Writer) error {
 	started := time.Now()
 	list = slices.DeleteFunc(list, func(r row) bool { return !s.Rows.MatchString(r.Name) })
-	tasks, missing := plan(list, field, s.Rounds)
+	tasks, missing := plan(list, servers, s.Rounds)
 	if len(tasks) == 0 {
 		return fmt.Errorf("nothing to measure: no row matches %q%s", s.Rows, strings.Join(append([]string{""}, missing...), "; "))
 	}
@@ -74,7 +74,7 @@ func run(ctx context.Context, s settings, list []row, field []peer.Peer, stdout,
 		return failure
 	}
 	// A failed run prints its figures, but does not replace the results of a whole run.
-	r := newReport(s, started, list, field, samples)
+	r := newReport(s, started, list, servers, samples)
 	r.Missing = missing
 	if err := r.print(stdout); err != nil || failure != nil {
 		return errors.Join(failure, err)

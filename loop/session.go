@@ -248,7 +248,7 @@ func (s *session) unsent() int { return len(s.Out) + len(s.acks) + s.conn.Outbou
 
 // NewPeer implements protocol.Transport.
 func (s *session) NewPeer() *sched.Peer {
-	p := s.r.server.sched.NewPeer(s.ID, s.Skills)
+	p := s.r.server.sched.NewPeer(s.ID, s.Capabilities)
 	p.SetLabel(s.Label, s.Label+" "+s.Remote())
 	return p
 }

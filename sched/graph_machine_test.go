@@ -61,7 +61,7 @@ func (x *graphMachine) open() {
 // connect makes a worker, either Named or Wide.
 func (x *graphMachine) connect(i int) {
 	x.lastID++
-	skills := []Skills{Named, Wide}[i]
+	skills := []Capabilities{Named, Wide}[i]
 	x.peers[i] = x.s.NewPeer(x.lastID, skills)
 	x.m.workers[i] = &graphWorker{id: x.lastID, name: fmt.Sprint("w", i), skills: skills}
 	x.watch(i)

@@ -60,7 +60,7 @@ type graphModel struct {
 type graphWorker struct {
 	id     SessionID
 	name   string
-	skills Skills
+	skills Capabilities
 	serves bool
 	slots  []modelSlot // wake is unused
 	held   []*graphJob // in the order in which the scheduler keeps them

@@ -2,11 +2,11 @@ package sched
 
 // hold gives a detached job to a watch's peer and starts its time-out.
 func (sh *shard) hold(now Time, job uint32, r *record, w *watch, s slot) {
-	in := none
+	lane := none
 	if r.flags&laned != 0 {
-		in = r.laneID()
+		lane = r.laneID()
 	}
-	h := held{job, in, s.seq, s.tag, now.Mono}
+	h := held{job, lane, s.seq, s.tag, now.Mono}
 	if t := w.peer.terms; t != nil && sh.holdLeased(now, r, w.queue, h, t) {
 		return
 	}

@@ -46,7 +46,7 @@ func (x *loadedSched) ok(err error) {
 	}
 }
 
-func (x *loadedSched) peer(skills Skills, queues ...string) *Peer {
+func (x *loadedSched) peer(skills Capabilities, queues ...string) *Peer {
 	x.ids++
 	p := x.NewPeer(x.ids, skills)
 	p.window = 1 << 40

@@ -9,7 +9,7 @@ import (
 // The tests of this file share a queue between jobs of several spaces and peers of several skills, by
 // testRules.
 
-func (x *testSched) skilled(skills Skills, queues ...string) *Peer {
+func (x *testSched) skilled(skills Capabilities, queues ...string) *Peer {
 	p := x.peer(queues...)
 	for _, q := range queues { // once more, with its skills
 		x.s.Unwatch(p, []byte(q))

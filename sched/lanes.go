@@ -40,12 +40,12 @@ func (v *level) setPlace(i int)      { v.heapIndex = int32(i) }
 
 // keyedJobs is the lanes of a queue.
 type keyedJobs struct {
-	rule       JobKey // the zero JobKey: the policy has no key any more, and the Ticks empty the lanes
-	generation uint32 // counts changes of rule
-	limit      int32  // jobs of a key that run at a time; 0: any number
-	fair       bool
-	named      map[string]int   // the weights of the policy
-	weights    map[uint64]int32 // the same, by the hashes of the keys
+	rule         JobKey // the zero JobKey: the policy has no key any more, and the Ticks empty the lanes
+	generation   uint32 // counts changes of rule
+	limit        int32  // jobs of a key that run at a time; 0: any number
+	fair         bool
+	weightByName map[string]int   // the weights of the policy
+	weightByHash map[uint64]int32 // the same, by the hashes of the keys
 
 	lanes  []*lane // lanes by id; nil: the id is free
 	free   []uint32
@@ -54,7 +54,7 @@ type keyedJobs struct {
 	idles  int              // at most count: keys come again, and a lane that is there costs no change of the map
 	byKey  map[uint64]*lane // lanes of the present generation, by key
 	jobs   int              // ready ones, withheld ones aside
-	open   heap[*level]
+	open   heap[*level]     // levels that can hand out a job, the first in rank first
 	levels map[int64]*level // the shared ones, by priority
 	change laneChange
 }
@@ -63,8 +63,8 @@ func newKeyedJobs() *keyedJobs {
 	return &keyedJobs{byKey: make(map[uint64]*lane), levels: make(map[int64]*level)}
 }
 
-// finds reports whether a job has a key.
-func (k *keyedJobs) finds(r *record) bool {
+// hasKey reports whether a job has a key.
+func (k *keyedJobs) hasKey(r *record) bool {
 	return k.rule.text != "" && r.flags&(longName|private|task) == 0
 }
 
@@ -92,7 +92,7 @@ func (k *keyedJobs) wake(l *lane) {
 	k.count++
 }
 
-func (k *keyedJobs) weightOf(key uint64) int32 { return max(k.weights[key], 1) }
+func (k *keyedJobs) weightOf(key uint64) int32 { return max(k.weightByHash[key], 1) }
 
 // idleLane makes a lane without jobs idle: it is kept for the next job of its key. When there are too many idle lanes,
 // idleLane frees those that have been idle for the longest.
@@ -137,7 +137,7 @@ func (sh *shard) freeLane(k *keyedJobs, l *lane) {
 // pushReady puts a detached job at an end of those of its key among the ready jobs of its queue. The caller counts
 // immediate jobs and ready tasks.
 func (sh *shard) pushReady(job uint32, r *record, q *queue, where lineEnd) {
-	if q.keyed != nil && q.keyed.finds(r) {
+	if q.keyed != nil && q.keyed.hasKey(r) {
 		l := sh.laneFor(q.keyed, r)
 		r.flags, r.stateData = r.flags|laned, l.id
 		if r.flags&withheld != 0 {
@@ -191,9 +191,9 @@ func (sh *shard) take(job uint32, r *record, q *queue) {
 			l.served()
 		}
 	}
-	left := l
+	from := l                                     // the lane that the job leaves
 	if l == nil || l.generation != k.generation { // the Ticks have not moved it yet
-		if l = nil; k.finds(r) {
+		if l = nil; k.hasKey(r) {
 			l = sh.laneFor(k, r)
 		}
 	}
@@ -204,7 +204,7 @@ func (sh *shard) take(job uint32, r *record, q *queue) {
 	if l == nil {
 		return
 	}
-	if r.flags, r.stateData = r.flags|laned, l.id; l != left {
+	if r.flags, r.stateData = r.flags|laned, l.id; l != from {
 		sh.placeLane(q, l)
 	}
 }

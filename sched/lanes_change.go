@@ -25,7 +25,7 @@ func (sh *shard) setKeyed(q *queue) {
 	case k == nil:
 		k = newKeyedJobs()
 		q.keyed = k
-	case k.rule.text == p.Key.text && int64(k.limit) == p.KeyConcurrency && k.fair == p.Fair && maps.Equal(k.named, p.Weights):
+	case k.rule.text == p.Key.text && int64(k.limit) == p.KeyConcurrency && k.fair == p.Fair && maps.Equal(k.weightByName, p.Weights):
 		return
 	}
 	if k.rule.text != p.Key.text {
@@ -37,9 +37,9 @@ func (sh *shard) setKeyed(q *queue) {
 			sh.startSearch(q)
 		}
 	}
-	k.limit, k.fair, k.named, k.weights = int32(p.KeyConcurrency), p.Fair, p.Weights, make(map[uint64]int32)
+	k.limit, k.fair, k.weightByName, k.weightByHash = int32(p.KeyConcurrency), p.Fair, p.Weights, make(map[uint64]int32)
 	for key, weight := range p.Weights {
-		k.weights[sh.hash([]byte(key))] = int32(weight)
+		k.weightByHash[sh.hash([]byte(key))] = int32(weight)
 	}
 	if !on && k.count == 0 {
 		q.keyed = nil
@@ -114,7 +114,7 @@ func (sh *shard) recount(q *queue, k *keyedJobs, h *held) {
 		sh.endRun(q, h.lane)
 		h.lane = none
 	}
-	if r := sh.slab.at(h.job); k.finds(r) {
+	if r := sh.slab.at(h.job); k.hasKey(r) {
 		l := sh.laneFor(k, r)
 		h.lane = l.id
 		l.running++

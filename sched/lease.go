@@ -199,7 +199,7 @@ func (sh *shard) setExpiry(now Time, job uint32, r *record, l *lease, ms int64) 
 	sh.s.alarmMono(at)
 }
 
-// countLease counts a leased job that unfinished does not count: a durable one, whose lease survives a restart, or a
+// countLease counts a leased job that a stop need not wait for: a durable one, whose lease survives a restart, or a
 // task.
 func (sh *shard) countLease(r *record, q *queue, n int) {
 	switch {
@@ -260,7 +260,8 @@ func (sh *shard) restoreLease(now Time, job uint32, r *record, q *queue, saved *
 	return true
 }
 
-// endRestored ends the leases of a queue that a restored record drops: a repaired journal may have both.
+// endRestored ends the leases of a queue that a restored record drops: a repaired journal may have the
+// leases and the end of their queue.
 func (sh *shard) endRestored(now Time, q *queue) {
 	for q.leases != nil {
 		job := q.leases.held[0].job

@@ -16,7 +16,7 @@ const (
 	classes
 )
 
-func classFor(s Skills) class {
+func classFor(s Capabilities) class {
 	switch {
 	case s&Named != 0:
 		return named

@@ -14,7 +14,7 @@ type Peer struct {
 	name        string // name of a holder
 	label       string // how logs and views name the peer of a session
 	where       string // its protocol and address: how histories name the peer
-	skills      Skills
+	skills      Capabilities
 	terms       *Terms            // terms of the leases of its jobs, see LeaseTo; nil: the peer holds its jobs itself
 	watches     []*watch          // its watches; of the session's goroutine alone
 	byQueue     map[string]*watch // the watches by queue name; of the session's goroutine
@@ -38,14 +38,14 @@ type Peer struct {
 	borrowed int    // bytes of quota that it has beyond its own part
 }
 
-// Skills say which jobs a peer can be given.
-type Skills uint8
+// Capabilities say which jobs a peer can be given.
+type Capabilities uint8
 
 // The skills.
 const (
 	// Wide peers take names and queues of any length. Other peers take names of up to 255 bytes and
 	// queues of up to 256.
-	Wide Skills = 1 << iota
+	Wide Capabilities = 1 << iota
 	// Named peers know a job by its queue and name. A Named peer never holds two jobs of different
 	// spaces that have both in common.
 	Named

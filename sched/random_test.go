@@ -36,7 +36,7 @@ var (
 	randomQueues = []string{"f", "g", "h"}
 	randomNames  = []string{"a", "b", "c", strings.Repeat("long", 64)}
 	randomLocks  = []string{"x", "y"}
-	randomSkills = []Skills{0, 0, Named, Wide, Named | Wide, Wide | Punctual | Passing}
+	randomSkills = []Capabilities{0, 0, Named, Wide, Named | Wide, Wide | Punctual | Passing}
 )
 
 // memJournal is a Journal that keeps its records by shard and sequence.

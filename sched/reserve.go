@@ -4,7 +4,7 @@ import "slices"
 
 // NewPeer returns the scheduler's side of a session with the given skills. The caller ends it with
 // Forget.
-func (s *Scheduler) NewPeer(id SessionID, skills ...Skills) *Peer {
+func (s *Scheduler) NewPeer(id SessionID, skills ...Capabilities) *Peer {
 	p := &Peer{id: id, window: s.window, quota: &s.sharedQuota}
 	for _, k := range skills {
 		p.skills |= k

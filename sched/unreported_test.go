@@ -6,7 +6,7 @@ import (
 )
 
 // newRevokedRun returns a worker of queue f that runs job a. The caller then revokes the run.
-func newRevokedRun(t *testing.T, skills Skills) (x *testSched, p *Peer, old Run) {
+func newRevokedRun(t *testing.T, skills Capabilities) (x *testSched, p *Peer, old Run) {
 	x = newTestSched(t, Options{Rules: testRules})
 	x.s.SetTimeout(2000)
 	client := x.peer()
@@ -72,7 +72,7 @@ func TestRunsOfTwoProcesses(t *testing.T) {
 // however the run was revoked, while another peer is. It is handed the job when it has reported the
 // run, or when another time-out has passed.
 func TestUnreportedName(t *testing.T) {
-	f := func(name string, skills Skills, take func(x *testSched, p *Peer), until func(x *testSched, p *Peer), want ...string) {
+	f := func(name string, skills Capabilities, take func(x *testSched, p *Peer), until func(x *testSched, p *Peer), want ...string) {
 		t.Helper()
 		x, p, _ := newRevokedRun(t, skills)
 		take(x, p)

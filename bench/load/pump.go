@@ -24,7 +24,7 @@ const (
 	pumpBuffer = 256 << 10
 	// longRest is the size from which the beginning of a message is not copied back into the buffer.
 	longRest = 32 << 10
-	// maxRest is above the length of any message: a wrong length must not look like a wait.
+	// maxRest is above the length of any message: a wrong length must fail, and not wait for ever.
 	maxRest = 8 << 20
 	// pumpTick is the period in which a pump looks whether it should stop.
 	pumpTick = 100 * time.Millisecond

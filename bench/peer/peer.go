@@ -75,7 +75,7 @@ var systemDirectories = []string{"", "/usr/sbin", "/usr/local/sbin", "/sbin"}
 func findProgram(program string) string {
 	for _, directory := range systemDirectories {
 		if path, err := exec.LookPath(filepath.Join(directory, program)); err == nil {
-			path, _ = filepath.Abs(path) // it fails without a working directory alone
+			path, _ = filepath.Abs(path) // it fails only without a working directory
 			return path
 		}
 	}
@@ -99,7 +99,7 @@ func version(path, flag string) string {
 
 // frameLength returns the length of the message at the front of in: a header that begins with magic and ends with the
 // size of the rest, apart from more bytes behind it. A length of 0 without an error: more bytes are needed. A size
-// above most is malformed: it must not look like a wait.
+// above most is malformed: it must fail, and not wait for ever.
 func frameLength(protocol string, in []byte, magic string, header, sizeAt, most int) (end int, err error) {
 	if len(in) < header {
 		return 0, nil

@@ -99,7 +99,7 @@ func (c *child) run(kill context.Context) outcome {
 			return outcome{err: err, later: -1}
 		}
 		defer r.close()
-		cmd.Stdout = r.in
+		cmd.Stdout = r.writeEnd
 		err = cmd.Run()
 		r.finish()
 		return c.outcome(ctx, err, &last, &data)

@@ -69,7 +69,7 @@ type commands struct {
 	Queue    queueCmd      `help:"Show queues, and set how their jobs are treated: retries, limits, pauses."`
 	Job      jobCmd        `help:"Find jobs in any state, see why they do not run, and change them."`
 	Conn     connCmd       `help:"Show or close the connections of clients and workers."`
-	Cron     cronCmd       `help:"Submit jobs at times: add, show, run, pause or remove entries."`
+	Cron     cronCmd       `help:"Submit jobs on a schedule: add, show, run, pause or remove entries."`
 	Print    printCmd      `help:"Print alerts and a board for the metrics, or the manual page."`
 	Complete completionCmd `name:"completion" help:"Print what a shell needs to complete commands."`
 	Audit    auditCmd      `help:"Show who has changed what."`
@@ -84,9 +84,9 @@ type commands struct {
 // surveys are the commands that look at all others.
 var surveys = []string{"completion", "print"}
 
-// asked returns the command of the arguments when they begin with it, or with the server's address: "" otherwise, and
-// for a command that looks at all others.
-func asked(args []string) string {
+// leadingCommand returns the command that the arguments begin with, after an optional -H ADDR. It returns "" if there is
+// none, or if it needs all commands.
+func leadingCommand(args []string) string {
 	if len(args) > 2 && args[0] == "-H" {
 		args = args[2:]
 	}
@@ -126,7 +126,7 @@ func run(args []string, con console) (code int) {
 		}
 	}()
 	c := &cli{}
-	parser, err := newParser(c, con, asked(args))
+	parser, err := newParser(c, con, leadingCommand(args))
 	if err != nil {
 		return report(con, err)
 	}

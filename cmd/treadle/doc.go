@@ -4,7 +4,8 @@
 // # Adding a command
 //
 //  1. Make a file with the command's name. It has a struct with the flags, such as printCmd in print.go.
-//  2. Add a field with a cmd and a help tag to the struct cli (cli.go). Its place is that of the command in the help.
+//  2. Add a field with a help tag to the struct commands (cli.go), and with a name tag if the command has another name
+//     than the field. Its place is that of the command in the help.
 //  3. Give the struct Run(c *cli, con *console) error. con has the standard streams. c.withAdmin and the helpers of
 //     client.go connect to a server. Return badUsage for a wrong argument; exit.go has the exit codes.
 //  4. Give it Help() string, if the help tag does not say enough. It stands beside the command.

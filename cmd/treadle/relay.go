@@ -18,20 +18,20 @@ const pipeSize = 64 << 10
 // relay passes on a command's output while it runs. A slow pass blocks the command. os/exec would stop reading
 // outputDelay after the command's end and lose the output that pass has not taken by then.
 type relay struct {
-	in     *os.File // the command's standard output
-	out    *os.File
-	pass   func([]byte)
-	linger time.Duration // how long to wait for processes that the command has left running
-	exited atomic.Bool   // the command has exited
-	done   chan struct{}
+	writeEnd *os.File // the command's standard output
+	readEnd  *os.File
+	pass     func([]byte)
+	linger   time.Duration // how long to wait for processes that the command has left running
+	exited   atomic.Bool   // the command has exited
+	done     chan struct{}
 }
 
 func newRelay(linger time.Duration, pass func([]byte)) (*relay, error) {
-	out, in, err := os.Pipe()
+	readEnd, writeEnd, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a pipe: %w", err)
 	}
-	r := &relay{in: in, out: out, pass: pass, linger: linger, done: make(chan struct{})}
+	r := &relay{writeEnd: writeEnd, readEnd: readEnd, pass: pass, linger: linger, done: make(chan struct{})}
 	go r.copy()
 	return r, nil
 }
@@ -41,14 +41,13 @@ func newRelay(linger time.Duration, pass func([]byte)) (*relay, error) {
 func (r *relay) copy() {
 	defer close(r.done)
 	buffer := make([]byte, relaySize)
-	// A process that the command has left running may hold the pipe open: waiting for it is
-	// bounded, passing on is not.
+	// Waiting is bounded, passing on is not.
 	for left := r.linger; left > 0; {
 		exited, start := r.exited.Load(), time.Now()
 		if exited {
-			_ = r.out.SetReadDeadline(start.Add(left)) // pipes have deadlines
+			_ = r.readEnd.SetReadDeadline(start.Add(left)) // pipes have deadlines
 		}
-		n, err := r.out.Read(buffer)
+		n, err := r.readEnd.Read(buffer)
 		if exited {
 			left -= time.Since(start)
 		}
@@ -68,8 +67,8 @@ func (r *relay) copy() {
 // rest passes on the bytes in the pipe without waiting. After a deadline Read fails without reading, and on a busy
 // machine the deadline can pass before the relay has read everything.
 func (r *relay) rest(buffer []byte) {
-	_ = r.out.SetReadDeadline(time.Time{})
-	pipe, err := r.out.SyscallConn()
+	_ = r.readEnd.SetReadDeadline(time.Time{})
+	pipe, err := r.readEnd.SyscallConn()
 	for left := pipeSize; err == nil && left > 0; {
 		n := 0
 		if fault := pipe.Read(func(fd uintptr) bool {
@@ -85,10 +84,10 @@ func (r *relay) rest(buffer []byte) {
 
 // finish returns when all output of the command was passed on.
 func (r *relay) finish() {
-	_ = r.in.Close() // the command had a copy
+	_ = r.writeEnd.Close() // the command had a copy
 	r.exited.Store(true)
-	_ = r.out.SetReadDeadline(time.Now().Add(r.linger))
+	_ = r.readEnd.SetReadDeadline(time.Now().Add(r.linger))
 	<-r.done
 }
 
-func (r *relay) close() { _ = r.out.Close() }
+func (r *relay) close() { _ = r.readEnd.Close() }

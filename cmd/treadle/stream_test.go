@@ -129,7 +129,7 @@ func TestRelaySlow(t *testing.T) {
 	defer r.close()
 	want := strings.Repeat("0123456789", relaySize/4) // more than two pieces
 	go func() {
-		_, _ = io.WriteString(r.in, want)
+		_, _ = io.WriteString(r.writeEnd, want)
 		r.finish()
 	}()
 	<-r.done
@@ -147,7 +147,7 @@ func TestRelayLeftBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.close()
-	fd, err := syscall.Dup(int(r.in.Fd()))
+	fd, err := syscall.Dup(int(r.writeEnd.Fd()))
 	if err != nil {
 		t.Fatal(err)
 	}

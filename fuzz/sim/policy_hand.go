@@ -16,13 +16,13 @@ func (m *PolicyModel) running() (n int) {
 	return n
 }
 
-// isClosed reports whether the queue hands out no job under a rule.
-func (m *PolicyModel) isClosed(r *policyRule) bool {
+// isThrottled reports whether the queue hands out no job under a rule.
+func (m *PolicyModel) isThrottled(r *policyRule) bool {
 	return r.noHandOut || r.concurrency > 0 && m.running() >= r.concurrency
 }
 
-// isKeyClosed reports whether so many jobs of a key are running that the queue hands out no other under a rule.
-func (m *PolicyModel) isKeyClosed(r *policyRule, key byte, running func(*policyJob) bool) bool {
+// isKeyThrottled reports whether so many jobs of a key are running that the queue hands out no other under a rule.
+func (m *PolicyModel) isKeyThrottled(r *policyRule, key byte, running func(*policyJob) bool) bool {
 	n := 0
 	for _, j := range m.jobs {
 		if j.now.place&waiting != 0 && (j.key == key || r.oneKey) && running(j) {
@@ -68,14 +68,14 @@ func (m *PolicyModel) handedOut(w *policyWorker, j *policyJob, queue string, han
 		m.trace.Fail("%v is handed out, although it has expired", j)
 	case !j.maybeDue:
 		m.trace.Fail("%v is handed out %d ms before its back-off is over", j, j.now.from-now.Wall)
-	case !m.isClosed(&m.rule) || m.before != nil && !m.isClosed(m.before):
+	case !m.isThrottled(&m.rule) || m.before != nil && !m.isThrottled(m.before):
 	case m.rule.noHandOut:
 		m.trace.Fail("%v is handed out, although its queue is paused", j)
 	default:
 		m.trace.Fail("%v is handed out, although %d jobs of its queue are running and %d may", j, m.running(), m.rule.concurrency)
 	}
 	if at == waiting {
-		if m.before == nil && m.isKeyClosed(&m.rule, j.key, (*policyJob).isRunning) {
+		if m.before == nil && m.isKeyThrottled(&m.rule, j.key, (*policyJob).isRunning) {
 			m.trace.Fail("%v is handed out, although %d jobs of its key are running, as many as may", j, m.rule.keyConcurrency)
 		}
 		m.checkTurns(j)
@@ -101,11 +101,11 @@ func roundUp(mono int64) int64 { return (mono + policyGrain - 1) &^ (policyGrain
 // readyFor returns a job that is ready for a worker of the model, or nil. A slave serves no dead letters, and a worker
 // that knows jobs by name is given none that it still has to report.
 func (m *PolicyModel) readyFor(w *policyWorker) *policyJob {
-	shut := m.isClosed(&m.rule) || m.before != nil || !m.rateAllows(&m.rule, m.last.Mono-policyGrain)
+	throttled := m.isThrottled(&m.rule) || m.before != nil || !m.rateAllows(&m.rule, m.last.Mono-policyGrain)
 	for _, j := range m.jobs {
 		switch {
 		case j.worker != nil || w.kind == crcWorker && w.isLate(j):
-		case j.due && (j.now.place == dead && !w.kind.gloom() || j.now.place == waiting && !shut && !m.isKeyClosed(&m.rule, j.key, m.mayCountAsRunning)):
+		case j.due && (j.now.place == dead && !w.kind.gloom() || j.now.place == waiting && !throttled && !m.isKeyThrottled(&m.rule, j.key, m.mayCountAsRunning)):
 			return j
 		}
 	}

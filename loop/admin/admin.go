@@ -304,8 +304,8 @@ func (api *Interface) Close() {
 	api.running.Wait()
 }
 
-// change changes a run-time rule and returns when the queues follow it. The journal has it after a commit.
-func (api *Interface) change(c *codec.Change) (changed bool, err error) {
+// changePolicy changes a run-time rule and returns when the queues follow it. The journal has it after a commit.
+func (api *Interface) changePolicy(c *codec.Change) (changed bool, err error) {
 	api.mu.Lock()
 	defer api.mu.Unlock()
 	before, known := api.rules[c.Pattern]

@@ -31,8 +31,8 @@ const (
 	degraded
 	diskLow
 	noWorker
-	late
-	failing
+	oldest
+	failed
 	paused
 	attentionKinds
 )
@@ -99,10 +99,10 @@ func (a *attention) addQueue(s *sched.QueueStats) {
 	case s.Ready > 0 && s.Workers == 0 && age >= unservedAfter && a.wantsWorkers(s):
 		a.add(noWorker, s.Name, int64(s.Ready), "no worker serves it, "+counted(s.Ready, "job")+" ready")
 	case age > lateAfter:
-		a.add(late, s.Name, age, "the oldest ready job has waited for "+(time.Duration(age)*time.Second).String())
+		a.add(oldest, s.Name, age, "the oldest ready job has waited for "+(time.Duration(age)*time.Second).String())
 	}
 	if s.Failed > 0 {
-		a.add(failing, s.Name, int64(s.Failed), counted(s.Failed, "job")+" given up and kept")
+		a.add(failed, s.Name, int64(s.Failed), counted(s.Failed, "job")+" given up and kept")
 	}
 }
 

@@ -245,7 +245,7 @@ func (api *Interface) setPause(r *http.Request, q *codec.QueueChange, what strin
 			c.Values[key] = &value
 		}
 	}
-	if changed, err = api.change(&c); err != nil {
+	if changed, err = api.changePolicy(&c); err != nil {
 		return false, err
 	}
 	return changed, api.commit()

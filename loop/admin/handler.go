@@ -323,7 +323,7 @@ func (api *Interface) patchPolicies(r *http.Request) (any, error) {
 	if err := decodeBody(r, &c); err != nil {
 		return nil, err
 	}
-	changed, err := api.change(&c)
+	changed, err := api.changePolicy(&c)
 	if err != nil {
 		return nil, err
 	}

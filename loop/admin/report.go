@@ -88,7 +88,7 @@ func reportsOf[R any](r *http.Request) (all []R, single bool, err error) {
 	if err == nil {
 		_, err = d.Token()
 	}
-	return all, false, atEnd(d, err)
+	return all, false, requestError(d, err)
 }
 
 // plainReports decodes an array of reports of the usual form in a fraction of encoding/json's time. It returns nil for

@@ -125,7 +125,7 @@ func decode(text []byte, v any) error {
 		return badf("the text is not UTF-8: a member with _b64 takes any bytes, in base64")
 	}
 	d := newDecoder(text)
-	return atEnd(d, d.Decode(v))
+	return requestError(d, d.Decode(v))
 }
 
 func newDecoder(text []byte) *json.Decoder {
@@ -137,8 +137,9 @@ func newDecoder(text []byte) *json.Decoder {
 // maxQuoted bounds the bytes of an error about a request: it may quote the request.
 const maxQuoted = 300
 
-// atEnd returns err, or an error when there is more behind what d has decoded.
-func atEnd(d *json.Decoder, err error) error {
+// requestError returns why a body cannot be taken, or nil: that there is more behind what d has decoded, or the decoding
+// error err in words for the sender, with the member and the JSON type that it must have.
+func requestError(d *json.Decoder, err error) error {
 	if err == nil {
 		if _, err = d.Token(); err == io.EOF {
 			return nil

@@ -110,7 +110,7 @@ func (c *conversation) Alarm() {
 	case c.skipping != 0 && c.skipEnd() <= c.s.Loop.Now.Mono:
 		c.s.End(errSkipped)
 	default:
-		c.endWaitInTime()
+		c.expireWait()
 	}
 }
 

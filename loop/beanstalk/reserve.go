@@ -54,7 +54,7 @@ func (c *conversation) countWorker() {
 	c.p.workers.Add(1)
 }
 
-// reserve asks for a job. A timeout of less than 0 is none.
+// reserve asks for a job. A negative timeout waits for ever.
 func (c *conversation) reserve(timeout int32) {
 	loop, p := c.s.Loop, c.p
 	if !c.becomeWorker() {
@@ -116,8 +116,8 @@ func (c *conversation) deadlineSoon() bool {
 	return c.held.soonest()-safetyMargin <= now
 }
 
-// endWaitInTime ends a wait whose time has come.
-func (c *conversation) endWaitInTime() {
+// expireWait ends a wait whose time has come.
+func (c *conversation) expireWait() {
 	switch {
 	case !c.wait.on:
 	case c.deadlineSoon():

@@ -47,7 +47,7 @@ const (
 
 // start is the Port.Start.
 func (p *Protocol) start(s *protocol.Session) protocol.Conversation {
-	s.Skills, s.Label = sched.Wide, name
+	s.Capabilities, s.Label = sched.Wide, name
 	c := &conversation{p: p, s: s}
 	var b [18]byte
 	_, _ = rand.Read(b[:]) // never fails

@@ -29,7 +29,7 @@ func (c *conversation) fetch(text []byte) {
 		return
 	}
 	if c.worker != nil && state(c.worker.state.Load()) != running {
-		c.rest()
+		c.answerNullLater()
 		return
 	}
 	queues, err := c.watch(text)
@@ -38,7 +38,7 @@ func (c *conversation) fetch(text []byte) {
 		c.refuse(c.p.reasonOf(err))
 		return
 	case len(queues) == 0:
-		c.rest()
+		c.answerNullLater()
 		return
 	}
 	loop, s, peer := c.s.Loop, c.p.sched, c.s.Peer()
@@ -103,8 +103,8 @@ func (c *conversation) watch(text []byte) (queues [][]byte, err error) {
 	return queues, nil
 }
 
-// rest answers a FETCH that may not have a job, as slowly as one that found none: the client asks again at once.
-func (c *conversation) rest() {
+// answerNullLater answers a FETCH that may not have a job, as slowly as one that found none: the client asks again at once.
+func (c *conversation) answerNullLater() {
 	c.fetching, c.idle = true, true
 	c.wait()
 }

@@ -49,7 +49,7 @@ func (p *Protocol) master(s *protocol.Session) protocol.Conversation {
 
 // slave is the slaves' Port.Start.
 func (p *Protocol) slave(s *protocol.Session) protocol.Conversation {
-	s.Skills, s.Label, s.Role = sched.Wide, name, protocol.RoleWorker
+	s.Capabilities, s.Label, s.Role = sched.Wide, name, protocol.RoleWorker
 	return &conversation{p: p, s: s}
 }
 

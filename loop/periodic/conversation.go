@@ -96,7 +96,7 @@ func (c *conversation) handshake(in []byte) (int, error) {
 	}
 	c.framing, c.era, c.roles = h.Framing, &plainEra, 1<<h.Role
 	if h.Framing == codec.CRC {
-		c.s.Skills = sched.Named
+		c.s.Capabilities = sched.Named
 		c.era, c.roles = c.crc, byClient|byWorker|byCRC
 		// Workers of 2026 start no job without this SUCCESS. go-periodic's workers up to early 2023 stop after ten
 		// unexpected replies; they register as clients. No client needs it.

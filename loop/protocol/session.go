@@ -43,11 +43,11 @@ type Session struct {
 	ConnectionID uint32 // unique among the open sessions of the server
 	Loop         *Loop
 	Transport
-	// Skills are the jobs that the peer can do. Label names the protocol where a worker is shown.
+	// Capabilities are what the peer's protocol can express. Label names the protocol where a worker is shown.
 	// Both are set before the first call of Peer.
-	Skills    sched.Skills
-	Label     string
-	Scheduled *sched.Peer // the peer in the scheduler; nil before the first call of Peer
+	Capabilities sched.Capabilities
+	Label        string
+	Scheduled    *sched.Peer // the peer in the scheduler; nil before the first call of Peer
 
 	Role     Role  // set when it is known
 	Protocol uint8 // the number of the protocol in Loop.Frames
@@ -144,7 +144,7 @@ type Transport interface {
 	Congested() bool
 	// End closes the session after this turn's last write. The first reason counts.
 	End(why error)
-	// NewPeer makes a peer in the scheduler, with Skills and Label. It is for Session.Peer.
+	// NewPeer makes a peer in the scheduler, with Capabilities and Label. It is for Session.Peer.
 	NewPeer() *sched.Peer
 	// Grow moves Out to a buffer with room for n more bytes. It is for Session.Room.
 	Grow(n int)
@@ -152,7 +152,7 @@ type Transport interface {
 	// too much. It is for Session.Pause.
 	Charge(cost int) (paused bool)
 	// After sends a copy of reply once a group of the journal is committed, and after the replies of earlier calls.
-	// Group 0 counts as committed: such a reply waits for those before it alone. Out does not wait.
+	// Group 0 counts as committed: such a reply waits only for those before it. Out does not wait.
 	After(group uint64, reply []byte)
 	// Waiting reports whether replies of the session wait for the journal. A protocol that replies in the order of the
 	// requests sends its next reply by After with group 0 then.
