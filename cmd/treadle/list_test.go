@@ -50,10 +50,13 @@ func TestQueueList(t *testing.T) {
 	o.gets(`{"queue":"mail.a",.*"ready":2,.*"policy":\[{"key":"paused",.*\]}\n`, "queue show mail.a --json")
 	o.gets(`(?s).*\nno rule is for zoo\n`, "queue show zoo")
 	o.ends(exitNotFound, "treadle: there is no queue of that name.*\n", "queue show nobody")
-	for _, noted := range []string{"there is no queue later yet: the rule waits for it", "nothing has changed"} {
-		out, errs, code := treadle(t, "", "-H", o.host, "queue", "set", "later", "retries=3")
-		if code != 0 || out != "later: retries=\"3\"\n" || errs != "treadle: "+noted+"\n" {
-			t.Errorf("a rule for a queue to come: exit code %d, %q, %q, want the note %q", code, out, errs, noted)
+	o.gets(`later: retries="3"\n`, "queue set later retries=3")
+	for command, want := range map[string]string{
+		"queue set later retries=3": "nothing has changed", "queue resume later": "nothing has changed",
+		"queue pause absent": "there is no queue absent yet: the rule waits for it",
+	} {
+		if _, errs, code := treadle(t, "", append([]string{"-H", o.host}, strings.Fields(command)...)...); code != 0 || errs != "treadle: "+want+"\n" {
+			t.Errorf("%s: exit code %d, %q, want the note %q", command, code, errs, want)
 		}
 	}
 	o.gets(`(?s)workers +0\n.*\nretries +3 +run time +later\n`, "queue show later")

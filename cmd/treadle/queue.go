@@ -137,7 +137,7 @@ func (c *cli) setPolicy(con *console, pattern string, values map[string]*string)
 		if err != nil {
 			return err
 		}
-		return writeRule(ctx, con, a, r)
+		return writeRule(con, r)
 	})
 }
 
@@ -149,18 +149,11 @@ func checkUTF8(pattern string) error {
 	return nil
 }
 
-// writeRule prints the values of a rule in one line, or that there is none, and notes what a mistyped name would do: a
-// rule that was so before, or one of a queue that does not exist.
-func writeRule(ctx context.Context, con *console, a *client.Admin, r client.PolicyRule) error {
+// writeRule prints the values of a rule in one line, or that there is none, and notes when it was so before.
+func writeRule(con *console, r client.PolicyRule) error {
 	name := printable(r.Pattern)
-	switch {
-	case !r.Changed:
+	if !r.Changed {
 		con.say("nothing has changed")
-	case len(r.Values) > 0 && !strings.ContainsAny(r.Pattern, "*?"):
-		_, err := a.Queue(ctx, r.Pattern)
-		if code, _ := exitOf(err); err != nil && code == exitNotFound {
-			con.say("there is no queue %s yet: the rule waits for it", name)
-		}
 	}
 	if len(r.Values) == 0 {
 		text := "at run time there is no rule for %s any more\n"
@@ -216,7 +209,8 @@ func (q *queuePauseCmd) Run(c *cli, con *console) error {
 	})
 }
 
-// pausing changes the pause of a pattern and prints what its rule says now.
+// pausing changes the pause of a pattern and prints what its rule says now. It notes when there is no queue of the name,
+// which may be mistyped.
 func (c *cli) pausing(con *console, pattern string, change func(context.Context, *client.Admin) (client.PolicyRule, error)) error {
 	if err := checkUTF8(pattern); err != nil {
 		return err
@@ -226,7 +220,13 @@ func (c *cli) pausing(con *console, pattern string, change func(context.Context,
 		if err != nil {
 			return err
 		}
-		return writeRule(ctx, con, a, r)
+		if r.Changed && len(r.Values) > 0 && !strings.ContainsAny(pattern, "*?") {
+			_, err := a.Queue(ctx, pattern)
+			if code, _ := exitOf(err); err != nil && code == exitNotFound {
+				con.say("there is no queue %s yet: the rule waits for it", printable(pattern))
+			}
+		}
+		return writeRule(con, r)
 	})
 }
 
