@@ -209,8 +209,8 @@ func (q *queuePauseCmd) Run(c *cli, con *console) error {
 	})
 }
 
-// pausing changes the pause of a pattern and prints what its rule says now. It notes when there is no queue of the name,
-// which may be mistyped.
+// pausing changes the pause of a pattern and prints what its rule says now. It notes when there is no queue of the
+// name, which may be mistyped.
 func (c *cli) pausing(con *console, pattern string, change func(context.Context, *client.Admin) (client.PolicyRule, error)) error {
 	if err := checkUTF8(pattern); err != nil {
 		return err

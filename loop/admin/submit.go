@@ -137,8 +137,8 @@ func newDecoder(text []byte) *json.Decoder {
 // maxQuoted bounds the bytes of an error about a request: it may quote the request.
 const maxQuoted = 300
 
-// requestError returns why a body cannot be taken, or nil: that there is more behind what d has decoded, or the decoding
-// error err in words for the sender, with the member and the JSON type that it must have.
+// requestError returns why a body cannot be taken, or nil: that there is more behind what d has decoded, or the
+// decoding error err in words for the sender, with the member and the JSON type that it must have.
 func requestError(d *json.Decoder, err error) error {
 	if err == nil {
 		if _, err = d.Token(); err == io.EOF {

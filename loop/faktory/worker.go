@@ -103,7 +103,8 @@ func (c *conversation) watch(text []byte) (queues [][]byte, err error) {
 	return queues, nil
 }
 
-// answerNullLater answers a FETCH that may not have a job, as slowly as one that found none: the client asks again at once.
+// answerNullLater answers a FETCH that may not have a job, as slowly as one that found none: the client asks again at
+// once.
 func (c *conversation) answerNullLater() {
 	c.fetching, c.idle = true, true
 	c.wait()
