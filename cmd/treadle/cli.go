@@ -84,8 +84,8 @@ type commands struct {
 // surveys are the commands that look at all others.
 var surveys = []string{"completion", "print"}
 
-// leadingCommand returns the command that the arguments begin with, after an optional -H ADDR. It returns "" if there is
-// none, or if it needs all commands.
+// leadingCommand returns the command that the arguments begin with, after an optional -H ADDR. It returns "" if there
+// is none, or if it needs all commands.
 func leadingCommand(args []string) string {
 	if len(args) > 2 && args[0] == "-H" {
 		args = args[2:]
