@@ -21,6 +21,7 @@ type Run struct {
 	conn   *Conn
 	began  int64 // Mono
 	cut    int64 // Mono, when its job was last ended, or may have been; 0: never
+	over   int64 // Mono, when the server has surely found its time-out passed; 0: not yet
 	vague  bool  // its peer has since reported another run of the same name, and the server cannot tell them apart
 }
 
@@ -131,8 +132,21 @@ func (l *Ledger) checkUnreported(c *Conn, j *Job) {
 func (l *Ledger) mayOweReport(c *Conn, j *Job) bool {
 	return slices.ContainsFunc(c.runsOfName(j), func(r *Run) bool {
 		_, most := l.timeouts(r.job)
-		return l.clock().Mono < max(r.cut, r.began+most)+most+1000
+		return l.clock().Mono < max(r.cut, r.over, r.began+most)+most+1000
 	})
+}
+
+// noteOver notes, when time has passed, the runs whose time-out the server has found passed. It may have done so late:
+// a long time passes at once.
+func (l *Ledger) noteOver() {
+	now := l.clock().Mono
+	for _, c := range l.net.conns {
+		for _, r := range c.runs {
+			if _, most := l.timeouts(r.job); r.over == 0 && now >= r.began+most {
+				r.over = now
+			}
+		}
+	}
 }
 
 // reportLate plays a late report. A worker loses a job while it does it, by a time-out or because the job is removed

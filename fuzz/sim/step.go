@@ -208,6 +208,7 @@ func (s *Simulator) passAtOnce(d time.Duration) {
 	for _, j := range s.ledger.jobs {
 		s.ledger.noteOverdue(j)
 	}
+	s.ledger.noteOver()
 	s.ledger.noteExpired()
 	s.ledger.endTurn()
 	s.ledger.checkExpired()
