@@ -184,7 +184,7 @@ func (s *Simulator) policyFailedVerb(verb string, f fate) {
 	r := &s.ledger.policy.rule
 	inSlices := len(chosen) == len(failed) && r.keepAge == 0 && r.keepJobs == 0 && !r.deadLetter && s.rng.IntN(2) == 0 // nothing else takes them meanwhile
 	if inSlices {
-		f.from, f.to = f.dueFrom, f.dueFrom+policySlices
+		f.to = f.dueFrom + policySlices // without a delay the job is ready even if the clock is set back
 		f.dueTo = f.to
 	}
 	for i := range chosen {
