@@ -241,6 +241,11 @@ func (l *Ledger) committed() {
 func (l *Ledger) crashed() {
 	l.ending = false
 	l.policy.crashed()
+	for _, j := range l.jobs {
+		if j.by == ofFaktory && j.holder != nil && j.lease() == nil && !l.holds(j.holder, j) {
+			j.failures++ // its time-out may be on disk
+		}
+	}
 	l.leasesCrashed()
 	for _, e := range l.cron.entries {
 		e.crashed = true

@@ -66,7 +66,7 @@ func (m *PolicyModel) handedOut(w *policyWorker, j *policyJob, queue string, han
 		m.trace.Fail("%v is handed out, although it waits for the lock", j)
 	case m.isTooOld(j):
 		m.trace.Fail("%v is handed out, although it has expired", j)
-	case !j.maybeDue:
+	case !j.maybeDue && !j.parked:
 		m.trace.Fail("%v is handed out %d ms before its back-off is over", j, j.now.from-now.Wall)
 	case !m.isThrottled(&m.rule) || m.before != nil && !m.isThrottled(m.before):
 	case m.rule.noHandOut:
@@ -84,6 +84,9 @@ func (m *PolicyModel) handedOut(w *policyWorker, j *policyJob, queue string, han
 		} else {
 			m.starts = append(m.starts, now)
 		}
+	}
+	if j.parked {
+		m.unpark(j)
 	}
 	if w.kind == crcWorker { // the worker reports by name: a report is of this run from now on
 		w.timedOutRuns = slices.DeleteFunc(w.timedOutRuns, func(r policyRun) bool { return r.job == j })

@@ -139,8 +139,12 @@ func (m *PolicyModel) catchUp() {
 		}
 	}
 	m.workers = slices.DeleteFunc(m.workers, func(w *policyWorker) bool { return w.peer.Closed() })
-	for _, j := range m.jobs {
-		m.noteExpiry(j)
+	for again := true; again; { // with the lock's order no longer known, jobs before this one may have expired too
+		known := !m.lock.unsure
+		for _, j := range m.jobs {
+			m.noteExpiry(j)
+		}
+		again = known && m.lock.unsure
 	}
 	for _, j := range m.jobs {
 		m.evict(j, now.Wall)
