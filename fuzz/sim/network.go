@@ -229,7 +229,8 @@ func (l *Ledger) reap() {
 				r.chunk.sure = false
 			}
 			for _, j := range append(r.jobs, r.job) {
-				if j != nil && j.by != ofDwork {
+				handed := j != nil && j.owner == c && j.holder != nil // its submission was read
+				if j != nil && j.by != ofDwork && !(handed && j.by == ofGloom) {
 					l.doubt(j)
 				}
 			}
