@@ -205,7 +205,7 @@ func TestGloomFlaws(t *testing.T) {
 			r := someGloomRows()[0]
 			l := r.Load
 			l.Jobs, l.Stall = 100, 2*time.Second
-			trial := load.New(t.Context(), r.sides(c, s), l)
+			trial := load.New(t.Context(), r.endpoints(c, s), l)
 			defer trial.Close()
 			if err := trial.Connect(); err != nil {
 				t.Fatal(err)

@@ -39,7 +39,7 @@ type sample struct {
 	Rate    int     `json:"rate,omitempty"` // jobs a second in an open loop
 
 	JobsPerSecond float64        `json:"jobs_per_second,omitempty"`
-	Submit        load.Quantiles `json:"submit,omitzero"`      // as in load.Found
+	Submit        load.Quantiles `json:"submit,omitzero"`      // as in load.Summary
 	ToWorker      load.Quantiles `json:"to_worker,omitzero"`   //
 	Answer        load.Quantiles `json:"answer,omitzero"`      //
 	Longest       float64        `json:"longest_us,omitempty"` // wait of any call of the clients, microseconds; where the policy changes
@@ -160,7 +160,7 @@ func (s *sample) load(ctx context.Context, r row, p peer.Peer, running *peer.Ser
 	if r.Kind != idle {
 		l.Jobs = size
 	}
-	t := load.New(ctx, r.sides(p, running), l)
+	t := load.New(ctx, r.endpoints(p, running), l)
 	defer t.Close()
 	switch r.Kind {
 	case flow:
@@ -213,10 +213,10 @@ func (s *sample) flow(t *load.Trial, r row, pid int) error {
 		return err
 	}
 	s.Rate, s.Payload, s.Connections, s.Ready, s.Delayed = t.Load.Rate, r.Payload, r.Idlers, t.Load.Ready, t.Load.Delayed
-	f := t.Found()
-	s.Submit, s.ToWorker, s.Answer = f.Submit, f.ToWorker, f.Answer
+	found := t.Summary()
+	s.Submit, s.ToWorker, s.Answer = found.Submit, found.ToWorker, found.Answer
 	if r.Changes {
-		s.Longest = max(f.Submit.Max, f.Grab.Max)
+		s.Longest = max(found.Submit.Max, found.Grab.Max)
 	}
 	return nil
 }
@@ -236,10 +236,10 @@ func togglePolicy(s *peer.Server) func(ctx context.Context) error {
 // frames has the requests of jobs sent back, over as many connections as producers and workers have, in a pump for
 // either.
 func (s *sample) frames(ctx context.Context, l load.Load, running *peer.Server, size int) error {
-	to := load.Side{Protocol: peer.NewEchoed(), Network: running.Network, Address: running.Address}
+	to := load.Endpoint{Protocol: peer.NewEchoed(), Network: running.Network, Address: running.Address}
 	var halves [2]*load.Trial
 	for i := range halves {
-		halves[i] = load.New(ctx, load.Sides{Produce: to, Work: to, Ask: to},
+		halves[i] = load.New(ctx, load.Endpoints{Produce: to, Work: to, Ask: to},
 			load.Load{Connections: l.Connections, Depth: l.Depth / peer.FramesAJob, Jobs: (size + i) / 2})
 		defer halves[i].Close()
 		if err := halves[i].ConnectProducers(); err != nil {
@@ -299,8 +299,8 @@ func fill(ctx context.Context, running *peer.Server, l load.Load) error {
 		if part.jobs == 0 {
 			continue
 		}
-		to := load.Side{Protocol: peer.NewPeriodic(part.options), Network: running.Network, Address: running.Address}
-		t := load.New(ctx, load.Sides{Produce: to, Work: to, Ask: to},
+		to := load.Endpoint{Protocol: peer.NewPeriodic(part.options), Network: running.Network, Address: running.Address}
+		t := load.New(ctx, load.Endpoints{Produce: to, Work: to, Ask: to},
 			load.Load{Connections: l.Connections, Depth: l.Depth, Jobs: part.jobs, First: part.first})
 		err := inOrder(t.ConnectProducers, t.Produce)
 		t.Close()

@@ -197,8 +197,8 @@ func (s *sample) busyNode(ctx context.Context, t *nodeTrial, r row, size int) (e
 		}
 		cancel(nil)
 	}()
-	to := load.Side{Protocol: peer.NewPeriodic(peer.PeriodicOptions{Parse: parseTask}), Network: "tcp", Address: t.running.Address}
-	worker := load.New(ctx, load.Sides{Produce: to, Work: to, Ask: to}, load.Load{Workers: 1, Depth: min(r.Load.Depth, workerDepth), Jobs: size})
+	to := load.Endpoint{Protocol: peer.NewPeriodic(peer.PeriodicOptions{Parse: parseTask}), Network: "tcp", Address: t.running.Address}
+	worker := load.New(ctx, load.Endpoints{Produce: to, Work: to, Ask: to}, load.Load{Workers: 1, Depth: min(r.Load.Depth, workerDepth), Jobs: size})
 	defer worker.Close()
 	if err := worker.ConnectWorkers(); err != nil {
 		return err

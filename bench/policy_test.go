@@ -37,12 +37,12 @@ func TestLongestWait(t *testing.T) {
 	}
 	defer running.Stop()
 	r.Load.Jobs = 300
-	trial := load.New(t.Context(), r.sides(c, running), r.Load)
+	trial := load.New(t.Context(), r.endpoints(c, running), r.Load)
 	defer trial.Close()
 	if err := inOrder(trial.Connect, func() error { _, err := trial.ProduceAndWork(); return err }); err != nil {
 		t.Fatal(err)
 	}
-	if f := trial.Found(); f.Grab.P50 <= 0 || f.Grab.Max < f.Grab.P50 {
+	if f := trial.Summary(); f.Grab.P50 <= 0 || f.Grab.Max < f.Grab.P50 {
 		t.Errorf("got %+v", f.Grab)
 	}
 }

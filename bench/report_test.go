@@ -201,8 +201,8 @@ func TestSides(t *testing.T) {
 	s := &peer.Server{Network: "tcp", Address: "a", Masters: "m", Slaves: "s"}
 	f := func(of section, produce, work string) {
 		t.Helper()
-		got := row{Section: of}.sides(peer.Peer{Protocol: peer.NewPeriodic(peer.PeriodicOptions{})}, s)
-		describe := func(of load.Side) string {
+		got := row{Section: of}.endpoints(peer.Peer{Protocol: peer.NewPeriodic(peer.PeriodicOptions{})}, s)
+		describe := func(of load.Endpoint) string {
 			_, _, text := of.Protocol.Traits().Parse(load.TextWorkload())
 			return fmt.Sprintf("%T %v at %s", of.Protocol, text, of.Address)
 		}

@@ -109,19 +109,19 @@ func descriptors() int {
 	return max(0, int(min(limit.Max, 1<<20))-ownDescriptors)
 }
 
-// sides returns the protocols and addresses of producers and workers in a row.
-func (r row) sides(p peer.Peer, running *peer.Server) load.Sides {
-	ask := load.Side{Protocol: r.protocol(p), Network: running.Network, Address: running.Address}
-	work := load.Side{Protocol: peer.NewGloom(), Network: "tcp", Address: running.Slaves}
+// endpoints returns the protocols and addresses of producers and workers in a row.
+func (r row) endpoints(p peer.Peer, running *peer.Server) load.Endpoints {
+	ask := load.Endpoint{Protocol: r.protocol(p), Network: running.Network, Address: running.Address}
+	work := load.Endpoint{Protocol: peer.NewGloom(), Network: "tcp", Address: running.Slaves}
 	switch r.Section {
 	case gloomSection:
-		return load.Sides{Produce: load.Side{Protocol: peer.NewGloom(), Network: "tcp", Address: running.Masters}, Work: work, Ask: ask}
+		return load.Endpoints{Produce: load.Endpoint{Protocol: peer.NewGloom(), Network: "tcp", Address: running.Masters}, Work: work, Ask: ask}
 	case acrossSection:
 		produce := ask
 		produce.Protocol = peer.NewPeriodic(peer.PeriodicOptions{Text: true})
-		return load.Sides{Produce: produce, Work: work, Ask: ask}
+		return load.Endpoints{Produce: produce, Work: work, Ask: ask}
 	}
-	return load.Sides{Produce: ask, Work: ask, Ask: ask}
+	return load.Endpoints{Produce: ask, Work: ask, Ask: ask}
 }
 
 // protocol returns the protocol of a server with the workloads and functions of the row.

@@ -135,11 +135,11 @@ func TestStall(t *testing.T) {
 			}
 			defer running.Stop()
 			l := load.Load{Connections: 2, Depth: 4, Jobs: 100, Stall: 2 * time.Second}
-			speak := load.Side{Protocol: peer.NewPeriodic(peer.PeriodicOptions{}), Network: running.Network, Address: running.Address}
+			speak := load.Endpoint{Protocol: peer.NewPeriodic(peer.PeriodicOptions{}), Network: running.Network, Address: running.Address}
 			if flaw == withholds {
 				speak.Protocol = peer.NewPeriodic(peer.PeriodicOptions{CRC: true})
 			}
-			trial := load.New(t.Context(), load.Sides{Produce: speak, Work: speak, Ask: speak}, l)
+			trial := load.New(t.Context(), load.Endpoints{Produce: speak, Work: speak, Ask: speak}, l)
 			defer trial.Close()
 			if err := trial.Connect(); err != nil {
 				t.Fatal(err)
@@ -176,7 +176,7 @@ func TestGreetingIsChecked(t *testing.T) {
 			continue
 		}
 		greeted++
-		to := load.Side{Protocol: p.Protocol, Network: "tcp", Address: listener.Addr().String()}
+		to := load.Endpoint{Protocol: p.Protocol, Network: "tcp", Address: listener.Addr().String()}
 		if _, err := to.Dial(load.Working); !errors.Is(err, load.ErrMalformed) {
 			t.Errorf("%s: got %v, want ErrMalformed", p.Name, err)
 		}

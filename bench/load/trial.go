@@ -37,15 +37,15 @@ type Load struct {
 	First          uint64 // the id of the first job behind the ready ones
 }
 
-// Side is one side of a trial: a protocol and an address.
-type Side struct {
+// Endpoint is one end of a trial: a protocol and an address.
+type Endpoint struct {
 	Protocol Protocol
 	Network  string
 	Address  string
 }
 
 // Dial connects and greets. The connection has no deadline.
-func (to Side) Dial(as Role) (net.Conn, error) {
+func (to Endpoint) Dial(as Role) (net.Conn, error) {
 	conn, err := net.DialTimeout(to.Network, to.Address, DialLimit)
 	if err != nil {
 		return nil, err
@@ -64,19 +64,19 @@ func (to Side) Dial(as Role) (net.Conn, error) {
 	return conn, nil
 }
 
-// Sides are the sides of a trial. They are the same unless producers and workers speak different protocols, or have
+// Endpoints are the ends of a trial. They are the same unless producers and workers speak different protocols, or have
 // ports of their own.
-type Sides struct {
-	Produce Side
-	Work    Side
-	Ask     Side // for the jobs left
+type Endpoints struct {
+	Produce Endpoint
+	Work    Endpoint
+	Ask     Endpoint // for the jobs left
 }
 
 // Trial is one load on one running server. Producers and workers have a pump each, so the load generator keeps two
 // goroutines busy.
 type Trial struct {
-	Load  Load
-	sides Sides
+	Load      Load
+	endpoints Endpoints
 
 	producing *producing
 	working   *working
@@ -89,13 +89,13 @@ type Trial struct {
 }
 
 // New prepares a trial; when ctx ends, or the trial takes longer than its limit, it stops with an error. Close ends it.
-func New(ctx context.Context, s Sides, l Load) *Trial {
+func New(ctx context.Context, s Endpoints, l Load) *Trial {
 	if l.Workers == 0 {
 		l.Workers = l.Connections
 	}
 	l.Stall = cmp.Or(l.Stall, StallLimit)
 	t := &Trial{
-		sides: s, Load: l,
+		endpoints: s, Load: l,
 		producing: newProducing(s.Produce.Protocol, l.Jobs), working: newWorking(s.Work.Protocol, l.Ready+l.Jobs),
 	}
 	t.producing.first, t.working.arrived.wanted = l.First+uint64(l.Ready), l.Jobs
@@ -121,7 +121,7 @@ func (t *Trial) Close() {
 }
 
 // connect makes a pump with one greeted connection for each conversation.
-func (t *Trial) connect(to Side, as Role, connections int, newConversation func() conversation) (*pump, error) {
+func (t *Trial) connect(to Endpoint, as Role, connections int, newConversation func() conversation) (*pump, error) {
 	lines := make([]*line, 0, connections)
 	for range connections {
 		conn, err := to.Dial(as)
@@ -146,7 +146,7 @@ func (t *Trial) ConnectProducers() (err error) {
 	if t.Load.Rate > 0 {
 		slots = t.Load.Jobs/t.Load.Connections + 1
 	}
-	t.producers, err = t.connect(t.sides.Produce, Producing, t.Load.Connections, func() conversation {
+	t.producers, err = t.connect(t.endpoints.Produce, Producing, t.Load.Connections, func() conversation {
 		return newProducer(t.producing, slots, t.Load.Rate > 0)
 	})
 	if err == nil && t.Load.Rate > 0 {
@@ -161,7 +161,7 @@ func (t *Trial) ConnectWorkers() (err error) {
 	if t.working.traits.Pushes {
 		depth = 1
 	}
-	t.workers, err = t.connect(t.sides.Work, Working, t.Load.Workers, func() conversation {
+	t.workers, err = t.connect(t.endpoints.Work, Working, t.Load.Workers, func() conversation {
 		return &worker{side: t.working, depth: depth}
 	})
 	return err
@@ -281,7 +281,7 @@ func (t *Trial) Check() error {
 
 // Pending asks over a fresh connection for the number of jobs that the server holds.
 func (t *Trial) Pending() (int, error) {
-	conn, err := t.sides.Ask.Dial(Idling)
+	conn, err := t.endpoints.Ask.Dial(Idling)
 	if err != nil {
 		return 0, err
 	}
@@ -289,7 +289,7 @@ func (t *Trial) Pending() (int, error) {
 	if err := conn.SetDeadline(time.Now().Add(DialLimit)); err != nil {
 		return 0, err
 	}
-	return t.sides.Ask.Protocol.Pending(conn)
+	return t.endpoints.Ask.Protocol.Pending(conn)
 }
 
 // Idle opens connections that are greeted and say nothing more; leave closes them.
@@ -301,7 +301,7 @@ func (t *Trial) Idle(connections int) (leave func(), err error) {
 		}
 	}
 	for i := range connections {
-		conn, err := t.sides.Produce.Dial(Idling)
+		conn, err := t.endpoints.Produce.Dial(Idling)
 		if err != nil {
 			leave()
 			return nil, fmt.Errorf("idle connection %d: %w", i, err)
@@ -311,17 +311,17 @@ func (t *Trial) Idle(connections int) (leave func(), err error) {
 	return leave, nil
 }
 
-// Found holds the latencies of a trial.
-type Found struct {
+// Summary is a trial's latencies.
+type Summary struct {
 	Submit   Quantiles // from submit, with a rate from when it was due, to its acknowledgement
 	ToWorker Quantiles // from the same moment to the arrival at a worker
 	Answer   Quantiles // from submit to the arrival of the result
 	Grab     Quantiles // from a grab to the arrival of a job; of connections with one request in flight
 }
 
-// Found returns the latencies so far.
-func (t *Trial) Found() Found {
-	f := Found{Submit: t.producing.latency.Quantiles(), ToWorker: t.working.latency.Quantiles(), Grab: t.working.grabbed.Quantiles()}
+// Summary returns the latencies so far.
+func (t *Trial) Summary() Summary {
+	f := Summary{Submit: t.producing.latency.Quantiles(), ToWorker: t.working.latency.Quantiles(), Grab: t.working.grabbed.Quantiles()}
 	if t.producing.traits.Answers {
 		f.Answer = t.producing.answers.Quantiles()
 	}

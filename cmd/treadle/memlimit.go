@@ -21,10 +21,10 @@ import (
 const (
 	softPercent = 90 // Go's soft limit
 	maxPercent  = 80 // the largest --max-memory
-	// Without a limit from outside, the soft limit is by two sevenths above --max-memory, as 90 is above 70.
-	garbageShare = 7
-	garbageLeast = 64 << 20 // what connections and the journal turn over
-	minMemory    = 64 << 20 // the least --max-memory: an idle server holds some 20 MiB, and each shard keeps chunks
+	// --max-memory is at most 7/9 of the soft limit, as 70 % are of 90 %, also where no limit is known from outside.
+	liveParts, softParts = 7, 9
+	garbageLeast         = 64 << 20 // what connections and the journal turn over
+	minMemory            = 64 << 20 // the least --max-memory: an idle server holds some 20 MiB, and each shard keeps chunks
 	// unlimited is from where on a cgroup's limit means none: version 1 says so with a number near the largest.
 	unlimited = math.MaxInt64 / 2
 )
@@ -70,7 +70,7 @@ func (m memorySize) limit(root fs.FS) (most, soft int64, err error) {
 	soft = math.MaxInt64
 	switch {
 	case most > 0:
-		soft = most + max(most/garbageShare*2, garbageLeast)
+		soft = max(most/liveParts*softParts, most+garbageLeast)
 		if total > 0 {
 			soft = min(soft, total/100*softPercent)
 		}

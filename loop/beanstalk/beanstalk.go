@@ -40,7 +40,7 @@ var _ protocol.LoopServed = (*Protocol)(nil)
 // The reasons for which the protocol ends sessions.
 var (
 	errQuit      = errors.New("the peer has quit")
-	errNoRequest = errors.New("a line without an end, or a job that no server takes")
+	errMalformed = errors.New("a line without an end, or a job that no server takes")
 	errSkipped   = errors.New("a job that is too large stayed unfinished, see --frame-timeout")
 )
 
@@ -75,7 +75,7 @@ func (p *Protocol) start(s *protocol.Session) protocol.Conversation {
 
 // CloseReasons implements protocol.LoopServed.
 func (p *Protocol) CloseReasons() []protocol.CloseReason {
-	return []protocol.CloseReason{{Err: errQuit, Label: "quit"}, {Err: errNoRequest, Label: "no_request"}, {Err: errSkipped, Label: "unfinished_job"}}
+	return []protocol.CloseReason{{Err: errQuit, Label: "quit"}, {Err: errMalformed, Label: "no_request"}, {Err: errSkipped, Label: "unfinished_job"}}
 }
 
 // Samples implements protocol.Protocol.

@@ -46,7 +46,7 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 		}
 		if r.Fatal {
 			c.fault(&r)
-			return n + k, errNoRequest
+			return n + k, errMalformed
 		}
 		if r.Fault != "" {
 			c.fault(&r)

@@ -38,9 +38,9 @@ type Protocol struct {
 	ready      chan struct{} // requests or commits may have come, see Wake
 	batch      []zmq.Request
 	out        []byte
-	parked     []parkedReply
-	owed       atomic.Int64 // the length of parked
-	awaited    int          // replies that this turn has parked
+	unsent     []unsentReply
+	owed       atomic.Int64 // the length of unsent
+	awaited    int          // replies that this turn has kept back
 	released   bool         // this turn has released a worker's tasks
 
 	query codec.Query  // the request at hand

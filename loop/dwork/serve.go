@@ -14,8 +14,8 @@ import (
 // replier takes the reply to a request. A zmq.Request and a replyFunc are repliers.
 type replier interface{ Reply(payload []byte) }
 
-// parkedReply is a reply that waits until the group is committed.
-type parkedReply struct {
+// unsentReply is a reply that waits until the group is committed.
+type unsentReply struct {
 	request replier
 	reply   []byte
 	group   uint64
@@ -227,12 +227,12 @@ func respond[R replier](p *Protocol, to R, invalid error) {
 		to.Reply(p.out)
 		return
 	}
-	p.parked = append(p.parked, parkedReply{to, append([]byte(nil), p.out...), group})
+	p.unsent = append(p.unsent, unsentReply{to, append([]byte(nil), p.out...), group})
 	p.owed.Add(1)
 	p.awaited++
 }
 
-// endTurn flushes the journal, wakes the event loops, and sends the parked replies whose changes are on disk.
+// endTurn flushes the journal, wakes the event loops, and sends the kept replies whose changes are on disk.
 func (p *Protocol) endTurn() {
 	if p.awaited > 0 || p.released {
 		p.host.Flush(p.awaited)
@@ -241,12 +241,12 @@ func (p *Protocol) endTurn() {
 	}
 	p.awaited, p.released = 0, false
 	p.sink.Wake()
-	if len(p.parked) == 0 {
+	if len(p.unsent) == 0 {
 		return
 	}
 	committed := p.host.Committed()
-	waiting := p.parked[:0]
-	for _, reply := range p.parked {
+	waiting := p.unsent[:0]
+	for _, reply := range p.unsent {
 		if reply.group <= committed {
 			reply.request.Reply(reply.reply)
 			p.owed.Add(-1)
@@ -254,6 +254,6 @@ func (p *Protocol) endTurn() {
 			waiting = append(waiting, reply)
 		}
 	}
-	clear(p.parked[len(waiting):])
-	p.parked = waiting
+	clear(p.unsent[len(waiting):])
+	p.unsent = waiting
 }
