@@ -25,10 +25,13 @@ func (p *Policy) useOf(o Outcome, size int) keptUse {
 	return keptNothing
 }
 
+// hasOwnName reports whether a job's name may be submitted again: that of a numbered job is its number.
+func (r *record) hasOwnName() bool { return r.flags&numbered == 0 }
+
 // endByPolicy is end for a job whose queue has a policy, which may keep it.
 func (sh *shard) endByPolicy(now Time, job uint32, r *record, q *queue, a Attempt, e Effect, data []byte, sink Sink) {
 	use := q.policy.useOf(a.Outcome, len(data))
-	if use == keptNothing || use == keptName && r.flags&numbered != 0 || !sh.s.rules[r.space].plain() {
+	if use == keptNothing || use == keptName && !r.hasOwnName() || !sh.s.rules[r.space].plain() {
 		sh.end(job, r, q, e, data, sink)
 		return
 	}
@@ -52,7 +55,7 @@ func (sh *shard) nextUse(now Time, job uint32, r *record, q *queue) keptUse {
 	}
 	for use := r.use() - 1; use > keptNothing; use-- {
 		keep := q.policy.keepFor(use)
-		if keep != (Keep{}) && (keep.Age == 0 || r.due+keep.Age > now.Wall) && (use != keptName || sh.wasDone(job, r) && sh.remembers(job, r, q)) {
+		if keep != (Keep{}) && (keep.Age == 0 || r.due+keep.Age > now.Wall) && (use != keptName || r.hasOwnName() && sh.wasDone(job, r) && sh.remembers(job, r, q)) {
 			return use
 		}
 	}

@@ -166,6 +166,26 @@ func TestGivenUpIsBuried(t *testing.T) {
 	}
 }
 
+// TestNumberedNameIsNotKept checks that with unique-for nothing is kept of a numbered job that was kept as done long
+// enough: its name is its number, which no other job has.
+func TestNumberedNameIsNotKept(t *testing.T) {
+	x := newTestSched(t, Options{Rules: testRules})
+	x.setRules(PolicyRule{"f", FromFile, map[string]string{"keep-done": "1s", "unique-for": "1h"}})
+	p := x.passing("f")
+	x.put("f", 0)
+	x.ok(x.s.Finish(x.now, p, x.taken(p).run, nil, &x.rec))
+	if got := x.s.Stats(); got.KeptDone != 1 {
+		t.Errorf("%d jobs are kept as done, want 1", got.KeptDone)
+	}
+	x.pass(2000)
+	if got := x.s.Stats(); got.KeptDone+got.KeptNames != 0 {
+		t.Errorf("%d jobs are kept as done, and %d names, want none", got.KeptDone, got.KeptNames)
+	}
+	if err := x.s.check(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestReserveNumberPolicies checks that a job of a number starts while its queue is paused by PauseFor, and not while
 // an operator has paused the queue, or as many jobs of it run as may.
 func TestReserveNumberPolicies(t *testing.T) {
