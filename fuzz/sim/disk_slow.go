@@ -4,6 +4,7 @@ package sim
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -18,7 +19,9 @@ func (s *Simulator) commitSlowly() (over <-chan struct{}) {
 	s.settle()
 	g, groups := s.ledger.disk.Hold(), s.ledger.disk.Groups()
 	over, s.ledger.ktsNext = s.server.BeginCommit(), s.ledger.kts.clone()
-	for left := 1 + s.rng.IntN(2); ; left-- {
+	left, after := 1+s.rng.IntN(2), s.rng.Uint64()
+	defer func() { s.rng = rand.New(rand.NewPCG(after, 0)) }() // how many numbers are drawn depends on the journal's goroutines
+	for ; ; left-- {
 		select {
 		case <-over:
 			s.ledger.syncing = false

@@ -267,6 +267,7 @@ func (s *Simulator) leasesRecovered() {
 		}
 		if x.disk != gone {
 			x.job.record.dated = false // the lease may have ended at the start
+			x.job.failures++
 		}
 		mayBeOver := slices.ContainsFunc(x.ends[x.durableEnd:], func(e leaseEnd) bool { return e.wall <= now.Wall })
 		if x.disk == sure && x.job.now == sure && !mayBeOver {
@@ -274,6 +275,7 @@ func (s *Simulator) leasesRecovered() {
 		}
 		x.forgotten, x.disk = true, gone
 	}
+	s.ledger.noteGivenUp()
 }
 
 // endSeen returns the end of a lease that a server shows after its start, of those that a crash may leave; nil: none is.
