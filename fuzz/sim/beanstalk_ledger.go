@@ -31,6 +31,15 @@ func (l *Ledger) doByID(c *Conn, r *Request, numbers []int64) {
 	j := r.job
 	held, free := l.hold(c, j)
 	r.effect = held
+	if last := j.lastNext(); last != j { // the one that has replaced it may have its id
+		for ; j != nil; j = j.next {
+			if j.now != gone {
+				l.mayBeDone(c, j, r.word)
+			}
+		}
+		r.effect = maybe
+		return
+	}
 	switch numbered := j.by == ofBeanstalk; {
 	case r.word == kicked && free != gone:
 		l.kickedOne(r, free)
