@@ -278,7 +278,7 @@ func (s *Simulator) leasesRecovered() {
 	s.ledger.noteGivenUp()
 }
 
-// endSeen returns the end of a lease that a server shows at its start, of those that a crash may leave; nil: it is none.
+// endSeen returns the end that a server shows at its start, of those of the lease that a crash may leave; nil: none.
 func (x *Lease) endSeen(start, until int64) (last *leaseEnd) {
 	for i := x.durableEnd; i < len(x.ends); i++ {
 		if e := &x.ends[i]; min(e.wall, start+e.length) == until {
