@@ -45,7 +45,7 @@ func (b *bulk) run(ctx context.Context, a *client.Admin, con *console, o operati
 	if b.DryRun {
 		return b.tellCount(con, &m)
 	}
-	if err := b.confirm(con, o.verb, &m); err != nil {
+	if err := b.confirm(ctx, con, o.verb, &m); err != nil {
 		return err
 	}
 	id, err := o.start()
@@ -98,8 +98,11 @@ func (b *bulk) tell(con *console, o client.Operation, done string) error {
 	return err
 }
 
-// confirm returns an error unless --yes or the user wants the change.
-func (b *bulk) confirm(con *console, verb string, m *client.JobsMatched) error {
+// errUnconfirmed is the error of a change that the user does not want.
+var errUnconfirmed = errors.New("nothing is changed")
+
+// confirm returns an error unless --yes or the user wants the change. An interrupt ends the question.
+func (b *bulk) confirm(ctx context.Context, con *console, verb string, m *client.JobsMatched) error {
 	if b.Yes {
 		return nil
 	}
@@ -113,9 +116,19 @@ func (b *bulk) confirm(con *console, verb string, m *client.JobsMatched) error {
 		ask = want + " does it"
 	}
 	fmt.Fprintf(con.err, "%s: %s? %s: ", verb, many(m), ask)
-	answer, err := bufio.NewReader(in).ReadString('\n')
-	if err != nil || strings.TrimSpace(answer) != want {
-		return errors.New("nothing is changed")
+	answered := make(chan bool, 1)
+	go func() { // a read of a terminal cannot be interrupted: after a signal it ends with the process
+		answer, err := bufio.NewReader(in).ReadString('\n')
+		answered <- err == nil && strings.TrimSpace(answer) == want
+	}()
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(con.err)
+		return coded{error: errUnconfirmed, code: exitInterrupted}
+	case yes := <-answered:
+		if !yes {
+			return errUnconfirmed
+		}
 	}
 	return nil
 }

@@ -7,12 +7,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"regexp"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"treadle/loop/client"
 )
@@ -114,6 +116,26 @@ func TestBulk(t *testing.T) {
 	}
 }
 
+// asking starts a removal of a filter's jobs on a terminal and waits for its question.
+func asking(t *testing.T, url, question string) (cmd *exec.Cmd, printed *bytes.Buffer, shown *frames, master *os.File) {
+	t.Helper()
+	master, terminal := openTerminal(t)
+	cmd = exec.Command(binary, "-H", url, "job", "remove", "--filter", "queue:mail")
+	printed = new(bytes.Buffer)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, printed, terminal
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	terminal.Close()
+	shown = newFrames(master)
+	for !strings.Contains(shown.held, question) {
+		if !shown.read() {
+			t.Fatalf("it ends with %q", shown.held)
+		}
+	}
+	return cmd, printed, shown, master
+}
+
 // TestBulkAsks: on a terminal the command asks, and of many jobs it wants their number.
 func TestBulkAsks(t *testing.T) {
 	t.Parallel()
@@ -121,20 +143,7 @@ func TestBulkAsks(t *testing.T) {
 	f := func(matched int, question, answer string, code int, out string) {
 		t.Helper()
 		b.become(client.JobsMatched{Matched: matched}, client.Operation{State: "done", Changed: matched})
-		master, terminal := openTerminal(t)
-		cmd := exec.Command(binary, "-H", b.URL, "job", "remove", "--filter", "queue:mail")
-		var printed bytes.Buffer
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, &printed, terminal
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		terminal.Close()
-		shown := newFrames(master)
-		for !strings.Contains(shown.held, question) {
-			if !shown.read() {
-				t.Fatalf("it ends with %q", shown.held)
-			}
-		}
+		cmd, printed, shown, master := asking(t, b.URL, question)
 		if _, err := io.WriteString(master, answer+"\n"); err != nil {
 			t.Fatal(err)
 		}
@@ -148,6 +157,26 @@ func TestBulkAsks(t *testing.T) {
 	f(3, "remove: 3 jobs? y does it: ", "", 1, "")
 	f(1500, "remove: 1500 jobs? 1500 does it: ", "y", 1, "")
 	f(1500, "remove: 1500 jobs? 1500 does it: ", "1500", 0, "1500 removed\n")
+}
+
+// TestBulkInterrupted: a signal ends the question, and nothing is changed.
+func TestBulkInterrupted(t *testing.T) {
+	t.Parallel()
+	b := newBulkServer(t)
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		b.become(client.JobsMatched{Matched: 3}, client.Operation{State: "done", Changed: 3})
+		cmd, printed, shown, _ := asking(t, b.URL, "remove: 3 jobs? y does it: ")
+		if err := cmd.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+		late := time.AfterFunc(5*time.Second, func() { _ = cmd.Process.Kill() })
+		shown.rest()
+		_ = cmd.Wait()
+		late.Stop()
+		if got := cmd.ProcessState.ExitCode(); got != exitInterrupted || printed.Len() > 0 || len(b.changes()) > 0 {
+			t.Errorf("%v: exit code %d, %q, %q, %d changes; want %d", s, got, printed.String(), shown.held, len(b.changes()), exitInterrupted)
+		}
+	}
 }
 
 // TestBulkCancel: an interrupt cancels the operation, and the command says how far it came.
