@@ -183,12 +183,21 @@ func (t *Policies) forQueue(queue string) *Policy {
 	return p
 }
 
-// Explain returns the values that forQueue joins, in the order of PolicyKeys, each with its rule.
+// Explain returns the values that forQueue joins, in the order of PolicyKeys, each with its rule. Who has paused the
+// queue, and why, come from the rule that says what is paused.
 func (t *Policies) Explain(queue string) (values []PolicyValue) {
 	last := make(map[string]PolicyValue)
 	for _, r := range t.rules {
-		if matches(r.Pattern, queue) {
-			for key, value := range r.Values {
+		if !matches(r.Pattern, queue) {
+			continue
+		}
+		_, pauses := r.Values[pausedKey]
+		if pauses {
+			delete(last, pausedByKey)
+			delete(last, pausedWhyKey)
+		}
+		for key, value := range r.Values {
+			if pauses || key != pausedByKey && key != pausedWhyKey {
 				last[key] = PolicyValue{key, value, r.Pattern, r.Source}
 			}
 		}
@@ -245,7 +254,13 @@ type PolicyKey struct {
 // PolicyKeys returns all keys, in the order in which they are shown.
 func PolicyKeys() []PolicyKey { return slices.Clone(policyKeys) }
 
-const deadLetterKey = "dead-letter"
+// Names of keys.
+const (
+	deadLetterKey = "dead-letter"
+	pausedKey     = "paused"
+	pausedByKey   = "paused-by"
+	pausedWhyKey  = "paused-why"
+)
 
 var policyKeys = []PolicyKey{
 	{"retries", "3", "how often a job that failed, timed out or lost its worker is tried again before it is given up; forever is the default", (*Policy).setRetries},
@@ -268,23 +283,37 @@ var policyKeys = []PolicyKey{
 	{"fair", "key", "key: the keys take turns, so that none waits behind the jobs of another; no: the first job is next, whatever its key", (*Policy).setFair},
 	{"weights", "gold=3 free=1", "how many jobs of a key start in one of its turns; 1 for all other keys", (*Policy).setWeights},
 	{"rate", "10/s burst 20", "how many jobs of the queue start in a time, and how many of them at once after a rest", (*Policy).setRate},
-	{"paused", "hand-out", "hand-out: no job starts; submits: no job is taken in; both", (*Policy).setPaused},
-	{"paused-by", "ada", "who has paused the queue", checkText},
-	{"paused-why", "the database moves", "why", checkText},
+	{pausedKey, "hand-out", "hand-out: no job starts; submits: no job is taken in; both", (*Policy).setPaused},
+	{pausedByKey, "ada", "who has paused the queue", checkText},
+	{pausedWhyKey, "the database moves", "why", checkText},
+}
+
+// CheckPolicyKey returns a PolicyError about the rule of a pattern if no key has the name.
+func CheckPolicyKey(pattern, name string) error {
+	if _, err := policyKey(name); err != nil {
+		return policyError(pattern, name, "%w", err)
+	}
+	return nil
+}
+
+// policyKey returns the key of a name.
+func policyKey(name string) (*PolicyKey, error) {
+	names := make([]string, len(policyKeys))
+	for i := range policyKeys {
+		if names[i] = policyKeys[i].Name; names[i] == name {
+			return &policyKeys[i], nil
+		}
+	}
+	return nil, policyError("", "", "there is no such key; the keys are %s", strings.Join(names, ", "))
 }
 
 // set sets a value by its key.
-func (p *Policy) set(key, value string) error {
-	for i := range policyKeys {
-		if policyKeys[i].Name == key {
-			return policyKeys[i].set(p, value)
-		}
+func (p *Policy) set(name, value string) error {
+	key, err := policyKey(name)
+	if err != nil {
+		return err
 	}
-	names := make([]string, len(policyKeys))
-	for i := range policyKeys {
-		names[i] = policyKeys[i].Name
-	}
-	return policyError("", "", "there is no such key; the keys are %s", strings.Join(names, ", "))
+	return key.set(p, value)
 }
 
 func checkText(_ *Policy, text string) error {

@@ -65,6 +65,13 @@ func TestPolicyValues(t *testing.T) {
 	bad("rate", "10/s burst 0", "reads 10/s")
 	bad("rate", "2147483647/3650d", "cannot be counted")
 	bad("rate", "10/0s", "not from 1ms")
+	bad("backoff", "1s..1h x2 x3", "x2 and x3 are for the same")
+	bad("backoff", "1s ~20% x2 ~30%", "~20% and ~30% are for the same")
+	bad("keep-failed", "10, 20", "10 and 20 are both numbers of jobs")
+	bad("keep-failed", "0, 20", "0 and 20 are both numbers of jobs")
+	bad("keep-done", "0, soon", "neither a number of jobs nor a time")
+	bad("keep-done", "30d, 20d", "30d and 20d are both times")
+	bad("keep-results", "10,30d,1", "10 and 1 are both numbers of jobs")
 	bad("paused", "maybe", "hand-out, submits, both or no")
 	bad("paused-why", strings.Repeat("x", maxPolicyText+1), "at most")
 	bad("color", "red", "the keys are retries,")
@@ -104,6 +111,32 @@ func TestPolicyPrecedence(t *testing.T) {
 	} {
 		if _, err := NewPolicies(bad); err == nil {
 			t.Errorf("the rules %.60v are taken", bad)
+		}
+	}
+}
+
+// TestPolicyPausedBy: who has paused a queue, and why, come from the rule that says what is paused.
+func TestPolicyPausedBy(t *testing.T) {
+	pattern := PolicyRule{"wy.*", FromRunTime, map[string]string{"paused": "both", "paused-by": "ada", "paused-why": "the db moves"}}
+	for _, c := range []struct {
+		own  map[string]string
+		want string
+	}{
+		{nil, "[paused=both paused-by=ada paused-why=the db moves]"},
+		{map[string]string{"retries": "1", "paused-why": "none"}, "[retries=1 paused=both paused-by=ada paused-why=the db moves]"},
+		{map[string]string{"paused": "hand-out", "paused-by": "bob"}, "[paused=hand-out paused-by=bob]"},
+		{map[string]string{"paused": "no"}, "[paused=no]"},
+	} {
+		table, err := NewPolicies([]PolicyRule{pattern, {"wy.b", FromRunTime, c.own}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := []string{}
+		for _, v := range table.Explain("wy.b") {
+			got = append(got, v.Key+"="+v.Value)
+		}
+		if fmt.Sprint(got) != c.want {
+			t.Errorf("with the rule %v of its own the queue has %v, want %s", c.own, got, c.want)
 		}
 	}
 }

@@ -96,7 +96,12 @@ func parseBackoff(text string) (b Backoff, err error) {
 	if b.Longest < b.First {
 		return Backoff{}, fmt.Errorf("the longest delay, %s, is shorter than the first, %s", longest, first)
 	}
-	for _, f := range fields[1:] {
+	for i, f := range fields[1:] {
+		for _, earlier := range fields[1 : 1+i] {
+			if earlier[0] == f[0] {
+				return Backoff{}, fmt.Errorf("%s and %s are for the same; %s", earlier, f, usage)
+			}
+		}
 		switch value := f[1:]; {
 		case f[0] == 'x':
 			b.Factor, err = strconv.ParseFloat(value, 64)
@@ -120,23 +125,30 @@ func parseBackoff(text string) (b Backoff, err error) {
 // mean that none are kept.
 func parseKeep(text string) (k Keep, err error) {
 	const usage = "it reads 10000, 30d"
+	var number, age string
 	for _, part := range strings.Split(text, ",") {
 		part = strings.TrimSpace(part)
 		switch {
+		case isNumber(part) && number != "":
+			return Keep{}, fmt.Errorf("%s and %s are both numbers of jobs: %s", number, part, usage)
 		case isNumber(part):
 			if k.Jobs, err = parseCount(part, math.MaxUint32); err != nil {
 				return Keep{}, fmt.Errorf("%w: %s", err, usage)
 			}
-			if k.Jobs == 0 {
-				return Keep{}, nil
-			}
+			number = part
+		case isTime(part) && age != "":
+			return Keep{}, fmt.Errorf("%s and %s are both times: %s", age, part, usage)
 		case isTime(part):
 			if k.Age, err = parseTime(part); err != nil {
 				return Keep{}, err
 			}
+			age = part
 		default:
 			return Keep{}, fmt.Errorf("%q is neither a number of jobs nor a time: %s", part, usage)
 		}
+	}
+	if number != "" && k.Jobs == 0 {
+		return Keep{}, nil
 	}
 	return k, nil
 }

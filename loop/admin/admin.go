@@ -306,6 +306,11 @@ func (api *Interface) Close() {
 
 // changePolicy changes a run-time rule and returns when the queues follow it. The journal has it after a commit.
 func (api *Interface) changePolicy(c *codec.Change) (changed bool, err error) {
+	for _, key := range slices.Sorted(maps.Keys(c.Values)) {
+		if err := sched.CheckPolicyKey(c.Pattern, key); err != nil {
+			return false, &badRequest{err}
+		}
+	}
 	api.mu.Lock()
 	defer api.mu.Unlock()
 	before, known := api.rules[c.Pattern]

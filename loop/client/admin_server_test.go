@@ -131,6 +131,7 @@ func TestPolicyRules(t *testing.T) {
 	}
 	refused(`queue "q", retries: "-1"`, "retries=-1")
 	refused("the keys are retries,", "color=red")
+	refused(`queue "q", retires: there is no such key; the keys are retries,`, "retires")
 	o.ok(o.set("q", "retries=2", "concurrency=1"))
 	o.ok(o.set("q", "concurrency"))
 	o.ok(o.set("q", "paused=hand-out", "paused-by=ada", "paused-why=moving"))
