@@ -29,9 +29,25 @@ type console struct {
 	json     bool // errors are JSON
 }
 
-// say prints one line on standard error.
+// say prints a note on standard error: one line, with --json one object.
 func (c *console) say(format string, args ...any) {
-	fmt.Fprintln(c.err, "treadle: "+oneLine(fmt.Sprintf(format, args...)))
+	text := oneLine(fmt.Sprintf(format, args...))
+	if c.json {
+		_ = writeLines(c.err, []jsonNote{{text}}) // a note may be lost
+		return
+	}
+	fmt.Fprintln(c.err, "treadle: "+text)
+}
+
+// fail prints an error on standard error: one line, with --json one object.
+func (c *console) fail(err error) {
+	text := oneLine(err.Error())
+	if c.json {
+		code, reason := exitOf(err)
+		_ = writeLines(c.err, []jsonError{{text, reason, code}}) // the exit code says it, too
+		return
+	}
+	fmt.Fprintln(c.err, "treadle: "+text)
 }
 
 // cli is every command with its flags.
@@ -126,7 +142,7 @@ func run(args []string, con console) (code int) {
 		}
 	}()
 	c := &cli{}
-	parser, err := newParser(c, con, leadingCommand(args))
+	parser, err := newParser(c, &con, leadingCommand(args))
 	if err != nil {
 		return report(con, err)
 	}
@@ -171,7 +187,7 @@ func helpDespite(err error, args []string) (command []string) {
 }
 
 // newParser returns the parser of the command line, which fills c, with the command of that name or with all.
-func newParser(c *cli, con console, only string) (*kong.Kong, error) {
+func newParser(c *cli, con *console, only string) (*kong.Kong, error) {
 	parser, err := kong.New(c, append(c.grammar(only),
 		kong.Name("treadle"),
 		kong.Description(topHelp+exitHelp()),
@@ -179,7 +195,7 @@ func newParser(c *cli, con console, only string) (*kong.Kong, error) {
 			"version": versionLine(),
 		},
 		kong.Writers(con.out, con.err),
-		kong.Bind(&con, c),
+		kong.Bind(con, c),
 		kong.KindMapper(reflect.String, kong.MapperFunc(decodeText)),
 		kong.NamedMapper("size", kong.MapperFunc(decodeSize)),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeSpan)),

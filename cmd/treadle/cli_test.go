@@ -18,7 +18,7 @@ import (
 func parse(t *testing.T, args ...string) (*cli, error) {
 	t.Helper()
 	c := &cli{}
-	parser, err := newParser(c, console{in: strings.NewReader(""), out: &bytes.Buffer{}, err: &bytes.Buffer{}}, "")
+	parser, err := newParser(c, &console{in: strings.NewReader(""), out: &bytes.Buffer{}, err: &bytes.Buffer{}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

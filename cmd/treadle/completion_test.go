@@ -106,7 +106,7 @@ func TestCompletionScripts(t *testing.T) {
 func TestManual(t *testing.T) {
 	t.Parallel()
 	text := outputOf(t, "print", "man")
-	program, err := newParser(&cli{}, console{}, "")
+	program, err := newParser(&cli{}, &console{}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -119,7 +119,7 @@ func (configDefaultsCmd) Help() string {
 // comment.
 func (configDefaultsCmd) Run(con *console) error {
 	c := &cli{}
-	program, err := newParser(c, console{}, "serve")
+	program, err := newParser(c, &console{}, "serve")
 	if err != nil {
 		return err
 	}

@@ -113,7 +113,7 @@ func (c *cli) onConnections(con *console, ids []string, done string, change func
 		for _, id := range ids {
 			if err := change(a, ctx, id); err != nil {
 				if failed != nil {
-					con.say("%v", failed)
+					con.fail(failed)
 				}
 				failed = fmt.Errorf("connection %s: %w", printable(id), err)
 				continue

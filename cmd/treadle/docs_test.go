@@ -89,7 +89,7 @@ func TestDocsLinks(t *testing.T) {
 // command or a topic, and every `make word` a target.
 func TestDocsNames(t *testing.T) {
 	t.Parallel()
-	program, err := newParser(&cli{}, console{}, "")
+	program, err := newParser(&cli{}, &console{}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestDocsSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program, err := newParser(&cli{}, console{}, "")
+	program, err := newParser(&cli{}, &console{}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

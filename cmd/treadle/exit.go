@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -148,6 +147,11 @@ func unreachable(err error) bool {
 		errors.Is(err, client.ErrClosed) || errors.Is(err, context.DeadlineExceeded)
 }
 
+// jsonNote is a note of a command with --json.
+type jsonNote struct {
+	Note string `json:"note"`
+}
+
 // jsonError is an error of a command with --json.
 type jsonError struct {
 	Error  string `json:"error"`
@@ -166,7 +170,7 @@ func asksJSON(args []string, parsed *kong.Context, failed error) bool {
 	return slices.ContainsFunc(parsed.Path, func(p *kong.Path) bool { return p.Flag != nil && p.Flag.Name == "json" && p.Flag.Target.Bool() })
 }
 
-// report prints an error as one line, or with --json as one object, and returns the exit code that it stands for.
+// report prints an error, of several each, and returns the exit code that it stands for.
 func report(con console, err error) int {
 	if err == nil {
 		return 0
@@ -177,14 +181,8 @@ func report(con console, err error) int {
 	}
 	all := problems{err}
 	errors.As(err, &all)
-	if con.json {
-		e := json.NewEncoder(con.err)
-		e.SetEscapeHTML(false)
-		_ = e.Encode(jsonError{oneLine(all.Error()), reason, code}) // the exit code says it, too
-		return code
-	}
 	for _, one := range all {
-		fmt.Fprintln(con.err, "treadle: "+oneLine(one.Error()))
+		con.fail(coded{one, code, reason})
 	}
 	return code
 }

@@ -122,6 +122,53 @@ func TestExitOfAnswers(t *testing.T) {
 	}
 }
 
+// TestErrorsAsJSON: with --json each error and each note is an object on a line, also of a command that goes on after one.
+func TestErrorsAsJSON(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/api/v1/jobs/change":
+			_, _ = w.Write([]byte(`{"changed":1,"left":[{"id":"1.2.3","status":404,"error":"it is gone"},{"id":"4.5.6","status":409,"error":"it runs"}]}`))
+		case "/api/v1/jobs":
+			_, _ = w.Write([]byte(`{"jobs":[{"id":"1.2.3"}],"next":"x"}`))
+		default:
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(`{"error":"no such connection"}`))
+		}
+	}))
+	t.Cleanup(server.Close)
+	f := func(want string, code int, args ...string) {
+		t.Helper()
+		if _, errs, got := treadle(t, "", append([]string{"-H", server.URL}, args...)...); errs != want || got != code {
+			t.Errorf("%q: exit code %d, %q; want %d, %q", args, got, errs, code, want)
+		}
+	}
+	f(`{"error":"job 1.2.3: it is gone","reason":"not-found","exit":4}
+{"error":"job 4.5.6: it runs","reason":"failed","exit":1}
+{"error":"jobs that stay as they are: 2","reason":"failed","exit":1}
+`, 1, "job", "run", "7.8.9", "1.2.3", "4.5.6", "--json")
+	f(`{"note":"there are more than 1 such jobs, perhaps: --limit shows more"}
+`, 0, "job", "list", "--limit", "1", "--json")
+	f(`treadle: job 1.2.3: it is gone
+treadle: job 4.5.6: it runs
+treadle: jobs that stay as they are: 2
+`, 1, "job", "run", "7.8.9", "1.2.3", "4.5.6")
+	file := filepath.Join(t.TempDir(), "treadle.toml")
+	if err := os.WriteFile(file, []byte("frob = 1\nfrobs = 2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, errs, code := treadle(t, "", "config", "show", "--config", file, "--json")
+	for line := range strings.Lines(errs) {
+		var e jsonError
+		if err := json.Unmarshal([]byte(line), &e); err != nil || e.Exit != code || !strings.Contains(e.Error, "frob") {
+			t.Errorf("a wrong file: %q, %v", line, err)
+		}
+	}
+	if code != 2 || strings.Count(errs, "\n") != 2 {
+		t.Errorf("a wrong file: exit code %d, %q", code, errs)
+	}
+}
+
 // TestExitOfSocket: a socket of another user is exit code 5, a program that is none of ours 3.
 func TestExitOfSocket(t *testing.T) {
 	t.Parallel()

@@ -22,7 +22,7 @@ type healthCmd struct {
 
 // Help is printed by treadle health --help.
 func (healthCmd) Help() string {
-	return `Prints what /readyz of the server's HTTP port says (treadle serve --http, 5001 by default). Exit code 0: it is ready, even when it refuses new jobs for now; 1: it is not, because it starts, stops or has failed; 3: there is no answer within 3s. -H or TREADLE_HTTP names the server.
+	return `Prints what /readyz of the server's HTTP port says (treadle serve --http, 5001 by default). Exit code 0: it is ready, even when it refuses new jobs for now; 1: it is not, because it starts, stops or has failed; 3: there is no answer within 3s. With --json the answer is on standard output in each case. -H or TREADLE_HTTP names the server.
 
 	treadle health
 	treadle -H worker7:5001 health --json`

@@ -73,7 +73,7 @@ func (j *jobChoice) each(ctx context.Context, a *client.Admin, con *console, ids
 		}
 		changed += d.Changed
 		for _, l := range d.Left {
-			con.say("job %s: %s", l.ID, l.Error)
+			con.fail(errLeft(&l))
 			if left++; l.Status == http.StatusNotFound {
 				gone++
 			}

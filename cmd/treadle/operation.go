@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -57,7 +58,7 @@ func (b *bulk) run(ctx context.Context, a *client.Admin, con *console, o operati
 		return fmt.Errorf("%w; the operation %s may go on, see treadle job operations", err, id)
 	}
 	for _, l := range end.Errors {
-		con.say("job %s: %s", l.ID, l.Error)
+		con.fail(errLeft(&l))
 	}
 	if err := b.tell(con, end, o.done); err != nil {
 		return err
@@ -71,6 +72,15 @@ func (b *bulk) run(ctx context.Context, a *client.Admin, con *console, o operati
 		return fmt.Errorf("jobs that stay as they are: %d", end.Left)
 	}
 	return nil
+}
+
+// errLeft returns the error of a job that stayed as it was.
+func errLeft(l *client.LeftJob) error {
+	code := exitFailure
+	if l.Status == http.StatusNotFound {
+		code = exitNotFound
+	}
+	return coded{error: fmt.Errorf("job %s: %s", l.ID, l.Error), code: code}
 }
 
 // many says how many jobs are meant.
@@ -135,8 +145,11 @@ func (b *bulk) confirm(ctx context.Context, con *console, verb string, m *client
 
 // follow waits for the end of an operation and shows how far it is. When ctx ends it cancels the operation.
 func follow(ctx context.Context, a *client.Admin, con *console, id, verb string) (client.Operation, error) {
-	bar, cancelled := progressOf(con.err, verb, false), false
-	asking := ctx
+	var bar client.Progress
+	if !con.json {
+		bar = progressOf(con.err, verb, false)
+	}
+	asking, cancelled := ctx, false
 	for {
 		o, err := a.Operation(asking, id)
 		if ctx.Err() != nil && !cancelled {

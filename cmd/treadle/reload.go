@@ -128,7 +128,7 @@ func (r *running) reload() ([]client.SettingChange, error) {
 // parseServe reads a command line of treadle serve, with its file and variables.
 func parseServe(args []string) (*cli, error) {
 	c := &cli{args: args}
-	parser, err := newParser(c, console{}, "serve")
+	parser, err := newParser(c, &console{}, "serve")
 	if err == nil {
 		_, err = parser.Parse(args)
 	}

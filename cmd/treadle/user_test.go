@@ -21,7 +21,7 @@ func TestHelp(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	con := console{in: strings.NewReader(""), out: &out, err: &out}
-	parser, err := newParser(&cli{}, con, "")
+	parser, err := newParser(&cli{}, &con, "")
 	if err != nil {
 		t.Fatal(err)
 	}
