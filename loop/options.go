@@ -132,9 +132,9 @@ func (o *Options) validate() error {
 	switch {
 	case o.MaxOutbound < o.largestFrame():
 		return protocol.BadOption("max-outbound", "%v is below the largest frame, %v: the largest result would never fit",
-			journal.Size(o.MaxOutbound), journal.Size(o.largestFrame()))
+			journal.Size(o.MaxOutbound).Exact(), journal.Size(o.largestFrame()).Exact())
 	case o.Data != NoData && o.MinFree < journal.LeastFree:
-		return protocol.BadOption("min-free", "%v is less than the store needs to go on, and to start again, when the disk is full: give it at least %v", journal.Size(o.MinFree), journal.Size(journal.LeastFree))
+		return protocol.BadOption("min-free", "%v is less than the store needs to go on, and to start again, when the disk is full: give it at least %v", journal.Size(o.MinFree).Exact(), journal.Size(journal.LeastFree).Exact())
 	}
 	return o.validateConnections()
 }

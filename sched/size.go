@@ -8,23 +8,35 @@ import (
 	"strings"
 )
 
-// Size is a number of bytes. It is printed as flags are written: 64MiB, 66.8MiB, 70 bytes.
+// Size is a number of bytes. It is printed for people, as 64MiB, 66.8MiB or 70 bytes.
 type Size int64
 
-// String never rounds to a whole unit, so that two different sizes do not read the same.
+// printedUnits are the units of a printed size, the largest first.
+var printedUnits = []struct {
+	name  string
+	bytes Size
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
+
+// String uses the largest unit that fits. It rounds to one decimal, which is left out when the size is whole: 64.0MiB
+// is nearly 64MiB.
 func (s Size) String() string {
-	for _, u := range []struct {
-		name  string
-		shift uint
-	}{{"GiB", 30}, {"MiB", 20}, {"KiB", 10}} {
+	for _, u := range printedUnits {
 		switch {
-		case s>>u.shift < 1:
+		case s < u.bytes-u.bytes/20480: // in the next unit it would not round up to 1024.0
 			continue
-		case s>>u.shift<<u.shift == s:
-			return fmt.Sprintf("%d%s", s>>u.shift, u.name)
+		case s%u.bytes == 0:
+			return fmt.Sprintf("%d%s", s/u.bytes, u.name)
 		}
-		if text := fmt.Sprintf("%.1f", float64(s)/float64(int64(1)<<u.shift)); !strings.HasSuffix(text, ".0") {
-			return text + u.name
+		return fmt.Sprintf("%.1f%s", float64(s)/float64(u.bytes), u.name)
+	}
+	return s.Exact()
+}
+
+// Exact uses the largest unit in which the size is a whole number, for texts that state a bound.
+func (s Size) Exact() string {
+	for _, u := range printedUnits {
+		if s >= u.bytes && s%u.bytes == 0 {
+			return fmt.Sprintf("%d%s", s/u.bytes, u.name)
 		}
 	}
 	if s == 1 {

@@ -86,15 +86,21 @@ func onDisk(t *testing.T, dir string) (size uint64) {
 	return size
 }
 
-// TestSizeText checks that a size is printed as flags are, and never like a different size.
+// TestSizeText checks that a size is printed in the largest unit that fits, rounded unless it is to be exact.
 func TestSizeText(t *testing.T) {
 	for size, want := range map[Size]string{
-		0: "0 bytes", 1: "1 byte", 2: "2 bytes", 1023: "1023 bytes", 1 << 10: "1KiB", 1<<10 + 1: "1025 bytes", 1536: "1.5KiB", 64 << 10: "64KiB",
-		64 << 20: "64MiB", 64<<20 + 1: "67108865 bytes", 64<<20 - 1<<10: "65535KiB", 70_000_000: "66.8MiB", 254541824: "242.8MiB",
-		1 << 30: "1GiB", 3 << 29: "1.5GiB", 1<<31 - 1: "2147483647 bytes", 5 << 40: "5120GiB",
+		0: "0 bytes", 1: "1 byte", 2: "2 bytes", 1023: "1023 bytes", 1 << 10: "1KiB", 1<<10 + 1: "1.0KiB", 1536: "1.5KiB", 64 << 10: "64KiB",
+		64 << 20: "64MiB", 64<<20 + 1: "64.0MiB", 64<<20 - 1<<10: "64.0MiB", 70_000_000: "66.8MiB", 254541824: "242.8MiB",
+		1 << 30: "1GiB", 3 << 29: "1.5GiB", 1<<31 - 1: "2.0GiB", 5 << 40: "5120GiB",
+		55<<30 + 12345678: "55.0GiB", 1<<20 - 1: "1.0MiB", 1048525: "1.0MiB", 1048524: "1023.9KiB", 1<<30 - 1: "1.0GiB", -1: "-1 bytes",
 	} {
 		if got := size.String(); got != want {
 			t.Errorf("%d: %q, want %q", int64(size), got, want)
+		}
+	}
+	for size, want := range map[Size]string{0: "0 bytes", 1: "1 byte", 1<<10 + 1: "1025 bytes", 1536: "1536 bytes", 64<<20 - 1<<10: "65535KiB", 1<<31 - 1: "2147483647 bytes", 1 << 40: "1024GiB", -1: "-1 bytes"} {
+		if got := size.Exact(); got != want {
+			t.Errorf("%d: %q, want exactly %q", int64(size), got, want)
 		}
 	}
 }

@@ -189,7 +189,7 @@ func (s *Setting) printed(n int64) any {
 	case s.Value.Type() == reflect.TypeFor[time.Duration]():
 		return Spell(time.Duration(n))
 	case s.Tag.Get("type") == "size":
-		return journal.Size(n)
+		return journal.Size(n).Exact()
 	}
 	return n
 }
