@@ -61,6 +61,14 @@ type CronEntry = codec.CronEntry
 // CheckCronEntry returns an error for an invalid entry, with the key of the configuration file that is wrong.
 func CheckCronEntry(e *CronEntry) (key string, err error) { return admin.CheckCron(e) }
 
+// PolicyKeys returns the names of the keys that a rule may have.
+func PolicyKeys() (names []string) {
+	for _, k := range sched.PolicyKeys() {
+		names = append(names, k.Name)
+	}
+	return names
+}
+
 // CheckPolicyRule returns an error for an invalid rule.
 func CheckPolicyRule(r PolicyRule) error {
 	_, err := sched.NewPolicies([]PolicyRule{r})

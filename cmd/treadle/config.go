@@ -239,11 +239,16 @@ func located(path string, err error) error {
 
 // unknownKey returns the error of a key that is no setting, with the nearest one.
 func unknownKey(key toml.Key, names []string) error {
-	typed, meant := strings.Join(key, "."), ""
+	typed := strings.Join(key, ".")
+	return fmt.Errorf("unknown setting %q%s; the settings are the flags of treadle serve --help", typed, nearestOf(typed, names))
+}
+
+// nearestOf asks for the nearest of the names, or is empty when none is near.
+func nearestOf(typed string, names []string) string {
 	if near := nearest(typed, slices.Clone(names)); slices.Contains(names, near[0]) {
-		meant = fmt.Sprintf(", did you mean %q?", near[0])
+		return fmt.Sprintf(", did you mean %q?", near[0])
 	}
-	return fmt.Errorf("unknown setting %q%s; the settings are the flags of treadle serve --help", typed, meant)
+	return ""
 }
 
 // blame puts the file and the line, or the variable, in front of an error about a setting that comes from there.

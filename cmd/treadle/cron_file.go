@@ -74,7 +74,8 @@ func cronEntryOf(values map[string]any, fault func(key string, err error)) (e lo
 func setCronValue(e *loop.CronEntry, key string, value any) error {
 	place := cronKeys[key]
 	if place == nil {
-		return fmt.Errorf("unknown key %q of a cron entry; the keys are %s", key, strings.Join(sortedKeys(cronKeys), ", "))
+		names := sortedKeys(cronKeys)
+		return fmt.Errorf("unknown key %q of a cron entry%s; the keys are %s", key, nearestOf(key, names), strings.Join(names, ", "))
 	}
 	switch to := place(e).(type) {
 	case *string:

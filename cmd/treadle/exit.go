@@ -114,6 +114,8 @@ func exitOf(err error) (code int, reason string) {
 		code = exitForbidden
 	case answer != nil && answer.Status == http.StatusNotFound:
 		code = exitNotFound
+	case answer != nil && answer.Status == http.StatusBadRequest:
+		code = exitUsage
 	case unreachable(err):
 		code = exitUnreachable
 	default:

@@ -65,7 +65,7 @@ func TestExitOf(t *testing.T) {
 	f(fmt.Errorf("cannot submit: %w", client.ErrClosed), 3, "unreachable")
 	f(reachError{errors.New("x")}, 3, "unreachable")
 	f(reachError{context.Canceled}, 130, "interrupted")
-	for status, code := range map[int]int{400: 1, 401: 5, 403: 5, 404: 4, 409: 1, 429: 1, 503: 1, 507: 1} {
+	for status, code := range map[int]int{400: 2, 401: 5, 403: 5, 404: 4, 409: 1, 429: 1, 503: 1, 507: 1} {
 		f(&client.AnswerError{Status: status, Reason: "r"}, code, "r")
 	}
 	f(&client.AnswerError{Status: 404}, 4, "not-found")
@@ -102,7 +102,8 @@ func TestExitOfAnswers(t *testing.T) {
 	f(404, `{"error":"there is none"}`, 4, "not-found", "there is none", "queue", "list")
 	f(403, `{"error":"not for you"}`, 5, "not-allowed", "not for you", "cron", "list")
 	f(429, `{"error":"too many","reason":"policy"}`, 1, "policy", "too many", "queue", "show", "q")
-	f(400, `{"error":"bad"}`, 1, "failed", "bad", "queue", "rules")
+	f(400, `{"error":"bad"}`, 2, "usage", "bad", "queue", "rules")
+	f(409, `{"error":"not now"}`, 1, "failed", "not now", "queue", "rules")
 	f(200, `<html>`, 3, "unreachable", "cannot talk to tcp://", "queue", "list")
 	f(502, `<html>`, 3, "unreachable", "it is no HTTP API of this program", "queue", "list")
 	f(200, `{}`, 2, "usage", "--limit is at least 1", "queue", "list", "--limit", "0")
@@ -122,7 +123,8 @@ func TestExitOfAnswers(t *testing.T) {
 	}
 }
 
-// TestErrorsAsJSON: with --json each error and each note is an object on a line, also of a command that goes on after one.
+// TestErrorsAsJSON: with --json each error and each note is an object on a line, also of a command that goes on after
+// one.
 func TestErrorsAsJSON(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

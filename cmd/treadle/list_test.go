@@ -21,6 +21,19 @@ func operated(t *testing.T, more ...string) (server *process, operator, client u
 	return server, user{t, admin}, user{t, socket}
 }
 
+// TestWrongValues: values of rules and cron entries that cannot work have the exit code of a usage error; a mistyped
+// key names the nearest one.
+func TestWrongValues(t *testing.T) {
+	t.Parallel()
+	server, o, _ := operated(t)
+	o.ends(exitUsage, `treadle: queue "mail", retrys: there is no such key; .*, did you mean "retries"\?\n`, "queue set mail retrys=3")
+	o.ends(exitUsage, `treadle: queue "mail", retries: "abc" is no number .* [0-9]+\n`, "queue set mail retries=abc")
+	o.ends(exitUsage, `treadle: .*99.*\n`, "cron add bad @every-99 b")
+	o.ends(exitUsage, `treadle: .*"Mars/X" is no time zone.*\n`, "cron add z @daily b --zone Mars/X")
+	o.ends(exitNotFound, "treadle: .*\n", "cron remove bad")
+	server.stop()
+}
+
 // TestQueueList: queue list shows the queues of all protocols, with --json an object on each line, and queue show one
 // of them with its policy, or a policy alone.
 func TestQueueList(t *testing.T) {
@@ -37,7 +50,7 @@ func TestQueueList(t *testing.T) {
 	o.gets(`QUEUE .* PAUSED +PAUSED-BY +WHY\nmail.a .*hand-out +\S+ +moving\nmail.b .*\n`, "queue list -o wide --prefix mail.")
 	out, errs, code := treadle(t, "", "-H", o.host, "queue", "list", "--json", "--limit", "2")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	if code != 0 || len(lines) != 2 || errs != "treadle: there are more than 2 queues: --limit shows more, --prefix others\n" {
+	if code != 0 || len(lines) != 2 || errs != `{"note":"there are more than 2 queues: --limit shows more, --prefix others"}`+"\n" {
 		t.Errorf("two queues as JSON: exit code %d, %q, %q", code, out, errs)
 	}
 	for i, name := range []string{"mail.a", "mail.b"} {

@@ -135,7 +135,7 @@ func (c *cli) setPolicy(con *console, pattern string, values map[string]*string)
 	return c.withAdmin(func(ctx context.Context, a *client.Admin) error {
 		r, err := a.SetPolicy(ctx, pattern, values)
 		if err != nil {
-			return err
+			return withNearestKey(err, sortedKeys(values)...)
 		}
 		return writeRule(con, r)
 	})

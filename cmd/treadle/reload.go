@@ -192,7 +192,7 @@ type reloadCmd struct {
 
 // Help is printed by treadle reload --help.
 func (reloadCmd) Help() string {
-	return `The server reads its file and variables again, as at SIGHUP, and takes all changes or none: an error in the file, or a change that needs a restart, leaves everything as it is, with exit code 1. treadle serve --help says which settings a reload changes; rules for queues and cron entries of the file are changed, too.
+	return `The server reads its file and variables again, as at SIGHUP, and takes all changes or none: an error in the file, or a change that needs a restart, leaves everything as it is, with exit code 2. treadle serve --help says which settings a reload changes; rules for queues and cron entries of the file are changed, too.
 
 	treadle config check /etc/treadle.toml && treadle reload`
 }

@@ -92,7 +92,11 @@ func TestConfigCheck(t *testing.T) {
 	f("shards = 0\nmax-frame = 3\ndata = \"none\"\ndwork-lease = \"-1s\"\nkts46-timeout = 0\nkts46 = \"x\"\n", "1: shards: 0 is not between 1 and 4096", "2: max-frame: 3 bytes is not between", "4: dwork-lease: -1s is negative", "5: kts46-timeout: 0s is not between 1ms and", `6: kts46: "x" is neither tcp://`)
 	f("max-outbound = 5\n", "1: max-outbound: 5 bytes is below the largest frame")
 	f("[queue.a]\ncolor = \"red\"\nretries = \"x\"\n[queue.b]\nrate = 7\n[[cron]]\nname = \"n\"\nschedule = \"soon\"\nqueue = \"q\"\n[[cron]]\nname = 5\nquue = \"q\"\n[[cron]]\nname = \"m\"\nschedule = \"@daily\"\nmissed = \"often\"\n",
-		`2: queue "a", color: there is no such key`, `3: queue "a", retries: `, `5: queue "b", rate: `, `8: cron entry "n", schedule: `, "11: name: 5 cannot be", `12: unknown key "quue"`, `16: cron entry "m", missed: `)
+		`2: queue "a", color: there is no such key`, `3: queue "a", retries: `, `5: queue "b", rate: `, `8: cron entry "n", schedule: `, "11: name: 5 cannot be", `12: unknown key "quue" of a cron entry, did you mean "queue"?; the keys`, `16: cron entry "m", missed: `)
+	f("[queue.a]\nretrys = 3\n", `2: queue "a", retrys: there is no such key; the keys are `)
+	if _, errs, _ := treadle(t, "", "config", "check", config(t, "[queue.a]\nretrys = 3\n")); !strings.HasSuffix(errs, `, did you mean "retries"?`+"\n") {
+		t.Errorf("a mistyped key of a rule: %q", errs)
+	}
 	path := config(t, "drain = \"30s\"\n[queue.a]\nretries = 1\n")
 	if out, errs, code := treadle(t, "", "config", "check", path); code != 0 || errs != "" || out != path+" is right: 1 setting, 1 rule for queues, 0 jobs of cron\n" {
 		t.Errorf("a right file: exit code %d, %q, %q", code, out, errs)
@@ -268,7 +272,7 @@ func TestReloadRefused(t *testing.T) {
 	f := func(text, says string) {
 		t.Helper()
 		r.write(text)
-		r.fails("treadle: "+says+"\n", "reload")
+		r.user.ends(exitUsage, "treadle: "+says+"\n", "reload")
 		r.signal(syscall.SIGHUP)
 		for range 2 {
 			r.until(`level=ERROR msg="the configuration is not taken, and nothing has changed"`)
@@ -284,7 +288,7 @@ func TestReloadRefused(t *testing.T) {
 	if err := os.Remove(r.file); err != nil {
 		t.Fatal(err)
 	}
-	r.fails("treadle: --config .*: no such file or directory\n", "reload")
+	r.user.ends(exitUsage, "treadle: --config .*: no such file or directory\n", "reload")
 	r.write(before)
 	r.gets("nothing has changed\n", "reload")
 	r.stop()

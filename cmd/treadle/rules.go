@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/pelletier/go-toml/v2/unstable"
 
@@ -38,7 +39,7 @@ func parseRules(path string, text []byte, table any) (rules []loop.PolicyRule, f
 				err = loop.CheckPolicyRule(loop.PolicyRule{Pattern: pattern, Values: map[string]string{key: value}})
 			}
 			if err != nil {
-				faults = append(faults, &configError{path, lines[ruleKey{pattern, key}], err})
+				faults = append(faults, &configError{path, lines[ruleKey{pattern, key}], withNearestKey(err, key)})
 			}
 			rule.Values[key] = value
 		}
@@ -52,6 +53,17 @@ func parseRules(path string, text []byte, table any) (rules []loop.PolicyRule, f
 		faults = problems{&configError{path, line, err}}
 	}
 	return rules, faults
+}
+
+// withNearestKey adds the nearest key to an error about a rule that has keys unknown to this program.
+func withNearestKey(err error, keys ...string) error {
+	names := loop.PolicyKeys()
+	for _, key := range keys {
+		if meant := nearestOf(key, names); meant != "" && !slices.Contains(names, key) {
+			return &reworded{fmt.Sprintf("%v%s", err, meant), err}
+		}
+	}
+	return err
 }
 
 // tokenOf returns a value of a rule as treadle queue set has it.
