@@ -33,24 +33,24 @@ func ParseJob(in []byte, j *Job) (n int, err error) {
 	if len(in) < minJobLen {
 		return 0, ErrTruncated
 	}
-	fn := 1 + int(in[0]) // each name is the end of its field
-	if len(in) < fn+minJobLen-1 {
+	funcEnd := 1 + int(in[0])
+	if len(in) < funcEnd+minJobLen-1 {
 		return 0, ErrTruncated
 	}
-	name := fn + 1 + int(in[fn])
-	if len(in) < name+minJobLen-2 {
+	nameEnd := funcEnd + 1 + int(in[funcEnd])
+	if len(in) < nameEnd+minJobLen-2 {
 		return 0, ErrTruncated
 	}
-	size := int64(binary.BigEndian.Uint32(in[name:]))
-	if int64(len(in)) < int64(name)+4+size+jobTailLen {
+	size := int64(binary.BigEndian.Uint32(in[nameEnd:]))
+	if int64(len(in)) < int64(nameEnd)+4+size+jobTailLen {
 		return 0, ErrTruncated
 	}
-	workload := name + 4 + int(size)
-	j.Func = in[1:fn:fn]
-	j.Name = in[fn+1 : name : name]
-	j.Workload = in[name+4 : workload : workload]
-	j.SchedAt = int64(binary.BigEndian.Uint64(in[workload:]))
-	n = workload + jobTailLen
+	workloadEnd := nameEnd + 4 + int(size)
+	j.Func = in[1:funcEnd:funcEnd]
+	j.Name = in[funcEnd+1 : nameEnd : nameEnd]
+	j.Workload = in[nameEnd+4 : workloadEnd : workloadEnd]
+	j.SchedAt = int64(binary.BigEndian.Uint64(in[workloadEnd:]))
+	n = workloadEnd + jobTailLen
 	version := in[n-1]
 	if version == versionBare {
 		j.Count, j.Timeout = 0, 0

@@ -202,9 +202,9 @@ func (c *conversation) command(in []byte, at int, line []byte) (handled bool, er
 	case "END":
 		return true, io.EOF // as when the client had closed the connection
 	case "BATCH":
-		c.refuse(codeError, "batches are not there: use several jobs, or a job that submits jobs")
+		c.refuse(codeError, "BATCH is not supported: use several jobs, or a job that submits jobs")
 	default:
-		c.refuse(codeError, "there is no command "+shortText(word))
+		c.refuse(codeError, "unknown command "+shortText(word))
 	}
 	return true, nil
 }
