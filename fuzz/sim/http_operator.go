@@ -184,7 +184,7 @@ func (l *Ledger) move(j *Job, queue int) {
 	if j.queue != queue && !slices.Contains(j.homes, j.queue) {
 		j.homes = append(j.homes, j.queue)
 	}
-	if j.queue, j.moving = queue, false; !j.nameless {
+	if j.queue, j.moving, j.moved = queue, false, l.turn; !j.nameless {
 		l.names[j.key()] = append(l.names[j.key()], j)
 	}
 }

@@ -56,6 +56,7 @@ type Job struct {
 	putOff    bool  // notBefore comes from a SCHED_LATER or an operator, which a crash may lose
 	// homes are the queues in which the job may be beside queue: since a crash, or while an operation moves it.
 	homes      []int
+	moved      int     // turn in which it came to be in its queue, other than by its submission
 	moving     bool    // an operation may move the job
 	priorities []int64 // other priorities that the job may have after a crash
 	touched    int     // how often operators have changed the job by its id
