@@ -194,14 +194,15 @@ func (l *Ledger) beanstalkReply(c *Conn) int {
 	return n
 }
 
-// inserted checks the answer to a put. No two jobs have one id.
+// inserted checks the answer to a put. No two jobs have one id, but for those that a crash has lost before they were on
+// disk.
 func (l *Ledger) inserted(c *Conn, r *Request, words []string) {
 	j := r.job
 	if len(words) != 2 || words[0] != "INSERTED" || !l.hasName(j, words[1]) {
 		l.trace.Fail("c%d is answered %q of %v, %q", c.id, words, j, j.name)
 	}
 	for _, o := range l.jobs {
-		if o != j && o.by == ofBeanstalk && o.name == j.name {
+		if o != j && o.by == ofBeanstalk && o.name == j.name && !o.unsaved {
 			l.trace.Fail("%v and %v have the id %s", o, j, j.name)
 		}
 	}

@@ -97,6 +97,7 @@ type periodicJob struct {
 type beanstalkJob struct {
 	put, putLatest     int64     // Unix milliseconds: when the job was put, and the latest time that the clock had shown
 	buried, buriedDisk certainty // whether the job is buried now, and after a crash
+	saved, unsaved     bool      // the job has been on disk for sure; a crash came before that
 }
 
 // faktoryJob is what only a job of Faktory has.

@@ -200,7 +200,7 @@ func (l *Ledger) acknowledged(j *Job) {
 		if n := l.disk.Groups(); n < j.group && !l.waitsUnread(j) {
 			l.trace.Fail("%v, of group %d, is acknowledged when %d groups are on disk", j, j.group, n)
 		}
-		j.disk = sure
+		j.disk, j.saved = sure, true
 	}
 }
 
@@ -219,6 +219,7 @@ func (l *Ledger) committed() {
 		if j.disk = j.now; j.volatile() {
 			j.disk = gone
 		}
+		j.saved = j.saved || j.disk == sure
 		j.preds, j.latePreds, j.recordDisk = append(j.preds, j.latePreds...), nil, j.record
 		j.buriedDisk, j.failedDisk = j.buried, j.failed
 		l.changesCommitted(j)
@@ -260,7 +261,7 @@ func (l *Ledger) crashed() {
 		l.signs[location] = l.clock().Mono // a server that is down hears none
 	}
 	for _, j := range l.jobs {
-		if j.putOff {
+		if j.unsaved = j.unsaved || !j.saved; j.putOff {
 			j.notBefore = 0 // the delay may be lost
 		}
 		j.now, j.holder, j.keyed, j.owner, j.asked, j.asks, j.group = j.disk, nil, false, nil, false, 0, 0
