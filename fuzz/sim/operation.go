@@ -184,10 +184,10 @@ func (l *Ledger) wasChanged(o *operation, f *firmJob, x *seenJob) bool {
 		nameTaken := func(k *Job) bool { return k != f.job && (k.now != gone || k.turn >= o.turn) }
 		return f.job.queue == o.to || becameReady || slices.ContainsFunc(l.names[f.job.keyIn(o.to)], nameTaken)
 	case admin.VerbPriority:
-		return x.Priority == o.priority
+		return x.Priority == o.priority || becameReady
 	case admin.VerbDue:
 		// A ready job, which stays ready when the clock is set back, shows the second.
-		return x.State == admin.StateReady && (o.due <= l.clock().Wall || x.Due == o.due-o.due%1000) || x.Due == o.due
+		return x.State == admin.StateReady && (o.due <= l.clock().Wall || x.Due == o.due-o.due%1000) || x.Due == o.due || becameReady
 	default:
 		return x.State == admin.StateReady
 	}
