@@ -12,7 +12,8 @@ import (
 // the time of their end. The ready jobs of each index come in the order of hand-out. The jobs of all queues come in the
 // order of their records. A job that keeps its place from the first call to the last is listed once. A job that changes
 // its place in between may be listed twice or not at all. A ready job keeps its place only until it becomes ready
-// again.
+// again. When that happens to the last job that was shown and it has the same key again, the jobs between its two
+// places are not listed.
 type Listing struct {
 	// Repeats is for a caller that takes the shown jobs out of the queue. When the last job that was shown has left its
 	// place, the listing may show a job again, but leaves none out.

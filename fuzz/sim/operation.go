@@ -177,12 +177,14 @@ func (l *Ledger) operated(o *operation, x *seenJob, done bool) {
 func (l *Ledger) wasChanged(o *operation, f *firmJob, x *seenJob) bool {
 	// The jobs of a queue are listed in order. One that becomes ready meanwhile may be overlooked.
 	becameReady := f.state == admin.StateDelayed && x.State == admin.StateReady
+	// The listing goes on behind the last job that it has shown. If that one was replaced, it stands behind others now.
+	replaced := slices.ContainsFunc(l.jobs, func(k *Job) bool { return k.next != nil && k.queue == o.queue && k.turn >= o.turn })
 	switch o.verb {
 	case admin.VerbRemove:
-		return becameReady
+		return becameReady || replaced
 	case admin.VerbMove:
 		nameTaken := func(k *Job) bool { return k != f.job && (k.now != gone || k.turn >= o.turn) }
-		return f.job.queue == o.to || becameReady || slices.ContainsFunc(l.names[f.job.keyIn(o.to)], nameTaken)
+		return f.job.queue == o.to || becameReady || replaced || slices.ContainsFunc(l.names[f.job.keyIn(o.to)], nameTaken)
 	case admin.VerbPriority:
 		return x.Priority == o.priority || becameReady
 	case admin.VerbDue:
