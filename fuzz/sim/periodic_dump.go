@@ -133,7 +133,7 @@ func (s *Simulator) checkStatus() {
 	}
 	lines := s.askStatus()
 	for queue, name := range s.ledger.queues[:graphQueue] {
-		least, most, workers := 0, 0, 0
+		least, most, workers, behind := 0, 0, 0, 0
 		for _, j := range s.ledger.jobs {
 			if j.queue == queue && j.now == sure && j.buried == gone {
 				least++
@@ -144,10 +144,15 @@ func (s *Simulator) checkStatus() {
 			}
 		}
 		for _, c := range s.net.conns {
-			workers += oneIf(c.does[queue])
+			if c.slow && len(c.requests) > 0 { // the server may have to read its CAN_DO or CANT_DO yet
+				behind += oneIf(c.does[queue] || c.quit[queue] > 0)
+			} else {
+				workers += oneIf(c.does[queue])
+			}
 		}
 		httpWorkers, unsure := s.ledger.httpWorkers(queue)
 		workers += httpWorkers
+		unsure += behind
 		shown, jobs := 0, 0
 		if _, err := fmt.Sscanf(lines[name], "%d,%d,", &shown, &jobs); lines[name] != "" && err != nil || shown < workers ||
 			shown > workers+unsure || jobs < least || jobs > most {
