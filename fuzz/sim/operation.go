@@ -188,8 +188,8 @@ func (l *Ledger) wasChanged(o *operation, f *firmJob, x *seenJob) bool {
 	case admin.VerbPriority:
 		return x.Priority == o.priority || becameReady
 	case admin.VerbDue:
-		// A ready job, which stays ready when the clock is set back, shows the second.
-		return x.State == admin.StateReady && (o.due <= l.clock().Wall || x.Due == o.due-o.due%1000) || x.Due == o.due || becameReady
+		// A ready job, which stays ready when the clock is set back, shows the second. A time that has passed is now.
+		return x.State == admin.StateReady && (o.due <= l.wall || x.Due == o.due-o.due%1000) || x.Due == o.due || becameReady
 	default:
 		return x.State == admin.StateReady
 	}
