@@ -136,7 +136,7 @@ func (l *Ledger) willMove(c *jobChange, x *seenJob) (does, known bool) {
 	does, known = true, !j.awaited // a job whose end is awaited must stay, until the last that awaits it has gone
 	for _, o := range l.names[j.keyIn(c.to)] {
 		switch {
-		case o.now == gone:
+		case o == j || o.now == gone: // it may have been there before
 		case o.now == sure && !o.moving && !o.lost:
 			does = false
 		default:
