@@ -556,6 +556,30 @@ func TestAPIStalledBody(t *testing.T) {
 	}
 }
 
+// TestAPIStalledChange: a small body that comes byte by byte is answered as a large one is.
+func TestAPIStalledChange(t *testing.T) {
+	t.Parallel()
+	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
+	paths := []string{"/jobs/change", "/reserve", "/queues/pause", "/leases/done"}
+	all := make([]net.Conn, len(paths))
+	for n, path := range paths {
+		c, err := net.Dial("tcp", r.http)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprintf(c, "POST /api/v1%s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{", path)
+		all[n] = c
+	}
+	for n, c := range all {
+		_ = c.SetReadDeadline(time.Now().Add(patience))
+		answer, err := io.ReadAll(c)
+		if err != nil || !strings.Contains(string(answer), "408 Request Timeout") || !strings.Contains(string(answer), `{"error":"the body stopped: less than 4096 bytes came within 10s"}`) {
+			t.Errorf("%s: %v, %q", paths[n], err, answer)
+		}
+	}
+}
+
 // TestAPIReserveBounds: an answer ends with the job that makes it large. The jobs behind it are not lost.
 func TestAPIReserveBounds(t *testing.T) {
 	t.Parallel()

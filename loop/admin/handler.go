@@ -117,7 +117,7 @@ func (api *Interface) routes() map[string]http.HandlerFunc {
 	}
 	for pattern, answer := range all {
 		routes[pattern] = func(w http.ResponseWriter, r *http.Request) {
-			r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
+			r.Body = endIfSlow(w, http.MaxBytesReader(w, r.Body, maxRequest))
 			v, err := answer(r)
 			api.write(w, v, err)
 		}
@@ -209,7 +209,9 @@ func (api *Interface) write(w http.ResponseWriter, v any, err error) {
 	status := http.StatusOK
 	if err != nil {
 		e := codec.Error{Error: err.Error()}
-		status, e.Reason = errorStatus(err)
+		if status, e.Reason = errorStatus(err); status == http.StatusRequestTimeout {
+			e.Error = errStopped.Error()
+		}
 		v = e
 	}
 	text := encode(v)

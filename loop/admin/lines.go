@@ -81,7 +81,7 @@ func (api *Interface) postLines(w http.ResponseWriter, r *http.Request) (any, er
 // brokenOff says why a body has no end.
 func brokenOff(err error) string {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return fmt.Sprintf("the body stopped: less than %d bytes came within %v", minPiece, pieceTime)
+		return errStopped.Error()
 	}
 	return "the body ended early: " + err.Error()
 }
@@ -168,14 +168,17 @@ func (a *journalAhead) flush() error {
 // keep its place for hours.
 const minPiece = 4 << 10
 
+// errStopped is the error of a body that came too slowly.
+var errStopped = fmt.Errorf("the body stopped: less than %d bytes came within %v", minPiece, pieceTime)
+
 // endIfSlow returns a body that ends with an error when less than minPiece bytes come within pieceTime.
-func endIfSlow(w http.ResponseWriter, body io.Reader) io.Reader {
-	return &slowGuard{peer: http.NewResponseController(w), body: body}
+func endIfSlow(w http.ResponseWriter, body io.ReadCloser) io.ReadCloser {
+	return &slowGuard{peer: http.NewResponseController(w), ReadCloser: body}
 }
 
 type slowGuard struct {
+	io.ReadCloser
 	peer  *http.ResponseController
-	body  io.Reader
 	piece int // bytes that have come since the deadline was set
 }
 
@@ -184,7 +187,7 @@ func (s *slowGuard) Read(p []byte) (int, error) {
 	if s.piece == 0 {
 		_ = s.peer.SetReadDeadline(time.Now().Add(pieceTime)) // fails only when the connection is closed, or is none
 	}
-	n, err := s.body.Read(p)
+	n, err := s.ReadCloser.Read(p)
 	if s.piece += n; s.piece >= minPiece {
 		s.piece = 0
 	}
