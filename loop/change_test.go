@@ -330,7 +330,7 @@ func TestAudit(t *testing.T) {
 		a.ask("/queues/resume", `{"queue":"nosuch"}`, nil)
 	}
 	a.ask("/queues/empty", `{"queue":"f","dry_run":true}`, nil)
-	a.ask("/cron", `{"name":"nightly","schedule":"30 2 * * *","queue":"f","workload":"secret"}`, nil)
+	a.ask("/cron", `{"name":"nightly","schedule":"30 2 * * *","zone":"Europe/Berlin","queue":"f","workload":"secret"}`, nil)
 	a.ask("/cron/pause", `{"entry":"nightly","by":"ana"}`, nil)
 	a.ended("/jobs/change", `{"verb":"remove","filter":"queue:f","by":"bo"}`)
 	socket := client.NewAdmin(options.Admin.Listen[0])
@@ -345,6 +345,10 @@ func TestAudit(t *testing.T) {
 	if _, err := socket.CountQueue(t.Context(), "f"); err != nil {
 		t.Fatal(err)
 	}
+	a.submit(`{"queue":"g","name":"one"}`)
+	for _, change := range []string{`"verb":"priority","priority":42`, `"verb":"due","delay":"3h"`, `"verb":"due","at":"2030-01-31T09:00:00Z"`} {
+		a.ask("/jobs/change", `{"queue":"g","name":"one",`+change+`}`, nil)
+	}
 	me, err := user.Current()
 	if err != nil {
 		t.Fatal(err)
@@ -352,11 +356,14 @@ func TestAudit(t *testing.T) {
 	want := []string{
 		"1 ana/ POST /api/v1/jobs/change run " + strings.Join([]string{ids["0"], ids["1"], ids["2"]}, " ") + " and 1 more 4 late",
 		"2 / PATCH /api/v1/policies f without rate retries=3 0 ",
-		"3 / POST /api/v1/cron f nightly 0 ",
+		`3 / POST /api/v1/cron f nightly "30 2 * * *" Europe/Berlin 0 `,
 		"4 ana/ POST /api/v1/cron/pause nightly 0 ",
 		"5 bo/ POST /api/v1/jobs/change remove queue:f 0 ",
 		"6 bo/ operation 1 remove queue:f: done 4 ",
 		"7 robot/" + me.Username + " POST /api/v1/queues/pause both f 0 deploy",
+		"8 / POST /api/v1/jobs/change priority 42 g one 1 ",
+		"9 / POST /api/v1/jobs/change due in 3h0m0s g one 1 ",
+		"10 / POST /api/v1/jobs/change due 2030-01-31T09:00:00Z g one 1 ",
 	}
 	read := func() (got []string) {
 		t.Helper()

@@ -248,6 +248,6 @@ func TestJobStory(t *testing.T) {
 	o.gets(`mail.c takes no new jobs, and has 0 jobs left\n`, "queue drain mail.c --wait")
 	o.gets(`AT +USER +BY +FROM +REQUEST +TARGET +COUNT +WHY\n.*queues/drain.*queues/empty.*jobs/change.*done\n.*`, "audit")
 	o.gets(`({"number":\d+,"at":.*}\n){2}`, "audit --json --limit 2")
-	o.gets(`NUMBER .*AGENT.*\n.*\n *1 .* treadle +POST /api/v1/jobs/change +priority mail.a 3 +1 +-\n.*`, "audit -o wide")
+	o.gets(`NUMBER .*AGENT.*\n.*\n *1 .* treadle +POST /api/v1/jobs/change +priority 7 mail.a 3 +1 +-\n.*`, "audit -o wide")
 	server.stop()
 }

@@ -247,7 +247,9 @@ queue."c" +"" +retries=4
 `, "reload")
 	r.until(`msg="the configuration has changed" setting=drain before=20s after=30s`)
 	r.until(`msg="the configuration is read again" changes=11`)
-	r.until("msg=audit by=" + userName())
+	if line := r.until("msg=audit by=" + userName()); !strings.Contains(line, `min-free: 256MiB -> 300MiB; max-connections: 0 -> 100; `) || !strings.Contains(line, `queue.\"c\": - -> retries=4`) {
+		t.Errorf("the reload in the audit: %s", line)
+	}
 	r.gets(`(?s).*\nmin-free +300MiB +\S+:2\n.*\nmax-connections +100 +\S+:3\n.*\ndrain +30s +\S+:1\nmax-memory +70% +default\nlog-level +debug +.*`, "config show")
 	r.gets(`QUEUES +SOURCE +KEY +VALUE\na +file +retries +3\nc +file +retries +4\n`, "queue rules")
 	if out, _, _ := treadle(t, "", "-H", r.host, "cron", "list"); strings.Contains(out, "old") || !strings.Contains(out, "new ") || !strings.Contains(out, "stays ") {

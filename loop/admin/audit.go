@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	codec "treadle/codec/admin"
 	"treadle/loop/web"
@@ -111,11 +112,26 @@ type auditSubject struct {
 	IDs        []string
 	Values     map[string]*string
 	By, Why    string
+
+	Priority       *int64
+	At             codec.Moment
+	Delay          *codec.Duration
+	Schedule, Zone string
 }
 
 // target names what is to be changed.
 func (s *auditSubject) target() string {
-	words := []string{s.Verb, s.What, s.Pattern, s.Entry, s.Queue + string(s.QueueBytes), s.Name + string(s.NameBytes), s.Filter, s.Operation, s.ID}
+	words := []string{s.Verb}
+	if s.Priority != nil && (s.Verb != "" || *s.Priority != 0) { // 0 is usual of a cron entry
+		words = append(words, strconv.FormatInt(*s.Priority, 10))
+	}
+	if s.Delay != nil {
+		words = append(words, "in "+time.Duration(*s.Delay).String())
+	}
+	if !s.At.IsZero() {
+		words = append(words, s.At.UTC().Format(time.RFC3339))
+	}
+	words = append(words, s.What, s.Pattern, s.Entry, s.Queue+string(s.QueueBytes), s.Name+string(s.NameBytes), s.Filter, s.Operation, s.ID)
 	for n, id := range s.IDs {
 		if n == maxAuditIDs {
 			words = append(words, fmt.Sprintf("and %d more", len(s.IDs)-n))
@@ -132,6 +148,9 @@ func (s *auditSubject) target() string {
 	}
 	if to := s.To + string(s.ToBytes); to != "" {
 		words = append(words, "to "+to)
+	}
+	if s.Schedule != "" {
+		words = append(words, strconv.Quote(s.Schedule), s.Zone)
 	}
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
 }
@@ -154,12 +173,31 @@ func (api *Interface) auditing(pattern string, answer func(*http.Request) (any, 
 		}
 		var s auditSubject
 		_ = json.Unmarshal(body, &s) // the handler has read it; members that are of another kind there are left out
-		api.audit(api.auditorOf(r, s.By), codec.AuditRecord{Request: pattern, Target: s.target(), Count: count, Why: s.Why})
+		target := s.target()
+		if reloaded, ok := v.(*codec.SettingChanges); ok {
+			target = changesText(reloaded.Changes)
+		}
+		api.audit(api.auditorOf(r, s.By), codec.AuditRecord{Request: pattern, Target: target, Count: count, Why: s.Why})
 		if op, ok := v.(*operation); ok {
 			return op.begin(), nil
 		}
 		return v, nil
 	}
+}
+
+// changesText names what a reload has changed, until the text is as long as that of a record.
+func changesText(all []codec.SettingChange) string {
+	var b strings.Builder
+	for n, c := range all {
+		if b.Len() > maxAuditText {
+			break
+		}
+		if n > 0 {
+			b.WriteString("; ")
+		}
+		fmt.Fprintf(&b, "%s: %s -> %s", c.Name, cmp.Or(c.Before, "-"), cmp.Or(c.After, "-"))
+	}
+	return b.String()
 }
 
 // changedBy returns how many jobs an answer says were changed, and whether anything was.
