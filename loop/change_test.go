@@ -311,6 +311,50 @@ func TestAPIQueueVerbs(t *testing.T) {
 	}
 }
 
+// TestOddQueueChanges: a queue whose name is not UTF-8 is paused, drained and emptied, also after a restart, and each
+// answer has the bytes of its name.
+func TestOddQueueChanges(t *testing.T) {
+	t.Parallel()
+	options := Options{HTTP: "127.0.0.1:0", Data: t.TempDir()}
+	r := startServer(t, options)
+	a := api{t, r}
+	const odd, body = "\xff\xfe", `{"queue_b64":"//4="}`
+	a.submit(`{"queue_b64":"//4=","name":"one"}`)
+	var rule codec.Rule
+	if code := a.ask("/queues/pause", body, &rule); code != 200 || string(rule.PatternBytes) != odd || rule.Pattern != "" || !rule.Changed {
+		t.Errorf("a pause: %d %+v", code, rule)
+	}
+	r.stop()
+	r.wait()
+	a.r = startServer(t, options)
+	if q := a.queue("%FF%FE"); q.Paused != "hand-out" || string(q.QueueBytes) != odd {
+		t.Errorf("after a restart: %+v", q)
+	}
+	var policy, rules codec.Table
+	a.do(http.MethodGet, "/policies?queue=%FF%FE", "", nil, &policy)
+	if policy.Queue != "" || string(policy.QueueBytes) != odd || len(policy.Values) != 1 || string(policy.Values[0].PatternBytes) != odd || policy.Values[0].Pattern != "" {
+		t.Errorf("the policy: %+v", policy)
+	}
+	if a.do(http.MethodGet, "/policies", "", nil, &rules); len(rules.Rules) != 1 || string(rules.Rules[0].PatternBytes) != odd || rules.Rules[0].Pattern != "" {
+		t.Errorf("the rules: %+v", rules.Rules)
+	}
+	rule = codec.Rule{}
+	if code := a.ask("/queues/resume", body, &rule); code != 200 || string(rule.PatternBytes) != odd || !rule.Changed || a.queue("%FF%FE").Paused != "" {
+		t.Errorf("a resume: %d %+v", code, rule)
+	}
+	var drained codec.Queues
+	if code := a.ask("/queues/drain", body, &drained); code != 200 || string(drained.Queues[0].QueueBytes) != odd || drained.Queues[0].Paused != "submits" {
+		t.Errorf("a drain: %d %+v", code, drained)
+	}
+	if op := a.ended("/queues/empty", body); op.Changed != 1 || a.queue("%FF%FE").Ready != 0 {
+		t.Errorf("it is emptied: %+v", op)
+	}
+	for _, path := range []string{"pause", "resume", "drain", "empty"} {
+		a.refuses("/queues/"+path, `{"queue":"a","queue_b64":"//4="}`, http.StatusBadRequest, "give one")
+		a.refuses("/queues/"+path, `{"queue_b64":""}`, http.StatusBadRequest, "name a queue")
+	}
+}
+
 // TestAudit: each change through the API leaves a record, which survives a restart, and no other request does. A record
 // of the socket names the user that the system knows, beside the one that the request names.
 func TestAudit(t *testing.T) {

@@ -13,10 +13,11 @@ func Name(name string) (text string, inBase64 []byte) {
 
 // Rule is a rule as JSON has it.
 type Rule struct {
-	Pattern string            `json:"pattern"`
-	Source  string            `json:"source"` // file or run time
-	Values  map[string]string `json:"values"`
-	Changed bool              `json:"changed,omitempty"` // whether the request has changed the rule
+	Pattern      string            `json:"pattern"`
+	PatternBytes []byte            `json:"pattern_b64,omitempty"`
+	Source       string            `json:"source"` // file or run time
+	Values       map[string]string `json:"values"`
+	Changed      bool              `json:"changed,omitempty"` // whether the request has changed the rule
 }
 
 // Key is a key of rules as JSON has it.
@@ -28,18 +29,20 @@ type Key struct {
 
 // Value is a value of a queue's policy as JSON has it.
 type Value struct {
-	Key     string `json:"key"`
-	Value   string `json:"value"`
-	Source  string `json:"source"`
-	Pattern string `json:"pattern"`
+	Key          string `json:"key"`
+	Value        string `json:"value"`
+	Source       string `json:"source"`
+	Pattern      string `json:"pattern"`
+	PatternBytes []byte `json:"pattern_b64,omitempty"`
 }
 
 // Table is the answer to GET /api/v1/policies: with a queue its values, else all rules and keys.
 type Table struct {
-	Queue  string  `json:"queue,omitempty"`
-	Values []Value `json:"values,omitempty"`
-	Rules  []Rule  `json:"rules,omitempty"`
-	Keys   []Key   `json:"keys,omitempty"`
+	Queue      string  `json:"queue,omitempty"`
+	QueueBytes []byte  `json:"queue_b64,omitempty"`
+	Values     []Value `json:"values,omitempty"`
+	Rules      []Rule  `json:"rules,omitempty"`
+	Keys       []Key   `json:"keys,omitempty"`
 }
 
 // Attempt is an entry of a failed job's history as JSON has it.

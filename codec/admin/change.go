@@ -99,9 +99,10 @@ type Operations struct {
 
 // QueueChange pauses, resumes, drains or empties a queue.
 type QueueChange struct {
-	Queue  string `json:"queue"`             // pause and resume: a name or a pattern
-	What   string `json:"what,omitempty"`    // pause: hand-out, the default, submits or both
-	DryRun bool   `json:"dry_run,omitempty"` // empty: count the jobs, remove none
+	Queue      string `json:"queue,omitempty"` // pause and resume: a name or a pattern
+	QueueBytes []byte `json:"queue_b64,omitempty"`
+	What       string `json:"what,omitempty"`    // pause: hand-out, the default, submits or both
+	DryRun     bool   `json:"dry_run,omitempty"` // empty: count the jobs, remove none
 	Cause
 }
 

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -344,7 +345,8 @@ func (s *Simulator) checkPolicy() {
 			continue
 		}
 		n++
-		if want := (admin.Value{Key: key, Value: s.ledger.policy.text(t), Source: set.source, Pattern: set.pattern}); !slices.Contains(table.Values, want) {
+		want := admin.Value{Key: key, Value: s.ledger.policy.text(t), Source: set.source, Pattern: set.pattern}
+		if !slices.ContainsFunc(table.Values, func(v admin.Value) bool { return reflect.DeepEqual(v, want) }) {
 			s.trace.Fail("the policy: got %+[2]v, want %+[1]v", want, table.Values)
 		}
 	}

@@ -44,8 +44,8 @@
 //	POST  /api/v1/reload                  read the configuration again, and answer what has changed
 //	GET   /api/v1/openapi.json            all of these as an OpenAPI document
 //
-// A name that is not UTF-8 stands in name_b64 or queue_b64, in base64, instead of name or queue. The pattern of a rule
-// is UTF-8. A parameter queue may have any bytes.
+// A name that is not UTF-8 stands in name_b64 or queue_b64, in base64, instead of name or queue. The pattern of a
+// rule in a request to change policies is UTF-8. A parameter queue may have any bytes.
 //
 // A change is answered when it holds and the journal has it. An error is {"error":"..."} with a status of 400 or more.
 package admin

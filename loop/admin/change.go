@@ -224,22 +224,30 @@ func (api *Interface) postEmpty(r *http.Request) (any, error) {
 	return api.operations.start(api, &c, &sched.JobChange{Verb: sched.RemoveJobs}, api.auditorOf(r, q.By))
 }
 
+// readQueueChange returns a change whose Queue has the bytes of the name, also of one that is not UTF-8.
 func readQueueChange(r *http.Request) (*codec.QueueChange, error) {
 	var q codec.QueueChange
 	if err := decodeBody(r, &q); err != nil {
 		return nil, err
 	}
-	if q.Queue == "" {
+	queue, err := textOrBytes("queue", q.Queue, q.QueueBytes)
+	if err != nil {
+		return nil, err
+	}
+	if q.Queue = string(queue); q.Queue == "" {
 		return nil, badf("name a queue")
 	}
 	return &q, nil
 }
 
+// patternOf returns the pattern of the rule for a name or a pattern: rules match the names that queues have inside.
+func patternOf(q *codec.QueueChange) string { return string(protocol.Queue([]byte(q.Queue))) }
+
 // setPause changes the pause of the rule of a queue or pattern. It returns when the queues follow it and the journal
 // has it, with whether the rule has changed. An empty what ends the pause.
 func (api *Interface) setPause(r *http.Request, q *codec.QueueChange, what string) (changed bool, err error) {
 	who := api.auditorOf(r, q.By)
-	c := codec.Change{Pattern: q.Queue, Values: map[string]*string{pausedKey: nil, pausedByKey: nil, pausedWhyKey: nil}}
+	c := codec.Change{Pattern: patternOf(q), Values: map[string]*string{pausedKey: nil, pausedByKey: nil, pausedWhyKey: nil}}
 	for key, value := range map[string]string{pausedKey: what, pausedByKey: who.name(), pausedWhyKey: q.Why} {
 		if what != "" && value != "" {
 			c.Values[key] = &value
@@ -253,7 +261,9 @@ func (api *Interface) setPause(r *http.Request, q *codec.QueueChange, what strin
 
 // ruleOf returns the run-time rule of a pattern, for the request that may have changed it.
 func (api *Interface) ruleOf(pattern string, changed bool) *codec.Rule {
-	return &codec.Rule{Pattern: pattern, Source: sched.FromRunTime.String(), Values: api.runTime(pattern), Changed: changed}
+	rule := &codec.Rule{Source: sched.FromRunTime.String(), Values: api.runTime(pattern), Changed: changed}
+	rule.Pattern, rule.PatternBytes = codec.Name(protocol.Unescape(pattern))
+	return rule
 }
 
 // postPause answers POST /queues/pause: it pauses hand-out, submits or both of a queue or of all queues of a pattern.
@@ -277,7 +287,7 @@ func (api *Interface) ruleAfter(r *http.Request, q *codec.QueueChange, what stri
 	if err != nil {
 		return nil, err
 	}
-	return api.ruleOf(q.Queue, changed), nil
+	return api.ruleOf(patternOf(q), changed), nil
 }
 
 // postResume ends a pause. If a weaker rule, such as one of the file, pauses the queue too, postResume sets a rule that
@@ -287,7 +297,7 @@ func (api *Interface) postResume(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	before := api.runTime(q.Queue)
+	before := api.runTime(patternOf(q))
 	answer, err := api.ruleAfter(r, q, "")
 	if err != nil || strings.ContainsAny(q.Queue, "*?") {
 		return answer, err

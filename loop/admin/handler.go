@@ -304,14 +304,19 @@ func (api *Interface) getPolicies(r *http.Request) (any, error) {
 	}
 	t := api.policies()
 	var answer codec.Table
-	if answer.Queue = q.Get("queue"); answer.Queue != "" {
-		for _, v := range t.Explain(string(protocol.Queue([]byte(answer.Queue)))) {
-			answer.Values = append(answer.Values, codec.Value{Key: v.Key, Value: v.Value, Source: v.Source.String(), Pattern: v.Pattern})
+	if queue := q.Get("queue"); queue != "" {
+		answer.Queue, answer.QueueBytes = codec.Name(queue)
+		for _, v := range t.Explain(string(protocol.Queue([]byte(queue)))) {
+			one := codec.Value{Key: v.Key, Value: v.Value, Source: v.Source.String()}
+			one.Pattern, one.PatternBytes = codec.Name(protocol.Unescape(v.Pattern))
+			answer.Values = append(answer.Values, one)
 		}
 		return &answer, nil
 	}
 	for _, rule := range t.Rules() {
-		answer.Rules = append(answer.Rules, codec.Rule{Pattern: rule.Pattern, Source: rule.Source.String(), Values: rule.Values})
+		one := codec.Rule{Source: rule.Source.String(), Values: rule.Values}
+		one.Pattern, one.PatternBytes = codec.Name(protocol.Unescape(rule.Pattern))
+		answer.Rules = append(answer.Rules, one)
 	}
 	for _, k := range sched.PolicyKeys() {
 		answer.Keys = append(answer.Keys, codec.Key{Name: k.Name, Example: k.Example, Meaning: k.Meaning})
