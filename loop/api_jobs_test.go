@@ -169,7 +169,7 @@ func TestAPIJob(t *testing.T) {
 	a.submit(`{"queue":"q","name_b64":"/w==","workload_b64":"/wA="}`)
 	a.submit(`{"queue":"p","name":"paused","workload_json":` + strings.Repeat("[", 3000) + strings.Repeat("]", 3000) + `}`)
 	f("queue=q&name=long", codec.JobDetails{ListedJob: codec.ListedJob{Name: "long", State: "ready", Error: "no-worker: no worker serves q"}, Workload: text("x" + long[:4094]), WorkloadSize: 8001, WorkloadCut: true})
-	f("queue=q&name=%FF", codec.JobDetails{ListedJob: codec.ListedJob{Name: "\xff", State: "ready", Error: "no-worker: no worker serves q; behind: 1 job of its kind come first"}, WorkloadBytes: []byte("\xff\x00"), WorkloadSize: 2})
+	f("queue=q&name=%FF", codec.JobDetails{ListedJob: codec.ListedJob{Name: "\xff", State: "ready", Error: "no-worker: no worker serves q; behind: 1 job of its kind comes first"}, WorkloadBytes: []byte("\xff\x00"), WorkloadSize: 2})
 	d := f("queue=p&name=paused&protocol=periodic", codec.JobDetails{ListedJob: codec.ListedJob{Name: "paused", State: "ready", Error: "paused: queue paused by ana: deploy; no-worker: no worker serves p"}, Workload: text(strings.Repeat("[", 3000) + strings.Repeat("]", 1096)), WorkloadSize: 6000, WorkloadCut: true})
 	if d.Protocol != "periodic" || d.Attempts == nil {
 		t.Errorf("%+v", d)
@@ -256,7 +256,12 @@ func TestAPIJobRefuses(t *testing.T) {
 		f(path+"queue=f&name=a&protocol=odd", 400, "is no protocol")
 		f(path+"queue=f&name=%f", 400, "cannot be read")
 	}
-	f("/job/result?id="+id, 404, "without a result")
+	f("/job/result?id="+id, 404, "has no result yet")
+	f("/jobs?time=0.5", 400, "from 1ms to 200ms")
+	f("/jobs?time=0.0001", 400, "from 1ms to 200ms")
+	if code := a.do(http.MethodGet, "/jobs?time=0.05", "", nil, nil); code != http.StatusOK {
+		t.Errorf("a time in seconds: %d", code)
+	}
 	for _, path := range []string{"/queues", "/cron", "/policies"} {
 		f(path+"?queue=%f", 400, "cannot be read")
 	}

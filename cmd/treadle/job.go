@@ -206,7 +206,7 @@ type jobShowCmd struct {
 
 // Help is printed by treadle job show --help.
 func (jobShowCmd) Help() string {
-	return `The lines "why" say why the job does not run: that its queue is paused, by whom; that no worker serves it; which job holds the lock that it waits for. Of a workload and a result the first 4KiB are shown; treadle job payload and treadle job result print all bytes.
+	return `The lines "why" say why the job does not run: that its queue is paused, by whom; that no worker serves it; which job holds the lock that it waits for. Of a workload and a result the first 4KiB are shown; treadle job payload and treadle job result print all bytes. Attempts and their errors are kept for queues with a rule of retries or backoff alone: treadle queue set mail.news retries=3 sets one.
 
 	treadle job show 5.17.100
 	treadle job show mail.news monday --json | jq -r '.why[].reason'`

@@ -28,6 +28,7 @@ var (
 	errNoName   = errors.New("the queue has no such job: it is done and not kept, or it was removed; older kept jobs of a name are found by a filter")
 	errSeveral  = errors.New("the queue has jobs of that name by several protocols: name one with protocol, or ask by id")
 	errNoResult = errors.New("the job is kept without a result")
+	errNotEnded = errors.New("the job has no result yet: it has not ended")
 )
 
 // getJob answers with one job.
@@ -170,8 +171,13 @@ func (api *Interface) sendPart(part string, isResult bool) http.HandlerFunc {
 
 // open returns a reader of the workload or the kept result of a job.
 func (api *Interface) open(ref sched.JobRef, isResult bool) (*sched.Reader, error) {
-	skip := 0
+	skip, missing := 0, errNoResult
 	if !api.host.Sched().View(api.host.Now(), ref, func(v *sched.JobView) {
+		switch v.State.String() {
+		case codec.StateFailed, codec.StateDone, codec.StateExpired:
+		default:
+			missing = errNotEnded
+		}
 		if !isResult {
 			skip = len(v.Workload) - len(api.body(&v.Job))
 		}
@@ -180,7 +186,7 @@ func (api *Interface) open(ref sched.JobRef, isResult bool) (*sched.Reader, erro
 	}
 	data, ok := api.host.Sched().NewReader(ref, isResult, skip)
 	if !ok {
-		return nil, &notFound{errNoResult}
+		return nil, &notFound{missing}
 	}
 	return data, nil
 }

@@ -63,6 +63,9 @@ func searchTimeOf(text string) (time.Duration, error) {
 	if text == "" {
 		return searchTime, nil
 	}
+	if _, err := strconv.ParseFloat(text, 64); err == nil { // seconds, as in a body
+		text += "s"
+	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < time.Millisecond || d > searchTime {
 		return 0, badf("time is from 1ms to %v", searchTime)

@@ -83,6 +83,9 @@ func (w *why) waiting() string {
 	case sched.WhyBusy:
 		return fmt.Sprintf("no worker asks for a job: of %s of %s %d have one of it", counted(w.Of, "worker"), w.queue, w.N)
 	case sched.WhyBehind:
+		if w.N == 1 && !w.More {
+			return "1 job of its kind comes first"
+		}
 		return w.count("job") + " of its kind come first"
 	}
 	return "next to be handed out"
