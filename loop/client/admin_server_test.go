@@ -138,7 +138,7 @@ func TestPolicyRules(t *testing.T) {
 	o.ok(o.set("q", "paused"))
 	table, err := o.admin.Policy(o.ctx, "q")
 	o.ok(err)
-	if got := fmt.Sprint(table.Values); got != "[{retries 2 run time q} {max-jobs 1 file q}]" {
+	if got := fmt.Sprint(table.Values); got != "[{retries 2 run time q []} {max-jobs 1 file q []}]" {
 		t.Errorf("the policy is %s", got)
 	}
 	o.ok(o.client.Submit(o.ctx, &client.Job{Func: "q", Name: "a"}))
