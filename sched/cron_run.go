@@ -35,13 +35,15 @@ func (c *cron) correct(now Time) bool {
 }
 
 // runCronTime meets the time of an entry that has come. Of several that have come, the entry runs once. With Overlap,
-// those of the last minute follow one by one: cronLate bounds them.
+// those of the last minute follow one by one: cronLate bounds them. Times that were missed and left out count once
+// together.
 func (sh *shard) runCronTime(now Time, c *cron, sink Sink) {
 	at, outcome := c.next, CronRan
 	if recent := now.Wall - cronLate; at < recent {
 		outcome = CronLate
-		if last := c.after(recent - 1); last <= now.Wall { // this one is not missed
+		if last := c.after(recent - 1); last <= now.Wall { // this one is not missed, those before are
 			at, outcome = last, CronRan
+			c.Counts[CronMissed]++
 		} else if c.SkipMissed {
 			outcome = CronMissed
 		}

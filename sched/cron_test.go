@@ -123,7 +123,8 @@ func TestCronOverlap(t *testing.T) {
 	x.cronIs("b", "ran ran=5")
 	x.cronIs("c", "ran ran=1")
 	x.pass(300_000)
-	x.cronIs("b", "ran ran=35") // 30 times are of the last minute
+	x.cronIs("b", "ran ran=35 missed=1") // 30 times are of the last minute, those before were missed
+	x.cronIs("c", "overlap ran=1 missed=1 overlap=1")
 }
 
 // TestCronMissed checks entries whose times passed unseen, as while the server was down.
@@ -139,8 +140,9 @@ func TestCronMissed(t *testing.T) {
 	x.cronIs("skip", "missed missed=1")
 	x.pass(3_600_000 - (13*60+20)*1000 + cronLate) // 09:01: a minute late is on time
 	x.cronIs("skip", "ran ran=1 missed=1")
-	x.pass(3*3_600_000 - 30_000) // 12:00:30: one is missed, and one is on time
-	x.cronIs("skip", "ran ran=2 missed=1")
+	x.pass(3*3_600_000 - 30_000) // 12:00:30: two are missed, and one is on time
+	x.cronIs("once", "overlap late=1 missed=1 overlap=2")
+	x.cronIs("skip", "ran ran=2 missed=2")
 }
 
 // TestCronClock checks that a clock that is set back does not repeat a time, unless it was wrong by hours, and that one
