@@ -82,6 +82,17 @@ func TestAPIJobs(t *testing.T) {
 		t.Errorf("the failed job is %+v", j)
 	}
 	f("id:"+j.ID, "failed failed")
+	a.submit(`{"queue":"f","name":"mute","priority":9}`)
+	w.send(request(2, periodic.GrabJob))
+	handle, _ := assigned(t, w.next())
+	w.send(request(3, periodic.WorkFail, handle))
+	w.send(request(4, periodic.Ping))
+	w.next() // the failure is noted
+	_, page = a.jobs("name:mute", "", 9)
+	if d, _ := a.job("id=" + page.Jobs[0].ID); page.Jobs[0].Error != "failed" || d.Error != "failed" || len(d.Why) != 1 || !strings.HasSuffix(d.Why[0].Text, ": failed") {
+		t.Errorf("the job that failed without a text is %+v, %+v", page.Jobs[0], d)
+	}
+	f("queue:f text:failed", "mute failed")
 	f("id:" + j.ID + " state:done")
 	_, page = a.jobs("state:running", "", 9)
 	if j := page.Jobs[0]; j.Worker == "" || j.Since == 0 || j.Due == 0 || j.Size != 0 {

@@ -51,6 +51,28 @@ func (a *Attempt) TimedOut() bool { return a.Outcome == attemptTimedOut }
 // Left reports whether the attempt failed because its worker left.
 func (a *Attempt) Left() bool { return a.Outcome == attemptLeft }
 
+// Cause returns the error text of an entry, or of a failure without one how the attempt ended. It is empty when the
+// entry has no error.
+func (a *Attempt) Cause() string {
+	switch {
+	case a.Outcome == attemptMoved: // the text is the name of a queue
+		return ""
+	case a.Text == "" && a.Failed():
+		return a.Outcome.String()
+	}
+	return a.Text
+}
+
+// LastCause returns the last error of a history; empty: there is none.
+func LastCause(all []Attempt) string {
+	for i := range slices.Backward(all) {
+		if cause := all[i].Cause(); cause != "" {
+			return cause
+		}
+	}
+	return ""
+}
+
 // FailedAttempt returns the entry of a failure that a worker reported.
 func FailedAttempt(at int64, worker, text string) Attempt {
 	return Attempt{At: at, Outcome: attemptFailed, Worker: worker, Text: text}

@@ -117,12 +117,7 @@ func (sh *shard) whyEnded(job uint32, r *record) Why {
 	}
 	switch {
 	case r.state == failed:
-		w.Reason, w.N = WhyFailed, int(tries)
-		for _, a := range history {
-			if a.Outcome != attemptMoved && a.Text != "" {
-				w.Text = a.Text
-			}
-		}
+		w.Reason, w.N, w.Text = WhyFailed, int(tries), LastCause(history)
 	case sh.jobStateOf(job, r) == jobExpired:
 		w.Reason = WhyExpired
 	}

@@ -302,3 +302,47 @@ func TestWhyEnded(t *testing.T) {
 		t.Errorf("the dead letter: %s", got)
 	}
 }
+
+// TestCauses: a failure without an error text has how it ended as its error, and the last failure counts.
+func TestCauses(t *testing.T) {
+	x := newTestSched(t, Options{})
+	x.s.SetTimeout(2000)
+	x.under([3]string{"*", "retries", "0"}, [3]string{"again", "retries", "1"})
+	give := func(queue string) (*Peer, Run) {
+		p := x.worker("w", queue)
+		x.submit(queue, "j")
+		return p, x.reserveJob(p, "j")
+	}
+	_, _ = give("slow")
+	x.pass(2000 + grain)
+	p, _ := give("left")
+	x.s.Forget(x.now, p, &x.rec)
+	p, run := give("mute")
+	x.ok(x.s.Fail(x.now, p, run, nil, &x.rec))
+	p, run = give("again")
+	x.ok(x.s.Fail(x.now, p, run, []byte("no disk"), &x.rec))
+	x.pass(0)
+	x.reserveJob(p, "j")
+	x.s.Forget(x.now, p, &x.rec)
+	for queue, want := range map[string]string{"slow": "timed out", "left": "worker left", "mute": "failed", "again": "worker left"} {
+		found := ""
+		l, err := NewListing(&Match{Texts: []string{want}}, []byte(queue), false, "")
+		x.ok(err)
+		for done := false; !done; {
+			done = x.s.List(x.now, l, 256, func(v *JobView) bool {
+				_, all := ParseHistory(v.History)
+				found += LastCause(all)
+				return true
+			})
+		}
+		if found != want {
+			t.Errorf("the jobs of %s with the error %q: got %q", queue, want, found)
+		}
+		if reasons, _ := x.s.Why(x.now, x.refOf(queue, "j")); len(reasons) != 1 || reasons[0].Text != want {
+			t.Errorf("why of %s: got %+v, want the text %q", queue, reasons, want)
+		}
+	}
+	if moved := []Attempt{{Outcome: attemptLeft}, {Outcome: attemptMoved, Text: "f"}, {Outcome: attemptRetried}}; LastCause(moved) != "worker left" {
+		t.Errorf("the last error is %q", LastCause(moved))
+	}
+}

@@ -211,13 +211,11 @@ func (api *Interface) body(j *sched.Job) []byte {
 
 // addHistory adds what a list shows of a job's history.
 func addHistory(j *codec.ListedJob, history []byte) {
-	tries, all := attempts(history)
+	tries, all := sched.ParseHistory(history)
 	j.Tries = tries
 	for _, a := range slices.Backward(all) {
 		j.Worker = cmp.Or(j.Worker, a.Worker)
-		if a.Outcome != outcomeMoved {
-			j.Error = cmp.Or(j.Error, a.Text)
-		}
 	}
-	j.Error = strings.ToValidUTF8(j.Error[:min(len(j.Error), maxErrorText)], "")
+	text := sched.LastCause(all)
+	j.Error = strings.ToValidUTF8(text[:min(len(text), maxErrorText)], "")
 }
