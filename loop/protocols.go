@@ -75,13 +75,13 @@ func CheckPolicyRule(r PolicyRule) error {
 	return err
 }
 
-// CheckPolicyRules returns an error for rules that are invalid or contradict each other.
-func CheckPolicyRules(rules []PolicyRule) error {
+// CheckPolicyRules returns the errors of rules that are invalid or contradict each other.
+func CheckPolicyRules(rules []PolicyRule) []error {
 	table, err := sched.NewPolicies(rules)
-	if err == nil {
-		err = table.CheckKeys()
+	if err != nil {
+		return []error{err}
 	}
-	return err
+	return table.KeyErrors()
 }
 
 // PolicyError is an error of CheckPolicyRules. It names the rule and the key.

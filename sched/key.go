@@ -106,27 +106,37 @@ func (p *Policy) setWeights(text string) (err error) {
 	return err
 }
 
-// CheckKeys returns an error when a rule for keys would do nothing: when no rule for all queues of its pattern says
-// what the key of a job is or, for weights, that the keys take turns.
+// CheckKeys returns the first error of KeyErrors.
 func (t *Policies) CheckKeys() error {
+	if all := t.KeyErrors(); len(all) > 0 {
+		return all[0]
+	}
+	return nil
+}
+
+// KeyErrors returns PolicyErrors about the rules for keys that would do nothing: no rule for all queues of the pattern
+// says what the key of a job is or, for weights, that the keys take turns.
+func (t *Policies) KeyErrors() (all []error) {
 	for i := range t.rules {
 		own := t.rules[i].policy()
 		if own.KeyConcurrency == 0 && !own.Fair && len(own.Weights) == 0 {
 			continue
 		}
-		pattern := t.rules[i].Pattern
-		switch all := t.forQueue(pattern); {
-		case all.Key.text == "" && own.KeyConcurrency > 0:
-			return policyError(pattern, "key-concurrency", errNoKey)
-		case all.Key.text == "" && own.Fair:
-			return policyError(pattern, "fair", errNoKey)
-		case all.Key.text == "":
-			return policyError(pattern, "weights", errNoKey)
-		case len(own.Weights) > 0 && !all.Fair:
-			return policyError(pattern, "weights", "it does nothing without fair: set fair=key as well")
+		pattern, joined := t.rules[i].Pattern, t.forQueue(t.rules[i].Pattern)
+		switch {
+		case joined.Key.text != "":
+		case own.KeyConcurrency > 0:
+			all = append(all, policyError(pattern, "key-concurrency", errNoKey))
+		case own.Fair:
+			all = append(all, policyError(pattern, "fair", errNoKey))
+		default:
+			all = append(all, policyError(pattern, "weights", errNoKey))
+		}
+		if len(own.Weights) > 0 && !joined.Fair {
+			all = append(all, policyError(pattern, "weights", "it does nothing without fair: set fair=key as well"))
 		}
 	}
-	return nil
+	return all
 }
 
 const errNoKey = "it does nothing without a key: set key as well, for example key='name before :'"

@@ -173,6 +173,41 @@ func orDefault[T comparable](value, otherwise T) T {
 	return value
 }
 
+// TestConfigAllMistakes: all mistakes of the rules are named at once, in the order of the lines. A wrong value of a key
+// does not count as a missing one.
+func TestConfigAllMistakes(t *testing.T) {
+	t.Parallel()
+	path := config(t, `[queue.g]
+fair = "key"
+kee = "json a"
+rate = "0/s"
+[queue.a]
+weights = "a=2"
+[queue.b]
+key = "x"
+fair = "key"
+`)
+	_, err := parse(t, "serve", "--config", path)
+	if err == nil {
+		t.Fatal("the file was accepted")
+	}
+	for _, want := range []string{
+		"2: queue \"g\", fair: it does nothing without a key", "3: queue \"g\", kee: there is no such key",
+		"4: queue \"g\", rate: a rate of 0", "6: queue \"a\", weights: it does nothing without a key",
+		"6: queue \"a\", weights: it does nothing without fair", "8: queue \"b\", key: \"x\" is no key",
+	} {
+		_, rest, found := strings.Cut("\n"+err.Error(), "\n--config "+path+" line "+want)
+		if !found {
+			t.Fatalf("got %v, want %q next", err, want)
+		}
+		_, rest, _ = strings.Cut(rest, "\n")
+		err = errors.New(rest)
+	}
+	if err.Error() != "" {
+		t.Errorf("left is %v", err)
+	}
+}
+
 func TestConfigMistakes(t *testing.T) {
 	t.Parallel()
 	f := func(text string, parts ...string) {

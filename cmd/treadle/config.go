@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -179,7 +180,17 @@ func (c *sources) readFile(path string, flags []*kong.Flag) (faults problems) {
 	var inRules, inCron problems
 	c.rules, inRules = parseRules(path, text, values[queueTable])
 	c.cron, inCron = parseCron(path, text, values[cronTable])
-	return slices.Concat(faults, inRules, inCron)
+	faults = slices.Concat(faults, inRules, inCron)
+	slices.SortStableFunc(faults, func(a, b error) int { return cmp.Compare(lineOf(a), lineOf(b)) })
+	return faults
+}
+
+// lineOf returns the line of a configError; 0: unknown.
+func lineOf(err error) int {
+	if e := (*configError)(nil); errors.As(err, &e) {
+		return e.line
+	}
+	return 0
 }
 
 // linesOf returns the line of each key of a TOML text that parseConfig has accepted.

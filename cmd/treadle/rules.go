@@ -40,17 +40,22 @@ func parseRules(path string, text []byte, table any) (rules []loop.PolicyRule, f
 			}
 			if err != nil {
 				faults = append(faults, &configError{path, lines[ruleKey{pattern, key}], withNearestKey(err, key)})
+				if value = standIns[key]; value == "" {
+					continue
+				}
 			}
 			rule.Values[key] = value
 		}
-		rules = append(rules, rule)
+		if loop.CheckPolicyRule(loop.PolicyRule{Pattern: pattern}) == nil {
+			rules = append(rules, rule)
+		}
 	}
-	if err := loop.CheckPolicyRules(rules); err != nil && faults == nil {
+	for _, err := range loop.CheckPolicyRules(rules) {
 		line := 0
 		if wrong := (*loop.PolicyError)(nil); errors.As(err, &wrong) {
 			line = lines[ruleKey{wrong.Pattern, wrong.Key}]
 		}
-		faults = problems{&configError{path, line, err}}
+		faults = append(faults, &configError{path, line, err})
 	}
 	return rules, faults
 }
@@ -65,6 +70,9 @@ func withNearestKey(err error, keys ...string) error {
 	}
 	return err
 }
+
+// standIns are taken for wrong values of keys that others need, which are then not at fault as well.
+var standIns = map[string]string{"key": "name before :", "fair": "key"}
 
 // tokenOf returns a value of a rule as treadle queue set has it.
 func tokenOf(value any) (string, error) {
