@@ -210,6 +210,26 @@ func (t *Policies) Explain(queue string) (values []PolicyValue) {
 	return values
 }
 
+// Exceptions returns the values of paused that hold against a rule of the run time: those of the stronger rules for
+// queues of its pattern that pause less than it does. It compares patterns as names, and so leaves out those that
+// have only some queues in common.
+func (t *Policies) Exceptions(pattern string) (all []PolicyValue) {
+	var paused Pause
+	for i, r := range t.rules {
+		text, pauses := r.Values[pausedKey]
+		p := r.policy()
+		switch {
+		case r.Pattern == pattern && r.Source == FromRunTime:
+			paused = p.Paused
+		case !pauses || paused&^p.Paused == 0 || !matches(pattern, r.Pattern):
+		case i+1 < len(t.rules) && t.rules[i+1].Pattern == r.Pattern && t.rules[i+1].Values[pausedKey] != "":
+		default:
+			all = append(all, PolicyValue{pausedKey, text, r.Pattern, r.Source})
+		}
+	}
+	return all
+}
+
 // Rules returns the rules, the weaker first. The caller must not change them.
 func (t *Policies) Rules() []PolicyRule { return t.rules }
 
@@ -269,19 +289,22 @@ var policyKeys = []PolicyKey{
 	{deadLetterKey, "mail.dead", "the queue that takes jobs that were given up, instead of keeping them as failed", (*Policy).setDeadLetter},
 	{"job-ttl", "10m", "how long after its due time a job may start before it ends as expired; 0: for ever",
 		func(p *Policy, v string) error { return setTime(&p.JobTTL, v) }},
-	{"unique-for", "10m", "how long after a job is done a submission of its name is accepted and not queued",
+	{"unique-for", "10m", "how long after a job is done a submission of its name is accepted and not queued; 0: not at all",
 		func(p *Policy, v string) error { return setTime(&p.UniqueFor, v) }},
-	{"keep-done", "1000, 7d", "how many finished jobs are kept, and for how long", func(p *Policy, v string) error { return setKeep(&p.KeepDone, v) }},
-	{"keep-results", "1000, 7d", "how many finished jobs are kept with their results, and for how long",
+	{"keep-done", "1000, 7d", "how many finished jobs are kept, and for how long; 0 keeps none",
+		func(p *Policy, v string) error { return setKeep(&p.KeepDone, v) }},
+	{"keep-results", "1000, 7d", "how many finished jobs are kept with their results, and for how long; 0 keeps none",
 		func(p *Policy, v string) error { return setKeep(&p.KeepResults, v) }},
-	{"max-jobs", "100000", "new jobs are refused while so many are pending", func(p *Policy, v string) error { return setCount(&p.MaxJobs, v) }},
-	{"max-bytes", "1GiB", "new jobs are refused that would make the queue larger", func(p *Policy, v string) error { return setSize(&p.MaxBytes, v) }},
-	{"max-payload", "1MiB", "jobs with a larger workload are refused", func(p *Policy, v string) error { return setSize(&p.MaxPayload, v) }},
-	{"concurrency", "10", "how many jobs of the queue run at a time", func(p *Policy, v string) error { return setCount(&p.Concurrency, v) }},
+	{"max-jobs", "100000", "new jobs are refused while so many are pending; 0: no limit",
+		func(p *Policy, v string) error { return setCount(&p.MaxJobs, v) }},
+	{"max-bytes", "1GiB", "new jobs are refused that would make the queue larger; 0: no limit",
+		func(p *Policy, v string) error { return setSize(&p.MaxBytes, v) }},
+	{"max-payload", "1MiB", "jobs with a larger workload are refused; 0: no limit", func(p *Policy, v string) error { return setSize(&p.MaxPayload, v) }},
+	{"concurrency", "10", "how many jobs of the queue run at a time; 0: no limit", func(p *Policy, v string) error { return setCount(&p.Concurrency, v) }},
 	{"key", "name before :", "what a job's key is: the part of its name before a text, or json user.id, a field of its workload; no: jobs have no keys", (*Policy).setKey},
-	{"key-concurrency", "2", "how many jobs of one key run at a time", (*Policy).setKeyConcurrency},
+	{"key-concurrency", "2", "how many jobs of one key run at a time; 0: no limit", (*Policy).setKeyConcurrency},
 	{"fair", "key", "key: the keys take turns, so that none waits behind the jobs of another; no: the first job is next, whatever its key", (*Policy).setFair},
-	{"weights", "gold=3 free=1", "how many jobs of a key start in one of its turns; 1 for all other keys", (*Policy).setWeights},
+	{"weights", "gold=3 free=1", "how many jobs of a key start in one of its turns, from 1 to 1000, for at most 256 keys; 1 for all other keys", (*Policy).setWeights},
 	{"rate", "10/s burst 20", "how many jobs of the queue start in a time, and how many of them at once after a rest", (*Policy).setRate},
 	{pausedKey, "hand-out", "hand-out: no job starts; submits: no job is taken in; both", (*Policy).setPaused},
 	{pausedByKey, "ada", "who has paused the queue", checkText},

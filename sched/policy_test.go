@@ -141,6 +141,35 @@ func TestPolicyPausedBy(t *testing.T) {
 	}
 }
 
+// TestPolicyExceptions: a pause of a pattern names the stronger rules that let queues of it go on.
+func TestPolicyExceptions(t *testing.T) {
+	const key = "paused"
+	table, err := NewPolicies([]PolicyRule{
+		{"p2.*", FromRunTime, map[string]string{key: "both"}},
+		{"p*", FromRunTime, map[string]string{key: "no"}},        // weaker
+		{"p2.*", FromFile, map[string]string{key: "no"}},         // weaker
+		{"p2.also", FromRunTime, map[string]string{key: "both"}}, // pauses as much
+		{"p2.file", FromFile, map[string]string{key: "no"}},
+		{"p2.again", FromFile, map[string]string{key: "no"}}, // hidden by the next
+		{"p2.again", FromRunTime, map[string]string{key: "both"}},
+		{"p2.less", FromRunTime, map[string]string{key: "submits"}},
+		{"p2.x*", FromRunTime, map[string]string{key: "no"}},
+		{"p2.y", FromRunTime, map[string]string{"retries": "1"}},
+		{"p3.x", FromRunTime, map[string]string{key: "no"}}, // another pattern's
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pattern, want := range map[string]string{
+		"p2.*": "[{paused no p2.x* run time} {paused no p2.file file} {paused submits p2.less run time}]",
+		"p2.y": "[]", "p*": "[]", "none": "[]", "p2.also": "[]",
+	} {
+		if got := fmt.Sprint(table.Exceptions(pattern)); got != want {
+			t.Errorf("of %s: got %s, want %s", pattern, got, want)
+		}
+	}
+}
+
 // TestPolicyRanges: a time, a size, a number or a rate that is out of range is told the range, not that it is none.
 func TestPolicyRanges(t *testing.T) {
 	const times = "is not from 1ms to 3650d"

@@ -72,6 +72,18 @@ func TestQueueList(t *testing.T) {
 			t.Errorf("%s: exit code %d, %q, want the note %q", command, code, errs, want)
 		}
 	}
+	o.gets(`mail.\*: .*`, "queue pause mail.*")
+	if _, errs, code := treadle(t, "", "-H", o.host, "queue", "resume", "mail.b"); code != 0 || errs != "treadle: another rule pauses it, too: this queue alone goes on\n" {
+		t.Errorf("a resume under a pause of the pattern: exit code %d, %q", code, errs)
+	}
+	u.gets("", "submit mail.c 1")
+	o.gets(`mail.c: .*`, "queue pause mail.c --submits")
+	if _, errs, code := treadle(t, "", "-H", o.host, "queue", "pause", "mail.*", "--why", "w"); code != 0 ||
+		errs != "treadle: mail.b goes on: its own rule says paused=no; end that with treadle queue unset mail.b paused\n"+
+			"treadle: mail.c is paused less: its own rule says paused=submits; end that with treadle queue unset mail.c paused\n" {
+		t.Errorf("a pause with exceptions: exit code %d, %q", code, errs)
+	}
+	o.ends(exitUsage, `treadle: queue "later", retires: there is no such key; the keys are retries, .*\n`, "queue unset later retires")
 	o.gets(`(?s)workers +0\n.*\nretries +3 +run time +later\n`, "queue show later")
 	o.gets(`{"queue":"later",.*"policy":\[{"key":"retries","value":"3",.*\]}\n`, "queue show later --json")
 	server.stop()

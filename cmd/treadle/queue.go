@@ -155,6 +155,7 @@ func writeRule(con *console, r client.PolicyRule) error {
 	if !r.Changed {
 		con.say("nothing has changed")
 	}
+	sayExceptions(con, r)
 	if len(r.Values) == 0 {
 		text := "at run time there is no rule for %s any more\n"
 		if !r.Changed {
@@ -170,6 +171,25 @@ func writeRule(con *console, r client.PolicyRule) error {
 	}
 	_, err := fmt.Fprintln(con.out, b.String())
 	return err
+}
+
+// sayExceptions notes the queues that a pause of their pattern does not concern.
+func sayExceptions(con *console, r client.PolicyRule) {
+	for _, v := range r.Exceptions {
+		queue := printable(v.Pattern)
+		does := "goes on"
+		if v.Value != "no" {
+			does = "is paused less"
+		}
+		end := "end that with treadle queue unset " + queue + " paused"
+		if v.Source == "file" {
+			end = "end that in the configuration file"
+		}
+		con.say("%s %s: its own rule says paused=%s; %s", queue, does, v.Value, end)
+	}
+	if n := r.ExceptionsOf - len(r.Exceptions); n > 0 {
+		con.say("so do %s more; see treadle queue rules", counted(n, "rule"))
+	}
 }
 
 type queueUnsetCmd struct {

@@ -24,7 +24,7 @@ type serveCmd struct {
 
 	loop.Options `embed:""`
 
-	MaxMemory memorySize `name:"max-memory" group:"Limits" default:"70%" placeholder:"SIZE" help:"Memory that the server may hold before new jobs are refused, as 2GiB, or a part of what the container or the machine has, at most 80%, or off (default: ${default})."`
+	MaxMemory memorySize `name:"max-memory" group:"Limits" default:"70%" placeholder:"SIZE" help:"Memory that the server may hold before new jobs are refused, as 2GiB, or a part of what the container or the machine has, at most 80%; off or 0: no limit (default: ${default})."`
 
 	LogLevel  string `name:"log-level" group:"Log" enum:"debug,info,warn,error" default:"info" reload:"" help:"Least level that is logged: debug, info, warn or error (default: ${default})."`
 	LogFormat string `name:"log-format" group:"Log" enum:"text,json" default:"text" help:"Form of the log on standard error: text or json (default: ${default})."`

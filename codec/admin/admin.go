@@ -18,6 +18,9 @@ type Rule struct {
 	Source       string            `json:"source"` // file or run time
 	Values       map[string]string `json:"values"`
 	Changed      bool              `json:"changed,omitempty"` // whether the request has changed the rule
+	// Exceptions are the first values of paused of stronger rules: their queues go on, or are paused less.
+	Exceptions   []Value `json:"exceptions,omitempty"`
+	ExceptionsOf int     `json:"exceptions_of,omitempty"` // how many there are
 }
 
 // Key is a key of rules as JSON has it.

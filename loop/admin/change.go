@@ -259,11 +259,26 @@ func (api *Interface) setPause(r *http.Request, q *codec.QueueChange, what strin
 	return changed, api.commit()
 }
 
+// maxExceptions bounds the exceptions of an answer: a person reads a few.
+const maxExceptions = 10
+
 // ruleOf returns the run-time rule of a pattern, for the request that may have changed it.
 func (api *Interface) ruleOf(pattern string, changed bool) *codec.Rule {
 	rule := &codec.Rule{Source: sched.FromRunTime.String(), Values: api.runTime(pattern), Changed: changed}
 	rule.Pattern, rule.PatternBytes = codec.Name(protocol.Unescape(pattern))
+	all := api.policies().Exceptions(pattern)
+	rule.ExceptionsOf = len(all)
+	for _, v := range all[:min(len(all), maxExceptions)] {
+		rule.Exceptions = append(rule.Exceptions, valueOf(v))
+	}
 	return rule
+}
+
+// valueOf returns a value of a policy as JSON has it.
+func valueOf(v sched.PolicyValue) codec.Value {
+	one := codec.Value{Key: v.Key, Value: v.Value, Source: v.Source.String()}
+	one.Pattern, one.PatternBytes = codec.Name(protocol.Unescape(v.Pattern))
+	return one
 }
 
 // postPause answers POST /queues/pause: it pauses hand-out, submits or both of a queue or of all queues of a pattern.

@@ -307,9 +307,7 @@ func (api *Interface) getPolicies(r *http.Request) (any, error) {
 	if queue := q.Get("queue"); queue != "" {
 		answer.Queue, answer.QueueBytes = codec.Name(queue)
 		for _, v := range t.Explain(string(protocol.Queue([]byte(queue)))) {
-			one := codec.Value{Key: v.Key, Value: v.Value, Source: v.Source.String()}
-			one.Pattern, one.PatternBytes = codec.Name(protocol.Unescape(v.Pattern))
-			answer.Values = append(answer.Values, one)
+			answer.Values = append(answer.Values, valueOf(v))
 		}
 		return &answer, nil
 	}
