@@ -22,7 +22,7 @@ var pages embed.FS
 
 // topics are the names of pages in the order in which a new user reads them.
 var topics = []string{
-	"quickstart", "pages", "policies", "api", "mail", "cron", "concepts", "periodic", "gloom", "dwork", "kts46", "disbatch", "beanstalk",
+	"quickstart", "failures", "pages", "policies", "api", "mail", "cron", "concepts", "periodic", "gloom", "dwork", "kts46", "disbatch", "beanstalk",
 	"moving-from-beanstalkd", "faktory", "moving-from-faktory", "other-queues", "settings", "operations", "metrics", "security", "troubleshooting", "messages",
 	"adding-a-protocol",
 }

@@ -88,38 +88,6 @@ func (o *operators) every(verb, filter string) int {
 	}
 }
 
-// TestFailedJobStory: a job fails at a Periodic worker and at a Gloom slave that dies, is given up with its history,
-// and is retried by hand and done.
-func TestFailedJobStory(t *testing.T) {
-	o := newOperators(t)
-	o.ok(o.set("mail.*", "retries=1", "backoff=1ms"))
-	o.ok(o.client.Submit(o.ctx, &client.Job{Func: "mail.a", Name: "j", Workload: []byte("hi")}))
-	o.ok(o.worker.CanDo(o.ctx, "mail.a"))
-	o.ok(o.worker.FailWith(o.ctx, o.grab("j", "hi"), []byte("no route")))
-	o.ok(o.worker.Ping(o.ctx))
-	slave, err := client.DialSlave(o.ctx, o.slaves)
-	o.ok(err)
-	o.ok(slave.Join(o.ctx, client.GloomText("mail.a")))
-	_, err = slave.Next(o.ctx)
-	o.ok(err)
-	slave.Close()
-
-	all, ids := o.failed("mail.a", 1)
-	if want := "[j: failed (no route by periodic) worker left ( by gloom)]"; fmt.Sprint(all) != want {
-		t.Fatalf("failed are %v, want %s", all, want)
-	}
-	d, err := o.admin.ChangeJobs(o.ctx, &client.JobsChange{Verb: "retry", IDs: []string{ids[0], "0.0.99"}})
-	o.ok(err)
-	if d.Changed != 1 || len(d.Left) != 1 || d.Left[0].ID != "0.0.99" {
-		t.Errorf("the retry says %+v", d)
-	}
-	o.ok(o.worker.Done(o.ctx, o.grab("j", "hi"), nil))
-	o.ok(o.worker.Ping(o.ctx))
-	if all, _ := o.failed("mail.a", 0); len(all) != 0 {
-		t.Errorf("failed are still %v", all)
-	}
-}
-
 // TestPolicyRules: rules of the file and of the run time are explained, refused and taken back.
 func TestPolicyRules(t *testing.T) {
 	o := newOperators(t, loop.PolicyRule{Pattern: "q", Values: map[string]string{"max-jobs": "1", "retries": "5"}})
