@@ -100,7 +100,7 @@ func (api *Interface) quietConnection(r *http.Request) (any, error) {
 	case !found:
 		return nil, &notFound{errNoConnection}
 	case !able:
-		return nil, badf("%v", errNoQuiet)
+		return nil, &conflict{errNoQuiet}
 	}
 	return struct{}{}, nil
 }

@@ -140,7 +140,7 @@ var requests = []request{
 		paged(defaultPage, text("protocol", "Only connections of this protocol."), oneQueue("Only workers of this queue, among the first eight that they serve.")), nil, asJSON(codec.Connections{}), nil,
 	},
 	{"POST /api/v1/connections/close", "closeConnection", "Close a connection. The jobs of its worker are released.", nil, asJSON(codec.Close{}), asJSON(struct{}{}), []int{http.StatusNotFound}},
-	{"POST /api/v1/connections/quiet", "quietConnection", "Ask the worker of a connection to take no more jobs, or to end.", nil, asJSON(codec.Quiet{}), asJSON(struct{}{}), []int{http.StatusNotFound}},
+	{"POST /api/v1/connections/quiet", "quietConnection", "Ask the worker of a connection to take no more jobs, or to end.", nil, asJSON(codec.Quiet{}), asJSON(struct{}{}), []int{http.StatusNotFound, http.StatusConflict}},
 
 	{
 		"GET /api/v1/policies", "getPolicies", "The rules for queues and the keys that they may have; of one queue, its policy.",
