@@ -82,8 +82,8 @@ func TestAPIConnections(t *testing.T) {
 		t.Errorf("%+v", worker)
 	}
 
-	if code := a.postConnections("quiet", `{"id":"`+worker.ID+`"}`); code != http.StatusBadRequest {
-		t.Errorf("quiet, of a worker that cannot be asked: %d", code)
+	if code := a.postConnections("quiet", `{"id":"`+worker.ID+`"}`); code != http.StatusConflict {
+		t.Errorf("quiet, of a worker that cannot be asked: got %d, want 409", code)
 	}
 	if code := a.closeConnection(`{"id":"` + worker.ID + `"}`); code != http.StatusOK {
 		t.Errorf("close: %d", code)
