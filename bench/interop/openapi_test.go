@@ -331,7 +331,7 @@ func queuesDocumented(d *documented) {
 		route := "POST /queues/" + verb
 		d.does(route, `{"queue":"b","by":"ada","why":"test"}`, nil)
 		d.breaks(route, `{"queue":["b"]}`)
-		d.breaks(route, `{}`)
+		d.refuses(http.StatusBadRequest, route, `{}`) // queue or queue_b64
 		d.refuses(http.StatusBadRequest, route, `{"queue":""}`)
 	}
 	d.does("POST /queues/empty", `{"queue":"b","dry_run":true}`, nil)
