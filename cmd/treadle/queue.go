@@ -134,10 +134,13 @@ func (c *cli) setPolicy(con *console, pattern string, values map[string]*string)
 	}
 	return c.withAdmin(func(ctx context.Context, a *client.Admin) error {
 		r, err := a.SetPolicy(ctx, pattern, values)
-		if err != nil {
-			return withNearestKey(err, sortedKeys(values)...)
+		if err == nil {
+			return writeRule(con, r)
 		}
-		return writeRule(con, r)
+		if code, _ := exitOf(err); code == exitUsage {
+			err = withNearestKey(err, sortedKeys(values)...)
+		}
+		return err
 	})
 }
 
