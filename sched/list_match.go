@@ -2,6 +2,7 @@ package sched
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 )
 
@@ -51,7 +52,7 @@ type Match struct {
 	Ref           *JobRef  // the job alone that View has for it; nil: any
 	Queues, Names []string // patterns as of a PolicyRule, which the name must match, all of them
 	Workers       []string // parts of the name of the worker that holds the job, or of one that held it; all must be there
-	Texts         []string // parts of the workload, of an Attempt.Cause or of the kept result; all must be there
+	Texts         []string // parts of the workload, of a text or Attempt.Cause of the history, or of the kept result; all must be there
 	States        StateSet
 	Spaces        uint16 // a set of spaces, as bits by their numbers; 0: any
 	Priority      *Range // nil: any
@@ -233,7 +234,7 @@ func (w *lister) searchTexts(job uint32, r *record) (found, over bool) {
 		text := []byte(w.match.Texts[t.text])
 		found = false
 		for i := range history {
-			found = found || strings.Contains(history[i].Text, w.match.Texts[t.text]) || strings.Contains(history[i].Cause(), w.match.Texts[t.text])
+			found = found || strings.Contains(cmp.Or(history[i].Text, history[i].Cause()), w.match.Texts[t.text])
 		}
 		for ; !found && t.part < len(parts); t.part, t.at = t.part+1, 0 {
 			part := parts[t.part][t.at:]
