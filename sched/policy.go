@@ -191,13 +191,13 @@ func (t *Policies) Explain(queue string) (values []PolicyValue) {
 		if !matches(r.Pattern, queue) {
 			continue
 		}
-		_, pauses := r.Values[pausedKey]
+		_, pauses := r.Values[KeyPaused]
 		if pauses {
-			delete(last, pausedByKey)
-			delete(last, pausedWhyKey)
+			delete(last, KeyPausedBy)
+			delete(last, KeyPausedWhy)
 		}
 		for key, value := range r.Values {
-			if pauses || key != pausedByKey && key != pausedWhyKey {
+			if pauses || key != KeyPausedBy && key != KeyPausedWhy {
 				last[key] = PolicyValue{key, value, r.Pattern, r.Source}
 			}
 		}
@@ -216,15 +216,15 @@ func (t *Policies) Explain(queue string) (values []PolicyValue) {
 func (t *Policies) Exceptions(pattern string) (all []PolicyValue) {
 	var paused Pause
 	for i, r := range t.rules {
-		text, pauses := r.Values[pausedKey]
+		text, pauses := r.Values[KeyPaused]
 		p := r.policy()
 		switch {
 		case r.Pattern == pattern && r.Source == FromRunTime:
 			paused = p.Paused
 		case !pauses || paused&^p.Paused == 0 || !matches(pattern, r.Pattern):
-		case i+1 < len(t.rules) && t.rules[i+1].Pattern == r.Pattern && t.rules[i+1].Values[pausedKey] != "":
+		case i+1 < len(t.rules) && t.rules[i+1].Pattern == r.Pattern && t.rules[i+1].Values[KeyPaused] != "":
 		default:
-			all = append(all, PolicyValue{pausedKey, text, r.Pattern, r.Source})
+			all = append(all, PolicyValue{KeyPaused, text, r.Pattern, r.Source})
 		}
 	}
 	return all
@@ -274,13 +274,15 @@ type PolicyKey struct {
 // PolicyKeys returns all keys, in the order in which they are shown.
 func PolicyKeys() []PolicyKey { return slices.Clone(policyKeys) }
 
-// Names of keys.
+// KeyPaused, KeyPausedBy and KeyPausedWhy are the keys of a rule that pauses a queue: what is paused, who has paused
+// it, and why.
 const (
-	deadLetterKey = "dead-letter"
-	pausedKey     = "paused"
-	pausedByKey   = "paused-by"
-	pausedWhyKey  = "paused-why"
+	KeyPaused    = "paused"
+	KeyPausedBy  = "paused-by"
+	KeyPausedWhy = "paused-why"
 )
+
+const deadLetterKey = "dead-letter"
 
 var policyKeys = []PolicyKey{
 	{"retries", "3", "how often a job that failed, timed out or lost its worker is tried again before it is given up; forever is the default", (*Policy).setRetries},
@@ -306,9 +308,9 @@ var policyKeys = []PolicyKey{
 	{"fair", "key", "key: the keys take turns, so that none waits behind the jobs of another; no: the first job is next, whatever its key", (*Policy).setFair},
 	{"weights", "gold=3 free=1", "how many jobs of a key start in one of its turns, from 1 to 1000, for at most 256 keys; 1 for all other keys", (*Policy).setWeights},
 	{"rate", "10/s burst 20", "how many jobs of the queue start in a time, and how many of them at once after a rest", (*Policy).setRate},
-	{pausedKey, "hand-out", "hand-out: no job starts; submits: no job is taken in; both", (*Policy).setPaused},
-	{pausedByKey, "ada", "who has paused the queue", checkText},
-	{pausedWhyKey, "the database moves", "why", checkText},
+	{KeyPaused, "hand-out", "hand-out: no job starts; submits: no job is taken in; both", (*Policy).setPaused},
+	{KeyPausedBy, "ada", "who has paused the queue", checkText},
+	{KeyPausedWhy, "the database moves", "why", checkText},
 }
 
 // CheckPolicyKey returns a PolicyError about the rule of a pattern if no key has the name.
@@ -321,11 +323,14 @@ func CheckPolicyKey(pattern, name string) error {
 
 // policyKey returns the key of a name.
 func policyKey(name string) (*PolicyKey, error) {
-	names := make([]string, len(policyKeys))
 	for i := range policyKeys {
-		if names[i] = policyKeys[i].Name; names[i] == name {
+		if policyKeys[i].Name == name {
 			return &policyKeys[i], nil
 		}
+	}
+	names := make([]string, len(policyKeys))
+	for i := range policyKeys {
+		names[i] = policyKeys[i].Name
 	}
 	return nil, policyError("", "", "there is no such key; the keys are %s", strings.Join(names, ", "))
 }

@@ -81,13 +81,6 @@ const settingPrefix = "policy."
 // SocketMode lets the server's owner alone connect.
 const SocketMode = 0o600
 
-// The keys of a rule that pauses a queue: what is paused, who has paused it, and why.
-const (
-	pausedKey    = "paused"
-	pausedByKey  = "paused-by"
-	pausedWhyKey = "paused-why"
-)
-
 // Bounds of the HTTP server. A person or a script asks, over the machine's own socket.
 const (
 	requestTime    = 10 * time.Second
@@ -325,9 +318,9 @@ func (api *Interface) changePolicy(c *codec.Change) (changed bool, err error) {
 			values[key] = *value
 		}
 	}
-	if values[pausedKey] == "" { // who has paused the queue, and why, goes with the pause
-		delete(values, pausedByKey)
-		delete(values, pausedWhyKey)
+	if values[sched.KeyPaused] == "" { // who has paused the queue, and why, goes with the pause
+		delete(values, sched.KeyPausedBy)
+		delete(values, sched.KeyPausedWhy)
 	}
 	if _, err := sched.NewPolicies([]sched.PolicyRule{{Pattern: c.Pattern, Values: values}}); err != nil {
 		return false, &badRequest{err}

@@ -247,8 +247,8 @@ func patternOf(q *codec.QueueChange) string { return string(protocol.Queue([]byt
 // has it, with whether the rule has changed. An empty what ends the pause.
 func (api *Interface) setPause(r *http.Request, q *codec.QueueChange, what string) (changed bool, err error) {
 	who := api.auditorOf(r, q.By)
-	c := codec.Change{Pattern: patternOf(q), Values: map[string]*string{pausedKey: nil, pausedByKey: nil, pausedWhyKey: nil}}
-	for key, value := range map[string]string{pausedKey: what, pausedByKey: who.name(), pausedWhyKey: q.Why} {
+	c := codec.Change{Pattern: patternOf(q), Values: map[string]*string{sched.KeyPaused: nil, sched.KeyPausedBy: nil, sched.KeyPausedWhy: nil}}
+	for key, value := range map[string]string{sched.KeyPaused: what, sched.KeyPausedBy: who.name(), sched.KeyPausedWhy: q.Why} {
 		if what != "" && value != "" {
 			c.Values[key] = &value
 		}
@@ -318,7 +318,7 @@ func (api *Interface) postResume(r *http.Request) (any, error) {
 		return answer, err
 	}
 	for _, v := range api.policies().Explain(string(protocol.Queue([]byte(q.Queue)))) {
-		if v.Key == pausedKey && v.Value != "no" {
+		if v.Key == sched.KeyPaused && v.Value != "no" {
 			if answer, err = api.ruleAfter(r, q, "no"); err == nil {
 				answer.Changed = !maps.Equal(before, answer.Values)
 			}

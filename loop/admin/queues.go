@@ -119,11 +119,11 @@ func (api *Interface) sumOf(s *sched.QueueStats, now sched.Time) codec.Queue {
 func fillPause(q *codec.Queue, table *sched.Policies, name string) {
 	for _, v := range table.Explain(name) {
 		switch v.Key {
-		case pausedKey:
+		case sched.KeyPaused:
 			q.Paused = v.Value
-		case pausedByKey:
+		case sched.KeyPausedBy:
 			q.PausedBy = v.Value
-		case pausedWhyKey:
+		case sched.KeyPausedWhy:
 			q.PausedWhy = v.Value
 		}
 	}
