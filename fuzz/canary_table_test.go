@@ -143,7 +143,7 @@ var canaries = []canary{
 	{"a new priority is not journaled", "sched/operate.go", "\tr.priority = priority\n\tsh.enqueue(now, job, r, q, past)\n\tsh.save(job, r, q)\n", "\tr.priority = priority\n\tsh.enqueue(now, job, r, q, past)\n"},
 	{"a new due time loses its milliseconds", "sched/operate.go", "sh.enqueue(now, job, r, q, uint32(wall-r.due*1000))", "sh.enqueue(now, job, r, q, 0)"},
 	{"the delay of a job that is released to its tube is ignored", "loop/beanstalk/jobs.go", "toPriority(r.Priority), int64(r.Delay)*1000, loop.Sink)", "toPriority(r.Priority), 0, loop.Sink)"},
-	{"a time to run does not end", "sched/held.go", "\tif p.skills&Punctual != 0 {\n\t\tgrace = 0\n", "\tif p.skills&Punctual != 0 {\n\t\tgrace = 1 << 40\n"},
+	{"a time to run does not end", "sched/held.go", "\tif p.capabilities&Punctual != 0 {\n\t\tgrace = 0\n", "\tif p.capabilities&Punctual != 0 {\n\t\tgrace = 1 << 40\n"},
 	{"a touch does not start the time to run anew", "loop/beanstalk/jobs.go", "if h == nil || !h.broadcast && c.p.sched.Renew(c.s.Loop.Now, c.s.Peer(), h.run) != nil {", "if h == nil {"},
 	{"a buried job is handed out", "sched/return.go", "\tsh.bury(now, run.Record, r, q, use, sink)\n", "\t_ = use\n\tsh.release(now, run.Record, r, q, now.Wall, sink)\n\tsh.match(now, q, sink)\n"},
 	{"a kick leaves all buried jobs but one", "sched/numbered_verbs.go", "\t\tkicked++\n\t\tmore = ", "\t\tif kicked++; ofFailed {\n\t\t\tbreak\n\t\t}\n\t\tmore = "},

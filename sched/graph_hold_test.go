@@ -108,10 +108,10 @@ func (x *holdSched) restart() (holders map[string]*Peer) {
 }
 
 // TestPrivate checks that a private task is never handed to a peer that reserves, whatever its
-// skills and whenever it asks. Other jobs of the queue are.
+// capabilities and whenever it asks. Other jobs of the queue are.
 func TestPrivate(t *testing.T) {
 	x := newHoldSched(t)
-	early, late := x.skilled(Wide, "q"), x.skilled(Named|Wide)
+	early, late := x.capable(Wide, "q"), x.capable(Named|Wide)
 	x.reserve(early, 1)
 	long := strings.Repeat("n", maxShort+1)
 	x.extend("q", "a", long, "b<a")

@@ -61,9 +61,9 @@ func (x *graphMachine) open() {
 // connect makes a worker, either Named or Wide.
 func (x *graphMachine) connect(i int) {
 	x.lastID++
-	skills := []Capabilities{Named, Wide}[i]
-	x.peers[i] = x.s.NewPeer(x.lastID, skills)
-	x.m.workers[i] = &graphWorker{id: x.lastID, name: fmt.Sprint("w", i), skills: skills}
+	capabilities := []Capabilities{Named, Wide}[i]
+	x.peers[i] = x.s.NewPeer(x.lastID, capabilities)
+	x.m.workers[i] = &graphWorker{id: x.lastID, name: fmt.Sprint("w", i), capabilities: capabilities}
 	x.watch(i)
 }
 

@@ -58,12 +58,12 @@ type graphModel struct {
 }
 
 type graphWorker struct {
-	id     SessionID
-	name   string
-	skills Capabilities
-	serves bool
-	slots  []modelSlot // wake is unused
-	held   []*graphJob // in the order in which the scheduler keeps them
+	id           SessionID
+	name         string
+	capabilities Capabilities
+	serves       bool
+	slots        []modelSlot // wake is unused
+	held         []*graphJob // in the order in which the scheduler keeps them
 }
 
 // The spaces of the graph tests: tasks, jobs as they come, jobs that die.

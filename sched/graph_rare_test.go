@@ -93,7 +93,7 @@ func (b memJournal) order() (seqs []uint64) {
 // is complete, and that the task's listeners receive its end.
 func TestTaskNameClash(t *testing.T) {
 	x := newGraphSched(t)
-	p, listener := x.skilled(Named, string(graphQueue)), x.peer()
+	p, listener := x.capable(Named, string(graphQueue)), x.peer()
 	x.extend("a")
 	x.reserve(p, 1)
 	ref := x.want("1 1 assign a")[0].job.run

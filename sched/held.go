@@ -25,7 +25,7 @@ func (sh *shard) hold(now Time, job uint32, r *record, w *watch, s slot) {
 // startTimeout puts a reserved job under the deadline of its time-out, or of the default one.
 func (sh *shard) startTimeout(now Time, job uint32, r *record, p *Peer) {
 	grace := sh.s.grace
-	if p.skills&Punctual != 0 {
+	if p.capabilities&Punctual != 0 {
 		grace = 0
 	}
 	if r.timeout > 0 {

@@ -46,9 +46,9 @@ func (x *loadedSched) ok(err error) {
 	}
 }
 
-func (x *loadedSched) peer(skills Capabilities, queues ...string) *Peer {
+func (x *loadedSched) peer(capabilities Capabilities, queues ...string) *Peer {
 	x.ids++
-	p := x.NewPeer(x.ids, skills)
+	p := x.NewPeer(x.ids, capabilities)
 	p.window = 1 << 40
 	for _, q := range queues {
 		x.ok(x.Watch(x.now, p, []byte(q), false, discardAll{}))

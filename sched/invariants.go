@@ -357,7 +357,7 @@ func (c *checker) count() error {
 			t.workers += count(!w.ended)
 			t.busy += count(!w.ended && len(w.held) > 0)
 			t.broadcasts += count(w.broadcast)
-			t.named += count(!w.ended && w.peer.skills&Named != 0)
+			t.named += count(!w.ended && w.peer.capabilities&Named != 0)
 			t.running += len(w.held)
 			c.counts[w.queue] = t
 		}

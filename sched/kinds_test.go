@@ -6,15 +6,15 @@ import (
 	"testing"
 )
 
-// The tests of this file share a queue between jobs of several spaces and peers of several skills, by
+// The tests of this file share a queue between jobs of several spaces and peers of several capabilities, by
 // testRules.
 
-func (x *testSched) skilled(skills Capabilities, queues ...string) *Peer {
+func (x *testSched) capable(capabilities Capabilities, queues ...string) *Peer {
 	p := x.peer(queues...)
-	for _, q := range queues { // once more, with its skills
+	for _, q := range queues { // once more, with its capabilities
 		x.s.Unwatch(p, []byte(q))
 	}
-	p.skills, p.class = skills, classFor(skills)
+	p.capabilities, p.class = capabilities, classFor(capabilities)
 	for _, q := range queues {
 		if err := x.s.Watch(x.now, p, []byte(q), false, &x.rec); err != nil {
 			x.t.Fatal(err)
@@ -50,7 +50,7 @@ func TestNamedClash(t *testing.T) {
 	f := func(name string, leave func(x *testSched, p, master *Peer, ref Run), want ...string) {
 		t.Helper()
 		x := newTestSched(t, Options{Rules: testRules})
-		master, p := x.peer(), x.skilled(Named, "f")
+		master, p := x.peer(), x.capable(Named, "f")
 		x.reserve(p, 1)
 		x.reserve(p, 2)
 		x.submit("f", "a", owned(master, 7))
@@ -89,7 +89,7 @@ func TestManyClashes(t *testing.T) {
 		t.Skip("takes seconds of a processor")
 	}
 	x := newTestSched(t, Options{Rules: testRules})
-	master, p := x.peer(), x.skilled(Named, "f")
+	master, p := x.peer(), x.capable(Named, "f")
 	const many = maxClashes + 2
 	var held []Run
 	for i := range many {
@@ -114,7 +114,7 @@ func TestManyClashes(t *testing.T) {
 // TestBroadcastAmongKinds checks that each sleeping peer receives a broadcast, and leaves the line.
 func TestBroadcastAmongKinds(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
-	master, first, named := x.peer(), x.peer("f"), x.skilled(Named, "f")
+	master, first, named := x.peer(), x.peer("f"), x.capable(Named, "f")
 	x.reserve(named, 1)
 	x.submit("f", "a", owned(master, 7))
 	x.want("3 1 assign a")
@@ -355,7 +355,7 @@ func TestLongNamesAreForgotten(t *testing.T) {
 	f := func(what string, use func(x *testSched, p *Peer)) {
 		t.Helper()
 		x := newTestSched(t, Options{Rules: testRules})
-		p := x.skilled(Wide, long, long[1:])
+		p := x.capable(Wide, long, long[1:])
 		use(x, p)
 		x.s.ticks(x.now, &x.rec)
 		if err := x.s.check(); err != nil {
@@ -364,7 +364,7 @@ func TestLongNamesAreForgotten(t *testing.T) {
 		if n := x.s.Stats().Queues; n != 1 {
 			t.Errorf("%s: there are %d queues, want that of the shorter name", what, n)
 		}
-		again := x.skilled(Wide, long)
+		again := x.capable(Wide, long)
 		x.submit(long, "again")
 		x.rec.take()
 		x.reserve(again, 5)

@@ -18,9 +18,9 @@ func (x *testSched) put(queue string, priority int64, change ...func(*Submission
 	return j.Number
 }
 
-// passing makes a peer of the skills with which numbered jobs are served.
+// passing makes a peer of the capabilities with which numbered jobs are served.
 func (x *testSched) passing(queues ...string) *Peer {
-	return x.skilled(Wide|Punctual|Passing, queues...)
+	return x.capable(Wide|Punctual|Passing, queues...)
 }
 
 // taken reserves a job for a peer and returns its run.
@@ -277,7 +277,7 @@ func TestNumberedBeside(t *testing.T) {
 // holds.
 func TestNumberedNames(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
-	p := x.skilled(Named, "f")
+	p := x.capable(Named, "f")
 	x.put("f", 0)
 	x.put("f", 0)
 	x.submit("f", "3", func(j *Submission) { j.Space, j.Priority = durableSpace, 5 })

@@ -8,19 +8,19 @@ import (
 // Peer is one connected party. One goroutine at a time, its session's, calls the verbs that take
 // it. Other goroutines reach it only under its lock, to serve a slot or to deliver a result.
 type Peer struct {
-	id          SessionID
-	holder      bool   // it is not connected, see NewHolder
-	request     bool   // see NewRequest
-	name        string // name of a holder
-	label       string // how logs and views name the peer of a session
-	where       string // its protocol and address: how histories name the peer
-	skills      Capabilities
-	terms       *Terms            // terms of the leases of its jobs, see LeaseTo; nil: the peer holds its jobs itself
-	watches     []*watch          // its watches; of the session's goroutine alone
-	byQueue     map[string]*watch // the watches by queue name; of the session's goroutine
-	cost        int               // see TakeCost; of the session's goroutine
-	partialScan bool              // the last scan of its queues stopped early, see maxPeerClashes; of the session's goroutine
-	class       class
+	id           SessionID
+	holder       bool   // it is not connected, see NewHolder
+	request      bool   // see NewRequest
+	name         string // name of a holder
+	label        string // how logs and views name the peer of a session
+	where        string // its protocol and address: how histories name the peer
+	capabilities Capabilities
+	terms        *Terms            // terms of the leases of its jobs, see LeaseTo; nil: the peer holds its jobs itself
+	watches      []*watch          // its watches; of the session's goroutine alone
+	byQueue      map[string]*watch // the watches by queue name; of the session's goroutine
+	cost         int               // see TakeCost; of the session's goroutine
+	partialScan  bool              // the last scan of its queues stopped early, see maxPeerClashes; of the session's goroutine
+	class        class
 
 	mu         sync.Mutex
 	slots      slotLine       // outstanding reserves, oldest first
@@ -41,7 +41,7 @@ type Peer struct {
 // Capabilities say which jobs a peer can be given.
 type Capabilities uint8
 
-// The skills.
+// The capabilities.
 const (
 	// Wide peers take names and queues of any length. Other peers take names of up to 255 bytes and
 	// queues of up to 256.

@@ -82,7 +82,7 @@ func TestMoveKeepsHistory(t *testing.T) {
 // TestPauseOverWithheld: a withheld job goes to the Named peer that it fits when the pause ends.
 func TestPauseOverWithheld(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
-	master, p := x.peer(), x.skilled(Named, "f")
+	master, p := x.peer(), x.capable(Named, "f")
 	x.reserve(p, 1)
 	x.reserve(p, 2)
 	x.submit("f", "a", owned(master, 7))
@@ -103,7 +103,7 @@ func TestPauseOverWithheld(t *testing.T) {
 func TestRateOverWithheld(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
 	x.under([3]string{"f", "rate", "2/s"})
-	master, p := x.peer(), x.skilled(Named, "f")
+	master, p := x.peer(), x.capable(Named, "f")
 	x.reserve(p, 1)
 	x.reserve(p, 2)
 	x.reserve(p, 3)
@@ -161,7 +161,7 @@ func TestEvictedLongQueue(t *testing.T) {
 	x := newTestSched(t, Options{})
 	x.under([3]string{"*", "retries", "0"}, [3]string{"*", "keep-failed", "1h"})
 	name := strings.Repeat("q", 1000)
-	p := x.skilled(Wide, name)
+	p := x.capable(Wide, name)
 	x.submit(name, "j")
 	x.reserve(p, 1)
 	run := x.rec.take()[0].job.run

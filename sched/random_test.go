@@ -243,7 +243,7 @@ func (x *randomSched) note() {
 			continue
 		}
 		if i < 0 || len(d.job.name) > maxShort && randomSkills[i]&Wide == 0 || d.effect == Broadcast && d.job.space == ownedSpace {
-			x.t.Fatalf("peer %d of skills %v got %+v", i, randomSkills, d)
+			x.t.Fatalf("peer %d of capabilities %v got %+v", i, randomSkills, d)
 		}
 		if d.effect == Assign {
 			x.refs, x.holder[d.job.run] = append(x.refs, d.job.run), i

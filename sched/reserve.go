@@ -2,14 +2,14 @@ package sched
 
 import "slices"
 
-// NewPeer returns the scheduler's side of a session with the given skills. The caller ends it with
+// NewPeer returns the scheduler's side of a session with the given capabilities. The caller ends it with
 // Forget.
-func (s *Scheduler) NewPeer(id SessionID, skills ...Capabilities) *Peer {
+func (s *Scheduler) NewPeer(id SessionID, capabilities ...Capabilities) *Peer {
 	p := &Peer{id: id, window: s.window, quota: &s.sharedQuota}
-	for _, k := range skills {
-		p.skills |= k
+	for _, k := range capabilities {
+		p.capabilities |= k
 	}
-	p.class = classFor(p.skills)
+	p.class = classFor(p.capabilities)
 	return p
 }
 
@@ -28,7 +28,7 @@ func (s *Scheduler) Watch(now Time, p *Peer, name []byte, broadcast bool, sink S
 	defer sh.unlock(now, sink)
 	switch {
 	case w == nil:
-		q, err := sh.queueFor(name, p.skills&Passing != 0)
+		q, err := sh.queueFor(name, p.capabilities&Passing != 0)
 		if err != nil {
 			return err
 		}
@@ -40,10 +40,10 @@ func (s *Scheduler) Watch(now Time, p *Peer, name []byte, broadcast bool, sink S
 			return err
 		}
 	}
-	if p.skills&Wide == 0 { // Wide peers serve queues that are not durable
+	if p.capabilities&Wide == 0 { // Wide peers serve queues that are not durable
 		sh.saveQueue(w.queue)
 	}
-	w.queue.passing = w.queue.passing && p.skills&Passing != 0
+	w.queue.passing = w.queue.passing && p.capabilities&Passing != 0
 	if w.broadcast != broadcast {
 		w.broadcast = broadcast
 		w.queue.broadcastWorkers += count(broadcast) - count(!broadcast)
@@ -73,7 +73,7 @@ func (sh *shard) newWatch(p *Peer, q *queue) (*watch, error) {
 	p.byQueue[q.name] = w
 	p.watches = append(p.watches, w)
 	q.workers++
-	q.named += count(p.skills&Named != 0)
+	q.named += count(p.capabilities&Named != 0)
 	return w, nil
 }
 
@@ -113,7 +113,7 @@ func (sh *shard) revive(w *watch) error {
 	w.queue.workers++
 	w.queue.busy += count(len(w.held) > 0)
 	w.queue.unreported += w.unreportedCount()
-	w.queue.named += count(w.peer.skills&Named != 0)
+	w.queue.named += count(w.peer.capabilities&Named != 0)
 	return nil
 }
 
@@ -178,7 +178,7 @@ func (sh *shard) endWatch(w *watch) {
 	q.workers--
 	q.busy -= count(len(w.held) > 0)
 	q.unreported -= w.unreportedCount()
-	q.named -= count(w.peer.skills&Named != 0)
+	q.named -= count(w.peer.capabilities&Named != 0)
 	if w.broadcast {
 		w.broadcast = false
 		q.broadcastWorkers--

@@ -6,11 +6,11 @@ import (
 )
 
 // newRevokedRun returns a worker of queue f that runs job a. The caller then revokes the run.
-func newRevokedRun(t *testing.T, skills Capabilities) (x *testSched, p *Peer, old Run) {
+func newRevokedRun(t *testing.T, capabilities Capabilities) (x *testSched, p *Peer, old Run) {
 	x = newTestSched(t, Options{Rules: testRules})
 	x.s.SetTimeout(2000)
 	client := x.peer()
-	p = x.skilled(skills, "f")
+	p = x.capable(capabilities, "f")
 	x.reserve(p, 1)
 	x.submit("f", "a", func(j *Submission) { j.Await, j.Tag = client, 7 })
 	old = x.want("2 1 assign a")[0].job.run
@@ -72,9 +72,9 @@ func TestRunsOfTwoProcesses(t *testing.T) {
 // however the run was revoked, while another peer is. It is handed the job when it has reported the
 // run, or when another time-out has passed.
 func TestUnreportedName(t *testing.T) {
-	f := func(name string, skills Capabilities, take func(x *testSched, p *Peer), until func(x *testSched, p *Peer), want ...string) {
+	f := func(name string, capabilities Capabilities, take func(x *testSched, p *Peer), until func(x *testSched, p *Peer), want ...string) {
 		t.Helper()
-		x, p, _ := newRevokedRun(t, skills)
+		x, p, _ := newRevokedRun(t, capabilities)
 		take(x, p)
 		x.reserve(p, 2)
 		x.want()
@@ -100,7 +100,7 @@ func TestUnreportedName(t *testing.T) {
 	f("timed out, and out again", Named, timeOut, timeOut, "2 2 assign a")
 	f("removed, reported", Named, remove, report, "2 2 assign a")
 	f("removed, its time is over", Named, remove, timeOut, "2 2 assign a")
-	f("another worker", Named, timeOut, func(x *testSched, _ *Peer) { x.reserve(x.skilled(Named, "f"), 1) }, "3 1 assign a")
+	f("another worker", Named, timeOut, func(x *testSched, _ *Peer) { x.reserve(x.capable(Named, "f"), 1) }, "3 1 assign a")
 	f("another job", Named, timeOut, func(x *testSched, _ *Peer) { x.submit("f", "b") }, "2 2 assign b")
 	f("another name is reported", Named, timeOut, func(x *testSched, p *Peer) { x.report(p, "f", "b", false) })
 	f("declined", Named, timeOut, func(x *testSched, p *Peer) {
@@ -128,7 +128,7 @@ func TestUnreportedName(t *testing.T) {
 	}, "2 2 assign a")
 	f("it leaves", Named, timeOut, func(x *testSched, p *Peer) {
 		x.s.Forget(x.now, p, &x.rec)
-		x.reserve(x.skilled(Named, "f"), 1)
+		x.reserve(x.capable(Named, "f"), 1)
 	}, "3 1 assign a")
 	f("another time-out has passed when it serves nothing", Named, timeOut, func(x *testSched, p *Peer) {
 		x.s.Unwatch(p, []byte("f"))
@@ -157,7 +157,7 @@ func TestUnreportedForEver(t *testing.T) {
 func TestUnreportedBroadcast(t *testing.T) {
 	x := newTestSched(t, Options{})
 	x.s.SetTimeout(2000)
-	p, other := x.skilled(Named, "f"), x.peer()
+	p, other := x.capable(Named, "f"), x.peer()
 	x.ok(x.s.Watch(x.now, other, []byte("f"), true, &x.rec))
 	x.reserve(p, 1)
 	x.reserve(p, 2)
@@ -178,7 +178,7 @@ func TestUnreportedBroadcast(t *testing.T) {
 // that name. When no other peer waits, the broadcast waits until the job is done.
 func TestBroadcastBesideAHeldName(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
-	master, p, other := x.peer(), x.skilled(Named, "f"), x.peer()
+	master, p, other := x.peer(), x.capable(Named, "f"), x.peer()
 	x.reserve(p, 1)
 	x.submit("f", "a", owned(master, 7))
 	run := x.want("2 1 assign a")[0].job.run
@@ -222,7 +222,7 @@ func TestReleaseThatMayBeLate(t *testing.T) {
 	x.want()
 	x.report(p, "f", "b", false)
 	x.want("2 2 assign b")
-	other := x.skilled(Named, "f")
+	other := x.capable(Named, "f")
 	x.reserve(other, 1)
 	x.want("3 1 assign a")
 }
@@ -232,7 +232,7 @@ func TestReleaseThatMayBeLate(t *testing.T) {
 func TestVeryManyUnreported(t *testing.T) {
 	x := newTestSched(t, Options{Window: 1 << 30})
 	x.s.SetTimeout(2000)
-	p := x.skilled(Named, "f", "g")
+	p := x.capable(Named, "f", "g")
 	const many = maxUnreported + 10
 	for i := range many {
 		x.reserve(p, uint64(i))
@@ -269,7 +269,7 @@ func TestJobForOneOfMany(t *testing.T) {
 	x := newTestSched(t, Options{})
 	var peers []*Peer
 	for i := range 3 * maxInOrder {
-		p := x.skilled(Named, "f")
+		p := x.capable(Named, "f")
 		peers = append(peers, p)
 		x.reserve(p, 1)
 		x.submit("f", "a")
@@ -280,7 +280,7 @@ func TestJobForOneOfMany(t *testing.T) {
 	for _, p := range peers {
 		x.reserve(p, 2)
 	}
-	free := x.skilled(Named, "f")
+	free := x.capable(Named, "f")
 	x.reserve(free, 9)
 	for i := range 2 {
 		x.submit("f", "a")

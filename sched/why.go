@@ -185,7 +185,7 @@ func (sh *shard) whyReady(now Time, r *record, q *queue) []Why {
 func (sh *shard) anyWide(q *queue) bool {
 	sh.countSteps(min(len(sh.watches)/entriesPerStep, maxWhySteps))
 	for i, w := range sh.watches {
-		if i == maxWhySteps*entriesPerStep || w != nil && w.queue == q && !w.ended && w.peer.skills&Wide != 0 {
+		if i == maxWhySteps*entriesPerStep || w != nil && w.queue == q && !w.ended && w.peer.capabilities&Wide != 0 {
 			return true
 		}
 	}

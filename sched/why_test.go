@@ -206,7 +206,7 @@ func TestWhyBroadcast(t *testing.T) {
 // TestWhyKinds: jobs that workers cannot take, because of their names, or the keys that run.
 func TestWhyKinds(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
-	master, p := x.peer(), x.skilled(Named, "f")
+	master, p := x.peer(), x.capable(Named, "f")
 	x.submit("f", "a", owned(master, 7))
 	x.reserve(p, 1)
 	x.reserve(p, 2)
@@ -217,7 +217,7 @@ func TestWhyKinds(t *testing.T) {
 	if got := x.why(ownedSpace, "f", long); got != "long-name" {
 		t.Errorf("a long name: %s", got)
 	}
-	x.skilled(Wide, "f")
+	x.capable(Wide, "f")
 	if got := x.why(ownedSpace, "f", long); got != "next" {
 		t.Errorf("a long name, with a worker for it: %s", got)
 	}
