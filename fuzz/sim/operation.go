@@ -186,10 +186,10 @@ func (l *Ledger) wasChanged(o *operation, f *firmJob, x *seenJob) bool {
 		nameTaken := func(k *Job) bool { return k != f.job && (k.now != gone || k.turn >= o.turn) }
 		return f.job.queue == o.to || becameReady || replaced || slices.ContainsFunc(l.names[f.job.keyIn(o.to)], nameTaken)
 	case admin.VerbPriority:
-		return x.Priority == o.priority || becameReady
+		return x.Priority == o.priority
 	case admin.VerbDue:
 		// A ready job, which stays ready when the clock is set back, shows the second. A time that has passed is now.
-		return x.State == admin.StateReady && (o.due <= l.wall || x.Due == o.due-o.due%1000) || x.Due == o.due || becameReady
+		return x.State == admin.StateReady && (o.due <= l.wall || x.Due == o.due-o.due%1000) || x.Due == o.due
 	default:
 		return x.State == admin.StateReady
 	}
