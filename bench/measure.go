@@ -166,12 +166,12 @@ func (s *sample) load(ctx context.Context, r row, p peer.Peer, running *peer.Ser
 	case flow:
 		phase := func() error { return s.flow(t, r, running.PID) }
 		switch {
-		case r.Collects:
+		case r.Collecting:
 			return repeatDuring(ctx, collectPause, phase, func(ctx context.Context) error {
 				_, err := httpGet(ctx, running.HTTP, collectPath)
 				return err
 			})
-		case r.Changes:
+		case r.ChangingPolicy:
 			return repeatDuring(ctx, changePause, phase, togglePolicy(running))
 		}
 		return phase()
@@ -204,7 +204,7 @@ func (s *sample) timedUntilEmpty(t *load.Trial, pid int, phase func() (int64, er
 
 // flow measures a row whose producers and workers run at the same time.
 func (s *sample) flow(t *load.Trial, r row, pid int) error {
-	leave, err := t.Idle(r.Idlers)
+	leave, err := t.Idle(r.Idle)
 	if err != nil {
 		return err
 	}
@@ -212,10 +212,10 @@ func (s *sample) flow(t *load.Trial, r row, pid int) error {
 	if err := inOrder(t.Connect, func() error { return s.timedUntilEmpty(t, pid, t.ProduceAndWork) }); err != nil {
 		return err
 	}
-	s.Rate, s.Payload, s.Connections, s.Ready, s.Delayed = t.Load.Rate, r.Payload, r.Idlers, t.Load.Ready, t.Load.Delayed
+	s.Rate, s.Payload, s.Connections, s.Ready, s.Delayed = t.Load.Rate, r.Payload, r.Idle, t.Load.Ready, t.Load.Delayed
 	found := t.Summary()
 	s.Submit, s.ToWorker, s.Answer = found.Submit, found.ToWorker, found.Answer
-	if r.Changes {
+	if r.ChangingPolicy {
 		s.Longest = max(found.Submit.Max, found.Grab.Max)
 	}
 	return nil

@@ -184,15 +184,15 @@ func TestSettings(t *testing.T) {
 
 // TestScaled sees to it that the scale counts for what stands around the jobs as well.
 func TestScaled(t *testing.T) {
-	r := row{Load: load.Load{Connections: 5, Ready: 1000, Delayed: 5000}, Idlers: 300}.scaled(0.1)
-	if r.Load.Ready != 100 || r.Load.Delayed != 500 || r.Idlers != 30 || r.Load.Connections != 5 {
+	r := row{Load: load.Load{Connections: 5, Ready: 1000, Delayed: 5000}, Idle: 300}.scaled(0.1)
+	if r.Load.Ready != 100 || r.Load.Delayed != 500 || r.Idle != 30 || r.Load.Connections != 5 {
 		t.Errorf("got %+v", r.Load)
 	}
 	if got := (row{Jobs: alone(100)}).size("treadle", 0.1); got != 100 {
 		t.Errorf("got %d of 100", got)
 	}
-	if r := (row{Idlers: 1e9}).scaled(1); r.Idlers != descriptors() {
-		t.Errorf("got %d idle connections, and %d descriptors", r.Idlers, descriptors())
+	if r := (row{Idle: 1e9}).scaled(1); r.Idle != descriptors() {
+		t.Errorf("got %d idle connections, and %d descriptors", r.Idle, descriptors())
 	}
 }
 

@@ -40,20 +40,20 @@ const (
 
 // row is one line of the comparison for each server.
 type row struct {
-	Name     string
-	Section  section
-	Kind     kind
-	Load     load.Load      // each server gets its own number of jobs
-	Jobs     map[string]int // by server: number of jobs or connections; for idle nodes, milliseconds
-	Rounds   int            // rounds at most, where one takes long or measures a size; 0: those of the run
-	Against  string         // the row to compare with
-	Payload  int            // bytes of a workload; 0: load.WorkloadLen
-	Run      int            // number of neighbouring jobs of one function
-	Idlers   int            // number of greeted connections that send nothing
-	Collects bool           // the server collects its garbage all the time
-	Changes  bool           // the policy of the queue is changed all the time
-	Libzmq   bool           // dwork workers are processes over libzmq
-	Plugin   string         // the kind of plugin of a Disbatch node's tasks
+	Name           string
+	Section        section
+	Kind           kind
+	Load           load.Load      // each server gets its own number of jobs
+	Jobs           map[string]int // by server: number of jobs or connections; for idle nodes, milliseconds
+	Rounds         int            // rounds at most, where one takes long or measures a size; 0: those of the run
+	Against        string         // the row to compare with
+	Payload        int            // bytes of a workload; 0: load.WorkloadLen
+	Run            int            // number of neighbouring jobs of one function
+	Idle           int            // number of greeted connections that send nothing
+	Collecting     bool           // the server collects its garbage all the time
+	ChangingPolicy bool           // the policy of the queue is changed all the time
+	Libzmq         bool           // dwork workers are processes over libzmq
+	Plugin         string         // the kind of plugin of a Disbatch node's tasks
 }
 
 const (
@@ -93,10 +93,10 @@ func (r row) lacks() string {
 // scaled returns the row with fewer jobs and connections around the timed ones: as the scale and the limit of open
 // files allow.
 func (r row) scaled(scale float64) row {
-	for _, n := range []*int{&r.Load.Ready, &r.Load.Delayed, &r.Idlers} {
+	for _, n := range []*int{&r.Load.Ready, &r.Load.Delayed, &r.Idle} {
 		*n = int(float64(*n) * scale)
 	}
-	r.Idlers = min(r.Idlers, descriptors()-2*r.Load.Connections)
+	r.Idle = min(r.Idle, descriptors()-2*r.Load.Connections)
 	return r
 }
 

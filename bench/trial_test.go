@@ -44,7 +44,7 @@ func someRows() []row {
 		{Name: "queued", Kind: memory, Load: load.Load{Connections: 2, Depth: 16}, Jobs: fakes(20000), Rounds: 1},
 		{Name: "idle", Kind: idle, Jobs: fakes(200), Rounds: 1},
 		{Name: "behind", Section: "alone", Load: load.Load{Connections: 2, Depth: 16, Ready: 300}, Jobs: alone(3000), Rounds: 1},
-		{Name: "crowd", Section: "alone", Load: load.Load{Connections: 2, Depth: 1}, Idlers: 20, Jobs: alone(300), Rounds: 1},
+		{Name: "crowd", Section: "alone", Load: load.Load{Connections: 2, Depth: 1}, Idle: 20, Jobs: alone(300), Rounds: 1},
 		{Name: "large", Section: "payload", Load: load.Load{Connections: 2, Depth: 2}, Payload: 200 << 10, Jobs: alone(200), Rounds: 1},
 	}
 }

@@ -363,7 +363,7 @@ func (o *Offline) Functions() node.Functions { return o.functions() }
 
 func (o *Offline) functions() *disbatch.Protocol { return protocolOf[*disbatch.Protocol](o) }
 
-func (o *Offline) operators() *admin.Interface { return protocolOf[*admin.Interface](o) }
+func (o *Offline) operators() *admin.API { return protocolOf[*admin.API](o) }
 
 // protocolOf returns the server's protocol of type T.
 func protocolOf[T any](o *Offline) T {

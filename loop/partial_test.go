@@ -62,7 +62,7 @@ func TestSmallMemory(t *testing.T) {
 		t.Errorf("%d of 200 peers that watch 1000 queues each are refused some", refused)
 	}
 	for _, p := range peers {
-		w.sched.Forget(w.now(), p, nil)
+		w.sched.Disconnect(w.now(), p, nil)
 	}
 	for _, c := range w.conns {
 		c.close()

@@ -18,8 +18,8 @@ const (
 	halfClosedTurns = 4
 )
 
-// Charge implements protocol.Transport.
-func (s *session) Charge(cost int) bool {
+// AddCost implements protocol.Transport.
+func (s *session) AddCost(cost int) bool {
 	if cost < freeCost {
 		return false
 	}

@@ -313,7 +313,7 @@ func (r *reactor) closeSession(s *session) {
 	defer r.recoverSession(s)
 	s.conv.Closed()
 	if s.Scheduled != nil {
-		r.server.sched.Forget(r.Now, s.Scheduled, r)
+		r.server.sched.Disconnect(r.Now, s.Scheduled, r)
 	}
 	s.Out, s.partial, s.acks, s.ackGroups = nil, nil, nil, nil
 }

@@ -23,7 +23,7 @@ func (s *Server) Reload(next Options) error {
 	if err != nil {
 		return err
 	}
-	for operators := range protocolsWith[*admin.Interface](s) {
+	for operators := range protocolsWith[*admin.API](s) {
 		if err := operators.Reload(next.Admin.Rules, next.Admin.Cron); err != nil {
 			return err
 		}

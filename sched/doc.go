@@ -32,7 +32,7 @@
 //	topic        a job's name under which its worker publishes to listeners
 //	Delivery     an effect: what to tell which session
 //	number       the sequence number of a job of Rules.Numbered, by which clients know the job
-//	passing      a queue that is gone with the last of its peers and jobs
+//	auto-delete  a queue that is gone with the last of its peers and jobs
 //	limiter      what keeps a queue from handing out: a pause, a limit of running jobs, a rate
 //	credit       of a rate: the jobs that may start now
 //	attempt      one run of a job and how it ended; the attempts of a job are its history
@@ -192,8 +192,8 @@
 //	FinishGranted            reserved  gone; a task: remembered   done
 //	FailGranted              reserved  ready, delayed, or gone    released
 //	ReleaseGranted           reserved  ready, or gone             released
-//	Forget of the holder     reserved  ready, delayed, or gone    abandoned
-//	Forget of the owner      any       gone; reserved: at the end of its run  removed
+//	Disconnect of the holder reserved  ready, delayed, or gone    abandoned
+//	Disconnect of the owner  any       gone; reserved: at the end of its run  removed
 //	AcquireLock, refused     reserved  parked
 //	ReleaseLock, a time-out  parked    ready, delayed
 //	a task gets predecessors ready     waiting
@@ -288,7 +288,7 @@
 //	ReserveNumber   ask for the job of a number
 //	Sleep           ask for one Wake when a job is ready
 //	Flushed         say how many bytes are unsent, and receive what back-pressure kept back
-//	Forget          end a peer
+//	Disconnect      end a peer
 //
 // Verbs of a peer that holds a job:
 //

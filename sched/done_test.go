@@ -167,7 +167,7 @@ func TestUniqueForWithoutWorkers(t *testing.T) {
 	x.under([3]string{"f", "unique-for", "10m"}, [3]string{"f", "keep-results", "2"})
 	p, waiter := x.peer("f"), x.peer()
 	x.does(p, "f", "a", "A")
-	x.s.Forget(x.now, p, &x.rec)
+	x.s.Disconnect(x.now, p, &x.rec)
 	run := func(j *Submission) { j.Await, j.Tag, j.NeedWorker = waiter, 7, true }
 	if got, err := x.submit("f", "a", run); got != ignored || err != nil {
 		t.Errorf("a name that was done: %v, %v", got, err)

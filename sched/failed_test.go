@@ -74,7 +74,7 @@ func TestRetries(t *testing.T) {
 	x.reserve(p, 3)
 	x.pass(4000)
 	x.want("1 3 assign j")
-	x.s.Forget(x.now, p, &x.rec)
+	x.s.Disconnect(x.now, p, &x.rec)
 	x.want("2 7 failed ")
 	got, seqs := x.failedOf("f")
 	if want := "[j: failed(no disk) timed out() worker left()]"; fmt.Sprint(got) != want {
@@ -137,7 +137,7 @@ func TestKeepFailed(t *testing.T) {
 	_, seqs := x.failedOf("f")
 	x.ok(x.s.changeKept(x.now, RemoveJobs, seqs[0], &x.rec))
 	x.want()
-	x.s.Forget(x.now, p, &x.rec)
+	x.s.Disconnect(x.now, p, &x.rec)
 	if !x.s.Drop([]byte("f")) {
 		t.Error("a queue with a failed job is not dropped")
 	}

@@ -187,7 +187,7 @@ func TestLessee(t *testing.T) {
 	find(x, 0, "a\x00second", Token{})
 	find(x, 1, "b", Token{})
 	x.reserve(p, 2)
-	x.s.Forget(x.now, p, &x.rec)
+	x.s.Disconnect(x.now, p, &x.rec)
 	x.s.ticks(x.now, &x.rec)
 	if st, _ := x.s.StatusOf([]byte("f")); st.Running != 3 || st.Workers != 1 || x.s.Unfinished() != 0 {
 		t.Errorf("after it left: %+v", st)

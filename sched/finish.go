@@ -216,17 +216,17 @@ func (sh *shard) discard(q *queue) {
 }
 
 // discardUnused discards an unused queue that no client drops: one whose name is too long for the peers that call Drop,
-// which may have megabytes, and one of Passing peers and numbered jobs.
+// which may have megabytes, and one of AutoDelete peers and numbered jobs.
 func (sh *shard) discardUnused(q *queue) {
-	if (len(q.name) > maxShortQueue || sh.isPassing(q)) && !q.dropped && q.workers == 0 && q.running == 0 && q.tasks == 0 && q.unreserved() == 0 {
+	if (len(q.name) > maxShortQueue || sh.isAutoDelete(q)) && !q.dropped && q.workers == 0 && q.running == 0 && q.tasks == 0 && q.unreserved() == 0 {
 		sh.discard(q)
 	}
 }
 
-// isPassing reports whether a queue is gone with the last of its peers and jobs. A PauseFor goes with it, the credit of
-// a rate does not.
-func (sh *shard) isPassing(q *queue) bool {
-	return q.passing && q.saved == 0 && q.spaces&^sh.s.numbered == 0 && (q.limiter == nil || q.limiter.empty() || q.limiter.heapIndex < 0)
+// isAutoDelete reports whether a queue is deleted with the last of its peers and jobs. A PauseFor goes with it, the
+// credit of a rate does not.
+func (sh *shard) isAutoDelete(q *queue) bool {
+	return q.autoDelete && q.saved == 0 && q.spaces&^sh.s.numbered == 0 && (q.limiter == nil || q.limiter.empty() || q.limiter.heapIndex < 0)
 }
 
 // Held returns the run of a job of a name that the peer holds, in any space. It is for protocols

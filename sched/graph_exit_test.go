@@ -19,7 +19,7 @@ func TestCrashWhileExiting(t *testing.T) {
 		}
 		x.extend(all...)
 		x.wantStolen(all...)
-		x.s.Forget(x.now, x.h, &x.rec)
+		x.s.Disconnect(x.now, x.h, &x.rec)
 		x.h = x.s.NewHolder("h")
 		if got := x.steal(); got != 0 {
 			t.Errorf("%s: %d tasks are stolen meanwhile", what, got)

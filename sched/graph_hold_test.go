@@ -280,7 +280,7 @@ func TestHead(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	for _, p := range x.restart() {
-		x.s.Forget(x.now, p, &x.rec)
+		x.s.Disconnect(x.now, p, &x.rec)
 	}
 	x.restart()
 	queues = append(queues, "z")

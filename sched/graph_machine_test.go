@@ -158,7 +158,7 @@ func (x *graphMachine) verb(verb string) error {
 		}
 		return x.complete(holder, tasks)
 	case "exit":
-		s.Forget(now, x.holder(holder), &x.rec)
+		s.Disconnect(now, x.holder(holder), &x.rec)
 		delete(x.holders, holder)
 		m.forgetHolder(holder)
 	case "remember":
@@ -204,7 +204,7 @@ func (x *graphMachine) work(verb string, i int) error {
 	case "release":
 		return x.sameError(s.Release(now, p, tag, &x.rec), m.releaseLast(w, tag))
 	case "forget":
-		s.Forget(now, p, &x.rec)
+		s.Disconnect(now, p, &x.rec)
 		m.forget(w)
 		x.connect(i)
 	default:
@@ -319,7 +319,7 @@ func (x *graphMachine) crash(who int) error {
 // drain completes every task. Then the journal has the queue alone.
 func (x *graphMachine) drain() error {
 	for i := range x.peers {
-		x.s.Forget(x.m.now, x.peers[i], &x.rec)
+		x.s.Disconnect(x.m.now, x.peers[i], &x.rec)
 		x.m.forget(x.m.workers[i])
 	}
 	x.m.now.Wall, x.m.now.Mono = x.m.now.Wall+10_000, x.m.now.Mono+10_000
@@ -327,7 +327,7 @@ func (x *graphMachine) drain() error {
 		return err
 	}
 	for _, h := range []string{"h0", "h1"} {
-		x.s.Forget(x.m.now, x.holder(h), &x.rec)
+		x.s.Disconnect(x.m.now, x.holder(h), &x.rec)
 		delete(x.holders, h)
 		x.m.forgetHolder(h)
 	}

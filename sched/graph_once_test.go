@@ -116,7 +116,7 @@ func (x *graphStress) round(r *rand.Rand, p *Peer) (over bool) {
 		x.holders[i].Add(-1)
 	}
 	if len(kept) > 0 {
-		x.s.Forget(x.now(), p, x.sink)
+		x.s.Disconnect(x.now(), p, x.sink)
 	}
 	if len(held) == 0 {
 		runtime.Gosched()

@@ -114,7 +114,7 @@ func TestForgetHolderServesInOrder(t *testing.T) {
 	p := x.peer(string(graphQueue))
 	x.reserve(p, 1)
 	x.reserve(p, 2)
-	x.s.Forget(x.now, x.h, &x.rec)
+	x.s.Disconnect(x.now, x.h, &x.rec)
 	x.want("1 1 assign c", "1 2 assign b")
 }
 
@@ -132,7 +132,7 @@ func TestDropTasks(t *testing.T) {
 	f("a task is ready")
 	x.wantStolen("a")
 	x.complete("a")
-	x.s.Forget(x.now, x.h, &x.rec)
+	x.s.Disconnect(x.now, x.h, &x.rec)
 	f("a task is remembered")
 	x.now.Mono += 5000
 	x.s.ticks(x.now, &x.rec)
@@ -320,7 +320,7 @@ func TestTaskLogBounded(t *testing.T) {
 	for range maxEvents {
 		x.now.Micros++
 		x.wantStolen("a")
-		x.s.Forget(x.now, x.h, &x.rec)
+		x.s.Disconnect(x.now, x.h, &x.rec)
 		x.h = x.s.NewHolder("h")
 	}
 	f("after many turns")

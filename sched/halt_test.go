@@ -65,7 +65,7 @@ func TestHalt(t *testing.T) {
 	x.now.Mono += 10_000
 	x.s.ticks(x.now, &x.rec)
 	x.s.Flushed(x.now, many, 0, &x.rec)
-	x.s.Forget(x.now, many, &x.rec)
+	x.s.Disconnect(x.now, many, &x.rec)
 	unfinished(1)
 	x.want()
 	x.ok(x.s.Finish(x.now, one, held[2].job.run, []byte("done"), &x.rec))

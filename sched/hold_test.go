@@ -158,7 +158,7 @@ func TestLongestHold(t *testing.T) {
 			p := x.peer(Wide, "f")
 			x.submit(manyItems, "f", nil)
 			x.take(p, manyItems)
-			return func() { x.Forget(x.now, p, discardAll{}) }
+			return func() { x.Disconnect(x.now, p, discardAll{}) }
 		},
 		"their time is over": func(x *loadedSched) func() {
 			p := x.peer(Wide, "f")
@@ -179,7 +179,7 @@ func TestLongestHold(t *testing.T) {
 			_, _, err := x.TryReserveUpTo(x.now, p, 1, MaxRequestJobs, sink)
 			x.ok(err)
 			x.Grant(x.now, p, sink.runs[:MaxRequestJobs/2], Terms{For: 1000})
-			return func() { x.Forget(x.now, p, discardAll{}) }
+			return func() { x.Disconnect(x.now, p, discardAll{}) }
 		},
 		"a worker releases one of very many": func(x *loadedSched) func() {
 			p := x.peer(Wide, "f")
@@ -211,7 +211,7 @@ func TestLongestHold(t *testing.T) {
 			x.submit(waiters, "g", nil)
 			x.takeWith(holder, waiters, "f", func(int) int { return waiters }, true)
 			x.takeWith(waiter, waiters, "g", func(i int) int { return i + 1 }, false)
-			return func() { x.Forget(x.now, holder, discardAll{}) }
+			return func() { x.Disconnect(x.now, holder, discardAll{}) }
 		},
 		"a broadcast to very many": func(x *loadedSched) func() {
 			for range manyItems / MaxSlots {
@@ -225,7 +225,7 @@ func TestLongestHold(t *testing.T) {
 			p := x.NewHolder("h")
 			x.tasks(manyItems)
 			x.steal(p, manyItems)
-			return func() { x.Forget(x.now, p, discardAll{}) }
+			return func() { x.Disconnect(x.now, p, discardAll{}) }
 		},
 		"a task that very many wait for is complete": func(x *loadedSched) func() {
 			p := x.NewHolder("h")
@@ -284,13 +284,13 @@ func TestLongestHold(t *testing.T) {
 		"a master of very many jobs leaves": func(x *loadedSched) func() {
 			p := x.peer(Wide)
 			x.submit(manyItems, "f", func(_ int, j *Submission) { j.Space, j.Await = heldOwned, p })
-			return func() { x.Forget(x.now, p, discardAll{}) }
+			return func() { x.Disconnect(x.now, p, discardAll{}) }
 		},
 		"its names are taken again": func(x *loadedSched) func() {
 			p, heir := x.peer(Wide), x.peer(Wide)
 			x.submit(manyItems, "f", func(_ int, j *Submission) { j.Space, j.Await = heldOwned, p })
 			return func() {
-				x.Forget(x.now, p, discardAll{})
+				x.Disconnect(x.now, p, discardAll{})
 				x.jobs = 0
 				x.submit(1000, "f", func(_ int, j *Submission) { j.Space, j.Await = heldOwned, heir })
 			}
@@ -308,7 +308,7 @@ func TestLongestHold(t *testing.T) {
 			}
 			return func() {
 				x.take(p, 2)
-				x.Forget(x.now, p, discardAll{})
+				x.Disconnect(x.now, p, discardAll{})
 			}
 		},
 		"a result that very many await": func(x *loadedSched) func() {

@@ -70,7 +70,7 @@ func TestNamedClash(t *testing.T) {
 	f("failed", func(x *testSched, p, _ *Peer, ref Run) { x.ok(x.s.Fail(x.now, p, ref, nil, &x.rec)) },
 		"2 2 assign a")
 	f("failed, its owner gone", func(x *testSched, p, master *Peer, ref Run) {
-		x.s.Forget(x.now, master, &x.rec)
+		x.s.Disconnect(x.now, master, &x.rec)
 		x.ok(x.s.Fail(x.now, p, ref, nil, &x.rec))
 	}, "2 2 assign a")
 	f("delayed", func(x *testSched, p, _ *Peer, ref Run) { x.ok(x.s.Delay(x.now, p, ref, 5, 0, &x.rec)) },
@@ -199,7 +199,7 @@ func TestDepartedNames(t *testing.T) {
 	}
 	x.reserve(p, 9)
 	x.want("3 9 assign 0")
-	x.s.Forget(x.now, first, &x.rec)
+	x.s.Disconnect(x.now, first, &x.rec)
 	for i := range 2 * defaultBatch {
 		out, err := x.submit("f", fmt.Sprint(i), owned(second, 2))
 		if i == 0 && err != ErrDuplicate || i > 0 && (out != added || err != nil) {
@@ -226,7 +226,7 @@ func TestLeavingIsNoFailure(t *testing.T) {
 	x.submit("f", "a", func(j *Submission) { j.Await, j.Tag = patient, 7 })
 	x.submit("f", "a", func(j *Submission) { j.Await, j.Tag, j.OnFail = hasty, 8, true })
 	x.want("3 1 assign a")
-	x.s.Forget(x.now, p, &x.rec)
+	x.s.Disconnect(x.now, p, &x.rec)
 	x.want()
 }
 
@@ -296,7 +296,7 @@ func TestParkedOrphan(t *testing.T) {
 	x.reserve(p, 1)
 	x.submit("f", "a", owned(master, 7))
 	ref := x.want("2 1 assign a")[0].job.run
-	x.s.Forget(x.now, master, &x.rec)
+	x.s.Disconnect(x.now, master, &x.rec)
 	if got, err := x.s.AcquireLock(x.now, p, ref, "lock", 0, &x.rec); got || err != nil {
 		t.Error(got, err)
 	}
@@ -319,7 +319,7 @@ func TestLeavingOwnerIsToldNothing(t *testing.T) {
 		x.submit("f", name, owned(master, 7))
 	}
 	x.want("2 1 assign running")
-	x.s.Forget(x.now, master, &x.rec)
+	x.s.Disconnect(x.now, master, &x.rec)
 	x.want()
 	if n := x.s.Stats().Jobs; n != 1 {
 		t.Errorf("%d jobs are left, want the one that runs", n)
@@ -378,7 +378,7 @@ func TestLongNamesAreForgotten(t *testing.T) {
 		return x.want("1 1 assign a")[0].job.run
 	}
 	f("left unused", func(x *testSched, p *Peer) { x.s.Unwatch(p, []byte(long)) })
-	f("its worker has gone", func(x *testSched, p *Peer) { x.s.Forget(x.now, p, &x.rec) })
+	f("its worker has gone", func(x *testSched, p *Peer) { x.s.Disconnect(x.now, p, &x.rec) })
 	f("a job outlives its worker's watch", func(x *testSched, p *Peer) {
 		ref := job(x, p)
 		x.s.Unwatch(p, []byte(long))
@@ -393,6 +393,6 @@ func TestLongNamesAreForgotten(t *testing.T) {
 		x.s.Unwatch(p, []byte(long))
 		master := x.peer()
 		x.submit(long, "a", owned(master, 7))
-		x.s.Forget(x.now, master, &x.rec)
+		x.s.Disconnect(x.now, master, &x.rec)
 	})
 }

@@ -112,7 +112,7 @@ func TestKeyConcurrency(t *testing.T) {
 		"delayed":   func(x *testSched, p *Peer, run Run) { x.ok(x.s.Delay(x.now, p, run, 5, 0, &x.rec)) },
 		"released":  func(x *testSched, p *Peer, _ Run) { x.ok(x.s.Release(x.now, p, 1, &x.rec)) },
 		"timed out": func(x *testSched, _ *Peer, _ Run) { x.pass(2000 + grain) },
-		"left":      func(x *testSched, p *Peer, _ Run) { x.s.Forget(x.now, p, &x.rec) },
+		"left":      func(x *testSched, p *Peer, _ Run) { x.s.Disconnect(x.now, p, &x.rec) },
 		"removed":   func(x *testSched, _ *Peer, _ Run) { x.s.Remove(x.now, 0, []byte("f"), []byte("a:0"), &x.rec) },
 		"parked": func(x *testSched, p *Peer, run Run) {
 			other := x.peer("g")

@@ -68,7 +68,7 @@ func TestRequestsHangUpTogether(t *testing.T) {
 				if turn%5 > 0 { // else the client has hung up
 					tokens = s.Grant(now(), p, box.take(tag), Terms{Secret: tag, For: int64(turn % 7 * grain)})
 				}
-				s.Forget(now(), p, box)
+				s.Disconnect(now(), p, box)
 				for _, token := range tokens { // no job has a time-out: all are leased
 					if turn%11 == 0 {
 						s.Tick(Time{Wall: clock.Load(), Mono: clock.Add(8 * grain)}, box)

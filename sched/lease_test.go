@@ -50,7 +50,7 @@ func (x *testSched) leases(worker string, n int, want string, queues ...string) 
 	x.t.Helper()
 	p := x.request(queues...)
 	tokens := x.s.Grant(x.now, p, x.takes(p, n, want), Terms{Worker: worker, Secret: 7, For: minute})
-	x.s.Forget(x.now, p, &x.rec)
+	x.s.Disconnect(x.now, p, &x.rec)
 	x.want()
 	return tokens
 }
@@ -345,7 +345,7 @@ func TestRequestHangsUp(t *testing.T) {
 	p := x.request("f", "g")
 	runs := x.takes(p, 5, "j0 j1 j2 j3 j4")
 	x.s.Grant(x.now, p, runs[1:2], Terms{For: minute})
-	x.s.Forget(x.now, p, &x.rec)
+	x.s.Disconnect(x.now, p, &x.rec)
 	x.pass(1)
 	x.leases("w", 5, "j0 j2 j3 j4", "f")
 	if st := x.s.Stats(); st.Failed != 0 || st.Jobs != 5 {
@@ -360,13 +360,13 @@ func TestRequestHangsUp(t *testing.T) {
 	x.want()
 	x.submit("g", "late") // on its way to the older request
 	d := x.want(fmt.Sprint(first.id, " 1 assign late"))
-	x.s.Forget(x.now, first, &x.rec)
+	x.s.Disconnect(x.now, first, &x.rec)
 	x.pass(1)
 	x.want(fmt.Sprint(second.id, " 1 assign late")) // it waits in line with its age
 	if token := x.s.Grant(x.now, second, []Run{d[0].job.run}, Terms{})[0]; token != (Token{}) {
 		t.Error("an earlier run is leased")
 	}
-	x.s.Forget(x.now, second, &x.rec)
+	x.s.Disconnect(x.now, second, &x.rec)
 	x.submit("g", "next")
 	x.want()
 }

@@ -11,9 +11,9 @@ const unnamed = "unnamed"
 
 // NewRequest returns a peer for one request of a worker without a connection, which leases jobs. where names it in
 // views. Requests may share an id: the tags of their Reserves tell them apart. A request takes names of any length and
-// knows no back-pressure. The caller calls Watch for each queue. It ends the request with Forget, which releases the
-// jobs that were not granted, also one that is on its way to the request. Such a release counts no failure. If the
-// request watches several queues and its Reserve waits, the caller calls Flushed with 0 until that returns false.
+// knows no back-pressure. The caller calls Watch for each queue. It ends the request with Disconnect, which releases
+// the jobs that were not granted, also one that is on its way to the request. Such a release counts no failure. If
+// the request watches several queues and its Reserve waits, the caller calls Flushed with 0 until that returns false.
 func (s *Scheduler) NewRequest(id SessionID, where string) *Peer {
 	p := s.NewPeer(id, Wide)
 	p.request, p.where, p.window = true, cmp.Or(where, unnamed), math.MaxInt

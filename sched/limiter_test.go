@@ -79,7 +79,7 @@ func TestConcurrency(t *testing.T) {
 	x.ok(x.s.Fail(x.now, q, second, nil, &x.rec))
 	x.s.ticks(x.now, &x.rec)
 	x.want("2 3 assign 3")
-	x.s.Forget(x.now, q, &x.rec)
+	x.s.Disconnect(x.now, q, &x.rec)
 	x.s.ticks(x.now, &x.rec)
 	x.reserveJob(p, "1")
 }

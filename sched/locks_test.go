@@ -74,7 +74,7 @@ func TestWokenJobPassesLockOn(t *testing.T) {
 	})
 	f("its worker has gone", func(x *testSched, p *Peer) {
 		x.reserveJob(p, "a")
-		x.s.Forget(x.now, p, &x.rec)
+		x.s.Disconnect(x.now, p, &x.rec)
 	})
 	f("its time is over", func(x *testSched, p *Peer) {
 		x.s.SetTimeout(1000)
@@ -296,7 +296,7 @@ func TestLockOfNextHolder(t *testing.T) {
 		x.reserve(x.next, 2)
 	}
 	leave := func(round int) {
-		x.s.Forget(testNow, x.first, x.sink)
+		x.s.Disconnect(testNow, x.first, x.sink)
 		left.Store(int64(round + 1))
 	}
 	duel(t, before, leave, func(round int) bool {

@@ -233,7 +233,7 @@ func (x *machine) verb(o op) error {
 		s.Flushed(now, p, unsent, sink)
 	case "forget":
 		m.forget(mp)
-		s.Forget(now, p, sink)
+		s.Disconnect(now, p, sink)
 		x.connect(o.Peer)
 	case "pass":
 		m.now.Wall += machinePass[o.At].Wall

@@ -21,7 +21,7 @@ func TestNotifyLater(t *testing.T) {
 	result := []byte("result")
 	x.ok(x.s.Finish(x.now, w, run, result, &x.rec))
 	copy(result, "buffer") // the caller owns it again
-	x.s.Forget(x.now, all[n-1], &x.rec)
+	x.s.Disconnect(x.now, all[n-1], &x.rec)
 	x.submit("f", "a") // its name is free
 	if err := x.s.check(); err != nil {
 		t.Error(err)

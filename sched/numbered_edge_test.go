@@ -18,9 +18,9 @@ func (x *testSched) put(queue string, priority int64, change ...func(*Submission
 	return j.Number
 }
 
-// passing makes a peer of the capabilities with which numbered jobs are served.
-func (x *testSched) passing(queues ...string) *Peer {
-	return x.capable(Wide|Punctual|Passing, queues...)
+// autoDeletePeer makes a peer of the capabilities with which numbered jobs are served.
+func (x *testSched) autoDeletePeer(queues ...string) *Peer {
+	return x.capable(Wide|Punctual|AutoDelete, queues...)
 }
 
 // taken reserves a job for a peer and returns its run.
@@ -48,7 +48,7 @@ func (x *testSched) setRules(rules ...PolicyRule) {
 func TestRenew(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
 	x.s.SetTimeout(2000)
-	p := x.passing("f")
+	p := x.autoDeletePeer("f")
 	x.put("f", 0)
 	x.submit("f", "plain")
 	runs := []Run{x.taken(p).run, x.taken(p).run}
@@ -75,7 +75,7 @@ func TestPunctual(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules, Grace: 1000})
 	x.put("f", 0)
 	x.put("f", 0)
-	x.taken(x.passing("f"))
+	x.taken(x.autoDeletePeer("f"))
 	x.taken(x.peer("f"))
 	x.pass(2000 + grain)
 	if n := x.s.Unfinished(); n != 1 {
@@ -89,7 +89,7 @@ func TestBuriedIsKept(t *testing.T) {
 	buried := func(rules ...PolicyRule) *testSched {
 		x := newTestSched(t, Options{Rules: testRules})
 		x.setRules(rules...)
-		p := x.passing("f")
+		p := x.autoDeletePeer("f")
 		for range 3 {
 			x.put("f", 0)
 			x.ok(x.s.Bury(x.now, p, x.taken(p).run, 7, &x.rec))
@@ -126,7 +126,7 @@ func TestBuriedIsKept(t *testing.T) {
 // TestBuryByRules checks what a burial makes of a job that has rules of its own for failures: it has failed once.
 func TestBuryByRules(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
-	p := x.passing("f")
+	p := x.autoDeletePeer("f")
 	master := x.peer()
 	x.submit("f", "a", owned(master, 7))
 	for range testRules[ownedSpace].Deaths {
@@ -140,7 +140,7 @@ func TestBuryByRules(t *testing.T) {
 func TestGivenUpIsBuried(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules, Shards: 3})
 	x.setRules(PolicyRule{"f", FromFile, map[string]string{"retries": "0"}})
-	p := x.passing("f", "g")
+	p := x.autoDeletePeer("f", "g")
 	n := x.put("f", 5)
 	x.ok(x.s.Fail(x.now, p, x.taken(p).run, nil, &x.rec))
 	if ref, ok := x.s.Peek([]byte("f"), PeekBuried); !ok || ref.Seq != n {
@@ -171,7 +171,7 @@ func TestGivenUpIsBuried(t *testing.T) {
 func TestNumberedNameIsNotKept(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
 	x.setRules(PolicyRule{"f", FromFile, map[string]string{"keep-done": "1s", "unique-for": "1h"}})
-	p := x.passing("f")
+	p := x.autoDeletePeer("f")
 	x.put("f", 0)
 	x.ok(x.s.Finish(x.now, p, x.taken(p).run, nil, &x.rec))
 	if got := x.s.Stats(); got.KeptDone != 1 {
@@ -192,7 +192,7 @@ func TestReserveNumberPolicies(t *testing.T) {
 	f := func(want bool, values map[string]string) {
 		t.Helper()
 		x := newTestSched(t, Options{Rules: testRules})
-		p := x.passing()
+		p := x.autoDeletePeer()
 		x.ok(x.s.PauseFor(x.now, []byte("f"), 5000))
 		first, second := x.put("f", 0), x.put("f", 0)
 		if !x.s.ReserveNumber(x.now, p, numberedSpace, first, 1, &x.rec) {
@@ -213,7 +213,7 @@ func TestReserveNumberPolicies(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
 	n := x.put("f", 0)
 	x.s.Halt()
-	if x.s.ReserveNumber(x.now, x.passing(), numberedSpace, n, 1, &x.rec) {
+	if x.s.ReserveNumber(x.now, x.autoDeletePeer(), numberedSpace, n, 1, &x.rec) {
 		t.Error("a halted scheduler hands out a job by its number")
 	}
 }
@@ -223,7 +223,7 @@ func TestReserveNumberPolicies(t *testing.T) {
 func TestPauseForAndRate(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
 	x.setRules(PolicyRule{"f", FromRunTime, map[string]string{"rate": "1/10s"}})
-	p := x.passing("f")
+	p := x.autoDeletePeer("f")
 	x.put("f", 0)
 	x.put("f", 0)
 	x.taken(p)
@@ -253,7 +253,7 @@ func TestPauseForAndRate(t *testing.T) {
 // its submission, whenever it came back.
 func TestNumberedBeside(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
-	p := x.passing("f")
+	p := x.autoDeletePeer("f")
 	x.put("f", 0)
 	x.pass(1000)
 	x.submit("f", "plain", func(j *Submission) { j.Space = durableSpace })
@@ -304,7 +304,7 @@ func TestNumberedNames(t *testing.T) {
 func TestNumberedExpires(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
 	x.setRules(PolicyRule{"f", FromFile, map[string]string{"job-ttl": "3s"}})
-	p := x.passing("f")
+	p := x.autoDeletePeer("f")
 	x.put("f", 0)
 	back := x.taken(p).run
 	for range 600 {
@@ -329,7 +329,7 @@ func TestNumberedExpires(t *testing.T) {
 // TestNumberedAllocations checks that in the steady state the way of a numbered job allocates nothing.
 func TestNumberedAllocations(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules, Shards: 4})
-	p := x.passing("f", "g")
+	p := x.autoDeletePeer("f", "g")
 	var run Run
 	sink := sinkFunc(func(d *Delivery) { run = d.Job.Run() })
 	j := Submission{Space: numberedSpace, Queue: []byte("f"), Workload: []byte("body"), Timeout: 60}

@@ -161,7 +161,7 @@ func newNumberedMachine(t *rapid.T, shards int) *numberedMachine {
 
 func (x *numberedMachine) connect(i int) {
 	x.lastID++
-	x.peers[i] = x.s.NewPeer(x.lastID, Wide|Punctual|Passing)
+	x.peers[i] = x.s.NewPeer(x.lastID, Wide|Punctual|AutoDelete)
 	x.m.peers[i] = &numberedPeer{watches: make(map[string]bool)}
 }
 
@@ -296,7 +296,7 @@ func (x *numberedMachine) verb() {
 				m.place(j, 0)
 			}
 		}
-		s.Forget(now, p, sink)
+		s.Disconnect(now, p, sink)
 		x.connect(i)
 	case "pause":
 		ms := int64(x.n("ms", 3)) * 2000

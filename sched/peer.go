@@ -51,9 +51,9 @@ const (
 	Named
 	// Punctual peers report in time: a reservation ends with its time-out, without Options.Grace.
 	Punctual
-	// Passing peers leave no queue behind: one that no other peers have watched, that has had jobs of Rules.Numbered
+	// AutoDelete peers leave no queue behind: one that no other peers have watched, that has had jobs of Rules.Numbered
 	// alone and has none any more, is gone when the last of its peers is.
-	Passing
+	AutoDelete
 )
 
 // maxShort is the longest job name for a peer that is not Wide. maxShortQueue is the longest queue

@@ -195,7 +195,7 @@ func TestForgetKeepsOrder(t *testing.T) {
 		x.ok(x.s.Finish(x.now, p, refs[1], nil, &x.rec))
 		x.submit("f", "waits", func(j *Submission) { j.Space, j.Priority = space, 1 })
 		x.now.Wall += 1000
-		x.s.Forget(x.now, p, &x.rec)
+		x.s.Disconnect(x.now, p, &x.rec)
 		x.want()
 		next := x.peer("f")
 		var got []string
@@ -225,7 +225,7 @@ func TestForgetServesInOrder(t *testing.T) {
 		}
 		x.reserve(next, 1)
 		x.reserve(next, 2)
-		x.s.Forget(x.now, p, &x.rec)
+		x.s.Disconnect(x.now, p, &x.rec)
 		x.want("2 1 assign a", "2 2 assign b")
 	}
 	f(0)
@@ -248,7 +248,7 @@ func TestForgetInOrder(t *testing.T) {
 		for i := range 8 {
 			x.submit("f", strings.Repeat("a", i+1), owned(owner, uint64(i)))
 		}
-		x.s.Forget(x.now, owner, &x.rec)
+		x.s.Disconnect(x.now, owner, &x.rec)
 		for i := range 8 {
 			x.submit("f", strings.Repeat("b", i+1))
 		}

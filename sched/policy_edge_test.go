@@ -166,7 +166,7 @@ func TestEvictedLongQueue(t *testing.T) {
 	x.reserve(p, 1)
 	run := x.rec.take()[0].job.run
 	x.ok(x.s.Fail(x.now, p, run, nil, &x.rec))
-	x.s.Forget(x.now, p, &x.rec)
+	x.s.Disconnect(x.now, p, &x.rec)
 	x.pass(7200_000)
 	if n := x.s.Stats().Queues; n != 0 {
 		t.Errorf("%d queues with long names stay", n)

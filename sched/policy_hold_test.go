@@ -47,7 +47,7 @@ func TestPolicyHold(t *testing.T) {
 				}
 			}
 			x.take(p, 500)
-			return func() { x.Forget(x.now, p, discardAll{}) }
+			return func() { x.Disconnect(x.now, p, discardAll{}) }
 		},
 		"a million failed are evicted": func(x *loadedSched) func() {
 			setPolicy(x, map[string]string{"retries": "0", "keep-failed": "4000000"})
@@ -158,7 +158,7 @@ func TestPolicyHold(t *testing.T) {
 			x.submit(100_000, "f", func(i int, j *Submission) { j.Name = fmt.Append(nil, i, ":again") })
 			x.take(p, 100_000)
 			x.take(p, MaxSlots)
-			return func() { x.Forget(x.now, p, discardAll{}) }
+			return func() { x.Disconnect(x.now, p, discardAll{}) }
 		},
 		"jobs with large workloads are told apart": func(x *loadedSched) func() {
 			x.submit(40, "f", func(_ int, j *Submission) { j.Workload = append([]byte(`{"x":"`), make([]byte, 8<<20)...) })

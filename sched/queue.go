@@ -33,7 +33,7 @@ type queue struct {
 	readyTasks       int                   // of these, those that are ready
 	immediate        int                   // pending jobs submitted with sched_at 0
 	prior            int                   // ready numbered jobs with a priority above 0
-	passing          bool                  // made for Passing peers or a numbered job, and no other peer has watched it, see isPassing
+	autoDelete       bool                  // made for AutoDelete peers or a numbered job, and no other peer has watched it, see isAutoDelete
 	dropped          bool
 	saved            uint64 // the journal's number for it, 0: not journaled
 	search           search

@@ -50,11 +50,11 @@ func testQuota(t *testing.T, x *testSched, most int64) {
 		if n := until(late); n*600 < ownQuota || n*slotCost > ownQuota {
 			t.Errorf("%s: %d of a peer that came when others had all there is", what, n)
 		}
-		x.s.Forget(x.now, greedy, &x.rec)
+		x.s.Disconnect(x.now, greedy, &x.rec)
 		if err := one(late, MaxSlots+1); err != nil {
 			t.Errorf("%s: %v with room", what, err)
 		}
-		x.s.Forget(x.now, late, &x.rec)
+		x.s.Disconnect(x.now, late, &x.rec)
 		if n := x.s.sharedQuota.Load(); n != taken {
 			t.Errorf("%s: %d bytes are counted for peers that have left", what, n-taken)
 		}

@@ -27,7 +27,7 @@ func (x *randomSched) request(queue []byte) {
 		x.t.Fatalf("%d jobs more are said to be handed out", got)
 	}
 	x.tokens = append(x.tokens, x.s.Grant(x.now, p, runs, Terms{Worker: "w", Secret: 7, For: int64(x.n("for", 4000))})...)
-	x.s.Forget(x.now, p, &x.rec)
+	x.s.Disconnect(x.now, p, &x.rec)
 }
 
 // token is a verb with a token, mostly one of the last.

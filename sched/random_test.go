@@ -36,7 +36,7 @@ var (
 	randomQueues = []string{"f", "g", "h"}
 	randomNames  = []string{"a", "b", "c", strings.Repeat("long", 64)}
 	randomLocks  = []string{"x", "y"}
-	randomSkills = []Capabilities{0, 0, Named, Wide, Named | Wide, Wide | Punctual | Passing}
+	randomSkills = []Capabilities{0, 0, Named, Wide, Named | Wide, Wide | Punctual | AutoDelete}
 )
 
 // memJournal is a Journal that keeps its records by shard and sequence.
@@ -124,7 +124,7 @@ func (x *randomSched) verb() {
 	case "flushed":
 		s.Flushed(now, p, []int{0, 0, 600}[x.n("unsent", 3)], sink)
 	case "forget":
-		s.Forget(now, p, sink)
+		s.Disconnect(now, p, sink)
 		x.lastID++
 		x.peers[i] = s.NewPeer(x.lastID, randomSkills[i])
 	case "pass":

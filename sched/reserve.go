@@ -3,7 +3,7 @@ package sched
 import "slices"
 
 // NewPeer returns the scheduler's side of a session with the given capabilities. The caller ends it with
-// Forget.
+// Disconnect.
 func (s *Scheduler) NewPeer(id SessionID, capabilities ...Capabilities) *Peer {
 	p := &Peer{id: id, window: s.window, quota: &s.sharedQuota}
 	for _, k := range capabilities {
@@ -28,7 +28,7 @@ func (s *Scheduler) Watch(now Time, p *Peer, name []byte, broadcast bool, sink S
 	defer sh.unlock(now, sink)
 	switch {
 	case w == nil:
-		q, err := sh.queueFor(name, p.capabilities&Passing != 0)
+		q, err := sh.queueFor(name, p.capabilities&AutoDelete != 0)
 		if err != nil {
 			return err
 		}
@@ -43,7 +43,7 @@ func (s *Scheduler) Watch(now Time, p *Peer, name []byte, broadcast bool, sink S
 	if p.capabilities&Wide == 0 { // Wide peers serve queues that are not durable
 		sh.saveQueue(w.queue)
 	}
-	w.queue.passing = w.queue.passing && p.capabilities&Passing != 0
+	w.queue.autoDelete = w.queue.autoDelete && p.capabilities&AutoDelete != 0
 	if w.broadcast != broadcast {
 		w.broadcast = broadcast
 		w.queue.broadcastWorkers += count(broadcast) - count(!broadcast)
@@ -477,8 +477,8 @@ func (p *Peer) isBehind() bool {
 	return p.behind
 }
 
-// Forget ends a peer. Its reserves and awaits are dropped and the jobs that it holds become ready;
+// Disconnect ends a peer. Its reserves and awaits are dropped and the jobs that it holds become ready;
 // the Ticks do what exceeds a batch. No verb takes the peer any more. The tasks of a holder of
 // NewHolder go first in line, in the order of their names. Until the Ticks have released all of
 // them, those in line have smaller names than those that are still held.
-func (s *Scheduler) Forget(now Time, p *Peer, sink Sink) { s.depart(now, p, sink) }
+func (s *Scheduler) Disconnect(now Time, p *Peer, sink Sink) { s.depart(now, p, sink) }

@@ -98,14 +98,14 @@ func (sh *shard) queue(name []byte) (*queue, error) {
 	return q, nil
 }
 
-// queueFor is queue. A queue that it makes is passing if it is to be.
-func (sh *shard) queueFor(name []byte, passing bool) (*queue, error) {
+// queueFor is queue. autoDelete is for a queue that it makes.
+func (sh *shard) queueFor(name []byte, autoDelete bool) (*queue, error) {
 	if q := sh.byName[string(name)]; q != nil {
 		return q, nil
 	}
 	q, err := sh.queue(name)
 	if err == nil {
-		q.passing = passing
+		q.autoDelete = autoDelete
 	}
 	return q, err
 }

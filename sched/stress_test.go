@@ -96,7 +96,7 @@ func (w *worker) run() {
 		}
 		w.x.s.Flushed(w.x.now(), w.peer, 0, w.x.sink)
 	}
-	w.x.s.Forget(w.x.now(), w.peer, w.x.sink)
+	w.x.s.Disconnect(w.x.now(), w.peer, w.x.sink)
 }
 
 // take does what well-behaved and faulty workers do with a job.
@@ -123,7 +123,7 @@ func (w *worker) take(d delivered) {
 			x.finished(d.job.name)
 		}
 	default:
-		x.s.Forget(now, w.peer, x.sink)
+		x.s.Disconnect(now, w.peer, x.sink)
 		w.connect()
 	}
 	if err != nil && err != ErrNotFound && err != errNotOwner {
@@ -177,7 +177,7 @@ func (x *stress) client(first int) {
 			}
 		}
 	}
-	x.s.Forget(x.now(), peer, x.sink)
+	x.s.Disconnect(x.now(), peer, x.sink)
 }
 
 // timer ticks until the last job is done. No goroutine waits for it, and it waits for none.

@@ -127,7 +127,7 @@ func TestUnreportedName(t *testing.T) {
 		report(x, p)
 	}, "2 2 assign a")
 	f("it leaves", Named, timeOut, func(x *testSched, p *Peer) {
-		x.s.Forget(x.now, p, &x.rec)
+		x.s.Disconnect(x.now, p, &x.rec)
 		x.reserve(x.capable(Named, "f"), 1)
 	}, "3 1 assign a")
 	f("another time-out has passed when it serves nothing", Named, timeOut, func(x *testSched, p *Peer) {
@@ -163,7 +163,7 @@ func TestUnreportedBroadcast(t *testing.T) {
 	x.reserve(p, 2)
 	x.submit("f", "a")
 	x.want("1 1 broadcast a", "1 2 broadcast a")
-	x.s.Forget(x.now, other, &x.rec)
+	x.s.Disconnect(x.now, other, &x.rec)
 	x.submit("f", "a")
 	x.reserve(p, 3)
 	x.want()
@@ -257,7 +257,7 @@ func TestVeryManyUnreported(t *testing.T) {
 	x.now.Mono += 2200
 	x.s.ticks(x.now, &x.rec)
 	x.want(fmt.Sprint("1 ", many+1, " assign 0"))
-	x.s.Forget(x.now, p, &x.rec)
+	x.s.Disconnect(x.now, p, &x.rec)
 	if n := len(x.s.shards[0].unreported) + int(x.s.sharedQuota.Load()); n != 0 {
 		t.Errorf("%d are left of a peer that has left", n)
 	}
@@ -294,7 +294,7 @@ func TestJobForOneOfMany(t *testing.T) {
 		x.reserve(free, 9)
 	}
 	x.report(peers[2*maxInOrder], "f", "a", false)
-	x.s.Forget(x.now, free, &x.rec)
+	x.s.Disconnect(x.now, free, &x.rec)
 	x.submit("f", "a")
 	x.want()
 	x.s.ticks(x.now, &x.rec)

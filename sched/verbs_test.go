@@ -166,7 +166,7 @@ func TestAwaitLimit(t *testing.T) {
 	if _, err := x.submit("f", "a", func(j *Submission) { j.Workload = []byte("x") }); err != nil {
 		t.Error(err)
 	}
-	x.s.Forget(x.now, client, &x.rec)
+	x.s.Disconnect(x.now, client, &x.rec)
 	x.want()
 	if !x.s.Remove(x.now, 0, []byte("f"), []byte("a"), &x.rec) {
 		t.Error("not removed")
@@ -244,7 +244,7 @@ func TestWatchLimit(t *testing.T) {
 	if err := watch(maxWatches + 3); err != ErrWatches {
 		t.Error(err)
 	}
-	x.s.Forget(x.now, p, &x.rec)
+	x.s.Disconnect(x.now, p, &x.rec)
 	x.want()
 }
 
@@ -328,7 +328,7 @@ func TestForgetOwnJob(t *testing.T) {
 	if err := x.s.Watch(x.now, other, []byte("f"), true, &x.rec); err != nil {
 		t.Error(err)
 	}
-	x.s.Forget(x.now, p, &x.rec)
+	x.s.Disconnect(x.now, p, &x.rec)
 	x.want("2 2 broadcast a")
 }
 

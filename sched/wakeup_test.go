@@ -172,7 +172,7 @@ func TestNoLostWakeupFail(t *testing.T) {
 	}
 	release := func(round int) {
 		if round%3 == 0 {
-			x.s.Forget(testNow, other, x.sink)
+			x.s.Disconnect(testNow, other, x.sink)
 			other = x.s.NewPeer(1 << inboxShift)
 		} else if err := x.s.Fail(testNow, other, held, nil, x.sink); err != nil {
 			t.Error(err)

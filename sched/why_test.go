@@ -316,14 +316,14 @@ func TestCauses(t *testing.T) {
 	_, _ = give("slow")
 	x.pass(2000 + grain)
 	p, _ := give("left")
-	x.s.Forget(x.now, p, &x.rec)
+	x.s.Disconnect(x.now, p, &x.rec)
 	p, run := give("mute")
 	x.ok(x.s.Fail(x.now, p, run, nil, &x.rec))
 	p, run = give("again")
 	x.ok(x.s.Fail(x.now, p, run, []byte("no disk"), &x.rec))
 	x.pass(0)
 	x.reserveJob(p, "j")
-	x.s.Forget(x.now, p, &x.rec)
+	x.s.Disconnect(x.now, p, &x.rec)
 	for queue, want := range map[string]string{"slow": "timed out", "left": "worker left", "mute": "failed", "again": "worker left"} {
 		found := ""
 		l, err := NewListing(&Match{Texts: []string{want}}, []byte(queue), false, "")

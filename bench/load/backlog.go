@@ -92,7 +92,7 @@ func (b *backlog) resume(p *pump) error {
 	if _, err := unix.Read(b.bell, count[:]); err != nil {
 		return nil // rung and answered before
 	}
-	for i, l := range p.lines {
+	for i, l := range p.connections {
 		out := l.conversation.(*producer).fill(Now(), p.out[:0])
 		if len(out) == 0 {
 			continue

@@ -69,8 +69,8 @@ func (c *pacer) fire(p *pump) error {
 	for Now() < due {
 	}
 	for c.side.next < c.side.jobs && c.due() <= Now() {
-		index, slot := c.side.next%len(p.lines), c.side.next/len(p.lines)
-		l := p.lines[index]
+		index, slot := c.side.next%len(p.connections), c.side.next/len(p.connections)
+		l := p.connections[index]
 		out := l.conversation.(*producer).submitNext(c.due(), slot, p.out[:0])
 		if err := p.send(l, index, out); err != nil {
 			return err

@@ -41,8 +41,8 @@ type conversation interface {
 	turn(now int64, in, out []byte) (n int, _ []byte, err error)
 }
 
-// line is one connection and its conversation.
-type line struct {
+// connection is one connection and its conversation.
+type connection struct {
 	fd           int
 	conversation conversation
 	unread       []byte // the beginning of a message, until its end is read
@@ -60,26 +60,26 @@ type goal interface {
 // The load generator shares two cores with the server that it measures, so it does without a goroutine a connection: a
 // round trip costs two system calls and a share of a wait.
 type pump struct {
-	poller  int
-	lines   []*line
-	in      []byte
-	out     []byte
-	pacer   *pacer   // nil: closed loop
-	backlog *backlog // of producers; nil: no bound
-	events  []unix.EpollEvent
+	poller      int
+	connections []*connection
+	in          []byte
+	out         []byte
+	pacer       *pacer   // nil: closed loop
+	backlog     *backlog // of producers; nil: no bound
+	events      []unix.EpollEvent
 }
 
-// newPump takes over the lines and closes them in close.
-func newPump(lines []*line) (*pump, error) {
+// newPump takes over the connections and closes them in close.
+func newPump(connections []*connection) (*pump, error) {
 	poller, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("cannot create a poller: %w", err)
 	}
 	p := &pump{
-		poller: poller, lines: lines, in: make([]byte, pumpBuffer), out: make([]byte, 0, pumpBuffer),
+		poller: poller, connections: connections, in: make([]byte, pumpBuffer), out: make([]byte, 0, pumpBuffer),
 		events: make([]unix.EpollEvent, 256),
 	}
-	for i, l := range lines {
+	for i, l := range connections {
 		if err := p.watch(unix.EPOLL_CTL_ADD, l.fd, i, unix.EPOLLIN); err != nil {
 			return p, err
 		}
@@ -100,14 +100,14 @@ func (p *pump) close() {
 	if p == nil {
 		return
 	}
-	for _, l := range p.lines {
+	for _, l := range p.connections {
 		_ = unix.Close(l.fd)
 	}
 	_ = unix.Close(p.poller)
 }
 
 func (p *pump) open() error {
-	for i, l := range p.lines {
+	for i, l := range p.connections {
 		if err := p.send(l, i, l.conversation.open(Now(), p.out[:0])); err != nil {
 			return err
 		}
@@ -176,7 +176,7 @@ func (p *pump) serve(wait time.Duration) (int, error) {
 
 // turn reads once, lets the conversation answer, and writes once.
 func (p *pump) turn(index int, events uint32) error {
-	l := p.lines[index]
+	l := p.connections[index]
 	if events&unix.EPOLLOUT != 0 {
 		if err := p.send(l, index, nil); err != nil {
 			return err
@@ -224,7 +224,7 @@ func (p *pump) turn(index int, events uint32) error {
 
 // send writes the unsent bytes from before and then out. It keeps the bytes that the socket does not take, and has the
 // poller tell when there is room again.
-func (p *pump) send(l *line, index int, out []byte) error {
+func (p *pump) send(l *connection, index int, out []byte) error {
 	if len(l.unsent) > 0 {
 		l.unsent = append(l.unsent, out...)
 		out = l.unsent

@@ -47,7 +47,7 @@ func TestPumpKeepsWhatTheSocketDoesNotTake(t *testing.T) {
 		_, _ = peer.Write(request)
 	}()
 	c := &talker{request: bytes.Repeat([]byte("0123456789abcdef"), 4<<20/16)}
-	p, err := newPump([]*line{{fd: pair[0], conversation: c}})
+	p, err := newPump([]*connection{{fd: pair[0], conversation: c}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -121,20 +121,20 @@ func (t *Trial) Close() {
 }
 
 // connect makes a pump with one greeted connection for each conversation.
-func (t *Trial) connect(to Endpoint, as Role, connections int, newConversation func() conversation) (*pump, error) {
-	lines := make([]*line, 0, connections)
-	for range connections {
+func (t *Trial) connect(to Endpoint, as Role, n int, newConversation func() conversation) (*pump, error) {
+	connections := make([]*connection, 0, n)
+	for range n {
 		conn, err := to.Dial(as)
 		if err != nil {
-			return &pump{poller: -1, lines: lines}, err
+			return &pump{poller: -1, connections: connections}, err
 		}
 		fd, err := detach(conn)
 		if err != nil {
-			return &pump{poller: -1, lines: lines}, err
+			return &pump{poller: -1, connections: connections}, err
 		}
-		lines = append(lines, &line{fd: fd, conversation: newConversation()})
+		connections = append(connections, &connection{fd: fd, conversation: newConversation()})
 	}
-	return newPump(lines)
+	return newPump(connections)
 }
 
 // Connect connects the workers, which do not grab yet, and the producers, which do not submit yet.

@@ -56,8 +56,8 @@ type Attempt struct {
 	Text    string `json:"text,omitempty"`
 }
 
-// Change is a change of a run-time rule. A value of nil takes the key out of the rule.
-type Change struct {
+// PolicyChange is a change of a run-time rule. A value of nil takes the key out of the rule.
+type PolicyChange struct {
 	Pattern string             `json:"pattern"`
 	Values  map[string]*string `json:"values"`
 	Cause

@@ -38,7 +38,7 @@
 // The server's answer passes Ledger.written, which finds the Request and checks the answer. Simulator.read hands the
 // bytes to the peer, which then knows of its job or result. Gloom goes the same way with Conn.tell,
 // beanstalkd's protocol and Faktory's with Conn.askLine; dwork, kts46 and HTTP have calls with a function for the
-// answer (flight, ktsFlight, httpCall).
+// answer (dworkRequest, ktsCall, httpCall).
 //
 // # To add an operation
 //

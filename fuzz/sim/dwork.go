@@ -10,8 +10,8 @@ import (
 	"treadle/fuzz/sim/play"
 )
 
-// flight is a request of a dwork worker on its way to the hub.
-type flight struct {
+// dworkRequest is a request of a dwork worker on its way to the hub.
+type dworkRequest struct {
 	kind     dwork.Type
 	location string
 	refused  bool // the disk was full when the request arrived
@@ -49,7 +49,7 @@ func (l *Ledger) lastTasks(n int) (all []*Job) {
 }
 
 // send puts a request on its way.
-func (s *Simulator) send(f *flight) {
+func (s *Simulator) send(f *dworkRequest) {
 	f.payload = dwork.AppendType(nil, f.kind)
 	for i, t := range f.tasks {
 		var parts []byte
@@ -68,7 +68,7 @@ func (s *Simulator) send(f *flight) {
 	default:
 		f.payload = dwork.AppendLocation(f.payload, []byte(f.location))
 	}
-	s.net.flights = append(s.net.flights, f)
+	s.net.dworkRequests = append(s.net.dworkRequests, f)
 	s.trace.Say("dwork %v %s %v %v", f.kind, f.location, f.tasks, f.after)
 }
 
@@ -98,28 +98,28 @@ func (s *Simulator) graphStep() {
 	held := s.net.stolen[location]
 	switch {
 	case act == graphCreates && s.ledger.live() < maxJobs:
-		f := &flight{kind: dwork.Create}
+		f := &dworkRequest{kind: dwork.Create}
 		for range 1 + s.rng.IntN(3) {
 			f.tasks, f.after = append(f.tasks, s.ledger.newJob(ofDwork, graphQueue, "")), append(f.after, s.some(s.ledger.lastTasks(6), 3))
 		}
 		s.send(f)
 	case act == graphExits:
-		s.send(&flight{kind: dwork.Exit, location: location})
+		s.send(&dworkRequest{kind: dwork.Exit, location: location})
 	case act == graphCompletesAny:
 		if tasks := s.some(s.ledger.lastTasks(6), 2); tasks != nil {
-			s.send(&flight{kind: dwork.Complete, location: location, tasks: tasks})
+			s.send(&dworkRequest{kind: dwork.Complete, location: location, tasks: tasks})
 		}
 	case len(held) > 0 && act <= graphCompletes:
 		k := 1 + s.rng.IntN(len(held))
-		s.send(&flight{kind: dwork.Complete, location: location, tasks: slices.Clone(held[:k])})
+		s.send(&dworkRequest{kind: dwork.Complete, location: location, tasks: slices.Clone(held[:k])})
 		s.net.stolen[location] = held[k:]
 	case len(held) > 0 && act <= graphTransfers:
 		s.net.stolen[location] = held[1:]
-		s.send(&flight{kind: dwork.Transfer, location: location, tasks: held[:1:1], after: [][]*Job{s.some(s.ledger.lastTasks(12), 6)}})
+		s.send(&dworkRequest{kind: dwork.Transfer, location: location, tasks: held[:1:1], after: [][]*Job{s.some(s.ledger.lastTasks(12), 6)}})
 	case act <= graphSteals:
-		s.send(&flight{kind: dwork.Steal, location: location})
+		s.send(&dworkRequest{kind: dwork.Steal, location: location})
 	default:
-		f := &flight{kind: dwork.Create}
+		f := &dworkRequest{kind: dwork.Create}
 		for _, t := range s.some(s.ledger.lastTasks(10), 5) {
 			f.tasks, f.after = append(f.tasks, t), append(f.after, s.some(s.ledger.lastTasks(10), 4))
 		}
@@ -142,10 +142,10 @@ func (s *Simulator) some(all []*Job, n int) (few []*Job) {
 // setLocation notes the location that holds a task; "": none.
 func (j *Job) setLocation(location string) { j.location, j.savedLocation = location, "" }
 
-// land lets a request arrive at the hub. A request that the ledger cannot predict is dropped instead.
-func (s *Simulator) land(f *flight) {
+// dworkArrive lets a request arrive at the hub. A request that the ledger cannot predict is dropped instead.
+func (s *Simulator) dworkArrive(f *dworkRequest) {
 	if s.ledger.stopping && (f.kind == dwork.Steal || f.kind == dwork.Create) {
-		s.landLate(f)
+		s.dworkArriveLate(f)
 		return
 	}
 	for _, t := range f.tasks {
@@ -160,7 +160,7 @@ func (s *Simulator) land(f *flight) {
 			return
 		}
 	}
-	s.ledger.applyFlight(f)
+	s.ledger.applyDwork(f)
 	for _, t := range f.tasks {
 		f.lives = append(f.lives, t.life)
 	}
@@ -176,15 +176,15 @@ func (s *Simulator) land(f *flight) {
 }
 
 // mayHandle reports whether a location may report a task.
-func (l *Ledger) mayHandle(f *flight, t *Job) bool {
+func (l *Ledger) mayHandle(f *dworkRequest, t *Job) bool {
 	if f.kind == dwork.Complete && l.setup.complete == "any" {
 		return slices.Contains(locations, t.location)
 	}
 	return t.location == f.location
 }
 
-// landLate lets a request arrive that a stopping hub refuses.
-func (s *Simulator) landLate(f *flight) {
+// dworkArriveLate lets a request arrive that a stopping hub refuses.
+func (s *Simulator) dworkArriveLate(f *dworkRequest) {
 	want := dwork.Exit
 	if f.kind == dwork.Steal && s.ledger.setup.stopped == "notfound" {
 		want = dwork.NotFound
@@ -197,8 +197,8 @@ func (s *Simulator) landLate(f *flight) {
 	})
 }
 
-// applyFlight notes what a request does when it arrives.
-func (l *Ledger) applyFlight(f *flight) {
+// applyDwork notes what a request does when it arrives.
+func (l *Ledger) applyDwork(f *dworkRequest) {
 	for i, t := range f.tasks {
 		switch {
 		case f.cyclic && f.kind == dwork.Transfer: // its worker has it still

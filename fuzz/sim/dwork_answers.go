@@ -9,7 +9,7 @@ import (
 )
 
 // hubAnswered checks an answer of the hub.
-func (l *Ledger) hubAnswered(f *flight, reply []byte) {
+func (l *Ledger) hubAnswered(f *dworkRequest, reply []byte) {
 	var q dwork.Query
 	if err := dwork.DecodeReply(reply, &q); err != nil {
 		l.trace.Fail("the hub answers %v with %x: %v", f.kind, reply, err)
@@ -46,7 +46,7 @@ func (l *Ledger) hubAnswered(f *flight, reply []byte) {
 }
 
 // hubAccepted checks the answer to a Complete or a Transfer.
-func (l *Ledger) hubAccepted(f *flight, q *dwork.Query) {
+func (l *Ledger) hubAccepted(f *dworkRequest, q *dwork.Query) {
 	var refused []*Job
 	for t := range q.Tasks {
 		refused = append(refused, l.task(t.Name))

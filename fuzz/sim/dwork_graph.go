@@ -28,7 +28,7 @@ const (
 )
 
 // predict says what a request must come to, by the rules of the hub.
-func (l *Ledger) predict(f *flight) verdict {
+func (l *Ledger) predict(f *dworkRequest) verdict {
 	made := map[*Job]bool{}
 	more, vague := map[*Job][]*Job{}, map[*Job][]*Job{}
 	for i, t := range f.tasks {
@@ -90,7 +90,7 @@ func isBehind(from, to *Job, more, vague map[*Job][]*Job) bool {
 }
 
 // extended notes that a task is created, or gets predecessors if it exists.
-func (l *Ledger) extended(f *flight, i int) {
+func (l *Ledger) extended(f *dworkRequest, i int) {
 	t := f.tasks[i]
 	if t.now == sure && !slices.Contains(f.tasks[:i], t) {
 		l.preceded(f, i)
@@ -113,7 +113,7 @@ func (l *Ledger) extended(f *flight, i int) {
 }
 
 // preceded notes predecessors of a task that exists.
-func (l *Ledger) preceded(f *flight, i int) {
+func (l *Ledger) preceded(f *dworkRequest, i int) {
 	t := f.tasks[i]
 	for _, p := range unfinished(f.after[i]) {
 		if !slices.Contains(t.preds, p) {
@@ -125,7 +125,7 @@ func (l *Ledger) preceded(f *flight, i int) {
 }
 
 // addedCommitted notes that the predecessors which a request added are on disk.
-func (f *flight) addedCommitted() {
+func (f *dworkRequest) addedCommitted() {
 	for _, e := range f.added {
 		if i := slices.Index(e.to.latePreds, e.from); i >= 0 && e.to.life == e.life {
 			e.to.latePreds = slices.Delete(e.to.latePreds, i, i+1)

@@ -23,7 +23,7 @@ type ktsPeer struct {
 	stamp    ktsStamp   // stamp of its task; zero: it has no task
 	accepted bool       // by a worker of version 2
 	stale    []ktsStamp // stamps of its former tasks
-	waiting  *ktsFlight // the call whose answer it waits for
+	waiting  *ktsCall   // the call whose answer it waits for
 }
 
 // ktsStamp is the revision of a task as it stands on the wire: lastUpdate or sig.
@@ -32,8 +32,8 @@ type ktsStamp struct {
 	v2   bool
 }
 
-// ktsFlight is a call on its way to the server, and the answer that it must get.
-type ktsFlight struct {
+// ktsCall is a call on its way to the server, and the answer that it must get.
+type ktsCall struct {
 	v2     bool
 	method string
 	args   []any
@@ -43,14 +43,14 @@ type ktsFlight struct {
 	group  int   // group of changes with that change
 }
 
-func (f *ktsFlight) String() string { return fmt.Sprintf("%s%q", f.method, f.args) }
+func (f *ktsCall) String() string { return fmt.Sprintf("%s%q", f.method, f.args) }
 
 // ktsRefused stands for every fault of version 1.
 const ktsRefused = "refused"
 
 // ktsAsk puts a call on its way.
-func (s *Simulator) ktsAsk(f *ktsFlight) {
-	s.net.ktsFlights = append(s.net.ktsFlights, f)
+func (s *Simulator) ktsAsk(f *ktsCall) {
+	s.net.ktsCalls = append(s.net.ktsCalls, f)
 	s.trace.Say("kts46 %v", f)
 }
 
@@ -143,25 +143,25 @@ func (s *Simulator) ktsStep() {
 	act := ktsActs.Draw(s.rng)
 	project, job, v2 := fmt.Sprint("p", s.rng.IntN(2)), fmt.Sprint("j", s.rng.IntN(4)), s.rng.IntN(2) == 1
 	switch {
-	case len(s.net.ktsFlights) > 12:
+	case len(s.net.ktsCalls) > 12:
 	case act == ktsCreates:
-		s.ktsAsk(&ktsFlight{method: "createProject", args: []any{project}})
+		s.ktsAsk(&ktsCall{method: "createProject", args: []any{project}})
 	case act == ktsDefines:
 		batch := 1 + s.rng.IntN(3)
 		yaml := fmt.Sprintf("simulationParameters:\n  duration: %d\n  stepDuration: 0.5\n  batchLength: %d\n", s.rng.IntN(4), batch)
-		s.ktsAsk(&ktsFlight{method: "addJob", args: []any{project, job, yaml}})
+		s.ktsAsk(&ktsCall{method: "addJob", args: []any{project, job, yaml}})
 	case act == ktsRuns && v2:
-		s.ktsAsk(&ktsFlight{method: "addTask", args: []any{project, job}, v2: true})
+		s.ktsAsk(&ktsCall{method: "addTask", args: []any{project, job}, v2: true})
 	case act == ktsRuns:
-		s.ktsAsk(&ktsFlight{method: "runJob", args: []any{project, job}})
+		s.ktsAsk(&ktsCall{method: "runJob", args: []any{project, job}})
 	case act == ktsAborts && v2:
-		s.ktsAsk(&ktsFlight{method: "abortTask", args: []any{project, job}, v2: true})
+		s.ktsAsk(&ktsCall{method: "abortTask", args: []any{project, job}, v2: true})
 	case act == ktsAborts && s.rng.IntN(6) == 0:
-		s.ktsAsk(&ktsFlight{method: "deleteProject", args: []any{project}})
+		s.ktsAsk(&ktsCall{method: "deleteProject", args: []any{project}})
 	case act == ktsAborts:
-		s.ktsAsk(&ktsFlight{method: "deleteJob", args: []any{project, job}})
+		s.ktsAsk(&ktsCall{method: "deleteJob", args: []any{project, job}})
 	case act == ktsAsks && v2:
-		s.ktsAsk(&ktsFlight{method: "getNewJobId", args: []any{project}})
+		s.ktsAsk(&ktsCall{method: "getNewJobId", args: []any{project}})
 	case act == ktsAsks:
 		s.ktsQuery(project, job)
 	case act == ktsSupervises:
@@ -185,10 +185,10 @@ func (s *Simulator) ktsSupervise(v2 bool) {
 	}
 	id := fmt.Sprint("w", w.number)
 	if stamp.v2 {
-		s.ktsAsk(&ktsFlight{method: "restartTasks", args: []any{[]any{map[string]string{"id": id, "sig": stamp.text}}}, v2: true})
+		s.ktsAsk(&ktsCall{method: "restartTasks", args: []any{[]any{map[string]string{"id": id, "sig": stamp.text}}}, v2: true})
 		return
 	}
-	s.ktsAsk(&ktsFlight{method: "restartTask", args: []any{id, kts46.DateTime(stamp.text)}})
+	s.ktsAsk(&ktsCall{method: "restartTask", args: []any{id, kts46.DateTime(stamp.text)}})
 }
 
 // ktsStampOf writes a revision in the form of a version.

@@ -23,8 +23,8 @@ const (
 // ktsAwaits stands, in the answer that a call must get, for the revision that the server gives the task by that call.
 const ktsAwaits = "?"
 
-// ktsLand lets a call arrive.
-func (s *Simulator) ktsLand(f *ktsFlight) {
+// ktsArrive lets a call arrive.
+func (s *Simulator) ktsArrive(f *ktsCall) {
 	before := s.ledger.kts.changes
 	var given []*ktsTask // one of these is handed out
 	switch f.method {
@@ -45,9 +45,9 @@ func (s *Simulator) ktsLand(f *ktsFlight) {
 	if changed {
 		f.change, f.group = s.ledger.kts.changes, s.ledger.group()
 	}
-	answered, landed := "", false
+	answered, arrived := "", false
 	s.ktsPost(f.v2, f.method, f.args, func(answer string) {
-		if answered = answer; landed {
+		if answered = answer; arrived {
 			s.net.ktsOwed--
 			s.ktsAnswered(f, answer)
 		}
@@ -59,7 +59,7 @@ func (s *Simulator) ktsLand(f *ktsFlight) {
 	if _, t, _ := s.ledger.kts.held(ktsWorkerOf(f)); t != nil && strings.Contains(f.want, ktsAwaits) {
 		f.want = strings.Replace(f.want, ktsAwaits, ktsStampOf(t.revision, f.v2).text, 1)
 	}
-	landed = true
+	arrived = true
 	if answered != "" {
 		if changed {
 			s.trace.Fail("%v is answered before what it changed is on disk", f)
@@ -71,7 +71,7 @@ func (s *Simulator) ktsLand(f *ktsFlight) {
 }
 
 // ktsAnswered checks an answer.
-func (s *Simulator) ktsAnswered(f *ktsFlight, answer string) {
+func (s *Simulator) ktsAnswered(f *ktsCall, answer string) {
 	s.trace.Say("kts46 %v is answered %s", f, answer)
 	if answer != f.want {
 		s.trace.Fail("%v: got %s, want %s", f, answer, f.want)
@@ -84,7 +84,7 @@ func (s *Simulator) ktsAnswered(f *ktsFlight, answer string) {
 }
 
 // ktsWorkerOf is the number of the worker that makes a call; -1: none.
-func ktsWorkerOf(f *ktsFlight) int {
+func ktsWorkerOf(f *ktsCall) int {
 	worker := -1
 	if len(f.args) > 0 {
 		_, _ = fmt.Sscanf(fmt.Sprint(f.args[0]), "w%d", &worker)
@@ -93,7 +93,7 @@ func ktsWorkerOf(f *ktsFlight) int {
 }
 
 // ktsAsked notes a worker's request for a task, and returns the tasks: it must get one of them.
-func (l *Ledger) ktsAsked(f *ktsFlight) []*ktsTask {
+func (l *Ledger) ktsAsked(f *ktsCall) []*ktsTask {
 	worker, kinds := ktsWorkerOf(f), ktsDoes[false]
 	j, t, _ := l.kts.held(worker)
 	if f.v2 {
@@ -124,7 +124,7 @@ func (l *Ledger) ktsAsked(f *ktsFlight) []*ktsTask {
 }
 
 // ktsGiven finds out which task was handed out, and notes it.
-func (s *Simulator) ktsGiven(f *ktsFlight, given []*ktsTask) {
+func (s *Simulator) ktsGiven(f *ktsCall, given []*ktsTask) {
 	worker, v := ktsWorkerOf(f), s.ktsLook()
 	for _, t := range given {
 		queued := *t
@@ -152,7 +152,7 @@ func (l *Ledger) ktsTouched(t *ktsTask) {
 }
 
 // ktsReported1 notes a report of version 1.
-func (l *Ledger) ktsReported1(f *ktsFlight) {
+func (l *Ledger) ktsReported1(f *ktsCall) {
 	j, t, k := l.kts.held(ktsWorkerOf(f))
 	f.want = ktsRefused
 	if t == nil || f.args[2] != kts46.NewDateTime(time.UnixMilli(t.revision)) {
@@ -177,7 +177,7 @@ func (l *Ledger) ktsReported1(f *ktsFlight) {
 }
 
 // ktsReported2 notes a report of version 2.
-func (l *Ledger) ktsReported2(f *ktsFlight) {
+func (l *Ledger) ktsReported2(f *ktsCall) {
 	j, t, k := l.kts.held(ktsWorkerOf(f))
 	before := f.method == "acceptTask" || f.method == "rejectTask"
 	switch {

@@ -93,20 +93,20 @@ func (l *Ledger) ktsExpired() {
 func (s *Simulator) ktsQuery(project, job string) {
 	switch s.rng.IntN(5) {
 	case 0:
-		s.ktsAsk(&ktsFlight{method: "projectExists", args: []any{project}})
+		s.ktsAsk(&ktsCall{method: "projectExists", args: []any{project}})
 	case 1:
-		s.ktsAsk(&ktsFlight{method: "jobExists", args: []any{project, job}})
+		s.ktsAsk(&ktsCall{method: "jobExists", args: []any{project, job}})
 	case 2:
-		s.ktsAsk(&ktsFlight{method: "getJobsList", args: []any{project}})
+		s.ktsAsk(&ktsCall{method: "getJobsList", args: []any{project}})
 	case 3:
-		s.ktsAsk(&ktsFlight{method: "getJobStatus", args: []any{project, job}})
+		s.ktsAsk(&ktsCall{method: "getJobStatus", args: []any{project, job}})
 	default:
-		s.ktsAsk(&ktsFlight{method: "getCurrentTasks", args: []any{}, v2: true})
+		s.ktsAsk(&ktsCall{method: "getCurrentTasks", args: []any{}, v2: true})
 	}
 }
 
 // ktsQueried notes such a call.
-func (l *Ledger) ktsQueried(f *ktsFlight) {
+func (l *Ledger) ktsQueried(f *ktsCall) {
 	if f.method == "getCurrentTasks" {
 		var all []string
 		for w := range l.kts.tops {

@@ -11,8 +11,8 @@ import (
 
 // ktsFinish completes all tasks.
 func (s *Simulator) ktsFinish() {
-	for len(s.net.ktsFlights) > 0 {
-		s.ktsNow(s.net.ktsFlights[0])
+	for len(s.net.ktsCalls) > 0 {
+		s.ktsNow(s.net.ktsCalls[0])
 	}
 	s.commit() // the last call of the play may wait for it
 	if s.net.ktsOwed > 0 {
@@ -21,7 +21,7 @@ func (s *Simulator) ktsFinish() {
 	for _, w := range s.net.ktsPeers {
 		w.drop()
 		if _, t, _ := s.ledger.kts.held(w.number); t != nil {
-			s.ktsNow(&ktsFlight{method: "restartTask", args: []any{fmt.Sprint("w", w.number), kts46.DateTime(ktsStampOf(t.revision, false).text)}})
+			s.ktsNow(&ktsCall{method: "restartTask", args: []any{fmt.Sprint("w", w.number), kts46.DateTime(ktsStampOf(t.revision, false).text)}})
 		}
 	}
 	for before := int64(-1); before != s.ledger.kts.changes; {
@@ -38,12 +38,12 @@ func (s *Simulator) ktsFinish() {
 }
 
 // ktsNow lets a call arrive, and commits what it has changed.
-func (s *Simulator) ktsNow(f *ktsFlight) {
-	s.net.ktsFlights = slices.DeleteFunc(s.net.ktsFlights, func(e *ktsFlight) bool { return e == f })
+func (s *Simulator) ktsNow(f *ktsCall) {
+	s.net.ktsCalls = slices.DeleteFunc(s.net.ktsCalls, func(e *ktsCall) bool { return e == f })
 	if f.peer != nil {
 		f.peer.waiting = f
 	}
-	s.ktsLand(f)
+	s.ktsArrive(f)
 	s.commit()
 }
 
@@ -51,14 +51,14 @@ func (s *Simulator) ktsNow(f *ktsFlight) {
 func (s *Simulator) ktsDo(w *ktsPeer, v2 bool) {
 	id := fmt.Sprint("w", w.number)
 	if !v2 {
-		if s.ktsNow(&ktsFlight{method: "getJob", args: []any{id}, peer: w}); w.stamp.text != "" {
-			s.ktsNow(&ktsFlight{method: "reportStatus", args: []any{id, "finished", kts46.DateTime(w.stamp.text)}, peer: w})
+		if s.ktsNow(&ktsCall{method: "getJob", args: []any{id}, peer: w}); w.stamp.text != "" {
+			s.ktsNow(&ktsCall{method: "reportStatus", args: []any{id, "finished", kts46.DateTime(w.stamp.text)}, peer: w})
 		}
 		return
 	}
 	kinds := []string{"simulation", "basicStatistics", "idleTimes", "throughput"}
-	if s.ktsNow(&ktsFlight{method: "getTask", args: []any{id, kinds}, v2: true, peer: w}); w.stamp.text != "" {
-		s.ktsNow(&ktsFlight{method: "acceptTask", args: []any{id, w.stamp.text}, v2: true, peer: w})
-		s.ktsNow(&ktsFlight{method: "taskFinished", args: []any{id, w.stamp.text}, v2: true, peer: w})
+	if s.ktsNow(&ktsCall{method: "getTask", args: []any{id, kinds}, v2: true, peer: w}); w.stamp.text != "" {
+		s.ktsNow(&ktsCall{method: "acceptTask", args: []any{id, w.stamp.text}, v2: true, peer: w})
+		s.ktsNow(&ktsCall{method: "taskFinished", args: []any{id, w.stamp.text}, v2: true, peer: w})
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // ktsRestarted notes a supervisor's call.
-func (l *Ledger) ktsRestarted(f *ktsFlight) {
+func (l *Ledger) ktsRestarted(f *ktsCall) {
 	worker := ktsWorkerOf(f)
 	var stamp string
 	if f.v2 {
@@ -33,7 +33,7 @@ func (l *Ledger) ktsRestarted(f *ktsFlight) {
 }
 
 // ktsOrdered notes a user's call.
-func (l *Ledger) ktsOrdered(f *ktsFlight) {
+func (l *Ledger) ktsOrdered(f *ktsCall) {
 	b := l.kts
 	if l.full && (f.method == "createProject" || f.method == "addJob") {
 		f.want = ktsRefused
@@ -82,7 +82,7 @@ func (l *Ledger) ktsOrdered(f *ktsFlight) {
 }
 
 // ktsOrderedJob notes a user's call about a job that exists; false: it changes nothing.
-func (l *Ledger) ktsOrderedJob(f *ktsFlight, j *ktsJob, key string) bool {
+func (l *Ledger) ktsOrderedJob(f *ktsCall, j *ktsJob, key string) bool {
 	f.want = fmt.Sprint(nil)
 	switch f.method {
 	case "deleteJob":

@@ -13,14 +13,14 @@ import (
 // ktsHurry lets a worker do several things within a moment. Between two tasks it may change to the other version.
 func (s *Simulator) ktsHurry(w *ktsPeer) {
 	for range 3 + s.rng.IntN(6) {
-		before := len(s.net.ktsFlights)
+		before := len(s.net.ktsCalls)
 		if w.stamp.text == "" && s.rng.IntN(3) == 0 {
 			w.v2 = !w.v2
 		}
 		s.ktsWork(w)
-		if n := len(s.net.ktsFlights); n > before {
+		if n := len(s.net.ktsCalls); n > before {
 			s.settle()
-			s.ktsNow(s.net.ktsFlights[n-1])
+			s.ktsNow(s.net.ktsCalls[n-1])
 		}
 	}
 }
@@ -56,7 +56,7 @@ func (s *Simulator) ktsWork(w *ktsPeer) {
 		s.ktsReport(w, w.stamp, w)
 		return
 	}
-	f := &ktsFlight{method: "getJob", args: []any{id}, v2: w.v2, peer: w}
+	f := &ktsCall{method: "getJob", args: []any{id}, v2: w.v2, peer: w}
 	if w.v2 {
 		kinds := []string{"simulation", "basicStatistics", "idleTimes", "throughput"}
 		f.method, f.args = "getTask", append(f.args, kinds[:1+s.rng.IntN(4)])
@@ -84,7 +84,7 @@ var (
 // ktsReport sends a report of the task of a stamp; hears, unless nil, waits for the answer.
 func (s *Simulator) ktsReport(w *ktsPeer, stamp ktsStamp, hears *ktsPeer) {
 	id := fmt.Sprint("w", w.number)
-	f := &ktsFlight{v2: stamp.v2, peer: hears}
+	f := &ktsCall{v2: stamp.v2, peer: hears}
 	switch {
 	case !stamp.v2:
 		f.method, f.args = "reportStatus", []any{id, ktsStates.Draw(s.rng), kts46.DateTime(stamp.text)}
@@ -100,7 +100,7 @@ func (s *Simulator) ktsReport(w *ktsPeer, stamp ktsStamp, hears *ktsPeer) {
 }
 
 // ktsRead lets a worker read an answer.
-func (s *Simulator) ktsRead(f *ktsFlight, answer string) {
+func (s *Simulator) ktsRead(f *ktsCall, answer string) {
 	w := f.peer
 	if w == nil || w.waiting != f {
 		return // no worker waits, or the worker has died

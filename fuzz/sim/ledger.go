@@ -254,7 +254,7 @@ func (l *Ledger) crashed() {
 	for _, c := range l.net.conns {
 		l.lostUnread(c)
 	}
-	l.net.conns, l.net.halfClosed, l.net.flights, l.net.hubOwed, l.net.ktsFlights, l.net.ktsOwed = nil, nil, nil, 0, nil, 0
+	l.net.conns, l.net.halfClosed, l.net.dworkRequests, l.net.hubOwed, l.net.ktsCalls, l.net.ktsOwed = nil, nil, nil, 0, nil, 0
 	l.net.httpFlights, l.net.httpOpen, l.operation = nil, nil, nil
 	l.ids = map[string][]*Job{}
 	for _, location := range locations {

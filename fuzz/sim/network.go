@@ -17,13 +17,13 @@ type Network struct {
 	conns      []*Conn
 	halfClosed []*Conn // connections, also ended ones, whose peers have ended their side and wait for answers until a commit
 
-	flights []*flight         // of dwork
-	hubOwed int               // how many of its calls wait for a commit
-	stolen  map[string][]*Job // tasks that a location's worker knows to have stolen, by location
+	dworkRequests []*dworkRequest   // of dwork
+	hubOwed       int               // how many of its calls wait for a commit
+	stolen        map[string][]*Job // tasks that a location's worker knows to have stolen, by location
 
-	ktsPeers   []*ktsPeer
-	ktsFlights []*ktsFlight
-	ktsOwed    int // how many calls wait for a commit
+	ktsPeers []*ktsPeer
+	ktsCalls []*ktsCall
+	ktsOwed  int // how many calls wait for a commit
 
 	httpCalls   int           // so many were made
 	httpFlights []*httpCall   // on their way

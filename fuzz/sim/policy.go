@@ -219,7 +219,7 @@ func (s *Simulator) policyFinish() {
 	}
 	s.policyLook() // a job that has failed at the end may have been given up
 	for _, j := range m.jobs {
-		if j.now.place&(waiting|dead) != 0 {
+		if j.now.place&(inQueue|dead) != 0 {
 			s.trace.Fail("the end: %v is still %v: want it done or given up", j, j.now.place)
 		}
 	}

@@ -87,7 +87,7 @@ func (m *PolicyModel) result(q *policyRequest, result string) {
 	j := q.job
 	m.catchUp()
 	m.trace.Say("%v has the result %q", j, result)
-	all := slices.DeleteFunc(slices.Clone(j.fates), func(f fate) bool { return f.place == waiting })
+	all := slices.DeleteFunc(slices.Clone(j.fates), func(f fate) bool { return f.place == inQueue })
 	ignored := q.namesake.maybe && j.result == "" && slices.Contains(q.namesake.results, result)
 	if len(all) == 0 || !ignored && (q.namesake.taken || result != j.result) {
 		m.trace.Fail("the result of %v, which is %[3]v: got %[2]q, want %[4]q", j, result, j.now.place, j.result)
@@ -104,7 +104,7 @@ func (s *Simulator) policySubmit() {
 	}
 	j := &policyJob{number: len(m.jobs), key: "aab"[s.rng.IntN(3)], timeout: []int64{86_400, 3}[s.rng.IntN(2)], size: 100 * (s.rng.IntN(4) / 3)}
 	j.name = j.String()
-	again := slices.IndexFunc(m.jobs, func(j *policyJob) bool { return j.now.place == waiting && j.worker == nil && !j.parked })
+	again := slices.IndexFunc(m.jobs, func(j *policyJob) bool { return j.now.place == inQueue && j.worker == nil && !j.parked })
 	if again >= 0 && s.rng.IntN(6) == 0 {
 		j = m.jobs[again]
 	} else {
@@ -119,7 +119,7 @@ func (s *Simulator) policySubmit() {
 	if q.namesake = m.namesakeOf(j); j.now.place != nowhere {
 		q.namesake = namesake{}
 	}
-	fates := []fate{{place: waiting, dueFrom: now, dueTo: now}}
+	fates := []fate{{place: inQueue, dueFrom: now, dueTo: now}}
 	switch n := &q.namesake; {
 	case n.taken:
 		fates, q.mayRefused = nil, false

@@ -107,7 +107,7 @@ func floorSecond(ms int64) int64 { return ms - (ms%1000+1000)%1000 }
 func (m *PolicyModel) noteExpiry(j *policyJob) {
 	now, r, first, last := m.clock(), &m.rule, int64(math.MaxInt64), int64(0)
 	for _, f := range j.fates {
-		if f.place == waiting {
+		if f.place == inQueue {
 			first, last = min(first, f.dueFrom), max(last, f.dueTo)
 		}
 	}
@@ -143,9 +143,9 @@ func (m *PolicyModel) noteExpiry(j *policyJob) {
 	}
 }
 
-// isTooOld reports whether a waiting job has expired for sure.
+// isTooOld reports whether a job in the queue has expired for sure.
 func (m *PolicyModel) isTooOld(j *policyJob) bool {
-	inTime := func(f fate) bool { return f.place == waiting && m.rule.expiry(f.dueTo) > m.clock().Wall }
+	inTime := func(f fate) bool { return f.place == inQueue && m.rule.expiry(f.dueTo) > m.clock().Wall }
 	return m.rule.ttl > 0 && m.before == nil && !slices.ContainsFunc(j.fates, inTime)
 }
 
@@ -155,7 +155,7 @@ const policySweep = 1000
 
 // checkSwept checks that a job that is seen in the queue is not one that was to be swept out of it.
 func (m *PolicyModel) checkSwept(j *policyJob) {
-	if now := m.clock().Mono; j.now.place == waiting && j.tooOld > 0 && now > j.tooOld+max(m.rule.ttl, policySweep) {
+	if now := m.clock().Mono; j.now.place == inQueue && j.tooOld > 0 && now > j.tooOld+max(m.rule.ttl, policySweep) {
 		m.trace.Fail("%v is in the queue, although it expired %d ms ago", j, now-j.tooOld)
 	}
 }

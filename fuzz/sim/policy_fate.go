@@ -13,7 +13,7 @@ type place uint8
 
 const (
 	nowhere    place = 1 << iota
-	waiting          // in the queue, also while a worker has the job
+	inQueue          // in the queue, also while a worker has the job
 	failed           // given up, and kept
 	dead             // in the dead-letter queue, also while a worker has the job
 	doneName         // done, and its name alone is known

@@ -9,7 +9,7 @@ import (
 // running counts the jobs of the queue that workers have.
 func (m *PolicyModel) running() (n int) {
 	for _, j := range m.jobs {
-		if j.worker != nil && j.now.place == waiting {
+		if j.worker != nil && j.now.place == inQueue {
 			n++
 		}
 	}
@@ -25,7 +25,7 @@ func (m *PolicyModel) isThrottled(r *policyRule) bool {
 func (m *PolicyModel) isKeyThrottled(r *policyRule, key byte, running func(*policyJob) bool) bool {
 	n := 0
 	for _, j := range m.jobs {
-		if j.now.place&waiting != 0 && (j.key == key || r.oneKey) && running(j) {
+		if j.now.place&inQueue != 0 && (j.key == key || r.oneKey) && running(j) {
 			n++
 		}
 	}
@@ -51,7 +51,7 @@ func (m *PolicyModel) rateAllows(r *policyRule, mono int64) bool {
 // handedOut checks that a job may be handed out now, and notes that it was.
 func (m *PolicyModel) handedOut(w *policyWorker, j *policyJob, queue string, handle []byte) {
 	m.catchUp()
-	at := waiting
+	at := inQueue
 	if queue == m.dead {
 		at = dead
 	}
@@ -74,7 +74,7 @@ func (m *PolicyModel) handedOut(w *policyWorker, j *policyJob, queue string, han
 	default:
 		m.trace.Fail("%v is handed out, although %d jobs of its queue are running and %d may", j, m.running(), m.rule.concurrency)
 	}
-	if at == waiting {
+	if at == inQueue {
 		if m.before == nil && m.isKeyThrottled(&m.rule, j.key, (*policyJob).isRunning) {
 			m.trace.Fail("%v is handed out, although %d jobs of its key are running, as many as may", j, m.rule.keyConcurrency)
 		}
@@ -108,7 +108,7 @@ func (m *PolicyModel) readyFor(w *policyWorker) *policyJob {
 	for _, j := range m.jobs {
 		switch {
 		case j.worker != nil || w.kind == crcWorker && w.isLate(j):
-		case j.due && (j.now.place == dead && !w.kind.gloom() || j.now.place == waiting && !throttled && !m.isKeyThrottled(&m.rule, j.key, m.mayCountAsRunning)):
+		case j.due && (j.now.place == dead && !w.kind.gloom() || j.now.place == inQueue && !throttled && !m.isKeyThrottled(&m.rule, j.key, m.mayCountAsRunning)):
 			return j
 		}
 	}

@@ -98,7 +98,7 @@ func (m *PolicyModel) runFailed(j *policyJob, from, to int64) {
 	}
 	switch {
 	case r.retries < 0 && r.first == 0: // no failure counts
-		j.changeTo(fate{place: waiting, least: j.now.least, most: j.now.most, dueFrom: from, dueTo: to})
+		j.changeTo(fate{place: inQueue, least: j.now.least, most: j.now.most, dueFrom: from, dueTo: to})
 	case r.retries < 0 || f.most <= r.retries:
 		j.changeTo(again)
 	case f.least > r.retries:
@@ -164,13 +164,13 @@ func (m *PolicyModel) settled() {
 func (m *PolicyModel) admits(j *policyJob) (mayTake, mayRefuse bool) {
 	var least, most struct{ pending, bytes int }
 	for _, o := range m.jobs {
-		if o == j || o.now.place&waiting == 0 {
+		if o == j || o.now.place&inQueue == 0 {
 			continue
 		}
 		pending, bytes := oneIf(o.worker == nil), len(o.name)+len(o.workload())
 		most.pending += pending
 		most.bytes += bytes + 1
-		if o.now.place == waiting {
+		if o.now.place == inQueue {
 			least.pending += pending
 			least.bytes += bytes
 		}
@@ -178,7 +178,7 @@ func (m *PolicyModel) admits(j *policyJob) (mayTake, mayRefuse bool) {
 	r, size := &m.rule, len(j.name)+len(j.workload())
 	over := func(pending, bytes int) bool {
 		return r.noSubmits || r.maxPayload > 0 && len(j.workload()) > r.maxPayload ||
-			r.maxJobs > 0 && j.now.place != waiting && pending >= r.maxJobs || r.maxBytes > 0 && bytes > r.maxBytes
+			r.maxJobs > 0 && j.now.place != inQueue && pending >= r.maxJobs || r.maxBytes > 0 && bytes > r.maxBytes
 	}
 	return !over(least.pending, least.bytes+size), over(most.pending, most.bytes+size+1)
 }

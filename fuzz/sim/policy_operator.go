@@ -46,7 +46,7 @@ func (s *Simulator) policyChange() {
 
 // policySet gives a rule values; nil takes a key out of it.
 func (s *Simulator) policySet(set *policySet, values map[string]*policyText) {
-	change := &admin.Change{Pattern: set.pattern, Values: map[string]*string{}}
+	change := &admin.PolicyChange{Pattern: set.pattern, Values: map[string]*string{}}
 	for key, t := range values {
 		if change.Values[key] = nil; t != nil {
 			text := s.ledger.policy.text(t)
@@ -167,7 +167,7 @@ func (s *Simulator) policyFailed() []admin.JobDetails { return s.policyKept(admi
 // policyRetry retries one failed job, or all.
 func (s *Simulator) policyRetry() {
 	now := s.server.Now().Wall
-	s.policyFailedVerb("retry", fate{place: waiting, dueFrom: now, dueTo: now})
+	s.policyFailedVerb("retry", fate{place: inQueue, dueFrom: now, dueTo: now})
 }
 
 // policyRemove removes one failed job, or all.
@@ -276,7 +276,7 @@ func (s *Simulator) policyLook() bool {
 	for _, job := range s.ledger.parseAllOfDump(body) {
 		switch string(job.Func) {
 		case m.queue:
-			sees(s.ledger.policy.jobOf(&job), waiting)
+			sees(s.ledger.policy.jobOf(&job), inQueue)
 		case m.dead:
 			sees(s.ledger.policy.jobOf(&job), dead)
 		}
@@ -300,7 +300,7 @@ func (s *Simulator) policyLook() bool {
 		m.checkSwept(j)
 	}
 	for _, j := range m.jobs {
-		if j.awaited != nil && !j.awaited.peer.Closed() && j.now.place&waiting == 0 {
+		if j.awaited != nil && !j.awaited.peer.Closed() && j.now.place&inQueue == 0 {
 			s.trace.Fail("the client that waits for %v has no answer, although the job is %v", j, j.now.place)
 		}
 	}

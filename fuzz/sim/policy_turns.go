@@ -22,7 +22,7 @@ func (m *PolicyModel) checkTurns(j *policyJob) {
 		switch {
 		case o.key == j.key || !fair:
 			o.passed = 0
-		case !o.ready || o.worker != nil || o.now.place != waiting || m.isKeyThrottled(r, o.key, (*policyJob).isRunning):
+		case !o.ready || o.worker != nil || o.now.place != inQueue || m.isKeyThrottled(r, o.key, (*policyJob).isRunning):
 		case o.passed >= r.weight(j.key):
 			m.trace.Fail("%v is handed out after %d of its key, although it is the turn of %v", j, o.passed, o)
 		default:
@@ -56,5 +56,5 @@ func (m *PolicyModel) checkTurnLength(j *policyJob, fair bool) {
 
 // isReady reports whether a job is ready for sure.
 func (m *PolicyModel) isReady(j *policyJob) bool {
-	return j.ready && j.worker == nil && j.now.place == waiting && !j.parked
+	return j.ready && j.worker == nil && j.now.place == inQueue && !j.parked
 }

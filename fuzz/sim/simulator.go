@@ -290,32 +290,32 @@ func (s *Simulator) pump(w, f *Conn) (more bool) {
 // allExit sends an Exit from every dwork worker.
 func (s *Simulator) allExit() {
 	for _, l := range locations {
-		s.send(&flight{kind: dwork.Exit, location: l})
-		s.land(s.net.flights[len(s.net.flights)-1])
+		s.send(&dworkRequest{kind: dwork.Exit, location: l})
+		s.dworkArrive(s.net.dworkRequests[len(s.net.dworkRequests)-1])
 	}
-	s.net.flights = nil
+	s.net.dworkRequests = nil
 }
 
 // drainGraph completes all tasks.
 func (s *Simulator) drainGraph() {
-	for _, f := range s.net.flights {
-		s.land(f)
+	for _, f := range s.net.dworkRequests {
+		s.dworkArrive(f)
 		s.commit()
 	}
-	s.net.flights, s.net.httpFlights = nil, nil
+	s.net.dworkRequests, s.net.httpFlights = nil, nil
 	s.allExit()
 	for slices.ContainsFunc(s.ledger.jobs, func(j *Job) bool { return j.by == ofDwork && j.now != gone }) {
-		s.send(&flight{kind: dwork.Steal, location: locations[0]})
-		s.land(s.net.flights[0])
-		s.net.flights = nil
+		s.send(&dworkRequest{kind: dwork.Steal, location: locations[0]})
+		s.dworkArrive(s.net.dworkRequests[0])
+		s.net.dworkRequests = nil
 		held := s.net.stolen[locations[0]]
 		if len(held) == 0 {
 			return
 		}
 		delete(s.net.stolen, locations[0])
-		s.send(&flight{kind: dwork.Complete, location: locations[0], tasks: held})
-		s.land(s.net.flights[0])
-		s.net.flights = nil
+		s.send(&dworkRequest{kind: dwork.Complete, location: locations[0], tasks: held})
+		s.dworkArrive(s.net.dworkRequests[0])
+		s.net.dworkRequests = nil
 		s.commit()
 	}
 }

@@ -108,21 +108,21 @@ func (s *Simulator) toggleFull() {
 
 // landOne lets one call of dwork or kts46 arrive. They arrive in any order, because each has a connection of its own.
 func (s *Simulator) landOne() {
-	n := len(s.net.flights) + len(s.net.ktsFlights) + len(s.net.httpFlights)
+	n := len(s.net.dworkRequests) + len(s.net.ktsCalls) + len(s.net.httpFlights)
 	if n == 0 {
 		return
 	}
 	s.settle()
-	if i := s.rng.IntN(n); i < len(s.net.flights) {
-		f := s.net.flights[i]
-		s.net.flights = append(s.net.flights[:i:i], s.net.flights[i+1:]...)
-		s.land(f)
-	} else if i -= len(s.net.flights); i < len(s.net.ktsFlights) {
-		f := s.net.ktsFlights[i]
-		s.net.ktsFlights = append(s.net.ktsFlights[:i:i], s.net.ktsFlights[i+1:]...)
-		s.ktsLand(f)
+	if i := s.rng.IntN(n); i < len(s.net.dworkRequests) {
+		f := s.net.dworkRequests[i]
+		s.net.dworkRequests = append(s.net.dworkRequests[:i:i], s.net.dworkRequests[i+1:]...)
+		s.dworkArrive(f)
+	} else if i -= len(s.net.dworkRequests); i < len(s.net.ktsCalls) {
+		f := s.net.ktsCalls[i]
+		s.net.ktsCalls = append(s.net.ktsCalls[:i:i], s.net.ktsCalls[i+1:]...)
+		s.ktsArrive(f)
 	} else {
-		i -= len(s.net.ktsFlights)
+		i -= len(s.net.ktsCalls)
 		f := s.net.httpFlights[i]
 		s.net.httpFlights = append(s.net.httpFlights[:i:i], s.net.httpFlights[i+1:]...)
 		s.httpLand(f)

@@ -126,8 +126,8 @@ func (o *Options) Check() error {
 	return protocol.CheckAddresses(Setting, &o.Listen, protocol.SplitAddress)
 }
 
-// Interface is the HTTP API of one server. It implements protocol.Service and protocol.Restorer.
-type Interface struct {
+// API is the HTTP API of one server. It implements protocol.Service and protocol.Restorer.
+type API struct {
 	host    protocol.Host
 	o       Options
 	servers []*web.Server
@@ -154,8 +154,8 @@ type Interface struct {
 }
 
 // New makes the API. It returns an error for an invalid rule or cron entry of the file.
-func New(host protocol.Host, o Options) (*Interface, error) {
-	api := &Interface{host: host, o: o, rules: make(map[string]map[string]string), runTimeCron: make(map[string]*cronEntry), closed: make(chan struct{})}
+func New(host protocol.Host, o Options) (*API, error) {
+	api := &API{host: host, o: o, rules: make(map[string]map[string]string), runTimeCron: make(map[string]*cronEntry), closed: make(chan struct{})}
 	api.reserver, api.awaiter = host.NewLocalPeer(api.deliverJob), host.NewLocalPeer(api.deliverEnd)
 	api.searches = make(chan struct{}, maxSearches)
 	api.incoming.Most, api.outgoing.Most, api.outgoing.Renew = host.Limits().MostUnsent, host.Limits().MostUnsent, pieceTime
@@ -172,7 +172,7 @@ func New(host protocol.Host, o Options) (*Interface, error) {
 }
 
 // mergedPolicies returns a table of the rules of the file and those of the run time.
-func (api *Interface) mergedPolicies() (*sched.Policies, error) {
+func (api *API) mergedPolicies() (*sched.Policies, error) {
 	all := slices.Clone(api.o.Rules)
 	for _, pattern := range slices.Sorted(maps.Keys(api.rules)) {
 		all = append(all, sched.PolicyRule{Pattern: pattern, Source: sched.FromRunTime, Values: maps.Clone(api.rules[pattern])})
@@ -181,10 +181,10 @@ func (api *Interface) mergedPolicies() (*sched.Policies, error) {
 }
 
 // Name implements protocol.Protocol.
-func (api *Interface) Name() string { return Name }
+func (api *API) Name() string { return Name }
 
 // Restore implements protocol.Restorer.
-func (api *Interface) Restore(key string, value []byte) error {
+func (api *API) Restore(key string, value []byte) error {
 	if entry, ok := strings.CutPrefix(key, cronPrefix); ok {
 		return api.restoreCron(entry, value)
 	}
@@ -213,7 +213,7 @@ func (api *Interface) Restore(key string, value []byte) error {
 }
 
 // Begin gives the scheduler the rules and cron entries of the file and those that were restored.
-func (api *Interface) Begin() error {
+func (api *API) Begin() error {
 	table, err := api.mergedPolicies()
 	if err != nil {
 		return err
@@ -231,7 +231,7 @@ func (api *Interface) Begin() error {
 
 // applyPolicies makes all queues follow a table of rules before it returns. atStart reports whether no peer is served
 // yet: jobs with keys are then moved at once, not by the Ticks.
-func (api *Interface) applyPolicies(table *sched.Policies, atStart bool) {
+func (api *API) applyPolicies(table *sched.Policies, atStart bool) {
 	api.table = table
 	api.host.Sched().SetPolicies(table)
 	sink := api.host.NewSink()
@@ -243,7 +243,7 @@ func (api *Interface) applyPolicies(table *sched.Policies, atStart bool) {
 }
 
 // Listen implements protocol.Service. The policies hold from then on.
-func (api *Interface) Listen() (all []protocol.Listening, err error) {
+func (api *API) Listen() (all []protocol.Listening, err error) {
 	if err := api.Begin(); err != nil {
 		return nil, err
 	}
@@ -258,7 +258,7 @@ func (api *Interface) Listen() (all []protocol.Listening, err error) {
 	return all, nil
 }
 
-func (api *Interface) newServer(l net.Listener) *web.Server {
+func (api *API) newServer(l net.Listener) *web.Server {
 	return web.NewServer(l, web.Config{
 		Handler: api.Handler(), Guard: api.host.Guard(), Log: api.host.Log(),
 		Refuse: func(w http.ResponseWriter, why string) { web.RefuseJSON(w, http.StatusForbidden, why) },
@@ -268,7 +268,7 @@ func (api *Interface) newServer(l net.Listener) *web.Server {
 }
 
 // Serve implements protocol.Service.
-func (api *Interface) Serve(ctx context.Context) {
+func (api *API) Serve(ctx context.Context) {
 	if !api.o.NoHistory {
 		api.running.Go(func() { api.keepHistory(ctx) })
 	}
@@ -282,13 +282,13 @@ func (api *Interface) Serve(ctx context.Context) {
 }
 
 // Drain implements protocol.Service. Operations end after their batch. Requests are answered until the end.
-func (api *Interface) Drain() { api.operations.stop() }
+func (api *API) Drain() { api.operations.stop() }
 
 // Owes implements protocol.Service.
-func (api *Interface) Owes() bool { return false }
+func (api *API) Owes() bool { return false }
 
 // Close implements protocol.Service.
-func (api *Interface) Close() {
+func (api *API) Close() {
 	api.operations.stop()
 	close(api.closed)
 	for _, s := range api.servers {
@@ -298,7 +298,7 @@ func (api *Interface) Close() {
 }
 
 // changePolicy changes a run-time rule and returns when the queues follow it. The journal has it after a commit.
-func (api *Interface) changePolicy(c *codec.Change) (changed bool, err error) {
+func (api *API) changePolicy(c *codec.PolicyChange) (changed bool, err error) {
 	for _, key := range slices.Sorted(maps.Keys(c.Values)) {
 		if err := sched.CheckPolicyKey(c.Pattern, key); err != nil {
 			return false, &badRequest{err}
@@ -353,7 +353,7 @@ func (api *Interface) changePolicy(c *codec.Change) (changed bool, err error) {
 
 // commit returns when the journal has all changes. It may take as long as the disk does, so the caller must not hold
 // mu: other requests are answered meanwhile.
-func (api *Interface) commit() error {
+func (api *API) commit() error {
 	group, wait := api.host.DurableAll()
 	if !wait {
 		return nil
@@ -363,7 +363,7 @@ func (api *Interface) commit() error {
 }
 
 // policies returns the present table.
-func (api *Interface) policies() *sched.Policies {
+func (api *API) policies() *sched.Policies {
 	api.mu.Lock()
 	defer api.mu.Unlock()
 	return api.table

@@ -47,7 +47,7 @@ type auditor struct {
 }
 
 // auditorOf returns the sender of a request. On the socket the system knows the user of its process.
-func (api *Interface) auditorOf(r *http.Request, by string) auditor {
+func (api *API) auditorOf(r *http.Request, by string) auditor {
 	a := auditor{by: by, from: r.RemoteAddr, agent: r.UserAgent()}
 	if uid, ok := web.PeerUser(r); ok {
 		n := int64(uid)
@@ -63,7 +63,7 @@ func (api *Interface) auditorOf(r *http.Request, by string) auditor {
 func (a *auditor) name() string { return cmp.Or(a.by, a.user) }
 
 // audit adds a record of a change, and journals and logs it.
-func (api *Interface) audit(who auditor, a codec.AuditRecord) {
+func (api *API) audit(who auditor, a codec.AuditRecord) {
 	a.At, a.By, a.User, a.UID, a.From, a.Agent = api.host.Now().Wall, who.by, who.user, who.uid, who.from, who.agent
 	for _, text := range []*string{&a.By, &a.User, &a.From, &a.Agent, &a.Request, &a.Target, &a.Why} {
 		if *text = strings.ToValidUTF8(*text, "�"); len(*text) > maxAuditText {
@@ -156,7 +156,7 @@ func (s *auditSubject) target() string {
 }
 
 // auditing returns the handler of a request that changes something, which leaves a record when it did.
-func (api *Interface) auditing(pattern string, answer func(*http.Request) (any, error)) func(*http.Request) (any, error) {
+func (api *API) auditing(pattern string, answer func(*http.Request) (any, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -216,7 +216,7 @@ func changedBy(answer any) (jobs int, changed bool) {
 }
 
 // getAudit answers GET /audit with a page of the audit log, the latest entries first.
-func (api *Interface) getAudit(r *http.Request) (any, error) {
+func (api *API) getAudit(r *http.Request) (any, error) {
 	q, err := parameters(r)
 	if err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ type causes struct {
 type causeKey struct{ queue, cause string }
 
 // getCauses answers with the failed jobs by queue and cause, of one queue or of all.
-func (api *Interface) getCauses(r *http.Request) (any, error) {
+func (api *API) getCauses(r *http.Request) (any, error) {
 	q, err := parameters(r)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (api *Interface) getCauses(r *http.Request) (any, error) {
 
 // failedQueues returns the queues that have failed jobs, as the scheduler has them, by name, and adds up their failed
 // jobs. only is the queue that is asked for; empty: all.
-func (api *Interface) failedQueues(only string, jobs *int) (names []string) {
+func (api *API) failedQueues(only string, jobs *int) (names []string) {
 	api.host.Sched().Status(func(s sched.QueueStatus) {
 		if s.Failed > 0 && (only == "" || s.Name == only) {
 			names = append(names, s.Name)
@@ -80,7 +80,7 @@ func (api *Interface) failedQueues(only string, jobs *int) (names []string) {
 }
 
 // groupBatch adds the next failed jobs of the listing of a queue.
-func (api *Interface) groupBatch(groups *causes, l *sched.Listing, queue string, looked *int64) (done bool) {
+func (api *API) groupBatch(groups *causes, l *sched.Listing, queue string, looked *int64) (done bool) {
 	type failure struct {
 		at      int64
 		id      string

@@ -46,7 +46,7 @@ func changeFilter(c *codec.JobsChange) (*codec.Filter, error) {
 }
 
 // postChange changes the jobs of ids or of a name at once, counts those of a filter, or starts an operation on them.
-func (api *Interface) postChange(r *http.Request) (any, error) {
+func (api *API) postChange(r *http.Request) (any, error) {
 	var c codec.JobsChange
 	if err := decodeBody(r, &c); err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (api *Interface) postChange(r *http.Request) (any, error) {
 }
 
 // jobChange returns what a request asks of the scheduler.
-func (api *Interface) jobChange(c *codec.JobsChange) (*sched.JobChange, error) {
+func (api *API) jobChange(c *codec.JobsChange) (*sched.JobChange, error) {
 	v, ok := jobVerbs[c.Verb]
 	if !ok {
 		return nil, badf("verb is retry, run, remove, priority, due or move, not %.64q", c.Verb)
@@ -110,7 +110,7 @@ func (api *Interface) jobChange(c *codec.JobsChange) (*sched.JobChange, error) {
 }
 
 // changeIDs changes jobs by their ids.
-func (api *Interface) changeIDs(ids []string, change *sched.JobChange) (any, error) {
+func (api *API) changeIDs(ids []string, change *sched.JobChange) (any, error) {
 	if len(ids) > maxChangedIDs {
 		return nil, badf("a request changes at most %d jobs by their ids, not %d: a filter has no such limit", maxChangedIDs, len(ids))
 	}
@@ -131,7 +131,7 @@ func namesOne(c *codec.JobsChange) bool {
 }
 
 // changeNamed changes the job of a name. It returns when the journal has the change.
-func (api *Interface) changeNamed(c *codec.JobsChange, change *sched.JobChange) (any, error) {
+func (api *API) changeNamed(c *codec.JobsChange, change *sched.JobChange) (any, error) {
 	queue, err := textOrBytes("queue", c.Queue, c.QueueBytes)
 	if err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (api *Interface) changeNamed(c *codec.JobsChange, change *sched.JobChange) 
 }
 
 // changeRefs changes jobs. It returns when the journal has the changes.
-func (api *Interface) changeRefs(refs []sched.JobRef, change *sched.JobChange) (any, error) {
+func (api *API) changeRefs(refs []sched.JobRef, change *sched.JobChange) (any, error) {
 	answer, sink := &codec.JobsChanged{}, api.host.NewSink()
 	answer.Changed = api.host.Sched().ChangeJobs(api.host.Now(), refs, change, sink, func(n int, why error) {
 		answer.Left = append(answer.Left, leftJob(refs[n], why))
@@ -173,7 +173,7 @@ func leftJob(ref sched.JobRef, why error) codec.LeftJob {
 }
 
 // countJobs counts the jobs that the filter of a change means, as far as the time goes.
-func (api *Interface) countJobs(ctx context.Context, c *codec.JobsChange) (any, error) {
+func (api *API) countJobs(ctx context.Context, c *codec.JobsChange) (any, error) {
 	f, err := changeFilter(c)
 	if err != nil {
 		return nil, err
@@ -206,7 +206,7 @@ const emptied = `queue:"%s" state:ready,delayed,locked,failed`
 var quoter = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // postEmpty removes the jobs of a queue that no worker has.
-func (api *Interface) postEmpty(r *http.Request) (any, error) {
+func (api *API) postEmpty(r *http.Request) (any, error) {
 	q, err := readQueueChange(r)
 	if err != nil {
 		return nil, err
@@ -245,9 +245,9 @@ func patternOf(q *codec.QueueChange) string { return string(protocol.Queue([]byt
 
 // setPause changes the pause of the rule of a queue or pattern. It returns when the queues follow it and the journal
 // has it, with whether the rule has changed. An empty what ends the pause.
-func (api *Interface) setPause(r *http.Request, q *codec.QueueChange, what string) (changed bool, err error) {
+func (api *API) setPause(r *http.Request, q *codec.QueueChange, what string) (changed bool, err error) {
 	who := api.auditorOf(r, q.By)
-	c := codec.Change{Pattern: patternOf(q), Values: map[string]*string{sched.KeyPaused: nil, sched.KeyPausedBy: nil, sched.KeyPausedWhy: nil}}
+	c := codec.PolicyChange{Pattern: patternOf(q), Values: map[string]*string{sched.KeyPaused: nil, sched.KeyPausedBy: nil, sched.KeyPausedWhy: nil}}
 	for key, value := range map[string]string{sched.KeyPaused: what, sched.KeyPausedBy: who.name(), sched.KeyPausedWhy: q.Why} {
 		if what != "" && value != "" {
 			c.Values[key] = &value
@@ -263,7 +263,7 @@ func (api *Interface) setPause(r *http.Request, q *codec.QueueChange, what strin
 const maxExceptions = 10
 
 // ruleOf returns the run-time rule of a pattern, for the request that may have changed it.
-func (api *Interface) ruleOf(pattern string, changed bool) *codec.Rule {
+func (api *API) ruleOf(pattern string, changed bool) *codec.Rule {
 	rule := &codec.Rule{Source: sched.FromRunTime.String(), Values: api.runTime(pattern), Changed: changed}
 	rule.Pattern, rule.PatternBytes = codec.Name(protocol.Unescape(pattern))
 	all := api.policies().Exceptions(pattern)
@@ -282,7 +282,7 @@ func valueOf(v sched.PolicyValue) codec.Value {
 }
 
 // postPause answers POST /queues/pause: it pauses hand-out, submits or both of a queue or of all queues of a pattern.
-func (api *Interface) postPause(r *http.Request) (any, error) {
+func (api *API) postPause(r *http.Request) (any, error) {
 	q, err := readQueueChange(r)
 	if err != nil {
 		return nil, err
@@ -297,7 +297,7 @@ func (api *Interface) postPause(r *http.Request) (any, error) {
 	return api.ruleAfter(r, q, q.What)
 }
 
-func (api *Interface) ruleAfter(r *http.Request, q *codec.QueueChange, what string) (*codec.Rule, error) {
+func (api *API) ruleAfter(r *http.Request, q *codec.QueueChange, what string) (*codec.Rule, error) {
 	changed, err := api.setPause(r, q, what)
 	if err != nil {
 		return nil, err
@@ -307,7 +307,7 @@ func (api *Interface) ruleAfter(r *http.Request, q *codec.QueueChange, what stri
 
 // postResume ends a pause. If a weaker rule, such as one of the file, pauses the queue too, postResume sets a rule that
 // says "no".
-func (api *Interface) postResume(r *http.Request) (any, error) {
+func (api *API) postResume(r *http.Request) (any, error) {
 	q, err := readQueueChange(r)
 	if err != nil {
 		return nil, err
@@ -329,7 +329,7 @@ func (api *Interface) postResume(r *http.Request) (any, error) {
 }
 
 // postDrain has a queue take no jobs and hand out those that it has, and answers with what it has.
-func (api *Interface) postDrain(r *http.Request) (any, error) {
+func (api *API) postDrain(r *http.Request) (any, error) {
 	q, err := readQueueChange(r)
 	if err != nil {
 		return nil, err

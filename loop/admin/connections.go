@@ -19,7 +19,7 @@ const maxViewed = 10_000
 
 // getConnections answers with a page of the connections, by id. protocol=P and queue=Q leave others out. A page for
 // which maxViewed connections were looked at may be short.
-func (api *Interface) getConnections(r *http.Request) (any, error) {
+func (api *API) getConnections(r *http.Request) (any, error) {
 	q, err := parameters(r)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func connectionID(text string) (uint64, error) {
 }
 
 // quietConnection asks the worker of a connection to take no more jobs.
-func (api *Interface) quietConnection(r *http.Request) (any, error) {
+func (api *API) quietConnection(r *http.Request) (any, error) {
 	var q codec.Quiet
 	if err := decodeBody(r, &q); err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (api *Interface) quietConnection(r *http.Request) (any, error) {
 }
 
 // closeConnection closes a connection. The jobs of its worker are released as when the worker leaves.
-func (api *Interface) closeConnection(r *http.Request) (any, error) {
+func (api *API) closeConnection(r *http.Request) (any, error) {
 	var c codec.Close
 	if err := decodeBody(r, &c); err != nil {
 		return nil, err

@@ -65,7 +65,7 @@ func newCron(e *codec.CronEntry, source sched.PolicySource, space sched.Space) (
 }
 
 // mergedCron returns the entries of the file, and in place of those with the same names the entries of the run time.
-func (api *Interface) mergedCron() (map[string]*cronEntry, error) {
+func (api *API) mergedCron() (map[string]*cronEntry, error) {
 	all := make(map[string]*cronEntry)
 	for k := range api.o.Cron {
 		c, err := newCron(&api.o.Cron[k], sched.FromFile, api.o.JobSpace)
@@ -82,7 +82,7 @@ func (api *Interface) mergedCron() (map[string]*cronEntry, error) {
 }
 
 // restoreCron restores an entry that was set at run time, or its removal, from a setting of the journal.
-func (api *Interface) restoreCron(name string, value []byte) error {
+func (api *API) restoreCron(name string, value []byte) error {
 	var e *codec.CronEntry
 	if err := json.Unmarshal(value, &e); err != nil {
 		return fmt.Errorf("the cron entry %q in the journal: %w", name, err)
@@ -101,7 +101,7 @@ func (api *Interface) restoreCron(name string, value []byte) error {
 }
 
 // beginCron sets the entries of the file and of the run time in the scheduler, and drops those of an earlier start.
-func (api *Interface) beginCron() (err error) {
+func (api *API) beginCron() (err error) {
 	if api.cron, err = api.mergedCron(); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (api *Interface) beginCron() (err error) {
 }
 
 // addCron adds or replaces an entry of the run time. The journal has it after a commit.
-func (api *Interface) addCron(a *codec.CronAdd) error {
+func (api *API) addCron(a *codec.CronAdd) error {
 	c, err := newCron(&a.CronEntry, sched.FromRunTime, api.o.JobSpace)
 	if err != nil {
 		return &badRequest{err}
@@ -140,7 +140,7 @@ func (api *Interface) addCron(a *codec.CronAdd) error {
 }
 
 // putCron puts an entry in the place of another one, whose counts and pause it keeps. Either may be nil.
-func (api *Interface) putCron(before, after *cronEntry) (err error) {
+func (api *API) putCron(before, after *cronEntry) (err error) {
 	switch {
 	case after == nil:
 		delete(api.cron, before.Name)
@@ -158,7 +158,7 @@ func (api *Interface) putCron(before, after *cronEntry) (err error) {
 }
 
 // removeCron removes an entry of the run time. One of the file with its name comes in its place.
-func (api *Interface) removeCron(c *cronEntry, _ *codec.CronPause) (any, error) {
+func (api *API) removeCron(c *cronEntry, _ *codec.CronPause) (any, error) {
 	if c.source == sched.FromFile {
 		return nil, &badRequest{fmt.Errorf("the configuration file has the cron entry %q: take it out there, or pause it", c.Name)}
 	}
@@ -175,14 +175,14 @@ func (api *Interface) removeCron(c *cronEntry, _ *codec.CronPause) (any, error) 
 	return struct{}{}, nil
 }
 
-func (api *Interface) runCron(c *cronEntry, _ *codec.CronPause) (any, error) {
+func (api *API) runCron(c *cronEntry, _ *codec.CronPause) (any, error) {
 	sink := api.host.NewSink()
 	run, err := api.host.Sched().RunCron(api.host.Now(), c.sched.Queue, c.Name, sink)
 	sink.Wake()
 	return &codec.CronRun{Outcome: run.Outcome.String(), Text: run.Text}, err
 }
 
-func (api *Interface) pauseCron(c *cronEntry, p *codec.CronPause) (any, error) {
+func (api *API) pauseCron(c *cronEntry, p *codec.CronPause) (any, error) {
 	if err := api.host.Sched().PauseCron(c.sched.Queue, c.Name, p.By, p.Why); err != nil {
 		return nil, &badRequest{err}
 	}
@@ -190,14 +190,14 @@ func (api *Interface) pauseCron(c *cronEntry, p *codec.CronPause) (any, error) {
 	return struct{}{}, nil
 }
 
-func (api *Interface) resumeCron(c *cronEntry, p *codec.CronPause) (any, error) {
+func (api *API) resumeCron(c *cronEntry, p *codec.CronPause) (any, error) {
 	api.host.Log().Info("a cron entry is resumed", "entry", c.Name)
 	return struct{}{}, api.host.Sched().ResumeCron(api.host.Now(), c.sched.Queue, c.Name)
 }
 
 // cronStatuses returns the entries by name, the given number of times to come of each; only the one of a name if it is
 // not empty.
-func (api *Interface) cronStatuses(only string, times int) []codec.CronStatus {
+func (api *API) cronStatuses(only string, times int) []codec.CronStatus {
 	var states []sched.CronStatus
 	api.host.Sched().WalkCron(func(s *sched.CronStatus) {
 		if only == "" || s.Name == only {
@@ -242,7 +242,7 @@ func nextTimes(s *sched.CronStatus, n int) []string {
 }
 
 // Samples implements protocol.Protocol.
-func (api *Interface) Samples() (all []web.Sample) {
+func (api *API) Samples() (all []web.Sample) {
 	api.host.Sched().WalkCron(func(s *sched.CronStatus) {
 		for _, o := range sched.CronOutcomes() {
 			if n := s.Counts[o]; n > 0 {
@@ -258,7 +258,7 @@ func (api *Interface) Samples() (all []web.Sample) {
 const maxCronTimes = 1000
 
 // getCron answers GET /cron with all entries, or with one and its next times.
-func (api *Interface) getCron(r *http.Request) (any, error) {
+func (api *API) getCron(r *http.Request) (any, error) {
 	q, err := parameters(r)
 	if err != nil {
 		return nil, err
@@ -281,7 +281,7 @@ func (api *Interface) getCron(r *http.Request) (any, error) {
 func noCron(name string) error { return &notFound{fmt.Errorf("there is no cron entry %q", name)} }
 
 // postCron answers POST /cron: it sets an entry at run time.
-func (api *Interface) postCron(r *http.Request) (any, error) {
+func (api *API) postCron(r *http.Request) (any, error) {
 	var a codec.CronAdd
 	if err := decodeBody(r, &a); err != nil {
 		return nil, err
@@ -296,7 +296,7 @@ func (api *Interface) postCron(r *http.Request) (any, error) {
 }
 
 // cronVerb applies verb to the entry that a request names, and answers when the journal has the change.
-func (api *Interface) cronVerb(verb func(*Interface, *cronEntry, *codec.CronPause) (any, error)) func(*http.Request) (any, error) {
+func (api *API) cronVerb(verb func(*API, *cronEntry, *codec.CronPause) (any, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		var p codec.CronPause
 		if err := decodeBody(r, &p); err != nil {
@@ -312,7 +312,7 @@ func (api *Interface) cronVerb(verb func(*Interface, *cronEntry, *codec.CronPaus
 	}
 }
 
-func (api *Interface) changeCron(verb func(*Interface, *cronEntry, *codec.CronPause) (any, error), p *codec.CronPause) (any, error) {
+func (api *API) changeCron(verb func(*API, *cronEntry, *codec.CronPause) (any, error), p *codec.CronPause) (any, error) {
 	api.mu.Lock()
 	defer api.mu.Unlock()
 	c := api.cron[p.Entry]

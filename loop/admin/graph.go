@@ -33,7 +33,7 @@ type graphWalk struct {
 }
 
 // getGraph answers with the tasks around one: those for which it waits, and those that wait for it, two links far.
-func (api *Interface) getGraph(r *http.Request) (any, error) {
+func (api *API) getGraph(r *http.Request) (any, error) {
 	ref, err := api.refOf(r)
 	if err != nil {
 		return nil, err

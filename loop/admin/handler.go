@@ -50,13 +50,13 @@ func (u *unavailable) Unwrap() error { return u.error }
 type wrongMethod struct{ error }
 
 // changes are the requests that change something, without those about jobs that come and go. They leave audit records.
-func (api *Interface) changes() map[string]func(*http.Request) (any, error) {
+func (api *API) changes() map[string]func(*http.Request) (any, error) {
 	return map[string]func(*http.Request) (any, error){
 		"POST /api/v1/cron":              api.postCron,
-		"POST /api/v1/cron/remove":       api.cronVerb((*Interface).removeCron),
-		"POST /api/v1/cron/run":          api.cronVerb((*Interface).runCron),
-		"POST /api/v1/cron/pause":        api.cronVerb((*Interface).pauseCron),
-		"POST /api/v1/cron/resume":       api.cronVerb((*Interface).resumeCron),
+		"POST /api/v1/cron/remove":       api.cronVerb((*API).removeCron),
+		"POST /api/v1/cron/run":          api.cronVerb((*API).runCron),
+		"POST /api/v1/cron/pause":        api.cronVerb((*API).pauseCron),
+		"POST /api/v1/cron/resume":       api.cronVerb((*API).resumeCron),
 		"PATCH /api/v1/policies":         api.patchPolicies,
 		"POST /api/v1/reload":            api.postReload,
 		"POST /api/v1/connections/close": api.closeConnection,
@@ -71,7 +71,7 @@ func (api *Interface) changes() map[string]func(*http.Request) (any, error) {
 }
 
 // Handler answers the requests, whatever host they name.
-func (api *Interface) Handler() http.Handler {
+func (api *API) Handler() http.Handler {
 	mux, methods := http.NewServeMux(), make(map[string][]string)
 	for pattern, serve := range api.routes() {
 		mux.HandleFunc(pattern, api.onlyDescribed(pattern, serve))
@@ -92,7 +92,7 @@ func (api *Interface) Handler() http.Handler {
 }
 
 // routes returns the requests by their patterns of net/http. openapi.json describes each.
-func (api *Interface) routes() map[string]http.HandlerFunc {
+func (api *API) routes() map[string]http.HandlerFunc {
 	routes := make(map[string]http.HandlerFunc)
 	all := map[string]func(*http.Request) (any, error){
 		"GET /api/v1/cron":         api.getCron,
@@ -138,7 +138,7 @@ func (api *Interface) routes() map[string]http.HandlerFunc {
 }
 
 // withLargeBody returns a handler of requests that may have a job's data. It reads the body before it calls answer.
-func (api *Interface) withLargeBody(answer func(*http.Request) (any, error)) http.HandlerFunc {
+func (api *API) withLargeBody(answer func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, done, err := api.readBody(w, r)
 		defer done()
@@ -154,7 +154,7 @@ func (api *Interface) withLargeBody(answer func(*http.Request) (any, error)) htt
 
 // readBody reads a body that may have a job's data. The body counts among those that the server holds until done is
 // called.
-func (api *Interface) readBody(w http.ResponseWriter, r *http.Request) (body []byte, done func(), err error) {
+func (api *API) readBody(w http.ResponseWriter, r *http.Request) (body []byte, done func(), err error) {
 	_, transfer := api.incoming.Begin(r.Context(), w)
 	body, err = transfer.ReadAll(endIfSlow(w, http.MaxBytesReader(w, r.Body, api.maxBody())), int(min(max(r.ContentLength, 0), api.maxBody())))
 	return body, transfer.End, err
@@ -165,7 +165,7 @@ func (api *Interface) readBody(w http.ResponseWriter, r *http.Request) (body []b
 var ownerOnly = []string{"/api/v1/reload"}
 
 // Pages implements protocol.Pager.
-func (api *Interface) Pages() []web.Page {
+func (api *API) Pages() []web.Page {
 	handler := api.Handler()
 	return []web.Page{{Pattern: "/api/v1/", Long: true, Handler: handler.ServeHTTP, Allow: func(w http.ResponseWriter, r *http.Request) bool {
 		err := Allowed(r)
@@ -204,7 +204,7 @@ func fromLoopback(r *http.Request) bool {
 
 // write answers a request. The unread answers of all requests are bounded together. When they exceed the bound, the one
 // that was last read longest ago ends.
-func (api *Interface) write(w http.ResponseWriter, v any, err error) {
+func (api *API) write(w http.ResponseWriter, v any, err error) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) // fails only when the connection is closed
 	status := http.StatusOK
 	if err != nil {
@@ -297,7 +297,7 @@ func decodeBody(r *http.Request, v any) error {
 }
 
 // getPolicies answers GET /policies with all rules, or with the values of one queue and the rule of each.
-func (api *Interface) getPolicies(r *http.Request) (any, error) {
+func (api *API) getPolicies(r *http.Request) (any, error) {
 	q, err := parameters(r)
 	if err != nil {
 		return nil, err
@@ -323,8 +323,8 @@ func (api *Interface) getPolicies(r *http.Request) (any, error) {
 }
 
 // patchPolicies answers PATCH /policies: it changes a rule of the run time.
-func (api *Interface) patchPolicies(r *http.Request) (any, error) {
-	var c codec.Change
+func (api *API) patchPolicies(r *http.Request) (any, error) {
+	var c codec.PolicyChange
 	if err := decodeBody(r, &c); err != nil {
 		return nil, err
 	}
@@ -339,7 +339,7 @@ func (api *Interface) patchPolicies(r *http.Request) (any, error) {
 }
 
 // runTime returns the values of a run-time rule. One that there is not has no values.
-func (api *Interface) runTime(pattern string) map[string]string {
+func (api *API) runTime(pattern string) map[string]string {
 	api.mu.Lock()
 	defer api.mu.Unlock()
 	values := make(map[string]string) // in JSON an object, also of none

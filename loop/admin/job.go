@@ -32,7 +32,7 @@ var (
 )
 
 // getJob answers with one job.
-func (api *Interface) getJob(r *http.Request) (any, error) {
+func (api *API) getJob(r *http.Request) (any, error) {
 	ref, err := api.refOf(r)
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func textOrBase64(part []byte, size int) (text *string, inBase64 []byte, cut boo
 }
 
 // refOf finds the job that a request names by its id, or by queue, name and, where that is not enough, protocol.
-func (api *Interface) refOf(r *http.Request) (ref sched.JobRef, err error) {
+func (api *API) refOf(r *http.Request) (ref sched.JobRef, err error) {
 	q, err := parameters(r)
 	switch {
 	case err != nil:
@@ -114,7 +114,7 @@ func attempts(history []byte) (tries uint64, shown []codec.Attempt) {
 
 // refByName finds the job of a name: one that has not ended before those that are kept, and of these the one that ended
 // last. of is the protocol by which it came; empty: any.
-func (api *Interface) refByName(queue, name, of string) (ref sched.JobRef, err error) {
+func (api *API) refByName(queue, name, of string) (ref sched.JobRef, err error) {
 	spaces, err := api.spacesOf(of)
 	if err != nil {
 		return ref, err
@@ -149,7 +149,7 @@ func (api *Interface) refByName(queue, name, of string) (ref sched.JobRef, err e
 }
 
 // sendPart returns a handler that answers with the workload or the kept result of a job, as bytes.
-func (api *Interface) sendPart(part string, isResult bool) http.HandlerFunc {
+func (api *API) sendPart(part string, isResult bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ref, err := api.refOf(r)
 		var data *sched.Reader
@@ -170,7 +170,7 @@ func (api *Interface) sendPart(part string, isResult bool) http.HandlerFunc {
 }
 
 // open returns a reader of the workload or the kept result of a job.
-func (api *Interface) open(ref sched.JobRef, isResult bool) (*sched.Reader, error) {
+func (api *API) open(ref sched.JobRef, isResult bool) (*sched.Reader, error) {
 	skip, missing := 0, errNoResult
 	if !api.host.Sched().View(api.host.Now(), ref, func(v *sched.JobView) {
 		switch v.State.String() {
@@ -192,7 +192,7 @@ func (api *Interface) open(ref sched.JobRef, isResult bool) (*sched.Reader, erro
 }
 
 // send sends bytes, a piece at a time. It stops when the job has changed meanwhile or the peer does not read.
-func (api *Interface) send(w http.ResponseWriter, data io.Reader) {
+func (api *API) send(w http.ResponseWriter, data io.Reader) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(pieceTime)) // fails only when the connection is closed
 	_, transfer := api.outgoing.Begin(context.Background(), w)
 	defer transfer.End()

@@ -74,7 +74,7 @@ func searchTimeOf(text string) (time.Duration, error) {
 }
 
 // getJobs answers with a page of the jobs that a filter means.
-func (api *Interface) getJobs(r *http.Request) (any, error) {
+func (api *API) getJobs(r *http.Request) (any, error) {
 	q, err := parameters(r)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (api *Interface) getJobs(r *http.Request) (any, error) {
 }
 
 // listing returns the listing of a filter.
-func (api *Interface) listing(filter, after string) (*sched.Listing, error) {
+func (api *API) listing(filter, after string) (*sched.Listing, error) {
 	f, err := codec.ParseFilter(filter)
 	if err != nil {
 		return nil, &badRequest{err}
@@ -113,7 +113,7 @@ func (api *Interface) listing(filter, after string) (*sched.Listing, error) {
 
 // listingOf is listing for a parsed filter. With every, it looks at the jobs of all queues in the order of their
 // records, even if the filter names one queue.
-func (api *Interface) listingOf(f *codec.Filter, after string, every bool) (_ *sched.Listing, err error) {
+func (api *API) listingOf(f *codec.Filter, after string, every bool) (_ *sched.Listing, err error) {
 	m := sched.Match{Queues: f.Queues, Names: f.Names, Workers: f.Workers, Texts: f.Texts, Priority: (*sched.Range)(f.Priority), Age: (*sched.Range)(f.Age)}
 	if f.ID != "" {
 		ref, err := sched.ParseRef(f.ID)
@@ -146,7 +146,7 @@ func (api *Interface) listingOf(f *codec.Filter, after string, every bool) (_ *s
 }
 
 // spacesOf returns the spaces of a protocol as bits; of none: 0.
-func (api *Interface) spacesOf(name string) (set uint16, err error) {
+func (api *API) spacesOf(name string) (set uint16, err error) {
 	if name == "" {
 		return 0, nil
 	}
@@ -167,7 +167,7 @@ func (api *Interface) spacesOf(name string) (set uint16, err error) {
 
 // search calls add for the next jobs of a listing until add returns false, the time is over or the request has ended.
 // It stops between two jobs. done reports whether there are no others. add is called without a lock.
-func (api *Interface) search(ctx context.Context, l *sched.Listing, until time.Time, add func(*codec.ListedJob) (more bool)) (done bool, err error) {
+func (api *API) search(ctx context.Context, l *sched.Listing, until time.Time, add func(*codec.ListedJob) (more bool)) (done bool, err error) {
 	select {
 	case api.searches <- struct{}{}:
 		defer func() { <-api.searches }()
@@ -191,7 +191,7 @@ func (api *Interface) search(ctx context.Context, l *sched.Listing, until time.T
 }
 
 // listedJob returns a job as a list has it, without its history. It is called under a lock of the scheduler.
-func (api *Interface) listedJob(v *sched.JobView) codec.ListedJob {
+func (api *API) listedJob(v *sched.JobView) codec.ListedJob {
 	j := codec.ListedJob{
 		ID: v.Ref.String(), Protocol: api.host.Spaces()[v.Space].Protocol, State: v.State.String(), Priority: v.Priority,
 		Due: v.Due, Size: len(api.body(&v.Job)), Worker: strings.ToValidUTF8(v.Worker, "�"), Since: v.Since,
@@ -202,7 +202,7 @@ func (api *Interface) listedJob(v *sched.JobView) codec.ListedJob {
 }
 
 // body returns the workload of a job without what the protocol keeps for itself in front of it.
-func (api *Interface) body(j *sched.Job) []byte {
+func (api *API) body(j *sched.Job) []byte {
 	if part := api.host.Spaces()[j.Space].ReplyPart; part != nil {
 		return j.Workload[len(part(j.Workload)):]
 	}

@@ -30,7 +30,7 @@ const (
 
 // lines submits the jobs of one body.
 type lines struct {
-	api    *Interface
+	api    *API
 	in     *bufio.Reader
 	limit  int // bytes of a line
 	long   []byte
@@ -50,7 +50,7 @@ type journalAhead struct {
 
 // postLines submits a job of each line and answers when the journal has all of them. A line that is refused does not
 // hold up the others. The jobs of the lines before are submitted when the body breaks off.
-func (api *Interface) postLines(w http.ResponseWriter, r *http.Request) (any, error) {
+func (api *API) postLines(w http.ResponseWriter, r *http.Request) (any, error) {
 	_, transfer := api.incoming.Begin(r.Context(), w)
 	defer transfer.End()
 	l := lines{api: api, in: bufio.NewReaderSize(endIfSlow(w, r.Body), linesBuffer), limit: int(api.maxBody()), sink: api.host.NewSink(),

@@ -19,7 +19,7 @@ var openAPI []byte
 // OpenAPI returns the description of the API: an OpenAPI 3.1 document, as JSON. The caller must not change it.
 func OpenAPI() []byte { return openAPI }
 
-func (api *Interface) getOpenAPI(*http.Request) (any, error) { return json.RawMessage(openAPI), nil }
+func (api *API) getOpenAPI(*http.Request) (any, error) { return json.RawMessage(openAPI), nil }
 
 // described returns the names of the parameters that an address may have, by the pattern of the request.
 var described = sync.OnceValue(func() map[string][]string {
@@ -47,7 +47,7 @@ var described = sync.OnceValue(func() map[string][]string {
 
 // onlyDescribed refuses a request with a parameter that the description of the pattern has not: without the parameter,
 // which may be mistyped, the request would be about more than was meant.
-func (api *Interface) onlyDescribed(pattern string, serve http.HandlerFunc) http.HandlerFunc {
+func (api *API) onlyDescribed(pattern string, serve http.HandlerFunc) http.HandlerFunc {
 	names := described()[pattern]
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.RawQuery == "" {

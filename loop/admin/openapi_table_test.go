@@ -146,7 +146,7 @@ var requests = []request{
 		"GET /api/v1/policies", "getPolicies", "The rules for queues and the keys that they may have; of one queue, its policy.",
 		[]parameter{oneQueue("The policy of this queue, each value with its rule.")}, nil, asJSON(codec.Table{}), nil,
 	},
-	{"PATCH /api/v1/policies", "changePolicy", "Change a rule of the run time. It is answered with the rule.", nil, asJSON(codec.Change{}), asJSON(codec.Rule{}), nil},
+	{"PATCH /api/v1/policies", "changePolicy", "Change a rule of the run time. It is answered with the rule.", nil, asJSON(codec.PolicyChange{}), asJSON(codec.Rule{}), nil},
 
 	{
 		"GET /api/v1/cron", "listCron", "The cron entries by name, each with its next time.",

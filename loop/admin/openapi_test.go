@@ -48,7 +48,7 @@ func documentOf(t *testing.T) (d struct {
 
 // TestOpenAPIRoutes: the description has the routes of the handler, and no others.
 func TestOpenAPIRoutes(t *testing.T) {
-	routes := (&Interface{}).routes()
+	routes := (&API{}).routes()
 	for path, methods := range documentOf(t).Paths {
 		for method := range methods {
 			route := strings.ToUpper(method) + " " + path

@@ -45,7 +45,7 @@ type operation struct {
 	codec.Operation
 	cancelled bool
 	of        *operations
-	api       *Interface
+	api       *API
 	filter    *codec.Filter
 	listing   *sched.Listing
 	change    *sched.JobChange
@@ -53,7 +53,7 @@ type operation struct {
 }
 
 // start adds an operation, which its begin starts.
-func (o *operations) start(api *Interface, c *codec.JobsChange, change *sched.JobChange, who auditor) (any, error) {
+func (o *operations) start(api *API, c *codec.JobsChange, change *sched.JobChange, who auditor) (any, error) {
 	f, err := changeFilter(c)
 	if err != nil {
 		return nil, err
@@ -226,7 +226,7 @@ func (o *operations) find(id string) (*operation, error) {
 }
 
 // getOperations answers GET /operations with the operations that are remembered, or with one.
-func (api *Interface) getOperations(r *http.Request) (any, error) {
+func (api *API) getOperations(r *http.Request) (any, error) {
 	q, err := parameters(r)
 	if err != nil {
 		return nil, err
@@ -250,7 +250,7 @@ func (api *Interface) getOperations(r *http.Request) (any, error) {
 }
 
 // postCancel ends an operation after the batch that it is at. What it has changed stays changed.
-func (api *Interface) postCancel(r *http.Request) (any, error) {
+func (api *API) postCancel(r *http.Request) (any, error) {
 	var c codec.Cancel
 	if err := decodeBody(r, &c); err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ func (noSink) Wake()                   {}
 // TestOperationsAreBounded: so many operations run at a time, and the last of those that have ended are remembered. A
 // server that stops starts none.
 func TestOperationsAreBounded(t *testing.T) {
-	i := &Interface{host: aloneHost{sched: sched.New(sched.Options{})}}
+	i := &API{host: aloneHost{sched: sched.New(sched.Options{})}}
 	o := &i.operations
 	start := func() (*operation, error) {
 		op, err := o.start(i, &codec.JobsChange{Verb: codec.VerbRemove, Filter: "queue:f"}, &sched.JobChange{Verb: sched.RemoveJobs}, auditor{})
@@ -91,11 +91,11 @@ func TestOperationsAreBounded(t *testing.T) {
 // TestAuditIsBounded: the last records are kept, with texts of a bounded length, and a restart finds them in order.
 func TestAuditIsBounded(t *testing.T) {
 	kept := make(map[string][]byte)
-	i := &Interface{host: settingsHost{aloneHost{}, kept}}
+	i := &API{host: settingsHost{aloneHost{}, kept}}
 	for n := range maxAudit + 5 {
 		i.audit(auditor{by: "a"}, codec.AuditRecord{Request: fmt.Sprint(n), Target: string(make([]byte, 9000)) + "\xff"})
 	}
-	j := &Interface{host: i.host}
+	j := &API{host: i.host}
 	for _, value := range kept { // in any order
 		if err := j.audited.restore(value); err != nil {
 			t.Fatal(err)
@@ -128,7 +128,7 @@ func TestOperationFindsAllOfOneKey(t *testing.T) {
 	} {
 		const jobs = 9
 		s := sched.New(sched.Options{})
-		i := &Interface{host: aloneHost{sched: s}, o: Options{Slice: 1}}
+		i := &API{host: aloneHost{sched: s}, o: Options{Slice: 1}}
 		var refs []sched.JobRef
 		for n := range 2 * jobs {
 			name := fmt.Appendf(nil, "%s%d", []string{"a", "b"}[n%2], n)
@@ -226,7 +226,7 @@ func TestOperationEnds(t *testing.T) {
 		}
 		h.Now()
 		h.now.Wall -= c.back
-		i := &Interface{host: h}
+		i := &API{host: h}
 		op, err := i.operations.start(i, &codec.JobsChange{Filter: "queue:f"}, &sched.JobChange{Verb: c.verb}, auditor{})
 		if err != nil {
 			t.Fatal(err)

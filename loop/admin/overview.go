@@ -11,7 +11,7 @@ import (
 )
 
 // getOverview answers with the state of the server and its busiest queues.
-func (api *Interface) getOverview(r *http.Request) (any, error) {
+func (api *API) getOverview(r *http.Request) (any, error) {
 	query, err := parameters(r)
 	if err != nil {
 		return nil, err

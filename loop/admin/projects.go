@@ -22,7 +22,7 @@ type Projects interface {
 var errNoProject = errors.New("there is no project of that name")
 
 // getProjects answers with a page of the projects, or of the jobs of one.
-func (api *Interface) getProjects(r *http.Request) (any, error) {
+func (api *API) getProjects(r *http.Request) (any, error) {
 	q, err := parameters(r)
 	if err != nil {
 		return nil, err

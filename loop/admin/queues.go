@@ -21,7 +21,7 @@ import (
 var errNoQueue = errors.New("there is no queue of that name: no job was submitted to it, and no worker serves it")
 
 // getQueues answers with a page of the queues, in the order of sort, or with one queue.
-func (api *Interface) getQueues(r *http.Request) (any, error) {
+func (api *API) getQueues(r *http.Request) (any, error) {
 	q, err := parameters(r)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ var queueOrders = map[string]func(*history.History, *sched.QueueStats) int64{
 }
 
 // queueOf returns a queue as JSON has it.
-func (api *Interface) queueOf(s *sched.QueueStats, now sched.Time, table *sched.Policies) codec.Queue {
+func (api *API) queueOf(s *sched.QueueStats, now sched.Time, table *sched.Policies) codec.Queue {
 	q := api.sumOf(s, now)
 	q.Queue, q.QueueBytes = codec.Name(protocol.Unescape(s.Name))
 	fillPause(&q, table, s.Name)
@@ -98,7 +98,7 @@ func (api *Interface) queueOf(s *sched.QueueStats, now sched.Time, table *sched.
 }
 
 // sumOf is queueOf without what a sum of queues does not have: a name, a pause and rates.
-func (api *Interface) sumOf(s *sched.QueueStats, now sched.Time) codec.Queue {
+func (api *API) sumOf(s *sched.QueueStats, now sched.Time) codec.Queue {
 	q := codec.Queue{
 		Workers: s.Workers, Busy: s.Busy, Ready: s.Ready, Delayed: s.Delayed, Running: s.Running, Locked: s.Parked, Waiting: s.Waiting,
 		Failed: s.Failed, Done: s.Done, Counted: s.Counted, Finished: s.Tally.Ended[sched.EndingDone],

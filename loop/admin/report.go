@@ -22,7 +22,7 @@ type report interface {
 
 // reportCall is a report on its way to the scheduler.
 type reportCall struct {
-	api    *Interface
+	api    *API
 	now    sched.Time
 	token  sched.Token
 	sink   protocol.Sink
@@ -33,7 +33,7 @@ type reportCall struct {
 func postReports[R any, P interface {
 	*R
 	report
-}](api *Interface) func(*http.Request) (any, error) {
+}](api *API) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		all, single, err := reportsOf[R](r)
 		if err != nil {

@@ -37,7 +37,7 @@ type pendingReserve struct {
 }
 
 // deliverJob takes a job for a reserve. It runs under a shard's lock.
-func (api *Interface) deliverJob(d *sched.Delivery) {
+func (api *API) deliverJob(d *sched.Delivery) {
 	p, ok := api.reserves.get(d.Tag)
 	if !ok {
 		return
@@ -91,7 +91,7 @@ func (p *pendingReserve) full() bool {
 }
 
 // postReserve answers with jobs that the worker holds from now on.
-func (api *Interface) postReserve(r *http.Request) (any, error) {
+func (api *API) postReserve(r *http.Request) (any, error) {
 	var ask codec.Reserve
 	if err := decodeBody(r, &ask); err != nil {
 		return nil, err
@@ -152,14 +152,14 @@ func queuesOf(ask *codec.Reserve) (all [][]byte, err error) {
 }
 
 // reserve takes jobs, or waits for one, and leases what came.
-func (api *Interface) reserve(ctx context.Context, queues [][]byte, ask *codec.Reserve, terms sched.Terms) (any, error) {
+func (api *API) reserve(ctx context.Context, queues [][]byte, ask *codec.Reserve, terms sched.Terms) (any, error) {
 	s, sink := api.host.Sched(), api.host.NewSink()
 	one := &pendingReserve{spaces: api.host.Spaces(), arrived: make(chan struct{}, 1)}
 	tag := api.reserves.add(one)
 	p := s.NewRequest(api.reserver.Session(), terms.Worker)
 	defer sink.Wake()
 	defer api.reserves.remove(tag)
-	defer func() { s.Forget(api.host.Now(), p, sink) }()
+	defer func() { s.Disconnect(api.host.Now(), p, sink) }()
 	for _, q := range queues {
 		if err := s.Watch(api.host.Now(), p, q, false, sink); err != nil {
 			return nil, api.refused(err)
@@ -196,7 +196,7 @@ func (api *Interface) reserve(ctx context.Context, queues [][]byte, ask *codec.R
 }
 
 // collect has the scheduler hand out jobs for a reserve. It returns without any when none came in time.
-func (api *Interface) collect(ctx context.Context, p *sched.Peer, tag uint64, one *pendingReserve, ask *codec.Reserve, sink protocol.Sink) error {
+func (api *API) collect(ctx context.Context, p *sched.Peer, tag uint64, one *pendingReserve, ask *codec.Reserve, sink protocol.Sink) error {
 	if err := api.takeReady(p, tag, one, ask.Jobs, sink); err != nil || one.count() > 0 || ask.Wait == 0 {
 		return err
 	}
@@ -214,7 +214,7 @@ func (api *Interface) collect(ctx context.Context, p *sched.Peer, tag uint64, on
 }
 
 // takeReady takes up to n jobs that are ready and waits until they are in the request.
-func (api *Interface) takeReady(p *sched.Peer, tag uint64, one *pendingReserve, n int, sink protocol.Sink) error {
+func (api *API) takeReady(p *sched.Peer, tag uint64, one *pendingReserve, n int, sink protocol.Sink) error {
 	want := one.count()
 	for n > 0 {
 		got, more, err := api.host.Sched().TryReserveUpTo(api.host.Now(), p, tag, n, sink)
@@ -233,7 +233,7 @@ func (api *Interface) takeReady(p *sched.Peer, tag uint64, one *pendingReserve, 
 }
 
 // refused counts what the scheduler refuses, and returns an error that says so.
-func (api *Interface) refused(err error) error {
+func (api *API) refused(err error) error {
 	why := protocol.ReasonOf(err)
 	api.host.Refused(Name, why)
 	return &refusal{err, why}
@@ -243,7 +243,7 @@ func (api *Interface) refused(err error) error {
 type leased struct {
 	codec.Leased
 	ctx    context.Context
-	api    *Interface
+	api    *API
 	tokens []sched.Token
 	size   int // about as many bytes as the text of the answer
 }

@@ -33,7 +33,7 @@ type rings struct {
 }
 
 // rates returns the rates of a queue, or of all jobs; nil when there are none yet.
-func (api *Interface) rates(queue string, all bool) *codec.Rates {
+func (api *API) rates(queue string, all bool) *codec.Rates {
 	api.rings.mu.Lock()
 	defer api.rings.mu.Unlock()
 	submitted, done, failed, ok := api.rings.h.Rates(queue, all)
@@ -44,7 +44,7 @@ func (api *Interface) rates(queue string, all bool) *codec.Rates {
 }
 
 // keepHistory reads the queues until ctx ends.
-func (api *Interface) keepHistory(ctx context.Context) {
+func (api *API) keepHistory(ctx context.Context) {
 	for wait := readEvery; ; {
 		select {
 		case <-ctx.Done():
@@ -58,7 +58,7 @@ func (api *Interface) keepHistory(ctx context.Context) {
 }
 
 // readQueues adds what the queues are at now to the history.
-func (api *Interface) readQueues() {
+func (api *API) readQueues() {
 	now := api.host.Now()
 	second := now.Mono/1000 + 1 // of a server in its first second, too
 	var counted []sched.QueueStats
@@ -91,7 +91,7 @@ func (api *Interface) readQueues() {
 }
 
 // getHistory answers with what the jobs of a queue, or all jobs, did in a span.
-func (api *Interface) getHistory(r *http.Request) (any, error) {
+func (api *API) getHistory(r *http.Request) (any, error) {
 	q, err := parameters(r)
 	if err != nil {
 		return nil, err

@@ -14,14 +14,14 @@ import (
 
 var errNoConfiguration = errors.New("this server was not started with settings that can be read again")
 
-func (api *Interface) getSettings(*http.Request) (any, error) {
+func (api *API) getSettings(*http.Request) (any, error) {
 	if api.o.Configuration == nil {
 		return nil, &badRequest{errNoConfiguration}
 	}
 	return &codec.Settings{Settings: api.o.Configuration.Settings()}, nil
 }
 
-func (api *Interface) postReload(*http.Request) (any, error) {
+func (api *API) postReload(*http.Request) (any, error) {
 	if api.o.Configuration == nil {
 		return nil, &badRequest{errNoConfiguration}
 	}
@@ -34,13 +34,13 @@ func (api *Interface) postReload(*http.Request) (any, error) {
 
 // Reload takes the rules and cron entries of a configuration file in place of those before, all or none. It returns
 // when the journal has what follows from them.
-func (api *Interface) Reload(rules []sched.PolicyRule, cron []codec.CronEntry) error {
+func (api *API) Reload(rules []sched.PolicyRule, cron []codec.CronEntry) error {
 	err := api.replaceFile(rules, cron)
 	return errors.Join(err, api.commit())
 }
 
 // replaceFile is Reload without the wait for the journal.
-func (api *Interface) replaceFile(rules []sched.PolicyRule, cron []codec.CronEntry) error {
+func (api *API) replaceFile(rules []sched.PolicyRule, cron []codec.CronEntry) error {
 	api.mu.Lock()
 	defer api.mu.Unlock()
 	before := api.o
@@ -67,7 +67,7 @@ func (api *Interface) replaceFile(rules []sched.PolicyRule, cron []codec.CronEnt
 }
 
 // mergedFile returns the rules and cron entries of the file and the run time together, and checks them.
-func (api *Interface) mergedFile() (*sched.Policies, map[string]*cronEntry, error) {
+func (api *API) mergedFile() (*sched.Policies, map[string]*cronEntry, error) {
 	table, err := api.mergedPolicies()
 	if err == nil && api.table.CheckKeys() == nil { // else an earlier rule is to blame
 		err = table.CheckKeys()

@@ -37,7 +37,7 @@ type refusal struct {
 func (r *refusal) Unwrap() error { return r.error }
 
 // postJobs submits a job, or one of each line of a body of JSON lines.
-func (api *Interface) postJobs(w http.ResponseWriter, r *http.Request) {
+func (api *API) postJobs(w http.ResponseWriter, r *http.Request) {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch kind {
 	case "application/json":
@@ -55,7 +55,7 @@ func (api *Interface) postJobs(w http.ResponseWriter, r *http.Request) {
 type unsupported struct{ error }
 
 // postJob answers POST /jobs: it submits a job and, if the request asks for the result, waits for its end.
-func (api *Interface) postJob(w http.ResponseWriter, r *http.Request) (any, error) {
+func (api *API) postJob(w http.ResponseWriter, r *http.Request) (any, error) {
 	body, done, err := api.readBody(w, r)
 	defer done()
 	if err != nil {
@@ -95,7 +95,7 @@ func (api *Interface) postJob(w http.ResponseWriter, r *http.Request) (any, erro
 const idempotencyKey = "Idempotency-Key"
 
 // commitOf returns when the journal has the last change in a queue.
-func (api *Interface) commitOf(queue []byte) error {
+func (api *API) commitOf(queue []byte) error {
 	group, wait := api.host.Durable(queue)
 	if !wait {
 		return nil
@@ -105,7 +105,7 @@ func (api *Interface) commitOf(queue []byte) error {
 }
 
 // maxBody bounds the body of one job: its bytes in base64, and the other members.
-func (api *Interface) maxBody() int64 { return int64(api.host.Limits().MaxFrame)/3*4 + maxMembers }
+func (api *API) maxBody() int64 { return int64(api.host.Limits().MaxFrame)/3*4 + maxMembers }
 
 // maxMembers bounds what a body has beside the workload.
 const maxMembers = 16 << 10
@@ -213,7 +213,7 @@ func hasLoneSurrogate(text []byte) bool {
 }
 
 // submission reads a job.
-func (api *Interface) submission(j *codec.Job) (*sched.Submission, error) {
+func (api *API) submission(j *codec.Job) (*sched.Submission, error) {
 	queue, err := textOrBytes("queue", j.Queue, j.QueueBytes)
 	if err != nil {
 		return nil, err
@@ -288,7 +288,7 @@ func countTrue(there ...bool) (n int) {
 func badf(format string, args ...any) error { return &badRequest{fmt.Errorf(format, args...)} }
 
 // submit adds a job. The caller wakes the event loops and waits for the journal.
-func (api *Interface) submit(s *sched.Submission, sink protocol.Sink) error {
+func (api *API) submit(s *sched.Submission, sink protocol.Sink) error {
 	err := api.host.Refusing()
 	if err == nil {
 		err = api.host.Sched().Submit(api.host.Now(), s, sink)

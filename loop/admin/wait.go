@@ -58,7 +58,7 @@ var states = map[sched.Effect]string{
 }
 
 // deliverEnd takes the end of a job that a submission waits for. It runs under a shard's lock.
-func (api *Interface) deliverEnd(d *sched.Delivery) {
+func (api *API) deliverEnd(d *sched.Delivery) {
 	end, ok := api.waits.remove(d.Tag)
 	if !ok {
 		return
@@ -74,7 +74,7 @@ func (api *Interface) deliverEnd(d *sched.Delivery) {
 
 // submitAndWait submits a job, calls submitted, and waits for the job's end, at most so long. The job stays when the
 // wait ends before.
-func (api *Interface) submitAndWait(ctx context.Context, s *sched.Submission, limit time.Duration, answer codec.Submitted,
+func (api *API) submitAndWait(ctx context.Context, s *sched.Submission, limit time.Duration, answer codec.Submitted,
 	sink protocol.Sink, submitted func()) (any, error) {
 	if limit > maxWait {
 		return nil, badf("the wait of %v is longer than %v", limit, maxWait)

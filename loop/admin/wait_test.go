@@ -14,7 +14,7 @@ import (
 // TestResultsAreBounded: the results of ended waits have a bound together until they are in answers. One that does not
 // fit ends its wait with an error. A result that is alone may have any size, and other ends have no bytes.
 func TestResultsAreBounded(t *testing.T) {
-	i := &Interface{host: aloneHost{}}
+	i := &API{host: aloneHost{}}
 	i.results.most, i.outgoing.Most = 10, 1<<20
 	end := func(effect sched.Effect, size int) *ending {
 		wait := &ending{came: make(chan struct{}, 1)}

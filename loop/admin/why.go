@@ -11,7 +11,7 @@ import (
 )
 
 // whyOf says why a job of a queue does not run, or what became of it.
-func (api *Interface) whyOf(now sched.Time, ref sched.JobRef, queue string) []codec.Why {
+func (api *API) whyOf(now sched.Time, ref sched.JobRef, queue string) []codec.Why {
 	reasons, _ := api.host.Sched().Why(now, ref)
 	all := []codec.Why{}
 	for n := range reasons {

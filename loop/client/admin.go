@@ -145,7 +145,7 @@ func (a *Admin) Policy(ctx context.Context, queue string) (t admin.Table, err er
 
 // SetPolicy changes the run-time rule of a pattern and returns it; a value of nil takes its key out.
 func (a *Admin) SetPolicy(ctx context.Context, pattern string, values map[string]*string) (r admin.Rule, err error) {
-	err = a.call(ctx, http.MethodPatch, "/api/v1/policies", &admin.Change{Pattern: pattern, Values: values, Cause: a.cause("")}, &r)
+	err = a.call(ctx, http.MethodPatch, "/api/v1/policies", &admin.PolicyChange{Pattern: pattern, Values: values, Cause: a.cause("")}, &r)
 	return r, err
 }
 

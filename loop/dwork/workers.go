@@ -71,7 +71,7 @@ func (p *Protocol) findWorker(location []byte) (*worker, error) {
 // removeWorker releases the tasks of a worker and removes it.
 func (p *Protocol) removeWorker(w *worker) {
 	delete(p.workers, w.location)
-	p.sched.Forget(p.now, w.peer, p.sink)
+	p.sched.Disconnect(p.now, w.peer, p.sink)
 	p.released = true
 }
 

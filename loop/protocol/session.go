@@ -84,7 +84,7 @@ func (s *Session) Pause() bool {
 		cost += s.Scheduled.TakeCost()
 	}
 	s.Cost = 0
-	return cost > 0 && s.Charge(cost)
+	return cost > 0 && s.AddCost(cost)
 }
 
 // Room grows Out so that n more bytes fit.
@@ -148,9 +148,9 @@ type Transport interface {
 	NewPeer() *sched.Peer
 	// Grow moves Out to a buffer with room for n more bytes. It is for Session.Room.
 	Grow(n int)
-	// Charge counts the cost of a request and pauses the session when this turn's requests cost
+	// AddCost counts the cost of a request and pauses the session when this turn's requests cost
 	// too much. It is for Session.Pause.
-	Charge(cost int) (paused bool)
+	AddCost(cost int) (paused bool)
 	// After sends a copy of reply once a group of the journal is committed, and after the replies of earlier calls.
 	// Group 0 counts as committed: such a reply waits only for those before it. Out does not wait.
 	After(group uint64, reply []byte)
