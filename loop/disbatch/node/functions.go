@@ -75,23 +75,33 @@ func (n *Node) runFunction(a *assignment) error {
 		}
 		// The first of simultaneous events counts. The answer is first, so that the result of a finished task is never
 		// lost.
-		switch {
+		switch over := n.callsCtx.Err() != nil; {
 		case closed(answered):
 			return n.finish(n.callsCtx, a, &t, run, got.outcome())
-		case n.callsCtx.Err() != nil:
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(n.callsCtx), lastWrite)
+		case over && stopping == nil:
+			ctx, cancel := n.writing()
 			defer cancel()
 			return n.finish(ctx, a, &t, run, failedOutcome(unableToComplete, errStopped))
-		case closed(overdue):
+		case closed(overdue) && !over:
 			n.o.Functions.Withdraw(a.Plugin.Function, id)
 			return n.finish(n.callsCtx, a, &t, run, failedOutcome(unableToComplete, fmt.Errorf("%w: %v", errOverTime, a.Plugin.Timeout.Duration())))
 		}
 		stopping = nil // the node stops: the node releases the task, or its worker has time until the end of calls
 		if n.o.Functions.Withdraw(a.Plugin.Function, id) {
 			n.tally.released.Add(1)
-			return n.retry.Do(n.callsCtx, "releasing task "+id, func() error { return n.store.Requeue(n.callsCtx, &t, run, a.Schema) })
+			ctx, cancel := n.writing()
+			defer cancel()
+			return n.retry.Do(ctx, "releasing task "+id, func() error { return n.store.Requeue(ctx, &t, run, a.Schema) })
 		}
 	}
+}
+
+// writing returns the context for the last write about a task: that of calls, or lastWrite more when their time is over.
+func (n *Node) writing() (context.Context, context.CancelFunc) {
+	if n.callsCtx.Err() == nil {
+		return n.callsCtx, func() {}
+	}
+	return context.WithTimeout(context.WithoutCancel(n.callsCtx), lastWrite)
 }
 
 // closed reports whether a channel is closed. A nil channel is not.

@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -81,6 +82,33 @@ func TestMetricsOfStoppingNode(t *testing.T) {
 	must(t, s.Fake.Resume())
 	n.stop()
 	s.counted(n, "claims_total 3", "given_back_total 3", "slots 0", "tasks 0", "tasks_total succeeded 0")
+}
+
+// late is a server that takes a job when the stopping node's time is over, and whose workers have not reserved it.
+type late struct {
+	unseen
+	over chan struct{}
+}
+
+// Submit implements Functions.
+func (l late) Submit(function, name string, workload []byte, done func([]byte, error)) error {
+	<-l.over
+	return l.unseen.Submit(function, name, workload, done)
+}
+
+// TestTakenTooLate: the task of a job that the server takes too late is queued again, and the job is withdrawn.
+func TestTakenTooLate(t *testing.T) {
+	t.Parallel()
+	s, over := newSite(t, functionPlugin), make(chan struct{})
+	q := s.Queue(d("name", "a", "plugin", "F", "threads", 1))
+	s.Fill(&q, sitetest.Payloads(1)...)
+	n := s.node("me", func(o *Options) {
+		o.Functions, o.Drain = late{unseen{newWorkers(true)}, over}, func() time.Duration { return time.Millisecond }
+	})
+	s.counted(n, "claims_total 1", "slots 1", "tasks 1")
+	context.AfterFunc(n.node.callsCtx, func() { close(over) })
+	n.stop()
+	s.counted(n, "given_back_total 1", "slots 0", "tasks_total failed 0")
 }
 
 // prompt is a server whose workers finish a job during Submit.
