@@ -44,3 +44,19 @@ func TestManyQueuedJobsLeave(t *testing.T) {
 	other.asks(`49998`, `"t"`, `,"body":1`)
 	other.hears("the ids are free")
 }
+
+// TestSlaveThatLeaves: a slave that wants no more jobs takes its type back and makes no queue.
+func TestSlaveThatLeaves(t *testing.T) {
+	t.Parallel()
+	w := newMemServer(t, Options{})
+	master, slave := w.openGloom(0, true), w.openGloom(0, false)
+	for _, typ := range []string{`"t"`, gloom.Leaving} {
+		slave.send(gloom.AppendJoin(nil, []byte(typ)))
+		slave.hears("join "+typ, `{"ok":true}`)
+	}
+	master.asks(`1`, `"t"`, `,"body":1`)
+	slave.hears("nothing: it has left")
+	if got := w.sched.Stats().Queues; got != 1 {
+		t.Errorf("%d queues", got)
+	}
+}

@@ -208,7 +208,7 @@ func (r *runCmd) Run(c *cli, con *console) error {
 		case errors.Is(err, client.ErrNoWorker):
 			return fmt.Errorf("%w, and the job was not submitted: start one with treadle work %s -- CMD", err, printable(r.Func))
 		case errors.Is(err, client.ErrFailed):
-			return fmt.Errorf("%w, or a policy of its queue ended it: treadle job show %q %q says what becomes of it", err, printable(r.Func), printable(r.Name))
+			return fmt.Errorf("%w, took longer than its time-out, or a policy of its queue ended it: treadle job show %q %q says what becomes of it", err, printable(r.Func), printable(r.Name))
 		case err != nil:
 			return perhapsTooLarge(err, job)
 		}

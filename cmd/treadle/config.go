@@ -221,7 +221,7 @@ func parseConfig(path string, text []byte, names []string) (map[string]any, prob
 	err := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(target.Interface())
 	var unknown *toml.StrictMissingError
 	if err != nil && !errors.As(err, &unknown) {
-		return nil, problems{located(path, err)}
+		return nil, problems{located(path, text, err)}
 	}
 	values := map[string]any{}
 	for i, name := range names {
@@ -239,18 +239,30 @@ func parseConfig(path string, text []byte, names []string) (map[string]any, prob
 	return values, faults
 }
 
-func located(path string, err error) error {
+// maxQuoted bounds how much of a wrong line an error shows.
+const maxQuoted = 80
+
+// located returns the error of a text that is no TOML, with its line.
+func located(path string, text []byte, err error) error {
 	var syntax *toml.DecodeError
-	if errors.As(err, &syntax) {
-		line, _ := syntax.Position()
-		return &configError{path, line, errors.New(strings.TrimPrefix(syntax.Error(), "toml: "))}
+	if !errors.As(err, &syntax) {
+		return &configError{path: path, err: err}
 	}
-	return &configError{path: path, err: err}
+	line, _ := syntax.Position()
+	cause := strings.TrimPrefix(syntax.Error(), "toml: ")
+	if lines := bytes.Split(text, []byte("\n")); line > 0 && line <= len(lines) {
+		wrong := bytes.TrimSpace(lines[line-1])
+		cause += ": " + printable(string(wrong[:min(len(wrong), maxQuoted)]))
+	}
+	return &configError{path, line, errors.New(cause)}
 }
 
 // unknownKey returns the error of a key that is no setting, with the nearest one.
 func unknownKey(key toml.Key, names []string) error {
 	typed := strings.Join(key, ".")
+	if slices.Contains(settings, typed) && !slices.Contains(readOnly, typed) {
+		return fmt.Errorf("%q is no setting of treadle serve, but one of the running server: treadle config set %[1]s VALUE", typed)
+	}
 	return fmt.Errorf("unknown setting %q%s; the settings are the flags of treadle serve --help", typed, nearestOf(typed, names))
 }
 

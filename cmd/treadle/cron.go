@@ -49,7 +49,7 @@ type cronAddCmd struct {
 
 // Help is printed by treadle cron add --help.
 func (cronAddCmd) Help() string {
-	return `	treadle cron add nightly '30 2 * * *' backup -w /srv      every night at 2:30
+	return `	treadle cron add nightly '30 2 * * *' backup -w /srv
 	treadle cron add report '0 9 * * mon-fri' mail --zone Europe/Berlin
 	treadle cron add invoice '0 6 1,15 * *' bill --missed skip
 	treadle cron add poll '@every 10m' fetch --overlap queue
@@ -209,7 +209,7 @@ func (r *cronRunCmd) Run(c *cli, con *console) error {
 		case err != nil:
 			return err
 		case run.Outcome == "overlap" && run.Text == "":
-			return fmt.Errorf("the job of %s before is not done", printable(r.Name))
+			return fmt.Errorf("no job of %[1]s is submitted: its queue has a job of that name that is not done (treadle job list name:%[1]s); an entry with --overlap queue submits one all the same", printable(r.Name))
 		case run.Outcome == "overlap":
 			return fmt.Errorf("no job of %s is submitted: %s", printable(r.Name), run.Text)
 		case run.Outcome != "ran":

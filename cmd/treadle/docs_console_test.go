@@ -2,14 +2,12 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -20,25 +18,19 @@ type session struct {
 	t       *testing.T
 	dir     string
 	env     []string
-	config  string
 	server  *process
 	http    string
-	workers []*process // nil: the page has killed it
+	workers []*process
 	count   int
 }
 
 func newSession(t *testing.T) *session {
 	dir := t.TempDir()
 	path := "PATH=" + filepath.Dir(binary) + string(os.PathListSeparator) + os.Getenv("PATH")
-	s := &session{t: t, dir: dir, env: append(os.Environ(), path), config: filepath.Join(dir, "test.toml")}
-	text := "kts46 = \"off\"\nkts46-json = \"off\"\nhttp = \"127.0.0.1:0\"\n"
-	for setting, variable := range map[string]string{"periodic": "TREADLE_HOST", "gloom-masters": "TREADLE_GLOOM_MASTERS", "gloom-slaves": "TREADLE_GLOOM_SLAVES", "dwork": "TREADLE_DWORK"} {
+	s := &session{t: t, dir: dir, env: append(os.Environ(), path, "TREADLE_SERVE_KTS46=off", "TREADLE_SERVE_KTS46_JSON=off", "TREADLE_SERVE_HTTP=127.0.0.1:0")}
+	for setting, variable := range map[string]string{"PERIODIC": "HOST", "GLOOM_MASTERS": "GLOOM_MASTERS", "GLOOM_SLAVES": "GLOOM_SLAVES", "DWORK": "DWORK"} {
 		address := "unix://" + filepath.Join(dir, setting)
-		text += fmt.Sprintf("%s = %q\n", setting, address)
-		s.env = append(s.env, variable+"="+address)
-	}
-	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+		s.env = append(s.env, "TREADLE_SERVE_"+setting+"="+address, "TREADLE_"+variable+"="+address)
 	}
 	return s
 }
@@ -69,7 +61,7 @@ func (s *session) write(name, text string) {
 func (s *session) run(line, shown string) {
 	s.t.Helper()
 	s.count++
-	front, background := strings.CutSuffix(line, " &")
+	front, background := strings.CutSuffix(strings.TrimSuffix(line, " worker=$!"), " &")
 	words := pageWords(front)
 	switch {
 	case len(words) > 1 && words[1] == "serve":
@@ -79,13 +71,12 @@ func (s *session) run(line, shown string) {
 		worker.until("waiting for jobs")
 		worker.drain()
 		s.workers = append(s.workers, worker)
-	case words[0] == "kill": // job N of the shell: the server is the first
-		n, err := strconv.Atoi(strings.TrimPrefix(words[1], "%"))
-		if err != nil || n < 2 || n-2 >= len(s.workers) || s.workers[n-2] == nil {
-			s.t.Fatalf("%s: the page has no such worker", line)
+	case words[0] == "kill": // the worker that was started last
+		if len(s.workers) == 0 {
+			s.t.Fatalf("%s: the page has no worker", line)
 		}
-		s.workers[n-2].stop()
-		s.workers[n-2] = nil
+		s.workers[len(s.workers)-1].stop()
+		s.workers = s.workers[:len(s.workers)-1]
 	case words[0] == "curl":
 		reply, err := s.curl(words[1:])
 		if err != nil {
@@ -153,7 +144,7 @@ func pattern(shown string) string {
 // begin starts a server in place of the one before, with the flags that the page gives.
 func (s *session) begin(flags []string) {
 	s.end()
-	s.server = s.start(append([]string{"serve", "--config", s.config}, flags...)...)
+	s.server = s.start(append([]string{"serve"}, flags...)...)
 	line := s.server.until("protocol=http")
 	_, s.http, _ = strings.Cut(line, "address=http://")
 	s.env = append(s.env, "TREADLE_HTTP="+s.http)
@@ -187,9 +178,7 @@ func (s *session) console(text string) int {
 		}
 	}
 	for _, worker := range s.workers {
-		if worker != nil {
-			worker.signal(os.Interrupt)
-		}
+		worker.signal(os.Interrupt)
 	}
 	s.end()
 	return s.count

@@ -72,11 +72,36 @@ func says(name, message string) int {
 	return letters
 }
 
+// wordsOf matches a text as whole words, in letters of any case.
+func wordsOf(text string) *regexp.Regexp {
+	return regexp.MustCompile(`(?i)(^|[^a-z0-9])` + regexp.QuoteMeta(text) + `($|[^a-z0-9])`)
+}
+
+// mentions lists the pages that have a text as words, each with its first line of prose that has them.
+func mentions(text string) (list string, err error) {
+	words := wordsOf(text)
+	for _, topic := range topics {
+		page, err := page(topic)
+		if err != nil {
+			return "", err
+		}
+		example := false
+		for line := range strings.Lines(page) {
+			example = example != strings.HasPrefix(line, "```")
+			if !example && words.MatchString(line) && topic != "messages" {
+				list += fmt.Sprintf("treadle help %s: %s\n", topic, strings.TrimSpace(line))
+				break
+			}
+		}
+	}
+	return list, nil
+}
+
 // find returns the parts of all pages that a message with its values is of. If there are none, it returns those that
 // have the words in a name, as a setting's.
 func find(text string) (found []part, err error) {
 	text = strings.Join(strings.Fields(strings.ReplaceAll(text, "`", "'")), " ")
-	words := regexp.MustCompile(`(?i)(^|[^a-z0-9])` + regexp.QuoteMeta(text) + `($|[^a-z0-9])`)
+	words := wordsOf(text)
 	most, named := 0, []part{}
 	for _, topic := range topics {
 		page, err := page(topic)

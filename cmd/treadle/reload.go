@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -207,8 +208,7 @@ func (r *reloadCmd) Run(c *cli, con *console) error {
 		case r.JSON:
 			return writeLines(con.out, changes)
 		case len(changes) == 0:
-			_, err := fmt.Fprintln(con.out, "nothing has changed")
-			return err
+			return r.sayUnchanged(ctx, a, con)
 		}
 		lines := [][]string{{"SETTING", "BEFORE", "AFTER"}}
 		for _, s := range changes {
@@ -216,4 +216,18 @@ func (r *reloadCmd) Run(c *cli, con *console) error {
 		}
 		return align(con.out, lines, 3)
 	})
+}
+
+// sayUnchanged prints the outcome of a reload without changes, with the reason if it can have none.
+func (r *reloadCmd) sayUnchanged(ctx context.Context, a *client.Admin, con *console) error {
+	all, err := a.Settings(ctx)
+	if err != nil {
+		return err
+	}
+	text := "nothing has changed"
+	if slices.ContainsFunc(all, func(s client.Setting) bool { return s.Name == "config" && s.Source == "default" }) {
+		text += ": the server was started without --config, so there is no file to read again"
+	}
+	_, err = fmt.Fprintln(con.out, text)
+	return err
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"treadle/loop/client"
+	"treadle/loop/setting"
 )
 
 type configCmd struct {
@@ -107,6 +108,9 @@ var settings = []string{
 var readOnly = []string{"refusing", "max-frame"}
 
 func unknownSetting(server *client.Client, key string) error {
+	if slices.ContainsFunc(setting.Of(&serveCmd{}), func(s setting.Setting) bool { return s.Name == key }) {
+		return noSuch("%q is a setting of treadle serve: change it in the file of --config, then treadle reload or start the server again", key)
+	}
 	for _, known := range settings {
 		if distance(key, known) <= 2 {
 			return noSuch("the server at %s does not know the setting %q, did you mean %q? (see treadle config --help)", server.Address(), key, known)

@@ -35,7 +35,7 @@ func TestCRC(t *testing.T) {
 	worker.until(" by now")
 	u.gets(`hello`, "run echo plain -w hello")
 	u.gets(`hello`, "--crc run echo crc -w hello")
-	u.fails(`treadle: cannot run "echo" "bad" at .*: the job failed, or a policy of its queue ended it: treadle job show .* "bad" says what becomes of it\n`, "--crc run echo bad -w hello") // it goes on failing
+	u.fails(`treadle: cannot run "echo" "bad" at .*: the job failed, took longer than its time-out, or a policy of its queue ended it: treadle job show .* "bad" says what becomes of it\n`, "--crc run echo bad -w hello") // it goes on failing
 	u.gets(``, "--crc remove echo bad")
 }
 

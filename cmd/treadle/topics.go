@@ -77,8 +77,13 @@ func helpTopic(parser *kong.Kong, con console, args []string) (ours bool, err er
 		}
 		names = append(names, command.Name)
 	}
-	if found, err := find(name); err != nil || len(found) > 0 {
-		return true, errors.Join(err, con.show(listing(found)))
+	found, err := find(name)
+	if err != nil {
+		return true, err
+	}
+	pages, err := mentions(name)
+	if err != nil || len(found) > 0 || pages != "" {
+		return true, errors.Join(err, con.show(listing(found)+pages))
 	}
 	return true, badUsage("no topic, command, setting or message %q, the nearest: %s (see treadle help)", name, strings.Join(nearest(name, names), ", "))
 }

@@ -60,6 +60,8 @@ func TestHelpFinds(t *testing.T) {
 	f("timeout", "* `--frame-timeout TIME`: ")
 	f("drain", "* `--drain TIME`: ")
 	f("upgrade", "## Upgrade\n")
+	f("priority", "treadle help gloom: * Priority: the larger one first")
+	f("failed|jobs", "treadle help metrics: ")
 	for _, listed := range partsOf("messages", worked(page("messages"))(t)) {
 		for _, name := range listed.names {
 			letters := says(name, strings.ReplaceAll(name, "...", "of 3"))

@@ -50,12 +50,19 @@ var noValue = regexp.MustCompile(`^--([a-z0-9-]+): expected .* value but got "(.
 var negative = regexp.MustCompile(`^-[0-9]`)
 
 // notAFlag matches kong's error for an argument that begins with one dash.
+// notASetting matches kong's error for an unknown flag.
+var notASetting = regexp.MustCompile(`^unknown flag --([a-z-]+)`)
+
 var notAFlag = regexp.MustCompile(`^unknown flag (-[^-][^ ,]*)`)
 
 // plainly rewords kong's error for a flag without a value, and for an argument that it took for a flag.
 func plainly(err *kong.ParseError) error {
-	if m := notAFlag.FindStringSubmatch(err.Error()); m != nil && err.Context.Selected() != nil && len(err.Context.Selected().Positional) > 0 {
-		path := err.Context.Selected().Path()
+	selected := err.Context.Selected()
+	if m := notASetting.FindStringSubmatch(err.Error()); m != nil && slices.Contains(settings, m[1]) && selected != nil && selected.Path() == "serve" {
+		return fmt.Errorf("unknown flag --%s: it is a setting of the running server: treadle config set %[1]s VALUE", m[1])
+	}
+	if m := notAFlag.FindStringSubmatch(err.Error()); m != nil && selected != nil && len(selected.Positional) > 0 {
+		path := selected.Path()
 		// kong names the first letter alone of a value such as -5m.
 		typed := slices.IndexFunc(err.Context.Args, func(arg string) bool { return strings.HasPrefix(arg, m[1]) })
 		if path == "config set" && negative.MatchString(m[1]) && typed > 0 {

@@ -57,7 +57,7 @@ test "$1" != bad
 	worker.until("waiting")
 	u.gets("Data: one of n\nData: two\nResult: all\n", "run f n --data")
 	u.gets("all", "run f n")
-	u.fails(`treadle: cannot run "f" "bad" at .*: the job failed, or a policy of its queue ended it: treadle job show .* "bad" says what becomes of it\n`, "run f bad")
+	u.fails(`treadle: cannot run "f" "bad" at .*: the job failed, took longer than its time-out, or a policy of its queue ended it: treadle job show .* "bad" says what becomes of it\n`, "run f bad")
 	u.gets("", "remove f bad")
 	worker.stop()
 	if _, errs, code := treadle(t, "", "-H", socket, "--framing", "2018", "work", "f", "--work-data", "cat"); code != 2 || !strings.Contains(errs, "need the framing of today") {

@@ -89,6 +89,10 @@ func AppendTooLarge(dst []byte) []byte {
 	return end(append(appendReason(dst, SizeError), `"length too large"}`...), start)
 }
 
+// Leaving is the type that a slave of Treadle joins when it wants no more jobs: a Treadle server hands it none. For
+// other servers it is a type without jobs.
+const Leaving = `{"treadle":"leaving"}`
+
 // AppendJoin appends a slave's join, on the client's side.
 func AppendJoin(dst, typ []byte) []byte {
 	start := len(dst)

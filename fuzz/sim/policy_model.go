@@ -32,6 +32,8 @@ type PolicyModel struct {
 	starts      []int64    // Mono of the jobs that have started since the rate was set
 	last        sched.Time // moment of the last call of catchUp
 	turn        policyTurn
+	handed      int    // jobs that workers were given in this step
+	turnFault   string // what is wrong with the turn of the first of them
 	lock        policyLock
 	withheld    bool // a ready job may have clashed for a worker since the start: it passes others in a turn of its own
 }
@@ -45,7 +47,7 @@ func (m *PolicyModel) committed() {
 
 // crashed notes that the server has ended: each job is what it was at some time since the last commit.
 func (m *PolicyModel) crashed() {
-	m.workers, m.client, m.starts, m.withheld, m.turn, m.lock = nil, nil, nil, false, policyTurn{}, policyLock{}
+	m.workers, m.client, m.starts, m.withheld, m.turn, m.turnFault, m.lock = nil, nil, nil, false, policyTurn{}, "", policyLock{}
 	for _, j := range m.jobs {
 		past := j.past
 		j.awaited = nil

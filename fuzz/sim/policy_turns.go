@@ -2,7 +2,10 @@
 
 package sim
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // policyTurn is whose turn it is in a fair order, as far as known.
 type policyTurn struct {
@@ -14,8 +17,17 @@ type policyTurn struct {
 // weight is how many jobs of a key start in one turn.
 func (r *policyRule) weight(key byte) int { return max(1, r.weights[key-'a']) }
 
-// checkTurns checks that with a fair order the two keys take turns, and notes whose turn it was.
+// checkTurns checks that with a fair order the two keys take turns, and notes whose turn it was. Of jobs that workers
+// are given in one step the order is not seen, since the workers may be of several loops: nothing is known of the
+// turns then.
 func (m *PolicyModel) checkTurns(j *policyJob) {
+	if m.handed++; m.handed > 1 {
+		m.turn, m.turnFault = policyTurn{}, ""
+		for _, o := range m.jobs {
+			o.passed, o.inTurn = 0, false
+		}
+		return
+	}
 	r := &m.rule
 	fair := r.fair && !r.oneKey && m.before == nil && !m.withheld
 	for _, o := range m.jobs {
@@ -24,12 +36,20 @@ func (m *PolicyModel) checkTurns(j *policyJob) {
 			o.passed = 0
 		case !o.ready || o.worker != nil || o.now.place != inQueue || m.isKeyThrottled(r, o.key, (*policyJob).isRunning):
 		case o.passed >= r.weight(j.key):
-			m.trace.Fail("%v is handed out after %d of its key, although it is the turn of %v", j, o.passed, o)
+			m.turnFault = fmt.Sprintf("%v is handed out after %d of its key, although it is the turn of %v", j, o.passed, o)
 		default:
 			o.passed++
 		}
 	}
 	m.checkTurnLength(j, fair && r.keyConcurrency == 0)
+}
+
+// endTurns ends what checkTurns knows of one step: a fault of its only hand-out is one.
+func (m *PolicyModel) endTurns() {
+	if m.turnFault != "" {
+		m.trace.Fail("%s", m.turnFault)
+	}
+	m.handed = 0
 }
 
 // checkTurnLength checks that a key has its whole turn. While either key has jobs all the time, each turn is as long as
@@ -43,7 +63,7 @@ func (m *PolicyModel) checkTurnLength(j *policyJob, fair bool) {
 	case !steady || t.key == 0:
 		t.known = false
 	case t.key != j.key && t.known && t.had < m.rule.weight(t.key):
-		m.trace.Fail("%v is handed out, although it is the turn of another key, which has had %d of %d jobs", j, t.had, m.rule.weight(t.key))
+		m.turnFault = fmt.Sprintf("%v is handed out, although it is the turn of another key, which has had %d of %d jobs", j, t.had, m.rule.weight(t.key))
 	case t.key != j.key:
 		t.had, t.known = 0, true
 	}

@@ -55,6 +55,7 @@ func (s *Simulator) step() {
 		next = (*Simulator).connectOrAct
 	}
 	next(s)
+	s.ledger.policy.endTurns()
 }
 
 // connectOrAct opens a connection; if there are too many, a peer acts instead.

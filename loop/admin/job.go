@@ -25,7 +25,7 @@ const (
 
 var (
 	errNoJob    = errors.New("there is no such job: it is done and not kept, it was removed, or the server has started again since")
-	errNoName   = errors.New("the queue has no such job: it is done and not kept, or it was removed; older kept jobs of a name are found by a filter")
+	errNoName   = errors.New("the queue has no such job: it is done and not kept (a policy with keep-results keeps results), or it was removed; older kept jobs of a name are found by a filter")
 	errSeveral  = errors.New("the queue has jobs of that name by several protocols: name one with protocol, or ask by id")
 	errNoResult = errors.New("the job is kept without a result")
 	errNotEnded = errors.New("the job has no result yet: it has not ended")

@@ -181,13 +181,10 @@ func (s *Slave) Respond(ctx context.Context, body []byte) error {
 	return s.conn.describe("respond", err)
 }
 
-// idleType is a type without jobs. It is not a string, so no function has its name.
-const idleType = `{"treadle":"leaving"}`
-
 // Leave asks the server to send no more jobs, so that Close loses none. It returns the job that was
 // already on its way, which still needs a Respond, or nil.
 func (s *Slave) Leave(ctx context.Context) (*GloomJob, error) {
-	if err := s.Join(ctx, []byte(idleType)); err != nil {
+	if err := s.Join(ctx, []byte(gloom.Leaving)); err != nil {
 		return nil, err
 	}
 	j := s.job

@@ -205,6 +205,10 @@ func (g *conversation) fromSlave(m *codec.Message) {
 			g.refuse(codec.InvalidType, reasonJobType)
 			return
 		}
+		if string(m.Type) == codec.Leaving {
+			g.leave()
+			return
+		}
 		g.join(queueOf(m.Type))
 	case codec.Respond:
 		switch {
@@ -225,6 +229,15 @@ func (g *conversation) fromSlave(m *codec.Message) {
 func (g *conversation) sendOK() {
 	g.s.Touch()
 	g.s.Out = codec.AppendOK(g.s.Out)
+}
+
+// leave takes the slave's type. The slave keeps its job.
+func (g *conversation) leave() {
+	if g.joined != nil {
+		g.p.sched.Unwatch(g.s.Peer(), g.joined)
+		g.joined = nil
+	}
+	g.sendOK()
 }
 
 // join makes a queue the slave's only one, from its next job on.

@@ -96,7 +96,8 @@ func (n *Node) runFunction(a *assignment) error {
 	}
 }
 
-// writing returns the context for the last write about a task: that of calls, or lastWrite more when their time is over.
+// writing returns the context for the last write about a task: that of calls, or lastWrite more when their time is
+// over.
 func (n *Node) writing() (context.Context, context.CancelFunc) {
 	if n.callsCtx.Err() == nil {
 		return n.callsCtx, func() {}
