@@ -151,7 +151,7 @@ func (s *attack) unread() {
 	page := func(after string) string {
 		return get(fmt.Sprintf("/api/v1/jobs?filter=queue:%s&limit=%d&after=%s", queue, jobs, after))
 	}
-	for range s.files(100 * s.scale) {
+	for range s.files(min(100*s.scale, 900)) { // fewer than the API has places for
 		c := s.dialFrom(net.Dialer{Control: littleRoom}, "http")
 		defer c.Close()
 		_, _ = io.WriteString(c, page(""))
