@@ -167,7 +167,7 @@ func (s *site) allowed(t *task, d *store.Task) bool {
 	case was == store.StatusClaimed && is == store.StatusRunning:
 		return d.Node == t.node
 	case was == store.StatusClaimed && is == store.StatusOrphaned:
-		return t.lost || time.Since(t.since) >= orphanAge
+		return t.lost || time.Since(d.MTime) >= orphanAge // the time of the claim when its host sent it
 	case was == store.StatusRunning && is == store.StatusOrphaned:
 		return t.lost
 	case was == store.StatusRunning && is == store.StatusSucceeded:
