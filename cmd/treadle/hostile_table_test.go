@@ -163,12 +163,12 @@ func (s *attack) projects() {
 	}
 }
 
-// littleRoom shrinks the receive buffer of a socket before it connects. After that the system would drop bytes that are
-// on their way, and the end of the connection too.
+// littleRoom shrinks the receive buffer of a socket before it connects, to what one packet on the loopback interface
+// takes: with less, or later, the system would drop bytes that are on their way, and the end of the connection too.
 func littleRoom(_, _ string, c syscall.RawConn) error {
 	var refused error
 	err := c.Control(func(fd uintptr) {
-		refused = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4<<10)
+		refused = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 64<<10)
 	})
 	return errors.Join(err, refused)
 }
@@ -417,7 +417,7 @@ var hostiles = []struct {
 			must(s.t, w.Done(ctx, a, nil))
 		}
 	}},
-	{name: "malformed jobs, slow patterns and many FETCHes of Faktory", attack: (*attack).faktory},
+	{name: "malformed jobs, slow patterns and many FETCHes of Faktory", memory: 8 << 20, attack: (*attack).faktory},
 	{name: "SIGSTOP for a while", attack: func(s *attack) {
 		s.rest = true
 		s.server.signal(syscall.SIGSTOP)
