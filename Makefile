@@ -17,7 +17,7 @@ OPS = 1000
 PLAY =
 KEEP =
 MINUTES = 10
-FUZZTIME = 2s
+FUZZTIME = 1s
 SOAKFUZZ = 1h
 
 .POSIX:
@@ -70,7 +70,7 @@ layers: ## the test of who may import whom
 race-short: ## the short tests with the race detector and the invariants checked, but for those of programs, of Disbatch and the simulation
 	CGO_ENABLED=1 $(GO) test -race -short -tags invariants $$($(GO) list ./... | grep -v -e /cmd/treadle -e /bench$$ -e /fuzz/sim -e /loop/disbatch/)
 
-check: lint layers proto-current long race-short interop fuzz ## what CI runs after the tests: lint, layers, generated code, long tests, short race, interop, FUZZTIME=2s of each fuzz target
+check: lint layers proto-current long race-short interop fuzz ## what CI runs after the tests: lint, layers, generated code, long tests, short race, interop, FUZZTIME=1s of each fuzz target
 
 golden: ## rewrite the golden transcripts of ./loop, ./loop/dwork, ./loop/kts46 and ./loop/disbatch/web, and loop/admin/openapi.json; read the diff before you keep it
 	$(GO) test ./loop ./loop/dwork ./loop/kts46 ./loop/disbatch/web -run Golden -args -rewrite
@@ -111,7 +111,7 @@ screens: build ## write pictures of the pages to bench/results/screens, after fi
 # exceeded" and no input. That alone passes; a failing input, seed, subtest, panic or lost worker never does.
 # Inputs are made shorter for a second each, not for Go's minute: the targets that play whole sessions would do nothing else.
 # There is one program for each package: linking one for each target took as long as the fuzzing.
-fuzz: ## every fuzz target of every package, one after the other, FUZZTIME=2s each
+fuzz: ## every fuzz target of every package, one after the other, FUZZTIME=1s each
 	@packages=$$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n 1 dirname | sort -u); \
 	test -n "$$packages" || { echo "no fuzz target"; exit 1; }; \
 	dir=$$(mktemp -d) || exit 1; trap 'rm -rf "$$dir"' EXIT; trap 'exit 130' INT TERM; \
