@@ -109,6 +109,6 @@ func (p *Protocol) Samples() (all []web.Sample) {
 		web.ProtocolErrors(name, "no_delimiter", uint64(st.NoDelimiter)),
 		web.ProtocolErrors(name, "extra_frames", uint64(st.ExtraFrames)),
 		web.Counter("treadle_dwork_heartbeats_total", "Heartbeats of connections answered (PING of ZMTP).", uint64(st.Heartbeats)),
-		web.Counter("treadle_dwork_unasked_total", "Workers told NotFound that had asked nothing: a server that was killed may have owed them a reply.", uint64(st.Unasked)),
+		web.Counter("treadle_dwork_unasked_total", "Workers told NotFound unasked: a server that was killed may have owed them a reply.", uint64(st.Unasked)),
 	)
 }
