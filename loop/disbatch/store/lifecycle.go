@@ -138,18 +138,35 @@ type Outcome struct {
 	Stdout, Stderr any // string, or id of a file
 }
 
-// Finish writes the end of a running task in one update. It returns true if this or an earlier call of the run has done
-// so.
+// Finish writes the end of a running task in one update. It returns true if this or an earlier call of the run with the
+// same outcome and mtime has done so. It cannot compare the run: the document of an ended task has none, since clients
+// of the original would see it. It compares the outcome and mtime, which differs from that of another run.
 func (s *Store) Finish(ctx context.Context, t *Task, run primitive.ObjectID, o Outcome, mtime time.Time) (bool, error) {
 	ended, err := s.updateTask(ctx, bson.D{{Key: "_id", Value: t.ID}, {Key: runField, Value: run}}, o.update(mtime))
 	if ended || err != nil {
 		return ended, err
 	}
 	now, err := s.Task(ctx, t.ID)
-	if errors.Is(err, ErrNotFound) {
+	switch {
+	case errors.Is(err, ErrNotFound):
 		return false, nil
+	case err != nil:
+		return false, err
+	case mtime.IsZero():
+		mtime = t.MTime // that of the claim, which differs from that of a later claim
 	}
-	return err == nil && now.Status == o.Status, err
+	return o.isEndOf(&now, mtime)
+}
+
+// isEndOf reports whether a task's document has the outcome and the mtime.
+func (o *Outcome) isEndOf(t *Task, mtime time.Time) (bool, error) {
+	written, err := bson.Marshal(o.fields(mtime))
+	if err != nil {
+		return false, err
+	}
+	elements, err := bson.Raw(written).Elements()
+	differs := func(e bson.RawElement) bool { return !t.Raw.Lookup(e.Key()).Equal(e.Value()) }
+	return err == nil && !slices.ContainsFunc(elements, differs), err
 }
 
 // EndAbandoned writes the end of a task that its runner has left unfinished. It returns false unless the task is
@@ -161,13 +178,18 @@ func (s *Store) EndAbandoned(ctx context.Context, t *Task, o Outcome, mtime time
 
 // update returns the update that writes an outcome. A zero time keeps mtime.
 func (o *Outcome) update(mtime time.Time) bson.D {
+	return append(set(o.fields(mtime)), bson.E{Key: "$unset", Value: bson.D{{Key: runField, Value: ""}}})
+}
+
+// fields returns the fields of an ended task, without mtime if it is zero.
+func (o *Outcome) fields(mtime time.Time) bson.D {
 	fields := bson.D{
 		{Key: "status", Value: int32(o.Status)}, {Key: "stdout", Value: o.Stdout}, {Key: "stderr", Value: o.Stderr}, {Key: "complete", Value: true},
 	}
 	if !mtime.IsZero() {
 		fields = append(fields, bson.E{Key: "mtime", Value: primitive.NewDateTimeFromTime(mtime)})
 	}
-	return append(set(fields), bson.E{Key: "$unset", Value: bson.D{{Key: runField, Value: ""}}})
+	return fields
 }
 
 // Requeue queues a running task of a run again. No worker has begun it.

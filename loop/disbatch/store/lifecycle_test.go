@@ -50,14 +50,54 @@ func TestOnlyOneRunBegins(t *testing.T) {
 	if ok, err := s.Store.Finish(s.Ctx, &task, second, store.Outcome{Status: 1}, time.Now()); err != nil || ok {
 		t.Errorf("another run could finish it: %v, %v", ok, err)
 	}
+	end := time.Now()
 	for range 2 {
-		if ok, err := s.Store.Finish(s.Ctx, &task, first, store.Outcome{Status: 7, Stdout: "o", Stderr: "e"}, time.Now()); err != nil || !ok {
+		if ok, err := s.Store.Finish(s.Ctx, &task, first, store.Outcome{Status: 7, Stdout: "o", Stderr: "e"}, end); err != nil || !ok {
 			t.Errorf("finish: %v, %v", ok, err)
 		}
 	}
-	end := s.Task(task.ID)
-	if end.Status != 7 || !end.Raw.Lookup("complete").Boolean() || end.Raw.Lookup(store.RunField).Type != 0 || end.Raw.Lookup("stdout").StringValue() != "o" {
-		t.Errorf("the task ended as %s", end.Raw)
+	ended := s.Task(task.ID)
+	if ended.Status != 7 || !ended.Raw.Lookup("complete").Boolean() || ended.Raw.Lookup(store.RunField).Type != 0 || ended.Raw.Lookup("stdout").StringValue() != "o" {
+		t.Errorf("the task ended as %s", ended.Raw)
+	}
+}
+
+// TestSupersededRun: a run whose task was queued again and ended by a later run has not finished it, even with the same
+// status. Both keep the mtime of their claims in the second trial.
+func TestSupersededRun(t *testing.T) {
+	s := newSite(t)
+	q := s.Queue(d("name", "a", "plugin", "P"))
+	begin := func(at time.Time) (store.Task, primitive.ObjectID) {
+		t.Helper()
+		task, err := s.Store.Claim(s.Ctx, &q, "me", at)
+		must(t, err)
+		run := primitive.NewObjectID()
+		if ok, err := s.Store.Begin(s.Ctx, &task, run); err != nil || !ok {
+			t.Fatalf("begin: %v, %v", ok, err)
+		}
+		return task, run
+	}
+	start, o := time.Now(), store.Outcome{Status: store.StatusSucceeded, Stdout: "", Stderr: ""}
+	for _, end := range []func(claim time.Time) time.Time{
+		func(claim time.Time) time.Time { return claim.Add(time.Second) },
+		func(time.Time) time.Time { return time.Time{} },
+	} {
+		id := s.Fill(&q, d("n", 0))[0]
+		first, run := begin(start)
+		_, err := s.Tasks.UpdateOne(s.Ctx, byID(id), set(d("status", store.StatusQueued, "node", nil)))
+		must(t, err)
+		later := start.Add(time.Minute)
+		second, laterRun := begin(later)
+		finish := func(task store.Task, run primitive.ObjectID, claim time.Time, want bool) {
+			t.Helper()
+			if ok, err := s.Store.Finish(s.Ctx, &task, run, o, end(claim)); err != nil || ok != want {
+				t.Errorf("finish: %v, %v, want %v", ok, err, want)
+			}
+		}
+		finish(first, run, start, false)
+		finish(second, laterRun, later, true)
+		finish(first, run, start, false)
+		finish(second, laterRun, later, true) // again, after a lost reply
 	}
 }
 
