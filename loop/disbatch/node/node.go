@@ -69,7 +69,6 @@ type Node struct {
 	functionTasks sync.WaitGroup     // tasks at workers of the server
 
 	// The ticking goroutine alone uses the fields below.
-	ticks           int                         // snapshots that were read
 	duplicateTick   int                         // the last tick that saw a write of another process to the node's entry
 	ownHeartbeats   []int64                     // last timestamps that this process wrote to the node's entry, in ms since 1970
 	heartbeats      map[string]store.Heartbeat  // by node name
@@ -78,8 +77,10 @@ type Node struct {
 
 	stopping chan struct{} // closed by stop
 
-	// mu guards the fields below, and ticks. Only the ticking goroutine replaces view and queues.
+	// mu guards the fields below. Only the ticking goroutine writes ticks, view and queues, and it reads ticks without
+	// mu.
 	mu         sync.Mutex
+	ticks      int       // snapshots that were read
 	view       *snapshot // of the last tick
 	limit      int       // of this node, in view
 	foreign    int       // foreign tasks of view, less those that got a slot since the tick
