@@ -246,8 +246,10 @@ func (c *commandInterface) formBalance(w http.ResponseWriter, r *http.Request) {
 	} else if perlTrue(get(form.fields, "enable")) {
 		given = append(given, bson.E{Key: "disabled", Value: nil})
 	}
-	refusal := badRequest("%v", err)
-	if err == nil {
+	var refusal *requestError
+	if err != nil {
+		refusal = badRequest("%v", err)
+	} else {
 		refusal = c.setBalance(r.Context(), given)
 	}
 	if refusal == nil {

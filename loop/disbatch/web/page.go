@@ -61,8 +61,10 @@ func (c *commandInterface) pages(mux *http.ServeMux) {
 func (c *commandInterface) form(do func(*http.Request, params) *requestError) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		p, err := readParams(r)
-		refusal := badRequest("%v", err)
-		if err == nil {
+		var refusal *requestError
+		if err != nil {
+			refusal = badRequest("%v", err)
+		} else {
 			refusal = do(r, p)
 		}
 		if refusal == nil {
