@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -445,9 +446,11 @@ func TestLateNodes(t *testing.T) {
 	}
 }
 
-// TestTasksThatAreThereAreNotRefused: a client would create refused tasks again.
+// TestTasksThatAreThereAreNotRefused: a client would create refused tasks again. The log does not say that they could
+// not be created either.
 func TestTasksThatAreThereAreNotRefused(t *testing.T) {
-	s := newWebSite(t, demoPlugins)
+	var log bytes.Buffer // its lines are written before the replies
+	s := newLoggedWebSite(t, slog.NewTextHandler(&log, nil), demoPlugins)
 	if s.Fake == nil {
 		return // a real server has no injected faults
 	}
@@ -463,6 +466,9 @@ func TestTasksThatAreThereAreNotRefused(t *testing.T) {
 	fail("update") // of the queue's counters
 	_, v := s.json("POST", "/tasks/old", `[{"a":1},{"a":2}]`, 200)
 	wants(t, v, 1, "MongoDB::InsertManyResult", "inserted", 1, "index")
+	if said := log.String(); !strings.Contains(said, `doing="acknowledge or count new tasks"`) {
+		t.Errorf("the log says %q", said)
+	}
 	fail("insert")
 	s.says("POST", "/tasks/old", `[{"a":3}]`, 400, "Could not create tasks")
 	s.Fake.Inject(nil)

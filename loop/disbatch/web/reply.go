@@ -85,18 +85,25 @@ func (c *commandInterface) lookupError(kind, doing string, err error, body objec
 }
 
 // databaseError is the error of a request that the database failed or that exceeded a limit. It logs failures of the
-// database once a second at most.
+// database.
 func (c *commandInterface) databaseError(what string, err error) *requestError {
 	err = c.store.Explain(err)
 	e := badRequest("Could not %s: %s", what, strings.ReplaceAll(err.Error(), "\n", "; "))
 	if errors.Is(err, errBusy) {
 		e.status = http.StatusServiceUnavailable
 	}
-	now := time.Now().Unix()
-	if last := c.logged.Load(); last != now && !errors.Is(err, errLongResult) && !errors.Is(err, errBusy) && c.logged.CompareAndSwap(last, now) {
-		c.log.Warn("the database failed", "doing", what, "error", err)
+	if !errors.Is(err, errLongResult) && !errors.Is(err, errBusy) {
+		c.logFailure(what, err)
 	}
 	return e
+}
+
+// logFailure logs a failure of the database, once a second at most.
+func (c *commandInterface) logFailure(what string, err error) {
+	now := time.Now().Unix()
+	if last := c.logged.Load(); last != now && c.logged.CompareAndSwap(last, now) {
+		c.log.Warn("the database failed", "doing", what, "error", err)
+	}
 }
 
 // pageError is databaseError for a page, which is unavailable without the database.

@@ -239,14 +239,14 @@ func (c *commandInterface) insertTasks(ctx context.Context, name string, params 
 func (c *commandInterface) insertMore(ctx context.Context, q *store.Queue, before []primitive.ObjectID, params []any) ([]primitive.ObjectID, *requestError) {
 	ids, err := c.store.InsertTasks(ctx, q, params)
 	before = append(before, ids...)
-	if err == nil {
+	switch {
+	case err == nil:
+		return before, nil
+	case len(ids) == len(params): // the counters failed, or the reply was lost
+		c.logFailure("acknowledge or count new tasks", c.store.Explain(err))
 		return before, nil
 	}
-	refusal := c.databaseError("create tasks", err)
-	if len(ids) == len(params) {
-		return before, nil // all tasks exist; only the queue's counters failed
-	}
-	return before, refusal.with(insertManyResult(before))
+	return before, c.databaseError("create tasks", err).with(insertManyResult(before))
 }
 
 // postTasksFrom creates a task for every document that a filter finds in a collection.

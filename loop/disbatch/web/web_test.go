@@ -35,9 +35,15 @@ const demoPlugins = `"plugins": ["Disbatch::Plugin::Demo"],`
 
 func newWebSite(t *testing.T, lines ...string) *webSite {
 	t.Helper()
+	return newLoggedWebSite(t, slog.DiscardHandler, lines...)
+}
+
+// newLoggedWebSite is newWebSite with a handler for its log.
+func newLoggedWebSite(t *testing.T, log slog.Handler, lines ...string) *webSite {
+	t.Helper()
 	s := &webSite{Site: newSite(t, lines...)}
 	s.Store.EnsureIndexes(s.Ctx)
-	c := &commandInterface{config: s.Config, store: s.Store, guard: guardOf(t), users: s.Config.Web.Users, log: slog.New(slog.DiscardHandler)}
+	c := &commandInterface{config: s.Config, store: s.Store, guard: guardOf(t), users: s.Config.Web.Users, log: slog.New(log)}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	server, ended := c.server(l), make(chan error, 1)
