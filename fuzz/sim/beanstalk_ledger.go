@@ -15,9 +15,9 @@ func (l *Ledger) hold(c *Conn, j *Job) (held, free certainty) {
 	switch {
 	case l.holds(c, j):
 		return sure, gone
-	case j.turn >= l.turn || l.underWay || l.mayHold(c, j) || j.lost || j.parked || j.asks > 0 || j.now == maybe || l.waitsUnread(j):
+	case j.turn >= l.turn || l.underWay || l.mayHold(c, j) || j.lost || j.parked || j.asks > 0 || j.inServer == maybe || l.waitsUnread(j):
 		return maybe, maybe
-	case j.now == gone || l.holds(j.holder, j):
+	case j.inServer == gone || l.holds(j.holder, j):
 		return gone, gone
 	case j.holder != nil: // its time is over
 		return gone, maybe
@@ -33,7 +33,7 @@ func (l *Ledger) doByID(c *Conn, r *Request, numbers []int64) {
 	r.effect = held
 	if last := j.lastNext(); last != j { // the one that has replaced it may have its id
 		for ; j != nil; j = j.next {
-			if j.now != gone {
+			if j.inServer != gone {
 				l.mayBeDone(c, j, r.word)
 			}
 		}
@@ -52,7 +52,7 @@ func (l *Ledger) doByID(c *Conn, r *Request, numbers []int64) {
 	case held == gone:
 		return
 	}
-	if r.word != touched && j.durable() && j.disk == sure {
+	if r.word != touched && j.durable() && j.onDisk == sure {
 		r.synced = l.group() // the journal never hears of a job that comes and goes in one group
 	}
 	if r.effect == maybe {
@@ -68,7 +68,7 @@ func (l *Ledger) doByID(c *Conn, r *Request, numbers []int64) {
 	case touched:
 		j.heldAt, j.run.began = l.clock().Mono, l.clock().Mono
 	case released:
-		if l.released(c, heldJob{job: j, run: j.run}); j.now != gone {
+		if l.released(c, heldJob{job: j, run: j.run}); j.inServer != gone {
 			l.placed(j, numbers[0])
 			j.delayBy(numbers[1])
 			j.putOff = j.putOff || numbers[1] > 0
@@ -108,7 +108,7 @@ func (l *Ledger) mayBeDone(c *Conn, j *Job, word string) {
 func (l *Ledger) kickedOne(r *Request, free certainty) {
 	j := r.job
 	r.effect = min(free, j.buried)
-	if j.now == gone && j.turn < l.turn {
+	if j.inServer == gone && j.turn < l.turn {
 		return
 	}
 	if r.effect == gone && (!j.keyed || j.due > l.clock().Wall || free == maybe) { // it may be delayed
@@ -134,10 +134,10 @@ func (l *Ledger) unbury(j *Job, known bool) {
 // kicked notes the arrival of a kick: more than the tube has. There is no buried job in it then.
 func (l *Ledger) kicked(r *Request, queue int) {
 	r.effect = maybe
-	is := func(j *Job) bool { return j.by == ofBeanstalk && j.queue == queue && j.now != gone }
+	is := func(j *Job) bool { return j.by == ofBeanstalk && j.queue == queue && j.inServer != gone }
 	known := false
 	for _, j := range l.jobs {
-		if is(j) && j.buried == sure && j.now == sure {
+		if is(j) && j.buried == sure && j.inServer == sure {
 			known = true
 			r.least++
 		}

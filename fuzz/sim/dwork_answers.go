@@ -29,7 +29,7 @@ func (l *Ledger) hubAnswered(f *dworkRequest, reply []byte) {
 		}
 	case f.kind == dwork.Steal && q.Type == dwork.Exit:
 		for _, t := range l.jobs {
-			if t.by == ofDwork && t.now == sure {
+			if t.by == ofDwork && t.inServer == sure {
 				l.trace.Fail("%s is told that all is done, although %v is not", f.location, t)
 			}
 		}
@@ -72,7 +72,7 @@ func (l *Ledger) hubAccepted(f *dworkRequest, q *dwork.Query) {
 // checkNext checks that a task has no unfinished predecessor and is not put off.
 func (l *Ledger) checkNext(t *Job) {
 	for _, p := range slices.Concat(t.preds, t.latePreds) {
-		if p.now == sure {
+		if p.inServer == sure {
 			l.trace.Fail("%v is handed out before %v is complete", t, p)
 		}
 	}
@@ -96,13 +96,13 @@ func (c *Conn) label() string {
 func (l *Ledger) taskGiven(location string, t *Job) {
 	l.trace.Say("%s is given %v", location, t)
 	switch {
-	case t.now == gone:
+	case t.inServer == gone:
 		l.trace.Fail("%v is handed out after its end, or before it came", t)
 	case t.location != "" && !t.lost:
 		l.trace.Fail("%v is handed to %s and %s holds it", t, location, t.location)
 	}
 	l.checkNext(t)
-	t.now, t.lost, t.holder, t.run = sure, false, nil, new(Run)
+	t.inServer, t.lost, t.holder, t.run = sure, false, nil, new(Run)
 	t.setLocation(location)
 	l.taskHeard(location, t)
 	l.handed++

@@ -32,8 +32,8 @@ func (l *Ledger) predict(f *dworkRequest) verdict {
 	made := map[*Job]bool{}
 	more, vague := map[*Job][]*Job{}, map[*Job][]*Job{}
 	for i, t := range f.tasks {
-		if t.now != sure && !made[t] {
-			if t.now == maybe || t.disk != gone {
+		if t.inServer != sure && !made[t] {
+			if t.inServer == maybe || t.onDisk != gone {
 				return unclear
 			}
 			made[t] = true
@@ -42,9 +42,9 @@ func (l *Ledger) predict(f *dworkRequest) verdict {
 			switch {
 			case p == t:
 				return cyclic
-			case p.now == gone && !made[p]:
+			case p.inServer == gone && !made[p]:
 				continue
-			case p.now == sure || made[p]:
+			case p.inServer == sure || made[p]:
 				if isBehind(p, t, more, nil) {
 					return cyclic
 				}
@@ -70,12 +70,12 @@ func isBehind(from, to *Job, more, vague map[*Job][]*Job) bool {
 			return true
 		}
 		all = all[:len(all)-1]
-		if seen[t] || t.now == maybe && vague == nil {
+		if seen[t] || t.inServer == maybe && vague == nil {
 			continue
 		}
 		seen[t] = true
 		var there []*Job
-		if t.now != gone { // a task that has gone is created anew, without its earlier predecessors
+		if t.inServer != gone { // a task that has gone is created anew, without its earlier predecessors
 			there = slices.Concat(t.preds, t.latePreds)
 			if vague != nil {
 				there = append(there, t.maybeLostPreds...)
@@ -84,7 +84,7 @@ func isBehind(from, to *Job, more, vague map[*Job][]*Job) bool {
 		if vague != nil {
 			there = append(there, vague[t]...)
 		}
-		all = append(append(all, more[t]...), slices.DeleteFunc(there, func(p *Job) bool { return p.now == gone })...)
+		all = append(append(all, more[t]...), slices.DeleteFunc(there, func(p *Job) bool { return p.inServer == gone })...)
 	}
 	return false
 }
@@ -92,11 +92,11 @@ func isBehind(from, to *Job, more, vague map[*Job][]*Job) bool {
 // extended notes that a task is created, or gets predecessors if it exists.
 func (l *Ledger) extended(f *dworkRequest, i int) {
 	t := f.tasks[i]
-	if t.now == sure && !slices.Contains(f.tasks[:i], t) {
+	if t.inServer == sure && !slices.Contains(f.tasks[:i], t) {
 		l.preceded(f, i)
 		return
 	}
-	if t.now != sure {
+	if t.inServer != sure {
 		for _, other := range l.jobs { // tasks that waited for the earlier one no longer wait
 			for _, preds := range []*[]*Job{&other.preds, &other.latePreds, &other.maybeLostPreds} {
 				*preds = slices.DeleteFunc(*preds, func(p *Job) bool { return p == t })
@@ -104,7 +104,7 @@ func (l *Ledger) extended(f *dworkRequest, i int) {
 		}
 		l.leasesCut(t)
 		t.life++
-		t.now, t.disk, t.turn, t.group, t.lost = sure, maybe, l.turn, l.group(), false
+		t.inServer, t.onDisk, t.turn, t.group, t.lost = sure, maybe, l.turn, l.group(), false
 		t.setLocation("")
 		t.preds, t.latePreds, t.maybeLostPreds = nil, nil, nil
 	}
@@ -136,12 +136,12 @@ func (f *dworkRequest) addedCommitted() {
 
 // unfinished leaves out what counts as done.
 func unfinished(all []*Job) []*Job {
-	return slices.DeleteFunc(slices.Clone(all), func(p *Job) bool { return p.now != sure })
+	return slices.DeleteFunc(slices.Clone(all), func(p *Job) bool { return p.inServer != sure })
 }
 
 // uncertain are the tasks that may be done, or may not.
 func uncertain(all []*Job) []*Job {
-	return slices.DeleteFunc(slices.Clone(all), func(p *Job) bool { return p.now != maybe })
+	return slices.DeleteFunc(slices.Clone(all), func(p *Job) bool { return p.inServer != maybe })
 }
 
 // lookup asks the hub for a task, and ends all doubt about it.
@@ -161,14 +161,14 @@ func (s *Simulator) lookup(t *Job) {
 				there = there && e.State != dwork.Done // it is remembered
 			}
 		}
-		if there && t.now == gone || !there && t.now == sure {
+		if there && t.inServer == gone || !there && t.inServer == sure {
 			s.trace.Fail("a lookup of %v: got %v, and the ledger is sure of the opposite", t, q.Type)
 		}
 		if !there {
-			t.now = gone
+			t.inServer = gone
 			return
 		}
-		t.now = sure
+		t.inServer = sure
 		s.ledger.checkPredecessors(t, before)
 		if by, _, _ := strings.Cut(string(q.Location), ":"); by != t.location && !t.lost && (t.location != "" || !s.ledger.waitsUnread(t)) {
 			s.trace.Fail("the holder of %v: want %q, got %q", t, t.location, by)
@@ -180,7 +180,7 @@ func (s *Simulator) lookup(t *Job) {
 func (l *Ledger) checkPredecessors(t *Job, before []*Job) {
 	known := slices.Concat(t.preds, t.latePreds)
 	for _, p := range known {
-		if p.now == sure && !slices.Contains(before, p) {
+		if p.inServer == sure && !slices.Contains(before, p) {
 			l.trace.Fail("a lookup of %v: got no predecessor %v, want it", t, p)
 		}
 	}
@@ -200,7 +200,7 @@ func (l *Ledger) checkPredecessors(t *Job, before []*Job) {
 func (s *Simulator) auditGraph() {
 	want := 0
 	for _, t := range s.ledger.jobs {
-		if t.by == ofDwork && t.now == sure {
+		if t.by == ofDwork && t.inServer == sure {
 			want++
 		}
 	}

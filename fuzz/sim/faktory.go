@@ -122,7 +122,7 @@ func (s *Simulator) pushAgain(c *Conn) {
 		return
 	}
 	for _, j := range s.ledger.jobs {
-		if j.by == ofFaktory && j.now == sure && j.turn < s.ledger.turn && max(s.ledger.wall, s.server.Now().Wall) < j.uniqueUntil && !s.ledger.waitsUnread(j) {
+		if j.by == ofFaktory && j.inServer == sure && j.turn < s.ledger.turn && max(s.ledger.wall, s.server.Now().Wall) < j.uniqueUntil && !s.ledger.waitsUnread(j) {
 			c.askLine(&Request{cmd: periodic.SubmitJob, refused: true, job: j, word: "NOTUNIQUE"}, pushed(j, s.ledger.queues[j.queue], j.name+" again", 0, 1))
 			s.trace.Say("c%d pushes %v again", c.id, j)
 			s.deliver(c, math.MaxInt)

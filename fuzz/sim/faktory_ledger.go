@@ -30,12 +30,12 @@ func (l *Ledger) fetchedReported(x *Lease, fails bool) (effect certainty) {
 		x = y
 	}
 	may := l.reasons(x)
-	unknown := j.by == ofFaktory && (j.lost || j.turn >= l.turn) && j.now != gone // the ledger may not know its reservation
+	unknown := j.by == ofFaktory && (j.lost || j.turn >= l.turn) && j.inServer != gone // the ledger may not know its reservation
 	if !slices.Contains(may, "") && !unknown {
 		return gone
 	}
 	if len(may) > 1 || unknown {
-		if j.now != gone {
+		if j.inServer != gone {
 			l.doubt(j)
 		}
 		j.results, j.failures = append(j.results, j.resultFor(x.conn, "")), j.failures+1
@@ -65,7 +65,7 @@ func (l *Ledger) noteRetry(j *Job) {
 // noteGivenUp notes, at the end of a turn, the jobs of Faktory that may have no retries left.
 func (l *Ledger) noteGivenUp() {
 	for _, j := range l.jobs {
-		if j.by == ofFaktory && j.now == sure && !l.holds(j.holder, j) && l.failuresOf(j) > max(j.retries, 0) {
+		if j.by == ofFaktory && j.inServer == sure && !l.holds(j.holder, j) && l.failuresOf(j) > max(j.retries, 0) {
 			l.doubt(j)
 		}
 	}
@@ -151,7 +151,7 @@ func (l *Ledger) fetched(c *Conn, data []byte) {
 // checkFailure checks what a worker is told of the failures of a job, if they are known.
 func (l *Ledger) checkFailure(c *Conn, j *Job, is *faktory.Failed) {
 	n := int64(j.failed)
-	if j.failures != j.failed || j.holder != nil || j.now != sure {
+	if j.failures != j.failed || j.holder != nil || j.inServer != sure {
 		return
 	}
 	if (is != nil) != (n > 0) || is != nil && (is.Count != n-1 || is.Remaining != max(int64(j.retries)-is.Count, 0)) {

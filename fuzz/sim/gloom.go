@@ -51,8 +51,8 @@ func (l *Ledger) gloomSubmitted(c *Conn, j *Job) {
 func (l *Ledger) taken(id string) (is certainty) {
 	for _, j := range l.ids[id] {
 		switch {
-		case j.now == gone && j.holder == nil && j.turn < l.turn && !j.lost && !j.parked && j.asks == 0 && !l.waitsUnread(j):
-		case j.turn < l.turn && !l.underWay && (j.now == sure || l.holds(j.holder, j)):
+		case j.inServer == gone && j.holder == nil && j.turn < l.turn && !j.lost && !j.parked && j.asks == 0 && !l.waitsUnread(j):
+		case j.turn < l.turn && !l.underWay && (j.inServer == sure || l.holds(j.holder, j)):
 			return sure
 		default:
 			is = maybe

@@ -109,7 +109,7 @@ func (x *seenJob) isPending() bool {
 // willChange reports whether the server changes a job that it shows. known reports whether the ledger can tell.
 func (l *Ledger) willChange(c *jobChange, x *seenJob) (does, known bool) {
 	j, running := x.job, x.State == admin.StateRunning
-	if j.now != sure || j.by != ofPeriodic && j.by != ofGloom || j.lost || j.moving || l.waitsUnread(j) || !running && !x.isPending() ||
+	if j.inServer != sure || j.by != ofPeriodic && j.by != ofGloom || j.lost || j.moving || l.waitsUnread(j) || !running && !x.isPending() ||
 		running != (j.holder != nil) {
 		return false, false
 	}
@@ -136,8 +136,8 @@ func (l *Ledger) willMove(c *jobChange, x *seenJob) (does, known bool) {
 	does, known = true, !j.awaited // a job whose end is awaited must stay, until the last that awaits it has gone
 	for _, o := range l.names[j.keyIn(c.to)] {
 		switch {
-		case o == j || o.now == gone: // it may have been there before
-		case o.now == sure && !o.moving && !o.lost:
+		case o == j || o.inServer == gone: // it may have been there before
+		case o.inServer == sure && !o.moving && !o.lost:
 			does = false
 		default:
 			known = false
@@ -149,7 +149,7 @@ func (l *Ledger) willMove(c *jobChange, x *seenJob) (does, known bool) {
 // changed notes that an operator has changed a job.
 func (l *Ledger) changed(f *httpCall, c *jobChange, j *Job) {
 	// The journal never hears of a job that is submitted and removed in one group.
-	if same := c.verb == admin.VerbPriority && c.priority == j.priority; j.durable() && !same && (c.verb != admin.VerbRemove || j.disk == sure) {
+	if same := c.verb == admin.VerbPriority && c.priority == j.priority; j.durable() && !same && (c.verb != admin.VerbRemove || j.onDisk == sure) {
 		f.group = l.group()
 	}
 	j.turn = l.turn

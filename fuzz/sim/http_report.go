@@ -159,7 +159,7 @@ func (l *Ledger) reasons(x *Lease) []string {
 		return []string{admin.LeaseExpired}
 	case j.holder == x.conn:
 		return []string{""}
-	case j.now == gone:
+	case j.inServer == gone:
 		return []string{admin.LeaseRemoved}
 	default:
 		return []string{"", admin.LeaseDone, admin.LeaseRemoved}
@@ -183,7 +183,7 @@ func (l *Ledger) leaseReported(f *httpCall, r *leaseReport) {
 		if r.verb == "extend" {
 			x.ends = append(slices.Clip(x.ends), end)
 		}
-		if j.now != gone && r.verb != "extend" && r.verb != "progress" {
+		if j.inServer != gone && r.verb != "extend" && r.verb != "progress" {
 			l.doubt(j)
 		}
 		j.results, j.failures, x.unsure, x.disk = append(j.results, j.resultFor(x.conn, r.result)), j.failures+1, true, min(x.disk, maybe)

@@ -84,11 +84,11 @@ func (l *Ledger) httpArrives(j *Job, sent *admin.Job) (named []*Job) {
 		at = (l.clock().Wall + time.Duration(sent.Delay).Milliseconds() + 999) / 1000
 	}
 	for _, o := range l.names[j.key()] {
-		if o.now != gone && !j.nameless {
+		if o.inServer != gone && !j.nameless {
 			named = append(named, o)
 		}
 	}
-	if l.submitted(j, at); j.now == sure {
+	if l.submitted(j, at); j.inServer == sure {
 		named = nil
 	}
 	return append(named, j)
@@ -182,14 +182,14 @@ func (l *Ledger) checkEnding(f *httpCall, answer *admin.Submitted) {
 		}
 		for k := range w.chain() {
 			broadcast := k.queue == broadcastQueue && result == ""
-			if slices.Contains(k.results, result) || broadcast && k.now != sure {
+			if slices.Contains(k.results, result) || broadcast && k.inServer != sure {
 				return
 			}
 		}
 		l.trace.Fail("h%d is told the result %q, although no worker reported it for %v", f.number, strings.ReplaceAll(result, padding, ""), w.jobs)
 	case "removed":
 		for k := range w.chain() {
-			if k.now != sure && k.next == nil {
+			if k.inServer != sure && k.next == nil {
 				return
 			}
 		}
@@ -225,7 +225,7 @@ func (l *Ledger) checkAwaited() {
 		}
 		ended := true
 		for k := range w.chain() {
-			ended = ended && k.now == gone && k.turn < l.turn
+			ended = ended && k.inServer == gone && k.turn < l.turn
 		}
 		if ended {
 			l.trace.Fail("h%d has no answer, although all of %v have ended", f.number, w.jobs)

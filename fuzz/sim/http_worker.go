@@ -75,7 +75,7 @@ func (l *Ledger) httpReserved(f *httpCall, status int, all []byte) {
 		if x == nil && f.reserve.seen { // the lease ended in the turn in which it began
 			x = &Lease{conn: c, job: j, run: l.runBegun(c, j, seen.Queue), unsure: true, until: l.leaseUntil(seen.Until)}
 			c.runs, c.told = nil, nil
-			if j.now == sure && j.turn < f.turn {
+			if j.inServer == sure && j.turn < f.turn {
 				l.trace.Fail("h%d is told of a lease of %v, which no worker had", f.number, j)
 			}
 		} else if x == nil { // nothing had to be synced
@@ -101,8 +101,8 @@ func (l *Ledger) leaseAcknowledged(f *httpCall, x *Lease) {
 	}
 	if l.isLive(x) && x.job.durable() {
 		x.disk = sure
-		if x.job.now == sure {
-			x.job.disk = sure
+		if x.job.inServer == sure {
+			x.job.onDisk = sure
 		}
 	}
 }
@@ -146,7 +146,7 @@ func (l *Ledger) httpWorkers(queue int) (n, unsure int) {
 		case x.run.queue != queue:
 		case l.isLive(x):
 			return n + 1, 0
-		case x.unsure && !x.expired || x.job.now != gone && !x.over():
+		case x.unsure && !x.expired || x.job.inServer != gone && !x.over():
 			unsure = 1
 		}
 	}
@@ -174,7 +174,7 @@ func (l *Ledger) released(c *Conn, h heldJob) {
 	l.trace.Say("c%d gives %v back", c.id, j)
 	j.holder, j.turn = nil, l.turn
 	j.setLocation("")
-	if j.now == gone { // its owner has left
+	if j.inServer == gone { // its owner has left
 		return
 	}
 	j.keyed, j.due = j.by == ofPeriodic, l.clock().Wall

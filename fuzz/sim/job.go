@@ -42,11 +42,11 @@ type Job struct {
 	size     int  // bytes of padding behind the job's number, in the workload and in the result
 
 	// The state of the job in the server.
-	now   certainty // whether the server has the job
-	disk  certainty // whether the server would have it after a crash
-	turn  int       // the turn of the last change of now or holder
-	group int       // the group of changes that brings the job to the disk
-	came  int       // the turn in which the job came
+	inServer certainty // whether the server has the job
+	onDisk   certainty // whether the server would have it after a crash
+	turn     int       // the turn of the last change of inServer or holder
+	group    int       // the group of changes that brings the job to the disk
+	came     int       // the turn in which the job came
 
 	// The place of the job in its queue.
 	keyed     bool // priority and due are known

@@ -58,7 +58,7 @@ func (j *Job) doubtLease() {
 
 // isLive reports whether a lease holds its job for sure.
 func (l *Ledger) isLive(x *Lease) bool {
-	return x.job.lease() == x && x.job.now != maybe && !x.over() && l.clock().Mono < x.until
+	return x.job.lease() == x && x.job.inServer != maybe && !x.over() && l.clock().Mono < x.until
 }
 
 // durable reports whether a job, and a lease of it, survives the server.
@@ -107,13 +107,13 @@ func (l *Ledger) leasesExpired() {
 		if x.disk = min(x.disk, maybe); x.removed {
 			continue
 		}
-		x.unsure = x.unsure || j.now == maybe // the job may have been removed
+		x.unsure = x.unsure || j.inServer == maybe // the job may have been removed
 		if x.expired = true; j.lease() != x {
 			continue
 		}
 		l.trace.Say("the lease of %v ends", j)
 		j.failures++
-		if j.now == gone || j.by == ofDisbatch { // its owner has left, or it has no second run
+		if j.inServer == gone || j.by == ofDisbatch { // its owner has left, or it has no second run
 			l.end(j)
 			continue
 		}
@@ -124,7 +124,7 @@ func (l *Ledger) leasesExpired() {
 
 // noteRemoved notes the end of a lease if its job was removed.
 func (l *Ledger) noteRemoved(x *Lease) {
-	if j := x.job; !x.over() && j.now == gone && j.lease() != x {
+	if j := x.job; !x.over() && j.inServer == gone && j.lease() != x {
 		x.removed, x.unsure = j.by != ofGloom, j.by == ofGloom // a Gloom job whose master has left runs on
 	}
 }
@@ -214,7 +214,7 @@ func (s *Simulator) auditLeases() {
 		if x == nil || x.over() && !x.unsure || seen.Until != x.shown {
 			s.trace.Fail("%v: the server shows a lease of c%d until %d at %+v, want %+v", j, seen.conn.id, seen.Until, s.server.Now(), x)
 		}
-		if there[x] = true; j.holder == nil && (j.now == sure || j.by == ofGloom) { // that was in doubt
+		if there[x] = true; j.holder == nil && (j.inServer == sure || j.by == ofGloom) { // that was in doubt
 			j.holder, j.run, j.lost, x.unsure = x.conn, x.run, false, false
 		}
 	}
@@ -241,7 +241,7 @@ func (s *Simulator) leasesRecovered() {
 	there := map[*Lease]bool{}
 	for _, seen := range s.seeLeases(httpLeaser, faktoryWorker) {
 		x, j := seen.conn.leases[seen.job], seen.job
-		if x == nil || x.disk == gone || j.now == gone {
+		if x == nil || x.disk == gone || j.inServer == gone {
 			s.trace.Fail("%v: the server shows a lease of c%d after the restart, want none", j, seen.conn.id)
 		}
 		end, earlier := x.endSeen(now.Wall, seen.Until), x
@@ -258,7 +258,7 @@ func (s *Simulator) leasesRecovered() {
 		x.reported, x.unsure, x.forgotten, x.expired, x.removed = false, false, false, false, false
 		x.durableEnd, x.until, x.shown = 0, s.ledger.leaseUntil(seen.Until), seen.Until
 		x.ends = []leaseEnd{{end.wall, end.length, x.until}} // the journal still has an earlier end
-		j.now, j.holder, j.run, j.turn = sure, x.conn, x.run, s.ledger.turn
+		j.inServer, j.holder, j.run, j.turn = sure, x.conn, x.run, s.ledger.turn
 		s.trace.Say("%v is held by c%d still", j, x.conn.id)
 	}
 	for _, x := range slices.Concat(s.net.granted, s.net.leases) {
@@ -270,7 +270,7 @@ func (s *Simulator) leasesRecovered() {
 			x.job.failures++
 		}
 		mayBeOver := slices.ContainsFunc(x.ends[x.durableEnd:], func(e leaseEnd) bool { return e.wall <= now.Wall })
-		if x.disk == sure && x.job.now == sure && !mayBeOver {
+		if x.disk == sure && x.job.inServer == sure && !mayBeOver {
 			s.trace.Fail("the lease of %v by c%d is not there after the restart: want it until one of %v", x.job, x.conn.id, x.ends[x.durableEnd:])
 		}
 		x.forgotten, x.disk = true, gone
@@ -302,7 +302,7 @@ func (l *Ledger) leasesCommitted() {
 			x.durableEnd = len(x.ends) - 1
 		}
 		switch {
-		case x.unsure || x.job.now == maybe:
+		case x.unsure || x.job.inServer == maybe:
 		case x.job.durable() && l.isLive(x):
 			x.disk = sure
 		default:

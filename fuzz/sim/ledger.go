@@ -113,7 +113,7 @@ func (l *Ledger) exactJobOf(workload []byte, about string) *Job {
 // live counts the jobs that the server may have.
 func (l *Ledger) live() (n int) {
 	for _, j := range l.jobs {
-		if j.now != gone {
+		if j.inServer != gone {
 			n++
 		}
 	}
@@ -131,11 +131,11 @@ func (l *Ledger) group() int {
 
 // added notes that the server has a new job, due at a Unix second; 0: now.
 func (l *Ledger) added(j *Job, at int64) {
-	j.now, j.disk, j.turn, j.came, j.group = sure, maybe, l.turn, l.turn, l.group()
+	j.inServer, j.onDisk, j.turn, j.came, j.group = sure, maybe, l.turn, l.turn, l.group()
 	j.record.at, j.record.dated = at, true
 	j.recordDisk = j.record
 	if j.volatile() {
-		j.disk = gone
+		j.onDisk = gone
 	}
 	j.keyed, j.due, j.notBefore = true, at*1000, at*1000
 	if at == 0 {
@@ -155,20 +155,20 @@ func (l *Ledger) submitted(j *Job, at int64) {
 		if !old.mayBeIn(j.queue) { // an operation did not move it
 			continue
 		}
-		known := old.now == sure && old.turn < l.turn && !old.moving && !l.underWay
-		j.awaited = j.awaited || old.awaited && old.now != gone
+		known := old.inServer == sure && old.turn < l.turn && !old.moving && !l.underWay
+		j.awaited = j.awaited || old.awaited && old.inServer != gone
 		switch {
-		case old.now == gone:
+		case old.inServer == gone:
 		case known && old.holder == nil && !old.lost && !old.parked:
 			l.trace.Say("%v replaces %v", j, old)
 			l.end(old)
 			old.next = j
 		case known && l.holds(old.holder, old):
 			l.trace.Say("%v is ignored, %v runs", j, old)
-			j.now, j.disk = gone, gone
+			j.inServer, j.onDisk = gone, gone
 		default:
 			l.doubt(old)
-			j.now = maybe
+			j.inServer = maybe
 			if last := old.lastNext(); last != j {
 				last.next = j
 			}
@@ -180,15 +180,15 @@ func (l *Ledger) submitted(j *Job, at int64) {
 // end notes that a job is done, removed or replaced.
 func (l *Ledger) end(j *Job) {
 	l.cutOff(j)
-	j.now, j.turn, j.holder = gone, l.turn, nil
+	j.inServer, j.turn, j.holder = gone, l.turn, nil
 	j.setLocation("")
-	j.disk = min(j.disk, maybe)
+	j.onDisk = min(j.onDisk, maybe)
 }
 
 // doubt notes that a job may have been done, removed or replaced, or not.
 func (l *Ledger) doubt(j *Job) {
 	l.cutOff(j)
-	j.now, j.disk, j.holder, j.keyed, j.turn = min(j.now, maybe), min(j.disk, maybe), nil, false, l.turn
+	j.inServer, j.onDisk, j.holder, j.keyed, j.turn = min(j.inServer, maybe), min(j.onDisk, maybe), nil, false, l.turn
 	j.lost, j.record.dated, j.buried = true, false, min(j.buried, maybe)
 }
 
@@ -196,19 +196,19 @@ func (l *Ledger) doubt(j *Job) {
 // exception: a job that was broadcast within its group leaves nothing for the disk, even if the workers have
 // not read it yet.
 func (l *Ledger) acknowledged(j *Job) {
-	if j.now == sure {
+	if j.inServer == sure {
 		if n := l.disk.Groups(); n < j.group && !l.waitsUnread(j) {
 			l.trace.Fail("%v, of group %d, is acknowledged when %d groups are on disk", j, j.group, n)
 		}
-		j.disk, j.saved = sure, true
+		j.onDisk, j.saved = sure, true
 	}
 }
 
 // removed notes that the server has acknowledged the end of jobs: they never come back.
 func (l *Ledger) removed(jobs []*Job) {
 	for _, j := range jobs {
-		if j.now == gone {
-			j.disk = gone
+		if j.inServer == gone {
+			j.onDisk = gone
 		}
 	}
 }
@@ -216,10 +216,10 @@ func (l *Ledger) removed(jobs []*Job) {
 // committed notes that all changes are on disk.
 func (l *Ledger) committed() {
 	for _, j := range l.jobs {
-		if j.disk = j.now; j.volatile() {
-			j.disk = gone
+		if j.onDisk = j.inServer; j.volatile() {
+			j.onDisk = gone
 		}
-		j.saved = j.saved || j.disk == sure
+		j.saved = j.saved || j.onDisk == sure
 		j.preds, j.latePreds, j.recordDisk = append(j.preds, j.latePreds...), nil, j.record
 		j.buriedDisk, j.failedDisk = j.buried, j.failed
 		l.changesCommitted(j)
@@ -264,7 +264,7 @@ func (l *Ledger) crashed() {
 		if j.unsaved = j.unsaved || !j.saved; j.putOff {
 			j.notBefore = 0 // the delay may be lost
 		}
-		j.now, j.holder, j.keyed, j.owner, j.asked, j.asks, j.group = j.disk, nil, false, nil, false, 0, 0
+		j.inServer, j.holder, j.keyed, j.owner, j.asked, j.asks, j.group = j.onDisk, nil, false, nil, false, 0, 0
 		j.maybeLostPreds, j.latePreds, j.moving = append(j.maybeLostPreds, j.latePreds...), nil, false
 		if j.failed = min(j.failed, j.failedDisk); j.buried != j.buriedDisk {
 			j.buried = maybe

@@ -57,7 +57,7 @@ func (l *Ledger) assigned(c *Conn, j *Job, queue, name string) {
 		l.trace.Fail("%v is handed to c%d and c%d holds it", j, c.id, j.holder.id)
 	}
 	l.checkUnreported(c, j)
-	if j.now == gone {
+	if j.inServer == gone {
 		if j.turn < l.turn || j.id == 0 {
 			l.trace.Fail("%v is handed out after its end, or before it came", j)
 		}
@@ -82,7 +82,7 @@ func (l *Ledger) assigned(c *Conn, j *Job, queue, name string) {
 	} else if j.keyed {
 		l.checkOrder(j)
 	}
-	j.now, j.holder, j.heldAt, j.turn, j.lost, j.locks = sure, c, l.clock().Mono, l.turn, false, nil
+	j.inServer, j.holder, j.heldAt, j.turn, j.lost, j.locks = sure, c, l.clock().Mono, l.turn, false, nil
 	j.parked, j.buried = false, gone
 	l.handed++
 	if j.stale == l.turn+1 {
@@ -95,7 +95,7 @@ func (l *Ledger) assigned(c *Conn, j *Job, queue, name string) {
 func (l *Ledger) checkOrder(j *Job) {
 	var better []*Job
 	for _, r := range l.jobs {
-		if r.now != sure || r.queue != j.queue || !r.keyed || r.holder != nil || r.by == ofDwork || r.turn >= l.turn || r.due > l.began {
+		if r.inServer != sure || r.queue != j.queue || !r.keyed || r.holder != nil || r.by == ofDwork || r.turn >= l.turn || r.due > l.began {
 			continue
 		}
 		if r.comesBefore(j) && !l.waitsUnread(r) && !l.mayOweReport(j.run.conn, r) {
@@ -147,7 +147,7 @@ func (l *Ledger) finished(c *Conn, h heldJob, result string) {
 		return
 	}
 	j.results, j.stale = append(j.results, result), l.turn+1
-	if l.mayHold(c, j) || j.lost && j.now != gone {
+	if l.mayHold(c, j) || j.lost && j.inServer != gone {
 		l.doubt(j)
 	}
 }
@@ -235,7 +235,7 @@ func (l *Ledger) mayHaveHeld(c *Conn) {
 			j.record.dated = false
 		}
 		none := j.by == ofDwork || (j.by == ofBeanstalk || j.by == ofFaktory) && !l.serving(c, j.queue)
-		if j.now != gone && (j.holder == nil || j.stale == l.turn+1) && !none {
+		if j.inServer != gone && (j.holder == nil || j.stale == l.turn+1) && !none {
 			j.keyed, j.record.dated = false, false
 			j.failures++
 			if j.stale == l.turn+1 || j.by == ofDisbatch || j.queue == broadcastQueue { // the departed connection may have reported it

@@ -26,19 +26,19 @@ func (l *Ledger) endTurn() {
 	l.checkAwaited()
 	l.checkIdle()
 	for _, j := range l.behind {
-		if j.now == sure && j.holder == nil && j.turn < l.turn && !j.lost && !l.waitsUnread(j) {
+		if j.inServer == sure && j.holder == nil && j.turn < l.turn && !j.lost && !l.waitsUnread(j) {
 			l.trace.Fail("%v of q%d is in a dump behind a running job, although it waits: want running jobs last", j, j.queue)
 		}
 	}
 	for _, j := range l.missing {
-		if j.now == sure && !l.waitsUnread(j) {
+		if j.inServer == sure && !l.waitsUnread(j) {
 			l.trace.Fail("%v of q%d is not in a dump: want it there", j, j.queue)
 		}
 	}
 	l.behind, l.missing = nil, nil
 	for _, w := range l.swaps {
 		for _, r := range w.better {
-			if r.now == sure && r.turn < l.turn && r.keyed {
+			if r.inServer == sure && r.turn < l.turn && r.keyed {
 				l.trace.Fail("%v (priority %d, due %d) is handed out before %v (%d, %d)", w.given, w.given.priority, w.given.due, r, r.priority, r.due)
 			}
 		}

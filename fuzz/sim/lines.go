@@ -144,9 +144,9 @@ func (s *Simulator) auditLines() {
 	for _, j := range s.ledger.jobs {
 		switch {
 		case j.by != ofBeanstalk && j.by != ofFaktory || there[j]:
-		case j.now == sure && !s.ledger.waitsUnread(j):
+		case j.inServer == sure && !s.ledger.waitsUnread(j):
 			s.trace.Fail("%v is not on the server, or is lost", j)
-		case j.now == maybe:
+		case j.inServer == maybe:
 			s.ledger.end(j)
 		}
 	}
@@ -155,7 +155,7 @@ func (s *Simulator) auditLines() {
 // seen notes what the server shows of a job of beanstalkd's protocol or of Faktory.
 func (l *Ledger) seen(x *seenJob) {
 	j := x.job
-	if !l.hasName(j, x.Name) || !l.isIn(j, x.Queue) || j.now == gone && j.by == ofBeanstalk {
+	if !l.hasName(j, x.Name) || !l.isIn(j, x.Queue) || j.inServer == gone && j.by == ofBeanstalk {
 		l.trace.Fail("%v is %s as %q of %q, although it has ended or is another's", j, x.State, x.Name, x.Queue)
 	}
 	failed := certainty(gone)
@@ -165,11 +165,11 @@ func (l *Ledger) seen(x *seenJob) {
 	switch {
 	case j.by == ofFaktory && failed == sure:
 		l.end(j) // nobody has it tried again
-	case j.by == ofFaktory && j.now == gone:
+	case j.by == ofFaktory && j.inServer == gone:
 		l.trace.Fail("%v is %s, although it has ended", j, x.State)
 	case j.buried != maybe && j.buried != failed && !l.waitsUnread(j):
 		l.trace.Fail("%v is %s, buried: %v", j, x.State, j.buried)
 	default:
-		j.now, j.buried = sure, failed
+		j.inServer, j.buried = sure, failed
 	}
 }

@@ -74,7 +74,7 @@ func (l *Ledger) noteOverdue(j *Job) {
 
 // checkRecord checks the record of a Periodic job, without defaults.
 func (l *Ledger) checkRecord(k *Job, j *periodic.Job, where string) {
-	if k.by != ofPeriodic || k.now == gone || k.stale == l.turn+1 {
+	if k.by != ofPeriodic || k.inServer == gone || k.stale == l.turn+1 {
 		return
 	}
 	l.noteOverdue(k)
@@ -95,7 +95,7 @@ func (l *Ledger) checkDump(since int, body []byte) map[*Job]bool {
 	there, lastRunning := map[*Job]bool{}, (*Job)(nil)
 	for _, j := range l.parseDump(body) {
 		k := l.exactJobOf(j.Workload, "a job of a dump")
-		if k.by != ofPeriodic || k.now == gone && (k.turn < since || k.id == 0) || there[k] {
+		if k.by != ofPeriodic || k.inServer == gone && (k.turn < since || k.id == 0) || there[k] {
 			l.trace.Fail("%v is in a dump, although it has ended, never came or is there twice", k)
 		}
 		if !l.hasName(k, string(j.Name)) || k.moved < since && !l.isIn(k, string(j.Func)) { // the DUMP may show where it was before
@@ -109,13 +109,13 @@ func (l *Ledger) checkDump(since int, body []byte) map[*Job]bool {
 		switch {
 		case l.holds(k.holder, k):
 			lastRunning = k
-		case k.now == sure && k.holder == nil && !k.lost && !k.parked && lastRunning != nil:
+		case k.inServer == sure && k.holder == nil && !k.lost && !k.parked && lastRunning != nil:
 			l.behind = append(l.behind, k) // a fault unless the job was handed out in this turn, which endTurn checks
 		}
 	}
 	for _, j := range l.jobs {
 		switch {
-		case j.by != ofPeriodic || j.now != sure || j.came >= since || there[j]:
+		case j.by != ofPeriodic || j.inServer != sure || j.came >= since || there[j]:
 		case j.queue == broadcastQueue: // the job may have been broadcast in this turn; its assignment is read after the dump
 			l.missing = append(l.missing, j)
 		default:
@@ -135,11 +135,11 @@ func (s *Simulator) checkStatus() {
 	for queue, name := range s.ledger.queues[:graphQueue] {
 		least, most, workers, behind := 0, 0, 0, 0
 		for _, j := range s.ledger.jobs {
-			if j.queue == queue && j.now == sure && j.buried == gone {
+			if j.queue == queue && j.inServer == sure && j.buried == gone {
 				least++
 			}
 			// The server counts an orphan until its run ends, and the worker may have yet to read the assignment.
-			if j.queue == queue && (j.now != gone || j.holder != nil || j.lost || j.parked || j.by == ofGloom && s.ledger.waitsUnread(j)) {
+			if j.queue == queue && (j.inServer != gone || j.holder != nil || j.lost || j.parked || j.by == ofGloom && s.ledger.waitsUnread(j)) {
 				most++
 			}
 		}

@@ -169,7 +169,7 @@ func (l *Ledger) checkResult(c *Conn, q *Request, body []byte) {
 	failed, removed, failEnds := l.endResults(c)
 	for k := j; k != nil; k = k.next {
 		if slices.Contains(k.results, string(body)) || failEnds && string(body) == failed && k.returned > 0 ||
-			string(body) == removed && k.now != sure && k.next == nil {
+			string(body) == removed && k.inServer != sure && k.next == nil {
 			return
 		}
 	}

@@ -82,9 +82,9 @@ func (l *Ledger) assignedLate(c *Conn, j *Job, q *Request) {
 	l.trace.Say("c%d is given %v, now or earlier", c.id, j)
 	l.handed++
 	switch {
-	case j.id == 0 || j.now == gone && j.turn < q.turn:
+	case j.id == 0 || j.inServer == gone && j.turn < q.turn:
 		l.trace.Fail("%v is handed out after its end, or before it came", j)
-	case j.now == gone || l.holds(j.holder, j) && j.holder != c && j.turn >= q.turn:
+	case j.inServer == gone || l.holds(j.holder, j) && j.holder != c && j.turn >= q.turn:
 		return
 	case l.holds(j.holder, j) && j.holder != c:
 		l.trace.Fail("%v is handed to c%d and c%d holds it", j, c.id, j.holder.id)
@@ -101,7 +101,7 @@ func (l *Ledger) assignedLate(c *Conn, j *Job, q *Request) {
 // readyJob returns a job that was ready for c during the whole turn, or nil.
 func (l *Ledger) readyJob(c *Conn) *Job {
 	for _, j := range l.jobs {
-		if j.durable() && j.now == sure && j.keyed && !l.mayOweReport(c, j) && j.holder == nil && !j.lost && !j.parked && j.turn < l.turn &&
+		if j.durable() && j.inServer == sure && j.keyed && !l.mayOweReport(c, j) && j.holder == nil && !j.lost && !j.parked && j.turn < l.turn &&
 			j.queue != broadcastQueue && c.does[j.queue] && max(j.due, j.notBefore) <= l.began && !l.waitsUnread(j) {
 			return j
 		}
@@ -134,7 +134,7 @@ func (l *Ledger) mayHaveUnread(c *Conn, j *Job) bool {
 func (l *Ledger) lostUnread(c *Conn) {
 	for _, j := range l.jobs {
 		switch {
-		case j.now == gone || !l.mayHaveUnread(c, j):
+		case j.inServer == gone || !l.mayHaveUnread(c, j):
 		case j.queue == broadcastQueue || j.holder == nil && j.by == ofDisbatch:
 			l.doubt(j)
 		case j.holder == nil && j.by != ofDwork:
@@ -195,10 +195,10 @@ func (l *Ledger) woken(c *Conn, body []byte, asked int) {
 		asked = l.turn // the worker reads at once
 	}
 	for _, j := range l.jobs {
-		if j.by != ofPeriodic || j.queue != broadcastQueue || j.now == gone && j.turn < asked {
+		if j.by != ofPeriodic || j.queue != broadcastQueue || j.inServer == gone && j.turn < asked {
 			continue
 		}
-		if j.now != gone {
+		if j.inServer != gone {
 			l.doubt(j)
 		}
 		c.backlog = append(c.backlog, j)

@@ -155,10 +155,10 @@ func (s *Simulator) audit() bool {
 		}
 		switch j.by {
 		case ofPeriodic:
-			if j.now == maybe && !there[j] {
+			if j.inServer == maybe && !there[j] {
 				s.ledger.end(j)
-			} else if j.now == maybe {
-				j.now = sure
+			} else if j.inServer == maybe {
+				j.inServer = sure
 			}
 		case ofDwork:
 			s.lookup(j)
@@ -195,7 +195,7 @@ func (s *Simulator) finish() {
 		s.trace.Fail("the end: the server still sends a DUMP to some peer, although all peers have read all: want it sent")
 	}
 	for _, j := range s.ledger.jobs {
-		if j.now == sure {
+		if j.inServer == sure {
 			s.trace.Fail("the end: %v of q%d is not done, although a worker serves all queues: want it done or removed", j, j.queue)
 		}
 		if j.owner != nil {
@@ -243,7 +243,7 @@ func (s *Simulator) doAll(w *Conn) {
 		s.pass(3 * time.Second) // delayed jobs come due
 	}
 	for range 60 {
-		if s.audit() && !slices.ContainsFunc(s.ledger.jobs, func(j *Job) bool { return j.now == sure }) {
+		if s.audit() && !slices.ContainsFunc(s.ledger.jobs, func(j *Job) bool { return j.inServer == sure }) {
 			return
 		}
 		s.pass(time.Minute) // reservations that no worker knows of end
@@ -304,7 +304,7 @@ func (s *Simulator) drainGraph() {
 	}
 	s.net.dworkRequests, s.net.httpFlights = nil, nil
 	s.allExit()
-	for slices.ContainsFunc(s.ledger.jobs, func(j *Job) bool { return j.by == ofDwork && j.now != gone }) {
+	for slices.ContainsFunc(s.ledger.jobs, func(j *Job) bool { return j.by == ofDwork && j.inServer != gone }) {
 		s.send(&dworkRequest{kind: dwork.Steal, location: locations[0]})
 		s.dworkArrive(s.net.dworkRequests[0])
 		s.net.dworkRequests = nil
