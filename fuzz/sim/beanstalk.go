@@ -152,7 +152,7 @@ func (s *Simulator) watch(c *Conn, queue int, is bool) {
 		verb = "ignore"
 		r.arrive = func() {
 			if c.does[queue] {
-				c.does[queue], c.quit[queue] = false, 1+s.ledger.turn
+				c.does[queue], c.quit[queue] = false, past(s.ledger.turn)
 			}
 		}
 	}

@@ -90,7 +90,7 @@ func (l *Ledger) placed(j *Job, priority int64) {
 
 // mayBeDone notes a command that may have had its effect on a job.
 func (l *Ledger) mayBeDone(c *Conn, j *Job, word string) {
-	j.stale = l.turn + 1
+	j.stale = past(l.turn)
 	switch word {
 	case deleted:
 		j.results = append(j.results, j.resultFor(c, ""))

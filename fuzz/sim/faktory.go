@@ -148,7 +148,7 @@ func (s *Simulator) fetch(c *Conn) {
 		for i := range c.does {
 			is := slices.Contains(queues, i)
 			if c.does[i] && !is {
-				c.quit[i] = 1 + s.ledger.turn
+				c.quit[i] = past(s.ledger.turn)
 			}
 			c.does[i] = is
 		}

@@ -193,10 +193,10 @@ func (s *Simulator) joinQueue(c *Conn, queue int) {
 	arrive := func() {
 		for i := range c.does {
 			if c.does[i] && i != queue {
-				c.does[i], c.quit[i] = false, 1+s.ledger.turn
+				c.does[i], c.quit[i] = false, past(s.ledger.turn)
 			}
 		}
-		c.does[queue], c.joined = true, 1+s.ledger.turn
+		c.does[queue], c.joined = true, past(s.ledger.turn)
 	}
 	c.tell(&Request{arrive: arrive}, gloom.AppendJoin(nil, fmt.Appendf(nil, "%q", s.ledger.queues[queue])))
 	s.trace.Say("c%d joins q%d", c.id, queue)

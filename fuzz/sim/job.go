@@ -4,6 +4,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -67,7 +68,7 @@ type Job struct {
 	sentTo map[*Conn]bool // the connections that the job was broadcast to
 	lost   bool           // the holder is not known
 	heldAt int64          // Mono when the holder was given the job
-	stale  int            // 1 + the turn in which a connection other than the holder reported the job
+	stale  pastTurn       // turn of the last report by a connection other than the holder
 
 	// The result of the job.
 	owner    *Conn    // the connection that waits for the result
@@ -128,6 +129,31 @@ type dworkTask struct {
 func (j *Job) key() string { return j.keyIn(j.queue) }
 
 func (j *Job) String() string { return fmt.Sprintf("j%d", j.id) }
+
+// crashed notes what a crash leaves of the job: its state on disk, and no connections. restart is the setting for
+// stolen tasks.
+func (j *Job) crashed(restart string) {
+	j.inServer, j.group = j.onDisk, 0
+	j.holder, j.owner, j.asked, j.asks = nil, nil, false, 0
+	j.keyed, j.moving = false, false
+	j.maybeLostPreds, j.latePreds = append(j.maybeLostPreds, j.latePreds...), nil
+	j.unsaved = j.unsaved || !j.saved
+	j.failed = min(j.failed, j.failedDisk)
+	if j.putOff {
+		j.notBefore = 0 // the delay may be lost
+	}
+	if j.buried != j.buriedDisk {
+		j.buried = maybe
+	}
+	j.lost = j.by == ofDwork && j.savedLocation == "" && restart == "keep"
+	// The worker of another protocol has lost its connection.
+	if restart == "ready" || j.savedLocation != "" && !slices.Contains(locations, j.savedLocation) {
+		j.setLocation("")
+	}
+	if j.record != j.recordDisk { // the changes since may be there, or not
+		j.record.least, j.record.dated = j.recordDisk.least, false
+	}
+}
 
 // volatile reports whether the server keeps the job in memory only.
 func (j *Job) volatile() bool { return j.by == ofGloom || j.by == ofDisbatch }

@@ -4,7 +4,6 @@ package sim
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"treadle/fuzz/sim/disk"
@@ -254,28 +253,13 @@ func (l *Ledger) crashed() {
 	for _, c := range l.net.conns {
 		l.lostUnread(c)
 	}
-	l.net.conns, l.net.halfClosed, l.net.dworkRequests, l.net.hubOwed, l.net.ktsCalls, l.net.ktsOwed = nil, nil, nil, 0, nil, 0
-	l.net.httpFlights, l.net.httpOpen, l.operation = nil, nil, nil
+	l.net.crashed()
+	l.operation = nil
 	l.ids = map[string][]*Job{}
 	for _, location := range locations {
 		l.signs[location] = l.clock().Mono // a server that is down hears none
 	}
 	for _, j := range l.jobs {
-		if j.unsaved = j.unsaved || !j.saved; j.putOff {
-			j.notBefore = 0 // the delay may be lost
-		}
-		j.inServer, j.holder, j.keyed, j.owner, j.asked, j.asks, j.group = j.onDisk, nil, false, nil, false, 0, 0
-		j.maybeLostPreds, j.latePreds, j.moving = append(j.maybeLostPreds, j.latePreds...), nil, false
-		if j.failed = min(j.failed, j.failedDisk); j.buried != j.buriedDisk {
-			j.buried = maybe
-		}
-		j.lost = j.by == ofDwork && j.savedLocation == "" && l.setup.restart == "keep"
-		// The worker of another protocol has lost its connection.
-		if l.setup.restart == "ready" || j.savedLocation != "" && !slices.Contains(locations, j.savedLocation) {
-			j.setLocation("")
-		}
-		if j.record != j.recordDisk { // the changes since may be there, or not
-			j.record.least, j.record.dated = j.recordDisk.least, false
-		}
+		j.crashed(l.setup.restart)
 	}
 }

@@ -48,7 +48,7 @@ func (l *Ledger) checkBroadcasts() {
 			for _, r := range c.requests {
 				waits = waits || r.cmd == periodic.GrabJob && r.turn < l.turn
 			}
-			if waits && !c.slow && c.broadcastTurn > 0 && c.broadcastTurn <= l.turn && !j.sentTo[c] {
+			if waits && !c.slow && c.broadcast.before(l.turn) && !j.sentTo[c] {
 				l.trace.Fail("%v is not broadcast to c%d, although it waits", j, c.id)
 			}
 		}

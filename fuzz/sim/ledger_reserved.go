@@ -38,12 +38,16 @@ func (l *Ledger) limit(j *Job) int64 {
 	return limit + grace
 }
 
-// mayHold reports whether c may still hold j: the server may notice a time-out a little late.
+// lateTimeout bounds how late the server notices a time-out, in milliseconds: it rounds the moment up by less than
+// policyGrain.
+const lateTimeout = 200
+
+// mayHold reports whether c may still hold j.
 func (l *Ledger) mayHold(c *Conn, j *Job) bool {
 	if c.leases[j] != nil {
 		return l.holds(c, j)
 	}
-	return j.holder == c && (j.untimed() || l.clock().Mono < j.heldAt+l.limit(j)+200)
+	return j.holder == c && (j.untimed() || l.clock().Mono < j.heldAt+l.limit(j)+lateTimeout)
 }
 
 // assigned checks that the server may give j to c, and notes that it has. An empty name is not known to the peer.
@@ -85,7 +89,7 @@ func (l *Ledger) assigned(c *Conn, j *Job, queue, name string) {
 	j.inServer, j.holder, j.heldAt, j.turn, j.lost, j.locks = sure, c, l.clock().Mono, l.turn, false, nil
 	j.parked, j.buried = false, gone
 	l.handed++
-	if j.stale == l.turn+1 {
+	if j.stale.in(l.turn) {
 		j.run.vague = true
 		l.doubt(j)
 	}
@@ -129,13 +133,13 @@ func (j *Job) comesBefore(o *Job) bool {
 func (l *Ledger) finished(c *Conn, h heldJob, result string) {
 	l.reported(h)
 	for _, k := range l.sameName(h) {
-		k.results, k.stale = append(k.results, k.resultFor(c, result)), l.turn+1
+		k.results, k.stale = append(k.results, k.resultFor(c, result)), past(l.turn)
 		l.doubt(k)
 	}
 	j := h.job
 	if result = j.resultFor(c, result); !h.isCurrent() {
 		if l.maybeLater(h) {
-			j.results, j.stale = append(j.results, result), l.turn+1
+			j.results, j.stale = append(j.results, result), past(l.turn)
 			l.doubt(j)
 		}
 		return
@@ -146,7 +150,7 @@ func (l *Ledger) finished(c *Conn, h heldJob, result string) {
 		l.done++
 		return
 	}
-	j.results, j.stale = append(j.results, result), l.turn+1
+	j.results, j.stale = append(j.results, result), past(l.turn)
 	if l.mayHold(c, j) || j.lost && j.inServer != gone {
 		l.doubt(j)
 	}
@@ -156,7 +160,7 @@ func (l *Ledger) finished(c *Conn, h heldJob, result string) {
 func (l *Ledger) returned(c *Conn, h heldJob, at int64) {
 	l.reported(h)
 	for _, k := range l.sameName(h) {
-		k.failures, k.returned, k.stale = k.failures+1, k.returned+1, l.turn+1
+		k.failures, k.returned, k.stale = k.failures+1, k.returned+1, past(l.turn)
 		k.keyed, k.record.dated = false, false
 		if k.holder == c {
 			k.holder, k.notBefore, k.turn, k.lost = nil, 0, l.turn, true
@@ -189,7 +193,7 @@ func (l *Ledger) returned(c *Conn, h heldJob, at int64) {
 		j.record.at, j.record.dated = j.due/1000, true
 		return
 	}
-	j.stale = l.turn + 1
+	j.stale = past(l.turn)
 	if l.mayHold(c, j) || j.lost || !h.isCurrent() {
 		j.doubtLease()
 		j.holder, j.keyed, j.notBefore, j.turn = nil, false, 0, l.turn
@@ -235,10 +239,10 @@ func (l *Ledger) mayHaveHeld(c *Conn) {
 			j.record.dated = false
 		}
 		none := j.by == ofDwork || (j.by == ofBeanstalk || j.by == ofFaktory) && !l.serving(c, j.queue)
-		if j.inServer != gone && (j.holder == nil || j.stale == l.turn+1) && !none {
+		if j.inServer != gone && (j.holder == nil || j.stale.in(l.turn)) && !none {
 			j.keyed, j.record.dated = false, false
 			j.failures++
-			if j.stale == l.turn+1 || j.by == ofDisbatch || j.queue == broadcastQueue { // the departed connection may have reported it
+			if j.stale.in(l.turn) || j.by == ofDisbatch || j.queue == broadcastQueue { // the departed connection may have reported it
 				l.doubt(j)
 			}
 		}

@@ -128,11 +128,15 @@ func (l *Ledger) checkUnreported(c *Conn, j *Job) {
 	}
 }
 
+// unreportedSlack is how much longer, in milliseconds, a peer may owe the report of a run than its time-out and another
+// one: the server counts the other one from when it ends the run, --periodic-grace after the first.
+const unreportedSlack = 1000
+
 // mayOweReport reports whether a peer may have to report another run before it can be given j.
 func (l *Ledger) mayOweReport(c *Conn, j *Job) bool {
 	return slices.ContainsFunc(c.runsOfName(j), func(r *Run) bool {
 		_, most := l.timeouts(r.job)
-		return l.clock().Mono < max(r.cut, r.over, r.began+most)+most+1000
+		return l.clock().Mono < max(r.cut, r.over, r.began+most)+most+unreportedSlack
 	})
 }
 

@@ -12,6 +12,21 @@ type swap struct {
 	better []*Job
 }
 
+// pastTurn is the turn of an event. The zero value stands for an event that has not happened.
+type pastTurn struct {
+	turn     int
+	happened bool
+}
+
+// past returns the turn of an event that has happened.
+func past(turn int) pastTurn { return pastTurn{turn, true} }
+
+// in reports whether the event has happened in a turn.
+func (p pastTurn) in(turn int) bool { return p == past(turn) }
+
+// before reports whether the event has happened before a turn.
+func (p pastTurn) before(turn int) bool { return p.happened && p.turn < turn }
+
 // endTurn ends the turn: nothing is under way in the server, and the checks that waited for that are made.
 func (l *Ledger) endTurn() {
 	l.reap()

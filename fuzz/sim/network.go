@@ -11,19 +11,19 @@ import (
 	"treadle/loop"
 )
 
-// Network is everything between the peers and the server: connections with the bytes that are on their way,
-// and the calls of dwork and kts46, which have no lasting connections and arrive in any order.
+// Network is everything between the peers and the server: connections with the bytes that are on their way, and the
+// requests of dwork, kts46 and HTTP, which have no lasting connections and arrive in any order.
 type Network struct {
 	conns      []*Conn
 	halfClosed []*Conn // connections, also ended ones, whose peers have ended their side and wait for answers until a commit
 
-	dworkRequests []*dworkRequest   // of dwork
-	hubOwed       int               // how many of its calls wait for a commit
+	dworkRequests []*dworkRequest   // requests to the dwork hub that are on their way
+	hubOwed       int               // number of requests that have arrived at the hub and wait for a commit
 	stolen        map[string][]*Job // tasks that a location's worker knows to have stolen, by location
 
 	ktsPeers []*ktsPeer
-	ktsCalls []*ktsCall
-	ktsOwed  int // how many calls wait for a commit
+	ktsCalls []*ktsCall // calls that are on their way
+	ktsOwed  int        // number of calls that have arrived and wait for a commit
 
 	httpCalls   int           // so many were made
 	httpFlights []*httpCall   // on their way
@@ -32,6 +32,14 @@ type Network struct {
 	granted     []*Lease      // leases that may be on disk or hold their jobs
 	leases      []*Lease      // leases that workers know, also ended ones
 	fetched     []*Lease      // leases that workers of Faktory know, also ended ones
+}
+
+// crashed drops all connections and requests: a server that has ended reads and answers none.
+func (n *Network) crashed() {
+	n.conns, n.halfClosed = nil, nil
+	n.dworkRequests, n.hubOwed = nil, 0
+	n.ktsCalls, n.ktsOwed = nil, 0
+	n.httpFlights, n.httpOpen = nil, nil
 }
 
 // Conn is one connection: the bytes on their way to the server, what the ledger has seen pass at the server's door,
@@ -56,21 +64,21 @@ type Conn struct {
 	busy      bool                // the slave has a job
 	acks      []*Job              // the master's jobs without an answer
 	acked     *Job                // the master's last job with an answer; an error may still follow
-	joined    int                 // 1 + the turn of its last join
+	joined    pastTurn            // turn of its last join
 	malformed int                 // how many malformed messages have arrived and have no answer
 	garbled   bool                // the peer ends with bytes that are no frame
 
-	undecoded     []byte               // bytes that the peer has read and not decoded
-	helloRead     bool                 // the peer has read the answer to its hello
-	next          uint32               // next message id
-	grabs         int                  // number of GRAB_JOBs without an answer
-	broadcastTurn int                  // 1 + the turn of its BROADCAST; 0: it has sent none
-	does          [graphQueue + 1]bool // the queues that it serves
-	quit          [graphQueue + 1]int  // 1 + the turn of its CANT_DO
-	backlog       []*Job               // jobs that may have been broadcast to it since its SLEEP
-	held          []heldJob
-	runs          []*Run // runs that the peer was given and has not reported
-	told          []*Run // runs whose assignments the peer has yet to read
+	undecoded []byte                   // bytes that the peer has read and not decoded
+	helloRead bool                     // the peer has read the answer to its hello
+	next      uint32                   // next message id
+	grabs     int                      // number of GRAB_JOBs without an answer
+	broadcast pastTurn                 // turn of its BROADCAST
+	does      [graphQueue + 1]bool     // the queues that it serves
+	quit      [graphQueue + 1]pastTurn // turn of its CANT_DO, by queue
+	backlog   []*Job                   // jobs that may have been broadcast to it since its SLEEP
+	held      []heldJob
+	runs      []*Run // runs that the peer was given and has not reported
+	told      []*Run // runs whose assignments the peer has yet to read
 
 	asking map[uint32]heldJob // jobs with an ACQUIRE, by its message id
 

@@ -193,7 +193,7 @@ func (l *Ledger) acquired(c *Conn, q *Request, body []byte) {
 		return
 	}
 	if j.holder != c {
-		if j.lost || j.inServer == gone && j.turn == l.turn || j.stale == l.turn+1 || c.slow && q.turn <= j.turn {
+		if j.lost || j.inServer == gone && j.turn == l.turn || j.stale.in(l.turn) || c.slow && q.turn <= j.turn {
 			return // the holder is unknown; the job ended or was returned in this turn; or a slow reader has yet to read of that
 		}
 		l.trace.Fail("c%d gets the lock %q for %v, which it does not hold: want no lock", c.id, q.lock, j)

@@ -74,7 +74,7 @@ func (l *Ledger) noteOverdue(j *Job) {
 
 // checkRecord checks the record of a Periodic job, without defaults.
 func (l *Ledger) checkRecord(k *Job, j *periodic.Job, where string) {
-	if k.by != ofPeriodic || k.inServer == gone || k.stale == l.turn+1 {
+	if k.by != ofPeriodic || k.inServer == gone || k.stale.in(l.turn) {
 		return
 	}
 	l.noteOverdue(k)
@@ -145,7 +145,7 @@ func (s *Simulator) checkStatus() {
 		}
 		for _, c := range s.net.conns {
 			if c.slow && len(c.requests) > 0 { // the server may have to read its CAN_DO or CANT_DO yet
-				behind += oneIf(c.does[queue] || c.quit[queue] > 0)
+				behind += oneIf(c.does[queue] || c.quit[queue].happened)
 			} else {
 				workers += oneIf(c.does[queue])
 			}

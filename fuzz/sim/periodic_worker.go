@@ -16,7 +16,7 @@ func (s *Simulator) serve(c *Conn, queue int) {
 	r.arrive = func() { c.does[queue] = true }
 	if queue == broadcastQueue {
 		r.cmd = periodic.Broadcast
-		r.arrive = func() { c.does[queue], c.broadcastTurn = true, 1+s.ledger.turn }
+		r.arrive = func() { c.does[queue], c.broadcast = true, past(s.ledger.turn) }
 	}
 	c.ask(r, periodic.AppendStr8String(nil, s.ledger.queues[queue]))
 }
@@ -26,10 +26,10 @@ func (s *Simulator) quit(c *Conn, queue int) {
 	r := &Request{cmd: periodic.CantDo, silent: s.ledger.unacknowledged(c)}
 	r.arrive = func() {
 		if c.does[queue] {
-			c.does[queue], c.quit[queue] = false, 1+s.ledger.turn
+			c.does[queue], c.quit[queue] = false, past(s.ledger.turn)
 		}
 		if queue == broadcastQueue {
-			c.broadcastTurn = 0
+			c.broadcast = pastTurn{}
 		}
 	}
 	c.ask(r, periodic.AppendStr8String(nil, s.ledger.queues[queue]))
@@ -37,7 +37,7 @@ func (s *Simulator) quit(c *Conn, queue int) {
 }
 
 // serving reports whether c may be given a job of a queue. A job may have been assigned in the turn of the CANT_DO.
-func (l *Ledger) serving(c *Conn, queue int) bool { return c.does[queue] || c.quit[queue] > l.turn }
+func (l *Ledger) serving(c *Conn, queue int) bool { return c.does[queue] || c.quit[queue].in(l.turn) }
 
 // unacknowledged reports whether the reports of a worker have no answer.
 func (l *Ledger) unacknowledged(c *Conn) bool {
@@ -117,7 +117,7 @@ func (l *Ledger) waitsUnread(j *Job) bool {
 
 // mayHaveUnread is waitsUnread for one connection.
 func (l *Ledger) mayHaveUnread(c *Conn, j *Job) bool {
-	mayDo := func(queue int) bool { return l.serving(c, queue) || c.quit[queue] > 0 } // the worker may have been given the job before its CANT_DO
+	mayDo := func(queue int) bool { return l.serving(c, queue) || c.quit[queue].happened } // the worker may have been given the job before its CANT_DO
 	if !c.slow || !mayDo(j.queue) && !slices.ContainsFunc(j.homes, mayDo) {
 		return false
 	}
@@ -151,7 +151,7 @@ func (l *Ledger) checkIdle() {
 	}
 	l.checkReservesIdle()
 	for _, c := range l.net.conns {
-		if c.peerKind == gloomSlave && !c.busy && !c.peer.Broken && c.joined > 0 && c.joined <= l.turn {
+		if c.peerKind == gloomSlave && !c.busy && !c.peer.Broken && c.joined.before(l.turn) {
 			if j := l.readyJob(c); j != nil {
 				l.trace.Fail("c%d waits, although %v is ready for it", c.id, j)
 			}
