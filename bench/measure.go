@@ -137,7 +137,7 @@ func measure(ctx context.Context, r row, p peer.Peer, size int) (sample, error) 
 	}
 	defer running.Stop()
 	if err = fill(ctx, running, r.Load); err == nil {
-		err = s.load(ctx, r, p, running, size)
+		err = s.runTrial(ctx, r, p, running, size)
 	}
 	if err == nil {
 		return s, nil
@@ -148,8 +148,8 @@ func measure(ctx context.Context, r row, p peer.Peer, size int) (sample, error) 
 	return s, fmt.Errorf("%w\nthe server's output ends with:\n%s", err, running.LastOutput())
 }
 
-// load runs the trial of a row on a running server.
-func (s *sample) load(ctx context.Context, r row, p peer.Peer, running *peer.Server, size int) error {
+// runTrial runs the trial of a row on a running server.
+func (s *sample) runTrial(ctx context.Context, r row, p peer.Peer, running *peer.Server, size int) error {
 	switch r.Kind {
 	case hub:
 		return s.hub(ctx, r, running, size)
