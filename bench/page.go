@@ -89,7 +89,7 @@ func pageOf(path string) string { return strings.TrimSuffix(path, ".json") + ".h
 func (r *report) savePage(path string) error {
 	p := page{Date: r.Started.Format("2006-01-02"), Notes: r.circumstances(), Colours: colours, Targets: r.targetTable()[1:]}
 	for _, t := range p.Targets {
-		if strings.HasPrefix(t[4], "reached") {
+		if strings.HasPrefix(t[len(t)-1], "reached") {
 			p.Reached++
 		}
 	}

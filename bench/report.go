@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"runtime"
 	"slices"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"treadle/bench/load"
 	"treadle/bench/peer"
 )
 
@@ -38,7 +38,7 @@ type report struct {
 	Versions map[string]string `json:"versions"`
 	Missing  []string          `json:"missing,omitempty"` // rows and peers that this machine lacks programs for
 	Medians  []*sample         `json:"medians"`           // in the order of the table; Round is the number of rounds
-	Samples  []*sample         `json:"samples"`
+	Samples  []*sample         `json:"samples"`           // of each round
 
 	rows []row // the rows of Row.Against, see rowPairs
 }
@@ -47,7 +47,7 @@ type report struct {
 func newReport(s settings, started time.Time, list []row, servers []peer.Peer, samples []*sample) *report {
 	r := &report{
 		Started: started.UTC().Truncate(time.Second), Took: time.Since(started).Round(time.Second).Seconds(),
-		Machine: thisMachine(), Settings: s, Samples: samples, Medians: medians(samples), Versions: map[string]string{}, rows: list,
+		Machine: thisMachine(), Settings: s, Samples: samples, Medians: joined(samples, median), Versions: map[string]string{}, rows: list,
 	}
 	for _, p := range servers {
 		if p.Version != "" && !strings.Contains(p.Name, " ") { // variants are the same program
@@ -93,39 +93,35 @@ func distinct(list []*sample, name func(s *sample) string) (names []string) {
 	return names
 }
 
-// medians joins the rounds of each row and server: every measured value becomes its median.
-func medians(samples []*sample) (joined []*sample) {
+// joined joins the rounds of each row and server: join makes each measured value from those of the rounds.
+func joined(samples []*sample, join func(values []float64) float64) (list []*sample) {
 	rounds := map[cell][]*sample{}
 	for _, s := range samples {
 		c := cell{s.Row, s.Server}
 		if rounds[c] == nil {
-			joined = append(joined, new(*s))
+			list = append(list, new(*s))
 		}
 		rounds[c] = append(rounds[c], s)
 	}
-	for _, m := range joined {
+	for _, m := range list {
 		of := rounds[cell{m.Row, m.Server}]
 		m.Round = len(of)
-		for i, value := range measured(reflect.ValueOf(m).Elem()) {
+		for i, value := range m.measured() {
 			var all []float64
 			for _, s := range of {
-				all = append(all, *measured(reflect.ValueOf(s).Elem())[i])
+				all = append(all, *s.measured()[i])
 			}
-			*value = median(all)
+			*value = join(all)
 		}
 	}
-	return joined
+	return list
 }
 
-// measured lists the measured values of a sample: its fractions. The integers are settings.
-func measured(of reflect.Value) (list []*float64) {
-	for _, field := range of.Fields() {
-		switch field.Kind() {
-		case reflect.Float64:
-			list = append(list, field.Addr().Interface().(*float64))
-		case reflect.Struct:
-			list = append(list, measured(field)...)
-		}
+// measured lists the measured values of a sample. The other numbers are settings.
+func (s *sample) measured() []*float64 {
+	list := []*float64{&s.JobsPerSecond, &s.Longest, &s.ServerCPU, &s.LoadCPU, &s.QueuedMB, &s.RestMB, &s.RestSeconds, &s.IdleKB, &s.CorePercent, &s.ConnectCPU}
+	for _, q := range []*load.Quantiles{&s.Submit, &s.ToWorker, &s.Answer} {
+		list = append(list, &q.P50, &q.P90, &q.P99, &q.P999, &q.P9999, &q.Max)
 	}
 	return list
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -76,7 +77,7 @@ func someSamples() []*sample {
 }
 
 func TestMedians(t *testing.T) {
-	got := medians(someSamples())
+	got := joined(someSamples(), median)
 	if len(got) != 4 {
 		t.Fatalf("got %d rows, want 4", len(got))
 	}
@@ -85,6 +86,30 @@ func TestMedians(t *testing.T) {
 	}
 	if m := got[1]; m.Server != "redis" || m.JobsPerSecond != 200 {
 		t.Errorf("got %+v", m)
+	}
+}
+
+// TestMeasured: measured lists every fraction of a sample.
+func TestMeasured(t *testing.T) {
+	var count func(of reflect.Type) int
+	count = func(of reflect.Type) (n int) {
+		for i := range of.NumField() {
+			switch field := of.Field(i).Type; field.Kind() {
+			case reflect.Float64:
+				n++
+			case reflect.Struct:
+				n += count(field)
+			}
+		}
+		return n
+	}
+	list, want := new(sample).measured(), count(reflect.TypeFor[sample]())
+	distinct := map[*float64]bool{}
+	for _, value := range list {
+		distinct[value] = true
+	}
+	if len(list) != want || len(distinct) != want {
+		t.Errorf("%d values, %d of them different, want %d", len(list), len(distinct), want)
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	_ "embed"
+	"slices"
 	"strings"
 )
 
@@ -34,15 +35,15 @@ func (c *cell) UnmarshalText(text []byte) error {
 // targets lists the targets of targets.toml.
 func targets() []target { return readTOML[target](targetsText)["targets"] }
 
-// got returns the figure of a run, 0 when a part of it was not measured.
-func (t target) got(r *report) float64 {
-	figure := r.at(t.Of, t.Value)
+// got returns the figure of some samples, 0 when a part of it was not measured. by has the samples to divide by.
+func (t target) got(of, by []*sample) float64 {
+	figure := at(of, t.Of, t.Value)
 	if len(t.By) == 0 {
 		return figure
 	}
 	best := 0.0
 	for _, c := range t.By {
-		if v := r.at(c, t.Value); v > 0 && (best == 0 || (v > best) == (t.Least > 0 && !t.Slowest)) {
+		if v := at(by, c, t.Value); v > 0 && (best == 0 || (v > best) == (t.Least > 0 && !t.Slowest)) {
 			best = v
 		} else if v == 0 && t.Slowest {
 			return 0
@@ -52,20 +53,28 @@ func (t target) got(r *report) float64 {
 }
 
 // at returns a figure of one row and server, 0 when it was not measured.
-func (r *report) at(c cell, name string) float64 {
-	if m := find(r.Medians, c); m != nil {
+func at(list []*sample, c cell, name string) float64 {
+	if m := find(list, c); m != nil {
 		return values[name](m)
 	}
 	return 0
 }
 
-// verdict judges a figure.
-func (t target) verdict(got float64) string {
-	keeps := func(bound float64) bool { return t.Least > 0 && got >= bound || t.Most > 0 && got <= bound }
+// keeps reports whether a figure is on the good side of a bound.
+func (t target) keeps(got, bound float64) bool {
+	return t.Least > 0 && got >= bound || t.Most > 0 && got <= bound
+}
+
+// verdict judges a figure. It is undecided when the bound lies between the least and the largest figure that the rounds
+// allow; results without samples have neither.
+func (t target) verdict(got, least, largest float64) string {
+	bound := cmp.Or(t.Least, t.Most) // a target has one of them
 	switch {
-	case t.Goal != 0 && keeps(t.Goal):
+	case least > 0 && t.keeps(least, bound) != t.keeps(largest, bound):
+		return "undecided"
+	case t.Goal != 0 && t.keeps(got, t.Goal):
 		return "reached, and the goal"
-	case keeps(cmp.Or(t.Least, t.Most)): // a target has one of them
+	case t.keeps(got, bound):
 		return "reached"
 	}
 	return "not reached"
@@ -83,12 +92,17 @@ func (t target) wanted() string {
 	return text
 }
 
-// targetTable judges a run, without the targets that were not measured.
+// targetTable judges a run, without the targets that were not measured. A ratio is least with the least dividend and
+// the largest divisor of the rounds.
 func (r *report) targetTable() [][]string {
-	table := [][]string{{"target", "figure", "wanted", "got", ""}}
+	low, high := joined(r.Samples, slices.Min[[]float64]), joined(r.Samples, slices.Max[[]float64])
+	table := [][]string{{"target", "figure", "wanted", "got", "least", "largest", ""}}
 	for _, t := range targets() {
-		if got := t.got(r); got != 0 {
-			table = append(table, []string{t.About, t.Figure, t.wanted(), number(got), t.verdict(got)})
+		if got := t.got(r.Medians, r.Medians); got != 0 {
+			least, largest := t.got(low, high), t.got(high, low)
+			table = append(table, []string{
+				t.About, t.Figure, t.wanted(), number(got), number(least), number(largest), t.verdict(got, least, largest),
+			})
 		}
 	}
 	return table
