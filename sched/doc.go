@@ -418,9 +418,10 @@
 //
 // Paused, Concurrency and Rate throttle a queue. The ready jobs of a throttled queue keep their places and their order,
 // and its watches stay in line. Its jobs are not stolen, and a peer that also serves other queues is handed jobs of
-// those. A job that was woken for a named lock keeps its turn while its queue is throttled: other jobs wait for the
-// lock until the queue hands out the job, or until the lock time-out. A queue is matched again when it is resumed, when
-// one of its running jobs ends, or when a Tick refills the credit of its rate.
+// those. A job that was woken for a named lock stays woken while its queue is throttled: the jobs behind it in line stay
+// parked until the queue hands out the job, or until the lock time-out. A job that asks for the free lock meanwhile gets
+// it. A queue is matched again when it is resumed, when one of its running jobs ends, or when a Tick refills the credit
+// of its rate.
 //
 // A policy with Key, and with Fair or KeyConcurrency, sorts the ready jobs of its queue into lanes, one lane for each
 // key (lanes.go). A job enters its lane each time it becomes ready. In a lane, jobs keep the order of the ready index.

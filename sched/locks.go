@@ -21,8 +21,12 @@ type namedLocks struct {
 
 // namedLock is one semaphore. It exists as long as a job holds it or waits for it.
 //
-// No job waits that could have the lock. A job with count n can have it when fewer than n jobs hold it
-// or are woken for it. When a verb makes these fewer, it wakes the next job, or has the Ticks wake it.
+// A job that asks for the lock with count n gets it if fewer than n jobs hold it. While a job with count n waits, at
+// least n jobs hold the lock or are woken for it. When a verb makes these fewer, it wakes the next job, or has the
+// Ticks wake it.
+//
+// The lock is not reserved for a woken job: another job may take it first, and the woken job, if refused, goes to the
+// back of its line. Otherwise a woken job of a queue without workers would keep a free lock from all others.
 type namedLock struct {
 	holders map[JobRef]bool
 	lines   map[int]*lockLine // lines by their counts; no line is empty

@@ -112,6 +112,22 @@ func TestWokenJobTakesLock(t *testing.T) {
 	x.want("1 2 assign b")
 }
 
+// TestFreeLockIsNotReserved checks that a job that asks for a free lock gets it although another job was woken for it.
+// The woken job is then refused, and is woken again when the lock is free.
+func TestFreeLockIsNotReserved(t *testing.T) {
+	x, p, holder := newLockSched(t, "a")
+	x.ok(x.s.Finish(x.now, p, holder, nil, &x.rec)) // wakes a
+	x.submit("f", "newcomer")
+	other := x.peer("f")
+	newcomer := x.reserveJob(other, "newcomer")
+	x.acquire(other, newcomer, 1, true)
+	x.acquire(p, x.reserveJob(p, "a"), 1, false)
+	x.reserve(p, 2)
+	x.want()
+	x.ok(x.s.Finish(x.now, other, newcomer, nil, &x.rec))
+	x.acquire(p, x.want("1 2 assign a")[0].job.run, 1, true)
+}
+
 // TestLockLineIsLeft checks that a parked job that is removed, or whose lock time-out passes, is
 // not woken.
 func TestLockLineIsLeft(t *testing.T) {
