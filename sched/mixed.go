@@ -62,13 +62,18 @@ func (sh *shard) matchMixed(now Time, q *queue, sink Sink) int {
 		return 0
 	}
 	job := sh.head(q)
-	for c := range classes {
-		// A withheld job fits a peer that is not Named, and a long name fits a Wide one.
-		if w := q.oldestOf(c); w != nil && c != named {
+	// A withheld job fits a peer that is not Named, and a long name fits a Wide one.
+	var oldest *watch
+	var itsJob uint32
+	for _, c := range [...]class{narrow, wide} {
+		if w := q.oldestOf(c); w != nil && (oldest == nil || w.ahead(oldest)) {
 			if other := sh.jobFor(w, new(int)); other != job {
-				return sh.pair(now, q, w, other, sink)
+				oldest, itsJob = w, other
 			}
 		}
+	}
+	if oldest != nil {
+		return sh.pair(now, q, oldest, itsJob, sink)
 	}
 	if job == none || q.oldest() == nil {
 		return 0

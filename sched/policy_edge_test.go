@@ -99,6 +99,25 @@ func TestPauseOverWithheld(t *testing.T) {
 	}
 }
 
+// TestOldestGetsWithheld: when the pause ends, a withheld job goes to the oldest slot of those that it fits, of whatever
+// class its peer is.
+func TestOldestGetsWithheld(t *testing.T) {
+	for _, classes := range [][2]Capabilities{{0, Wide}, {Wide, 0}} {
+		x := newTestSched(t, Options{Rules: testRules})
+		master, p := x.peer(), x.capable(Named, "f")
+		x.reserve(p, 1)
+		x.reserve(p, 2)
+		x.submit("f", "a", owned(master, 7))
+		x.submit("f", "a") // clashes: withheld
+		x.want("2 1 assign a")
+		x.under([3]string{"f", "paused", "hand-out"})
+		x.reserve(x.capable(classes[0], "f"), 3)
+		x.reserve(x.capable(classes[1], "f"), 4)
+		x.under([3]string{"f", "paused", "no"})
+		x.want("3 3 assign a")
+	}
+}
+
 // TestRateOverWithheld: a withheld job goes to the Named peer that it fits when the rate allows it.
 func TestRateOverWithheld(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules})
