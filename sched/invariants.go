@@ -77,8 +77,8 @@ func (s *Scheduler) checkAwaits(p *Peer, want map[JobRef]int) error {
 	return nil
 }
 
-// checkTopics compares the topics of a peer with those of the shards, and its charged bytes with
-// what it has.
+// checkTopics compares the topics of a peer with those of the shards, and its charged bytes and its count of ended
+// watches with what it has.
 func (s *Scheduler) checkTopics(p *Peer, want map[topic]int, names int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,7 +92,13 @@ func (s *Scheduler) checkTopics(p *Peer, want map[topic]int, names int) error {
 		}
 		costs += n * t.cost()
 	}
+	ended := 0
+	for _, w := range p.watches {
+		ended += count(w.ended)
+	}
 	switch {
+	case p.ended != ended:
+		return fmt.Errorf("peer %d counts %d ended watches, it has %d", p.id, p.ended, ended)
 	case len(p.topics) != len(want):
 		return fmt.Errorf("peer %d listens to %v, the shards say %v", p.id, p.topics, want)
 	case p.unreported != names:

@@ -18,6 +18,7 @@ type Peer struct {
 	terms        *Terms            // terms of the leases of its jobs, see LeaseTo; nil: the peer holds its jobs itself
 	watches      []*watch          // its watches; of the session's goroutine alone
 	byQueue      map[string]*watch // the watches by queue name; of the session's goroutine
+	ended        int               // of the watches, those that have ended; of the session's goroutine
 	cost         int               // see TakeCost; of the session's goroutine
 	partialScan  bool              // the last scan of its queues stopped early, see maxPeerClashes; of the session's goroutine
 	class        class
@@ -70,29 +71,26 @@ func (p *Peer) SetLabel(label, where string) { p.label, p.where = label, where }
 // PeerView is what a peer asks for and does at one moment.
 type PeerView struct {
 	Queues  []string // the first ones that it serves
-	More    int      // further ones that it serves
+	More    int      // number of further ones that it serves
 	Slots   int      // jobs that it waits for
-	Running int      // jobs of Queues that it holds
+	Running int      // jobs of Queues that it holds, and of queues between these that it served earlier
 }
 
-// View returns what the peer asks for and does, with at most n of its queues. Only the session's goroutine may call it,
-// as the verbs.
+// View returns what the peer asks for and does, with at most so many of its queues. Only the session's goroutine may
+// call it, as the verbs.
 func (p *Peer) View(queues int) (v PeerView) {
 	for _, w := range p.watches {
-		w.shard.mu.Lock()
-		ended, running := w.ended, len(w.held)
-		w.shard.mu.Unlock()
-		switch {
-		case len(v.Queues) == queues:
-			v.More = len(p.watches) - queues
-		default:
-			if v.Running += running; !ended {
-				v.Queues = append(v.Queues, w.queue.name)
-			}
-			continue
+		if len(v.Queues) == queues {
+			break
 		}
-		break
+		w.shard.mu.Lock()
+		v.Running += len(w.held)
+		w.shard.mu.Unlock()
+		if !w.ended {
+			v.Queues = append(v.Queues, w.queue.name)
+		}
 	}
+	v.More = len(p.watches) - p.ended - len(v.Queues)
 	p.mu.Lock()
 	v.Slots = p.slots.len()
 	p.mu.Unlock()
@@ -124,6 +122,7 @@ func (p *Peer) prune() {
 		}
 		return removed
 	})
+	p.ended -= n - len(p.watches)
 	p.mu.Lock()
 	p.refund((n - len(p.watches)) * watchCost)
 	p.mu.Unlock()

@@ -110,6 +110,7 @@ func (sh *shard) revive(w *watch) error {
 		w.id = assignID(&sh.watches, &sh.freeWatchIDs, w)
 	}
 	w.ended = false
+	w.peer.ended--
 	w.queue.workers++
 	w.queue.busy += count(len(w.held) > 0)
 	w.queue.unreported += w.unreportedCount()
@@ -164,6 +165,7 @@ func (s *Scheduler) Unwatch(p *Peer, name []byte) {
 	p.cost += len(p.watches) / entriesPerStep
 	i := slices.Index(p.watches, w)
 	p.watches = slices.Delete(p.watches, i, i+1)
+	p.ended--
 	p.mu.Lock()
 	p.refund(watchCost)
 	p.mu.Unlock()
@@ -184,6 +186,7 @@ func (sh *shard) endWatch(w *watch) {
 		q.broadcastWorkers--
 	}
 	w.ended = true
+	w.peer.ended++
 	if w.removable() {
 		sh.freeWatch(w)
 	}

@@ -256,6 +256,34 @@ func watching(p *Peer) (n int) {
 	return n
 }
 
+// TestPeerView checks that a queue that the peer no longer serves is not counted, although the peer holds a job of it.
+func TestPeerView(t *testing.T) {
+	x := newTestSched(t, Options{})
+	p := x.peer("a", "b", "c")
+	want := func(want string) {
+		t.Helper()
+		if got := fmt.Sprint(p.View(1)); got != want {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+	want("{[a] 2 0 0}")
+	x.submit("a", "job")
+	run := x.reserveJob(p, "job")
+	want("{[a] 2 0 1}")
+	x.s.Unwatch(p, []byte("a"))
+	want("{[b] 1 0 1}")
+	x.ok(x.s.Watch(x.now, p, []byte("a"), false, &x.rec))
+	want("{[a] 2 0 1}")
+	x.s.Unwatch(p, []byte("a"))
+	x.s.Unwatch(p, []byte("b"))
+	want("{[c] 0 0 1}")
+	x.ok(x.s.Finish(x.now, p, run, nil, &x.rec))
+	x.reserve(p, 1) // drops the watch of a
+	want("{[c] 0 1 0}")
+	x.ok(x.s.Watch(x.now, p, []byte("d"), false, &x.rec))
+	want("{[c] 1 1 0}")
+}
+
 // TestEndedWatchesGo checks that a Reserve removes ended watches without jobs.
 func TestEndedWatchesGo(t *testing.T) {
 	x := newTestSched(t, Options{Shards: 2})
