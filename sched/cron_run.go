@@ -70,7 +70,7 @@ func (sh *shard) submitCron(now Time, c *cron, at int64, outcome CronOutcome, si
 		j.Name = time.UnixMilli(at).UTC().AppendFormat(append(j.Name, '@'), time.RFC3339)
 	}
 	if q := sh.byName[c.Queue]; q != nil {
-		if _, ok := sh.lookup(sh.s.tag(q.id, c.Space, j.Name), q, c.Space, j.Name); ok {
+		if _, ok := sh.lookup(sh.s.nameHash(q.id, c.Space, j.Name), q, c.Space, j.Name); ok {
 			c.note(now, CronOverlaps, "")
 			return
 		}

@@ -286,7 +286,7 @@ func (sh *shard) awaiter(j *Submission) (JobRef, *Peer) {
 	if q == nil {
 		return JobRef{}, nil
 	}
-	job, ok := sh.lookup(sh.s.tag(q.id, j.Space, j.Name), q, j.Space, j.Name)
+	job, ok := sh.lookup(sh.s.nameHash(q.id, j.Space, j.Name), q, j.Space, j.Name)
 	if !ok || len(sh.awaits[job]) == 0 {
 		return JobRef{}, nil
 	}

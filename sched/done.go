@@ -118,19 +118,19 @@ func (sh *shard) dropResult(job uint32) {
 // expired ones.
 func (sh *shard) remember(job uint32, r *record, q *queue, done bool) {
 	name := sh.nameView(job)
-	tag := sh.s.tag(q.id, r.space, name)
-	if old, ok := sh.lookupEnded(tag, q, r.space, name, done); ok {
+	hash := sh.s.nameHash(q.id, r.space, name)
+	if old, ok := sh.lookupEnded(hash, q, r.space, name, done); ok {
 		if o := sh.slab.at(old); o.use() == keptName {
 			sh.unkeep(old, o, q)
 			sh.freeKept(old, o, q)
 		} else {
-			sh.endedNames.remove(tag, old)
+			sh.endedNames.remove(hash, old)
 		}
 	}
 	if sh.endedNames.dir == nil {
 		sh.endedNames = newNames()
 	}
-	sh.endedNames.insert(tag, job) // without room the name is forgotten
+	sh.endedNames.insert(hash, job) // without room the name is forgotten
 }
 
 // unremember forgets that a kept job is the last one of its name. An older one is not found by the name then.
@@ -138,7 +138,7 @@ func (sh *shard) unremember(job uint32, r *record, q *queue) {
 	if !sh.remembers(job, r, q) {
 		return
 	}
-	sh.endedNames.remove(sh.s.tag(q.id, r.space, sh.nameView(job)), job)
+	sh.endedNames.remove(sh.s.nameHash(q.id, r.space, sh.nameView(job)), job)
 	if sh.endedNames.count == 0 {
 		sh.endedNames = names{}
 	}
@@ -147,7 +147,7 @@ func (sh *shard) unremember(job uint32, r *record, q *queue) {
 // remembers reports whether a kept job is the last one of its name.
 func (sh *shard) remembers(job uint32, r *record, q *queue) bool {
 	name := sh.nameView(job)
-	last, ok := sh.lookupEnded(sh.s.tag(q.id, r.space, name), q, r.space, name, sh.wasDone(job, r))
+	last, ok := sh.lookupEnded(sh.s.nameHash(q.id, r.space, name), q, r.space, name, sh.wasDone(job, r))
 	return ok && last == job
 }
 
@@ -157,11 +157,11 @@ func (sh *shard) wasDone(job uint32, r *record) bool {
 }
 
 // lookupEnded finds the last job of a name that is kept: of those that are done, or of those that are not.
-func (sh *shard) lookupEnded(tag uint32, q *queue, space Space, name []byte, done bool) (uint32, bool) {
+func (sh *shard) lookupEnded(hash uint32, q *queue, space Space, name []byte, done bool) (uint32, bool) {
 	if sh.endedNames.count == 0 {
 		return none, false
 	}
-	job, ok := sh.endedNames.find(tag, func(job uint32) bool {
+	job, ok := sh.endedNames.find(hash, func(job uint32) bool {
 		r := sh.slab.at(job)
 		return r.space == space && r.container == q.id && string(sh.nameView(job)) == string(name) && sh.wasDone(job, r) == done
 	})
@@ -172,10 +172,10 @@ func (sh *shard) lookupEnded(tag uint32, q *queue, space Space, name []byte, don
 }
 
 // lastEnded finds the job of a name that ended last, of those that a Listing has.
-func (sh *shard) lastEnded(tag uint32, q *queue, space Space, name []byte) (last uint32, ok bool) {
+func (sh *shard) lastEnded(hash uint32, q *queue, space Space, name []byte) (last uint32, ok bool) {
 	var ended key // as in a keptLine
 	for _, done := range [...]bool{true, false} {
-		job, found := sh.lookupEnded(tag, q, space, name, done)
+		job, found := sh.lookupEnded(hash, q, space, name, done)
 		if !found || !sh.slab.at(job).listed() {
 			continue
 		}
@@ -189,11 +189,11 @@ func (sh *shard) lastEnded(tag uint32, q *queue, space Space, name []byte) (last
 // ignoreDone answers a submission of a name that was done within UniqueFor: the job is not queued. An await of the
 // submission gets the kept result, or an empty one. ignoreDone returns false if the name was not done within UniqueFor.
 // After the clock was set back, a job may have been done later than now: it counts as too old.
-func (sh *shard) ignoreDone(now Time, tag uint32, q *queue, j *Submission, sink Sink) bool {
+func (sh *shard) ignoreDone(now Time, hash uint32, q *queue, j *Submission, sink Sink) bool {
 	if !sh.s.rules[j.Space].plain() {
 		return false
 	}
-	job, ok := sh.lookupEnded(tag, q, j.Space, j.Name, true)
+	job, ok := sh.lookupEnded(hash, q, j.Space, j.Name, true)
 	if !ok {
 		return false
 	}

@@ -75,7 +75,7 @@ func (sh *shard) moveDeadLetter(now Time, m deadLetter, to *shard, sink Sink) {
 		return
 	}
 	name := sh.nameView(job)
-	if other, ok := to.lookup(sh.s.tag(target.id, r.space, name), target, r.space, name); ok {
+	if other, ok := to.lookup(sh.s.nameHash(target.id, r.space, name), target, r.space, name); ok {
 		if o := to.slab.at(other); bytes.Equal(to.history(other, o), sh.movedHistory(job, r, q, r.due)) {
 			sh.counters.Moved++
 			sh.removeKept(job, r, q) // the journal of an older program may have a move that a crash cut short: both

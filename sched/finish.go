@@ -157,7 +157,7 @@ func (s *Scheduler) remove(now Time, space Space, queueName, name []byte, held b
 	if q == nil {
 		return false
 	}
-	job, ok := sh.lookup(s.tag(q.id, space, name), q, space, name)
+	job, ok := sh.lookup(s.nameHash(q.id, space, name), q, space, name)
 	if !ok {
 		return false
 	}
@@ -259,7 +259,7 @@ func (sh *shard) heldBy(w *watch, name []byte) (uint32, bool) {
 	q := w.queue
 	for spaces := q.spaces; spaces != 0; spaces &= spaces - 1 {
 		space := Space(bits.TrailingZeros16(spaces))
-		job, ok := sh.lookup(sh.s.tag(q.id, space, name), q, space, name)
+		job, ok := sh.lookup(sh.s.nameHash(q.id, space, name), q, space, name)
 		if !ok {
 			continue
 		}

@@ -88,11 +88,11 @@ func (e *edit) task(t *Task) error {
 		e.known = append(e.known, job)
 		return e.after(job, t)
 	}
-	if old, ok := sh.lookup(sh.s.tag(e.q.id, e.space, t.Name), e.q, e.space, t.Name); ok {
-		sh.names.remove(sh.s.tag(e.q.id, e.space, t.Name), old)
+	if old, ok := sh.lookup(sh.s.nameHash(e.q.id, e.space, t.Name), e.q, e.space, t.Name); ok {
+		sh.names.remove(sh.s.nameHash(e.q.id, e.space, t.Name), old)
 		e.displaced = append(e.displaced, old)
 	}
-	job, r, err := sh.newJob(sh.s.tag(e.q.id, e.space, t.Name), e.q, e.space, t.Name, t.Workload)
+	job, r, err := sh.newJob(sh.s.nameHash(e.q.id, e.space, t.Name), e.q, e.space, t.Name, t.Workload)
 	if err != nil {
 		return err
 	}
@@ -135,13 +135,13 @@ func (e *edit) undo() {
 	}
 	g, sh := e.g, e.g.sh
 	for _, job := range slices.Backward(e.fresh) {
-		sh.names.remove(sh.s.tag(e.q.id, e.space, sh.nameView(job)), job)
+		sh.names.remove(sh.s.nameHash(e.q.id, e.space, sh.nameView(job)), job)
 		g.freeRecord(job, sh.slab.at(job))
 		e.q.waiting--
 		e.q.tasks--
 	}
 	for _, job := range e.displaced {
-		if !sh.names.insert(sh.s.tag(e.q.id, e.space, sh.nameView(job)), job) {
+		if !sh.names.insert(sh.s.nameHash(e.q.id, e.space, sh.nameView(job)), job) {
 			panic("BUG: a name does not fit where it was")
 		}
 	}

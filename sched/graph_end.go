@@ -22,7 +22,7 @@ func (g *graph) endTask(now Time, job uint32, r *record, q *queue, sink Sink) {
 		sh.s.alarmMono(at)
 	} else {
 		r.state = ending
-		sh.names.remove(sh.s.tag(q.id, r.space, sh.nameView(job)), job)
+		sh.names.remove(sh.s.nameHash(q.id, r.space, sh.nameView(job)), job)
 	}
 	if len(sh.topics) > 0 {
 		sh.endTopic(topic{r.space, q.name, string(sh.nameView(job))}, sink)
@@ -140,7 +140,7 @@ func (g *graph) forgetOld(now Time, until int) {
 		sh.countSteps(1)
 		job := g.remembered.head(&sh.buckets)
 		r := sh.slab.at(job)
-		sh.names.remove(sh.s.tag(r.container, r.space, sh.nameView(job)), job)
+		sh.names.remove(sh.s.nameHash(r.container, r.space, sh.nameView(job)), job)
 		g.forget(job, r)
 	}
 }

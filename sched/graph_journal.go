@@ -67,7 +67,7 @@ type restoredEdge struct{ from, to, saved uint64 }
 // restoreTask makes a saved task, waiting until Resume.
 func (g *graph) restoreTask(j *Saved, q *queue) error {
 	sh := g.sh
-	job, r, err := sh.newJob(sh.s.tag(q.id, j.Space, j.Name), q, j.Space, j.Name, j.Workload)
+	job, r, err := sh.newJob(sh.s.nameHash(q.id, j.Space, j.Name), q, j.Space, j.Name, j.Workload)
 	if err != nil {
 		return err
 	}

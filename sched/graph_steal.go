@@ -132,6 +132,6 @@ func (g *graph) mayComplete(p *Peer, job uint32) bool {
 // lookup finds a task that is not complete.
 func (g *graph) lookup(q *queue, space Space, name []byte) (uint32, bool) {
 	sh := g.sh
-	job, ok := sh.lookup(sh.s.tag(q.id, space, name), q, space, name)
+	job, ok := sh.lookup(sh.s.nameHash(q.id, space, name), q, space, name)
 	return job, ok && sh.slab.at(job).state != remembered
 }

@@ -12,7 +12,7 @@ func (s *Scheduler) LookupTask(space Space, queue, name []byte, fn func(*TaskVie
 	if q == nil {
 		return false
 	}
-	job, ok := sh.lookup(s.tag(q.id, space, name), q, space, name)
+	job, ok := sh.lookup(s.nameHash(q.id, space, name), q, space, name)
 	if ok {
 		sh.graph.view(job, sh.slab.at(job), q, &sh.graph.shown)
 		fn(&sh.graph.shown)

@@ -175,7 +175,7 @@ func (c *checker) names() error {
 		if r.state == ending || r.state == failed || r.state == finished {
 			continue
 		}
-		if found, ok := c.sh.lookup(c.sh.s.tag(q.id, r.space, name), q, r.space, name); !ok || found != job {
+		if found, ok := c.sh.lookup(c.sh.s.nameHash(q.id, r.space, name), q, r.space, name); !ok || found != job {
 			return fmt.Errorf("names: %q of queue %q is found as %d, %v, want %d", name, q.name, found, ok, job)
 		}
 	}
@@ -205,7 +205,7 @@ func (t *names) check() error {
 				continue
 			}
 			if n++; t.segmentOf(uint32(w>>32)) != s {
-				return fmt.Errorf("names: tag %x is in the segment at %d", w>>32, i)
+				return fmt.Errorf("names: hash %x is in the segment at %d", w>>32, i)
 			}
 		}
 		if n != s.count {

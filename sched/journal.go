@@ -209,14 +209,14 @@ func (sh *shard) restoreJob(now Time, j *Saved, q *queue) error {
 	if s.rules[j.Space].Numbered {
 		j.Name = strconv.AppendUint(nil, j.Ref.Seq, 10)
 	}
-	tag := s.tag(q.id, j.Space, j.Name)
-	if _, taken := sh.lookup(tag, q, j.Space, j.Name); taken && j.FailedAt == 0 && j.DoneAt == 0 {
+	hash := s.nameHash(q.id, j.Space, j.Name)
+	if _, taken := sh.lookup(hash, q, j.Space, j.Name); taken && j.FailedAt == 0 && j.DoneAt == 0 {
 		return ErrDuplicate
 	}
 	if s.rules[j.Space].Graph {
 		return sh.graph.restoreTask(j, q)
 	}
-	job, r, err := sh.newJob(tag, q, j.Space, j.Name, j.Workload)
+	job, r, err := sh.newJob(hash, q, j.Space, j.Name, j.Workload)
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func (sh *shard) restoreJob(now Time, j *Saved, q *queue) error {
 		sh.setHistory(job, r, j.History)
 	}
 	if j.FailedAt != 0 || j.DoneAt != 0 {
-		sh.names.remove(tag, job)
+		sh.names.remove(hash, job)
 		q.bytes -= int64(r.size)
 		sh.restoreKept(job, r, q, j)
 		return nil

@@ -82,20 +82,20 @@ func (sh *shard) keep(job uint32, r *record, q *queue, use keptUse) {
 		if sh.keptBySeq.dir == nil {
 			sh.keptBySeq = newNames()
 		}
-		sh.keptBySeq.insert(sh.seqTag(r.seq), job)
+		sh.keptBySeq.insert(sh.seqHash(r.seq), job)
 	}
 	sh.resetKept(q)
 }
 
-// seqTag is the tag of a kept job in keptBySeq.
-func (sh *shard) seqTag(seq uint64) uint32 { return uint32(maphash.Comparable(sh.s.seed, seq)) }
+// seqHash is the hash of a kept job in keptBySeq.
+func (sh *shard) seqHash(seq uint64) uint32 { return uint32(maphash.Comparable(sh.s.seed, seq)) }
 
 // lookupKept finds a kept job by its sequence number.
 func (sh *shard) lookupKept(seq uint64) (uint32, bool) {
 	if sh.keptBySeq.count == 0 {
 		return none, false
 	}
-	return sh.keptBySeq.find(sh.seqTag(seq), func(job uint32) bool { return sh.slab.at(job).seq == seq })
+	return sh.keptBySeq.find(sh.seqHash(seq), func(job uint32) bool { return sh.slab.at(job).seq == seq })
 }
 
 // unkeep detaches a kept job.
@@ -103,7 +103,7 @@ func (sh *shard) unkeep(job uint32, r *record, q *queue) {
 	q.kept[r.use()].jobs.remove(&sh.buckets, &sh.slab, job)
 	sh.keptJobs[r.use()]--
 	if r.use() != keptName {
-		if sh.keptBySeq.remove(sh.seqTag(r.seq), job); sh.keptBySeq.count == 0 {
+		if sh.keptBySeq.remove(sh.seqHash(r.seq), job); sh.keptBySeq.count == 0 {
 			sh.keptBySeq = names{}
 		}
 	}
@@ -251,7 +251,7 @@ func (sh *shard) restoreKept(job uint32, r *record, q *queue, j *Saved) {
 		use = sh.restoreUse(job, j)
 	}
 	done := j.DoneAt != 0 && !endsExpired(sh.history(job, r))
-	last, _ := sh.lookupEnded(sh.s.tag(q.id, r.space, j.Name), q, r.space, j.Name, done)
+	last, _ := sh.lookupEnded(sh.s.nameHash(q.id, r.space, j.Name), q, r.space, j.Name, done)
 	if last == none || sh.slab.at(last).due <= r.due {
 		sh.remember(job, r, q, done)
 	}
@@ -279,11 +279,11 @@ func (sh *shard) nextKept(q *queue, from key, uses []keptUse) (first uint32, at 
 // a kick. The caller matches the queue. retry returns ErrDuplicate when the queue has another job of the name by now.
 func (sh *shard) retry(now Time, job uint32, r *record, q *queue, kicked bool) error {
 	name := sh.nameView(job)
-	tag := sh.s.tag(q.id, r.space, name)
-	if _, taken := sh.lookup(tag, q, r.space, name); taken {
+	hash := sh.s.nameHash(q.id, r.space, name)
+	if _, taken := sh.lookup(hash, q, r.space, name); taken {
 		return ErrDuplicate
 	}
-	if !sh.names.insert(tag, job) {
+	if !sh.names.insert(hash, job) {
 		return errFull
 	}
 	sh.unremember(job, r, q)

@@ -78,7 +78,7 @@ func (sh *shard) matchMixed(now Time, q *queue, sink Sink) int {
 	if job == none || q.oldest() == nil {
 		return 0
 	}
-	w, whole := sh.bestWatch(q, job)
+	w, whole := sh.oldestFitting(q, job)
 	if w != nil {
 		return sh.pair(now, q, w, job, sink)
 	}
@@ -89,10 +89,10 @@ func (sh *shard) matchMixed(now Time, q *queue, sink Sink) int {
 	return 1
 }
 
-// bestWatch returns, of the watches in line that a job of the ready index fits, the one with the
+// oldestFitting returns, of the watches in line that a job of the ready index fits, the one with the
 // oldest slot. whole is false when it checked only the first maxInOrder Named peers: a nil watch
 // then does not say that the job fits none.
-func (sh *shard) bestWatch(q *queue, job uint32) (best *watch, whole bool) {
+func (sh *shard) oldestFitting(q *queue, job uint32) (best *watch, whole bool) {
 	for _, c := range [...]class{narrow, wide} {
 		if w := q.oldestOf(c); w != nil && (best == nil || w.ahead(best)) {
 			best = w

@@ -90,11 +90,11 @@ func (sh *shard) moveTo(now Time, job uint32, r *record, q *queue, to *shard, ta
 	if r.flags&numbered != 0 {
 		name = strconv.AppendUint(nil, seq, 10)
 	}
-	tag := sh.s.tag(target.id, r.space, name)
-	if _, taken := to.lookup(tag, target, r.space, name); taken {
+	hash := sh.s.nameHash(target.id, r.space, name)
+	if _, taken := to.lookup(hash, target, r.space, name); taken {
 		return ErrDuplicate
 	}
-	moved, m, err := to.newJob(tag, target, r.space, name, workload)
+	moved, m, err := to.newJob(hash, target, r.space, name, workload)
 	if err != nil {
 		return err
 	}

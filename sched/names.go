@@ -10,7 +10,7 @@ const (
 	maxDepth    = 32 - segmentBits
 )
 
-// names finds a job by the hash of its name. A word is {tag, job+1}. The tag is the whole
+// names finds a job by the hash of its name. A word is {hash, job+1}. The hash is the whole
 // 32-bit hash: its low bits are the place in a segment, its high bits select the segment. The
 // caller tells equal names from equal hashes.
 type names struct {
@@ -21,26 +21,26 @@ type names struct {
 
 type segment struct {
 	words [segmentSize]uint64
-	depth uint // the high bits of a tag that all words here share
+	depth uint // the high bits of a hash that all words here share
 	count int
 }
 
 func newNames() names { return names{dir: []*segment{{}}} }
 
-func (t *names) segmentOf(tag uint32) *segment {
+func (t *names) segmentOf(hash uint32) *segment {
 	// In two steps: a shift by 32 of a uint32 is 0, as wanted at depth 0.
-	return t.dir[tag>>(32-t.depth)]
+	return t.dir[hash>>(32-t.depth)]
 }
 
-// find returns the first job under tag that match accepts.
-func (t *names) find(tag uint32, match func(job uint32) bool) (uint32, bool) {
-	s := t.segmentOf(tag)
-	for i := tag & (segmentSize - 1); ; i = (i + 1) & (segmentSize - 1) {
+// find returns the first job under hash that match accepts.
+func (t *names) find(hash uint32, match func(job uint32) bool) (uint32, bool) {
+	s := t.segmentOf(hash)
+	for i := hash & (segmentSize - 1); ; i = (i + 1) & (segmentSize - 1) {
 		w := s.words[i]
 		if w == 0 {
 			return 0, false
 		}
-		if uint32(w>>32) == tag && match(uint32(w)-1) {
+		if uint32(w>>32) == hash && match(uint32(w)-1) {
 			return uint32(w) - 1, true
 		}
 	}
@@ -48,33 +48,33 @@ func (t *names) find(tag uint32, match func(job uint32) bool) (uint32, bool) {
 
 // insert adds a job. It returns false when the table cannot grow, which takes hundreds of millions
 // of names or a broken hash.
-func (t *names) insert(tag, job uint32) bool {
-	s := t.segmentOf(tag)
+func (t *names) insert(hash, job uint32) bool {
+	s := t.segmentOf(hash)
 	for s.count >= segmentFull {
-		if !t.split(s, tag) {
+		if !t.split(s, hash) {
 			return false
 		}
-		s = t.segmentOf(tag)
+		s = t.segmentOf(hash)
 	}
-	s.put(tag, job)
+	s.put(hash, job)
 	t.count++
 	return true
 }
 
-func (s *segment) put(tag, job uint32) {
-	i := tag & (segmentSize - 1)
+func (s *segment) put(hash, job uint32) {
+	i := hash & (segmentSize - 1)
 	for s.words[i] != 0 {
 		i = (i + 1) & (segmentSize - 1)
 	}
-	s.words[i] = uint64(tag)<<32 | uint64(job+1)
+	s.words[i] = uint64(hash)<<32 | uint64(job+1)
 	s.count++
 }
 
-// remove removes the word {tag, job} and closes the gap.
-func (t *names) remove(tag, job uint32) {
-	s := t.segmentOf(tag)
-	word := uint64(tag)<<32 | uint64(job+1)
-	i := tag & (segmentSize - 1)
+// remove removes the word {hash, job} and closes the gap.
+func (t *names) remove(hash, job uint32) {
+	s := t.segmentOf(hash)
+	word := uint64(hash)<<32 | uint64(job+1)
+	i := hash & (segmentSize - 1)
 	for s.words[i] != word {
 		if s.words[i] == 0 {
 			panic("BUG: name to remove is not in the table")
@@ -97,12 +97,12 @@ func (t *names) remove(tag, job uint32) {
 	s.count--
 	t.count--
 	if s.count == 0 {
-		t.merge(s, tag)
+		t.merge(s, hash)
 	}
 }
 
-// split divides a full segment by one more bit of the tags.
-func (t *names) split(s *segment, tag uint32) bool {
+// split divides a full segment by one more bit of the hashes.
+func (t *names) split(s *segment, hash uint32) bool {
 	if s.depth == maxDepth {
 		return false
 	}
@@ -128,7 +128,7 @@ func (t *names) split(s *segment, tag uint32) bool {
 			s.put(uint32(w>>32), uint32(w)-1)
 		}
 	}
-	first, n := t.span(tag|bit, sibling.depth)
+	first, n := t.span(hash|bit, sibling.depth)
 	for i := first; i < first+n; i++ {
 		t.dir[i] = sibling
 	}
@@ -137,16 +137,16 @@ func (t *names) split(s *segment, tag uint32) bool {
 
 // merge gives the directory entries of an empty segment to its sibling, when both have the same
 // depth, and drops the segment: removed names leave no memory behind.
-func (t *names) merge(s *segment, tag uint32) {
+func (t *names) merge(s *segment, hash uint32) {
 	for s.count == 0 && s.depth > 0 {
 		bit := uint32(1) << (32 - s.depth)
-		first, n := t.span(tag^bit, s.depth)
+		first, n := t.span(hash^bit, s.depth)
 		sibling := t.dir[first]
 		if sibling.depth != s.depth {
 			return
 		}
 		sibling.depth--
-		mine, _ := t.span(tag, s.depth)
+		mine, _ := t.span(hash, s.depth)
 		for i := mine; i < mine+n; i++ {
 			t.dir[i] = sibling
 		}
@@ -157,8 +157,8 @@ func (t *names) merge(s *segment, tag uint32) {
 	}
 }
 
-// span returns the directory entries whose tags share their first depth bits with tag.
-func (t *names) span(tag uint32, depth uint) (first, n int) {
+// span returns the directory entries whose hashes share their first depth bits with hash.
+func (t *names) span(hash uint32, depth uint) (first, n int) {
 	n = 1 << (t.depth - depth)
-	return int(uint64(tag)>>(32-depth)) << (t.depth - depth), n
+	return int(uint64(hash)>>(32-depth)) << (t.depth - depth), n
 }

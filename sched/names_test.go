@@ -9,32 +9,32 @@ import (
 
 // namesModel is a name table and the map that it is compared with.
 type namesModel struct {
-	t    *rapid.T
-	n    names
-	tags map[uint32]uint32 // slot -> tag
+	t      *rapid.T
+	n      names
+	hashes map[uint32]uint32 // slot -> hash
 }
 
-func (w *namesModel) insert(tag, slot uint32) {
-	if !w.n.insert(tag, slot) {
-		w.t.Fatalf("no room for %x", tag)
+func (w *namesModel) insert(hash, slot uint32) {
+	if !w.n.insert(hash, slot) {
+		w.t.Fatalf("no room for %x", hash)
 	}
-	w.tags[slot] = tag
+	w.hashes[slot] = hash
 }
 
 func (w *namesModel) remove(slot uint32) {
-	w.n.remove(w.tags[slot], slot)
-	delete(w.tags, slot)
+	w.n.remove(w.hashes[slot], slot)
+	delete(w.hashes, slot)
 }
 
-// check looks up every slot by its tag, and an unused tag.
+// check looks up every slot by its hash, and an unused hash.
 func (w *namesModel) check() {
-	for slot, tag := range w.tags {
-		if _, ok := w.n.find(tag, func(s uint32) bool { return s == slot }); !ok {
-			w.t.Fatalf("slot %d is not found under %x", slot, tag)
+	for slot, hash := range w.hashes {
+		if _, ok := w.n.find(hash, func(s uint32) bool { return s == slot }); !ok {
+			w.t.Fatalf("slot %d is not found under %x", slot, hash)
 		}
-		w.n.find(^tag, func(s uint32) bool {
-			if w.tags[s] != ^tag {
-				w.t.Fatalf("slot %d of tag %x is offered for %x", s, w.tags[s], ^tag)
+		w.n.find(^hash, func(s uint32) bool {
+			if w.hashes[s] != ^hash {
+				w.t.Fatalf("slot %d of hash %x is offered for %x", s, w.hashes[s], ^hash)
 			}
 			return false
 		})
@@ -44,9 +44,9 @@ func (w *namesModel) check() {
 	}
 }
 
-// tagKinds are distributions of tags: as a good hash gives them, crowded into few
+// hashKinds are distributions of hashes: as a good hash gives them, crowded into few
 // places of a segment, and crowded into few segments.
-var tagKinds = map[string]func(r *rand.Rand) uint32{
+var hashKinds = map[string]func(r *rand.Rand) uint32{
 	"even":             func(r *rand.Rand) uint32 { return r.Uint32() },
 	"few places":       func(r *rand.Rand) uint32 { return r.Uint32()&^(segmentSize-1) | r.Uint32N(3) + segmentSize - 2 },
 	"few segments":     func(r *rand.Rand) uint32 { return r.Uint32() & 0xe03fffff },
@@ -56,7 +56,7 @@ var tagKinds = map[string]func(r *rand.Rand) uint32{
 // TestNamesAgainstMap checks the table against a map while segments split and merge. An emptied
 // table is one segment again.
 func TestNamesAgainstMap(t *testing.T) {
-	for name, tag := range tagKinds {
+	for name, hash := range hashKinds {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
@@ -64,12 +64,12 @@ func TestNamesAgainstMap(t *testing.T) {
 				next := uint32(0)
 				for range rapid.IntRange(1, 5).Draw(t, "rounds") {
 					for range rapid.IntRange(0, 3000).Draw(t, "inserts") {
-						w.insert(tag(r), next)
+						w.insert(hash(r), next)
 						next++
 					}
 					w.check()
 					removes := rapid.IntRange(0, 3000).Draw(t, "removes")
-					for slot := range w.tags {
+					for slot := range w.hashes {
 						if removes--; removes < 0 {
 							break
 						}
@@ -77,7 +77,7 @@ func TestNamesAgainstMap(t *testing.T) {
 					}
 					w.check()
 				}
-				for slot := range w.tags {
+				for slot := range w.hashes {
 					w.remove(slot)
 				}
 				if len(w.n.dir) != 1 || w.n.depth != 0 || w.n.count != 0 || w.n.dir[0].count != 0 {
@@ -91,34 +91,34 @@ func TestNamesAgainstMap(t *testing.T) {
 // TestNamesEqualTags checks that the caller's match tells equal tags apart, up to a full segment.
 // Beyond that the table refuses more and still finds all that it has.
 func TestNamesEqualTags(t *testing.T) {
-	f := func(tag uint32) {
+	f := func(hash uint32) {
 		t.Helper()
 		n := newNames()
 		for slot := range uint32(segmentFull) {
-			if !n.insert(tag, slot) {
-				t.Fatalf("%x: no room for name %d", tag, slot)
+			if !n.insert(hash, slot) {
+				t.Fatalf("%x: no room for name %d", hash, slot)
 			}
 		}
-		if n.insert(tag, segmentFull) {
-			t.Fatalf("%x: a full segment took one more", tag)
+		if n.insert(hash, segmentFull) {
+			t.Fatalf("%x: a full segment took one more", hash)
 		}
-		if !n.insert(^tag, segmentFull) {
-			t.Fatalf("%x: no room for another tag", tag)
+		if !n.insert(^hash, segmentFull) {
+			t.Fatalf("%x: no room for another hash", hash)
 		}
 		for slot := range uint32(segmentFull) {
-			if got, ok := n.find(tag, func(s uint32) bool { return s == slot }); !ok || got != slot {
-				t.Fatalf("%x: slot %d is found as %d, %v", tag, slot, got, ok)
+			if got, ok := n.find(hash, func(s uint32) bool { return s == slot }); !ok || got != slot {
+				t.Fatalf("%x: slot %d is found as %d, %v", hash, slot, got, ok)
 			}
 		}
 		for slot := range uint32(segmentFull) {
-			n.remove(tag, slot)
-			if _, ok := n.find(tag, func(s uint32) bool { return s == slot }); ok {
-				t.Fatalf("%x: slot %d is found after it was removed", tag, slot)
+			n.remove(hash, slot)
+			if _, ok := n.find(hash, func(s uint32) bool { return s == slot }); ok {
+				t.Fatalf("%x: slot %d is found after it was removed", hash, slot)
 			}
 		}
-		n.remove(^tag, segmentFull)
+		n.remove(^hash, segmentFull)
 		if len(n.dir) != 1 {
-			t.Fatalf("%x: %d entries are left", tag, len(n.dir))
+			t.Fatalf("%x: %d entries are left", hash, len(n.dir))
 		}
 	}
 	f(0)

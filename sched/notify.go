@@ -70,7 +70,7 @@ func (s *Scheduler) ExpireAwait(now Time, p *Peer, tag uint64, space Space, queu
 	if q == nil {
 		return
 	}
-	job, ok := sh.lookup(s.tag(q.id, space, name), q, space, name)
+	job, ok := sh.lookup(s.nameHash(q.id, space, name), q, space, name)
 	if !ok {
 		return
 	}

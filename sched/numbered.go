@@ -149,10 +149,10 @@ func (t *NumberedStats) add(sh *shard) {
 	t.Buried += sh.keptJobs[keptBuried]
 }
 
-// numberTag is the tag of a numbered job's name. It has no queue: the number alone finds the job.
-func (s *Scheduler) numberTag(space Space, number uint64) uint32 {
+// numberHash is the hash of a numbered job's name. It has no queue: the number alone finds the job.
+func (s *Scheduler) numberHash(space Space, number uint64) uint32 {
 	var b [maxDigits]byte
-	return s.tag(0, space, strconv.AppendUint(b[:0], number, 10))
+	return s.nameHash(0, space, strconv.AppendUint(b[:0], number, 10))
 }
 
 // submitNumbered is Submit for a job of Rules.Numbered.
@@ -160,7 +160,7 @@ func (sh *shard) submitNumbered(now Time, q *queue, j *Submission, sink Sink) er
 	j.Number = sh.s.jobs.Add(1)
 	sh.digits = strconv.AppendUint(sh.digits[:0], j.Number, 10)
 	j.Name = sh.digits
-	err := sh.add(now, j.Number, sh.s.tag(0, j.Space, j.Name), q, j, sink)
+	err := sh.add(now, j.Number, sh.s.nameHash(0, j.Space, j.Name), q, j, sink)
 	j.Name = nil
 	return err
 }

@@ -1,8 +1,8 @@
 package sched
 
 // findNumber returns the numbered job of a number that is pending, running or failed.
-func (sh *shard) findNumber(tag uint32, space Space, number uint64) (job uint32, ok bool) {
-	job, ok = sh.names.find(tag, func(job uint32) bool {
+func (sh *shard) findNumber(hash uint32, space Space, number uint64) (job uint32, ok bool) {
+	job, ok = sh.names.find(hash, func(job uint32) bool {
 		r := sh.slab.at(job)
 		return r.seq == number && r.space == space
 	})
@@ -17,11 +17,11 @@ func (sh *shard) findNumber(tag uint32, space Space, number uint64) (job uint32,
 
 // lockNumber locks the shard of the numbered job of a number, and returns the job; no shard when there is none.
 func (s *Scheduler) lockNumber(space Space, number uint64) (*shard, uint32, *record) {
-	tag := s.numberTag(space, number)
+	hash := s.numberHash(space, number)
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		if job, ok := sh.findNumber(tag, space, number); ok {
+		if job, ok := sh.findNumber(hash, space, number); ok {
 			return sh, job, sh.slab.at(job)
 		}
 		sh.mu.Unlock()

@@ -314,7 +314,7 @@ func (p *Peer) pushSlot(s *Scheduler, tag uint64, wake bool) error {
 // its queues are scanned. It is a millisecond or two. The rest follows with the next Flushed.
 const maxServe = 4 << 10
 
-// watchesPerStep is how many queues bestWatch scans in the time of one step. For each it takes a
+// watchesPerStep is how many queues scanWatches scans in the time of one step. For each it takes a
 // shard's lock and reads the first job; a step hands out a job.
 const watchesPerStep = 10
 
@@ -339,12 +339,12 @@ func (s *Scheduler) serve(now Time, p *Peer, sink Sink) {
 	}
 }
 
-// nextWatch is bestWatch with a short cut for a peer of one queue.
+// nextWatch is scanWatches with a short cut for a peer of one queue.
 func (s *Scheduler) nextWatch(p *Peer) (*watch, rank) {
 	if len(p.watches) == 1 {
 		return p.watches[0], lastRank
 	}
-	return s.bestWatch(p)
+	return s.scanWatches(p)
 }
 
 // serveWatch serves a watch with a batch. It returns the rest of the batch.
@@ -424,9 +424,9 @@ func (sh *shard) rankOf(job uint32) rank {
 	return rank{sh.standing(r), r.seq}
 }
 
-// bestWatch puts the peer in the line of each queue that it watches, in one pass. It returns the
+// scanWatches puts the peer in the line of each queue that it watches, in one pass. It returns the
 // watch whose queue has the first ready job, and the rank of the next queue's first job.
-func (s *Scheduler) bestWatch(p *Peer) (*watch, rank) {
+func (s *Scheduler) scanWatches(p *Peer) (*watch, rank) {
 	var best *watch
 	first, next, prune, room := lastRank, lastRank, false, maxPeerClashes
 	p.cost += len(p.watches)

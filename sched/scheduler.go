@@ -182,7 +182,7 @@ type Scheduler struct {
 	keptSpaces uint16            // spaces whose queues are never dropped, as bits
 	failSpaces uint16            // spaces with Rules.Failures, as bits
 	numbered   uint16            // spaces of Rules.Numbered, as bits
-	queueMasks [MaxSpaces]uint32 // see tag
+	queueMasks [MaxSpaces]uint32 // see nameHash
 	locks      namedLocks
 	ids        [idShards]idTable
 	leases     leases
@@ -286,8 +286,8 @@ func (s *Scheduler) shardOf(queue []byte) *shard {
 	return &s.shards[i]
 }
 
-// tag returns the hash of a job's name in its queue and space. In a space of Rules.Numbered the queue does not count.
-func (s *Scheduler) tag(queue uint32, space Space, name []byte) uint32 {
+// nameHash returns the hash of a job's name in its queue and space. In a space of Rules.Numbered the queue does not count.
+func (s *Scheduler) nameHash(queue uint32, space Space, name []byte) uint32 {
 	h := maphash.Bytes(s.seed, name) ^ (uint64(queue&s.queueMasks[space])<<8|uint64(space))*0x9e3779b97f4a7c15
 	h *= 0xd6e8feb86659fd93
 	return uint32(h >> 32)

@@ -345,7 +345,7 @@ func (sh *shard) retire(job uint32, r *record, q *queue, e Effect, data []byte, 
 	}
 	r.flags &^= awaited | immediate | awaitedBySubmitter
 	q.bytes -= int64(r.size)
-	sh.names.remove(sh.s.tag(q.id, r.space, name), job)
+	sh.names.remove(sh.s.nameHash(q.id, r.space, name), job)
 	if len(data) >= ownChunk {
 		sh.out.Data = nil // the caller owns it
 	}

@@ -65,10 +65,10 @@ func (sh *shard) submitHeld(now Time, j *Submission, sink Sink) error {
 	if sh.s.rules[j.Space].Numbered {
 		return sh.submitNumbered(now, q, j, sink)
 	}
-	tag := sh.s.tag(q.id, j.Space, j.Name)
-	job, known := sh.lookup(tag, q, j.Space, j.Name)
+	hash := sh.s.nameHash(q.id, j.Space, j.Name)
+	job, known := sh.lookup(hash, q, j.Space, j.Name)
 	switch {
-	case !known && q.policy != nil && q.policy.UniqueFor > 0 && sh.ignoreDone(now, tag, q, j, sink):
+	case !known && q.policy != nil && q.policy.UniqueFor > 0 && sh.ignoreDone(now, hash, q, j, sink):
 		return nil
 	case noWorker:
 		return ErrNoWorker
@@ -77,12 +77,12 @@ func (sh *shard) submitHeld(now Time, j *Submission, sink Sink) error {
 	case known:
 		return sh.resubmit(now, job, q, j, sink)
 	}
-	return sh.add(now, sh.s.jobs.Add(1), tag, q, j, sink)
+	return sh.add(now, sh.s.jobs.Add(1), hash, q, j, sink)
 }
 
 // lookup finds a job by name in any state that has a name.
-func (sh *shard) lookup(tag uint32, q *queue, space Space, name []byte) (uint32, bool) {
-	return sh.names.find(tag, func(job uint32) bool {
+func (sh *shard) lookup(hash uint32, q *queue, space Space, name []byte) (uint32, bool) {
+	return sh.names.find(hash, func(job uint32) bool {
 		r := sh.slab.at(job)
 		if r.space != space || sh.queueOf(r) != q {
 			return false
@@ -93,14 +93,14 @@ func (sh *shard) lookup(tag uint32, q *queue, space Space, name []byte) (uint32,
 }
 
 // add adds a job under a sequence number, which is taken under the same hold of the shard's lock.
-func (sh *shard) add(now Time, seq uint64, tag uint32, q *queue, j *Submission, sink Sink) error {
+func (sh *shard) add(now Time, seq uint64, hash uint32, q *queue, j *Submission, sink Sink) error {
 	if q.policy != nil {
 		if err := q.admit(j.Name, j.Workload, -1); err != nil {
 			sh.discardUnused(q)
 			return err
 		}
 	}
-	job, r, err := sh.newJob(tag, q, j.Space, j.Name, j.Workload)
+	job, r, err := sh.newJob(hash, q, j.Space, j.Name, j.Workload)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (sh *shard) add(now Time, seq uint64, tag uint32, q *queue, j *Submission, 
 }
 
 // newJob makes a detached job: it stores the bytes and enters the name.
-func (sh *shard) newJob(tag uint32, q *queue, space Space, name, workload []byte) (uint32, *record, error) {
+func (sh *shard) newJob(hash uint32, q *queue, space Space, name, workload []byte) (uint32, *record, error) {
 	rules, more := &sh.s.rules[space], 0
 	if rules.Numbered {
 		more = countsSize
@@ -131,7 +131,7 @@ func (sh *shard) newJob(tag uint32, q *queue, space Space, name, workload []byte
 		return none, nil, errFull
 	}
 	job, r := sh.slab.alloc()
-	if !sh.names.insert(tag, job) {
+	if !sh.names.insert(hash, job) {
 		sh.slab.free(job)
 		sh.freeBytes(bytes)
 		return none, nil, errFull

@@ -126,10 +126,10 @@ func (s *Scheduler) Find(space Space, queue, name []byte) (ref JobRef, ok bool) 
 	if q == nil {
 		return JobRef{}, false
 	}
-	tag := s.tag(q.id, space, name)
-	job, ok := sh.lookup(tag, q, space, name)
+	hash := s.nameHash(q.id, space, name)
+	job, ok := sh.lookup(hash, q, space, name)
 	if !ok || !sh.slab.at(job).listed() { // a complete task may be remembered
-		if job, ok = sh.lastEnded(tag, q, space, name); !ok {
+		if job, ok = sh.lastEnded(hash, q, space, name); !ok {
 			return JobRef{}, false
 		}
 	}
