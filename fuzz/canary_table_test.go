@@ -20,7 +20,7 @@ var canaries = []canary{
 	{"a message to another loop does not wake it", "loop/mailbox.go", "wake = len(m.bytes) == 0", "wake = false"},
 	{"a frame in two pieces loses its end", "loop/session.go", "take := min(need-len(s.partial), len(in))\n", "take := min(need-len(s.partial), len(in))\n\tif take > 40 {\n\t\tin = in[1:]\n\t\ttake--\n\t}\n"},
 	{"sessions of the second loop are not forgotten", "loop/reactor.go", "if s.Scheduled != nil {\n\t\tr.server.sched.Disconnect", "if s.Scheduled != nil && r.index == 0 {\n\t\tr.server.sched.Disconnect"},
-	{"the last bit of a priority does not count", "sched/queue.go", "key{^r.priority, r.due}", "key{^(r.priority >> 1), r.due}"},
+	{"the last bit of a priority does not count", "sched/queue.go", "sortKey{^r.priority, r.due}", "sortKey{^(r.priority >> 1), r.due}"},
 	{"jobs are due two seconds early", "sched/shard.go", "return r.due*1000+int64(past) <= now.Wall", "return r.due*1000+int64(past) <= now.Wall+2000"},
 	{"a time-out comes after a tenth of its time", "sched/held.go", "int64(r.timeout)*1000 + grace)", "int64(r.timeout)*100 + 0*grace)"},
 	{"a late report ends a later run", "sched/held.go", "case w.held[r.heldIndex()].number != run.Number:", "case w.held[r.heldIndex()].number < run.Number:"},

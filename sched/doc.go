@@ -21,12 +21,18 @@
 //	record       a job in the slab; its number is called job in the code, and Record in a JobRef and a Run
 //	slot         one outstanding Reserve or Sleep of a peer; a job of any queue that the
 //	             peer watches may answer it
+//	tag          a number that a caller gives to a request, such as a Reserve or an await; the answers have it
 //	seq          a sequence number: of a job, or of a slot, whose age it is
 //	line         the order of those that wait: a queue's watches by the age of their oldest slots,
 //	             ready tasks, parked jobs by lock
+//	claim        to take the oldest slot of a watch in line for a job
+//	sort key     what orders the jobs of an index, which calls it key
+//	standing     the sort key by which a ready job is compared with jobs of other indexes and queues
+//	rank         the order of ready jobs of several queues: their standing, then their seq
 //	run          one reservation of one job; its number is the seq of the slot that it answers
 //	lease        a reservation of a job that outlives connections; its worker proves it with the token of Grant
-//	hold         of a graph: a reservation of a task that outlives connections; its holder proves it with a revision
+//	hold         a peer holds a job that is reserved for it; a Hold of a task outlives connections, and its holder
+//	             proves it with a revision
 //	request      a peer for one request of a worker without a connection
 //	await        one request of a peer for the end of a job
 //	topic        a job's name under which its worker publishes to listeners
@@ -53,13 +59,13 @@
 //	unreported   a revoked run that its worker has not reported yet
 //	suspended    a watch that is handed nothing, because its peer has too many unreported names
 //	mixed        a queue in which not every ready job fits every watch
-//	key          what a policy groups jobs by: a part of the name, or a field of the workload
+//	key          of a policy: what it groups jobs by, a part of the name or a field of the workload
 //	lane         the ready jobs of one key of a queue, and the count of those that run
 //	level        the lanes that take turns, those whose first jobs have one priority
 //	clash        two jobs that a Named peer cannot tell apart
 //	withheld     a ready job whose name clashes for all Named peers in line
-//	entry        a cron entry: work that is submitted at the times of its schedule
-//	handled      the moment up to which an entry has met its times
+//	cron entry   work that is submitted at the times of its schedule
+//	handled      the moment up to which a cron entry has met its times
 //	woken        a job that was made ready because its lock is free, and has not locked it yet
 //	departed     a peer that has left; the Ticks reap its awaits, watches and jobs
 //	exit         a departed holder's release of its tasks of one queue
@@ -471,8 +477,8 @@
 //
 // # Cron
 //
-// An entry is in the shard of its queue. It has its next time in a heap, and the Tick at which that has come submits a
-// job under the entry's name, as a client does: the policies of the queue hold, and a name that is known is left alone
+// A cron entry is in the shard of its queue. It has its next time in a heap, and the Tick at which that has come submits
+// a job under the entry's name, as a client does: the policies of the queue hold, and a name that is known is left alone
 // (the outcome is overlap). Of several times that have come, an entry runs once; with Overlap, those of the last minute
 // have a job each. A time that is more than cronLate past is missed: one run makes up for it, or none.
 //

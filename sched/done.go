@@ -173,13 +173,13 @@ func (sh *shard) lookupEnded(hash uint32, q *queue, space Space, name []byte, do
 
 // lastEnded finds the job of a name that ended last, of those that a Listing has.
 func (sh *shard) lastEnded(hash uint32, q *queue, space Space, name []byte) (last uint32, ok bool) {
-	var ended key // as in a keptLine
+	var ended sortKey // as in a keptLine
 	for _, done := range [...]bool{true, false} {
 		job, found := sh.lookupEnded(hash, q, space, name, done)
 		if !found || !sh.slab.at(job).listed() {
 			continue
 		}
-		if k := (key{sh.slab.at(job).due, int64(sh.slab.at(job).seq)}); !ok || ended.less(k) {
+		if k := (sortKey{sh.slab.at(job).due, int64(sh.slab.at(job).seq)}); !ok || ended.less(k) {
 			last, ended, ok = job, k, true
 		}
 	}

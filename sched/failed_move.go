@@ -34,7 +34,7 @@ func (sh *shard) chooseMoves(now Time, l *keptLine, to string, until int, moves 
 	l.jobs.eachFrom(&sh.buckets, &sh.slab, l.position, func(job uint32) bool {
 		r := sh.slab.at(job)
 		sh.countSteps(r.cost())
-		l.position = key{r.due, int64(r.seq) + 1}
+		l.position = sortKey{r.due, int64(r.seq) + 1}
 		moves = append(moves, deadLetter{r.seq, to})
 		done = len(moves) < maxMoves && sh.mu.steps < until
 		return done

@@ -18,7 +18,7 @@ func (g *graph) endTask(now Time, job uint32, r *record, q *queue, sink Sink) {
 		g.log(job, Event{StageDone, now.Micros})
 		r.state = remembered
 		at := roundUp(now.Mono + ms)
-		g.remembered.pushBack(&sh.buckets, &sh.slab, key{at, 0}, job)
+		g.remembered.pushBack(&sh.buckets, &sh.slab, sortKey{at, 0}, job)
 		sh.s.alarmMono(at)
 	} else {
 		r.state = ending

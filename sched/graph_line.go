@@ -16,7 +16,7 @@ const (
 func (g *graph) first(q *queue) uint32 {
 	first := none
 	for _, x := range [...]*index{&q.ready, &q.withheld, &q.wide, &q.private} {
-		job := x.headOf(&g.sh.buckets, key{^0, taskDue})
+		job := x.headOf(&g.sh.buckets, sortKey{^0, taskDue})
 		if first == none || job != none && g.before(job, first) {
 			first = job
 		}

@@ -31,12 +31,12 @@ func (sh *shard) startTimeout(now Time, job uint32, r *record, p *Peer) {
 	if r.timeout > 0 {
 		r.flags |= ownDeadline
 		at := roundUp(now.Mono + int64(r.timeout)*1000 + grace)
-		sh.deadline.pushBack(&sh.buckets, &sh.slab, key{at, 0}, job)
+		sh.deadline.pushBack(&sh.buckets, &sh.slab, sortKey{at, 0}, job)
 		sh.s.alarmMono(at)
 		return
 	}
 	start := roundUp(now.Mono + grace)
-	sh.running.pushBack(&sh.buckets, &sh.slab, key{start, 0}, job)
+	sh.running.pushBack(&sh.buckets, &sh.slab, sortKey{start, 0}, job)
 	if d := sh.s.timeout.Load(); d > 0 {
 		sh.s.alarmMono(start + d)
 	}

@@ -6,18 +6,18 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// key orders buckets: first by a, then by b, both ascending. The user of an index says what they
+// sortKey orders buckets: first by a, then by b, both ascending. The user of an index says what they
 // mean.
-type key struct{ a, b int64 }
+type sortKey struct{ a, b int64 }
 
 // firstKey is the smallest key.
-var firstKey = key{math.MinInt64, math.MinInt64}
+var firstKey = sortKey{math.MinInt64, math.MinInt64}
 
-func (k key) less(o key) bool { return k.a < o.a || k.a == o.a && k.b < o.b }
+func (k sortKey) less(o sortKey) bool { return k.a < o.a || k.a == o.a && k.b < o.b }
 
 // bucket is a first-in first-out list of the jobs of one key.
 type bucket struct {
-	key        key
+	key        sortKey
 	head, tail uint32
 	count      uint32
 }
@@ -41,7 +41,7 @@ type buckets struct {
 func (p *buckets) at(i uint32) *bucket { return &p.chunks[i>>bucketBits][i&(bucketChunk-1)] }
 
 // alloc returns the number of an empty bucket with a key. It reuses freed buckets before it grows the chunks.
-func (p *buckets) alloc(k key) uint32 {
+func (p *buckets) alloc(k sortKey) uint32 {
 	i := p.spare
 	if p.spares > 0 {
 		p.spare = p.at(i).head
@@ -66,20 +66,20 @@ func (p *buckets) free(i uint32) {
 	}
 }
 
-// entry is an element of an index's tree: a key and the number of its bucket.
-type entry struct {
-	key    key
+// element is an element of an index's tree: a key and the number of its bucket.
+type element struct {
+	key    sortKey
 	bucket uint32
 }
 
-func entryLess(x, y entry) bool { return x.key.less(y.key) }
+func elementLess(x, y element) bool { return x.key.less(y.key) }
 
 // index is an ordered set of buckets: a B-tree of distinct keys, not of jobs. The first and the
 // last bucket are reached without the tree, which exists once there have been two. The last
 // remaining bucket is kept when it empties and takes the next key: a queue that alternates between
 // no job and one job costs no tree operation.
 type index struct {
-	tree        *btree.BTreeG[entry]
+	tree        *btree.BTreeG[element]
 	first, last uint32
 	keys        int // number of buckets, an empty one included
 	jobs        int
@@ -87,13 +87,13 @@ type index struct {
 
 func newIndex() index { return index{first: none, last: none} }
 
-// degree is the tree's. 32 was the fastest for these entries.
+// degree is the tree's. 32 was the fastest for these elements.
 const degree = 32
 
 // min returns the smallest key that has jobs.
-func (x *index) min(p *buckets) (key, bool) {
+func (x *index) min(p *buckets) (sortKey, bool) {
 	if x.jobs == 0 {
-		return key{}, false
+		return sortKey{}, false
 	}
 	return p.at(x.first).key, true
 }
@@ -115,7 +115,7 @@ func (x *index) tail(p *buckets) uint32 {
 }
 
 // bucketFor returns the bucket of a key, made when it is missing.
-func (x *index) bucketFor(p *buckets, k key) uint32 {
+func (x *index) bucketFor(p *buckets, k sortKey) uint32 {
 	if x.keys == 0 {
 		x.first = p.alloc(k)
 		x.last = x.first
@@ -128,8 +128,8 @@ func (x *index) bucketFor(p *buckets, k key) uint32 {
 	}
 	if x.jobs == 0 { // the kept bucket is empty: it takes the new key
 		if x.tree != nil {
-			x.tree.Set(entry{k, x.last})
-			x.tree.Delete(entry{key: last.key})
+			x.tree.Set(element{k, x.last})
+			x.tree.Delete(element{key: last.key})
 		}
 		last.key = k
 		return x.last
@@ -140,7 +140,7 @@ func (x *index) bucketFor(p *buckets, k key) uint32 {
 	}
 	beyond := last.key.less(k)
 	if !beyond && first.key.less(k) {
-		if e, ok := x.tree.Get(entry{key: k}); ok {
+		if e, ok := x.tree.Get(element{key: k}); ok {
 			return e.bucket
 		}
 	}
@@ -149,13 +149,13 @@ func (x *index) bucketFor(p *buckets, k key) uint32 {
 
 // addBucket adds a bucket for a key that the index does not have, and returns its number. last and first report that
 // the key is the largest or the smallest one. The tree is made with the second key.
-func (x *index) addBucket(p *buckets, k key, last, first bool) uint32 {
+func (x *index) addBucket(p *buckets, k sortKey, last, first bool) uint32 {
 	if x.tree == nil {
-		x.tree = btree.NewBTreeGOptions(entryLess, btree.Options{NoLocks: true, Degree: degree})
-		x.tree.Set(entry{p.at(x.first).key, x.first})
+		x.tree = btree.NewBTreeGOptions(elementLess, btree.Options{NoLocks: true, Degree: degree})
+		x.tree.Set(element{p.at(x.first).key, x.first})
 	}
 	b := p.alloc(k)
-	x.tree.Set(entry{k, b})
+	x.tree.Set(element{k, b})
 	x.keys++
 	if last {
 		x.last = b
@@ -167,7 +167,7 @@ func (x *index) addBucket(p *buckets, k key, last, first bool) uint32 {
 }
 
 // pushBack adds a job behind those of its key.
-func (x *index) pushBack(p *buckets, s *slab, k key, job uint32) {
+func (x *index) pushBack(p *buckets, s *slab, k sortKey, job uint32) {
 	i := x.bucketFor(p, k)
 	b := p.at(i)
 	r := s.at(job)
@@ -183,7 +183,7 @@ func (x *index) pushBack(p *buckets, s *slab, k key, job uint32) {
 }
 
 // pushFront adds a job ahead of those of its key.
-func (x *index) pushFront(p *buckets, s *slab, k key, job uint32) {
+func (x *index) pushFront(p *buckets, s *slab, k sortKey, job uint32) {
 	i := x.bucketFor(p, k)
 	b := p.at(i)
 	r := s.at(job)
@@ -199,7 +199,7 @@ func (x *index) pushFront(p *buckets, s *slab, k key, job uint32) {
 }
 
 // insert adds a job among those of its key, which are in the order of their sequence numbers.
-func (x *index) insert(p *buckets, s *slab, k key, job uint32) {
+func (x *index) insert(p *buckets, s *slab, k sortKey, job uint32) {
 	i := x.bucketFor(p, k)
 	b, r := p.at(i), s.at(job)
 	before := b.tail
@@ -245,7 +245,7 @@ func (x *index) remove(p *buckets, s *slab, job uint32) {
 
 // dropBucket frees an empty bucket of an index with a tree, and finds the first and the last bucket again.
 func (x *index) dropBucket(p *buckets, i uint32) {
-	x.tree.Delete(entry{key: p.at(i).key})
+	x.tree.Delete(element{key: p.at(i).key})
 	p.free(i)
 	x.keys--
 	if i == x.first {
@@ -267,14 +267,14 @@ func (x *index) free(p *buckets) {
 }
 
 // minFrom returns the smallest key that has jobs and is not less than k.
-func (x *index) minFrom(p *buckets, k key) (found key, ok bool) {
+func (x *index) minFrom(p *buckets, k sortKey) (found sortKey, ok bool) {
 	switch {
 	case x.jobs == 0 || p.at(x.last).key.less(k):
-		return key{}, false
+		return sortKey{}, false
 	case !p.at(x.first).key.less(k):
 		return p.at(x.first).key, true
 	}
-	x.tree.Ascend(entry{key: k}, func(e entry) bool {
+	x.tree.Ascend(element{key: k}, func(e element) bool {
 		found = e.key
 		return false
 	})
@@ -282,7 +282,7 @@ func (x *index) minFrom(p *buckets, k key) (found key, ok bool) {
 }
 
 // headOf returns the first job of a key, or none.
-func (x *index) headOf(p *buckets, k key) uint32 {
+func (x *index) headOf(p *buckets, k sortKey) uint32 {
 	switch {
 	case x.jobs == 0:
 		return none
@@ -291,14 +291,14 @@ func (x *index) headOf(p *buckets, k key) uint32 {
 	case x.tree == nil:
 		return none
 	}
-	if e, ok := x.tree.Get(entry{key: k}); ok {
+	if e, ok := x.tree.Get(element{key: k}); ok {
 		return p.at(e.bucket).head
 	}
 	return none
 }
 
 // headFrom returns the first job from a key on, or none.
-func (x *index) headFrom(p *buckets, s *slab, from key) (first uint32) {
+func (x *index) headFrom(p *buckets, s *slab, from sortKey) (first uint32) {
 	first = none
 	x.eachFrom(p, s, from, func(job uint32) bool {
 		first = job
@@ -308,7 +308,7 @@ func (x *index) headFrom(p *buckets, s *slab, from key) (first uint32) {
 }
 
 // tailBut returns the last job that has another key, or none.
-func (x *index) tailBut(p *buckets, other key) (job uint32) {
+func (x *index) tailBut(p *buckets, other sortKey) (job uint32) {
 	switch {
 	case x.jobs == 0:
 		return none
@@ -318,7 +318,7 @@ func (x *index) tailBut(p *buckets, other key) (job uint32) {
 		return none
 	}
 	job = none
-	x.tree.Descend(entry{key: other}, func(e entry) bool {
+	x.tree.Descend(element{key: other}, func(e element) bool {
 		if e.key != other {
 			job = p.at(e.bucket).tail
 		}
@@ -328,7 +328,7 @@ func (x *index) tailBut(p *buckets, other key) (job uint32) {
 }
 
 // eachFrom calls fn for the index's jobs from a key on, in order, until it returns false.
-func (x *index) eachFrom(p *buckets, s *slab, from key, fn func(job uint32) bool) {
+func (x *index) eachFrom(p *buckets, s *slab, from sortKey, fn func(job uint32) bool) {
 	if x.jobs == 0 {
 		return
 	}
@@ -346,16 +346,16 @@ func (x *index) eachFrom(p *buckets, s *slab, from key, fn func(job uint32) bool
 		}
 		return
 	}
-	x.tree.Ascend(entry{key: from}, func(e entry) bool { return of(e.bucket) })
+	x.tree.Ascend(element{key: from}, func(e element) bool { return of(e.bucket) })
 }
 
-// jobsBefore counts the jobs of the keys that are less than k. It looks at most at n keys; more reports whether there
+// jobsBefore counts the jobs of the keys that are less than k. It looks at most at so many keys; more reports whether there
 // are others.
-func (x *index) jobsBefore(p *buckets, k key, keys int) (n int, more bool) {
+func (x *index) jobsBefore(p *buckets, k sortKey, keys int) (n int, more bool) {
 	if x.jobs == 0 || x.tree == nil {
 		return 0, false
 	}
-	x.tree.Ascend(entry{key: firstKey}, func(e entry) bool {
+	x.tree.Ascend(element{key: firstKey}, func(e element) bool {
 		if keys--; keys < 0 || !e.key.less(k) {
 			more = e.key.less(k)
 			return false
@@ -373,21 +373,25 @@ func (x *index) minOfEach(p *buckets, from int64, room *int) int64 {
 	if x.jobs == 0 {
 		return least
 	}
-	a, more := p.at(x.last).key.a, true
-	for ; more && *room > 0; *room-- {
-		if k, ok := x.minFrom(p, key{a, from}); ok && k.a == a {
+	for a := p.at(x.last).key.a; *room > 0; a = x.nextLower(a) {
+		*room--
+		if k, ok := x.minFrom(p, sortKey{a, from}); ok && k.a == a {
 			least = min(least, k.b)
 		}
-		if more = p.at(x.first).key.a < a; more {
-			x.tree.Descend(entry{key: key{a, math.MinInt64}}, func(e entry) bool {
-				more = e.key.a == a
-				a = e.key.a
-				return more
-			})
-			more = true
+		if a == p.at(x.first).key.a {
+			break
 		}
 	}
 	return least
+}
+
+// nextLower returns the largest a of the keys that is less than the given one, which is not the smallest.
+func (x *index) nextLower(a int64) (lower int64) {
+	x.tree.Descend(element{key: sortKey{a, math.MinInt64}}, func(e element) bool {
+		lower = e.key.a
+		return lower == a
+	})
+	return lower
 }
 
 // dueCounts counts the ready jobs of a queue by due second, of those that have a priority: the

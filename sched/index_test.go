@@ -9,7 +9,7 @@ import (
 
 // indexedJob is a job of an index under test, with its key and its age in the key.
 type indexedJob struct {
-	key  key
+	key  sortKey
 	age  int
 	slot uint32
 }
@@ -23,7 +23,7 @@ type indexModel struct {
 	age int
 }
 
-func (w *indexModel) push(k key) {
+func (w *indexModel) push(k sortKey) {
 	slot, _ := w.sh.slab.alloc()
 	w.x.pushBack(&w.sh.buckets, &w.sh.slab, k, slot)
 	w.age++
@@ -46,7 +46,7 @@ func (w *indexModel) check() {
 	})
 	i := 0
 	c := checker{sh: w.sh, used: make(map[uint32]bool)}
-	err := c.index(w.x, "index", func(slot uint32, _ *record, k key) error {
+	err := c.index(w.x, "index", func(slot uint32, _ *record, k sortKey) error {
 		if i >= len(w.all) || w.all[i].slot != slot || w.all[i].key != k {
 			w.t.Fatalf("job %d at place %d, want %v", slot, i, w.all)
 		}
@@ -71,7 +71,7 @@ func (w *indexModel) check() {
 		w.t.Fatalf("min %v, head %d; want %v", k, head, w.all[0])
 	}
 	for a := range int64(5) {
-		from := key{a - 2, w.all[len(w.all)/2].key.b}
+		from := sortKey{a - 2, w.all[len(w.all)/2].key.b}
 		i := slices.IndexFunc(w.all, func(s indexedJob) bool { return !s.key.less(from) })
 		if k, ok := w.x.minFrom(&w.sh.buckets, from); ok != (i >= 0) || ok && k != w.all[i].key {
 			w.t.Fatalf("from %v: %v, %v, want number %d of %v", from, k, ok, i, w.all)
@@ -87,8 +87,8 @@ func TestIndexAgainstSlice(t *testing.T) {
 		x := newIndex()
 		w := indexModel{t: t, sh: sh, x: &x}
 		spread := rapid.SampledFrom([]int64{0, 1, 3, 100}).Draw(t, "spread")
-		keys := rapid.Custom(func(t *rapid.T) key {
-			return key{rapid.Int64Range(-1, 1).Draw(t, "a"), rapid.Int64Range(-spread, spread).Draw(t, "b")}
+		keys := rapid.Custom(func(t *rapid.T) sortKey {
+			return sortKey{rapid.Int64Range(-1, 1).Draw(t, "a"), rapid.Int64Range(-spread, spread).Draw(t, "b")}
 		})
 		for range rapid.IntRange(1, 100).Draw(t, "ops") {
 			switch op := rapid.IntRange(0, 9).Draw(t, "op"); {
@@ -118,7 +118,7 @@ func TestIndexAgainstSlice(t *testing.T) {
 // TestIndexEmptyAndBack checks that one job that comes and goes costs no allocation, under one key
 // and under changing keys, also after the tree was needed.
 func TestIndexEmptyAndBack(t *testing.T) {
-	f := func(name string, step int64, before ...key) {
+	f := func(name string, step int64, before ...sortKey) {
 		t.Helper()
 		sh := &shard{slab: newSlab()}
 		x := newIndex()
@@ -128,7 +128,7 @@ func TestIndexEmptyAndBack(t *testing.T) {
 			x.pushBack(&sh.buckets, &sh.slab, k, other)
 			defer x.remove(&sh.buckets, &sh.slab, other)
 		}
-		k := key{0, 1000}
+		k := sortKey{0, 1000}
 		if a := testing.AllocsPerRun(100, func() {
 			k.b += step
 			x.pushBack(&sh.buckets, &sh.slab, k, slot)
@@ -139,6 +139,6 @@ func TestIndexEmptyAndBack(t *testing.T) {
 	}
 	f("one key", 0)
 	f("moving keys", 1)
-	f("moving keys behind another", 1, key{0, 1})
-	f("moving keys between others", 1, key{0, 1}, key{0, 1 << 40})
+	f("moving keys behind another", 1, sortKey{0, 1})
+	f("moving keys between others", 1, sortKey{0, 1}, sortKey{0, 1 << 40})
 }

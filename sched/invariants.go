@@ -146,7 +146,7 @@ func (c *checker) stand(job uint32, where string) error {
 
 // index checks an index: its tree, its buckets in order, their lists. It calls visit with each job
 // and its bucket's key.
-func (c *checker) index(x *index, where string, visit func(job uint32, r *record, k key) error) error {
+func (c *checker) index(x *index, where string, visit func(job uint32, r *record, k sortKey) error) error {
 	order, err := c.order(x)
 	if err != nil {
 		return fmt.Errorf("%s: %w", where, err)
@@ -191,7 +191,7 @@ func (c *checker) order(x *index) ([]uint32, error) {
 	switch {
 	case x.tree != nil:
 		var err error
-		x.tree.Scan(func(e entry) bool {
+		x.tree.Scan(func(e element) bool {
 			k := c.sh.buckets.at(e.bucket).key
 			if k != e.key || len(order) > 0 && !c.sh.buckets.at(order[len(order)-1]).key.less(k) {
 				err = fmt.Errorf("the tree has %v for the bucket of %v, or out of order", e.key, k)
@@ -283,11 +283,11 @@ func (c *checker) pending(q *queue) error {
 		places = append(places, place{fmt.Sprintf("lane %x", l.key), &l.jobs, ready})
 	}
 	for _, x := range places {
-		if err := c.index(x.index, x.name, func(job uint32, r *record, k key) error {
+		if err := c.index(x.index, x.name, func(job uint32, r *record, k sortKey) error {
 			want := c.sh.standing(r)
 			switch {
 			case x.state == delayed:
-				want = key{r.due, int64(r.dueMillis())}
+				want = sortKey{r.due, int64(r.dueMillis())}
 			case x.index == &q.numbered:
 				want = numberKey(r)
 				if r.prev != none && c.sh.slab.at(r.prev).seq >= r.seq {

@@ -8,7 +8,7 @@ import (
 // graph checks tasks: their edges, their orders, their numbers in each queue.
 func (c *checker) graph() error {
 	sh := c.sh
-	if err := c.index(&sh.graph.remembered, "memory", func(job uint32, r *record, k key) error {
+	if err := c.index(&sh.graph.remembered, "memory", func(job uint32, r *record, k sortKey) error {
 		if r.state != remembered || k.b != 0 || k.a%grain != 0 {
 			return fmt.Errorf("state %d at key %v", r.state, k)
 		}

@@ -8,8 +8,8 @@ import (
 
 // deadlines checks that the two deadline indexes hold exactly the reserved jobs.
 func (c *checker) deadlines() error {
-	visit := func(flag uint16) func(uint32, *record, key) error {
-		return func(_ uint32, r *record, k key) error {
+	visit := func(flag uint16) func(uint32, *record, sortKey) error {
+		return func(_ uint32, r *record, k sortKey) error {
 			if r.state != reserved || r.flags&(ownDeadline|untimed) != flag || k.b != 0 || k.a%grain != 0 {
 				return fmt.Errorf("state %d flags %b at key %v", r.state, r.flags, k)
 			}
@@ -46,7 +46,7 @@ func (c *checker) deadlines() error {
 // parked checks that the index of parked jobs holds exactly the jobs in that state.
 func (c *checker) parked() error {
 	perQueue := make(map[uint32]int)
-	if err := c.index(&c.sh.parked, "parked", func(job uint32, r *record, k key) error {
+	if err := c.index(&c.sh.parked, "parked", func(job uint32, r *record, k sortKey) error {
 		if r.state != parked || k.b != 0 || k.a%grain != 0 {
 			return fmt.Errorf("state %d at key %v", r.state, k)
 		}

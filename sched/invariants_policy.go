@@ -30,14 +30,14 @@ func (c *checker) keptLine(q *queue, use keptUse) error {
 	if (l.jobs.jobs == 0) != (l.heapIndex < 0) || l.heapIndex >= 0 && c.sh.keeping[l.heapIndex] != l {
 		return fmt.Errorf("%d kept jobs stand at %d", l.jobs.jobs, l.heapIndex)
 	}
-	return c.index(&l.jobs, "kept", func(job uint32, r *record, k key) error {
+	return c.index(&l.jobs, "kept", func(job uint32, r *record, k sortKey) error {
 		bySeq, found := c.sh.lookupKept(r.seq)
 		_, result := c.sh.results[job]
 		switch {
 		case (r.state == failed) != (use == keptFailed || use == keptBuried), use == keptBuried && r.flags&numbered == 0,
 			r.state != failed && r.state != finished, r.use() != use:
 			return fmt.Errorf("state %d and use %d in the line of use %d", r.state, r.use(), use)
-		case r.container != q.id || k != (key{r.due, int64(r.seq)}):
+		case r.container != q.id || k != (sortKey{r.due, int64(r.seq)}):
 			return fmt.Errorf("container %d at key %v", r.container, k)
 		case found != (use != keptName) || found && bySeq != job:
 			return fmt.Errorf("is found by its number: %v, as %d", found, bySeq)

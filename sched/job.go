@@ -111,7 +111,7 @@ func (r *record) dueWall() int64 {
 	if r.state == delayed || r.state == waiting {
 		past = int64(r.dueMillis())
 	}
-	return wallOf(key{max(r.due, -never/1000), past})
+	return wallOf(sortKey{max(r.due, -never/1000), past})
 }
 
 // notBefore returns now, or when the job is due if the clock was set back since then.

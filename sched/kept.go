@@ -32,8 +32,8 @@ type keptLine struct {
 
 	// Of the pass of moves to a dead-letter queue:
 
-	position key   // key of the next job of this pass
-	nextPass int64 // Wall when the next pass begins; 0: during a pass
+	position sortKey // key of the next job of this pass
+	nextPass int64   // Wall when the next pass begins; 0: during a pass
 }
 
 // keptLines are the lines of a queue, by use.
@@ -73,7 +73,7 @@ func (sh *shard) keep(job uint32, r *record, q *queue, use keptUse) {
 			q.kept[i] = keptLine{queue: q, use: keptUse(i), jobs: newIndex(), heapIndex: -1, position: firstKey}
 		}
 	}
-	l, k := &q.kept[use], key{r.due, int64(r.seq)}
+	l, k := &q.kept[use], sortKey{r.due, int64(r.seq)}
 	l.jobs.pushBack(&sh.buckets, &sh.slab, k, job)
 	if k.less(l.position) { // the clock was set back
 		l.position = k
@@ -260,7 +260,7 @@ func (sh *shard) restoreKept(job uint32, r *record, q *queue, j *Saved) {
 
 // nextKept returns the first of the jobs of a queue that are kept for some uses, from a key of their lines on, and its
 // key.
-func (sh *shard) nextKept(q *queue, from key, uses []keptUse) (first uint32, at key) {
+func (sh *shard) nextKept(q *queue, from sortKey, uses []keptUse) (first uint32, at sortKey) {
 	first = none
 	for _, use := range uses {
 		job := q.kept[use].jobs.headFrom(&sh.buckets, &sh.slab, from)
@@ -268,7 +268,7 @@ func (sh *shard) nextKept(q *queue, from key, uses []keptUse) (first uint32, at 
 			continue
 		}
 		r := sh.slab.at(job)
-		if k := (key{r.due, int64(r.seq)}); first == none || k.less(at) {
+		if k := (sortKey{r.due, int64(r.seq)}); first == none || k.less(at) {
 			first, at = job, k
 		}
 	}

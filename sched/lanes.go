@@ -255,7 +255,7 @@ func (sh *shard) placeLane(q *queue, l *lane) {
 	var at rank
 	if k.fair { // the priority alone, which the bucket has: the record of the first job is seldom in a cache
 		first, _ := l.jobs.min(&sh.buckets)
-		at = rank{key{first.a, math.MinInt64}, 0}
+		at = rank{sortKey{first.a, math.MinInt64}, 0}
 	} else {
 		at = sh.rankOf(l.jobs.head(&sh.buckets))
 	}

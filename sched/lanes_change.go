@@ -126,7 +126,7 @@ func (sh *shard) recount(q *queue, k *keyedJobs, h *held) {
 // ahead of those that have entered their lanes since.
 func (sh *shard) relaneReady(q *queue, k *keyedJobs, until int) (done bool) {
 	for k.rule.text != "" {
-		job := q.ready.tailBut(&sh.buckets, key{^0, taskDue})
+		job := q.ready.tailBut(&sh.buckets, sortKey{^0, taskDue})
 		if job == none {
 			job = q.numbered.tail(&sh.buckets)
 		}

@@ -244,7 +244,7 @@ func (w *lister) delayed() (over bool) { return w.index(&w.q.delayed, delayed) }
 // Else it goes on with the key of that job and skips jobs that are not younger, which may have been visited.
 func (w *lister) index(x *index, in state) (over bool) {
 	p, sh := &w.place, w.sh
-	keyOf := func(r *record) key { return sh.buckets.at(r.bucket).key }
+	keyOf := func(r *record) sortKey { return sh.buckets.at(r.bucket).key }
 	var job uint32
 	if r := sh.slab.find(p.slot); r != nil && r.seq == p.seq && r.state == in && r.container == w.q.id && w.indexOf(r) == x && keyOf(r) == p.key {
 		job = w.behind(x, r, p.key)
@@ -283,7 +283,7 @@ func (w *lister) indexOf(r *record) *index {
 }
 
 // behind returns the job behind one of an index.
-func (w *lister) behind(x *index, r *record, k key) uint32 {
+func (w *lister) behind(x *index, r *record, k sortKey) uint32 {
 	if r.next != none {
 		return r.next
 	}
@@ -294,7 +294,7 @@ func (w *lister) behind(x *index, r *record, k key) uint32 {
 }
 
 // next returns the next larger key, firstKey after the largest.
-func (k key) next() key {
+func (k sortKey) next() sortKey {
 	if k.b++; k.b == math.MinInt64 {
 		k.a++
 	}

@@ -12,12 +12,12 @@ import (
 // {phase: ready, sub: 0, slot: 9's record, seq: 9, key: 9's key}. One of all queues in shard 3 is at {sub: 3, slot: n},
 // where n is the next record.
 type listPlace struct {
-	phase uint8  // index in listPhases
-	sub   uint32 // number of the index, watch or line within the phase; of all queues: of the shard
-	slot  uint32 // record of the last job of an index; number of held or parked jobs that are left; of all queues: the next record
-	seq   uint64 // seq of the last job of an index
-	key   key    // key of the last job of an index or a line
-	bound uint64 // number up to which jobs with that key may have been visited
+	phase uint8   // index in listPhases
+	sub   uint32  // number of the index, watch or line within the phase; of all queues: of the shard
+	slot  uint32  // record of the last job of an index; number of held or parked jobs that are left; of all queues: the next record
+	seq   uint64  // seq of the last job of an index
+	key   sortKey // key of the last job of an index or a line
+	bound uint64  // number up to which jobs with that key may have been visited
 }
 
 // listStart is the place before all jobs of a queue.
@@ -58,7 +58,7 @@ func (l *Listing) parse(text string) error {
 		return v
 	}
 	p.sub, p.slot, p.seq = uint32(next(math.MaxUint32)), uint32(next(math.MaxUint32)), next(math.MaxUint64)
-	p.key = key{int64(next(math.MaxUint64)), int64(next(math.MaxUint64))}
+	p.key = sortKey{int64(next(math.MaxUint64)), int64(next(math.MaxUint64))}
 	p.bound, l.looked = next(math.MaxUint64), int64(next(math.MaxInt64/2))
 	if len(b) > 0 {
 		err = errListCursor

@@ -45,17 +45,17 @@ func (l *lockLine) ahead(o *lockLine) bool { return l.turn() < o.turn() }
 func (l *lockLine) place() int             { return l.heapIndex }
 func (l *lockLine) setPlace(i int)         { l.heapIndex = i }
 
-// hold gives the lock to a job. The line whose count is the number of holders now is no longer
+// addHolder gives the lock to a job. The line whose count is the number of holders now is no longer
 // open.
-func (k *namedLock) hold(job JobRef) {
+func (k *namedLock) addHolder(job JobRef) {
 	k.holders[job] = true
 	if line := k.lines[len(k.holders)]; line != nil {
 		k.open.remove(line)
 	}
 }
 
-// free takes the lock from a job that holds it.
-func (k *namedLock) free(job JobRef) {
+// removeHolder takes the lock from a job that holds it.
+func (k *namedLock) removeHolder(job JobRef) {
 	if line := k.lines[len(k.holders)]; line != nil {
 		k.open.push(line)
 	}
@@ -109,7 +109,7 @@ func (l *namedLocks) acquire(name string, job JobRef, count int) (got bool, free
 		l.discardUnused(name, k)
 		return false, nil, ErrJobLocks
 	}
-	k.hold(job)
+	k.addHolder(job)
 	l.held[job] = append(l.held[job], name)
 	if l.woken[job] == name {
 		delete(l.woken, job)
@@ -148,7 +148,7 @@ func (l *namedLocks) release(name string, job JobRef) bool {
 		delete(l.held, job)
 	}
 	k := l.byName[name]
-	k.free(job)
+	k.removeHolder(job)
 	l.discardUnused(name, k)
 	return true
 }
@@ -170,7 +170,7 @@ func (l *namedLocks) releaseAll(job JobRef) []string {
 	delete(l.held, job)
 	for _, name := range names {
 		k := l.byName[name]
-		k.free(job)
+		k.removeHolder(job)
 		l.discardUnused(name, k)
 	}
 	if name, ok := l.woken[job]; ok {
@@ -392,7 +392,7 @@ func (sh *shard) park(now Time, job uint32, r *record, sink Sink) {
 	r.state, r.container, r.stateData = parked, q.id, uint32(len(q.parked))
 	q.parked = append(q.parked, job)
 	start := roundUp(now.Mono)
-	sh.parked.pushBack(&sh.buckets, &sh.slab, key{start, 0}, job)
+	sh.parked.pushBack(&sh.buckets, &sh.slab, sortKey{start, 0}, job)
 	if d := sh.s.lockTimeout.Load(); d > 0 {
 		sh.s.alarmMono(start + d)
 	}

@@ -74,11 +74,11 @@ func (sh *shard) increment(r *record, at int) {
 
 // numberKey returns the key of a job in the numbered index of its queue: larger priority first, then the smaller
 // number.
-func numberKey(r *record) key { return key{^r.priority, int64(r.seq >> numberBits)} }
+func numberKey(r *record) sortKey { return sortKey{^r.priority, int64(r.seq >> numberBits)} }
 
 // standing returns the key by which a ready job is compared with jobs of other indexes and queues. That of a numbered
 // job has the second of its submission, so that numbered jobs keep their order wherever they stand.
-func (sh *shard) standing(r *record) key {
+func (sh *shard) standing(r *record) sortKey {
 	if r.flags&numbered == 0 {
 		return readyKey(r)
 	}
@@ -88,9 +88,9 @@ func (sh *shard) standing(r *record) key {
 // numberedStanding is standing for a numbered job.
 //
 //go:noinline
-func (sh *shard) numberedStanding(r *record) key {
+func (sh *shard) numberedStanding(r *record) sortKey {
 	submitted := binary.BigEndian.Uint64(sh.countBytes(r))
-	return key{^r.priority, floorSecond(int64(submitted))}
+	return sortKey{^r.priority, floorSecond(int64(submitted))}
 }
 
 // numberedCounts counts the numbered jobs of a queue or a shard by their states, beside the kept ones.

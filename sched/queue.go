@@ -5,14 +5,14 @@ type queue struct {
 	name string // unique among the queues that are not dropped
 	id   uint32 // index in the shard's queues
 
-	ready       index     // key {^priority, due second}
-	wide        index     // the same, for jobs that only Wide peers can have
-	private     index     // the same, for tasks that are only stolen
+	ready       index     // key {^priority, due second}, see standing
+	wide        index     // the same key, for jobs that only Wide peers can have
+	private     index     // the same key, for tasks that are only stolen
+	withheld    index     // the same key, for withheld jobs
 	numbered    index     // key {^priority, number >> numberBits}, for numbered jobs; those of a key are in the order of their numbers
-	withheld    index     // the same, for withheld jobs
 	delayed     index     // key {due second, milliseconds after it at which the job is due}
 	prioritized dueCounts // counts of the ready jobs with a priority or a lane that are neither immediate nor in the numbered index
-	timer       key       // the smallest key of the delayed index, while the queue is in the timers heap
+	timer       sortKey   // the smallest key of the delayed index, while the queue is in the timers heap
 	heapIndex   int       // index in the timers heap, -1: not in it
 
 	lines            [classes]heap[*watch] // the watches whose peers may have a slot, oldest slot first, by class
@@ -87,7 +87,7 @@ func (r *record) inNumbered() bool {
 
 // readyKey returns the key of a ready job that is not numbered: larger priority first, then the earlier due second. ^
 // turns the order round without overflow.
-func readyKey(r *record) key { return key{^r.priority, r.due} }
+func readyKey(r *record) sortKey { return sortKey{^r.priority, r.due} }
 
 // countDue counts a job that enters a ready index, or leaves it, in prioritized.
 func (q *queue) countDue(r *record, n int) {

@@ -404,12 +404,12 @@ func (sh *shard) serveOne(now Time, w *watch, next rank, sink Sink) int {
 // rank orders ready jobs of several queues: larger priority first, then the earlier due second,
 // then the earlier submission.
 type rank struct {
-	key key
+	key sortKey
 	seq uint64
 }
 
 // lastRank is behind the rank of every job.
-var lastRank = rank{key{never, never}, ^uint64(0)}
+var lastRank = rank{sortKey{never, never}, ^uint64(0)}
 
 func (x rank) less(y rank) bool { return x.key.less(y.key) || x.key == y.key && x.seq < y.seq }
 

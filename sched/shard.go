@@ -164,7 +164,7 @@ func (sh *shard) enqueue(now Time, job uint32, r *record, q *queue, past uint32)
 	r.state, r.stateData = delayed, past
 	sh.countDelayed(r, 1)
 	q.retrying += count(r.flags&attempted != 0)
-	q.delayed.pushBack(&sh.buckets, &sh.slab, key{r.due, int64(past)}, job)
+	q.delayed.pushBack(&sh.buckets, &sh.slab, sortKey{r.due, int64(past)}, job)
 	sh.resetTimer(q)
 }
 
@@ -401,7 +401,7 @@ func floorSecond(ms int64) int64 {
 }
 
 // wallOf returns the wall time of a sched-time key, clamped to what fits.
-func wallOf(k key) int64 {
+func wallOf(k sortKey) int64 {
 	if k.a > never/1000-1 {
 		return never
 	}

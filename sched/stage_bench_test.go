@@ -51,7 +51,7 @@ func BenchmarkStage(b *testing.B) {
 // keys of ready jobs, which are the same for a whole second, and of delayed jobs that
 // are due in no order.
 func BenchmarkIndex(b *testing.B) {
-	f := func(name string, at func(i int) key) {
+	f := func(name string, at func(i int) sortKey) {
 		b.Run(name, func(b *testing.B) {
 			var pool buckets
 			jobs, x := newSlab(), newIndex()
@@ -72,6 +72,6 @@ func BenchmarkIndex(b *testing.B) {
 			}
 		})
 	}
-	f("ready", func(i int) key { return key{0, int64(i / 1_000_000)} })
-	f("delayed", func(i int) key { return key{int64(uint32(i) * 2654435761 >> 8), 0} })
+	f("ready", func(i int) sortKey { return sortKey{0, int64(i / 1_000_000)} })
+	f("delayed", func(i int) sortKey { return sortKey{int64(uint32(i) * 2654435761 >> 8), 0} })
 }

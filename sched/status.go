@@ -173,7 +173,7 @@ func (sh *shard) status(q *queue) QueueStatus {
 		st.SchedAt = k.a
 	}
 	for _, x := range [...]*index{&q.ready, &q.withheld, &q.wide, &q.private} {
-		if k, ok := x.minFrom(&sh.buckets, key{^0, math.MinInt64}); ok && k.a == ^0 {
+		if k, ok := x.minFrom(&sh.buckets, sortKey{^0, math.MinInt64}); ok && k.a == ^0 {
 			st.SchedAt = min(st.SchedAt, k.b)
 		}
 	}

@@ -15,9 +15,9 @@ type sweep struct {
 
 	// Of the sweep under way:
 
-	index int   // of sweptIndex
-	from  key   // where it continues in that
-	first int64 // Wall when the first of the jobs that it left expires
+	index int     // of sweptIndex
+	from  sortKey // where it continues in that
+	first int64   // Wall when the first of the jobs that it left expires
 }
 
 func (w *sweep) ahead(o *sweep) bool { return w.next < o.next }
@@ -120,12 +120,12 @@ func (sh *shard) sweepSome(now Time, w *sweep, until int, sink Sink) (done bool)
 		k := sh.standing(r)
 		switch at := w.expires(r.due); {
 		case k.b < firstDue:
-			w.from = key{k.a, firstDue}
+			w.from = sortKey{k.a, firstDue}
 		case at <= now.Wall:
 			sh.endExpired(now, job, r, q, sink)
 		case k.a < math.MaxInt64:
 			w.first = min(w.first, at)
-			w.from = key{k.a + 1, math.MinInt64}
+			w.from = sortKey{k.a + 1, math.MinInt64}
 		default:
 			w.first = min(w.first, at)
 			w.index, w.from = w.index+1, firstKey
@@ -157,7 +157,7 @@ func (sh *shard) sweepNumbered(now Time, w *sweep, sink Sink) {
 		}
 		w.first = min(w.first, at)
 		if w.expires(sh.standing(r).b) > now.Wall {
-			w.from = key{k.a, math.MaxInt64}.next()
+			w.from = sortKey{k.a, math.MaxInt64}.next()
 			break
 		}
 	}
