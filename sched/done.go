@@ -55,7 +55,7 @@ func (sh *shard) nextUse(now Time, job uint32, r *record, q *queue) keptUse {
 	}
 	for use := r.use() - 1; use > keptNothing; use-- {
 		keep := q.policy.keepFor(use)
-		if keep != (Keep{}) && (keep.Age == 0 || r.due+keep.Age > now.Wall) && (use != keptName || r.hasOwnName() && sh.wasDone(job, r) && sh.remembers(job, r, q)) {
+		if keep != (Keep{}) && (keep.Age == 0 || r.endedAt()+keep.Age > now.Wall) && (use != keptName || r.hasOwnName() && sh.wasDone(job, r) && sh.remembers(job, r, q)) {
 			return use
 		}
 	}
@@ -173,13 +173,13 @@ func (sh *shard) lookupEnded(hash uint32, q *queue, space Space, name []byte, do
 
 // lastEnded finds the job of a name that ended last, of those that a Listing has.
 func (sh *shard) lastEnded(hash uint32, q *queue, space Space, name []byte) (last uint32, ok bool) {
-	var ended sortKey // as in a keptLine
+	var ended sortKey
 	for _, done := range [...]bool{true, false} {
 		job, found := sh.lookupEnded(hash, q, space, name, done)
 		if !found || !sh.slab.at(job).listed() {
 			continue
 		}
-		if k := (sortKey{sh.slab.at(job).due, int64(sh.slab.at(job).seq)}); !ok || ended.less(k) {
+		if k := keptKey(sh.slab.at(job)); !ok || ended.less(k) {
 			last, ended, ok = job, k, true
 		}
 	}
@@ -197,7 +197,7 @@ func (sh *shard) ignoreDone(now Time, hash uint32, q *queue, j *Submission, sink
 	if !ok {
 		return false
 	}
-	if age := now.Wall - sh.slab.at(job).due; max(age, -age) >= q.policy.UniqueFor {
+	if age := now.Wall - sh.slab.at(job).endedAt(); max(age, -age) >= q.policy.UniqueFor {
 		return false
 	}
 	sh.counters.Ignored++

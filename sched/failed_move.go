@@ -34,7 +34,7 @@ func (sh *shard) chooseMoves(now Time, l *keptLine, to string, until int, moves 
 	l.jobs.eachFrom(&sh.buckets, &sh.slab, l.position, func(job uint32) bool {
 		r := sh.slab.at(job)
 		sh.countSteps(r.cost())
-		l.position = sortKey{r.due, int64(r.seq) + 1}
+		l.position = keptKey(r).next()
 		moves = append(moves, deadLetter{r.seq, to})
 		done = len(moves) < maxMoves && sh.mu.steps < until
 		return done
@@ -76,13 +76,13 @@ func (sh *shard) moveDeadLetter(now Time, m deadLetter, to *shard, sink Sink) {
 	}
 	name := sh.nameView(job)
 	if other, ok := to.lookup(sh.s.nameHash(target.id, r.space, name), target, r.space, name); ok {
-		if o := to.slab.at(other); bytes.Equal(to.history(other, o), sh.movedHistory(job, r, q, r.due)) {
+		if o := to.slab.at(other); bytes.Equal(to.history(other, o), sh.movedHistory(job, r, q, r.endedAt())) {
 			sh.counters.Moved++
 			sh.removeKept(job, r, q) // the journal of an older program may have a move that a crash cut short: both
 		}
 		return
 	}
-	if sh.moveTo(now, job, r, q, to, target, r.due, sink) == nil {
+	if sh.moveTo(now, job, r, q, to, target, r.endedAt(), sink) == nil {
 		to.matchOrDefer(now, target, sink)
 	}
 }

@@ -37,7 +37,7 @@ func (c *checker) keptLine(q *queue, use keptUse) error {
 		case (r.state == failed) != (use == keptFailed || use == keptBuried), use == keptBuried && r.flags&numbered == 0,
 			r.state != failed && r.state != finished, r.use() != use:
 			return fmt.Errorf("state %d and use %d in the line of use %d", r.state, r.use(), use)
-		case r.container != q.id || k != (sortKey{r.due, int64(r.seq)}):
+		case r.container != q.id || k != keptKey(r):
 			return fmt.Errorf("container %d at key %v", r.container, k)
 		case found != (use != keptName) || found && bySeq != job:
 			return fmt.Errorf("is found by its number: %v, as %d", found, bySeq)

@@ -67,7 +67,7 @@ const none = ^uint32(0)
 // names them.
 type record struct {
 	seq        uint64
-	due        int64 // Unix seconds; failed, finished: the time of its end in milliseconds
+	due        int64 // Unix seconds; failed, finished: see endedAt
 	priority   int64
 	bytes      uint32 // arena reference of uvarint(len(name)) name workload
 	size       uint32 // number of these bytes
@@ -96,6 +96,9 @@ func (r *record) laneID() uint32 { return r.stateData }
 
 // use returns what a failed or finished job is kept for.
 func (r *record) use() keptUse { return keptUse(r.stateData) }
+
+// endedAt returns when a failed or finished job ended, in Unix milliseconds. It takes the place of the due time.
+func (r *record) endedAt() int64 { return r.due }
 
 // schedAt is the record's sched_at as a client sees it.
 func (r *record) schedAt() int64 {

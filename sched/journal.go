@@ -86,9 +86,9 @@ func (sh *shard) save(job uint32, r *record, q *queue) {
 		}
 		switch r.state {
 		case failed:
-			sh.saved.FailedAt, sh.saved.SchedAt, sh.saved.Due = r.due, 0, wasDue
+			sh.saved.FailedAt, sh.saved.SchedAt, sh.saved.Due = r.endedAt(), 0, wasDue
 		case finished:
-			sh.saved.DoneAt, sh.saved.SchedAt, sh.saved.Due = r.due, 0, wasDue
+			sh.saved.DoneAt, sh.saved.SchedAt, sh.saved.Due = r.endedAt(), 0, wasDue
 			sh.saved.Result = sh.result(job)
 		case reserved:
 			sh.saved.Lease = sh.savedLease(r)

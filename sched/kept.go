@@ -22,7 +22,7 @@ const (
 )
 
 // keptLine is the jobs of a queue that are kept for one use, by the time of their end and their sequence number. No
-// table of pending jobs has such a job. Its field due is the time of its end in milliseconds.
+// table of pending jobs has such a job.
 type keptLine struct {
 	queue     *queue
 	use       keptUse
@@ -38,6 +38,9 @@ type keptLine struct {
 
 // keptLines are the lines of a queue, by use.
 type keptLines [keptUses]keptLine
+
+// keptKey returns the key of a kept job in its line.
+func keptKey(r *record) sortKey { return sortKey{r.endedAt(), int64(r.seq)} }
 
 func (l *keptLine) ahead(o *keptLine) bool { return l.check < o.check }
 func (l *keptLine) place() int             { return l.heapIndex }
@@ -73,7 +76,7 @@ func (sh *shard) keep(job uint32, r *record, q *queue, use keptUse) {
 			q.kept[i] = keptLine{queue: q, use: keptUse(i), jobs: newIndex(), heapIndex: -1, position: firstKey}
 		}
 	}
-	l, k := &q.kept[use], sortKey{r.due, int64(r.seq)}
+	l, k := &q.kept[use], keptKey(r)
 	l.jobs.pushBack(&sh.buckets, &sh.slab, k, job)
 	if k.less(l.position) { // the clock was set back
 		l.position = k
@@ -207,7 +210,7 @@ func (sh *shard) evict(now Time, until int) (moves []deadLetter) {
 		case keptFailed, keptBuried:
 			sh.counters.Evicted++
 		case keptName:
-			sh.counters.Forgotten += uint64(count(q.policy != nil && r.due+q.policy.UniqueFor > now.Wall))
+			sh.counters.Forgotten += uint64(count(q.policy != nil && r.endedAt()+q.policy.UniqueFor > now.Wall))
 		default:
 			if use := sh.nextUse(now, job, r, q); use != keptNothing {
 				sh.unkeep(job, r, q)
@@ -252,7 +255,7 @@ func (sh *shard) restoreKept(job uint32, r *record, q *queue, j *Saved) {
 	}
 	done := j.DoneAt != 0 && !endsExpired(sh.history(job, r))
 	last, _ := sh.lookupEnded(sh.s.nameHash(q.id, r.space, j.Name), q, r.space, j.Name, done)
-	if last == none || sh.slab.at(last).due <= r.due {
+	if last == none || sh.slab.at(last).endedAt() <= r.endedAt() {
 		sh.remember(job, r, q, done)
 	}
 	sh.keep(job, r, q, use)
@@ -267,8 +270,7 @@ func (sh *shard) nextKept(q *queue, from sortKey, uses []keptUse) (first uint32,
 		if job == none {
 			continue
 		}
-		r := sh.slab.at(job)
-		if k := (sortKey{r.due, int64(r.seq)}); first == none || k.less(at) {
+		if k := keptKey(sh.slab.at(job)); first == none || k.less(at) {
 			first, at = job, k
 		}
 	}

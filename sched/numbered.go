@@ -130,7 +130,7 @@ const maxBuriedAhead = 1000
 func (sh *shard) afterBuried(q *queue, now int64) int64 {
 	if q.kept != nil {
 		if last := q.kept[keptBuried].jobs.tail(&sh.buckets); last != none {
-			if after := sh.slab.at(last).due + 1; after > now && after <= now+maxBuriedAhead {
+			if after := sh.slab.at(last).endedAt() + 1; after > now && after <= now+maxBuriedAhead {
 				return after
 			}
 		}

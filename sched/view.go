@@ -63,7 +63,7 @@ func (sh *shard) sinceOf(now Time, job uint32, r *record) int64 {
 	case parked:
 		return now.wallAt(min(sh.buckets.at(r.bucket).key.a, now.Mono)) // it is rounded up
 	case failed, finished:
-		return r.due
+		return r.endedAt()
 	}
 	return 0
 }

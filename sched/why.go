@@ -110,7 +110,7 @@ func (sh *shard) whyOf(now Time, job uint32, r *record, q *queue) []Why {
 
 // whyEnded says what became of a kept job.
 func (sh *shard) whyEnded(job uint32, r *record) Why {
-	w := Why{Reason: WhyDone, At: r.due}
+	w := Why{Reason: WhyDone, At: r.endedAt()}
 	tries, history := ParseHistory(sh.history(job, r))
 	if n := len(history); n > 0 {
 		w.Worker = history[n-1].Worker
