@@ -267,20 +267,20 @@
 //
 // # Verbs
 //
-// Verbs of clients:
+// The comment of each verb says more. Verbs of clients:
 //
 //	Submit          add a job, or replace the pending job of its name
-//	ExpireAwait     end a peer's await of a job; the job is removed with its last await
+//	ExpireAwait     end a peer's await of a job
 //	Remove          remove a job in any state
 //	Withdraw        remove a job that no peer holds
-//	Listen          receive the data that a job's worker publishes
+//	Listen          receive the data of a job while it runs
 //	Drop            remove a queue that no peer serves
-//	FindNumber      find the job of a number
-//	RemoveNumber    remove the job of a number that no peer holds
-//	Kick            make failed or delayed jobs of Rules.Numbered ready
-//	KickNumber      make the job of a number ready
-//	Peek            find the first job of Rules.Numbered in a state
-//	PauseFor        have a queue hand out nothing for a time
+//	FindNumber      find a job by its number
+//	RemoveNumber    remove a job by its number
+//	Kick            make failed or delayed jobs ready
+//	KickNumber      make a job ready by its number
+//	Peek            find the first job in a state
+//	PauseFor        stop handing out for a time
 //
 // Verbs of peers that ask for jobs:
 //
@@ -289,11 +289,11 @@
 //	Unwatch         stop serving a queue
 //	Reserve         ask for a job, and wait for it
 //	TryReserve      ask for a job that is ready now
-//	TryReserveOf    the same, of one queue
+//	TryReserveOf    ask for a job of one queue that is ready now
 //	StopReserve     end a Reserve that waits
-//	ReserveNumber   ask for the job of a number
-//	Sleep           ask for one Wake when a job is ready
-//	Flushed         say how many bytes are unsent, and receive what back-pressure kept back
+//	ReserveNumber   ask for a job by its number
+//	Sleep           ask to be woken when a job is ready
+//	Flushed         say how many bytes are unsent
 //	Disconnect      end a peer
 //
 // Verbs of a peer that holds a job:
@@ -302,10 +302,10 @@
 //	Fail            give the job back as failed
 //	Delay           give the job back, to be due later
 //	Release         give the job back unstarted
-//	Return          give the job back as not failed, to be due later or now
-//	Bury            give the job back as failed for good
+//	Return          give the job back, not failed
+//	Bury            give the job back, failed for good
 //	Renew           start the job's time-out anew
-//	Held            find the run of a job by its name
+//	Held            find the run of a job by name
 //	Report          find the run that a report by name ends
 //	AcquireLock     ask for a named lock
 //	ReleaseLock     release a named lock
@@ -320,31 +320,31 @@
 //	FailGranted       give a leased job back as failed
 //	ReleaseGranted    give a leased job back unstarted
 //	ExtendGranted     set when a lease ends
-//	PublishGranted    send data to the listeners of a leased job
+//	PublishGranted    send data to the listeners
 //	ViewGranted       view a leased job
-//	FindLease         find the newest lease of a job by the job's name
+//	FindLease         find a lease by the name of its job
 //
 // Verbs of operators:
 //
 //	SetPolicies     give queues other policies
 //	ApplyPolicies   do so at once
-//	ApplyKeys       move jobs to where other keys have them at once, at the start
-//	ChangeJobs      retry, run now, remove or move jobs, or set their priority or due time
+//	ApplyKeys       move jobs to their lanes at once
+//	ChangeJobs      retry, run, remove, move or reschedule jobs
 //	SetCron         add or change a cron entry
 //	MoveCron        give a cron entry another queue
 //	RemoveCron      remove a cron entry
-//	DropOldCron     forget the states of restored entries that are no longer configured
+//	DropOldCron     remove entries that are no longer configured
 //	RunCron         submit a job of a cron entry now
 //	PauseCron       leave out the times of a cron entry
 //	ResumeCron      end that pause
 //	WalkCron        view all cron entries
-//	List            view the jobs that match, of a queue or of all
+//	List            view the jobs that match
 //	SizeOf          count the jobs that a Listing looks at
 //	View            view a job
-//	Find            find a job by its name, also a kept one
-//	HeldLocks       return the locks that a job holds
+//	Find            find a job by its name
+//	HeldLocks       list the locks that a job holds
 //	Why             say why a job does not run
-//	NewReader       read the workload or the result of a job
+//	NewReader       read the bytes of a job
 //
 // Verbs for tasks:
 //
@@ -364,14 +364,14 @@
 //
 // Verbs of the server:
 //
-//	Tick            do what is due, and a part of the deferred work
-//	SetTimeout      set the default time-out of reservations
+//	Tick            do what is due, and deferred work
+//	SetTimeout      set the default time-out of runs
 //	Timeout         read that default
-//	SetLockTimeout  set how long a job waits for a lock
-//	SetRemember     set how long a complete task is remembered
+//	SetLockTimeout  set how long jobs wait for a lock
+//	SetRemember     set how long complete tasks are remembered
 //	Restore         take back a record of the journal
 //	Resume          end the restoration
-//	ShardOf         return the number by which the journal knows a queue's shard
+//	ShardOf         return the number of a queue's shard
 //	Status          view all queues
 //	StatusSome      view a batch of queues
 //	StatusOf        view one queue
@@ -381,7 +381,7 @@
 //	Memory          read the bytes that jobs take
 //	Walk            view all jobs
 //	NameOf          return the name of a run's job
-//	Unfinished      count the jobs that a restart makes ready again
+//	Unfinished      count the jobs that a restart runs again
 //	Halt            stop handing out jobs
 //
 // # Numbers
