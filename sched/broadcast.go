@@ -126,9 +126,7 @@ func (sh *shard) continueBroadcasts(now Time, room int, sink Sink) {
 			}
 		}
 		if done {
-			if sh.broadcasting = sh.broadcasting[1:]; len(sh.broadcasting) == 0 {
-				sh.broadcasting = nil
-			}
+			sh.broadcasting.pop()
 		}
 	}
 }

@@ -26,7 +26,7 @@ package sched
 type graph struct {
 	sh              *shard
 	edges           edges
-	freeing         []uint32        // complete tasks whose successors are not freed yet
+	freeing         fifo[uint32]    // complete tasks whose successors are not freed yet
 	remembered      index           // remembered tasks, key {end of memory}
 	minOrder        int64           // the smallest order that was given to put a task ahead of all others
 	exits           map[exit]uint64 // the journal's numbers of the exits

@@ -86,7 +86,7 @@ func (g *graph) freeSuccessors(now Time, until int, sink Sink) (more bool) {
 			break
 		}
 		sh.countSteps(1)
-		g.freeing = g.freeing[1:]
+		g.freeing.pop()
 		if r := sh.slab.at(job); r.state == ending {
 			g.freeSlot(job, r)
 		}
@@ -96,9 +96,6 @@ func (g *graph) freeSuccessors(now Time, until int, sink Sink) (more bool) {
 				q = next
 			}
 		}
-	}
-	if len(g.freeing) == 0 {
-		g.freeing = nil
 	}
 	sh.matchOrDefer(now, q, sink)
 	return len(g.freeing) > 0

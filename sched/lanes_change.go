@@ -68,9 +68,7 @@ func (sh *shard) continueLaneChanges(until int) (more bool) {
 		if k != nil {
 			k.change.active = false
 		}
-		if sh.changing = sh.changing[1:]; len(sh.changing) == 0 {
-			sh.changing = nil
-		}
+		sh.changing.pop()
 	}
 	return len(sh.changing) > 0
 }

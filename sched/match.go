@@ -44,9 +44,7 @@ func (sh *shard) continueMatches(now Time, room int, sink Sink) {
 		q := sh.unmatched[0]
 		if room = sh.matchWithin(now, q, room, sink); room > 0 || q.dropped {
 			q.matchPending = false
-			if sh.unmatched = sh.unmatched[1:]; len(sh.unmatched) == 0 {
-				sh.unmatched = nil
-			}
+			sh.unmatched.pop()
 		}
 	}
 }

@@ -238,11 +238,8 @@ func (sh *shard) continueSearches(now Time, room int, sink Sink) {
 	for room > 0 && len(sh.searches) > 0 {
 		q := sh.searches[0]
 		if room = sh.searchQueue(now, q, room, sink); !q.search.active {
-			sh.searches = sh.searches[1:]
+			sh.searches.pop()
 		}
-	}
-	if len(sh.searches) == 0 {
-		sh.searches = nil
 	}
 }
 

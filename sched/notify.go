@@ -49,12 +49,8 @@ func (sh *shard) continueNotifications(until int, sink Sink) {
 		a.peer.dropAwait(t.ref)
 		t.out.To, t.out.Tag = a.peer.id, a.tag
 		sink.Deliver(&t.out)
-		if t.waiting = t.waiting[1:]; len(t.waiting) > 0 {
-			continue
-		}
-		*t = notification{}
-		if sh.notifications = sh.notifications[1:]; len(sh.notifications) == 0 {
-			sh.notifications = nil
+		if t.waiting = t.waiting[1:]; len(t.waiting) == 0 {
+			sh.notifications.pop()
 		}
 	}
 }

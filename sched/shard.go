@@ -24,15 +24,15 @@ type shard struct {
 	names         names
 	buckets       buckets
 	numbered      numberedCounts
-	running       index             // jobs reserved under the default time-out, key {start}
-	deadline      index             // jobs reserved under their own time-out, key {deadline}
-	unreported    heap[*unreported] // unreported names, by the time at which they are resolved
-	changing      []*queue          // queues whose jobs go to other lanes, see laneChange
-	searches      []*queue          // queues whose withheld jobs are offered to all watches in line, see search
-	unmatched     []*queue          // queues whose match is deferred, see deferMatch
-	broadcasting  []*queue          // queues with a broadcast under way
-	notifications []notification    // the awaits of ended jobs that are not answered yet
-	parked        index             // jobs that wait for a lock, key {start}
+	running       index              // jobs reserved under the default time-out, key {start}
+	deadline      index              // jobs reserved under their own time-out, key {deadline}
+	unreported    heap[*unreported]  // unreported names, by the time at which they are resolved
+	changing      fifo[*queue]       // queues whose jobs go to other lanes, see laneChange
+	searches      fifo[*queue]       // queues whose withheld jobs are offered to all watches in line, see search
+	unmatched     fifo[*queue]       // queues whose match is deferred, see deferMatch
+	broadcasting  fifo[*queue]       // queues with a broadcast under way
+	notifications fifo[notification] // the awaits of ended jobs that are not answered yet
+	parked        index              // jobs that wait for a lock, key {start}
 	awaits        map[uint32][]await
 	topics        map[topic][]await
 	untimedJobs   int             // number of reserved jobs without a time-out, without tasks

@@ -67,6 +67,17 @@ func (sh *shard) tickRest(now Time, sink Sink) (next Time, more bool, moves []de
 	return sh.nextDue(), sh.mu.steps >= until || policing || waiting || left > 0, moves
 }
 
+// fifo is a first-in first-out line of deferred work.
+type fifo[T any] []T
+
+// pop removes the first element. An emptied line frees the memory of a burst.
+func (f *fifo[T]) pop() {
+	clear((*f)[:1])
+	if *f = (*f)[1:]; len(*f) == 0 {
+		*f = nil
+	}
+}
+
 // nextDue returns when something is due next, by either clock.
 func (sh *shard) nextDue() Time {
 	next := Time{Wall: never, Mono: never}
