@@ -184,28 +184,23 @@ func (x *index) pushBack(p *buckets, s *slab, k sortKey, job uint32) {
 
 // pushFront adds a job ahead of those of its key.
 func (x *index) pushFront(p *buckets, s *slab, k sortKey, job uint32) {
-	i := x.bucketFor(p, k)
-	b := p.at(i)
-	r := s.at(job)
-	r.bucket, r.prev, r.next = i, none, b.head
-	if b.head != none {
-		s.at(b.head).prev = job
-	} else {
-		b.tail = job
-	}
-	b.head = job
-	b.count++
-	x.jobs++
+	x.link(p, s, x.bucketFor(p, k), none, job)
 }
 
 // insert adds a job among those of its key, which are in the order of their sequence numbers.
 func (x *index) insert(p *buckets, s *slab, k sortKey, job uint32) {
-	i := x.bucketFor(p, k)
-	b, r := p.at(i), s.at(job)
-	before := b.tail
+	i, r := x.bucketFor(p, k), s.at(job)
+	before := p.at(i).tail
 	for before != none && s.at(before).seq > r.seq {
 		before = s.at(before).prev
 	}
+	x.link(p, s, i, before, job)
+}
+
+// link adds a job to a bucket, behind the job before, or as the first one if that is none. pushBack does the same at
+// the end, where nearly all jobs come in.
+func (x *index) link(p *buckets, s *slab, i, before, job uint32) {
+	b, r := p.at(i), s.at(job)
 	r.bucket, r.prev, r.next = i, before, b.head
 	if before == none {
 		b.head = job
