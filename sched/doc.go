@@ -424,10 +424,10 @@
 //
 // Paused, Concurrency and Rate throttle a queue. The ready jobs of a throttled queue keep their places and their order,
 // and its watches stay in line. Its jobs are not stolen, and a peer that also serves other queues is handed jobs of
-// those. A job that was woken for a named lock stays woken while its queue is throttled: the jobs behind it in line stay
-// parked until the queue hands out the job, or until the lock time-out. A job that asks for the free lock meanwhile gets
-// it. A queue is matched again when it is resumed, when one of its running jobs ends, or when a Tick refills the credit
-// of its rate.
+// those. A job that was woken for a named lock stays woken while its queue is throttled: the jobs behind it in line
+// stay parked until the queue hands out the job, or until the lock time-out. A job that asks for the free lock
+// meanwhile gets it. A queue is matched again when it is resumed, when one of its running jobs ends, or when a Tick
+// refills the credit of its rate.
 //
 // A policy with Key, and with Fair or KeyConcurrency, sorts the ready jobs of its queue into lanes, one lane for each
 // key (lanes.go). A job enters its lane each time it becomes ready. In a lane, jobs keep the order of the ready index.
@@ -477,10 +477,10 @@
 //
 // # Cron
 //
-// A cron entry is in the shard of its queue. It has its next time in a heap, and the Tick at which that has come submits
-// a job under the entry's name, as a client does: the policies of the queue hold, and a name that is known is left alone
-// (the outcome is overlap). Of several times that have come, an entry runs once; with Overlap, those of the last minute
-// have a job each. A time that is more than cronLate past is missed: one run makes up for it, or none.
+// A cron entry is in the shard of its queue. It has its next time in a heap, and the Tick at which that has come
+// submits a job under the entry's name, as a client does: the policies of the queue hold, and a name that is known is
+// left alone (the outcome is overlap). Of several times that have come, an entry runs once; with Overlap, those of the
+// last minute have a job each. A time that is more than cronLate past is missed: one run makes up for it, or none.
 //
 // The record of an entry says up to when its times are met. It is journaled with the job, between Begin and End, so
 // that a crash keeps both or none: no time is lost, and none has two jobs. The entries themselves are the caller's to

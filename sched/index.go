@@ -344,8 +344,8 @@ func (x *index) eachFrom(p *buckets, s *slab, from sortKey, fn func(job uint32) 
 	x.tree.Ascend(element{key: from}, func(e element) bool { return of(e.bucket) })
 }
 
-// jobsBefore counts the jobs of the keys that are less than k. It looks at most at so many keys; more reports whether there
-// are others.
+// jobsBefore counts the jobs of the keys that are less than k. It looks at most at so many keys; more reports whether
+// there are others.
 func (x *index) jobsBefore(p *buckets, k sortKey, keys int) (n int, more bool) {
 	if x.jobs == 0 || x.tree == nil {
 		return 0, false

@@ -99,8 +99,8 @@ func TestPauseOverWithheld(t *testing.T) {
 	}
 }
 
-// TestOldestGetsWithheld: when the pause ends, a withheld job goes to the oldest slot of those that it fits, of whatever
-// class its peer is.
+// TestOldestGetsWithheld: when the pause ends, a withheld job goes to the oldest slot that it fits, of whatever class
+// its peer is.
 func TestOldestGetsWithheld(t *testing.T) {
 	for _, classes := range [][2]Capabilities{{0, Wide}, {Wide, 0}} {
 		x := newTestSched(t, Options{Rules: testRules})

@@ -286,7 +286,8 @@ func (s *Scheduler) shardOf(queue []byte) *shard {
 	return &s.shards[i]
 }
 
-// nameHash returns the hash of a job's name in its queue and space. In a space of Rules.Numbered the queue does not count.
+// nameHash returns the hash of a job's name in its queue and space. In a space of Rules.Numbered the queue does not
+// count.
 func (s *Scheduler) nameHash(queue uint32, space Space, name []byte) uint32 {
 	h := maphash.Bytes(s.seed, name) ^ (uint64(queue&s.queueMasks[space])<<8|uint64(space))*0x9e3779b97f4a7c15
 	h *= 0xd6e8feb86659fd93
