@@ -13,7 +13,7 @@ const (
 	WhyFailed                       // At, Worker, N attempts, Text the last error
 	WhyDelayed                      // Until it is due
 	WhyLock                         // Name of the lock, At the begin of the wait, Jobs that hold it; no Name: no job gets the lock
-	WhyLockFree                     // Name of the lock, which is free: it is its turn
+	WhyLockFree                     // Name of the lock, which is free: the job was woken for it
 	WhyPredecessors                 // N of the Of that it was given, Jobs: some of the N
 	WhyHalted                       // the server stops
 	WhyPaused                       // the queue hands out nothing; Until when, if it is a PauseFor
