@@ -212,12 +212,7 @@ func (c *conversation) keep(reply []byte) {
 // send sends a reply, which may have been appended to scratch, behind those before it.
 func (c *conversation) send(reply []byte) {
 	c.keep(reply)
-	if c.s.Waiting() {
-		c.s.After(0, reply)
-		return
-	}
-	c.s.Touch()
-	c.s.Out = append(c.s.Out, reply...)
+	c.s.Reply(reply)
 }
 
 // word sends a reply of one word.
@@ -225,12 +220,9 @@ func (c *conversation) word(reply string) { c.send(append(c.scratch(), reply...)
 
 // acknowledge sends a reply once the last change in a queue is durable.
 func (c *conversation) acknowledge(queue []byte, reply []byte) {
-	if group, wait := c.p.host.Durable(queue); wait {
-		c.keep(reply)
-		c.s.After(group, reply)
-		return
-	}
-	c.send(reply)
+	c.keep(reply)
+	group, wait := c.p.host.Durable(queue)
+	c.s.ReplyAfter(group, wait, reply)
 }
 
 // acknowledgeWord is acknowledge for a reply of one word.

@@ -174,7 +174,7 @@ func (c *conversation) greet(h *codec.Hello) {
 		who = name + " " + remote
 	}
 	c.s.Peer().LeaseTo(sched.Terms{Worker: who, Secret: c.secret, For: codec.DefaultReserveFor * 1000})
-	c.send(replyOK)
+	c.s.Reply(replyOK)
 }
 
 // command handles one line. handled is false when it is handled off the event loop, or has to come again.
@@ -209,16 +209,6 @@ func (c *conversation) command(in []byte, at int, line []byte) (handled bool, er
 	return true, nil
 }
 
-// send sends a reply, behind those that wait for the journal.
-func (c *conversation) send(reply []byte) {
-	if c.s.Waiting() {
-		c.s.After(0, reply)
-		return
-	}
-	c.s.Touch()
-	c.s.Out = append(c.s.Out, reply...)
-}
-
 // sendBulk sends a reply of any bytes.
 func (c *conversation) sendBulk(data []byte) {
 	if !c.s.Waiting() {
@@ -233,17 +223,14 @@ func (c *conversation) sendBulk(data []byte) {
 // bulkRoom is the bytes of a bulk reply beside its data.
 const bulkRoom = 32
 
-// sendAfter sends a reply once the last change in a queue is durable.
-func (c *conversation) sendAfter(queue, reply []byte) {
-	if group, wait := c.p.host.Durable(queue); wait {
-		c.s.After(group, reply)
-		return
-	}
-	c.send(reply)
+// acknowledge sends a reply once the last change in a queue is durable.
+func (c *conversation) acknowledge(queue, reply []byte) {
+	group, wait := c.p.host.Durable(queue)
+	c.s.ReplyAfter(group, wait, reply)
 }
 
 // refuse answers a command that cannot be carried out.
 func (c *conversation) refuse(code, text string) {
 	c.p.errors.Add(1)
-	c.send(codec.AppendError(nil, code, text))
+	c.s.Reply(codec.AppendError(nil, code, text))
 }

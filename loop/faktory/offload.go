@@ -45,9 +45,9 @@ func (c *conversation) runCommand(in []byte, at int, word, text []byte) (handled
 			c.offloaded = nil
 			c.p.commands.Add(1)
 			if string(word) == "INFO" {
-				c.send(b.reply)
+				c.s.Reply(b.reply)
 			} else {
-				c.sendAfterAll(b.reply)
+				c.acknowledgeAll(b.reply)
 			}
 		}
 		return b.done

@@ -139,7 +139,7 @@ func (c *conversation) push(text []byte) {
 		c.refuse(c.p.reasonOf(err))
 		return
 	}
-	c.sendAfter(j.Queue, replyOK)
+	c.acknowledge(j.Queue, replyOK)
 }
 
 // pushBulk handles a PUSHB that is not large.
@@ -148,16 +148,13 @@ func (c *conversation) pushBulk(text []byte) {
 	u := pusher{p: c.p, now: loop.Now, sink: loop.Sink, room: loop.Scratch}
 	reply := u.submitAll(text)
 	loop.Scratch = u.room
-	c.sendAfterAll(reply)
+	c.acknowledgeAll(reply)
 }
 
-// sendAfterAll sends a reply once the last changes in all queues are durable.
-func (c *conversation) sendAfterAll(reply []byte) {
-	if group, wait := c.p.host.DurableAll(); wait {
-		c.s.After(group, reply)
-		return
-	}
-	c.send(reply)
+// acknowledgeAll sends a reply once the last changes in all queues are durable.
+func (c *conversation) acknowledgeAll(reply []byte) {
+	group, wait := c.p.host.DurableAll()
+	c.s.ReplyAfter(group, wait, reply)
 }
 
 // submitAll submits the jobs of an array. It returns the reply: the errors by jid.

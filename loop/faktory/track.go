@@ -167,7 +167,7 @@ func (c *conversation) trackSet(text []byte) {
 		c.refuse(codeError, "no job is reserved or tracked with the jid "+shortText(s.JID))
 		return
 	}
-	c.send(replyOK)
+	c.s.Reply(replyOK)
 }
 
 // extend makes a reservation longer, never shorter.

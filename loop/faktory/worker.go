@@ -132,7 +132,7 @@ func (c *conversation) failFetch(err error) {
 
 func (c *conversation) endFetch(reply []byte) {
 	c.fetching = false
-	c.send(reply)
+	c.s.Reply(reply)
 	c.s.Resume()
 }
 
@@ -203,7 +203,7 @@ func (c *conversation) ack(text []byte) {
 	if err != nil {
 		c.late("ACK", jid)
 	}
-	c.send(replyOK)
+	c.s.Reply(replyOK)
 }
 
 // emptyResult returns what an ACK is in the protocol of a leased job: an ACK has no result.
@@ -238,7 +238,7 @@ func (c *conversation) fail(text []byte) {
 		c.refuse(codeError, "no job is reserved with the jid "+shortText(f.JID))
 		return
 	}
-	c.send(replyOK)
+	c.s.Reply(replyOK)
 }
 
 // late logs a report on a job that is not reserved.

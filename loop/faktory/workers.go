@@ -123,7 +123,7 @@ func (c *conversation) beat(text []byte) {
 	w.advance(stateOf(b.State))
 	switch now := state(w.state.Load()); now {
 	case running:
-		c.send(replyOK)
+		c.s.Reply(replyOK)
 	default:
 		c.sendBulk([]byte(`{"state":"` + stateNames[now] + `"}`))
 	}

@@ -94,6 +94,26 @@ func (s *Session) Room(n int) {
 	}
 }
 
+// Reply sends a copy of reply after the replies of earlier requests, which may wait for the journal. It is for a
+// protocol that replies in the order of the requests.
+func (s *Session) Reply(reply []byte) {
+	if s.Waiting() {
+		s.After(0, reply)
+		return
+	}
+	s.Touch()
+	s.Out = append(s.Out, reply...)
+}
+
+// ReplyAfter is Reply. With wait, it sends once the group is committed. Host.Durable and DurableAll return both.
+func (s *Session) ReplyAfter(group uint64, wait bool, reply []byte) {
+	if wait {
+		s.After(group, reply)
+	} else {
+		s.Reply(reply)
+	}
+}
+
 // Sweeper is a Conversation with deadlines of its own.
 type Sweeper interface {
 	// Sweep handles at most budget deadlines that are due and returns the rest of the budget.
@@ -154,8 +174,7 @@ type Transport interface {
 	// After sends a copy of reply once a group of the journal is committed, and after the replies of earlier calls.
 	// Group 0 counts as committed: such a reply waits only for those before it. Out does not wait.
 	After(group uint64, reply []byte)
-	// Waiting reports whether replies of the session wait for the journal. A protocol that replies in the order of the
-	// requests sends its next reply by After with group 0 then.
+	// Waiting reports whether replies of the session wait for the journal. See Session.Reply.
 	Waiting() bool
 	// Alarm sets when Alarmed.Alarm is called, by the clock of Loop.Now.Mono. It replaces the time that was
 	// set before; 0: never.
