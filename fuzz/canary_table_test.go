@@ -84,7 +84,7 @@ var canaries = []canary{
 	{"a text result is returned as a JSON string", "loop/gloom/conversation.go", "\tif g.wrapped {\n", "\tif g.wrapped && body == nil {\n"},
 	{"a master that reconnects finds its own ids taken", "sched/departed.go", "if owner == nil || !owner.hasLeft() {", "if owner == nil || len(s.ids) > 0 {"},
 	{"an invalid LOAD is acknowledged", "loop/periodic/dump.go", "\tif l.refused || l.reason != 0 {\n\t\tc.reply(", "\tif l.refused && l.reason == 0 {\n\t\tc.reply("},
-	{"a duplicate Gloom id gets no error", "loop/gloom/conversation.go", "\t\tg.refuse(codec.IDExists, m.ID)\n", "\t\t_ = m\n"},
+	{"a duplicate Gloom id gets no error", "loop/gloom/conversation.go", "\t\tg.answerError(codec.IDExists, m.ID)\n", "\t\t_ = m\n"},
 	{"a slave that joins another type keeps the first type", "loop/gloom/conversation.go", "\t\ts.Unwatch(p, g.joined)\n", "\t\t_ = s\n"},
 	{"STATUS does not count running jobs", "sched/status.go", "Jobs: q.pending() + q.running +", "Jobs: q.pending() +"},
 	{"a malformed Periodic request gets no reply", "loop/periodic/conversation.go", "\t\tc.p.truncated.Add(1)\n\t\tc.reply(f.MsgID, codec.Unknown)\n", "\t\tc.p.truncated.Add(1)\n"},

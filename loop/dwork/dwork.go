@@ -60,7 +60,7 @@ var _ interface {
 // stats counts since the start.
 type stats struct {
 	requests [codec.Error + 1]atomic.Uint64 // by type
-	refused  atomic.Uint64
+	errors   atomic.Uint64                  // requests answered Error
 }
 
 // New makes the protocol without opening its addresses.
@@ -101,7 +101,7 @@ func (p *Protocol) Samples() (all []web.Sample) {
 		st.AcceptErrors += k.AcceptErrors
 	}
 	return append(all,
-		web.ProtocolErrors(name, "answered_error", p.stats.refused.Load()),
+		web.ProtocolErrors(name, "answered_error", p.stats.errors.Load()),
 		web.ProtocolErrors(name, "bad_handshake", uint64(st.BadHandshakes)),
 		web.ProtocolErrors(name, "bad_frame", uint64(st.BadFrames)),
 		web.ProtocolErrors(name, "stalled", uint64(st.Stalled)),

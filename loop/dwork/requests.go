@@ -26,12 +26,12 @@ var errTooManyParts = fmt.Errorf("more than %d dependencies and log entries, or 
 // decode sets the query, which keeps views of payload.
 func (p *Protocol) decode(payload []byte) error { return codec.Decode(payload, &p.query) }
 
-// answer appends the reply to the query. invalid is the error of decode; answer then refuses the request. With wait the
+// answer appends the reply to the query. invalid is the error of decode, for which the reply is Error. With wait the
 // reply may be sent only after the group is committed.
 func (p *Protocol) answer(out []byte, invalid error) (_ []byte, group uint64, wait bool) {
 	q := &p.query
 	if invalid != nil {
-		return p.refuse(out, invalid), 0, false
+		return p.answerError(out, invalid), 0, false
 	}
 	p.stats.requests[q.Type].Add(1)
 	if p.stopping.Load() && !isReport(q.Type) {
@@ -58,7 +58,7 @@ func (p *Protocol) answer(out []byte, invalid error) (_ []byte, group uint64, wa
 		out = p.status(out)
 	}
 	if err != nil {
-		return p.refuse(out, err), 0, false
+		return p.answerError(out, err), 0, false
 	}
 	if q.Type == codec.Create {
 		out = codec.AppendType(out, codec.OK)
@@ -83,9 +83,9 @@ func (p *Protocol) answerStopping(out []byte) []byte {
 	return codec.AppendType(out, codec.Exit)
 }
 
-// refuse answers Error and logs the reason.
-func (p *Protocol) refuse(out []byte, why error) []byte {
-	p.stats.refused.Add(1)
+// answerError answers Error and logs the reason.
+func (p *Protocol) answerError(out []byte, why error) []byte {
+	p.stats.errors.Add(1)
 	p.host.LogLimited(slog.LevelInfo, "refusing a dwork request", "reason", why.Error())
 	return codec.AppendType(out, codec.Error)
 }

@@ -68,7 +68,7 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 		line, k, err := codec.Next(in[n:], c.scanned, c.p.limits.MaxFrame)
 		c.scanned = 0
 		if err != nil {
-			c.refuse(codeError, "a line is longer than --max-frame")
+			c.answerError(codeError, "a line is longer than --max-frame")
 			return n, err
 		}
 		if k == 0 {
@@ -148,7 +148,7 @@ func (c *conversation) hello(in []byte, handled int, line []byte) error {
 			return nil
 		}
 		if c.offloaded, h = nil, b.hello; h != nil && !b.proved {
-			c.refuse(codeError, errPassword.Error())
+			c.answerError(codeError, errPassword.Error())
 			return errPassword
 		}
 	} else {
@@ -202,9 +202,9 @@ func (c *conversation) command(in []byte, at int, line []byte) (handled bool, er
 	case "END":
 		return true, io.EOF // as when the client had closed the connection
 	case "BATCH":
-		c.refuse(codeError, "BATCH is not supported: use several jobs, or a job that submits jobs")
+		c.answerError(codeError, "BATCH is not supported: use several jobs, or a job that submits jobs")
 	default:
-		c.refuse(codeError, "unknown command "+shortText(word))
+		c.answerError(codeError, "unknown command "+shortText(word))
 	}
 	return true, nil
 }
@@ -229,8 +229,8 @@ func (c *conversation) acknowledge(queue, reply []byte) {
 	c.s.ReplyAfter(group, wait, reply)
 }
 
-// refuse answers a command that cannot be carried out.
-func (c *conversation) refuse(code, text string) {
+// answerError answers a command that cannot be carried out.
+func (c *conversation) answerError(code, text string) {
 	c.p.errors.Add(1)
 	c.s.Reply(codec.AppendError(nil, code, text))
 }

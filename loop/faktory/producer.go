@@ -136,7 +136,7 @@ func (c *conversation) push(text []byte) {
 	j, err := u.submit(text)
 	loop.Scratch = u.room
 	if err != nil {
-		c.refuse(c.p.reasonOf(err))
+		c.answerError(c.p.reasonOf(err))
 		return
 	}
 	c.acknowledge(j.Queue, replyOK)

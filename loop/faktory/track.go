@@ -130,11 +130,11 @@ func (c *conversation) track(text []byte) {
 			c.sendBulk(c.p.tracks.get(string(rest), c.s.Loop.Now.Wall))
 			return
 		}
-		c.refuse(codeError, "TRACK GET needs a jid")
+		c.answerError(codeError, "TRACK GET needs a jid")
 	case "SET":
 		c.trackSet(rest)
 	default:
-		c.refuse(codeError, "TRACK needs GET or SET")
+		c.answerError(codeError, "TRACK needs GET or SET")
 	}
 }
 
@@ -142,7 +142,7 @@ func (c *conversation) track(text []byte) {
 func (c *conversation) trackSet(text []byte) {
 	s, err := codec.Parse[codec.Progress](text)
 	if err != nil || s.JID == "" {
-		c.refuse(codeError, "TRACK SET needs a JSON object with jid, percent, desc and reserve_until")
+		c.answerError(codeError, "TRACK SET needs a JSON object with jid, percent, desc and reserve_until")
 		return
 	}
 	now := c.s.Loop.Now
@@ -150,7 +150,7 @@ func (c *conversation) trackSet(text []byte) {
 	if err == nil && s.ReserveUntil != "" {
 		until, wrong := time.Parse(time.RFC3339Nano, s.ReserveUntil)
 		if wrong != nil {
-			c.refuse(codeError, "reserve_until is no time of RFC 3339")
+			c.answerError(codeError, "reserve_until is no time of RFC 3339")
 			return
 		}
 		err = c.p.extend(now, token, until.UnixMilli())
@@ -164,7 +164,7 @@ func (c *conversation) trackSet(text []byte) {
 		}
 	})
 	if err != nil && !known {
-		c.refuse(codeError, "no job is reserved or tracked with the jid "+shortText(s.JID))
+		c.answerError(codeError, "no job is reserved or tracked with the jid "+shortText(s.JID))
 		return
 	}
 	c.s.Reply(replyOK)

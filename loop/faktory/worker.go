@@ -21,11 +21,11 @@ const (
 // fetch handles a FETCH, which names queues in the order in which it is to look into them.
 func (c *conversation) fetch(text []byte) {
 	if len(text) == 0 {
-		c.refuse(codeError, "FETCH needs a queue")
+		c.answerError(codeError, "FETCH needs a queue")
 		return
 	}
 	if n := bytes.Count(text, []byte{' '}); n >= maxFetchQueues {
-		c.refuse(codeError, "a FETCH has at most 256 queues")
+		c.answerError(codeError, "a FETCH has at most 256 queues")
 		return
 	}
 	if c.worker != nil && state(c.worker.state.Load()) != running {
@@ -35,7 +35,7 @@ func (c *conversation) fetch(text []byte) {
 	queues, err := c.watch(text)
 	switch {
 	case err != nil:
-		c.refuse(c.p.reasonOf(err))
+		c.answerError(c.p.reasonOf(err))
 		return
 	case len(queues) == 0:
 		c.answerNullLater()
@@ -189,7 +189,7 @@ func (c *conversation) ack(text []byte) {
 	var room [codec.MaxJID]byte
 	jid, ok := codec.Ack(room[:0], text)
 	if !ok {
-		c.refuse(codeError, "ACK needs a JSON object of strings with a jid")
+		c.answerError(codeError, "ACK needs a JSON object of strings with a jid")
 		return
 	}
 	token, own, err := c.p.lease(jid)
@@ -220,11 +220,11 @@ func (c *conversation) emptyResult(token sched.Token) ([]byte, error) {
 func (c *conversation) fail(text []byte) {
 	f, err := codec.Parse[codec.Failure](text)
 	if err != nil {
-		c.refuse(codeError, "FAIL needs a JSON object with jid, errtype, message and backtrace")
+		c.answerError(codeError, "FAIL needs a JSON object with jid, errtype, message and backtrace")
 		return
 	}
 	if f.JID == "" {
-		c.refuse(codeError, "FAIL needs a jid")
+		c.answerError(codeError, "FAIL needs a jid")
 		return
 	}
 	loop := c.s.Loop
@@ -235,7 +235,7 @@ func (c *conversation) fail(text []byte) {
 	}
 	if err != nil {
 		c.late("FAIL", []byte(f.JID))
-		c.refuse(codeError, "no job is reserved with the jid "+shortText(f.JID))
+		c.answerError(codeError, "no job is reserved with the jid "+shortText(f.JID))
 		return
 	}
 	c.s.Reply(replyOK)

@@ -111,12 +111,12 @@ const beatLimit = 60_000
 func (c *conversation) beat(text []byte) {
 	b, err := codec.Parse[codec.Beat](text)
 	if err != nil {
-		c.refuse(codeError, "BEAT needs a JSON object with a wid")
+		c.answerError(codeError, "BEAT needs a JSON object with a wid")
 		return
 	}
 	w := c.p.workers.get(b.Worker)
 	if w == nil {
-		c.refuse(codeError, "no worker has said HELLO with the wid "+shortText(b.Worker))
+		c.answerError(codeError, "no worker has said HELLO with the wid "+shortText(b.Worker))
 		return
 	}
 	w.lastBeat.Store(c.s.Loop.Now.Mono)

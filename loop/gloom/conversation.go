@@ -104,7 +104,7 @@ func (g *conversation) handle(payload []byte, m *codec.Message, err error) error
 		}
 		return errNotJSON
 	case m.Action == nil:
-		g.refuse(codec.MissingField, reasonType)
+		g.answerError(codec.MissingField, reasonType)
 	case g.master:
 		g.fromMaster(m)
 	default:
@@ -113,8 +113,8 @@ func (g *conversation) handle(payload []byte, m *codec.Message, err error) error
 	return nil
 }
 
-// refuse answers with an error and keeps the connection.
-func (g *conversation) refuse(kind string, reason []byte) {
+// answerError answers with an error and keeps the connection.
+func (g *conversation) answerError(kind string, reason []byte) {
 	g.p.errors.Add(1)
 	g.sendError(kind, reason)
 }
@@ -130,10 +130,10 @@ func (g *conversation) fromMaster(m *codec.Message) {
 	switch codec.Action(m) {
 	case codec.Submit:
 	case codec.Join, codec.Respond:
-		g.refuse(codec.InvalidAction, reasonNotSlave)
+		g.answerError(codec.InvalidAction, reasonNotSlave)
 		return
 	default:
-		g.refuse(codec.UnknownAction, m.Action)
+		g.answerError(codec.UnknownAction, m.Action)
 		return
 	}
 	priority, isInteger := int64(0), true
@@ -142,17 +142,17 @@ func (g *conversation) fromMaster(m *codec.Message) {
 	}
 	switch {
 	case m.ID == nil:
-		g.refuse(codec.MissingField, reasonID)
+		g.answerError(codec.MissingField, reasonID)
 	case m.Type == nil:
-		g.refuse(codec.MissingField, reasonType)
+		g.answerError(codec.MissingField, reasonType)
 	case !isInteger:
-		g.refuse(codec.InvalidType, reasonPriority)
+		g.answerError(codec.InvalidType, reasonPriority)
 	case m.Body == nil:
-		g.refuse(codec.MissingField, reasonBody)
+		g.answerError(codec.MissingField, reasonBody)
 	case len(m.ID) > MaxName:
-		g.refuse(codec.InvalidType, reasonID)
+		g.answerError(codec.InvalidType, reasonID)
 	case len(m.Type) > MaxName:
-		g.refuse(codec.InvalidType, reasonType)
+		g.answerError(codec.InvalidType, reasonType)
 	default:
 		g.submit(m, priority)
 	}
@@ -178,10 +178,10 @@ func (g *conversation) submit(m *codec.Message, priority int64) {
 	}
 	switch {
 	case err == sched.ErrDuplicate:
-		g.refuse(codec.IDExists, m.ID)
+		g.answerError(codec.IDExists, m.ID)
 	case err != nil:
 		g.p.host.Refused(g.p.Name(), protocol.ReasonOf(err))
-		g.refuse(codec.JobFailed, m.ID)
+		g.answerError(codec.JobFailed, m.ID)
 	}
 }
 
@@ -198,11 +198,11 @@ func (g *conversation) fromSlave(m *codec.Message) {
 	switch codec.Action(m) {
 	case codec.Join:
 		if m.Type == nil {
-			g.refuse(codec.MissingField, reasonJobType)
+			g.answerError(codec.MissingField, reasonJobType)
 			return
 		}
 		if len(m.Type) > MaxName {
-			g.refuse(codec.InvalidType, reasonJobType)
+			g.answerError(codec.InvalidType, reasonJobType)
 			return
 		}
 		if string(m.Type) == codec.Leaving {
@@ -213,16 +213,16 @@ func (g *conversation) fromSlave(m *codec.Message) {
 	case codec.Respond:
 		switch {
 		case !g.busy:
-			g.refuse(codec.InvalidState, reasonNotProcessing)
+			g.answerError(codec.InvalidState, reasonNotProcessing)
 		case m.Body == nil:
-			g.refuse(codec.MissingField, reasonBody)
+			g.answerError(codec.MissingField, reasonBody)
 		default:
 			g.respond(m.Body)
 		}
 	case codec.Submit:
-		g.refuse(codec.InvalidAction, reasonNotMaster)
+		g.answerError(codec.InvalidAction, reasonNotMaster)
 	default:
-		g.refuse(codec.UnknownType, m.Action)
+		g.answerError(codec.UnknownType, m.Action)
 	}
 }
 

@@ -49,7 +49,7 @@ func (p *Protocol) serveJSON(w http.ResponseWriter, r *http.Request) {
 		done()
 	}
 	if err != nil {
-		p.stats.refused.Add(1)
+		p.stats.errors.Add(1)
 		p.send(w, http.StatusInternalServerError, "application/json", codec.AppendError(nil, json.RawMessage("false"), "Runtime error"))
 		return
 	}
@@ -79,7 +79,7 @@ func (p *Protocol) serveJSON(w http.ResponseWriter, r *http.Request) {
 		p.send(w, http.StatusServiceUnavailable, "text/plain", []byte(err.Error()+"\n"))
 		return
 	}
-	p.stats.refused.Add(1)
+	p.stats.errors.Add(1)
 	var reply []byte
 	switch {
 	case request.ID == nil:

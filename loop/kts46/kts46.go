@@ -45,7 +45,7 @@ var _ interface {
 // stats are counters since the start.
 type stats struct {
 	requests      map[string]*atomic.Uint64 // by method; the map never changes
-	refused       atomic.Uint64
+	errors        atomic.Uint64             // calls answered with a fault or an error
 	tooLarge, cut atomic.Uint64
 }
 
@@ -98,7 +98,7 @@ func (p *Protocol) Samples() (all []web.Sample) {
 		web.Gauge("treadle_kts46_jobs", "Jobs of projects, done ones included.", jobs),
 		web.Gauge("treadle_kts46_held_tasks", "Tasks that a worker holds.", held),
 		web.Counter("treadle_kts46_definitions_parsed_total", "Definitions of jobs parsed: by addJob, and at the start those of an older version.", p.parsed.Load()),
-		web.ProtocolErrors(name, "answered_error", p.stats.refused.Load()),
+		web.ProtocolErrors(name, "answered_error", p.stats.errors.Load()),
 		web.ProtocolErrors(name, "too_large", p.stats.tooLarge.Load()),
 		web.ProtocolErrors(name, "truncated", p.stats.cut.Load()),
 	)

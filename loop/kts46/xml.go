@@ -90,7 +90,7 @@ func (p *Protocol) serveXML(w http.ResponseWriter, r *http.Request) {
 	case errors.As(err, &unwritten), errors.Is(err, errStopping):
 		p.send(w, http.StatusServiceUnavailable, "text/plain", []byte(err.Error()+"\n"))
 	case err != nil:
-		p.stats.refused.Add(1)
+		p.stats.errors.Add(1)
 		p.send(w, http.StatusOK, "text/xml", codec.AppendFault(nil, faultOf(err)))
 	default:
 		body := codec.AppendAnswer(nil, answer)
