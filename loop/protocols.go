@@ -131,17 +131,17 @@ func (o *Options) newGuard() (*web.Guard, error) {
 // protocol is added here and to spaces.
 func newProtocols(s *Server) ([]protocol.Protocol, error) {
 	o := &s.o
-	node, err := disbatch.New(host{s}, o.Disbatch)
+	disbatchProtocol, err := disbatch.New(host{s}, o.Disbatch)
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := faktory.New(host{s}, o.Faktory)
+	faktoryProtocol, err := faktory.New(host{s}, o.Faktory)
 	if err != nil {
 		return nil, err
 	}
-	simulations := kts46.New(host{s}, o.Kts46)
-	o.Admin.JobSpace, o.Admin.Projects = periodic.Space, simulations
-	operators, err := admin.New(host{s}, o.Admin)
+	kts46Protocol := kts46.New(host{s}, o.Kts46)
+	o.Admin.JobSpace, o.Admin.Projects = periodic.Space, kts46Protocol
+	adminAPI, err := admin.New(host{s}, o.Admin)
 	if err != nil {
 		return nil, &OptionError{Setting: "config", Err: err}
 	}
@@ -149,11 +149,11 @@ func newProtocols(s *Server) ([]protocol.Protocol, error) {
 		periodic.New(host{s}, o.Periodic),
 		gloom.New(host{s}, o.Gloom),
 		dwork.New(host{s}, o.Dwork),
-		simulations,
+		kts46Protocol,
 		beanstalk.New(host{s}, o.Beanstalk),
-		jobs,
-		operators,
-		node, // last: its Close waits for tasks, and the others must not serve meanwhile
+		faktoryProtocol,
+		adminAPI,
+		disbatchProtocol, // last: its Close waits for tasks, and the others must not serve meanwhile
 	}, nil
 }
 
