@@ -60,7 +60,6 @@ func (c *lineTalk) Rest(in []byte) int {
 	return len(in)
 }
 
-func (c *lineTalk) Need([]byte) int         { panic("Need of a delimited conversation") }
 func (c *lineTalk) Deliver(*sched.Delivery) {}
 func (c *lineTalk) IdleLimit() int64        { return 0 }
 func (c *lineTalk) Closed()                 {}

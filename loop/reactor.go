@@ -212,7 +212,9 @@ func (r *reactor) open(c connection, by loopPort) *session {
 	if s.conv = by.Start(&s.Session); s.HandshakeDone { // the protocol has none, and its peers may be silent
 		s.partialSince = 0
 	}
-	s.delimited, _ = s.conv.(protocol.Delimited)
+	if s.delimited, _ = s.conv.(protocol.Delimited); s.delimited == nil {
+		s.sized = s.conv.(protocol.Sized)
+	}
 	return s
 }
 
@@ -252,7 +254,7 @@ func (r *reactor) traffic(s *session, in []byte) {
 func (r *reactor) filled(s *session, n int) {
 	defer r.recoverSession(s)
 	s.countReceived(n)
-	need := s.conv.Need(s.partial)
+	need := s.sized.Need(s.partial)
 	if s.partial = s.partial[:len(s.partial)+n]; len(s.partial) == need {
 		s.assemble()
 	}

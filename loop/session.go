@@ -33,6 +33,7 @@ type session struct {
 	r              *reactor
 	conn           connection
 	conv           protocol.Conversation
+	sized          protocol.Sized     // conv, when its messages say their length; else nil
 	delimited      protocol.Delimited // conv, when its messages end with a delimiter; else nil
 	partial        []byte             // the unfinished message, or the requests of a paused session
 	partialCharged int                // the bytes of partial that partialBytes of the reactor counts
@@ -115,7 +116,7 @@ func (s *session) need(in []byte) int {
 	if s.delimited != nil {
 		return len(in)
 	}
-	return s.conv.Need(in)
+	return s.sized.Need(in)
 }
 
 // open reports whether requests of the peer still count.
@@ -130,7 +131,7 @@ func (s *session) complete(in []byte) []byte {
 		s.assemble()
 		return in[n:]
 	}
-	need := s.conv.Need(s.partial)
+	need := s.sized.Need(s.partial)
 	take := min(need-len(s.partial), len(in))
 	if need > cap(s.partial) {
 		// An announced size alone allocates nothing: it gets a buffer of the pool at most.
@@ -150,7 +151,7 @@ func (s *session) window() []byte {
 	if have < readBuffer || s.paused || s.delimited != nil {
 		return nil
 	}
-	need := s.conv.Need(s.partial)
+	need := s.sized.Need(s.partial)
 	if need > cap(s.partial) {
 		// The buffer grows with the bytes that have come, not with the announced size.
 		s.partial = s.r.pool.grow(s.partial, min(need-have, have))

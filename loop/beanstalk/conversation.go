@@ -80,6 +80,7 @@ func (c *conversation) skipEnd() int64 {
 	return c.skipping + c.p.host.Limits().FrameTimeout.Milliseconds()
 }
 
+// Need implements protocol.Sized.
 func (c *conversation) Need(in []byte) int { return c.decoder.Need(in) }
 
 // IdleLimit returns no limit: a worker may wait for hours. TCP keep-alive finds dead hosts.

@@ -99,9 +99,6 @@ func (c *conversation) Rest(in []byte) int {
 	return len(in)
 }
 
-// Need implements protocol.Conversation. It is not called.
-func (c *conversation) Need(in []byte) int { return len(in) + 1 }
-
 // IdleLimit implements protocol.Conversation. Producers may be silent for ever; see Sweep for workers.
 func (c *conversation) IdleLimit() int64 { return 0 }
 

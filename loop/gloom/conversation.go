@@ -85,6 +85,7 @@ func (g *conversation) Consume(in []byte) (n int, err error) {
 	return n, nil
 }
 
+// Need implements protocol.Sized.
 func (g *conversation) Need(in []byte) int { return max(codec.Need(in), len(in)+1) }
 
 // IdleLimit returns no limit: a master may wait for hours. TCP keep-alive finds dead hosts.

@@ -55,6 +55,7 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 	return n, nil
 }
 
+// Need implements protocol.Sized.
 func (c *conversation) Need(in []byte) int {
 	switch {
 	case c.roles == 0:

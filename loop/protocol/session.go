@@ -2,14 +2,12 @@ package protocol
 
 import "treadle/sched"
 
-// Conversation is a protocol's state of one session. Its methods run on the session's loop.
+// Conversation is a protocol's state of one session. Its methods run on the session's loop. It is a Sized or a Delimited
+// one, too.
 type Conversation interface {
 	// Consume handles the complete messages at the front of in and returns their length. It
 	// keeps no view of in. An error ends the session after Out is sent.
 	Consume(in []byte) (n int, err error)
-	// Need returns the length, more than len(in), that the unfinished message in must reach
-	// before Consume can continue. It is not called for a Delimited conversation.
-	Need(in []byte) int
 	// Deliver encodes a delivery into the session's Out. It runs under a scheduler lock.
 	Deliver(d *sched.Delivery)
 	// IdleLimit returns how many milliseconds the peer may be silent between messages; 0: no limit.
@@ -119,6 +117,12 @@ type Sweeper interface {
 	// Sweep handles at most budget deadlines that are due and returns the rest of the budget.
 	// The server calls it about once a second.
 	Sweep(budget int) int
+}
+
+// Sized is a Conversation whose messages say their length.
+type Sized interface {
+	// Need returns the length, more than len(in), that the unfinished message in must reach before Consume can continue.
+	Need(in []byte) int
 }
 
 // Delimited is a Conversation whose messages end with a delimiter. Consume is called for all bytes of an unfinished

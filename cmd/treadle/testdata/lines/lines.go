@@ -159,7 +159,7 @@ func (c *conversation) tell(word string, parts ...[]byte) {
 	c.s.Out = append(c.s.Out, '\n')
 }
 
-// Need implements protocol.Conversation.
+// Need implements protocol.Sized.
 func (c *conversation) Need(in []byte) int { return len(in) + 1 }
 
 // IdleLimit implements protocol.Conversation. Clients may be silent for ever.
