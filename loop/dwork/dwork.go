@@ -1,7 +1,7 @@
 // Package dwork speaks the dwork protocol, see `treadle help dwork`. Workers steal and complete the tasks of a graph
-// over ZeroMQ, whose sockets are in package zmq below.
+// over ZeroMQ, whose sockets are in package zmq below. The dwork project calls its server a hub; here it is Protocol.
 //
-// One goroutine answers all requests, in turns. hubSlice bounds the time of a connection in a turn, maxParts and
+// One goroutine answers all requests, in turns. connectionSlice bounds the time of a connection in a turn, maxParts and
 // --dwork-max-steal bound a request, and maxNames bounds the reply to a Lookup.
 package dwork
 

@@ -69,8 +69,8 @@ func (p *Protocol) answer(out []byte, invalid error) (_ []byte, group uint64, wa
 	return out, group, wait
 }
 
-// isReport is true for a request that ends tasks of its worker. A stopping hub still handles such a request, or
-// finished tasks would be done again.
+// isReport is true for a request that ends tasks of its worker. A stopping server still handles such a request,
+// or finished tasks would be done again.
 func isReport(t codec.Type) bool {
 	return t == codec.Complete || t == codec.Transfer || t == codec.Exit
 }
@@ -101,7 +101,8 @@ func (p *Protocol) readTasks() ([]sched.Task, error) {
 		for e := range t.Log {
 			p.log = append(p.log, sched.Event{Stage: stageOf(e.State), Micros: e.Time})
 		}
-		// Postpone appends may move these slices, but leave the views of earlier tasks valid.
+		// An append for a later task may move preds and log to larger arrays. The views of earlier tasks keep the old
+		// arrays, which have the same content.
 		p.tasks = append(p.tasks, sched.Task{
 			Name: t.Name, Workload: t.Origin, After: p.preds[preds:len(p.preds):len(p.preds)], Log: p.log[events:len(p.log):len(p.log)],
 		})

@@ -34,7 +34,7 @@ func (p *Protocol) Listen() (all []protocol.Listening, err error) {
 	return all, nil
 }
 
-// Serve implements protocol.Service. It ignores the context: a stopping hub answers until Close.
+// Serve implements protocol.Service. It ignores the context: a stopping server answers until Close.
 func (p *Protocol) Serve(context.Context) {
 	limits := p.host.Limits()
 	for _, l := range p.sockets {
@@ -72,7 +72,7 @@ func (p *Protocol) Drain() { p.stopping.Store(true) }
 // Owes implements protocol.Service.
 func (p *Protocol) Owes() bool { return p.owed.Load() > 0 }
 
-// Close implements protocol.Service. The hub answers until the connections have ended.
+// Close implements protocol.Service. Requests are answered until the connections have ended.
 func (p *Protocol) Close() {
 	for _, l := range p.sockets {
 		_ = l.Close() // closing twice is harmless
@@ -144,13 +144,13 @@ type replyFunc func([]byte)
 // Reply implements replier.
 func (f replyFunc) Reply(b []byte) { f(b) }
 
-// leaseChecks is how many times per lease the hub looks for silent workers.
+// leaseChecks is how many times per lease Protocol.Expire looks for silent workers.
 const leaseChecks = 4
 
 const (
-	// hubSlice is the time after which a connection's next request waits until the others had their turn. A connection
-	// may send thousands of expensive requests at once.
-	hubSlice = 10 * time.Millisecond
+	// connectionSlice is the time after which a connection's next request waits until the others had their turn. A
+	// connection may send thousands of expensive requests at once.
+	connectionSlice = 10 * time.Millisecond
 	// shortRequest is the size in bytes, and shortSteal the number of tasks, up to which a request takes less than a
 	// millisecond. Workers stay below them.
 	shortRequest = 4 << 10
@@ -172,7 +172,7 @@ func (p *Protocol) turn() {
 	for _, request := range p.batch {
 		now := time.Now()
 		if !request.Follows(last) {
-			until, behind = now.Add(hubSlice), false
+			until, behind = now.Add(connectionSlice), false
 		}
 		last = request
 		var invalid error
@@ -187,7 +187,7 @@ func (p *Protocol) turn() {
 			p.serveRequest(request, invalid)
 		}
 	}
-	until = time.Now().Add(hubSlice)
+	until = time.Now().Add(connectionSlice)
 	for i, request := range long {
 		if request.Overflowed() || i > 0 && time.Now().After(until) {
 			request.Postpone()
