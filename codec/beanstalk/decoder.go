@@ -67,7 +67,7 @@ func lineEnd(in []byte) int {
 
 // tooBig begins to pass over the bytes of a job that is too large, behind its line.
 func (d *Decoder) tooBig(in []byte, end int, r *Request) (n int, ok bool) {
-	if r.size > MostJob {
+	if r.size > maxSkipped {
 		*r = Request{Command: Put, Counted: true, Fault: JobTooBig, Fatal: true}
 		return len(in), true
 	}

@@ -15,14 +15,16 @@ const (
 	MaxTube = 200
 	// DefaultMaxJob is the size of the largest job when nothing else is set.
 	DefaultMaxJob = 1<<16 - 1
-	// MostJob is the largest MaxJob. No client can mean to put a larger job.
-	MostJob = 1 << 30
+	// maxSkipped is the size of the largest job that is passed over when it is larger than Decoder.MaxJob. No client can
+	// mean to put a larger one: it has lost its place.
+	maxSkipped = 1 << 30
 )
 
 // Command is the command of a request.
 type Command uint8
 
-// The commands. Unknown is every other one.
+// The commands. Unknown is every other one. commandsOf depends on the order: commands with the same first byte stand
+// together, and one that begins as another stands before it. TestRequests reads each.
 const (
 	Unknown Command = iota
 	Put

@@ -140,7 +140,7 @@ func TestLongLines(t *testing.T) {
 	f(maxLongLine, "BAD_FORMAT counted=false", "stats")
 	d := Decoder{MaxJob: 10}
 	var r Request
-	in := fmt.Sprintf("put 0 0 0 %d\r\n", MostJob) + strings.Repeat("x", 70_000)
+	in := fmt.Sprintf("put 0 0 0 %d\r\n", maxSkipped) + strings.Repeat("x", 70_000)
 	if n, ok := d.Next([]byte(in), &r); n != len(in) || ok || !d.Skipping() {
 		t.Errorf("of %d bytes that are passed over %d are done with, %v", len(in), n, ok)
 	}
@@ -158,7 +158,7 @@ func TestFatal(t *testing.T) {
 	}
 	f(strings.Repeat("x", maxLongLine), BadFormat)
 	f(strings.Repeat("x", maxLongLine-1)+"\r\n", BadFormat)
-	f(fmt.Sprintf("put 0 0 0 %d\r\n", MostJob+1), JobTooBig)
+	f(fmt.Sprintf("put 0 0 0 %d\r\n", maxSkipped+1), JobTooBig)
 	f("put 0 0 0 4294967295\r\nabc", JobTooBig)
 	d := Decoder{MaxJob: 10}
 	var r Request

@@ -257,8 +257,7 @@ func (j *Job) AppendStored(dst []byte, created, enqueued string) []byte {
 			m.text(i, created)
 		case i == fieldEnqueued && enqueued != "":
 			m.text(i, enqueued)
-		case i == fieldEnqueued || i == fieldFailure || v.missing() || emptyValues[i] != "" && string(v) == emptyValues[i]:
-		default:
+		case j.stores(i):
 			m.dst = append(m.key(i), v...)
 		}
 	}
@@ -272,6 +271,13 @@ func (j *Job) AppendStored(dst []byte, created, enqueued string) []byte {
 		}
 	}
 	return append(m.dst, '}')
+}
+
+// stores reports whether a job is kept with the member that its client gave a field. enqueued_at and failure are the
+// server's own.
+func (j *Job) stores(field int) bool {
+	v := j.values[field]
+	return field != fieldEnqueued && field != fieldFailure && !v.missing() && string(v) != emptyValues[field]
 }
 
 // emptyValues are the values that stand for a missing member.

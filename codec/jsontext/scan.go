@@ -67,8 +67,8 @@ func skipValue(p []byte, i, levels int) (end int) {
 	return end
 }
 
-// skipDeep is skipNested with room for maxDepth levels. It is a function of its own so that other calls do not clear
-// its large stack.
+// skipDeep is skipNested with room for that many levels, up to MaxNesting. It is a function of its own so that other
+// calls do not clear its large stack.
 //
 //go:noinline
 func skipDeep(p []byte, i, levels int) (end int) {
