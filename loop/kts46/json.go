@@ -35,60 +35,56 @@ func (p *Protocol) serveJSON(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Method != http.MethodPost || r.URL.Path != "/jsonrpc" {
-		p.send(w, http.StatusNotFound, "text/plain", []byte("Unknown path!\n"))
+		p.send(w, reply{http.StatusNotFound, "text/plain", []byte("Unknown path!\n")})
 		return
 	}
 	body, done, ok := p.body(w, r)
 	if !ok {
 		return
 	}
-	defer done()
 	defer p.answering()()
+	p.send(w, p.answerJSON(body, done))
+}
+
+// answerJSON returns the reply to a call of version 2. It calls done when the call is carried out.
+func (p *Protocol) answerJSON(body []byte, done func()) reply {
+	defer done()
 	request, err := codec.ParseRequest(body)
-	if err != nil || request.Null {
-		done()
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		p.stats.errors.Add(1)
-		p.send(w, http.StatusInternalServerError, "application/json", codec.AppendError(nil, json.RawMessage("false"), "Runtime error"))
-		return
-	}
-	if request.Null {
-		p.send(w, http.StatusOK, "application/json", nil)
-		return
+		return reply{http.StatusInternalServerError, typeJSON, codec.AppendError(nil, json.RawMessage("false"), "Runtime error")}
+	case request.Null:
+		return reply{http.StatusOK, typeJSON, nil}
 	}
 	composed := p.compose(request.Method)
 	defer composed()
 	result, err := p.callJSON(&request)
 	done()
-	if err != nil || request.ID == nil {
-		composed() // the answer is short
+	return p.encodeJSON(request.ID, result, err)
+}
+
+// encodeJSON encodes the reply to a call of version 2. A call without an id is answered with an empty body.
+func (p *Protocol) encodeJSON(id json.RawMessage, result any, err error) reply {
+	if isUnavailable(err) {
+		return unavailable(err)
 	}
-	var unwritten *unwrittenError
+	r := reply{status: http.StatusOK, kind: typeJSON}
+	if err != nil {
+		p.stats.errors.Add(1)
+		r.status = http.StatusInternalServerError
+	}
 	var why *codec.Error
 	switch {
-	case err == nil && request.ID == nil:
-		p.send(w, http.StatusOK, "application/json", nil)
-		return
+	case id == nil:
 	case err == nil:
-		body := codec.AppendResult(nil, request.ID, result)
-		composed()
-		p.send(w, http.StatusOK, "application/json", body)
-		return
-	case errors.As(err, &unwritten), errors.Is(err, errStopping):
-		p.send(w, http.StatusServiceUnavailable, "text/plain", []byte(err.Error()+"\n"))
-		return
-	}
-	p.stats.errors.Add(1)
-	var reply []byte
-	switch {
-	case request.ID == nil:
+		r.body = codec.AppendResult(nil, id, result)
 	case errors.As(err, &why):
-		reply = codec.AppendError(nil, request.ID, why)
+		r.body = codec.AppendError(nil, id, why)
 	default:
-		reply = codec.AppendError(nil, request.ID, err.Error())
+		r.body = codec.AppendError(nil, id, err.Error())
 	}
-	p.send(w, http.StatusInternalServerError, "application/json", reply)
+	return r
 }
 
 // callJSON carries out a call of version 2. It returns what the reference returns, or an error with the reference's

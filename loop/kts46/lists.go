@@ -215,7 +215,7 @@ func (p *Protocol) sendStatus(w http.ResponseWriter) {
 		}
 	}
 	if err != nil {
-		p.send(w, http.StatusServiceUnavailable, "text/plain", []byte(err.Error()+"\n"))
+		p.send(w, unavailable(err))
 		return
 	}
 	text, err := json.MarshalIndent(&st, "", "    ")
@@ -223,5 +223,5 @@ func (p *Protocol) sendStatus(w http.ResponseWriter) {
 		panic("BUG: the status is no JSON: " + err.Error())
 	}
 	composed()
-	p.send(w, http.StatusOK, "application/json", text)
+	p.send(w, reply{http.StatusOK, typeJSON, text})
 }

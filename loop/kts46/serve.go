@@ -138,22 +138,41 @@ func (p *Protocol) body(w http.ResponseWriter, r *http.Request) (body []byte, do
 	}
 	p.stats.tooLarge.Add(1)
 	w.Header().Set("Connection", "close")
-	p.send(w, http.StatusRequestEntityTooLarge, "text/plain", []byte(fmt.Sprintf("a call has at most %dMiB\n", codec.MaxRequest>>20)))
+	p.send(w, reply{http.StatusRequestEntityTooLarge, "text/plain", fmt.Appendf(nil, "a call has at most %dMiB\n", codec.MaxRequest>>20)})
 	return nil, nil, false
 }
 
-// send writes an answer and flushes it to the socket.
-func (p *Protocol) send(w http.ResponseWriter, status int, kind string, body []byte) {
-	w.Header().Set("Content-Type", kind)
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
+// reply is a reply over HTTP.
+type reply struct {
+	status int
+	kind   string // Content-Type
+	body   []byte
+}
+
+const typeJSON = "application/json"
+
+// isUnavailable reports whether an error is the server's: its journal has failed, or it stops.
+func isUnavailable(err error) bool {
+	return errors.As(err, new(*unwrittenError)) || errors.Is(err, errStopping)
+}
+
+// unavailable returns the reply to a call that the server cannot carry out now.
+func unavailable(err error) reply {
+	return reply{http.StatusServiceUnavailable, "text/plain", []byte(err.Error() + "\n")}
+}
+
+// send writes a reply and flushes it to the socket.
+func (p *Protocol) send(w http.ResponseWriter, r reply) {
+	w.Header().Set("Content-Type", r.kind)
+	w.Header().Set("Content-Length", strconv.Itoa(len(r.body)))
+	w.WriteHeader(r.status)
 	var err error
-	if len(body) > p.host.Limits().LargeOutput {
+	if len(r.body) > p.host.Limits().LargeOutput {
 		_, transfer := p.unread.Begin(context.Background(), w)
 		defer transfer.End()
-		err = transfer.Send(w, body)
+		err = transfer.Send(w, r.body)
 	} else {
-		_, err = w.Write(body)
+		_, err = w.Write(r.body)
 	}
 	if err == nil {
 		err = http.NewResponseController(w).Flush()

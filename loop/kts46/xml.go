@@ -70,8 +70,13 @@ func (p *Protocol) serveXML(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	defer done()
 	defer p.answering()()
+	p.send(w, p.answerXML(body, done))
+}
+
+// answerXML returns the reply to a call of version 1. It calls done when the call is carried out.
+func (p *Protocol) answerXML(body []byte, done func()) reply {
+	defer done()
 	call, err := codec.ReadCall(strings.NewReader(string(body)))
 	var answer any
 	composed := p.compose(call.Method)
@@ -82,21 +87,14 @@ func (p *Protocol) serveXML(w http.ResponseWriter, r *http.Request) {
 		err = &codec.Fault{Code: 1, Text: "the call cannot be read: " + err.Error()}
 	}
 	done()
-	if err != nil {
-		composed() // the answer is short
-	}
-	var unwritten *unwrittenError
 	switch {
-	case errors.As(err, &unwritten), errors.Is(err, errStopping):
-		p.send(w, http.StatusServiceUnavailable, "text/plain", []byte(err.Error()+"\n"))
+	case isUnavailable(err):
+		return unavailable(err)
 	case err != nil:
 		p.stats.errors.Add(1)
-		p.send(w, http.StatusOK, "text/xml", codec.AppendFault(nil, faultOf(err)))
-	default:
-		body := codec.AppendAnswer(nil, answer)
-		composed()
-		p.send(w, http.StatusOK, "text/xml", body)
+		return reply{http.StatusOK, "text/xml", codec.AppendFault(nil, faultOf(err))}
 	}
+	return reply{http.StatusOK, "text/xml", codec.AppendAnswer(nil, answer)}
 }
 
 // callXML carries out a call of version 1. It checks the number and the types of the arguments as the reference does,
