@@ -50,10 +50,10 @@ func (r *reactor) releaseAcks() {
 		if p.group > committed {
 			return false
 		}
-		r.written[p.share] += uint64(len(p.acks))
+		r.written[p.protocol] += uint64(len(p.acks))
 		_, _ = p.conn.Write(p.acks) // the connection closes after an error as well
 		_ = p.conn.Close()
-		r.server.conns.remove(p.share)
+		r.server.conns.remove(p.protocol)
 		return true
 	})
 	r.acksWait.Store(len(r.awaitCommit)+len(r.halfClosed) > 0)
@@ -65,7 +65,7 @@ type halfClosed struct {
 	acks  []byte
 	group uint64
 
-	share protocolID // see session
+	protocol protocolID
 }
 
 // sendAcks moves the acknowledgements of groups up to committed to Out. It returns true when none

@@ -73,7 +73,7 @@ func (w *memServer) talk() (*memConn, *lineTalk) {
 		return t
 	}
 	c := &memConn{w: w, r: w.loops[0], room: 1 << 40}
-	w.Server.conns.add(port.share)
+	w.Server.conns.add(port.protocol)
 	c.s = c.r.open(c, port)
 	w.conns = append(w.conns, c)
 	return c, t

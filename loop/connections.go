@@ -47,7 +47,7 @@ func (r *reactor) view(from uint64, slot, n int, all []protocol.Connection) (_ [
 
 func (s *session) view() protocol.Connection {
 	c := protocol.Connection{
-		ID: uint64(s.ID), Protocol: s.r.server.conns.protocols[s.share].name, Role: s.Role, Remote: s.Remote(), Since: s.opened,
+		ID: uint64(s.ID), Protocol: s.r.server.conns.protocols[s.Protocol].name, Role: s.Role, Remote: s.Remote(), Since: s.opened,
 		Idle: s.r.Now.Mono - s.lastReceived, Received: s.received, Sent: s.sent, Unsent: s.unsent(),
 	}
 	if s.Scheduled != nil {
@@ -67,7 +67,7 @@ func (h host) viewCounted(from uint64, n int, all []protocol.Connection) []proto
 	h.conns.counted.Ascend(first, func(number uint64, c *countedConn) bool {
 		if len(all) < n {
 			all = append(all, protocol.Connection{
-				ID: countedLoop<<loopShift | number, Protocol: h.conns.protocols[c.listener.share].name, Remote: addressOf(c), Since: c.opened.Wall,
+				ID: countedLoop<<loopShift | number, Protocol: h.conns.protocols[c.listener.protocol].name, Remote: addressOf(c), Since: c.opened.Wall,
 				Idle: now - c.lastReceived.Load(), Received: c.received.Load(), Sent: c.sent.Load(),
 			})
 		}

@@ -25,8 +25,8 @@ const (
 	minShare = 2
 )
 
-// protocolID is the index of a protocol in the server's list.
-type protocolID uint8
+// protocolID is the index of a protocol in the server's list, as protocol.Session.Protocol.
+type protocolID = uint8
 
 // connShares counts the open connections of each protocol and keeps their shares free.
 type connShares struct {

@@ -11,8 +11,8 @@ import (
 // countedListener counts its connections among the server's and closes those beyond the limit.
 type countedListener struct {
 	net.Listener
-	server *Server
-	share  protocolID // that counts the connections
+	server   *Server
+	protocol protocolID // whose share counts the connections
 }
 
 // Accept implements net.Listener.
@@ -22,7 +22,7 @@ func (l *countedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.server.takePlace(c, l.share) {
+		if l.server.takePlace(c, l.protocol) {
 			return l.server.conns.list(c, l), nil
 		}
 	}
@@ -64,7 +64,7 @@ func (c *countedConn) NetConn() net.Conn { return c.Conn }
 // Read implements net.Conn.
 func (c *countedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	c.listener.server.conns.protocols[c.listener.share].read.Add(uint64(n))
+	c.listener.server.conns.protocols[c.listener.protocol].read.Add(uint64(n))
 	c.received.Add(uint64(n))
 	c.lastReceived.Store(c.listener.server.now().Mono)
 	return n, err
@@ -73,7 +73,7 @@ func (c *countedConn) Read(b []byte) (int, error) {
 // Write implements net.Conn.
 func (c *countedConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
-	c.listener.server.conns.protocols[c.listener.share].written.Add(uint64(n))
+	c.listener.server.conns.protocols[c.listener.protocol].written.Add(uint64(n))
 	c.sent.Add(uint64(n))
 	return n, err
 }
@@ -82,8 +82,8 @@ func (c *countedConn) Write(b []byte) (int, error) {
 func (c *countedConn) Close() error {
 	c.once.Do(func() {
 		c.listener.server.conns.unlist(c)
-		c.listener.server.conns.remove(c.listener.share)
-		c.listener.server.counters.closeCounter(nil).n[c.listener.share].Add(1)
+		c.listener.server.conns.remove(c.listener.protocol)
+		c.listener.server.counters.closeCounter(nil).n[c.listener.protocol].Add(1)
 	})
 	return c.Conn.Close()
 }

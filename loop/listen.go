@@ -47,7 +47,7 @@ func (s *Server) listen() error {
 // loopPort is a port that the event loops serve.
 type loopPort struct {
 	protocol.Port
-	share protocolID // that counts the connections
+	protocol protocolID // whose share counts the connections
 }
 
 // loopPorts returns the ports of all protocols that the event loops serve.
@@ -191,11 +191,11 @@ func (s *Server) accept(l listener) {
 
 // admit serves a connection, unless the limit is reached.
 func (s *Server) admit(c net.Conn, l listener) {
-	if !s.takePlace(c, l.share) {
+	if !s.takePlace(c, l.protocol) {
 		return
 	}
 	if err := s.engine.enroll(c, l.loopPort); err != nil {
-		s.conns.remove(l.share)
+		s.conns.remove(l.protocol)
 		s.counters.acceptErrors.Add(1)
 		if s.logLimit.allow(s.now().Mono) {
 			s.log.Warn("cannot take a connection in", "error", fmt.Sprint(err))

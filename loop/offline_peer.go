@@ -38,7 +38,7 @@ func (o *Offline) Connect(port string) *OfflinePeer {
 		}
 	}
 	p.session = least.open(p, o.server.loopPort(port))
-	o.server.conns.add(p.session.share)
+	o.server.conns.add(p.session.Protocol)
 	return p
 }
 

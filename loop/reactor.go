@@ -194,9 +194,8 @@ func (r *reactor) deliverNext(mail []byte) (rest []byte) {
 // open makes the session of a new connection.
 func (r *reactor) open(c connection, by loopPort) *session {
 	r.begin()
-	s := &session{r: r, conn: c, opened: r.Now.Wall, lastReceived: r.Now.Mono, share: by.share}
-	s.Protocol = uint8(by.share)
-	s.Loop, s.Transport, s.partialSince = &r.Loop, s, r.Now.Mono
+	s := &session{r: r, conn: c, opened: r.Now.Wall, lastReceived: r.Now.Mono}
+	s.Protocol, s.Loop, s.Transport, s.partialSince = by.protocol, &r.Loop, s, r.Now.Mono
 	var slot uint32
 	if n := len(r.free); n > 0 {
 		slot = r.free[n-1]
@@ -283,8 +282,8 @@ func (r *reactor) halfClose(s *session) {
 	}
 	if len(s.ackGroups) > 0 && r.dupWriter != nil {
 		if conn := r.dupWriter(s.conn); conn != nil {
-			r.server.conns.add(s.share) // the second descriptor counts as a connection
-			r.halfClosed = append(r.halfClosed, halfClosed{conn, s.acks, s.ackGroups[len(s.ackGroups)-1].group, s.share})
+			r.server.conns.add(s.Protocol) // the second descriptor counts as a connection
+			r.halfClosed = append(r.halfClosed, halfClosed{conn, s.acks, s.ackGroups[len(s.ackGroups)-1].group, s.Protocol})
 			r.acksWait.Store(true)
 		}
 	}
@@ -301,7 +300,7 @@ func (r *reactor) closeSession(s *session) {
 	r.sessions[slot] = nil
 	r.gens[slot]++
 	r.free = append(r.free, uint32(slot))
-	r.server.conns.remove(s.share)
+	r.server.conns.remove(s.Protocol)
 	r.partialBytes -= s.partialCharged
 	r.dropAlarm(s)
 	s.countRole(protocol.RoleNone)

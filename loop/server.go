@@ -363,12 +363,12 @@ func (s *Server) fail(err error) {
 // closed counts the end of a session, and logs it when the server has ended it. Probes of TCP ports come often and
 // close at once.
 func (s *Server) closed(session *session) {
-	s.counters.closeCounter(cmp.Or(session.reason, errPeerClosed)).n[session.share].Add(1)
+	s.counters.closeCounter(cmp.Or(session.reason, errPeerClosed)).n[session.Protocol].Add(1)
 	if session.reason == nil {
 		return
 	}
 	if errors.Is(session.reason, errHandshake) {
-		s.conns.protocols[session.share].silent.Add(1)
+		s.conns.protocols[session.Protocol].silent.Add(1)
 	}
 	if s.logLimit.allow(s.now().Mono) {
 		s.log.Info("closing a connection", "remote", addressOf(session.conn), "reason", session.reason.Error())

@@ -57,8 +57,7 @@ type session struct {
 	slow   bool // listed in the reactor's slow
 	gone   bool // the connection is closed, nothing may be written
 
-	share   protocolID    // the protocol whose share counts the connection
-	counted protocol.Role // under which the share counts it
+	counted protocol.Role // the role under which Server.conns counts the connection
 }
 
 // Reasons for which the server closes a session. The metrics have a row for each.
@@ -180,17 +179,17 @@ func (s *session) assemble() {
 
 func (s *session) countReceived(n int) {
 	s.received += uint64(n)
-	s.r.read[s.share] += uint64(n)
+	s.r.read[s.Protocol] += uint64(n)
 }
 
 func (s *session) countSent(n int) {
 	s.sent += uint64(n)
-	s.r.written[s.share] += uint64(n)
+	s.r.written[s.Protocol] += uint64(n)
 }
 
 // countRole counts the connection under a role.
 func (s *session) countRole(role protocol.Role) {
-	roles := &s.r.server.conns.protocols[s.share].roles
+	roles := &s.r.server.conns.protocols[s.Protocol].roles
 	roles[s.counted].Add(-1)
 	roles[role].Add(1)
 	s.counted = role
