@@ -19,7 +19,7 @@ const (
 // Connections implements protocol.Host.
 func (h host) Connections(from uint64, n int) []protocol.Connection {
 	var all []protocol.Connection
-	loop, slot := int(from>>loopShift), int(from>>slotShift&slotMask)
+	loop, slot := loopOf(sched.SessionID(from)), int(slotOf(sched.SessionID(from)))
 	for ; loop < len(h.reactors); loop, slot = loop+1, 0 {
 		for more := true; more; slot += viewedSessions {
 			more = false
@@ -78,8 +78,7 @@ func (h host) viewCounted(from uint64, n int, all []protocol.Connection) []proto
 
 // CloseConnection implements protocol.Host.
 func (h host) CloseConnection(id uint64) (found bool) {
-	loop := id >> loopShift
-	if loop == countedLoop {
+	if loopOf(sched.SessionID(id)) == countedLoop {
 		h.conns.mu.Lock()
 		c, ok := h.conns.counted.Get(id & (1<<loopShift - 1))
 		h.conns.mu.Unlock()
@@ -103,11 +102,11 @@ func (h host) QuietConnection(id uint64, end bool) (found, able bool) {
 
 // withSession calls fn with the open session of an id, on its loop. It returns false when there is none.
 func (h host) withSession(id uint64, fn func(*session)) (found bool) {
-	loop := id >> loopShift
-	if loop >= uint64(len(h.reactors)) {
+	loop := loopOf(sched.SessionID(id))
+	if loop >= len(h.reactors) {
 		return false
 	}
-	h.onReactor(int(loop), func(r *reactor) {
+	h.onReactor(loop, func(r *reactor) {
 		if s := r.session(sched.SessionID(id)); s != nil && s.open() {
 			fn(s)
 			found = true

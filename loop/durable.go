@@ -191,7 +191,7 @@ func (s *Server) committed(uint64) {
 	}
 	for i := range s.reactors {
 		if r := s.reactors[i].Load(); r != nil && r.acksWait.Load() {
-			r.exec(r.finish)
+			r.requestTurn()
 		}
 	}
 }

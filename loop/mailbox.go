@@ -125,7 +125,7 @@ type mailSink struct {
 
 // Deliver implements sched.Sink.
 func (t *mailSink) Deliver(d *sched.Delivery) {
-	if loop := int(uint64(d.To) >> loopShift); t.server.post(loop, d) {
+	if loop := loopOf(d.To); t.server.post(loop, d) {
 		t.mailed[loop] = true
 	}
 }

@@ -49,7 +49,7 @@ func (s *Server) logOverdue() {
 	if timeout <= 0 {
 		timeout = int32(s.sched.Timeout() / 1000)
 	}
-	r := s.reactors[uint64(holder)>>loopShift].Load()
+	r := s.reactors[loopOf(holder)].Load()
 	r.exec(func() {
 		worker := "gone"
 		if session := r.session(holder); session != nil {

@@ -19,6 +19,12 @@ const (
 	slotMask  = 1<<(loopShift-slotShift) - 1
 )
 
+// loopOf returns the number of a session's loop.
+func loopOf(id sched.SessionID) int { return int(uint64(id) >> loopShift) }
+
+// slotOf returns the session's slot in its loop's table.
+func slotOf(id sched.SessionID) uint32 { return uint32(uint64(id) >> slotShift & slotMask) }
+
 const (
 	// maxBuffers is the number of small buffers that a reactor keeps for reuse.
 	maxBuffers = 256
@@ -96,25 +102,30 @@ func newReactor(server *Server, index int) *reactor {
 	return r
 }
 
-// begin starts a turn, unless one is on.
+// requestTurn has the event loop take and end a turn. Any goroutine may call it.
+func (r *reactor) requestTurn() { r.exec(r.finishFn) }
+
+// begin starts a turn, unless one is on, and has the event loop end it.
 func (r *reactor) begin() {
+	r.startTurn()
+	if !r.armed {
+		r.armed = true
+		r.requestTurn()
+	}
+}
+
+// startTurn reads Now, unless a turn is on.
+func (r *reactor) startTurn() {
 	if !r.turning {
 		r.turning = true
 		r.Now = r.server.now()
-	}
-	if !r.armed {
-		r.armed = true
-		r.exec(r.finishFn)
 	}
 }
 
 // finish ends a turn. It delivers the mail and writes once to every session with output.
 func (r *reactor) finish() {
 	r.armed = false
-	if !r.turning {
-		r.turning = true
-		r.Now = r.server.now()
-	}
+	r.startTurn()
 	r.resumePaused()
 	r.readMail()
 	for _, s := range r.refill {
@@ -220,14 +231,12 @@ func (r *reactor) open(c connection, by loopPort) *session {
 // connectionID folds a session id into the four bytes of a handshake's answer. It has 8 bits of
 // the loop, 20 of the slot, which is the most descriptors there can be, and 4 of the generation.
 func connectionID(id sched.SessionID) uint32 {
-	slot := uint64(id) >> slotShift & slotMask
-	return uint32(uint64(id)>>loopShift)<<24 | uint32(slot)<<4&(1<<24-1) | uint32(id)&0xf
+	return uint32(loopOf(id))<<24 | uint32(slotOf(id))<<4&(1<<24-1) | uint32(id)&0xf
 }
 
 // session returns the session of an id; nil when it has ended.
 func (r *reactor) session(id sched.SessionID) *session {
-	slot := uint64(id) >> slotShift & slotMask
-	if slot < uint64(len(r.sessions)) {
+	if slot := slotOf(id); int(slot) < len(r.sessions) {
 		if s := r.sessions[slot]; s != nil && s.ID == id {
 			return s
 		}
@@ -296,10 +305,10 @@ func (r *reactor) closeSession(s *session) {
 		return
 	}
 	s.gone = true
-	slot := uint64(s.ID) >> slotShift & slotMask
+	slot := slotOf(s.ID)
 	r.sessions[slot] = nil
 	r.gens[slot]++
-	r.free = append(r.free, uint32(slot))
+	r.free = append(r.free, slot)
 	r.server.conns.remove(s.Protocol)
 	r.partialBytes -= s.partialCharged
 	r.dropAlarm(s)
@@ -337,7 +346,7 @@ func (r *reactor) endAll() {
 
 // Deliver implements sched.Sink.
 func (r *reactor) Deliver(d *sched.Delivery) {
-	if loop := int(uint64(d.To) >> loopShift); loop != r.index {
+	if loop := loopOf(d.To); loop != r.index {
 		if r.server.post(loop, d) {
 			r.mailed[loop] = true
 		}

@@ -337,8 +337,7 @@ func (s *Server) wake(marked []bool) {
 	for i, m := range marked {
 		if m {
 			marked[i] = false
-			r := s.reactors[i].Load()
-			r.exec(r.finish)
+			s.reactors[i].Load().requestTurn()
 		}
 	}
 }

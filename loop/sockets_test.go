@@ -148,7 +148,7 @@ func (r *testServer) newcomer(known []*sock) (id sched.SessionID) {
 // sessionOf returns the session of an id; its fields are the reactor's.
 func (r *testServer) sessionOf(id sched.SessionID) (found *session) {
 	r.eachReactor(func(re *reactor) {
-		if re.index == int(uint64(id)>>loopShift) {
+		if re.index == loopOf(id) {
 			found = re.session(id)
 		}
 	})
@@ -160,7 +160,7 @@ func (r *testServer) digested(p *sock) {
 	r.t.Helper()
 	r.until("the server to read", func() (ok bool) {
 		r.eachReactor(func(re *reactor) {
-			if re.index == int(uint64(p.id)>>loopShift) {
+			if re.index == loopOf(p.id) {
 				s := re.session(p.id)
 				if ok = s == nil; s != nil && p.arrived() {
 					n, err := unix.IoctlGetInt(s.conn.(interface{ Fd() int }).Fd(), unix.TIOCINQ)
