@@ -127,8 +127,8 @@ func (s *Server) Run(ctx context.Context) (err error) {
 
 func newServer(o Options) (*Server, error) { return newServerOn(o, sched.Options{}) }
 
-// newServerOn makes a server whose scheduler has the Seed, the Runs and the Batch of so.
-func newServerOn(o Options, so sched.Options) (*Server, error) {
+// newServerOn makes a server whose scheduler has the Seed, the Runs and the Batch of fixed.
+func newServerOn(o Options, fixed sched.Options) (_ *Server, err error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
@@ -140,42 +140,60 @@ func newServerOn(o Options, so sched.Options) (*Server, error) {
 		offloads:   make(chan struct{}, maxOffloads),
 		stopped:    make(chan struct{}),
 		commits:    sync.NewCond(new(sync.Mutex)),
+		peerMemory: o.peerMemory(),
 	}
 	s.drains.Store(int64(o.Drain))
-	guard, err := o.newGuard()
-	if err != nil {
-		return nil, err
-	}
-	s.guard = guard
-	s.clock, s.runOffload, s.waiting, s.listenOn = s.readClocks, s.goOffload, newWaiting(s), openAddress
-	so = sched.Options{Shards: o.Shards, Seed: so.Seed, Runs: so.Runs, Batch: so.Batch, Alarm: s.wakeTimer, TimedOut: s.overdue.add, Follow: s.follow,
-		Tallies: o.MetricsMaxQueues, Tallied: hasLabel}
-	so.Rules, so.Grace = o.rules()
-	s.peerMemory = math.MaxInt
-	if o.MaxMemory > 0 {
-		so.PeerMemory = o.MaxMemory / peerPart
-		s.peerMemory = int(so.PeerMemory) / o.Loops
-	}
-	if o.Data != NoData {
-		if s.journalOpts, err = s.newJournalOptions(); err != nil {
-			return nil, err
-		}
-		s.journal = &journalSink{records: make([]journal.Record, o.Shards)}
-		so.Journal = s.journal
-	}
-	so.Full = s.refusing
-	s.sched = sched.New(so)
-	s.memory = newMemoryLimit(o.MaxMemory, s.sched, s.refusedAtMemory, o.Log)
 	for range protocol.StreamKinds {
 		s.encoders = append(s.encoders, make(chan struct{}, 1))
 	}
-	if s.protocols, err = newProtocols(s); err != nil {
+	s.clock, s.runOffload, s.waiting, s.listenOn = s.readClocks, s.goOffload, newWaiting(s), openAddress
+	if s.guard, err = o.newGuard(); err != nil {
 		return nil, err
 	}
-	s.conns = newConns(s)
+	if err := s.makeJournal(); err != nil {
+		return nil, err
+	}
+	s.sched = sched.New(s.schedOptions(fixed)) // needs the journal
+	s.memory = newMemoryLimit(o.MaxMemory, s.sched, s.refusedAtMemory, o.Log)
+	if s.protocols, err = newProtocols(s); err != nil { // need the scheduler and the guard
+		return nil, err
+	}
+	s.conns = newConns(s) // counts by protocol
 	s.counters.closed = s.closeCounters()
 	s.setProgress("starting")
 	return s, nil
+}
+
+// peerMemory returns Server.peerMemory.
+func (o *Options) peerMemory() int {
+	if o.MaxMemory <= 0 {
+		return math.MaxInt
+	}
+	return int(o.MaxMemory) / peerPart / o.Loops
+}
+
+// makeJournal makes the journal, which openJournal opens. It makes none when jobs live in memory alone.
+func (s *Server) makeJournal() (err error) {
+	if s.o.Data == NoData {
+		return nil
+	}
+	s.journal = &journalSink{records: make([]journal.Record, s.o.Shards)}
+	s.journalOpts, err = s.newJournalOptions()
+	return err
+}
+
+// schedOptions returns the scheduler's options, with the Seed, the Runs and the Batch of fixed.
+func (s *Server) schedOptions(fixed sched.Options) sched.Options {
+	o := sched.Options{
+		Shards: s.o.Shards, Seed: fixed.Seed, Runs: fixed.Runs, Batch: fixed.Batch,
+		Alarm: s.wakeTimer, TimedOut: s.overdue.add, Follow: s.follow, Full: s.refusing,
+		Tallies: s.o.MetricsMaxQueues, Tallied: hasLabel, PeerMemory: s.o.MaxMemory / peerPart,
+	}
+	o.Rules, o.Grace = s.o.rules()
+	if s.journal != nil { // a nil *journalSink would be no nil Journal
+		o.Journal = s.journal
+	}
+	return o
 }
 
 // now returns the time of both clocks.
