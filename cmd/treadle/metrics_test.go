@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -112,15 +113,34 @@ func metricsList(all []metric) string {
 	return b.String()
 }
 
+// errorKinds checks that the table of the page has the kinds of treadle_protocol_errors_total in a scrape, and no others.
+func errorKinds(t *testing.T, page, scrape string) {
+	t.Helper()
+	documented, counted := map[string]bool{}, map[string]bool{}
+	for _, row := range regexp.MustCompile(`(?m)^\| ([a-z0-9]+) \| (`+"`"+`[^|]+) \|`).FindAllStringSubmatch(page, -1) {
+		for kind := range strings.SplitSeq(row[2], ", ") {
+			documented[row[1]+" "+strings.Trim(kind, "`")] = true
+		}
+	}
+	for _, line := range regexp.MustCompile(`(?m)^treadle_protocol_errors_total\{kind="(.+)",protocol="(.+)"\}`).FindAllStringSubmatch(scrape, -1) {
+		counted[line[2]+" "+line[1]] = true
+	}
+	if len(counted) == 0 || !maps.Equal(documented, counted) {
+		t.Errorf("docs/metrics.md has the kinds of errors %q, the server %q", slices.Sorted(maps.Keys(documented)), slices.Sorted(maps.Keys(counted)))
+	}
+}
+
 // TestDocsMetrics: the page has each metric of a server with its help text, and what treadle print writes uses no
 // other.
 func TestDocsMetrics(t *testing.T) {
 	t.Parallel()
-	all := metricsOf(t, scraped(t))
+	scrape := scraped(t)
+	all := metricsOf(t, scrape)
 	text, err := page("metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
+	errorKinds(t, text, scrape)
 	before, _, ok := strings.Cut(text, "## List\n\n")
 	want := before + "## List\n\n" + metricsList(all)
 	if *rewriteDocs {
