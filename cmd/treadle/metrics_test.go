@@ -113,7 +113,8 @@ func metricsList(all []metric) string {
 	return b.String()
 }
 
-// errorKinds checks that the table of the page has the kinds of treadle_protocol_errors_total in a scrape, and no others.
+// errorKinds checks that the table of the page has the kinds of treadle_protocol_errors_total in a scrape, and no
+// others.
 func errorKinds(t *testing.T, page, scrape string) {
 	t.Helper()
 	documented, counted := map[string]bool{}, map[string]bool{}

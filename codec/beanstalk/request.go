@@ -15,8 +15,8 @@ const (
 	MaxTube = 200
 	// DefaultMaxJob is the size of the largest job when nothing else is set.
 	DefaultMaxJob = 1<<16 - 1
-	// maxSkipped is the size of the largest job that is passed over when it is larger than Decoder.MaxJob. No client can
-	// mean to put a larger one: it has lost its place.
+	// maxSkipped is the size of the largest job that is passed over when it is larger than Decoder.MaxJob. No client
+	// can mean to put a larger one: it has lost its place.
 	maxSkipped = 1 << 30
 )
 

@@ -2,8 +2,8 @@ package protocol
 
 import "treadle/sched"
 
-// Conversation is a protocol's state of one session. Its methods run on the session's loop. It is a Sized or a Delimited
-// one, too.
+// Conversation is a protocol's state of one session. Its methods run on the session's loop. It implements Sized or
+// Delimited, too.
 type Conversation interface {
 	// Consume handles the complete messages at the front of in and returns their length. It
 	// keeps no view of in. An error ends the session after Out is sent.
@@ -121,7 +121,8 @@ type Sweeper interface {
 
 // Sized is a Conversation whose messages say their length.
 type Sized interface {
-	// Need returns the length, more than len(in), that the unfinished message in must reach before Consume can continue.
+	// Need returns the length, more than len(in), that the unfinished message in must reach before Consume can
+	// continue.
 	Need(in []byte) int
 }
 
