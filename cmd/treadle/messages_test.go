@@ -243,8 +243,8 @@ func everyMessage(t *testing.T) (all []message, literals string) {
 func messageList(all []message) string {
 	var b strings.Builder
 	b.WriteString("# Messages: every line of the log and every error, by kind and file\n\n" +
-		"This page is a list for developers of Treadle: after it you can tell from a message's words which file\n" +
-		"says it. `...` stands for the parts that differ. An operator finds the meaning of a message, and the\n" +
+		"After this page you can tell from a message's words which file of the source says it. It is a list for\n" +
+		"developers of Treadle: `...` stands for the parts that differ. An operator finds the meaning of a message, and the\n" +
 		"remedy, in [troubleshooting](troubleshooting.md).\n")
 	for _, section := range sections {
 		b.WriteString("\n## " + section[0] + "\n\n" + section[1])
