@@ -231,7 +231,7 @@ func (r *reactor) open(c connection, by loopPort) *session {
 // connectionID folds a session id into the four bytes of a handshake's answer. It has 8 bits of
 // the loop, 20 of the slot, which is the most descriptors there can be, and 4 of the generation.
 func connectionID(id sched.SessionID) uint32 {
-	return uint32(loopOf(id))<<24 | uint32(slotOf(id))<<4&(1<<24-1) | uint32(id)&0xf
+	return uint32(loopOf(id))<<24 | slotOf(id)<<4&(1<<24-1) | uint32(id)&0xf
 }
 
 // session returns the session of an id; nil when it has ended.
