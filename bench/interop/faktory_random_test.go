@@ -142,6 +142,10 @@ func (d *duel) both(command string, hide ...func(string) string) string {
 		}
 	}
 	d.log = append(d.log, command+"\n\t"+got[0])
+	// Faktory requeues a scheduled job without the time that it reads for LATENCY.
+	if word == "QUEUE" && strings.HasPrefix(raw[0], `-ERR QUEUE: parsing time ""`) && strings.HasPrefix(raw[1], "$") {
+		return got[1]
+	}
 	if got[0] != got[1] {
 		d.t.Fatalf("seed %d, after\n%s\nTreadle gives\n\t%s\nThe replies were\n\t%s\n\t%s", d.seed, strings.Join(d.log, "\n"), got[1], raw[0], raw[1])
 	}
