@@ -20,8 +20,11 @@ func (sh *shard) startBroadcast(now Time, job uint32, r *record, q *queue, sink 
 	q.broadcast = b
 	q.running++
 	left, done := sh.sendBroadcast(now, q, sh.s.batch, sink)
-	if done {
-		return sh.endBroadcast(q, sink) * (sh.s.batch - left)
+	switch {
+	case done && sh.endBroadcast(q, sink):
+		return sh.s.batch - left
+	case done:
+		return 0
 	}
 	sh.broadcasting = append(sh.broadcasting, q)
 	sh.s.alarmMono(0)
@@ -78,8 +81,8 @@ func (sh *shard) sendBroadcast(now Time, q *queue, room int, sink Sink) (left in
 }
 
 // endBroadcast ends a broadcast. A job that no peer has received becomes ready again, or withheld
-// when all peers in line hold a job of its name. It returns more than 0 when the queue has changed.
-func (sh *shard) endBroadcast(q *queue, sink Sink) int {
+// when all peers in line hold a job of its name. It reports whether the queue has changed.
+func (sh *shard) endBroadcast(q *queue, sink Sink) (changed bool) {
 	b := q.broadcast
 	r := sh.slab.at(b.job)
 	sh.stopBroadcast(q)
@@ -87,14 +90,14 @@ func (sh *shard) endBroadcast(q *queue, sink Sink) int {
 	case b.sent:
 		q.tally.Ended[EndingDone]++
 		sh.end(b.job, r, q, Result, nil, sink)
-		return 1
+		return true
 	case len(b.busy) > 0:
 		r.flags |= withheld
 	}
 	r.state = ready
 	q.immediate += count(r.flags&immediate != 0)
 	sh.pushReady(b.job, r, q, front)
-	return len(b.busy)
+	return len(b.busy) > 0
 }
 
 // stopBroadcast detaches the broadcasting job.

@@ -4,6 +4,25 @@
 // It does no I/O, starts no goroutine, reads no clock and draws no random
 // number. The caller says what time it is and receives the effects.
 //
+// # One job
+//
+// A worker waits, and a client submits a job. This is the way of the job, by function and file; the words come next:
+//
+//	Watch (reserve.go)     the worker's peer serves the queue: it has a watch
+//	Reserve (reserve.go)   the peer asks for a job: it has a slot
+//	enter (reserve.go)     the watch is in the queue's line, at the age of the slot
+//	Submit (submit.go)     newJob makes a record with a name, placeSubmission gives it a place
+//	enqueue (shard.go)     the job is ready; one that is not due is delayed until promoteDue (tick.go)
+//	save (journal.go)      the Journal has it
+//	matchOne (match.go)    the first ready job meets the oldest slot in line, which claim (queue.go) takes
+//	assign (match.go)      hold (held.go) makes the job reserved; the Sink gets an Assign with its Run
+//	Finish (finish.go)     holding (held.go) finds the job of the Run, unhold (held.go) takes it back
+//	end (shard.go)         the awaits of the job get a Result; journal, names and slab forget it
+//
+// A job that is not finished comes to fail (shard.go), which makes it ready again or ends it: from
+// Fail (finish.go), timeOut (tick.go) or releaseOne (departed.go). There are two short cuts:
+// assignDirectly (match.go) skips the ready index, and reserve (reserve.go) skips the line.
+//
 // # Words
 //
 // One idea has one word, in names and in comments:
@@ -76,25 +95,6 @@
 //	room         how much of bounded work a function may still do; most return what is left
 //	until        the count of steps at which a function stops; the count never begins again
 //	deferred     work that a verb leaves to the Ticks
-//
-// # One job
-//
-// A worker waits, and a client submits a job. This is the way of the job, by function and file:
-//
-//	Watch (reserve.go)     the worker's peer serves the queue: it has a watch
-//	Reserve (reserve.go)   the peer asks for a job: it has a slot
-//	enter (reserve.go)     the watch is in the queue's line, at the age of the slot
-//	Submit (submit.go)     newJob makes a record with a name, placeSubmission gives it a place
-//	enqueue (shard.go)     the job is ready; one that is not due is delayed until promoteDue (tick.go)
-//	save (journal.go)      the Journal has it
-//	matchOne (match.go)    the first ready job meets the oldest slot in line, which claim (queue.go) takes
-//	assign (match.go)      hold (held.go) makes the job reserved; the Sink gets an Assign with its Run
-//	Finish (finish.go)     holding (held.go) finds the job of the Run, unhold (held.go) takes it back
-//	end (shard.go)         the awaits of the job get a Result; journal, names and slab forget it
-//
-// A job that is not finished comes to fail (shard.go), which makes it ready again or ends it: from
-// Fail (finish.go), timeOut (tick.go) or releaseOne (departed.go). There are two short cuts:
-// assignDirectly (match.go) skips the ready index, and reserve (reserve.go) skips the line.
 //
 // # Six ways to hand out a job
 //

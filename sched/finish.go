@@ -56,7 +56,7 @@ func (s *Scheduler) Fail(now Time, p *Peer, run Run, text []byte, sink Sink) err
 // byRules is the delay of a failed job that the policy of its queue rules.
 const byRules = -1
 
-// failRun is Fail for a reserved job. delay is fail's.
+// failRun is Fail for a reserved job. A delay of 0 or more, in milliseconds, replaces a policy's back-off.
 func (sh *shard) failRun(now Time, job uint32, r *record, a Attempt, delay int64, sink Sink) {
 	sh.counters.Fails++
 	sh.failAwaits(job, r, sink)

@@ -101,7 +101,7 @@ type reader struct {
 	values int
 }
 
-// newReader returns a reader of XML that accepts UTF-8 alone, and only one declaration of the encoding.
+// newReader returns a reader of XML in UTF-8, or in ISO-8859-1 if it says so, with one declaration of the encoding.
 func newReader(r io.Reader) *reader {
 	d := &reader{Decoder: xml.NewDecoder(r)}
 	declared := false
