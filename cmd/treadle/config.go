@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -239,10 +240,11 @@ func parseConfig(path string, text []byte, names []string) (map[string]any, prob
 	return values, faults
 }
 
-// maxQuoted bounds how much of a wrong line an error shows.
-const maxQuoted = 80
+// keyOfLine matches the key of a line of TOML.
+var keyOfLine = regexp.MustCompile(`^\s*([A-Za-z0-9_-]+)\s*=`)
 
-// located returns the error of a text that is no TOML, with its line.
+// located returns the error of a text that is no TOML, with its line and the key there. It leaves the value out,
+// which may be a secret.
 func located(path string, text []byte, err error) error {
 	var syntax *toml.DecodeError
 	if !errors.As(err, &syntax) {
@@ -251,8 +253,9 @@ func located(path string, text []byte, err error) error {
 	line, _ := syntax.Position()
 	cause := strings.TrimPrefix(syntax.Error(), "toml: ")
 	if lines := bytes.Split(text, []byte("\n")); line > 0 && line <= len(lines) {
-		wrong := bytes.TrimSpace(lines[line-1])
-		cause += ": " + printable(string(wrong[:min(len(wrong), maxQuoted)]))
+		if m := keyOfLine.FindSubmatch(lines[line-1]); m != nil {
+			cause = string(m[1]) + ": " + cause
+		}
 	}
 	return &configError{path, line, errors.New(cause)}
 }

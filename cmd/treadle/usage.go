@@ -49,10 +49,10 @@ var noValue = regexp.MustCompile(`^--([a-z0-9-]+): expected .* value but got "(.
 // negative matches a number that kong took for a flag.
 var negative = regexp.MustCompile(`^-[0-9]`)
 
-// notAFlag matches kong's error for an argument that begins with one dash.
 // notASetting matches kong's error for an unknown flag.
 var notASetting = regexp.MustCompile(`^unknown flag --([a-z-]+)`)
 
+// notAFlag matches kong's error for an argument that begins with one dash.
 var notAFlag = regexp.MustCompile(`^unknown flag (-[^-][^ ,]*)`)
 
 // plainly rewords kong's error for a flag without a value, and for an argument that it took for a flag.
