@@ -67,6 +67,8 @@ func FuzzJob(f *testing.F) {
 		isPlain := plain.ParsePlain(text)
 		d := json.NewDecoder(bytes.NewReader(text))
 		d.DisallowUnknownFields()
+		plain.Queue, plain.Name, plain.Workload = string(plain.QueueBytes), string(plain.NameBytes), string(plain.WorkloadBytes)
+		plain.QueueBytes, plain.NameBytes, plain.WorkloadBytes = nil, nil, nil
 		if err := d.Decode(&first); isPlain && (err != nil || !reflect.DeepEqual(plain, first)) {
 			t.Fatalf("%q became %+v, encoding/json has %+v, %v", text, plain, first, err)
 		}

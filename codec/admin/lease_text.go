@@ -118,12 +118,14 @@ func (r *DoneReport) ParsePlain(text []byte) bool {
 		return false
 	}
 	for o.Next() {
-		ok := false
+		text, ok := plainText(o.Value)
 		switch string(o.Key) {
 		case "token":
-			plain.Token.Token, ok = plainText(o.Value)
+			plain.Token.Token = string(text)
 		case "result":
-			plain.Result, ok = plainText(o.Value)
+			plain.Result = string(text)
+		default:
+			ok = false
 		}
 		if !ok {
 			return false

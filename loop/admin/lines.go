@@ -12,6 +12,7 @@ import (
 
 	codec "treadle/codec/admin"
 	"treadle/loop/protocol"
+	"treadle/sched"
 )
 
 // Bounds of a body of JSON lines.
@@ -35,7 +36,8 @@ type lines struct {
 	limit  int // bytes of a line
 	long   []byte
 	line   int
-	job    codec.Job
+	job    codec.Job // of the line
+	one    sched.Submission
 	sink   protocol.Sink
 	answer codec.SubmittedLines
 	ahead  int // jobs since the last flush
@@ -124,9 +126,8 @@ func (l *lines) submit(text []byte) {
 		l.refuse(err)
 		return
 	}
-	one, err := l.api.submission(&l.job)
-	if err == nil {
-		err = l.api.submit(one, l.sink)
+	if err = l.api.submission(&l.one, &l.job); err == nil {
+		err = l.api.submit(&l.one, l.sink)
 	}
 	if err != nil {
 		l.refuse(err)

@@ -71,16 +71,17 @@ func (api *API) postJob(w http.ResponseWriter, r *http.Request) (any, error) {
 		}
 		j.Name, j.NameBytes = codec.Name(key)
 	}
-	one, err := api.submission(&j)
-	if err != nil {
+	one := new(sched.Submission)
+	if err := api.submission(one, &j); err != nil {
 		return nil, err
 	}
-	answer := codec.Submitted{Queue: j.Queue, QueueBytes: j.QueueBytes, State: "submitted"}
+	answer := codec.Submitted{State: "submitted"}
+	answer.Queue, answer.QueueBytes = codec.Name(protocol.Unescape(string(one.Queue)))
 	answer.Name, answer.NameBytes = codec.Name(string(one.Name))
 	sink := api.host.NewSink()
 	if j.Wait > 0 {
 		limit := time.Duration(j.Wait)
-		j = codec.Job{} // its workload is not held while it waits
+		j = codec.Job{} // the body is not held while the job waits
 		return api.submitAndWait(r.Context(), one, limit, answer, sink, done)
 	}
 	if err := api.submit(one, sink); err != nil {
@@ -212,43 +213,43 @@ func hasLoneSurrogate(text []byte) bool {
 	}
 }
 
-// submission reads a job.
-func (api *API) submission(j *codec.Job) (*sched.Submission, error) {
+// submission sets s to a job. Its bytes are those of j.
+func (api *API) submission(s *sched.Submission, j *codec.Job) error {
 	queue, err := textOrBytes("queue", j.Queue, j.QueueBytes)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if len(queue) == 0 {
-		return nil, badf("the job has no queue")
+		return badf("the job has no queue")
 	}
 	name, err := textOrBytes("name", j.Name, j.NameBytes)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if len(name) == 0 {
 		name = []byte(rand.Text())
 	}
 	if len(queue) > maxName || len(name) > maxName {
-		return nil, badf("a queue and a name have at most %d bytes; these have %d and %d", maxName, len(queue), len(name))
+		return badf("a queue and a name have at most %d bytes; these have %d and %d", maxName, len(queue), len(name))
 	}
-	s := &sched.Submission{Space: api.o.JobSpace, Queue: protocol.Queue(queue), Name: name, Priority: j.Priority}
+	*s = sched.Submission{Space: api.o.JobSpace, Queue: protocol.Queue(queue), Name: name, Priority: j.Priority}
 	if s.Workload, err = workload(j); err != nil {
-		return nil, err
+		return err
 	}
 	if most := api.host.Limits().MaxFrame - 2*maxName; len(s.Workload) > most {
 		api.host.Refused(Name, protocol.ReasonSize)
-		return nil, &refusal{fmt.Errorf("the workload of %d bytes is larger than --max-frame allows", len(s.Workload)), protocol.ReasonSize}
+		return &refusal{fmt.Errorf("the workload of %d bytes is larger than --max-frame allows", len(s.Workload)), protocol.ReasonSize}
 	}
 	switch {
 	case !j.At.IsZero() && j.Delay != 0:
-		return nil, badf("a job has a time in at or a delay, not both")
+		return badf("a job has a time in at or a delay, not both")
 	case !j.At.IsZero():
 		s.SchedAt = j.At.Add(time.Second - 1).Unix() // never early
 	case j.Delay > 0:
 		s.SchedAt = (api.host.Now().Wall + time.Duration(j.Delay).Milliseconds() + 999) / 1000 // never early
 	}
 	s.Timeout = int32(min(math.Ceil(time.Duration(j.Timeout).Seconds()), math.MaxInt32))
-	return s, nil
+	return nil
 }
 
 // textOrBytes returns the bytes of a member that may stand in base64 instead.

@@ -87,7 +87,7 @@ func (api *API) submitAndWait(ctx context.Context, s *sched.Submission, limit ti
 		return nil, err
 	}
 	sink.Wake()
-	s.Workload = nil // a wait holds no bytes
+	s.Queue, s.Name, s.Workload = bytes.Clone(s.Queue), bytes.Clone(s.Name), nil // a wait does not hold the body
 	submitted()
 	if err := api.commitOf(s.Queue); err != nil {
 		return nil, err
