@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -116,10 +118,12 @@ var workload100 = string(bytes.Repeat([]byte("w"), 100))
 func (s *apiServer) submitLines(jobs, queues int) {
 	in, out := io.Pipe()
 	go func() {
+		rest := `","workload":"` + workload100 + "\"}\n"
 		var lines []byte
 		for n := range jobs {
-			lines = fmt.Appendf(lines, "{\"queue\":\"f%d\",\"name\":\"%08d\",\"workload\":%q}\n", n%queues, n, workload100)
-			if len(lines) > 64<<10 || n == jobs-1 {
+			lines = strconv.AppendInt(append(lines, `{"queue":"f`...), int64(n%queues), 10)
+			lines = strconv.AppendInt(append(lines, `","name":"`...), 10_000_000+int64(n), 10)
+			if lines = append(lines, rest...); len(lines) > 64<<10 || n == jobs-1 {
 				_, _ = out.Write(lines) // the reader fails then
 				lines = lines[:0]
 			}
@@ -130,6 +134,57 @@ func (s *apiServer) submitLines(jobs, queues int) {
 	if s.ask(http.MethodPost, "/api/v1/jobs", "application/x-ndjson", in, &answer); answer.Submitted != jobs {
 		s.b.Fatalf("%d of %d jobs were submitted", answer.Submitted, jobs)
 	}
+}
+
+// apiConn is a connection of a client that does no more than the server needs: on the two processors that both share,
+// net/http's client takes more of them than the server.
+type apiConn struct {
+	conn    net.Conn
+	in      *bufio.Reader
+	host    string
+	request []byte
+	answer  []byte
+}
+
+// dial connects to the API.
+func (s *apiServer) dial() *apiConn {
+	conn, err := net.Dial("tcp", s.HTTP)
+	if err != nil {
+		panic(err) // a benchmark's other goroutines cannot end it
+	}
+	return &apiConn{conn: conn, in: bufio.NewReaderSize(conn, 16<<10), host: s.HTTP}
+}
+
+// post sends a body and returns the answer's, which is valid until the next call.
+func (c *apiConn) post(path string, body []byte) []byte {
+	c.request = fmt.Appendf(c.request[:0], "POST /api/v1%s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", path, c.host, len(body))
+	c.request = append(c.request, body...)
+	_, err := c.conn.Write(c.request)
+	if err != nil {
+		panic(err)
+	}
+	status, length := []byte(nil), 0
+	for first := true; ; first = false {
+		line, err := c.in.ReadSlice('\n')
+		switch text, isLength := bytes.CutPrefix(line, []byte("Content-Length: ")); {
+		case err != nil:
+			panic(err)
+		case first:
+			status = bytes.Clone(line)
+		case isLength:
+			if length, err = strconv.Atoi(string(bytes.TrimSpace(text))); err != nil {
+				panic(err)
+			}
+		}
+		if len(line) == len("\r\n") {
+			break
+		}
+	}
+	c.answer = slices.Grow(c.answer[:0], length)[:length]
+	if _, err := io.ReadFull(c.in, c.answer); err != nil || !bytes.HasPrefix(status, []byte("HTTP/1.1 200 ")) {
+		panic(fmt.Errorf("%s: %s%s, %w", path, status, c.answer, err))
+	}
+	return c.answer
 }
 
 // perJob reports a rate and what the server's processor time was for a million jobs since a call of CPUTime.
@@ -158,8 +213,11 @@ func BenchmarkAPISubmit(b *testing.B) {
 	var connections sync.WaitGroup
 	for range 64 {
 		connections.Go(func() {
+			c, body := s.dial(), []byte(nil)
 			for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
-				s.post("/jobs", map[string]string{"queue": "f", "name": strconv.FormatInt(n, 10), "workload": workload100}, nil)
+				body = strconv.AppendInt(append(body[:0], `{"queue":"f","name":"`...), n, 10)
+				body = append(append(append(body, `","workload":"`...), workload100...), `"}`...)
+				c.post("/jobs", body)
 			}
 		})
 	}
@@ -191,28 +249,25 @@ func (s *apiServer) settle() {
 	}
 }
 
-// doneReport is a report as a client sends it.
-type doneReport struct {
-	Token json.RawMessage `json:"token"`
-}
-
-// reserve reserves up to n jobs of the first queue. It decodes their tokens alone: a decoder of the whole takes as much
-// of the processors as the server.
-func (s *apiServer) reserve(n int) (leased []doneReport) {
-	var body []byte
-	s.post("/reserve", map[string]any{"queues": []string{"f0"}, "jobs": n}, &body)
+// reserve reserves up to n jobs of the first queue, and appends the report that they are done to dst. It decodes their
+// tokens alone: a decoder of the whole takes as much of the processors as the server.
+func (c *apiConn) reserve(n int, dst []byte) (reports []byte, leased int) {
 	var answer, job jsontext.Object
 	var jobs jsontext.Array
-	for answer.Open(body); answer.Next(); {
+	dst = append(dst, '[')
+	for answer.Open(c.post("/reserve", fmt.Appendf(nil, `{"queues":["f0"],"jobs":%d}`, n))); answer.Next(); {
 		for jobs.Open(answer.Value); jobs.Next(); {
 			for job.Open(jobs.Value); job.Next(); {
 				if string(job.Key) == "token" {
-					leased = append(leased, doneReport{job.Value})
+					if leased++; leased > 1 {
+						dst = append(dst, ',')
+					}
+					dst = append(append(append(dst, `{"token":`...), job.Value...), '}')
 				}
 			}
 		}
 	}
-	return leased
+	return append(dst, ']'), leased
 }
 
 // BenchmarkAPIReserve has 64 workers reserve a hundred jobs at a time and report them as done.
@@ -225,13 +280,16 @@ func BenchmarkAPIReserve(b *testing.B) {
 	var workers sync.WaitGroup
 	for range 64 {
 		workers.Go(func() {
-			for done.Load() < int64(b.N) {
-				leased := s.reserve(100)
-				if len(leased) == 0 {
+			c := s.dial()
+			for {
+				var answer struct{ Reported int }
+				reports, leased := c.reserve(100, nil)
+				if leased == 0 {
 					return
 				}
-				var answer struct{ Reported int }
-				s.post("/leases/done", leased, &answer)
+				if err := json.Unmarshal(c.post("/leases/done", reports), &answer); err != nil {
+					panic(err)
+				}
 				done.Add(int64(answer.Reported))
 			}
 		})
