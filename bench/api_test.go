@@ -396,30 +396,65 @@ func BenchmarkAPISearch(b *testing.B) {
 	b.ReportMetric(100_000/(float64(looked)/took.Seconds())*1000, "ms/100000-jobs")
 }
 
-// BenchmarkAPIChange removes all jobs of a queue that a filter means, beside others.
+// BenchmarkAPIChange removes all jobs of a queue that a filter means, or has as many failed ones tried again, beside
+// another client.
 func BenchmarkAPIChange(b *testing.B) {
-	for range b.N {
-		s := startAPI(b, "treadle always")
-		s.submitLines(manyJobs(b), 1)
-		s.beside(func() {
-			b.ResetTimer()
-			var begun struct{ Operation string }
-			s.post("/jobs/change", map[string]string{"verb": "remove", "filter": "queue:f0 text:www"}, &begun)
-			for state := "running"; state == "running"; time.Sleep(50 * time.Millisecond) {
-				var all struct {
-					Operations []struct {
-						State   string
-						Changed int
-					}
+	for _, change := range []struct{ verb, filter string }{
+		{"remove", "queue:f0 text:www"},
+		{"retry", "queue:f0 state:failed text:www"},
+	} {
+		b.Run(change.verb, func(b *testing.B) {
+			for range b.N {
+				s, jobs := startAPI(b, "treadle always"), manyJobs(b)
+				s.submitLines(jobs, 1)
+				if change.verb == "retry" {
+					s.fail(jobs)
 				}
-				s.ask(http.MethodGet, "/api/v1/operations?id="+begun.Operation, "", nil, &all)
-				if state = all.Operations[0].State; state == "done" && all.Operations[0].Changed != manyJobs(b) {
-					b.Fatalf("%d jobs were removed", all.Operations[0].Changed)
-				}
+				s.settle()
+				s.beside(func() {
+					b.ResetTimer()
+					s.change(change.verb, change.filter, jobs)
+					b.StopTimer()
+					b.ReportMetric(b.Elapsed().Seconds(), "s/change")
+				})
 			}
-			b.StopTimer()
-			b.ReportMetric(b.Elapsed().Seconds(), "s/change")
 		})
+	}
+}
+
+// fail has so many jobs of the first queue fail for good.
+func (s *apiServer) fail(jobs int) {
+	rule, _ := json.Marshal(map[string]any{"pattern": "f0", "values": map[string]string{"retries": "0", "keep-failed": strconv.Itoa(jobs)}})
+	s.ask(http.MethodPatch, "/api/v1/policies", "application/json", bytes.NewReader(rule), nil)
+	c, failed := s.dial(), 0
+	for failed < jobs {
+		reports, leased := c.reserve(1000, nil)
+		if leased == 0 {
+			break
+		}
+		c.post("/leases/fail", reports)
+		failed += leased
+	}
+	if failed != jobs {
+		s.b.Fatalf("%d of %d jobs failed", failed, jobs)
+	}
+}
+
+// change has the server change all jobs of a filter, which must be so many, and returns when it has.
+func (s *apiServer) change(verb, filter string, jobs int) {
+	var begun struct{ Operation string }
+	s.post("/jobs/change", map[string]string{"verb": verb, "filter": filter}, &begun)
+	for state := "running"; state == "running"; time.Sleep(50 * time.Millisecond) {
+		var all struct {
+			Operations []struct {
+				State   string
+				Changed int
+			}
+		}
+		s.ask(http.MethodGet, "/api/v1/operations?id="+begun.Operation, "", nil, &all)
+		if state = all.Operations[0].State; state == "done" && all.Operations[0].Changed != jobs {
+			s.b.Fatalf("%s changed %d jobs", verb, all.Operations[0].Changed)
+		}
 	}
 }
 

@@ -22,12 +22,15 @@ const (
 	maxReserveQueues = 100
 	// maxReserveBytes bounds the workloads of an answer: the job that reaches it is the last.
 	maxReserveBytes = 4 << 20
+	// usualJobs is for how many jobs there is room from the first on.
+	usualJobs = 128
 )
 
 // pendingReserve is a reserve that waits for jobs.
 type pendingReserve struct {
 	spaces  *protocol.Spaces
 	arrived chan struct{} // holds a token after a job has come
+	most    int           // jobs that it asks for
 
 	mu    sync.Mutex
 	seen  int
@@ -60,6 +63,9 @@ func (p *pendingReserve) add(j *sched.Job, broadcast bool) {
 	workload := j.Workload
 	if asText := p.spaces[j.Space].AsText; asText != nil {
 		workload = asText(nil, j)
+	}
+	if p.jobs == nil {
+		p.jobs, p.runs = make([]codec.LeasedJob, 0, min(p.most, usualJobs)), make([]sched.Run, 0, min(p.most, usualJobs))
 	}
 	one := codec.LeasedJob{Priority: j.Priority, Broadcast: broadcast}
 	if !p.spaces[j.Space].NoTimes {
@@ -154,7 +160,7 @@ func queuesOf(ask *codec.Reserve) (all [][]byte, err error) {
 // reserve takes jobs, or waits for one, and leases what came.
 func (api *API) reserve(ctx context.Context, queues [][]byte, ask *codec.Reserve, terms sched.Terms) (any, error) {
 	s, sink := api.host.Sched(), api.host.NewSink()
-	one := &pendingReserve{spaces: api.host.Spaces(), arrived: make(chan struct{}, 1)}
+	one := &pendingReserve{spaces: api.host.Spaces(), arrived: make(chan struct{}, 1), most: ask.Jobs}
 	tag := api.reserves.add(one)
 	p := s.NewRequest(api.reserver.Session(), terms.Worker)
 	defer sink.Wake()
