@@ -67,8 +67,8 @@ func BenchmarkFailedMemory(b *testing.B) {
 	}
 }
 
-// TestFailedMemory checks the bound of what a failed job takes. With as many jobs as the 32nd part of a million the hash
-// tables, which double, are as full as with a million.
+// TestFailedMemory checks the bound of what a failed job takes. With the 32nd part of a million jobs the hash tables,
+// which double, are as full as with a million.
 func TestFailedMemory(t *testing.T) {
 	for name, text := range failureTexts {
 		if got := failedBytes(t, 1_000_000/32, text); got > maxFailedBytes {
