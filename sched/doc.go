@@ -133,7 +133,7 @@
 //	lease.go lease_verbs.go lease_name.go         jobs under leases, whose workers need no connection
 //	failed.go failed_move.go move.go              attempts and retries, jobs that were given up; dead letters; moves
 //	done.go ttl.go                                jobs that are done and kept, their names; jobs that expire
-//	kept.go                                       the lines of all kept jobs, and their retries
+//	kept.go kept_index.go                         the lines of all kept jobs, and their retries
 //	list.go list_place.go list_match.go           the jobs that match, in parts; where a walk goes on; what matches
 //	view.go why.go                                one job: a view, its bytes; why it does not run
 //	operate.go                                    what operators do with jobs of any state

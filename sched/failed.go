@@ -79,7 +79,7 @@ func FailedAttempt(at int64, worker, text string) Attempt {
 }
 
 // Bounds of a history. A million failed jobs of four attempts by four workers, with four error texts of 30 bytes, take
-// less than 400 MB beside their payloads: see BenchmarkFailedMemory.
+// less than 400 MB beside their payloads: see TestFailedMemory.
 const (
 	// maxAttemptText is how much of an error text is kept: its end, which says what happened.
 	maxAttemptText = 512

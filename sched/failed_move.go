@@ -18,8 +18,8 @@ const (
 )
 
 // nextMove returns the Wall of a queue's next moves: 0 while there are jobs at the cursor or behind it.
-func (l *keptLine) nextMove(p *buckets) int64 {
-	if _, ok := l.jobs.minFrom(p, l.position); ok {
+func (l *keptLine) nextMove() int64 {
+	if _, job := l.jobs.firstFrom(l.position); job != none {
 		return 0
 	}
 	return l.nextPass
@@ -31,10 +31,10 @@ func (sh *shard) chooseMoves(now Time, l *keptLine, to string, until int, moves 
 		l.position, l.nextPass = firstKey, 0
 	}
 	done := true
-	l.jobs.eachFrom(&sh.buckets, &sh.slab, l.position, func(job uint32) bool {
+	l.jobs.eachFrom(l.position, func(k sortKey, job uint32) bool {
 		r := sh.slab.at(job)
 		sh.countSteps(r.cost())
-		l.position = keptKey(r).next()
+		l.position = k.next()
 		moves = append(moves, deadLetter{r.seq, to})
 		done = len(moves) < maxMoves && sh.mu.steps < until
 		return done

@@ -75,9 +75,9 @@ type element struct {
 func elementLess(x, y element) bool { return x.key.less(y.key) }
 
 // index is an ordered set of buckets: a B-tree of distinct keys, not of jobs. The first and the
-// last bucket are reached without the tree, which exists once there have been two. The last
-// remaining bucket is kept when it empties and takes the next key: a queue that alternates between
-// no job and one job costs no tree operation.
+// last bucket are reached without the tree, which exists once there have been three: a lane seldom
+// has jobs of more due seconds. The last remaining bucket is kept when it empties and takes the next
+// key: a queue that alternates between no job and one job costs no tree operation.
 type index struct {
 	tree        *btree.BTreeG[element]
 	first, last uint32
@@ -139,7 +139,7 @@ func (x *index) bucketFor(p *buckets, k sortKey) uint32 {
 		return x.first
 	}
 	beyond := last.key.less(k)
-	if !beyond && first.key.less(k) {
+	if !beyond && x.tree != nil && first.key.less(k) {
 		if e, ok := x.tree.Get(element{key: k}); ok {
 			return e.bucket
 		}
@@ -148,14 +148,17 @@ func (x *index) bucketFor(p *buckets, k sortKey) uint32 {
 }
 
 // addBucket adds a bucket for a key that the index does not have, and returns its number. last and first report that
-// the key is the largest or the smallest one. The tree is made with the second key.
+// the key is the largest or the smallest one. The tree is made with the third key.
 func (x *index) addBucket(p *buckets, k sortKey, last, first bool) uint32 {
-	if x.tree == nil {
+	if x.tree == nil && x.keys > 1 {
 		x.tree = btree.NewBTreeGOptions(elementLess, btree.Options{NoLocks: true, Degree: degree})
 		x.tree.Set(element{p.at(x.first).key, x.first})
+		x.tree.Set(element{p.at(x.last).key, x.last})
 	}
 	b := p.alloc(k)
-	x.tree.Set(element{k, b})
+	if x.tree != nil {
+		x.tree.Set(element{k, b})
+	}
 	x.keys++
 	if last {
 		x.last = b
@@ -238,11 +241,18 @@ func (x *index) remove(p *buckets, s *slab, job uint32) {
 	}
 }
 
-// dropBucket frees an empty bucket of an index with a tree, and finds the first and the last bucket again.
+// dropBucket frees an empty bucket of an index with others, and finds the first and the last bucket again.
 func (x *index) dropBucket(p *buckets, i uint32) {
-	x.tree.Delete(element{key: p.at(i).key})
+	if x.tree != nil {
+		x.tree.Delete(element{key: p.at(i).key})
+	}
 	p.free(i)
 	x.keys--
+	if x.tree == nil { // there were two
+		x.first = x.first + x.last - i
+		x.last = x.first
+		return
+	}
 	if i == x.first {
 		e, _ := x.tree.Min()
 		x.first = e.bucket
@@ -268,6 +278,8 @@ func (x *index) minFrom(p *buckets, k sortKey) (found sortKey, ok bool) {
 		return sortKey{}, false
 	case !p.at(x.first).key.less(k):
 		return p.at(x.first).key, true
+	case x.tree == nil:
+		return p.at(x.last).key, true
 	}
 	x.tree.Ascend(element{key: k}, func(e element) bool {
 		found = e.key
@@ -283,6 +295,8 @@ func (x *index) headOf(p *buckets, k sortKey) uint32 {
 		return none
 	case p.at(x.first).key == k:
 		return p.at(x.first).head
+	case p.at(x.last).key == k:
+		return p.at(x.last).head
 	case x.tree == nil:
 		return none
 	}
@@ -309,8 +323,10 @@ func (x *index) tailBut(p *buckets, other sortKey) (job uint32) {
 		return none
 	case p.at(x.last).key != other:
 		return p.at(x.last).tail
-	case x.tree == nil:
+	case x.keys == 1:
 		return none
+	case x.tree == nil:
+		return p.at(x.first).tail
 	}
 	job = none
 	x.tree.Descend(element{key: other}, func(e element) bool {
@@ -335,22 +351,30 @@ func (x *index) eachFrom(p *buckets, s *slab, from sortKey, fn func(job uint32) 
 		}
 		return true
 	}
-	if x.tree == nil {
-		if !p.at(x.first).key.less(from) {
-			of(x.first)
-		}
+	x.ascend(p, element{key: from}, func(e element) bool { return of(e.bucket) })
+}
+
+// ascend calls fn for the elements from one on, in order, until it returns false.
+func (x *index) ascend(p *buckets, from element, fn func(e element) bool) {
+	if x.tree != nil {
+		x.tree.Ascend(from, fn)
 		return
 	}
-	x.tree.Ascend(element{key: from}, func(e element) bool { return of(e.bucket) })
+	ends := [...]uint32{x.first, x.last}
+	for _, i := range ends[:x.keys] {
+		if k := p.at(i).key; !k.less(from.key) && !fn(element{k, i}) {
+			return
+		}
+	}
 }
 
 // jobsBefore counts the jobs of the keys that are less than k. It looks at most at so many keys; more reports whether
 // there are others.
 func (x *index) jobsBefore(p *buckets, k sortKey, keys int) (n int, more bool) {
-	if x.jobs == 0 || x.tree == nil {
+	if x.jobs == 0 {
 		return 0, false
 	}
-	x.tree.Ascend(element{key: firstKey}, func(e element) bool {
+	x.ascend(p, element{key: firstKey}, func(e element) bool {
 		if keys--; keys < 0 || !e.key.less(k) {
 			more = e.key.less(k)
 			return false
@@ -368,7 +392,7 @@ func (x *index) minOfEach(p *buckets, from int64, room *int) int64 {
 	if x.jobs == 0 {
 		return least
 	}
-	for a := p.at(x.last).key.a; *room > 0; a = x.nextLower(a) {
+	for a := p.at(x.last).key.a; *room > 0; a = x.nextLower(p, a) {
 		*room--
 		if k, ok := x.minFrom(p, sortKey{a, from}); ok && k.a == a {
 			least = min(least, k.b)
@@ -381,7 +405,10 @@ func (x *index) minOfEach(p *buckets, from int64, room *int) int64 {
 }
 
 // nextLower returns the largest a of the keys that is less than the given one, which is not the smallest.
-func (x *index) nextLower(a int64) (lower int64) {
+func (x *index) nextLower(p *buckets, a int64) (lower int64) {
+	if x.tree == nil {
+		return p.at(x.first).key.a
+	}
 	x.tree.Descend(element{key: sortKey{a, math.MinInt64}}, func(e element) bool {
 		lower = e.key.a
 		return lower == a

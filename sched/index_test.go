@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -76,6 +77,42 @@ func (w *indexModel) check() {
 		if k, ok := w.x.minFrom(&w.sh.buckets, from); ok != (i >= 0) || ok && k != w.all[i].key {
 			w.t.Fatalf("from %v: %v, %v, want number %d of %v", from, k, ok, i, w.all)
 		}
+	}
+	w.checkKeys()
+}
+
+// checkKeys looks for the jobs of each key, before it, beside it, and by the second parts of the keys.
+func (w *indexModel) checkKeys() {
+	p, end := &w.sh.buckets, len(w.all)-1
+	for i, s := range w.all {
+		first := slices.IndexFunc(w.all, func(o indexedJob) bool { return o.key == s.key })
+		if got := w.x.headOf(p, s.key); got != w.all[first].slot {
+			w.t.Fatalf("the first job of %v is %d, want number %d of %v", s.key, got, first, w.all)
+		}
+		if k := s.key.next(); (i == end || k.less(w.all[i+1].key)) && w.x.headOf(p, k) != none {
+			w.t.Fatalf("%v has a job, want none of %v", k, w.all)
+		}
+		if n, more := w.x.jobsBefore(p, s.key, len(w.all)); n != first || more {
+			w.t.Fatalf("%d jobs before %v, more: %v, want %d of %v", n, s.key, more, first, w.all)
+		}
+		least, room := int64(math.MaxInt64), len(w.all)
+		for _, o := range w.all {
+			if o.key.b >= s.key.b {
+				least = min(least, o.key.b)
+			}
+		}
+		if got := w.x.minOfEach(p, s.key.b, &room); got != least {
+			w.t.Fatalf("the least second part from %d on is %d, want %d of %v", s.key.b, got, least, w.all)
+		}
+	}
+	other := none
+	for _, s := range w.all {
+		if s.key != w.all[end].key {
+			other = s.slot
+		}
+	}
+	if got := w.x.tailBut(p, w.all[end].key); got != other {
+		w.t.Fatalf("the last job of another key is %d, want %d of %v", got, other, w.all)
 	}
 }
 

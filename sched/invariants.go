@@ -203,7 +203,10 @@ func (c *checker) order(x *index) ([]uint32, error) {
 			return nil, err
 		}
 	case x.keys > 0:
-		order = []uint32{x.first}
+		order = []uint32{x.first, x.last}[:min(x.keys, 2)] // the tree comes with the third key
+		if first, last := c.sh.buckets.at(x.first).key, c.sh.buckets.at(x.last).key; x.keys > 1 && !first.less(last) {
+			return nil, fmt.Errorf("without a tree %v is ahead of %v", first, last)
+		}
 	}
 	if len(order) != x.keys {
 		return nil, fmt.Errorf("%d keys are counted, %d are there", x.keys, len(order))

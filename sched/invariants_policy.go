@@ -27,26 +27,42 @@ func (c *checker) keptJobs(q *queue) error {
 // and tables.
 func (c *checker) keptLine(q *queue, use keptUse) error {
 	l := &q.kept[use]
-	if (l.jobs.jobs == 0) != (l.heapIndex < 0) || l.heapIndex >= 0 && c.sh.keeping[l.heapIndex] != l {
-		return fmt.Errorf("%d kept jobs stand at %d", l.jobs.jobs, l.heapIndex)
+	if n := l.jobs.count(); (n == 0) != (l.heapIndex < 0) || l.heapIndex >= 0 && c.sh.keeping[l.heapIndex] != l {
+		return fmt.Errorf("%d kept jobs stand at %d", n, l.heapIndex)
 	}
-	return c.index(&l.jobs, "kept", func(job uint32, r *record, k sortKey) error {
-		bySeq, found := c.sh.lookupKept(r.seq)
-		_, result := c.sh.results[job]
-		switch {
-		case (r.state == failed) != (use == keptFailed || use == keptBuried), use == keptBuried && r.flags&numbered == 0,
-			r.state != failed && r.state != finished, r.use() != use:
-			return fmt.Errorf("state %d and use %d in the line of use %d", r.state, r.use(), use)
-		case r.container != q.id || k != keptKey(r):
-			return fmt.Errorf("container %d at key %v", r.container, k)
-		case found != (use != keptName) || found && bySeq != job:
-			return fmt.Errorf("is found by its number: %v, as %d", found, bySeq)
-		case result != (use == keptResult), use == keptName && r.flags&attempted != 0:
-			return fmt.Errorf("of use %d has a result: %v, flags %b", use, result, r.flags)
+	var err error
+	visited, before := 0, firstKey
+	l.jobs.eachFrom(firstKey, func(k sortKey, job uint32) bool {
+		if err = c.keptJob(job, q, use, k); err == nil && !before.less(k) {
+			err = fmt.Errorf("key %v is behind %v", k, before)
 		}
-		c.lastOfNames += count(c.sh.remembers(job, r, q))
-		return c.stand(job, "kept")
+		visited, before = visited+1, k
+		return err == nil
 	})
+	if err == nil && visited != l.jobs.count() {
+		err = fmt.Errorf("%d kept jobs of use %d are counted, %d are there", l.jobs.count(), use, visited)
+	}
+	return err
+}
+
+// keptJob checks a job that stands at a key of a line.
+func (c *checker) keptJob(job uint32, q *queue, use keptUse, k sortKey) error {
+	r := c.sh.slab.at(job)
+	bySeq, found := c.sh.lookupKept(r.seq)
+	_, result := c.sh.results[job]
+	switch {
+	case (r.state == failed) != (use == keptFailed || use == keptBuried), use == keptBuried && r.flags&numbered == 0,
+		r.state != failed && r.state != finished, r.use() != use:
+		return fmt.Errorf("state %d and use %d in the line of use %d", r.state, r.use(), use)
+	case r.container != q.id || k != keptKey(r):
+		return fmt.Errorf("container %d at key %v", r.container, k)
+	case found != (use != keptName) || found && bySeq != job:
+		return fmt.Errorf("is found by its number: %v, as %d", found, bySeq)
+	case result != (use == keptResult), use == keptName && r.flags&attempted != 0:
+		return fmt.Errorf("of use %d has a result: %v, flags %b", use, result, r.flags)
+	}
+	c.lastOfNames += count(c.sh.remembers(job, r, q))
+	return c.stand(job, "kept")
 }
 
 // policies recounts kept jobs, histories, results and the bytes of queues.

@@ -26,7 +26,7 @@ const (
 type keptLine struct {
 	queue     *queue
 	use       keptUse
-	jobs      index
+	jobs      keptIndex
 	check     int64 // Wall when the first job is too old, or is to move; 0: the line has too many jobs
 	heapIndex int   // place among the shard's
 
@@ -50,7 +50,7 @@ func (l *keptLine) setPlace(i int)         { l.heapIndex = i }
 func (q *queue) keptFor(uses ...keptUse) (n int) {
 	if q.kept != nil {
 		for _, use := range uses {
-			n += q.kept[use].jobs.jobs
+			n += q.kept[use].jobs.count()
 		}
 	}
 	return n
@@ -73,11 +73,11 @@ func (sh *shard) keep(job uint32, r *record, q *queue, use keptUse) {
 	if q.kept == nil {
 		q.kept = new(keptLines)
 		for i := range q.kept {
-			q.kept[i] = keptLine{queue: q, use: keptUse(i), jobs: newIndex(), heapIndex: -1, position: firstKey}
+			q.kept[i] = keptLine{queue: q, use: keptUse(i), heapIndex: -1, position: firstKey}
 		}
 	}
 	l, k := &q.kept[use], keptKey(r)
-	l.jobs.pushBack(&sh.buckets, &sh.slab, k, job)
+	l.jobs.add(k, job)
 	if k.less(l.position) { // the clock was set back
 		l.position = k
 	}
@@ -103,7 +103,7 @@ func (sh *shard) lookupKept(seq uint64) (uint32, bool) {
 
 // unkeep detaches a kept job.
 func (sh *shard) unkeep(job uint32, r *record, q *queue) {
-	q.kept[r.use()].jobs.remove(&sh.buckets, &sh.slab, job)
+	q.kept[r.use()].jobs.remove(keptKey(r))
 	sh.keptJobs[r.use()]--
 	if r.use() != keptName {
 		if sh.keptBySeq.remove(sh.seqHash(r.seq), job); sh.keptBySeq.count == 0 {
@@ -129,22 +129,21 @@ func (sh *shard) resetKept(q *queue) {
 // resetLine sets when a line of kept jobs is looked at next, after its jobs or its policy have changed: at once when it
 // has too many jobs, else when its first job is too old or is to move. A line without jobs leaves the heap.
 func (sh *shard) resetLine(l *keptLine) {
-	first, ok := l.jobs.min(&sh.buckets)
-	if !ok {
+	first, job := l.jobs.first()
+	if job == none {
 		if l.heapIndex >= 0 {
 			sh.keeping.remove(l)
 		}
-		l.jobs.free(&sh.buckets)
 		return
 	}
-	q, jobs := l.queue, l.jobs.jobs
+	q, jobs := l.queue, l.jobs.count()
 	if l.use == keptDone {
 		jobs = q.keptFor(keptDone, keptResult)
 	}
 	keep := q.keepFor(l.use, sh.s)
 	switch {
 	case l.use == keptFailed && q.policy != nil && q.policy.DeadLetter != "":
-		l.check = l.nextMove(&sh.buckets)
+		l.check = l.nextMove()
 	case keep == (Keep{}), keep.Jobs > 0 && int64(jobs) > keep.Jobs:
 		l.check = 0
 	case keep.Age > 0:
@@ -203,7 +202,7 @@ func (sh *shard) evict(now Time, until int) (moves []deadLetter) {
 			moves = sh.chooseMoves(now, l, p.DeadLetter, until, moves)
 			continue
 		}
-		job := l.jobs.head(&sh.buckets)
+		_, job := l.jobs.first()
 		r := sh.slab.at(job)
 		sh.countSteps(r.cost())
 		switch l.use {
@@ -266,11 +265,7 @@ func (sh *shard) restoreKept(job uint32, r *record, q *queue, j *Saved) {
 func (sh *shard) nextKept(q *queue, from sortKey, uses []keptUse) (first uint32, at sortKey) {
 	first = none
 	for _, use := range uses {
-		job := q.kept[use].jobs.headFrom(&sh.buckets, &sh.slab, from)
-		if job == none {
-			continue
-		}
-		if k := keptKey(sh.slab.at(job)); first == none || k.less(at) {
+		if k, job := q.kept[use].jobs.firstFrom(from); job != none && (first == none || k.less(at)) {
 			first, at = job, k
 		}
 	}

@@ -16,9 +16,9 @@ type lane struct {
 	weight     int32
 	turn       int32 // jobs handed out since it came to the front of its level
 	cut        bool  // the lane left the level cutAt in the middle of its turn, when limit of its jobs ran
+	idle       bool  // it has no jobs, and is kept for the next of its key
 	cutAt      int64
 	level      *level // nil: no job of the lane can be handed out
-	idle       bool   // it has no jobs, and is kept for the next of its key
 	prev, next *lane  // neighbours in the level, or among the idle lanes
 }
 
@@ -137,8 +137,9 @@ func (sh *shard) freeLane(k *keyedJobs, l *lane) {
 // pushReady puts a detached job at an end of those of its key among the ready jobs of its queue. The caller counts
 // immediate jobs and ready tasks.
 func (sh *shard) pushReady(job uint32, r *record, q *queue, where lineEnd) {
+	var l *lane
 	if q.keyed != nil && q.keyed.hasKey(r) {
-		l := sh.laneFor(q.keyed, r)
+		l = sh.laneFor(q.keyed, r)
 		r.flags, r.stateData = r.flags|laned, l.id
 		if r.flags&withheld != 0 {
 			l.running++
@@ -156,8 +157,8 @@ func (sh *shard) pushReady(job uint32, r *record, q *queue, where lineEnd) {
 	default:
 		x.pushBack(&sh.buckets, &sh.slab, sh.standing(r), job)
 	}
-	if r.flags&laned != 0 {
-		sh.placeLane(q, q.keyed.lanes[r.laneID()])
+	if l != nil {
+		sh.placeLane(q, l)
 	}
 }
 

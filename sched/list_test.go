@@ -47,7 +47,7 @@ func (s *Scheduler) allJobs() map[string][]string {
 		sh := &s.shards[i]
 		for _, q := range sh.byName {
 			for use := keptDone; q.kept != nil && use < keptUses; use++ {
-				q.kept[use].jobs.eachFrom(&sh.buckets, &sh.slab, firstKey, func(job uint32) bool {
+				q.kept[use].jobs.eachFrom(firstKey, func(_ sortKey, job uint32) bool {
 					add(sh, job, sh.slab.at(job), q)
 					return true
 				})

@@ -129,7 +129,7 @@ const maxBuriedAhead = 1000
 // jobs buried in one millisecond keep their order. A clock that was set back keeps it no further.
 func (sh *shard) afterBuried(q *queue, now int64) int64 {
 	if q.kept != nil {
-		if last := q.kept[keptBuried].jobs.tail(&sh.buckets); last != none {
+		if last := q.kept[keptBuried].jobs.last(); last != none {
 			if after := sh.slab.at(last).endedAt() + 1; after > now && after <= now+maxBuriedAhead {
 				return after
 			}

@@ -127,7 +127,8 @@ func (sh *shard) firstBuried(q *queue) uint32 {
 	if q.kept == nil {
 		return none
 	}
-	return q.kept[keptBuried].jobs.head(&sh.buckets)
+	_, job := q.kept[keptBuried].jobs.first()
+	return job
 }
 
 // firstNumbered returns the first numbered job of an index, none when it is not among as many jobs as a batch has.

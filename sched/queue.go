@@ -155,7 +155,7 @@ func (q *queue) anyUnreserved(p *buckets) uint32 {
 		return q.parked[len(q.parked)-1]
 	}
 	for i := range q.kept {
-		if job := q.kept[i].jobs.head(p); job != none {
+		if _, job := q.kept[i].jobs.first(); job != none {
 			return job
 		}
 	}

@@ -266,7 +266,7 @@ func (x *randomSched) durable(s *Scheduler) []string {
 		sh := &s.shards[i]
 		for _, q := range sh.byName {
 			if q.kept != nil {
-				q.kept[keptName].jobs.eachFrom(&sh.buckets, &sh.slab, firstKey, func(job uint32) bool {
+				q.kept[keptName].jobs.eachFrom(firstKey, func(_ sortKey, job uint32) bool {
 					if r := sh.slab.at(job); testRules[r.space].Durable {
 						all = append(all, fmt.Sprint(r.seq, q.name, " ", string(sh.nameView(job)), r.size, r.due))
 					}
