@@ -34,7 +34,7 @@ var canaries = []canary{
 	{"a late kts46 report is accepted", "loop/kts46/xml.go", "return ok && at.Unix() == time.UnixMilli(t.hold.Revision).Unix()", "return ok && !at.IsZero()"},
 	{"a kts46 reply is sent before the sync", "loop/kts46/book.go", "\tif wait {\n\t\tif failed :=", "\tif wait && b.closed {\n\t\tif failed :="},
 	{"the progress of a kts46 job is not journaled", "loop/kts46/tasks.go", "\tb.unassign(w)\n\tb.saveProgress(j)\n", "\tb.unassign(w)\n"},
-	{"a Disbatch node is told the result of another task", "loop/disbatch/disbatch.go", "result{d.Tag, d.Effect", "result{p.lastTag, d.Effect"},
+	{"a Disbatch node is told the result of another task", "loop/disbatch/functions.go", "result{d.Tag, d.Effect", "result{p.lastTag, d.Effect"},
 	{"a Disbatch task that has failed is retried", "loop/disbatch/space.go", "Kept: true, Deaths: 1}", "Kept: true, Deaths: 2}"},
 	{"a named lock is held by one job more than its count", "sched/locks.go", "case len(k.holders) >= count:", "case len(k.holders) > count:"},
 	{"a job that waits for a named lock is not woken", "sched/locks.go", "\t\tk.open.push(line)\n", "\t\tif line.count > 1 {\n\t\t\tk.open.push(line)\n\t\t}\n"},

@@ -36,7 +36,7 @@ type Protocol struct {
 	largeTurns web.Turns     // see readCall
 	servers    []*web.Server
 	done       chan struct{} // closed by Close
-	running    sync.WaitGroup
+	goroutines sync.WaitGroup
 }
 
 var _ interface {
@@ -66,7 +66,7 @@ func requestCounters() map[string]*atomic.Uint64 {
 	return all
 }
 
-// New creates the protocols without opening anything.
+// New makes the protocols without opening their addresses.
 func New(host protocol.Host, o Options) *Protocol {
 	databases, _ := o.databases() // Check has refused a wrong one
 	most := host.Limits().MostUnsent
