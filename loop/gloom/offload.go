@@ -13,20 +13,28 @@ type parsing struct {
 	done    bool // belongs to the loop
 }
 
-// parsed returns the large frame at in[handled:] once it is parsed. Until then it returns nil and the session is
+// parse parses a frame's payload. It may run off the event loop.
+func (p *Protocol) parse(payload []byte, m *codec.Message) error {
+	if p.o.JSON == strict {
+		return codec.Parse(payload, m)
+	}
+	return codec.ParseLax(payload, p.o.MaxFrame, m)
+}
+
+// parsed returns the large frame at in[at:] once it is parsed. Until then it returns nil and the session is
 // paused; the peer may send its next frames.
-func (g *conversation) parsed(in []byte, handled int, payload []byte) *parsing {
-	p := g.parsing
+func (c *conversation) parsed(in []byte, at int, payload []byte) *parsing {
+	p := c.parsing
 	switch {
 	case p != nil && p.done:
-		g.parsing = nil
+		c.parsing = nil
 		return p
 	case p != nil:
 		return nil
 	}
 	p = new(parsing)
-	if g.s.Offload(in, handled, 2*g.p.o.MaxFrame, func() { p.err = g.p.parse(payload, &p.message) }, func() { p.done = true }) {
-		g.parsing = p
+	if c.s.Offload(in, at, 2*c.p.o.MaxFrame, func() { p.err = c.p.parse(payload, &p.message) }, func() { p.done = true }) {
+		c.parsing = p
 	}
 	return nil
 }
