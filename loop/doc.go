@@ -40,10 +40,11 @@
 //
 // Each protocol has a package of its own behind the seam of package protocol:
 //
-//	periodic      conversation.go has the requests, worker.go the reports, dump.go DUMP and LOAD
-//	gloom         conversation.go has the requests, and reads a job's priority
+//	periodic      client.go has the submits, worker.go GRAB_JOB and the reports, dump.go DUMP and LOAD
+//	gloom         master.go has the submits, and reads a job's priority; slave.go has the joins and the responses
 //	dwork         the hub; dwork/zmq is its ZeroMQ ROUTER
-//	kts46         xml.go has the methods of version 1, json.go those of version 2; kts46/store is the site's MongoDB
+//	kts46         xml.go has the methods of version 1, json.go those of version 2; site_xml.go and site_json.go those
+//	              with the site's MongoDB, which is in kts46/store
 //	beanstalk     reserve.go has the waits for jobs, tubes.go the tubes, held.go the reserved jobs
 //	faktory       producer.go has PUSH, worker.go FETCH and reports, failure.go what is kept of a failure
 //	disbatch      a node in a server; below it store is the site's MongoDB, config its settings, node runs tasks and

@@ -37,13 +37,6 @@ type Protocol struct {
 
 var _ protocol.LoopServed = (*Protocol)(nil)
 
-// The reasons for which the protocol ends sessions.
-var (
-	errQuit      = errors.New("the peer has quit")
-	errMalformed = errors.New("a line without an end, or a job that no server takes")
-	errSkipped   = errors.New("a job that is too large stayed unfinished, see --frame-timeout")
-)
-
 // New makes the protocol without opening its addresses.
 func New(host protocol.Host, o Options) *Protocol {
 	var id [8]byte
@@ -72,6 +65,13 @@ func (p *Protocol) start(s *protocol.Session) protocol.Conversation {
 	c.watched = []*tube{p.tubes.watch(defaultTube)}
 	return c
 }
+
+// Errors that end a session.
+var (
+	errQuit      = errors.New("the peer has quit")
+	errMalformed = errors.New("a line without an end, or a job that no server takes")
+	errSkipped   = errors.New("a job that is too large stayed unfinished, see --frame-timeout")
+)
 
 // CloseReasons implements protocol.LoopServed.
 func (p *Protocol) CloseReasons() []protocol.CloseReason {

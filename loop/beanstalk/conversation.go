@@ -3,6 +3,7 @@ package beanstalk
 import (
 	codec "treadle/codec/beanstalk"
 	"treadle/loop/protocol"
+	"treadle/sched"
 )
 
 // conversation speaks the protocol with one client.
@@ -25,7 +26,11 @@ type conversation struct {
 	skipping int64    // Mono since which a job that is too large is passed over; 0: none is
 }
 
-var _ protocol.Alarmed = (*conversation)(nil)
+var _ interface {
+	protocol.Conversation
+	protocol.Sized
+	protocol.Alarmed
+} = (*conversation)(nil)
 
 // acksPatience is how often, in milliseconds, a conversation looks whether its acknowledgements are sent.
 const acksPatience = 2
@@ -83,8 +88,21 @@ func (c *conversation) skipEnd() int64 {
 // Need implements protocol.Sized.
 func (c *conversation) Need(in []byte) int { return c.decoder.Need(in) }
 
-// IdleLimit returns no limit: a worker may wait for hours. TCP keep-alive finds dead hosts.
+// IdleLimit implements protocol.Conversation. There is none: a worker may wait for hours. TCP keep-alive finds dead
+// hosts.
 func (c *conversation) IdleLimit() int64 { return 0 }
+
+// Alarm implements protocol.Alarmed.
+func (c *conversation) Alarm() {
+	switch {
+	case c.quitting:
+		c.quit()
+	case c.skipping != 0 && c.skipEnd() <= c.s.Loop.Now.Mono:
+		c.s.End(errSkipped)
+	default:
+		c.expireWait()
+	}
+}
 
 // Closed implements protocol.Conversation: the counts of the connection end with it.
 func (c *conversation) Closed() {
@@ -100,18 +118,6 @@ func (c *conversation) Closed() {
 	}
 	if c.worker {
 		p.workers.Add(-1)
-	}
-}
-
-// Alarm implements protocol.Alarmed.
-func (c *conversation) Alarm() {
-	switch {
-	case c.quitting:
-		c.quit()
-	case c.skipping != 0 && c.skipEnd() <= c.s.Loop.Now.Mono:
-		c.s.End(errSkipped)
-	default:
-		c.expireWait()
 	}
 }
 
@@ -229,4 +235,16 @@ func (c *conversation) acknowledge(queue []byte, reply []byte) {
 // acknowledgeWord is acknowledge for a reply of one word.
 func (c *conversation) acknowledgeWord(queue string, reply string) {
 	c.acknowledge([]byte(queue), append(c.scratch(), reply...))
+}
+
+// Deliver implements protocol.Conversation.
+func (c *conversation) Deliver(d *sched.Delivery) {
+	if d.Effect != sched.Assign && d.Effect != sched.Broadcast {
+		return
+	}
+	c.s.Assigned = true
+	if d.Tag == tagReserve {
+		c.endWait()
+	}
+	c.assign(&d.Job, d.Effect == sched.Broadcast)
 }

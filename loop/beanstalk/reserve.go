@@ -166,22 +166,15 @@ func (c *conversation) reserveJob(id uint64) {
 	}
 }
 
-// Deliver implements protocol.Conversation.
-func (c *conversation) Deliver(d *sched.Delivery) {
-	if d.Effect != sched.Assign && d.Effect != sched.Broadcast {
+// assign answers a reserve with a job.
+func (c *conversation) assign(j *sched.Job, broadcast bool) {
+	c.hold(j, broadcast)
+	if !c.s.Waiting() && c.s.Loop.Spaces[j.Space].AsText == nil { // nearly always: without a copy in between
+		c.s.Room(len(j.Workload))
+		c.s.Out = codec.AppendJob(c.s.Out, codec.Reserved, j.Ref.Seq, j.Workload)
 		return
 	}
-	c.s.Assigned = true
-	if d.Tag == tagReserve {
-		c.endWait()
-	}
-	c.hold(&d.Job, d.Effect == sched.Broadcast)
-	if !c.s.Waiting() && c.s.Loop.Spaces[d.Job.Space].AsText == nil { // nearly always: without a copy in between
-		c.s.Room(len(d.Job.Workload))
-		c.s.Out = codec.AppendJob(c.s.Out, codec.Reserved, d.Job.Ref.Seq, d.Job.Workload)
-		return
-	}
-	c.send(c.appendJob(codec.Reserved, &d.Job))
+	c.send(c.appendJob(codec.Reserved, j))
 }
 
 // hold notes a job that the connection was handed.

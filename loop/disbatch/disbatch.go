@@ -3,7 +3,6 @@
 package disbatch
 
 import (
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,8 +15,6 @@ import (
 )
 
 const name = "disbatch"
-
-var errWorkerFailed = errors.New("the worker failed the job or left")
 
 // Protocol is the Disbatch protocol in one server. It implements node.Functions and protocol.Service.
 type Protocol struct {
@@ -44,13 +41,6 @@ var _ interface {
 	protocol.Service
 	node.Functions
 } = (*Protocol)(nil)
-
-// result is the end of one job.
-type result struct {
-	tag    uint64
-	effect sched.Effect
-	data   []byte
-}
 
 // New makes the node, if there is one, without connecting to the database. It returns a protocol.OptionError when a
 // setting cannot work.
@@ -84,44 +74,4 @@ func (p *Protocol) Samples() []web.Sample {
 		return nil
 	}
 	return p.node.Samples()
-}
-
-// Submit implements node.Functions.
-func (p *Protocol) Submit(function, name string, workload []byte, done func(data []byte, err error)) error {
-	if err := p.host.Refusing(); err == protocol.ErrMaxMemory { // the tasks are in the site's database, not on the disk
-		p.host.Refused(p.Name(), protocol.ReasonOf(err))
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.lastTag++
-	p.callbacks[p.lastTag] = done
-	err := p.sched.Submit(p.host.Now(), &sched.Submission{
-		Space: Space, Queue: protocol.Queue([]byte(function)), Name: []byte(name), Workload: workload, Await: p.peer, Tag: p.lastTag,
-	}, p.sink)
-	if err != nil {
-		delete(p.callbacks, p.lastTag)
-	}
-	p.sink.Wake()
-	return err
-}
-
-// Withdraw implements node.Functions.
-func (p *Protocol) Withdraw(function, name string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	gone := p.sched.Withdraw(p.host.Now(), Space, protocol.Queue([]byte(function)), []byte(name), p.sink)
-	p.sink.Wake()
-	return gone
-}
-
-// deliver queues a delivery to the node. It runs under a shard's lock.
-func (p *Protocol) deliver(d *sched.Delivery) {
-	p.resultsMu.Lock()
-	p.results = append(p.results, result{d.Tag, d.Effect, append([]byte(nil), d.Data...)})
-	p.resultsMu.Unlock()
-	select {
-	case p.ready <- struct{}{}:
-	default:
-	}
 }

@@ -33,7 +33,7 @@ type Protocol struct {
 
 	sockets    []net.Listener
 	listeners  []*zmq.Listener
-	closed     chan struct{} // closed by Close
+	done       chan struct{} // closed by Close
 	goroutines sync.WaitGroup
 	ready      chan struct{} // requests or commits may have come, see Wake
 	batch      []zmq.Request
@@ -68,7 +68,7 @@ func New(host protocol.Host, o Options) *Protocol {
 	host.Sched().SetRemember(o.Remember.Milliseconds())
 	return &Protocol{
 		host: host, sched: host.Sched(), o: o, workers: make(map[string]*worker), sink: host.NewSink(),
-		closed: make(chan struct{}), ready: make(chan struct{}, 1),
+		done: make(chan struct{}), ready: make(chan struct{}, 1),
 	}
 }
 

@@ -23,6 +23,9 @@ type Options struct {
 	Remember time.Duration `name:"dwork-remember" default:"0s" min:"0s" placeholder:"TIME" help:"How long complete tasks can be looked up; 0s: not at all (default: ${default})."`
 }
 
+// DefaultPort is the port of the default address.
+const DefaultPort = "6125"
+
 // Values of the settings.
 const (
 	answerExit     = "exit"     // of Idle and Stop
@@ -31,10 +34,7 @@ const (
 	completeHolder = "holder"
 )
 
-// DefaultPort is the port of the default address.
-const DefaultPort = "6125"
-
-// FillAddresses fills the default address in, which has the host.
+// FillAddresses fills the default address in. host is the host of the default address.
 func (o *Options) FillAddresses(host string) {
 	if len(o.Listen) == 0 {
 		o.Listen = []string{"tcp://" + net.JoinHostPort(host, DefaultPort)}

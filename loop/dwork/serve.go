@@ -11,16 +11,6 @@ import (
 	"treadle/loop/protocol"
 )
 
-// replier takes the reply to a request. A zmq.Request and a replyFunc are repliers.
-type replier interface{ Reply(payload []byte) }
-
-// unsentReply is a reply that waits until the group is committed.
-type unsentReply struct {
-	request replier
-	reply   []byte
-	group   uint64
-}
-
 // Listen implements protocol.Service. Connections are accepted from Serve on.
 func (p *Protocol) Listen() (all []protocol.Listening, err error) {
 	for _, a := range p.o.Listen {
@@ -50,7 +40,7 @@ func (p *Protocol) Serve(context.Context) {
 		p.goroutines.Go(func() {
 			for {
 				select {
-				case <-p.closed:
+				case <-p.done:
 					return
 				case <-l.Ready():
 					p.Wake()
@@ -80,7 +70,7 @@ func (p *Protocol) Close() {
 	for _, l := range p.listeners {
 		_ = l.Close() // there is nothing to do about an error
 	}
-	close(p.closed)
+	close(p.done)
 	p.goroutines.Wait()
 }
 
@@ -109,7 +99,7 @@ func (p *Protocol) run() {
 	}
 	for {
 		select {
-		case <-p.closed:
+		case <-p.done:
 			return
 		case <-leaseCheck:
 			p.Expire()
@@ -216,6 +206,16 @@ func (p *Protocol) serveRequest(request zmq.Request, invalid error) {
 func (p *Protocol) costly() bool {
 	q := &p.query
 	return q.Type == codec.Lookup || q.Type == codec.Steal && q.N > shortSteal
+}
+
+// replier takes the reply to a request. A zmq.Request and a replyFunc are repliers.
+type replier interface{ Reply(payload []byte) }
+
+// unsentReply is a reply that waits until the group is committed.
+type unsentReply struct {
+	request replier
+	reply   []byte
+	group   uint64
 }
 
 // respond answers the query, now or once its changes are on disk.

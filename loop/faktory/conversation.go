@@ -2,11 +2,8 @@ package faktory
 
 import (
 	"bytes"
-	"crypto/rand"
 	"crypto/subtle"
-	"encoding/binary"
 	"io"
-	"strconv"
 
 	codec "treadle/codec/faktory"
 	"treadle/loop/protocol"
@@ -38,29 +35,13 @@ type conversation struct {
 	offloaded *offloadWork // a command that is handled off the event loop, or nil
 }
 
-// Iterations of the hash of a password. The server says how many, so that each connection costs little and a recorded
-// hash is not found by trying all short passwords.
-const (
-	minIterations  = 4000
-	moreIterations = 4096
-)
-
-// start is the Port.Start.
-func (p *Protocol) start(s *protocol.Session) protocol.Conversation {
-	s.Capabilities, s.Label = sched.Wide, name
-	c := &conversation{p: p, s: s}
-	var b [18]byte
-	_, _ = rand.Read(b[:]) // never fails
-	c.secret = binary.LittleEndian.Uint64(b[:])
-	if p.password != "" {
-		c.salt = strconv.FormatUint(binary.LittleEndian.Uint64(b[8:]), 16)
-		c.iterations = minIterations + int(binary.LittleEndian.Uint16(b[16:]))%moreIterations
-	}
-	p.connections.Add(1)
-	s.Touch()
-	s.Out = codec.AppendHi(s.Out, c.salt, c.iterations)
-	return c
-}
+var _ interface {
+	protocol.Conversation
+	protocol.Delimited
+	protocol.Sweeper
+	protocol.Alarmed
+	protocol.Quieted
+} = (*conversation)(nil)
 
 // Consume implements protocol.Conversation.
 func (c *conversation) Consume(in []byte) (n int, err error) {
@@ -76,10 +57,10 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 			break
 		}
 		if !c.greeted {
-			if err := c.hello(in, n, line); err != nil || !c.greeted {
+			if err := c.handshake(in, n, line); err != nil || !c.greeted {
 				return n, err
 			}
-		} else if handled, err := c.command(in, n, line); err != nil || !handled {
+		} else if handled, err := c.handle(in, n, line); err != nil || !handled {
 			return n, err
 		}
 		n += k
@@ -110,6 +91,27 @@ func (c *conversation) Sweep(budget int) int {
 	return budget
 }
 
+// Alarm implements protocol.Alarmed: it answers a FETCH that has waited long enough. A job that is on its way answers
+// it instead.
+func (c *conversation) Alarm() {
+	if c.fetching && (c.idle || c.p.sched.StopReserve(c.s.Peer(), fetchTag)) {
+		c.endFetch(replyNull)
+	}
+}
+
+// Quiet implements protocol.Quieted. The reply to the next BEAT of the worker process tells it.
+func (c *conversation) Quiet(end bool) bool {
+	switch {
+	case c.worker == nil:
+		return false
+	case end:
+		c.worker.advance(terminate)
+	default:
+		c.worker.advance(quiet)
+	}
+	return true
+}
+
 // Closed implements protocol.Conversation.
 func (c *conversation) Closed() {
 	c.p.connections.Add(-1)
@@ -121,11 +123,11 @@ func (c *conversation) Closed() {
 // maxWorkerID bounds the bytes of the id of a worker process.
 const maxWorkerID = sched.MaxWorkerName - len(name) - 1
 
-// hello handles the first line, which is at in[handled:]. It leaves greeted false while the password is checked
+// handshake handles the first line, which is at in[at:]. It leaves greeted false while the password is checked
 // off the event loop.
-func (c *conversation) hello(in []byte, handled int, line []byte) error {
+func (c *conversation) handshake(in []byte, at int, line []byte) error {
 	if c.p.password != "" && c.offloaded == nil {
-		c.offload(in, handled, func(b *offloadWork) {
+		c.offload(in, at, func(b *offloadWork) {
 			h, err := codec.ParseHello(line)
 			if b.hello = h; err != nil {
 				return
@@ -174,8 +176,8 @@ func (c *conversation) greet(h *codec.Hello) {
 	c.s.Reply(replyOK)
 }
 
-// command handles one line. handled is false when it is handled off the event loop, or has to come again.
-func (c *conversation) command(in []byte, at int, line []byte) (handled bool, err error) {
+// handle handles one line. handled is false when it is handled off the event loop, or has to come again.
+func (c *conversation) handle(in []byte, at int, line []byte) (handled bool, err error) {
 	word, text := codec.Cut(line)
 	if c.offloaded != nil || len(line) > largeLine || isLong(word) {
 		return c.runCommand(in, at, word, text), nil
@@ -230,4 +232,17 @@ func (c *conversation) acknowledge(queue, reply []byte) {
 func (c *conversation) answerError(code, text string) {
 	c.p.errors.Add(1)
 	c.s.Reply(codec.AppendError(nil, code, text))
+}
+
+// Deliver implements protocol.Conversation.
+func (c *conversation) Deliver(d *sched.Delivery) {
+	switch d.Effect {
+	case sched.Assign, sched.Broadcast:
+	default:
+		return
+	}
+	c.s.Assigned, c.fetching = true, false
+	c.s.Alarm(0)
+	c.assign(d)
+	c.s.Resume()
 }

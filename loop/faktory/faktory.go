@@ -7,7 +7,10 @@
 package faktory
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
+	"strconv"
 	"sync/atomic"
 
 	codec "treadle/codec/faktory"
@@ -55,7 +58,31 @@ func (p *Protocol) Name() string { return name }
 
 // Ports implements protocol.LoopServed.
 func (p *Protocol) Ports() []protocol.Port {
-	return []protocol.Port{{Setting: settingListen, Addresses: p.o.Listen, Start: p.start}}
+	return []protocol.Port{{Setting: name, Addresses: p.o.Listen, Start: p.start}}
+}
+
+// Iterations of the hash of a password. The server says how many, so that each connection costs little and a recorded
+// hash is not found by trying all short passwords.
+const (
+	minIterations  = 4000
+	moreIterations = 4096
+)
+
+// start is the Port.Start.
+func (p *Protocol) start(s *protocol.Session) protocol.Conversation {
+	s.Capabilities, s.Label = sched.Wide, name
+	c := &conversation{p: p, s: s}
+	var b [18]byte
+	_, _ = rand.Read(b[:]) // never fails
+	c.secret = binary.LittleEndian.Uint64(b[:])
+	if p.password != "" {
+		c.salt = strconv.FormatUint(binary.LittleEndian.Uint64(b[8:]), 16)
+		c.iterations = minIterations + int(binary.LittleEndian.Uint16(b[16:]))%moreIterations
+	}
+	p.connections.Add(1)
+	s.Touch()
+	s.Out = codec.AppendHi(s.Out, c.salt, c.iterations)
+	return c
 }
 
 // Restore implements protocol.Restorer.
@@ -64,7 +91,7 @@ func (p *Protocol) Restore(key string, value []byte) error {
 	return nil
 }
 
-// Errors that close a connection.
+// Errors that end a session.
 var (
 	errPassword = errors.New("the password is wrong")
 	errNoBeat   = errors.New("no BEAT of the worker within a minute")

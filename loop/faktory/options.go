@@ -15,18 +15,14 @@ type Options struct {
 	PasswordFile string   `name:"faktory-password-file" placeholder:"FILE" help:"File with the password that clients of the Faktory protocol must know (default: none)."`
 }
 
-// The settings.
-const (
-	settingListen   = "faktory"
-	settingPassword = "faktory-password-file"
-)
+const settingPassword = "faktory-password-file"
 
 // DefaultPort is the port that clients of the protocol connect to by default.
 const DefaultPort = "7419"
 
 // Check returns a protocol.OptionError when an address cannot work.
 func (o *Options) Check() error {
-	return protocol.CheckAddresses(settingListen, &o.Listen, protocol.SplitAddress)
+	return protocol.CheckAddresses(name, &o.Listen, protocol.SplitAddress)
 }
 
 // maxPassword bounds the bytes of a password file, so that a wrong file is noticed.

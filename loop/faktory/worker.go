@@ -116,14 +116,6 @@ func (c *conversation) wait() {
 	c.s.Hold()
 }
 
-// Alarm implements protocol.Alarmed: it answers a FETCH that has waited long enough. A job that is on its way answers
-// it instead.
-func (c *conversation) Alarm() {
-	if c.fetching && (c.idle || c.p.sched.StopReserve(c.s.Peer(), fetchTag)) {
-		c.endFetch(replyNull)
-	}
-}
-
 func (c *conversation) failFetch(err error) {
 	c.p.errors.Add(1)
 	code, text := c.p.reasonOf(err)
@@ -136,21 +128,8 @@ func (c *conversation) endFetch(reply []byte) {
 	c.s.Resume()
 }
 
-// Deliver implements protocol.Conversation.
-func (c *conversation) Deliver(d *sched.Delivery) {
-	switch d.Effect {
-	case sched.Assign, sched.Broadcast:
-	default:
-		return
-	}
-	c.s.Assigned, c.fetching = true, false
-	c.s.Alarm(0)
-	c.sendJob(d)
-	c.s.Resume()
-}
-
-// sendJob answers a FETCH with a job.
-func (c *conversation) sendJob(d *sched.Delivery) {
+// assign answers a FETCH with a job.
+func (c *conversation) assign(d *sched.Delivery) {
 	j, loop := &d.Job, c.s.Loop
 	if j.Space == Space {
 		if d.History == nil && j.SchedAt == 0 { // nearly always

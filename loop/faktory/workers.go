@@ -90,19 +90,6 @@ func (all *workers) count() int {
 	return len(all.byID)
 }
 
-// Quiet implements protocol.Quieted. The reply to the next BEAT of the worker process tells it.
-func (c *conversation) Quiet(end bool) bool {
-	switch {
-	case c.worker == nil:
-		return false
-	case end:
-		c.worker.advance(terminate)
-	default:
-		c.worker.advance(quiet)
-	}
-	return true
-}
-
 // beatLimit is for how long a worker process may be silent, in milliseconds. Then its connections are closed; its
 // jobs stay reserved. Workers send a BEAT every 15 seconds.
 const beatLimit = 60_000

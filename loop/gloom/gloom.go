@@ -5,6 +5,7 @@
 package gloom
 
 import (
+	"errors"
 	"sync/atomic"
 
 	codec "treadle/codec/gloom"
@@ -53,6 +54,12 @@ func (p *Protocol) slave(s *protocol.Session) protocol.Conversation {
 	return &conversation{p: p, s: s}
 }
 
+// Errors that end a session.
+var (
+	errNotJSON   = errors.New("a frame is not JSON")
+	errNotObject = errors.New("a frame is JSON but no object")
+)
+
 // CloseReasons implements protocol.LoopServed.
 func (p *Protocol) CloseReasons() []protocol.CloseReason {
 	return []protocol.CloseReason{{Err: errNotJSON, Label: "invalid_json"}, {Err: errNotObject, Label: "not_an_object"},
@@ -62,12 +69,4 @@ func (p *Protocol) CloseReasons() []protocol.CloseReason {
 // Samples implements protocol.Protocol.
 func (p *Protocol) Samples() []web.Sample {
 	return []web.Sample{web.ProtocolErrors(name, "answered_error", p.errors.Load())}
-}
-
-// parse parses a frame's payload. It may run off the event loop.
-func (p *Protocol) parse(payload []byte, m *codec.Message) error {
-	if p.o.JSON == strict {
-		return codec.Parse(payload, m)
-	}
-	return codec.ParseLax(payload, p.o.MaxFrame, m)
 }

@@ -23,7 +23,7 @@ const (
 	DefaultSlaves  = "9999"
 )
 
-// strict is a value of Options.JSON.
+// strict is a value of JSON.
 const strict = "strict"
 
 // FillAddresses fills the default addresses in. host is the host of the default addresses.

@@ -46,14 +46,6 @@ func (k kind) queue() []byte {
 	return []byte("kts46." + kindNames[k])
 }
 
-// Queues returns the protocol's queues in the scheduler.
-func Queues() (all [][]byte) {
-	for k := range kindCount {
-		all = append(all, k.queue())
-	}
-	return all
-}
-
 // kindSet is a set of kinds, one bit each.
 type kindSet uint8
 

@@ -10,18 +10,25 @@ import (
 	codec "treadle/codec/kts46"
 )
 
-// jsonMethods are the methods of version 2. All but the long ones run in a turn.
-var jsonMethods = map[string]func(*Protocol, *codec.Request) (any, error){
-	"hello":           func(*Protocol, *codec.Request) (any, error) { return greeting, nil },
-	"addTask":         (*Protocol).jsonAddTask,
-	"abortTask":       (*Protocol).jsonAbortTask,
-	"getTask":         (*Protocol).jsonGetTask,
-	"acceptTask":      (*Protocol).jsonAcceptTask,
-	"rejectTask":      (*Protocol).jsonRejectTask,
-	"taskInProgress":  (*Protocol).jsonTaskInProgress,
-	"taskFinished":    (*Protocol).jsonTaskFinished,
-	"getCurrentTasks": (*Protocol).jsonCurrentTasks,
-	"restartTasks":    (*Protocol).jsonRestartTasks,
+// jsonMethod is a method of version 2: its functions.
+type jsonMethod struct {
+	do   jsonFunc // on the book; in a turn, unless the method is one of longMethods
+	site jsonFunc // with the site's MongoDB, outside turns; nil: do
+}
+
+type jsonFunc func(*Protocol, *codec.Request) (any, error)
+
+var jsonMethods = map[string]jsonMethod{
+	"hello":           {(*Protocol).jsonHello, nil},
+	"addTask":         {(*Protocol).jsonAddTask, (*Protocol).siteAddTask},
+	"abortTask":       {(*Protocol).jsonAbortTask, nil},
+	"getTask":         {(*Protocol).jsonGetTask, nil},
+	"acceptTask":      {(*Protocol).jsonAcceptTask, nil},
+	"rejectTask":      {(*Protocol).jsonRejectTask, nil},
+	"taskInProgress":  {(*Protocol).jsonTaskInProgress, nil},
+	"taskFinished":    {(*Protocol).jsonTaskFinished, (*Protocol).siteTaskFinished},
+	"getCurrentTasks": {(*Protocol).jsonCurrentTasks, nil},
+	"restartTasks":    {(*Protocol).jsonRestartTasks, nil},
 }
 
 // success is the result of a method that returns nothing.
@@ -90,22 +97,22 @@ func (p *Protocol) encodeJSON(id json.RawMessage, result any, err error) reply {
 // callJSON carries out a call of version 2. It returns what the reference returns, or an error with the reference's
 // text.
 func (p *Protocol) callJSON(r *codec.Request) (result any, err error) {
-	do, ok := jsonMethods[r.Method]
+	m, ok := jsonMethods[r.Method]
 	if !ok {
 		return nil, errors.New("Invalid request method") //nolint:staticcheck // the reference's words
 	}
 	p.stats.requests[r.Method].Add(1)
-	if do := siteJSONMethods[r.Method]; do != nil && p.site != nil {
-		return do(p, r)
+	if m.site != nil && p.site != nil {
+		return m.site(p, r)
 	}
-	carry := func() (err error) {
-		result, err = do(p, r)
+	do := func() (err error) {
+		result, err = m.do(p, r)
 		return err
 	}
 	if longMethods[r.Method] { // takes a turn only to copy what it lists
-		return result, carry()
+		return result, do()
 	}
-	return result, p.turn(carry)
+	return result, p.turn(do)
 }
 
 // errNoJob reports that a job or its project does not exist.
@@ -148,6 +155,8 @@ func (p *Protocol) jobParam(r *codec.Request) (*job, error) {
 	}
 	return j, nil
 }
+
+func (p *Protocol) jsonHello(*codec.Request) (any, error) { return greeting, nil }
 
 func (p *Protocol) jsonAddTask(r *codec.Request) (any, error) {
 	j, err := p.jobParam(r)
@@ -348,6 +357,21 @@ func (p *Protocol) jsonTaskFinished(r *codec.Request) (any, error) {
 		return nil, err
 	}
 	return success, nil
+}
+
+// heldJSON names a held task by its worker and signature.
+type heldJSON struct {
+	ID  string `json:"id"`
+	Sig string `json:"sig"`
+}
+
+func (p *Protocol) jsonCurrentTasks(*codec.Request) (any, error) {
+	held, err := p.current()
+	all := []heldJSON{}
+	for i := range held {
+		all = append(all, heldJSON{held[i].holder.id, sigOf(&held[i].task)})
+	}
+	return all, err
 }
 
 // jsonRestartTasks queues tasks again, except those that were updated meanwhile.

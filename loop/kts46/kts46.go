@@ -1,6 +1,11 @@
 // Package kts46 speaks the two protocols of the kts46 scheduler, see `treadle help kts46`. Clients define simulations
 // and workers run them, over XML-RPC in version 1 and over JSON-RPC in version 2.
 //
+// A method has a row in xmlMethods or jsonMethods, with one function or two. The first works on the book, in the data
+// directory. The second replaces it when the projects are in a site's MongoDB. The two share the parameters and the
+// forms of the answers, but no steps: on the book a method is one turn; with a MongoDB it asks the database outside of
+// turns, and changes the book in a turn before or after that.
+//
 // Each connection has a goroutine. Long answers are built one at a time, see compose; large calls are handled one at a
 // time, see readCall.
 package kts46
@@ -31,7 +36,7 @@ type Protocol struct {
 	largeTurns web.Turns     // see readCall
 	servers    []*web.Server
 	done       chan struct{} // closed by Close
-	running    sync.WaitGroup
+	goroutines sync.WaitGroup
 }
 
 var _ interface {
@@ -61,7 +66,7 @@ func requestCounters() map[string]*atomic.Uint64 {
 	return all
 }
 
-// New creates the protocols without opening anything.
+// New makes the protocols without opening their addresses.
 func New(host protocol.Host, o Options) *Protocol {
 	databases, _ := o.databases() // Check has refused a wrong one
 	most := host.Limits().MostUnsent

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-
-	codec "treadle/codec/kts46"
 )
 
 // A list may have a hundred thousand jobs and more tasks. Other calls wait during a turn, so a turn only copies the
@@ -103,77 +101,6 @@ func (b *book) listAll(inTurn func()) (all []projectState, err error) {
 	slices.SortFunc(all, func(a, b projectState) int { return strings.Compare(a.name, b.name) })
 	for _, l := range all {
 		l.sort()
-	}
-	return all, err
-}
-
-// xmlCurrentTasks answers getCurrentTasks: the tasks that workers hold.
-func (p *Protocol) xmlCurrentTasks([]any, []string) (any, error) {
-	held, err := p.current()
-	all := []any{}
-	for i := range held {
-		t := &held[i]
-		all = append(all, codec.Struct{
-			{Name: "project", Value: t.job.project.name},
-			{Name: "workerId", Value: t.holder.id},
-			{Name: "job", Value: t.job.name},
-			{Name: "lastUpdate", Value: dateTime(&t.task)},
-		})
-	}
-	return all, err
-}
-
-func (p *Protocol) xmlJobsList(_ []any, s []string) (any, error) {
-	l, err := p.list(s[0])
-	all := []any{}
-	for _, j := range l.jobs {
-		all = append(all, j.name)
-	}
-	return all, err
-}
-
-func (p *Protocol) xmlProjectStatus(_ []any, s []string) (any, error) {
-	l, err := p.list(s[0])
-	return l.appendStatus([]any{}), err
-}
-
-// appendStatus appends the jobs of a project, or one entry that says that it has none. The original of January 2011 has
-// total, later ones totalSteps and the four flags.
-func (l projectState) appendStatus(all []any) []any {
-	for _, j := range l.jobs {
-		all = append(all, codec.Struct{
-			{Name: "project", Value: l.name}, {Name: "name", Value: j.name},
-			{Name: "done", Value: j.done}, {Name: "total", Value: j.total}, {Name: "totalSteps", Value: float64(j.total)},
-			{Name: "basicStatistics", Value: j.flags.has(basicStatistics)}, {Name: "idleTimes", Value: j.flags.has(idleTimes)},
-			{Name: "throughput", Value: j.flags.has(throughput)}, {Name: "fullStatistics", Value: j.finished},
-		})
-	}
-	if len(l.jobs) == 0 {
-		all = append(all, codec.Struct{{Name: "project", Value: l.name}, {Name: "visible", Value: false}})
-	}
-	return all
-}
-
-func (p *Protocol) xmlServerStatus([]any, []string) (any, error) {
-	projects, err := p.listAll(func() {})
-	all := []any{}
-	for _, l := range projects {
-		all = l.appendStatus(all)
-	}
-	return all, err
-}
-
-// heldJSON names a held task by its worker and signature.
-type heldJSON struct {
-	ID  string `json:"id"`
-	Sig string `json:"sig"`
-}
-
-func (p *Protocol) jsonCurrentTasks(*codec.Request) (any, error) {
-	held, err := p.current()
-	all := []heldJSON{}
-	for i := range held {
-		all = append(all, heldJSON{held[i].holder.id, sigOf(&held[i].task)})
 	}
 	return all, err
 }

@@ -27,12 +27,6 @@ type Options struct {
 	Databases []string `name:"kts46-databases" placeholder:"HOST:PORT" help:"Databases that version 2 names to its workers; the original ones use the first (default: those of --kts46-mongodb)."`
 }
 
-// Values of TimeoutUnit.
-const (
-	seconds      = "s"
-	milliseconds = "ms"
-)
-
 // The settings that hold addresses.
 const (
 	SettingXML  = "kts46"      // of version 1
@@ -44,7 +38,13 @@ const DefaultPort = "46210"
 
 const defaultPortJSON = "46400"
 
-// FillAddresses fills in the default addresses, which have the host, and those of the databases.
+// Values of TimeoutUnit.
+const (
+	seconds      = "s"
+	milliseconds = "ms"
+)
+
+// FillAddresses fills the default addresses in, and those of the databases. host is the host of the default addresses.
 func (o *Options) FillAddresses(host string) {
 	if len(o.Listen) == 0 {
 		o.Listen = []string{"tcp://" + net.JoinHostPort(host, DefaultPort)}

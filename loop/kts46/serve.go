@@ -66,17 +66,17 @@ func (p *Protocol) Handler(setting string) http.HandlerFunc {
 // Serve implements protocol.Service.
 func (p *Protocol) Serve(context.Context) {
 	for _, s := range p.servers {
-		p.running.Go(func() {
+		p.goroutines.Go(func() {
 			if err := s.Serve(); err != nil {
 				p.host.Log().Error("kts46 stopped", "error", err)
 			}
 		})
 	}
 	if p.o.RestartAfter > 0 {
-		p.running.Go(p.supervise)
+		p.goroutines.Go(p.supervise)
 	}
 	if p.site != nil {
-		p.running.Go(p.site.connect)
+		p.goroutines.Go(p.site.connect)
 	}
 }
 
@@ -114,7 +114,7 @@ func (p *Protocol) Close() {
 	}
 	p.site.close()
 	close(p.done)
-	p.running.Wait()
+	p.goroutines.Wait()
 }
 
 // answering counts a call until its caller calls done.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -322,12 +321,4 @@ func (p *Protocol) finishReported(version int, find func() (*task, error)) error
 		}
 		return p.finishMirrored(t, d)
 	})
-}
-
-// fraction returns the done part of a job, from 0 to 1.
-func fraction(done, total int64) float64 {
-	if total <= 0 {
-		return 1
-	}
-	return math.Min(float64(done)/float64(total), 1)
 }

@@ -13,3 +13,11 @@ const Space sched.Space = 5
 func Spaces() []protocol.Space {
 	return []protocol.Space{{ID: Space, Protocol: name, Rules: sched.Rules{Durable: true, Graph: true, Untimed: true, Private: true}}}
 }
+
+// Queues returns the protocol's queues in the scheduler.
+func Queues() (all [][]byte) {
+	for k := range kindCount {
+		all = append(all, k.queue())
+	}
+	return all
+}

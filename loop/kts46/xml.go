@@ -3,6 +3,7 @@ package kts46
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -13,51 +14,38 @@ import (
 // greeting is the answer to hello, which clients use as a probe.
 const greeting = "Hello! This is Treadle, a scheduler of kts46 simulations."
 
-// xmlMethod is a method of version 1: its number of arguments, how many of the first must be strings, and its function,
-// which runs in a turn.
+// xmlMethod is a method of version 1: its number of arguments, how many of the first must be strings, and its
+// functions.
 type xmlMethod struct {
 	args, texts int
-	do          func(p *Protocol, args []any, texts []string) (any, error)
+	do          xmlFunc // on the book; in a turn, unless the method is one of longMethods
+	site        xmlFunc // with the site's MongoDB, outside turns; nil: do
 }
+
+type xmlFunc func(p *Protocol, args []any, texts []string) (any, error)
 
 // addJobMethod is the method whose last argument is parsed before its turn.
 const addJobMethod = "addJob"
 
 var xmlMethods = map[string]xmlMethod{
-	"hello":           {0, 0, func(*Protocol, []any, []string) (any, error) { return greeting, nil }},
-	"runJob":          {2, 2, (*Protocol).xmlRunJob},
-	"getJob":          {1, 1, (*Protocol).xmlGetJob},
-	"reportStatus":    {3, 1, (*Protocol).xmlReportStatus},
-	"getCurrentTasks": {0, 0, (*Protocol).xmlCurrentTasks},
-	"restartTask":     {2, 1, (*Protocol).xmlRestartTask},
-	"createProject": {1, 1, func(p *Protocol, _ []any, s []string) (any, error) {
-		return nil, p.createProject(s[0])
-	}},
-	"projectExists": {1, 1, func(p *Protocol, _ []any, s []string) (any, error) {
-		return p.projects[s[0]] != nil, nil
-	}},
-	"deleteProject": {1, 1, func(p *Protocol, _ []any, s []string) (any, error) {
-		return nil, p.deleteProject(s[0])
-	}},
-	addJobMethod: {3, 3, func(p *Protocol, args []any, s []string) (any, error) {
-		return nil, p.addJob(s[0], s[1], args[2].(*parsedDefinition))
-	}},
-	"jobExists": {2, 2, func(p *Protocol, _ []any, s []string) (any, error) {
-		found, err := p.project(s[0])
-		if err != nil {
-			return nil, err
-		}
-		return found.jobs[s[1]] != nil, nil
-	}},
-	"deleteJob": {2, 2, func(p *Protocol, _ []any, s []string) (any, error) {
-		return nil, p.deleteJob(s[0], s[1])
-	}},
-	"getNewJobId":      {1, 1, (*Protocol).xmlNewJobID},
-	"getJobStatus":     {2, 2, (*Protocol).xmlJobStatus},
-	"getJobsList":      {1, 1, (*Protocol).xmlJobsList},
-	"getProjectStatus": {1, 1, (*Protocol).xmlProjectStatus},
-	"getServerStatus":  {0, 0, (*Protocol).xmlServerStatus},
-	"getJobStatistics": {3, 2, (*Protocol).xmlJobStatistics},
+	"hello":            {0, 0, (*Protocol).xmlHello, nil},
+	"runJob":           {2, 2, (*Protocol).xmlRunJob, (*Protocol).siteRunJob},
+	"getJob":           {1, 1, (*Protocol).xmlGetJob, nil},
+	"reportStatus":     {3, 1, (*Protocol).xmlReportStatus, (*Protocol).siteReportStatus},
+	"getCurrentTasks":  {0, 0, (*Protocol).xmlCurrentTasks, nil},
+	"restartTask":      {2, 1, (*Protocol).xmlRestartTask, nil},
+	"createProject":    {1, 1, (*Protocol).xmlCreateProject, (*Protocol).siteCreateProject},
+	"projectExists":    {1, 1, (*Protocol).xmlProjectExists, (*Protocol).siteProjectExists},
+	"deleteProject":    {1, 1, (*Protocol).xmlDeleteProject, (*Protocol).siteDeleteProject},
+	addJobMethod:       {3, 3, (*Protocol).xmlAddJob, (*Protocol).siteAddJob},
+	"jobExists":        {2, 2, (*Protocol).xmlJobExists, (*Protocol).siteJobExists},
+	"deleteJob":        {2, 2, (*Protocol).xmlDeleteJob, (*Protocol).siteDeleteJob},
+	"getNewJobId":      {1, 1, (*Protocol).xmlNewJobID, (*Protocol).siteNewJobID},
+	"getJobStatus":     {2, 2, (*Protocol).xmlJobStatus, (*Protocol).siteJobStatus},
+	"getJobsList":      {1, 1, (*Protocol).xmlJobsList, (*Protocol).siteJobsList},
+	"getProjectStatus": {1, 1, (*Protocol).xmlProjectStatus, (*Protocol).siteProjectStatus},
+	"getServerStatus":  {0, 0, (*Protocol).xmlServerStatus, (*Protocol).siteServerStatus},
+	"getJobStatistics": {3, 2, (*Protocol).xmlJobStatistics, (*Protocol).siteJobStatistics},
 }
 
 // serveXML answers a call of version 1. The status is always 200, except for a wrong use of HTTP.
@@ -122,8 +110,8 @@ func (p *Protocol) callXML(call *codec.Call) (answer any, err error) {
 	if call.Method == addJobMethod {
 		call.Params[2] = p.define(texts[2])
 	}
-	if do := siteXMLMethods[call.Method]; do != nil && p.site != nil {
-		return do(p, call.Params, texts)
+	if m.site != nil && p.site != nil {
+		return m.site(p, call.Params, texts)
 	}
 	do := func() (err error) {
 		answer, err = m.do(p, call.Params, texts)
@@ -154,6 +142,8 @@ func faultOf(err error) *codec.Fault {
 	}
 	return &codec.Fault{Code: 1, Text: text}
 }
+
+func (p *Protocol) xmlHello([]any, []string) (any, error) { return greeting, nil }
 
 // xmlRunJob starts a job. A job that runs or is done stays as it is.
 func (p *Protocol) xmlRunJob(_ []any, s []string) (any, error) {
@@ -212,27 +202,6 @@ func (p *Protocol) reporting(args []any, s []string) (*task, error) {
 	return t, err
 }
 
-// xmlReportStatus answers reportStatus of a worker: "working" renews the task, "abort" requeues it and "finish" ends
-// it.
-func (p *Protocol) xmlReportStatus(args []any, s []string) (any, error) {
-	t, err := p.reporting(args, s)
-	if err != nil {
-		return nil, err
-	}
-	switch args[1] {
-	case "working":
-		p.touch(t, secondUnit)
-		return dateTime(t), nil
-	case "abort":
-		p.requeue(t, false)
-		return nil, nil
-	case "finished":
-		p.decide(t, 1)
-		return nil, p.finish(t)
-	}
-	return nil, fmt.Errorf("the state %v is none of working, abort, finished", args[1])
-}
-
 // mismatch returns the reference's error for a report with another last update than the task has. A worker without one
 // sends nil.
 func mismatch(yours any, has time.Time) error {
@@ -257,6 +226,43 @@ func matches(t *task, arg any) bool {
 	return ok && at.Unix() == time.UnixMilli(t.hold.Revision).Unix()
 }
 
+// xmlReportStatus answers reportStatus of a worker: "working" renews the task, "abort" requeues it and "finish" ends
+// it.
+func (p *Protocol) xmlReportStatus(args []any, s []string) (any, error) {
+	t, err := p.reporting(args, s)
+	if err != nil {
+		return nil, err
+	}
+	switch args[1] {
+	case "working":
+		p.touch(t, secondUnit)
+		return dateTime(t), nil
+	case "abort":
+		p.requeue(t, false)
+		return nil, nil
+	case "finished":
+		p.decide(t, 1)
+		return nil, p.finish(t)
+	}
+	return nil, fmt.Errorf("the state %v is none of working, abort, finished", args[1])
+}
+
+// xmlCurrentTasks answers getCurrentTasks: the tasks that workers hold.
+func (p *Protocol) xmlCurrentTasks([]any, []string) (any, error) {
+	held, err := p.current()
+	all := []any{}
+	for i := range held {
+		t := &held[i]
+		all = append(all, codec.Struct{
+			{Name: "project", Value: t.job.project.name},
+			{Name: "workerId", Value: t.holder.id},
+			{Name: "job", Value: t.job.name},
+			{Name: "lastUpdate", Value: dateTime(&t.task)},
+		})
+	}
+	return all, err
+}
+
 func (p *Protocol) xmlRestartTask(args []any, s []string) (any, error) {
 	t, err := p.held(s[0])
 	if err != nil || !matches(t, args[1]) {
@@ -264,6 +270,34 @@ func (p *Protocol) xmlRestartTask(args []any, s []string) (any, error) {
 	}
 	p.requeue(t, false)
 	return true, nil
+}
+
+func (p *Protocol) xmlCreateProject(_ []any, s []string) (any, error) {
+	return nil, p.createProject(s[0])
+}
+
+func (p *Protocol) xmlProjectExists(_ []any, s []string) (any, error) {
+	return p.projects[s[0]] != nil, nil
+}
+
+func (p *Protocol) xmlDeleteProject(_ []any, s []string) (any, error) {
+	return nil, p.deleteProject(s[0])
+}
+
+func (p *Protocol) xmlAddJob(args []any, s []string) (any, error) {
+	return nil, p.addJob(s[0], s[1], args[2].(*parsedDefinition))
+}
+
+func (p *Protocol) xmlJobExists(_ []any, s []string) (any, error) {
+	found, err := p.project(s[0])
+	if err != nil {
+		return nil, err
+	}
+	return found.jobs[s[1]] != nil, nil
+}
+
+func (p *Protocol) xmlDeleteJob(_ []any, s []string) (any, error) {
+	return nil, p.deleteJob(s[0], s[1])
 }
 
 func (p *Protocol) xmlNewJobID(_ []any, s []string) (any, error) {
@@ -282,6 +316,59 @@ func (p *Protocol) xmlJobStatus(_ []any, s []string) (any, error) {
 		return nil, err
 	}
 	return jobStatus(s[0], s[1], j.steps(), j.total), nil
+}
+
+// jobStatus returns the progress of a job in the form of getJobStatus.
+func jobStatus(project, name string, done, total int64) string {
+	return fmt.Sprintf("%s.%s: %.4g (%d/%d).", project, name, fraction(done, total), done, total)
+}
+
+// fraction returns the done part of a job, from 0 to 1.
+func fraction(done, total int64) float64 {
+	if total <= 0 {
+		return 1
+	}
+	return math.Min(float64(done)/float64(total), 1)
+}
+
+func (p *Protocol) xmlJobsList(_ []any, s []string) (any, error) {
+	l, err := p.list(s[0])
+	all := []any{}
+	for _, j := range l.jobs {
+		all = append(all, j.name)
+	}
+	return all, err
+}
+
+func (p *Protocol) xmlProjectStatus(_ []any, s []string) (any, error) {
+	l, err := p.list(s[0])
+	return l.appendStatus([]any{}), err
+}
+
+// appendStatus appends the jobs of a project, or one entry that says that it has none. The original of January 2011 has
+// total, later ones totalSteps and the four flags.
+func (l projectState) appendStatus(all []any) []any {
+	for _, j := range l.jobs {
+		all = append(all, codec.Struct{
+			{Name: "project", Value: l.name}, {Name: "name", Value: j.name},
+			{Name: "done", Value: j.done}, {Name: "total", Value: j.total}, {Name: "totalSteps", Value: float64(j.total)},
+			{Name: "basicStatistics", Value: j.flags.has(basicStatistics)}, {Name: "idleTimes", Value: j.flags.has(idleTimes)},
+			{Name: "throughput", Value: j.flags.has(throughput)}, {Name: "fullStatistics", Value: j.finished},
+		})
+	}
+	if len(l.jobs) == 0 {
+		all = append(all, codec.Struct{{Name: "project", Value: l.name}, {Name: "visible", Value: false}})
+	}
+	return all
+}
+
+func (p *Protocol) xmlServerStatus([]any, []string) (any, error) {
+	projects, err := p.listAll(func() {})
+	all := []any{}
+	for _, l := range projects {
+		all = l.appendStatus(all)
+	}
+	return all, err
 }
 
 // xmlJobStatistics returns the statistics that the original gives a new job, because workers do not send their results

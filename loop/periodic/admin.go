@@ -75,7 +75,7 @@ func (c *conversation) configure(f *codec.Frame) bool {
 
 // remove handles REMOVE_JOB and DROP_FUNC. Both succeed when there is nothing to remove.
 func (c *conversation) remove(f *codec.Frame) bool {
-	r := c.s.Loop
+	loop := c.s.Loop
 	function, rest, ok := codec.Str8(f.Args)
 	if !ok {
 		return false
@@ -87,7 +87,7 @@ func (c *conversation) remove(f *codec.Frame) bool {
 		if !ok {
 			return false
 		}
-		c.last.removed = c.p.sched.Remove(r.Now, Space, protocol.Queue(function), name, r.Sink)
+		c.last.removed = c.p.sched.Remove(loop.Now, Space, protocol.Queue(function), name, loop.Sink)
 	}
 	c.acknowledge(f.MsgID, codec.Success, protocol.Queue(function))
 	return true

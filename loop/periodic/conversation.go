@@ -2,7 +2,6 @@ package periodic
 
 import (
 	"encoding/binary"
-	"math"
 
 	codec "treadle/codec/periodic"
 	"treadle/loop/protocol"
@@ -24,6 +23,12 @@ type conversation struct {
 	last      outcomes     // of the last requests
 	pending   *pendingRuns // RUN_JOBs that may expire; nil until the first
 }
+
+var _ interface {
+	protocol.Conversation
+	protocol.Sized
+	protocol.Sweeper
+} = (*conversation)(nil)
 
 // Consume implements protocol.Conversation: it handles the handshake and all whole frames of in, and returns their
 // bytes.
@@ -66,6 +71,7 @@ func (c *conversation) Need(in []byte) int {
 	return max(codec.Need(in, c.framing), len(in)+1)
 }
 
+// IdleLimit implements protocol.Conversation.
 func (c *conversation) IdleLimit() int64 {
 	if c.load != nil { // the message has not ended
 		return c.p.limits.FrameTimeout.Milliseconds()
@@ -76,6 +82,21 @@ func (c *conversation) IdleLimit() int64 {
 	return c.p.config.keepalive.Load()
 }
 
+// Sweep implements protocol.Sweeper: it ends the RUN_JOBs that have expired.
+func (c *conversation) Sweep(budget int) int {
+	now := c.s.Loop.Now.Mono
+	if c.pending == nil {
+		return budget
+	}
+	for ; budget > 0 && len(c.pending.next) > 0 && c.pending.next[0].expires <= now; budget-- {
+		r := c.pending.next[0]
+		c.pending.remove(r.id)
+		c.p.sched.ExpireAwait(c.s.Loop.Now, c.s.Peer(), uint64(r.id), Space, r.queue, r.name, c.s.Loop.Sink)
+	}
+	return budget
+}
+
+// Closed implements protocol.Conversation.
 func (c *conversation) Closed() { c.s.Loop.Backlog -= c.backlog.size }
 
 // handshake reads the handshake and answers with the connection's id.
@@ -153,7 +174,7 @@ var allowed = [256]uint8{
 	codec.JobUnassigned: byCRC,
 }
 
-// handle handles one request. UNKNOWN answers a request that fails.
+// handle handles one request. A handler returns false when the arguments are truncated; UNKNOWN answers that.
 func (c *conversation) handle(f *codec.Frame) {
 	c.s.Loop.Frames[c.s.Protocol]++
 	if allowed[f.Cmd]&c.roles == 0 {
@@ -273,46 +294,6 @@ func (c *conversation) Deliver(d *sched.Delivery) {
 	}
 }
 
-// assign encodes JOB_ASSIGN: the handle, then the Job record. The CRC framing has no handle,
-// and its record shows the defaults of sched_at and time-out.
-func (c *conversation) assign(msgID uint32, j *sched.Job) {
-	start := len(c.s.Out)
-	c.s.Room(len(j.Workload))
-	out := codec.BeginResponse(c.s.Out, c.framing)
-	out = codec.AppendMessage(out, msgID, codec.JobAssign)
-	schedAt, count, timeout, workload := j.SchedAt, j.Count, j.Timeout, j.Workload
-	if c.framing == codec.Plain {
-		out = appendHandle(out, j.Run())
-	}
-	space := &c.s.Loop.Spaces[j.Space]
-	if space.AsText != nil {
-		c.s.Loop.Scratch = space.AsText(c.s.Loop.Scratch[:0], j)
-		workload = c.s.Loop.Scratch
-	}
-	switch {
-	case space.NoTimes:
-		schedAt, count, timeout = 0, 0, 0
-	case c.framing == codec.CRC:
-		if schedAt == 0 {
-			schedAt = c.s.Loop.Now.Wall / 1000
-		}
-		if timeout == 0 {
-			timeout = int32(min(c.p.config.timeout.Load(), math.MaxInt32))
-		}
-	}
-	out = appendFunction(out, j.Queue)
-	out = codec.AppendStr8(out, j.Name)
-	out = codec.AppendStr32(out, workload)
-	out = codec.AppendJobTail(out, schedAt, count, timeout)
-	codec.End(out, start, c.framing)
-	c.s.Out = out
-}
-
-// appendFunction appends the function of a queue.
-func appendFunction(out []byte, queue string) []byte {
-	return codec.AppendStr8String(out, protocol.Unescape(queue))
-}
-
 // data encodes the message id, the command DATA where the era has it, and the bytes.
 func (c *conversation) data(msgID uint32, command bool, data []byte) {
 	start := len(c.s.Out)
@@ -325,36 +306,3 @@ func (c *conversation) data(msgID uint32, command bool, data []byte) {
 	codec.End(out, start, c.framing)
 	c.s.Out = out
 }
-
-// A handle names a run of a job: a length byte and the run. A job that is handed out again has
-// another handle, so that a late report does not end a later run.
-const (
-	handleLen  = 2 + 4 + 8
-	spaceShift = 12 // below the space, the shard: it has at most 12 bits, sched.MaxSpaces 4
-)
-
-func appendHandle(out []byte, run sched.Run) []byte {
-	out = append(out, handleLen)
-	out = binary.BigEndian.AppendUint16(out, run.Shard|uint16(run.Space)<<spaceShift)
-	out = binary.BigEndian.AppendUint32(out, run.Record)
-	return binary.BigEndian.AppendUint64(out, run.Number)
-}
-
-// parseHandle reads a handle. ok is false when in ends inside it. A handle of another length
-// is noRun.
-func parseHandle(in []byte) (run sched.Run, rest []byte, ok bool) {
-	handle, rest, ok := codec.Str8(in)
-	if !ok || len(handle) != handleLen {
-		return noRun, rest, ok
-	}
-	where := binary.BigEndian.Uint16(handle)
-	return sched.Run{
-		Shard:  where & (1<<spaceShift - 1),
-		Space:  sched.Space(where >> spaceShift),
-		Record: binary.BigEndian.Uint32(handle[2:]),
-		Number: binary.BigEndian.Uint64(handle[6:]),
-	}, rest, true
-}
-
-// noRun stands for a job that the worker does not hold.
-var noRun = sched.Run{Shard: math.MaxUint16}

@@ -164,7 +164,7 @@ func (l *load) consume(c *conversation, in []byte) (n int, err error) {
 // or refused. last reports whether the arguments end with in.
 func (l *load) submit(c *conversation, in []byte, last bool) int {
 	var j codec.Job
-	r := c.s.Loop
+	loop := c.s.Loop
 	k, err := codec.ParseJob(in, &j)
 	if err := c.p.host.Refusing(); err != nil {
 		l.refuse(reasonOf(err))
@@ -182,7 +182,7 @@ func (l *load) submit(c *conversation, in []byte, last bool) int {
 	}
 	sub := submission(&j)
 	l.jobs--
-	if err := c.p.sched.Submit(r.Now, &sub, r.Sink); err == nil {
+	if err := c.p.sched.Submit(loop.Now, &sub, loop.Sink); err == nil {
 		c.last.loaded++
 	} else if l.reason == 0 { // another queue may take the next job
 		l.reason = reasonOf(err)

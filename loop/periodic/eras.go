@@ -40,7 +40,7 @@ var endOfData = []byte("EOF")
 // crcOnly handles the requests of the CRC framing alone. It returns false when the arguments
 // are truncated.
 func (c *conversation) crcOnly(f *codec.Frame) bool {
-	r := c.s.Loop
+	loop := c.s.Loop
 	switch f.Cmd {
 	case codec.Acquire:
 		return c.acquire(f)
@@ -51,7 +51,7 @@ func (c *conversation) crcOnly(f *codec.Frame) bool {
 	case codec.RecvData:
 		return c.recvData(f)
 	case codec.JobUnassigned:
-		_ = c.p.sched.Release(r.Now, c.s.Peer(), uint64(f.MsgID), r.Sink)
+		_ = c.p.sched.Release(loop.Now, c.s.Peer(), uint64(f.MsgID), loop.Sink)
 	}
 	return true // JOB_ASSIGNED has no effect
 }
@@ -71,8 +71,8 @@ func (c *conversation) acquire(f *codec.Frame) bool {
 	if !ok {
 		return false
 	}
-	r := c.s.Loop
-	got, err := c.p.sched.AcquireLock(r.Now, c.s.Peer(), run, string(name), int(count), r.Sink)
+	loop := c.s.Loop
+	got, err := c.p.sched.AcquireLock(loop.Now, c.s.Peer(), run, string(name), int(count), loop.Sink)
 	if err == sched.ErrLocks || err == sched.ErrJobLocks {
 		c.refuse(f.MsgID, reasonOf(err))
 		return true
@@ -100,8 +100,8 @@ func (c *conversation) release(f *codec.Frame) bool {
 	if !ok {
 		return false
 	}
-	r := c.s.Loop
-	_ = c.p.sched.ReleaseLock(r.Now, c.s.Peer(), run, string(name), r.Sink)
+	loop := c.s.Loop
+	_ = c.p.sched.ReleaseLock(loop.Now, c.s.Peer(), run, string(name), loop.Sink)
 	c.ackWorker(f.MsgID)
 	return true
 }
@@ -113,8 +113,8 @@ func (c *conversation) workData(f *codec.Frame) bool {
 	if !ok {
 		return false
 	}
-	r := c.s.Loop
-	wait, _ := c.p.sched.Publish(c.s.Peer(), run, data, uint64(f.MsgID), r.Sink)
+	loop := c.s.Loop
+	wait, _ := c.p.sched.Publish(c.s.Peer(), run, data, uint64(f.MsgID), loop.Sink)
 	if !wait {
 		c.reply(f.MsgID, codec.Success)
 	}

@@ -64,20 +64,6 @@ func (r *pendingRuns) remove(id uint32) {
 
 var _ protocol.Sweeper = (*conversation)(nil)
 
-// Sweep implements protocol.Sweeper: it ends the RUN_JOBs that have expired.
-func (c *conversation) Sweep(budget int) int {
-	now := c.s.Loop.Now.Mono
-	if c.pending == nil {
-		return budget
-	}
-	for ; budget > 0 && len(c.pending.next) > 0 && c.pending.next[0].expires <= now; budget-- {
-		r := c.pending.next[0]
-		c.pending.remove(r.id)
-		c.p.sched.ExpireAwait(c.s.Loop.Now, c.s.Peer(), uint64(r.id), Space, r.queue, r.name, c.s.Loop.Sink)
-	}
-	return budget
-}
-
 // expiryHeap holds the RUN_JOBs, the next to expire first. It implements container/heap.Interface.
 type expiryHeap []*pendingRun
 

@@ -31,9 +31,10 @@ const DefaultPort = "5000"
 // DefaultUnix is the default address of the unix socket.
 const DefaultUnix = "unix:///tmp/periodic.sock"
 
+// Values of the settings.
 const (
-	grabDocument = "document"
-	on           = "on"
+	grabDocument = "document" // of Grab
+	on           = "on"       // of Shutdown
 )
 
 // FillAddresses fills the default addresses in. host is the host of the default TCP address, and dir the

@@ -1,58 +1,18 @@
 package periodic
 
 import (
+	"encoding/binary"
+	"math"
+
 	codec "treadle/codec/periodic"
 	"treadle/loop/protocol"
 	"treadle/sched"
 )
 
-// The handlers below return false when the arguments are truncated.
-
-// submit handles SUBMIT_JOB and, with await, RUN_JOB.
-func (c *conversation) submit(f *codec.Frame, await bool) bool {
-	var j codec.Job
-	if _, err := codec.ParseJob(f.Args, &j); err != nil {
-		return false
-	}
-	sub := submission(&j)
-	if await {
-		sub.Await, sub.Tag = c.s.Peer(), uint64(f.MsgID)
-		sub.OnFail, sub.NeedWorker = c.era.failEnds, c.era.failEnds
-	}
-	r := c.s.Loop
-	if err := c.p.host.Refusing(); err != nil {
-		c.refuse(f.MsgID, reasonOf(err))
-		return true
-	}
-	if await && c.era.is2026 {
-		c.startExpiry(f.MsgID, &sub)
-	}
-	err := c.p.sched.Submit(r.Now, &sub, r.Sink)
-	if err != nil && await && c.pending != nil {
-		c.pending.remove(f.MsgID)
-	}
-	switch {
-	case err == sched.ErrNoWorker:
-		c.reply(f.MsgID, codec.NoWorker)
-	case err != nil:
-		c.refuse(f.MsgID, reasonOf(err))
-	case !await:
-		c.acknowledge(f.MsgID, codec.Success, sub.Queue)
-	}
-	return true
-}
-
-func submission(j *codec.Job) sched.Submission {
-	return sched.Submission{
-		Space: Space, Queue: protocol.Queue(j.Func), Name: j.Name, Workload: j.Workload,
-		SchedAt: j.SchedAt, Count: j.Count, Timeout: j.Timeout,
-	}
-}
-
 // grab handles GRAB_JOB. It answers with the backlog's first job. Without a backlog it waits for a job, or answers
 // NO_JOB at once when Options.Grab says so.
 func (c *conversation) grab(msgID uint32) {
-	r := c.s.Loop
+	loop := c.s.Loop
 	if c.acksGrabs {
 		c.reply(msgID, codec.Success)
 	}
@@ -63,12 +23,12 @@ func (c *conversation) grab(msgID uint32) {
 		return
 	}
 	if c.p.o.Grab != grabDocument {
-		if err := c.p.sched.Reserve(r.Now, c.s.Peer(), uint64(msgID), r.Sink); err != nil {
+		if err := c.p.sched.Reserve(loop.Now, c.s.Peer(), uint64(msgID), loop.Sink); err != nil {
 			c.refuse(msgID, reasonOf(err))
 		}
 		return
 	}
-	switch given, err := c.p.sched.TryReserve(r.Now, c.s.Peer(), uint64(msgID), r.Sink); {
+	switch given, err := c.p.sched.TryReserve(loop.Now, c.s.Peer(), uint64(msgID), loop.Sink); {
 	case err != nil:
 		c.refuse(msgID, reasonOf(err))
 	case !given:
@@ -76,17 +36,90 @@ func (c *conversation) grab(msgID uint32) {
 	}
 }
 
+// assign encodes JOB_ASSIGN: the handle, then the Job record. The CRC framing has no handle,
+// and its record shows the defaults of sched_at and time-out.
+func (c *conversation) assign(msgID uint32, j *sched.Job) {
+	start := len(c.s.Out)
+	c.s.Room(len(j.Workload))
+	out := codec.BeginResponse(c.s.Out, c.framing)
+	out = codec.AppendMessage(out, msgID, codec.JobAssign)
+	schedAt, count, timeout, workload := j.SchedAt, j.Count, j.Timeout, j.Workload
+	if c.framing == codec.Plain {
+		out = appendHandle(out, j.Run())
+	}
+	space := &c.s.Loop.Spaces[j.Space]
+	if space.AsText != nil {
+		c.s.Loop.Scratch = space.AsText(c.s.Loop.Scratch[:0], j)
+		workload = c.s.Loop.Scratch
+	}
+	switch {
+	case space.NoTimes:
+		schedAt, count, timeout = 0, 0, 0
+	case c.framing == codec.CRC:
+		if schedAt == 0 {
+			schedAt = c.s.Loop.Now.Wall / 1000
+		}
+		if timeout == 0 {
+			timeout = int32(min(c.p.config.timeout.Load(), math.MaxInt32))
+		}
+	}
+	out = appendFunction(out, j.Queue)
+	out = codec.AppendStr8(out, j.Name)
+	out = codec.AppendStr32(out, workload)
+	out = codec.AppendJobTail(out, schedAt, count, timeout)
+	codec.End(out, start, c.framing)
+	c.s.Out = out
+}
+
+// appendFunction appends the function of a queue.
+func appendFunction(out []byte, queue string) []byte {
+	return codec.AppendStr8String(out, protocol.Unescape(queue))
+}
+
 // sleep handles SLEEP. It answers when a job is ready, or at once where grabs wait.
 func (c *conversation) sleep(msgID uint32) {
-	r := c.s.Loop
+	loop := c.s.Loop
 	if c.p.o.Grab != grabDocument || !c.backlog.empty() {
 		c.reply(msgID, codec.Noop)
 		return
 	}
-	if err := c.p.sched.Sleep(r.Now, c.s.Peer(), uint64(msgID), r.Sink); err != nil {
+	if err := c.p.sched.Sleep(loop.Now, c.s.Peer(), uint64(msgID), loop.Sink); err != nil {
 		c.refuse(msgID, reasonOf(err))
 	}
 }
+
+// A handle names a run of a job: a length byte and the run. A job that is handed out again has
+// another handle, so that a late report does not end a later run.
+const (
+	handleLen  = 2 + 4 + 8
+	spaceShift = 12 // below the space, the shard: it has at most 12 bits, sched.MaxSpaces 4
+)
+
+func appendHandle(out []byte, run sched.Run) []byte {
+	out = append(out, handleLen)
+	out = binary.BigEndian.AppendUint16(out, run.Shard|uint16(run.Space)<<spaceShift)
+	out = binary.BigEndian.AppendUint32(out, run.Record)
+	return binary.BigEndian.AppendUint64(out, run.Number)
+}
+
+// parseHandle reads a handle. ok is false when in ends inside it. A handle of another length
+// is noRun.
+func parseHandle(in []byte) (run sched.Run, rest []byte, ok bool) {
+	handle, rest, ok := codec.Str8(in)
+	if !ok || len(handle) != handleLen {
+		return noRun, rest, ok
+	}
+	where := binary.BigEndian.Uint16(handle)
+	return sched.Run{
+		Shard:  where & (1<<spaceShift - 1),
+		Space:  sched.Space(where >> spaceShift),
+		Record: binary.BigEndian.Uint32(handle[2:]),
+		Number: binary.BigEndian.Uint64(handle[6:]),
+	}, rest, true
+}
+
+// noRun stands for a job that the worker does not hold.
+var noRun = sched.Run{Shard: math.MaxUint16}
 
 // handleOf reads the handle of a job, which in the CRC framing is its function and name. ok is
 // false when in ends inside it. A job that the worker does not hold is noRun.
@@ -113,8 +146,8 @@ func (c *conversation) reportOf(in []byte) (run sched.Run, rest []byte, ok bool)
 	if !ok {
 		return noRun, nil, false
 	}
-	r := c.s.Loop
-	if run, held := c.p.sched.Report(r.Now, c.s.Peer(), queue, name, r.Sink); held {
+	loop := c.s.Loop
+	if run, held := c.p.sched.Report(loop.Now, c.s.Peer(), queue, name, loop.Sink); held {
 		return run, rest, true
 	}
 	return noRun, rest, true
@@ -153,12 +186,12 @@ func (c *conversation) ackWorker(msgID uint32) {
 func (c *conversation) workDone(f *codec.Frame) bool {
 	run, data, ok := c.reportOf(f.Args)
 	if ok {
-		r := c.s.Loop
-		if result := r.Spaces[run.Space].FromResult; result != nil {
-			r.Scratch = result(r.Scratch[:0], data)
-			data = r.Scratch
+		loop := c.s.Loop
+		if result := loop.Spaces[run.Space].FromResult; result != nil {
+			loop.Scratch = result(loop.Scratch[:0], data)
+			data = loop.Scratch
 		}
-		if err := c.p.sched.Finish(r.Now, c.s.Peer(), run, data, r.Sink); err != nil {
+		if err := c.p.sched.Finish(loop.Now, c.s.Peer(), run, data, loop.Sink); err != nil {
 			c.logLate(f, run)
 		}
 		c.ackWorker(f.MsgID)
@@ -169,8 +202,8 @@ func (c *conversation) workDone(f *codec.Frame) bool {
 func (c *conversation) workFail(f *codec.Frame) bool {
 	run, text, ok := c.reportOf(f.Args)
 	if ok {
-		r := c.s.Loop
-		if err := c.p.sched.Fail(r.Now, c.s.Peer(), run, text, r.Sink); err != nil {
+		loop := c.s.Loop
+		if err := c.p.sched.Fail(loop.Now, c.s.Peer(), run, text, loop.Sink); err != nil {
 			c.logLate(f, run)
 		}
 		c.ackWorker(f.MsgID)
@@ -193,9 +226,9 @@ func (c *conversation) schedLater(f *codec.Frame) bool {
 	if !ok {
 		return false
 	}
-	r := c.s.Loop
+	loop := c.s.Loop
 	run, _, _ := c.reportOf(f.Args) // the arguments are complete
-	if err := c.p.sched.Delay(r.Now, c.s.Peer(), run, delay, int32(step), r.Sink); err != nil {
+	if err := c.p.sched.Delay(loop.Now, c.s.Peer(), run, delay, int32(step), loop.Sink); err != nil {
 		c.logLate(f, run)
 	}
 	c.ackWorker(f.MsgID)
@@ -208,12 +241,12 @@ func (c *conversation) serve(f *codec.Frame) bool {
 	if !ok {
 		return false
 	}
-	r := c.s.Loop
+	loop := c.s.Loop
 	if f.Cmd == codec.CantDo {
 		c.s.Cost += len(c.backlog.jobs)
 		c.dropBacklog(string(protocol.Queue(name)))
 		c.p.sched.Unwatch(c.s.Peer(), protocol.Queue(name))
-	} else if err := c.p.sched.Watch(r.Now, c.s.Peer(), protocol.Queue(name), f.Cmd == codec.Broadcast, r.Sink); err != nil {
+	} else if err := c.p.sched.Watch(loop.Now, c.s.Peer(), protocol.Queue(name), f.Cmd == codec.Broadcast, loop.Sink); err != nil {
 		c.refuse(f.MsgID, reasonOf(err))
 		return true
 	}

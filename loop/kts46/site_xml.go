@@ -2,36 +2,10 @@ package kts46
 
 import (
 	"errors"
-	"fmt"
 
 	codec "treadle/codec/kts46"
 	"treadle/loop/kts46/store"
 )
-
-// siteXMLMethods replace methods of version 1 when there is a MongoDB. They run outside turns and take turns
-// themselves.
-var siteXMLMethods = map[string]func(p *Protocol, args []any, texts []string) (any, error){
-	"runJob":           (*Protocol).siteRunJob,
-	"reportStatus":     (*Protocol).siteReportStatus,
-	"createProject":    (*Protocol).siteCreateProject,
-	"projectExists":    (*Protocol).siteProjectExists,
-	"deleteProject":    (*Protocol).siteDeleteProject,
-	addJobMethod:       (*Protocol).siteAddJob,
-	"jobExists":        (*Protocol).siteJobExists,
-	"deleteJob":        (*Protocol).siteDeleteJob,
-	"getNewJobId":      (*Protocol).siteNewJobID,
-	"getJobStatus":     (*Protocol).siteJobStatus,
-	"getJobsList":      (*Protocol).siteJobsList,
-	"getProjectStatus": (*Protocol).siteProjectStatus,
-	"getServerStatus":  (*Protocol).siteServerStatus,
-	"getJobStatistics": (*Protocol).siteJobStatistics,
-}
-
-// siteJSONMethods replace methods of version 2.
-var siteJSONMethods = map[string]func(*Protocol, *codec.Request) (any, error){
-	"addTask":      (*Protocol).siteAddTask,
-	"taskFinished": (*Protocol).siteTaskFinished,
-}
 
 // siteRunJob is runJob with the site's MongoDB: it reads the definition there and starts the job in the book.
 func (p *Protocol) siteRunJob(_ []any, s []string) (any, error) {
@@ -51,29 +25,6 @@ func (p *Protocol) siteRunJob(_ []any, s []string) (any, error) {
 	})
 }
 
-// siteAddTask is addTask with the site's MongoDB: it reads the definition there and queues the task in the book.
-func (p *Protocol) siteAddTask(r *codec.Request) (result any, err error) {
-	project, name, err := jobNames(r)
-	if err != nil {
-		return nil, err
-	}
-	d, err := p.site.job(project, name)
-	if errors.As(err, new(*missingError)) {
-		return nil, errNoJob
-	}
-	if err != nil {
-		return nil, err
-	}
-	err = p.turn(func() (err error) {
-		j, err := p.mirror(project, d)
-		if err == nil {
-			result, err = started(j, p.runMirrored(j, d, v2End))
-		}
-		return err
-	})
-	return result, err
-}
-
 func (p *Protocol) siteReportStatus(args []any, s []string) (answer any, err error) {
 	if args[1] != "finished" {
 		err = p.turn(func() (err error) {
@@ -83,16 +34,6 @@ func (p *Protocol) siteReportStatus(args []any, s []string) (answer any, err err
 		return answer, err
 	}
 	return nil, p.finishReported(1, func() (*task, error) { return p.reporting(args, s) })
-}
-
-func (p *Protocol) siteTaskFinished(r *codec.Request) (any, error) {
-	if err := p.finishReported(2, func() (*task, error) { return p.heldParam(r, true) }); err != nil {
-		if errors.As(err, new(*missingError)) {
-			err = errNoJob
-		}
-		return nil, err
-	}
-	return success, nil
 }
 
 // siteCreateProject is createProject with the site's MongoDB: it writes the project there first.
@@ -119,11 +60,6 @@ func (p *Protocol) siteCreateProject(_ []any, s []string) (any, error) {
 func (p *Protocol) siteProjectExists(_ []any, s []string) (any, error) {
 	found, err := p.site.store.HasProject(p.site.ctx, s[0])
 	return found, p.site.outcome(s[0], "", err)
-}
-
-func (p *Protocol) siteJobExists(_ []any, s []string) (any, error) {
-	found, err := p.site.store.HasJob(p.site.ctx, s[0], s[1])
-	return found, p.site.outcome(s[0], s[1], err)
 }
 
 // siteDeleteProject ends the tasks of a project before it deletes it from MongoDB. A project that only the book has is
@@ -201,6 +137,11 @@ func (p *Protocol) siteAddJob(args []any, s []string) (any, error) {
 		p.saveProgress(j)
 		return nil
 	})
+}
+
+func (p *Protocol) siteJobExists(_ []any, s []string) (any, error) {
+	found, err := p.site.store.HasJob(p.site.ctx, s[0], s[1])
+	return found, p.site.outcome(s[0], s[1], err)
 }
 
 // siteDeleteJob ends the tasks of a job before it deletes it from MongoDB. A job that only the book has is deleted
@@ -324,9 +265,4 @@ func (p *Protocol) siteJobStatistics(args []any, s []string) (any, error) {
 		return codec.Struct{}, nil
 	}
 	return all, err
-}
-
-// jobStatus returns the progress of a job in the form of getJobStatus.
-func jobStatus(project, name string, done, total int64) string {
-	return fmt.Sprintf("%s.%s: %.4g (%d/%d).", project, name, fraction(done, total), done, total)
 }

@@ -1,0 +1,126 @@
+package gloom
+
+import (
+	codec "treadle/codec/gloom"
+	"treadle/codec/jsontext"
+	"treadle/loop/protocol"
+	"treadle/sched"
+)
+
+// fromSlave handles a message of a slave, which may join types and respond to its job.
+func (c *conversation) fromSlave(m *codec.Message) {
+	switch codec.Action(m) {
+	case codec.Join:
+		if m.Type == nil {
+			c.answerError(codec.MissingField, reasonJobType)
+			return
+		}
+		if len(m.Type) > MaxName {
+			c.answerError(codec.InvalidType, reasonJobType)
+			return
+		}
+		if string(m.Type) == codec.Leaving {
+			c.leave()
+			return
+		}
+		c.join(queueOf(m.Type))
+	case codec.Respond:
+		switch {
+		case !c.busy:
+			c.answerError(codec.InvalidState, reasonNotProcessing)
+		case m.Body == nil:
+			c.answerError(codec.MissingField, reasonBody)
+		default:
+			c.respond(m.Body)
+		}
+	case codec.Submit:
+		c.answerError(codec.InvalidAction, reasonNotMaster)
+	default:
+		c.answerError(codec.UnknownType, m.Action)
+	}
+}
+
+func (c *conversation) sendOK() {
+	c.s.Touch()
+	c.s.Out = codec.AppendOK(c.s.Out)
+}
+
+// leave takes the slave's type. The slave keeps its job.
+func (c *conversation) leave() {
+	if c.joined != nil {
+		c.p.sched.Unwatch(c.s.Peer(), c.joined)
+		c.joined = nil
+	}
+	c.sendOK()
+}
+
+// join makes a queue the slave's only one, from its next job on.
+func (c *conversation) join(queue []byte) {
+	loop := c.s.Loop
+	s, p := c.p.sched, c.s.Peer()
+	if c.joined != nil && string(c.joined) != string(queue) {
+		s.Unwatch(p, c.joined)
+	}
+	c.joined = append([]byte(nil), queue...)
+	c.sendOK()
+	if err := s.Watch(loop.Now, p, queue, false, loop.Sink); err != nil {
+		c.s.End(err)
+		return
+	}
+	c.reserve()
+}
+
+// reserve asks for a job, unless the slave has one or waits for one: it may be on its way from another loop.
+func (c *conversation) reserve() {
+	if !c.busy && !c.reserved {
+		c.reserved = true
+		loop := c.s.Loop
+		_ = c.p.sched.Reserve(loop.Now, c.s.Peer(), 0, loop.Sink) // one slot is never too many
+	}
+}
+
+// assign hands a job to the slave. The id of another protocol's job is its name.
+func (c *conversation) assign(j *sched.Job) {
+	c.s.Assigned = true
+	c.busy, c.reserved, c.job, c.wrapped = true, false, j.Run(), false
+	if isGloom(j.Space) {
+		id, typ, body := splitWorkload(j.Workload)
+		c.s.Out = codec.AppendJob(c.s.Out, id, typ, body)
+		return
+	}
+	loop := c.s.Loop
+	id := jsontext.AppendText(loop.Scratch[:0], j.Name)
+	function, _ := protocol.Function(j.Queue)
+	all := jsontext.AppendText(id, function)
+	typ := all[len(id):]
+	if asJSON := loop.Spaces[j.Space].AsJSON; asJSON != nil {
+		all = asJSON(all, j)
+	} else {
+		all, c.wrapped = jsontext.AppendValue(all, j.Workload)
+	}
+	body := all[len(id)+len(typ):]
+	loop.Scratch = all
+	c.s.Out = codec.AppendJob(c.s.Out, all[:len(id)], all[len(id):len(id)+len(typ)], body)
+}
+
+// respond ends the slave's job. It acknowledges the response even when the slave no longer holds the job, because its
+// time-out has passed or its function was dropped.
+func (c *conversation) respond(body []byte) {
+	loop := c.s.Loop
+	c.sendOK()
+	c.busy = false
+	data := body
+	if c.wrapped {
+		if text, ok := jsontext.Text(nil, body); ok {
+			data = text
+		}
+	}
+	if fromResult := loop.Spaces[c.job.Space].FromResult; fromResult != nil && !isGloom(c.job.Space) {
+		loop.Scratch = fromResult(loop.Scratch[:0], data)
+		data = loop.Scratch
+	}
+	if err := c.p.sched.Finish(loop.Now, c.s.Peer(), c.job, data, loop.Sink); err != nil {
+		c.s.LogLate("respond", func() (string, string) { return c.p.sched.NameOf(c.job) })
+	}
+	c.reserve()
+}
