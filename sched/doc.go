@@ -99,7 +99,7 @@
 // # Six ways to hand out a job
 //
 // A ready job is handed out in one of six ways. All of them hand out nothing while the scheduler is halted, and all but
-// the last while the queue is throttled. The first job of a queue is the first of its ready index, its numbered index
+// the last while the queue is throttled. The first job of a queue is the first of its ready index, its index by number
 // and its lanes (head in lanes.go). In a mixed queue each watch has a first job of its own, which may also be withheld
 // or wide (jobFor in mixed.go).
 //

@@ -226,7 +226,7 @@ func (sh *shard) discardUnused(q *queue) {
 // isAutoDelete reports whether a queue is deleted with the last of its peers and jobs. A PauseFor goes with it, the
 // credit of a rate does not.
 func (sh *shard) isAutoDelete(q *queue) bool {
-	return q.autoDelete && q.saved == 0 && q.spaces&^sh.s.numbered == 0 && (q.limiter == nil || q.limiter.empty() || q.limiter.heapIndex < 0)
+	return q.autoDelete && q.saved == 0 && q.spaces&^sh.s.numberedSpaces == 0 && (q.limiter == nil || q.limiter.empty() || q.limiter.heapIndex < 0)
 }
 
 // Held returns the run of a job of a name that the peer holds, in any space. It is for protocols

@@ -149,7 +149,7 @@ func (sh *shard) pushReady(job uint32, r *record, q *queue, where lineEnd) {
 	q.countDue(r, 1)
 	sh.countReady(q, r, 1)
 	switch x := sh.readyFor(q, r); {
-	case x == &q.numbered:
+	case x == &q.byNumber:
 		x.insert(&sh.buckets, &sh.slab, numberKey(r), job)
 	case where == front:
 		x.pushFront(&sh.buckets, &sh.slab, sh.standing(r), job)
@@ -343,10 +343,10 @@ func (v *laneList) unlink(l *lane) {
 
 // head returns the first job of a queue's ready index, numbered index and lanes, none when there is none to hand out.
 func (sh *shard) head(q *queue) uint32 {
-	if q.keyed == nil && q.numbered.jobs == 0 {
+	if q.keyed == nil && q.byNumber.jobs == 0 {
 		return q.ready.head(&sh.buckets)
 	}
-	job := sh.earlierByRank(q.ready.head(&sh.buckets), q.numbered.head(&sh.buckets))
+	job := sh.earlierByRank(q.ready.head(&sh.buckets), q.byNumber.head(&sh.buckets))
 	if q.keyed != nil && len(q.keyed.open) > 0 {
 		job = sh.earlierByRank(job, q.keyed.open[0].first.jobs.head(&sh.buckets))
 	}
@@ -369,8 +369,8 @@ func (sh *shard) earlierByRank(x, y uint32) uint32 {
 // free.
 func (sh *shard) earliestReadyFor(w *watch, room *int) uint32 {
 	job := sh.earliestFor(w, &w.queue.ready, room)
-	if w.queue.numbered.jobs > 0 {
-		job = sh.earlierByRank(job, sh.earliestFor(w, &w.queue.numbered, room))
+	if w.queue.byNumber.jobs > 0 {
+		job = sh.earlierByRank(job, sh.earliestFor(w, &w.queue.byNumber, room))
 	}
 	if w.queue.keyed == nil {
 		return job

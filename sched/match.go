@@ -120,7 +120,7 @@ func (sh *shard) deliverWake(w *watch, s slot, sink Sink) {
 // watch, or when the line has changed.
 func (sh *shard) assignDirectly(now Time, job uint32, r *record, q *queue, sink Sink) bool {
 	const special = task | longName | private | expires
-	if q.lineEmpty() || q.ready.jobs+q.numbered.jobs > 0 || q.keyed != nil || q.broadcastWorkers > 0 || sh.halted || q.throttled() ||
+	if q.lineEmpty() || q.ready.jobs+q.byNumber.jobs > 0 || q.keyed != nil || q.broadcastWorkers > 0 || sh.halted || q.throttled() ||
 		r.flags&special != 0 || q.mixed() {
 		return false
 	}

@@ -223,7 +223,7 @@ func (sh *shard) oldestDue(q *queue) int64 {
 	for _, x := range [...]*index{&q.ready, &q.wide, &q.withheld} {
 		least = min(least, x.minOfEach(&sh.buckets, firstDue, &room))
 	}
-	if job := q.numbered.head(&sh.buckets); job != none {
+	if job := q.byNumber.head(&sh.buckets); job != none {
 		least = min(least, sh.slab.at(job).due)
 	}
 	looked := 0

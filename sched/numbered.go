@@ -72,7 +72,7 @@ func (sh *shard) increment(r *record, at int) {
 	binary.BigEndian.PutUint32(b, binary.BigEndian.Uint32(b)+1)
 }
 
-// numberKey returns the key of a job in the numbered index of its queue: larger priority first, then the smaller
+// numberKey returns the key of a job in the index by number of its queue: larger priority first, then the smaller
 // number.
 func numberKey(r *record) sortKey { return sortKey{^r.priority, int64(r.seq >> numberBits)} }
 
@@ -93,17 +93,17 @@ func (sh *shard) numberedStanding(r *record) sortKey {
 	return sortKey{^r.priority, floorSecond(int64(submitted))}
 }
 
-// numberedCounts counts the numbered jobs of a queue or a shard by their states, beside the kept ones.
-type numberedCounts struct{ ready, prior, delayed, reserved int }
+// stateCounts counts the numbered jobs of a shard by their states, without the kept ones.
+type stateCounts struct{ ready, prior, delayed, reserved int }
 
 // countReady counts a numbered job that enters a ready index, or leaves it.
 func (sh *shard) countReady(q *queue, r *record, n int) {
 	if r.flags&numbered == 0 {
 		return
 	}
-	sh.numbered.ready += n
+	sh.numberedStats.ready += n
 	if r.priority > 0 {
-		sh.numbered.prior += n
+		sh.numberedStats.prior += n
 		q.prior += n
 	}
 }
@@ -111,14 +111,14 @@ func (sh *shard) countReady(q *queue, r *record, n int) {
 // countDelayed counts a numbered job that enters the delayed index, or leaves it.
 func (sh *shard) countDelayed(r *record, n int) {
 	if r.flags&numbered != 0 {
-		sh.numbered.delayed += n
+		sh.numberedStats.delayed += n
 	}
 }
 
 // countReserved counts a numbered job that becomes reserved, or no longer is.
 func (sh *shard) countReserved(r *record, n int) {
 	if r.flags&numbered != 0 {
-		sh.numbered.reserved += n
+		sh.numberedStats.reserved += n
 	}
 }
 
@@ -142,10 +142,10 @@ func (sh *shard) afterBuried(q *queue, now int64) int64 {
 type NumberedStats struct{ Ready, Prior, Delayed, Reserved, Buried int } // Prior are ready and have a priority above 0
 
 func (t *NumberedStats) add(sh *shard) {
-	t.Ready += sh.numbered.ready
-	t.Prior += sh.numbered.prior
-	t.Delayed += sh.numbered.delayed
-	t.Reserved += sh.numbered.reserved
+	t.Ready += sh.numberedStats.ready
+	t.Prior += sh.numberedStats.prior
+	t.Delayed += sh.numberedStats.delayed
+	t.Reserved += sh.numberedStats.reserved
 	t.Buried += sh.keptJobs[keptBuried]
 }
 

@@ -9,9 +9,9 @@ type queue struct {
 	wide        index     // the same key, for jobs that only Wide peers can have
 	private     index     // the same key, for tasks that are only stolen
 	withheld    index     // the same key, for withheld jobs
-	numbered    index     // key {^priority, number >> numberBits}, for numbered jobs; those of a key are in the order of their numbers
+	byNumber    index     // key {^priority, number >> numberBits}, for numbered jobs; those of a key are in the order of their numbers
 	delayed     index     // key {due second, milliseconds after it at which the job is due}
-	prioritized dueCounts // counts of the ready jobs with a priority or a lane that are neither immediate nor in the numbered index
+	prioritized dueCounts // counts of the ready jobs with a priority or a lane that are neither immediate nor in the index by number
 	timer       sortKey   // the smallest key of the delayed index, while the queue is in the timers heap
 	heapIndex   int       // index in the timers heap, -1: not in it
 
@@ -53,7 +53,7 @@ func (q *queue) place() int          { return q.heapIndex }
 func (q *queue) setPlace(i int)      { q.heapIndex = i }
 
 func (q *queue) pending() int {
-	n := q.ready.jobs + q.withheld.jobs + q.wide.jobs + q.private.jobs + q.numbered.jobs + q.delayed.jobs
+	n := q.ready.jobs + q.withheld.jobs + q.wide.jobs + q.private.jobs + q.byNumber.jobs + q.delayed.jobs
 	if q.keyed != nil {
 		n += q.keyed.jobs
 	}
@@ -77,11 +77,11 @@ func (sh *shard) readyFor(q *queue, r *record) *index {
 	case r.flags&longName != 0:
 		return &q.wide
 	}
-	return &q.numbered
+	return &q.byNumber
 }
 
-// inNumbered reports whether the numbered index is the one in which a ready job belongs.
-func (r *record) inNumbered() bool {
+// standsByNumber reports whether the index by number is the one in which a ready job belongs.
+func (r *record) standsByNumber() bool {
 	return r.flags&(longName|private|withheld|laned|numbered) == numbered
 }
 
@@ -91,7 +91,7 @@ func readyKey(r *record) sortKey { return sortKey{^r.priority, r.due} }
 
 // countDue counts a job that enters a ready index, or leaves it, in prioritized.
 func (q *queue) countDue(r *record, n int) {
-	if (r.priority != 0 || r.flags&laned != 0) && r.flags&immediate == 0 && !r.inNumbered() {
+	if (r.priority != 0 || r.flags&laned != 0) && r.flags&immediate == 0 && !r.standsByNumber() {
 		q.prioritized.add(r.due, n)
 	}
 }
@@ -143,7 +143,7 @@ func (q *queue) claim(w *watch, size int) (slot, bool) {
 
 // anyUnreserved returns a job that no peer runs, of a queue that has one.
 func (q *queue) anyUnreserved(p *buckets) uint32 {
-	for _, x := range [...]*index{&q.ready, &q.withheld, &q.wide, &q.private, &q.numbered, &q.delayed} {
+	for _, x := range [...]*index{&q.ready, &q.withheld, &q.wide, &q.private, &q.byNumber, &q.delayed} {
 		if job := x.head(p); job != none {
 			return job
 		}

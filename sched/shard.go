@@ -23,7 +23,7 @@ type shard struct {
 	arena         arena
 	names         names
 	buckets       buckets
-	numbered      numberedCounts
+	numberedStats stateCounts
 	running       index              // jobs reserved under the default time-out, key {start}
 	deadline      index              // jobs reserved under their own time-out, key {deadline}
 	unreported    heap[*unreported]  // unreported names, by the time at which they are resolved
@@ -87,7 +87,7 @@ func (sh *shard) queue(name []byte) (*queue, error) {
 	}
 	q := &queue{
 		name: string(name), heapIndex: -1,
-		ready: newIndex(), withheld: newIndex(), wide: newIndex(), private: newIndex(), numbered: newIndex(), delayed: newIndex(),
+		ready: newIndex(), withheld: newIndex(), wide: newIndex(), private: newIndex(), byNumber: newIndex(), delayed: newIndex(),
 	}
 	sh.giveTally(q)
 	q.id = assignID(&sh.queues, &sh.freeQueueIDs, q)

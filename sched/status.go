@@ -165,7 +165,7 @@ func (sh *shard) status(q *queue) QueueStatus {
 		Unfinished: q.running - q.reservedTasks - q.savedLeases, Parked: len(q.parked), Delayed: q.delayed.jobs,
 		Retrying: q.retrying, Spaces: q.spaces, Waiting: q.waiting,
 		Failed: q.failedJobs(), Buried: q.keptFor(keptBuried), Prior: q.prior, Done: q.keptFor(keptDone, keptResult)}
-	if q.immediate+q.numbered.jobs > 0 || q.pending() == 0 {
+	if q.immediate+q.byNumber.jobs > 0 || q.pending() == 0 {
 		return st
 	}
 	st.SchedAt = never

@@ -187,7 +187,7 @@ func (sh *shard) dropQueues(until int, sink Sink) {
 			q.withheld.free(&sh.buckets)
 			q.wide.free(&sh.buckets)
 			q.private.free(&sh.buckets)
-			q.numbered.free(&sh.buckets)
+			q.byNumber.free(&sh.buckets)
 			q.delayed.free(&sh.buckets)
 			sh.queues[q.id] = nil
 			sh.freeQueueIDs = append(sh.freeQueueIDs, q.id)
