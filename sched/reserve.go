@@ -206,15 +206,14 @@ func (s *Scheduler) Reserve(now Time, p *Peer, tag uint64, sink Sink) error {
 	return nil
 }
 
-// reserve is Reserve for a peer that watches one queue: each lock is taken once. When jobs are
-// ready and the line is empty, the slot is served without standing in line first.
+// reserve is Reserve for a peer that watches one queue: each lock is taken once. When a job is ready and the line is
+// empty, the slot is served without standing in line first, see allowsShortCut.
 func (sh *shard) reserve(now Time, w *watch, tag uint64, sink Sink) error {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	p, q := w.peer, w.queue
 	job := sh.head(q)
-	direct := job != none && !sh.halted && !q.throttled() && q.sweep == nil &&
-		q.broadcastWorkers == 0 && !w.ended && q.lineEmpty() && !q.mixed() && sh.slab.at(job).flags&expires == 0
+	direct := job != none && !w.ended && q.lineEmpty() && sh.allowsShortCut(now, q, sh.slab.at(job))
 	p.mu.Lock()
 	if !direct || p.slots.len() > 0 || p.unsent >= p.window {
 		if err := p.pushSlot(sh.s, tag, false); err != nil {
