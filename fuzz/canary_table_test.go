@@ -31,7 +31,7 @@ var canaries = []canary{
 	{"a replaced job keeps its workload", "sched/submit.go", "\tsh.freeBytes(r.bytes)\n\tr.bytes, r.size = bytes, uint32(size)\n", "\tsh.freeBytes(bytes)\n"},
 	{"a Gloom job fails when its second slave leaves", "loop/gloom/space.go", "Owned: true, Untimed: true, Deaths: 4", "Owned: true, Untimed: true, Deaths: 2"},
 	{"a task starts before its last predecessor is complete", "sched/graph.go", "if g.node(job).ins > 0 {", "if g.node(job).ins > 1 {"},
-	{"a late kts46 report is accepted", "loop/kts46/xml.go", "return ok && at.Unix() == time.UnixMilli(t.hold.Revision).Unix()", "return ok && !at.IsZero()"},
+	{"a late kts46 report is accepted", "loop/kts46/xml.go", "return ok && at.Unix() == time.UnixMilli(t.revision.Number).Unix()", "return ok && !at.IsZero()"},
 	{"a kts46 reply is sent before the sync", "loop/kts46/book.go", "\tif wait {\n\t\tif failed :=", "\tif wait && b.closed {\n\t\tif failed :="},
 	{"the progress of a kts46 job is not journaled", "loop/kts46/tasks.go", "\tb.unassign(w)\n\tb.saveProgress(j)\n", "\tb.unassign(w)\n"},
 	{"a Disbatch node is told the result of another task", "loop/disbatch/disbatch.go", "result{d.Tag, d.Effect", "result{p.lastTag, d.Effect"},

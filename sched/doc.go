@@ -144,7 +144,7 @@
 //	journal.go                                    what survives the process
 //	graph.go graph_edit.go graph_order.go         tasks: new ones and their predecessors, without cycles
 //	graph_line.go graph_steal.go graph_end.go     tasks: in line, reserved, complete
-//	graph_hold.go graph_exit.go graph_view.go     tasks: holds, holders that leave, views
+//	graph_revision.go graph_exit.go graph_view.go tasks: revisions, holders that leave, views
 //	graph_edges.go graph_journal.go graph_log.go  tasks: how they are stored
 //	slab.go arena.go names.go                     where records, bytes and names are stored
 //	index.go heap.go sorter.go                    how jobs and queues are kept in order
@@ -354,9 +354,9 @@
 //	Complete        end tasks as done
 //	Transfer        release tasks, with more predecessors
 //	RemoveTask      remove a task in any state
-//	TouchHold       give a hold of a task its next revision
-//	ReleaseHold     release a task of a Hold
-//	FinishHold      finish a task of a Hold
+//	ReviseTask      give a task its next revision
+//	ReleaseTask     release a task
+//	FinishTask      end a task as done
 //	Head            read the place of the first task in line
 //	Backlog         count the tasks of a queue
 //	LookupTask      view a task

@@ -71,7 +71,7 @@ type Rules struct {
 	// Untimed reservations last until the holder ends them or leaves.
 	Untimed bool
 	// Graph makes the jobs tasks, which wait for each other and have a line of their own. Extend,
-	// Transfer, Steal, Complete and the verbs of a Lease are for them. Tasks are never broadcast or
+	// Transfer, Steal, Complete and the verbs with a TaskRevision are for them. Tasks are never broadcast or
 	// dropped with their queue, and only RemoveTask removes them. Graph needs Untimed.
 	Graph bool
 	// Private tasks are handed out by Steal alone, never to a Reserve.

@@ -200,14 +200,14 @@ func (p *Protocol) timeoutV1() int64 {
 }
 
 func dateTime(t *task) codec.DateTime {
-	return codec.NewDateTime(time.UnixMilli(t.hold.Revision))
+	return codec.NewDateTime(time.UnixMilli(t.revision.Number))
 }
 
 // reporting returns the task that a report is about.
 func (p *Protocol) reporting(args []any, s []string) (*task, error) {
 	t, err := p.held(s[0])
 	if err == nil && !matches(t, args[2]) {
-		err = mismatch(args[2], time.UnixMilli(t.hold.Revision).UTC())
+		err = mismatch(args[2], time.UnixMilli(t.revision.Number).UTC())
 	}
 	return t, err
 }
@@ -254,7 +254,7 @@ func matches(t *task, arg any) bool {
 		return false
 	}
 	at, ok := d.Time()
-	return ok && at.Unix() == time.UnixMilli(t.hold.Revision).Unix()
+	return ok && at.Unix() == time.UnixMilli(t.revision.Number).Unix()
 }
 
 func (p *Protocol) xmlRestartTask(args []any, s []string) (any, error) {
