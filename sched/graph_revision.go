@@ -34,7 +34,7 @@ func (s *Scheduler) ReleaseTask(now Time, p *Peer, t TaskRevision, first bool, s
 	return nil
 }
 
-// FinishTask is Finish for a task of which the peer knows the revision.
+// FinishTask is Finish for a task and its revision.
 func (s *Scheduler) FinishTask(now Time, p *Peer, t TaskRevision, sink Sink) error {
 	sh, r, err := s.lockRevision(p, t)
 	if err != nil {

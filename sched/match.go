@@ -115,10 +115,10 @@ func (sh *shard) deliverWake(w *watch, s slot, sink Sink) {
 	sink.Deliver(&sh.out)
 }
 
-// allowsShortCut reports whether a job may be handed out without one of its two places: by assignDirectly, which skips
-// the ready index, or by reserve, which skips the line. matchOne would then assign the job as well: it does anything else
-// only where this is false. The callers see to the order: for assignDirectly no other job is ready, and for reserve no
-// other slot is in line.
+// allowsShortCut reports whether a job may be handed out without a place: by assignDirectly, which skips the ready
+// index, or by reserve, which skips the line. It is true when matchOne would do no more than assign the job, since these
+// are the conditions under which matchOne and pair do something else. The callers see to the order: for assignDirectly
+// no other job is ready, and for reserve no other slot is in line.
 func (sh *shard) allowsShortCut(now Time, q *queue, r *record) bool {
 	return !sh.halted && !q.throttled() && !q.mixed() && q.broadcastWorkers == 0 && !sh.expired(now, q, r)
 }
