@@ -277,7 +277,7 @@ func (c *checker) pending(q *queue) error {
 		index *index
 		state state
 	}
-	places := []place{{"ready", &q.ready, ready}, {"withheld", &q.withheld, ready}, {"wide", &q.wide, ready},
+	places := []place{{"ready", &q.ready, ready}, {"withheld", &q.withheld, ready}, {"long names", &q.longNames, ready},
 		{"private", &q.private, ready}, {"by number", &q.byNumber, ready}, {"delayed", &q.delayed, delayed}}
 	for _, l := range q.everyLane() {
 		places = append(places, place{fmt.Sprintf("lane %x", l.key), &l.jobs, ready})

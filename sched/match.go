@@ -1,15 +1,5 @@
 package sched
 
-// costShift sets the cost of a match: one step, and one more for each 4 KiB of the job, since its
-// bytes are copied under the lock.
-const costShift = 12
-
-func (r *record) cost() int { return 1 + int(r.size>>costShift) }
-
-// countSteps counts steps of work whose amount depends on how much there is. Batches are measured
-// by this count.
-func (sh *shard) countSteps(n int) { sh.mu.steps += n }
-
 // matchOrDefer hands ready jobs to waiting slots until it runs out of either, or has done a batch. It
 // defers the rest to the Ticks.
 func (sh *shard) matchOrDefer(now Time, q *queue, sink Sink) {

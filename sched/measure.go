@@ -220,7 +220,7 @@ const maxOldest = 256
 // oldestDue returns the least due second of a queue's ready jobs, see QueueStats.Oldest.
 func (sh *shard) oldestDue(q *queue) int64 {
 	least, room := int64(math.MaxInt64), maxOldest
-	for _, x := range [...]*index{&q.ready, &q.wide, &q.withheld} {
+	for _, x := range [...]*index{&q.ready, &q.longNames, &q.withheld} {
 		least = min(least, x.minOfEach(&sh.buckets, firstDue, &room))
 	}
 	if job := q.byNumber.head(&sh.buckets); job != none {

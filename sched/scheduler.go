@@ -188,7 +188,7 @@ type Scheduler struct {
 	leases         leases
 	leaseNames     leaseNames
 	moves          moves
-	departed       departures
+	departures     departures
 
 	timeout     atomic.Int64 // default time-out in milliseconds, 0: none
 	lockTimeout atomic.Int64 // milliseconds; 0: a job waits for ever

@@ -172,7 +172,7 @@ func (sh *shard) status(q *queue) QueueStatus {
 	if k, ok := q.delayed.min(&sh.buckets); ok {
 		st.SchedAt = k.a
 	}
-	for _, x := range [...]*index{&q.ready, &q.withheld, &q.wide, &q.private} {
+	for _, x := range [...]*index{&q.ready, &q.withheld, &q.longNames, &q.private} {
 		if k, ok := x.minFrom(&sh.buckets, sortKey{^0, math.MinInt64}); ok && k.a == ^0 {
 			st.SchedAt = min(st.SchedAt, k.b)
 		}

@@ -185,7 +185,7 @@ func (sh *shard) dropQueues(until int, sink Sink) {
 			}
 			q.ready.free(&sh.buckets)
 			q.withheld.free(&sh.buckets)
-			q.wide.free(&sh.buckets)
+			q.longNames.free(&sh.buckets)
 			q.private.free(&sh.buckets)
 			q.byNumber.free(&sh.buckets)
 			q.delayed.free(&sh.buckets)

@@ -186,7 +186,7 @@ func (q *queue) sweptIndex(i int) *index {
 	case 1:
 		return &q.withheld
 	case 2:
-		return &q.wide
+		return &q.longNames
 	case byNumberIndex:
 		return &q.byNumber
 	}
