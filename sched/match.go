@@ -106,9 +106,9 @@ func (sh *shard) deliverWake(w *watch, s slot, sink Sink) {
 }
 
 // allowsShortCut reports whether a job may be handed out without a place: by assignDirectly, which skips the ready
-// index, or by reserve, which skips the line. It is true when matchOne would do no more than assign the job, since these
-// are the conditions under which matchOne and pair do something else. The callers see to the order: for assignDirectly
-// no other job is ready, and for reserve no other slot is in line.
+// index, or by reserve, which skips the line. That is right when matchOne would do no more than assign the job: each
+// condition rules out one of the other things that matchOne and pair do. The callers see to the order: for
+// assignDirectly no other job is ready, and for reserve no other slot is in line.
 func (sh *shard) allowsShortCut(now Time, q *queue, r *record) bool {
 	return !sh.halted && !q.throttled() && !q.mixed() && q.broadcastWorkers == 0 && !sh.expired(now, q, r)
 }

@@ -1,7 +1,7 @@
 package sched
 
-// The ready jobs of a queue are in several indexes, see the fields of queue. Each index is in the order of its sort key,
-// then of arrival. The first jobs of several indexes, or of several queues, are compared by their ranks.
+// The ready jobs of a queue are in several indexes, see the fields of queue. Each index is in the order of its sort
+// key, then of arrival. The first jobs of several indexes, or of several queues, are compared by their ranks.
 
 // readyFor returns the ready index in which a job belongs.
 func (sh *shard) readyFor(q *queue, r *record) *index {
@@ -120,8 +120,8 @@ func (sh *shard) head(q *queue) uint32 {
 	return job
 }
 
-// earlierByRank returns the earlier of two jobs of any indexes but the withheld one and that of long names, for which see
-// earlier. Either may be none.
+// earlierByRank returns the earlier of two jobs of any indexes but the withheld one and that of long names, for which
+// see earlier. Either may be none.
 func (sh *shard) earlierByRank(x, y uint32) uint32 {
 	if x == none || y == none {
 		return min(x, y) // none is the largest
