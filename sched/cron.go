@@ -6,6 +6,19 @@ import (
 	"time"
 )
 
+// A cron entry is in the shard of its queue. It has its next time in a heap, and the Tick at which that has come
+// submits a job under the entry's name, as a client does: the policies of the queue hold, and a name that is known is
+// left alone (the outcome is overlap). Of several times that have come, an entry runs once; with Overlap, those of the
+// last minute have a job each. A time that is more than cronLate past is missed: one run makes up for it, or none.
+//
+// The record of an entry says up to when its times are met. It is journaled with the job, between Begin and End, so
+// that a crash keeps both or none: no time is lost, and none has two jobs. The entries themselves are the caller's to
+// keep. After a restart SetCron joins each with its record. The times of an entry that is new, was resumed or has
+// another schedule begin then.
+//
+// A clock that is set back repeats no time. By more than cronCorrection it was wrong before, and the entries that have
+// met times of the future continue from the present.
+
 // CronEntry is work that is submitted at times. It is known by its queue and its name.
 type CronEntry struct {
 	Name     string // name of the entry, and prefix of its jobs' names

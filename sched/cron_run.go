@@ -77,7 +77,7 @@ func (sh *shard) submitCron(now Time, c *cron, at int64, outcome CronOutcome, si
 	}
 	ignored, err := sh.counters.Ignored, sh.s.full()
 	if err == nil {
-		err = sh.submitHeld(now, &j, sink)
+		err = sh.submitLocked(now, &j, sink)
 	}
 	switch {
 	case err != nil:

@@ -53,9 +53,9 @@ func (s *Scheduler) depart(now Time, p *Peer, sink Sink) {
 	if s.reapPart(now, d, s.batch, sink) > 0 {
 		return
 	}
-	s.departed.mu.Lock()
-	s.departed.queue = append(s.departed.queue, d)
-	s.departed.mu.Unlock()
+	s.departures.mu.Lock()
+	s.departures.queue = append(s.departures.queue, d)
+	s.departures.mu.Unlock()
 	s.alarmMono(0)
 }
 
@@ -75,27 +75,27 @@ const reapParts = 16
 
 // reap does parts of the departed peers in turn. more reports whether some are left.
 func (s *Scheduler) reap(now Time, sink Sink) (more bool) {
-	s.departed.reaping.Lock()
-	defer s.departed.reaping.Unlock()
+	s.departures.reaping.Lock()
+	defer s.departures.reaping.Unlock()
 	for range reapParts {
-		s.departed.mu.Lock()
-		all := s.departed.queue
+		s.departures.mu.Lock()
+		all := s.departures.queue
 		if len(all) == 0 {
-			s.departed.mu.Unlock()
+			s.departures.mu.Unlock()
 			return false
 		}
 		d := all[0]
 		all[0] = nil
-		s.departed.queue = all[1:]
-		s.departed.mu.Unlock()
+		s.departures.queue = all[1:]
+		s.departures.mu.Unlock()
 		done := s.reapPart(now, d, s.batch, sink) > 0
-		s.departed.mu.Lock()
+		s.departures.mu.Lock()
 		if !done {
-			s.departed.queue = append(s.departed.queue, d)
-		} else if len(s.departed.queue) == 0 {
-			s.departed.queue = nil
+			s.departures.queue = append(s.departures.queue, d)
+		} else if len(s.departures.queue) == 0 {
+			s.departures.queue = nil
 		}
-		s.departed.mu.Unlock()
+		s.departures.mu.Unlock()
 	}
 	return true
 }
@@ -125,13 +125,13 @@ func (s *Scheduler) reapPart(now Time, d *departed, room int, sink Sink) int {
 	}
 	for ; room > 0 && d.ended < len(p.watches); d.ended++ {
 		w := p.watches[d.ended]
-		if room = w.shard.depart(w, room); room < 0 {
+		if room = w.shard.departWatch(w, room); room < 0 {
 			return 0
 		}
 	}
 	for ; room > 0 && d.released < len(p.watches); d.released++ {
 		w := p.watches[d.released]
-		if room = w.shard.releaseAll(now, d, w, room, sink); room < 0 {
+		if room = w.shard.releaseJobs(now, d, w, room, sink); room < 0 {
 			return 0
 		}
 	}
@@ -142,9 +142,9 @@ func (s *Scheduler) reapPart(now Time, d *departed, room int, sink Sink) int {
 	return max(room, 1)
 }
 
-// depart ends a watch of a departed peer and removes up to room unreported names of it. It returns
+// departWatch ends a watch of a departed peer and removes up to room unreported names of it. It returns
 // the rest of room, less than 0 when there is more to do.
-func (sh *shard) depart(w *watch, room int) (left int) {
+func (sh *shard) departWatch(w *watch, room int) (left int) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	w.departed = true
@@ -162,9 +162,9 @@ func (sh *shard) depart(w *watch, room int) (left int) {
 	return room - 1
 }
 
-// releaseAll releases the jobs of a queue that a departed peer holds, after it has sorted them. It
+// releaseJobs releases the jobs of a queue that a departed peer holds, after it has sorted them. It
 // returns the rest of room, less than 0 when there is more to do.
-func (sh *shard) releaseAll(now Time, d *departed, w *watch, room int, sink Sink) int {
+func (sh *shard) releaseJobs(now Time, d *departed, w *watch, room int, sink Sink) int {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	if d.held == nil {

@@ -2,15 +2,15 @@
 // jobs, the peers that wait for them and the rules between the two.
 //
 // It does no I/O, starts no goroutine, reads no clock and draws no random
-// number. The caller says what time it is and receives the effects.
+// number. The caller says what time it is and receives the effects, as Deliveries to a Sink.
 //
 // # One job
 //
 // A worker waits, and a client submits a job. This is the way of the job, by function and file; the words come next:
 //
-//	Watch (reserve.go)     the worker's peer serves the queue: it has a watch
+//	Watch (watch.go)       the worker's peer serves the queue: it has a watch
 //	Reserve (reserve.go)   the peer asks for a job: it has a slot
-//	enter (reserve.go)     the watch is in the queue's line, at the age of the slot
+//	enter (watch.go)       the watch is in the queue's line, at the age of the slot
 //	Submit (submit.go)     newJob makes a record with a name, placeSubmission gives it a place
 //	enqueue (shard.go)     the job is ready; one that is not due is delayed until promoteDue (tick.go)
 //	save (journal.go)      the Journal has it
@@ -19,106 +19,148 @@
 //	Finish (finish.go)     holding (held.go) finds the job of the Run, unhold (held.go) takes it back
 //	end (shard.go)         the awaits of the job get a Result; journal, names and slab forget it
 //
-// A job that is not finished comes to fail (shard.go), which makes it ready again or ends it: from
-// Fail (finish.go), timeOut (tick.go) or releaseOne (departed.go). There are two short cuts:
-// assignDirectly (match.go) skips the ready index, and reserve (reserve.go) skips the line.
+// A job that is not finished comes to fail (shard.go), which makes it ready again or ends it: from Fail (finish.go),
+// timeOut (tick.go) or releaseOne (departed.go). There are two short cuts, where allowsShortCut (match.go) finds them
+// right: assignDirectly (match.go) skips the ready index, and reserve (reserve.go) skips the line.
 //
 // # Words
 //
-// One idea has one word, in names and in comments:
+// One idea has one word, in names and in comments. These are the words that many files use; the others are told where
+// they are defined. Of jobs:
 //
 //	Scheduler    the shards, and the only door to them
 //	shard        a mutex, the queues whose names hash to it, and their jobs
 //	queue        one kind of work: a ready index, a sched-time index, a line of watches
 //	job          a unit of work; it is pending while it is delayed or ready
-//	task         a job that is part of a graph
-//	graph        the tasks of a shard; edges say which task waits for which
-//	Peer         a connected party: what it watches, asks for, holds and awaits
-//	holder       the peer that has reserved a job; a peer of NewHolder is not connected
-//	owner        the peer that awaits a job of an Owned space
-//	watch        one peer that serves one queue
+//	task         a job that is part of a graph, whose edges say which task waits for which
 //	record       a job in the slab; its number is called job in the code, and Record in a JobRef and a Run
-//	slot         one outstanding Reserve or Sleep of a peer; a job of any queue that the
-//	             peer watches may answer it
-//	tag          a number that a caller gives to a request, such as a Reserve or an await; the answers have it
-//	seq          a sequence number: of a job, or of a slot, whose age it is
-//	line         the order of those that wait: a queue's watches by the age of their oldest slots,
-//	             ready tasks, parked jobs by lock
+//	detached     in no index and held by no peer: a job that a verb is moving
+//	kept         failed or finished: a job that has ended, and operators view
+//	lane         the ready jobs of one key of a queue, and the count of those that run
+//	mixed        a queue in which not every ready job fits every watch: two jobs clash when a Named peer cannot tell
+//	             them apart, and a job is withheld while it clashes for all Named peers in line
+//
+// Of peers:
+//
+//	Peer         a connected party: what it watches, asks for, holds and awaits
+//	watch        one peer that serves one queue
+//	slot         one outstanding Reserve or Sleep of a peer; a job of any queue that the peer watches may answer it
 //	claim        to take the oldest slot of a watch in line for a job
+//	hold         a peer holds a job that is reserved for it
+//	holder       the peer that holds a job; a peer of NewHolder is not connected
+//	run          one reservation of one job; its number is the seq of the slot that it answers
+//	lease        a reservation of a job that outlives connections; its worker proves it with a token
+//	await        one request of a peer for the end of a job
+//	owner        the peer that awaits a job of an Owned space
+//	tag          a number that a caller gives to a request, such as a Reserve or an await; the answers have it
+//	revoked      a run that ended without its worker; it is unreported until the worker has reported it
+//	departed     a peer that has left; the Ticks reap its awaits, watches and jobs
+//
+// Of order:
+//
+//	seq          a sequence number: of a job, or of a slot, whose age it is
+//	line         the order of those that wait: a queue's watches by the age of their oldest slots, ready tasks,
+//	             parked jobs by lock
 //	sort key     what orders the jobs of an index, which calls it key
 //	standing     the sort key by which a ready job is compared with jobs of other indexes and queues
 //	rank         the order of ready jobs of several queues: their standing, then their seq
-//	run          one reservation of one job; its number is the seq of the slot that it answers
-//	lease        a reservation of a job that outlives connections; its worker proves it with the token of Grant
-//	hold         a peer holds a job that is reserved for it; a Hold of a task outlives connections, and its holder
-//	             proves it with a revision
-//	request      a peer for one request of a worker without a connection
-//	await        one request of a peer for the end of a job
-//	topic        a job's name under which its worker publishes to listeners
-//	Delivery     an effect: what to tell which session
-//	number       the sequence number of a job of Rules.Numbered, by which clients know the job
-//	auto-delete  a queue that is gone with the last of its peers and jobs
-//	limiter      what keeps a queue from handing out: a pause, a limit of running jobs, a rate
-//	credit       of a rate: the jobs that may start now
-//	attempt      one run of a job and how it ended; the attempts of a job are its history
-//	given up     a job that failed more often than its queue's policy tries it again
-//	move         a pending or failed job that becomes one of another queue, at once and under another JobRef
-//	orphan       a reserved job whose owner has left; it ends with its run
-//	class        what a peer can be handed: a narrow peer takes names up to 255 bytes, a named one takes the
-//	             same and knows a job by its queue and name, a wide one takes names of any length
-//	immediate    a pending job that was submitted without a due time
-//	place        of a Listing: where it continues
-//	lessor       the peer of a shard that holds the leased jobs of workers without a connection
-//	terms        what a worker asks for with a lease: its length, its name
-//	kept         failed or finished: a job that has ended, and operators view
-//	use          what a kept job is kept for: its failure, its result, itself or its name alone
-//	sweep        one pass over the oldest ready jobs of a queue, of each priority
-//	detached     in no index and held by no peer: a job that a verb is moving
-//	revoked      a run that ended without its worker: by a time-out, by a removal or by a broadcast
-//	unreported   a revoked run that its worker has not reported yet
-//	suspended    a watch that is handed nothing, because its peer has too many unreported names
-//	mixed        a queue in which not every ready job fits every watch
-//	key          of a policy: what it groups jobs by, a part of the name or a field of the workload
-//	lane         the ready jobs of one key of a queue, and the count of those that run
-//	level        the lanes that take turns, those whose first jobs have one priority
-//	clash        two jobs that a Named peer cannot tell apart
-//	withheld     a ready job whose name clashes for all Named peers in line
-//	cron entry   work that is submitted at the times of its schedule
-//	handled      the moment up to which a cron entry has met its times
-//	woken        a job that was made ready because its lock is free, and has not locked it yet
-//	departed     a peer that has left; the Ticks reap its awaits, watches and jobs
-//	exit         a departed holder's release of its tasks of one queue
-//	charge       to count bytes against the quota that all peers share; refund takes them back
-//	tally        the counters of a queue, or those that all other queues of a shard share
+//
+// Of bounded work:
+//
 //	step         a unit of work under a shard's lock; countSteps counts them
 //	batch        the steps under one hold of a shard's lock (Options.Batch)
 //	room         how much of bounded work a function may still do; most return what is left
 //	until        the count of steps at which a function stops; the count never begins again
 //	deferred     work that a verb leaves to the Ticks
 //
-// # Six ways to hand out a job
+// # States
 //
-// A ready job is handed out in one of six ways. All of them hand out nothing while the scheduler is halted, and all but
-// the last while the queue is throttled. The first job of a queue is the first of its ready index, its numbered index
-// and its lanes (head in lanes.go). In a mixed queue each watch has a first job of its own, which may also be withheld
-// or wide (jobFor in mixed.go).
+// A job is in one state and stands in one place for it (job.go). Waiting, remembered and ending are states of tasks
+// alone. A waiting task has predecessors that are not complete. A complete task is remembered for a while, or ends as
+// soon as its successors are freed. A parked job was refused a named lock and waits for it. A woken job was parked,
+// was made ready because the lock is free, and has not locked it yet. A broadcasting job is being sent to all slots
+// of its queue.
 //
-//	way                     asked for by                    looks at                                   file
-//	a match                 Reserve, whose slot waits       the first job of the queue                 match.go, mixed.go
-//	a reserve at once       Reserve, TryReserve             the first jobs of all queues of the peer   reserve.go
-//	a request for several   TryReserveUpTo                  the same, up to n times                    lease_verbs.go
-//	a steal                 Steal                           the tasks of one queue, private ones too   graph_steal.go, graph_line.go
-//	a broadcast             no peer: a job is first in line the slots in line, for that job            broadcast.go
-//	a reserve by number     ReserveNumber                   the job of the number, if the policy lets it start  numbered_verbs.go
+// The table says under which word a state is shown: by the columns of `treadle status` and the keys of its JSON, by
+// the gauge of the metrics, by the columns of Periodic's STATUS, by dwork's status and log, by the GET of kts46's
+// version 2, and by the status of a Disbatch task that Periodic and Gloom workers do.
+//
+//	state         treadle status  JSON     metric        Periodic STATUS   Gloom  dwork           kts46         Disbatch
+//	waiting       JOBS, WAITING   waiting  treadle_jobs  jobs              -      active          -             -
+//	delayed       JOBS, DELAYED   delayed  treadle_jobs  jobs, schedat     -      active          -             0
+//	ready         JOBS, READY     ready    treadle_jobs  jobs              -      active, Ready   waitingQueue  0
+//	parked        JOBS, LOCKED    locked   treadle_jobs  jobs, locked      -      active          -             0
+//	reserved      JOBS, RUNNING   running  treadle_jobs  jobs, processing  -      active, Stolen  runningTasks  0
+//	broadcasting  JOBS, RUNNING   running  treadle_jobs  jobs, processing  -      -               -             0
+//	remembered    -               -        -             -                 -      Done            -             -
+//	ending        -               -        -             -                 -      -               -             -
+//	failed        FAILED          failed   treadle_jobs  -                -      -               -             -
+//	finished      -               -        treadle_jobs, treadle_remembered_names  -  -  -  -                  -
+//
+// Gloom shows no state: a master receives the end of its job alone. dwork's status is two counts, of
+// the active tasks and of the ready ones among them. Its Lookup finds tasks of every state but ending.
+// A reserved task of kts46 counts as waitingActivation until its worker accepts it. A job of Disbatch
+// is submitted when its task runs.
+//
+// # Changes of state
+//
+// The counter is treadle_jobs_..._total of the metrics; done, expired, removed and given_up are outcomes of
+// treadle_jobs_finished_total.
+//
+//	                           from                    to                                     counter
+//	Submit, Extend             -                       waiting, delayed, ready                submitted; replaced, ignored for a known name
+//	the due time comes         delayed                 ready
+//	Reserve, Steal             ready                   reserved                               assigned
+//	a broadcast                ready                   broadcasting, then gone                broadcast
+//	one that reaches nobody    broadcasting            ready
+//	Finish, Complete           reserved                gone; a task: remembered               done
+//	Fail                       reserved                ready, delayed, or gone                released
+//	Delay                      reserved                delayed, or ready                      released
+//	Release, Transfer          reserved                ready; a task: waiting                 released
+//	a time-out                 reserved                ready, delayed, or gone                timed_out
+//	FinishGranted              reserved                gone; a task: remembered               done
+//	FailGranted                reserved                ready, delayed, or gone                released
+//	ReleaseGranted             reserved                ready, or gone                         released
+//	Disconnect of the holder   reserved                ready, delayed, or gone                abandoned
+//	Disconnect of the owner    any                     gone; reserved: at the end of its run  removed
+//	AcquireLock, refused       reserved                parked
+//	ReleaseLock, a time-out    parked                  ready, delayed
+//	a task gets predecessors   ready                   waiting
+//	its last one completes     waiting                 ready, delayed
+//	its successors are free    ending                  gone
+//	remembered long enough     remembered              gone
+//	too many failures          reserved                failed                                 given_up
+//	Return                     reserved                ready, delayed                         released
+//	Bury                       reserved                failed                                 given_up
+//	ReserveNumber              ready, delayed, failed  reserved                               assigned
+//	Kick, KickNumber           failed, delayed         ready                                  retried; of a delayed job none
+//	RemoveNumber               any but reserved        gone                                   removed
+//	too many, too old          failed                  gone                                   evicted
+//	Finish, keep-done          reserved                finished                               done
+//	job-ttl has passed         ready                   gone, or finished                      expired
+//	too many, too old          finished                finished with less, gone               -; forgotten for a name alone
+//	a dead-letter queue        failed                  ready, in that queue                   moved, submitted
+//	RetryJobs, RunJobs         failed                  ready                                  retried
+//	RunJobs                    delayed                 ready
+//	SetPriority, SetDue        delayed, ready          delayed, ready
+//	GiveUpJobs                 delayed, ready          failed                                 given_up
+//	MoveJobs                   failed                  ready, in another queue                moved, submitted
+//	MoveJobs                   delayed, ready          the same, in another queue             moved, submitted
+//	RemoveJobs                 any                     gone                                   removed; not of a finished job
+//	Remove, Drop, ExpireAwait  any                     gone                                   removed
+//
+// RetryJobs and so on are the verbs of ChangeJobs. A state that is not in the rows of such a verb is refused.
 //
 // # Files
 //
-// In reading order:
+// In reading order. policy.go, lease.go, numbered.go and cron.go each begin with the rules of their subject:
 //
 //	scheduler.go deliver.go                       limits, errors, rules, options; jobs, runs and effects
-//	job.go queue.go peer.go                       a record and its states; indexes and lines; slots and watches
+//	job.go queue.go peer.go watch.go              a record and its states; indexes and lines; slots; watches
+//	ready.go                                      the indexes of ready jobs, and the order among them
 //	shard.go held.go                              the steps that all verbs share; those of reserved jobs
 //	submit.go reserve.go match.go finish.go       the verbs of the walk above
+//	return.go remove.go                           further verbs of a worker; jobs and queues that are removed
 //	tick.go                                       what is due, and deferred work
 //	notify.go                                     answers to the awaits of jobs that end
 //	listen.go broadcast.go                        the data of topics; jobs that go to all slots of a queue
@@ -137,96 +179,33 @@
 //	list.go list_place.go list_match.go           the jobs that match, in parts; where a walk goes on; what matches
 //	view.go why.go                                one job: a view, its bytes; why it does not run
 //	operate.go                                    what operators do with jobs of any state
-//	numbered.go numbered_verbs.go                 jobs whose numbers are their names, their order and their counts; verbs by number
-//	return.go                                     further verbs of a worker: give back, bury, start the time-out anew
+//	numbered.go numbered_verbs.go                 jobs that are known by their numbers; verbs by number
 //	cron_schedule.go                              the times of a schedule, in a time zone
 //	cron.go cron_run.go                           entries whose jobs are submitted at times; their verbs
 //	journal.go                                    what survives the process
 //	graph.go graph_edit.go graph_order.go         tasks: new ones and their predecessors, without cycles
 //	graph_line.go graph_steal.go graph_end.go     tasks: in line, reserved, complete
-//	graph_hold.go graph_exit.go graph_view.go     tasks: holds, holders that leave, views
+//	graph_revision.go graph_exit.go graph_view.go tasks: revisions, holders that leave, views
 //	graph_edges.go graph_journal.go graph_log.go  tasks: how they are stored
 //	slab.go arena.go names.go                     where records, bytes and names are stored
 //	index.go heap.go sorter.go                    how jobs and queues are kept in order
 //	ops*.go invariants*.go                        the count of steps; the checks of the tests
 //
-// # States
+// # Six ways to hand out a job
 //
-// A job is in one state and stands in one place for it (job.go). The table says under which word a
-// state is shown: by the columns of `treadle status` and the keys of its JSON, by the gauge of the
-// metrics, by the columns of Periodic's STATUS, by dwork's status and log, by the GET of kts46's
-// version 2, and by the status of a Disbatch task that Periodic and Gloom workers do.
+// A ready job is handed out in one of six ways. All of them hand out nothing while the scheduler is halted, and all
+// but the last while the queue is throttled. A reserve by number is refused by a pause and by a full concurrency, and
+// not by a rate. The first job of a queue is the first of its ready index, its index by number and its lanes (head in
+// ready.go). In a mixed queue each watch has a first job of its own, which may also be withheld or have a long name
+// (jobFor in mixed.go).
 //
-//	state         treadle status  JSON     metric        Periodic STATUS   Gloom  dwork           kts46         Disbatch
-//	waiting       JOBS, WAITING   waiting  treadle_jobs  jobs              -      active          -             -
-//	delayed       JOBS, DELAYED   delayed  treadle_jobs  jobs, schedat     -      active          -             0
-//	ready         JOBS, READY     ready    treadle_jobs  jobs              -      active, Ready   waitingQueue  0
-//	parked        JOBS, LOCKED    locked   treadle_jobs  jobs, locked      -      active          -             0
-//	reserved      JOBS, RUNNING   running  treadle_jobs  jobs, processing  -      active, Stolen  runningTasks  0
-//	broadcasting  JOBS, RUNNING   running  treadle_jobs  jobs, processing  -      -               -             0
-//	remembered    -               -        -             -                 -      Done            -             -
-//	ending        -               -        -             -                 -      -               -             -
-//	failed        FAILED          failed   treadle_jobs  -                -      -               -             -
-//	finished      -               -        treadle_jobs, treadle_remembered_names  -  -  -  -                  -
-//
-// Waiting, remembered and ending are states of tasks alone. A waiting task has predecessors that are
-// not complete. A complete task is remembered for a while, or ends as soon as its successors are
-// freed. A parked job was refused a named lock and waits for it. A broadcasting job is being sent to
-// all slots of its queue.
-//
-// Gloom shows no state: a master receives the end of its job alone. dwork's status is two counts, of
-// the active tasks and of the ready ones among them. Its Lookup finds tasks of every state but ending.
-// A reserved task of kts46 counts as waitingActivation until its worker accepts it. A job of Disbatch
-// is submitted when its task runs.
-//
-// # Changes of state
-//
-// The counter is treadle_jobs_..._total of the metrics; done, expired, removed and given_up are outcomes of
-// treadle_jobs_finished_total.
-//
-//	                         from      to                         counter
-//	Submit, Extend           -         waiting, delayed, ready    submitted; replaced, ignored for a known name
-//	the due time comes       delayed   ready
-//	Reserve, Steal           ready     reserved                   assigned
-//	a broadcast              ready     broadcasting, then gone    broadcast
-//	one that reaches nobody  broadcasting  ready
-//	Finish, Complete         reserved  gone; a task: remembered   done
-//	Fail                     reserved  ready, delayed, or gone    released
-//	Delay                    reserved  delayed, or ready          released
-//	Release, Transfer        reserved  ready; a task: waiting     released
-//	a time-out               reserved  ready, delayed, or gone    timed_out
-//	FinishGranted            reserved  gone; a task: remembered   done
-//	FailGranted              reserved  ready, delayed, or gone    released
-//	ReleaseGranted           reserved  ready, or gone             released
-//	Disconnect of the holder reserved  ready, delayed, or gone    abandoned
-//	Disconnect of the owner  any       gone; reserved: at the end of its run  removed
-//	AcquireLock, refused     reserved  parked
-//	ReleaseLock, a time-out  parked    ready, delayed
-//	a task gets predecessors ready     waiting
-//	its last one completes   waiting   ready, delayed
-//	its successors are free  ending    gone
-//	remembered long enough   remembered  gone
-//	too many failures        reserved  failed                     given_up
-//	Return                   reserved  ready, delayed             released
-//	Bury                     reserved  failed                     given_up
-//	ReserveNumber            ready, delayed, failed  reserved     assigned
-//	Kick, KickNumber         failed, delayed  ready               retried; of a delayed job none
-//	RemoveNumber             any but reserved  gone               removed
-//	too many, too old        failed    gone                       evicted
-//	Finish, keep-done        reserved  finished                   done
-//	job-ttl has passed       ready     gone, or finished          expired
-//	too many, too old        finished  finished with less, gone   -; forgotten for a name alone
-//	a dead-letter queue      failed    ready, in that queue       moved, submitted
-//	RetryJobs, RunJobs       failed    ready                      retried
-//	RunJobs                  delayed   ready
-//	SetPriority, SetDue      delayed, ready  delayed, ready
-//	GiveUpJobs               delayed, ready  failed              given_up
-//	MoveJobs                 failed    ready, in another queue    moved, submitted
-//	MoveJobs                 delayed, ready  the same, in another queue  moved, submitted
-//	RemoveJobs               any       gone                       removed; not of a finished job
-//	Remove, Drop, ExpireAwait  any     gone                       removed
-//
-// RetryJobs and so on are the verbs of ChangeJobs. A state that is not in the rows of such a verb is refused.
+//	way                    asked for by               looks at                                   file
+//	a match                Reserve, whose slot waits  the first job of the queue                 match.go, mixed.go
+//	a reserve at once      Reserve, TryReserve        the first jobs of all queues of the peer   reserve.go
+//	a request for several  TryReserveUpTo             the same, up to n times                    lease_verbs.go
+//	a steal                Steal                      the tasks of one queue, private ones too   graph_steal.go, graph_line.go
+//	a broadcast            no peer                    the slots in line, for the first job       broadcast.go
+//	a reserve by number    ReserveNumber              the job of the number                      numbered_verbs.go
 //
 // # Steps in and out
 //
@@ -264,231 +243,6 @@
 //
 // A job that is not done comes back by fail (counts a failure), failByPolicy (by its policy's retries) or release (no
 // failure).
-//
-// # Verbs
-//
-// The comment of each verb says more. Verbs of clients:
-//
-//	Submit          add a job, or replace the pending job of its name
-//	ExpireAwait     end a peer's await of a job
-//	Remove          remove a job in any state
-//	Withdraw        remove a job that no peer holds
-//	Listen          receive the data of a job while it runs
-//	Drop            remove a queue that no peer serves
-//	FindNumber      find a job by its number
-//	RemoveNumber    remove a job by its number
-//	Kick            make failed or delayed jobs ready
-//	KickNumber      make a job ready by its number
-//	Peek            find the first job in a state
-//	PauseFor        stop handing out for a time
-//
-// Verbs of peers that ask for jobs:
-//
-//	NewPeer         begin the scheduler's side of a session
-//	Watch           serve a queue
-//	Unwatch         stop serving a queue
-//	Reserve         ask for a job, and wait for it
-//	TryReserve      ask for a job that is ready now
-//	TryReserveOf    ask for a job of one queue that is ready now
-//	StopReserve     end a Reserve that waits
-//	ReserveNumber   ask for a job by its number
-//	Sleep           ask to be woken when a job is ready
-//	Flushed         say how many bytes are unsent
-//	Disconnect      end a peer
-//
-// Verbs of a peer that holds a job:
-//
-//	Finish          end the job with a result
-//	Fail            give the job back as failed
-//	Delay           give the job back, to be due later
-//	Release         give the job back unstarted
-//	Return          give the job back, not failed
-//	Bury            give the job back, failed for good
-//	Renew           start the job's time-out anew
-//	Held            find the run of a job by name
-//	Report          find the run that a report by name ends
-//	AcquireLock     ask for a named lock
-//	ReleaseLock     release a named lock
-//	Publish         send data to the job's listeners
-//
-// Verbs of workers without a connection:
-//
-//	NewRequest        make a peer for one request
-//	TryReserveUpTo    ask for jobs that are ready now
-//	Grant             lease jobs that the request holds
-//	FinishGranted     end a leased job with a result
-//	FailGranted       give a leased job back as failed
-//	ReleaseGranted    give a leased job back unstarted
-//	ExtendGranted     set when a lease ends
-//	PublishGranted    send data to the listeners
-//	ViewGranted       view a leased job
-//	FindLease         find a lease by the name of its job
-//
-// Verbs of operators:
-//
-//	SetPolicies     give queues other policies
-//	ApplyPolicies   do so at once
-//	ApplyKeys       move jobs to their lanes at once
-//	ChangeJobs      retry, run, remove, move or reschedule jobs
-//	SetCron         add or change a cron entry
-//	MoveCron        give a cron entry another queue
-//	RemoveCron      remove a cron entry
-//	DropOldCron     remove entries that are no longer configured
-//	RunCron         submit a job of a cron entry now
-//	PauseCron       leave out the times of a cron entry
-//	ResumeCron      end that pause
-//	WalkCron        view all cron entries
-//	List            view the jobs that match
-//	SizeOf          count the jobs that a Listing looks at
-//	View            view a job
-//	Find            find a job by its name
-//	HeldLocks       list the locks that a job holds
-//	Why             say why a job does not run
-//	NewReader       read the bytes of a job
-//
-// Verbs for tasks:
-//
-//	NewHolder       make a peer that is not connected
-//	Extend          add tasks and predecessors
-//	Steal           reserve the first tasks in line
-//	Complete        end tasks as done
-//	Transfer        release tasks, with more predecessors
-//	RemoveTask      remove a task in any state
-//	TouchHold       give a hold of a task its next revision
-//	ReleaseHold     release a task of a Hold
-//	FinishHold      finish a task of a Hold
-//	Head            read the place of the first task in line
-//	Backlog         count the tasks of a queue
-//	LookupTask      view a task
-//	WalkTasks       view all tasks
-//
-// Verbs of the server:
-//
-//	Tick            do what is due, and deferred work
-//	SetTimeout      set the default time-out of runs
-//	Timeout         read that default
-//	SetLockTimeout  set how long jobs wait for a lock
-//	SetRemember     set how long complete tasks are remembered
-//	Restore         take back a record of the journal
-//	Resume          end the restoration
-//	ShardOf         return the number of a queue's shard
-//	Status          view all queues
-//	StatusSome      view a batch of queues
-//	StatusOf        view one queue
-//	Stats           read the counters
-//	Measure         read the queues for the metrics
-//	StatsOf         read one queue for the metrics
-//	Memory          read the bytes that jobs take
-//	Walk            view all jobs
-//	NameOf          return the name of a run's job
-//	Unfinished      count the jobs that a restart runs again
-//	Halt            stop handing out jobs
-//
-// # Numbers
-//
-// A job of a space with Rules.Numbered is named by its sequence number. Ready jobs of a priority are in the order of
-// their numbers, also one that comes back: they stand in an index of their own, whose buckets have up to 256
-// neighbouring numbers. Beside jobs of other spaces, and of other queues, a numbered job stands at the second of its
-// submission. Its bytes begin with its Counts, which change in place and are saved with the next record of the job.
-//
-// A failed numbered job is one that clients see, too: Kick makes those ready again that failed first. No policy but an
-// explicit KeepFailed evicts it.
-//
-// # Policies
-//
-// SetPolicies gives queues rules beside those of the spaces of their jobs. Without one a queue has no policy, and
-// nothing of this section happens.
-//
-// Retries, Backoff, KeepFailed and DeadLetter are for jobs whose space has no rule for failures (Rules.Deaths, Owned,
-// Graph): these keep theirs. A failure is a Fail, a time-out, or a worker that leaves. Delay is none: the worker has
-// decided. A job with retries left is delayed by its back-off. It keeps its name, its priority, its awaits and its
-// sequence number; its locks are free, as after every run. A job without retries left is given up: its awaits end with
-// Failed, its name is free, and it is failed, which is a state outside of all other rules: no verb but those of
-// operators reaches it, and it goes with its queue when that is dropped. The history of a job is its attempts; a
-// submission that replaces the job ends it.
-//
-// Rules.Failures is for the failures of a space's jobs, where the policy of their queue does not rule them: a job's
-// Count is the number of its retries, the policy's back-off and keep-failed come before those of the space. Its jobs
-// are failed when the retries are used up, also in a queue without a policy.
-//
-// JobTTL ends ready jobs as expired. A job is never handed out later than that after its due time, which a retry sets
-// again, and a lock that the job has waited for does not. Its awaits end with Failed. Due times count in seconds, so
-// that a job expires up to a second late, and never early. Tasks, and jobs of Rules.Deaths that have failed, have no
-// due time. A job that the clock has made old expires like any other.
-//
-// KeepDone, KeepResults and UniqueFor are for jobs whose space is plain (Rules.plain), and are used at the Finish of a
-// job. It is kept as finished for the largest of its uses; when it is too old or there are too many, it is kept for a
-// lesser use, with less of it, or goes. The last done job of a name is found by its name: a Submit of that name within
-// UniqueFor changes nothing, and its await receives the kept result, or none, at once. Operators who remove the
-// finished job let its name be submitted again. A job of a broadcast is not kept.
-//
-// Paused, Concurrency and Rate throttle a queue. The ready jobs of a throttled queue keep their places and their order,
-// and its watches stay in line. Its jobs are not stolen, and a peer that also serves other queues is handed jobs of
-// those. A job that was woken for a named lock stays woken while its queue is throttled: the jobs behind it in line
-// stay parked until the queue hands out the job, or until the lock time-out. A job that asks for the free lock
-// meanwhile gets it. A queue is matched again when it is resumed, when one of its running jobs ends, or when a Tick
-// refills the credit of its rate.
-//
-// A policy with Key, and with Fair or KeyConcurrency, sorts the ready jobs of its queue into lanes, one lane for each
-// key (lanes.go). A job enters its lane each time it becomes ready. In a lane, jobs keep the order of the ready index.
-// A lane that has KeyConcurrency running jobs hands out no job. Between lanes, the larger priority comes first. Of
-// lanes whose first jobs have one priority:
-//
-//	without Fair   the lane whose first job has the earliest due time is next
-//	with Fair      the lanes take turns. A turn is as many jobs as the weight of the key. A lane that comes back goes
-//	               behind the others, or goes on with the turn that KeyConcurrency has cut off
-//
-// All lanes of a queue are in one shard, so that turns are exact for the whole server.
-//
-// Withheld and broadcasting jobs count as running jobs of their keys, because they have left their lanes. Tasks have no
-// key: they keep the order of their line. Jobs that only Wide peers can have are in no lane either. A job that was
-// woken for a named lock waits in its lane like any other job.
-//
-// MaxJobs, MaxBytes, MaxPayload and a pause of submits refuse a Submit or a job of MoveJobs with ErrPolicy, and change
-// nothing of jobs that are there. A job that comes to a dead-letter queue is never refused. UniqueFor refuses no move.
-//
-// # Leases
-//
-// A worker without a connection reserves jobs in a request, a peer that lives no longer than the request. Grant moves
-// the jobs from the request to leases. A leased job stays reserved until a verb with its token ends the run, the job is
-// removed, or the lease expires. The expiry replaces the job's time-out and counts as one: policies, histories and
-// counters treat it the same, and the history has the worker's name. It goes by the clock that never steps; over a
-// restart it goes by the wall clock, and a clock that was set back does not make a lease longer than it was. Connected
-// workers and requests wait in the same lines, and all policies hold for both. A broadcast reaches a waiting request as
-// well.
-//
-// A token names one run, by its number, and proves it with a secret that the caller has drawn. A run that has ended has
-// no lease, so that a late or doubled call changes nothing: its error says how the lease ended while that is
-// remembered, and is ErrNoLease later. A wrong secret is ErrNoLease always. The number is looked up in a table of all
-// shards: shard and slot of a job differ after a restart.
-//
-// A peer of LeaseTo is connected, and its jobs are leased from their hand-out on: they stay reserved when it leaves.
-// FindLease finds the leases of the spaces of Rules.LeaseNames by the names of their jobs, so that any peer that knows
-// the name may report.
-//
-// The record of a leased job has its lease: the token, the worker, the end and the length. After a restart the job is
-// reserved under the same token, and the first Tick ends a lease that has expired. A restart makes other leased jobs
-// ready, those that are not durable and tasks, as it does with a connected worker's, or ends them as their space says.
-// A leased job keeps no named locks: workers without a connection have no verb for them.
-//
-// A request that waits counts as a worker of each queue that it watches, and the leased jobs of a queue count as one
-// worker together: a queue whose workers are between two requests, and have a job, is served. Durable leased jobs do
-// not count as unfinished: a stop does not wait for them.
-//
-// # Cron
-//
-// A cron entry is in the shard of its queue. It has its next time in a heap, and the Tick at which that has come
-// submits a job under the entry's name, as a client does: the policies of the queue hold, and a name that is known is
-// left alone (the outcome is overlap). Of several times that have come, an entry runs once; with Overlap, those of the
-// last minute have a job each. A time that is more than cronLate past is missed: one run makes up for it, or none.
-//
-// The record of an entry says up to when its times are met. It is journaled with the job, between Begin and End, so
-// that a crash keeps both or none: no time is lost, and none has two jobs. The entries themselves are the caller's to
-// keep. After a restart SetCron joins each with its record. The times of an entry that is new, was resumed or has
-// another schedule begin then.
-//
-// A clock that is set back repeats no time. By more than cronCorrection it was wrong before, and the entries that have
-// met times of the future continue from the present.
 //
 // # Concurrency
 //
@@ -584,4 +338,123 @@
 // Job records live in pointer-free slabs and their bytes in size-classed arenas,
 // so that ten million jobs cost the garbage collector nothing. Empty chunks are
 // freed.
+//
+// # Verbs
+//
+// The comment of each verb says more. Verbs of clients:
+//
+//	Submit          add a job, or replace the pending job of its name
+//	ExpireAwait     end a peer's await of a job
+//	Remove          remove a job in any state
+//	Withdraw        remove a job that no peer holds
+//	Listen          receive the data of a job while it runs
+//	Drop            remove a queue that no peer serves
+//	FindNumber      find a job by its number
+//	RemoveNumber    remove a job by its number
+//	Kick            make failed or delayed jobs ready
+//	KickNumber      make a job ready by its number
+//	Peek            find the first job in a state
+//	PauseFor        stop handing out for a time
+//
+// Verbs of peers that ask for jobs:
+//
+//	NewPeer         begin the scheduler's side of a session
+//	Watch           serve a queue
+//	Unwatch         stop serving a queue
+//	Reserve         ask for a job, and wait for it
+//	TryReserve      ask for a job that is ready now
+//	TryReserveOf    ask for a job of one queue that is ready now
+//	StopReserve     end a Reserve that waits
+//	ReserveNumber   ask for a job by its number
+//	Sleep           ask to be woken when a job is ready
+//	Flushed         say how many bytes are unsent
+//	Disconnect      end a peer
+//
+// Verbs of a peer that holds a job:
+//
+//	Finish          end the job with a result
+//	Fail            give the job back as failed
+//	Delay           give the job back, to be due later
+//	Release         give the job back unstarted
+//	Return          give the job back, not failed
+//	Bury            give the job back, failed for good
+//	Renew           start the job's time-out anew
+//	Held            find the run of a job by name
+//	Report          find the run that a report by name ends
+//	AcquireLock     ask for a named lock
+//	ReleaseLock     release a named lock
+//	Publish         send data to the job's listeners
+//
+// Verbs of workers without a connection:
+//
+//	NewRequest        make a peer for one request
+//	TryReserveUpTo    ask for jobs that are ready now
+//	Grant             lease jobs that the request holds
+//	FinishGranted     end a leased job with a result
+//	FailGranted       give a leased job back as failed
+//	ReleaseGranted    give a leased job back unstarted
+//	ExtendGranted     set when a lease ends
+//	PublishGranted    send data to the listeners
+//	ViewGranted       view a leased job
+//	FindLease         find a lease by the name of its job
+//
+// Verbs of operators:
+//
+//	SetPolicies     give queues other policies
+//	ApplyPolicies   do so at once
+//	ApplyKeys       move jobs to their lanes at once
+//	ChangeJobs      retry, run, remove, move or reschedule jobs
+//	SetCron         add or change a cron entry
+//	MoveCron        give a cron entry another queue
+//	RemoveCron      remove a cron entry
+//	DropOldCron     remove entries that are no longer configured
+//	RunCron         submit a job of a cron entry now
+//	PauseCron       leave out the times of a cron entry
+//	ResumeCron      end that pause
+//	WalkCron        view all cron entries
+//	List            view the jobs that match
+//	SizeOf          count the jobs that a Listing looks at
+//	View            view a job
+//	Find            find a job by its name
+//	HeldLocks       list the locks that a job holds
+//	Why             say why a job does not run
+//	NewReader       read the bytes of a job
+//
+// Verbs for tasks:
+//
+//	NewHolder       make a peer that is not connected
+//	Extend          add tasks and predecessors
+//	Steal           reserve the first tasks in line
+//	Complete        end tasks as done
+//	Transfer        release tasks, with more predecessors
+//	RemoveTask      remove a task in any state
+//	ReviseTask      give a task its next revision
+//	ReleaseTask     release a task
+//	FinishTask      end a task as done
+//	Head            read the place of the first task in line
+//	Backlog         count the tasks of a queue
+//	LookupTask      view a task
+//	WalkTasks       view all tasks
+//
+// Verbs of the server:
+//
+//	Tick            do what is due, and deferred work
+//	SetTimeout      set the default time-out of runs
+//	Timeout         read that default
+//	SetLockTimeout  set how long jobs wait for a lock
+//	SetRemember     set how long complete tasks are remembered
+//	Restore         take back a record of the journal
+//	Resume          end the restoration
+//	ShardOf         return the number of a queue's shard
+//	Status          view all queues
+//	StatusSome      view a batch of queues
+//	StatusOf        view one queue
+//	Stats           read the counters
+//	Measure         read the queues for the metrics
+//	StatsOf         read one queue for the metrics
+//	Memory          read the bytes that jobs take
+//	Walk            view all jobs
+//	NameOf          return the name of a run's job
+//	Unfinished      count the jobs that a restart runs again
+//	Halt            stop handing out jobs
 package sched

@@ -9,7 +9,7 @@ type node struct {
 	logSize      uint32
 	via          uint32 // 0; in a search: 1 + the task from which reach came to this one; viaComplete
 	place        int64  // place in line of a ready task, among the tasks of all queues
-	revision     int64  // revision of the last Hold, also when the task is not held
+	revision     int64  // see TaskRevision; that of the last holder while the task is not held
 	// order is the place in a topological order: larger than that of every predecessor. It starts as the
 	// sequence number and changes only when the task gets a younger predecessor.
 	order int64

@@ -15,7 +15,7 @@ const (
 // first returns the first task in line. The caller knows that there is one.
 func (g *graph) first(q *queue) uint32 {
 	first := none
-	for _, x := range [...]*index{&q.ready, &q.withheld, &q.wide, &q.private} {
+	for _, x := range [...]*index{&q.ready, &q.withheld, &q.longNames, &q.private} {
 		job := x.headOf(&g.sh.buckets, sortKey{^0, taskDue})
 		if first == none || job != none && g.before(job, first) {
 			first = job

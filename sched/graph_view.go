@@ -102,7 +102,7 @@ type TaskView struct {
 	By     SessionID // session of its holder, 0 for a peer of NewHolder or a lease
 	Log    []Event
 
-	// Revision is that of the last Lease, also when the task is not held; 0: there was none.
+	// Revision is the number of its TaskRevision, of the last holder while the task is not held; 0: it had none.
 	Revision int64
 
 	shard *shard

@@ -5,7 +5,7 @@ import "testing"
 // TestHalt checks that after Halt no job is handed out and no peer woken by any verb, and that
 // workers can end their jobs.
 func TestHalt(t *testing.T) {
-	rules := leaseRules
+	rules := taskRules
 	rules[3] = Rules{Owned: true, Untimed: true, Deaths: 4}
 	x := newTestSched(t, Options{Shards: 4, Rules: rules})
 	unfinished := func(want int) {
@@ -29,7 +29,7 @@ func TestHalt(t *testing.T) {
 	x.submit("g", "later", func(j *Submission) { j.SchedAt = x.now.Wall/1000 + 5 })
 	x.reserve(many, 4)
 	x.rec.take()
-	x.ok(x.s.Extend(x.now, leaseSpace, []byte("tasks"), []Task{{Name: []byte("t1")}, {Name: []byte("t2")}}, &x.rec))
+	x.ok(x.s.Extend(x.now, taskSpace, []byte("tasks"), []Task{{Name: []byte("t1")}, {Name: []byte("t2")}}, &x.rec))
 	holder := x.s.NewHolder("h")
 	steals := func(want int) {
 		t.Helper()

@@ -1,5 +1,14 @@
 package sched
 
+// held is one job that a peer holds.
+type held struct {
+	job    uint32 // the number of its record
+	lane   uint32 // lane that counts the job as running, or none
+	number uint64 // number of the Run: the seq of the slot that got the job
+	tag    uint64 // tag of the Reserve that the job answered
+	start  int64  // Mono of the hand-out
+}
+
 // hold gives a detached job to a watch's peer and starts its time-out.
 func (sh *shard) hold(now Time, job uint32, r *record, w *watch, s slot) {
 	lane := none
@@ -20,6 +29,13 @@ func (sh *shard) hold(now Time, job uint32, r *record, w *watch, s slot) {
 		return
 	}
 	sh.startTimeout(now, job, r, w.peer)
+}
+
+// addHeld makes a detached job reserved under the watch.
+func (w *watch) addHeld(r *record, h held) {
+	r.state, r.container, r.stateData = reserved, w.id, uint32(len(w.held))
+	w.shard.countReserved(r, 1)
+	w.held = append(w.held, h)
 }
 
 // startTimeout puts a reserved job under the deadline of its time-out, or of the default one.
@@ -90,22 +106,6 @@ func (sh *shard) removeHeld(job uint32, r *record, w *watch) held {
 		sh.running.remove(&sh.buckets, &sh.slab, job)
 	}
 	return h
-}
-
-// freeIfOver frees a watch that has ended, if it held its last job.
-func (sh *shard) freeIfOver(w *watch) {
-	if w.removable() {
-		sh.freeWatch(w)
-	}
-}
-
-// freeWatch frees the number of a removable watch.
-func (sh *shard) freeWatch(w *watch) {
-	if w.leased() {
-		w.queue.freeLeaseWatch()
-	}
-	sh.watches[w.id] = nil
-	sh.freeWatchIDs = append(sh.freeWatchIDs, w.id)
 }
 
 // holding returns the job that the peer holds under a run.

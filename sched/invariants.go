@@ -280,8 +280,8 @@ func (c *checker) pending(q *queue) error {
 		index *index
 		state state
 	}
-	places := []place{{"ready", &q.ready, ready}, {"withheld", &q.withheld, ready}, {"wide", &q.wide, ready},
-		{"private", &q.private, ready}, {"numbered", &q.numbered, ready}, {"delayed", &q.delayed, delayed}}
+	places := []place{{"ready", &q.ready, ready}, {"withheld", &q.withheld, ready}, {"long names", &q.longNames, ready},
+		{"private", &q.private, ready}, {"by number", &q.byNumber, ready}, {"delayed", &q.delayed, delayed}}
 	for _, l := range q.everyLane() {
 		places = append(places, place{fmt.Sprintf("lane %x", l.key), &l.jobs, ready})
 	}
@@ -291,7 +291,7 @@ func (c *checker) pending(q *queue) error {
 			switch {
 			case x.state == delayed:
 				want = sortKey{r.due, int64(r.dueMillis())}
-			case x.index == &q.numbered:
+			case x.index == &q.byNumber:
 				want = numberKey(r)
 				if r.prev != none && c.sh.slab.at(r.prev).seq >= r.seq {
 					return errors.New("is behind a later number")
@@ -308,9 +308,9 @@ func (c *checker) pending(q *queue) error {
 			}
 			switch {
 			case x.state != ready || r.due < firstDue:
-			case x.index != &q.numbered:
+			case x.index != &q.byNumber:
 				oldest = min(oldest, k.b)
-			case job == q.numbered.head(&c.sh.buckets):
+			case job == q.byNumber.head(&c.sh.buckets):
 				oldest = min(oldest, r.due)
 			}
 			if x.state == ready && r.flags&numbered != 0 && r.priority > 0 {
@@ -318,7 +318,7 @@ func (c *checker) pending(q *queue) error {
 			}
 			immediates += count(r.flags&immediate != 0)
 			retrying += count(x.state == delayed && r.flags&attempted != 0)
-			if x.state == ready && (r.priority != 0 || r.flags&laned != 0) && r.flags&immediate == 0 && x.index != &q.numbered {
+			if x.state == ready && (r.priority != 0 || r.flags&laned != 0) && r.flags&immediate == 0 && x.index != &q.byNumber {
 				others[r.due]++
 			}
 			return c.stand(job, "queue "+q.name)

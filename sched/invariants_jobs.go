@@ -127,7 +127,7 @@ func (c *checker) slab() error {
 
 // numbered checks the counts of the numbered jobs, and that these and no others have the flag.
 func (c *checker) numbered() error {
-	var got numberedCounts
+	var got stateCounts
 	for slot := range uint32(len(c.sh.slab.chunks)) << slabBits {
 		r := c.sh.slab.find(slot)
 		if r == nil || r.state == free {
@@ -147,8 +147,8 @@ func (c *checker) numbered() error {
 		got.delayed += count(r.state == delayed)
 		got.reserved += count(r.state == reserved)
 	}
-	if got != c.sh.numbered {
-		return fmt.Errorf("numbered jobs: counts %+v, has %+v", c.sh.numbered, got)
+	if got != c.sh.numberedStats {
+		return fmt.Errorf("numbered jobs: counts %+v, has %+v", c.sh.numberedStats, got)
 	}
 	return nil
 }

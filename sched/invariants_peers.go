@@ -87,7 +87,7 @@ func (c *checker) line(w *watch) error {
 		return errors.New("has slots and is not in line")
 	}
 	if first != none && !q.search.active && !q.matchPending && !c.changing(q) && !p.behind && q.broadcast == nil && (oldest.wake || p.unsent < p.window) {
-		return fmt.Errorf("waits with %d and %d jobs ready, for it the first is %d", q.ready.jobs, q.wide.jobs, first)
+		return fmt.Errorf("waits with %d and %d jobs ready, for it the first is %d", q.ready.jobs, q.longNames.jobs, first)
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ const (
 	// laned: a lane has the ready job, see laneID, or counts the job as running: it is withheld, broadcasting or being
 	// handed out. Of a reserved job its holder's watch knows the lane.
 	laned
-	// numbered: the job's sequence number is its name, and its bytes begin with its counts, see Counts.
+	// numbered: the job's sequence number is its name, and its counts are behind its bytes, see Counts.
 	numbered
 	// expires: the workload says until when the job may start, see Rules.Expiry.
 	expires
@@ -81,6 +81,12 @@ type record struct {
 	space      Space
 	flags      uint16
 }
+
+// costShift sets the cost of a match: one step, and one more for each 4 KiB of the job, since its
+// bytes are copied under the lock.
+const costShift = 12
+
+func (r *record) cost() int { return 1 + int(r.size>>costShift) }
 
 // dueMillis returns how many milliseconds after the second due a delayed or waiting job is due.
 func (r *record) dueMillis() uint32 { return r.stateData }

@@ -182,7 +182,7 @@ func (s *Scheduler) Restore(now Time, j *Saved) error {
 		}
 		return nil
 	}
-	q, err := sh.queueFor([]byte(j.Queue), j.Kind == KindJob && s.numbered>>j.Space&1 != 0)
+	q, err := sh.queueFor([]byte(j.Queue), j.Kind == KindJob && s.numberedSpaces>>j.Space&1 != 0)
 	if err != nil {
 		return err
 	}

@@ -134,82 +134,6 @@ func (sh *shard) freeLane(k *keyedJobs, l *lane) {
 	}
 }
 
-// pushReady puts a detached job at an end of those of its key among the ready jobs of its queue. The caller counts
-// immediate jobs and ready tasks.
-func (sh *shard) pushReady(job uint32, r *record, q *queue, where lineEnd) {
-	var l *lane
-	if q.keyed != nil && q.keyed.hasKey(r) {
-		l = sh.laneFor(q.keyed, r)
-		r.flags, r.stateData = r.flags|laned, l.id
-		if r.flags&withheld != 0 {
-			l.running++
-		} else {
-			q.keyed.jobs++
-		}
-	}
-	q.countDue(r, 1)
-	sh.countReady(q, r, 1)
-	switch x := sh.readyFor(q, r); {
-	case x == &q.numbered:
-		x.insert(&sh.buckets, &sh.slab, numberKey(r), job)
-	case where == front:
-		x.pushFront(&sh.buckets, &sh.slab, sh.standing(r), job)
-	default:
-		x.pushBack(&sh.buckets, &sh.slab, sh.standing(r), job)
-	}
-	if l != nil {
-		sh.placeLane(q, l)
-	}
-}
-
-// removeReady takes a ready job from its index. The caller counts immediate jobs and ready tasks.
-func (sh *shard) removeReady(job uint32, r *record, q *queue) {
-	q.countDue(r, -1)
-	sh.countReady(q, r, -1)
-	sh.readyFor(q, r).remove(&sh.buckets, &sh.slab, job)
-	switch r.flags & (laned | withheld) {
-	case laned:
-		q.keyed.jobs--
-		sh.placeLane(q, q.keyed.lanes[r.laneID()])
-	case laned | withheld:
-		sh.endRun(q, r.laneID())
-	}
-	r.flags &^= laned | withheld
-}
-
-// take detaches a ready job that is handed out, broadcast or withheld: its lane counts it until endRun. The job knows
-// the lane by its flag laned, until hold notes it.
-func (sh *shard) take(job uint32, r *record, q *queue) {
-	k := q.keyed
-	if k == nil {
-		sh.dequeue(job, r, q)
-		return
-	}
-	var l *lane
-	if r.flags&laned != 0 {
-		l = k.lanes[r.laneID()]
-		if r.flags&withheld == 0 {
-			l.served()
-		}
-	}
-	from := l                                     // the lane that the job leaves
-	if l == nil || l.generation != k.generation { // the Ticks have not moved it yet
-		if l = nil; k.hasKey(r) {
-			l = sh.laneFor(k, r)
-		}
-	}
-	if l != nil {
-		l.running++
-	}
-	sh.dequeue(job, r, q) // also places the lane that the job leaves
-	if l == nil {
-		return
-	}
-	if r.flags, r.stateData = r.flags|laned, l.id; l != from {
-		sh.placeLane(q, l)
-	}
-}
-
 // endRun counts a job that no longer runs. Its lane may have a job to hand out now.
 func (sh *shard) endRun(q *queue, id uint32) {
 	l := q.keyed.lanes[id]
@@ -342,36 +266,13 @@ func (v *laneList) unlink(l *lane) {
 	l.prev, l.next = nil, nil
 }
 
-// head returns the first job of a queue's ready index, numbered index and lanes, none when there is none to hand out.
-func (sh *shard) head(q *queue) uint32 {
-	if q.keyed == nil && q.numbered.jobs == 0 {
-		return q.ready.head(&sh.buckets)
-	}
-	job := sh.earlierByRank(q.ready.head(&sh.buckets), q.numbered.head(&sh.buckets))
-	if q.keyed != nil && len(q.keyed.open) > 0 {
-		job = sh.earlierByRank(job, q.keyed.open[0].first.jobs.head(&sh.buckets))
-	}
-	return job
-}
-
-// earlierByRank returns the earlier of two jobs. Either may be none.
-func (sh *shard) earlierByRank(x, y uint32) uint32 {
-	if x == none || y == none {
-		return min(x, y) // none is the largest
-	}
-	if sh.rankOf(y).less(sh.rankOf(x)) {
-		return y
-	}
-	return x
-}
-
 // earliestReadyFor returns the first job of a queue's ready index and lanes whose name does not clash for a watch's
 // peer. It looks at maxInOrder levels: a peer for which all jobs there clash gets another when one of its names is
 // free.
 func (sh *shard) earliestReadyFor(w *watch, room *int) uint32 {
 	job := sh.earliestFor(w, &w.queue.ready, room)
-	if w.queue.numbered.jobs > 0 {
-		job = sh.earlierByRank(job, sh.earliestFor(w, &w.queue.numbered, room))
+	if w.queue.byNumber.jobs > 0 {
+		job = sh.earlierByRank(job, sh.earliestFor(w, &w.queue.byNumber, room))
 	}
 	if w.queue.keyed == nil {
 		return job

@@ -126,7 +126,7 @@ func (sh *shard) relaneReady(q *queue, k *keyedJobs, until int) (done bool) {
 	for k.rule.text != "" {
 		job := q.ready.tailBut(&sh.buckets, sortKey{^0, taskDue})
 		if job == none {
-			job = q.numbered.tail(&sh.buckets)
+			job = q.byNumber.tail(&sh.buckets)
 		}
 		if job == none {
 			return true

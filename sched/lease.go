@@ -7,6 +7,32 @@ import (
 	"sync"
 )
 
+// A worker without a connection reserves jobs in a request, a peer that lives no longer than the request. Grant moves
+// the jobs from the request to leases. A leased job stays reserved until a verb with its token ends the run, the job
+// is removed, or the lease expires. The expiry replaces the job's time-out and counts as one: policies, histories and
+// counters treat it the same, and the history has the worker's name. It goes by the clock that never steps; over a
+// restart it goes by the wall clock, and a clock that was set back does not make a lease longer than it was.
+// Connected workers and requests wait in the same lines, and all policies hold for both. A broadcast reaches a
+// waiting request as well.
+//
+// A token names one run, by its number, and proves it with a secret that the caller has drawn. A run that has ended
+// has no lease, so that a late or doubled call changes nothing: its error says how the lease ended while that is
+// remembered, and is ErrNoLease later. A wrong secret is ErrNoLease always. The number is looked up in a table of all
+// shards: shard and slot of a job differ after a restart.
+//
+// A peer of LeaseTo is connected, and its jobs are leased from their hand-out on: they stay reserved when it leaves.
+// FindLease finds the leases of the spaces of Rules.LeaseNames by the names of their jobs, so that any peer that knows
+// the name may report.
+//
+// The record of a leased job has its lease: the token, the worker, the end and the length. After a restart the job is
+// reserved under the same token, and the first Tick ends a lease that has expired. A restart makes other leased jobs
+// ready, those that are not durable and tasks, as it does with a connected worker's, or ends them as their space says.
+// A leased job keeps no named locks: workers without a connection have no verb for them.
+//
+// A request that waits counts as a worker of each queue that it watches, and the leased jobs of a queue count as one
+// worker together: a queue whose workers are between two requests, and have a job, is served. Durable leased jobs do
+// not count as unfinished: a stop does not wait for them.
+//
 // A job under a lease has no connected holder. It stands in the held jobs of its queue's lease watch, whose peer is the
 // shard's lessor, and in the deadline index. What else belongs to it is in the leases, by the number of its run.
 

@@ -1,15 +1,5 @@
 package sched
 
-// costShift sets the cost of a match: one step, and one more for each 4 KiB of the job, since its
-// bytes are copied under the lock.
-const costShift = 12
-
-func (r *record) cost() int { return 1 + int(r.size>>costShift) }
-
-// countSteps counts steps of work whose amount depends on how much there is. Batches are measured
-// by this count.
-func (sh *shard) countSteps(n int) { sh.mu.steps += n }
-
 // matchOrDefer hands ready jobs to waiting slots until it runs out of either, or has done a batch. It
 // defers the rest to the Ticks.
 func (sh *shard) matchOrDefer(now Time, q *queue, sink Sink) {
@@ -115,13 +105,19 @@ func (sh *shard) deliverWake(w *watch, s slot, sink Sink) {
 	sink.Deliver(&sh.out)
 }
 
-// assignDirectly hands a detached job that is due to the oldest slot in line, without a place in
-// the ready index. It returns false when other jobs are ready before it, when it does not fit every
-// watch, or when the line has changed.
+// allowsShortCut reports whether a job may be handed out without a place: by assignDirectly, which skips the ready
+// index, or by reserve, which skips the line. That is right when matchOne would do no more than assign the job: each
+// condition rules out one of the other things that matchOne and pair do. The callers see to the order: for
+// assignDirectly no other job is ready, and for reserve no other slot is in line.
+func (sh *shard) allowsShortCut(now Time, q *queue, r *record) bool {
+	return !sh.halted && !q.throttled() && !q.mixed() && q.broadcastWorkers == 0 && !sh.expired(now, q, r)
+}
+
+// assignDirectly hands a detached job that is due to the oldest slot in line, without a place in the ready index. It
+// returns false when the job is to have a place: in another index, behind other jobs, or because the line has changed.
 func (sh *shard) assignDirectly(now Time, job uint32, r *record, q *queue, sink Sink) bool {
-	const special = task | longName | private | expires
-	if q.lineEmpty() || q.ready.jobs+q.numbered.jobs > 0 || q.keyed != nil || q.broadcastWorkers > 0 || sh.halted || q.throttled() ||
-		r.flags&special != 0 || q.mixed() {
+	const elsewhere = task | longName | private
+	if q.lineEmpty() || q.ready.jobs+q.byNumber.jobs > 0 || q.keyed != nil || r.flags&elsewhere != 0 || !sh.allowsShortCut(now, q, r) {
 		return false
 	}
 	w := q.oldest()

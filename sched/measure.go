@@ -220,10 +220,10 @@ const maxOldest = 256
 // oldestDue returns the least due second of a queue's ready jobs, see QueueStats.Oldest.
 func (sh *shard) oldestDue(q *queue) int64 {
 	least, room := int64(math.MaxInt64), maxOldest
-	for _, x := range [...]*index{&q.ready, &q.wide, &q.withheld} {
+	for _, x := range [...]*index{&q.ready, &q.longNames, &q.withheld} {
 		least = min(least, x.minOfEach(&sh.buckets, firstDue, &room))
 	}
-	if job := q.numbered.head(&sh.buckets); job != none {
+	if job := q.byNumber.head(&sh.buckets); job != none {
 		least = min(least, sh.slab.at(job).due)
 	}
 	looked := 0

@@ -37,7 +37,7 @@ const (
 
 // mixed reports whether a ready job does not fit every watch.
 func (q *queue) mixed() bool {
-	return q.wide.jobs+q.withheld.jobs > 0 || q.broadcast != nil || q.named > 0 && q.clashing()
+	return q.longNames.jobs+q.withheld.jobs > 0 || q.broadcast != nil || q.named > 0 && q.clashing()
 }
 
 // clashing reports whether two jobs of the queue may clash for a Named peer.
@@ -145,7 +145,7 @@ func (sh *shard) jobFor(w *watch, room *int) uint32 {
 		return sh.earlier(q.withheld.head(&sh.buckets), sh.head(q))
 	case wide:
 		job := sh.earlier(q.withheld.head(&sh.buckets), sh.head(q))
-		return sh.earlier(q.wide.head(&sh.buckets), job)
+		return sh.earlier(q.longNames.head(&sh.buckets), job)
 	}
 	if w.suspended != nil {
 		return none
@@ -174,8 +174,9 @@ func (sh *shard) earliestFor(w *watch, x *index, room *int) uint32 {
 	return first
 }
 
-// earlier returns the earlier of two jobs of a queue. x is of the withheld or the wide index, y may be of the ready
-// one. Either may be none. For example, jobs A, B and C of one priority and due second became ready in this order:
+// earlier returns the earlier of two jobs of a queue. x is of the withheld index or of that of long names, y may be of
+// the ready one. Either may be none. For example, jobs A, B and C of one priority and due second became ready in this
+// order:
 //
 //	A is withheld, B ready    A: it was the first of the ready index when it was withheld
 //	A and B are withheld      A: the older one

@@ -5,8 +5,16 @@ import (
 	"strconv"
 )
 
+// A job of a space with Rules.Numbered is named by its sequence number. Ready jobs of a priority are in the order of
+// their numbers, also one that comes back: they stand in an index of their own, whose buckets have up to 256
+// neighbouring numbers. Beside jobs of other spaces, and of other queues, a numbered job stands at the second of its
+// submission. Its Counts change in place and are saved with the next record of the job.
+//
+// A failed numbered job is one that clients see, too: Kick makes those ready again that failed first. No policy but an
+// explicit KeepFailed evicts it.
+
 // Behind the bytes of a job of Rules.Numbered are its counts: the time of its submission, then uint32s, all big-endian.
-// They are changed in place, and are not in the record's size.
+// They are not in the record's size.
 const (
 	atSubmitted = 0
 	atDelay     = 8
@@ -18,7 +26,7 @@ const (
 	countsSize  = 32
 )
 
-// numberBits is how many low bits of their numbers the jobs of one bucket of a numbered index may differ in. A bucket
+// numberBits is how many low bits of their numbers the jobs of one bucket of an index by number may differ in. A bucket
 // has at most 256 jobs: so many are passed to find a job's place. With fewer bits the index would have more keys.
 const numberBits = 8
 
@@ -72,18 +80,9 @@ func (sh *shard) increment(r *record, at int) {
 	binary.BigEndian.PutUint32(b, binary.BigEndian.Uint32(b)+1)
 }
 
-// numberKey returns the key of a job in the numbered index of its queue: larger priority first, then the smaller
+// numberKey returns the key of a job in the index by number of its queue: larger priority first, then the smaller
 // number.
 func numberKey(r *record) sortKey { return sortKey{^r.priority, int64(r.seq >> numberBits)} }
-
-// standing returns the key by which a ready job is compared with jobs of other indexes and queues. That of a numbered
-// job has the second of its submission, so that numbered jobs keep their order wherever they stand.
-func (sh *shard) standing(r *record) sortKey {
-	if r.flags&numbered == 0 {
-		return readyKey(r)
-	}
-	return sh.numberedStanding(r)
-}
 
 // numberedStanding is standing for a numbered job.
 //
@@ -93,17 +92,17 @@ func (sh *shard) numberedStanding(r *record) sortKey {
 	return sortKey{^r.priority, floorSecond(int64(submitted))}
 }
 
-// numberedCounts counts the numbered jobs of a queue or a shard by their states, beside the kept ones.
-type numberedCounts struct{ ready, prior, delayed, reserved int }
+// stateCounts counts the numbered jobs of a shard by their states, without the kept ones.
+type stateCounts struct{ ready, prior, delayed, reserved int }
 
 // countReady counts a numbered job that enters a ready index, or leaves it.
 func (sh *shard) countReady(q *queue, r *record, n int) {
 	if r.flags&numbered == 0 {
 		return
 	}
-	sh.numbered.ready += n
+	sh.numberedStats.ready += n
 	if r.priority > 0 {
-		sh.numbered.prior += n
+		sh.numberedStats.prior += n
 		q.prior += n
 	}
 }
@@ -111,14 +110,14 @@ func (sh *shard) countReady(q *queue, r *record, n int) {
 // countDelayed counts a numbered job that enters the delayed index, or leaves it.
 func (sh *shard) countDelayed(r *record, n int) {
 	if r.flags&numbered != 0 {
-		sh.numbered.delayed += n
+		sh.numberedStats.delayed += n
 	}
 }
 
 // countReserved counts a numbered job that becomes reserved, or no longer is.
 func (sh *shard) countReserved(r *record, n int) {
 	if r.flags&numbered != 0 {
-		sh.numbered.reserved += n
+		sh.numberedStats.reserved += n
 	}
 }
 
@@ -142,10 +141,10 @@ func (sh *shard) afterBuried(q *queue, now int64) int64 {
 type NumberedStats struct{ Ready, Prior, Delayed, Reserved, Buried int } // Prior are ready and have a priority above 0
 
 func (t *NumberedStats) add(sh *shard) {
-	t.Ready += sh.numbered.ready
-	t.Prior += sh.numbered.prior
-	t.Delayed += sh.numbered.delayed
-	t.Reserved += sh.numbered.reserved
+	t.Ready += sh.numberedStats.ready
+	t.Prior += sh.numberedStats.prior
+	t.Delayed += sh.numberedStats.delayed
+	t.Reserved += sh.numberedStats.reserved
 	t.Buried += sh.keptJobs[keptBuried]
 }
 

@@ -167,7 +167,7 @@ func (s *Scheduler) Peek(queue []byte, which Peeked) (ref JobRef, ok bool) {
 	job := none
 	switch which {
 	case PeekReady:
-		if job = q.numbered.head(&sh.buckets); job == none { // the policy of the queue may have lanes
+		if job = q.byNumber.head(&sh.buckets); job == none { // the policy of the queue may have lanes
 			job = sh.head(q)
 		}
 	case PeekDelayed:

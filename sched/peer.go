@@ -1,9 +1,6 @@
 package sched
 
-import (
-	"slices"
-	"sync"
-)
+import "sync"
 
 // Peer is one connected party. One goroutine at a time, its session's, calls the verbs that take
 // it. Other goroutines reach it only under its lock, to serve a slot or to deliver a result.
@@ -64,6 +61,17 @@ const (
 	maxShortQueue = maxShort + 1
 )
 
+// NewPeer returns the scheduler's side of a session with the given capabilities. The caller ends it with
+// Disconnect.
+func (s *Scheduler) NewPeer(id SessionID, capabilities ...Capabilities) *Peer {
+	p := &Peer{id: id, window: s.window, quota: &s.sharedQuota}
+	for _, k := range capabilities {
+		p.capabilities |= k
+	}
+	p.class = classFor(p.capabilities)
+	return p
+}
+
 // SetLabel sets how logs and views name the peer, beside its session, and how histories do. The
 // caller calls it before any other verb.
 func (p *Peer) SetLabel(label, where string) { p.label, p.where = label, where }
@@ -107,25 +115,6 @@ func (p *Peer) TakeCost() int {
 	n := p.cost
 	p.cost = 0
 	return n
-}
-
-// prune removes the removable watches: they ended while jobs were held, and hold none any more.
-func (p *Peer) prune() {
-	n := len(p.watches)
-	p.cost += n
-	p.watches = slices.DeleteFunc(p.watches, func(w *watch) bool {
-		w.shard.mu.Lock()
-		defer w.shard.mu.Unlock()
-		removed := w.removable()
-		if removed {
-			delete(p.byQueue, w.queue.name)
-		}
-		return removed
-	})
-	p.ended -= n - len(p.watches)
-	p.mu.Lock()
-	p.refund((n - len(p.watches)) * watchCost)
-	p.mu.Unlock()
 }
 
 // entriesPerStep is how many slots, watches or clashing jobs are scanned in the time of one step, or of
@@ -195,9 +184,9 @@ func (l *slotLine) removeNewest(tag uint64) bool {
 type answer uint8
 
 const (
-	served  answer = iota // a slot was taken
-	moved                 // the line has the seq of a slot that is gone: the oldest slot is a younger one
-	nothing               // there is no slot, or the peer is blocked
+	slotTaken   answer = iota // a slot was taken
+	slotYounger               // the line has the seq of a slot that is gone: the oldest slot is a younger one
+	slotMissing               // there is no slot, or the peer is blocked
 )
 
 // takeSlot takes the peer's oldest slot for a job of size bytes, if its seq is the one that the line
@@ -212,15 +201,15 @@ func (p *Peer) takeSlot(seq uint64, size int) (s slot, next uint64, a answer) {
 // takeSlotLocked is takeSlot for a caller that holds the peer's lock.
 func (p *Peer) takeSlotLocked(seq uint64, size int) (s slot, next uint64, a answer) {
 	if p.slots.len() == 0 {
-		return s, 0, nothing
+		return s, 0, slotMissing
 	}
 	oldest := p.slots.first()
 	if p.unsent >= p.window && !oldest.wake {
 		p.blocked = true
-		return s, 0, nothing
+		return s, 0, slotMissing
 	}
 	if oldest.seq != seq {
-		return s, oldest.seq, moved
+		return s, oldest.seq, slotYounger
 	}
 	s = p.slots.pop()
 	p.refund(slotCost)
@@ -228,60 +217,9 @@ func (p *Peer) takeSlotLocked(seq uint64, size int) (s slot, next uint64, a answ
 		p.unsent += size
 	}
 	if p.slots.len() == 0 {
-		return s, seq, served
+		return s, seq, slotTaken
 	}
-	return s, p.slots.first().seq, served
-}
-
-// watch is one peer serving one queue.
-type watch struct {
-	peer      *Peer
-	queue     *queue
-	shard     *shard
-	id        uint32 // index in the shard's watches
-	seq       uint64 // the sequence of the peer's oldest slot, as the line last knew it
-	lineIndex int    // index in the queue's line of its class, -1: not in line
-	broadcast bool   // registered for broadcasts
-	departed  bool   // its peer has left
-	ended     bool   // unwatched, but kept while jobs are held or unreported
-	held      []held // the jobs of this queue that the peer holds
-
-	unreported map[uint64]*unreported // unreported names, by their hashes
-	suspended  *unreported            // says until when the watch is handed nothing, see chargeUnreported
-}
-
-// watchOf returns the peer's watch of a queue, nil when it has none.
-func (p *Peer) watchOf(name []byte) *watch {
-	if len(p.watches) == 1 && p.watches[0].queue.name == string(name) { // nearly always
-		return p.watches[0]
-	}
-	return p.byQueue[string(name)]
-}
-
-// removable reports whether a watch has ended, holds no job and has no unreported name.
-func (w *watch) removable() bool { return w.ended && len(w.held)+w.unreportedCount() == 0 }
-
-// unreportedCount is the number of unreported names, and one more for a suspension.
-func (w *watch) unreportedCount() int { return len(w.unreported) + count(w.suspended != nil) }
-
-// addHeld makes a detached job reserved under the watch.
-func (w *watch) addHeld(r *record, h held) {
-	r.state, r.container, r.stateData = reserved, w.id, uint32(len(w.held))
-	w.shard.countReserved(r, 1)
-	w.held = append(w.held, h)
-}
-
-func (w *watch) ahead(o *watch) bool { return w.seq < o.seq }
-func (w *watch) place() int          { return w.lineIndex }
-func (w *watch) setPlace(i int)      { w.lineIndex = i }
-
-// held is one job that a peer holds.
-type held struct {
-	job    uint32 // the number of its record
-	lane   uint32 // lane that counts the job as running, or none
-	number uint64 // number of the Run: the seq of the slot that got the job
-	tag    uint64 // tag of the Reserve that the job answered
-	start  int64  // Mono of the hand-out
+	return s, p.slots.first().seq, slotTaken
 }
 
 // await is one request of a peer for the end of a job.

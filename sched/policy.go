@@ -8,6 +8,57 @@ import (
 	"unicode/utf8"
 )
 
+// SetPolicies gives queues rules beside those of the spaces of their jobs. Without one a queue has no policy, and
+// nothing of this happens.
+//
+// Retries, Backoff, KeepFailed and DeadLetter are for jobs whose space has no rule for failures (Rules.Deaths, Owned,
+// Graph): these keep theirs. A failure is a Fail, a time-out, or a worker that leaves. Delay is none: the worker has
+// decided. A job with retries left is delayed by its back-off. It keeps its name, its priority, its awaits and its
+// sequence number; its locks are free, as after every run. A job without retries left is given up: its awaits end with
+// Failed, its name is free, and it is failed, which is a state outside of all other rules: no verb but those of
+// operators reaches it, and it goes with its queue when that is dropped. The history of a job is its attempts, each a
+// run and how it ended; a submission that replaces the job ends the history.
+//
+// Rules.Failures is for the failures of a space's jobs, where the policy of their queue does not rule them: a job's
+// Count is the number of its retries, the policy's back-off and keep-failed come before those of the space. Its jobs
+// are failed when the retries are used up, also in a queue without a policy.
+//
+// JobTTL ends ready jobs as expired. A job is never handed out later than that after its due time, which a retry sets
+// again, and a lock that the job has waited for does not. Its awaits end with Failed. Due times count in seconds, so
+// that a job expires up to a second late, and never early. Tasks, and jobs of Rules.Deaths that have failed, have no
+// due time. A job that the clock has made old expires like any other.
+//
+// KeepDone, KeepResults and UniqueFor are for jobs whose space is plain (Rules.plain), and are used at the Finish of a
+// job. It is kept as finished for the largest of its uses; when it is too old or there are too many, it is kept for a
+// lesser use, with less of it, or goes. The last done job of a name is found by its name: a Submit of that name within
+// UniqueFor changes nothing, and its await receives the kept result, or none, at once. Operators who remove the
+// finished job let its name be submitted again. A job of a broadcast is not kept.
+//
+// Paused, Concurrency and Rate throttle a queue. The ready jobs of a throttled queue keep their places and their
+// order, and its watches stay in line. Its jobs are not stolen, and a peer that also serves other queues is handed
+// jobs of those. A job that was woken for a named lock stays woken while its queue is throttled: the jobs behind it
+// in line stay parked until the queue hands out the job, or until the lock time-out. A job that asks for the free
+// lock meanwhile gets it. A queue is matched again when it is resumed, when one of its running jobs ends, or when a
+// Tick refills the credit of its rate.
+//
+// A policy with Key, and with Fair or KeyConcurrency, sorts the ready jobs of its queue into lanes, one lane for each
+// key (lanes.go). A job enters its lane each time it becomes ready. In a lane, jobs keep the order of the ready index.
+// A lane that has KeyConcurrency running jobs hands out no job. Between lanes, the larger priority comes first. Of
+// lanes whose first jobs have one priority:
+//
+//	without Fair   the lane whose first job has the earliest due time is next
+//	with Fair      the lanes take turns. A turn is as many jobs as the weight of the key. A lane that comes back goes
+//	               behind the others, or goes on with the turn that KeyConcurrency has cut off
+//
+// All lanes of a queue are in one shard, so that turns are exact for the whole server.
+//
+// Withheld and broadcasting jobs count as running jobs of their keys, because they have left their lanes. Tasks have
+// no key: they keep the order of their line. Jobs that only Wide peers can have are in no lane either. A job that was
+// woken for a named lock waits in its lane like any other job.
+//
+// MaxJobs, MaxBytes, MaxPayload and a pause of submits refuse a Submit or a job of MoveJobs with ErrPolicy, and change
+// nothing of jobs that are there. A job that comes to a dead-letter queue is never refused. UniqueFor refuses no move.
+
 // Policy is what an operator wants of one queue. The zero Policy changes nothing: jobs follow the
 // rules of their space alone.
 type Policy struct {

@@ -6,12 +6,12 @@ type queue struct {
 	id   uint32 // index in the shard's queues
 
 	ready       index     // key {^priority, due second}, see standing
-	wide        index     // the same key, for jobs that only Wide peers can have
+	longNames   index     // the same key, for jobs that only Wide peers can have
 	private     index     // the same key, for tasks that are only stolen
 	withheld    index     // the same key, for withheld jobs
-	numbered    index     // key {^priority, number >> numberBits}, for numbered jobs; those of a key are in the order of their numbers
+	byNumber    index     // key {^priority, number >> numberBits}, for numbered jobs; those of a key are in the order of their numbers
 	delayed     index     // key {due second, milliseconds after it at which the job is due}
-	prioritized dueCounts // counts of the ready jobs with a priority or a lane that are neither immediate nor in the numbered index
+	prioritized dueCounts // counts of the ready jobs with a priority or a lane that are neither immediate nor in the index by number
 	timer       sortKey   // the smallest key of the delayed index, while the queue is in the timers heap
 	heapIndex   int       // index in the timers heap, -1: not in it
 
@@ -53,7 +53,7 @@ func (q *queue) place() int          { return q.heapIndex }
 func (q *queue) setPlace(i int)      { q.heapIndex = i }
 
 func (q *queue) pending() int {
-	n := q.ready.jobs + q.withheld.jobs + q.wide.jobs + q.private.jobs + q.numbered.jobs + q.delayed.jobs
+	n := q.ready.jobs + q.withheld.jobs + q.longNames.jobs + q.private.jobs + q.byNumber.jobs + q.delayed.jobs
 	if q.keyed != nil {
 		n += q.keyed.jobs
 	}
@@ -62,39 +62,6 @@ func (q *queue) pending() int {
 
 // unreserved is the number of jobs that end with a queue that is dropped: no peer runs them.
 func (q *queue) unreserved() int { return q.pending() + len(q.parked) + q.keptJobs() }
-
-// readyFor returns the ready index in which a job belongs.
-func (sh *shard) readyFor(q *queue, r *record) *index {
-	switch {
-	case r.flags&(longName|private|withheld|laned|numbered) == 0: // nearly always
-		return &q.ready
-	case r.flags&private != 0:
-		return &q.private
-	case r.flags&withheld != 0:
-		return &q.withheld
-	case r.flags&laned != 0:
-		return &q.keyed.lanes[r.laneID()].jobs
-	case r.flags&longName != 0:
-		return &q.wide
-	}
-	return &q.numbered
-}
-
-// inNumbered reports whether the numbered index is the one in which a ready job belongs.
-func (r *record) inNumbered() bool {
-	return r.flags&(longName|private|withheld|laned|numbered) == numbered
-}
-
-// readyKey returns the key of a ready job that is not numbered: larger priority first, then the earlier due second. ^
-// turns the order round without overflow.
-func readyKey(r *record) sortKey { return sortKey{^r.priority, r.due} }
-
-// countDue counts a job that enters a ready index, or leaves it, in prioritized.
-func (q *queue) countDue(r *record, n int) {
-	if (r.priority != 0 || r.flags&laned != 0) && r.flags&immediate == 0 && !r.inNumbered() {
-		q.prioritized.add(r.due, n)
-	}
-}
 
 // lineEmpty reports whether no watch is in line.
 func (q *queue) lineEmpty() bool {
@@ -132,18 +99,18 @@ func (q *queue) claim(w *watch, size int) (slot, bool) {
 	line := &q.lines[w.peer.class]
 	s, next, a := w.peer.takeSlot(w.seq, size)
 	switch {
-	case a == nothing:
+	case a == slotMissing:
 		line.remove(w)
 	case next != w.seq:
 		w.seq = next
 		line.down(w.lineIndex)
 	}
-	return s, a == served
+	return s, a == slotTaken
 }
 
 // anyUnreserved returns a job that no peer runs, of a queue that has one.
 func (q *queue) anyUnreserved(p *buckets) uint32 {
-	for _, x := range [...]*index{&q.ready, &q.withheld, &q.wide, &q.private, &q.numbered, &q.delayed} {
+	for _, x := range [...]*index{&q.ready, &q.withheld, &q.longNames, &q.private, &q.byNumber, &q.delayed} {
 		if job := x.head(p); job != none {
 			return job
 		}

@@ -1,198 +1,5 @@
 package sched
 
-import "slices"
-
-// NewPeer returns the scheduler's side of a session with the given capabilities. The caller ends it with
-// Disconnect.
-func (s *Scheduler) NewPeer(id SessionID, capabilities ...Capabilities) *Peer {
-	p := &Peer{id: id, window: s.window, quota: &s.sharedQuota}
-	for _, k := range capabilities {
-		p.capabilities |= k
-	}
-	p.class = classFor(p.capabilities)
-	return p
-}
-
-// Watch makes the peer a worker of a queue: its reserves match the queue's jobs. As long as any
-// peer is registered with broadcast, the queue's jobs go to every waiting slot. A second Watch of
-// the queue changes only broadcast.
-func (s *Scheduler) Watch(now Time, p *Peer, name []byte, broadcast bool, sink Sink) error {
-	w := p.byQueue[string(name)]
-	if w == nil && len(p.watches) >= maxWatches {
-		if p.prune(); len(p.watches) >= maxWatches {
-			return ErrWatches
-		}
-	}
-	sh := s.shardOf(name)
-	sh.mu.Lock()
-	defer sh.unlock(now, sink)
-	switch {
-	case w == nil:
-		q, err := sh.queueFor(name, p.capabilities&AutoDelete != 0)
-		if err != nil {
-			return err
-		}
-		if w, err = sh.newWatch(p, q); err != nil {
-			return err
-		}
-	case w.ended:
-		if err := sh.revive(w); err != nil {
-			return err
-		}
-	}
-	if p.capabilities&Wide == 0 { // Wide peers serve queues that are not durable
-		sh.saveQueue(w.queue)
-	}
-	w.queue.autoDelete = w.queue.autoDelete && p.capabilities&AutoDelete != 0
-	if w.broadcast != broadcast {
-		w.broadcast = broadcast
-		w.queue.broadcastWorkers += count(broadcast) - count(!broadcast)
-		if w.queue.withheld.jobs > 0 {
-			w.queue.search.restore = w.queue.withheld.jobs
-			sh.startSearch(w.queue)
-		}
-	}
-	sh.serveOrDefer(now, w, sink)
-	return nil
-}
-
-// newWatch makes the peer a worker of a queue that it does not serve yet.
-func (sh *shard) newWatch(p *Peer, q *queue) (*watch, error) {
-	p.mu.Lock()
-	room := p.charge(watchCost)
-	p.mu.Unlock()
-	if !room {
-		sh.discardUnused(q)
-		return nil, errQuota
-	}
-	w := &watch{peer: p, queue: q, shard: sh, lineIndex: -1}
-	w.id = assignID(&sh.watches, &sh.freeWatchIDs, w)
-	if p.byQueue == nil {
-		p.byQueue = make(map[string]*watch)
-	}
-	p.byQueue[q.name] = w
-	p.watches = append(p.watches, w)
-	q.workers++
-	q.named += count(p.capabilities&Named != 0)
-	return w, nil
-}
-
-// watchFor returns the watch of a peer that takes tasks without a Watch of the queue, made when it
-// is missing.
-func (sh *shard) watchFor(p *Peer, q *queue) (*watch, error) {
-	w := p.byQueue[q.name]
-	switch {
-	case w == nil:
-		return sh.newWatch(p, q)
-	case w.ended:
-		return w, sh.revive(w)
-	}
-	return w, nil
-}
-
-func count(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// revive makes an ended watch a full one again.
-func (sh *shard) revive(w *watch) error {
-	if len(w.held) == 0 { // without a job of it the queue may have been dropped
-		q, err := sh.queue([]byte(w.queue.name))
-		if err != nil {
-			return err
-		}
-		w.queue = q
-	}
-	if w.removable() { // its number was freed
-		w.id = assignID(&sh.watches, &sh.freeWatchIDs, w)
-	}
-	w.ended = false
-	w.peer.ended--
-	w.queue.workers++
-	w.queue.busy += count(len(w.held) > 0)
-	w.queue.unreported += w.unreportedCount()
-	w.queue.named += count(w.peer.capabilities&Named != 0)
-	return nil
-}
-
-// join puts a watch in its queue's line when its peer has a slot and it is not in line yet.
-func (sh *shard) join(w *watch) {
-	if w.lineIndex >= 0 {
-		return
-	}
-	w.peer.mu.Lock()
-	has, seq := w.peer.slots.len() > 0, uint64(0)
-	if has {
-		seq = w.peer.slots.first().seq
-	}
-	w.peer.mu.Unlock()
-	if has {
-		w.enter(seq)
-	}
-}
-
-// enter puts a watch in its queue's line at the age of its peer's oldest slot.
-func (w *watch) enter(seq uint64) {
-	line := &w.queue.lines[w.peer.class]
-	switch {
-	case w.lineIndex < 0:
-		w.seq = seq
-		line.push(w)
-	case w.seq != seq: // in line, at another age
-		w.seq = seq
-		line.down(w.lineIndex)
-	}
-}
-
-// Unwatch ends Watch. The peer keeps the jobs that it holds.
-func (s *Scheduler) Unwatch(p *Peer, name []byte) {
-	w := p.byQueue[string(name)]
-	if w == nil {
-		return
-	}
-	w.shard.mu.Lock()
-	defer w.shard.mu.Unlock()
-	if !w.ended {
-		w.shard.endWatch(w)
-	}
-	if !w.removable() {
-		return
-	}
-	delete(p.byQueue, w.queue.name)
-	p.cost += len(p.watches) / entriesPerStep
-	i := slices.Index(p.watches, w)
-	p.watches = slices.Delete(p.watches, i, i+1)
-	p.ended--
-	p.mu.Lock()
-	p.refund(watchCost)
-	p.mu.Unlock()
-}
-
-// endWatch removes a watch from its queue. Its number is freed when it holds nothing any more.
-func (sh *shard) endWatch(w *watch) {
-	q := w.queue
-	if w.lineIndex >= 0 {
-		q.lines[w.peer.class].remove(w)
-	}
-	q.workers--
-	q.busy -= count(len(w.held) > 0)
-	q.unreported -= w.unreportedCount()
-	q.named -= count(w.peer.capabilities&Named != 0)
-	if w.broadcast {
-		w.broadcast = false
-		q.broadcastWorkers--
-	}
-	w.ended = true
-	w.peer.ended++
-	if w.removable() {
-		sh.freeWatch(w)
-	}
-	sh.discardUnused(q)
-}
-
 // Reserve asks for a job of any queue that the peer watches. The answer is an Assign with tag, now
 // or later. A tag that waits already is not added again.
 func (s *Scheduler) Reserve(now Time, p *Peer, tag uint64, sink Sink) error {
@@ -206,15 +13,14 @@ func (s *Scheduler) Reserve(now Time, p *Peer, tag uint64, sink Sink) error {
 	return nil
 }
 
-// reserve is Reserve for a peer that watches one queue: each lock is taken once. When jobs are
-// ready and the line is empty, the slot is served without standing in line first.
+// reserve is Reserve for a peer that watches one queue: each lock is taken once. When a job is ready and the line is
+// empty, the slot is served without standing in line first, see allowsShortCut.
 func (sh *shard) reserve(now Time, w *watch, tag uint64, sink Sink) error {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	p, q := w.peer, w.queue
 	job := sh.head(q)
-	direct := job != none && !sh.halted && !q.throttled() && q.sweep == nil &&
-		q.broadcastWorkers == 0 && !w.ended && q.lineEmpty() && !q.mixed() && sh.slab.at(job).flags&expires == 0
+	direct := job != none && !w.ended && q.lineEmpty() && sh.allowsShortCut(now, q, sh.slab.at(job))
 	p.mu.Lock()
 	if !direct || p.slots.len() > 0 || p.unsent >= p.window {
 		if err := p.pushSlot(sh.s, tag, false); err != nil {
@@ -401,29 +207,6 @@ func (sh *shard) serveOne(now Time, w *watch, next rank, sink Sink) int {
 	return sh.pair(now, q, w, job, sink) + (maxClashes-left)/entriesPerStep
 }
 
-// rank orders ready jobs of several queues: larger priority first, then the earlier due second,
-// then the earlier submission.
-type rank struct {
-	key sortKey
-	seq uint64
-}
-
-// lastRank is behind the rank of every job.
-var lastRank = rank{sortKey{never, never}, ^uint64(0)}
-
-func (x rank) less(y rank) bool { return x.key.less(y.key) || x.key == y.key && x.seq < y.seq }
-
-// rank returns the rank of the first ready job for a watch. room is jobFor's.
-func (sh *shard) rank(w *watch, room *int) rank { return sh.rankOf(sh.jobFor(w, room)) }
-
-func (sh *shard) rankOf(job uint32) rank {
-	if job == none {
-		return lastRank
-	}
-	r := sh.slab.at(job)
-	return rank{sh.standing(r), r.seq}
-}
-
 // scanWatches puts the peer in the line of each queue that it watches, in one pass. It returns the
 // watch whose queue has the first ready job, and the rank of the next queue's first job.
 func (s *Scheduler) scanWatches(p *Peer) (*watch, rank) {
@@ -436,7 +219,7 @@ func (s *Scheduler) scanWatches(p *Peer) (*watch, rank) {
 		prune = prune || w.removable()
 		if !w.ended {
 			sh.join(w)
-			if r := sh.rank(w, &room); r.less(first) {
+			if r := sh.rankOf(sh.jobFor(w, &room)); r.less(first) {
 				best, first, next = w, r, first
 			} else if r.less(next) {
 				next = r
@@ -472,6 +255,13 @@ func (s *Scheduler) Flushed(now Time, p *Peer, unsent int, sink Sink) (more bool
 		s.serve(now, p, sink)
 	}
 	return resume && p.isBehind()
+}
+
+// Blocked reports whether a job was kept back from the peer because of its unsent bytes.
+func (p *Peer) Blocked() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.blocked
 }
 
 func (p *Peer) isBehind() bool {

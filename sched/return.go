@@ -1,5 +1,7 @@
 package sched
 
+import "slices"
+
 // Return gives back a job that has not failed, to be due so many milliseconds from now. Its awaits receive nothing. A
 // job of Rules.Numbered takes the priority.
 func (s *Scheduler) Return(now Time, p *Peer, run Run, priority, ms int64, sink Sink) error {
@@ -78,9 +80,88 @@ func (s *Scheduler) Renew(now Time, p *Peer, run Run) error {
 	return nil
 }
 
-// Blocked reports whether a job was kept back from the peer because of its unsent bytes.
-func (p *Peer) Blocked() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.blocked
+// Release gives back the job that the peer was last handed under tag. The job is ready again, and
+// its awaits receive nothing. When a run under tag was revoked and is unreported, it is not known
+// which of the two the peer gives back. The job is then ready for other peers, and this peer is not
+// handed a job of its name before it has reported the run.
+func (s *Scheduler) Release(now Time, p *Peer, tag uint64, sink Sink) error {
+	var from, lost *watch
+	newest := uint64(0)
+	for _, w := range p.watches {
+		number, unreported, held := w.shard.newest(w, tag)
+		p.cost += 1 + held
+		if number > newest {
+			from, newest = w, number
+		}
+		if unreported {
+			lost = w
+		}
+	}
+	switch {
+	case from != nil:
+		return from.shard.releaseLast(now, from, newest, lost != nil, sink)
+	case lost != nil:
+		lost.shard.releaseRevoked(now, lost, tag, sink)
+	}
+	return ErrNotFound
+}
+
+// maxNewest is how many of the jobs that a peer holds of a queue Release scans, newest first: more
+// than the peer may have asked for.
+const maxNewest = MaxSlots
+
+// newest returns the number of the newest run that a watch's peer holds under tag, 0 for none. unreported reports
+// whether the watch has an unreported run under tag.
+func (sh *shard) newest(w *watch, tag uint64) (number uint64, unreported bool, looked int) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	last := w.held[max(len(w.held)-maxNewest, 0):]
+	for _, h := range last {
+		if h.tag == tag {
+			number = max(number, h.number)
+		}
+	}
+	for _, u := range w.unreported {
+		unreported = unreported || u.tag == tag
+	}
+	looked = len(last) + len(w.unreported)
+	sh.countSteps(looked)
+	return number, unreported, looked
+}
+
+// releaseLast is Release for a watch. lost reports whether the peer has an unreported run under the tag too.
+func (sh *shard) releaseLast(now Time, w *watch, number uint64, lost bool, sink Sink) error {
+	sh.mu.Lock()
+	defer sh.unlock(now, sink)
+	last := max(len(w.held)-maxNewest, 0)
+	i := slices.IndexFunc(w.held[last:], func(h held) bool { return h.number == number })
+	if i < 0 { // its time was over meanwhile
+		return ErrNotFound
+	}
+	job := w.held[last+i].job
+	r := sh.slab.at(job)
+	if lost {
+		sh.noteRevoked(now, job, r)
+	}
+	sh.counters.Released++
+	q := sh.unhold(job, r)
+	sh.release(now, job, r, q, now.Wall, sink)
+	sh.matchOrDefer(now, q, sink)
+	sh.reconsider(now, w, sink)
+	return nil
+}
+
+// releaseRevoked is Release for a revoked run.
+func (sh *shard) releaseRevoked(now Time, w *watch, tag uint64, sink Sink) {
+	sh.mu.Lock()
+	defer sh.unlock(now, sink)
+	var oldest *unreportedName
+	for _, u := range w.unreported {
+		if u.tag == tag && (oldest == nil || u.graceEnd < oldest.graceEnd || u.graceEnd == oldest.graceEnd && u.name < oldest.name) {
+			oldest = u
+		}
+	}
+	if oldest != nil {
+		sh.reported(now, oldest, sink)
+	}
 }

@@ -71,7 +71,7 @@ type Rules struct {
 	// Untimed reservations last until the holder ends them or leaves.
 	Untimed bool
 	// Graph makes the jobs tasks, which wait for each other and have a line of their own. Extend,
-	// Transfer, Steal, Complete and the verbs of a Lease are for them. Tasks are never broadcast or
+	// Transfer, Steal, Complete and the verbs with a TaskRevision are for them. Tasks are never broadcast or
 	// dropped with their queue, and only RemoveTask removes them. Graph needs Untimed.
 	Graph bool
 	// Private tasks are handed out by Steal alone, never to a Reserve.
@@ -178,17 +178,17 @@ type Scheduler struct {
 	salt       uint64 // see chance
 	policies   atomic.Pointer[Policies]
 
-	rules      [MaxSpaces]Rules
-	keptSpaces uint16            // spaces whose queues are never dropped, as bits
-	failSpaces uint16            // spaces with Rules.Failures, as bits
-	numbered   uint16            // spaces of Rules.Numbered, as bits
-	queueMasks [MaxSpaces]uint32 // see nameHash
-	locks      namedLocks
-	ids        [idShards]idTable
-	leases     leases
-	leaseNames leaseNames
-	moves      moves
-	departed   departures
+	rules          [MaxSpaces]Rules
+	keptSpaces     uint16            // spaces whose queues are never dropped, as bits
+	failSpaces     uint16            // spaces with Rules.Failures, as bits
+	numberedSpaces uint16            // spaces of Rules.Numbered, as bits
+	queueMasks     [MaxSpaces]uint32 // see nameHash
+	locks          namedLocks
+	ids            [idShards]idTable
+	leases         leases
+	leaseNames     leaseNames
+	moves          moves
+	departures     departures
 
 	timeout     atomic.Int64 // default time-out in milliseconds, 0: none
 	lockTimeout atomic.Int64 // milliseconds; 0: a job waits for ever
@@ -244,7 +244,7 @@ func New(o Options) *Scheduler {
 	}
 	for i := range s.rules {
 		s.keptSpaces |= uint16(count(s.rules[i].Graph || s.rules[i].Kept)) << i
-		s.numbered |= uint16(count(s.rules[i].Numbered)) << i
+		s.numberedSpaces |= uint16(count(s.rules[i].Numbered)) << i
 		s.queueMasks[i] = uint32(count(s.rules[i].Numbered)) - 1
 		s.failSpaces |= uint16(count(s.rules[i].Failures != nil)) << i
 	}

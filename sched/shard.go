@@ -23,16 +23,16 @@ type shard struct {
 	arena         arena
 	names         names
 	buckets       buckets
-	numbered      numberedCounts
-	running       index              // jobs reserved under the default time-out, key {start}
-	deadline      index              // jobs reserved under their own time-out, key {deadline}
-	unreported    heap[*unreported]  // unreported names, by the time at which they are resolved
-	changing      fifo[*queue]       // queues whose jobs go to other lanes, see laneChange
-	searches      fifo[*queue]       // queues whose withheld jobs are offered to all watches in line, see search
-	unmatched     fifo[*queue]       // queues whose match is deferred, see deferMatch
-	broadcasting  fifo[*queue]       // queues with a broadcast under way
-	notifications fifo[notification] // the awaits of ended jobs that are not answered yet
-	parked        index              // jobs that wait for a lock, key {start}
+	numberedStats stateCounts
+	running       index                 // jobs reserved under the default time-out, key {start}
+	deadline      index                 // jobs reserved under their own time-out, key {deadline}
+	unreported    heap[*unreportedName] // unreported names, by the time at which they are resolved
+	changing      fifo[*queue]          // queues whose jobs go to other lanes, see laneChange
+	searches      fifo[*queue]          // queues whose withheld jobs are offered to all watches in line, see search
+	unmatched     fifo[*queue]          // queues whose match is deferred, see deferMatch
+	broadcasting  fifo[*queue]          // queues with a broadcast under way
+	notifications fifo[notification]    // the awaits of ended jobs that are not answered yet
+	parked        index                 // jobs that wait for a lock, key {start}
 	awaits        map[uint32][]await
 	topics        map[topic][]await
 	untimedJobs   int             // number of reserved jobs without a time-out, without tasks
@@ -76,6 +76,10 @@ func (sh *shard) init(s *Scheduler, id int) {
 	sh.graph.init(sh)
 }
 
+// countSteps counts steps of work whose amount depends on how much there is. Batches are measured
+// by this count.
+func (sh *shard) countSteps(n int) { sh.mu.steps += n }
+
 // queue returns the queue of a name, made when it is missing.
 func (sh *shard) queue(name []byte) (*queue, error) {
 	if q := sh.byName[string(name)]; q != nil {
@@ -87,7 +91,7 @@ func (sh *shard) queue(name []byte) (*queue, error) {
 	}
 	q := &queue{
 		name: string(name), heapIndex: -1,
-		ready: newIndex(), withheld: newIndex(), wide: newIndex(), private: newIndex(), numbered: newIndex(), delayed: newIndex(),
+		ready: newIndex(), withheld: newIndex(), longNames: newIndex(), private: newIndex(), byNumber: newIndex(), delayed: newIndex(),
 	}
 	sh.giveTally(q)
 	q.id = assignID(&sh.queues, &sh.freeQueueIDs, q)

@@ -165,14 +165,14 @@ func (sh *shard) status(q *queue) QueueStatus {
 		Unfinished: q.running - q.reservedTasks - q.savedLeases, Parked: len(q.parked), Delayed: q.delayed.jobs,
 		Retrying: q.retrying, Spaces: q.spaces, Waiting: q.waiting,
 		Failed: q.failedJobs(), Buried: q.keptFor(keptBuried), Prior: q.prior, Done: q.keptFor(keptDone, keptResult)}
-	if q.immediate+q.numbered.jobs > 0 || q.pending() == 0 {
+	if q.immediate+q.byNumber.jobs > 0 || q.pending() == 0 {
 		return st
 	}
 	st.SchedAt = never
 	if k, ok := q.delayed.min(&sh.buckets); ok {
 		st.SchedAt = k.a
 	}
-	for _, x := range [...]*index{&q.ready, &q.withheld, &q.wide, &q.private} {
+	for _, x := range [...]*index{&q.ready, &q.withheld, &q.longNames, &q.private} {
 		if k, ok := x.minFrom(&sh.buckets, sortKey{^0, math.MinInt64}); ok && k.a == ^0 {
 			st.SchedAt = min(st.SchedAt, k.b)
 		}

@@ -46,11 +46,11 @@ func (s *Scheduler) Submit(now Time, j *Submission, sink Sink) error {
 func (sh *shard) submit(now Time, j *Submission, sink Sink) error {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
-	return sh.submitHeld(now, j, sink)
+	return sh.submitLocked(now, j, sink)
 }
 
-// submitHeld is submit under the shard's lock.
-func (sh *shard) submitHeld(now Time, j *Submission, sink Sink) error {
+// submitLocked is submit for a caller that holds the lock of the shard.
+func (sh *shard) submitLocked(now Time, j *Submission, sink Sink) error {
 	q := sh.byName[string(j.Queue)]
 	noWorker := j.NeedWorker && (q == nil || q.workers == 0)
 	if q == nil {

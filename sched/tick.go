@@ -185,9 +185,9 @@ func (sh *shard) dropQueues(until int, sink Sink) {
 			}
 			q.ready.free(&sh.buckets)
 			q.withheld.free(&sh.buckets)
-			q.wide.free(&sh.buckets)
+			q.longNames.free(&sh.buckets)
 			q.private.free(&sh.buckets)
-			q.numbered.free(&sh.buckets)
+			q.byNumber.free(&sh.buckets)
 			q.delayed.free(&sh.buckets)
 			sh.queues[q.id] = nil
 			sh.freeQueueIDs = append(sh.freeQueueIDs, q.id)

@@ -107,7 +107,7 @@ func (sh *shard) sweepSome(now Time, w *sweep, until int, sink Sink) (done bool)
 			return false
 		}
 		sh.countSteps(1)
-		if w.index == numberedIndex {
+		if w.index == byNumberIndex {
 			sh.sweepNumbered(now, w, sink)
 			continue
 		}
@@ -134,12 +134,12 @@ func (sh *shard) sweepSome(now Time, w *sweep, until int, sink Sink) (done bool)
 	return true
 }
 
-// sweepNumbered sweeps one bucket of the numbered index, whose jobs stand in the order of their submission and not of
+// sweepNumbered sweeps one bucket of the index by number, whose jobs stand in the order of their submission and not of
 // their due times. No job is due before it is submitted. So when a job was submitted too late to have expired, the
 // sweep passes over the later jobs of its priority.
 func (sh *shard) sweepNumbered(now Time, w *sweep, sink Sink) {
 	q := w.queue
-	job := q.numbered.headFrom(&sh.buckets, &sh.slab, w.from)
+	job := q.byNumber.headFrom(&sh.buckets, &sh.slab, w.from)
 	if job == none {
 		w.index, w.from = w.index+1, firstKey
 		return
@@ -166,16 +166,16 @@ func (sh *shard) sweepNumbered(now Time, w *sweep, sink Sink) {
 	}
 }
 
-// numberedIndex is the number of the numbered index for sweptIndex. The lanes follow.
-const numberedIndex = 3
+// byNumberIndex is the number of the index by number for sweptIndex. The lanes follow.
+const byNumberIndex = 3
 
 // sweptIndexes is how many numbers sweptIndex takes. A lane that comes while a sweep is under way may have the number
 // of one that has gone: the next sweep reads it.
 func (q *queue) sweptIndexes() int {
 	if q.keyed == nil {
-		return numberedIndex + 1
+		return byNumberIndex + 1
 	}
-	return numberedIndex + 1 + len(q.keyed.lanes)
+	return byNumberIndex + 1 + len(q.keyed.lanes)
 }
 
 // sweptIndex returns an index of ready jobs by its number.
@@ -186,11 +186,11 @@ func (q *queue) sweptIndex(i int) *index {
 	case 1:
 		return &q.withheld
 	case 2:
-		return &q.wide
-	case numberedIndex:
-		return &q.numbered
+		return &q.longNames
+	case byNumberIndex:
+		return &q.byNumber
 	}
-	if l := q.keyed.lanes[i-numberedIndex-1]; l != nil {
+	if l := q.keyed.lanes[i-byNumberIndex-1]; l != nil {
 		return &l.jobs
 	}
 	return &index{}

@@ -8,8 +8,8 @@ import "hash/maphash"
 // handed a job of that name from the queue again until it has reported the revoked run, has left, or
 // another time-out has passed. Without a time-out only its report or its end settles it.
 
-// unreported is what a watch remembers of the revoked runs of one name.
-type unreported struct {
+// unreportedName is what a watch remembers of the revoked runs of one name.
+type unreportedName struct {
 	watch     *watch
 	name      uint64 // hash of the name; unused in a suspension
 	tag       uint64 // tag of the Reserve that the last revoked run answered
@@ -18,9 +18,9 @@ type unreported struct {
 	heapIndex int    // index in the shard's heap
 }
 
-func (u *unreported) ahead(o *unreported) bool { return u.graceEnd < o.graceEnd }
-func (u *unreported) place() int               { return u.heapIndex }
-func (u *unreported) setPlace(i int)           { u.heapIndex = i }
+func (u *unreportedName) ahead(o *unreportedName) bool { return u.graceEnd < o.graceEnd }
+func (u *unreportedName) place() int                   { return u.heapIndex }
+func (u *unreportedName) setPlace(i int)               { u.heapIndex = i }
 
 const (
 	// maxUnreported bounds the unreported names of a peer. A peer that exceeds it, or the quota, is
@@ -63,15 +63,15 @@ func (sh *shard) addUnreported(w *watch, name []byte, tag uint64, until int64) {
 		return
 	case u != nil:
 	case w.peer.chargeUnreported():
-		u = &unreported{watch: w, name: sh.hash(name), graceEnd: until}
+		u = &unreportedName{watch: w, name: sh.hash(name), graceEnd: until}
 		if w.unreported == nil {
-			w.unreported = make(map[uint64]*unreported)
+			w.unreported = make(map[uint64]*unreportedName)
 		}
 		w.unreported[u.name] = u
 		sh.unreported.push(u)
 		w.queue.unreported += count(!w.ended)
 	case w.suspended == nil:
-		u = &unreported{watch: w, graceEnd: until}
+		u = &unreportedName{watch: w, graceEnd: until}
 		w.suspended = u
 		sh.unreported.push(u)
 		w.queue.unreported += count(!w.ended)
@@ -102,7 +102,7 @@ func (p *Peer) chargeUnreported() bool {
 }
 
 // anyUnreported returns an unreported name of the watch, or its suspension.
-func (w *watch) anyUnreported() *unreported {
+func (w *watch) anyUnreported() *unreportedName {
 	for _, u := range w.unreported {
 		return u
 	}
@@ -110,7 +110,7 @@ func (w *watch) anyUnreported() *unreported {
 }
 
 // removeUnreported removes an unreported name, or ends the suspension of a watch.
-func (sh *shard) removeUnreported(u *unreported) {
+func (sh *shard) removeUnreported(u *unreportedName) {
 	w := u.watch
 	sh.unreported.remove(u)
 	w.queue.unreported -= count(!w.ended)
@@ -130,7 +130,7 @@ func (sh *shard) removeUnreported(u *unreported) {
 
 // resolveUnreported removes an unreported name and serves the peer the jobs that waited because of
 // it.
-func (sh *shard) resolveUnreported(now Time, u *unreported, sink Sink) {
+func (sh *shard) resolveUnreported(now Time, u *unreportedName, sink Sink) {
 	sh.removeUnreported(u)
 	if w := u.watch; w.lineIndex >= 0 {
 		sh.serveOrDefer(now, w, sink)
@@ -167,7 +167,7 @@ func (s *Scheduler) Report(now Time, p *Peer, queueName, name []byte, sink Sink)
 }
 
 // reported counts a peer's report of one revoked run of a name.
-func (sh *shard) reported(now Time, u *unreported, sink Sink) {
+func (sh *shard) reported(now Time, u *unreportedName, sink Sink) {
 	if u.runs--; u.runs == 0 {
 		sh.resolveUnreported(now, u, sink)
 	}

@@ -263,8 +263,8 @@ func located(path string, text []byte, err error) error {
 // unknownKey returns the error of a key that is no setting, with the nearest one.
 func unknownKey(key toml.Key, names []string) error {
 	typed := strings.Join(key, ".")
-	if slices.Contains(settings, typed) && !slices.Contains(readOnly, typed) {
-		return fmt.Errorf("%q is no setting of treadle serve, but one of the running server: treadle config set %[1]s VALUE", typed)
+	if err := changeRunning(typed); err != nil {
+		return err
 	}
 	return fmt.Errorf("unknown setting %q%s; the settings are the flags of treadle serve --help", typed, nearestOf(typed, names))
 }

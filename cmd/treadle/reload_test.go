@@ -91,7 +91,7 @@ func TestConfigCheck(t *testing.T) {
 	f("shard = 2\nloops = 1.5\ndrian = 7\ndrain = \"x\"\nsync = \"often\"\n", `1: unknown setting "shard", did you mean "shards"?`, "2: loops: 1.5 cannot be", `3: unknown setting "drian", did you mean "drain"?`, `4: drain: "x" is not a time`, `5: sync must be one of`)
 	f("shards = 0\nmax-frame = 3\ndata = \"none\"\ndwork-lease = \"-1s\"\nkts46-timeout = 0\nkts46 = \"x\"\n", "1: shards: 0 is not between 1 and 4096", "2: max-frame: 3 bytes is not between", "4: dwork-lease: -1s is negative", "5: kts46-timeout: 0s is not between 1ms and", `6: kts46: "x" is neither tcp://`)
 	f("drain = 20s\n", "1: drain: strings must be quoted\n")
-	f("timeout = \"1h\"\n", `1: "timeout" is no setting of treadle serve, but one of the running server: treadle config set timeout VALUE`)
+	f("timeout = \"1h\"\n", `1: "timeout" is a setting of the running server: treadle config set timeout VALUE`)
 	f("max-outbound = 5\n", "1: max-outbound: 5 bytes is below the largest frame")
 	f("[queue.a]\ncolor = \"red\"\nretries = \"x\"\n[queue.b]\nrate = 7\n[[cron]]\nname = \"n\"\nschedule = \"soon\"\nqueue = \"q\"\n[[cron]]\nname = 5\nquue = \"q\"\n[[cron]]\nname = \"m\"\nschedule = \"@daily\"\nmissed = \"often\"\n",
 		`2: queue "a", color: there is no such key`, `3: queue "a", retries: `, `5: queue "b", rate: `, `8: cron entry "n", schedule: `, "11: name: 5 cannot be", `12: unknown key "quue" of a cron entry, did you mean "queue"?; the keys`, `16: cron entry "m", missed: `)

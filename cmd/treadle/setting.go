@@ -107,6 +107,14 @@ var settings = []string{
 // readOnly are the settings that a client cannot change.
 var readOnly = []string{"refusing", "max-frame"}
 
+// changeRunning returns the error of a name that treadle serve does not take but treadle config set does, else nil.
+func changeRunning(name string) error {
+	if !slices.Contains(settings, name) || slices.Contains(readOnly, name) {
+		return nil
+	}
+	return fmt.Errorf("%q is a setting of the running server: treadle config set %[1]s VALUE", name)
+}
+
 func unknownSetting(server *client.Client, key string) error {
 	if slices.ContainsFunc(setting.Of(&serveCmd{}), func(s setting.Setting) bool { return s.Name == key }) {
 		return noSuch("%q is a setting of treadle serve: change it in the file of --config, then treadle reload or start the server again", key)

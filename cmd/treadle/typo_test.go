@@ -76,7 +76,7 @@ func TestTypos(t *testing.T) {
 	f("unknown flag -5; an argument that begins with - follows --, as in treadle submit -- -5 (see", "submit", "f", "-5")
 	f("unknown flag -r; an argument that begins with - follows --, as in treadle dwork create -- -r (see", "dwork", "create", "-rf")
 	f("unknown flag -x, did you mean", "status", "-x")
-	f("unknown flag --timeout: it is a setting of the running server: treadle config set timeout VALUE", "serve", "--timeout", "1h")
+	f(`"timeout" is a setting of the running server: treadle config set timeout VALUE (see treadle serve --help)`, "serve", "--timeout", "1h")
 	f("--data: it is empty; name a directory, or none", "serve", "--data", "")
 	f("--only: gloom,dwork leaves kts46 out, and --kts46-json gives it an address: name kts46 here too, or leave the address out", "serve", "--data", "none", "--only", "gloom,dwork", "--kts46-json", "tcp://127.0.0.1:0")
 	f("--only: it is empty; name periodic, gloom, dwork or kts46", "serve", "--data", "none", "--only", "")

@@ -49,17 +49,20 @@ var noValue = regexp.MustCompile(`^--([a-z0-9-]+): expected .* value but got "(.
 // negative matches a number that kong took for a flag.
 var negative = regexp.MustCompile(`^-[0-9]`)
 
-// notASetting matches kong's error for an unknown flag.
-var notASetting = regexp.MustCompile(`^unknown flag --([a-z-]+)`)
+// unknownFlag matches kong's error for an unknown flag.
+var unknownFlag = regexp.MustCompile(`^unknown flag --([a-z-]+)`)
 
 // notAFlag matches kong's error for an argument that begins with one dash.
 var notAFlag = regexp.MustCompile(`^unknown flag (-[^-][^ ,]*)`)
 
-// plainly rewords kong's error for a flag without a value, and for an argument that it took for a flag.
+// plainly rewords kong's error for a flag without a value, for an argument that it took for a flag, and for a setting
+// of the running server.
 func plainly(err *kong.ParseError) error {
 	selected := err.Context.Selected()
-	if m := notASetting.FindStringSubmatch(err.Error()); m != nil && slices.Contains(settings, m[1]) && selected != nil && selected.Path() == "serve" {
-		return fmt.Errorf("unknown flag --%s: it is a setting of the running server: treadle config set %[1]s VALUE", m[1])
+	if m := unknownFlag.FindStringSubmatch(err.Error()); m != nil && selected != nil && selected.Path() == "serve" {
+		if err := changeRunning(m[1]); err != nil {
+			return err
+		}
 	}
 	if m := notAFlag.FindStringSubmatch(err.Error()); m != nil && selected != nil && len(selected.Positional) > 0 {
 		path := selected.Path()

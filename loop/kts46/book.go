@@ -138,7 +138,7 @@ type task struct {
 	holder *worker // nil: the task is queued
 
 	// The fields of a reserved task:
-	hold     sched.Hold // its revision is the time of the last update, in Unix milliseconds
+	revision sched.TaskRevision // its number is the time of the last update, in Unix milliseconds
 	accepted bool
 	started  int64 // Unix milliseconds
 	seen     int64 // Mono of the holder's last report

@@ -261,7 +261,7 @@ func (p *Protocol) taskJSON(t heldTask) *taskJSON {
 	return v
 }
 
-func sigOf(t *task) string { return codec.Sig(time.UnixMilli(t.hold.Revision)) }
+func sigOf(t *task) string { return codec.Sig(time.UnixMilli(t.revision.Number)) }
 
 // jsonGetTask reserves a task for a worker, which has to accept it.
 func (p *Protocol) jsonGetTask(r *codec.Request) (any, error) {

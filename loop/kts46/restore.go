@@ -129,7 +129,7 @@ type restoredTask struct {
 	queue    string
 	name     []byte
 	holder   string
-	hold     sched.Hold
+	revision sched.TaskRevision
 	accepted bool
 	started  int64
 }
@@ -143,7 +143,7 @@ func (b *book) restoreTasks() {
 			if !ok {
 				k = kindCount
 			}
-			t := restoredTask{kind: k, queue: v.Queue, name: bytes.Clone(v.Name), hold: sched.Hold{Ref: v.Ref, Revision: v.Revision}}
+			t := restoredTask{kind: k, queue: v.Queue, name: bytes.Clone(v.Name), revision: sched.TaskRevision{Ref: v.Ref, Number: v.Revision}}
 			if v.Stage == sched.StageReserved {
 				t.holder = v.Holder
 			}
@@ -156,11 +156,11 @@ func (b *book) restoreTasks() {
 				}
 			}
 			all = append(all, t)
-			b.floor = max(b.floor, t.hold.Revision)
+			b.floor = max(b.floor, t.revision.Number)
 		})
 	}
 	// A worker that released one task and got another may be restored with both. The later revision is its own.
-	slices.SortFunc(all, func(a, b restoredTask) int { return cmp.Compare(a.hold.Revision, b.hold.Revision) })
+	slices.SortFunc(all, func(a, b restoredTask) int { return cmp.Compare(a.revision.Number, b.revision.Number) })
 	for i := range all {
 		b.restoreTask(&all[i])
 	}
@@ -181,15 +181,15 @@ func (b *book) restoreTask(r *restoredTask) {
 	parts := splitName(r.name)
 	j, err := b.job(parts[0], parts[1])
 	if err != nil || string(j.taskName()) != string(r.name) || !j.needs(r.kind, r.holder != "") {
-		b.retire(r.hold)
+		b.retire(r.revision.Number)
 		b.sched.RemoveTask(b.now, Space, []byte(r.queue), r.name, b.sink)
 		if w := b.workers[r.holder]; w != nil {
-			w.last = max(w.last, r.hold.Revision)
+			w.last = max(w.last, r.revision.Number)
 			b.sched.Unwatch(w.peer, []byte(r.queue))
 		}
 		return
 	}
-	t := &task{job: j, kind: r.kind, hold: r.hold, accepted: r.accepted, started: r.started, seen: b.now.Mono}
+	t := &task{job: j, kind: r.kind, revision: r.revision, accepted: r.accepted, started: r.started, seen: b.now.Mono}
 	j.tasks[r.kind] = t
 	if r.holder == "" {
 		return
@@ -199,5 +199,5 @@ func (b *book) restoreTask(r *restoredTask) {
 		b.requeue(w.task, false)
 		b.workers[w.id] = w // unassign may have removed it
 	}
-	t.holder, w.task, w.last = w, t, max(w.last, r.hold.Revision)
+	t.holder, w.task, w.last = w, t, max(w.last, r.revision.Number)
 }

@@ -194,7 +194,7 @@ func (b *book) cancel(j *job, k kind) {
 	t := j.tasks[k]
 	j.tasks[k] = nil
 	b.changed = true
-	b.retire(t.hold)
+	b.retire(t.revision.Number)
 	b.sched.RemoveTask(b.now, Space, k.queue(), j.taskName(), b.sink)
 	if t.holder != nil {
 		b.unassign(t.holder)
@@ -204,9 +204,9 @@ func (b *book) cancel(j *job, k kind) {
 // retire journals the revision of a task before the task leaves the scheduler, if it is larger than those of all
 // earlier ones. After a restart no worker is given that revision again. The revision is journaled first, so that no
 // crash keeps the removal without it.
-func (b *book) retire(l sched.Hold) {
-	if l.Revision > b.retired {
-		b.retired = l.Revision
+func (b *book) retire(revision int64) {
+	if revision > b.retired {
+		b.retired = revision
 		b.saveRetired()
 	}
 }
@@ -258,9 +258,9 @@ func (b *book) take(w *worker, k kind, unit int64, log ...sched.Event) (t *task)
 			return false
 		}
 		// The reservation and its revision are journaled together: a crash must not keep only one of them.
-		v.Revision = b.nextRevision(max(v.Revision, t.hold.Revision), w, unit)
+		v.Revision = b.nextRevision(max(v.Revision, t.revision.Number), w, unit)
 		v.Log = append(v.Log, log...)
-		t.hold = sched.Hold{Ref: v.Ref, Revision: v.Revision}
+		t.revision = sched.TaskRevision{Ref: v.Ref, Number: v.Revision}
 		return true
 	})
 	if !known {
@@ -271,7 +271,7 @@ func (b *book) take(w *worker, k kind, unit int64, log ...sched.Event) (t *task)
 	}
 	b.changed = true
 	t.holder, t.accepted, t.started, t.seen = w, len(log) > 0, b.now.Wall, b.now.Mono
-	w.task, w.last = t, t.hold.Revision
+	w.task, w.last = t, t.revision.Number
 	return t
 }
 
@@ -312,12 +312,12 @@ func (b *book) nextRevision(task int64, w *worker, unit int64) int64 {
 
 // touch gives a held task its next revision.
 func (b *book) touch(t *task, unit int64, log ...sched.Event) {
-	next := b.nextRevision(t.hold.Revision, t.holder, unit)
-	if err := b.sched.TouchHold(t.holder.peer, t.hold, next, log...); err != nil {
+	next := b.nextRevision(t.revision.Number, t.holder, unit)
+	if err := b.sched.ReviseTask(t.holder.peer, t.revision, next, log...); err != nil {
 		panic("BUG: a task that the book says is held: " + err.Error())
 	}
 	b.changed = true
-	t.hold.Revision, t.holder.last, t.seen = next, next, b.now.Mono
+	t.revision.Number, t.holder.last, t.seen = next, next, b.now.Mono
 }
 
 // accepting returns the log entry of a task that its worker accepts.
@@ -330,7 +330,7 @@ func (b *book) requeue(t *task, first bool) {
 	if b.requeueForVersion(t) {
 		return
 	}
-	if err := b.sched.ReleaseHold(b.now, t.holder.peer, t.hold, first, b.sink); err != nil {
+	if err := b.sched.ReleaseTask(b.now, t.holder.peer, t.revision, first, b.sink); err != nil {
 		panic("BUG: a task that the book says is held: " + err.Error())
 	}
 	b.changed = true
@@ -351,8 +351,8 @@ func (b *book) finishBy(t *task, count func()) error {
 		j.progress, j.tasks[t.kind] = before, t
 		return err
 	}
-	b.retire(t.hold)
-	if err := b.sched.FinishHold(b.now, w.peer, t.hold, b.sink); err != nil {
+	b.retire(t.revision.Number)
+	if err := b.sched.FinishTask(b.now, w.peer, t.revision, b.sink); err != nil {
 		panic("BUG: a task that the book says is held: " + err.Error())
 	}
 	b.unassign(w)

@@ -27,7 +27,7 @@ func (b *book) requeueForVersion(t *task) bool {
 	if err := b.sched.Extend(b.now, Space, k.queue(), []sched.Task{{Name: j.taskName()}}, b.sink); err != nil {
 		return false
 	}
-	j.tasks[k] = &task{job: j, kind: k, hold: sched.Hold{Revision: t.hold.Revision}}
+	j.tasks[k] = &task{job: j, kind: k, revision: sched.TaskRevision{Number: t.revision.Number}}
 	b.cancel(j, simulation)
 	return true
 }

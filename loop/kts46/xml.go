@@ -190,14 +190,14 @@ func (p *Protocol) timeoutV1() int64 {
 }
 
 func dateTime(t *task) codec.DateTime {
-	return codec.NewDateTime(time.UnixMilli(t.hold.Revision))
+	return codec.NewDateTime(time.UnixMilli(t.revision.Number))
 }
 
 // reporting returns the task that a report is about.
 func (p *Protocol) reporting(args []any, s []string) (*task, error) {
 	t, err := p.held(s[0])
 	if err == nil && !matches(t, args[2]) {
-		err = mismatch(args[2], time.UnixMilli(t.hold.Revision).UTC())
+		err = mismatch(args[2], time.UnixMilli(t.revision.Number).UTC())
 	}
 	return t, err
 }
@@ -223,7 +223,7 @@ func matches(t *task, arg any) bool {
 		return false
 	}
 	at, ok := d.Time()
-	return ok && at.Unix() == time.UnixMilli(t.hold.Revision).Unix()
+	return ok && at.Unix() == time.UnixMilli(t.revision.Number).Unix()
 }
 
 // xmlReportStatus answers reportStatus of a worker: "working" renews the task, "abort" requeues it and "finish" ends

@@ -8,52 +8,52 @@ import (
 	"testing"
 )
 
-// leaseSpace is the space of these tests. Its tasks are only stolen.
-const leaseSpace Space = 3
+// taskSpace is the space of these tests. Its tasks are only stolen.
+const taskSpace Space = 3
 
-var leaseRules = [MaxSpaces]Rules{leaseSpace: {Durable: true, Graph: true, Untimed: true, Private: true}}
+var taskRules = [MaxSpaces]Rules{taskSpace: {Durable: true, Graph: true, Untimed: true, Private: true}}
 
-// holdSched is a test scheduler of several shards, with a journal and one holder.
-type holdSched struct {
+// taskSched is a test scheduler of several shards, with a journal and one holder.
+type taskSched struct {
 	*testSched
 	journal memJournal
 	h       *Peer
 }
 
-func newHoldSched(t testing.TB) *holdSched {
-	x := &holdSched{journal: make(memJournal, 8)}
+func newTaskSched(t testing.TB) *taskSched {
+	x := &taskSched{journal: make(memJournal, 8)}
 	for i := range x.journal {
 		x.journal[i] = make(map[uint64]Saved)
 	}
-	x.testSched = newTestSched(t, Options{Rules: leaseRules, Journal: x.journal, Shards: len(x.journal)})
+	x.testSched = newTestSched(t, Options{Rules: taskRules, Journal: x.journal, Shards: len(x.journal)})
 	x.h = x.s.NewHolder("h")
 	t.Cleanup(x.sane)
 	return x
 }
 
-func (x *holdSched) sane() {
+func (x *taskSched) sane() {
 	x.t.Helper()
 	if err := x.s.check(); err != nil {
 		x.t.Error(err)
 	}
 }
 
-func (x *holdSched) extend(queue string, tasks ...string) {
+func (x *taskSched) extend(queue string, tasks ...string) {
 	x.t.Helper()
-	x.ok(x.s.Extend(x.now, leaseSpace, []byte(queue), graphTaskList(tasks...), &x.rec))
+	x.ok(x.s.Extend(x.now, taskSpace, []byte(queue), graphTaskList(tasks...), &x.rec))
 }
 
 // steal steals the first task. It returns "" when there is none.
-func (x *holdSched) steal(queue string) (name string, l Hold) {
+func (x *taskSched) steal(queue string) (name string, l TaskRevision) {
 	x.s.Steal(x.now, x.h, []byte(queue), 1, &x.rec, func(v *TaskView) bool {
-		name, l = string(v.Name), Hold{v.Ref, v.Revision}
+		name, l = string(v.Name), TaskRevision{v.Ref, v.Revision}
 		return true
 	})
 	return name, l
 }
 
 // all steals all tasks in line.
-func (x *holdSched) all(queue string) (names []string) {
+func (x *taskSched) all(queue string) (names []string) {
 	for {
 		name, _ := x.steal(queue)
 		if name == "" {
@@ -63,14 +63,14 @@ func (x *holdSched) all(queue string) (names []string) {
 	}
 }
 
-func (x *holdSched) wantAll(queue string, want ...string) {
+func (x *taskSched) wantAll(queue string, want ...string) {
 	x.t.Helper()
 	if got := x.all(queue); !slices.Equal(got, want) {
 		x.t.Errorf("queue %s: got %q, want %q", queue, got, want)
 	}
 }
 
-func (x *holdSched) refused(want, err error) {
+func (x *taskSched) refused(want, err error) {
 	x.t.Helper()
 	if !errors.Is(err, want) {
 		x.t.Errorf("got %v, want %v", err, want)
@@ -79,7 +79,7 @@ func (x *holdSched) refused(want, err error) {
 }
 
 // restart makes a new scheduler from the journal, with one holder for each space and name.
-func (x *holdSched) restart() (holders map[string]*Peer) {
+func (x *taskSched) restart() (holders map[string]*Peer) {
 	x.t.Helper()
 	holders = make(map[string]*Peer)
 	last := x.s.jobs.Load()
@@ -91,7 +91,7 @@ func (x *holdSched) restart() (holders map[string]*Peer) {
 		clear(shard)
 	}
 	slices.SortFunc(saved, func(a, b Saved) int { return int(int64(a.Ref.Seq - b.Ref.Seq)) })
-	x.s = New(Options{Rules: leaseRules, Journal: x.journal, Shards: len(x.journal), Seed: x.s.seed})
+	x.s = New(Options{Rules: taskRules, Journal: x.journal, Shards: len(x.journal), Seed: x.s.seed})
 	for _, j := range saved {
 		x.journal.Save(x.s.ShardOf([]byte(j.Queue)), &j)
 		x.ok(x.s.Restore(x.now, &j))
@@ -110,7 +110,7 @@ func (x *holdSched) restart() (holders map[string]*Peer) {
 // TestPrivate checks that a private task is never handed to a peer that reserves, whatever its
 // capabilities and whenever it asks. Other jobs of the queue are.
 func TestPrivate(t *testing.T) {
-	x := newHoldSched(t)
+	x := newTaskSched(t)
 	early, late := x.capable(Wide, "q"), x.capable(Named|Wide)
 	x.reserve(early, 1)
 	long := strings.Repeat("n", maxShort+1)
@@ -131,83 +131,83 @@ func TestPrivate(t *testing.T) {
 	})
 	x.submit("q", "public")
 	x.want("1 1 broadcast public", "2 2 broadcast public") // as long as late asks for it
-	if x.s.Drop([]byte("q")) || x.s.Remove(x.now, leaseSpace, []byte("q"), []byte("a"), &x.rec) {
+	if x.s.Drop([]byte("q")) || x.s.Remove(x.now, taskSpace, []byte("q"), []byte("a"), &x.rec) {
 		t.Error("the tasks were dropped or removed")
 	}
 	x.wantAll("q", "a", long)
 	x.sane()
 }
 
-// TestHold checks that a revision is used once: every verb refuses an old one, and a task that
+// TestRevision checks that a revision is used once: every verb refuses an old one, and a task that
 // comes back keeps its last.
-func TestHold(t *testing.T) {
-	x := newHoldSched(t)
+func TestRevision(t *testing.T) {
+	x := newTaskSched(t)
 	x.extend("q", "a", "b", "c")
 	name, l := x.steal("q")
-	if name != "a" || l.Revision != 0 {
+	if name != "a" || l.Number != 0 {
 		t.Fatalf("%s under %v", name, l)
 	}
-	x.ok(x.s.TouchHold(x.h, l, 7))
-	old, l := l, Hold{l.Ref, 7}
+	x.ok(x.s.ReviseTask(x.h, l, 7))
+	old, l := l, TaskRevision{l.Ref, 7}
 	other := x.s.NewHolder("other")
 	for _, f := range []struct {
 		p    *Peer
-		l    Hold
+		l    TaskRevision
 		want error
-	}{{x.h, old, errStale}, {other, l, errNotOwner}, {x.h, Hold{JobRef{Shard: 99}, 7}, ErrNotFound}} {
-		x.refused(f.want, x.s.TouchHold(f.p, f.l, 8))
-		x.refused(f.want, x.s.ReleaseHold(x.now, f.p, f.l, true, &x.rec))
-		x.refused(f.want, x.s.FinishHold(x.now, f.p, f.l, &x.rec))
+	}{{x.h, old, errStale}, {other, l, errNotOwner}, {x.h, TaskRevision{JobRef{Shard: 99}, 7}, ErrNotFound}} {
+		x.refused(f.want, x.s.ReviseTask(f.p, f.l, 8))
+		x.refused(f.want, x.s.ReleaseTask(x.now, f.p, f.l, true, &x.rec))
+		x.refused(f.want, x.s.FinishTask(x.now, f.p, f.l, &x.rec))
 	}
 	if got := x.s.Stats().Stale; got != 6 { // of the third there is not even a shard
 		t.Errorf("%d stale ones are counted", got)
 	}
-	x.ok(x.s.ReleaseHold(x.now, x.h, l, false, &x.rec))
-	x.refused(ErrNotFound, x.s.ReleaseHold(x.now, x.h, l, false, &x.rec))
+	x.ok(x.s.ReleaseTask(x.now, x.h, l, false, &x.rec))
+	x.refused(ErrNotFound, x.s.ReleaseTask(x.now, x.h, l, false, &x.rec))
 	if name, l = x.steal("q"); name != "b" {
 		t.Fatalf("%s is the next", name)
 	}
-	x.ok(x.s.ReleaseHold(x.now, x.h, l, true, &x.rec))
+	x.ok(x.s.ReleaseTask(x.now, x.h, l, true, &x.rec))
 	x.wantAll("q", "b", "c", "a")
-	found := x.s.LookupTask(leaseSpace, []byte("q"), []byte("a"), func(v *TaskView) { l = Hold{v.Ref, v.Revision} })
-	if !found || l.Revision != 7 {
+	found := x.s.LookupTask(taskSpace, []byte("q"), []byte("a"), func(v *TaskView) { l = TaskRevision{v.Ref, v.Revision} })
+	if !found || l.Number != 7 {
 		t.Errorf("a came back under %v", l)
 	}
-	x.ok(x.s.TouchHold(x.h, l, 8, Event{StageOther, 5}))
-	x.s.LookupTask(leaseSpace, []byte("q"), []byte("a"), func(v *TaskView) {
+	x.ok(x.s.ReviseTask(x.h, l, 8, Event{StageOther, 5}))
+	x.s.LookupTask(taskSpace, []byte("q"), []byte("a"), func(v *TaskView) {
 		if last := v.Log[len(v.Log)-1]; last != (Event{StageOther, 5}) || v.Revision != 8 {
 			t.Errorf("its log ends with %v, its revision is %d", last, v.Revision)
 		}
 	})
-	l.Revision = 8
-	x.ok(x.s.FinishHold(x.now, x.h, l, &x.rec))
-	x.refused(ErrNotFound, x.s.FinishHold(x.now, x.h, l, &x.rec))
+	l.Number = 8
+	x.ok(x.s.FinishTask(x.now, x.h, l, &x.rec))
+	x.refused(ErrNotFound, x.s.FinishTask(x.now, x.h, l, &x.rec))
 	if active, _ := x.s.Backlog([]byte("q")); active != 2 {
 		t.Errorf("%d tasks are left", active)
 	}
 }
 
-// TestHoldRestart checks that holder and revision outlive the process, and that holders of
+// TestRevisionRestart checks that holder and revision outlive the process, and that holders of
 // different spaces differ.
-func TestHoldRestart(t *testing.T) {
-	x := newHoldSched(t)
+func TestRevisionRestart(t *testing.T) {
+	x := newTaskSched(t)
 	x.extend("q", "a", "b")
 	_, l := x.steal("q")
-	x.ok(x.s.TouchHold(x.h, l, -5))
-	l.Revision = -5
-	x.ok(x.s.TouchHold(x.h, l, 1<<60))
+	x.ok(x.s.ReviseTask(x.h, l, -5))
+	l.Number = -5
+	x.ok(x.s.ReviseTask(x.h, l, 1<<60))
 	holders := x.restart()
 	p := holders["3h"]
 	if p == nil || len(holders) != 1 {
 		t.Fatalf("the holders are %v", holders)
 	}
-	x.s.LookupTask(leaseSpace, []byte("q"), []byte("a"), func(v *TaskView) { l = Hold{v.Ref, v.Revision} })
-	if l.Revision != 1<<60 {
+	x.s.LookupTask(taskSpace, []byte("q"), []byte("a"), func(v *TaskView) { l = TaskRevision{v.Ref, v.Revision} })
+	if l.Number != 1<<60 {
 		t.Fatalf("a came back under %v", l)
 	}
-	x.ok(x.s.ReleaseHold(x.now, p, l, false, &x.rec))
+	x.ok(x.s.ReleaseTask(x.now, p, l, false, &x.rec))
 	x.restart()
-	x.s.LookupTask(leaseSpace, []byte("q"), []byte("a"), func(v *TaskView) {
+	x.s.LookupTask(taskSpace, []byte("q"), []byte("a"), func(v *TaskView) {
 		if v.Revision != 1<<60 || v.Stage != StageReady {
 			t.Errorf("a came back in stage %d under %d", v.Stage, v.Revision)
 		}
@@ -217,10 +217,10 @@ func TestHoldRestart(t *testing.T) {
 
 // TestRemoveTask checks that RemoveTask removes a task in any state and frees its successors.
 func TestRemoveTask(t *testing.T) {
-	x := newHoldSched(t)
+	x := newTaskSched(t)
 	cancel := func(name string, want bool) {
 		t.Helper()
-		if got := x.s.RemoveTask(x.now, leaseSpace, []byte("q"), []byte(name), &x.rec); got != want {
+		if got := x.s.RemoveTask(x.now, taskSpace, []byte("q"), []byte(name), &x.rec); got != want {
 			t.Errorf("cancelling %s: %v", name, got)
 		}
 		x.sane()
@@ -232,7 +232,7 @@ func TestRemoveTask(t *testing.T) {
 	cancel("ready", false)
 	cancel("waiting", true)
 	cancel("held", true)
-	x.refused(ErrNotFound, x.s.TouchHold(x.h, l, 1))
+	x.refused(ErrNotFound, x.s.ReviseTask(x.h, l, 1))
 	if st := x.s.Stats(); st.Removed != 3 || st.Done != 0 {
 		t.Errorf("%+v", st.Counters)
 	}
@@ -245,7 +245,7 @@ func TestRemoveTask(t *testing.T) {
 
 // TestHead checks that heads of queues can be compared across shards and restarts.
 func TestHead(t *testing.T) {
-	x := newHoldSched(t)
+	x := newTaskSched(t)
 	queues := strings.Fields("e d c b a f g h i j")
 	if _, ok := x.s.Head([]byte("a")); ok {
 		t.Error("an empty queue has a head")
@@ -273,9 +273,9 @@ func TestHead(t *testing.T) {
 		}
 	}
 	_, l := x.steal("a")
-	x.ok(x.s.ReleaseHold(x.now, x.h, l, true, &x.rec))
+	x.ok(x.s.ReleaseTask(x.now, x.h, l, true, &x.rec))
 	_, l = x.steal("e")
-	x.ok(x.s.ReleaseHold(x.now, x.h, l, false, &x.rec))
+	x.ok(x.s.ReleaseTask(x.now, x.h, l, false, &x.rec))
 	if got, want := order(), "a1 d1 c1 b1 f1 g1 h1 i1 j1 e2 d2 c2 b2 a2 f2 g2 h2 i2 j2 e1"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -294,7 +294,7 @@ func TestHead(t *testing.T) {
 type oneSave struct{ saved []Saved }
 
 func (o *oneSave) Save(_ int, j *Saved) {
-	if j.Space == leaseSpace {
+	if j.Space == taskSpace {
 		saved := *j
 		saved.Workload, saved.Log = slices.Clone(j.Workload), slices.Clone(j.Log)
 		o.saved = append(o.saved, saved)
@@ -304,13 +304,13 @@ func (o *oneSave) Drop(int, uint64) {}
 func (o *oneSave) Begin(int)        {}
 func (o *oneSave) End(int)          {}
 
-// TestHoldIsOneRecord checks that a stolen task is journaled in one record with its new revision
+// TestStealIsOneRecord checks that a stolen task is journaled in one record with its new revision
 // and log entries: a crash cannot keep a part of it.
-func TestHoldIsOneRecord(t *testing.T) {
+func TestStealIsOneRecord(t *testing.T) {
 	var journal oneSave
-	s := New(Options{Rules: leaseRules, Journal: &journal})
+	s := New(Options{Rules: taskRules, Journal: &journal})
 	var rec recorder
-	if err := s.Extend(Time{}, leaseSpace, []byte("q"), graphTaskList("a"), &rec); err != nil {
+	if err := s.Extend(Time{}, taskSpace, []byte("q"), graphTaskList("a"), &rec); err != nil {
 		t.Fatal(err)
 	}
 	before := len(journal.saved)
@@ -322,13 +322,13 @@ func TestHoldIsOneRecord(t *testing.T) {
 	if n := len(journal.saved) - before; n != 1 {
 		t.Fatalf("%d records were saved, want 1", n)
 	}
-	back := New(Options{Rules: leaseRules})
+	back := New(Options{Rules: taskRules})
 	if err := back.Restore(Time{}, &journal.saved[before]); err != nil {
 		t.Fatal(err)
 	}
 	h := back.NewHolder("h")
 	back.Resume(Time{}, 0, func(Space, string) *Peer { return h }, &rec)
-	if !back.LookupTask(leaseSpace, []byte("q"), []byte("a"), func(v *TaskView) {
+	if !back.LookupTask(taskSpace, []byte("q"), []byte("a"), func(v *TaskView) {
 		if v.Holder != "h" || v.Revision != 46 || v.Log[len(v.Log)-1] != (Event{StageOther, 9}) {
 			t.Errorf("restored as %+v", v)
 		}

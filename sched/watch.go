@@ -1,0 +1,253 @@
+package sched
+
+import "slices"
+
+// watch is one peer serving one queue.
+type watch struct {
+	peer      *Peer
+	queue     *queue
+	shard     *shard
+	id        uint32 // index in the shard's watches
+	seq       uint64 // the sequence of the peer's oldest slot, as the line last knew it
+	lineIndex int    // index in the queue's line of its class, -1: not in line
+	broadcast bool   // registered for broadcasts
+	departed  bool   // its peer has left
+	ended     bool   // unwatched, but kept while jobs are held or unreported
+	held      []held // the jobs of this queue that the peer holds
+
+	unreported map[uint64]*unreportedName // unreported names, by their hashes
+	suspended  *unreportedName            // says until when the watch is handed nothing, see chargeUnreported
+}
+
+func (w *watch) ahead(o *watch) bool { return w.seq < o.seq }
+func (w *watch) place() int          { return w.lineIndex }
+func (w *watch) setPlace(i int)      { w.lineIndex = i }
+
+// watchOf returns the peer's watch of a queue, nil when it has none.
+func (p *Peer) watchOf(name []byte) *watch {
+	if len(p.watches) == 1 && p.watches[0].queue.name == string(name) { // nearly always
+		return p.watches[0]
+	}
+	return p.byQueue[string(name)]
+}
+
+// Watch makes the peer a worker of a queue: its reserves match the queue's jobs. As long as any
+// peer is registered with broadcast, the queue's jobs go to every waiting slot. A second Watch of
+// the queue changes only broadcast.
+func (s *Scheduler) Watch(now Time, p *Peer, name []byte, broadcast bool, sink Sink) error {
+	w := p.byQueue[string(name)]
+	if w == nil && len(p.watches) >= maxWatches {
+		if p.prune(); len(p.watches) >= maxWatches {
+			return ErrWatches
+		}
+	}
+	sh := s.shardOf(name)
+	sh.mu.Lock()
+	defer sh.unlock(now, sink)
+	switch {
+	case w == nil:
+		q, err := sh.queueFor(name, p.capabilities&AutoDelete != 0)
+		if err != nil {
+			return err
+		}
+		if w, err = sh.newWatch(p, q); err != nil {
+			return err
+		}
+	case w.ended:
+		if err := sh.revive(w); err != nil {
+			return err
+		}
+	}
+	if p.capabilities&Wide == 0 { // Wide peers serve queues that are not durable
+		sh.saveQueue(w.queue)
+	}
+	w.queue.autoDelete = w.queue.autoDelete && p.capabilities&AutoDelete != 0
+	if w.broadcast != broadcast {
+		w.broadcast = broadcast
+		w.queue.broadcastWorkers += count(broadcast) - count(!broadcast)
+		if w.queue.withheld.jobs > 0 {
+			w.queue.search.restore = w.queue.withheld.jobs
+			sh.startSearch(w.queue)
+		}
+	}
+	sh.serveOrDefer(now, w, sink)
+	return nil
+}
+
+// newWatch makes the peer a worker of a queue that it does not serve yet.
+func (sh *shard) newWatch(p *Peer, q *queue) (*watch, error) {
+	p.mu.Lock()
+	room := p.charge(watchCost)
+	p.mu.Unlock()
+	if !room {
+		sh.discardUnused(q)
+		return nil, errQuota
+	}
+	w := &watch{peer: p, queue: q, shard: sh, lineIndex: -1}
+	w.id = assignID(&sh.watches, &sh.freeWatchIDs, w)
+	if p.byQueue == nil {
+		p.byQueue = make(map[string]*watch)
+	}
+	p.byQueue[q.name] = w
+	p.watches = append(p.watches, w)
+	q.workers++
+	q.named += count(p.capabilities&Named != 0)
+	return w, nil
+}
+
+// watchFor returns the watch of a peer that takes tasks without a Watch of the queue, made when it
+// is missing.
+func (sh *shard) watchFor(p *Peer, q *queue) (*watch, error) {
+	w := p.byQueue[q.name]
+	switch {
+	case w == nil:
+		return sh.newWatch(p, q)
+	case w.ended:
+		return w, sh.revive(w)
+	}
+	return w, nil
+}
+
+// revive makes an ended watch a full one again.
+func (sh *shard) revive(w *watch) error {
+	if len(w.held) == 0 { // without a job of it the queue may have been dropped
+		q, err := sh.queue([]byte(w.queue.name))
+		if err != nil {
+			return err
+		}
+		w.queue = q
+	}
+	if w.removable() { // its number was freed
+		w.id = assignID(&sh.watches, &sh.freeWatchIDs, w)
+	}
+	w.ended = false
+	w.peer.ended--
+	w.queue.workers++
+	w.queue.busy += count(len(w.held) > 0)
+	w.queue.unreported += w.unreportedCount()
+	w.queue.named += count(w.peer.capabilities&Named != 0)
+	return nil
+}
+
+// join puts a watch in its queue's line when its peer has a slot and it is not in line yet.
+func (sh *shard) join(w *watch) {
+	if w.lineIndex >= 0 {
+		return
+	}
+	w.peer.mu.Lock()
+	has, seq := w.peer.slots.len() > 0, uint64(0)
+	if has {
+		seq = w.peer.slots.first().seq
+	}
+	w.peer.mu.Unlock()
+	if has {
+		w.enter(seq)
+	}
+}
+
+// enter puts a watch in its queue's line at the age of its peer's oldest slot.
+func (w *watch) enter(seq uint64) {
+	line := &w.queue.lines[w.peer.class]
+	switch {
+	case w.lineIndex < 0:
+		w.seq = seq
+		line.push(w)
+	case w.seq != seq: // in line, at another age
+		w.seq = seq
+		line.down(w.lineIndex)
+	}
+}
+
+// Unwatch ends Watch. The peer keeps the jobs that it holds.
+func (s *Scheduler) Unwatch(p *Peer, name []byte) {
+	w := p.byQueue[string(name)]
+	if w == nil {
+		return
+	}
+	w.shard.mu.Lock()
+	defer w.shard.mu.Unlock()
+	if !w.ended {
+		w.shard.endWatch(w)
+	}
+	if !w.removable() {
+		return
+	}
+	delete(p.byQueue, w.queue.name)
+	p.cost += len(p.watches) / entriesPerStep
+	i := slices.Index(p.watches, w)
+	p.watches = slices.Delete(p.watches, i, i+1)
+	p.ended--
+	p.mu.Lock()
+	p.refund(watchCost)
+	p.mu.Unlock()
+}
+
+// endWatch removes a watch from its queue. Its number is freed when it holds nothing any more.
+func (sh *shard) endWatch(w *watch) {
+	q := w.queue
+	if w.lineIndex >= 0 {
+		q.lines[w.peer.class].remove(w)
+	}
+	q.workers--
+	q.busy -= count(len(w.held) > 0)
+	q.unreported -= w.unreportedCount()
+	q.named -= count(w.peer.capabilities&Named != 0)
+	if w.broadcast {
+		w.broadcast = false
+		q.broadcastWorkers--
+	}
+	w.ended = true
+	w.peer.ended++
+	if w.removable() {
+		sh.freeWatch(w)
+	}
+	sh.discardUnused(q)
+}
+
+// removable reports whether a watch has ended, holds no job and has no unreported name.
+func (w *watch) removable() bool { return w.ended && len(w.held)+w.unreportedCount() == 0 }
+
+// unreportedCount is the number of unreported names, and one more for a suspension.
+func (w *watch) unreportedCount() int { return len(w.unreported) + count(w.suspended != nil) }
+
+// freeIfOver frees a watch that has ended, if it held its last job.
+func (sh *shard) freeIfOver(w *watch) {
+	if w.removable() {
+		sh.freeWatch(w)
+	}
+}
+
+// freeWatch frees the number of a removable watch.
+func (sh *shard) freeWatch(w *watch) {
+	if w.leased() {
+		w.queue.freeLeaseWatch()
+	}
+	sh.watches[w.id] = nil
+	sh.freeWatchIDs = append(sh.freeWatchIDs, w.id)
+}
+
+// prune removes the removable watches: they ended while jobs were held, and hold none any more.
+func (p *Peer) prune() {
+	n := len(p.watches)
+	p.cost += n
+	p.watches = slices.DeleteFunc(p.watches, func(w *watch) bool {
+		w.shard.mu.Lock()
+		defer w.shard.mu.Unlock()
+		removed := w.removable()
+		if removed {
+			delete(p.byQueue, w.queue.name)
+		}
+		return removed
+	})
+	p.ended -= n - len(p.watches)
+	p.mu.Lock()
+	p.refund((n - len(p.watches)) * watchCost)
+	p.mu.Unlock()
+}
+
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
