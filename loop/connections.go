@@ -36,13 +36,13 @@ func (h host) Connections(from uint64, n int) []protocol.Connection {
 
 // view appends the sessions of the next places. more reports whether there are others behind them.
 func (r *reactor) view(from uint64, slot, n int, all []protocol.Connection) (_ []protocol.Connection, more bool) {
-	end := min(slot+viewedSessions, len(r.sessions))
+	end := min(slot+viewedSessions, len(r.sessions.slots))
 	for ; slot < end && len(all) < n; slot++ {
-		if s := r.sessions[slot]; s != nil && s.open() && uint64(s.ID) >= from {
+		if s := r.sessions.slots[slot]; s != nil && s.open() && uint64(s.ID) >= from {
 			all = append(all, s.view())
 		}
 	}
-	return all, end < len(r.sessions)
+	return all, end < len(r.sessions.slots)
 }
 
 func (s *session) view() protocol.Connection {
@@ -107,7 +107,7 @@ func (h host) withSession(id uint64, fn func(*session)) (found bool) {
 		return false
 	}
 	h.onReactor(loop, func(r *reactor) {
-		if s := r.session(sched.SessionID(id)); s != nil && s.open() {
+		if s := r.sessions.get(sched.SessionID(id)); s != nil && s.open() {
 			fn(s)
 			found = true
 		}

@@ -181,7 +181,7 @@ func (o *Offline) Turn() bool {
 func (o *Offline) peers() (n int64) {
 	n = o.connected
 	for _, r := range o.loops {
-		n += int64(len(r.halfClosed))
+		n += int64(len(r.acks.halfClosed))
 	}
 	return n
 }
@@ -423,10 +423,8 @@ func (o *Offline) Check() error {
 		return nil
 	}
 	for _, r := range o.loops {
-		for _, s := range r.sessions {
-			if s != nil {
-				return fmt.Errorf("nobody is connected, and session %#x is open", uint64(s.ID))
-			}
+		for s := range r.sessions.all() {
+			return fmt.Errorf("nobody is connected, and session %#x is open", uint64(s.ID))
 		}
 	}
 	if o.server.sched.Unfinished() > 0 {

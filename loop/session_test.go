@@ -373,10 +373,10 @@ func TestHalfCloseWaitsForAll(t *testing.T) {
 		c.s.After(group, []byte{'x'})
 	}
 	c.r.halfClose(c.s)
-	if got := c.r.halfClosed; len(got) != 1 || got[0].group != 8 || string(got[0].acks) != "xx" {
+	if got := c.r.acks.halfClosed; len(got) != 1 || got[0].group != 8 || string(got[0].acks) != "xx" {
 		t.Errorf("what is owed: %+v", got)
 	}
-	c.r.halfClosed, c.r.awaitCommit = nil, nil // there is no journal
+	c.r.acks.halfClosed, c.r.acks.sessions = nil, nil // there is no journal
 	w.Server.conns.remove(w.Server.conns.id("periodic"))
 }
 
