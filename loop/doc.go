@@ -89,8 +89,9 @@
 // # Where the code has left the design
 //
 // The design wanted small packages with one way of doing each thing. A reader meets these exceptions: the kinds of
-// protocol.Document are those of kts46 alone. The code that works without a running server is files of this package,
-// offline*.go and their neighbours, not a package loop/offline. protocol.Host has many methods; a protocol needs about
-// six of them. The codecs have several shapes of Next, see package codec. This package and sched are the largest
-// ones of the tree, and further parts of them could be packages.
+// protocol.Document are those of kts46 alone. The server in memory is files of this package, offline*.go, not a package
+// loop/offline: about seventy names inside the server, its reactors, sessions, timer, journal and stop would have to be
+// exported for it. protocol.Host has many methods; a protocol needs about six of them. The codecs have several shapes
+// of Next, see package codec. This package and sched are the largest ones of the tree, and further parts of them could
+// be packages.
 package loop
