@@ -1,7 +1,7 @@
 package loop
 
-// Some requests cost much: a worker's may look at each of very many functions, a status lists all,
-// data goes to many listeners, and one read may have hundreds of requests. The cost of one turn is
+// Some requests are expensive: a worker's request may look at each of thousands of functions, a status lists all
+// functions, and data may go to many listeners. One read may have hundreds of such requests. The cost of one turn is
 // bounded. Beyond the bound a session is paused, and continues in the next turn behind the requests
 // that other peers have sent meanwhile.
 const (

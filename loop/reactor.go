@@ -131,7 +131,7 @@ func (r *reactor) closeSession(s *session) {
 	r.partialBytes -= s.partialCharged
 	r.dropAlarm(s)
 	s.countRole(protocol.RoleNone)
-	r.server.closed(s)
+	r.server.countClosed(s)
 	for ; s.stream != nil; s.stream = s.stream.next {
 		s.stream.end()
 	}

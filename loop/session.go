@@ -11,9 +11,9 @@ import (
 
 // Bounds of a session's buffers.
 const (
-	// largeOutput bounds Server.largeOutput. One write of this size costs no more per byte than a
+	// maxLargeOutput bounds Server.largeOutput. One write of this size costs no more per byte than a
 	// larger one.
-	largeOutput = 256 << 10
+	maxLargeOutput = 256 << 10
 	// maxSmallBuffer is the capacity up to which buffers are small: they are kept for reuse and
 	// need no accounting.
 	maxSmallBuffer = 64 << 10

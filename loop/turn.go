@@ -66,7 +66,7 @@ func (r *reactor) finish() {
 	r.readMail()
 	for _, s := range r.work.refill {
 		if !s.gone {
-			s.Assigned = true
+			s.Assigned = true // so that flush fills it again
 			s.Touch()
 		}
 	}
