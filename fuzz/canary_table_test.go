@@ -16,7 +16,7 @@ type canary struct{ name, file, old, new string }
 var canaries = []canary{
 	{"an acknowledgement is sent before the sync", "loop/acks.go", "s.ackGroups[n].group <= committed", "s.ackGroups[n].group <= committed+1"},
 	{"a removal is not journaled", "loop/journalsink.go", "f.journal.Delete(shard, seq)", "_ = seq"},
-	{"a result is sent to the next session of the slot", "loop/reactor.go", "s != nil && s.ID == id", "s != nil"},
+	{"a result is sent to the next session of the slot", "loop/sessiontable.go", "s != nil && s.ID == id", "s != nil"},
 	{"a message to another loop does not wake it", "loop/mailbox.go", "wake = len(m.bytes) == 0", "wake = false"},
 	{"a frame in two pieces loses its end", "loop/session.go", "take := min(need-len(s.partial), len(in))\n", "take := min(need-len(s.partial), len(in))\n\tif take > 40 {\n\t\tin = in[1:]\n\t\ttake--\n\t}\n"},
 	{"sessions of the second loop are not forgotten", "loop/reactor.go", "if s.Scheduled != nil {\n\t\tr.server.sched.Disconnect", "if s.Scheduled != nil && r.index == 0 {\n\t\tr.server.sched.Disconnect"},
@@ -65,7 +65,7 @@ var canaries = []canary{
 	{"a sleeping worker is not woken", "sched/match.go", "\tsh.out = Delivery{To: w.peer.id, Tag: s.tag, Effect: Wake}\n\tsink.Deliver(&sh.out)\n", "\tsh.out = Delivery{To: w.peer.id, Tag: s.tag, Effect: Wake}\n\tif w.queue.ready.jobs > 1 {\n\t\tsink.Deliver(&sh.out)\n\t}\n"},
 	{"a stopping server assigns jobs", "sched/match.go", "\tif sh.halted || q.throttled() {\n", "\tif q.throttled() {\n"},
 	{"a stop does not wait for running jobs", "loop/server.go", "return s.sched.Unfinished() > 0 || ", "return "},
-	{"a stop does not wait for replies that await the sync", "loop/reactor.go", "s.stream != nil || s.unsent() > 0)", "s.stream != nil || len(s.Out)+s.conn.OutboundBuffered() > 0)"},
+	{"a stop does not wait for replies that await the sync", "loop/reactor.go", "s.stream != nil || s.unsent() > 0 {", "s.stream != nil || len(s.Out)+s.conn.OutboundBuffered() > 0 {"},
 	{"a restart releases dwork tasks that it must keep", "loop/dwork/workers.go", "if p.o.Restart == restartReady {", "if true {"},
 	{"a worker completes a task that another worker holds", "sched/graph_steal.go", "if !ok || !g.mayComplete(p, job) {\n\t\t\tsh.counters.Stale++\n\t\t\tmissing(i)\n", "if !ok || sh.slab.at(job).state != reserved {\n\t\t\tsh.counters.Stale++\n\t\t\tmissing(i)\n"},
 	{"a stopping dwork hub accepts tasks", "loop/dwork/requests.go", "if p.stopping.Load() && !isReport(q.Type) {", "if p.stopping.Load() && !isReport(q.Type) && q.Type != codec.Create {"},

@@ -3,7 +3,15 @@ package loop
 import (
 	"io"
 	"slices"
+	"sync/atomic"
 )
+
+// pendingAcks are a reactor's acknowledgements that wait for the journal.
+type pendingAcks struct {
+	sessions   []*session   // sessions with acks
+	halfClosed []halfClosed // half-closed connections with acks
+	some       atomic.Bool  // sessions or halfClosed is not empty; any goroutine may read it
+}
 
 // ackGroup names the group that the acks up to end wait for. Groups and ends of a session ascend.
 type ackGroup struct {
@@ -14,11 +22,11 @@ type ackGroup struct {
 // After implements protocol.Transport.
 func (s *session) After(group uint64, reply []byte) {
 	if s.acks == nil {
-		s.acks = s.r.buffer()
-		s.r.awaitCommit = append(s.r.awaitCommit, s)
-		s.r.acksWait.Store(true)
+		s.acks = s.r.pool.get()
+		s.r.acks.sessions = append(s.r.acks.sessions, s)
+		s.r.acks.some.Store(true)
 	}
-	s.r.newAcks++
+	s.r.turn.newAcks++
 	s.acks = append(s.acks, reply...)
 	if last := len(s.ackGroups) - 1; last >= 0 && s.ackGroups[last].group >= group {
 		s.ackGroups[last].end = len(s.acks) // the order of replies holds: this one follows a later group's
@@ -31,32 +39,32 @@ func (s *session) After(group uint64, reply []byte) {
 func (s *session) Waiting() bool { return len(s.ackGroups) > 0 }
 
 // releaseAcks sends the acknowledgements of committed groups. Every turn ends with it, because a commit wakes only the
-// reactors with acksWait. A commit may come after a conversation found its group uncommitted and before After has set
-// acksWait.
+// reactors whose acks.some is set. A commit may come after a conversation found its group uncommitted and before After
+// has set it.
 func (r *reactor) releaseAcks() {
-	if len(r.awaitCommit)+len(r.halfClosed) == 0 {
+	if len(r.acks.sessions)+len(r.acks.halfClosed) == 0 {
 		return
 	}
 	committed := r.server.journal.committed()
-	kept := r.awaitCommit[:0]
-	for _, s := range r.awaitCommit {
+	kept := r.acks.sessions[:0]
+	for _, s := range r.acks.sessions {
 		if !s.gone && !s.sendAcks(committed) {
 			kept = append(kept, s)
 		}
 	}
-	clear(r.awaitCommit[len(kept):])
-	r.awaitCommit = kept
-	r.halfClosed = slices.DeleteFunc(r.halfClosed, func(p halfClosed) bool {
+	clear(r.acks.sessions[len(kept):])
+	r.acks.sessions = kept
+	r.acks.halfClosed = slices.DeleteFunc(r.acks.halfClosed, func(p halfClosed) bool {
 		if p.group > committed {
 			return false
 		}
-		r.written[p.protocol] += uint64(len(p.acks))
+		r.turn.written[p.protocol] += uint64(len(p.acks))
 		_, _ = p.conn.Write(p.acks) // the connection closes after an error as well
 		_ = p.conn.Close()
 		r.server.conns.remove(p.protocol)
 		return true
 	})
-	r.acksWait.Store(len(r.awaitCommit)+len(r.halfClosed) > 0)
+	r.acks.some.Store(len(r.acks.sessions)+len(r.acks.halfClosed) > 0)
 }
 
 // halfClosed is a half-closed connection whose peer is still to receive acknowledgements.
@@ -85,7 +93,7 @@ func (s *session) sendAcks(committed uint64) bool {
 			s.ackGroups[i].end -= end
 		}
 		if len(s.acks) == 0 {
-			s.r.recycle(s.acks)
+			s.r.pool.put(s.acks)
 			s.acks, s.ackGroups = nil, nil
 		}
 	}

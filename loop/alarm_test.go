@@ -145,8 +145,8 @@ func TestAlarms(t *testing.T) {
 		c.send([]byte(first))
 		conns = append(conns, c)
 	}
-	if conns[4].close(); len(conns[0].r.alarms) != 4 {
-		t.Errorf("%d alarms after the end of one session of five", len(conns[0].r.alarms))
+	if conns[4].close(); len(conns[0].r.alarms.heap) != 4 {
+		t.Errorf("%d alarms after the end of one session of five", len(conns[0].r.alarms.heap))
 	}
 	for range 10 {
 		w.manual.add(50)
@@ -161,7 +161,7 @@ func TestAlarms(t *testing.T) {
 	if want := []int{3, 1, 0, 2}; !slices.Equal(rung, want) {
 		t.Errorf("the alarms rang in the order %v, want %v", rung, want)
 	}
-	if r := conns[0].r; len(r.alarms) != 0 {
-		t.Errorf("%d alarms are left", len(r.alarms))
+	if r := conns[0].r; len(r.alarms.heap) != 0 {
+		t.Errorf("%d alarms are left", len(r.alarms.heap))
 	}
 }

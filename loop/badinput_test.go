@@ -83,10 +83,10 @@ func TestSilence(t *testing.T) {
 	r.until("all of it to be read", func() bool {
 		unfinished, waiting := 0, 0
 		r.eachReactor(func(re *reactor) {
-			for _, s := range re.sessions {
-				if s != nil && len(s.partial) > 0 {
+			for s := range re.sessions.all() {
+				if len(s.partial) > 0 {
 					unfinished++
-				} else if s != nil && s.HandshakeDone && s.conv.IdleLimit() == r.o.FrameTimeout.Milliseconds() {
+				} else if s.HandshakeDone && s.conv.IdleLimit() == r.o.FrameTimeout.Milliseconds() {
 					waiting++
 				}
 			}
@@ -130,8 +130,8 @@ func TestAnnouncedMemory(t *testing.T) {
 	r.until("the announcements to be read", func() bool {
 		read := 0
 		r.eachReactor(func(re *reactor) {
-			for _, s := range re.sessions {
-				if s != nil && s.partialSince > 0 {
+			for s := range re.sessions.all() {
+				if s.partialSince > 0 {
 					read++
 				}
 			}

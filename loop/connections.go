@@ -7,7 +7,7 @@ import (
 
 // Bounds of a view of connections.
 const (
-	// viewedSessions is how many places a reactor looks at in one turn: they take less than a millisecond, and most are
+	// viewedSessions is how many slots a reactor looks at in one turn: they take less than a millisecond, and most are
 	// free when there were many connections.
 	viewedSessions = 1024
 	// viewedQueues is how many of its queues a connection is shown with.
@@ -34,15 +34,16 @@ func (h host) Connections(from uint64, n int) []protocol.Connection {
 	return h.viewCounted(from, n, all)
 }
 
-// view appends the sessions of the next places. more reports whether there are others behind them.
+// view appends the sessions of the next viewedSessions slots until all has n. more reports whether there are slots
+// behind them.
 func (r *reactor) view(from uint64, slot, n int, all []protocol.Connection) (_ []protocol.Connection, more bool) {
-	end := min(slot+viewedSessions, len(r.sessions))
+	end := min(slot+viewedSessions, len(r.sessions.slots))
 	for ; slot < end && len(all) < n; slot++ {
-		if s := r.sessions[slot]; s != nil && s.open() && uint64(s.ID) >= from {
+		if s := r.sessions.slots[slot]; s != nil && s.open() && uint64(s.ID) >= from {
 			all = append(all, s.view())
 		}
 	}
-	return all, end < len(r.sessions)
+	return all, end < len(r.sessions.slots)
 }
 
 func (s *session) view() protocol.Connection {
@@ -107,7 +108,7 @@ func (h host) withSession(id uint64, fn func(*session)) (found bool) {
 		return false
 	}
 	h.onReactor(loop, func(r *reactor) {
-		if s := r.session(sched.SessionID(id)); s != nil && s.open() {
+		if s := r.sessions.get(sched.SessionID(id)); s != nil && s.open() {
 			fn(s)
 			found = true
 		}

@@ -125,8 +125,8 @@ func TestPanicEngine(t *testing.T) {
 	id := r.newcomer(nil)
 	victim := r.greet(periodic.Client)
 	r.eachReactor(func(re *reactor) {
-		for _, s := range re.sessions {
-			if s != nil && s.ID != id {
+		for s := range re.sessions.all() {
+			if s.ID != id {
 				s.conv = &panicky{Conversation: s.conv, consuming: true}
 			}
 		}

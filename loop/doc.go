@@ -19,7 +19,8 @@
 //	listen.go socket.go               addresses and unix sockets
 //	connshares.go counted_conn.go     how many connections each protocol may have; connections of services
 //	engine.go                         the event loops: the only file that knows gnet
-//	reactor.go session.go             one event loop and its turns; one connection
+//	reactor.go sessiontable.go        one event loop; its sessions by id
+//	turn.go session.go                the turns of an event loop; one connection
 //	mailbox.go bufferpool.go          deliveries from other loops; buffers for reuse
 //	partial.go pause.go alarm.go      unfinished messages; expensive requests; calls at times that sessions ask for
 //	stream.go long_reply.go           replies that are too large for one buffer
@@ -67,7 +68,7 @@
 //
 //	the bytes of a connection      turnTime and turnBytes; of all connections allTime (engine.go)
 //	expensive requests             maxTurnCost; their sessions are paused (pause.go)
-//	mail, and jobs for peers that have read their output    turnDeliveries (reactor.go)
+//	mail, and jobs for peers that have read their output    turnDeliveries (turn.go)
 //	output                         maxUnsent; beyond it, only for peers with little output (stream.go)
 //	a long reply                   encoded off the event loop (long_reply.go), sched.WalkBatch slots per lock;
 //	                               sent in pieces; a peer that does not read gives its encoder up (stream.go)
@@ -89,8 +90,9 @@
 // # Where the code has left the design
 //
 // The design wanted small packages with one way of doing each thing. A reader meets these exceptions: the kinds of
-// protocol.Document are those of kts46 alone. The code that works without a running server is files of this package,
-// offline*.go and their neighbours, not a package loop/offline. protocol.Host has many methods; a protocol needs about
-// six of them. The codecs have several shapes of Next, see package codec. This package and sched are the largest
-// ones of the tree, and further parts of them could be packages.
+// protocol.Document are those of kts46 alone. The server in memory is files of this package, offline*.go, not a package
+// loop/offline: about seventy names inside the server, its reactors, sessions, timer, journal and stop would have to be
+// exported for it. protocol.Host has many methods; a protocol needs about six of them. The codecs have several shapes
+// of Next, see package codec. This package and sched are the largest ones of the tree, and further parts of them could
+// be packages.
 package loop

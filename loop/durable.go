@@ -190,7 +190,7 @@ func (s *Server) committed(uint64) {
 		a.Committed()
 	}
 	for i := range s.reactors {
-		if r := s.reactors[i].Load(); r != nil && r.acksWait.Load() {
+		if r := s.reactors[i].Load(); r != nil && r.acks.some.Load() {
 			r.requestTurn()
 		}
 	}

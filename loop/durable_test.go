@@ -429,7 +429,7 @@ func TestIdleKeepsNothing(t *testing.T) {
 	all = append(all, request(many-1, periodic.SubmitJob, job("f", "large", make([]byte, maxSmallBuffer/2)...))...)
 	state := func(ok func(s *session) bool) func() bool {
 		return func() (is bool) {
-			r.eachReactor(func(l *reactor) { is = is || slices.ContainsFunc(l.sessions, ok) })
+			r.eachReactor(func(l *reactor) { is = is || slices.ContainsFunc(slices.Collect(l.sessions.all()), ok) })
 			return is
 		}
 	}

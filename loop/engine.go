@@ -25,11 +25,19 @@ type engine struct {
 	reactors map[gnet.EventLoop]*reactor
 }
 
+// eventLoop is what a reactor asks of its event loop: gnet's, or that of a server in memory.
+type eventLoop struct {
+	exec      func(func())                            // runs a function on the loop, from any goroutine
+	closeConn func(connection)                        // closes a connection, on the loop
+	dupWriter func(connection) io.WriteCloser         // opens a second descriptor of a connection, for writing; nil: it has failed
+	after     func(time.Duration, func()) *time.Timer // as time.AfterFunc; the timer may be nil
+}
+
 // scribble overwrites every read buffer after it was handled, so that a view kept too long fails
 // loudly. Tests and the invariants build turn it on.
 var scribble = false
 
-// newEngine makes the event loops. They run from start on.
+// newEngine starts the event loops.
 func newEngine(server *Server) (*engine, error) {
 	e := &engine{server: server, reactors: make(map[gnet.EventLoop]*reactor)}
 	client, err := gnet.NewClient(e,
@@ -130,20 +138,20 @@ func (e *engine) OnTraffic(c gnet.Conn) gnet.Action {
 		return gnet.Close
 	}
 	if full {
-		readOn(s, c.Fd(), s.r.readUntil(start))
+		readOn(s, c.Fd(), s.r.turn.readUntil(start))
 	}
 	return gnet.None
 }
 
 // readUntil returns when to stop reading from a connection whose first read was now.
-func (r *reactor) readUntil(now time.Time) time.Time {
-	if r.allUntil.IsZero() {
-		r.allUntil = now.Add(allTime)
+func (t *turn) readUntil(now time.Time) time.Time {
+	if t.allUntil.IsZero() {
+		t.allUntil = now.Add(allTime)
 	}
-	if until := now.Add(turnTime); until.Before(r.allUntil) {
+	if until := now.Add(turnTime); until.Before(t.allUntil) {
 		return until
 	}
-	return r.allUntil
+	return t.allUntil
 }
 
 // readOn reads the rest of a connection's bytes, up to the bounds of the turn. It reads a large

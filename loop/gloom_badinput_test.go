@@ -94,8 +94,8 @@ func TestGloomAnnouncedMemory(t *testing.T) {
 	r.until("the announcements to be read", func() bool {
 		read := 0
 		r.eachReactor(func(re *reactor) {
-			for _, s := range re.sessions {
-				if s != nil && s.HandshakeDone && s.partialSince > 0 {
+			for s := range re.sessions.all() {
+				if s.HandshakeDone && s.partialSince > 0 {
 					read++
 				}
 			}

@@ -77,7 +77,7 @@ func (f *journalSink) Begin(shard int) { f.journal.Begin(shard) }
 // End implements sched.Journal.
 func (f *journalSink) End(shard int) { f.journal.End(shard) }
 
-// flush ends a turn in which newAcks acknowledgements began to wait. f may be nil.
+// flush ends a turn in which this number of acknowledgements began to wait. f may be nil.
 func (f *journalSink) flush(acknowledgements int) {
 	if f != nil && !f.manual && (acknowledgements > 0 || f.dirty.Load()) {
 		f.dirty.Store(false)

@@ -44,7 +44,7 @@ func (s *session) Stream(kind protocol.StreamKind, encode func() [][]byte, tooLa
 			r.begin()
 			replies.pending--
 			r.server.longReplies.Add(-1)
-			s := r.session(id)
+			s := r.sessions.get(id)
 			keepsEncoder := s != nil && pieces != nil && kind == protocol.Dump && (size > r.server.o.MaxOutbound || !r.shedStreams(size, steadyRead))
 			if !keepsEncoder {
 				release()

@@ -137,10 +137,12 @@ func readMemory() memoryReading {
 
 // full reports whether new jobs must be refused. Once they are, only check takes them again. m may be nil.
 func (m *memoryLimit) full() bool {
-	if m == nil || m.refusing.Load() {
-		return m != nil
-	}
-	if m.used() < m.limit {
+	switch {
+	case m == nil:
+		return false
+	case m.refusing.Load():
+		return true
+	case m.used() < m.limit:
 		return false
 	}
 	if m.refusing.CompareAndSwap(false, true) {

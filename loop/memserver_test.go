@@ -219,10 +219,7 @@ func (w *memServer) waitForPush() bool {
 func (w *memServer) reporting() bool {
 	open := 0
 	for _, r := range w.loops {
-		for _, s := range r.sessions {
-			if s == nil {
-				continue
-			}
+		for s := range r.sessions.all() {
 			if s.stream != nil {
 				return false
 			}

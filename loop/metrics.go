@@ -198,7 +198,7 @@ func histogram(name, help string, counts []uint64, bounds []int64, sum, second i
 func (s *Server) turns() (all []*delays) {
 	for i := range s.reactors {
 		if r := s.reactors[i].Load(); r != nil {
-			all = append(all, &r.turns)
+			all = append(all, &r.turnTimes)
 		}
 	}
 	return all

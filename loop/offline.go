@@ -101,7 +101,7 @@ func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
 	o.changed.L = &o.mu
 	s.clock = func() sched.Time { return o.time }
 	s.stop = func() { o.change(func() { o.stopped = true }) }
-	s.runOffload = func(turn chan struct{}, do func()) { o.pending = append(o.pending, pendingOffload{turn, do}) }
+	s.runOffload = func(places chan struct{}, do func()) { o.pending = append(o.pending, pendingOffload{places, do}) }
 	s.waiting = o.newWaiting()
 	for i := range s.o.Loops {
 		o.loops = append(o.loops, o.newLoop(i))
@@ -181,7 +181,7 @@ func (o *Offline) Turn() bool {
 func (o *Offline) peers() (n int64) {
 	n = o.connected
 	for _, r := range o.loops {
-		n += int64(len(r.halfClosed))
+		n += int64(len(r.acks.halfClosed))
 	}
 	return n
 }
@@ -208,7 +208,7 @@ func (o *Offline) nextOffload() int {
 	return slices.IndexFunc(o.pending, func(a pendingOffload) bool { return len(a.places) < cap(a.places) })
 }
 
-// next takes the next function of a loop, a Tick that the alarm asks for, or work off the event loops. It returns nil
+// next takes the next function of a loop, a Tick that wakeTimer asks for, or work off the event loops. It returns nil
 // if there is nothing to do.
 func (o *Offline) next() (fn func()) {
 	o.mu.Lock()
@@ -217,7 +217,7 @@ func (o *Offline) next() (fn func()) {
 	if offload >= 0 {
 		n++
 	}
-	ticks := len(o.server.alarm) > 0
+	ticks := len(o.server.timerWake) > 0
 	if ticks {
 		n++
 	}
@@ -239,7 +239,7 @@ func (o *Offline) next() (fn func()) {
 		chosen--
 	}
 	if ticks && chosen == 0 {
-		<-o.server.alarm
+		<-o.server.timerWake
 		return o.tickOnce
 	}
 	next := o.pending[offload]
@@ -423,10 +423,8 @@ func (o *Offline) Check() error {
 		return nil
 	}
 	for _, r := range o.loops {
-		for _, s := range r.sessions {
-			if s != nil {
-				return fmt.Errorf("nobody is connected, and session %#x is open", uint64(s.ID))
-			}
+		for s := range r.sessions.all() {
+			return fmt.Errorf("nobody is connected, and session %#x is open", uint64(s.ID))
 		}
 	}
 	if o.server.sched.Unfinished() > 0 {

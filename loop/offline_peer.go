@@ -33,7 +33,7 @@ func (o *Offline) Connect(port string) *OfflinePeer {
 	o.connected++
 	least := o.loops[0]
 	for _, r := range o.loops {
-		if len(r.sessions)-len(r.free) < len(least.sessions)-len(least.free) {
+		if r.sessions.open() < least.sessions.open() {
 			least = r
 		}
 	}

@@ -52,7 +52,7 @@ func (s *Server) logOverdue() {
 	r := s.reactors[loopOf(holder)].Load()
 	r.exec(func() {
 		worker := "gone"
-		if session := r.session(holder); session != nil {
+		if session := r.sessions.get(holder); session != nil {
 			worker = addressOf(session.conn)
 		}
 		s.log.Warn("a job has run for longer than its time-out and is handed out again; its result will not count: give it more time with submit --timeout or config set timeout",

@@ -30,8 +30,8 @@ func (s *session) chargePartial() {
 func (r *reactor) shedPartials() {
 	for r.partialBytes > r.server.maxPartial() {
 		var oldest *session
-		for _, s := range r.sessions {
-			if s != nil && s.open() && s.partialCharged > 0 && (oldest == nil || s.waitingSince() < oldest.waitingSince()) {
+		for s := range r.sessions.all() {
+			if s.open() && s.partialCharged > 0 && (oldest == nil || s.waitingSince() < oldest.waitingSince()) {
 				oldest = s
 			}
 		}

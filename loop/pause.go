@@ -1,7 +1,7 @@
 package loop
 
-// Some requests cost much: a worker's may look at each of very many functions, a status lists all,
-// data goes to many listeners, and one read may have hundreds of requests. The cost of one turn is
+// Some requests are expensive: a worker's request may look at each of thousands of functions, a status lists all
+// functions, and data may go to many listeners. One read may have hundreds of such requests. The cost of one turn is
 // bounded. Beyond the bound a session is paused, and continues in the next turn behind the requests
 // that other peers have sent meanwhile.
 const (
@@ -24,11 +24,11 @@ func (s *session) AddCost(cost int) bool {
 		return false
 	}
 	r := s.r
-	if r.cost += cost; r.cost < maxTurnCost {
+	if r.turn.cost += cost; r.turn.cost < maxTurnCost {
 		return false
 	}
 	s.paused = true
-	r.paused = append(r.paused, s)
+	r.work.paused = append(r.work.paused, s)
 	return true
 }
 
@@ -44,30 +44,15 @@ func (s *session) bufferPaused(in []byte) {
 // resumePaused resumes paused sessions in the order of their waiting until the turn's cost is used
 // up. The first one always continues.
 func (r *reactor) resumePaused() {
-	for n := len(r.paused); n > 0; n-- {
-		s := r.paused[0]
-		r.paused[0] = nil
-		r.paused = r.paused[1:]
+	for n := len(r.work.paused); n > 0; n-- {
+		s := r.work.paused[0]
+		r.work.paused[0] = nil
+		r.work.paused = r.work.paused[1:]
 		r.resumeSession(s)
-		if r.cost >= maxTurnCost {
+		if r.turn.cost >= maxTurnCost {
 			return
 		}
 	}
-}
-
-// scheduleNextTurn queues a turn for paused sessions and other work that is left. It uses a timer,
-// because the loop would run a queued function before it polls its connections.
-func (r *reactor) scheduleNextTurn() {
-	if len(r.paused)+len(r.refill)+len(r.mail)+len(r.dirty) == 0 || r.resuming {
-		return
-	}
-	r.resuming = true
-	r.after(0, func() {
-		r.exec(func() {
-			r.resuming = false
-			r.begin()
-		})
-	})
 }
 
 // resumeSession handles the requests that a paused session has in partial.
@@ -92,9 +77,9 @@ func (r *reactor) resumeSession(s *session) {
 // no next turn for them, so they may cost halfClosedTurns turns beyond the cost of this one.
 func (r *reactor) resumeHalfClosed(s *session) {
 	if s.paused {
-		r.cost -= halfClosedTurns * maxTurnCost
+		r.turn.cost -= halfClosedTurns * maxTurnCost
 		r.resumeSession(s)
-		r.cost += halfClosedTurns * maxTurnCost
+		r.turn.cost += halfClosedTurns * maxTurnCost
 	}
 }
 
@@ -111,7 +96,7 @@ func (s *session) Resume() {
 	}
 	s.held = false
 	if len(s.partial) > 0 {
-		s.r.paused = append(s.r.paused, s)
+		s.r.work.paused = append(s.r.work.paused, s)
 		return
 	}
 	s.paused, s.pausedBytes = false, 0
@@ -126,7 +111,7 @@ func (s *session) Offload(in []byte, handled, backlog int, work, done func()) bo
 	r, id, places := s.r, s.ID, s.r.server.offloads
 	s.paused, s.pausedLimit = true, backlog
 	if handled > 0 || len(s.partial) == 0 || &s.partial[0] != &in[0] {
-		r.paused = append(r.paused, s) // by the next turn the message is in partial
+		r.work.paused = append(r.work.paused, s) // by the next turn the message is in partial
 		return false
 	}
 	s.partialSince = r.Now.Mono
@@ -136,8 +121,8 @@ func (s *session) Offload(in []byte, handled, backlog int, work, done func()) bo
 		r.exec(func() {
 			r.begin()
 			done()
-			if s := r.session(id); s != nil && s.open() {
-				r.paused = append(r.paused, s)
+			if s := r.sessions.get(id); s != nil && s.open() {
+				r.work.paused = append(r.work.paused, s)
 			}
 		})
 	})

@@ -108,8 +108,8 @@ func TestPause(t *testing.T) {
 			t.Fatalf("answer %d is job %q for message %d, and message %d", i, got, all[2*i].MsgID, all[2*i+1].MsgID)
 		}
 	}
-	if len(worker.s.partial) > 0 || len(w.loops[0].paused) > 0 {
-		t.Errorf("%d bytes are left, %d sessions", len(worker.s.partial), len(w.loops[0].paused))
+	if len(worker.s.partial) > 0 || len(w.loops[0].work.paused) > 0 {
+		t.Errorf("%d bytes are left, %d sessions", len(worker.s.partial), len(w.loops[0].work.paused))
 	}
 }
 

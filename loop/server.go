@@ -27,7 +27,7 @@ type Server struct {
 
 	// Seams: the tests and Offline replace these functions before anything runs.
 	clock      func() sched.Time
-	runOffload func(turn chan struct{}, do func())                 // goOffload
+	runOffload func(places chan struct{}, do func())               // goOffload
 	waiting    waiting                                             // newWaiting
 	listenOn   func(setting, address string) (net.Listener, error) // openAddress
 	stop       context.CancelFunc                                  // of Run's context
@@ -38,7 +38,7 @@ type Server struct {
 	engine     *engine
 	protocols  []protocol.Protocol
 	localPeers []func(*sched.Delivery) // by slot of their ids
-	alarm      chan struct{}           // wakes the timer before its time
+	timerWake  chan struct{}           // wakes the timer before its time
 
 	// Connections, and the HTTP port.
 	conns       *connShares
@@ -135,7 +135,7 @@ func newServerOn(o Options, fixed sched.Options) (_ *Server, err error) {
 	s := &Server{
 		o: o, log: o.Log, started: time.Now(), // a reload leaves o as it is
 		reactors:   make([]atomic.Pointer[reactor], o.Loops),
-		alarm:      make(chan struct{}, 1),
+		timerWake:  make(chan struct{}, 1),
 		parkedDump: make(chan struct{}, 1),
 		offloads:   make(chan struct{}, maxOffloads),
 		stopped:    make(chan struct{}),
@@ -363,7 +363,7 @@ func (s *Server) wake(marked []bool) {
 // wakeTimer wakes the timer. It never blocks.
 func (s *Server) wakeTimer() {
 	select {
-	case s.alarm <- struct{}{}:
+	case s.timerWake <- struct{}{}:
 	default:
 	}
 }
@@ -377,9 +377,9 @@ func (s *Server) fail(err error) {
 	s.stop()
 }
 
-// closed counts the end of a session, and logs it when the server has ended it. Probes of TCP ports come often and
+// countClosed counts the end of a session, and logs it when the server has ended it. Probes of TCP ports come often and
 // close at once.
-func (s *Server) closed(session *session) {
+func (s *Server) countClosed(session *session) {
 	s.counters.closeCounter(cmp.Or(session.reason, errPeerClosed)).n[session.Protocol].Add(1)
 	if session.reason == nil {
 		return

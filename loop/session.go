@@ -11,9 +11,9 @@ import (
 
 // Bounds of a session's buffers.
 const (
-	// largeOutput bounds Server.largeOutput. One write of this size costs no more per byte than a
+	// maxLargeOutput bounds Server.largeOutput. One write of this size costs no more per byte than a
 	// larger one.
-	largeOutput = 256 << 10
+	maxLargeOutput = 256 << 10
 	// maxSmallBuffer is the capacity up to which buffers are small: they are kept for reuse and
 	// need no accounting.
 	maxSmallBuffer = 64 << 10
@@ -53,7 +53,7 @@ type session struct {
 
 	paused bool // partial has requests for a later turn, see pause.go
 	held   bool // it is paused until its conversation resumes it
-	dirty  bool // listed in the reactor's dirty
+	dirty  bool // listed in the reactor's work
 	slow   bool // listed in the reactor's slow
 	gone   bool // the connection is closed, nothing may be written
 
@@ -102,7 +102,7 @@ func (s *session) receive(in []byte) {
 				s.partialSince = s.r.Now.Mono
 			}
 			if s.partial == nil {
-				s.partial = s.r.buffer()
+				s.partial = s.r.pool.get()
 			}
 			s.partial = append(s.r.pool.reuse(s.partial, s.need(in)), in...)
 			return
@@ -172,19 +172,19 @@ func (s *session) assemble() {
 		s.partial = s.partial[:copy(s.partial, s.partial[n:])]
 	}
 	if len(s.partial) == 0 {
-		s.r.recycle(s.partial)
+		s.r.pool.put(s.partial)
 		s.partial = nil
 	}
 }
 
 func (s *session) countReceived(n int) {
 	s.received += uint64(n)
-	s.r.read[s.Protocol] += uint64(n)
+	s.r.turn.read[s.Protocol] += uint64(n)
 }
 
 func (s *session) countSent(n int) {
 	s.sent += uint64(n)
-	s.r.written[s.Protocol] += uint64(n)
+	s.r.turn.written[s.Protocol] += uint64(n)
 }
 
 // countRole counts the connection under a role.
@@ -199,10 +199,10 @@ func (s *session) countRole(role protocol.Role) {
 func (s *session) Touch() {
 	if !s.dirty {
 		s.dirty = true
-		s.r.dirty = append(s.r.dirty, s)
+		s.r.work.dirty = append(s.r.work.dirty, s)
 	}
 	if s.Out == nil {
-		s.Out = s.r.buffer()
+		s.Out = s.r.pool.get()
 	}
 }
 

@@ -42,7 +42,7 @@ func TestOneWriteATurn(t *testing.T) {
 	a.frames()
 	a.send(pings(1 << 20 / 13)) // as many bytes of replies
 	if n := len(a.frames()); a.writes < 2 || a.writes > 5 || n != 1<<20/13 {
-		t.Errorf("%d replies in %d writes, want some of at least %d bytes", n, a.writes, largeOutput)
+		t.Errorf("%d replies in %d writes, want some of at least %d bytes", n, a.writes, maxLargeOutput)
 	}
 	for _, c := range []*memConn{a, b, worker} {
 		if c.s.Out != nil || c.s.partial != nil {
@@ -78,7 +78,7 @@ func TestFailedWrite(t *testing.T) {
 			t.Errorf("%s: an internal error", what)
 		}
 	}
-	much := pings(largeOutput/13 + 1) // so much that the turn writes early
+	much := pings(maxLargeOutput/13 + 1) // so much that the turn writes early
 	after := request(1, periodic.CanDo, str8("after"))
 	f("at the end of a turn", func(c *memConn) { c.send(pings(3)) })
 	f("in mid-turn", func(c *memConn) { c.send(append(bytes.Clone(much), after...)) })
@@ -373,10 +373,10 @@ func TestHalfCloseWaitsForAll(t *testing.T) {
 		c.s.After(group, []byte{'x'})
 	}
 	c.r.halfClose(c.s)
-	if got := c.r.halfClosed; len(got) != 1 || got[0].group != 8 || string(got[0].acks) != "xx" {
+	if got := c.r.acks.halfClosed; len(got) != 1 || got[0].group != 8 || string(got[0].acks) != "xx" {
 		t.Errorf("what is owed: %+v", got)
 	}
-	c.r.halfClosed, c.r.awaitCommit = nil, nil // there is no journal
+	c.r.acks.halfClosed, c.r.acks.sessions = nil, nil // there is no journal
 	w.Server.conns.remove(w.Server.conns.id("periodic"))
 }
 

@@ -68,7 +68,7 @@ func TestPartsOfATurn(t *testing.T) {
 		begun := time.UnixMilli(int64(turn))
 		for _, at := range []time.Duration{0, allTime / 2, allTime - turnTime/2, allTime, 2 * allTime} {
 			want := begun.Add(min(at+turnTime, allTime))
-			if got := r.readUntil(begun.Add(at)); !got.Equal(want) {
+			if got := r.turn.readUntil(begun.Add(at)); !got.Equal(want) {
 				t.Errorf("turn %d: a part that begins after %v ends after %v, not %v", turn, at, got.Sub(begun), want.Sub(begun))
 			}
 		}

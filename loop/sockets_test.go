@@ -134,8 +134,8 @@ func (r *testServer) newcomer(known []*sock) (id sched.SessionID) {
 	r.t.Helper()
 	r.until("a session", func() (found bool) {
 		r.eachReactor(func(re *reactor) {
-			for _, s := range re.sessions {
-				if s != nil && !slices.ContainsFunc(known, func(p *sock) bool { return p.id == s.ID }) {
+			for s := range re.sessions.all() {
+				if !slices.ContainsFunc(known, func(p *sock) bool { return p.id == s.ID }) {
 					id, found = s.ID, true
 				}
 			}
@@ -149,7 +149,7 @@ func (r *testServer) newcomer(known []*sock) (id sched.SessionID) {
 func (r *testServer) sessionOf(id sched.SessionID) (found *session) {
 	r.eachReactor(func(re *reactor) {
 		if re.index == loopOf(id) {
-			found = re.session(id)
+			found = re.sessions.get(id)
 		}
 	})
 	return found
@@ -161,7 +161,7 @@ func (r *testServer) digested(p *sock) {
 	r.until("the server to read", func() (ok bool) {
 		r.eachReactor(func(re *reactor) {
 			if re.index == loopOf(p.id) {
-				s := re.session(p.id)
+				s := re.sessions.get(p.id)
 				if ok = s == nil; s != nil && p.arrived() {
 					n, err := unix.IoctlGetInt(s.conn.(interface{ Fd() int }).Fd(), unix.TIOCINQ)
 					ok = err == nil && n == 0

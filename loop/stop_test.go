@@ -184,8 +184,8 @@ func TestStopWithStuckPeers(t *testing.T) {
 		client.send(bytes.Repeat(request(1, periodic.Status), 10_000))
 		r.until("replies to pile up", func() (piled bool) {
 			r.eachReactor(func(re *reactor) {
-				for _, s := range re.sessions {
-					piled = piled || s != nil && s.unsent() > 0
+				for s := range re.sessions.all() {
+					piled = piled || s.unsent() > 0
 				}
 			})
 			return piled

@@ -161,7 +161,7 @@ func (s *Server) maxUnsent() int {
 
 // largeOutput is the size in bytes from which a peer's output is large: a turn writes it early, and
 // what the peer has not read counts against maxUnsent.
-func (s *Server) largeOutput() int { return min(largeOutput, s.o.MaxOutbound) }
+func (s *Server) largeOutput() int { return min(maxLargeOutput, s.o.MaxOutbound) }
 
 // shedUnread ends the sessions with the most unread output while the loop has more than maxUnsent.
 func (r *reactor) shedUnread() {

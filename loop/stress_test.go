@@ -266,10 +266,8 @@ func TestUnreliableWorkers(t *testing.T) {
 		t.Errorf("nothing was unreliable: %+v", st)
 	}
 	r.eachReactor(func(re *reactor) {
-		for _, s := range re.sessions {
-			if s != nil {
-				s.End(errStopping)
-			}
+		for s := range re.sessions.all() {
+			s.End(errStopping)
 		}
 	})
 	workers.Wait()

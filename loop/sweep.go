@@ -16,8 +16,8 @@ func (r *reactor) sweep() {
 	r.swept.Store(now)
 	handshake := r.server.handshakeLimit(now)
 	room := sweepBudget
-	for _, s := range r.sessions {
-		if s == nil || s.reason != nil {
+	for s := range r.sessions.all() {
+		if s.reason != nil {
 			continue
 		}
 		if c, ok := s.conv.(protocol.Sweeper); ok {

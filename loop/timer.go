@@ -31,7 +31,7 @@ func (s *Server) runTimer(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.alarm:
+		case <-s.timerWake:
 		case due := <-timer.C:
 			s.counters.timerLag.observe(time.Since(due).Microseconds())
 		case due := <-sweep.C:
