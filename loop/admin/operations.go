@@ -24,8 +24,9 @@ const (
 	// maxOperationErrors bounds the jobs that an operation names as left.
 	maxOperationErrors = 10
 	// changesAhead is how many jobs may be changed that the journal does not have yet: they fill one group of the
-	// journal, and the operation changes the next ones while that group is written.
-	changesAhead = 8 << 10
+	// journal, and the operation changes the next ones while that group is written. Others wait for a group as long as
+	// it takes to write.
+	changesAhead = 1 << 10
 )
 
 // errBusy refuses an operation.
