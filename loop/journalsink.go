@@ -43,20 +43,19 @@ func (f *journalSink) Save(shard int, j *sched.Saved) {
 	if j.Kind == sched.KindQueue && f.journal.Full() {
 		return
 	}
-	r := &f.records[shard]
-	*r = journal.Record{
-		Kind: recordKinds[j.Kind], Seq: j.Ref.Seq, Space: uint8(j.Space), Queue: append(r.Queue[:0], j.Queue...), Name: j.Name, Workload: j.Workload,
-		SchedAt: j.SchedAt, Due: j.Due, Priority: j.Priority, Count: j.Count, Timeout: j.Timeout,
-		Holder: append(r.Holder[:0], j.Holder...), Revision: j.Revision, Log: r.Log[:0], After: j.After, Task: j.Task,
-	}
-	if j.FailedAt != 0 || len(j.History) > 0 {
+	r := &f.records[shard] // set in place: a record that is built elsewhere and copied takes as long as the rest
+	r.Kind, r.Seq, r.Space = recordKinds[j.Kind], j.Ref.Seq, uint8(j.Space)
+	r.Queue, r.Name, r.Workload = append(r.Queue[:0], j.Queue...), j.Name, j.Workload
+	r.SchedAt, r.Due, r.Priority, r.Count, r.Timeout = j.SchedAt, j.Due, j.Priority, j.Count, j.Timeout
+	r.Holder, r.Revision, r.After, r.Task = append(r.Holder[:0], j.Holder...), j.Revision, j.After, j.Task
+	r.DoneAt, r.Result, r.Counts = j.DoneAt, j.Result, journal.Counts(j.Counts)
+	if r.Attempts = (journal.Attempts{}); j.FailedAt != 0 || len(j.History) > 0 {
 		r.Attempts = attemptsOf(j)
 	}
-	r.Finished = journal.Finished{DoneAt: j.DoneAt, Result: j.Result}
-	if j.Lease.Token != (sched.Token{}) {
+	if r.Lease = (journal.Lease{}); j.Lease.Token != (sched.Token{}) {
 		r.Lease = leaseOf(&j.Lease)
 	}
-	r.Counts = journal.Counts(j.Counts)
+	r.Log = r.Log[:0]
 	for _, e := range j.Log {
 		r.Log = append(r.Log, journal.Event(e))
 	}
