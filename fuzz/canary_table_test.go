@@ -52,7 +52,7 @@ var canaries = []canary{
 	{"a dump has no counts", "loop/periodic/dump.go", "j.SchedAt, j.Count, j.Timeout)", "j.SchedAt, 0, j.Timeout)"},
 	{"a load drops time-outs", "loop/periodic/dump.go", "\tsub := submission(&j)\n", "\tsub := submission(&j)\n\tsub.Timeout = 0\n"},
 	{"the count of a delayed job does not increase", "sched/finish.go", "r.count = clampAdd(r.count, step)", "r.count = clampAdd(r.count, step&1)"},
-	{"a count is not journaled", "loop/journalsink.go", "Priority: j.Priority, Count: j.Count, Timeout: j.Timeout,\n\t\tHolder: append", "Priority: j.Priority, Timeout: j.Timeout,\n\t\tHolder: append"},
+	{"a count is not journaled", "loop/journalsink.go", "r.Count, r.Timeout = j.SchedAt, j.Due, j.Priority, j.Count, j.Timeout", "r.Count, r.Timeout = j.SchedAt, j.Due, j.Priority, 0, j.Timeout"},
 	{"a setting is journaled under the wrong key", "loop/periodic/config.go", "configPrefix+configKeys[key].saved()", "configPrefix+configKeys[key].laterName"},
 	{"a short write is not an error", "loop/journal/failfs.go", "if err == nil && wrote < n {", "if err == nil && wrote < 0 {"},
 	{"a job is released when its worker confirms the assignment", "loop/periodic/eras.go", "\tcase codec.JobUnassigned:\n", "\tcase codec.JobUnassigned, codec.JobAssigned:\n"},
