@@ -45,7 +45,7 @@ type session struct {
 	stream         *stream            // the long reply that is being sent, see stream.go
 	opened         int64              // Wall of the connection's opening
 	received, sent uint64             // bytes
-	lastReceived   int64              // Mono of the last bytes from the peer
+	lastReceived   int64              // Mono since when the peer is idle: its last bytes, or the end of what it waited for
 	partialSince   int64              // Mono when partial, or at first the connection, began; 0: nothing is unfinished
 	reason         error              // the reason to close the session; nil: it stays open
 

@@ -88,11 +88,12 @@ func (e *edit) task(t *Task) error {
 		e.known = append(e.known, job)
 		return e.after(job, t)
 	}
-	if old, ok := sh.lookup(sh.s.nameHash(e.q.id, e.space, t.Name), e.q, e.space, t.Name); ok {
-		sh.names.remove(sh.s.nameHash(e.q.id, e.space, t.Name), old)
+	hash := sh.s.nameHash(e.q.id, e.space, t.Name)
+	if old, ok := sh.lookup(hash, e.q, e.space, t.Name); ok {
+		sh.names.remove(hash, old)
 		e.displaced = append(e.displaced, old)
 	}
-	job, r, err := sh.newJob(sh.s.nameHash(e.q.id, e.space, t.Name), e.q, e.space, t.Name, t.Workload)
+	job, r, err := sh.newJob(hash, e.q, e.space, t.Name, t.Workload)
 	if err != nil {
 		return err
 	}

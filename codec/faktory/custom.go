@@ -41,8 +41,12 @@ func ParseCustom(text []byte) (c Custom, err error) {
 		case "unique_for":
 			c.UniqueFor, err = uniqueFor(o.Value)
 		case "unique_until":
-			switch c.UntilStart = string(o.Value) == `"start"`; {
-			case !c.UntilStart && string(o.Value) != `"success"`:
+			switch string(o.Value) {
+			case `"start"`:
+				c.UntilStart = true
+			case `"success"`:
+				c.UntilStart = false
+			default:
 				err = errUniqueUntil
 			}
 		case "track":
@@ -91,8 +95,8 @@ func StoredCustom(stored []byte) (c Custom) {
 // AppendIdentity appends what unique jobs are compared by: the queue, the type and the args. Spaces, the escapes of
 // strings and the order of members make no difference.
 func (j *Job) AppendIdentity(dst []byte) []byte {
-	dst = jsontext.AppendUTF8(dst, j.Queue)
-	dst = jsontext.AppendUTF8(append(dst, ' '), j.Type)
+	dst = jsontext.AppendFromUTF8(dst, j.Queue)
+	dst = jsontext.AppendFromUTF8(append(dst, ' '), j.Type)
 	d := json.NewDecoder(bytes.NewReader(j.values[fieldArgs]))
 	d.UseNumber()
 	var args any

@@ -45,6 +45,6 @@ func appendOptional(dst []byte, key, text string) []byte {
 	return appendString(append(dst, key...), text)
 }
 
-func appendString(dst []byte, text string) []byte { return jsontext.AppendUTF8(dst, []byte(text)) }
+func appendString(dst []byte, text string) []byte { return jsontext.AppendFromUTF8(dst, []byte(text)) }
 
 func appendNumber(dst []byte, n int64) []byte { return strconv.AppendInt(dst, n, 10) }

@@ -251,7 +251,7 @@ func (j *Job) AppendStored(dst []byte, created, enqueued string) []byte {
 	}
 	for i, v := range j.values {
 		switch {
-		case i == fieldQueue && v.missing() || i == fieldQueue && string(v) == `""`:
+		case i == fieldQueue && (v.missing() || string(v) == `""`):
 			m.text(i, DefaultQueue)
 		case i == fieldCreated && (v.missing() || string(v) == `""`):
 			m.text(i, created)
@@ -339,10 +339,10 @@ func AppendFetched(dst, stored, failure []byte, enqueued string) []byte {
 func AppendForeign(dst []byte, jid string, queue, name, arg []byte, enqueued string) []byte {
 	m := members{append(dst, '{')}
 	m.dst = append(m.key(fieldRetry), `null`...)
-	m.dst = append(jsontext.AppendUTF8(append(m.key(fieldCustom), `{"name":`...), name), '}')
+	m.dst = append(jsontext.AppendFromUTF8(append(m.key(fieldCustom), `{"name":`...), name), '}')
 	m.text(fieldJID, jid)
-	m.dst = jsontext.AppendUTF8(m.key(fieldQueue), queue)
-	m.dst = jsontext.AppendUTF8(m.key(fieldType), queue)
+	m.dst = jsontext.AppendFromUTF8(m.key(fieldQueue), queue)
+	m.dst = jsontext.AppendFromUTF8(m.key(fieldType), queue)
 	m.text(fieldCreated, enqueued)
 	m.text(fieldEnqueued, enqueued)
 	if m.dst = m.key(fieldArgs); arg[0] == '[' {

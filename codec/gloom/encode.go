@@ -79,7 +79,7 @@ func appendReason(dst []byte, name string) []byte {
 // with one \ufffd for each byte that is not UTF-8. It may be six times as long as the payload.
 func AppendInvalid(dst, payload []byte) []byte {
 	start := len(dst)
-	dst = jsontext.AppendUTF8(appendReason(dst, InvalidJSON), payload)
+	dst = jsontext.AppendFromUTF8(appendReason(dst, InvalidJSON), payload)
 	return end(append(dst, '}'), start)
 }
 

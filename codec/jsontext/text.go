@@ -106,9 +106,9 @@ func digit(c byte) int {
 // came from Text or is UTF-8.
 func AppendText(dst, text []byte) []byte { return appendString(dst, text, true) }
 
-// AppendUTF8 is AppendText for text that did not come from Text: each byte that is not UTF-8 becomes one \ufffd, also
+// AppendFromUTF8 is AppendText for text that did not come from Text: each byte that is not UTF-8 becomes one \ufffd, also
 // those of a lone surrogate.
-func AppendUTF8(dst, text []byte) []byte { return appendString(dst, text, false) }
+func AppendFromUTF8(dst, text []byte) []byte { return appendString(dst, text, false) }
 
 // appendString appends text as a JSON string. With surrogates it recognises lone ones in WTF-8.
 func appendString(dst, text []byte, surrogates bool) []byte {

@@ -14,7 +14,7 @@ func AppendValue(dst, data []byte) (out []byte, wrapped bool) {
 		return append(dst, data[start:end]...), false
 	}
 	if utf8.Valid(data) {
-		return AppendUTF8(dst, data), true
+		return AppendFromUTF8(dst, data), true
 	}
 	dst = append(dst, `{"base64":"`...)
 	dst = base64.StdEncoding.AppendEncode(dst, data)
