@@ -3,9 +3,11 @@
 package loop
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"net"
+	"slices"
 
 	"treadle/loop/dwork"
 )
@@ -31,16 +33,14 @@ type OfflinePeer struct {
 func (o *Offline) Connect(port string) *OfflinePeer {
 	p := &OfflinePeer{server: o, Window: math.MaxInt}
 	o.connected++
-	least := o.loops[0]
-	for _, r := range o.loops {
-		if r.sessions.open() < least.sessions.open() {
-			least = r
-		}
-	}
+	least := slices.MinFunc(o.loops, func(a, b *reactor) int { return cmp.Compare(a.sessions.count(), b.sessions.count()) })
 	p.session = least.open(p, o.server.loopPort(port))
 	o.server.conns.add(p.session.Protocol)
 	return p
 }
+
+// count returns how many sessions there are.
+func (t *sessionTable) count() int { return len(t.slots) - len(t.free) }
 
 // Send passes bytes of the peer to the server, and ends the turn. It overwrites b.
 func (p *OfflinePeer) Send(b []byte) {

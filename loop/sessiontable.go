@@ -71,9 +71,6 @@ func (t *sessionTable) all() iter.Seq[*session] {
 	}
 }
 
-// open returns how many sessions there are.
-func (t *sessionTable) open() int { return len(t.slots) - len(t.free) }
-
 // connectionID folds a session id into the four bytes of a handshake's answer. It has 8 bits of
 // the loop, 20 of the slot, which is the most descriptors there can be, and 4 of the generation.
 func connectionID(id sched.SessionID) uint32 {
