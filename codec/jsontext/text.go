@@ -106,8 +106,8 @@ func digit(c byte) int {
 // came from Text or is UTF-8.
 func AppendText(dst, text []byte) []byte { return appendString(dst, text, true) }
 
-// AppendFromUTF8 is AppendText for text that did not come from Text: each byte that is not UTF-8 becomes one \ufffd, also
-// those of a lone surrogate.
+// AppendFromUTF8 is AppendText for text that did not come from Text: each byte that is not UTF-8 becomes one \ufffd,
+// also those of a lone surrogate.
 func AppendFromUTF8(dst, text []byte) []byte { return appendString(dst, text, false) }
 
 // appendString appends text as a JSON string. With surrogates it recognises lone ones in WTF-8.

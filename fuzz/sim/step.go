@@ -107,7 +107,8 @@ func (s *Simulator) toggleFull() {
 	s.trace.Say("the disk is full: %v", s.ledger.full)
 }
 
-// landOne lets one call of dwork, kts46 or HTTP arrive. They arrive in any order, because each has a connection of its own.
+// landOne lets one call of dwork, kts46 or HTTP arrive. They arrive in any order, because each has a connection of its
+// own.
 func (s *Simulator) landOne() {
 	n := len(s.net.dworkRequests) + len(s.net.ktsCalls) + len(s.net.httpFlights)
 	if n == 0 {
