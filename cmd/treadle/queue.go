@@ -26,7 +26,7 @@ type queueCmd struct {
 	Unset  queueUnsetCmd  `cmd:"" help:"Take back what set has changed."`
 	Pause  queuePauseCmd  `cmd:"" help:"Stop handing out the jobs of a queue, or taking some in."`
 	Resume queueResumeCmd `cmd:"" help:"End a pause."`
-	Drain  queueDrainCmd  `cmd:"" help:"Refuse new jobs, and wait until a queue has none left."`
+	Drain  queueDrainCmd  `cmd:"" help:"Refuse new jobs; with --wait, return when a queue has none left."`
 	Empty  queueEmptyCmd  `cmd:"" help:"Remove the jobs of a queue that do not run."`
 }
 
