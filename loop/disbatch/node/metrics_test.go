@@ -87,11 +87,13 @@ func TestMetricsOfStoppingNode(t *testing.T) {
 // late is a server that takes a job when the stopping node's time is over, and whose workers have not reserved it.
 type late struct {
 	unseen
-	over chan struct{}
+	asked chan struct{} // closed by Submit
+	over  chan struct{}
 }
 
 // Submit implements Functions.
 func (l late) Submit(function, name string, workload []byte, done func([]byte, error)) error {
+	close(l.asked)
 	<-l.over
 	return l.unseen.Submit(function, name, workload, done)
 }
@@ -99,13 +101,14 @@ func (l late) Submit(function, name string, workload []byte, done func([]byte, e
 // TestTakenTooLate: the task of a job that the server takes too late is queued again, and the job is withdrawn.
 func TestTakenTooLate(t *testing.T) {
 	t.Parallel()
-	s, over := newSite(t, functionPlugin), make(chan struct{})
+	s, asked, over := newSite(t, functionPlugin), make(chan struct{}), make(chan struct{})
 	q := s.Queue(d("name", "a", "plugin", "F", "threads", 1))
 	s.Fill(&q, sitetest.Payloads(1)...)
 	n := s.node("me", func(o *Options) {
-		o.Functions, o.Drain = late{unseen{newWorkers(true)}, over}, func() time.Duration { return time.Millisecond }
+		o.Functions, o.Drain = late{unseen{newWorkers(true)}, asked, over}, func() time.Duration { return time.Millisecond }
 	})
 	s.counted(n, "claims_total 1", "slots 1", "tasks 1")
+	<-asked // the task's start is written
 	context.AfterFunc(n.node.callsCtx, func() { close(over) })
 	n.stop()
 	s.counted(n, "given_back_total 1", "slots 0", "tasks_total failed 0")
