@@ -41,6 +41,46 @@ func TestGroupLargerThanLog(t *testing.T) {
 	}
 }
 
+// TestRecordsHaveOwnTables: no table holds records beside other keys. The meta of every checkpoint would make all tables
+// overlap, and each checkpoint would write all records again.
+func TestRecordsHaveOwnTables(t *testing.T) {
+	t.Parallel()
+	d := mustOpen(t, testOptions(vfs.NewMem()))
+	for range 5 {
+		for range 50 {
+			d.create(1000)
+		}
+		if !d.wait() {
+			t.Fatal(d.failure)
+		}
+	}
+	d.quiet()
+	levels, err := d.j.db.SSTables()
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, others := 0, 0
+	for _, level := range levels {
+		for _, table := range level {
+			first, last := table.Smallest.UserKey[0] == keyJob, table.Largest.UserKey[0] == keyJob
+			switch {
+			case first != last:
+				t.Errorf("a table has the keys %q to %q", table.Smallest.UserKey, table.Largest.UserKey)
+			case first:
+				records++
+			default:
+				others++
+			}
+		}
+	}
+	if records == 0 || others == 0 {
+		t.Errorf("there are %d tables of records and %d of other keys", records, others)
+	}
+	if err := d.j.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // inStore returns a disk on which the first log is in the store and the process was killed before
 // it retired the log. The manifest entry of the log's tables is not synced.
 func inStore(t *testing.T) (d *driver, disk *vfs.MemFS) {

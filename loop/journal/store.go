@@ -35,16 +35,30 @@ func storeOptions(f vfs.FS, memTable uint64, log pebble.Logger, events *pebble.E
 		// Nothing reads while the server runs, so many files on the first level do no harm, and a
 		// checkpoint need not wait for a compaction.
 		L0StopWritesThreshold: 1000,
-		CacheSize:             1 << 20,
-		MaxOpenFiles:          128,
-		MaxManifestFileSize:   1 << 20,
+		// Jobs are mostly deleted in the order of their Seq, so a deletion meets few tables of the level below, however
+		// large that is: up to this size there is one level, and nothing is written again on its way to a deeper one.
+		LBaseMaxBytes:       256 << 20,
+		CacheSize:           1 << 20,
+		MaxOpenFiles:        128,
+		MaxManifestFileSize: 1 << 20,
 	}
 	o.Levels[0].BlockSize = 16 << 10
 	o.Levels[0].IndexBlockSize = 64 << 10
 	// Reads must not start compactions.
 	o.Experimental.ReadSamplingMultiplier = -1
 	o.Experimental.FileCacheShards = 1
+	o.Experimental.SpanPolicyFunc = ownTables
 	return o
+}
+
+// ownTables gives the records tables that hold no other key. Every checkpoint writes the last group's meta, and a table
+// with it and with records overlaps every table before it: the store would write all records anew for each checkpoint.
+// Records alone come in the order of their Seq, so that the store need not write again what is not deleted.
+func ownTables(start []byte) (policy pebble.SpanPolicy, end []byte, _ error) {
+	if len(start) > 0 && start[0] == keyJob {
+		return policy, []byte{keyJob + 1}, nil
+	}
+	return policy, nil, nil
 }
 
 // storeLog passes on the store's messages. A fatal message trips the file system instead of ending

@@ -222,11 +222,17 @@ func (s *survey) readTableList() (err error) {
 // strayTables detects tables that the manifest does not list although they hold missing groups or
 // later ones: the manifest has lost its end. A table that was being written when the server was
 // killed is not damage, because the logs hold its groups.
+//
+// The groups stand in the tables of the other keys, which the store writes anew with each checkpoint and
+// beside the tables of the records (ownTables). So when the manifest has lost its end, all the tables that it does
+// not list count as live: they hold the records of these groups.
 func (s *survey) strayTables() error {
 	names, err := s.dir.fs.List(s.dir.store())
 	if err != nil {
 		return err
 	}
+	var strays []string
+	lostEnd := false
 	for _, name := range names {
 		if _, known := s.tables[name]; known || !strings.HasSuffix(name, ".sst") {
 			continue
@@ -235,10 +241,16 @@ func (s *survey) strayTables() error {
 		if err != nil {
 			continue // the table was never finished
 		}
+		strays = append(strays, name)
 		m, err := t.meta()
 		t.close()
 		if err == nil && (s.chain.last.precedes(&m) || s.chain.missingSynced && s.inTables.precedes(&m)) {
 			s.addDamage(name, -1, 0, "has groups up to %d, but the manifest does not list it", m.group)
+			lostEnd = true
+		}
+	}
+	if lostEnd {
+		for _, name := range strays {
 			s.tables[name] = -1
 		}
 	}
