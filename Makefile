@@ -155,7 +155,7 @@ nightly: race canary crash browser ## what is too long for check: everything wit
 	$(MAKE) soak SOAKFUZZ=1m
 
 bench: build ## load the built server and every peer on PATH over real sockets; flags in BENCH="..."
-	$(GO) run ./bench $(BENCH)
+	PATH="$$PATH:$$($(GO) env GOPATH)/bin" $(GO) run ./bench $(BENCH)
 
 bench-go: ## Go micro-benchmarks with allocations; a pattern in GOBENCH=...
 	$(GO) test -run '^$$' -bench '$(GOBENCH)' -benchmem ./...

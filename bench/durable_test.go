@@ -48,6 +48,12 @@ func TestDurableRows(t *testing.T) {
 	}
 }
 
+// layoutOf returns the layout of a section.
+func layoutOf(of section) layout {
+	all := layouts()
+	return all[slices.IndexFunc(all, func(p layout) bool { return p.Section == of })]
+}
+
 // durableSample is one of the rows of one server.
 func durableSample(row, server string, rate, cpu, p50 float64) *sample {
 	return &sample{
@@ -67,9 +73,9 @@ func TestDurableRatios(t *testing.T) {
 		durableSample("synced sync 1", peer.RawDisk, 900, 0, 100),
 		{Row: "synced sync 1", Server: "redis always", JobsPerSecond: 1}, // of another section
 	})
-	all := layouts()
-	got := newTable("", all[len(all)-1].Ratios)
-	for _, pair := range r.pairs(durableSection, r.ofSection(durableSection)) {
+	durable := layoutOf(durableSection)
+	got := newTable("", durable.Ratios)
+	for _, pair := range r.pairs(durable, r.ofSection(durableSection)) {
 		got.add(pair.first, pair.second, func(v string) string { return ratio(values[v](pair.a), values[v](pair.b)) })
 	}
 	want := [][]string{

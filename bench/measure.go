@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -57,67 +56,6 @@ type sample struct {
 	Ready       int `json:"ready,omitempty"`       // jobs in the server meanwhile
 	Delayed     int `json:"delayed,omitempty"`     //
 	Connections int `json:"connections,omitempty"` // idle connections; the limit of open files bounds them
-}
-
-// meter is the processor time of the server and of this process, which generates the load, and the memory of the
-// server in bytes.
-type meter struct {
-	server, load time.Duration
-	resident     int64
-}
-
-// readMeter reads the CPU time and memory of processes, and of this one.
-func readMeter(pids ...int) (m meter, err error) {
-	for _, pid := range pids {
-		spent, errSpent := peer.CPUTime(pid)
-		resident, errResident := peer.ResidentBytes(pid)
-		if err := errors.Join(errSpent, errResident); err != nil {
-			return m, fmt.Errorf("cannot read what the server uses: %w", err)
-		}
-		m.server, m.resident = m.server+spent, m.resident+resident
-	}
-	var usage unix.Rusage
-	err = unix.Getrusage(unix.RUSAGE_SELF, &usage)
-	m.load = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-	return m, err
-}
-
-// since returns the difference of two readings.
-func (m meter) since(before meter) meter {
-	return meter{m.server - before.server, m.load - before.load, m.resident - before.resident}
-}
-
-// metered runs a phase and returns the difference that it makes.
-func metered(pid int, phase func() error) (meter, error) {
-	before, err := readMeter(pid)
-	if err == nil {
-		err = phase()
-	}
-	if err != nil {
-		return meter{}, err
-	}
-	after, err := readMeter(pid)
-	return after.since(before), err
-}
-
-// add computes the rate and the costs of jobs.
-func (s *sample) add(jobs int, elapsed int64, spent meter) {
-	perMillion := 1e6 / float64(jobs)
-	s.Jobs, s.JobsPerSecond = jobs, float64(jobs)/time.Duration(elapsed).Seconds()
-	s.ServerCPU, s.LoadCPU = spent.server.Seconds()*perMillion, spent.load.Seconds()*perMillion
-}
-
-// timed measures one phase, which returns its time.
-func (s *sample) timed(pid, jobs int, phase func() (int64, error)) error {
-	var elapsed int64
-	spent, err := metered(pid, func() (err error) {
-		elapsed, err = phase()
-		return err
-	})
-	if err == nil {
-		s.add(jobs, elapsed, spent)
-	}
-	return err
 }
 
 // measure starts a fresh server, takes one sample of it, and ends it.

@@ -124,7 +124,7 @@ func (t *nodeTrial) observe(command string) mongotest.Fault {
 	switch command {
 	case "findAndModify":
 		t.claimed.Do(func() {
-			t.before, t.failed = t.readMeter()
+			t.before, t.failed = readMeter(t.running.PID)
 			t.start = load.Now()
 		})
 	case "update":
@@ -138,25 +138,6 @@ func (t *nodeTrial) observe(command string) mongotest.Fault {
 	return mongotest.None
 }
 
-// readMeter adds the process that runs a node's commands to the node.
-func (t *nodeTrial) readMeter() (meter, error) {
-	return readMeter(append(children(t.running.PID), t.running.PID)...)
-}
-
-// children lists the processes that a process has started and that have not ended.
-func children(parent int) (pids []int) {
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
-	for _, thread := range threads {
-		text, _ := os.ReadFile(thread) // it may have ended
-		for child := range strings.FieldsSeq(string(text)) {
-			if pid, err := strconv.Atoi(child); err == nil {
-				pids = append(pids, pid)
-			}
-		}
-	}
-	return pids
-}
-
 // idleNode measures a node that has a queue and no tasks, over a number of ticks.
 func (s *sample) idleNode(ctx context.Context, t *nodeTrial, ticks int) error {
 	if err := t.limit(ctx, 4); err != nil {
@@ -168,7 +149,7 @@ func (s *sample) idleNode(ctx context.Context, t *nodeTrial, ticks int) error {
 			return context.Cause(ctx)
 		case <-t.ticked:
 		}
-		now, err := t.readMeter()
+		now, err := readMeter(t.running.PID)
 		if err != nil {
 			return err
 		}
@@ -229,7 +210,7 @@ func (s *sample) timeNode(ctx context.Context, t *nodeTrial, size, threads int) 
 	}
 	t.claimed.Do(func() {}) // orders the writes of the first claim before these reads
 	elapsed := load.Now() - t.start
-	after, err := t.readMeter()
+	after, err := readMeter(t.running.PID)
 	spent := after.since(t.before)
 	s.add(size, elapsed, spent)
 	s.CorePercent = 100 * float64(spent.server) / float64(elapsed)

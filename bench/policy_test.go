@@ -19,7 +19,7 @@ func TestPolicyRatios(t *testing.T) {
 		{Section: policySection, Row: "100k keys", Server: "treadle fair", JobsPerSecond: 80},
 	})
 	got := ""
-	for _, p := range r.pairs(policySection, r.ofSection(policySection)) {
+	for _, p := range r.pairs(layoutOf(policySection), r.ofSection(policySection)) {
 		got += p.first + ": " + p.second + " " + ratio(p.a.JobsPerSecond, p.b.JobsPerSecond) + "\n"
 	}
 	if want := "limits: treadle limits / treadle 0.90\n100k keys: treadle fair / treadle 0.80\n"; got != want {

@@ -22,7 +22,17 @@ type layout struct {
 	Title   string
 	Columns []column
 	Ratios  []column
+	Pairs   []versus // servers of one row whose ratios are shown
 	Legend  string
+}
+
+// versus names a server and the one that it is divided by.
+type versus struct{ server, by string }
+
+// UnmarshalText reads "SERVER / SERVER".
+func (v *versus) UnmarshalText(text []byte) error {
+	v.server, v.by, _ = strings.Cut(string(text), " / ")
+	return nil
 }
 
 // column is one figure of a table; value is a name in values.
@@ -87,24 +97,20 @@ type pair struct {
 	a, b          *sample
 }
 
-// pairs returns the comparisons of one section.
-func (r *report) pairs(of section, list []*sample) []pair {
-	if of == periodicSection || of == faktorySection {
-		return peerPairs(list)
-	}
-	return append(variantPairs(list), r.rowPairs(list)...)
-}
-
-// peerPairs compares each Treadle with each peer of the same row, and the CRC framing with the framing of 2018 alone.
-func peerPairs(list []*sample) (pairs []pair) {
-	for _, a := range list {
-		for _, b := range list {
-			wanted := !isTreadle(b.Server)
-			if a.Server == "treadle crc" {
-				wanted = b.Server == "treadle"
+// pairs returns the comparisons of one section: within each row, and with the rows that rows name.
+func (r *report) pairs(p layout, list []*sample) (pairs []pair) {
+	for _, row := range distinct(list, rowName) {
+		for _, v := range p.Pairs {
+			if a, b := find(list, cell{row, v.server}), find(list, cell{row, v.by}); a != nil && b != nil {
+				pairs = append(pairs, pair{row, v.server + " / " + v.by, besidePeer(*a), besidePeer(*b)})
 			}
-			if a.Row == b.Row && isTreadle(a.Server) && wanted {
-				pairs = append(pairs, pair{a.Row, a.Server + " / " + b.Server, besidePeer(*a), besidePeer(*b)})
+		}
+		pairs = append(pairs, diskPairs(list, row)...)
+	}
+	for _, a := range list {
+		for _, of := range r.rows {
+			if b := find(r.Medians, cell{of.Against, a.Server}); of.Name == a.Row && b != nil {
+				pairs = append(pairs, pair{a.Row, b.Row, a, b})
 			}
 		}
 	}
@@ -123,35 +129,16 @@ func besidePeer(s sample) *sample {
 	return &s
 }
 
-// rowPairs compares each row with the row that it names.
-func (r *report) rowPairs(list []*sample) (pairs []pair) {
-	for _, a := range list {
-		for _, of := range r.rows {
-			if b := find(r.Medians, cell{of.Against, a.Server}); of.Name == a.Row && b != nil {
-				pairs = append(pairs, pair{a.Row, b.Row, a, b})
-			}
-		}
+// diskPairs compares a synced submit with the time of the disk plus the time of a submit in memory, in the row that has
+// all three.
+func diskPairs(list []*sample, row string) []pair {
+	at := func(server string) *sample { return find(list, cell{row, server}) }
+	always, disk, memory := at(peer.Always), at(peer.RawDisk), at("treadle")
+	if always == nil || disk == nil || memory == nil {
+		return nil
 	}
-	return pairs
-}
-
-// variantPairs compares the servers that sync alike, and those with policies with the one without. It also compares one
-// submit at a time with the time of the disk plus the time of a submit in memory.
-func variantPairs(list []*sample) (pairs []pair) {
-	for _, row := range distinct(list, rowName) {
-		at := func(server string) *sample { return find(list, cell{row, server}) }
-		for _, two := range [][2]string{{peer.Always, "redis always"}, {peer.Always, "beanstalkd -f0"}, {"treadle interval", "treadle"},
-			{"treadle limits", "treadle"}, {"treadle fair", "treadle"}} {
-			if a, b := at(two[0]), at(two[1]); a != nil && b != nil {
-				pairs = append(pairs, pair{row, two[0] + " / " + two[1], a, b})
-			}
-		}
-		if always, disk, memory := at(peer.Always), at(peer.RawDisk), at("treadle"); always != nil && disk != nil && memory != nil {
-			pairs = append(pairs, pair{row, peer.Always + " / (disk + treadle)", &sample{Submit: load.Quantiles{P50: always.Submit.P50}},
-				&sample{Submit: load.Quantiles{P50: disk.Submit.P50 + memory.Submit.P50}}})
-		}
-	}
-	return pairs
+	return []pair{{row, peer.Always + " / (disk + treadle)", &sample{Submit: load.Quantiles{P50: always.Submit.P50}},
+		&sample{Submit: load.Quantiles{P50: disk.Submit.P50 + memory.Submit.P50}}}}
 }
 
 // print writes the tables, the ratios, the legends, the targets and the circumstances.
@@ -192,9 +179,9 @@ func (r *report) circumstances() []string {
 
 // sectionText returns the text of one section, "" when none of its rows was measured.
 func (r *report) sectionText(p layout) string {
-	by := "ratio"
-	if p.Section != periodicSection && p.Section != durableSection && p.Section != policySection {
-		by = "divided by"
+	by := "divided by" // of a row, the other row
+	if len(p.Pairs) > 0 {
+		by = "ratio"
 	}
 	flows, sizes, ratios := newTable("server", p.Columns), newTable("server", sizes), newTable(by, p.Ratios)
 	list := r.ofSection(p.Section)
@@ -208,7 +195,7 @@ func (r *report) sectionText(p layout) string {
 	if len(list) == 0 {
 		return ""
 	}
-	for _, pair := range r.pairs(p.Section, list) {
+	for _, pair := range r.pairs(p, list) {
 		ratios.add(pair.first, pair.second, func(value string) string { return ratio(values[value](pair.a), values[value](pair.b)) })
 	}
 	var text strings.Builder

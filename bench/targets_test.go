@@ -104,7 +104,7 @@ func TestTargetsHaveRows(t *testing.T) {
 		}
 	}
 	list := targets()
-	if len(list) != 48 {
+	if len(list) != 49 {
 		t.Fatalf("%d targets", len(list))
 	}
 	for _, target := range list {
@@ -114,16 +114,26 @@ func TestTargetsHaveRows(t *testing.T) {
 	}
 }
 
-// TestRowsHaveServers: a server that a row names is one that there is.
+// TestRowsHaveServers: a server that a row names is one that there is, and the servers of a section's pairs are in its
+// rows.
 func TestRowsHaveServers(t *testing.T) {
 	known := map[string]bool{}
 	for _, p := range peer.All("treadle") {
 		known[p.Name] = true
 	}
+	measured := map[cell]bool{} // by section in place of a row
 	for _, r := range rows() {
 		for server := range r.Jobs {
+			measured[cell{string(r.Section), server}] = true
 			if !known[server] {
 				t.Errorf("%s: there is no %q", r.Name, server)
+			}
+		}
+	}
+	for _, p := range layouts() {
+		for _, v := range p.Pairs {
+			if !measured[cell{string(p.Section), v.server}] || !measured[cell{string(p.Section), v.by}] {
+				t.Errorf("%s: no row has both %s and %s", p.Title, v.server, v.by)
 			}
 		}
 	}

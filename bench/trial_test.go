@@ -17,9 +17,9 @@ import (
 	"treadle/bench/peer"
 )
 
-// fakes are a Treadle with some of its variants, and one peer, with so many jobs each.
+// fakes are a Treadle with some of its variants, and what goes for redis, with so many jobs each.
 func fakes(jobs int, variants ...string) map[string]int {
-	all := map[string]int{"treadle": jobs, "peer": jobs}
+	all := map[string]int{"treadle": jobs, "redis": jobs}
 	for _, v := range variants {
 		all[v] = jobs
 	}
@@ -71,7 +71,7 @@ func TestRun(t *testing.T) {
 	crc.Protocol = peer.NewPeriodic(peer.PeriodicOptions{CRC: true})
 	field := []peer.Peer{
 		fakeContender(t, "treadle", flawless, ""), fakeContender(t, "treadle unix", flawless, "fake.sock"), crc,
-		fakeContender(t, "peer", flawless, ""),
+		fakeContender(t, "redis", flawless, ""),
 	}
 	r, stdout, stderr := runSmall(t, someRows(), field)
 	if len(r.Samples) != 2*(4+2+2)+3*2+3 || len(r.Medians) != 4+5*2+3 {
@@ -92,12 +92,12 @@ func TestRun(t *testing.T) {
 			}
 		}
 	}
-	for _, ratio := range []string{"treadle unix / peer", "treadle crc / treadle "} {
+	for _, ratio := range []string{"treadle unix / redis", "treadle crc / treadle "} {
 		if !strings.Contains(stdout, ratio) {
 			t.Errorf("nothing about %s in\n%s", ratio, stdout)
 		}
 	}
-	if strings.Contains(stdout, "treadle crc / peer") || !strings.Contains(stderr, "[22/25] idle, peer") {
+	if strings.Contains(stdout, "treadle crc / redis") || !strings.Contains(stderr, "[22/25] idle, redis") {
 		t.Errorf("stdout:\n%s\nstderr:\n%s", stdout, stderr)
 	}
 }

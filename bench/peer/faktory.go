@@ -2,10 +2,14 @@ package peer
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"net"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"treadle/bench/load"
 )
@@ -114,4 +118,60 @@ func (f *faktory) Pending(conn net.Conn) (jobs int, err error) {
 		return false, err
 	})
 	return jobs, err
+}
+
+// Faktory keeps its jobs in a Redis that it starts, with a configuration that has no choice of durability: a PUSH is
+// answered before it is on disk, and Redis writes everything to a file after 30 seconds with five changes. Here that
+// Redis is told to write nothing, beside a Treadle in memory, or to sync every change before it answers, beside a Treadle
+// that syncs.
+var (
+	redisInMemory = []string{`CONFIG SET save ""`}
+	redisSynced   = []string{`CONFIG SET save ""`, "CONFIG SET appendfsync always", "CONFIG SET appendonly yes"}
+)
+
+// faktoryProgram is Faktory, whose Redis gets the commands when it runs.
+func faktoryProgram(commands []string) program {
+	return program{
+		name: "faktory", versionFlag: "-v", needs: "redis-server", protocol: newFaktory(),
+		arguments: "-b 127.0.0.1:{port0} -w 127.0.0.1:{port1} -d {directory} -c {directory} -l error",
+		prepare: func(ctx context.Context, s *Server) error {
+			for _, command := range commands {
+				if err := s.askRedis(func(conn net.Conn) error { return load.Ask(conn, "redis", command+"\r\n", "+OK\r\n") }); err != nil {
+					return err
+				}
+			}
+			return s.awaitRedis(ctx)
+		},
+	}
+}
+
+// awaitRedis returns when Faktory's Redis has begun its file of changes, if it has one.
+func (s *Server) awaitRedis(ctx context.Context) error {
+	for begun := false; ; {
+		err := s.askRedis(func(conn net.Conn) error {
+			return askLines(conn, "INFO persistence\r\n", func(line string) (more bool, err error) {
+				state, found := strings.CutPrefix(line, "aof_rewrite_in_progress:")
+				begun = state == "0"
+				return !found, nil
+			})
+		})
+		if begun || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// askRedis connects to Faktory's Redis for one question.
+func (s *Server) askRedis(ask func(conn net.Conn) error) error {
+	conn, err := net.Dial("unix", filepath.Join(s.directory, "redis.sock"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return errors.Join(conn.SetDeadline(time.Now().Add(load.DialLimit)), ask(conn))
 }

@@ -23,7 +23,7 @@ type Peer struct {
 	Version  string
 	Path     string        // path of the program
 	Protocol load.Protocol // nil: its rows bring their own
-	Missing  string        // the program that the machine lacks; the peer cannot be started
+	Missing  string        // the programs that the machine lacks; the peer cannot be started
 	// Start runs a fresh server; nil: none to run.
 	Start func(ctx context.Context) (*Server, error)
 }
@@ -31,10 +31,11 @@ type Peer struct {
 // All lists Treadle with its variants, every peer, and the limits. All servers run one thread for connections and jobs.
 // Those with a place keep their jobs on that disk, the others in memory alone.
 func All(treadle string) []Peer {
-	beanstalkd := program{"beanstalkd", "-v", newBeanstalkd(), "-l 127.0.0.1 -p {port0}"}
-	gearmand := program{"gearmand", "--version", newGearman(), "-t 0 -L 127.0.0.1 -p {port0} -l {directory}/log"}
-	redis := program{"redis-server", "--version", NewRedis(load.WorkloadLen), `--bind 127.0.0.1 --port {port0} --dir {directory} --save ""`}
-	faktory := program{"faktory", "-v", newFaktory(), "-b 127.0.0.1:{port0} -w 127.0.0.1:{port1} -d {directory} -c {directory} -l error"}
+	beanstalkd := program{name: "beanstalkd", versionFlag: "-v", protocol: newBeanstalkd(), arguments: "-l 127.0.0.1 -p {port0}"}
+	gearmand := program{name: "gearmand", versionFlag: "--version", protocol: newGearman(), arguments: "-t 0 -L 127.0.0.1 -p {port0} -l {directory}/log"}
+	redis := program{name: "redis-server", versionFlag: "--version", protocol: NewRedis(load.WorkloadLen),
+		arguments: `--bind 127.0.0.1 --port {port0} --dir {directory} --save ""`}
+	faktory, faktoryAlways := faktoryProgram(redisInMemory), faktoryProgram(redisSynced)
 	disk := DiskPlace()
 	inMemory := []Peer{
 		beanstalkd.peer("beanstalkd", "", ""), gearmand.peer("gearmand", "", ""), redis.peer("redis", "", "--appendonly no"), faktory.peer("faktory", "", ""),
@@ -43,6 +44,7 @@ func All(treadle string) []Peer {
 		redis.peer("redis always", disk, "--appendonly yes --appendfsync always"),
 		redis.peer("redis everysec", disk, "--appendonly yes --appendfsync everysec"),
 		beanstalkd.peer("beanstalkd -f0", disk, "-b {directory} -f0"), beanstalkd.peer("beanstalkd -f50", disk, "-b {directory} -f50"),
+		faktoryAlways.peer("faktory always", disk, ""),
 	}
 	return slices.Concat(treadles(treadle), inMemory, treadlesOnDisk(treadle, disk), onDisk, limits())
 }
@@ -50,17 +52,22 @@ func All(treadle string) []Peer {
 // program is a server that a machine may have installed.
 type program struct {
 	name, versionFlag string
+	needs             string // another program that it starts; empty: none
 	protocol          load.Protocol
 	arguments         string
+	prepare           func(ctx context.Context, s *Server) error // as in Command
 }
 
-// peer returns the program with more arguments and a place for its directory. Without the program the peer is missing.
+// peer returns the program with more arguments and a place for its directory. Without the program, or the one that it
+// needs, the peer is missing.
 func (p program) peer(name, place, more string) Peer {
 	path := findProgram(p.name)
-	if path == "" {
-		return Peer{Name: name, Protocol: p.protocol, Missing: p.name}
+	for _, needed := range []string{p.name, p.needs} {
+		if needed != "" && findProgram(needed) == "" {
+			return Peer{Name: name, Protocol: p.protocol, Missing: needed}
+		}
 	}
-	c := Command{Path: path, place: place, Arguments: strings.Fields(p.arguments + " " + more)}
+	c := Command{Path: path, place: place, Arguments: strings.Fields(p.arguments + " " + more), prepare: p.prepare}
 	return Peer{Name: name, Protocol: p.protocol, Path: path, Version: version(path, p.versionFlag), Start: c.Start}
 }
 

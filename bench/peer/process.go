@@ -34,6 +34,7 @@ type Server struct {
 	// The other addresses of a Treadle: Gloom's masters and slaves, dwork, HTTP and the admin socket.
 	Masters, Slaves, Hub, HTTP, Admin string
 
+	directory  string        // of its files
 	Stop       func()        // ends the server and removes its directory; may be called again
 	LastOutput func() string // the end of the server's output, until Stop
 }
@@ -49,8 +50,9 @@ type Command struct {
 	Socket    string // the unix socket in the directory to talk to; empty: TCP at port0
 
 	treadle bool   // listens on all the ports
-	policy  Policy // of a Treadle; nil: none
 	place   string // where to make the directory; empty: with all other temporary files
+	// prepare sets up the running server for its rows; nil: it needs nothing.
+	prepare func(ctx context.Context, s *Server) error
 }
 
 // expand replaces the placeholders in the arguments.
@@ -78,8 +80,8 @@ func (c Command) Start(ctx context.Context) (*Server, error) {
 	return s, nil
 }
 
-// startIn starts a server in a directory, waits until it accepts connections, and sets the policy of the row. After an
-// error the server has ended.
+// startIn starts a server in a directory, waits until it accepts connections, and prepares it. After an error the
+// server has ended.
 func (c Command) startIn(ctx context.Context, directory string) (*Server, error) {
 	free, err := freePorts()
 	if err != nil {
@@ -103,7 +105,7 @@ func (c Command) startIn(ctx context.Context, directory string) (*Server, error)
 		_ = child.Wait()
 		close(exited)
 	}()
-	s := &Server{PID: child.Process.Pid, Network: "tcp", Address: loopback(free[0])}
+	s := &Server{PID: child.Process.Pid, Network: "tcp", Address: loopback(free[0]), directory: directory}
 	var others []string
 	if c.treadle {
 		s.Masters, s.Slaves, s.Hub, s.HTTP = loopback(free[1]), loopback(free[2]), loopback(free[3]), loopback(free[6])
@@ -127,8 +129,8 @@ func (c Command) startIn(ctx context.Context, directory string) (*Server, error)
 			err = await(ctx, exited, "tcp", loopback(port))
 		}
 	}
-	if err == nil && c.policy != nil {
-		err = s.SetPolicy(ctx, c.policy)
+	if err == nil && c.prepare != nil {
+		err = c.prepare(ctx, s)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w: %s", filepath.Base(c.Path), err, s.LastOutput())

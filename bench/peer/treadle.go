@@ -27,7 +27,10 @@ func treadles(path string) []Peer {
 	const memory = "--periodic unix://{directory}/periodic.sock --admin unix://{directory}/admin.sock --data none --pprof on " // a profile makes a Treadle collect
 	tcp, unix := Command{Path: path}, Command{Path: path, Socket: "periodic.sock"}
 	limits, fair := tcp, tcp
-	limits.policy, fair.policy = Policy{"retries": new("3"), "concurrency": new("1000")}, FairPolicy
+	limits.prepare = func(ctx context.Context, s *Server) error {
+		return s.SetPolicy(ctx, Policy{"retries": new("3"), "concurrency": new("1000")})
+	}
+	fair.prepare = func(ctx context.Context, s *Server) error { return s.SetPolicy(ctx, FairPolicy) }
 	list := []Peer{
 		variant("treadle", tcp, PeriodicOptions{}, memory),
 		variant("treadle unix", unix, PeriodicOptions{}, memory),

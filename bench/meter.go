@@ -1,0 +1,90 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"treadle/bench/peer"
+)
+
+// meter is the processor time and the memory in bytes of a server, with the processes that it has started, and the
+// processor time of this process, which generates the load.
+type meter struct {
+	server, load time.Duration
+	resident     int64
+}
+
+// readMeter reads the meter of a server.
+func readMeter(server int) (m meter, err error) {
+	for _, pid := range append(children(server), server) {
+		spent, errSpent := peer.CPUTime(pid)
+		resident, errResident := peer.ResidentBytes(pid)
+		if err := errors.Join(errSpent, errResident); err != nil {
+			return m, fmt.Errorf("cannot read what the server uses: %w", err)
+		}
+		m.server, m.resident = m.server+spent, m.resident+resident
+	}
+	var usage unix.Rusage
+	err = unix.Getrusage(unix.RUSAGE_SELF, &usage)
+	m.load = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	return m, err
+}
+
+// since returns the difference of two readings.
+func (m meter) since(before meter) meter {
+	return meter{m.server - before.server, m.load - before.load, m.resident - before.resident}
+}
+
+// metered runs a phase and returns the difference that it makes.
+func metered(pid int, phase func() error) (meter, error) {
+	before, err := readMeter(pid)
+	if err == nil {
+		err = phase()
+	}
+	if err != nil {
+		return meter{}, err
+	}
+	after, err := readMeter(pid)
+	return after.since(before), err
+}
+
+// add computes the rate and the costs of jobs.
+func (s *sample) add(jobs int, elapsed int64, spent meter) {
+	perMillion := 1e6 / float64(jobs)
+	s.Jobs, s.JobsPerSecond = jobs, float64(jobs)/time.Duration(elapsed).Seconds()
+	s.ServerCPU, s.LoadCPU = spent.server.Seconds()*perMillion, spent.load.Seconds()*perMillion
+}
+
+// timed measures one phase, which returns its time.
+func (s *sample) timed(pid, jobs int, phase func() (int64, error)) error {
+	var elapsed int64
+	spent, err := metered(pid, func() (err error) {
+		elapsed, err = phase()
+		return err
+	})
+	if err == nil {
+		s.add(jobs, elapsed, spent)
+	}
+	return err
+}
+
+// children lists the processes that a process has started and that have not ended.
+func children(parent int) (pids []int) {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
+	for _, thread := range threads {
+		text, _ := os.ReadFile(thread) // it may have ended
+		for child := range strings.FieldsSeq(string(text)) {
+			if pid, err := strconv.Atoi(child); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
