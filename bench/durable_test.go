@@ -57,7 +57,7 @@ func layoutOf(of section) layout {
 // durableSample is one of the rows of one server.
 func durableSample(row, server string, rate, cpu, p50 float64) *sample {
 	return &sample{
-		Section: durableSection, Row: row, Server: server, JobsPerSecond: rate, ServerCPU: cpu, Submit: load.Quantiles{P50: p50},
+		Section: durableSection, Row: row, Server: server, Figures: figures{"jobs/s": rate, "CPU": cpu, "submit p50": p50},
 	}
 }
 
@@ -71,12 +71,12 @@ func TestDurableRatios(t *testing.T) {
 		durableSample("synced sync 1", "treadle", 1000, 1, 40),
 		durableSample("synced sync 1", "treadle always", 100, 1, 140),
 		durableSample("synced sync 1", peer.RawDisk, 900, 0, 100),
-		{Row: "synced sync 1", Server: "redis always", JobsPerSecond: 1}, // of another section
+		{Row: "synced sync 1", Server: "redis always", Figures: figures{"jobs/s": 1}}, // of another section
 	})
 	durable := layoutOf(durableSection)
 	got := newTable("", durable.Ratios)
 	for _, pair := range r.pairs(durable, r.ofSection(durableSection)) {
-		got.add(pair.first, pair.second, func(v string) string { return ratio(values[v](pair.a), values[v](pair.b)) })
+		got.add(pair.first, pair.second, func(figure string) string { return ratio(pair.a[figure], pair.b[figure]) })
 	}
 	want := [][]string{
 		{"synced pipe 8", "treadle always / redis always", "2.50", "0.75", "0.50", "-", "-"},
@@ -111,7 +111,7 @@ func TestDurableRun(t *testing.T) {
 		t.Fatalf("got %+v", r.Medians)
 	}
 	for _, m := range r.Medians {
-		if m.Jobs != 200 || m.JobsPerSecond <= 0 || m.Submit.P50 <= 0 || m.Submit.P999 < m.Submit.P50 {
+		if m.Jobs != 200 || m.Figures["jobs/s"] <= 0 || m.Figures["submit p50"] <= 0 || m.Figures["submit p99.9"] < m.Figures["submit p50"] {
 			t.Errorf("%+v: something was not measured", m)
 		}
 	}

@@ -183,10 +183,11 @@ func TestGloomRun(t *testing.T) {
 		t.Fatalf("%d medians", len(r.Medians))
 	}
 	flow, short := r.Medians[0], r.Medians[1]
-	if flow.Section != gloomSection || flow.Answer.P50 < flow.ToWorker.P50 || flow.ToWorker.P50 == 0 || flow.Submit.P999 == 0 {
+	f := flow.Figures
+	if flow.Section != gloomSection || f["answer p50"] < f["to worker p50"] || f["to worker p50"] == 0 || f["submit p99.9"] == 0 {
 		t.Errorf("got %+v", flow)
 	}
-	if short.Jobs != 200 || short.JobsPerSecond == 0 || short.ServerCPU == 0 {
+	if short.Jobs != 200 || short.Figures["jobs/s"] == 0 || short.Figures["CPU"] == 0 {
 		t.Errorf("got %+v", short)
 	}
 	for _, want := range []string{"Gloom\n\nrow ", "answer p50", "\nshort  flow "} {

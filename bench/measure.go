@@ -28,36 +28,6 @@ const (
 	appendLen = 200
 )
 
-// sample is one measurement of one server in one row. Values that the row does not have are 0.
-type sample struct {
-	Section section `json:"section,omitempty"`
-	Row     string  `json:"row"`
-	Server  string  `json:"server"`
-	Round   int     `json:"round"`
-	Jobs    int     `json:"jobs,omitempty"`
-	Rate    int     `json:"rate,omitempty"` // jobs a second in an open loop
-
-	JobsPerSecond float64        `json:"jobs_per_second,omitempty"`
-	Submit        load.Quantiles `json:"submit,omitzero"`      // as in load.Summary
-	ToWorker      load.Quantiles `json:"to_worker,omitzero"`   //
-	Answer        load.Quantiles `json:"answer,omitzero"`      //
-	Longest       float64        `json:"longest_us,omitempty"` // wait of any call of the clients, microseconds; where the policy changes
-	ServerCPU     float64        `json:"server_cpu_s_per_million,omitempty"`
-	LoadCPU       float64        `json:"load_cpu_s_per_million,omitempty"`
-
-	QueuedMB    float64 `json:"mb_per_million_queued,omitempty"`
-	RestMB      float64 `json:"mb_after_drain,omitempty"`
-	RestSeconds float64 `json:"seconds_after_drain,omitempty"` // until RestMB was reached
-	IdleKB      float64 `json:"kb_per_idle_connection,omitempty"`
-	CorePercent float64 `json:"percent_of_a_core,omitempty"`     // used by a Disbatch node
-	ConnectCPU  float64 `json:"server_us_per_connect,omitempty"` // processor time to accept and greet one connection
-
-	Payload     int `json:"payload_bytes,omitempty"`
-	Ready       int `json:"ready,omitempty"`       // jobs in the server meanwhile
-	Delayed     int `json:"delayed,omitempty"`     //
-	Connections int `json:"connections,omitempty"` // idle connections; the limit of open files bounds them
-}
-
 // measure starts a fresh server, takes one sample of it, and ends it.
 func measure(ctx context.Context, r row, p peer.Peer, size int) (sample, error) {
 	s := sample{Section: r.Section, Row: r.Name, Server: p.Name}
@@ -150,11 +120,15 @@ func (s *sample) flow(t *load.Trial, r row, pid int) error {
 	if err := inOrder(t.Connect, func() error { return s.timedUntilEmpty(t, pid, t.ProduceAndWork) }); err != nil {
 		return err
 	}
-	s.Rate, s.Payload, s.Connections, s.Ready, s.Delayed = t.Load.Rate, r.Payload, r.Idle, t.Load.Ready, t.Load.Delayed
+	s.Rate = t.Load.Rate
+	s.set("silent", float64(r.Idle))
+	s.set("MB/s", s.Figures["jobs/s"]*float64(r.Payload)/1e6)
 	found := t.Summary()
-	s.Submit, s.ToWorker, s.Answer = found.Submit, found.ToWorker, found.Answer
+	s.setLatency("submit", found.Submit)
+	s.setLatency("to worker", found.ToWorker)
+	s.setLatency("answer", found.Answer)
 	if r.ChangingPolicy {
-		s.Longest = max(found.Submit.Max, found.Grab.Max)
+		s.set("longest", max(found.Submit.Max, found.Grab.Max))
 	}
 	return nil
 }
@@ -184,11 +158,9 @@ func (s *sample) frames(ctx context.Context, l load.Load, running *peer.Server, 
 			return err
 		}
 	}
-	return s.timed(running.PID, size, func() (int64, error) {
-		start := load.Now()
-		err := load.Parallel(len(halves), func(i int) error { return halves[i].Produce() })
-		return load.Now() - start, err
-	})
+	return s.timed(running.PID, size, elapsed(func() error {
+		return load.Parallel(len(halves), func(i int) error { return halves[i].Produce() })
+	}))
 }
 
 // hub measures over the dwork protocol.
@@ -214,12 +186,8 @@ func (s *sample) hub(ctx context.Context, r row, running *peer.Server, size int)
 			return err
 		}
 	}
-	err := s.timed(running.PID, size, func() (int64, error) {
-		start := load.Now()
-		err := phase()
-		return load.Now() - start, err
-	})
-	s.Submit = h.Latency()
+	err := s.timed(running.PID, size, elapsed(phase))
+	s.setLatency("submit", h.Latency())
 	return err
 }
 
@@ -263,7 +231,7 @@ func (s *sample) memoryQueued(t *load.Trial, pid int) error {
 		err = fmt.Errorf("%d jobs were acknowledged, the server holds %d", t.Load.Jobs, pending)
 	}
 	s.Jobs = t.Load.Jobs
-	s.QueuedMB = float64(grown.resident) / float64(s.Jobs) // bytes a job are megabytes a million
+	s.set("MB/1M", float64(grown.resident)/float64(s.Jobs)) // bytes a job are megabytes a million
 	return err
 }
 
@@ -284,8 +252,10 @@ func (s *sample) memoryAfterDrain(t *load.Trial, pid int) error {
 		if t.Stopped() {
 			return load.ErrStopped
 		}
-		s.RestMB, s.RestSeconds = float64(resident)/1e6, time.Since(start).Seconds()
-		if s.RestMB < restLeast || time.Since(start) > restLimit {
+		rest := float64(resident) / 1e6
+		if rest < restLeast || time.Since(start) > restLimit {
+			s.set("MB later", rest)
+			s.set("after s", time.Since(start).Seconds())
 			return nil
 		}
 	}
@@ -299,15 +269,16 @@ func (s *sample) idle(t *load.Trial, pid, connections int) error {
 		return err
 	}
 	defer leave()
-	s.Connections = min(connections, descriptors())
+	connections = min(connections, descriptors())
 	leaveMany := func() {}
 	grown, err := metered(pid, func() (err error) {
-		leaveMany, err = t.Idle(s.Connections)
+		leaveMany, err = t.Idle(connections)
 		return err
 	})
 	defer leaveMany()
-	s.IdleKB = float64(grown.resident) / 1024 / float64(s.Connections)
-	s.ConnectCPU = float64(grown.server.Microseconds()) / float64(s.Connections)
+	s.set("silent", float64(connections))
+	s.set("KB/conn", float64(grown.resident)/1024/float64(connections))
+	s.set("connect us", float64(grown.server.Microseconds())/float64(connections))
 	return err
 }
 
@@ -338,6 +309,8 @@ func (s *sample) syncDisk(ctx context.Context, place string, appends int) error 
 		}
 		took.Record(load.Now() - begin)
 	}
-	s.Jobs, s.JobsPerSecond, s.Submit = appends, float64(appends)*1e9/float64(load.Now()-start), took.Quantiles()
+	s.Jobs = appends
+	s.set("jobs/s", float64(appends)/seconds(load.Now()-start))
+	s.setLatency("submit", took.Quantiles())
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"treadle/bench/load"
 	"treadle/bench/peer"
 )
 
@@ -55,22 +56,24 @@ func metered(pid int, phase func() error) (meter, error) {
 	return after.since(before), err
 }
 
-// add computes the rate and the costs of jobs.
-func (s *sample) add(jobs int, elapsed int64, spent meter) {
-	perMillion := 1e6 / float64(jobs)
-	s.Jobs, s.JobsPerSecond = jobs, float64(jobs)/time.Duration(elapsed).Seconds()
-	s.ServerCPU, s.LoadCPU = spent.server.Seconds()*perMillion, spent.load.Seconds()*perMillion
+// elapsed returns a phase that returns the nanoseconds that it has taken.
+func elapsed(phase func() error) func() (int64, error) {
+	return func() (int64, error) {
+		start := load.Now()
+		err := phase()
+		return load.Now() - start, err
+	}
 }
 
 // timed measures one phase, which returns its time.
 func (s *sample) timed(pid, jobs int, phase func() (int64, error)) error {
-	var elapsed int64
+	var took int64
 	spent, err := metered(pid, func() (err error) {
-		elapsed, err = phase()
+		took, err = phase()
 		return err
 	})
 	if err == nil {
-		s.add(jobs, elapsed, spent)
+		s.setSpeed(jobs, took, spent)
 	}
 	return err
 }

@@ -156,7 +156,7 @@ func (s *sample) idleNode(ctx context.Context, t *nodeTrial, ticks int) error {
 		if tick == 1 {
 			t.before, t.start = now, load.Now()
 		} else if tick > 1 {
-			s.CorePercent = 100 * float64(now.since(t.before).server) / float64(load.Now()-t.start)
+			s.set("% of a core", 100*float64(now.since(t.before).server)/float64(load.Now()-t.start))
 		}
 	}
 	return nil
@@ -212,8 +212,8 @@ func (s *sample) timeNode(ctx context.Context, t *nodeTrial, size, threads int) 
 	elapsed := load.Now() - t.start
 	after, err := readMeter(t.running.PID)
 	spent := after.since(t.before)
-	s.add(size, elapsed, spent)
-	s.CorePercent = 100 * float64(spent.server) / float64(elapsed)
+	s.setSpeed(size, elapsed, spent)
+	s.set("% of a core", 100*float64(spent.server)/float64(elapsed))
 	return errors.Join(err, t.failed)
 }
 

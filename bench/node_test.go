@@ -57,7 +57,7 @@ func TestNodeRows(t *testing.T) {
 			if err := s.measureNode(t.Context(), r, 200, nodeWithin(t)); err != nil {
 				t.Fatal(err)
 			}
-			if timed := s.JobsPerSecond > 0 && s.ServerCPU > 0 && s.Jobs == 200; timed == (r.Kind == idle) || s.CorePercent <= 0 {
+			if timed := s.Figures["jobs/s"] > 0 && s.Figures["CPU"] > 0 && s.Jobs == 200; timed == (r.Kind == idle) || s.Figures["% of a core"] <= 0 {
 				t.Errorf("something was not measured: %+v", s)
 			}
 		})

@@ -64,16 +64,15 @@ type tick struct {
 	Label string
 }
 
-// barValues have a chart of bars each, curveValues a chart of curves. A chart without values is left out.
+// barFigures have a chart of bars each, curveFigures a chart of curves. A chart without values is left out.
 var (
-	barValues = []struct{ value, title string }{
+	barFigures = []struct{ figure, title string }{
 		{"jobs/s", "jobs a second"}, {"CPU", "server CPU, µs a job"}, {"MB/1M", "MB for 1M queued jobs"},
 		{"KB/conn", "KB an idle connection"}, {"connect us", "server CPU, µs a connect"}, {"% of a core", "% of a core"},
 	}
-	curveValues = []struct{ value, title string }{
+	curveFigures = []struct{ figure, title string }{
 		{"submit", "from submit to acknowledgement"}, {"to worker", "from submit to a worker"}, {"answer", "from submit to answer"},
 	}
-	quantileSteps = []string{"p50", "p90", "p99", "p99.9", "p99.99", "max"}
 )
 
 const (
@@ -125,13 +124,13 @@ func newGroup(title string, samples []*sample, name func(s *sample) string, all 
 	label := func(s *sample) series {
 		return series{Name: name(s), Colour: slices.Index(all, name(s)) % colours, Ours: isTreadle(s.Server)}
 	}
-	for _, of := range barValues {
+	for _, of := range barFigures {
 		c, most := chart{Title: of.title}, 0.0
 		for _, s := range samples {
-			most = max(most, values[of.value](s))
+			most = max(most, s.Figures[of.figure])
 		}
 		for _, s := range samples {
-			if v := values[of.value](s); v > 0 {
+			if v := s.Figures[of.figure]; v > 0 {
 				bar := label(s)
 				bar.Value, bar.Y, bar.Width = number(v), c.Height, chartWidth*v/most
 				c.Series, c.Height = append(c.Series, bar), c.Height+barHeight
@@ -141,12 +140,12 @@ func newGroup(title string, samples []*sample, name func(s *sample) string, all 
 			g.Bars = append(g.Bars, c)
 		}
 	}
-	for _, of := range curveValues {
+	for _, of := range curveFigures {
 		// In a closed loop the wait in the queue depends on the faster side, producers or workers.
-		if of.value == "to worker" && !slices.ContainsFunc(samples, func(s *sample) bool { return s.Rate > 0 }) {
+		if of.figure == "to worker" && !slices.ContainsFunc(samples, func(s *sample) bool { return s.Rate > 0 }) {
 			continue
 		}
-		if c := curves(of.value, samples, label); len(c.Series) > 0 {
+		if c := curves(of.figure, samples, label); len(c.Series) > 0 {
 			c.Title = "latency " + of.title
 			g.Curves = append(g.Curves, c)
 		}
@@ -159,7 +158,7 @@ func curves(of string, samples []*sample, label func(s *sample) series) chart {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, s := range samples {
 		for _, q := range quantileSteps {
-			if v := values[of+" "+q](s); v > 0 {
+			if v := s.Figures[of+" "+q]; v > 0 {
 				low, high = min(low, math.Floor(math.Log10(v))), max(high, math.Ceil(math.Log10(v)))
 			}
 		}
@@ -182,7 +181,7 @@ func curves(of string, samples []*sample, label func(s *sample) series) chart {
 	for _, s := range samples {
 		line := label(s)
 		for i, q := range quantileSteps {
-			if v := values[of+" "+q](s); v > 0 {
+			if v := s.Figures[of+" "+q]; v > 0 {
 				line.Points += fmt.Sprintf("%.0f,%.1f ", x(i), y(math.Log10(v)))
 			}
 		}

@@ -17,9 +17,9 @@ import (
 func TestPage(t *testing.T) {
 	samples := targetSamples()
 	for i := range samples[:3] {
-		samples[i].Submit = load.Quantiles{P50: 100, P99: 1000, P999: 2000, Max: 90000}
+		samples[i].setLatency("submit", load.Quantiles{P50: 100, P99: 1000, P999: 2000, Max: 90000})
 	}
-	samples = append(samples, &sample{Section: "alone", Row: "connect <100>", Server: "treadle", IdleKB: 1})
+	samples = append(samples, &sample{Section: "alone", Row: "connect <100>", Server: "treadle", Figures: figures{"KB/conn": 1}})
 	r := newReport(settings{Rounds: 3}, time.Now(), rows(), nil, samples)
 	r.Missing = []string{"gearmand, because gearmand is not installed"}
 	path := filepath.Join(t.TempDir(), "run.json")

@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"treadle/bench/load"
 	"treadle/bench/peer"
 )
 
@@ -93,7 +92,7 @@ func distinct(list []*sample, name func(s *sample) string) (names []string) {
 	return names
 }
 
-// joined joins the rounds of each row and server: join makes each measured value from those of the rounds.
+// joined joins the rounds of each row and server: join makes each figure from those of the rounds.
 func joined(samples []*sample, join func(values []float64) float64) (list []*sample) {
 	rounds := map[cell][]*sample{}
 	for _, s := range samples {
@@ -105,23 +104,16 @@ func joined(samples []*sample, join func(values []float64) float64) (list []*sam
 	}
 	for _, m := range list {
 		of := rounds[cell{m.Row, m.Server}]
-		m.Round = len(of)
-		for i, value := range m.measured() {
+		m.Round, m.Figures = len(of), figures{}
+		for _, name := range figureNames {
 			var all []float64
 			for _, s := range of {
-				all = append(all, *s.measured()[i])
+				all = append(all, s.Figures[name])
 			}
-			*value = join(all)
+			if value := join(all); value != 0 {
+				m.Figures[name] = value
+			}
 		}
-	}
-	return list
-}
-
-// measured lists the measured values of a sample. The other numbers are settings.
-func (s *sample) measured() []*float64 {
-	list := []*float64{&s.JobsPerSecond, &s.Longest, &s.ServerCPU, &s.LoadCPU, &s.QueuedMB, &s.RestMB, &s.RestSeconds, &s.IdleKB, &s.CorePercent, &s.ConnectCPU}
-	for _, q := range []*load.Quantiles{&s.Submit, &s.ToWorker, &s.Answer} {
-		list = append(list, &q.P50, &q.P90, &q.P99, &q.P999, &q.P9999, &q.Max)
 	}
 	return list
 }

@@ -103,6 +103,6 @@ func takeSamples(ctx context.Context, s settings, tasks []task, w io.Writer) ([]
 // summary returns the main figure of a sample.
 func (s *sample) summary() string {
 	of := []string{"MB/1M", "jobs/s", "% of a core", "KB/conn"}
-	i := max(0, slices.IndexFunc(of, func(name string) bool { return values[name](s) > 0 }))
-	return number(values[of[i]](s)) + " " + of[i]
+	i := max(0, slices.IndexFunc(of, func(name string) bool { return s.Figures[name] > 0 }))
+	return number(s.Figures[of[i]]) + " " + of[i]
 }

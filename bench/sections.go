@@ -4,10 +4,10 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
-	"treadle/bench/load"
 	"treadle/bench/peer"
 )
 
@@ -35,19 +35,19 @@ func (v *versus) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// column is one figure of a table; value is a name in values.
-type column struct{ heading, value string }
+// column is one figure of a table.
+type column struct{ heading, figure string }
 
-// UnmarshalText reads "HEADING: VALUE", or a value that is its own heading.
+// UnmarshalText reads "HEADING: FIGURE", or a figure that is its own heading.
 func (c *column) UnmarshalText(text []byte) error {
-	heading, value, ok := strings.Cut(string(text), ": ")
+	heading, figure, ok := strings.Cut(string(text), ": ")
 	if !ok {
-		value = heading
+		figure = heading
 	}
-	if values[value] == nil {
-		return fmt.Errorf("no value %q", value)
+	if !slices.Contains(figureNames, figure) {
+		return fmt.Errorf("there is no figure %q", figure)
 	}
-	*c = column{heading, value}
+	*c = column{heading, figure}
 	return nil
 }
 
@@ -59,42 +59,10 @@ var sizes = []column{
 // layouts lists the sections in the order of the tables.
 func layouts() []layout { return readTOML[layout](sectionsText)["sections"] }
 
-// values holds the figures of a sample by name, for tables, targets and charts.
-var values = func() map[string]func(s *sample) float64 {
-	all := map[string]func(s *sample) float64{
-		"jobs/s":      func(s *sample) float64 { return s.JobsPerSecond },
-		"MB/s":        func(s *sample) float64 { return s.JobsPerSecond * float64(s.Payload) / 1e6 },
-		"CPU":         func(s *sample) float64 { return s.ServerCPU },
-		"load CPU":    func(s *sample) float64 { return s.LoadCPU },
-		"memory":      func(s *sample) float64 { return s.QueuedMB + s.IdleKB },
-		"MB/1M":       func(s *sample) float64 { return s.QueuedMB },
-		"MB later":    func(s *sample) float64 { return s.RestMB },
-		"after s":     func(s *sample) float64 { return s.RestSeconds },
-		"KB/conn":     func(s *sample) float64 { return s.IdleKB },
-		"connect us":  func(s *sample) float64 { return s.ConnectCPU },
-		"% of a core": func(s *sample) float64 { return s.CorePercent },
-		"longest":     func(s *sample) float64 { return s.Longest },
-		"silent":      func(s *sample) float64 { return float64(s.Connections) },
-	}
-	for of, quantiles := range map[string]func(s *sample) *load.Quantiles{
-		"submit":    func(s *sample) *load.Quantiles { return &s.Submit },
-		"to worker": func(s *sample) *load.Quantiles { return &s.ToWorker },
-		"answer":    func(s *sample) *load.Quantiles { return &s.Answer },
-	} {
-		for i, step := range quantileSteps {
-			all[of+" "+step] = func(s *sample) float64 {
-				q := quantiles(s)
-				return [...]float64{q.P50, q.P90, q.P99, q.P999, q.P9999, q.Max}[i]
-			}
-		}
-	}
-	return all
-}()
-
-// pair holds two samples whose ratios are shown.
+// pair holds the figures of two samples whose ratios are shown.
 type pair struct {
 	first, second string // the first two cells of the line
-	a, b          *sample
+	a, b          figures
 }
 
 // pairs returns the comparisons of one section: within each row, and with the rows that rows name.
@@ -102,7 +70,7 @@ func (r *report) pairs(p layout, list []*sample) (pairs []pair) {
 	for _, row := range distinct(list, rowName) {
 		for _, v := range p.Pairs {
 			if a, b := find(list, cell{row, v.server}), find(list, cell{row, v.by}); a != nil && b != nil {
-				pairs = append(pairs, pair{row, v.server + " / " + v.by, besidePeer(*a), besidePeer(*b)})
+				pairs = append(pairs, pair{row, v.server + " / " + v.by, besidePeer(a), besidePeer(b)})
 			}
 		}
 		pairs = append(pairs, diskPairs(list, row)...)
@@ -110,23 +78,22 @@ func (r *report) pairs(p layout, list []*sample) (pairs []pair) {
 	for _, a := range list {
 		for _, of := range r.rows {
 			if b := find(r.Medians, cell{of.Against, a.Server}); of.Name == a.Row && b != nil {
-				pairs = append(pairs, pair{a.Row, b.Row, a, b})
+				pairs = append(pairs, pair{a.Row, b.Row, a.Figures, b.Figures})
 			}
 		}
 	}
 	return pairs
 }
 
-// besidePeer drops the figures that say nothing beside another server. In a closed loop the wait in the queue depends
-// on which side is faster, producers or workers. In an open loop every server reaches the rate, or its latencies show
-// it.
-func besidePeer(s sample) *sample {
-	if s.Rate == 0 {
-		s.ToWorker = load.Quantiles{}
-	} else {
-		s.JobsPerSecond = 0
-	}
-	return &s
+// besidePeer returns the figures without those that say nothing beside another server. In a closed loop the wait in the
+// queue depends on which side is faster, producers or workers. In an open loop every server reaches the rate, or its
+// latencies show it.
+func besidePeer(s *sample) figures {
+	kept := maps.Clone(s.Figures)
+	maps.DeleteFunc(kept, func(name string, _ float64) bool {
+		return s.Rate == 0 && strings.HasPrefix(name, "to worker ") || s.Rate > 0 && name == "jobs/s"
+	})
+	return kept
 }
 
 // diskPairs compares a synced submit with the time of the disk plus the time of a submit in memory, in the row that has
@@ -137,8 +104,9 @@ func diskPairs(list []*sample, row string) []pair {
 	if always == nil || disk == nil || memory == nil {
 		return nil
 	}
-	return []pair{{row, peer.Always + " / (disk + treadle)", &sample{Submit: load.Quantiles{P50: always.Submit.P50}},
-		&sample{Submit: load.Quantiles{P50: disk.Submit.P50 + memory.Submit.P50}}}}
+	const p50 = "submit p50"
+	return []pair{{row, peer.Always + " / (disk + treadle)",
+		figures{p50: always.Figures[p50]}, figures{p50: disk.Figures[p50] + memory.Figures[p50]}}}
 }
 
 // print writes the tables, the ratios, the legends, the targets and the circumstances.
@@ -187,16 +155,16 @@ func (r *report) sectionText(p layout) string {
 	list := r.ofSection(p.Section)
 	for _, m := range list {
 		t := flows
-		if m.JobsPerSecond == 0 && m.Section != nodeSection {
+		if m.Figures["jobs/s"] == 0 && m.Section != nodeSection {
 			t = sizes
 		}
-		t.add(m.Row, m.Server, func(value string) string { return number(values[value](m)) })
+		t.add(m.Row, m.Server, func(figure string) string { return number(m.Figures[figure]) })
 	}
 	if len(list) == 0 {
 		return ""
 	}
 	for _, pair := range r.pairs(p, list) {
-		ratios.add(pair.first, pair.second, func(value string) string { return ratio(values[value](pair.a), values[value](pair.b)) })
+		ratios.add(pair.first, pair.second, func(figure string) string { return ratio(pair.a[figure], pair.b[figure]) })
 	}
 	var text strings.Builder
 	for _, t := range []*table{flows, sizes, ratios} {

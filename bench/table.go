@@ -20,11 +20,11 @@ func newTable(second string, columns []column) *table {
 	return t
 }
 
-// add appends a line with a cell for the value of each column.
-func (t *table) add(first, second string, cell func(value string) string) {
+// add appends a line with a cell for the figure of each column.
+func (t *table) add(first, second string, cell func(figure string) string) {
 	cells := []string{first, second}
 	for _, c := range t.columns {
-		cells = append(cells, cell(c.value))
+		cells = append(cells, cell(c.figure))
 	}
 	t.lines = append(t.lines, cells)
 }

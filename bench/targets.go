@@ -17,7 +17,7 @@ type target struct {
 	About, Figure string  // the first two columns of the table
 	Least, Most   float64 // the bound, lower or upper
 	Goal          float64 // a better bound, reported apart; 0: none
-	Value         string  // a name in values
+	Value         string  // one of figureNames
 	Of            cell
 	By            []cell
 	Slowest       bool
@@ -53,9 +53,9 @@ func (t target) got(of, by []*sample) float64 {
 }
 
 // at returns a figure of one row and server, 0 when it was not measured.
-func at(list []*sample, c cell, name string) float64 {
+func at(list []*sample, c cell, figure string) float64 {
 	if m := find(list, c); m != nil {
-		return values[name](m)
+		return m.Figures[figure]
 	}
 	return 0
 }

@@ -8,26 +8,25 @@ import (
 	"testing"
 	"time"
 
-	"treadle/bench/load"
 	"treadle/bench/peer"
 )
 
 // targetSamples are as much of a run as some targets need.
 func targetSamples() []*sample {
 	return []*sample{
-		{Row: "pipe 8", Server: "treadle", JobsPerSecond: 2e6, ServerCPU: 0.5},
-		{Row: "pipe 8", Server: "gearmand", JobsPerSecond: 1e6},
-		{Row: "pipe 8", Server: "redis", JobsPerSecond: 1e6},
-		{Row: "sync 64", Server: "treadle", JobsPerSecond: 50},
-		{Row: "sync 64", Server: "redis", JobsPerSecond: 40},
-		{Row: "sync 64", Server: "beanstalkd", JobsPerSecond: 100},
-		{Row: "paced 1000/s", Server: "treadle", Submit: load.Quantiles{P99: 90, P999: 130}},
-		{Row: "paced 1000/s", Server: "redis", Submit: load.Quantiles{P99: 120, P999: 200}},
-		{Row: "paced 1000/s", Server: "beanstalkd", Submit: load.Quantiles{P99: 100, P999: 100}},
-		{Row: "queued", Server: "treadle", QueuedMB: 180, RestMB: 50},
-		{Row: "frames echoed", Server: peer.Frames, JobsPerSecond: 3.2e6},
-		{Row: "periodic to gloom", Server: "treadle", JobsPerSecond: 300e3},
-		{Row: "gloom 1000x64", Server: "treadle", JobsPerSecond: 400e3},
+		{Row: "pipe 8", Server: "treadle", Figures: figures{"jobs/s": 2e6, "CPU": 0.5}},
+		{Row: "pipe 8", Server: "gearmand", Figures: figures{"jobs/s": 1e6}},
+		{Row: "pipe 8", Server: "redis", Figures: figures{"jobs/s": 1e6}},
+		{Row: "sync 64", Server: "treadle", Figures: figures{"jobs/s": 50}},
+		{Row: "sync 64", Server: "redis", Figures: figures{"jobs/s": 40}},
+		{Row: "sync 64", Server: "beanstalkd", Figures: figures{"jobs/s": 100}},
+		{Row: "paced 1000/s", Server: "treadle", Figures: figures{"submit p99": 90, "submit p99.9": 130}},
+		{Row: "paced 1000/s", Server: "redis", Figures: figures{"submit p99": 120, "submit p99.9": 200}},
+		{Row: "paced 1000/s", Server: "beanstalkd", Figures: figures{"submit p99": 100, "submit p99.9": 100}},
+		{Row: "queued", Server: "treadle", Figures: figures{"MB/1M": 180, "MB later": 50}},
+		{Row: "frames echoed", Server: peer.Frames, Figures: figures{"jobs/s": 3.2e6}},
+		{Row: "periodic to gloom", Server: "treadle", Figures: figures{"jobs/s": 300e3}},
+		{Row: "gloom 1000x64", Server: "treadle", Figures: figures{"jobs/s": 400e3}},
 	}
 }
 
@@ -74,8 +73,8 @@ func TestUndecided(t *testing.T) {
 		t.Helper()
 		var list []*sample
 		for round, rate := range rates {
-			list = append(list, &sample{Row: "pipe 8", Server: "treadle", Round: round + 1, JobsPerSecond: rate},
-				&sample{Row: "pipe 8", Server: "gearmand", Round: round + 1, JobsPerSecond: []float64{100, 100, 125}[round]})
+			list = append(list, &sample{Row: "pipe 8", Server: "treadle", Round: round + 1, Figures: figures{"jobs/s": rate}},
+				&sample{Row: "pipe 8", Server: "gearmand", Round: round + 1, Figures: figures{"jobs/s": []float64{100, 100, 125}[round]}})
 		}
 		r := newReport(settings{}, time.Now(), nil, nil, list)
 		if !samples {
@@ -95,12 +94,13 @@ func TestUndecided(t *testing.T) {
 // TestTargetsHaveRows sees to it that a target's row is one that is measured: every target has a figure when every row
 // has every value.
 func TestTargetsHaveRows(t *testing.T) {
-	r := &report{}
-	q := load.Quantiles{P50: 1, P99: 1, P999: 1}
+	r, all := &report{}, figures{}
+	for _, name := range figureNames {
+		all[name] = 1
+	}
 	for _, row := range rows() {
 		for server := range row.Jobs {
-			r.Medians = append(r.Medians, &sample{Row: row.Name, Server: server, JobsPerSecond: 1, ServerCPU: 1, Submit: q, ToWorker: q,
-				QueuedMB: 1, RestMB: 1, IdleKB: 1, ConnectCPU: 1, CorePercent: 1, Longest: 1})
+			r.Medians = append(r.Medians, &sample{Row: row.Name, Server: server, Figures: all})
 		}
 	}
 	list := targets()

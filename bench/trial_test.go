@@ -78,11 +78,12 @@ func TestRun(t *testing.T) {
 		t.Errorf("got %d samples and %d medians", len(r.Samples), len(r.Medians))
 	}
 	for _, m := range r.Medians {
-		timed := m.JobsPerSecond > 0 && m.LoadCPU > 0
-		answered := m.Submit.P50 > 0 && m.ToWorker.P999 >= m.ToWorker.P50
+		f := m.Figures
+		timed := f["jobs/s"] > 0 && f["load CPU"] > 0
+		answered := f["submit p50"] > 0 && f["to worker p99.9"] >= f["to worker p50"]
 		switch m.Row {
 		case "queued":
-			if m.QueuedMB < load.WorkloadLen/4 {
+			if f["MB/1M"] < load.WorkloadLen/4 {
 				t.Errorf("%+v: less memory than the jobs have", m)
 			}
 		case "idle", "drain":
