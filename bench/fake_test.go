@@ -30,17 +30,15 @@ const (
 	withholds  = "withholds"  // does not acknowledge the tenth completion; in the CRC framing
 )
 
-// TestMain runs the fake server, or the echo of frames, when the test program is started as a child of itself.
+// TestMain runs a server when the test program is started as a child of itself.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 5 && os.Args[1] == "fake-server" {
-		if err := serveFake(os.Args[2], os.Args[3], os.Args[4]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	if len(os.Args) == 3 && os.Args[1] == "-echo-frames" {
-		if err := load.ServeFrameEcho(context.Background(), os.Args[2]); err != nil {
+	serve := map[string]func() error{
+		"fake-server":  func() error { return serveFake(os.Args[2], os.Args[3], os.Args[4]) },
+		"-echo-frames": func() error { return load.ServeFrameEcho(context.Background(), os.Args[2]) },
+		"serve-api":    func() error { return serveAPI(os.Args[2]) },
+	}[os.Args[min(1, len(os.Args)-1)]]
+	if serve != nil {
+		if err := serve(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -49,8 +47,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fakeContender is a Periodic server with one flaw, run as a child process.
-func fakeContender(t *testing.T, name, flaw, socket string) peer.Peer {
+// fakePeer is a Periodic server with one flaw, run as a child process.
+func fakePeer(t *testing.T, name, flaw, socket string) peer.Peer {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {

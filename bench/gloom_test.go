@@ -154,8 +154,8 @@ type nothingLeft struct{ load.Protocol }
 func (nothingLeft) Greet(net.Conn, load.Role) error { return nil }
 func (nothingLeft) Pending(net.Conn) (int, error)   { return 0, nil }
 
-// fakeGloomContender is a Gloom server in this process.
-func fakeGloomContender(t *testing.T, flaw string) (peer.Peer, *peer.Server) {
+// fakeGloomPeer is a Gloom server in this process.
+func fakeGloomPeer(t *testing.T, flaw string) (peer.Peer, *peer.Server) {
 	f := &fakeGloom{flaw: flaw, jobs: map[net.Conn]string{}}
 	s := &peer.Server{PID: os.Getpid(), Network: "tcp", Stop: func() {}, LastOutput: func() string { return "" }}
 	s.Masters, s.Slaves = f.serve(t, f.submit), f.serve(t, f.slave)
@@ -174,11 +174,11 @@ func someGloomRows() []row {
 // TestGloomRun takes a small run of each kind of Gloom row.
 func TestGloomRun(t *testing.T) {
 	t.Parallel()
-	var field []peer.Peer
-	c, s := fakeGloomContender(t, flawless)
+	var servers []peer.Peer
+	c, s := fakeGloomPeer(t, flawless)
 	c.Start = func(context.Context) (*peer.Server, error) { return s, nil }
-	field = append(field, c)
-	r, stdout, _ := runSmall(t, someGloomRows(), field)
+	servers = append(servers, c)
+	r, stdout, _ := runSmall(t, someGloomRows(), servers)
 	if len(r.Medians) != 2 {
 		t.Fatalf("%d medians", len(r.Medians))
 	}
@@ -202,7 +202,7 @@ func TestGloomFlaws(t *testing.T) {
 	f := func(flaw, want string) {
 		t.Run(flaw, func(t *testing.T) {
 			t.Parallel()
-			c, s := fakeGloomContender(t, flaw)
+			c, s := fakeGloomPeer(t, flaw)
 			r := someGloomRows()[0]
 			l := r.Load
 			l.Jobs, l.Stall = 100, 2*time.Second

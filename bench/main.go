@@ -2,8 +2,9 @@
 // sockets, checks that every job arrives exactly once, and writes tables with ratios, a JSON file and a page with
 // charts.
 //
-// Package load is the load generator, package peer has the servers. This package has the rows (rows.toml), the
-// measurements (measure.go, and node.go for Disbatch) and the report (sections.toml, targets.toml, page.go).
+// Package load is the load generator, package peer has the servers. This package has the rows (rows.toml), the run of
+// all of them (run.go), the measurement of one (measure.go, api.go for the HTTP API, node.go for Disbatch), which makes
+// a sample (sample.go), and the report of the samples (sections.toml, targets.toml, page.go).
 package main
 
 import (

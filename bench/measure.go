@@ -44,7 +44,9 @@ func measure(ctx context.Context, r row, p peer.Peer, size int) (sample, error) 
 		return s, err
 	}
 	defer running.Stop()
-	if err = fill(ctx, running, r.Load); err == nil {
+	if apiKinds[r.Kind] != nil {
+		err = s.measureAPI(ctx, r, running, size)
+	} else if err = fill(ctx, running, r.Load); err == nil {
 		err = s.runTrial(ctx, r, p, running, size)
 	}
 	if err == nil {
@@ -90,9 +92,10 @@ func (s *sample) runTrial(ctx context.Context, r row, p peer.Peer, running *peer
 			return err
 		}
 		return s.memoryAfterDrain(t, running.PID)
-	default:
+	case idle:
 		return s.idle(t, running.PID, size)
 	}
+	return fmt.Errorf("rows.toml has a kind %q, which there is not", r.Kind)
 }
 
 // inOrder runs steps until one fails.
@@ -131,18 +134,6 @@ func (s *sample) flow(t *load.Trial, r row, pid int) error {
 		s.set("longest", max(found.Submit.Max, found.Grab.Max))
 	}
 	return nil
-}
-
-// togglePolicy returns a function that sets a policy for the queue, and takes it away at its next call.
-func togglePolicy(s *peer.Server) func(ctx context.Context) error {
-	set := false
-	return func(ctx context.Context) error {
-		p := peer.FairPolicy
-		if set = !set; !set {
-			p = peer.Policy{"key": nil, "fair": nil}
-		}
-		return s.SetPolicy(ctx, p)
-	}
 }
 
 // frames has the requests of jobs sent back, over as many connections as producers and workers have, in a pump for

@@ -30,7 +30,7 @@ func TestPolicyRatios(t *testing.T) {
 // TestLongestWait: of a worker with one grab outstanding, the time of each grab is known.
 func TestLongestWait(t *testing.T) {
 	r := row{Name: "sync", Load: load.Load{Connections: 2, Depth: 1}, Jobs: alone(300)}
-	c := fakeContender(t, "treadle", flawless, "")
+	c := fakePeer(t, "treadle", flawless, "")
 	running, err := c.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -47,8 +47,8 @@ func TestLongestWait(t *testing.T) {
 	}
 }
 
-// TestAgain does something with pauses until the phase is over, and passes its error on.
-func TestAgain(t *testing.T) {
+// TestRepeatDuring does something with pauses until the phase is over, and passes its error on.
+func TestRepeatDuring(t *testing.T) {
 	f := func(fails error, want int) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {

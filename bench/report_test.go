@@ -89,8 +89,8 @@ func TestMedians(t *testing.T) {
 }
 
 func TestReport(t *testing.T) {
-	field := []peer.Peer{{Name: "treadle", Version: "1.2"}, {Name: "redis", Version: "7.0"}}
-	r := newReport(settings{Rounds: 3, Scale: 1}, time.Now(), nil, field, someSamples())
+	servers := []peer.Peer{{Name: "treadle", Version: "1.2"}, {Name: "redis", Version: "7.0"}}
+	r := newReport(settings{Rounds: 3, Scale: 1}, time.Now(), nil, servers, someSamples())
 	var text strings.Builder
 	if err := r.print(&text); err != nil {
 		t.Fatal(err)
@@ -111,8 +111,8 @@ func TestReport(t *testing.T) {
 
 func TestReportIsSaved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "latest.json")
-	field := []peer.Peer{{Name: "treadle", Version: "1.2"}}
-	if err := newReport(settings{Rounds: 3}, time.Now(), nil, field, someSamples()).save(path); err != nil {
+	servers := []peer.Peer{{Name: "treadle", Version: "1.2"}}
+	if err := newReport(settings{Rounds: 3}, time.Now(), nil, servers, someSamples()).save(path); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(path)
@@ -128,13 +128,13 @@ func TestReportIsSaved(t *testing.T) {
 	}
 }
 
-// TestPlan sees to it that the contenders take turns within a row.
+// TestPlan sees to it that the servers take turns within a row.
 func TestPlan(t *testing.T) {
-	field := []peer.Peer{{Name: "treadle"}, {Name: "treadle unix"}, {Name: "gearmand", Missing: "gearmand"}, {Name: "redis"}}
+	servers := []peer.Peer{{Name: "treadle"}, {Name: "treadle unix"}, {Name: "gearmand", Missing: "gearmand"}, {Name: "redis"}}
 	list := []row{{Name: "a", Jobs: map[string]int{"treadle": 1, "redis": 1, "gearmand": 1}}, {Name: "b", Jobs: map[string]int{"treadle": 1, "treadle unix": 2, "redis": 1, "gearmand": 1}, Rounds: 1},
 		{Name: "c", Jobs: alone(1), Rounds: 1}, {Name: "d", Jobs: alone(1), Rounds: 2}}
 	var got []string
-	tasks, missing := plan(list, field, 2)
+	tasks, missing := plan(list, servers, 2)
 	for _, task := range tasks {
 		got = append(got, task.row.Name+" "+task.peer.Name)
 	}
@@ -145,7 +145,7 @@ func TestPlan(t *testing.T) {
 	if strings.Join(got, ", ") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, ", "), want)
 	}
-	if got, _ := plan(list[3:], field, 1); len(got) != 1 {
+	if got, _ := plan(list[3:], servers, 1); len(got) != 1 {
 		t.Errorf("of one round: got %d tasks, want 1", len(got))
 	}
 }
@@ -196,8 +196,8 @@ func TestScaled(t *testing.T) {
 	}
 }
 
-// TestSides sees to it that each section's rows go to the addresses that speak their protocols.
-func TestSides(t *testing.T) {
+// TestEndpoints sees to it that each section's rows go to the addresses that speak their protocols.
+func TestEndpoints(t *testing.T) {
 	s := &peer.Server{Network: "tcp", Address: "a", Masters: "m", Slaves: "s"}
 	f := func(of section, produce, work string) {
 		t.Helper()

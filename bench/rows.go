@@ -12,7 +12,7 @@ import (
 	"treadle/bench/peer"
 )
 
-// kind says how a row is measured.
+// kind says how a row is measured; apiKinds has those of the HTTP API.
 type kind string
 
 const (

@@ -50,11 +50,11 @@ func someRows() []row {
 }
 
 // runSmall takes two rounds of the rows, and returns the saved report and the output.
-func runSmall(t *testing.T, list []row, field []peer.Peer) (r *report, stdout, stderr string) {
+func runSmall(t *testing.T, list []row, servers []peer.Peer) (r *report, stdout, stderr string) {
 	t.Helper()
 	s := settings{Rounds: 2, Scale: 1, Rows: regexp.MustCompile(""), Out: filepath.Join(t.TempDir(), "latest.json")}
 	var out, progress bytes.Buffer
-	if err := run(t.Context(), s, list, field, &out, &progress); err != nil {
+	if err := run(t.Context(), s, list, servers, &out, &progress); err != nil {
 		t.Fatalf("%v\n%s", err, progress.String())
 	}
 	r, err := readReport(s.Out)
@@ -67,13 +67,13 @@ func runSmall(t *testing.T, list []row, field []peer.Peer) (r *report, stdout, s
 // TestRun takes a whole small run with two fake servers as child processes: every kind of row, both kinds of socket,
 // tables and file.
 func TestRun(t *testing.T) {
-	crc := fakeContender(t, "treadle crc", flawless, "")
+	crc := fakePeer(t, "treadle crc", flawless, "")
 	crc.Protocol = peer.NewPeriodic(peer.PeriodicOptions{CRC: true})
-	field := []peer.Peer{
-		fakeContender(t, "treadle", flawless, ""), fakeContender(t, "treadle unix", flawless, "fake.sock"), crc,
-		fakeContender(t, "redis", flawless, ""),
+	servers := []peer.Peer{
+		fakePeer(t, "treadle", flawless, ""), fakePeer(t, "treadle unix", flawless, "fake.sock"), crc,
+		fakePeer(t, "redis", flawless, ""),
 	}
-	r, stdout, stderr := runSmall(t, someRows(), field)
+	r, stdout, stderr := runSmall(t, someRows(), servers)
 	if len(r.Samples) != 2*(4+2+2)+3*2+3 || len(r.Medians) != 4+5*2+3 {
 		t.Errorf("got %d samples and %d medians", len(r.Samples), len(r.Medians))
 	}
@@ -108,7 +108,7 @@ func TestFlaws(t *testing.T) {
 	f := func(flaw, want string) {
 		t.Run(flaw, func(t *testing.T) {
 			t.Parallel()
-			c := fakeContender(t, "treadle", flaw, "")
+			c := fakePeer(t, "treadle", flaw, "")
 			s := settings{Rounds: 1, Scale: 1, Rows: regexp.MustCompile("sync")}
 			s.Out = filepath.Join(t.TempDir(), "latest.json")
 			err := run(t.Context(), s, someRows(), []peer.Peer{c}, &bytes.Buffer{}, &bytes.Buffer{})
@@ -130,7 +130,7 @@ func TestStall(t *testing.T) {
 	f := func(flaw, want string) {
 		t.Run(flaw, func(t *testing.T) {
 			t.Parallel()
-			running, err := fakeContender(t, "treadle", flaw, "").Start(t.Context())
+			running, err := fakePeer(t, "treadle", flaw, "").Start(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -189,7 +189,7 @@ func TestGreetingIsChecked(t *testing.T) {
 
 // TestInterrupt ends a run in the middle: the error says so, and the server is gone.
 func TestInterrupt(t *testing.T) {
-	c := fakeContender(t, "treadle", flawless, "")
+	c := fakePeer(t, "treadle", flawless, "")
 	ctx, cancel := context.WithCancel(t.Context())
 	var started *peer.Server
 	begin := c.Start

@@ -122,8 +122,8 @@ func (f *faktory) Pending(conn net.Conn) (jobs int, err error) {
 
 // Faktory keeps its jobs in a Redis that it starts, with a configuration that has no choice of durability: a PUSH is
 // answered before it is on disk, and Redis writes everything to a file after 30 seconds with five changes. Here that
-// Redis is told to write nothing, beside a Treadle in memory, or to sync every change before it answers, beside a Treadle
-// that syncs.
+// Redis is told to write nothing, beside a Treadle in memory, or to sync every change before it answers, beside a
+// Treadle that syncs.
 var (
 	redisInMemory = []string{`CONFIG SET save ""`}
 	redisSynced   = []string{`CONFIG SET save ""`, "CONFIG SET appendfsync always", "CONFIG SET appendonly yes"}

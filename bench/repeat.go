@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"time"
+
+	"treadle/bench/peer"
 )
 
 const (
@@ -16,29 +16,7 @@ const (
 	changePause = 5 * time.Second
 	// collectPath is a profile that begins with a collection.
 	collectPath = "/debug/pprof/heap?gc=1"
-	// questionLimit bounds one question to the server over HTTP: a collection of a heap of gigabytes takes a while.
-	questionLimit = time.Minute
 )
-
-// httpGet reads a page of the server over HTTP.
-func httpGet(ctx context.Context, address, path string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, questionLimit)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
-	if err != nil {
-		return "", err
-	}
-	reply, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = reply.Body.Close() }()
-	page, err := io.ReadAll(reply.Body)
-	if err == nil && reply.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s was answered %s", path, reply.Status)
-	}
-	return string(page), err
-}
 
 // repeatDuring runs a phase, and meanwhile calls do again and again, with a pause after each time.
 func repeatDuring(ctx context.Context, pause time.Duration, phase func() error, do func(ctx context.Context) error) error {
@@ -60,4 +38,16 @@ func repeatDuring(ctx context.Context, pause time.Duration, phase func() error, 
 	err := phase()
 	end()
 	return errors.Join(err, <-ended)
+}
+
+// togglePolicy returns a function that sets a policy for the queue, and takes it away at its next call.
+func togglePolicy(s *peer.Server) func(ctx context.Context) error {
+	set := false
+	return func(ctx context.Context) error {
+		p := peer.FairPolicy
+		if set = !set; !set {
+			p = peer.Policy{"key": nil, "fair": nil}
+		}
+		return s.SetPolicy(ctx, p)
+	}
 }
