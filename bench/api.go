@@ -177,7 +177,10 @@ func (a *apiTrial) settle() error {
 
 // reserve has workers reserve l.Depth jobs at a time and report them as done.
 func (a *apiTrial) reserve(l load.Load, size int) error {
-	if err := inOrder(func() error { return a.fill(size) }, a.settle); err != nil {
+	if err := a.fill(size); err != nil {
+		return err
+	}
+	if err := a.settle(); err != nil {
 		return err
 	}
 	var done atomic.Int64
@@ -369,13 +372,21 @@ func (a *apiTrial) metrics(l load.Load, size int) error {
 
 // remove removes all jobs that a filter means, beside another client.
 func (a *apiTrial) remove(_ load.Load, size int) error {
-	return inOrder(func() error { return a.fill(size) }, func() error { return a.change("remove", "", size) })
+	if err := a.fill(size); err != nil {
+		return err
+	}
+	return a.change("remove", "", size)
 }
 
 // retry has as many failed jobs tried again.
 func (a *apiTrial) retry(_ load.Load, size int) error {
-	return inOrder(func() error { return a.fill(size) }, func() error { return a.fail(size) },
-		func() error { return a.change("retry", "state:failed ", size) })
+	if err := a.fill(size); err != nil {
+		return err
+	}
+	if err := a.fail(size); err != nil {
+		return err
+	}
+	return a.change("retry", "state:failed ", size)
 }
 
 // fail has so many jobs fail for good.

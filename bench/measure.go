@@ -44,11 +44,7 @@ func measure(ctx context.Context, r row, p peer.Peer, size int) (sample, error) 
 		return s, err
 	}
 	defer running.Stop()
-	if apiKinds[r.Kind] != nil {
-		err = s.measureAPI(ctx, r, running, size)
-	} else if err = fill(ctx, running, r.Load); err == nil {
-		err = s.runTrial(ctx, r, p, running, size)
-	}
+	err = s.measureServer(ctx, r, p, running, size)
 	if err == nil {
 		return s, nil
 	}
@@ -58,13 +54,18 @@ func measure(ctx context.Context, r row, p peer.Peer, size int) (sample, error) 
 	return s, fmt.Errorf("%w\nthe server's output ends with:\n%s", err, running.LastOutput())
 }
 
-// runTrial runs the trial of a row on a running server.
-func (s *sample) runTrial(ctx context.Context, r row, p peer.Peer, running *peer.Server, size int) error {
-	switch r.Kind {
-	case hub:
+// measureServer takes one sample of a running server.
+func (s *sample) measureServer(ctx context.Context, r row, p peer.Peer, running *peer.Server, size int) error {
+	switch {
+	case apiKinds[r.Kind] != nil:
+		return s.measureAPI(ctx, r, running, size)
+	case r.Kind == hub:
 		return s.hub(ctx, r, running, size)
-	case frames:
+	case r.Kind == frames:
 		return s.frames(ctx, r.Load, running, size)
+	}
+	if err := fill(ctx, running, r.Load); err != nil {
+		return err
 	}
 	l := r.Load
 	if r.Kind != idle {
@@ -77,16 +78,16 @@ func (s *sample) runTrial(ctx context.Context, r row, p peer.Peer, running *peer
 		phase := func() error { return s.flow(t, r, running.PID) }
 		switch {
 		case r.Collecting:
-			return repeatDuring(ctx, collectPause, phase, func(ctx context.Context) error {
-				_, err := httpGet(ctx, running.HTTP, collectPath)
-				return err
-			})
+			return repeatDuring(ctx, collectPause, phase, collect(running))
 		case r.ChangingPolicy:
 			return repeatDuring(ctx, changePause, phase, togglePolicy(running))
 		}
 		return phase()
 	case drain:
-		return inOrder(t.Connect, t.Produce, func() error { return s.timedUntilEmpty(t, running.PID, t.Drain) })
+		if err := inOrder(t.Connect, t.Produce); err != nil {
+			return err
+		}
+		return s.timedUntilEmpty(t, running.PID, t.Drain)
 	case memory:
 		if err := s.memoryQueued(t, running.PID); err != nil || !isTreadle(p.Name) {
 			return err
@@ -110,7 +111,10 @@ func inOrder(steps ...func() error) error {
 
 // timedUntilEmpty times one phase, after which the server must hold no job.
 func (s *sample) timedUntilEmpty(t *load.Trial, pid int, phase func() (int64, error)) error {
-	return inOrder(func() error { return s.timed(pid, t.Load.Jobs, phase) }, t.Settle)
+	if err := s.timed(pid, t.Load.Jobs, phase); err != nil {
+		return err
+	}
+	return t.Settle()
 }
 
 // flow measures a row whose producers and workers run at the same time.
@@ -120,7 +124,10 @@ func (s *sample) flow(t *load.Trial, r row, pid int) error {
 		return err
 	}
 	defer leave()
-	if err := inOrder(t.Connect, func() error { return s.timedUntilEmpty(t, pid, t.ProduceAndWork) }); err != nil {
+	if err := t.Connect(); err != nil {
+		return err
+	}
+	if err := s.timedUntilEmpty(t, pid, t.ProduceAndWork); err != nil {
 		return err
 	}
 	s.Rate = t.Load.Rate

@@ -13,13 +13,13 @@ import (
 // TestPolicyRatios compares a server with a policy with the one without, in the same row.
 func TestPolicyRatios(t *testing.T) {
 	r := newReport(settings{Rounds: 1}, time.Now(), nil, nil, []*sample{
-		{Section: policySection, Row: "limits", Server: "treadle", Figures: figures{"jobs/s": 100}},
-		{Section: policySection, Row: "limits", Server: "treadle limits", Figures: figures{"jobs/s": 90}},
-		{Section: policySection, Row: "100k keys", Server: "treadle", Figures: figures{"jobs/s": 100}},
-		{Section: policySection, Row: "100k keys", Server: "treadle fair", Figures: figures{"jobs/s": 80}},
+		{Section: "policy", Row: "limits", Server: "treadle", Figures: figures{"jobs/s": 100}},
+		{Section: "policy", Row: "limits", Server: "treadle limits", Figures: figures{"jobs/s": 90}},
+		{Section: "policy", Row: "100k keys", Server: "treadle", Figures: figures{"jobs/s": 100}},
+		{Section: "policy", Row: "100k keys", Server: "treadle fair", Figures: figures{"jobs/s": 80}},
 	})
 	got := ""
-	for _, p := range r.pairs(layoutOf(policySection), r.ofSection(policySection)) {
+	for _, p := range r.pairs(layoutOf("policy"), r.ofSection("policy")) {
 		got += p.first + ": " + p.second + " " + ratio(p.a["jobs/s"], p.b["jobs/s"]) + "\n"
 	}
 	if want := "limits: treadle limits / treadle 0.90\n100k keys: treadle fair / treadle 0.80\n"; got != want {

@@ -40,6 +40,14 @@ func repeatDuring(ctx context.Context, pause time.Duration, phase func() error, 
 	return errors.Join(err, <-ended)
 }
 
+// collect returns a function that makes the server collect its garbage.
+func collect(s *peer.Server) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := httpGet(ctx, s.HTTP, collectPath)
+		return err
+	}
+}
+
 // togglePolicy returns a function that sets a policy for the queue, and takes it away at its next call.
 func togglePolicy(s *peer.Server) func(ctx context.Context) error {
 	set := false

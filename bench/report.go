@@ -39,7 +39,7 @@ type report struct {
 	Medians  []*sample         `json:"medians"`           // in the order of the table; Round is the number of rounds
 	Samples  []*sample         `json:"samples"`           // of each round
 
-	rows []row // the rows of Row.Against, see rowPairs
+	rows []row // they name the rows that they are compared with
 }
 
 // newReport returns the report of the samples of a run, with the versions of the servers.

@@ -34,8 +34,6 @@ const (
 	acrossSection   section = "across"  // submitted in one protocol, done in another
 	durableSection  section = "durable" // Periodic, beside the peers, jobs on disk
 	nodeSection     section = "node"    // a Disbatch node, on a fake MongoDB
-	faktorySection  section = "faktory" // Faktory's protocol, beside Faktory
-	policySection   section = "policy"  // Periodic, with policies for the queue
 )
 
 // row is one line of the comparison for each server.
@@ -129,7 +127,7 @@ func (r row) protocol(p peer.Peer) load.Protocol {
 	switch {
 	case r.Payload > 0 && p.Name == "redis":
 		return peer.NewRedis(r.Payload)
-	case r.Payload > 0 || r.Load.Functions > 0 || r.Load.Keys > 0 || p.Protocol == nil:
+	case r.Payload > 0 || r.Load.Functions > 0 || r.Load.Keys > 0:
 		return peer.NewPeriodic(peer.PeriodicOptions{Size: r.Payload, Functions: r.Load.Functions, Run: r.Run, Keys: r.Load.Keys})
 	}
 	return p.Protocol

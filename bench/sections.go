@@ -51,8 +51,8 @@ func (c *column) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// sizes are the columns of rows that were not timed.
-var sizes = []column{
+// sizeColumns are the columns of rows that were not timed.
+var sizeColumns = []column{
 	{"MB/1M", "MB/1M"}, {"MB later", "MB later"}, {"after s", "after s"}, {"KB/conn", "KB/conn"}, {"connect us", "connect us"},
 }
 
@@ -151,7 +151,7 @@ func (r *report) sectionText(p layout) string {
 	if len(p.Pairs) > 0 {
 		by = "ratio"
 	}
-	flows, sizes, ratios := newTable("server", p.Columns), newTable("server", sizes), newTable(by, p.Ratios)
+	flows, sizes, ratios := newTable("server", p.Columns), newTable("server", sizeColumns), newTable(by, p.Ratios)
 	list := r.ofSection(p.Section)
 	for _, m := range list {
 		t := flows

@@ -46,14 +46,7 @@ func (l *Latencies) merge(other *Latencies) {
 }
 
 // Quantiles are latencies in microseconds.
-type Quantiles struct {
-	P50   float64 `json:"p50_us"`
-	P90   float64 `json:"p90_us,omitempty"` // older results have none
-	P99   float64 `json:"p99_us"`
-	P999  float64 `json:"p999_us"`
-	P9999 float64 `json:"p9999_us,omitempty"`
-	Max   float64 `json:"max_us"`
-}
+type Quantiles struct{ P50, P90, P99, P999, P9999, Max float64 }
 
 // Quantiles returns the quantiles of all durations so far.
 func (l *Latencies) Quantiles() Quantiles {
