@@ -152,7 +152,7 @@ func (a *apiTrial) submitLines(jobs int, queue func(n int) string) error {
 		}
 		_ = out.Close()
 	}()
-	defer in.Close()
+	defer func() { _ = in.Close() }() // ends the writer
 	text, err := httpDo(a.ctx, http.MethodPost, a.server.HTTP, "/api/v1/jobs", "application/x-ndjson", in)
 	var answer struct{ Submitted int }
 	if err == nil {

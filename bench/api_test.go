@@ -90,7 +90,7 @@ func TestAPIAudit(t *testing.T) {
 // TestLookedAt: of three pages, each job counts once.
 func TestLookedAt(t *testing.T) {
 	var got []int64
-	looked, before := int64(0), int64(0)
+	var looked, before int64
 	for _, page := range []client.JobPage{{Looked: 100, Next: "a"}, {Looked: 250}, {Looked: 100, Next: "a"}} {
 		looked, before = lookedAt(page, before)
 		got = append(got, looked)

@@ -13,41 +13,6 @@ import (
 	"treadle/bench/peer"
 )
 
-// TestDurableRows sees to it that the durable servers, the disk and Treadle in memory take part where they belong.
-func TestDurableRows(t *testing.T) {
-	f := func(r row, want ...string) {
-		t.Helper()
-		var got []string
-		for _, name := range []string{"treadle", "treadle unix", "redis", "treadle always", "redis always", peer.RawDisk} {
-			if r.Jobs[name] > 0 {
-				got = append(got, name)
-			}
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: got %q, want %q", r.Name, got, want)
-		}
-	}
-	for _, r := range rowsOf(durableSection) {
-		if r.Name == "synced sync 1" {
-			f(r, "treadle", "treadle always", "redis always", peer.RawDisk)
-		} else {
-			f(r, "treadle", "treadle always", "redis always")
-		}
-	}
-	f(rowsOf(periodicSection)[0], "treadle", "redis")
-	f(rowsOf(gloomSection)[0], "treadle")
-
-	var names []string
-	for _, p := range peer.All("treadle") {
-		names = append(names, p.Name)
-	}
-	for _, name := range []string{"treadle always", "treadle interval", "treadle never", peer.RawDisk} {
-		if !slices.Contains(names, name) {
-			t.Errorf("no %s in %q", name, names)
-		}
-	}
-}
-
 // layoutOf returns the layout of a section.
 func layoutOf(of section) layout {
 	all := layouts()

@@ -174,11 +174,9 @@ func someGloomRows() []row {
 // TestGloomRun takes a small run of each kind of Gloom row.
 func TestGloomRun(t *testing.T) {
 	t.Parallel()
-	var servers []peer.Peer
 	c, s := fakeGloomPeer(t, flawless)
 	c.Start = func(context.Context) (*peer.Server, error) { return s, nil }
-	servers = append(servers, c)
-	r, stdout, _ := runSmall(t, someGloomRows(), servers)
+	r, stdout, _ := runSmall(t, someGloomRows(), []peer.Peer{c})
 	if len(r.Medians) != 2 {
 		t.Fatalf("%d medians", len(r.Medians))
 	}
