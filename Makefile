@@ -155,10 +155,10 @@ nightly: race canary crash browser ## what is too long for check: everything wit
 	$(MAKE) soak SOAKFUZZ=1m
 
 bench: build ## load the built server and every peer on PATH over real sockets; flags in BENCH="..."
-	PATH="$$PATH:$$($(GO) env GOPATH)/bin" $(GO) run ./bench $(BENCH)
+	PATH="$$PATH:$$($(GO) env GOPATH)/bin" $(GO) run ./bench $(value BENCH)
 
 bench-go: ## Go micro-benchmarks with allocations; a pattern in GOBENCH=...
-	$(GO) test -run '^$$' -bench '$(GOBENCH)' -benchmem ./...
+	$(GO) test -run '^$$' -bench '$(value GOBENCH)' -benchmem ./...
 
 # The benchmarks that run on any machine alike: one processor, as many operations each time, no disk, no network. One
 # operation's allocations are the same everywhere; its time is only shown.
