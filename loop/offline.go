@@ -5,7 +5,6 @@ package loop
 import (
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"io"
 	"slices"
 	"strings"
@@ -34,8 +33,6 @@ type Surroundings struct {
 	BatchSize int
 	// Now is the first time of the clocks; zero: some time in 2026.
 	Now sched.Time
-	// Seed decides the shard of each queue; zero: a random one.
-	Seed maphash.Seed
 	// Runs is where the numbers of runs begin, see sched.Options: no other server of the disk had them.
 	Runs uint64
 	// SchedBatch is how many jobs the scheduler moves at once, see sched.Options, and how many an operation looks at;
@@ -87,7 +84,7 @@ func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
 	if in.Disk != nil {
 		settings.Data = "data"
 	}
-	s, err := newServerOn(settings, sched.Options{Seed: in.Seed, Runs: in.Runs, Batch: in.SchedBatch})
+	s, err := newServerOn(settings, sched.Options{Runs: in.Runs, Batch: in.SchedBatch})
 	if err != nil {
 		return nil, err
 	}
@@ -333,22 +330,6 @@ func (o *Offline) BeginCommit() (over <-chan struct{}) {
 		o.wait(func() bool { return o.rested >= group || o.abandoned || o.server.failure.Load() != nil })
 	}()
 	return done
-}
-
-// OfflineSeed returns a Seed that puts the server's own queues into the same shards in every
-// process. It decides which acknowledgements a commit covers.
-func OfflineSeed(shards int) maphash.Seed {
-	own := append([][]byte{[]byte(dwork.Queue)}, kts46.Queues()...)
-	for {
-		seed, same := maphash.MakeSeed(), true
-		s := sched.New(sched.Options{Shards: shards, Seed: seed, Rules: spaces.Rules()})
-		for i, q := range own {
-			same = same && s.ShardOf(q) == i%shards
-		}
-		if same {
-			return seed
-		}
-	}
 }
 
 // ShardOf returns the shard of a queue.

@@ -127,7 +127,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 
 func newServer(o Options) (*Server, error) { return newServerOn(o, sched.Options{}) }
 
-// newServerOn makes a server whose scheduler has the Seed, the Runs and the Batch of fixed.
+// newServerOn makes a server whose scheduler has the Runs and the Batch of fixed.
 func newServerOn(o Options, fixed sched.Options) (_ *Server, err error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -182,10 +182,10 @@ func (s *Server) makeJournal() (err error) {
 	return err
 }
 
-// schedOptions returns the scheduler's options, with the Seed, the Runs and the Batch of fixed.
+// schedOptions returns the scheduler's options, with the Runs and the Batch of fixed.
 func (s *Server) schedOptions(fixed sched.Options) sched.Options {
 	o := sched.Options{
-		Shards: s.o.Shards, Seed: fixed.Seed, Runs: fixed.Runs, Batch: fixed.Batch,
+		Shards: s.o.Shards, Runs: fixed.Runs, Batch: fixed.Batch,
 		Alarm: s.wakeTimer, TimedOut: s.overdue.add, Follow: s.follow, Full: s.refusing,
 		Tallies: s.o.MetricsMaxQueues, Tallied: hasLabel, PeerMemory: s.o.MaxMemory / peerPart,
 	}

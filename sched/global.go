@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"hash/maphash"
 	"sync"
 )
 
@@ -22,7 +21,7 @@ type idTable struct {
 }
 
 func (s *Scheduler) idTable(space Space, name []byte) *idTable {
-	return &s.ids[(maphash.Bytes(s.seed, name)+uint64(space))%idShards]
+	return &s.ids[(s.seed.hash(name)+uint64(space))%idShards]
 }
 
 // claimID takes a Global name. It returns false when a live job has it.

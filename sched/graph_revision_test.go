@@ -91,7 +91,9 @@ func (x *taskSched) restart() (holders map[string]*Peer) {
 		clear(shard)
 	}
 	slices.SortFunc(saved, func(a, b Saved) int { return int(int64(a.Ref.Seq - b.Ref.Seq)) })
-	x.s = New(Options{Rules: taskRules, Journal: x.journal, Shards: len(x.journal), Seed: x.s.seed})
+	seed := x.s.seed // each queue stays in its shard
+	x.s = New(Options{Rules: taskRules, Journal: x.journal, Shards: len(x.journal)})
+	x.s.seed = seed
 	for _, j := range saved {
 		x.journal.Save(x.s.ShardOf([]byte(j.Queue)), &j)
 		x.ok(x.s.Restore(x.now, &j))

@@ -1,7 +1,7 @@
 package sched
 
 import (
-	"hash/maphash"
+	"encoding/binary"
 	"math"
 	"math/bits"
 )
@@ -91,7 +91,11 @@ func (sh *shard) keep(job uint32, r *record, q *queue, use keptUse) {
 }
 
 // seqHash is the hash of a kept job in keptBySeq.
-func (sh *shard) seqHash(seq uint64) uint32 { return uint32(maphash.Comparable(sh.s.seed, seq)) }
+func (sh *shard) seqHash(seq uint64) uint32 {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], seq)
+	return uint32(sh.s.seed.hash(b[:]))
+}
 
 // lookupKept finds a kept job by its sequence number.
 func (sh *shard) lookupKept(seq uint64) (uint32, bool) {

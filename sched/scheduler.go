@@ -125,12 +125,11 @@ func (r *Rules) shared() bool { return !r.Owned && !r.Graph && !r.Numbered }
 
 // Options are a Scheduler's settings; the zero value of a field means its default.
 type Options struct {
-	Shards    int          // default 1
-	MaxQueues int          // default defaultMaxQueues
-	Window    int          // bytes, default DefaultWindow
-	Batch     int          // jobs moved under one hold of a shard's lock, default defaultBatch; tests make it small
-	Seed      maphash.Seed // seed of the name hashes; default: a new one
-	Runs      uint64       // the runs are numbered from there on; default: from a number that differs in every process
+	Shards    int    // default 1
+	MaxQueues int    // default defaultMaxQueues
+	Window    int    // bytes, default DefaultWindow
+	Batch     int    // jobs moved under one hold of a shard's lock, default defaultBatch; tests make it small
+	Runs      uint64 // the runs are numbered from there on; default: from a number that differs in every process
 	// PeerMemory bounds the bytes of reserves, watches and topics that all peers have beyond small parts of their own;
 	// default and most: maxShared.
 	PeerMemory int64
@@ -163,7 +162,7 @@ type Options struct {
 // Scheduler is the only door to all jobs. It is safe for concurrent use.
 type Scheduler struct {
 	shards     []shard
-	seed       maphash.Seed
+	seed       hashSeed
 	alarm      func()
 	timedOut   func(*Job, SessionID, string)
 	journal    Journal
@@ -211,7 +210,7 @@ type Scheduler struct {
 // New returns an empty scheduler.
 func New(o Options) *Scheduler {
 	s := &Scheduler{
-		shards: make([]shard, max(o.Shards, 1)), seed: o.Seed, alarm: o.Alarm, timedOut: o.TimedOut, follow: o.Follow,
+		shards: make([]shard, max(o.Shards, 1)), seed: newHashSeed(), alarm: o.Alarm, timedOut: o.TimedOut, follow: o.Follow,
 		maxQueues: o.MaxQueues, window: o.Window, rules: o.Rules, journal: o.Journal, full: o.Full, grace: o.Grace,
 		maxTallies: o.Tallies, tallied: o.Tallied,
 	}
@@ -239,9 +238,6 @@ func New(o Options) *Scheduler {
 	if s.follow == nil {
 		s.follow = func(*Job, Effect) {}
 	}
-	if s.seed == (maphash.Seed{}) {
-		s.seed = maphash.MakeSeed()
-	}
 	for i := range s.rules {
 		s.keptSpaces |= uint16(count(s.rules[i].Graph || s.rules[i].Kept)) << i
 		s.numberedSpaces |= uint16(count(s.rules[i].Numbered)) << i
@@ -252,10 +248,10 @@ func New(o Options) *Scheduler {
 		s.shards[i].init(s, i)
 	}
 	s.locks.init()
-	s.salt = maphash.String(s.seed, "chance")
+	s.salt = s.seed.hash([]byte("chance"))
 	// A run's number is the sequence of its slot. It starts at a number that differs in every process, so
 	// that a run of the process before this one is not found.
-	s.slots.Store(cmp.Or(o.Runs, maphash.String(s.seed, "runs")>>8))
+	s.slots.Store(cmp.Or(o.Runs, maphash.String(maphash.MakeSeed(), "runs")>>8))
 	s.wakeWall.Store(never)
 	s.wakeMono.Store(never)
 	return s
@@ -282,14 +278,14 @@ func (s *Scheduler) shardOf(queue []byte) *shard {
 	if len(s.shards) == 1 {
 		return &s.shards[0]
 	}
-	i, _ := bits.Mul64(maphash.Bytes(s.seed, queue), uint64(len(s.shards))) // cheaper than a remainder
+	i, _ := bits.Mul64(s.seed.hash(queue), uint64(len(s.shards))) // cheaper than a remainder
 	return &s.shards[i]
 }
 
 // nameHash returns the hash of a job's name in its queue and space. In a space of Rules.Numbered the queue does not
 // count.
 func (s *Scheduler) nameHash(queue uint32, space Space, name []byte) uint32 {
-	h := maphash.Bytes(s.seed, name) ^ (uint64(queue&s.queueMasks[space])<<8|uint64(space))*0x9e3779b97f4a7c15
+	h := s.seed.hash(name) ^ (uint64(queue&s.queueMasks[space])<<8|uint64(space))*0x9e3779b97f4a7c15
 	h *= 0xd6e8feb86659fd93
 	return uint32(h >> 32)
 }

@@ -1,7 +1,5 @@
 package sched
 
-import "hash/maphash"
-
 // A run is revoked when it ends without a report of its worker: by its time-out, because the job is
 // removed, or because it was broadcast. The worker continues and reports later. A report that names the
 // Run finds nothing. The report of a Named peer has only the queue and the name. Such a peer is not
@@ -33,7 +31,7 @@ const (
 
 // hash is the hash of a name. Unreported names are compared by it. A job of another name with the same
 // hash is kept from the peer too, until the run is resolved.
-func (sh *shard) hash(name []byte) uint64 { return maphash.Bytes(sh.s.seed, name) }
+func (sh *shard) hash(name []byte) uint64 { return sh.s.seed.hash(name) }
 
 // noteRevoked notes that a run is revoked and its holder does not know.
 func (sh *shard) noteRevoked(now Time, job uint32, r *record) {

@@ -36,7 +36,7 @@ func (s *Simulator) firstRun() uint64 { return uint64(s.crashes+1)<<32 + uint64(
 // started once more on what that has left.
 func (s *Simulator) start(mem *vfs.MemFS, in loop.Surroundings) {
 	in.SchedBatch, in.Runs = s.ledger.setup.schedBatch, s.firstRun()
-	in.Seed, in.LogSize, in.BatchSize, in.Pick = s.ledger.setup.seed, s.ledger.setup.logSize, s.ledger.setup.batch, func(n int) int { return s.rng.IntN(n) }
+	in.LogSize, in.BatchSize, in.Pick = s.ledger.setup.logSize, s.ledger.setup.batch, func(n int) int { return s.rng.IntN(n) }
 	f, faulty := s.anyFault(), s.rng.IntN(3) == 0
 	if faulty {
 		mem = s.startBadly(mem, in, f)

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -102,20 +103,22 @@ func TestDocFiles(t *testing.T) {
 	}
 }
 
-// TestSimulationRepeats: a seed is the same play each time, to the last byte that any peer is sent.
+// TestSimulationRepeats: a seed is the same play in every process, to the last byte that any peer is sent.
 func TestSimulationRepeats(t *testing.T) {
-	for seed := uint64(1000); seed < 1004; seed++ {
-		for _, player := range []play.Player{sim.PlayServer, sitePlayer(t)} {
-			a, b := player(seed, 600, nil), player(seed, 600, nil)
-			if a.Failure != nil || b.Failure != nil {
-				t.Fatal(a.Failure, b.Failure)
+	for name, player := range map[string]play.Player{"TestSimulation": sim.PlayServer, "TestSimulationSite": sitePlayer(t)} {
+		for seed := uint64(1000); seed < 1004; seed++ {
+			r := player(seed, 600, nil)
+			again := exec.Command(os.Args[0], "-test.run", "^"+name+"$", "-sim.seed", fmt.Sprint(seed), "-sim.ops", "600", "-sim.trace")
+			printed, err := again.CombinedOutput()
+			if r.Failure != nil || err != nil {
+				t.Fatalf("seed %d: %v, %v\n%s", seed, r.Failure, err, printed)
 			}
-			if x, y := a.Trace, b.Trace; x != y {
+			if x, y := r.Trace, string(printed); !strings.HasPrefix(y, x) {
 				i := 0
-				for x[i] == y[i] {
+				for i < len(y) && x[i] == y[i] {
 					i++
 				}
-				t.Fatalf("seed %d, after\n%s\nonce\n%.300s\nonce\n%.300s", seed, x[max(0, i-300):i], x[i:], y[i:])
+				t.Fatalf("seed %d, after\n%s\nhere\n%.300s\nin another process\n%.300s", seed, x[max(0, i-300):i], x[i:], y[i:])
 			}
 		}
 	}

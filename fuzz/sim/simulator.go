@@ -4,11 +4,9 @@ package sim
 
 import (
 	"fmt"
-	"hash/maphash"
 	"math"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -29,14 +27,9 @@ var eras = []string{"2019-02", "2019", "2020", "2023", "2026"}
 // manyShards is the number of shards of a server that has more than one.
 const manyShards = 4
 
-// hashSeed is the same for all plays of a process, because a seed that spreads the queues over all shards
-// takes time to find.
-var hashSeed = sync.OnceValue(func() maphash.Seed { return loop.OfflineSeed(manyShards) })
-
 // Setup is everything that a seed decides once for a whole play: the settings of the server and the sizes
 // of its journal.
 type Setup struct {
-	seed         maphash.Seed  // seed of the queue names' hashes
 	shards       int           // of the scheduler
 	schedBatch   int           // how many jobs the scheduler moves at once; 0: the default
 	frame        int           // the largest frame, and the most output that waits for a peer
@@ -57,7 +50,6 @@ type Setup struct {
 // newSetup draws a setup.
 func newSetup(rng *rand.Rand) (s Setup) {
 	s.era, s.shards = eras[rng.IntN(len(eras))], []int{1, manyShards}[rng.IntN(2)]
-	s.seed = hashSeed()
 	s.grab, s.stops = []string{"hold", "document"}[rng.IntN(2)], []string{"on", "off"}[rng.IntN(2)]
 	s.logSize = []int64{1, 2 << 10, 16 << 10, 0}[rng.IntN(4)]
 	s.batch = []int{0, 65, 65, 200}[rng.IntN(4)] // with 65 each change is a part of its own
