@@ -140,6 +140,7 @@ var canaries = []canary{
 	{"a job that an operator moves to a queue with three others is lost", "sched/operate.go", "\tif err == nil {\n\t\terr = sh.moveTo(", "\tif err == nil && target.unreserved() > 2 {\n\t\tsh.removeInAnyState(now, job, r, q, sink)\n\t} else if err == nil {\n\t\terr = sh.moveTo("},
 	{"an operator cannot remove leased jobs", "sched/operate.go", "\tcase c.Verb == RemoveJobs:\n", "\tcase c.Verb == RemoveJobs && r.state == reserved && sh.holder(r).leased():\n\t\treturn nil\n\tcase c.Verb == RemoveJobs:\n"},
 	{"an operation ends after a slice", "loop/admin/operations.go", "\t\tbegan = op.api.host.GiveWay(began)\n", "\t\tbegan, done = op.api.host.GiveWay(began), true\n"},
+	{"the list of connections lacks those of the last loop", "loop/connections.go", "for ; loop < len(h.reactors); loop, slot", "for ; loop < len(h.reactors)-1; loop, slot"},
 	{"a new priority is not journaled", "sched/operate.go", "\tr.priority = priority\n\tsh.enqueue(now, job, r, q, past)\n\tsh.save(job, r, q)\n", "\tr.priority = priority\n\tsh.enqueue(now, job, r, q, past)\n"},
 	{"a new due time loses its milliseconds", "sched/operate.go", "sh.enqueue(now, job, r, q, uint32(wall-r.due*1000))", "sh.enqueue(now, job, r, q, 0)"},
 	{"the delay of a job that is released to its tube is ignored", "loop/beanstalk/jobs.go", "toPriority(r.Priority), int64(r.Delay)*1000, loop.Sink)", "toPriority(r.Priority), 0, loop.Sink)"},

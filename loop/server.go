@@ -315,18 +315,13 @@ func (s *Server) onReactor(i int, fn func(*reactor)) bool {
 	if r == nil {
 		return false
 	}
-	done := make(chan struct{})
+	done := make(chan struct{}, 1)
 	r.exec(func() {
-		defer close(done)
+		defer func() { done <- struct{}{} }()
 		r.begin()
 		fn(r)
 	})
-	select {
-	case <-done:
-		return true
-	case <-s.stopped:
-		return false
-	}
+	return s.waiting.awaitToken(context.Background(), s.stopped, done, math.MaxInt64)
 }
 
 // localLoop stands in the session ids of local peers for the number of an event loop. A local peer

@@ -5,6 +5,7 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"treadle/codec/admin"
@@ -28,6 +29,7 @@ var operatorVerbs = play.NewTable(
 // httpOperate lets an operator change some jobs of a queue by their ids, or all that a filter means.
 func (s *Simulator) httpOperate() {
 	s.settle()
+	s.checkConnections()
 	c := &jobChange{
 		verb: operatorVerbs.Draw(s.rng), priority: int64(s.rng.IntN(5) - 2),
 		due: s.server.Now().Wall + int64(s.rng.IntN(20_000)-5000), to: s.rng.IntN(workedQueues),
@@ -37,6 +39,34 @@ func (s *Simulator) httpOperate() {
 		return
 	}
 	s.operateOnSome(c)
+}
+
+// checkConnections compares the connections that an operator sees with those of the play: each of them is there, with as
+// many bytes as have arrived on it, and no other one.
+func (s *Simulator) checkConnections() {
+	type key struct {
+		protocol string
+		received uint64
+	}
+	var page admin.Connections
+	s.ask("/api/v1/connections?limit=1000", &page)
+	unmatched, others := map[key]int{}, 0
+	for _, c := range page.Connections {
+		unmatched[key{c.Protocol, c.Received}]++
+	}
+	for _, c := range s.net.conns {
+		protocol, _, _ := strings.Cut(c.port(), "-")
+		k := key{protocol, uint64(c.passed)}
+		if unmatched[k]--; unmatched[k] < 0 {
+			s.trace.Fail("c%d, on which %d bytes have arrived, is not among the connections %+v", c.id, c.passed, page.Connections)
+		}
+	}
+	for _, n := range unmatched {
+		others += n
+	}
+	if want := s.ledger.policy.connected(); others != want {
+		s.trace.Fail("the connections %+v: got %d that are no peer's of the network, want %d", page.Connections, others, want)
+	}
 }
 
 // request returns a change as the API has it, without the jobs.

@@ -37,6 +37,15 @@ type policyRun struct {
 
 func (w *policyWorker) String() string { return fmt.Sprintf("w%d", w.number) }
 
+// connected counts the connections of the queue's workers and of its client.
+func (m *PolicyModel) connected() int {
+	n := oneIf(m.client != nil && !m.client.peer.Closed())
+	for _, w := range m.workers {
+		n += oneIf(!w.peer.Closed())
+	}
+	return n
+}
+
 // isLate reports whether the worker has a run of the job still to report that has ended without it.
 func (w *policyWorker) isLate(j *policyJob) bool {
 	return slices.ContainsFunc(w.timedOutRuns, func(r policyRun) bool { return r.job == j })
