@@ -91,7 +91,7 @@ func (s *Simulator) actAsBeanstalk(c *Conn) {
 func (s *Simulator) put(c *Conn, queue int) {
 	j := s.ledger.newJob(ofBeanstalk, queue, "")
 	j.name, j.nameless = "", true
-	j.text, j.size, j.priority = s.rng.IntN(2) == 0, min(s.large(), maxPut), int64(s.rng.IntN(3)-1)
+	j.text, j.size, j.priority = s.rng.IntN(2) == 0, min(s.drawPadding(), maxPut), int64(s.rng.IntN(3)-1)
 	j.timeout = []int64{1000, 4000, 60_000}[s.rng.IntN(3)]
 	delay := int64(0)
 	if s.rng.IntN(4) == 0 {
@@ -121,7 +121,7 @@ func (j *Job) delayBy(seconds int64) {
 
 // use changes the tube that puts and kicks are for.
 func (s *Simulator) use(c *Conn, queue int) {
-	c.askLine(&Request{cmd: periodic.CanDo, word: "USING"}, fmt.Sprintf("use %s\r\n", s.ledger.queues[queue]))
+	c.askLine(&Request{cmd: periodic.CanDo, lineRequest: lineRequest{word: "USING"}}, fmt.Sprintf("use %s\r\n", s.ledger.queues[queue]))
 }
 
 // reserve asks for a job, and waits for it for so many seconds, or for ever if they are negative.
@@ -146,7 +146,7 @@ const never = 1 << 50
 
 // watch lets a client watch a tube, or ignore it.
 func (s *Simulator) watch(c *Conn, queue int, is bool) {
-	r, verb := &Request{cmd: periodic.CanDo, word: "WATCHING"}, "watch"
+	r, verb := &Request{cmd: periodic.CanDo, lineRequest: lineRequest{word: "WATCHING"}}, "watch"
 	r.arrive = func() { c.does[queue] = true }
 	if !is {
 		verb = "ignore"
@@ -189,7 +189,7 @@ var beanstalkVerbs = map[string]string{deleted: "delete", released: "release", b
 // askByID sends a command with the id of a job and further arguments. numbers are a priority and a delay of the job.
 func (s *Simulator) askByID(c *Conn, h heldJob, word, arguments string, numbers ...int64) {
 	j := h.job
-	r := &Request{cmd: periodic.WorkDone, job: j, word: word}
+	r := &Request{cmd: periodic.WorkDone, job: j, lineRequest: lineRequest{word: word}}
 	r.arrive = func() {
 		if h.run != nil {
 			if j.holder == c && j.run != nil { // the server knows the job by its id alone
@@ -208,7 +208,7 @@ func (s *Simulator) askByID(c *Conn, h heldJob, word, arguments string, numbers 
 // kick has all buried jobs of a tube kicked, or the delayed ones if none is buried.
 func (s *Simulator) kick(c *Conn, queue int) {
 	s.use(c, queue)
-	r := &Request{cmd: periodic.WorkFail, word: kicked}
+	r := &Request{cmd: periodic.WorkFail, lineRequest: lineRequest{word: kicked}}
 	r.arrive = func() { s.ledger.kicked(r, queue) }
 	c.askLine(r, fmt.Sprintf("kick %d\r\n", 1<<20))
 	s.trace.Say("c%d kicks q%d", c.id, queue)
@@ -216,8 +216,7 @@ func (s *Simulator) kick(c *Conn, queue int) {
 
 // unburyAll kicks, at the end of a play, all jobs that are buried.
 func (s *Simulator) unburyAll(c *Conn) {
-	s.deliver(c, math.MaxInt)
-	s.settle()
+	s.deliverAll(c)
 	for queue := range workedQueues {
 		s.kick(c, queue)
 	}

@@ -15,7 +15,7 @@ func (l *Ledger) hold(c *Conn, j *Job) (held, free certainty) {
 	switch {
 	case l.holds(c, j):
 		return sure, gone
-	case j.turn >= l.turn || l.underWay || l.mayHold(c, j) || j.lost || j.parked || j.asks > 0 || j.inServer == maybe || l.waitsUnread(j):
+	case j.turn >= l.turn || l.underWay || l.mayHold(c, j) || j.holderUnknown || j.parked || j.acquires > 0 || j.inServer == maybe || l.waitsUnread(j):
 		return maybe, maybe
 	case j.inServer == gone || l.holds(j.holder, j):
 		return gone, gone
@@ -71,26 +71,26 @@ func (l *Ledger) doByID(c *Conn, r *Request, numbers []int64) {
 		if l.released(c, heldJob{job: j, run: j.run}); j.inServer != gone {
 			l.placed(j, numbers[0])
 			j.delayBy(numbers[1])
-			j.putOff = j.putOff || numbers[1] > 0
-			j.record.at = j.due / 1000
+			j.delayMayBeLost = j.delayMayBeLost || numbers[1] > 0
+			j.record.schedAt = j.due / 1000
 		}
 	case buried:
 		l.released(c, heldJob{job: j, run: j.run})
 		l.placed(j, numbers[0])
-		j.keyed, j.buried = false, sure
+		j.orderKnown, j.buried = false, sure
 	}
 }
 
 // placed notes the priority of a job that is given back. One of another protocol keeps its own.
 func (l *Ledger) placed(j *Job, priority int64) {
 	if j.by == ofBeanstalk {
-		j.priority, j.keyed, j.notBefore = priority, true, 0
+		j.priority, j.orderKnown, j.notBefore = priority, true, 0
 	}
 }
 
 // mayBeDone notes a command that may have had its effect on a job.
 func (l *Ledger) mayBeDone(c *Conn, j *Job, word string) {
-	j.stale = past(l.turn)
+	j.strayReport = past(l.turn)
 	switch word {
 	case deleted:
 		j.results = append(j.results, j.resultFor(c, ""))
@@ -100,8 +100,9 @@ func (l *Ledger) mayBeDone(c *Conn, j *Job, word string) {
 		j.buried = maybe
 	}
 	j.doubtLease()
-	j.holder, j.keyed, j.notBefore, j.turn, j.lost, j.record.dated = nil, false, 0, l.turn, true, false
-	j.setLocation("")
+	l.freed(j)
+	j.forgetPlace()
+	j.notBefore, j.holderUnknown = 0, true
 }
 
 // kickedOne notes a kick of one job. free is how sure it is that nobody holds it.
@@ -111,7 +112,7 @@ func (l *Ledger) kickedOne(r *Request, free certainty) {
 	if j.inServer == gone && j.turn < l.turn {
 		return
 	}
-	if r.effect == gone && (!j.keyed || j.due > l.clock().Wall || free == maybe) { // it may be delayed
+	if r.effect == gone && (!j.orderKnown || j.due > l.clock().Wall || free == maybe) { // it may be delayed
 		r.effect = maybe
 	}
 	if r.effect == sure && j.buriedDisk == sure {
@@ -128,7 +129,7 @@ func (l *Ledger) unbury(j *Job, known bool) {
 	if known {
 		j.buried = gone
 	}
-	j.keyed, j.notBefore, j.due, j.turn = false, 0, l.clock().Wall, l.turn
+	j.orderKnown, j.notBefore, j.due, j.turn = false, 0, l.clock().Wall, l.turn
 }
 
 // kicked notes the arrival of a kick: more than the tube has. There is no buried job in it then.
@@ -214,7 +215,7 @@ func (l *Ledger) inserted(c *Conn, r *Request, words []string) {
 func (l *Ledger) reserved(c *Conn, id string, body []byte) {
 	j := l.exactJobOf(body, "a reserved job")
 	if !l.serving(c, j.queue) {
-		for _, q := range j.homes {
+		for _, q := range j.otherQueues {
 			if l.serving(c, q) {
 				l.isIn(j, l.queues[q])
 				break

@@ -62,7 +62,7 @@ func (s *Simulator) cronBegin() {
 		add := &admin.CronAdd{CronEntry: admin.CronEntry{
 			Name: e.name, Queue: s.ledger.cron.queue, Schedule: "@every " + (time.Duration(e.every) * time.Millisecond).String(), Zone: "UTC", Overlap: e.overlap,
 		}}
-		s.askOperator("POST", "/api/v1/cron", add, &admin.CronEntries{})
+		s.probeHTTP("POST", "/api/v1/cron", add, &admin.CronEntries{})
 	}
 	s.cronLook()
 }
@@ -121,7 +121,7 @@ func (s *Simulator) cronLook() {
 		there[e]++
 	}
 	var all admin.CronEntries
-	s.askOperator("GET", "/api/v1/cron", nil, &all)
+	s.get("/api/v1/cron", &all)
 	for _, e := range s.ledger.cron.entries {
 		i := slices.IndexFunc(all.Entries, func(c admin.CronStatus) bool { return c.Name == e.name })
 		if i < 0 {

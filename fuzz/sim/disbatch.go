@@ -19,10 +19,10 @@ func (s *Simulator) nodeStep() {
 		return
 	}
 	j := s.ledger.newJob(ofDisbatch, s.rng.IntN(workedQueues), "")
-	j.size = s.large()
+	j.size = s.drawPadding()
 	s.trace.Say("the node submits %v", j)
 	s.ledger.submitted(j, 0)
-	j.asked = true
+	j.nodeWaits = true
 	crash := s.crashes
 	err := s.server.Functions().Submit(s.ledger.queues[j.queue], j.name, []byte(j.workload()), func(data []byte, err error) {
 		if s.crashes == crash {
@@ -39,14 +39,14 @@ func (s *Simulator) nodeStep() {
 func (l *Ledger) nodeAnswered(j *Job, data []byte, err error) {
 	l.trace.Say("the node hears %q, %v of %v", brief(data), err, j)
 	switch {
-	case !j.asked:
+	case !j.nodeWaits:
 		l.trace.Fail("the node hears of %v twice, or after it has withdrawn it", j)
 	case err == nil && !slices.Contains(j.results, string(data)):
 		l.trace.Fail("the result of %v at the node: got %q, want one of %q", j, data, j.results)
 	case err != nil && l.failuresOf(j) == 0 && !l.waitsUnread(j): // a worker may have left with the job's assignment unread
 		l.trace.Fail("the node is told that %v has failed, although no worker failed it", j)
 	}
-	j.asked = false
+	j.nodeWaits = false
 	l.results++
 	holder := j.holder
 	l.end(j)
@@ -57,7 +57,7 @@ func (l *Ledger) nodeAnswered(j *Job, data []byte, err error) {
 func (s *Simulator) withdraw() {
 	var all []*Job
 	for _, j := range s.ledger.jobs {
-		if j.asked {
+		if j.nodeWaits {
 			all = append(all, j)
 		}
 	}
@@ -72,7 +72,7 @@ func (s *Simulator) withdraw() {
 		s.trace.Fail("%v is withdrawn, although c%d holds it", j, j.holder.id)
 	}
 	if unseen {
-		j.asked = false
+		j.nodeWaits = false
 		s.ledger.end(j)
 	}
 	s.settle()

@@ -18,7 +18,7 @@ import (
 func (s *Simulator) commitSlowly() (over <-chan struct{}) {
 	s.settle()
 	g, groups := s.ledger.disk.Hold(), s.ledger.disk.Groups()
-	over, s.ledger.ktsNext = s.server.BeginCommit(), s.ledger.kts.clone()
+	over, s.ledger.ktsSaved.next = s.server.BeginCommit(), s.ledger.kts.clone()
 	left, after := 1+s.rng.IntN(2), s.rng.Uint64()
 	defer func() { s.rng = rand.New(rand.NewPCG(after, 0)) }() // how many numbers are drawn depends on the journal's goroutines
 	for ; ; left-- {
@@ -30,7 +30,7 @@ func (s *Simulator) commitSlowly() (over <-chan struct{}) {
 		case <-g.Came: // at a sync of the group, or of the new log that it is in
 		}
 		if n := s.ledger.disk.Groups(); n > groups { // the one before is on disk
-			groups, s.ledger.ktsDisk, s.ledger.ktsNext = n, s.ledger.ktsNext, s.ledger.kts.clone()
+			groups, s.ledger.ktsSaved.disk, s.ledger.ktsSaved.next = n, s.ledger.ktsSaved.next, s.ledger.kts.clone()
 			s.settle()
 			s.ledger.checkHalfClosedInTime()
 		}
@@ -49,10 +49,10 @@ func (s *Simulator) commitSlowly() (over <-chan struct{}) {
 
 // syncSteps are the steps while the disk is at a sync.
 var syncSteps = play.NewTable(
-	play.Of(4, func(s *Simulator) { s.act(s.any()) }),
-	play.Of(6, func(s *Simulator) { s.arrive(s.any()) }),
-	play.Of(2, func(s *Simulator) { s.read(s.any(), math.MaxInt) }),
-	play.Of(3, (*Simulator).landOne),
+	play.Of(4, func(s *Simulator) { s.act(s.anyConn()) }),
+	play.Of(6, func(s *Simulator) { s.arrive(s.anyConn()) }),
+	play.Of(2, func(s *Simulator) { s.read(s.anyConn(), math.MaxInt) }),
+	play.Of(3, (*Simulator).arriveCall),
 	play.Of(2, (*Simulator).halfCloseOwed),
 	play.Of(1, func(s *Simulator) {
 		if s.rng.IntN(4) == 0 {
@@ -68,7 +68,7 @@ var syncSteps = play.NewTable(
 	}),
 	play.Of(1, func(s *Simulator) {
 		if !s.ledger.stopping {
-			s.breakConn(s.any())
+			s.breakConn(s.anyConn())
 		}
 	}),
 )

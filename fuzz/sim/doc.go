@@ -9,17 +9,19 @@
 //
 //   - Simulator (simulator.go) acts. It draws the next step from the seed and the step's number, moves bytes and calls
 //     through the Network, lets time pass, fills, slows and breaks the disk, and kills, stops and starts the server.
-//   - Network (network.go) is all that lies between the peers and the server: connections with the bytes on their way,
-//     and calls that arrive in any order. Conn is one connection and the peer at its end, Request one of its requests.
+//   - Network (network.go) is all that lies between the peers and the server. Conn is one connection and the peer at
+//     its end, Request one of the requests on it, which arrive in their order. A peer of dwork, kts46 or HTTP makes
+//     calls instead (dworkCall, ktsCall, httpCall): each has a connection of its own, and they arrive in any order.
 //   - Ledger (ledger.go) judges. It sees each message pass at the server's door, knows what the server has promised by
-//     it, and fails the play when a promise is broken. Job (job.go) is what it knows of one job.
+//     it, and fails the play when a promise is broken. Job (job.go) is what it knows of one job. What it knows apart
+//     from jobs is in types of its own: serverState, turnState, streams, ktsSaved and the models.
 //   - Kts46Model (kts46_model.go) is the ledger's part for kts46: projects, jobs and tasks as the server must show them.
 //   - PolicyModel (policy_model.go) is the ledger's part for a queue with a policy: its rules, failed, done and expired
 //     jobs, dead letters, names that are still taken, limits, rates, pauses, turns of keys, and a lock.
 //   - CronModel (cron.go) is the ledger's part for cron entries: their times, and the jobs of each.
 //   - disk.Disk (disk/disk.go) is a disk in memory that knows what a crash leaves of it.
-//   - play.Trace (play/trace.go) is the record of a play. Two plays of a seed have the same trace, or something is not
-//     simulated.
+//   - play.Trace (play/trace.go) is the record of a play. Two plays of a seed have the same trace, in two processes too,
+//     or something is not simulated. For that, package sched hashes names alike in all builds with the invariants tag.
 //
 // # A step
 //
@@ -37,8 +39,8 @@
 // them arrives, Simulator.deliver calls Request.arrive, which tells the ledger what the request does to the server.
 // The server's answer passes Ledger.written, which finds the Request and checks the answer. Simulator.read hands the
 // bytes to the peer, which then knows of its job or result. Gloom goes the same way with Conn.tell,
-// beanstalkd's protocol and Faktory's with Conn.askLine; dwork, kts46 and HTTP have calls with a function for the
-// answer (dworkRequest, ktsCall, httpCall).
+// beanstalkd's protocol and Faktory's with Conn.askLine. A call is put on its way by dworkAsk, ktsAsk or httpAsk, and
+// arrives by Simulator.arriveCall; hubAnswered, ktsAnswered or httpAnswered checks its answer.
 //
 // # To add an operation
 //
@@ -101,7 +103,7 @@
 //	fate      what the server may know of a job of the queue with a policy: its place, failures and times
 //	crowd     very many jobs or functions that come and go within one step
 //	door      the place between a connection and the server at which the ledger sees all messages
-//	probe     a client of the simulation itself, which asks while nothing else happens
+//	probe     a client or a request of the simulation itself, which asks while nothing else happens
 //
 // A trace names its parts by a letter and a number: c3 a connection, h7 a call of the HTTP API, j12 a job or a dwork
 // task, q1 a queue, w0 a worker of dwork, kts46 or the queue with a policy, b:p0 a job of that queue.

@@ -10,8 +10,15 @@ import (
 	"treadle/fuzz/sim/play"
 )
 
-// dworkRequest is a request of a dwork worker on its way to the hub.
-type dworkRequest struct {
+// dworkNetwork is what lies between the workers of dwork and the hub.
+type dworkNetwork struct {
+	onWay  []*dworkCall
+	owed   int               // number of calls that have arrived and wait for a commit
+	stolen map[string][]*Job // tasks that a location's worker knows to have stolen, by location
+}
+
+// dworkCall is a message of a dwork worker to the hub.
+type dworkCall struct {
 	kind     dwork.Type
 	location string
 	refused  bool // the disk was full when the request arrived
@@ -48,8 +55,8 @@ func (l *Ledger) lastTasks(n int) (all []*Job) {
 	return all
 }
 
-// send puts a request on its way.
-func (s *Simulator) send(f *dworkRequest) {
+// dworkAsk puts a request on its way.
+func (s *Simulator) dworkAsk(f *dworkCall) {
 	f.payload = dwork.AppendType(nil, f.kind)
 	for i, t := range f.tasks {
 		var parts []byte
@@ -68,7 +75,7 @@ func (s *Simulator) send(f *dworkRequest) {
 	default:
 		f.payload = dwork.AppendLocation(f.payload, []byte(f.location))
 	}
-	s.net.dworkRequests = append(s.net.dworkRequests, f)
+	s.net.dwork.onWay = append(s.net.dwork.onWay, f)
 	s.trace.Say("dwork %v %s %v %v", f.kind, f.location, f.tasks, f.after)
 }
 
@@ -95,42 +102,42 @@ var graphActs = play.NewTable(
 func (s *Simulator) graphStep() {
 	location := locations[s.rng.IntN(len(locations))]
 	act := graphActs.Draw(s.rng)
-	held := s.net.stolen[location]
+	held := s.net.dwork.stolen[location]
 	switch {
 	case act == graphCreates && s.ledger.live() < maxJobs:
-		f := &dworkRequest{kind: dwork.Create}
+		f := &dworkCall{kind: dwork.Create}
 		for range 1 + s.rng.IntN(3) {
-			f.tasks, f.after = append(f.tasks, s.ledger.newJob(ofDwork, graphQueue, "")), append(f.after, s.some(s.ledger.lastTasks(6), 3))
+			f.tasks, f.after = append(f.tasks, s.ledger.newJob(ofDwork, graphQueue, "")), append(f.after, s.drawSome(s.ledger.lastTasks(6), 3))
 		}
-		s.send(f)
+		s.dworkAsk(f)
 	case act == graphExits:
-		s.send(&dworkRequest{kind: dwork.Exit, location: location})
+		s.dworkAsk(&dworkCall{kind: dwork.Exit, location: location})
 	case act == graphCompletesAny:
-		if tasks := s.some(s.ledger.lastTasks(6), 2); tasks != nil {
-			s.send(&dworkRequest{kind: dwork.Complete, location: location, tasks: tasks})
+		if tasks := s.drawSome(s.ledger.lastTasks(6), 2); tasks != nil {
+			s.dworkAsk(&dworkCall{kind: dwork.Complete, location: location, tasks: tasks})
 		}
 	case len(held) > 0 && act <= graphCompletes:
 		k := 1 + s.rng.IntN(len(held))
-		s.send(&dworkRequest{kind: dwork.Complete, location: location, tasks: slices.Clone(held[:k])})
-		s.net.stolen[location] = held[k:]
+		s.dworkAsk(&dworkCall{kind: dwork.Complete, location: location, tasks: slices.Clone(held[:k])})
+		s.net.dwork.stolen[location] = held[k:]
 	case len(held) > 0 && act <= graphTransfers:
-		s.net.stolen[location] = held[1:]
-		s.send(&dworkRequest{kind: dwork.Transfer, location: location, tasks: held[:1:1], after: [][]*Job{s.some(s.ledger.lastTasks(12), 6)}})
+		s.net.dwork.stolen[location] = held[1:]
+		s.dworkAsk(&dworkCall{kind: dwork.Transfer, location: location, tasks: held[:1:1], after: [][]*Job{s.drawSome(s.ledger.lastTasks(12), 6)}})
 	case act <= graphSteals:
-		s.send(&dworkRequest{kind: dwork.Steal, location: location})
+		s.dworkAsk(&dworkCall{kind: dwork.Steal, location: location})
 	default:
-		f := &dworkRequest{kind: dwork.Create}
-		for _, t := range s.some(s.ledger.lastTasks(10), 5) {
-			f.tasks, f.after = append(f.tasks, t), append(f.after, s.some(s.ledger.lastTasks(10), 4))
+		f := &dworkCall{kind: dwork.Create}
+		for _, t := range s.drawSome(s.ledger.lastTasks(10), 5) {
+			f.tasks, f.after = append(f.tasks, t), append(f.after, s.drawSome(s.ledger.lastTasks(10), 4))
 		}
 		if f.tasks != nil && s.ledger.live() < maxJobs {
-			s.send(f)
+			s.dworkAsk(f)
 		}
 	}
 }
 
-// some picks about one in n.
-func (s *Simulator) some(all []*Job, n int) (few []*Job) {
+// drawSome picks about one in n.
+func (s *Simulator) drawSome(all []*Job, n int) (few []*Job) {
 	for _, t := range all {
 		if s.rng.IntN(n) == 0 {
 			few = append(few, t)
@@ -143,17 +150,17 @@ func (s *Simulator) some(all []*Job, n int) (few []*Job) {
 func (j *Job) setLocation(location string) { j.location, j.savedLocation = location, "" }
 
 // dworkArrive lets a request arrive at the hub. A request that the ledger cannot predict is dropped instead.
-func (s *Simulator) dworkArrive(f *dworkRequest) {
+func (s *Simulator) dworkArrive(f *dworkCall) {
 	if s.ledger.stopping && (f.kind == dwork.Steal || f.kind == dwork.Create) {
 		s.dworkArriveLate(f)
 		return
 	}
 	for _, t := range f.tasks {
-		held := s.ledger.mayHandle(f, t) && !t.lost
-		f.sure, f.notHeld = append(f.sure, held), append(f.notHeld, !held && !t.lost)
+		held := s.ledger.mayHandle(f, t) && !t.holderUnknown
+		f.sure, f.notHeld = append(f.sure, held), append(f.notHeld, !held && !t.holderUnknown)
 	}
 	f.refused = f.kind == dwork.Create && s.ledger.full
-	if !f.refused && (f.kind == dwork.Create || f.kind == dwork.Transfer && (f.sure[0] || f.tasks[0].lost)) {
+	if !f.refused && (f.kind == dwork.Create || f.kind == dwork.Transfer && (f.sure[0] || f.tasks[0].holderUnknown)) {
 		v := s.ledger.predict(f)
 		if f.cyclic = v == cyclic; v == unclear || f.cyclic && f.kind == dwork.Transfer && !f.sure[0] {
 			s.trace.Say("dwork %v %s %v is lost", f.kind, f.location, f.tasks)
@@ -164,19 +171,19 @@ func (s *Simulator) dworkArrive(f *dworkRequest) {
 	for _, t := range f.tasks {
 		f.lives = append(f.lives, t.life)
 	}
-	s.ledger.signs[f.location] = s.server.Now().Mono
+	s.ledger.dworkSigns[f.location] = s.server.Now().Mono
 	crash := s.crashes
-	s.net.hubOwed++
+	s.net.dwork.owed++
 	s.server.Dwork(f.payload, func(reply []byte) {
 		if s.crashes == crash {
-			s.net.hubOwed--
+			s.net.dwork.owed--
 			s.ledger.hubAnswered(f, reply)
 		}
 	})
 }
 
 // mayHandle reports whether a location may report a task.
-func (l *Ledger) mayHandle(f *dworkRequest, t *Job) bool {
+func (l *Ledger) mayHandle(f *dworkCall, t *Job) bool {
 	if f.kind == dwork.Complete && l.setup.complete == "any" {
 		return slices.Contains(locations, t.location)
 	}
@@ -184,7 +191,7 @@ func (l *Ledger) mayHandle(f *dworkRequest, t *Job) bool {
 }
 
 // dworkArriveLate lets a request arrive that a stopping hub refuses.
-func (s *Simulator) dworkArriveLate(f *dworkRequest) {
+func (s *Simulator) dworkArriveLate(f *dworkCall) {
 	want := dwork.Exit
 	if f.kind == dwork.Steal && s.ledger.setup.stopped == "notfound" {
 		want = dwork.NotFound
@@ -198,7 +205,7 @@ func (s *Simulator) dworkArriveLate(f *dworkRequest) {
 }
 
 // applyDwork notes what a request does when it arrives.
-func (l *Ledger) applyDwork(f *dworkRequest) {
+func (l *Ledger) applyDwork(f *dworkCall) {
 	for i, t := range f.tasks {
 		switch {
 		case f.cyclic && f.kind == dwork.Transfer: // its worker has it still
@@ -209,19 +216,19 @@ func (l *Ledger) applyDwork(f *dworkRequest) {
 		case f.kind == dwork.Complete && f.sure[i]:
 			l.end(t)
 			l.done++
-		case f.kind == dwork.Complete && t.lost:
+		case f.kind == dwork.Complete && t.holderUnknown:
 			l.doubt(t)
 		case f.kind == dwork.Transfer && f.sure[i]:
 			t.setLocation("")
 			l.preceded(f, i)
-		case f.kind == dwork.Transfer && t.lost:
+		case f.kind == dwork.Transfer && t.holderUnknown:
 			t.maybeLostPreds = append(t.maybeLostPreds, f.after[i]...)
 		}
 	}
 	if f.kind == dwork.Exit {
-		delete(l.net.stolen, f.location)
+		delete(l.net.dwork.stolen, f.location)
 		for _, t := range l.jobs {
-			if t.by == ofDwork && t.location == f.location && !t.lost {
+			if t.by == ofDwork && t.location == f.location && !t.holderUnknown {
 				t.setLocation("")
 			}
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // hubAnswered checks an answer of the hub.
-func (l *Ledger) hubAnswered(f *dworkRequest, reply []byte) {
+func (l *Ledger) hubAnswered(f *dworkCall, reply []byte) {
 	var q dwork.Query
 	if err := dwork.DecodeReply(reply, &q); err != nil {
 		l.trace.Fail("the hub answers %v with %x: %v", f.kind, reply, err)
@@ -46,7 +46,7 @@ func (l *Ledger) hubAnswered(f *dworkRequest, reply []byte) {
 }
 
 // hubAccepted checks the answer to a Complete or a Transfer.
-func (l *Ledger) hubAccepted(f *dworkRequest, q *dwork.Query) {
+func (l *Ledger) hubAccepted(f *dworkCall, q *dwork.Query) {
 	var refused []*Job
 	for t := range q.Tasks {
 		refused = append(refused, l.task(t.Name))
@@ -98,11 +98,11 @@ func (l *Ledger) taskGiven(location string, t *Job) {
 	switch {
 	case t.inServer == gone:
 		l.trace.Fail("%v is handed out after its end, or before it came", t)
-	case t.location != "" && !t.lost:
+	case t.location != "" && !t.holderUnknown:
 		l.trace.Fail("%v is handed to %s and %s holds it", t, location, t.location)
 	}
 	l.checkNext(t)
-	t.inServer, t.lost, t.holder, t.run = sure, false, nil, new(Run)
+	t.inServer, t.holderUnknown, t.holder, t.run = sure, false, nil, new(Run)
 	t.setLocation(location)
 	l.taskHeard(location, t)
 	l.handed++
@@ -111,20 +111,20 @@ func (l *Ledger) taskGiven(location string, t *Job) {
 // taskHeard notes that a worker knows that it has a task. It may know that already: after a crash it may be given again
 // a task that it has, while its Transfer is on its way, which is refused then.
 func (l *Ledger) taskHeard(location string, t *Job) {
-	if !slices.Contains(l.net.stolen[location], t) {
-		l.net.stolen[location] = append(l.net.stolen[location], t)
+	if !slices.Contains(l.net.dwork.stolen[location], t) {
+		l.net.dwork.stolen[location] = append(l.net.dwork.stolen[location], t)
 	}
 }
 
 // leaseOver reports whether the lease of a worker is over.
 func (l *Ledger) leaseOver(location string) bool {
-	return l.setup.lease > 0 && slices.Contains(locations, location) && l.clock().Mono-l.signs[location] >= l.setup.lease.Milliseconds()
+	return l.setup.lease > 0 && slices.Contains(locations, location) && l.clock().Mono-l.dworkSigns[location] >= l.setup.lease.Milliseconds()
 }
 
 // graphExpired notes the tasks of silent workers as ready.
 func (l *Ledger) graphExpired() {
 	for _, t := range l.jobs {
-		if t.by == ofDwork && !t.lost && l.leaseOver(t.location) {
+		if t.by == ofDwork && !t.holderUnknown && l.leaseOver(t.location) {
 			l.trace.Say("%s is silent, and has %v no more", t.location, t)
 			t.setLocation("")
 		}

@@ -28,7 +28,7 @@ const (
 )
 
 // predict says what a request must come to, by the rules of the hub.
-func (l *Ledger) predict(f *dworkRequest) verdict {
+func (l *Ledger) predict(f *dworkCall) verdict {
 	made := map[*Job]bool{}
 	more, vague := map[*Job][]*Job{}, map[*Job][]*Job{}
 	for i, t := range f.tasks {
@@ -90,7 +90,7 @@ func isBehind(from, to *Job, more, vague map[*Job][]*Job) bool {
 }
 
 // extended notes that a task is created, or gets predecessors if it exists.
-func (l *Ledger) extended(f *dworkRequest, i int) {
+func (l *Ledger) extended(f *dworkCall, i int) {
 	t := f.tasks[i]
 	if t.inServer == sure && !slices.Contains(f.tasks[:i], t) {
 		l.preceded(f, i)
@@ -104,7 +104,7 @@ func (l *Ledger) extended(f *dworkRequest, i int) {
 		}
 		l.leasesCut(t)
 		t.life++
-		t.inServer, t.onDisk, t.turn, t.group, t.lost = sure, maybe, l.turn, l.group(), false
+		t.inServer, t.onDisk, t.turn, t.group, t.holderUnknown = sure, maybe, l.turn, l.group(), false
 		t.setLocation("")
 		t.preds, t.latePreds, t.maybeLostPreds = nil, nil, nil
 	}
@@ -113,7 +113,7 @@ func (l *Ledger) extended(f *dworkRequest, i int) {
 }
 
 // preceded notes predecessors of a task that exists.
-func (l *Ledger) preceded(f *dworkRequest, i int) {
+func (l *Ledger) preceded(f *dworkCall, i int) {
 	t := f.tasks[i]
 	for _, p := range unfinished(f.after[i]) {
 		if !slices.Contains(t.preds, p) {
@@ -125,7 +125,7 @@ func (l *Ledger) preceded(f *dworkRequest, i int) {
 }
 
 // addedCommitted notes that the predecessors which a request added are on disk.
-func (f *dworkRequest) addedCommitted() {
+func (f *dworkCall) addedCommitted() {
 	for _, e := range f.added {
 		if i := slices.Index(e.to.latePreds, e.from); i >= 0 && e.to.life == e.life {
 			e.to.latePreds = slices.Delete(e.to.latePreds, i, i+1)
@@ -170,7 +170,7 @@ func (s *Simulator) lookup(t *Job) {
 		}
 		t.inServer = sure
 		s.ledger.checkPredecessors(t, before)
-		if by, _, _ := strings.Cut(string(q.Location), ":"); by != t.location && !t.lost && (t.location != "" || !s.ledger.waitsUnread(t)) {
+		if by, _, _ := strings.Cut(string(q.Location), ":"); by != t.location && !t.holderUnknown && (t.location != "" || !s.ledger.waitsUnread(t)) {
 			s.trace.Fail("the holder of %v: want %q, got %q", t, t.location, by)
 		}
 	})

@@ -4,7 +4,6 @@ package sim
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -70,7 +69,7 @@ func (s *Simulator) actAsFaktory(c *Conn) {
 func (s *Simulator) push(c *Conn, queue int) {
 	j := s.ledger.newJob(ofFaktory, queue, "")
 	j.name = fmt.Sprintf("jid-of-%d", j.id)
-	j.size, j.priority, j.retries = s.large(), int64(s.rng.IntN(3)-1), []int{-1, 0, 1, 25}[s.rng.IntN(4)]
+	j.size, j.priority, j.retries = s.drawPadding(), int64(s.rng.IntN(3)-1), []int{-1, 0, 1, 25}[s.rng.IntN(4)]
 	j.timeout = []int64{60_000, reserveFor}[s.rng.IntN(2)]
 	at := int64(0)
 	if s.rng.IntN(4) == 0 {
@@ -123,10 +122,9 @@ func (s *Simulator) pushAgain(c *Conn) {
 	}
 	for _, j := range s.ledger.jobs {
 		if j.by == ofFaktory && j.inServer == sure && j.turn < s.ledger.turn && max(s.ledger.wall, s.server.Now().Wall) < j.uniqueUntil && !s.ledger.waitsUnread(j) {
-			c.askLine(&Request{cmd: periodic.SubmitJob, refused: true, job: j, word: "NOTUNIQUE"}, pushed(j, s.ledger.queues[j.queue], j.name+" again", 0, 1))
+			c.askLine(&Request{cmd: periodic.SubmitJob, refused: true, job: j, lineRequest: lineRequest{word: "NOTUNIQUE"}}, pushed(j, s.ledger.queues[j.queue], j.name+" again", 0, 1))
 			s.trace.Say("c%d pushes %v again", c.id, j)
-			s.deliver(c, math.MaxInt)
-			s.settle()
+			s.deliverAll(c)
 			return
 		}
 	}
@@ -160,7 +158,7 @@ func (s *Simulator) fetch(c *Conn) {
 
 // reportFetched reports a job on any connection.
 func (s *Simulator) reportFetched(c *Conn, x *Lease, fails bool) {
-	r := &Request{cmd: periodic.WorkDone, job: x.job, word: "ACK"}
+	r := &Request{cmd: periodic.WorkDone, job: x.job, lineRequest: lineRequest{word: "ACK"}}
 	text := fmt.Sprintf("ACK {\"jid\":%q}\r\n", x.token)
 	if fails {
 		r.cmd, r.word = periodic.WorkFail, "FAIL"
@@ -173,7 +171,7 @@ func (s *Simulator) reportFetched(c *Conn, x *Lease, fails bool) {
 
 // acknowledgeFetched acknowledges on c, at the end of a play, all jobs that are fetched; false: there are none.
 func (s *Simulator) acknowledgeFetched(c *Conn) (any bool) {
-	for _, x := range s.net.granted {
+	for _, x := range s.ledger.granted {
 		if x.conn.peerKind == faktoryPeer && x.token != "" && s.ledger.isLive(x) {
 			s.reportFetched(c, x, false)
 			any = true

@@ -30,7 +30,7 @@ func (l *Ledger) fetchedReported(x *Lease, fails bool) (effect certainty) {
 		x = y
 	}
 	may := l.reasons(x)
-	unknown := j.by == ofFaktory && (j.lost || j.turn >= l.turn) && j.inServer != gone // the ledger may not know its reservation
+	unknown := j.by == ofFaktory && (j.holderUnknown || j.turn >= l.turn) && j.inServer != gone // the ledger may not know its reservation
 	if !slices.Contains(may, "") && !unknown {
 		return gone
 	}
@@ -59,7 +59,7 @@ func (l *Ledger) noteRetry(j *Job) {
 		l.end(j)
 		return
 	}
-	j.keyed, j.notBefore, j.putOff = false, l.clock().Wall+leastBackoff, true
+	j.orderKnown, j.notBefore, j.delayMayBeLost = false, l.clock().Wall+leastBackoff, true
 }
 
 // noteGivenUp notes, at the end of a turn, the jobs of Faktory that may have no retries left.

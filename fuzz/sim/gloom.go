@@ -25,7 +25,7 @@ func (s *Simulator) actAsMaster(c *Conn) {
 		name = fmt.Sprint("same", s.rng.IntN(sameIDs))
 	}
 	j := s.ledger.newJob(ofGloom, s.rng.IntN(workedQueues), name)
-	j.priority, j.size = int64(s.rng.IntN(3)), s.large()
+	j.priority, j.size = int64(s.rng.IntN(3)), s.drawPadding()
 	c.tell(&Request{job: j, arrive: func() { s.ledger.gloomSubmitted(c, j) }},
 		gloom.AppendSubmit(nil, fmt.Appendf(nil, "%q", j.name), fmt.Appendf(nil, "%q", s.ledger.queues[j.queue]), j.priority, []byte(j.workload())))
 	s.trace.Say("c%d submits %v as %s", c.id, j, j.name)
@@ -34,15 +34,15 @@ func (s *Simulator) actAsMaster(c *Conn) {
 // gloomSubmitted notes the arrival of a submission: its id must be free.
 func (l *Ledger) gloomSubmitted(c *Conn, j *Job) {
 	c.acks = append(c.acks, j)
-	j.taken = l.taken(j.name)
+	j.idTaken = l.taken(j.name)
 	l.ids[j.name] = append(l.ids[j.name], j)
-	if j.taken == sure {
+	if j.idTaken == sure {
 		l.trace.Say("%v has an id that is taken", j)
 		return
 	}
 	l.added(j, 0)
 	j.owner = c
-	if j.taken == maybe {
+	if j.idTaken == maybe {
 		l.doubt(j)
 	}
 }
@@ -51,7 +51,7 @@ func (l *Ledger) gloomSubmitted(c *Conn, j *Job) {
 func (l *Ledger) taken(id string) (is certainty) {
 	for _, j := range l.ids[id] {
 		switch {
-		case j.inServer == gone && j.holder == nil && j.turn < l.turn && !j.lost && !j.parked && j.asks == 0 && !l.waitsUnread(j):
+		case j.inServer == gone && j.holder == nil && j.turn < l.turn && !j.holderUnknown && !j.parked && j.acquires == 0 && !l.waitsUnread(j):
 		case j.turn < l.turn && !l.underWay && (j.inServer == sure || l.holds(j.holder, j)):
 			return sure
 		default:
@@ -74,11 +74,11 @@ func (l *Ledger) acknowledgedID(c *Conn, id []byte) {
 func (l *Ledger) checkExistsID(c *Conn, id []byte) {
 	name, _ := jsontext.Text(nil, id)
 	j := c.acked
-	if j == nil || j.name != string(name) || j.taken == gone {
+	if j == nil || j.name != string(name) || j.idTaken == gone {
 		l.trace.Fail("c%d: got the error that the id %s is taken, which it is not, or not of its last job", c.id, id)
 	}
 	c.acked = nil
-	if j.taken == maybe {
+	if j.idTaken == maybe {
 		j.owner = nil
 		l.end(j)
 	}
@@ -87,7 +87,7 @@ func (l *Ledger) checkExistsID(c *Conn, id []byte) {
 
 // checkAdmitted checks that a master was told of a taken id with its last submission.
 func (l *Ledger) checkAdmitted(c *Conn) {
-	if j := c.acked; j != nil && j.taken == sure {
+	if j := c.acked; j != nil && j.idTaken == sure {
 		l.trace.Fail("c%[2]d submits %[1]v: got no error, want that its id is taken", j, c.id)
 	}
 	c.acked = nil
@@ -175,7 +175,7 @@ func (l *Ledger) gloomReply(c *Conn) int {
 func (s *Simulator) actAsSlave(c *Conn) {
 	if c.next == 0 || s.rng.IntN(8) == 0 {
 		c.next = 1
-		s.joinQueue(c, []int{0, 1, 2, graphQueue}[s.rng.IntN(workedQueues+1)])
+		s.joinQueue(c, jobQueues[s.rng.IntN(len(jobQueues))])
 		return
 	}
 	if len(c.held) == 0 {

@@ -17,7 +17,15 @@ import (
 
 // Peers of the HTTP API have no lasting connections. Their calls arrive in any order, each on a connection of its own.
 
-// httpCall is a call of the HTTP API: on its way to the server, there, or answered.
+// httpNetwork is what lies between the peers of the HTTP API and the server.
+type httpNetwork struct {
+	made   int         // number of calls
+	onWay  []*httpCall // calls that have not arrived
+	open   []*httpCall // calls that have arrived and have no answer
+	leases []*Lease    // leases that workers know, also ended ones
+}
+
+// httpCall is a call of the HTTP API.
 type httpCall struct {
 	number int
 	path   string
@@ -42,22 +50,15 @@ const jsonBody, linesBody = "application/json", "application/x-ndjson"
 
 // httpAsk puts a call on its way, and lets half of the calls arrive at once.
 func (s *Simulator) httpAsk(f *httpCall) {
-	s.net.httpCalls++
-	f.number = s.net.httpCalls
-	s.net.httpFlights = append(s.net.httpFlights, f)
+	s.net.http.made++
+	f.number = s.net.http.made
+	s.net.http.onWay = append(s.net.http.onWay, f)
 	if s.rng.IntN(2) == 0 {
 		s.settle()
-		s.httpLandLast()
+		s.httpArrive(take(&s.net.http.onWay, len(s.net.http.onWay)-1))
+		s.settle()
 	}
-}
-
-// httpLandLast lets the last call arrive.
-func (s *Simulator) httpLandLast() {
-	last := len(s.net.httpFlights) - 1
-	f := s.net.httpFlights[last]
-	s.net.httpFlights = s.net.httpFlights[:last]
-	s.httpLand(f)
-	s.settle()
+	s.trace.Say("that is h%d", f.number)
 }
 
 // errBroken ends the body of a client that goes away.
@@ -69,8 +70,8 @@ type brokenBody struct{}
 // Read implements io.Reader.
 func (brokenBody) Read([]byte) (int, error) { return 0, errBroken }
 
-// httpLand lets a call arrive.
-func (s *Simulator) httpLand(f *httpCall) {
+// httpArrive lets a call arrive.
+func (s *Simulator) httpArrive(f *httpCall) {
 	f.turn = s.ledger.turn
 	if f.arrive != nil {
 		f.arrive()
@@ -88,7 +89,7 @@ func (s *Simulator) httpLand(f *httpCall) {
 		r.Header.Set("Idempotency-Key", f.key)
 	}
 	crash := s.crashes
-	s.net.httpOpen = append(s.net.httpOpen, f)
+	s.net.http.open = append(s.net.http.open, f)
 	f.peer = s.server.Admin(r, func(status int, all []byte) {
 		if s.crashes == crash {
 			s.ledger.httpAnswered(f, status, all)
@@ -98,7 +99,7 @@ func (s *Simulator) httpLand(f *httpCall) {
 
 // httpAnswered checks the answer of a call.
 func (l *Ledger) httpAnswered(f *httpCall, status int, all []byte) {
-	l.net.httpOpen = slices.DeleteFunc(l.net.httpOpen, func(o *httpCall) bool { return o == f })
+	l.net.http.open = slices.DeleteFunc(l.net.http.open, func(o *httpCall) bool { return o == f })
 	if f.hungUp {
 		l.trace.Say("h%d hears no answer", f.number)
 		if f.reserve != nil {
@@ -158,7 +159,7 @@ func (s *Simulator) httpStep() {
 	if s.ledger.live() >= maxJobs {
 		act = max(act, httpReserves)
 	}
-	if len(s.net.httpFlights)+len(s.net.httpOpen) > maxCalls {
+	if len(s.net.http.onWay)+len(s.net.http.open) > maxCalls {
 		act = max(act, httpReports)
 	}
 	switch act {
@@ -174,7 +175,7 @@ func (s *Simulator) httpStep() {
 		s.httpHangUp()
 	case httpForgets:
 		s.trace.Say("a worker over HTTP dies")
-		s.net.leases = nil
+		s.net.http.leases = nil
 	case httpOperates:
 		s.httpOperate()
 	}
@@ -183,7 +184,7 @@ func (s *Simulator) httpStep() {
 // httpHangUp lets the client of a call that has no answer hang up. In half of the cases the turn goes on, so that what
 // the call waits for may come in the same turn.
 func (s *Simulator) httpHangUp() {
-	all := slices.DeleteFunc(slices.Clone(s.net.httpOpen), func(f *httpCall) bool { return f.hungUp || f.reserve == nil && f.awaits == nil })
+	all := slices.DeleteFunc(slices.Clone(s.net.http.open), func(f *httpCall) bool { return f.hungUp || f.reserve == nil && f.awaits == nil })
 	if len(all) == 0 {
 		return
 	}
@@ -194,4 +195,42 @@ func (s *Simulator) httpHangUp() {
 	if s.rng.IntN(2) == 0 {
 		s.settle()
 	}
+}
+
+// probeHTTP makes a request of the simulation itself and commits it: nothing else happens until it is answered. The
+// answer must have one of some statuses, else 200.
+func (s *Simulator) probeHTTP(method, path string, body, answer any, statuses ...int) (got int) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		s.trace.Fail("cannot make a request: %v", err)
+	}
+	r, err := http.NewRequest(method, path, bytes.NewReader(text))
+	if err != nil {
+		s.trace.Fail("cannot make a request: %v", err)
+	}
+	answered := false
+	s.server.Admin(r, func(status int, body []byte) {
+		answered, got = true, status
+		if err := json.Unmarshal(body, answer); status != http.StatusOK && !slices.Contains(statuses, status) || err != nil {
+			s.trace.Fail("%s %s %s is answered %d %q: %v", method, path, text, status, body, err)
+		}
+	})
+	if method != http.MethodGet {
+		s.commit()
+	}
+	if !answered { // a resume may write two changes
+		s.commit()
+	}
+	if !answered {
+		s.trace.Fail("%s %s is not answered", method, path)
+	}
+	return got
+}
+
+// get probes for something that takes no commit.
+func (s *Simulator) get(path string, answer any) { s.probeHTTP(http.MethodGet, path, nil, answer) }
+
+// getIfThere probes for something that may have ended; false: it has.
+func (s *Simulator) getIfThere(path string, answer any) bool {
+	return s.probeHTTP(http.MethodGet, path, nil, answer, http.StatusNotFound) == http.StatusOK
 }

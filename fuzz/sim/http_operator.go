@@ -41,15 +41,15 @@ func (s *Simulator) httpOperate() {
 	s.operateOnSome(c)
 }
 
-// checkConnections compares the connections that an operator sees with those of the play: each of them is there, with as
-// many bytes as have arrived on it, and no other one.
+// checkConnections compares the connections that an operator sees with those of the play. Each of these is there, with
+// as many bytes as have arrived on it, and no other one is.
 func (s *Simulator) checkConnections() {
 	type key struct {
 		protocol string
 		received uint64
 	}
 	var page admin.Connections
-	s.ask("/api/v1/connections?limit=1000", &page)
+	s.get("/api/v1/connections?limit=1000", &page)
 	unmatched, others := map[key]int{}, 0
 	for _, c := range page.Connections {
 		unmatched[key{c.Protocol, c.Received}]++
@@ -88,7 +88,7 @@ const maxChanged = 3
 
 // operateOnSome lets an operator change some jobs of a queue by their ids.
 func (s *Simulator) operateOnSome(c *jobChange) {
-	queue := s.rng.IntN(workedQueues + 1)
+	queue := s.rng.IntN(spareQueue + 1)
 	seen := s.seeJobs(fmt.Sprintf("queue:%q", s.ledger.queues[queue]))
 	r := s.request(c)
 	var changed []*Job
@@ -121,14 +121,14 @@ func (s *Simulator) operateOnSome(c *jobChange) {
 		s.trace.Say("h%d hears that %v are changed", f.number, changed)
 	}
 	s.trace.Say("h%d is an operator's: %+v of %v, and of %d other jobs in vain", f.number, *c, changed, len(r.IDs)-len(changed))
-	s.httpLand(f)
+	s.httpArrive(f)
 	s.settle()
 }
 
 // operatorCall makes a call that arrives at once: the operator has looked at the jobs.
 func (s *Simulator) operatorCall(path string, body any) *httpCall {
-	s.net.httpCalls++
-	return &httpCall{number: s.net.httpCalls, path: path, kind: jsonBody, body: s.httpBody(body)}
+	s.net.http.made++
+	return &httpCall{number: s.net.http.made, path: path, kind: jsonBody, body: s.httpBody(body)}
 }
 
 // isPending reports whether the server shows a job as ready or delayed.
@@ -139,7 +139,7 @@ func (x *seenJob) isPending() bool {
 // willChange reports whether the server changes a job that it shows. known reports whether the ledger can tell.
 func (l *Ledger) willChange(c *jobChange, x *seenJob) (does, known bool) {
 	j, running := x.job, x.State == admin.StateRunning
-	if j.inServer != sure || j.by != ofPeriodic && j.by != ofGloom || j.lost || j.moving || l.waitsUnread(j) || !running && !x.isPending() ||
+	if j.inServer != sure || j.by != ofPeriodic && j.by != ofGloom || j.holderUnknown || j.moving || l.waitsUnread(j) || !running && !x.isPending() ||
 		running != (j.holder != nil) {
 		return false, false
 	}
@@ -167,7 +167,7 @@ func (l *Ledger) willMove(c *jobChange, x *seenJob) (does, known bool) {
 	for _, o := range l.names[j.keyIn(c.to)] {
 		switch {
 		case o == j || o.inServer == gone: // it may have been there before
-		case o.inServer == sure && !o.moving && !o.lost:
+		case o.inServer == sure && !o.moving && !o.holderUnknown:
 			does = false
 		default:
 			known = false
@@ -183,7 +183,7 @@ func (l *Ledger) changed(f *httpCall, c *jobChange, j *Job) {
 		f.group = l.group()
 	}
 	j.turn = l.turn
-	j.touched++
+	j.changedByID++
 	switch c.verb {
 	case admin.VerbRemove:
 		l.end(j)
@@ -197,9 +197,9 @@ func (l *Ledger) changed(f *httpCall, c *jobChange, j *Job) {
 		if c.verb == admin.VerbDue {
 			j.due = max(j.due, c.due)
 		}
-		j.notBefore, j.putOff = j.due, true
-		j.keyed = j.keyed || j.by == ofPeriodic && len(j.priorities) == 0
-		j.record.at, j.record.dated = j.due/1000, true
+		j.notBefore, j.delayMayBeLost = j.due, true
+		j.orderKnown = j.orderKnown || j.by == ofPeriodic && len(j.priorities) == 0
+		j.record.schedAt, j.record.schedKnown = j.due/1000, true
 	}
 }
 
@@ -208,20 +208,20 @@ func (j *Job) keyIn(queue int) string { return fmt.Sprint(queue, j.by, j.name) }
 
 // move notes that a job is in another queue. A crash may leave it in a queue in which it was before.
 func (l *Ledger) move(j *Job, queue int) {
-	for _, q := range append(j.homes, j.queue) {
+	for _, q := range append(j.otherQueues, j.queue) {
 		l.names[j.keyIn(q)] = slices.DeleteFunc(l.names[j.keyIn(q)], func(o *Job) bool { return o == j })
 	}
-	if j.queue != queue && !slices.Contains(j.homes, j.queue) {
-		j.homes = append(j.homes, j.queue)
+	if j.queue != queue && !slices.Contains(j.otherQueues, j.queue) {
+		j.otherQueues = append(j.otherQueues, j.queue)
 	}
-	if j.queue, j.moving, j.moved = queue, false, l.turn; !j.nameless {
+	if j.queue, j.moving, j.movedIn = queue, false, l.turn; !j.nameless {
 		l.names[j.key()] = append(l.names[j.key()], j)
 	}
 }
 
 // isIn reports whether a job may be in the queue of a name. It is there from then on.
 func (l *Ledger) isIn(j *Job, queue string) bool {
-	for _, q := range j.homes {
+	for _, q := range j.otherQueues {
 		if l.queues[q] == queue {
 			l.trace.Say("%v is in q%d", j, q)
 			l.move(j, q)
@@ -232,13 +232,15 @@ func (l *Ledger) isIn(j *Job, queue string) bool {
 }
 
 // mayBeIn reports whether a job may be in a queue.
-func (j *Job) mayBeIn(queue int) bool { return j.queue == queue || slices.Contains(j.homes, queue) }
+func (j *Job) mayBeIn(queue int) bool {
+	return j.queue == queue || slices.Contains(j.otherQueues, queue)
+}
 
 // changesRecovered settles, after a restart, in which queue jobs are and which priorities they have. What an operator
 // has changed last may be lost.
 func (s *Simulator) changesRecovered() {
-	for queue := range workedQueues + 1 {
-		mayHaveChanged := func(j *Job) bool { return j.mayBeIn(queue) && (len(j.homes) > 0 || len(j.priorities) > 0) }
+	for queue := range spareQueue + 1 {
+		mayHaveChanged := func(j *Job) bool { return j.mayBeIn(queue) && (len(j.otherQueues) > 0 || len(j.priorities) > 0) }
 		if !slices.ContainsFunc(s.ledger.jobs, mayHaveChanged) {
 			continue
 		}
@@ -246,7 +248,7 @@ func (s *Simulator) changesRecovered() {
 			j := x.job
 			if !s.ledger.isIn(j, x.Queue) || x.Priority != j.priority && !slices.Contains(j.priorities, x.Priority) {
 				s.trace.Fail("%v is in %s since the restart, of priority %d; it was in q%d or %v, of priority %d or %v", j, x.Queue, x.Priority,
-					j.queue, j.homes, j.priority, j.priorities)
+					j.queue, j.otherQueues, j.priority, j.priorities)
 			}
 			j.priority = x.Priority
 		}
@@ -258,8 +260,8 @@ func (s *Simulator) changesRecovered() {
 
 // changesCommitted notes that what operators have changed of a job is on disk.
 func (l *Ledger) changesCommitted(j *Job) {
-	if j.homes != nil && !j.moving {
-		j.homes = nil
+	if j.otherQueues != nil && !j.moving {
+		j.otherQueues = nil
 	}
 	j.priorities = nil
 }

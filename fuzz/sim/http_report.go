@@ -37,8 +37,8 @@ const maxLeases = 12
 
 // httpReport lets a worker report one job, or several in one call.
 func (s *Simulator) httpReport() {
-	s.net.leases = s.net.leases[max(0, len(s.net.leases)-maxLeases):]
-	if len(s.net.leases) == 0 {
+	s.net.http.leases = s.net.http.leases[max(0, len(s.net.http.leases)-maxLeases):]
+	if len(s.net.http.leases) == 0 {
 		return
 	}
 	f := &httpCall{kind: jsonBody}
@@ -79,12 +79,11 @@ func (s *Simulator) httpReport() {
 		s.trace.Say("the worker of c%d says %s of %v, forged: %v", r.lease.conn.id, verb, r.lease.job, r.forged)
 	}
 	s.httpAsk(f)
-	s.trace.Say("that is h%d", f.number)
 }
 
 // leaseReport draws a report on one of the leases that workers know of, rather on one that is good.
 func (s *Simulator) leaseReport(verb string) *leaseReport {
-	all := s.net.leases
+	all := s.net.http.leases
 	if good := slices.DeleteFunc(slices.Clone(all), func(x *Lease) bool { return !s.ledger.isLive(x) }); len(good) > 0 && s.rng.IntN(3) > 0 {
 		all = good
 	}
@@ -104,8 +103,8 @@ func (s *Simulator) leaseReport(verb string) *leaseReport {
 	case "extend":
 		r.length = leaseLengths[s.rng.IntN(len(leaseLengths))]
 	case "progress":
-		s.ledger.published++
-		r.chunk = &chunk{text: fmt.Sprintf("chunk %d%s", s.ledger.published, strings.Repeat(padding, s.rng.IntN(200)))}
+		s.ledger.streams.published++
+		r.chunk = &chunk{text: fmt.Sprintf("chunk %d%s", s.ledger.streams.published, strings.Repeat(padding, s.rng.IntN(200)))}
 	}
 	return r
 }
@@ -220,7 +219,7 @@ func (l *Ledger) leasePublished(r *leaseReport, is bool) {
 	if j := r.lease.job; r.chunk != nil && j.by == ofPeriodic {
 		r.chunk.sure = is && !l.underWay
 		key := topic(j.queue, j.name)
-		l.chunks[key] = append(l.chunks[key], r.chunk)
+		l.streams.chunks[key] = append(l.streams.chunks[key], r.chunk)
 	}
 }
 

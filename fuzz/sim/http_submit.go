@@ -47,7 +47,7 @@ func (s *Simulator) httpJob() (j *Job, sent *admin.Job, naming httpNaming) {
 	if naming == sharedName || naming == sharedKey {
 		name = fmt.Sprint("again", s.rng.IntN(4))
 	}
-	j = s.fresh(s.rng.IntN(graphQueue), name)
+	j = s.newPeriodicJob(s.rng.IntN(periodicQueues), name)
 	j.record.least, j.record.most = 0, 0
 	j.priority = int64(s.rng.IntN(3) - 1)
 	sent = &admin.Job{Queue: s.ledger.queues[j.queue], Name: j.name, Priority: j.priority, Timeout: admin.Duration(time.Duration(j.timeout) * time.Millisecond)}
@@ -74,8 +74,8 @@ func (s *Simulator) httpJob() (j *Job, sent *admin.Job, naming httpNaming) {
 	return j, sent, naming
 }
 
-// httpArrives notes the arrival of a job. It returns the jobs that may end under its name.
-func (l *Ledger) httpArrives(j *Job, sent *admin.Job) (named []*Job) {
+// httpJobArrived notes the arrival of a job. It returns the jobs that may end under its name.
+func (l *Ledger) httpJobArrived(j *Job, sent *admin.Job) (named []*Job) {
 	at := int64(0)
 	switch {
 	case !sent.At.IsZero():
@@ -116,7 +116,7 @@ func (s *Simulator) httpSubmit() {
 		if refused = s.ledger.full; refused {
 			return
 		}
-		jobs := s.ledger.httpArrives(j, sent)
+		jobs := s.ledger.httpJobArrived(j, sent)
 		if f.awaits != nil {
 			f.awaits.jobs = jobs
 			for _, k := range jobs {
@@ -128,7 +128,6 @@ func (s *Simulator) httpSubmit() {
 	s.trace.Say("over HTTP %v is submitted to q%d, of priority %d, after %v, at %v, and awaited for %v", j, j.queue, j.priority,
 		time.Duration(sent.Delay), sent.At, time.Duration(sent.Wait))
 	s.httpAsk(f)
-	s.trace.Say("that is h%d", f.number)
 }
 
 // httpBody encodes a message.
@@ -212,7 +211,7 @@ func (w *httpAwaited) chain() func(yield func(*Job) bool) {
 
 // checkAwaited checks, at the end of a turn, that no submitter waits for a job that has ended, or for too long.
 func (l *Ledger) checkAwaited() {
-	for _, f := range l.net.httpOpen {
+	for _, f := range l.net.http.open {
 		w := f.awaits
 		if w == nil || f.hungUp || !f.peer.Waits() {
 			continue
@@ -282,7 +281,7 @@ func (s *Simulator) httpSubmitLines() {
 		}
 		taken = len(jobs)
 		for i, j := range jobs {
-			s.ledger.httpArrives(j, sent[i])
+			s.ledger.httpJobArrived(j, sent[i])
 		}
 	}
 	f.answer = func(status int, all []byte) {
@@ -301,5 +300,4 @@ func (s *Simulator) httpSubmitLines() {
 	}
 	s.trace.Say("over HTTP %v are submitted in lines, broken off: %v", jobs, f.broken)
 	s.httpAsk(f)
-	s.trace.Say("that is h%d", f.number)
 }

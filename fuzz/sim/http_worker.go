@@ -4,7 +4,6 @@ package sim
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
@@ -28,36 +27,27 @@ var leaseLengths = []time.Duration{3 * time.Second, 15 * time.Second, 40 * time.
 // maxReserved is the largest number of jobs that a worker asks for.
 const maxReserved = 3
 
-// ask asks the operators' interface for something that takes no commit.
-func (s *Simulator) ask(path string, answer any) { s.askOperator(http.MethodGet, path, nil, answer) }
-
-// find asks the server for something that may have ended; false: it has.
-func (s *Simulator) find(path string, answer any) bool {
-	return s.askOperator(http.MethodGet, path, nil, answer, http.StatusNotFound) == http.StatusOK
-}
-
 // httpReserve lets a worker ask for jobs.
 func (s *Simulator) httpReserve() {
 	s.made++
-	c := &Conn{id: s.made, peerKind: httpWorker, leases: map[*Job]*Lease{}}
+	c := &Conn{id: s.made, peerKind: httpWorker, leaseConn: leaseConn{leases: map[*Job]*Lease{}}}
 	length := leaseLengths[s.rng.IntN(len(leaseLengths))]
 	c.reserve = &reserve{conn: c, most: 1 + s.rng.IntN(maxReserved), length: length.Milliseconds()}
 	sent := &admin.Reserve{Jobs: c.reserve.most, Lease: admin.Duration(length), Worker: fmt.Sprintf("c%d", c.id)}
 	if s.rng.IntN(3) > 0 {
 		sent.Wait = admin.Duration(time.Duration(1+s.rng.IntN(20_000)) * time.Millisecond)
 	}
-	for _, queue := range []int{0, 1, 2, graphQueue} {
+	for _, queue := range jobQueues {
 		if s.rng.IntN(2) == 0 || queue == graphQueue && len(sent.Queues) == 0 {
 			c.does[queue] = true
 			sent.Queues = append(sent.Queues, s.ledger.queues[queue])
 		}
 	}
-	s.net.reserves[c.id] = c
+	s.net.lessees[c.id] = c
 	f := &httpCall{path: "/api/v1/reserve", kind: jsonBody, body: s.httpBody(sent), reserve: c.reserve}
 	f.answer = func(status int, all []byte) { s.ledger.httpReserved(f, status, all) }
 	s.trace.Say("c%d asks over HTTP for %d jobs of %v, for leases of %v, and waits for %v", c.id, sent.Jobs, c.does, length, time.Duration(sent.Wait))
 	s.httpAsk(f)
-	s.trace.Say("that is h%d", f.number)
 }
 
 // httpReserved checks the answer to a reserve. The worker knows its tokens then.
@@ -86,7 +76,7 @@ func (l *Ledger) httpReserved(f *httpCall, status int, all []byte) {
 		}
 		x.token = seen.Token
 		l.leaseAcknowledged(f, x)
-		l.net.leases = append(l.net.leases, x)
+		l.net.http.leases = append(l.net.http.leases, x)
 	}
 	if !f.reserve.seen {
 		f.reserve.seen = true
@@ -120,12 +110,12 @@ func (l *Ledger) checkReserved(c *Conn) {
 
 // reservesWait reports whether a worker over HTTP waits for jobs.
 func (l *Ledger) reservesWait() bool {
-	return slices.ContainsFunc(l.net.httpOpen, func(f *httpCall) bool { return f.reserve != nil && !f.reserve.seen })
+	return slices.ContainsFunc(l.net.http.open, func(f *httpCall) bool { return f.reserve != nil && !f.reserve.seen })
 }
 
 // checkReservesIdle checks, at the end of a turn, that no worker over HTTP waits while a job is ready for it.
 func (l *Ledger) checkReservesIdle() {
-	for _, f := range l.net.httpOpen {
+	for _, f := range l.net.http.open {
 		if f.reserve == nil || f.hungUp || f.turn >= l.turn || !f.peer.Waits() {
 			continue
 		}
@@ -138,10 +128,10 @@ func (l *Ledger) checkReservesIdle() {
 // httpWorkers counts what a queue has as workers over HTTP: the reserves without an answer, and all leased jobs as one.
 // unsure is one if it is not known whether a job is leased.
 func (l *Ledger) httpWorkers(queue int) (n, unsure int) {
-	for _, f := range l.net.httpOpen {
+	for _, f := range l.net.http.open {
 		n += oneIf(f.reserve != nil && f.reserve.conn.does[queue])
 	}
-	for _, x := range l.net.granted {
+	for _, x := range l.granted {
 		switch {
 		case x.run.queue != queue:
 		case l.isLive(x):
@@ -156,14 +146,14 @@ func (l *Ledger) httpWorkers(queue int) (n, unsure int) {
 // hungUp notes that the server had an answer with jobs for a worker that has hung up: they are ready again, and have
 // not failed. The commit that the answer has waited for has them leased still.
 func (l *Ledger) hungUp(r *reserve) {
-	for _, x := range l.net.granted {
+	for _, x := range l.granted {
 		if x.conn != r.conn || x.over() {
 			continue
 		}
 		x.reported, x.unsure, x.disk = true, true, min(x.disk, maybe)
 		if x.job.lease() == x {
 			l.released(x.conn, heldJob{job: x.job, run: x.run})
-			x.job.record.dated = false
+			x.job.record.schedKnown = false
 		}
 	}
 }
@@ -172,13 +162,9 @@ func (l *Ledger) hungUp(r *reserve) {
 func (l *Ledger) released(c *Conn, h heldJob) {
 	j := h.job
 	l.trace.Say("c%d gives %v back", c.id, j)
-	j.holder, j.turn = nil, l.turn
-	j.setLocation("")
-	if j.inServer == gone { // its owner has left
-		return
+	if l.freed(j); j.inServer != gone { // else its owner has left
+		l.dueNow(j)
 	}
-	j.keyed, j.due = j.by == ofPeriodic, l.clock().Wall
-	j.record.at, j.record.dated = j.due/1000, true
 }
 
 // hasName reports whether a job has a name in the server, which may have made it.

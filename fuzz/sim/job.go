@@ -50,25 +50,25 @@ type Job struct {
 	came     int       // the turn in which the job came
 
 	// The place of the job in its queue.
-	keyed     bool // priority and due are known
-	priority  int64
-	due       int64 // Unix milliseconds
-	notBefore int64 // Unix milliseconds before which the job must not be handed out; may be too early, never too late
-	putOff    bool  // notBefore comes from a SCHED_LATER or an operator, which a crash may lose
-	// homes are the queues in which the job may be beside queue: since a crash, or while an operation moves it.
-	homes      []int
-	moved      int     // turn in which it came to be in its queue, other than by its submission
-	moving     bool    // an operation may move the job
-	priorities []int64 // other priorities that the job may have after a crash
-	touched    int     // how often operators have changed the job by its id
+	orderKnown     bool // priority and due are known
+	priority       int64
+	due            int64 // Unix milliseconds
+	notBefore      int64 // Unix milliseconds before which the job must not be handed out; may be too early, never too late
+	delayMayBeLost bool  // notBefore comes from a SCHED_LATER or an operator, which a crash may lose
+	// otherQueues are those in which the job may be beside queue: since a crash, or while an operation moves it.
+	otherQueues []int
+	movedIn     int     // turn in which it came to be in its queue, other than by its submission
+	moving      bool    // an operation may move the job
+	priorities  []int64 // other priorities that the job may have after a crash
+	changedByID int     // how often operators have changed the job by its id
 
 	// The reservation of the job.
-	run    *Run           // the last run; nil: it is not known which run is the last
-	holder *Conn          // the connection that was given the job and has not ended it
-	sentTo map[*Conn]bool // the connections that the job was broadcast to
-	lost   bool           // the holder is not known
-	heldAt int64          // Mono when the holder was given the job
-	stale  pastTurn       // turn of the last report by a connection other than the holder
+	run           *Run           // the last run; nil: it is not known which run is the last
+	holder        *Conn          // the connection that was given the job and has not ended it
+	sentTo        map[*Conn]bool // the connections that the job was broadcast to
+	holderUnknown bool           // the holder is not known
+	heldAt        int64          // Mono when the holder was given the job
+	strayReport   pastTurn       // turn of the last report by a connection other than the holder
 
 	// The result of the job.
 	owner    *Conn    // the connection that waits for the result
@@ -83,8 +83,8 @@ type Job struct {
 	dworkTask
 	beanstalkJob
 	faktoryJob
-	taken certainty // whether another Gloom job had the id when this one came
-	asked bool      // the Disbatch node waits for the job's end
+	idTaken   certainty // whether another Gloom job had the id when this one came
+	nodeWaits bool      // the Disbatch node waits for the job's end
 }
 
 // periodicJob is what the ledger checks of the jobs of Periodic alone.
@@ -110,9 +110,9 @@ type faktoryJob struct {
 
 // crcRun is what a job of any protocol has when a worker with the CRC framing runs it.
 type crcRun struct {
-	locks  map[string]bool // names of the locks that the run has
-	asks   int             // ACQUIREs without an answer
-	parked bool            // the job may wait for a lock
+	locks    map[string]bool // names of the locks that the run has
+	acquires int             // ACQUIREs without an answer
+	parked   bool            // the job may wait for a lock
 }
 
 // dworkTask is what only a task of dwork has.
@@ -134,24 +134,24 @@ func (j *Job) String() string { return fmt.Sprintf("j%d", j.id) }
 // stolen tasks.
 func (j *Job) crashed(restart string) {
 	j.inServer, j.group = j.onDisk, 0
-	j.holder, j.owner, j.asked, j.asks = nil, nil, false, 0
-	j.keyed, j.moving = false, false
+	j.holder, j.owner, j.nodeWaits, j.acquires = nil, nil, false, 0
+	j.orderKnown, j.moving = false, false
 	j.maybeLostPreds, j.latePreds = append(j.maybeLostPreds, j.latePreds...), nil
 	j.unsaved = j.unsaved || !j.saved
 	j.failed = min(j.failed, j.failedDisk)
-	if j.putOff {
+	if j.delayMayBeLost {
 		j.notBefore = 0 // the delay may be lost
 	}
 	if j.buried != j.buriedDisk {
 		j.buried = maybe
 	}
-	j.lost = j.by == ofDwork && j.savedLocation == "" && restart == "keep"
+	j.holderUnknown = j.by == ofDwork && j.savedLocation == "" && restart == "keep"
 	// The worker of another protocol has lost its connection.
 	if restart == "ready" || j.savedLocation != "" && !slices.Contains(locations, j.savedLocation) {
 		j.setLocation("")
 	}
 	if j.record != j.recordDisk { // the changes since may be there, or not
-		j.record.least, j.record.dated = j.recordDisk.least, false
+		j.record.least, j.record.schedKnown = j.recordDisk.least, false
 	}
 }
 

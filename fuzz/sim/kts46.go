@@ -16,6 +16,13 @@ import (
 	"treadle/fuzz/sim/play"
 )
 
+// ktsNetwork is what lies between the users and workers of kts46 and the server.
+type ktsNetwork struct {
+	peers []*ktsPeer
+	onWay []*ktsCall
+	owed  int // number of calls that have arrived and wait for a commit
+}
+
 // ktsPeer is a worker of either version of kts46, with the task that it believes to have.
 type ktsPeer struct {
 	number   int
@@ -32,7 +39,7 @@ type ktsStamp struct {
 	v2   bool
 }
 
-// ktsCall is a call on its way to the server, and the answer that it must get.
+// ktsCall is a call of kts46, and the answer that it must get.
 type ktsCall struct {
 	v2     bool
 	method string
@@ -50,7 +57,7 @@ const ktsRefused = "refused"
 
 // ktsAsk puts a call on its way.
 func (s *Simulator) ktsAsk(f *ktsCall) {
-	s.net.ktsCalls = append(s.net.ktsCalls, f)
+	s.net.kts.onWay = append(s.net.kts.onWay, f)
 	s.trace.Say("kts46 %v", f)
 }
 
@@ -143,7 +150,7 @@ func (s *Simulator) ktsStep() {
 	act := ktsActs.Draw(s.rng)
 	project, job, v2 := fmt.Sprint("p", s.rng.IntN(2)), fmt.Sprint("j", s.rng.IntN(4)), s.rng.IntN(2) == 1
 	switch {
-	case len(s.net.ktsCalls) > 12:
+	case len(s.net.kts.onWay) > 12:
 	case act == ktsCreates:
 		s.ktsAsk(&ktsCall{method: "createProject", args: []any{project}})
 	case act == ktsDefines:
@@ -167,15 +174,15 @@ func (s *Simulator) ktsStep() {
 	case act == ktsSupervises:
 		s.ktsSupervise(v2)
 	case act == ktsHurries:
-		s.ktsHurry(s.net.ktsPeers[s.rng.IntN(len(s.net.ktsPeers))])
+		s.ktsHurry(s.net.kts.peers[s.rng.IntN(len(s.net.kts.peers))])
 	default:
-		s.ktsWork(s.net.ktsPeers[s.rng.IntN(len(s.net.ktsPeers))])
+		s.ktsWork(s.net.kts.peers[s.rng.IntN(len(s.net.kts.peers))])
 	}
 }
 
 // ktsSupervise restarts the task of a worker, by its current revision or an older one.
 func (s *Simulator) ktsSupervise(v2 bool) {
-	w := s.net.ktsPeers[s.rng.IntN(len(s.net.ktsPeers))]
+	w := s.net.kts.peers[s.rng.IntN(len(s.net.kts.peers))]
 	stamp := w.stamp
 	if _, t, _ := s.ledger.kts.held(w.number); t != nil && s.rng.IntN(2) == 0 {
 		stamp = ktsStampOf(t.revision, v2)

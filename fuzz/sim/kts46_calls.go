@@ -48,7 +48,7 @@ func (s *Simulator) ktsArrive(f *ktsCall) {
 	answered, arrived := "", false
 	s.ktsPost(f.v2, f.method, f.args, func(answer string) {
 		if answered = answer; arrived {
-			s.net.ktsOwed--
+			s.net.kts.owed--
 			s.ktsAnswered(f, answer)
 		}
 	})
@@ -66,7 +66,7 @@ func (s *Simulator) ktsArrive(f *ktsCall) {
 		}
 		s.ktsAnswered(f, answered)
 	} else {
-		s.net.ktsOwed++
+		s.net.kts.owed++
 	}
 }
 
@@ -79,7 +79,7 @@ func (s *Simulator) ktsAnswered(f *ktsCall, answer string) {
 	if n := s.ledger.disk.Groups(); n < f.group {
 		s.trace.Fail("%v, of group %d, is answered when %d groups are on disk", f, f.group, n)
 	}
-	s.ledger.ktsAcked = max(s.ledger.ktsAcked, f.change)
+	s.ledger.ktsSaved.acked = max(s.ledger.ktsSaved.acked, f.change)
 	s.ktsRead(f, answer)
 }
 

@@ -45,14 +45,14 @@ func (s *Simulator) ktsSettled(after string) {
 // ktsCrashed finds out which model the server has recovered: the one on disk, or the one that was about to be written.
 // Each acknowledged change must be in it.
 func (s *Simulator) ktsCrashed() {
-	v, now, disk := s.ktsLook(), s.ledger.kts, s.ledger.ktsDisk
-	newer, older := now.agrees(v), disk.agrees(v) && disk.changes >= s.ledger.ktsAcked
+	v, now, disk := s.ktsLook(), s.ledger.kts, s.ledger.ktsSaved.disk
+	newer, older := now.agrees(v), disk.agrees(v) && disk.changes >= s.ledger.ktsSaved.acked
 	switch {
 	case older:
 		s.ledger.kts = disk
 	case !newer:
 		s.trace.Fail("after the crash the server shows\n%s%s%v, had on disk\n%s%sand was about to have\n%s%sof which change %d of %d was acknowledged",
-			v.list, v.tasks, v.revisions, disk.list(), disk.tasks(), now.list(), now.tasks(), s.ledger.ktsAcked, now.changes)
+			v.list, v.tasks, v.revisions, disk.list(), disk.tasks(), now.list(), now.tasks(), s.ledger.ktsSaved.acked, now.changes)
 	}
 	for _, j := range s.ledger.kts.jobs {
 		for k := range j.tasks {
@@ -70,7 +70,7 @@ func (s *Simulator) ktsCrashed() {
 	if newer && older {
 		s.ktsIDs(disk, now)
 	}
-	s.ledger.ktsDisk = s.ledger.kts.clone()
+	s.ledger.ktsSaved.disk = s.ledger.kts.clone()
 }
 
 // ktsExpired notes the workers that have lost their tasks while time passed.

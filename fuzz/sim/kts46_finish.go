@@ -11,14 +11,14 @@ import (
 
 // ktsFinish completes all tasks.
 func (s *Simulator) ktsFinish() {
-	for len(s.net.ktsCalls) > 0 {
-		s.ktsNow(s.net.ktsCalls[0])
+	for len(s.net.kts.onWay) > 0 {
+		s.ktsNow(s.net.kts.onWay[0])
 	}
 	s.commit() // the last call of the play may wait for it
-	if s.net.ktsOwed > 0 {
-		s.trace.Fail("the end: %d calls of kts46 have no answer: want one each", s.net.ktsOwed)
+	if s.net.kts.owed > 0 {
+		s.trace.Fail("the end: %d calls of kts46 have no answer: want one each", s.net.kts.owed)
 	}
-	for _, w := range s.net.ktsPeers {
+	for _, w := range s.net.kts.peers {
 		w.drop()
 		if _, t, _ := s.ledger.kts.held(w.number); t != nil {
 			s.ktsNow(&ktsCall{method: "restartTask", args: []any{fmt.Sprint("w", w.number), kts46.DateTime(ktsStampOf(t.revision, false).text)}})
@@ -26,7 +26,7 @@ func (s *Simulator) ktsFinish() {
 	}
 	for before := int64(-1); before != s.ledger.kts.changes; {
 		before = s.ledger.kts.changes
-		for _, w := range s.net.ktsPeers[:2] {
+		for _, w := range s.net.kts.peers[:2] {
 			s.ktsDo(w, w.number == 1)
 		}
 	}
@@ -39,7 +39,7 @@ func (s *Simulator) ktsFinish() {
 
 // ktsNow lets a call arrive, and commits what it has changed.
 func (s *Simulator) ktsNow(f *ktsCall) {
-	s.net.ktsCalls = slices.DeleteFunc(s.net.ktsCalls, func(e *ktsCall) bool { return e == f })
+	s.net.kts.onWay = slices.DeleteFunc(s.net.kts.onWay, func(e *ktsCall) bool { return e == f })
 	if f.peer != nil {
 		f.peer.waiting = f
 	}

@@ -30,6 +30,13 @@ type Kts46Model struct {
 	changes  int64 // number of changes of this model
 }
 
+// ktsSaved is what the ledger knows of kts46 on disk. One of the two models, or Ledger.kts, is left by a crash.
+type ktsSaved struct {
+	disk  *Kts46Model // as of the last commit
+	next  *Kts46Model // as of the group that a slow disk is syncing
+	acked int64       // number of the last change that was acknowledged
+}
+
 // ktsJob is a simulation job.
 type ktsJob struct {
 	project, name     string

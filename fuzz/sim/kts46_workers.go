@@ -13,14 +13,14 @@ import (
 // ktsHurry lets a worker do several things within a moment. Between two tasks it may change to the other version.
 func (s *Simulator) ktsHurry(w *ktsPeer) {
 	for range 3 + s.rng.IntN(6) {
-		before := len(s.net.ktsCalls)
+		before := len(s.net.kts.onWay)
 		if w.stamp.text == "" && s.rng.IntN(3) == 0 {
 			w.v2 = !w.v2
 		}
 		s.ktsWork(w)
-		if n := len(s.net.ktsCalls); n > before {
+		if n := len(s.net.kts.onWay); n > before {
 			s.settle()
-			s.ktsNow(s.net.ktsCalls[n-1])
+			s.ktsNow(s.net.kts.onWay[n-1])
 		}
 	}
 }

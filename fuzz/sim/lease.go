@@ -83,7 +83,7 @@ func (l *Ledger) leased(c *Conn, j *Job, queue, name string, until, length int64
 	}
 	l.assigned(c, j, queue, name)
 	c.leases[j] = x
-	l.net.granted = append(l.net.granted, x)
+	l.granted = append(l.granted, x)
 	if c.reserve != nil {
 		c.reserve.got++
 	}
@@ -98,7 +98,7 @@ func (l *Ledger) leaseUntil(wall int64) int64 {
 
 // leasesExpired notes, when time has passed, the leases that have ended.
 func (l *Ledger) leasesExpired() {
-	for _, x := range l.net.granted {
+	for _, x := range l.granted {
 		j := x.job
 		if x.over() && !x.unsure || l.clock().Mono < x.until {
 			continue
@@ -117,8 +117,8 @@ func (l *Ledger) leasesExpired() {
 			l.end(j)
 			continue
 		}
-		j.holder, j.keyed, j.turn, j.record.dated = nil, false, l.turn, false
-		j.setLocation("")
+		l.freed(j)
+		j.forgetPlace()
 	}
 }
 
@@ -140,10 +140,10 @@ type seenJob struct {
 func (s *Simulator) seeJobs(filter string) (all []seenJob) {
 	for after := ""; ; {
 		var page admin.Jobs
-		s.ask("/api/v1/jobs?limit=1000&filter="+url.QueryEscape(filter)+"&after="+after, &page)
+		s.get("/api/v1/jobs?limit=1000&filter="+url.QueryEscape(filter)+"&after="+after, &page)
 		for _, one := range page.Jobs {
 			seen := seenJob{}
-			if !s.find("/api/v1/job?id="+one.ID, &seen.JobDetails) || seen.State != one.State { // a Tick has ended its run, and perhaps the job
+			if !s.getIfThere("/api/v1/job?id="+one.ID, &seen.JobDetails) || seen.State != one.State { // a Tick has ended its run, and perhaps the job
 				continue
 			}
 			if seen.Workload == nil {
@@ -169,7 +169,7 @@ func (s *Simulator) seeLeases(workers ...string) (all []seenJob) {
 			if _, err := fmt.Sscanf(seen.Worker, worker+"%d", &number); err != nil {
 				continue // only the job's earlier worker was one of these
 			}
-			if seen.conn = s.net.reserves[number]; seen.conn == nil {
+			if seen.conn = s.net.lessees[number]; seen.conn == nil {
 				s.trace.Fail("%q of %q is held by %s, which no worker is", seen.Name, seen.Queue, seen.Worker)
 			}
 			all = append(all, seen)
@@ -182,7 +182,7 @@ func (s *Simulator) seeLeases(workers ...string) (all []seenJob) {
 func (s *Simulator) lookAtReserves() {
 	s.adoptFetched()
 	var fresh []*Conn
-	for _, f := range s.net.httpOpen {
+	for _, f := range s.net.http.open {
 		if r := f.reserve; r != nil && !r.seen && f.peer != nil && !f.peer.Waits() {
 			r.seen = true
 			fresh = append(fresh, r.conn)
@@ -215,10 +215,10 @@ func (s *Simulator) auditLeases() {
 			s.trace.Fail("%v: the server shows a lease of c%d until %d at %+v, want %+v", j, seen.conn.id, seen.Until, s.server.Now(), x)
 		}
 		if there[x] = true; j.holder == nil && (j.inServer == sure || j.by == ofGloom) { // that was in doubt
-			j.holder, j.run, j.lost, x.unsure = x.conn, x.run, false, false
+			j.holder, j.run, j.holderUnknown, x.unsure = x.conn, x.run, false, false
 		}
 	}
-	for _, x := range s.net.granted {
+	for _, x := range s.ledger.granted {
 		if s.ledger.isLive(x) && !there[x] {
 			s.trace.Fail("%v: the server shows no lease, want that of c%d", x.job, x.conn.id)
 		}
@@ -230,7 +230,7 @@ func (s *Simulator) auditLeases() {
 
 // leasesCrashed notes that the server has ended.
 func (l *Ledger) leasesCrashed() {
-	for _, x := range l.net.granted {
+	for _, x := range l.granted {
 		x.expired = x.expired || l.clock().Mono >= x.until
 	}
 }
@@ -245,7 +245,7 @@ func (s *Simulator) leasesRecovered() {
 			s.trace.Fail("%v: the server shows a lease of c%d after the restart, want none", j, seen.conn.id)
 		}
 		end, earlier := x.endSeen(now.Wall, seen.Until), x
-		for _, y := range s.net.granted { // the journal may have an earlier hold of the same worker
+		for _, y := range s.ledger.granted { // the journal may have an earlier hold of the same worker
 			if end == nil && y.conn == x.conn && y.job == j && y.disk != gone {
 				end, earlier = y.endSeen(now.Wall, seen.Until), y
 			}
@@ -261,12 +261,12 @@ func (s *Simulator) leasesRecovered() {
 		j.inServer, j.holder, j.run, j.turn = sure, x.conn, x.run, s.ledger.turn
 		s.trace.Say("%v is held by c%d still", j, x.conn.id)
 	}
-	for _, x := range slices.Concat(s.net.granted, s.net.leases) {
+	for _, x := range slices.Concat(s.ledger.granted, s.net.http.leases) {
 		if there[x] {
 			continue
 		}
 		if x.disk != gone {
-			x.job.record.dated = false // the lease may have ended at the start
+			x.job.record.schedKnown = false // the lease may have ended at the start
 			x.job.failures++
 		}
 		mayBeOver := slices.ContainsFunc(x.ends[x.durableEnd:], func(e leaseEnd) bool { return e.wall <= now.Wall })
@@ -290,14 +290,14 @@ func (x *Lease) endSeen(start, until int64) (last *leaseEnd) {
 
 // leasesCut notes that a job is replaced by a new one of its name. The leases of the earlier job are over.
 func (l *Ledger) leasesCut(j *Job) {
-	for _, x := range l.net.granted {
+	for _, x := range l.granted {
 		x.removed = x.removed || x.job == j && !x.over()
 	}
 }
 
 // leasesCommitted notes that everything is on disk.
 func (l *Ledger) leasesCommitted() {
-	for _, x := range l.net.granted {
+	for _, x := range l.granted {
 		if l.noteRemoved(x); !x.unsure {
 			x.durableEnd = len(x.ends) - 1
 		}
@@ -309,5 +309,5 @@ func (l *Ledger) leasesCommitted() {
 			x.disk = gone
 		}
 	}
-	l.net.granted = slices.DeleteFunc(l.net.granted, func(x *Lease) bool { return x.disk == gone && x.over() && (!x.unsure || x.expired) })
+	l.granted = slices.DeleteFunc(l.granted, func(x *Lease) bool { return x.disk == gone && x.over() && (!x.unsure || x.expired) })
 }

@@ -20,59 +20,59 @@ type Ledger struct {
 	net   *Network
 	setup Setup
 	clock func() sched.Time // clock of the server
+	wall  int64             // the latest time that the wall clock ever showed
 	disk  *disk.Disk        // counts the groups of changes that are synced
 
-	jobs    []*Job            // all jobs, by id
-	names   map[string][]*Job // jobs by queue, protocol and name
-	ids     map[string][]*Job // Gloom jobs by id: all queues share the ids
-	queues  []string          // names of the queues
-	runs    int               // number of runs that have begun
-	config  []*setting
-	kts     *Kts46Model // kts46 as it is now
-	ktsDisk *Kts46Model // kts46 as of the last commit
-	ktsNext *Kts46Model // kts46 as of the group that a slow disk is syncing
-	policy  *PolicyModel
-	cron    *CronModel
+	jobTable
+	tally
+	serverState
+	turnState
 
-	ktsAcked  int64               // the last change of the kts46 model that was acknowledged
-	signs     map[string]int64    // Mono of the last sign of life, by dwork location
-	chunks    map[string][]*chunk // published chunks, by topic
-	published int                 // number of published chunks
+	config    []*setting // what CONFIG_SET sets
+	lastDump  []byte
+	streams   streams
+	granted   []*Lease   // leases that may be on disk or hold their jobs
+	operation *operation // the operators' change of all jobs that is under way, or nil
 
-	operation *operation // the operation under way, or nil
+	dworkSigns map[string]int64 // Mono of the last sign of life, by dwork location
+	kts        *Kts46Model      // kts46 as it is now
+	ktsSaved   ktsSaved
+	policy     *PolicyModel
+	cron       *CronModel
+}
 
-	turn     int   // number of turns; at the end of a turn nothing is under way
-	underWay bool  // something is under way in the server
-	full     bool  // the disk is full
-	fills    int   // number of times that full has changed
-	syncing  bool  // the disk syncs a group while the peers continue
-	ending   bool  // a client has asked the server to stop
-	stopping bool  // the server has begun to stop
-	began    int64 // the wall clock at the beginning of this turn
-	wall     int64 // the latest time that the wall clock ever showed
+// jobTable has all jobs of a play, also those that have ended.
+type jobTable struct {
+	jobs   []*Job            // by id
+	names  map[string][]*Job // by queue, protocol and name
+	ids    map[string][]*Job // Gloom jobs by id: all queues share the ids
+	queues []string          // names of the queues
+	runs   int               // number of runs that have begun
+}
 
-	swaps    []swap // hand-outs whose order endTurn checks, as it does the following
-	aired    []*Job // jobs that were broadcast in this turn
-	missing  []*Job // jobs that a dump of this turn lacks
-	behind   []*Job // jobs that a dump lists behind a running one
-	misdated string // description of a sched_at that seems wrong
+// tally counts what has happened in a play, for its summary.
+type tally struct{ handed, done, results int }
 
-	lastDump []byte
-
-	handed, done, results int // how often
+// serverState is what the play has done to the server and to its disk.
+type serverState struct {
+	full     bool // the disk is full
+	fills    int  // number of times that full has changed
+	syncing  bool // the disk syncs a group while the peers continue
+	ending   bool // a client has asked the server to stop
+	stopping bool // the server has begun to stop
 }
 
 // newLedger returns the ledger of a server without jobs.
 func newLedger(setup Setup) *Ledger {
 	t := new(play.Trace)
 	l := &Ledger{
-		trace: t, setup: setup, net: &Network{stolen: map[string][]*Job{}, reserves: map[int]*Conn{}},
-		names: map[string][]*Job{}, ids: map[string][]*Job{}, signs: map[string]int64{}, chunks: map[string][]*chunk{},
-		config: newSettings(), kts: newKts46Model(), ktsDisk: newKts46Model(), policy: &PolicyModel{trace: t, sets: setup.policies}, cron: newCronModel(),
+		trace: t, setup: setup, net: &Network{dwork: dworkNetwork{stolen: map[string][]*Job{}}, lessees: map[int]*Conn{}},
+		jobTable: jobTable{names: map[string][]*Job{}, ids: map[string][]*Job{}}, dworkSigns: map[string]int64{}, streams: streams{chunks: map[string][]*chunk{}},
+		config: newSettings(), kts: newKts46Model(), ktsSaved: ktsSaved{disk: newKts46Model()}, policy: &PolicyModel{trace: t, sets: setup.policies}, cron: newCronModel(),
 	}
 	l.newJob(ofPeriodic, 0, "") // no job is called j0
 	for i := range l.kts.tops {
-		l.net.ktsPeers = append(l.net.ktsPeers, &ktsPeer{number: i, v2: i%2 == 1})
+		l.net.kts.peers = append(l.net.kts.peers, &ktsPeer{number: i, v2: i%2 == 1})
 	}
 	return l
 }
@@ -131,12 +131,12 @@ func (l *Ledger) group() int {
 // added notes that the server has a new job, due at a Unix second; 0: now.
 func (l *Ledger) added(j *Job, at int64) {
 	j.inServer, j.onDisk, j.turn, j.came, j.group = sure, maybe, l.turn, l.turn, l.group()
-	j.record.at, j.record.dated = at, true
+	j.record.schedAt, j.record.schedKnown = at, true
 	j.recordDisk = j.record
 	if j.volatile() {
 		j.onDisk = gone
 	}
-	j.keyed, j.due, j.notBefore = true, at*1000, at*1000
+	j.orderKnown, j.due, j.notBefore = true, at*1000, at*1000
 	if at == 0 {
 		j.due = l.clock().Wall
 	}
@@ -158,7 +158,7 @@ func (l *Ledger) submitted(j *Job, at int64) {
 		j.awaited = j.awaited || old.awaited && old.inServer != gone
 		switch {
 		case old.inServer == gone:
-		case known && old.holder == nil && !old.lost && !old.parked:
+		case known && old.holder == nil && !old.holderUnknown && !old.parked:
 			l.trace.Say("%v replaces %v", j, old)
 			l.end(old)
 			old.next = j
@@ -187,8 +187,8 @@ func (l *Ledger) end(j *Job) {
 // doubt notes that a job may have been done, removed or replaced, or not.
 func (l *Ledger) doubt(j *Job) {
 	l.cutOff(j)
-	j.inServer, j.onDisk, j.holder, j.keyed, j.turn = min(j.inServer, maybe), min(j.onDisk, maybe), nil, false, l.turn
-	j.lost, j.record.dated, j.buried = true, false, min(j.buried, maybe)
+	j.inServer, j.onDisk, j.holder, j.orderKnown, j.turn = min(j.inServer, maybe), min(j.onDisk, maybe), nil, false, l.turn
+	j.holderUnknown, j.record.schedKnown, j.buried = true, false, min(j.buried, maybe)
 }
 
 // acknowledged notes that the server has acknowledged a job, and checks that the job is on disk. There is one
@@ -222,14 +222,14 @@ func (l *Ledger) committed() {
 		j.preds, j.latePreds, j.recordDisk = append(j.preds, j.latePreds...), nil, j.record
 		j.buriedDisk, j.failedDisk = j.buried, j.failed
 		l.changesCommitted(j)
-		if !j.lost {
+		if !j.holderUnknown {
 			j.savedLocation = j.location
 		}
 	}
 	for _, k := range l.config {
 		k.disk = len(k.values) - 1
 	}
-	l.ktsDisk = l.kts.clone()
+	l.ktsSaved.disk = l.kts.clone()
 	l.leasesCommitted()
 	l.policy.committed()
 	l.cron.committed()
@@ -257,7 +257,7 @@ func (l *Ledger) crashed() {
 	l.operation = nil
 	l.ids = map[string][]*Job{}
 	for _, location := range locations {
-		l.signs[location] = l.clock().Mono // a server that is down hears none
+		l.dworkSigns[location] = l.clock().Mono // a server that is down hears none
 	}
 	for _, j := range l.jobs {
 		j.crashed(l.setup.restart)

@@ -30,7 +30,7 @@ func (l *Ledger) broadcastSent(c *Conn, j *Job, asked int) {
 		l.end(j)
 		l.handed++
 		if !c.slow { // a slow reader may have been sent the job long ago, when others did not wait
-			l.aired = append(l.aired, j)
+			l.broadcasts = append(l.broadcasts, j)
 		}
 	}
 	if j.sentTo == nil {
@@ -42,7 +42,7 @@ func (l *Ledger) broadcastSent(c *Conn, j *Job, asked int) {
 // checkBroadcasts checks, at the end of a turn, that each job that was broadcast in it went to every worker that waited
 // for one before and still waits. A slow reader may get it later.
 func (l *Ledger) checkBroadcasts() {
-	for _, j := range l.aired {
+	for _, j := range l.broadcasts {
 		for _, c := range l.net.conns {
 			waits := false
 			for _, r := range c.requests {
@@ -53,5 +53,5 @@ func (l *Ledger) checkBroadcasts() {
 			}
 		}
 	}
-	l.aired = nil
+	l.broadcasts = nil
 }

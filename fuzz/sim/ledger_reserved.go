@@ -17,7 +17,7 @@ func (l *Ledger) holds(c *Conn, j *Job) bool {
 	if x := c.leases[j]; x != nil {
 		return l.clock().Mono < x.until
 	}
-	if c.peer.Closed() || j.asks > 0 {
+	if c.peer.Closed() || j.acquires > 0 {
 		return false
 	}
 	return j.untimed() || l.clock().Mono < j.heldAt+l.limit(j)
@@ -74,23 +74,23 @@ func (l *Ledger) assigned(c *Conn, j *Job, queue, name string) {
 		l.trace.Fail("%v is handed out, although it is buried", j)
 	}
 	if j.by == ofDwork {
-		if j.location != "" && j.holder == nil && !j.lost && !l.leaseOver(j.location) {
+		if j.location != "" && j.holder == nil && !j.holderUnknown && !l.leaseOver(j.location) {
 			l.trace.Fail("%v is handed to c%d and %s holds it", j, c.id, j.location)
 		}
 		l.checkNext(j)
 		j.setLocation(c.label())
 	}
 	if j.holder != nil {
-		j.keyed, j.record.dated = false, false // its time was over, and that was a new place in line
+		j.forgetPlace() // its time was over, and that was a new place in line
 		j.failures++
-	} else if j.keyed {
+	} else if j.orderKnown {
 		l.checkOrder(j)
 	}
-	j.inServer, j.holder, j.heldAt, j.turn, j.lost, j.locks = sure, c, l.clock().Mono, l.turn, false, nil
+	j.inServer, j.holder, j.heldAt, j.turn, j.holderUnknown, j.locks = sure, c, l.clock().Mono, l.turn, false, nil
 	j.parked, j.buried = false, gone
 	l.handed++
-	if j.stale.in(l.turn) {
-		j.run.vague = true
+	if j.strayReport.in(l.turn) {
+		j.run.ambiguous = true
 		l.doubt(j)
 	}
 }
@@ -99,7 +99,7 @@ func (l *Ledger) assigned(c *Conn, j *Job, queue, name string) {
 func (l *Ledger) checkOrder(j *Job) {
 	var better []*Job
 	for _, r := range l.jobs {
-		if r.inServer != sure || r.queue != j.queue || !r.keyed || r.holder != nil || r.by == ofDwork || r.turn >= l.turn || r.due > l.began {
+		if r.inServer != sure || r.queue != j.queue || !r.orderKnown || r.holder != nil || r.by == ofDwork || r.turn >= l.turn || r.due > l.began {
 			continue
 		}
 		if r.comesBefore(j) && !l.waitsUnread(r) && !l.mayOweReport(j.run.conn, r) {
@@ -107,7 +107,7 @@ func (l *Ledger) checkOrder(j *Job) {
 		}
 	}
 	if better != nil {
-		l.swaps = append(l.swaps, swap{j, better})
+		l.inversions = append(l.inversions, inversion{j, better})
 	}
 }
 
@@ -129,17 +129,32 @@ func (j *Job) comesBefore(o *Job) bool {
 	return first/1000 < second/1000
 }
 
+// freed notes that no worker holds a job any more.
+func (l *Ledger) freed(j *Job) {
+	j.holder, j.turn = nil, l.turn
+	j.setLocation("")
+}
+
+// dueNow notes that a job is due since now.
+func (l *Ledger) dueNow(j *Job) {
+	j.orderKnown, j.due = j.by == ofPeriodic, l.clock().Wall
+	j.record.schedAt, j.record.schedKnown = j.due/1000, true
+}
+
+// forgetPlace notes that a job may have another place in the line, and another due time.
+func (j *Job) forgetPlace() { j.orderKnown, j.record.schedKnown = false, false }
+
 // finished notes a worker's report that a job is done.
 func (l *Ledger) finished(c *Conn, h heldJob, result string) {
 	l.reported(h)
 	for _, k := range l.sameName(h) {
-		k.results, k.stale = append(k.results, k.resultFor(c, result)), past(l.turn)
+		k.results, k.strayReport = append(k.results, k.resultFor(c, result)), past(l.turn)
 		l.doubt(k)
 	}
 	j := h.job
 	if result = j.resultFor(c, result); !h.isCurrent() {
 		if l.maybeLater(h) {
-			j.results, j.stale = append(j.results, result), past(l.turn)
+			j.results, j.strayReport = append(j.results, result), past(l.turn)
 			l.doubt(j)
 		}
 		return
@@ -150,8 +165,8 @@ func (l *Ledger) finished(c *Conn, h heldJob, result string) {
 		l.done++
 		return
 	}
-	j.results, j.stale = append(j.results, result), past(l.turn)
-	if l.mayHold(c, j) || j.lost && j.inServer != gone {
+	j.results, j.strayReport = append(j.results, result), past(l.turn)
+	if l.mayHold(c, j) || j.holderUnknown && j.inServer != gone {
 		l.doubt(j)
 	}
 }
@@ -160,11 +175,10 @@ func (l *Ledger) finished(c *Conn, h heldJob, result string) {
 func (l *Ledger) returned(c *Conn, h heldJob, at int64) {
 	l.reported(h)
 	for _, k := range l.sameName(h) {
-		k.failures, k.returned, k.stale = k.failures+1, k.returned+1, past(l.turn)
-		k.keyed, k.record.dated = false, false
-		if k.holder == c {
-			k.holder, k.notBefore, k.turn, k.lost = nil, 0, l.turn, true
-			k.setLocation("")
+		k.failures, k.returned, k.strayReport = k.failures+1, k.returned+1, past(l.turn)
+		if k.forgetPlace(); k.holder == c {
+			l.freed(k)
+			k.notBefore, k.holderUnknown = 0, true
 		}
 		l.doubt(k)
 	}
@@ -175,8 +189,7 @@ func (l *Ledger) returned(c *Conn, h heldJob, at int64) {
 	j.failures++
 	j.returned++
 	if h.isCurrent() && l.holds(c, j) {
-		j.holder, j.turn = nil, l.turn
-		j.setLocation("")
+		l.freed(j)
 		switch {
 		case j.by == ofDisbatch && at == 0:
 			l.end(j)
@@ -185,22 +198,19 @@ func (l *Ledger) returned(c *Conn, h heldJob, at int64) {
 			l.noteRetry(j)
 			return
 		}
-		j.keyed = j.by == ofPeriodic
-		j.due = l.clock().Wall
-		if at > 0 {
-			j.due, j.notBefore, j.putOff = at, at, true
+		if l.dueNow(j); at > 0 {
+			j.due, j.notBefore, j.delayMayBeLost, j.record.schedAt = at, at, true, at/1000
 		}
-		j.record.at, j.record.dated = j.due/1000, true
 		return
 	}
-	j.stale = past(l.turn)
-	if l.mayHold(c, j) || j.lost || !h.isCurrent() {
+	j.strayReport = past(l.turn)
+	if l.mayHold(c, j) || j.holderUnknown || !h.isCurrent() {
 		j.doubtLease()
-		j.holder, j.keyed, j.notBefore, j.turn = nil, false, 0, l.turn
-		j.lost = j.lost || !h.isCurrent() // another may have it
-		j.setLocation("")
+		l.freed(j)
+		j.orderKnown, j.notBefore = false, 0
+		j.holderUnknown = j.holderUnknown || !h.isCurrent() // another may have it
 	}
-	j.record.dated = false
+	j.record.schedKnown = false
 }
 
 // left notes the end of a connection: its jobs are ready again, and the jobs that it owned are gone.
@@ -208,13 +218,13 @@ func (l *Ledger) left(c *Conn) {
 	l.lostUnread(c)
 	for _, r := range c.requests {
 		if r.cmd == periodic.Acquire {
-			r.job.asks -= oneIf(!r.lateAcquire)
+			r.job.acquires -= oneIf(!r.lateAcquire)
 		}
 	}
 	for _, j := range l.jobs {
 		if j.holder == c && j.lease() == nil {
-			j.holder, j.keyed, j.turn, j.record.dated = nil, false, l.turn, false
-			j.setLocation("")
+			l.freed(j)
+			j.forgetPlace()
 			j.failures++
 			if j.by == ofDisbatch {
 				l.end(j)
@@ -236,13 +246,13 @@ func (l *Ledger) mayHaveHeld(c *Conn) {
 	for _, j := range l.jobs {
 		if j.holder != nil && j.turn == l.turn {
 			j.failures++ // the departed connection may have had the job before its present holder
-			j.record.dated = false
+			j.record.schedKnown = false
 		}
 		none := j.by == ofDwork || (j.by == ofBeanstalk || j.by == ofFaktory) && !l.serving(c, j.queue)
-		if j.inServer != gone && (j.holder == nil || j.stale.in(l.turn)) && !none {
-			j.keyed, j.record.dated = false, false
+		if j.inServer != gone && (j.holder == nil || j.strayReport.in(l.turn)) && !none {
+			j.forgetPlace()
 			j.failures++
-			if j.stale.in(l.turn) || j.by == ofDisbatch || j.queue == broadcastQueue { // the departed connection may have reported it
+			if j.strayReport.in(l.turn) || j.by == ofDisbatch || j.queue == broadcastQueue { // the departed connection may have reported it
 				l.doubt(j)
 			}
 		}

@@ -15,14 +15,14 @@ import (
 
 // Run is one assignment of a job to a peer.
 type Run struct {
-	number int // position among all runs of a play
-	job    *Job
-	queue  int // index of the job's queue at the hand-out
-	conn   *Conn
-	began  int64 // Mono
-	cut    int64 // Mono, when its job was last ended, or may have been; 0: never
-	over   int64 // Mono, when the server has surely found its time-out passed; 0: not yet
-	vague  bool  // its peer has since reported another run of the same name, and the server cannot tell them apart
+	number    int // position among all runs of a play
+	job       *Job
+	queue     int // index of the job's queue at the hand-out
+	conn      *Conn
+	began     int64 // Mono
+	cut       int64 // Mono, when its job was last ended, or may have been; 0: never
+	over      int64 // Mono, when the server has surely found its time-out passed; 0: not yet
+	ambiguous bool  // its peer has since reported another run of the same name, and the server cannot tell them apart
 }
 
 // runBegun notes that a run begins, of a job in a queue.
@@ -55,7 +55,7 @@ func (l *Ledger) maybeLater(h heldJob) bool {
 		return false
 	}
 	least, _ := l.timeouts(h.job)
-	return c.slow || h.run.vague || l.clock().Mono >= h.run.began+least
+	return c.slow || h.run.ambiguous || l.clock().Mono >= h.run.began+least
 }
 
 // sameName returns the other jobs with the name of a worker's job that its report may count for.
@@ -79,7 +79,7 @@ func (l *Ledger) reported(h heldJob) {
 	}
 	c.runs = slices.DeleteFunc(c.runs, func(r *Run) bool { return r == run })
 	for _, r := range c.runsOfName(h.job) {
-		r.vague = true
+		r.ambiguous = true
 	}
 }
 
@@ -122,7 +122,7 @@ func (l *Ledger) checkUnreported(c *Conn, j *Job) {
 		if r.job.timeout > 0 && r.cut == 0 {
 			least *= 2 // its time was over, and another has not passed
 		}
-		if !c.slow && !r.vague && l.clock().Mono < r.began+least {
+		if !c.slow && !r.ambiguous && l.clock().Mono < r.began+least {
 			l.trace.Fail("c%d is given %v, although it has not reported %v, run %d, of that name", c.id, j, r.job, r.number)
 		}
 	}
@@ -161,21 +161,16 @@ func (s *Simulator) reportLate() {
 		return
 	}
 	c, client := s.connect([]peerKind{plainWorker, crcWorker}[s.rng.IntN(2)]), s.connect(plainClient)
-	exchange := func(c *Conn) {
-		s.deliver(c, math.MaxInt)
-		s.settle()
-		s.read(c, math.MaxInt)
-	}
 	askForJob := func() {
 		c.grabs++
 		c.ask(&Request{cmd: periodic.GrabJob}, nil)
-		exchange(c)
+		s.exchange(c)
 	}
 	submitJob := func(queue int, name string) {
-		j := s.fresh(queue, name)
+		j := s.newPeriodicJob(queue, name)
 		j.timeout = 4000
 		s.submit(client, j, 0)
-		exchange(client)
+		s.exchange(client)
 	}
 	queue := s.rng.IntN(workedQueues)
 	s.serve(c, queue)
@@ -198,7 +193,7 @@ func (s *Simulator) reportLate() {
 	}
 	s.reportJob(c, h, drawReport(s.rng, 3))
 	c.held = c.held[1:]
-	exchange(c)
+	s.exchange(c)
 	s.audit()
 }
 

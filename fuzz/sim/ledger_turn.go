@@ -6,8 +6,26 @@ import (
 	"treadle/codec/periodic"
 )
 
-// swap is a job that was handed out before others that seem to come first.
-type swap struct {
+// turnState is what the ledger knows of the present turn, and has endTurn check.
+type turnState struct {
+	turn     int   // number of turns; at the end of a turn nothing is under way
+	underWay bool  // something is under way in the server
+	began    int64 // Wall at the beginning of the turn
+
+	inversions      []inversion // hand-outs whose order seems wrong
+	broadcasts      []*Job      // jobs that were broadcast in the turn
+	missingFromDump []*Job      // jobs that a dump lacks
+	behindRunning   []*Job      // jobs that a dump lists behind a running one
+	wrongSchedAt    string      // description of a sched_at that seems wrong
+}
+
+// dropChecks forgets what endTurn would check: it is not known how the turn of an ended server or connection went on.
+func (t *turnState) dropChecks() {
+	*t = turnState{turn: t.turn, underWay: t.underWay, began: t.began}
+}
+
+// inversion is a job that was handed out before others that seem to come first.
+type inversion struct {
 	given  *Job
 	better []*Job
 }
@@ -32,33 +50,33 @@ func (l *Ledger) endTurn() {
 	l.reap()
 	l.noteGivenUp()
 	l.policy.catchUp()
-	if l.misdated != "" {
-		l.trace.Fail("%s", l.misdated)
+	if l.wrongSchedAt != "" {
+		l.trace.Fail("%s", l.wrongSchedAt)
 	}
 	l.checkBroadcasts()
 	l.checkHungUp()
 	l.checkAnswered()
 	l.checkAwaited()
 	l.checkIdle()
-	for _, j := range l.behind {
-		if j.inServer == sure && j.holder == nil && j.turn < l.turn && !j.lost && !l.waitsUnread(j) {
+	for _, j := range l.behindRunning {
+		if j.inServer == sure && j.holder == nil && j.turn < l.turn && !j.holderUnknown && !l.waitsUnread(j) {
 			l.trace.Fail("%v of q%d is in a dump behind a running job, although it waits: want running jobs last", j, j.queue)
 		}
 	}
-	for _, j := range l.missing {
+	for _, j := range l.missingFromDump {
 		if j.inServer == sure && !l.waitsUnread(j) {
 			l.trace.Fail("%v of q%d is not in a dump: want it there", j, j.queue)
 		}
 	}
-	l.behind, l.missing = nil, nil
-	for _, w := range l.swaps {
+	l.behindRunning, l.missingFromDump = nil, nil
+	for _, w := range l.inversions {
 		for _, r := range w.better {
-			if r.inServer == sure && r.turn < l.turn && r.keyed {
+			if r.inServer == sure && r.turn < l.turn && r.orderKnown {
 				l.trace.Fail("%v (priority %d, due %d) is handed out before %v (%d, %d)", w.given, w.given.priority, w.given.due, r, r.priority, r.due)
 			}
 		}
 	}
-	l.swaps = l.swaps[:0]
+	l.inversions = l.inversions[:0]
 	l.noteOperation()
 	l.turn++
 	l.underWay = false

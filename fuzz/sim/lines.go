@@ -3,7 +3,6 @@
 package sim
 
 import (
-	"math"
 	"slices"
 
 	"treadle/codec/admin"
@@ -104,9 +103,7 @@ func (s *Simulator) lineStep() {
 	}
 	c := all[s.rng.IntN(len(all))]
 	for range 1 + s.rng.IntN(4) {
-		s.deliver(c, math.MaxInt)
-		s.settle()
-		s.read(c, math.MaxInt)
+		s.exchange(c)
 		if s.rng.IntN(4) == 0 {
 			s.commit()
 		}

@@ -97,7 +97,7 @@ var malformedLoads = play.NewTable(
 // loadBadly sends a LOAD that ends malformed. Its jobs are there all the same, unless the checksum is wrong or the
 // count is negative.
 func (s *Simulator) loadBadly(c *Conn, at int64) {
-	jobs := []*Job{s.fresh(s.rng.IntN(graphQueue), ""), s.fresh(s.rng.IntN(graphQueue), "")}
+	jobs := []*Job{s.newPeriodicJob(s.rng.IntN(periodicQueues), ""), s.newPeriodicJob(s.rng.IntN(periodicQueues), "")}
 	end := malformedLoads.Draw(s.rng)
 	if end.more < 0 || end.sum && c.framing() == periodic.Plain {
 		s.loadAs(c, nil, nil, &negativeLoad)

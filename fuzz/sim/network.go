@@ -4,6 +4,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"treadle/codec/periodic"
@@ -11,35 +12,34 @@ import (
 	"treadle/loop"
 )
 
-// Network is everything between the peers and the server: connections with the bytes that are on their way, and the
-// requests of dwork, kts46 and HTTP, which have no lasting connections and arrive in any order.
+// Network is everything between the peers and the server. A peer of Periodic, Gloom, beanstalkd or Faktory has a Conn:
+// its requests, each a Request, arrive in their order, byte by byte. A peer of dwork, kts46 or HTTP makes calls, each a
+// dworkCall, ktsCall or httpCall: a call has a connection of its own, and arrives whole and in any order.
 type Network struct {
 	conns      []*Conn
 	halfClosed []*Conn // connections, also ended ones, whose peers have ended their side and wait for answers until a commit
 
-	dworkRequests []*dworkRequest   // requests to the dwork hub that are on their way
-	hubOwed       int               // number of requests that have arrived at the hub and wait for a commit
-	stolen        map[string][]*Job // tasks that a location's worker knows to have stolen, by location
+	dwork dworkNetwork
+	kts   ktsNetwork
+	http  httpNetwork
 
-	ktsPeers []*ktsPeer
-	ktsCalls []*ktsCall // calls that are on their way
-	ktsOwed  int        // number of calls that have arrived and wait for a commit
-
-	httpCalls   int           // so many were made
-	httpFlights []*httpCall   // on their way
-	httpOpen    []*httpCall   // calls that have arrived and have no answer
-	reserves    map[int]*Conn // connections of reserves and of workers of Faktory, by number
-	granted     []*Lease      // leases that may be on disk or hold their jobs
-	leases      []*Lease      // leases that workers know, also ended ones
-	fetched     []*Lease      // leases that workers of Faktory know, also ended ones
+	lessees map[int]*Conn // holders of leases, by number: reserves over HTTP and workers of Faktory
+	fetched []*Lease      // leases that workers of Faktory know, also ended ones
 }
 
-// crashed drops all connections and requests: a server that has ended reads and answers none.
+// crashed drops all connections and calls: a server that has ended reads and answers none.
 func (n *Network) crashed() {
 	n.conns, n.halfClosed = nil, nil
-	n.dworkRequests, n.hubOwed = nil, 0
-	n.ktsCalls, n.ktsOwed = nil, 0
-	n.httpFlights, n.httpOpen = nil, nil
+	n.dwork.onWay, n.dwork.owed = nil, 0
+	n.kts.onWay, n.kts.owed = nil, 0
+	n.http.onWay, n.http.open = nil, nil
+}
+
+// take removes an element of a list and returns it.
+func take[T any](list *[]T, i int) T {
+	taken := (*list)[i]
+	*list = slices.Delete(slices.Clone(*list), i, i+1)
+	return taken
 }
 
 // Conn is one connection: the bytes on their way to the server, what the ledger has seen pass at the server's door,
@@ -49,45 +49,71 @@ type Conn struct {
 	peerKind
 	peer *loop.OfflinePeer
 
-	outgoing []byte // bytes on their way to the server
-	passed   int    // number of bytes that have arrived
-	marks    []mark // the requests in outgoing
-	fin      bool   // the peer sends nothing more
-	finished bool   // fin, and all that the peer sent has arrived
-	recent   []*Request
-	reset    bool // the connection was closed when nothing was under way
-	slow     bool // the peer has read slowly: output may wait in the server
+	reset     bool // the connection was closed when nothing was under way
+	slow      bool // the peer has read slowly: output may wait in the server
+	garbled   bool // the peer ends with bytes that are no frame
+	malformed int  // how many malformed messages of Gloom have arrived and have no answer
 
+	toServer
+	toPeer
+	workerConn
+	gloomConn
+	lineConn
+	leaseConn
+}
+
+// toServer is the direction of a connection to the server.
+type toServer struct {
+	outgoing []byte     // bytes on their way
+	passed   int        // number of bytes that have arrived
+	marks    []mark     // the requests in outgoing
+	next     uint32     // number of the last request: its message id
+	recent   []*Request // requests that have arrived in this turn
+	fin      bool       // the peer sends nothing more
+	finished bool       // fin, and all that the peer sent has arrived
+}
+
+// toPeer is the direction of a connection to the peer.
+type toPeer struct {
 	written   []byte              // output of the server that has not passed the ledger
 	greeted   bool                // the answer to the hello has passed
 	requests  map[uint32]*Request // requests that have arrived and have no answer, by message id
-	busy      bool                // the slave has a job
-	acks      []*Job              // the master's jobs without an answer
-	acked     *Job                // the master's last job with an answer; an error may still follow
-	joined    pastTurn            // turn of its last join
-	malformed int                 // how many malformed messages have arrived and have no answer
-	garbled   bool                // the peer ends with bytes that are no frame
+	undecoded []byte              // bytes that the peer has read and not decoded
+	helloRead bool                // the peer has read the answer to its hello
+}
 
-	undecoded []byte                   // bytes that the peer has read and not decoded
-	helloRead bool                     // the peer has read the answer to its hello
-	next      uint32                   // next message id
-	grabs     int                      // number of GRAB_JOBs without an answer
-	broadcast pastTurn                 // turn of its BROADCAST
-	does      [graphQueue + 1]bool     // the queues that it serves
-	quit      [graphQueue + 1]pastTurn // turn of its CANT_DO, by queue
-	backlog   []*Job                   // jobs that may have been broadcast to it since its SLEEP
-	held      []heldJob
-	runs      []*Run // runs that the peer was given and has not reported
-	told      []*Run // runs whose assignments the peer has yet to read
+// workerConn is the part of a connection whose peer does jobs: what it offers, asks for and has.
+type workerConn struct {
+	does      [queueCount]bool     // the queues that it serves
+	quit      [queueCount]pastTurn // turn of its CANT_DO, by queue
+	broadcast pastTurn             // turn of its BROADCAST
+	grabs     int                  // number of GRAB_JOBs without an answer
+	backlog   []*Job               // jobs that may have been broadcast to it since its SLEEP
+	told      []*Run               // runs whose assignments the peer has yet to read
+	held      []heldJob            // jobs whose assignments the peer has read
+	acquiring map[uint32]heldJob   // jobs with an ACQUIRE, by its message id
+	runs      []*Run               // runs that the peer was given and has not reported
+}
 
-	asking map[uint32]heldJob // jobs with an ACQUIRE, by its message id
+// gloomConn is the part of a connection of a master or a slave.
+type gloomConn struct {
+	acks   []*Job   // the master's jobs without an answer
+	acked  *Job     // the master's last job with an answer; an error may still follow
+	busy   bool     // the slave has a job
+	joined pastTurn // turn of the slave's last join
+}
 
-	reserve *reserve        // the reserve of a worker over HTTP
-	leases  map[*Job]*Lease // leases that the reserve, or a worker of Faktory, was given
-
-	wroteBytes, readBytes int       // of a peer that speaks in lines: bytes of answers that the ledger has seen, and the peer read
+// lineConn is the part of a connection whose peer speaks in lines.
+type lineConn struct {
+	wroteBytes, readBytes int       // bytes of answers that the ledger has seen, and that the peer has read
 	unread                []readJob // jobs in answers that the peer has not read
 	adopted               bool      // the ledger knows of a job in an answer that was never written
+}
+
+// leaseConn is the part of a holder of leases.
+type leaseConn struct {
+	reserve *reserve        // the reserve of a worker over HTTP
+	leases  map[*Job]*Lease // leases that the reserve, or a worker of Faktory, was given
 }
 
 // heldJob is a job whose assignment a peer has read.
@@ -104,37 +130,50 @@ type mark struct {
 	request *Request
 }
 
-// Request is what the ledger knows of a request: what its arrival does to the server, and what its answer means.
+// Request is a request on a Conn: what its arrival does to the server, and what its answer means.
 type Request struct {
 	id     uint32
-	cmd    periodic.Command
-	turn   int // turn in which the request arrived
-	group  int // the last group of changes that may have its effect
-	job    *Job
-	loaded []*Job // jobs of a LOAD
-	jobs   []*Job // jobs of a removal
-	arrive func()
-	silent bool  // the request has no answer
-	acked  bool  // the SUCCESS of a GRAB_JOB has come
-	at     int64 // Mono at which a RUN_JOB arrived
+	cmd    periodic.Command // of the Periodic protocol; in other protocols the one that means the same to the ledger
+	silent bool             // the request has no answer
+	arrive func()           // notes what the arrival does; nil: nothing
+	turn   int              // turn in which the request arrived
+	group  int              // the last group of changes that may have its effect
 
 	refused  bool // the disk was full, or the request is malformed
 	doubtful bool // the disk became full, or had room again, while the request arrived
 
+	job     *Job
+	loaded  []*Job // jobs of a LOAD
+	jobs    []*Job // jobs of a removal
+	acked   bool   // the SUCCESS of a GRAB_JOB has come
+	at      int64  // Mono at which a RUN_JOB arrived
+	crowded bool   // a STATUS of very many functions
+
+	settingRequest
+	crcRequest
+	lineRequest
+}
+
+// settingRequest is the part of a CONFIG_GET or a CONFIG_SET.
+type settingRequest struct {
 	setting      *setting // setting of a CONFIG_GET
 	from         int      // index of the value at the arrival of a CONFIG_GET
 	acknowledged func()   // called at the answer to a CONFIG_SET
+}
 
-	crowded bool // a STATUS of very many functions
-
-	lock        string // name of the lock of an ACQUIRE
-	limit       int    // number of jobs that may have that lock
-	lateAcquire bool   // the worker had lost the run before the ACQUIRE arrived
-	run         heldJob
+// crcRequest is the part of an ACQUIRE, a WORK_DATA or a RECV_DATA.
+type crcRequest struct {
+	lock        string    // name of the lock of an ACQUIRE
+	limit       int       // number of jobs that may have that lock
+	run         heldJob   // run that the lock is for
+	lateAcquire bool      // the worker had lost the run before the ACQUIRE arrived
 	chunk       *chunk    // chunk of a WORK_DATA
 	receiver    *receiver // receiver of a RECV_DATA
+}
 
-	word   string    // of a request in lines: the answer when it is carried out, or the beginning of its refusal
+// lineRequest is the part of a request in lines.
+type lineRequest struct {
+	word   string    // the answer when the request is carried out, or the beginning of its refusal
 	effect certainty // whether it has an effect on the job
 	synced int       // the group that must be on disk before the answer; 0: none
 	until  int64     // Mono at which a request for a job is given up
@@ -147,7 +186,8 @@ var named = map[peerKind]periodic.Role{crcClient: periodic.AuthClient, crcWorker
 // connect opens a connection of a kind; its hello is on its way.
 func (s *Simulator) connect(kind peerKind) *Conn {
 	s.made++
-	c := &Conn{id: s.made, peerKind: kind, peer: s.server.Connect(kind.port()), requests: map[uint32]*Request{}, asking: map[uint32]heldJob{}}
+	c := &Conn{id: s.made, peerKind: kind, peer: s.server.Connect(kind.port()), toPeer: toPeer{requests: map[uint32]*Request{}}}
+	c.acquiring = map[uint32]heldJob{}
 	c.peer.Written = func(b []byte) { s.ledger.written(c, b) }
 	s.net.conns = append(s.net.conns, c)
 	hello := kind.hello()
@@ -161,7 +201,7 @@ func (s *Simulator) connect(kind peerKind) *Conn {
 		s.reserve(c, 0) // the server counts it as a worker from then on
 		s.watch(c, s.rng.IntN(workedQueues), true)
 	case faktoryPeer:
-		s.net.reserves[c.id], c.leases = c, map[*Job]*Lease{}
+		s.net.lessees[c.id], c.leases = c, map[*Job]*Lease{}
 		c.askLine(&Request{cmd: periodic.CanDo}, fmt.Sprintf("HELLO {\"v\":2,\"wid\":\"c%d\"}\r\n", c.id))
 	}
 	return c
@@ -220,6 +260,18 @@ func (s *Simulator) deliver(c *Conn, n int) {
 	}
 }
 
+// deliverAll has all bytes of a connection arrive.
+func (s *Simulator) deliverAll(c *Conn) {
+	s.deliver(c, math.MaxInt)
+	s.settle()
+}
+
+// exchange has all bytes of a connection arrive, and its peer read what the server sends.
+func (s *Simulator) exchange(c *Conn) {
+	s.deliverAll(c)
+	s.read(c, math.MaxInt)
+}
+
 // reap forgets the connections that have ended. When the server ended one, it may have read or dropped the requests
 // that arrived on it in this turn.
 func (l *Ledger) reap() {
@@ -246,7 +298,7 @@ func (l *Ledger) reap() {
 		l.left(c)
 		if !c.reset {
 			l.mayHaveHeld(c)
-			l.misdated, l.behind = "", nil
+			l.wrongSchedAt, l.behindRunning = "", nil
 		}
 		return true
 	})

@@ -22,17 +22,17 @@ type operation struct {
 
 // firmJob is a job that an operation must change, unless something else happens to the job meanwhile.
 type firmJob struct {
-	job      *Job
-	state    string // state that the server showed at the beginning
-	run      *Run
-	failures int
-	touched  int
+	job         *Job
+	state       string // state that the server showed at the beginning
+	run         *Run
+	failures    int
+	changedByID int
 }
 
 // isUndisturbed reports whether nothing has happened to a job since the operation has begun.
 func (f *firmJob) isUndisturbed() bool {
 	j := f.job
-	return j.inServer != gone && j.holder == nil && j.run == f.run && j.failures == f.failures && j.touched == f.touched
+	return j.inServer != gone && j.holder == nil && j.run == f.run && j.failures == f.failures && j.changedByID == f.changedByID
 }
 
 // operateOnAll lets an operator change all Periodic jobs of a queue, or empty a queue.
@@ -45,7 +45,7 @@ func (s *Simulator) operateOnAll(c *jobChange) {
 	f := s.operatorCall("/api/v1/jobs/change", r)
 	r.Filter = fmt.Sprintf("queue:%q protocol:periodic", s.ledger.queues[o.queue])
 	if f.body = s.httpBody(r); c.verb == admin.VerbRemove && s.rng.IntN(2) == 0 {
-		o.queue, o.spare = workedQueues, true // the spare queue has Periodic jobs alone
+		o.queue, o.spare = spareQueue, true // it has Periodic jobs alone
 		f = s.operatorCall("/api/v1/queues/empty", &admin.QueueChange{Queue: s.ledger.queues[o.queue], Cause: admin.Cause{By: "ana"}})
 	}
 	if c.verb == admin.VerbMove && c.to == o.queue {
@@ -60,7 +60,7 @@ func (s *Simulator) operateOnAll(c *jobChange) {
 		for i := range seen {
 			x := &seen[i]
 			if does, known := s.ledger.willChange(c, x); does && known && x.isPending() && x.job.turn < s.ledger.turn {
-				o.firm = append(o.firm, firmJob{x.job, x.State, x.job.run, x.job.failures, x.job.touched})
+				o.firm = append(o.firm, firmJob{x.job, x.State, x.job.run, x.job.failures, x.job.changedByID})
 			}
 		}
 		s.ledger.noteOperation()
@@ -71,7 +71,7 @@ func (s *Simulator) operateOnAll(c *jobChange) {
 		o.id = answer.Operation
 	}
 	s.trace.Say("h%d is an operator's: %+v of all jobs of q%d, but those that run: %v", f.number, *c, o.queue, o.spare)
-	s.httpLand(f)
+	s.httpArrive(f)
 	s.operationOver()
 	s.settle()
 }
@@ -100,7 +100,7 @@ func (o *operation) mayChange(l *Ledger, j *Job) {
 		return
 	case admin.VerbMove:
 		if !j.moving && j.queue == o.queue {
-			j.moving, j.homes = true, append(j.homes, o.to)
+			j.moving, j.otherQueues = true, append(j.otherQueues, o.to)
 			if !j.nameless {
 				l.names[j.keyIn(o.to)] = append(l.names[j.keyIn(o.to)], j)
 			}
@@ -110,11 +110,11 @@ func (o *operation) mayChange(l *Ledger, j *Job) {
 			j.priorities = append(j.priorities, j.priority, o.priority)
 		}
 	case admin.VerbDue:
-		j.notBefore, j.record.dated = min(j.notBefore, o.due), j.record.dated && held
+		j.notBefore, j.record.schedKnown = min(j.notBefore, o.due), j.record.schedKnown && held
 	default:
-		j.notBefore, j.record.dated = 0, j.record.dated && held
+		j.notBefore, j.record.schedKnown = 0, j.record.schedKnown && held
 	}
-	j.keyed = false
+	j.orderKnown = false
 }
 
 // operationOver looks whether the operation has ended, and checks what it has come to.
@@ -124,7 +124,7 @@ func (s *Simulator) operationOver() {
 		return
 	}
 	var all admin.Operations
-	s.ask("/api/v1/operations?id="+o.id, &all)
+	s.get("/api/v1/operations?id="+o.id, &all)
 	is := &all.Operations[0]
 	if is.State == admin.OperationRunning {
 		return
@@ -158,7 +158,7 @@ func (l *Ledger) operated(o *operation, x *seenJob, done bool) {
 		l.trace.Fail("%v is in %s, although it is certainly in q%d", j, x.Queue, j.queue)
 	}
 	if o.verb == admin.VerbRemove && j.inServer == maybe && x.isPending() {
-		j.inServer, j.lost = sure, false
+		j.inServer, j.holderUnknown = sure, false
 	}
 	i := slices.IndexFunc(o.firm, func(f firmJob) bool { return f.job == j })
 	if i < 0 || !x.isPending() || !o.firm[i].isUndisturbed() {
@@ -169,7 +169,7 @@ func (l *Ledger) operated(o *operation, x *seenJob, done bool) {
 			x.Due, f.state, o.jobChange)
 	}
 	if o.verb != admin.VerbRemove {
-		j.keyed, j.due = true, x.Due
+		j.orderKnown, j.due = true, x.Due
 	}
 }
 

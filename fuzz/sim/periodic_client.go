@@ -23,18 +23,18 @@ func (s *Simulator) record(j *Job, at int64) []byte {
 	})
 }
 
-// large draws the padding of a job: seldom any, and then up to half a frame.
-func (s *Simulator) large() int {
+// drawPadding draws the padding of a job: seldom any, and then up to half a frame.
+func (s *Simulator) drawPadding() int {
 	if s.rng.IntN(10) > 0 {
 		return 0
 	}
 	return s.rng.IntN(s.ledger.setup.frame / 2 >> s.rng.IntN(5))
 }
 
-// fresh makes a Periodic job with a drawn time-out, count and size.
-func (s *Simulator) fresh(queue int, name string) *Job {
+// newPeriodicJob makes a Periodic job with a drawn time-out, count and size.
+func (s *Simulator) newPeriodicJob(queue int, name string) *Job {
 	j := s.ledger.newJob(ofPeriodic, queue, name)
-	j.text, j.size = s.rng.IntN(4) == 0, s.large()
+	j.text, j.size = s.rng.IntN(4) == 0, s.drawPadding()
 	j.timeout = []int64{600_000, 0, 4000}[s.rng.IntN(3)]
 	j.record.least = s.rng.Int32N(3) * s.rng.Int32N(1000)
 	j.record.most = j.record.least
@@ -87,7 +87,7 @@ func (s *Simulator) actAsClient(c *Conn) {
 		if s.rng.IntN(3) == 0 {
 			name = fmt.Sprint("again", s.rng.IntN(4))
 		}
-		s.submit(c, s.fresh(s.rng.IntN(graphQueue), name), at)
+		s.submit(c, s.newPeriodicJob(s.rng.IntN(periodicQueues), name), at)
 	case loadJobs:
 		switch loadKinds.Draw(s.rng) {
 		case loadsDump:
@@ -95,10 +95,10 @@ func (s *Simulator) actAsClient(c *Conn) {
 		case loadsBadly:
 			s.loadBadly(c, at)
 		case loadsNew:
-			s.load(c, []*Job{s.fresh(s.rng.IntN(graphQueue), ""), s.fresh(s.rng.IntN(graphQueue), "")}, []int64{at, at})
+			s.load(c, []*Job{s.newPeriodicJob(s.rng.IntN(periodicQueues), ""), s.newPeriodicJob(s.rng.IntN(periodicQueues), "")}, []int64{at, at})
 		}
 	case runJob:
-		s.run(c, s.fresh(s.rng.IntN(workedQueues), ""))
+		s.run(c, s.newPeriodicJob(s.rng.IntN(workedQueues), ""))
 	case removeJob:
 		s.removeAny(c)
 	case askForReport:
@@ -140,7 +140,7 @@ func (s *Simulator) dropSpare(c *Conn) {
 	r := &Request{cmd: periodic.DropFunc}
 	r.arrive = func() {
 		for _, j := range s.ledger.jobs {
-			if j.queue != workedQueues {
+			if j.queue != spareQueue {
 				continue
 			}
 			if r.jobs = append(r.jobs, j); j.by == ofPeriodic && j.inServer != gone {
@@ -148,7 +148,7 @@ func (s *Simulator) dropSpare(c *Conn) {
 			}
 		}
 	}
-	c.ask(r, periodic.AppendStr8String(nil, s.ledger.queues[workedQueues]))
+	c.ask(r, periodic.AppendStr8String(nil, s.ledger.queues[spareQueue]))
 	s.trace.Say("c%d drops", c.id)
 }
 

@@ -5,7 +5,6 @@ package sim
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -14,6 +13,12 @@ import (
 )
 
 // The CRC framing alone has named locks, and data that a running job publishes.
+
+// streams are the chunks that were published.
+type streams struct {
+	chunks    map[string][]*chunk // by topic, in their order
+	published int                 // number of chunks, which names the next one
+}
 
 // chunk is one WORK_DATA.
 type chunk struct {
@@ -41,7 +46,7 @@ func (v *receiver) String() string {
 // endOfData is the last DATA of a stream.
 const endOfData = "EOF"
 
-// topic is the key of Ledger.chunks.
+// topic is the key of Ledger.streams.
 func topic(queue int, name string) string { return fmt.Sprint(queue, ofPeriodic, name) }
 
 // crcStep lets a peer of the CRC framing do something about a job that one of them holds. While none holds any, one
@@ -68,8 +73,7 @@ func (s *Simulator) crcStep() {
 		b := busy[s.rng.IntN(len(busy))]
 		h := b.held[0]
 		s.listen(w, h.job.queue, h.job.name)
-		s.deliver(w, math.MaxInt)
-		s.settle()
+		s.deliverAll(w)
 		for range s.rng.IntN(3) { // publish at once: a listener seldom exists when a chunk is published later
 			s.publish(b, h)
 		}
@@ -79,8 +83,7 @@ func (s *Simulator) crcStep() {
 		s.whileHolding(w, w.held[s.rng.IntN(len(w.held))])
 	}
 	if s.rng.IntN(2) == 0 {
-		s.deliver(w, math.MaxInt)
-		s.settle()
+		s.deliverAll(w)
 	}
 }
 
@@ -110,7 +113,7 @@ func (s *Simulator) whileHolding(c *Conn, h heldJob) {
 		c.held = slices.DeleteFunc(c.held, func(o heldJob) bool { return o.tag == h.tag })
 		s.decline(c, h)
 	case crcAcquires:
-		r := &Request{cmd: periodic.Acquire, lock: lock, limit: 1 + s.rng.IntN(2)}
+		r := &Request{cmd: periodic.Acquire, crcRequest: crcRequest{lock: lock, limit: 1 + s.rng.IntN(2)}}
 		r.arrive = func() {
 			if r.job = j; !h.isCurrent() && !s.ledger.maybeLater(h) { // the worker is told that it no longer has the job, and reports it no further
 				r.lateAcquire = true
@@ -119,13 +122,13 @@ func (s *Simulator) whileHolding(c *Conn, h heldJob) {
 			}
 			r.run = h
 			for _, run := range c.runs { // the ACQUIRE counts as a report, and the job may be assigned again before the answer
-				run.vague = run.vague || run.queue == j.queue && run.job.name == j.name && !s.ledger.holds(c, j)
+				run.ambiguous = run.ambiguous || run.queue == j.queue && run.job.name == j.name && !s.ledger.holds(c, j)
 			}
-			j.asks++
+			j.acquires++
 		}
 		// The worker waits for the answer. After a refusal it reports nothing more of the job.
 		c.held = slices.DeleteFunc(c.held, func(o heldJob) bool { return o.run == h.run })
-		c.asking[c.next+1] = h
+		c.acquiring[c.next+1] = h
 		args := binary.BigEndian.AppendUint16(periodic.AppendStr8String(nil, lock), uint16(r.limit))
 		c.ask(r, append(args, h.handle...))
 		s.trace.Say("c%d wants %s for %v, as one of %d", c.id, lock, j, r.limit)
@@ -147,14 +150,14 @@ func (s *Simulator) whileHolding(c *Conn, h heldJob) {
 // publish sends WORK_DATA of a job.
 func (s *Simulator) publish(c *Conn, h heldJob) {
 	j := h.job
-	s.ledger.published++
-	b := &chunk{text: fmt.Sprintf("chunk %d%s", s.ledger.published, strings.Repeat(".", s.rng.IntN(200)))}
-	r := &Request{cmd: periodic.WorkData, chunk: b}
+	s.ledger.streams.published++
+	b := &chunk{text: fmt.Sprintf("chunk %d%s", s.ledger.streams.published, strings.Repeat(".", s.rng.IntN(200)))}
+	r := &Request{cmd: periodic.WorkData, crcRequest: crcRequest{chunk: b}}
 	r.arrive = func() {
 		if j.by == ofPeriodic {
 			b.sure = h.isCurrent() && s.ledger.holds(c, j) && !s.ledger.underWay
 			key := topic(j.queue, j.name)
-			s.ledger.chunks[key] = append(s.ledger.chunks[key], b)
+			s.ledger.streams.chunks[key] = append(s.ledger.streams.chunks[key], b)
 		}
 	}
 	c.ask(r, append(slices.Clone(h.handle), b.text...))
@@ -165,7 +168,7 @@ func (s *Simulator) publish(c *Conn, h heldJob) {
 func (s *Simulator) listen(c *Conn, queue int, name string) {
 	v := &receiver{queue: queue, name: name}
 	args := periodic.AppendJob(nil, &periodic.Job{Func: []byte(s.ledger.queues[queue]), Name: []byte(name)})
-	c.ask(&Request{cmd: periodic.RecvData, receiver: v}, args)
+	c.ask(&Request{cmd: periodic.RecvData, crcRequest: crcRequest{receiver: v}}, args)
 	s.trace.Say("c%d wants the data of %s of q%d", c.id, v, queue)
 }
 
@@ -182,25 +185,25 @@ func (l *Ledger) acquired(c *Conn, q *Request, body []byte) {
 	} else if q.lateAcquire {
 		return
 	}
-	j.asks--
+	j.acquires--
 	if body[1] == 0 {
 		l.reported(q.run)
 		j.parked = true
 		if j.holder == c { // the job is parked
-			j.holder, j.keyed, j.turn, j.locks = nil, false, l.turn, nil
-			j.setLocation("")
+			l.freed(j)
+			j.orderKnown, j.locks = false, nil
 		}
 		return
 	}
 	if j.holder != c {
-		if j.lost || j.inServer == gone && j.turn == l.turn || j.stale.in(l.turn) || c.slow && q.turn <= j.turn {
+		if j.holderUnknown || j.inServer == gone && j.turn == l.turn || j.strayReport.in(l.turn) || c.slow && q.turn <= j.turn {
 			return // the holder is unknown; the job ended or was returned in this turn; or a slow reader has yet to read of that
 		}
 		l.trace.Fail("c%d gets the lock %q for %v, which it does not hold: want no lock", c.id, q.lock, j)
 	}
 	others := 0
 	for _, o := range l.jobs {
-		if o != j && o.locks[q.lock] && o.asks == 0 && l.holds(o.holder, o) {
+		if o != j && o.locks[q.lock] && o.acquires == 0 && l.holds(o.holder, o) {
 			others++
 		}
 	}
@@ -216,7 +219,7 @@ func (l *Ledger) acquired(c *Conn, q *Request, body []byte) {
 // received checks an answer to a RECV_DATA; true: more follow.
 func (l *Ledger) received(c *Conn, q *Request, body []byte) bool {
 	v := q.receiver
-	log := l.chunks[topic(v.queue, v.name)]
+	log := l.streams.chunks[topic(v.queue, v.name)]
 	switch {
 	case !v.open && len(body) == 1 && body[0] == byte(periodic.NoWorker):
 		return false
@@ -245,7 +248,7 @@ func (l *Ledger) received(c *Conn, q *Request, body []byte) bool {
 
 // checkMissed checks that a receiver has got every chunk that was published for sure before the one that comes next.
 func (l *Ledger) checkMissed(c *Conn, v *receiver, next int) {
-	log := l.chunks[topic(v.queue, v.name)]
+	log := l.streams.chunks[topic(v.queue, v.name)]
 	for i := max(v.from, v.last); i < next; i++ {
 		if log[i].sure {
 			l.trace.Fail("c%d is not sent the chunk %q of %q, but a later one", c.id, log[i].text, v)

@@ -44,9 +44,9 @@ func statusLines(body []byte) map[string]string {
 
 // queued is the number of jobs that STATUS counts in the queue without workers.
 func (s *Simulator) queued() (jobs int) {
-	if line := s.askStatus()[s.ledger.queues[workedQueues]]; line != "" {
+	if line := s.askStatus()[s.ledger.queues[spareQueue]]; line != "" {
 		if _, err := fmt.Sscanf(line, "0,%d,", &jobs); err != nil {
-			s.trace.Fail("the status of %s: got %q, want no worker", s.ledger.queues[workedQueues], line)
+			s.trace.Fail("the status of %s: got %q, want no worker", s.ledger.queues[spareQueue], line)
 		}
 	}
 	return jobs
@@ -56,7 +56,7 @@ func (s *Simulator) queued() (jobs int) {
 // own ids must be free. An operator who empties that queue would remove some of them too.
 func (s *Simulator) disconnectMany() {
 	s.settle()
-	if o := s.ledger.operation; o != nil && o.queue == workedQueues {
+	if o := s.ledger.operation; o != nil && o.queue == spareQueue {
 		return
 	}
 	before := s.queued()
@@ -87,7 +87,7 @@ func (s *Simulator) submitMany(m *loop.OfflinePeer, from, to int) {
 	var frames []byte
 	id := func(i int) []byte { return fmt.Appendf(nil, `"many%d"`, i) }
 	for i := from; i < to; i++ {
-		frames = gloom.AppendSubmit(frames, id(i), fmt.Appendf(nil, "%q", s.ledger.queues[workedQueues]), 0, []byte("0"))
+		frames = gloom.AppendSubmit(frames, id(i), fmt.Appendf(nil, "%q", s.ledger.queues[spareQueue]), 0, []byte("0"))
 	}
 	m.Send(frames)
 	heard := m.Read()
@@ -118,7 +118,7 @@ func (s *Simulator) offerMany() {
 		return p
 	}
 	w := each(plainWorker, periodic.CanDo, 0)
-	if c := s.any(); c.client() && !c.fin && !c.garbled {
+	if c := s.anyConn(); c.client() && !c.fin && !c.garbled {
 		c.ask(&Request{cmd: periodic.Status, crowded: true}, nil)
 		s.deliver(c, len(c.outgoing))
 		s.settle()

@@ -12,8 +12,8 @@ import (
 
 // figures are the numbers of a job's record, as far as the ledger knows them.
 type figures struct {
-	at          int64 // its sched_at
-	dated       bool  // at is known
+	schedAt     int64
+	schedKnown  bool  // schedAt is known
 	least, most int32 // its count is between the two
 }
 
@@ -46,7 +46,7 @@ func (l *Ledger) checkAssigned(c *Conn, k *Job, j *periodic.Job) {
 		if k.timeout == 0 && slices.Contains(limits, uint32(as.Timeout)) {
 			as.Timeout = 0
 		}
-		if k.record.dated && k.record.at == 0 {
+		if k.record.schedKnown && k.record.schedAt == 0 {
 			as.SchedAt = 0 // which the server filled in
 		}
 	}
@@ -68,13 +68,13 @@ func (l *Ledger) answerBody(framing periodic.Framing, era string, body []byte) [
 // noteOverdue notes that a job may have timed out without a message: then its record has changed.
 func (l *Ledger) noteOverdue(j *Job) {
 	if j.holder != nil && !l.holds(j.holder, j) {
-		j.record.dated = false
+		j.record.schedKnown = false
 	}
 }
 
 // checkRecord checks the record of a Periodic job, without defaults.
 func (l *Ledger) checkRecord(k *Job, j *periodic.Job, where string) {
-	if k.by != ofPeriodic || k.inServer == gone || k.stale.in(l.turn) {
+	if k.by != ofPeriodic || k.inServer == gone || k.strayReport.in(l.turn) {
 		return
 	}
 	l.noteOverdue(k)
@@ -83,9 +83,9 @@ func (l *Ledger) checkRecord(k *Job, j *periodic.Job, where string) {
 		l.trace.Fail("%v is %s: got count %d, time-out %d s; want count %d to %d, time-out %d ms", k, where, j.Count, j.Timeout, r.least, r.most, k.timeout)
 	}
 	r.least, r.most = j.Count, j.Count
-	if r.dated && j.SchedAt != r.at { // a fault unless a worker left in this turn to which the job was on its way
-		l.misdated = fmt.Sprintf("%v is %s with sched_at %d; it has %d", k, where, j.SchedAt, r.at)
-		r.dated = false
+	if r.schedKnown && j.SchedAt != r.schedAt { // a fault unless a worker left in this turn to which the job was on its way
+		l.wrongSchedAt = fmt.Sprintf("%v is %s with sched_at %d; it has %d", k, where, j.SchedAt, r.schedAt)
+		r.schedKnown = false
 	}
 }
 
@@ -98,7 +98,7 @@ func (l *Ledger) checkDump(since int, body []byte) map[*Job]bool {
 		if k.by != ofPeriodic || k.inServer == gone && (k.turn < since || k.id == 0) || there[k] {
 			l.trace.Fail("%v is in a dump, although it has ended, never came or is there twice", k)
 		}
-		if !l.hasName(k, string(j.Name)) || k.moved < since && !l.isIn(k, string(j.Func)) { // the DUMP may show where it was before
+		if !l.hasName(k, string(j.Name)) || k.movedIn < since && !l.isIn(k, string(j.Func)) { // the DUMP may show where it was before
 			l.trace.Fail("%v is in a dump: got %q of %q, want %q of %q", k, j.Name, j.Func, k.name, l.queues[k.queue])
 		}
 		there[k] = true
@@ -109,15 +109,15 @@ func (l *Ledger) checkDump(since int, body []byte) map[*Job]bool {
 		switch {
 		case l.holds(k.holder, k):
 			lastRunning = k
-		case k.inServer == sure && k.holder == nil && !k.lost && !k.parked && lastRunning != nil:
-			l.behind = append(l.behind, k) // a fault unless the job was handed out in this turn, which endTurn checks
+		case k.inServer == sure && k.holder == nil && !k.holderUnknown && !k.parked && lastRunning != nil:
+			l.behindRunning = append(l.behindRunning, k) // a fault unless the job was handed out in this turn, which endTurn checks
 		}
 	}
 	for _, j := range l.jobs {
 		switch {
 		case j.by != ofPeriodic || j.inServer != sure || j.came >= since || there[j]:
 		case j.queue == broadcastQueue: // the job may have been broadcast in this turn; its assignment is read after the dump
-			l.missing = append(l.missing, j)
+			l.missingFromDump = append(l.missingFromDump, j)
 		default:
 			l.trace.Fail("%v of q%d is not in a dump: want it there", j, j.queue)
 		}
@@ -132,14 +132,14 @@ func (s *Simulator) checkStatus() {
 		return
 	}
 	lines := s.askStatus()
-	for queue, name := range s.ledger.queues[:graphQueue] {
+	for queue, name := range s.ledger.queues[:periodicQueues] {
 		least, most, workers, behind := 0, 0, 0, 0
 		for _, j := range s.ledger.jobs {
 			if j.queue == queue && j.inServer == sure && j.buried == gone {
 				least++
 			}
 			// The server counts an orphan until its run ends, and the worker may have yet to read the assignment.
-			if j.queue == queue && (j.inServer != gone || j.holder != nil || j.lost || j.parked || j.by == ofGloom && s.ledger.waitsUnread(j)) {
+			if j.queue == queue && (j.inServer != gone || j.holder != nil || j.holderUnknown || j.parked || j.by == ofGloom && s.ledger.waitsUnread(j)) {
 				most++
 			}
 		}

@@ -211,9 +211,9 @@ func (s *Simulator) read(c *Conn, n int) {
 			c.grabs--
 		} else if len(r.Body) == 2 && r.Body[0] == byte(periodic.Acquired) {
 			if r.Body[1] == 1 {
-				c.held = append(c.held, c.asking[r.MsgID])
+				c.held = append(c.held, c.acquiring[r.MsgID])
 			}
-			delete(c.asking, r.MsgID)
+			delete(c.acquiring, r.MsgID)
 		} else if len(r.Body) == 1 && r.Body[0] == byte(periodic.NoJob) {
 			c.grabs--
 		}

@@ -106,7 +106,7 @@ func (s *Simulator) askSetting(c *Conn, k *setting) {
 	if len(names) == 0 {
 		return
 	}
-	r := &Request{cmd: periodic.ConfigGet, setting: k}
+	r := &Request{cmd: periodic.ConfigGet, settingRequest: settingRequest{setting: k}}
 	r.arrive = func() { r.from = len(k.values) - 1 }
 	c.ask(r, periodic.AppendStr8String(nil, names[s.rng.IntN(len(names))]))
 }
@@ -124,7 +124,7 @@ func (s *Simulator) changeTimeout() {
 	s.settle()
 	for _, j := range s.ledger.jobs {
 		if s.ledger.noteOverdue(j); j.holder != nil && !s.ledger.holds(j.holder, j) { // by the earlier limit
-			j.holder, j.keyed, j.lost, j.turn = nil, false, true, s.ledger.turn
+			j.holder, j.orderKnown, j.holderUnknown, j.turn = nil, false, true, s.ledger.turn
 			j.failures++
 		}
 	}

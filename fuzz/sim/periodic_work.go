@@ -38,7 +38,7 @@ func (s *Simulator) actAsWorker(c *Conn) {
 		s.reportJob(c, h, drawReport(s.rng, 6))
 		return
 	}
-	queue := []int{0, 1, 2, broadcastQueue, graphQueue}[s.rng.IntN(5)]
+	queue := workerQueues[s.rng.IntN(len(workerQueues))]
 	switch act := workerActs.Draw(s.rng); {
 	case act == askForJob && c.grabs < maxAsked:
 		c.grabs++

@@ -62,14 +62,12 @@ func (s *Simulator) decline(c *Conn, h heldJob) {
 		switch {
 		case j.run != nil && j.run != h.run: // the request has the message id of this run, and a later one goes on
 		case s.ledger.holds(c, j):
-			j.holder, j.turn, j.keyed = nil, s.ledger.turn, j.by == ofPeriodic
-			j.setLocation("")
-			j.due = s.server.Now().Wall
-			j.record.at, j.record.dated = j.due/1000, true
-		case s.ledger.mayHold(c, j) || j.lost:
-			j.holder, j.keyed, j.turn, j.record.dated = nil, false, s.ledger.turn, false
-			j.setLocation("")
-			j.lost = true
+			s.ledger.freed(j)
+			s.ledger.dueNow(j)
+		case s.ledger.mayHold(c, j) || j.holderUnknown:
+			s.ledger.freed(j)
+			j.forgetPlace()
+			j.holderUnknown = true
 		}
 	}
 	c.askAs(h.tag, r, nil)
@@ -89,9 +87,9 @@ func (l *Ledger) assignedLate(c *Conn, j *Job, q *Request) {
 	case l.holds(j.holder, j) && j.holder != c:
 		l.trace.Fail("%v is handed to c%d and c%d holds it", j, c.id, j.holder.id)
 	}
-	j.holder, j.keyed, j.turn, j.lost, j.locks, j.parked = nil, false, l.turn, true, nil, false
-	j.setLocation("")
-	j.run, j.record.dated = nil, false
+	l.freed(j)
+	j.forgetPlace()
+	j.holderUnknown, j.run, j.locks, j.parked = true, nil, nil, false
 	j.failures++
 	if j.by == ofDisbatch { // a departing worker takes a Disbatch job along
 		l.doubt(j)
@@ -101,7 +99,7 @@ func (l *Ledger) assignedLate(c *Conn, j *Job, q *Request) {
 // readyJob returns a job that was ready for c during the whole turn, or nil.
 func (l *Ledger) readyJob(c *Conn) *Job {
 	for _, j := range l.jobs {
-		if j.durable() && j.inServer == sure && j.keyed && !l.mayOweReport(c, j) && j.holder == nil && !j.lost && !j.parked && j.turn < l.turn &&
+		if j.durable() && j.inServer == sure && j.orderKnown && !l.mayOweReport(c, j) && j.holder == nil && !j.holderUnknown && !j.parked && j.turn < l.turn &&
 			j.queue != broadcastQueue && c.does[j.queue] && max(j.due, j.notBefore) <= l.began && !l.waitsUnread(j) {
 			return j
 		}
@@ -118,7 +116,7 @@ func (l *Ledger) waitsUnread(j *Job) bool {
 // mayHaveUnread is waitsUnread for one connection.
 func (l *Ledger) mayHaveUnread(c *Conn, j *Job) bool {
 	mayDo := func(queue int) bool { return l.serving(c, queue) || c.quit[queue].happened } // the worker may have been given the job before its CANT_DO
-	if !c.slow || !mayDo(j.queue) && !slices.ContainsFunc(j.homes, mayDo) {
+	if !c.slow || !mayDo(j.queue) && !slices.ContainsFunc(j.otherQueues, mayDo) {
 		return false
 	}
 	for _, r := range c.requests {
@@ -138,7 +136,7 @@ func (l *Ledger) lostUnread(c *Conn) {
 		case j.queue == broadcastQueue || j.holder == nil && j.by == ofDisbatch:
 			l.doubt(j)
 		case j.holder == nil && j.by != ofDwork:
-			j.keyed, j.record.dated = false, false
+			j.forgetPlace()
 			j.failures++
 		}
 	}

@@ -3,11 +3,8 @@
 package sim
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"net/url"
 	"reflect"
 	"slices"
@@ -53,7 +50,7 @@ func (s *Simulator) policySet(set *policySet, values map[string]*policyText) {
 			change.Values[key] = &text
 		}
 	}
-	s.policySetBy(set, values, func() { s.askOperator("PATCH", "/api/v1/policies", change, &admin.Rule{}) })
+	s.policySetBy(set, values, func() { s.probeHTTP("PATCH", "/api/v1/policies", change, &admin.Rule{}) })
 }
 
 // policyPause pauses, drains or resumes the queue, or all queues of a pattern.
@@ -73,7 +70,7 @@ func (s *Simulator) policyPause() {
 	default:
 		c.What = t.text
 	}
-	s.policySetBy(set, map[string]*policyText{policyPaused: t}, func() { s.askOperator("POST", "/api/v1/queues/"+verb, c, new(any)) })
+	s.policySetBy(set, map[string]*policyText{policyPaused: t}, func() { s.probeHTTP("POST", "/api/v1/queues/"+verb, c, new(any)) })
 }
 
 // policySetBy is policySet with another request.
@@ -116,44 +113,15 @@ func (s *Simulator) policyClear() {
 	}
 }
 
-// askOperator makes a request of the HTTP API and commits it. The answer must have one of some statuses, else 200.
-func (s *Simulator) askOperator(method, path string, body, answer any, statuses ...int) (got int) {
-	text, err := json.Marshal(body)
-	if err != nil {
-		s.trace.Fail("cannot make a request: %v", err)
-	}
-	r, err := http.NewRequest(method, path, bytes.NewReader(text))
-	if err != nil {
-		s.trace.Fail("cannot make a request: %v", err)
-	}
-	answered := false
-	s.server.Admin(r, func(status int, body []byte) {
-		answered, got = true, status
-		if err := json.Unmarshal(body, answer); status != http.StatusOK && !slices.Contains(statuses, status) || err != nil {
-			s.trace.Fail("%s %s %s is answered %d %q: %v", method, path, text, status, body, err)
-		}
-	})
-	if method != http.MethodGet {
-		s.commit()
-	}
-	if !answered { // a resume may write two changes
-		s.commit()
-	}
-	if !answered {
-		s.trace.Fail("%s %s is not answered", method, path)
-	}
-	return got
-}
-
 // policyKept asks for the kept jobs that are in one of some states.
 func (s *Simulator) policyKept(states string) (all []admin.JobDetails) {
 	query := url.Values{"filter": {"queue:" + s.ledger.policy.queue + " state:" + states}, "limit": {"1000"}}
 	for more := true; more; more = query.Get("after") != "" {
 		var page admin.Jobs
-		s.askOperator("GET", "/api/v1/jobs?"+query.Encode(), nil, &page)
+		s.get("/api/v1/jobs?"+query.Encode(), &page)
 		for i := range page.Jobs {
 			var d admin.JobDetails
-			s.askOperator("GET", "/api/v1/job?id="+page.Jobs[i].ID, nil, &d)
+			s.get("/api/v1/job?id="+page.Jobs[i].ID, &d)
 			all = append(all, d)
 		}
 		query.Set("after", page.Next)
@@ -207,12 +175,12 @@ const policySlices = 4 * policyJobs
 func (s *Simulator) changeFailed(verb string, failed int) {
 	var started admin.OperationStarted
 	c := &admin.JobsChange{Verb: verb, Filter: fmt.Sprintf("queue:%q state:failed", s.ledger.policy.queue)}
-	s.askOperator("POST", "/api/v1/jobs/change", c, &started)
+	s.probeHTTP("POST", "/api/v1/jobs/change", c, &started)
 	for range policySlices {
 		s.pass(time.Millisecond)
 		s.commit()
 		var all admin.Operations
-		s.ask("/api/v1/operations?id="+started.Operation, &all)
+		s.get("/api/v1/operations?id="+started.Operation, &all)
 		if is := &all.Operations[0]; is.State == admin.OperationDone && is.Changed == failed {
 			return
 		} else if is.State != admin.OperationRunning {
@@ -254,7 +222,7 @@ func (s *Simulator) changeKept(verb string, chosen []admin.JobDetails) {
 		change.IDs = append(change.IDs, chosen[i].ID)
 	}
 	var done admin.JobsChanged
-	if s.askOperator("POST", "/api/v1/jobs/change", change, &done); done.Changed != len(chosen) {
+	if s.probeHTTP("POST", "/api/v1/jobs/change", change, &done); done.Changed != len(chosen) {
 		s.trace.Fail("%s of %[2]d jobs: got %+v, want %[2]d changed", verb, len(chosen), done)
 	}
 }
@@ -337,7 +305,7 @@ func (m *PolicyModel) checkFailed(j *policyJob, seen *admin.JobDetails) {
 // checkPolicy checks that the server has the policy that the rules come to, and names the rule of each value.
 func (s *Simulator) checkPolicy() {
 	var table admin.Table
-	s.askOperator("GET", "/api/v1/policies?queue="+url.QueryEscape(s.ledger.policy.queue), nil, &table)
+	s.get("/api/v1/policies?queue="+url.QueryEscape(s.ledger.policy.queue), &table)
 	n := 0
 	for _, key := range policyKeys {
 		t, set := s.ledger.policy.strongest(key)

@@ -123,7 +123,7 @@ func (s *Simulator) crash() {
 	switch how {
 	case endsInSync:
 		s.commitSlowly()
-		s.ledger.kts = s.ledger.ktsNext // nothing that came later
+		s.ledger.kts = s.ledger.ktsSaved.next // nothing that came later
 	case endsByFault:
 		s.commitBadly()
 	case endsWorn:
@@ -189,7 +189,7 @@ func (s *Simulator) recovered() {
 	s.ledger.endTurn()
 	s.checkSettings(true)
 	s.ktsCrashed()
-	for _, w := range s.net.ktsPeers {
+	for _, w := range s.net.kts.peers {
 		w.waiting = nil // the connection has ended
 	}
 	if !s.audit() {

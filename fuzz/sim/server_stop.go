@@ -68,11 +68,12 @@ func (s *Simulator) stop() {
 		s.trace.Fail("the server's structures, when it has stopped: %v", err)
 	}
 	s.ledger.disk.Abandon()
-	s.ledger.stopping, s.ledger.swaps, s.ledger.aired, s.ledger.missing, s.ledger.behind, s.ledger.misdated = false, nil, nil, nil, nil, ""
+	s.ledger.stopping = false
+	s.ledger.dropChecks()
 	s.crashes++
 	for _, j := range s.ledger.jobs {
-		if !j.keyed || j.holder != nil || j.due <= s.ledger.wall { // a peer may have been given the job before the server closed its connection
-			j.record.dated = false
+		if !j.orderKnown || j.holder != nil || j.due <= s.ledger.wall { // a peer may have been given the job before the server closed its connection
+			j.record.schedKnown = false
 		}
 	}
 	s.ledger.abandoned()
@@ -94,11 +95,11 @@ func (s *Simulator) stopSlowly() bool {
 
 // stopSteps are the steps while the server stops. No peer connects.
 var stopSteps = play.NewTable(
-	play.Of(25, func(s *Simulator) { s.act(s.any()) }),
-	play.Of(25, func(s *Simulator) { s.arrive(s.any()) }),
-	play.Of(20, func(s *Simulator) { s.read(s.any(), math.MaxInt) }),
+	play.Of(25, func(s *Simulator) { s.act(s.anyConn()) }),
+	play.Of(25, func(s *Simulator) { s.arrive(s.anyConn()) }),
+	play.Of(20, func(s *Simulator) { s.read(s.anyConn(), math.MaxInt) }),
 	play.Of(5, (*Simulator).graphStep),
-	play.Of(5, (*Simulator).landOne),
+	play.Of(5, (*Simulator).arriveCall),
 	play.Of(12, (*Simulator).commit),
 	play.Of(8, func(s *Simulator) { s.passUpTo(time.Second) }),
 )
@@ -135,7 +136,7 @@ func (s *Simulator) letDrain() {
 // mayRun reports whether a worker may have j and the server waits for it: a restart would repeat the job.
 func (l *Ledger) mayRun(j *Job) bool {
 	there := j.inServer != gone || j.by == ofGloom // a job whose master has left runs on
-	return j.by != ofDwork && there && (j.holder != nil && !(j.lease() != nil && j.durable()) || j.lost || l.waitsUnread(j))
+	return j.by != ofDwork && there && (j.holder != nil && !(j.lease() != nil && j.durable()) || j.holderUnknown || l.waitsUnread(j))
 }
 
 // checkOwesNothing checks a server that stops because nothing is owed to any peer.
@@ -150,7 +151,7 @@ func (l *Ledger) checkOwesNothing() {
 			l.trace.Fail("the server stops, although c%d has yet to read %d bytes", c.id, n)
 		}
 	}
-	if n := l.net.ktsOwed + l.net.hubOwed; n > 0 {
+	if n := l.net.kts.owed + l.net.dwork.owed; n > 0 {
 		l.trace.Fail("the server stops, although %d calls of kts46 and dwork have no answer", n)
 	}
 }

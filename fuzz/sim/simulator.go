@@ -17,9 +17,18 @@ import (
 	"treadle/loop"
 )
 
-// workedQueues is the number of queues that workers serve. Three queues follow them: one without workers,
-// one that is broadcast and one with the tasks of dwork.
-const workedQueues, broadcastQueue, graphQueue = 3, 4, 5
+// The queues of the play as indexes of Ledger.queues. The queue with a policy and that of cron entries are others.
+const (
+	workedQueues   = 3 // number of the first ones, which all workers serve and all protocols but dwork submit to
+	spareQueue     = 3 // has no workers
+	broadcastQueue = 4 // workers ask for its jobs by BROADCAST
+	periodicQueues = 5 // number of all those before, to which clients of Periodic submit
+	graphQueue     = 5 // has the tasks of dwork
+	queueCount     = 6
+)
+
+// jobQueues are the queues that workers of every protocol serve, and workerQueues those of Periodic workers.
+var jobQueues, workerQueues = []int{0, 1, 2, graphQueue}, []int{0, 1, 2, broadcastQueue, graphQueue}
 
 // eras are the values of loop.Options.PeriodicCRC.
 var eras = []string{"2019-02", "2019", "2020", "2023", "2026"}
@@ -124,7 +133,7 @@ func (s *Simulator) fill(full bool) {
 
 // nameQueues chooses names of one length, so that each queue is in the same shard in every play.
 func (s *Simulator) nameQueues() {
-	for i := range broadcastQueue + 1 {
+	for i := range periodicQueues {
 		s.ledger.queues = append(s.ledger.queues, s.queueName(fmt.Sprintf("q%d", i), i))
 	}
 	s.ledger.queues = append(s.ledger.queues, "dwork")
@@ -193,14 +202,14 @@ func (s *Simulator) finish() {
 		if j.owner != nil {
 			s.trace.Fail("the end: c%d has no result of %v of q%d: want one", j.owner.id, j, j.queue)
 		}
-		if j.asked {
+		if j.nodeWaits {
 			s.trace.Fail("the end: the Disbatch node has no result of %v of q%d: want one", j, j.queue)
 		}
 	}
 	for _, c := range s.net.conns {
 		for _, r := range c.requests {
 			if r.receiver != nil {
-				s.ledger.checkMissed(c, r.receiver, len(s.ledger.chunks[topic(r.receiver.queue, r.receiver.name)]))
+				s.ledger.checkMissed(c, r.receiver, len(s.ledger.streams.chunks[topic(r.receiver.queue, r.receiver.name)]))
 			} else if r.cmd != periodic.GrabJob && r.cmd != periodic.Sleep {
 				s.trace.Fail("the end: c%d has no answer to its %v, message %d, of %v: want one", c.id, r.cmd, r.id, r.job)
 			}
@@ -209,7 +218,7 @@ func (s *Simulator) finish() {
 	if s.ledger.operation != nil {
 		s.trace.Fail("the end: the operation %+v is still running: want it done", s.ledger.operation.jobChange)
 	}
-	for _, f := range s.net.httpOpen {
+	for _, f := range s.net.http.open {
 		s.trace.Fail("the end: h%d, %s %s, has no answer: want one", f.number, f.path, f.body)
 	}
 	for _, c := range slices.Clone(s.net.conns) {
@@ -267,9 +276,7 @@ func (s *Simulator) pump(w, f *Conn) (more bool) {
 			c.held = c.held[1:]
 			s.reportJob(c, h, reportDone)
 		}
-		s.deliver(c, math.MaxInt)
-		s.settle()
-		s.read(c, math.MaxInt)
+		s.exchange(c)
 	}
 	s.commit()
 	for _, c := range s.net.conns {
@@ -279,35 +286,30 @@ func (s *Simulator) pump(w, f *Conn) (more bool) {
 	return more
 }
 
-// allExit sends an Exit from every dwork worker.
-func (s *Simulator) allExit() {
-	for _, l := range locations {
-		s.send(&dworkRequest{kind: dwork.Exit, location: l})
-		s.dworkArrive(s.net.dworkRequests[len(s.net.dworkRequests)-1])
-	}
-	s.net.dworkRequests = nil
+// dworkNow makes a call of dwork that arrives at once.
+func (s *Simulator) dworkNow(f *dworkCall) {
+	s.dworkAsk(f)
+	s.dworkArrive(take(&s.net.dwork.onWay, len(s.net.dwork.onWay)-1))
 }
 
 // drainGraph completes all tasks.
 func (s *Simulator) drainGraph() {
-	for _, f := range s.net.dworkRequests {
+	for _, f := range s.net.dwork.onWay {
 		s.dworkArrive(f)
 		s.commit()
 	}
-	s.net.dworkRequests, s.net.httpFlights = nil, nil
-	s.allExit()
+	s.net.dwork.onWay, s.net.http.onWay = nil, nil
+	for _, l := range locations {
+		s.dworkNow(&dworkCall{kind: dwork.Exit, location: l})
+	}
 	for slices.ContainsFunc(s.ledger.jobs, func(j *Job) bool { return j.by == ofDwork && j.inServer != gone }) {
-		s.send(&dworkRequest{kind: dwork.Steal, location: locations[0]})
-		s.dworkArrive(s.net.dworkRequests[0])
-		s.net.dworkRequests = nil
-		held := s.net.stolen[locations[0]]
+		s.dworkNow(&dworkCall{kind: dwork.Steal, location: locations[0]})
+		held := s.net.dwork.stolen[locations[0]]
 		if len(held) == 0 {
 			return
 		}
-		delete(s.net.stolen, locations[0])
-		s.send(&dworkRequest{kind: dwork.Complete, location: locations[0], tasks: held})
-		s.dworkArrive(s.net.dworkRequests[0])
-		s.net.dworkRequests = nil
+		delete(s.net.dwork.stolen, locations[0])
+		s.dworkNow(&dworkCall{kind: dwork.Complete, location: locations[0], tasks: held})
 		s.commit()
 	}
 }

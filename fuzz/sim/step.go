@@ -15,7 +15,7 @@ const maxJobs = 60
 // serverSteps are the steps of PlayServer.
 var serverSteps = play.NewTable(
 	play.Of(40, (*Simulator).connectOrAct),
-	play.Of(210, func(s *Simulator) { s.act(s.any()) }),
+	play.Of(210, func(s *Simulator) { s.act(s.anyConn()) }),
 	play.Of(40, (*Simulator).crcStep),
 	play.Of(45, (*Simulator).graphStep),
 	play.Of(15, (*Simulator).nodeStep),
@@ -24,18 +24,18 @@ var serverSteps = play.NewTable(
 	play.Of(60, (*Simulator).lineStep),
 	play.Of(50, (*Simulator).policyStep),
 	play.Of(10, (*Simulator).cronStep),
-	play.Of(200, func(s *Simulator) { s.arrive(s.any()) }),
-	play.Of(100, (*Simulator).landOne),
+	play.Of(200, func(s *Simulator) { s.arrive(s.anyConn()) }),
+	play.Of(100, (*Simulator).arriveCall),
 	play.Of(4, (*Simulator).changeTimeout),
 	play.Of(4, (*Simulator).loadCopy),
 	play.Of(1, (*Simulator).disconnectMany),
 	play.Of(1, (*Simulator).offerMany),
 	play.Of(2, (*Simulator).reportLate),
 	play.Of(3, (*Simulator).slowCheckpoints),
-	play.Of(115, func(s *Simulator) { s.read(s.any(), []int{1, 40, math.MaxInt}[s.rng.IntN(3)]) }),
+	play.Of(115, func(s *Simulator) { s.read(s.anyConn(), []int{1, 40, math.MaxInt}[s.rng.IntN(3)]) }),
 	play.Of(60, (*Simulator).commitStep),
 	play.Of(45, func(s *Simulator) { s.passUpTo(3 * time.Second) }),
-	play.Of(30, func(s *Simulator) { s.breakConn(s.any()) }),
+	play.Of(30, func(s *Simulator) { s.breakConn(s.anyConn()) }),
 	play.Of(5, (*Simulator).passLong),
 	play.Of(3, (*Simulator).setClock),
 	play.Of(2, (*Simulator).crash),
@@ -61,7 +61,7 @@ func (s *Simulator) step() {
 // connectOrAct opens a connection; if there are too many, a peer acts instead.
 func (s *Simulator) connectOrAct() {
 	if len(s.net.conns) >= maxConns {
-		s.act(s.any())
+		s.act(s.anyConn())
 		return
 	}
 	s.connect(peerKind(s.rng.IntN(int(peerKinds))))
@@ -107,33 +107,27 @@ func (s *Simulator) toggleFull() {
 	s.trace.Say("the disk is full: %v", s.ledger.full)
 }
 
-// landOne lets one call of dwork, kts46 or HTTP arrive. They arrive in any order, because each has a connection of its
-// own.
-func (s *Simulator) landOne() {
-	n := len(s.net.dworkRequests) + len(s.net.ktsCalls) + len(s.net.httpFlights)
-	if n == 0 {
+// arriveCall lets one call of dwork, kts46 or HTTP arrive.
+func (s *Simulator) arriveCall() {
+	n := s.net
+	all := len(n.dwork.onWay) + len(n.kts.onWay) + len(n.http.onWay)
+	if all == 0 {
 		return
 	}
 	s.settle()
-	if i := s.rng.IntN(n); i < len(s.net.dworkRequests) {
-		f := s.net.dworkRequests[i]
-		s.net.dworkRequests = append(s.net.dworkRequests[:i:i], s.net.dworkRequests[i+1:]...)
-		s.dworkArrive(f)
-	} else if i -= len(s.net.dworkRequests); i < len(s.net.ktsCalls) {
-		f := s.net.ktsCalls[i]
-		s.net.ktsCalls = append(s.net.ktsCalls[:i:i], s.net.ktsCalls[i+1:]...)
-		s.ktsArrive(f)
-	} else {
-		i -= len(s.net.ktsCalls)
-		f := s.net.httpFlights[i]
-		s.net.httpFlights = append(s.net.httpFlights[:i:i], s.net.httpFlights[i+1:]...)
-		s.httpLand(f)
+	switch i, rest := s.rng.IntN(all), len(n.dwork.onWay)+len(n.kts.onWay); {
+	case i < len(n.dwork.onWay):
+		s.dworkArrive(take(&n.dwork.onWay, i))
+	case i < rest:
+		s.ktsArrive(take(&n.kts.onWay, i-len(n.dwork.onWay)))
+	default:
+		s.httpArrive(take(&n.http.onWay, i-rest))
 	}
 	s.settle()
 }
 
-// any picks a connection.
-func (s *Simulator) any() *Conn { return s.net.conns[s.rng.IntN(len(s.net.conns))] }
+// anyConn picks a connection.
+func (s *Simulator) anyConn() *Conn { return s.net.conns[s.rng.IntN(len(s.net.conns))] }
 
 // arrive lets some of a peer's bytes arrive. In one case of three the turn does not end with that, so that they mix
 // with those of other peers.
@@ -154,7 +148,7 @@ func (s *Simulator) arrive(c *Conn) {
 		s.server.Turn()
 	}
 	if s.rng.IntN(4) == 0 {
-		s.replace(s.any())
+		s.replace(s.anyConn())
 	}
 }
 
