@@ -122,7 +122,8 @@ func (s *Simulator) pushAgain(c *Conn) {
 	}
 	for _, j := range s.ledger.jobs {
 		if j.by == ofFaktory && j.inServer == sure && j.turn < s.ledger.turn && max(s.ledger.wall, s.server.Now().Wall) < j.uniqueUntil && !s.ledger.waitsUnread(j) {
-			c.askLine(&Request{cmd: periodic.SubmitJob, refused: true, job: j, lineRequest: lineRequest{word: "NOTUNIQUE"}}, pushed(j, s.ledger.queues[j.queue], j.name+" again", 0, 1))
+			r := &Request{cmd: periodic.SubmitJob, refused: true, job: j, lineRequest: lineRequest{word: "NOTUNIQUE"}}
+			c.askLine(r, pushed(j, s.ledger.queues[j.queue], j.name+" again", 0, 1))
 			s.trace.Say("c%d pushes %v again", c.id, j)
 			s.deliverAll(c)
 			return
