@@ -350,6 +350,15 @@ func (b *book) turn(fn func() error) error {
 	return err
 }
 
+// turnFor is turn for an fn that returns an answer.
+func (b *book) turnFor(fn func() (any, error)) (answer any, err error) {
+	err = b.turn(func() (err error) {
+		answer, err = fn()
+		return err
+	})
+	return answer, err
+}
+
 // locked runs fn as a turn of the book: with its lock, the present time, and the deliveries sent at the end. wait
 // reports whether the answer must wait for a group of the journal.
 func (b *book) locked(fn func() error) (group uint64, wait bool, err error) {

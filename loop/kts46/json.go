@@ -96,7 +96,7 @@ func (p *Protocol) encodeJSON(id json.RawMessage, result any, err error) reply {
 
 // callJSON carries out a call of version 2. It returns what the reference returns, or an error with the reference's
 // text.
-func (p *Protocol) callJSON(r *codec.Request) (result any, err error) {
+func (p *Protocol) callJSON(r *codec.Request) (any, error) {
 	m, ok := jsonMethods[r.Method]
 	if !ok {
 		return nil, errors.New("Invalid request method") //nolint:staticcheck // the reference's words
@@ -105,14 +105,7 @@ func (p *Protocol) callJSON(r *codec.Request) (result any, err error) {
 	if m.site != nil && p.site != nil {
 		return m.site(p, r)
 	}
-	do := func() (err error) {
-		result, err = m.do(p, r)
-		return err
-	}
-	if longMethods[r.Method] { // takes a turn only to copy what it lists
-		return result, do()
-	}
-	return result, p.turn(do)
+	return p.onBook(r.Method, func() (any, error) { return m.do(p, r) })
 }
 
 // errNoJob reports that a job or its project does not exist.

@@ -36,6 +36,14 @@ func (p *Protocol) compose(method string) (done func()) {
 	return sync.OnceFunc(p.composing.Unlock)
 }
 
+// onBook carries out a method on the book, in a turn. One of longMethods takes a turn only to copy what it lists.
+func (p *Protocol) onBook(method string, do func() (any, error)) (answer any, err error) {
+	if longMethods[method] {
+		return do()
+	}
+	return p.turnFor(do)
+}
+
 // largeCall is the size from which a call counts as large, in bytes.
 const largeCall = 64 << 10
 

@@ -7,7 +7,7 @@ import (
 )
 
 // siteAddTask is addTask with the site's MongoDB: it reads the definition there and queues the task in the book.
-func (p *Protocol) siteAddTask(r *codec.Request) (result any, err error) {
+func (p *Protocol) siteAddTask(r *codec.Request) (any, error) {
 	project, name, err := jobNames(r)
 	if err != nil {
 		return nil, err
@@ -19,14 +19,13 @@ func (p *Protocol) siteAddTask(r *codec.Request) (result any, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = p.turn(func() (err error) {
+	return p.turnFor(func() (any, error) {
 		j, err := p.mirror(project, d)
-		if err == nil {
-			result, err = started(j, p.runMirrored(j, d, v2End))
+		if err != nil {
+			return nil, err
 		}
-		return err
+		return started(j, p.runMirrored(j, d, v2End))
 	})
-	return result, err
 }
 
 func (p *Protocol) siteTaskFinished(r *codec.Request) (any, error) {

@@ -25,13 +25,9 @@ func (p *Protocol) siteRunJob(_ []any, s []string) (any, error) {
 	})
 }
 
-func (p *Protocol) siteReportStatus(args []any, s []string) (answer any, err error) {
+func (p *Protocol) siteReportStatus(args []any, s []string) (any, error) {
 	if args[1] != "finished" {
-		err = p.turn(func() (err error) {
-			answer, err = p.xmlReportStatus(args, s)
-			return err
-		})
-		return answer, err
+		return p.turnFor(func() (any, error) { return p.xmlReportStatus(args, s) })
 	}
 	return nil, p.finishReported(1, func() (*task, error) { return p.reporting(args, s) })
 }
@@ -180,7 +176,7 @@ func (p *Protocol) siteDeleteJob(_ []any, s []string) (any, error) {
 }
 
 // siteNewJobID is getNewJobId with the site's MongoDB: it checks the project there, and takes the number in the book.
-func (p *Protocol) siteNewJobID(_ []any, s []string) (id any, err error) {
+func (p *Protocol) siteNewJobID(_ []any, s []string) (any, error) {
 	found, err := p.site.store.HasProject(p.site.ctx, s[0])
 	if err = p.site.outcome(s[0], "", err); err != nil {
 		return nil, err
@@ -188,16 +184,14 @@ func (p *Protocol) siteNewJobID(_ []any, s []string) (id any, err error) {
 	if !found {
 		return nil, &missingError{project: s[0]}
 	}
-	err = p.turn(func() (err error) {
+	return p.turnFor(func() (any, error) {
 		if p.projects[s[0]] == nil {
 			if err := p.createProject(s[0]); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		id, err = p.xmlNewJobID(nil, s)
-		return err
+		return p.xmlNewJobID(nil, s)
 	})
-	return id, err
 }
 
 func (p *Protocol) siteJobStatus(_ []any, s []string) (any, error) {

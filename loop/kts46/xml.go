@@ -87,7 +87,7 @@ func (p *Protocol) answerXML(body []byte, done func()) reply {
 
 // callXML carries out a call of version 1. It checks the number and the types of the arguments as the reference does,
 // and returns a codec.Fault with the reference's text.
-func (p *Protocol) callXML(call *codec.Call) (answer any, err error) {
+func (p *Protocol) callXML(call *codec.Call) (any, error) {
 	m, ok := xmlMethods[call.Method]
 	if !ok {
 		return nil, &codec.Fault{Code: 1, Text: fmt.Sprintf(`<type 'exceptions.Exception'>:method "%s" is not supported`, call.Method)}
@@ -113,14 +113,7 @@ func (p *Protocol) callXML(call *codec.Call) (answer any, err error) {
 	if m.site != nil && p.site != nil {
 		return m.site(p, call.Params, texts)
 	}
-	do := func() (err error) {
-		answer, err = m.do(p, call.Params, texts)
-		return err
-	}
-	if longMethods[call.Method] { // takes a turn only to copy what it lists
-		return answer, do()
-	}
-	return answer, p.turn(do)
+	return p.onBook(call.Method, func() (any, error) { return m.do(p, call.Params, texts) })
 }
 
 // faultOf returns the fault of version 1 for an error. Where the reference's text is known, it is the same, since
