@@ -315,27 +315,6 @@ func (sh *shard) dropLocks(job uint32, r *record) {
 	sh.freedLocks = append(sh.freedLocks, freed...)
 }
 
-// unlock unlocks the shard and then wakes the jobs that wait for freed locks: they may be of other
-// shards.
-func (sh *shard) unlock(now Time, sink Sink) {
-	if sh.freedLocks == nil { // nearly always
-		sh.mu.Unlock()
-		return
-	}
-	sh.unlockAndWake(now, sink)
-}
-
-func (sh *shard) unlockAndWake(now Time, sink Sink) {
-	sh.s.wakeWaiters(now, sh.unlockTakingFreed(), sink)
-}
-
-// unlockTakingFreed unlocks the shard and returns the locks that were freed under it.
-func (sh *shard) unlockTakingFreed() (freed []string) {
-	freed, sh.freedLocks = sh.freedLocks, nil
-	sh.mu.Unlock()
-	return freed
-}
-
 // wakeWaiters wakes the next waiter of each lock, and of the locks that are freed by it: a woken
 // job whose owner has left ends. The Ticks wake what exceeds a batch. Until then a lock may be free
 // while jobs wait for it.

@@ -80,6 +80,27 @@ func (sh *shard) init(s *Scheduler, id int) {
 // by this count.
 func (sh *shard) countSteps(n int) { sh.mu.steps += n }
 
+// unlock unlocks the shard and then wakes the jobs that wait for freed locks: they may be of other
+// shards.
+func (sh *shard) unlock(now Time, sink Sink) {
+	if sh.freedLocks == nil { // nearly always
+		sh.mu.Unlock()
+		return
+	}
+	sh.unlockAndWake(now, sink)
+}
+
+func (sh *shard) unlockAndWake(now Time, sink Sink) {
+	sh.s.wakeWaiters(now, sh.unlockTakingFreed(), sink)
+}
+
+// unlockTakingFreed unlocks the shard and returns the locks that were freed under it.
+func (sh *shard) unlockTakingFreed() (freed []string) {
+	freed, sh.freedLocks = sh.freedLocks, nil
+	sh.mu.Unlock()
+	return freed
+}
+
 // queue returns the queue of a name, made when it is missing.
 func (sh *shard) queue(name []byte) (*queue, error) {
 	if q := sh.byName[string(name)]; q != nil {
