@@ -275,9 +275,9 @@ func (n *Node) noteCondition(of subject, about, reason string) {
 	switch {
 	case !changed:
 	case reason == "":
-		n.log.Info("well again", "about", about)
+		n.log.Info("a fault of the Disbatch node is over", "about", about)
 	default:
-		n.log.Warn("not well", "about", about, "reason", reason)
+		n.log.Warn("a fault of the Disbatch node", "about", about, "reason", reason)
 	}
 }
 
