@@ -375,7 +375,7 @@ func (o *Offline) servesUnconnected() bool {
 	for done := false; !done && !held; {
 		done = o.server.sched.List(o.time, l, sched.WalkBatch, func(v *sched.JobView) bool {
 			leased := strings.HasPrefix(v.Worker, "http:") || strings.HasPrefix(v.Worker, "faktory")
-			held = held || leased && v.State.String() == "running"
+			held = held || leased && v.State == sched.JobRunning
 			return true
 		})
 	}

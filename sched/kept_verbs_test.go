@@ -2,8 +2,8 @@ package sched
 
 // The sets of the states of kept jobs.
 const (
-	failedStates = StateSet(1 << jobFailed)
-	doneStates   = StateSet(1<<jobDone | 1<<jobExpired)
+	failedStates = StateSet(1 << JobFailed)
+	doneStates   = StateSet(1<<JobDone | 1<<JobExpired)
 )
 
 // kept calls fn with the jobs of a queue that are kept in some states, by their end.

@@ -117,8 +117,8 @@ func (s *Scheduler) SizeOf(l *Listing) (n int) {
 	}
 	st, _ := s.StatusOf(l.queue)
 	states := [JobStates]int{
-		jobReady: st.Ready(), jobDelayed: st.Delayed, jobRunning: st.Running,
-		jobLocked: st.Parked, jobWaiting: st.Waiting, jobFailed: st.Failed, jobDone: st.Done,
+		JobReady: st.Ready(), JobDelayed: st.Delayed, JobRunning: st.Running,
+		JobLocked: st.Parked, JobWaiting: st.Waiting, JobFailed: st.Failed, JobDone: st.Done,
 	}
 	for _, phase := range listPhases {
 		if phase.states.intersects(l.match.States) {
@@ -136,14 +136,14 @@ var listPhases = [...]struct {
 	counts JobState
 	walk   func(*lister) (over bool)
 }{
-	{setOf(jobRunning), jobRunning, (*lister).running},
-	{setOf(jobReady), jobReady, (*lister).ready},
-	{setOf(jobReady), jobReady, (*lister).private},
-	{setOf(jobDelayed), jobDelayed, (*lister).delayed},
-	{setOf(jobLocked), jobLocked, (*lister).parked},
-	{setOf(jobWaiting), jobWaiting, (*lister).waiting},
-	{setOf(jobFailed), jobFailed, func(w *lister) bool { return w.kept(keptFailed, keptBuried) }},
-	{setOf(jobDone, jobExpired), jobDone, func(w *lister) bool { return w.kept(keptDone, keptResult) }},
+	{StatesOf(JobRunning), JobRunning, (*lister).running},
+	{StatesOf(JobReady), JobReady, (*lister).ready},
+	{StatesOf(JobReady), JobReady, (*lister).private},
+	{StatesOf(JobDelayed), JobDelayed, (*lister).delayed},
+	{StatesOf(JobLocked), JobLocked, (*lister).parked},
+	{StatesOf(JobWaiting), JobWaiting, (*lister).waiting},
+	{StatesOf(JobFailed), JobFailed, func(w *lister) bool { return w.kept(keptFailed, keptBuried) }},
+	{StatesOf(JobDone, JobExpired), JobDone, func(w *lister) bool { return w.kept(keptDone, keptResult) }},
 }
 
 // lister is one List.

@@ -9,15 +9,16 @@ import (
 // JobState is the state of a job as operators see it.
 type JobState uint8
 
+// The states.
 const (
-	jobReady JobState = iota
-	jobDelayed
-	jobRunning
-	jobLocked
-	jobWaiting
-	jobFailed
-	jobDone
-	jobExpired
+	JobReady JobState = iota
+	JobDelayed
+	JobRunning
+	JobLocked  // it waits for a named lock
+	JobWaiting // a task waits for others
+	JobFailed
+	JobDone
+	JobExpired // its job-ttl has passed
 	// JobStates is the number of states.
 	JobStates
 )
@@ -28,12 +29,13 @@ var jobStateNames = [JobStates]string{"ready", "delayed", "running", "locked", "
 func (s JobState) String() string { return jobStateNames[s] }
 
 // Ended reports whether a job in this state is kept after its end.
-func (s JobState) Ended() bool { return s == jobFailed || s == jobDone || s == jobExpired }
+func (s JobState) Ended() bool { return s == JobFailed || s == JobDone || s == JobExpired }
 
 // StateSet is a set of states, as bits by their numbers. The zero StateSet has all.
 type StateSet uint16
 
-func setOf(states ...JobState) (set StateSet) {
+// StatesOf returns the set of states; of none, the set of all.
+func StatesOf(states ...JobState) (set StateSet) {
 	for _, s := range states {
 		set |= 1 << s
 	}
@@ -123,7 +125,7 @@ func (w *lister) matches(job uint32, r *record) (matches, over bool) {
 		m.Age != nil && !w.ageFits(job, r),
 		!matchesAll(w.sh, w.globs.queues, w.q.name),
 		len(m.Names) > 0 && !matchesAll(w.sh, w.globs.names, w.sh.nameView(job)),
-		m.States != 0 && !setOf(w.sh.jobStateOf(job, r)).intersects(m.States),
+		m.States != 0 && !StatesOf(w.sh.jobStateOf(job, r)).intersects(m.States),
 		len(m.Workers) > 0 && !w.workersFit(job, r):
 		return false, true
 	case len(m.Texts) == 0:
@@ -136,32 +138,32 @@ func (w *lister) matches(job uint32, r *record) (matches, over bool) {
 func possibleStates(r *record) StateSet {
 	switch r.state {
 	case delayed:
-		return setOf(jobDelayed)
+		return StatesOf(JobDelayed)
 	case reserved, broadcasting:
-		return setOf(jobRunning)
+		return StatesOf(JobRunning)
 	case parked:
-		return setOf(jobLocked)
+		return StatesOf(JobLocked)
 	case waiting:
-		return setOf(jobWaiting)
+		return StatesOf(JobWaiting)
 	case failed:
-		return setOf(jobFailed)
+		return StatesOf(JobFailed)
 	case finished:
-		return setOf(jobDone, jobExpired)
+		return StatesOf(JobDone, JobExpired)
 	}
-	return setOf(jobReady)
+	return StatesOf(JobReady)
 }
 
 // jobStateOf returns the state of a job as operators see it.
 func (sh *shard) jobStateOf(job uint32, r *record) JobState {
 	set := possibleStates(r)
 	if r.state == finished {
-		set = setOf(jobDone)
+		set = StatesOf(JobDone)
 		if r.use() == keptDone && endsExpired(sh.history(job, r)) {
-			set = setOf(jobExpired)
+			set = StatesOf(JobExpired)
 		}
 	}
-	state := jobReady
-	for set != setOf(state) {
+	state := JobReady
+	for set != StatesOf(state) {
 		state++
 	}
 	return state

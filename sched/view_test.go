@@ -40,7 +40,7 @@ func TestView(t *testing.T) {
 						t.Errorf("%v is %q in state %v, want %q, %v", ref, o.Name, o.State, name, state)
 					}
 				})
-				if want := ref == v.Ref || state >= jobFailed; found != want {
+				if want := ref == v.Ref || state >= JobFailed; found != want {
 					t.Errorf("%v of %q, %v, is found: %v", ref, name, state, found)
 				}
 			}
@@ -203,7 +203,7 @@ func TestListMoves(t *testing.T) {
 		t.Helper()
 		seen, pages := make(map[string]int), 0
 		for after, done := "", false; !done; pages++ {
-			l, err := NewListing(&Match{States: setOf(jobReady)}, []byte("f"), false, after)
+			l, err := NewListing(&Match{States: StatesOf(JobReady)}, []byte("f"), false, after)
 			x.ok(err)
 			var last JobRef
 			n := 0

@@ -118,7 +118,7 @@ func (sh *shard) whyEnded(job uint32, r *record) Why {
 	switch {
 	case r.state == failed:
 		w.Reason, w.N, w.Text = WhyFailed, int(tries), LastCause(history)
-	case sh.jobStateOf(job, r) == jobExpired:
+	case sh.jobStateOf(job, r) == JobExpired:
 		w.Reason = WhyExpired
 	}
 	return w

@@ -274,7 +274,7 @@ func TestWhyEnded(t *testing.T) {
 	x.pass(90_000)
 	x.pass(0)
 	var got []string
-	for _, m := range []StateSet{setOf(jobFailed), setOf(jobDone), setOf(jobExpired)} {
+	for _, m := range []StateSet{StatesOf(JobFailed), StatesOf(JobDone), StatesOf(JobExpired)} {
 		l, err := NewListing(&Match{States: m}, []byte("f"), false, "")
 		x.ok(err)
 		var ref JobRef
@@ -287,7 +287,7 @@ func TestWhyEnded(t *testing.T) {
 		t.Errorf("%v, want %s", got, want)
 	}
 	x.under([3]string{"f", "retries", "0"}, [3]string{"f", "dead-letter", "dead"})
-	l, _ := NewListing(&Match{States: setOf(jobFailed)}, []byte("f"), false, "")
+	l, _ := NewListing(&Match{States: StatesOf(JobFailed)}, []byte("f"), false, "")
 	x.s.List(x.now, l, 256, func(v *JobView) bool {
 		t.Errorf("%q is not moved", v.Name)
 		return true

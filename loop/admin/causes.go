@@ -36,12 +36,7 @@ func (api *API) getCauses(r *http.Request) (any, error) {
 		return nil, err
 	}
 	groups, answer := causes{all: make(map[causeKey]*codec.FailureCause)}, &codec.FailureCauses{Causes: []codec.FailureCause{}}
-	var failed sched.Match
-	for state := range sched.JobStates {
-		if state.String() == codec.StateFailed {
-			failed.States |= 1 << state
-		}
-	}
+	failed := sched.Match{States: sched.StatesOf(sched.JobFailed)}
 	only, until := "", time.Now().Add(searchTime)
 	if q.Has("queue") {
 		only = string(protocol.Queue([]byte(q.Get("queue"))))

@@ -17,6 +17,13 @@ import (
 // maxChangedIDs bounds the jobs of one request: it is answered when all are changed and in the journal.
 const maxChangedIDs = 1000
 
+// What a verb may need beside the jobs.
+const (
+	needsPriority = "priority"
+	needsTime     = "at or delay"
+	needsQueue    = "to"
+)
+
 // jobVerbs are the verbs of a change of jobs, each with what it needs beside the jobs, and the states that a filter
 // without a state means, if not all.
 var jobVerbs = map[string]struct {
@@ -27,9 +34,9 @@ var jobVerbs = map[string]struct {
 	codec.VerbRetry:    {sched.RetryJobs, "", []string{codec.StateFailed}},
 	codec.VerbRun:      {sched.RunJobs, "", []string{codec.StateDelayed, codec.StateFailed}},
 	codec.VerbRemove:   {sched.RemoveJobs, "", nil},
-	codec.VerbPriority: {sched.SetPriority, "priority", nil},
-	codec.VerbDue:      {sched.SetDue, "at or delay", nil},
-	codec.VerbMove:     {sched.MoveJobs, "to", nil},
+	codec.VerbPriority: {sched.SetPriority, needsPriority, nil},
+	codec.VerbDue:      {sched.SetDue, needsTime, nil},
+	codec.VerbMove:     {sched.MoveJobs, needsQueue, nil},
 }
 
 // changeFilter returns the filter of a change. The verb can change no job of another state, so a filter without a state
@@ -78,17 +85,17 @@ func (api *API) jobChange(c *codec.JobsChange) (*sched.JobChange, error) {
 		return nil, badf("verb is retry, run, remove, priority, due or move, not %.64q", c.Verb)
 	}
 	change := &sched.JobChange{Verb: v.verb}
-	given := ""
+	var given []string
 	if c.Priority != nil {
-		given, change.Priority = "priority", *c.Priority
+		given, change.Priority = append(given, needsPriority), *c.Priority
 	}
 	switch {
 	case !c.At.IsZero() && c.Delay != nil:
 		return nil, badf("jobs have a time in at or a delay, not both")
 	case !c.At.IsZero():
-		given, change.Due = given+"at or delay", c.At.UnixMilli()
+		given, change.Due = append(given, needsTime), c.At.UnixMilli()
 	case c.Delay != nil:
-		given, change.Due = given+"at or delay", api.host.Now().Wall+time.Duration(*c.Delay).Milliseconds()
+		given, change.Due = append(given, needsTime), api.host.Now().Wall+time.Duration(*c.Delay).Milliseconds()
 	}
 	to, err := textOrBytes("to", c.To, c.ToBytes)
 	if err != nil {
@@ -98,10 +105,10 @@ func (api *API) jobChange(c *codec.JobsChange) (*sched.JobChange, error) {
 		return nil, badf("a queue has at most %d bytes, not %d", maxName, len(to))
 	}
 	if len(to) > 0 {
-		given, change.Queue = given+"to", string(protocol.Queue(to))
+		given, change.Queue = append(given, needsQueue), string(protocol.Queue(to))
 	}
 	switch {
-	case given == v.needs:
+	case strings.Join(given, ", ") == v.needs:
 		return change, nil
 	case v.needs == "":
 		return nil, badf("the verb %s takes no priority, at, delay or to", c.Verb)

@@ -173,9 +173,7 @@ func (api *API) sendPart(part string, isResult bool) http.HandlerFunc {
 func (api *API) open(ref sched.JobRef, isResult bool) (*sched.Reader, error) {
 	skip, missing := 0, errNoResult
 	if !api.host.Sched().View(api.host.Now(), ref, func(v *sched.JobView) {
-		switch v.State.String() {
-		case codec.StateFailed, codec.StateDone, codec.StateExpired:
-		default:
+		if !v.State.Ended() {
 			missing = errNotEnded
 		}
 		if !isResult {

@@ -142,7 +142,7 @@ const batchTime = 1000
 // failedAgain reports whether a job has failed since the operation began, as after its retry. A later time than now is
 // from before the clock was set back.
 func (op *operation) failedAgain(v *sched.JobView, now sched.Time) bool {
-	return v.State.String() == codec.StateFailed && v.Since > op.Started && v.Since <= now.Wall+batchTime
+	return v.State == sched.JobFailed && v.Since > op.Started && v.Since <= now.Wall+batchTime
 }
 
 // stillMeant returns the jobs that still match the filter. Another request may have changed a job that waits for the
