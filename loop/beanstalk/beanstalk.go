@@ -87,17 +87,3 @@ func (p *Protocol) Samples() []web.Sample {
 		web.ProtocolErrors(name, "job_too_big", p.jobTooBig.Load()),
 	}
 }
-
-// countFault counts a request that is wrong in itself.
-func (p *Protocol) countFault(reply string) {
-	switch reply {
-	case codec.BadFormat:
-		p.badFormat.Add(1)
-	case codec.UnknownCommand:
-		p.unknownCommand.Add(1)
-	case codec.ExpectedCRLF:
-		p.expectedCRLF.Add(1)
-	case codec.JobTooBig:
-		p.jobTooBig.Add(1)
-	}
-}

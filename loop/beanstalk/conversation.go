@@ -1,6 +1,8 @@
 package beanstalk
 
 import (
+	"errors"
+
 	codec "treadle/codec/beanstalk"
 	"treadle/loop/protocol"
 	"treadle/sched"
@@ -50,11 +52,11 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 			continue
 		}
 		if r.Fatal {
-			c.fault(&r)
+			c.answerError(&r)
 			return n + k, errMalformed
 		}
 		if r.Fault != "" {
-			c.fault(&r)
+			c.answerError(&r)
 		} else if c.again = !c.handle(&r); c.again {
 			return n, nil // Consume is called with the same request
 		}
@@ -134,15 +136,6 @@ func (c *conversation) quit() {
 	c.s.Alarm(c.s.Loop.Now.Mono + acksPatience)
 }
 
-// fault answers a request that is wrong in itself.
-func (c *conversation) fault(r *codec.Request) {
-	if r.Counted {
-		c.p.commands[r.Command].Add(1)
-	}
-	c.p.countFault(r.Fault)
-	c.word(r.Fault)
-}
-
 // handle handles one request. It returns false when the request goes on in a later turn.
 func (c *conversation) handle(r *codec.Request) (done bool) {
 	if !c.again {
@@ -197,7 +190,7 @@ func (c *conversation) show(r *codec.Request) (done bool) {
 	case codec.StatsTube:
 		c.statsTube(r.Tube)
 	case codec.ListTubeUsed:
-		c.send(codec.AppendUsing(c.scratch(), c.used.name))
+		c.reply(codec.AppendUsing(c.scratch(), c.used.name))
 	case codec.ListTubesWatched:
 		c.listWatched()
 	case codec.ListTubes:
@@ -216,14 +209,14 @@ func (c *conversation) keep(reply []byte) {
 	}
 }
 
-// send sends a reply, which may have been appended to scratch, behind those before it.
-func (c *conversation) send(reply []byte) {
+// reply sends a reply, which may have been appended to scratch, behind those before it.
+func (c *conversation) reply(reply []byte) {
 	c.keep(reply)
 	c.s.Reply(reply)
 }
 
-// word sends a reply of one word.
-func (c *conversation) word(reply string) { c.send(append(c.scratch(), reply...)) }
+// replyWord sends a reply of one word.
+func (c *conversation) replyWord(reply string) { c.reply(append(c.scratch(), reply...)) }
 
 // acknowledge sends a reply once the last change in a queue is durable.
 func (c *conversation) acknowledge(queue []byte, reply []byte) {
@@ -235,6 +228,37 @@ func (c *conversation) acknowledge(queue []byte, reply []byte) {
 // acknowledgeWord is acknowledge for a reply of one word.
 func (c *conversation) acknowledgeWord(queue string, reply string) {
 	c.acknowledge([]byte(queue), append(c.scratch(), reply...))
+}
+
+// answerError answers a request that is wrong in itself, and counts it.
+func (c *conversation) answerError(r *codec.Request) {
+	if r.Counted {
+		c.p.commands[r.Command].Add(1)
+	}
+	switch r.Fault {
+	case codec.BadFormat:
+		c.p.badFormat.Add(1)
+	case codec.UnknownCommand:
+		c.p.unknownCommand.Add(1)
+	case codec.ExpectedCRLF:
+		c.p.expectedCRLF.Add(1)
+	case codec.JobTooBig:
+		c.p.jobTooBig.Add(1)
+	}
+	c.replyWord(r.Fault)
+}
+
+// refuse answers a request that a limit or a policy forbids.
+func (c *conversation) refuse(err error) {
+	c.p.host.Refused(name, protocol.ReasonOf(err))
+	switch {
+	case errors.Is(err, sched.ErrPaused):
+		c.replyWord(codec.Draining)
+	case errors.Is(err, sched.ErrPayload):
+		c.replyWord(codec.JobTooBig)
+	default:
+		c.replyWord(codec.OutOfMemory)
+	}
 }
 
 // Deliver implements protocol.Conversation.

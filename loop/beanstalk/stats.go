@@ -75,7 +75,7 @@ func (c *conversation) stats() {
 	system, machine := systemNames()
 	b = appendText(b, "os", system)
 	b = appendText(b, "platform", machine)
-	c.send(codec.AppendData(c.scratch(), b))
+	c.reply(codec.AppendData(c.scratch(), b))
 }
 
 // systemNames returns the version of the operating system and the name of the machine's processor, as uname has them.
@@ -117,7 +117,7 @@ func (p *Protocol) countTubes(queues int) int {
 // statsTube shows a tube with the jobs of all protocols in it.
 func (c *conversation) statsTube(name []byte) {
 	if !c.p.tubes.exists(name) {
-		c.word(codec.NotFound)
+		c.replyWord(codec.NotFound)
 		return
 	}
 	q, _ := c.p.sched.StatusOf(name)
@@ -144,14 +144,16 @@ func (c *conversation) statsTube(name []byte) {
 	b = appendNumber(b, "cmd-pause-tube", t.pauses.Load())
 	b = appendNumber(b, "pause", pause)
 	b = appendNumber(b, "pause-time-left", left)
-	c.send(codec.AppendData(c.scratch(), b))
+	c.reply(codec.AppendData(c.scratch(), b))
 }
 
 // secondsLeft returns the whole seconds that are left. A part of the first one has passed already.
 func secondsLeft(ms int64) int64 { return max(ms-1, 0) / 1000 }
 
 // stateNames are the words for the states of jobs.
-var stateNames = map[string]string{"ready": "ready", "delayed": "delayed", "running": "reserved", "failed": "buried"}
+var stateNames = map[sched.JobState]string{
+	sched.JobReady: "ready", sched.JobDelayed: "delayed", sched.JobRunning: "reserved", sched.JobFailed: "buried",
+}
 
 // statsJob shows a job that the connection holds, or one that was put, with its counts.
 func (c *conversation) statsJob(id uint64) {
@@ -159,7 +161,7 @@ func (c *conversation) statsJob(id uint64) {
 	now := c.s.Loop.Now
 	var b []byte
 	ok = ok && c.p.sched.View(now, ref, func(v *sched.JobView) {
-		state := stateNames[v.State.String()]
+		state := stateNames[v.State]
 		if state == "" {
 			state = "delayed" // it waits for a lock
 		}
@@ -193,8 +195,8 @@ func (c *conversation) statsJob(id uint64) {
 		b = appendNumber(b, "kicks", v.Counts.Kicked)
 	})
 	if !ok {
-		c.word(codec.NotFound)
+		c.replyWord(codec.NotFound)
 		return
 	}
-	c.send(codec.AppendData(c.scratch(), b))
+	c.reply(codec.AppendData(c.scratch(), b))
 }

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 
 	codec "treadle/codec/beanstalk"
-	"treadle/loop/protocol"
 	"treadle/sched"
 )
 
@@ -209,13 +208,13 @@ func (c *conversation) use(name []byte) {
 	if string(name) != c.used.name {
 		t := c.p.tubes.use(string(name))
 		if t == nil {
-			c.refuseWatch(protocol.ReasonFunctions)
+			c.refuse(sched.ErrQueues)
 			return
 		}
 		c.p.tubes.unuse(c.s.Loop.Now, c.used)
 		c.used = t
 	}
-	c.send(codec.AppendUsing(c.scratch(), c.used.name))
+	c.reply(codec.AppendUsing(c.scratch(), c.used.name))
 }
 
 // watchedAt returns the index of a tube among those that the connection watches, -1 when it does not watch it.
@@ -228,12 +227,12 @@ func (c *conversation) watchedAt(name []byte) int {
 func (c *conversation) watch(name []byte) {
 	if c.watchedAt(name) < 0 {
 		if len(c.watched) >= maxWatched {
-			c.refuseWatch(protocol.ReasonWorker)
+			c.refuse(sched.ErrWatches)
 			return
 		}
 		t := c.p.tubes.watch(string(name))
 		if t == nil {
-			c.refuseWatch(protocol.ReasonFunctions)
+			c.refuse(sched.ErrQueues)
 			return
 		}
 		if c.worker {
@@ -241,30 +240,24 @@ func (c *conversation) watch(name []byte) {
 			c.p.tubes.keepPause(loop.Now, t)
 			if err := c.p.sched.Watch(loop.Now, c.s.Peer(), t.queue, false, loop.Sink); err != nil {
 				c.p.tubes.unwatch(loop.Now, t)
-				c.refuseWatch(protocol.ReasonOf(err))
+				c.refuse(err)
 				return
 			}
 		}
 		c.watched = append(c.watched, t)
 	}
-	c.sendWatching()
+	c.replyWatching()
 }
 
-// refuseWatch answers a use or a watch that a limit forbids.
-func (c *conversation) refuseWatch(why protocol.Reason) {
-	c.p.host.Refused(name, why)
-	c.word(codec.OutOfMemory)
-}
-
-func (c *conversation) sendWatching() {
-	c.send(codec.AppendCount(c.scratch(), codec.Watching, uint64(len(c.watched))))
+func (c *conversation) replyWatching() {
+	c.reply(codec.AppendCount(c.scratch(), codec.Watching, uint64(len(c.watched))))
 }
 
 // ignore takes the last tube to the place of one that is no longer watched, as beanstalkd does.
 func (c *conversation) ignore(name []byte) {
 	i := c.watchedAt(name)
 	if i >= 0 && len(c.watched) == 1 {
-		c.word(codec.NotIgnored)
+		c.replyWord(codec.NotIgnored)
 		return
 	}
 	if i >= 0 {
@@ -276,26 +269,25 @@ func (c *conversation) ignore(name []byte) {
 		}
 		c.p.tubes.unwatch(c.s.Loop.Now, t)
 	}
-	c.sendWatching()
+	c.replyWatching()
 }
 
 // pauseTube has a tube that exists hand out nothing for a time.
 func (c *conversation) pauseTube(r *codec.Request) {
 	if !c.p.tubes.exists(r.Tube) {
-		c.word(codec.NotFound)
+		c.replyWord(codec.NotFound)
 		return
 	}
 	now, ms := c.s.Loop.Now, int64(r.Delay)*1000
 	if err := c.p.sched.PauseFor(now, r.Tube, ms); err != nil {
-		c.p.host.Refused(name, protocol.ReasonOf(err))
-		c.word(codec.OutOfMemory)
+		c.refuse(err)
 		return
 	}
 	t := c.p.tubes.tubeFor(string(r.Tube))
 	t.pauses.Add(1)
 	t.pausedFor.Store(int64(r.Delay))
 	t.pausedUntil.Store(now.Mono + ms)
-	c.word(codec.Paused)
+	c.replyWord(codec.Paused)
 }
 
 // The head of all data, and the beginning of the lines of a list.
@@ -314,7 +306,7 @@ func (c *conversation) listWatched() {
 		data = appendItem(data, t.name)
 	}
 	c.s.Cost += len(c.watched) / tubesPerCost
-	c.send(codec.AppendData(c.scratch(), data))
+	c.reply(codec.AppendData(c.scratch(), data))
 }
 
 // listing is a list-tubes that goes on in a later turn.
@@ -347,7 +339,7 @@ func (c *conversation) listTubes() (done bool) {
 		}
 		c.s.Cost += n
 		if len(l.data) > c.p.host.Limits().MaxOutbound {
-			c.word(codec.OutOfMemory)
+			c.replyWord(codec.OutOfMemory)
 			return true
 		}
 		if !done && c.s.Pause() {
@@ -355,7 +347,7 @@ func (c *conversation) listTubes() (done bool) {
 			return false
 		}
 	}
-	c.send(codec.AppendData(nil, l.data))
+	c.reply(codec.AppendData(nil, l.data))
 	return true
 }
 

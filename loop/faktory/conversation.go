@@ -49,7 +49,7 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 		line, k, err := codec.Next(in[n:], c.scanned, c.p.limits.MaxFrame)
 		c.scanned = 0
 		if err != nil {
-			c.answerError(codeError, "a line is longer than --max-frame")
+			c.answerError("a line is longer than --max-frame")
 			return n, err
 		}
 		if k == 0 {
@@ -147,7 +147,7 @@ func (c *conversation) handshake(in []byte, at int, line []byte) error {
 			return nil
 		}
 		if c.offloaded, h = nil, b.hello; h != nil && !b.proved {
-			c.answerError(codeError, errPassword.Error())
+			c.answerError(errPassword.Error())
 			return errPassword
 		}
 	} else {
@@ -176,40 +176,55 @@ func (c *conversation) greet(h *codec.Hello) {
 	c.s.Reply(replyOK)
 }
 
+// command is how a command is handled.
+type command struct {
+	handle func(c *conversation, text []byte)                        // on the event loop; nil: never, it looks at all jobs or queues
+	run    func(p *Protocol, text []byte, sink protocol.Sink) []byte // off the event loop, returns the reply; nil: it has no large line
+	reads  bool                                                      // it changes nothing: its reply does not wait for the journal
+}
+
+// commands are the commands of a client that was greeted, beside END.
+var commands = map[string]command{
+	"PUSH":   {handle: (*conversation).push, run: (*Protocol).push},
+	"PUSHB":  {handle: (*conversation).pushBulk, run: (*Protocol).pushBulk},
+	"FETCH":  {handle: (*conversation).fetch},
+	"ACK":    {handle: (*conversation).ack},
+	"FAIL":   {handle: (*conversation).fail},
+	"BEAT":   {handle: (*conversation).beat},
+	"TRACK":  {handle: (*conversation).track},
+	"INFO":   {run: (*Protocol).info, reads: true},
+	"FLUSH":  {run: (*Protocol).flush},
+	"MUTATE": {run: (*Protocol).mutate},
+	"QUEUE":  {run: (*Protocol).changeQueues},
+	"BATCH":  {handle: (*conversation).batch},
+}
+
 // handle handles one line. handled is false when it is handled off the event loop, or has to come again.
 func (c *conversation) handle(in []byte, at int, line []byte) (handled bool, err error) {
 	word, text := codec.Cut(line)
-	if c.offloaded != nil || len(line) > largeLine || isLong(word) {
+	command, known := commands[string(word)]
+	if c.offloaded != nil || len(line) > largeLine || known && command.handle == nil {
 		return c.runCommand(in, at, word, text), nil
 	}
 	c.p.commands.Add(1)
-	switch string(word) {
-	case "PUSH":
-		c.push(text)
-	case "FETCH":
-		c.fetch(text)
-	case "ACK":
-		c.ack(text)
-	case "FAIL":
-		c.fail(text)
-	case "BEAT":
-		c.beat(text)
-	case "TRACK":
-		c.track(text)
-	case "PUSHB":
-		c.pushBulk(text)
-	case "END":
+	switch {
+	case known:
+		command.handle(c, text)
+	case string(word) == "END":
 		return true, io.EOF // as when the client had closed the connection
-	case "BATCH":
-		c.answerError(codeError, "BATCH is not supported: use several jobs, or a job that submits jobs")
 	default:
-		c.answerError(codeError, "unknown command "+shortText(word))
+		c.answerError("unknown command " + shortText(word))
 	}
 	return true, nil
 }
 
-// sendBulk sends a reply of any bytes.
-func (c *conversation) sendBulk(data []byte) {
+// batch answers a BATCH.
+func (c *conversation) batch([]byte) {
+	c.answerError("BATCH is not supported: use several jobs, or a job that submits jobs")
+}
+
+// replyBulk sends a reply of any bytes.
+func (c *conversation) replyBulk(data []byte) {
 	if !c.s.Waiting() {
 		c.s.Touch()
 		c.s.Room(len(data) + bulkRoom)
@@ -228,10 +243,29 @@ func (c *conversation) acknowledge(queue, reply []byte) {
 	c.s.ReplyAfter(group, wait, reply)
 }
 
-// answerError answers a command that cannot be carried out.
-func (c *conversation) answerError(code, text string) {
-	c.p.errors.Add(1)
-	c.s.Reply(codec.AppendError(nil, code, text))
+// acknowledgeAll sends a reply once the last changes in all queues are durable.
+func (c *conversation) acknowledgeAll(reply []byte) {
+	group, wait := c.p.host.DurableAll()
+	c.s.ReplyAfter(group, wait, reply)
+}
+
+// answerError answers a command that is wrong in itself, and counts it.
+func (c *conversation) answerError(text string) { c.s.Reply(c.p.errorReply(text)) }
+
+// refuse answers a command that a limit or a policy forbids.
+func (c *conversation) refuse(err error) { c.s.Reply(c.p.refusal(err)) }
+
+// errorReply returns the reply of answerError. It may run off the event loop, as refusal.
+func (p *Protocol) errorReply(text string) []byte {
+	p.errors.Add(1)
+	return codec.AppendError(nil, codeError, text)
+}
+
+// refusal returns the reply of refuse.
+func (p *Protocol) refusal(err error) []byte {
+	p.errors.Add(1)
+	code, text := p.explain(err)
+	return codec.AppendError(nil, code, text)
 }
 
 // Deliver implements protocol.Conversation.

@@ -9,25 +9,12 @@ import (
 	"treadle/sched"
 )
 
-// selection says which of Faktory's jobs a command is about.
+// selection says which of Faktory's jobs a command is about. The zero selection has all.
 type selection struct {
 	queue   string // empty: all
 	states  sched.StateSet
 	retries int // of delayed jobs: 1 those that have failed, -1 the others, 0 all
 	filter  *codec.Filter
-}
-
-// everything selects all jobs.
-func everything() *selection { return &selection{} }
-
-// statesOf returns the set of states of names, as sched.JobState has them.
-func statesOf(names ...string) (set sched.StateSet) {
-	for s := range sched.JobStates {
-		if slices.Contains(names, s.String()) {
-			set |= 1 << s
-		}
-	}
-	return set
 }
 
 // Bounds in bytes of a pattern, and of the beginning of a job that it is compared with: that takes time in proportion
@@ -37,25 +24,31 @@ const (
 	maxMatched = 64 << 10
 )
 
+// flush handles a FLUSH.
+func (p *Protocol) flush(_ []byte, sink protocol.Sink) []byte {
+	p.change(&selection{}, &sched.JobChange{Verb: sched.RemoveJobs}, sink)
+	return replyOK
+}
+
 // mutate handles a MUTATE.
 func (p *Protocol) mutate(text []byte, sink protocol.Sink) []byte {
 	m, err := codec.Parse[codec.Mutation](text)
 	if err != nil {
-		return p.failed("MUTATE needs a JSON object with cmd and target")
+		return p.errorReply("MUTATE needs a JSON object with cmd and target")
 	}
 	what := &selection{filter: m.Filter}
 	switch m.Target {
 	case "scheduled":
-		what.states, what.retries = statesOf("delayed"), -1
+		what.states, what.retries = sched.StatesOf(sched.JobDelayed), -1
 	case "retries":
-		what.states, what.retries = statesOf("delayed"), 1
+		what.states, what.retries = sched.StatesOf(sched.JobDelayed), 1
 	case "dead":
-		what.states = statesOf("failed")
+		what.states = sched.StatesOf(sched.JobFailed)
 	default:
-		return p.failed("the target of MUTATE is scheduled, retries or dead")
+		return p.errorReply("the target of MUTATE is scheduled, retries or dead")
 	}
 	if f := m.Filter; f != nil && len(f.Pattern) > maxPattern {
-		return p.failed("the regexp of MUTATE is too long")
+		return p.errorReply("the regexp of MUTATE is too long")
 	}
 	change := &sched.JobChange{Verb: sched.RemoveJobs}
 	switch m.Verb {
@@ -70,7 +63,7 @@ func (p *Protocol) mutate(text []byte, sink protocol.Sink) []byte {
 		}
 		change.Verb = sched.GiveUpJobs
 	default:
-		return p.failed("the cmd of MUTATE is clear, kill, discard or requeue")
+		return p.errorReply("the cmd of MUTATE is clear, kill, discard or requeue")
 	}
 	p.change(what, change, sink)
 	return replyOK
@@ -93,7 +86,7 @@ func (p *Protocol) change(what *selection, change *sched.JobChange, sink protoco
 		refs, found = refs[:0], found[:0]
 		size := 0
 		done = p.sched.List(now, l, sched.WalkBatch, func(v *sched.JobView) (more bool) {
-			if what.retries != 0 && v.State.String() == "delayed" && (what.retries > 0) != hasFailed(v.History) {
+			if what.retries != 0 && v.State == sched.JobDelayed && (what.retries > 0) != hasFailed(v.History) {
 				return true
 			}
 			refs = append(refs, v.Ref)

@@ -108,8 +108,8 @@ func toUTF8(text []byte) []byte {
 	return nil
 }
 
-// reasonOf returns what a client is told of an error of submit: a code and a text.
-func (p *Protocol) reasonOf(err error) (code, text string) {
+// explain returns what a client is told of an error of submit: a code and a text. It counts the error of a limit.
+func (p *Protocol) explain(err error) (code, text string) {
 	switch {
 	case err == errNotUnique:
 		return codeNotUnique, err.Error()
@@ -136,13 +136,22 @@ func (c *conversation) push(text []byte) {
 	j, err := u.submit(text)
 	loop.Scratch = u.room
 	if err != nil {
-		c.answerError(c.p.reasonOf(err))
+		c.refuse(err)
 		return
 	}
 	c.acknowledge(j.Queue, replyOK)
 }
 
-// pushBulk handles a PUSHB that is not large.
+// push handles a large PUSH, off the event loop.
+func (p *Protocol) push(text []byte, sink protocol.Sink) []byte {
+	u := pusher{p: p, now: p.host.Now(), sink: sink}
+	if _, err := u.submit(text); err != nil {
+		return p.refusal(err)
+	}
+	return replyOK
+}
+
+// pushBulk handles a PUSHB.
 func (c *conversation) pushBulk(text []byte) {
 	loop := c.s.Loop
 	u := pusher{p: c.p, now: loop.Now, sink: loop.Sink, room: loop.Scratch}
@@ -151,10 +160,10 @@ func (c *conversation) pushBulk(text []byte) {
 	c.acknowledgeAll(reply)
 }
 
-// acknowledgeAll sends a reply once the last changes in all queues are durable.
-func (c *conversation) acknowledgeAll(reply []byte) {
-	group, wait := c.p.host.DurableAll()
-	c.s.ReplyAfter(group, wait, reply)
+// pushBulk handles a large PUSHB, off the event loop.
+func (p *Protocol) pushBulk(text []byte, sink protocol.Sink) []byte {
+	u := pusher{p: p, now: p.host.Now(), sink: sink}
+	return u.submitAll(text)
 }
 
 // submitAll submits the jobs of an array. It returns the reply: the errors by jid.
@@ -163,18 +172,16 @@ func (u *pusher) submitAll(text []byte) (reply []byte) {
 		text = valid
 	}
 	if !jsontext.Valid(text) {
-		u.p.errors.Add(1)
-		return codec.AppendError(nil, codeError, "invalid JSON: PUSHB needs an array of jobs")
+		return u.p.errorReply("invalid JSON: PUSHB needs an array of jobs")
 	}
 	var all jsontext.Array
 	if !all.Open(text) {
-		u.p.errors.Add(1)
-		return codec.AppendError(nil, codeError, "PUSHB needs an array of jobs")
+		return u.p.errorReply("PUSHB needs an array of jobs")
 	}
 	failed := make(map[string]string)
 	for all.Next() {
 		if j, err := u.submit(all.Value); err != nil {
-			code, why := u.p.reasonOf(err)
+			code, why := u.p.explain(err)
 			if code != codeError {
 				why = code + " " + why
 			}

@@ -13,8 +13,8 @@ import (
 // faktoryVersion is the version of the original whose commands are served. Clients may look at it.
 const faktoryVersion = "1.10.0"
 
-// info is the answer to INFO.
-type info struct {
+// serverInfo is the answer to INFO.
+type serverInfo struct {
 	Now  string `json:"now"`
 	UTC  string `json:"server_utc_time"`
 	Data struct {
@@ -36,9 +36,9 @@ type info struct {
 	} `json:"server"`
 }
 
-// info returns the state of the server. It counts the jobs of all protocols, and the queues that have had jobs.
-func (p *Protocol) info() []byte {
-	var i info
+// info handles an INFO: it answers with the state of the server. It counts the jobs of all protocols, and the queues that have had jobs.
+func (p *Protocol) info([]byte, protocol.Sink) []byte {
+	var i serverInfo
 	now, health, stats := p.host.Now(), p.host.Health(), p.sched.Stats()
 	i.Now, i.UTC = timestamp(now.Micros), time.UnixMilli(now.Wall).UTC().Format("15:04:05 UTC")
 	d := &i.Data
@@ -69,14 +69,14 @@ func (p *Protocol) info() []byte {
 	s.Uptime, s.Memory = (now.Wall-health.Started)/1000, health.Memory>>20
 	s.Connections, s.Commands = p.connections.Load(), p.commands.Load()
 	answer, _ := json.Marshal(&i) // it has nothing that cannot be marshalled
-	return answer
+	return codec.AppendBulk(nil, answer)
 }
 
 // changeQueues handles a QUEUE. PAUSE, RESUME and REMOVE take names, or * for all queues.
 func (p *Protocol) changeQueues(text []byte, sink protocol.Sink) []byte {
 	sub, names, _ := strings.Cut(string(text), " ")
 	if names == "" {
-		return p.failed("QUEUE needs a verb and names of queues")
+		return p.errorReply("QUEUE needs a verb and names of queues")
 	}
 	all := strings.Split(names, " ")
 	switch sub = strings.ToUpper(sub); sub {
@@ -84,7 +84,7 @@ func (p *Protocol) changeQueues(text []byte, sink protocol.Sink) []byte {
 		return p.latencies(all)
 	case "PAUSE", "RESUME", "UNPAUSE", "REMOVE":
 	default:
-		return p.failed("QUEUE has no verb " + shortText(sub))
+		return p.errorReply("QUEUE has no verb " + shortText(sub))
 	}
 	if all[0] == "*" {
 		all = p.queueNames(sub)
@@ -99,7 +99,7 @@ func (p *Protocol) changeQueues(text []byte, sink protocol.Sink) []byte {
 			err = p.paused.set(q, sub == "PAUSE", p.host.PutSetting)
 		}
 		if err != nil {
-			return p.failed(err.Error())
+			return p.errorReply(err.Error())
 		}
 	}
 	return replyOK
@@ -120,8 +120,7 @@ func (p *Protocol) queueNames(sub string) (all []string) {
 
 // removeQueue removes the ready jobs of a queue, and ends its pause. Jobs of other protocols stay.
 func (p *Protocol) removeQueue(queue string, sink protocol.Sink) error {
-	what := everything()
-	what.queue, what.states = queue, statesOf("ready")
+	what := &selection{queue: queue, states: sched.StatesOf(sched.JobReady)}
 	p.change(what, &sched.JobChange{Verb: sched.RemoveJobs}, sink)
 	return p.paused.set(queue, false, p.host.PutSetting)
 }
@@ -129,12 +128,12 @@ func (p *Protocol) removeQueue(queue string, sink protocol.Sink) error {
 // latencies answers with the seconds that the first ready job of each queue has waited.
 func (p *Protocol) latencies(queues []string) []byte {
 	if queues[0] == "*" {
-		return p.failed("QUEUE LATENCY needs names of queues")
+		return p.errorReply("QUEUE LATENCY needs names of queues")
 	}
 	now := p.host.Now()
 	all := make(map[string]float64)
 	for _, q := range queues {
-		l, _ := sched.NewListing(&sched.Match{States: statesOf("ready")}, protocol.Queue([]byte(q)), false, "") // it has no cursor that could be wrong
+		l, _ := sched.NewListing(&sched.Match{States: sched.StatesOf(sched.JobReady)}, protocol.Queue([]byte(q)), false, "") // it has no cursor that could be wrong
 		all[q] = 0
 		p.sched.List(now, l, sched.WalkBatch, func(v *sched.JobView) (more bool) {
 			all[q] = max(float64(now.Wall-enqueuedAt(&v.Job))/1000, 0)

@@ -127,14 +127,14 @@ func (c *conversation) track(text []byte) {
 	switch string(verb) {
 	case "GET":
 		if len(rest) > 0 && len(rest) <= codec.MaxJID {
-			c.sendBulk(c.p.tracks.get(string(rest), c.s.Loop.Now.Wall))
+			c.replyBulk(c.p.tracks.get(string(rest), c.s.Loop.Now.Wall))
 			return
 		}
-		c.answerError(codeError, "TRACK GET needs a jid")
+		c.answerError("TRACK GET needs a jid")
 	case "SET":
 		c.trackSet(rest)
 	default:
-		c.answerError(codeError, "TRACK needs GET or SET")
+		c.answerError("TRACK needs GET or SET")
 	}
 }
 
@@ -142,7 +142,7 @@ func (c *conversation) track(text []byte) {
 func (c *conversation) trackSet(text []byte) {
 	s, err := codec.Parse[codec.Progress](text)
 	if err != nil || s.JID == "" {
-		c.answerError(codeError, "TRACK SET needs a JSON object with jid, percent, desc and reserve_until")
+		c.answerError("TRACK SET needs a JSON object with jid, percent, desc and reserve_until")
 		return
 	}
 	now := c.s.Loop.Now
@@ -150,7 +150,7 @@ func (c *conversation) trackSet(text []byte) {
 	if err == nil && s.ReserveUntil != "" {
 		until, wrong := time.Parse(time.RFC3339Nano, s.ReserveUntil)
 		if wrong != nil {
-			c.answerError(codeError, "reserve_until is no time of RFC 3339")
+			c.answerError("reserve_until is no time of RFC 3339")
 			return
 		}
 		err = c.p.extend(now, token, until.UnixMilli())
@@ -164,7 +164,7 @@ func (c *conversation) trackSet(text []byte) {
 		}
 	})
 	if err != nil && !known {
-		c.answerError(codeError, "no job is reserved or tracked with the jid "+shortText(s.JID))
+		c.answerError("no job is reserved or tracked with the jid " + shortText(s.JID))
 		return
 	}
 	c.s.Reply(replyOK)

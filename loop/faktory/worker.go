@@ -21,11 +21,11 @@ const (
 // fetch handles a FETCH, which names queues in the order in which it is to look into them.
 func (c *conversation) fetch(text []byte) {
 	if len(text) == 0 {
-		c.answerError(codeError, "FETCH needs a queue")
+		c.answerError("FETCH needs a queue")
 		return
 	}
 	if n := bytes.Count(text, []byte{' '}); n >= maxFetchQueues {
-		c.answerError(codeError, "a FETCH has at most 256 queues")
+		c.answerError("a FETCH has at most 256 queues")
 		return
 	}
 	if c.worker != nil && state(c.worker.state.Load()) != running {
@@ -35,7 +35,7 @@ func (c *conversation) fetch(text []byte) {
 	queues, err := c.watch(text)
 	switch {
 	case err != nil:
-		c.answerError(c.p.reasonOf(err))
+		c.refuse(err)
 		return
 	case len(queues) == 0:
 		c.answerNullLater()
@@ -47,7 +47,7 @@ func (c *conversation) fetch(text []byte) {
 		for _, q := range queues {
 			onItsWay, err := s.TryReserveOf(loop.Now, peer, q, fetchTag, loop.Sink)
 			if err != nil {
-				c.failFetch(err)
+				c.endFetch(c.p.refusal(err))
 				return
 			}
 			if !c.fetching {
@@ -60,7 +60,7 @@ func (c *conversation) fetch(text []byte) {
 		}
 	}
 	if err := s.Reserve(loop.Now, peer, fetchTag, loop.Sink); err != nil {
-		c.failFetch(err)
+		c.endFetch(c.p.refusal(err))
 		return
 	}
 	if c.fetching {
@@ -116,12 +116,6 @@ func (c *conversation) wait() {
 	c.s.Hold()
 }
 
-func (c *conversation) failFetch(err error) {
-	c.p.errors.Add(1)
-	code, text := c.p.reasonOf(err)
-	c.endFetch(codec.AppendError(nil, code, text))
-}
-
 func (c *conversation) endFetch(reply []byte) {
 	c.fetching = false
 	c.s.Reply(reply)
@@ -133,12 +127,12 @@ func (c *conversation) assign(d *sched.Delivery) {
 	j, loop := &d.Job, c.s.Loop
 	if j.Space == Space {
 		if d.History == nil && j.SchedAt == 0 { // nearly always
-			c.sendBulk(j.Workload)
+			c.replyBulk(j.Workload)
 			return
 		}
 		failure := lastFailure(j, d.History)
 		loop.Scratch = codec.AppendFetched(loop.Scratch[:0], j.Workload, failure, timestamp(j.Due*1000))
-		c.sendBulk(loop.Scratch)
+		c.replyBulk(loop.Scratch)
 		return
 	}
 	var arg []byte
@@ -150,7 +144,7 @@ func (c *conversation) assign(d *sched.Delivery) {
 	function, _ := protocol.Function(j.Queue)
 	jid := sched.Token{Number: j.Number, Secret: c.secret}.String()
 	loop.Scratch = codec.AppendForeign(loop.Scratch[:0], jid, function, j.Name, arg, timestamp(loop.Now.Micros))
-	c.sendBulk(loop.Scratch)
+	c.replyBulk(loop.Scratch)
 }
 
 // lease finds the lease of a job by its jid. own reports whether it is a job of Faktory's protocol. The jid of another
@@ -168,7 +162,7 @@ func (c *conversation) ack(text []byte) {
 	var room [codec.MaxJID]byte
 	jid, ok := codec.Ack(room[:0], text)
 	if !ok {
-		c.answerError(codeError, "ACK needs a JSON object of strings with a jid")
+		c.answerError("ACK needs a JSON object of strings with a jid")
 		return
 	}
 	token, own, err := c.p.lease(jid)
@@ -180,7 +174,7 @@ func (c *conversation) ack(text []byte) {
 		err = c.p.sched.FinishGranted(c.s.Loop.Now, token, result, c.s.Loop.Sink)
 	}
 	if err != nil {
-		c.late("ACK", jid)
+		c.logLate("ACK", jid)
 	}
 	c.s.Reply(replyOK)
 }
@@ -199,11 +193,11 @@ func (c *conversation) emptyResult(token sched.Token) ([]byte, error) {
 func (c *conversation) fail(text []byte) {
 	f, err := codec.Parse[codec.Failure](text)
 	if err != nil {
-		c.answerError(codeError, "FAIL needs a JSON object with jid, errtype, message and backtrace")
+		c.answerError("FAIL needs a JSON object with jid, errtype, message and backtrace")
 		return
 	}
 	if f.JID == "" {
-		c.answerError(codeError, "FAIL needs a jid")
+		c.answerError("FAIL needs a jid")
 		return
 	}
 	loop := c.s.Loop
@@ -213,14 +207,14 @@ func (c *conversation) fail(text []byte) {
 		err = c.p.sched.FailGranted(loop.Now, token, appendFailure(nil, f), -1, loop.Sink)
 	}
 	if err != nil {
-		c.late("FAIL", []byte(f.JID))
-		c.answerError(codeError, "no job is reserved with the jid "+shortText(f.JID))
+		c.logLate("FAIL", []byte(f.JID))
+		c.answerError("no job is reserved with the jid " + shortText(f.JID))
 		return
 	}
 	c.s.Reply(replyOK)
 }
 
-// late logs a report on a job that is not reserved.
-func (c *conversation) late(report string, jid []byte) {
+// logLate logs a report on a job that is not reserved.
+func (c *conversation) logLate(report string, jid []byte) {
 	c.s.LogLate(report, func() (queue, name string) { return "", shortText(jid) })
 }

@@ -98,12 +98,12 @@ const beatLimit = 60_000
 func (c *conversation) beat(text []byte) {
 	b, err := codec.Parse[codec.Beat](text)
 	if err != nil {
-		c.answerError(codeError, "BEAT needs a JSON object with a wid")
+		c.answerError("BEAT needs a JSON object with a wid")
 		return
 	}
 	w := c.p.workers.get(b.Worker)
 	if w == nil {
-		c.answerError(codeError, "no worker has said HELLO with the wid "+shortText(b.Worker))
+		c.answerError("no worker has said HELLO with the wid " + shortText(b.Worker))
 		return
 	}
 	w.lastBeat.Store(c.s.Loop.Now.Mono)
@@ -112,7 +112,7 @@ func (c *conversation) beat(text []byte) {
 	case running:
 		c.s.Reply(replyOK)
 	default:
-		c.sendBulk([]byte(`{"state":"` + stateNames[now] + `"}`))
+		c.replyBulk([]byte(`{"state":"` + stateNames[now] + `"}`))
 	}
 }
 

@@ -104,23 +104,47 @@ func (c *conversation) handle(payload []byte, m *codec.Message, err error) error
 		return errNotJSON
 	case m.Action == nil:
 		c.answerError(codec.MissingField, reasonType)
+		return nil
+	}
+	switch action := codec.Action(m); {
+	case c.master && action == codec.Submit:
+		c.submit(m)
+	case c.master && (action == codec.Join || action == codec.Respond):
+		c.answerError(codec.InvalidAction, reasonNotSlave)
 	case c.master:
-		c.fromMaster(m)
+		c.answerError(codec.UnknownAction, m.Action)
+	case action == codec.Join:
+		c.join(m)
+	case action == codec.Respond:
+		c.respond(m)
+	case action == codec.Submit:
+		c.answerError(codec.InvalidAction, reasonNotMaster)
 	default:
-		c.fromSlave(m)
+		c.answerError(codec.UnknownType, m.Action)
 	}
 	return nil
 }
 
-// answerError answers with an error and keeps the connection.
-func (c *conversation) answerError(kind string, reason []byte) {
-	c.p.errors.Add(1)
-	c.sendError(kind, reason)
+func (c *conversation) replyOK() {
+	c.s.Touch()
+	c.s.Out = codec.AppendOK(c.s.Out)
 }
 
-func (c *conversation) sendError(kind string, reason []byte) {
+func (c *conversation) replyError(kind string, reason []byte) {
 	c.s.Touch()
 	c.s.Out = codec.AppendError(c.s.Out, kind, reason)
+}
+
+// answerError answers a message that is wrong, counts it, and keeps the connection.
+func (c *conversation) answerError(kind string, reason []byte) {
+	c.p.errors.Add(1)
+	c.replyError(kind, reason)
+}
+
+// refuse answers a submit that a limit or a policy forbids.
+func (c *conversation) refuse(err error, id []byte) {
+	c.p.host.Refused(name, protocol.ReasonOf(err))
+	c.answerError(codec.JobFailed, id)
 }
 
 // Deliver implements protocol.Conversation.
@@ -133,6 +157,6 @@ func (c *conversation) Deliver(d *sched.Delivery) {
 		c.s.Out = codec.AppendResponse(c.s.Out, id, d.Data)
 	case sched.Failed, sched.Removed:
 		id, _, _ := splitWorkload(d.Job.Workload)
-		c.sendError(codec.JobFailed, id)
+		c.replyError(codec.JobFailed, id)
 	}
 }

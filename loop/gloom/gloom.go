@@ -37,21 +37,19 @@ func (p *Protocol) Name() string { return name }
 // Ports implements protocol.LoopServed.
 func (p *Protocol) Ports() []protocol.Port {
 	return []protocol.Port{
-		{Setting: settingMasters, Addresses: p.o.Masters, Start: p.master},
-		{Setting: settingSlaves, Addresses: p.o.Slaves, Start: p.slave},
+		{Setting: settingMasters, Addresses: p.o.Masters, Start: p.start(true)},
+		{Setting: settingSlaves, Addresses: p.o.Slaves, Start: p.start(false)},
 	}
 }
 
-// master is the masters' Port.Start.
-func (p *Protocol) master(s *protocol.Session) protocol.Conversation {
-	s.Role = protocol.RoleClient
-	return &conversation{p: p, s: s, master: true}
-}
-
-// slave is the slaves' Port.Start.
-func (p *Protocol) slave(s *protocol.Session) protocol.Conversation {
-	s.Capabilities, s.Label, s.Role = sched.Wide, name, protocol.RoleWorker
-	return &conversation{p: p, s: s}
+// start returns the Port.Start of the masters' port or of the slaves'.
+func (p *Protocol) start(master bool) func(*protocol.Session) protocol.Conversation {
+	return func(s *protocol.Session) protocol.Conversation {
+		if s.Role = protocol.RoleClient; !master {
+			s.Capabilities, s.Label, s.Role = sched.Wide, name, protocol.RoleWorker
+		}
+		return &conversation{p: p, s: s, master: master}
+	}
 }
 
 // Errors that end a session.

@@ -7,18 +7,9 @@ import (
 	"treadle/sched"
 )
 
-// fromMaster handles a message of a master, which may submit jobs only. A job without a priority has priority 0. A
-// death of its slave raises it (package sched, Rules.Deaths).
-func (c *conversation) fromMaster(m *codec.Message) {
-	switch codec.Action(m) {
-	case codec.Submit:
-	case codec.Join, codec.Respond:
-		c.answerError(codec.InvalidAction, reasonNotSlave)
-		return
-	default:
-		c.answerError(codec.UnknownAction, m.Action)
-		return
-	}
+// submit handles a submit. A job without a priority has priority 0. A death of its slave raises it (package sched,
+// Rules.Deaths).
+func (c *conversation) submit(m *codec.Message) {
 	priority, isInteger := int64(0), true
 	if m.Priority != nil {
 		priority, isInteger = jsontext.Integer(m.Priority)
@@ -37,12 +28,12 @@ func (c *conversation) fromMaster(m *codec.Message) {
 	case len(m.Type) > MaxName:
 		c.answerError(codec.InvalidType, reasonType)
 	default:
-		c.submit(m, priority)
+		c.accept(m, priority)
 	}
 }
 
-// submit acknowledges before it refuses a duplicate id, as the reference does.
-func (c *conversation) submit(m *codec.Message, priority int64) {
+// accept submits a job. It acknowledges before it refuses a duplicate id, as the reference does.
+func (c *conversation) accept(m *codec.Message, priority int64) {
 	loop := c.s.Loop
 	c.s.Touch()
 	c.s.Out = codec.AppendSubmitted(c.s.Out, m.ID)
@@ -63,8 +54,7 @@ func (c *conversation) submit(m *codec.Message, priority int64) {
 	case err == sched.ErrDuplicate:
 		c.answerError(codec.IDExists, m.ID)
 	case err != nil:
-		c.p.host.Refused(c.p.Name(), protocol.ReasonOf(err))
-		c.answerError(codec.JobFailed, m.ID)
+		c.refuse(err, m.ID)
 	}
 }
 

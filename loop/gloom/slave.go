@@ -7,42 +7,31 @@ import (
 	"treadle/sched"
 )
 
-// fromSlave handles a message of a slave, which may join types and respond to its job.
-func (c *conversation) fromSlave(m *codec.Message) {
-	switch codec.Action(m) {
-	case codec.Join:
-		if m.Type == nil {
-			c.answerError(codec.MissingField, reasonJobType)
-			return
-		}
-		if len(m.Type) > MaxName {
-			c.answerError(codec.InvalidType, reasonJobType)
-			return
-		}
-		if string(m.Type) == codec.Leaving {
-			c.leave()
-			return
-		}
-		c.join(queueOf(m.Type))
-	case codec.Respond:
-		switch {
-		case !c.busy:
-			c.answerError(codec.InvalidState, reasonNotProcessing)
-		case m.Body == nil:
-			c.answerError(codec.MissingField, reasonBody)
-		default:
-			c.respond(m.Body)
-		}
-	case codec.Submit:
-		c.answerError(codec.InvalidAction, reasonNotMaster)
-	default:
-		c.answerError(codec.UnknownType, m.Action)
+// join handles a join: it makes a queue the slave's only one, from its next job on.
+func (c *conversation) join(m *codec.Message) {
+	switch {
+	case m.Type == nil:
+		c.answerError(codec.MissingField, reasonJobType)
+		return
+	case len(m.Type) > MaxName:
+		c.answerError(codec.InvalidType, reasonJobType)
+		return
+	case string(m.Type) == codec.Leaving:
+		c.leave()
+		return
 	}
-}
-
-func (c *conversation) sendOK() {
-	c.s.Touch()
-	c.s.Out = codec.AppendOK(c.s.Out)
+	loop, s, p := c.s.Loop, c.p.sched, c.s.Peer()
+	queue := queueOf(m.Type)
+	if c.joined != nil && string(c.joined) != string(queue) {
+		s.Unwatch(p, c.joined)
+	}
+	c.joined = append([]byte(nil), queue...)
+	c.replyOK()
+	if err := s.Watch(loop.Now, p, queue, false, loop.Sink); err != nil {
+		c.s.End(err)
+		return
+	}
+	c.reserve()
 }
 
 // leave takes the slave's type. The slave keeps its job.
@@ -51,23 +40,7 @@ func (c *conversation) leave() {
 		c.p.sched.Unwatch(c.s.Peer(), c.joined)
 		c.joined = nil
 	}
-	c.sendOK()
-}
-
-// join makes a queue the slave's only one, from its next job on.
-func (c *conversation) join(queue []byte) {
-	loop := c.s.Loop
-	s, p := c.p.sched, c.s.Peer()
-	if c.joined != nil && string(c.joined) != string(queue) {
-		s.Unwatch(p, c.joined)
-	}
-	c.joined = append([]byte(nil), queue...)
-	c.sendOK()
-	if err := s.Watch(loop.Now, p, queue, false, loop.Sink); err != nil {
-		c.s.End(err)
-		return
-	}
-	c.reserve()
+	c.replyOK()
 }
 
 // reserve asks for a job, unless the slave has one or waits for one: it may be on its way from another loop.
@@ -103,15 +76,22 @@ func (c *conversation) assign(j *sched.Job) {
 	c.s.Out = codec.AppendJob(c.s.Out, all[:len(id)], all[len(id):len(id)+len(typ)], body)
 }
 
-// respond ends the slave's job. It acknowledges the response even when the slave no longer holds the job, because its
-// time-out has passed or its function was dropped.
-func (c *conversation) respond(body []byte) {
-	loop := c.s.Loop
-	c.sendOK()
+// respond handles a respond: it ends the slave's job. It acknowledges the response even when the slave no longer holds
+// the job, because its time-out has passed or its function was dropped.
+func (c *conversation) respond(m *codec.Message) {
+	switch {
+	case !c.busy:
+		c.answerError(codec.InvalidState, reasonNotProcessing)
+		return
+	case m.Body == nil:
+		c.answerError(codec.MissingField, reasonBody)
+		return
+	}
+	loop, data := c.s.Loop, m.Body
+	c.replyOK()
 	c.busy = false
-	data := body
 	if c.wrapped {
-		if text, ok := jsontext.Text(nil, body); ok {
+		if text, ok := jsontext.Text(nil, data); ok {
 			data = text
 		}
 	}

@@ -2,6 +2,7 @@ package periodic
 
 import (
 	"encoding/binary"
+	"sync/atomic"
 
 	codec "treadle/codec/periodic"
 	"treadle/loop/protocol"
@@ -178,7 +179,7 @@ var allowed = [256]uint8{
 func (c *conversation) handle(f *codec.Frame) {
 	c.s.Loop.Frames[c.s.Protocol]++
 	if allowed[f.Cmd]&c.roles == 0 {
-		c.refuseCommand(f)
+		c.answerCommand(f)
 		return
 	}
 	ok := true
@@ -207,26 +208,21 @@ func (c *conversation) handle(f *codec.Frame) {
 		ok = c.administer(f)
 	}
 	if !ok {
-		c.last.refused = codec.ReasonMalformed
-		c.p.truncated.Add(1)
-		c.reply(f.MsgID, codec.Unknown)
+		c.answerError(f.MsgID, codec.ReasonMalformed, &c.p.truncated)
 	}
 }
 
-// refuseCommand answers a command that the peer's role does not allow, or that is unknown, and counts it. It skips the
-// jobs of a LOAD.
-func (c *conversation) refuseCommand(f *codec.Frame) {
-	if allowed[f.Cmd]&(byClient|byWorker) == 0 {
-		c.p.unknownCommands.Add(1)
-	} else {
+// answerCommand answers a command that the peer's role does not allow, or that is unknown. It skips the jobs of a LOAD.
+func (c *conversation) answerCommand(f *codec.Frame) {
+	switch {
+	case f.Cmd == codec.Load:
 		c.p.wrongRole.Add(1)
-	}
-	if f.Cmd == codec.Load { // to skip the arguments
 		c.beginLoad(f, true)
-		return
+	case allowed[f.Cmd]&(byClient|byWorker) == 0:
+		c.answerError(f.MsgID, codec.ReasonRole, &c.p.unknownCommands)
+	default:
+		c.answerError(f.MsgID, codec.ReasonRole, &c.p.wrongRole)
 	}
-	c.last.refused = codec.ReasonRole
-	c.reply(f.MsgID, codec.Unknown)
 }
 
 // reply sends a response without arguments.
@@ -251,9 +247,19 @@ func (c *conversation) replyAfter(msgID uint32, cmd codec.Command, group uint64,
 	c.s.After(group, loop.Scratch)
 }
 
-// refuse answers a request that a limit or a setting forbids.
+// answerError answers a request that is wrong in itself, and counts it.
+func (c *conversation) answerError(msgID uint32, why codec.Reason, errors *atomic.Uint64) {
+	errors.Add(1)
+	c.answerUnknown(msgID, why)
+}
+
+// refuse answers a request that a limit, a policy or a setting forbids.
 func (c *conversation) refuse(msgID uint32, why codec.Reason) {
-	c.p.refused(why)
+	c.p.host.Refused(name, serverReasons[why])
+	c.answerUnknown(msgID, why)
+}
+
+func (c *conversation) answerUnknown(msgID uint32, why codec.Reason) {
 	c.last.refused = why
 	c.reply(msgID, codec.Unknown)
 }

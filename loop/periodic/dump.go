@@ -97,11 +97,11 @@ func (c *conversation) beginLoad(f *codec.Frame, refused bool) {
 	c.last.loaded = 0
 	c.load = &load{msgID: f.MsgID, bytesLeft: f.More, refused: refused, sum: f.PartialSum, want: f.Sum}
 	if !refused && !c.p.host.RoomFor(f.More) {
-		c.load.refuse(codec.ReasonRoom)
+		c.load.skip(codec.ReasonRoom)
 	}
 	if f.More == 0 {
 		if !refused { // there is no count
-			c.load.refuse(codec.ReasonMalformed)
+			c.load.skip(codec.ReasonMalformed)
 		}
 		if err := c.load.end(c); err != nil {
 			c.s.End(err)
@@ -109,7 +109,8 @@ func (c *conversation) beginLoad(f *codec.Frame, refused bool) {
 	}
 }
 
-func (l *load) refuse(reason codec.Reason) { l.refused, l.reason = true, reason }
+// skip has the rest of a LOAD skipped, and says why.
+func (l *load) skip(reason codec.Reason) { l.refused, l.reason = true, reason }
 
 const countLen = 8
 
@@ -135,7 +136,7 @@ func (l *load) consume(c *conversation, in []byte) (n int, err error) {
 		count, rest, ok := codec.Int64(in)
 		l.jobs, l.counted = count, true
 		if !ok || count < 0 {
-			l.refuse(codec.ReasonMalformed)
+			l.skip(codec.ReasonMalformed)
 		}
 		n = len(in) - len(rest)
 	}
@@ -167,17 +168,17 @@ func (l *load) submit(c *conversation, in []byte, last bool) int {
 	loop := c.s.Loop
 	k, err := codec.ParseJob(in, &j)
 	if err := c.p.host.Refusing(); err != nil {
-		l.refuse(reasonOf(err))
+		l.skip(reasonOf(err))
 		return 0
 	}
 	switch need := codec.NeedJob(in); {
 	case err == codec.ErrTruncated && need > c.p.limits.MaxFrame, k > c.p.limits.MaxFrame:
-		l.refuse(codec.ReasonSize)
+		l.skip(codec.ReasonSize)
 		return 0
 	case err == codec.ErrTruncated && !last:
 		return 0
 	case err != nil:
-		l.refuse(codec.ReasonMalformed)
+		l.skip(codec.ReasonMalformed)
 		return 0
 	}
 	sub := submission(&j)
@@ -196,16 +197,14 @@ func (l *load) end(c *conversation) error {
 	if c.framing == codec.CRC && l.sum != l.want {
 		return codec.ErrChecksum
 	}
-	if l.reason == codec.ReasonMalformed {
-		c.p.truncated.Add(1)
-	}
-	if l.reason != 0 {
-		c.p.refused(l.reason)
-		c.last.refused = l.reason
-	}
-	if l.refused || l.reason != 0 {
+	switch {
+	case l.reason == codec.ReasonMalformed:
+		c.answerError(l.msgID, l.reason, &c.p.truncated)
+	case l.reason != 0:
+		c.refuse(l.msgID, l.reason)
+	case l.refused: // its role does not allow it
 		c.reply(l.msgID, codec.Unknown)
-	} else {
+	default:
 		group, wait := c.p.host.DurableAll()
 		c.replyAfter(l.msgID, codec.Success, group, wait)
 	}

@@ -87,10 +87,3 @@ func (p *Protocol) Samples() []web.Sample {
 		web.ProtocolErrors(name, "wrong_role", p.wrongRole.Load()),
 	}
 }
-
-// refused counts a refusal, unless its reason is Periodic's alone and has its own counter.
-func (p *Protocol) refused(why codec.Reason) {
-	if r := serverReasons[why]; r != 0 {
-		p.host.Refused(name, r)
-	}
-}

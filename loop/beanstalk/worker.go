@@ -31,22 +31,21 @@ type wait struct {
 	counted []*tube // the tubes that count it
 }
 
-// becomeWorker makes the connection one that reserves: its tubes are watched from now on. It returns false when a limit
-// forbids it.
-func (c *conversation) becomeWorker() bool {
+// becomeWorker makes the connection one that reserves: its tubes are watched from now on. It fails when a limit forbids
+// it.
+func (c *conversation) becomeWorker() error {
 	if c.worker {
-		return true
+		return nil
 	}
 	loop := c.s.Loop
 	for _, t := range c.watched {
 		c.p.tubes.keepPause(loop.Now, t)
 		if err := c.p.sched.Watch(loop.Now, c.s.Peer(), t.queue, false, loop.Sink); err != nil {
-			c.p.host.Refused(name, protocol.ReasonOf(err))
-			return false
+			return err
 		}
 	}
 	c.countWorker()
-	return true
+	return nil
 }
 
 func (c *conversation) countWorker() {
@@ -57,8 +56,8 @@ func (c *conversation) countWorker() {
 // reserve asks for a job. A negative timeout waits for ever.
 func (c *conversation) reserve(timeout int32) {
 	loop, p := c.s.Loop, c.p
-	if !c.becomeWorker() {
-		c.word(codec.OutOfMemory)
+	if err := c.becomeWorker(); err != nil {
+		c.refuse(err)
 		return
 	}
 	c.wait.on, c.wait.until = true, math.MaxInt64
@@ -67,8 +66,7 @@ func (c *conversation) reserve(timeout int32) {
 	}
 	if err := p.sched.Reserve(loop.Now, c.s.Peer(), tagReserve, loop.Sink); err != nil {
 		c.wait.on = false
-		p.host.Refused(name, protocol.ReasonOf(err))
-		c.word(codec.OutOfMemory)
+		c.refuse(err)
 		return
 	}
 	switch {
@@ -134,7 +132,7 @@ func (c *conversation) expireWait() {
 func (c *conversation) stopWait(reply string) {
 	if c.p.sched.StopReserve(c.s.Peer(), tagReserve) {
 		c.endWait()
-		c.word(reply)
+		c.replyWord(reply)
 	}
 }
 
@@ -158,10 +156,11 @@ func (c *conversation) reserveJob(id uint64) {
 	loop := c.s.Loop
 	c.held.expire(loop.Now.Mono)
 	if !c.p.sched.ReserveNumber(loop.Now, c.s.Peer(), Space, id, tagReserveJob, loop.Sink) {
-		c.word(codec.NotFound)
+		c.replyWord(codec.NotFound)
 		return
 	}
-	if !c.worker && !c.becomeWorker() {
+	if err := c.becomeWorker(); err != nil { // the job is on its way all the same
+		c.p.host.Refused(name, protocol.ReasonOf(err))
 		c.countWorker()
 	}
 }
@@ -174,7 +173,7 @@ func (c *conversation) assign(j *sched.Job, broadcast bool) {
 		c.s.Out = codec.AppendJob(c.s.Out, codec.Reserved, j.Ref.Seq, j.Workload)
 		return
 	}
-	c.send(c.appendJob(codec.Reserved, j))
+	c.reply(c.appendJob(codec.Reserved, j))
 }
 
 // hold notes a job that the connection was handed.
@@ -189,4 +188,71 @@ func (c *conversation) hold(j *sched.Job, broadcast bool) {
 	h := c.held.add(j.Ref.Seq)
 	h.run, h.queue, h.ttr, h.broadcast = j.Run(), j.Queue, ttr, broadcast
 	c.held.renew(h, c.s.Loop.Now.Mono)
+}
+
+// delete ends a job that the connection holds as done, or removes a job that was put and that no connection holds.
+func (c *conversation) delete(id uint64) {
+	loop := c.s.Loop
+	queue, ok := c.finish(id)
+	if !ok {
+		queue, ok = c.p.sched.RemoveNumber(loop.Now, Space, id, loop.Sink)
+	}
+	if !ok {
+		c.replyWord(codec.NotFound)
+		return
+	}
+	c.tubeOf(queue).deletes.Add(1)
+	c.acknowledgeWord(queue, codec.Deleted)
+}
+
+// finish ends a job that the connection holds.
+func (c *conversation) finish(id uint64) (queue string, ok bool) {
+	h := c.held.take(id)
+	switch {
+	case h == nil:
+		return "", false
+	case h.broadcast:
+		return h.queue, true
+	}
+	loop := c.s.Loop
+	var data []byte
+	if result := loop.Spaces[h.run.Space].FromResult; result != nil {
+		data = result(loop.Scratch[:0], nil)
+	}
+	return h.queue, c.p.sched.Finish(loop.Now, c.s.Peer(), h.run, data, loop.Sink) == nil
+}
+
+// giveBack ends the connection's hold on a job by one of the scheduler's verbs, and answers.
+func (c *conversation) giveBack(id uint64, verb func(run sched.Run) error, reply string) {
+	h := c.held.take(id)
+	switch {
+	case h == nil || !h.broadcast && verb(h.run) != nil:
+		c.replyWord(codec.NotFound)
+	default:
+		c.acknowledgeWord(h.queue, reply)
+	}
+}
+
+func (c *conversation) release(r *codec.Request) {
+	loop := c.s.Loop
+	c.giveBack(r.ID, func(run sched.Run) error {
+		return c.p.sched.Return(loop.Now, c.s.Peer(), run, toPriority(r.Priority), int64(r.Delay)*1000, loop.Sink)
+	}, codec.Released)
+}
+
+func (c *conversation) bury(r *codec.Request) {
+	loop := c.s.Loop
+	c.giveBack(r.ID, func(run sched.Run) error {
+		return c.p.sched.Bury(loop.Now, c.s.Peer(), run, toPriority(r.Priority), loop.Sink)
+	}, codec.Buried)
+}
+
+func (c *conversation) touch(id uint64) {
+	h := c.held.find(id)
+	if h == nil || !h.broadcast && c.p.sched.Renew(c.s.Loop.Now, c.s.Peer(), h.run) != nil {
+		c.replyWord(codec.NotFound)
+		return
+	}
+	c.held.renew(h, c.s.Loop.Now.Mono)
+	c.replyWord(codec.Touched)
 }
