@@ -37,7 +37,7 @@ var canaries = []canary{
 	{"a Disbatch node is told the result of another task", "loop/disbatch/functions.go", "result{d.Tag, d.Effect", "result{p.lastTag, d.Effect"},
 	{"a Disbatch task that has failed is retried", "loop/disbatch/space.go", "Kept: true, Deaths: 1}", "Kept: true, Deaths: 2}"},
 	{"a named lock is held by one job more than its count", "sched/locks.go", "case len(k.holders) >= count:", "case len(k.holders) > count:"},
-	{"a job that waits for a named lock is not woken", "sched/locks.go", "\t\tk.open.push(line)\n", "\t\tif line.count > 1 {\n\t\t\tk.open.push(line)\n\t\t}\n"},
+	{"a job that waits for a named lock is not woken", "sched/locks.go", "\t\tk.open.Push(line)\n", "\t\tif line.count > 1 {\n\t\t\tk.open.Push(line)\n\t\t}\n"},
 	{"a stream loses every other chunk", "sched/listen.go", "\t\tsh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: Chunk, Data: data}\n", "\t\tif len(data)%2 == 0 {\n\t\t\tcontinue\n\t\t}\n\t\tsh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: Chunk, Data: data}\n"},
 	{"a broadcast skips waiting workers", "sched/broadcast.go", "\t\tsh.out.To, sh.out.Tag, sh.out.Effect = w.peer.id, s.tag, Broadcast\n", "\t\tif w.peer.id&1 == 1 && b.sent {\n\t\t\tbreak\n\t\t}\n\t\tsh.out.To, sh.out.Tag, sh.out.Effect = w.peer.id, s.tag, Broadcast\n"},
 	{"a job is accepted while the disk is full", "loop/periodic/client.go", "if err := c.p.host.Refusing(); err != nil {\n\t\tc.refuse(", "if err := c.p.host.Refusing(); err != nil && await {\n\t\tc.refuse("},

@@ -1,10 +1,10 @@
 package loop
 
 import (
-	"container/heap"
 	"time"
 
 	"treadle/loop/protocol"
+	"treadle/sched/heap"
 )
 
 // sessionAlarm is the time at which a session's conversation wants a call. A conversation that sets a later time leaves
@@ -17,41 +17,19 @@ type sessionAlarm struct {
 
 // alarms are a reactor's sessions whose conversations asked for a call.
 type alarms struct {
-	heap  alarmHeap
-	at    int64 // Mono at which clock runs; 0: it does not
+	heap  heap.Heap[*session] // the earliest place first
+	at    int64               // Mono at which clock runs; 0: it does not
 	clock *time.Timer
 }
 
-// alarmHeap has the sessions with an alarm, the earliest place first. It implements heap.Interface.
-type alarmHeap []*session
+// Ahead implements heap.Ranked.
+func (s *session) Ahead(o *session) bool { return s.alarm.queued < o.alarm.queued }
 
-// Len implements sort.Interface.
-func (a alarmHeap) Len() int { return len(a) }
+// Place implements heap.Ranked.
+func (s *session) Place() int { return s.alarm.index - 1 }
 
-// Less implements sort.Interface.
-func (a alarmHeap) Less(i, j int) bool { return a[i].alarm.queued < a[j].alarm.queued }
-
-// Swap implements sort.Interface.
-func (a alarmHeap) Swap(i, j int) {
-	a[i], a[j] = a[j], a[i]
-	a[i].alarm.index, a[j].alarm.index = i+1, j+1
-}
-
-// Push implements heap.Interface.
-func (a *alarmHeap) Push(s any) {
-	*a = append(*a, s.(*session))
-	s.(*session).alarm.index = len(*a)
-}
-
-// Pop implements heap.Interface.
-func (a *alarmHeap) Pop() any {
-	last := len(*a) - 1
-	s := (*a)[last]
-	(*a)[last] = nil
-	*a = (*a)[:last]
-	s.alarm.index = 0
-	return s
-}
+// SetPlace implements heap.Ranked.
+func (s *session) SetPlace(i int) { s.alarm.index = i + 1 }
 
 // Alarm implements protocol.Transport.
 func (s *session) Alarm(at int64) {
@@ -62,10 +40,10 @@ func (s *session) Alarm(at int64) {
 		return
 	case a.index > 0:
 		a.queued = at
-		heap.Fix(&r.alarms.heap, a.index-1)
+		r.alarms.heap.Fix(s)
 	default:
 		a.queued = at
-		heap.Push(&r.alarms.heap, s)
+		r.alarms.heap.Push(s)
 	}
 	r.setAlarmClock()
 }
@@ -73,7 +51,7 @@ func (s *session) Alarm(at int64) {
 // dropAlarm ends the alarm of a session that closes.
 func (r *reactor) dropAlarm(s *session) {
 	if s.alarm.at = 0; s.alarm.index > 0 {
-		heap.Remove(&r.alarms.heap, s.alarm.index-1)
+		r.alarms.heap.Remove(s)
 	}
 }
 
@@ -102,10 +80,10 @@ func (r *reactor) ringAlarms() {
 		s := a.heap[0]
 		if s.alarm.at > r.Now.Mono {
 			s.alarm.queued = s.alarm.at
-			heap.Fix(&a.heap, 0)
+			a.heap.Fix(s)
 			continue
 		}
-		heap.Pop(&a.heap)
+		a.heap.Remove(s)
 		if s.alarm.at != 0 && s.open() {
 			s.alarm.at = 0
 			r.callAlarm(s)

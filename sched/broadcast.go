@@ -50,7 +50,7 @@ func (sh *shard) sendBroadcast(now Time, q *queue, room int, sink Sink) (left in
 		sh.countSteps(1)
 		if w.peer.class == named && q.clashing() {
 			if _, held := sh.heldBy(w, sh.out.Job.Name); held {
-				q.lines[named].remove(w)
+				q.lines[named].Remove(w)
 				b.busy = append(b.busy, w)
 				continue
 			}

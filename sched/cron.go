@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"treadle/sched/heap"
 )
 
 // A cron entry is in the shard of its queue. It has its next time in a heap, and the Tick at which that has come
@@ -163,9 +165,9 @@ type cron struct {
 	heapIndex int    // place in cronTable.due, -1: not there
 }
 
-func (c *cron) ahead(o *cron) bool { return c.next < o.next }
-func (c *cron) place() int         { return c.heapIndex }
-func (c *cron) setPlace(i int)     { c.heapIndex = i }
+func (c *cron) Ahead(o *cron) bool { return c.next < o.next }
+func (c *cron) Place() int         { return c.heapIndex }
+func (c *cron) SetPlace(i int)     { c.heapIndex = i }
 
 // after returns the first time of the entry after a moment, both in Unix milliseconds; never: it has none.
 func (c *cron) after(ms int64) int64 {
@@ -181,9 +183,9 @@ type cronTable struct {
 	byKey   map[cronKey]*cron
 	entries []*cron // entries by id; nil: the id is free
 	freeIDs []uint32
-	due     heap[*cron] // entries that have a next time
-	seen    int64       // Wall of the last Tick
-	checked int         // the entries from this number on are to be checked, because the clock was set back
+	due     heap.Heap[*cron] // entries that have a next time
+	seen    int64            // Wall of the last Tick
+	checked int              // the entries from this number on are to be checked, because the clock was set back
 }
 
 func (t *cronTable) add(key cronKey) *cron {
@@ -200,7 +202,7 @@ func (t *cronTable) add(key cronKey) *cron {
 func (sh *shard) removeCron(c *cron) {
 	t := &sh.cron
 	if c.heapIndex >= 0 {
-		t.due.remove(c)
+		t.due.Remove(c)
 	}
 	delete(t.byKey, c.key)
 	t.entries[c.id] = nil
@@ -216,14 +218,14 @@ func (sh *shard) removeCron(c *cron) {
 // planCron gives an entry its next time.
 func (sh *shard) planCron(c *cron) {
 	if c.heapIndex >= 0 {
-		sh.cron.due.remove(c)
+		sh.cron.due.Remove(c)
 	}
 	c.next = never
 	if c.known && !c.Paused {
 		c.next = c.after(c.Handled)
 	}
 	if c.next < never {
-		sh.cron.due.push(c)
+		sh.cron.due.Push(c)
 		sh.s.alarmWall(c.next)
 	}
 }

@@ -188,7 +188,7 @@
 //	graph_revision.go graph_exit.go graph_view.go tasks: revisions, holders that leave, views
 //	graph_edges.go graph_journal.go graph_log.go  tasks: how they are stored
 //	slab.go arena.go names.go                     where records, bytes and names are stored
-//	index.go heap.go sorter.go                    how jobs and queues are kept in order
+//	index.go sorter.go, package heap              how jobs and queues are kept in order
 //	ops*.go invariants*.go                        the count of steps; the checks of the tests
 //
 // # Six ways to hand out a job
@@ -314,7 +314,7 @@
 //	the watches of a peer        maxWatches, each under its own lock, once a request: TakeCost tells
 //	                             the caller, which puts off the next request
 //	jobs handed to one peer      maxServe; the rest follows with the next Flushed
-//	jobs, peers that clash       maxClashes jobs for a peer, maxInOrder levels of keys, maxInOrder peers for a job
+//	jobs, peers that clash       maxClashes jobs for a peer, heap.MaxInOrder levels of keys, heap.MaxInOrder peers for a job
 //	the key of a job             maxKeyScan bytes of its workload
 //	locks of a job               maxJobLocks
 //	due seconds, lines of a lock are kept in order: a few steps

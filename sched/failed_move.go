@@ -46,7 +46,7 @@ func (sh *shard) chooseMoves(now Time, l *keptLine, to string, until int, moves 
 		}
 		l.check = l.nextPass
 	}
-	sh.keeping.fix(l)
+	sh.keeping.Fix(l)
 	return moves
 }
 

@@ -21,7 +21,7 @@ func (c *checker) cron() error {
 		if e.next != want || (e.heapIndex >= 0) != (want < never) || e.heapIndex >= 0 && t.due[e.heapIndex] != e {
 			return fmt.Errorf("cron entry %v is planned at %d for %d, want %d", e.key, e.heapIndex, e.next, want)
 		}
-		if e.heapIndex > 0 && e.ahead(t.due[(e.heapIndex-1)/2]) {
+		if e.heapIndex > 0 && e.Ahead(t.due[(e.heapIndex-1)/2]) {
 			return fmt.Errorf("cron entry %v stands behind a later one", e.key)
 		}
 		due += count(e.heapIndex >= 0)

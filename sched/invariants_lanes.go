@@ -108,7 +108,7 @@ func (c *checker) lane(q *queue, l *lane, running int32) error {
 
 // levels checks the order of the levels and the rings of lanes in them.
 func (c *checker) levels(k *keyedJobs) error {
-	if err := k.open.check(); err != nil {
+	if err := k.open.Check(); err != nil {
 		return err
 	}
 	shared, open := 0, 0

@@ -19,20 +19,7 @@ func (c *checker) timers() error {
 			return fmt.Errorf("timers: queue %q at %d under %v, its first is %v, %v", q.name, q.heapIndex, q.timer, k, ok)
 		}
 	}
-	return c.sh.timers.check()
-}
-
-// check checks the order of a heap and the index that each element knows.
-func (h heap[T]) check() error {
-	for i, v := range h {
-		if v.place() != i {
-			return fmt.Errorf("heap: the element at %d thinks it is at %d", i, v.place())
-		}
-		if i > 0 && v.ahead(h[(i-1)/2]) {
-			return fmt.Errorf("heap: the element at %d is ahead of its parent", i)
-		}
-	}
-	return nil
+	return c.sh.timers.Check()
 }
 
 // lines checks the watches in line, and that no watch waits beside a job that it could have.
@@ -42,7 +29,7 @@ func (c *checker) lines() error {
 			continue
 		}
 		for k, line := range q.lines {
-			if err := line.check(); err != nil {
+			if err := line.Check(); err != nil {
 				return err
 			}
 			for _, w := range line {
@@ -251,7 +238,7 @@ func (s *Scheduler) checkIDs() error {
 // unreported checks that each unreported name is in the heap once and counted by its queue, and
 // that no peer holds a job of such a name.
 func (c *checker) unreported() error {
-	if err := c.sh.unreported.check(); err != nil {
+	if err := c.sh.unreported.Check(); err != nil {
 		return err
 	}
 	all, perQueue := 0, make(map[*queue]int)

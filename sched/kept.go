@@ -42,9 +42,9 @@ type keptLines [keptUses]keptLine
 // keptKey returns the key of a kept job in its line.
 func keptKey(r *record) sortKey { return sortKey{r.endedAt(), int64(r.seq)} }
 
-func (l *keptLine) ahead(o *keptLine) bool { return l.check < o.check }
-func (l *keptLine) place() int             { return l.heapIndex }
-func (l *keptLine) setPlace(i int)         { l.heapIndex = i }
+func (l *keptLine) Ahead(o *keptLine) bool { return l.check < o.check }
+func (l *keptLine) Place() int             { return l.heapIndex }
+func (l *keptLine) SetPlace(i int)         { l.heapIndex = i }
 
 // keptFor counts the jobs of a queue that are kept for some uses.
 func (q *queue) keptFor(uses ...keptUse) (n int) {
@@ -136,7 +136,7 @@ func (sh *shard) resetLine(l *keptLine) {
 	first, job := l.jobs.first()
 	if job == none {
 		if l.heapIndex >= 0 {
-			sh.keeping.remove(l)
+			sh.keeping.Remove(l)
 		}
 		return
 	}
@@ -156,9 +156,9 @@ func (sh *shard) resetLine(l *keptLine) {
 		l.check = never
 	}
 	if l.heapIndex < 0 {
-		sh.keeping.push(l)
+		sh.keeping.Push(l)
 	} else {
-		sh.keeping.fix(l)
+		sh.keeping.Fix(l)
 	}
 	sh.s.alarmWall(max(l.check, 0))
 }

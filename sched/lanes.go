@@ -1,6 +1,10 @@
 package sched
 
-import "math"
+import (
+	"math"
+
+	"treadle/sched/heap"
+)
 
 // A queue whose policy tells keys apart keeps its ready jobs in lanes, one for each key. Jobs that are handed out by
 // other rules have none: tasks, and jobs whose names only Wide peers take. Those stay in the queue's own indexes, as
@@ -34,9 +38,9 @@ type level struct {
 	shared    bool  // it is of the fair order
 }
 
-func (v *level) ahead(o *level) bool { return v.rank.less(o.rank) }
-func (v *level) place() int          { return int(v.heapIndex) }
-func (v *level) setPlace(i int)      { v.heapIndex = int32(i) }
+func (v *level) Ahead(o *level) bool { return v.rank.less(o.rank) }
+func (v *level) Place() int          { return int(v.heapIndex) }
+func (v *level) SetPlace(i int)      { v.heapIndex = int32(i) }
 
 // keyedJobs is the lanes of a queue.
 type keyedJobs struct {
@@ -49,13 +53,13 @@ type keyedJobs struct {
 
 	lanes  []*lane // lanes by id; nil: the id is free
 	free   []uint32
-	count  int              // lanes with jobs that are ready or run
-	idle   laneList         // lanes without jobs, the longest idle first
-	idles  int              // at most count: keys come again, and a lane that is there costs no change of the map
-	byKey  map[uint64]*lane // lanes of the present generation, by key
-	jobs   int              // ready ones, withheld ones aside
-	open   heap[*level]     // levels that can hand out a job, the first in rank first
-	levels map[int64]*level // the shared ones, by priority
+	count  int               // lanes with jobs that are ready or run
+	idle   laneList          // lanes without jobs, the longest idle first
+	idles  int               // at most count: keys come again, and a lane that is there costs no change of the map
+	byKey  map[uint64]*lane  // lanes of the present generation, by key
+	jobs   int               // ready ones, withheld ones aside
+	open   heap.Heap[*level] // levels that can hand out a job, the first in rank first
+	levels map[int64]*level  // the shared ones, by priority
 	change laneChange
 }
 
@@ -188,7 +192,7 @@ func (sh *shard) placeLane(q *queue, l *lane) {
 	case v != nil && v.shared == k.fair && v.rank == at:
 	case v != nil && !v.shared && !k.fair:
 		v.rank = at
-		k.open.fix(v)
+		k.open.Fix(v)
 	default:
 		k.leave(l)
 		k.join(l, at)
@@ -203,7 +207,7 @@ func (k *keyedJobs) join(l *lane, at rank) {
 	}
 	if v == nil {
 		v = &level{rank: at, shared: k.fair}
-		k.open.push(v)
+		k.open.Push(v)
 		if v.shared {
 			k.levels[at.key.a] = v
 		}
@@ -227,7 +231,7 @@ func (k *keyedJobs) leave(l *lane) {
 	if v.unlink(l); v.first != nil {
 		return
 	}
-	k.open.remove(v)
+	k.open.Remove(v)
 	if v.shared {
 		delete(k.levels, v.rank.key.a)
 	}
@@ -267,7 +271,7 @@ func (v *laneList) unlink(l *lane) {
 }
 
 // earliestReadyFor returns the first job of a queue's ready index and lanes whose name does not clash for a watch's
-// peer. It looks at maxInOrder levels: a peer for which all jobs there clash gets another when one of its names is
+// peer. It looks at heap.MaxInOrder levels: a peer for which all jobs there clash gets another when one of its names is
 // free.
 func (sh *shard) earliestReadyFor(w *watch, room *int) uint32 {
 	job := sh.earliestFor(w, &w.queue.ready, room)
@@ -277,7 +281,7 @@ func (sh *shard) earliestReadyFor(w *watch, room *int) uint32 {
 	if w.queue.keyed == nil {
 		return job
 	}
-	w.queue.keyed.open.inOrder(func(v *level) bool {
+	w.queue.keyed.open.InOrder(func(v *level) bool {
 		for l := v.first; l != nil && *room > 0; l = l.next {
 			if found := sh.earliestFor(w, &l.jobs, room); found != none {
 				job = sh.earlierByRank(job, found)

@@ -53,9 +53,9 @@ type limiter struct {
 	heapIndex   int   // place among the shard's limiters that wait for refillAt, -1: not there
 }
 
-func (g *limiter) ahead(o *limiter) bool { return g.refillAt < o.refillAt }
-func (g *limiter) place() int            { return g.heapIndex }
-func (g *limiter) setPlace(i int)        { g.heapIndex = i }
+func (g *limiter) Ahead(o *limiter) bool { return g.refillAt < o.refillAt }
+func (g *limiter) Place() int            { return g.heapIndex }
+func (g *limiter) SetPlace(i int)        { g.heapIndex = i }
 
 // throttled reports whether the queue may hand out nothing now.
 func (q *queue) throttled() bool {
@@ -89,7 +89,7 @@ func (sh *shard) waitForCredit(now Time, g *limiter) {
 		g.refillAt = max(g.refillAt, now.Mono+(g.rate.Per-g.credit+g.rate.Jobs-1)/g.rate.Jobs)
 	}
 	if g.refillAt > now.Mono {
-		sh.limiters.push(g)
+		sh.limiters.Push(g)
 		sh.s.alarmMono(g.refillAt)
 	}
 }
@@ -113,7 +113,7 @@ func (g *limiter) fill(now Time) {
 func (sh *shard) refillLimiters(now Time, until int, sink Sink) {
 	for sh.mu.steps < until && len(sh.limiters) > 0 && sh.limiters[0].refillAt <= now.Mono {
 		g := sh.limiters[0]
-		sh.limiters.remove(g)
+		sh.limiters.Remove(g)
 		sh.countSteps(1)
 		q := g.queue
 		if q.dropped || q.limiter != g {
@@ -149,7 +149,7 @@ func (sh *shard) matchFreed(q *queue) {
 func (sh *shard) setLimiter(now Time, q *queue) {
 	old := q.limiter
 	if old != nil && old.heapIndex >= 0 {
-		sh.limiters.remove(old)
+		sh.limiters.Remove(old)
 	}
 	q.limiter = nil
 	g := &limiter{queue: q, heapIndex: -1, last: now.Mono}
@@ -187,7 +187,7 @@ func (s *Scheduler) PauseFor(now Time, queue []byte, ms int64) error {
 		g = &limiter{queue: q, heapIndex: -1, last: now.Mono}
 		q.limiter = g
 	} else if g.heapIndex >= 0 {
-		sh.limiters.remove(g)
+		sh.limiters.Remove(g)
 	}
 	g.fill(now)
 	g.pausedUntil = now.Mono + max(ms, 1)

@@ -4,6 +4,8 @@ import (
 	"container/list"
 	"slices"
 	"sync"
+
+	"treadle/sched/heap"
 )
 
 // namedLocks are counting semaphores by name, held by running jobs. Their mutex is taken under a
@@ -29,8 +31,8 @@ type namedLocks struct {
 // back of its line. Otherwise a woken job of a queue without workers would keep a free lock from all others.
 type namedLock struct {
 	holders map[JobRef]bool
-	lines   map[int]*lockLine // lines by their counts; no line is empty
-	open    heap[*lockLine]   // the lines whose first job may have the lock: their counts exceed the holders
+	lines   map[int]*lockLine    // lines by their counts; no line is empty
+	open    heap.Heap[*lockLine] // the lines whose first job may have the lock: their counts exceed the holders
 }
 
 // lockLine has the jobs that wait for a lock with one count, oldest first.
@@ -41,23 +43,23 @@ type lockLine struct {
 }
 
 func (l *lockLine) turn() uint64           { return l.waiters.Front().Value.(waiter).turn }
-func (l *lockLine) ahead(o *lockLine) bool { return l.turn() < o.turn() }
-func (l *lockLine) place() int             { return l.heapIndex }
-func (l *lockLine) setPlace(i int)         { l.heapIndex = i }
+func (l *lockLine) Ahead(o *lockLine) bool { return l.turn() < o.turn() }
+func (l *lockLine) Place() int             { return l.heapIndex }
+func (l *lockLine) SetPlace(i int)         { l.heapIndex = i }
 
 // addHolder gives the lock to a job. The line whose count is the number of holders now is no longer
 // open.
 func (k *namedLock) addHolder(job JobRef) {
 	k.holders[job] = true
 	if line := k.lines[len(k.holders)]; line != nil {
-		k.open.remove(line)
+		k.open.Remove(line)
 	}
 }
 
 // removeHolder takes the lock from a job that holds it.
 func (k *namedLock) removeHolder(job JobRef) {
 	if line := k.lines[len(k.holders)]; line != nil {
-		k.open.push(line)
+		k.open.Push(line)
 	}
 	delete(k.holders, job)
 }
@@ -239,13 +241,13 @@ func (l *namedLocks) leaveLine(e *list.Element) JobRef {
 	first := line.waiters.Front() == e
 	if line.waiters.Len() == 1 {
 		if line.heapIndex >= 0 {
-			k.open.remove(line)
+			k.open.Remove(line)
 		}
 		delete(k.lines, w.count)
 	}
 	line.waiters.Remove(e)
 	if first && line.heapIndex >= 0 {
-		k.open.fix(line)
+		k.open.Fix(line)
 	}
 	delete(l.waits, w.job)
 	l.discardUnused(w.lock, k)

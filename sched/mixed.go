@@ -66,7 +66,7 @@ func (sh *shard) matchMixed(now Time, q *queue, sink Sink) int {
 	var oldest *watch
 	var itsJob uint32
 	for _, c := range [...]class{narrow, wide} {
-		if w := q.oldestOf(c); w != nil && (oldest == nil || w.ahead(oldest)) {
+		if w := q.oldestOf(c); w != nil && (oldest == nil || w.Ahead(oldest)) {
 			if other := sh.jobFor(w, new(int)); other != job {
 				oldest, itsJob = w, other
 			}
@@ -90,19 +90,19 @@ func (sh *shard) matchMixed(now Time, q *queue, sink Sink) int {
 }
 
 // oldestFitting returns, of the watches in line that a job of the ready index fits, the one with the
-// oldest slot. whole is false when it checked only the first maxInOrder Named peers: a nil watch
+// oldest slot. whole is false when it checked only the first heap.MaxInOrder Named peers: a nil watch
 // then does not say that the job fits none.
 func (sh *shard) oldestFitting(q *queue, job uint32) (best *watch, whole bool) {
 	for _, c := range [...]class{narrow, wide} {
-		if w := q.oldestOf(c); w != nil && (best == nil || w.ahead(best)) {
+		if w := q.oldestOf(c); w != nil && (best == nil || w.Ahead(best)) {
 			best = w
 		}
 	}
 	line := q.lines[named]
 	clashing := q.clashing() && (q.broadcastWorkers == 0 || !sh.s.rules[sh.slab.at(job).space].shared())
 	name := sh.nameView(job)
-	whole = line.inOrder(func(w *watch) bool {
-		if best != nil && best.ahead(w) {
+	whole = line.InOrder(func(w *watch) bool {
+		if best != nil && best.Ahead(w) {
 			return false
 		}
 		if !clashing || w.suspended == nil && !sh.clashes(w, name) {

@@ -1,5 +1,7 @@
 package sched
 
+import "treadle/sched/heap"
+
 // queue is one kind of work. Its shard's lock guards everything in it.
 type queue struct {
 	name string // unique among the queues that are not dropped
@@ -15,25 +17,25 @@ type queue struct {
 	timer       sortKey   // the smallest key of the delayed index, while the queue is in the timers heap
 	heapIndex   int       // index in the timers heap, -1: not in it
 
-	lines            [classes]heap[*watch] // the watches whose peers may have a slot, oldest slot first, by class
-	workers          int                   // number of watches that have not ended, and one when jobs are leased
-	busy             int                   // of the workers, those that hold a job of the queue, and one when jobs are leased
-	broadcastWorkers int                   // of the workers, those that registered for broadcasts
-	named            int                   // of the workers, those of Named peers
-	unreported       int                   // number of unreported names and suspensions of these
-	spaces           uint16                // name spaces that ever had a job here
-	running          int                   // reserved jobs and the broadcasting one
-	reservedTasks    int                   // of these, tasks
-	savedLeases      int                   // of these, durable jobs under a lease
-	leases           *watch                // holds the leased jobs; nil: there are none
-	parked           []uint32              // parked jobs, in no order
-	retrying         int                   // number of delayed jobs with a history
-	waiting          int                   // number of waiting tasks
-	tasks            int                   // number of tasks that are not complete
-	readyTasks       int                   // of these, those that are ready
-	immediate        int                   // pending jobs submitted with sched_at 0
-	prior            int                   // ready numbered jobs with a priority above 0
-	autoDelete       bool                  // made for AutoDelete peers or a numbered job, and no other peer has watched it, see isAutoDelete
+	lines            [classes]heap.Heap[*watch] // the watches whose peers may have a slot, oldest slot first, by class
+	workers          int                        // number of watches that have not ended, and one when jobs are leased
+	busy             int                        // of the workers, those that hold a job of the queue, and one when jobs are leased
+	broadcastWorkers int                        // of the workers, those that registered for broadcasts
+	named            int                        // of the workers, those of Named peers
+	unreported       int                        // number of unreported names and suspensions of these
+	spaces           uint16                     // name spaces that ever had a job here
+	running          int                        // reserved jobs and the broadcasting one
+	reservedTasks    int                        // of these, tasks
+	savedLeases      int                        // of these, durable jobs under a lease
+	leases           *watch                     // holds the leased jobs; nil: there are none
+	parked           []uint32                   // parked jobs, in no order
+	retrying         int                        // number of delayed jobs with a history
+	waiting          int                        // number of waiting tasks
+	tasks            int                        // number of tasks that are not complete
+	readyTasks       int                        // of these, those that are ready
+	immediate        int                        // pending jobs submitted with sched_at 0
+	prior            int                        // ready numbered jobs with a priority above 0
+	autoDelete       bool                       // made for AutoDelete peers or a numbered job, and no other peer has watched it, see isAutoDelete
 	dropped          bool
 	saved            uint64 // the journal's number for it, 0: not journaled
 	search           search
@@ -48,9 +50,9 @@ type queue struct {
 	bytes            int64            // bytes of its jobs' names and workloads, without tasks and kept jobs
 }
 
-func (q *queue) ahead(o *queue) bool { return q.timer.less(o.timer) }
-func (q *queue) place() int          { return q.heapIndex }
-func (q *queue) setPlace(i int)      { q.heapIndex = i }
+func (q *queue) Ahead(o *queue) bool { return q.timer.less(o.timer) }
+func (q *queue) Place() int          { return q.heapIndex }
+func (q *queue) SetPlace(i int)      { q.heapIndex = i }
 
 func (q *queue) pending() int {
 	n := q.ready.jobs + q.withheld.jobs + q.longNames.jobs + q.private.jobs + q.byNumber.jobs + q.delayed.jobs
@@ -77,7 +79,7 @@ func (q *queue) lineEmpty() bool {
 func (q *queue) oldest() *watch {
 	var first *watch
 	for i := range q.lines {
-		if line := q.lines[i]; len(line) > 0 && (first == nil || line[0].ahead(first)) {
+		if line := q.lines[i]; len(line) > 0 && (first == nil || line[0].Ahead(first)) {
 			first = line[0]
 		}
 	}
@@ -100,10 +102,10 @@ func (q *queue) claim(w *watch, size int) (slot, bool) {
 	s, next, a := w.peer.takeSlot(w.seq, size)
 	switch {
 	case a == slotMissing:
-		line.remove(w)
+		line.Remove(w)
 	case next != w.seq:
 		w.seq = next
-		line.down(w.lineIndex)
+		line.Down(w)
 	}
 	return s, a == slotTaken
 }

@@ -72,12 +72,12 @@ func (s *Scheduler) Drop(name []byte) bool {
 // discard removes a queue from the names. The Ticks remove its jobs.
 func (sh *shard) discard(q *queue) {
 	if g := q.limiter; g != nil && g.heapIndex >= 0 {
-		sh.limiters.remove(g) // a pause may be for years
+		sh.limiters.Remove(g) // a pause may be for years
 	}
 	delete(sh.byName, q.name)
 	sh.s.queueCount.Add(-1)
 	if q.heapIndex >= 0 {
-		sh.timers.remove(q)
+		sh.timers.Remove(q)
 	}
 	q.dropped = true
 	sh.takeTally(q)

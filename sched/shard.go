@@ -3,6 +3,8 @@ package sched
 import (
 	"math"
 	"slices"
+
+	"treadle/sched/heap"
 )
 
 // shard is one part of the scheduler: the queues whose names hash to it, and all of their jobs.
@@ -16,38 +18,38 @@ type shard struct {
 	freeQueueIDs []uint32
 	watches      []*watch // watches by id; nil: the id is free
 	freeWatchIDs []uint32
-	timers       heap[*queue] // the queues that have delayed jobs, by the first due time
-	dropped      []*queue     // queues whose jobs the Ticks remove
+	timers       heap.Heap[*queue] // the queues that have delayed jobs, by the first due time
+	dropped      []*queue          // queues whose jobs the Ticks remove
 
 	slab          slab
 	arena         arena
 	names         names
 	buckets       buckets
 	numberedStats stateCounts
-	running       index                 // jobs reserved under the default time-out, key {start}
-	deadline      index                 // jobs reserved under their own time-out, key {deadline}
-	unreported    heap[*unreportedName] // unreported names, by the time at which they are resolved
-	changing      fifo[*queue]          // queues whose jobs go to other lanes, see laneChange
-	searches      fifo[*queue]          // queues whose withheld jobs are offered to all watches in line, see search
-	unmatched     fifo[*queue]          // queues whose match is deferred, see deferMatch
-	broadcasting  fifo[*queue]          // queues with a broadcast under way
-	notifications fifo[notification]    // the awaits of ended jobs that are not answered yet
-	parked        index                 // jobs that wait for a lock, key {start}
+	running       index                      // jobs reserved under the default time-out, key {start}
+	deadline      index                      // jobs reserved under their own time-out, key {deadline}
+	unreported    heap.Heap[*unreportedName] // unreported names, by the time at which they are resolved
+	changing      fifo[*queue]               // queues whose jobs go to other lanes, see laneChange
+	searches      fifo[*queue]               // queues whose withheld jobs are offered to all watches in line, see search
+	unmatched     fifo[*queue]               // queues whose match is deferred, see deferMatch
+	broadcasting  fifo[*queue]               // queues with a broadcast under way
+	notifications fifo[notification]         // the awaits of ended jobs that are not answered yet
+	parked        index                      // jobs that wait for a lock, key {start}
 	awaits        map[uint32][]await
 	topics        map[topic][]await
-	untimedJobs   int             // number of reserved jobs without a time-out, without tasks
-	lastingLeases int             // number of leased jobs that unfinished does not count
-	lessor        *Peer           // peer of all lease watches
-	halted        bool            // no job is handed out any more
-	keeping       heap[*keptLine] // the lines of kept jobs, by the next check
-	keptBySeq     names           // the kept jobs that are not kept for their names alone, by sequence number; zero when there are none
+	untimedJobs   int                  // number of reserved jobs without a time-out, without tasks
+	lastingLeases int                  // number of leased jobs that unfinished does not count
+	lessor        *Peer                // peer of all lease watches
+	halted        bool                 // no job is handed out any more
+	keeping       heap.Heap[*keptLine] // the lines of kept jobs, by the next check
+	keptBySeq     names                // the kept jobs that are not kept for their names alone, by sequence number; zero when there are none
 	keptJobs      [keptUses]int
 	endedNames    names // the kept jobs that are the last of their names, see remember; zero when there are none
 	histories     map[uint32]arenaRef
 	results       map[uint32]arenaRef
-	sweeps        heap[*sweep]   // sweeps of the queues with a job-ttl, by the time of the next one
-	limiters      heap[*limiter] // limiters without credit, by refillAt
-	policyCursor  int            // the queues from this number on are to get the present policies
+	sweeps        heap.Heap[*sweep]   // sweeps of the queues with a job-ttl, by the time of the next one
+	limiters      heap.Heap[*limiter] // limiters without credit, by refillAt
+	policyCursor  int                 // the queues from this number on are to get the present policies
 	cron          cronTable
 	freedLocks    []string // locks whose next waiter is woken when the shard is unlocked, see unlock
 	counters      Counters
@@ -244,14 +246,14 @@ func (sh *shard) resetTimer(q *queue) {
 	k, ok := q.delayed.min(&sh.buckets)
 	switch {
 	case !ok && q.heapIndex >= 0:
-		sh.timers.remove(q)
+		sh.timers.Remove(q)
 	case ok && q.heapIndex < 0:
 		q.timer = k
-		sh.timers.push(q)
+		sh.timers.Push(q)
 		sh.s.alarmWall(wallOf(k))
 	case ok && q.timer != k:
 		q.timer = k
-		sh.timers.fix(q)
+		sh.timers.Fix(q)
 		sh.s.alarmWall(wallOf(k))
 	}
 }

@@ -1,6 +1,10 @@
 package sched
 
-import "slices"
+import (
+	"slices"
+
+	"treadle/sched/heap"
+)
 
 // sorter sorts very many elements a part at a time. Elements are sorted in runs as they are added.
 // The runs are merged as elements are taken. A step takes time logarithmic in the number of
@@ -8,7 +12,7 @@ import "slices"
 type sorter[T any] struct {
 	compare  func(a, b T) int
 	unsorted []T // a run that is not sorted yet
-	runs     heap[*sortedRun[T]]
+	runs     heap.Heap[*sortedRun[T]]
 }
 
 // runLength is how many elements are sorted at once.
@@ -20,11 +24,11 @@ type sortedRun[T any] struct {
 	heapIndex int
 }
 
-func (r *sortedRun[T]) ahead(o *sortedRun[T]) bool {
+func (r *sortedRun[T]) Ahead(o *sortedRun[T]) bool {
 	return r.sorter.compare(r.elements[0], o.elements[0]) < 0
 }
-func (r *sortedRun[T]) place() int     { return r.heapIndex }
-func (r *sortedRun[T]) setPlace(i int) { r.heapIndex = i }
+func (r *sortedRun[T]) Place() int     { return r.heapIndex }
+func (r *sortedRun[T]) SetPlace(i int) { r.heapIndex = i }
 
 func (s *sorter[T]) add(v T) {
 	if s.unsorted = append(s.unsorted, v); len(s.unsorted) == runLength {
@@ -34,7 +38,7 @@ func (s *sorter[T]) add(v T) {
 
 func (s *sorter[T]) sortRun() {
 	slices.SortFunc(s.unsorted, s.compare)
-	s.runs.push(&sortedRun[T]{sorter: s, elements: s.unsorted})
+	s.runs.Push(&sortedRun[T]{sorter: s, elements: s.unsorted})
 	s.unsorted = nil
 }
 
@@ -49,9 +53,9 @@ func (s *sorter[T]) take() (first T, ok bool) {
 	r := s.runs[0]
 	first = r.elements[0]
 	if r.elements = r.elements[1:]; len(r.elements) == 0 {
-		s.runs.remove(r)
+		s.runs.Remove(r)
 	} else {
-		s.runs.down(0)
+		s.runs.Down(s.runs[0])
 	}
 	return first, true
 }

@@ -20,9 +20,9 @@ type sweep struct {
 	first int64   // Wall when the first of the jobs that it left expires
 }
 
-func (w *sweep) ahead(o *sweep) bool { return w.next < o.next }
-func (w *sweep) place() int          { return w.heapIndex }
-func (w *sweep) setPlace(i int)      { w.heapIndex = i }
+func (w *sweep) Ahead(o *sweep) bool { return w.next < o.next }
+func (w *sweep) Place() int          { return w.heapIndex }
+func (w *sweep) SetPlace(i int)      { w.heapIndex = i }
 
 // sweepEvery is the longest time in milliseconds between two sweeps. The wall clock may be set forward. A job may be
 // submitted with a due time in the past.
@@ -74,12 +74,12 @@ func (sh *shard) endExpired(now Time, job uint32, r *record, q *queue, sink Sink
 // setSweep gives a queue the sweep of its policy.
 func (sh *shard) setSweep(now Time, q *queue) {
 	if q.sweep != nil {
-		sh.sweeps.remove(q.sweep)
+		sh.sweeps.Remove(q.sweep)
 		q.sweep = nil
 	}
 	if q.policy != nil && q.policy.JobTTL > 0 {
 		q.sweep = &sweep{queue: q, ttl: q.policy.JobTTL, next: now.Mono, from: firstKey, first: never}
-		sh.sweeps.push(q.sweep)
+		sh.sweeps.Push(q.sweep)
 		sh.s.alarmMono(now.Mono)
 	}
 }
@@ -90,11 +90,11 @@ func (sh *shard) sweepQueues(now Time, until int, sink Sink) {
 		switch w := sh.sweeps[0]; {
 		case w.queue.dropped:
 			sh.countSteps(1)
-			sh.sweeps.remove(w)
+			sh.sweeps.Remove(w)
 		case sh.sweepSome(now, w, until, sink):
 			w.next = now.Mono + max(min(w.first-now.Wall, max(w.ttl, minSweep), sweepEvery), 1)
 			w.index, w.first = 0, never
-			sh.sweeps.fix(w)
+			sh.sweeps.Fix(w)
 		}
 	}
 }

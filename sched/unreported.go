@@ -16,9 +16,9 @@ type unreportedName struct {
 	heapIndex int    // index in the shard's heap
 }
 
-func (u *unreportedName) ahead(o *unreportedName) bool { return u.graceEnd < o.graceEnd }
-func (u *unreportedName) place() int                   { return u.heapIndex }
-func (u *unreportedName) setPlace(i int)               { u.heapIndex = i }
+func (u *unreportedName) Ahead(o *unreportedName) bool { return u.graceEnd < o.graceEnd }
+func (u *unreportedName) Place() int                   { return u.heapIndex }
+func (u *unreportedName) SetPlace(i int)               { u.heapIndex = i }
 
 const (
 	// maxUnreported bounds the unreported names of a peer. A peer that exceeds it, or the quota, is
@@ -66,12 +66,12 @@ func (sh *shard) addUnreported(w *watch, name []byte, tag uint64, until int64) {
 			w.unreported = make(map[uint64]*unreportedName)
 		}
 		w.unreported[u.name] = u
-		sh.unreported.push(u)
+		sh.unreported.Push(u)
 		w.queue.unreported += count(!w.ended)
 	case w.suspended == nil:
 		u = &unreportedName{watch: w, graceEnd: until}
 		w.suspended = u
-		sh.unreported.push(u)
+		sh.unreported.Push(u)
 		w.queue.unreported += count(!w.ended)
 	default:
 		u = w.suspended
@@ -80,7 +80,7 @@ func (sh *shard) addUnreported(w *watch, name []byte, tag uint64, until int64) {
 	u.tag = tag
 	if until > u.graceEnd {
 		u.graceEnd = until
-		sh.unreported.fix(u)
+		sh.unreported.Fix(u)
 	}
 	if until < never {
 		sh.s.alarmMono(until)
@@ -110,7 +110,7 @@ func (w *watch) anyUnreported() *unreportedName {
 // removeUnreported removes an unreported name, or ends the suspension of a watch.
 func (sh *shard) removeUnreported(u *unreportedName) {
 	w := u.watch
-	sh.unreported.remove(u)
+	sh.unreported.Remove(u)
 	w.queue.unreported -= count(!w.ended)
 	if w.suspended == u {
 		w.suspended = nil

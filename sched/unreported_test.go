@@ -3,6 +3,8 @@ package sched
 import (
 	"fmt"
 	"testing"
+
+	"treadle/sched/heap"
 )
 
 // newRevokedRun returns a worker of queue f that runs job a. The caller then revokes the run.
@@ -268,7 +270,7 @@ func TestVeryManyUnreported(t *testing.T) {
 func TestJobForOneOfMany(t *testing.T) {
 	x := newTestSched(t, Options{})
 	var peers []*Peer
-	for i := range 3 * maxInOrder {
+	for i := range 3 * heap.MaxInOrder {
 		p := x.capable(Named, "f")
 		peers = append(peers, p)
 		x.reserve(p, 1)
@@ -293,10 +295,10 @@ func TestJobForOneOfMany(t *testing.T) {
 		x.report(free, "f", "a", false)
 		x.reserve(free, 9)
 	}
-	x.report(peers[2*maxInOrder], "f", "a", false)
+	x.report(peers[2*heap.MaxInOrder], "f", "a", false)
 	x.s.Disconnect(x.now, free, &x.rec)
 	x.submit("f", "a")
 	x.want()
 	x.s.ticks(x.now, &x.rec)
-	x.want(fmt.Sprint(2*maxInOrder+1, " 2 assign a"))
+	x.want(fmt.Sprint(2*heap.MaxInOrder+1, " 2 assign a"))
 }

@@ -19,9 +19,9 @@ type watch struct {
 	suspended  *unreportedName            // says until when the watch is handed nothing, see chargeUnreported
 }
 
-func (w *watch) ahead(o *watch) bool { return w.seq < o.seq }
-func (w *watch) place() int          { return w.lineIndex }
-func (w *watch) setPlace(i int)      { w.lineIndex = i }
+func (w *watch) Ahead(o *watch) bool { return w.seq < o.seq }
+func (w *watch) Place() int          { return w.lineIndex }
+func (w *watch) SetPlace(i int)      { w.lineIndex = i }
 
 // watchOf returns the peer's watch of a queue, nil when it has none.
 func (p *Peer) watchOf(name []byte) *watch {
@@ -151,10 +151,10 @@ func (w *watch) enter(seq uint64) {
 	switch {
 	case w.lineIndex < 0:
 		w.seq = seq
-		line.push(w)
+		line.Push(w)
 	case w.seq != seq: // in line, at another age
 		w.seq = seq
-		line.down(w.lineIndex)
+		line.Down(w)
 	}
 }
 
@@ -186,7 +186,7 @@ func (s *Scheduler) Unwatch(p *Peer, name []byte) {
 func (sh *shard) endWatch(w *watch) {
 	q := w.queue
 	if w.lineIndex >= 0 {
-		q.lines[w.peer.class].remove(w)
+		q.lines[w.peer.class].Remove(w)
 	}
 	q.workers--
 	q.busy -= count(len(w.held) > 0)

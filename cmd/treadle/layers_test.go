@@ -66,7 +66,7 @@ var apart = map[string][]string{
 	"loop/protocol":           {"loop/web", "sched"},
 	"loop/setting":            {"loop/journal", "loop/protocol", "sched"},
 	"loop/page":               {"loop/protocol", "loop/web", "codec/admin"},
-	"loop/periodic":           {"loop/protocol", "loop/web", "codec/periodic", "sched"},
+	"loop/periodic":           {"loop/protocol", "loop/web", "codec/periodic", "sched", "sched/heap"},
 	"loop/dwork":              {"loop/dwork/zmq", "loop/protocol", "loop/web", "codec/dwork", "codec/dwork/dworkpb", "codec/jsontext", "sched"}, // codec/dwork/dworkpb: for tests
 	"loop/dwork/zmq":          {"loop/budget"},
 	"loop/client":             {"loop/dwork/zmq", "codec/admin", "codec/periodic", "codec/gloom", "codec/dwork", "codec/faktory", "codec/jsontext", "codec/kts46"},

@@ -1,10 +1,10 @@
 package beanstalk
 
 import (
-	"container/heap"
 	"math"
 
 	"treadle/sched"
+	"treadle/sched/heap"
 )
 
 // heldJob is a job that a connection was handed.
@@ -18,12 +18,21 @@ type heldJob struct {
 	place     int   // in the heap, -1: not there
 }
 
+// Ahead implements heap.Ranked.
+func (j *heldJob) Ahead(o *heldJob) bool { return j.deadline < o.deadline }
+
+// Place implements heap.Ranked.
+func (j *heldJob) Place() int { return j.place }
+
+// SetPlace implements heap.Ranked.
+func (j *heldJob) SetPlace(i int) { j.place = i }
+
 // heldJobs are the jobs of a connection by their ids, and those with a deadline in its order. The scheduler ends the
 // runs whose time is over, and expire forgets them.
 type heldJobs struct {
 	byID  map[uint64]*heldJob
-	next  deadlines
-	spare *heldJob // for the next one
+	next  heap.Heap[*heldJob] // the earliest deadline first
+	spare *heldJob            // for the next one
 }
 
 // find returns the job of an id, nil when the connection does not hold it.
@@ -56,7 +65,7 @@ func (h *heldJobs) take(id uint64) *heldJob {
 	if delete(h.byID, id); len(h.byID) == 0 && cap(h.next) > 1024 {
 		h.byID, h.next = nil, nil // free a burst's memory
 	} else if j.place >= 0 {
-		heap.Remove(&h.next, j.place)
+		h.next.Remove(j)
 	}
 	h.spare = j
 	return j
@@ -69,9 +78,9 @@ func (h *heldJobs) renew(j *heldJob, now int64) {
 		return
 	}
 	if j.deadline = now + j.ttr; j.place < 0 {
-		heap.Push(&h.next, j)
+		h.next.Push(j)
 	} else {
-		heap.Fix(&h.next, j.place)
+		h.next.Fix(j)
 	}
 }
 
@@ -88,36 +97,4 @@ func (h *heldJobs) expire(now int64) {
 	for len(h.next) > 0 && h.next[0].deadline <= now {
 		h.take(h.next[0].id)
 	}
-}
-
-// deadlines is a heap of jobs, the earliest deadline first. It implements heap.Interface.
-type deadlines []*heldJob
-
-// Len implements sort.Interface.
-func (d deadlines) Len() int { return len(d) }
-
-// Less implements sort.Interface.
-func (d deadlines) Less(i, j int) bool { return d[i].deadline < d[j].deadline }
-
-// Swap implements sort.Interface.
-func (d deadlines) Swap(i, j int) {
-	d[i], d[j] = d[j], d[i]
-	d[i].place, d[j].place = i, j
-}
-
-// Push implements heap.Interface.
-func (d *deadlines) Push(x any) {
-	j := x.(*heldJob)
-	j.place = len(*d)
-	*d = append(*d, j)
-}
-
-// Pop implements heap.Interface.
-func (d *deadlines) Pop() any {
-	last := len(*d) - 1
-	j := (*d)[last]
-	(*d)[last] = nil
-	*d = (*d)[:last]
-	j.place = -1
-	return j
 }

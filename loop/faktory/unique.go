@@ -1,13 +1,13 @@
 package faktory
 
 import (
-	"container/heap"
 	"crypto/sha256"
 	"errors"
 	"sync"
 
 	codec "treadle/codec/faktory"
 	"treadle/sched"
+	"treadle/sched/heap"
 )
 
 // Unique jobs: a job of unique_for holds the lock of its queue, type and args until it is done, or until it starts,
@@ -20,7 +20,7 @@ type uniqueLocks struct {
 	mu    sync.Mutex
 	byKey map[uniqueKey]*uniqueLock
 	byJob map[jobID]*uniqueLock
-	heap  uniqueHeap // by expiry
+	next  heap.Heap[*uniqueLock] // the next to expire first
 }
 
 // uniqueKey is the hash of an identity.
@@ -35,8 +35,17 @@ type uniqueLock struct {
 	holder     jobID
 	expiry     int64 // Unix milliseconds
 	untilStart bool
-	index      int // in the heap
+	place      int // in the heap
 }
+
+// Ahead implements heap.Ranked.
+func (l *uniqueLock) Ahead(o *uniqueLock) bool { return l.expiry < o.expiry }
+
+// Place implements heap.Ranked.
+func (l *uniqueLock) Place() int { return l.place }
+
+// SetPlace implements heap.Ranked.
+func (l *uniqueLock) SetPlace(i int) { l.place = i }
 
 // maxUniqueLocks bounds the locks, which have some 250 bytes each: those of failed and removed jobs stay until their
 // time has passed.
@@ -69,10 +78,10 @@ func (u *uniqueLocks) take(l *uniqueLock, now int64) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for range uniqueSweep {
-		if len(u.heap) == 0 || u.heap[0].expiry > now {
+		if len(u.next) == 0 || u.next[0].expiry > now {
 			break
 		}
-		u.drop(u.heap[0])
+		u.drop(u.next[0])
 	}
 	if old := u.byKey[l.key]; old != nil {
 		if old.expiry > now {
@@ -80,14 +89,14 @@ func (u *uniqueLocks) take(l *uniqueLock, now int64) error {
 		}
 		u.drop(old)
 	}
-	if len(u.heap) >= maxUniqueLocks {
+	if len(u.next) >= maxUniqueLocks {
 		return errUniqueRoom
 	}
 	if u.byKey == nil {
 		u.byKey, u.byJob = make(map[uniqueKey]*uniqueLock), make(map[jobID]*uniqueLock)
 	}
 	u.byKey[l.key], u.byJob[l.holder] = l, l
-	heap.Push(&u.heap, l)
+	u.next.Push(l)
 	return nil
 }
 
@@ -126,38 +135,12 @@ func (u *uniqueLocks) follow(j *sched.Job, e sched.Effect) {
 }
 
 func (u *uniqueLocks) drop(l *uniqueLock) {
-	heap.Remove(&u.heap, l.index)
+	u.next.Remove(l)
 	delete(u.byKey, l.key)
 	if u.byJob[l.holder] == l {
 		delete(u.byJob, l.holder)
 	}
-	if len(u.heap) == 0 {
-		u.byKey, u.byJob, u.heap = nil, nil, nil // maps keep the memory of their largest size
+	if len(u.next) == 0 {
+		u.byKey, u.byJob, u.next = nil, nil, nil // maps keep the memory of their largest size
 	}
-}
-
-// uniqueHeap implements heap.Interface.
-type uniqueHeap []*uniqueLock
-
-func (h uniqueHeap) Len() int           { return len(h) }
-func (h uniqueHeap) Less(i, j int) bool { return h[i].expiry < h[j].expiry }
-func (h uniqueHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-// Push implements heap.Interface.
-func (h *uniqueHeap) Push(x any) {
-	l := x.(*uniqueLock)
-	l.index = len(*h)
-	*h = append(*h, l)
-}
-
-// Pop implements heap.Interface.
-func (h *uniqueHeap) Pop() any {
-	last := len(*h) - 1
-	l := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	return l
 }

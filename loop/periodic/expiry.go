@@ -1,11 +1,10 @@
 package periodic
 
 import (
-	priority "container/heap"
 	"slices"
 
-	"treadle/loop/protocol"
 	"treadle/sched"
+	"treadle/sched/heap"
 )
 
 // In the era of 2026 a RUN_JOB ends with `expired` when its job is not done within its time-out and the grace, which
@@ -25,10 +24,19 @@ type pendingRun struct {
 	place       int // in the heap
 }
 
+// Ahead implements heap.Ranked.
+func (r *pendingRun) Ahead(o *pendingRun) bool { return r.expires < o.expires }
+
+// Place implements heap.Ranked.
+func (r *pendingRun) Place() int { return r.place }
+
+// SetPlace implements heap.Ranked.
+func (r *pendingRun) SetPlace(i int) { r.place = i }
+
 // pendingRuns are the RUN_JOBs of a session that may expire.
 type pendingRuns struct {
 	byID map[uint32]*pendingRun
-	next expiryHeap
+	next heap.Heap[*pendingRun] // the next to expire first
 }
 
 // startExpiry sets when a RUN_JOB expires. It is called before the job is submitted.
@@ -44,7 +52,7 @@ func (c *conversation) startExpiry(id uint32, j *sched.Submission) {
 	r := &pendingRun{id: id, queue: slices.Clone(j.Queue), name: slices.Clone(j.Name)}
 	r.expires = c.s.Loop.Now.Mono + seconds*1000 + c.p.o.Grace.Milliseconds()
 	c.pending.byID[id] = r
-	priority.Push(&c.pending.next, r)
+	c.pending.next.Push(r)
 }
 
 // answered removes the RUN_JOB that a delivery answers.
@@ -58,32 +66,6 @@ func (r *pendingRuns) answered(e sched.Effect, id uint32) {
 func (r *pendingRuns) remove(id uint32) {
 	if run := r.byID[id]; run != nil {
 		delete(r.byID, id)
-		priority.Remove(&r.next, run.place)
+		r.next.Remove(run)
 	}
-}
-
-var _ protocol.Sweeper = (*conversation)(nil)
-
-// expiryHeap holds the RUN_JOBs, the next to expire first. It implements container/heap.Interface.
-type expiryHeap []*pendingRun
-
-func (h expiryHeap) Len() int           { return len(h) }
-func (h expiryHeap) Less(i, j int) bool { return h[i].expires < h[j].expires }
-func (h expiryHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].place, h[j].place = i, j
-}
-
-func (h *expiryHeap) Push(x any) {
-	r := x.(*pendingRun)
-	r.place = len(*h)
-	*h = append(*h, r)
-}
-
-func (h *expiryHeap) Pop() any {
-	last := len(*h) - 1
-	r := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	return r
 }
