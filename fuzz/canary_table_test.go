@@ -55,7 +55,7 @@ var canaries = []canary{
 	{"a count is not journaled", "loop/journalsink.go", "r.Count, r.Timeout = j.SchedAt, j.Due, j.Priority, j.Count, j.Timeout", "r.Count, r.Timeout = j.SchedAt, j.Due, j.Priority, 0, j.Timeout"},
 	{"a setting is journaled under the wrong key", "loop/periodic/config.go", "configPrefix+configKeys[key].saved()", "configPrefix+configKeys[key].laterName"},
 	{"a short write is not an error", "loop/journal/failfs.go", "if err == nil && wrote < n {", "if err == nil && wrote < 0 {"},
-	{"a job is released when its worker confirms the assignment", "loop/periodic/eras.go", "\tcase codec.JobUnassigned:\n", "\tcase codec.JobUnassigned, codec.JobAssigned:\n"},
+	{"a job is released when its worker confirms the assignment", "loop/periodic/conversation.go", "\tcase codec.JobAssigned: // it has no effect\n", "\tcase codec.JobAssigned:\n\t\t_ = c.p.sched.Release(c.s.Loop.Now, c.s.Peer(), uint64(f.MsgID), c.s.Loop.Sink)\n"},
 	{"a worker is assigned jobs of a function that it has removed", "loop/periodic/worker.go", "c.p.sched.Unwatch(c.s.Peer(), protocol.Queue(name))", "_ = loop"},
 	{"SHUTDOWN works where it is disabled", "loop/periodic/admin.go", "if c.p.o.Shutdown != on {", "if false {"},
 	{"a store that could not be created is opened", "loop/journal/store.go", "\tif failed := disk.failure(); failed != nil {\n\t\treturn failed\n\t}\n", "\t_ = disk.failure()\n"},

@@ -91,29 +91,27 @@ func (s *tubes) hasQueue(queue []byte) bool {
 
 // use counts a connection that uses a tube. It returns nil when there are too many tubes.
 func (s *tubes) use(name string) *tube {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.getOrMake(name)
-	if t != nil {
-		t.using.Add(1)
-	}
-	return t
+	return s.enter(name, func(t *tube) *atomic.Int64 { return &t.using })
 }
 
 func (s *tubes) unuse(now sched.Time, t *tube) { s.leave(now, t, &t.using) }
 
 // watch counts a connection that watches a tube. It returns nil when there are too many tubes.
 func (s *tubes) watch(name string) *tube {
+	return s.enter(name, func(t *tube) *atomic.Int64 { return &t.watching })
+}
+
+func (s *tubes) unwatch(now sched.Time, t *tube) { s.leave(now, t, &t.watching) }
+
+func (s *tubes) enter(name string, count func(*tube) *atomic.Int64) *tube {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.getOrMake(name)
 	if t != nil {
-		t.watching.Add(1)
+		count(t).Add(1)
 	}
 	return t
 }
-
-func (s *tubes) unwatch(now sched.Time, t *tube) { s.leave(now, t, &t.watching) }
 
 // leave counts a connection that leaves a tube. A tube that nothing is left of ends, and its pause with it.
 func (s *tubes) leave(now sched.Time, t *tube, count *atomic.Int64) {

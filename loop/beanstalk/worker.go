@@ -215,11 +215,7 @@ func (c *conversation) finish(id uint64) (queue string, ok bool) {
 		return h.queue, true
 	}
 	loop := c.s.Loop
-	var data []byte
-	if result := loop.Spaces[h.run.Space].FromResult; result != nil {
-		data = result(loop.Scratch[:0], nil)
-	}
-	return h.queue, c.p.sched.Finish(loop.Now, c.s.Peer(), h.run, data, loop.Sink) == nil
+	return h.queue, c.p.sched.Finish(loop.Now, c.s.Peer(), h.run, loop.Result(h.run.Space, nil), loop.Sink) == nil
 }
 
 // giveBack ends the connection's hold on a job by one of the scheduler's verbs, and answers.

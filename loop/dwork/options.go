@@ -1,7 +1,6 @@
 package dwork
 
 import (
-	"net"
 	"time"
 
 	"treadle/loop/protocol"
@@ -36,9 +35,7 @@ const (
 
 // FillAddresses fills the default address in. host is the host of the default address.
 func (o *Options) FillAddresses(host string) {
-	if len(o.Listen) == 0 {
-		o.Listen = []string{"tcp://" + net.JoinHostPort(host, DefaultPort)}
-	}
+	protocol.FillAddress(&o.Listen, host, DefaultPort)
 }
 
 // Check returns a protocol.OptionError when an address cannot work.

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 
 	codec "treadle/codec/dwork"
-	"treadle/loop/protocol"
 	"treadle/sched"
 )
 
@@ -26,9 +25,9 @@ var errTooManyParts = fmt.Errorf("more than %d dependencies and log entries, or 
 // decode sets the query, which keeps views of payload.
 func (p *Protocol) decode(payload []byte) error { return codec.Decode(payload, &p.query) }
 
-// answer appends the reply to the query. invalid is the error of decode, for which the reply is Error. With wait the
+// handle appends the reply to the query. invalid is the error of decode, for which the reply is Error. With wait the
 // reply may be sent only after the group is committed.
-func (p *Protocol) answer(out []byte, invalid error) (_ []byte, group uint64, wait bool) {
+func (p *Protocol) handle(out []byte, invalid error) (_ []byte, group uint64, wait bool) {
 	q := &p.query
 	if invalid != nil {
 		return p.answerError(out, invalid), 0, false
@@ -126,45 +125,6 @@ func (p *Protocol) dropLargeBuffers() {
 	}
 }
 
-// create handles Create: it adds the tasks of the request to the graph.
-func (p *Protocol) create() error {
-	if err := p.host.Refusing(); err != nil {
-		p.host.Refused(name, protocol.ReasonOf(err))
-		return err
-	}
-	defer p.dropLargeBuffers()
-	tasks, err := p.readTasks()
-	if err != nil {
-		return err
-	}
-	return p.sched.Extend(p.now, Space, queue, tasks, p.sink)
-}
-
-// complete ends tasks. The answer names the tasks that no worker holds. When Options.Complete is holder, it names those
-// that this worker does not hold.
-func (p *Protocol) complete(out []byte) ([]byte, error) {
-	defer p.dropLargeBuffers()
-	w, tasks, err := p.workerAndTasks()
-	if err != nil {
-		return out, err
-	}
-	holder := w.peer
-	if p.o.Complete != completeHolder {
-		holder = nil
-	}
-	start := len(out)
-	p.sched.Complete(p.now, holder, Space, queue, tasks, p.sink, func(i int) {
-		if len(out) == start {
-			out = codec.AppendType(out, codec.NotFound)
-		}
-		out = codec.AppendTask(out, tasks[i].Name, tasks[i].Workload)
-	})
-	if len(out) == start {
-		out = codec.AppendType(out, codec.OK)
-	}
-	return out, nil
-}
-
 // workerAndTasks returns the worker and the tasks that a request names.
 func (p *Protocol) workerAndTasks() (*worker, []sched.Task, error) {
 	w, err := p.addWorker(p.query.Location)
@@ -173,105 +133,6 @@ func (p *Protocol) workerAndTasks() (*worker, []sched.Task, error) {
 	}
 	tasks, err := p.readTasks()
 	return w, tasks, err
-}
-
-// transfer handles Transfer: it returns a worker's tasks to the graph, with further predecessors, and appends the
-// reply.
-func (p *Protocol) transfer(out []byte) ([]byte, error) {
-	defer p.dropLargeBuffers()
-	w, tasks, err := p.workerAndTasks()
-	if err != nil {
-		return out, err
-	}
-	switch err := p.sched.Transfer(p.now, w.peer, Space, queue, tasks, p.sink); {
-	case err == sched.ErrNotFound:
-		return codec.AppendType(out, codec.NotFound), nil
-	case err != nil:
-		return out, err
-	}
-	return codec.AppendType(out, codec.OK), nil
-}
-
-// steal hands out ready tasks. It adds a worker with the worker's first task.
-func (p *Protocol) steal(out []byte) ([]byte, error) {
-	n := 1
-	if p.query.HasN {
-		n = int(p.query.N)
-	}
-	w, err := p.findWorker(p.query.Location)
-	if err != nil {
-		return out, err
-	}
-	start := len(out)
-	p.sched.Steal(p.now, w.peer, queue, min(n, p.o.MaxSteal), p.sink, func(t *sched.TaskView) bool {
-		if len(out) == start {
-			out = codec.AppendType(out, codec.Transfer)
-		}
-		p.parts = appendLog(p.parts[:0], t.Log)
-		out = codec.AppendTask(out, t.Name, t.Workload, p.parts)
-		return len(out)-start < maxReply
-	})
-	if len(out) > start {
-		p.workers[w.location] = w
-		return out, nil
-	}
-	if active, _ := p.sched.Backlog(queue); active == 0 && p.o.Idle != answerNotFound {
-		return codec.AppendType(out, codec.Exit), nil
-	}
-	return codec.AppendType(out, codec.NotFound), nil
-}
-
-func (p *Protocol) exit(out []byte) []byte {
-	w := p.workers[string(p.query.Location)]
-	if w == nil {
-		return codec.AppendType(out, codec.NotFound)
-	}
-	p.removeWorker(w)
-	return codec.AppendType(out, codec.OK)
-}
-
-func (p *Protocol) status(out []byte) []byte {
-	active, ready := p.sched.Backlog(queue)
-	out = codec.AppendType(out, codec.OK)
-	out = codec.AppendName(out, fmt.Appendf(p.parts[:0], "dhub: %d active tasks, %d ready.", active, ready))
-	return codec.AppendN(out, int32(ready)) // far fewer fit in memory than an int32 counts
-}
-
-// lookup answers with a task: its predecessors, successors, log and worker.
-func (p *Protocol) lookup(out []byte) []byte {
-	found := p.sched.LookupTask(Space, queue, p.query.Name, func(t *sched.TaskView) {
-		parts, names := p.parts[:0], 0
-		for name := range t.After() {
-			parts = codec.AppendPred(parts, codec.Dep{Name: name})
-			if names++; names == maxNames || len(parts) > maxReply {
-				break
-			}
-		}
-		names = 0
-		for name := range t.Before() {
-			parts = codec.AppendSucc(parts, codec.Dep{Name: name})
-			if names++; names == maxNames || len(parts) > maxReply {
-				break
-			}
-		}
-		p.parts = appendLog(parts, t.Log)
-		out = codec.AppendType(out, codec.OK)
-		out = codec.AppendTask(out, t.Name, t.Workload, p.parts)
-		if t.Stage == sched.StageReserved {
-			location := t.Holder
-			if t.By != 0 {
-				location = fmt.Sprintf("%s:%d", location, t.By)
-			}
-			out = codec.AppendLocation(out, []byte(location))
-		}
-	})
-	if cap(p.parts) > maxReply/16 {
-		p.parts = nil
-	}
-	if !found {
-		out = codec.AppendType(out, codec.NotFound)
-	}
-	return out
 }
 
 func appendLog(parts []byte, log []sched.Event) []byte {

@@ -93,7 +93,7 @@ func (p *Protocol) Wake() {
 func (p *Protocol) run() {
 	var leaseCheck <-chan time.Time
 	if lease := p.o.Lease; lease > 0 {
-		ticker := time.NewTicker(max(lease/leaseChecks, time.Millisecond))
+		ticker := time.NewTicker(max(lease/silenceChecks, time.Millisecond))
 		defer ticker.Stop()
 		leaseCheck = ticker.C
 	}
@@ -134,8 +134,8 @@ type replyFunc func([]byte)
 // Reply implements replier.
 func (f replyFunc) Reply(b []byte) { f(b) }
 
-// leaseChecks is how many times per lease Protocol.Expire looks for silent workers.
-const leaseChecks = 4
+// silenceChecks is how often silent workers are looked for within Options.Lease.
+const silenceChecks = 4
 
 const (
 	// connectionSlice is the time after which a connection's next request waits until the others had their turn. A
@@ -222,7 +222,7 @@ type unsentReply struct {
 func respond[R replier](p *Protocol, to R, invalid error) {
 	var group uint64
 	var wait bool
-	p.out, group, wait = p.answer(p.out[:0], invalid)
+	p.out, group, wait = p.handle(p.out[:0], invalid)
 	if !wait {
 		to.Reply(p.out)
 		return

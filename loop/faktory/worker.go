@@ -182,11 +182,10 @@ func (c *conversation) ack(text []byte) {
 // emptyResult returns what an ACK is in the protocol of a leased job: an ACK has no result.
 func (c *conversation) emptyResult(token sched.Token) ([]byte, error) {
 	var space sched.Space
-	err := c.p.sched.ViewGranted(token, func(j *sched.Job, _ string, _ int64) { space = j.Space })
-	if convert := c.s.Loop.Spaces[space].FromResult; err == nil && convert != nil {
-		return convert(nil, nil), nil
+	if err := c.p.sched.ViewGranted(token, func(j *sched.Job, _ string, _ int64) { space = j.Space }); err != nil {
+		return nil, err
 	}
-	return nil, err
+	return c.s.Loop.Result(space, nil), nil
 }
 
 // fail handles a FAIL.

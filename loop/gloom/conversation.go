@@ -39,7 +39,7 @@ type conversation struct {
 	job      sched.Run // its job
 	wrapped  bool      // the job's workload is not JSON and was pushed as a string
 
-	parsing *parsing // a large frame that is parsed off the event loop, or nil
+	offloaded *offloadWork // a large frame that is parsed off the event loop, or nil
 }
 
 var _ interface {
@@ -151,6 +151,7 @@ func (c *conversation) refuse(err error, id []byte) {
 func (c *conversation) Deliver(d *sched.Delivery) {
 	switch d.Effect {
 	case sched.Assign, sched.Broadcast:
+		c.s.Assigned = true
 		c.assign(&d.Job)
 	case sched.Result:
 		id, _, _ := splitWorkload(d.Job.Workload)

@@ -6,8 +6,8 @@ import codec "treadle/codec/gloom"
 // milliseconds.
 const LargeFrame = 1 << 20
 
-// parsing is a large frame that is parsed off the event loop.
-type parsing struct {
+// offloadWork is a large frame that is parsed off the event loop.
+type offloadWork struct {
 	message codec.Message
 	err     error
 	done    bool // belongs to the loop
@@ -23,18 +23,18 @@ func (p *Protocol) parse(payload []byte, m *codec.Message) error {
 
 // parsed returns the large frame at in[at:] once it is parsed. Until then it returns nil and the session is
 // paused; the peer may send its next frames.
-func (c *conversation) parsed(in []byte, at int, payload []byte) *parsing {
-	p := c.parsing
+func (c *conversation) parsed(in []byte, at int, payload []byte) *offloadWork {
+	p := c.offloaded
 	switch {
 	case p != nil && p.done:
-		c.parsing = nil
+		c.offloaded = nil
 		return p
 	case p != nil:
 		return nil
 	}
-	p = new(parsing)
+	p = new(offloadWork)
 	if c.s.Offload(in, at, 2*c.p.o.MaxFrame, func() { p.err = c.p.parse(payload, &p.message) }, func() { p.done = true }) {
-		c.parsing = p
+		c.offloaded = p
 	}
 	return nil
 }

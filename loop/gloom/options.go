@@ -1,10 +1,6 @@
 package gloom
 
-import (
-	"net"
-
-	"treadle/loop/protocol"
-)
+import "treadle/loop/protocol"
 
 // Options are the settings of the protocol, as of package setting. The zero value of a field means its default.
 type Options struct {
@@ -28,12 +24,8 @@ const strict = "strict"
 
 // FillAddresses fills the default addresses in. host is the host of the default addresses.
 func (o *Options) FillAddresses(host string) {
-	if len(o.Masters) == 0 {
-		o.Masters = []string{"tcp://" + net.JoinHostPort(host, DefaultMasters)}
-	}
-	if len(o.Slaves) == 0 {
-		o.Slaves = []string{"tcp://" + net.JoinHostPort(host, DefaultSlaves)}
-	}
+	protocol.FillAddress(&o.Masters, host, DefaultMasters)
+	protocol.FillAddress(&o.Slaves, host, DefaultSlaves)
 }
 
 // Check returns a protocol.OptionError when an address cannot work.

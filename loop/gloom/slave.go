@@ -54,7 +54,6 @@ func (c *conversation) reserve() {
 
 // assign hands a job to the slave. The id of another protocol's job is its name.
 func (c *conversation) assign(j *sched.Job) {
-	c.s.Assigned = true
 	c.busy, c.reserved, c.job, c.wrapped = true, false, j.Run(), false
 	if isGloom(j.Space) {
 		id, typ, body := splitWorkload(j.Workload)
@@ -95,9 +94,8 @@ func (c *conversation) respond(m *codec.Message) {
 			data = text
 		}
 	}
-	if fromResult := loop.Spaces[c.job.Space].FromResult; fromResult != nil && !isGloom(c.job.Space) {
-		loop.Scratch = fromResult(loop.Scratch[:0], data)
-		data = loop.Scratch
+	if !isGloom(c.job.Space) {
+		data = loop.Result(c.job.Space, data)
 	}
 	if err := c.p.sched.Finish(loop.Now, c.s.Peer(), c.job, data, loop.Sink); err != nil {
 		c.s.LogLate("respond", func() (string, string) { return c.p.sched.NameOf(c.job) })

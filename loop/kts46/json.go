@@ -59,8 +59,7 @@ func (p *Protocol) answerJSON(body []byte, done func()) reply {
 	request, err := codec.ParseRequest(body)
 	switch {
 	case err != nil:
-		p.stats.errors.Add(1)
-		return reply{http.StatusInternalServerError, typeJSON, codec.AppendError(nil, json.RawMessage("false"), "Runtime error")}
+		return p.answerErrorJSON(json.RawMessage("false"), "Runtime error")
 	case request.Null:
 		return reply{http.StatusOK, typeJSON, nil}
 	}
@@ -73,23 +72,28 @@ func (p *Protocol) answerJSON(body []byte, done func()) reply {
 
 // encodeJSON encodes the reply to a call of version 2. A call without an id is answered with an empty body.
 func (p *Protocol) encodeJSON(id json.RawMessage, result any, err error) reply {
-	if isUnavailable(err) {
-		return unavailable(err)
-	}
-	r := reply{status: http.StatusOK, kind: typeJSON}
-	if err != nil {
-		p.stats.errors.Add(1)
-		r.status = http.StatusInternalServerError
-	}
 	var why *codec.Error
 	switch {
-	case id == nil:
-	case err == nil:
-		r.body = codec.AppendResult(nil, id, result)
+	case isUnavailable(err):
+		return unavailable(err)
 	case errors.As(err, &why):
+		return p.answerErrorJSON(id, why)
+	case err != nil:
+		return p.answerErrorJSON(id, err.Error())
+	}
+	r := reply{status: http.StatusOK, kind: typeJSON}
+	if id != nil {
+		r.body = codec.AppendResult(nil, id, result)
+	}
+	return r
+}
+
+// answerErrorJSON returns the reply to a call of version 2 that is wrong, and counts it.
+func (p *Protocol) answerErrorJSON(id json.RawMessage, why any) reply {
+	p.stats.errors.Add(1)
+	r := reply{status: http.StatusInternalServerError, kind: typeJSON}
+	if id != nil {
 		r.body = codec.AppendError(nil, id, why)
-	default:
-		r.body = codec.AppendError(nil, id, err.Error())
 	}
 	return r
 }

@@ -456,7 +456,7 @@ func TestKtsShutMeanwhile(t *testing.T) {
 			r.does("createProject", "p")
 			r.does("addJob", "p", "j", definition(1, 1, 1))
 			r.does("runJob", "p", "j")
-			w, err := r.worker("w")
+			w, err := r.addWorker("w")
 			k, ok := r.oldest(v1Kinds)
 			if err != nil || !ok {
 				t.Fatalf("no task in line: %v", err)

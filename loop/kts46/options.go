@@ -33,6 +33,9 @@ const (
 	SettingJSON = "kts46-json" // of version 2
 )
 
+// settingMongoDB is the setting MongoDB.
+const settingMongoDB = "kts46-mongodb"
+
 // DefaultPort is the port of the default address of XML-RPC.
 const DefaultPort = "46210"
 
@@ -46,12 +49,8 @@ const (
 
 // FillAddresses fills the default addresses in, and those of the databases. host is the host of the default addresses.
 func (o *Options) FillAddresses(host string) {
-	if len(o.Listen) == 0 {
-		o.Listen = []string{"tcp://" + net.JoinHostPort(host, DefaultPort)}
-	}
-	if len(o.JSON) == 0 {
-		o.JSON = []string{"tcp://" + net.JoinHostPort(host, defaultPortJSON)}
-	}
+	protocol.FillAddress(&o.Listen, host, DefaultPort)
+	protocol.FillAddress(&o.JSON, host, defaultPortJSON)
 	if len(o.Databases) == 0 && o.MongoDB != "" {
 		o.Databases = siteHosts(o.MongoDB)
 	}
@@ -80,7 +79,7 @@ func siteHosts(uri string) (all []string) {
 func (o *Options) Check() error {
 	if o.MongoDB != "" {
 		if _, err := store.Hosts(o.MongoDB); err != nil {
-			return &protocol.OptionError{Setting: "kts46-mongodb", Err: err}
+			return &protocol.OptionError{Setting: settingMongoDB, Err: err}
 		}
 	}
 	if _, err := o.databases(); err != nil {

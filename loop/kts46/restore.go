@@ -92,7 +92,7 @@ func (b *book) restoreJob(p *project, name string, definition []byte) (err error
 
 // Holder implements protocol.Holders.
 func (b *book) Holder(id string) *sched.Peer {
-	w, err := b.worker(id)
+	w, err := b.addWorker(id)
 	if err != nil {
 		return nil
 	}

@@ -51,7 +51,7 @@ func newSite(p *Protocol, uri string) (*site, error) {
 	}
 	s, err := store.Open(uri)
 	if err != nil {
-		return nil, &protocol.OptionError{Setting: "kts46-mongodb", Err: err}
+		return nil, &protocol.OptionError{Setting: settingMongoDB, Err: err}
 	}
 	site := &site{p: p, store: s}
 	site.ctx, site.end = context.WithCancel(context.Background())
@@ -100,7 +100,7 @@ func (s *site) unusable(err error) error {
 	if why == nil || s.connected || s.ctx.Err() != nil {
 		return nil
 	}
-	return &protocol.OptionError{Setting: "kts46-mongodb", Err: why}
+	return &protocol.OptionError{Setting: settingMongoDB, Err: why}
 }
 
 // outcome records the result of a call about a project or job. It translates the store's errors to those of the book.

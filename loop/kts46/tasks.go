@@ -241,7 +241,7 @@ func (b *book) reserve(id string, kinds kindSet, unit int64, log ...sched.Event)
 	if !ok {
 		return nil, nil
 	}
-	w, err := b.worker(id)
+	w, err := b.addWorker(id)
 	if err != nil {
 		return nil, err
 	}

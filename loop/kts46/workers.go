@@ -11,7 +11,7 @@ func (b *book) unassign(w *worker) {
 	b.sched.Unwatch(w.peer, w.task.kind.queue())
 	w.task = nil
 	if b.removable(w) {
-		b.remove(w)
+		b.removeWorker(w)
 	}
 }
 
@@ -21,8 +21,8 @@ func (b *book) removable(w *worker) bool {
 	return w.task == nil && (w.last <= b.floor || w.last < b.now.Wall/secondUnit*secondUnit)
 }
 
-// remove removes a worker. The floor protects its revisions when the clock is set back.
-func (b *book) remove(w *worker) {
+// removeWorker removes a worker. The floor protects its revisions when the clock is set back.
+func (b *book) removeWorker(w *worker) {
 	b.floor = max(b.floor, w.last)
 	delete(b.workers, w.id)
 }
@@ -30,15 +30,15 @@ func (b *book) remove(w *worker) {
 // minSweep is the smallest number of workers that a sweep is worth.
 const minSweep = 1024
 
-// worker returns the worker of an id, a new one if needed.
-func (b *book) worker(id string) (*worker, error) {
+// addWorker returns the worker of an id, and adds it when it is new.
+func (b *book) addWorker(id string) (*worker, error) {
 	if w := b.workers[id]; w != nil {
 		return w, nil
 	}
 	if len(b.workers) >= b.sweepAt {
 		for _, w := range b.workers {
 			if b.removable(w) {
-				b.remove(w)
+				b.removeWorker(w)
 			}
 		}
 		b.sweepAt = max(2*len(b.workers), minSweep)

@@ -79,10 +79,15 @@ func (p *Protocol) answerXML(body []byte, done func()) reply {
 	case isUnavailable(err):
 		return unavailable(err)
 	case err != nil:
-		p.stats.errors.Add(1)
-		return reply{http.StatusOK, "text/xml", codec.AppendFault(nil, faultOf(err))}
+		return p.answerErrorXML(err)
 	}
 	return reply{http.StatusOK, "text/xml", codec.AppendAnswer(nil, answer)}
+}
+
+// answerErrorXML returns the reply to a call of version 1 that is wrong, and counts it.
+func (p *Protocol) answerErrorXML(err error) reply {
+	p.stats.errors.Add(1)
+	return reply{http.StatusOK, "text/xml", codec.AppendFault(nil, faultOf(err))}
 }
 
 // callXML carries out a call of version 1. It checks the number and the types of the arguments as the reference does,

@@ -60,16 +60,11 @@ func (c *conversation) configure(f *codec.Frame) bool {
 		c.status(f.MsgID, []byte{byte(codec.Config)}, codec.StatusAllCounts)
 		return true
 	}
-	c.s.Touch()
-	start := len(c.s.Out)
-	out := codec.AppendMessage(codec.BeginResponse(c.s.Out, c.framing), f.MsgID, codec.Config)
 	value, own := c.ownKey(string(key))
 	if !own {
 		value = c.p.config.get(place, c.era)
 	}
-	out = binary.BigEndian.AppendUint32(out, value)
-	codec.End(out, start, c.framing)
-	c.s.Out = out
+	c.replyWith(f.MsgID, codec.Config, binary.BigEndian.AppendUint32(nil, value)...)
 	return true
 }
 

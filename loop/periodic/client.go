@@ -46,3 +46,20 @@ func submission(j *codec.Job) sched.Submission {
 		SchedAt: j.SchedAt, Count: j.Count, Timeout: j.Timeout,
 	}
 }
+
+// recvData handles RECV_DATA. Only function and name of its Job record have an effect.
+func (c *conversation) recvData(f *codec.Frame) bool {
+	var j codec.Job
+	if _, err := codec.ParseJob(f.Args, &j); err != nil {
+		return false
+	}
+	switch err := c.p.sched.Listen(c.s.Peer(), Space, protocol.Queue(j.Func), j.Name, uint64(f.MsgID)); {
+	case err == sched.ErrNoWorker:
+		c.reply(f.MsgID, codec.NoWorker)
+	case err != nil:
+		c.refuse(f.MsgID, reasonOf(err))
+	default:
+		c.reply(f.MsgID, codec.Success)
+	}
+	return true
+}

@@ -202,8 +202,17 @@ func (c *conversation) handle(f *codec.Frame) {
 		c.sleep(f.MsgID)
 	case codec.Ping:
 		c.reply(f.MsgID, codec.Pong)
-	case codec.Acquire, codec.Release, codec.RecvData, codec.WorkData, codec.JobAssigned, codec.JobUnassigned:
-		ok = c.crcOnly(f)
+	case codec.Acquire:
+		ok = c.acquire(f)
+	case codec.Release:
+		ok = c.release(f)
+	case codec.WorkData:
+		ok = c.workData(f)
+	case codec.RecvData:
+		ok = c.recvData(f)
+	case codec.JobUnassigned:
+		_ = c.p.sched.Release(c.s.Loop.Now, c.s.Peer(), uint64(f.MsgID), c.s.Loop.Sink)
+	case codec.JobAssigned: // it has no effect
 	default:
 		ok = c.administer(f)
 	}
@@ -229,6 +238,16 @@ func (c *conversation) answerCommand(f *codec.Frame) {
 func (c *conversation) reply(msgID uint32, cmd codec.Command) {
 	c.s.Touch()
 	c.s.Out = codec.AppendReply(c.s.Out, c.framing, msgID, cmd)
+}
+
+// replyWith sends a response with arguments.
+func (c *conversation) replyWith(msgID uint32, cmd codec.Command, args ...byte) {
+	c.s.Touch()
+	start := len(c.s.Out)
+	out := codec.AppendMessage(codec.BeginResponse(c.s.Out, c.framing), msgID, cmd)
+	out = append(out, args...)
+	codec.End(out, start, c.framing)
+	c.s.Out = out
 }
 
 // acknowledge replies once the last change in a queue is durable.

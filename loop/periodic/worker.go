@@ -124,21 +124,18 @@ var noRun = sched.Run{Shard: math.MaxUint16}
 // handleOf reads the handle of a job, which in the CRC framing is its function and name. ok is
 // false when in ends inside it. A job that the worker does not hold is noRun.
 func (c *conversation) handleOf(in []byte) (run sched.Run, rest []byte, ok bool) {
-	if c.framing == codec.Plain {
-		return parseHandle(in)
-	}
-	queue, name, rest, ok := twoNames(in)
-	if !ok {
-		return noRun, nil, false
-	}
-	if run, held := c.p.sched.Held(c.s.Peer(), queue, name); held {
-		return run, rest, true
-	}
-	return noRun, rest, true
+	return c.runOf(in, func(queue, name []byte) (sched.Run, bool) { return c.p.sched.Held(c.s.Peer(), queue, name) })
 }
 
 // reportOf is handleOf for a report that ends the run.
 func (c *conversation) reportOf(in []byte) (run sched.Run, rest []byte, ok bool) {
+	return c.runOf(in, func(queue, name []byte) (sched.Run, bool) {
+		return c.p.sched.Report(c.s.Loop.Now, c.s.Peer(), queue, name, c.s.Loop.Sink)
+	})
+}
+
+// runOf reads a handle. In the CRC framing find knows its run.
+func (c *conversation) runOf(in []byte, find func(queue, name []byte) (sched.Run, bool)) (run sched.Run, rest []byte, ok bool) {
 	if c.framing == codec.Plain {
 		return parseHandle(in)
 	}
@@ -146,8 +143,7 @@ func (c *conversation) reportOf(in []byte) (run sched.Run, rest []byte, ok bool)
 	if !ok {
 		return noRun, nil, false
 	}
-	loop := c.s.Loop
-	if run, held := c.p.sched.Report(loop.Now, c.s.Peer(), queue, name, loop.Sink); held {
+	if run, held := find(queue, name); held {
 		return run, rest, true
 	}
 	return noRun, rest, true
@@ -187,11 +183,7 @@ func (c *conversation) workDone(f *codec.Frame) bool {
 	run, data, ok := c.reportOf(f.Args)
 	if ok {
 		loop := c.s.Loop
-		if result := loop.Spaces[run.Space].FromResult; result != nil {
-			loop.Scratch = result(loop.Scratch[:0], data)
-			data = loop.Scratch
-		}
-		if err := c.p.sched.Finish(loop.Now, c.s.Peer(), run, data, loop.Sink); err != nil {
+		if err := c.p.sched.Finish(loop.Now, c.s.Peer(), run, loop.Result(run.Space, data), loop.Sink); err != nil {
 			c.logLate(f, run)
 		}
 		c.ackWorker(f.MsgID)
@@ -232,6 +224,66 @@ func (c *conversation) schedLater(f *codec.Frame) bool {
 		c.logLate(f, run)
 	}
 	c.ackWorker(f.MsgID)
+	return true
+}
+
+// acquire handles ACQUIRE. It answers 1 when the job has the lock, else 0: the worker then no
+// longer holds the job.
+func (c *conversation) acquire(f *codec.Frame) bool {
+	name, rest, ok := codec.Str8(f.Args)
+	if !ok {
+		return false
+	}
+	count, rest, ok := codec.Int16(rest)
+	if !ok {
+		return false
+	}
+	run, _, ok := c.reportOf(rest) // a worker without the lock reports nothing more
+	if !ok {
+		return false
+	}
+	loop := c.s.Loop
+	got, err := c.p.sched.AcquireLock(loop.Now, c.s.Peer(), run, string(name), int(count), loop.Sink)
+	if err == sched.ErrLocks || err == sched.ErrJobLocks {
+		c.refuse(f.MsgID, reasonOf(err))
+		return true
+	}
+	answer := byte(0)
+	if got {
+		answer = 1
+	}
+	c.replyWith(f.MsgID, codec.Acquired, answer)
+	return true
+}
+
+// release handles RELEASE of a lock. It returns false for a frame that cannot be parsed.
+func (c *conversation) release(f *codec.Frame) bool {
+	name, rest, ok := codec.Str8(f.Args)
+	if !ok {
+		return false
+	}
+	run, _, ok := c.handleOf(rest)
+	if !ok {
+		return false
+	}
+	loop := c.s.Loop
+	_ = c.p.sched.ReleaseLock(loop.Now, c.s.Peer(), run, string(name), loop.Sink)
+	c.ackWorker(f.MsgID)
+	return true
+}
+
+// workData handles WORK_DATA. SUCCESS waits for receivers that read slowly, which slows down a
+// worker that waits for it.
+func (c *conversation) workData(f *codec.Frame) bool {
+	run, data, ok := c.handleOf(f.Args)
+	if !ok {
+		return false
+	}
+	loop := c.s.Loop
+	wait, _ := c.p.sched.Publish(c.s.Peer(), run, data, uint64(f.MsgID), loop.Sink)
+	if !wait {
+		c.reply(f.MsgID, codec.Success)
+	}
 	return true
 }
 

@@ -42,3 +42,10 @@ func CheckAddresses(setting string, addresses *[]string, split func(string) (net
 	}
 	return nil
 }
+
+// FillAddress gives a setting without addresses its default one, tcp:// at a host and port.
+func FillAddress(addresses *[]string, host, port string) {
+	if len(*addresses) == 0 {
+		*addresses = []string{"tcp://" + net.JoinHostPort(host, port)}
+	}
+}

@@ -66,6 +66,17 @@ type Loop struct {
 	Backlog int                  // bytes of jobs that conversations hold for their peers beside Out
 }
 
+// Result returns the result for the submitter of a job of a space, from the bytes that a worker of another protocol
+// answered. It may be in Scratch.
+func (l *Loop) Result(space sched.Space, data []byte) []byte {
+	convert := l.Spaces[space].FromResult
+	if convert == nil {
+		return data
+	}
+	l.Scratch = convert(l.Scratch[:0], data)
+	return l.Scratch
+}
+
 // Peer returns the session's peer in the scheduler. The first call makes it.
 func (s *Session) Peer() *sched.Peer {
 	if s.Scheduled == nil {

@@ -127,10 +127,7 @@ func (c *conversation) finish(result []byte) error {
 	}
 	run := *c.job
 	c.job = nil
-	if fromResult := c.s.Loop.Spaces[run.Space].FromResult; fromResult != nil {
-		result = fromResult(nil, result)
-	}
-	return c.host.Sched().Finish(c.s.Loop.Now, c.s.Peer(), run, result, c.s.Loop.Sink)
+	return c.host.Sched().Finish(c.s.Loop.Now, c.s.Peer(), run, c.s.Loop.Result(run.Space, result), c.s.Loop.Sink)
 }
 
 // Deliver implements protocol.Conversation. It may run during another session's request.
