@@ -17,7 +17,7 @@ import (
 // maxChangedIDs bounds the jobs of one request: it is answered when all are changed and in the journal.
 const maxChangedIDs = 1000
 
-// What a verb may need beside the jobs.
+// The arguments that a verb may need beside the jobs.
 const (
 	needsPriority = "priority"
 	needsTime     = "at or delay"

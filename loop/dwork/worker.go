@@ -34,8 +34,8 @@ func (p *Protocol) steal(out []byte) ([]byte, error) {
 	return codec.AppendType(out, codec.NotFound), nil
 }
 
-// complete handles Complete: it ends tasks. The answer names the tasks that no worker holds. When Options.Complete is holder, it names those
-// that this worker does not hold.
+// complete handles Complete: it ends tasks. The answer names the tasks that no worker holds. When Options.Complete is
+// holder, it names those that this worker does not hold.
 func (p *Protocol) complete(out []byte) ([]byte, error) {
 	defer p.dropLargeBuffers()
 	w, tasks, err := p.workerAndTasks()

@@ -36,7 +36,8 @@ type serverInfo struct {
 	} `json:"server"`
 }
 
-// info handles an INFO: it answers with the state of the server. It counts the jobs of all protocols, and the queues that have had jobs.
+// info handles an INFO: it answers with the state of the server. It counts the jobs of all protocols, and the queues
+// that have had jobs.
 func (p *Protocol) info([]byte, protocol.Sink) []byte {
 	var i serverInfo
 	now, health, stats := p.host.Now(), p.host.Health(), p.sched.Stats()

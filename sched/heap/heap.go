@@ -1,5 +1,5 @@
-// Package heap has a binary heap whose elements know their places, so that an element that changes or leaves is found at
-// once. container/heap would box every call of the hot path.
+// Package heap has a binary heap whose elements know their places, so that an element that changes or leaves is found
+// at once. container/heap would box every call of the hot path.
 package heap
 
 import "fmt"
