@@ -2,8 +2,6 @@
 // at once. container/heap would box every call of the hot path.
 package heap
 
-import "fmt"
-
 // Ranked is an element of a Heap: it knows its rank and is told its index.
 type Ranked[T any] interface {
 	Ahead(other T) bool
@@ -118,17 +116,4 @@ func (h Heap[T]) InOrder(visit func(v T) bool) (whole bool) {
 		}
 	}
 	return true
-}
-
-// Check returns an error when an element is ahead of its parent or does not know its index. It is for tests.
-func (h Heap[T]) Check() error {
-	for i, v := range h {
-		if v.Place() != i {
-			return fmt.Errorf("heap: the element at %d thinks it is at %d", i, v.Place())
-		}
-		if i > 0 && v.Ahead(h[(i-1)/2]) {
-			return fmt.Errorf("heap: the element at %d is ahead of its parent", i)
-		}
-	}
-	return nil
 }
