@@ -139,6 +139,34 @@ func TestAPIJobsRefuses(t *testing.T) {
 	}
 }
 
+// TestAPIWaitFailed: a submission that waits for a job that fails for good is told the error, whether the job is kept
+// or not, and that a job has expired.
+func TestAPIWaitFailed(t *testing.T) {
+	t.Parallel()
+	r := startServer(t, Options{HTTP: "127.0.0.1:0", Admin: AdminOptions{Rules: []PolicyRule{
+		{Pattern: "kept", Values: map[string]string{"retries": "0"}},
+		{Pattern: "gone", Values: map[string]string{"retries": "0", "keep-failed": "0"}},
+		{Pattern: "late", Values: map[string]string{"job-ttl": "1ms"}},
+	}}})
+	a := api{t, r}
+	for _, c := range []struct{ queue, error, want string }{
+		{"kept", "no disk", "no disk"}, {"gone", "\xff", "�"}, {"kept", "", "failed"}, {"late", "", "expired"},
+	} {
+		answer := make(chan codec.Submitted, 1)
+		go func() { answer <- a.submit(`{"queue":"` + c.queue + `","wait":"1m"}`) }()
+		if c.queue != "late" {
+			w := r.greet(periodic.Worker)
+			w.send(request(1, periodic.CanDo, str8(c.queue)))
+			w.send(request(2, periodic.GrabJob))
+			handle, _ := assigned(t, w.next())
+			w.send(request(3, periodic.WorkFail, handle, []byte(c.error)))
+		}
+		if s := <-answer; s.State != "failed" || s.Error != c.want {
+			t.Errorf("%s: %+v, want the error %q", c.queue, s, c.want)
+		}
+	}
+}
+
 // job asks for one job. It returns the status too.
 func (a api) job(query string) (d codec.JobDetails, code int) {
 	a.t.Helper()

@@ -25,8 +25,11 @@ func (e *journalError) ExitCode() int { return exitData }
 // dataError returns the OptionError of a data directory that cannot be opened.
 func dataError(err error) error {
 	code := exitFailure
-	if errors.As(err, new(*journal.DamageError)) {
+	switch {
+	case errors.As(err, new(*journal.DamageError)):
 		code = exitData
+	case errors.Is(err, syscall.ENOTDIR):
+		code = 0 // the setting is wrong
 	}
 	for _, unwritable := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO, syscall.EACCES, syscall.EPERM} {
 		if errors.Is(err, unwritable) {

@@ -475,7 +475,7 @@ func TestDroppedNamesakes(t *testing.T) {
 }
 
 // TestDataErrorCodes: damage, and a directory that cannot be written, have the exit code for data. An error
-// that may pass has that of a failure.
+// that may pass has that of a failure, and a file in place of a directory that of a wrong setting.
 func TestDataErrorCodes(t *testing.T) {
 	t.Parallel()
 	for _, f := range []struct {
@@ -487,6 +487,7 @@ func TestDataErrorCodes(t *testing.T) {
 		{syscall.EIO, exitData}, {syscall.EROFS, exitData}, {syscall.EDQUOT, exitData},
 		{&fs.PathError{Op: "mkdir", Path: "x", Err: syscall.EACCES}, exitData}, {syscall.EPERM, exitData},
 		{journal.ErrInUse, exitFailure}, {fs.ErrNotExist, exitFailure},
+		{&fs.PathError{Op: "mkdir", Path: "x", Err: syscall.ENOTDIR}, 2},
 	} {
 		var option *OptionError
 		if err := dataError(fmt.Errorf("cannot: %w", f.err)); !errors.As(err, &option) || option.ExitCode() != f.want {

@@ -7,13 +7,10 @@ var ErrPolicy = fmt.Errorf("the policy of the queue refuses the job")
 
 // Errors of admit that protocols tell apart.
 var (
-	ErrPaused  = fmt.Errorf("%w: it is paused for submits", ErrPolicy)
-	ErrPayload = fmt.Errorf("%w: the workload is larger than max-payload", ErrPolicy)
-)
-
-var (
-	errMaxJobs = fmt.Errorf("%w: max-jobs are pending", ErrPolicy)
-	errBytes   = fmt.Errorf("%w: its jobs have max-bytes", ErrPolicy)
+	ErrPaused   = fmt.Errorf("%w: it is paused for submits", ErrPolicy)
+	ErrPayload  = fmt.Errorf("%w: the workload is larger than max-payload", ErrPolicy)
+	ErrMaxJobs  = fmt.Errorf("%w: max-jobs are pending", ErrPolicy)
+	ErrMaxBytes = fmt.Errorf("%w: its jobs have max-bytes", ErrPolicy)
 )
 
 // admit returns why a new job is refused, or nil. replaced is the size of the pending job of the same name, which the
@@ -27,9 +24,9 @@ func (q *queue) admit(name, workload []byte, replaced int64) error {
 	case p.MaxPayload > 0 && int64(len(workload)) > p.MaxPayload:
 		return ErrPayload
 	case p.MaxJobs > 0 && replaced < 0 && int64(q.unstarted()) >= p.MaxJobs:
-		return errMaxJobs
+		return ErrMaxJobs
 	case p.MaxBytes > 0 && q.bytes+size-max(replaced, 0) > p.MaxBytes:
-		return errBytes
+		return ErrMaxBytes
 	}
 	return nil
 }

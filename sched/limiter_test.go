@@ -25,10 +25,10 @@ func TestAdmission(t *testing.T) {
 	}
 	f(nil, "max-payload", "10", "a", 10)
 	f(ErrPayload, "", "", "b", 11)
-	f(errMaxJobs, "max-jobs", "1", "b", 1)
+	f(ErrMaxJobs, "max-jobs", "1", "b", 1)
 	f(nil, "", "", "a", 99) // it replaces
-	f(errBytes, "max-bytes", "102", "b", 1)
-	f(errBytes, "", "", "a", 101)
+	f(ErrMaxBytes, "max-bytes", "102", "b", 1)
+	f(ErrMaxBytes, "", "", "a", 101)
 	f(nil, "", "", "a", 100)
 	f(ErrPaused, "paused", "submits", "a", 1)
 	f(nil, "paused", "hand-out", "a", 1)

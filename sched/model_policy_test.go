@@ -121,9 +121,9 @@ func (m *model) admit(s *Submission, j *modelJob) error {
 	case p.MaxPayload > 0 && len(s.Workload) > int(p.MaxPayload):
 		return ErrPayload
 	case p.MaxJobs > 0 && j == nil && pending >= int(p.MaxJobs):
-		return errMaxJobs
+		return ErrMaxJobs
 	case p.MaxBytes > 0 && bytes > int(p.MaxBytes):
-		return errBytes
+		return ErrMaxBytes
 	}
 	return nil
 }

@@ -32,6 +32,9 @@ func (sh *shard) notifyAll(job uint32, r *record, q *queue, e Effect, data []byt
 		return
 	}
 	t := notification{out: Delivery{Effect: e, Data: bytes.Clone(data)}, ref: sh.ref(job, r), waiting: all[n:]}
+	if e == Failed {
+		t.out.History = bytes.Clone(sh.history(job, r))
+	}
 	if sh.s.rules[r.space].Owned {
 		sh.view(job, r, q, &t.out.Job)
 		t.out.Job.Name, t.out.Job.Workload = bytes.Clone(t.out.Job.Name), bytes.Clone(t.out.Job.Workload)

@@ -60,7 +60,9 @@ func TestPolicyValues(t *testing.T) {
 	bad("max-jobs", "x", "no number")
 	bad("max-bytes", "5MB", "powers of 1024")
 	bad("max-bytes", "99999999999g", "not a size")
-	bad("rate", "0/s", "pause the queue")
+	bad("rate", "0/s", "treadle queue pause stops a queue")
+	bad("rate", "0", "treadle queue pause stops a queue")
+	bad("rate", "-5/s", `"-5" is not a number of jobs from 1 to 2147483647: a rate reads 10/s`)
 	bad("rate", "10", "reads 10/s")
 	bad("rate", "10/s burst 0", "reads 10/s")
 	bad("rate", "2147483647/3650d", "cannot be counted")
@@ -179,7 +181,7 @@ func TestPolicyRanges(t *testing.T) {
 		{"backoff", "1s..999999999h", times}, {"keep-failed", "999999999h", times}, {"rate", "1/999999999h", times},
 		{"keep-done", "99999999999", "is no number from 0 to 4294967295"}, {"keep-done", "-1", "is no number from 0 to 4294967295"},
 		{"rate", "1/s burst 99999999999", "the burst 99999999999 is not a number from 1 to 2147483647"},
-		{"rate", "1/s burst 0", "the burst 0 is not a number from 1 to"}, {"rate", "99999999999/s", "is no number from 0 to 2147483647"},
+		{"rate", "1/s burst 0", "the burst 0 is not a number from 1 to"}, {"rate", "99999999999/s", "is not a number of jobs from 1 to 2147483647"},
 		{"max-bytes", "99999999999g", "is not a size from 0 to 9223372036854775807 bytes"},
 		{"max-payload", "99999999999999999999", "is not a size from 0 to 9223372036854775807 bytes"},
 		{"job-ttl", "soon", "is no time"}, {"job-ttl", "1.5d", "is no time"}, {"max-bytes", "-1", "is not a size"},

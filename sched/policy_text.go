@@ -157,14 +157,15 @@ func parseKeep(text string) (k Keep, err error) {
 func parseRate(text string) (r Rate, err error) {
 	const usage = "a rate reads 10/s burst 20; the time is s, m, h or one such as 5m"
 	number, rest, found := strings.Cut(text, "/")
-	if !found {
-		return r, errors.New(usage)
-	}
-	if r.Jobs, err = parseCount(strings.TrimSpace(number), math.MaxInt32); err != nil {
-		return Rate{}, err
-	}
-	if r.Jobs == 0 {
-		return Rate{}, fmt.Errorf("a rate of 0 would start nothing: pause the queue")
+	number = strings.TrimSpace(number)
+	r.Jobs, err = parseCount(number, math.MaxInt32)
+	switch {
+	case err == nil && r.Jobs == 0:
+		return Rate{}, errors.New("a rate of 0 would start nothing: treadle queue pause stops a queue, treadle queue unset QUEUE rate takes a rate away")
+	case !found:
+		return Rate{}, errors.New(usage)
+	case err != nil:
+		return Rate{}, fmt.Errorf("%q is not a number of jobs from 1 to %d: %s", number, math.MaxInt32, usage)
 	}
 	fields := strings.Fields(rest)
 	switch len(fields) {

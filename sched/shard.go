@@ -382,6 +382,9 @@ func (sh *shard) retire(job uint32, r *record, q *queue, e Effect, data []byte, 
 func (sh *shard) notify(a await, job uint32, r *record, q *queue, e Effect, data []byte, sink Sink) {
 	a.peer.dropAwait(sh.ref(job, r))
 	sh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: e, Data: data}
+	if e == Failed {
+		sh.out.History = sh.history(job, r)
+	}
 	if sh.s.rules[r.space].Owned {
 		sh.view(job, r, q, &sh.out.Job)
 	}

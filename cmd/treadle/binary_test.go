@@ -291,6 +291,7 @@ func TestExitCodes(t *testing.T) {
 	for _, setting := range []string{"--max-frame", "--gloom-max-frame", "--dwork-max-frame"} {
 		f("serve --data none "+setting+" 0", 2, setting+": 0 bytes is not between 1KiB and ")
 	}
+	f("serve --data binary_test.go", 2, "binary_test.go\": not a directory")
 	f("serve --data none --dwork-max-steal 0", 2, "--dwork-max-steal: 0 is below 1")
 	f("serve --min-free 0", 2, "--min-free: 0 bytes is less than the store needs to go on, and to start again, when the disk is full: give it at least 128MiB")
 	f("serve --config "+file, 2, file+" line 1")

@@ -59,6 +59,7 @@ type cli struct {
 
 	sources *sources // of the settings of serve
 	args    []string // of the program
+	by      string   // the person or program of a change, as changeCause.By; empty: the user
 
 	commands `kong:"-"` // newParser adds those that it needs
 }

@@ -133,6 +133,7 @@ func checkNames(names ...string) error {
 type submitCmd struct {
 	jobArgs
 	Later time.Duration `default:"0s" placeholder:"TIME" help:"Time from now when the job is due (default: ${default})."`
+	JSON  bool          `name:"json" help:"Print what was submitted as JSON."`
 }
 
 // Help is printed by treadle submit --help.
@@ -164,7 +165,10 @@ func (s *submitCmd) Run(c *cli, con *console) error {
 		if err := fits(ctx, server, job); err != nil {
 			return err
 		}
-		return perhapsTooLarge(server.Submit(ctx, job), job)
+		if err := server.Submit(ctx, job); err != nil || !s.JSON {
+			return perhapsTooLarge(err, job)
+		}
+		return writeLines(con.out, []client.SubmittedJob{job.Submitted()})
 	})
 }
 

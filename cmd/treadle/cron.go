@@ -221,12 +221,13 @@ func (r *cronRunCmd) Run(c *cli, con *console) error {
 }
 
 type cronPauseCmd struct {
+	changeCause
 	Name string `arg:"" help:"Name of the entry."`
-	Why  string `placeholder:"TEXT" help:"The reason, for others who ask (default: none)."`
 }
 
-// Run pauses an entry in the name of the user.
+// Run pauses an entry in the name of the user, or of another.
 func (p *cronPauseCmd) Run(c *cli, con *console) error {
+	c.by = p.By
 	return c.changeCron(con, p.Name, "is paused", func(ctx context.Context, a *client.Admin) error { return a.PauseCron(ctx, p.Name, p.Why) })
 }
 

@@ -14,10 +14,10 @@ import (
 // jobChoice are the arguments of a command that changes jobs: their ids, or a filter.
 type jobChoice struct {
 	bulk
+	changeCause
 	Job      []string `arg:"" optional:"" help:"Ids of the jobs, as treadle job list shows them, or the queue and the name of one."`
 	Protocol string   `placeholder:"NAME" help:"Protocol of the job, when jobs of several protocols have its queue and name (default: any)."`
 	Filter   string   `placeholder:"FILTER" help:"All jobs that a filter means, as in treadle job list (default: those of the arguments)."`
-	Why      string   `placeholder:"TEXT" help:"The reason, for treadle audit (default: none)."`
 }
 
 // maxChoice is the most ids that a request may have.
@@ -25,7 +25,7 @@ const maxChoice = 1000
 
 // change changes the jobs of the choice. done says of a number of jobs what became of them.
 func (j *jobChoice) change(c *cli, con *console, change client.JobsChange, done string) error {
-	change.Why = j.Why
+	change.Why, c.by = j.Why, j.By
 	named := len(j.Job) == 2 && !isJobID(j.Job[0])
 	switch {
 	case (j.Filter != "") == (len(j.Job) > 0):

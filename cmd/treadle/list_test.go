@@ -44,10 +44,13 @@ func TestQueueList(t *testing.T) {
 	for _, job := range []string{"mail.a 1", "mail.a 2", "mail.b 1 --later 1h", "zoo 1"} {
 		u.gets("", "submit "+job)
 	}
-	o.gets(`mail.a: .*\n`, "queue pause mail.a --why moving")
+	u.gets(`{"queue":"zoo","name":"1","state":"submitted"}\n`, "submit zoo 1 --json")
+	u.gets(`{"queue":"zoo","name":"","name_b64":"/w==","state":"submitted"}\n`, "submit zoo \xff --later 1h --json")
+	u.gets("", "remove zoo \xff")
+	o.gets(`mail.a: .*\n`, "queue pause mail.a --why moving --by ana")
 	o.gets(`QUEUE .*\nmail.a +0 +2 +0 +0 +0 +0 +0 +0 +hand-out\nmail.b +0 +0 +1 +0 +0 +0 +0 +0 +-\nzoo +0 +1 +0 +0 +0 +0 +0 +0 +-\n`, "queue list")
 	o.gets(`QUEUE .*\nmail.a .*\nmail.b .*\n`, "queue list --prefix mail.")
-	o.gets(`QUEUE .* PAUSED +PAUSED-BY +WHY\nmail.a .*hand-out +\S+ +moving\nmail.b .*\n`, "queue list -o wide --prefix mail.")
+	o.gets(`QUEUE .* PAUSED +PAUSED-BY +WHY\nmail.a .*hand-out +ana +moving\nmail.b .*\n`, "queue list -o wide --prefix mail.")
 	out, errs, code := treadle(t, "", "-H", o.host, "queue", "list", "--json", "--limit", "2")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if code != 0 || len(lines) != 2 || errs != `{"note":"there are more than 2 queues: --limit shows more, --prefix others"}`+"\n" {
@@ -59,7 +62,7 @@ func TestQueueList(t *testing.T) {
 			t.Errorf("line %d is %s, %v", i, lines[i], err)
 		}
 	}
-	o.gets(`workers +0\nready +2\ndelayed +0\nrunning +0\nlocked +0\nwaiting +0\nfailed +0\ndone +0\npaused +hand-out by .*: moving\n\nKEY +VALUE +SOURCE +RULE\npaused +hand-out .*`, "queue show mail.a")
+	o.gets(`workers +0\nready +2\ndelayed +0\nrunning +0\nlocked +0\nwaiting +0\nfailed +0\ndone +0\npaused +hand-out by ana: moving\n\nKEY +VALUE +SOURCE +RULE\npaused +hand-out .*`, "queue show mail.a")
 	o.gets(`{"queue":"mail.a",.*"ready":2,.*"policy":\[{"key":"paused",.*\]}\n`, "queue show mail.a --json")
 	o.gets(`(?s).*\nno rule is for zoo\n`, "queue show zoo")
 	o.ends(exitNotFound, "treadle: there is no queue of that name.*\n", "queue show nobody")

@@ -18,12 +18,12 @@ import (
 
 // message is a text that a user can meet. Three dots stand for each part that is known only at run time.
 type message struct {
-	kind string // a section of docs/messages.md
+	kind string // a section of messages.md
 	file string // path in the repository
 	text string
 }
 
-// The sections of docs/messages.md.
+// The sections of messages.md.
 const (
 	logErrors      = "Errors of the log"
 	logWarnings    = "Warnings of the log"
@@ -35,13 +35,13 @@ const (
 	protocolErrors = "Errors of protocols"
 )
 
-// sections are the sections of docs/messages.md, each with its first paragraph.
+// sections are the sections of messages.md, each with its first paragraph.
 var sections = [][2]string{
-	{logErrors, "Level error: a part of the server has failed. [Troubleshooting](troubleshooting.md) has each."},
-	{logWarnings, "Level warn: the server goes on, and somebody should look. [Troubleshooting](troubleshooting.md) has each."},
-	{logNotes, "Level info: nothing has to be done. The reason of a closed connection is in\n[troubleshooting](troubleshooting.md#a-connection-is-closed)."},
+	{logErrors, "Level error: a part of the server has failed. [Troubleshooting](docs/troubleshooting.md) has each."},
+	{logWarnings, "Level warn: the server goes on, and somebody should look. [Troubleshooting](docs/troubleshooting.md) has each."},
+	{logNotes, "Level info: nothing has to be done. The reason of a closed connection is in\n[troubleshooting](docs/troubleshooting.md#a-connection-is-closed)."},
 	{logDetails, "Level debug: for reports of faults."},
-	{commandErrors, "A command ends with these on standard error, alone or one behind the other, with exit code 1, 3, 4 or 5;\nthe server has some as the reason of a line of its log. [Troubleshooting](troubleshooting.md) has each."},
+	{commandErrors, "A command ends with these on standard error, alone or one behind the other, with exit code 1, 3, 4 or 5;\nthe server has some as the reason of a line of its log. [Troubleshooting](docs/troubleshooting.md) has each."},
 	{lineTexts, "Commands print these on standard error and go on."},
 	{usageErrors, "A command ends with these and exit code 2: the message names the argument or the setting, and what it may be."},
 	{protocolErrors, "These are answers to clients, or the reason behind another message, and say themselves what to change."},
@@ -239,13 +239,12 @@ func everyMessage(t *testing.T) (all []message, literals string) {
 	return slices.Compact(all), texts.String()
 }
 
-// messageList is docs/messages.md.
+// messageList is messages.md.
 func messageList(all []message) string {
 	var b strings.Builder
 	b.WriteString("# Messages: every line of the log and every error, by kind and file\n\n" +
-		"After this page you can tell from a message's words which file of the source says it. It is a list for\n" +
-		"developers of Treadle: `...` stands for the parts that differ. An operator finds the meaning of a message, and the\n" +
-		"remedy, in [troubleshooting](troubleshooting.md).\n")
+		"With this list a developer of Treadle finds the file of the source that says a message: `...` stands for the parts\n" +
+		"that differ. What a message means, and what to do, is in [troubleshooting](docs/troubleshooting.md).\n")
 	for _, section := range sections {
 		b.WriteString("\n## " + section[0] + "\n\n" + section[1])
 		text := ""
@@ -358,7 +357,7 @@ func rewriteEntries(page string, lacks, old []string) string {
 	return page
 }
 
-// TestDocsMessages compares the messages in the source with docs/messages.md, and the log's errors and warnings and
+// TestDocsMessages compares the messages in the source with messages.md, and the log's errors and warnings and
 // the errors of commands with the headings of the troubleshooting page. -docs.rewrite writes the list anew, renames the
 // entries of reworded messages, and adds an empty entry for each new message.
 func TestDocsMessages(t *testing.T) {
@@ -370,16 +369,16 @@ func TestDocsMessages(t *testing.T) {
 	}
 	lacks, old := missing(all, entries(page)), stale(all, literals, entries(page))
 	if *rewriteDocs {
-		for name, text := range map[string]string{"messages": messageList(all), "troubleshooting": rewriteEntries(page, lacks, old)} {
-			if err := os.WriteFile("docs/"+name+".md", []byte(text), 0o644); err != nil {
+		for name, text := range map[string]string{"messages.md": messageList(all), "docs/troubleshooting.md": rewriteEntries(page, lacks, old)} {
+			if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
 		return
 	}
-	list, err := os.ReadFile("docs/messages.md")
+	list, err := os.ReadFile("messages.md")
 	if err != nil || string(list) != messageList(all) {
-		t.Errorf("docs/messages.md is not what the source says, %v: go test ./cmd/treadle -run TestDocsMessages -docs.rewrite", err)
+		t.Errorf("messages.md is not what the source says, %v: go test ./cmd/treadle -run TestDocsMessages -docs.rewrite", err)
 	}
 	for _, text := range lacks {
 		t.Errorf("the troubleshooting page has no entry for %q", text)

@@ -242,7 +242,7 @@ func TestJobStory(t *testing.T) {
 	o.gets("ID .*\n", "job list queue:mail.a")
 	o.gets(`ID +VERB .*\n\d+ +remove +done +.* +4 +4 +0 .*queue:mail.a\n\d+ +run +done .*`, "job operations")
 	o.gets(`mail.c takes no new jobs, and has 1 job left\n`, "queue drain mail.c")
-	u.ends(1, "treadle: .*the policy of the queue forbids it.*\n", "submit mail.c y")
+	u.ends(1, "treadle: .*the queue is paused for submits: treadle queue show says by whom.*\n", "submit mail.c y")
 	o.gets(`1 job\n`, "queue empty mail.c --dry-run")
 	o.gets(`1 removed\n`, "queue empty mail.c --yes")
 	o.gets(`mail.c takes no new jobs, and has 0 jobs left\n`, "queue drain mail.c --wait")

@@ -43,6 +43,12 @@ func (queueCmd) Help() string {
 ` + adminHelp
 }
 
+// changeCause is who changes something, and why, for others who ask and for treadle audit.
+type changeCause struct {
+	Why string `placeholder:"TEXT" help:"The reason, for others who ask (default: none)."`
+	By  string `placeholder:"NAME" help:"The person or program that others are told of (default: the name of the user)."`
+}
+
 // adminTimeout is the time for an answer of the API.
 const adminTimeout = time.Minute
 
@@ -62,7 +68,7 @@ func (c *cli) withAdminFor(limit time.Duration, f func(context.Context, *client.
 		defer cancel()
 	}
 	a := client.NewAdmin(cmp.Or(c.Host, os.Getenv("TREADLE_ADMIN"), filepath.Join(loop.Defaults().Data, loop.AdminSocket)))
-	a.By = userName()
+	a.By = cmp.Or(c.by, userName())
 	defer a.Close()
 	return f(ctx, a)
 }
@@ -210,13 +216,13 @@ func (q *queueUnsetCmd) Run(c *cli, con *console) error {
 }
 
 type queuePauseCmd struct {
+	changeCause
 	Queue   string `arg:"" help:"Name of a queue, or a pattern as mail.*."`
 	Submits bool   `help:"Refuse new jobs, and go on handing out."`
 	Both    bool   `help:"Do neither."`
-	Why     string `placeholder:"TEXT" help:"The reason, for others who ask (default: none)."`
 }
 
-// Run pauses queues in the name of the user.
+// Run pauses queues in the name of the user, or of another.
 func (q *queuePauseCmd) Run(c *cli, con *console) error {
 	how := "hand-out"
 	switch {
@@ -227,6 +233,7 @@ func (q *queuePauseCmd) Run(c *cli, con *console) error {
 	case q.Both:
 		how = "both"
 	}
+	c.by = q.By
 	return c.pausing(con, q.Queue, func(ctx context.Context, a *client.Admin) (client.PolicyRule, error) {
 		return a.PauseQueue(ctx, q.Queue, how, q.Why)
 	})

@@ -9,9 +9,9 @@ import (
 )
 
 type queueDrainCmd struct {
+	changeCause
 	Queue string `arg:"" help:"Name of the queue."`
 	Wait  bool   `help:"Wait until no job is ready, delayed, running, or waits for a lock or a predecessor."`
-	Why   string `placeholder:"TEXT" help:"The reason, for others who ask (default: none)."`
 }
 
 // Help is printed by treadle queue drain --help.
@@ -26,6 +26,7 @@ func (q *queueDrainCmd) Run(c *cli, con *console) error {
 	if err := checkUTF8(q.Queue); err != nil {
 		return err
 	}
+	c.by = q.By
 	return c.withAdminFor(0, func(ctx context.Context, a *client.Admin) error {
 		state, err := a.DrainQueue(ctx, q.Queue, q.Why)
 		for err == nil && q.Wait && unended(&state) > 0 {
@@ -52,8 +53,8 @@ func unended(q *client.QueueState) int {
 
 type queueEmptyCmd struct {
 	bulk
+	changeCause
 	Queue string `arg:"" help:"Name of the queue."`
-	Why   string `placeholder:"TEXT" help:"The reason, for treadle audit (default: none)."`
 }
 
 // Help is printed by treadle queue empty --help.
@@ -69,6 +70,7 @@ func (q *queueEmptyCmd) Run(c *cli, con *console) error {
 	if err := checkUTF8(q.Queue); err != nil {
 		return err
 	}
+	c.by = q.By
 	return c.withAdminFor(0, func(ctx context.Context, a *client.Admin) error {
 		return q.run(ctx, a, con, operation{
 			verb: "remove", done: "removed",

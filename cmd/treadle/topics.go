@@ -23,8 +23,8 @@ var pages embed.FS
 // topics are the names of pages in the order in which a new user reads them.
 var topics = []string{
 	"quickstart", "failures", "pages", "policies", "api", "mail", "cron", "concepts", "periodic", "gloom", "dwork", "kts46", "disbatch", "beanstalk",
-	"moving-from-beanstalkd", "faktory", "moving-from-faktory", "other-queues", "settings", "operations", "metrics", "security", "troubleshooting", "messages",
-	"adding-a-protocol",
+	"moving-from-beanstalkd", "faktory", "moving-from-faktory", "other-queues", "settings", "operations", "metrics", "security",
+	"troubleshooting", "adding-a-protocol",
 }
 
 // page returns the text of a topic.

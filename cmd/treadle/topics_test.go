@@ -62,7 +62,15 @@ func TestHelpFinds(t *testing.T) {
 	f("upgrade", "## Upgrade\n")
 	f("priority", "treadle help gloom: * Priority: the larger one first")
 	f("failed|jobs", "treadle help metrics: ")
-	for _, listed := range partsOf("messages", worked(page("messages"))(t)) {
+	explained := false // whether the troubleshooting page has the messages of the section
+	for _, listed := range partsOf("messages", string(worked(os.ReadFile("messages.md"))(t))) {
+		if strings.HasPrefix(listed.text, "## ") {
+			explained = strings.Contains(listed.text, "has each.")
+			continue
+		}
+		if !explained {
+			continue
+		}
 		for _, name := range listed.names {
 			letters := says(name, strings.ReplaceAll(name, "...", "of 3"))
 			if found, err := find("treadle: " + strings.ReplaceAll(name, "...", "of 3") + ": more"); err != nil || letters > 0 && len(found) == 0 {

@@ -49,13 +49,18 @@ const (
 	ReasonSetting                     // a setting of the server forbids the request
 	ReasonMalformed                   // the arguments are truncated or malformed
 	ReasonRole                        // the server does not know the command, or this peer may not send it
-	ReasonPolicy                      // the policy of the queue refuses the job
+	ReasonPolicy                      // the policy of the queue refuses the job, and the server does not say by which of the reasons below
 	ReasonMaxMemory                   // the server holds as much as --max-memory
+	ReasonPaused                      // the queue is paused for submits
+	ReasonPayload                     // the workload is larger than the queue's max-payload
+	ReasonMaxJobs                     // the queue has max-jobs pending jobs
+	ReasonMaxBytes                    // the queue would have more than max-bytes
 	Reasons                           // one more than the last
 )
 
 var reasonLabels = [Reasons]string{
 	"none", "disk", "room", "functions", "waiters", "memory", "reports", "locks", "worker", "size", "setting", "malformed", "role", "policy", "max-memory",
+	"paused", "max-payload", "max-jobs", "max-bytes",
 }
 
 // String returns a word for logs and metrics, "none" for a number that is no reason.

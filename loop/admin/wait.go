@@ -2,8 +2,10 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -23,6 +25,8 @@ type ending struct {
 	effect sched.Effect
 	data   []byte // the result, which counts among results until it is in an answer
 	lost   bool   // there was no room for the result
+	// history is that of a failed job, a few KiB at most.
+	history []byte
 }
 
 // room bounds the bytes of copies that are held for a moment. A copy that is alone may have any size.
@@ -63,7 +67,7 @@ func (api *API) deliverEnd(d *sched.Delivery) {
 	if !ok {
 		return
 	}
-	end.effect = d.Effect
+	end.effect, end.history = d.Effect, bytes.Clone(d.History)
 	if d.Effect == sched.Result {
 		if end.lost = !api.results.take(len(d.Data)); !end.lost {
 			end.data = bytes.Clone(d.Data)
@@ -111,7 +115,12 @@ func waitAnswer(answer codec.Submitted, e *ending) (any, error) {
 	if e.lost {
 		return nil, &lostResult{errors.New("the job is done, but there is no room for its result beside those of other waits")}
 	}
-	if answer.State = states[e.effect]; e.effect != sched.Result {
+	switch answer.State = states[e.effect]; e.effect {
+	case sched.Result:
+	case sched.Failed:
+		answer.Error = failure(e.history)
+		return &answer, nil
+	default:
 		return &answer, nil
 	}
 	if text := string(e.data); utf8.ValidString(text) {
@@ -120,4 +129,14 @@ func waitAnswer(answer codec.Submitted, e *ending) (any, error) {
 		answer.ResultBytes = e.data
 	}
 	return &waited{answer, len(e.data)}, nil
+}
+
+// failure returns why a job has failed for good: its last error, or how it ended without one.
+func failure(history []byte) string {
+	_, all := sched.ParseHistory(history)
+	if len(all) == 0 {
+		return "expired" // a job that was given up has a history
+	}
+	last := &all[len(all)-1]
+	return strings.ToValidUTF8(cmp.Or(last.Cause(), last.Outcome.String()), "�")
 }

@@ -40,6 +40,8 @@ type (
 	Connection = admin.Connection
 	// Setting is a setting of the server.
 	Setting = admin.Setting
+	// SubmittedJob is the answer to a submission.
+	SubmittedJob = admin.Submitted
 	// ListedJob is a job in any state.
 	ListedJob = admin.ListedJob
 	// JobPage is a page of the jobs that a filter means.
@@ -307,4 +309,12 @@ func (a *Admin) copyTo(ctx context.Context, to io.Writer, path string) error {
 		return httpError(a.address, adminSetting, err)
 	}
 	return nil
+}
+
+// Submitted returns what the API answers to a submission of the job.
+func (j *Job) Submitted() (s SubmittedJob) {
+	s.Queue, s.QueueBytes = admin.Name(j.Func)
+	s.Name, s.NameBytes = admin.Name(j.Name)
+	s.State = "submitted"
+	return s
 }

@@ -112,7 +112,7 @@ func TestPolicyRules(t *testing.T) {
 	o.ok(o.client.Submit(o.ctx, &client.Job{Func: "q", Name: "a"}))
 	err = o.client.Submit(o.ctx, &client.Job{Func: "q", Name: "b"})
 	var why *client.RefusedError
-	if err = o.client.Explain(o.ctx, err); !errors.As(err, &why) || why.Reason != periodic.ReasonPolicy {
+	if err = o.client.Explain(o.ctx, err); !errors.As(err, &why) || why.Reason != periodic.ReasonMaxJobs {
 		t.Errorf("a job beyond max-jobs: %v", err)
 	}
 	all, err := o.admin.Policies(o.ctx)
@@ -219,7 +219,7 @@ func TestLoadOverPolicy(t *testing.T) {
 	}
 	err := o.client.Load(o.ctx, bytes.NewReader(dump), int64(len(dump)), nil)
 	var why *client.RefusedError
-	if err = o.client.Explain(o.ctx, err); !errors.As(err, &why) || why.Reason != periodic.ReasonPolicy {
+	if err = o.client.Explain(o.ctx, err); !errors.As(err, &why) || why.Reason != periodic.ReasonMaxJobs {
 		t.Errorf("the load ends with %v", err)
 	}
 	if n, known, err := o.client.Loaded(o.ctx); n != 2 || !known || err != nil {

@@ -142,9 +142,9 @@ func (d *dataDir) find() error {
 }
 
 func needDir(f vfs.FS, dir string) error {
-	ok, err := exists(f, dir)
-	if err == nil && !ok {
-		err = fs.ErrNotExist
+	info, err := f.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = syscall.ENOTDIR
 	}
 	if err != nil {
 		return fmt.Errorf("cannot open the data directory %q: %w", dir, cause(err))

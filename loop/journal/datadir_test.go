@@ -205,6 +205,9 @@ func TestDataDirErrors(t *testing.T) {
 	if _, err := Open(Options{Dir: filepath.Join(file, "below")}); err == nil || !strings.Contains(err.Error(), "cannot create the data directory") {
 		t.Error(err)
 	}
+	if _, err := Check(file, nil); err == nil || err.Error() != fmt.Sprintf("cannot open the data directory %q: not a directory", file) {
+		t.Error(err)
+	}
 	nowhere := filepath.Join(t.TempDir(), "nowhere")
 	_, check := Check(nowhere, nil)
 	_, repair := Repair(nowhere, nil)

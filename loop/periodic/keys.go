@@ -1,11 +1,13 @@
 package periodic
 
 import (
+	"errors"
 	"slices"
 	"sync/atomic"
 
 	codec "treadle/codec/periodic"
 	"treadle/loop/protocol"
+	"treadle/sched"
 )
 
 // serverReasons has the server's reason for each of the codec's; 0: the reason is Periodic's alone.
@@ -22,10 +24,24 @@ var serverReasons = [codec.Reasons]protocol.Reason{
 	codec.ReasonSetting:   protocol.ReasonSetting,
 	codec.ReasonPolicy:    protocol.ReasonPolicy,
 	codec.ReasonMaxMemory: protocol.ReasonMaxMemory,
+	codec.ReasonPaused:    protocol.ReasonPolicy,
+	codec.ReasonPayload:   protocol.ReasonPolicy,
+	codec.ReasonMaxJobs:   protocol.ReasonPolicy,
+	codec.ReasonMaxBytes:  protocol.ReasonPolicy,
 }
 
 // reasonOf returns the codec's reason of a scheduler error.
 func reasonOf(err error) codec.Reason {
+	switch {
+	case errors.Is(err, sched.ErrPaused):
+		return codec.ReasonPaused
+	case errors.Is(err, sched.ErrPayload):
+		return codec.ReasonPayload
+	case errors.Is(err, sched.ErrMaxJobs):
+		return codec.ReasonMaxJobs
+	case errors.Is(err, sched.ErrMaxBytes):
+		return codec.ReasonMaxBytes
+	}
 	return codec.Reason(slices.Index(serverReasons[:], protocol.ReasonOf(err)))
 }
 

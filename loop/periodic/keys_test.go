@@ -1,6 +1,7 @@
 package periodic
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -23,6 +24,13 @@ func TestReasons(t *testing.T) {
 	}
 	if codec.ReasonMalformed != codec.Reason(protocol.ReasonPolicy) {
 		t.Errorf("the reasons of Periodic alone begin at %d, not %d", codec.ReasonMalformed, protocol.ReasonPolicy)
+	}
+	for err, want := range map[error]codec.Reason{
+		sched.ErrPaused: codec.ReasonPaused, sched.ErrPayload: codec.ReasonPayload, sched.ErrMaxJobs: codec.ReasonMaxJobs, sched.ErrMaxBytes: codec.ReasonMaxBytes,
+	} {
+		if got := reasonOf(fmt.Errorf("f: %w", err)); got != want || serverReasons[got] != protocol.ReasonPolicy {
+			t.Errorf("%v is %q to clients", err, got)
+		}
 	}
 	if got := reasonOf(sched.ErrPolicy); got != codec.ReasonPolicy || got.String() != protocol.ReasonPolicy.String() {
 		t.Errorf("a policy's reason is %q to clients and %q in the metrics", got, protocol.ReasonPolicy)

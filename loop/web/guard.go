@@ -128,6 +128,15 @@ func (g *Guard) foreign(r *http.Request) bool {
 	return g.origin.Check(&strict) != nil
 }
 
+// foreignMark returns the header by which a request is foreign. Without Sec-Fetch-Site its Origin decides.
+func foreignMark(r *http.Request) string {
+	mark := "Sec-Fetch-Site"
+	if r.Header.Get(mark) == "" {
+		mark = "Origin"
+	}
+	return fmt.Sprintf("%s: %.*q", mark, maxShown, r.Header.Get(mark))
+}
+
 // maxShown is how many bytes of a header an error repeats.
 const maxShown = 100
 
@@ -145,7 +154,7 @@ func (g *Guard) handler(next http.Handler, refuse func(w http.ResponseWriter, wh
 			g.refuse(w, r, foreignHost, refuse, fmt.Sprintf("the request is for the host %.*q, which is not known to be this one: if it is, give its name to --allow-host", maxShown, hostOf(r.Host)))
 			return
 		case g.foreign(r):
-			g.refuse(w, r, foreignOrigin, refuse, fmt.Sprintf("a page of another site (Origin: %.*q) may not send requests here; a proxy in front has to pass on the Host header of its own requests, see --allow-host", maxShown, r.Header.Get("Origin")))
+			g.refuse(w, r, foreignOrigin, refuse, fmt.Sprintf("a page of another site (%s) may not send requests here; a proxy in front has to pass on the Host header of its own requests, see --allow-host", foreignMark(r)))
 			return
 		}
 		next.ServeHTTP(w, r)

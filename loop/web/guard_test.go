@@ -98,6 +98,20 @@ func TestGuardDomain(t *testing.T) {
 	}
 }
 
+// TestGuardNamesMark: a refusal names the header by which the request is another site's, and its value.
+func TestGuardNamesMark(t *testing.T) {
+	h := newGuarded(t, GuardOptions{})
+	for want, headers := range map[string][]string{
+		`(Sec-Fetch-Site: "cross-site")`:  {"Sec-Fetch-Site", "cross-site"},
+		`(Sec-Fetch-Site: "same-site")`:   {"Sec-Fetch-Site", "same-site", "Origin", "http://evil.example"},
+		`(Origin: "http://evil.example")`: {"Origin", "http://evil.example"},
+	} {
+		if got := h.ask(t, false, "POST", "127.0.0.1:5001", headers...); !strings.Contains(got, want) {
+			t.Errorf("%q, want %s", got, want)
+		}
+	}
+}
+
 // TestGuardOrigins: the guard passes requests that no page of another site can send.
 func TestGuardOrigins(t *testing.T) {
 	h := newGuarded(t, GuardOptions{})
