@@ -86,7 +86,7 @@ func TestDocsLinks(t *testing.T) {
 }
 
 // TestDocsNames: every flag that the README and the pages name is one of the program's, every `treadle word` a
-// command or a topic, and every `make word` a target.
+// command or a topic, every `make word` a target, and every `word` of `file.go` a function there.
 func TestDocsNames(t *testing.T) {
 	t.Parallel()
 	program, err := newParser(&cli{}, &console{}, "")
@@ -117,6 +117,12 @@ func TestDocsNames(t *testing.T) {
 		for _, m := range regexp.MustCompile("[ `(]"+`(--[a-z][a-z0-9-]*)`).FindAllStringSubmatch(text, -1) {
 			if !slices.Contains(known, m[1]) {
 				t.Errorf("%s names %s, which no command has", name, m[1])
+			}
+		}
+		for _, m := range regexp.MustCompile("`(\\w+)` of `([a-z0-9/_]+\\.go)`").FindAllStringSubmatch(text, -1) {
+			source, err := os.ReadFile(filepath.Join(root, m[2]))
+			if err != nil || !regexp.MustCompile(`(?m)^func .*\b`+m[1]+`\(`).Match(source) {
+				t.Errorf("%s names %s of %s, which has no such function: %v", name, m[1], m[2], err)
 			}
 		}
 		for _, m := range regexp.MustCompile("`treadle ([a-zA-Z0-9-]+)").FindAllStringSubmatch(text, -1) {
