@@ -41,8 +41,8 @@ func TestGroupLargerThanLog(t *testing.T) {
 	}
 }
 
-// TestRecordsHaveOwnTables: no table holds records beside other keys. The meta of every checkpoint would make all tables
-// overlap, and each checkpoint would write all records again.
+// TestRecordsHaveOwnTables: no table holds records beside other keys. The meta of every checkpoint would make all
+// tables overlap, and each checkpoint would write all records again.
 func TestRecordsHaveOwnTables(t *testing.T) {
 	t.Parallel()
 	d := mustOpen(t, testOptions(vfs.NewMem()))

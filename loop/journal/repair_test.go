@@ -230,8 +230,8 @@ func TestRepairWithoutManifest(t *testing.T) {
 	}
 }
 
-// TestRepairCutManifest checks that a manifest that has lost its end, wherever, costs no job: the tables that it does not
-// list are read. Those that a compaction has replaced are gone.
+// TestRepairCutManifest checks that a manifest that has lost its end, wherever, costs no job: the tables that it does
+// not list are read. Those that a compaction has replaced are gone.
 func TestRepairCutManifest(t *testing.T) {
 	t.Parallel()
 	for _, checkpoints := range []int{3, 5} {
@@ -254,7 +254,7 @@ func TestRepairCutManifest(t *testing.T) {
 		}
 		want := d.after(math.MaxUint64)
 		dropReplaced(t, m)
-		// A compaction of records alone leaves the last group where it was. The store refuses to open without its table.
+		// A compaction of records alone leaves the last group where it was. The store does not open without its table.
 		names := m.names(".sst")
 		moved := m.with(path.Dir(names[0])+"/000999.sst", m[names[0]])
 		delete(moved, names[0])
