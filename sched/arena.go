@@ -246,6 +246,7 @@ func (sh *shard) freeBytes(ref uint32) {
 		for _, j := range [...]*Job{&sh.out.Job, &sh.saved.Job} {
 			j.Name, j.Workload = nil, nil
 		}
+		sh.out.History = nil
 		sh.graph.forgetViews()
 	}
 }

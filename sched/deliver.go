@@ -97,8 +97,8 @@ type Delivery struct {
 	Effect Effect
 	Job    Job    // job of an Assign, a Broadcast, a WakeWith, or the end of an await in an Owned space
 	Data   []byte // bytes of a Result or a Chunk
-	// History is the history of the job of an Assign, or of an await that ends with Failed, for ParseHistory; nil: it
-	// has none.
+	// History is the history of the job of an Assign, for ParseHistory; nil: it has none. A peer whose deliveries are
+	// not taken to another event loop also has that of a job that is given up, with the Failed of its await.
 	History []byte
 }
 

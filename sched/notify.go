@@ -19,6 +19,9 @@ func (sh *shard) notifyAll(job uint32, r *record, q *queue, e Effect, data []byt
 	all := sh.awaits[job]
 	delete(sh.awaits, job)
 	size := len(data)
+	if e == Failed {
+		size += len(sh.history(job, r))
+	}
 	if sh.s.rules[r.space].Owned {
 		size += int(r.size)
 	}

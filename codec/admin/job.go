@@ -31,7 +31,7 @@ type Submitted struct {
 	State       string  `json:"state"`
 	Result      *string `json:"result,omitempty"` // of a done job, when it is UTF-8
 	ResultBytes []byte  `json:"result_b64,omitempty"`
-	Error       string  `json:"error,omitempty"` // of a failed job: the last error, or how the job ended without one
+	Error       string  `json:"error,omitempty"` // of a failed job: the last error of its attempts; "expired" when it has none
 }
 
 // SubmittedLines is the answer to a submission of JSON lines. Lines are counted from 1; empty ones have numbers too.

@@ -131,12 +131,8 @@ func waitAnswer(answer codec.Submitted, e *ending) (any, error) {
 	return &waited{answer, len(e.data)}, nil
 }
 
-// failure returns why a job has failed for good: its last error, or how it ended without one.
+// failure returns why a job has failed for good: the last error of its attempts. A job without one has expired.
 func failure(history []byte) string {
 	_, all := sched.ParseHistory(history)
-	if len(all) == 0 {
-		return "expired" // a job that was given up has a history
-	}
-	last := &all[len(all)-1]
-	return strings.ToValidUTF8(cmp.Or(last.Cause(), last.Outcome.String()), "�")
+	return strings.ToValidUTF8(cmp.Or(sched.LastCause(all), "expired"), "�")
 }

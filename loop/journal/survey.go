@@ -231,7 +231,7 @@ func (s *survey) strayTables() error {
 	if err != nil {
 		return err
 	}
-	var strays []string
+	var strays, unfinished []string
 	lostEnd := false
 	for _, name := range names {
 		if _, known := s.tables[name]; known || !strings.HasSuffix(name, ".sst") {
@@ -239,7 +239,8 @@ func (s *survey) strayTables() error {
 		}
 		t, err := openTable(s.dir.fs, s.dir.fs.PathJoin(s.dir.store(), name))
 		if err != nil {
-			continue // the table was never finished
+			unfinished = append(unfinished, name)
+			continue
 		}
 		strays = append(strays, name)
 		m, err := t.meta()
@@ -250,8 +251,8 @@ func (s *survey) strayTables() error {
 		}
 	}
 	if lostEnd {
-		for _, name := range strays {
-			s.tables[name] = -1
+		for _, name := range append(strays, unfinished...) {
+			s.tables[name] = -1 // an unfinished one may be a damaged one, which the reader reports
 		}
 	}
 	return nil

@@ -85,7 +85,7 @@ func (h Heap[T]) down(i int) bool {
 	return i > start
 }
 
-// MaxInOrder bounds the elements that inOrder visits.
+// MaxInOrder bounds the elements that InOrder visits.
 const MaxInOrder = 64
 
 // InOrder visits the elements in their order until visit returns false, at most MaxInOrder of them. whole is false when
