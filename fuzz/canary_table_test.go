@@ -114,7 +114,7 @@ var canaries = []canary{
 	{"one failed job less is kept", "sched/kept.go", "int64(jobs) > keep.Jobs", "int64(jobs) >= keep.Jobs"},
 	{"failed jobs are kept for twice their time", "sched/kept.go", "l.check = first.a + keep.Age", "l.check = first.a + 2*keep.Age"},
 	{"a client gets no result when its job is given up", "sched/shard.go", "if r.flags&awaited != 0 {\n\t\tsh.notifyAll(job, r, q, e", "if r.flags&awaited != 0 && (e != Failed || sh.keptBySeq.count > 1) {\n\t\tsh.notifyAll(job, r, q, e"},
-	{"a key runs one job more than its key-concurrency", "sched/lanes.go", "k.limit > 0 && l.running >= k.limit", "k.limit > 0 && l.running > k.limit"},
+	{"a key runs one job more than its key-concurrency", "sched/lanes.go", "k.limit > 0 && l.taken >= k.limit", "k.limit > 0 && l.taken > k.limit"},
 	{"a key at its key-concurrency is not matched when a job ends", "sched/lanes.go", "if closed && l.level != nil && !q.lineEmpty() {", "if closed && l.level == nil && !q.lineEmpty() {"},
 	{"a key with a finished turn keeps the turn", "sched/lanes.go", "\t\tv.unlink(l)\n\t\tv.append(l)\n\t\tl.turn = 0\n", "\t\tl.turn = 0\n"},
 	{"a pattern takes precedence over an exact name", "sched/policy.go", "cmp.Compare(count(r.exact()), count(o.exact()))", "cmp.Compare(count(o.exact()), count(r.exact()))"},

@@ -30,13 +30,13 @@
 //
 //	Scheduler    the shards, and the only door to them
 //	shard        a mutex, the queues whose names hash to it, and their jobs
-//	queue        one kind of work: a ready index, a sched-time index, a line of watches
+//	queue        one kind of work: a ready index, a delayed index, a line of watches
 //	job          a unit of work; it is pending while it is delayed or ready
 //	task         a job that is part of a graph, whose edges say which task waits for which
 //	record       a job in the slab; its number is called job in the code, and Record in a JobRef and a Run
 //	detached     in no index and held by no peer: a job that a verb is moving
 //	kept         failed or finished: a job that has ended, and operators view
-//	lane         the ready jobs of one key of a queue, and the count of those that run
+//	lane         the ready jobs of one key of a queue, and the count of those that were taken from it
 //	mixed        a queue in which not every ready job fits every watch: two jobs clash when a Named peer cannot tell
 //	             them apart, and a job is withheld while it clashes for all Named peers in line
 //
@@ -214,7 +214,7 @@
 // all steps. Out of a place:
 //
 //	dequeue         ready, delayed -> detached    leaves its index
-//	take            ready -> detached             leaves its index; its lane counts it as running
+//	take            ready -> detached             leaves its index; its lane counts it as taken
 //	unhold          reserved -> detached          leaves its holder; frees its locks and its lease
 //	removeHeld      reserved -> reserved          a part of unhold: leaves the held jobs of its watch and its deadline
 //	unpark          parked -> detached            leaves the line of its lock

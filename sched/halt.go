@@ -25,7 +25,7 @@ func (s *Scheduler) Unfinished() (n int) {
 
 // unfinished needs no walk: every reserved job stands under a deadline or is counted.
 func (sh *shard) unfinished() int {
-	return sh.running.jobs + sh.deadline.jobs + sh.untimedJobs - sh.lastingLeases
+	return sh.defaultTimed.jobs + sh.ownTimed.jobs + sh.untimedJobs - sh.lastingLeases
 }
 
 // countUntimed counts a job that is reserved without a time-out, as all tasks are.

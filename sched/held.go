@@ -3,7 +3,7 @@ package sched
 // held is one job that a peer holds.
 type held struct {
 	job    uint32 // the number of its record
-	lane   uint32 // lane that counts the job as running, or none
+	lane   uint32 // lane that counts the job as taken, or none
 	number uint64 // number of the Run: the seq of the slot that got the job
 	tag    uint64 // tag of the Reserve that the job answered
 	start  int64  // Mono of the hand-out
@@ -47,12 +47,12 @@ func (sh *shard) startTimeout(now Time, job uint32, r *record, p *Peer) {
 	if r.timeout > 0 {
 		r.flags |= ownDeadline
 		at := roundUp(now.Mono + int64(r.timeout)*1000 + grace)
-		sh.deadline.pushBack(&sh.buckets, &sh.slab, sortKey{at, 0}, job)
+		sh.ownTimed.pushBack(&sh.buckets, &sh.slab, sortKey{at, 0}, job)
 		sh.s.alarmMono(at)
 		return
 	}
 	start := roundUp(now.Mono + grace)
-	sh.running.pushBack(&sh.buckets, &sh.slab, sortKey{start, 0}, job)
+	sh.defaultTimed.pushBack(&sh.buckets, &sh.slab, sortKey{start, 0}, job)
 	if d := sh.s.timeout.Load(); d > 0 {
 		sh.s.alarmMono(start + d)
 	}
@@ -98,12 +98,12 @@ func (sh *shard) removeHeld(job uint32, r *record, w *watch) held {
 	case r.flags&untimed != 0:
 		sh.countUntimed(r, w.queue, -1)
 	case r.flags&ownDeadline != 0:
-		sh.deadline.remove(&sh.buckets, &sh.slab, job)
+		sh.ownTimed.remove(&sh.buckets, &sh.slab, job)
 		if w.leased() {
 			sh.endLease(r, w.queue, h.number)
 		}
 	default:
-		sh.running.remove(&sh.buckets, &sh.slab, job)
+		sh.defaultTimed.remove(&sh.buckets, &sh.slab, job)
 	}
 	return h
 }

@@ -101,8 +101,8 @@ func (s *Scheduler) checkTopics(p *Peer, want map[topic]int, names int) error {
 		return fmt.Errorf("peer %d counts %d ended watches, it has %d", p.id, p.ended, ended)
 	case len(p.topics) != len(want):
 		return fmt.Errorf("peer %d listens to %v, the shards say %v", p.id, p.topics, want)
-	case p.unreported != names:
-		return fmt.Errorf("peer %d remembers %d names, the shards say %d", p.id, p.unreported, names)
+	case p.unreportedNames != names:
+		return fmt.Errorf("peer %d remembers %d names, the shards say %d", p.id, p.unreportedNames, names)
 	case p.charged != costs:
 		return fmt.Errorf("peer %d has %d bytes registered, should have %d", p.id, p.charged, costs)
 	}

@@ -16,10 +16,10 @@ func (c *checker) deadlines() error {
 			return nil
 		}
 	}
-	if err := c.index(&c.sh.running, "running", visit(0)); err != nil {
+	if err := c.index(&c.sh.defaultTimed, "default-timed", visit(0)); err != nil {
 		return err
 	}
-	if err := c.index(&c.sh.deadline, "deadline", visit(ownDeadline)); err != nil {
+	if err := c.index(&c.sh.ownTimed, "own-timed", visit(ownDeadline)); err != nil {
 		return err
 	}
 	forever, endless, tasks, assigned := 0, 0, 0, 0
@@ -37,7 +37,7 @@ func (c *checker) deadlines() error {
 	if endless != c.sh.untimedJobs || tasks != assigned {
 		return fmt.Errorf("%d jobs have no time-out, and %d tasks are reserved, %d and %d are counted", endless, tasks, c.sh.untimedJobs, assigned)
 	}
-	if n := c.sh.running.jobs + c.sh.deadline.jobs + forever; n != c.states[reserved] {
+	if n := c.sh.defaultTimed.jobs + c.sh.ownTimed.jobs + forever; n != c.states[reserved] {
 		return fmt.Errorf("%d jobs have a deadline or need none, %d are reserved", n, c.states[reserved])
 	}
 	return nil

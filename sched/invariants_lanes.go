@@ -49,7 +49,7 @@ func (c *checker) keyed(q *queue) error {
 	return c.levels(k)
 }
 
-// keyedRuns counts the jobs that each lane counts as running.
+// keyedRuns counts the jobs that each lane counts as taken.
 func (c *checker) keyedRuns(q *queue) map[uint32]int32 {
 	running := make(map[uint32]int32)
 	for _, w := range c.sh.watches {
@@ -77,9 +77,9 @@ func (c *checker) lane(q *queue, l *lane, running int32) error {
 	switch {
 	case k.lanes[l.id] != l || l.generation == k.generation && k.byKey[l.key] != l:
 		return errors.New("is not found")
-	case l.running != running || l.running < 0:
-		return fmt.Errorf("counts %d running jobs, has %d", l.running, running)
-	case l.idle != (l.jobs.jobs == 0 && l.running == 0):
+	case l.taken != running || l.taken < 0:
+		return fmt.Errorf("counts %d running jobs, has %d", l.taken, running)
+	case l.idle != (l.jobs.jobs == 0 && l.taken == 0):
 		return errors.New("has no jobs and is not idle, or the other way round")
 	case l.jobs.jobs == 0 && l.level != nil:
 		return errors.New("has no jobs and takes turns")
@@ -97,9 +97,9 @@ func (c *checker) lane(q *queue, l *lane, running int32) error {
 	if err != nil || c.changing(q) {
 		return err
 	}
-	switch open := l.jobs.jobs > 0 && (k.limit == 0 || l.running < k.limit); {
+	switch open := l.jobs.jobs > 0 && (k.limit == 0 || l.taken < k.limit); {
 	case open != (l.level != nil):
-		return fmt.Errorf("takes turns: %v, with %d jobs ready and %d running", l.level != nil, l.jobs.jobs, l.running)
+		return fmt.Errorf("takes turns: %v, with %d jobs ready and %d running", l.level != nil, l.jobs.jobs, l.taken)
 	case open && (l.level.shared != k.fair || l.weight != k.weightOf(l.key) || k.fair && l.turn >= l.weight):
 		return fmt.Errorf("has had %d turns of %d in a level of its own: %v", l.turn, l.weight, !l.level.shared)
 	}

@@ -238,7 +238,7 @@ func (s *Scheduler) checkIDs() error {
 // unreported checks that each unreported name is in the heap once and counted by its queue, and
 // that no peer holds a job of such a name.
 func (c *checker) unreported() error {
-	if err := c.sh.unreported.Check(); err != nil {
+	if err := c.sh.byGraceEnd.Check(); err != nil {
 		return err
 	}
 	all, perQueue := 0, make(map[*queue]int)
@@ -247,31 +247,31 @@ func (c *checker) unreported() error {
 			continue
 		}
 		c.note(w.peer)
-		for name, u := range w.unreported {
-			if u.name != name || u.watch != w || c.sh.unreported[u.heapIndex] != u || u.runs < 1 || w.peer.class != named {
+		for name, u := range w.unreportedByHash {
+			if u.name != name || u.watch != w || c.sh.byGraceEnd[u.heapIndex] != u || u.runs < 1 || w.peer.class != named {
 				return fmt.Errorf("peer %d does not know what it remembers of a name: %+v", w.peer.id, u)
 			}
 		}
-		if u := w.suspended; u != nil && (u.watch != w || c.sh.unreported[u.heapIndex] != u) {
+		if u := w.suspended; u != nil && (u.watch != w || c.sh.byGraceEnd[u.heapIndex] != u) {
 			return fmt.Errorf("peer %d is quiet for no reason", w.peer.id)
 		}
 		for _, h := range w.held {
-			if w.unreported[c.sh.hash(c.sh.nameView(h.job))] != nil {
+			if w.unreportedByHash[c.sh.hash(c.sh.nameView(h.job))] != nil {
 				return fmt.Errorf("peer %d holds %q, and has not reported another by that name", w.peer.id, c.sh.nameView(h.job))
 			}
 		}
 		all += w.unreportedCount()
-		c.unreportedNames[w.peer] += len(w.unreported)
+		c.unreportedNames[w.peer] += len(w.unreportedByHash)
 		if !w.ended {
 			perQueue[w.queue] += w.unreportedCount()
 		}
 	}
-	if all != len(c.sh.unreported) {
-		return fmt.Errorf("%d names are not reported, the heap has %d", all, len(c.sh.unreported))
+	if all != len(c.sh.byGraceEnd) {
+		return fmt.Errorf("%d names are not reported, the heap has %d", all, len(c.sh.byGraceEnd))
 	}
 	for _, q := range c.sh.queues {
-		if q != nil && q.unreported != perQueue[q] {
-			return fmt.Errorf("queue %q counts %d names that are not reported, has %d", q.name, q.unreported, perQueue[q])
+		if q != nil && q.unreportedCount != perQueue[q] {
+			return fmt.Errorf("queue %q counts %d names that are not reported, has %d", q.name, q.unreportedCount, perQueue[q])
 		}
 	}
 	return nil

@@ -49,7 +49,7 @@ const (
 	awaitedBySubmitter
 	// attempted: the job has a history.
 	attempted
-	// laned: a lane has the ready job, see laneID, or counts the job as running: it is withheld, broadcasting or being
+	// laned: a lane has the ready job, see laneID, or counts the job as taken: it is withheld, broadcasting or being
 	// handed out. Of a reserved job its holder's watch knows the lane.
 	laned
 	// numbered: the job's sequence number is its name, and its counts are behind its bytes, see Counts.

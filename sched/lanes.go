@@ -10,13 +10,13 @@ import (
 // other rules have none: tasks, and jobs whose names only Wide peers take. Those stay in the queue's own indexes, as
 // all jobs of other queues do. Numbered jobs that a key has put in one lane have the order of their submissions alone.
 
-// lane is the jobs of one key: those that are ready, and the number of those that run.
+// lane is the jobs of one key: those that are ready, and the number of those that were taken from it.
 type lane struct {
 	key        uint64 // its hash. Keys of one hash share a lane: the hash has 64 bits and a secret seed
 	jobs       index  // key {^priority, due second}, as the ready index
 	id         uint32
 	generation uint32 // generation of the JobKey by which its jobs were put here
-	running    int32  // counts the lane's reserved, broadcasting and withheld jobs
+	taken      int32  // number of its jobs that are reserved, broadcasting or withheld
 	weight     int32
 	turn       int32 // jobs handed out since it came to the front of its level
 	cut        bool  // the lane left the level cutAt in the middle of its turn, when limit of its jobs ran
@@ -142,7 +142,7 @@ func (sh *shard) freeLane(k *keyedJobs, l *lane) {
 func (sh *shard) endRun(q *queue, id uint32) {
 	l := q.keyed.lanes[id]
 	closed := l.level == nil
-	l.running--
+	l.taken--
 	sh.placeLane(q, l)
 	if closed && l.level != nil && !q.lineEmpty() {
 		sh.deferMatch(q)
@@ -170,13 +170,13 @@ func (l *lane) endTurn() {
 // lane without jobs is idle.
 func (sh *shard) placeLane(q *queue, l *lane) {
 	k := q.keyed
-	if l.jobs.jobs == 0 || k.limit > 0 && l.running >= k.limit {
+	if l.jobs.jobs == 0 || k.limit > 0 && l.taken >= k.limit {
 		if v := l.level; v != nil && v.shared && l.turn > 0 {
 			l.cut, l.cutAt = true, v.rank.key.a
 		}
 		l.cut = l.cut && l.jobs.jobs > 0
 		k.leave(l)
-		if l.jobs.jobs == 0 && l.running == 0 {
+		if l.jobs.jobs == 0 && l.taken == 0 {
 			sh.idleLane(q, l)
 		}
 		return

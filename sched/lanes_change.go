@@ -115,7 +115,7 @@ func (sh *shard) recount(q *queue, k *keyedJobs, h *held) {
 	if r := sh.slab.at(h.job); k.hasKey(r) {
 		l := sh.laneFor(k, r)
 		h.lane = l.id
-		l.running++
+		l.taken++
 		sh.placeLane(q, l)
 	}
 }

@@ -221,7 +221,7 @@ func (sh *shard) setExpiry(now Time, job uint32, r *record, l *lease, ms int64) 
 	l.until = now.Wall + ms
 	r.flags = r.flags&^untimed | ownDeadline
 	at := roundUp(now.Mono + ms)
-	sh.deadline.pushBack(&sh.buckets, &sh.slab, sortKey{at, 0}, job)
+	sh.ownTimed.pushBack(&sh.buckets, &sh.slab, sortKey{at, 0}, job)
 	sh.s.alarmMono(at)
 }
 

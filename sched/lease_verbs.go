@@ -203,7 +203,7 @@ func (s *Scheduler) ExtendGranted(now Time, t Token, ms int64) (until int64, err
 	}
 	defer sh.mu.Unlock()
 	l.length = clampLease(ms)
-	sh.deadline.remove(&sh.buckets, &sh.slab, l.record)
+	sh.ownTimed.remove(&sh.buckets, &sh.slab, l.record)
 	sh.setExpiry(now, l.record, r, l, l.length)
 	if r.flags&task == 0 {
 		sh.save(l.record, r, sh.queueOf(r))

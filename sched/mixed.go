@@ -41,12 +41,12 @@ func (q *queue) mixed() bool {
 }
 
 // clashing reports whether two jobs of the queue may clash for a Named peer.
-func (q *queue) clashing() bool { return q.unreported > 0 || q.spaces&(q.spaces-1) != 0 }
+func (q *queue) clashing() bool { return q.unreportedCount > 0 || q.spaces&(q.spaces-1) != 0 }
 
 // clashes reports whether a Named peer knows another job by the name: a job that it holds, or one of a
 // revoked run that it has not reported.
 func (sh *shard) clashes(w *watch, name []byte) bool {
-	if len(w.unreported) > 0 && w.unreported[sh.hash(name)] != nil {
+	if len(w.unreportedByHash) > 0 && w.unreportedByHash[sh.hash(name)] != nil {
 		return true
 	}
 	if w.queue.spaces&(w.queue.spaces-1) == 0 {

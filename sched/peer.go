@@ -20,16 +20,16 @@ type Peer struct {
 	partialScan  bool              // the last scan of its queues stopped early, see maxPeerClashes; of the session's goroutine
 	class        class
 
-	mu         sync.Mutex
-	slots      slotLine       // outstanding reserves, oldest first
-	unsent     int            // bytes handed out since the last Flushed
-	window     int            // at this many unsent bytes the peer is handed nothing more
-	blocked    bool           // a job was not handed out because of window
-	behind     bool           // more is ready for the peer than it was handed, see maxServe
-	awaits     map[JobRef]int // the results that it awaits, and how often
-	topics     map[topic]bool // the jobs whose data it receives
-	stalled    []owedProceed  // the publishers that wait until unsent is below window
-	unreported int            // number of its unreported names
+	mu              sync.Mutex
+	slots           slotLine       // outstanding reserves, oldest first
+	unsent          int            // bytes handed out since the last Flushed
+	window          int            // at this many unsent bytes the peer is handed nothing more
+	blocked         bool           // a job was not handed out because of window
+	behind          bool           // more is ready for the peer than it was handed, see maxServe
+	awaits          map[JobRef]int // the results that it awaits, and how often
+	topics          map[topic]bool // the jobs whose data it receives
+	stalled         []owedProceed  // the publishers that wait until unsent is below window
+	unreportedNames int            // number of its unreported names
 
 	quota    *quota // the scheduler's sharedQuota, nil when the peer is departed
 	charged  int    // bytes of its slots, watches, topics and unreported names

@@ -22,7 +22,7 @@ type queue struct {
 	busy             int                        // of the workers, those that hold a job of the queue, and one when jobs are leased
 	broadcastWorkers int                        // of the workers, those that registered for broadcasts
 	named            int                        // of the workers, those of Named peers
-	unreported       int                        // number of unreported names and suspensions of these
+	unreportedCount  int                        // number of unreported names and suspensions of these
 	spaces           uint16                     // name spaces that ever had a job here
 	running          int                        // reserved jobs and the broadcasting one
 	reservedTasks    int                        // of these, tasks
@@ -54,8 +54,15 @@ func (q *queue) Ahead(o *queue) bool { return q.timer.less(o.timer) }
 func (q *queue) Place() int          { return q.heapIndex }
 func (q *queue) SetPlace(i int)      { q.heapIndex = i }
 
-func (q *queue) pending() int {
-	n := q.ready.jobs + q.withheld.jobs + q.longNames.jobs + q.private.jobs + q.byNumber.jobs + q.delayed.jobs
+// indexes returns the indexes of pending jobs; the lanes have further ones.
+func (q *queue) indexes() [6]*index {
+	return [...]*index{&q.ready, &q.withheld, &q.longNames, &q.private, &q.byNumber, &q.delayed}
+}
+
+func (q *queue) pending() (n int) {
+	for _, x := range q.indexes() {
+		n += x.jobs
+	}
 	if q.keyed != nil {
 		n += q.keyed.jobs
 	}
@@ -112,7 +119,7 @@ func (q *queue) claim(w *watch, size int) (slot, bool) {
 
 // anyUnreserved returns a job that no peer runs, of a queue that has one.
 func (q *queue) anyUnreserved(p *buckets) uint32 {
-	for _, x := range [...]*index{&q.ready, &q.withheld, &q.longNames, &q.private, &q.byNumber, &q.delayed} {
+	for _, x := range q.indexes() {
 		if job := x.head(p); job != none {
 			return job
 		}

@@ -33,7 +33,7 @@ func (sh *shard) pushReady(job uint32, r *record, q *queue, where lineEnd) {
 		l = sh.laneFor(q.keyed, r)
 		r.flags, r.stateData = r.flags|laned, l.id
 		if r.flags&withheld != 0 {
-			l.running++
+			l.taken++
 		} else {
 			q.keyed.jobs++
 		}
@@ -90,7 +90,7 @@ func (sh *shard) take(job uint32, r *record, q *queue) {
 		}
 	}
 	if l != nil {
-		l.running++
+		l.taken++
 	}
 	sh.dequeue(job, r, q) // also places the lane that the job leaves
 	if l == nil {

@@ -72,9 +72,9 @@ func (s *Scheduler) Renew(now Time, p *Peer, run Run) error {
 	case r.flags&untimed != 0:
 		return nil
 	case r.flags&ownDeadline != 0:
-		sh.deadline.remove(&sh.buckets, &sh.slab, run.Record)
+		sh.ownTimed.remove(&sh.buckets, &sh.slab, run.Record)
 	default:
-		sh.running.remove(&sh.buckets, &sh.slab, run.Record)
+		sh.defaultTimed.remove(&sh.buckets, &sh.slab, run.Record)
 	}
 	sh.startTimeout(now, run.Record, r, p)
 	return nil
@@ -121,10 +121,10 @@ func (sh *shard) newest(w *watch, tag uint64) (number uint64, unreported bool, l
 			number = max(number, h.number)
 		}
 	}
-	for _, u := range w.unreported {
+	for _, u := range w.unreportedByHash {
 		unreported = unreported || u.tag == tag
 	}
-	looked = len(last) + len(w.unreported)
+	looked = len(last) + len(w.unreportedByHash)
 	sh.countSteps(looked)
 	return number, unreported, looked
 }
@@ -156,7 +156,7 @@ func (sh *shard) releaseRevoked(now Time, w *watch, tag uint64, sink Sink) {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	var oldest *unreportedName
-	for _, u := range w.unreported {
+	for _, u := range w.unreportedByHash {
 		if u.tag == tag && (oldest == nil || u.graceEnd < oldest.graceEnd || u.graceEnd == oldest.graceEnd && u.name < oldest.name) {
 			oldest = u
 		}

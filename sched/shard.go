@@ -26,9 +26,9 @@ type shard struct {
 	names         names
 	buckets       buckets
 	numberedStats stateCounts
-	running       index                      // jobs reserved under the default time-out, key {start}
-	deadline      index                      // jobs reserved under their own time-out, key {deadline}
-	unreported    heap.Heap[*unreportedName] // unreported names, by the time at which they are resolved
+	defaultTimed  index                      // jobs reserved under the default time-out, key {start}
+	ownTimed      index                      // jobs reserved under their own time-out, key {deadline}
+	byGraceEnd    heap.Heap[*unreportedName] // unreported names, by the time at which they are resolved
 	changing      fifo[*queue]               // queues whose jobs go to other lanes, see laneChange
 	searches      fifo[*queue]               // queues whose withheld jobs are offered to all watches in line, see search
 	unmatched     fifo[*queue]               // queues whose match is deferred, see deferMatch
@@ -73,7 +73,7 @@ func (sh *shard) init(s *Scheduler, id int) {
 	sh.histories, sh.results = make(map[uint32]arenaRef), make(map[uint32]arenaRef)
 	sh.slab, sh.arena, sh.names = newSlab(), newArena(), newNames()
 	sh.slab.memory, sh.arena.memory = &s.memory, &s.memory
-	sh.running, sh.deadline, sh.parked = newIndex(), newIndex(), newIndex()
+	sh.defaultTimed, sh.ownTimed, sh.parked = newIndex(), newIndex(), newIndex()
 	sh.lessor = &Peer{}
 	sh.graph.init(sh)
 }
@@ -112,9 +112,9 @@ func (sh *shard) queue(name []byte) (*queue, error) {
 		sh.s.queueCount.Add(-1)
 		return nil, ErrQueues
 	}
-	q := &queue{
-		name: string(name), heapIndex: -1,
-		ready: newIndex(), withheld: newIndex(), longNames: newIndex(), private: newIndex(), byNumber: newIndex(), delayed: newIndex(),
+	q := &queue{name: string(name), heapIndex: -1}
+	for _, x := range q.indexes() {
+		*x = newIndex()
 	}
 	sh.giveTally(q)
 	q.id = assignID(&sh.queues, &sh.freeQueueIDs, q)
@@ -172,7 +172,7 @@ func (sh *shard) view(job uint32, r *record, q *queue, j *Job) {
 	j.SchedAt, j.Due, j.Priority, j.Count, j.Timeout = r.schedAt(), r.dueWall(), r.priority, r.count, r.timeout
 }
 
-// enqueue puts a detached job in its queue's ready or sched-time index. past is how many
+// enqueue puts a detached job in its queue's ready or delayed index. past is how many
 // milliseconds after its due second the job is due.
 func (sh *shard) enqueue(now Time, job uint32, r *record, q *queue, past uint32) {
 	due := sh.isDue(now, r, past)
@@ -430,7 +430,7 @@ func floorSecond(ms int64) int64 {
 	return s
 }
 
-// wallOf returns the wall time of a sched-time key, clamped to what fits.
+// wallOf returns the wall time of a key of a delayed index, clamped to what fits.
 func wallOf(k sortKey) int64 {
 	if k.a > never/1000-1 {
 		return never

@@ -33,9 +33,9 @@ func (sh *shard) tickDue(now Time, sink Sink) (more bool) {
 	defer sh.unlock(now, sink)
 	until := sh.mu.steps + sh.s.batch
 	sh.promoteDue(now, until, sink)
-	sh.timeOut(now, &sh.deadline, 0, until, sink)
+	sh.timeOut(now, &sh.ownTimed, 0, until, sink)
 	if timeout := sh.s.timeout.Load(); timeout > 0 {
-		sh.timeOut(now, &sh.running, timeout, until, sink)
+		sh.timeOut(now, &sh.defaultTimed, timeout, until, sink)
 	}
 	if timeout := sh.s.lockTimeout.Load(); timeout > 0 {
 		sh.expireParked(now, timeout, until, sink)
@@ -84,10 +84,10 @@ func (sh *shard) nextDue() Time {
 	if len(sh.timers) > 0 {
 		next.Wall = wallOf(sh.timers[0].timer)
 	}
-	if k, ok := sh.deadline.min(&sh.buckets); ok {
+	if k, ok := sh.ownTimed.min(&sh.buckets); ok {
 		next.Mono = k.a
 	}
-	if k, ok := sh.running.min(&sh.buckets); ok && sh.s.timeout.Load() > 0 {
+	if k, ok := sh.defaultTimed.min(&sh.buckets); ok && sh.s.timeout.Load() > 0 {
 		next.Mono = min(next.Mono, k.a+sh.s.timeout.Load())
 	}
 	if k, ok := sh.parked.min(&sh.buckets); ok && sh.s.lockTimeout.Load() > 0 {
@@ -105,8 +105,8 @@ func (sh *shard) nextDue() Time {
 	if len(sh.cron.due) > 0 {
 		next.Wall = min(next.Wall, sh.cron.due[0].next)
 	}
-	if len(sh.unreported) > 0 {
-		next.Mono = min(next.Mono, sh.unreported[0].graceEnd)
+	if len(sh.byGraceEnd) > 0 {
+		next.Mono = min(next.Mono, sh.byGraceEnd[0].graceEnd)
 	}
 	next.Mono = min(next.Mono, sh.graph.nextForget())
 	return next
@@ -183,12 +183,9 @@ func (sh *shard) dropQueues(until int, sink Sink) {
 			if q.saved != 0 {
 				sh.s.journal.Drop(int(sh.id), q.saved)
 			}
-			q.ready.free(&sh.buckets)
-			q.withheld.free(&sh.buckets)
-			q.longNames.free(&sh.buckets)
-			q.private.free(&sh.buckets)
-			q.byNumber.free(&sh.buckets)
-			q.delayed.free(&sh.buckets)
+			for _, x := range q.indexes() {
+				x.free(&sh.buckets)
+			}
 			sh.queues[q.id] = nil
 			sh.freeQueueIDs = append(sh.freeQueueIDs, q.id)
 			sh.dropped = sh.dropped[:len(sh.dropped)-1]

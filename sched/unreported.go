@@ -55,24 +55,24 @@ func (sh *shard) graceEnd(now Time, r *record) int64 {
 
 // addUnreported keeps a Named peer from jobs of a name until a time.
 func (sh *shard) addUnreported(w *watch, name []byte, tag uint64, until int64) {
-	u := w.unreported[sh.hash(name)]
+	u := w.unreportedByHash[sh.hash(name)]
 	switch {
 	case w.departed:
 		return
 	case u != nil:
 	case w.peer.chargeUnreported():
 		u = &unreportedName{watch: w, name: sh.hash(name), graceEnd: until}
-		if w.unreported == nil {
-			w.unreported = make(map[uint64]*unreportedName)
+		if w.unreportedByHash == nil {
+			w.unreportedByHash = make(map[uint64]*unreportedName)
 		}
-		w.unreported[u.name] = u
-		sh.unreported.Push(u)
-		w.queue.unreported += count(!w.ended)
+		w.unreportedByHash[u.name] = u
+		sh.byGraceEnd.Push(u)
+		w.queue.unreportedCount += count(!w.ended)
 	case w.suspended == nil:
 		u = &unreportedName{watch: w, graceEnd: until}
 		w.suspended = u
-		sh.unreported.Push(u)
-		w.queue.unreported += count(!w.ended)
+		sh.byGraceEnd.Push(u)
+		w.queue.unreportedCount += count(!w.ended)
 	default:
 		u = w.suspended
 	}
@@ -80,7 +80,7 @@ func (sh *shard) addUnreported(w *watch, name []byte, tag uint64, until int64) {
 	u.tag = tag
 	if until > u.graceEnd {
 		u.graceEnd = until
-		sh.unreported.Fix(u)
+		sh.byGraceEnd.Fix(u)
 	}
 	if until < never {
 		sh.s.alarmMono(until)
@@ -92,16 +92,16 @@ func (sh *shard) addUnreported(w *watch, name []byte, tag uint64, until int64) {
 func (p *Peer) chargeUnreported() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.unreported >= maxUnreported || p.quota == nil || !p.charge(unreportedCost) {
+	if p.unreportedNames >= maxUnreported || p.quota == nil || !p.charge(unreportedCost) {
 		return false
 	}
-	p.unreported++
+	p.unreportedNames++
 	return true
 }
 
 // anyUnreported returns an unreported name of the watch, or its suspension.
 func (w *watch) anyUnreported() *unreportedName {
-	for _, u := range w.unreported {
+	for _, u := range w.unreportedByHash {
 		return u
 	}
 	return w.suspended
@@ -110,14 +110,14 @@ func (w *watch) anyUnreported() *unreportedName {
 // removeUnreported removes an unreported name, or ends the suspension of a watch.
 func (sh *shard) removeUnreported(u *unreportedName) {
 	w := u.watch
-	sh.unreported.Remove(u)
-	w.queue.unreported -= count(!w.ended)
+	sh.byGraceEnd.Remove(u)
+	w.queue.unreportedCount -= count(!w.ended)
 	if w.suspended == u {
 		w.suspended = nil
 	} else {
-		delete(w.unreported, u.name)
+		delete(w.unreportedByHash, u.name)
 		w.peer.mu.Lock()
-		w.peer.unreported--
+		w.peer.unreportedNames--
 		w.peer.refund(unreportedCost)
 		w.peer.mu.Unlock()
 	}
@@ -137,9 +137,9 @@ func (sh *shard) resolveUnreported(now Time, u *unreportedName, sink Sink) {
 
 // expireUnreported resolves the unreported names whose time has passed.
 func (sh *shard) expireUnreported(now Time, until int, sink Sink) {
-	for sh.mu.steps < until && len(sh.unreported) > 0 && sh.unreported[0].graceEnd <= now.Mono {
+	for sh.mu.steps < until && len(sh.byGraceEnd) > 0 && sh.byGraceEnd[0].graceEnd <= now.Mono {
 		sh.countSteps(1)
-		sh.resolveUnreported(now, sh.unreported[0], sink)
+		sh.resolveUnreported(now, sh.byGraceEnd[0], sink)
 	}
 }
 
@@ -156,8 +156,8 @@ func (s *Scheduler) Report(now Time, p *Peer, queueName, name []byte, sink Sink)
 	if run, ok := sh.runOf(w, name); ok {
 		return run, true
 	}
-	if len(w.unreported) > 0 {
-		if u := w.unreported[sh.hash(name)]; u != nil {
+	if len(w.unreportedByHash) > 0 {
+		if u := w.unreportedByHash[sh.hash(name)]; u != nil {
 			sh.reported(now, u, sink)
 		}
 	}

@@ -246,7 +246,7 @@ func TestVeryManyUnreported(t *testing.T) {
 	x.reserve(p, many)
 	x.submit("f", "other")
 	x.want()
-	if n := len(x.s.shards[0].unreported); n != maxUnreported+1 {
+	if n := len(x.s.shards[0].byGraceEnd); n != maxUnreported+1 {
 		t.Errorf("%d names are remembered", n)
 	}
 	x.submit("g", "of another queue")
@@ -260,7 +260,7 @@ func TestVeryManyUnreported(t *testing.T) {
 	x.s.ticks(x.now, &x.rec)
 	x.want(fmt.Sprint("1 ", many+1, " assign 0"))
 	x.s.Disconnect(x.now, p, &x.rec)
-	if n := len(x.s.shards[0].unreported) + int(x.s.sharedQuota.Load()); n != 0 {
+	if n := len(x.s.shards[0].byGraceEnd) + int(x.s.sharedQuota.Load()); n != 0 {
 		t.Errorf("%d are left of a peer that has left", n)
 	}
 }

@@ -15,8 +15,8 @@ type watch struct {
 	ended     bool   // unwatched, but kept while jobs are held or unreported
 	held      []held // the jobs of this queue that the peer holds
 
-	unreported map[uint64]*unreportedName // unreported names, by their hashes
-	suspended  *unreportedName            // says until when the watch is handed nothing, see chargeUnreported
+	unreportedByHash map[uint64]*unreportedName // unreported names, by their hashes
+	suspended        *unreportedName            // says until when the watch is handed nothing, see chargeUnreported
 }
 
 func (w *watch) Ahead(o *watch) bool { return w.seq < o.seq }
@@ -124,7 +124,7 @@ func (sh *shard) revive(w *watch) error {
 	w.peer.ended--
 	w.queue.workers++
 	w.queue.busy += count(len(w.held) > 0)
-	w.queue.unreported += w.unreportedCount()
+	w.queue.unreportedCount += w.unreportedCount()
 	w.queue.named += count(w.peer.capabilities&Named != 0)
 	return nil
 }
@@ -190,7 +190,7 @@ func (sh *shard) endWatch(w *watch) {
 	}
 	q.workers--
 	q.busy -= count(len(w.held) > 0)
-	q.unreported -= w.unreportedCount()
+	q.unreportedCount -= w.unreportedCount()
 	q.named -= count(w.peer.capabilities&Named != 0)
 	if w.broadcast {
 		w.broadcast = false
@@ -208,7 +208,7 @@ func (sh *shard) endWatch(w *watch) {
 func (w *watch) removable() bool { return w.ended && len(w.held)+w.unreportedCount() == 0 }
 
 // unreportedCount is the number of unreported names, and one more for a suspension.
-func (w *watch) unreportedCount() int { return len(w.unreported) + count(w.suspended != nil) }
+func (w *watch) unreportedCount() int { return len(w.unreportedByHash) + count(w.suspended != nil) }
 
 // freeIfOver frees a watch that has ended, if it held its last job.
 func (sh *shard) freeIfOver(w *watch) {

@@ -157,8 +157,8 @@ func (sh *shard) whyReady(now Time, r *record, q *queue) []Why {
 		all = []Why{{Reason: WhyStealOnly}}
 	}
 	if k := q.keyed; r.flags&(laned|withheld) == laned && k.limit > 0 {
-		if l := k.lanes[r.laneID()]; l.running >= k.limit {
-			all = append(all, Why{Reason: WhyKeyConcurrency, N: int(l.running), Of: int(k.limit)})
+		if l := k.lanes[r.laneID()]; l.taken >= k.limit {
+			all = append(all, Why{Reason: WhyKeyConcurrency, N: int(l.taken), Of: int(k.limit)})
 		}
 	}
 	switch {
