@@ -55,7 +55,7 @@ func (r *reactor) dropAlarm(s *session) {
 	}
 }
 
-// setAlarmClock has the timer run at the earliest place of the heap.
+// setAlarmClock sets the timer to the earliest time of the heap.
 func (r *reactor) setAlarmClock() {
 	a := &r.alarms
 	if len(a.heap) == 0 || a.at != 0 && a.at <= a.heap[0].alarm.queued {

@@ -212,7 +212,7 @@ func TestAPILines(t *testing.T) {
 	}
 }
 
-// linesOfTest is more jobs than the API submits before it has the journal write some.
+// linesOfTest is more jobs than the API submits before it asks the journal to write some.
 const linesOfTest = 10_000
 
 // TestAPIBrokenLines: the jobs of the lines before a body's end are submitted.

@@ -38,10 +38,10 @@ type work struct {
 // left reports whether there is any work.
 func (w *work) left() bool { return len(w.mail)+len(w.refill)+len(w.dirty)+len(w.paused) > 0 }
 
-// requestTurn has the event loop take and end a turn. Any goroutine may call it.
+// requestTurn asks the event loop for a turn, which begins and ends there. Any goroutine may call it.
 func (r *reactor) requestTurn() { r.exec(r.finishFn) }
 
-// begin starts a turn, unless one is on, and has the event loop end it.
+// begin starts a turn, unless one is on, and asks the event loop to end it.
 func (r *reactor) begin() {
 	r.startTurn()
 	if !r.turn.armed {

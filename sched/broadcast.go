@@ -32,7 +32,7 @@ func (sh *shard) startBroadcast(now Time, job uint32, r *record, q *queue, sink 
 }
 
 // sendBroadcast sends the broadcasting job to as many slots as room allows. done reports whether no slot
-// is left or that the scheduler is halted.
+// is left or the scheduler is halted.
 func (sh *shard) sendBroadcast(now Time, q *queue, room int, sink Sink) (left int, done bool) {
 	b := q.broadcast
 	if sh.halted {

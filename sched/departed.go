@@ -35,8 +35,14 @@ type departures struct {
 	mu    sync.Mutex
 	queue []*departed
 
-	reaping sync.Mutex // above all other locks: one Tick at a time takes a part
+	reaping sync.Mutex // held by the one Tick that reaps; it is locked before a shard, see the order in doc.go
 }
+
+// Disconnect ends a peer. Its reserves and awaits are dropped and the jobs that it holds become ready;
+// the Ticks do what exceeds a batch. No verb takes the peer any more. The tasks of a holder of
+// NewHolder go first in line, in the order of their names. Until the Ticks have released all of
+// them, those in line have smaller names than those that are still held.
+func (s *Scheduler) Disconnect(now Time, p *Peer, sink Sink) { s.depart(now, p, sink) }
 
 // depart ends a peer's reserves and begins to reap the peer.
 func (s *Scheduler) depart(now Time, p *Peer, sink Sink) {

@@ -162,6 +162,10 @@
 //	submit.go reserve.go match.go finish.go       the verbs of the walk above
 //	return.go remove.go                           further verbs of a worker; jobs and queues that are removed
 //	tick.go                                       what is due, and deferred work
+//
+// This is the whole of a plain job, but for how it is stored. The rest is for special jobs, peers and queues, for
+// operators, and for storage:
+//
 //	notify.go                                     answers to the awaits of jobs that end
 //	listen.go broadcast.go                        the data of topics; jobs that go to all slots of a queue
 //	mixed.go unreported.go                        jobs that do not fit every peer
@@ -342,120 +346,25 @@
 //
 // # Verbs
 //
-// The comment of each verb says more. Verbs of clients:
+// These are the methods of Scheduler and of Peer, by subject and file. `go doc` prints each with its contract.
 //
-//	Submit          add a job, or replace the pending job of its name
-//	ExpireAwait     end a peer's await of a job
-//	Remove          remove a job in any state
-//	Withdraw        remove a job that no peer holds
-//	Listen          receive the data of a job while it runs
-//	Drop            remove a queue that no peer serves
-//	FindNumber      find a job by its number
-//	RemoveNumber    remove a job by its number
-//	Kick            make failed or delayed jobs ready
-//	KickNumber      make a job ready by its number
-//	Peek            find the first job in a state
-//	PauseFor        stop handing out for a time
-//
-// Verbs of peers that ask for jobs:
-//
-//	NewPeer         begin the scheduler's side of a session
-//	Watch           serve a queue
-//	Unwatch         stop serving a queue
-//	Reserve         ask for a job, and wait for it
-//	TryReserve      ask for a job that is ready now
-//	TryReserveOf    ask for a job of one queue that is ready now
-//	StopReserve     end a Reserve that waits
-//	ReserveNumber   ask for a job by its number
-//	Sleep           ask to be woken when a job is ready
-//	Flushed         say how many bytes are unsent
-//	Disconnect      end a peer
-//
-// Verbs of a peer that holds a job:
-//
-//	Finish          end the job with a result
-//	Fail            give the job back as failed
-//	Delay           give the job back, to be due later
-//	Release         give the job back unstarted
-//	Return          give the job back, not failed
-//	Bury            give the job back, failed for good
-//	Renew           start the job's time-out anew
-//	Held            find the run of a job by name
-//	Report          find the run that a report by name ends
-//	AcquireLock     ask for a named lock
-//	ReleaseLock     release a named lock
-//	Publish         send data to the job's listeners
-//
-// Verbs of workers without a connection:
-//
-//	NewRequest        make a peer for one request
-//	TryReserveUpTo    ask for jobs that are ready now
-//	Grant             lease jobs that the request holds
-//	FinishGranted     end a leased job with a result
-//	FailGranted       give a leased job back as failed
-//	ReleaseGranted    give a leased job back unstarted
-//	ExtendGranted     set when a lease ends
-//	PublishGranted    send data to the listeners
-//	ViewGranted       view a leased job
-//	FindLease         find a lease by the name of its job
-//
-// Verbs of operators:
-//
-//	SetPolicies     give queues other policies
-//	ApplyPolicies   do so at once
-//	ApplyKeys       move jobs to their lanes at once
-//	ChangeJobs      retry, run, remove, move or reschedule jobs
-//	SetCron         add or change a cron entry
-//	MoveCron        give a cron entry another queue
-//	RemoveCron      remove a cron entry
-//	DropOldCron     remove entries that are no longer configured
-//	RunCron         submit a job of a cron entry now
-//	PauseCron       leave out the times of a cron entry
-//	ResumeCron      end that pause
-//	WalkCron        view all cron entries
-//	List            view the jobs that match
-//	SizeOf          count the jobs that a Listing looks at
-//	View            view a job
-//	Find            find a job by its name
-//	HeldLocks       list the locks that a job holds
-//	Why             say why a job does not run
-//	NewReader       read the bytes of a job
-//
-// Verbs for tasks:
-//
-//	NewHolder       make a peer that is not connected
-//	Extend          add tasks and predecessors
-//	Steal           reserve the first tasks in line
-//	Complete        end tasks as done
-//	Transfer        release tasks, with more predecessors
-//	RemoveTask      remove a task in any state
-//	ReviseTask      give a task its next revision
-//	ReleaseTask     release a task
-//	FinishTask      end a task as done
-//	Head            read the place of the first task in line
-//	Backlog         count the tasks of a queue
-//	LookupTask      view a task
-//	WalkTasks       view all tasks
-//
-// Verbs of the server:
-//
-//	Tick            do what is due, and deferred work
-//	SetTimeout      set the default time-out of runs
-//	Timeout         read that default
-//	SetLockTimeout  set how long jobs wait for a lock
-//	SetRemember     set how long complete tasks are remembered
-//	Restore         take back a record of the journal
-//	Resume          end the restoration
-//	ShardOf         return the number of a queue's shard
-//	Status          view all queues
-//	StatusSome      view a batch of queues
-//	StatusOf        view one queue
-//	Stats           read the counters
-//	Measure         read the queues for the metrics
-//	StatsOf         read one queue for the metrics
-//	Memory          read the bytes that jobs take
-//	Walk            view all jobs
-//	NameOf          return the name of a run's job
-//	Unfinished      count the jobs that a restart runs again
-//	Halt            stop handing out jobs
+//	clients      submit.go Submit; notify.go ExpireAwait; listen.go Listen, Publish; remove.go Remove, Withdraw, Drop
+//	by number    numbered_verbs.go FindNumber, RemoveNumber, Kick, KickNumber, Peek, ReserveNumber
+//	peers        peer.go NewPeer, SetLabel, Session, View, TakeCost, Flushed, Blocked; departed.go Disconnect
+//	ask          watch.go Watch, Unwatch; reserve.go Reserve, TryReserve, TryReserveOf, StopReserve, Sleep
+//	give back    finish.go Finish, Fail, Delay; return.go Return, Bury, Renew, Release
+//	by name      held.go Held; unreported.go Report; status.go NameOf
+//	locks        locks.go AcquireLock, ReleaseLock; view.go HeldLocks
+//	requests     lease_verbs.go NewRequest, TryReserveUpTo, Grant
+//	leases       lease_verbs.go FinishGranted, FailGranted, ReleaseGranted, ExtendGranted, PublishGranted, ViewGranted
+//	             lease_verbs.go LeaseTo; lease_name.go FindLease
+//	policies     policy_apply.go SetPolicies, ApplyPolicies, ApplyKeys; limiter.go PauseFor
+//	cron         cron_run.go SetCron, MoveCron, RemoveCron, DropOldCron, RunCron, PauseCron, ResumeCron, WalkCron
+//	operators    list.go List, SizeOf; view.go View, Find, NewReader; why.go Why; operate.go ChangeJobs
+//	tasks        graph_edit.go Extend, Transfer; graph_steal.go NewHolder, Steal, Complete; remove.go RemoveTask
+//	             graph_revision.go ReviseTask, ReleaseTask, FinishTask; graph_end.go SetRemember
+//	             graph_line.go Head; graph_view.go LookupTask, Backlog, WalkTasks
+//	server       tick.go Tick; scheduler.go SetTimeout, Timeout, SetLockTimeout; halt.go Halt, Unfinished
+//	             journal.go Restore, Resume, ShardOf
+//	counts       status.go Status, StatusSome, StatusOf, Stats, Memory, Walk; measure.go Measure, StatsOf
 package sched

@@ -8,8 +8,8 @@ const (
 	maxRememberedNames = 1 << 20
 )
 
-// plain reports whether the policies for ended jobs hold for a space: its jobs have neither rules for failures nor an
-// owner that follows them.
+// plain reports whether the policies for ended jobs hold for a space: it has no Deaths, and its jobs are not Owned and
+// not tasks. A space with Failures can be plain.
 func (r *Rules) plain() bool { return r.Deaths == 0 && !r.Owned && !r.Graph }
 
 // useOf returns what a finished job with a result of size bytes is kept for.

@@ -1,7 +1,5 @@
 package sched
 
-import "math/bits"
-
 // Finish ends a job that the peer holds. Its awaits receive data. It returns an error and changes
 // nothing when no such job is reserved or another peer holds it.
 func (s *Scheduler) Finish(now Time, p *Peer, run Run, data []byte, sink Sink) error {
@@ -125,45 +123,4 @@ func (s *Scheduler) lockShard(number uint16) (*shard, error) {
 	sh := &s.shards[number]
 	sh.mu.Lock()
 	return sh, nil
-}
-
-// Held returns the run of a job of a name that the peer holds, in any space. It is for protocols
-// whose workers know jobs by name.
-func (s *Scheduler) Held(p *Peer, queueName, name []byte) (Run, bool) {
-	w := p.watchOf(queueName)
-	if w == nil {
-		return Run{}, false
-	}
-	w.shard.mu.Lock()
-	defer w.shard.mu.Unlock()
-	return w.shard.runOf(w, name)
-}
-
-// runOf returns the run of a job of a name that is held under a watch.
-func (sh *shard) runOf(w *watch, name []byte) (Run, bool) {
-	if len(w.held) == 0 {
-		return Run{}, false
-	}
-	job, ok := sh.heldBy(w, name)
-	if !ok {
-		return Run{}, false
-	}
-	r := sh.slab.at(job)
-	return Run{Shard: sh.id, Space: r.space, Record: job, Number: w.held[r.heldIndex()].number}, true
-}
-
-// heldBy returns the job of a name that is held under a watch.
-func (sh *shard) heldBy(w *watch, name []byte) (uint32, bool) {
-	q := w.queue
-	for spaces := q.spaces; spaces != 0; spaces &= spaces - 1 {
-		space := Space(bits.TrailingZeros16(spaces))
-		job, ok := sh.lookup(sh.s.nameHash(q.id, space, name), q, space, name)
-		if !ok {
-			continue
-		}
-		if r := sh.slab.at(job); r.state == reserved && sh.holder(r) == w {
-			return job, true
-		}
-	}
-	return 0, false
 }

@@ -1,5 +1,7 @@
 package sched
 
+import "math/bits"
+
 // held is one job that a peer holds.
 type held struct {
 	job    uint32 // the number of its record
@@ -122,4 +124,45 @@ func (sh *shard) holding(p *Peer, run Run) (*record, error) {
 		return nil, errNotOwner
 	}
 	return r, nil
+}
+
+// Held returns the run of a job of a name that the peer holds, in any space. It is for protocols
+// whose workers know jobs by name.
+func (s *Scheduler) Held(p *Peer, queueName, name []byte) (Run, bool) {
+	w := p.watchOf(queueName)
+	if w == nil {
+		return Run{}, false
+	}
+	w.shard.mu.Lock()
+	defer w.shard.mu.Unlock()
+	return w.shard.runOf(w, name)
+}
+
+// runOf returns the run of a job of a name that is held under a watch.
+func (sh *shard) runOf(w *watch, name []byte) (Run, bool) {
+	if len(w.held) == 0 {
+		return Run{}, false
+	}
+	job, ok := sh.heldBy(w, name)
+	if !ok {
+		return Run{}, false
+	}
+	r := sh.slab.at(job)
+	return Run{Shard: sh.id, Space: r.space, Record: job, Number: w.held[r.heldIndex()].number}, true
+}
+
+// heldBy returns the job of a name that is held under a watch.
+func (sh *shard) heldBy(w *watch, name []byte) (uint32, bool) {
+	q := w.queue
+	for spaces := q.spaces; spaces != 0; spaces &= spaces - 1 {
+		space := Space(bits.TrailingZeros16(spaces))
+		job, ok := sh.lookup(sh.s.nameHash(q.id, space, name), q, space, name)
+		if !ok {
+			continue
+		}
+		if r := sh.slab.at(job); r.state == reserved && sh.holder(r) == w {
+			return job, true
+		}
+	}
+	return 0, false
 }

@@ -6,9 +6,9 @@ import (
 	"treadle/sched/heap"
 )
 
-// A queue whose policy tells keys apart keeps its ready jobs in lanes, one for each key. Jobs that are handed out by
-// other rules have none: tasks, and jobs whose names only Wide peers take. Those stay in the queue's own indexes, as
-// all jobs of other queues do. Numbered jobs that a key has put in one lane have the order of their submissions alone.
+// A queue whose policy has keys keeps its ready jobs in lanes, one lane for each key. Tasks, and jobs whose names only
+// Wide peers take, have no lane: they stay in the queue's own indexes, where a queue without keys has all of its jobs.
+// In a lane, numbered jobs of a priority stand by the second of their submission, not by their numbers.
 
 // lane is the jobs of one key: those that are ready, and the number of those that were taken from it.
 type lane struct {

@@ -103,7 +103,7 @@ func (sh *shard) countHeld(q *queue, k *keyedJobs, w *watch, until int) (done bo
 	return true
 }
 
-// recount has the lane of its present key count a job that runs.
+// recount counts a job that runs in the lane of its present key, and no longer in another lane.
 func (sh *shard) recount(q *queue, k *keyedJobs, h *held) {
 	if h.lane != none {
 		if k.lanes[h.lane].generation == k.generation {

@@ -97,7 +97,7 @@ func (m *keyModel) settle() {
 	}
 }
 
-// next returns the job that starts next, nil when there is none, and has it run.
+// next returns the job that starts next, nil when there is none, and starts it.
 func (m *keyModel) next() (next *keyJob) {
 	m.settle()
 	for _, key := range m.keys() {

@@ -28,7 +28,7 @@ func (x *testSched) request(queues ...string) *Peer {
 	return p
 }
 
-// takes has a request ask for up to n jobs that are ready, and compares their names.
+// takes asks for up to n jobs that are ready, as a request, and compares their names.
 func (x *testSched) takes(p *Peer, n int, want string) (runs []Run) {
 	x.t.Helper()
 	got, _, err := x.s.TryReserveUpTo(x.now, p, 9, n, &x.rec)

@@ -78,8 +78,8 @@ func (sh *shard) spendCredit(now Time, g *limiter) {
 	}
 }
 
-// waitForCredit has a limiter that is not in the heap wait there for credit and for the end of its PauseFor, if there
-// is something to wait for.
+// waitForCredit puts a limiter into the heap until it has credit and its PauseFor has ended. It does nothing if neither
+// is to come. The caller knows that the limiter is not in the heap.
 func (sh *shard) waitForCredit(now Time, g *limiter) {
 	g.refillAt = g.pausedUntil
 	if g.rate.Jobs > 0 && g.credit < g.rate.Per {

@@ -117,6 +117,41 @@ func (p *Peer) TakeCost() int {
 	return n
 }
 
+// Flushed sets how many bytes that were handed to the peer are still unsent. Jobs that
+// back-pressure kept back are handed out when the peer has room again. more reports whether more is ready
+// for the peer: the caller calls Flushed again after other peers had their turn.
+func (s *Scheduler) Flushed(now Time, p *Peer, unsent int, sink Sink) (more bool) {
+	p.mu.Lock()
+	p.unsent = unsent
+	resume := (p.blocked || p.behind) && unsent < p.window
+	if resume {
+		p.blocked, p.behind = false, false
+	}
+	var stalled []owedProceed
+	if unsent < p.window {
+		stalled, p.stalled = p.stalled, nil
+	}
+	p.mu.Unlock()
+	proceed(stalled, sink)
+	if resume {
+		s.serve(now, p, sink)
+	}
+	return resume && p.isBehind()
+}
+
+// Blocked reports whether a job was kept back from the peer because of its unsent bytes.
+func (p *Peer) Blocked() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.blocked
+}
+
+func (p *Peer) isBehind() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.behind
+}
+
 // entriesPerStep is how many slots, watches or clashing jobs are scanned in the time of one step, or of
 // one unit of TakeCost. No lock is taken for them.
 const entriesPerStep = 32

@@ -24,7 +24,7 @@ func (s *Scheduler) ApplyKeys(now Time, sink Sink) {
 	s.apply(now, sink, (*shard).continueLaneChanges)
 }
 
-// apply has every shard do all of a work, a batch under each hold of its lock.
+// apply does all of a work in every shard, a batch under each hold of the shard's lock.
 func (s *Scheduler) apply(now Time, sink Sink, some func(sh *shard, until int) (more bool)) {
 	for i := range s.shards {
 		sh := &s.shards[i]

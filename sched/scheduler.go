@@ -88,7 +88,7 @@ type Rules struct {
 	Deaths int32
 	// Failures, when set, rules the failures of the jobs where the policy of their queue does not.
 	Failures *Failures
-	// LeaseNames has the leases of the jobs found by FindLease.
+	// LeaseNames lets FindLease find the leases of the jobs.
 	LeaseNames bool
 	// Traits, when set, reads from a workload what else holds for its job. It is called under a shard's lock.
 	Traits func(workload []byte) Traits

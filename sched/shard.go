@@ -258,11 +258,17 @@ func (sh *shard) resetTimer(q *queue) {
 	}
 }
 
-// fail gives back a job that was just taken from its holder and is not done. The job becomes ready again. It ends
-// instead if its owner has left or if it has failed as often as Rules.Deaths. The caller matches the queue afterwards.
-// A caller that gives back several jobs matches after the last: jobs with Deaths go to the front, so the last of them
-// is first. A delay of 0 or more, in milliseconds, replaces a policy's back-off; one of more than 0 also delays a task,
-// or a job with Deaths.
+// fail gives back a job that was just taken from its holder and is not done. delay is in milliseconds:
+//
+//	job                   ends                       else, with delay byRules  0             more than 0
+//	a task                never                      goes first                goes first    is delayed by it
+//	of Rules.Deaths       after so many failures,    goes first                goes first    is delayed by it
+//	                      or when its owner has left
+//	under policyRules     without retries left       is delayed by a back-off  is ready      is delayed by it
+//	any other             when its owner has left    is ready                  is ready      is delayed by it
+//
+// A task that has got predecessors waits instead of being ready. The caller matches the queue afterwards. A caller that
+// gives back several jobs matches after the last one: each that goes first goes ahead of those given back before it.
 func (sh *shard) fail(now Time, job uint32, r *record, q *queue, a Attempt, delay int64, sink Sink) {
 	if r.flags&task != 0 {
 		if delay > 0 {

@@ -152,7 +152,7 @@ func (sh *shard) newJob(hash uint32, q *queue, space Space, name, workload []byt
 	return job, r, nil
 }
 
-// setTraits has the flags of a job say what its workload says.
+// setTraits sets the flags of a job that Rules.Traits reads from its workload.
 func (sh *shard) setTraits(r *record, workload []byte) {
 	traits := sh.s.rules[r.space].Traits
 	if traits == nil {

@@ -335,7 +335,7 @@ func (api *API) postResume(r *http.Request) (any, error) {
 	return answer, nil
 }
 
-// postDrain has a queue take no jobs and hand out those that it has, and answers with what it has.
+// postDrain pauses the submits of a queue, which still hands out its jobs, and answers with what it has.
 func (api *API) postDrain(r *http.Request) (any, error) {
 	q, err := readQueueChange(r)
 	if err != nil {

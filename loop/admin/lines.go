@@ -151,7 +151,7 @@ func (l *lines) refuse(err error) {
 	l.answer.Errors = append(l.answer.Errors, one)
 }
 
-// flush has the journal write what has changed, and returns when it has what had changed before the last flush.
+// flush asks the journal to write what has changed, and returns when it has what had changed before the last flush.
 func (a *journalAhead) flush() error {
 	group, wait := a.host.DurableAll()
 	if !wait {

@@ -94,7 +94,7 @@ func (o *operations) start(api *API, c *codec.JobsChange, change *sched.JobChang
 	return op, nil
 }
 
-// begin has the operation run. It follows start, when the audit has a record of the request.
+// begin starts the operation. It follows start, when the audit has a record of the request.
 func (op *operation) begin() *codec.OperationStarted {
 	op.api.host.Go(func() {
 		defer op.api.running.Done()

@@ -16,7 +16,7 @@ import (
 // report is what became of one leased job.
 type report interface {
 	token() string
-	// carryOut has the scheduler take the report.
+	// carryOut hands the report to the scheduler.
 	carryOut(c *reportCall) error
 }
 

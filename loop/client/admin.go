@@ -259,7 +259,7 @@ func (a *Admin) Settings(ctx context.Context) ([]Setting, error) {
 	return all.Settings, err
 }
 
-// Reload has the server read its configuration again, and returns what has changed.
+// Reload asks the server to read its configuration again, and returns what has changed.
 func (a *Admin) Reload(ctx context.Context) ([]SettingChange, error) {
 	var all admin.SettingChanges
 	err := a.call(ctx, http.MethodPost, "/api/v1/reload", a.cause(""), &all)

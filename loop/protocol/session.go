@@ -174,7 +174,7 @@ type Quieted interface {
 
 // Transport is the server's half of a session.
 type Transport interface {
-	// Touch gives Out a buffer and has it written at the end of the turn.
+	// Touch gives Out a buffer, which is written at the end of the turn.
 	Touch()
 	// Congested reports whether Consume has to stop: the peer must read first, or the session has ended.
 	Congested() bool
