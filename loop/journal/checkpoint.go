@@ -14,7 +14,7 @@ import (
 func (j *Journal) checkpointLoop() {
 	for {
 		select {
-		case full, more := <-j.log.full:
+		case full, more := <-j.files.full:
 			if !more {
 				return
 			}
@@ -46,7 +46,7 @@ func (j *Journal) checkpointFull(full fullLog) error {
 	if err := firstError(err, j.disk.failure()); err != nil {
 		return err
 	}
-	return j.retire(full.name)
+	return j.files.retire(full.name)
 }
 
 // errUnread reports a log that reads differently from what was written.
@@ -54,26 +54,26 @@ var errUnread = errors.New("the log does not read back as it was written")
 
 // retire turns an applied log into the spare file for the next log. It removes the file when a
 // spare already exists, or when a large group made the file longer than others.
-func (j *Journal) retire(name string) error {
-	path := j.dir.log(name)
-	info, err := j.options.FS.Stat(path)
+func (l *logWriter) retire(name string) error {
+	path := l.fs.PathJoin(l.dir, name)
+	info, err := l.fs.Stat(path)
 	if err != nil {
 		return err
 	}
-	if len(j.log.spares) == cap(j.log.spares) || info.Size() > logStart+2*max(j.options.LogSize, maxBatch) {
-		return j.disk.Remove(path)
+	if len(l.spares) == cap(l.spares) || info.Size() > logStart+2*max(l.limit-logStart, maxBatch) {
+		return l.fs.Remove(path)
 	}
 	spare := strings.TrimSuffix(name, logSuffix) + spareSuffix
-	if err := j.disk.Rename(path, j.dir.log(spare)); err != nil {
+	if err := l.fs.Rename(path, l.fs.PathJoin(l.dir, spare)); err != nil {
 		return err
 	}
-	if err := j.log.syncDir(); err != nil { // a half-cleared log would look damaged
+	if err := l.syncDir(); err != nil { // a half-cleared log would look damaged
 		return err
 	}
-	if err := clearHeads(j.disk, j.dir.log(spare), info.Size()); err != nil {
+	if err := clearHeads(l.fs, l.fs.PathJoin(l.dir, spare), info.Size()); err != nil {
 		return err
 	}
-	j.log.spares <- spare // only the checkpointer sends
+	l.spares <- spare // only the checkpointer sends
 	return nil
 }
 
@@ -113,11 +113,11 @@ func (j *Journal) recover(s *survey) error {
 		}
 	}
 	for i := len(s.logs) - 1; i >= 0; i-- {
-		if err := j.retire(s.logs[i].name); err != nil {
+		if err := j.files.retire(s.logs[i].name); err != nil {
 			return err
 		}
 	}
-	if err := j.log.syncDir(); err != nil {
+	if err := j.files.syncDir(); err != nil {
 		return err
 	}
 	return j.disk.failure()

@@ -212,7 +212,7 @@ func (j *Journal) writeGroup(group uint64) (int, error) {
 func (j *Journal) write(group uint64, count int, grown int64, more bool) error {
 	m := meta{
 		group: group, previous: j.last.group, epoch: j.epoch, maxSeq: j.last.maxSeq, jobs: j.last.jobs + grown,
-		more: more, prevSynced: j.options.Sync != Never && !j.log.dirty,
+		more: more, prevSynced: j.options.Sync != Never && !j.log.unsynced(),
 	}
 	if group == j.last.group {
 		m.part, m.prevSynced = j.last.part+1, j.last.prevSynced

@@ -347,7 +347,7 @@ func (d *driver) quiet() {
 			}
 		}
 		busy := m.Flush.NumInProgress + m.Compact.NumInProgress + m.Table.ObsoleteCount + m.Table.ZombieCount
-		return full <= 0 && spares == len(d.j.log.spares) && busy == 0
+		return full <= 0 && spares == len(d.j.files.spares) && busy == 0
 	})
 }
 

@@ -17,7 +17,8 @@ type Journal struct {
 	dir     *dataDir
 	disk    *failFS
 	db      *pebble.DB
-	log     *logWriter
+	log     groupLog      // of the committer
+	files   *logWriter    // the same as log
 	shards  []shardBuffer // one a shard, and the last for settings
 	stats   *statCounters
 
@@ -192,7 +193,7 @@ func (j *Journal) Close() error {
 				j.options.Log.Warn("cannot mark the data directory as closed in order; nothing is lost", "error", missing)
 			}
 		}
-		close(j.log.full)
+		close(j.files.full)
 		j.workers.checkpointer.Wait()
 		close(j.closed)
 		j.workers.watcher.Wait()

@@ -130,6 +130,21 @@ type logWriter struct {
 	onStall    func(why string)
 }
 
+// groupLog is where the committer appends groups. Only the committer uses it.
+type groupLog interface {
+	// append appends a batch, which is a group or a part of one. more reports whether another part follows. It returns
+	// early when failed is closed.
+	append(batch []byte, more bool, failed <-chan struct{}) error
+	// sync makes all appended batches durable.
+	sync() error
+	// unsynced reports whether a batch was appended after the last sync.
+	unsynced() bool
+	// cut ends the open file before it is full.
+	cut(failed <-chan struct{}) error
+	// close syncs, and closes the open file.
+	close() error
+}
+
 // fullLog is a closed log for the checkpointer.
 type fullLog struct {
 	name       string
@@ -197,6 +212,8 @@ func (l *logWriter) cut(failed <-chan struct{}) error {
 	}
 	return l.finish(failed)
 }
+
+func (l *logWriter) unsynced() bool { return l.dirty }
 
 // sync syncs all writes.
 func (l *logWriter) sync() error {

@@ -136,7 +136,7 @@ func TestCommitsWaitForCheckpoints(t *testing.T) {
 				break
 			}
 			if i == 0 { // later commits would wait for the checkpoint
-				poll(t, "no checkpoint begins", func() bool { return len(d.j.log.full) == 0 })
+				poll(t, "no checkpoint begins", func() bool { return len(d.j.files.full) == 0 })
 			}
 		}
 		s := d.j.Stats()

@@ -44,6 +44,21 @@ func openJournal(o Options, d *dataDir) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
+	j := newJournal(o, d)
+	if err := j.openStore(); err != nil {
+		return nil, err
+	}
+	if err = j.openLogs(s); err == nil {
+		err = j.begin()
+	}
+	if err != nil {
+		return nil, errors.Join(err, j.log.close(), j.closeStore())
+	}
+	return j, nil
+}
+
+// newJournal returns a journal without a store and without a log.
+func newJournal(o Options, d *dataDir) *Journal {
 	j := &Journal{
 		options: o, dir: d,
 		disk:         newFailFS(o.FS),
@@ -57,47 +72,44 @@ func openJournal(o Options, d *dataDir) (*Journal, error) {
 		spaceCheck:   make(chan struct{}, 1),
 	}
 	j.minFree.Store(o.MinFree)
-	if err := j.openStore(); err != nil {
-		return nil, err
-	}
-	if err = j.openLogs(s); err == nil {
-		err = j.begin()
-	}
-	if err != nil {
-		return nil, errors.Join(err, j.log.close(), j.closeStore())
-	}
-	return j, nil
+	return j
 }
 
 // openStore opens the store. A panic of the store becomes an error, and so does a failure of the disk that the store
 // has ignored.
 func (j *Journal) openStore() (err error) {
+	j.db, err = openStore(j.dir, j.disk, &j.options)
+	return err
+}
+
+// openStore opens the store of a directory, see Journal.openStore.
+func openStore(d *dataDir, disk *failFS, options *Options) (db *pebble.DB, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("cannot open the store in %q: it panicked: %v", j.options.Dir, p)
+			err = fmt.Errorf("cannot open the store in %q: it panicked: %v", options.Dir, p)
 		}
 	}()
-	log := storeLog{log: j.options.Log, trip: j.disk.trip}
-	o := storeOptions(j.disk, j.options.memTable, log, storeEvents(j.disk))
+	log := storeLog{log: options.Log, trip: disk.trip}
+	o := storeOptions(disk, options.memTable, log, storeEvents(disk))
 	o.ErrorIfNotExists = true
-	db, err := pebble.Open(j.dir.store(), o)
-	if failed := j.disk.failure(); failed != nil {
+	db, err = pebble.Open(d.store(), o)
+	if failed := disk.failure(); failed != nil {
 		err = failed
 		if db != nil {
 			err = errors.Join(err, closeStore(db))
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("cannot open the store in %q: %w", j.options.Dir, err)
+		return nil, fmt.Errorf("cannot open the store in %q: %w", options.Dir, err)
 	}
-	j.db = db
-	return nil
+	return db, nil
 }
 
 // openLogs applies the logs to the store and prepares the next log.
 func (j *Journal) openLogs(s *survey) error {
 	dir := j.dir.log("")
-	j.log = newLogWriter(j.disk, dir, &j.options, s.number, j.stalled)
+	j.files = newLogWriter(j.disk, dir, &j.options, s.number, j.stalled)
+	j.log = j.files
 	for _, d := range s.dropped {
 		j.stats.Dropped += uint64(d.Length)
 		j.options.Log.Warn("the end of a log is left out", "file", d.File, "offset", d.Offset, "size", Size(d.Length), "why", d.What)
