@@ -27,6 +27,7 @@
 //	acks.go journalsink.go durable.go replies that wait for a commit; the journal's side; the start from a journal
 //	attempts.go leases.go             fields of records, from the scheduler's form to the journal's and back
 //	timer.go sweep.go overdue.go      Ticks, time-outs of sessions, jobs that run too long
+//	cluster_options.go cluster_run.go passer.go   a node of a cluster, which is a server only while it leads
 //	memory.go trim.go                 the limit of memory; unused memory that goes back to the system
 //	stop.go reload.go                 the stop; settings that change while the server runs
 //	metrics.go metrics_queues.go conn_metrics.go probes.go connections.go
@@ -52,7 +53,7 @@
 //	              web is the command interface
 //	admin         the HTTP API
 //
-// journal is the store of the data directory, web a bounded HTTP server, budget the memory that peers share, client a
+// journal is the store of the data directory, cluster makes several servers one, web a bounded HTTP server, budget the memory that peers share, client a
 // blocking client of all protocols.
 //
 // # Turns

@@ -59,6 +59,8 @@ type Options struct {
 
 	Beanstalk BeanstalkOptions `embed:"" group:"beanstalkd"`
 
+	Cluster ClusterOptions `embed:"" group:"Cluster"`
+
 	Data         string        `name:"data" group:"Data" default:"./treadle-data" placeholder:"DIR" help:"Directory of the journal, made when missing, or none: jobs live in memory alone (default: ${default})."`
 	Sync         string        `name:"sync" group:"Data" enum:"always,interval,never" default:"always" help:"When a change is synced to disk: always (before it is acknowledged), interval (a crash loses at most the last interval) or never (the operating system decides) (default: ${default})."`
 	SyncInterval time.Duration `name:"sync-interval" group:"Data" default:"50ms" min:"1ns" placeholder:"TIME" help:"Time between commits that nothing waits for (default: ${default})."`
@@ -125,7 +127,7 @@ func (o Options) Effective() (Options, error) {
 // validate fills the defaults in and returns an error as of Effective.
 func (o *Options) validate() error {
 	o.fillDefaults()
-	faults := append(setting.Check(o), o.validateHosts(), o.validateProtocols())
+	faults := append(setting.Check(o), o.validateHosts(), o.validateProtocols(), o.validateCluster())
 	if err := errors.Join(faults...); err != nil {
 		return err
 	}

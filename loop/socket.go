@@ -16,7 +16,7 @@ import (
 // socketMode returns the mode of the sockets of a setting: the owner and the group may connect, to the operators'
 // interface the owner alone.
 func socketMode(setting string) fs.FileMode {
-	if setting == admin.Setting {
+	if setting == admin.Setting || setting == clusterSetting {
 		return admin.SocketMode
 	}
 	return 0o660

@@ -90,6 +90,7 @@ type commands struct {
 	Print    printCmd      `help:"Print alerts and a board for the metrics, or the manual page."`
 	Complete completionCmd `name:"completion" help:"Print what a shell needs to complete commands."`
 	Audit    auditCmd      `help:"Show who has changed what."`
+	Cluster  clusterCmd    `help:"Show the nodes of a cluster of servers."`
 	Journal  journalCmd    `help:"Check, repair, export or import a data directory."`
 	Import   importCmd     `help:"Move the jobs of another job server here."`
 	Gloom    gloomCmd      `help:"Submit and do jobs over the Gloom protocol."`

@@ -44,6 +44,7 @@ var onlyIn = []struct {
 	{"go.mongodb.org/mongo-driver", []string{"loop/disbatch", "loop/kts46/store"}}, // bson, for documents
 	{"go.mongodb.org/mongo-driver/mongo", []string{"loop/disbatch/store", "loop/disbatch/sitetest", "loop/kts46/store"}},
 	{"github.com/yuin/goldmark", []string{"loop/page"}},
+	{"go.etcd.io/raft", []string{"loop/cluster"}},
 	{"unsafe", []string{"codec/dwork/dworkpb/dwork.pb.go"}}, // generated so
 }
 
@@ -63,6 +64,7 @@ var apart = map[string][]string{
 	"loop/disbatch/web":       append([]string{"loop/budget", "loop/disbatch/config", "loop/disbatch/store", "loop/web"}, siteDoubles...),
 	"loop/disbatch/sitetest":  {"loop/disbatch/config", "loop/disbatch/mongotest", "loop/disbatch/store"},
 	"loop/disbatch/mongotest": {},
+	"loop/cluster":            {"loop/journal"},
 	"loop/protocol":           {"loop/web", "sched"},
 	"loop/setting":            {"loop/journal", "loop/protocol", "sched"},
 	"loop/page":               {"loop/protocol", "loop/web", "codec/admin"},
@@ -299,6 +301,10 @@ func TestLayersCanFail(t *testing.T) {
 	f("loop/disbatch/node/x.go", imports("treadle/sched"), "loop/disbatch/node may not import sched")
 	f("loop/disbatch/web/x.go", imports("treadle/loop/web"), "")
 	f("loop/disbatch/web/x.go", imports("treadle/loop/disbatch/node"), "loop/disbatch/web may not import loop/disbatch/node")
+	f("loop/cluster/x.go", imports("go.etcd.io/raft/v3"), "")
+	f("loop/x.go", imports("go.etcd.io/raft/v3"), "belongs in loop/cluster only")
+	f("loop/cluster/x.go", imports("treadle/loop/journal"), "")
+	f("loop/cluster/x.go", imports("treadle/sched"), "loop/cluster may not import sched")
 	f("loop/x.go", imports("unsafe"), "unsafe belongs in codec/dwork/dworkpb/dwork.pb.go only")
 	f("loop/x.go", "package common\n", "a package called common says nothing")
 	f("loop/x.go", "package", "expected 'IDENT'")

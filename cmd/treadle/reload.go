@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -22,12 +23,28 @@ import (
 
 // running is a server with the configuration that it runs with. It implements loop.Configuration.
 type running struct {
-	server *loop.Server
+	server *loop.Server // nil: a node of a cluster that does not lead
 	log    *slog.Logger
 	level  *slog.LevelVar
 
 	mu sync.Mutex
 	c  *cli // as parsed from the configuration in effect
+}
+
+// Options implements loop.ClusterHost: the settings of the last reload.
+func (r *running) Options() (loop.Options, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o, _, err := r.c.Serve.complete(r.c.sources, r.log)
+	o.Admin.Configuration = r
+	return o, err
+}
+
+// Serves implements loop.ClusterHost.
+func (r *running) Serves(s *loop.Server) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.server = s
 }
 
 // drain returns --drain.
@@ -113,6 +130,9 @@ func (r *running) reload() ([]client.SettingChange, error) {
 	changes, err := r.c.compare(next)
 	if err != nil || len(changes) == 0 {
 		return nil, err
+	}
+	if r.server == nil {
+		return nil, errors.New("this node does not lead: reload the configuration of the leader, and restart this node for its own")
 	}
 	o, _, err := next.Serve.complete(next.sources, r.log)
 	if err == nil {

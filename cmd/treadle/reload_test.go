@@ -169,9 +169,9 @@ func TestConfigDefaults(t *testing.T) {
 // TestConfigShow: a file's settings are shown with their sources, without passwords.
 func TestConfigShow(t *testing.T) {
 	t.Parallel()
-	file := config(t, "kts46-mongodb = \"mongodb://ana:secret@h:1/\"\nmax-frame = 3000000\ngloom-masters = \"off\"\n")
+	file := config(t, "kts46-mongodb = \"mongodb://ana:hunter2@h:1/\"\nmax-frame = 3000000\ngloom-masters = \"off\"\n")
 	out, errs, code := treadle(t, "", "config", "show", "--json", "--config", file)
-	if code != 0 || errs != "" || strings.Contains(out, "secret") {
+	if code != 0 || errs != "" || strings.Contains(out, "hunter2") {
 		t.Fatalf("exit code %d, %q, %q", code, out, errs)
 	}
 	got := make(map[string]client.Setting)

@@ -65,14 +65,31 @@ func (s *serveCmd) Run(c *cli, con *console) error {
 	defer forget()
 	o.Admin.Configuration, o.Started = r, func([]loop.Listening) { go r.follow(hangups) }
 	setSoftLimit(soft)
+	if o.Cluster.Name != "" {
+		return s.runNode(c, r, o)
+	}
 	if r.server, err = loop.New(o); err != nil {
 		return c.sources.blameEach(err)
 	}
-	first, second, stop := signals()
+	first, stop := r.untilSignal()
 	defer stop()
-	context.AfterFunc(first, func() { o.Log.Info("stopping", "drain", r.drain()) })
-	context.AfterFunc(second, func() { os.Exit(exitInterrupted) })
 	return c.sources.blame(settingError(r.server.Run(first)))
+}
+
+// runNode serves as a node of a cluster until a signal.
+func (s *serveCmd) runNode(c *cli, r *running, o loop.Options) error {
+	o.Started(nil) // SIGHUP is heard from now on
+	first, stop := r.untilSignal()
+	defer stop()
+	return c.sources.blameEach(loop.RunCluster(first, o, r))
+}
+
+// untilSignal returns a context that ends with the first signal. The second one ends the process.
+func (r *running) untilSignal() (first context.Context, stop func()) {
+	first, second, stop := signals()
+	context.AfterFunc(first, func() { r.log.Info("stopping", "drain", r.drain()) })
+	context.AfterFunc(second, func() { os.Exit(exitInterrupted) })
+	return first, stop
 }
 
 // complete returns the settings of the server with what the program adds, and Go's soft limit of memory. Errors are as

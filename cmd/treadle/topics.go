@@ -23,7 +23,7 @@ var pages embed.FS
 // topics are the names of pages in the order in which a new user reads them.
 var topics = []string{
 	"quickstart", "failures", "pages", "policies", "api", "mail", "cron", "concepts", "periodic", "gloom", "dwork", "kts46", "disbatch", "beanstalk",
-	"moving-from-beanstalkd", "faktory", "moving-from-faktory", "other-queues", "settings", "operations", "metrics", "security",
+	"moving-from-beanstalkd", "faktory", "moving-from-faktory", "other-queues", "settings", "operations", "cluster", "metrics", "security",
 	"troubleshooting", "adding-a-protocol",
 }
 

@@ -111,7 +111,7 @@ func nameOf(flag *kong.Flag) string {
 // serverless maps each command that connects to no server to the setting or argument that it uses instead of -H.
 var serverless = map[string]string{
 	"serve": "--periodic and --bind say where it listens", "journal": "it works on a directory", "print": "it prints files that it has",
-	"config check": "it reads a file", "config defaults": "it prints a file",
+	"cluster": "--data names a node of this machine", "config check": "it reads a file", "config defaults": "it prints a file",
 	"disbatch node": "--config names its site", "disbatch task": "--config names its site", "disbatch web": "--config names its site",
 }
 

@@ -16,6 +16,7 @@ type applier struct {
 	batchSize int
 	compactor compactor
 	meta      []byte // the last group's meta, as an operation; empty before the first group
+	mark      []byte // an operation that is written with meta; empty: none
 }
 
 // apply writes the groups that fill adds to a store and syncs the store. size is the expected
@@ -32,7 +33,7 @@ func apply(db *pebble.DB, batchSize int, size int64, fill func(*applier) error) 
 	if err := fill(a); err != nil || len(a.meta) == 0 {
 		return err
 	}
-	if err := a.write(a.meta); err != nil {
+	if err := a.write(append(a.meta, a.mark...)); err != nil {
 		return err
 	}
 	return db.Flush()
@@ -48,15 +49,18 @@ func (a *applier) add(batch []byte) error {
 	return a.write(nil)
 }
 
-// write compacts the operations added since the last write and writes them, then the operation last
-// if there is one.
+// write compacts the operations added since the last write and writes them, then the operations last
+// if there are any.
 func (a *applier) write(last []byte) error {
 	for rest := a.compactor.ops; ; {
 		var count int
 		batch := make([]byte, batchHeader, min(len(rest), a.batchSize)+batchHeader+metaOpSize)
 		batch, count, rest = appendLive(batch, rest, a.batchSize)
 		if len(rest) == 0 && len(last) > 0 {
-			batch, count = append(batch, last...), count+1
+			batch = append(batch, last...)
+			for ; len(last) > 0; last = last[opSize(last):] {
+				count++
+			}
 		}
 		binary.LittleEndian.PutUint32(batch[8:], uint32(count))
 		var b pebble.Batch

@@ -227,7 +227,9 @@ func (j *Journal) write(group uint64, count int, grown int64, more bool) error {
 	}
 	j.last = m
 	j.jobs.Store(m.jobs)
-	j.logBytes.Add(int64(size))
+	if j.files != nil {
+		j.logBytes.Add(int64(size))
+	}
 	if j.sinceSpaceCheck += size; j.sinceSpaceCheck >= spaceCheckBytes {
 		j.sinceSpaceCheck = 0
 		j.requestSpaceCheck()

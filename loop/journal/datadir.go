@@ -119,7 +119,7 @@ func openReadOnly(f vfs.FS, dir string) (*dataDir, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.find(); err != nil {
+	if err := errors.Join(d.refuseNode(), d.find()); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil

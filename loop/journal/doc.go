@@ -56,6 +56,11 @@
 //	store.old       a store that has been replaced
 //	store.damaged-N a damaged store that a repair replaced
 //	store.scratch   the temporary store in which a repair sorts records
+//	store/raft      of a node of a cluster: its logs, in place of those in store/log
+//	store.sent      of such a node: the copy of the store that it sends to another one
+//	NODE, PEERS     of such a node: notes of package cluster
+//
+// A directory with NODE is a node's: it is opened with OpenReplica. Open, Check, Repair, Export and Import refuse it.
 //
 // Open converts an older version: it builds a store of the present version in store.new and
 // renames it.
@@ -66,9 +71,14 @@
 // group's number, which of its batches this is and whether more follow, the previous group's
 // number, the epoch (it counts openings and so identifies the writer), the highest Seq ever put,
 // the number of records, whether all earlier groups were synced when it was written, and a
-// checksum over its operations. The numbers continue across restarts. With them a replicated
-// journal could append a group after the expected one. The checksum has no key, so any receiver
-// of a group can verify it.
+// checksum over its operations. The numbers continue across restarts. The checksum has no key, so any receiver
+// of a group can verify it. The store of a node of a cluster also has 'r', the position that it has.
+//
+// # Clusters
+//
+// The leader of a cluster opens a Journal with Options.Replica. Its committer passes the sealed batches to a
+// Replicator in place of a log, and a group is committed when Replicator.Sync returns. On every node, the leader too,
+// Replica.Apply brings what is committed into the store. Package cluster decides what that is.
 //
 // # Logs
 //

@@ -32,6 +32,9 @@ func importFrom(f vfs.FS, dir string, r io.Reader, progress func(done, total int
 
 // importFrom reads an export into an empty data directory. The directory stays empty after an error.
 func (d *dataDir) importFrom(from io.Reader, progress func(done, total int64)) error {
+	if err := d.refuseNode(); err != nil {
+		return err
+	}
 	if err := d.ensureStore(); err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ type Journal struct {
 	disk    *failFS
 	db      *pebble.DB
 	log     groupLog      // of the committer
-	files   *logWriter    // the same as log
+	files   *logWriter    // the same as log; nil: Options.Replica keeps the groups
 	shards  []shardBuffer // one a shard, and the last for settings
 	stats   *statCounters
 
@@ -188,17 +188,22 @@ func (j *Journal) Close() error {
 		close(j.closing)
 		j.workers.committer.Wait()
 		err := j.log.close()
-		if err == nil && j.disk.failure() == nil {
+		if err == nil && j.disk.failure() == nil && j.files != nil {
 			if missing := writeClosed(j.options.FS, j.dir.store(), j.last.group); missing != nil {
 				j.options.Log.Warn("cannot mark the data directory as closed in order; nothing is lost", "error", missing)
 			}
 		}
-		close(j.files.full)
+		if j.files != nil {
+			close(j.files.full)
+		}
 		j.workers.checkpointer.Wait()
 		close(j.closed)
 		j.workers.watcher.Wait()
-		err = errors.Join(err, j.closeStore())
-		unlock := j.dir.close()
+		var unlock error
+		if j.files != nil {
+			err = errors.Join(err, j.closeStore())
+			unlock = j.dir.close()
+		}
 		if j.closeErr = j.disk.failure(); j.closeErr == nil {
 			j.closeErr = errors.Join(err, unlock)
 		}

@@ -13,6 +13,7 @@ const (
 	keyMeta     = 'm' // the last group's meta; the whole key
 	keySetting  = 's' // a setting; followed by its key
 	keyDocument = 'p' // a document; followed by the bytes that Document.key appends
+	keyApplied  = 'r' // of a cluster's node: the Position that the store has; the whole key
 
 	jobKeySize = 9
 )

@@ -124,6 +124,7 @@ type logWriter struct {
 	midGroup   bool   // the last batch is not its group's last part, so the log cannot end here
 	dirty      bool   // the file has unsynced writes
 	batchBytes int64  // bytes of batches in the log
+	highest    uint64 // of a Replica: the highest index of an entry in the log
 	chunks     []byte // reused
 	full       chan fullLog
 	spares     chan string // files to reuse, from the checkpointer

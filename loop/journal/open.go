@@ -18,18 +18,26 @@ func Open(o Options) (*Journal, error) {
 	if err := o.fill(); err != nil {
 		return nil, err
 	}
-	d, err := awaitLock(o.FS, o.Dir, o.Log)
-	if err != nil {
-		return nil, err
-	}
-	j, err := openJournal(o, d)
-	if err != nil {
-		return nil, errors.Join(err, d.close())
+	var j *Journal
+	if o.Replica != nil {
+		replicated, err := openReplicated(o)
+		if err != nil {
+			return nil, err
+		}
+		j = replicated
+	} else {
+		d, err := awaitLock(o.FS, o.Dir, o.Log)
+		if err != nil {
+			return nil, err
+		}
+		if j, err = openJournal(o, d); err != nil {
+			return nil, errors.Join(err, d.close())
+		}
+		j.workers.checkpointer.Go(j.checkpointLoop)
 	}
 	j.stats.Recovery = time.Since(began)
 	j.CheckSpace()
 	j.workers.committer.Go(j.commitLoop)
-	j.workers.checkpointer.Go(j.checkpointLoop)
 	j.workers.watcher.Go(j.watch)
 	return j, nil
 }
@@ -37,6 +45,9 @@ func Open(o Options) (*Journal, error) {
 // openJournal opens the journal of a data directory, converts a directory of an older format, and starts the goroutines
 // of the journal.
 func openJournal(o Options, d *dataDir) (*Journal, error) {
+	if err := d.refuseNode(); err != nil {
+		return nil, err
+	}
 	if err := d.ensureStore(); err != nil {
 		return nil, fmt.Errorf("cannot prepare the data directory %q: %w", d.root, cause(err))
 	}

@@ -105,6 +105,11 @@ type Options struct {
 	// Nothing is committed after that, and the server must stop. Failed must not call Close.
 	Failed func(error)
 
+	// Replica, when set, is the open data directory of a cluster's node, which Dir names, too. The journal then has no
+	// logs of its own: Replicator keeps its groups. Sync is Always.
+	Replica    *Replica
+	Replicator Replicator
+
 	memTable uint64 // set by tests
 }
 

@@ -26,6 +26,9 @@ func Repair(dir string, f vfs.FS) (Report, error) {
 // repair builds a new store from the readable records of a damaged one, and puts it in the place of the old store,
 // which it keeps. It changes nothing if there is no damage.
 func (d *dataDir) repair() (Report, error) {
+	if err := d.refuseNode(); err != nil {
+		return Report{}, err
+	}
 	if err := d.needStore(d.finishSwap()); err != nil {
 		return Report{}, err
 	}

@@ -66,7 +66,11 @@ func (j *Journal) pendingBytes() uint64 {
 
 func (j *Journal) fail() {
 	err := j.disk.failure()
-	j.options.Log.Error("the journal failed: nothing is committed any more", "error", err)
+	if j.files == nil {
+		j.options.Log.Warn("the journal has ended with this node's time as leader", "reason", err)
+	} else {
+		j.options.Log.Error("the journal failed: nothing is committed any more", "error", err)
+	}
 	j.options.Failed(err)
 }
 

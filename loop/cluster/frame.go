@@ -1,0 +1,94 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+// A frame is a length and a CRC-32C in four bytes each, little-endian, and the payload.
+const frameHead = 8
+
+// maxHello is the largest first frame of a connection, before the other end is known to be a node.
+const maxHello = 4 << 10
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+var errFrame = errors.New("a frame is damaged")
+
+// appendFrame appends a frame to dst.
+func appendFrame(dst, payload []byte) []byte {
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(payload)))
+	dst = binary.LittleEndian.AppendUint32(dst, crc32.Checksum(payload, castagnoli))
+	return append(dst, payload...)
+}
+
+// readFrame reads a frame of at most limit bytes. It takes memory as the bytes come, not as the length says. The
+// payload is the caller's.
+func readFrame(r io.Reader, limit int) ([]byte, error) {
+	var head [frameHead]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	size := int64(binary.LittleEndian.Uint32(head[:]))
+	if size > int64(limit) {
+		return nil, fmt.Errorf("a frame of %d bytes, more than %d", size, limit)
+	}
+	var b bytes.Buffer
+	b.Grow(int(min(size, maxAppend)))
+	if n, err := io.CopyN(&b, r, size); err != nil {
+		return nil, fmt.Errorf("a frame ends after %d of %d bytes: %w", n, size, io.ErrUnexpectedEOF)
+	}
+	if crc32.Checksum(b.Bytes(), castagnoli) != binary.LittleEndian.Uint32(head[4:]) {
+		return nil, errFrame
+	}
+	return b.Bytes(), nil
+}
+
+// protocolVersion changes when nodes of different versions would misunderstand each other.
+const protocolVersion = 1
+
+// The kinds of connections.
+const (
+	kindRaft     = "raft"     // frames are messages of Raft
+	kindSnapshot = "snapshot" // a message, then the files of a store
+	kindPass     = "pass"     // a client's bytes
+	kindStatus   = "status"   // one frame of Status
+)
+
+// hello is the first frame of both ends of a connection.
+type hello struct {
+	Version     int    `json:"version"`
+	Kind        string `json:"kind,omitempty"`
+	Cluster     string `json:"cluster"`
+	Members     string `json:"members"` // ids of all nodes
+	From        string `json:"from"`
+	Incarnation string `json:"incarnation"` // of the data directory of From
+	To          string `json:"to"`
+	Setting     string `json:"setting,omitempty"` // of a passed connection: the setting of the port,
+	Ordinal     int    `json:"ordinal,omitempty"` // and the place of its address in that
+	Error       string `json:"error,omitempty"`   // of the answer: why the connection is refused
+}
+
+func writeHello(w io.Writer, h *hello) error {
+	b, err := json.Marshal(h)
+	if err == nil {
+		_, err = w.Write(appendFrame(nil, b))
+	}
+	return err
+}
+
+func readHello(r io.Reader) (h hello, err error) {
+	b, err := readFrame(r, maxHello)
+	if err != nil {
+		return h, fmt.Errorf("it does not speak as a node of a cluster: %w", err)
+	}
+	if err := json.Unmarshal(b, &h); err != nil {
+		return h, fmt.Errorf("it does not speak as a node of a cluster: %w", err)
+	}
+	return h, nil
+}

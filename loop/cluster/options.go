@@ -1,0 +1,158 @@
+package cluster
+
+import (
+	"crypto/ed25519"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"treadle/loop/journal"
+)
+
+// Options are the settings of a node.
+type Options struct {
+	Cluster string // the name that all nodes share
+	ID      string // of this node; one of Peers
+	Peers   []Peer // all nodes, this one too, in the same order on each
+	// Cert, Key and CA are files of certificates for both ends of each connection. Secret is a file that all nodes
+	// share instead. Without any of them, every address must be of this machine.
+	Cert, Key, CA, Secret string
+	MaxMessage            int // largest message in bytes; default 128 MiB
+	Journal               journal.Options
+	Log                   *slog.Logger
+}
+
+// Peer is a node of the cluster, with the address on which it listens for the others.
+type Peer struct{ ID, Address string }
+
+// ParsePeers reads peers written as id=host:port.
+func ParsePeers(text []string) (peers []Peer, err error) {
+	for _, one := range text {
+		id, address, ok := strings.Cut(one, "=")
+		if _, port, err := net.SplitHostPort(address); !ok || id == "" || err != nil || port == "" || port == "0" {
+			return nil, fmt.Errorf("%q is not ID=HOST:PORT", one)
+		}
+		for _, p := range peers {
+			if p.ID == id || p.Address == address {
+				return nil, fmt.Errorf("%q has the id or the address of %s", one, p.ID)
+			}
+		}
+		peers = append(peers, Peer{id, address})
+	}
+	return peers, nil
+}
+
+// Check returns an error if the options cannot work.
+func (o *Options) Check() error {
+	switch {
+	case o.number(o.ID) == 0:
+		return fmt.Errorf("no peer has the id %q of this node: %s", o.ID, strings.Join(o.ids(), ", "))
+	case len(o.Peers) == 2:
+		return errors.New("of two nodes none can be lost: name three, or one")
+	case (o.Cert == "") != (o.Key == "") || (o.Cert == "") != (o.CA == ""):
+		return errors.New("certificate, key and CA belong together")
+	case o.Cert != "" && o.Secret != "":
+		return errors.New("give certificates or a secret, not both")
+	case o.Cert != "" || o.Secret != "":
+		return nil
+	}
+	for _, p := range o.Peers {
+		host, _, _ := net.SplitHostPort(p.Address)
+		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			return fmt.Errorf("%s is beyond this machine, where anybody could pass for a node: give all nodes certificates or a secret", p.Address)
+		}
+	}
+	return nil
+}
+
+func (o *Options) ids() (all []string) {
+	for _, p := range o.Peers {
+		all = append(all, p.ID)
+	}
+	return all
+}
+
+// leastSecret is the least length of a secret. A stranger who connects once can test guesses by himself after that.
+const leastSecret = 32
+
+// tls returns the configurations of both ends, or nil for plain connections.
+func (o *Options) tls() (server, client *tls.Config, err error) {
+	switch {
+	case o.Cert != "":
+		return o.certificates()
+	case o.Secret != "":
+		return o.shared()
+	}
+	return nil, nil, nil
+}
+
+// certificates returns configurations with the certificates of the files. A client also compares the host's name.
+func (o *Options) certificates() (server, client *tls.Config, err error) {
+	own, err := tls.LoadX509KeyPair(o.Cert, o.Key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot read the certificate: %w", err)
+	}
+	text, err := os.ReadFile(o.CA)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot read the CA: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, nil, fmt.Errorf("%s has no certificate", o.CA)
+	}
+	all := []tls.Certificate{own}
+	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: all, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool},
+		&tls.Config{MinVersion: tls.VersionTLS13, Certificates: all, RootCAs: pool}, nil
+}
+
+// shared returns configurations for a shared secret: both ends have the key that the secret gives, and prove it.
+func (o *Options) shared() (server, client *tls.Config, err error) {
+	info, err := os.Stat(o.Secret)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot read the secret: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, nil, fmt.Errorf("other users can read the secret: chmod 600 %s", o.Secret)
+	}
+	text, err := os.ReadFile(o.Secret)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot read the secret: %w", err)
+	}
+	secret := strings.TrimSpace(string(text))
+	if len(secret) < leastSecret {
+		return nil, nil, fmt.Errorf("the secret in %s has %d characters, and needs %d random ones", o.Secret, len(secret), leastSecret)
+	}
+	seed, err := hkdf.Key(sha256.New, []byte(secret), nil, "treadle cluster "+o.Cluster, ed25519.SeedSize)
+	if err != nil {
+		return nil, nil, err
+	}
+	key := ed25519.NewKeyFromSeed(seed)
+	public := key.Public().(ed25519.PublicKey)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().AddDate(100, 0, 0)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, public, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	both := &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
+		ClientAuth: tls.RequireAnyClientCert, SessionTicketsDisabled: true,
+		InsecureSkipVerify: true, // VerifyConnection compares the key instead
+		VerifyConnection: func(s tls.ConnectionState) error {
+			if theirs, ok := s.PeerCertificates[0].PublicKey.(ed25519.PublicKey); !ok || !theirs.Equal(public) {
+				return errors.New("the other node has another secret, or the secret of another cluster")
+			}
+			return nil
+		},
+	}
+	return both, both, nil
+}

@@ -1,0 +1,138 @@
+package cluster
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"treadle/loop/journal"
+)
+
+const testDir = "/data"
+
+func testJournal(fs vfs.FS) journal.Options { return journal.Options{Dir: testDir, FS: fs} }
+
+func mustOpen(t *testing.T, fs vfs.FS) *storage {
+	t.Helper()
+	s, _, err := openStorage(testJournal(fs), []uint64{1, 2, 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.replica.Close() })
+	return s
+}
+
+// entries returns entries from index first on, one for each term. Their data say where they come from.
+func entries(first uint64, terms ...uint64) (all []*pb.Entry) {
+	for i, term := range terms {
+		index := first + uint64(i)
+		all = append(all, &pb.Entry{Index: &index, Term: &term, Data: fmt.Appendf(nil, "%d of %d", index, term)})
+	}
+	return all
+}
+
+func state(term, vote, commit uint64) *pb.HardState {
+	return &pb.HardState{Term: &term, Vote: &vote, Commit: &commit}
+}
+
+// content returns the entries behind the compacted ones as index:term:data, with the state in front.
+func (s *storage) content(t *testing.T) string {
+	t.Helper()
+	hard, all, err := s.InitialState()
+	if err != nil || !reflect.DeepEqual(all.GetVoters(), []uint64{1, 2, 3}) {
+		t.Fatal(all, err)
+	}
+	text := fmt.Sprintf("%d/%d/%d", hard.GetTerm(), hard.GetVote(), hard.GetCommit())
+	first, _ := s.FirstIndex()
+	last, _ := s.LastIndex()
+	if last < first {
+		return text
+	}
+	got, err := s.Entries(first, last+1, noLimit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range got {
+		text += fmt.Sprintf(" %d:%d:%s", e.GetIndex(), e.GetTerm(), e.GetData())
+	}
+	return text
+}
+
+// TestStorageRestart: state and entries survive a kill, and entries that a new leader has replaced do not come back.
+func TestStorageRestart(t *testing.T) {
+	t.Parallel()
+	fs := vfs.NewCrashableMem()
+	crash := func() { fs = fs.CrashClone(vfs.CrashCloneCfg{}) }
+	s := mustOpen(t, fs)
+	save := func(hard *pb.HardState, all []*pb.Entry) {
+		t.Helper()
+		if err := s.save(hard, all, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(want string) {
+		t.Helper()
+		if got := s.content(t); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+	expect("0/0/0")
+	save(state(1, 2, 0), nil)
+	save(state(1, 2, 0), entries(1, 1, 1, 1, 1))
+	crash()
+	s = mustOpen(t, fs)
+	expect("1/2/0 1:1:1 of 1 2:1:2 of 1 3:1:3 of 1 4:1:4 of 1")
+	save(state(3, 1, 2), entries(3, 2, 3)) // entries 3 and 4 of term 1 conflict
+	expect("3/1/2 1:1:1 of 1 2:1:2 of 1 3:2:3 of 2 4:3:4 of 3")
+	save(state(4, 3, 2), entries(2, 4)) // the log becomes shorter
+	want := "4/3/2 1:1:1 of 1 2:4:2 of 4"
+	expect(want)
+	crash()
+	s = mustOpen(t, fs)
+	expect(want)
+	crash() // twice: the log begins anew at each start
+	s = mustOpen(t, fs)
+	expect(want)
+}
+
+// TestStorageGap: entries that do not follow the log are refused at the next start.
+func TestStorageGap(t *testing.T) {
+	t.Parallel()
+	fs := vfs.NewCrashableMem()
+	s := mustOpen(t, fs)
+	r := record{hard: state(1, 1, 0), entries: entries(3, 1)}
+	r.before = journal.Position{Index: 2, Term: 1}
+	if err := s.replica.Append(3, appendRecord(nil, &record{hard: r.hard})); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.replica.Append(3, appendRecord(nil, &r)); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := openStorage(testJournal(fs.CrashClone(vfs.CrashCloneCfg{})), []uint64{1, 2, 3})
+	if err == nil || !strings.Contains(err.Error(), "entry 3 does not follow entry 2 of term 1") {
+		t.Error(err)
+	}
+}
+
+func TestRecord(t *testing.T) {
+	t.Parallel()
+	r := record{state(1<<40, 3, 77), journal.Position{Index: 300, Term: 9}, entries(301, 9, 10, 10)}
+	b := appendRecord(nil, &r)
+	got, err := parseRecord(b)
+	if err != nil || len(got.entries) != 3 || got.entries[2].GetIndex() != 303 || !bytes.Equal(appendRecord(nil, &got), b) {
+		t.Errorf("%v, %v", got, err)
+	}
+	for n := range b {
+		if _, err := parseRecord(b[:n:n]); err == nil {
+			t.Errorf("%d of %d bytes are a record", n, len(b))
+		}
+	}
+	if _, err := parseRecord(append(b, 0)); err == nil {
+		t.Error("a record with one byte more is a record")
+	}
+}

@@ -1,0 +1,52 @@
+package loop
+
+import (
+	"errors"
+
+	"treadle/loop/cluster"
+	"treadle/loop/journal"
+	"treadle/loop/protocol"
+)
+
+// ClusterOptions are the settings of a node of a cluster. Without Name a server is alone.
+type ClusterOptions struct {
+	Name   string   `name:"cluster" placeholder:"NAME" help:"Name of the cluster that this server is a node of; all its nodes are one server (default: none)."`
+	Node   string   `name:"node" placeholder:"ID" help:"Which of --peers this node is (default: none)."`
+	Peers  []string `name:"peers" placeholder:"ID=HOST:PORT,..." help:"All nodes of the cluster, this one too, the same on each, with the addresses at which they reach each other (default: none)."`
+	Secret string   `name:"cluster-secret" placeholder:"FILE" help:"File with a random text of at least 32 characters that all nodes have, and that no other user can read; nodes of one machine need none (default: none)."`
+	Cert   string   `name:"cluster-cert" placeholder:"FILE" help:"Certificate of this node, in place of --cluster-secret, for its host in --peers and for both ends of a connection (default: none)."`
+	Key    string   `name:"cluster-key" placeholder:"FILE" help:"Key of --cluster-cert (default: none)."`
+	CA     string   `name:"cluster-ca" placeholder:"FILE" help:"Certificate that has signed those of all nodes (default: none)."`
+}
+
+// options returns the options of package cluster, without those of the server.
+func (o *ClusterOptions) options() (c cluster.Options, err error) {
+	peers, err := cluster.ParsePeers(o.Peers)
+	return cluster.Options{Cluster: o.Name, ID: o.Node, Peers: peers, Cert: o.Cert, Key: o.Key, CA: o.CA, Secret: o.Secret}, err
+}
+
+// validateCluster returns an *OptionError for settings with which a node cannot work.
+func (o *Options) validateCluster() error {
+	c := &o.Cluster
+	if c.Name == "" {
+		if c.Node != "" || len(c.Peers) > 0 || c.Secret != "" || c.Cert != "" || c.Key != "" || c.CA != "" {
+			return protocol.BadOption("cluster", "it is empty, and other settings of a cluster are given: name the cluster")
+		}
+		return nil
+	}
+	options, err := c.options()
+	switch {
+	case err != nil:
+		return &OptionError{Setting: "peers", Err: err}
+	case len(c.Peers) == 0:
+		return &OptionError{Setting: "peers", Err: errors.New("name all nodes of the cluster, as in a=10.0.0.1:5200,b=10.0.0.2:5200,c=10.0.0.3:5200")}
+	case o.Data == NoData:
+		return protocol.BadOption("cluster", "a node of a cluster keeps its jobs in --data, which is %s", NoData)
+	case o.Sync != journal.Always.String():
+		return protocol.BadOption("sync", "a cluster acknowledges what a majority of its nodes has synced: leave it at %s", journal.Always)
+	}
+	if err := options.Check(); err != nil {
+		return &OptionError{Setting: "peers", Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"strings"
+
+	"treadle/loop/cluster"
+	"treadle/loop/journal"
+)
+
+// ClusterHost is the program of a node.
+type ClusterHost interface {
+	// Options returns the settings with which the node begins to serve.
+	Options() (Options, error)
+	// Serves is called with the server that the node is from now on, and with nil when it is none.
+	Serves(*Server)
+}
+
+// ClusterSocket is the name of a node's socket in the directory of Options.Data, see cluster.Node.ServeStatus.
+const ClusterSocket = "cluster.sock"
+
+// clusterSetting is the setting of ClusterOptions.Name.
+const clusterSetting = "cluster"
+
+// RunCluster is a node of the cluster of o until ctx ends or the server is shut down. While the node leads, it is a
+// server as Run makes it. Otherwise it passes the connections to its ports on to the leader. It returns as Run does.
+func RunCluster(ctx context.Context, o Options, h ClusterHost) error {
+	checked, err := newServer(o) // finds wrong settings before there is a node
+	if err != nil {
+		return err
+	}
+	node, err := startNode(&checked.o)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = node.Close() }() // it has logged its failure
+	status, err := openAddress(clusterSetting, "unix://"+filepath.Join(checked.o.Data, ClusterSocket))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = status.Close() }() // a second Close is harmless
+	go node.ServeStatus(status)
+	for {
+		lead, err := follow(ctx, node, checked)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && lead == nil:
+			return err
+		}
+		err = serveLead(ctx, node, lead, h)
+		switch {
+		case node.Err() != nil:
+			return &journalError{node.Err()}
+		case !errors.Is(err, cluster.ErrNotLeader):
+			return err
+		case ctx.Err() != nil:
+			return nil
+		}
+	}
+}
+
+// startNode starts the node. A wrong setting is an *OptionError.
+func startNode(o *Options) (*cluster.Node, error) {
+	c, err := o.Cluster.options()
+	if err != nil {
+		return nil, &OptionError{Setting: "peers", Err: err}
+	}
+	c.Log, c.MaxMessage = o.Log, o.largestFrame()+64<<20 // an entry is a part of a group, which ends with a job
+	c.Journal = journal.Options{Dir: o.Data, Log: o.Log}
+	node, err := cluster.Start(c)
+	if err != nil {
+		return nil, &OptionError{Setting: clusterSetting, Err: err, Code: exitFailure}
+	}
+	o.Log.Info("this server is a node of a cluster", "cluster", c.Cluster, "node", c.ID, "peers", strings.Join(o.Cluster.Peers, " "))
+	return node, nil
+}
+
+// follow passes connections on until this node leads.
+func follow(ctx context.Context, node *cluster.Node, s *Server) (*cluster.Lead, error) {
+	following, cancel := context.WithCancel(ctx)
+	p, err := newPasser(following, node, s)
+	if err == nil {
+		defer p.wait()
+	}
+	defer cancel()
+	if err != nil {
+		return nil, err
+	}
+	return node.Lead(ctx)
+}
+
+// serveLead serves while the node leads. The error wraps cluster.ErrNotLeader when that has ended.
+func serveLead(ctx context.Context, node *cluster.Node, lead *cluster.Lead, h ClusterHost) error {
+	defer lead.End()
+	o, err := h.Options()
+	if err != nil {
+		return err
+	}
+	started := o.Started
+	o.Started = func(all []Listening) {
+		node.Pass(func(setting string, ordinal int) (net.Conn, error) { return dialOwn(all, setting, ordinal) })
+		if started != nil {
+			started(all)
+		}
+	}
+	defer node.Pass(nil)
+	s, err := newServer(o)
+	if err != nil {
+		return err
+	}
+	s.journalOpts.Replica, s.journalOpts.Replicator = node.Replica(), lead
+	h.Serves(s)
+	defer h.Serves(nil)
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer stop()
+		select {
+		case <-ctx.Done():
+			node.HandOver(context.Background()) // bounded by itself
+		case <-lead.Lost():
+		case <-ended:
+		}
+		select {
+		case <-lead.Lost(): // the next leader has the jobs: nothing is left to wait for
+			s.drains.Store(0)
+		default:
+		}
+	}()
+	err = s.Run(serving)
+	close(ended)
+	select {
+	case <-lead.Lost():
+		return cluster.ErrNotLeader
+	default:
+		return err
+	}
+}
+
+var errNoPort = errors.New("the leader has no such port")
+
+// dialOwn connects to the address of that ordinal of a setting.
+func dialOwn(all []Listening, setting string, ordinal int) (net.Conn, error) {
+	for _, l := range all {
+		if l.Setting != setting {
+			continue
+		}
+		if ordinal--; ordinal >= 0 {
+			continue
+		}
+		network, address, _ := strings.Cut(l.Address, "://")
+		if network == "http" {
+			network = "tcp"
+		}
+		return net.Dial(network, address)
+	}
+	return nil, errNoPort
+}
+
+// passPort is a port whose connections a follower passes on.
+type passPort struct {
+	setting   string
+	addresses []string
+	// localOnly reports whether clients of other machines are refused: the leader would take them for its own's.
+	localOnly bool
+}
+
+// passPorts returns the ports of all protocols, and of HTTP.
+func (s *Server) passPorts() (all []passPort) {
+	for _, p := range s.loopPorts() {
+		all = append(all, passPort{setting: p.Setting, addresses: p.Addresses})
+	}
+	all = append(all, passPort{setting: "dwork", addresses: s.o.Dwork.Listen},
+		passPort{setting: "kts46", addresses: s.o.Kts46.Listen}, passPort{setting: "kts46-json", addresses: s.o.Kts46.JSON},
+		passPort{setting: "admin", addresses: s.o.Admin.Listen, localOnly: true})
+	if s.o.HTTP != "" {
+		all = append(all, passPort{setting: "http", addresses: []string{"tcp://" + s.o.HTTP}, localOnly: true})
+	}
+	return all
+}
+
+// isLocal reports whether a client is of this machine.
+func isLocal(c net.Conn) bool {
+	a, ok := c.RemoteAddr().(*net.TCPAddr)
+	return !ok || a.IP.IsLoopback()
+}

@@ -1,0 +1,138 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// sentName is the directory of the Snapshot that a node sends.
+const sentName = "store.sent"
+
+// Snapshot is a copy of a node's store: files that are linked, not copied. It must be closed.
+type Snapshot struct {
+	Position
+	Files []string
+	r     *Replica
+}
+
+// Snapshot copies the store. There is at most one Snapshot at a time.
+func (r *Replica) Snapshot() (*Snapshot, error) {
+	r.applying.Lock()
+	defer r.applying.Unlock()
+	s := &Snapshot{r: r}
+	if err := s.Close(); err != nil { // an earlier process may have left one
+		return nil, err
+	}
+	err := r.db.Checkpoint(r.dir.path(sentName))
+	if err = firstError(r.disk.failure(), err); err == nil {
+		s.Position, err = readApplied(r.db)
+	}
+	if err == nil {
+		s.Files, err = r.options.FS.List(r.dir.path(sentName))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot copy the store: %w", errors.Join(cause(err), s.Close()))
+	}
+	return s, nil
+}
+
+// Open opens a file of the copy.
+func (s *Snapshot) Open(name string) (file io.ReadCloser, size int64, err error) {
+	f := s.r.options.FS
+	opened, err := f.Open(f.PathJoin(s.r.dir.path(sentName), name), vfs.SequentialReadsOption)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := opened.Stat()
+	if err != nil {
+		return nil, 0, errors.Join(err, opened.Close())
+	}
+	return opened, info.Size(), nil
+}
+
+// Close removes the copy.
+func (s *Snapshot) Close() error { return s.r.options.FS.RemoveAll(s.r.dir.path(sentName)) }
+
+// Incoming is a store that another node sends. It replaces that of the Replica when it is complete.
+type Incoming struct{ r *Replica }
+
+// Receive begins an empty store beside the present one. There is at most one Incoming at a time.
+func (r *Replica) Receive() (*Incoming, error) {
+	in := &Incoming{r}
+	if err := in.Close(); err != nil {
+		return nil, err
+	}
+	return in, makeDir(r.options.FS, r.dir.path(newName))
+}
+
+// Close removes a store that is not installed.
+func (in *Incoming) Close() error { return in.r.options.FS.RemoveAll(in.r.dir.path(newName)) }
+
+// Write adds a file to the store: exactly size bytes of from.
+func (in *Incoming) Write(name string, size int64, from io.Reader) error {
+	if name != filepath.Base(name) || strings.HasPrefix(name, ".") || name == formatName || name == logsName || name == raftName {
+		return fmt.Errorf("a store has no file called %.100q", name)
+	}
+	f := in.r.options.FS
+	file, err := f.Create(f.PathJoin(in.r.dir.path(newName), name), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = io.CopyN(file, from, size)
+	return errors.Join(err, file.Sync(), file.Close())
+}
+
+// Install replaces the store of the Replica and its logs, in one step, by the one that was received. record is the base
+// record of the new logs. It returns an error, and changes nothing, if the store does not have position at. No Journal
+// may use the Replica.
+func (in *Incoming) Install(at Position, record []byte) (err error) {
+	r := in.r
+	r.applying.Lock()
+	defer r.applying.Unlock()
+	d := *r.dir
+	d.name = newName
+	if err := in.check(&d, at); err != nil {
+		return fmt.Errorf("the snapshot is refused: %w", err)
+	}
+	f, number := r.options.FS, r.log.number+1
+	if err := makeDir(f, d.raftLogs()); err != nil {
+		return err
+	}
+	log := newLogWriter(r.disk, d.raftLogs(), &r.options, number, func(string) {})
+	err = log.append(append([]byte{baseRecord}, record...), false, r.disk.down)
+	if err = firstError(err, log.close(), r.disk.failure()); err != nil {
+		return err
+	}
+	if err := writeFormat(f, d.store()); err != nil {
+		return err
+	}
+	if err := errors.Join(r.log.close(), closeStore(r.db), r.dir.replace()); err != nil {
+		return err
+	}
+	r.log = newLogWriter(r.disk, r.dir.raftLogs(), &r.options, number+1, func(string) {})
+	if r.db, err = openStore(r.dir, r.disk, &r.options); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.applied, r.full = at, []fullReplicaLog{{name: logName(number)}}
+	r.mu.Unlock()
+	return nil
+}
+
+// check opens the received store and compares its position.
+func (in *Incoming) check(d *dataDir, at Position) error {
+	db, err := openStore(d, newFailFS(in.r.options.FS), &in.r.options) // damage in it is none of the Replica
+	if err != nil {
+		return err
+	}
+	p, err := readApplied(db)
+	if err == nil && p != at {
+		err = fmt.Errorf("it has position %v instead of %v", p, at)
+	}
+	return errors.Join(err, closeStore(db))
+}
