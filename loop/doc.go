@@ -53,8 +53,8 @@
 //	              web is the command interface
 //	admin         the HTTP API
 //
-// journal is the store of the data directory, cluster makes several servers one, web a bounded HTTP server, budget the memory that peers share, client a
-// blocking client of all protocols.
+// journal is the store of the data directory, cluster makes several servers one, web is a bounded HTTP server, budget
+// the memory that peers share, client a blocking client of all protocols.
 //
 // # Turns
 //

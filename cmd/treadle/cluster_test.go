@@ -130,6 +130,7 @@ func (n *testNodes) load(l *ledger, after time.Duration, victims ...int) {
 	each(0, func(ctx context.Context, socket string) { workUntilKilled(ctx, socket, l) })
 	each(1, func(ctx context.Context, socket string) { workUntilKilled(ctx, socket, l) })
 	each(2, func(ctx context.Context, socket string) { dropUntilKilled(ctx, socket, l) })
+	each(0, func(ctx context.Context, socket string) { fillUntilKilled(ctx, socket, l) }) // entries of several parts, full logs
 	peers.Wait()
 }
 

@@ -116,15 +116,17 @@ func (s *storage) save(hard *pb.HardState, entries []*pb.Entry, sync bool) error
 	if !sync { // only Commit has changed, which the next record has, too
 		return nil
 	}
-	r := record{hard: s.hard, entries: entries}
-	var last uint64
+	last, err := s.LastIndex()
+	r := record{hard: s.hard, entries: entries, before: journal.Position{Index: last}}
 	if len(entries) > 0 {
 		last = entries[len(entries)-1].GetIndex()
 		r.before.Index = entries[0].GetIndex() - 1
-		var err error
-		if r.before.Term, err = s.Term(r.before.Index); err != nil {
-			return fmt.Errorf("cannot append entry %d: %w", r.before.Index+1, err)
-		}
+	}
+	if err == nil { // the record may be the first one of all that are left
+		r.before.Term, err = s.Term(r.before.Index)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot append entry %d: %w", r.before.Index+1, err)
 	}
 	if err := s.replica.Append(last, appendRecord(nil, &r)); err != nil {
 		return err
@@ -150,11 +152,7 @@ func (s *storage) apply(to uint64) error {
 	if to <= from {
 		return nil
 	}
-	term, err := s.Term(to)
-	if err != nil {
-		return err
-	}
-	return s.replica.Apply(journal.Position{Index: to, Term: term}, func(add func([]byte) error) error {
+	return s.replica.Apply(func(add func(journal.Position, []byte) error) error {
 		for next := from + 1; next <= to; {
 			entries, err := s.Entries(next, to+1, applyBytes)
 			if err != nil {
@@ -164,7 +162,7 @@ func (s *storage) apply(to uint64) error {
 				if len(e.GetData()) == 0 { // a leader's first one
 					continue
 				}
-				if err := add(e.GetData()); err != nil {
+				if err := add(journal.Position{Index: e.GetIndex(), Term: e.GetTerm()}, e.GetData()); err != nil {
 					return fmt.Errorf("entry %d: %w", e.GetIndex(), err)
 				}
 			}
@@ -177,7 +175,8 @@ func (s *storage) apply(to uint64) error {
 // applyBytes is how many bytes of entries are read at once.
 const applyBytes = 8 << 20
 
-// record is what one write adds to the log: the state, and entries behind the position before.
+// record is what one write adds to the log: the state, and entries behind the position before. Without entries that is
+// the end of the log.
 type record struct {
 	hard    *pb.HardState
 	before  journal.Position

@@ -136,3 +136,79 @@ func TestRecord(t *testing.T) {
 		t.Error("a record with one byte more is a record")
 	}
 }
+
+// batches is a journal.Replicator that keeps what it is given.
+type batches struct{ all [][]byte }
+
+func (b *batches) Append(batch []byte) error { b.all = append(b.all, batch); return nil }
+func (b *batches) Sync() error               { return nil }
+
+// TestStorageRemoves: a log from which the beginning was removed can be opened again, also when what is left of it has
+// no entries.
+func TestStorageRemoves(t *testing.T) {
+	t.Parallel()
+	fs := vfs.NewCrashableMem()
+	open := func() *storage {
+		o := testJournal(fs)
+		o.LogSize = 64 << 10
+		s, fresh, err := openStorage(o, []uint64{1, 2, 3})
+		if err == nil && fresh {
+			err = s.replica.SetNote(identityNote, "x")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.replica.Close() })
+		return s
+	}
+	s := open()
+	b := &batches{}
+	j, err := journal.Open(journal.Options{Dir: testDir, Replica: s.replica, Replicator: b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, j, 0, strings.Repeat("x", 4<<10))
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var index uint64
+	more := func(n int) {
+		t.Helper()
+		for range n {
+			all := entries(index+1, 1)
+			index++
+			all[0].Data = b.all[1]
+			if err := s.save(nil, all, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range 3 {
+		if more(20); s.replica.FullLogs() == 0 {
+			t.Fatal("no log is full")
+		}
+		for full := s.replica.FullLogs(); s.replica.FullLogs() == full; { // the last log ends with an entry
+			more(1)
+		}
+		for range 20 << 10 { // and those behind it have none
+			if s.replica.FullLogs() > 3 {
+				break
+			}
+			if err := s.save(state(index, 2, index), nil, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.apply(index); err != nil || s.replica.Applied().Index != index {
+			t.Fatal(s.replica.Applied(), err)
+		}
+		if s.replica.FullLogs() != 1 {
+			t.Fatalf("%d logs are left", s.replica.FullLogs())
+		}
+		want := s.content(t)
+		fs = fs.CrashClone(vfs.CrashCloneCfg{})
+		s = open()
+		if got := s.content(t); s.replica.Applied().Index != index || !strings.HasPrefix(want, got) {
+			t.Fatalf("applied %v, state %s", s.replica.Applied(), got)
+		}
+	}
+}

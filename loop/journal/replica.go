@@ -255,10 +255,10 @@ func (r *Replica) FullLogs() int {
 	return len(r.full)
 }
 
-// Apply writes groups, which a majority has on disk, to the store: all entries from the one after Applied to the one
-// at to. each calls add with every batch of them, in order. A group that lacks parts at its end is left out: its leader
-// did not acknowledge it. Apply then removes the logs that hold nothing newer.
-func (r *Replica) Apply(to Position, each func(add func(batch []byte) error) error) error {
+// Apply writes groups that a majority has on disk to the store. each calls add with the batches behind Applied, in order,
+// and with the position of each. The parts of a group reach the store together: Applied is then the last part of the last
+// whole group. Apply also removes the logs that hold nothing newer.
+func (r *Replica) Apply(each func(add func(at Position, batch []byte) error) error) error {
 	r.applying.Lock()
 	defer r.applying.Unlock()
 	err := apply(r.db, r.options.BatchSize, 0, func(a *applier) error {
@@ -267,7 +267,7 @@ func (r *Replica) Apply(to Position, each func(add func(batch []byte) error) err
 			return err
 		}
 		if len(a.meta) > 0 {
-			a.mark = append([]byte{opSet, 1, keyApplied, 16}, appendPosition(nil, to)...)
+			a.mark = append([]byte{opSet, 1, keyApplied, 16}, appendPosition(nil, w.whole)...)
 		}
 		return nil
 	})
@@ -301,11 +301,12 @@ func appendPosition(dst []byte, p Position) []byte {
 type wholeGroups struct {
 	a     *applier
 	last  meta
-	parts [][]byte // of a group that still lacks parts
+	parts [][]byte // of a group that still lacks parts; it may be one that its leader did not finish
+	whole Position // of the last part of a whole group
 }
 
 // add takes the next batch. It checks the batch's checksum.
-func (w *wholeGroups) add(batch []byte) error {
+func (w *wholeGroups) add(at Position, batch []byte) error {
 	m, err := batchMeta(batch)
 	switch {
 	case err != nil:
@@ -327,7 +328,7 @@ func (w *wholeGroups) add(batch []byte) error {
 			return err
 		}
 	}
-	w.parts = nil
+	w.parts, w.whole = nil, at
 	return nil
 }
 

@@ -175,11 +175,11 @@ func TestReplicaApply(t *testing.T) {
 	}
 	large := strings.Repeat("large", 10<<10)
 	appendAll(t, r, large, large, large, large, large)
-	apply := func(index uint64, batches ...[]byte) (stored int) {
+	apply := func(first uint64, batches ...[]byte) (stored int) {
 		t.Helper()
-		err := r.Apply(Position{Index: index, Term: 1}, func(add func([]byte) error) error {
-			for _, b := range batches {
-				if err := add(b); err != nil {
+		err := r.Apply(func(add func(Position, []byte) error) error {
+			for i, b := range batches {
+				if err := add(Position{Index: first + uint64(i), Term: 1}, b); err != nil {
 					return err
 				}
 			}
@@ -194,18 +194,18 @@ func TestReplicaApply(t *testing.T) {
 		return stored
 	}
 	last, before := len(c.batches)-1, r.FullLogs()
-	if n := apply(2, c.batches[:last]...); n != 0 {
-		t.Errorf("%d jobs of a group that lacks a part", n)
+	if n := apply(1, c.batches[:last]...); n != 0 || r.Applied() != (Position{1, 1}) { // the first one is empty
+		t.Errorf("%d jobs of a group that lacks a part, applied %v", n, r.Applied())
 	}
-	if n := apply(3, c.batches...); n != 3 || r.Applied() != (Position{3, 1}) {
+	if n := apply(2, c.batches[1:]...); n != 3 || r.Applied() != (Position{uint64(len(c.batches)), 1}) {
 		t.Errorf("%d jobs, applied %v", n, r.Applied())
 	}
 	forged := slices.Clone(c.batches[1])
 	forged[len(forged)-1] ^= 1
-	if err := r.Apply(Position{Index: 4, Term: 1}, func(add func([]byte) error) error { return add(forged) }); err == nil {
+	if err := r.Apply(func(add func(Position, []byte) error) error { return add(Position{Index: 9, Term: 1}, forged) }); err == nil {
 		t.Error("a batch with a flipped bit is applied")
 	}
-	if apply(5, c.batches...); before < 2 || r.FullLogs() != 1 {
+	if apply(20, c.batches...); before < 2 || r.FullLogs() != 1 {
 		t.Errorf("%d full logs, %d before", r.FullLogs(), before)
 	}
 }
@@ -232,9 +232,9 @@ func TestInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := Position{Index: 7, Term: 2}
-	err = from.Apply(at, func(add func([]byte) error) error {
+	err = from.Apply(func(add func(Position, []byte) error) error {
 		for _, b := range c.batches {
-			if err := add(b); err != nil {
+			if err := add(at, b); err != nil {
 				return err
 			}
 		}
