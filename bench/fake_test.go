@@ -19,7 +19,7 @@ import (
 	"treadle/bench/peer"
 )
 
-// fakeFlaws are the ways in which the fake server can be told to misbehave.
+// The ways in which the fake server can be told to misbehave.
 const (
 	flawless   = "flawless"
 	duplicates = "duplicates" // assigns the tenth job twice

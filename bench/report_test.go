@@ -206,7 +206,7 @@ func TestEndpoints(t *testing.T) {
 			t.Errorf("%q: got %s, %s and %s", of, describe(got.Produce), describe(got.Work), got.Ask.Address)
 		}
 	}
-	f(periodicSection, "*peer.periodic false at a", "*peer.periodic false at a")
+	f("", "*peer.periodic false at a", "*peer.periodic false at a")
 	f(gloomSection, "*peer.gloom true at m", "*peer.gloom true at s")
 	f(acrossSection, "*peer.periodic true at a", "*peer.gloom true at s")
 }

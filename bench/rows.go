@@ -29,11 +29,10 @@ type section string
 
 // The sections that differ from others in more than their figures.
 const (
-	periodicSection section = ""        // Periodic, beside the peers
-	gloomSection    section = "gloom"   // Gloom masters and slaves
-	acrossSection   section = "across"  // submitted in one protocol, done in another
-	durableSection  section = "durable" // Periodic, beside the peers, jobs on disk
-	nodeSection     section = "node"    // a Disbatch node, on a fake MongoDB
+	gloomSection   section = "gloom"   // Gloom masters and slaves
+	acrossSection  section = "across"  // submitted in one protocol, done in another
+	durableSection section = "durable" // Periodic, beside the peers, jobs on disk
+	nodeSection    section = "node"    // a Disbatch node, on a fake MongoDB
 )
 
 // row is one line of the comparison for each server.

@@ -30,7 +30,7 @@ const (
 // jobQueues are the queues that workers of every protocol serve, and workerQueues those of Periodic workers.
 var jobQueues, workerQueues = []int{0, 1, 2, graphQueue}, []int{0, 1, 2, broadcastQueue, graphQueue}
 
-// eras are the values of loop.Options.PeriodicCRC.
+// eras are the values of PeriodicOptions.CRC of package loop.
 var eras = []string{"2019-02", "2019", "2020", "2023", "2026"}
 
 // manyShards is the number of shards of a server that has more than one.
