@@ -282,9 +282,9 @@ func backoff(p *Policy, f *Failures, retry int32, chance uint64) int64 {
 	return p.Backoff.delay(int(retry), chance)
 }
 
-// policyRules reports whether failByPolicy decides what becomes of a failed job of a space without Rules.Deaths. It does
-// so for a space with Rules.Failures, and for a policy with retries or a back-off. It never does so for a task, nor for
-// a job that ends with its owner.
+// policyRules reports whether failByPolicy decides what becomes of a failed job, of a space without Rules.Deaths. It
+// does so for a space with Rules.Failures, and for a policy with retries or a back-off, but for neither tasks nor jobs
+// that end with their owner.
 func (sh *shard) policyRules(r *record, q *queue) bool {
 	p := q.policy
 	return sh.s.rules[r.space].Failures != nil || p != nil && (p.Limited || p.Backoff.First > 0) && r.flags&(task|orphan) == 0 && !sh.s.rules[r.space].Owned

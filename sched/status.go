@@ -158,8 +158,8 @@ func (sh *shard) statuses(first, n int, fn func(QueueStatus)) (more bool) {
 	return end < len(sh.queues)
 }
 
-// status returns the counts of a queue. SchedAt is the earliest due second of its pending jobs. It is 0 if one of them was
-// submitted without one, if one is numbered and ready, or if no job is pending.
+// status returns the counts of a queue. SchedAt is the earliest due second of its pending jobs. It is 0 if one of
+// them was submitted without one, if one is numbered and ready, or if no job is pending.
 func (sh *shard) status(q *queue) QueueStatus {
 	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + len(q.parked) + q.waiting, Running: q.running,
 		Unfinished: q.running - q.reservedTasks - q.savedLeases, Parked: len(q.parked), Delayed: q.delayed.jobs,
