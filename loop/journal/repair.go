@@ -12,8 +12,8 @@ import (
 // store in one step, and keeps that one unchanged under the name in the report. An undamaged store
 // is not changed.
 //
-// Damaged data is lost. Jobs may be missing, and finished jobs may reappear, or older states of jobs, when their deletion
-// or the store's manifest was damaged. No server may use the directory. A nil f is the disk.
+// Damaged data is lost. Jobs may be missing, and finished jobs may reappear, or older states of jobs, when their
+// deletion or the store's manifest was damaged. No server may use the directory. A nil f is the disk.
 func Repair(dir string, f vfs.FS) (Report, error) {
 	d, err := lockDataDir(orDefaultFS(f), dir, false)
 	if err != nil {
