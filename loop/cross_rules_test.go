@@ -2,6 +2,7 @@ package loop
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -203,5 +204,39 @@ func TestOrderInAMixedQueue(t *testing.T) {
 	worker.grabs(1, len(want))
 	if got := names(t, worker.frames()); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestRefusalsAreNoErrors: a job that a policy refuses is counted as refused, and a wrong or duplicate one as an error
+// of the protocol. Neither is counted twice.
+func TestRefusalsAreNoErrors(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "f")
+	r := startGloom(t, Options{HTTP: "127.0.0.1:0", Faktory: FaktoryOptions{Listen: []string{"unix://" + socket}},
+		Admin: AdminOptions{Rules: []PolicyRule{{Pattern: "shut", Values: map[string]string{"paused": "submits"}}}}})
+	const shut, wrong = `{"jid":"refused1","jobtype":"T","args":[],"queue":"shut"}`, `{"jid":"wrong-01"}`
+	const first, second = `{"jid":"unique-1","jobtype":"T","args":[],"custom":{"unique_for":600}}`, `{"jid":"unique-2","jobtype":"T","args":[],"custom":{"unique_for":600}}`
+	c := dialFaktory(t, socket)
+	c.asks("PUSH "+shut, "ERR")
+	c.asks("PUSHB ["+shut+","+wrong+"]", "{")
+	c.asks("PUSH "+wrong, "ERR")
+	c.asks("PUSH "+first, "OK")
+	c.asks("PUSH "+second, "NOTUNIQUE")
+	master := r.dialGloom(true)
+	for _, exchange := range [][]string{
+		{`{"action":"submit","id":1,"type":"shut","body":1}`, `{"ok":true,"id":1}`, `{"error":"job_failed","reason":1}`},
+		{`{"action":"submit","id":2,"type":"open","body":1}`, `{"ok":true,"id":2}`},
+		{`{"action":"submit","id":2,"type":"open","body":1}`, `{"ok":true,"id":2}`, `{"error":"id_exists","reason":2}`},
+	} {
+		master.send(gloomFrame(exchange[0]))
+		for _, want := range exchange[1:] {
+			if got := master.nextGloom("", ""); got != " < "+want {
+				t.Errorf("%s: got %s, want %s", exchange[0], got, want)
+			}
+		}
+	}
+	for protocol, n := range map[string]struct{ refused, wrong int }{"faktory": {2, 3}, "gloom": {1, 1}} {
+		r.wantMetric(`treadle_jobs_refused_total{protocol="`+protocol+`",reason="policy"}`, n.refused)
+		r.wantMetric(`treadle_protocol_errors_total{kind="answered_error",protocol="`+protocol+`"}`, n.wrong)
 	}
 }

@@ -252,7 +252,7 @@ func (c *conversation) acknowledgeAll(reply []byte) {
 // answerError answers a command that is wrong in itself, and counts it.
 func (c *conversation) answerError(text string) { c.s.Reply(c.p.errorReply(text)) }
 
-// refuse answers a command that a limit or a policy forbids.
+// refuse answers a command that a limit or a policy forbids, or whose job is wrong.
 func (c *conversation) refuse(err error) { c.s.Reply(c.p.refusal(err)) }
 
 // errorReply returns the reply of answerError. It may run off the event loop, as refusal.
@@ -263,7 +263,6 @@ func (p *Protocol) errorReply(text string) []byte {
 
 // refusal returns the reply of refuse.
 func (p *Protocol) refusal(err error) []byte {
-	p.errors.Add(1)
 	code, text := p.explain(err)
 	return codec.AppendError(nil, code, text)
 }

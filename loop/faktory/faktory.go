@@ -35,7 +35,7 @@ type Protocol struct {
 
 	connections atomic.Int64
 	commands    atomic.Uint64
-	errors      atomic.Uint64 // commands answered with an error
+	errors      atomic.Uint64 // of wrong commands and jobs
 }
 
 var _ interface {

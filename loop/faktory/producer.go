@@ -108,12 +108,15 @@ func toUTF8(text []byte) []byte {
 	return nil
 }
 
-// explain returns what a client is told of an error of submit: a code and a text. It counts the error of a limit.
+// explain returns what a client is told of an error of submit: a code and a text. It counts a job that is wrong in
+// itself among the errors, and any other one as refused.
 func (p *Protocol) explain(err error) (code, text string) {
 	switch {
 	case err == errNotUnique:
+		p.errors.Add(1)
 		return codeNotUnique, err.Error()
 	case errors.As(err, new(codec.JobError)):
+		p.errors.Add(1)
 		return codeError, err.Error()
 	case errors.Is(err, protocol.ErrDisk), errors.Is(err, protocol.ErrMaxMemory),
 		errors.Is(err, sched.ErrPolicy), errors.Is(err, sched.ErrQueues), err == errUniqueRoom:

@@ -144,7 +144,7 @@ func (c *conversation) answerError(kind string, reason []byte) {
 // refuse answers a submit that a limit or a policy forbids.
 func (c *conversation) refuse(err error, id []byte) {
 	c.p.host.Refused(name, protocol.ReasonOf(err))
-	c.answerError(codec.JobFailed, id)
+	c.replyError(codec.JobFailed, id)
 }
 
 // Deliver implements protocol.Conversation.

@@ -21,7 +21,7 @@ type Protocol struct {
 	host   protocol.Host
 	sched  *sched.Scheduler
 	o      Options
-	errors atomic.Uint64 // requests answered with an error
+	errors atomic.Uint64 // of answerError
 }
 
 var _ protocol.LoopServed = (*Protocol)(nil)
