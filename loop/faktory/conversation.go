@@ -45,7 +45,7 @@ var _ interface {
 
 // Consume implements protocol.Conversation.
 func (c *conversation) Consume(in []byte) (n int, err error) {
-	for !c.fetching && n < len(in) {
+	for n < len(in) && !c.fetching && !c.s.Pause() {
 		line, k, err := codec.Next(in[n:], c.scanned, c.p.limits.MaxFrame)
 		c.scanned = 0
 		if err != nil {
@@ -65,7 +65,7 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 		}
 		n += k
 		c.s.Loop.Frames[c.s.Protocol]++
-		if c.s.Congested() || c.s.Pause() {
+		if c.s.Congested() {
 			break
 		}
 	}
@@ -269,9 +269,7 @@ func (p *Protocol) refusal(err error) []byte {
 
 // Deliver implements protocol.Conversation.
 func (c *conversation) Deliver(d *sched.Delivery) {
-	switch d.Effect {
-	case sched.Assign, sched.Broadcast:
-	default:
+	if d.Effect != sched.Assign && d.Effect != sched.Broadcast {
 		return
 	}
 	c.s.Assigned, c.fetching = true, false

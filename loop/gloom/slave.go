@@ -98,7 +98,12 @@ func (c *conversation) respond(m *codec.Message) {
 		data = loop.Result(c.job.Space, data)
 	}
 	if err := c.p.sched.Finish(loop.Now, c.s.Peer(), c.job, data, loop.Sink); err != nil {
-		c.s.LogLate("respond", func() (string, string) { return c.p.sched.NameOf(c.job) })
+		c.logLate()
 	}
 	c.reserve()
+}
+
+// logLate logs a late respond. The job has names while it exists.
+func (c *conversation) logLate() {
+	c.s.LogLate("respond", func() (queue, name string) { return c.p.sched.NameOf(c.job) })
 }

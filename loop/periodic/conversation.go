@@ -53,6 +53,7 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 			return n, err
 		}
 		n += k
+		c.s.Loop.Frames[c.s.Protocol]++
 		c.handle(&f)
 		if c.s.Congested() {
 			break
@@ -177,7 +178,6 @@ var allowed = [256]uint8{
 
 // handle handles one request. A handler returns false when the arguments are truncated; UNKNOWN answers that.
 func (c *conversation) handle(f *codec.Frame) {
-	c.s.Loop.Frames[c.s.Protocol]++
 	if allowed[f.Cmd]&c.roles == 0 {
 		c.answerCommand(f)
 		return
