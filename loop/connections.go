@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"treadle/loop/admin"
 	"treadle/loop/protocol"
 	"treadle/sched"
 )
@@ -16,9 +17,9 @@ const (
 	countedLoop = maxLoops
 )
 
-// Connections implements protocol.Host.
-func (h host) Connections(from uint64, n int) []protocol.Connection {
-	var all []protocol.Connection
+// Connections implements admin.Host.
+func (h host) Connections(from uint64, n int) []admin.Connection {
+	var all []admin.Connection
 	loop, slot := loopOf(sched.SessionID(from)), int(slotOf(sched.SessionID(from)))
 	for ; loop < len(h.reactors); loop, slot = loop+1, 0 {
 		for more := true; more; slot += viewedSessions {
@@ -36,7 +37,7 @@ func (h host) Connections(from uint64, n int) []protocol.Connection {
 
 // view appends the sessions of the next viewedSessions slots until all has n. more reports whether there are slots
 // behind them.
-func (r *reactor) view(from uint64, slot, n int, all []protocol.Connection) (_ []protocol.Connection, more bool) {
+func (r *reactor) view(from uint64, slot, n int, all []admin.Connection) (_ []admin.Connection, more bool) {
 	end := min(slot+viewedSessions, len(r.sessions.slots))
 	for ; slot < end && len(all) < n; slot++ {
 		if s := r.sessions.slots[slot]; s != nil && s.open() && uint64(s.ID) >= from {
@@ -46,8 +47,8 @@ func (r *reactor) view(from uint64, slot, n int, all []protocol.Connection) (_ [
 	return all, end < len(r.sessions.slots)
 }
 
-func (s *session) view() protocol.Connection {
-	c := protocol.Connection{
+func (s *session) view() admin.Connection {
+	c := admin.Connection{
 		ID: uint64(s.ID), Protocol: s.r.server.conns.protocols[s.Protocol].name, Role: s.Role, Remote: s.Remote(), Since: s.opened,
 		Idle: s.r.Now.Mono - s.lastReceived, Received: s.received, Sent: s.sent, Unsent: s.unsent(),
 	}
@@ -58,7 +59,7 @@ func (s *session) view() protocol.Connection {
 }
 
 // viewCounted appends connections that no event loop has.
-func (h host) viewCounted(from uint64, n int, all []protocol.Connection) []protocol.Connection {
+func (h host) viewCounted(from uint64, n int, all []admin.Connection) []admin.Connection {
 	now, first := h.now().Mono, uint64(0)
 	if from>>loopShift == countedLoop {
 		first = from & (1<<loopShift - 1)
@@ -67,7 +68,7 @@ func (h host) viewCounted(from uint64, n int, all []protocol.Connection) []proto
 	defer h.conns.mu.Unlock()
 	h.conns.counted.Ascend(first, func(number uint64, c *countedConn) bool {
 		if len(all) < n {
-			all = append(all, protocol.Connection{
+			all = append(all, admin.Connection{
 				ID: countedLoop<<loopShift | number, Protocol: h.conns.protocols[c.listener.protocol].name, Remote: addressOf(c), Since: c.opened.Wall,
 				Idle: now - c.lastReceived.Load(), Received: c.received.Load(), Sent: c.sent.Load(),
 			})
@@ -77,7 +78,7 @@ func (h host) viewCounted(from uint64, n int, all []protocol.Connection) []proto
 	return all
 }
 
-// CloseConnection implements protocol.Host.
+// CloseConnection implements admin.Host.
 func (h host) CloseConnection(id uint64) (found bool) {
 	if loopOf(sched.SessionID(id)) == countedLoop {
 		h.conns.mu.Lock()
@@ -91,7 +92,7 @@ func (h host) CloseConnection(id uint64) (found bool) {
 	return h.withSession(id, func(s *session) { s.End(errByOperator) })
 }
 
-// QuietConnection implements protocol.Host.
+// QuietConnection implements admin.Host.
 func (h host) QuietConnection(id uint64, end bool) (found, able bool) {
 	found = h.withSession(id, func(s *session) {
 		if q, ok := s.conv.(protocol.Quieted); ok {

@@ -185,13 +185,13 @@ func protocolsWith[T any](s *Server) iter.Seq[T] {
 	}
 }
 
-// host implements protocol.Host for a Server.
+// host implements protocol.Host and admin.Host for a Server.
 type host struct{ *Server }
 
 // Sched implements protocol.Host.
 func (h host) Sched() *sched.Scheduler { return h.sched }
 
-// Spaces implements protocol.Host.
+// Spaces implements admin.Host.
 func (h host) Spaces() *protocol.Spaces { return spaces }
 
 // Now implements protocol.Host.
@@ -258,15 +258,15 @@ func (h host) FlushLater() { h.journal.flushLater() }
 // Await implements protocol.Host.
 func (h host) Await(group uint64) error { return h.waiting.awaitGroup(group) }
 
-// Wait implements protocol.Host.
+// Wait implements admin.Host.
 func (h host) Wait(ctx context.Context, closed, woken <-chan struct{}, limit time.Duration) bool {
 	return h.waiting.awaitToken(ctx, closed, woken, limit)
 }
 
-// Go implements protocol.Host.
+// Go implements admin.Host.
 func (h host) Go(work func()) { h.waiting.start(work) }
 
-// GiveWay implements protocol.Host.
+// GiveWay implements admin.Host.
 func (h host) GiveWay(began time.Time) time.Time { return h.waiting.giveWay(began) }
 
 // PutSetting implements protocol.Host.

@@ -6,7 +6,7 @@ import (
 )
 
 // waiting is how goroutines of requests wait, and how work that outlasts them is begun. Each function has the contract
-// of the method of protocol.Host that calls it. Offline replaces them, so that one goroutine runs at a time.
+// of the method of admin.Host that calls it. Offline replaces them, so that one goroutine runs at a time.
 type waiting struct {
 	awaitGroup func(group uint64) error
 	awaitToken func(ctx context.Context, closed, woken <-chan struct{}, limit time.Duration) bool
@@ -18,7 +18,7 @@ func newWaiting(s *Server) waiting {
 	return waiting{s.awaitCommit, awaitToken, func(work func()) { go work() }, giveWay}
 }
 
-// awaitToken implements protocol.Host's Wait.
+// awaitToken implements admin.Host's Wait.
 func awaitToken(ctx context.Context, closed, woken <-chan struct{}, limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -36,7 +36,7 @@ func awaitToken(ctx context.Context, closed, woken <-chan struct{}, limit time.D
 // processors are busy, a message that has come waits as long.
 const longPart = 250 * time.Microsecond
 
-// giveWay implements protocol.Host's GiveWay.
+// giveWay implements admin.Host's GiveWay.
 func giveWay(began time.Time) time.Time {
 	worked := time.Since(began)
 	if worked < longPart {

@@ -128,7 +128,7 @@ func (o *Options) Check() error {
 
 // API is the HTTP API of one server. It implements protocol.Service and protocol.Restorer.
 type API struct {
-	host    protocol.Host
+	host    Host
 	o       Options
 	servers []*web.Server
 	running sync.WaitGroup
@@ -154,7 +154,7 @@ type API struct {
 }
 
 // New makes the API. It returns an error for an invalid rule or cron entry of the file.
-func New(host protocol.Host, o Options) (*API, error) {
+func New(host Host, o Options) (*API, error) {
 	api := &API{host: host, o: o, rules: make(map[string]map[string]string), runTimeCron: make(map[string]*cronEntry), closed: make(chan struct{})}
 	api.reserver, api.awaiter = host.NewLocalPeer(api.deliverJob), host.NewLocalPeer(api.deliverEnd)
 	api.searches = make(chan struct{}, maxSearches)

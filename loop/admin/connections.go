@@ -60,7 +60,7 @@ func (api *API) getConnections(r *http.Request) (any, error) {
 }
 
 // connectionOf returns a connection as JSON has it.
-func connectionOf(c *protocol.Connection) codec.Connection {
+func connectionOf(c *Connection) codec.Connection {
 	shown := codec.Connection{
 		ID: strconv.FormatUint(c.ID, idBase), Protocol: c.Protocol, Role: c.Role.String(), Remote: c.Remote, Since: c.Since, Idle: max(c.Idle, 0),
 		Received: c.Received, Sent: c.Sent, Unsent: c.Unsent, MoreQueues: c.Peer.More, Waiting: c.Peer.Slots, Running: c.Peer.Running,

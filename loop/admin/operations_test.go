@@ -15,7 +15,7 @@ import (
 
 // aloneHost is a host of nothing but a scheduler.
 type aloneHost struct {
-	protocol.Host
+	Host
 	sched *sched.Scheduler
 }
 

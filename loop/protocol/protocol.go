@@ -13,7 +13,6 @@
 package protocol
 
 import (
-	"context"
 	"log/slog"
 	"net"
 	"time"
@@ -118,12 +117,10 @@ type JournalHealth struct {
 	Sync           string // the setting
 }
 
-// Host is the server as a protocol sees it. Its methods may be called from any goroutine.
+// Host is the server as a protocol sees it, and package admin has a wider view of it. Its methods may be called from any goroutine.
 type Host interface {
 	// Sched returns the scheduler that all protocols share.
 	Sched() *sched.Scheduler
-	// Spaces returns the table of all name spaces.
-	Spaces() *Spaces
 	// Now reads both clocks.
 	Now() sched.Time
 	// Log returns the server's log.
@@ -157,15 +154,6 @@ type Host interface {
 	// Await blocks until a group is committed, or returns an error because it never will be. It is
 	// for a goroutine that has one request, see Acknowledger.
 	Await(group uint64) error
-	// Wait blocks until woken has a token, and takes it. It returns false when the limit is over first, or ctx ends, or
-	// closed is closed. It is for a goroutine that has one request.
-	Wait(ctx context.Context, closed, woken <-chan struct{}, limit time.Duration) bool
-	// Go runs work that outlasts its request, in a goroutine.
-	Go(work func())
-	// GiveWay is called between two parts of long work, with the time at which the last part began. When that part took
-	// a millisecond or more, it sleeps for as long, so that others come to the scheduler's locks. It returns the
-	// beginning of the next part.
-	GiveWay(began time.Time) time.Time
 	// PutSetting journals a setting. Restorer.Restore takes it at the next start.
 	PutSetting(key string, value []byte)
 	// PutDocument journals a new or changed document.
@@ -189,14 +177,6 @@ type Host interface {
 	// Listen opens an address of a setting. Accepted connections count against the protocol's
 	// share of --max-connections; the listener closes those beyond it.
 	Listen(protocol, setting, address string) (net.Listener, error)
-	// Connections returns up to n open connections, in the order of their ids, from one of that id on. Connections that
-	// an HTTP server of the host's own admits are not among them.
-	Connections(from uint64, n int) []Connection
-	// CloseConnection ends a connection for an operator. It returns false if no connection has that id.
-	CloseConnection(id uint64) bool
-	// QuietConnection calls Quieted.Quiet of a connection for an operator. able is its result, and false for a
-	// conversation that is not Quieted.
-	QuietConnection(id uint64, end bool) (found, able bool)
 	// Quit stops the server as SIGTERM does.
 	Quit()
 }
