@@ -1,5 +1,5 @@
-// Package codec has the wire formats: a package below it for each protocol, jsontext for JSON whose bytes matter, and
-// nothing in this one.
+// Package codec has the wire formats: a package below it for each protocol, admin for the HTTP API, jsontext for JSON
+// whose bytes matter, and nothing in this one.
 //
 // A codec turns bytes into views and values into bytes. It knows no sockets, no clock and no scheduler, and owns no
 // buffer of the bytes. A decoder returns views into the caller's bytes, which are valid until those bytes change. An

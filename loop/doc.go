@@ -52,9 +52,11 @@
 //	disbatch      a node in a server; below it store is the site's MongoDB, config its settings, node runs tasks and
 //	              web is the command interface
 //	admin         the HTTP API
+//	page          its pages for a browser
 //
 // journal is the store of the data directory, cluster makes several servers one, web is a bounded HTTP server, budget
-// the memory that peers share, client a blocking client of all protocols.
+// the memory that peers share, client a blocking client of all protocols. setting makes flags, variables and keys of
+// files from the tags of Options.
 //
 // # Turns
 //
@@ -93,7 +95,7 @@
 // The design wanted small packages with one way of doing each thing. A reader meets these exceptions: the kinds of
 // protocol.Document are those of kts46 alone. The server in memory is files of this package, offline*.go, not a package
 // loop/offline: about seventy names inside the server, its reactors, sessions, timer, journal and stop would have to be
-// exported for it. protocol.Host has many methods; a protocol needs about six of them. The codecs have several shapes
+// exported for it. protocol.Host has 26 methods, of which a protocol calls 3 to 17. The codecs have several shapes
 // of Next, see package codec. This package and sched are the largest ones of the tree, and further parts of them could
 // be packages.
 package loop

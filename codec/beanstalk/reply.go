@@ -5,7 +5,6 @@ import "strconv"
 // The replies that are one word.
 const (
 	OutOfMemory    = "OUT_OF_MEMORY\r\n"
-	InternalError  = "INTERNAL_ERROR\r\n"
 	Draining       = "DRAINING\r\n"
 	BadFormat      = "BAD_FORMAT\r\n"
 	UnknownCommand = "UNKNOWN_COMMAND\r\n"

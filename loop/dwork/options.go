@@ -27,7 +27,6 @@ const DefaultPort = "6125"
 
 // Values of the settings.
 const (
-	answerExit     = "exit"     // of Idle and Stop
 	answerNotFound = "notfound" // of Idle and Stop
 	restartReady   = "ready"
 	completeHolder = "holder"

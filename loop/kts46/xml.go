@@ -224,7 +224,7 @@ func matches(t *task, arg any) bool {
 	return ok && at.Unix() == time.UnixMilli(t.revision.Number).Unix()
 }
 
-// xmlReportStatus answers reportStatus of a worker: "working" renews the task, "abort" requeues it and "finish" ends
+// xmlReportStatus answers reportStatus of a worker: "working" renews the task, "abort" requeues it and "finished" ends
 // it.
 func (p *Protocol) xmlReportStatus(args []any, s []string) (any, error) {
 	t, err := p.reporting(args, s)
