@@ -166,7 +166,7 @@ type testCanary struct {
 // protocol and Faktory's it plays the requests that README.md names.
 var testCanaries = []testCanary{
 	{canary{"an incomplete journal group is kept", "loop/journal/chain.go", "\ts.logs[c.partialAt.log].end = c.partialAt.offset\n", "\t_ = c.partialAt.offset\n"}, "loop/journal", lostPower},
-	{canary{"a journal group marks unsynced groups before it as synced", "loop/journal/commit.go", "prevSynced: j.options.Sync != Never && !j.log.dirty,", "prevSynced: j.options.Sync != Never,"}, "loop/journal", lostPower},
+	{canary{"a journal group marks unsynced groups before it as synced", "loop/journal/commit.go", "prevSynced: j.options.Sync != Never && !j.log.unsynced(),", "prevSynced: j.options.Sync != Never,"}, "loop/journal", lostPower},
 	{canary{"a finished job is not journaled", "sched/done.go", "\tsh.keep(job, r, q, use)\n\tsh.save(job, r, q)\n", "\tsh.keep(job, r, q, use)\n"}, "cmd/treadle", "TestLinearizablePolicies"},
 	{canary{"a kept result loses its last byte", "sched/done.go", "sh.results[job] = arenaRef{bytes, uint32(len(data))}", "sh.results[job] = arenaRef{bytes, uint32(max(len(data), 1) - 1)}"}, "cmd/treadle", "TestLinearizablePolicies"},
 	{canary{"a cron entry and its job are not journaled together", "sched/cron_run.go", "\tsh.beginJoined()\n\tdefer sh.endJoined()\n\tc.Handled = now.Wall\n", "\tc.Handled = now.Wall\n"}, "sched", "TestCronKill"},

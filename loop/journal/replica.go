@@ -255,9 +255,9 @@ func (r *Replica) FullLogs() int {
 	return len(r.full)
 }
 
-// Apply writes groups that a majority has on disk to the store. each calls add with the batches behind Applied, in order,
-// and with the position of each. The parts of a group reach the store together: Applied is then the last part of the last
-// whole group. Apply also removes the logs that hold nothing newer.
+// Apply writes groups that a majority has on disk to the store. each calls add with the batches behind Applied, in
+// order, and with the position of each. The parts of a group reach the store together: Applied is then the last part of
+// the last whole group. Apply also removes the logs that hold nothing newer.
 func (r *Replica) Apply(each func(add func(at Position, batch []byte) error) error) error {
 	r.applying.Lock()
 	defer r.applying.Unlock()
