@@ -95,7 +95,7 @@
 // The design wanted small packages with one way of doing each thing. A reader meets these exceptions: the kinds of
 // protocol.Document are those of kts46 alone. The server in memory is files of this package, offline*.go, not a package
 // loop/offline: about seventy names inside the server, its reactors, sessions, timer, journal and stop would have to be
-// exported for it. protocol.Host has 26 methods, of which a protocol calls 3 to 17. The codecs have several shapes
+// exported for it. protocol.Host has 26 methods; a protocol calls 3 to 17. The codecs have several shapes
 // of Next, see package codec. This package and sched are the largest ones of the tree, and further parts of them could
 // be packages.
 package loop

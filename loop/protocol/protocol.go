@@ -117,7 +117,7 @@ type JournalHealth struct {
 	Sync           string // the setting
 }
 
-// Host is the server as a protocol sees it, and package admin has a wider view of it. Its methods may be called from any goroutine.
+// Host is the server as a protocol sees it; admin.Host is wider. Its methods may be called from any goroutine.
 type Host interface {
 	// Sched returns the scheduler that all protocols share.
 	Sched() *sched.Scheduler
