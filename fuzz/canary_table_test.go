@@ -163,7 +163,7 @@ type testCanary struct {
 
 // testCanaries are bugs that the simulation does not find: it does not know what each group of the journal held, no
 // commit of it comes in the middle of a verb, and no job comes to a request between two of its steps. Of beanstalkd's
-// protocol and Faktory's it plays the requests that README.md names.
+// protocol and Faktory's it plays the requests that README.md names. A few show what another test finds.
 var testCanaries = []testCanary{
 	{canary{"an incomplete journal group is kept", "loop/journal/chain.go", "\ts.logs[c.partialAt.log].end = c.partialAt.offset\n", "\t_ = c.partialAt.offset\n"}, "loop/journal", lostPower},
 	{canary{"a journal group marks unsynced groups before it as synced", "loop/journal/commit.go", "prevSynced: j.options.Sync != Never && !j.log.unsynced(),", "prevSynced: j.options.Sync != Never,"}, "loop/journal", lostPower},
@@ -172,10 +172,12 @@ var testCanaries = []testCanary{
 	{canary{"a cron entry and its job are not journaled together", "sched/cron_run.go", "\tsh.beginJoined()\n\tdefer sh.endJoined()\n\tc.Handled = now.Wall\n", "\tc.Handled = now.Wall\n"}, "sched", "TestCronKill"},
 	{canary{"a job that is on its way to a request that ends has failed", "sched/departed.go", "\tif w.peer.request {\n", "\tif w.peer.request && w.ended && len(w.held) > 99 {\n"}, "sched", "TestRequestHangsUp"},
 	{canary{"a put is answered before the sync", "loop/beanstalk/conversation.go", "c.p.host.Durable(queue)\n", "c.p.host.Durable(queue)\n\twait = wait && group == 0\n"}, "loop", "TestBeanstalkAfterSync"},
+	{canary{"a job that is released keeps its priority", "sched/return.go", "\t\tr.priority = priority\n\t\tsh.addCount(r, atReturned)", "\t\tsh.addCount(r, atReturned)"}, "cmd/treadle", "TestLinearizable"},
 	{canary{"a released job stands behind later numbers", "sched/index.go", "s.at(before).seq > r.seq {", "s.at(before).seq > r.seq && r.seq == 0 {"}, "sched", "TestNumberedAgainstModel"},
 	{canary{"a reserve waits in the last second of a time to run", "loop/beanstalk/worker.go", "return c.held.soonest()-safetyMargin <= now", "return c.held.soonest() <= now"}, "loop", "TestBeanstalkGolden"},
 	{canary{"the number of a job that is put is not its name", "sched/submit.go", "\tr.seq = seq\n", "\tr.seq = seq + 1\n"}, "loop", "TestBeanstalkGolden"},
 	{canary{"a Faktory job is forgotten when its retries are used up", "sched/failed.go", "f != nil && r.count == 0 {", "f != nil && r.count >= 0 {"}, "loop", "TestFaktoryGolden"},
+	{canary{"a reservation of Faktory is not journaled", "sched/lease_verbs.go", "\t\tsh.save(h.job, r, q)\n\t}\n\treturn true", "\t}\n\treturn true"}, "cmd/treadle", "TestLinearizable"},
 	{canary{"a reservation of Faktory ends with its connection", "sched/held.go", "t != nil && sh.holdLeased(", "t != nil && w.ended && sh.holdLeased("}, "loop", "TestFaktoryGolden"},
 	{canary{"the older reservation of a jid is lost", "sched/lease_name.go", "\tcase l.older != nil:\n", "\tcase l.older != nil && l.newer != nil:\n"}, "loop", "TestFaktoryGolden"},
 	{canary{"a PUSH is answered before the sync", "loop/faktory/conversation.go", "c.p.host.Durable(queue)\n", "c.p.host.Durable(queue)\n\twait = wait && len(queue) == 0\n"}, "loop", "TestFaktoryAcknowledgedAfterSync"},

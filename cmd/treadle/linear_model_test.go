@@ -53,7 +53,7 @@ const (
 
 // acknowledged reports whether the reply to an operation means that its effect is on disk.
 func (k linKind) acknowledged() bool {
-	return k == linSubmit || k == linRemove || k == linCreate || k == linComplete || k == linTransfer
+	return slices.Contains([]linKind{linSubmit, linRemove, linCreate, linComplete, linTransfer, linDelete, linRelease, linBury, linKick}, k)
 }
 
 func (o linOp) describe(output string) string {

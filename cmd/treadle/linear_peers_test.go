@@ -12,9 +12,12 @@ import (
 	"treadle/loop/client"
 )
 
-// linVersion reads a workload.
+// linVersion reads a workload, of a Faktory job its arguments.
 func linVersion(workload string) int {
-	n, err := strconv.Atoi(workload)
+	if _, args, found := strings.Cut(workload, `"args":[`); found {
+		workload, _, _ = strings.Cut(args, "]")
+	}
+	n, err := strconv.Atoi(strings.Trim(workload, `"`))
 	if err != nil {
 		return -1 // of no peer
 	}
@@ -38,7 +41,9 @@ func (r *linRound) client(rng *rand.Rand, options client.Options) {
 			o.due, j.SchedAt = n, int64(n)
 		}
 		call := r.now()
-		switch n := rng.IntN(10); {
+		switch n := rng.IntN(11); {
+		case n == 10:
+			err = r.submitToTube(c)
 		case n < 3 || n < 7 && at >= linServed:
 			o.kind, err = linSubmit, c.Submit(r.ctx, j)
 			r.note(f, call, o, "", err)
