@@ -172,7 +172,7 @@ var testCanaries = []testCanary{
 	{canary{"a cron entry and its job are not journaled together", "sched/cron_run.go", "\tsh.beginJoined()\n\tdefer sh.endJoined()\n\tc.Handled = now.Wall\n", "\tc.Handled = now.Wall\n"}, "sched", "TestCronKill"},
 	{canary{"a job that is on its way to a request that ends has failed", "sched/departed.go", "\tif w.peer.request {\n", "\tif w.peer.request && w.ended && len(w.held) > 99 {\n"}, "sched", "TestRequestHangsUp"},
 	{canary{"a put is answered before the sync", "loop/beanstalk/conversation.go", "c.p.host.Durable(queue)\n", "c.p.host.Durable(queue)\n\twait = wait && group == 0\n"}, "loop", "TestBeanstalkAfterSync"},
-	{canary{"a job that is released keeps its priority", "sched/return.go", "\t\tr.priority = priority\n\t\tsh.addCount(r, atReturned)", "\t\tsh.addCount(r, atReturned)"}, "cmd/treadle", "TestLinearizable"},
+	{canary{"a put is not journaled", "loop/beanstalk/space.go", "sched.Rules{Durable: true, Numbered: true}", "sched.Rules{Numbered: true}"}, "cmd/treadle", "TestLinearizable"},
 	{canary{"a released job stands behind later numbers", "sched/index.go", "s.at(before).seq > r.seq {", "s.at(before).seq > r.seq && r.seq == 0 {"}, "sched", "TestNumberedAgainstModel"},
 	{canary{"a reserve waits in the last second of a time to run", "loop/beanstalk/worker.go", "return c.held.soonest()-safetyMargin <= now", "return c.held.soonest() <= now"}, "loop", "TestBeanstalkGolden"},
 	{canary{"the number of a job that is put is not its name", "sched/submit.go", "\tr.seq = seq\n", "\tr.seq = seq + 1\n"}, "loop", "TestBeanstalkGolden"},
