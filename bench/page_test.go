@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,5 +52,21 @@ func TestPage(t *testing.T) {
 	}
 	if again := read(); again != page {
 		t.Error("the page of the saved results differs")
+	}
+}
+
+// TestChartsHaveFigures: a chart of a name that no figure has would be left out without a word.
+func TestChartsHaveFigures(t *testing.T) {
+	for _, of := range barFigures {
+		if !slices.Contains(figureNames, of.figure) {
+			t.Errorf("the bars %q", of.figure)
+		}
+	}
+	for _, of := range curveFigures {
+		for _, step := range quantileSteps {
+			if !slices.Contains(figureNames, of.figure+" "+step) {
+				t.Errorf("the curves %q %q", of.figure, step)
+			}
+		}
 	}
 }
