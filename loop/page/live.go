@@ -2,10 +2,13 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -90,7 +93,8 @@ func (o *stream) currentCells(s *Site, r *http.Request, page pageFunc) (map[stri
 	return o.cells, o.ok
 }
 
-// live sends what changes on a page, once a second, as a stream of events. The parameter at is the address of the page.
+// live sends all cells of a page, and then once a second those that change, as a stream of events. The parameter at is
+// the address of the page.
 func (s *Site) live(w http.ResponseWriter, r *http.Request) {
 	page, at, err := s.pageAt(r, r.URL.Query().Get("at"))
 	if err != nil {
@@ -121,7 +125,7 @@ func (s *Site) live(w http.ResponseWriter, r *http.Request) {
 		}
 		changed := changedCells(before, now)
 		if before == nil {
-			changed = [][2]string{} // the page is at most a second old; what it does not have comes with the next change
+			changed = everyCell(now) // the page that the browser has may be older, by hours when it was not shown
 		}
 		if before = now; len(changed) > 0 || quiet == 0 {
 			if !s.send(w, out, changed) {
@@ -260,6 +264,24 @@ func voidTag(tag []byte) bool {
 		return true
 	}
 	return false
+}
+
+// everyCell returns the names and the HTML of all cells, each before those that are in it: a browser does not replace
+// a cell that a person is using, but the others in it.
+func everyCell(now map[string]cell) [][2]string {
+	depth := func(name string) (n int) {
+		for outer := now[name].outer; outer != ""; outer = now[outer].outer {
+			n++
+		}
+		return n
+	}
+	all := make([][2]string, 0, len(now))
+	for _, name := range slices.SortedFunc(maps.Keys(now), func(a, b string) int {
+		return cmp.Or(cmp.Compare(depth(a), depth(b)), cmp.Compare(a, b))
+	}) {
+		all = append(all, [2]string{name, now[name].whole})
+	}
+	return all
 }
 
 // changedCells returns the names and the HTML of cells that have changed: those with another frame, and that are in

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -62,8 +63,8 @@ func TestStreamNeverRead(t *testing.T) {
 		stalled, reader := open(), open()
 		go func() {
 			for lines := bufio.NewScanner(reader); lines.Scan(); {
-				if strings.HasPrefix(lines.Text(), "data: ") {
-					events.Add(1)
+				if text, ok := strings.CutPrefix(lines.Text(), "data: "); ok && events.Add(1) == 1 && !strings.HasPrefix(text, `[["health",`) {
+					t.Errorf("the stream begins with %s", text)
 				}
 			}
 			if lasted := time.Since(began); lasted < streamLife || lasted > streamLife+time.Minute {
@@ -86,4 +87,14 @@ func TestStreamNeverRead(t *testing.T) {
 			t.Errorf("%d streams are open after their time", n)
 		}
 	})
+}
+
+// TestStreamBeginsWithThePage: a stream begins with all cells, as the browser may have loaded the page before what has
+// changed since, and goes on with those that change.
+func TestStreamBeginsWithThePage(t *testing.T) {
+	cells := cellsOf([]byte(`<main><div data-live="b"><i>1</i><b data-live="c">2</b></div><p data-live="a">3</p></main>`))
+	want := [][2]string{{"a", "3"}, {"b", `<i>1</i><b data-live="c">2</b>`}, {"c", "2"}}
+	if got := everyCell(cells); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
 }

@@ -106,6 +106,9 @@ func story(b *tab, h hand) {
 	h.press(b, `nav a[href="/jobs"]`)
 	b.until("h1", "Jobs")
 	h.write(b, "#filter", `state:failed "user 7:"`+kb.Enter)
+	b.await("the jobs of the filter", func() bool {
+		return strings.Contains(value[string](b, "location.search"), "filter=") && b.text("footer") != ""
+	})
 	b.until("main tbody", "user-7")
 	if text := b.text("main tbody"); strings.Contains(text, "user-8") {
 		t.Errorf("other jobs are found: %s", text)

@@ -4,10 +4,10 @@
 	const root = document.documentElement, stream = root.dataset.stream;
 	const badge = document.getElementById("live"), hold = document.getElementById("hold");
 
-	// Cells that change are replaced, but for those that a person is using.
+	// Cells that change are replaced, but for those that a person is using. A stream begins with all cells.
 	const put = ([name, html]) => {
 		for (const cell of document.querySelectorAll("[data-live]")) {
-			if (cell.dataset.live === name && !cell.contains(document.activeElement)) {
+			if (cell.dataset.live === name && cell.innerHTML !== html && !cell.contains(document.activeElement)) {
 				cell.innerHTML = html;
 			}
 		}
