@@ -104,7 +104,7 @@ func (s *attack) shapes() {
 			}
 			for first, again := range unending(path) {
 				all.Go(func() {
-					c := s.dialFrom(net.Dialer{Control: littleRoom}, protocol)
+					c := s.dial(protocol)
 					if err := neverRead(c, first, again); errors.Is(err, os.ErrDeadlineExceeded) {
 						s.t.Errorf("%s, %q and again %q: the server neither reads nor hangs up", protocol, first, again)
 					}
