@@ -19,7 +19,7 @@ type ClusterHost interface {
 	Serves(*Server)
 }
 
-// ClusterSocket is the name of a node's socket in the directory of Options.Data, see cluster.Node.ServeStatus.
+// ClusterSocket is the name of a node's socket in the directory of Options.Data, see cluster.Node.Serve.
 const ClusterSocket = "cluster.sock"
 
 // clusterSetting is the setting of ClusterOptions.Name.
@@ -32,8 +32,11 @@ func RunCluster(ctx context.Context, o Options, h ClusterHost) error {
 	if err != nil {
 		return err
 	}
-	node, err := startNode(&checked.o)
-	if err != nil {
+	node, err := startNode(ctx, &checked.o)
+	switch {
+	case err != nil && ctx.Err() != nil: // it waited to be added
+		return nil
+	case err != nil:
 		return err
 	}
 	defer func() { _ = node.Close() }() // it has logged its failure
@@ -42,13 +45,16 @@ func RunCluster(ctx context.Context, o Options, h ClusterHost) error {
 		return err
 	}
 	defer func() { _ = status.Close() }() // a second Close is harmless
-	go node.ServeStatus(status)
+	go node.Serve(status)
 	for {
 		lead, err := follow(ctx, node, checked)
 		switch {
+		case ctx.Err() != nil && lead != nil:
+			lead.End()
+			return nil
 		case ctx.Err() != nil:
 			return nil
-		case err != nil && lead == nil:
+		case err != nil:
 			return err
 		}
 		err = serveLead(ctx, node, lead, h)
@@ -64,14 +70,14 @@ func RunCluster(ctx context.Context, o Options, h ClusterHost) error {
 }
 
 // startNode starts the node. A wrong setting is an *OptionError.
-func startNode(o *Options) (*cluster.Node, error) {
+func startNode(ctx context.Context, o *Options) (*cluster.Node, error) {
 	c, err := o.Cluster.options()
 	if err != nil {
 		return nil, &OptionError{Setting: "peers", Err: err}
 	}
 	c.Log, c.MaxMessage = o.Log, o.largestFrame()+64<<20 // an entry is a part of a group, which ends with a job
 	c.Journal = journal.Options{Dir: o.Data, Log: o.Log}
-	node, err := cluster.Start(c)
+	node, err := cluster.Start(ctx, c)
 	if err != nil {
 		return nil, &OptionError{Setting: clusterSetting, Err: err, Code: exitFailure}
 	}

@@ -107,18 +107,33 @@ func (p *passer) pass(c net.Conn, setting string, ordinal int) {
 		return
 	}
 	defer p.release(c)
-	ctx, cancel := context.WithTimeout(p.ctx, holdTime)
-	defer cancel()
-	leader, err := p.node.Leader(ctx)
-	if err != nil {
-		return
-	}
-	to, err := p.node.DialLeader(ctx, leader, setting, ordinal)
+	to, err := p.dial(setting, ordinal)
 	if err != nil || !p.hold(to) {
 		return
 	}
 	defer p.release(to)
 	cluster.Splice(c, to)
+}
+
+// dial connects to the leader. It tries again for holdTime: a leader that cannot be reached has a successor soon.
+func (p *passer) dial(setting string, ordinal int) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(p.ctx, holdTime)
+	defer cancel()
+	for {
+		leader, err := p.node.Leader(ctx)
+		if err != nil {
+			return nil, err
+		}
+		to, err := p.node.DialLeader(ctx, leader, setting, ordinal)
+		if err == nil {
+			return to, nil
+		}
+		select {
+		case <-time.After(acceptPause):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
 
 // hold keeps a connection to be closed with the others. It returns false if everything is closed.

@@ -13,22 +13,30 @@ import (
 	"treadle/loop/cluster"
 )
 
-// clusterCmd looks at a cluster, through a node of this machine.
+// clusterCmd looks at a cluster and changes it, through a node of this machine.
 type clusterCmd struct {
-	Status clusterStatusCmd `cmd:"" help:"Show the nodes of a cluster, which one leads and how far behind the others are."`
+	Status   clusterStatusCmd   `cmd:"" help:"Show the nodes of a cluster, which one leads and how far behind the others are."`
+	Add      clusterAddCmd      `cmd:"" help:"Add a node, which then joins with treadle serve --cluster-join."`
+	Remove   clusterRemoveCmd   `cmd:"" help:"Remove a node for ever, as when its disk is lost."`
+	Transfer clusterTransferCmd `cmd:"" help:"Have another node lead, as before work on the machine of the leader."`
 }
 
 // Help is printed by treadle cluster --help.
 func (clusterCmd) Help() string {
 	return `A cluster is several servers that are one: treadle help cluster says how to start it.
 
-	treadle cluster status --data /var/lib/treadle`
+	treadle cluster status --data /var/lib/treadle
+	treadle cluster add d=10.0.0.4:5200 --data /var/lib/treadle
+	treadle cluster remove c --data /var/lib/treadle`
 }
 
-type clusterStatusCmd struct {
+// clusterNode is the node that a command asks.
+type clusterNode struct {
 	Data string `name:"data" placeholder:"DIR" default:"./treadle-data" help:"Data directory of a node that runs on this machine (default: ${default})."`
 	JSON bool   `name:"json" help:"Print JSON, one object a node."`
 }
+
+type clusterStatusCmd struct{ clusterNode }
 
 // Help is printed by treadle cluster status --help.
 func (clusterStatusCmd) Help() string {
@@ -39,26 +47,95 @@ func (clusterStatusCmd) Help() string {
 
 // Run prints the status.
 func (s *clusterStatusCmd) Run(con *console) error {
-	status, err := askCluster(s.Data)
+	status, err := askCluster(s.Data, cluster.Change{Verb: cluster.AskStatus})
 	if err != nil {
 		return err
 	}
-	if s.JSON {
-		err = writeLines(con.out, status.Nodes)
-	} else {
-		err = printCluster(con.out, status.Nodes)
-	}
+	err = s.print(con, status)
 	if _, ok := leaderOf(status); err == nil && !ok {
 		err = fmt.Errorf("no node of the cluster %q leads: a majority of its %d nodes must run and reach each other", status.Cluster, len(status.Nodes))
 	}
 	return err
 }
 
-// askTimeout bounds the answer of a node, which waits for all others.
-const askTimeout = 20 * time.Second
+// print prints the nodes.
+func (c *clusterNode) print(con *console, status cluster.Status) error {
+	if c.JSON {
+		return writeLines(con.out, status.Nodes)
+	}
+	return printCluster(con.out, status.Nodes)
+}
 
-// askCluster asks the node with a data directory.
-func askCluster(data string) (s cluster.Status, err error) {
+type clusterAddCmd struct {
+	clusterNode
+	Peer string `arg:"" name:"ID=HOST:PORT" help:"A new id, and the address at which the other nodes reach it."`
+}
+
+// Help is printed by treadle cluster add --help.
+func (clusterAddCmd) Help() string {
+	return `The new node gets the log from then on, and counts for a majority as soon as it has the rest. Start it with an empty data directory, the secret or certificates of the cluster, and --cluster-join; its --peers are it and nodes to ask:
+
+	treadle cluster add d=10.0.0.4:5200 --data /var/lib/treadle
+	treadle serve --cluster jobs --node d --peers a=10.0.0.1:5200,d=10.0.0.4:5200 --cluster-join --cluster-secret treadle.secret --data /var/lib/treadle`
+}
+
+// Run adds the node.
+func (a *clusterAddCmd) Run(con *console) error {
+	peers, err := cluster.ParsePeers([]string{a.Peer})
+	if err != nil {
+		return badUsage("%w", err)
+	}
+	return a.change(con, cluster.Change{Verb: cluster.AddNode, ID: peers[0].ID, Address: peers[0].Address})
+}
+
+type clusterRemoveCmd struct {
+	clusterNode
+	ID string `arg:"" name:"ID" help:"The node."`
+}
+
+// Help is printed by treadle cluster remove --help.
+func (clusterRemoveCmd) Help() string {
+	return `The node need not run. If it does, it ends. Its id is never used again. It is refused when the nodes that are left could no longer decide anything.
+
+	treadle cluster remove c --data /var/lib/treadle`
+}
+
+// Run removes the node.
+func (r *clusterRemoveCmd) Run(con *console) error {
+	return r.change(con, cluster.Change{Verb: cluster.RemoveNode, ID: r.ID})
+}
+
+type clusterTransferCmd struct {
+	clusterNode
+	ID string `arg:"" optional:"" name:"ID" help:"The node that is to lead (default: the one that has the most of the log)."`
+}
+
+// Help is printed by treadle cluster transfer --help.
+func (clusterTransferCmd) Help() string {
+	return `Clients connect again, and jobs that run are ready again, as after a restart.
+
+	treadle cluster transfer b --data /var/lib/treadle`
+}
+
+// Run asks for another leader.
+func (t *clusterTransferCmd) Run(con *console) error {
+	return t.change(con, cluster.Change{Verb: cluster.Transfer, ID: t.ID})
+}
+
+// change changes the cluster, and prints its nodes.
+func (c *clusterNode) change(con *console, change cluster.Change) error {
+	status, err := askCluster(c.Data, change)
+	if err != nil {
+		return err
+	}
+	return c.print(con, status)
+}
+
+// askTimeout bounds the answer of a node, which waits for all others.
+const askTimeout = 30 * time.Second
+
+// askCluster asks the node with a data directory for a change.
+func askCluster(data string, change cluster.Change) (s cluster.Status, err error) {
 	path, err := filepath.Abs(filepath.Join(data, loop.ClusterSocket))
 	if err != nil {
 		return s, err
@@ -70,8 +147,14 @@ func askCluster(data string) (s cluster.Status, err error) {
 	}
 	defer func() { _ = c.Close() }() // it was only read
 	_ = c.SetDeadline(time.Now().Add(askTimeout))
-	err = json.NewDecoder(c).Decode(&s)
-	return s, err
+	var a cluster.Answer
+	if err = json.NewEncoder(c).Encode(cluster.Request{Change: change}); err == nil {
+		err = json.NewDecoder(c).Decode(&a)
+	}
+	if err == nil && a.Error != "" {
+		err = errors.New(a.Error)
+	}
+	return a.Status, err
 }
 
 // leaderOf returns the node that leads.

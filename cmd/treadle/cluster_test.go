@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"treadle/loop/client"
+	"treadle/loop/cluster"
 )
 
 var (
@@ -25,25 +26,32 @@ var (
 type testNodes struct {
 	t       *testing.T
 	dir     string
-	peers   string
+	peers   []string   // those of the first nodes, and of each that was added
+	first   int        // the number of the first nodes
 	running []*process // nil: killed
 }
 
 // newNodes returns a cluster of three whose nodes do not run yet.
 func newNodes(t *testing.T) *testNodes {
 	t.Helper()
-	n := &testNodes{t: t, dir: t.TempDir(), running: make([]*process, 3)}
-	var peers []string
-	for i := range n.running {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		peers = append(peers, fmt.Sprintf("%c=%s", 'a'+i, l.Addr()))
+	n := &testNodes{t: t, dir: t.TempDir(), first: 3}
+	for range n.first {
+		n.more()
 	}
-	n.peers = strings.Join(peers, ",")
 	return n
+}
+
+// more makes a node that does not run yet, and returns what names it in --peers.
+func (n *testNodes) more() string {
+	n.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer l.Close()
+	peer := fmt.Sprintf("%c=%s", 'a'+len(n.peers), l.Addr())
+	n.peers, n.running = append(n.peers, peer), append(n.running, nil)
+	return peer
 }
 
 func (n *testNodes) data(i int) string   { return filepath.Join(n.dir, fmt.Sprint(i)) }
@@ -51,8 +59,11 @@ func (n *testNodes) socket(i int) string { return filepath.Join(n.dir, fmt.Sprin
 
 // args returns the command line of a node.
 func (n *testNodes) args(i int) []string {
-	return []string{"serve", "--cluster", "test", "--node", string(rune('a' + i)), "--peers", n.peers, "--data", n.data(i),
-		"--periodic", "unix://" + n.socket(i), "--gloom-masters", "off", "--gloom-slaves", "off", "--dwork", "off", "--kts46", "off", "--kts46-json", "off", "--http", "off"}
+	args := []string{"serve", "--cluster", "test", "--node", string(rune('a' + i)), "--data", n.data(i), "--periodic", "unix://" + n.socket(i), "--only", "periodic", "--http", "off"}
+	if i < n.first {
+		return append(args, "--peers", strings.Join(n.peers[:n.first], ","))
+	}
+	return append(args, "--peers", n.peers[i]+","+strings.Join(n.peers[:n.first], ","), "--cluster-join")
 }
 
 // start starts a node that does not run.
@@ -80,7 +91,7 @@ func (n *testNodes) leader() int {
 			if p == nil {
 				continue
 			}
-			status, err := askCluster(n.data(i))
+			status, err := askCluster(n.data(i), cluster.Change{Verb: cluster.AskStatus})
 			if err != nil {
 				continue
 			}
@@ -175,6 +186,63 @@ func TestClusterKills(t *testing.T) {
 	}
 }
 
+// TestClusterReplace: a node takes the place of one that was killed, under load, and nothing that was acknowledged is lost
+// when the leader is killed next. The removed node ends when it comes back.
+func TestClusterReplace(t *testing.T) {
+	t.Parallel()
+	n := newNodes(t)
+	for i := range n.running {
+		n.start(i)
+	}
+	l := &ledger{jobs: make(map[string]*fate)}
+	leader := n.leader()
+	dead := (leader + 1) % 3
+	n.load(l, 50*time.Millisecond, dead)
+	command := func(want string, args ...string) {
+		t.Helper()
+		out, errs, code := treadle(t, "", append(append([]string{"cluster"}, args...), "--data", n.data(n.leader()))...)
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%q: exit code %d, %s%s", args, code, out, errs)
+		}
+	}
+	command("unreachable", "add", n.more())
+	n.start(3)
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		out, _, _ := treadle(t, "", "cluster", "status", "--data", n.data(3))
+		if strings.Count(out, "  follower  ") == 2 && strings.Count(out, "  unreachable  ") == 1 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the new node does not count:\n%s", out)
+		}
+	}
+	command("d     ", "remove", string(rune('a'+dead)))
+	leader = n.leader()
+	n.load(l, 50*time.Millisecond, leader)
+	n.leader()
+	kept := 0
+	for i, p := range n.running {
+		if p != nil {
+			kept += audit(t, n.socket(i), l, 0)
+		}
+	}
+	if kept == 0 {
+		t.Error("no job had to survive")
+	}
+	n.start(leader)
+	command("  leader  ", "transfer", "d")
+	if now := n.leader(); now != 3 {
+		t.Errorf("node %d leads", now)
+	}
+	gone := start(t, false, n.args(dead)...)
+	gone.until("was removed from the cluster")
+	gone.exit(1)
+	out, errs, code := treadle(t, "", "cluster", "add", n.peers[dead], "--data", n.data(3))
+	if code != 1 || !strings.Contains(errs, "take a new id") {
+		t.Errorf("%d, %s%s", code, out, errs)
+	}
+}
+
 // TestClusterStatus: the status names leader and followers at each node, its exit code says whether a node leads, and a
 // leader that is told to stop hands over.
 func TestClusterStatus(t *testing.T) {
@@ -250,7 +318,7 @@ func TestClusterRefusals(t *testing.T) {
 	n.dir = filepath.Join(dir, "n")
 	n.start(0)
 	n.kill(0)
-	f(`is of node "a" in the cluster "test"`, 1, "--data", n.data(0), "--cluster", "other", "--node", "a", "--peers", n.peers)
+	f(`is of node "a" in the cluster "test"`, 1, "--data", n.data(0), "--cluster", "other", "--node", "a", "--peers", strings.Join(n.peers, ","))
 	f("only treadle serve --cluster can use it", 1, "--data", n.data(0))
 	single := filepath.Join(dir, "single")
 	s := start(t, false, "serve", "--periodic", "unix://"+filepath.Join(dir, "s"), "--only", "periodic", "--http", "off", "--data", single)

@@ -50,7 +50,7 @@ func readFrame(r io.Reader, limit int) ([]byte, error) {
 }
 
 // protocolVersion changes when nodes of different versions would misunderstand each other.
-const protocolVersion = 1
+const protocolVersion = 2
 
 // The kinds of connections.
 const (
@@ -58,20 +58,24 @@ const (
 	kindSnapshot = "snapshot" // a message, then the files of a store
 	kindPass     = "pass"     // a client's bytes
 	kindStatus   = "status"   // one frame of Status
+	kindChange   = "change"   // a frame of Change and one of its answer
+	kindJoin     = "join"     // the hello of the answer says who the nodes are
 )
 
 // hello is the first frame of both ends of a connection.
 type hello struct {
-	Version     int    `json:"version"`
-	Kind        string `json:"kind,omitempty"`
-	Cluster     string `json:"cluster"`
-	Members     string `json:"members"` // ids of all nodes
-	From        string `json:"from"`
-	Incarnation string `json:"incarnation"` // of the data directory of From
-	To          string `json:"to"`
-	Setting     string `json:"setting,omitempty"` // of a passed connection: the setting of the port,
-	Ordinal     int    `json:"ordinal,omitempty"` // and the place of its address in that
-	Error       string `json:"error,omitempty"`   // of the answer: why the connection is refused
+	Version     int      `json:"version"`
+	Kind        string   `json:"kind,omitempty"`
+	Cluster     string   `json:"cluster"`
+	Origin      string   `json:"origin"` // ids of the nodes with which the cluster began; empty: the node joins
+	From        string   `json:"from"`
+	Incarnation string   `json:"incarnation"` // of the data directory of From
+	To          string   `json:"to"`
+	Setting     string   `json:"setting,omitempty"` // of a passed connection: the setting of the port,
+	Ordinal     int      `json:"ordinal,omitempty"` // and the place of its address in that
+	Error       string   `json:"error,omitempty"`   // of the answer: why the connection is refused
+	Removed     bool     `json:"removed,omitempty"` // of the answer: the node that asks was removed from the cluster
+	Nodes       []member `json:"nodes,omitempty"`   // of the answer to a node that joins
 }
 
 func writeHello(w io.Writer, h *hello) error {

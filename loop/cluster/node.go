@@ -17,11 +17,13 @@ import (
 )
 
 // The times of an election. A node that has not heard of a leader for one to two times electionTicks asks for votes.
-// A leader that has not heard of a majority for electionTicks steps down.
+// A leader that has not heard of a majority for one to two times electionTicks steps down; its
+// Lead has ended before.
 const (
 	tick           = 50 * time.Millisecond
 	electionTicks  = 10
 	heartbeatTicks = 2
+	leaseTicks     = 7 // less than electionTicks by one for each end of a clock's tick, and one for the server to stop
 )
 
 // Bounds of what is on its way to a follower, and of what no majority has yet.
@@ -30,6 +32,7 @@ const (
 	maxInflight    = 64
 	maxBytes       = 32 << 20
 	maxUncommitted = 256 << 20
+	maxFullLogs    = 8 // that wait for the store: nobody appends more
 )
 
 // ErrNotLeader is the error of a Lead that has ended.
@@ -39,10 +42,9 @@ var ErrNotLeader = errors.New("this node no longer leads the cluster")
 type Node struct {
 	o        Options
 	log      *slog.Logger
-	number   uint64 // in Raft: the place of the id among all ids, from 1 on
+	number   uint64 // in Raft, see member
 	raft     *raft.RawNode
 	storage  *storage
-	all      *pb.ConfState
 	links    links
 	port     *transport // the links of a Node that Start has made
 	received chan *pb.Message
@@ -50,12 +52,19 @@ type Node struct {
 	closing  chan struct{}
 	workers  sync.WaitGroup
 	stop     sync.Once
+	born     time.Time
+	waits    atomic.Bool          // the node takes no part yet: see transport.met
+	ticks    int                  // since the start; of the owner
+	answered map[uint64]time.Time // when another node has answered a heartbeat; of the owner
+	ledTerm  uint64               // of the last Lead; of the owner
 
-	serving  sync.Mutex // held from Lead to Lead.End, and while the store is replaced
+	serving  sync.Mutex // held from Lead to Lead.End, and around the replacement of the store
 	applying sync.Mutex // held while the store changes, or is replaced
 	wakeUp   chan struct{}
 	sending  atomic.Bool // a snapshot
-	taking   sync.Mutex  // held while a snapshot is received
+	pinned   pin
+	asking   chan struct{} // a semaphore: maxAsking
+	taking   sync.Mutex    // held while a snapshot is received
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced with each change of the fields below
@@ -63,24 +72,36 @@ type Node struct {
 	leader   uint64
 	term     uint64
 	commit   uint64
-	lead     *Lead // nil: this node does not lead
+	members  *members // as of commit; written by the owner of Raft's state alone
+	lead     *Lead    // nil: this node does not lead
 	failed   error
 	incoming *journal.Incoming // a received snapshot that Raft has not seen yet
 }
 
-// links carries messages to the other nodes. send never waits; it drops what it cannot keep.
+// links carries messages to the other nodes. send never waits; it drops what it cannot keep. update says which nodes
+// there are.
 type links interface {
+	update(m *members)
 	send(m *pb.Message)
 	sendSnapshot(m *pb.Message, s *journal.Snapshot) error
 	close()
 }
 
-// newNode makes a node on a log. start begins it.
-func newNode(o Options, s *storage) (*Node, error) {
+// newNode makes a node on a log. known are the members of a node that has no store yet, as others have named them. start
+// begins it.
+func newNode(o Options, s *storage, number uint64, known *members) (*Node, error) {
+	_, stored := s.replica.Members()
+	m, err := parseMembers(stored)
+	if err != nil {
+		return nil, err
+	}
+	if len(m.Nodes) == 0 {
+		m = known
+	}
 	n := &Node{
-		o: o, log: o.Log, number: o.number(o.ID), storage: s, all: &pb.ConfState{Voters: o.voters()},
+		o: o, log: o.Log, number: number, storage: s, members: m, born: time.Now(), answered: make(map[uint64]time.Time),
 		received: make(chan *pb.Message, 256), calls: make(chan func()), closing: make(chan struct{}),
-		changed: make(chan struct{}), wakeUp: make(chan struct{}, 1),
+		changed: make(chan struct{}), wakeUp: make(chan struct{}, 1), asking: make(chan struct{}, maxAsking),
 	}
 	hard, _, err := s.InitialState()
 	if err != nil {
@@ -99,8 +120,10 @@ func newNode(o Options, s *storage) (*Node, error) {
 // start begins to take part.
 func (n *Node) start(l links) {
 	n.links = l
+	l.update(n.members)
 	n.workers.Go(n.run)
 	n.workers.Go(n.applyLoop)
+	n.workers.Go(n.watchLease)
 }
 
 // run owns Raft until the node is closed or has failed.
@@ -111,7 +134,7 @@ func (n *Node) run() {
 	for {
 		select {
 		case <-ticker.C:
-			n.raft.Tick()
+			n.tick()
 		case m := <-n.received:
 			n.step(m)
 			for more := true; more; {
@@ -133,6 +156,22 @@ func (n *Node) run() {
 	}
 }
 
+// tick passes the time on to Raft.
+func (n *Node) tick() {
+	if n.waits.Load() {
+		return
+	}
+	n.raft.Tick()
+	if n.raft.BasicStatus().RaftState == raft.StateLeader {
+		n.askLease()
+		if n.ticks%electionTicks == 0 {
+			n.promote()
+			n.resign()
+		}
+	}
+	n.ticks++
+}
+
 // process does what Raft asks for. It returns false when the node has failed.
 func (n *Node) process() bool {
 	for n.Err() == nil && n.raft.HasReady() {
@@ -148,9 +187,33 @@ func (n *Node) process() bool {
 
 // step passes a message on to Raft, which ignores those that it does not expect.
 func (n *Node) step(m *pb.Message) {
+	if n.ignores(m) {
+		return
+	}
 	if err := n.raft.Step(m); err != nil {
 		n.log.Debug("a message of another node is ignored", "type", m.GetType(), "error", err)
 	}
+}
+
+// ignores reports whether Raft must not see a message.
+func (n *Node) ignores(m *pb.Message) bool {
+	if n.waits.Load() {
+		return true
+	}
+	switch m.GetType() {
+	case pb.MsgPreVote, pb.MsgVote: // the process before may have heard of a leader with a lease
+		return n.ticks < electionTicks
+	case pb.MsgApp: // Raft sends again what the store cannot follow
+		return len(m.GetEntries()) > 0 && n.storage.replica.FullLogs() > maxFullLogs
+	case pb.MsgHeartbeatResp:
+		n.answered[m.GetFrom()] = time.Now()
+	case pb.MsgHeartbeat:
+		if last, _ := n.storage.LastIndex(); m.GetCommit() > last { // of a MemoryStorage: it never fails
+			n.fail(fmt.Errorf("the log ends with entry %d, and this node has acknowledged up to entry %d: it lost some, remove the node and add another one", last, m.GetCommit()))
+			return true
+		}
+	}
+	return false
 }
 
 // handle does what Raft asks for. A leader sends while it writes, as the others need not wait for its disk; everybody
@@ -172,7 +235,12 @@ func (n *Node) handle(rd *raft.Ready) error {
 	if !leads {
 		n.sendAll(rd.Messages)
 	}
-	n.count(rd.CommittedEntries)
+	if err := n.count(rd.CommittedEntries); err != nil {
+		return err
+	}
+	for _, r := range rd.ReadStates {
+		n.heard(r.RequestCtx)
+	}
 	if n.storage.replica.FullLogs() > 1 {
 		n.wakeApply()
 	}
@@ -200,13 +268,14 @@ func (n *Node) follow(rd *raft.Ready) {
 		if n.lead != nil && (n.role != raft.StateLeader || n.lead.term != n.term) {
 			n.endLead()
 		}
-		if n.role == raft.StateLeader && n.lead == nil {
+		if n.role == raft.StateLeader && n.ledTerm < n.term {
+			n.ledTerm = n.term
 			n.lead = &Lead{n: n, term: n.term, ready: make(chan struct{}), lost: make(chan struct{})}
 			n.lead.wake = sync.NewCond(&n.lead.mu)
 		}
 		if role != n.role || leader != n.leader {
 			n.log.Info("the role in the cluster has changed", "node", n.o.ID, "role", roleName(n.role),
-				"leader", n.o.id(n.leader), "term", n.term, "before", roleName(role))
+				"leader", n.members.id(n.leader), "term", n.term, "before", roleName(role))
 		}
 	})
 }
@@ -220,22 +289,26 @@ func (n *Node) endLead() {
 }
 
 // count takes committed entries: a Lead is ready with the first one of its term, which Raft makes itself.
-func (n *Node) count(entries []*pb.Entry) {
+func (n *Node) count(entries []*pb.Entry) error {
 	if len(entries) == 0 {
-		return
+		return nil
 	}
 	n.mu.Lock()
 	n.commit = entries[len(entries)-1].GetIndex()
 	lead := n.lead
 	n.mu.Unlock()
-	if lead == nil {
-		return
-	}
 	for _, e := range entries {
-		if e.GetTerm() == lead.term {
-			lead.committed(len(e.GetData()))
+		size := len(e.GetData())
+		if e.GetType() != pb.EntryNormal {
+			if size = 0; n.changeMembers(e) {
+				return errRemoved
+			}
+		}
+		if lead != nil && e.GetTerm() == lead.term {
+			lead.committed(size)
 		}
 	}
+	return nil
 }
 
 // sendAll sends messages. A snapshot takes longer, and goes its own way.
@@ -262,21 +335,42 @@ func (n *Node) sendSnapshot(m *pb.Message) {
 		s, err = n.storage.replica.Snapshot()
 	}
 	if err == nil {
-		m.Snapshot = &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &s.Index, Term: &s.Term, ConfState: n.all}}
-		err = errors.Join(n.links.sendSnapshot(m, s), s.Close())
+		n.pinned.set(s.Index, n.storage.written.Load())
+		defer n.pinned.release()
+		err = errors.Join(n.sendStore(m, s), s.Close())
 	}
 	if err != nil {
 		status = raft.SnapshotFailure
-		n.log.Warn("cannot send a snapshot", "to", n.o.id(m.GetTo()), "error", err)
+		n.log.Warn("cannot send a snapshot", "to", n.id(m.GetTo()), "error", err)
 	} else {
-		n.log.Info("a snapshot is sent", "to", n.o.id(m.GetTo()), "entry", s.Index, "took", time.Since(began))
+		n.log.Info("a snapshot is sent", "to", n.id(m.GetTo()), "entry", s.Index, "took", time.Since(began))
 	}
 	n.call(func() { n.raft.ReportSnapshot(m.GetTo(), status) })
 }
 
-// receiveSnapshot hands a snapshot that was received whole to Raft. It returns an error if Raft does not take it.
-func (n *Node) receiveSnapshot(m *pb.Message, in *journal.Incoming) (err error) {
-	done := n.call(func() {
+// sendStore sends a copy of the store in the place of a message.
+func (n *Node) sendStore(m *pb.Message, s *journal.Snapshot) error {
+	all, err := parseMembers(s.Members)
+	if err != nil {
+		return err
+	}
+	if all.id(m.GetTo()) == "" {
+		return errors.New("the store is from before the node was added: it follows when a group is complete")
+	}
+	m.Snapshot = &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &s.Index, Term: &s.Term, ConfState: all.state()}}
+	return n.links.sendSnapshot(m, s)
+}
+
+// receiveSnapshot hands a snapshot that was received whole to Raft. A server that still runs on the store, whose Lead has
+// ended, ends first. It returns an error if the snapshot is damaged, or Raft does not take it.
+func (n *Node) receiveSnapshot(m *pb.Message, in *journal.Incoming) error {
+	if err := in.Check(positionOf(m.Snapshot)); err != nil {
+		return err
+	}
+	n.serving.Lock()
+	defer n.serving.Unlock()
+	err := errors.New("the node stops")
+	n.call(func() {
 		n.incoming = in
 		n.step(m)
 		n.process()
@@ -285,43 +379,50 @@ func (n *Node) receiveSnapshot(m *pb.Message, in *journal.Incoming) (err error) 
 			err = errors.Join(err, errors.New("it is older than what this node has"))
 		}
 	})
-	if !done {
-		err = errors.New("the node stops")
-	}
 	return err
 }
 
-// install replaces store and log by the received snapshot. A server that still runs on the store ends first.
+func positionOf(s *pb.Snapshot) journal.Position {
+	return journal.Position{Index: s.GetMetadata().GetIndex(), Term: s.GetMetadata().GetTerm()}
+}
+
+// install replaces store and log by the received snapshot.
 func (n *Node) install(rd *raft.Ready) error {
 	in := n.incoming
 	n.incoming = nil
 	if in == nil {
 		return errors.New("BUG: Raft has a snapshot that was not received")
 	}
-	n.serving.Lock()
-	defer n.serving.Unlock()
 	n.applying.Lock()
 	defer n.applying.Unlock()
 	if err := n.storage.install(rd.Snapshot, rd.HardState, in); err != nil {
 		return err
 	}
-	n.mu.Lock()
-	n.commit = rd.Snapshot.GetMetadata().GetIndex()
-	n.mu.Unlock()
-	n.log.Info("a snapshot of the leader is taken", "entry", n.commit)
+	_, stored := n.storage.replica.Members()
+	m, err := parseMembers(stored)
+	if err != nil {
+		return err
+	}
+	n.change(func() { n.commit, n.members = rd.Snapshot.GetMetadata().GetIndex(), m })
+	n.links.update(m)
+	n.log.Info("a snapshot of the leader is taken", "entry", rd.Snapshot.GetMetadata().GetIndex())
 	return nil
 }
 
-// call runs do in the goroutine that owns Raft, and waits. It returns false if the node has ended.
-func (n *Node) call(do func()) bool {
+// call runs do in the goroutine that owns Raft, and waits. It returns false, and do does not run, if the node has ended.
+func (n *Node) call(do func()) bool { return n.callUnless(nil, do) }
+
+// callUnless is call that gives up as soon as ended is closed: the owner may wait for whoever calls, see install.
+func (n *Node) callUnless(ended <-chan struct{}, do func()) bool {
 	done := make(chan struct{})
 	select {
 	case n.calls <- func() { do(); close(done) }:
 		<-done
 		return true
 	case <-n.closing:
-		return false
+	case <-ended:
 	}
+	return false
 }
 
 func (n *Node) wakeApply() {
@@ -341,17 +442,66 @@ func (n *Node) applyLoop() {
 				n.fail(err)
 				return
 			}
-			at := n.storage.replica.Applied().Index
-			var err error
-			n.call(func() { err = n.storage.compact(at, before, n.all) }) // a follower that is a little behind needs no snapshot
+			at, stored := n.storage.replica.Members()
+			all, err := parseMembers(stored)
+			if err == nil { // a follower that is a little behind needs no snapshot
+				keep := n.pinned.keep(before, n.storage.written.Load())
+				n.call(func() { err = n.storage.compact(at.Index, keep, all.state()) })
+			}
 			if err != nil {
 				n.fail(err)
 				return
+			}
+			n.mu.Lock()
+			lead := n.lead
+			n.mu.Unlock()
+			if lead != nil {
+				lead.applied()
 			}
 		case <-n.closing:
 			return
 		}
 	}
+}
+
+// pin keeps the entries behind a snapshot that is sent, which its receiver needs next.
+type pin struct {
+	mu      sync.Mutex
+	index   uint64 // 0: nothing is kept
+	written int64  // storage.written at that time
+	until   time.Time
+}
+
+const (
+	// maxPinned is how many bytes of entries are kept at most for a follower that takes a snapshot: they are in memory.
+	maxPinned = 512 << 20
+	// pinAfter is how long they are kept for it after that.
+	pinAfter = 30 * time.Second
+)
+
+// set keeps the entries behind index until release.
+func (p *pin) set(index uint64, written int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.index, p.written, p.until = index, written, time.Time{}
+}
+
+// release keeps them for pinAfter from now on.
+func (p *pin) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.until = time.Now().Add(pinAfter)
+}
+
+// keep returns the entry before which the log may be forgotten: at most before.
+func (p *pin) keep(before uint64, written int64) uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.index == 0 || written-p.written > maxPinned || !p.until.IsZero() && time.Now().After(p.until) {
+		p.index = 0
+		return before
+	}
+	return min(before, p.index)
 }
 
 // applyCommitted brings all entries that are known to be committed into the store.
@@ -404,7 +554,13 @@ func (n *Node) Lead(ctx context.Context) (*Lead, error) {
 				return nil, err
 			}
 			n.serving.Lock()
-			return lead, nil
+			select {
+			case <-lead.lost:
+				n.serving.Unlock()
+				continue
+			default:
+				return lead, nil
+			}
 		case <-lost:
 		case <-changed:
 		case <-n.closing:
@@ -429,7 +585,7 @@ func (n *Node) Leader(ctx context.Context) (string, error) {
 		leader, changed := n.leader, n.changed
 		n.mu.Unlock()
 		if leader != raft.None {
-			return n.o.id(leader), nil
+			return n.id(leader), nil
 		}
 		select {
 		case <-changed:
@@ -445,7 +601,7 @@ func (n *Node) Leader(ctx context.Context) (string, error) {
 func (n *Node) AwaitChange(ctx context.Context, leader string) {
 	for {
 		n.mu.Lock()
-		same, changed := n.o.id(n.leader) == leader, n.changed
+		same, changed := n.members.id(n.leader) == leader, n.changed
 		n.mu.Unlock()
 		if !same {
 			return
@@ -474,21 +630,14 @@ func roleName(s raft.StateType) string {
 	}
 }
 
-// number and id map the ids of nodes to those of Raft.
+// id returns the id of a node, or "".
+func (n *Node) id(number uint64) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.members.id(number)
+}
+
+// number returns the place of an id among the peers, from 1 on, or 0.
 func (o *Options) number(id string) uint64 {
 	return uint64(slices.IndexFunc(o.Peers, func(p Peer) bool { return p.ID == id }) + 1)
-}
-
-func (o *Options) id(number uint64) string {
-	if number == 0 || number > uint64(len(o.Peers)) {
-		return ""
-	}
-	return o.Peers[number-1].ID
-}
-
-func (o *Options) voters() (all []uint64) {
-	for i := range o.Peers {
-		all = append(all, uint64(i+1))
-	}
-	return all
 }

@@ -60,6 +60,7 @@ func (l memLinks) send(m *pb.Message) {
 }
 
 func (l memLinks) sendSnapshot(*pb.Message, *journal.Snapshot) error { return errors.New("not here") }
+func (l memLinks) update(*members)                                   {}
 func (l memLinks) close()                                            {}
 
 func testOptions(id string) Options {
@@ -76,11 +77,12 @@ func testLog() *slog.Logger {
 func newTestCluster(t *testing.T) *testCluster {
 	c := &testCluster{t: t}
 	for i, id := range []string{"a", "b", "c"} {
-		s, _, err := openStorage(testJournal(vfs.NewMem()), []uint64{1, 2, 3})
+		o := testOptions(id)
+		s, _, err := openStorage(testJournal(vfs.NewMem()), firstMembers(o.Peers))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.nodes[i], err = newNode(testOptions(id), s); err != nil {
+		if c.nodes[i], err = newNode(o, s, uint64(i+1), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -232,17 +234,23 @@ func TestStale(t *testing.T) {
 	lead.End()
 }
 
+// freeAddress returns an address at which nobody listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
 // startCluster starts three nodes with sockets. again starts one with its directory.
 func startCluster(t *testing.T, change func(*Options)) (nodes [3]*Node, again func(i int) (*Node, error)) {
 	t.Helper()
 	var peers []Peer
 	for _, id := range []string{"a", "b", "c"} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		peers = append(peers, Peer{id, l.Addr().String()})
-		_ = l.Close()
+		peers = append(peers, Peer{id, freeAddress(t)})
 	}
 	disks := [3]vfs.FS{vfs.NewMem(), vfs.NewMem(), vfs.NewMem()}
 	again = func(i int) (*Node, error) {
@@ -251,7 +259,7 @@ func startCluster(t *testing.T, change func(*Options)) (nodes [3]*Node, again fu
 		if change != nil {
 			change(&o)
 		}
-		n, err := Start(o)
+		n, err := Start(soon(t), o)
 		if err == nil {
 			t.Cleanup(func() { _ = n.Close() })
 		}

@@ -15,6 +15,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode"
 
 	"treadle/loop/journal"
 )
@@ -23,7 +24,10 @@ import (
 type Options struct {
 	Cluster string // the name that all nodes share
 	ID      string // of this node; one of Peers
-	Peers   []Peer // all nodes, this one too, in the same order on each
+	// Peers are the nodes with which the cluster begins, this one too, in the same order on each. For a node that joins
+	// they are this one and some to ask. A node that has a data directory knows the others from there.
+	Peers []Peer
+	Join  bool // a new data directory waits until this node was added to the cluster
 	// Cert, Key and CA are files of certificates for both ends of each connection. Secret is a file that all nodes
 	// share instead. Without any of them, every address must be of this machine.
 	Cert, Key, CA, Secret string
@@ -39,8 +43,8 @@ type Peer struct{ ID, Address string }
 func ParsePeers(text []string) (peers []Peer, err error) {
 	for _, one := range text {
 		id, address, ok := strings.Cut(one, "=")
-		if _, port, err := net.SplitHostPort(address); !ok || id == "" || err != nil || port == "" || port == "0" {
-			return nil, fmt.Errorf("%q is not ID=HOST:PORT", one)
+		if _, port, err := net.SplitHostPort(address); !ok || !plainID(id) || err != nil || port == "" || port == "0" || strings.ContainsFunc(address, unicode.IsSpace) {
+			return nil, fmt.Errorf("%q is not ID=HOST:PORT, with an id of at most %d letters, digits, - and _", one, maxID)
 		}
 		for _, p := range peers {
 			if p.ID == id || p.Address == address {
@@ -52,27 +56,43 @@ func ParsePeers(text []string) (peers []Peer, err error) {
 	return peers, nil
 }
 
+// maxID is the length of an id: names of hosts are no longer.
+const maxID = 63
+
+// plainID reports whether a text can be an id: it stands in files and logs as it is.
+func plainID(id string) bool {
+	return id != "" && len(id) <= maxID && strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == ""
+}
+
 // Check returns an error if the options cannot work.
 func (o *Options) Check() error {
 	switch {
 	case o.number(o.ID) == 0:
 		return fmt.Errorf("no peer has the id %q of this node: %s", o.ID, strings.Join(o.ids(), ", "))
-	case len(o.Peers) == 2:
-		return errors.New("of two nodes none can be lost: name three, or one")
+	case len(o.Peers) < 2 && o.Join:
+		return errors.New("a node that joins a cluster needs another one to ask: name it beside this one")
+	case len(o.Peers) > maxNodes:
+		return fmt.Errorf("a cluster has %d nodes at most", maxNodes)
 	case (o.Cert == "") != (o.Key == "") || (o.Cert == "") != (o.CA == ""):
 		return errors.New("certificate, key and CA belong together")
 	case o.Cert != "" && o.Secret != "":
 		return errors.New("give certificates or a secret, not both")
-	case o.Cert != "" || o.Secret != "":
-		return nil
 	}
 	for _, p := range o.Peers {
-		host, _, _ := net.SplitHostPort(p.Address)
-		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-			return fmt.Errorf("%s is beyond this machine, where anybody could pass for a node: give all nodes certificates or a secret", p.Address)
+		if err := o.reachable(p.Address); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// reachable returns why a node may not have an address.
+func (o *Options) reachable(address string) error {
+	host, _, _ := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); o.Cert != "" || o.Secret != "" || host == "localhost" || ip != nil && ip.IsLoopback() {
+		return nil
+	}
+	return fmt.Errorf("%s is beyond this machine, where anybody could pass for a node: give all nodes certificates or a secret", address)
 }
 
 func (o *Options) ids() (all []string) {

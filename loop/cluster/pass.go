@@ -16,6 +16,8 @@ func (n *Node) Pass(open func(setting string, ordinal int) (net.Conn, error)) {
 	n.port.mu.Lock()
 	defer n.port.mu.Unlock()
 	n.port.pass = open
+	close(n.port.serves)
+	n.port.serves = make(chan struct{})
 }
 
 // DialLeader opens a connection to the port of the node that leads. What is written to it reaches that port as if it
@@ -23,11 +25,11 @@ func (n *Node) Pass(open func(setting string, ordinal int) (net.Conn, error)) {
 func (n *Node) DialLeader(ctx context.Context, leader, setting string, ordinal int) (net.Conn, error) {
 	h := n.port.hello(kindPass, leader)
 	h.Setting, h.Ordinal = setting, ordinal
-	number := n.o.number(leader)
-	if number == 0 {
+	p, ok := n.member(leader)
+	if !ok {
 		return nil, errors.New("no leader is known")
 	}
-	return n.port.dial(ctx, n.o.Peers[number-1], h)
+	return n.port.dial(ctx, p, h)
 }
 
 // takePassed connects a passed connection with the port that it names.
@@ -50,22 +52,35 @@ func (t *transport) takePassed(c net.Conn, h *hello) error {
 
 // awaitPass returns what Pass has set. It waits while a leader starts, for passTimeout at most, and returns nil then.
 func (t *transport) awaitPass() func(setting string, ordinal int) (net.Conn, error) {
-	for end := time.Now().Add(passTimeout); time.Now().Before(end) && t.ctx.Err() == nil; time.Sleep(passPeriod) {
+	end := time.After(passTimeout)
+	for {
 		t.mu.Lock()
-		open := t.pass
+		open, changed := t.pass, t.serves
 		t.mu.Unlock()
-		if open != nil || t.node.own().Role != roleName(raft.StateLeader) {
+		led, lost := t.node.leads()
+		if open != nil || !led {
 			return open
 		}
+		select {
+		case <-changed:
+		case <-lost:
+		case <-end:
+			return nil
+		case <-t.ctx.Done():
+			return nil
+		}
 	}
-	return nil
 }
 
-// How long a passed connection waits for a leader that starts, and how often it looks.
-const (
-	passTimeout = 10 * time.Second
-	passPeriod  = 10 * time.Millisecond
-)
+// leads reports whether this node leads, and returns a channel that is closed when something has changed.
+func (n *Node) leads() (bool, <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.role == raft.StateLeader, n.changed
+}
+
+// passTimeout is how long a passed connection waits for a leader that starts.
+const passTimeout = 10 * time.Second
 
 // Splice copies bytes in both directions until both have ended. The end of one direction is passed on; after an error
 // both connections are closed.

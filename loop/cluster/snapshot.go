@@ -23,7 +23,7 @@ type fileHead struct {
 
 // sendSnapshot implements links: the message, then each file, then an end; the other node answers with a hello.
 func (t *transport) sendSnapshot(m *pb.Message, s *journal.Snapshot) error {
-	p := t.o.Peers[m.GetTo()-1]
+	p, _ := t.node.member(t.node.id(m.GetTo())) // a node that is gone has no address
 	c, err := t.dial(t.ctx, p, t.hello(kindSnapshot, p.ID))
 	if err != nil {
 		return err

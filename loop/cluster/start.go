@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
 // The notes of a node's data directory. NODE says which node it is, PEERS which data directories the others have.
@@ -17,13 +19,25 @@ const (
 	peersNote    = "PEERS"
 )
 
-// identitySize is the length of the text that identifies a data directory.
+// identity is what NODE says of a data directory beside the cluster and the id.
+type identity struct {
+	number      uint64 // in Raft; 0: the node was not added yet
+	origin      string // ids of the nodes with which the cluster began; empty: as long as number is 0
+	incarnation string // of this directory alone
+}
+
+// identitySize is the length of an incarnation.
 const identitySize = 32
 
-const identityForm = "treadle node 1\ncluster %s\nnode %s\nmembers %s\nincarnation %s\n"
+const identityForm = "treadle node 2\ncluster %s\nnode %s\nnumber %d\norigin %s\nincarnation %s\n"
 
-// Start opens the data directory of a node and its port, and takes part in the cluster.
-func Start(o Options) (n *Node, err error) {
+func (i *identity) note(o *Options) string {
+	return fmt.Sprintf(identityForm, o.Cluster, o.ID, i.number, i.origin, i.incarnation)
+}
+
+// Start opens the data directory of a node and its port, and takes part in the cluster. A node that joins waits for as
+// long as it is not added, or ctx lasts.
+func Start(ctx context.Context, o Options) (n *Node, err error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
@@ -33,7 +47,12 @@ func Start(o Options) (n *Node, err error) {
 	if o.MaxMessage == 0 {
 		o.MaxMessage = 128 << 20
 	}
-	s, fresh, err := openStorage(o.Journal, o.voters())
+	var begin *members
+	if !o.Join {
+		begin = firstMembers(o.Peers)
+	}
+	o.Journal.Adopt = !o.Join && len(o.Peers) == 1 // the store of one node among several would be of no entry
+	s, fresh, err := openStorage(o.Journal, begin)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +61,10 @@ func Start(o Options) (n *Node, err error) {
 			err = errors.Join(err, s.replica.Close())
 		}
 	}()
-	identity, err := identify(&o, s, fresh)
+	if fresh && begin != nil && len(o.Peers) == 2 {
+		return nil, errors.New("of two nodes none can be lost: begin a cluster with three, or with one, to which others are added")
+	}
+	id, err := identify(&o, s, fresh)
 	if err != nil {
 		return nil, err
 	}
@@ -50,39 +72,111 @@ func Start(o Options) (n *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if n, err = newNode(o, s); err != nil {
+	t, err := listen(&o, id, parseKnown(peers))
+	if err != nil {
 		return nil, err
 	}
-	if n.port, err = listen(&n.o, n, identity, parseKnown(peers)); err != nil {
+	defer func() {
+		if err != nil {
+			t.close()
+		}
+	}()
+	t.keep = func(known string) error { return s.replica.SetNote(peersNote, known) }
+	known := &members{}
+	if s.replica.Applied().Index == 0 {
+		if known, err = t.join(ctx); err == nil {
+			err = s.replica.SetNote(identityNote, t.identity.note(&o))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if n, err = newNode(o, s, t.identity.number, known); err != nil {
 		return nil, err
 	}
-	n.start(n.port)
-	n.port.serve()
+	n.port, t.node = t, n
+	t.mu.Lock()
+	if len(t.missing()) > 0 {
+		n.waits.Store(true)
+		t.met()
+	}
+	t.mu.Unlock()
+	n.start(t)
+	t.serve()
 	return n, nil
 }
 
-// identify returns the text that identifies the data directory. A new directory gets one.
-func identify(o *Options, s *storage, fresh bool) (string, error) {
+// identify returns the identity of the data directory. A new directory gets one.
+func identify(o *Options, s *storage, fresh bool) (id identity, err error) {
 	if fresh {
 		var b [identitySize / 2]byte
 		_, _ = rand.Read(b[:]) // it never fails
-		identity := hex.EncodeToString(b[:])
-		return identity, s.replica.SetNote(identityNote, fmt.Sprintf(identityForm, o.Cluster, o.ID, o.members(), identity))
+		id.incarnation = hex.EncodeToString(b[:])
+		if !o.Join {
+			id.number, id.origin = o.number(o.ID), strings.Join(o.ids(), " ")
+		}
+		return id, s.replica.SetNote(identityNote, id.note(o))
 	}
 	note, err := s.replica.Note(identityNote)
 	if err != nil {
-		return "", err
+		return id, err
 	}
-	lines := strings.Split(note, "\n")
-	if len(lines) != 6 || len(lines[4]) != len("incarnation ")+identitySize {
-		return "", fmt.Errorf("the file NODE in %s cannot be read", o.Journal.Dir)
+	fields := make(map[string]string)
+	for line := range strings.Lines(note) {
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		fields[name] = value
 	}
-	identity := lines[4][len("incarnation "):]
-	if note != fmt.Sprintf(identityForm, o.Cluster, o.ID, o.members(), identity) {
-		return "", fmt.Errorf("the data directory %s is of node %q in the cluster %q with the nodes %q, not of node %q in %q with %q", o.Journal.Dir,
-			strings.TrimPrefix(lines[2], "node "), strings.TrimPrefix(lines[1], "cluster "), strings.TrimPrefix(lines[3], "members "), o.ID, o.Cluster, o.members())
+	id = identity{origin: fields["origin"], incarnation: fields["incarnation"]}
+	if _, err := fmt.Sscan(fields["number"], &id.number); err != nil || len(id.incarnation) != identitySize || fields["treadle"] != "node 2" {
+		return id, fmt.Errorf("the file NODE in %s cannot be read: it is damaged, or of another version of treadle", o.Journal.Dir)
 	}
-	return identity, nil
+	if note != id.note(o) {
+		return id, fmt.Errorf("the data directory %s is of node %q in the cluster %q, not of node %q in %q",
+			o.Journal.Dir, fields["node"], fields["cluster"], o.ID, o.Cluster)
+	}
+	return id, nil
+}
+
+// joinPause is the time between two questions of a node that is not added yet.
+const joinPause = 500 * time.Millisecond
+
+// join asks the other nodes who they are and which number this one has, until it was added.
+func (t *transport) join(ctx context.Context) (*members, error) {
+	for said := ""; ; {
+		for _, p := range t.o.Peers {
+			if p.ID == t.o.ID {
+				continue
+			}
+			m, err := t.askJoin(ctx, p)
+			if err == nil || errors.Is(err, errRemoved) {
+				return m, err
+			}
+			if text := err.Error(); text != said {
+				t.o.Log.Info("this node waits to be added to the cluster", "node", t.o.ID, "asked", p.ID, "answer", text)
+				said = text
+			}
+		}
+		select {
+		case <-time.After(joinPause):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// askJoin asks one node. It sets the identity when this node was added.
+func (t *transport) askJoin(ctx context.Context, p Peer) (*members, error) {
+	answer, err := t.greet(ctx, p, t.hello(kindJoin, p.ID))
+	if err != nil {
+		return nil, err
+	}
+	m := &members{Nodes: answer.Nodes}
+	own, ok := m.of(t.o.ID)
+	if !ok || answer.Origin == "" {
+		return nil, fmt.Errorf("node %q does not say who the nodes are", p.ID)
+	}
+	t.identity.number, t.identity.origin = own.Number, answer.Origin
+	return m, nil
 }
 
 // parseKnown and formatKnown convert the note PEERS: a line of id and incarnation for each node.

@@ -4,18 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"time"
-
-	"go.etcd.io/raft/v3"
-	"go.etcd.io/raft/v3/tracker"
 )
 
 // Status is what a node knows about itself and its cluster.
 type Status struct {
 	Cluster string       `json:"cluster"`
 	Node    string       `json:"node"`
-	Nodes   []NodeStatus `json:"nodes"` // in the order of Options.Peers
+	Nodes   []NodeStatus `json:"nodes"` // in the order in which they came
 }
 
 // NodeStatus is the state of one node. Of a node that does not answer, Error says why, and the numbers are 0.
@@ -36,9 +34,13 @@ func (n *Node) own() NodeStatus {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	last, _ := n.storage.LastIndex() // of a MemoryStorage: it never fails
+	m, _ := n.members.of(n.o.ID)     // without an address while it joins
 	s := NodeStatus{
-		ID: n.o.ID, Address: n.o.Peers[n.number-1].Address, Role: roleName(n.role), Leader: n.o.id(n.leader),
+		ID: n.o.ID, Address: m.Address, Role: roleName(n.role), Leader: n.members.id(n.leader),
 		Term: n.term, Last: last, Commit: n.commit, Applied: n.storage.replica.Applied().Index,
+	}
+	if m.Learner {
+		s.Role = "learner"
 	}
 	if n.failed != nil {
 		s.Error = n.failed.Error()
@@ -46,11 +48,15 @@ func (n *Node) own() NodeStatus {
 	return s
 }
 
-// Status asks all nodes for their state. It returns after dialTimeout and helloTimeout at the latest.
+// Status asks all nodes for their state. It returns after twice helloTimeout at the latest.
 func (n *Node) Status(ctx context.Context) Status {
-	s := Status{Cluster: n.o.Cluster, Node: n.o.ID, Nodes: make([]NodeStatus, len(n.o.Peers))}
+	n.mu.Lock()
+	all := n.members.Nodes
+	n.mu.Unlock()
+	s := Status{Cluster: n.o.Cluster, Node: n.o.ID, Nodes: make([]NodeStatus, len(all))}
 	done := make(chan struct{})
-	for i, p := range n.o.Peers {
+	for i, m := range all {
+		p := Peer{m.ID, m.Address}
 		go func() {
 			defer func() { done <- struct{}{} }()
 			if p.ID == n.o.ID {
@@ -65,7 +71,7 @@ func (n *Node) Status(ctx context.Context) Status {
 			s.Nodes[i] = one
 		}()
 	}
-	for range n.o.Peers {
+	for range all {
 		<-done
 	}
 	return s
@@ -95,8 +101,20 @@ func (t *transport) answerStatus(c net.Conn) error {
 	return err
 }
 
-// ServeStatus answers each connection with Status in JSON, until the listener is closed.
-func (n *Node) ServeStatus(l net.Listener) {
+// Request is what a node answers at its socket: a Change, or with the verb "status" nothing but Status.
+type Request struct{ Change }
+
+// Answer is the answer to a Request: what the cluster is then, and why the change was not done.
+type Answer struct {
+	Status
+	Error string `json:"error,omitempty"`
+}
+
+// AskStatus is the verb of a Request that changes nothing.
+const AskStatus = "status"
+
+// Serve answers one Request on each connection, both in JSON, until the listener is closed.
+func (n *Node) Serve(l net.Listener) {
 	for {
 		c, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -106,31 +124,45 @@ func (n *Node) ServeStatus(l net.Listener) {
 			time.Sleep(tick)
 			continue
 		}
-		_ = c.SetDeadline(time.Now().Add(writeTimeout + dialTimeout + helloTimeout))
-		_ = json.NewEncoder(c).Encode(n.Status(context.Background())) // a client that is gone needs no answer
-		_ = c.Close()
+		select {
+		case n.asking <- struct{}{}:
+			n.workers.Go(func() {
+				defer func() { <-n.asking }()
+				n.answer(c)
+			})
+		default:
+			_ = c.Close() // it was not read
+		}
 	}
 }
 
-// HandOver asks the follower that has the most of the log to lead, and waits until this node no longer leads, ctx ends,
-// or an election time has passed without one.
-func (n *Node) HandOver(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 2*electionTicks*tick)
-	defer cancel()
-	asked := false
-	n.call(func() {
-		status := n.raft.Status()
-		var to, match uint64
-		for number, p := range status.Progress {
-			if number != n.number && p.RecentActive && p.State == tracker.StateReplicate && p.Match >= match {
-				to, match = number, p.Match
-			}
-		}
-		if asked = status.RaftState == raft.StateLeader && to != 0; asked {
-			n.raft.TransferLeader(to)
-		}
-	})
-	if asked {
-		n.AwaitChange(ctx, n.o.ID)
+// maxAsking is how many requests may be answered at a time: an operator needs one.
+const maxAsking = 8
+
+// answer answers a connection to the node's socket.
+func (n *Node) answer(c net.Conn) {
+	defer func() { _ = c.Close() }() // a client that is gone needs no answer
+	_ = c.SetDeadline(time.Now().Add(helloTimeout))
+	var r Request
+	if err := json.NewDecoder(io.LimitReader(c, maxHello)).Decode(&r); err != nil {
+		return
 	}
+	_ = c.SetDeadline(time.Now().Add(changeTimeout + writeTimeout + 2*helloTimeout))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() { // a node that closes does not wait for a majority
+		select {
+		case <-n.closing:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	var a Answer
+	if r.Verb != AskStatus {
+		if err := n.Change(ctx, r.Change); err != nil {
+			a.Error = err.Error()
+		}
+	}
+	a.Status = n.Status(ctx)
+	_ = json.NewEncoder(c).Encode(&a)
 }

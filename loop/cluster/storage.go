@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -17,56 +18,87 @@ type storage struct {
 	*raft.MemoryStorage
 	replica *journal.Replica
 	hard    *pb.HardState // as of the last record, or newer in Commit
+	written atomic.Int64  // bytes of entries since the start
 }
 
-// openStorage opens the log of a data directory. voters are the numbers of all nodes.
-func openStorage(o journal.Options, voters []uint64) (s *storage, fresh bool, err error) {
+// openStorage opens the log of a data directory. A new directory begins with the members begin, or waits for a store if
+// that is nil.
+func openStorage(o journal.Options, begin *members) (s *storage, fresh bool, err error) {
 	s = &storage{MemoryStorage: raft.NewMemoryStorage(), hard: &pb.HardState{}}
-	all := &pb.ConfState{Voters: voters}
-	if err := s.ApplySnapshot(&pb.Snapshot{Metadata: &pb.SnapshotMetadata{ConfState: all}}); err != nil {
-		return nil, false, err
-	}
-	first := true
-	s.replica, fresh, err = journal.OpenReplica(o, func(record []byte) error {
-		r, err := parseRecord(record)
-		if err == nil {
-			err = s.replay(r, first, all)
-		}
-		first = false
+	var records []record
+	s.replica, fresh, err = journal.OpenReplica(o, func(b []byte) error {
+		r, err := parseRecord(b)
+		records = append(records, r)
 		return err
 	})
 	if err != nil {
 		return nil, false, err
 	}
-	if err := s.restart(all); err != nil {
+	if fresh && begin != nil {
+		records, err = nil, s.begin(begin)
+	}
+	var stored *members
+	if err == nil {
+		_, b := s.replica.Members()
+		stored, err = parseMembers(b)
+	}
+	if err == nil {
+		err = s.replay(records, stored.state())
+	}
+	if err == nil {
+		err = s.restart(stored.state())
+	}
+	if err != nil {
 		return nil, false, errors.Join(err, s.replica.Close())
 	}
 	return s, fresh, nil
 }
 
-// replay takes a record of the log. The first one may begin anywhere.
-func (s *storage) replay(r record, first bool, all *pb.ConfState) error {
-	s.hard = r.hard
-	if first && r.before.Index > 0 {
-		at := &pb.SnapshotMetadata{Index: &r.before.Index, Term: &r.before.Term, ConfState: all}
-		if err := s.ApplySnapshot(&pb.Snapshot{Metadata: at}); err != nil {
+// firstPosition is that of a store whose cluster begins. No entry has it: a node that joins always gets a store first,
+// which says who the members are.
+var firstPosition = journal.Position{Index: 1, Term: 1}
+
+// begin makes the store that of a node with which its cluster begins.
+func (s *storage) begin(m *members) error {
+	return s.replica.Apply(func(add func(journal.Position, []byte) error) error { return add(firstPosition, nil) },
+		func(journal.Position) []byte { return m.stored() })
+}
+
+// replay takes the records of the log. The first one may begin anywhere.
+func (s *storage) replay(records []record, all *pb.ConfState) error {
+	for i, r := range records {
+		s.hard = r.hard
+		if i == 0 && r.before.Index > 0 {
+			at := &pb.SnapshotMetadata{Index: &r.before.Index, Term: &r.before.Term, ConfState: all}
+			if err := s.ApplySnapshot(&pb.Snapshot{Metadata: at}); err != nil {
+				return err
+			}
+		}
+		if len(r.entries) == 0 {
+			continue
+		}
+		term, err := s.Term(r.before.Index)
+		if err != nil || term != r.before.Term {
+			return fmt.Errorf("the log of the cluster is damaged: entry %d does not follow entry %d of term %d: %v",
+				r.before.Index+1, r.before.Index, r.before.Term, err)
+		}
+		if err := s.Append(r.entries); err != nil {
 			return err
 		}
 	}
-	if len(r.entries) == 0 {
-		return nil
-	}
-	term, err := s.Term(r.before.Index)
-	if err != nil || term != r.before.Term {
-		return fmt.Errorf("entry %d does not follow entry %d of term %d: %v", r.before.Index+1, r.before.Index, r.before.Term, err)
-	}
-	return s.Append(r.entries)
+	return nil
 }
 
-// restart compacts the log to what the store lacks, and begins it anew on the disk.
+// restart compacts the log to what the store lacks, and begins it anew on the disk. all are the members of the store.
 func (s *storage) restart(all *pb.ConfState) error {
 	at := s.replica.Applied()
 	last, _ := s.LastIndex() // of a MemoryStorage: it never fails
+	if at == firstPosition && last == 0 {
+		last = at.Index
+		if err := s.ApplySnapshot(&pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &at.Index, Term: &at.Term, ConfState: all}}); err != nil {
+			return err
+		}
+	}
 	if at.Index > last {
 		return fmt.Errorf("the log of the cluster ends with entry %d, and the store has entry %d: the log is damaged", last, at.Index)
 	}
@@ -128,9 +160,11 @@ func (s *storage) save(hard *pb.HardState, entries []*pb.Entry, sync bool) error
 	if err != nil {
 		return fmt.Errorf("cannot append entry %d: %w", r.before.Index+1, err)
 	}
-	if err := s.replica.Append(last, appendRecord(nil, &r)); err != nil {
+	b := appendRecord(nil, &r)
+	if err := s.replica.Append(last, b); err != nil {
 		return err
 	}
+	s.written.Add(int64(len(b)))
 	return s.Append(entries)
 }
 
@@ -139,7 +173,7 @@ func (s *storage) install(snapshot *pb.Snapshot, hard *pb.HardState, in *journal
 	if hard != nil {
 		s.hard = hard
 	}
-	at := journal.Position{Index: snapshot.GetMetadata().GetIndex(), Term: snapshot.GetMetadata().GetTerm()}
+	at := positionOf(snapshot)
 	if err := in.Install(at, appendRecord(nil, &record{hard: s.hard, before: at})); err != nil {
 		return err
 	}
@@ -148,27 +182,51 @@ func (s *storage) install(snapshot *pb.Snapshot, hard *pb.HardState, in *journal
 
 // apply brings the entries up to index to into the store.
 func (s *storage) apply(to uint64) error {
-	from := s.replica.Applied().Index
-	if to <= from {
+	at, b := s.replica.Members()
+	if to <= at.Index {
 		return nil
 	}
+	type version struct {
+		since uint64 // index of the entry
+		*members
+	}
+	m, err := parseMembers(b)
+	if err != nil {
+		return err
+	}
+	versions := []version{{at.Index, m}}
+	take := func(e *pb.Entry) (batch []byte, err error) {
+		if e.GetType() == pb.EntryNormal {
+			return e.GetData(), nil // a leader's first one is empty
+		}
+		if m, _, err = m.changed(e); err == nil {
+			versions = append(versions, version{e.GetIndex(), m})
+		}
+		return nil, err
+	}
 	return s.replica.Apply(func(add func(journal.Position, []byte) error) error {
-		for next := from + 1; next <= to; {
+		for next := at.Index + 1; next <= to; {
 			entries, err := s.Entries(next, to+1, applyBytes)
 			if err != nil {
 				return err
 			}
 			for _, e := range entries {
-				if len(e.GetData()) == 0 { // a leader's first one
-					continue
+				batch, err := take(e)
+				if err == nil {
+					err = add(journal.Position{Index: e.GetIndex(), Term: e.GetTerm()}, batch)
 				}
-				if err := add(journal.Position{Index: e.GetIndex(), Term: e.GetTerm()}, e.GetData()); err != nil {
+				if err != nil {
 					return fmt.Errorf("entry %d: %w", e.GetIndex(), err)
 				}
 			}
 			next += uint64(len(entries))
 		}
 		return nil
+	}, func(at journal.Position) []byte {
+		for len(versions) > 1 && versions[len(versions)-1].since > at.Index {
+			versions = versions[:len(versions)-1]
+		}
+		return versions[len(versions)-1].stored()
 	})
 }
 
@@ -184,13 +242,14 @@ type record struct {
 }
 
 // appendRecord appends the stored form: term, vote, commit, the position before, the number of entries as varints; then
-// for each entry its term, the length of its data and the data.
+// for each entry its term, its type, the length of its data and the data.
 func appendRecord(dst []byte, r *record) []byte {
 	for _, v := range [...]uint64{r.hard.GetTerm(), r.hard.GetVote(), r.hard.GetCommit(), r.before.Index, r.before.Term, uint64(len(r.entries))} {
 		dst = binary.AppendUvarint(dst, v)
 	}
 	for _, e := range r.entries {
 		dst = binary.AppendUvarint(dst, e.GetTerm())
+		dst = binary.AppendUvarint(dst, uint64(e.GetType()))
 		dst = binary.AppendUvarint(dst, uint64(len(e.GetData())))
 		dst = append(dst, e.GetData()...)
 	}
@@ -214,11 +273,11 @@ func parseRecord(b []byte) (r record, err error) {
 	r.hard = &pb.HardState{Term: &term, Vote: &vote, Commit: &commit}
 	r.before = journal.Position{Index: next(), Term: next()}
 	for i, n := r.before.Index+1, next(); n > 0 && err == nil; i, n = i+1, n-1 {
-		index, term, size := i, next(), next()
-		if err != nil || size > uint64(len(b)) {
+		index, term, kind, size := i, next(), next(), next()
+		if err != nil || size > uint64(len(b)) || kind > uint64(pb.EntryConfChangeV2) {
 			return r, errRecord
 		}
-		r.entries = append(r.entries, &pb.Entry{Index: &index, Term: &term, Data: b[:size:size]})
+		r.entries = append(r.entries, &pb.Entry{Index: &index, Term: &term, Type: pb.EntryType(kind).Enum(), Data: b[:size:size]})
 		b = b[size:]
 	}
 	if err == nil && len(b) > 0 {

@@ -17,9 +17,15 @@ const testDir = "/data"
 
 func testJournal(fs vfs.FS) journal.Options { return journal.Options{Dir: testDir, FS: fs} }
 
+// threeMembers are the nodes a, b and c.
+func threeMembers() *members { return firstMembers(testOptions("a").Peers) }
+
 func mustOpen(t *testing.T, fs vfs.FS) *storage {
 	t.Helper()
-	s, _, err := openStorage(testJournal(fs), []uint64{1, 2, 3})
+	s, fresh, err := openStorage(testJournal(fs), threeMembers())
+	if err == nil && fresh {
+		err = s.replica.SetNote(identityNote, "x")
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,16 +87,16 @@ func TestStorageRestart(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
-	expect("0/0/0")
-	save(state(1, 2, 0), nil)
-	save(state(1, 2, 0), entries(1, 1, 1, 1, 1))
+	expect("0/0/1") // the members are entry 1
+	save(state(1, 2, 1), nil)
+	save(state(1, 2, 1), entries(2, 1, 1, 1, 1))
 	crash()
 	s = mustOpen(t, fs)
-	expect("1/2/0 1:1:1 of 1 2:1:2 of 1 3:1:3 of 1 4:1:4 of 1")
-	save(state(3, 1, 2), entries(3, 2, 3)) // entries 3 and 4 of term 1 conflict
-	expect("3/1/2 1:1:1 of 1 2:1:2 of 1 3:2:3 of 2 4:3:4 of 3")
-	save(state(4, 3, 2), entries(2, 4)) // the log becomes shorter
-	want := "4/3/2 1:1:1 of 1 2:4:2 of 4"
+	expect("1/2/1 2:1:2 of 1 3:1:3 of 1 4:1:4 of 1 5:1:5 of 1")
+	save(state(3, 1, 1), entries(4, 2, 3)) // entries 4 and 5 of term 1 conflict
+	expect("3/1/1 2:1:2 of 1 3:1:3 of 1 4:2:4 of 2 5:3:5 of 3")
+	save(state(4, 3, 1), entries(3, 4)) // the log becomes shorter
+	want := "4/3/1 2:1:2 of 1 3:4:3 of 4"
 	expect(want)
 	crash()
 	s = mustOpen(t, fs)
@@ -113,7 +119,7 @@ func TestStorageGap(t *testing.T) {
 	if err := s.replica.Append(3, appendRecord(nil, &r)); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := openStorage(testJournal(fs.CrashClone(vfs.CrashCloneCfg{})), []uint64{1, 2, 3})
+	_, _, err := openStorage(testJournal(fs.CrashClone(vfs.CrashCloneCfg{})), threeMembers())
 	if err == nil || !strings.Contains(err.Error(), "entry 3 does not follow entry 2 of term 1") {
 		t.Error(err)
 	}
@@ -122,9 +128,10 @@ func TestStorageGap(t *testing.T) {
 func TestRecord(t *testing.T) {
 	t.Parallel()
 	r := record{state(1<<40, 3, 77), journal.Position{Index: 300, Term: 9}, entries(301, 9, 10, 10)}
+	r.entries[1].Type = pb.EntryConfChange.Enum()
 	b := appendRecord(nil, &r)
 	got, err := parseRecord(b)
-	if err != nil || len(got.entries) != 3 || got.entries[2].GetIndex() != 303 || !bytes.Equal(appendRecord(nil, &got), b) {
+	if err != nil || len(got.entries) != 3 || got.entries[2].GetIndex() != 303 || got.entries[1].GetType() != pb.EntryConfChange || !bytes.Equal(appendRecord(nil, &got), b) {
 		t.Errorf("%v, %v", got, err)
 	}
 	for n := range b {
@@ -151,7 +158,7 @@ func TestStorageRemoves(t *testing.T) {
 	open := func() *storage {
 		o := testJournal(fs)
 		o.LogSize = 64 << 10
-		s, fresh, err := openStorage(o, []uint64{1, 2, 3})
+		s, fresh, err := openStorage(o, threeMembers())
 		if err == nil && fresh {
 			err = s.replica.SetNote(identityNote, "x")
 		}
@@ -171,7 +178,7 @@ func TestStorageRemoves(t *testing.T) {
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	var index uint64
+	index := firstPosition.Index
 	more := func(n int) {
 		t.Helper()
 		for range n {

@@ -7,11 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
@@ -19,8 +23,7 @@ import (
 
 // The times of the transport.
 const (
-	dialTimeout  = 2 * time.Second
-	helloTimeout = 3 * time.Second
+	helloTimeout = 3 * time.Second // to connect and to say who both are
 	writeTimeout = 5 * time.Second
 	fileTimeout  = 30 * time.Second // for each frame of a snapshot
 	retryLeast   = 50 * time.Millisecond
@@ -30,7 +33,8 @@ const (
 // maxQueued is how many messages may wait for one node. Raft sends again what is dropped.
 const maxQueued = 256
 
-// maxStrangers is how many connections may be open that have not said who they are.
+// maxStrangers is how many connections may be open that have not said who they are: from the machines of nodes, and
+// from others.
 const maxStrangers = 64
 
 // maxFile is the largest frame of a snapshot's files.
@@ -41,28 +45,41 @@ const maxFile = 1 << 20
 type transport struct {
 	o              *Options
 	node           *Node
-	identity       string
+	identity       identity
 	server, client *tls.Config // nil: plain
 	listener       net.Listener
-	queues         []chan *pb.Message // by number less 1
-	strangers      chan struct{}
+	strangers      chan struct{}            // a semaphore: maxStrangers
+	neighbours     chan struct{}            // another one: see place
+	keep           func(known string) error // stores the note PEERS
 	ctx            context.Context
 	cancel         context.CancelFunc
 	workers        sync.WaitGroup
 
 	mu          sync.Mutex
+	homes       map[string]bool  // addresses of other nodes' machines; of those that this one has connected to
+	peers       map[uint64]*peer // by number
 	conns       map[net.Conn]bool
 	known       map[string]string // incarnation by id
 	problems    map[string]string // why a node cannot be reached, by id
 	lastRefused time.Time
 	pass        func(setting string, ordinal int) (net.Conn, error)
+	serves      chan struct{} // closed and replaced when pass changes
 }
 
-// listen opens the port of a node.
-func listen(o *Options, n *Node, identity string, known map[string]string) (*transport, error) {
+// peer is the connection for Raft's messages to another node.
+type peer struct {
+	Peer
+	number uint64
+	queue  chan *pb.Message
+	cancel context.CancelFunc
+}
+
+// listen opens the port of a node. serve begins to use it.
+func listen(o *Options, id identity, known map[string]string) (*transport, error) {
 	t := &transport{
-		o: o, node: n, identity: identity, known: known, strangers: make(chan struct{}, maxStrangers),
-		conns: make(map[net.Conn]bool), problems: make(map[string]string),
+		o: o, identity: id, known: known, strangers: make(chan struct{}, maxStrangers), neighbours: make(chan struct{}, maxStrangers),
+		homes: make(map[string]bool), serves: make(chan struct{}),
+		conns: make(map[net.Conn]bool), problems: make(map[string]string), peers: make(map[uint64]*peer),
 	}
 	var err error
 	if t.server, t.client, err = o.tls(); err != nil {
@@ -73,19 +90,31 @@ func listen(o *Options, n *Node, identity string, known map[string]string) (*tra
 		return nil, fmt.Errorf("cannot listen on %s for the other nodes: %w", own, err)
 	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
-	for range o.Peers {
-		t.queues = append(t.queues, make(chan *pb.Message, maxQueued))
-	}
 	return t, nil
 }
 
-// serve accepts connections, and connects to all other nodes.
-func (t *transport) serve() {
-	t.workers.Go(t.accept)
-	for i, p := range t.o.Peers {
-		if p.ID != t.o.ID {
-			t.workers.Go(func() { t.connect(p, t.queues[i]) })
+// serve accepts connections. update connects to the other nodes.
+func (t *transport) serve() { t.workers.Go(t.accept) }
+
+// update implements links: it connects to new nodes, and ends the connections to those that are gone.
+func (t *transport) update(m *members) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for number, p := range t.peers {
+		if m.id(number) == "" {
+			p.cancel()
+			delete(t.peers, number)
+			delete(t.problems, p.ID)
 		}
+	}
+	for _, n := range m.Nodes {
+		if n.ID == t.o.ID || t.peers[n.Number] != nil || t.ctx.Err() != nil {
+			continue
+		}
+		ctx, cancel := context.WithCancel(t.ctx)
+		p := &peer{Peer{n.ID, n.Address}, n.Number, make(chan *pb.Message, maxQueued), cancel}
+		t.peers[n.Number] = p
+		t.workers.Go(func() { t.connect(ctx, p) })
 	}
 }
 
@@ -130,9 +159,10 @@ func (t *transport) accept() {
 			time.Sleep(retryLeast)
 			continue
 		}
+		place := t.place(c.RemoteAddr())
 		select {
-		case t.strangers <- struct{}{}:
-			t.workers.Go(func() { t.welcome(c) })
+		case place <- struct{}{}:
+			t.workers.Go(func() { t.welcome(c, place) })
 		default:
 			_ = c.Close()
 		}
@@ -140,8 +170,8 @@ func (t *transport) accept() {
 }
 
 // welcome serves a connection whose other end proves to be a node of this cluster.
-func (t *transport) welcome(c net.Conn) {
-	leave := sync.OnceFunc(func() { <-t.strangers })
+func (t *transport) welcome(c net.Conn, place chan struct{}) {
+	leave := sync.OnceFunc(func() { <-place })
 	defer leave()
 	if t.server != nil {
 		c = tls.Server(c, t.server)
@@ -153,10 +183,15 @@ func (t *transport) welcome(c net.Conn) {
 	_ = c.SetDeadline(time.Now().Add(helloTimeout)) // a closed connection says so when it is read
 	h, err := readHello(c)
 	if err == nil {
-		err = t.admit(&h)
+		if err = t.admit(&h); err == nil {
+			err = t.certified(c, h.From)
+		}
 		answer := t.hello(h.Kind, h.From)
-		if err != nil {
-			answer.Error = err.Error()
+		switch {
+		case err != nil:
+			answer.Error, answer.Removed = err.Error(), errors.Is(err, errGone)
+		case h.Kind == kindJoin:
+			answer.Nodes = t.node.nodes()
 		}
 		err = errors.Join(err, writeHello(c, &answer))
 	}
@@ -175,6 +210,8 @@ func (t *transport) welcome(c net.Conn) {
 		err = t.answerStatus(c)
 	case kindPass:
 		err = t.takePassed(c, &h)
+	case kindChange:
+		err = t.answerChange(c)
 	}
 	if err != nil && !errors.Is(err, io.EOF) && t.ctx.Err() == nil {
 		t.o.Log.Debug("a connection of a node has ended", "node", h.From, "kind", h.Kind, "error", err)
@@ -184,34 +221,57 @@ func (t *transport) welcome(c net.Conn) {
 // hello returns this node's first frame.
 func (t *transport) hello(kind, to string) hello {
 	return hello{
-		Version: protocolVersion, Kind: kind, Cluster: t.o.Cluster, Members: t.o.members(),
-		From: t.o.ID, Incarnation: t.identity, To: to,
+		Version: protocolVersion, Kind: kind, Cluster: t.o.Cluster, Origin: t.identity.origin,
+		From: t.o.ID, Incarnation: t.identity.incarnation, To: to,
 	}
 }
 
-// members returns the ids of all nodes in one text.
-func (o *Options) members() string { return strings.Join(o.ids(), " ") }
+// certified returns an error if the certificate of a client is not that of the host of the node that it says it is. A
+// client checks the server's itself.
+func (t *transport) certified(c net.Conn, id string) error {
+	secure, ok := c.(*tls.Conn)
+	if !ok || t.o.Cert == "" {
+		return nil
+	}
+	p, _ := t.node.member(id) // it was admitted
+	host, _, _ := net.SplitHostPort(p.Address)
+	if err := secure.ConnectionState().PeerCertificates[0].VerifyHostname(host); err != nil {
+		return fmt.Errorf("the certificate is not that of node %q: %w", id, err)
+	}
+	return nil
+}
+
+// errGone is why a node is refused that was removed from the cluster.
+var errGone = errors.New("it was removed from the cluster")
 
 // admit returns why the other end of a connection is no node that this one works with. A node whose data directory is
 // new is another node, even with the same id: it has forgotten what it has voted and acknowledged.
 func (t *transport) admit(h *hello) error {
+	joins := t.identity.origin == "" || h.Kind == kindJoin && h.Origin == ""
 	switch {
+	case h.Removed:
+		return fmt.Errorf("%w: node %q says so", errRemoved, h.From)
 	case h.Error != "":
 		return errors.New(h.Error)
 	case h.Version != protocolVersion:
 		return fmt.Errorf("node %q speaks version %d between nodes, node %q version %d", h.From, h.Version, t.o.ID, protocolVersion)
 	case h.Cluster != t.o.Cluster:
 		return fmt.Errorf("node %q is of the cluster %q, node %q of %q", h.From, h.Cluster, t.o.ID, t.o.Cluster)
-	case h.Members != t.o.members():
-		return fmt.Errorf("node %q has the peers %q, node %q %q: give all nodes the same", h.From, h.Members, t.o.ID, t.o.members())
+	case h.Origin != t.identity.origin && !joins:
+		return fmt.Errorf("node %q began in a cluster of %q, node %q in one of %q: give the first nodes the same --peers, and later ones --cluster-join", h.From, h.Origin, t.o.ID, t.identity.origin)
 	case h.To != t.o.ID:
 		return fmt.Errorf("node %q looks for node %q at the address of node %q", h.From, h.To, t.o.ID)
-	case h.From == t.o.ID || t.o.number(h.From) == 0:
+	case h.From == t.o.ID:
 		return fmt.Errorf("no other node is called %q", h.From)
-	case !slices.Contains([]string{kindRaft, kindSnapshot, kindPass, kindStatus}, h.Kind):
+	case !slices.Contains([]string{kindRaft, kindSnapshot, kindPass, kindStatus, kindChange, kindJoin}, h.Kind):
 		return fmt.Errorf("node %q asks for %q", h.From, h.Kind)
 	case len(h.Incarnation) != identitySize:
 		return fmt.Errorf("node %q does not identify its data directory", h.From)
+	}
+	if t.node != nil {
+		if err := t.node.knows(h.From); err != nil {
+			return err
+		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -219,30 +279,78 @@ func (t *transport) admit(h *hello) error {
 	case h.Incarnation:
 		return nil
 	case "":
-		t.known[h.From] = h.Incarnation
-		return t.node.storage.replica.SetNote(peersNote, formatKnown(t.known))
+		known := maps.Clone(t.known)
+		known[h.From] = h.Incarnation
+		if err := t.keep(formatKnown(known)); err != nil {
+			return err // what only the memory has would be forgotten with the process
+		}
+		t.known = known
+		t.met()
+		return nil
 	}
 	return fmt.Errorf("node %q has another data directory than before: a node that has lost its own cannot come back under its id", h.From)
 }
 
+// met lets the node take part when it has met all nodes with which the cluster began. Before that it could take one
+// that has lost its data directory for a new one, and elect it. mu is held.
+func (t *transport) met() {
+	if t.node == nil || !t.node.waits.Load() {
+		return
+	}
+	if missing := t.missing(); len(missing) > 0 {
+		t.o.Log.Info("this node waits until it has met all nodes with which its cluster begins", "node", t.o.ID, "missing", missing)
+		return
+	}
+	t.o.Log.Info("this node has met all others", "node", t.o.ID)
+	t.node.waits.Store(false)
+}
+
+// missing returns the ids of the first nodes that this one, which is one of them, has never met.
+func (t *transport) missing() (ids []string) {
+	for i, id := range strings.Fields(t.identity.origin) {
+		if uint64(i+1) != t.identity.number && t.known[id] == "" {
+			ids = append(ids, id)
+		}
+	}
+	if int(t.identity.number) > len(strings.Fields(t.identity.origin)) {
+		return nil // it has joined
+	}
+	return ids
+}
+
 // dial opens a connection of a kind to a node.
 func (t *transport) dial(ctx context.Context, p Peer, h hello) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	d := net.Dialer{KeepAlive: writeTimeout}
-	c, err := d.DialContext(ctx, "tcp", p.Address)
+	c, _, err := t.open(ctx, p, h)
+	return c, err
+}
+
+// greet returns the answer of a node to a hello.
+func (t *transport) greet(ctx context.Context, p Peer, h hello) (hello, error) {
+	c, answer, err := t.open(ctx, p, h)
 	if err != nil {
-		return nil, err
+		return hello{}, err
 	}
+	return answer, c.Close()
+}
+
+// open opens a connection and exchanges hellos.
+func (t *transport) open(ctx context.Context, p Peer, h hello) (c net.Conn, answer hello, err error) {
+	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
+	defer cancel()
+	d := net.Dialer{KeepAlive: writeTimeout, Control: lossTimeout}
+	c, err = d.DialContext(ctx, "tcp", p.Address)
+	if err != nil {
+		return nil, answer, err
+	}
+	raw := c
+	defer context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })()
+	t.learn(raw.RemoteAddr())
 	if t.client != nil {
 		config := t.client.Clone()
 		config.ServerName, _, _ = net.SplitHostPort(p.Address)
 		c = tls.Client(c, config)
 	}
-	_ = c.SetDeadline(time.Now().Add(helloTimeout))
-	err = writeHello(c, &h)
-	var answer hello
-	if err == nil {
+	if err = writeHello(c, &h); err == nil {
 		answer, err = readHello(c)
 	}
 	if err == nil {
@@ -252,14 +360,46 @@ func (t *transport) dial(ctx context.Context, p Peer, h hello) (net.Conn, error)
 		err = fmt.Errorf("node %q answers at the address of node %q", answer.From, p.ID)
 	}
 	if err != nil {
-		return nil, errors.Join(err, c.Close())
+		return nil, answer, errors.Join(err, c.Close())
 	}
-	_ = c.SetDeadline(time.Time{})
-	return c, nil
+	return c, answer, nil
+}
+
+// lossTimeout sets how long a peer may acknowledge nothing: after a partition the system would wait for longer and
+// longer.
+func lossTimeout(_, _ string, c syscall.RawConn) error {
+	var refused error
+	err := c.Control(func(fd uintptr) {
+		refused = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(writeTimeout.Milliseconds()))
+	})
+	return errors.Join(err, refused)
+}
+
+// learn notes an address of another node, see place.
+func (t *transport) learn(a net.Addr) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.homes[hostOf(a)] = true
+}
+
+// place returns the places of those that connect from an address, before they say who they are: others cannot take
+// those of the nodes.
+func (t *transport) place(a net.Addr) chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.homes[hostOf(a)] {
+		return t.neighbours
+	}
+	return t.strangers
+}
+
+func hostOf(a net.Addr) string {
+	host, _, _ := net.SplitHostPort(a.String()) // of a TCP address
+	return host
 }
 
 // note logs why a node cannot be worked with, once until that changes.
-func (t *transport) note(id string, err error) {
+func (t *transport) note(ctx context.Context, id string, err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -269,7 +409,7 @@ func (t *transport) note(id string, err error) {
 	t.problems[id] = text
 	t.mu.Unlock()
 	switch {
-	case text == before || t.ctx.Err() != nil:
+	case text == before || ctx.Err() != nil:
 	case err != nil:
 		t.o.Log.Warn("a node of the cluster cannot be reached", "node", id, "error", text)
 	default:
@@ -291,29 +431,32 @@ func (t *transport) refused(c net.Conn, err error) {
 }
 
 // connect keeps a connection to a node and sends what is queued for it.
-func (t *transport) connect(p Peer, queue chan *pb.Message) {
-	for wait := retryLeast; t.ctx.Err() == nil; wait = min(2*wait, retryMost) {
-		c, err := t.dial(t.ctx, p, t.hello(kindRaft, p.ID))
-		if t.note(p.ID, err); err == nil && t.hold(c) {
+func (t *transport) connect(ctx context.Context, p *peer) {
+	for wait := retryLeast; ctx.Err() == nil; wait = min(2*wait, retryMost) {
+		c, err := t.dial(ctx, p.Peer, t.hello(kindRaft, p.ID))
+		if errors.Is(err, errRemoved) {
+			t.node.fail(err)
+			return
+		}
+		if t.note(ctx, p.ID, err); err == nil && t.hold(c) {
 			wait = retryLeast
-			err = t.write(c, queue)
+			err = t.write(ctx, c, p.queue)
 			t.release(c)
-			t.note(p.ID, err)
+			t.note(ctx, p.ID, err)
 		}
-		for len(queue) > 0 { // it is old
-			<-queue
+		for len(p.queue) > 0 { // it is old
+			<-p.queue
 		}
-		number := t.o.number(p.ID)
-		t.node.call(func() { t.node.raft.ReportUnreachable(number) })
+		t.node.call(func() { t.node.raft.ReportUnreachable(p.number) })
 		select {
 		case <-time.After(wait):
-		case <-t.ctx.Done():
+		case <-ctx.Done():
 		}
 	}
 }
 
 // write sends queued messages until the connection fails.
-func (t *transport) write(c net.Conn, queue chan *pb.Message) error {
+func (t *transport) write(ctx context.Context, c net.Conn, queue chan *pb.Message) error {
 	gone := make(chan error, 1)
 	go func() { // the other end sends nothing: this tells when it is gone
 		_, err := c.Read(make([]byte, 1))
@@ -339,7 +482,7 @@ func (t *transport) write(c net.Conn, queue chan *pb.Message) error {
 			}
 		case err := <-gone:
 			return err
-		case <-t.ctx.Done():
+		case <-ctx.Done():
 			return nil
 		}
 	}
@@ -347,8 +490,14 @@ func (t *transport) write(c net.Conn, queue chan *pb.Message) error {
 
 // send implements links.
 func (t *transport) send(m *pb.Message) {
+	t.mu.Lock()
+	p := t.peers[m.GetTo()]
+	t.mu.Unlock()
+	if p == nil {
+		return // it was removed
+	}
 	select {
-	case t.queues[m.GetTo()-1] <- m:
+	case p.queue <- m:
 	default:
 	}
 }
@@ -361,8 +510,8 @@ func (t *transport) receive(c net.Conn, from string) error {
 		if err != nil {
 			return err
 		}
-		if m.GetType() == pb.MsgSnap {
-			return errors.New("a snapshot without its files")
+		if !slices.Contains(between, m.GetType()) {
+			return fmt.Errorf("a message %v, which no node sends", m.GetType())
 		}
 		select {
 		case t.node.received <- m:
@@ -370,6 +519,11 @@ func (t *transport) receive(c net.Conn, from string) error {
 			return nil
 		}
 	}
+}
+
+// between are the messages that nodes send each other. A snapshot comes with its files.
+var between = []pb.MessageType{
+	pb.MsgApp, pb.MsgAppResp, pb.MsgVote, pb.MsgVoteResp, pb.MsgPreVote, pb.MsgPreVoteResp, pb.MsgHeartbeat, pb.MsgHeartbeatResp, pb.MsgTimeoutNow,
 }
 
 // readMessage reads a message of a connection from the node from, and checks who it is from and for.
@@ -382,7 +536,7 @@ func (t *transport) readMessage(r io.Reader, from string) (*pb.Message, error) {
 	if err := proto.Unmarshal(b, m); err != nil {
 		return nil, fmt.Errorf("a message of %s cannot be read: %w", from, err)
 	}
-	if m.GetFrom() != t.o.number(from) || m.GetTo() != t.node.number {
+	if t.node.id(m.GetFrom()) != from || m.GetTo() != t.node.number {
 		return nil, fmt.Errorf("a message from node %d to node %d, on a connection of %s", m.GetFrom(), m.GetTo(), from)
 	}
 	return m, nil

@@ -45,7 +45,7 @@ func TestFrames(t *testing.T) {
 // stranger connects to a node's port.
 func stranger(t *testing.T, n *Node) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", n.o.Peers[n.number-1].Address)
+	c, err := net.Dial("tcp", n.own().Address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,9 +77,9 @@ func TestStrangers(t *testing.T) {
 	}
 	f(`is of the cluster "other"`, func(h *hello) { h.Cluster = "other" })
 	f("speaks version 9", func(h *hello) { h.Version = 9 })
-	f("give all nodes the same", func(h *hello) { h.Members = "a b" })
+	f("began in a cluster of", func(h *hello) { h.Origin = "a b" })
 	f(`looks for node "c"`, func(h *hello) { h.To = "c" })
-	f(`no other node is called "d"`, func(h *hello) { h.From = "d" })
+	f("treadle cluster add d=HOST:PORT", func(h *hello) { h.From = "d" })
 	f(`no other node is called "a"`, func(h *hello) { h.From = "a" })
 	f(`asks for "money"`, func(h *hello) { h.Kind = "money" })
 	f("does not identify its data directory", func(h *hello) { h.Incarnation = "x" })
@@ -163,7 +163,7 @@ func TestSecrets(t *testing.T) {
 	p := nodes[0].o.Peers[0]
 	for name, secret := range map[string]string{"wrong": wrong, "none": ""} {
 		o := Options{Cluster: "test", ID: "b", Peers: nodes[0].o.Peers, Secret: secret, Log: testLog()}
-		other := &transport{o: &o, node: nodes[1], identity: nodes[1].port.identity, known: map[string]string{}}
+		other := &transport{o: &o, node: nodes[1], identity: nodes[1].port.identity, known: map[string]string{}, homes: map[string]bool{}}
 		var err error
 		if other.server, other.client, err = o.tls(); err != nil {
 			t.Fatal(err)
@@ -199,7 +199,7 @@ func TestCheck(t *testing.T) {
 	f("", "a", "a=127.0.0.1:1", "b=localhost:2", "c=[::1]:3")
 	f("", "a", "a=127.0.0.1:1")
 	f(`no peer has the id "d" of this node: a, b, c`, "d", "a=127.0.0.1:1", "b=localhost:2", "c=[::1]:3")
-	f("of two nodes none can be lost", "a", "a=127.0.0.1:1", "b=127.0.0.1:2")
+	f("", "a", "a=127.0.0.1:1", "b=127.0.0.1:2") // as later settings of a node that is there
 	f("is beyond this machine", "a", "a=127.0.0.1:1", "b=127.0.0.1:2", "c=192.0.2.1:3")
 	f("is not ID=HOST:PORT", "a", "a")
 	f("is not ID=HOST:PORT", "a", "=127.0.0.1:1")
@@ -216,25 +216,30 @@ func TestIdentity(t *testing.T) {
 	o := testOptions("a")
 	o.Peers = o.Peers[:1]
 	o.Journal = testJournal(fs)
-	s, fresh, err := openStorage(o.Journal, o.voters())
+	s, fresh, err := openStorage(o.Journal, firstMembers(o.Peers))
 	if err != nil || !fresh {
 		t.Fatal(fresh, err)
 	}
 	first, err := identify(&o, s, fresh)
-	if err != nil || len(first) != identitySize {
+	if err != nil || len(first.incarnation) != identitySize || first.number != 1 || first.origin != "a" {
 		t.Fatal(first, err)
 	}
+	o.Peers = testOptions("a").Peers // the nodes of a data directory are those that it has
 	if again, err := identify(&o, s, false); err != nil || again != first {
-		t.Errorf("%q, %v, want %q", again, err, first)
+		t.Errorf("%v, %v, want %v", again, err, first)
 	}
-	for _, change := range []func(*Options){
-		func(o *Options) { o.Cluster = "other" }, func(o *Options) { o.ID = "b" }, func(o *Options) { o.Peers = testOptions("a").Peers },
-	} {
+	for _, change := range []func(*Options){func(o *Options) { o.Cluster = "other" }, func(o *Options) { o.ID = "b" }} {
 		other := o
 		change(&other)
-		if _, err := identify(&other, s, false); err == nil || !strings.Contains(err.Error(), `is of node "a" in the cluster "test" with the nodes "a"`) {
+		if _, err := identify(&other, s, false); err == nil || !strings.Contains(err.Error(), `is of node "a" in the cluster "test", not`) {
 			t.Error(err)
 		}
+	}
+	if err := s.replica.SetNote(identityNote, "treadle node 1\ncluster test\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := identify(&o, s, false); err == nil || !strings.Contains(err.Error(), "of another version of treadle") {
+		t.Error(err)
 	}
 	if err := s.replica.Close(); err != nil {
 		t.Fatal(err)

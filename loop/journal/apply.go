@@ -16,7 +16,7 @@ type applier struct {
 	batchSize int
 	compactor compactor
 	meta      []byte // the last group's meta, as an operation; empty before the first group
-	mark      []byte // an operation that is written with meta; empty: none
+	mark      []byte // operations that are written with meta; empty: none
 }
 
 // apply writes the groups that fill adds to a store and syncs the store. size is the expected
@@ -30,7 +30,7 @@ func apply(db *pebble.DB, batchSize int, size int64, fill func(*applier) error) 
 	}
 	a := &applier{db: db, batchSize: batchSize,
 		compactor: compactor{ops: make([]byte, 0, min(size, applyWindow)), maxStored: before.maxSeq, maxSeen: before.maxSeq}}
-	if err := fill(a); err != nil || len(a.meta) == 0 {
+	if err := fill(a); err != nil || len(a.meta)+len(a.mark) == 0 {
 		return err
 	}
 	if err := a.write(append(a.meta, a.mark...)); err != nil {

@@ -14,6 +14,7 @@ const (
 	keySetting  = 's' // a setting; followed by its key
 	keyDocument = 'p' // a document; followed by the bytes that Document.key appends
 	keyApplied  = 'r' // of a cluster's node: the Position that the store has; the whole key
+	keyMembers  = 'n' // of a cluster's node: the nodes at that Position; the whole key
 
 	jobKeySize = 9
 )

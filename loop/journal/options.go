@@ -109,6 +109,8 @@ type Options struct {
 	// logs of its own: Replicator keeps its groups. Sync is Always.
 	Replica    *Replica
 	Replicator Replicator
+	// Adopt lets OpenReplica make the directory of a single server that of a node.
+	Adopt bool
 
 	memTable uint64 // set by tests
 }

@@ -33,6 +33,7 @@ type Replica struct {
 
 	mu      sync.Mutex
 	applied Position
+	members []byte
 	full    []fullReplicaLog // oldest first
 }
 
@@ -55,7 +56,8 @@ const (
 
 // OpenReplica locks the data directory of a node, creates it if it is missing, and calls each with the payloads of its
 // records, in order, from the last base record on. The caller must call Restart next, and Close at the end. fresh
-// reports whether the directory is new. Of the options Dir, FS, LogSize, BatchSize and Log count.
+// reports whether the directory is new to the cluster. Of the options Dir, FS, LogSize, BatchSize, Adopt and Log
+// count.
 func OpenReplica(o Options, each func(record []byte) error) (r *Replica, fresh bool, err error) {
 	if err := o.fill(); err != nil {
 		return nil, false, err
@@ -65,7 +67,10 @@ func OpenReplica(o Options, each func(record []byte) error) (r *Replica, fresh b
 		return nil, false, err
 	}
 	r = &Replica{options: o, dir: d, disk: newFailFS(o.FS)}
-	if fresh, err = r.open(); err == nil {
+	if err = (&Snapshot{r: r}).Close(); err == nil { // a process that was killed while it sent one has left it
+		fresh, err = r.open()
+	}
+	if err == nil {
 		err = r.readLogs(each)
 	}
 	if err != nil {
@@ -77,7 +82,7 @@ func OpenReplica(o Options, each func(record []byte) error) (r *Replica, fresh b
 	return r, fresh, nil
 }
 
-// open opens the store. It refuses the directory of a single server that was ever used.
+// open opens the store. It refuses the directory of a single server that was ever used, or adopts it, see Options.Adopt.
 func (r *Replica) open() (fresh bool, err error) {
 	d := r.dir
 	node, err := exists(r.options.FS, d.path(nodeName))
@@ -98,14 +103,37 @@ func (r *Replica) open() (fresh bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if !node && (s.chain.last.group > 0 || len(s.logs) > 0) {
-		return false, fmt.Errorf("the data directory %q is of a single server: a node of a cluster begins with an empty one, and its jobs can be loaded there", d.root)
+	if used := s.chain.last.group > 0 || len(s.logs) > 0; !node && used {
+		if !r.options.Adopt {
+			return false, fmt.Errorf("the data directory %q is of a single server: it becomes a cluster's when it starts as the only node, and the others are added to it", d.root)
+		}
+		err = r.adopt(s)
+	} else {
+		r.db, err = openStore(d, r.disk, &r.options)
 	}
-	if r.db, err = openStore(d, r.disk, &r.options); err != nil {
+	if err != nil {
 		return false, err
 	}
-	r.applied, err = readApplied(r.db)
+	if r.applied, err = readApplied(r.db); err == nil {
+		r.members, err = readMembers(r.db)
+	}
 	return !node, err
+}
+
+// adopt opens the store of a single server, and brings its logs into it. The directory stays that of a single server
+// until it has the note NODE.
+func (r *Replica) adopt(s *survey) error {
+	j := newJournal(r.options, r.dir)
+	j.disk = r.disk
+	if err := j.openStore(); err != nil {
+		return err
+	}
+	r.db = j.db
+	if err := j.openLogs(s); err != nil {
+		return err
+	}
+	r.options.Log.Info("the data directory of a single server becomes that of a node", "dir", r.dir.root)
+	return j.log.close()
 }
 
 // refuseNode returns an error for the data directory of a cluster's node.
@@ -134,6 +162,18 @@ func readApplied(db pebble.Reader) (p Position, err error) {
 		p = Position{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}
 	}
 	return p, firstError(err, done.Close())
+}
+
+// readMembers returns what Apply has stored as the members, or nil.
+func readMembers(db pebble.Reader) ([]byte, error) {
+	b, done, err := db.Get([]byte{keyMembers})
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return slices.Clone(b), done.Close()
 }
 
 // readLogs calls each with the records of all logs, and makes the writer, whose next log follows.
@@ -247,6 +287,13 @@ func (r *Replica) Applied() Position {
 	return r.applied
 }
 
+// Members returns Applied, and the members as of that position.
+func (r *Replica) Members() (Position, []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.applied, r.members
+}
+
 // FullLogs returns the number of closed logs. All but the newest are removed once the store has their entries, see
 // Apply.
 func (r *Replica) FullLogs() int {
@@ -256,9 +303,10 @@ func (r *Replica) FullLogs() int {
 }
 
 // Apply writes groups that a majority has on disk to the store. each calls add with the batches behind Applied, in
-// order, and with the position of each. The parts of a group reach the store together: Applied is then the last part of
-// the last whole group. Apply also removes the logs that hold nothing newer.
-func (r *Replica) Apply(each func(add func(at Position, batch []byte) error) error) error {
+// order, and with the position of each; a batch is empty where an entry has no group. The parts of a group reach the
+// store together: Applied is then the last entry that no missing part precedes. members returns what Members returns
+// from then on, as of that position. Apply also removes the logs that hold nothing newer.
+func (r *Replica) Apply(each func(add func(at Position, batch []byte) error) error, members func(at Position) []byte) error {
 	r.applying.Lock()
 	defer r.applying.Unlock()
 	err := apply(r.db, r.options.BatchSize, 0, func(a *applier) error {
@@ -266,8 +314,10 @@ func (r *Replica) Apply(each func(add func(at Position, batch []byte) error) err
 		if err := each(w.add); err != nil {
 			return err
 		}
-		if len(a.meta) > 0 {
+		if w.whole.Index > 0 {
 			a.mark = append([]byte{opSet, 1, keyApplied, 16}, appendPosition(nil, w.whole)...)
+			b := members(w.whole)
+			a.mark = append(binary.AppendUvarint(append(a.mark, opSet, 1, keyMembers), uint64(len(b))), b...)
 		}
 		return nil
 	})
@@ -275,11 +325,12 @@ func (r *Replica) Apply(each func(add func(at Position, batch []byte) error) err
 		return fmt.Errorf("cannot apply the log of the cluster to the store: %w", cause(err))
 	}
 	p, err := readApplied(r.db)
-	if err != nil {
+	b, missing := readMembers(r.db)
+	if err = firstError(err, missing); err != nil {
 		return err
 	}
 	r.mu.Lock()
-	r.applied = p
+	r.applied, r.members = p, b
 	var done []string
 	for len(r.full) > 1 && r.full[0].last <= p.Index { // the newest may be the only one with a record
 		done, r.full = append(done, r.full[0].name), r.full[1:]
@@ -302,11 +353,17 @@ type wholeGroups struct {
 	a     *applier
 	last  meta
 	parts [][]byte // of a group that still lacks parts; it may be one that its leader did not finish
-	whole Position // of the last part of a whole group
+	whole Position // of the last entry that no part of parts precedes
 }
 
-// add takes the next batch. It checks the batch's checksum.
+// add takes the next batch, or an entry without one. It checks the batch's checksum.
 func (w *wholeGroups) add(at Position, batch []byte) error {
+	if len(batch) == 0 {
+		if len(w.parts) == 0 {
+			w.whole = at
+		}
+		return nil
+	}
 	m, err := batchMeta(batch)
 	switch {
 	case err != nil:

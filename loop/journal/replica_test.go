@@ -115,6 +115,27 @@ func TestReplicaKinds(t *testing.T) {
 	if _, _, err := openReplica(t, single); err == nil || !strings.Contains(err.Error(), "is of a single server") {
 		t.Error(err)
 	}
+	if j, err = Open(Options{Dir: testDir, FS: single}); err != nil { // it still is
+		t.Fatal(err)
+	}
+	j.Put(0, &Record{Seq: 1, Space: 1, Queue: []byte("q"), Name: []byte("job")})
+	j.Flush(1)
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the first node ends before it is one
+		adopted, fresh, err := OpenReplica(Options{Dir: testDir, FS: single, Adopt: true}, func([]byte) error { return nil })
+		if err != nil || !fresh {
+			t.Fatal(fresh, err)
+		}
+		jobs := 0
+		if err := scan(adopted.db, jobKeys(), func(_, _ []byte) error { jobs++; return nil }); err != nil || jobs != 1 {
+			t.Error(jobs, err)
+		}
+		if err := adopted.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	r, _, err := openReplica(t, node)
 	if err == nil {
 		err = errors.Join(r.Restart(nil), r.SetNote(nodeName, "x"), r.Close())
@@ -184,7 +205,7 @@ func TestReplicaApply(t *testing.T) {
 				}
 			}
 			return nil
-		})
+		}, func(at Position) []byte { return fmt.Append(nil, "members at ", at.Index) })
 		if err == nil {
 			err = scan(r.db, jobKeys(), func(_, _ []byte) error { stored++; return nil })
 		}
@@ -197,12 +218,22 @@ func TestReplicaApply(t *testing.T) {
 	if n := apply(1, c.batches[:last]...); n != 0 || r.Applied() != (Position{1, 1}) { // the first one is empty
 		t.Errorf("%d jobs of a group that lacks a part, applied %v", n, r.Applied())
 	}
+	if n := apply(1, append(slices.Clone(c.batches[:last]), nil)...); n != 0 || r.Applied() != (Position{1, 1}) {
+		t.Errorf("%d jobs, applied %v: an entry without a group passes parts", n, r.Applied())
+	}
 	if n := apply(2, c.batches[1:]...); n != 3 || r.Applied() != (Position{uint64(len(c.batches)), 1}) {
 		t.Errorf("%d jobs, applied %v", n, r.Applied())
 	}
+	end := uint64(len(c.batches)) + 1
+	if n := apply(end, nil); n != 3 || r.Applied() != (Position{end, 1}) {
+		t.Errorf("%d jobs, applied %v: an entry without a group is not applied", n, r.Applied())
+	}
+	if at, b := r.Members(); string(b) != fmt.Sprint("members at ", at.Index) || at != r.Applied() {
+		t.Errorf("%q at %v", b, at)
+	}
 	forged := slices.Clone(c.batches[1])
 	forged[len(forged)-1] ^= 1
-	if err := r.Apply(func(add func(Position, []byte) error) error { return add(Position{Index: 9, Term: 1}, forged) }); err == nil {
+	if err := r.Apply(func(add func(Position, []byte) error) error { return add(Position{Index: 9, Term: 1}, forged) }, nil); err == nil {
 		t.Error("a batch with a flipped bit is applied")
 	}
 	if apply(20, c.batches...); before < 2 || r.FullLogs() != 1 {
@@ -239,12 +270,12 @@ func TestInstall(t *testing.T) {
 			}
 		}
 		return nil
-	})
+	}, func(Position) []byte { return []byte("a b c") })
 	if err != nil {
 		t.Fatal(err)
 	}
 	s, err := from.Snapshot()
-	if err != nil || s.Position != at {
+	if err != nil || s.Position != at || string(s.Members) != "a b c" {
 		t.Fatal(s, err)
 	}
 	f := vfs.NewCrashableMem()
@@ -279,7 +310,7 @@ func TestInstall(t *testing.T) {
 	if err := receive().Write("short", 2, strings.NewReader("x")); err == nil {
 		t.Error("a file that was cut is taken")
 	}
-	if err := receive().Install(Position{Index: 8, Term: 2}, []byte("new")); err == nil || !strings.Contains(err.Error(), "it has position") {
+	if err := receive().Check(Position{Index: 8, Term: 2}); err == nil || !strings.Contains(err.Error(), "it has position") {
 		t.Error(err)
 	}
 	appendAll(t, to, "goes on")
@@ -287,13 +318,16 @@ func TestInstall(t *testing.T) {
 	if _, got, err := openReplica(t, f.CrashClone(vfs.CrashCloneCfg{})); err != nil || got != "old goes on" {
 		t.Error(got, err)
 	}
-	if err := half.Install(at, []byte("new")); err != nil || to.Applied() != at {
+	if err := errors.Join(half.Check(at), half.Install(at, []byte("new"))); err != nil || to.Applied() != at {
 		t.Fatal(to.Applied(), err)
 	}
 	appendAll(t, to, "later")
 	again, got, err := openReplica(t, f.CrashClone(vfs.CrashCloneCfg{}))
 	if err != nil || got != "new later" || again.Applied() != at {
 		t.Fatal(got, err)
+	}
+	if _, b := again.Members(); string(b) != "a b c" {
+		t.Errorf("the members are %q", b)
 	}
 	jobs := 0
 	if err := scan(again.db, jobKeys(), func(_, _ []byte) error { jobs++; return nil }); err != nil || jobs != 1 {

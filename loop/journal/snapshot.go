@@ -16,8 +16,9 @@ const sentName = "store.sent"
 // Snapshot is a copy of a node's store: files that are linked, not copied. It must be closed.
 type Snapshot struct {
 	Position
-	Files []string
-	r     *Replica
+	Members []byte // as of Position, see Replica.Members
+	Files   []string
+	r       *Replica
 }
 
 // Snapshot copies the store. There is at most one Snapshot at a time.
@@ -30,9 +31,7 @@ func (r *Replica) Snapshot() (*Snapshot, error) {
 	}
 	err := r.db.Checkpoint(r.dir.path(sentName))
 	if err = firstError(r.disk.failure(), err); err == nil {
-		s.Position, err = readApplied(r.db)
-	}
-	if err == nil {
+		s.Position, s.Members = r.applied, r.members // they change under applying alone
 		s.Files, err = r.options.FS.List(r.dir.path(sentName))
 	}
 	if err != nil {
@@ -87,18 +86,24 @@ func (in *Incoming) Write(name string, size int64, from io.Reader) error {
 	return errors.Join(err, file.Sync(), file.Close())
 }
 
+// Check returns an error if the received store is not whole, or does not have position at.
+func (in *Incoming) Check(at Position) error {
+	d := *in.r.dir
+	d.name = newName
+	if err := in.check(&d, at); err != nil {
+		return fmt.Errorf("the snapshot is refused: %w", err)
+	}
+	return nil
+}
+
 // Install replaces the store of the Replica and its logs, in one step, by the one that was received. record is the base
-// record of the new logs. It returns an error, and changes nothing, if the store does not have position at. No Journal
-// may use the Replica.
+// record of the new logs. Check was called before. No Journal may use the Replica.
 func (in *Incoming) Install(at Position, record []byte) (err error) {
 	r := in.r
 	r.applying.Lock()
 	defer r.applying.Unlock()
 	d := *r.dir
 	d.name = newName
-	if err := in.check(&d, at); err != nil {
-		return fmt.Errorf("the snapshot is refused: %w", err)
-	}
 	f, number := r.options.FS, r.log.number+1
 	if err := makeDir(f, d.raftLogs()); err != nil {
 		return err
@@ -118,10 +123,11 @@ func (in *Incoming) Install(at Position, record []byte) (err error) {
 	if r.db, err = openStore(r.dir, r.disk, &r.options); err != nil {
 		return err
 	}
+	members, err := readMembers(r.db)
 	r.mu.Lock()
-	r.applied, r.full = at, []fullReplicaLog{{name: logName(number)}}
+	r.applied, r.members, r.full = at, members, []fullReplicaLog{{name: logName(number)}}
 	r.mu.Unlock()
-	return nil
+	return err
 }
 
 // check opens the received store and compares its position.

@@ -1,0 +1,358 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
+)
+
+// The verbs of a Change.
+const (
+	AddNode    = "add"      // of ID at Address, which may then join
+	RemoveNode = "remove"   // of ID, for ever
+	Transfer   = "transfer" // of the lead to ID, or to the node that has the most of the log
+)
+
+// Change is what may be changed in a running cluster. It is done by the leader; any node passes it on.
+type Change struct {
+	Verb    string `json:"verb"`
+	ID      string `json:"id,omitempty"`
+	Address string `json:"address,omitempty"`
+}
+
+// changeAnswer is the answer of the node that a change was passed on to.
+type changeAnswer struct {
+	Error string `json:"error,omitempty"`
+	Again bool   `json:"again,omitempty"` // it does not lead
+}
+
+const (
+	// changeTimeout is how long a change may take, with an election in between.
+	changeTimeout = 15 * time.Second
+	// commitTimeout is how long the leader waits for a majority.
+	commitTimeout = 5 * time.Second
+	// changePause is the time between two tries.
+	changePause = 100 * time.Millisecond
+	// learnerLag is how many entries a learner may lack when it begins to count for a majority: what comes in while one
+	// change is agreed upon.
+	learnerLag = 1000
+)
+
+// errRemoved is why a node ends that was removed from its cluster.
+var errRemoved = errors.New("this node was removed from the cluster: its data directory is of no more use to it")
+
+// Change changes the cluster, and waits until that is done. A change that was done before is no error.
+func (n *Node) Change(ctx context.Context, c Change) error {
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	for {
+		err := n.tryChange(ctx, c)
+		if !errors.Is(err, ErrNotLeader) {
+			return err
+		}
+		select {
+		case <-time.After(changePause):
+		case <-n.closing:
+			return err
+		case <-ctx.Done():
+			return fmt.Errorf("the cluster has no leader that stays: %w", err)
+		}
+	}
+}
+
+// tryChange does a change, or passes it on to the leader.
+func (n *Node) tryChange(ctx context.Context, c Change) error {
+	leader, err := n.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	if leader == n.o.ID {
+		return n.leadChange(ctx, c)
+	}
+	return n.port.askChange(ctx, leader, c)
+}
+
+// askChange asks the leader for a change.
+func (t *transport) askChange(ctx context.Context, leader string, c Change) error {
+	p, ok := t.node.member(leader)
+	if !ok {
+		return ErrNotLeader
+	}
+	conn, err := t.dial(ctx, p, t.hello(kindChange, p.ID))
+	if err != nil {
+		return fmt.Errorf("the leader %s cannot be reached: %w: %w", leader, ErrNotLeader, err)
+	}
+	defer func() { _ = conn.Close() }() // it was only used for this
+	_ = conn.SetDeadline(time.Now().Add(changeTimeout))
+	b, err := json.Marshal(&c)
+	if err == nil {
+		_, err = conn.Write(appendFrame(nil, b))
+	}
+	if err == nil {
+		b, err = readFrame(conn, maxHello)
+	}
+	var answer changeAnswer
+	if err == nil {
+		err = json.Unmarshal(b, &answer)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("the leader %s does not answer: %w: %w", leader, ErrNotLeader, err)
+	case answer.Again:
+		return ErrNotLeader
+	case answer.Error != "":
+		return errors.New(answer.Error)
+	}
+	return nil
+}
+
+// answerChange does a change that another node passes on.
+func (t *transport) answerChange(c net.Conn) error {
+	_ = c.SetDeadline(time.Now().Add(changeTimeout))
+	b, err := readFrame(c, maxHello)
+	var asked Change
+	if err == nil {
+		err = json.Unmarshal(b, &asked)
+	}
+	if err != nil {
+		return err
+	}
+	var answer changeAnswer
+	if err := t.node.leadChange(t.ctx, asked); err != nil {
+		answer = changeAnswer{Error: err.Error(), Again: errors.Is(err, ErrNotLeader)}
+	}
+	if b, err = json.Marshal(&answer); err == nil {
+		_, err = c.Write(appendFrame(nil, b))
+	}
+	return err
+}
+
+// leadChange does a change as the leader.
+func (n *Node) leadChange(ctx context.Context, c Change) error {
+	switch c.Verb {
+	case AddNode:
+		if _, err := ParsePeers([]string{c.ID + "=" + c.Address}); err != nil {
+			return err
+		}
+		if err := n.o.reachable(c.Address); err != nil {
+			return err
+		}
+	case RemoveNode:
+		if c.ID == n.o.ID {
+			return n.leaveLead(ctx)
+		}
+	case Transfer:
+		return n.transfer(ctx, c.ID)
+	default:
+		return fmt.Errorf("a cluster has no change %q", c.Verb)
+	}
+	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
+	defer cancel()
+	for {
+		done, err := n.propose(ctx, c)
+		if done || errors.Is(err, ErrNotLeader) {
+			return err
+		}
+		select { // another change may be on its way, and nodes are heard of now and then
+		case <-time.After(changePause):
+		case <-ctx.Done():
+			return errors.Join(err, fmt.Errorf("the cluster has not agreed within %v", commitTimeout))
+		}
+	}
+}
+
+// propose proposes a change of the members. It is done when it was done before, or cannot be.
+func (n *Node) propose(ctx context.Context, c Change) (done bool, err error) {
+	err = ErrNotLeader
+	n.callUnless(ctx.Done(), func() {
+		status, m := n.raft.Status(), n.members
+		if status.RaftState != raft.StateLeader {
+			return
+		}
+		var next *pb.ConfChange
+		node, is := m.of(c.ID)
+		switch {
+		case c.Verb == AddNode && is && node.Address == c.Address:
+			done, err = true, nil
+			return
+		case c.Verb == AddNode:
+			next, err = change(pb.ConfChangeAddLearnerNode, member{Number: m.Last + 1, ID: c.ID, Address: c.Address}), m.mayAdd(c.ID, c.Address)
+			done = err != nil
+		case !is:
+			done, err = true, m.unknown(c.ID)
+			return
+		default:
+			next, err = change(pb.ConfChangeRemoveNode, node), m.mayRemove(node, n.active())
+		}
+		if err != nil {
+			return
+		}
+		if err = n.raft.ProposeConfChange(next); err != nil {
+			err = fmt.Errorf("%w: %w", ErrNotLeader, err)
+		}
+	})
+	return done, err
+}
+
+// heardTicks is how long ago a node may have answered that counts as there.
+const heardTicks = electionTicks
+
+// hears reports whether another node has answered lately. Raft's own mark is cleared with each look at it. The owner
+// calls it.
+func (n *Node) hears(number uint64) bool {
+	at, ok := n.answered[number]
+	return ok && time.Since(at) < heardTicks*tick
+}
+
+// active returns the numbers of the nodes that this one has heard of lately, with its own. The owner calls it.
+func (n *Node) active() []uint64 {
+	all := []uint64{n.number}
+	for number := range n.answered {
+		if n.hears(number) {
+			all = append(all, number)
+		}
+	}
+	return all
+}
+
+// promote lets learners count for a majority that have almost the whole log, if this node leads.
+func (n *Node) promote() {
+	for _, m := range n.members.Nodes {
+		if !m.Learner {
+			continue
+		}
+		status := n.raft.Status()
+		last, _ := n.storage.LastIndex() // of a MemoryStorage: it never fails
+		p, ok := status.Progress[m.Number]
+		if !ok || status.RaftState != raft.StateLeader || !n.hears(m.Number) || p.State != tracker.StateReplicate || p.Match+learnerLag < last {
+			continue
+		}
+		if err := n.raft.ProposeConfChange(change(pb.ConfChangeAddNode, m)); err != nil {
+			n.log.Debug("a learner stays one for now", "node", m.ID, "error", err)
+		}
+		return // one at a time
+	}
+}
+
+// changeMembers takes a committed change of the members. It returns true if this node was removed.
+func (n *Node) changeMembers(e *pb.Entry) (removed bool) {
+	next, c, err := n.members.changed(e)
+	if err != nil { // every node comes to this
+		n.log.Error("a change of the nodes is left out", "entry", e.GetIndex(), "error", err)
+		return false
+	}
+	n.raft.ApplyConfChange(c)
+	if next == n.members {
+		return false
+	}
+	before := n.members
+	n.change(func() { n.members = next })
+	n.links.update(next)
+	number := c.GetNodeId()
+	delete(n.answered, number)
+	switch c.GetType() {
+	case pb.ConfChangeRemoveNode:
+		n.log.Info("a node is removed from the cluster", "node", before.id(number), "nodes", next.ids())
+		return number == n.number
+	case pb.ConfChangeAddNode:
+		n.log.Info("a new node has the whole log and counts from now on", "node", next.id(number), "nodes", next.ids())
+	default:
+		n.log.Info("a node is added to the cluster", "node", next.id(number), "nodes", next.ids())
+	}
+	return false
+}
+
+// member returns the node with an id.
+func (n *Node) member(id string) (Peer, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	m, ok := n.members.of(id)
+	return Peer{m.ID, m.Address}, ok
+}
+
+// nodes returns all nodes.
+func (n *Node) nodes() []member {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.members.Nodes
+}
+
+// knows returns why a node of this id is none of the cluster.
+func (n *Node) knows(id string) error {
+	n.mu.Lock()
+	m := n.members
+	n.mu.Unlock()
+	if slices.Contains(m.Gone, id) {
+		return fmt.Errorf("node %q: %w", id, errGone)
+	}
+	if _, ok := m.of(id); !ok {
+		return fmt.Errorf("node %q is none of the cluster, which has %s: treadle cluster add %s=HOST:PORT adds it", id, m.ids(), id)
+	}
+	return nil
+}
+
+// HandOver asks the follower that has the most of the log to lead, and waits until this node no longer leads, ctx ends,
+// or an election time has passed without one.
+func (n *Node) HandOver(ctx context.Context) {
+	_ = n.transfer(ctx, "") // it leads on then
+}
+
+// leaveLead hands over, so that another node can do what the leader cannot do to itself.
+func (n *Node) leaveLead(ctx context.Context) error {
+	if err := n.transfer(ctx, ""); err != nil {
+		return err
+	}
+	return ErrNotLeader
+}
+
+// transfer hands over to a node, or to the follower that has the most of the log. The Lead of this node ends first.
+func (n *Node) transfer(ctx context.Context, id string) error {
+	if id == n.o.ID {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*electionTicks*tick)
+	defer cancel()
+	err := ErrNotLeader
+	n.callUnless(ctx.Done(), func() {
+		status := n.raft.Status()
+		if status.RaftState != raft.StateLeader {
+			return
+		}
+		to := n.successor(&status, id)
+		if to == 0 {
+			err = errors.New("no such node follows that has the log: nobody can lead in the place of this one")
+			return
+		}
+		err = nil
+		n.change(n.endLead)
+		n.raft.TransferLeader(to)
+	})
+	if err != nil {
+		return err
+	}
+	n.AwaitChange(ctx, n.o.ID)
+	if n.own().Role == roleName(raft.StateLeader) {
+		return errors.New("the other node did not take over in time")
+	}
+	return nil
+}
+
+// successor returns the number of a node that can lead in the place of this one: the one with the id, or the one that
+// has the most of the log; 0: there is none.
+func (n *Node) successor(s *raft.Status, id string) (to uint64) {
+	var match uint64
+	for number, p := range s.Progress {
+		if number != n.number && !p.IsLearner && n.hears(number) && p.State == tracker.StateReplicate && p.Match >= match && (id == "" || n.members.id(number) == id) {
+			to, match = number, p.Match
+		}
+	}
+	return to
+}
