@@ -183,6 +183,10 @@ var testCanaries = []testCanary{
 	{canary{"a PUSH is answered before the sync", "loop/faktory/conversation.go", "c.p.host.Durable(queue)\n", "c.p.host.Durable(queue)\n\twait = wait && len(queue) == 0\n"}, "loop", "TestFaktoryAcknowledgedAfterSync"},
 	{canary{"a restart forgets which Faktory jobs are unique", "loop/faktory/follow.go", "l.expiry > p.host.Now().Wall {", "l.expiry < p.host.Now().Wall {"}, "loop", "TestFaktoryRestart"},
 	{canary{"a failed Faktory job loses its failure on another loop", "loop/mailbox.go", "if d.Effect != sched.Assign {", "if d.Effect == sched.Assign {"}, "loop", "TestFaktoryGolden"},
+	{canary{"a leader answers before a majority has the group", "loop/cluster/lead.go", "\tfor l.done < l.proposed && !l.isLost {\n\t\tl.wake.Wait()\n\t}\n\tif l.done < l.proposed {\n", "\tif l.isLost {\n"}, "cmd/treadle", "TestClusterKills"},
+	{canary{"a leader that hears of nobody serves on", "loop/cluster/lead.go", "if lead == nil || !lead.expired(n.clock()) {", "if lead == nil || lead.term > 0 {"}, "loop/cluster", "TestLease"},
+	{canary{"a vote is answered before it is on the disk", "loop/cluster/storage.go", "\tif !sync {", "\tif !sync || len(entries) == 0 {"}, "loop/cluster", "TestStorageRestart"},
+	{canary{"a store forgets the nodes that were added", "loop/cluster/storage.go", "return versions[len(versions)-1].stored()", "return versions[0].stored()"}, "loop/cluster", "TestReplace"},
 }
 
 // lostPower are the tests of the journal that know what each group held.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -242,6 +243,8 @@ func TestLease(t *testing.T) {
 	i, lead := c.leader()
 	blocked, release := make(chan struct{}), make(chan struct{})
 	go c.nodes[i].call(func() { close(blocked); <-release })
+	letGo := sync.OnceFunc(func() { close(release) })
+	defer letGo()
 	<-blocked
 	began := time.Now()
 	select {
@@ -258,7 +261,7 @@ func TestLease(t *testing.T) {
 		}
 	}
 	lead.End()
-	close(release)
+	letGo()
 	c.leader()
 }
 

@@ -43,7 +43,8 @@ type Peer struct{ ID, Address string }
 func ParsePeers(text []string) (peers []Peer, err error) {
 	for _, one := range text {
 		id, address, ok := strings.Cut(one, "=")
-		if _, port, err := net.SplitHostPort(address); !ok || !plainID(id) || err != nil || port == "" || port == "0" || strings.ContainsFunc(address, unicode.IsSpace) {
+		_, port, err := net.SplitHostPort(address)
+		if !ok || !plainID(id) || err != nil || port == "" || port == "0" || strings.ContainsFunc(address, unicode.IsSpace) {
 			return nil, fmt.Errorf("%q is not ID=HOST:PORT, with an id of at most %d letters, digits, - and _", one, maxID)
 		}
 		for _, p := range peers {

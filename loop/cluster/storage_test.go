@@ -104,6 +104,10 @@ func TestStorageRestart(t *testing.T) {
 	crash() // twice: the log begins anew at each start
 	s = mustOpen(t, fs)
 	expect(want)
+	save(state(5, 1, 1), nil) // a vote alone
+	crash()
+	s = mustOpen(t, fs)
+	expect("5/1" + want[len("4/3"):])
 }
 
 // TestStorageGap: entries that do not follow the log are refused at the next start.

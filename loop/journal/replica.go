@@ -82,7 +82,8 @@ func OpenReplica(o Options, each func(record []byte) error) (r *Replica, fresh b
 	return r, fresh, nil
 }
 
-// open opens the store. It refuses the directory of a single server that was ever used, or adopts it, see Options.Adopt.
+// open opens the store. It refuses the directory of a single server that was ever used, or adopts it as Options.Adopt
+// says.
 func (r *Replica) open() (fresh bool, err error) {
 	d := r.dir
 	node, err := exists(r.options.FS, d.path(nodeName))
