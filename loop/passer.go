@@ -13,6 +13,9 @@ import (
 // holdTime is how long a connection waits, unread, while no leader is known.
 const holdTime = 10 * time.Second
 
+// redialPause is the time between two tries to reach the same leader: that of an election.
+const redialPause = 500 * time.Millisecond
+
 // passer passes the connections of a follower on to the leader, byte for byte.
 type passer struct {
 	ctx       context.Context
@@ -128,11 +131,12 @@ func (p *passer) dial(setting string, ordinal int) (net.Conn, error) {
 		if err == nil {
 			return to, nil
 		}
-		select {
-		case <-time.After(acceptPause):
-		case <-ctx.Done():
+		if ctx.Err() != nil {
 			return nil, err
 		}
+		wait, stop := context.WithTimeout(ctx, redialPause)
+		p.node.AwaitChange(wait, leader)
+		stop()
 	}
 }
 
