@@ -19,7 +19,7 @@ import (
 type uniqueLocks struct {
 	mu    sync.Mutex
 	byKey map[uniqueKey]*uniqueLock
-	byJob map[jobID]*uniqueLock
+	byJob map[jobID]jobLocks
 	next  heap.Heap[*uniqueLock] // the next to expire first
 }
 
@@ -28,6 +28,13 @@ type uniqueKey [16]byte
 
 // jobID names a job of the space.
 type jobID struct{ queue, name string }
+
+// jobLocks are the locks whose holders have one id. While a jid is pushed again with other args, its job and the pushed
+// one have the same id. The lock of a job that has failed or was removed stays beside that of the next job of its jid.
+type jobLocks struct {
+	count int
+	only  *uniqueLock // the lock, if there has never been another one beside it
+}
 
 // uniqueLock is one lock.
 type uniqueLock struct {
@@ -69,8 +76,13 @@ func lockOf(j *codec.Job, queue, name []byte, base int64) *uniqueLock {
 	if j.Custom.UniqueFor == 0 {
 		return nil
 	}
+	return &uniqueLock{key: keyOf(j), holder: jobID{string(queue), string(name)}, expiry: base + j.Custom.UniqueFor, untilStart: j.Custom.UntilStart}
+}
+
+// keyOf returns the key of a job's identity.
+func keyOf(j *codec.Job) uniqueKey {
 	sum := sha256.Sum256(j.AppendIdentity(nil))
-	return &uniqueLock{key: uniqueKey(sum[:16]), holder: jobID{string(queue), string(name)}, expiry: base + j.Custom.UniqueFor, untilStart: j.Custom.UntilStart}
+	return uniqueKey(sum[:16])
 }
 
 // take takes a lock, or returns why it cannot.
@@ -93,9 +105,10 @@ func (u *uniqueLocks) take(l *uniqueLock, now int64) error {
 		return errUniqueRoom
 	}
 	if u.byKey == nil {
-		u.byKey, u.byJob = make(map[uniqueKey]*uniqueLock), make(map[jobID]*uniqueLock)
+		u.byKey, u.byJob = make(map[uniqueKey]*uniqueLock), make(map[jobID]jobLocks)
 	}
-	u.byKey[l.key], u.byJob[l.holder] = l, l
+	u.byKey[l.key] = l
+	u.attach(l)
 	u.next.Push(l)
 	return nil
 }
@@ -104,13 +117,13 @@ func (u *uniqueLocks) take(l *uniqueLock, now int64) error {
 func (u *uniqueLocks) rename(l *uniqueLock, name string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.byJob[l.holder] == l {
-		delete(u.byJob, l.holder)
+	if u.byKey[l.key] != l { // it has ended
+		l.holder.name = name
+		return
 	}
+	u.detach(l)
 	l.holder.name = name
-	if u.byKey[l.key] == l {
-		u.byJob[l.holder] = l
-	}
+	u.attach(l)
 }
 
 // release ends a lock.
@@ -129,17 +142,52 @@ func (u *uniqueLocks) follow(j *sched.Job, e sched.Effect) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if l := u.byJob[jobID{j.Queue, string(j.Name)}]; l != nil && (l.untilStart || e == sched.Result) {
+	if l := u.heldBy(j); l != nil && (l.untilStart || e == sched.Result) {
 		u.drop(l)
 	}
+}
+
+// heldBy returns the lock of a job, or nil.
+func (u *uniqueLocks) heldBy(j *sched.Job) *uniqueLock {
+	id := jobID{j.Queue, string(j.Name)}
+	locks := u.byJob[id]
+	if locks.count == 0 || locks.only != nil {
+		return locks.only
+	}
+	var job codec.Job
+	if codec.ParseJob(j.Workload, nil, &job) != nil {
+		return nil
+	}
+	if l := u.byKey[keyOf(&job)]; l != nil && l.holder == id {
+		return l
+	}
+	return nil
+}
+
+// attach adds a lock to those of its holder's id.
+func (u *uniqueLocks) attach(l *uniqueLock) {
+	locks := u.byJob[l.holder]
+	if locks.only = nil; locks.count == 0 {
+		locks.only = l
+	}
+	locks.count++
+	u.byJob[l.holder] = locks
+}
+
+// detach removes a lock from those of its holder's id.
+func (u *uniqueLocks) detach(l *uniqueLock) {
+	locks := u.byJob[l.holder]
+	if locks.count--; locks.count == 0 {
+		delete(u.byJob, l.holder)
+		return
+	}
+	u.byJob[l.holder] = locks
 }
 
 func (u *uniqueLocks) drop(l *uniqueLock) {
 	u.next.Remove(l)
 	delete(u.byKey, l.key)
-	if u.byJob[l.holder] == l {
-		delete(u.byJob, l.holder)
-	}
+	u.detach(l)
 	if len(u.next) == 0 {
 		u.byKey, u.byJob, u.next = nil, nil, nil // maps keep the memory of their largest size
 	}

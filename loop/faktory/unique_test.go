@@ -2,6 +2,7 @@ package faktory
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -48,6 +49,62 @@ func TestUniqueAfterRestart(t *testing.T) {
 					t.Errorf("%s, due %d: a PUSH after %d ms is answered %v, want %v", c.name, due, x.now-pushed, err, x.want)
 				}
 			}
+		}
+	}
+}
+
+// TestUniqueOfOneJID: a job keeps its lock until it is done although its jid is pushed again with other args. The
+// scheduler then refuses the second job's name, so the pusher renames the lock, or gives it up.
+func TestUniqueOfOneJID(t *testing.T) {
+	const now = 1_700_000_000_000
+	for _, c := range []struct {
+		name string
+		// push does what the pusher of the second job does. end ends the first job.
+		push         func(u *uniqueLocks, second *uniqueLock, end func())
+		secondIsHeld bool
+	}{
+		{"renamed", func(u *uniqueLocks, second *uniqueLock, end func()) { u.rename(second, "again"); end() }, true},
+		{"refused", func(u *uniqueLocks, second *uniqueLock, end func()) { u.release(second); end() }, false},
+		{"refused after a new name", func(u *uniqueLocks, second *uniqueLock, end func()) {
+			u.rename(second, "again")
+			u.release(second)
+			end()
+		}, false},
+		{"the first one ends before", func(u *uniqueLocks, second *uniqueLock, end func()) { end(); u.rename(second, "again") }, true},
+	} {
+		var u uniqueLocks
+		parse := func(arg int) (j codec.Job, text []byte) {
+			text = []byte(`{"jid":"unique-1","jobtype":"T","args":[` + strconv.Itoa(arg) + `],"custom":{"unique_for":600}}`)
+			if err := codec.ParseJob(text, nil, &j); err != nil {
+				t.Fatal(err)
+			}
+			return j, text
+		}
+		lock := func(arg int, name string) *uniqueLock {
+			j, _ := parse(arg)
+			return lockOf(&j, []byte("q"), []byte(name), now)
+		}
+		result := func(arg int, name string) {
+			_, text := parse(arg)
+			u.follow(&sched.Job{Space: Space, Queue: "q", Name: []byte(name), Workload: text}, sched.Result)
+		}
+		second := lock(2, "unique-1")
+		for _, l := range []*uniqueLock{lock(1, "unique-1"), second} {
+			if err := u.take(l, now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.push(&u, second, func() { result(1, "unique-1") })
+		if err := u.take(lock(1, "other"), now); err != nil {
+			t.Errorf("%s: the lock of the first job, which is done: %v", c.name, err)
+		}
+		if err := u.take(lock(2, "other"), now); (err != nil) != c.secondIsHeld {
+			t.Errorf("%s: the lock of the second job: %v", c.name, err)
+		}
+		result(1, "other")
+		result(2, map[bool]string{true: "again", false: "other"}[c.secondIsHeld])
+		if len(u.next)+len(u.byKey)+len(u.byJob) > 0 {
+			t.Errorf("%s: locks are left: %v", c.name, u.byJob)
 		}
 	}
 }
