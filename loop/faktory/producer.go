@@ -51,7 +51,10 @@ func (u *pusher) submit(text []byte) (j codec.Job, err error) {
 		}
 	}
 	if j.Custom.Tracked { // before Submit, which may hand the job out
-		u.p.tracks.change(string(j.JID), u.now, true, func(k *track) { k.State, k.Percent, k.Description = stateEnqueued, 0, "" })
+		u.p.tracks.change(string(j.JID), u.now, true, func(k *track) {
+			k.enter(stateEnqueued)
+			k.Percent, k.Description = 0, ""
+		})
 	}
 	err = u.p.sched.Submit(u.now, s, u.sink)
 	for err == sched.ErrDuplicate { // a jid may come several times, as with Faktory

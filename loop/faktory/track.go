@@ -30,6 +30,13 @@ type track struct {
 	UpdatedAt   string `json:"updated_at"`
 
 	changed int64 // Unix milliseconds
+	states  int   // how often State was set
+}
+
+// enter sets the state.
+func (k *track) enter(state string) {
+	k.State = state
+	k.states++
 }
 
 // The states of tracked jobs.
@@ -104,14 +111,36 @@ func (t *tracks) get(jid string, now int64) []byte {
 
 // set changes the state of a job, if it is tracked.
 func (t *tracks) set(jid, state string, now sched.Time) {
-	t.change(jid, now, false, func(k *track) { k.State = state })
+	t.change(jid, now, false, func(k *track) { k.enter(state) })
+}
+
+// states returns how often the state of a job was set; 0: it is not tracked.
+func (t *tracks) states(jid string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e := t.byJID[jid]; e != nil {
+		return e.Value.(*track).states
+	}
+	return 0
+}
+
+// failed makes the state of a tracked job failed after its FAIL, if no other state was set since states returned
+// before: the FAIL may have made the job dead, or a worker may have its retry already.
+func (t *tracks) failed(jid string, before int, now sched.Time) {
+	if before > 0 {
+		t.change(jid, now, false, func(k *track) {
+			if k.states == before {
+				k.enter(stateFailed)
+			}
+		})
+	}
 }
 
 // follow sets the state of a job that has started or ended.
 func (t *tracks) follow(jid string, e sched.Effect, now sched.Time) {
 	switch e {
 	case sched.Assign: // also of a job that was restored
-		t.change(jid, now, true, func(k *track) { k.State = stateWorking })
+		t.change(jid, now, true, func(k *track) { k.enter(stateWorking) })
 	case sched.Result:
 		t.set(jid, stateSuccess, now)
 	case sched.Failed:

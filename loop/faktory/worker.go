@@ -202,8 +202,10 @@ func (c *conversation) fail(text []byte) {
 	loop := c.s.Loop
 	token, _, err := c.p.lease([]byte(f.JID))
 	if err == nil {
-		c.p.tracks.set(f.JID, stateFailed, loop.Now) // before it may be dead
-		err = c.p.sched.FailGranted(loop.Now, token, appendFailure(nil, f), -1, loop.Sink)
+		before := c.p.tracks.states(f.JID)
+		if err = c.p.sched.FailGranted(loop.Now, token, appendFailure(nil, f), -1, loop.Sink); err == nil {
+			c.p.tracks.failed(f.JID, before, loop.Now)
+		}
 	}
 	if err != nil {
 		c.logLate("FAIL", []byte(f.JID))
