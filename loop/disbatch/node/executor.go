@@ -141,10 +141,11 @@ type executor struct {
 	log      *slog.Logger
 	tally    *tally
 
-	mu      sync.Mutex
-	process *exec.Cmd // nil: not started
-	pipe    io.WriteCloser
-	waiting map[primitive.ObjectID]chan error
+	mu       sync.Mutex
+	process  *exec.Cmd // nil: not started
+	pipe     io.WriteCloser
+	waiting  map[primitive.ObjectID]chan error
+	detached bool // it starts no process any more
 
 	running sync.WaitGroup // processes that have not ended
 }
@@ -152,8 +153,11 @@ type executor struct {
 // errExecutorEnded reports that the process has ended without a report on a task.
 var errExecutorEnded = errors.New("the process that runs the tasks of the node ended")
 
+// errDetached reports that the executor begins no task any more.
+var errDetached = errors.New("the node is stopping")
+
 // run sends an assignment to the process and waits for its report. errExecutorEnded leaves open whether the task has
-// begun.
+// begun. After errDetached it has not.
 func (e *executor) run(id primitive.ObjectID, a *assignment) error {
 	doc, err := bson.Marshal(a)
 	if err != nil {
@@ -170,6 +174,9 @@ func (e *executor) run(id primitive.ObjectID, a *assignment) error {
 func (e *executor) send(id primitive.ObjectID, doc []byte, done chan error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.detached {
+		return errDetached
+	}
 	if e.process == nil {
 		if err := e.start(); err != nil {
 			return fmt.Errorf("cannot start the process that runs tasks: %w", err)
@@ -239,10 +246,11 @@ func (e *executor) listen(c *exec.Cmd, in io.Closer, out io.Reader, waiting map[
 	}
 }
 
-// detach closes the pipe to the process, which finishes its tasks and exits.
+// detach closes the pipe to the process, which finishes its tasks and exits. Later calls of run return errDetached.
 func (e *executor) detach() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.detached = true
 	if e.process != nil {
 		_ = e.pipe.Close() // the process reads EOF in any case
 		e.process = nil

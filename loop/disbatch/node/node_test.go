@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -168,5 +169,30 @@ func TestNodeForgets(t *testing.T) {
 	n.setCondition("a queue", "")
 	if _, here := n.heartbeats["here"]; !here || len(n.heartbeats) != 1 || len(n.conditions) != 0 {
 		t.Errorf("it keeps %v and %v", n.heartbeats, n.conditions)
+	}
+}
+
+// TestTaskAfterDetach: a slot that has claimed a task while the node stops neither begins it nor starts a process for
+// it, since stop has released the task.
+func TestTaskAfterDetach(t *testing.T) {
+	s := newSite(t)
+	var log strings.Builder
+	n := s.node("me", func(o *Options) {
+		o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
+	})
+	s.Until("a tick", func() bool {
+		n.node.mu.Lock()
+		defer n.node.mu.Unlock()
+		return n.node.ticks > 0
+	})
+	n.stop()
+	q := s.Queue(d("name", "demo", "plugin", config.DemoPlugin, "threads", "1"))
+	id := s.Fill(&q, d("commands", "a"))[0]
+	task, err := s.Store.Claim(s.Ctx, &q, "me", time.Now())
+	must(t, err)
+	n.node.do(&assignment{Task: task.Raw, Plugin: config.Plugin{Kind: kindDemo}, Schema: store.Schema2018})
+	s.Status(id, store.StatusClaimed)
+	if n.node.executor.process != nil || log.Len() > 0 {
+		t.Errorf("the process is %v, the log %q", n.node.executor.process, log.String())
 	}
 }

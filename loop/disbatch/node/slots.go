@@ -310,7 +310,7 @@ func (n *Node) do(a *assignment) {
 	}
 	err := n.executor.run(t.ID, a)
 	switch {
-	case err == nil:
+	case err == nil, err == errDetached: // stop has released a task that comes after detach
 	case errors.Is(err, errExecutorEnded):
 		n.log.Error("the task's runner ended", "task", t.ID.Hex(), "error", err.Error())
 		n.recoverTask(a, &t, err)
