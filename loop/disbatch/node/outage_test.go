@@ -114,9 +114,10 @@ func TestRunnerStops(t *testing.T) {
 
 // TestRunnerStopsWithoutDatabase: a runner whose context ends during an outage returns the task whose end is lost.
 func TestRunnerStopsWithoutDatabase(t *testing.T) {
-	s := impatient(t, plugins(map[string]string{"Wait": shell("exec sleep 300", "")}))
+	begun := filepath.Join(t.TempDir(), "begun")
+	s := impatient(t, plugins(map[string]string{"Wait": shell(fmt.Sprintf("echo >> %s; exec sleep 300", begun), "")}))
 	q := s.Queue(d("name", "a", "plugin", "Wait", "threads", 1))
-	id := s.Fill(&q, sitetest.Payloads(1)...)[0]
+	s.Fill(&q, sitetest.Payloads(1)...)
 	task, err := s.Store.Claim(s.Ctx, &q, "me", time.Now())
 	must(t, err)
 	site, err := store.Open(s.Config.Connection(config.ComponentRunner))
@@ -129,7 +130,7 @@ func TestRunnerStopsWithoutDatabase(t *testing.T) {
 	go func() {
 		done <- p.perform(ctx, &assignment{Task: task.Raw, Plugin: s.Config.TreadlePlugins["Wait"], Schema: store.Schema2018})
 	}()
-	s.Status(id, store.StatusRunning)
+	s.Until("the plugin", func() bool { _, err := os.Stat(begun); return err == nil })
 	s.Fake.Stop()
 	end()
 	select {
