@@ -326,6 +326,32 @@ func TestNumberedExpires(t *testing.T) {
 	}
 }
 
+// TestNumberedExpiresInLanes checks that a sweep of a queue with keys, where numbered jobs stand by their submission,
+// ends the expired ones behind delayed ones that have not expired, in parts of any size.
+func TestNumberedExpiresInLanes(t *testing.T) {
+	for _, batch := range []int{0, 4} {
+		x := newTestSched(t, Options{Rules: testRules, Batch: batch})
+		x.setRules(PolicyRule{"f", FromFile, map[string]string{"job-ttl": "3s", "key": "json user", "fair": "key"}})
+		for range 300 {
+			x.put("f", 0, func(j *Submission) { j.SchedAt = x.now.Wall/1000 + 4 })
+		}
+		x.pass(2000)
+		for range 300 {
+			x.put("f", 0)
+		}
+		x.pass(2000)
+		for left := 600; left >= 0; left -= 300 {
+			if got := x.s.Stats(); got.Numbered.Ready != left {
+				t.Errorf("batch %d: %d jobs are left, want %d", batch, got.Numbered.Ready, left)
+			}
+			x.pass(2000)
+			if err := x.s.check(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 // TestNumberedAllocations checks that in the steady state the way of a numbered job allocates nothing.
 func TestNumberedAllocations(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules, Shards: 4})

@@ -3,8 +3,10 @@ package sched
 import "math"
 
 // Policy.JobTTL bounds how long after its due time a job may start. pair ends a job that is too old instead of handing
-// it out, and a sweep of the Ticks ends the others. A ready index has the jobs of a priority by their due second, so
-// that a sweep reads the oldest jobs of each priority alone. It needs no memory for each job.
+// it out, and a sweep of the Ticks ends the others. A ready index has the jobs of a priority by their standing: the due
+// second, or that of the submission for a numbered job, which is due later if it was delayed or has come back. So a
+// sweep reads the jobs of each priority up to the first whose standing is too young to have expired. It needs no memory
+// for each job.
 
 // sweep ends the ready jobs of a queue that have expired.
 type sweep struct {
@@ -15,9 +17,11 @@ type sweep struct {
 
 	// Of the sweep under way:
 
-	index int     // of sweptIndex
-	from  sortKey // where it continues in that
-	first int64   // Wall when the first of the jobs that it left expires
+	index  int     // of sweptIndex
+	from   sortKey // where it continues in that index
+	passed uint32  // last job with the key from that the sweep passed over, and its seq
+	seq    uint64
+	first  int64 // Wall when the first of the jobs that it left expires
 }
 
 func (w *sweep) Ahead(o *sweep) bool { return w.next < o.next }
@@ -111,7 +115,7 @@ func (sh *shard) sweepSome(now Time, w *sweep, until int, sink Sink) (done bool)
 			sh.sweepNumbered(now, w, sink)
 			continue
 		}
-		job := q.sweptIndex(w.index).headFrom(&sh.buckets, &sh.slab, w.from)
+		job := sh.sweepNext(w, q.sweptIndex(w.index))
 		if job == none {
 			w.index, w.from = w.index+1, firstKey
 			continue
@@ -123,6 +127,9 @@ func (sh *shard) sweepSome(now Time, w *sweep, until int, sink Sink) (done bool)
 			w.from = sortKey{k.a, firstDue}
 		case at <= now.Wall:
 			sh.endExpired(now, job, r, q, sink)
+		case w.expires(k.b) <= now.Wall: // a numbered job is due long after its submission: those behind it may have expired
+			w.first = min(w.first, at)
+			w.from, w.passed, w.seq = k, job, r.seq
 		case k.a < math.MaxInt64:
 			w.first = min(w.first, at)
 			w.from = sortKey{k.a + 1, math.MinInt64}
@@ -132,6 +139,22 @@ func (sh *shard) sweepSome(now Time, w *sweep, until int, sink Sink) (done bool)
 		}
 	}
 	return true
+}
+
+// sweepNext returns the next job of an index for a sweep, or none: the one behind the job that the sweep passed over
+// last. When that job has gone, it is the first job with the key of that job, or of a later key.
+func (sh *shard) sweepNext(w *sweep, x *index) uint32 {
+	from := w.from
+	if r := sh.slab.find(w.passed); r != nil && r.seq == w.seq && r.state == ready && r.container == w.queue.id &&
+		sh.readyFor(w.queue, r) == x && sh.buckets.at(r.bucket).key == from {
+		if r.next != none {
+			return r.next
+		}
+		if from = from.next(); from == firstKey { // it has passed the last key
+			return none
+		}
+	}
+	return x.headFrom(&sh.buckets, &sh.slab, from)
 }
 
 // sweepNumbered sweeps one bucket of the index by number, whose jobs stand in the order of their submission and not of
