@@ -138,7 +138,7 @@ func (e *CronEntry) parse() (s Schedule, err error) {
 	case e.Name == "" || len(e.Name) > maxCronName:
 		return s, cronError("name", "it has 1 to %d bytes", maxCronName)
 	case e.Queue == "" || len(e.Queue) > maxShortQueue:
-		return s, cronError("queue", "it has 1 to %d bytes", maxShort)
+		return s, cronError("queue", "it has 1 to %d bytes", maxShortQueue)
 	case len(e.Workload) > maxCronWorkload:
 		return s, cronError("workload", "it has at most %d bytes", maxCronWorkload)
 	case e.Zone == nil:

@@ -265,12 +265,17 @@ func TestCronEntry(t *testing.T) {
 	f("name", func(e *CronEntry) { e.Name = strings.Repeat("n", maxCronName+1) })
 	f("name", func(e *CronEntry) { e.Name = "" })
 	f("queue", func(e *CronEntry) { e.Queue = "" })
+	f("", func(e *CronEntry) { e.Queue = strings.Repeat("q", maxShortQueue) })
+	long := CronEntry{Name: "a", Queue: strings.Repeat("q", maxShortQueue+1)}
+	if err, limit := long.Check(), fmt.Sprintf(" %d bytes", maxShortQueue); err == nil || !strings.HasSuffix(err.Error(), limit) {
+		t.Errorf("the error of a queue with too long a name is %v, want one that ends in %q", err, limit)
+	}
 	f("workload", func(e *CronEntry) { e.Workload = make([]byte, maxCronWorkload+1) })
 	f("schedule", func(e *CronEntry) { e.Schedule = "0 0 30 2 *" })
 	f("zone", func(e *CronEntry) { e.Zone = nil })
 	f("space", func(e *CronEntry) { e.Space = ownedSpace })
 	f("space", func(e *CronEntry) { e.Space = plainSpace })
-	for i := range MaxCronEntries - 2 {
+	for i := range MaxCronEntries - 3 {
 		f("", func(e *CronEntry) { e.Name = fmt.Sprint(i) })
 	}
 	f("name", func(e *CronEntry) { e.Name = "more" })
