@@ -81,15 +81,15 @@ func FailedAttempt(at int64, worker, text string) Attempt {
 // Bounds of a history. A million failed jobs of four attempts by four workers, with four error texts of 30 bytes, take
 // less than 400 MB beside their payloads: see TestFailedMemory.
 const (
-	// maxAttemptText is how much of an error text is kept: its end, which says what happened.
-	maxAttemptText = 512
+	// lastTextBytes is how much of an error text is kept without Rules.Failures: its end, which says what happened.
+	lastTextBytes = 512
 	// commonAttempts is how many attempts are read without another allocation: garbage of many sizes would leave holes
 	// between what a million failed jobs keep.
 	commonAttempts = 8
 	// maxHistory bounds the bytes of a history: its oldest entries make room for new ones.
 	maxHistory = 2 << 10
-	// MaxAttemptText bounds Failures.Text: fifty lines of a stack trace.
-	MaxAttemptText = 8 << 10
+	// MaxFailureText bounds Failures.Text, of which the beginning is kept: fifty lines of a stack trace.
+	MaxFailureText = 8 << 10
 	// olderText is how much Failures leaves of an error text when the job fails again: its beginning.
 	olderText = 200
 )
@@ -205,12 +205,11 @@ func readText(b []byte, before string) (text string, rest []byte, ok bool) {
 
 // AppendHistory appends a history that ParseHistory reads, of as many of the last entries as one has room for.
 func AppendHistory(dst []byte, tries uint64, all []Attempt) []byte {
-	return appendHistory(dst, tries, all, maxHistory+MaxAttemptText, 0)
+	return appendHistory(dst, tries, all, maxHistory+MaxFailureText, 0)
 }
 
-// appendHistory appends a history of at most room bytes: the first entries, so many of them, and as many of the last as
-// there is room for.
-func appendHistory(dst []byte, tries uint64, all []Attempt, room, first int) []byte {
+// appendHistory appends a history. It drops entries from index keepFirst on until the rest fits maxBytes.
+func appendHistory(dst []byte, tries uint64, all []Attempt, maxBytes, keepFirst int) []byte {
 	start := len(dst)
 	for {
 		dst = binary.AppendUvarint(dst[:start], tries)
@@ -218,16 +217,17 @@ func appendHistory(dst []byte, tries uint64, all []Attempt, room, first int) []b
 		for i := range all {
 			dst = appendAttempt(dst, all[i], &before)
 		}
-		if len(dst)-start <= room {
+		if len(dst)-start <= maxBytes {
 			return dst
 		}
-		all = slices.Delete(all, min(first, len(all)-1), min(first, len(all)-1)+1)
+		drop := min(keepFirst, len(all)-1)
+		all = slices.Delete(all, drop, drop+1)
 	}
 }
 
 // appendAttempt appends an entry. before is the one before it, and becomes this one.
 func appendAttempt(dst []byte, a Attempt, before *Attempt) []byte {
-	a.At, a.Worker, a.Text = max(a.At, 0), lastText(a.Worker), firstText(a.Text, MaxAttemptText)
+	a.At, a.Worker, a.Text = max(a.At, 0), lastText(a.Worker), firstText(a.Text, MaxFailureText)
 	dst = binary.AppendVarint(append(dst, byte(a.Outcome)), a.At-before.At)
 	dst = appendText(appendText(dst, a.Worker, before.Worker), a.Text, before.Text)
 	*before = a
@@ -318,7 +318,7 @@ func (sh *shard) bury(now Time, job uint32, r *record, q *queue, use keptUse, si
 
 // lastText returns the end of a text that a history keeps.
 func lastText[T string | []byte](text T) string {
-	return string(text[max(0, len(text)-maxAttemptText):])
+	return string(text[max(0, len(text)-lastTextBytes):])
 }
 
 // errorText returns what may be kept of the error text of a job.

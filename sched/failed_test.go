@@ -180,7 +180,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 	x.s.kept(x.now, "f", failedStates, func(f *JobView) {
 		all := attempts(f.History)
-		if len(f.History) > maxHistory || len(all) < 3 || len(all[0].Text) != maxAttemptText || !strings.HasSuffix(all[0].Text, "end") {
+		if len(f.History) > maxHistory || len(all) < 3 || len(all[0].Text) != lastTextBytes || !strings.HasSuffix(all[0].Text, "end") {
 			t.Errorf("%d bytes of history with %d entries", len(f.History), len(all))
 		}
 	})

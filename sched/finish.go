@@ -36,8 +36,8 @@ func (sh *shard) finish(now Time, job uint32, r *record, worker string, data []b
 }
 
 // Fail gives back a job that the peer could not do: the job becomes ready, due now, or ends, see
-// Rules.Deaths and Policy.Retries. text is the worker's error: its end is kept where a policy keeps
-// histories.
+// Rules.Deaths and Policy.Retries. text is the worker's error. A history keeps its end, or its beginning
+// in a space with Rules.Failures.
 func (s *Scheduler) Fail(now Time, p *Peer, run Run, text []byte, sink Sink) error {
 	sh, r, err := s.releasing(now, p, run)
 	if err != nil {

@@ -113,7 +113,7 @@ type Failures struct {
 	Backoff func(retry int32, chance uint64) int64
 	// Keep bounds the jobs that were given up, where the policy of the queue does not.
 	Keep Keep
-	// Text is how many bytes are kept of the newest error text of a job, from its beginning; at most MaxAttemptText.
+	// Text is how many bytes are kept of the newest error text of a job, from its beginning; at most MaxFailureText.
 	Text int
 }
 

@@ -9,7 +9,7 @@ import (
 	"treadle/sched"
 )
 
-// Bounds of what is kept of a failure, as with Faktory. All of it together has sched.MaxAttemptText.
+// Bounds of what is kept of a failure, as with Faktory. All of it together has sched.MaxFailureText.
 const (
 	maxErrorType    = 100
 	maxErrorMessage = 1000
@@ -37,7 +37,7 @@ func appendFailure(dst []byte, f *codec.Failure) []byte {
 	dst = append(appendFolded(dst, errorType), ": "...)
 	dst = appendFolded(dst, message)
 	for _, line := range f.Backtrace[:min(len(f.Backtrace), maxBacktrace)] {
-		if len(dst)+2+len(line)+strings.Count(line, "\n") > sched.MaxAttemptText {
+		if len(dst)+2+len(line)+strings.Count(line, "\n") > sched.MaxFailureText {
 			break
 		}
 		dst = appendFolded(append(dst, "\n\t"...), line)

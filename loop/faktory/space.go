@@ -28,7 +28,7 @@ func Spaces() []protocol.Space {
 		Rules: sched.Rules{
 			Durable: true, LeaseNames: true, Traits: traits, Expiry: expiry,
 			Failures: &sched.Failures{
-				Retries: codec.DefaultRetry, Backoff: backoff, Text: sched.MaxAttemptText,
+				Retries: codec.DefaultRetry, Backoff: backoff, Text: sched.MaxFailureText,
 				Keep: sched.Keep{Jobs: deadJobs, Age: deadAge.Milliseconds()},
 			},
 		},
