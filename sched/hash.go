@@ -1,12 +1,5 @@
-//go:build !invariants
-
 package sched
 
-import "hash/maphash"
-
-// hashSeed seeds the hashes of names. It differs in every scheduler, so that no peer can choose names of one hash.
-type hashSeed struct{ maphash.Seed }
-
-func newHashSeed() hashSeed { return hashSeed{maphash.MakeSeed()} }
-
-func (h hashSeed) hash(b []byte) uint64 { return maphash.Bytes(h.Seed, b) }
+// hash returns the seeded hash of a name or of a key. Names and keys are compared by it: two of them with one hash count
+// as the same.
+func (sh *shard) hash(b []byte) uint64 { return sh.s.seed.hash(b) }

@@ -9,7 +9,7 @@ package sched
 // unreportedName is what a watch remembers of the revoked runs of one name.
 type unreportedName struct {
 	watch     *watch
-	name      uint64 // hash of the name; unused in a suspension
+	name      uint64 // hash of the name, which names of the same hash share; unused in a suspension
 	tag       uint64 // tag of the Reserve that the last revoked run answered
 	graceEnd  int64  // Mono
 	runs      int    // number of unreported runs; more than one only of broadcasts
@@ -28,10 +28,6 @@ const (
 	// and a heap.
 	unreportedCost = 128
 )
-
-// hash is the hash of a name. Unreported names are compared by it. A job of another name with the same
-// hash is kept from the peer too, until the run is resolved.
-func (sh *shard) hash(name []byte) uint64 { return sh.s.seed.hash(name) }
 
 // noteRevoked notes that a run is revoked and its holder does not know.
 func (sh *shard) noteRevoked(now Time, job uint32, r *record) {
