@@ -30,7 +30,8 @@ type abandoned struct {
 	name string
 }
 
-// departures are the peers that are not reaped yet, in the order in which they left.
+// departures are the peers that are not reaped yet. They take turns: a peer with more than one part goes to the back
+// after each.
 type departures struct {
 	mu    sync.Mutex
 	queue []*departed

@@ -27,13 +27,13 @@ const (
 	immediate = 1 << iota
 	// awaited: the shard's awaits have an entry for the job.
 	awaited
-	// ownDeadline: the job is reserved under its own time-out and stands in the deadline index.
-	// Without this flag a reserved job has the default time-out and stands in the running index.
+	// ownDeadline: the job is reserved under its own time-out and stands in ownTimed. Without this flag a
+	// reserved job has the default time-out and stands in defaultTimed.
 	ownDeadline
 	// locking: the job holds a named lock, waits for one or was woken for one. Its end reaches the
 	// locks.
 	locking
-	// untimed: the job is reserved without a time-out and stands in neither index.
+	// untimed: the job is reserved without a time-out and stands in neither of the two.
 	untimed
 	// longName: the name of the job or of its queue is too long for peers that are not Wide.
 	longName

@@ -34,7 +34,7 @@ import (
 // not count as unfinished: a stop does not wait for them.
 //
 // A job under a lease has no connected holder. It stands in the held jobs of its queue's lease watch, whose peer is the
-// shard's lessor, and in the deadline index. What else belongs to it is in the leases, by the number of its run.
+// shard's lessor, and in ownTimed. The shard's leases have the rest, by the number of its run.
 
 // The errors of the verbs that take a Token. Nothing has changed then.
 var (

@@ -200,8 +200,10 @@ type Scheduler struct {
 	wakeWall    atomic.Int64 // time of the next Tick by the wall clock
 	wakeMono    atomic.Int64 // time of the next Tick by the other clock
 
-	_     [64]byte      // keeps the cache line of the sequences below, which change with every job, apart
-	jobs  atomic.Uint64 // the last sequence number: of a job, of a record of the Journal, of an order
+	_ [64]byte // keeps the cache line of the sequences below, which change with every job, apart
+	// jobs is the last sequence number: of a job, of a record of the Journal, or of a task's topological order
+	// (graph_order.go).
+	jobs  atomic.Uint64
 	slots atomic.Uint64 // the last seq of a slot; the run that answers the slot has it as its number
 
 	lastPlace atomic.Int64 // the last place in line that was given to a task, of all queues

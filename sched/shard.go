@@ -125,7 +125,7 @@ func (sh *shard) queue(name []byte) (*queue, error) {
 	return q, nil
 }
 
-// queueFor is queue. autoDelete is for a queue that it makes.
+// queueFor returns the queue of a name. It makes a missing one with this autoDelete.
 func (sh *shard) queueFor(name []byte, autoDelete bool) (*queue, error) {
 	if q := sh.byName[string(name)]; q != nil {
 		return q, nil

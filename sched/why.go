@@ -46,7 +46,7 @@ type Why struct {
 	Name      string
 	Text      string
 	N, Of     int
-	More      bool // there are more than N
+	More      bool // there are more than N; of WhyLock: there are more than Jobs
 	Jobs      []WhyJob
 }
 
