@@ -47,7 +47,7 @@
 //	dwork         the hub; dwork/zmq is its ZeroMQ ROUTER
 //	kts46         xml.go has the methods of version 1, json.go those of version 2; site_xml.go and site_json.go those
 //	              with the site's MongoDB, which is in kts46/store
-//	beanstalk     reserve.go has the waits for jobs, tubes.go the tubes, held.go the reserved jobs
+//	beanstalk     worker.go has the waits for jobs, tubes.go the tubes, held.go the reserved jobs
 //	faktory       producer.go has PUSH, worker.go FETCH and reports, failure.go what is kept of a failure
 //	disbatch      a node in a server; below it store is the site's MongoDB, config its settings, node runs tasks and
 //	              web is the command interface

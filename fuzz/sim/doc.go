@@ -119,7 +119,6 @@
 //     the event must not happen, and else notes it.
 //   - checkX fails the play when X is not so. Other names stand for what the method returns, as holds, mayHold and live.
 //
-// A turn lasts from one moment at which nothing is under way in the server to the next. Within one the order of
-// events may be unknown; then the ledger doubts (see certainty and Ledger.doubt) instead of guessing. All files but
-// this one are in builds with the invariants tag, as is loop.Offline, the server in memory.
+// Within a turn the order of events may be unknown; then the ledger doubts (see certainty and Ledger.doubt) instead of
+// guessing. All files but this one are in builds with the invariants tag, as is loop.Offline, the server in memory.
 package sim

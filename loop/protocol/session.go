@@ -50,10 +50,12 @@ type Session struct {
 	Role     Role  // set when it is known
 	Protocol uint8 // the number of the protocol in Loop.Frames
 
-	Out           []byte // encoded and not written yet; Touch comes before an append
-	Assigned      bool   // the peer was handed a job in this turn
-	Cost          int    // queues and jobs that its requests looked at, beside the scheduler's Peer.TakeCost
-	HandshakeDone bool   // in a protocol without a handshake: a byte has been received
+	Out      []byte // encoded and not written yet; Touch comes before an append
+	Assigned bool   // the peer was handed a job in this turn
+	Cost     int    // queues and jobs that its requests looked at, beside the scheduler's Peer.TakeCost
+	// HandshakeDone ends the time limit of the handshake. From then on IdleLimit counts. A protocol without a
+	// handshake sets HandshakeDone in Start, if its peers may be silent at first, or with the first bytes of the peer.
+	HandshakeDone bool
 }
 
 // Loop is the state that the sessions of one event loop share. It belongs to the loop's goroutine.
