@@ -92,8 +92,8 @@ func fieldOf(key []byte) int {
 	return -1
 }
 
-// ParseJob reads the JSON of a job that a client pushes. Strings with escapes are resolved into room. j must not be
-// used after an error.
+// ParseJob reads the JSON of a job that a client pushes. Strings with escapes are resolved into room. After an error j
+// has only its JID, which may be empty.
 func ParseJob(text, room []byte, j *Job) error {
 	*j = Job{text: text, Retry: DefaultRetry, ReserveFor: DefaultReserveFor, Priority: MiddlePriority}
 	if err := j.walk(text); err != nil {

@@ -28,7 +28,7 @@ type pusher struct {
 	at   string // now, once it was needed
 }
 
-// submit submits the job of a text. queue is the job's, also after an error of the scheduler.
+// submit submits the job of a text. After an error only the JID of the job counts; it may be empty.
 func (u *pusher) submit(text []byte) (j codec.Job, err error) {
 	var room [codec.MaxJID + codec.MaxQueue]byte
 	err = codec.ParseJob(text, room[:0], &j)
