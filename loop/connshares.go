@@ -58,9 +58,9 @@ type protocolShare struct {
 	refusals                [protocol.Reasons]atomic.Uint64 // of requests, by protocol.Reason
 }
 
-// newConns makes the shares of the server's protocols. Protocols that the event loops serve have
+// newConnShares makes the shares of the server's protocols. Protocols that the event loops serve have
 // theirs at once, others when they listen.
-func newConns(s *Server) *connShares {
+func newConnShares(s *Server) *connShares {
 	c := &connShares{limit: s.o.MaxConnections, apiLimit: s.o.MaxAPIConnections}
 	for i, p := range s.protocols {
 		served, ok := p.(protocol.LoopServed)

@@ -158,7 +158,7 @@ func newServerOn(o Options, fixed sched.Options) (_ *Server, err error) {
 	if s.protocols, err = newProtocols(s); err != nil { // need the scheduler and the guard
 		return nil, err
 	}
-	s.conns = newConns(s) // counts by protocol
+	s.conns = newConnShares(s) // counts by protocol
 	s.counters.closed = s.closeCounters()
 	s.setProgress("starting")
 	return s, nil

@@ -34,8 +34,8 @@ var _ interface {
 	protocol.Alarmed
 } = (*conversation)(nil)
 
-// acksPatience is how often, in milliseconds, a conversation looks whether its acknowledgements are sent.
-const acksPatience = 2
+// acksPoll is how often, in milliseconds, a conversation looks whether its acknowledgements are sent.
+const acksPoll = 2
 
 // Consume implements protocol.Conversation. It stops behind a request that holds or pauses the session.
 func (c *conversation) Consume(in []byte) (n int, err error) {
@@ -133,7 +133,7 @@ func (c *conversation) quit() {
 		c.quitting = true
 		c.s.Hold()
 	}
-	c.s.Alarm(c.s.Loop.Now.Mono + acksPatience)
+	c.s.Alarm(c.s.Loop.Now.Mono + acksPoll)
 }
 
 // handle handles one request. It returns false when the request goes on in a later turn.
