@@ -256,18 +256,14 @@ func (p *performer) finish(ctx context.Context, a *assignment, t *store.Task, ru
 	}
 	write := func() error { return p.retry.Do(ctx, "finishing task "+t.ID.Hex(), attempt) }
 	err := write()
-	for _, shrink := range []func() error{
-		func() error {
-			return p.toFiles(ctx, t, &o, !stdoutToFile && stdout != "", !stderrToFile && stderr != "")
-		},
-		func() error { o.Stdout, o.Stderr = "", ""; return nil },
-	} {
-		if !store.TooLarge(err) {
-			break
-		}
-		if err := shrink(); err != nil {
+	if store.TooLarge(err) {
+		if err := p.toFiles(ctx, t, &o, !stdoutToFile && stdout != "", !stderrToFile && stderr != ""); err != nil {
 			return err
 		}
+		err = write()
+	}
+	if store.TooLarge(err) {
+		o.Stdout, o.Stderr = "", ""
 		err = write()
 	}
 	switch {
