@@ -54,7 +54,7 @@ func (sh *shard) nextUse(now Time, job uint32, r *record, q *queue) keptUse {
 		return keptNothing
 	}
 	for use := r.use() - 1; use > keptNothing; use-- {
-		keep := q.policy.keepFor(use)
+		keep := q.policy.keeps(use)
 		if keep != (Keep{}) && (keep.Age == 0 || r.endedAt()+keep.Age > now.Wall) &&
 			(use != keptName || r.hasOwnName() && sh.wasDone(job, r) && sh.remembers(job, r, q)) {
 			return use

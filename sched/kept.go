@@ -166,17 +166,18 @@ func (sh *shard) resetLine(l *keptLine) {
 // keepAll keeps any number of jobs for ever.
 var keepAll = Keep{Jobs: math.MaxInt64}
 
-// keepFor returns how many jobs of a queue are kept for a use, and for how long.
+// keepFor returns how many jobs of a queue are kept for a use, and for how long. Without a
+// KeepFailed in its policy, the Keep of Rules.Failures counts for failed jobs.
 func (q *queue) keepFor(use keptUse, s *Scheduler) Keep {
 	p, spaces := q.policy, q.spaces&s.failSpaces
 	if use == keptFailed && spaces != 0 && (p == nil || !p.keepsFailed) {
 		return s.rules[bits.TrailingZeros16(spaces)].Failures.Keep
 	}
-	return p.keepFor(use)
+	return p.keeps(use)
 }
 
-// keepFor returns how many jobs a policy keeps for a use, and for how long.
-func (p *Policy) keepFor(use keptUse) Keep {
+// keeps returns how many jobs a policy keeps for a use, and for how long.
+func (p *Policy) keeps(use keptUse) Keep {
 	switch {
 	case p == nil && use == keptBuried:
 		return keepAll
