@@ -174,16 +174,16 @@ func (r *Request) arguments(rest []byte) bool {
 	case Put:
 		return r.put(rest)
 	case Peek, ReserveJob, Delete, KickJob, Touch, StatsJob:
-		return r.id(rest)
+		return r.job(rest)
 	case Reserve:
 		r.Timeout = -1
 		return len(rest) == 0
 	case ReserveWithTimeout:
 		return r.timeout(rest)
 	case Release:
-		return r.release(rest)
+		return r.job(rest, &r.Priority, &r.Delay)
 	case Bury:
-		return r.bury(rest)
+		return r.job(rest, &r.Priority)
 	case Kick:
 		return r.kick(rest)
 	case StatsTube, Use, Watch, Ignore:
@@ -197,8 +197,14 @@ func (r *Request) arguments(rest []byte) bool {
 	return len(rest) == 0
 }
 
-func (r *Request) id(rest []byte) bool {
+// job reads the id of a job and more numbers.
+func (r *Request) job(rest []byte, more ...*uint32) bool {
 	rest, ok := number(rest, 1<<64-1, &r.ID)
+	for _, v := range more {
+		if ok {
+			rest, ok = number32(rest, v)
+		}
+	}
 	return ok && len(rest) == 0
 }
 
@@ -214,25 +220,6 @@ func (r *Request) put(rest []byte) bool {
 		r.Fault = BadFormat // unless the job is too large
 	}
 	return true
-}
-
-func (r *Request) release(rest []byte) bool {
-	rest, ok := number(rest, 1<<64-1, &r.ID)
-	if ok {
-		rest, ok = number32(rest, &r.Priority)
-	}
-	if ok {
-		rest, ok = number32(rest, &r.Delay)
-	}
-	return ok && len(rest) == 0
-}
-
-func (r *Request) bury(rest []byte) bool {
-	rest, ok := number(rest, 1<<64-1, &r.ID)
-	if ok {
-		rest, ok = number32(rest, &r.Priority)
-	}
-	return ok && len(rest) == 0
 }
 
 // pauseTube reads a name and a delay. A name that no tube may have is a Fault of a request that is counted.
