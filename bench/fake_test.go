@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -101,7 +102,7 @@ type fakeSlot struct {
 // serveFake listens on a port and on a unix socket until it is killed.
 func serveFake(flaw, port, directory string) error {
 	if flaw == refuses {
-		return fmt.Errorf("this server does not want to")
+		return errors.New("this server does not want to")
 	}
 	f := &fake{flaw: flaw}
 	local, err := net.Listen("unix", filepath.Join(directory, "fake.sock"))

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"strconv"
@@ -125,7 +126,7 @@ func parseCronField(field int, text string) (set uint64, err error) {
 			}
 		}
 		if last < first {
-			return 0, fmt.Errorf("ends before it begins: write it as two ranges with a comma")
+			return 0, errors.New("ends before it begins: write it as two ranges with a comma")
 		}
 		if stepped {
 			if step, err = strconv.Atoi(stepText); err != nil || step < 1 {

@@ -1,12 +1,15 @@
 package sched
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // keptJobs checks the kept jobs of a queue, the places of its lines and its sweep, and what it counts for its policy.
 func (c *checker) keptJobs(q *queue) error {
 	if q.kept != nil {
 		if q.keptJobs() == 0 {
-			return fmt.Errorf("it has lines without kept jobs")
+			return errors.New("it has lines without kept jobs")
 		}
 		for use := range q.kept {
 			if err := c.keptLine(q, keptUse(use)); err != nil {

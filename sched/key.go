@@ -2,6 +2,7 @@ package sched
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -95,7 +96,7 @@ func (p *Policy) setKeyConcurrency(text string) (err error) {
 
 func (p *Policy) setFair(text string) error {
 	if text != "key" && text != "no" {
-		return fmt.Errorf("it is key or no")
+		return errors.New("it is key or no")
 	}
 	p.Fair = text == "key"
 	return nil

@@ -1,9 +1,12 @@
 package sched
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // ErrPolicy is the error of a job that the policy of its queue refuses. What Submit returns wraps it and says why.
-var ErrPolicy = fmt.Errorf("the policy of the queue refuses the job")
+var ErrPolicy = errors.New("the policy of the queue refuses the job")
 
 // Errors of admit that protocols tell apart.
 var (

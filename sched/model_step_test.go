@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -97,7 +98,7 @@ func (m *model) step(d delivered) error {
 			}
 		}
 	}
-	return fmt.Errorf("nothing asks for it")
+	return errors.New("nothing asks for it")
 }
 
 func (m *model) stepWake(d delivered) error {
@@ -113,17 +114,17 @@ func (m *model) stepWake(d delivered) error {
 			}
 		}
 	}
-	return fmt.Errorf("it is not this session's turn, or nothing is ready")
+	return errors.New("it is not this session's turn, or nothing is ready")
 }
 
 func (m *model) stepJob(d delivered) error {
 	j := m.find(d.job.space, d.job.queue, d.job.name)
 	if j == nil {
-		return fmt.Errorf("there is no such job")
+		return errors.New("there is no such job")
 	}
 	m.arrive(j)
 	if !slices.Contains(m.heads(j.queue), j) {
-		return fmt.Errorf("it is not first among the ready jobs of its queue")
+		return errors.New("it is not first among the ready jobs of its queue")
 	}
 	if err := m.stepAsker(d, j); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -161,7 +162,7 @@ func termValue(text string) (value, rest string, err error) {
 		case end < 0:
 			return text, "", nil
 		case text[end] == '"':
-			return "", "", fmt.Errorf(`a value with a quote stands in quotes as a whole, as in "say \"hi\""`)
+			return "", "", errors.New(`a value with a quote stands in quotes as a whole, as in "say \"hi\""`)
 		}
 		return text[:end], text[end:], nil
 	}
@@ -169,19 +170,19 @@ func termValue(text string) (value, rest string, err error) {
 	for i := 1; i < len(text); i++ {
 		switch c := text[i]; {
 		case c == '"' && i+1 < len(text) && strings.IndexByte(blanks, text[i+1]) < 0:
-			return "", "", fmt.Errorf("a blank must follow the closing quote")
+			return "", "", errors.New("a blank must follow the closing quote")
 		case c == '"':
 			return b.String(), text[i+1:], nil
 		case c == '\\' && i+1 < len(text) && (text[i+1] == '"' || text[i+1] == '\\'):
 			i++
 			b.WriteByte(text[i])
 		case c == '\\':
-			return "", "", fmt.Errorf(`in quotes, \ stands before " or \ alone`)
+			return "", "", errors.New(`in quotes, \ stands before " or \ alone`)
 		default:
 			b.WriteByte(c)
 		}
 	}
-	return "", "", fmt.Errorf("the closing quote is missing")
+	return "", "", errors.New("the closing quote is missing")
 }
 
 func addPattern(all *[]string, value string) error {
@@ -205,18 +206,18 @@ func setOnce(to *string, value string) error {
 	case value == "":
 		return errNoValue
 	case *to != "":
-		return fmt.Errorf("a job has only one: the term stands twice")
+		return errors.New("a job has only one: the term stands twice")
 	}
 	*to = value
 	return nil
 }
 
-var errNoValue = fmt.Errorf("the value is missing")
+var errNoValue = errors.New("the value is missing")
 
 // setState sets the states of the term state:A,B.
 func (f *Filter) setState(value string) error {
 	if len(f.States) > 0 {
-		return fmt.Errorf("the term stands twice: join the states with a comma")
+		return errors.New("the term stands twice: join the states with a comma")
 	}
 	for state := range strings.SplitSeq(value, ",") {
 		if !slices.Contains(jobStates, state) {
@@ -247,7 +248,7 @@ func (f *Filter) setAge(value string) error {
 	age, ok := durationOf(text)
 	switch {
 	case operator == "":
-		return fmt.Errorf("the sign is missing")
+		return errors.New("the sign is missing")
 	case !slices.Contains(operators, operator):
 		return fmt.Errorf("%.*q is no sign", maxQuoted, operator)
 	case !ok || age < 0 || age > LongestDuration:

@@ -5,6 +5,7 @@ import (
 	"crypto/cipher"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 
@@ -106,7 +107,7 @@ func parseHead(b []byte, number uint64) (*logKey, error) {
 		}
 		return newLogKey(number, fields[8:])
 	}
-	return nil, fmt.Errorf("its head cannot be read")
+	return nil, errors.New("its head cannot be read")
 }
 
 // logWriter appends groups to a sequence of log files. Only the committer uses it.

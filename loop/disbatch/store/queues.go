@@ -2,7 +2,7 @@ package store
 
 import (
 	"context"
-	"fmt"
+	"errors"
 
 	"go.mongodb.org/mongo-driver/bson"
 	"go.mongodb.org/mongo-driver/bson/primitive"
@@ -82,7 +82,7 @@ func (s *Store) UpdateQueue(ctx context.Context, q *Queue, c QueueChange) (Updat
 		add(q.Schema.LimitField(), int32(*c.Limit))
 	}
 	if fields == nil {
-		return Updated{}, fmt.Errorf("nothing to change")
+		return Updated{}, errors.New("nothing to change")
 	}
 	return updated(s.queues.UpdateOne(ctx, byID(q.ID), set(fields)))
 }
