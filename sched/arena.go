@@ -19,8 +19,8 @@ const (
 	ownChunk   = 16 << 10
 	// arenaClasses: 32 classes of 8 bytes, then 8 for each doubling from 256 bytes to 16 KiB.
 	arenaClasses = fineCount + 8*6
-	// keepEmpty is how many empty chunks the arena and the slab of a shard keep for new jobs: 256
-	// KiB each, by which the backlog of a pipelining load varies.
+	// keepEmpty is how many empty chunks the arena of a shard keeps for new jobs, and how many its slab keeps: 256 KiB
+	// each. The backlog of a pipelining load varies by as much.
 	keepEmpty = 4
 	// keepOwn is how many bytes of chunks of their own size a shard keeps for new jobs. Large jobs
 	// that come and go would otherwise be garbage: the heap of a server without a backlog is so
@@ -135,8 +135,8 @@ func (a *arena) view(ref uint32, n int) []byte {
 	return p.buf[at : at+n : at+n]
 }
 
-// version returns a number that no other bytes of the same reference have, of bytes with a chunk of their own. Those of
-// smaller ones may be the same.
+// version returns a number for the bytes of a reference. Later bytes of the same reference have another number, if they
+// have a chunk of their own. Smaller bytes may have the same number.
 func (a *arena) version(ref uint32) uint64 {
 	if i := int(ref >> slotBits); i < len(a.chunks) {
 		return a.chunks[i].serial

@@ -8,18 +8,19 @@ import (
 	"treadle/sched/heap"
 )
 
-// A cron entry is in the shard of its queue. It has its next time in a heap, and the Tick at which that has come
-// submits a job under the entry's name, as a client does: the policies of the queue hold, and a name that is known is
-// left alone (the outcome is overlap). Of several times that have come, an entry runs once; with Overlap, those of the
-// last minute have a job each. A time that is more than cronLate past is missed: one run makes up for it, or none.
+// A cron entry is in the shard of its queue. A heap has the entries in the order of their next times. When the time has
+// come, a Tick submits a job under the entry's name, as a client does: the policies of the queue hold, and a known name
+// is left alone (the outcome is overlap). If several times have come, an entry runs once. With Overlap, each time of
+// the last minute has a job. A time that is more than cronLate past is missed: one run makes up for all missed times,
+// or none.
 //
-// The record of an entry says up to when its times are met. It is journaled with the job, between Begin and End, so
-// that a crash keeps both or none: no time is lost, and none has two jobs. The entries themselves are the caller's to
-// keep. After a restart SetCron joins each with its record. The times of an entry that is new, was resumed or has
-// another schedule begin then.
+// The record of an entry says up to which moment its times are met. The record is journaled with the job, between Begin
+// and End. So a crash keeps both or neither: no time is lost, and no time has two jobs. The caller keeps the entries
+// themselves. After a restart SetCron joins each entry with its record. If an entry is new, was resumed or has another
+// schedule, its times begin at that moment.
 //
-// A clock that is set back repeats no time. By more than cronCorrection it was wrong before, and the entries that have
-// met times of the future continue from the present.
+// A clock that is set back repeats no time. A clock that is set back by more than cronCorrection was wrong before: the
+// entries that have met times of the future continue from the present.
 
 // CronEntry is work that is submitted at times. It is known by its queue and its name.
 type CronEntry struct {
@@ -30,11 +31,11 @@ type CronEntry struct {
 	Priority int64
 	Schedule string // for ParseSchedule
 	Zone     *time.Location
-	// SkipMissed reports whether a time that passed while the server was down is left out. Else one run makes up for
-	// all of these.
+	// SkipMissed reports whether the times that passed while the server was down are left out. Without it one run makes
+	// up for all of them.
 	SkipMissed bool
-	// Overlap reports whether a time adds a job although the one before is not done. The job's name is the entry's, an
-	// @ and the time. Else such a time is left out.
+	// Overlap reports whether a time adds a job although the job of the time before is not done. The job's name is the
+	// entry's, an @ and the time. Without Overlap such a time is left out.
 	Overlap bool
 }
 
@@ -116,8 +117,9 @@ const (
 	maxCronWorkload = 64 << 10
 	// cronLate is how many milliseconds after its time a run is missed.
 	cronLate = 60_000
-	// cronCorrection is how many milliseconds the clock is set back when the times since are meant to come again: it
-	// was wrong before. By less, it repeats times that have been met.
+	// cronCorrection tells a correction of the clock from a small step, in milliseconds. If the clock is set back by
+	// less, the times that it shows again have been met. If it is set back by more, it was wrong before, and these
+	// times come again.
 	cronCorrection = 3 * 60 * 60 * 1000
 	// maxCronText bounds who, why and the texts of outcomes.
 	maxCronText = maxPolicyText
@@ -152,7 +154,7 @@ func (e *CronEntry) parse() (s Schedule, err error) {
 
 type cronKey struct{ queue, name string }
 
-// cron is an entry in its shard. One that was restored and that no SetCron has named yet has a state alone.
+// cron is an entry in its shard. A restored entry has only a state until SetCron names it.
 type cron struct {
 	CronEntry
 	CronState
@@ -185,7 +187,7 @@ type cronTable struct {
 	freeIDs []uint32
 	due     heap.Heap[*cron] // entries that have a next time
 	seen    int64            // Wall of the last Tick
-	checked int              // the entries from this number on are to be checked, because the clock was set back
+	checked int              // the entries from this index on are still to be checked after the clock was set back
 }
 
 func (t *cronTable) add(key cronKey) *cron {

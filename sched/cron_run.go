@@ -34,14 +34,14 @@ func (c *cron) correct(now Time) bool {
 	return true
 }
 
-// runCronTime meets the time of an entry that has come. Of several that have come, the entry runs once. With Overlap,
-// those of the last minute follow one by one: cronLate bounds them. Times that were missed and left out count once
-// together.
+// runCronTime meets the time of an entry that has come. If several times have come, the entry runs once. With Overlap,
+// the times of the last minute follow one by one: cronLate bounds them. All times that were missed and left out count
+// as one.
 func (sh *shard) runCronTime(now Time, c *cron, sink Sink) {
 	at, outcome := c.next, CronRan
 	if recent := now.Wall - cronLate; at < recent {
 		outcome = CronLate
-		if last := c.after(recent - 1); last <= now.Wall { // this one is not missed, those before are
+		if last := c.after(recent - 1); last <= now.Wall { // this time is not missed, the times before it are
 			at, outcome = last, CronRan
 			c.Counts[CronMissed]++
 		} else if c.SkipMissed {
@@ -94,11 +94,11 @@ func (c *cron) note(now Time, outcome CronOutcome, text string) {
 	c.Counts[outcome]++
 }
 
-// SetCron adds an entry, or changes the one of its queue and name. The times of a new schedule begin now.
+// SetCron adds an entry, or changes the entry with its queue and name. The times of a new schedule begin now.
 func (s *Scheduler) SetCron(now Time, e *CronEntry) error { return s.setCron(now, e, nil) }
 
-// MoveCron sets an entry in place of the one of its name in another queue, and keeps what that has done, as SetCron
-// does.
+// MoveCron replaces the entry of the same name in another queue. The new entry has the state of the old one, as with
+// SetCron.
 func (s *Scheduler) MoveCron(now Time, queue string, e *CronEntry) error {
 	var state CronState
 	known := func(known bool) func(*shard, *cron) {
@@ -171,7 +171,7 @@ func (s *Scheduler) RemoveCron(queue, name string) error {
 	return s.withCron(Time{}, queue, name, nil, (*shard).removeCron)
 }
 
-// DropOldCron removes the restored states that no SetCron has named: they are no longer configured.
+// DropOldCron removes the restored states of entries that are no longer configured: no SetCron has named them.
 func (s *Scheduler) DropOldCron() {
 	for i := range s.shards {
 		sh := &s.shards[i]

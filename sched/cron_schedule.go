@@ -13,8 +13,8 @@ import (
 type Schedule struct {
 	every  int64     // seconds; 0: the fields below count
 	fields [5]uint64 // the values that match, as bits: minute, hour, day of the month, month, weekday
-	// matchBoth reports whether a day matches by its number and by its weekday, as when one of the fields begins with
-	// *. Else one of the two is enough.
+	// matchBoth reports whether a day must match by its number and by its weekday, because one of the two fields begins
+	// with *. Otherwise one of them is enough.
 	matchBoth bool
 	// wild reports whether minute or hour begins with *. Such a schedule follows the clock on the wall through a change
 	// of the zone's offset: it runs in a repeated hour again, and leaves a skipped hour out.
@@ -163,9 +163,9 @@ func cronValue(field int, text string) (int, error) {
 // Next returns the first time after t at which the schedule runs in a time zone. ok is false if the schedule never runs
 // again.
 //
-// A time that the local clock does not show, because it is set forward over it, runs at the first instant after the
-// gap. A time that it shows twice runs once, at the first. A schedule whose minute or hour begins with * runs whenever
-// the local clock shows one of its times: twice, or not at all.
+// A local time that a change of the clock skips runs at the first instant after the gap. A local time that comes twice
+// runs once, when it comes first. A schedule whose minute or hour begins with * runs whenever the local clock shows one
+// of its times: twice, or not at all.
 func (s *Schedule) Next(t time.Time, zone *time.Location) (next time.Time, ok bool) {
 	now := t.Unix()
 	if now >= lastCronTime || now < -lastCronTime {
@@ -189,8 +189,8 @@ func (s *Schedule) Next(t time.Time, zone *time.Location) (next time.Time, ok bo
 	return time.Unix(at, 0).In(zone), true
 }
 
-// nextFixed returns the first instant after now at which the local clock shows a matching time for the first time, or a
-// later one because it was set forward.
+// nextFixed returns the first instant after now at which the local clock shows a matching time for the first time, or
+// has just skipped one.
 func (s *Schedule) nextFixed(now int64, zone *time.Location) (int64, bool) {
 	offset, _ := zoneAt(now, zone)
 	for from := now + 1 + offset; ; {
@@ -272,7 +272,7 @@ func (s *Schedule) hasDay(date time.Time) bool {
 	return day || weekday
 }
 
-// inDay returns the first matching minute of a matching day, counted from midnight, that is not before another one.
+// inDay returns the first matching minute of a matching day from a given minute on. Minutes count from midnight.
 func (s *Schedule) inDay(from int) (minute int, ok bool) {
 	for hour := from / 60; hour < 24; hour++ {
 		if !s.has(hourField, hour) {

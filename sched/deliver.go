@@ -97,8 +97,8 @@ type Delivery struct {
 	Effect Effect
 	Job    Job    // job of an Assign, a Broadcast, a WakeWith, or the end of an await in an Owned space
 	Data   []byte // bytes of a Result or a Chunk
-	// History is the history of the job of an Assign, for ParseHistory; nil: it has none. A peer whose deliveries are
-	// not taken to another event loop also has that of a job that is given up, with the Failed of its await.
+	// History is the history of an assigned job, for ParseHistory; nil: it has none. The Failed of a job that is given
+	// up has the job's history too, if the deliveries of the peer are not taken to another event loop.
 	History []byte
 }
 

@@ -39,10 +39,10 @@ type departures struct {
 	reaping sync.Mutex // held by the one Tick that reaps; it is locked before a shard, see the order in doc.go
 }
 
-// Disconnect ends a peer. Its reserves and awaits are dropped and the jobs that it holds become ready;
-// the Ticks do what exceeds a batch. No verb takes the peer any more. The tasks of a holder of
-// NewHolder go first in line, in the order of their names. Until the Ticks have released all of
-// them, those in line have smaller names than those that are still held.
+// Disconnect ends a peer. Its reserves and awaits are dropped and the jobs that it holds become ready; the Ticks do
+// what exceeds a batch. No verb takes the peer any more. The tasks of a holder of NewHolder go first in line, in the
+// order of their names. Until the Ticks have released all of them, the tasks in line have smaller names than the tasks
+// that are still held.
 func (s *Scheduler) Disconnect(now Time, p *Peer, sink Sink) { s.depart(now, p, sink) }
 
 // depart ends a peer's reserves and begins to reap the peer.
@@ -272,9 +272,8 @@ func (sh *shard) forgetAwait(now Time, p *Peer, ref JobRef, sink Sink) int {
 	return done
 }
 
-// reapNow ends, ahead of its turn, the awaits of a departed peer of the job of this queue and name:
-// a peer that comes back and submits its jobs again must find their names free. It returns false
-// when no departed peer awaits such a job.
+// reapNow ends a departed peer's awaits of the job of this queue and name, ahead of the peer's turn: a peer that comes
+// back and submits its jobs again must find their names free. It returns false when no departed peer awaits such a job.
 func (s *Scheduler) reapNow(now Time, j *Submission, sink Sink) bool {
 	ref, owner := s.shardOf(j.Queue).awaiter(j)
 	if owner == nil || !owner.hasLeft() {
@@ -284,8 +283,7 @@ func (s *Scheduler) reapNow(now Time, j *Submission, sink Sink) bool {
 	return true
 }
 
-// awaiter returns the job of a submission's name and the first peer that awaits it, nil for no
-// peer.
+// awaiter returns the job that has the name of a submission, and the first peer that awaits this job or nil.
 func (sh *shard) awaiter(j *Submission) (JobRef, *Peer) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

@@ -192,7 +192,7 @@
 //	graph_revision.go graph_exit.go graph_view.go tasks: revisions, holders that leave, views
 //	graph_edges.go graph_journal.go graph_log.go  tasks: how they are stored
 //	slab.go arena.go names.go                     where records, bytes and names are stored
-//	hash.go hash_seeded.go hash_fixed.go          hashes of names and keys; those of the simulation, alike in every process
+//	hash.go hash_seeded.go hash_fixed.go          hashes of names and keys; those of the simulation
 //	index.go sorter.go, package heap              how jobs and queues are kept in order
 //	ops*.go invariants*.go                        the count of steps; the checks of the tests
 //

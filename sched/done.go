@@ -25,7 +25,8 @@ func (p *Policy) useOf(o Outcome, size int) keptUse {
 	return keptNothing
 }
 
-// hasOwnName reports whether a job's name may be submitted again: that of a numbered job is its number.
+// hasOwnName reports whether a job's name may be submitted again. The name of a numbered job is its number, which is
+// never submitted.
 func (r *record) hasOwnName() bool { return r.flags&numbered == 0 }
 
 // endByPolicy is end for a job whose queue has a policy, which may keep it.
@@ -115,8 +116,8 @@ func (sh *shard) dropResult(job uint32) {
 	}
 }
 
-// remember makes a detached job that has ended the last one of its name, among the done jobs or among the failed and
-// expired ones.
+// remember makes a detached job that has ended the last job of its name: of the done jobs, or of the failed and expired
+// jobs.
 func (sh *shard) remember(job uint32, r *record, q *queue, done bool) {
 	name := sh.nameView(job)
 	hash := sh.s.nameHash(q.id, r.space, name)
@@ -134,7 +135,7 @@ func (sh *shard) remember(job uint32, r *record, q *queue, done bool) {
 	sh.endedNames.insert(hash, job) // without room the name is forgotten
 }
 
-// unremember forgets that a kept job is the last one of its name. An older one is not found by the name then.
+// unremember forgets that a kept job is the last job of its name. Older jobs of the name are not found by it then.
 func (sh *shard) unremember(job uint32, r *record, q *queue) {
 	if !sh.remembers(job, r, q) {
 		return
@@ -145,7 +146,7 @@ func (sh *shard) unremember(job uint32, r *record, q *queue) {
 	}
 }
 
-// remembers reports whether a kept job is the last one of its name.
+// remembers reports whether a kept job is the last job of its name.
 func (sh *shard) remembers(job uint32, r *record, q *queue) bool {
 	name := sh.nameView(job)
 	last, ok := sh.lookupEnded(sh.s.nameHash(q.id, r.space, name), q, r.space, name, sh.wasDone(job, r))
@@ -157,7 +158,7 @@ func (sh *shard) wasDone(job uint32, r *record) bool {
 	return r.state == finished && (r.use() != keptDone || !endsExpired(sh.history(job, r)))
 }
 
-// lookupEnded finds the last job of a name that is kept: of those that are done, or of those that are not.
+// lookupEnded finds the last kept job of a name: of the done jobs, or of the failed and expired jobs.
 func (sh *shard) lookupEnded(hash uint32, q *queue, space Space, name []byte, done bool) (uint32, bool) {
 	if sh.endedNames.count == 0 {
 		return none, false
@@ -172,7 +173,7 @@ func (sh *shard) lookupEnded(hash uint32, q *queue, space Space, name []byte, do
 	return job, true
 }
 
-// lastEnded finds the job of a name that ended last, of those that a Listing has.
+// lastEnded finds the last kept job of a name, among the done and the failed jobs that a Listing has.
 func (sh *shard) lastEnded(hash uint32, q *queue, space Space, name []byte) (last uint32, ok bool) {
 	var ended sortKey
 	for _, done := range [...]bool{true, false} {

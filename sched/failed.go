@@ -51,8 +51,8 @@ func (a *Attempt) TimedOut() bool { return a.Outcome == attemptTimedOut }
 // Left reports whether the attempt failed because its worker left.
 func (a *Attempt) Left() bool { return a.Outcome == attemptLeft }
 
-// Cause returns the error text of an entry, or of a failure without one how the attempt ended. It is empty when the
-// entry has no error.
+// Cause returns the error text of an entry. For a failure without a text it says how the attempt ended. It is empty
+// when the entry has no error.
 func (a *Attempt) Cause() string {
 	switch {
 	case a.Outcome == attemptMoved: // the text is the name of a queue
@@ -88,7 +88,7 @@ const (
 	commonAttempts = 8
 	// maxHistory bounds the bytes of a history: its oldest entries make room for new ones.
 	maxHistory = 2 << 10
-	// MaxFailureText bounds Failures.Text, of which the beginning is kept: fifty lines of a stack trace.
+	// MaxFailureText bounds Failures.Text: the kept beginning may have fifty lines of a stack trace.
 	MaxFailureText = 8 << 10
 	// olderText is how much Failures leaves of an error text when the job fails again: its beginning.
 	olderText = 200
@@ -164,7 +164,7 @@ func withAttempt(old []byte, a Attempt, f *Failures) (history []byte, n uint64) 
 }
 
 // ParseHistory reads a history: the attempts since the job was submitted or retried by hand, and the entries that are
-// kept, the oldest first. What is damaged of it is left out.
+// kept, the oldest first. It leaves out the entries from a damaged one on.
 func ParseHistory(history []byte) (tries uint64, all []Attempt) {
 	tries, n := binary.Uvarint(history)
 	all = make([]Attempt, 0, commonAttempts)
@@ -188,7 +188,7 @@ func ParseHistory(history []byte) (tries uint64, all []Attempt) {
 	return tries, all
 }
 
-// readText reads a text of a history behind the one of the entry before.
+// readText reads a text of an entry. before is the same text of the entry before.
 func readText(b []byte, before string) (text string, rest []byte, ok bool) {
 	shared, n := binary.Uvarint(b)
 	if n <= 0 || shared > uint64(len(before)) {
@@ -203,12 +203,13 @@ func readText(b []byte, before string) (text string, rest []byte, ok bool) {
 	return before[:shared] + string(b[n:end]), b[end:], true
 }
 
-// AppendHistory appends a history that ParseHistory reads, of as many of the last entries as one has room for.
+// AppendHistory appends a history that ParseHistory reads. It drops the oldest entries if there is no room for all.
 func AppendHistory(dst []byte, tries uint64, all []Attempt) []byte {
 	return appendHistory(dst, tries, all, maxHistory+MaxFailureText, 0)
 }
 
-// appendHistory appends a history. It drops entries from index keepFirst on until the rest fits maxBytes.
+// appendHistory appends a history. It drops entries from index keepFirst on until the rest fits maxBytes. all is
+// overwritten.
 func appendHistory(dst []byte, tries uint64, all []Attempt, maxBytes, keepFirst int) []byte {
 	start := len(dst)
 	for {
@@ -225,7 +226,7 @@ func appendHistory(dst []byte, tries uint64, all []Attempt, maxBytes, keepFirst 
 	}
 }
 
-// appendAttempt appends an entry. before is the one before it, and becomes this one.
+// appendAttempt appends an entry. before is the entry before it, and becomes this entry.
 func appendAttempt(dst []byte, a Attempt, before *Attempt) []byte {
 	a.At, a.Worker, a.Text = max(a.At, 0), lastText(a.Worker), firstText(a.Text, MaxFailureText)
 	dst = binary.AppendVarint(append(dst, byte(a.Outcome)), a.At-before.At)
@@ -234,7 +235,7 @@ func appendAttempt(dst []byte, a Attempt, before *Attempt) []byte {
 	return dst
 }
 
-// appendText appends a text behind the one of the entry before.
+// appendText appends a text of an entry. before is the same text of the entry before.
 func appendText(dst []byte, text, before string) []byte {
 	shared := 0
 	for shared < min(len(text), len(before)) && text[shared] == before[shared] {
@@ -244,7 +245,8 @@ func appendText(dst []byte, text, before string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(text)-shared)), text[shared:]...)
 }
 
-// failByPolicy is fail for a job whose failures its queue's policy or Rules.Failures rules: it is delayed, or given up.
+// failByPolicy is fail for a job under the policy of its queue or under Rules.Failures: the job is delayed, or given
+// up.
 func (sh *shard) failByPolicy(now Time, job uint32, r *record, q *queue, a Attempt, delay int64, sink Sink) {
 	a.At = now.Wall
 	tries, f := sh.addAttempt(job, r, a), sh.s.rules[r.space].Failures
@@ -282,9 +284,9 @@ func backoff(p *Policy, f *Failures, retry int32, chance uint64) int64 {
 	return p.Backoff.delay(int(retry), chance)
 }
 
-// policyRules reports whether failByPolicy decides what becomes of a failed job, of a space without Rules.Deaths. It
-// does so for a space with Rules.Failures, and for a policy with retries or a back-off, but for neither tasks nor jobs
-// that end with their owner.
+// policyRules reports whether failByPolicy handles a failure of a job, whose space has no Rules.Deaths. It does in a
+// space with Rules.Failures. Under a policy with retries or a back-off it does too, except for tasks and for jobs that
+// end with their owner.
 func (sh *shard) policyRules(r *record, q *queue) bool {
 	p := q.policy
 	return sh.s.rules[r.space].Failures != nil || p != nil && (p.Limited || p.Backoff.First > 0) && r.flags&(task|orphan) == 0 && !sh.s.rules[r.space].Owned

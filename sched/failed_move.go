@@ -2,8 +2,8 @@ package sched
 
 import "bytes"
 
-// Failed jobs move to their dead-letter queue in passes: a cursor leaves behind the jobs that have stayed, because the
-// other queue has a job of their name, and the next pass tries them again.
+// Failed jobs move to their dead-letter queue in passes, along a cursor. A job stays while the dead-letter queue has a
+// job of its name: the cursor leaves it behind, and the next pass tries it again.
 
 // deadLetter is a failed job, by its sequence number, that is to move to another queue.
 type deadLetter struct {
@@ -25,7 +25,7 @@ func (l *keptLine) nextMove() int64 {
 	return l.nextPass
 }
 
-// chooseMoves adds the failed jobs of a queue, from the cursor on, to those that are to move.
+// chooseMoves adds the failed jobs of a queue from the cursor on to moves.
 func (sh *shard) chooseMoves(now Time, l *keptLine, to string, until int, moves []deadLetter) []deadLetter {
 	if l.nextPass != 0 && (l.nextPass <= now.Wall || l.nextPass > now.Wall+moveAgain) { // or the clock was set back
 		l.position, l.nextPass = firstKey, 0

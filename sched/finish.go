@@ -115,7 +115,7 @@ func (s *Scheduler) countStale(err error) error {
 	return err
 }
 
-// lockShard locks a shard by its number, which may be any.
+// lockShard locks a shard by its number. It returns an error if there is no such shard.
 func (s *Scheduler) lockShard(number uint16) (*shard, error) {
 	if int(number) >= len(s.shards) {
 		return nil, ErrNotFound

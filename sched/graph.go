@@ -41,9 +41,8 @@ func (g *graph) init(sh *shard) { g.sh, g.edges, g.remembered = sh, newEdges(), 
 // node returns the node of a task.
 func (g *graph) node(job uint32) *node { return g.sh.slab.node(job) }
 
-// place puts a detached task among the waiting ones, or in line when it is due. past is how many
-// milliseconds after its due second it is due. It returns false for a task to be delayed, as any
-// job is.
+// place puts a detached task among the waiting ones, or in line when it is due. past is how many milliseconds after its
+// due second it is due. It returns false for a task that is to be delayed like any other job.
 func (g *graph) place(now Time, job uint32, r *record, q *queue, past uint32, due bool) bool {
 	switch {
 	case g.node(job).ins > 0:

@@ -9,11 +9,11 @@ type node struct {
 	logSize      uint32
 	via          uint32 // 0; in a search: 1 + the task from which reach came to this one; viaComplete
 	place        int64  // place in line of a ready task, among the tasks of all queues
-	revision     int64  // see TaskRevision; that of the last holder while the task is not held
-	// order is the place in a topological order: larger than that of every predecessor. It starts as the
+	revision     int64  // see TaskRevision; while the task is not held, the revision of its last holder
+	// order is the place in a topological order: it is larger than the order of every predecessor. It starts as the
 	// sequence number and changes only when the task gets a younger predecessor.
 	order int64
-	given uint32 // number of predecessors that it was given, complete ones included; after a restart those that the journal knew
+	given uint32 // number of its predecessors, complete ones included; after a restart, of the journaled ones
 }
 
 // viaComplete is the via of a complete task that still has edges. No search goes through such a task.
@@ -154,7 +154,7 @@ func (g *graph) unlink(i uint32) {
 	g.edges.free(i)
 }
 
-// eachIn calls do with the edges from a task's predecessors.
+// eachIn calls do with each edge to a task from its predecessors.
 func (g *graph) eachIn(t *node, do func(*edge)) {
 	for i, k := t.in, t.ins; k > 0; k-- {
 		e := g.edges.at(i)

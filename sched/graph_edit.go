@@ -9,7 +9,7 @@ import (
 type Task struct {
 	Name     []byte
 	Workload []byte
-	After    [][]byte // names of predecessors; one that is unknown or complete counts as done
+	After    [][]byte // names of predecessors; an unknown or complete predecessor counts as done
 	Log      []Event  // appended to the task's log
 }
 
@@ -40,8 +40,8 @@ func (s *Scheduler) Extend(now Time, space Space, queue []byte, tasks []Task, si
 	return nil
 }
 
-// Transfer releases tasks that the peer holds, last in line, with more predecessors. It returns
-// ErrNotFound when the peer does not hold one of them. With an error nothing has changed.
+// Transfer releases tasks that the peer holds, last in line, with more predecessors. It returns ErrNotFound when the
+// peer does not hold all of them. With an error nothing has changed.
 func (s *Scheduler) Transfer(now Time, p *Peer, space Space, queue []byte, tasks []Task, sink Sink) error {
 	sh := s.shardOf(queue)
 	sh.mu.Lock()

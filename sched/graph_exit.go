@@ -43,8 +43,8 @@ func (g *graph) endExit(e exit) {
 	}
 }
 
-// isExiting reports whether tasks of a departed peer of this peer's name are being released. The journal
-// would take new tasks of this peer for those.
+// isExiting reports whether the tasks of a departed peer with this peer's name are being released. The journal would
+// take new tasks of this peer for tasks of the departed one.
 func (g *graph) isExiting(p *Peer, q *queue) bool {
 	if g.exits == nil { // nearly always
 		return false

@@ -42,7 +42,7 @@ func (g *graph) predecessors(n *node, fn func(seq uint64)) {
 	}
 }
 
-// saveEdge journals a predecessor that a task got after it was made.
+// saveEdge journals a predecessor that an existing task has got.
 func (g *graph) saveEdge(i uint32, q *queue) {
 	sh := g.sh
 	e := g.edges.at(i)
@@ -97,9 +97,9 @@ func (g *graph) restoreEdge(j *Saved) {
 	}
 }
 
-// arrange gives all restored tasks orders that agree with their edges, in one pass. makeOrder, edge
-// by edge, may take as long as all requests together that made the edges. Of a cycle, which no
-// journal has, it drops the edges by which an older task waits for a younger one.
+// arrange gives all restored tasks orders that agree with their edges, in one pass. Calls of makeOrder for one edge
+// after the other may take as long as all the requests that made the edges. No journal has a cycle; in a cycle arrange
+// drops the edges by which an older task waits for a younger one.
 func (g *graph) arrange(m *restoring) {
 	sh := g.sh
 	all := make([]uint32, 0, len(m.order)) // each behind its predecessors
@@ -140,9 +140,8 @@ func (g *graph) arrange(m *restoring) {
 	}
 }
 
-// resume gives restored tasks their predecessors, holders and places in line, which are in the
-// order in which they were made. holder returns the peer for a name, nil to make the task ready
-// again.
+// resume gives restored tasks their predecessors, their holders and their places in line, in the order in which the
+// tasks were made. holder returns the peer for a name, or nil to make the task ready again.
 func (g *graph) resume(now Time, holder func(space Space, name string) *Peer, sink Sink) {
 	sh := g.sh
 	sh.mu.Lock()
@@ -160,7 +159,7 @@ func (g *graph) resume(now Time, holder func(space Space, name string) *Peer, si
 			continue
 		}
 		g.edges.at(g.link(from, to)).saved = e.saved
-		g.node(to).given += uint32(count(e.saved != 0)) // else the record of the task has it
+		g.node(to).given += uint32(count(e.saved != 0)) // an edge without a number is in the record of the task
 		backward = backward || e.from > e.to
 	}
 	if backward {

@@ -1,7 +1,7 @@
 package sched
 
-// taskDue is the due second of all ready tasks. It is before the due second of every job but those
-// that go ahead of their equals.
+// taskDue is the due second of all ready tasks. It is before the due second of every job, except for jobs that go ahead
+// of their equals.
 const taskDue = aheadOfAll + 1
 
 // lineEnd is the end of a queue's line at which a task is put.
@@ -56,9 +56,9 @@ func (g *graph) wait(job uint32, r *record, q *queue, past uint32) {
 	q.waiting++
 }
 
-// Head returns the place of the first task in a queue's line, to compare queues. A smaller place
-// has been in line longer, or was put first. ok is false when the line is empty, the queue is
-// throttled or the scheduler is halted.
+// Head returns the place of the first task in a queue's line, to compare queues. A task with a smaller place has been
+// in line longer, or was put first. ok is false when the line is empty, the queue is throttled or the scheduler is
+// halted.
 func (s *Scheduler) Head(queue []byte) (place int64, ok bool) {
 	sh := s.shardOf(queue)
 	sh.mu.Lock()

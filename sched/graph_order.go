@@ -6,13 +6,12 @@ import (
 	"slices"
 )
 
-// makeOrder changes orders so that from's is less than to's. That proves that an edge between them
-// closes no cycle: Pearce and Kelly, "A dynamic topological sort algorithm for directed acyclic graphs"
-// (2006). Nearly every edge goes from an older task to a younger one and costs one comparison. For the
-// others makeOrder tries three ways: from and the tasks before it become the first of all, to and the
-// tasks after it become the last of all, or both sets swap their orders. It tries all three with more
-// and more edges to scan, so the shortest way ends it. room is the number of edges that the request may
-// still scan.
+// makeOrder changes orders so that from's is less than to's. That proves that an edge between them closes no cycle:
+// Pearce and Kelly, "A dynamic topological sort algorithm for directed acyclic graphs" (2006). Nearly every edge goes
+// from an older task to a younger one and costs one comparison. For the other edges makeOrder tries three ways: from
+// and the tasks before it become the first of all, to and the tasks after it become the last of all, or both sets swap
+// their orders. It tries each way with more and more edges to scan, so the shortest way comes to its end first. room is
+// the number of edges that the request may still scan.
 func (g *graph) makeOrder(from, to uint32, room *int) error {
 	low, high := g.node(to).order, g.node(from).order
 	if high < low {
@@ -46,9 +45,9 @@ func (g *graph) makeOrder(from, to uint32, room *int) error {
 	}
 }
 
-// swap gives new orders to two sets of tasks: from with its predecessors, and to with its
-// successors, both as far as their orders lie between to's and from's. The sets share their orders
-// again: the first set gets the smaller ones. swap scans no task outside of these orders.
+// swap gives new orders to two sets of tasks: from with its predecessors, and to with its successors. Both sets have
+// only tasks whose orders lie from that of to up to that of from. The tasks share out their orders again, and from's
+// set gets the smaller ones. swap scans no task outside of these orders.
 func (g *graph) swap(from, to uint32, limit int, room *int) (whole bool, err error) {
 	low, high := g.node(to).order, g.node(from).order
 	after, whole, err := g.reach(to, from, false, high, limit, room)
@@ -79,9 +78,8 @@ const (
 	maxOrderSteps = 1 << 18
 )
 
-// reach returns start and its successors, or with back its predecessors, in order, as far as their
-// orders are not beyond bound. whole is false when that takes more than limit edges. It returns a
-// cycleError when it reaches end.
+// reach returns start and its successors, or with back its predecessors, in order. It stops at tasks whose orders are
+// beyond bound. whole is false when it takes more than limit edges. It returns a cycleError when it reaches end.
 func (g *graph) reach(start, end uint32, back bool, bound int64, limit int, room *int) (tasks []uint32, whole bool, err error) {
 	sh := g.sh
 	all := []uint32{start}

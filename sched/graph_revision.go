@@ -1,7 +1,7 @@
 package sched
 
 // TaskRevision names a task as its holder knows it. Each ReviseTask gives the task another revision, and a verb with an
-// earlier one is refused. A released task keeps its last revision.
+// earlier revision is refused. A released task keeps its last revision.
 type TaskRevision struct {
 	Ref    JobRef
 	Number int64 // chosen by the callers

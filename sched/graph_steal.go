@@ -6,8 +6,7 @@ func (s *Scheduler) NewHolder(name string) *Peer {
 	return &Peer{holder: true, name: name, window: s.window, quota: &s.sharedQuota}
 }
 
-// stealTries is how many batches of edges a Steal removes without finding a ready task. The Ticks
-// continue.
+// stealTries bounds the batches of edges that a Steal removes without finding a ready task. The Ticks remove the rest.
 const stealTries = 4
 
 // Steal reserves up to n tasks from the front of a queue's line for the peer. It calls fn with a
@@ -25,8 +24,7 @@ func (s *Scheduler) Steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn 
 	}
 }
 
-// steal does one batch, of tasks or of edges of complete tasks. more reports whether there may be
-// another.
+// steal does one batch, of tasks or of edges of complete tasks. more reports whether there may be another batch.
 func (g *graph) steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn func(*TaskView) bool) (got int, more bool) {
 	sh := g.sh
 	sh.mu.Lock()
@@ -114,8 +112,8 @@ func (g *graph) holds(p *Peer, job uint32) bool {
 	return r.state == reserved && sh.holder(r).peer == p
 }
 
-// mayComplete reports whether the peer holds a task or, when p is nil, whether a holder of NewHolder
-// that has not left does. A connected worker reports its tasks itself.
+// mayComplete reports whether the peer holds a task. When p is nil, it reports whether any peer of NewHolder that has
+// not left holds it: a connected worker reports its tasks itself.
 func (g *graph) mayComplete(p *Peer, job uint32) bool {
 	sh := g.sh
 	if p != nil {

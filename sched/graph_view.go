@@ -20,7 +20,7 @@ func (s *Scheduler) LookupTask(space Space, queue, name []byte, fn func(*TaskVie
 	return ok
 }
 
-// Backlog counts the tasks of a queue that are not complete, and those of them that are ready.
+// Backlog counts the tasks of a queue that are not complete, and how many of these are ready.
 func (s *Scheduler) Backlog(queue []byte) (active, ready int) {
 	sh := s.shardOf(queue)
 	sh.mu.Lock()
@@ -69,7 +69,8 @@ func (v *TaskView) Before() iter.Seq[[]byte] {
 	}
 }
 
-// whyWaiting says which predecessors a waiting task waits for. It counts a part of very many, and names some.
+// whyWaiting says which predecessors a waiting task waits for. Of very many predecessors it counts a part, and it names
+// some.
 func (g *graph) whyWaiting(job uint32) Why {
 	t := g.node(job)
 	w := Why{Reason: WhyPredecessors, Of: int(t.given)}
@@ -102,7 +103,8 @@ type TaskView struct {
 	By     SessionID // session of its holder, 0 for a peer of NewHolder or a lease
 	Log    []Event
 
-	// Revision is the number of its TaskRevision, of the last holder while the task is not held; 0: it had none.
+	// Revision is the number of its TaskRevision. While the task is not held, it is that of the last holder; 0: it had
+	// none.
 	Revision int64
 
 	shard *shard

@@ -11,8 +11,8 @@ func (s *Scheduler) Halt() {
 	}
 }
 
-// Unfinished counts the reserved jobs that a restart makes ready again: all but tasks, which keep
-// their holders, and durable jobs under leases.
+// Unfinished counts the reserved jobs that a restart makes ready again. Tasks keep their holders and durable jobs their
+// leases, so they do not count.
 func (s *Scheduler) Unfinished() (n int) {
 	for i := range s.shards {
 		sh := &s.shards[i]
@@ -23,12 +23,12 @@ func (s *Scheduler) Unfinished() (n int) {
 	return n
 }
 
-// unfinished needs no walk: every reserved job stands under a deadline or is counted.
+// unfinished is Unfinished for one shard. It needs no walk: every reserved job stands under a deadline or is counted.
 func (sh *shard) unfinished() int {
 	return sh.defaultTimed.jobs + sh.ownTimed.jobs + sh.untimedJobs - sh.lastingLeases
 }
 
-// countUntimed counts a job that is reserved without a time-out, as all tasks are.
+// countUntimed adds n to the count of jobs that are reserved without a time-out, as all tasks are.
 func (sh *shard) countUntimed(r *record, q *queue, n int) {
 	if r.flags&task != 0 {
 		q.reservedTasks += n

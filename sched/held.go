@@ -126,8 +126,8 @@ func (sh *shard) holding(p *Peer, run Run) (*record, error) {
 	return r, nil
 }
 
-// Held returns the run of a job of a name that the peer holds, in any space. It is for protocols
-// whose workers know jobs by name.
+// Held returns the run under which the peer holds a job of this queue and name, in any space. It is for protocols whose
+// workers know jobs by name.
 func (s *Scheduler) Held(p *Peer, queueName, name []byte) (Run, bool) {
 	w := p.watchOf(queueName)
 	if w == nil {
@@ -138,7 +138,7 @@ func (s *Scheduler) Held(p *Peer, queueName, name []byte) (Run, bool) {
 	return w.shard.runOf(w, name)
 }
 
-// runOf returns the run of a job of a name that is held under a watch.
+// runOf returns the run of the job of a name that is held under a watch.
 func (sh *shard) runOf(w *watch, name []byte) (Run, bool) {
 	if len(w.held) == 0 {
 		return Run{}, false

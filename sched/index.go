@@ -22,8 +22,8 @@ type bucket struct {
 	count      uint32
 }
 
-// Buckets come in chunks: a pool of many millions, of a queue with a hundred thousand keys, grows without a copy of
-// those that are there and without an allocation that the garbage collector charges to the verb under the lock.
+// Buckets come in chunks. So a pool of many millions grows without a copy of the present buckets, and without an
+// allocation that the garbage collector charges to the verb under the lock.
 const (
 	bucketBits  = 7
 	bucketChunk = 1 << bucketBits
@@ -74,10 +74,10 @@ type element struct {
 
 func elementLess(x, y element) bool { return x.key.less(y.key) }
 
-// index is an ordered set of buckets: a B-tree of distinct keys, not of jobs. The first and the
-// last bucket are reached without the tree, which exists once there have been three: a lane seldom
-// has jobs of more due seconds. The last remaining bucket is kept when it empties and takes the next
-// key: a queue that alternates between no job and one job costs no tree operation.
+// index is an ordered set of buckets: a B-tree of distinct keys, not of jobs. The first and the last bucket are reached
+// without the tree, which is made with the third bucket: a lane seldom has jobs of more than two due seconds. The last
+// remaining bucket is kept when it empties, and takes the next key: a queue that alternates between no job and one job
+// costs no tree operation.
 type index struct {
 	tree        *btree.BTreeG[element]
 	first, last uint32
@@ -114,7 +114,7 @@ func (x *index) tail(p *buckets) uint32 {
 	return p.at(x.last).tail
 }
 
-// bucketFor returns the bucket of a key, made when it is missing.
+// bucketFor returns the number of a key's bucket. It makes a missing bucket.
 func (x *index) bucketFor(p *buckets, k sortKey) uint32 {
 	if x.keys == 0 {
 		x.first = p.alloc(k)
@@ -169,7 +169,7 @@ func (x *index) addBucket(p *buckets, k sortKey, last, first bool) uint32 {
 	return b
 }
 
-// pushBack adds a job behind those of its key.
+// pushBack adds a job behind the jobs of its key.
 func (x *index) pushBack(p *buckets, s *slab, k sortKey, job uint32) {
 	i := x.bucketFor(p, k)
 	b := p.at(i)
@@ -185,12 +185,12 @@ func (x *index) pushBack(p *buckets, s *slab, k sortKey, job uint32) {
 	x.jobs++
 }
 
-// pushFront adds a job ahead of those of its key.
+// pushFront adds a job ahead of the jobs of its key.
 func (x *index) pushFront(p *buckets, s *slab, k sortKey, job uint32) {
 	x.link(p, s, x.bucketFor(p, k), none, job)
 }
 
-// insert adds a job among those of its key, which are in the order of their sequence numbers.
+// insert adds a job among the jobs of its key, in the order of their sequence numbers.
 func (x *index) insert(p *buckets, s *slab, k sortKey, job uint32) {
 	i, r := x.bucketFor(p, k), s.at(job)
 	before := p.at(i).tail
@@ -200,7 +200,7 @@ func (x *index) insert(p *buckets, s *slab, k sortKey, job uint32) {
 	x.link(p, s, i, before, job)
 }
 
-// link adds a job to a bucket, behind the job before, or as the first one if that is none. pushBack does the same at
+// link adds a job to a bucket, behind the job before or, if before is none, as the first job. pushBack does the same at
 // the end, where nearly all jobs come in.
 func (x *index) link(p *buckets, s *slab, i, before, job uint32) {
 	b, r := p.at(i), s.at(job)
@@ -241,14 +241,14 @@ func (x *index) remove(p *buckets, s *slab, job uint32) {
 	}
 }
 
-// dropBucket frees an empty bucket of an index with others, and finds the first and the last bucket again.
+// dropBucket frees an empty bucket of an index that has other buckets, and finds the first and the last bucket again.
 func (x *index) dropBucket(p *buckets, i uint32) {
 	if x.tree != nil {
 		x.tree.Delete(element{key: p.at(i).key})
 	}
 	p.free(i)
 	x.keys--
-	if x.tree == nil { // there were two
+	if x.tree == nil { // there were two buckets
 		x.first = x.first + x.last - i
 		x.last = x.first
 		return
@@ -338,7 +338,7 @@ func (x *index) tailBut(p *buckets, other sortKey) (job uint32) {
 	return job
 }
 
-// eachFrom calls fn for the index's jobs from a key on, in order, until it returns false.
+// eachFrom calls fn for the index's jobs from a key on, in order, until fn returns false.
 func (x *index) eachFrom(p *buckets, s *slab, from sortKey, fn func(job uint32) bool) {
 	if x.jobs == 0 {
 		return
@@ -354,7 +354,7 @@ func (x *index) eachFrom(p *buckets, s *slab, from sortKey, fn func(job uint32) 
 	x.ascend(p, element{key: from}, func(e element) bool { return of(e.bucket) })
 }
 
-// ascend calls fn for the elements from one on, in order, until it returns false.
+// ascend calls fn for the elements from a given one on, in order, until fn returns false.
 func (x *index) ascend(p *buckets, from element, fn func(e element) bool) {
 	if x.tree != nil {
 		x.tree.Ascend(from, fn)
@@ -368,8 +368,8 @@ func (x *index) ascend(p *buckets, from element, fn func(e element) bool) {
 	}
 }
 
-// jobsBefore counts the jobs of the keys that are less than k. It looks at most at so many keys; more reports whether
-// there are others.
+// jobsBefore counts the jobs of the keys that are less than k. It looks at no more than the given number of keys; more
+// reports whether there are others.
 func (x *index) jobsBefore(p *buckets, k sortKey, keys int) (n int, more bool) {
 	if x.jobs == 0 {
 		return 0, false
@@ -385,8 +385,8 @@ func (x *index) jobsBefore(p *buckets, k sortKey, keys int) (n int, more bool) {
 	return n, more
 }
 
-// minOfEach returns the least b, from the given one on, of the keys that have jobs: it looks at the first such key of
-// each a, from the largest a down, as long as room lasts. It returns math.MaxInt64 if there is none.
+// minOfEach returns the least b of the keys that have jobs and whose b is not less than from. It looks at the first
+// such key of each a, from the largest a down, as long as room lasts. It returns math.MaxInt64 if there is none.
 func (x *index) minOfEach(p *buckets, from int64, room *int) int64 {
 	least := int64(math.MaxInt64)
 	if x.jobs == 0 {
@@ -404,7 +404,7 @@ func (x *index) minOfEach(p *buckets, from int64, room *int) int64 {
 	return least
 }
 
-// nextLower returns the largest a of the keys that is less than the given one, which is not the smallest.
+// nextLower returns the largest a of the keys that is less than the given a. The index must have such a key.
 func (x *index) nextLower(p *buckets, a int64) (lower int64) {
 	if x.tree == nil {
 		return p.at(x.first).key.a
@@ -416,8 +416,8 @@ func (x *index) nextLower(p *buckets, a int64) (lower int64) {
 	return lower
 }
 
-// dueCounts counts the ready jobs of a queue by due second, of those that have a priority: the
-// ready index has these in the order of their priorities. There are hardly ever any.
+// dueCounts counts by due second those ready jobs of a queue that have a priority. The ready index has these jobs in
+// the order of their priorities. There are hardly ever any.
 type dueCounts struct{ tree *btree.BTreeG[dueCount] }
 
 type dueCount struct {

@@ -7,9 +7,8 @@ import (
 	"slices"
 )
 
-// check derives again everything that the scheduler keeps twice and returns the first disagreement.
-// It is for tests: it holds all shard locks at once, takes time in proportion to everything there
-// is, and expects that no verb is under way.
+// check derives again everything that the scheduler keeps twice, and returns the first disagreement. It is for tests:
+// it holds all shard locks at once, its time grows with all that the scheduler has, and no verb may be under way.
 func (s *Scheduler) check() error {
 	awaits, topics, names := make(map[*Peer]map[JobRef]int), make(map[*Peer]map[topic]int), make(map[*Peer]int)
 	queues, tallies, memory, leased := 0, 0, int64(0), 0
@@ -58,8 +57,7 @@ func (s *Scheduler) check() error {
 	return s.checkLocks()
 }
 
-// checkAwaits compares the awaits of a peer with those of the jobs. A departed peer may have some
-// left.
+// checkAwaits compares the awaits of a peer with the awaits of the jobs. A departed peer may have some left.
 func (s *Scheduler) checkAwaits(p *Peer, want map[JobRef]int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,8 +75,8 @@ func (s *Scheduler) checkAwaits(p *Peer, want map[JobRef]int) error {
 	return nil
 }
 
-// checkTopics compares the topics of a peer with those of the shards, and its charged bytes and its count of ended
-// watches with what it has.
+// checkTopics compares the topics of a peer with the topics of the shards. It also counts the peer's charged bytes and
+// ended watches again.
 func (s *Scheduler) checkTopics(p *Peer, want map[topic]int, names int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -241,7 +239,7 @@ func (c *checker) queues() error {
 	return nil
 }
 
-// queue checks the places of a queue's jobs, and what the queue counts of them.
+// queue checks the places of a queue's jobs, and the queue's counts of them.
 func (c *checker) queue(q *queue) error {
 	if err := c.pending(q); err != nil {
 		return err
@@ -340,7 +338,7 @@ func (c *checker) pending(q *queue) error {
 	return q.pendingCounts(prior, retrying, immediates)
 }
 
-// pendingCounts returns an error when a queue counts other numbers of its pending jobs than those that are given.
+// pendingCounts returns an error when a queue's counts of its pending jobs differ from the given counts.
 func (q *queue) pendingCounts(prior, retrying, immediates int) error {
 	switch {
 	case prior != q.prior:
@@ -356,8 +354,8 @@ func (q *queue) pendingCounts(prior, retrying, immediates int) error {
 // queueCounts is the numbers that a queue keeps of its watches.
 type queueCounts struct{ workers, busy, broadcasts, named, running int }
 
-// count counts the workers, broadcasts and running jobs of each queue from the watches and jobs, for comparison with
-// the counters that the queues keep.
+// count counts the workers, broadcasts and running jobs of each queue by the watches and jobs, for comparison with the
+// queues' own counts.
 func (c *checker) count() error {
 	c.counts = make(map[*queue]queueCounts)
 	for _, w := range c.sh.watches {

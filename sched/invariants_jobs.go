@@ -125,7 +125,7 @@ func (c *checker) slab() error {
 	return nil
 }
 
-// numbered checks the counts of the numbered jobs, and that these and no others have the flag.
+// numbered checks the counts of the numbered jobs, and that exactly these jobs have the flag.
 func (c *checker) numbered() error {
 	var got stateCounts
 	for slot := range uint32(len(c.sh.slab.chunks)) << slabBits {
@@ -160,7 +160,7 @@ func (c *checker) everyJob() error {
 	return nil
 }
 
-// names checks that the table has exactly the live jobs and finds each.
+// names checks that the table has exactly the live jobs, and that it finds each of them.
 func (c *checker) names() error {
 	if kept := c.states[failed] + c.states[finished]; c.sh.names.count != c.sh.slab.live-c.states[ending]-kept {
 		return fmt.Errorf("names: %d, jobs: %d, of them ending: %d, kept: %d", c.sh.names.count, c.sh.slab.live, c.states[ending], kept)

@@ -2,7 +2,7 @@ package sched
 
 import "fmt"
 
-// leases checks that the jobs of lease watches are those of the leases, and what is counted of them.
+// leases checks that the lease watches have exactly the jobs of the leases, and the counts of them.
 func (c *checker) leases() error {
 	lasting, saved := 0, make(map[*queue]int)
 	for _, w := range c.sh.watches {
@@ -50,7 +50,7 @@ func (s *Scheduler) checkLeases(n int) error {
 	return s.checkLeaseNames()
 }
 
-// checkLeaseNames checks that each live lease with a name is in the list of its name, and no other.
+// checkLeaseNames checks that the list of a name has exactly the live leases with this name.
 func (s *Scheduler) checkLeaseNames() error {
 	named := 0
 	for i := range s.leases {

@@ -113,7 +113,7 @@ func (c *checker) awaited() error {
 	return nil
 }
 
-// note makes room for what a peer awaits and listens to.
+// note makes room for the awaits and topics of a peer.
 func (c *checker) note(p *Peer) {
 	if c.awaits[p] == nil {
 		c.awaits[p], c.topics[p] = make(map[JobRef]int), make(map[topic]int)
@@ -134,8 +134,8 @@ func (c *checker) listened() error {
 	return nil
 }
 
-// checkLocks checks that locks, holders, waiters and woken jobs agree, that every lock has a holder
-// or a waiter, and that no job waits for a free lock.
+// checkLocks checks that locks, holders, waiters and woken jobs agree. Every lock must have a holder or a waiter, and
+// no job may wait for a free lock.
 func (s *Scheduler) checkLocks() error {
 	l := &s.locks
 	l.mu.Lock()
@@ -208,7 +208,7 @@ func (s *Scheduler) knowsLocks(ref JobRef, states ...state) bool {
 	return r != nil && r.seq == ref.Seq && r.flags&locking != 0 && slices.Contains(states, r.state)
 }
 
-// checkIDs checks that the Global names are those of the live jobs, each once.
+// checkIDs checks that the table of Global names has exactly the names of the live jobs.
 func (s *Scheduler) checkIDs() error {
 	names := make(map[id]int)
 	for i := range s.shards {

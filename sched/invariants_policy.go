@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// keptJobs checks the kept jobs of a queue, the places of its lines and its sweep, and what it counts for its policy.
+// keptJobs checks the kept jobs of a queue, the places of its lines and its sweep, and its counts for its policy.
 func (c *checker) keptJobs(q *queue) error {
 	if q.kept != nil {
 		if q.keptJobs() == 0 {

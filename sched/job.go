@@ -49,8 +49,8 @@ const (
 	awaitedBySubmitter
 	// attempted: the job has a history.
 	attempted
-	// laned: a lane has the ready job, see laneID, or counts the job as taken: it is withheld, broadcasting or being
-	// handed out. Of a reserved job its holder's watch knows the lane.
+	// laned: a lane has the ready job, or counts the job as taken because it is withheld, broadcasting or being handed
+	// out, see laneID. The lane of a reserved job stands in the held jobs of its holder's watch instead.
 	laned
 	// numbered: the job's sequence number is its name, and its counts are behind its bytes, see Counts.
 	numbered
@@ -82,8 +82,8 @@ type record struct {
 	flags      uint16
 }
 
-// costShift sets the cost of a match: one step, and one more for each 4 KiB of the job, since its
-// bytes are copied under the lock.
+// costShift sets the cost of a match: one step, and another for each 4 KiB of the job, since its bytes are copied under
+// the lock.
 const costShift = 12
 
 func (r *record) cost() int { return 1 + int(r.size>>costShift) }
@@ -123,7 +123,7 @@ func (r *record) dueWall() int64 {
 	return wallOf(sortKey{max(r.due, -never/1000), past})
 }
 
-// notBefore returns now, or when the job is due if the clock was set back since then.
+// notBefore returns now, or the job's due time if the clock was set back to a time before that.
 func (r *record) notBefore(now Time) Time {
 	now.Wall = max(now.Wall, r.dueWall())
 	return now

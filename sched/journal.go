@@ -37,7 +37,7 @@ type Saved struct {
 	Revision int64  // revision of the last Lease
 	Log      []Event
 	After    []uint64 // sequence numbers of the task's predecessors
-	Task     uint64   // sequence number of the successor, of an edge
+	Task     uint64   // of an edge: sequence number of the successor
 }
 
 // SavedLease is the lease under which a job is reserved. A zero Token: no lease.
@@ -56,20 +56,19 @@ const (
 	KindJob Kind = iota
 	// KindQueue: a queue exists, with or without jobs.
 	KindQueue
-	// KindDropped: the queue was dropped with its jobs up to this sequence number. The record is
-	// dropped when all of these jobs are.
+	// KindDropped: the queue was dropped with its jobs up to this sequence number. The record is dropped after the last
+	// of these jobs.
 	KindDropped
-	// KindEdge: Task waits for After, a predecessor that it got after it was made.
+	// KindEdge: the task Task waits for the predecessor After, which it got after it was made.
 	KindEdge
-	// KindExit: the holder Name releases its tasks of a queue. The tasks that are saved with it as
-	// Holder are ready.
+	// KindExit: the holder Name releases its tasks of a queue. A task whose saved Holder has this name is ready.
 	KindExit
 	// KindCron: the cron entry Name has the state Workload, in JSON.
 	KindCron
 )
 
-// wasDue is the Due of a saved job whose due time has come. A due time comes once: the clock may be
-// set back before the job is restored.
+// wasDue is the Due of a saved job whose due time has come. Such a job stays due, also if the clock is set back before
+// the job is restored.
 const wasDue = 0
 
 // save journals a job of a durable space.
@@ -143,9 +142,8 @@ func (sh *shard) unsave(r *record) {
 	}
 }
 
-// saveDrop journals that a queue was dropped: the Ticks remove its jobs later, and none of these
-// may come back after a crash. The same holds for jobs of a queue that is not journaled itself,
-// because an import or a full disk left it out.
+// saveDrop journals that a queue was dropped: the Ticks remove its jobs later, and no such job may come back after a
+// crash. It does so also if an import or a full disk has left out the record of the queue.
 func (sh *shard) saveDrop(q *queue) {
 	if sh.s.journal == nil {
 		return
@@ -160,10 +158,10 @@ func (sh *shard) saveDrop(q *queue) {
 	}
 }
 
-// Restore takes back one record of the Journal. Records come in ascending order of Ref.Seq, before
-// any other verb is called. Of a job it uses Queue, Space, Name, Workload, SchedAt, Due, Priority,
-// Count and Timeout, and all fields that Saved adds. A job that was due when it was saved is ready,
-// whatever the clock says. Restore journals nothing but the end of a drop that a crash cut short.
+// Restore takes back one record of the Journal. Records come in ascending order of Ref.Seq, before any other verb is
+// called. Restore uses the Queue, Space, Name, Workload, SchedAt, Due, Priority, Count and Timeout of a job, and all
+// fields that Saved adds. A job that was due when it was saved is ready, whatever the clock says. Restore journals
+// nothing but the end of a drop that a crash cut short.
 func (s *Scheduler) Restore(now Time, j *Saved) error {
 	sh := s.shardOf([]byte(j.Queue))
 	sh.mu.Lock()
@@ -253,9 +251,9 @@ func (sh *shard) restoreJob(now Time, j *Saved, q *queue) error {
 	return nil
 }
 
-// Resume ends a restoration, also of an empty journal. Sequence numbers continue above last, and
-// restored tasks get their places. holder returns the peer that holds a task of a space under a
-// name, nil to make the task ready again. A nil holder makes all tasks ready.
+// Resume ends a restoration, also of an empty journal. Sequence numbers continue above last, and restored tasks get
+// their places. holder returns the peer that holds a task of a space under a name, or nil to make the task ready again.
+// A nil holder makes all tasks ready.
 func (s *Scheduler) Resume(now Time, last uint64, holder func(space Space, name string) *Peer, sink Sink) {
 	s.jobs.Store(max(s.jobs.Load(), last))
 	s.lastPlace.Store(int64(s.jobs.Load()))

@@ -10,7 +10,7 @@ import (
 type keptUse uint8
 
 // The uses, from the least to the most. When the time of a finished job's use ends, the job may be kept for a lesser
-// use, with less of its bytes.
+// use, with fewer of its bytes.
 const (
 	keptNothing keptUse = iota
 	keptName            // its name alone, for Policy.UniqueFor
@@ -21,8 +21,8 @@ const (
 	keptUses
 )
 
-// keptLine is the jobs of a queue that are kept for one use, by the time of their end and their sequence number. No
-// table of pending jobs has such a job.
+// keptLine is the jobs of a queue that are kept for one use, by the time of their end and their sequence number. Kept
+// jobs are in no table of pending jobs.
 type keptLine struct {
 	queue     *queue
 	use       keptUse
@@ -46,7 +46,7 @@ func (l *keptLine) Ahead(o *keptLine) bool { return l.check < o.check }
 func (l *keptLine) Place() int             { return l.heapIndex }
 func (l *keptLine) SetPlace(i int)         { l.heapIndex = i }
 
-// keptFor counts the jobs of a queue that are kept for some uses.
+// keptFor counts the jobs of a queue that are kept for the given uses.
 func (q *queue) keptFor(uses ...keptUse) (n int) {
 	if q.kept != nil {
 		for _, use := range uses {
@@ -117,7 +117,7 @@ func (sh *shard) unkeep(job uint32, r *record, q *queue) {
 	sh.resetKept(q)
 }
 
-// resetKept keeps the places of a queue's lines in the heap after these or its policy have changed.
+// resetKept sets the places of a queue's lines in the heap again after the lines or the policy have changed.
 func (sh *shard) resetKept(q *queue) {
 	if q.kept == nil {
 		return
@@ -130,8 +130,8 @@ func (sh *shard) resetKept(q *queue) {
 	}
 }
 
-// resetLine sets when a line of kept jobs is looked at next, after its jobs or its policy have changed: at once when it
-// has too many jobs, else when its first job is too old or is to move. A line without jobs leaves the heap.
+// resetLine sets when evict looks at a line next, after the line's jobs or its policy have changed: at once when the
+// line has too many jobs, otherwise when its first job is too old or is to move. A line without jobs leaves the heap.
 func (sh *shard) resetLine(l *keptLine) {
 	first, job := l.jobs.first()
 	if job == none {
@@ -197,7 +197,7 @@ func (p *Policy) keeps(use keptUse) Keep {
 	return Keep{}
 }
 
-// evict removes kept jobs that are too many or too old, or keeps less of them.
+// evict removes kept jobs that are too many or too old, or keeps less of each.
 func (sh *shard) evict(now Time, until int) (moves []deadLetter) {
 	for sh.mu.steps < until && len(sh.keeping) > 0 && sh.keeping[0].check <= now.Wall {
 		l := sh.keeping[0]
@@ -246,8 +246,8 @@ func (sh *shard) freeKept(job uint32, r *record, q *queue) {
 	sh.slab.free(job)
 }
 
-// restoreKept keeps a detached job as the journal has it. Records come in the order of submission: another job of the
-// name may have ended later.
+// restoreKept keeps a detached job as the journal has it. Records come in the order of submission, so a restored job of
+// the same name may have ended later.
 func (sh *shard) restoreKept(job uint32, r *record, q *queue, j *Saved) {
 	use := keptFailed
 	if r.flags&numbered != 0 {
@@ -265,8 +265,8 @@ func (sh *shard) restoreKept(job uint32, r *record, q *queue, j *Saved) {
 	sh.keep(job, r, q, use)
 }
 
-// nextKept returns the first of the jobs of a queue that are kept for some uses, from a key of their lines on, and its
-// key.
+// nextKept returns a queue's first job, and its key, among the jobs that are kept for the given uses and have the key
+// from or a later one.
 func (sh *shard) nextKept(q *queue, from sortKey, uses []keptUse) (first uint32, at sortKey) {
 	first = none
 	for _, use := range uses {

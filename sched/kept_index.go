@@ -2,8 +2,8 @@ package sched
 
 import "github.com/tidwall/btree"
 
-// keptIndex is the jobs of a line, by keptKey. No two jobs have one key: the tree has the jobs themselves, so that a
-// kept job takes no bucket. The zero keptIndex is empty.
+// keptIndex is the jobs of a line, by keptKey. No two jobs have the same key. So the tree has the jobs themselves, and
+// a kept job takes no bucket. The zero keptIndex is empty.
 type keptIndex struct{ tree *btree.BTreeG[keptElement] }
 
 type keptElement struct {
@@ -35,7 +35,7 @@ func (x *keptIndex) remove(k sortKey) {
 	}
 }
 
-// first returns the first job and its key, none when there is no job.
+// first returns the first job and its key. The job is none in an empty index.
 func (x *keptIndex) first() (k sortKey, job uint32) {
 	if x.tree == nil {
 		return sortKey{}, none
@@ -44,7 +44,7 @@ func (x *keptIndex) first() (k sortKey, job uint32) {
 	return e.key, e.job
 }
 
-// last returns the last job, none when there is no job.
+// last returns the last job, or none.
 func (x *keptIndex) last() (job uint32) {
 	if x.tree == nil {
 		return none
@@ -53,7 +53,7 @@ func (x *keptIndex) last() (job uint32) {
 	return e.job
 }
 
-// firstFrom returns the first job from a key on and its key, none when there is no job.
+// firstFrom returns the first job from a key on, and its own key. The job is none when there is no such job.
 func (x *keptIndex) firstFrom(from sortKey) (at sortKey, first uint32) {
 	first = none
 	x.eachFrom(from, func(k sortKey, job uint32) bool {
@@ -63,7 +63,7 @@ func (x *keptIndex) firstFrom(from sortKey) (at sortKey, first uint32) {
 	return at, first
 }
 
-// eachFrom calls fn for the jobs from a key on, in order, until it returns false.
+// eachFrom calls fn for the jobs from a key on, in order, until fn returns false.
 func (x *keptIndex) eachFrom(from sortKey, fn func(k sortKey, job uint32) bool) {
 	if x.tree != nil {
 		x.tree.Ascend(keptElement{key: from}, func(e keptElement) bool { return fn(e.key, e.job) })

@@ -12,7 +12,7 @@ import (
 // JobKey says how the key of a job is found: in its name, or in a field of its workload. The zero JobKey finds none.
 type JobKey struct {
 	text   string   // text as the operator wrote it
-	before string   // the key is the part of the name before this
+	before string   // the key is the part of the name before this separator
 	path   []string // path of the member of the workload, if the key is one
 }
 
@@ -20,12 +20,12 @@ type JobKey struct {
 const (
 	// maxKey cuts longer keys: jobs whose keys have their first bytes in common share a key.
 	maxKey = 128
-	// maxKeyScan is how much of a workload is scanned for a field. A field that ends behind it is missing.
+	// maxKeyScan is how much of a workload is scanned for a field. A field that ends later counts as missing.
 	maxKeyScan = 64 << 10
 	// maxKeyText bounds the text of a JobKey, with its separator or its path.
 	maxKeyText = 256
-	// maxWeights and maxWeight bound the weights of a queue: they are compared with the earlier ones, and a key of
-	// maxWeight is the largest number of jobs of a key that start in a row.
+	// maxWeights bounds the weights of a queue: each change compares them with the earlier ones. maxWeight bounds each
+	// weight, which is how many jobs of a key start in a row.
 	maxWeights = 256
 	maxWeight  = 1000
 )
@@ -115,8 +115,8 @@ func (t *Policies) CheckKeys() error {
 	return nil
 }
 
-// KeyErrors returns PolicyErrors about the rules for keys that would do nothing: no rule for all queues of the pattern
-// says what the key of a job is or, for weights, that the keys take turns.
+// KeyErrors returns a PolicyError about each rule for keys that would do nothing. Such a rule lacks another rule, for
+// all queues of its pattern, that says what the key of a job is or, for weights, that the keys take turns.
 func (t *Policies) KeyErrors() (all []error) {
 	for i := range t.rules {
 		own := t.rules[i].policy()

@@ -10,7 +10,7 @@ import (
 // Wide peers take, have no lane: they stay in the queue's own indexes, where a queue without keys has all of its jobs.
 // In a lane, numbered jobs of a priority stand by the second of their submission, not by their numbers.
 
-// lane is the jobs of one key: those that are ready, and the number of those that were taken from it.
+// lane has the ready jobs of one key, and counts the jobs that were taken from it.
 type lane struct {
 	key        uint64 // its hash. Keys of one hash share a lane: the hash has 64 bits and a secret seed
 	jobs       index  // key {^priority, due second}, as the ready index
@@ -20,7 +20,7 @@ type lane struct {
 	weight     int32
 	turn       int32 // jobs handed out since it came to the front of its level
 	cut        bool  // the lane left the level cutAt in the middle of its turn, when limit of its jobs ran
-	idle       bool  // it has no jobs, and is kept for the next of its key
+	idle       bool  // it has no jobs, and is kept for the next job of its key
 	cutAt      int64
 	level      *level // nil: no job of the lane can be handed out
 	prev, next *lane  // neighbours in the level, or among the idle lanes
@@ -29,8 +29,8 @@ type lane struct {
 // laneList is lanes in an order.
 type laneList struct{ first, last *lane }
 
-// level is the lanes that take turns: in fair order those whose first jobs have one priority. In any other order each
-// lane has a level of its own, at the rank of its first job.
+// level is lanes that take turns. In fair order the lanes whose first jobs have the same priority share a level. In any
+// other order each lane has a level of its own, at the rank of its first job.
 type level struct {
 	rank rank
 	laneList
@@ -49,17 +49,17 @@ type keyedJobs struct {
 	limit        int32  // jobs of a key that run at a time; 0: any number
 	fair         bool
 	weightByName map[string]int   // the weights of the policy
-	weightByHash map[uint64]int32 // the same, by the hashes of the keys
+	weightByHash map[uint64]int32 // the same weights, by the hashes of the keys
 
 	lanes  []*lane // lanes by id; nil: the id is free
 	free   []uint32
 	count  int               // lanes with jobs that are ready or run
 	idle   laneList          // lanes without jobs, the longest idle first
-	idles  int               // at most count: keys come again, and a lane that is there costs no change of the map
+	idles  int               // number of idle lanes, at most count: a key that comes again finds its lane
 	byKey  map[uint64]*lane  // lanes of the present generation, by key
-	jobs   int               // ready ones, withheld ones aside
+	jobs   int               // ready jobs, without the withheld ones
 	open   heap.Heap[*level] // levels that can hand out a job, the first in rank first
-	levels map[int64]*level  // the shared ones, by priority
+	levels map[int64]*level  // the shared levels, by priority
 	change laneChange
 }
 
@@ -72,7 +72,7 @@ func (k *keyedJobs) hasKey(r *record) bool {
 	return k.rule.text != "" && r.flags&(longName|private|task) == 0
 }
 
-// laneFor returns the lane of a job's key, made when it is missing. The caller puts the job there.
+// laneFor returns the lane of a job's key. It makes a missing lane. The caller puts the job there.
 func (sh *shard) laneFor(k *keyedJobs, r *record) *lane {
 	sh.countSteps(k.rule.cost(r.size))
 	key := sh.hash(k.rule.find(unpack(sh.arena.view(r.bytes, int(r.size)))))
@@ -116,7 +116,7 @@ func (sh *shard) idleLane(q *queue, l *lane) {
 	if k.count > 0 {
 		return
 	}
-	k.lanes, k.free, k.byKey = nil, nil, make(map[uint64]*lane) // they keep the room of all that they ever had
+	k.lanes, k.free, k.byKey = nil, nil, make(map[uint64]*lane) // slices and maps keep the memory of their largest size
 	if k.rule.text == "" {
 		q.keyed = nil
 	}
@@ -138,7 +138,7 @@ func (sh *shard) freeLane(k *keyedJobs, l *lane) {
 	}
 }
 
-// endRun counts a job that no longer runs. Its lane may have a job to hand out now.
+// endRun takes a job that no longer runs out of the count of its lane. The lane may have a job to hand out then.
 func (sh *shard) endRun(q *queue, id uint32) {
 	l := q.keyed.lanes[id]
 	closed := l.level == nil
@@ -149,14 +149,15 @@ func (sh *shard) endRun(q *queue, id uint32) {
 	}
 }
 
-// served counts a job of a lane that is handed out. A lane whose last job it is leaves its level at once.
+// served counts a job of a lane that is handed out, and ends the turn of the lane after its weight. With its last job a
+// lane leaves its level anyway.
 func (l *lane) served() {
 	if l.turn++; l.jobs.jobs > 1 {
 		l.endTurn()
 	}
 }
 
-// endTurn puts a lane that has had its turn behind the others of its level.
+// endTurn puts a lane that has had its turn behind the other lanes of its level.
 func (l *lane) endTurn() {
 	if v := l.level; v != nil && v.shared && l.turn >= l.weight {
 		v.unlink(l)
@@ -270,9 +271,9 @@ func (v *laneList) unlink(l *lane) {
 	l.prev, l.next = nil, nil
 }
 
-// earliestReadyFor returns the first job of a queue's ready index and lanes whose name does not clash for a watch's
-// peer. It looks at heap.MaxInOrder levels: a peer for which all jobs there clash gets another when one of its names is
-// free.
+// earliestReadyFor returns the first job of a queue's ready index, index by number and lanes whose name does not clash
+// for a watch's peer. It looks at heap.MaxInOrder levels of lanes. If all jobs there clash, the peer gets another job
+// when one of its names is free.
 func (sh *shard) earliestReadyFor(w *watch, room *int) uint32 {
 	job := sh.earliestFor(w, &w.queue.ready, room)
 	if w.queue.byNumber.jobs > 0 {

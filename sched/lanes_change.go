@@ -2,12 +2,12 @@ package sched
 
 import "maps"
 
-// laneChange is the deferred part of a change of a queue's key, or of the rules for its lanes. Until it is done, jobs
-// stand where the earlier rules have put them, and the first of all of them is next.
+// laneChange is the deferred part of a change of a queue's key, or of the rules for its lanes. Until the change is
+// done, jobs stand where the earlier rules have put them, and the first job of all places is next.
 type laneChange struct {
 	active bool
 	watch  int // the next of the shard's watches whose jobs are counted by their lanes
-	held   int // of its jobs, those before this one are not counted yet; less than 0: none are
+	held   int // the jobs of that watch before this index are not counted yet; less than 0: none of its jobs is
 	lane   int // the next lane
 }
 
@@ -53,7 +53,7 @@ func (sh *shard) setKeyed(q *queue) {
 	}
 }
 
-// continueLaneChanges does a batch of the changes. more reports whether there are others.
+// continueLaneChanges does a batch of the changes. more reports whether some are left.
 func (sh *shard) continueLaneChanges(until int) (more bool) {
 	for sh.mu.steps < until && len(sh.changing) > 0 {
 		q := sh.changing[0]
@@ -87,7 +87,7 @@ func (sh *shard) countKeyed(q *queue, k *keyedJobs, until int) (done bool) {
 }
 
 // countHeld is countKeyed for the jobs of a watch. It begins with the last job. When a job leaves between two batches,
-// the last job takes its place in the list; that one has been counted.
+// the last job takes its place in the list, and that job has been counted.
 func (sh *shard) countHeld(q *queue, k *keyedJobs, w *watch, until int) (done bool) {
 	c := &k.change
 	if c.held < 0 || c.held > len(w.held) {
@@ -120,8 +120,8 @@ func (sh *shard) recount(q *queue, k *keyedJobs, h *held) {
 	}
 }
 
-// relaneReady moves jobs of the ready index to their lanes, the last first, so that they keep their order and come
-// ahead of those that have entered their lanes since.
+// relaneReady moves the jobs of the ready index to their lanes, from the last to the first. So they keep their order,
+// and come ahead of the jobs that have entered the lanes since.
 func (sh *shard) relaneReady(q *queue, k *keyedJobs, until int) (done bool) {
 	for k.rule.text != "" {
 		job := q.ready.tailBut(&sh.buckets, sortKey{^0, taskDue})

@@ -8,30 +8,29 @@ import (
 )
 
 // A worker without a connection reserves jobs in a request, a peer that lives no longer than the request. Grant moves
-// the jobs from the request to leases. A leased job stays reserved until a verb with its token ends the run, the job
-// is removed, or the lease expires. The expiry replaces the job's time-out and counts as one: policies, histories and
-// counters treat it the same, and the history has the worker's name. It goes by the clock that never steps; over a
-// restart it goes by the wall clock, and a clock that was set back does not make a lease longer than it was.
-// Connected workers and requests wait in the same lines, and all policies hold for both. A broadcast reaches a
-// waiting request as well.
+// the jobs from the request to leases. A leased job stays reserved until a verb with its token ends the run, the job is
+// removed, or the lease expires. The expiry replaces the job's time-out and counts as a time-out for policies,
+// histories and counters, and the history has the worker's name. The clock that never steps decides it. Over a restart
+// the wall clock does, and a clock that was set back makes no lease longer than it was. Connected workers and requests
+// wait in the same lines, and all policies hold for both. A broadcast reaches a waiting request as well.
 //
-// A token names one run, by its number, and proves it with a secret that the caller has drawn. A run that has ended
-// has no lease, so that a late or doubled call changes nothing: its error says how the lease ended while that is
-// remembered, and is ErrNoLease later. A wrong secret is ErrNoLease always. The number is looked up in a table of all
-// shards: shard and slot of a job differ after a restart.
+// A token names one run, by its number, and proves it with a secret that the caller has drawn. A run that has ended has
+// no lease, so a late or doubled call changes nothing. The error of such a call says how the lease ended, as long as
+// this is remembered; later it is ErrNoLease. The error of a wrong secret is always ErrNoLease. A table of all shards
+// has the leases by the numbers of their runs: the shard and the slot of a job differ after a restart.
 //
-// A peer of LeaseTo is connected, and its jobs are leased from their hand-out on: they stay reserved when it leaves.
-// FindLease finds the leases of the spaces of Rules.LeaseNames by the names of their jobs, so that any peer that knows
-// the name may report.
+// A peer of LeaseTo is connected. Its jobs are leased from their hand-out on, so they stay reserved when the peer
+// leaves. FindLease finds the leases of the spaces of Rules.LeaseNames by the names of their jobs, so that any peer
+// that knows the name may report.
 //
 // The record of a leased job has its lease: the token, the worker, the end and the length. After a restart the job is
-// reserved under the same token, and the first Tick ends a lease that has expired. A restart makes other leased jobs
-// ready, those that are not durable and tasks, as it does with a connected worker's, or ends them as their space says.
+// reserved under the same token, and the first Tick ends a lease that has expired. Leased tasks and leased jobs that
+// are not durable fare at a restart like the jobs of connected workers: they become ready, or end as their space says.
 // A leased job keeps no named locks: workers without a connection have no verb for them.
 //
-// A request that waits counts as a worker of each queue that it watches, and the leased jobs of a queue count as one
-// worker together: a queue whose workers are between two requests, and have a job, is served. Durable leased jobs do
-// not count as unfinished: a stop does not wait for them.
+// A request that waits counts as a worker of each queue that it watches. The leased jobs of a queue count as one worker
+// together, so that a queue is served whose workers have jobs and are between two requests. Durable leased jobs do not
+// count as unfinished: a stop does not wait for them.
 //
 // A job under a lease has no connected holder. It stands in the held jobs of its queue's lease watch, whose peer is the
 // shard's lessor, and in ownTimed. The shard's leases have the rest, by the number of its run.
@@ -87,10 +86,10 @@ func ParseToken(text string) (Token, error) {
 type Terms struct {
 	Worker string // the worker, as histories, logs and views name it; at most MaxWorkerName bytes are kept
 	Secret uint64 // drawn at random for each call of Grant
-	For    int64  // milliseconds, from 1 to MaxLease; what is beyond is clamped
+	For    int64  // milliseconds, clamped to 1 to MaxLease
 }
 
-// lease is what is known of a leased job beside its record.
+// lease has what the record of a leased job does not have.
 type lease struct {
 	number uint64 // number of the run
 	name   leaseName
@@ -116,7 +115,8 @@ const (
 
 var leaseErrors = [...]error{leaseRemoved: ErrLeaseRemoved, leaseExpired: ErrLeaseExpired, leaseDone: ErrLeaseDone}
 
-// leases are the leases of all shards by the numbers of their runs: a shard and a slot name a job only until a restart.
+// leases are the leases of all shards, by the numbers of their runs. A shard and a slot name a job only until a
+// restart.
 type leases [leaseParts]leaseTable
 
 // leaseTable is one part of the leases. Its lock may be taken under a shard's. No lock is taken under it.
@@ -132,8 +132,8 @@ type endedLease struct {
 	ending leaseEnd
 }
 
-// endedAt returns the place of an ended lease in its part. Numbers are drawn in order, so that a place is taken again
-// only after as many others as there are.
+// endedAt returns the place of an ended lease in its part. Numbers are drawn in order, so a place is taken again only
+// after all other places.
 func endedAt(number uint64) int { return int(number / leaseParts % maxEndedLeases) }
 
 func (l *leases) part(number uint64) *leaseTable { return &l[number%leaseParts] }
@@ -177,7 +177,7 @@ func (l *leases) find(t Token) (*lease, error) {
 	return nil, ErrNoLease
 }
 
-// end ends a live lease, which it returns, and remembers how.
+// end ends a live lease, remembers how it has ended, and returns it.
 func (l *leases) end(number uint64) *lease {
 	t := l.part(number)
 	t.mu.Lock()
@@ -196,8 +196,8 @@ func (l *leases) end(number uint64) *lease {
 // leased reports whether a watch holds the leased jobs of its queue.
 func (w *watch) leased() bool { return w.peer == w.shard.lessor }
 
-// leaseWatch returns the watch that holds a queue's leased jobs, made when it is missing. It has ended from the start,
-// so that it is freed with its last job. Until then it counts as one of the queue's workers.
+// leaseWatch returns the watch that holds a queue's leased jobs. It makes a missing watch, which has ended from the
+// start, so that it is freed with its last job. Until then the watch counts as a worker of the queue.
 func (sh *shard) leaseWatch(q *queue) *watch {
 	if q.leases == nil {
 		q.leases = &watch{peer: sh.lessor, queue: q, shard: sh, lineIndex: -1, ended: true}
@@ -208,7 +208,7 @@ func (sh *shard) leaseWatch(q *queue) *watch {
 	return q.leases
 }
 
-// startLease makes a detached job a leased one, until ms from now. l has a number that no other lease has.
+// startLease makes a detached job reserved under a lease until ms from now. l has a number that no other lease has.
 func (sh *shard) startLease(now Time, job uint32, r *record, q *queue, h held, l *lease, ms int64) {
 	sh.leaseWatch(q).addHeld(r, h)
 	sh.countLease(r, q, 1)
@@ -225,8 +225,8 @@ func (sh *shard) setExpiry(now Time, job uint32, r *record, l *lease, ms int64) 
 	sh.s.alarmMono(at)
 }
 
-// countLease counts a leased job that a stop need not wait for: a durable one, whose lease survives a restart, or a
-// task.
+// countLease adds n to the counts of leased jobs for which a stop need not wait: tasks, and durable jobs, whose leases
+// survive a restart.
 func (sh *shard) countLease(r *record, q *queue, n int) {
 	switch {
 	case r.flags&task != 0:
@@ -245,7 +245,7 @@ func (sh *shard) endLease(r *record, q *queue, number uint64) {
 	sh.s.leaseNames.remove(sh.s.leases.end(number))
 }
 
-// freeLeaseWatch ends what leaseWatch began.
+// freeLeaseWatch takes the watch of leaseWatch out of the queue's counts of workers.
 func (q *queue) freeLeaseWatch() {
 	q.leases = nil
 	q.workers--
@@ -273,8 +273,8 @@ func (sh *shard) savedLease(r *record) SavedLease {
 	}
 }
 
-// restoreLease gives a restored job its lease back. A clock that was set back does not make it longer than it was. It
-// returns false when the number of the run is taken.
+// restoreLease gives a restored job its lease back. A clock that was set back does not make the lease longer than it
+// was. restoreLease returns false when the number of the run is taken.
 func (sh *shard) restoreLease(now Time, job uint32, r *record, q *queue, saved *SavedLease) bool {
 	l := &lease{number: saved.Token.Number, worker: saved.Worker, secret: saved.Token.Secret, shard: sh.id, record: job, length: clampLease(saved.Length)}
 	if !sh.s.leases.add(saved.Token.Number, l) {
@@ -286,8 +286,8 @@ func (sh *shard) restoreLease(now Time, job uint32, r *record, q *queue, saved *
 	return true
 }
 
-// endRestored ends the leases of a queue that a restored record drops: a repaired journal may have the
-// leases and the end of their queue.
+// endRestored ends the leases of a queue that a restored record drops. A repaired journal may have both the leases and
+// the end of their queue.
 func (sh *shard) endRestored(now Time, q *queue) {
 	for q.leases != nil {
 		job := q.leases.held[0].job

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// leaseName is the name by which FindLease finds a lease of a space of Rules.LeaseNames: the job's, up to its first
-// NUL.
+// leaseName is the name by which FindLease finds a lease of a space of Rules.LeaseNames: the name of the job up to its
+// first NUL.
 type leaseName struct {
 	space Space
 	name  string
@@ -71,8 +71,8 @@ func (n *leaseNames) remove(l *lease) {
 	l.older, l.newer = nil, nil
 }
 
-// FindLease returns the token of the newest lease of a job of a name. The jobs are those of a space of
-// Rules.LeaseNames; what follows a NUL in the name of a job does not count, so that several jobs have one name here.
+// FindLease returns the token of the newest lease of a job of a name. The space must have Rules.LeaseNames. The name of
+// a job counts up to its first NUL, so several jobs may have one name here.
 func (s *Scheduler) FindLease(space Space, name []byte) (Token, bool) {
 	p := s.leaseNames.part(string(name))
 	p.mu.Lock()

@@ -5,25 +5,26 @@ import (
 	"math"
 )
 
-// unnamed is the name of a holder without a session that has given no name: views show its name, as it has no session
-// id.
+// unnamed is the name of a holder that has no session and has given no name. Views show the name of such a holder,
+// since it has no session id.
 const unnamed = "unnamed"
 
 // NewRequest returns a peer for one request of a worker without a connection, which leases jobs. where names it in
 // views. Requests may share an id: the tags of their Reserves tell them apart. A request takes names of any length and
 // knows no back-pressure. The caller calls Watch for each queue. It ends the request with Disconnect, which releases
-// the jobs that were not granted, also one that is on its way to the request. Such a release counts no failure. If
-// the request watches several queues and its Reserve waits, the caller calls Flushed with 0 until that returns false.
+// the jobs that were not granted, also a job that is on its way to the request. Such a release counts no failure. If
+// the request watches several queues and its Reserve waits, the caller calls Flushed with 0 until Flushed returns
+// false.
 func (s *Scheduler) NewRequest(id SessionID, where string) *Peer {
 	p := s.NewPeer(id, Wide)
 	p.request, p.where, p.window = true, cmp.Or(where, unnamed), math.MaxInt
 	return p
 }
 
-// TryReserveUpTo asks for up to n jobs, at most MaxRequestJobs, that are ready now, the first of all queues that the
-// peer watches. got is how many it gets. Each is an Assign, or a Broadcast, with tag, which may be delivered a moment
-// after the return. more reports whether the call has taken all the steps that one call may, so further jobs may be
-// ready. The peer has no other slots.
+// TryReserveUpTo asks for the first n jobs, at most MaxRequestJobs, that are ready now in the queues that the peer
+// watches. got is the number of jobs that it gets. Each of them is an Assign, or a Broadcast, with tag, and may be
+// delivered a moment after the return. more reports whether the call has taken all the steps that one call may take, so
+// further jobs may be ready. The peer must have no other slots.
 func (s *Scheduler) TryReserveUpTo(now Time, p *Peer, tag uint64, n int, sink Sink) (got int, more bool, err error) {
 	n = min(n, MaxRequestJobs)
 	p.mu.Lock()
@@ -51,9 +52,10 @@ func (s *Scheduler) TryReserveUpTo(now Time, p *Peer, tag uint64, n int, sink Si
 	return n - left, more, err
 }
 
-// Grant leases jobs that the peer holds: from now on a token proves the hold on each, not the peer. A lease replaces
-// the job's time-out. It is journaled with a durable job: the caller passes no token on before that is committed. The
-// tokens are in the order of the runs; that of a run that has ended is zero. All have the Secret of t.
+// Grant leases jobs that the peer holds: from now on a token proves the hold on a job, and the peer does not hold it.
+// The lease replaces the job's time-out. The lease of a durable job is journaled: the caller passes no token on before
+// the record is committed. The tokens are in the order of the runs, and all have the Secret of t. The token of a run
+// that has ended is zero.
 func (s *Scheduler) Grant(now Time, p *Peer, runs []Run, t Terms) []Token {
 	t.Worker = cmp.Or(t.Worker, p.where, unnamed)
 	t.Worker = t.Worker[:min(len(t.Worker), MaxWorkerName)]
@@ -73,9 +75,9 @@ func (s *Scheduler) Grant(now Time, p *Peer, runs []Run, t Terms) []Token {
 	return tokens
 }
 
-// LeaseTo has each job that the peer is handed leased from its hand-out on, as by Grant, under one secret for all. The
-// lease is as long as the job's own time-out, or else the scheduler's default, or else t.For: a time-out is a rule of
-// the job. The caller calls LeaseTo before any other verb.
+// LeaseTo has each job of the peer leased from its hand-out on, as by Grant. All leases have the Secret of t. A lease
+// is as long as the job's own time-out, since that is a rule of the job. Without one it is as long as the scheduler's
+// default, and without that t.For. The caller calls LeaseTo before any other verb.
 func (p *Peer) LeaseTo(t Terms) {
 	t.Worker = cmp.Or(t.Worker, unnamed)
 	t.Worker = t.Worker[:min(len(t.Worker), MaxWorkerName)]
@@ -162,9 +164,9 @@ func (s *Scheduler) FinishGranted(now Time, t Token, data []byte, sink Sink) err
 	return nil
 }
 
-// FailGranted is Fail for a leased job. A delay of 0 or more is in milliseconds and replaces the back-off of the
-// queue's policy: the job is due then. Less than 0 is no delay. A job of Rules.Deaths or a task goes ahead of others
-// without a delay of more than 0.
+// FailGranted is Fail for a leased job. A delay of 0 or more, in milliseconds, replaces the back-off of the queue's
+// policy. A delay of less than 0 leaves it to the policy. A task, or a job of Rules.Deaths, goes ahead of others unless
+// the delay is more than 0.
 func (s *Scheduler) FailGranted(now Time, t Token, text []byte, delay int64, sink Sink) error {
 	sh, r, l, err := s.granted(t)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// ErrPolicy is the error of a job that the policy of its queue refuses. What Submit returns wraps it and says why.
+// ErrPolicy is the error of a job that the policy of its queue refuses. The error of Submit wraps it and says why.
 var ErrPolicy = errors.New("the policy of the queue refuses the job")
 
 // Errors of admit that protocols tell apart.
@@ -16,8 +16,8 @@ var (
 	ErrMaxBytes = fmt.Errorf("%w: its jobs have max-bytes", ErrPolicy)
 )
 
-// admit returns why a new job is refused, or nil. replaced is the size of the pending job of the same name, which the
-// new job replaces; it is negative when there is no such job.
+// admit returns why a new job is refused, or nil. replaced is the size of the pending job that the new job replaces, or
+// negative if there is no pending job of the same name.
 func (q *queue) admit(name, workload []byte, replaced int64) error {
 	p := q.policy
 	size := int64(packedLen(name, workload))
@@ -34,13 +34,13 @@ func (q *queue) admit(name, workload []byte, replaced int64) error {
 	return nil
 }
 
-// unstarted is how many jobs are pending or parked, without tasks: what Policy.MaxJobs bounds.
+// unstarted counts the jobs that Policy.MaxJobs bounds: the pending and the parked ones, without tasks.
 func (q *queue) unstarted() int {
 	return q.pending() + len(q.parked) - (q.tasks - q.reservedTasks - q.waiting)
 }
 
-// limiter bounds what a queue hands out: nothing while it is paused, else a number of running jobs and a number of jobs
-// in a time. A queue whose policy bounds nothing has none.
+// limiter bounds what a queue hands out: nothing while the queue is paused, otherwise by a number of running jobs and a
+// number of jobs in a time. A queue whose policy bounds nothing has no limiter.
 type limiter struct {
 	queue       *queue
 	paused      bool
@@ -68,7 +68,7 @@ func (g *limiter) stops(q *queue) bool {
 	return g.paused || g.concurrency > 0 && q.running >= g.concurrency
 }
 
-// spendCredit counts a job that was handed out. Without credit for another one the queue is throttled until the Tick of
+// spendCredit counts a job that was handed out. Without credit for another job the queue is throttled until the Tick of
 // refillAt.
 func (sh *shard) spendCredit(now Time, g *limiter) {
 	if g.rate.Jobs == 0 {
@@ -81,8 +81,8 @@ func (sh *shard) spendCredit(now Time, g *limiter) {
 	}
 }
 
-// waitForCredit puts a limiter into the heap until it has credit and its PauseFor has ended. It does nothing if neither
-// is to come. The caller knows that the limiter is not in the heap.
+// waitForCredit puts a limiter into the heap until it has credit and its PauseFor has ended. It does nothing if the
+// limiter waits for neither. The limiter must not be in the heap.
 func (sh *shard) waitForCredit(now Time, g *limiter) {
 	g.refillAt = g.pausedUntil
 	if g.rate.Jobs > 0 && g.credit < g.rate.Per {
@@ -173,7 +173,7 @@ func (sh *shard) setLimiter(now Time, q *queue) {
 func (g *limiter) empty() bool { return !g.paused && g.concurrency == 0 && g.rate.Jobs == 0 }
 
 // PauseFor makes a queue hand out nothing for ms milliseconds from now on. It replaces the time of an earlier call. A
-// restart ends the pause. PauseFor returns ErrQueues if the queue does not exist and no further one may be made.
+// restart ends the pause. PauseFor returns ErrQueues if the queue does not exist and no further queue may be made.
 func (s *Scheduler) PauseFor(now Time, queue []byte, ms int64) error {
 	sh := s.shardOf(queue)
 	sh.mu.Lock()

@@ -42,7 +42,7 @@ func NewListing(m *Match, queue []byte, all bool, after string) (*Listing, error
 	return l, nil
 }
 
-// Looked returns how many jobs this Listing and the ones before it, by their cursors, have looked at.
+// Looked returns how many jobs this Listing has looked at, with the earlier Listings whose cursors it continues.
 func (l *Listing) Looked() int64 { return l.looked }
 
 // Searching reports whether the last List ended in the middle of a large job's text. The cursor does not hold the
@@ -177,9 +177,9 @@ func (w *lister) visit(job uint32, r *record) (over bool) {
 	return true
 }
 
-// running visits the broadcasting job, which is number 0, and the held jobs of the watches from number 1 on. The held
-// jobs of a watch are visited from the last to the first. When one ends, the last one takes its place, which has been
-// visited. The walk over the watches of the shard is bounded by the steps of List.
+// running visits the broadcasting job, which is number 0, and the held jobs of the watches from number 1 on. It visits
+// the held jobs of a watch from the last to the first. When such a job ends, the last job, which has been visited,
+// takes its place. The steps of List bound the walk over the watches of the shard.
 func (w *lister) running() (over bool) {
 	p, sh, q := &w.place, w.sh, w.q
 	if q.running == 0 {
@@ -240,8 +240,9 @@ func (w *lister) private() (over bool) { return w.index(&w.q.private, ready) }
 
 func (w *lister) delayed() (over bool) { return w.index(&w.q.delayed, delayed) }
 
-// index visits the jobs of an index behind the place. It goes on behind the last job if that stands where it stood.
-// Else it goes on with the key of that job and skips jobs that are not younger, which may have been visited.
+// index visits the jobs of an index behind the place. It goes on behind the last visited job if that job still stands
+// where it stood. Otherwise it goes on with that job's key and skips jobs that are not younger, which may have been
+// visited.
 func (w *lister) index(x *index, in state) (over bool) {
 	p, sh := &w.place, w.sh
 	keyOf := func(r *record) sortKey { return sh.buckets.at(r.bucket).key }
@@ -282,7 +283,7 @@ func (w *lister) indexOf(r *record) *index {
 	return w.sh.readyFor(w.q, r)
 }
 
-// behind returns the job behind one of an index.
+// behind returns the job behind a job of an index, or none.
 func (w *lister) behind(x *index, r *record, k sortKey) uint32 {
 	if r.next != none {
 		return r.next
@@ -306,7 +307,7 @@ func (w *lister) waiting() (over bool) {
 	return w.q.waiting == 0 || w.records(&w.place.sub, func(r *record) bool { return r.state == waiting && r.container == w.q.id })
 }
 
-// records visits the records of the shard that are of jobs and pass a test, from a slot on.
+// records visits the shard's records of jobs that pass a test, from a slot on.
 func (w *lister) records(slot *uint32, pass func(*record) bool) (over bool) {
 	slab := &w.sh.slab
 	for end := uint64(len(slab.chunks)) << slabBits; uint64(*slot) < end; *slot++ {
@@ -324,7 +325,7 @@ func (w *lister) records(slot *uint32, pass func(*record) bool) (over bool) {
 	return true
 }
 
-// listed reports whether a record is of a job that a Listing has: one that has not ended, or is kept for more than its
+// listed reports whether a Listing has the job of a record: a job that has not ended, or is kept for more than its
 // name.
 func (r *record) listed() bool {
 	switch r.state {
@@ -336,7 +337,7 @@ func (r *record) listed() bool {
 	return true
 }
 
-// kept visits the kept jobs of some uses by the time of their end.
+// kept visits the kept jobs of the given uses by the time of their end.
 func (w *lister) kept(uses ...keptUse) (over bool) {
 	p := &w.place
 	for w.q.kept != nil {

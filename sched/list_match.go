@@ -15,7 +15,7 @@ const (
 	JobDelayed
 	JobRunning
 	JobLocked  // it waits for a named lock
-	JobWaiting // a task waits for others
+	JobWaiting // a task waits for other tasks
 	JobFailed
 	JobDone
 	JobExpired // its job-ttl has passed
@@ -31,10 +31,10 @@ func (s JobState) String() string { return jobStateNames[s] }
 // Ended reports whether a job in this state is kept after its end.
 func (s JobState) Ended() bool { return s == JobFailed || s == JobDone || s == JobExpired }
 
-// StateSet is a set of states, as bits by their numbers. The zero StateSet has all.
+// StateSet is a set of states, as bits by their numbers. The zero StateSet has all states.
 type StateSet uint16
 
-// StatesOf returns the set of states; of none, the set of all.
+// StatesOf returns the set of the given states. Without a state it returns the set of all.
 func StatesOf(states ...JobState) (set StateSet) {
 	for _, s := range states {
 		set |= 1 << s
@@ -49,12 +49,12 @@ type Range struct{ From, To int64 }
 
 func (r *Range) has(n int64) bool { return r == nil || r.From <= n && n <= r.To }
 
-// Match says which jobs a Listing has: those that meet all of it. The zero Match has all jobs.
+// Match says which jobs a Listing has. A job must meet all fields. The zero Match has all jobs.
 type Match struct {
-	Ref           *JobRef  // the job alone that View has for it; nil: any
-	Queues, Names []string // patterns as of a PolicyRule, which the name must match, all of them
-	Workers       []string // parts of the name of the worker that holds the job, or of one that held it; all must be there
-	Texts         []string // parts of the workload, of a text or Attempt.Cause of the history, or of the kept result; all must be there
+	Ref           *JobRef  // only the job that View finds by it; nil: any
+	Queues, Names []string // patterns as of a PolicyRule; the name must match all of them
+	Workers       []string // each in the name of a worker that holds or held the job
+	Texts         []string // each in the workload, a text or Attempt.Cause of the history, or the kept result
 	States        StateSet
 	Spaces        uint16 // a set of spaces, as bits by their numbers; 0: any
 	Priority      *Range // nil: any
@@ -89,8 +89,8 @@ func newListPatterns(m *Match) (p listPatterns) {
 	return p
 }
 
-// maxPatternWork bounds the product of the lengths of a pattern and a name: comparing them takes about a millisecond
-// then. A longer name matches the pattern * alone.
+// maxPatternWork bounds the product of the lengths of a pattern and a name, so that comparing them takes about a
+// millisecond at most. A longer name matches the pattern * alone.
 const maxPatternWork = 1 << 20
 
 // matchesAll reports whether a name matches all patterns.
@@ -115,7 +115,7 @@ func matchesAll[T string | []byte](sh *shard, patterns []listPattern, name T) bo
 	return true
 }
 
-// matches reports whether a job is one of the listing. over is false when a part of its text is not searched yet.
+// matches reports whether the listing has a job. over is false when a part of its text is not searched yet.
 func (w *lister) matches(job uint32, r *record) (matches, over bool) {
 	m := &w.match
 	switch {
@@ -177,8 +177,7 @@ func (w *lister) ageFits(job uint32, r *record) bool {
 	return since != 0 && w.match.Age.has(w.now.Wall-since)
 }
 
-// workersFit reports whether each part of Match.Workers is in the name of the worker that holds a job, or of one that
-// held it.
+// workersFit reports whether each part of Match.Workers is in the name of a worker that holds the job or held it.
 func (w *lister) workersFit(job uint32, r *record) bool {
 	all := w.sh.attemptsOf(job, r)
 	holder := ""
@@ -217,8 +216,8 @@ type textSearch struct {
 	at       int       // in the part
 }
 
-// searchTexts reports whether a job has all texts. It searches a part of a large job; over is false when another is
-// left.
+// searchTexts reports whether a job has all texts. It searches a part of a large job; over is false when another part
+// is left.
 func (w *lister) searchTexts(job uint32, r *record) (found, over bool) {
 	sh, t := w.sh, &w.text
 	_, workload := unpack(sh.arena.view(r.bytes, int(r.size)))

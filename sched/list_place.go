@@ -12,9 +12,11 @@ import (
 // {phase: ready, sub: 0, slot: 9's record, seq: 9, key: 9's key}. One of all queues in shard 3 is at {sub: 3, slot: n},
 // where n is the next record.
 type listPlace struct {
-	phase uint8   // index in listPhases
-	sub   uint32  // number of the index, watch or line within the phase; of all queues: of the shard
-	slot  uint32  // record of the last job of an index; number of held or parked jobs that are left; of all queues: the next record
+	phase uint8  // index in listPhases
+	sub   uint32 // number of the index, watch or line within the phase; of all queues: of the shard
+	// slot is the record of the last job of an index, or the number of held or parked jobs that are left. Of all queues
+	// it is the next record.
+	slot  uint32
 	seq   uint64  // seq of the last job of an index
 	key   sortKey // key of the last job of an index or a line
 	bound uint64  // number up to which jobs with that key may have been visited

@@ -42,8 +42,8 @@ func (s *Scheduler) Listen(p *Peer, space Space, queueName, name []byte, tag uin
 	return nil
 }
 
-// Publish sends data from the holder of a job to its listeners. wait reports whether a listener reads too
-// slowly: the publisher receives a Proceed under tag when that listener has caught up.
+// Publish sends data from the holder of a job to its listeners. wait reports whether a listener reads too slowly. The
+// publisher receives a Proceed under tag when this listener has caught up.
 func (s *Scheduler) Publish(p *Peer, run Run, data []byte, tag uint64, sink Sink) (wait bool, err error) {
 	sh, err := s.lockShard(run.Shard)
 	if err != nil {
@@ -60,8 +60,8 @@ func (s *Scheduler) Publish(p *Peer, run Run, data []byte, tag uint64, sink Sink
 	return wait, nil
 }
 
-// publish sends data to the listeners of a reserved job, and returns their number. The first that reads too slowly
-// keeps owed, unless that is nil.
+// publish sends data to the listeners of a reserved job, and returns their number. The first listener that reads too
+// slowly keeps owed, unless owed is nil.
 func (sh *shard) publish(r *record, data []byte, owed *owedProceed, sink Sink) (wait bool, listeners int) {
 	if len(sh.topics) == 0 {
 		return false, 0
@@ -81,8 +81,8 @@ func (sh *shard) publish(r *record, data []byte, owed *owedProceed, sink Sink) (
 	return wait, len(all)
 }
 
-// addUnsent adds bytes to the peer's unsent ones. It returns true when they reach its window. It
-// then keeps owed, unless that is nil, to be sent when the peer has caught up.
+// addUnsent adds n to the peer's unsent bytes. When they reach the peer's window, it returns true and keeps owed,
+// unless owed is nil, until the peer has caught up.
 func (p *Peer) addUnsent(n int, owed *owedProceed) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

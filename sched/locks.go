@@ -8,9 +8,8 @@ import (
 	"treadle/sched/heap"
 )
 
-// namedLocks are counting semaphores by name, held by running jobs. Their mutex is taken under a
-// shard's. What they say of a job changes only under the lock of that job's shard, with one
-// exception: any goroutine may wake a waiting job.
+// namedLocks are counting semaphores by name, held by running jobs. Their mutex is taken under a shard's. The entries
+// of a job change only under the lock of the job's shard, with one exception: any goroutine may wake a waiting job.
 type namedLocks struct {
 	mu      sync.Mutex
 	byName  map[string]*namedLock
@@ -24,15 +23,16 @@ type namedLocks struct {
 // namedLock is one semaphore. It exists as long as a job holds it or waits for it.
 //
 // A job that asks for the lock with count n gets it if fewer than n jobs hold it. While a job with count n waits, at
-// least n jobs hold the lock or are woken for it. When a verb makes these fewer, it wakes the next job, or has the
+// least n jobs hold the lock or are woken for it. When a verb makes these jobs fewer, it wakes the next job, or has the
 // Ticks wake it.
 //
 // The lock is not reserved for a woken job: another job may take it first, and the woken job, if refused, goes to the
-// back of its line. Otherwise a woken job of a queue without workers would keep a free lock from all others.
+// back of its line. If the lock were reserved, a woken job of a queue without workers would keep a free lock from all
+// other jobs.
 type namedLock struct {
 	holders map[JobRef]bool
 	lines   map[int]*lockLine    // lines by their counts; no line is empty
-	open    heap.Heap[*lockLine] // the lines whose first job may have the lock: their counts exceed the holders
+	open    heap.Heap[*lockLine] // lines whose first job may have the lock: their counts exceed the number of holders
 }
 
 // lockLine has the jobs that wait for a lock with one count, oldest first.
@@ -64,9 +64,8 @@ func (k *namedLock) removeHolder(job JobRef) {
 	delete(k.holders, job)
 }
 
-// waiter is a parked job in line. It may have the lock when fewer than count jobs hold it. Waiters
-// of one count are one line, and a waiter leaves from any place of it in one step: a million
-// waiters may be dropped.
+// waiter is a parked job in line. It may have the lock when fewer than count jobs hold it. Waiters of one count are one
+// line. A waiter leaves the line from any place in one step, since a million waiters may be dropped.
 type waiter struct {
 	job   JobRef
 	lock  string
@@ -81,21 +80,21 @@ func (l *namedLocks) init() {
 	l.woken = make(map[JobRef]string)
 }
 
-// cost is the number of locks that a job holds, which AcquireLock and ReleaseLock scan.
+// cost is the number of locks that a job holds. AcquireLock and ReleaseLock scan them.
 func (l *namedLocks) cost(job JobRef) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.held[job])
 }
 
-// acquire gives the lock to a job if fewer than count jobs hold it. A refused job stands in line and
-// loses the locks that it holds; their names are returned.
+// acquire gives the lock to a job if fewer than count jobs hold it. A refused job stands in line and loses the locks
+// that it holds. acquire returns the names of these locks as freed.
 func (l *namedLocks) acquire(name string, job JobRef, count int) (got bool, freed []string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := l.byName[name]
 	switch {
-	case k == nil && count <= 0: // no job ever gets it: this one waits for its time-out
+	case k == nil && count <= 0: // no job ever gets the lock: the job waits for its lock time-out
 		return false, l.releaseAll(job), nil
 	case k == nil && len(l.byName) >= maxLocks:
 		return false, nil, ErrLocks
@@ -131,8 +130,7 @@ func (l *namedLocks) wait(name string, k *namedLock, job JobRef, count int) (fre
 	return l.releaseAll(job)
 }
 
-// release takes a lock from a job that holds it or was woken for it. It returns false when the job
-// did neither.
+// release takes a lock from a job that holds it or was woken for it. It returns false for any other job.
 func (l *namedLocks) release(name string, job JobRef) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,8 +153,7 @@ func (l *namedLocks) release(name string, job JobRef) bool {
 	return true
 }
 
-// forget removes all that the locks know of a job. It returns the names of the locks that are
-// freed.
+// forget removes all entries of a job. It returns the names of the locks that the job held or was woken for.
 func (l *namedLocks) forget(job JobRef) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,8 +179,8 @@ func (l *namedLocks) releaseAll(job JobRef) []string {
 	return names
 }
 
-// wakeNext takes the first job out of line for which the lock has room, and marks it woken. A job
-// that waits with a smaller count does not block the others.
+// wakeNext takes the first job for which the lock has room out of its line, and marks the job woken. A job that waits
+// with a smaller count does not block other jobs.
 func (l *namedLocks) wakeNext(name string) (JobRef, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -317,9 +314,9 @@ func (sh *shard) dropLocks(job uint32, r *record) {
 	sh.freedLocks = append(sh.freedLocks, freed...)
 }
 
-// wakeWaiters wakes the next waiter of each lock, and of the locks that are freed by it: a woken
-// job whose owner has left ends. The Ticks wake what exceeds a batch. Until then a lock may be free
-// while jobs wait for it.
+// wakeWaiters wakes the next waiter of each lock. A woken job whose owner has left ends and frees its own locks:
+// wakeWaiters goes on with these. The Ticks wake what exceeds a batch. Until then a lock may be free while jobs wait
+// for it.
 func (s *Scheduler) wakeWaiters(now Time, names []string, sink Sink) {
 	for n := 0; n < s.batch && len(names) > 0; n++ {
 		names = append(names[1:], s.wakeNextWaiter(now, names[0], sink)...)
@@ -348,9 +345,9 @@ func (s *Scheduler) wakeMoreWaiters(now Time, sink Sink) (more bool) {
 	return more
 }
 
-// wakeNextWaiter makes the first parked job ready that waits for the lock. It returns the locks
-// that are freed by that. It returns this lock when the job is no longer parked, because its lock
-// time-out passed meanwhile: the job then does not block the others in line.
+// wakeNextWaiter makes the first parked job ready that waits for the lock. It returns the locks that this frees. If the
+// job is no longer parked, because its lock time-out has passed meanwhile, wakeNextWaiter returns the lock itself, so
+// that the next job in line is woken.
 func (s *Scheduler) wakeNextWaiter(now Time, name string, sink Sink) (freed []string) {
 	ref, ok := s.locks.wakeNext(name)
 	if !ok {
@@ -404,8 +401,8 @@ func (sh *shard) unparkWoken(now Time, ref JobRef, sink Sink) bool {
 	return true
 }
 
-// endParking makes a parked job pending again, due when it was, and returns its queue for the
-// caller to match. It ends an orphan and returns nil.
+// endParking makes a parked job pending again with its former due time, and returns the job's queue for the caller to
+// match. It ends an orphan and returns nil.
 func (sh *shard) endParking(now Time, job uint32, r *record, sink Sink) *queue {
 	q := sh.queues[r.container]
 	sh.unpark(job, q)

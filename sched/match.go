@@ -11,7 +11,7 @@ func (sh *shard) matchOrDefer(now Time, q *queue, sink Sink) {
 	}
 }
 
-// matchUntil is matchOrDefer for one of many queues. It ends when the shard's steps reach until.
+// matchUntil is matchOrDefer for a queue among many. It ends when the shard's steps reach until.
 func (sh *shard) matchUntil(now Time, q *queue, until int, sink Sink) {
 	if !q.matchPending && sh.matchWithin(now, q, until-sh.mu.steps, sink) <= 0 {
 		sh.deferMatch(q)
@@ -52,9 +52,9 @@ func (sh *shard) matchWithin(now Time, q *queue, room int, sink Sink) int {
 	return 0
 }
 
-// matchOne does one match: it hands the first ready job to the oldest waiting slot, or sends that
-// slot its Wake, or removes a watch without slots from the line. It returns the cost, 0 when there
-// is nothing to do or the scheduler is halted.
+// matchOne does one match: it hands the first ready job to the oldest waiting slot, or sends this slot its Wake, or
+// removes a watch without slots from the line. It returns the cost, 0 when there is nothing to do or the scheduler is
+// halted.
 func (sh *shard) matchOne(now Time, q *queue, sink Sink) int {
 	if sh.halted || q.throttled() {
 		return 0
@@ -73,8 +73,8 @@ func (sh *shard) matchOne(now Time, q *queue, sink Sink) int {
 	return sh.pair(now, q, w, job, sink)
 }
 
-// pair hands a job to a watch in line that it fits, or finds that the line has changed or that the job
-// has expired. It returns the cost.
+// pair hands a job to the watch in line that the job fits, unless the line has changed or the job has expired. It
+// returns the cost.
 func (sh *shard) pair(now Time, q *queue, w *watch, job uint32, sink Sink) int {
 	r := sh.slab.at(job)
 	if sh.expired(now, q, r) {
@@ -106,15 +106,15 @@ func (sh *shard) deliverWake(w *watch, s slot, sink Sink) {
 }
 
 // allowsShortCut reports whether a job may be handed out without a place: by assignDirectly, which skips the ready
-// index, or by reserve, which skips the line. That is right when matchOne would do no more than assign the job: each
-// condition rules out one of the other things that matchOne and pair do. The callers see to the order: for
-// assignDirectly no other job is ready, and for reserve no other slot is in line.
+// index, or by reserve, which skips the line. Such a short cut is right when matchOne would only assign the job. So
+// each condition rules out one other act of matchOne or pair. The callers see to the order: assignDirectly needs that
+// no other job is ready, and reserve that no other slot is in line.
 func (sh *shard) allowsShortCut(now Time, q *queue, r *record) bool {
 	return !sh.halted && !q.throttled() && !q.mixed() && q.broadcastWorkers == 0 && !sh.expired(now, q, r)
 }
 
 // assignDirectly hands a detached job that is due to the oldest slot in line, without a place in the ready index. It
-// returns false when the job is to have a place: in another index, behind other jobs, or because the line has changed.
+// returns false when the job needs a place: it belongs in another index or behind other jobs, or the line has changed.
 func (sh *shard) assignDirectly(now Time, job uint32, r *record, q *queue, sink Sink) bool {
 	const elsewhere = task | longName | private
 	if q.lineEmpty() || q.ready.jobs+q.byNumber.jobs > 0 || q.keyed != nil || r.flags&elsewhere != 0 || !sh.allowsShortCut(now, q, r) {
@@ -128,7 +128,7 @@ func (sh *shard) assignDirectly(now Time, job uint32, r *record, q *queue, sink 
 	}
 	if ok {
 		r.state, r.container = ready, q.id
-		if w.peer.terms == nil { // else the lease has it saved
+		if w.peer.terms == nil { // otherwise the lease has saved the job
 			sh.save(job, r, q)
 		}
 		sh.assign(now, job, r, q, w, s, sink)

@@ -20,9 +20,9 @@ var endingNames = [Endings]string{"done", "failed", "timeout", "removed", "expir
 // String returns the ending's label in the metrics.
 func (e Ending) String() string { return endingNames[e] }
 
-// Tally counts what has happened to the jobs of a queue since it has the tally. The first Options.Tallies queues have
-// one each. All others of a shard share one, so that any number of queues has a bounded number of counters. A queue
-// that gets its own later begins at zero: no counter ever falls.
+// Tally counts what has happened to the jobs of a queue since it has the tally. The first Options.Tallies queues have a
+// tally each. All other queues of a shard share one, so that any number of queues has a bounded number of counters. A
+// queue that gets its own tally later begins at zero. No counter ever falls.
 type Tally struct {
 	Submitted [MaxSpaces]uint64 // submitted jobs, by their spaces
 	Ended     [Endings]uint64
@@ -37,7 +37,7 @@ func (t *Tally) add(o *Tally) {
 	}
 }
 
-// giveTally gives a queue a tally of its own, or that of the shard.
+// giveTally gives a queue a tally of its own, or the shared tally of the shard.
 func (sh *shard) giveTally(q *queue) {
 	q.tally = &sh.folded
 	if s := sh.s; s.tallied(q.name) {
@@ -49,7 +49,8 @@ func (sh *shard) giveTally(q *queue) {
 	}
 }
 
-// takeTally takes the tally of a queue that ends. Its jobs, which the Ticks remove, are counted in that of the shard.
+// takeTally takes its tally from a queue that ends. The Ticks remove the jobs of the queue later and count them in the
+// shared tally of the shard.
 func (sh *shard) takeTally(q *queue) {
 	if q.tally != &sh.folded {
 		q.tally = &sh.folded
@@ -97,9 +98,9 @@ func (d *Durations) add(o *Durations) {
 	d.Sum += o.Sum
 }
 
-// observeWait counts how long a job that is handed out was due. Due times are seconds, so that the duration is a whole
-// number of them: one too few or too many for a single job, and right in the mean. Tasks, and jobs that go ahead of
-// their equals after a failure, have no due time.
+// observeWait counts how long a job that is handed out was due. Due times are seconds, so the duration is a whole
+// number of seconds. For a single job it may be off by one second, and the mean is right. Tasks, and jobs that go ahead
+// of their equals after a failure, have no due time.
 func (sh *shard) observeWait(now Time, r *record) {
 	if r.due >= firstDue {
 		sh.waits.observe(&WaitBounds, 1000*(floorSecond(now.Wall)-r.due))
@@ -122,12 +123,12 @@ type QueueStats struct {
 	Failed  int // given up and kept
 	Done    int // done or expired, and kept
 	Workers int
-	Busy    int   // of the workers, those that hold a job of the queue
+	Busy    int   // workers that hold a job of the queue
 	Paused  int   // 1: hands out nothing until it is resumed
 	Bytes   int64 // bytes of the jobs' names and workloads, without tasks and kept jobs
-	// Oldest is the least due second of the ready jobs, math.MaxInt64 when none has one: tasks have none, nor have jobs
-	// that go ahead of their equals after a failure. Of the numbered jobs it is that of the first. Of a queue with more
-	// priorities and keys than maxOldest it is the least of so many, the lowest priorities first.
+	// Oldest is the least due second of the ready jobs, or math.MaxInt64 when no job has one. Tasks have no due second,
+	// nor have jobs that go ahead of their equals after a failure. Of the numbered jobs only the first one counts. If a
+	// queue has more priorities and keys than maxOldest, only maxOldest of them count, the lowest priorities first.
 	Oldest int64
 	// Counted reports whether the queue has a tally of its own, in Tally; otherwise Tally is zero.
 	Counted bool
@@ -151,8 +152,8 @@ func (s *QueueStats) Add(o *QueueStats) {
 	s.Tally.add(&o.Tally)
 }
 
-// Measure calls fn for each queue, and returns the sum of the tallies of those that have none of their own. It holds a
-// shard's lock for a batch of steps, and calls fn under it. A queue gets its own tally here when one is free.
+// Measure calls fn for each queue, and returns the sum of the shared tallies. It holds a shard's lock for a batch of
+// steps, and calls fn under it. A queue gets its own tally here when one is free.
 func (s *Scheduler) Measure(fn func(*QueueStats)) (folded Tally) {
 	for i := range s.shards {
 		sh := &s.shards[i]
@@ -163,7 +164,7 @@ func (s *Scheduler) Measure(fn func(*QueueStats)) (folded Tally) {
 	return folded
 }
 
-// measure is Measure for a batch of the shard's queues from a number on. It returns the next number, -1 at the end.
+// measure is Measure for a batch of the shard's queues from a number on. It returns the next number, or -1 at the end.
 func (sh *shard) measure(from int, folded *Tally, fn func(*QueueStats)) (next int) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -187,7 +188,7 @@ func (sh *shard) measure(from int, folded *Tally, fn func(*QueueStats)) (next in
 	return -1
 }
 
-// StatsOf returns what Measure reads of one queue. ok is false when there is none of that name.
+// StatsOf returns what Measure reads of one queue. ok is false when there is no queue of this name.
 func (s *Scheduler) StatsOf(queue []byte) (st QueueStats, ok bool) {
 	sh := s.shardOf(queue)
 	sh.mu.Lock()

@@ -27,11 +27,11 @@ func classFor(s Capabilities) class {
 }
 
 const (
-	// maxClashes is how many ready jobs of a queue are scanned that a Named peer cannot have
-	// because of their names. It is more than the names that the peer may have unreported. A peer
-	// that holds more clashing jobs gets no other job until it has ended one of them.
+	// maxClashes bounds the scanned ready jobs of a queue that a Named peer cannot have because of their names. It is
+	// more than the names that the peer may have unreported. If more jobs clash for a peer, it gets no other job until
+	// it has ended one of the jobs that it holds.
 	maxClashes = 2 * maxUnreported
-	// maxPeerClashes is the same bound for all queues of a peer together, in one request.
+	// maxPeerClashes is maxClashes for all queues of a peer together, in one request.
 	maxPeerClashes = 32 * maxClashes
 )
 
@@ -43,8 +43,8 @@ func (q *queue) mixed() bool {
 // clashing reports whether two jobs of the queue may clash for a Named peer.
 func (q *queue) clashing() bool { return q.unreportedCount > 0 || q.spaces&(q.spaces-1) != 0 }
 
-// clashes reports whether a Named peer knows another job by the name: a job that it holds, or one of a
-// revoked run that it has not reported.
+// clashes reports whether a Named peer knows another job by the name: a job that it holds, or the job of a revoked run
+// that it has not reported.
 func (sh *shard) clashes(w *watch, name []byte) bool {
 	if len(w.unreportedByHash) > 0 && w.unreportedByHash[sh.hash(name)] != nil {
 		return true
@@ -89,9 +89,9 @@ func (sh *shard) matchMixed(now Time, q *queue, sink Sink) int {
 	return 1
 }
 
-// oldestFitting returns, of the watches in line that a job of the ready index fits, the one with the
-// oldest slot. whole is false when it checked only the first heap.MaxInOrder Named peers: a nil watch
-// then does not say that the job fits none.
+// oldestFitting returns the watch with the oldest slot among the watches in line that a job of the ready index fits, or
+// nil. whole is false when it checked only the first heap.MaxInOrder Named peers. The job may then fit another peer
+// although the watch is nil.
 func (sh *shard) oldestFitting(q *queue, job uint32) (best *watch, whole bool) {
 	for _, c := range [...]class{narrow, wide} {
 		if w := q.oldestOf(c); w != nil && (best == nil || w.Ahead(best)) {
@@ -174,9 +174,9 @@ func (sh *shard) earliestFor(w *watch, x *index, room *int) uint32 {
 	return first
 }
 
-// earlier returns the earlier of two jobs of a queue. x is of the withheld index or of that of long names, y may be of
-// the ready one. Either may be none. For example, jobs A, B and C of one priority and due second became ready in this
-// order:
+// earlier returns the earlier of two jobs of a queue. x is of the withheld index or of the index of long names. y may
+// be of the ready index. Either may be none. For example, jobs A, B and C of one priority and due second became ready
+// in this order:
 //
 //	A is withheld, B ready    A: it was the first of the ready index when it was withheld
 //	A and B are withheld      A: the older one
@@ -206,8 +206,7 @@ func (sh *shard) earlier(x, y uint32) uint32 {
 	return y
 }
 
-// reconsider serves a watch whose peer has ended a job: a job of its name in another space fits
-// now.
+// reconsider serves a watch whose peer has ended a job: a job of the same name in another space fits the peer now.
 func (sh *shard) reconsider(now Time, w *watch, sink Sink) {
 	if w.lineIndex >= 0 && w.peer.class == named && w.queue.mixed() {
 		sh.serveOrDefer(now, w, sink)
@@ -215,8 +214,7 @@ func (sh *shard) reconsider(now Time, w *watch, sink Sink) {
 }
 
 // search is the deferred part of a match in which a job fitted none of the first Named peers in line. The Ticks check
-// the other peers by the numbers of their watches. Until then a peer may wait although the queue has a job that fits
-// it.
+// the other peers by the numbers of their watches. Until then a peer may wait although the queue has a job for it.
 type search struct {
 	active  bool
 	again   bool   // another job joined the search
@@ -271,7 +269,7 @@ func (sh *shard) searchQueue(now Time, q *queue, room int, sink Sink) int {
 		sh.countSteps(1)
 		if w != nil && w.queue == q && w.lineIndex >= 0 && w.peer.class == named {
 			if room = sh.serveWithin(now, w, lastRank, room, sink); room <= 0 {
-				break // it may take more
+				break // the watch may take more jobs
 			}
 		}
 		f.next++

@@ -8,8 +8,8 @@ import (
 // maxRememberedMoves bounds the moves that are remembered: about 5 MB.
 const maxRememberedMoves = 64 << 10
 
-// moves say where the jobs are that were moved to other queues, by the sequence numbers that they had there. The lock
-// may be taken under a shard's. No lock is taken under it.
+// moves say where moved jobs are now, by the sequence numbers that they had before the move. The lock may be taken
+// under a shard's. No lock is taken under it.
 type moves struct {
 	mu     sync.Mutex
 	to     map[uint64]JobRef
@@ -17,7 +17,7 @@ type moves struct {
 	oldest int      // of the ring
 }
 
-// add remembers a move, in place of the oldest one when there are most.
+// add remembers a move. Beyond maxRememberedMoves it replaces the oldest move.
 func (m *moves) add(seq uint64, to JobRef) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -34,17 +34,17 @@ func (m *moves) add(seq uint64, to JobRef) {
 	m.oldest = (m.oldest + 1) % maxRememberedMoves
 }
 
-// last returns the JobRef of a job that was moved, several times perhaps.
+// last returns the present JobRef of a job that was moved once or several times.
 func (m *moves) last(seq uint64) (to JobRef, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for one, moved := m.to[seq]; moved; one, moved = m.to[to.Seq] { // each has a larger number than the one before
+	for one, moved := m.to[seq]; moved; one, moved = m.to[to.Seq] { // each number is larger than the one before
 		to, ok = one, true
 	}
 	return to, ok
 }
 
-// A job moves to another queue under the locks of both shards, and the journal has the whole move or nothing of it.
+// A job moves to another queue under the locks of both shards. The journal has the whole move or nothing of it.
 
 // lockTwo locks two shards, which may be one. The smaller number comes first, so that no two moves wait for each other.
 func lockTwo(a, b *shard) {
@@ -65,7 +65,8 @@ func (s *Scheduler) unlockTwo(now Time, a, b *shard, sink Sink) {
 	s.wakeWaiters(now, freed, sink)
 }
 
-// joinTwo begins changes of two shards that survive together or not at all. The caller holds the locks of both.
+// joinTwo begins changes of two shards that survive together or not at all. The caller holds both locks. end ends the
+// changes.
 func joinTwo(a, b *shard) (end func()) {
 	if a.id > b.id {
 		a, b = b, a
@@ -80,10 +81,10 @@ func joinTwo(a, b *shard) (end func()) {
 	}
 }
 
-// moveTo makes a pending or failed job a job of a queue of another shard or of its own; the caller holds the locks of
-// both, and matches the queue afterwards. A failed job becomes ready there. The history has an entry of the move. The
-// job has all its retries again, and another JobRef. The earlier JobRef finds it too, as long as the move is
-// remembered. moveTo returns ErrDuplicate if the queue has a job of its name.
+// moveTo moves a pending or failed job to the queue target of the shard to, which may be its own shard. The caller
+// holds both locks, and matches the queue afterwards. A failed job becomes ready in target. The history has an entry of
+// the move. The job has all its retries again, and another JobRef. Its earlier JobRef finds it as long as the move is
+// remembered. moveTo returns ErrDuplicate if target has a job of the same name.
 func (sh *shard) moveTo(now Time, job uint32, r *record, q *queue, to *shard, target *queue, at int64, sink Sink) error {
 	name, workload := unpack(sh.arena.view(r.bytes, int(r.size)))
 	seq := sh.s.jobs.Add(1)

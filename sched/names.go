@@ -1,8 +1,7 @@
 package sched
 
-// The geometry of the name table: extendible hashing over segments of 8 KiB, so that growing never
-// moves more than one segment's words. A segment splits when it is four fifths full: beyond that,
-// linear probing takes long.
+// The geometry of the name table: extendible hashing over segments of 8 KiB, so that growing never moves more than one
+// segment's words. A segment splits when it is four fifths full, since linear probing takes long in a fuller one.
 const (
 	segmentBits = 10
 	segmentSize = 1 << segmentBits
@@ -46,8 +45,8 @@ func (t *names) find(hash uint32, match func(job uint32) bool) (uint32, bool) {
 	}
 }
 
-// insert adds a job. It returns false when the table cannot grow, which takes hundreds of millions
-// of names or a broken hash.
+// insert adds a job. It returns false when the table cannot grow. That happens only with hundreds of millions of names,
+// or a broken hash.
 func (t *names) insert(hash, job uint32) bool {
 	s := t.segmentOf(hash)
 	for s.count >= segmentFull {
@@ -135,8 +134,8 @@ func (t *names) split(s *segment, hash uint32) bool {
 	return true
 }
 
-// merge gives the directory entries of an empty segment to its sibling, when both have the same
-// depth, and drops the segment: removed names leave no memory behind.
+// merge gives the directory entries of an empty segment to its sibling, if both have the same depth, and drops the
+// segment. So removed names leave no memory behind.
 func (t *names) merge(s *segment, hash uint32) {
 	for s.count == 0 && s.depth > 0 {
 		bit := uint32(1) << (32 - s.depth)

@@ -61,9 +61,8 @@ func (sh *shard) continueNotifications(until int, sink Sink) {
 	}
 }
 
-// ExpireAwait ends the peer's await of a job under a tag with Expired. With its last await the job is
-// removed, if every submission of it had an await. Nothing happens when the peer does not await the
-// job under that tag.
+// ExpireAwait ends the peer's await of a job under a tag with Expired. If every submission of the job had an await, the
+// job is removed with its last await. Nothing happens when the peer does not await the job under this tag.
 func (s *Scheduler) ExpireAwait(now Time, p *Peer, tag uint64, space Space, queueName, name []byte, sink Sink) {
 	sh := s.shardOf(queueName)
 	sh.mu.Lock()

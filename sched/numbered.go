@@ -6,15 +6,15 @@ import (
 )
 
 // A job of a space with Rules.Numbered is named by its sequence number. Ready jobs of a priority are in the order of
-// their numbers, also one that comes back: they stand in an index of their own, whose buckets have up to 256
-// neighbouring numbers. Beside jobs of other spaces, and of other queues, a numbered job stands at the second of its
-// submission. Its Counts change in place and are saved with the next record of the job.
+// their numbers, also a job that comes back: they stand in an index of their own, whose buckets have up to 256
+// neighbouring numbers. Among jobs of other spaces, and of other queues, a numbered job has the place of the second of
+// its submission. Its Counts change in place and are saved with the next record of the job.
 //
-// A failed numbered job is one that clients see, too: Kick makes those ready again that failed first. No policy but an
-// explicit KeepFailed evicts it.
+// Clients see failed numbered jobs, too: Kick makes the jobs ready again that failed first. No policy but an explicit
+// KeepFailed evicts such a job.
 
-// Behind the bytes of a job of Rules.Numbered are its counts: the time of its submission, then uint32s, all big-endian.
-// They are not in the record's size.
+// The counts of a job of Rules.Numbered are behind its bytes: the time of its submission, then uint32s, all big-endian.
+// The record's size does not include them.
 const (
 	atSubmitted = 0
 	atDelay     = 8
@@ -26,8 +26,9 @@ const (
 	countsSize  = 32
 )
 
-// numberBits is how many low bits of their numbers the jobs of one bucket of an index by number may differ in. A bucket
-// has at most 256 jobs: so many are passed to find a job's place. With fewer bits the index would have more keys.
+// numberBits is the number of low bits in which the numbers of one bucket may differ, in an index by number. So a
+// bucket has at most 256 jobs, and at most these are passed to find a job's place. With fewer bits the index would have
+// more keys.
 const numberBits = 8
 
 // maxDigits is the length of the longest number in digits.
@@ -37,11 +38,11 @@ const maxDigits = 20
 type Counts struct {
 	Submitted int64  // Unix milliseconds
 	Delay     uint32 // seconds: of the submission, or of the last Return
-	Runs      uint32 // it was handed out
+	Runs      uint32 // how often it was handed out
 	TimedOut  uint32
-	Returned  uint32 // its workers gave it back by Return
-	Buried    uint32 // it has failed, by Bury or by a policy
-	Kicked    uint32 // it was made ready by Kick, KickNumber or an operator
+	Returned  uint32 // how often its workers gave it back by Return
+	Buried    uint32 // how often it has failed, by Bury or by a policy
+	Kicked    uint32 // how often it was made ready by Kick, KickNumber or an operator
 }
 
 // countBytes returns a view of the counts of a numbered job.
@@ -92,10 +93,10 @@ func (sh *shard) numberedStanding(r *record) sortKey {
 	return sortKey{^r.priority, floorSecond(int64(submitted))}
 }
 
-// stateCounts counts the numbered jobs of a shard by their states, without the kept ones.
+// stateCounts counts the numbered jobs of a shard by their states, without the kept jobs.
 type stateCounts struct{ ready, prior, delayed, reserved int }
 
-// countReady counts a numbered job that enters a ready index, or leaves it.
+// countReady counts a numbered job that enters a ready index (n is 1) or leaves it (n is -1).
 func (sh *shard) countReady(q *queue, r *record, n int) {
 	if r.flags&numbered == 0 {
 		return
@@ -107,14 +108,14 @@ func (sh *shard) countReady(q *queue, r *record, n int) {
 	}
 }
 
-// countDelayed counts a numbered job that enters the delayed index, or leaves it.
+// countDelayed is countReady for the delayed index.
 func (sh *shard) countDelayed(r *record, n int) {
 	if r.flags&numbered != 0 {
 		sh.numberedStats.delayed += n
 	}
 }
 
-// countReserved counts a numbered job that becomes reserved, or no longer is.
+// countReserved is countReady for reserved jobs.
 func (sh *shard) countReserved(r *record, n int) {
 	if r.flags&numbered != 0 {
 		sh.numberedStats.reserved += n
@@ -124,8 +125,9 @@ func (sh *shard) countReserved(r *record, n int) {
 // maxBuriedAhead is how many milliseconds the time of a burial may be ahead of the clock.
 const maxBuriedAhead = 1000
 
-// afterBuried returns the time of a burial: now, or a time behind that of the last buried job of the queue, so that
-// jobs buried in one millisecond keep their order. A clock that was set back keeps it no further.
+// afterBuried returns the time of a burial: now, or the millisecond after the last burial of the queue, so that jobs
+// that are buried in the same millisecond keep their order. After the clock was set back by more than maxBuriedAhead it
+// is now.
 func (sh *shard) afterBuried(q *queue, now int64) int64 {
 	if q.kept != nil {
 		if last := q.kept[keptBuried].jobs.last(); last != none {
@@ -148,7 +150,7 @@ func (t *NumberedStats) add(sh *shard) {
 	t.Buried += sh.keptJobs[keptBuried]
 }
 
-// numberHash is the hash of a numbered job's name. It has no queue: the number alone finds the job.
+// numberHash is the hash of a numbered job's name. The hash has no queue, since the number alone finds the job.
 func (s *Scheduler) numberHash(space Space, number uint64) uint32 {
 	var b [maxDigits]byte
 	return s.nameHash(0, space, strconv.AppendUint(b[:0], number, 10))

@@ -1,6 +1,6 @@
 package sched
 
-// findNumber returns the numbered job of a number that is pending, running or failed.
+// findNumber returns the numbered job of a number if the job is pending, running or failed.
 func (sh *shard) findNumber(hash uint32, space Space, number uint64) (job uint32, ok bool) {
 	job, ok = sh.names.find(hash, func(job uint32) bool {
 		r := sh.slab.at(job)
@@ -15,7 +15,7 @@ func (sh *shard) findNumber(hash uint32, space Space, number uint64) (job uint32
 	return job, ok && !sh.queueOf(sh.slab.at(job)).dropped
 }
 
-// lockNumber locks the shard of the numbered job of a number, and returns the job; no shard when there is none.
+// lockNumber returns the numbered job of a number, with its shard locked. The shard is nil when there is no such job.
 func (s *Scheduler) lockNumber(space Space, number uint64) (*shard, uint32, *record) {
 	hash := s.numberHash(space, number)
 	for i := range s.shards {
@@ -29,8 +29,8 @@ func (s *Scheduler) lockNumber(space Space, number uint64) (*shard, uint32, *rec
 	return nil, none, nil
 }
 
-// FindNumber returns the job of a number, in a space of Rules.Numbered, unless it is done. ok is false when there is
-// none.
+// FindNumber returns the job of a number in a space of Rules.Numbered. ok is false when there is no such job, or it is
+// done.
 func (s *Scheduler) FindNumber(space Space, number uint64) (ref JobRef, ok bool) {
 	sh, job, r := s.lockNumber(space, number)
 	if sh == nil {
@@ -40,8 +40,8 @@ func (s *Scheduler) FindNumber(space Space, number uint64) (ref JobRef, ok bool)
 	return sh.ref(job, r), true
 }
 
-// RemoveNumber removes the job of a number that no peer holds, and returns its queue. ok is false, and nothing has
-// changed, when there is none.
+// RemoveNumber removes the job of a number, and returns its queue. ok is false, and nothing has changed, when there is
+// no such job or a peer holds it.
 func (s *Scheduler) RemoveNumber(now Time, space Space, number uint64, sink Sink) (queue string, ok bool) {
 	sh, job, r := s.lockNumber(space, number)
 	if sh == nil {
@@ -56,8 +56,8 @@ func (s *Scheduler) RemoveNumber(now Time, space Space, number uint64, sink Sink
 	return q.name, true
 }
 
-// KickNumber makes the job of a number ready, when it has failed or is delayed, and returns its queue. ok is false, and
-// nothing has changed, when there is no such job.
+// KickNumber makes the failed or delayed job of a number ready, and returns its queue. ok is false, and nothing has
+// changed, when there is no such job or it is in another state.
 func (s *Scheduler) KickNumber(now Time, space Space, number uint64, sink Sink) (queue string, ok bool) {
 	sh, job, r := s.lockNumber(space, number)
 	if sh == nil {
@@ -89,9 +89,9 @@ func (sh *shard) kick(now Time, job uint32, r *record, q *queue) bool {
 	return true
 }
 
-// Kick makes up to n failed jobs of Rules.Numbered of a queue ready, those that failed first, or as many delayed ones,
-// those that are due first. It kicks a batch at most, and looks at as many delayed jobs: more reports whether there may
-// be others.
+// Kick makes up to n jobs of Rules.Numbered of a queue ready: with ofFailed the jobs that failed first, otherwise the
+// delayed jobs that are due first. It kicks no more than a batch, and looks at no more delayed jobs than that. more
+// reports whether others may be left.
 func (s *Scheduler) Kick(now Time, queue []byte, n int, ofFailed bool, sink Sink) (kicked int, more bool) {
 	sh := s.shardOf(queue)
 	sh.mu.Lock()
@@ -113,7 +113,7 @@ func (s *Scheduler) Kick(now Time, queue []byte, n int, ofFailed bool, sink Sink
 		r := sh.slab.at(job)
 		sh.countSteps(r.cost())
 		if !sh.kick(now, job, r, q) {
-			break // there is no memory for its name
+			break // there is no memory for the job's name
 		}
 		kicked++
 		more = kicked < n && sh.mu.steps >= until
@@ -122,7 +122,7 @@ func (s *Scheduler) Kick(now Time, queue []byte, n int, ofFailed bool, sink Sink
 	return kicked, more
 }
 
-// firstBuried returns the numbered job of a queue that failed first, none when there is none.
+// firstBuried returns the numbered job of a queue that failed first, or none.
 func (sh *shard) firstBuried(q *queue) uint32 {
 	if q.kept == nil {
 		return none
@@ -131,7 +131,7 @@ func (sh *shard) firstBuried(q *queue) uint32 {
 	return job
 }
 
-// firstNumbered returns the first numbered job of an index, none when it is not among as many jobs as a batch has.
+// firstNumbered returns the first numbered job of an index, or none. It looks at no more jobs than a batch has.
 func (sh *shard) firstNumbered(x *index) (first uint32) {
 	first, room := none, sh.s.batch
 	x.eachFrom(&sh.buckets, &sh.slab, firstKey, func(job uint32) bool {
@@ -150,9 +150,9 @@ type Peeked uint8
 
 // The jobs of Peek, all of Rules.Numbered.
 const (
-	PeekReady   Peeked = iota // the next one to be handed out
-	PeekDelayed               // the next one to be due
-	PeekBuried                // the one that failed first
+	PeekReady   Peeked = iota // the next job to be handed out
+	PeekDelayed               // the next job to be due
+	PeekBuried                // the job that failed first
 )
 
 // Peek returns a job of a queue. ok is false when the queue has none.
@@ -181,9 +181,9 @@ func (s *Scheduler) Peek(queue []byte, which Peeked) (ref JobRef, ok bool) {
 	return sh.ref(job, sh.slab.at(job)), true
 }
 
-// ReserveNumber hands the peer the job of a number under tag, when the job is ready, delayed or has failed, whatever is
-// ahead of it and whatever queues the peer watches. It returns false, and nothing has changed, when there is no such
-// job, or when the policy of its queue keeps the job from starting.
+// ReserveNumber hands the peer the job of a number under tag. The job must be ready, delayed or failed; neither the
+// jobs ahead of it nor the queues that the peer watches matter. It returns false, and nothing has changed, when there
+// is no such job, or when the policy of its queue keeps the job from starting.
 func (s *Scheduler) ReserveNumber(now Time, p *Peer, space Space, number, tag uint64, sink Sink) bool {
 	if len(p.watches) >= maxWatches {
 		p.prune()

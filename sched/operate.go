@@ -10,18 +10,18 @@ type JobVerb uint8
 
 // The verbs.
 const (
-	// RetryJobs makes failed jobs ready, with all their retries before them.
+	// RetryJobs makes failed jobs ready, and gives them all their retries again.
 	RetryJobs JobVerb = iota + 1
 	// RunJobs is RetryJobs, and makes delayed jobs ready now.
 	RunJobs
-	// RemoveJobs removes jobs in any state. The worker of a running job finds at its report that it is gone.
+	// RemoveJobs removes jobs in any state. The worker of a running job learns by its report that the job is gone.
 	RemoveJobs
-	// SetPriority gives pending jobs another priority. A ready job goes behind those that have it.
+	// SetPriority gives pending jobs another priority. A ready job goes behind the jobs that have this priority.
 	SetPriority
 	// SetDue gives pending jobs another due time.
 	SetDue
 	// MoveJobs moves pending and failed jobs to another queue. A failed job is ready there. A moved job has another
-	// JobRef, and all its retries before it. The JobRef before finds it, too, as long as the move is remembered.
+	// JobRef, and all its retries again. Its earlier JobRef finds it, too, as long as the move is remembered.
 	MoveJobs
 	// GiveUpJobs makes pending jobs failed.
 	GiveUpJobs
@@ -37,9 +37,9 @@ type JobChange struct {
 
 // The errors of ChangeJobs, besides ErrDuplicate, ErrPolicy and ErrQueues. A job with an error has not changed.
 var (
-	// ErrNoJob: there is no job of the JobRef.
+	// ErrNoJob: no job has the JobRef.
 	ErrNoJob = errors.New("there is no such job: it has ended, was moved long ago, or never was")
-	// ErrUnfit: the verb does not fit the job's state. ChangeJobs wraps it in an error that names the state.
+	// ErrUnfit: the verb is not for jobs in this state. ChangeJobs wraps it in an error that names the state.
 	ErrUnfit = errors.New("the job cannot be changed so")
 )
 
@@ -66,8 +66,9 @@ var (
 	errSameQueue   = fmt.Errorf("%w: it is in that queue already", ErrUnfit)
 )
 
-// ChangeJobs changes jobs, a batch under each hold of a shard's lock, and returns how many. ChangeJobs calls left(i,
-// err) for each refs[i] that it did not change, possibly under a lock. It ignores the spaces of the references.
+// ChangeJobs changes jobs, a batch under each hold of a shard's lock, and returns how many it has changed. ChangeJobs
+// calls left(i, err) for each refs[i] that it did not change, possibly under a lock. It ignores the spaces of the
+// references.
 func (s *Scheduler) ChangeJobs(now Time, refs []JobRef, c *JobChange, sink Sink, left func(n int, why error)) (changed int) {
 	var gone []int
 	done := func(n int, err error) {
@@ -108,7 +109,8 @@ func (s *Scheduler) ChangeJobs(now Time, refs []JobRef, c *JobChange, sink Sink,
 	return changed
 }
 
-// lockFor locks a shard whose jobs are to be changed, and that of the queue to which they move. It returns the latter.
+// lockFor locks the shard of the jobs, and the shard of the queue to which they are to move. It returns the latter
+// shard.
 func (s *Scheduler) lockFor(sh *shard, c *JobChange) (to *shard) {
 	if to = sh; c.Verb == MoveJobs {
 		to = s.shardOf([]byte(c.Queue))
@@ -117,8 +119,8 @@ func (s *Scheduler) lockFor(sh *shard, c *JobChange) (to *shard) {
 	return to
 }
 
-// change is ChangeJobs for one job. to is the shard of JobChange.Queue, whose lock is held as well. change matches the
-// queues while the shard has taken fewer than until steps. The Ticks match the rest.
+// change is ChangeJobs for one job. to is the shard of JobChange.Queue. The caller holds its lock as well. change
+// matches the queues while the shard has taken fewer than until steps. The Ticks match the rest.
 func (sh *shard) change(now Time, ref JobRef, c *JobChange, to *shard, until int, sink Sink) error {
 	sh.countSteps(1)
 	job, r, ok := sh.find(ref)
@@ -167,7 +169,7 @@ func (sh *shard) change(now Time, ref JobRef, c *JobChange, to *shard, until int
 	return err
 }
 
-// removeInAnyState removes a job in any state. An owner is told that its job has failed: it did not ask for the
+// removeInAnyState removes a job in any state. An owner is told that its job has failed, since it did not ask for the
 // removal.
 func (sh *shard) removeInAnyState(now Time, job uint32, r *record, q *queue, sink Sink) {
 	switch {
@@ -198,7 +200,7 @@ func (sh *shard) setPriority(now Time, job uint32, r *record, q *queue, priority
 	sh.save(job, r, q)
 }
 
-// setDue gives a pending job another due time. A job that was woken for a lock leaves its turn to others.
+// setDue gives a pending job another due time. A job that was woken for a lock leaves its turn to other jobs.
 func (sh *shard) setDue(now Time, job uint32, r *record, q *queue, wall int64) {
 	sh.dequeue(job, r, q)
 	if r.flags&locking != 0 {

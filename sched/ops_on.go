@@ -4,7 +4,7 @@ package sched
 
 import "sync"
 
-// guard is a shard's lock with the number of steps that were ever done under it, see countSteps.
+// guard is a shard's lock. It counts the steps that were ever done under it, see countSteps.
 type guard struct {
 	sync.Mutex
 	steps    int

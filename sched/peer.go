@@ -15,9 +15,9 @@ type Peer struct {
 	terms        *Terms            // terms of the leases of its jobs, see LeaseTo; nil: the peer holds its jobs itself
 	watches      []*watch          // its watches; of the session's goroutine alone
 	byQueue      map[string]*watch // the watches by queue name; of the session's goroutine
-	ended        int               // of the watches, those that have ended; of the session's goroutine
+	ended        int               // number of its watches that have ended; of the session's goroutine
 	cost         int               // see TakeCost; of the session's goroutine
-	partialScan  bool              // the last scan of its queues stopped early, see maxPeerClashes; of the session's goroutine
+	partialScan  bool              // its last scan stopped early, see maxPeerClashes; of the session's goroutine
 	class        class
 
 	mu              sync.Mutex
@@ -44,18 +44,18 @@ const (
 	// Wide peers take names and queues of any length. Other peers take names of up to 255 bytes and
 	// queues of up to 256.
 	Wide Capabilities = 1 << iota
-	// Named peers know a job by its queue and name. A Named peer never holds two jobs of different
-	// spaces that have both in common.
+	// Named peers know a job by its queue and name. A Named peer never holds two jobs of different spaces with the same
+	// queue and name.
 	Named
 	// Punctual peers report in time: a reservation ends with its time-out, without Options.Grace.
 	Punctual
-	// AutoDelete peers leave no queue behind: one that no other peers have watched, that has had jobs of Rules.Numbered
-	// alone and has none any more, is gone when the last of its peers is.
+	// AutoDelete peers leave no queue behind. The last of these peers that leaves a queue takes the queue with it, if
+	// the queue has no jobs left, has only had jobs of Rules.Numbered, and no other peer has ever watched it.
 	AutoDelete
 )
 
-// maxShort is the longest job name for a peer that is not Wide. maxShortQueue is the longest queue
-// name for it: a mark may stand before the name that such a peer uses.
+// maxShort is the longest job name for a peer that is not Wide. maxShortQueue is the longest queue name for such a
+// peer: a mark may stand before the name that the peer uses.
 const (
 	maxShort      = 255
 	maxShortQueue = maxShort + 1
@@ -72,20 +72,20 @@ func (s *Scheduler) NewPeer(id SessionID, capabilities ...Capabilities) *Peer {
 	return p
 }
 
-// SetLabel sets how logs and views name the peer, beside its session, and how histories do. The
+// SetLabel sets how logs and views name the peer, beside its session (label), and how histories name it (where). The
 // caller calls it before any other verb.
 func (p *Peer) SetLabel(label, where string) { p.label, p.where = label, where }
 
 // PeerView is what a peer asks for and does at one moment.
 type PeerView struct {
-	Queues  []string // the first ones that it serves
-	More    int      // number of further ones that it serves
+	Queues  []string // the first queues that it serves
+	More    int      // number of further queues that it serves
 	Slots   int      // jobs that it waits for
-	Running int      // jobs of Queues that it holds, and of queues between these that it served earlier
+	Running int      // jobs that it holds, of Queues and of queues between them that it served earlier
 }
 
-// View returns what the peer asks for and does, with at most so many of its queues. Only the session's goroutine may
-// call it, as the verbs.
+// View returns what the peer asks for and does, with at most the given number of its queues. Like the verbs, only the
+// session's goroutine may call it.
 func (p *Peer) View(queues int) (v PeerView) {
 	for _, w := range p.watches {
 		if len(v.Queues) == queues {
@@ -108,18 +108,18 @@ func (p *Peer) View(queues int) (v PeerView) {
 // Session returns the address of the peer's deliveries.
 func (p *Peer) Session() SessionID { return p.id }
 
-// TakeCost returns how many queues, held jobs, listeners and locks the peer's verbs have scanned
-// since the last call. A slot or a watch counts as a part of one. The queue of a peer that serves
-// only one does not count. The caller slows down a peer whose requests scan very many.
+// TakeCost returns how many queues, held jobs, listeners and locks the peer's verbs have scanned since the last call. A
+// slot or a watch counts as a fraction. The queue of a peer that serves only one queue does not count. The caller slows
+// down a peer whose requests scan very many.
 func (p *Peer) TakeCost() int {
 	n := p.cost
 	p.cost = 0
 	return n
 }
 
-// Flushed sets how many bytes that were handed to the peer are still unsent. Jobs that
-// back-pressure kept back are handed out when the peer has room again. more reports whether more is ready
-// for the peer: the caller calls Flushed again after other peers had their turn.
+// Flushed sets how many bytes that were handed to the peer are still unsent. Jobs that back-pressure has kept back are
+// handed out when the peer has room again. more reports whether more is ready for the peer: the caller calls Flushed
+// again after other peers had their turn.
 func (s *Scheduler) Flushed(now Time, p *Peer, unsent int, sink Sink) (more bool) {
 	p.mu.Lock()
 	p.unsent = unsent
@@ -152,8 +152,8 @@ func (p *Peer) isBehind() bool {
 	return p.behind
 }
 
-// entriesPerStep is how many slots, watches or clashing jobs are scanned in the time of one step, or of
-// one unit of TakeCost. No lock is taken for them.
+// entriesPerStep is how many slots, watches or clashing jobs are scanned in the time of one step, or of one unit of
+// TakeCost. Such a scan takes no lock.
 const entriesPerStep = 32
 
 // slot is one outstanding Reserve or Sleep.
@@ -181,8 +181,7 @@ func (l *slotLine) has(tag uint64, wake bool) bool {
 	return false
 }
 
-// push appends a slot. It moves the slots to the front only when that makes room for as many again
-// as it moves.
+// push appends a slot. It moves the slots to the front only when that makes room for as many more slots as it moves.
 func (l *slotLine) push(s slot) {
 	if l.head > len(l.slots)/2 && len(l.slots) == cap(l.slots) {
 		n := copy(l.slots, l.slots[l.head:])
@@ -220,12 +219,12 @@ type answer uint8
 
 const (
 	slotTaken   answer = iota // a slot was taken
-	slotYounger               // the line has the seq of a slot that is gone: the oldest slot is a younger one
+	slotYounger               // the line has the seq of a slot that is gone: the oldest slot is younger
 	slotMissing               // there is no slot, or the peer is blocked
 )
 
-// takeSlot takes the peer's oldest slot for a job of size bytes, if its seq is the one that the line
-// has for the peer. next is the seq of the oldest slot that is left: the line has it from now on.
+// takeSlot takes the peer's oldest slot for a job of size bytes, if the line has the slot's seq for the peer. next is
+// the seq of the oldest slot that is left, which the line is to have from now on.
 func (p *Peer) takeSlot(seq uint64, size int) (s slot, next uint64, a answer) {
 	p.mu.Lock()
 	s, next, a = p.takeSlotLocked(seq, size)

@@ -8,38 +8,38 @@ import (
 	"unicode/utf8"
 )
 
-// SetPolicies gives queues rules beside those of the spaces of their jobs. Without one a queue has no policy, and
-// nothing of this happens.
+// SetPolicies gives queues rules beside the rules of the spaces of their jobs. Without such a rule a queue has no
+// policy, and nothing of this happens.
 //
-// Retries, Backoff, KeepFailed and DeadLetter are for jobs whose space has no rule for failures (Rules.Deaths, Owned,
-// Graph): these keep theirs. A failure is a Fail, a time-out, or a worker that leaves. Delay is none: the worker has
-// decided. A job with retries left is delayed by its back-off. It keeps its name, its priority, its awaits and its
-// sequence number; its locks are free, as after every run. A job without retries left is given up: its awaits end with
-// Failed, its name is free, and it is failed, which is a state outside of all other rules: no verb but those of
-// operators reaches it, and it goes with its queue when that is dropped. The history of a job is its attempts, each a
-// run and how it ended; a submission that replaces the job ends the history.
+// Retries, Backoff, KeepFailed and DeadLetter are for jobs whose space has no rule of its own for failures
+// (Rules.Deaths, Owned, Graph). A failure is a Fail, a time-out, or a worker that leaves. A Delay is no failure: the
+// worker has decided. A job with retries left is delayed by its back-off. It keeps its name, its priority, its awaits
+// and its sequence number; its locks are free, as after every run. A job without retries left is given up: its awaits
+// end with Failed, its name is free, and its state is failed. No other rule is for failed jobs: only the verbs of
+// operators reach them, and they go when their queue is dropped. The history of a job has its attempts, each a run and
+// how it ended. A submission that replaces the job ends the history.
 //
-// Rules.Failures is for the failures of a space's jobs, where the policy of their queue does not rule them: a job's
-// Count is the number of its retries, the policy's back-off and keep-failed come before those of the space. Its jobs
-// are failed when the retries are used up, also in a queue without a policy.
+// Rules.Failures is for the failures of a space's jobs. The Count of a job is the number of its retries. The back-off
+// and the keep-failed of a queue's policy come before those of the space. Jobs of such a space are failed when their
+// retries are used up, also in a queue without a policy.
 //
-// JobTTL ends ready jobs as expired. A job is never handed out later than that after its due time, which a retry sets
-// again, and a lock that the job has waited for does not. Its awaits end with Failed. Due times count in seconds, so
-// that a job expires up to a second late, and never early. Tasks, and jobs of Rules.Deaths that have failed, have no
-// due time. A job that the clock has made old expires like any other.
+// JobTTL ends ready jobs as expired. A job is never handed out later than JobTTL after its due time. A retry sets the
+// due time again; a wait for a lock does not. Its awaits end with Failed. Due times count in seconds, so a job expires
+// up to a second late, and never early. Tasks, and jobs of Rules.Deaths that have failed, have no due time. A job that
+// a change of the clock has made old expires like any other.
 //
-// KeepDone, KeepResults and UniqueFor are for jobs whose space is plain (Rules.plain), and are used at the Finish of a
-// job. It is kept as finished for the largest of its uses; when it is too old or there are too many, it is kept for a
-// lesser use, with less of it, or goes. The last done job of a name is found by its name: a Submit of that name within
-// UniqueFor changes nothing, and its await receives the kept result, or none, at once. Operators who remove the
+// KeepDone, KeepResults and UniqueFor are for jobs whose space is plain (Rules.plain). At its Finish a job is kept as
+// finished for the largest of its uses. When it is too old or there are too many, it is kept for a lesser use, with
+// fewer of its bytes, or removed. The last done job of a name is found by its name: a Submit of this name within
+// UniqueFor changes nothing, and its await at once receives the kept result, or an empty one. Operators who remove the
 // finished job let its name be submitted again. A job of a broadcast is not kept.
 //
-// Paused, Concurrency and Rate throttle a queue. The ready jobs of a throttled queue keep their places and their
-// order, and its watches stay in line. Its jobs are not stolen, and a peer that also serves other queues is handed
-// jobs of those. A job that was woken for a named lock stays woken while its queue is throttled: the jobs behind it
-// in line stay parked until the queue hands out the job, or until the lock time-out. A job that asks for the free
-// lock meanwhile gets it. A queue is matched again when it is resumed, when one of its running jobs ends, or when a
-// Tick refills the credit of its rate.
+// Paused, Concurrency and Rate throttle a queue. The ready jobs of a throttled queue keep their places and their order,
+// and its watches stay in line. Its jobs are not stolen. A peer that also serves other queues is handed jobs of the
+// other queues. A job that was woken for a named lock stays woken while its queue is throttled: the jobs behind it in
+// line stay parked until the queue hands out the job, or until the lock time-out. A job that asks for the free lock
+// meanwhile gets it. A queue is matched again when it is resumed, when one of its running jobs ends, or when a Tick
+// refills the credit of its rate.
 //
 // A policy with Key, and with Fair or KeyConcurrency, sorts the ready jobs of its queue into lanes, one lane for each
 // key (lanes.go). A job enters its lane each time it becomes ready. In a lane, jobs keep the order of the ready index.
@@ -56,14 +56,14 @@ import (
 // no key: they keep the order of their line. Jobs that only Wide peers can have are in no lane either. A job that was
 // woken for a named lock waits in its lane like any other job.
 //
-// MaxJobs, MaxBytes, MaxPayload and a pause of submits refuse a Submit or a job of MoveJobs with ErrPolicy, and change
-// nothing of jobs that are there. A job that comes to a dead-letter queue is never refused. UniqueFor refuses no move.
+// MaxJobs, MaxBytes, MaxPayload and a pause of submits refuse a Submit or a job of MoveJobs with ErrPolicy. Jobs that
+// the queue has stay. A job that comes to a dead-letter queue is never refused. UniqueFor refuses no move.
 
 // Policy is what an operator wants of one queue. The zero Policy changes nothing: jobs follow the
 // rules of their space alone.
 type Policy struct {
-	// Limited reports whether Retries holds. A job that fails more than Retries times is then given up; otherwise it is
-	// tried for ever, at once. Jobs of spaces with rules for failures (Rules.Deaths, Owned, Graph) are not concerned.
+	// Limited reports whether Retries counts: a job that fails more than Retries times is given up. Without Limited a
+	// job is tried for ever, at once. Neither is for spaces with a rule for failures (Rules.Deaths, Owned, Graph).
 	Limited bool
 	Retries int32
 	Backoff Backoff
@@ -78,9 +78,9 @@ type Policy struct {
 	JobTTL int64
 	// UniqueFor is how long after a job is done a submission of its name is ignored, in milliseconds; 0: not at all.
 	UniqueFor int64
-	// KeepDone bounds the finished jobs that are kept, those that are done and those that have expired.
+	// KeepDone bounds the kept jobs that are done or have expired.
 	KeepDone Keep
-	// KeepResults bounds those of them that are kept with their results.
+	// KeepResults bounds how many of the jobs of KeepDone are kept with their results.
 	KeepResults Keep
 
 	MaxJobs    int64 // pending jobs; 0: any number
@@ -92,7 +92,7 @@ type Policy struct {
 	Key            JobKey
 	KeyConcurrency int64          // jobs of one key that run at a time; 0: any number
 	Fair           bool           // the keys take turns among jobs of one priority
-	Weights        map[string]int // jobs of a key that start in one turn, 1 for those that are not here
+	Weights        map[string]int // jobs of a key that start in one turn, 1 for a missing key
 
 	Rate   Rate
 	Paused Pause
@@ -198,8 +198,8 @@ func (r *PolicyRule) policy() (p Policy) {
 	return p
 }
 
-// compare orders rules, the weaker first. A pattern is weaker than a name. A pattern with fewer bytes besides its * is
-// weaker than one with more. A rule of the file is weaker than one of the run time.
+// compare orders rules, the weaker first. A pattern is weaker than a name, and a pattern with fewer bytes besides its *
+// is weaker than a pattern with more. A rule of the file is weaker than a rule of the run time.
 func (r PolicyRule) compare(o PolicyRule) int {
 	return cmp.Or(
 		cmp.Compare(count(r.exact()), count(o.exact())),
@@ -211,11 +211,11 @@ func (r PolicyRule) compare(o PolicyRule) int {
 
 func (r *PolicyRule) exact() bool { return !strings.ContainsAny(r.Pattern, "*?") }
 
-// literal counts the bytes that are no *.
+// literal counts the bytes of the pattern besides its *.
 func (r *PolicyRule) literal() int { return len(r.Pattern) - strings.Count(r.Pattern, "*") }
 
-// forQueue returns the policy of a queue, nil when no rule matches its name. The values of stronger rules hide those of
-// weaker ones, key by key.
+// forQueue returns the policy of a queue, nil when no rule matches its name. The values of stronger rules hide the
+// values of weaker rules, key by key.
 func (t *Policies) forQueue(queue string) *Policy {
 	var p *Policy
 	for i := range t.rules {
@@ -234,8 +234,8 @@ func (t *Policies) forQueue(queue string) *Policy {
 	return p
 }
 
-// Explain returns the values that forQueue joins, in the order of PolicyKeys, each with its rule. Who has paused the
-// queue, and why, come from the rule that says what is paused.
+// Explain returns the values that forQueue joins, in the order of PolicyKeys, each with its rule. The values of
+// KeyPausedBy and KeyPausedWhy come from the rule that says what is paused.
 func (t *Policies) Explain(queue string) (values []PolicyValue) {
 	last := make(map[string]PolicyValue)
 	for _, r := range t.rules {
@@ -261,9 +261,9 @@ func (t *Policies) Explain(queue string) (values []PolicyValue) {
 	return values
 }
 
-// Exceptions returns the values of paused that hold against a rule of the run time: those of the stronger rules for
-// queues of its pattern that pause less than it does. It compares patterns as names, and so leaves out those that
-// have only some queues in common.
+// Exceptions returns the values of paused that hold against a rule of the run time: the values of stronger rules for
+// queues of its pattern that pause less than the rule does. It compares patterns as if they were names, so it leaves
+// out patterns that have only some queues in common with the rule's.
 func (t *Policies) Exceptions(pattern string) (all []PolicyValue) {
 	var paused Pause
 	for i, r := range t.rules {
@@ -284,8 +284,8 @@ func (t *Policies) Exceptions(pattern string) (all []PolicyValue) {
 // Rules returns the rules, the weaker first. The caller must not change them.
 func (t *Policies) Rules() []PolicyRule { return t.rules }
 
-// matches reports whether a name fits a pattern. It takes time in proportion to the product of both lengths. So a name
-// of more than maxPattern bytes matches the pattern * alone.
+// matches reports whether a name fits a pattern. Its time grows with the product of both lengths. So a name of more
+// than maxPattern bytes matches only the pattern *.
 func matches(pattern, name string) bool {
 	if len(name) > maxPattern {
 		return pattern == "*"
@@ -325,8 +325,8 @@ type PolicyKey struct {
 // PolicyKeys returns all keys, in the order in which they are shown.
 func PolicyKeys() []PolicyKey { return slices.Clone(policyKeys) }
 
-// KeyPaused, KeyPausedBy and KeyPausedWhy are the keys of a rule that pauses a queue: what is paused, who has paused
-// it, and why.
+// KeyPaused, KeyPausedBy and KeyPausedWhy are the keys of a rule that pauses a queue. They say what is paused, who has
+// paused it, and why.
 const (
 	KeyPaused    = "paused"
 	KeyPausedBy  = "paused-by"

@@ -1,7 +1,7 @@
 package sched
 
-// SetPolicies gives the scheduler a new table of rules. Queues that are made from now on follow it; ApplyPolicies or
-// the Ticks give it to the others, a batch at a time, and until then these follow the earlier table.
+// SetPolicies gives the scheduler a new table of rules. Queues that are made from now on follow it. ApplyPolicies or
+// the Ticks give it to the other queues, a batch at a time. Until then these queues follow the earlier table.
 func (s *Scheduler) SetPolicies(t *Policies) {
 	s.policies.Store(t)
 	for i := range s.shards {
@@ -14,17 +14,18 @@ func (s *Scheduler) SetPolicies(t *Policies) {
 }
 
 // ApplyPolicies gives all queues the present policies before it returns: a queue that is paused hands out nothing from
-// then on. Where a policy changes the keys of jobs, ApplyKeys or the Ticks move these.
+// then on. Where a policy changes the keys of jobs, ApplyKeys or the Ticks move the jobs.
 func (s *Scheduler) ApplyPolicies(now Time, sink Sink) {
 	s.apply(now, sink, func(sh *shard, until int) bool { return sh.applyPolicies(now, until, sink) })
 }
 
-// ApplyKeys moves all jobs to where the keys of the present policies have them. It is called before any peer is served.
+// ApplyKeys moves all jobs to the lanes of their keys under the present policies. It is called before any peer is
+// served.
 func (s *Scheduler) ApplyKeys(now Time, sink Sink) {
 	s.apply(now, sink, (*shard).continueLaneChanges)
 }
 
-// apply does all of a work in every shard, a batch under each hold of the shard's lock.
+// apply calls some in every shard until nothing is left to do, for a batch under each hold of the shard's lock.
 func (s *Scheduler) apply(now Time, sink Sink, some func(sh *shard, until int) (more bool)) {
 	for i := range s.shards {
 		sh := &s.shards[i]
@@ -36,7 +37,7 @@ func (s *Scheduler) apply(now Time, sink Sink, some func(sh *shard, until int) (
 	}
 }
 
-// applyPolicies gives queues the present policies, a batch of them. more reports whether there are others.
+// applyPolicies gives a batch of queues the present policies. more reports whether there are other queues to do.
 func (sh *shard) applyPolicies(now Time, until int, sink Sink) (more bool) {
 	if sh.s.policies.Load() == nil {
 		return false
@@ -66,7 +67,8 @@ func (sh *shard) setPolicy(now Time, q *queue) {
 	sh.resetKept(q)
 }
 
-// chance is bits for the jitter of a retry: always the same for a job and a try, so that a history can be replayed.
+// chance returns bits for the jitter of a retry. They are always the same for a job and a try, so that a history can be
+// replayed.
 func (s *Scheduler) chance(seq uint64, tries int32) uint64 {
 	x := (seq+1)*0x9e3779b97f4a7c15 ^ uint64(tries)*0xd6e8feb86659fd93 ^ s.salt
 	x ^= x >> 32

@@ -43,7 +43,8 @@ type Backoff struct {
 	Jitter         float64 // the share of a delay by which it is made shorter or longer, up to 1
 }
 
-// delay returns the delay in milliseconds before the retry of a number, from 1. chance spreads equal delays: any bits.
+// delay returns the delay in milliseconds before a retry, by the number of the retry from 1 on. chance is any bits;
+// they spread equal delays.
 func (b *Backoff) delay(retry int, chance uint64) int64 {
 	if b.First == 0 {
 		return 0
@@ -64,8 +65,8 @@ func (p *Policy) setKeepFailed(text string) error {
 	return setKeep(&p.KeepFailed, text)
 }
 
-// defaultKept is KeepFailed where a policy limits retries and says nothing of what is kept, and the bound of what a
-// queue has kept when no rule matches it any more.
+// defaultKept is the KeepFailed of a policy whose rules do not set it. It also bounds the kept jobs of a queue that no
+// rule matches any more.
 var defaultKept = Keep{Jobs: 10000, Age: (30 * 24 * time.Hour).Milliseconds()}
 
 // Rate bounds how many jobs start. The zero Rate bounds nothing.
@@ -206,7 +207,7 @@ func parseTime(text string) (ms int64, err error) {
 	return d.Milliseconds(), nil
 }
 
-// readTime returns false for a text that is no time, and for a time that is out of range.
+// readTime reads a time. It returns false for any other text, and for a time that is out of range.
 func readTime(text string) (d time.Duration, ok bool) {
 	number, unit := text, time.Second
 	if days, found := strings.CutSuffix(text, "d"); found {

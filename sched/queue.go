@@ -11,31 +11,31 @@ type queue struct {
 	longNames   index     // the same key, for jobs that only Wide peers can have
 	private     index     // the same key, for tasks that are only stolen
 	withheld    index     // the same key, for withheld jobs
-	byNumber    index     // key {^priority, number >> numberBits}, for numbered jobs; those of a key are in the order of their numbers
+	byNumber    index     // key {^priority, number >> numberBits}, for numbered jobs, which are in the order of their numbers
 	delayed     index     // key {due second, milliseconds after it at which the job is due}
-	prioritized dueCounts // counts of the ready jobs with a priority or a lane that are neither immediate nor in the index by number
+	prioritized dueCounts // ready jobs with a priority or a lane, neither immediate nor in the index by number
 	timer       sortKey   // the smallest key of the delayed index, while the queue is in the timers heap
 	heapIndex   int       // index in the timers heap, -1: not in it
 
 	lines            [classes]heap.Heap[*watch] // the watches whose peers may have a slot, oldest slot first, by class
 	workers          int                        // number of watches that have not ended, and one when jobs are leased
-	busy             int                        // of the workers, those that hold a job of the queue, and one when jobs are leased
-	broadcastWorkers int                        // of the workers, those that registered for broadcasts
-	named            int                        // of the workers, those of Named peers
-	unreportedCount  int                        // number of unreported names and suspensions of these
+	busy             int                        // number of workers with a job of the queue, and one when jobs are leased
+	broadcastWorkers int                        // number of workers that registered for broadcasts
+	named            int                        // number of workers that are Named peers
+	unreportedCount  int                        // number of unreported names and suspensions of the workers
 	spaces           uint16                     // name spaces that ever had a job here
 	running          int                        // reserved jobs and the broadcasting one
-	reservedTasks    int                        // of these, tasks
-	savedLeases      int                        // of these, durable jobs under a lease
+	reservedTasks    int                        // number of reserved tasks
+	savedLeases      int                        // number of reserved durable jobs under a lease
 	leases           *watch                     // holds the leased jobs; nil: there are none
 	parked           []uint32                   // parked jobs, in no order
 	retrying         int                        // number of delayed jobs with a history
 	waiting          int                        // number of waiting tasks
 	tasks            int                        // number of tasks that are not complete
-	readyTasks       int                        // of these, those that are ready
+	readyTasks       int                        // number of tasks that are ready
 	immediate        int                        // pending jobs submitted with sched_at 0
 	prior            int                        // ready numbered jobs with a priority above 0
-	autoDelete       bool                       // made for AutoDelete peers or a numbered job, and no other peer has watched it, see isAutoDelete
+	autoDelete       bool                       // see isAutoDelete: no other than AutoDelete peers have watched it
 	dropped          bool
 	saved            uint64 // the journal's number for it, 0: not journaled
 	search           search
@@ -69,7 +69,7 @@ func (q *queue) pending() (n int) {
 	return n
 }
 
-// unreserved is the number of jobs that end with a queue that is dropped: no peer runs them.
+// unreserved is the number of jobs that no peer runs. They end with a queue that is dropped.
 func (q *queue) unreserved() int { return q.pending() + len(q.parked) + q.keptJobs() }
 
 // lineEmpty reports whether no watch is in line.
@@ -101,9 +101,8 @@ func (q *queue) oldestOf(c class) *watch {
 	return q.lines[c][0]
 }
 
-// claim takes the oldest slot of a watch in line for a job of size bytes. It returns false when the
-// line has changed instead. A watch whose peer has no slot leaves the line: the peer's next Reserve
-// puts it back.
+// claim takes the oldest slot of a watch in line for a job of size bytes. It returns false when it has changed the line
+// instead. A watch whose peer has no slot leaves the line: the peer's next Reserve puts it back.
 func (q *queue) claim(w *watch, size int) (slot, bool) {
 	line := &q.lines[w.peer.class]
 	s, next, a := w.peer.takeSlot(w.seq, size)

@@ -2,12 +2,12 @@ package sched
 
 import "sync/atomic"
 
-// Slots, watches, topics and unreported names take memory for a peer, not for a job. The bounds of
-// one peer keep one mistake in check. The quota bounds all peers together, as there may be tens of
-// thousands of connections.
+// Slots, watches, topics and unreported names take memory for a peer, not for a job. The bounds of one peer keep a
+// mistake of that peer in check. The quota bounds all peers together, since there may be tens of thousands of
+// connections.
 const (
-	// maxShared bounds the bytes that all peers have beyond their own parts, unless Options.PeerMemory
-	// is less: watches of some two million queues.
+	// maxShared bounds the bytes that all peers have beyond their own parts, unless Options.PeerMemory is less. It has
+	// room for watches of some two million queues.
 	maxShared = 512 << 20
 	// ownQuota is each peer's own part in bytes, which no other peer can use: hundreds of reserves
 	// or queues.
@@ -16,7 +16,7 @@ const (
 	quotaStep = 64 << 10
 )
 
-// The approximate bytes of each, with its entries in maps and lines.
+// The approximate bytes of a slot, a watch and a topic, with their entries in maps and lines.
 const (
 	slotCost  = 32
 	watchCost = 192

@@ -1,7 +1,7 @@
 package sched
 
-// The ready jobs of a queue are in several indexes, see the fields of queue. Each index is in the order of its sort
-// key, then of arrival. The first jobs of several indexes, or of several queues, are compared by their ranks.
+// The ready jobs of a queue are in several indexes, see the fields of queue. The jobs of an index are in the order of
+// their sort keys, then of their arrival. Ranks compare the first jobs of several indexes, or of several queues.
 
 // readyFor returns the ready index in which a job belongs.
 func (sh *shard) readyFor(q *queue, r *record) *index {
@@ -25,7 +25,7 @@ func (r *record) standsByNumber() bool {
 	return r.flags&(longName|private|withheld|laned|numbered) == numbered
 }
 
-// pushReady puts a detached job in its ready index, at an end of the jobs of its sort key there. The caller counts
+// pushReady puts a detached job in its ready index, ahead of the jobs of its sort key or behind them. The caller counts
 // immediate jobs and ready tasks.
 func (sh *shard) pushReady(job uint32, r *record, q *queue, where lineEnd) {
 	var l *lane
@@ -68,8 +68,8 @@ func (sh *shard) removeReady(job uint32, r *record, q *queue) {
 	r.flags &^= laned | withheld
 }
 
-// take detaches a ready job that is handed out, broadcast or withheld: its lane counts it until endRun. The job knows
-// the lane by its flag laned, until hold notes it.
+// take detaches a ready job that is handed out, broadcast or withheld. The job's lane counts it until endRun. The
+// record of the job has the lane, by the flag laned, until hold notes it.
 func (sh *shard) take(job uint32, r *record, q *queue) {
 	k := q.keyed
 	if k == nil {
@@ -84,7 +84,7 @@ func (sh *shard) take(job uint32, r *record, q *queue) {
 		}
 	}
 	from := l                                     // the lane that the job leaves
-	if l == nil || l.generation != k.generation { // the Ticks have not moved it yet
+	if l == nil || l.generation != k.generation { // the Ticks have not moved the job yet
 		if l = nil; k.hasKey(r) {
 			l = sh.laneFor(k, r)
 		}
@@ -101,15 +101,14 @@ func (sh *shard) take(job uint32, r *record, q *queue) {
 	}
 }
 
-// countDue counts a job that enters a ready index, or leaves it, in prioritized.
+// countDue counts a job in prioritized that enters a ready index (n is 1) or leaves it (n is -1).
 func (q *queue) countDue(r *record, n int) {
 	if (r.priority != 0 || r.flags&laned != 0) && r.flags&immediate == 0 && !r.standsByNumber() {
 		q.prioritized.add(r.due, n)
 	}
 }
 
-// head returns the first job of a queue's ready index, its index by number and its lanes, none when there is none to
-// hand out.
+// head returns the first job of a queue's ready index, its index by number and its lanes, or none.
 func (sh *shard) head(q *queue) uint32 {
 	if q.keyed == nil && q.byNumber.jobs == 0 {
 		return q.ready.head(&sh.buckets)
@@ -121,8 +120,8 @@ func (sh *shard) head(q *queue) uint32 {
 	return job
 }
 
-// earlierByRank returns the earlier of two jobs of any indexes but the withheld one and that of long names, for which
-// see earlier. Either may be none.
+// earlierByRank returns the earlier of two jobs, which must not be in the withheld index or that of long names: see
+// earlier for these. Either may be none.
 func (sh *shard) earlierByRank(x, y uint32) uint32 {
 	if x == none || y == none {
 		return min(x, y) // none is the largest
@@ -133,12 +132,12 @@ func (sh *shard) earlierByRank(x, y uint32) uint32 {
 	return x
 }
 
-// readyKey returns the key of a ready job that is not numbered: larger priority first, then the earlier due second. ^
-// turns the order round without overflow.
+// readyKey returns the key of a ready job that is not numbered: larger priority first, then the earlier due second. The
+// ^ turns the order of priorities round without overflow.
 func readyKey(r *record) sortKey { return sortKey{^r.priority, r.due} }
 
-// standing returns the key by which a ready job is compared with jobs of other indexes and queues. That of a numbered
-// job has the second of its submission, so that numbered jobs keep their order wherever they stand.
+// standing returns the key by which a ready job is compared with jobs of other indexes and queues. The key of a
+// numbered job has the second of its submission, so that numbered jobs keep their order in every index.
 func (sh *shard) standing(r *record) sortKey {
 	if r.flags&numbered == 0 {
 		return readyKey(r)

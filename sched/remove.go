@@ -1,12 +1,12 @@
 package sched
 
-// Remove removes a job by name in any state. It returns false if there is no such job. A later Finish of its holder
-// finds nothing.
+// Remove removes a job by name in any state. It returns false if there is no such job. A later Finish of the job's
+// holder finds nothing.
 func (s *Scheduler) Remove(now Time, space Space, queueName, name []byte, sink Sink) bool {
 	return !s.rules[space].Graph && s.remove(now, space, queueName, name, true, sink)
 }
 
-// RemoveTask is Remove for a task. Its successors no longer wait for it, as if it was complete.
+// RemoveTask is Remove for a task. The task's successors no longer wait for it, as if it were complete.
 func (s *Scheduler) RemoveTask(now Time, space Space, queueName, name []byte, sink Sink) bool {
 	return s.rules[space].Graph && s.remove(now, space, queueName, name, true, sink)
 }
@@ -17,8 +17,8 @@ func (s *Scheduler) Withdraw(now Time, space Space, queueName, name []byte, sink
 	return !s.rules[space].Graph && s.remove(now, space, queueName, name, false, sink)
 }
 
-// remove removes the job of a name in a queue and reports whether there was one. held allows the removal of a reserved
-// job.
+// remove removes the job of a name in a queue and reports whether there was such a job. held allows the removal of a
+// reserved job.
 func (s *Scheduler) remove(now Time, space Space, queueName, name []byte, held bool, sink Sink) bool {
 	sh := s.shardOf(queueName)
 	sh.mu.Lock()
@@ -39,7 +39,7 @@ func (s *Scheduler) remove(now Time, space Space, queueName, name []byte, held b
 	return true
 }
 
-// removePending removes a job in any state but those of kept jobs. Its awaits end with e.
+// removePending removes a job that is not kept, in any state. The awaits of the job end with e.
 func (sh *shard) removePending(now Time, job uint32, r *record, q *queue, e Effect, sink Sink) {
 	if r.state == reserved {
 		sh.noteRevoked(now, job, r)
@@ -53,9 +53,9 @@ func (sh *shard) removePending(now Time, job uint32, r *record, q *queue, e Effe
 	}
 }
 
-// Drop removes a queue with all its jobs. It refuses, and returns false, when a peer serves the
-// queue or holds one of its jobs, or when the queue has had tasks or jobs of a Kept space. The
-// queue is gone when Drop returns. The Ticks that follow remove its jobs.
+// Drop removes a queue with all its jobs. It returns false and changes nothing when a peer serves the queue or holds
+// one of its jobs, or when the queue has had tasks or jobs of a Kept space. The queue is gone when Drop returns. The
+// next Ticks remove its jobs.
 func (s *Scheduler) Drop(name []byte) bool {
 	sh := s.shardOf(name)
 	sh.mu.Lock()
@@ -85,16 +85,16 @@ func (sh *shard) discard(q *queue) {
 	sh.s.alarmMono(0)
 }
 
-// discardUnused discards an unused queue that no client drops: one whose name is too long for the peers that call Drop,
-// which may have megabytes, and one of AutoDelete peers and numbered jobs.
+// discardUnused discards an unused queue that no client would drop. Its name, which may have megabytes, is too long for
+// the peers that call Drop, or it is a queue of AutoDelete peers and numbered jobs.
 func (sh *shard) discardUnused(q *queue) {
 	if (len(q.name) > maxShortQueue || sh.isAutoDelete(q)) && !q.dropped && q.workers == 0 && q.running == 0 && q.tasks == 0 && q.unreserved() == 0 {
 		sh.discard(q)
 	}
 }
 
-// isAutoDelete reports whether a queue is deleted with the last of its peers and jobs. A PauseFor goes with it, the
-// credit of a rate does not.
+// isAutoDelete reports whether a queue is deleted with the last of its peers and jobs. A queue with a PauseFor may be
+// deleted, but not a queue that waits for the credit of a rate.
 func (sh *shard) isAutoDelete(q *queue) bool {
 	return q.autoDelete && q.saved == 0 && q.spaces&^sh.s.numberedSpaces == 0 && (q.limiter == nil || q.limiter.empty() || q.limiter.heapIndex < 0)
 }

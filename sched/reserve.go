@@ -1,7 +1,7 @@
 package sched
 
-// Reserve asks for a job of any queue that the peer watches. The answer is an Assign with tag, now
-// or later. A tag that waits already is not added again.
+// Reserve asks for a job of any queue that the peer watches. The answer is an Assign with tag, now or later. A second
+// Reserve under a tag that waits changes nothing.
 func (s *Scheduler) Reserve(now Time, p *Peer, tag uint64, sink Sink) error {
 	if len(p.watches) == 1 { // nearly always
 		return p.watches[0].shard.reserve(now, p.watches[0], tag, sink)
@@ -45,8 +45,8 @@ func (sh *shard) reserve(now Time, w *watch, tag uint64, sink Sink) error {
 	return nil
 }
 
-// TryReserve is Reserve that does not wait. It returns false when no job was ready. Its tag must
-// not be waiting already.
+// TryReserve is Reserve without a wait. It returns false when no job was ready. No Reserve under the same tag may be
+// waiting.
 func (s *Scheduler) TryReserve(now Time, p *Peer, tag uint64, sink Sink) (bool, error) {
 	if _, err := s.addSlot(p, tag, false); err != nil {
 		return false, err
@@ -55,8 +55,8 @@ func (s *Scheduler) TryReserve(now Time, p *Peer, tag uint64, sink Sink) (bool, 
 	return !s.StopReserve(p, tag), nil
 }
 
-// TryReserveOf is TryReserve for the jobs of one queue that the peer watches. ok is false also when it does not watch
-// the queue.
+// TryReserveOf is TryReserve for the jobs of one queue that the peer watches. ok is false, too, when the peer does not
+// watch the queue.
 func (s *Scheduler) TryReserveOf(now Time, p *Peer, queue []byte, tag uint64, sink Sink) (ok bool, err error) {
 	w := p.watchOf(queue)
 	if w == nil {
@@ -69,8 +69,8 @@ func (s *Scheduler) TryReserveOf(now Time, p *Peer, queue []byte, tag uint64, si
 	return !s.StopReserve(p, tag), nil
 }
 
-// StopReserve ends the newest Reserve under tag that waits. It returns false when none does: a job is on its way to the
-// peer.
+// StopReserve ends the newest waiting Reserve under tag. It returns false when no such Reserve waits: a job is on its
+// way to the peer.
 func (s *Scheduler) StopReserve(p *Peer, tag uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,10 +90,9 @@ func (s *Scheduler) Sleep(now Time, p *Peer, tag uint64, sink Sink) error {
 	return nil
 }
 
-// addSlot adds a slot. behindOlder reports whether an older slot of the peer waits: the peer is in every
-// line, and no job is ready for the older slot, or the peer is blocked. The new slot then cannot be
-// served now, and the caller need not scan the queues: a worker that sends many requests at once
-// costs one scan.
+// addSlot adds a slot. behindOlder reports whether an older slot of the peer waits. The peer is then in every line, and
+// no job is ready for the older slot or the peer is blocked. So the new slot cannot be served now, and the caller need
+// not scan the queues: a worker that sends many requests at once costs one scan.
 func (s *Scheduler) addSlot(p *Peer, tag uint64, wake bool) (behindOlder bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,7 +100,7 @@ func (s *Scheduler) addSlot(p *Peer, tag uint64, wake bool) (behindOlder bool, e
 	return behindOlder, p.pushSlot(s, tag, wake)
 }
 
-// pushSlot adds a slot, unless one with its tag waits already. The caller holds the peer's lock.
+// pushSlot adds a slot, unless a slot with this tag waits already. The caller holds the peer's lock.
 func (p *Peer) pushSlot(s *Scheduler, tag uint64, wake bool) error {
 	p.cost += p.slots.len() / entriesPerStep
 	switch {
@@ -116,17 +115,17 @@ func (p *Peer) pushSlot(s *Scheduler, tag uint64, wake bool) error {
 	return nil
 }
 
-// maxServe bounds the steps of one serve: those in which the peer is handed jobs, and those in which
-// its queues are scanned. It is a millisecond or two. The rest follows with the next Flushed.
+// maxServe bounds the steps of one serve, which hand jobs to the peer or scan its queues. They take a millisecond or
+// two. The rest follows with the next Flushed.
 const maxServe = 4 << 10
 
-// watchesPerStep is how many queues scanWatches scans in the time of one step. For each it takes a
-// shard's lock and reads the first job; a step hands out a job.
+// watchesPerStep is how many queues scanWatches scans in the time of one step. For each queue it takes a shard's lock
+// and reads the first job, while a step hands out a job.
 const watchesPerStep = 10
 
-// serve puts the peer in the line of each queue that it watches, and serves its slots from what is
-// ready. No wake-up is lost: the slot exists before the lines are scanned. Under each shard's lock
-// either the queue has nothing ready and the peer is in its line, or the two are matched.
+// serve puts the peer in the line of each queue that it watches, and serves its slots with ready jobs. No wake-up is
+// lost: the slot exists before the queues are scanned. When a shard's lock is free, either the queue has no ready job
+// and the peer is in its line, or queue and peer are matched.
 func (s *Scheduler) serve(now Time, p *Peer, sink Sink) {
 	for room := maxServe; ; {
 		w, next := s.nextWatch(p)
@@ -171,10 +170,10 @@ func (sh *shard) serveOrDefer(now Time, w *watch, sink Sink) {
 	}
 }
 
-// serveWithin matches a queue's jobs with its line, in which w's peer now stands, as long as a job
-// fits w and is ahead of next. next is the rank of the first job of the peer's other queues. In a
-// mixed queue it hands jobs to w alone: the other watches in line were offered each job when it
-// came. It returns the rest of room, 0 when there may be more to do.
+// serveWithin matches a queue's jobs with its line, in which w's peer stands, as long as a job fits w and is ahead of
+// next. next is the rank of the first job of the peer's other queues. In a mixed queue serveWithin hands jobs only to
+// w, because each job was offered to the other watches in line when it came. It returns the rest of room, or 0 when
+// there may be more to do.
 func (sh *shard) serveWithin(now Time, w *watch, next rank, room int, sink Sink) int {
 	if w.ended {
 		return room
@@ -190,7 +189,7 @@ func (sh *shard) serveWithin(now Time, w *watch, next rank, room int, sink Sink)
 	return 0
 }
 
-// serveOne does one match of serveWithin and returns its cost, 0 when there is nothing to do.
+// serveOne does one match of serveWithin and returns its cost, or 0 when there is nothing to do.
 func (sh *shard) serveOne(now Time, w *watch, next rank, sink Sink) int {
 	q := w.queue
 	if w.lineIndex < 0 {

@@ -2,8 +2,8 @@ package sched
 
 import "slices"
 
-// Return gives back a job that has not failed, to be due so many milliseconds from now. Its awaits receive nothing. A
-// job of Rules.Numbered takes the priority.
+// Return gives back a job that has not failed, due ms milliseconds from now. The job's awaits receive nothing. A job of
+// Rules.Numbered takes the priority.
 func (s *Scheduler) Return(now Time, p *Peer, run Run, priority, ms int64, sink Sink) error {
 	sh, r, err := s.releasing(now, p, run)
 	if err != nil {
@@ -26,9 +26,9 @@ func (s *Scheduler) Return(now Time, p *Peer, run Run, priority, ms int64, sink 
 	return nil
 }
 
-// Bury gives back a job that is not to be tried again before it is retried by hand, or kicked: it has failed, whatever
-// the policy of its queue says of retries. A job of Rules.Numbered takes the priority. Jobs whose space has a rule for
-// failures (Rules.Deaths, Owned, Graph) fail as by Fail.
+// Bury gives back a job that is not to be tried again until it is retried by hand, or kicked. The job has failed,
+// whatever the policy of its queue says of retries. A job of Rules.Numbered takes the priority. Jobs whose space has a
+// rule for failures (Rules.Deaths, Owned, Graph) fail as by Fail.
 func (s *Scheduler) Bury(now Time, p *Peer, run Run, priority int64, sink Sink) error {
 	sh, r, err := s.releasing(now, p, run)
 	if err != nil {
@@ -80,10 +80,9 @@ func (s *Scheduler) Renew(now Time, p *Peer, run Run) error {
 	return nil
 }
 
-// Release gives back the job that the peer was last handed under tag. The job is ready again, and
-// its awaits receive nothing. When a run under tag was revoked and is unreported, it is not known
-// which of the two the peer gives back. The job is then ready for other peers, and this peer is not
-// handed a job of its name before it has reported the run.
+// Release gives back the job that the peer was last handed under tag. The job is ready again, and its awaits receive
+// nothing. When a run under tag was revoked and is unreported, the peer may mean either run. The job is then ready for
+// other peers, and this peer is not handed a job of the same name before it has reported the revoked run.
 func (s *Scheduler) Release(now Time, p *Peer, tag uint64, sink Sink) error {
 	var from, lost *watch
 	newest := uint64(0)
@@ -106,12 +105,12 @@ func (s *Scheduler) Release(now Time, p *Peer, tag uint64, sink Sink) error {
 	return ErrNotFound
 }
 
-// maxNewest is how many of the jobs that a peer holds of a queue Release scans, newest first: more
-// than the peer may have asked for.
+// maxNewest bounds the held jobs of a queue that Release scans, newest first. It is no less than the number of jobs
+// that the peer may have asked for.
 const maxNewest = MaxSlots
 
-// newest returns the number of the newest run that a watch's peer holds under tag, 0 for none. unreported reports
-// whether the watch has an unreported run under tag.
+// newest returns the number of the newest run that a watch's peer holds under tag, or 0. unreported reports whether the
+// watch has an unreported run under tag.
 func (sh *shard) newest(w *watch, tag uint64) (number uint64, unreported bool, looked int) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -129,13 +128,13 @@ func (sh *shard) newest(w *watch, tag uint64) (number uint64, unreported bool, l
 	return number, unreported, looked
 }
 
-// releaseLast is Release for a watch. lost reports whether the peer has an unreported run under the tag too.
+// releaseLast is Release for a watch. lost reports whether the peer has an unreported run under the same tag too.
 func (sh *shard) releaseLast(now Time, w *watch, number uint64, lost bool, sink Sink) error {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	last := max(len(w.held)-maxNewest, 0)
 	i := slices.IndexFunc(w.held[last:], func(h held) bool { return h.number == number })
-	if i < 0 { // its time was over meanwhile
+	if i < 0 { // its time-out has passed meanwhile
 		return ErrNotFound
 	}
 	job := w.held[last+i].job

@@ -9,11 +9,11 @@ import (
 	"sync/atomic"
 )
 
-// Limits. Each bounds the memory that one peer, or one mistake, can cost. All are far beyond what
-// clients of the protocols do.
+// Limits. Each bounds the memory that one peer, or one mistake, can cost. Clients of the protocols stay far below all
+// of them.
 const (
-	// MaxSlots bounds the outstanding reserves of a peer: Reserve scans all of them for a repeated
-	// tag. Client libraries use one per thread.
+	// MaxSlots bounds the outstanding reserves of a peer: Reserve scans all of them for a repeated tag. Client
+	// libraries have one for each thread.
 	MaxSlots = 16 << 10
 	// maxWatches bounds the queues that one peer serves: a Reserve scans all of them.
 	maxWatches = 64 << 10
@@ -24,7 +24,7 @@ const (
 	// DefaultWindow is how many bytes of jobs may be unsent to one peer before it is handed
 	// no further job: several times what a fast link holds.
 	DefaultWindow = 256 << 10
-	// defaultBatch bounds the jobs that are moved under one hold of a shard's lock: a fraction of a
+	// defaultBatch bounds the jobs that are moved under one hold of a shard's lock, which takes a fraction of a
 	// millisecond.
 	defaultBatch = 256
 	// maxLocks bounds the named locks that are held or waited for.
@@ -58,9 +58,9 @@ var (
 // MaxSpaces bounds the name spaces: one or two for each protocol.
 const MaxSpaces = 16
 
-// Rules say how the jobs of a space are treated. By the zero value a name is unique in its queue, a
-// pending job is replaced by the next submission of its name, a reservation ends with its time-out,
-// and a failed job is tried for ever.
+// Rules say how the jobs of a space are treated. The zero value means: a name is unique in its queue, the next
+// submission of a name replaces the pending job, a reservation ends with its time-out, and a failed job is tried for
+// ever.
 type Rules struct {
 	// Durable jobs are saved in the Journal.
 	Durable bool
@@ -70,30 +70,30 @@ type Rules struct {
 	Owned bool
 	// Untimed reservations last until the holder ends them or leaves.
 	Untimed bool
-	// Graph makes the jobs tasks, which wait for each other and have a line of their own. Extend,
-	// Transfer, Steal, Complete and the verbs with a TaskRevision are for them. Tasks are never broadcast or
-	// dropped with their queue, and only RemoveTask removes them. Graph needs Untimed.
+	// Graph makes the jobs tasks, which wait for each other and have a line of their own. Extend, Transfer, Steal,
+	// Complete and the verbs with a TaskRevision are for them. Tasks are never broadcast, their queue is never dropped,
+	// and only RemoveTask removes them. Graph needs Untimed.
 	Graph bool
 	// Private tasks are handed out by Steal alone, never to a Reserve.
 	Private bool
-	// Kept queues, those that have had such a job, are never dropped. Graph implies it.
+	// Kept: a queue that has had a job of the space is never dropped. Graph implies Kept.
 	Kept bool
-	// Numbered jobs have their sequence numbers as names, in decimal digits: each submission adds a job. Those of one
-	// priority are handed out in the order of their numbers, also when they come back, and have Counts. They are never
-	// broadcast. A failed one is kept until it is kicked or removed, unless a policy has KeepFailed. Numbered excludes
-	// all other rules but Durable.
+	// Numbered jobs have their sequence numbers as names, in decimal digits: each submission adds a job. Numbered jobs
+	// of the same priority are handed out in the order of their numbers, also when they come back. They have Counts and
+	// are never broadcast. A failed numbered job is kept until it is kicked or removed, unless a policy has KeepFailed.
+	// Numbered excludes all other rules but Durable.
 	Numbered bool
 	// Deaths, when not 0, is the number of failures that end a job with Failed. Each earlier
 	// failure adds one to the job's priority and puts it ahead of its equals.
 	Deaths int32
-	// Failures, when set, rules the failures of the jobs where the policy of their queue does not.
+	// Failures, when set, says what becomes of failed jobs. The policy of their queue comes first.
 	Failures *Failures
 	// LeaseNames lets FindLease find the leases of the jobs.
 	LeaseNames bool
-	// Traits, when set, reads from a workload what else holds for its job. It is called under a shard's lock.
+	// Traits, when set, reads the further properties of a job from its workload. It is called under a shard's lock.
 	Traits func(workload []byte) Traits
-	// Expiry returns the Unix milliseconds from which a job of Traits.Expires is not handed out any more: it ends as
-	// expired. It is called under a shard's lock.
+	// Expiry returns the Unix milliseconds from which a job of Traits.Expires is not handed out any more. The job then
+	// ends as expired. It is called under a shard's lock.
 	Expiry func(workload []byte) int64
 }
 
@@ -103,15 +103,16 @@ type Traits struct {
 	Follow  bool // hand-outs and ends of the job are reported to Options.Follow
 }
 
-// Failures says what becomes of failed jobs of a space. Submission.Count of its jobs is how often a job is tried again
-// before it is given up. A negative Count gives it up at its first failure. A job of Count 0 is not kept when it fails.
+// Failures says what becomes of failed jobs of a space. The Submission.Count of such a job is how often it is tried
+// again before it is given up. With a negative Count it is given up at its first failure. A job of Count 0 is not kept
+// when it fails.
 type Failures struct {
-	// Retries is how often a job of Count AnyRetries is tried again, where the policy of its queue does not say.
+	// Retries is how often a job of Count AnyRetries is tried again, unless the policy of its queue limits that.
 	Retries int32
-	// Backoff returns the milliseconds before the retry of a number, from 1, where the policy of the queue has no
-	// back-off. chance is any bits.
+	// Backoff returns the milliseconds before a retry, by the number of the retry from 1 on, unless the policy of the
+	// queue has a back-off. chance is any bits; they spread equal delays.
 	Backoff func(retry int32, chance uint64) int64
-	// Keep bounds the jobs that were given up, where the policy of the queue does not.
+	// Keep bounds the kept jobs that were given up, unless the policy of the queue bounds them.
 	Keep Keep
 	// Text is how many bytes are kept of the newest error text of a job, from its beginning; at most MaxFailureText.
 	Text int
@@ -129,12 +130,12 @@ type Options struct {
 	MaxQueues int    // default defaultMaxQueues
 	Window    int    // bytes, default DefaultWindow
 	Batch     int    // jobs moved under one hold of a shard's lock, default defaultBatch; tests make it small
-	Runs      uint64 // the runs are numbered from there on; default: from a number that differs in every process
+	Runs      uint64 // the first number of a run; default: a number that differs in every process
 	// PeerMemory bounds the bytes of reserves, watches and topics that all peers have beyond small parts of their own;
 	// default and most: maxShared.
 	PeerMemory int64
-	// Tallies is how many queues have a Tally of their own, and Tallied, when set, reports by its name whether a queue
-	// may.
+	// Tallies is how many queues have a Tally of their own. Tallied, when set, reports by the name of a queue whether
+	// it may have one.
 	Tallies int
 	Tallied func(queue string) bool
 	// Rules are the rules of each space, by its number; default: the zero value.
@@ -142,7 +143,7 @@ type Options struct {
 	// Journal, when set, is told of every change of a durable job.
 	Journal Journal
 	// Full, when set, returns an error while the journal has no room for new jobs. It is called under a shard lock and
-	// must not block. Only jobs of cron entries are refused for it: the callers ask for others.
+	// must not block. The scheduler asks it only for jobs of cron entries: for all other jobs the callers ask.
 	Full func() error
 	// Grace is how many milliseconds after its time-out a reservation ends. The report of a holder
 	// that stops on time still counts.
@@ -150,9 +151,9 @@ type Options struct {
 	// Alarm, when set, is called when the next Tick is due earlier than the last Tick said. It is
 	// called under a shard lock and must not block.
 	Alarm func()
-	// TimedOut, when set, is called for each reservation that its time-out ends, before the job is
-	// handed out again. It is called under a shard lock: it copies what it keeps of the job and
-	// does not block. worker names a holder without a session: that of a lease, or a request.
+	// TimedOut, when set, is called for each reservation that its time-out ends, before the job is handed out again. It
+	// is called under a shard lock: it copies what it keeps of the job and does not block. worker names the holder if
+	// it has no session: the worker of a lease, or a request.
 	TimedOut func(job *Job, holder SessionID, worker string)
 	// Follow, when set, is called for each job of Traits.Follow that is handed out (Assign) and that ends (Result,
 	// Failed, Removed). It is called under a shard lock: it copies what it keeps of the job and does not block.
@@ -193,7 +194,7 @@ type Scheduler struct {
 	lockTimeout atomic.Int64 // milliseconds; 0: a job waits for ever
 	remember    atomic.Int64 // milliseconds; 0: complete tasks are not remembered
 	queueCount  atomic.Int64
-	tallies     atomic.Int64 // the queues that have one of their own
+	tallies     atomic.Int64 // number of queues that have a tally of their own
 	cronEntries atomic.Int64
 	sharedQuota quota        // see charge
 	memory      atomic.Int64 // bytes of the chunks of all slabs and arenas
@@ -251,16 +252,16 @@ func New(o Options) *Scheduler {
 	}
 	s.locks.init()
 	s.salt = s.seed.hash([]byte("chance"))
-	// A run's number is the sequence of its slot. It starts at a number that differs in every process, so
-	// that a run of the process before this one is not found.
+	// A run's number is the sequence number of its slot. These numbers start at another one in every process, so that
+	// no run of an earlier process is found.
 	s.slots.Store(cmp.Or(o.Runs, maphash.String(maphash.MakeSeed(), "runs")>>8))
 	s.wakeWall.Store(never)
 	s.wakeMono.Store(never)
 	return s
 }
 
-// SetTimeout sets the default time-out of reservations in milliseconds, 0 for none. It applies at
-// once, also to jobs that are reserved already.
+// SetTimeout sets the default time-out of reservations in milliseconds, 0 for none. It also counts at once for jobs
+// that are reserved already.
 func (s *Scheduler) SetTimeout(ms int64) {
 	s.timeout.Store(ms)
 	s.alarmMono(0)
@@ -269,8 +270,8 @@ func (s *Scheduler) SetTimeout(ms int64) {
 // Timeout returns the default time-out in milliseconds, 0 for none.
 func (s *Scheduler) Timeout() int64 { return s.timeout.Load() }
 
-// SetLockTimeout sets in milliseconds how long a job waits for a lock before it is ready again
-// without it; 0 for ever.
+// SetLockTimeout sets in milliseconds how long a job waits for a lock before it is ready again without the lock; 0: for
+// ever.
 func (s *Scheduler) SetLockTimeout(ms int64) {
 	s.lockTimeout.Store(ms)
 	s.alarmMono(0)
@@ -292,7 +293,7 @@ func (s *Scheduler) nameHash(queue uint32, space Space, name []byte) uint32 {
 	return uint32(h >> 32)
 }
 
-// alarmWall and alarmMono call the alarm when a time is earlier than the next Tick.
+// alarmWall and alarmMono call the alarm if the given time is earlier than that of the next Tick.
 func (s *Scheduler) alarmWall(at int64) { s.alarmAt(&s.wakeWall, at) }
 func (s *Scheduler) alarmMono(at int64) { s.alarmAt(&s.wakeMono, at) }
 
@@ -302,7 +303,7 @@ func (s *Scheduler) alarmAt(wake *atomic.Int64, at int64) {
 	}
 }
 
-// lower sets v to at if that is less, and reports whether it was.
+// lower sets v to at if at is less, and reports whether it was less.
 func lower(v *atomic.Int64, at int64) bool {
 	for {
 		old := v.Load()

@@ -42,14 +42,14 @@ type shard struct {
 	lessor        *Peer                // peer of all lease watches
 	halted        bool                 // no job is handed out any more
 	keeping       heap.Heap[*keptLine] // the lines of kept jobs, by the next check
-	keptBySeq     names                // the kept jobs that are not kept for their names alone, by sequence number; zero when there are none
+	keptBySeq     names                // the kept jobs by sequence number, without those kept for a name alone; zero: none
 	keptJobs      [keptUses]int
-	endedNames    names // the kept jobs that are the last of their names, see remember; zero when there are none
+	endedNames    names // the last kept jobs of their names, see remember; zero: none
 	histories     map[uint32]arenaRef
 	results       map[uint32]arenaRef
-	sweeps        heap.Heap[*sweep]   // sweeps of the queues with a job-ttl, by the time of the next one
+	sweeps        heap.Heap[*sweep]   // sweeps of the queues with a job-ttl, by the time of the next sweep
 	limiters      heap.Heap[*limiter] // limiters without credit, by refillAt
-	policyCursor  int                 // the queues from this number on are to get the present policies
+	policyCursor  int                 // the queues from this id on are still to get the present policies
 	cron          cronTable
 	freedLocks    []string // locks whose next waiter is woken when the shard is unlocked, see unlock
 	counters      Counters
@@ -78,12 +78,10 @@ func (sh *shard) init(s *Scheduler, id int) {
 	sh.graph.init(sh)
 }
 
-// countSteps counts steps of work whose amount depends on how much there is. Batches are measured
-// by this count.
+// countSteps counts steps of work of which there may be very much. Batches are measured by this count.
 func (sh *shard) countSteps(n int) { sh.mu.steps += n }
 
-// unlock unlocks the shard and then wakes the jobs that wait for freed locks: they may be of other
-// shards.
+// unlock unlocks the shard and then wakes the jobs that wait for freed locks, since these jobs may be of other shards.
 func (sh *shard) unlock(now Time, sink Sink) {
 	if sh.freedLocks == nil { // nearly always
 		sh.mu.Unlock()
@@ -103,7 +101,7 @@ func (sh *shard) unlockTakingFreed() (freed []string) {
 	return freed
 }
 
-// queue returns the queue of a name, made when it is missing.
+// queue returns the queue of a name. It makes a missing queue.
 func (sh *shard) queue(name []byte) (*queue, error) {
 	if q := sh.byName[string(name)]; q != nil {
 		return q, nil
@@ -125,7 +123,7 @@ func (sh *shard) queue(name []byte) (*queue, error) {
 	return q, nil
 }
 
-// queueFor returns the queue of a name. It makes a missing one with this autoDelete.
+// queueFor returns the queue of a name. It makes a missing queue with this autoDelete.
 func (sh *shard) queueFor(name []byte, autoDelete bool) (*queue, error) {
 	if q := sh.byName[string(name)]; q != nil {
 		return q, nil
@@ -164,7 +162,7 @@ func (sh *shard) ref(job uint32, r *record) JobRef {
 	return JobRef{Shard: sh.id, Space: r.space, Record: job, Seq: r.seq}
 }
 
-// view fills a Job with what a caller sees of a job.
+// view fills a Job with the view of a job that callers have.
 func (sh *shard) view(job uint32, r *record, q *queue, j *Job) {
 	// The fields are set one by one: a literal of Job would be built elsewhere and copied.
 	j.Ref, j.Queue, j.Space, j.Running, j.Number = sh.ref(job, r), q.name, r.space, r.state == reserved, 0
@@ -195,9 +193,9 @@ func (sh *shard) enqueue(now Time, job uint32, r *record, q *queue, past uint32)
 	sh.resetTimer(q)
 }
 
-// isDue reports whether a job's due time has come, which is past milliseconds after its due second.
+// isDue reports whether a job's due time has come. The due time is past milliseconds after the due second.
 func (sh *shard) isDue(now Time, r *record, past uint32) bool {
-	if r.due > never/1000-1 || r.due < -never/1000 { // outside of what milliseconds can say
+	if r.due > never/1000-1 || r.due < -never/1000 { // outside of the range of milliseconds
 		return r.due < 0
 	}
 	return r.due*1000+int64(past) <= now.Wall
@@ -268,7 +266,8 @@ func (sh *shard) resetTimer(q *queue) {
 //	any other             when its owner has left    is ready                  is ready      is delayed by it
 //
 // A task that has got predecessors waits instead of being ready. The caller matches the queue afterwards. A caller that
-// gives back several jobs matches after the last one: each that goes first goes ahead of those given back before it.
+// gives back several jobs matches after the last of them: a job that goes first goes ahead of the jobs given back
+// before it.
 func (sh *shard) fail(now Time, job uint32, r *record, q *queue, a Attempt, delay int64, sink Sink) {
 	if r.flags&task != 0 {
 		if delay > 0 {
@@ -310,13 +309,12 @@ func (sh *shard) fail(now Time, job uint32, r *record, q *queue, a Attempt, dela
 	sh.pushReady(job, r, q, front)
 }
 
-// aheadOfAll is the due second of a job that failed. It is earlier than any other, so the job goes
-// ahead of all jobs of its priority.
+// aheadOfAll is the due second of a job that failed. It is earlier than any other due second, so the job goes ahead of
+// all jobs of its priority.
 const aheadOfAll = math.MinInt64
 
-// release makes a job pending again that was just taken from its holder, due at wall. A task that is
-// due goes to the front of its line, or waits. An orphan ends. The caller matches the queue
-// afterwards.
+// release makes a job that was just taken from its holder pending again, due at wall. A task that is due goes to the
+// front of its line, or waits. An orphan ends. The caller matches the queue afterwards.
 func (sh *shard) release(now Time, job uint32, r *record, q *queue, wall int64, sink Sink) {
 	if r.flags&task != 0 && wall <= now.Wall {
 		sh.graph.release(now, job, r, q, front)
@@ -360,7 +358,7 @@ func (sh *shard) end(job uint32, r *record, q *queue, e Effect, data []byte, sin
 // retire takes from a detached job its name, its awaits and its locks.
 func (sh *shard) retire(job uint32, r *record, q *queue, e Effect, data []byte, sink Sink) {
 	name, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
-	if sh.s.rules[r.space].Global { // before the awaits: a peer may submit a job of the name as soon as it is answered
+	if sh.s.rules[r.space].Global { // before the awaits: an answered peer may submit a job of the same name at once
 		sh.s.freeID(id{r.space, string(name)})
 	}
 	if r.flags&awaited != 0 {
@@ -422,8 +420,8 @@ func (sh *shard) keepAwaits(job uint32, r *record, keep func(await) bool) {
 	r.flags &^= awaited
 }
 
-// grain is the resolution of time-outs in milliseconds: jobs reserved within it share a bucket. A
-// time-out is late by at most this and never early.
+// grain is the resolution of time-outs in milliseconds: jobs that are reserved within one grain share a bucket. A
+// time-out is late by at most one grain, and never early.
 const grain = 128
 
 func roundUp(ms int64) int64 { return (ms + grain - 1) &^ (grain - 1) }
@@ -436,7 +434,7 @@ func floorSecond(ms int64) int64 {
 	return s
 }
 
-// wallOf returns the wall time of a key of a delayed index, clamped to what fits.
+// wallOf returns the wall time of a key of a delayed index, clamped to the range of milliseconds.
 func wallOf(k sortKey) int64 {
 	if k.a > never/1000-1 {
 		return never

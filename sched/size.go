@@ -17,8 +17,8 @@ var printedUnits = []struct {
 	bytes Size
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
 
-// String uses the largest unit that fits. It rounds to one decimal, which is left out when the size is whole: 64.0MiB
-// is nearly 64MiB.
+// String uses the largest unit that fits. It rounds to one decimal. A whole size has no decimal, so 64.0MiB stands for
+// nearly 64MiB.
 func (s Size) String() string {
 	for _, u := range printedUnits {
 		switch {

@@ -12,7 +12,7 @@ const (
 	slabChunk = 1 << slabBits
 )
 
-// The bytes of a chunk, and of the nodes that tasks add to it.
+// The bytes of a chunk's records, and of the nodes that its tasks add.
 var (
 	recordBytes = int64(reflect.TypeFor[[slabChunk]record]().Size())
 	nodeBytes   = int64(reflect.TypeFor[[slabChunk]node]().Size())
@@ -79,8 +79,8 @@ func (s *slab) alloc() (uint32, *record) {
 	return uint32(c)<<slabBits | i, &p.records[i]
 }
 
-// free frees a slot. It frees an empty chunk when keepEmpty others are empty, unless it is the only
-// open one.
+// free frees a slot. It also frees the slot's chunk when that is empty, if keepEmpty other chunks are empty and it is
+// not the only open chunk.
 func (s *slab) free(slot uint32) {
 	c := int32(slot >> slabBits)
 	p := &s.chunks[c]

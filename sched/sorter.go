@@ -6,9 +6,8 @@ import (
 	"treadle/sched/heap"
 )
 
-// sorter sorts very many elements a part at a time. Elements are sorted in runs as they are added.
-// The runs are merged as elements are taken. A step takes time logarithmic in the number of
-// elements.
+// sorter sorts very many elements a part at a time. Adding sorts elements in runs, and taking merges the runs. A step
+// takes time logarithmic in the number of elements.
 type sorter[T any] struct {
 	compare  func(a, b T) int
 	unsorted []T // a run that is not sorted yet

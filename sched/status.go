@@ -6,21 +6,21 @@ import "math"
 type Counters struct {
 	Submitted uint64 // new jobs
 	Replaced  uint64 // submissions that replaced a pending job
-	Ignored   uint64 // submissions of the name of a job that is reserved, parked or broadcasting, or was done within Policy.UniqueFor
+	Ignored   uint64 // submissions for a reserved, parked or broadcasting job, or one done within Policy.UniqueFor
 	Assigned  uint64
 	Broadcast uint64
 	Done      uint64
 	Released  uint64 // failed, delayed or released by their holder
-	Fails     uint64 // number of these that failed
+	Fails     uint64 // number of released jobs that failed
 	Abandoned uint64 // released because their holder left
 	TimedOut  uint64
 	Removed   uint64 // pending or failed jobs: by a client or an operator, with their queue, or because their owner left
 	GivenUp   uint64 // number of jobs that a policy's retries gave up
 	Evicted   uint64 // failed jobs that were too many or too old
-	Moved     uint64 // jobs that went to another queue: failed ones to a dead-letter queue, and those that operators moved
+	Moved     uint64 // jobs that went to another queue: failed jobs to a dead-letter queue, and jobs that operators moved
 	Retried   uint64 // failed jobs that were made ready again
 	Expired   uint64 // not handed out within Policy.JobTTL
-	Forgotten uint64 // names of done jobs, before Policy.UniqueFor has passed: there were too many
+	Forgotten uint64 // names of done jobs, too many to be remembered for Policy.UniqueFor
 	Stale     uint64 // reports of peers that did not hold the job
 }
 
@@ -50,13 +50,13 @@ func (c *Counters) add(o *Counters) {
 type Stats struct {
 	Counters
 	Queues     int
-	Jobs       int // in any state but those of kept jobs
+	Jobs       int // in any state, without kept jobs
 	Failed     int
 	Numbered   NumberedStats
 	KeptDone   int // done or expired
 	KeptNames  int // of done jobs, remembered for Policy.UniqueFor alone
 	ArenaBytes int // held for the bytes of jobs
-	// Waits are how long the jobs that were handed out were due before, in whole seconds; without tasks. Runs are from
+	// Waits are the times from due to the hand-out of jobs, in whole seconds, without tasks. Runs are the times from
 	// the hand-out of a job to the report of its worker: done, failed or put off.
 	Waits, Runs Durations
 }
@@ -82,8 +82,8 @@ func (s *Scheduler) Stats() Stats {
 	return t
 }
 
-// Memory returns how many bytes the records of all jobs and their bytes take, in whole chunks. It takes no lock and
-// is exact at any moment. What else the scheduler keeps about jobs is not in it: names, indexes, awaits.
+// Memory returns how many bytes the records of all jobs and their bytes take, in whole chunks. It takes no lock and is
+// exact at any moment. It does not include names, indexes and awaits.
 func (s *Scheduler) Memory() int64 { return s.memory.Load() }
 
 // QueueStatus is what Status shows of a queue.
@@ -95,14 +95,16 @@ type QueueStatus struct {
 	Unfinished int    // running jobs that a restart makes ready again; tasks, and durable jobs under leases, are not
 	Parked     int    // waiting for a lock
 	Delayed    int    // not due yet
-	Retrying   int    // of these, those that have failed before or were moved
+	Retrying   int    // delayed jobs that have failed before or were moved
 	Waiting    int    // waiting tasks
 	Failed     int    // given up or buried, and kept; not among Jobs
-	Buried     int    // of these, jobs of Rules.Numbered
+	Buried     int    // failed jobs of Rules.Numbered
 	Prior      int    // ready jobs of Rules.Numbered with a priority above 0
 	Done       int    // done or expired, and kept; not among Jobs
 	Spaces     uint16 // the name spaces that ever had a job in it, as bits
-	SchedAt    int64  // smallest sched_at of the pending jobs, 0 when one is immediate, or numbered and ready, or there is none
+	// SchedAt is the smallest sched_at of the pending jobs. It is 0 when a pending job is immediate, or numbered and
+	// ready, or when no job is pending.
+	SchedAt int64
 }
 
 // Ready returns how many jobs could be handed out now.
@@ -118,8 +120,8 @@ func (s *Scheduler) Status(fn func(QueueStatus)) {
 	}
 }
 
-// StatusSome is Status for the next batch of queues behind a cursor. It returns the cursor behind them; done reports
-// whether there are no others.
+// StatusSome is Status for the next batch of queues behind a cursor. It returns the cursor behind this batch. done
+// reports whether no queues are left.
 func (s *Scheduler) StatusSome(c Cursor, fn func(QueueStatus)) (_ Cursor, done bool) {
 	if c.shard >= len(s.shards) {
 		return c, true
@@ -132,7 +134,7 @@ func (s *Scheduler) StatusSome(c Cursor, fn func(QueueStatus)) (_ Cursor, done b
 	return c, c.shard >= len(s.shards)
 }
 
-// StatusOf returns the status of a queue. ok is false when there is none of that name.
+// StatusOf returns the status of a queue. ok is false when there is no queue of this name.
 func (s *Scheduler) StatusOf(queue []byte) (_ QueueStatus, ok bool) {
 	sh := s.shardOf(queue)
 	sh.mu.Lock()
@@ -144,7 +146,7 @@ func (s *Scheduler) StatusOf(queue []byte) (_ QueueStatus, ok bool) {
 	return sh.status(q), true
 }
 
-// statuses calls fn for the queues with the n numbers from first on. more reports whether there are higher numbers.
+// statuses calls fn for the queues with the n ids from first on. more reports whether there are higher ids.
 func (sh *shard) statuses(first, n int, fn func(QueueStatus)) (more bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -158,8 +160,8 @@ func (sh *shard) statuses(first, n int, fn func(QueueStatus)) (more bool) {
 	return end < len(sh.queues)
 }
 
-// status returns the counts of a queue. SchedAt is the earliest due second of its pending jobs. It is 0 if one of
-// them was submitted without one, if one is numbered and ready, or if no job is pending.
+// status returns the counts of a queue. SchedAt is the earliest due second of its pending jobs. It is 0 if a pending
+// job was submitted without a due second, or is numbered and ready, and if no job is pending.
 func (sh *shard) status(q *queue) QueueStatus {
 	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + len(q.parked) + q.waiting, Running: q.running,
 		Unfinished: q.running - q.reservedTasks - q.savedLeases, Parked: len(q.parked), Delayed: q.delayed.jobs,
@@ -208,9 +210,9 @@ type Cursor struct {
 // WalkBatch is the usual n of Walk and WalkTasks: jobs viewed under one hold of a shard's lock.
 const WalkBatch = 256
 
-// Walk calls fn for the next jobs behind a cursor, under the lock of one shard, and returns the
-// cursor behind them. It visits at most n slots; a large job counts as several. done reports whether the
-// walk is over. A job that lives from the first call to the last is seen exactly once.
+// Walk calls fn for the next jobs behind a cursor, under the lock of one shard, and returns the cursor behind these
+// jobs. It visits at most n slots; a large job counts as several. done reports whether the walk is over. A job that
+// lives from the first call to the last is seen exactly once.
 func (s *Scheduler) Walk(c Cursor, n int, fn func(*Job)) (_ Cursor, done bool) {
 	return s.walk(c, n, func(sh *shard, slot uint32, r *record, q *queue) {
 		sh.view(slot, r, q, &sh.out.Job)
@@ -218,8 +220,9 @@ func (s *Scheduler) Walk(c Cursor, n int, fn func(*Job)) (_ Cursor, done bool) {
 	})
 }
 
-// walk calls fn, under the lock of one shard, for up to n records from a cursor on, without those of ended jobs and of
-// dropped queues. A large job counts as several records. It returns where to continue, and whether the walk is over.
+// walk calls fn, under the lock of one shard, for up to n records from a cursor on, without records of ended jobs and
+// of dropped queues. A large job counts as several records. walk returns the cursor to continue from, and whether the
+// walk is over.
 func (s *Scheduler) walk(c Cursor, n int, fn func(*shard, uint32, *record, *queue)) (_ Cursor, done bool) {
 	if c.shard >= len(s.shards) {
 		return c, true

@@ -4,7 +4,7 @@ package sched
 type Submission struct {
 	Space    Space
 	Queue    []byte
-	Name     []byte // unique per space and queue; of a job of Rules.Numbered Submit does not read it
+	Name     []byte // unique per space and queue; Submit does not read the name of a job of Rules.Numbered
 	Number   uint64 // number of a job of Rules.Numbered, set by Submit
 	Workload []byte
 	SchedAt  int64 // Unix seconds; 0: at once
@@ -18,19 +18,19 @@ type Submission struct {
 	Await  *Peer
 	Tag    uint64
 	OnFail bool // the await ends with Failed at the first failure
-	Stays  bool // ExpireAwait ends the await alone, the job stays
+	Stays  bool // ExpireAwait ends only the await, the job stays
 	// History is the history of a new job, for ParseHistory; nil: it has none.
 	History []byte
-	// OnlyNew refuses the job with ErrDuplicate when a job of its name is there in any state but those of kept jobs.
+	// OnlyNew refuses the job with ErrDuplicate when there is a job of the same name, in any state, that is not kept.
 	OnlyNew bool
-	// NeedWorker refuses the job with ErrNoWorker when no peer serves the queue, unless its name was done within
-	// Policy.UniqueFor.
+	// NeedWorker refuses the job with ErrNoWorker when no peer serves the queue, unless a job of the same name was done
+	// within Policy.UniqueFor.
 	NeedWorker bool
 }
 
-// Submit adds a job, or replaces the pending job of its name. A reserved, parked or broadcasting job of the name stays
-// as it is. A name that was done within Policy.UniqueFor is ignored. Submit copies the job's bytes once. A waiting peer
-// is handed the job before Submit returns.
+// Submit adds a job, or replaces the pending job of the same name. A reserved, parked or broadcasting job of the name
+// stays as it is. A name that was done within Policy.UniqueFor is ignored. Submit copies the job's bytes once. A
+// waiting peer is handed the job before Submit returns.
 func (s *Scheduler) Submit(now Time, j *Submission, sink Sink) error {
 	global := s.rules[j.Space].Global
 	if global && !s.claimID(j.Space, j.Name) && (!s.reapNow(now, j, sink) || !s.claimID(j.Space, j.Name)) {
@@ -92,7 +92,7 @@ func (sh *shard) lookup(hash uint32, q *queue, space Space, name []byte) (uint32
 	})
 }
 
-// add adds a job under a sequence number, which is taken under the same hold of the shard's lock.
+// add adds a job under a sequence number. The caller has taken the number under the same hold of the shard's lock.
 func (sh *shard) add(now Time, seq uint64, hash uint32, q *queue, j *Submission, sink Sink) error {
 	if q.policy != nil {
 		if err := q.admit(j.Name, j.Workload, -1); err != nil {
@@ -152,7 +152,7 @@ func (sh *shard) newJob(hash uint32, q *queue, space Space, name, workload []byt
 	return job, r, nil
 }
 
-// setTraits sets the flags of a job that Rules.Traits reads from its workload.
+// setTraits sets the flags of a job by the Rules.Traits of its workload.
 func (sh *shard) setTraits(r *record, workload []byte) {
 	traits := sh.s.rules[r.space].Traits
 	if traits == nil {
@@ -168,8 +168,8 @@ func (sh *shard) setTraits(r *record, workload []byte) {
 	}
 }
 
-// placeSubmission gives a detached job the submission's values and a place. The job may be gone
-// when it returns: a broadcast ends it.
+// placeSubmission gives a detached job the submission's values and a place. When it returns, a broadcast may have ended
+// the job.
 func (sh *shard) placeSubmission(now Time, job uint32, r *record, q *queue, j *Submission, sink Sink) {
 	r.priority, r.count, r.timeout = j.Priority, j.Count, j.Timeout
 	r.due = j.SchedAt

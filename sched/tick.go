@@ -1,10 +1,10 @@
 package sched
 
-// Tick does what is due and a part of the deferred work: delayed jobs become ready, overdue
-// reservations end, departed peers are reaped, jobs of dropped queues are removed, and so on; see
-// the package's comment. It returns by either clock when the next Tick is due, which is now when
-// deferred work is left. Options.Alarm tells when that moves closer. What is due comes before
-// deferred work, and each shard has a turn. No lock is held for more than a batch.
+// Tick does what is due and a part of the deferred work: delayed jobs become ready, overdue reservations end, departed
+// peers are reaped, jobs of dropped queues are removed, and so on; see the package's comment. It returns by either
+// clock when the next Tick is due: now, when deferred work is left. Options.Alarm tells when the next Tick is due
+// earlier than that. Due work comes before deferred work, and each shard has a turn. No lock is held for more than a
+// batch.
 func (s *Scheduler) Tick(now Time, sink Sink) (next Time) {
 	next = Time{Wall: now.Wall + maxSleep, Mono: now.Mono + maxSleep}
 	s.wakeWall.Store(next.Wall)
@@ -27,7 +27,7 @@ func (s *Scheduler) Tick(now Time, sink Sink) (next Time) {
 	return next
 }
 
-// tickDue does a batch of what is due. more reports whether the batch was full.
+// tickDue does a batch of the work that is due. more reports whether the batch was full.
 func (sh *shard) tickDue(now Time, sink Sink) (more bool) {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
@@ -157,7 +157,7 @@ func (sh *shard) timeOut(now Time, x *index, timeout int64, until int, sink Sink
 	}
 }
 
-// dropQueues removes jobs of dropped queues, and each queue when it has none.
+// dropQueues removes jobs of dropped queues, and each dropped queue after its last job.
 func (sh *shard) dropQueues(until int, sink Sink) {
 	for len(sh.dropped) > 0 && sh.mu.steps < until {
 		q := sh.dropped[len(sh.dropped)-1]

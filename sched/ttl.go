@@ -3,10 +3,10 @@ package sched
 import "math"
 
 // Policy.JobTTL bounds how long after its due time a job may start. pair ends a job that is too old instead of handing
-// it out, and a sweep of the Ticks ends the others. A ready index has the jobs of a priority by their standing: the due
-// second, or that of the submission for a numbered job, which is due later if it was delayed or has come back. So a
-// sweep reads the jobs of each priority up to the first whose standing is too young to have expired. It needs no memory
-// for each job.
+// it out, and a sweep of the Ticks ends the others. A ready index has the jobs of a priority by their standing. That is
+// the due second, or for a numbered job the second of its submission, although it may be due later. So a sweep reads
+// the jobs of each priority up to the first job whose standing is too young to have expired. It needs no memory for
+// each job.
 
 // sweep ends the ready jobs of a queue that have expired.
 type sweep struct {
@@ -19,9 +19,9 @@ type sweep struct {
 
 	index  int     // of sweptIndex
 	from   sortKey // where it continues in that index
-	passed uint32  // last job with the key from that the sweep passed over, and its seq
+	passed uint32  // the last job that the sweep passed over, which had the key from, and its seq
 	seq    uint64
-	first  int64 // Wall when the first of the jobs that it left expires
+	first  int64 // Wall when the first of the remaining jobs expires
 }
 
 func (w *sweep) Ahead(o *sweep) bool { return w.next < o.next }
@@ -35,12 +35,12 @@ const sweepEvery = 60_000
 // minSweep is the shortest time in milliseconds until a sweep that expects no job to have expired.
 const minSweep = 1000
 
-// firstDue is the first due second that is a time. Smaller ones are of tasks, of jobs that have failed (aheadOfAll),
-// and of jobs without a known due time.
+// firstDue is the first due second that is a time. Tasks, jobs that have failed (aheadOfAll) and jobs without a known
+// due time have smaller due seconds.
 const firstDue = 1
 
-// expires returns when a ready job of a due second expires. It counts from the end of the second, in which the job may
-// have been due.
+// expires returns when a ready job of a due second expires. The time counts from the end of this second, since the job
+// may have been due at any moment of it.
 func (w *sweep) expires(due int64) int64 {
 	if due < firstDue {
 		return never
@@ -60,7 +60,7 @@ func (sh *shard) expired(now Time, q *queue, r *record) bool {
 	return sh.s.rules[r.space].Expiry(workload) <= now.Wall
 }
 
-// endExpired ends a ready job that has expired. It returns the cost, with that of the answers to its awaits.
+// endExpired ends a ready job that has expired. It returns the cost, including the answers to the job's awaits.
 func (sh *shard) endExpired(now Time, job uint32, r *record, q *queue, sink Sink) int {
 	before := sh.mu.steps
 	sh.countSteps(r.cost())
@@ -103,7 +103,7 @@ func (sh *shard) sweepQueues(now Time, until int, sink Sink) {
 	}
 }
 
-// sweepSome does a part of a sweep. done reports whether it was the last one.
+// sweepSome does a part of a sweep. done reports whether it was the last part.
 func (sh *shard) sweepSome(now Time, w *sweep, until int, sink Sink) (done bool) {
 	q := w.queue
 	for w.index < q.sweptIndexes() {
@@ -127,7 +127,7 @@ func (sh *shard) sweepSome(now Time, w *sweep, until int, sink Sink) (done bool)
 			w.from = sortKey{k.a, firstDue}
 		case at <= now.Wall:
 			sh.endExpired(now, job, r, q, sink)
-		case w.expires(k.b) <= now.Wall: // a numbered job is due long after its submission: those behind it may have expired
+		case w.expires(k.b) <= now.Wall: // a numbered job, due later than its standing: jobs behind it may have expired
 			w.first = min(w.first, at)
 			w.from, w.passed, w.seq = k, job, r.seq
 		case k.a < math.MaxInt64:
@@ -141,8 +141,8 @@ func (sh *shard) sweepSome(now Time, w *sweep, until int, sink Sink) (done bool)
 	return true
 }
 
-// sweepNext returns the next job of an index for a sweep, or none: the one behind the job that the sweep passed over
-// last. When that job has gone, it is the first job with the key of that job, or of a later key.
+// sweepNext returns the next job of an index for a sweep, or none. That is the job behind the one that the sweep passed
+// over last. If the latter has gone, it is the first job of the same key or a later one.
 func (sh *shard) sweepNext(w *sweep, x *index) uint32 {
 	from := w.from
 	if r := sh.slab.find(w.passed); r != nil && r.seq == w.seq && r.state == ready && r.container == w.queue.id &&
@@ -192,8 +192,8 @@ func (sh *shard) sweepNumbered(now Time, w *sweep, sink Sink) {
 // byNumberIndex is the number of the index by number for sweptIndex. The lanes follow.
 const byNumberIndex = 3
 
-// sweptIndexes is how many numbers sweptIndex takes. A lane that comes while a sweep is under way may have the number
-// of one that has gone: the next sweep reads it.
+// sweptIndexes is how many numbers sweptIndex takes. A lane that is made during a sweep may get the number of a lane
+// that has gone. The next sweep reads it.
 func (q *queue) sweptIndexes() int {
 	if q.keyed == nil {
 		return byNumberIndex + 1

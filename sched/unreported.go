@@ -1,18 +1,18 @@
 package sched
 
-// A run is revoked when it ends without a report of its worker: by its time-out, because the job is
-// removed, or because it was broadcast. The worker continues and reports later. A report that names the
-// Run finds nothing. The report of a Named peer has only the queue and the name. Such a peer is not
-// handed a job of that name from the queue again until it has reported the revoked run, has left, or
-// another time-out has passed. Without a time-out only its report or its end settles it.
+// A run is revoked when it ends without a report of its worker: by its time-out, because the job is removed, or because
+// it was broadcast. The worker continues and reports later. A report that names the Run finds nothing. The report of a
+// Named peer has only the queue and the name. Such a peer is not handed a job of the same name from the queue again
+// until it has reported the revoked run, has left, or another time-out has passed. Without a time-out it must report
+// the run or leave.
 
-// unreportedName is what a watch remembers of the revoked runs of one name.
+// unreportedName is a watch's memory of the revoked runs of one name.
 type unreportedName struct {
 	watch     *watch
 	name      uint64 // hash of the name, which names of the same hash share; unused in a suspension
 	tag       uint64 // tag of the Reserve that the last revoked run answered
 	graceEnd  int64  // Mono
-	runs      int    // number of unreported runs; more than one only of broadcasts
+	runs      int    // number of unreported runs; above 1 only after broadcasts
 	heapIndex int    // index in the shard's heap
 }
 
@@ -29,7 +29,7 @@ const (
 	unreportedCost = 128
 )
 
-// noteRevoked notes that a run is revoked and its holder does not know.
+// noteRevoked notes that a run is revoked without the knowledge of its holder.
 func (sh *shard) noteRevoked(now Time, job uint32, r *record) {
 	w := sh.holder(r)
 	if w.peer.class == named {
@@ -37,7 +37,7 @@ func (sh *shard) noteRevoked(now Time, job uint32, r *record) {
 	}
 }
 
-// graceEnd returns when another time-out of a job has passed.
+// graceEnd returns when another time-out of the job will have passed.
 func (sh *shard) graceEnd(now Time, r *record) int64 {
 	ms := sh.s.timeout.Load()
 	if r.timeout > 0 {
@@ -49,7 +49,7 @@ func (sh *shard) graceEnd(now Time, r *record) int64 {
 	return roundUp(now.Mono + ms)
 }
 
-// addUnreported keeps a Named peer from jobs of a name until a time.
+// addUnreported keeps a Named peer from jobs of a name until the given time.
 func (sh *shard) addUnreported(w *watch, name []byte, tag uint64, until int64) {
 	u := w.unreportedByHash[sh.hash(name)]
 	switch {
@@ -122,8 +122,7 @@ func (sh *shard) removeUnreported(u *unreportedName) {
 	}
 }
 
-// resolveUnreported removes an unreported name and serves the peer the jobs that waited because of
-// it.
+// resolveUnreported removes an unreported name, and serves the peer the jobs that this name has kept from it.
 func (sh *shard) resolveUnreported(now Time, u *unreportedName, sink Sink) {
 	sh.removeUnreported(u)
 	if w := u.watch; w.lineIndex >= 0 {
@@ -131,7 +130,7 @@ func (sh *shard) resolveUnreported(now Time, u *unreportedName, sink Sink) {
 	}
 }
 
-// expireUnreported resolves the unreported names whose time has passed.
+// expireUnreported resolves the unreported names whose graceEnd has passed.
 func (sh *shard) expireUnreported(now Time, until int, sink Sink) {
 	for sh.mu.steps < until && len(sh.byGraceEnd) > 0 && sh.byGraceEnd[0].graceEnd <= now.Mono {
 		sh.countSteps(1)
@@ -139,8 +138,8 @@ func (sh *shard) expireUnreported(now Time, until int, sink Sink) {
 	}
 }
 
-// Report is Held for the report with which a peer ends a run. The report of a revoked run finds no
-// run; the peer may be handed a job of that name again.
+// Report is Held for the report with which a peer ends a run. The report of a revoked run finds no run. The peer may be
+// handed a job of the same name again then.
 func (s *Scheduler) Report(now Time, p *Peer, queueName, name []byte, sink Sink) (Run, bool) {
 	w := p.watchOf(queueName)
 	if w == nil {

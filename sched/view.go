@@ -13,7 +13,7 @@ type JobView struct {
 	Job     // Due is 0 when the job has no due time
 	State   JobState
 	Worker  string // holder of a running job; empty: none, as with a broadcast
-	Since   int64  // Unix milliseconds: of the hand-out of a running job, of the end of a kept one, of the wait for a lock; else 0
+	Since   int64  // Unix milliseconds: hand-out of a running job, end of a kept job, begin of a wait for a lock; else 0
 	Until   int64  // Unix milliseconds of the time-out of a running job, or of the end of its lease; 0: none
 	History []byte // for ParseHistory
 	Result  []byte // nil: none is kept
@@ -55,7 +55,7 @@ func (sh *shard) workerOf(r *record) string {
 	return cmp.Or(p.where, p.name, p.label)
 }
 
-// sinceOf returns since when a job is what it is, in Unix milliseconds, as JobView.Since has it.
+// sinceOf returns the JobView.Since of a job.
 func (sh *shard) sinceOf(now Time, job uint32, r *record) int64 {
 	switch r.state {
 	case reserved:
@@ -101,8 +101,8 @@ func ParseRef(text string) (r JobRef, err error) {
 }
 
 // View calls fn with a job, under the shard's lock. It returns false when the job is gone. The space of the reference
-// does not count. A kept job is found by its sequence number alone: a restart gives it another shard and record. A job
-// that was moved is found by the reference that it had before, too, as long as the move is remembered.
+// does not count. A kept job is found by its sequence number alone, since a restart gives it another shard and record.
+// A moved job is found by its earlier reference, too, as long as the move is remembered.
 func (s *Scheduler) View(now Time, ref JobRef, fn func(*JobView)) bool {
 	sh, job, r := s.lockJob(ref)
 	if sh == nil {
@@ -115,9 +115,9 @@ func (s *Scheduler) View(now Time, ref JobRef, fn func(*JobView)) bool {
 	return true
 }
 
-// Find returns the job of a name: one that has not ended, or else the one of those kept that ended last. ok is false
-// when there is none. When an operator retries or removes a kept job, older ones of its name are found by their JobRefs
-// alone.
+// Find returns the job of a name that has not ended, or else the kept job of the name that ended last. ok is false when
+// there is no such job. After an operator has retried or removed a kept job, older jobs of its name are only found by
+// their JobRefs.
 func (s *Scheduler) Find(space Space, queue, name []byte) (ref JobRef, ok bool) {
 	sh := s.shardOf(queue)
 	sh.mu.Lock()
@@ -136,8 +136,8 @@ func (s *Scheduler) Find(space Space, queue, name []byte) (ref JobRef, ok bool) 
 	return sh.ref(job, sh.slab.at(job)), true
 }
 
-// lockJob locks the shard of a job that a Listing has, and returns the job; no shard when there is none. It follows a
-// job that was moved.
+// lockJob returns a job that a Listing has, with its shard locked. The shard is nil when there is no such job. lockJob
+// follows a job that was moved.
 func (s *Scheduler) lockJob(ref JobRef) (*shard, uint32, *record) {
 	if sh, err := s.lockShard(ref.Shard); err == nil {
 		if job, r, ok := sh.find(ref); ok {
@@ -159,7 +159,7 @@ func (s *Scheduler) lockJob(ref JobRef) (*shard, uint32, *record) {
 	return nil, none, nil
 }
 
-// find returns the job of a reference to this shard, or a kept one with its sequence number.
+// find returns the job of a reference to this shard, or the kept job with the sequence number of the reference.
 func (sh *shard) find(ref JobRef) (job uint32, r *record, ok bool) {
 	if job, r = ref.Record, sh.slab.find(ref.Record); r == nil || r.seq != ref.Seq || !r.listed() || ref.Shard != sh.id {
 		if job, ok = sh.lookupKept(ref.Seq); !ok {
@@ -184,8 +184,8 @@ type Reader struct {
 	version uint64
 }
 
-// maxRead is how many bytes a Reader copies under one hold of a shard's lock. It is at least ownChunk: only bytes with
-// a version are read in several parts.
+// maxRead is how many bytes a Reader copies under one hold of a shard's lock. It is no less than ownChunk, so that only
+// bytes with a version are read in several parts.
 const maxRead = 256 << 10
 
 // NewReader returns a Reader of a job's workload from a byte on, or of its kept result. ok is false if there is no such
@@ -205,7 +205,7 @@ func (s *Scheduler) NewReader(ref JobRef, result bool, from int) (_ *Reader, ok 
 // Size returns how many bytes are left.
 func (r *Reader) Size() int { return r.size - r.at }
 
-// Read implements io.Reader. Its error is ErrChanged when the bytes have changed since.
+// Read implements io.Reader. Its error is ErrChanged when the bytes have changed since the Reader was made.
 func (r *Reader) Read(p []byte) (n int, err error) {
 	if r.at >= r.size {
 		return 0, io.EOF

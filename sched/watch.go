@@ -8,7 +8,7 @@ type watch struct {
 	queue     *queue
 	shard     *shard
 	id        uint32 // index in the shard's watches
-	seq       uint64 // the sequence of the peer's oldest slot, as the line last knew it
+	seq       uint64 // the seq of the peer's oldest slot, as the line last knew it
 	lineIndex int    // index in the queue's line of its class, -1: not in line
 	broadcast bool   // registered for broadcasts
 	departed  bool   // its peer has left
@@ -16,7 +16,7 @@ type watch struct {
 	held      []held // the jobs of this queue that the peer holds
 
 	unreportedByHash map[uint64]*unreportedName // unreported names, by their hashes
-	suspended        *unreportedName            // says until when the watch is handed nothing, see chargeUnreported
+	suspended        *unreportedName            // says until when the watch gets no jobs, see chargeUnreported
 }
 
 func (w *watch) Ahead(o *watch) bool { return w.seq < o.seq }
@@ -95,8 +95,7 @@ func (sh *shard) newWatch(p *Peer, q *queue) (*watch, error) {
 	return w, nil
 }
 
-// watchFor returns the watch of a peer that takes tasks without a Watch of the queue, made when it
-// is missing.
+// watchFor returns the watch of a peer that takes tasks without a Watch of the queue. It makes a missing watch.
 func (sh *shard) watchFor(p *Peer, q *queue) (*watch, error) {
 	w := p.byQueue[q.name]
 	switch {
@@ -110,14 +109,14 @@ func (sh *shard) watchFor(p *Peer, q *queue) (*watch, error) {
 
 // revive makes an ended watch a full one again.
 func (sh *shard) revive(w *watch) error {
-	if len(w.held) == 0 { // without a job of it the queue may have been dropped
+	if len(w.held) == 0 { // the queue may have been dropped, since the watch holds no job of it
 		q, err := sh.queue([]byte(w.queue.name))
 		if err != nil {
 			return err
 		}
 		w.queue = q
 	}
-	if w.removable() { // its number was freed
+	if w.removable() { // the number of the watch was freed
 		w.id = assignID(&sh.watches, &sh.freeWatchIDs, w)
 	}
 	w.ended = false
@@ -129,7 +128,7 @@ func (sh *shard) revive(w *watch) error {
 	return nil
 }
 
-// join puts a watch in its queue's line when its peer has a slot and it is not in line yet.
+// join puts a watch in its queue's line if its peer has a slot and the watch is not in line yet.
 func (sh *shard) join(w *watch) {
 	if w.lineIndex >= 0 {
 		return
@@ -182,7 +181,7 @@ func (s *Scheduler) Unwatch(p *Peer, name []byte) {
 	p.mu.Unlock()
 }
 
-// endWatch removes a watch from its queue. Its number is freed when it holds nothing any more.
+// endWatch removes a watch from its queue. The watch's number is freed when it is removable.
 func (sh *shard) endWatch(w *watch) {
 	q := w.queue
 	if w.lineIndex >= 0 {
@@ -226,7 +225,7 @@ func (sh *shard) freeWatch(w *watch) {
 	sh.freeWatchIDs = append(sh.freeWatchIDs, w.id)
 }
 
-// prune removes the removable watches: they ended while jobs were held, and hold none any more.
+// prune removes the removable watches, which ended while they held jobs and hold none any more.
 func (p *Peer) prune() {
 	n := len(p.watches)
 	p.cost += n

@@ -12,9 +12,9 @@ const (
 	WhyExpired                      // At
 	WhyFailed                       // At, Worker, N attempts, Text the last error
 	WhyDelayed                      // Until it is due
-	WhyLock                         // Name of the lock, At the begin of the wait, Jobs that hold it; no Name: no job gets the lock
+	WhyLock                         // Name of the lock, empty if no job gets it; At the begin of the wait, Jobs that hold it
 	WhyLockFree                     // Name of the lock, which is free: the job was woken for it
-	WhyPredecessors                 // N of the Of that it was given, Jobs: some of the N
+	WhyPredecessors                 // N of its Of predecessors are not complete, Jobs: some of the N
 	WhyHalted                       // the server stops
 	WhyPaused                       // the queue hands out nothing; Until when, if it is a PauseFor
 	WhyConcurrency                  // N jobs of the queue run, Of may
@@ -23,8 +23,8 @@ const (
 	WhyNoWorker                     // no worker serves the queue
 	WhyLongName                     // no worker of the queue takes names of such a length
 	WhyNameClash                    // each worker that asks for a job knows another job by the name
-	WhyStealOnly                    // workers steal the task, none is handed it
-	WhyBusy                         // no worker asks for a job; of Of workers N have jobs of the queue
+	WhyStealOnly                    // workers must steal the task, none is handed it
+	WhyBusy                         // no worker asks for a job; N of the Of workers have jobs of the queue
 	WhyBehind                       // N jobs come first
 	WhyNext                         // it is handed out next
 	reasons
@@ -38,7 +38,7 @@ var reasonNames = [reasons]string{
 // String returns the name of the reason in answers.
 func (r Reason) String() string { return reasonNames[r] }
 
-// Why is a reason with what there is to say of it.
+// Why is a reason with its details.
 type Why struct {
 	Reason    Reason
 	At, Until int64 // Unix milliseconds; 0: none
@@ -50,7 +50,7 @@ type Why struct {
 	Jobs      []WhyJob
 }
 
-// WhyJob is a job that another one waits for.
+// WhyJob is a job that another job waits for.
 type WhyJob struct {
 	Ref         JobRef
 	Queue, Name string
@@ -181,7 +181,7 @@ func (sh *shard) whyReady(now Time, r *record, q *queue) []Why {
 }
 
 // anyWide reports whether a worker of a queue takes names of any length. Of very many workers it looks at a part, and
-// says that there may be one.
+// returns true if it finds none there.
 func (sh *shard) anyWide(q *queue) bool {
 	sh.countSteps(min(len(sh.watches)/entriesPerStep, maxWhySteps))
 	for i, w := range sh.watches {
@@ -192,7 +192,7 @@ func (sh *shard) anyWide(q *queue) bool {
 	return false
 }
 
-// countAhead counts the jobs that stand before a ready job in its index, as far as maxWhySteps reach.
+// countAhead counts the jobs ahead of a ready job in its index. It looks no further than maxWhySteps.
 func (sh *shard) countAhead(r *record, q *queue) (n int, more bool) {
 	n, more = sh.readyFor(q, r).jobsBefore(&sh.buckets, sh.buckets.at(r.bucket).key, maxWhySteps)
 	sh.countSteps(2 * maxWhySteps)

@@ -1,5 +1,5 @@
-// Package heap has a binary heap whose elements know their places, so that an element that changes or leaves is found
-// at once. container/heap would box every call of the hot path.
+// Package heap has a binary heap whose elements know their places. So an element that changes or leaves is found at
+// once. container/heap would box every call of the hot path.
 package heap
 
 // Ranked is an element of a Heap: it knows its rank and is told its index.
@@ -9,7 +9,7 @@ type Ranked[T any] interface {
 	SetPlace(int)
 }
 
-// Heap has its first element at index 0. Elements of one rank have no order.
+// Heap has its first element at index 0. Elements of the same rank are in no order.
 type Heap[T Ranked[T]] []T
 
 // Push adds an element.
@@ -19,7 +19,7 @@ func (h *Heap[T]) Push(v T) {
 	h.up(len(*h) - 1)
 }
 
-// Remove removes an element of the heap. Its place is -1 then.
+// Remove removes an element of the heap and sets its place to -1.
 func (h *Heap[T]) Remove(v T) {
 	i, last := v.Place(), len(*h)-1
 	if i != last {
@@ -42,7 +42,7 @@ func (h Heap[T]) Fix(v T) {
 	}
 }
 
-// Down is Fix for an element whose rank has become a later one.
+// Down is Fix for an element whose rank has become later.
 func (h Heap[T]) Down(v T) { h.down(v.Place()) }
 
 // up moves the value at i up to its place, and records the places of all values that it moves.
@@ -88,8 +88,8 @@ func (h Heap[T]) down(i int) bool {
 // MaxInOrder bounds the elements that InOrder visits.
 const MaxInOrder = 64
 
-// InOrder visits the elements in their order until visit returns false, at most MaxInOrder of them. whole is false when
-// it ended at that bound.
+// InOrder visits the elements in their order until visit returns false, and at most MaxInOrder of them. whole is false
+// when InOrder has ended at this bound.
 func (h Heap[T]) InOrder(visit func(v T) bool) (whole bool) {
 	// open has the children of the visited elements.
 	var open [MaxInOrder + 1]int
