@@ -13,7 +13,7 @@ const (
 	viewedSessions = 1024
 	// viewedQueues is how many of its queues a connection is shown with.
 	viewedQueues = 8
-	// countedLoop stands in the id of a connection that no event loop has for the number of one.
+	// countedLoop takes the place of the loop's number in the id of a connection that no event loop has.
 	countedLoop = maxLoops
 )
 
@@ -102,7 +102,7 @@ func (h host) QuietConnection(id uint64, end bool) (found, able bool) {
 	return found, able
 }
 
-// withSession calls fn with the open session of an id, on its loop. It returns false when there is none.
+// withSession calls fn with the open session of an id, on its loop. It returns false when no such session is open.
 func (h host) withSession(id uint64, fn func(*session)) (found bool) {
 	loop := loopOf(sched.SessionID(id))
 	if loop >= len(h.reactors) {

@@ -48,9 +48,11 @@ type connShares struct {
 type protocolShare struct {
 	name       string
 	loopServed bool
-	connects   bool // the protocol has ports, or listens, or is the API on --http; guarded by mu of connShares, as are used and open
-	used       bool // the protocol listens
-	open       int
+	// The mutex of connShares guards connects, used and open.
+
+	connects bool // the protocol has ports, or listens, or is the API on --http
+	used     bool // the protocol listens
+	open     int
 
 	opened, refused, silent atomic.Uint64
 	frames, read, written   atomic.Uint64 // requests; bytes
@@ -58,8 +60,8 @@ type protocolShare struct {
 	refusals                [protocol.Reasons]atomic.Uint64 // of requests, by protocol.Reason
 }
 
-// newConnShares makes the shares of the server's protocols. Protocols that the event loops serve have
-// theirs at once, others when they listen.
+// newConnShares makes the shares of the server's protocols. A protocol that the event loops serve has its share at
+// once, any other protocol when it listens.
 func newConnShares(s *Server) *connShares {
 	c := &connShares{limit: s.o.MaxConnections, apiLimit: s.o.MaxAPIConnections}
 	for i, p := range s.protocols {
@@ -99,7 +101,7 @@ func (s *connShares) divide() {
 	s.share = max(s.limit/sharedPart/served, min(minShare, s.limit/2/served))
 }
 
-// setLimits changes how many connections there may be, and how many of the HTTP API among them. Those that are open
+// setLimits changes how many connections there may be, and how many of them may use the HTTP API. Open connections
 // stay.
 func (s *connShares) setLimits(limit, apiLimit int) {
 	s.mu.Lock()
@@ -231,8 +233,8 @@ func (s *Server) takePlace(c net.Conn, p protocolID) bool {
 	return false
 }
 
-// crowdedHandshake is how long a new connection may stay silent while others are refused: silent
-// ones make room.
+// crowdedHandshake is how long a new connection may stay silent while others are refused, so that silent connections
+// make room.
 const crowdedHandshake = 1000 // milliseconds
 
 // handshakeLimit returns how long, in milliseconds, a new connection may stay silent.

@@ -8,7 +8,7 @@ import (
 	"treadle/sched"
 )
 
-// countedListener counts its connections among the server's and closes those beyond the limit.
+// countedListener counts its connections as connections of the server, and closes connections beyond the limit.
 type countedListener struct {
 	net.Listener
 	server   *Server
@@ -39,7 +39,7 @@ type countedConn struct {
 	lastReceived   atomic.Int64  // Mono
 }
 
-// list makes a connection that the table of open ones has.
+// list makes a connection and puts it into the table of open connections.
 func (s *connShares) list(c net.Conn, l *countedListener) *countedConn {
 	counted := &countedConn{Conn: c, listener: l, opened: l.server.now()}
 	counted.lastReceived.Store(counted.opened.Mono)
@@ -51,14 +51,14 @@ func (s *connShares) list(c net.Conn, l *countedListener) *countedConn {
 	return counted
 }
 
-// unlist takes a connection out of the table of open ones.
+// unlist takes a connection out of the table of open connections.
 func (s *connShares) unlist(c *countedConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counted.Delete(c.number)
 }
 
-// NetConn returns the connection itself, as that of a tls.Conn does.
+// NetConn returns the connection itself, as the NetConn of a tls.Conn does.
 func (c *countedConn) NetConn() net.Conn { return c.Conn }
 
 // Read implements net.Conn.

@@ -25,7 +25,7 @@ type engine struct {
 	reactors map[gnet.EventLoop]*reactor
 }
 
-// eventLoop is what a reactor asks of its event loop: gnet's, or that of a server in memory.
+// eventLoop is what a reactor asks of its event loop, which is gnet's or that of a server in memory.
 type eventLoop struct {
 	exec      func(func())                            // runs a function on the loop, from any goroutine
 	closeConn func(connection)                        // closes a connection, on the loop
@@ -63,14 +63,14 @@ const (
 	readMore = 16 << 10
 	// turnTime is how long a turn continues reading from one connection.
 	turnTime = 100 * time.Microsecond
-	// allTime is how long a turn continues reading from all connections. After it, each is read once.
+	// allTime is how long a turn continues reading from all connections. After it, each connection is read once.
 	allTime = 4 * time.Millisecond
 	// turnBytes is how much a turn reads from one connection: messages of this size cost the most
 	// to copy.
 	turnBytes = 256 << 10
 )
 
-// enroll gives an accepted connection to the loop with the fewest.
+// enroll gives an accepted connection to the loop with the fewest connections.
 func (e *engine) enroll(c net.Conn, by loopPort) error {
 	_, err := e.client.EnrollContext(c, by)
 	return err

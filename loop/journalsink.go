@@ -9,9 +9,9 @@ import (
 	"treadle/sched"
 )
 
-// journalSink is the scheduler's sched.Journal, and the server's door to the journal. Its methods
-// are called once openJournal has set the journal. Those that say so may be called on a nil
-// journalSink, of a server without a journal.
+// journalSink is the scheduler's sched.Journal, and the server's door to the journal. Its methods are called once
+// openJournal has set the journal. A server without a journal has a nil journalSink, and calls only the methods that
+// say so.
 type journalSink struct {
 	journal *journal.Journal
 	records []journal.Record // by shard; each is used under its shard's lock
@@ -37,8 +37,8 @@ func documentKind(k journal.Kind) protocol.DocumentKind {
 	return protocol.DocumentKind(slices.Index(documentKinds[:], k))
 }
 
-// Save implements sched.Journal. While the disk is full it leaves new functions out: no reply waits
-// for one to be durable, and workers may offer any number.
+// Save implements sched.Journal. While the disk is full it leaves new functions out: no reply waits for a durable
+// function, and workers may offer any number.
 func (f *journalSink) Save(shard int, j *sched.Saved) {
 	if j.Kind == sched.KindQueue && f.journal.Full() {
 		return

@@ -6,7 +6,7 @@ import (
 	"treadle/loop/protocol"
 )
 
-// longReplies counts the long replies of one session that nothing has been sent of yet.
+// longReplies counts the long replies that a session has not begun to send.
 type longReplies struct {
 	pending int         // belongs to the reactor
 	ended   atomic.Bool // the session has ended

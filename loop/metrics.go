@@ -26,8 +26,8 @@ type closeCounter struct {
 	n [protocol.MaxProtocols]atomic.Uint64 // by protocolID
 }
 
-// closeCounters returns a counter for each reason to close a connection: the server's own, those of the
-// protocols, and last any other.
+// closeCounters returns a counter for each reason to close a connection: the reasons of the server, of the protocols,
+// and last any other reason.
 func (s *Server) closeCounters() (all []*closeCounter) {
 	reasons := []protocol.CloseReason{
 		{Err: errPeerClosed, Label: "peer"},
@@ -156,7 +156,7 @@ type delays struct {
 	sum    atomic.Int64 // in microseconds
 }
 
-// observe counts a delay in microseconds. One that a step of the clock made negative counts as none.
+// observe counts a delay in microseconds. A delay that a step of the clock has made negative counts as 0.
 func (d *delays) observe(micros int64) {
 	micros, i := max(micros, 0), 0
 	for i < len(delayBounds) && micros > delayBounds[i] {

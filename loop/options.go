@@ -76,7 +76,8 @@ type Options struct {
 	Shards int `name:"shards" group:"Limits" default:"16" min:"1" max:"4096" placeholder:"N" help:"Shards of the scheduler, each with its own lock (default: ${default})."`
 	// MaxConnections is reserved in part for each protocol that is served, see connShares.
 	MaxConnections int `name:"max-connections" group:"Limits" default:"0" reload:"" placeholder:"N" help:"Most connections open at once, over all ports; a quarter is set aside in equal shares for the protocols that are served; 0: the limit of open files less the server's own (default: ${default})."`
-	// MaxAPIConnections keeps clients of the API that leave their connections open from taking those of the workers.
+	// MaxAPIConnections keeps clients of the API that leave their connections open from taking all connections of
+	// workers.
 	MaxAPIConnections int `name:"max-api-connections" group:"Limits" default:"1024" min:"1" reload:"" placeholder:"N" help:"Most connections of --http that use the HTTP API, among those of --max-connections; metrics and probes have places of their own (default: ${default})."`
 	// MaxFrame has room for the largest request without a workload, a Job record with two names of 255 bytes. It leaves
 	// room for the handle that a job is sent with, in a frame whose size clients read as signed.
@@ -111,7 +112,7 @@ type Listening = protocol.Listening
 // OptionError is the error of a setting, in one line.
 type OptionError = protocol.OptionError
 
-// Exit codes of a server that fails, beside that of a wrong setting.
+// Exit codes of a server that fails, beside the code of a wrong setting.
 const (
 	exitFailure = 1
 	exitData    = 3 // the data directory is damaged or cannot be written

@@ -8,8 +8,8 @@ import (
 	"treadle/sched"
 )
 
-// overdue has the first job that exceeded its time-out since the last log line about such jobs. The
-// log is the only place that tells: such a job may run for ever.
+// overdue has the first job that exceeded its time-out since the last log line about such jobs. Only the log shows such
+// jobs, which may run for ever.
 type overdue struct {
 	throttle throttle
 

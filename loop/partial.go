@@ -1,7 +1,7 @@
 package loop
 
-// maxPartialFactor times the largest request is the bound of the unfinished and unhandled requests
-// of all peers of a loop together. Thousands of peers could each send nearly all of one, and stop.
+// maxPartialFactor times the largest request is the bound of the unfinished and unhandled requests of all peers of a
+// loop together. Thousands of peers could each send nearly all of a request, and stop.
 const maxPartialFactor = 8
 
 func (s *Server) maxPartial() int {

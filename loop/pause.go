@@ -41,8 +41,8 @@ func (s *session) bufferPaused(in []byte) {
 	s.partial = append(s.partial, in...)
 }
 
-// resumePaused resumes paused sessions in the order of their waiting until the turn's cost is used
-// up. The first one always continues.
+// resumePaused resumes paused sessions in the order of their waiting until the turn's cost is used up. The first
+// session always continues.
 func (r *reactor) resumePaused() {
 	for n := len(r.work.paused); n > 0; n-- {
 		s := r.work.paused[0]
@@ -86,7 +86,7 @@ func (r *reactor) resumeHalfClosed(s *session) {
 // Hold implements protocol.Transport.
 func (s *session) Hold() {
 	s.paused, s.held = true, true
-	s.partialSince = 0 // the peer is not the one that is waited for
+	s.partialSince = 0 // the peer waits for the server, and not the other way round
 }
 
 // Resume implements protocol.Transport.
@@ -105,8 +105,8 @@ func (s *session) Resume() {
 // maxOffloads bounds the messages that are handled off the event loops at a time.
 const maxOffloads = 4
 
-// Offload implements protocol.Transport. work runs when fewer than maxOffloads others do. When the
-// peer closes its side meanwhile, the session ends at once.
+// Offload implements protocol.Transport. work runs when fewer than maxOffloads others run. When the peer closes its
+// side meanwhile, the session ends at once.
 func (s *session) Offload(in []byte, handled, backlog int, work, done func()) bool {
 	r, id, places := s.r, s.ID, s.r.server.offloads
 	s.paused, s.pausedLimit = true, backlog

@@ -26,23 +26,23 @@ import (
 
 // The protocols' settings.
 type (
-	// PeriodicOptions are those of the Periodic protocol.
+	// PeriodicOptions are the options of the Periodic protocol.
 	PeriodicOptions = periodic.Options
-	// GloomOptions are those of the Gloom protocol.
+	// GloomOptions are the options of the Gloom protocol.
 	GloomOptions = gloom.Options
-	// DworkOptions are those of the dwork protocol.
+	// DworkOptions are the options of the dwork protocol.
 	DworkOptions = dwork.Options
-	// BeanstalkOptions are those of the beanstalkd protocol.
+	// BeanstalkOptions are the options of the beanstalkd protocol.
 	BeanstalkOptions = beanstalk.Options
-	// Kts46Options are those of the kts46 protocols.
+	// Kts46Options are the options of the kts46 protocols.
 	Kts46Options = kts46.Options
-	// FaktoryOptions are those of the Faktory protocol.
+	// FaktoryOptions are the options of the Faktory protocol.
 	FaktoryOptions = faktory.Options
-	// DisbatchOptions are those of the Disbatch node.
+	// DisbatchOptions are the options of the Disbatch node.
 	DisbatchOptions = disbatch.Options
-	// AdminOptions are those of the HTTP API.
+	// AdminOptions are the options of the HTTP API.
 	AdminOptions = admin.Options
-	// WebOptions are those of the pages.
+	// WebOptions are the options of the pages.
 	WebOptions = page.Options
 )
 

@@ -143,8 +143,8 @@ func (s *session) complete(in []byte) []byte {
 	return in[take:]
 }
 
-// window returns where the next bytes of a large unfinished message are to be read. The reader
-// reports them by filled. It returns nil when the bytes are to be read as any others.
+// window returns where the next bytes of a large unfinished message are to be read. The reader reports them by filled.
+// It returns nil when the bytes are to be read as any other bytes.
 func (s *session) window() []byte {
 	have := len(s.partial)
 	if have < readBuffer || s.paused || s.delimited != nil {
@@ -234,8 +234,8 @@ func (s *session) Congested() bool {
 // outboundFull reports whether more output waits for the peer than --max-outbound.
 func (s *session) outboundFull() bool { return s.outbound() > s.r.server.o.MaxOutbound }
 
-// outbound returns how many bytes of output count against --max-outbound. A stream's do not: it
-// has bounds of its own.
+// outbound returns how many bytes of output count against --max-outbound. The bytes of a stream do not: streams have
+// bounds of their own.
 func (s *session) outbound() int {
 	if s.stream != nil {
 		return len(s.Out)

@@ -22,8 +22,8 @@ func socketMode(setting string) fs.FileMode {
 	return 0o660
 }
 
-// runDirMode lets every user reach the sockets in a run directory, and only its owner make some. The
-// sockets' own modes say which users may connect.
+// runDirMode lets every user reach the sockets in a run directory, and only the owner make sockets there. The sockets'
+// own modes say which users may connect.
 const runDirMode = 0o755
 
 // socketError is a socket file that the server must not replace.
@@ -63,8 +63,8 @@ func clearSocket(path string, user int) error {
 // ownerOf returns the user id of a file's owner.
 func ownerOf(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }
 
-// makeRunDir makes the directory of the default socket if it is missing. It refuses one in which
-// another user may put a socket. An empty name does nothing.
+// makeRunDir makes the directory of the default socket if it is missing. It refuses a directory in which another user
+// may put a socket. An empty name does nothing.
 func makeRunDir(dir string, user int) error {
 	if dir == "" {
 		return nil

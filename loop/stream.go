@@ -181,8 +181,9 @@ func (r *reactor) shedUnread() {
 }
 
 // shedStreams makes room for more bytes of shared streams within maxUnsent. It ends sessions whose peers have read
-// nothing for at least stale milliseconds, the one that has read nothing for the longest first. shedStreams returns
-// false when there is no room. With more = 0 it never ends the loop's only shared stream, which may be of any size.
+// nothing for at least stale milliseconds, and begins with the peer that has read nothing for the longest. shedStreams
+// returns false when there is no room. With more = 0 it never ends the loop's only shared stream, which may be of any
+// size.
 func (r *reactor) shedStreams(more int, stale int64) bool {
 	unread := more + r.sharedUnsent()
 	for unread > r.server.maxUnsent() {

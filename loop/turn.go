@@ -20,13 +20,14 @@ type turn struct {
 	read, written [protocol.MaxProtocols]uint64 // bytes, by protocolID
 }
 
-// end ends the turn. armed and newAcks may be those of the next turn already.
+// end ends the turn. armed and newAcks may belong to the next turn already.
 func (t *turn) end() {
 	t.on, t.allUntil = false, time.Time{}
 	t.delivered, t.unwritten, t.cost = 0, 0, 0
 }
 
-// work is what waits for the end of a turn. What the turn has no room for waits for the next one.
+// work has the sessions and deliveries that wait for the end of a turn. Those that the turn has no room for wait for
+// the next turn.
 type work struct {
 	mail   []byte     // deliveries from other loops
 	refill []*session // sessions that get more jobs in the next turn
@@ -129,8 +130,8 @@ func (r *reactor) readMail() {
 	}
 }
 
-// flushAll flushes the dirty sessions. A write may hand out jobs and so make more sessions dirty.
-// When turnDeliveries is reached, those wait for the next turn.
+// flushAll flushes the dirty sessions. A write may hand out jobs and so make more sessions dirty. When turnDeliveries
+// is reached, the remaining sessions wait for the next turn.
 func (r *reactor) flushAll() {
 	i := 0
 	for first := len(r.work.dirty); i < len(r.work.dirty) && (i < first || r.turn.delivered < turnDeliveries); i++ {

@@ -32,8 +32,8 @@ func awaitToken(ctx context.Context, closed, woken <-chan struct{}, limit time.D
 	return false
 }
 
-// longPart is the shortest part of work after which others come first: longer than a sleep is late. Where all
-// processors are busy, a message that has come waits as long.
+// longPart is the shortest part of work after which other goroutines come first. It is longer than a sleep is late.
+// Where all processors are busy, an arrived message waits as long.
 const longPart = 250 * time.Microsecond
 
 // giveWay implements admin.Host's GiveWay.

@@ -71,7 +71,7 @@ import (
 // Setting is the setting of the address.
 const Setting = "admin"
 
-// Name is that of the API in logs and metrics.
+// Name is the name of the API in logs and metrics.
 const Name = "admin"
 
 // settingPrefix is in front of the pattern in the journal's key of a run-time rule. The value is the rule's values as a
@@ -94,7 +94,7 @@ const (
 type Options struct {
 	// Listen lists the addresses, as of protocol.CheckAddresses; default: none.
 	Listen []string `name:"admin" sep:"none" placeholder:"ADDR" help:"Address of the operators' interface for treadle queue, treadle job, treadle cron and treadle reload, unix:///path (mode 0600) or tcp://host:port, or off; repeatable (default: admin.sock in the directory of --data, off with --data none)."`
-	// Rules are those of the configuration file.
+	// Rules are the rules of the configuration file.
 	Rules []sched.PolicyRule `kong:"-"`
 	// Cron are the cron entries of the configuration file.
 	Cron []codec.CronEntry `kong:"-"`
@@ -104,7 +104,7 @@ type Options struct {
 	Slice int `kong:"-"`
 	// NoHistory is for a server without a clock of its own: the history is read each second.
 	NoHistory bool `kong:"-"`
-	// Projects are those of simulations; the server sets it.
+	// Projects are the projects of simulations. The server sets it.
 	Projects Projects `kong:"-"`
 	// Configuration is where the settings come from; nil: it cannot be read again.
 	Configuration Configuration `kong:"-"`
@@ -171,7 +171,7 @@ func New(host Host, o Options) (*API, error) {
 	return api, err
 }
 
-// mergedPolicies returns a table of the rules of the file and those of the run time.
+// mergedPolicies returns a table of the rules of the file and the rules of the run time.
 func (api *API) mergedPolicies() (*sched.Policies, error) {
 	all := slices.Clone(api.o.Rules)
 	for _, pattern := range slices.Sorted(maps.Keys(api.rules)) {
@@ -212,7 +212,7 @@ func (api *API) Restore(key string, value []byte) error {
 	return nil
 }
 
-// Begin gives the scheduler the rules and cron entries of the file and those that were restored.
+// Begin gives the scheduler the rules and cron entries of the file, and the restored ones.
 func (api *API) Begin() error {
 	table, err := api.mergedPolicies()
 	if err != nil {

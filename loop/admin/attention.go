@@ -48,7 +48,7 @@ type attention struct {
 	more   int
 }
 
-// finding is one thing that needs attention. weight orders those of a kind, the largest first.
+// finding is one thing that needs attention. weight orders the findings of a kind, the largest first.
 type finding struct {
 	queue  string // as the scheduler has it
 	weight int64

@@ -64,7 +64,8 @@ func newCron(e *codec.CronEntry, source sched.PolicySource, space sched.Space) (
 	return c, c.sched.Check()
 }
 
-// mergedCron returns the entries of the file, and in place of those with the same names the entries of the run time.
+// mergedCron returns the entries of the file and of the run time. An entry of the run time replaces the entry of the
+// file with the same name.
 func (api *API) mergedCron() (map[string]*cronEntry, error) {
 	all := make(map[string]*cronEntry)
 	for k := range api.o.Cron {

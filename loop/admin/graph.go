@@ -10,9 +10,9 @@ import (
 
 // Bounds of the neighbourhood of a task. A task may have a hundred thousand predecessors.
 const (
-	graphSteps = 2    // links between the task and those that are shown
+	graphSteps = 2    // links between the task and the farthest shown task
 	graphFan   = 12   // tasks that are followed from one, in a direction
-	graphCount = 1000 // tasks up to which those of a direction are counted
+	graphCount = 1000 // no more tasks of a direction are counted
 	graphTasks = 150  // tasks in all
 )
 
@@ -32,7 +32,7 @@ type graphWalk struct {
 	all    codec.Graph
 }
 
-// getGraph answers with the tasks around one: those for which it waits, and those that wait for it, two links far.
+// getGraph answers with the tasks around a task, two links far: its predecessors and its successors.
 func (api *API) getGraph(r *http.Request) (any, error) {
 	ref, err := api.refOf(r)
 	if err != nil {

@@ -164,8 +164,8 @@ type placed struct {
 	stats sched.QueueStats
 }
 
-// firstQueues are the first queues in order behind a place of those that were added. It implements heap.Interface: the
-// last in order is on top.
+// firstQueues are the first of the added queues, in order, behind a place. It implements heap.Interface: the last in
+// order is on top.
 type firstQueues struct {
 	all   []placed
 	after *place // nil: none

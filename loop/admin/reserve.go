@@ -82,7 +82,7 @@ func (p *pendingReserve) add(j *sched.Job, broadcast bool) {
 	p.jobs, p.runs, p.bytes = append(p.jobs, one), append(p.runs, j.Run()), p.bytes+len(workload)
 }
 
-// count returns how many jobs have come, also those that were too much.
+// count returns how many jobs have come, including jobs that were too many.
 func (p *pendingReserve) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -25,7 +25,7 @@ type ending struct {
 	effect sched.Effect
 	data   []byte // the result, which counts among results until it is in an answer
 	lost   bool   // there was no room for the result
-	// history is that of a failed job, a few KiB at most.
+	// history is the history of a failed job, a few KiB at most.
 	history []byte
 }
 

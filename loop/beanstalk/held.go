@@ -27,8 +27,8 @@ func (j *heldJob) Place() int { return j.place }
 // SetPlace implements heap.Ranked.
 func (j *heldJob) SetPlace(i int) { j.place = i }
 
-// heldJobs are the jobs of a connection by their ids, and those with a deadline in its order. The scheduler ends the
-// runs whose time is over, and expire forgets them.
+// heldJobs are the jobs of a connection by their ids. The jobs with a deadline are also in the order of their
+// deadlines. The scheduler ends the runs whose time is over, and expire forgets them.
 type heldJobs struct {
 	byID  map[uint64]*heldJob
 	next  heap.Heap[*heldJob] // the earliest deadline first

@@ -34,7 +34,7 @@ var commandKeys = [...]struct {
 	{"cmd-list-tubes-watched", codec.ListTubesWatched}, {"cmd-pause-tube", codec.PauseTube},
 }
 
-// stats shows the server. Its counts of jobs are of those that were put, in whichever protocol they are done.
+// stats shows the server. Its counts of jobs are of jobs that were put, in whichever protocol they are done.
 func (c *conversation) stats() {
 	p := c.p
 	st := p.sched.Stats()

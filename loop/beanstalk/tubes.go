@@ -215,13 +215,13 @@ func (c *conversation) use(name []byte) {
 	c.reply(codec.AppendUsing(c.scratch(), c.used.name))
 }
 
-// watchedAt returns the index of a tube among those that the connection watches, -1 when it does not watch it.
+// watchedAt returns the index of a tube among the watched tubes of the connection, or -1.
 func (c *conversation) watchedAt(name []byte) int {
 	c.s.Cost += len(c.watched) / tubesPerCost
 	return slices.IndexFunc(c.watched, func(t *tube) bool { return t.name == string(name) })
 }
 
-// watch adds a tube to those that the connection reserves from.
+// watch adds a tube to the tubes from which the connection reserves.
 func (c *conversation) watch(name []byte) {
 	if c.watchedAt(name) < 0 {
 		if len(c.watched) >= maxWatched {
@@ -352,7 +352,7 @@ func (c *conversation) listTubes() (done bool) {
 // listedAtOnce is how many tubes are looked up before a listing looks at its cost.
 const listedAtOnce = 256
 
-// addUnqueued lists those of the next n tubes in use that are no queues.
+// addUnqueued lists, of the next n tubes in use, the tubes that are no queues.
 func (l *listing) addUnqueued(p *Protocol, n int) {
 	for _, name := range l.inUse[:n] {
 		if !p.tubes.hasQueue([]byte(name)) {

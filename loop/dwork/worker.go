@@ -35,7 +35,7 @@ func (p *Protocol) steal(out []byte) ([]byte, error) {
 }
 
 // complete handles Complete: it ends tasks. The answer names the tasks that no worker holds. When Options.Complete is
-// holder, it names those that this worker does not hold.
+// holder, it names the tasks that this worker does not hold.
 func (p *Protocol) complete(out []byte) ([]byte, error) {
 	defer p.dropLargeBuffers()
 	w, tasks, err := p.workerAndTasks()

@@ -105,7 +105,7 @@ func (p *Protocol) change(what *selection, change *sched.JobChange, sink protoco
 			}
 			refs = kept
 		}
-		p.sched.ChangeJobs(p.host.Now(), refs, change, sink, func(int, error) {}) // others have changed those that stay
+		p.sched.ChangeJobs(p.host.Now(), refs, change, sink, func(int, error) {}) // other clients have changed the jobs that stay
 		sink.Wake()
 		p.host.FlushLater()
 	}

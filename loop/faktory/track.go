@@ -52,7 +52,7 @@ const (
 const (
 	// trackFor is how long a track is kept after its last change, in milliseconds.
 	trackFor = 30 * 60 * 1000
-	// maxTracks bounds the tracks: the one that has not changed for longest makes room.
+	// maxTracks bounds the tracks. The track that has not changed for longest makes room.
 	maxTracks = 1 << 17
 	// maxDescription bounds the bytes of a description, so that all tracks have 150 MB at most.
 	maxDescription = 1 << 10

@@ -30,7 +30,8 @@ type uniqueKey [16]byte
 type jobID struct{ queue, name string }
 
 // jobLocks are the locks whose holders have one id. While a jid is pushed again with other args, its job and the pushed
-// one have the same id. The lock of a job that has failed or was removed stays beside that of the next job of its jid.
+// one have the same id. The lock of a job that has failed or was removed stays beside the lock of the next job of its
+// jid.
 type jobLocks struct {
 	count int
 	only  *uniqueLock // the lock, if there has never been another one beside it
@@ -164,7 +165,7 @@ func (u *uniqueLocks) heldBy(j *sched.Job) *uniqueLock {
 	return nil
 }
 
-// attach adds a lock to those of its holder's id.
+// attach counts a lock under its holder's id.
 func (u *uniqueLocks) attach(l *uniqueLock) {
 	locks := u.byJob[l.holder]
 	if locks.only = nil; locks.count == 0 {
@@ -174,7 +175,7 @@ func (u *uniqueLocks) attach(l *uniqueLock) {
 	u.byJob[l.holder] = locks
 }
 
-// detach removes a lock from those of its holder's id.
+// detach ends attach.
 func (u *uniqueLocks) detach(l *uniqueLock) {
 	locks := u.byJob[l.holder]
 	if locks.count--; locks.count == 0 {

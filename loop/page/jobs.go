@@ -12,7 +12,7 @@ import (
 type jobRow struct {
 	codec.ListedJob
 	Job   string // the bytes of its name
-	Queue string // those of its queue
+	Queue string // the jobs of its queue
 	Key   string
 }
 
@@ -37,7 +37,7 @@ type jobsData struct {
 	Next, First string
 	Select      bool // jobs can be selected
 	All         bool // and all that match
-	InQueue     bool // the jobs are those of one state of one queue
+	InQueue     bool // the jobs are all of one state and one queue
 }
 
 // pageTime is how long the search for one page may take.

@@ -266,8 +266,8 @@ func voidTag(tag []byte) bool {
 	return false
 }
 
-// everyCell returns the names and the HTML of all cells, each before those that are in it: a browser does not replace
-// a cell that a person is using, but the others in it.
+// everyCell returns the names and the HTML of all cells, each cell before the cells in it: a browser does not replace a
+// cell that a person is using, but the others in it.
 func everyCell(now map[string]cell) [][2]string {
 	depth := func(name string) (n int) {
 		for outer := now[name].outer; outer != ""; outer = now[outer].outer {

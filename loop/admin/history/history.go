@@ -164,7 +164,7 @@ func (h *History) Add(name string, c *Counts) {
 	q.add(h.now, c)
 }
 
-// add takes a reading. Counters that have fallen are those of a new queue of the name.
+// add takes a reading. Counters that have fallen belong to a new queue of the same name.
 func (q *queue) add(now int64, c *Counts) {
 	r := reading{now, c.Submitted, c.Done, c.Failed}
 	before := *q.newest()

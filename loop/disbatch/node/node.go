@@ -83,7 +83,7 @@ type Node struct {
 	ticks      int       // snapshots that were read
 	view       *snapshot // of the last tick
 	limit      int       // of this node, in view
-	foreign    int       // foreign tasks of view, less those that got a slot since the tick
+	foreign    int       // foreign tasks of view, without the tasks that got a slot since the tick
 	queues     map[primitive.ObjectID]*queueState
 	own        map[primitive.ObjectID]bool // tasks of this process
 	slots      int                         // in use by claims and tasks of all queues

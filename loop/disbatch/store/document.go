@@ -77,7 +77,7 @@ func isSort(text string) bool { return text == sortFIFO || text == sortLIFO || t
 // Schema is the dialect of a queue and its tasks.
 type Schema int
 
-// Dialects: that of the design text of April 2016 and that of release 4.000 of 2018.
+// The dialects are those of the design text of April 2016 and of release 4.000 of 2018.
 const (
 	Schema2016 Schema = 2016
 	Schema2018 Schema = 2018

@@ -33,7 +33,7 @@ func newTransfers(most int) *web.Transfers {
 	return &web.Transfers{Budget: budget.Budget{Most: most, Free: freeHeld}, Renew: readTimeout}
 }
 
-// bufferedReply is a reply that is written later. Its header is that of the response.
+// bufferedReply is a reply that is written later. Its header is the header of the response.
 type bufferedReply struct {
 	http.ResponseWriter
 	status int

@@ -18,7 +18,7 @@ var (
 	errReply   = errors.New("zmq: the server's message is no reply")
 )
 
-// clientLimits are those of what a server sends: one reply may be far larger than any request.
+// clientLimits bound the messages of a server: one reply may be far larger than any request.
 var clientLimits = limits{frame: math.MaxInt32, frames: 32}
 
 // Client is one connection to a ROUTER or REP. One goroutine may call Send and Flush while another calls Recv; Request
