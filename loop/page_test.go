@@ -278,7 +278,7 @@ func TestPageStream(t *testing.T) {
 		t.Fatalf("the stream ends: %v", lines.Err())
 		return nil
 	}
-	if first := event(); len(first) != 0 {
+	if first := event(); first["ready"] != "1" || first["failed"] != "0" {
 		t.Errorf("the first event has %v", first)
 	}
 	a.submit(`{"queue":"mail","name":"bob"}`)
