@@ -186,8 +186,8 @@ func TestClusterKills(t *testing.T) {
 	}
 }
 
-// TestClusterReplace: a node takes the place of one that was killed, under load, and nothing that was acknowledged is lost
-// when the leader is killed next. The removed node ends when it comes back.
+// TestClusterReplace: a node takes the place of one that was killed, under load, and nothing that was acknowledged is
+// lost when the leader is killed next. The removed node ends when it comes back.
 func TestClusterReplace(t *testing.T) {
 	t.Parallel()
 	n := newNodes(t)

@@ -350,7 +350,8 @@ func (n *Node) transfer(ctx context.Context, id string) error {
 func (n *Node) successor(s *raft.Status, id string) (to uint64) {
 	var match uint64
 	for number, p := range s.Progress {
-		if number != n.number && !p.IsLearner && n.hears(number) && p.State == tracker.StateReplicate && p.Match >= match && (id == "" || n.members.id(number) == id) {
+		follows := number != n.number && !p.IsLearner && n.hears(number) && p.State == tracker.StateReplicate
+		if follows && p.Match >= match && (id == "" || n.members.id(number) == id) {
 			to, match = number, p.Match
 		}
 	}

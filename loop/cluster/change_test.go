@@ -89,8 +89,8 @@ func voters(t *testing.T, n *Node, want ...string) {
 }
 
 // TestReplace: a node takes the place of one that has lost its disk, gets all jobs, and is needed for a majority from
-// then on. The other one does not come back, under its id or with its directory. A new leader and a restart know who the
-// nodes are.
+// then on. The other one does not come back, under its id or with its directory. A new leader and a restart know who
+// the nodes are.
 func TestReplace(t *testing.T) {
 	t.Parallel()
 	nodes, again := startCluster(t, nil)

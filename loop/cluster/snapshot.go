@@ -7,13 +7,139 @@ import (
 	"io"
 	"net"
 	"slices"
+	"sync"
 	"time"
 
+	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
 	"treadle/loop/journal"
 )
+
+// sendSnapshot sends the present store instead of the one that the message names, which is older.
+func (n *Node) sendSnapshot(m *pb.Message) {
+	defer n.sending.Store(false)
+	began, status := time.Now(), raft.SnapshotFinish
+	err := n.applyCommitted()
+	var s *journal.Snapshot
+	if err == nil {
+		s, err = n.storage.replica.Snapshot()
+	}
+	if err == nil {
+		n.pinned.set(s.Index, n.storage.written.Load())
+		defer n.pinned.release()
+		err = errors.Join(n.sendStore(m, s), s.Close())
+	}
+	if err != nil {
+		status = raft.SnapshotFailure
+		n.log.Warn("cannot send a snapshot", "to", n.id(m.GetTo()), "error", err)
+	} else {
+		n.log.Info("a snapshot is sent", "to", n.id(m.GetTo()), "entry", s.Index, "took", time.Since(began))
+	}
+	n.call(func() { n.raft.ReportSnapshot(m.GetTo(), status) })
+}
+
+// sendStore sends a copy of the store in the place of a message.
+func (n *Node) sendStore(m *pb.Message, s *journal.Snapshot) error {
+	all, err := parseMembers(s.Members)
+	if err != nil {
+		return err
+	}
+	if all.id(m.GetTo()) == "" {
+		return errors.New("the store is from before the node was added: it follows when a group is complete")
+	}
+	m.Snapshot = &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &s.Index, Term: &s.Term, ConfState: all.state()}}
+	return n.links.sendSnapshot(m, s)
+}
+
+// receiveSnapshot hands a snapshot that was received whole to Raft. A server that still runs on the store, whose Lead
+// has ended, ends first. It returns an error if the snapshot is damaged, or Raft does not take it.
+func (n *Node) receiveSnapshot(m *pb.Message, in *journal.Incoming) error {
+	if err := in.Check(positionOf(m.Snapshot)); err != nil {
+		return err
+	}
+	n.serving.Lock()
+	defer n.serving.Unlock()
+	err := errors.New("the node stops")
+	n.call(func() {
+		n.incoming = in
+		n.step(m)
+		n.process()
+		if err = n.Err(); n.incoming != nil {
+			n.incoming = nil
+			err = errors.Join(err, errors.New("it is older than what this node has"))
+		}
+	})
+	return err
+}
+
+func positionOf(s *pb.Snapshot) journal.Position {
+	return journal.Position{Index: s.GetMetadata().GetIndex(), Term: s.GetMetadata().GetTerm()}
+}
+
+// install replaces store and log by the received snapshot.
+func (n *Node) install(rd *raft.Ready) error {
+	in := n.incoming
+	n.incoming = nil
+	if in == nil {
+		return errors.New("BUG: Raft has a snapshot that was not received")
+	}
+	n.applying.Lock()
+	defer n.applying.Unlock()
+	if err := n.storage.install(rd.Snapshot, rd.HardState, in); err != nil {
+		return err
+	}
+	_, stored := n.storage.replica.Members()
+	m, err := parseMembers(stored)
+	if err != nil {
+		return err
+	}
+	n.change(func() { n.commit, n.members = rd.Snapshot.GetMetadata().GetIndex(), m })
+	n.links.update(m)
+	n.log.Info("a snapshot of the leader is taken", "entry", rd.Snapshot.GetMetadata().GetIndex())
+	return nil
+}
+
+// pin keeps the entries behind a snapshot that is sent, which its receiver needs next.
+type pin struct {
+	mu      sync.Mutex
+	index   uint64 // 0: nothing is kept
+	written int64  // storage.written at that time
+	until   time.Time
+}
+
+const (
+	// maxPinned is how many bytes of entries are kept at most for a follower that takes a snapshot: they are in memory.
+	maxPinned = 512 << 20
+	// pinAfter is how long they are kept for it after that.
+	pinAfter = 30 * time.Second
+)
+
+// set keeps the entries behind index until release.
+func (p *pin) set(index uint64, written int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.index, p.written, p.until = index, written, time.Time{}
+}
+
+// release keeps them for pinAfter from now on.
+func (p *pin) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.until = time.Now().Add(pinAfter)
+}
+
+// keep returns the entry before which the log may be forgotten: at most before.
+func (p *pin) keep(before uint64, written int64) uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.index == 0 || written-p.written > maxPinned || !p.until.IsZero() && time.Now().After(p.until) {
+		p.index = 0
+		return before
+	}
+	return min(before, p.index)
+}
 
 // fileHead precedes the frames of a file of a snapshot. The last head has no name.
 type fileHead struct {

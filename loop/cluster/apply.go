@@ -1,0 +1,50 @@
+package cluster
+
+func (n *Node) wakeApply() {
+	select {
+	case n.wakeUp <- struct{}{}:
+	default:
+	}
+}
+
+// applyLoop brings committed entries into the store when logs are full, and forgets those before.
+func (n *Node) applyLoop() {
+	for {
+		select {
+		case <-n.wakeUp:
+			before := n.storage.replica.Applied().Index
+			if err := n.applyCommitted(); err != nil {
+				n.fail(err)
+				return
+			}
+			at, stored := n.storage.replica.Members()
+			all, err := parseMembers(stored)
+			if err == nil { // a follower that is a little behind needs no snapshot
+				keep := n.pinned.keep(before, n.storage.written.Load())
+				n.call(func() { err = n.storage.compact(at.Index, keep, all.state()) })
+			}
+			if err != nil {
+				n.fail(err)
+				return
+			}
+			n.mu.Lock()
+			lead := n.lead
+			n.mu.Unlock()
+			if lead != nil {
+				lead.applied()
+			}
+		case <-n.closing:
+			return
+		}
+	}
+}
+
+// applyCommitted brings all entries that are known to be committed into the store.
+func (n *Node) applyCommitted() error {
+	n.applying.Lock()
+	defer n.applying.Unlock()
+	n.mu.Lock()
+	commit := n.commit
+	n.mu.Unlock()
+	return n.storage.apply(commit)
+}
