@@ -180,11 +180,11 @@ func onThisMachine(pages http.Handler) http.Handler {
 func New(l net.Listener, guard *Guard, samples func() []Sample, admit func() (leave func(), err error), pages ...Page) *Server {
 	registry, counted := prometheus.NewRegistry(), &requests{answers: make(map[answered]uint64)}
 	registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collection)),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collector(func() []Sample { return slices.Concat(samples(), guard.samples(), counted.samples()) }))
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	all := gatherer{registry, func() []Sample { return slices.Concat(samples(), guard.samples(), counted.samples()) }}
 	open, guarded := http.NewServeMux(), http.NewServeMux()
 	pages = append(pages, Page{Pattern: "GET /metrics", Probe: true,
-		Handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP})
+		Handler: promhttp.HandlerFor(all, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP})
 	for _, p := range pages {
 		mux := guarded
 		if p.Probe {
@@ -228,39 +228,5 @@ func shortAnswers(pages http.Handler) http.HandlerFunc {
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout))
 		}
 		pages.ServeHTTP(w, r)
-	}
-}
-
-// collector turns samples into metrics. Their names are known only at the scrape.
-type collector func() []Sample
-
-// Describe implements prometheus.Collector. It describes nothing, which makes the collector unchecked.
-func (c collector) Describe(chan<- *prometheus.Desc) {}
-
-// Collect implements prometheus.Collector.
-func (c collector) Collect(out chan<- prometheus.Metric) {
-	descs := make(map[string]*prometheus.Desc) // by name: all samples of a metric have the same labels
-	for _, s := range c() {
-		kind := prometheus.GaugeValue
-		if s.Counter {
-			kind = prometheus.CounterValue
-		}
-		var names, values []string
-		if s.Label != "" {
-			names, values = []string{s.Label}, []string{s.LabelValue}
-		}
-		if s.Second[0] != "" {
-			names, values = append(names, s.Second[0]), append(values, s.Second[1])
-		}
-		desc := descs[s.Name]
-		if desc == nil {
-			desc = prometheus.NewDesc(s.Name, s.Help, names, nil)
-			descs[s.Name] = desc
-		}
-		if s.Buckets != nil {
-			out <- prometheus.MustNewConstHistogram(desc, s.Count, s.Value, s.Buckets, values...)
-			continue
-		}
-		out <- prometheus.MustNewConstMetric(desc, kind, s.Value, values...)
 	}
 }
