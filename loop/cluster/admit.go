@@ -41,7 +41,7 @@ var errGone = errors.New("it was removed from the cluster")
 func (t *transport) admit(h *hello) error {
 	joins := t.identity.origin == "" || h.Kind == kindJoin && h.Origin == ""
 	switch {
-	case h.Removed:
+	case h.Removed && h.Cluster == t.o.Cluster && (joins || h.Origin == t.identity.origin): // not another cluster's word
 		return fmt.Errorf("%w: node %q says so", errRemoved, h.From)
 	case h.Error != "":
 		return errors.New(h.Error)
@@ -97,15 +97,16 @@ func (t *transport) met() {
 	t.node.waits.Store(false)
 }
 
-// missing returns the ids of the first nodes that this one, which is one of them, has never met.
+// missing returns the ids of the first nodes that this one has never met, if it is one of them.
 func (t *transport) missing() (ids []string) {
-	for i, id := range strings.Fields(t.identity.origin) {
+	origin := strings.Fields(t.identity.origin)
+	if t.identity.number > uint64(len(origin)) {
+		return nil // it has joined
+	}
+	for i, id := range origin {
 		if uint64(i+1) != t.identity.number && t.known[id] == "" {
 			ids = append(ids, id)
 		}
-	}
-	if int(t.identity.number) > len(strings.Fields(t.identity.origin)) {
-		return nil // it has joined
 	}
 	return ids
 }

@@ -245,3 +245,22 @@ func TestIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestRemovedByAnother: a node does not believe a node of another cluster that it was removed.
+func TestRemovedByAnother(t *testing.T) {
+	t.Parallel()
+	nodes, _ := startCluster(t, nil)
+	h := nodes[1].port.hello(kindRaft, "a")
+	h.Error, h.Removed = "gone", true
+	if err := nodes[0].port.admit(&h); !errors.Is(err, errRemoved) {
+		t.Error(err)
+	}
+	h.Origin = "a b"
+	if err := nodes[0].port.admit(&h); err == nil || errors.Is(err, errRemoved) {
+		t.Error(err)
+	}
+	h.Origin, h.Cluster = nodes[0].port.identity.origin, "other"
+	if err := nodes[0].port.admit(&h); err == nil || errors.Is(err, errRemoved) {
+		t.Error(err)
+	}
+}
