@@ -313,7 +313,8 @@ func (n *Node) leaveLead(ctx context.Context) error {
 	return ErrNotLeader
 }
 
-// transfer hands over to a node, or to the follower that has the most of the log. The Lead of this node ends first.
+// transfer hands over to a node, or to the follower that has the most of the log, and waits until that one leads. The
+// Lead of this node ends first.
 func (n *Node) transfer(ctx context.Context, id string) error {
 	if id == n.o.ID {
 		return nil
@@ -339,8 +340,11 @@ func (n *Node) transfer(ctx context.Context, id string) error {
 		return err
 	}
 	n.AwaitChange(ctx, n.o.ID)
-	if n.own().Role == roleName(raft.StateLeader) {
+	switch leader, err := n.Leader(ctx); {
+	case err != nil || leader == n.o.ID:
 		return errors.New("the other node did not take over in time")
+	case id != "" && leader != id:
+		return fmt.Errorf("node %s was asked to lead, and node %s leads: ask again", id, leader)
 	}
 	return nil
 }

@@ -276,3 +276,33 @@ func TestInstallBesideAppend(t *testing.T) {
 	close(release)
 	lead.End()
 }
+
+// TestTransfer: a node that was asked to lead does so when the change is answered.
+func TestTransfer(t *testing.T) {
+	t.Parallel()
+	nodes, _ := startCluster(t, nil)
+	c := &testCluster{t: t, nodes: nodes}
+	i, lead := c.leader()
+	for range 30 {
+		lead.End()
+		i = (i + 1) % len(nodes)
+		next := nodes[i]
+		for end := time.Now().Add(patience); ; time.Sleep(tick) { // it may not have the whole log yet
+			err := nodes[(i+1)%len(nodes)].Change(soon(t), Change{Verb: Transfer, ID: next.o.ID})
+			if err == nil {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatal(err)
+			}
+		}
+		if own := next.own(); own.Role != "leader" {
+			t.Fatalf("node %s was to lead, and is %+v", next.o.ID, own)
+		}
+		var err error
+		if lead, err = next.Lead(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lead.End()
+}
