@@ -28,16 +28,19 @@ func (sh *shard) setKeyed(q *queue) {
 	case k.rule.text == p.Key.text && int64(k.limit) == p.KeyConcurrency && k.fair == p.Fair && maps.Equal(k.weightByName, p.Weights):
 		return
 	}
+	limit := int32(p.KeyConcurrency)
+	restore := limit > 0 && (k.limit == 0 || limit < k.limit)
 	if k.rule.text != p.Key.text {
+		restore = true
 		k.rule, k.byKey = p.Key, make(map[uint64]*lane)
 		k.generation++
 		k.change.watch, k.change.held = 0, -1
-		if q.withheld.jobs > 0 {
-			q.search.restore = q.withheld.jobs
-			sh.startSearch(q)
-		}
 	}
-	k.limit, k.fair, k.weightByName, k.weightByHash = int32(p.KeyConcurrency), p.Fair, p.Weights, make(map[uint64]int32)
+	if restore && q.withheld.jobs > 0 { // the lanes have counted them as taken under the earlier rules
+		q.search.restore = q.withheld.jobs
+		sh.startSearch(q)
+	}
+	k.limit, k.fair, k.weightByName, k.weightByHash = limit, p.Fair, p.Weights, make(map[uint64]int32)
 	for key, weight := range p.Weights {
 		k.weightByHash[sh.hash([]byte(key))] = int32(weight)
 	}

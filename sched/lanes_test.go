@@ -2,6 +2,7 @@ package sched
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -225,6 +226,26 @@ func TestKeyStatus(t *testing.T) {
 		}
 	})
 	x.want()
+}
+
+// TestLowerKeyConcurrency: the withheld jobs of a key wait, too, when fewer of its jobs may run than before.
+func TestLowerKeyConcurrency(t *testing.T) {
+	x := newTestSched(t, Options{Rules: testRules})
+	x.fairly("key-concurrency=2")
+	master, p := x.peer(), x.capable(Named, "f")
+	x.reserve(p, 1)
+	x.reserve(p, 2)
+	x.submit("f", "a:0", owned(master, 7))
+	run := x.want("2 1 assign a:0")[0].job.run
+	x.submit("f", "a:0") // clashes: withheld
+	x.fairly("key-concurrency=1")
+	x.reserve(x.peer("f"), 3)
+	x.want()
+	x.ok(x.s.Finish(x.now, p, run, nil, &x.rec))
+	x.s.ticks(x.now, &x.rec)
+	if got := x.rec.take(); !slices.ContainsFunc(got, func(d delivered) bool { return d.effect == Assign }) {
+		t.Errorf("when the other job has ended, %v", got)
+	}
 }
 
 // TestKeyChange: jobs that are ready, run, or are delayed while the rules change are all handed out, by the new rules.

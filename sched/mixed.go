@@ -219,7 +219,7 @@ type search struct {
 	active  bool
 	again   bool   // another job joined the search
 	next    uint32 // number of the watch that is checked next
-	restore int    // withheld jobs that first go back to the ready index, because the queue's jobs are broadcast now
+	restore int    // withheld jobs that first go back to the ready jobs, because they are broadcast now, or have other lanes or limits
 }
 
 // startSearch has the Ticks check all Named peers in line.
