@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -188,7 +189,8 @@ func (s *polSite) start(t *testing.T, n int) *polRound {
 		base.server.until("listening")
 	}
 	base.server.drain()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	// The last server has what all before it have left: two jobs of "limit" at a time.
+	ctx, cancel := context.WithTimeout(context.Background(), patience+time.Duration(n)*2*time.Second)
 	t.Cleanup(cancel)
 	base.ctx = ctx
 	r := &polRound{linRound: base, site: s, number: n, admin: client.NewAdmin(s.socket("a")), http: s.dialHTTP()}
@@ -287,7 +289,7 @@ func (r *polRound) play(t *testing.T, last bool) {
 		ended := r.endCron("file") && r.endCron("added")
 		work(polWork{queue: "old", slots: 1}) // what has not expired until now
 		if !ended || !r.finish() {
-			t.Error("the last server did not end all jobs")
+			t.Errorf("the last server did not end all jobs: %s", r.left(t.Context()))
 		}
 	}
 	close(over)
@@ -336,6 +338,13 @@ func (r *polRound) idle(c *client.Client) bool {
 		return false
 	}
 	return !slices.ContainsFunc(rows, func(q client.Queue) bool { return q.Jobs > 0 })
+}
+
+// left describes some of the jobs that have not ended.
+func (r *polRound) left(ctx context.Context) string {
+	page, err := r.admin.Jobs(ctx, "", "", 20)
+	b, _ := json.Marshal(page) // it was read as JSON
+	return fmt.Sprintf("%v %s", err, b)
 }
 
 // endCron pauses an entry when it has had a time or two.
