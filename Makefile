@@ -49,8 +49,11 @@ LONG_IN = ./cmd/treadle ./loop/... ./sched
 long: ## the tests in the length that -short spares
 	$(GO) test -p 4 -parallel 8 -run '^($(LONG))$$' $(LONG_IN)
 
-race: ## all tests with the race detector and the invariants checked; needs a C compiler
-	CGO_ENABLED=1 $(GO) test -race -timeout 1h -tags invariants ./...
+# The longest holds of sched's locks are counted in one goroutine, where the detector finds nothing and takes most of an
+# hour. `make test` and `make long` have them.
+ONE_GOROUTINE = '^Test(PolicyHold|LongestHold|LongestListHold)$$'
+race: ## all tests with the race detector and the invariants checked, but for those that count in one goroutine; needs a C compiler
+	CGO_ENABLED=1 $(GO) test -race -timeout 1h -skip $(ONE_GOROUTINE) -tags invariants ./...
 
 lint: ## gofmt, go vet with and without the invariants tag, golangci-lint
 	@files=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) || exit 1; \
@@ -66,10 +69,9 @@ layers: ## the test of who may import whom
 
 # The tests of cmd/treadle and bench start programs, which are built without the detector, and the simulation plays in one
 # goroutine at a time: the detector would make them slow and find next to nothing. Disbatch's rooms wait for a MongoDB's
-# answers, which takes minutes with it. The longest holds of sched's locks are measured in one goroutine, and by `make test` and
-# `make long`. `make race` has them all the same.
+# answers, which takes minutes with it. `make race` has them all the same.
 race-short: ## the short tests with the race detector and the invariants checked, but for those of programs, of Disbatch and the simulation
-	CGO_ENABLED=1 $(GO) test -race -short -skip '^Test(PolicyHold|LongestHold|LongestListHold)$$' -tags invariants $$($(GO) list ./... | grep -v -e /cmd/treadle -e /bench$$ -e /fuzz/sim -e /loop/disbatch/)
+	CGO_ENABLED=1 $(GO) test -race -short -skip $(ONE_GOROUTINE) -tags invariants $$($(GO) list ./... | grep -v -e /cmd/treadle -e /bench$$ -e /fuzz/sim -e /loop/disbatch/)
 
 check: lint layers proto-current long race-short interop fuzz ## what CI runs after the tests: lint, layers, generated code, long tests, short race, interop, FUZZTIME=1s of each fuzz target
 
