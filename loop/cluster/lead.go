@@ -189,8 +189,11 @@ func (n *Node) resign() {
 	n.mu.Lock()
 	ended := n.lead == nil
 	n.mu.Unlock()
+	if !ended {
+		return
+	}
 	status := n.raft.Status()
-	if to := n.successor(&status, ""); ended && to != 0 {
+	if to := n.successor(&status, ""); to != 0 {
 		n.raft.TransferLeader(to)
 	}
 }
