@@ -45,8 +45,12 @@ func (s *Simulator) httpReport() {
 	verb := leaseVerbs.Draw(s.rng)
 	reports := []*leaseReport{s.leaseReport(verb)}
 	alone := s.rng.IntN(2) == 0
-	for !alone && s.rng.IntN(2) == 0 {
-		reports = append(reports, s.leaseReport(verb))
+	for size := len(reports[0].result); !alone && s.rng.IntN(2) == 0; {
+		r := s.leaseReport(verb)
+		if size += len(r.result); size > s.ledger.setup.frame { // a list has the limit of one job
+			break
+		}
+		reports = append(reports, r)
 	}
 	f.path = "/api/v1/leases/" + verb
 	bodies := []json.RawMessage{}
