@@ -299,8 +299,8 @@ func (n *Node) knows(id string) error {
 	return nil
 }
 
-// HandOver asks the follower that has the most of the log to lead, and waits until this node no longer leads, ctx ends,
-// or an election time has passed without one.
+// HandOver asks the follower that has the most of the log to lead, and waits until another node leads, ctx ends, or two
+// election times have passed.
 func (n *Node) HandOver(ctx context.Context) {
 	_ = n.transfer(ctx, "") // it leads on then
 }
@@ -316,15 +316,16 @@ func (n *Node) leaveLead(ctx context.Context) error {
 // transfer hands over to a node, or to the follower that has the most of the log, and waits until that one leads. The
 // Lead of this node ends first.
 func (n *Node) transfer(ctx context.Context, id string) error {
-	if id == n.o.ID {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, 2*electionTicks*tick)
 	defer cancel()
 	err := ErrNotLeader
 	n.callUnless(ctx.Done(), func() {
 		status := n.raft.Status()
 		if status.RaftState != raft.StateLeader {
+			return
+		}
+		if id == n.o.ID {
+			err = nil
 			return
 		}
 		to := n.successor(&status, id)
@@ -336,15 +337,15 @@ func (n *Node) transfer(ctx context.Context, id string) error {
 		n.change(n.endLead)
 		n.raft.TransferLeader(to)
 	})
-	if err != nil {
+	if err != nil || id == n.o.ID {
 		return err
 	}
 	n.AwaitChange(ctx, n.o.ID)
 	switch leader, err := n.Leader(ctx); {
-	case err != nil || leader == n.o.ID:
+	case leader == n.o.ID:
 		return errors.New("the other node did not take over in time")
-	case id != "" && leader != id:
-		return fmt.Errorf("node %s was asked to lead, and node %s leads: ask again", id, leader)
+	case err != nil || id != "" && leader != id: // Change asks the next leader
+		return ErrNotLeader
 	}
 	return nil
 }
