@@ -13,6 +13,7 @@ type ClusterOptions struct {
 	Name   string   `name:"cluster" placeholder:"NAME" help:"Name of the cluster that this server is a node of; all its nodes are one server (default: none)."`
 	Node   string   `name:"node" placeholder:"ID" help:"Which of --peers this node is (default: none)."`
 	Peers  []string `name:"peers" placeholder:"ID=HOST:PORT,..." help:"Nodes with which the cluster begins, this one too, the same on each, with the addresses at which they reach each other; with --cluster-join this node and some to ask (default: none)."`
+	Listen string   `name:"cluster-listen" placeholder:"HOST:PORT" help:"Where this node listens for the others, if its address in --peers is not its own, as behind a load balancer or in a container (default: that address)."`
 	Join   bool     `name:"cluster-join" help:"Join a cluster that runs: with an empty data directory, wait for treadle cluster add (default: false)."`
 	Secret string   `name:"cluster-secret" placeholder:"FILE" help:"File with a random text of at least 32 characters that all nodes have, and that no other user can read; nodes of one machine need none (default: none)."`
 	Cert   string   `name:"cluster-cert" placeholder:"FILE" help:"Certificate of this node, in place of --cluster-secret, for its host in --peers and for both ends of a connection (default: none)."`
@@ -23,14 +24,14 @@ type ClusterOptions struct {
 // options returns the options of package cluster, without those of the server.
 func (o *ClusterOptions) options() (c cluster.Options, err error) {
 	peers, err := cluster.ParsePeers(o.Peers)
-	return cluster.Options{Cluster: o.Name, ID: o.Node, Peers: peers, Join: o.Join, Cert: o.Cert, Key: o.Key, CA: o.CA, Secret: o.Secret}, err
+	return cluster.Options{Cluster: o.Name, ID: o.Node, Peers: peers, Listen: o.Listen, Join: o.Join, Cert: o.Cert, Key: o.Key, CA: o.CA, Secret: o.Secret}, err
 }
 
 // validateCluster returns an *OptionError for settings with which a node cannot work.
 func (o *Options) validateCluster() error {
 	c := &o.Cluster
 	if c.Name == "" {
-		if c.Node != "" || len(c.Peers) > 0 || c.Join || c.Secret != "" || c.Cert != "" || c.Key != "" || c.CA != "" {
+		if c.Node != "" || len(c.Peers) > 0 || c.Listen != "" || c.Join || c.Secret != "" || c.Cert != "" || c.Key != "" || c.CA != "" {
 			return protocol.BadOption("cluster", "it is empty, and other settings of a cluster are given: name the cluster")
 		}
 		return nil
@@ -48,6 +49,9 @@ func (o *Options) validateCluster() error {
 	}
 	if err := options.Check(); err != nil {
 		return &OptionError{Setting: "peers", Err: err}
+	}
+	if err := options.CheckListen(); err != nil {
+		return &OptionError{Setting: "cluster-listen", Err: err}
 	}
 	return nil
 }

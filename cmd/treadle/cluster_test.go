@@ -308,6 +308,8 @@ func TestClusterRefusals(t *testing.T) {
 	f("--peers: name all nodes of the cluster", 2, "--data", data, "--cluster", "x", "--node", "a")
 	f(`--peers: no peer has the id "d" of this node: a, b, c`, 2, "--data", data, "--cluster", "x", "--node", "d", "--peers", three)
 	f("--peers: \"a\" is not ID=HOST:PORT", 2, "--data", data, "--cluster", "x", "--node", "a", "--peers", "a")
+	f(`--cluster-listen: "here" is not HOST:PORT`, 2, "--data", data, "--cluster", "x", "--node", "a", "--peers", three, "--cluster-listen", "here")
+	f("--cluster-listen: 192.0.2.1:1 is beyond this machine", 2, "--data", data, "--cluster", "x", "--node", "a", "--peers", three, "--cluster-listen", "192.0.2.1:1")
 	f("is beyond this machine", 2, "--data", data, "--cluster", "x", "--node", "a", "--peers", "a=192.0.2.1:1,b=192.0.2.2:1,c=192.0.2.3:1")
 	f("keeps its jobs in --data", 2, "--data", "none", "--cluster", "x", "--node", "a", "--peers", three)
 	f("--sync: a cluster acknowledges", 2, "--data", data, "--sync", "never", "--cluster", "x", "--node", "a", "--peers", three)

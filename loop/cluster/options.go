@@ -27,6 +27,9 @@ type Options struct {
 	// Peers are the nodes with which the cluster begins, this one too, in the same order on each. For a node that joins
 	// they are this one and some to ask. A node that has a data directory knows the others from there.
 	Peers []Peer
+	// Listen is where this node listens for the others if its address among Peers is another machine's, which passes
+	// connections on. Empty: at that address.
+	Listen string
 	Join  bool // a new data directory waits until this node was added to the cluster
 	// Cert, Key and CA are files of certificates for both ends of each connection. Secret is a file that all nodes
 	// share instead. Without any of them, every address must be of this machine.
@@ -85,6 +88,17 @@ func (o *Options) Check() error {
 		}
 	}
 	return nil
+}
+
+// CheckListen returns an error if Listen cannot work.
+func (o *Options) CheckListen() error {
+	if o.Listen == "" {
+		return nil
+	}
+	if _, port, err := net.SplitHostPort(o.Listen); err != nil || port == "" || port == "0" {
+		return fmt.Errorf("%q is not HOST:PORT", o.Listen)
+	}
+	return o.reachable(o.Listen)
 }
 
 // reachable returns why a node may not have an address.

@@ -38,7 +38,7 @@ func (i *identity) note(o *Options) string {
 // Start opens the data directory of a node and its port, and takes part in the cluster. A node that joins waits for as
 // long as it is not added, or ctx lasts.
 func Start(ctx context.Context, o Options) (n *Node, err error) {
-	if err := o.Check(); err != nil {
+	if err := errors.Join(o.Check(), o.CheckListen()); err != nil {
 		return nil, err
 	}
 	if o.Log == nil {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -83,7 +84,7 @@ func listen(o *Options, id identity, known map[string]string) (*transport, error
 	if t.server, t.client, err = o.tls(); err != nil {
 		return nil, err
 	}
-	own := o.Peers[o.number(o.ID)-1].Address
+	own := cmp.Or(o.Listen, o.Peers[o.number(o.ID)-1].Address)
 	if t.listener, err = net.Listen("tcp", own); err != nil {
 		return nil, fmt.Errorf("cannot listen on %s for the other nodes: %w", own, err)
 	}
