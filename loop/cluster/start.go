@@ -29,7 +29,7 @@ type identity struct {
 // identitySize is the length of an incarnation.
 const identitySize = 32
 
-const identityForm = "treadle node 2\ncluster %s\nnode %s\nnumber %d\norigin %s\nincarnation %s\n"
+const identityForm = "treadle node 3\ncluster %s\nnode %s\nnumber %d\norigin %s\nincarnation %s\n"
 
 func (i *identity) note(o *Options) string {
 	return fmt.Sprintf(identityForm, o.Cluster, o.ID, i.number, i.origin, i.incarnation)
@@ -127,7 +127,7 @@ func identify(o *Options, s *storage, fresh bool) (id identity, err error) {
 		fields[name] = value
 	}
 	id = identity{origin: fields["origin"], incarnation: fields["incarnation"]}
-	if _, err := fmt.Sscan(fields["number"], &id.number); err != nil || len(id.incarnation) != identitySize || fields["treadle"] != "node 2" {
+	if _, err := fmt.Sscan(fields["number"], &id.number); err != nil || len(id.incarnation) != identitySize || fields["treadle"] != "node 3" {
 		return id, fmt.Errorf("the file NODE in %s cannot be read: it is damaged, or of another version of treadle", o.Journal.Dir)
 	}
 	if note != id.note(o) {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"slices"
 	"strings"
@@ -396,18 +397,33 @@ func (r *Replica) Failed() <-chan struct{} { return r.disk.down }
 // Failure returns why a write failed, or nil.
 func (r *Replica) Failure() error { return r.disk.failure() }
 
-// Note returns a note of the data directory, "" if there is none.
+// noteEnd is the last line of a note: the CRC-32C of what stands before it.
+const noteEnd = "checksum %08x\n"
+
+// Note returns a note of the data directory, "" if there is none. A damaged one is an error.
 func (r *Replica) Note(name string) (string, error) {
-	b, err := readFile(r.options.FS, r.dir.path(name))
-	if errors.Is(err, fs.ErrNotExist) {
+	path := r.dir.path(name)
+	b, err := readFile(r.options.FS, path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return "", nil
+	case err != nil:
+		return "", err
 	}
-	return string(b), err
+	text := string(b[:max(0, len(b)-len(fmt.Sprintf(noteEnd, 0)))])
+	if string(b) != text+endOfNote(text) {
+		return "", fmt.Errorf("the file %s is damaged: it does not end with the checksum of what it says", path)
+	}
+	return text, nil
 }
 
 // SetNote writes a note, which is whole on the disk when SetNote returns. A directory with the note NODE is a node's.
 func (r *Replica) SetNote(name, text string) error {
-	return writeWhole(r.options.FS, r.dir.path(name), text)
+	return writeWhole(r.options.FS, r.dir.path(name), text+endOfNote(text))
+}
+
+func endOfNote(text string) string {
+	return fmt.Sprintf(noteEnd, crc32.Checksum([]byte(text), castagnoli))
 }
 
 // Close closes the logs and the store, and unlocks the directory.

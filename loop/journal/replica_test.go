@@ -334,3 +334,44 @@ func TestInstall(t *testing.T) {
 		t.Error(jobs, err)
 	}
 }
+
+// TestDamagedNote: a note with any byte changed, or without its end, is an error.
+func TestDamagedNote(t *testing.T) {
+	t.Parallel()
+	f := vfs.NewMem()
+	r, _, err := openReplica(t, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := f.PathJoin(testDir, nodeName)
+	if text, err := r.Note(nodeName); text != "" || err != nil {
+		t.Error(text, err)
+	}
+	for _, text := range []string{"", "number 1\norigin a b c\n"} {
+		if err := r.SetNote(nodeName, text); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := r.Note(nodeName); got != text || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		whole, err := readFile(f, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at := range whole {
+			bad := bytes.Clone(whole)
+			bad[at] ^= 1
+			for _, b := range [][]byte{bad, whole[:at]} {
+				if err := writeWhole(f, path, string(b)); err != nil {
+					t.Fatal(err)
+				}
+				if got, err := r.Note(nodeName); err == nil || !strings.Contains(err.Error(), "is damaged") {
+					t.Errorf("%q is read as %q, %v", b, got, err)
+				}
+			}
+		}
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
