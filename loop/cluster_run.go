@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"treadle/loop/cluster"
+	"treadle/loop/dwork"
 	"treadle/loop/journal"
 )
 
@@ -114,11 +115,12 @@ func serveLead(ctx context.Context, node *cluster.Node, lead *cluster.Lead, h Cl
 		}
 	}
 	defer node.Pass(nil)
+	o.Dwork.Stop = dwork.AnswerNotFound // the work is not over: the next leader has it
 	s, err := newServer(o)
 	if err != nil {
 		return err
 	}
-	s.journalOpts.Replica, s.journalOpts.Replicator = node.Replica(), lead
+	s.journalOpts.Replica, s.journalOpts.Replicator, s.leads = node.Replica(), lead, lead.Holds
 	h.Serves(s)
 	defer h.Serves(nil)
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -145,6 +147,38 @@ func serveLead(ctx context.Context, node *cluster.Node, lead *cluster.Lead, h Cl
 	default:
 		return err
 	}
+}
+
+// mayAnswer reports whether a reply still counts that was found out before the call. A process that was stopped for a
+// while, and goes on, may not know yet that another node has led since.
+func (s *Server) mayAnswer() bool { return s.leads == nil || s.leads() }
+
+// leadListener is the listener of HTTP in a cluster, see mayAnswer.
+type leadListener struct {
+	net.Listener
+	server *Server
+}
+
+// Accept implements net.Listener.
+func (l *leadListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &leadConn{c, l.server}, nil
+}
+
+type leadConn struct {
+	net.Conn
+	server *Server
+}
+
+// Write implements net.Conn.
+func (c *leadConn) Write(b []byte) (int, error) {
+	if !c.server.mayAnswer() {
+		return 0, errStopping
+	}
+	return c.Conn.Write(b)
 }
 
 var errNoPort = errors.New("the leader has no such port")

@@ -72,6 +72,9 @@ func (c *countedConn) Read(b []byte) (int, error) {
 
 // Write implements net.Conn.
 func (c *countedConn) Write(b []byte) (int, error) {
+	if !c.listener.server.mayAnswer() {
+		return 0, errStopping
+	}
 	n, err := c.Conn.Write(b)
 	c.listener.server.conns.protocols[c.listener.protocol].written.Add(uint64(n))
 	c.sent.Add(uint64(n))

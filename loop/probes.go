@@ -27,6 +27,9 @@ func (s *Server) openHTTP() error {
 		return cannotListen("http", s.o.HTTP, err)
 	}
 	s.httpAddress = "http://" + l.Addr().String()
+	if s.leads != nil {
+		l = &leadListener{l, s}
+	}
 	pages := []web.Page{web.Probe("/livez", s.live), web.Probe("/readyz", s.ready), web.Probe("/healthz", s.ready)}
 	for p := range protocolsWith[protocol.Pager](s) {
 		for _, page := range p.Pages() {

@@ -107,7 +107,7 @@ func (r *reactor) halfClose(s *session) {
 	}
 	if len(s.Out) > 0 {
 		s.countSent(len(s.Out))
-		_, _ = s.conn.Write(s.Out) // the connection closes after an error as well
+		_ = s.write(s.Out) // the connection closes after an error as well
 		s.Out = nil
 	}
 	if len(s.ackGroups) > 0 && r.dupWriter != nil {
@@ -230,6 +230,15 @@ func (r *reactor) fill(s *session) {
 	}
 }
 
+// write writes to the connection, unless another node of the cluster may lead by now.
+func (s *session) write(b []byte) error {
+	if !s.r.server.mayAnswer() {
+		return errStopping
+	}
+	_, err := s.conn.Write(b)
+	return err
+}
+
 // write sends a session's output, unless a stream is under way. An error may close the connection.
 func (r *reactor) write(s *session) {
 	if s.gone || s.stream != nil || s.Out == nil {
@@ -240,7 +249,7 @@ func (r *reactor) write(s *session) {
 	r.turn.unwritten = max(0, r.turn.unwritten-len(out))
 	if len(out) > 0 {
 		s.countSent(len(out))
-		if _, err := s.conn.Write(out); err != nil && !s.gone {
+		if err := s.write(out); err != nil && !s.gone {
 			s.End(err)
 		}
 	}

@@ -75,6 +75,7 @@ type Server struct {
 	commits     *sync.Cond      // signals a commit or the journal's failure
 	failure     atomic.Pointer[journalError]
 	failedAt    atomic.Int64 // Unix milliseconds of failure; 0: it has not failed
+	leads       func() bool  // whether no other node of the cluster can lead yet; nil: the server is alone
 
 	// The end.
 	stopping        atomic.Bool           // no job is handed out any more

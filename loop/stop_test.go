@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -290,5 +292,33 @@ func TestNodeClosesLast(t *testing.T) {
 	}
 	if last := len(names) - 1; last < 1 || names[last] != "disbatch" {
 		t.Errorf("the services close in the order %v", names)
+	}
+}
+
+// TestNoAnswerToStaleRead: a server that may have a successor in its cluster by now closes connections instead of
+// answering, also before it hears of that.
+func TestNoAnswerToStaleRead(t *testing.T) {
+	t.Parallel()
+	var lost atomic.Bool
+	r := startServer(t, Options{HTTP: "127.0.0.1:0"}, func(s *Server) { s.leads = func() bool { return !lost.Load() } })
+	client := r.greet(periodic.Client)
+	client.ping()
+	answer := func() error {
+		answer, err := http.Get("http://" + r.http + "/healthz")
+		if err == nil {
+			err = answer.Body.Close()
+		}
+		return err
+	}
+	if err := answer(); err != nil {
+		t.Fatal(err)
+	}
+	lost.Store(true)
+	client.send(request(1, periodic.Ping))
+	if got := client.wantClosed(); len(got) > 0 {
+		t.Errorf("the client got %x", got)
+	}
+	if err := answer(); err == nil {
+		t.Error("HTTP answers")
 	}
 }

@@ -83,7 +83,7 @@ func (s *session) pump() {
 		st.pieces = st.pieces[1:]
 		st.progress = s.r.Now.Mono
 		s.countSent(len(piece))
-		if _, err := s.conn.Write(piece); err != nil && !s.gone {
+		if err := s.write(piece); err != nil && !s.gone {
 			s.End(err)
 			break
 		}

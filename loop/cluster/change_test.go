@@ -247,6 +247,9 @@ func TestLease(t *testing.T) {
 	defer letGo()
 	<-blocked
 	began := time.Now()
+	if !lead.Holds() {
+		t.Error("it does not hold")
+	}
 	select {
 	case <-lead.Lost():
 	case <-time.After(patience):
@@ -254,6 +257,14 @@ func TestLease(t *testing.T) {
 	}
 	if lasted := time.Since(began); lasted > electionTicks*tick+patience/10 { // the tests of other packages run beside it
 		t.Errorf("it led for %v", lasted)
+	}
+	if lead.Holds() {
+		t.Error("it holds after its end")
+	}
+	late := &Lead{n: c.nodes[i], lost: make(chan struct{})} // nobody has looked at the clock
+	late.lease.Store(1)
+	if late.Holds() {
+		t.Error("it holds after its lease")
 	}
 	lead.End()
 	letGo()

@@ -34,6 +34,17 @@ type Lead struct {
 // maxProposed is how many bytes may be proposed and not committed when Append waits.
 const maxProposed = 32 << 20
 
+// Holds reports whether no other node can lead yet. What is answered must have been found out before the call: Lost is
+// closed a little later, when the clock or Raft is looked at, and much later in a process that was stopped meanwhile.
+func (l *Lead) Holds() bool {
+	select {
+	case <-l.lost:
+		return false
+	default:
+		return !l.expired(l.n.clock())
+	}
+}
+
 // Lost returns a channel that is closed when this node no longer leads in this term.
 func (l *Lead) Lost() <-chan struct{} { return l.lost }
 

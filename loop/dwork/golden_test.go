@@ -27,7 +27,7 @@ func TestGolden(t *testing.T) {
 			}
 			o := Options{}
 			if strings.Contains(f.Name(), "settings") {
-				o = Options{Idle: answerNotFound, Complete: completeHolder, MaxSteal: 2, Remember: time.Minute}
+				o = Options{Idle: AnswerNotFound, Complete: completeHolder, MaxSteal: 2, Remember: time.Minute}
 			}
 			hub := newTestHub(t, o)
 			got, asked := play(hub, string(text))

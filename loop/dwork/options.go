@@ -25,9 +25,11 @@ type Options struct {
 // DefaultPort is the port of the default address.
 const DefaultPort = "6125"
 
-// Values of the settings.
+// AnswerNotFound is a value of Options.Idle and Options.Stop.
+const AnswerNotFound = "notfound"
+
+// Values of other settings.
 const (
-	answerNotFound = "notfound" // of Idle and Stop
 	restartReady   = "ready"
 	completeHolder = "holder"
 )

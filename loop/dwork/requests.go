@@ -76,7 +76,7 @@ func isReport(t codec.Type) bool {
 
 // answerStopping answers the other requests while the server stops. Exit ends a worker; after NotFound it asks again.
 func (p *Protocol) answerStopping(out []byte) []byte {
-	if p.query.Type == codec.Steal && p.o.Stop == answerNotFound {
+	if p.query.Type == codec.Steal && p.o.Stop == AnswerNotFound {
 		return codec.AppendType(out, codec.NotFound)
 	}
 	return codec.AppendType(out, codec.Exit)

@@ -28,7 +28,7 @@ func (p *Protocol) steal(out []byte) ([]byte, error) {
 		p.workers[w.location] = w
 		return out, nil
 	}
-	if active, _ := p.sched.Backlog(queue); active == 0 && p.o.Idle != answerNotFound {
+	if active, _ := p.sched.Backlog(queue); active == 0 && p.o.Idle != AnswerNotFound {
 		return codec.AppendType(out, codec.Exit), nil
 	}
 	return codec.AppendType(out, codec.NotFound), nil

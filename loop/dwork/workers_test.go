@@ -55,7 +55,7 @@ const (
 // TestWhileStopping: a stopping hub handles reports and hands out and creates nothing. A setting decides the answer to
 // a Steal; Exit answers other requests.
 func TestWhileStopping(t *testing.T) {
-	for stop, steal := range map[string]string{"exit": "type:Exit", answerNotFound: "type:NotFound"} {
+	for stop, steal := range map[string]string{"exit": "type:Exit", AnswerNotFound: "type:NotFound"} {
 		hub := newTestHub(t, Options{Stop: stop})
 		f := func(request, want string) {
 			t.Helper()
