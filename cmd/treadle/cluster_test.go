@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"flag"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"path/filepath"
@@ -12,105 +11,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"treadle/loop/client"
-	"treadle/loop/cluster"
 )
 
 var (
 	clusterKills = flag.Int("cluster.n", 4, "kills of TestClusterKills")
 	clusterSeed  = flag.Uint64("cluster.seed", 1, "seed of TestClusterKills")
 )
-
-// testNodes are the nodes of a cluster of built servers. Node i has the data directory i below dir.
-type testNodes struct {
-	t       *testing.T
-	dir     string
-	peers   []string   // those of the first nodes, and of each that was added
-	first   int        // the number of the first nodes
-	running []*process // nil: killed
-}
-
-// newNodes returns a cluster of three whose nodes do not run yet.
-func newNodes(t *testing.T) *testNodes {
-	t.Helper()
-	n := &testNodes{t: t, dir: t.TempDir(), first: 3}
-	for range n.first {
-		n.more()
-	}
-	return n
-}
-
-// more makes a node that does not run yet, and returns what names it in --peers.
-func (n *testNodes) more() string {
-	n.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	defer l.Close()
-	peer := fmt.Sprintf("%c=%s", 'a'+len(n.peers), l.Addr())
-	n.peers, n.running = append(n.peers, peer), append(n.running, nil)
-	return peer
-}
-
-func (n *testNodes) data(i int) string   { return filepath.Join(n.dir, fmt.Sprint(i)) }
-func (n *testNodes) socket(i int) string { return filepath.Join(n.dir, fmt.Sprint("s", i)) }
-
-// args returns the command line of a node.
-func (n *testNodes) args(i int) []string {
-	args := []string{"serve", "--cluster", "test", "--node", string(rune('a' + i)), "--data", n.data(i), "--periodic", "unix://" + n.socket(i), "--only", "periodic", "--http", "off"}
-	if i < n.first {
-		return append(args, "--peers", strings.Join(n.peers[:n.first], ","))
-	}
-	return append(args, "--peers", n.peers[i]+","+strings.Join(n.peers[:n.first], ","), "--cluster-join")
-}
-
-// start starts a node that does not run.
-func (n *testNodes) start(i int) {
-	n.t.Helper()
-	n.running[i] = start(n.t, false, n.args(i)...)
-	n.running[i].until("this server is a node of a cluster")
-	n.running[i].drain()
-}
-
-// kill kills a node.
-func (n *testNodes) kill(i int) {
-	_ = n.running[i].Process.Signal(syscall.SIGKILL)
-	_ = n.running[i].Wait()
-	n.running[i] = nil
-}
-
-// leader waits until a node leads that runs and answers, and returns it.
-func (n *testNodes) leader() int {
-	n.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	for ; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
-		for i, p := range n.running {
-			if p == nil {
-				continue
-			}
-			status, err := askCluster(n.data(i), cluster.Change{Verb: cluster.AskStatus})
-			if err != nil {
-				continue
-			}
-			leader, ok := leaderOf(status)
-			if !ok || n.running[leader.ID[0]-'a'] == nil {
-				continue
-			}
-			if c, err := client.Dial(ctx, n.socket(i), client.Options{}); err == nil {
-				err = c.Ping(ctx)
-				c.Close()
-				if err == nil {
-					return int(leader.ID[0] - 'a')
-				}
-			}
-		}
-	}
-	n.t.Fatal("no node leads")
-	return 0
-}
 
 // load runs clients and workers at all nodes until the victims are killed one after the other, a while after the first
 // acknowledgement. A client whose connection ends goes to the next node.

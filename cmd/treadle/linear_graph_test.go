@@ -270,6 +270,11 @@ func (g *linGraph) holds(holder, name string) bool {
 // after returns the possible states after a request; none: its reply is impossible.
 func (g linGraph) after(o *linOp, output string) (all []linGraph) {
 	switch o.kind {
+	case linRestart:
+		for _, read := range g.disk {
+			all = append(all, linGraphStart(read))
+		}
+		return all
 	case linCreate:
 		if before := g; !g.create(o.tasks) {
 			return g.answered(o, output, linRefused, false, before)
@@ -410,6 +415,12 @@ func (g linGraph) peer(o *linOp, output string) (all []linGraph) {
 			}
 		}
 		return all
+	case o.kind == linLeave && o.name == "": // the connection has ended by itself
+		g.tasks = slices.Clone(g.tasks)
+		for i := range g.tasks {
+			g.tasks[i].leaving = g.tasks[i].leaving || g.tasks[i].holder == me
+		}
+		return []linGraph{g}
 	case !held:
 		return []linGraph{g}
 	case o.kind == linDone:

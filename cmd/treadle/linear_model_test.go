@@ -43,11 +43,12 @@ const (
 	linGrab    linKind = "grab"
 	linDone    linKind = "done"
 	linFail    linKind = "fail"
-	linLater   linKind = "later"   // put off by no time
-	linRelease linKind = "release" // given back under a lease
-	linExpired linKind = "expired" // the lease has ended
-	linLeave   linKind = "leave"   // the worker closes its connection
-	linBack    linKind = "back"    // who left has a connection again, of the same loop: the end of the old one was noticed
+	linLater   linKind = "later"          // put off by no time
+	linRelease linKind = "release"        // given back under a lease
+	linExpired linKind = "expired"        // the lease has ended
+	linLeave   linKind = "leave"          // the worker closes its connection
+	linBack    linKind = "back"           // who left has a connection again, of the same loop: the end of the old one was noticed
+	linRestart linKind = "another leader" // which has started with what is on disk; always optional
 	linKilled  linKind = "kill -9, start and read"
 )
 
@@ -285,6 +286,14 @@ func named(jobs []linJob, o *linOp) int {
 
 // after returns the possible states after an operation.
 func (s linState) after(o *linOp, output string) (all []linState) {
+	if o.kind == linRestart {
+		for _, read := range s.disk {
+			next := linStart(read, s.racy)
+			next.told = s.told // the results may still arrive
+			all = append(all, next)
+		}
+		return all
+	}
 	if next, ok := s.step(o, output); ok {
 		all = append(all, next)
 	}

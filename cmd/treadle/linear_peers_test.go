@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,6 +12,8 @@ import (
 	gloomcodec "treadle/codec/gloom"
 	"treadle/loop/client"
 )
+
+var errRoundOver = errors.New("the round is over")
 
 // linVersion reads a workload, of a Faktory job its arguments.
 func linVersion(workload string) int {
@@ -42,6 +45,7 @@ func (r *linRound) client(rng *rand.Rand, options client.Options) {
 		}
 		call := r.now()
 		switch n := rng.IntN(11); {
+		case n == 10 && r.killed.Load(): // the tube is judged up to then
 		case n == 10:
 			err = r.submitToTube(c)
 		case n < 3 || n < 7 && at >= linServed:
@@ -93,6 +97,9 @@ func (r *linRound) status(c *client.Client) error {
 		return err
 	}
 	for part := range r.read {
+		if part == linTubeName && r.killed.Load() {
+			continue
+		}
 		output := "0 0"
 		for _, row := range rows {
 			if row.Func == part {
@@ -143,6 +150,7 @@ func (r *linRound) master(rng *rand.Rand, left *linLeft, most int) (n int) {
 			r.noteRun(f, call, o, linText(body), err)
 		}
 		if err != nil && refused == nil {
+			r.lost(linQuit, me, f)
 			return most
 		}
 		r.back(left)
@@ -152,6 +160,18 @@ func (r *linRound) master(rng *rand.Rand, left *linLeft, most int) (n int) {
 		}
 	}
 	return n
+}
+
+// lost notes that the connection of a worker or master has ended by itself after an operation on some parts. A server
+// that goes on notices that, at a time that nobody knows.
+func (r *linRound) lost(kind linKind, who int, parts ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, part := range parts {
+		if e := (linEnd{part, kind, who}); !r.ending && !slices.Contains(r.ends, e) {
+			r.ends = append(r.ends, e)
+		}
+	}
 }
 
 // linLeft is a peer that has closed its connection, and the functions that this matters to.
@@ -226,7 +246,7 @@ func (r *linRound) worker(rng *rand.Rand, left *linLeft, o client.Options, funct
 		return false
 	}
 	defer w.Close()
-	if serveAll(r, w, functions) != nil {
+	if serveAll(r, w, functions) != nil || r.killed.Load() {
 		return false
 	}
 	r.back(left)
@@ -246,6 +266,7 @@ func (r *linRound) job(w *client.Worker, me int, rng *rand.Rand, functions []str
 		for _, f := range functions {
 			r.note(f, call, linOp{kind: linGrab, worker: me}, "", err)
 		}
+		r.lost(linLeave, me, functions...)
 		return false
 	}
 	f, output := a.Job.Func, a.Job.Name
@@ -264,7 +285,9 @@ func (r *linRound) job(w *client.Worker, me int, rng *rand.Rand, functions []str
 		if err = send(); err == nil {
 			err = w.Ping(r.ctx)
 		}
-		r.note(f, call, o, "", err)
+		if r.note(f, call, o, "", err); err != nil {
+			r.lost(linLeave, me, f)
+		}
 		return err == nil
 	}
 	done := func() error {
@@ -304,6 +327,11 @@ func (r *linRound) slave(rng *rand.Rand, left *linLeft, types []string) bool {
 	if err = s.Join(r.ctx, client.GloomText(f)); err == nil {
 		r.back(left)
 	}
+	if r.killed.Load() { // the next leader's jobs are not for the peers of this one
+		r.note(f, asked, linOp{kind: linGrab, worker: me, slave: true}, "", errRoundOver)
+		r.lost(linLeave, me, f)
+		return false
+	}
 	for {
 		var j *client.GloomJob
 		if err == nil {
@@ -311,6 +339,7 @@ func (r *linRound) slave(rng *rand.Rand, left *linLeft, types []string) bool {
 		}
 		if err != nil {
 			r.note(f, asked, linOp{kind: linGrab, worker: me, slave: true}, "", err)
+			r.lost(linLeave, me, types...)
 			return false
 		}
 		output := client.GloomCharacters(j.ID)
@@ -370,7 +399,10 @@ func (r *linRound) hub(rng *rand.Rand, home string) {
 		case errors.Is(err, client.ErrHubRefused):
 			answer, err = linRefused, nil
 		}
-		r.note(linDwork, call, o, answer, err)
+		refused := r.killed.Load() && (o.kind == linSteal && answer == linMissing || o.kind != linSteal && answer == linOver)
+		if !refused { // by a leader that stops, which ends no worker
+			r.note(linDwork, call, o, answer, err)
+		}
 		if err != nil {
 			return
 		}

@@ -183,8 +183,8 @@ func TestLinearizablePolicies(t *testing.T) {
 // start starts a server on what the last one left and reads its policies.
 func (s *polSite) start(t *testing.T, n int) *polRound {
 	base := &linRound{site: s.linSite, began: s.began}
-	base.server = start(t, false, "serve", "--config", s.config, "--periodic", s.socket("p"), "--admin", s.socket("a"), "--gloom-masters", "off", "--gloom-slaves", "off",
-		"--dwork", "off", "--kts46", "off", "--kts46-json", "off", "--http", "off", "--data", filepath.Join(s.dir, "data"), "--loops", fmt.Sprint(1+n%2))
+	base.runs(start(t, false, "serve", "--config", s.config, "--periodic", s.socket("p"), "--admin", s.socket("a"), "--gloom-masters", "off", "--gloom-slaves", "off",
+		"--dwork", "off", "--kts46", "off", "--kts46-json", "off", "--http", "off", "--data", filepath.Join(s.dir, "data"), "--loops", fmt.Sprint(1+n%2)))
 	for range 2 {
 		base.server.until("listening")
 	}

@@ -58,6 +58,7 @@ type linTube struct {
 	asks  int          // connections that were killed over a request for a job: they may have got one
 	fetch int          // a worker of Faktory that was; 0: none
 	disk  linStore     // as String says it
+	lives bool         // connections also end while the server goes on, and takes back what they have
 }
 
 func (s linTube) equal(o linTube) bool {
@@ -144,7 +145,7 @@ func (s linTube) upTo(i int) (_ linTube, ok bool) {
 // give hands the i-th job to a worker.
 func (s linTube) give(i, worker int) linTube {
 	j := s.jobs[i]
-	j.state, j.holder, j.leaving = "running", worker, false
+	j.state, j.holder, j.leaving = "running", worker, worker == linAsked && s.lives
 	return s.with(j).saved(false)
 }
 

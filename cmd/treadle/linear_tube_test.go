@@ -86,15 +86,22 @@ func (r *linRound) tubes(rng *rand.Rand) {
 		for _, line := range []string{"use tube", "watch tube", "ignore default"} {
 			_, err = c.Ask(r.ctx, nil, "%s", line) // an error comes again
 		}
+		if r.killed.Load() {
+			b.Close()
+			return
+		}
 		if err == nil {
 			r.back(&left)
 		}
 		for ; n > 0 && err == nil && rng.IntN(16) > 0; n-- {
 			err = r.tube(rng, &c)
 		}
-		if left = r.leave(linOp{kind: linLeave, worker: c.me}, linTubeName, c); err != nil {
+		if err != nil {
+			c.Close()
+			r.lost(linLeave, c.me, linTubeName)
 			return
 		}
+		left = r.leave(linOp{kind: linLeave, worker: c.me}, linTubeName, c)
 	}
 }
 
@@ -142,6 +149,9 @@ func (r *linRound) tube(rng *rand.Rand, c *linTuber) error {
 		c.id, c.version = reply.Words[1], o.version
 	}
 	c.empty = o.kind == linGrab && !c.holds
+	if r.killed.Load() && err == nil && (c.empty || reply.Is("DRAINING")) {
+		return nil // of a server that stops, which takes no job and has none for anybody
+	}
 	r.note(linTubeName, call, o, strings.Join(reply.Words, " "), err)
 	return err
 }
@@ -168,6 +178,8 @@ func (r *linRound) faktory(rng *rand.Rand) {
 			output, err = linRefused, nil
 		case o.kind == linGrab && reply != "":
 			o.version = linVersion(reply)
+		case o.kind == linGrab && err == nil && r.killed.Load():
+			return "" // in the same way
 		}
 		r.note(linTubeName, call, o, output, err)
 		return reply
@@ -182,6 +194,9 @@ func (r *linRound) faktory(rng *rand.Rand) {
 			if f, err = client.DialFaktory(r.ctx, r.site.socket("f"), client.FaktoryTarget, ""); err != nil {
 				r.fault(err)
 				return
+			}
+			if r.killed.Load() {
+				break
 			}
 		}
 		version, priority := r.site.newTubeJob(linOfFaktory), rng.IntN(3)-1
