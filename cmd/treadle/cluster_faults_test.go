@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -156,5 +155,5 @@ func (n *testNodes) flip(i int, random *rand.Rand) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		n.t.Fatal(err)
 	}
-	n.t.Log(fmt.Sprintf("bit of byte %d of %d of %s", at, len(b), path))
+	n.t.Logf("bit of byte %d of %d of %s", at, len(b), path)
 }

@@ -105,8 +105,8 @@ func (w *wires) await(from, to string) bool {
 	return !w.closed
 }
 
-// pass passes a connection on to a node. The first frame of a connection says whose it is; without one it is nobody's,
-// and no wire of it is cut.
+// pass passes a connection on to a node. The first frame of a connection says which node has opened it; without one no
+// wire of it is cut.
 func (w *wires) pass(c net.Conn, to, address string) {
 	if !w.hold(c) {
 		return

@@ -361,8 +361,8 @@ func (r *linRound) judge(t *testing.T, read map[string]string) {
 	}
 }
 
-// linUnexplained returns the call of the operation whose reply is the first that cannot be explained: without the replies from
-// it on the history is linearizable.
+// linUnexplained returns the call of the operation whose reply is the first that cannot be explained: without the
+// replies from it on the history is linearizable.
 func linUnexplained(model porcupine.NondeterministicModel, ops []porcupine.Operation) int64 {
 	byReturn := slices.Clone(ops)
 	slices.SortFunc(byReturn, func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })

@@ -30,7 +30,7 @@ type Options struct {
 	// Listen is where this node listens for the others if its address among Peers is another machine's, which passes
 	// connections on. Empty: at that address.
 	Listen string
-	Join  bool // a new data directory waits until this node was added to the cluster
+	Join   bool // a new data directory waits until this node was added to the cluster
 	// Cert, Key and CA are files of certificates for both ends of each connection. Secret is a file that all nodes
 	// share instead. Without any of them, every address must be of this machine.
 	Cert, Key, CA, Secret string
