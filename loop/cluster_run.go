@@ -165,13 +165,17 @@ func (l *leadListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &leadConn{c, l.server}, nil
+	return &leadConn{c, c.(*net.TCPConn).SetWriteBuffer, l.server}, nil // HTTP listens on TCP alone
 }
 
 type leadConn struct {
 	net.Conn
-	server *Server
+	setWriteBuffer func(bytes int) error
+	server         *Server
 }
+
+// SetWriteBuffer is that of a net.TCPConn, whose ReadFrom would write past Write.
+func (c *leadConn) SetWriteBuffer(bytes int) error { return c.setWriteBuffer(bytes) }
 
 // Write implements net.Conn.
 func (c *leadConn) Write(b []byte) (int, error) {

@@ -28,7 +28,6 @@ type clusterRound struct {
 	fault  *clusterFault
 	random *rand.Rand
 
-	leader   int
 	term     uint64
 	cancel   func()        // ends all that still wait for an answer
 	over     chan struct{} // closed when the fault is over
@@ -46,7 +45,7 @@ func TestClusterHistories(t *testing.T) {
 	site := newClusterSite(t)
 	random := rand.New(rand.NewPCG(*clusterSeed, 5))
 	gaps := make(map[string][]time.Duration)
-	total, replaced, began := 0, 0, time.Now()
+	total, replaced, parts, unjudged, began := 0, 0, 0, 0, time.Now()
 	if testing.Short() {
 		*clusterRounds = min(*clusterRounds, 3)
 	}
@@ -64,12 +63,16 @@ func TestClusterHistories(t *testing.T) {
 		if r.replaced {
 			replaced++
 		}
+		parts, unjudged = parts+len(r.read), unjudged+r.unjudged
+	}
+	if unjudged > max(2, parts/50) {
+		t.Errorf("%d of %d histories are not judged", unjudged, parts)
 	}
 	for name, all := range gaps {
 		slices.Sort(all)
 		t.Logf("%s: %d rounds, no answer for %v, at most %v", name, len(all), all[len(all)/2].Round(time.Millisecond), all[len(all)-1].Round(time.Millisecond))
 	}
-	t.Logf("%d operations; in %d rounds the leader changed before the fault", total, replaced)
+	t.Logf("%d operations, %d of %d histories not judged; in %d rounds the leader changed before the fault", total, unjudged, parts, replaced)
 }
 
 // newClusterSite starts the nodes.
@@ -93,7 +96,7 @@ func newClusterSite(t *testing.T) *linSite {
 func (s *linSite) round(t *testing.T, fault *clusterFault, random *rand.Rand) *clusterRound {
 	t.Helper()
 	r := &clusterRound{t: t, nodes: s.nodes, fault: fault, random: random, over: make(chan struct{})}
-	r.leader, r.term = s.nodes.settle()
+	_, r.term = s.nodes.settle()
 	up := s.nodes.up()
 	s.up.Store(&up)
 	r.linRound = &linRound{site: s, began: time.Now(), racy: true, ops: make(map[string][]porcupine.Operation)}
@@ -158,6 +161,7 @@ func (r *clusterRound) playAndJudge(n int) {
 			r.t.Errorf("%s: before it: %v", r.fault.name, err)
 		}
 	}
+	r.played = time.Since(r.began)
 	end := r.now()
 	from := r.faulted
 	if r.replaced {

@@ -15,7 +15,7 @@ import (
 
 var (
 	clusterKills = flag.Int("cluster.n", 4, "kills of TestClusterKills")
-	clusterSeed  = flag.Uint64("cluster.seed", 1, "seed of TestClusterKills")
+	clusterSeed  = flag.Uint64("cluster.seed", 1, "seed of TestClusterKills and TestClusterHistories")
 )
 
 // load runs clients and workers at all nodes until the victims are killed one after the other, a while after the first

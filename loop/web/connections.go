@@ -92,7 +92,7 @@ func (l *connections) admitOne(c net.Conn) error {
 
 // begin implements http.Server.ConnContext. The server calls it before the first change of a connection.
 func (l *connections) begin(ctx context.Context, c net.Conn) context.Context {
-	if c, ok := c.(*net.TCPConn); ok {
+	if c, ok := c.(interface{ SetWriteBuffer(bytes int) error }); ok {
 		_ = c.SetWriteBuffer(sendBuffer) // fails only when the connection is closed
 	}
 	ctx, cancel := context.WithCancel(ctx)
