@@ -147,207 +147,227 @@ type lastRun struct{ run Run }
 
 func (s *lastRun) Deliver(d *Delivery) { s.run = d.Job.Run() }
 
+// holdCases prepare a scheduler each, and return what is measured.
+type holdCases map[string]func(x *loadedSched) (act func())
+
+// workerHolds are of workers, and of the requests of HTTP.
+var workerHolds = holdCases{
+	"a worker that holds very many jobs leaves": func(x *loadedSched) func() {
+		p := x.peer(Wide, "f")
+		x.submit(manyItems, "f", nil)
+		x.take(p, manyItems)
+		return func() { x.Disconnect(x.now, p, discardAll{}) }
+	},
+	"their time is over": func(x *loadedSched) func() {
+		p := x.peer(Wide, "f")
+		x.submit(manyItems, "f", nil)
+		x.take(p, manyItems)
+		return func() { x.SetTimeout(1000); x.now.Mono += 2000 }
+	},
+	"very many leases expire": func(x *loadedSched) func() {
+		x.submit(manyItems, "f", nil)
+		x.lease(manyItems)
+		return func() { x.now.Mono += 2000 }
+	},
+	"a request of very many jobs, with very many leased, hangs up": func(x *loadedSched) func() {
+		x.submit(manyItems, "f", nil)
+		x.lease(manyItems - MaxRequestJobs)
+		p := x.request()
+		sink := new(allRuns)
+		_, _, err := x.TryReserveUpTo(x.now, p, 1, MaxRequestJobs, sink)
+		x.ok(err)
+		x.Grant(x.now, p, sink.runs[:MaxRequestJobs/2], Terms{For: 1000})
+		return func() { x.Disconnect(x.now, p, discardAll{}) }
+	},
+	"a worker releases one of very many": func(x *loadedSched) func() {
+		p := x.peer(Wide, "f")
+		x.submit(manyItems, "f", nil)
+		x.take(p, manyItems)
+		return func() { x.ok(x.Release(x.now, p, uint64(manyItems-1), discardAll{})) }
+	},
+	"a worker with very many requests comes to very many jobs": func(x *loadedSched) func() {
+		p := x.peer(Wide, "f")
+		x.take(p, MaxSlots)
+		x.submit(manyItems, "g", nil)
+		return func() { x.ok(x.Watch(x.now, p, []byte("g"), false, discardAll{})) }
+	},
+	"a worker of very many queues asks and leaves": func(x *loadedSched) func() {
+		p := x.peer(Wide, "f")
+		for i := range maxWatches - 1 {
+			x.ok(x.Watch(x.now, p, fmt.Append(nil, i), false, discardAll{}))
+		}
+		return func() {
+			x.take(p, 2)
+			x.Disconnect(x.now, p, discardAll{})
+		}
+	},
+	"a worker has very many names to report, and jobs of all of them come": func(x *loadedSched) func() {
+		p := x.peer(Named, "f")
+		x.SetTimeout(1000)
+		x.submit(maxUnreported, "f", nil)
+		x.take(p, maxUnreported)
+		x.now.Mono += 1500
+		x.ticks(x.now, discardAll{})
+		x.take(p, 1)
+		return func() { x.now.Mono += 5000 }
+	},
+}
+
+// submitterHolds are of submitters, of those who wait for a result or a lock, and of jobs that become due.
+var submitterHolds = holdCases{
+	"the holder of a lock that very many wait for leaves": func(x *loadedSched) func() {
+		const waiters = 32_000
+		holder, waiter := x.peer(Wide, "f"), x.peer(Wide, "g")
+		x.submit(waiters, "f", nil)
+		x.submit(waiters, "g", nil)
+		x.takeWith(holder, waiters, "f", func(int) int { return waiters }, true)
+		x.takeWith(waiter, waiters, "g", func(i int) int { return i + 1 }, false)
+		return func() { x.Disconnect(x.now, holder, discardAll{}) }
+	},
+	"a broadcast to very many": func(x *loadedSched) func() {
+		for range manyItems / MaxSlots {
+			p := x.peer(0)
+			x.ok(x.Watch(x.now, p, []byte("f"), true, discardAll{}))
+			x.take(p, MaxSlots)
+		}
+		return func() { x.submit(1, "f", nil) }
+	},
+	"very many jobs of very many queues are due": func(x *loadedSched) func() {
+		at := x.now.Wall/1000 + 1
+		p := x.peer(Wide, "f")
+		x.submit(manyItems, "f", func(_ int, j *Submission) { j.SchedAt = at })
+		for i := range manyItems / 10 {
+			x.submit(1, fmt.Sprint(i), func(_ int, j *Submission) { j.SchedAt = at })
+		}
+		x.take(p, MaxSlots)
+		return func() { x.now.Wall += 2000 }
+	},
+	"a master of very many jobs leaves": func(x *loadedSched) func() {
+		p := x.peer(Wide)
+		x.submit(manyItems, "f", func(_ int, j *Submission) { j.Space, j.Await = heldOwned, p })
+		return func() { x.Disconnect(x.now, p, discardAll{}) }
+	},
+	"its names are taken again": func(x *loadedSched) func() {
+		p, heir := x.peer(Wide), x.peer(Wide)
+		x.submit(manyItems, "f", func(_ int, j *Submission) { j.Space, j.Await = heldOwned, p })
+		return func() {
+			x.Disconnect(x.now, p, discardAll{})
+			x.jobs = 0
+			x.submit(1000, "f", func(_ int, j *Submission) { j.Space, j.Await = heldOwned, heir })
+		}
+	},
+	"a result that very many await": func(x *loadedSched) func() {
+		p := x.peer(Wide, "f")
+		x.take(p, 1)
+		sink := new(lastRun)
+		j := Submission{Queue: []byte("f"), Name: []byte("awaited")}
+		for range MaxAwaits {
+			j.Await = x.peer(Wide)
+			err := x.Submit(x.now, &j, sink)
+			x.ok(err)
+		}
+		return func() { x.ok(x.Finish(x.now, p, sink.run, make([]byte, 1<<20), discardAll{})) }
+	},
+}
+
+// taskHolds are of tasks with their graph.
+var taskHolds = holdCases{
+	"a holder of very many tasks exits": func(x *loadedSched) func() {
+		p := x.NewHolder("h")
+		x.tasks(manyItems)
+		x.steal(p, manyItems)
+		return func() { x.Disconnect(x.now, p, discardAll{}) }
+	},
+	"a task that very many wait for is complete": func(x *loadedSched) func() {
+		p := x.NewHolder("h")
+		hub := x.tasks(1)
+		x.steal(p, 1)
+		x.tasks(manyItems, hub[0].Name)
+		return func() {
+			x.Complete(x.now, p, heldTask, []byte("t"), hub, discardAll{}, func(int) { x.t.Error("it is not complete") })
+		}
+	},
+	"a task that waits for very many is cancelled": func(x *loadedSched) func() {
+		last := x.tasks(1)
+		for _, t := range x.tasks(manyItems) {
+			x.ok(x.Extend(x.now, heldTask, []byte("t"), []Task{{Name: last[0].Name, After: [][]byte{t.Name}}}, discardAll{}))
+		}
+		return func() { x.RemoveTask(x.now, heldTask, []byte("t"), last[0].Name, discardAll{}) }
+	},
+	"very many complete tasks are forgotten": func(x *loadedSched) func() {
+		p := x.NewHolder("h")
+		x.SetRemember(1000)
+		all := x.tasks(manyItems)
+		x.steal(p, manyItems)
+		x.Complete(x.now, p, heldTask, []byte("t"), all, discardAll{}, nil)
+		return func() { x.now.Mono += 2000 }
+	},
+}
+
+// operatorHolds are of an operator, who asks or changes.
+var operatorHolds = holdCases{
+	"a STATUS with very many due seconds": func(x *loadedSched) func() {
+		x.submit(manyItems, "f", func(i int, j *Submission) { j.SchedAt, j.Priority = int64(i+1), int64(i%2) })
+		x.submit(manyItems, "g", func(i int, j *Submission) { j.SchedAt, j.Priority = int64(i+1), int64(i) })
+		return func() {
+			x.Status(func(q QueueStatus) {
+				if q.SchedAt != 1 {
+					x.t.Errorf("%+v", q)
+				}
+			})
+		}
+	},
+	"a STATUS of very many queues": func(x *loadedSched) func() {
+		for i := range manyItems {
+			x.submit(1, fmt.Sprint(i), nil)
+		}
+		return func() { x.Status(func(QueueStatus) {}) }
+	},
+	"an operator moves very many jobs to workers that wait": func(x *loadedSched) func() {
+		p := x.peer(Wide, "g")
+		x.submit(manyItems, "f", nil)
+		x.take(p, MaxSlots)
+		return func() {
+			if n := x.change(&JobChange{Verb: MoveJobs, Queue: "g"}); n != manyItems {
+				x.t.Errorf("%d jobs have moved", n)
+			}
+		}
+	},
+	"an operator removes very many jobs that a worker holds": func(x *loadedSched) func() {
+		p := x.peer(Named, "f")
+		x.submit(manyItems, "f", nil)
+		x.take(p, manyItems)
+		return func() { x.change(&JobChange{Verb: RemoveJobs}) }
+	},
+	"a queue of very many jobs is dropped": func(x *loadedSched) func() {
+		x.submit(manyItems, "f", nil)
+		return func() { x.Drop([]byte("f")) }
+	},
+	"a walk over very many jobs": func(x *loadedSched) func() {
+		x.submit(manyItems, "f", nil)
+		x.submit(20, "f", func(_ int, j *Submission) { j.Workload = make([]byte, 8<<20) })
+		return func() {
+			for c, done := (Cursor{}), false; !done; {
+				c, done = x.Walk(c, defaultBatch, func(*Job) {})
+			}
+		}
+	},
+}
+
 // TestLongestHold checks that no verb does more than maxHeldSteps steps under one hold of a shard's
 // lock, with very much of everything a peer can have.
 func TestLongestHold(t *testing.T) {
 	if testing.Short() {
 		manyItems = 40_000
 	}
-	testHolds(t, map[string]func(x *loadedSched) func(){
-		"a worker that holds very many jobs leaves": func(x *loadedSched) func() {
-			p := x.peer(Wide, "f")
-			x.submit(manyItems, "f", nil)
-			x.take(p, manyItems)
-			return func() { x.Disconnect(x.now, p, discardAll{}) }
-		},
-		"their time is over": func(x *loadedSched) func() {
-			p := x.peer(Wide, "f")
-			x.submit(manyItems, "f", nil)
-			x.take(p, manyItems)
-			return func() { x.SetTimeout(1000); x.now.Mono += 2000 }
-		},
-		"very many leases expire": func(x *loadedSched) func() {
-			x.submit(manyItems, "f", nil)
-			x.lease(manyItems)
-			return func() { x.now.Mono += 2000 }
-		},
-		"a request of very many jobs, with very many leased, hangs up": func(x *loadedSched) func() {
-			x.submit(manyItems, "f", nil)
-			x.lease(manyItems - MaxRequestJobs)
-			p := x.request()
-			sink := new(allRuns)
-			_, _, err := x.TryReserveUpTo(x.now, p, 1, MaxRequestJobs, sink)
-			x.ok(err)
-			x.Grant(x.now, p, sink.runs[:MaxRequestJobs/2], Terms{For: 1000})
-			return func() { x.Disconnect(x.now, p, discardAll{}) }
-		},
-		"a worker releases one of very many": func(x *loadedSched) func() {
-			p := x.peer(Wide, "f")
-			x.submit(manyItems, "f", nil)
-			x.take(p, manyItems)
-			return func() { x.ok(x.Release(x.now, p, uint64(manyItems-1), discardAll{})) }
-		},
-		"a STATUS with very many due seconds": func(x *loadedSched) func() {
-			x.submit(manyItems, "f", func(i int, j *Submission) { j.SchedAt, j.Priority = int64(i+1), int64(i%2) })
-			x.submit(manyItems, "g", func(i int, j *Submission) { j.SchedAt, j.Priority = int64(i+1), int64(i) })
-			return func() {
-				x.Status(func(q QueueStatus) {
-					if q.SchedAt != 1 {
-						x.t.Errorf("%+v", q)
-					}
-				})
-			}
-		},
-		"a STATUS of very many queues": func(x *loadedSched) func() {
-			for i := range manyItems {
-				x.submit(1, fmt.Sprint(i), nil)
-			}
-			return func() { x.Status(func(QueueStatus) {}) }
-		},
-		"the holder of a lock that very many wait for leaves": func(x *loadedSched) func() {
-			const waiters = 32_000
-			holder, waiter := x.peer(Wide, "f"), x.peer(Wide, "g")
-			x.submit(waiters, "f", nil)
-			x.submit(waiters, "g", nil)
-			x.takeWith(holder, waiters, "f", func(int) int { return waiters }, true)
-			x.takeWith(waiter, waiters, "g", func(i int) int { return i + 1 }, false)
-			return func() { x.Disconnect(x.now, holder, discardAll{}) }
-		},
-		"a broadcast to very many": func(x *loadedSched) func() {
-			for range manyItems / MaxSlots {
-				p := x.peer(0)
-				x.ok(x.Watch(x.now, p, []byte("f"), true, discardAll{}))
-				x.take(p, MaxSlots)
-			}
-			return func() { x.submit(1, "f", nil) }
-		},
-		"a holder of very many tasks exits": func(x *loadedSched) func() {
-			p := x.NewHolder("h")
-			x.tasks(manyItems)
-			x.steal(p, manyItems)
-			return func() { x.Disconnect(x.now, p, discardAll{}) }
-		},
-		"a task that very many wait for is complete": func(x *loadedSched) func() {
-			p := x.NewHolder("h")
-			hub := x.tasks(1)
-			x.steal(p, 1)
-			x.tasks(manyItems, hub[0].Name)
-			return func() {
-				x.Complete(x.now, p, heldTask, []byte("t"), hub, discardAll{}, func(int) { x.t.Error("it is not complete") })
-			}
-		},
-		"a task that waits for very many is cancelled": func(x *loadedSched) func() {
-			last := x.tasks(1)
-			for _, t := range x.tasks(manyItems) {
-				x.ok(x.Extend(x.now, heldTask, []byte("t"), []Task{{Name: last[0].Name, After: [][]byte{t.Name}}}, discardAll{}))
-			}
-			return func() { x.RemoveTask(x.now, heldTask, []byte("t"), last[0].Name, discardAll{}) }
-		},
-		"very many complete tasks are forgotten": func(x *loadedSched) func() {
-			p := x.NewHolder("h")
-			x.SetRemember(1000)
-			all := x.tasks(manyItems)
-			x.steal(p, manyItems)
-			x.Complete(x.now, p, heldTask, []byte("t"), all, discardAll{}, nil)
-			return func() { x.now.Mono += 2000 }
-		},
-		"an operator moves very many jobs to workers that wait": func(x *loadedSched) func() {
-			p := x.peer(Wide, "g")
-			x.submit(manyItems, "f", nil)
-			x.take(p, MaxSlots)
-			return func() {
-				if n := x.change(&JobChange{Verb: MoveJobs, Queue: "g"}); n != manyItems {
-					x.t.Errorf("%d jobs have moved", n)
-				}
-			}
-		},
-		"an operator removes very many jobs that a worker holds": func(x *loadedSched) func() {
-			p := x.peer(Named, "f")
-			x.submit(manyItems, "f", nil)
-			x.take(p, manyItems)
-			return func() { x.change(&JobChange{Verb: RemoveJobs}) }
-		},
-		"a queue of very many jobs is dropped": func(x *loadedSched) func() {
-			x.submit(manyItems, "f", nil)
-			return func() { x.Drop([]byte("f")) }
-		},
-		"very many jobs of very many queues are due": func(x *loadedSched) func() {
-			at := x.now.Wall/1000 + 1
-			p := x.peer(Wide, "f")
-			x.submit(manyItems, "f", func(_ int, j *Submission) { j.SchedAt = at })
-			for i := range manyItems / 10 {
-				x.submit(1, fmt.Sprint(i), func(_ int, j *Submission) { j.SchedAt = at })
-			}
-			x.take(p, MaxSlots)
-			return func() { x.now.Wall += 2000 }
-		},
-		"a master of very many jobs leaves": func(x *loadedSched) func() {
-			p := x.peer(Wide)
-			x.submit(manyItems, "f", func(_ int, j *Submission) { j.Space, j.Await = heldOwned, p })
-			return func() { x.Disconnect(x.now, p, discardAll{}) }
-		},
-		"its names are taken again": func(x *loadedSched) func() {
-			p, heir := x.peer(Wide), x.peer(Wide)
-			x.submit(manyItems, "f", func(_ int, j *Submission) { j.Space, j.Await = heldOwned, p })
-			return func() {
-				x.Disconnect(x.now, p, discardAll{})
-				x.jobs = 0
-				x.submit(1000, "f", func(_ int, j *Submission) { j.Space, j.Await = heldOwned, heir })
-			}
-		},
-		"a worker with very many requests comes to very many jobs": func(x *loadedSched) func() {
-			p := x.peer(Wide, "f")
-			x.take(p, MaxSlots)
-			x.submit(manyItems, "g", nil)
-			return func() { x.ok(x.Watch(x.now, p, []byte("g"), false, discardAll{})) }
-		},
-		"a worker of very many queues asks and leaves": func(x *loadedSched) func() {
-			p := x.peer(Wide, "f")
-			for i := range maxWatches - 1 {
-				x.ok(x.Watch(x.now, p, fmt.Append(nil, i), false, discardAll{}))
-			}
-			return func() {
-				x.take(p, 2)
-				x.Disconnect(x.now, p, discardAll{})
-			}
-		},
-		"a result that very many await": func(x *loadedSched) func() {
-			p := x.peer(Wide, "f")
-			x.take(p, 1)
-			sink := new(lastRun)
-			j := Submission{Queue: []byte("f"), Name: []byte("awaited")}
-			for range MaxAwaits {
-				j.Await = x.peer(Wide)
-				err := x.Submit(x.now, &j, sink)
-				x.ok(err)
-			}
-			return func() { x.ok(x.Finish(x.now, p, sink.run, make([]byte, 1<<20), discardAll{})) }
-		},
-		"a worker has very many names to report, and jobs of all of them come": func(x *loadedSched) func() {
-			p := x.peer(Named, "f")
-			x.SetTimeout(1000)
-			x.submit(maxUnreported, "f", nil)
-			x.take(p, maxUnreported)
-			x.now.Mono += 1500
-			x.ticks(x.now, discardAll{})
-			x.take(p, 1)
-			return func() { x.now.Mono += 5000 }
-		},
-		"a walk over very many jobs": func(x *loadedSched) func() {
-			x.submit(manyItems, "f", nil)
-			x.submit(20, "f", func(_ int, j *Submission) { j.Workload = make([]byte, 8<<20) })
-			return func() {
-				for c, done := (Cursor{}), false; !done; {
-					c, done = x.Walk(c, defaultBatch, func(*Job) {})
-				}
-			}
-		},
-	})
+	for _, cases := range []holdCases{workerHolds, submitterHolds, taskHolds, operatorHolds} {
+		testHolds(t, cases)
+	}
 }
 
 // testHolds checks that no verb and no Tick of a case takes more steps under one hold of the lock than are allowed. A
 // case prepares a scheduler and returns what is measured.
-func testHolds(t *testing.T, cases map[string]func(x *loadedSched) (act func())) {
+func testHolds(t *testing.T, cases holdCases) {
 	for what, prepare := range cases {
 		x := newLoadedSched(t)
 		x.SetTimeout(0)

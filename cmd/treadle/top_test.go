@@ -76,88 +76,108 @@ func column(lines []string) (names []string) {
 	return names
 }
 
-// TestTop presses the keys of treadle top on a terminal, and looks at its frames. It leaves the terminal as it was.
+// topTerminal is a terminal on which treadle top runs, and the hand at its keys.
+type topTerminal struct {
+	*testing.T
+	master, terminal *os.File
+	before           unix.Termios
+	cmd              *exec.Cmd
+	*frames
+}
+
+func newTopTerminal(t *testing.T) *topTerminal {
+	x := &topTerminal{T: t}
+	x.master, x.terminal = openTerminal(t)
+	x.before = x.modes()
+	return x
+}
+
+func (x *topTerminal) size(lines, columns uint16) {
+	x.Helper()
+	if err := unix.IoctlSetWinsize(int(x.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: lines, Col: columns}); err != nil {
+		x.Fatal(err)
+	}
+}
+
+func (x *topTerminal) modes() unix.Termios {
+	x.Helper()
+	m, err := unix.IoctlGetTermios(int(x.master.Fd()), unix.TCGETS)
+	if err != nil {
+		x.Fatal(err)
+	}
+	return *m
+}
+
+// begin starts treadle top.
+func (x *topTerminal) begin(o user, every string) {
+	x.Helper()
+	x.cmd = exec.Command(binary, "-H", o.host, "top", "--every", every)
+	x.cmd.Stdin, x.cmd.Stdout, x.cmd.Stderr = x.terminal, x.terminal, x.terminal
+	x.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := x.cmd.Start(); err != nil {
+		x.Fatal(err)
+	}
+	x.Cleanup(func() { _ = x.cmd.Process.Kill() })
+	x.frames = newFrames(x.master)
+}
+
+func (x *topTerminal) press(key string) {
+	x.Helper()
+	if _, err := io.WriteString(x.master, key); err != nil {
+		x.Fatal(err)
+	}
+}
+
+// ends waits for the end of the program, and checks that the terminal is as before.
+func (x *topTerminal) ends() {
+	x.Helper()
+	for !strings.Contains(x.held, leaveScreen) && x.read() {
+	}
+	if err := x.cmd.Wait(); err != nil || !strings.HasSuffix(strings.TrimSpace(x.held), leaveScreen) {
+		x.Errorf("it ends with %v, %q", err, x.held)
+	}
+	if after := x.modes(); after != x.before {
+		x.Errorf("the terminal has %+v, had %+v", after, x.before)
+	}
+}
+
+// TestTop presses the keys of treadle top, and looks at its frames. It leaves the terminal as it was.
 func TestTop(t *testing.T) {
 	t.Parallel()
 	server, o, u := operated(t)
 	for _, job := range []string{"alpha 1", "beta 1", "beta 2", "gamma 1 --later 1h"} {
 		u.gets("", "submit "+job)
 	}
-	master, terminal := openTerminal(t)
-	size := func(lines, columns uint16) {
-		t.Helper()
-		if err := unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: lines, Col: columns}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	modes := func() unix.Termios {
-		t.Helper()
-		m, err := unix.IoctlGetTermios(int(master.Fd()), unix.TCGETS)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return *m
-	}
-	begin := func(every string) (*exec.Cmd, *frames) {
-		t.Helper()
-		cmd := exec.Command(binary, "-H", o.host, "top", "--every", every)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = cmd.Process.Kill() })
-		return cmd, newFrames(master)
-	}
-	press := func(key string) {
-		t.Helper()
-		if _, err := io.WriteString(master, key); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// ends waits for the end of the program, and checks that the terminal is as before.
-	before := modes()
-	ends := func(cmd *exec.Cmd, f *frames) {
-		t.Helper()
-		for !strings.Contains(f.held, leaveScreen) && f.read() {
-		}
-		if err := cmd.Wait(); err != nil || !strings.HasSuffix(strings.TrimSpace(f.held), leaveScreen) {
-			t.Errorf("it ends with %v, %q", err, f.held)
-		}
-		if after := modes(); after != before {
-			t.Errorf("the terminal has %+v, had %+v", after, before)
-		}
-	}
-
-	size(24, 120)
-	cmd, f := begin("100ms")
-	lines := f.until(t, "gamma")
+	x := newTopTerminal(t)
+	x.size(24, 120)
+	x.begin(o, "100ms")
+	lines := x.until(t, "gamma")
 	if got := strings.Join(column(lines), " "); got != "beta alpha gamma" || lines[len(lines)-1] != topKeys || !strings.HasPrefix(lines[1], "jobs     3 ready  0 running  1 delayed") {
 		t.Errorf("by ready jobs: %q\n%s", got, strings.Join(lines, "\n"))
 	}
-	press("n")
+	x.press("n")
 	for strings.Join(column(lines), " ") != "alpha beta gamma" {
-		lines = f.until(t, "gamma")
+		lines = x.until(t, "gamma")
 	}
-	press("?")
-	if lines = f.until(t, topKeyHelp[0]); slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "QUEUE") }) {
+	x.press("?")
+	if lines = x.until(t, topKeyHelp[0]); slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "QUEUE") }) {
 		t.Errorf("the help is beside the queues: %q", lines)
 	}
-	press("?")
-	f.until(t, "gamma")
-	press(" ")
-	held := f.until(t, "[held]")
+	x.press("?")
+	x.until(t, "gamma")
+	x.press(" ")
+	held := x.until(t, "[held]")
 	u.gets("", "submit delta 1")
 	for range 5 {
-		if lines = f.until(t, "treadle"); !slices.Equal(lines, held) {
+		if lines = x.until(t, "treadle"); !slices.Equal(lines, held) {
 			t.Errorf("a held frame changes from %q to %q", held, lines)
 		}
 	}
-	press(" ")
-	f.until(t, "delta")
-	size(9, 40)
-	for lines = f.until(t, "treadle"); len(lines) != 9; {
-		lines = f.until(t, "treadle")
+	x.press(" ")
+	x.until(t, "delta")
+	x.size(9, 40)
+	for lines = x.until(t, "treadle"); len(lines) != 9; {
+		lines = x.until(t, "treadle")
 	}
 	for _, line := range lines {
 		if len(line) > 40 {
@@ -165,36 +185,51 @@ func TestTop(t *testing.T) {
 		}
 	}
 	server.stop()
-	size(24, 200)
-	f.until(t, "[cannot connect to unix://")
-	press("q")
-	ends(cmd, f)
+	x.size(24, 200)
+	x.until(t, "[cannot connect to unix://")
+	x.press("q")
+	x.ends()
+}
 
-	server, o, _ = operated(t)
+// TestTopEnds ends treadle top by signals.
+func TestTopEnds(t *testing.T) {
+	t.Parallel()
+	server, o, _ := operated(t)
+	x := newTopTerminal(t)
+	x.size(24, 120)
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGHUP} {
-		cmd, f = begin("100ms")
-		f.until(t, "QUEUE")
-		if err := cmd.Process.Signal(signal); err != nil {
+		x.begin(o, "100ms")
+		x.until(t, "QUEUE")
+		if err := x.cmd.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
-		ends(cmd, f)
+		x.ends()
 	}
-	cmd, f = begin("1h") // so that each frame but the first is of a new size
-	hangs := time.AfterFunc(patience, func() { _, _ = io.WriteString(master, "q") })
+	server.stop()
+}
+
+// TestTopResized gives treadle top another size between two frames.
+func TestTopResized(t *testing.T) {
+	t.Parallel()
+	server, o, _ := operated(t)
+	x := newTopTerminal(t)
+	x.size(24, 120)
+	x.begin(o, "1h") // so that each frame but the first is of a new size
+	hangs := time.AfterFunc(patience, func() { _, _ = io.WriteString(x.master, "q") })
 	for _, columns := range []uint16{0, 100, 90} {
 		if columns > 0 {
-			f.held = ""
-			size(24, columns)
+			x.held = ""
+			x.size(24, columns)
 		}
-		for !strings.Contains(f.held, topKeys) {
-			if !f.read() || strings.Contains(f.held, leaveScreen) {
-				t.Fatalf("no frame follows a resize: %q", f.held)
+		for !strings.Contains(x.held, topKeys) {
+			if !x.read() || strings.Contains(x.held, leaveScreen) {
+				t.Fatalf("no frame follows a resize: %q", x.held)
 			}
 		}
 	}
 	hangs.Stop()
-	press("\x03")
-	ends(cmd, f)
+	x.press("\x03")
+	x.ends()
 	server.stop()
 }
 
