@@ -6,10 +6,12 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"treadle/loop/cluster"
 	"treadle/loop/dwork"
 	"treadle/loop/journal"
+	"treadle/loop/web"
 )
 
 // ClusterHost is the program of a node.
@@ -26,6 +28,14 @@ const ClusterSocket = "cluster.sock"
 // clusterSetting is the setting of ClusterOptions.Name.
 const clusterSetting = "cluster"
 
+// clusterRun is a node that runs.
+type clusterRun struct {
+	checked *Server // does not run: it has the settings with which the node began
+	host    ClusterHost
+	ports   heldPorts
+	node    *cluster.Node
+}
+
 // RunCluster is a node of the cluster of o until ctx ends or the server is shut down. While the node leads, it is a
 // server as Run makes it. Otherwise it passes the connections to its ports on to the leader. It returns as Run does.
 func RunCluster(ctx context.Context, o Options, h ClusterHost) error {
@@ -33,22 +43,23 @@ func RunCluster(ctx context.Context, o Options, h ClusterHost) error {
 	if err != nil {
 		return err
 	}
-	node, err := startNode(ctx, &checked.o)
-	switch {
+	r := &clusterRun{checked: checked, host: h}
+	defer r.ports.close()
+	switch err = r.start(ctx); {
 	case err != nil && ctx.Err() != nil: // it waited to be added
 		return nil
 	case err != nil:
 		return err
 	}
-	defer func() { _ = node.Close() }() // it has logged its failure
+	defer func() { _ = r.node.Close() }() // it has logged its failure
 	status, err := openAddress(clusterSetting, "unix://"+filepath.Join(checked.o.Data, ClusterSocket))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = status.Close() }() // a second Close is harmless
-	go node.Serve(status)
+	go r.node.Serve(status)
 	for {
-		lead, err := follow(ctx, node, checked)
+		lead, err := r.follow(ctx)
 		switch {
 		case ctx.Err() != nil && lead != nil:
 			lead.End()
@@ -58,10 +69,10 @@ func RunCluster(ctx context.Context, o Options, h ClusterHost) error {
 		case err != nil:
 			return err
 		}
-		err = serveLead(ctx, node, lead, h)
+		err = r.lead(ctx, lead)
 		switch {
-		case node.Err() != nil:
-			return &journalError{node.Err()}
+		case r.node.Err() != nil:
+			return &journalError{r.node.Err()}
 		case !errors.Is(err, cluster.ErrNotLeader):
 			return err
 		case ctx.Err() != nil:
@@ -70,26 +81,53 @@ func RunCluster(ctx context.Context, o Options, h ClusterHost) error {
 	}
 }
 
-// startNode starts the node. A wrong setting is an *OptionError.
-func startNode(ctx context.Context, o *Options) (*cluster.Node, error) {
+// start starts the node. A wrong setting is an *OptionError.
+func (r *clusterRun) start(ctx context.Context) error {
+	o := &r.checked.o
 	c, err := o.Cluster.options()
 	if err != nil {
-		return nil, &OptionError{Setting: "peers", Err: err}
+		return &OptionError{Setting: "peers", Err: err}
 	}
 	c.Log, c.MaxMessage = o.Log, o.largestFrame()+64<<20 // an entry is a part of a group, which ends with a job
 	c.Journal = journal.Options{Dir: o.Data, Log: o.Log}
-	node, err := cluster.Start(ctx, c)
-	if err != nil {
-		return nil, &OptionError{Setting: clusterSetting, Err: err, Code: exitFailure}
+	if c.Join && o.HTTP != "" {
+		stop, err := r.showJoining(&c)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	if r.node, err = cluster.Start(ctx, c); err != nil {
+		return &OptionError{Setting: clusterSetting, Err: err, Code: exitFailure}
 	}
 	o.Log.Info("this server is a node of a cluster", "cluster", c.Cluster, "node", c.ID, "peers", strings.Join(o.Cluster.Peers, " "))
-	return node, nil
+	return nil
+}
+
+// showJoining serves HTTP for a node that waits to be added.
+func (r *clusterRun) showJoining(c *cluster.Options) (stop func(), err error) {
+	l, err := r.ports.open("http", "tcp://"+r.checked.o.HTTP)
+	if err != nil {
+		return nil, err
+	}
+	r.checked.setProgress("waiting to be added to the cluster")
+	c.Waits = func(why string) { r.checked.setProgress("waiting to be added to the cluster: " + why) }
+	state := func() (bool, string) { return false, *r.checked.progress.Load() }
+	none := func() []web.Sample { return nil }
+	places := func() (func(), error) { return nil, errors.New(*r.checked.progress.Load()) }
+	f := r.checked.serveFollower(l, state, none, nil, places)
+	var served sync.WaitGroup
+	served.Go(func() { _ = f.run() }) // only probes miss it
+	return func() {
+		f.close()
+		served.Wait()
+	}, nil
 }
 
 // follow passes connections on until this node leads.
-func follow(ctx context.Context, node *cluster.Node, s *Server) (*cluster.Lead, error) {
+func (r *clusterRun) follow(ctx context.Context) (*cluster.Lead, error) {
 	following, cancel := context.WithCancel(ctx)
-	p, err := newPasser(following, node, s)
+	p, err := newPasser(following, r.node, r.checked, &r.ports)
 	if err == nil {
 		defer p.wait()
 	}
@@ -97,39 +135,44 @@ func follow(ctx context.Context, node *cluster.Node, s *Server) (*cluster.Lead, 
 	if err != nil {
 		return nil, err
 	}
-	return node.Lead(ctx)
+	return r.node.Lead(ctx)
 }
 
-// serveLead serves while the node leads. The error wraps cluster.ErrNotLeader when that has ended.
-func serveLead(ctx context.Context, node *cluster.Node, lead *cluster.Lead, h ClusterHost) error {
+// lead serves while the node leads. The error wraps cluster.ErrNotLeader when that has ended.
+func (r *clusterRun) lead(ctx context.Context, lead *cluster.Lead) error {
 	defer lead.End()
-	o, err := h.Options()
+	o, err := r.host.Options()
 	if err != nil {
 		return err
 	}
+	passed := &passedClients{all: make(map[string]*passedClient)}
 	started := o.Started
 	o.Started = func(all []Listening) {
-		node.Pass(func(setting string, ordinal int) (net.Conn, error) { return dialOwn(all, setting, ordinal) })
+		r.ports.closeUnused()
+		r.node.Pass(func(setting string, ordinal int, from string, client cluster.Client) (net.Conn, func(), error) {
+			return passed.open(all, setting, ordinal, from, client)
+		})
 		if started != nil {
 			started(all)
 		}
 	}
-	defer node.Pass(nil)
+	defer r.node.Pass(nil)
 	o.Dwork.Stop = dwork.AnswerNotFound // the work is not over: the next leader has it
 	s, err := newServer(o)
 	if err != nil {
 		return err
 	}
-	s.journalOpts.Replica, s.journalOpts.Replicator, s.leads = node.Replica(), lead, lead.Holds
-	h.Serves(s)
-	defer h.Serves(nil)
+	s.journalOpts.Replica, s.journalOpts.Replicator = r.node.Replica(), lead
+	s.leads, s.node, s.passed, s.listenOn = lead.Holds, r.node, passed, r.ports.open
+	r.host.Serves(s)
+	defer r.host.Serves(nil)
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	go func() {
 		defer stop()
 		select {
 		case <-ctx.Done():
-			node.HandOver(context.Background()) // bounded by itself
+			r.node.HandOver(context.Background()) // bounded by itself
 		case <-lead.Lost():
 		case <-ended:
 		}
@@ -177,32 +220,20 @@ type leadConn struct {
 // SetWriteBuffer is that of a net.TCPConn, whose ReadFrom would write past Write.
 func (c *leadConn) SetWriteBuffer(bytes int) error { return c.setWriteBuffer(bytes) }
 
+// RemoteAddr implements net.Conn: with the address of the client itself.
+func (c *leadConn) RemoteAddr() net.Addr {
+	if passed := c.server.passed.client(c.Conn); passed != nil {
+		return passed
+	}
+	return c.Conn.RemoteAddr()
+}
+
 // Write implements net.Conn.
 func (c *leadConn) Write(b []byte) (int, error) {
 	if !c.server.mayAnswer() {
 		return 0, errStopping
 	}
 	return c.Conn.Write(b)
-}
-
-var errNoPort = errors.New("the leader has no such port")
-
-// dialOwn connects to the address of that ordinal of a setting.
-func dialOwn(all []Listening, setting string, ordinal int) (net.Conn, error) {
-	for _, l := range all {
-		if l.Setting != setting {
-			continue
-		}
-		if ordinal--; ordinal >= 0 {
-			continue
-		}
-		network, address, _ := strings.Cut(l.Address, "://")
-		if network == "http" {
-			network = "tcp"
-		}
-		return net.Dial(network, address)
-	}
-	return nil, errNoPort
 }
 
 // passPort is a port whose connections a follower passes on.
@@ -222,7 +253,7 @@ func (s *Server) passPorts() (all []passPort) {
 		passPort{setting: "kts46", addresses: s.o.Kts46.Listen}, passPort{setting: "kts46-json", addresses: s.o.Kts46.JSON},
 		passPort{setting: "admin", addresses: s.o.Admin.Listen, localOnly: true})
 	if s.o.HTTP != "" {
-		all = append(all, passPort{setting: "http", addresses: []string{"tcp://" + s.o.HTTP}, localOnly: true})
+		all = append(all, passPort{setting: "http", addresses: []string{"tcp://" + s.o.HTTP}})
 	}
 	return all
 }

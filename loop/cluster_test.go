@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"treadle/loop/cluster"
 )
 
 // TestPassPorts: a follower opens the same ports as a server, in the same order within each setting.
@@ -24,7 +26,7 @@ func TestPassPorts(t *testing.T) {
 		for range p.addresses {
 			got = append(got, p.setting)
 		}
-		if admin := p.setting == "http" || p.setting == "admin"; p.localOnly != admin {
+		if admin := p.setting == "admin"; p.localOnly != admin {
 			t.Errorf("%s is for this machine alone: %v", p.setting, p.localOnly)
 		}
 	}
@@ -33,20 +35,22 @@ func TestPassPorts(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("a follower opens %q, a server %q", got, want)
 	}
-	for ordinal, network := range []string{"tcp", "unix"} {
-		c, err := dialOwn(s.listening, "periodic", ordinal)
+	passed := &passedClients{all: make(map[string]*passedClient)}
+	for ordinal, client := range []cluster.Client{{Network: "tcp", Address: "10.0.0.7:4242"}, {Network: "unix"}} {
+		c, forget, err := passed.open(s.listening, "periodic", ordinal, "b", client)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.RemoteAddr().Network() != network {
+		if c.RemoteAddr().Network() != client.Network {
 			t.Errorf("address %d of periodic is %s", ordinal, c.RemoteAddr())
 		}
 		if !isLocal(c) {
 			t.Errorf("%s is another machine", c.RemoteAddr())
 		}
 		_ = c.Close()
+		forget()
 	}
-	if _, err := dialOwn(s.listening, "periodic", 2); err == nil {
+	if _, _, err := passed.open(s.listening, "periodic", 2, "b", cluster.Client{}); err == nil {
 		t.Error("a third address is there")
 	}
 }

@@ -46,7 +46,7 @@ func TestUsedAddresses(t *testing.T) {
 	r := startServer(t, Options{HTTP: "127.0.0.1:0"})
 	refuses(t, "periodic", "cannot listen on tcp://"+r.tcp+": address already in use", Options{Periodic: PeriodicOptions{Listen: []string{"tcp://" + r.tcp}}})
 	refuses(t, "periodic", "cannot listen on unix://"+r.unix+": another server listens there", Options{Periodic: PeriodicOptions{Listen: []string{"unix://" + r.unix}}})
-	refuses(t, "http", "cannot listen on "+r.http+": address already in use", Options{HTTP: r.http})
+	refuses(t, "http", "cannot listen on tcp://"+r.http+": address already in use", Options{HTTP: r.http})
 	r.greet(periodic.Client).ping()
 
 	dir := t.TempDir()

@@ -62,15 +62,23 @@ func (c *counters) closeCounter(why error) *closeCounter {
 // scrape reads all metrics once. Until the server is ready it returns only the version and the readiness.
 func (s *Server) scrape() []web.Sample {
 	ok, _ := s.ready()
-	all := []web.Sample{
-		web.Gauge("treadle_build_info", "1, with the versions of the program and of Go.", 1).With("version", s.o.Version).With("go", runtime.Version()),
-		web.Gauge("treadle_start_time_seconds", "When the server was started, in Unix seconds.", float64(s.started.UnixMilli())/1e3),
-		web.Gauge("treadle_ready", "1 while /readyz answers 200.", oneIf(ok)),
+	all := s.basicSamples(ok)
+	if s.node != nil {
+		all = append(all, clusterSamples(s.node.Health())...)
 	}
 	if !s.serving.Load() {
 		return all
 	}
 	return append(all, s.samples()...)
+}
+
+// basicSamples are the metrics that every server has at all times, and a node of a cluster in every role.
+func (s *Server) basicSamples(ready bool) []web.Sample {
+	return []web.Sample{
+		web.Gauge("treadle_build_info", "1, with the versions of the program and of Go.", 1).With("version", s.o.Version).With("go", runtime.Version()),
+		web.Gauge("treadle_start_time_seconds", "When the server was started, in Unix seconds.", float64(s.started.UnixMilli())/1e3),
+		web.Gauge("treadle_ready", "1 while /readyz answers 200.", oneIf(ready)),
+	}
 }
 
 // samples reads the metrics of a server that serves.

@@ -53,7 +53,7 @@ func (s *Server) logOverdue() {
 	r.exec(func() {
 		worker := "gone"
 		if session := r.sessions.get(holder); session != nil {
-			worker = addressOf(session.conn)
+			worker = s.addressOf(session.conn)
 		}
 		s.log.Warn("a job has run for longer than its time-out and is handed out again; its result will not count: give it more time with submit --timeout or config set timeout",
 			"function", function, "job", name, "worker", worker, "timeout", time.Duration(timeout)*time.Second, "others", jobs-1)
@@ -66,7 +66,7 @@ func (s *session) LogLate(report string, names func() (queue, name string)) {
 	if server.lateReports.allow(s.r.Now.Mono) {
 		queue, name := names()
 		server.log.Warn("a worker's report does not count, since it does not hold the job: its time-out has passed, or it was removed",
-			"function", functionText(queue), "job", truncated(name), "worker", addressOf(s.conn), "report", report)
+			"function", functionText(queue), "job", truncated(name), "worker", s.Remote(), "report", report)
 	}
 }
 

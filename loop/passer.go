@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"treadle/loop/cluster"
+	"treadle/loop/web"
 )
 
 // holdTime is how long a connection waits, unread, while no leader is known.
@@ -21,6 +22,7 @@ type passer struct {
 	ctx       context.Context
 	node      *cluster.Node
 	listeners []net.Listener
+	http      *followerHTTP // nil: HTTP is off
 	places    chan struct{} // a semaphore: --max-connections
 	workers   sync.WaitGroup
 
@@ -29,22 +31,72 @@ type passer struct {
 }
 
 // newPasser opens the ports of s and passes their connections on until ctx ends.
-func newPasser(ctx context.Context, node *cluster.Node, s *Server) (*passer, error) {
+func newPasser(ctx context.Context, node *cluster.Node, s *Server, ports *heldPorts) (*passer, error) {
 	p := &passer{ctx: ctx, node: node, places: make(chan struct{}, s.o.MaxConnections), conns: make(map[net.Conn]bool)}
 	for _, port := range s.passPorts() {
 		for ordinal, address := range port.addresses {
-			l, err := openAddress(port.setting, address)
+			l, err := ports.open(port.setting, address)
 			if err != nil {
 				p.close()
 				return nil, err
+			}
+			if port.setting == "http" {
+				p.serveHTTP(s, l)
+				continue
 			}
 			p.listeners = append(p.listeners, l)
 			p.workers.Go(func() { p.accept(l, port, ordinal) })
 		}
 	}
+	ports.closeUnused()
 	p.workers.Go(p.followLeader)
 	context.AfterFunc(ctx, p.close)
 	return p, nil
+}
+
+// serveHTTP serves the port of HTTP.
+func (p *passer) serveHTTP(s *Server, l net.Listener) {
+	samples := func() []web.Sample { return clusterSamples(p.node.Health()) }
+	p.http = s.serveFollower(l, p.node.Ready, samples, p.dialHTTP, p.admit)
+	p.workers.Go(func() {
+		if err := p.http.run(); err != nil {
+			s.log.Error("HTTP stopped", "error", err)
+		}
+	})
+}
+
+// admit counts a connection of HTTP whose requests are passed on.
+func (p *passer) admit() (leave func(), err error) {
+	select {
+	case p.places <- struct{}{}:
+		return func() { <-p.places }, nil
+	default:
+		return nil, errors.New("all of --max-connections of this node are open: close some, or raise it")
+	}
+}
+
+// dialHTTP connects to the leader for a client of HTTP.
+func (p *passer) dialHTTP(ctx context.Context, client cluster.Client) (net.Conn, error) {
+	to, err := p.dial(ctx, "http", 0, client)
+	if err != nil {
+		return nil, err
+	}
+	if !p.hold(to) {
+		return nil, net.ErrClosed
+	}
+	return &heldConn{to, p}, nil
+}
+
+// heldConn is a connection to the leader that hold keeps.
+type heldConn struct {
+	net.Conn
+	of *passer
+}
+
+// Close implements net.Conn.
+func (c *heldConn) Close() error {
+	c.of.release(c.Conn)
+	return nil
 }
 
 // wait waits until everything is closed, after ctx has ended.
@@ -55,7 +107,10 @@ func (p *passer) close() {
 	for _, l := range p.listeners {
 		_ = l.Close() // a second Close is harmless
 	}
-	p.closeConns()
+	p.closeConns() // so that no request of HTTP waits for its leader
+	if p.http != nil {
+		p.http.close()
+	}
 }
 
 func (p *passer) closeConns() {
@@ -110,7 +165,7 @@ func (p *passer) pass(c net.Conn, setting string, ordinal int) {
 		return
 	}
 	defer p.release(c)
-	to, err := p.dial(setting, ordinal)
+	to, err := p.dial(p.ctx, setting, ordinal, clientOf(c))
 	if err != nil || !p.hold(to) {
 		return
 	}
@@ -119,15 +174,16 @@ func (p *passer) pass(c net.Conn, setting string, ordinal int) {
 }
 
 // dial connects to the leader. It tries again for holdTime: a leader that cannot be reached has a successor soon.
-func (p *passer) dial(setting string, ordinal int) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(p.ctx, holdTime)
+func (p *passer) dial(ctx context.Context, setting string, ordinal int, client cluster.Client) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, holdTime)
 	defer cancel()
+	defer context.AfterFunc(p.ctx, cancel)()
 	for {
 		leader, err := p.node.Leader(ctx)
 		if err != nil {
 			return nil, err
 		}
-		to, err := p.node.DialLeader(ctx, leader, setting, ordinal)
+		to, err := p.node.DialLeader(ctx, leader, setting, ordinal, client)
 		if err == nil {
 			return to, nil
 		}

@@ -2,7 +2,6 @@ package loop
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"time"
 
@@ -22,15 +21,15 @@ func (s *Server) openHTTP() error {
 	if s.o.HTTP == "" {
 		return nil
 	}
-	l, err := net.Listen("tcp", s.o.HTTP)
+	l, err := s.listenOn("http", "tcp://"+s.o.HTTP)
 	if err != nil {
-		return cannotListen("http", s.o.HTTP, err)
+		return err
 	}
 	s.httpAddress = "http://" + l.Addr().String()
 	if s.leads != nil {
 		l = &leadListener{l, s}
 	}
-	pages := []web.Page{web.Probe("/livez", s.live), web.Probe("/readyz", s.ready), web.Probe("/healthz", s.ready)}
+	pages := []web.Page{web.Probe("/livez", s.live), web.Probe("/readyz", s.readyProbe), web.Probe("/healthz", s.readyProbe)}
 	for p := range protocolsWith[protocol.Pager](s) {
 		for _, page := range p.Pages() {
 			pages = append(pages, s.whenServing(page))
@@ -105,6 +104,14 @@ func (s *Server) ready() (ok bool, text string) {
 		return true, "degraded: refusing new jobs: the disk of --data has less free space than --min-free"
 	}
 	return true, "ok"
+}
+
+// readyProbe is ready with the role of a node: only a leader serves.
+func (s *Server) readyProbe() (ok bool, text string) {
+	if ok, text = s.ready(); text == "ok" && s.node != nil {
+		text = "ok: leader"
+	}
+	return ok, text
 }
 
 // live returns the state that /livez shows: whether a restart would help. A start that takes long and a drain are no

@@ -92,7 +92,7 @@ func (r *reactor) filled(s *session, n int) {
 
 func (r *reactor) recoverSession(s *session) {
 	if p := recover(); p != nil {
-		r.server.log.Error("internal error, closing the session", "remote", s.conn.RemoteAddr(),
+		r.server.log.Error("internal error, closing the session", "remote", s.Remote(),
 			"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		s.End(errPanic)
 	}

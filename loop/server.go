@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"treadle/loop/cluster"
 	"treadle/loop/journal"
 	"treadle/loop/protocol"
 	"treadle/loop/web"
@@ -74,8 +75,10 @@ type Server struct {
 	journalOpts journal.Options // for journal.Open
 	commits     *sync.Cond      // signals a commit or the journal's failure
 	failure     atomic.Pointer[journalError]
-	failedAt    atomic.Int64 // Unix milliseconds of failure; 0: it has not failed
-	leads       func() bool  // whether no other node of the cluster can lead yet; nil: the server is alone
+	failedAt    atomic.Int64   // Unix milliseconds of failure; 0: it has not failed
+	leads       func() bool    // whether no other node of the cluster can lead yet; nil: the server is alone
+	passed      *passedClients // nil: the server is alone
+	node        *cluster.Node  // nil: the server is alone
 
 	// The end.
 	stopping        atomic.Bool           // no job is handed out any more
@@ -384,11 +387,16 @@ func (s *Server) countClosed(session *session) {
 		s.conns.protocols[session.Protocol].silent.Add(1)
 	}
 	if s.logLimit.allow(s.now().Mono) {
-		s.log.Info("closing a connection", "remote", addressOf(session.conn), "reason", session.reason.Error())
+		s.log.Info("closing a connection", "remote", s.addressOf(session.conn), "reason", session.reason.Error())
 	}
 }
 
-func addressOf(c interface{ RemoteAddr() net.Addr }) string {
+// addressOf returns the address of a peer. It is that of the client itself when another node of the cluster has passed
+// its connection on.
+func (s *Server) addressOf(c remote) string {
+	if passed := s.passed.client(c); passed != nil {
+		return passed.Network() + "://" + passed.String()
+	}
 	if a := c.RemoteAddr(); a != nil {
 		return fmt.Sprintf("%s://%s", a.Network(), a)
 	}

@@ -257,4 +257,4 @@ func (s *session) NewPeer() *sched.Peer {
 func (s *session) Grow(n int) { s.Out = s.r.pool.grow(s.Out, n) }
 
 // Remote implements protocol.Transport.
-func (s *session) Remote() string { return addressOf(s.conn) }
+func (s *session) Remote() string { return s.r.server.addressOf(s.conn) }

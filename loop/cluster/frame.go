@@ -50,7 +50,7 @@ func readFrame(r io.Reader, limit int) ([]byte, error) {
 }
 
 // protocolVersion changes when nodes of different versions would misunderstand each other.
-const protocolVersion = 2
+const protocolVersion = 3
 
 // The kinds of connections.
 const (
@@ -72,7 +72,8 @@ type hello struct {
 	Incarnation string   `json:"incarnation"` // of the data directory of From
 	To          string   `json:"to"`
 	Setting     string   `json:"setting,omitempty"` // of a passed connection: the setting of the port,
-	Ordinal     int      `json:"ordinal,omitempty"` // and the place of its address in that
+	Ordinal     int      `json:"ordinal,omitempty"` // and the place of its address in that,
+	Client      Client   `json:"client,omitzero"`   // and who has connected to From
 	Error       string   `json:"error,omitempty"`   // of the answer: why the connection is refused
 	Removed     bool     `json:"removed,omitempty"` // of the answer: the node that asks was removed from the cluster
 	Nodes       []member `json:"nodes,omitempty"`   // of the answer to a node that joins

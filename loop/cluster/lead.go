@@ -72,6 +72,7 @@ func (l *Lead) Append(batch []byte) error {
 		}
 	})
 	if err != nil {
+		l.n.observed.refused.Add(1)
 		l.mu.Lock()
 		l.proposed--
 		l.bytes -= len(batch)
@@ -113,6 +114,9 @@ func (l *Lead) extend(asked int64) {
 	defer l.mu.Unlock()
 	l.markReady()
 }
+
+// asked returns when the majority was asked that has answered last, on the node's clock.
+func (l *Lead) asked() int64 { return l.lease.Load() - int64(leaseTicks*tick) }
 
 // markReady closes ready when it is time. mu is held.
 func (l *Lead) markReady() {
@@ -198,6 +202,9 @@ func (n *Node) watchLease() {
 // resign has another node lead if this one still does for Raft, and its Lead has ended. The owner calls it.
 func (n *Node) resign() {
 	n.mu.Lock()
+	if n.lead == nil && n.ledTerm < n.term {
+		n.beginLead() // the clock is right again
+	}
 	ended := n.lead == nil
 	n.mu.Unlock()
 	if !ended {

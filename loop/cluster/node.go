@@ -57,6 +57,8 @@ type Node struct {
 	ticks    int                  // since the start; of the owner
 	answered map[uint64]time.Time // when another node has answered a heartbeat; of the owner
 	ledTerm  uint64               // of the last Lead; of the owner
+	observed observed
+	clocks   clocks
 
 	serving  sync.Mutex // held from Lead to Lead.End, and around the replacement of the store
 	applying sync.Mutex // held while the store changes, or is replaced
@@ -102,6 +104,7 @@ func newNode(o Options, s *storage, number uint64, known *members) (*Node, error
 		o: o, log: o.Log, number: number, storage: s, members: m, born: time.Now(), answered: make(map[uint64]time.Time),
 		received: make(chan *pb.Message, 256), calls: make(chan func()), closing: make(chan struct{}),
 		changed: make(chan struct{}), wakeUp: make(chan struct{}, 1), asking: make(chan struct{}, maxAsking),
+		clocks: clocks{now: time.Now, limit: o.ClockLimit, others: make(map[string]clockView)},
 	}
 	hard, _, err := s.InitialState()
 	if err != nil {
@@ -204,10 +207,12 @@ func (n *Node) ignores(m *pb.Message) bool {
 	case pb.MsgPreVote, pb.MsgVote: // the process before may have heard of a leader with a lease
 		return n.ticks < electionTicks
 	case pb.MsgApp: // Raft sends again what the store cannot follow
+		n.observed.hearLeader(n.clock(), max(m.GetCommit(), m.GetIndex()+uint64(len(m.GetEntries()))))
 		return len(m.GetEntries()) > 0 && n.storage.replica.FullLogs() > maxFullLogs
 	case pb.MsgHeartbeatResp:
 		n.answered[m.GetFrom()] = time.Now()
 	case pb.MsgHeartbeat:
+		n.observed.hearLeader(n.clock(), m.GetCommit())
 		if last, _ := n.storage.LastIndex(); m.GetCommit() > last { // of a MemoryStorage: it never fails
 			n.fail(fmt.Errorf("the log ends with entry %d, and this node has acknowledged up to entry %d: it lost some, remove the node and add another one", last, m.GetCommit()))
 			return true
@@ -268,16 +273,27 @@ func (n *Node) follow(rd *raft.Ready) {
 		if n.lead != nil && (n.role != raft.StateLeader || n.lead.term != n.term) {
 			n.endLead()
 		}
-		if n.role == raft.StateLeader && n.ledTerm < n.term {
-			n.ledTerm = n.term
-			n.lead = &Lead{n: n, term: n.term, ready: make(chan struct{}), lost: make(chan struct{})}
-			n.lead.wake = sync.NewCond(&n.lead.mu)
+		n.beginLead()
+		if leader != n.leader {
+			n.observed.leaderHas.Store(0)
 		}
 		if role != n.role || leader != n.leader {
 			n.log.Info("the role in the cluster has changed", "node", n.o.ID, "role", roleName(n.role),
 				"leader", n.members.id(n.leader), "term", n.term, "before", roleName(role))
 		}
 	})
+}
+
+// beginLead begins the Lead of a term in which this node leads, unless its clock is wrong. The owner calls it, with mu.
+func (n *Node) beginLead() {
+	if n.role != raft.StateLeader || n.ledTerm == n.term || n.clocks.wrong.Load() {
+		return
+	}
+	n.ledTerm = n.term
+	n.lead = &Lead{n: n, term: n.term, ready: make(chan struct{}), lost: make(chan struct{})}
+	n.lead.wake = sync.NewCond(&n.lead.mu)
+	of, err := n.storage.Term(n.commit)
+	n.lead.begun = err == nil && of == n.term
 }
 
 // endLead ends the present Lead. mu is held.
@@ -420,7 +436,7 @@ func (n *Node) Leader(ctx context.Context) (string, error) {
 		case <-n.closing:
 			return "", errors.New("the node stops")
 		case <-ctx.Done():
-			return "", fmt.Errorf("no leader is known: %w", ctx.Err())
+			return "", errors.New("no leader is known: a majority of the nodes must run and reach each other")
 		}
 	}
 }

@@ -35,8 +35,12 @@ type Options struct {
 	// share instead. Without any of them, every address must be of this machine.
 	Cert, Key, CA, Secret string
 	MaxMessage            int // largest message in bytes; default 128 MiB
-	Journal               journal.Options
-	Log                   *slog.Logger
+	// ClockLimit is how far the clock of a node that leads may be from those of a majority; default 1 minute.
+	ClockLimit time.Duration
+	// Waits is called, if it is not nil, when a node waits to be added, with what another one has answered.
+	Waits   func(why string)
+	Journal journal.Options
+	Log     *slog.Logger
 }
 
 // Peer is a node of the cluster, with the address on which it listens for the others.

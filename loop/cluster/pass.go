@@ -10,9 +10,19 @@ import (
 	"go.etcd.io/raft/v3"
 )
 
-// Pass sets how a leader opens a connection to its own port: the one with that ordinal of the addresses of a setting.
-// nil: this node takes no passed connections.
-func (n *Node) Pass(open func(setting string, ordinal int) (net.Conn, error)) {
+// Client is who has connected to a follower.
+type Client struct {
+	Network string  `json:"network"`        // tcp or unix
+	Address string  `json:"address"`        // of TCP alone
+	User    *uint32 `json:"user,omitempty"` // of the process on a Unix socket
+}
+
+// OpenPort opens a connection to the leader's own port, the one with that ordinal of the addresses of a setting, for a
+// client of the node from. forget is called at the end of the connection.
+type OpenPort func(setting string, ordinal int, from string, client Client) (c net.Conn, forget func(), err error)
+
+// Pass sets how a leader opens a connection to its own port. nil: this node takes no passed connections.
+func (n *Node) Pass(open OpenPort) {
 	n.port.mu.Lock()
 	defer n.port.mu.Unlock()
 	n.port.pass = open
@@ -20,14 +30,14 @@ func (n *Node) Pass(open func(setting string, ordinal int) (net.Conn, error)) {
 	n.port.serves = make(chan struct{})
 }
 
-// DialLeader opens a connection to the port of the node that leads. What is written to it reaches that port as if it
-// came from a client on the leader's machine.
-func (n *Node) DialLeader(ctx context.Context, leader, setting string, ordinal int) (net.Conn, error) {
+// DialLeader opens a connection to the port of the node that leads, for a client of this one. What is written to it
+// reaches that port as if the client had connected there.
+func (n *Node) DialLeader(ctx context.Context, leader, setting string, ordinal int, client Client) (net.Conn, error) {
 	h := n.port.hello(kindPass, leader)
-	h.Setting, h.Ordinal = setting, ordinal
+	h.Setting, h.Ordinal, h.Client = setting, ordinal, client
 	p, ok := n.member(leader)
 	if !ok {
-		return nil, errors.New("no leader is known")
+		return nil, errors.New("the node that leads is not known")
 	}
 	return n.port.dial(ctx, p, h)
 }
@@ -38,10 +48,11 @@ func (t *transport) takePassed(c net.Conn, h *hello) error {
 	if open == nil {
 		return errors.New("this node does not serve")
 	}
-	own, err := open(h.Setting, h.Ordinal)
+	own, forget, err := open(h.Setting, h.Ordinal, h.From, h.Client)
 	if err != nil {
 		return err
 	}
+	defer forget()
 	if !t.hold(own) {
 		return net.ErrClosed
 	}
@@ -51,7 +62,7 @@ func (t *transport) takePassed(c net.Conn, h *hello) error {
 }
 
 // awaitPass returns what Pass has set. It waits while a leader starts, for passTimeout at most, and returns nil then.
-func (t *transport) awaitPass() func(setting string, ordinal int) (net.Conn, error) {
+func (t *transport) awaitPass() OpenPort {
 	end := time.After(passTimeout)
 	for {
 		t.mu.Lock()

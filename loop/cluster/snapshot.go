@@ -35,6 +35,7 @@ func (n *Node) sendSnapshot(m *pb.Message) {
 		status = raft.SnapshotFailure
 		n.log.Warn("cannot send a snapshot", "to", n.id(m.GetTo()), "error", err)
 	} else {
+		n.observed.sent.Add(1)
 		n.log.Info("a snapshot is sent", "to", n.id(m.GetTo()), "entry", s.Index, "took", time.Since(began))
 	}
 	n.call(func() { n.raft.ReportSnapshot(m.GetTo(), status) })
@@ -97,6 +98,7 @@ func (n *Node) install(rd *raft.Ready) error {
 	}
 	n.change(func() { n.commit, n.members = rd.Snapshot.GetMetadata().GetIndex(), m })
 	n.links.update(m)
+	n.observed.taken.Add(1)
 	n.log.Info("a snapshot of the leader is taken", "entry", rd.Snapshot.GetMetadata().GetIndex())
 	return nil
 }

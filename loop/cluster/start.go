@@ -47,6 +47,9 @@ func Start(ctx context.Context, o Options) (n *Node, err error) {
 	if o.MaxMessage == 0 {
 		o.MaxMessage = 128 << 20
 	}
+	if o.ClockLimit == 0 {
+		o.ClockLimit = time.Minute
+	}
 	var begin *members
 	if !o.Join {
 		begin = firstMembers(o.Peers)
@@ -103,6 +106,7 @@ func Start(ctx context.Context, o Options) (n *Node, err error) {
 	t.mu.Unlock()
 	n.start(t)
 	t.serve()
+	n.workers.Go(n.watchClocks)
 	return n, nil
 }
 
@@ -153,7 +157,9 @@ func (t *transport) join(ctx context.Context) (*members, error) {
 			}
 			if text := err.Error(); text != said {
 				t.o.Log.Info("this node waits to be added to the cluster", "node", t.o.ID, "asked", p.ID, "answer", text)
-				said = text
+				if said = text; t.o.Waits != nil {
+					t.o.Waits(text)
+				}
 			}
 		}
 		select {

@@ -26,6 +26,7 @@ type NodeStatus struct {
 	Last    uint64 `json:"last,omitempty"`   // the last entry on its disk
 	Commit  uint64 `json:"commit,omitempty"` // the last entry that it knows to be committed
 	Applied uint64 `json:"applied,omitempty"`
+	Time    int64  `json:"time,omitempty"` // on its clock, in Unix microseconds
 	Error   string `json:"error,omitempty"`
 }
 
@@ -38,6 +39,7 @@ func (n *Node) own() NodeStatus {
 	s := NodeStatus{
 		ID: n.o.ID, Address: m.Address, Role: roleName(n.role), Leader: n.members.id(n.leader),
 		Term: n.term, Last: last, Commit: n.commit, Applied: n.storage.replica.Applied().Index,
+		Time: n.clocks.now().UnixMicro(),
 	}
 	if m.Learner {
 		s.Role = "learner"

@@ -61,7 +61,7 @@ type transport struct {
 	known       map[string]string // incarnation by id
 	problems    map[string]string // why a node cannot be reached, by id
 	lastRefused time.Time
-	pass        func(setting string, ordinal int) (net.Conn, error)
+	pass        OpenPort
 	serves      chan struct{} // closed and replaced when pass changes
 }
 

@@ -15,10 +15,24 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, c)
 }
 
-// PeerUser returns the user id of the process that has connected to a Unix socket, as the kernel knows it. ok is false
-// for a request that came another way.
-func PeerUser(r *http.Request) (uid uint32, ok bool) {
+// ConnOf returns the connection of a request, as the listener of its server has accepted it, or nil.
+func ConnOf(r *http.Request) net.Conn {
 	c, _ := r.Context().Value(peerKey{}).(net.Conn)
+	return c
+}
+
+// PeerUser returns the user id of the process that has connected to a Unix socket, as UserOf does. ok is false for a
+// request that came another way.
+func PeerUser(r *http.Request) (uid uint32, ok bool) { return UserOf(ConnOf(r)) }
+
+// UserOf returns the user id of the process at the other end of a Unix socket, as the kernel knows it, or as the
+// connection itself does, if it was passed on. ok is false for another connection.
+func UserOf(c net.Conn) (uid uint32, ok bool) {
+	if passed, is := c.(interface{ PassedUser() (uint32, bool) }); is {
+		if uid, ok := passed.PassedUser(); ok {
+			return uid, true
+		}
+	}
 	if wrapped, is := c.(interface{ NetConn() net.Conn }); is {
 		c = wrapped.NetConn()
 	}

@@ -1,0 +1,168 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"time"
+
+	"treadle/loop/cluster"
+	"treadle/loop/web"
+)
+
+// followerHTTP is the HTTP port of a node that does not lead. Probes and metrics are of the node itself. All other
+// requests are passed on to the leader, those of each connection on one of its own: the leader knows the client by it.
+type followerHTTP struct {
+	web   *web.Server
+	dial  func(ctx context.Context, client cluster.Client) (net.Conn, error)
+	proxy httputil.ReverseProxy
+}
+
+// passedAnswerTime is the time for a client to read a piece of an answer of the leader.
+const passedAnswerTime = 30 * time.Second
+
+// leaderIdle is how long an unused connection to the leader is kept for the next request of its client.
+const leaderIdle = 30 * time.Second
+
+// serveFollower serves the port of HTTP. state is that of /readyz. dial connects to the leader; nil: there is none yet.
+// admit is web.Config.Admit.
+func (s *Server) serveFollower(l net.Listener, state func() (bool, string), samples func() []web.Sample,
+	dial func(context.Context, cluster.Client) (net.Conn, error), admit func() (leave func(), err error),
+) *followerHTTP {
+	f := &followerHTTP{dial: dial}
+	f.proxy = httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", "leader", r.In.Host
+		},
+		Transport:     f,
+		FlushInterval: -1, // a stream's events come one by one
+		ErrorHandler:  refusePassed,
+		ErrorLog:      nil,
+	}
+	pages := []web.Page{
+		web.Probe("/livez", func() (bool, string) { return true, "ok" }), web.Probe("/readyz", state), web.Probe("/healthz", state),
+		{Pattern: "/", Long: true, Handler: f.pass},
+	}
+	if s.o.Pprof == "on" {
+		pages = append(pages, web.Profiles()...)
+	}
+	own := func() []web.Sample {
+		ok, _ := state()
+		return append(s.basicSamples(ok), samples()...)
+	}
+	f.web = web.New(&clientListener{l, f}, s.guard, own, admit, pages...)
+	return f
+}
+
+// run serves until close.
+func (f *followerHTTP) run() error { return f.web.Serve() }
+
+// close ends it.
+func (f *followerHTTP) close() { _ = f.web.Close() } // what it cuts off ends as at a restart
+
+// clientListener gives each connection a transport to the leader.
+type clientListener struct {
+	net.Listener
+	of *followerHTTP
+}
+
+// Accept implements net.Listener.
+func (l *clientListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	client := &httpClient{TCPConn: c.(*net.TCPConn)} // HTTP listens on TCP alone
+	client.leader = &http.Transport{
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return l.of.connect(ctx, client) },
+		MaxIdleConnsPerHost: 1, IdleConnTimeout: leaderIdle, DisableCompression: true, ExpectContinueTimeout: time.Second,
+	}
+	return client, nil
+}
+
+// httpClient is the connection of a client, with those to the leader for its requests.
+type httpClient struct {
+	*net.TCPConn
+	leader *http.Transport
+}
+
+// Close implements net.Conn.
+func (c *httpClient) Close() error {
+	c.leader.CloseIdleConnections()
+	return c.TCPConn.Close()
+}
+
+// notPassedError is why a request did not reach the leader.
+type notPassedError struct{ error }
+
+// Unwrap returns the cause.
+func (e notPassedError) Unwrap() error { return e.error }
+
+// connect connects to the leader.
+func (f *followerHTTP) connect(ctx context.Context, client *httpClient) (net.Conn, error) {
+	if f.dial == nil {
+		return nil, notPassedError{errors.New("this node has not joined its cluster yet")}
+	}
+	c, err := f.dial(ctx, clientOf(client.TCPConn))
+	if err != nil {
+		return nil, notPassedError{err}
+	}
+	return c, nil
+}
+
+// RoundTrip implements http.RoundTripper: with the transport of the client's connection.
+func (f *followerHTTP) RoundTrip(r *http.Request) (*http.Response, error) {
+	return web.ConnOf(r).(*httpClient).leader.RoundTrip(r) // clientListener has made it
+}
+
+// pass passes a request on. The leader bounds how long the request takes, and the node how long its answer is unread.
+func (f *followerHTTP) pass(w http.ResponseWriter, r *http.Request) {
+	out := http.NewResponseController(w)
+	_, _ = out.SetReadDeadline(time.Time{}), out.SetWriteDeadline(time.Time{}) // they fail only when the connection is closed
+	f.proxy.ServeHTTP(&passedAnswer{w, out}, r)
+}
+
+// passedAnswer is an answer of the leader, on its way to the client.
+type passedAnswer struct {
+	http.ResponseWriter
+	out *http.ResponseController
+}
+
+// Unwrap is for http.ResponseController.
+func (a *passedAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// Write implements http.ResponseWriter.
+func (a *passedAnswer) Write(b []byte) (int, error) {
+	_ = a.out.SetWriteDeadline(time.Now().Add(passedAnswerTime)) // fails only when the connection is closed
+	return a.ResponseWriter.Write(b)
+}
+
+// refusePassed answers a request that did not reach the leader. A request that may have reached it has no answer: its
+// connection ends, as when a single server is killed.
+func refusePassed(w http.ResponseWriter, _ *http.Request, err error) {
+	var not notPassedError
+	if !errors.As(err, &not) {
+		panic(http.ErrAbortHandler)
+	}
+	w.Header().Set("Retry-After", "1")
+	web.RefuseJSON(w, http.StatusServiceUnavailable, not.Error())
+}
+
+// clientOf describes the other end of a connection to this node.
+func clientOf(c net.Conn) cluster.Client {
+	if uid, ok := web.UserOf(c); ok {
+		return cluster.Client{Network: "unix", User: &uid}
+	}
+	a := c.RemoteAddr()
+	if a.Network() == "unix" {
+		return cluster.Client{Network: "unix"}
+	}
+	address := a.String()
+	if at, err := netip.ParseAddrPort(address); err == nil {
+		address = netip.AddrPortFrom(at.Addr().Unmap(), at.Port()).String()
+	}
+	return cluster.Client{Network: a.Network(), Address: address}
+}
