@@ -188,6 +188,10 @@ var testCanaries = []testCanary{
 	{canary{"a damaged note of a node is believed", "loop/journal/replica.go", "if string(b) != text+endOfNote(text) {", "if len(b) == 0 {"}, "loop/journal", "TestDamagedNote"},
 	{canary{"a leader that hears of nobody serves on", "loop/cluster/lead.go", "if lead == nil || !lead.expired(n.clock()) {", "if lead == nil || lead.term > 0 {"}, "loop/cluster", "TestLease"},
 	{canary{"a vote is answered before it is on the disk", "loop/cluster/storage.go", "\tif !sync {", "\tif !sync || len(entries) == 0 {"}, "loop/cluster", "TestStorageRestart"},
+	{canary{"the tables of a killed node are damage", "loop/journal/survey.go", "node || !s.listed", "node && !s.listed"}, "loop/cluster", "TestApplyLosesPower"},
+	{canary{"a follower's client is taken for a program of this machine", "loop/passed.go", "\treturn p.all[a.Network()+\"://\"+a.String()]\n", "\treturn nil\n"}, "loop", "TestPassedHTTP"},
+	{canary{"a node with a wrong clock leads", "loop/cluster/node.go", " || n.clocks.wrong.Load() {", " {"}, "loop/cluster", "TestLeaderWithWrongClock"},
+	{canary{"a request that the leader may have got is refused", "loop/follower_http.go", "\t\tpanic(http.ErrAbortHandler)\n", "\t\tnot.error = err\n"}, "cmd/treadle", "TestClusterFollower"},
 	{canary{"a store forgets the nodes that were added", "loop/cluster/storage.go", "return versions[len(versions)-1].stored()", "return versions[0].stored()"}, "loop/cluster", "TestReplace"},
 }
 

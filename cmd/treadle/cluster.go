@@ -11,6 +11,7 @@ import (
 
 	"treadle/loop"
 	"treadle/loop/cluster"
+	"treadle/loop/journal"
 )
 
 // clusterCmd looks at a cluster and changes it, through a node of this machine.
@@ -19,6 +20,7 @@ type clusterCmd struct {
 	Add      clusterAddCmd      `cmd:"" help:"Add a node, which then joins with treadle serve --cluster-join."`
 	Remove   clusterRemoveCmd   `cmd:"" help:"Remove a node for ever, as when its disk is lost."`
 	Transfer clusterTransferCmd `cmd:"" help:"Have another node lead, as before work on the machine of the leader."`
+	Leave    clusterLeaveCmd    `cmd:"" help:"Make the data directory of a stopped node that of a single server: the way back, and the way on when most nodes are lost for ever."`
 }
 
 // Help is printed by treadle cluster --help.
@@ -120,6 +122,27 @@ func (clusterTransferCmd) Help() string {
 // Run asks for another leader.
 func (t *clusterTransferCmd) Run(con *console) error {
 	return t.change(con, cluster.Change{Verb: cluster.Transfer, ID: t.ID})
+}
+
+type clusterLeaveCmd struct {
+	Data string `name:"data" placeholder:"DIR" default:"./treadle-data" help:"Data directory of a node that does not run (default: ${default})."`
+}
+
+// Help is printed by treadle cluster leave --help.
+func (clusterLeaveCmd) Help() string {
+	return `The directory keeps every job that the node has on its disk, and can be served by treadle serve without --cluster, or begin a new cluster as its only first node. Nothing of the old cluster may run any more, or jobs are done twice. A node that was behind lacks the last jobs: take the one with the most ENTRIES in treadle cluster status.
+
+	treadle cluster leave --data /var/lib/treadle
+	treadle serve --data /var/lib/treadle`
+}
+
+// Run changes the directory.
+func (l *clusterLeaveCmd) Run(con *console) error {
+	if err := cluster.Leave(journal.Options{Dir: l.Data}); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(con.out, "%s is that of a single server now\n", l.Data)
+	return err
 }
 
 // change changes the cluster, and prints its nodes.

@@ -20,7 +20,11 @@ import (
 	"treadle/loop/journal"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain checks that no goroutine is left. A store that cannot be opened leaves one of pebble's, which counts the
+// compactions that it may run.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/cockroachdb/pebble/v2.(*ConcurrencyLimitScheduler).periodicGranter"))
+}
 
 // patience bounds a test that hangs.
 const patience = 30 * time.Second

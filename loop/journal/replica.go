@@ -401,9 +401,12 @@ func (r *Replica) Failure() error { return r.disk.failure() }
 const noteEnd = "checksum %08x\n"
 
 // Note returns a note of the data directory, "" if there is none. A damaged one is an error.
-func (r *Replica) Note(name string) (string, error) {
-	path := r.dir.path(name)
-	b, err := readFile(r.options.FS, path)
+func (r *Replica) Note(name string) (string, error) { return r.dir.note(name) }
+
+// note implements Replica.Note.
+func (d *dataDir) note(name string) (string, error) {
+	path := d.path(name)
+	b, err := readFile(d.fs, path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "", nil

@@ -81,10 +81,11 @@ func (d *dataDir) survey(format int) (*survey, error) {
 		return nil, err
 	}
 	s.checkTables()
-	if s.listed {
-		return s, s.strayTables()
+	node, err := exists(d.fs, d.path(nodeName))
+	if err != nil || node || !s.listed {
+		return s, err
 	}
-	return s, nil
+	return s, s.strayTables()
 }
 
 // listLogs returns the names of the logs, in order.
@@ -221,7 +222,8 @@ func (s *survey) readTableList() (err error) {
 
 // strayTables detects tables that the manifest does not list although they hold missing groups or
 // later ones: the manifest has lost its end. A table that was being written when the server was
-// killed is not damage, because the logs hold its groups.
+// killed is not damage, because the logs hold its groups. Those of a cluster's node are in Raft's log, from the entry
+// on that the listed tables have, or package cluster refuses the directory.
 //
 // The groups stand in the tables of the other keys, which the store writes anew with each checkpoint and
 // beside the tables of the records (ownTables). So when the manifest has lost its end, all the tables that it does

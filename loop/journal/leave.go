@@ -1,0 +1,85 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// leavingNote is the text of the note NODE in a directory that is no node's any more, and no single server's yet.
+const leavingNote = "leaving\n"
+
+// Leave makes the data directory of a node, which does not run, that of a single server. open opens the directory as
+// OpenReplica does, and brings all entries of its log into the store. notes are those of the node beside NODE. A Leave
+// that was interrupted is completed, without open if that was done. Of the options Dir, FS and Log count.
+func Leave(o Options, notes []string, open func() (*Replica, error)) error {
+	if err := o.fill(); err != nil {
+		return err
+	}
+	begun, err := leaves(&o)
+	if err == nil && !begun {
+		err = beginLeave(open)
+	}
+	if err != nil {
+		return err
+	}
+	d, err := lockDataDir(o.FS, o.Dir, false)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.leave(&o, notes), d.close())
+}
+
+// leaves reports whether a node's directory has the leavingNote.
+func leaves(o *Options) (begun bool, err error) {
+	d, err := lockDataDir(o.FS, o.Dir, false)
+	if err != nil {
+		return false, err
+	}
+	note, err := d.note(nodeName)
+	if err == nil && note == "" {
+		err = fmt.Errorf("the data directory %q is not that of a node of a cluster: a single server can use it as it is", o.Dir)
+	}
+	return note == leavingNote, errors.Join(err, d.close())
+}
+
+func beginLeave(open func() (*Replica, error)) error {
+	r, err := open()
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.SetNote(nodeName, leavingNote), r.Close())
+}
+
+// leave takes everything of the cluster out of a directory with the leavingNote, and that note last.
+func (d *dataDir) leave(o *Options, notes []string) error {
+	db, err := openStore(d, newFailFS(o.FS), o)
+	if err != nil {
+		return err
+	}
+	b := db.NewBatch()
+	err = errors.Join(b.Delete([]byte{keyApplied}, nil), b.Delete([]byte{keyMembers}, nil))
+	if err == nil {
+		err = b.Commit(pebble.NoSync)
+	}
+	if err == nil {
+		err = db.Flush()
+	}
+	if err = firstError(err, closeStore(db)); err != nil {
+		return fmt.Errorf("cannot change the store in %q: %w", o.Dir, cause(err))
+	}
+	if err := errors.Join(o.FS.RemoveAll(d.raftLogs()), syncDir(o.FS, d.store())); err != nil {
+		return err
+	}
+	for _, name := range append(notes, nodeName) {
+		if err := o.FS.Remove(d.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := syncDir(o.FS, d.root); err != nil {
+			return err
+		}
+	}
+	return nil
+}
