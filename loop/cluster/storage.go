@@ -69,8 +69,7 @@ func (s *storage) replay(records []record, all *pb.ConfState) error {
 	for i, r := range records {
 		s.hard = r.hard
 		if i == 0 && r.before.Index > 0 {
-			at := &pb.SnapshotMetadata{Index: &r.before.Index, Term: &r.before.Term, ConfState: all}
-			if err := s.ApplySnapshot(&pb.Snapshot{Metadata: at}); err != nil {
+			if err := s.beginAt(r.before, all); err != nil {
 				return err
 			}
 		}
@@ -78,6 +77,12 @@ func (s *storage) replay(records []record, all *pb.ConfState) error {
 			continue
 		}
 		term, err := s.Term(r.before.Index)
+		if err != nil && r.before.Index <= s.replica.Applied().Index { // the store has what lies between
+			if err := s.beginAt(r.before, all); err != nil {
+				return err
+			}
+			term, err = r.before.Term, nil
+		}
 		if err != nil || term != r.before.Term {
 			return fmt.Errorf("the log of the cluster is damaged: entry %d does not follow entry %d of term %d: %v",
 				r.before.Index+1, r.before.Index, r.before.Term, err)
@@ -89,13 +94,18 @@ func (s *storage) replay(records []record, all *pb.ConfState) error {
 	return nil
 }
 
+// beginAt has the log begin behind a position.
+func (s *storage) beginAt(at journal.Position, all *pb.ConfState) error {
+	return s.ApplySnapshot(&pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &at.Index, Term: &at.Term, ConfState: all}})
+}
+
 // restart compacts the log to what the store lacks, and begins it anew on the disk. all are the members of the store.
 func (s *storage) restart(all *pb.ConfState) error {
 	at := s.replica.Applied()
 	last, _ := s.LastIndex() // of a MemoryStorage: it never fails
 	if at == firstPosition && last == 0 {
 		last = at.Index
-		if err := s.ApplySnapshot(&pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &at.Index, Term: &at.Term, ConfState: all}}); err != nil {
+		if err := s.beginAt(at, all); err != nil {
 			return err
 		}
 	}
@@ -121,7 +131,7 @@ func (s *storage) restart(all *pb.ConfState) error {
 			return err
 		}
 	}
-	return s.replica.Restart(appendRecord(nil, &record{s.hard, at, entries}))
+	return s.replica.Restart(last, appendRecord(nil, &record{s.hard, at, entries}))
 }
 
 const noLimit = 1<<64 - 1
@@ -195,14 +205,15 @@ func (s *storage) apply(to uint64) error {
 		return err
 	}
 	versions := []version{{at.Index, m}}
-	take := func(e *pb.Entry) (batch []byte, err error) {
+	take := func(e *pb.Entry) (batch []byte) {
 		if e.GetType() == pb.EntryNormal {
-			return e.GetData(), nil // a leader's first one is empty
+			return e.GetData() // a leader's first one is empty
 		}
-		if m, _, err = m.changed(e); err == nil {
+		if next, _, err := m.changed(e); err == nil { // changeMembers leaves the same ones out
+			m = next
 			versions = append(versions, version{e.GetIndex(), m})
 		}
-		return nil, err
+		return nil
 	}
 	return s.replica.Apply(func(add func(journal.Position, []byte) error) error {
 		for next := at.Index + 1; next <= to; {
@@ -211,11 +222,7 @@ func (s *storage) apply(to uint64) error {
 				return err
 			}
 			for _, e := range entries {
-				batch, err := take(e)
-				if err == nil {
-					err = add(journal.Position{Index: e.GetIndex(), Term: e.GetTerm()}, batch)
-				}
-				if err != nil {
+				if err := add(journal.Position{Index: e.GetIndex(), Term: e.GetTerm()}, take(e)); err != nil {
 					return fmt.Errorf("entry %d: %w", e.GetIndex(), err)
 				}
 			}

@@ -194,6 +194,9 @@ func TestStorageRemoves(t *testing.T) {
 			}
 		}
 	}
+	more(20) // a restart begins with a record that fills a log
+	fs = fs.CrashClone(vfs.CrashCloneCfg{})
+	s = open()
 	for range 3 {
 		if more(20); s.replica.FullLogs() == 0 {
 			t.Fatal("no log is full")

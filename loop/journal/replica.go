@@ -234,12 +234,13 @@ func (r *Replica) readLogs(each func(record []byte) error) error {
 	return nil
 }
 
-// Restart begins a new log with a record that stands for all before it, and removes the earlier logs.
-func (r *Replica) Restart(record []byte) error {
+// Restart begins a new log with a record that stands for all before it, and removes the earlier logs. last is the
+// highest index of the entries in it, 0 if there are none.
+func (r *Replica) Restart(last uint64, record []byte) error {
 	if err := errors.Join(r.disk.MkdirAll(r.dir.raftLogs(), 0o700), syncDir(r.disk, r.dir.store())); err != nil {
 		return err
 	}
-	if err := r.append(baseRecord, 0, record); err != nil {
+	if err := r.append(baseRecord, last, record); err != nil {
 		return err
 	}
 	names, err := r.options.FS.List(r.dir.raftLogs())
@@ -249,8 +250,8 @@ func (r *Replica) Restart(record []byte) error {
 		}
 	}
 	r.mu.Lock()
-	r.full = nil
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	r.full = slices.DeleteFunc(r.full, func(l fullReplicaLog) bool { return fileNumber(l.name) < r.log.number }) // a large record fills its log
 	return firstError(err, r.disk.failure())
 }
 

@@ -68,7 +68,7 @@ func TestReplicaLog(t *testing.T) {
 	if err != nil || got != "" {
 		t.Fatal(got, err)
 	}
-	if err := r.Restart([]byte("base")); err != nil {
+	if err := r.Restart(0, []byte("base")); err != nil {
 		t.Fatal(err)
 	}
 	large := strings.Repeat("large", 10<<10)
@@ -86,7 +86,7 @@ func TestReplicaLog(t *testing.T) {
 	overwrite(t, cut, name, int64(at), make([]byte, 5))
 	if cutLog, got, err := openReplica(t, cut); err != nil || got != "base one largelarge largelarge two" {
 		t.Error(got, err)
-	} else if err := cutLog.Restart([]byte("again")); err != nil {
+	} else if err := cutLog.Restart(0, []byte("again")); err != nil {
 		t.Error(err)
 	}
 	cut = cut.CrashClone(vfs.CrashCloneCfg{})
@@ -138,7 +138,7 @@ func TestReplicaKinds(t *testing.T) {
 	}
 	r, _, err := openReplica(t, node)
 	if err == nil {
-		err = errors.Join(r.Restart(nil), r.SetNote(nodeName, "x"), r.Close())
+		err = errors.Join(r.Restart(0, nil), r.SetNote(nodeName, "x"), r.Close())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +174,7 @@ func TestReplicaApply(t *testing.T) {
 	f := vfs.NewMem()
 	r, _, err := openReplica(t, f)
 	if err == nil {
-		err = r.Restart(nil)
+		err = r.Restart(0, nil)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -248,7 +248,7 @@ func TestInstall(t *testing.T) {
 	from, _, err := openReplica(t, vfs.NewMem())
 	c := &captured{}
 	if err == nil {
-		err = from.Restart(nil)
+		err = from.Restart(0, nil)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -281,7 +281,7 @@ func TestInstall(t *testing.T) {
 	f := vfs.NewCrashableMem()
 	to, _, err := openReplica(t, f)
 	if err == nil {
-		err = errors.Join(to.Restart([]byte("old")), to.SetNote(nodeName, "x"))
+		err = errors.Join(to.Restart(0, []byte("old")), to.SetNote(nodeName, "x"))
 	}
 	if err != nil {
 		t.Fatal(err)
