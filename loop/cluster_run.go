@@ -106,7 +106,7 @@ func (r *clusterRun) start(ctx context.Context) error {
 
 // showJoining serves HTTP for a node that waits to be added.
 func (r *clusterRun) showJoining(c *cluster.Options) (stop func(), err error) {
-	l, err := r.ports.open("http", "tcp://"+r.checked.o.HTTP)
+	l, err := r.ports.begin().open("http", "tcp://"+r.checked.o.HTTP)
 	if err != nil {
 		return nil, err
 	}
@@ -145,13 +145,11 @@ func (r *clusterRun) lead(ctx context.Context, lead *cluster.Lead) error {
 	if err != nil {
 		return err
 	}
-	passed := &passedClients{all: make(map[string]*passedClient)}
+	ports := r.ports.begin()
 	started := o.Started
 	o.Started = func(all []Listening) {
 		r.ports.closeUnused()
-		r.node.Pass(func(setting string, ordinal int, from string, client cluster.Client) (net.Conn, func(), error) {
-			return passed.open(all, setting, ordinal, from, client)
-		})
+		r.node.Pass(ports.pass)
 		if started != nil {
 			started(all)
 		}
@@ -163,7 +161,7 @@ func (r *clusterRun) lead(ctx context.Context, lead *cluster.Lead) error {
 		return err
 	}
 	s.journalOpts.Replica, s.journalOpts.Replicator = r.node.Replica(), lead
-	s.leads, s.node, s.passed, s.listenOn = lead.Holds, r.node, passed, r.ports.open
+	s.leads, s.node, s.listenOn = lead.Holds, r.node, ports.open
 	r.host.Serves(s)
 	defer r.host.Serves(nil)
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -208,24 +206,24 @@ func (l *leadListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &leadConn{c, c.(*net.TCPConn).SetWriteBuffer, l.server}, nil // HTTP listens on TCP alone
+	return &leadConn{c.(tcpOrPassed), l.server}, nil
+}
+
+// tcpOrPassed is a net.TCPConn or a passedConn: HTTP listens on TCP alone.
+type tcpOrPassed interface {
+	net.Conn
+	SetWriteBuffer(bytes int) error
 }
 
 type leadConn struct {
-	net.Conn
-	setWriteBuffer func(bytes int) error
-	server         *Server
+	tcpOrPassed
+	server *Server
 }
 
-// SetWriteBuffer is that of a net.TCPConn, whose ReadFrom would write past Write.
-func (c *leadConn) SetWriteBuffer(bytes int) error { return c.setWriteBuffer(bytes) }
-
-// RemoteAddr implements net.Conn: with the address of the client itself.
-func (c *leadConn) RemoteAddr() net.Addr {
-	if passed := c.server.passed.client(c.Conn); passed != nil {
-		return passed
-	}
-	return c.Conn.RemoteAddr()
+// Judged reports whether the guard of another node has seen the requests, see web.Guard.
+func (c *leadConn) Judged() bool {
+	_, passed := c.tcpOrPassed.(*passedConn)
+	return passed
 }
 
 // Write implements net.Conn.
@@ -233,14 +231,14 @@ func (c *leadConn) Write(b []byte) (int, error) {
 	if !c.server.mayAnswer() {
 		return 0, errStopping
 	}
-	return c.Conn.Write(b)
+	return c.tcpOrPassed.Write(b)
 }
 
 // passPort is a port whose connections a follower passes on.
 type passPort struct {
 	setting   string
 	addresses []string
-	// localOnly reports whether clients of other machines are refused: the leader would take them for its own's.
+	// localOnly reports whether clients of other machines are refused: the port is for the owner of the server.
 	localOnly bool
 }
 

@@ -69,7 +69,7 @@ func (h host) viewCounted(from uint64, n int, all []admin.Connection) []admin.Co
 	h.conns.counted.Ascend(first, func(number uint64, c *countedConn) bool {
 		if len(all) < n {
 			all = append(all, admin.Connection{
-				ID: countedLoop<<loopShift | number, Protocol: h.conns.protocols[c.listener.protocol].name, Remote: h.addressOf(c), Since: c.opened.Wall,
+				ID: countedLoop<<loopShift | number, Protocol: h.conns.protocols[c.listener.protocol].name, Remote: addressOf(c), Since: c.opened.Wall,
 				Idle: now - c.lastReceived.Load(), Received: c.received.Load(), Sent: c.sent.Load(),
 			})
 		}

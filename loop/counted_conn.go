@@ -61,22 +61,6 @@ func (s *connShares) unlist(c *countedConn) {
 // NetConn returns the connection itself, as the NetConn of a tls.Conn does.
 func (c *countedConn) NetConn() net.Conn { return c.Conn }
 
-// RemoteAddr implements net.Conn: with the address of the client itself.
-func (c *countedConn) RemoteAddr() net.Addr {
-	if passed := c.listener.server.passed.client(c.Conn); passed != nil {
-		return passed
-	}
-	return c.Conn.RemoteAddr()
-}
-
-// PassedUser returns the user of a passed client, see web.UserOf.
-func (c *countedConn) PassedUser() (uid uint32, ok bool) {
-	if passed := c.listener.server.passed.client(c.Conn); passed != nil && passed.user != nil {
-		return *passed.user, true
-	}
-	return 0, false
-}
-
 // Read implements net.Conn.
 func (c *countedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)

@@ -70,9 +70,19 @@ const (
 	turnBytes = 256 << 10
 )
 
+// enrolled is the context of a connection that has no session yet.
+type enrolled struct {
+	by     loopPort
+	client *passedClient // nil: the client has connected to this server itself
+}
+
 // enroll gives an accepted connection to the loop with the fewest connections.
 func (e *engine) enroll(c net.Conn, by loopPort) error {
-	_, err := e.client.EnrollContext(c, by)
+	ctx := enrolled{by: by}
+	if passed, ok := c.(*passedConn); ok {
+		c, ctx.client = passed.UnixConn, passed.client // gnet knows the types of the standard library
+	}
+	_, err := e.client.EnrollContext(c, ctx)
 	return err
 }
 
@@ -111,7 +121,12 @@ func (e *engine) reactorOf(el gnet.EventLoop) *reactor {
 // OnOpen implements gnet.EventHandler.
 func (e *engine) OnOpen(c gnet.Conn) ([]byte, gnet.Action) {
 	r := e.reactorOf(c.EventLoop())
-	c.SetContext(r.open(c, c.Context().(loopPort)))
+	ctx := c.Context().(enrolled)
+	s := r.open(c, ctx.by)
+	if ctx.client != nil {
+		r.passed[s] = ctx.client
+	}
+	c.SetContext(s)
 	return nil, gnet.None
 }
 

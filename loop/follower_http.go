@@ -3,12 +3,14 @@ package loop
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/netip"
 	"time"
 
+	"treadle/loop/admin"
 	"treadle/loop/cluster"
 	"treadle/loop/web"
 )
@@ -36,15 +38,16 @@ func (s *Server) serveFollower(l net.Listener, state func() (bool, string), samp
 	f.proxy = httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", "leader", r.In.Host
+			r.Out.URL.RawQuery = r.In.URL.RawQuery // as it came
 		},
 		Transport:     f,
 		FlushInterval: -1, // a stream's events come one by one
 		ErrorHandler:  refusePassed,
-		ErrorLog:      nil,
+		ErrorLog:      slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	pages := []web.Page{
 		web.Probe("/livez", func() (bool, string) { return true, "ok" }), web.Probe("/readyz", state), web.Probe("/healthz", state),
-		{Pattern: "/", Long: true, Handler: f.pass},
+		{Pattern: "/", Long: true, Handler: f.pass, Allow: allowPassed},
 	}
 	if s.o.Pprof == "on" {
 		pages = append(pages, web.Profiles()...)
@@ -116,6 +119,16 @@ func (f *followerHTTP) connect(ctx context.Context, client *httpClient) (net.Con
 // RoundTrip implements http.RoundTripper: with the transport of the client's connection.
 func (f *followerHTTP) RoundTrip(r *http.Request) (*http.Response, error) {
 	return web.ConnOf(r).(*httpClient).leader.RoundTrip(r) // clientListener has made it
+}
+
+// allowPassed refuses what the leader would refuse a client of its own.
+func allowPassed(w http.ResponseWriter, r *http.Request) bool {
+	err := admin.Allowed(r)
+	if err != nil {
+		w.Header().Set("Connection", "close")
+		web.RefuseJSON(w, http.StatusForbidden, err.Error())
+	}
+	return err == nil
 }
 
 // pass passes a request on. The leader bounds how long the request takes, and the node how long its answer is unread.

@@ -53,7 +53,7 @@ func (s *Server) logOverdue() {
 	r.exec(func() {
 		worker := "gone"
 		if session := r.sessions.get(holder); session != nil {
-			worker = s.addressOf(session.conn)
+			worker = session.Remote()
 		}
 		s.log.Warn("a job has run for longer than its time-out and is handed out again; its result will not count: give it more time with submit --timeout or config set timeout",
 			"function", function, "job", name, "worker", worker, "timeout", time.Duration(timeout)*time.Second, "others", jobs-1)

@@ -17,18 +17,17 @@ import (
 // passedServer starts a server of a cluster. open opens passed connections to its ports.
 func passedServer(t *testing.T, o Options) (s *testServer, open func(setting string, ordinal int, client cluster.Client) net.Conn) {
 	t.Helper()
-	passed := &passedClients{all: make(map[string]*passedClient)}
-	s = startServer(t, o, func(s *Server) { s.passed, s.leads = passed, func() bool { return true } })
+	var held heldPorts
+	t.Cleanup(held.close)
+	ports := held.begin()
+	s = startServer(t, o, func(s *Server) { s.listenOn, s.leads = ports.open, func() bool { return true } })
 	return s, func(setting string, ordinal int, client cluster.Client) net.Conn {
 		t.Helper()
-		c, forget, err := passed.open(s.listening, setting, ordinal, "b", client)
+		c, err := ports.pass(setting, ordinal, "b", client)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() {
-			_ = c.Close()
-			forget()
-		})
+		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}
 }
@@ -96,7 +95,7 @@ func TestHeldPorts(t *testing.T) {
 	var ports heldPorts
 	defer ports.close()
 	for _, address := range []string{"tcp://127.0.0.1:0", "unix://" + t.TempDir() + "/p"} {
-		first, err := ports.open("periodic", address)
+		first, err := ports.begin().open("periodic", address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +114,7 @@ func TestHeldPorts(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: between two roles: %v", address, err)
 		}
-		second, err := ports.open("periodic", address)
+		second, err := ports.begin().open("periodic", address)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,15 +27,16 @@ type passer struct {
 	workers   sync.WaitGroup
 
 	mu    sync.Mutex
-	conns map[net.Conn]bool
+	conns map[net.Conn]bool // whether they are connected with the leader, or are connections to it
 }
 
 // newPasser opens the ports of s and passes their connections on until ctx ends.
 func newPasser(ctx context.Context, node *cluster.Node, s *Server, ports *heldPorts) (*passer, error) {
 	p := &passer{ctx: ctx, node: node, places: make(chan struct{}, s.o.MaxConnections), conns: make(map[net.Conn]bool)}
+	role := ports.begin()
 	for _, port := range s.passPorts() {
 		for ordinal, address := range port.addresses {
-			l, err := ports.open(port.setting, address)
+			l, err := role.open(port.setting, address)
 			if err != nil {
 				p.close()
 				return nil, err
@@ -50,7 +51,10 @@ func newPasser(ctx context.Context, node *cluster.Node, s *Server, ports *heldPo
 	}
 	ports.closeUnused()
 	p.workers.Go(p.followLeader)
-	context.AfterFunc(ctx, p.close)
+	p.workers.Go(func() {
+		<-ctx.Done()
+		p.close()
+	})
 	return p, nil
 }
 
@@ -81,7 +85,7 @@ func (p *passer) dialHTTP(ctx context.Context, client cluster.Client) (net.Conn,
 	if err != nil {
 		return nil, err
 	}
-	if !p.hold(to) {
+	if !p.hold(to, true) {
 		return nil, net.ErrClosed
 	}
 	return &heldConn{to, p}, nil
@@ -107,17 +111,20 @@ func (p *passer) close() {
 	for _, l := range p.listeners {
 		_ = l.Close() // a second Close is harmless
 	}
-	p.closeConns() // so that no request of HTTP waits for its leader
+	p.closeConns(true) // so that no request of HTTP waits for its leader
 	if p.http != nil {
 		p.http.close()
 	}
 }
 
-func (p *passer) closeConns() {
+// closeConns closes the connections that a leader has, or all.
+func (p *passer) closeConns(all bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for c := range p.conns {
-		_ = c.Close() // its copying ends with an error
+	for c, connected := range p.conns {
+		if connected || all {
+			_ = c.Close() // its copying ends with an error
+		}
 	}
 }
 
@@ -129,7 +136,7 @@ func (p *passer) followLeader() {
 			return
 		}
 		p.node.AwaitChange(p.ctx, leader)
-		p.closeConns()
+		p.closeConns(false)
 	}
 }
 
@@ -161,16 +168,18 @@ func (p *passer) accept(l net.Listener, port passPort, ordinal int) {
 
 // pass passes a connection on, as soon as a leader is known.
 func (p *passer) pass(c net.Conn, setting string, ordinal int) {
-	if !p.hold(c) {
+	if !p.hold(c, false) {
 		return
 	}
 	defer p.release(c)
 	to, err := p.dial(p.ctx, setting, ordinal, clientOf(c))
-	if err != nil || !p.hold(to) {
+	if err != nil || !p.hold(to, true) {
 		return
 	}
 	defer p.release(to)
-	cluster.Splice(c, to)
+	if p.hold(c, true) {
+		cluster.Splice(c, to)
+	}
 }
 
 // dial connects to the leader. It tries again for holdTime: a leader that cannot be reached has a successor soon.
@@ -183,7 +192,7 @@ func (p *passer) dial(ctx context.Context, setting string, ordinal int, client c
 		if err != nil {
 			return nil, err
 		}
-		to, err := p.node.DialLeader(ctx, leader, setting, ordinal, client)
+		to, err := p.dialLeader(ctx, leader, setting, ordinal, client)
 		if err == nil {
 			return to, nil
 		}
@@ -196,12 +205,23 @@ func (p *passer) dial(ctx context.Context, setting string, ordinal int, client c
 	}
 }
 
+// dialLeader connects to a node for as long as it leads.
+func (p *passer) dialLeader(ctx context.Context, leader, setting string, ordinal int, client cluster.Client) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		p.node.AwaitChange(ctx, leader)
+		cancel()
+	}()
+	return p.node.DialLeader(ctx, leader, setting, ordinal, client)
+}
+
 // hold keeps a connection to be closed with the others. It returns false if everything is closed.
-func (p *passer) hold(c net.Conn) bool {
+func (p *passer) hold(c net.Conn, connected bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ctx.Err() == nil {
-		p.conns[c] = true
+		p.conns[c] = connected
 		return true
 	}
 	_ = c.Close() // it was not used

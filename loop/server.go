@@ -75,10 +75,9 @@ type Server struct {
 	journalOpts journal.Options // for journal.Open
 	commits     *sync.Cond      // signals a commit or the journal's failure
 	failure     atomic.Pointer[journalError]
-	failedAt    atomic.Int64   // Unix milliseconds of failure; 0: it has not failed
-	leads       func() bool    // whether no other node of the cluster can lead yet; nil: the server is alone
-	passed      *passedClients // nil: the server is alone
-	node        *cluster.Node  // nil: the server is alone
+	failedAt    atomic.Int64  // Unix milliseconds of failure; 0: it has not failed
+	leads       func() bool   // whether no other node of the cluster can lead yet; nil: the server is alone
+	node        *cluster.Node // nil: the server is alone
 
 	// The end.
 	stopping        atomic.Bool           // no job is handed out any more
@@ -387,16 +386,11 @@ func (s *Server) countClosed(session *session) {
 		s.conns.protocols[session.Protocol].silent.Add(1)
 	}
 	if s.logLimit.allow(s.now().Mono) {
-		s.log.Info("closing a connection", "remote", s.addressOf(session.conn), "reason", session.reason.Error())
+		s.log.Info("closing a connection", "remote", session.Remote(), "reason", session.reason.Error())
 	}
 }
 
-// addressOf returns the address of a peer. It is that of the client itself when another node of the cluster has passed
-// its connection on.
-func (s *Server) addressOf(c remote) string {
-	if passed := s.passed.client(c); passed != nil {
-		return passed.Network() + "://" + passed.String()
-	}
+func addressOf(c interface{ RemoteAddr() net.Addr }) string {
 	if a := c.RemoteAddr(); a != nil {
 		return fmt.Sprintf("%s://%s", a.Network(), a)
 	}

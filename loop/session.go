@@ -257,4 +257,9 @@ func (s *session) NewPeer() *sched.Peer {
 func (s *session) Grow(n int) { s.Out = s.r.pool.grow(s.Out, n) }
 
 // Remote implements protocol.Transport.
-func (s *session) Remote() string { return s.r.server.addressOf(s.conn) }
+func (s *session) Remote() string {
+	if passed := s.r.passed[s]; passed != nil {
+		return addressOf(&passedConn{client: passed})
+	}
+	return addressOf(s.conn)
+}

@@ -302,7 +302,7 @@ func (n *Node) knows(id string) error {
 // HandOver asks the follower that has the most of the log to lead, and waits until another node leads, ctx ends, or two
 // election times have passed.
 func (n *Node) HandOver(ctx context.Context) {
-	_ = n.transfer(ctx, "") // it leads on then
+	_ = n.transfer(ctx, "") // Raft elects a node then
 }
 
 // leaveLead hands over, so that another node can do what the leader cannot do to itself.
@@ -329,6 +329,11 @@ func (n *Node) transfer(ctx context.Context, id string) error {
 			return
 		}
 		to := n.successor(&status, id)
+		last, _ := n.storage.LastIndex() // of a MemoryStorage: it never fails
+		if to != 0 && id != "" && status.Progress[to].Match+learnerLag < last {
+			err = fmt.Errorf("node %q lacks %d entries of the log: wait until it has them", id, last-status.Progress[to].Match)
+			return
+		}
 		if to == 0 {
 			err = errors.New("no such node follows that has the log: nobody can lead in the place of this one")
 			return

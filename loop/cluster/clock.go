@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"go.etcd.io/raft/v3"
 )
 
 const (
@@ -60,14 +62,10 @@ func (n *Node) watchClocks() {
 
 // askClock asks one node.
 func (n *Node) askClock(ctx context.Context, p Peer) {
-	before := time.Now()
-	asked := n.clocks.now()
 	s, err := n.port.askStatus(ctx, p)
-	if err != nil || s.Time == 0 {
-		return
+	if err == nil && s.Time != 0 { // it has written the answer after the hellos, and has sent it at once
+		n.clocks.see(p.ID, time.UnixMicro(s.Time).Sub(n.clocks.now()))
 	}
-	middle := asked.Add(time.Since(before) / 2)
-	n.clocks.see(p.ID, time.UnixMicro(s.Time).Sub(middle))
 }
 
 // see notes how far ahead a clock is.
@@ -77,12 +75,12 @@ func (c *clocks) see(id string, ahead time.Duration) {
 	c.others[id] = clockView{ahead, time.Now()}
 }
 
-// fresh returns how far the other clocks are ahead of this one, in order.
-func (c *clocks) fresh() (all []time.Duration) {
+// fresh returns how far the clocks of nodes are ahead of this one, in order; nil: of all others.
+func (c *clocks) fresh(ids []string) (all []time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, v := range c.others {
-		if time.Since(v.seen) < clockStale {
+	for id, v := range c.others {
+		if time.Since(v.seen) < clockStale && (ids == nil || slices.Contains(ids, id)) {
 			all = append(all, v.ahead)
 		}
 	}
@@ -92,17 +90,20 @@ func (c *clocks) fresh() (all []time.Duration) {
 
 // ahead returns how far this clock is ahead of the one in the middle of the others, or behind if it is less than 0.
 func (c *clocks) ahead() time.Duration {
-	all := c.fresh()
+	all := c.fresh(nil)
 	if len(all) == 0 {
 		return 0
 	}
 	return -all[len(all)/2]
 }
 
-// isWrong reports whether so many other clocks as are a majority of the nodes agree with each other, and none of these
-// with this one.
-func (c *clocks) isWrong(majority int) bool {
-	all := c.fresh()
+// isWrong reports whether a majority of the nodes that vote, which are others and this one, agree with each other about
+// the time, and none of these with this one.
+func (c *clocks) isWrong(majority int, others []string) bool {
+	if len(others) == 0 {
+		return false
+	}
+	all := c.fresh(others)
 	for i := 0; i+majority <= len(all); i++ {
 		agreeing := all[i : i+majority]
 		first, last := agreeing[0], agreeing[majority-1]
@@ -113,12 +114,19 @@ func (c *clocks) isWrong(majority int) bool {
 	return false
 }
 
-// judgeClock ends the Lead of a node whose clock is wrong, and keeps it from another one. resign has another node lead.
+// judgeClock has another node lead if the clock of this one is wrong and another can.
 func (n *Node) judgeClock() {
-	n.mu.Lock()
-	majority := len(n.members.state().GetVoters())/2 + 1
-	n.mu.Unlock()
-	wrong := n.clocks.isWrong(majority)
+	voters := 0
+	var others []string
+	for _, m := range n.nodes() {
+		if m.Learner {
+			continue
+		}
+		if voters++; m.ID != n.o.ID {
+			others = append(others, m.ID)
+		}
+	}
+	wrong := n.clocks.isWrong(voters/2+1, others)
 	if n.clocks.wrong.Swap(wrong) == wrong {
 		return
 	}
@@ -128,5 +136,11 @@ func (n *Node) judgeClock() {
 	}
 	n.log.Warn("the clock of this node is wrong, so that it does not lead while others can: set it, or raise --cluster-clock",
 		"node", n.o.ID, "ahead", n.clocks.ahead().Round(time.Millisecond), "cluster-clock", n.clocks.limit)
-	n.change(n.endLead)
+	n.call(func() {
+		status := n.raft.Status()
+		if to := n.successor(&status, ""); status.RaftState == raft.StateLeader && to != 0 {
+			n.change(n.endLead)
+			n.raft.TransferLeader(to)
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -25,11 +26,16 @@ func TestWrongClock(t *testing.T) {
 		"a step to the limit":               {[]time.Duration{time.Minute, time.Minute}, 2, false},
 		"a majority on both sides of limit": {[]time.Duration{59 * time.Second, 61 * time.Second}, 2, false},
 	} {
+		var ids []string
 		c := clocks{limit: time.Minute, others: make(map[string]clockView)}
 		for i, d := range test.others {
-			c.see(string(rune('b'+i)), d)
+			id := string(rune('b' + i))
+			c.see(id, d)
+			ids = append(ids, id)
 		}
-		if got := c.isWrong(test.majority); got != test.want {
+		c.see("learner", time.Hour)
+		c.see("another", time.Hour)
+		if got := c.isWrong(test.majority, ids); got != test.want {
 			t.Errorf("%s: it is wrong: %v, want %v", name, got, test.want)
 		}
 	}
@@ -42,8 +48,10 @@ func TestLeaderWithWrongClock(t *testing.T) {
 	c := newTestCluster(t)
 	wrong, lead := c.leader()
 	n := c.nodes[wrong]
-	n.clocks.see("x", time.Hour)
-	n.clocks.see("y", time.Hour)
+	others := slices.DeleteFunc([]string{"a", "b", "c"}, func(id string) bool { return id == n.o.ID })
+	for _, id := range others {
+		n.clocks.see(id, time.Hour)
+	}
 	n.judgeClock()
 	select {
 	case <-lead.Lost():
@@ -63,8 +71,9 @@ func TestLeaderWithWrongClock(t *testing.T) {
 		}
 		lead.End()
 	}
-	n.clocks.see("x", 0)
-	n.clocks.see("y", 0)
+	for _, id := range others {
+		n.clocks.see(id, 0)
+	}
 	n.judgeClock()
 	for end := time.Now().Add(patience); ; time.Sleep(tick) {
 		if at, lead = c.leader(); at == wrong {

@@ -39,17 +39,17 @@
 // # Files
 //
 //	options.go start.go          the settings; the beginning of a node
-//	node.go lead.go              Raft's state and its goroutine; the time as leader
+//	node.go lead.go raftlog.go   Raft's state and its goroutine; the time as leader; Raft's log lines
+//	health.go clock.go           what probes and metrics say; the clocks of the others
 //	members.go change.go         the nodes of the cluster; how they change, and who leads
-//	storage.go apply.go          the log; how it comes into the store
+//	storage.go apply.go leave.go     the log; how it comes into the store; the end of a node
 //	transport.go frame.go        connections between nodes
 //	admit.go                     which ones are taken
 //	snapshot.go pass.go status.go    the other uses of connections
 //
 // # What is missing
 //
-// One group of the journal is on its way at a time. The address of a passed client is not kept. Clocks are not
-// compared, and a follower keeps no scheduler. The address of a node never changes.
+// One group of the journal is on its way at a time. A follower keeps no scheduler. The address of a node never changes.
 //
 // The last record of a log that a damaged disk has changed looks like a write that the process did not finish, and is
 // left out at the next start. The node then ends as soon as it hears of a leader that it has acknowledged more to. If

@@ -1,10 +1,12 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -87,6 +89,8 @@ func (n *Node) Ready() (ok bool, text string) {
 		return false, fmt.Sprintf("waiting until this node has met all nodes with which its cluster begins: %s%s", strings.Join(missing, " "), n.port.trouble())
 	case s.Leader == "" || s.Leader != s.ID && n.clock()-n.observed.heard.Load() > int64(2*electionTicks*tick):
 		return false, "no leader is known" + n.port.trouble()
+	case !n.leaderServes(s.Leader):
+		return false, fmt.Sprintf("the leader %s does not serve yet: it reads its store", s.Leader)
 	case s.Leader == s.ID:
 		text = "ok: leader"
 	default:
@@ -96,6 +100,50 @@ func (n *Node) Ready() (ok bool, text string) {
 		text += fmt.Sprintf("; its clock is %v from those of the others, so that it does not lead", ahead.Abs().Round(time.Millisecond))
 	}
 	return true, text
+}
+
+// servesView is whether a leader serves, seen at a time.
+type servesView struct {
+	mu     sync.Mutex
+	leader string
+	serves bool
+	seen   time.Time
+}
+
+// How long it counts that a leader serves, and that it does not.
+const (
+	servesFor = time.Second
+	idlesFor  = 200 * time.Millisecond
+)
+
+// leaderServes asks the leader whether it serves, but not at each call.
+func (n *Node) leaderServes(leader string) bool {
+	if leader == n.o.ID {
+		return n.port.serving()
+	}
+	v := &n.servesView
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	valid := idlesFor
+	if v.serves {
+		valid = servesFor
+	}
+	if v.leader == leader && time.Since(v.seen) < valid {
+		return v.serves
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), healthTimeout)
+	defer cancel()
+	p, _ := n.member(leader)
+	s, err := n.port.askStatus(ctx, p)
+	v.leader, v.serves, v.seen = leader, err == nil && s.Serves, time.Now()
+	return v.serves
+}
+
+// serving reports whether this node takes passed connections.
+func (t *transport) serving() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.pass != nil
 }
 
 // trouble returns why other nodes cannot be reached, for the end of a text, or "".

@@ -115,6 +115,9 @@ func (l *Lead) extend(asked int64) {
 	l.markReady()
 }
 
+// late reports whether an answer comes when the lease that it gives is over.
+func (l *Lead) late(asked int64) bool { return l.n.clock() > asked+int64(leaseTicks*tick) }
+
 // asked returns when the majority was asked that has answered last, on the node's clock.
 func (l *Lead) asked() int64 { return l.lease.Load() - int64(leaseTicks*tick) }
 
@@ -168,7 +171,9 @@ func (n *Node) heard(asked []byte) {
 	if len(n.members.state().GetVoters()) == 1 {
 		at = int64(forever)
 	}
-	lead.extend(at)
+	if !lead.late(at) {
+		lead.extend(at)
+	}
 }
 
 // forever is longer than a process lives.
@@ -199,12 +204,9 @@ func (n *Node) watchLease() {
 	}
 }
 
-// resign has another node lead if this one still does for Raft, and its Lead has ended. The owner calls it.
+// resign has another node lead if this one still does for Raft, and has no Lead. The owner calls it.
 func (n *Node) resign() {
 	n.mu.Lock()
-	if n.lead == nil && n.ledTerm < n.term {
-		n.beginLead() // the clock is right again
-	}
 	ended := n.lead == nil
 	n.mu.Unlock()
 	if !ended {
@@ -213,5 +215,7 @@ func (n *Node) resign() {
 	status := n.raft.Status()
 	if to := n.successor(&status, ""); to != 0 {
 		n.raft.TransferLeader(to)
+		return
 	}
+	n.change(func() { n.beginLead(true) }) // in a term in which it had none, because of its clock
 }

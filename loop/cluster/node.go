@@ -40,25 +40,26 @@ var ErrNotLeader = errors.New("this node no longer leads the cluster")
 
 // Node is a node of a cluster. One goroutine owns Raft's state and its log.
 type Node struct {
-	o        Options
-	log      *slog.Logger
-	number   uint64 // in Raft, see member
-	raft     *raft.RawNode
-	storage  *storage
-	links    links
-	port     *transport // the links of a Node that Start has made
-	received chan *pb.Message
-	calls    chan func() // run by the owner
-	closing  chan struct{}
-	workers  sync.WaitGroup
-	stop     sync.Once
-	born     time.Time
-	waits    atomic.Bool          // the node takes no part yet: see transport.met
-	ticks    int                  // since the start; of the owner
-	answered map[uint64]time.Time // when another node has answered a heartbeat; of the owner
-	ledTerm  uint64               // of the last Lead; of the owner
-	observed observed
-	clocks   clocks
+	o          Options
+	log        *slog.Logger
+	number     uint64 // in Raft, see member
+	raft       *raft.RawNode
+	storage    *storage
+	links      links
+	port       *transport // the links of a Node that Start has made
+	received   chan *pb.Message
+	calls      chan func() // run by the owner
+	closing    chan struct{}
+	workers    sync.WaitGroup
+	stop       sync.Once
+	born       time.Time
+	waits      atomic.Bool          // the node takes no part yet: see transport.met
+	ticks      int                  // since the start; of the owner
+	answered   map[uint64]time.Time // when another node has answered a heartbeat; of the owner
+	ledTerm    uint64               // of the last Lead; of the owner
+	observed   observed
+	clocks     clocks
+	servesView servesView
 
 	serving  sync.Mutex // held from Lead to Lead.End, and around the replacement of the store
 	applying sync.Mutex // held while the store changes, or is replaced
@@ -207,18 +208,25 @@ func (n *Node) ignores(m *pb.Message) bool {
 	case pb.MsgPreVote, pb.MsgVote: // the process before may have heard of a leader with a lease
 		return n.ticks < electionTicks
 	case pb.MsgApp: // Raft sends again what the store cannot follow
-		n.observed.hearLeader(n.clock(), max(m.GetCommit(), m.GetIndex()+uint64(len(m.GetEntries()))))
+		n.hear(m, max(m.GetCommit(), m.GetIndex()+uint64(len(m.GetEntries()))))
 		return len(m.GetEntries()) > 0 && n.storage.replica.FullLogs() > maxFullLogs
 	case pb.MsgHeartbeatResp:
 		n.answered[m.GetFrom()] = time.Now()
 	case pb.MsgHeartbeat:
-		n.observed.hearLeader(n.clock(), m.GetCommit())
+		n.hear(m, m.GetCommit())
 		if last, _ := n.storage.LastIndex(); m.GetCommit() > last { // of a MemoryStorage: it never fails
 			n.fail(fmt.Errorf("the log ends with entry %d, and this node has acknowledged up to entry %d: it lost some, remove the node and add another one", last, m.GetCommit()))
 			return true
 		}
 	}
 	return false
+}
+
+// hear notes a message of the leader, which has the entries up to last. One of an earlier term says nothing.
+func (n *Node) hear(m *pb.Message, last uint64) {
+	if m.GetTerm() >= n.raft.BasicStatus().GetTerm() {
+		n.observed.hearLeader(n.clock(), last)
+	}
 }
 
 // handle does what Raft asks for. A leader sends while it writes, as the others need not wait for its disk; everybody
@@ -243,8 +251,8 @@ func (n *Node) handle(rd *raft.Ready) error {
 	if err := n.count(rd.CommittedEntries); err != nil {
 		return err
 	}
-	for _, r := range rd.ReadStates {
-		n.heard(r.RequestCtx)
+	if last := len(rd.ReadStates) - 1; last >= 0 { // the others were asked before
+		n.heard(rd.ReadStates[last].RequestCtx)
 	}
 	if n.storage.replica.FullLogs() > 1 {
 		n.wakeApply()
@@ -273,7 +281,7 @@ func (n *Node) follow(rd *raft.Ready) {
 		if n.lead != nil && (n.role != raft.StateLeader || n.lead.term != n.term) {
 			n.endLead()
 		}
-		n.beginLead()
+		n.beginLead(false)
 		if leader != n.leader {
 			n.observed.leaderHas.Store(0)
 		}
@@ -284,9 +292,10 @@ func (n *Node) follow(rd *raft.Ready) {
 	})
 }
 
-// beginLead begins the Lead of a term in which this node leads, unless its clock is wrong. The owner calls it, with mu.
-func (n *Node) beginLead() {
-	if n.role != raft.StateLeader || n.ledTerm == n.term || n.clocks.wrong.Load() {
+// beginLead begins the Lead of a term in which this node leads, unless its clock is wrong and another node can lead.
+// The owner calls it, with mu.
+func (n *Node) beginLead(alone bool) {
+	if n.role != raft.StateLeader || n.ledTerm == n.term || n.clocks.wrong.Load() && !alone {
 		return
 	}
 	n.ledTerm = n.term

@@ -18,8 +18,8 @@ type Client struct {
 }
 
 // OpenPort opens a connection to the leader's own port, the one with that ordinal of the addresses of a setting, for a
-// client of the node from. forget is called at the end of the connection.
-type OpenPort func(setting string, ordinal int, from string, client Client) (c net.Conn, forget func(), err error)
+// client of the node from. It takes up to PassTimeout.
+type OpenPort func(setting string, ordinal int, from string, client Client) (net.Conn, error)
 
 // Pass sets how a leader opens a connection to its own port. nil: this node takes no passed connections.
 func (n *Node) Pass(open OpenPort) {
@@ -39,31 +39,31 @@ func (n *Node) DialLeader(ctx context.Context, leader, setting string, ordinal i
 	if !ok {
 		return nil, errors.New("the node that leads is not known")
 	}
+	if leader == n.o.ID { // it waits for itself
+		return nil, errors.New("this node does not serve yet")
+	}
 	return n.port.dial(ctx, p, h)
 }
 
-// takePassed connects a passed connection with the port that it names.
-func (t *transport) takePassed(c net.Conn, h *hello) error {
+// openPassed opens the port that a passed connection names.
+func (t *transport) openPassed(h *hello) (net.Conn, error) {
 	open := t.awaitPass()
 	if open == nil {
-		return errors.New("this node does not serve")
+		return nil, errors.New("this node does not serve")
 	}
-	own, forget, err := open(h.Setting, h.Ordinal, h.From, h.Client)
+	own, err := open(h.Setting, h.Ordinal, h.From, h.Client)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer forget()
 	if !t.hold(own) {
-		return net.ErrClosed
+		return nil, net.ErrClosed
 	}
-	defer t.release(own)
-	Splice(c, own)
-	return nil
+	return own, nil
 }
 
-// awaitPass returns what Pass has set. It waits while a leader starts, for passTimeout at most, and returns nil then.
+// awaitPass returns what Pass has set. It waits while a leader starts, for PassTimeout at most, and returns nil then.
 func (t *transport) awaitPass() OpenPort {
-	end := time.After(passTimeout)
+	end := time.After(PassTimeout)
 	for {
 		t.mu.Lock()
 		open, changed := t.pass, t.serves
@@ -90,8 +90,8 @@ func (n *Node) leads() (bool, <-chan struct{}) {
 	return n.role == raft.StateLeader, n.changed
 }
 
-// passTimeout is how long a passed connection waits for a leader that starts.
-const passTimeout = 10 * time.Second
+// PassTimeout is how long a passed connection waits for a leader that starts, and then for its port.
+const PassTimeout = 10 * time.Second
 
 // Splice copies bytes in both directions until both have ended. The end of one direction is passed on; after an error
 // both connections are closed.

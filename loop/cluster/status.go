@@ -26,12 +26,14 @@ type NodeStatus struct {
 	Last    uint64 `json:"last,omitempty"`   // the last entry on its disk
 	Commit  uint64 `json:"commit,omitempty"` // the last entry that it knows to be committed
 	Applied uint64 `json:"applied,omitempty"`
-	Time    int64  `json:"time,omitempty"` // on its clock, in Unix microseconds
+	Time    int64  `json:"time,omitempty"`   // on its clock, in Unix microseconds
+	Serves  bool   `json:"serves,omitempty"` // it leads, and its server is ready
 	Error   string `json:"error,omitempty"`
 }
 
 // own returns the state of this node.
 func (n *Node) own() NodeStatus {
+	serves := n.port != nil && n.port.serving()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	last, _ := n.storage.LastIndex() // of a MemoryStorage: it never fails
@@ -39,7 +41,7 @@ func (n *Node) own() NodeStatus {
 	s := NodeStatus{
 		ID: n.o.ID, Address: m.Address, Role: roleName(n.role), Leader: n.members.id(n.leader),
 		Term: n.term, Last: last, Commit: n.commit, Applied: n.storage.replica.Applied().Index,
-		Time: n.clocks.now().UnixMicro(),
+		Time: n.clocks.now().UnixMicro(), Serves: serves,
 	}
 	if m.Learner {
 		s.Role = "learner"
@@ -87,6 +89,7 @@ func (t *transport) askStatus(ctx context.Context, p Peer) (s NodeStatus, err er
 	}
 	defer func() { _ = c.Close() }() // it was only read
 	_ = c.SetDeadline(time.Now().Add(helloTimeout))
+	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
 	b, err := readFrame(c, maxHello)
 	if err == nil {
 		err = json.Unmarshal(b, &s)

@@ -181,9 +181,17 @@ func (t *transport) welcome(c net.Conn, place chan struct{}) {
 	defer t.release(c)
 	_ = c.SetDeadline(time.Now().Add(helloTimeout)) // a closed connection says so when it is read
 	h, err := readHello(c)
+	var own net.Conn // of a passed connection
 	if err == nil {
 		if err = t.admit(&h); err == nil {
 			err = t.certified(c, h.From)
+		}
+		if err == nil && h.Kind == kindPass {
+			leave()
+			if own, err = t.openPassed(&h); err == nil {
+				defer t.release(own)
+			}
+			_ = c.SetDeadline(time.Now().Add(helloTimeout))
 		}
 		answer := t.hello(h.Kind, h.From)
 		switch {
@@ -195,7 +203,9 @@ func (t *transport) welcome(c net.Conn, place chan struct{}) {
 		err = errors.Join(err, writeHello(c, &answer))
 	}
 	if err != nil {
-		t.refused(c, err)
+		if h.Kind != kindPass { // a leader that begins or ends refuses many
+			t.refused(c, err)
+		}
 		return
 	}
 	leave()
@@ -208,7 +218,7 @@ func (t *transport) welcome(c net.Conn, place chan struct{}) {
 	case kindStatus:
 		err = t.answerStatus(c)
 	case kindPass:
-		err = t.takePassed(c, &h)
+		Splice(c, own)
 	case kindChange:
 		err = t.answerChange(c)
 	}
@@ -234,9 +244,16 @@ func (t *transport) greet(ctx context.Context, p Peer, h hello) (hello, error) {
 
 // open opens a connection and exchanges hellos.
 func (t *transport) open(ctx context.Context, p Peer, h hello) (c net.Conn, answer hello, err error) {
-	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
+	limit := helloTimeout
+	if h.Kind == kindPass {
+		limit += 2 * PassTimeout // for the leader to begin, and to accept the connection
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	d := net.Dialer{KeepAlive: writeTimeout, Control: lossTimeout}
+	d := net.Dialer{Timeout: helloTimeout, KeepAlive: writeTimeout}
+	if h.Kind == kindRaft { // others may wait for as long as the other end does not read
+		d.Control = lossTimeout
+	}
 	c, err = d.DialContext(ctx, "tcp", p.Address)
 	if err != nil {
 		return nil, answer, err

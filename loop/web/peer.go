@@ -28,13 +28,11 @@ func PeerUser(r *http.Request) (uid uint32, ok bool) { return UserOf(ConnOf(r)) 
 // UserOf returns the user id of the process at the other end of a Unix socket, as the kernel knows it, or as the
 // connection itself does, if it was passed on. ok is false for another connection.
 func UserOf(c net.Conn) (uid uint32, ok bool) {
-	if passed, is := c.(interface{ PassedUser() (uint32, bool) }); is {
-		if uid, ok := passed.PassedUser(); ok {
-			return uid, true
-		}
-	}
 	if wrapped, is := c.(interface{ NetConn() net.Conn }); is {
 		c = wrapped.NetConn()
+	}
+	if passed, is := c.(interface{ PassedUser() (uint32, bool) }); is {
+		return passed.PassedUser()
 	}
 	unix, ok := c.(*net.UnixConn)
 	if !ok {
