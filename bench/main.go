@@ -2,9 +2,16 @@
 // sockets, checks that every job arrives exactly once, and writes tables with ratios, a JSON file and a page with
 // charts.
 //
-// Package load is the load generator, package peer has the servers. This package has the rows (rows.toml), the run of
-// all of them (run.go), the measurement of one (measure.go, api.go for the HTTP API, node.go for Disbatch), which makes
-// a sample (sample.go), and the report of the samples (sections.toml, targets.toml, page.go).
+// Package load is the load generator, package peer has the servers. This package has:
+//
+//	rows.toml rows.go             the rows
+//	run.go                        the run of all rows
+//	measure.go repeat.go          the measurement of one row, and what it repeats meanwhile
+//	api.go node.go                the measurements of the HTTP API and of Disbatch
+//	meter.go http.go sample.go    the processor time and memory of a server, its pages, and the values: a sample
+//	report.go table.go page.go    the report of the samples: its file, tables and page
+//	sections.toml sections.go     the sections of the tables
+//	targets.toml targets.go       the bounds that a run must keep
 package main
 
 import (

@@ -40,7 +40,7 @@ var canaries = []canary{
 	{"a job that waits for a named lock is not woken", "sched/locks.go", "\t\tk.open.Push(line)\n", "\t\tif line.count > 1 {\n\t\t\tk.open.Push(line)\n\t\t}\n"},
 	{"a stream loses every other chunk", "sched/listen.go", "\t\tsh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: Chunk, Data: data}\n", "\t\tif len(data)%2 == 0 {\n\t\t\tcontinue\n\t\t}\n\t\tsh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: Chunk, Data: data}\n"},
 	{"a broadcast skips waiting workers", "sched/broadcast.go", "\t\tsh.out.To, sh.out.Tag, sh.out.Effect = w.peer.id, s.tag, Broadcast\n", "\t\tif w.peer.id&1 == 1 && b.sent {\n\t\t\tbreak\n\t\t}\n\t\tsh.out.To, sh.out.Tag, sh.out.Effect = w.peer.id, s.tag, Broadcast\n"},
-	{"a job is accepted while the disk is full", "loop/periodic/client.go", "if err := c.p.host.Refusing(); err != nil {\n\t\tc.refuse(", "if err := c.p.host.Refusing(); err != nil && await {\n\t\tc.refuse("},
+	{"a job is accepted while the disk is full", "loop/periodic/client.go", "if err := c.p.host.CheckCapacity(); err != nil {\n\t\tc.refuse(", "if err := c.p.host.CheckCapacity(); err != nil && await {\n\t\tc.refuse("},
 	{"a dump leaves out running jobs", "loop/periodic/dump.go", "case j.Space == Space:", "case j.Space == Space && !j.Running:"},
 	{"a Disbatch queue in LIFO order is served in FIFO order", "loop/disbatch/store/lifecycle.go", "return bson.D{{Key: \"_id\", Value: -1}}", "return bson.D{{Key: \"_id\", Value: 1}}"},
 	{"a Disbatch claim is kept over the limit", "loop/disbatch/store/lifecycle.go", "case count <= int64(q.Limit):", "case count <= int64(q.Limit)+1:"},

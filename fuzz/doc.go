@@ -1,5 +1,5 @@
-// Package fuzz is the room of the tests that look for what nobody thought of: native fuzz targets for every codec and
-// their corpora, and the bugs that are planted for the simulation, which is in fuzz/sim. It holds tests alone.
+// Package fuzz has the tests that search for unknown faults: native fuzz targets for every codec and their corpora, and
+// the bugs that are planted for the simulation, which is in fuzz/sim. It holds tests alone.
 //
 // Every target has an oracle, never only "did not panic": what is decoded and encoded again gives the bytes it came
 // from, a stream gives the same frames however it is cut, or a second, dumber reader agrees. Seeds are packets captured

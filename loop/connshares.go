@@ -187,7 +187,7 @@ func (s *connShares) removeAPI(p protocolID) {
 	s.total--
 }
 
-// add counts the second descriptor of a half-closed connection.
+// add counts a connection without a look at the limits, such as the second descriptor of a half-closed one.
 func (s *connShares) add(p protocolID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	served "treadle/loop/periodic"
 )
 
-// The tests of this file are design/house.md, "Where protocols meet", sentence by sentence.
+// The tests of this file check what the protocols see of each other's jobs.
 
 // say sends frames of JSON.
 func (c *memConn) say(payloads ...string) {

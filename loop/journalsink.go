@@ -9,7 +9,7 @@ import (
 	"treadle/sched"
 )
 
-// journalSink is the scheduler's sched.Journal, and the server's door to the journal. Its methods are called once
+// journalSink is the scheduler's sched.Journal, and how the server uses its journal. Its methods are called once
 // openJournal has set the journal. A server without a journal has a nil journalSink, and calls only the methods that
 // say so.
 type journalSink struct {

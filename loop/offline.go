@@ -43,9 +43,9 @@ type Surroundings struct {
 	Pick func(n int) int
 }
 
-// Offline is a server without sockets, timer and running clocks, for test builds. Its peers are
-// calls, and nothing happens between them. So tests of other rooms can play whole conversations fast
-// enough to fuzz them. All other code is the server's. One goroutine at a time may use it.
+// Offline is a server without sockets, timers and running clocks, for test builds. Its peers are method calls, and
+// nothing happens between two calls. Tests of other packages can so play whole conversations fast enough to fuzz them.
+// All other code is the server's. One goroutine at a time may use it.
 type Offline struct {
 	server *Server
 	loops  []*reactor

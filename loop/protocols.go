@@ -207,13 +207,13 @@ func (h host) LogLimited(level slog.Level, message string, args ...any) {
 	}
 }
 
-// Refused implements protocol.Host.
-func (h host) Refused(name string, why protocol.Reason) {
+// CountRefusal implements protocol.Host.
+func (h host) CountRefusal(name string, why protocol.Reason) {
 	h.conns.protocols[h.conns.id(name)].refusals[why].Add(1)
 }
 
-// Refusing implements protocol.Host.
-func (h host) Refusing() error { return h.refusing() }
+// CheckCapacity implements protocol.Host.
+func (h host) CheckCapacity() error { return h.checkCapacity() }
 
 // Stopping implements protocol.Host.
 func (h host) Stopping() bool { return h.stopping.Load() }

@@ -20,7 +20,7 @@ func TestReload(t *testing.T) {
 	}
 	becomes := func(want error) {
 		t.Helper()
-		r.until("new jobs are refused or taken", func() bool { return r.refusing() == want })
+		r.until("new jobs are refused or taken", func() bool { return r.checkCapacity() == want })
 	}
 	same := func(err error) {
 		t.Helper()

@@ -189,11 +189,11 @@ func (s *Server) makeJournal() (err error) {
 func (s *Server) schedOptions(fixed sched.Options) sched.Options {
 	o := sched.Options{
 		Shards: s.o.Shards, Runs: fixed.Runs, Batch: fixed.Batch,
-		Alarm: s.wakeTimer, TimedOut: s.overdue.add, Follow: s.follow, Full: s.refusing,
+		Alarm: s.wakeTimer, TimedOut: s.overdue.add, Follow: s.follow, Full: s.checkCapacity,
 		Tallies: s.o.MetricsMaxQueues, Tallied: hasLabel, PeerMemory: s.o.MaxMemory / peerPart,
 	}
 	o.Rules, o.Grace = s.o.rules()
-	if s.journal != nil { // a nil *journalSink would be no nil Journal
+	if s.journal != nil { // an interface with a nil *journalSink is not nil
 		o.Journal = s.journal
 	}
 	return o

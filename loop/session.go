@@ -214,9 +214,9 @@ func (s *session) End(reason error) {
 	}
 }
 
-// Congested implements protocol.Transport. It ends the session of a peer with too much unread output.
-func (s *session) Congested() bool {
-	if s.stream == nil && !s.slow && len(s.Out)+len(s.acks) < s.r.largeOutput { // nearly always
+// CheckOutput implements protocol.Transport.
+func (s *session) CheckOutput() (ended bool) {
+	if s.stream == nil && !s.slow && len(s.Out)+len(s.acks) < s.r.largeOutput { // fast path
 		return !s.open()
 	}
 	if s.stream == nil && (len(s.Out) >= s.r.largeOutput || s.outboundFull()) {

@@ -1,7 +1,7 @@
 package sched
 
 // Time is one reading of both clocks. Jobs become due by the wall clock, which an administrator may
-// step. Reservations time out by the other clock, which never steps.
+// step. Reservations time out by the monotonic clock.
 type Time struct {
 	Wall   int64 // milliseconds since the Unix epoch
 	Mono   int64 // milliseconds on a clock that only goes forward
@@ -35,7 +35,7 @@ type Run struct {
 	Shard  uint16
 	Space  Space
 	Record uint32 // number of the job's record in its shard
-	Number uint64 // unique in this Scheduler, and not to be guessed; 0: no run
+	Number uint64 // unique in this Scheduler; consecutive from a random start, so it is no secret; 0: no run
 }
 
 // Job is a view of one job. Its bytes are valid until the call that was given it returns.

@@ -28,7 +28,7 @@
 // One idea has one word, in names and in comments. These are the words that many files use; the others are told where
 // they are defined. Of jobs:
 //
-//	Scheduler    the shards, and the only door to them
+//	Scheduler    the shards; it has all queues and jobs
 //	shard        a mutex, the queues whose names hash to it, and their jobs
 //	queue        one kind of work: a ready index, a delayed index, a line of watches
 //	job          a unit of work; it is pending while it is delayed or ready
@@ -240,8 +240,8 @@
 //	end                 frees the record, answers the awaits and tells the journal; retire is its first part
 //	endByPolicy         end, unless the policy keeps the job; counts the ending
 //	endRemoved          end of a job that is removed; counts it
-//	removePending       detach and endRemoved, for all states but those of kept jobs; a task ends by its graph
-//	removeInAnyState    removePending, or removeKept
+//	removeLive       detach and endRemoved, for all states but those of kept jobs; a task ends by its graph
+//	removeInAnyState    removeLive, or removeKept
 //	removeKept          unkeep and freeKept
 //	freeKept            frees the record of a kept job
 //	discardUnused       frees a queue of a long name that has no jobs and no workers

@@ -32,7 +32,7 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
-// Attempt is an entry of the history of a job whose queue has a policy.
+// Attempt is an entry of the history of a job: how an attempt ended, or what an operator did.
 type Attempt struct {
 	At      int64 // Unix milliseconds
 	Outcome Outcome
@@ -86,7 +86,8 @@ const (
 	// commonAttempts is how many attempts are read without another allocation: garbage of many sizes would leave holes
 	// between what a million failed jobs keep.
 	commonAttempts = 8
-	// maxHistory bounds the bytes of a history: its oldest entries make room for new ones.
+	// maxHistory bounds the bytes of a history. New entries displace the oldest ones. With Rules.Failures the bound is
+	// larger by Failures.Text, and the first entry stays.
 	maxHistory = 2 << 10
 	// MaxFailureText bounds Failures.Text: the kept beginning may have fifty lines of a stack trace.
 	MaxFailureText = 8 << 10
@@ -97,7 +98,7 @@ const (
 // A history is uvarint(tries), then the entries: the outcome, varint(milliseconds since the entry before) and two
 // texts, the worker and the error. A text is uvarint(length of the prefix that it shares with the text of the entry
 // before), uvarint(length of the rest) and the rest. The prefix saves most of the bytes when a job fails again for the
-// same reason. tries counts the attempts since the job was submitted or retried by hand.
+// same reason. tries counts the attempts since the job was submitted, moved or retried by hand.
 
 // arenaRef is where a history or a result lies in the arena.
 type arenaRef struct{ bytes, size uint32 }
@@ -163,8 +164,8 @@ func withAttempt(old []byte, a Attempt, f *Failures) (history []byte, n uint64) 
 	return appendHistory(nil, n, append(all, a), maxHistory+f.Text, 1), n
 }
 
-// ParseHistory reads a history: the attempts since the job was submitted or retried by hand, and the entries that are
-// kept, the oldest first. It leaves out the entries from a damaged one on.
+// ParseHistory reads a history: the number of attempts since the job was submitted, moved or retried by hand, and the
+// entries, the oldest first. It leaves out the entries from a damaged one on.
 func ParseHistory(history []byte) (tries uint64, all []Attempt) {
 	tries, n := binary.Uvarint(history)
 	all = make([]Attempt, 0, commonAttempts)
@@ -252,7 +253,7 @@ func (sh *shard) failByPolicy(now Time, job uint32, r *record, q *queue, a Attem
 	tries, f := sh.addAttempt(job, r, a), sh.s.rules[r.space].Failures
 	if retries, limited := r.retries(q.policy, f); !limited || tries <= retries {
 		if delay < 0 {
-			delay = backoff(q.policy, f, tries, sh.s.chance(r.seq, tries))
+			delay = backoff(q.policy, f, tries, sh.s.jitterBits(r.seq, tries))
 		}
 		sh.release(now, job, r, q, now.Wall+min(delay, longestDelay), sink)
 		return

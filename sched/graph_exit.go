@@ -46,7 +46,7 @@ func (g *graph) endExit(e exit) {
 // isExiting reports whether the tasks of a departed peer with this peer's name are being released. The journal would
 // take new tasks of this peer for tasks of the departed one.
 func (g *graph) isExiting(p *Peer, q *queue) bool {
-	if g.exits == nil { // nearly always
+	if g.exits == nil { // fast path
 		return false
 	}
 	_, exits := g.exits[exit{q, p.name}]

@@ -22,8 +22,7 @@ const (
 
 // The flags of a record.
 const (
-	// immediate: the job was submitted with sched_at 0, which is shown. due is the second of
-	// submission.
+	// immediate: the job was submitted with sched_at 0, and views show 0. due is the second of its submission.
 	immediate = 1 << iota
 	// awaited: the shard's awaits have an entry for the job.
 	awaited

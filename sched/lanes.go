@@ -35,7 +35,7 @@ type level struct {
 	rank rank
 	laneList
 	heapIndex int32 // place in the heap
-	shared    bool  // it is of the fair order
+	shared    bool  // in fair order: lanes of one priority share it
 }
 
 func (v *level) Ahead(o *level) bool { return v.rank.less(o.rank) }
@@ -138,8 +138,8 @@ func (sh *shard) freeLane(k *keyedJobs, l *lane) {
 	}
 }
 
-// endRun takes a job that no longer runs out of the count of its lane. The lane may have a job to hand out then.
-func (sh *shard) endRun(q *queue, id uint32) {
+// untake removes a job from the taken jobs of its lane. The lane may then have a job to hand out.
+func (sh *shard) untake(q *queue, id uint32) {
 	l := q.keyed.lanes[id]
 	closed := l.level == nil
 	l.taken--

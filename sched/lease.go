@@ -10,9 +10,9 @@ import (
 // A worker without a connection reserves jobs in a request, a peer that lives no longer than the request. Grant moves
 // the jobs from the request to leases. A leased job stays reserved until a verb with its token ends the run, the job is
 // removed, or the lease expires. The expiry replaces the job's time-out and counts as a time-out for policies,
-// histories and counters, and the history has the worker's name. The clock that never steps decides it. Over a restart
-// the wall clock does, and a clock that was set back makes no lease longer than it was. Connected workers and requests
-// wait in the same lines, and all policies hold for both. A broadcast reaches a waiting request as well.
+// histories and counters, and the history has the worker's name. The monotonic clock decides when it expires. Over a
+// restart the wall clock does, and a clock that was set back makes no lease longer than it was. Connected workers and
+// requests wait in the same lines, and all policies hold for both. A broadcast reaches a waiting request as well.
 //
 // A token names one run, by its number, and proves it with a secret that the caller has drawn. A run that has ended has
 // no lease, so a late or doubled call changes nothing. The error of such a call says how the lease ended, as long as

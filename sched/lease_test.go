@@ -163,7 +163,7 @@ func TestLateTokens(t *testing.T) {
 }
 
 // TestLeaseExpiry: an expiry is a time-out. The policy of the queue counts it, and the history has the worker's name. A
-// lease goes by the clock that never steps, and an extension begins it again.
+// lease goes by the monotonic clock, and an extension begins it again.
 func TestLeaseExpiry(t *testing.T) {
 	var late []string
 	x := newTestSched(t, Options{TimedOut: func(j *Job, _ SessionID, worker string) { late = append(late, string(j.Name)+" "+worker) }})

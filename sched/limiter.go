@@ -63,7 +63,8 @@ func (q *queue) throttled() bool {
 	return g != nil && (g.heapIndex >= 0 || g.stops(q))
 }
 
-// stops reports whether the queue may hand out nothing now, whatever time passes.
+// stops reports whether a pause or the concurrency limit holds the queue back. Unlike a wait for credit, neither ends
+// at a known time.
 func (g *limiter) stops(q *queue) bool {
 	return g.paused || g.concurrency > 0 && q.running >= g.concurrency
 }

@@ -86,6 +86,6 @@ func (s *Scheduler) ExpireAwait(now Time, p *Peer, tag uint64, space Space, queu
 		return false
 	})
 	if found && r.flags&(awaited|awaitedBySubmitter) == awaitedBySubmitter {
-		sh.removePending(now, job, r, q, Removed, sink)
+		sh.removeLive(now, job, r, q, Removed, sink)
 	}
 }

@@ -177,9 +177,9 @@ func (sh *shard) removeInAnyState(now Time, job uint32, r *record, q *queue, sin
 		sh.counters.Removed += uint64(count(r.state == failed))
 		sh.removeKept(job, r, q)
 	case sh.s.rules[r.space].Owned:
-		sh.removePending(now, job, r, q, Failed, sink)
+		sh.removeLive(now, job, r, q, Failed, sink)
 	default:
-		sh.removePending(now, job, r, q, Removed, sink)
+		sh.removeLive(now, job, r, q, Removed, sink)
 	}
 }
 

@@ -15,9 +15,9 @@ import (
 // (Rules.Deaths, Owned, Graph). A failure is a Fail, a time-out, or a worker that leaves. A Delay is no failure: the
 // worker has decided. A job with retries left is delayed by its back-off. It keeps its name, its priority, its awaits
 // and its sequence number; its locks are free, as after every run. A job without retries left is given up: its awaits
-// end with Failed, its name is free, and its state is failed. No other rule is for failed jobs: only the verbs of
-// operators reach them, and they go when their queue is dropped. The history of a job has its attempts, each a run and
-// how it ended. A submission that replaces the job ends the history.
+// end with Failed, its name is free, and its state is failed. From then on only KeepFailed, DeadLetter, the verbs of
+// operators and the drop of its queue change it. The history of a job has its attempts, each a run and how it ended. A
+// submission that replaces the job ends the history.
 //
 // Rules.Failures is for the failures of a space's jobs. The Count of a job is the number of its retries. The back-off
 // and the keep-failed of a queue's policy come before those of the space. Jobs of such a space are failed when their

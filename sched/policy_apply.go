@@ -67,9 +67,9 @@ func (sh *shard) setPolicy(now Time, q *queue) {
 	sh.resetKept(q)
 }
 
-// chance returns bits for the jitter of a retry. They are always the same for a job and a try, so that a history can be
-// replayed.
-func (s *Scheduler) chance(seq uint64, tries int32) uint64 {
+// jitterBits returns bits for the jitter of a retry. Within a process they are the same for a job and a try. In the
+// invariants build they are the same in every process, so that a simulation can be replayed.
+func (s *Scheduler) jitterBits(seq uint64, tries int32) uint64 {
 	x := (seq+1)*0x9e3779b97f4a7c15 ^ uint64(tries)*0xd6e8feb86659fd93 ^ s.salt
 	x ^= x >> 32
 	x *= 0xd6e8feb86659fd93

@@ -35,7 +35,7 @@ type queue struct {
 	readyTasks       int                        // number of tasks that are ready
 	immediate        int                        // pending jobs submitted with sched_at 0
 	prior            int                        // ready numbered jobs with a priority above 0
-	autoDelete       bool                       // see isAutoDelete: no other than AutoDelete peers have watched it
+	autoDelete       bool                       // see isAutoDelete: only AutoDelete peers have ever watched the queue
 	dropped          bool
 	saved            uint64 // the journal's number for it, 0: not journaled
 	search           search

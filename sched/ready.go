@@ -6,7 +6,7 @@ package sched
 // readyFor returns the ready index in which a job belongs.
 func (sh *shard) readyFor(q *queue, r *record) *index {
 	switch {
-	case r.flags&(longName|private|withheld|laned|numbered) == 0: // nearly always
+	case r.flags&(longName|private|withheld|laned|numbered) == 0: // fast path
 		return &q.ready
 	case r.flags&private != 0:
 		return &q.private
@@ -63,12 +63,12 @@ func (sh *shard) removeReady(job uint32, r *record, q *queue) {
 		q.keyed.jobs--
 		sh.placeLane(q, q.keyed.lanes[r.laneID()])
 	case laned | withheld:
-		sh.endRun(q, r.laneID())
+		sh.untake(q, r.laneID())
 	}
 	r.flags &^= laned | withheld
 }
 
-// take detaches a ready job that is handed out, broadcast or withheld. The job's lane counts it until endRun. The
+// take detaches a ready job that is handed out, broadcast or withheld. The job's lane counts it until untake. The
 // record of the job has the lane, by the flag laned, until hold notes it.
 func (sh *shard) take(job uint32, r *record, q *queue) {
 	k := q.keyed

@@ -35,12 +35,12 @@ func (s *Scheduler) remove(now Time, space Space, queueName, name []byte, held b
 	if !r.live() || r.state == reserved && !held {
 		return false
 	}
-	sh.removePending(now, job, r, q, Removed, sink)
+	sh.removeLive(now, job, r, q, Removed, sink)
 	return true
 }
 
-// removePending removes a job that is not kept, in any state. The awaits of the job end with e.
-func (sh *shard) removePending(now Time, job uint32, r *record, q *queue, e Effect, sink Sink) {
+// removeLive removes a job that has not ended, in any state. The awaits of the job end with e.
+func (sh *shard) removeLive(now Time, job uint32, r *record, q *queue, e Effect, sink Sink) {
 	if r.state == reserved {
 		sh.noteRevoked(now, job, r)
 	}

@@ -3,7 +3,7 @@ package sched
 // Reserve asks for a job of any queue that the peer watches. The answer is an Assign with tag, now or later. A second
 // Reserve under a tag that waits changes nothing.
 func (s *Scheduler) Reserve(now Time, p *Peer, tag uint64, sink Sink) error {
-	if len(p.watches) == 1 { // nearly always
+	if len(p.watches) == 1 { // fast path
 		return p.watches[0].shard.reserve(now, p.watches[0], tag, sink)
 	}
 	if behindOlder, err := s.addSlot(p, tag, false); behindOlder || err != nil {

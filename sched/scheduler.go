@@ -160,7 +160,7 @@ type Options struct {
 	Follow func(job *Job, e Effect)
 }
 
-// Scheduler is the only door to all jobs. It is safe for concurrent use.
+// Scheduler has all queues and jobs. It is safe for concurrent use.
 type Scheduler struct {
 	shards     []shard
 	seed       hashSeed
@@ -175,7 +175,7 @@ type Scheduler struct {
 	tallied    func(queue string) bool
 	batch      int
 	grace      int64
-	salt       uint64 // see chance
+	salt       uint64 // see jitterBits
 	policies   atomic.Pointer[Policies]
 
 	rules          [MaxSpaces]Rules
@@ -198,8 +198,8 @@ type Scheduler struct {
 	cronEntries atomic.Int64
 	sharedQuota quota        // see charge
 	memory      atomic.Int64 // bytes of the chunks of all slabs and arenas
-	wakeWall    atomic.Int64 // time of the next Tick by the wall clock
-	wakeMono    atomic.Int64 // time of the next Tick by the other clock
+	wakeWall    atomic.Int64 // time of the next Tick by Wall
+	wakeMono    atomic.Int64 // time of the next Tick by Mono
 
 	_ [64]byte // keeps the cache line of the sequences below, which change with every job, apart
 	// jobs is the last sequence number: of a job, of a record of the Journal, or of a task's topological order
@@ -260,8 +260,8 @@ func New(o Options) *Scheduler {
 	return s
 }
 
-// SetTimeout sets the default time-out of reservations in milliseconds, 0 for none. It also counts at once for jobs
-// that are reserved already.
+// SetTimeout sets the default time-out of reservations in milliseconds, 0 for none, also of jobs that are reserved
+// already.
 func (s *Scheduler) SetTimeout(ms int64) {
 	s.timeout.Store(ms)
 	s.alarmMono(0)

@@ -83,7 +83,7 @@ func (sh *shard) countSteps(n int) { sh.mu.steps += n }
 
 // unlock unlocks the shard and then wakes the jobs that wait for freed locks, since these jobs may be of other shards.
 func (sh *shard) unlock(now Time, sink Sink) {
-	if sh.freedLocks == nil { // nearly always
+	if sh.freedLocks == nil { // fast path
 		sh.mu.Unlock()
 		return
 	}
@@ -337,7 +337,7 @@ func (sh *shard) endRemoved(job uint32, r *record, q *queue, e Effect, sink Sink
 	sh.end(job, r, q, e, nil, sink)
 }
 
-// countRemoved counts a pending job of q as removed.
+// countRemoved counts a removed job of q.
 func (sh *shard) countRemoved(q *queue) {
 	sh.counters.Removed++
 	q.tally.Ended[EndingRemoved]++

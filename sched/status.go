@@ -14,7 +14,7 @@ type Counters struct {
 	Fails     uint64 // number of released jobs that failed
 	Abandoned uint64 // released because their holder left
 	TimedOut  uint64
-	Removed   uint64 // pending or failed jobs: by a client or an operator, with their queue, or because their owner left
+	Removed   uint64 // jobs that a client or an operator removed, or that went with their queue or their owner
 	GivenUp   uint64 // number of jobs that a policy's retries gave up
 	Evicted   uint64 // failed jobs that were too many or too old
 	Moved     uint64 // jobs that went to another queue: failed jobs to a dead-letter queue, and jobs that operators moved
@@ -107,7 +107,7 @@ type QueueStatus struct {
 	SchedAt int64
 }
 
-// Ready returns how many jobs could be handed out now.
+// Ready returns the number of ready jobs. A policy, or a clash of names, may hold some of them back.
 func (st *QueueStatus) Ready() int { return st.Jobs - st.Running - st.Parked - st.Waiting - st.Delayed }
 
 // Status calls fn for every queue under the shard's lock, a batch of queues at a time, in no stated

@@ -84,7 +84,7 @@ func (sh *shard) untilOf(now Time, r *record) int64 {
 	return 0
 }
 
-// wallAt returns the wall time of a moment of the other clock.
+// wallAt returns the wall time of a moment of the monotonic clock.
 func (t Time) wallAt(mono int64) int64 { return t.Wall + mono - t.Mono }
 
 // String returns the reference as text that ParseRef reads: SHARD.SLOT.SEQ.

@@ -25,7 +25,7 @@ func (w *watch) SetPlace(i int)      { w.lineIndex = i }
 
 // watchOf returns the peer's watch of a queue, nil when it has none.
 func (p *Peer) watchOf(name []byte) *watch {
-	if len(p.watches) == 1 && p.watches[0].queue.name == string(name) { // nearly always
+	if len(p.watches) == 1 && p.watches[0].queue.name == string(name) { // fast path
 		return p.watches[0]
 	}
 	return p.byQueue[string(name)]

@@ -14,7 +14,7 @@ type auditCmd struct {
 	Limit int `default:"100" placeholder:"N" help:"Show so many changes at most, the newest first (default: ${default})."`
 }
 
-// Help is printed by treadle audit --help.
+// Help implements kong.HelpProvider.
 func (auditCmd) Help() string {
 	return `The last 1000 changes through the API, by these commands and by programs: when, who, from where, what, of how many jobs, and why. The log has the same as lines "audit". USER is the user of the process that asked on admin.sock, as the system knows it, BY is who the request says; of a request over TCP nobody knows the user. AGENT, of -o wide, is the program that asked, as it names itself.
 

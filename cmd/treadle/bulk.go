@@ -24,7 +24,7 @@ type dumpCmd struct {
 	File string `arg:"" help:"File to write, or - for standard output."`
 }
 
-// Help is printed by treadle dump --help.
+// Help implements kong.HelpProvider.
 func (dumpCmd) Help() string {
 	return `The file, readable by its owner only, replaces FILE when the dump is complete; "-" is standard output. It holds exactly the bytes of the protocol's DUMP: Periodic jobs. Tasks, projects, changed settings and jobs of Gloom and Disbatch are not in it; the command says how many. A copy of the data directory of a stopped server has everything that is on disk: cp -a treadle-data copy.
 
@@ -125,7 +125,7 @@ type loadCmd struct {
 	File string `arg:"" help:"File to read, or - for standard input."`
 }
 
-// Help is printed by treadle load --help.
+// Help implements kong.HelpProvider.
 func (loadCmd) Help() string {
 	return `Every job of the dump is submitted as by treadle submit; "-" is standard input. The file is read to its end first; when it is cut off or no dump, nothing is sent. The command says how many jobs are in, also when the server refuses the rest.
 

@@ -136,7 +136,7 @@ type submitCmd struct {
 	JSON  bool          `name:"json" help:"Print what was submitted as JSON."`
 }
 
-// Help is printed by treadle submit --help.
+// Help implements kong.HelpProvider.
 func (submitCmd) Help() string {
 	return `Returns when the server has the job. FUNC and NAME identify it: a pending job of the same name is replaced, a running job is left alone.
 
@@ -178,7 +178,7 @@ type runCmd struct {
 	Data bool          `help:"Print what the job's worker publishes while it runs, a line Data: X each, and the result as Result: X; not with servers of 2018."`
 }
 
-// Help is printed by treadle run --help.
+// Help implements kong.HelpProvider.
 func (runCmd) Help() string {
 	return `Prints the result's bytes as the worker returned them. The job goes on when this command is interrupted.
 
@@ -310,7 +310,7 @@ type recvCmd struct {
 	Wait time.Duration `default:"0s" placeholder:"TIME" help:"Time after which to give up; 0s: none (default: ${default})."`
 }
 
-// Help is printed by treadle recv --help.
+// Help implements kong.HelpProvider.
 func (recvCmd) Help() string {
 	return `Prints what the job's worker publishes from now on, until the job is over; earlier data is not kept. The job need not exist yet, but a worker must serve FUNC: otherwise the exit code is 1. Servers of 2018 do not have the request.
 
@@ -345,7 +345,7 @@ type removeCmd struct {
 	Name string `arg:"" help:"Name of the job."`
 }
 
-// Help is printed by treadle remove --help.
+// Help implements kong.HelpProvider.
 func (removeCmd) Help() string {
 	return `A running job is removed too: its worker's report is ignored. A job that does not exist is an error with exit code 4; only a Treadle reports that.
 
@@ -373,7 +373,7 @@ type dropCmd struct {
 	Func string `arg:"" help:"Function to drop."`
 }
 
-// Help is printed by treadle drop --help.
+// Help implements kong.HelpProvider.
 func (dropCmd) Help() string {
 	return `A function with workers or running jobs is not dropped: exit code 1. A function that does not exist is exit code 4.
 
@@ -419,7 +419,7 @@ func whyKept(row client.Queue) string {
 
 type pingCmd struct{}
 
-// Help is printed by treadle ping --help.
+// Help implements kong.HelpProvider.
 func (pingCmd) Help() string {
 	return `Prints the time it took; exit code 3 when there is no answer within 3s.
 
@@ -445,7 +445,7 @@ func (*pingCmd) Run(c *cli, con *console) error {
 
 type shutdownCmd struct{}
 
-// Help is printed by treadle shutdown --help.
+// Help implements kong.HelpProvider.
 func (shutdownCmd) Help() string {
 	return `Returns when the server has taken the request; it then stops as by SIGTERM. A server with --periodic-shutdown off refuses: exit code 5.
 

@@ -21,7 +21,7 @@ type completionCmd struct {
 	Words completionWords  `cmd:"" hidden:"" help:"Print the words that may complete the last one, each with its help behind a tab."`
 }
 
-// Help is printed by treadle completion --help.
+// Help implements kong.HelpProvider.
 func (completionCmd) Help() string {
 	return `The shell completes commands, flags, their values, the terms of filters, and the names of queues and jobs of the server that -H or TREADLE_ADMIN names.
 

@@ -17,7 +17,7 @@ type configCheckCmd struct {
 	File string `arg:"" help:"Configuration file, as of treadle serve --config."`
 }
 
-// Help is printed by treadle config check --help.
+// Help implements kong.HelpProvider.
 func (configCheckCmd) Help() string {
 	return `Says all that treadle serve would refuse, a line each with the file's line, with exit code 2. Nothing is opened.
 
@@ -67,7 +67,7 @@ type configShowCmd struct {
 	JSON   bool   `name:"json" help:"Print JSON, one object a line."`
 }
 
-// Help is printed by treadle config show --help.
+// Help implements kong.HelpProvider.
 func (configShowCmd) Help() string {
 	return `The source is default, flag, a variable, or a line of the file. Passwords are left out.
 
@@ -108,7 +108,7 @@ func (s *configShowCmd) print(w io.Writer, all []client.Setting) error {
 // configDefaultsCmd prints a configuration file.
 type configDefaultsCmd struct{}
 
-// Help is printed by treadle config defaults --help.
+// Help implements kong.HelpProvider.
 func (configDefaultsCmd) Help() string {
 	return `Settings whose default depends on others, or on the machine, stand in comments.
 

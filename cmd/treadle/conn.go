@@ -21,7 +21,7 @@ type connCmd struct {
 	Quiet connQuietCmd `cmd:"" help:"Ask workers of Faktory's protocol to take no more jobs, or to end."`
 }
 
-// Help is printed by treadle conn --help.
+// Help implements kong.HelpProvider.
 func (connCmd) Help() string {
 	return `A connection is a client or a worker of any protocol. Workers over HTTP have none between their requests: treadle job list state:running shows what they hold.
 

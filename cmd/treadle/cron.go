@@ -22,7 +22,7 @@ type cronCmd struct {
 	Remove cronRemoveCmd `cmd:"" help:"Remove an entry; its jobs stay."`
 }
 
-// Help is printed by treadle cron --help.
+// Help implements kong.HelpProvider.
 func (cronCmd) Help() string {
 	return `An entry says at which times a job is submitted to a queue, as a line of crontab does. treadle help cron explains all of it.
 
@@ -47,7 +47,7 @@ type cronAddCmd struct {
 	JSON     bool   `name:"json" help:"Print JSON, an object on one line."`
 }
 
-// Help is printed by treadle cron add --help.
+// Help implements kong.HelpProvider.
 func (cronAddCmd) Help() string {
 	return `	treadle cron add nightly '30 2 * * *' backup -w /srv
 	treadle cron add report '0 9 * * mon-fri' mail --zone Europe/Berlin

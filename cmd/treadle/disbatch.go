@@ -43,7 +43,7 @@ func disbatchConfig(path string) (*siteconfig.File, error) {
 	return c, nil
 }
 
-// Help is printed by treadle disbatch --help.
+// Help implements kong.HelpProvider.
 func (disbatchCmd) Help() string {
 	return `The database and the configuration are those of Disbatch 4; its execution node, task runner and command interface can be replaced one at a time.
 
@@ -69,7 +69,7 @@ type disbatchNodeCmd struct {
 	AllowHost []string `sep:"none" placeholder:"NAME" help:"Host name that HTTP requests may be sent to, beside IP addresses, localhost, this host's own name and that of --http; repeatable (default: none)."`
 }
 
-// Help is printed by treadle disbatch node --help.
+// Help implements kong.HelpProvider.
 func (disbatchNodeCmd) Help() string {
 	return `Claims tasks of the queues whose plugins can run here, and has them done by a process of its own, treadle disbatch task --task -. That process goes on when the node ends, until what it runs is finished.
 
@@ -136,7 +136,7 @@ type disbatchTaskCmd struct {
 	Quiet   bool   `help:"Log errors only."`
 }
 
-// Help is printed by treadle disbatch task --help.
+// Help implements kong.HelpProvider.
 func (disbatchTaskCmd) Help() string {
 	return `It is called as the original's task runner is, by nodes of 2016 and 2018. A config.json can name it as its task_runner: a link to this program called task_runner, or this program itself.
 

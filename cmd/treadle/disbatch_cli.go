@@ -40,7 +40,7 @@ type disbatchQueuesCmd struct {
 	disbatchJSON
 }
 
-// Help is printed by treadle disbatch queues --help.
+// Help implements kong.HelpProvider.
 func (disbatchQueuesCmd) Help() string {
 	return `Threads is the limit of tasks that run at once: at all nodes together, or at each node for a queue of 2016.
 
@@ -100,7 +100,7 @@ type disbatchCreateQueueCmd struct {
 	Plugin string `arg:"" help:"Plugin that does its tasks, one of treadle disbatch plugins."`
 }
 
-// Help is printed by treadle disbatch create-queue --help.
+// Help implements kong.HelpProvider.
 func (disbatchCreateQueueCmd) Help() string {
 	return `Prints the id of the queue. Nothing runs in it until it has threads.
 
@@ -126,7 +126,7 @@ type disbatchUpdateQueueCmd struct {
 	Change []string `arg:"" help:"FIELD VALUE, as often as there are fields to change: threads, name, plugin, sort (fifo, lifo or default)."`
 }
 
-// Help is printed by treadle disbatch update-queue --help.
+// Help implements kong.HelpProvider.
 func (disbatchUpdateQueueCmd) Help() string {
 	return `Nodes see the change within a second.
 
@@ -183,7 +183,7 @@ type disbatchCreateTaskCmd struct {
 	Params []string `arg:"" optional:"" help:"NAME VALUE, as often as there are parameters; values are text."`
 }
 
-// Help is printed by treadle disbatch create-task --help.
+// Help implements kong.HelpProvider.
 func (disbatchCreateTaskCmd) Help() string {
 	return `Prints the id of the task.
 
@@ -228,7 +228,7 @@ type disbatchCreateTasksCmd struct {
 	Tasks      string `arg:"" help:"JSON, or @FILE, or @- for standard input: an array of objects, each the parameters of a task; with --collection {\"filter\": {..}, \"params\": {..}}."`
 }
 
-// Help is printed by treadle disbatch create-tasks --help.
+// Help implements kong.HelpProvider.
 func (disbatchCreateTasksCmd) Help() string {
 	return `Prints the ids of the tasks, one a line.
 
@@ -265,7 +265,7 @@ type disbatchSearchCmd struct {
 	Filter  string `arg:"" default:"{}" help:"Which tasks, a MongoDB filter (default: all)."`
 }
 
-// Help is printed by treadle disbatch search --help.
+// Help implements kong.HelpProvider.
 func (disbatchSearchCmd) Help() string {
 	return `Prints a JSON array of tasks, 100 at most. In the filter {"$oid": HEX} is an id, as is the text of queue, and numbers of ctime and mtime are times in seconds, those over 9999999999 in milliseconds.
 

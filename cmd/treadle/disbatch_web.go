@@ -20,7 +20,7 @@ type disbatchWebCmd struct {
 	LogFormat string   `enum:"text,json" default:"text" help:"Form of the log on standard error: text or json (default: ${default})."`
 }
 
-// Help is printed by treadle disbatch web --help.
+// Help implements kong.HelpProvider.
 func (disbatchWebCmd) Help() string {
 	return `Serves the REST routes of Disbatch 4, the older ones that end in -json, and pages for people: queues and nodes at /, tasks at /search. The pages are built in; web_root is not read.
 

@@ -31,7 +31,7 @@ type dworkCmd struct {
 	Graph    dworkGraphCmd    `cmd:"" help:"Write the live graph for Graphviz."`
 }
 
-// Help is printed by treadle dwork --help.
+// Help implements kong.HelpProvider.
 func (dworkCmd) Help() string {
 	return `A hub keeps a graph of tasks; a task is ready when all its predecessors are complete. Workers steal ready tasks, do them, and complete them. The hub knows a worker by its name, not by its connection: the worker keeps its tasks, also over a restart of the server, until it completes or transfers them or exits.
 

@@ -24,7 +24,7 @@ type dworkAddfileCmd struct {
 	File string `arg:"" help:"File to read, or - for standard input: a task a line, its name and then those of the tasks that must be complete first. A name with spaces stands in double quotes, as a Go string; a line that begins with # is a comment."`
 }
 
-// Help is printed by treadle dwork addfile --help.
+// Help implements kong.HelpProvider.
 func (dworkAddfileCmd) Help() string {
 	return `Tasks are made line by line, so a task stands below its predecessors:
 
@@ -201,7 +201,7 @@ type dworkGraphCmd struct {
 	HTTP string `name:"http" hidden:"" help:"As -H."`
 }
 
-// Help is printed by treadle dwork graph --help.
+// Help implements kong.HelpProvider.
 func (dworkGraphCmd) Help() string {
 	return `Writes the tasks that are not complete in Graphviz' DOT language: ready ones are bold, assigned ones filled. It asks the server's HTTP port (treadle serve --http, 5001 by default).
 

@@ -26,7 +26,7 @@ type dworkWorkCmd struct {
 	Host    string        `name:"worker" placeholder:"NAME" help:"Name of the worker (default: the host's and the process's number)."`
 }
 
-// Help is printed by treadle dwork work --help.
+// Help implements kong.HelpProvider.
 func (dworkWorkCmd) Help() string {
 	return `Runs CMD once a task, with the task's name as the last argument, until the hub says that no task is left. Exit code 0 completes the task. Any other gives it back, behind all others, and ends the worker with exit code 1, unless --keep-going. A name that begins with - fails unless CMD ends with --, or --no-name leaves it to the environment's TREADLE_NAME: CMD may take it for an option.
 

@@ -16,7 +16,7 @@ type gloomCmd struct {
 	Work   gloomWorkCmd   `cmd:"" help:"Do a type's jobs by running a command for each."`
 }
 
-// Help is printed by treadle gloom --help.
+// Help implements kong.HelpProvider.
 func (gloomCmd) Help() string {
 	return `Gloom's masters submit jobs of a type, its slaves do them; bodies are JSON. Types and Periodic functions share their names: what treadle gloom submit echo sends may be done by treadle work echo, and the other way round.
 
@@ -33,7 +33,7 @@ type gloomSubmitCmd struct {
 	Masters  string `hidden:"" help:"As -H."`
 }
 
-// Help is printed by treadle gloom submit --help.
+// Help implements kong.HelpProvider.
 func (gloomSubmitCmd) Help() string {
 	return `Prints the response's body as JSON. A job lives as long as its master is connected: when this command is interrupted, a queued job is removed, and the response of a running job is lost. Four slaves that leave during the job (job_failed) and an id that is in use (id_exists) are errors with exit code 1.
 

@@ -28,7 +28,7 @@ type gloomWorkCmd struct {
 	Slaves   string        `hidden:"" help:"As -H."`
 }
 
-// Help is printed by treadle gloom work --help.
+// Help implements kong.HelpProvider.
 func (gloomWorkCmd) Help() string {
 	return `Runs CMD once a job, with the job's id as the last argument (the characters of a string, the JSON of any other id) and its body, JSON, on standard input. What CMD prints is the response if it is JSON, else it is sent as a JSON string.
 

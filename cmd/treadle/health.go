@@ -20,7 +20,7 @@ type healthCmd struct {
 	HTTP string `name:"http" hidden:"" help:"As -H."`
 }
 
-// Help is printed by treadle health --help.
+// Help implements kong.HelpProvider.
 func (healthCmd) Help() string {
 	return `Prints what /readyz of the server's HTTP port says (treadle serve --http, 5001 by default). Exit code 0: it is ready, even when it refuses new jobs for now; 1: it is not, because it starts, stops or has failed; 3: there is no answer within 3s. With --json the answer is on standard output in each case. -H or TREADLE_HTTP names the server.
 

@@ -19,7 +19,7 @@ type importCmd struct {
 	Faktory    importFaktoryCmd    `cmd:"" help:"Move the jobs of a running Faktory."`
 }
 
-// Help is printed by treadle import --help.
+// Help implements kong.HelpProvider.
 func (importCmd) Help() string {
 	return `Each command reads the jobs of a running server of another kind through its protocol. Without --move it counts them and changes nothing.
 
@@ -36,7 +36,7 @@ type importBeanstalkdCmd struct {
 	JSON bool     `name:"json" help:"Print JSON."`
 }
 
-// Help is printed by treadle import beanstalkd --help.
+// Help implements kong.HelpProvider.
 func (importBeanstalkdCmd) Help() string {
 	return `Without --move the command counts the jobs of each tube and changes nothing. With --move it pauses each tube, and then reads each job, puts it here with its priority, its time to run and what is left of its delay, and deletes it there when it is on disk here. Buried jobs are buried here. It can be stopped and called again: a job that it had put and not deleted is then here twice, and a tube may stay paused there for ten minutes.
 

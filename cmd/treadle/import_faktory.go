@@ -27,7 +27,7 @@ type importFaktoryCmd struct {
 	JSON           bool   `name:"json" help:"Print JSON."`
 }
 
-// Help is printed by treadle import faktory --help.
+// Help implements kong.HelpProvider.
 func (importFaktoryCmd) Help() string {
 	return `Without --move the command counts the jobs of each queue and set and changes nothing. With --move it fetches each job, pushes it here, and acknowledges it there when it is on disk here. Scheduled jobs keep their time, failed jobs their failure and the time of their retry, dead jobs are dead here.
 

@@ -31,7 +31,7 @@ type jobCmd struct {
 	Operations jobOperationsCmd `cmd:"" help:"Show the last changes of all jobs that a filter means, or cancel one."`
 }
 
-// Help is printed by treadle job --help.
+// Help implements kong.HelpProvider.
 func (jobCmd) Help() string {
 	return `A job is named by its id, as treadle job list shows it, or by its queue and name. A name means the job that has not ended, or else the one of those kept that ended last. An id is valid until the server stops. That of a failed or done job stays valid.
 
@@ -69,7 +69,7 @@ type jobListCmd struct {
 	Limit int `default:"50" placeholder:"N" help:"Show so many jobs at most (default: ${default})."`
 }
 
-// Help is printed by treadle job list --help.
+// Help implements kong.HelpProvider.
 func (jobListCmd) Help() string {
 	return `With the name of one queue the jobs come in its order: running ones, ready ones in the order of hand-out, delayed ones by due time, and then those that wait, have failed or are done. TIME is when a running job was handed out, when a failed or done one ended, and when another is due.
 
@@ -204,7 +204,7 @@ type jobShowCmd struct {
 	JSON bool `name:"json" help:"Print JSON, an object on one line."`
 }
 
-// Help is printed by treadle job show --help.
+// Help implements kong.HelpProvider.
 func (jobShowCmd) Help() string {
 	return `The lines "why" say why the job does not run: that its queue is paused, by whom; that no worker serves it; which job holds the lock that it waits for. Of a workload and a result the first 4KiB are shown; treadle job payload and treadle job result print all bytes. Attempts and their errors are kept for queues with a rule of retries or backoff alone: treadle queue set mail.news retries=3 sets one.
 

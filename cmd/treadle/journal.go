@@ -21,7 +21,7 @@ type journalCmd struct {
 	Import journalImportCmd `cmd:"" help:"Put JSON lines into a data directory."`
 }
 
-// Help is printed by treadle journal --help.
+// Help implements kong.HelpProvider.
 func (journalCmd) Help() string {
 	return `These commands need the data directory to themselves: stop its server first.
 
@@ -35,7 +35,7 @@ type journalCheckCmd struct {
 	JSON bool   `name:"json" help:"Print the report as JSON."`
 }
 
-// Help is printed by treadle journal check --help.
+// Help implements kong.HelpProvider.
 func (journalCheckCmd) Help() string {
 	return `Reads every file and changes nothing. The exit code is 3 when something is damaged. The end of a log that a kill or a loss of power has left unfinished is no damage: it was not acknowledged, and the next start leaves it out.
 
@@ -72,7 +72,7 @@ type journalRepairCmd struct {
 	JSON bool   `name:"json" help:"Print the report as JSON."`
 }
 
-// Help is printed by treadle journal repair --help.
+// Help implements kong.HelpProvider.
 func (journalRepairCmd) Help() string {
 	return `Copies every readable record into a new store, puts it in the place of the damaged store and keeps the damaged store beside it. Without damage nothing is changed. Damaged records are lost: jobs may be missing, and finished jobs may be back.
 
@@ -131,7 +131,7 @@ type journalExportCmd struct {
 	Dir string `arg:"" help:"Data directory."`
 }
 
-// Help is printed by treadle journal export --help.
+// Help implements kong.HelpProvider.
 func (journalExportCmd) Help() string {
 	return `Writes to standard output: a first line {"treadle_journal":2}, then one object a line, whose kind says what it is: setting; project, numbers, definition and progress, which are kts46's; job; and the server's own notes, queue, dropped (a queue whose jobs are gone), edge (a task that waits for another) and exit (a worker that gives its tasks back). The space of a job says whose it is: 1 is Periodic, 4 dwork, 5 kts46. A task has the holder that works on it, the revision of its lease, its log (stage 1 is ready, 2 reserved; micros is since 1970) and in after the seq of the tasks that it waits for. Bytes that are not UTF-8 text stand as base64 in fields whose names end with _base64.
 
@@ -154,7 +154,7 @@ type journalImportCmd struct {
 	File string `arg:"" optional:"" default:"-" help:"File of JSON lines, or - for standard input (default: ${default})."`
 }
 
-// Help is printed by treadle journal import --help.
+// Help implements kong.HelpProvider.
 func (journalImportCmd) Help() string {
 	return `Takes what treadle journal export writes, and what earlier versions of it wrote; anything else is refused with its line number.
 

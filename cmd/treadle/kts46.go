@@ -24,7 +24,7 @@ type kts46Cmd struct {
 	Status     kts46StatusCmd     `cmd:"" help:"Show how far jobs are."`
 }
 
-// Help is printed by treadle kts46 --help.
+// Help implements kong.HelpProvider.
 func (kts46Cmd) Help() string {
 	return `Workers simulate a job of a project batch by batch; its statistics come last.
 
@@ -66,7 +66,7 @@ type kts46AddJobCmd struct {
 	Definition string `arg:"" help:"Its YAML, or @FILE, or @- for standard input."`
 }
 
-// Help is printed by treadle kts46 add-job --help.
+// Help implements kong.HelpProvider.
 func (kts46AddJobCmd) Help() string {
 	return `The definition is YAML; the scheduler reads simulationParameters and leaves the rest to the workers. duration and stepDuration are simulated time in one unit, batchLength is how many steps are one task.
 
@@ -90,7 +90,7 @@ type kts46RunCmd struct {
 	Job     []string `arg:"" help:"Names of its jobs."`
 }
 
-// Help is printed by treadle kts46 run --help.
+// Help implements kong.HelpProvider.
 func (kts46RunCmd) Help() string {
 	return `Returns when the jobs are queued. A job that is queued, running or done is left alone; when a job does not exist, the jobs behind it are not queued.
 
@@ -136,7 +136,7 @@ type kts46RestartCmd struct {
 	Older  time.Duration `default:"0s" placeholder:"TIME" help:"Least age of the last update (default: ${default})."`
 }
 
-// Help is printed by treadle kts46 restart --help.
+// Help implements kong.HelpProvider.
 func (kts46RestartCmd) Help() string {
 	return `Prints a line for each task that is queued again. A worker that reports meanwhile keeps its task; the reply to its next report tells a worker that it has lost its task. treadle serve --kts46-restart-after restarts tasks by itself.
 

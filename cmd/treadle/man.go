@@ -10,7 +10,7 @@ import (
 
 type printManCmd struct{}
 
-// Help is printed by treadle print man --help.
+// Help implements kong.HelpProvider.
 func (printManCmd) Help() string {
 	return `All commands with their flags, in the language of man.
 

@@ -19,7 +19,7 @@ type printCmd struct {
 	Man     printManCmd     `cmd:"" help:"Print the manual page."`
 }
 
-// Help is printed by treadle print --help.
+// Help implements kong.HelpProvider.
 func (printCmd) Help() string {
 	return `The files fit this version. The alerts expect the job "treadle" in Prometheus' scrape_configs. The board asks for its data source.
 

@@ -30,7 +30,7 @@ type queueCmd struct {
 	Empty  queueEmptyCmd  `cmd:"" help:"Remove the jobs of a queue that do not run."`
 }
 
-// Help is printed by treadle queue --help.
+// Help implements kong.HelpProvider.
 func (queueCmd) Help() string {
 	return `A policy says how the jobs of a queue are treated: how often a failing job is tried again and after what delay, what the queue takes and starts, whether it is paused. A rule is for the queues that a name or a pattern matches. treadle help policies explains all of it.
 

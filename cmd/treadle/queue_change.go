@@ -14,7 +14,7 @@ type queueDrainCmd struct {
 	Wait  bool   `help:"Wait until no job is ready, delayed, running, or waits for a lock or a predecessor."`
 }
 
-// Help is printed by treadle queue drain --help.
+// Help implements kong.HelpProvider.
 func (queueDrainCmd) Help() string {
 	return `Submits are refused from then on, as by treadle queue pause --submits, and jobs are handed out until none is left. An interrupt ends the wait alone; treadle queue resume ends the drain.
 
@@ -57,7 +57,7 @@ type queueEmptyCmd struct {
 	Queue string `arg:"" help:"Name of the queue."`
 }
 
-// Help is printed by treadle queue empty --help.
+// Help implements kong.HelpProvider.
 func (queueEmptyCmd) Help() string {
 	return `Removes the jobs that are ready, delayed or failed, or wait for a lock. Those that run go on, and finished ones that are kept stay.
 

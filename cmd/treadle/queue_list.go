@@ -20,7 +20,7 @@ type queueListCmd struct {
 	Limit  int    `default:"1000" placeholder:"N" help:"Show so many queues at most, the first by name (default: ${default})."`
 }
 
-// Help is printed by treadle queue list --help.
+// Help implements kong.HelpProvider.
 func (queueListCmd) Help() string {
 	return `A line for each queue of all protocols, with its workers and the number of its jobs in each state. PAUSED says what a pause stops; -o wide and treadle queue show say who has paused it, and why.
 

@@ -211,7 +211,7 @@ type reloadCmd struct {
 	JSON bool `name:"json" help:"Print JSON, one object a line."`
 }
 
-// Help is printed by treadle reload --help.
+// Help implements kong.HelpProvider.
 func (reloadCmd) Help() string {
 	return `The server reads its file and variables again, as at SIGHUP, and takes all changes or none: an error in the file, or a change that needs a restart, leaves everything as it is, with exit code 2. treadle serve --help says which settings a reload changes; rules for queues and cron entries of the file are changed, too.
 

@@ -30,7 +30,7 @@ type serveCmd struct {
 	LogFormat string `name:"log-format" group:"Log" enum:"text,json" default:"text" help:"Form of the log on standard error: text or json (default: ${default})."`
 }
 
-// Help is printed by treadle serve --help.
+// Help implements kong.HelpProvider.
 func (serveCmd) Help() string {
 	return `Serves until SIGTERM or SIGINT. The server then hands out no more jobs, waits up to --drain for running jobs and pending replies, and exits 0; a second signal exits at once. The log says how many jobs are still running; jobs in the journal run again after the next start.
 

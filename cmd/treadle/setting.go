@@ -20,7 +20,7 @@ type configCmd struct {
 	Set      configSetCmd      `cmd:"" help:"Change such a setting."`
 }
 
-// Help is printed by treadle config --help.
+// Help implements kong.HelpProvider.
 func (configCmd) Help() string {
 	return `check, show and defaults are about the settings of treadle serve, in its configuration file. get and set are about those that clients of the Periodic protocol change while the server runs. Their keys: timeout (seconds a job may run, 600; 0: no limit, while submit --timeout 0 takes this setting), keepalive (seconds a connection may be silent, 300), lock-timeout (seconds a job waits for a lock, 300); poll-delay, revert-delay, max-patch and assign-wait are for old clients and change nothing. refusing is not 0 while the server takes no new jobs (1: its disk is nearly full), max-frame is its largest request in bytes; both are read only. An unknown key is an error.
 

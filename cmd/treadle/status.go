@@ -22,7 +22,7 @@ type statusCmd struct {
 	All bool `help:"Also show functions without workers and jobs."`
 }
 
-// Help is printed by treadle status --help.
+// Help implements kong.HelpProvider.
 func (statusCmd) Help() string {
 	return `One line a function, sorted by name: workers that can do it, and its jobs: all, running, ready to be handed out, delayed (not due yet), locked (waiting for a lock, see treadle work --lock-name) and waiting (for other tasks). NEXT is when the next pending job is due ("-": none is pending). --all also shows functions without workers and jobs. A server other than Treadle tells workers, jobs and running only, and since 2019 locked. In JSON next is in Unix seconds, or null.
 
@@ -92,7 +92,8 @@ func statusRows(queues []client.Queue) []statusRow {
 // pending reports whether the queue has a job that can become due.
 func pending(q client.Queue) bool { return q.Jobs > q.Running+value(q.Locked)+value(q.Waiting) }
 
-// ready returns how many jobs could be handed out now; nil: unknown.
+// ready returns the number of ready jobs, nil when it is unknown. A policy, or a clash of names, may hold some of them
+// back.
 func ready(q client.Queue) *int64 {
 	if q.Delayed == nil {
 		return nil

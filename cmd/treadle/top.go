@@ -23,7 +23,7 @@ type topCmd struct {
 	Sort  string        `enum:"submitted,ready,done,failed,oldest,name" default:"ready" placeholder:"KEY" help:"What the queues are sorted by at first: submitted, ready, done, failed, oldest or name (default: ${default})."`
 }
 
-// Help is printed by treadle top --help.
+// Help implements kong.HelpProvider.
 func (topCmd) Help() string {
 	return `The rates of the server, its journal and memory, and a line for each queue: jobs that are ready, running, delayed and failed, how long the oldest ready job has waited, workers and how many of them are busy, and rates. Failed runs are all that failed, timed out or lost their worker, FAILED are the jobs that were given up and kept.
 

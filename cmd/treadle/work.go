@@ -31,7 +31,7 @@ type workCmd struct {
 	LockCount  int16         `default:"1" placeholder:"N" help:"Jobs that may have the lock at a time, over all workers (default: ${default})."`
 }
 
-// Help is printed by treadle work --help.
+// Help implements kong.HelpProvider.
 func (workCmd) Help() string {
 	return `Runs CMD once a job, with the job's name as the last argument and its workload on standard input. The environment has TREADLE_FUNC, TREADLE_NAME and TREADLE_TIMEOUT, the seconds that the job may take (0: no limit). Exit code 0 is done, any other is failed, and a failed job is tried again at once unless --retry-secs or --skip-fail says otherwise; after a failed job the worker rests for 0.1s to 10s. With --later-line an integer as the last line on standard error, and exit code 0, delays the job by that many seconds.
 

@@ -117,8 +117,9 @@
 //     end and doubt, change the ledger alone.
 //   - A past participle is an event that the ledger is told of, as submitted, finished and crashed. It fails the play when
 //     the event must not happen, and else notes it.
-//   - checkX fails the play when X is not so. Other names stand for what the method returns, as holds, mayHold and live.
+//   - checkX fails the play when X is not so. noteX of Ledger records a fact without judging it. Other names stand for what
+//     the method returns, as holds, mayHold and live.
 //
 // Within a turn the order of events may be unknown; then the ledger doubts (see certainty and Ledger.doubt) instead of
-// guessing. All files but this one are in builds with the invariants tag, as is loop.Offline, the server in memory.
+// guessing. The files that need the server in memory (loop.Offline) are in builds with the invariants tag alone.
 package sim

@@ -241,7 +241,7 @@ func (api *API) takeReady(p *sched.Peer, tag uint64, one *pendingReserve, n int,
 // refused counts what the scheduler refuses, and returns an error that says so.
 func (api *API) refused(err error) error {
 	why := protocol.ReasonOf(err)
-	api.host.Refused(Name, why)
+	api.host.CountRefusal(Name, why)
 	return &refusal{err, why}
 }
 

@@ -237,7 +237,7 @@ func (api *API) submission(s *sched.Submission, j *codec.Job) error {
 		return err
 	}
 	if most := api.host.Limits().MaxFrame - 2*maxName; len(s.Workload) > most {
-		api.host.Refused(Name, protocol.ReasonSize)
+		api.host.CountRefusal(Name, protocol.ReasonSize)
 		return &refusal{fmt.Errorf("the workload of %d bytes is larger than --max-frame allows", len(s.Workload)), protocol.ReasonSize}
 	}
 	switch {
@@ -290,7 +290,7 @@ func badf(format string, args ...any) error { return &badRequest{fmt.Errorf(form
 
 // submit adds a job. The caller wakes the event loops and waits for the journal.
 func (api *API) submit(s *sched.Submission, sink protocol.Sink) error {
-	err := api.host.Refusing()
+	err := api.host.CheckCapacity()
 	if err == nil {
 		err = api.host.Sched().Submit(api.host.Now(), s, sink)
 	}
@@ -298,7 +298,7 @@ func (api *API) submit(s *sched.Submission, sink protocol.Sink) error {
 		return nil
 	}
 	why := protocol.ReasonOf(err)
-	api.host.Refused(Name, why)
+	api.host.CountRefusal(Name, why)
 	if errors.Is(err, sched.ErrPaused) {
 		var q codec.Queue
 		fillPause(&q, api.policies(), string(s.Queue))

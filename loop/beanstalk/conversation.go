@@ -62,7 +62,7 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 		}
 		n += k
 		c.s.Loop.Frames[c.s.Protocol]++
-		if c.s.Congested() {
+		if c.s.CheckOutput() {
 			break
 		}
 	}
@@ -250,7 +250,7 @@ func (c *conversation) answerError(r *codec.Request) {
 
 // refuse answers a request that a limit or a policy forbids.
 func (c *conversation) refuse(err error) {
-	c.p.host.Refused(name, protocol.ReasonOf(err))
+	c.p.host.CountRefusal(name, protocol.ReasonOf(err))
 	switch {
 	case errors.Is(err, sched.ErrPaused):
 		c.replyWord(codec.Draining)

@@ -22,7 +22,7 @@ func (c *conversation) put(r *codec.Request) {
 		c.replyWord(codec.Draining)
 		return
 	}
-	if err := c.p.host.Refusing(); err != nil {
+	if err := c.p.host.CheckCapacity(); err != nil {
 		c.refuse(err)
 		return
 	}

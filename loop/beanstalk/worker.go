@@ -160,7 +160,7 @@ func (c *conversation) reserveJob(id uint64) {
 		return
 	}
 	if err := c.becomeWorker(); err != nil { // the job is on its way all the same
-		c.p.host.Refused(name, protocol.ReasonOf(err))
+		c.p.host.CountRefusal(name, protocol.ReasonOf(err))
 		c.countWorker()
 	}
 }
@@ -168,7 +168,7 @@ func (c *conversation) reserveJob(id uint64) {
 // assign answers a reserve with a job.
 func (c *conversation) assign(j *sched.Job, broadcast bool) {
 	c.hold(j, broadcast)
-	if !c.s.Waiting() && c.s.Loop.Spaces[j.Space].AsText == nil { // nearly always: without a copy in between
+	if !c.s.Waiting() && c.s.Loop.Spaces[j.Space].AsText == nil { // fast path: without a copy in between
 		c.s.Room(len(j.Workload))
 		c.s.Out = codec.AppendJob(c.s.Out, codec.Reserved, j.Ref.Seq, j.Workload)
 		return

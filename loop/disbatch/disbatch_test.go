@@ -19,9 +19,9 @@ func (h host) Sched() *sched.Scheduler { return h.s }
 
 func (h host) Now() sched.Time { return sched.Time{Wall: 1, Mono: 1} }
 
-func (h host) Refusing() error { return h.refusing }
+func (h host) CheckCapacity() error { return h.refusing }
 
-func (h host) Refused(name string, why protocol.Reason) {
+func (h host) CountRefusal(name string, why protocol.Reason) {
 	if name != "disbatch" {
 		panic("BUG: no protocol is called " + name)
 	}

@@ -18,8 +18,8 @@ type result struct {
 
 // Submit implements node.Functions.
 func (p *Protocol) Submit(function, name string, workload []byte, done func(data []byte, err error)) error {
-	if err := p.host.Refusing(); err == protocol.ErrMaxMemory { // the tasks are in the site's database, not on the disk
-		p.host.Refused(p.Name(), protocol.ReasonOf(err))
+	if err := p.host.CheckCapacity(); err == protocol.ErrMaxMemory { // the tasks are in the site's database, not on the disk
+		p.host.CountRefusal(p.Name(), protocol.ReasonOf(err))
 		return err
 	}
 	p.mu.Lock()

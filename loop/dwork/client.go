@@ -10,8 +10,8 @@ import (
 
 // create handles Create: it adds the tasks of the request to the graph.
 func (p *Protocol) create() error {
-	if err := p.host.Refusing(); err != nil {
-		p.host.Refused(name, protocol.ReasonOf(err))
+	if err := p.host.CheckCapacity(); err != nil {
+		p.host.CountRefusal(name, protocol.ReasonOf(err))
 		return err
 	}
 	defer p.dropLargeBuffers()

@@ -47,8 +47,8 @@ func (r *testHub) Sched() *sched.Scheduler               { return r.all }
 func (r *testHub) Now() sched.Time                       { return r.clock }
 func (r *testHub) Log() *slog.Logger                     { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 func (r *testHub) LogLimited(slog.Level, string, ...any) {}
-func (r *testHub) Refused(string, protocol.Reason)       {}
-func (r *testHub) Refusing() error                       { return nil }
+func (r *testHub) CountRefusal(string, protocol.Reason)  {}
+func (r *testHub) CheckCapacity() error                  { return nil }
 func (r *testHub) Durable([]byte) (uint64, bool)         { return 0, false }
 func (r *testHub) Committed() uint64                     { return 0 }
 func (r *testHub) Flush(int)                             {}

@@ -65,7 +65,7 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 		}
 		n += k
 		c.s.Loop.Frames[c.s.Protocol]++
-		if c.s.Congested() {
+		if c.s.CheckOutput() {
 			break
 		}
 	}

@@ -38,7 +38,7 @@ func (u *pusher) submit(text []byte) (j codec.Job, err error) {
 		}
 	}
 	if err == nil {
-		err = u.p.host.Refusing()
+		err = u.p.host.CheckCapacity()
 	}
 	if err != nil {
 		return j, err
@@ -126,7 +126,7 @@ func (p *Protocol) explain(err error) (code, text string) {
 	default:
 		err = errNoRoom
 	}
-	p.host.Refused(name, protocol.ReasonOf(err))
+	p.host.CountRefusal(name, protocol.ReasonOf(err))
 	return codeError, err.Error()
 }
 

@@ -126,7 +126,7 @@ func (c *conversation) endFetch(reply []byte) {
 func (c *conversation) assign(d *sched.Delivery) {
 	j, loop := &d.Job, c.s.Loop
 	if j.Space == Space {
-		if d.History == nil && j.SchedAt == 0 { // nearly always
+		if d.History == nil && j.SchedAt == 0 { // fast path
 			c.replyBulk(j.Workload)
 			return
 		}

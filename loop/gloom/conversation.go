@@ -74,7 +74,7 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 		if err := c.handle(payload, &m, err); err != nil {
 			return n, err
 		}
-		if c.s.Congested() {
+		if c.s.CheckOutput() {
 			break
 		}
 	}
@@ -143,7 +143,7 @@ func (c *conversation) answerError(kind string, reason []byte) {
 
 // refuse answers a submit that a limit or a policy forbids.
 func (c *conversation) refuse(err error, id []byte) {
-	c.p.host.Refused(name, protocol.ReasonOf(err))
+	c.p.host.CountRefusal(name, protocol.ReasonOf(err))
 	c.replyError(codec.JobFailed, id)
 }
 

@@ -43,7 +43,7 @@ func (c *conversation) accept(m *codec.Message, priority int64) {
 	if !isText {
 		space, name = ValueSpace, m.ID
 	}
-	err := c.p.host.Refusing()
+	err := c.p.host.CheckCapacity()
 	if err != protocol.ErrMaxMemory { // a full disk does not concern Gloom: its jobs live in memory
 		err = c.p.sched.Submit(loop.Now, &sched.Submission{
 			Space: space, Queue: queueOf(m.Type), Name: name, Workload: loop.Scratch,

@@ -34,7 +34,7 @@ func (c *conversation) join(m *codec.Message) {
 	c.reserve()
 }
 
-// leave takes the slave's type. The slave keeps its job.
+// leave handles a join of the type Leaving: the slave gets no more jobs, and keeps the one that it has.
 func (c *conversation) leave() {
 	if c.joined != nil {
 		c.p.sched.Unwatch(c.s.Peer(), c.joined)

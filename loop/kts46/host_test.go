@@ -126,11 +126,11 @@ func (s *testHost) LogLimited(level slog.Level, message string, args ...any) {
 	s.log.Log(context.Background(), level, message, args...)
 }
 
-// Refused implements protocol.Host.
-func (s *testHost) Refused(_ string, why protocol.Reason) { s.reasons[why].Add(1) }
+// CountRefusal implements protocol.Host.
+func (s *testHost) CountRefusal(_ string, why protocol.Reason) { s.reasons[why].Add(1) }
 
-// Refusing implements protocol.Host.
-func (s *testHost) Refusing() error {
+// CheckCapacity implements protocol.Host.
+func (s *testHost) CheckCapacity() error {
 	if s.full {
 		return protocol.ErrDisk
 	}

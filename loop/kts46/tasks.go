@@ -62,9 +62,9 @@ func (b *book) checkRoom() error {
 
 // refusing returns why new jobs are refused, and counts the refusal.
 func (b *book) refusing() error {
-	err := b.host.Refusing()
+	err := b.host.CheckCapacity()
 	if err != nil {
-		b.host.Refused(name, protocol.ReasonOf(err))
+		b.host.CountRefusal(name, protocol.ReasonOf(err))
 	}
 	return err
 }

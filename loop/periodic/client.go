@@ -18,7 +18,7 @@ func (c *conversation) submit(f *codec.Frame, await bool) bool {
 		sub.OnFail, sub.NeedWorker = c.era.failEnds, c.era.failEnds
 	}
 	loop := c.s.Loop
-	if err := c.p.host.Refusing(); err != nil {
+	if err := c.p.host.CheckCapacity(); err != nil {
 		c.refuse(f.MsgID, reasonOf(err))
 		return true
 	}

@@ -55,7 +55,7 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 		n += k
 		c.s.Loop.Frames[c.s.Protocol]++
 		c.handle(&f)
-		if c.s.Congested() {
+		if c.s.CheckOutput() {
 			break
 		}
 	}
@@ -274,7 +274,7 @@ func (c *conversation) answerError(msgID uint32, why codec.Reason, errors *atomi
 
 // refuse answers a request that a limit, a policy or a setting forbids.
 func (c *conversation) refuse(msgID uint32, why codec.Reason) {
-	c.p.host.Refused(name, serverReasons[why])
+	c.p.host.CountRefusal(name, serverReasons[why])
 	c.answerUnknown(msgID, why)
 }
 

@@ -146,7 +146,7 @@ func (l *load) consume(c *conversation, in []byte) (n int, err error) {
 			break
 		}
 		n += k
-		if c.s.Congested() {
+		if c.s.CheckOutput() {
 			break
 		}
 	}
@@ -167,7 +167,7 @@ func (l *load) submit(c *conversation, in []byte, last bool) int {
 	var j codec.Job
 	loop := c.s.Loop
 	k, err := codec.ParseJob(in, &j)
-	if err := c.p.host.Refusing(); err != nil {
+	if err := c.p.host.CheckCapacity(); err != nil {
 		l.skip(reasonOf(err))
 		return 0
 	}

@@ -70,7 +70,7 @@ func (c *conversation) ownKey(key string) (uint32, bool) {
 	case codec.KeyTreadle:
 		return 1, true
 	case codec.KeyRefusing:
-		if err := c.p.host.Refusing(); err != nil {
+		if err := c.p.host.CheckCapacity(); err != nil {
 			return uint32(reasonOf(err)), true
 		}
 		return 0, true

@@ -128,11 +128,11 @@ type Host interface {
 	// LogLimited logs an event that a hostile peer can cause. All protocols together log at most
 	// one such line a second.
 	LogLimited(level slog.Level, message string, args ...any)
-	// Refused counts a refused request of a protocol.
-	Refused(protocol string, why Reason)
-	// Refusing returns why new jobs must be refused now: ErrMaxMemory; for jobs that are journaled,
-	// also ErrDisk; nil while they are taken. Everything else must continue.
-	Refusing() error
+	// CountRefusal counts a refused request of a protocol.
+	CountRefusal(protocol string, why Reason)
+	// CheckCapacity returns why new jobs must be refused now, ErrMaxMemory or ErrDisk, or nil. A caller whose jobs are not
+	// journaled ignores ErrDisk. Everything else must continue.
+	CheckCapacity() error
 	// Stopping reports whether the server stops: it hands out no jobs any more, and takes results.
 	Stopping() bool
 	// Health returns the state of the server.

@@ -33,13 +33,13 @@ var reasonLabels = [Reasons]string{
 // String returns the reason's label in the metrics.
 func (r Reason) String() string { return reasonLabels[r] }
 
-// The errors of Host.Refusing.
+// The errors of Host.CheckCapacity.
 var (
 	ErrDisk      = errors.New("the disk is nearly full, see --min-free")
 	ErrMaxMemory = errors.New("the server holds as much as --max-memory allows")
 )
 
-// ReasonOf returns the reason of an error of Host.Refusing, or of the scheduler, that means a limit.
+// ReasonOf returns the reason of an error of Host.CheckCapacity, or of the scheduler, that means a limit.
 func ReasonOf(err error) Reason {
 	switch {
 	case errors.Is(err, sched.ErrQueues):

@@ -178,8 +178,9 @@ type Quieted interface {
 type Transport interface {
 	// Touch gives Out a buffer, which is written at the end of the turn.
 	Touch()
-	// Congested reports whether Consume has to stop: the peer must read first, or the session has ended.
-	Congested() bool
+	// CheckOutput sends output that is already large, and ends the session of a peer with more unread output than
+	// --max-outbound. It returns true if the session has ended: Consume stops then.
+	CheckOutput() (ended bool)
 	// End closes the session after this turn's last write. The first reason counts.
 	End(why error)
 	// NewPeer makes a peer in the scheduler, with Capabilities and Label. It is for Session.Peer.

@@ -29,8 +29,8 @@ func Counter(name, help string, v uint64) Sample {
 	return Sample{Name: name, Help: help, Counter: true, Value: float64(v)}
 }
 
-// ProtocolErrors returns the sample of a kind of peers' errors in a protocol. docs/metrics.md says what the kinds
-// are.
+// ProtocolErrors returns the sample of a kind of peers' errors in a protocol. The page metrics.md of
+// cmd/treadle/docs explains the kinds.
 func ProtocolErrors(protocol, kind string, v uint64) Sample {
 	return Counter("treadle_protocol_errors_total", "Errors of peers: requests and messages that were not understood or not allowed, and connections that were closed for them.", v).
 		With("protocol", protocol).With("kind", kind)

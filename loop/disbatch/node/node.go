@@ -28,7 +28,8 @@ const (
 	// duplicateSigns is the number of consecutive observations that must see a write.
 	duplicateWatch = 2.5
 	duplicateSigns = 2
-	// orphanAge is the age from which a claimed task that has not begun counts as orphaned, as in the design text.
+	// orphanAge is the age from which a claimed task that has not begun counts as orphaned, as in the design text
+	// of Disbatch, April 2016.
 	orphanAge = 5 * time.Minute
 )
 
@@ -45,7 +46,7 @@ type Options struct {
 	// Functions is the server with the workers for plugins of the kind function. Without it the node does not serve
 	// them.
 	Functions Functions
-	Interval  time.Duration        // between ticks; default 1 s, as in the design text
+	Interval  time.Duration        // between ticks; default 1 s, as in the design text of Disbatch, April 2016
 	Drain     func() time.Duration // time that a stopping node waits for tasks of functions; default 10 s
 	HTTP      string               // address of /metrics and /healthz; empty: none
 	Profiles  bool                 // serve Go's profiles too

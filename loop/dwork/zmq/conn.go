@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// writePiece is what a peer must accept within the write time-out, in bytes.
+	// writePiece is how many bytes a peer must accept within WriteTimeout.
 	writePiece = 256 << 10
 	// keptReplies is the size of a reply buffer that a connection keeps.
 	keptReplies = 256 << 10
-	// idleTime is how long a connection that has nothing to say keeps more than the buffer that it began with: most of
-	// a thousand peers are idle, and 300 KiB of each are much.
+	// idleTime is the silence after which a connection releases its large buffers: most of a thousand peers are idle, and
+	// 300 KiB for each are much.
 	idleTime = time.Second
 )
 
@@ -36,9 +36,8 @@ type Request struct {
 	index    int // among the requests of its turn
 }
 
-// Reply answers the request with one frame, which is copied. It must be called once, by the hub's goroutine, and never
-// waits; the reply leaves when the other requests of the same turn are answered too. The peer may be gone: then nothing
-// happens.
+// Reply answers the request with a copy of payload. It must be called once, by the caller of Take. It never blocks.
+// The reply leaves when all requests of the same turn are answered. It is dropped if the peer has left.
 func (r Request) Reply(payload []byte) { r.conn.reply(r, payload) }
 
 // Postpone is called instead of Reply for a request and for all later ones of the same turn of its connection. The
@@ -48,8 +47,8 @@ func (r Request) Postpone() {
 	r.conn.count()
 }
 
-// Overflowed reports whether the peer gets no further reply, because its unread replies exceed the limit. That ends its
-// connection.
+// Overflowed reports whether a reply of this turn was dropped because the turn's replies exceed MaxOutbound. The
+// connection ends after the turn.
 func (r Request) Overflowed() bool { return r.conn.overflow }
 
 // MaybeUnread reports whether the peer may never read the reply, or has had another one, see Options.Unasked.
@@ -61,8 +60,8 @@ func (r Request) Follows(o Request) bool { return r.conn == o.conn }
 // span is where a reply stands in the buffer.
 type span struct{ start, end int }
 
-// conn is one connection. Its goroutine owns it, but between a post and the last answer the hub does: then it owns
-// answers, answered, late, inOrder, out and overflow.
+// conn is one connection. Its goroutine owns it. Between a post and the last answer the caller of Take owns answers,
+// answered, late, inOrder, out and overflow.
 type conn struct {
 	net.Conn
 	l  *Listener
@@ -131,7 +130,7 @@ func (c *conn) drop() {
 	_ = c.Close()
 }
 
-// errHandshake stands around what went wrong before the first message.
+// errHandshake wraps an error from before the first message.
 type errHandshake struct{ error }
 
 func (e errHandshake) Unwrap() error { return e.error }
@@ -204,7 +203,7 @@ const droppedRest = 10 * time.Millisecond
 // rest pauses a connection that has received only PINGs and messages to drop.
 func (c *conn) rest(err error) error {
 	if err != nil || len(c.in.held()) == 0 {
-		return err // more than a flood would leave
+		return err // no flood: nothing is left in the buffer
 	}
 	pause := time.NewTimer(droppedRest)
 	defer pause.Stop()
@@ -249,8 +248,8 @@ func (c *conn) gather(most int) (n int, err error) {
 	return n, nil
 }
 
-// read waits for more bytes. An unfinished message has its time, silence has not; but large buffers are let go when it
-// lasts.
+// read waits for more bytes. An unfinished message must end within FrameTimeout, and a silent peer may stay. After
+// idleTime of silence it releases large buffers.
 func (c *conn) read() error {
 	waits, patience := forRequest, time.Duration(0)
 	switch {

@@ -6,12 +6,12 @@ import "encoding/binary"
 const (
 	moreFlag    = 1 << iota // another frame of the message follows
 	longFlag                // the size has 8 bytes, not 1
-	commandFlag             // no message, but a word between the two sockets
+	commandFlag             // a command of ZMTP, no message
 	reserved    = 0xff &^ (moreFlag | longFlag | commandFlag)
 )
 
 const (
-	// maxEnvelope is the room that a message has besides its largest frame.
+	// maxEnvelope is how many bytes a message may have besides its largest frame.
 	maxEnvelope = 64 << 10
 	// maxHeader is the size of the larger frame header.
 	maxHeader = 9
@@ -21,7 +21,7 @@ const (
 	pingTTL = 2
 )
 
-// badFrame is what a peer sent that ends its connection.
+// badFrame is a fault in the bytes of a peer. It ends the connection.
 type badFrame string
 
 func (b badFrame) Error() string { return "zmq: " + string(b) }
@@ -46,7 +46,7 @@ func (l limits) message() int { return l.frame + maxEnvelope }
 // buffer returns the most bytes with which next cannot decide: a message that lacks its last frame's header.
 func (l limits) buffer() int { return l.message() + maxHeader }
 
-// kind is what a message is to us.
+// kind is the kind of a message.
 type kind uint8
 
 const (
@@ -57,15 +57,15 @@ const (
 	otherCommand
 )
 
-// message is what the peer sent at once; its fields are views into the bytes.
+// message is one message of a peer. Its fields are views into the bytes.
 type message struct {
 	kind     kind
 	envelope []byte // a request's frames up to and including the delimiter, as they came
 	payload  []byte // a request's, or what a ping wants back
 }
 
-// next reads the message at the start of in. n == 0 without an error means that more bytes are needed; an error means
-// that nothing sensible can follow. Frames are judged by their headers, before their bytes are there.
+// next parses the message at the start of in. With n == 0 and no error it needs more bytes. An error is final. Headers
+// are checked before the bytes of their frames arrive.
 func next(in []byte, l limits) (m message, n int, err error) {
 	m.kind = noDelimiter
 	for frames := 1; ; frames++ {

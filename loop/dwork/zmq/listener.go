@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	// maxTurn is how many messages a connection may post at once when nobody else does: enough to make the way through
-	// the hub cheap, and done in a few milliseconds.
+	// maxTurn is the most messages that a connection may post while no other waits: it makes batches cheap, and lasts a
+	// few milliseconds.
 	maxTurn = 2048
-	// minTurn is what remains of it, however many connections wait.
+	// minTurn is the least, with any number of waiting connections.
 	minTurn = 8
 	// acceptPause is how long accepting rests when the system is out of descriptors or memory: connections wait in the
 	// backlog meanwhile.
 	acceptPause = 50 * time.Millisecond
-	// closeGrace is how long Close waits for answers, and lets connections write what they were given.
+	// closeGrace is how long Close waits for answers, and lets connections write the replies that they have.
 	closeGrace = time.Second
 )
 
-// Listener serves the connections of one address. Ready and Take belong to one goroutine, the hub's; the rest may be
-// called by any.
+// Listener serves the connections of one address. One goroutine at a time may call Take, and Reply, Postpone and
+// Overflowed of its requests. All other methods, and receiving from Ready, are safe from any goroutine.
 type Listener struct {
 	ln        net.Listener
 	o         Options
@@ -60,7 +60,7 @@ func Listen(ln net.Listener, o Options) *Listener {
 	return l
 }
 
-// Ready is sent to when Take has something to take.
+// Ready returns a channel that receives a value when there are requests to take.
 func (l *Listener) Ready() <-chan struct{} { return l.ready }
 
 // Take appends all requests to batch that connections have posted since the last call, each connection's in their order
@@ -77,7 +77,7 @@ func (l *Listener) Take(batch []Request) []Request {
 	return batch
 }
 
-// post puts a connection's requests in front of the hub.
+// post hands a connection's requests to the next Take.
 func (l *Listener) post(c *conn) {
 	l.mu.Lock()
 	l.posted = append(l.posted, c)
@@ -91,7 +91,7 @@ func (l *Listener) post(c *conn) {
 // turn returns how many messages a connection may post now.
 func (l *Listener) turn() int { return max(minTurn, maxTurn/(1+int(l.waiting.Load()))) }
 
-// fewUnsent is how many bytes of unread replies never end a connection: about what one takes without any.
+// fewUnsent is the size in bytes up to which unread replies never end a connection.
 const fewUnsent = 16 << 10
 
 // accept accepts connections until the listener is closed. It pauses after an error.
@@ -118,7 +118,7 @@ func (l *Listener) accept() {
 	}
 }
 
-// admit serves a connection on a goroutine of its own, or turns it away.
+// admit serves a connection on a goroutine of its own, or closes it if there are too many.
 func (l *Listener) admit(nc net.Conn) {
 	c := newConn(l, nc)
 	l.mu.Lock()
@@ -144,9 +144,8 @@ func (l *Listener) remove(c *conn) {
 	l.mu.Unlock()
 }
 
-// Close stops accepting and reading, waits for up to a second for the answers to all posted requests and lets these
-// leave, closes every connection and returns when all goroutines have ended. Requests that were taken may be answered
-// still later, to no effect.
+// Close stops accepting and reading. It waits for up to a second for the replies to all posted requests, sends them,
+// closes every connection and returns when all goroutines have ended. A later reply has no effect.
 func (l *Listener) Close() error {
 	l.mu.Lock()
 	again := l.closed

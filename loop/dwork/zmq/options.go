@@ -4,42 +4,42 @@ import "time"
 
 // Options are the settings of a Listener. The zero value of each stands for the default that it names.
 type Options struct {
-	// MaxConnections are served at once, 1024 when it is 0; further ones are closed as soon as they are accepted.
+	// MaxConnections is the most connections at a time; default 1024. Further ones are closed when they are accepted.
 	MaxConnections int
-	// MaxFrame is the size of the largest frame, in bytes, 16 MiB when it is 0. A larger one ends its connection before
-	// anything is allocated for it. It limits whole messages too, with 64 KiB more for their envelopes.
+	// MaxFrame is the most bytes of a frame; default 16 MiB. A larger frame ends its connection before anything is
+	// allocated for it. A whole message may have 64 KiB more, for its envelope.
 	MaxFrame int
-	// MaxFrames is how many frames a message may have, its envelope's among them, 32 when it is 0.
+	// MaxFrames is the most frames of a message, with its envelope; default 32.
 	MaxFrames int
-	// MaxBuffered is what unfinished large messages of all connections may take together, in bytes, DefaultMaxBuffered
-	// when it is 0. The connection that would exceed it is closed.
+	// MaxBuffered is the most bytes of unfinished large messages of all connections; default DefaultMaxBuffered. A
+	// connection that would exceed it is closed.
 	MaxBuffered int
-	// MaxOutbound is what a connection's replies of one turn may take, in bytes, 64 MiB when it is 0; one reply alone
-	// may be larger. Beyond it the connection is closed: it asked for much at once and for little with each request.
+	// MaxOutbound is the most bytes of a connection's replies in one turn; default 64 MiB. One reply may be larger. The
+	// connection is closed when its replies exceed it.
 	MaxOutbound int
-	// MaxUnsent is what the replies to all connections may take together, in bytes, 256 MiB when it is 0. Beyond it the
-	// peers are hung up on that have read nothing of theirs for the longest.
+	// MaxUnsent is the most bytes of unread replies of all connections; default 256 MiB. Beyond it the connections that
+	// have not read for the longest time are closed.
 	MaxUnsent int
-	// Unasked is the payload that a REQ is sent, once, which has asked nothing since it connected: it may wait for a
-	// reply that it is owed by a server that was killed. nil: nothing is.
+	// Unasked, when set, is the payload of a reply that is sent once to a REQ that is silent after it has connected: it
+	// may wait for a reply from a server that was killed. See unasked.go.
 	Unasked []byte
-	// UnaskedAfter is how long such a peer must be silent, 2 s when it is 0.
+	// UnaskedAfter is the silence before Unasked is sent; default 2 s.
 	UnaskedAfter time.Duration
-	// HandshakeTimeout is how long a peer may take to become one, 10 s when it is 0.
+	// HandshakeTimeout bounds the handshake; default 10 s.
 	HandshakeTimeout time.Duration
-	// FrameTimeout is how long a message may take from its first byte to its last, 100 s when it is 0.
+	// FrameTimeout bounds a message from its first byte to its last; default 100 s.
 	FrameTimeout time.Duration
-	// WriteTimeout is how long a peer may take to accept 256 KiB of replies, 10 s when it is 0.
+	// WriteTimeout bounds the time in which a peer accepts 256 KiB of replies; default 10 s.
 	WriteTimeout time.Duration
-	// Trouble is told of every failed accept, every connection turned away and every one closed for its peer's fault.
-	// Any goroutine calls it, as often as peers like: it must be quick, and drop most of what it hears.
+	// Trouble is called for each failed accept, refused connection and connection closed for a fault of its peer. Any
+	// goroutine may call it, often: it must not block, and should limit its rate.
 	Trouble func(error)
 }
 
 // DefaultMaxBuffered is the default of MaxBuffered.
 const DefaultMaxBuffered = 512 << 20
 
-// withDefaults returns the settings with nothing left open.
+// withDefaults returns the settings with the defaults in place of zero values.
 func (o Options) withDefaults() Options {
 	number := func(n *int, value int) {
 		if *n == 0 {

@@ -2,7 +2,7 @@ package zmq
 
 import "sync/atomic"
 
-// Stats are what a Listener has counted since its start, Open aside, which are the connections that it has now.
+// Stats are counts of a Listener since its start, except Open, the number of open connections.
 type Stats struct {
 	Open          int64
 	Accepted      int64

@@ -6,17 +6,15 @@ import (
 	"time"
 )
 
-// A REQ waits for the reply to its request for ever, also when the server that owed it was killed: libzmq connects
-// again, repeats nothing and takes no closed connection for an answer. Found with libzmq 4.3.4, in every state of a
-// REQ: a message that was not asked for frees the one that waits, which takes it as its reply; one that waits for
-// nothing drops it when it sends its next request; REQ_CORRELATE ignores it. Other sockets would read every later reply
-// one too late, so they are sent none.
+// A REQ waits forever for the reply to its request, even if the server that owed it was killed: libzmq reconnects,
+// repeats no request, and does not treat a closed connection as an answer. With libzmq 4.3.4 an unasked message frees
+// such a REQ, which takes it for the reply. A REQ that waits for nothing drops the message with its next request, and
+// REQ_CORRELATE ignores it. Other sockets would take each later reply for the one before, so they get none.
 //
-// A REQ that has just connected and has a request to send does so at once. One that is silent for a while waits for a
-// reply, or for nothing, and is sent Options.Unasked, once. When its first request crosses that message, it takes the
-// message as the reply, and the real one must not be sent: behind its next request that would be one too late. A REQ
-// sends none before it has had a reply, so the real one is held back for a moment and left out when another request
-// comes.
+// A REQ that is silent after it has connected may wait for such a reply and gets Options.Unasked, once. Its first
+// request may cross that message. Then the REQ takes the message for its reply, and the real reply would answer its
+// next request. A REQ sends no second request before a reply. So the real reply is delayed for crossPause, and dropped
+// if another request comes meanwhile.
 
 const (
 	// mayCross is how long after the unasked message a request may have been sent before that was read.
