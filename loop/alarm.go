@@ -25,11 +25,11 @@ type alarms struct {
 // Ahead implements heap.Ranked.
 func (s *session) Ahead(o *session) bool { return s.alarm.queued < o.alarm.queued }
 
-// Place implements heap.Ranked.
-func (s *session) Place() int { return s.alarm.index - 1 }
+// HeapIndex implements heap.Ranked.
+func (s *session) HeapIndex() int { return s.alarm.index - 1 }
 
-// SetPlace implements heap.Ranked.
-func (s *session) SetPlace(i int) { s.alarm.index = i + 1 }
+// SetHeapIndex implements heap.Ranked.
+func (s *session) SetHeapIndex(i int) { s.alarm.index = i + 1 }
 
 // Alarm implements protocol.Transport.
 func (s *session) Alarm(at int64) {

@@ -163,15 +163,15 @@ func (s *Server) restore(now sched.Time, r *journal.Record) error {
 	if err != nil {
 		return fmt.Errorf("job %d, %q in queue %q: %w", r.Seq, r.Name, r.Queue, err)
 	}
-	if f := s.follower(j.Space); f != nil && j.Kind == sched.KindJob && j.DoneAt == 0 {
-		f.FollowRestored(&j.Job, len(j.History) > 0 || j.Lease.Until != 0)
+	if f := s.jobHookOf(j.Space); f != nil && j.Kind == sched.KindJob && j.DoneAt == 0 {
+		f.JobRestored(&j.Job, len(j.History) > 0 || j.Lease.Until != 0)
 	}
 	return nil
 }
 
-// follower returns the protocol that follows the jobs of a space, or nil.
-func (s *Server) follower(space sched.Space) protocol.Follower {
-	for f := range protocolsWith[protocol.Follower](s) {
+// jobHookOf returns the hook of the protocol of a space, or nil.
+func (s *Server) jobHookOf(space sched.Space) protocol.JobHook {
+	for f := range protocolsWith[protocol.JobHook](s) {
 		if f.(protocol.Protocol).Name() == spaces[space].Protocol {
 			return f
 		}
@@ -179,10 +179,10 @@ func (s *Server) follower(space sched.Space) protocol.Follower {
 	return nil
 }
 
-// follow is the scheduler's Options.Follow.
-func (s *Server) follow(j *sched.Job, e sched.Effect) {
-	if f := s.follower(j.Space); f != nil {
-		f.Follow(j, e)
+// jobHook is the scheduler's Options.JobHook.
+func (s *Server) jobHook(j *sched.Job, e sched.Effect) {
+	if f := s.jobHookOf(j.Space); f != nil {
+		f.JobChanged(j, e)
 	}
 }
 

@@ -31,7 +31,7 @@ func TestLeaseOverKill(t *testing.T) {
 	var runs []sched.Run
 	id := sched.SessionID(uint64(localLoop)<<loopShift | uint64(len(o.server.localPeers)))
 	o.server.localPeers = append(o.server.localPeers, func(d *sched.Delivery) { runs = append(runs, d.Job.Run()) })
-	p := o.server.sched.NewRequest(id, "http")
+	p := o.server.sched.NewRequestPeer(id, "http")
 	if err := o.server.sched.Watch(o.Now(), p, queue, false, sink); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestLeaseOverKill(t *testing.T) {
 	if n, _, err := o.server.sched.TryReserveUpTo(o.Now(), p, 1, 5, sink); n != 2 || err != nil {
 		t.Fatal(n, err)
 	}
-	tokens := o.server.sched.Grant(o.Now(), p, runs, sched.Terms{Worker: "mailer", Secret: 5, For: 60_000})
+	tokens := o.server.sched.Grant(o.Now(), p, runs, sched.LeaseTerms{Worker: "mailer", Secret: 5, For: 60_000})
 	o.Commit()
 	mem = mem.CrashClone(vfs.CrashCloneCfg{})
 	now := o.Now()

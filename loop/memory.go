@@ -241,7 +241,8 @@ func (s *Server) refusedAtMemory() (n uint64) {
 	return n
 }
 
-// checkCapacity returns why new jobs are refused, protocol.ErrMaxMemory or protocol.ErrDisk, and nil while they are taken.
+// checkCapacity returns why new jobs are refused, protocol.ErrMaxMemory or protocol.ErrDisk, and nil while they are
+// taken.
 func (s *Server) checkCapacity() error {
 	switch {
 	case s.memory.full():

@@ -189,7 +189,7 @@ func (s *Server) makeJournal() (err error) {
 func (s *Server) schedOptions(fixed sched.Options) sched.Options {
 	o := sched.Options{
 		Shards: s.o.Shards, Runs: fixed.Runs, Batch: fixed.Batch,
-		Alarm: s.wakeTimer, TimedOut: s.overdue.add, Follow: s.follow, Full: s.checkCapacity,
+		Alarm: s.wakeTimer, TimedOut: s.overdue.add, JobHook: s.jobHook, Full: s.checkCapacity,
 		Tallies: s.o.MetricsMaxQueues, Tallied: hasLabel, PeerMemory: s.o.MaxMemory / peerPart,
 	}
 	o.Rules, o.Grace = s.o.rules()

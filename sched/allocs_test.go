@@ -114,7 +114,7 @@ func TestMemoryGoes(t *testing.T) {
 		sh := &x.s.shards[0]
 		slabs := 0
 		for i := range sh.slab.chunks {
-			slabs += count(sh.slab.chunks[i].records != nil)
+			slabs += oneIf(sh.slab.chunks[i].records != nil)
 		}
 		got := fmt.Sprint(sh.slab.live, slabs <= keepEmpty, sh.arena.bytes <= keepEmpty*arenaChunk, len(sh.names.dir))
 		if got != "0 true true 1" {

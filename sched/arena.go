@@ -88,7 +88,7 @@ func classSize(c int) int {
 }
 
 // alloc returns room for n bytes. ok is false when the arena is out of references.
-func (a *arena) alloc(n int) (ref uint32, room []byte, ok bool) {
+func (a *arena) alloc(n int) (ref uint32, dst []byte, ok bool) {
 	if n >= ownChunk {
 		if len(a.spare) == 0 && len(a.chunks) == maxChunks {
 			return 0, nil, false
@@ -109,7 +109,7 @@ func (a *arena) alloc(n int) (ref uint32, room []byte, ok bool) {
 		a.empty++
 	}
 	p := &a.chunks[c]
-	a.empty -= count(p.live == 0)
+	a.empty -= oneIf(p.live == 0)
 	i := p.free
 	if i != noSlot {
 		p.free = binary.LittleEndian.Uint16(p.buf[int(i)*size:])

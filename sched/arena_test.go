@@ -55,12 +55,12 @@ func TestArenaAgainstCopies(t *testing.T) {
 			}
 			n := sizes.Draw(t, "size")
 			for range rapid.IntRange(1, 20).Draw(t, "times") {
-				ref, room, ok := a.alloc(n)
-				if !ok || len(room) != n {
-					t.Fatalf("%d bytes wanted, %d given", n, len(room))
+				ref, dst, ok := a.alloc(n)
+				if !ok || len(dst) != n {
+					t.Fatalf("%d bytes wanted, %d given", n, len(dst))
 				}
 				p := arenaPiece{ref, bytes.Repeat([]byte{byte(i + len(all))}, n)}
-				copy(room, p.want)
+				copy(dst, p.want)
 				all = append(all, p)
 			}
 		}
@@ -154,8 +154,8 @@ func TestArenaKeepsOwn(t *testing.T) {
 	a := newArena()
 	n := 100 << 10
 	if got := testing.AllocsPerRun(100, func() {
-		ref, room, ok := a.alloc(n)
-		if !ok || len(room) != n {
+		ref, dst, ok := a.alloc(n)
+		if !ok || len(dst) != n {
 			t.Fatal("no room")
 		}
 		a.free(ref)
@@ -166,9 +166,9 @@ func TestArenaKeepsOwn(t *testing.T) {
 	for size := ownChunk; size < 4*keepOwn; size += size / 3 {
 		var refs []uint32
 		for range 5 {
-			ref, room, _ := a.alloc(size)
-			if len(room) != size {
-				t.Fatalf("%d bytes instead of %d", len(room), size)
+			ref, dst, _ := a.alloc(size)
+			if len(dst) != size {
+				t.Fatalf("%d bytes instead of %d", len(dst), size)
 			}
 			refs = append(refs, ref)
 		}

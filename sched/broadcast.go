@@ -31,22 +31,22 @@ func (sh *shard) startBroadcast(now Time, job uint32, r *record, q *queue, sink 
 	return sh.s.batch
 }
 
-// sendBroadcast sends the broadcasting job to as many slots as room allows. done reports whether no slot
+// sendBroadcast sends the broadcasting job to as many slots as budget allows. done reports whether no slot
 // is left or the scheduler is halted.
-func (sh *shard) sendBroadcast(now Time, q *queue, room int, sink Sink) (left int, done bool) {
+func (sh *shard) sendBroadcast(now Time, q *queue, budget int, sink Sink) (left int, done bool) {
 	b := q.broadcast
 	if sh.halted {
-		return room - 1, true
+		return budget - 1, true
 	}
 	r := sh.slab.at(b.job)
 	sh.out = Delivery{Effect: Broadcast}
 	sh.view(b.job, r, q, &sh.out.Job)
 	sh.out.Job.Running = false
 	for w := q.oldest(); w != nil && w.seq <= b.last; w = q.oldest() {
-		if room <= 0 {
+		if budget <= 0 {
 			return 0, false
 		}
-		room--
+		budget--
 		sh.countSteps(1)
 		if w.peer.class == named && q.clashing() {
 			if _, held := sh.heldBy(w, sh.out.Job.Name); held {
@@ -59,7 +59,7 @@ func (sh *shard) sendBroadcast(now Time, q *queue, room int, sink Sink) (left in
 		if !ok {
 			continue
 		}
-		room -= r.cost()
+		budget -= r.cost()
 		sh.countSteps(r.cost())
 		sh.out.To, sh.out.Tag, sh.out.Effect = w.peer.id, s.tag, Broadcast
 		if s.wake {
@@ -77,7 +77,7 @@ func (sh *shard) sendBroadcast(now Time, q *queue, room int, sink Sink) (left in
 			sh.addUnreported(w, sh.out.Job.Name, s.tag, sh.graceEnd(now, r))
 		}
 	}
-	return room, true
+	return budget, true
 }
 
 // endBroadcast ends a broadcast. A job that no peer has received becomes ready again, or withheld
@@ -95,7 +95,7 @@ func (sh *shard) endBroadcast(q *queue, sink Sink) (changed bool) {
 		r.flags |= withheld
 	}
 	r.state = ready
-	q.immediate += count(r.flags&immediate != 0)
+	q.immediate += oneIf(r.flags&immediate != 0)
 	sh.pushReady(b.job, r, q, front)
 	return len(b.busy) > 0
 }
@@ -104,7 +104,7 @@ func (sh *shard) endBroadcast(q *queue, sink Sink) (changed bool) {
 func (sh *shard) stopBroadcast(q *queue) {
 	for _, w := range q.broadcast.busy {
 		if !w.ended {
-			sh.join(w)
+			sh.enterLine(w)
 		}
 	}
 	r := sh.slab.at(q.broadcast.job)
@@ -116,14 +116,14 @@ func (sh *shard) stopBroadcast(q *queue) {
 	}
 }
 
-// continueBroadcasts does up to room steps of the broadcasts. When the scheduler is halted, it ends
+// continueBroadcasts does up to budget steps of the broadcasts. When the scheduler is halted, it ends
 // them: a job that a peer has received is done, any other is ready again.
-func (sh *shard) continueBroadcasts(now Time, room int, sink Sink) {
-	for room > 0 && len(sh.broadcasting) > 0 {
+func (sh *shard) continueBroadcasts(now Time, budget int, sink Sink) {
+	for budget > 0 && len(sh.broadcasting) > 0 {
 		q := sh.broadcasting[0]
 		done := q.broadcast == nil // its job was removed
 		if !done {
-			if room, done = sh.sendBroadcast(now, q, room, sink); done {
+			if budget, done = sh.sendBroadcast(now, q, budget, sink); done {
 				sh.endBroadcast(q, sink)
 				sh.deferMatch(q)
 			}

@@ -168,8 +168,8 @@ type cron struct {
 }
 
 func (c *cron) Ahead(o *cron) bool { return c.next < o.next }
-func (c *cron) Place() int         { return c.heapIndex }
-func (c *cron) SetPlace(i int)     { c.heapIndex = i }
+func (c *cron) HeapIndex() int     { return c.heapIndex }
+func (c *cron) SetHeapIndex(i int) { c.heapIndex = i }
 
 // after returns the first time of the entry after a moment, both in Unix milliseconds; never: it has none.
 func (c *cron) after(ms int64) int64 {

@@ -6,9 +6,9 @@ import (
 )
 
 // runDueCron submits the jobs of entries whose time has come.
-func (sh *shard) runDueCron(now Time, until int, sink Sink) {
+func (sh *shard) runDueCron(now Time, stepLimit int, sink Sink) {
 	t := &sh.cron
-	for sh.mu.steps < until && len(t.due) > 0 && t.due[0].next <= now.Wall {
+	for sh.mu.steps < stepLimit && len(t.due) > 0 && t.due[0].next <= now.Wall {
 		sh.countSteps(1)
 		sh.runCronTime(now, t.due[0], sink)
 	}
@@ -16,7 +16,7 @@ func (sh *shard) runDueCron(now Time, until int, sink Sink) {
 		t.checked = 0
 	}
 	t.seen = now.Wall
-	for ; sh.mu.steps < until && t.checked < len(t.entries); t.checked++ {
+	for ; sh.mu.steps < stepLimit && t.checked < len(t.entries); t.checked++ {
 		sh.countSteps(1)
 		if c := t.entries[t.checked]; c != nil && c.known && c.correct(now) {
 			sh.planCron(c)
@@ -48,8 +48,8 @@ func (sh *shard) runCronTime(now Time, c *cron, sink Sink) {
 			outcome = CronMissed
 		}
 	}
-	sh.beginJoined()
-	defer sh.endJoined()
+	sh.beginAtomic()
+	defer sh.endAtomic()
 	c.Handled = now.Wall
 	if c.Overlap && outcome == CronRan {
 		c.Handled = at
@@ -103,7 +103,7 @@ func (s *Scheduler) MoveCron(now Time, queue string, e *CronEntry) error {
 	var state CronState
 	known := func(known bool) func(*shard, *cron) {
 		return func(sh *shard, c *cron) {
-			s.cronEntries.Add(int64(count(known) - count(c.known)))
+			s.cronEntries.Add(int64(oneIf(known) - oneIf(c.known)))
 			c.known, state = known, c.CronState
 			sh.planCron(c)
 		}
@@ -188,8 +188,8 @@ func (s *Scheduler) DropOldCron() {
 // RunCron submits a job of an entry now, also of a paused one. Its times stay as they are.
 func (s *Scheduler) RunCron(now Time, queue, name string, sink Sink) (run CronRun, err error) {
 	err = s.withCron(now, queue, name, sink, func(sh *shard, c *cron) {
-		sh.beginJoined()
-		defer sh.endJoined()
+		sh.beginAtomic()
+		defer sh.endAtomic()
 		sh.submitCron(now, c, now.Wall, CronRan, sink)
 		sh.saveCron(c)
 		run = c.Last

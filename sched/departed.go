@@ -26,7 +26,7 @@ type departed struct {
 // abandoned is a job that a departed peer holds, with its place in the order of release.
 type abandoned struct {
 	held
-	last bool // released after the tasks and the jobs with Deaths
+	last bool // released after the tasks and the jobs with MaxFailures
 	name string
 }
 
@@ -40,9 +40,9 @@ type departures struct {
 }
 
 // Disconnect ends a peer. Its reserves and awaits are dropped and the jobs that it holds become ready; the Ticks do
-// what exceeds a batch. No verb takes the peer any more. The tasks of a holder of NewHolder go first in line, in the
-// order of their names. Until the Ticks have released all of them, the tasks in line have smaller names than the tasks
-// that are still held.
+// what exceeds a batch. No verb takes the peer any more. The tasks of a holder of NewHolderPeer go first in line, in
+// the order of their names. Until the Ticks have released all of them, the tasks in line have smaller names than the
+// tasks that are still held.
 func (s *Scheduler) Disconnect(now Time, p *Peer, sink Sink) { s.depart(now, p, sink) }
 
 // depart ends a peer's reserves and begins to reap the peer.
@@ -107,12 +107,12 @@ func (s *Scheduler) reap(now Time, sink Sink) (more bool) {
 	return true
 }
 
-// reapPart does room steps for a departed peer. It returns the rest of room, which is more than 0
+// reapPart does budget steps for a departed peer. It returns the rest of budget, which is more than 0
 // when the peer is reaped.
-func (s *Scheduler) reapPart(now Time, d *departed, room int, sink Sink) int {
+func (s *Scheduler) reapPart(now Time, d *departed, budget int, sink Sink) int {
 	p := d.peer
 	for ref := range d.awaits {
-		if room--; room < 0 {
+		if budget--; budget < 0 {
 			return 0
 		}
 		d.refs.add(ref)
@@ -120,25 +120,25 @@ func (s *Scheduler) reapPart(now Time, d *departed, room int, sink Sink) int {
 	}
 	d.awaits = nil
 	for ref, ok := d.refs.take(); ok; ref, ok = d.refs.take() {
-		if room -= s.shards[ref.Shard].forgetAwait(now, p, ref, sink); room <= 0 {
+		if budget -= s.shards[ref.Shard].forgetAwait(now, p, ref, sink); budget <= 0 {
 			return 0
 		}
 	}
 	for t := range d.topics {
 		delete(d.topics, t)
-		if room -= s.shardOf([]byte(t.queue)).forgetTopic(p, t); room <= 0 {
+		if budget -= s.shardOf([]byte(t.queue)).forgetTopic(p, t); budget <= 0 {
 			return 0
 		}
 	}
-	for ; room > 0 && d.ended < len(p.watches); d.ended++ {
+	for ; budget > 0 && d.ended < len(p.watches); d.ended++ {
 		w := p.watches[d.ended]
-		if room = w.shard.departWatch(w, room); room < 0 {
+		if budget = w.shard.departWatch(w, budget); budget < 0 {
 			return 0
 		}
 	}
-	for ; room > 0 && d.released < len(p.watches); d.released++ {
+	for ; budget > 0 && d.released < len(p.watches); d.released++ {
 		w := p.watches[d.released]
-		if room = w.shard.releaseJobs(now, d, w, room, sink); room < 0 {
+		if budget = w.shard.releaseJobs(now, d, w, budget, sink); budget < 0 {
 			return 0
 		}
 	}
@@ -146,12 +146,12 @@ func (s *Scheduler) reapPart(now Time, d *departed, room int, sink Sink) int {
 		return 0
 	}
 	p.watches, p.byQueue = nil, nil
-	return max(room, 1)
+	return max(budget, 1)
 }
 
-// departWatch ends a watch of a departed peer and removes up to room unreported names of it. It returns
-// the rest of room, less than 0 when there is more to do.
-func (sh *shard) departWatch(w *watch, room int) (left int) {
+// departWatch ends a watch of a departed peer and removes up to budget unreported names of it. It returns
+// the rest of budget, less than 0 when there is more to do.
+func (sh *shard) departWatch(w *watch, budget int) (left int) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	w.departed = true
@@ -159,19 +159,19 @@ func (sh *shard) departWatch(w *watch, room int) (left int) {
 	if !w.ended {
 		sh.endWatch(w)
 	}
-	for ; w.unreportedCount() > 0; room-- {
-		if room == 0 {
+	for ; w.unreportedCount() > 0; budget-- {
+		if budget == 0 {
 			return -1
 		}
 		sh.countSteps(1)
 		sh.removeUnreported(w.anyUnreported())
 	}
-	return room - 1
+	return budget - 1
 }
 
 // releaseJobs releases the jobs of a queue that a departed peer holds, after it has sorted them. It
-// returns the rest of room, less than 0 when there is more to do.
-func (sh *shard) releaseJobs(now Time, d *departed, w *watch, room int, sink Sink) int {
+// returns the rest of budget, less than 0 when there is more to do.
+func (sh *shard) releaseJobs(now Time, d *departed, w *watch, budget int, sink Sink) int {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
 	if d.held == nil {
@@ -180,22 +180,22 @@ func (sh *shard) releaseJobs(now Time, d *departed, w *watch, room int, sink Sin
 	// The loop goes backward: the last job replaces a job that leaves, so none is missed. A job that is
 	// added twice is released once.
 	for d.unsorted = min(d.unsorted, len(w.held)); d.unsorted > 0; {
-		if room == 0 {
+		if budget == 0 {
 			sh.graph.saveExit(w)
 			return -1
 		}
-		room--
+		budget--
 		d.unsorted--
 		d.held.add(sh.heldAt(w, d.unsorted))
 		sh.countSteps(1)
 	}
-	for room > 0 {
+	for budget > 0 {
 		h, ok := d.held.take()
 		if !ok {
 			d.held = nil
 			break
 		}
-		room -= sh.releaseOne(now, w, h.job, h.number, sink)
+		budget -= sh.releaseOne(now, w, h.job, h.number, sink)
 	}
 	sh.matchOrDefer(now, w.queue, sink)
 	if d.held != nil {
@@ -203,29 +203,29 @@ func (sh *shard) releaseJobs(now Time, d *departed, w *watch, room int, sink Sin
 		return -1
 	}
 	sh.graph.endExit(exit{w.queue, w.peer.name})
-	return room
+	return budget
 }
 
 // heldAt returns the job at an index of a watch's held jobs.
 func (sh *shard) heldAt(w *watch, i int) abandoned {
 	h := abandoned{held: w.held[i]}
 	r := sh.slab.at(h.job)
-	h.last = r.flags&task == 0 && (sh.s.rules[r.space].Deaths == 0 || w.peer.request)
-	if w.peer.holder { // its tasks go first in line in the order of their names
+	h.last = r.flags&task == 0 && (sh.s.rules[r.space].MaxFailures == 0 || w.peer.request)
+	if w.peer.unconnected { // its tasks go first in line in the order of their names
 		h.name = string(sh.nameView(h.job))
 	}
 	return h
 }
 
 // compare orders jobs so that they keep their order when they are released. Tasks and jobs with
-// Deaths go ahead of their equals, so the last of them is released first. The other jobs go behind
+// MaxFailures go ahead of their equals, so the last of them is released first. The other jobs go behind
 // their equals, in the order in which they were handed out.
 func (h abandoned) compare(o abandoned) int {
 	switch {
 	case h.name != o.name:
 		return strings.Compare(h.name, o.name)
 	case h.last != o.last:
-		return count(h.last) - count(o.last)
+		return oneIf(h.last) - oneIf(o.last)
 	case h.last:
 		return cmp.Compare(h.number, o.number)
 	}
@@ -235,7 +235,7 @@ func (h abandoned) compare(o abandoned) int {
 // releaseOne releases a job if it is still held by the same run. It returns the steps that it took.
 func (sh *shard) releaseOne(now Time, w *watch, job uint32, number uint64, sink Sink) int {
 	r := sh.slab.find(job)
-	if r == nil || r.state != reserved || sh.holder(r) != w || w.held[r.heldIndex()].number != number {
+	if r == nil || r.state != reserved || sh.holdingWatch(r) != w || w.held[r.heldIndex()].number != number {
 		return 1
 	}
 	sh.counters.Abandoned++
@@ -244,7 +244,7 @@ func (sh *shard) releaseOne(now Time, w *watch, job uint32, number uint64, sink 
 	if w.peer.request {
 		sh.release(now, job, r, q, now.Wall, sink)
 	} else {
-		sh.fail(now, job, r, q, Attempt{Outcome: attemptLeft, Worker: w.peer.where}, byRules, sink)
+		sh.fail(now, job, r, q, Attempt{Outcome: attemptLeft, Worker: w.peer.origin}, byRules, sink)
 	}
 	return max(done+len(sh.freedLocks), sh.mu.steps-began) // the end of a job may answer many awaits
 }

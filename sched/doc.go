@@ -16,7 +16,7 @@
 //	save (journal.go)      the Journal has it
 //	matchOne (match.go)    the first ready job meets the oldest slot in line, which claim (queue.go) takes
 //	assign (match.go)      hold (held.go) makes the job reserved; the Sink gets an Assign with its Run
-//	Finish (finish.go)     holding (held.go) finds the job of the Run, unhold (held.go) takes it back
+//	Finish (finish.go)     findHeld (held.go) finds the job of the Run, unhold (held.go) takes it back
 //	end (shard.go)         the awaits of the job get a Result; journal, names and slab forget it
 //
 // A job that is not finished comes to fail (shard.go), which makes it ready again or ends it: from Fail (finish.go),
@@ -47,7 +47,7 @@
 //	slot         one outstanding Reserve or Sleep of a peer; a job of any queue that the peer watches may answer it
 //	claim        to take the oldest slot of a watch in line for a job
 //	hold         a peer holds a job that is reserved for it
-//	holder       the peer that holds a job; a peer of NewHolder is not connected
+//	holder       the peer that holds a job; a peer of NewHolderPeer is not connected
 //	run          one reservation of one job; its number is the seq of the slot that it answers
 //	lease        a reservation of a job that outlives connections; its worker proves it with a token
 //	await        one request of a peer for the end of a job
@@ -69,8 +69,8 @@
 //
 //	step         a unit of work under a shard's lock; countSteps counts them
 //	batch        the steps under one hold of a shard's lock (Options.Batch)
-//	room         how much of bounded work a function may still do; most return what is left
-//	until        the count of steps at which a function stops; the count never begins again
+//	budget       the steps that a function may still do; most return what is left
+//	stepLimit    the value of the shard's step counter at which a function stops; the counter never goes back
 //	deferred     work that a verb leaves to the Ticks
 //
 // # States
@@ -355,13 +355,13 @@
 //	give back    finish.go Finish, Fail, Delay; return.go Return, Bury, Renew, Release
 //	by name      held.go Held; unreported.go Report; status.go NameOf
 //	locks        locks.go AcquireLock, ReleaseLock; view.go HeldLocks
-//	requests     lease_verbs.go NewRequest, TryReserveUpTo, Grant
+//	requests     lease_verbs.go NewRequestPeer, TryReserveUpTo, Grant
 //	leases       lease_verbs.go FinishGranted, FailGranted, ReleaseGranted, ExtendGranted, PublishGranted, ViewGranted
 //	             lease_verbs.go LeaseTo; lease_name.go FindLease
 //	policies     policy_apply.go SetPolicies, ApplyPolicies, ApplyKeys; limiter.go PauseFor
 //	cron         cron_run.go SetCron, MoveCron, RemoveCron, DropOldCron, RunCron, PauseCron, ResumeCron, WalkCron
 //	operators    list.go List, SizeOf; view.go View, Find, NewReader; why.go Why; operate.go ChangeJobs
-//	tasks        graph_edit.go Extend, Transfer; graph_steal.go NewHolder, Steal, Complete; remove.go RemoveTask
+//	tasks        graph_edit.go Extend, Transfer; graph_steal.go NewHolderPeer, Steal, Complete; remove.go RemoveTask
 //	             graph_revision.go ReviseTask, ReleaseTask, FinishTask; graph_end.go SetRemember
 //	             graph_line.go Head; graph_view.go LookupTask, Backlog, WalkTasks
 //	server       tick.go Tick; scheduler.go SetTimeout, Timeout, SetLockTimeout; halt.go Halt, Unfinished

@@ -8,9 +8,9 @@ const (
 	maxRememberedNames = 1 << 20
 )
 
-// plain reports whether the policies for ended jobs hold for a space: it has no Deaths, and its jobs are not Owned and
-// not tasks. A space with Failures can be plain.
-func (r *Rules) plain() bool { return r.Deaths == 0 && !r.Owned && !r.Graph }
+// plain reports whether the policies for ended jobs hold for a space: it has no MaxFailures, and its jobs are not Owned
+// and not tasks. A space with Failures can be plain.
+func (r *Rules) plain() bool { return r.MaxFailures == 0 && !r.Owned && !r.Graph }
 
 // useOf returns what a finished job with a result of size bytes is kept for.
 func (p *Policy) useOf(o Outcome, size int) keptUse {
@@ -77,21 +77,21 @@ func (sh *shard) strip(job uint32, r *record, use keptUse) {
 	if len(workload) == 0 {
 		return
 	}
-	if bytes, room, ok := sh.arena.alloc(packedLen(name, nil)); ok {
-		pack(room, name, nil)
+	if bytes, dst, ok := sh.arena.alloc(packedLen(name, nil)); ok {
+		pack(dst, name, nil)
 		sh.freeBytes(r.bytes)
-		r.bytes, r.size = bytes, uint32(len(room))
+		r.bytes, r.size = bytes, uint32(len(dst))
 	}
 }
 
 // setResult keeps a copy of a job's result. It returns false without memory for it.
 func (sh *shard) setResult(job uint32, data []byte) bool {
-	bytes, room, ok := sh.arena.alloc(len(data))
+	bytes, dst, ok := sh.arena.alloc(len(data))
 	if !ok {
 		return false
 	}
 	sh.countSteps(len(data) >> costShift)
-	copy(room, data)
+	copy(dst, data)
 	sh.results[job] = arenaRef{bytes, uint32(len(data))}
 	return true
 }

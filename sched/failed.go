@@ -114,12 +114,12 @@ func (sh *shard) history(job uint32, r *record) []byte {
 
 // setHistory replaces a job's history. Without memory for it the job has none: it is tried again from the start.
 func (sh *shard) setHistory(job uint32, r *record, history []byte) {
-	bytes, room, ok := sh.arena.alloc(len(history))
+	bytes, dst, ok := sh.arena.alloc(len(history))
 	if !ok {
 		sh.dropHistory(job, r)
 		return
 	}
-	copy(room, history)
+	copy(dst, history)
 	if r.flags&attempted != 0 {
 		sh.freeBytes(sh.histories[job].bytes)
 	}
@@ -285,9 +285,9 @@ func backoff(p *Policy, f *Failures, retry int32, chance uint64) int64 {
 	return p.Backoff.delay(int(retry), chance)
 }
 
-// policyRules reports whether failByPolicy handles a failure of a job, whose space has no Rules.Deaths. It does in a
-// space with Rules.Failures. Under a policy with retries or a back-off it does too, except for tasks and for jobs that
-// end with their owner.
+// policyRules reports whether failByPolicy handles a failure of a job, whose space has no Rules.MaxFailures. It does in
+// a space with Rules.Failures. Under a policy with retries or a back-off it does too, except for tasks and for jobs
+// that end with their owner.
 func (sh *shard) policyRules(r *record, q *queue) bool {
 	p := q.policy
 	return sh.s.rules[r.space].Failures != nil || p != nil && (p.Limited || p.Backoff.First > 0) && r.flags&(task|orphan) == 0 && !sh.s.rules[r.space].Owned

@@ -26,7 +26,7 @@ func (l *keptLine) nextMove() int64 {
 }
 
 // chooseMoves adds the failed jobs of a queue from the cursor on to moves.
-func (sh *shard) chooseMoves(now Time, l *keptLine, to string, until int, moves []deadLetter) []deadLetter {
+func (sh *shard) chooseMoves(now Time, l *keptLine, to string, stepLimit int, moves []deadLetter) []deadLetter {
 	if l.nextPass != 0 && (l.nextPass <= now.Wall || l.nextPass > now.Wall+moveAgain) { // or the clock was set back
 		l.position, l.nextPass = firstKey, 0
 	}
@@ -36,7 +36,7 @@ func (sh *shard) chooseMoves(now Time, l *keptLine, to string, until int, moves 
 		sh.countSteps(r.cost())
 		l.position = k.next()
 		moves = append(moves, deadLetter{r.seq, to})
-		done = len(moves) < maxMoves && sh.mu.steps < until
+		done = len(moves) < maxMoves && sh.mu.steps < stepLimit
 		return done
 	})
 	l.check = now.Wall + 1

@@ -16,7 +16,7 @@ var failRules = [MaxSpaces]Rules{{
 		Backoff: func(retry int32, _ uint64) int64 { return int64(retry) * 10_000 },
 	},
 	Traits: func(workload []byte) Traits {
-		return Traits{Expires: bytes.HasPrefix(workload, []byte("until ")), Follow: bytes.HasPrefix(workload, []byte("tell"))}
+		return Traits{Expires: bytes.HasPrefix(workload, []byte("until ")), Hooked: bytes.HasPrefix(workload, []byte("tell"))}
 	},
 	Expiry: func(workload []byte) (at int64) {
 		_, _ = fmt.Sscanf(string(workload), "until %d", &at)
@@ -33,8 +33,8 @@ func newFailSched(t testing.TB) (*testSched, memJournal) {
 func (x *testSched) lessee(worker string, queues ...string) *Peer {
 	x.t.Helper()
 	x.id++
-	p := x.s.NewPeer(x.id, Wide)
-	p.LeaseTo(Terms{Worker: worker, Secret: 5, For: minute})
+	p := x.s.NewPeer(x.id, LongNames)
+	p.LeaseTo(LeaseTerms{Worker: worker, Secret: 5, For: minute})
 	for _, q := range queues {
 		x.ok(x.s.Watch(x.now, p, []byte(q), false, &x.rec))
 	}
@@ -266,11 +266,11 @@ func TestExpiry(t *testing.T) {
 	x.want(fmt.Sprint(p.id, " 1 assign new"))
 }
 
-// TestFollow: Options.Follow is called for hand-outs and ends of the jobs of Traits.Follow, also after a restart.
+// TestFollow: Options.JobHook is called for hand-outs and ends of the jobs of Traits.Hooked, also after a restart.
 func TestFollow(t *testing.T) {
 	kept := memJournal{{}}
 	var followed []string
-	o := Options{Rules: failRules, Journal: kept, Follow: func(j *Job, e Effect) {
+	o := Options{Rules: failRules, Journal: kept, JobHook: func(j *Job, e Effect) {
 		followed = append(followed, fmt.Sprintf("%s %s", j.Name, effects[e]))
 	}}
 	x := newTestSched(t, o)

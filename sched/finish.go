@@ -8,18 +8,18 @@ func (s *Scheduler) Finish(now Time, p *Peer, run Run, data []byte, sink Sink) e
 		return s.countStale(err)
 	}
 	defer sh.unlock(now, sink)
-	r, err := sh.holding(p, run)
+	r, err := sh.findHeld(p, run)
 	if err != nil {
 		sh.counters.Stale++
 		return err
 	}
-	sh.finish(now, run.Record, r, p.where, data, sink)
+	sh.finish(now, run.Record, r, p.origin, data, sink)
 	return nil
 }
 
 // finish is Finish for a reserved job and the name of its worker.
 func (sh *shard) finish(now Time, job uint32, r *record, worker string, data []byte, sink Sink) {
-	w := sh.holder(r)
+	w := sh.holdingWatch(r)
 	sh.observeRun(now, r)
 	q := sh.unhold(job, r)
 	sh.counters.Done++
@@ -36,15 +36,15 @@ func (sh *shard) finish(now Time, job uint32, r *record, worker string, data []b
 }
 
 // Fail gives back a job that the peer could not do: the job becomes ready, due now, or ends, see
-// Rules.Deaths and Policy.Retries. text is the worker's error. A history keeps its end, or its beginning
+// Rules.MaxFailures and Policy.Retries. text is the worker's error. A history keeps its end, or its beginning
 // in a space with Rules.Failures.
 func (s *Scheduler) Fail(now Time, p *Peer, run Run, text []byte, sink Sink) error {
-	sh, r, err := s.releasing(now, p, run)
+	sh, r, err := s.lockReported(now, p, run)
 	if err != nil {
 		return err
 	}
 	defer sh.unlock(now, sink)
-	sh.failRun(now, run.Record, r, Attempt{Outcome: attemptFailed, Worker: p.where, Text: sh.errorText(r, text)}, byRules, sink)
+	sh.failRun(now, run.Record, r, Attempt{Outcome: attemptFailed, Worker: p.origin, Text: sh.errorText(r, text)}, byRules, sink)
 	return nil
 }
 
@@ -55,7 +55,7 @@ const byRules = -1
 func (sh *shard) failRun(now Time, job uint32, r *record, a Attempt, delay int64, sink Sink) {
 	sh.counters.Fails++
 	sh.failAwaits(job, r, sink)
-	w := sh.holder(r)
+	w := sh.holdingWatch(r)
 	q := sh.unhold(job, r)
 	sh.fail(now, job, r, q, a, delay, sink)
 	sh.matchOrDefer(now, q, sink)
@@ -69,15 +69,15 @@ const longestDelay = int64(1) << 50
 // count.
 func (s *Scheduler) Delay(now Time, p *Peer, run Run, delay int64, step int32, sink Sink) error {
 	delay = max(min(delay, longestDelay/1000), -longestDelay/1000)
-	sh, r, err := s.releasing(now, p, run)
+	sh, r, err := s.lockReported(now, p, run)
 	if err != nil {
 		return err
 	}
 	defer sh.unlock(now, sink)
 	sh.failAwaits(run.Record, r, sink)
-	w := sh.holder(r)
+	w := sh.holdingWatch(r)
 	q := sh.unhold(run.Record, r)
-	if rules := &sh.s.rules[r.space]; rules.Deaths == 0 && rules.Failures == nil { // else count counts failures or retries
+	if rules := &sh.s.rules[r.space]; rules.MaxFailures == 0 && rules.Failures == nil { // else count counts failures or retries
 		r.count = clampAdd(r.count, step)
 	}
 	sh.release(now, run.Record, r, q, now.Wall+delay*1000, sink)
@@ -86,13 +86,13 @@ func (s *Scheduler) Delay(now Time, p *Peer, run Run, delay int64, step int32, s
 	return nil
 }
 
-// releasing returns a job that the peer gives back, with its shard locked.
-func (s *Scheduler) releasing(now Time, p *Peer, run Run) (*shard, *record, error) {
+// lockReported locks the shard of a job that the peer gives back, counts the end of the run, and returns the job.
+func (s *Scheduler) lockReported(now Time, p *Peer, run Run) (*shard, *record, error) {
 	sh, err := s.lockShard(run.Shard)
 	if err != nil {
 		return nil, nil, s.countStale(err)
 	}
-	r, err := sh.holding(p, run)
+	r, err := sh.findHeld(p, run)
 	if err != nil {
 		sh.counters.Stale++
 		sh.mu.Unlock()

@@ -41,12 +41,12 @@ func (g *graph) init(sh *shard) { g.sh, g.edges, g.remembered = sh, newEdges(), 
 // node returns the node of a task.
 func (g *graph) node(job uint32) *node { return g.sh.slab.node(job) }
 
-// place puts a detached task among the waiting ones, or in line when it is due. past is how many milliseconds after its
-// due second it is due. It returns false for a task that is to be delayed like any other job.
-func (g *graph) place(now Time, job uint32, r *record, q *queue, past uint32, due bool) bool {
+// place puts a detached task among the waiting ones, or in line when it is due. millis is how many milliseconds after
+// its due second it is due. It returns false for a task that is to be delayed like any other job.
+func (g *graph) place(now Time, job uint32, r *record, q *queue, millis uint32, due bool) bool {
 	switch {
 	case g.node(job).ins > 0:
-		g.wait(job, r, q, past)
+		g.wait(job, r, q, millis)
 	case due:
 		g.ready(now, job, r, q, back)
 	default:

@@ -19,7 +19,7 @@ type graphBench struct {
 
 func newGraphBench(b testing.TB) *graphBench {
 	x := &graphBench{benchSched: &benchSched{b: b, s: New(Options{Rules: graphRules}), now: Time{Wall: 1_700_000_000_000}}}
-	x.h = x.s.NewHolder("h")
+	x.h = x.s.NewHolderPeer("h")
 	for i := range x.task {
 		x.task[i].After = make([][]byte, 0, len(x.after))
 	}

@@ -16,8 +16,8 @@ func (x *graphMachine) compare() error {
 	}
 	active, lined := 0, 0
 	for _, j := range x.m.all {
-		active += count(j.space == graphTasks)
-		lined += count(j.space == graphTasks && j.state == ready)
+		active += oneIf(j.space == graphTasks)
+		lined += oneIf(j.space == graphTasks && j.state == ready)
 	}
 	gotActive, gotLined := x.s.Backlog(graphQueue)
 	if gotActive != active || gotLined != lined {

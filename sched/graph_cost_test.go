@@ -100,9 +100,9 @@ func TestOrderScansFew(t *testing.T) {
 		sh, task := &x.s.shards[0], graphTask(edge)
 		from, _ := sh.graph.lookup(sh.byName[string(graphQueue)], graphTasks, task.After[0])
 		to, _ := sh.graph.lookup(sh.byName[string(graphQueue)], graphTasks, task.Name)
-		room := maxOrderSteps
-		x.ok(sh.graph.makeOrder(from, to, &room))
-		if looks := maxOrderSteps - room; looks == 0 || looks > 20*side {
+		budget := maxOrderSteps
+		x.ok(sh.graph.makeOrder(from, to, &budget))
+		if looks := maxOrderSteps - budget; looks == 0 || looks > 20*side {
 			t.Errorf("%s: it looks at %d edges", name, looks)
 		}
 		x.extend(edge)

@@ -29,7 +29,7 @@ func (s *Scheduler) Extend(now Time, space Space, queue []byte, tasks []Task, si
 	if err != nil {
 		return err
 	}
-	e := edit{g: &sh.graph, q: q, space: space, start: s.jobs.Load(), room: maxOrderSteps}
+	e := edit{g: &sh.graph, q: q, space: space, start: s.jobs.Load(), budget: maxOrderSteps}
 	for i := range tasks {
 		if err := e.task(&tasks[i]); err != nil {
 			e.undo()
@@ -50,7 +50,7 @@ func (s *Scheduler) Transfer(now Time, p *Peer, space Space, queue []byte, tasks
 	if q == nil {
 		return ErrNotFound
 	}
-	e := edit{g: &sh.graph, q: q, space: space, start: s.jobs.Load(), room: maxOrderSteps}
+	e := edit{g: &sh.graph, q: q, space: space, start: s.jobs.Load(), budget: maxOrderSteps}
 	for i := range tasks {
 		job, ok := sh.graph.lookup(q, space, tasks[i].Name)
 		if !ok || !sh.graph.holds(p, job) {
@@ -76,7 +76,7 @@ type edit struct {
 	known     []uint32 // tasks that existed, in the order of the request
 	displaced []uint32 // remembered tasks whose names the fresh tasks took
 	added     []uint32 // edges that it made
-	room      int      // edges that may still be scanned, see makeOrder
+	budget    int      // edges that may still be scanned, see makeOrder
 }
 
 // task makes or finds a task and adds its predecessors.
@@ -119,7 +119,7 @@ func (e *edit) after(job uint32, t *Task) error {
 		if !ok || g.linked(from, job) {
 			continue
 		}
-		if err := g.makeOrder(from, job, &e.room); err != nil {
+		if err := g.makeOrder(from, job, &e.budget); err != nil {
 			return err
 		}
 		e.added = append(e.added, g.link(from, job))

@@ -53,22 +53,22 @@ func (g *graph) dropEdge(i uint32) {
 	g.unlink(i)
 }
 
-// freeSuccessors removes the edges of complete tasks until the shard's steps reach until. A
+// freeSuccessors removes the edges of complete tasks until the shard's steps reach stepLimit. A
 // successor without other predecessors becomes ready, first in line. more reports whether edges are left.
-func (g *graph) freeSuccessors(now Time, until int, sink Sink) (more bool) {
+func (g *graph) freeSuccessors(now Time, stepLimit int, sink Sink) (more bool) {
 	sh := g.sh
 	if len(g.freeing) == 0 {
 		return false
 	}
 	q := sh.queueOf(sh.slab.at(g.freeing[0]))
-	for sh.mu.steps < until && len(g.freeing) > 0 {
+	for sh.mu.steps < stepLimit && len(g.freeing) > 0 {
 		job := g.freeing[0]
 		n := g.node(job)
-		for sh.mu.steps < until && n.ins > 0 {
+		for sh.mu.steps < stepLimit && n.ins > 0 {
 			sh.countSteps(1)
 			g.dropEdge(n.in)
 		}
-		for sh.mu.steps < until && n.outs > 0 {
+		for sh.mu.steps < stepLimit && n.outs > 0 {
 			sh.countSteps(1)
 			i := n.out
 			to := g.edges.at(i).to
@@ -92,7 +92,7 @@ func (g *graph) freeSuccessors(now Time, until int, sink Sink) (more bool) {
 		}
 		if len(g.freeing) > 0 {
 			if next := sh.queueOf(sh.slab.at(g.freeing[0])); next != q {
-				sh.matchUntil(now, q, until, sink)
+				sh.matchUntil(now, q, stepLimit, sink)
 				q = next
 			}
 		}
@@ -127,9 +127,9 @@ func (g *graph) forget(job uint32, r *record) {
 }
 
 // forgetOld forgets remembered tasks whose time is over.
-func (g *graph) forgetOld(now Time, until int) {
+func (g *graph) forgetOld(now Time, stepLimit int) {
 	sh := g.sh
-	for sh.mu.steps < until {
+	for sh.mu.steps < stepLimit {
 		k, ok := g.remembered.min(&sh.buckets)
 		if !ok || k.a > now.Mono {
 			break

@@ -20,7 +20,7 @@ func TestCrashWhileExiting(t *testing.T) {
 		x.extend(all...)
 		x.wantStolen(all...)
 		x.s.Disconnect(x.now, x.h, &x.rec)
-		x.h = x.s.NewHolder("h")
+		x.h = x.s.NewHolderPeer("h")
 		if got := x.steal(); got != 0 {
 			t.Errorf("%s: %d tasks are stolen meanwhile", what, got)
 		}

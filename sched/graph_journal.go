@@ -17,7 +17,7 @@ func (g *graph) save(job uint32, r *record, q *queue) {
 		j.Due = wasDue
 	}
 	if r.state == reserved {
-		j.Holder = sh.holder(r).peer.name
+		j.Holder = sh.holdingWatch(r).peer.name
 	}
 	n := g.node(job)
 	j.Revision, j.Log = n.revision, g.events(j.Log, n)
@@ -159,7 +159,7 @@ func (g *graph) resume(now Time, holder func(space Space, name string) *Peer, si
 			continue
 		}
 		g.edges.at(g.link(from, to)).saved = e.saved
-		g.node(to).given += uint32(count(e.saved != 0)) // an edge without a number is in the record of the task
+		g.node(to).given += uint32(oneIf(e.saved != 0)) // an edge without a number is in the record of the task
 		backward = backward || e.from > e.to
 	}
 	if backward {

@@ -46,13 +46,13 @@ func (g *graph) pushReady(job uint32, r *record, q *queue, where lineEnd) {
 	sh.pushReady(job, r, q, where)
 }
 
-// wait puts a detached task among the waiting ones. past is how many milliseconds after its due
+// wait puts a detached task among the waiting ones. millis is how many milliseconds after its due
 // second a delayed task is due. The locks forget the task: a predecessor may wait for one of them.
-func (g *graph) wait(job uint32, r *record, q *queue, past uint32) {
+func (g *graph) wait(job uint32, r *record, q *queue, millis uint32) {
 	if r.flags&locking != 0 {
 		g.sh.dropLocks(job, r)
 	}
-	r.state, r.container, r.stateData = waiting, q.id, past
+	r.state, r.container, r.stateData = waiting, q.id, millis
 	q.waiting++
 }
 

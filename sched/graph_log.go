@@ -32,18 +32,18 @@ func (g *graph) log(job uint32, events ...Event) {
 	events = events[max(len(events)-maxEvents, 0):]
 	old := min(int(n.logSize), (maxEvents-len(events))*eventSize)
 	size := old + len(events)*eventSize
-	ref, room, ok := sh.arena.alloc(size)
+	ref, dst, ok := sh.arena.alloc(size)
 	if !ok {
 		return
 	}
 	at := 0
 	if n.logSize > 0 {
-		at = copy(room, sh.arena.view(n.log, int(n.logSize))[int(n.logSize)-old:])
+		at = copy(dst, sh.arena.view(n.log, int(n.logSize))[int(n.logSize)-old:])
 		sh.freeBytes(n.log)
 	}
 	for _, e := range events {
-		room[at] = e.Stage
-		putMicros(room[at+1:], e.Micros)
+		dst[at] = e.Stage
+		putMicros(dst[at+1:], e.Micros)
 		at += eventSize
 	}
 	n.log, n.logSize = ref, uint32(size)

@@ -58,10 +58,10 @@ func (x *graphMachine) open() {
 	}
 }
 
-// connect makes a worker, either Named or Wide.
+// connect makes a worker, either Named or LongNames.
 func (x *graphMachine) connect(i int) {
 	x.lastID++
-	capabilities := []Capabilities{Named, Wide}[i]
+	capabilities := []Capabilities{Named, LongNames}[i]
 	x.peers[i] = x.s.NewPeer(x.lastID, capabilities)
 	x.m.workers[i] = &graphWorker{id: x.lastID, name: fmt.Sprint("w", i), capabilities: capabilities}
 	x.watch(i)
@@ -77,7 +77,7 @@ func (x *graphMachine) watch(i int) {
 
 func (x *graphMachine) holder(name string) *Peer {
 	if x.holders[name] == nil {
-		x.holders[name] = x.s.NewHolder(name)
+		x.holders[name] = x.s.NewHolderPeer(name)
 	}
 	return x.holders[name]
 }

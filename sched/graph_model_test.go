@@ -75,7 +75,7 @@ const (
 
 var graphRules = [MaxSpaces]Rules{
 	graphTasks:  {Durable: true, Graph: true, Untimed: true},
-	graphDeaths: {Untimed: true, Deaths: 3},
+	graphDeaths: {Untimed: true, MaxFailures: 3},
 }
 
 func (m *graphModel) find(space Space, name string) *graphJob {

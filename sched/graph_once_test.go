@@ -76,7 +76,7 @@ func (x *graphStress) ended() {
 
 func (x *graphStress) holder(n int) {
 	r := rand.New(rand.NewPCG(uint64(n), 4))
-	p := x.s.NewHolder(strconv.Itoa(n))
+	p := x.s.NewHolderPeer(strconv.Itoa(n))
 	for {
 		select {
 		case <-x.finish:
@@ -84,7 +84,7 @@ func (x *graphStress) holder(n int) {
 		default:
 		}
 		if x.round(r, p) {
-			p = x.s.NewHolder(strconv.Itoa(n))
+			p = x.s.NewHolderPeer(strconv.Itoa(n))
 		}
 	}
 }

@@ -10,15 +10,15 @@ import (
 // Pearce and Kelly, "A dynamic topological sort algorithm for directed acyclic graphs" (2006). Nearly every edge goes
 // from an older task to a younger one and costs one comparison. For the other edges makeOrder tries three ways: from
 // and the tasks before it become the first of all, to and the tasks after it become the last of all, or both sets swap
-// their orders. It tries each way with more and more edges to scan, so the shortest way comes to its end first. room is
-// the number of edges that the request may still scan.
-func (g *graph) makeOrder(from, to uint32, room *int) error {
+// their orders. It tries each way with more and more edges to scan, so the shortest way comes to its end first. budget
+// is the number of edges that the request may still scan.
+func (g *graph) makeOrder(from, to uint32, budget *int) error {
 	low, high := g.node(to).order, g.node(from).order
 	if high < low {
 		return nil
 	}
 	for limit := fewEdges; ; limit *= 8 {
-		before, whole, err := g.reach(from, to, true, math.MinInt64, limit, room)
+		before, whole, err := g.reach(from, to, true, math.MinInt64, limit, budget)
 		if err != nil {
 			return err
 		}
@@ -29,7 +29,7 @@ func (g *graph) makeOrder(from, to uint32, room *int) error {
 			}
 			return nil
 		}
-		after, whole, err := g.reach(to, from, false, math.MaxInt64, limit, room)
+		after, whole, err := g.reach(to, from, false, math.MaxInt64, limit, budget)
 		if err != nil {
 			return err
 		}
@@ -39,7 +39,7 @@ func (g *graph) makeOrder(from, to uint32, room *int) error {
 			}
 			return nil
 		}
-		if whole, err := g.swap(from, to, limit, room); whole || err != nil {
+		if whole, err := g.swap(from, to, limit, budget); whole || err != nil {
 			return err
 		}
 	}
@@ -48,13 +48,13 @@ func (g *graph) makeOrder(from, to uint32, room *int) error {
 // swap gives new orders to two sets of tasks: from with its predecessors, and to with its successors. Both sets have
 // only tasks whose orders lie from that of to up to that of from. The tasks share out their orders again, and from's
 // set gets the smaller ones. swap scans no task outside of these orders.
-func (g *graph) swap(from, to uint32, limit int, room *int) (whole bool, err error) {
+func (g *graph) swap(from, to uint32, limit int, budget *int) (whole bool, err error) {
 	low, high := g.node(to).order, g.node(from).order
-	after, whole, err := g.reach(to, from, false, high, limit, room)
+	after, whole, err := g.reach(to, from, false, high, limit, budget)
 	if !whole {
 		return false, err
 	}
-	before, whole, err := g.reach(from, to, true, low, limit, room)
+	before, whole, err := g.reach(from, to, true, low, limit, budget)
 	if !whole {
 		return false, err
 	}
@@ -80,7 +80,7 @@ const (
 
 // reach returns start and its successors, or with back its predecessors, in order. It stops at tasks whose orders are
 // beyond bound. whole is false when it takes more than limit edges. It returns a cycleError when it reaches end.
-func (g *graph) reach(start, end uint32, back bool, bound int64, limit int, room *int) (tasks []uint32, whole bool, err error) {
+func (g *graph) reach(start, end uint32, back bool, bound int64, limit int, budget *int) (tasks []uint32, whole bool, err error) {
 	sh := g.sh
 	all := []uint32{start}
 	sh.slab.node(start).via = start + 1
@@ -99,7 +99,7 @@ func (g *graph) reach(start, end uint32, back bool, bound int64, limit int, room
 			if limit--; limit < 0 {
 				return nil, false, nil
 			}
-			if *room--; *room < 0 {
+			if *budget--; *budget < 0 {
 				return nil, false, errCostly
 			}
 			sh.countSteps(1)

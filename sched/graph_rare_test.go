@@ -20,7 +20,7 @@ type graphSched struct {
 func newGraphSched(t testing.TB) *graphSched {
 	x := &graphSched{journal: memJournal{make(map[uint64]Saved)}}
 	x.testSched = newTestSched(t, Options{Rules: graphRules, Journal: x.journal})
-	x.h = x.s.NewHolder("h")
+	x.h = x.s.NewHolderPeer("h")
 	return x
 }
 
@@ -73,7 +73,7 @@ func (x *graphSched) restart() {
 	x.t.Helper()
 	last := x.s.jobs.Load()
 	x.s = New(Options{Rules: graphRules, Journal: x.journal})
-	x.h = x.s.NewHolder("h")
+	x.h = x.s.NewHolderPeer("h")
 	for _, seq := range x.journal.order() {
 		j := x.journal[0][seq]
 		x.ok(x.s.Restore(x.now, &j))
@@ -321,7 +321,7 @@ func TestTaskLogBounded(t *testing.T) {
 		x.now.Micros++
 		x.wantStolen("a")
 		x.s.Disconnect(x.now, x.h, &x.rec)
-		x.h = x.s.NewHolder("h")
+		x.h = x.s.NewHolderPeer("h")
 	}
 	f("after many turns")
 	x.restart()
@@ -440,7 +440,7 @@ func TestBackwardEdges(t *testing.T) {
 			before, moved := x.orders(), 0
 			x.extend(then(i)...)
 			for job, order := range x.orders() {
-				moved += count(before[job] != 0 && before[job] != order)
+				moved += oneIf(before[job] != 0 && before[job] != order)
 			}
 			if moved > most {
 				t.Fatalf("%s: step %d moved %d tasks", name, i, moved)

@@ -55,7 +55,7 @@ func (s *Scheduler) lockRevision(p *Peer, t TaskRevision) (*shard, *record, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := sh.graph.holding(p, t.Ref)
+	r, err := sh.graph.findHeldTask(p, t.Ref)
 	switch {
 	case err != nil:
 	case sh.slab.node(t.Ref.Record).revision != t.Number:
@@ -69,14 +69,14 @@ func (s *Scheduler) lockRevision(p *Peer, t TaskRevision) (*shard, *record, erro
 	return sh, r, nil
 }
 
-// holding returns a task that the peer holds.
-func (g *graph) holding(p *Peer, ref JobRef) (*record, error) {
+// findHeldTask returns a task that the peer holds.
+func (g *graph) findHeldTask(p *Peer, ref JobRef) (*record, error) {
 	sh := g.sh
 	r := sh.slab.find(ref.Record)
 	switch {
 	case r == nil || r.state != reserved || r.seq != ref.Seq || r.flags&task == 0:
 		return nil, ErrNotFound
-	case sh.holder(r).peer != p:
+	case sh.holdingWatch(r).peer != p:
 		return nil, errNotOwner
 	}
 	return r, nil

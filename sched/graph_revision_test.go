@@ -26,7 +26,7 @@ func newTaskSched(t testing.TB) *taskSched {
 		x.journal[i] = make(map[uint64]Saved)
 	}
 	x.testSched = newTestSched(t, Options{Rules: taskRules, Journal: x.journal, Shards: len(x.journal)})
-	x.h = x.s.NewHolder("h")
+	x.h = x.s.NewHolderPeer("h")
 	t.Cleanup(x.sane)
 	return x
 }
@@ -101,11 +101,11 @@ func (x *taskSched) restart() (holders map[string]*Peer) {
 	x.s.Resume(x.now, last, func(space Space, name string) *Peer {
 		key := fmt.Sprint(space, name)
 		if holders[key] == nil {
-			holders[key] = x.s.NewHolder(name)
+			holders[key] = x.s.NewHolderPeer(name)
 		}
 		return holders[key]
 	}, &x.rec)
-	x.h = x.s.NewHolder("later")
+	x.h = x.s.NewHolderPeer("later")
 	return holders
 }
 
@@ -113,7 +113,7 @@ func (x *taskSched) restart() (holders map[string]*Peer) {
 // capabilities and whenever it asks. Other jobs of the queue are.
 func TestPrivate(t *testing.T) {
 	x := newTaskSched(t)
-	early, late := x.capable(Wide, "q"), x.capable(Named|Wide)
+	early, late := x.capable(LongNames, "q"), x.capable(Named|LongNames)
 	x.reserve(early, 1)
 	long := strings.Repeat("n", maxShort+1)
 	x.extend("q", "a", long, "b<a")
@@ -151,7 +151,7 @@ func TestRevision(t *testing.T) {
 	}
 	x.ok(x.s.ReviseTask(x.h, l, 7))
 	old, l := l, TaskRevision{l.Ref, 7}
-	other := x.s.NewHolder("other")
+	other := x.s.NewHolderPeer("other")
 	for _, f := range []struct {
 		p    *Peer
 		l    TaskRevision
@@ -316,7 +316,7 @@ func TestStealIsOneRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := len(journal.saved)
-	s.Steal(Time{}, s.NewHolder("h"), []byte("q"), 1, &rec, func(v *TaskView) bool {
+	s.Steal(Time{}, s.NewHolderPeer("h"), []byte("q"), 1, &rec, func(v *TaskView) bool {
 		v.Revision = 46
 		v.Log = append(v.Log, Event{StageOther, 9})
 		return true
@@ -328,7 +328,7 @@ func TestStealIsOneRecord(t *testing.T) {
 	if err := back.Restore(Time{}, &journal.saved[before]); err != nil {
 		t.Fatal(err)
 	}
-	h := back.NewHolder("h")
+	h := back.NewHolderPeer("h")
 	back.Resume(Time{}, 0, func(Space, string) *Peer { return h }, &rec)
 	if !back.LookupTask(taskSpace, []byte("q"), []byte("a"), func(v *TaskView) {
 		if v.Holder != "h" || v.Revision != 46 || v.Log[len(v.Log)-1] != (Event{StageOther, 9}) {

@@ -1,9 +1,9 @@
 package sched
 
-// NewHolder returns a peer that is not connected. It holds tasks under a name that outlives
+// NewHolderPeer returns a peer that is not connected. It holds tasks under a name that outlives
 // connections and, with a journal, the process.
-func (s *Scheduler) NewHolder(name string) *Peer {
-	return &Peer{holder: true, name: name, window: s.window, quota: &s.sharedQuota}
+func (s *Scheduler) NewHolderPeer(name string) *Peer {
+	return &Peer{unconnected: true, name: name, window: s.window, quota: &s.sharedQuota}
 }
 
 // stealTries bounds the batches of edges that a Steal removes without finding a ready task. The Ticks remove the rest.
@@ -20,7 +20,7 @@ func (s *Scheduler) Steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn 
 		var got int
 		got, more = sh.graph.steal(now, p, queue, min(n, s.batch), sink, fn)
 		n -= got
-		empty += count(got == 0)
+		empty += oneIf(got == 0)
 	}
 }
 
@@ -63,7 +63,7 @@ func (g *graph) steal(now Time, p *Peer, queue []byte, n int, sink Sink, fn func
 	return got, q.readyTasks > 0 || len(g.freeing) > 0
 }
 
-// Complete ends tasks that the peer holds or, when p is nil, that any holder of NewHolder holds.
+// Complete ends tasks that the peer holds or, when p is nil, that any holder of NewHolderPeer holds.
 // missing receives the indexes of the other tasks. The lock is released between batches. The Ticks
 // free what exceeds a batch of the successors.
 func (s *Scheduler) Complete(now Time, p *Peer, space Space, queue []byte, tasks []Task, sink Sink, missing func(i int)) {
@@ -109,11 +109,11 @@ func (g *graph) complete(now Time, p *Peer, space Space, queue []byte, tasks []T
 func (g *graph) holds(p *Peer, job uint32) bool {
 	sh := g.sh
 	r := sh.slab.at(job)
-	return r.state == reserved && sh.holder(r).peer == p
+	return r.state == reserved && sh.holdingWatch(r).peer == p
 }
 
-// mayComplete reports whether the peer holds a task. When p is nil, it reports whether any peer of NewHolder that has
-// not left holds it: a connected worker reports its tasks itself.
+// mayComplete reports whether the peer holds a task. When p is nil, it reports whether any peer of NewHolderPeer that
+// has not left holds it: a connected worker reports its tasks itself.
 func (g *graph) mayComplete(p *Peer, job uint32) bool {
 	sh := g.sh
 	if p != nil {
@@ -123,8 +123,8 @@ func (g *graph) mayComplete(p *Peer, job uint32) bool {
 	if r.state != reserved {
 		return false
 	}
-	w := sh.holder(r)
-	return w.peer.holder && !w.ended
+	w := sh.holdingWatch(r)
+	return w.peer.unconnected && !w.ended
 }
 
 // lookup finds a task that is not complete.

@@ -100,7 +100,7 @@ type TaskView struct {
 	Job
 	Stage  uint8     // 0: it waits for predecessors
 	Holder string    // name or label of the holder of a reserved task, or the worker of its lease
-	By     SessionID // session of its holder, 0 for a peer of NewHolder or a lease
+	By     SessionID // session of its holder, 0 for a peer of NewHolderPeer or a lease
 	Log    []Event
 
 	// Revision is the number of its TaskRevision. While the task is not held, it is that of the last holder; 0: it had
@@ -120,7 +120,7 @@ func (g *graph) view(job uint32, r *record, q *queue, v *TaskView) {
 	case ready, delayed, parked:
 		v.Stage = StageReady
 	case reserved:
-		p := sh.holder(r).peer
+		p := sh.holdingWatch(r).peer
 		v.Stage, v.Holder, v.By = StageReserved, p.name+p.label, p.id
 		if l := sh.leaseOf(r); l != nil {
 			v.Holder = l.worker

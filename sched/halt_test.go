@@ -6,7 +6,7 @@ import "testing"
 // workers can end their jobs.
 func TestHalt(t *testing.T) {
 	rules := taskRules
-	rules[3] = Rules{Owned: true, Untimed: true, Deaths: 4}
+	rules[3] = Rules{Owned: true, Untimed: true, MaxFailures: 4}
 	x := newTestSched(t, Options{Shards: 4, Rules: rules})
 	unfinished := func(want int) {
 		t.Helper()
@@ -30,7 +30,7 @@ func TestHalt(t *testing.T) {
 	x.reserve(many, 4)
 	x.rec.take()
 	x.ok(x.s.Extend(x.now, taskSpace, []byte("tasks"), []Task{{Name: []byte("t1")}, {Name: []byte("t2")}}, &x.rec))
-	holder := x.s.NewHolder("h")
+	holder := x.s.NewHolderPeer("h")
 	steals := func(want int) {
 		t.Helper()
 		got := 0

@@ -23,7 +23,7 @@ func (sh *shard) hold(now Time, job uint32, r *record, w *watch, s slot) {
 	}
 	w.addHeld(r, h)
 	w.queue.running++
-	w.queue.busy += count(len(w.held) == 1)
+	w.queue.busy += oneIf(len(w.held) == 1)
 	r.flags &^= ownDeadline | untimed | laned
 	if sh.s.rules[r.space].Untimed {
 		r.flags |= untimed
@@ -43,7 +43,7 @@ func (w *watch) addHeld(r *record, h held) {
 // startTimeout puts a reserved job under the deadline of its time-out, or of the default one.
 func (sh *shard) startTimeout(now Time, job uint32, r *record, p *Peer) {
 	grace := sh.s.grace
-	if p.capabilities&Punctual != 0 {
+	if p.capabilities&NoGrace != 0 {
 		grace = 0
 	}
 	if r.timeout > 0 {
@@ -62,7 +62,7 @@ func (sh *shard) startTimeout(now Time, job uint32, r *record, p *Peer) {
 
 // unhold detaches a reserved job from its holder and returns its queue.
 func (sh *shard) unhold(job uint32, r *record) *queue {
-	w := sh.holder(r)
+	w := sh.holdingWatch(r)
 	h := sh.removeHeld(job, r, w)
 	if r.flags&locking != 0 {
 		sh.dropLocks(job, r)
@@ -75,7 +75,7 @@ func (sh *shard) unhold(job uint32, r *record) *queue {
 	if q.limiter != nil {
 		sh.matchFreed(q)
 	}
-	sh.freeIfOver(w)
+	sh.freeIfRemovable(w)
 	return q
 }
 
@@ -110,13 +110,13 @@ func (sh *shard) removeHeld(job uint32, r *record, w *watch) held {
 	return h
 }
 
-// holding returns the job that the peer holds under a run.
-func (sh *shard) holding(p *Peer, run Run) (*record, error) {
+// findHeld returns the job that the peer holds under a run.
+func (sh *shard) findHeld(p *Peer, run Run) (*record, error) {
 	r := sh.slab.find(run.Record)
 	if r == nil || r.state != reserved || r.space != run.Space || run.Number == 0 {
 		return nil, ErrNotFound
 	}
-	w := sh.holder(r)
+	w := sh.holdingWatch(r)
 	switch {
 	case w.held[r.heldIndex()].number != run.Number:
 		return nil, ErrNotFound
@@ -160,7 +160,7 @@ func (sh *shard) heldBy(w *watch, name []byte) (uint32, bool) {
 		if !ok {
 			continue
 		}
-		if r := sh.slab.at(job); r.state == reserved && sh.holder(r) == w {
+		if r := sh.slab.at(job); r.state == reserved && sh.holdingWatch(r) == w {
 			return job, true
 		}
 	}

@@ -34,7 +34,7 @@ const (
 func newLoadedSched(t *testing.T) *loadedSched {
 	x := &loadedSched{t: t, now: Time{Wall: 1_700_000_000_250}}
 	x.Scheduler = New(Options{Rules: [MaxSpaces]Rules{
-		heldOwned: {Global: true, Owned: true, Untimed: true, Deaths: 3}, heldTask: {Graph: true, Untimed: true},
+		heldOwned: {Global: true, Owned: true, Untimed: true, MaxFailures: 3}, heldTask: {Graph: true, Untimed: true},
 	}})
 	return x
 }
@@ -119,7 +119,7 @@ func (x *loadedSched) change(c *JobChange) (changed int) {
 
 // request returns a request for jobs of queue f.
 func (x *loadedSched) request() *Peer {
-	p := x.NewRequest(0, "")
+	p := x.NewRequestPeer(0, "")
 	x.ok(x.Watch(x.now, p, []byte("f"), false, discardAll{}))
 	return p
 }
@@ -132,7 +132,7 @@ func (x *loadedSched) lease(n int) {
 		if x.ok(err); got == 0 {
 			x.t.Fatal("nothing is leased")
 		}
-		x.Grant(x.now, p, sink.runs, Terms{For: 1000})
+		x.Grant(x.now, p, sink.runs, LeaseTerms{For: 1000})
 		n -= got
 	}
 }
@@ -153,13 +153,13 @@ type holdCases map[string]func(x *loadedSched) (act func())
 // workerHolds are of workers, and of the requests of HTTP.
 var workerHolds = holdCases{
 	"a worker that holds very many jobs leaves": func(x *loadedSched) func() {
-		p := x.peer(Wide, "f")
+		p := x.peer(LongNames, "f")
 		x.submit(manyItems, "f", nil)
 		x.take(p, manyItems)
 		return func() { x.Disconnect(x.now, p, discardAll{}) }
 	},
 	"their time is over": func(x *loadedSched) func() {
-		p := x.peer(Wide, "f")
+		p := x.peer(LongNames, "f")
 		x.submit(manyItems, "f", nil)
 		x.take(p, manyItems)
 		return func() { x.SetTimeout(1000); x.now.Mono += 2000 }
@@ -176,23 +176,23 @@ var workerHolds = holdCases{
 		sink := new(allRuns)
 		_, _, err := x.TryReserveUpTo(x.now, p, 1, MaxRequestJobs, sink)
 		x.ok(err)
-		x.Grant(x.now, p, sink.runs[:MaxRequestJobs/2], Terms{For: 1000})
+		x.Grant(x.now, p, sink.runs[:MaxRequestJobs/2], LeaseTerms{For: 1000})
 		return func() { x.Disconnect(x.now, p, discardAll{}) }
 	},
 	"a worker releases one of very many": func(x *loadedSched) func() {
-		p := x.peer(Wide, "f")
+		p := x.peer(LongNames, "f")
 		x.submit(manyItems, "f", nil)
 		x.take(p, manyItems)
 		return func() { x.ok(x.Release(x.now, p, uint64(manyItems-1), discardAll{})) }
 	},
 	"a worker with very many requests comes to very many jobs": func(x *loadedSched) func() {
-		p := x.peer(Wide, "f")
+		p := x.peer(LongNames, "f")
 		x.take(p, MaxSlots)
 		x.submit(manyItems, "g", nil)
 		return func() { x.ok(x.Watch(x.now, p, []byte("g"), false, discardAll{})) }
 	},
 	"a worker of very many queues asks and leaves": func(x *loadedSched) func() {
-		p := x.peer(Wide, "f")
+		p := x.peer(LongNames, "f")
 		for i := range maxWatches - 1 {
 			x.ok(x.Watch(x.now, p, fmt.Append(nil, i), false, discardAll{}))
 		}
@@ -217,7 +217,7 @@ var workerHolds = holdCases{
 var submitterHolds = holdCases{
 	"the holder of a lock that very many wait for leaves": func(x *loadedSched) func() {
 		const waiters = 32_000
-		holder, waiter := x.peer(Wide, "f"), x.peer(Wide, "g")
+		holder, waiter := x.peer(LongNames, "f"), x.peer(LongNames, "g")
 		x.submit(waiters, "f", nil)
 		x.submit(waiters, "g", nil)
 		x.takeWith(holder, waiters, "f", func(int) int { return waiters }, true)
@@ -234,7 +234,7 @@ var submitterHolds = holdCases{
 	},
 	"very many jobs of very many queues are due": func(x *loadedSched) func() {
 		at := x.now.Wall/1000 + 1
-		p := x.peer(Wide, "f")
+		p := x.peer(LongNames, "f")
 		x.submit(manyItems, "f", func(_ int, j *Submission) { j.SchedAt = at })
 		for i := range manyItems / 10 {
 			x.submit(1, fmt.Sprint(i), func(_ int, j *Submission) { j.SchedAt = at })
@@ -243,12 +243,12 @@ var submitterHolds = holdCases{
 		return func() { x.now.Wall += 2000 }
 	},
 	"a master of very many jobs leaves": func(x *loadedSched) func() {
-		p := x.peer(Wide)
+		p := x.peer(LongNames)
 		x.submit(manyItems, "f", func(_ int, j *Submission) { j.Space, j.Await = heldOwned, p })
 		return func() { x.Disconnect(x.now, p, discardAll{}) }
 	},
 	"its names are taken again": func(x *loadedSched) func() {
-		p, heir := x.peer(Wide), x.peer(Wide)
+		p, heir := x.peer(LongNames), x.peer(LongNames)
 		x.submit(manyItems, "f", func(_ int, j *Submission) { j.Space, j.Await = heldOwned, p })
 		return func() {
 			x.Disconnect(x.now, p, discardAll{})
@@ -257,12 +257,12 @@ var submitterHolds = holdCases{
 		}
 	},
 	"a result that very many await": func(x *loadedSched) func() {
-		p := x.peer(Wide, "f")
+		p := x.peer(LongNames, "f")
 		x.take(p, 1)
 		sink := new(lastRun)
 		j := Submission{Queue: []byte("f"), Name: []byte("awaited")}
 		for range MaxAwaits {
-			j.Await = x.peer(Wide)
+			j.Await = x.peer(LongNames)
 			err := x.Submit(x.now, &j, sink)
 			x.ok(err)
 		}
@@ -273,13 +273,13 @@ var submitterHolds = holdCases{
 // taskHolds are of tasks with their graph.
 var taskHolds = holdCases{
 	"a holder of very many tasks exits": func(x *loadedSched) func() {
-		p := x.NewHolder("h")
+		p := x.NewHolderPeer("h")
 		x.tasks(manyItems)
 		x.steal(p, manyItems)
 		return func() { x.Disconnect(x.now, p, discardAll{}) }
 	},
 	"a task that very many wait for is complete": func(x *loadedSched) func() {
-		p := x.NewHolder("h")
+		p := x.NewHolderPeer("h")
 		hub := x.tasks(1)
 		x.steal(p, 1)
 		x.tasks(manyItems, hub[0].Name)
@@ -295,7 +295,7 @@ var taskHolds = holdCases{
 		return func() { x.RemoveTask(x.now, heldTask, []byte("t"), last[0].Name, discardAll{}) }
 	},
 	"very many complete tasks are forgotten": func(x *loadedSched) func() {
-		p := x.NewHolder("h")
+		p := x.NewHolderPeer("h")
 		x.SetRemember(1000)
 		all := x.tasks(manyItems)
 		x.steal(p, manyItems)
@@ -324,7 +324,7 @@ var operatorHolds = holdCases{
 		return func() { x.Status(func(QueueStatus) {}) }
 	},
 	"an operator moves very many jobs to workers that wait": func(x *loadedSched) func() {
-		p := x.peer(Wide, "g")
+		p := x.peer(LongNames, "g")
 		x.submit(manyItems, "f", nil)
 		x.take(p, MaxSlots)
 		return func() {

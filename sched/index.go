@@ -386,14 +386,14 @@ func (x *index) jobsBefore(p *buckets, k sortKey, keys int) (n int, more bool) {
 }
 
 // minOfEach returns the least b of the keys that have jobs and whose b is not less than from. It looks at the first
-// such key of each a, from the largest a down, as long as room lasts. It returns math.MaxInt64 if there is none.
-func (x *index) minOfEach(p *buckets, from int64, room *int) int64 {
+// such key of each a, from the largest a down, as long as budget lasts. It returns math.MaxInt64 if there is none.
+func (x *index) minOfEach(p *buckets, from int64, budget *int) int64 {
 	least := int64(math.MaxInt64)
 	if x.jobs == 0 {
 		return least
 	}
-	for a := p.at(x.last).key.a; *room > 0; a = x.nextLower(p, a) {
-		*room--
+	for a := p.at(x.last).key.a; *budget > 0; a = x.nextLower(p, a) {
+		*budget--
 		if k, ok := x.minFrom(p, sortKey{a, from}); ok && k.a == a {
 			least = min(least, k.b)
 		}

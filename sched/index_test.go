@@ -41,7 +41,7 @@ func (w *indexModel) remove(i int) {
 func (w *indexModel) check() {
 	slices.SortFunc(w.all, func(a, b indexedJob) int {
 		if a.key != b.key {
-			return 1 - 2*count(a.key.less(b.key))
+			return 1 - 2*oneIf(a.key.less(b.key))
 		}
 		return a.age - b.age
 	})
@@ -95,13 +95,13 @@ func (w *indexModel) checkKeys() {
 		if n, more := w.x.jobsBefore(p, s.key, len(w.all)); n != first || more {
 			w.t.Fatalf("%d jobs before %v, more: %v, want %d of %v", n, s.key, more, first, w.all)
 		}
-		least, room := int64(math.MaxInt64), len(w.all)
+		least, budget := int64(math.MaxInt64), len(w.all)
 		for _, o := range w.all {
 			if o.key.b >= s.key.b {
 				least = min(least, o.key.b)
 			}
 		}
-		if got := w.x.minOfEach(p, s.key.b, &room); got != least {
+		if got := w.x.minOfEach(p, s.key.b, &budget); got != least {
 			w.t.Fatalf("the least second part from %d on is %d, want %d of %v", s.key.b, got, least, w.all)
 		}
 	}

@@ -18,7 +18,7 @@ func (s *Scheduler) check() error {
 		defer sh.mu.Unlock()
 		queues += len(sh.byName)
 		for _, q := range sh.queues {
-			tallies += count(q != nil && q.tally != &sh.folded)
+			tallies += oneIf(q != nil && q.tally != &sh.sharedTally)
 		}
 		for k := range sh.arena.chunks {
 			memory += allocated(len(sh.arena.chunks[k].buf))
@@ -92,7 +92,7 @@ func (s *Scheduler) checkTopics(p *Peer, want map[topic]int, names int) error {
 	}
 	ended := 0
 	for _, w := range p.watches {
-		ended += count(w.ended)
+		ended += oneIf(w.ended)
 	}
 	switch {
 	case p.ended != ended:
@@ -272,7 +272,7 @@ func (c *checker) queue(q *queue) error {
 
 // pending checks the indexes of a queue's ready and delayed jobs.
 func (c *checker) pending(q *queue) error {
-	immediates, prior, retrying, others, oldest := 0, 0, 0, make(map[int64]int), int64(math.MaxInt64)
+	immediates, urgent, retrying, others, oldest := 0, 0, 0, make(map[int64]int), int64(math.MaxInt64)
 	type place struct {
 		name  string
 		index *index
@@ -312,10 +312,10 @@ func (c *checker) pending(q *queue) error {
 				oldest = min(oldest, r.due)
 			}
 			if x.state == ready && r.flags&numbered != 0 && r.priority > 0 {
-				prior++
+				urgent++
 			}
-			immediates += count(r.flags&immediate != 0)
-			retrying += count(x.state == delayed && r.flags&attempted != 0)
+			immediates += oneIf(r.flags&immediate != 0)
+			retrying += oneIf(x.state == delayed && r.flags&attempted != 0)
 			if x.state == ready && (r.priority != 0 || r.flags&laned != 0) && r.flags&immediate == 0 && x.index != &q.byNumber {
 				others[r.due]++
 			}
@@ -335,14 +335,14 @@ func (c *checker) pending(q *queue) error {
 			return fmt.Errorf("%d ready jobs with a priority that are due at %d are not counted", n, due)
 		}
 	}
-	return q.pendingCounts(prior, retrying, immediates)
+	return q.pendingCounts(urgent, retrying, immediates)
 }
 
 // pendingCounts returns an error when a queue's counts of its pending jobs differ from the given counts.
-func (q *queue) pendingCounts(prior, retrying, immediates int) error {
+func (q *queue) pendingCounts(urgent, retrying, immediates int) error {
 	switch {
-	case prior != q.prior:
-		return fmt.Errorf("%d ready numbered jobs with a priority are counted, %d are there", q.prior, prior)
+	case urgent != q.urgent:
+		return fmt.Errorf("%d ready numbered jobs with a priority are counted, %d are there", q.urgent, urgent)
 	case retrying != q.retrying:
 		return fmt.Errorf("%d delayed jobs with a history are counted, %d are there", q.retrying, retrying)
 	case immediates != q.immediate:
@@ -361,10 +361,10 @@ func (c *checker) count() error {
 	for _, w := range c.sh.watches {
 		if w != nil {
 			t := c.counts[w.queue]
-			t.workers += count(!w.ended)
-			t.busy += count(!w.ended && len(w.held) > 0)
-			t.broadcasts += count(w.broadcast)
-			t.named += count(!w.ended && w.peer.capabilities&Named != 0)
+			t.workers += oneIf(!w.ended)
+			t.busy += oneIf(!w.ended && len(w.held) > 0)
+			t.broadcasts += oneIf(w.broadcast)
+			t.named += oneIf(!w.ended && w.peer.capabilities&Named != 0)
 			t.running += len(w.held)
 			c.counts[w.queue] = t
 		}

@@ -24,7 +24,7 @@ func (c *checker) cron() error {
 		if e.heapIndex > 0 && e.Ahead(t.due[(e.heapIndex-1)/2]) {
 			return fmt.Errorf("cron entry %v stands behind a later one", e.key)
 		}
-		due += count(e.heapIndex >= 0)
+		due += oneIf(e.heapIndex >= 0)
 	}
 	if due != len(t.due) || entries != len(t.byKey) || entries+len(t.freeIDs) != len(t.entries) {
 		return fmt.Errorf("%d of %d cron entries are due; %d, %d and %d are counted", due, entries, len(t.due), len(t.byKey), len(t.entries))

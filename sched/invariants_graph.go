@@ -51,7 +51,7 @@ func (c *checker) graph() error {
 			}
 			q := sh.queueOf(r)
 			tasks[q]++
-			lined[q] += count(r.state == ready)
+			lined[q] += oneIf(r.state == ready)
 			if r.state == waiting {
 				waits[r.container]++
 				if err := c.stand(job, "waiting"); err != nil {

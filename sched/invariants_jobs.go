@@ -30,9 +30,9 @@ func (c *checker) deadlines() error {
 	}
 	for job := range c.seen {
 		r := c.sh.slab.at(job)
-		forever += count(r.state == reserved && r.flags&untimed != 0)
-		endless += count(r.state == reserved && r.flags&untimed != 0 && r.flags&task == 0)
-		tasks += count(r.state == reserved && r.flags&task != 0)
+		forever += oneIf(r.state == reserved && r.flags&untimed != 0)
+		endless += oneIf(r.state == reserved && r.flags&untimed != 0 && r.flags&task == 0)
+		tasks += oneIf(r.state == reserved && r.flags&task != 0)
 	}
 	if endless != c.sh.untimedJobs || tasks != assigned {
 		return fmt.Errorf("%d jobs have no time-out, and %d tasks are reserved, %d and %d are counted", endless, tasks, c.sh.untimedJobs, assigned)
@@ -104,7 +104,7 @@ func (c *checker) slab() error {
 		for j := range p.records {
 			r := &p.records[j]
 			c.states[r.state]++
-			n += uint32(count(r.state != free))
+			n += uint32(oneIf(r.state != free))
 		}
 		vacant := uint32(0)
 		for j := p.free; j != none && vacant <= slabChunk; j = p.records[j].next {
@@ -117,7 +117,7 @@ func (c *checker) slab() error {
 			return fmt.Errorf("slab: chunk %d counts %d live of %d, has %d and %d free, open %v", i, p.live, p.fresh, n, vacant, open[int32(i)])
 		}
 		live += int(n)
-		empty += count(n == 0)
+		empty += oneIf(n == 0)
 	}
 	if live != s.live || empty != s.empty {
 		return fmt.Errorf("slab: counts %d live and %d empty chunks, has %d and %d", s.live, s.empty, live, empty)
@@ -142,10 +142,10 @@ func (c *checker) numbered() error {
 		if name, _ := unpack(c.sh.arena.view(r.bytes, int(r.size))); string(name) != strconv.FormatUint(r.seq, 10) {
 			return fmt.Errorf("the job of number %d is called %q", r.seq, name)
 		}
-		got.ready += count(r.state == ready)
-		got.prior += count(r.state == ready && r.priority > 0)
-		got.delayed += count(r.state == delayed)
-		got.reserved += count(r.state == reserved)
+		got.ready += oneIf(r.state == ready)
+		got.urgent += oneIf(r.state == ready && r.priority > 0)
+		got.delayed += oneIf(r.state == delayed)
+		got.reserved += oneIf(r.state == reserved)
 	}
 	if got != c.sh.numberedStats {
 		return fmt.Errorf("numbered jobs: counts %+v, has %+v", c.sh.numberedStats, got)
@@ -266,8 +266,8 @@ func (c *checker) arena() error {
 	bytes, gone, empty := 0, 0, 0
 	for i := range a.chunks {
 		bytes += len(a.chunks[i].buf)
-		gone += count(a.chunks[i].buf == nil)
-		empty += count(a.chunks[i].buf != nil && a.chunks[i].live == 0)
+		gone += oneIf(a.chunks[i].buf == nil)
+		empty += oneIf(a.chunks[i].buf != nil && a.chunks[i].live == 0)
 		if int(a.chunks[i].live) != live[uint32(i)] {
 			return fmt.Errorf("arena: chunk %d counts %d live, has %d", i, a.chunks[i].live, live[uint32(i)])
 		}

@@ -29,8 +29,8 @@ func (c *checker) keyed(q *queue) error {
 			return fmt.Errorf("lane %x: %w", l.key, err)
 		}
 		jobs += l.jobs.jobs
-		present += count(l.generation == k.generation)
-		idle += count(l.idle)
+		present += oneIf(l.generation == k.generation)
+		idle += oneIf(l.idle)
 	}
 	for l := k.idle.first; l != nil; l = l.next {
 		if idle--; !l.idle || l.next == nil && k.idle.last != l {
@@ -113,7 +113,7 @@ func (c *checker) levels(k *keyedJobs) error {
 	}
 	shared, open := 0, 0
 	for _, v := range k.open {
-		shared += count(v.shared)
+		shared += oneIf(v.shared)
 		if v.first == nil || v.shared && k.levels[v.rank.key.a] != v || !v.shared && v.first != v.last {
 			return fmt.Errorf("the level at %v is not found, or has no lane of its own", v.rank)
 		}
@@ -130,7 +130,7 @@ func (c *checker) levels(k *keyedJobs) error {
 		}
 	}
 	for _, l := range k.lanes {
-		open -= count(l != nil && l.level != nil)
+		open -= oneIf(l != nil && l.level != nil)
 	}
 	if shared != len(k.levels) || open != 0 {
 		return fmt.Errorf("%d levels are shared and %d are known, %d lanes too many are in them", shared, len(k.levels), open)

@@ -19,8 +19,8 @@ func (c *checker) leases() error {
 			}
 			isTask := r.flags&task != 0
 			isSaved := !isTask && c.sh.s.journal != nil && c.sh.s.rules[r.space].Durable
-			lasting += count(isTask || isSaved)
-			saved[w.queue] += count(isSaved)
+			lasting += oneIf(isTask || isSaved)
+			saved[w.queue] += oneIf(isSaved)
 			*c.leasedJobs++
 		}
 	}
@@ -58,7 +58,7 @@ func (s *Scheduler) checkLeaseNames() error {
 			if l.number != number {
 				return fmt.Errorf("the lease of run %d has the number %d", number, l.number)
 			}
-			named += count(s.rules[l.name.space].LeaseNames && l.name != leaseName{})
+			named += oneIf(s.rules[l.name.space].LeaseNames && l.name != leaseName{})
 		}
 	}
 	for i := range s.leaseNames {

@@ -52,8 +52,8 @@ func (c *checker) lines() error {
 // line checks a watch: a peer with slots is in line unless it is blocked or busy, and no job that
 // it could be given is ready.
 func (c *checker) line(w *watch) error {
-	room := maxClashes
-	first := c.sh.jobFor(w, &room)
+	budget := maxClashes
+	first := c.sh.jobFor(w, &budget)
 	w.peer.mu.Lock()
 	defer w.peer.mu.Unlock()
 	p, q := w.peer, w.queue

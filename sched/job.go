@@ -34,7 +34,7 @@ const (
 	locking
 	// untimed: the job is reserved without a time-out and stands in neither of the two.
 	untimed
-	// longName: the name of the job or of its queue is too long for peers that are not Wide.
+	// longName: the name of the job or of its queue is too long for peers that are not LongNames.
 	longName
 	// orphan: the job's owner has left. The job ends with its present run.
 	orphan
@@ -55,8 +55,8 @@ const (
 	numbered
 	// expires: the workload says until when the job may start, see Rules.Expiry.
 	expires
-	// followed: Options.Follow is called for the job.
-	followed
+	// hooked: Options.JobHook is called for the job.
+	hooked
 )
 
 // none is the number of no record, no bucket and no queue.
@@ -115,11 +115,11 @@ func (r *record) schedAt() int64 {
 
 // dueWall returns when the job is due, in Unix milliseconds.
 func (r *record) dueWall() int64 {
-	past := int64(0)
+	millis := int64(0)
 	if r.state == delayed || r.state == waiting {
-		past = int64(r.dueMillis())
+		millis = int64(r.dueMillis())
 	}
-	return wallOf(sortKey{max(r.due, -never/1000), past})
+	return wallOf(sortKey{max(r.due, -never/1000), millis})
 }
 
 // notBefore returns now, or the job's due time if the clock was set back to a time before that.

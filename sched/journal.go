@@ -122,14 +122,15 @@ func (sh *shard) saveNote(note Saved, queue string, seq uint64) {
 	sh.saved = Saved{Log: log[:0], After: after[:0]}
 }
 
-// beginJoined begins changes that survive together or not at all. endJoined ends them.
-func (sh *shard) beginJoined() {
+// beginAtomic begins changes that are journaled together: after a crash all of them are there, or none. endAtomic ends
+// them.
+func (sh *shard) beginAtomic() {
 	if sh.s.journal != nil {
 		sh.s.journal.Begin(int(sh.id))
 	}
 }
 
-func (sh *shard) endJoined() {
+func (sh *shard) endAtomic() {
 	if sh.s.journal != nil {
 		sh.s.journal.End(int(sh.id))
 	}
@@ -172,7 +173,7 @@ func (s *Scheduler) Restore(now Time, j *Saved) error {
 		return sh.restoreCron(j)
 	case KindDropped:
 		if q := sh.byName[j.Queue]; q != nil {
-			sh.endRestored(now, q)
+			sh.endRestoredLeases(now, q)
 			sh.discard(q)
 			q.saved = j.Ref.Seq
 		} else {
@@ -233,13 +234,13 @@ func (sh *shard) restoreJob(now Time, j *Saved, q *queue) error {
 		return nil
 	}
 	second := floorSecond(j.Due)
-	past := uint32(j.Due - second*1000)
+	millis := uint32(j.Due - second*1000)
 	if r.due = j.SchedAt; j.SchedAt == 0 {
 		r.flags |= immediate
 		r.due = second
 	}
 	if r.due != second {
-		past = 0
+		millis = 0
 	}
 	if j.Lease.Token != (Token{}) && sh.restoreLease(now, job, r, q, &j.Lease) {
 		return nil
@@ -247,7 +248,7 @@ func (sh *shard) restoreJob(now Time, j *Saved, q *queue) error {
 	if j.SchedAt == 0 || j.Due == wasDue {
 		now = r.notBefore(now)
 	}
-	sh.enqueue(now, job, r, q, past)
+	sh.enqueue(now, job, r, q, millis)
 	return nil
 }
 

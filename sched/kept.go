@@ -43,8 +43,8 @@ type keptLines [keptUses]keptLine
 func keptKey(r *record) sortKey { return sortKey{r.endedAt(), int64(r.seq)} }
 
 func (l *keptLine) Ahead(o *keptLine) bool { return l.check < o.check }
-func (l *keptLine) Place() int             { return l.heapIndex }
-func (l *keptLine) SetPlace(i int)         { l.heapIndex = i }
+func (l *keptLine) HeapIndex() int         { return l.heapIndex }
+func (l *keptLine) SetHeapIndex(i int)     { l.heapIndex = i }
 
 // keptFor counts the jobs of a queue that are kept for the given uses.
 func (q *queue) keptFor(uses ...keptUse) (n int) {
@@ -198,13 +198,13 @@ func (p *Policy) keeps(use keptUse) Keep {
 }
 
 // evict removes kept jobs that are too many or too old, or keeps less of each.
-func (sh *shard) evict(now Time, until int) (moves []deadLetter) {
-	for sh.mu.steps < until && len(sh.keeping) > 0 && sh.keeping[0].check <= now.Wall {
+func (sh *shard) evict(now Time, stepLimit int) (moves []deadLetter) {
+	for sh.mu.steps < stepLimit && len(sh.keeping) > 0 && sh.keeping[0].check <= now.Wall {
 		l := sh.keeping[0]
 		q := l.queue
 		if p := q.policy; l.use == keptFailed && p != nil && p.DeadLetter != "" {
 			sh.countSteps(1)
-			moves = sh.chooseMoves(now, l, p.DeadLetter, until, moves)
+			moves = sh.chooseMoves(now, l, p.DeadLetter, stepLimit, moves)
 			continue
 		}
 		_, job := l.jobs.first()
@@ -214,7 +214,7 @@ func (sh *shard) evict(now Time, until int) (moves []deadLetter) {
 		case keptFailed, keptBuried:
 			sh.counters.Evicted++
 		case keptName:
-			sh.counters.Forgotten += uint64(count(q.policy != nil && r.endedAt()+q.policy.UniqueFor > now.Wall))
+			sh.counters.Forgotten += uint64(oneIf(q.policy != nil && r.endedAt()+q.policy.UniqueFor > now.Wall))
 		default:
 			if use := sh.nextUse(now, job, r, q); use != keptNothing {
 				sh.unkeep(job, r, q)

@@ -181,7 +181,7 @@ func TestNameIsFreeAtNotification(t *testing.T) {
 	x.submit("f", "done", owned(owner, 1))
 	x.ok(x.s.Finish(x.now, p, x.reserveJob(p, "done"), nil, sink))
 	x.submit("f", "dies", owned(owner, 2))
-	for range testRules[ownedSpace].Deaths {
+	for range testRules[ownedSpace].MaxFailures {
 		x.ok(x.s.Fail(x.now, p, x.reserveJob(p, "dies"), nil, sink))
 	}
 	if sink.notified != 2 {
@@ -355,7 +355,7 @@ func TestLongNamesAreForgotten(t *testing.T) {
 	f := func(what string, use func(x *testSched, p *Peer)) {
 		t.Helper()
 		x := newTestSched(t, Options{Rules: testRules})
-		p := x.capable(Wide, long, long[1:])
+		p := x.capable(LongNames, long, long[1:])
 		use(x, p)
 		x.s.ticks(x.now, &x.rec)
 		if err := x.s.check(); err != nil {
@@ -364,7 +364,7 @@ func TestLongNamesAreForgotten(t *testing.T) {
 		if n := x.s.Stats().Queues; n != 1 {
 			t.Errorf("%s: there are %d queues, want that of the shorter name", what, n)
 		}
-		again := x.capable(Wide, long)
+		again := x.capable(LongNames, long)
 		x.submit(long, "again")
 		x.rec.take()
 		x.reserve(again, 5)

@@ -7,8 +7,8 @@ import (
 )
 
 // A queue whose policy has keys keeps its ready jobs in lanes, one lane for each key. Tasks, and jobs whose names only
-// Wide peers take, have no lane: they stay in the queue's own indexes, where a queue without keys has all of its jobs.
-// In a lane, numbered jobs of a priority stand by the second of their submission, not by their numbers.
+// LongNames peers take, have no lane: they stay in the queue's own indexes, where a queue without keys has all of its
+// jobs. In a lane, numbered jobs of a priority stand by the second of their submission, not by their numbers.
 
 // lane has the ready jobs of one key, and counts the jobs that were taken from it.
 type lane struct {
@@ -39,8 +39,8 @@ type level struct {
 }
 
 func (v *level) Ahead(o *level) bool { return v.rank.less(o.rank) }
-func (v *level) Place() int          { return int(v.heapIndex) }
-func (v *level) SetPlace(i int)      { v.heapIndex = int32(i) }
+func (v *level) HeapIndex() int      { return int(v.heapIndex) }
+func (v *level) SetHeapIndex(i int)  { v.heapIndex = int32(i) }
 
 // keyedJobs is the lanes of a queue.
 type keyedJobs struct {
@@ -83,13 +83,13 @@ func (sh *shard) laneFor(k *keyedJobs, r *record) *lane {
 		k.byKey[key] = l
 		k.count++
 	} else if l.idle {
-		k.wake(l)
+		k.unidle(l)
 	}
 	return l
 }
 
-// wake takes a lane from the idle lanes, because it gets a job.
-func (k *keyedJobs) wake(l *lane) {
+// unidle takes a lane from the idle lanes, because it gets a job.
+func (k *keyedJobs) unidle(l *lane) {
 	k.idle.unlink(l)
 	l.idle = false
 	k.idles--
@@ -98,9 +98,9 @@ func (k *keyedJobs) wake(l *lane) {
 
 func (k *keyedJobs) weightOf(key uint64) int32 { return max(k.weightByHash[key], 1) }
 
-// idleLane makes a lane without jobs idle: it is kept for the next job of its key. When there are too many idle lanes,
-// idleLane frees those that have been idle for the longest.
-func (sh *shard) idleLane(q *queue, l *lane) {
+// makeIdle makes a lane without jobs idle: it is kept for the next job of its key. When there are too many idle lanes,
+// makeIdle frees those that have been idle for the longest.
+func (sh *shard) makeIdle(q *queue, l *lane) {
 	k := q.keyed
 	if k.count--; l.generation != k.generation {
 		sh.freeLane(k, l)
@@ -149,9 +149,9 @@ func (sh *shard) untake(q *queue, id uint32) {
 	}
 }
 
-// served counts a job of a lane that is handed out, and ends the turn of the lane after its weight. With its last job a
-// lane leaves its level anyway.
-func (l *lane) served() {
+// countServed counts a job of a lane that is handed out, and ends the turn of the lane after its weight. With its last
+// job a lane leaves its level anyway.
+func (l *lane) countServed() {
 	if l.turn++; l.jobs.jobs > 1 {
 		l.endTurn()
 	}
@@ -178,7 +178,7 @@ func (sh *shard) placeLane(q *queue, l *lane) {
 		l.cut = l.cut && l.jobs.jobs > 0
 		k.leave(l)
 		if l.jobs.jobs == 0 && l.taken == 0 {
-			sh.idleLane(q, l)
+			sh.makeIdle(q, l)
 		}
 		return
 	}
@@ -196,12 +196,12 @@ func (sh *shard) placeLane(q *queue, l *lane) {
 		k.open.Fix(v)
 	default:
 		k.leave(l)
-		k.join(l, at)
+		k.addToLevel(l, at)
 	}
 }
 
-// join puts a lane in the level of a rank.
-func (k *keyedJobs) join(l *lane, at rank) {
+// addToLevel puts a lane in the level of a rank.
+func (k *keyedJobs) addToLevel(l *lane, at rank) {
 	var v *level
 	if k.fair {
 		v = k.levels[at.key.a]
@@ -274,22 +274,22 @@ func (v *laneList) unlink(l *lane) {
 // earliestReadyFor returns the first job of a queue's ready index, index by number and lanes whose name does not clash
 // for a watch's peer. It looks at heap.MaxInOrder levels of lanes. If all jobs there clash, the peer gets another job
 // when one of its names is free.
-func (sh *shard) earliestReadyFor(w *watch, room *int) uint32 {
-	job := sh.earliestFor(w, &w.queue.ready, room)
+func (sh *shard) earliestReadyFor(w *watch, budget *int) uint32 {
+	job := sh.earliestFor(w, &w.queue.ready, budget)
 	if w.queue.byNumber.jobs > 0 {
-		job = sh.earlierByRank(job, sh.earliestFor(w, &w.queue.byNumber, room))
+		job = sh.earlierByRank(job, sh.earliestFor(w, &w.queue.byNumber, budget))
 	}
 	if w.queue.keyed == nil {
 		return job
 	}
 	w.queue.keyed.open.InOrder(func(v *level) bool {
-		for l := v.first; l != nil && *room > 0; l = l.next {
-			if found := sh.earliestFor(w, &l.jobs, room); found != none {
+		for l := v.first; l != nil && *budget > 0; l = l.next {
+			if found := sh.earliestFor(w, &l.jobs, budget); found != none {
 				job = sh.earlierByRank(job, found)
 				return false
 			}
 		}
-		return *room > 0
+		return *budget > 0
 	})
 	return job
 }

@@ -57,11 +57,11 @@ func (sh *shard) setKeyed(q *queue) {
 }
 
 // continueLaneChanges does a batch of the changes. more reports whether some are left.
-func (sh *shard) continueLaneChanges(until int) (more bool) {
-	for sh.mu.steps < until && len(sh.changing) > 0 {
+func (sh *shard) continueLaneChanges(stepLimit int) (more bool) {
+	for sh.mu.steps < stepLimit && len(sh.changing) > 0 {
 		q := sh.changing[0]
 		k := q.keyed
-		done := k == nil || q.dropped || sh.countKeyed(q, k, until) && sh.relaneReady(q, k, until) && sh.changeLanes(q, k, until)
+		done := k == nil || q.dropped || sh.countKeyed(q, k, stepLimit) && sh.relaneReady(q, k, stepLimit) && sh.changeLanes(q, k, stepLimit)
 		if !q.lineEmpty() {
 			sh.deferMatch(q)
 		}
@@ -77,11 +77,11 @@ func (sh *shard) continueLaneChanges(until int) (more bool) {
 }
 
 // countKeyed has the lanes count the jobs that run. A job that is handed out meanwhile is counted by take.
-func (sh *shard) countKeyed(q *queue, k *keyedJobs, until int) (done bool) {
+func (sh *shard) countKeyed(q *queue, k *keyedJobs, stepLimit int) (done bool) {
 	c := &k.change
 	for ; c.watch < len(sh.watches); c.watch, c.held = c.watch+1, -1 {
 		w := sh.watches[c.watch]
-		if w != nil && w.queue == q && !sh.countHeld(q, k, w, until) || sh.mu.steps >= until {
+		if w != nil && w.queue == q && !sh.countHeld(q, k, w, stepLimit) || sh.mu.steps >= stepLimit {
 			return false
 		}
 		sh.countSteps(1)
@@ -91,13 +91,13 @@ func (sh *shard) countKeyed(q *queue, k *keyedJobs, until int) (done bool) {
 
 // countHeld is countKeyed for the jobs of a watch. It begins with the last job. When a job leaves between two batches,
 // the last job takes its place in the list, and that job has been counted.
-func (sh *shard) countHeld(q *queue, k *keyedJobs, w *watch, until int) (done bool) {
+func (sh *shard) countHeld(q *queue, k *keyedJobs, w *watch, stepLimit int) (done bool) {
 	c := &k.change
 	if c.held < 0 || c.held > len(w.held) {
 		c.held = len(w.held)
 	}
 	for ; c.held > 0; c.held-- {
-		if sh.mu.steps >= until {
+		if sh.mu.steps >= stepLimit {
 			return false
 		}
 		sh.countSteps(1)
@@ -125,7 +125,7 @@ func (sh *shard) recount(q *queue, k *keyedJobs, h *held) {
 
 // relaneReady moves the jobs of the ready index to their lanes, from the last to the first. So they keep their order,
 // and come ahead of the jobs that have entered the lanes since.
-func (sh *shard) relaneReady(q *queue, k *keyedJobs, until int) (done bool) {
+func (sh *shard) relaneReady(q *queue, k *keyedJobs, stepLimit int) (done bool) {
 	for k.rule.text != "" {
 		job := q.ready.tailBut(&sh.buckets, sortKey{^0, taskDue})
 		if job == none {
@@ -134,7 +134,7 @@ func (sh *shard) relaneReady(q *queue, k *keyedJobs, until int) (done bool) {
 		if job == none {
 			return true
 		}
-		if sh.mu.steps >= until {
+		if sh.mu.steps >= stepLimit {
 			return false
 		}
 		sh.relane(job, q)
@@ -151,9 +151,9 @@ func (sh *shard) relane(job uint32, q *queue) {
 }
 
 // changeLanes moves the jobs of lanes of another key to where they belong, and gives the other lanes their places.
-func (sh *shard) changeLanes(q *queue, k *keyedJobs, until int) (done bool) {
+func (sh *shard) changeLanes(q *queue, k *keyedJobs, stepLimit int) (done bool) {
 	for c := &k.change; c.lane < len(k.lanes); {
-		if sh.mu.steps >= until {
+		if sh.mu.steps >= stepLimit {
 			return false
 		}
 		switch l := k.lanes[c.lane]; {

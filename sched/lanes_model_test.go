@@ -30,7 +30,7 @@ type keyJob struct {
 
 func (m *keyModel) running(key string) (n int) {
 	for _, j := range m.jobs {
-		n += count(j.running && j.key == key)
+		n += oneIf(j.running && j.key == key)
 	}
 	return n
 }

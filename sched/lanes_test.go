@@ -183,7 +183,7 @@ func TestKeyRetries(t *testing.T) {
 
 // TestKeyStates: the other places of a job: broadcasts, failures that go ahead, drops, replacements.
 func TestKeyStates(t *testing.T) {
-	x := newTestSched(t, Options{Rules: [MaxSpaces]Rules{1: {Global: true, Owned: true, Untimed: true, Deaths: 9}}})
+	x := newTestSched(t, Options{Rules: [MaxSpaces]Rules{1: {Global: true, Owned: true, Untimed: true, MaxFailures: 9}}})
 	x.fairly("key-concurrency=1", "fair=key")
 	p := x.peer("f")
 	owned := func(j *Submission) { j.Space, j.Await = 1, p }

@@ -64,7 +64,7 @@ const (
 // Token is the proof of a lease, for one run of one job. It stays valid over a restart when the job is durable.
 type Token struct {
 	Number uint64 // number of the run
-	Secret uint64 // secret of the Terms
+	Secret uint64 // secret of the LeaseTerms
 }
 
 // String returns the token as 32 hexadecimal digits.
@@ -82,8 +82,8 @@ func ParseToken(text string) (Token, error) {
 	return Token{Number: binary.BigEndian.Uint64(b), Secret: binary.BigEndian.Uint64(b[8:])}, nil
 }
 
-// Terms are what Grant gives leases.
-type Terms struct {
+// LeaseTerms are what Grant gives leases.
+type LeaseTerms struct {
 	Worker string // the worker, as histories, logs and views name it; at most MaxWorkerName bytes are kept
 	Secret uint64 // drawn at random for each call of Grant
 	For    int64  // milliseconds, clamped to 1 to MaxLease
@@ -254,7 +254,7 @@ func (q *queue) freeLeaseWatch() {
 
 // leaseOf returns the lease of a reserved job, nil when a peer holds the job.
 func (sh *shard) leaseOf(r *record) *lease {
-	w := sh.holder(r)
+	w := sh.holdingWatch(r)
 	if !w.leased() {
 		return nil
 	}
@@ -268,7 +268,7 @@ func (sh *shard) savedLease(r *record) SavedLease {
 		return SavedLease{}
 	}
 	return SavedLease{
-		Token:  Token{sh.holder(r).held[r.heldIndex()].number, l.secret},
+		Token:  Token{sh.holdingWatch(r).held[r.heldIndex()].number, l.secret},
 		Worker: l.worker, Until: l.until, Length: l.length,
 	}
 }
@@ -286,9 +286,9 @@ func (sh *shard) restoreLease(now Time, job uint32, r *record, q *queue, saved *
 	return true
 }
 
-// endRestored ends the leases of a queue that a restored record drops. A repaired journal may have both the leases and
-// the end of their queue.
-func (sh *shard) endRestored(now Time, q *queue) {
+// endRestoredLeases ends the leases of a queue that a restored record drops. A repaired journal may have both the
+// leases and the end of their queue.
+func (sh *shard) endRestoredLeases(now Time, q *queue) {
 	for q.leases != nil {
 		job := q.leases.held[0].job
 		r := sh.slab.at(job)

@@ -51,7 +51,7 @@ func TestRequestsHangUpTogether(t *testing.T) {
 		all.Go(func() {
 			for turn := w; done.Load() < jobs; turn++ {
 				tag := uint64(tags.Add(1))
-				p := s.NewRequest(SessionID(w+1), "")
+				p := s.NewRequestPeer(SessionID(w+1), "")
 				for _, q := range queues[turn%2:] {
 					if err := s.Watch(now(), p, q, false, box); err != nil {
 						t.Error(err)
@@ -66,7 +66,7 @@ func TestRequestsHangUpTogether(t *testing.T) {
 				}
 				var tokens []Token
 				if turn%5 > 0 { // else the client has hung up
-					tokens = s.Grant(now(), p, box.take(tag), Terms{Secret: tag, For: int64(turn % 7 * grain)})
+					tokens = s.Grant(now(), p, box.take(tag), LeaseTerms{Secret: tag, For: int64(turn % 7 * grain)})
 				}
 				s.Disconnect(now(), p, box)
 				for _, token := range tokens { // no job has a time-out: all are leased

@@ -7,7 +7,7 @@ import (
 )
 
 // grantRules are durable jobs, jobs of an owner with a rule for failures, and tasks.
-var grantRules = [MaxSpaces]Rules{{Durable: true}, {Global: true, Owned: true, Untimed: true, Deaths: 3}, {Durable: true, Graph: true, Untimed: true}, {}}
+var grantRules = [MaxSpaces]Rules{{Durable: true}, {Global: true, Owned: true, Untimed: true, MaxFailures: 3}, {Durable: true, Graph: true, Untimed: true}, {}}
 
 const minute = 60_000
 
@@ -21,7 +21,7 @@ func newGrantSched(t testing.TB) (*testSched, memJournal) {
 func (x *testSched) request(queues ...string) *Peer {
 	x.t.Helper()
 	x.id++
-	p := x.s.NewRequest(x.id, fmt.Sprint("http ", x.id))
+	p := x.s.NewRequestPeer(x.id, fmt.Sprint("http ", x.id))
 	for _, q := range queues {
 		x.ok(x.s.Watch(x.now, p, []byte(q), false, &x.rec))
 	}
@@ -49,7 +49,7 @@ func (x *testSched) takes(p *Peer, n int, want string) (runs []Run) {
 func (x *testSched) leases(worker string, n int, want string, queues ...string) []Token {
 	x.t.Helper()
 	p := x.request(queues...)
-	tokens := x.s.Grant(x.now, p, x.takes(p, n, want), Terms{Worker: worker, Secret: 7, For: minute})
+	tokens := x.s.Grant(x.now, p, x.takes(p, n, want), LeaseTerms{Worker: worker, Secret: 7, For: minute})
 	x.s.Disconnect(x.now, p, &x.rec)
 	x.want()
 	return tokens
@@ -112,7 +112,7 @@ func TestLeaseVerbs(t *testing.T) {
 	x.ok(x.s.ReleaseGranted(x.now, all[2], &x.rec))
 	x.want()
 	p := x.request("f")
-	c := x.s.Grant(x.now, p, x.takes(p, 5, "c"), Terms{For: minute})
+	c := x.s.Grant(x.now, p, x.takes(p, 5, "c"), LeaseTerms{For: minute})
 	x.pass(1499)
 	x.takes(p, 5, "")
 	x.pass(1)
@@ -154,7 +154,7 @@ func TestLateTokens(t *testing.T) {
 	for range leaseParts * (maxEndedLeases + 1) {
 		x.submit("f", "n")
 		_, _, _ = x.s.TryReserveUpTo(x.now, p, 9, 1, &x.rec)
-		token := x.s.Grant(x.now, p, []Run{x.rec.take()[0].job.run}, Terms{For: minute})[0]
+		token := x.s.Grant(x.now, p, []Run{x.rec.take()[0].job.run}, LeaseTerms{For: minute})[0]
 		if err := x.s.FinishGranted(x.now, token, nil, &x.rec); err != nil {
 			t.Fatal(err)
 		}
@@ -344,7 +344,7 @@ func TestRequestHangsUp(t *testing.T) {
 	}
 	p := x.request("f", "g")
 	runs := x.takes(p, 5, "j0 j1 j2 j3 j4")
-	x.s.Grant(x.now, p, runs[1:2], Terms{For: minute})
+	x.s.Grant(x.now, p, runs[1:2], LeaseTerms{For: minute})
 	x.s.Disconnect(x.now, p, &x.rec)
 	x.pass(1)
 	x.leases("w", 5, "j0 j2 j3 j4", "f")
@@ -363,7 +363,7 @@ func TestRequestHangsUp(t *testing.T) {
 	x.s.Disconnect(x.now, first, &x.rec)
 	x.pass(1)
 	x.want(fmt.Sprint(second.id, " 1 assign late")) // it waits in line with its age
-	if token := x.s.Grant(x.now, second, []Run{d[0].job.run}, Terms{})[0]; token != (Token{}) {
+	if token := x.s.Grant(x.now, second, []Run{d[0].job.run}, LeaseTerms{})[0]; token != (Token{}) {
 		t.Error("an earlier run is leased")
 	}
 	x.s.Disconnect(x.now, second, &x.rec)

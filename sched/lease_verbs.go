@@ -9,15 +9,15 @@ import (
 // since it has no session id.
 const unnamed = "unnamed"
 
-// NewRequest returns a peer for one request of a worker without a connection, which leases jobs. where names it in
+// NewRequestPeer returns a peer for one request of a worker without a connection, which leases jobs. origin names it in
 // views. Requests may share an id: the tags of their Reserves tell them apart. A request takes names of any length and
 // knows no back-pressure. The caller calls Watch for each queue. It ends the request with Disconnect, which releases
 // the jobs that were not granted, also a job that is on its way to the request. Such a release counts no failure. If
 // the request watches several queues and its Reserve waits, the caller calls Flushed with 0 until Flushed returns
 // false.
-func (s *Scheduler) NewRequest(id SessionID, where string) *Peer {
-	p := s.NewPeer(id, Wide)
-	p.request, p.where, p.window = true, cmp.Or(where, unnamed), math.MaxInt
+func (s *Scheduler) NewRequestPeer(id SessionID, origin string) *Peer {
+	p := s.NewPeer(id, LongNames)
+	p.request, p.origin, p.window = true, cmp.Or(origin, unnamed), math.MaxInt
 	return p
 }
 
@@ -56,8 +56,8 @@ func (s *Scheduler) TryReserveUpTo(now Time, p *Peer, tag uint64, n int, sink Si
 // The lease replaces the job's time-out. The lease of a durable job is journaled: the caller passes no token on before
 // the record is committed. The tokens are in the order of the runs, and all have the Secret of t. The token of a run
 // that has ended is zero.
-func (s *Scheduler) Grant(now Time, p *Peer, runs []Run, t Terms) []Token {
-	t.Worker = cmp.Or(t.Worker, p.where, unnamed)
+func (s *Scheduler) Grant(now Time, p *Peer, runs []Run, t LeaseTerms) []Token {
+	t.Worker = cmp.Or(t.Worker, p.origin, unnamed)
 	t.Worker = t.Worker[:min(len(t.Worker), MaxWorkerName)]
 	t.For = clampLease(t.For)
 	tokens := make([]Token, len(runs))
@@ -67,7 +67,7 @@ func (s *Scheduler) Grant(now Time, p *Peer, runs []Run, t Terms) []Token {
 			i++
 			continue
 		}
-		for until := sh.mu.steps + s.batch; i < len(runs) && runs[i].Shard == sh.id && sh.mu.steps < until; i++ {
+		for stepLimit := sh.mu.steps + s.batch; i < len(runs) && runs[i].Shard == sh.id && sh.mu.steps < stepLimit; i++ {
 			tokens[i] = sh.grant(now, p, runs[i], &t)
 		}
 		sh.mu.Unlock()
@@ -78,7 +78,7 @@ func (s *Scheduler) Grant(now Time, p *Peer, runs []Run, t Terms) []Token {
 // LeaseTo has each job of the peer leased from its hand-out on, as by Grant. All leases have the Secret of t. A lease
 // is as long as the job's own time-out, since that is a rule of the job. Without one it is as long as the scheduler's
 // default, and without that t.For. The caller calls LeaseTo before any other verb.
-func (p *Peer) LeaseTo(t Terms) {
+func (p *Peer) LeaseTo(t LeaseTerms) {
 	t.Worker = cmp.Or(t.Worker, unnamed)
 	t.Worker = t.Worker[:min(len(t.Worker), MaxWorkerName)]
 	t.For = clampLease(t.For)
@@ -86,7 +86,7 @@ func (p *Peer) LeaseTo(t Terms) {
 }
 
 // holdLeased is hold for a peer of LeaseTo. It returns false when the number of the run is taken.
-func (sh *shard) holdLeased(now Time, r *record, q *queue, h held, t *Terms) bool {
+func (sh *shard) holdLeased(now Time, r *record, q *queue, h held, t *LeaseTerms) bool {
 	length := t.For
 	switch d := sh.s.timeout.Load(); {
 	case sh.s.rules[r.space].Untimed:
@@ -111,20 +111,20 @@ func (sh *shard) holdLeased(now Time, r *record, q *queue, h held, t *Terms) boo
 func clampLease(ms int64) int64 { return min(max(ms, 1), MaxLease) }
 
 // grant is Grant for one run.
-func (sh *shard) grant(now Time, p *Peer, run Run, t *Terms) Token {
+func (sh *shard) grant(now Time, p *Peer, run Run, t *LeaseTerms) Token {
 	sh.countSteps(1)
-	r, err := sh.holding(p, run)
-	if err != nil || sh.holder(r).leased() {
+	r, err := sh.findHeld(p, run)
+	if err != nil || sh.holdingWatch(r).leased() {
 		return Token{}
 	}
 	l := &lease{number: run.Number, worker: t.Worker, secret: t.Secret, shard: sh.id, record: run.Record, length: t.For}
 	if !sh.s.leases.add(run.Number, l) {
 		return Token{}
 	}
-	from := sh.holder(r)
+	from := sh.holdingWatch(r)
 	h := sh.removeHeld(run.Record, r, from)
 	sh.startLease(now, run.Record, r, from.queue, h, l, t.For)
-	sh.freeIfOver(from)
+	sh.freeIfRemovable(from)
 	sh.countSteps(r.cost())
 	if r.flags&task == 0 { // the journal has no leases of tasks
 		sh.save(run.Record, r, sh.queueOf(r))
@@ -132,8 +132,8 @@ func (sh *shard) grant(now Time, p *Peer, run Run, t *Terms) Token {
 	return Token{run.Number, t.Secret}
 }
 
-// granted returns the leased job of a token, with its shard locked.
-func (s *Scheduler) granted(t Token) (*shard, *record, *lease, error) {
+// lockLeased locks the shard of the leased job of a token.
+func (s *Scheduler) lockLeased(t Token) (*shard, *record, *lease, error) {
 	l, err := s.leases.find(t)
 	if err != nil {
 		return nil, nil, nil, s.countStale(err)
@@ -141,7 +141,7 @@ func (s *Scheduler) granted(t Token) (*shard, *record, *lease, error) {
 	sh := &s.shards[l.shard]
 	sh.mu.Lock()
 	r := sh.slab.find(l.record)
-	if r != nil && r.state == reserved && sh.holder(r).leased() && sh.holder(r).held[r.heldIndex()].number == t.Number {
+	if r != nil && r.state == reserved && sh.holdingWatch(r).leased() && sh.holdingWatch(r).held[r.heldIndex()].number == t.Number {
 		return sh, r, l, nil
 	}
 	sh.counters.Stale++
@@ -154,7 +154,7 @@ func (s *Scheduler) granted(t Token) (*shard, *record, *lease, error) {
 
 // FinishGranted is Finish for a leased job.
 func (s *Scheduler) FinishGranted(now Time, t Token, data []byte, sink Sink) error {
-	sh, r, l, err := s.granted(t)
+	sh, r, l, err := s.lockLeased(t)
 	if err != nil {
 		return err
 	}
@@ -165,10 +165,10 @@ func (s *Scheduler) FinishGranted(now Time, t Token, data []byte, sink Sink) err
 }
 
 // FailGranted is Fail for a leased job. A delay of 0 or more, in milliseconds, replaces the back-off of the queue's
-// policy. A delay of less than 0 leaves it to the policy. A task, or a job of Rules.Deaths, goes ahead of others unless
-// the delay is more than 0.
+// policy. A delay of less than 0 leaves it to the policy. A task, or a job of Rules.MaxFailures, goes ahead of others
+// unless the delay is more than 0.
 func (s *Scheduler) FailGranted(now Time, t Token, text []byte, delay int64, sink Sink) error {
-	sh, r, l, err := s.granted(t)
+	sh, r, l, err := s.lockLeased(t)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (s *Scheduler) FailGranted(now Time, t Token, text []byte, delay int64, sin
 
 // ReleaseGranted gives back a leased job unstarted: it is ready again, and no failure is counted.
 func (s *Scheduler) ReleaseGranted(now Time, t Token, sink Sink) error {
-	sh, r, l, err := s.granted(t)
+	sh, r, l, err := s.lockLeased(t)
 	if err != nil {
 		return err
 	}
@@ -196,10 +196,10 @@ func (s *Scheduler) ReleaseGranted(now Time, t Token, sink Sink) error {
 	return nil
 }
 
-// ExtendGranted makes a lease end ms milliseconds from now, clamped as Terms.For is. It may become shorter. It returns
-// the end, by the wall clock.
+// ExtendGranted makes a lease end ms milliseconds from now, clamped as LeaseTerms.For is. It may become shorter. It
+// returns the end, by the wall clock.
 func (s *Scheduler) ExtendGranted(now Time, t Token, ms int64) (until int64, err error) {
-	sh, r, l, err := s.granted(t)
+	sh, r, l, err := s.lockLeased(t)
 	if err != nil {
 		return 0, err
 	}
@@ -215,7 +215,7 @@ func (s *Scheduler) ExtendGranted(now Time, t Token, ms int64) (until int64, err
 
 // PublishGranted is Publish for a leased job. The publisher receives no Proceed: wait asks it to publish less often.
 func (s *Scheduler) PublishGranted(t Token, data []byte, sink Sink) (wait bool, err error) {
-	sh, r, _, err := s.granted(t)
+	sh, r, _, err := s.lockLeased(t)
 	if err != nil {
 		return false, err
 	}
@@ -227,7 +227,7 @@ func (s *Scheduler) PublishGranted(t Token, data []byte, sink Sink) (wait bool, 
 // ViewGranted calls fn with a leased job, under the shard's lock, its worker and the end of its lease by the wall
 // clock.
 func (s *Scheduler) ViewGranted(t Token, fn func(j *Job, worker string, until int64)) error {
-	sh, r, l, err := s.granted(t)
+	sh, r, l, err := s.lockLeased(t)
 	if err != nil {
 		return err
 	}

@@ -54,8 +54,8 @@ type limiter struct {
 }
 
 func (g *limiter) Ahead(o *limiter) bool { return g.refillAt < o.refillAt }
-func (g *limiter) Place() int            { return g.heapIndex }
-func (g *limiter) SetPlace(i int)        { g.heapIndex = i }
+func (g *limiter) HeapIndex() int        { return g.heapIndex }
+func (g *limiter) SetHeapIndex(i int)    { g.heapIndex = i }
 
 // throttled reports whether the queue may hand out nothing now.
 func (q *queue) throttled() bool {
@@ -111,8 +111,8 @@ func (g *limiter) fill(now Time) {
 }
 
 // refillLimiters matches the queues whose limiters have credit again.
-func (sh *shard) refillLimiters(now Time, until int, sink Sink) {
-	for sh.mu.steps < until && len(sh.limiters) > 0 && sh.limiters[0].refillAt <= now.Mono {
+func (sh *shard) refillLimiters(now Time, stepLimit int, sink Sink) {
+	for sh.mu.steps < stepLimit && len(sh.limiters) > 0 && sh.limiters[0].refillAt <= now.Mono {
 		g := sh.limiters[0]
 		sh.limiters.Remove(g)
 		sh.countSteps(1)
@@ -123,7 +123,7 @@ func (sh *shard) refillLimiters(now Time, until int, sink Sink) {
 		if g.fill(now); g.empty() {
 			q.limiter = nil
 		}
-		sh.matchUntil(now, q, until, sink)
+		sh.matchUntil(now, q, stepLimit, sink)
 		sh.offerWithheld(q)
 		sh.discardUnused(q)
 	}

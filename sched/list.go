@@ -66,7 +66,7 @@ func (s *Scheduler) List(now Time, l *Listing, n int, fn func(*JobView) (more bo
 	if q == nil {
 		return true
 	}
-	w := lister{Listing: l, sh: sh, q: q, now: now, until: sh.mu.steps + n, fn: fn}
+	w := lister{Listing: l, sh: sh, q: q, now: now, stepLimit: sh.mu.steps + n, fn: fn}
 	for ; int(l.place.phase) < len(listPhases); l.place.nextPhase() {
 		if phase := &listPhases[l.place.phase]; phase.states.intersects(l.match.States) && !phase.walk(&w) {
 			return false
@@ -95,7 +95,7 @@ func (s *Scheduler) listAll(now Time, l *Listing, n int, fn func(*JobView) (more
 	sh := &s.shards[p.sub]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	w := lister{Listing: l, sh: sh, now: now, until: sh.mu.steps + n, fn: fn}
+	w := lister{Listing: l, sh: sh, now: now, stepLimit: sh.mu.steps + n, fn: fn}
 	if !w.records(&p.slot, func(r *record) bool {
 		w.q = sh.queueOf(r)
 		return !w.q.dropped
@@ -149,16 +149,16 @@ var listPhases = [...]struct {
 // lister is one List.
 type lister struct {
 	*Listing
-	sh      *shard
-	q       *queue
-	now     Time
-	until   int // steps of the shard
-	stopped bool
-	fn      func(*JobView) (more bool)
+	sh        *shard
+	q         *queue
+	now       Time
+	stepLimit int // steps of the shard
+	stopped   bool
+	fn        func(*JobView) (more bool)
 }
 
 // full reports whether the List is to end before it visits another job.
-func (w *lister) full() bool { return w.stopped || w.sh.mu.steps >= w.until }
+func (w *lister) full() bool { return w.stopped || w.sh.mu.steps >= w.stepLimit }
 
 // visit shows a job that matches. It returns false when a part of the job's text is not searched yet: the place must
 // not move past the job then.

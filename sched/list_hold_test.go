@@ -55,10 +55,10 @@ var listHolds = map[string]func(x *loadedSched) (act func() int, want int){
 	},
 	"jobs that run, of one worker and of many": func(x *loadedSched) (func() int, int) {
 		x.submit(2*listedItems, "f", nil)
-		p := x.peer(Wide, "f")
+		p := x.peer(LongNames, "f")
 		x.take(p, listedItems)
 		for range listedItems {
-			x.take(x.peer(Wide, "f"), 1)
+			x.take(x.peer(LongNames, "f"), 1)
 		}
 		return func() int { return x.listAll(&Match{}, "f") }, 2 * listedItems
 	},
@@ -67,7 +67,7 @@ var listHolds = map[string]func(x *loadedSched) (act func() int, want int){
 			x.peer(0, "g")
 		}
 		x.submit(2, "f", nil)
-		x.submit(1, "f", func(_ int, j *Submission) { j.Name, j.Space, j.Await = make([]byte, 300), heldOwned, x.peer(Wide) })
+		x.submit(1, "f", func(_ int, j *Submission) { j.Name, j.Space, j.Await = make([]byte, 300), heldOwned, x.peer(LongNames) })
 		x.take(x.peer(0, "f"), 1)
 		ref, _ := x.Find(heldOwned, []byte("f"), make([]byte, 300))
 		return func() int {
@@ -105,7 +105,7 @@ var listHolds = map[string]func(x *loadedSched) (act func() int, want int){
 		table, err := NewPolicies([]PolicyRule{{Pattern: "f", Values: map[string]string{"retries": "0", "keep-failed": "1000000"}}})
 		x.ok(err)
 		x.SetPolicies(table)
-		p := x.peer(Wide, "f")
+		p := x.peer(LongNames, "f")
 		for range listedItems {
 			x.submit(1, "f", nil)
 			sink := new(lastRun)

@@ -230,7 +230,7 @@ func (w *lister) searchTexts(job uint32, r *record) (found, over bool) {
 		*t = begin
 	}
 	history := sh.attemptsOf(job, r)
-	room := maxSearched
+	budget := maxSearched
 	for found = true; found && t.text < len(w.match.Texts); t.text, t.part, t.at = t.text+1, 0, 0 {
 		text := []byte(w.match.Texts[t.text])
 		found = false
@@ -240,10 +240,10 @@ func (w *lister) searchTexts(job uint32, r *record) (found, over bool) {
 		for ; !found && t.part < len(parts); t.part, t.at = t.part+1, 0 {
 			part := parts[t.part][t.at:]
 			piece := part[:min(len(part), maxSearched)]
-			if room < len(piece) {
+			if budget < len(piece) {
 				return false, false
 			}
-			room -= len(piece)
+			budget -= len(piece)
 			sh.countSteps(len(piece) >> costShift)
 			if found = bytes.Contains(piece, text); !found && len(piece) < len(part) {
 				t.at += len(piece) - len(text) + 1

@@ -50,7 +50,7 @@ func (s *Scheduler) Publish(p *Peer, run Run, data []byte, tag uint64, sink Sink
 		return false, err
 	}
 	defer sh.mu.Unlock()
-	r, err := sh.holding(p, run)
+	r, err := sh.findHeld(p, run)
 	if err != nil {
 		sh.counters.Stale++
 		return false, err

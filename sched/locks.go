@@ -44,8 +44,8 @@ type lockLine struct {
 
 func (l *lockLine) turn() uint64           { return l.waiters.Front().Value.(waiter).turn }
 func (l *lockLine) Ahead(o *lockLine) bool { return l.turn() < o.turn() }
-func (l *lockLine) Place() int             { return l.heapIndex }
-func (l *lockLine) SetPlace(i int)         { l.heapIndex = i }
+func (l *lockLine) HeapIndex() int         { return l.heapIndex }
+func (l *lockLine) SetHeapIndex(i int)     { l.heapIndex = i }
 
 // addHolder gives the lock to a job. The line whose count is the number of holders now is no longer
 // open.
@@ -266,7 +266,7 @@ func (s *Scheduler) AcquireLock(now Time, p *Peer, run Run, name string, count i
 		return false, err
 	}
 	defer sh.unlock(now, sink)
-	r, err := sh.holding(p, run)
+	r, err := sh.findHeld(p, run)
 	if err != nil {
 		sh.counters.Stale++
 		return false, err
@@ -293,7 +293,7 @@ func (s *Scheduler) ReleaseLock(now Time, p *Peer, run Run, name string, sink Si
 		return err
 	}
 	defer sh.unlock(now, sink)
-	r, err := sh.holding(p, run)
+	r, err := sh.findHeld(p, run)
 	if err != nil {
 		sh.counters.Stale++
 		return err
@@ -364,7 +364,7 @@ func (s *Scheduler) wakeNextWaiter(now Time, name string, sink Sink) (freed []st
 // park takes a job that was refused a lock from its holder.
 func (sh *shard) park(now Time, job uint32, r *record, sink Sink) {
 	r.flags &^= locking // its locks are taken from it already
-	w := sh.holder(r)
+	w := sh.holdingWatch(r)
 	q := sh.unhold(job, r)
 	r.flags |= locking
 	r.state, r.container, r.stateData = parked, q.id, uint32(len(q.parked))
@@ -415,8 +415,8 @@ func (sh *shard) endParking(now Time, job uint32, r *record, sink Sink) *queue {
 }
 
 // expireParked makes jobs ready whose lock time-out has passed.
-func (sh *shard) expireParked(now Time, timeout int64, until int, sink Sink) {
-	for sh.mu.steps < until {
+func (sh *shard) expireParked(now Time, timeout int64, stepLimit int, sink Sink) {
+	for sh.mu.steps < stepLimit {
 		k, ok := sh.parked.min(&sh.buckets)
 		if !ok || k.a+timeout > now.Mono {
 			break
@@ -426,7 +426,7 @@ func (sh *shard) expireParked(now Time, timeout int64, until int, sink Sink) {
 		r := sh.slab.at(job)
 		sh.dropLocks(job, r)
 		if q := sh.endParking(now, job, r, sink); q != nil {
-			sh.matchUntil(now, q, until, sink)
+			sh.matchUntil(now, q, stepLimit, sink)
 		}
 	}
 }

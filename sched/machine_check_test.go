@@ -66,7 +66,7 @@ func (x *machine) compareStats() error {
 	}
 	gone := 0
 	for _, j := range x.m.dropped {
-		gone += count(j.state == failed)
+		gone += oneIf(j.state == failed)
 	}
 	if err := same("jobs", st.Jobs, len(x.m.jobs)+len(x.m.dropped)-gone); err != nil {
 		return err

@@ -135,7 +135,7 @@ func (x *machine) connect(i int) {
 	x.peers[i] = x.s.NewPeer(x.lastID)
 	x.modelPeers[i] = &modelPeer{id: x.lastID, watches: make(map[string]bool), window: machineWindow}
 	if i == machinePeers-1 {
-		x.peers[i] = x.s.NewRequest(x.lastID, "")
+		x.peers[i] = x.s.NewRequestPeer(x.lastID, "")
 		x.modelPeers[i].window, x.modelPeers[i].request = math.MaxInt, true
 	}
 	x.m.peers = append(x.m.peers, x.modelPeers[i])

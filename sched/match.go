@@ -11,9 +11,9 @@ func (sh *shard) matchOrDefer(now Time, q *queue, sink Sink) {
 	}
 }
 
-// matchUntil is matchOrDefer for a queue among many. It ends when the shard's steps reach until.
-func (sh *shard) matchUntil(now Time, q *queue, until int, sink Sink) {
-	if !q.matchPending && sh.matchWithin(now, q, until-sh.mu.steps, sink) <= 0 {
+// matchUntil is matchOrDefer for a queue among many. It ends when the shard's steps reach stepLimit.
+func (sh *shard) matchUntil(now Time, q *queue, stepLimit int, sink Sink) {
+	if !q.matchPending && sh.matchWithin(now, q, stepLimit-sh.mu.steps, sink) <= 0 {
 		sh.deferMatch(q)
 	}
 }
@@ -28,26 +28,26 @@ func (sh *shard) deferMatch(q *queue) {
 	}
 }
 
-// continueMatches does deferred matches of up to room steps.
-func (sh *shard) continueMatches(now Time, room int, sink Sink) {
-	for room > 0 && len(sh.unmatched) > 0 {
+// continueMatches does deferred matches of up to budget steps.
+func (sh *shard) continueMatches(now Time, budget int, sink Sink) {
+	for budget > 0 && len(sh.unmatched) > 0 {
 		q := sh.unmatched[0]
-		if room = sh.matchWithin(now, q, room, sink); room > 0 || q.dropped {
+		if budget = sh.matchWithin(now, q, budget, sink); budget > 0 || q.dropped {
 			q.matchPending = false
 			sh.unmatched.pop()
 		}
 	}
 }
 
-// matchWithin hands ready jobs to waiting slots until room is used up. It returns the rest of room, 0 when there may be
-// more to match.
-func (sh *shard) matchWithin(now Time, q *queue, room int, sink Sink) int {
-	for room > 0 {
+// matchWithin hands ready jobs to waiting slots until budget is used up. It returns the rest of budget, 0 when there
+// may be more to match.
+func (sh *shard) matchWithin(now Time, q *queue, budget int, sink Sink) int {
+	for budget > 0 {
 		cost := sh.matchOne(now, q, sink)
 		if cost == 0 {
-			return room
+			return budget
 		}
-		room -= cost
+		budget -= cost
 	}
 	return 0
 }
@@ -153,8 +153,8 @@ func (sh *shard) assign(now Time, job uint32, r *record, q *queue, w *watch, s s
 	sh.view(job, r, q, &sh.out.Job)
 	sh.out.Job.Number = s.seq
 	sh.out.History = sh.history(job, r)
-	if r.flags&followed != 0 {
-		sh.s.follow(&sh.out.Job, Assign)
+	if r.flags&hooked != 0 {
+		sh.s.jobHook(&sh.out.Job, Assign)
 	}
 	sink.Deliver(&sh.out)
 }

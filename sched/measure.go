@@ -39,7 +39,7 @@ func (t *Tally) add(o *Tally) {
 
 // giveTally gives a queue a tally of its own, or the shared tally of the shard.
 func (sh *shard) giveTally(q *queue) {
-	q.tally = &sh.folded
+	q.tally = &sh.sharedTally
 	if s := sh.s; s.tallied(q.name) {
 		if s.tallies.Add(1) > int64(s.maxTallies) {
 			s.tallies.Add(-1)
@@ -52,8 +52,8 @@ func (sh *shard) giveTally(q *queue) {
 // takeTally takes its tally from a queue that ends. The Ticks remove the jobs of the queue later and count them in the
 // shared tally of the shard.
 func (sh *shard) takeTally(q *queue) {
-	if q.tally != &sh.folded {
-		q.tally = &sh.folded
+	if q.tally != &sh.sharedTally {
+		q.tally = &sh.sharedTally
 		sh.s.tallies.Add(-1)
 	}
 }
@@ -109,7 +109,7 @@ func (sh *shard) observeWait(now Time, r *record) {
 
 // observeRun counts the run of a job that its worker reports.
 func (sh *shard) observeRun(now Time, r *record) {
-	sh.runs.observe(&RunBounds, now.Mono-sh.holder(r).held[r.heldIndex()].start)
+	sh.runs.observe(&RunBounds, now.Mono-sh.holdingWatch(r).held[r.heldIndex()].start)
 }
 
 // QueueStats is what Measure reads of a queue, or the sum over several.
@@ -169,16 +169,16 @@ func (sh *shard) measure(from int, folded *Tally, fn func(*QueueStats)) (next in
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if from == 0 {
-		folded.add(&sh.folded)
+		folded.add(&sh.sharedTally)
 	}
 	var st QueueStats
-	for until := sh.mu.steps + sh.s.batch; from < len(sh.queues); from++ {
-		if sh.mu.steps >= until {
+	for stepLimit := sh.mu.steps + sh.s.batch; from < len(sh.queues); from++ {
+		if sh.mu.steps >= stepLimit {
 			return from
 		}
 		sh.countSteps(1)
 		if q := sh.queues[from]; q != nil && !q.dropped {
-			if q.tally == &sh.folded {
+			if q.tally == &sh.sharedTally {
 				sh.giveTally(q)
 			}
 			sh.read(q, &st)
@@ -208,9 +208,9 @@ func (sh *shard) read(q *queue, st *QueueStats) {
 		Failed: q.failedJobs(), Done: q.keptFor(keptDone, keptResult), Workers: q.workers, Busy: q.busy, Bytes: q.bytes, Oldest: sh.oldestDue(q),
 	}
 	if q.policy != nil {
-		st.Paused = count(q.policy.Paused&pauseHandOut != 0)
+		st.Paused = oneIf(q.policy.Paused&pauseHandOut != 0)
 	}
-	if st.Counted = q.tally != &sh.folded; st.Counted {
+	if st.Counted = q.tally != &sh.sharedTally; st.Counted {
 		st.Tally = *q.tally
 	}
 }
@@ -220,21 +220,21 @@ const maxOldest = 256
 
 // oldestDue returns the least due second of a queue's ready jobs, see QueueStats.Oldest.
 func (sh *shard) oldestDue(q *queue) int64 {
-	least, room := int64(math.MaxInt64), maxOldest
+	least, budget := int64(math.MaxInt64), maxOldest
 	for _, x := range [...]*index{&q.ready, &q.longNames, &q.withheld} {
-		least = min(least, x.minOfEach(&sh.buckets, firstDue, &room))
+		least = min(least, x.minOfEach(&sh.buckets, firstDue, &budget))
 	}
 	if job := q.byNumber.head(&sh.buckets); job != none {
 		least = min(least, sh.slab.at(job).due)
 	}
 	looked := 0
 	if q.keyed != nil {
-		for all := q.keyed.lanes; looked < min(len(all), 4*maxOldest) && room > 0; looked++ { // many may have no ready job
+		for all := q.keyed.lanes; looked < min(len(all), 4*maxOldest) && budget > 0; looked++ { // many may have no ready job
 			if l := all[looked]; l != nil {
-				least = min(least, l.jobs.minOfEach(&sh.buckets, firstDue, &room))
+				least = min(least, l.jobs.minOfEach(&sh.buckets, firstDue, &budget))
 			}
 		}
 	}
-	sh.countSteps((maxOldest - room + looked) / entriesPerStep)
+	sh.countSteps((maxOldest - budget + looked) / entriesPerStep)
 	return least
 }

@@ -20,7 +20,7 @@ func classFor(s Capabilities) class {
 	switch {
 	case s&Named != 0:
 		return named
-	case s&Wide != 0:
+	case s&LongNames != 0:
 		return wide
 	}
 	return narrow
@@ -62,7 +62,7 @@ func (sh *shard) matchMixed(now Time, q *queue, sink Sink) int {
 		return 0
 	}
 	job := sh.head(q)
-	// A withheld job fits a peer that is not Named, and a long name fits a Wide one.
+	// A withheld job fits a peer that is not Named, and a long name fits a LongNames one.
 	var oldest *watch
 	var itsJob uint32
 	for _, c := range [...]class{narrow, wide} {
@@ -118,8 +118,8 @@ func (sh *shard) oldestFitting(q *queue, job uint32) (best *watch, whole bool) {
 // withhold moves the first ready job, which fits no Named peer in line, to the withheld index.
 func (sh *shard) withhold(job uint32, q *queue) {
 	r := sh.slab.at(job)
-	q.immediate += count(r.flags&immediate != 0) // take counts it out
-	q.readyTasks += count(r.flags&task != 0)
+	q.immediate += oneIf(r.flags&immediate != 0) // take counts it out
+	q.readyTasks += oneIf(r.flags&task != 0)
 	sh.take(job, r, q)
 	r.flags |= withheld
 	q.countDue(r, 1)
@@ -128,8 +128,8 @@ func (sh *shard) withhold(job uint32, q *queue) {
 }
 
 // jobFor returns the first ready job that a watch's peer can be given; none if no job fits or the queue is not matched
-// now. It scans at most room clashing jobs and takes them from room.
-func (sh *shard) jobFor(w *watch, room *int) uint32 {
+// now. It scans at most budget clashing jobs and takes them from budget.
+func (sh *shard) jobFor(w *watch, budget *int) uint32 {
 	q := w.queue
 	if sh.halted || q.throttled() {
 		return none
@@ -150,23 +150,23 @@ func (sh *shard) jobFor(w *watch, room *int) uint32 {
 	if w.suspended != nil {
 		return none
 	}
-	checks := min(*room, maxClashes)
-	*room -= checks
+	checks := min(*budget, maxClashes)
+	*budget -= checks
 	job := sh.earlier(sh.earliestFor(w, &q.withheld, &checks), sh.earliestReadyFor(w, &checks))
-	*room += checks
+	*budget += checks
 	return job
 }
 
 // earliestFor returns the first job of an index whose name does not clash for a watch's peer.
-func (sh *shard) earliestFor(w *watch, x *index, room *int) uint32 {
+func (sh *shard) earliestFor(w *watch, x *index, budget *int) uint32 {
 	first := none
 	x.eachFrom(&sh.buckets, &sh.slab, firstKey, func(job uint32) bool {
 		sh.countSteps(1)
 		switch {
 		case !sh.clashes(w, sh.nameView(job)):
 			first = job
-		case *room > 0:
-			*room--
+		case *budget > 0:
+			*budget--
 			return true
 		}
 		return false
@@ -232,24 +232,24 @@ func (sh *shard) startSearch(q *queue) {
 	}
 }
 
-// continueSearches does up to room steps of the searches.
-func (sh *shard) continueSearches(now Time, room int, sink Sink) {
-	for room > 0 && len(sh.searches) > 0 {
+// continueSearches does up to budget steps of the searches.
+func (sh *shard) continueSearches(now Time, budget int, sink Sink) {
+	for budget > 0 && len(sh.searches) > 0 {
 		q := sh.searches[0]
-		if room = sh.searchQueue(now, q, room, sink); !q.search.active {
+		if budget = sh.searchQueue(now, q, budget, sink); !q.search.active {
 			sh.searches.pop()
 		}
 	}
 }
 
-// searchQueue does a part of one queue's search. It returns the rest of room.
-func (sh *shard) searchQueue(now Time, q *queue, room int, sink Sink) int {
+// searchQueue does a part of one queue's search. It returns the rest of budget.
+func (sh *shard) searchQueue(now Time, q *queue, budget int, sink Sink) int {
 	f := &q.search
 	if q.dropped {
 		f.active = false
-		return room
+		return budget
 	}
-	for ; room > 0 && f.restore > 0; room-- {
+	for ; budget > 0 && f.restore > 0; budget-- {
 		f.restore--
 		sh.countSteps(1)
 		if job := q.withheld.tail(&sh.buckets); job != none {
@@ -264,20 +264,20 @@ func (sh *shard) searchQueue(now Time, q *queue, room int, sink Sink) int {
 	if f.restore == 0 && f.next == 0 {
 		f.again = false
 	}
-	for f.restore == 0 && room > 0 && int(f.next) < len(sh.watches) {
+	for f.restore == 0 && budget > 0 && int(f.next) < len(sh.watches) {
 		w := sh.watches[f.next]
 		sh.countSteps(1)
 		if w != nil && w.queue == q && w.lineIndex >= 0 && w.peer.class == named {
-			if room = sh.serveWithin(now, w, lastRank, room, sink); room <= 0 {
+			if budget = sh.serveWithin(now, w, lastRank, budget, sink); budget <= 0 {
 				break // the watch may take more jobs
 			}
 		}
 		f.next++
-		room--
+		budget--
 	}
 	if f.restore == 0 && int(f.next) >= len(sh.watches) {
 		f.next = 0
 		f.active = f.again
 	}
-	return room
+	return budget
 }

@@ -48,7 +48,7 @@ func (x *machine) grant(o op) error {
 	if i := slices.Index(x.modelPeers, j.holder); i >= 0 && !o.Flag {
 		peer = i
 	}
-	token := x.s.Grant(x.m.now, x.peers[peer], []Run{{Shard: 99}, j.run}, Terms{Worker: "w", Secret: 7, For: ms})[1]
+	token := x.s.Grant(x.m.now, x.peers[peer], []Run{{Shard: 99}, j.run}, LeaseTerms{Worker: "w", Secret: 7, For: ms})[1]
 	if err := same("granted", token.Number != 0, j.holder == x.modelPeers[peer]); err != nil || token == (Token{}) {
 		return err
 	}
@@ -70,7 +70,7 @@ func (x *machine) granted(o op) error {
 		token.Secret++
 		want = ErrNoLease
 	}
-	x.m.counted.Stale += uint64(count(want != nil))
+	x.m.counted.Stale += uint64(oneIf(want != nil))
 	j, err := l.job, error(nil)
 	switch o.Verb {
 	case "lease-finish":

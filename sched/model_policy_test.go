@@ -53,7 +53,7 @@ func (m *model) policy(queue string) *Policy {
 
 func (m *model) running(queue string) (n int) {
 	for _, j := range m.jobs {
-		n += count(j.queue == queue && j.state == reserved)
+		n += oneIf(j.queue == queue && j.state == reserved)
 	}
 	return n
 }
@@ -111,7 +111,7 @@ func (m *model) admit(s *Submission, j *modelJob) error {
 	}
 	for _, o := range m.jobs {
 		if o.queue == string(s.Queue) && o != j {
-			pending += count(o.state != reserved)
+			pending += oneIf(o.state != reserved)
 			bytes += o.size()
 		}
 	}

@@ -296,8 +296,8 @@ func (m *model) status(queue string) QueueStatus {
 		default:
 			pending++
 			st.SchedAt = min(st.SchedAt, j.second)
-			st.Delayed += count(j.state == delayed)
-			immediates += count(j.schedAt == 0)
+			st.Delayed += oneIf(j.state == delayed)
+			immediates += oneIf(j.schedAt == 0)
 		}
 		st.Jobs++
 	}

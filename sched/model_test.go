@@ -169,10 +169,10 @@ func (m *model) workers(queue string) (n, broadcasts int) {
 	for _, p := range m.peers {
 		if b, ok := p.watches[queue]; ok {
 			n++
-			broadcasts += count(b)
+			broadcasts += oneIf(b)
 		}
 	}
-	return n + count(m.leased(queue)), broadcasts
+	return n + oneIf(m.leased(queue)), broadcasts
 }
 
 func (m *model) makeQueue(name string) error {
@@ -210,8 +210,8 @@ func (m *model) submit(s *Submission, await *modelPeer) (outcome, error) {
 		m.counted.Ignored++
 		return ignored, nil
 	}
-	m.counted.Submitted += uint64(count(did == added))
-	m.counted.Replaced += uint64(count(did == replaced))
+	m.counted.Submitted += uint64(oneIf(did == added))
+	m.counted.Replaced += uint64(oneIf(did == replaced))
 	j.workload, j.schedAt, j.priority = string(s.Workload), s.SchedAt, s.Priority
 	j.count, j.timeout, j.tries = s.Count, s.Timeout, 0
 	j.second, j.past = s.SchedAt, 0
@@ -286,7 +286,7 @@ func (m *model) held(p *modelPeer, run Run, shards int) (*modelJob, error) {
 	case j.holder != p:
 		err = errNotOwner
 	}
-	m.counted.Stale += uint64(count(err != nil))
+	m.counted.Stale += uint64(oneIf(err != nil))
 	return j, err
 }
 
@@ -307,7 +307,7 @@ func (m *model) finish(j *modelJob, data string) {
 // release is Fail and Delay.
 func (m *model) release(j *modelJob, wall int64, step int32, fails bool) {
 	m.counted.Released++
-	m.counted.Fails += uint64(count(fails))
+	m.counted.Fails += uint64(oneIf(fails))
 	j.waits = slices.DeleteFunc(j.waits, func(w modelWait) bool {
 		if w.onFail {
 			m.owed = append(m.owed, delivered{to: w.peer.id, tag: w.tag, effect: Failed})
@@ -413,7 +413,7 @@ func (m *model) tick() {
 	for _, a := range m.arriving {
 		slices.SortFunc(a.ordered, func(x, y *modelJob) int {
 			if x.second != y.second {
-				return 1 - 2*count(x.second < y.second)
+				return 1 - 2*oneIf(x.second < y.second)
 			}
 			if x.past != y.past {
 				return int(x.past - y.past)

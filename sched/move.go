@@ -65,19 +65,18 @@ func (s *Scheduler) unlockTwo(now Time, a, b *shard, sink Sink) {
 	s.wakeWaiters(now, freed, sink)
 }
 
-// joinTwo begins changes of two shards that survive together or not at all. The caller holds both locks. end ends the
-// changes.
-func joinTwo(a, b *shard) (end func()) {
+// beginBothAtomic is beginAtomic for two shards. The caller holds both locks. end ends the changes.
+func beginBothAtomic(a, b *shard) (end func()) {
 	if a.id > b.id {
 		a, b = b, a
 	}
-	if a.beginJoined(); a == b {
-		return a.endJoined
+	if a.beginAtomic(); a == b {
+		return a.endAtomic
 	}
-	b.beginJoined()
+	b.beginAtomic()
 	return func() {
-		b.endJoined()
-		a.endJoined()
+		b.endAtomic()
+		a.endAtomic()
 	}
 }
 
@@ -109,7 +108,7 @@ func (sh *shard) moveTo(now Time, job uint32, r *record, q *queue, to *shard, ta
 	to.counters.Submitted++
 	target.tally.Submitted[m.space]++
 	sh.counters.Moved++
-	defer joinTwo(sh, to)()
+	defer beginBothAtomic(sh, to)()
 	switch r.state {
 	case failed:
 		m.due, m.flags = floorSecond(now.Wall), m.flags|immediate

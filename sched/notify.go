@@ -47,8 +47,8 @@ func (sh *shard) notifyAll(job uint32, r *record, q *queue, e Effect, data []byt
 }
 
 // continueNotifications answers a part of the awaits that notifyAll has left.
-func (sh *shard) continueNotifications(until int, sink Sink) {
-	for sh.mu.steps < until && len(sh.notifications) > 0 {
+func (sh *shard) continueNotifications(stepLimit int, sink Sink) {
+	for sh.mu.steps < stepLimit && len(sh.notifications) > 0 {
 		t := &sh.notifications[0]
 		a := t.waiting[0]
 		sh.countSteps(1 + (len(t.out.Data)+len(t.out.Job.Workload))>>costShift)

@@ -94,7 +94,7 @@ func (sh *shard) numberedStanding(r *record) sortKey {
 }
 
 // stateCounts counts the numbered jobs of a shard by their states, without the kept jobs.
-type stateCounts struct{ ready, prior, delayed, reserved int }
+type stateCounts struct{ ready, urgent, delayed, reserved int }
 
 // countReady counts a numbered job that enters a ready index (n is 1) or leaves it (n is -1).
 func (sh *shard) countReady(q *queue, r *record, n int) {
@@ -103,8 +103,8 @@ func (sh *shard) countReady(q *queue, r *record, n int) {
 	}
 	sh.numberedStats.ready += n
 	if r.priority > 0 {
-		sh.numberedStats.prior += n
-		q.prior += n
+		sh.numberedStats.urgent += n
+		q.urgent += n
 	}
 }
 
@@ -140,11 +140,11 @@ func (sh *shard) afterBuried(q *queue, now int64) int64 {
 }
 
 // NumberedStats counts the jobs of Rules.Numbered.
-type NumberedStats struct{ Ready, Prior, Delayed, Reserved, Buried int } // Prior are ready and have a priority above 0
+type NumberedStats struct{ Ready, Urgent, Delayed, Reserved, Buried int } // Urgent are ready and have a priority above 0
 
 func (t *NumberedStats) add(sh *shard) {
 	t.Ready += sh.numberedStats.ready
-	t.Prior += sh.numberedStats.prior
+	t.Urgent += sh.numberedStats.urgent
 	t.Delayed += sh.numberedStats.delayed
 	t.Reserved += sh.numberedStats.reserved
 	t.Buried += sh.keptJobs[keptBuried]

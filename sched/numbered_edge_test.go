@@ -20,7 +20,7 @@ func (x *testSched) put(queue string, priority int64, change ...func(*Submission
 
 // autoDeletePeer makes a peer of the capabilities with which numbered jobs are served.
 func (x *testSched) autoDeletePeer(queues ...string) *Peer {
-	return x.capable(Wide|Punctual|AutoDelete, queues...)
+	return x.capable(LongNames|NoGrace|AutoDelete, queues...)
 }
 
 // taken reserves a job for a peer and returns its run.
@@ -70,7 +70,7 @@ func TestRenew(t *testing.T) {
 	x.want()
 }
 
-// TestPunctual checks that the time-out of a Punctual peer has no grace, and that of another peer has.
+// TestPunctual checks that the time-out of a NoGrace peer has no grace, and that of another peer has.
 func TestPunctual(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules, Grace: 1000})
 	x.put("f", 0)
@@ -79,7 +79,7 @@ func TestPunctual(t *testing.T) {
 	x.taken(x.peer("f"))
 	x.pass(2000 + grain)
 	if n := x.s.Unfinished(); n != 1 {
-		t.Errorf("%d jobs run, want that of the peer that is not Punctual", n)
+		t.Errorf("%d jobs run, want that of the peer that is not NoGrace", n)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestBuryByRules(t *testing.T) {
 	p := x.autoDeletePeer("f")
 	master := x.peer()
 	x.submit("f", "a", owned(master, 7))
-	for range testRules[ownedSpace].Deaths {
+	for range testRules[ownedSpace].MaxFailures {
 		x.ok(x.s.Bury(x.now, p, x.taken(p).run, 7, &x.rec))
 	}
 	x.want("2 7 failed ")

@@ -161,7 +161,7 @@ func newNumberedMachine(t *rapid.T, shards int) *numberedMachine {
 
 func (x *numberedMachine) connect(i int) {
 	x.lastID++
-	x.peers[i] = x.s.NewPeer(x.lastID, Wide|Punctual|AutoDelete)
+	x.peers[i] = x.s.NewPeer(x.lastID, LongNames|NoGrace|AutoDelete)
 	x.m.peers[i] = &numberedPeer{watches: make(map[string]bool)}
 }
 
@@ -408,14 +408,14 @@ func (x *numberedMachine) compare(s *Scheduler) {
 				x.t.Fatalf("job %d is %+v, want %+v", j.number, *v, *j)
 			}
 		})
-		want.Ready += count(j.state == ready)
-		want.Prior += count(j.state == ready && j.priority > 0)
-		want.Delayed += count(j.state == delayed)
-		want.Reserved += count(j.state == reserved)
-		want.Buried += count(j.state == failed)
+		want.Ready += oneIf(j.state == ready)
+		want.Urgent += oneIf(j.state == ready && j.priority > 0)
+		want.Delayed += oneIf(j.state == delayed)
+		want.Reserved += oneIf(j.state == reserved)
+		want.Buried += oneIf(j.state == failed)
 	}
 	if s != x.s {
-		want.Ready, want.Reserved, want.Prior = want.Ready+want.Reserved, 0, s.Stats().Numbered.Prior
+		want.Ready, want.Reserved, want.Urgent = want.Ready+want.Reserved, 0, s.Stats().Numbered.Urgent
 	}
 	if got := s.Stats().Numbered; got != want {
 		x.t.Fatalf("counts are %+v, want %+v", got, want)

@@ -100,7 +100,7 @@ func (s *Scheduler) Kick(now Time, queue []byte, n int, ofFailed bool, sink Sink
 	if q == nil {
 		return 0, false
 	}
-	for until := sh.mu.steps + s.batch; kicked < n && !more; {
+	for stepLimit := sh.mu.steps + s.batch; kicked < n && !more; {
 		var job uint32
 		if ofFailed {
 			job = sh.firstBuried(q)
@@ -116,7 +116,7 @@ func (s *Scheduler) Kick(now Time, queue []byte, n int, ofFailed bool, sink Sink
 			break // there is no memory for the job's name
 		}
 		kicked++
-		more = kicked < n && sh.mu.steps >= until
+		more = kicked < n && sh.mu.steps >= stepLimit
 	}
 	sh.matchOrDefer(now, q, sink)
 	return kicked, more
@@ -133,15 +133,15 @@ func (sh *shard) firstBuried(q *queue) uint32 {
 
 // firstNumbered returns the first numbered job of an index, or none. It looks at no more jobs than a batch has.
 func (sh *shard) firstNumbered(x *index) (first uint32) {
-	first, room := none, sh.s.batch
+	first, budget := none, sh.s.batch
 	x.eachFrom(&sh.buckets, &sh.slab, firstKey, func(job uint32) bool {
-		room--
+		budget--
 		if sh.slab.at(job).flags&numbered != 0 {
 			first = job
 		}
-		return first == none && room > 0
+		return first == none && budget > 0
 	})
-	sh.countSteps((sh.s.batch - room) / entriesPerStep)
+	sh.countSteps((sh.s.batch - budget) / entriesPerStep)
 	return first
 }
 

@@ -86,8 +86,8 @@ func (s *Scheduler) ChangeJobs(now Time, refs []JobRef, c *JobChange, sink Sink,
 		}
 		sh := &s.shards[refs[n].Shard]
 		to := s.lockFor(sh, c)
-		for until := sh.mu.steps + s.batch; n < len(refs) && refs[n].Shard == sh.id && sh.mu.steps < until; n++ {
-			if err := sh.change(now, refs[n], c, to, until, sink); err == ErrNoJob {
+		for stepLimit := sh.mu.steps + s.batch; n < len(refs) && refs[n].Shard == sh.id && sh.mu.steps < stepLimit; n++ {
+			if err := sh.change(now, refs[n], c, to, stepLimit, sink); err == ErrNoJob {
 				gone = append(gone, n)
 			} else {
 				done(n, err)
@@ -120,8 +120,8 @@ func (s *Scheduler) lockFor(sh *shard, c *JobChange) (to *shard) {
 }
 
 // change is ChangeJobs for one job. to is the shard of JobChange.Queue. The caller holds its lock as well. change
-// matches the queues while the shard has taken fewer than until steps. The Ticks match the rest.
-func (sh *shard) change(now Time, ref JobRef, c *JobChange, to *shard, until int, sink Sink) error {
+// matches the queues while the shard has taken fewer than stepLimit steps. The Ticks match the rest.
+func (sh *shard) change(now Time, ref JobRef, c *JobChange, to *shard, stepLimit int, sink Sink) error {
 	sh.countSteps(1)
 	job, r, ok := sh.find(ref)
 	if !ok {
@@ -139,7 +139,7 @@ func (sh *shard) change(now Time, ref JobRef, c *JobChange, to *shard, until int
 		sh.removeInAnyState(now, job, r, q, sink)
 		return nil
 	case c.Verb == MoveJobs && (pending || r.state == failed):
-		return sh.moveByHand(now, job, r, q, c.Queue, to, until, sink)
+		return sh.moveByHand(now, job, r, q, c.Queue, to, stepLimit, sink)
 	case (c.Verb == RetryJobs || c.Verb == RunJobs) && r.state == failed:
 		err = sh.retry(now, job, r, q, true)
 	case c.Verb == GiveUpJobs && pending && r.flags&task != 0:
@@ -164,7 +164,7 @@ func (sh *shard) change(now Time, ref JobRef, c *JobChange, to *shard, until int
 		err = unfit[r.state]
 	}
 	if err == nil {
-		sh.matchUntil(now, q, until, sink)
+		sh.matchUntil(now, q, stepLimit, sink)
 	}
 	return err
 }
@@ -174,7 +174,7 @@ func (sh *shard) change(now Time, ref JobRef, c *JobChange, to *shard, until int
 func (sh *shard) removeInAnyState(now Time, job uint32, r *record, q *queue, sink Sink) {
 	switch {
 	case r.state == failed || r.state == finished:
-		sh.counters.Removed += uint64(count(r.state == failed))
+		sh.counters.Removed += uint64(oneIf(r.state == failed))
 		sh.removeKept(job, r, q)
 	case sh.s.rules[r.space].Owned:
 		sh.removeLive(now, job, r, q, Failed, sink)
@@ -188,15 +188,15 @@ func (sh *shard) setPriority(now Time, job uint32, r *record, q *queue, priority
 	if r.priority == priority {
 		return // it keeps its place
 	}
-	past := uint32(0)
+	millis := uint32(0)
 	if r.state == delayed {
-		past = r.dueMillis()
+		millis = r.dueMillis()
 	} else {
 		now = r.notBefore(now)
 	}
 	sh.dequeue(job, r, q)
 	r.priority = priority
-	sh.enqueue(now, job, r, q, past)
+	sh.enqueue(now, job, r, q, millis)
 	sh.save(job, r, q)
 }
 
@@ -213,7 +213,7 @@ func (sh *shard) setDue(now Time, job uint32, r *record, q *queue, wall int64) {
 }
 
 // moveByHand moves a pending or failed job to the queue of a name, if the policy there takes it.
-func (sh *shard) moveByHand(now Time, job uint32, r *record, q *queue, queue string, to *shard, until int, sink Sink) error {
+func (sh *shard) moveByHand(now Time, job uint32, r *record, q *queue, queue string, to *shard, stepLimit int, sink Sink) error {
 	switch {
 	case q.name == queue:
 		return errSameQueue
@@ -235,6 +235,6 @@ func (sh *shard) moveByHand(now Time, job uint32, r *record, q *queue, queue str
 	if err != nil {
 		return err
 	}
-	to.matchUntil(now, target, to.mu.steps+max(until-sh.mu.steps, 0), sink)
+	to.matchUntil(now, target, to.mu.steps+max(stepLimit-sh.mu.steps, 0), sink)
 	return nil
 }

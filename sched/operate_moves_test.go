@@ -75,9 +75,9 @@ func (b *joinedJournal) End(shard int)   { b.open[shard] = false }
 func (b *joinedJournal) change(shard int) {
 	n := 0
 	for _, open := range b.open {
-		n += count(open)
+		n += oneIf(open)
 	}
-	b.apart += count(n < min(2, len(b.open)) || !b.open[shard])
+	b.apart += oneIf(n < min(2, len(b.open)) || !b.open[shard])
 }
 
 func (b *joinedJournal) Save(shard int, j *Saved) {

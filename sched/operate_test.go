@@ -11,7 +11,7 @@ import (
 // operateRules are the rules of the spaces of these tests: durable jobs, as Gloom's, tasks, tasks of a protocol that
 // keeps track of them.
 var operateRules = [MaxSpaces]Rules{
-	{Durable: true}, {Owned: true, Untimed: true, Deaths: 2}, {Durable: true, Graph: true, Untimed: true}, {Durable: true, Graph: true, Untimed: true, Private: true},
+	{Durable: true}, {Owned: true, Untimed: true, MaxFailures: 2}, {Durable: true, Graph: true, Untimed: true}, {Durable: true, Graph: true, Untimed: true, Private: true},
 }
 
 func newOperated(t *testing.T, shards int) (*testSched, memJournal) {
@@ -50,7 +50,7 @@ func (x *testSched) refOf(queue, name string) (ref JobRef) {
 func (x *testSched) change(ref JobRef, c JobChange) (why error) {
 	x.t.Helper()
 	n := x.s.ChangeJobs(x.now, []JobRef{ref}, &c, &x.rec, func(_ int, err error) { why = err })
-	if n != count(why == nil) {
+	if n != oneIf(why == nil) {
 		x.t.Errorf("%d jobs are changed, and the error is %v", n, why)
 	}
 	return why

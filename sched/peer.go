@@ -6,13 +6,13 @@ import "sync"
 // it. Other goroutines reach it only under its lock, to serve a slot or to deliver a result.
 type Peer struct {
 	id           SessionID
-	holder       bool   // it is not connected, see NewHolder
-	request      bool   // see NewRequest
+	unconnected  bool   // it is not connected, see NewHolderPeer
+	request      bool   // see NewRequestPeer
 	name         string // name of a holder
 	label        string // how logs and views name the peer of a session
-	where        string // its protocol and address: how histories name the peer
+	origin       string // its protocol and address: how histories name the peer
 	capabilities Capabilities
-	terms        *Terms            // terms of the leases of its jobs, see LeaseTo; nil: the peer holds its jobs itself
+	terms        *LeaseTerms       // terms of the leases of its jobs, see LeaseTo; nil: the peer holds its jobs itself
 	watches      []*watch          // its watches; of the session's goroutine alone
 	byQueue      map[string]*watch // the watches by queue name; of the session's goroutine
 	ended        int               // number of its watches that have ended; of the session's goroutine
@@ -41,20 +41,20 @@ type Capabilities uint8
 
 // The capabilities.
 const (
-	// Wide peers take names and queues of any length. Other peers take names of up to 255 bytes and
+	// LongNames peers take names and queues of any length. Other peers take names of up to 255 bytes and
 	// queues of up to 256.
-	Wide Capabilities = 1 << iota
+	LongNames Capabilities = 1 << iota
 	// Named peers know a job by its queue and name. A Named peer never holds two jobs of different spaces with the same
 	// queue and name.
 	Named
-	// Punctual peers report in time: a reservation ends with its time-out, without Options.Grace.
-	Punctual
+	// NoGrace peers report in time: a reservation ends with its time-out, without Options.Grace.
+	NoGrace
 	// AutoDelete peers leave no queue behind. The last of these peers that leaves a queue takes the queue with it, if
 	// the queue has no jobs left, has only had jobs of Rules.Numbered, and no other peer has ever watched it.
 	AutoDelete
 )
 
-// maxShort is the longest job name for a peer that is not Wide. maxShortQueue is the longest queue name for such a
+// maxShort is the longest job name for a peer that is not LongNames. maxShortQueue is the longest queue name for such a
 // peer: a mark may stand before the name that the peer uses.
 const (
 	maxShort      = 255
@@ -72,9 +72,9 @@ func (s *Scheduler) NewPeer(id SessionID, capabilities ...Capabilities) *Peer {
 	return p
 }
 
-// SetLabel sets how logs and views name the peer, beside its session (label), and how histories name it (where). The
+// SetLabel sets how logs and views name the peer, beside its session (label), and how histories name it (origin). The
 // caller calls it before any other verb.
-func (p *Peer) SetLabel(label, where string) { p.label, p.where = label, where }
+func (p *Peer) SetLabel(label, origin string) { p.label, p.origin = label, origin }
 
 // PeerView is what a peer asks for and does at one moment.
 type PeerView struct {
@@ -214,18 +214,18 @@ func (l *slotLine) removeNewest(tag uint64) bool {
 	return false
 }
 
-// answer says what a peer did with the request for a slot.
-type answer uint8
+// slotResult is the result of takeSlot.
+type slotResult uint8
 
 const (
-	slotTaken   answer = iota // a slot was taken
-	slotYounger               // the line has the seq of a slot that is gone: the oldest slot is younger
-	slotMissing               // there is no slot, or the peer is blocked
+	slotTaken   slotResult = iota // a slot was taken
+	slotYounger                   // the line has the seq of a slot that is gone: the oldest slot is younger
+	slotMissing                   // there is no slot, or the peer is blocked
 )
 
 // takeSlot takes the peer's oldest slot for a job of size bytes, if the line has the slot's seq for the peer. next is
 // the seq of the oldest slot that is left, which the line is to have from now on.
-func (p *Peer) takeSlot(seq uint64, size int) (s slot, next uint64, a answer) {
+func (p *Peer) takeSlot(seq uint64, size int) (s slot, next uint64, a slotResult) {
 	p.mu.Lock()
 	s, next, a = p.takeSlotLocked(seq, size)
 	p.mu.Unlock()
@@ -233,7 +233,7 @@ func (p *Peer) takeSlot(seq uint64, size int) (s slot, next uint64, a answer) {
 }
 
 // takeSlotLocked is takeSlot for a caller that holds the peer's lock.
-func (p *Peer) takeSlotLocked(seq uint64, size int) (s slot, next uint64, a answer) {
+func (p *Peer) takeSlotLocked(seq uint64, size int) (s slot, next uint64, a slotResult) {
 	if p.slots.len() == 0 {
 		return s, 0, slotMissing
 	}

@@ -180,12 +180,12 @@ func duel(t *testing.T, before, left func(round int), right func(round int) bool
 }
 
 // TestForgetKeepsOrder checks that the jobs of a departed peer keep the order in which they were
-// handed out. They go behind ready jobs, but with Rules.Deaths ahead of all jobs of their priority,
+// handed out. They go behind ready jobs, but with Rules.MaxFailures ahead of all jobs of their priority,
 // also of jobs that were due in an earlier second.
 func TestForgetKeepsOrder(t *testing.T) {
 	f := func(space Space, want string) {
 		t.Helper()
-		x := newTestSched(t, Options{Rules: [MaxSpaces]Rules{1: {Deaths: 4}}})
+		x := newTestSched(t, Options{Rules: [MaxSpaces]Rules{1: {MaxFailures: 4}}})
 		p := x.peer("f")
 		var refs []Run
 		for _, name := range strings.Fields("a b c d e f") {
@@ -217,7 +217,7 @@ func TestForgetKeepsOrder(t *testing.T) {
 func TestForgetServesInOrder(t *testing.T) {
 	f := func(space Space) {
 		t.Helper()
-		x := newTestSched(t, Options{Rules: [MaxSpaces]Rules{1: {Deaths: 4}}})
+		x := newTestSched(t, Options{Rules: [MaxSpaces]Rules{1: {MaxFailures: 4}}})
 		p, next := x.peer("f"), x.peer("f")
 		for _, name := range strings.Fields("a b c") {
 			x.submit("f", name, func(j *Submission) { j.Space = space })

@@ -12,12 +12,12 @@ import (
 // policy, and nothing of this happens.
 //
 // Retries, Backoff, KeepFailed and DeadLetter are for jobs whose space has no rule of its own for failures
-// (Rules.Deaths, Owned, Graph). A failure is a Fail, a time-out, or a worker that leaves. A Delay is no failure: the
-// worker has decided. A job with retries left is delayed by its back-off. It keeps its name, its priority, its awaits
-// and its sequence number; its locks are free, as after every run. A job without retries left is given up: its awaits
-// end with Failed, its name is free, and its state is failed. From then on only KeepFailed, DeadLetter, the verbs of
-// operators and the drop of its queue change it. The history of a job has its attempts, each a run and how it ended. A
-// submission that replaces the job ends the history.
+// (Rules.MaxFailures, Owned, Graph). A failure is a Fail, a time-out, or a worker that leaves. A Delay is no failure:
+// the worker has decided. A job with retries left is delayed by its back-off. It keeps its name, its priority, its
+// awaits and its sequence number; its locks are free, as after every run. A job without retries left is given up: its
+// awaits end with Failed, its name is free, and its state is failed. From then on only KeepFailed, DeadLetter, the
+// verbs of operators and the drop of its queue change it. The history of a job has its attempts, each a run and how it
+// ended. A submission that replaces the job ends the history.
 //
 // Rules.Failures is for the failures of a space's jobs. The Count of a job is the number of its retries. The back-off
 // and the keep-failed of a queue's policy come before those of the space. Jobs of such a space are failed when their
@@ -25,8 +25,8 @@ import (
 //
 // JobTTL ends ready jobs as expired. A job is never handed out later than JobTTL after its due time. A retry sets the
 // due time again; a wait for a lock does not. Its awaits end with Failed. Due times count in seconds, so a job expires
-// up to a second late, and never early. Tasks, and jobs of Rules.Deaths that have failed, have no due time. A job that
-// a change of the clock has made old expires like any other.
+// up to a second late, and never early. Tasks, and jobs of Rules.MaxFailures that have failed, have no due time. A job
+// that a change of the clock has made old expires like any other.
 //
 // KeepDone, KeepResults and UniqueFor are for jobs whose space is plain (Rules.plain). At its Finish a job is kept as
 // finished for the largest of its uses. When it is too old or there are too many, it is kept for a lesser use, with
@@ -53,8 +53,8 @@ import (
 // All lanes of a queue are in one shard, so that turns are exact for the whole server.
 //
 // Withheld and broadcasting jobs count as running jobs of their keys, because they have left their lanes. Tasks have
-// no key: they keep the order of their line. Jobs that only Wide peers can have are in no lane either. A job that was
-// woken for a named lock waits in its lane like any other job.
+// no key: they keep the order of their line. Jobs that only LongNames peers can have are in no lane either. A job that
+// was woken for a named lock waits in its lane like any other job.
 //
 // MaxJobs, MaxBytes, MaxPayload and a pause of submits refuse a Submit or a job of MoveJobs with ErrPolicy. Jobs that
 // the queue has stay. A job that comes to a dead-letter queue is never refused. UniqueFor refuses no move.
@@ -63,7 +63,7 @@ import (
 // rules of their space alone.
 type Policy struct {
 	// Limited reports whether Retries counts: a job that fails more than Retries times is given up. Without Limited a
-	// job is tried for ever, at once. Neither is for spaces with a rule for failures (Rules.Deaths, Owned, Graph).
+	// job is tried for ever, at once. Neither is for spaces with a rule for failures (Rules.MaxFailures, Owned, Graph).
 	Limited bool
 	Retries int32
 	Backoff Backoff
@@ -202,7 +202,7 @@ func (r *PolicyRule) policy() (p Policy) {
 // is weaker than a pattern with more. A rule of the file is weaker than a rule of the run time.
 func (r PolicyRule) compare(o PolicyRule) int {
 	return cmp.Or(
-		cmp.Compare(count(r.exact()), count(o.exact())),
+		cmp.Compare(oneIf(r.exact()), oneIf(o.exact())),
 		cmp.Compare(r.literal(), o.literal()),
 		strings.Compare(r.Pattern, o.Pattern),
 		cmp.Compare(r.Source, o.Source),

@@ -16,7 +16,7 @@ func (s *Scheduler) SetPolicies(t *Policies) {
 // ApplyPolicies gives all queues the present policies before it returns: a queue that is paused hands out nothing from
 // then on. Where a policy changes the keys of jobs, ApplyKeys or the Ticks move the jobs.
 func (s *Scheduler) ApplyPolicies(now Time, sink Sink) {
-	s.apply(now, sink, func(sh *shard, until int) bool { return sh.applyPolicies(now, until, sink) })
+	s.apply(now, sink, func(sh *shard, stepLimit int) bool { return sh.applyPolicies(now, stepLimit, sink) })
 }
 
 // ApplyKeys moves all jobs to the lanes of their keys under the present policies. It is called before any peer is
@@ -26,7 +26,7 @@ func (s *Scheduler) ApplyKeys(now Time, sink Sink) {
 }
 
 // apply calls some in every shard until nothing is left to do, for a batch under each hold of the shard's lock.
-func (s *Scheduler) apply(now Time, sink Sink, some func(sh *shard, until int) (more bool)) {
+func (s *Scheduler) apply(now Time, sink Sink, some func(sh *shard, stepLimit int) (more bool)) {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		for more := true; more; {
@@ -38,15 +38,15 @@ func (s *Scheduler) apply(now Time, sink Sink, some func(sh *shard, until int) (
 }
 
 // applyPolicies gives a batch of queues the present policies. more reports whether there are other queues to do.
-func (sh *shard) applyPolicies(now Time, until int, sink Sink) (more bool) {
+func (sh *shard) applyPolicies(now Time, stepLimit int, sink Sink) (more bool) {
 	if sh.s.policies.Load() == nil {
 		return false
 	}
-	for ; sh.mu.steps < until && sh.policyCursor < len(sh.queues); sh.policyCursor++ {
+	for ; sh.mu.steps < stepLimit && sh.policyCursor < len(sh.queues); sh.policyCursor++ {
 		sh.countSteps(1)
 		if q := sh.queues[sh.policyCursor]; q != nil && !q.dropped {
 			sh.setPolicy(now, q)
-			sh.matchUntil(now, q, until, sink)
+			sh.matchUntil(now, q, stepLimit, sink)
 			sh.offerWithheld(q)
 		}
 	}

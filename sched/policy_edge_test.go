@@ -102,7 +102,7 @@ func TestPauseOverWithheld(t *testing.T) {
 // TestOldestGetsWithheld: when the pause ends, a withheld job goes to the oldest slot that it fits, of whatever class
 // its peer is.
 func TestOldestGetsWithheld(t *testing.T) {
-	for _, classes := range [][2]Capabilities{{0, Wide}, {Wide, 0}} {
+	for _, classes := range [][2]Capabilities{{0, LongNames}, {LongNames, 0}} {
 		x := newTestSched(t, Options{Rules: testRules})
 		master, p := x.peer(), x.capable(Named, "f")
 		x.reserve(p, 1)
@@ -144,7 +144,7 @@ func TestStealPaused(t *testing.T) {
 	x := newTestSched(t, Options{Rules: [MaxSpaces]Rules{3: {Graph: true, Untimed: true}}})
 	x.under([3]string{"dwork", "paused", "both"}, [3]string{"dwork", "concurrency", "1"}, [3]string{"dwork", "max-jobs", "1"})
 	x.ok(x.s.Extend(x.now, 3, []byte("dwork"), []Task{{Name: []byte("a")}, {Name: []byte("b")}}, &x.rec))
-	w := x.s.NewHolder("w")
+	w := x.s.NewHolderPeer("w")
 	n := 0
 	x.s.Steal(x.now, w, []byte("dwork"), 5, &x.rec, func(*TaskView) bool { n++; return true })
 	if n > 0 {
@@ -180,7 +180,7 @@ func TestEvictedLongQueue(t *testing.T) {
 	x := newTestSched(t, Options{})
 	x.under([3]string{"*", "retries", "0"}, [3]string{"*", "keep-failed", "1h"})
 	name := strings.Repeat("q", 1000)
-	p := x.capable(Wide, name)
+	p := x.capable(LongNames, name)
 	x.submit(name, "j")
 	x.reserve(p, 1)
 	run := x.rec.take()[0].job.run

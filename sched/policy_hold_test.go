@@ -20,7 +20,7 @@ func setPolicy(x *loadedSched, values map[string]string) {
 var endHolds = holdCases{
 	"large failed jobs move": func(x *loadedSched) func() {
 		setPolicy(x, map[string]string{"retries": "0"})
-		p := x.peer(Wide, "f")
+		p := x.peer(LongNames, "f")
 		sink := new(lastRun)
 		for range 40 {
 			x.submit(1, "f", func(_ int, j *Submission) { j.Workload = make([]byte, 8<<20) })
@@ -32,10 +32,10 @@ var endHolds = holdCases{
 	},
 	"a worker leaves with awaited jobs that are given up": func(x *loadedSched) func() {
 		setPolicy(x, map[string]string{"retries": "0"})
-		p := x.peer(Wide, "f")
+		p := x.peer(LongNames, "f")
 		var waiters []*Peer
 		for range 1000 {
-			waiters = append(waiters, x.peer(Wide))
+			waiters = append(waiters, x.peer(LongNames))
 		}
 		for i := range 500 {
 			for _, w := range waiters {
@@ -47,7 +47,7 @@ var endHolds = holdCases{
 	},
 	"a million failed are evicted": func(x *loadedSched) func() {
 		setPolicy(x, map[string]string{"retries": "0", "keep-failed": "4000000"})
-		p := x.peer(Wide, "f")
+		p := x.peer(LongNames, "f")
 		sink := new(lastRun)
 		for i := range 100000 {
 			x.submit(1, "f", nil)
@@ -58,7 +58,7 @@ var endHolds = holdCases{
 	},
 	"very many finished jobs are kept for less, and no more": func(x *loadedSched) func() {
 		setPolicy(x, map[string]string{"keep-results": "4000000"})
-		p := x.peer(Wide, "f")
+		p := x.peer(LongNames, "f")
 		sink := new(lastRun)
 		finish := func(n, size int) {
 			for i := range n {
@@ -81,12 +81,12 @@ var endHolds = holdCases{
 	"a worker comes to awaited jobs that have expired": func(x *loadedSched) func() {
 		setPolicy(x, map[string]string{"job-ttl": "1m"})
 		for range 1000 {
-			w := x.peer(Wide)
+			w := x.peer(LongNames)
 			for i := range 500 {
 				x.ok(x.Submit(x.now, &Submission{Queue: []byte("f"), Name: fmt.Append(nil, i), Await: w, Tag: uint64(i)}, discardAll{}))
 			}
 		}
-		p := x.peer(Wide)
+		p := x.peer(LongNames)
 		x.take(p, 1)
 		return func() {
 			x.now.Wall += 100_000
@@ -97,7 +97,7 @@ var endHolds = holdCases{
 		setPolicy(x, map[string]string{"job-ttl": "1m", "keep-done": "4000000"})
 		x.submit(100_000, "f", func(i int, j *Submission) { j.Priority = int64(i) })
 		x.submit(100_000, "f", nil)
-		p := x.peer(Wide)
+		p := x.peer(LongNames)
 		x.take(p, 100)
 		return func() {
 			x.now.Wall += 100_000
@@ -115,7 +115,7 @@ var endHolds = holdCases{
 	},
 	"concurrency": func(x *loadedSched) func() {
 		setPolicy(x, map[string]string{"concurrency": "100"})
-		p := x.peer(Wide, "f")
+		p := x.peer(LongNames, "f")
 		x.submit(100000, "f", nil)
 		x.take(p, 10000)
 		return func() { setPolicy(x, map[string]string{"concurrency": "100000"}) }
@@ -142,7 +142,7 @@ var keyHolds = holdCases{
 	},
 	"very many keys with jobs that run are told apart in another way": func(x *loadedSched) func() {
 		setPolicy(x, map[string]string{"key": "name before :", "fair": "key", "key-concurrency": "1"})
-		p := x.peer(Wide, "f")
+		p := x.peer(LongNames, "f")
 		x.submit(manyItems, "f", manyKeys)
 		x.take(p, manyItems/2)
 		return func() { setPolicy(x, map[string]string{"key": "json id", "key-concurrency": "2"}) }
@@ -160,7 +160,7 @@ var keyHolds = holdCases{
 	},
 	"very many keys have jobs to hand out again": func(x *loadedSched) func() {
 		setPolicy(x, map[string]string{"key": "name before :", "key-concurrency": "1"})
-		p := x.peer(Wide, "f")
+		p := x.peer(LongNames, "f")
 		x.submit(100_000, "f", manyKeys)
 		x.submit(100_000, "f", func(i int, j *Submission) { j.Name = fmt.Append(nil, i, ":again") })
 		x.take(p, 100_000)

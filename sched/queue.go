@@ -8,7 +8,7 @@ type queue struct {
 	id   uint32 // index in the shard's queues
 
 	ready       index     // key {^priority, due second}, see standing
-	longNames   index     // the same key, for jobs that only Wide peers can have
+	longNames   index     // the same key, for jobs that only LongNames peers can have
 	private     index     // the same key, for tasks that are only stolen
 	withheld    index     // the same key, for withheld jobs
 	byNumber    index     // key {^priority, number >> numberBits}, for numbered jobs, which are in the order of their numbers
@@ -34,7 +34,7 @@ type queue struct {
 	tasks            int                        // number of tasks that are not complete
 	readyTasks       int                        // number of tasks that are ready
 	immediate        int                        // pending jobs submitted with sched_at 0
-	prior            int                        // ready numbered jobs with a priority above 0
+	urgent           int                        // ready numbered jobs with a priority above 0
 	autoDelete       bool                       // see isAutoDelete: only AutoDelete peers have ever watched the queue
 	dropped          bool
 	saved            uint64 // the journal's number for it, 0: not journaled
@@ -51,8 +51,8 @@ type queue struct {
 }
 
 func (q *queue) Ahead(o *queue) bool { return q.timer.less(o.timer) }
-func (q *queue) Place() int          { return q.heapIndex }
-func (q *queue) SetPlace(i int)      { q.heapIndex = i }
+func (q *queue) HeapIndex() int      { return q.heapIndex }
+func (q *queue) SetHeapIndex(i int)  { q.heapIndex = i }
 
 // indexes returns the indexes of pending jobs; the lanes have further ones.
 func (q *queue) indexes() [6]*index {

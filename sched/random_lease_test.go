@@ -9,7 +9,7 @@ const requestTag = 77
 // ends.
 func (x *randomSched) request(queue []byte) {
 	x.lastID++
-	p := x.s.NewRequest(x.lastID, "")
+	p := x.s.NewRequestPeer(x.lastID, "")
 	for _, q := range []string{string(queue), randomQueues[x.n("second", len(randomQueues))]} {
 		_ = x.s.Watch(x.now, p, []byte(q), false, &x.rec)
 	}
@@ -26,7 +26,7 @@ func (x *randomSched) request(queue []byte) {
 	if got != 0 {
 		x.t.Fatalf("%d jobs more are said to be handed out", got)
 	}
-	x.tokens = append(x.tokens, x.s.Grant(x.now, p, runs, Terms{Worker: "w", Secret: 7, For: int64(x.n("for", 4000))})...)
+	x.tokens = append(x.tokens, x.s.Grant(x.now, p, runs, LeaseTerms{Worker: "w", Secret: 7, For: int64(x.n("for", 4000))})...)
 	x.s.Disconnect(x.now, p, &x.rec)
 }
 

@@ -20,7 +20,7 @@ const (
 )
 
 var testRules = [MaxSpaces]Rules{
-	ownedSpace:   {Global: true, Owned: true, Untimed: true, Deaths: 3},
+	ownedSpace:   {Global: true, Owned: true, Untimed: true, MaxFailures: 3},
 	durableSpace: {Durable: true},
 
 	numberedSpace: {Durable: true, Numbered: true},
@@ -36,7 +36,7 @@ var (
 	randomQueues = []string{"f", "g", "h"}
 	randomNames  = []string{"a", "b", "c", strings.Repeat("long", 64)}
 	randomLocks  = []string{"x", "y"}
-	randomSkills = []Capabilities{0, 0, Named, Wide, Named | Wide, Wide | Punctual | AutoDelete}
+	randomSkills = []Capabilities{0, 0, Named, LongNames, Named | LongNames, LongNames | NoGrace | AutoDelete}
 )
 
 // memJournal is a Journal that keeps its records by shard and sequence.
@@ -242,7 +242,7 @@ func (x *randomSched) note() {
 		if i < 0 && d.tag == requestTag {
 			continue
 		}
-		if i < 0 || len(d.job.name) > maxShort && randomSkills[i]&Wide == 0 || d.effect == Broadcast && d.job.space == ownedSpace {
+		if i < 0 || len(d.job.name) > maxShort && randomSkills[i]&LongNames == 0 || d.effect == Broadcast && d.job.space == ownedSpace {
 			x.t.Fatalf("peer %d of capabilities %v got %+v", i, randomSkills, d)
 		}
 		if d.effect == Assign {

@@ -80,7 +80,7 @@ func (sh *shard) take(job uint32, r *record, q *queue) {
 	if r.flags&laned != 0 {
 		l = k.lanes[r.laneID()]
 		if r.flags&withheld == 0 {
-			l.served()
+			l.countServed()
 		}
 	}
 	from := l                                     // the lane that the job leaves

@@ -127,18 +127,18 @@ const watchesPerStep = 10
 // lost: the slot exists before the queues are scanned. When a shard's lock is free, either the queue has no ready job
 // and the peer is in its line, or queue and peer are matched.
 func (s *Scheduler) serve(now Time, p *Peer, sink Sink) {
-	for room := maxServe; ; {
+	for budget := maxServe; ; {
 		w, next := s.nextWatch(p)
 		if w == nil {
 			return
 		}
 		left := w.shard.serveWatch(now, w, next, sink)
-		room -= 1 + s.batch - left + len(p.watches)/watchesPerStep
+		budget -= 1 + s.batch - left + len(p.watches)/watchesPerStep
 		p.mu.Lock()
 		enough := p.slots.len() == 0 || p.blocked && !p.slots.first().wake || len(p.watches) == 1 && left > 0
-		p.behind = !enough && room <= 0
+		p.behind = !enough && budget <= 0
 		p.mu.Unlock()
-		if enough || room <= 0 {
+		if enough || budget <= 0 {
 			return
 		}
 	}
@@ -172,19 +172,19 @@ func (sh *shard) serveOrDefer(now Time, w *watch, sink Sink) {
 
 // serveWithin matches a queue's jobs with its line, in which w's peer stands, as long as a job fits w and is ahead of
 // next. next is the rank of the first job of the peer's other queues. In a mixed queue serveWithin hands jobs only to
-// w, because each job was offered to the other watches in line when it came. It returns the rest of room, or 0 when
+// w, because each job was offered to the other watches in line when it came. It returns the rest of budget, or 0 when
 // there may be more to do.
-func (sh *shard) serveWithin(now Time, w *watch, next rank, room int, sink Sink) int {
+func (sh *shard) serveWithin(now Time, w *watch, next rank, budget int, sink Sink) int {
 	if w.ended {
-		return room
+		return budget
 	}
-	sh.join(w)
-	for room > 0 {
+	sh.enterLine(w)
+	for budget > 0 {
 		cost := sh.serveOne(now, w, next, sink)
 		if cost == 0 {
-			return room
+			return budget
 		}
-		room -= cost
+		budget -= cost
 	}
 	return 0
 }
@@ -210,15 +210,15 @@ func (sh *shard) serveOne(now Time, w *watch, next rank, sink Sink) int {
 // watch whose queue has the first ready job, and the rank of the next queue's first job.
 func (s *Scheduler) scanWatches(p *Peer) (*watch, rank) {
 	var best *watch
-	first, next, prune, room := lastRank, lastRank, false, maxPeerClashes
+	first, next, prune, budget := lastRank, lastRank, false, maxPeerClashes
 	p.cost += len(p.watches)
 	for _, w := range p.watches {
 		sh := w.shard
 		sh.mu.Lock()
 		prune = prune || w.removable()
 		if !w.ended {
-			sh.join(w)
-			if r := sh.rankOf(sh.jobFor(w, &room)); r.less(first) {
+			sh.enterLine(w)
+			if r := sh.rankOf(sh.jobFor(w, &budget)); r.less(first) {
 				best, first, next = w, r, first
 			} else if r.less(next) {
 				next = r
@@ -229,7 +229,7 @@ func (s *Scheduler) scanWatches(p *Peer) (*watch, rank) {
 	if prune {
 		p.prune()
 	}
-	p.partialScan = room == 0
-	p.cost += maxPeerClashes - room
+	p.partialScan = budget == 0
+	p.cost += maxPeerClashes - budget
 	return best, next
 }

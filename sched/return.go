@@ -5,13 +5,13 @@ import "slices"
 // Return gives back a job that has not failed, due ms milliseconds from now. The job's awaits receive nothing. A job of
 // Rules.Numbered takes the priority.
 func (s *Scheduler) Return(now Time, p *Peer, run Run, priority, ms int64, sink Sink) error {
-	sh, r, err := s.releasing(now, p, run)
+	sh, r, err := s.lockReported(now, p, run)
 	if err != nil {
 		return err
 	}
 	defer sh.unlock(now, sink)
 	ms = min(max(ms, 0), longestDelay)
-	w := sh.holder(r)
+	w := sh.holdingWatch(r)
 	q := sh.unhold(run.Record, r)
 	if r.flags&numbered != 0 {
 		r.priority = priority
@@ -28,14 +28,14 @@ func (s *Scheduler) Return(now Time, p *Peer, run Run, priority, ms int64, sink 
 
 // Bury gives back a job that is not to be tried again until it is retried by hand, or kicked. The job has failed,
 // whatever the policy of its queue says of retries. A job of Rules.Numbered takes the priority. Jobs whose space has a
-// rule for failures (Rules.Deaths, Owned, Graph) fail as by Fail.
+// rule for failures (Rules.MaxFailures, Owned, Graph) fail as by Fail.
 func (s *Scheduler) Bury(now Time, p *Peer, run Run, priority int64, sink Sink) error {
-	sh, r, err := s.releasing(now, p, run)
+	sh, r, err := s.lockReported(now, p, run)
 	if err != nil {
 		return err
 	}
 	defer sh.unlock(now, sink)
-	a := Attempt{At: now.Wall, Outcome: attemptBuried, Worker: p.where}
+	a := Attempt{At: now.Wall, Outcome: attemptBuried, Worker: p.origin}
 	if !sh.s.rules[r.space].plain() {
 		a.Outcome = attemptFailed
 		sh.failRun(now, run.Record, r, a, byRules, sink)
@@ -48,7 +48,7 @@ func (s *Scheduler) Bury(now Time, p *Peer, run Run, priority int64, sink Sink) 
 	}
 	sh.counters.Fails++
 	sh.counters.GivenUp++
-	w := sh.holder(r)
+	w := sh.holdingWatch(r)
 	q := sh.unhold(run.Record, r)
 	q.tally.Ended[EndingFailed]++
 	sh.addAttempt(run.Record, r, a)
@@ -64,7 +64,7 @@ func (s *Scheduler) Renew(now Time, p *Peer, run Run) error {
 		return s.countStale(err)
 	}
 	defer sh.mu.Unlock()
-	r, err := sh.holding(p, run)
+	r, err := sh.findHeld(p, run)
 	switch {
 	case err != nil:
 		sh.counters.Stale++

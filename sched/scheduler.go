@@ -83,9 +83,9 @@ type Rules struct {
 	// are never broadcast. A failed numbered job is kept until it is kicked or removed, unless a policy has KeepFailed.
 	// Numbered excludes all other rules but Durable.
 	Numbered bool
-	// Deaths, when not 0, is the number of failures that end a job with Failed. Each earlier
+	// MaxFailures, when not 0, is the number of failures that end a job with Failed. Each earlier
 	// failure adds one to the job's priority and puts it ahead of its equals.
-	Deaths int32
+	MaxFailures int32
 	// Failures, when set, says what becomes of failed jobs. The policy of their queue comes first.
 	Failures *Failures
 	// LeaseNames lets FindLease find the leases of the jobs.
@@ -100,7 +100,7 @@ type Rules struct {
 // Traits are the properties that a job has by its workload, see Rules.Traits.
 type Traits struct {
 	Expires bool // the job may start until Rules.Expiry
-	Follow  bool // hand-outs and ends of the job are reported to Options.Follow
+	Hooked  bool // hand-outs and ends of the job are reported to Options.JobHook
 }
 
 // Failures says what becomes of failed jobs of a space. The Submission.Count of such a job is how often it is tried
@@ -155,9 +155,9 @@ type Options struct {
 	// is called under a shard lock: it copies what it keeps of the job and does not block. worker names the holder if
 	// it has no session: the worker of a lease, or a request.
 	TimedOut func(job *Job, holder SessionID, worker string)
-	// Follow, when set, is called for each job of Traits.Follow that is handed out (Assign) and that ends (Result,
-	// Failed, Removed). It is called under a shard lock: it copies what it keeps of the job and does not block.
-	Follow func(job *Job, e Effect)
+	// JobHook, when set, is called for each job of Traits.Hooked that is handed out (Assign) or ends (Result, Failed,
+	// Removed). It is called under a shard's lock: it copies what it keeps and does not block.
+	JobHook func(job *Job, e Effect)
 }
 
 // Scheduler has all queues and jobs. It is safe for concurrent use.
@@ -167,7 +167,7 @@ type Scheduler struct {
 	alarm      func()
 	timedOut   func(*Job, SessionID, string)
 	journal    Journal
-	follow     func(*Job, Effect)
+	jobHook    func(*Job, Effect)
 	full       func() error
 	maxQueues  int
 	window     int
@@ -213,7 +213,7 @@ type Scheduler struct {
 // New returns an empty scheduler.
 func New(o Options) *Scheduler {
 	s := &Scheduler{
-		shards: make([]shard, max(o.Shards, 1)), seed: newHashSeed(), alarm: o.Alarm, timedOut: o.TimedOut, follow: o.Follow,
+		shards: make([]shard, max(o.Shards, 1)), seed: newHashSeed(), alarm: o.Alarm, timedOut: o.TimedOut, jobHook: o.JobHook,
 		maxQueues: o.MaxQueues, window: o.Window, rules: o.Rules, journal: o.Journal, full: o.Full, grace: o.Grace,
 		maxTallies: o.Tallies, tallied: o.Tallied,
 	}
@@ -238,14 +238,14 @@ func New(o Options) *Scheduler {
 	if s.alarm == nil {
 		s.alarm = func() {}
 	}
-	if s.follow == nil {
-		s.follow = func(*Job, Effect) {}
+	if s.jobHook == nil {
+		s.jobHook = func(*Job, Effect) {}
 	}
 	for i := range s.rules {
-		s.keptSpaces |= uint16(count(s.rules[i].Graph || s.rules[i].Kept)) << i
-		s.numberedSpaces |= uint16(count(s.rules[i].Numbered)) << i
-		s.queueMasks[i] = uint32(count(s.rules[i].Numbered)) - 1
-		s.failSpaces |= uint16(count(s.rules[i].Failures != nil)) << i
+		s.keptSpaces |= uint16(oneIf(s.rules[i].Graph || s.rules[i].Kept)) << i
+		s.numberedSpaces |= uint16(oneIf(s.rules[i].Numbered)) << i
+		s.queueMasks[i] = uint32(oneIf(s.rules[i].Numbered)) - 1
+		s.failSpaces |= uint16(oneIf(s.rules[i].Failures != nil)) << i
 	}
 	for i := range s.shards {
 		s.shards[i].init(s, i)

@@ -53,7 +53,7 @@ type shard struct {
 	cron          cronTable
 	freedLocks    []string // locks whose next waiter is woken when the shard is unlocked, see unlock
 	counters      Counters
-	folded        Tally     // tally of all queues without a tally of their own
+	sharedTally   Tally     // tally of all queues without a tally of their own
 	waits, runs   Durations // see Stats
 
 	graph graph
@@ -150,13 +150,13 @@ func assignID[T any](all *[]T, free *[]uint32, v T) uint32 {
 // queueOf returns the queue of a job in any state.
 func (sh *shard) queueOf(r *record) *queue {
 	if r.state == reserved {
-		return sh.holder(r).queue
+		return sh.holdingWatch(r).queue
 	}
 	return sh.queues[r.container]
 }
 
-// holder returns the watch that holds a reserved job.
-func (sh *shard) holder(r *record) *watch { return sh.watches[r.container] }
+// holdingWatch returns the watch that holds a reserved job.
+func (sh *shard) holdingWatch(r *record) *watch { return sh.watches[r.container] }
 
 func (sh *shard) ref(job uint32, r *record) JobRef {
 	return JobRef{Shard: sh.id, Space: r.space, Record: job, Seq: r.seq}
@@ -170,11 +170,11 @@ func (sh *shard) view(job uint32, r *record, q *queue, j *Job) {
 	j.SchedAt, j.Due, j.Priority, j.Count, j.Timeout = r.schedAt(), r.dueWall(), r.priority, r.count, r.timeout
 }
 
-// enqueue puts a detached job in its queue's ready or delayed index. past is how many
+// enqueue puts a detached job in its queue's ready or delayed index. millis is how many
 // milliseconds after its due second the job is due.
-func (sh *shard) enqueue(now Time, job uint32, r *record, q *queue, past uint32) {
-	due := sh.isDue(now, r, past)
-	if r.flags&task != 0 && sh.graph.place(now, job, r, q, past, due) {
+func (sh *shard) enqueue(now Time, job uint32, r *record, q *queue, millis uint32) {
+	due := sh.isDue(now, r, millis)
+	if r.flags&task != 0 && sh.graph.place(now, job, r, q, millis, due) {
 		return
 	}
 	r.container = q.id
@@ -186,19 +186,19 @@ func (sh *shard) enqueue(now Time, job uint32, r *record, q *queue, past uint32)
 		sh.pushReady(job, r, q, back)
 		return
 	}
-	r.state, r.stateData = delayed, past
+	r.state, r.stateData = delayed, millis
 	sh.countDelayed(r, 1)
-	q.retrying += count(r.flags&attempted != 0)
-	q.delayed.pushBack(&sh.buckets, &sh.slab, sortKey{r.due, int64(past)}, job)
+	q.retrying += oneIf(r.flags&attempted != 0)
+	q.delayed.pushBack(&sh.buckets, &sh.slab, sortKey{r.due, int64(millis)}, job)
 	sh.resetTimer(q)
 }
 
-// isDue reports whether a job's due time has come. The due time is past milliseconds after the due second.
-func (sh *shard) isDue(now Time, r *record, past uint32) bool {
+// isDue reports whether a job's due time has come. The due time is millis milliseconds after the due second.
+func (sh *shard) isDue(now Time, r *record, millis uint32) bool {
 	if r.due > never/1000-1 || r.due < -never/1000 { // outside of the range of milliseconds
 		return r.due < 0
 	}
-	return r.due*1000+int64(past) <= now.Wall
+	return r.due*1000+int64(millis) <= now.Wall
 }
 
 // dequeue detaches a pending job.
@@ -207,12 +207,12 @@ func (sh *shard) dequeue(job uint32, r *record, q *queue) {
 		q.immediate--
 	}
 	if r.state == ready {
-		q.readyTasks -= count(r.flags&task != 0)
+		q.readyTasks -= oneIf(r.flags&task != 0)
 		sh.removeReady(job, r, q)
 		return
 	}
 	sh.countDelayed(r, -1)
-	q.retrying -= count(r.flags&attempted != 0)
+	q.retrying -= oneIf(r.flags&attempted != 0)
 	q.delayed.remove(&sh.buckets, &sh.slab, job)
 	sh.resetTimer(q)
 }
@@ -260,7 +260,7 @@ func (sh *shard) resetTimer(q *queue) {
 //
 //	job                   ends                       else, with delay byRules  0             more than 0
 //	a task                never                      goes first                goes first    is delayed by it
-//	of Rules.Deaths       after so many failures,    goes first                goes first    is delayed by it
+//	of Rules.MaxFailures       after so many failures,    goes first                goes first    is delayed by it
 //	                      or when its owner has left
 //	under policyRules     without retries left       is delayed by a back-off  is ready      is delayed by it
 //	any other             when its owner has left    is ready                  is ready      is delayed by it
@@ -278,7 +278,7 @@ func (sh *shard) fail(now Time, job uint32, r *record, q *queue, a Attempt, dela
 		return
 	}
 	rules := &sh.s.rules[r.space]
-	if rules.Deaths == 0 {
+	if rules.MaxFailures == 0 {
 		if sh.policyRules(r, q) {
 			sh.failByPolicy(now, job, r, q, a, delay, sink)
 			return
@@ -291,7 +291,7 @@ func (sh *shard) fail(now Time, job uint32, r *record, q *queue, a Attempt, dela
 	case r.flags&orphan != 0:
 		sh.endRemoved(job, r, q, Failed, sink)
 		return
-	case r.count >= rules.Deaths:
+	case r.count >= rules.MaxFailures:
 		q.tally.Ended[a.ending()]++
 		sh.end(job, r, q, Failed, nil, sink)
 		return
@@ -367,9 +367,9 @@ func (sh *shard) retire(job uint32, r *record, q *queue, e Effect, data []byte, 
 	if r.flags&locking != 0 {
 		sh.dropLocks(job, r)
 	}
-	if r.flags&followed != 0 {
+	if r.flags&hooked != 0 {
 		sh.view(job, r, q, &sh.saved.Job)
-		sh.s.follow(&sh.saved.Job, e)
+		sh.s.jobHook(&sh.saved.Job, e)
 	}
 	if len(sh.topics) > 0 {
 		sh.endTopic(topic{r.space, q.name, string(name)}, sink)

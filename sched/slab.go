@@ -39,7 +39,7 @@ type slabPart struct {
 
 // size returns the bytes of a chunk.
 func (p *slabPart) size() int64 {
-	return recordBytes*int64(count(p.records != nil)) + nodeBytes*int64(count(p.nodes != nil))
+	return recordBytes*int64(oneIf(p.records != nil)) + nodeBytes*int64(oneIf(p.nodes != nil))
 }
 
 // at returns the record of a slot that is in use.
@@ -62,7 +62,7 @@ func (s *slab) alloc() (uint32, *record) {
 		c = s.grow()
 	}
 	p := &s.chunks[c]
-	s.empty -= count(p.live == 0)
+	s.empty -= oneIf(p.live == 0)
 	i := p.free
 	if i != none {
 		p.free = p.records[i].next

@@ -58,7 +58,7 @@ func TestSlabAgainstMap(t *testing.T) {
 		give(len(order), 0)
 		kept := 0
 		for i := range s.chunks {
-			kept += count(s.chunks[i].records != nil)
+			kept += oneIf(s.chunks[i].records != nil)
 		}
 		if s.live != 0 || kept > keepEmpty || kept != s.empty {
 			t.Fatalf("%d live, %d chunks kept, %d counted", s.live, kept, s.empty)

@@ -64,7 +64,7 @@ func TestSlotLineMemory(t *testing.T) {
 			head := l.head + 1
 			l.pop()
 			l.push(slot{})
-			moves += count(l.head < head && standing > 1)
+			moves += oneIf(l.head < head && standing > 1)
 		}
 		if moves > 101 || cap(l.slots) > 5*standing+16 {
 			t.Errorf("%d slots: moved %d times, room for %d", standing, moves, cap(l.slots))

@@ -26,8 +26,8 @@ type sortedRun[T any] struct {
 func (r *sortedRun[T]) Ahead(o *sortedRun[T]) bool {
 	return r.sorter.compare(r.elements[0], o.elements[0]) < 0
 }
-func (r *sortedRun[T]) Place() int     { return r.heapIndex }
-func (r *sortedRun[T]) SetPlace(i int) { r.heapIndex = i }
+func (r *sortedRun[T]) HeapIndex() int     { return r.heapIndex }
+func (r *sortedRun[T]) SetHeapIndex(i int) { r.heapIndex = i }
 
 func (s *sorter[T]) add(v T) {
 	if s.unsorted = append(s.unsorted, v); len(s.unsorted) == runLength {

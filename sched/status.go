@@ -99,7 +99,7 @@ type QueueStatus struct {
 	Waiting    int    // waiting tasks
 	Failed     int    // given up or buried, and kept; not among Jobs
 	Buried     int    // failed jobs of Rules.Numbered
-	Prior      int    // ready jobs of Rules.Numbered with a priority above 0
+	Urgent     int    // ready jobs of Rules.Numbered with a priority above 0
 	Done       int    // done or expired, and kept; not among Jobs
 	Spaces     uint16 // the name spaces that ever had a job in it, as bits
 	// SchedAt is the smallest sched_at of the pending jobs. It is 0 when a pending job is immediate, or numbered and
@@ -166,7 +166,7 @@ func (sh *shard) status(q *queue) QueueStatus {
 	st := QueueStatus{Name: q.name, Workers: q.workers, Jobs: q.pending() + q.running + len(q.parked) + q.waiting, Running: q.running,
 		Unfinished: q.running - q.reservedTasks - q.savedLeases, Parked: len(q.parked), Delayed: q.delayed.jobs,
 		Retrying: q.retrying, Spaces: q.spaces, Waiting: q.waiting,
-		Failed: q.failedJobs(), Buried: q.keptFor(keptBuried), Prior: q.prior, Done: q.keptFor(keptDone, keptResult)}
+		Failed: q.failedJobs(), Buried: q.keptFor(keptBuried), Urgent: q.urgent, Done: q.keptFor(keptDone, keptResult)}
 	if q.immediate+q.byNumber.jobs > 0 || q.pending() == 0 {
 		return st
 	}

@@ -126,7 +126,7 @@ func (sh *shard) newJob(hash uint32, q *queue, space Space, name, workload []byt
 		more = countsSize
 	}
 	size := packedLen(name, workload)
-	bytes, room, ok := sh.arena.alloc(size + more)
+	bytes, dst, ok := sh.arena.alloc(size + more)
 	if !ok {
 		return none, nil, errFull
 	}
@@ -136,7 +136,7 @@ func (sh *shard) newJob(hash uint32, q *queue, space Space, name, workload []byt
 		sh.freeBytes(bytes)
 		return none, nil, errFull
 	}
-	pack(room, name, workload)
+	pack(dst, name, workload)
 	r.bytes, r.size, r.space = bytes, uint32(size), space
 	if rules.Numbered {
 		r.flags |= numbered
@@ -158,13 +158,13 @@ func (sh *shard) setTraits(r *record, workload []byte) {
 	if traits == nil {
 		return
 	}
-	r.flags &^= expires | followed
+	r.flags &^= expires | hooked
 	t := traits(workload)
 	if t.Expires {
 		r.flags |= expires
 	}
-	if t.Follow {
-		r.flags |= followed
+	if t.Hooked {
+		r.flags |= hooked
 	}
 }
 
@@ -220,13 +220,13 @@ func (sh *shard) resubmit(now Time, job uint32, q *queue, j *Submission, sink Si
 		}
 	}
 	size := packedLen(j.Name, j.Workload)
-	bytes, room, ok := sh.arena.alloc(size)
+	bytes, dst, ok := sh.arena.alloc(size)
 	if !ok {
 		return errFull
 	}
 	q.bytes += int64(size) - int64(r.size)
 	sh.await(job, r, j)
-	pack(room, j.Name, j.Workload)
+	pack(dst, j.Name, j.Workload)
 	sh.dequeue(job, r, q)
 	sh.freeBytes(r.bytes)
 	r.bytes, r.size = bytes, uint32(size)

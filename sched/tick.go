@@ -31,20 +31,20 @@ func (s *Scheduler) Tick(now Time, sink Sink) (next Time) {
 func (sh *shard) tickDue(now Time, sink Sink) (more bool) {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
-	until := sh.mu.steps + sh.s.batch
-	sh.promoteDue(now, until, sink)
-	sh.timeOut(now, &sh.ownTimed, 0, until, sink)
+	stepLimit := sh.mu.steps + sh.s.batch
+	sh.promoteDue(now, stepLimit, sink)
+	sh.timeOut(now, &sh.ownTimed, 0, stepLimit, sink)
 	if timeout := sh.s.timeout.Load(); timeout > 0 {
-		sh.timeOut(now, &sh.defaultTimed, timeout, until, sink)
+		sh.timeOut(now, &sh.defaultTimed, timeout, stepLimit, sink)
 	}
 	if timeout := sh.s.lockTimeout.Load(); timeout > 0 {
-		sh.expireParked(now, timeout, until, sink)
+		sh.expireParked(now, timeout, stepLimit, sink)
 	}
-	sh.expireUnreported(now, until, sink)
-	sh.refillLimiters(now, until, sink)
-	sh.runDueCron(now, until, sink)
-	sh.sweepQueues(now, until, sink)
-	return sh.mu.steps >= until
+	sh.expireUnreported(now, stepLimit, sink)
+	sh.refillLimiters(now, stepLimit, sink)
+	sh.runDueCron(now, stepLimit, sink)
+	sh.sweepQueues(now, stepLimit, sink)
+	return sh.mu.steps >= stepLimit
 }
 
 // tickRest does a batch of deferred work. It returns when something is due next. more reports whether
@@ -52,19 +52,19 @@ func (sh *shard) tickDue(now Time, sink Sink) (more bool) {
 func (sh *shard) tickRest(now Time, sink Sink) (next Time, more bool, moves []deadLetter) {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
-	until := sh.mu.steps + sh.s.batch
-	sh.continueNotifications(until, sink)
-	sh.continueMatches(now, until-sh.mu.steps, sink)
-	sh.continueBroadcasts(now, until-sh.mu.steps, sink)
-	sh.continueSearches(now, until-sh.mu.steps, sink)
-	policing := sh.applyPolicies(now, until, sink)
-	waiting := sh.graph.freeSuccessors(now, until, sink)
-	sh.dropQueues(until, sink)
-	sh.graph.forgetOld(now, until)
+	stepLimit := sh.mu.steps + sh.s.batch
+	sh.continueNotifications(stepLimit, sink)
+	sh.continueMatches(now, stepLimit-sh.mu.steps, sink)
+	sh.continueBroadcasts(now, stepLimit-sh.mu.steps, sink)
+	sh.continueSearches(now, stepLimit-sh.mu.steps, sink)
+	policing := sh.applyPolicies(now, stepLimit, sink)
+	waiting := sh.graph.freeSuccessors(now, stepLimit, sink)
+	sh.dropQueues(stepLimit, sink)
+	sh.graph.forgetOld(now, stepLimit)
 	left := len(sh.notifications) + len(sh.unmatched) + len(sh.broadcasting) + len(sh.searches) + len(sh.dropped)
-	moves = sh.evict(now, until)
-	policing = sh.continueLaneChanges(until) || policing
-	return sh.nextDue(), sh.mu.steps >= until || policing || waiting || left > 0, moves
+	moves = sh.evict(now, stepLimit)
+	policing = sh.continueLaneChanges(stepLimit) || policing
+	return sh.nextDue(), sh.mu.steps >= stepLimit || policing || waiting || left > 0, moves
 }
 
 // fifo is a first-in first-out line of deferred work.
@@ -113,23 +113,23 @@ func (sh *shard) nextDue() Time {
 }
 
 // promoteDue makes delayed jobs ready whose due time has come.
-func (sh *shard) promoteDue(now Time, until int, sink Sink) {
-	for sh.mu.steps < until && len(sh.timers) > 0 && wallOf(sh.timers[0].timer) <= now.Wall {
+func (sh *shard) promoteDue(now Time, stepLimit int, sink Sink) {
+	for sh.mu.steps < stepLimit && len(sh.timers) > 0 && wallOf(sh.timers[0].timer) <= now.Wall {
 		q := sh.timers[0]
-		for sh.mu.steps < until && q.heapIndex == 0 && wallOf(q.timer) <= now.Wall {
+		for sh.mu.steps < stepLimit && q.heapIndex == 0 && wallOf(q.timer) <= now.Wall {
 			job := q.delayed.head(&sh.buckets)
 			r := sh.slab.at(job)
 			sh.dequeue(job, r, q)
 			sh.enqueue(now, job, r, q, r.dueMillis())
 			sh.countSteps(1)
 		}
-		sh.matchUntil(now, q, until, sink)
+		sh.matchUntil(now, q, stepLimit, sink)
 	}
 }
 
 // timeOut ends the reservations of an index whose key and timeout have passed.
-func (sh *shard) timeOut(now Time, x *index, timeout int64, until int, sink Sink) {
-	for sh.mu.steps < until {
+func (sh *shard) timeOut(now Time, x *index, timeout int64, stepLimit int, sink Sink) {
+	for sh.mu.steps < stepLimit {
 		k, ok := x.min(&sh.buckets)
 		if !ok || k.a+timeout > now.Mono {
 			break
@@ -137,8 +137,8 @@ func (sh *shard) timeOut(now Time, x *index, timeout int64, until int, sink Sink
 		job := x.head(&sh.buckets)
 		r := sh.slab.at(job)
 		sh.counters.TimedOut++
-		w, unconnected := sh.holder(r), ""
-		worker := w.peer.where
+		w, unconnected := sh.holdingWatch(r), ""
+		worker := w.peer.origin
 		if l := sh.leaseOf(r); l != nil {
 			l.ending, worker, unconnected = leaseExpired, l.worker, l.worker
 		} else if w.peer.request {
@@ -153,15 +153,15 @@ func (sh *shard) timeOut(now Time, x *index, timeout int64, until int, sink Sink
 		q := sh.unhold(job, r)
 		sh.fail(now, job, r, q, Attempt{Outcome: attemptTimedOut, Worker: worker}, byRules, sink)
 		sh.countSteps(1)
-		sh.matchUntil(now, q, until, sink)
+		sh.matchUntil(now, q, stepLimit, sink)
 	}
 }
 
 // dropQueues removes jobs of dropped queues, and each dropped queue after its last job.
-func (sh *shard) dropQueues(until int, sink Sink) {
-	for len(sh.dropped) > 0 && sh.mu.steps < until {
+func (sh *shard) dropQueues(stepLimit int, sink Sink) {
+	for len(sh.dropped) > 0 && sh.mu.steps < stepLimit {
 		q := sh.dropped[len(sh.dropped)-1]
-		for sh.mu.steps < until && q.unreserved() > 0 {
+		for sh.mu.steps < stepLimit && q.unreserved() > 0 {
 			sh.countSteps(1)
 			job := q.anyUnreserved(&sh.buckets)
 			r := sh.slab.at(job)

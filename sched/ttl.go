@@ -25,8 +25,8 @@ type sweep struct {
 }
 
 func (w *sweep) Ahead(o *sweep) bool { return w.next < o.next }
-func (w *sweep) Place() int          { return w.heapIndex }
-func (w *sweep) SetPlace(i int)      { w.heapIndex = i }
+func (w *sweep) HeapIndex() int      { return w.heapIndex }
+func (w *sweep) SetHeapIndex(i int)  { w.heapIndex = i }
 
 // sweepEvery is the longest time in milliseconds between two sweeps. The wall clock may be set forward. A job may be
 // submitted with a due time in the past.
@@ -89,13 +89,13 @@ func (sh *shard) setSweep(now Time, q *queue) {
 }
 
 // sweepQueues does the sweeps that are due.
-func (sh *shard) sweepQueues(now Time, until int, sink Sink) {
-	for sh.mu.steps < until && len(sh.sweeps) > 0 && sh.sweeps[0].next <= now.Mono {
+func (sh *shard) sweepQueues(now Time, stepLimit int, sink Sink) {
+	for sh.mu.steps < stepLimit && len(sh.sweeps) > 0 && sh.sweeps[0].next <= now.Mono {
 		switch w := sh.sweeps[0]; {
 		case w.queue.dropped:
 			sh.countSteps(1)
 			sh.sweeps.Remove(w)
-		case sh.sweepSome(now, w, until, sink):
+		case sh.sweepSome(now, w, stepLimit, sink):
 			w.next = now.Mono + max(min(w.first-now.Wall, max(w.ttl, minSweep), sweepEvery), 1)
 			w.index, w.first = 0, never
 			sh.sweeps.Fix(w)
@@ -104,10 +104,10 @@ func (sh *shard) sweepQueues(now Time, until int, sink Sink) {
 }
 
 // sweepSome does a part of a sweep. done reports whether it was the last part.
-func (sh *shard) sweepSome(now Time, w *sweep, until int, sink Sink) (done bool) {
+func (sh *shard) sweepSome(now Time, w *sweep, stepLimit int, sink Sink) (done bool) {
 	q := w.queue
 	for w.index < q.sweptIndexes() {
-		if sh.mu.steps >= until {
+		if sh.mu.steps >= stepLimit {
 			return false
 		}
 		sh.countSteps(1)

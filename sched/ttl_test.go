@@ -27,7 +27,7 @@ func TestJobTTL(t *testing.T) {
 		"the Ticks":     func(x *testSched) { x.pass(0) },
 		"a mixed queue": func(x *testSched) { x.submit("f", strings.Repeat("long", 64)); x.reserve(x.peer("f"), 1) },
 		"a worker of long names": func(x *testSched) {
-			p := x.s.NewPeer(99, Wide)
+			p := x.s.NewPeer(99, LongNames)
 			x.ok(x.s.Watch(x.now, p, []byte("f"), false, &x.rec))
 			x.reserve(p, 1)
 		},
@@ -130,7 +130,7 @@ func TestJobTTLAndRetries(t *testing.T) {
 
 // TestJobTTLOfOthers: a Gloom job expires too; one that has failed, which goes first, and a task do not.
 func TestJobTTLOfOthers(t *testing.T) {
-	rules := [MaxSpaces]Rules{1: {Global: true, Owned: true, Untimed: true, Deaths: 3}, 2: {Graph: true, Untimed: true}}
+	rules := [MaxSpaces]Rules{1: {Global: true, Owned: true, Untimed: true, MaxFailures: 3}, 2: {Graph: true, Untimed: true}}
 	x := newTestSched(t, Options{Rules: rules})
 	x.under([3]string{"f", "job-ttl", "10s"})
 	master, p := x.peer(), x.peer("f")

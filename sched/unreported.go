@@ -17,8 +17,8 @@ type unreportedName struct {
 }
 
 func (u *unreportedName) Ahead(o *unreportedName) bool { return u.graceEnd < o.graceEnd }
-func (u *unreportedName) Place() int                   { return u.heapIndex }
-func (u *unreportedName) SetPlace(i int)               { u.heapIndex = i }
+func (u *unreportedName) HeapIndex() int               { return u.heapIndex }
+func (u *unreportedName) SetHeapIndex(i int)           { u.heapIndex = i }
 
 const (
 	// maxUnreported bounds the unreported names of a peer. A peer that exceeds it, or the quota, is
@@ -31,7 +31,7 @@ const (
 
 // noteRevoked notes that a run is revoked without the knowledge of its holder.
 func (sh *shard) noteRevoked(now Time, job uint32, r *record) {
-	w := sh.holder(r)
+	w := sh.holdingWatch(r)
 	if w.peer.class == named {
 		sh.addUnreported(w, sh.nameView(job), w.held[r.heldIndex()].tag, sh.graceEnd(now, r))
 	}
@@ -63,12 +63,12 @@ func (sh *shard) addUnreported(w *watch, name []byte, tag uint64, until int64) {
 		}
 		w.unreportedByHash[u.name] = u
 		sh.byGraceEnd.Push(u)
-		w.queue.unreportedCount += count(!w.ended)
+		w.queue.unreportedCount += oneIf(!w.ended)
 	case w.suspended == nil:
 		u = &unreportedName{watch: w, graceEnd: until}
 		w.suspended = u
 		sh.byGraceEnd.Push(u)
-		w.queue.unreportedCount += count(!w.ended)
+		w.queue.unreportedCount += oneIf(!w.ended)
 	default:
 		u = w.suspended
 	}
@@ -107,7 +107,7 @@ func (w *watch) anyUnreported() *unreportedName {
 func (sh *shard) removeUnreported(u *unreportedName) {
 	w := u.watch
 	sh.byGraceEnd.Remove(u)
-	w.queue.unreportedCount -= count(!w.ended)
+	w.queue.unreportedCount -= oneIf(!w.ended)
 	if w.suspended == u {
 		w.suspended = nil
 	} else {
@@ -131,8 +131,8 @@ func (sh *shard) resolveUnreported(now Time, u *unreportedName, sink Sink) {
 }
 
 // expireUnreported resolves the unreported names whose graceEnd has passed.
-func (sh *shard) expireUnreported(now Time, until int, sink Sink) {
-	for sh.mu.steps < until && len(sh.byGraceEnd) > 0 && sh.byGraceEnd[0].graceEnd <= now.Mono {
+func (sh *shard) expireUnreported(now Time, stepLimit int, sink Sink) {
+	for sh.mu.steps < stepLimit && len(sh.byGraceEnd) > 0 && sh.byGraceEnd[0].graceEnd <= now.Mono {
 		sh.countSteps(1)
 		sh.resolveUnreported(now, sh.byGraceEnd[0], sink)
 	}

@@ -251,7 +251,7 @@ func TestWatchLimit(t *testing.T) {
 // watching counts the queues that the peer serves.
 func watching(p *Peer) (n int) {
 	for _, w := range p.watches {
-		n += count(!w.ended)
+		n += oneIf(!w.ended)
 	}
 	return n
 }

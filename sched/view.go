@@ -51,15 +51,15 @@ func (sh *shard) workerOf(r *record) string {
 	if l := sh.leaseOf(r); l != nil {
 		return l.worker
 	}
-	p := sh.holder(r).peer
-	return cmp.Or(p.where, p.name, p.label)
+	p := sh.holdingWatch(r).peer
+	return cmp.Or(p.origin, p.name, p.label)
 }
 
 // sinceOf returns the JobView.Since of a job.
 func (sh *shard) sinceOf(now Time, job uint32, r *record) int64 {
 	switch r.state {
 	case reserved:
-		return now.wallAt(sh.holder(r).held[r.heldIndex()].start)
+		return now.wallAt(sh.holdingWatch(r).held[r.heldIndex()].start)
 	case parked:
 		return now.wallAt(min(sh.buckets.at(r.bucket).key.a, now.Mono)) // it is rounded up
 	case failed, finished:

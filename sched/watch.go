@@ -20,8 +20,8 @@ type watch struct {
 }
 
 func (w *watch) Ahead(o *watch) bool { return w.seq < o.seq }
-func (w *watch) Place() int          { return w.lineIndex }
-func (w *watch) SetPlace(i int)      { w.lineIndex = i }
+func (w *watch) HeapIndex() int      { return w.lineIndex }
+func (w *watch) SetHeapIndex(i int)  { w.lineIndex = i }
 
 // watchOf returns the peer's watch of a queue, nil when it has none.
 func (p *Peer) watchOf(name []byte) *watch {
@@ -58,13 +58,13 @@ func (s *Scheduler) Watch(now Time, p *Peer, name []byte, broadcast bool, sink S
 			return err
 		}
 	}
-	if p.capabilities&Wide == 0 { // Wide peers serve queues that are not durable
+	if p.capabilities&LongNames == 0 { // LongNames peers serve queues that are not durable
 		sh.saveQueue(w.queue)
 	}
 	w.queue.autoDelete = w.queue.autoDelete && p.capabilities&AutoDelete != 0
 	if w.broadcast != broadcast {
 		w.broadcast = broadcast
-		w.queue.broadcastWorkers += count(broadcast) - count(!broadcast)
+		w.queue.broadcastWorkers += oneIf(broadcast) - oneIf(!broadcast)
 		if w.queue.withheld.jobs > 0 {
 			w.queue.search.restore = w.queue.withheld.jobs
 			sh.startSearch(w.queue)
@@ -77,9 +77,9 @@ func (s *Scheduler) Watch(now Time, p *Peer, name []byte, broadcast bool, sink S
 // newWatch makes the peer a worker of a queue that it does not serve yet.
 func (sh *shard) newWatch(p *Peer, q *queue) (*watch, error) {
 	p.mu.Lock()
-	room := p.charge(watchCost)
+	ok := p.charge(watchCost)
 	p.mu.Unlock()
-	if !room {
+	if !ok {
 		sh.discardUnused(q)
 		return nil, errQuota
 	}
@@ -91,7 +91,7 @@ func (sh *shard) newWatch(p *Peer, q *queue) (*watch, error) {
 	p.byQueue[q.name] = w
 	p.watches = append(p.watches, w)
 	q.workers++
-	q.named += count(p.capabilities&Named != 0)
+	q.named += oneIf(p.capabilities&Named != 0)
 	return w, nil
 }
 
@@ -122,14 +122,14 @@ func (sh *shard) revive(w *watch) error {
 	w.ended = false
 	w.peer.ended--
 	w.queue.workers++
-	w.queue.busy += count(len(w.held) > 0)
+	w.queue.busy += oneIf(len(w.held) > 0)
 	w.queue.unreportedCount += w.unreportedCount()
-	w.queue.named += count(w.peer.capabilities&Named != 0)
+	w.queue.named += oneIf(w.peer.capabilities&Named != 0)
 	return nil
 }
 
-// join puts a watch in its queue's line if its peer has a slot and the watch is not in line yet.
-func (sh *shard) join(w *watch) {
+// enterLine puts a watch in its queue's line if its peer has a slot and the watch is not in line yet.
+func (sh *shard) enterLine(w *watch) {
 	if w.lineIndex >= 0 {
 		return
 	}
@@ -188,9 +188,9 @@ func (sh *shard) endWatch(w *watch) {
 		q.lines[w.peer.class].Remove(w)
 	}
 	q.workers--
-	q.busy -= count(len(w.held) > 0)
+	q.busy -= oneIf(len(w.held) > 0)
 	q.unreportedCount -= w.unreportedCount()
-	q.named -= count(w.peer.capabilities&Named != 0)
+	q.named -= oneIf(w.peer.capabilities&Named != 0)
 	if w.broadcast {
 		w.broadcast = false
 		q.broadcastWorkers--
@@ -207,10 +207,10 @@ func (sh *shard) endWatch(w *watch) {
 func (w *watch) removable() bool { return w.ended && len(w.held)+w.unreportedCount() == 0 }
 
 // unreportedCount is the number of unreported names, and one more for a suspension.
-func (w *watch) unreportedCount() int { return len(w.unreportedByHash) + count(w.suspended != nil) }
+func (w *watch) unreportedCount() int { return len(w.unreportedByHash) + oneIf(w.suspended != nil) }
 
-// freeIfOver frees a watch that has ended, if it held its last job.
-func (sh *shard) freeIfOver(w *watch) {
+// freeIfRemovable frees a watch that has ended and holds no job any more.
+func (sh *shard) freeIfRemovable(w *watch) {
 	if w.removable() {
 		sh.freeWatch(w)
 	}
@@ -244,7 +244,8 @@ func (p *Peer) prune() {
 	p.mu.Unlock()
 }
 
-func count(b bool) int {
+// oneIf returns 1 if a condition holds, else 0.
+func oneIf(b bool) int {
 	if b {
 		return 1
 	}

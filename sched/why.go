@@ -143,7 +143,7 @@ func (sh *shard) whyQueue(now Time, q *queue) (all []Why) {
 			all = append(all, Why{Reason: WhyRate, Until: now.wallAt(g.refillAt)})
 		}
 	}
-	if q.workers == count(q.leases != nil) {
+	if q.workers == oneIf(q.leases != nil) {
 		all = append(all, Why{Reason: WhyNoWorker})
 	}
 	return all
@@ -152,7 +152,7 @@ func (sh *shard) whyQueue(now Time, q *queue) (all []Why) {
 // whyReady returns the reasons of a ready job.
 func (sh *shard) whyReady(now Time, r *record, q *queue) []Why {
 	all := sh.whyQueue(now, q)
-	leases := count(q.leases != nil)
+	leases := oneIf(q.leases != nil)
 	if r.flags&private != 0 {
 		all = []Why{{Reason: WhyStealOnly}}
 	}
@@ -185,7 +185,7 @@ func (sh *shard) whyReady(now Time, r *record, q *queue) []Why {
 func (sh *shard) anyWide(q *queue) bool {
 	sh.countSteps(min(len(sh.watches)/entriesPerStep, maxWhySteps))
 	for i, w := range sh.watches {
-		if i == maxWhySteps*entriesPerStep || w != nil && w.queue == q && !w.ended && w.peer.capabilities&Wide != 0 {
+		if i == maxWhySteps*entriesPerStep || w != nil && w.queue == q && !w.ended && w.peer.capabilities&LongNames != 0 {
 			return true
 		}
 	}

@@ -217,7 +217,7 @@ func TestWhyKinds(t *testing.T) {
 	if got := x.why(ownedSpace, "f", long); got != "long-name" {
 		t.Errorf("a long name: %s", got)
 	}
-	x.capable(Wide, "f")
+	x.capable(LongNames, "f")
 	if got := x.why(ownedSpace, "f", long); got != "next" {
 		t.Errorf("a long name, with a worker for it: %s", got)
 	}

@@ -26,8 +26,8 @@ const (
 	exitInterrupted = 130
 )
 
-// exits is the table of exit codes in treadle --help and in docs/operations.md of this package. reason is that of errors in JSON,
-// unless the server names another.
+// exits is the table of exit codes in treadle --help and in docs/operations.md of this package. reason is that of
+// errors in JSON, unless the server names another.
 var exits = [...]struct {
 	code            int
 	reason, meaning string

@@ -115,7 +115,7 @@ func (api *API) postReserve(r *http.Request) (any, error) {
 	if time.Duration(ask.Wait) > maxWait {
 		return nil, badf("the wait of %v is longer than %v", time.Duration(ask.Wait), maxWait)
 	}
-	terms := sched.Terms{Worker: "http:" + r.RemoteAddr}
+	terms := sched.LeaseTerms{Worker: "http:" + r.RemoteAddr}
 	if ask.Worker != "" {
 		if terms.Worker = "http:" + ask.Worker; len(terms.Worker) > sched.MaxWorkerName {
 			return nil, badf("the name of the worker is longer than %d bytes", sched.MaxWorkerName-len("http:"))
@@ -158,11 +158,11 @@ func queuesOf(ask *codec.Reserve) (all [][]byte, err error) {
 }
 
 // reserve takes jobs, or waits for one, and leases what came.
-func (api *API) reserve(ctx context.Context, queues [][]byte, ask *codec.Reserve, terms sched.Terms) (any, error) {
+func (api *API) reserve(ctx context.Context, queues [][]byte, ask *codec.Reserve, terms sched.LeaseTerms) (any, error) {
 	s, sink := api.host.Sched(), api.host.NewSink()
 	one := &pendingReserve{spaces: api.host.Spaces(), arrived: make(chan struct{}, 1), most: ask.Jobs}
 	tag := api.reserves.add(one)
-	p := s.NewRequest(api.reserver.Session(), terms.Worker)
+	p := s.NewRequestPeer(api.reserver.Session(), terms.Worker)
 	defer sink.Wake()
 	defer api.reserves.remove(tag)
 	defer func() { s.Disconnect(api.host.Now(), p, sink) }()

@@ -57,7 +57,7 @@ func (p *Protocol) Ports() []protocol.Port {
 
 // start is the Port.Start. A connection has no handshake, and may be silent for ever: clients keep idle ones.
 func (p *Protocol) start(s *protocol.Session) protocol.Conversation {
-	s.Capabilities, s.Label, s.HandshakeDone = sched.Wide|sched.Punctual|sched.AutoDelete, name, true
+	s.Capabilities, s.Label, s.HandshakeDone = sched.LongNames|sched.NoGrace|sched.AutoDelete, name, true
 	p.connections.Add(1)
 	p.opened.Add(1)
 	c := &conversation{p: p, s: s, decoder: codec.Decoder{MaxJob: p.o.MaxJob}}

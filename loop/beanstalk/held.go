@@ -21,11 +21,11 @@ type heldJob struct {
 // Ahead implements heap.Ranked.
 func (j *heldJob) Ahead(o *heldJob) bool { return j.deadline < o.deadline }
 
-// Place implements heap.Ranked.
-func (j *heldJob) Place() int { return j.place }
+// HeapIndex implements heap.Ranked.
+func (j *heldJob) HeapIndex() int { return j.place }
 
-// SetPlace implements heap.Ranked.
-func (j *heldJob) SetPlace(i int) { j.place = i }
+// SetHeapIndex implements heap.Ranked.
+func (j *heldJob) SetHeapIndex(i int) { j.place = i }
 
 // heldJobs are the jobs of a connection by their ids. The jobs with a deadline are also in the order of their
 // deadlines. The scheduler ends the runs whose time is over, and expire forgets them.

@@ -39,7 +39,7 @@ func (c *conversation) stats() {
 	p := c.p
 	st := p.sched.Stats()
 	b := append([]byte(nil), head...)
-	b = appendNumber(b, "current-jobs-urgent", st.Numbered.Prior)
+	b = appendNumber(b, "current-jobs-urgent", st.Numbered.Urgent)
 	b = appendNumber(b, "current-jobs-ready", st.Numbered.Ready)
 	b = appendNumber(b, "current-jobs-reserved", st.Numbered.Reserved)
 	b = appendNumber(b, "current-jobs-delayed", st.Numbered.Delayed)
@@ -131,7 +131,7 @@ func (c *conversation) statsTube(name []byte) {
 	}
 	b := append([]byte(nil), head...)
 	b = appendText(b, "name", string(name))
-	b = appendNumber(b, "current-jobs-urgent", q.Prior)
+	b = appendNumber(b, "current-jobs-urgent", q.Urgent)
 	b = appendNumber(b, "current-jobs-ready", q.Jobs-q.Running-q.Parked-q.Waiting-q.Delayed)
 	b = appendNumber(b, "current-jobs-reserved", q.Running)
 	b = appendNumber(b, "current-jobs-delayed", q.Delayed)

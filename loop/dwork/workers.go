@@ -62,7 +62,7 @@ func (p *Protocol) findWorker(location []byte) (*worker, error) {
 			return nil, errLongLocation
 		}
 		w = &worker{location: string(location)}
-		w.peer = p.sched.NewHolder(w.location)
+		w.peer = p.sched.NewHolderPeer(w.location)
 	}
 	w.seen = p.now.Mono
 	return w, nil

@@ -172,7 +172,7 @@ func (c *conversation) greet(h *codec.Hello) {
 	} else if remote := c.s.Remote(); remote != "" {
 		who = name + " " + remote
 	}
-	c.s.Peer().LeaseTo(sched.Terms{Worker: who, Secret: c.secret, For: codec.DefaultReserveFor * 1000})
+	c.s.Peer().LeaseTo(sched.LeaseTerms{Worker: who, Secret: c.secret, For: codec.DefaultReserveFor * 1000})
 	c.s.Reply(replyOK)
 }
 

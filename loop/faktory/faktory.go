@@ -41,7 +41,7 @@ type Protocol struct {
 var _ interface {
 	protocol.LoopServed
 	protocol.Restorer
-	protocol.Follower
+	protocol.JobHook
 } = (*Protocol)(nil)
 
 // New makes the protocol without opening its addresses.
@@ -70,7 +70,7 @@ const (
 
 // start is the Port.Start.
 func (p *Protocol) start(s *protocol.Session) protocol.Conversation {
-	s.Capabilities, s.Label = sched.Wide, name
+	s.Capabilities, s.Label = sched.LongNames, name
 	c := &conversation{p: p, s: s}
 	var b [18]byte
 	_, _ = rand.Read(b[:]) // never fails

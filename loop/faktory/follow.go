@@ -10,22 +10,22 @@ import (
 // traits is Rules.Traits: the server is told of jobs that are unique or tracked.
 func traits(workload []byte) sched.Traits {
 	c := codec.StoredCustom(workload)
-	return sched.Traits{Expires: c.ExpiresAt != 0, Follow: c.Tracked || c.UniqueFor != 0}
+	return sched.Traits{Expires: c.ExpiresAt != 0, Hooked: c.Tracked || c.UniqueFor != 0}
 }
 
 // expiry is Rules.Expiry.
 func expiry(workload []byte) int64 { return codec.StoredCustom(workload).ExpiresAt }
 
-// Follow implements protocol.Follower.
-func (p *Protocol) Follow(j *sched.Job, e sched.Effect) {
+// JobChanged implements protocol.JobHook.
+func (p *Protocol) JobChanged(j *sched.Job, e sched.Effect) {
 	p.unique.follow(j, e)
 	if codec.StoredCustom(j.Workload).Tracked {
 		p.tracks.follow(jidOf(j.Name), e, p.host.Now())
 	}
 }
 
-// FollowRestored implements protocol.Follower: a job of the journal takes its lock again.
-func (p *Protocol) FollowRestored(j *sched.Job, started bool) {
+// JobRestored implements protocol.JobHook: a job of the journal takes its lock again.
+func (p *Protocol) JobRestored(j *sched.Job, started bool) {
 	c := codec.StoredCustom(j.Workload)
 	if c.UniqueFor == 0 || c.UntilStart && started {
 		return

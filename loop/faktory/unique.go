@@ -49,11 +49,11 @@ type uniqueLock struct {
 // Ahead implements heap.Ranked.
 func (l *uniqueLock) Ahead(o *uniqueLock) bool { return l.expiry < o.expiry }
 
-// Place implements heap.Ranked.
-func (l *uniqueLock) Place() int { return l.place }
+// HeapIndex implements heap.Ranked.
+func (l *uniqueLock) HeapIndex() int { return l.place }
 
-// SetPlace implements heap.Ranked.
-func (l *uniqueLock) SetPlace(i int) { l.place = i }
+// SetHeapIndex implements heap.Ranked.
+func (l *uniqueLock) SetHeapIndex(i int) { l.place = i }
 
 // maxUniqueLocks bounds the locks, which have some 250 bytes each: those of failed and removed jobs stay until their
 // time has passed.

@@ -40,7 +40,7 @@ func TestUniqueAfterRestart(t *testing.T) {
 		for _, due := range []int64{0, pushed - 3_600_000, pushed + 3_600_000} {
 			host := &restartHost{wall: pushed}
 			p := &Protocol{host: host}
-			p.FollowRestored(&sched.Job{Space: Space, Queue: "default", Name: []byte("unique-1"), Workload: stored, SchedAt: due / 1000, Due: due}, false)
+			p.JobRestored(&sched.Job{Space: Space, Queue: "default", Name: []byte("unique-1"), Workload: stored, SchedAt: due / 1000, Due: due}, false)
 			for _, x := range []struct {
 				now  int64
 				want error

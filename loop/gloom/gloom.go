@@ -46,7 +46,7 @@ func (p *Protocol) Ports() []protocol.Port {
 func (p *Protocol) start(master bool) func(*protocol.Session) protocol.Conversation {
 	return func(s *protocol.Session) protocol.Conversation {
 		if s.Role = protocol.RoleClient; !master {
-			s.Capabilities, s.Label, s.Role = sched.Wide, name, protocol.RoleWorker
+			s.Capabilities, s.Label, s.Role = sched.LongNames, name, protocol.RoleWorker
 		}
 		return &conversation{p: p, s: s, master: master}
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // submit handles a submit. A job without a priority has priority 0. A death of its slave raises it (package sched,
-// Rules.Deaths).
+// Rules.MaxFailures).
 func (c *conversation) submit(m *codec.Message) {
 	priority, isInteger := int64(0), true
 	if m.Priority != nil {

@@ -27,7 +27,7 @@ func Spaces() []protocol.Space {
 	}
 	space := protocol.Space{
 		Protocol: name,
-		Rules:    sched.Rules{Global: true, Owned: true, Untimed: true, Deaths: 4},
+		Rules:    sched.Rules{Global: true, Owned: true, Untimed: true, MaxFailures: 4},
 		NoTimes:  true,
 		AsText:   body,
 		AsJSON:   body,

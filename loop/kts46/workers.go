@@ -46,7 +46,7 @@ func (b *book) addWorker(id string) (*worker, error) {
 	if len(b.workers) >= maxWorkers {
 		return nil, errWorkers
 	}
-	w := &worker{id: id, peer: b.sched.NewHolder(id), last: b.floor/secondUnit*secondUnit + secondUnit - 1}
+	w := &worker{id: id, peer: b.sched.NewHolderPeer(id), last: b.floor/secondUnit*secondUnit + secondUnit - 1}
 	b.workers[id] = w
 	return w, nil
 }

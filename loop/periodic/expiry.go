@@ -27,11 +27,11 @@ type pendingRun struct {
 // Ahead implements heap.Ranked.
 func (r *pendingRun) Ahead(o *pendingRun) bool { return r.expires < o.expires }
 
-// Place implements heap.Ranked.
-func (r *pendingRun) Place() int { return r.place }
+// HeapIndex implements heap.Ranked.
+func (r *pendingRun) HeapIndex() int { return r.place }
 
-// SetPlace implements heap.Ranked.
-func (r *pendingRun) SetPlace(i int) { r.place = i }
+// SetHeapIndex implements heap.Ranked.
+func (r *pendingRun) SetHeapIndex(i int) { r.place = i }
 
 // pendingRuns are the RUN_JOBs of a session that may expire.
 type pendingRuns struct {

@@ -45,13 +45,13 @@ type Restorer interface {
 	Restore(key string, value []byte) error
 }
 
-// Follower is a Protocol that follows jobs of its spaces.
-type Follower interface {
-	// Follow is called as sched.Options.Follow is: under a lock of the scheduler, for jobs of Traits.Follow.
-	Follow(j *sched.Job, e sched.Effect)
-	// FollowRestored is called for each job of the journal that has not ended. started reports whether it was handed
-	// out before. FollowRestored keeps no view of j.
-	FollowRestored(j *sched.Job, started bool)
+// JobHook is a Protocol that learns of the hand-outs and ends of jobs of its spaces.
+type JobHook interface {
+	// JobChanged is called as sched.Options.JobHook is: under a lock of the scheduler, for jobs of Traits.Hooked.
+	JobChanged(j *sched.Job, e sched.Effect)
+	// JobRestored is called for each job of the journal that has not ended. started reports whether it was handed
+	// out before. JobRestored keeps no view of j.
+	JobRestored(j *sched.Job, started bool)
 }
 
 // Omitted is a Protocol with records that are neither jobs nor settings, which no dump of jobs has.
@@ -130,8 +130,8 @@ type Host interface {
 	LogLimited(level slog.Level, message string, args ...any)
 	// CountRefusal counts a refused request of a protocol.
 	CountRefusal(protocol string, why Reason)
-	// CheckCapacity returns why new jobs must be refused now, ErrMaxMemory or ErrDisk, or nil. A caller whose jobs are not
-	// journaled ignores ErrDisk. Everything else must continue.
+	// CheckCapacity returns why new jobs must be refused now, ErrMaxMemory or ErrDisk, or nil. A caller whose jobs are
+	// not journaled ignores ErrDisk. Everything else must continue.
 	CheckCapacity() error
 	// Stopping reports whether the server stops: it hands out no jobs any more, and takes results.
 	Stopping() bool

@@ -5,8 +5,8 @@ package heap
 // Ranked is an element of a Heap: it knows its rank and is told its index.
 type Ranked[T any] interface {
 	Ahead(other T) bool
-	Place() int
-	SetPlace(int)
+	HeapIndex() int
+	SetHeapIndex(int)
 }
 
 // Heap has its first element at index 0. Elements of the same rank are in no order.
@@ -15,21 +15,21 @@ type Heap[T Ranked[T]] []T
 // Push adds an element.
 func (h *Heap[T]) Push(v T) {
 	*h = append(*h, v)
-	v.SetPlace(len(*h) - 1)
+	v.SetHeapIndex(len(*h) - 1)
 	h.up(len(*h) - 1)
 }
 
 // Remove removes an element of the heap and sets its place to -1.
 func (h *Heap[T]) Remove(v T) {
-	i, last := v.Place(), len(*h)-1
+	i, last := v.HeapIndex(), len(*h)-1
 	if i != last {
 		(*h)[i] = (*h)[last]
-		(*h)[i].SetPlace(i)
+		(*h)[i].SetHeapIndex(i)
 	}
 	var zero T
 	(*h)[last] = zero
 	*h = (*h)[:last]
-	v.SetPlace(-1)
+	v.SetHeapIndex(-1)
 	if i != last {
 		h.Fix((*h)[i])
 	}
@@ -37,13 +37,13 @@ func (h *Heap[T]) Remove(v T) {
 
 // Fix restores the order around an element whose rank has changed.
 func (h Heap[T]) Fix(v T) {
-	if i := v.Place(); !h.down(i) {
+	if i := v.HeapIndex(); !h.down(i) {
 		h.up(i)
 	}
 }
 
 // Down is Fix for an element whose rank has become later.
-func (h Heap[T]) Down(v T) { h.down(v.Place()) }
+func (h Heap[T]) Down(v T) { h.down(v.HeapIndex()) }
 
 // up moves the value at i up to its place, and records the places of all values that it moves.
 func (h Heap[T]) up(i int) {
@@ -54,11 +54,11 @@ func (h Heap[T]) up(i int) {
 			break
 		}
 		h[i] = h[parent]
-		h[i].SetPlace(i)
+		h[i].SetHeapIndex(i)
 		i = parent
 	}
 	h[i] = v
-	v.SetPlace(i)
+	v.SetHeapIndex(i)
 }
 
 // down moves the value at i down to its place, and records the places of all values that it moves. It reports whether
@@ -77,11 +77,11 @@ func (h Heap[T]) down(i int) bool {
 			break
 		}
 		h[i] = h[c]
-		h[i].SetPlace(i)
+		h[i].SetHeapIndex(i)
 		i = c
 	}
 	h[i] = v
-	v.SetPlace(i)
+	v.SetHeapIndex(i)
 	return i > start
 }
 

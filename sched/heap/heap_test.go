@@ -11,8 +11,8 @@ import (
 type ranker struct{ rank, at int }
 
 func (r *ranker) Ahead(o *ranker) bool { return r.rank < o.rank }
-func (r *ranker) Place() int           { return r.at }
-func (r *ranker) SetPlace(i int)       { r.at = i }
+func (r *ranker) HeapIndex() int       { return r.at }
+func (r *ranker) SetHeapIndex(i int)   { r.at = i }
 
 // TestHeapAgainstSort checks that the smallest rank is first and every element knows its index,
 // while elements enter, leave and change rank at any index.

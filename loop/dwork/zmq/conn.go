@@ -19,8 +19,8 @@ const (
 	writePiece = 256 << 10
 	// keptReplies is the size of a reply buffer that a connection keeps.
 	keptReplies = 256 << 10
-	// idleTime is the silence after which a connection releases its large buffers: most of a thousand peers are idle, and
-	// 300 KiB for each are much.
+	// idleTime is the silence after which a connection releases its large buffers: most of a thousand peers are idle,
+	// and 300 KiB for each are much.
 	idleTime = time.Second
 )
 
