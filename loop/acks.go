@@ -10,7 +10,7 @@ import (
 type pendingAcks struct {
 	sessions   []*session   // sessions with acks
 	halfClosed []halfClosed // half-closed connections with acks
-	some       atomic.Bool  // sessions or halfClosed is not empty; any goroutine may read it
+	any        atomic.Bool  // sessions or halfClosed is not empty; any goroutine may read it
 }
 
 // ackGroup names the group that the acks up to end wait for. Groups and ends of a session ascend.
@@ -19,12 +19,12 @@ type ackGroup struct {
 	end   int
 }
 
-// After implements protocol.Transport.
-func (s *session) After(group uint64, reply []byte) {
+// SendAfterCommit implements protocol.Transport.
+func (s *session) SendAfterCommit(group uint64, reply []byte) {
 	if s.acks == nil {
 		s.acks = s.r.pool.get()
 		s.r.acks.sessions = append(s.r.acks.sessions, s)
-		s.r.acks.some.Store(true)
+		s.r.acks.any.Store(true)
 	}
 	s.r.turn.newAcks++
 	s.acks = append(s.acks, reply...)
@@ -35,12 +35,12 @@ func (s *session) After(group uint64, reply []byte) {
 	}
 }
 
-// Waiting implements protocol.Transport.
-func (s *session) Waiting() bool { return len(s.ackGroups) > 0 }
+// HasPendingAcks implements protocol.Transport.
+func (s *session) HasPendingAcks() bool { return len(s.ackGroups) > 0 }
 
 // releaseAcks sends the acknowledgements of committed groups. Every turn ends with it, because a commit wakes only the
-// reactors whose acks.some is set. A commit may come after a conversation found its group uncommitted and before After
-// has set it.
+// reactors whose acks.any is set. A commit may come after a conversation found its group uncommitted and before
+// SendAfterCommit has set it.
 func (r *reactor) releaseAcks() {
 	if len(r.acks.sessions)+len(r.acks.halfClosed) == 0 {
 		return
@@ -64,7 +64,7 @@ func (r *reactor) releaseAcks() {
 		r.server.conns.remove(p.protocol)
 		return true
 	})
-	r.acks.some.Store(len(r.acks.sessions)+len(r.acks.halfClosed) > 0)
+	r.acks.any.Store(len(r.acks.sessions)+len(r.acks.halfClosed) > 0)
 }
 
 // halfClosed is a half-closed connection whose peer is still to receive acknowledgements.

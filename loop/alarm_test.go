@@ -31,7 +31,7 @@ func (c *lineTalk) Consume(in []byte) (n int, err error) {
 		switch {
 		case string(line) == "hold":
 			c.held = true
-			c.s.Hold()
+			c.s.Suspend()
 		case bytes.HasPrefix(line, []byte("wait ")):
 			for _, digit := range line[5:] {
 				ms = ms*10 + int64(digit-'0')

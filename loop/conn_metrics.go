@@ -10,7 +10,7 @@ import (
 // connected returns the connections of each protocol that is served.
 func (s *connShares) connected() (all []protocol.Connected) {
 	for p, share := range s.protocols {
-		if !share.connects {
+		if !share.mayListen {
 			continue
 		}
 		c := protocol.Connected{Protocol: share.name}
@@ -33,7 +33,7 @@ func (s *connShares) samples() (all []web.Sample) {
 		}
 	}
 	for _, share := range s.protocols {
-		if !share.connects {
+		if !share.mayListen {
 			continue
 		}
 		for _, row := range []web.Sample{
@@ -72,7 +72,7 @@ func byteCount(n *atomic.Uint64) web.Sample {
 // closedSamples returns a sample for each protocol and label. Some errors share a label.
 func (s *connShares) closedSamples(closed []*closeCounter) (all []web.Sample) {
 	for p, share := range s.protocols {
-		if !share.connects {
+		if !share.mayListen {
 			continue
 		}
 		at := make(map[string]int)

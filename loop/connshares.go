@@ -50,9 +50,9 @@ type protocolShare struct {
 	loopServed bool
 	// The mutex of connShares guards connects, used and open.
 
-	connects bool // the protocol has ports, or listens, or is the API on --http
-	used     bool // the protocol listens
-	open     int
+	mayListen bool // the protocol has ports, is listening, or is the API on --http
+	listens   bool // the protocol listens
+	open      int
 
 	opened, refused, silent atomic.Uint64
 	frames, read, written   atomic.Uint64 // requests; bytes
@@ -66,13 +66,13 @@ func newConnShares(s *Server) *connShares {
 	c := &connShares{limit: s.o.MaxConnections, apiLimit: s.o.MaxAPIConnections}
 	for i, p := range s.protocols {
 		served, ok := p.(protocol.LoopServed)
-		share := &protocolShare{name: p.Name(), loopServed: ok, connects: p.Name() == admin.Name && s.o.HTTP != ""}
+		share := &protocolShare{name: p.Name(), loopServed: ok, mayListen: p.Name() == admin.Name && s.o.HTTP != ""}
 		c.protocols = append(c.protocols, share)
 		if !ok {
 			continue
 		}
 		for _, port := range served.Ports() {
-			share.connects = true
+			share.mayListen = true
 			if len(port.Addresses) > 0 {
 				c.reserveShare(protocolID(i))
 			}
@@ -85,15 +85,15 @@ func newConnShares(s *Server) *connShares {
 func (s *connShares) reserveShare(p protocolID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.protocols[p].connects, s.protocols[p].used = true, true
+	s.protocols[p].mayListen, s.protocols[p].listens = true, true
 	s.divide()
 }
 
 // divide computes the shares. The caller holds mu.
 func (s *connShares) divide() {
 	served := 0
-	for _, one := range s.protocols {
-		if one.used {
+	for _, share := range s.protocols {
+		if share.listens {
 			served++
 		}
 	}
@@ -143,9 +143,9 @@ func (s *connShares) tryAdd(p protocolID) bool {
 // tryAddLocked is tryAdd. The caller holds mu.
 func (s *connShares) tryAddLocked(p protocolID) bool {
 	room := s.limit - s.total
-	for other, one := range s.protocols {
-		if protocolID(other) != p && one.used {
-			room -= max(0, s.share-one.open)
+	for other, share := range s.protocols {
+		if protocolID(other) != p && share.listens {
+			room -= max(0, s.share-share.open)
 		}
 	}
 	if room <= 0 {

@@ -39,7 +39,7 @@ func startCronServer(t *testing.T, file ...CronEntry) *cronServer {
 
 func (s *cronServer) start(now sched.Time) {
 	s.t.Helper()
-	o, err := NewOfflineIn(Options{Admin: AdminOptions{Cron: s.file}, Loops: 1}, Surroundings{Disk: s.mem, Now: now})
+	o, err := NewOfflineIn(Options{Admin: AdminOptions{Cron: s.file}, Loops: 1}, Environment{Disk: s.mem, Now: now})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -69,7 +69,7 @@
 // jobs or the size of requests. The rest is done in later turns, off the event loops, or by the scheduler's Ticks, see
 // package sched.
 //
-//	the bytes of a connection      turnTime and turnBytes; of all connections allTime (engine.go)
+//	the bytes of a connection      turnTime and turnBytes; of all connections allConnsTime (engine.go)
 //	expensive requests             maxTurnCost; their sessions are paused (pause.go)
 //	mail, and jobs for peers that have read their output    turnDeliveries (turn.go)
 //	output                         maxUnsent; beyond it, only for peers with little output (stream.go)

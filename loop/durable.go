@@ -193,7 +193,7 @@ func (s *Server) committed(uint64) {
 		a.Committed()
 	}
 	for i := range s.reactors {
-		if r := s.reactors[i].Load(); r != nil && r.acks.some.Load() {
+		if r := s.reactors[i].Load(); r != nil && r.acks.any.Load() {
 			r.requestTurn()
 		}
 	}

@@ -74,7 +74,7 @@ func TestDworkAcknowledgedAfterSync(t *testing.T) {
 		go func() { answered <- do() }()
 		// The hub has taken the request when a later request of another connection is parked, too, or when it owes a
 		// reply.
-		for !r.Server.hub().Owes() && ctx.Err() == nil {
+		for !r.Server.hub().HasPending() && ctx.Err() == nil {
 			if _, _, err := other.Status(ctx); err != nil {
 				t.Fatal(err)
 			}

@@ -63,8 +63,8 @@ const (
 	readMore = 16 << 10
 	// turnTime is how long a turn continues reading from one connection.
 	turnTime = 100 * time.Microsecond
-	// allTime is how long a turn continues reading from all connections. After it, each connection is read once.
-	allTime = 4 * time.Millisecond
+	// allConnsTime is how long a turn continues reading from all connections. After it, each connection is read once.
+	allConnsTime = 4 * time.Millisecond
 	// turnBytes is how much a turn reads from one connection: messages of this size cost the most
 	// to copy.
 	turnBytes = 256 << 10
@@ -161,7 +161,7 @@ func (e *engine) OnTraffic(c gnet.Conn) gnet.Action {
 // readUntil returns when to stop reading from a connection whose first read was now.
 func (t *turn) readUntil(now time.Time) time.Time {
 	if t.allUntil.IsZero() {
-		t.allUntil = now.Add(allTime)
+		t.allUntil = now.Add(allConnsTime)
 	}
 	if until := now.Add(turnTime); until.Before(t.allUntil) {
 		return until
@@ -183,7 +183,7 @@ func readOn(s *session, fd int, until time.Time) {
 			return // the loop's next read meets the same error
 		}
 		if total += n; &to[0] != &buffer[0] {
-			s.r.filled(s, n)
+			s.r.readIntoPartial(s, n)
 		} else {
 			s.r.traffic(s, to[:n])
 			if scribble {

@@ -140,7 +140,7 @@ func (w *memServer) settleOffloads() {
 			if !w.waitForPush() {
 				w.t.Fatal("work beside the loops never ends")
 			}
-		} else if !slices.ContainsFunc(w.conns, func(c *memConn) bool { return !c.closed && c.s.paused && !c.s.held }) {
+		} else if !slices.ContainsFunc(w.conns, func(c *memConn) bool { return !c.closed && c.s.paused && !c.s.suspended }) {
 			w.runTimers()
 			return
 		}

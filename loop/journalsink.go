@@ -93,9 +93,9 @@ func (f *journalSink) flushLater() {
 	}
 }
 
-// durable returns the journal's group that covers the last change of a shard, and whether an
+// commitGroup returns the journal's group that covers the last change of a shard, and whether an
 // acknowledgement of that change has to wait for it. f may be nil.
-func (f *journalSink) durable(shard int) (group uint64, wait bool) {
+func (f *journalSink) commitGroup(shard int) (group uint64, wait bool) {
 	if f == nil {
 		return 0, false
 	}
@@ -103,8 +103,8 @@ func (f *journalSink) durable(shard int) (group uint64, wait bool) {
 	return group, group > f.journal.Committed()
 }
 
-// durableAll is durable for all shards and settings. f may be nil.
-func (f *journalSink) durableAll() (group uint64, wait bool) {
+// commitGroupAll is durable for all shards and settings. f may be nil.
+func (f *journalSink) commitGroupAll() (group uint64, wait bool) {
 	if f == nil {
 		return 0, false
 	}

@@ -149,7 +149,7 @@ func TestKtsStop(t *testing.T) {
 	if _, err := io.WriteString(c, head(len(call))+call); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the call to be under way", func() bool { return r.kts46().Owes() })
+	r.until("the call to be under way", func() bool { return r.kts46().HasPending() })
 	r.end()
 	d.gate.Unlock()
 	if status, body := answer(t, c); status != 200 || !strings.Contains(body, "<nil/>") {

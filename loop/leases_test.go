@@ -20,7 +20,7 @@ func TestLeaseOverKill(t *testing.T) {
 	t.Parallel()
 	log, mem := &logBuffer{}, vfs.NewCrashableMem()
 	start := func(now sched.Time) *Offline {
-		o, err := NewOfflineIn(Options{Loops: 1, Log: log.log()}, Surroundings{Disk: mem, Now: now})
+		o, err := NewOfflineIn(Options{Loops: 1, Log: log.log()}, Environment{Disk: mem, Now: now})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -68,10 +68,10 @@ func (s *session) Stream(kind protocol.StreamKind, encode func() [][]byte, tooLa
 
 // goOffload runs do in a goroutine that holds one of the places. When there is none before the event
 // loops have ended, it does not run do, which gives the place back.
-func (s *Server) goOffload(places chan struct{}, do func()) {
+func (s *Server) goOffload(slots chan struct{}, do func()) {
 	s.workers.Go(func() {
 		select {
-		case places <- struct{}{}:
+		case slots <- struct{}{}:
 			do()
 		case <-s.stopped:
 		}

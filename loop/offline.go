@@ -22,9 +22,9 @@ import (
 	"treadle/sched"
 )
 
-// Surroundings are the disk, clocks and chances of an Offline server. The zero value is one loop at a
+// Environment are the disk, clocks and chances of an Offline server. The zero value is one loop at a
 // fixed time, without a disk.
-type Surroundings struct {
+type Environment struct {
 	// Disk has the journal; nil: jobs live in memory alone. Only Commit and BeginCommit commit.
 	Disk vfs.FS
 	// LogSize is the size in bytes of a full log of the journal; 0: the default.
@@ -74,17 +74,17 @@ type Offline struct {
 // NewOffline makes a server of one loop without a disk.
 func NewOffline(settings Options) (*Offline, error) {
 	settings.Loops = 1
-	return NewOfflineIn(settings, Surroundings{})
+	return NewOfflineIn(settings, Environment{})
 }
 
 // NewOfflineIn makes a server in its surroundings. It ignores the settings of sockets and the
 // journal's directory. An error is the journal's.
-func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
+func NewOfflineIn(settings Options, in Environment) (*Offline, error) {
 	settings.Data, settings.Admin.Slice, settings.Admin.NoHistory = NoData, in.SchedBatch, true
 	if in.Disk != nil {
 		settings.Data = "data"
 	}
-	s, err := newServerOn(settings, sched.Options{Runs: in.Runs, Batch: in.SchedBatch})
+	s, err := newServerWith(settings, sched.Options{Runs: in.Runs, Batch: in.SchedBatch})
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func NewOfflineIn(settings Options, in Surroundings) (*Offline, error) {
 	o.changed.L = &o.mu
 	s.clock = func() sched.Time { return o.time }
 	s.stop = func() { o.change(func() { o.stopped = true }) }
-	s.runOffload = func(places chan struct{}, do func()) { o.pending = append(o.pending, pendingOffload{places, do}) }
+	s.runOffload = func(slots chan struct{}, do func()) { o.pending = append(o.pending, pendingOffload{slots, do}) }
 	s.waiting = o.newWaiting()
 	for i := range s.o.Loops {
 		o.loops = append(o.loops, o.newLoop(i))
@@ -165,8 +165,8 @@ func (o *Offline) Settle() {
 	}
 }
 
-// Turn runs the next thing. It returns false if nothing is left to run.
-func (o *Offline) Turn() bool {
+// RunNext runs the next thing. It returns false if nothing is left to run.
+func (o *Offline) RunNext() bool {
 	fn := o.next()
 	if fn != nil {
 		fn()
@@ -196,13 +196,13 @@ func (o *Offline) busy() (n int) {
 // pendingOffload is work off the event loops that waits for a place. The simulated server runs it between two functions
 // of the loops instead of in a goroutine.
 type pendingOffload struct {
-	places chan struct{}
-	do     func()
+	slots chan struct{}
+	do    func()
 }
 
 // nextOffload returns the index of the first work with a free place; -1: none.
 func (o *Offline) nextOffload() int {
-	return slices.IndexFunc(o.pending, func(a pendingOffload) bool { return len(a.places) < cap(a.places) })
+	return slices.IndexFunc(o.pending, func(a pendingOffload) bool { return len(a.slots) < cap(a.slots) })
 }
 
 // next takes the next function of a loop, a Tick that wakeTimer asks for, or work off the event loops. It returns nil
@@ -241,7 +241,7 @@ func (o *Offline) next() (fn func()) {
 	}
 	next := o.pending[offload]
 	o.pending = slices.Delete(o.pending, offload, offload+1)
-	next.places <- struct{}{}
+	next.slots <- struct{}{}
 	return next.do
 }
 
@@ -317,7 +317,7 @@ func (o *Offline) Commit() bool {
 // the disk keeps the journal waiting.
 func (o *Offline) BeginCommit() (over <-chan struct{}) {
 	done := make(chan struct{})
-	group, waits := o.server.journal.durableAll()
+	group, waits := o.server.journal.commitGroupAll()
 	if !waits {
 		close(done)
 		return done

@@ -55,7 +55,7 @@ func (p *OfflinePeer) Feed(b []byte) {
 		n := min(len(b), most)
 		if to := p.session.window(); to != nil && most == readMore {
 			n = copy(to, b)
-			p.session.r.filled(p.session, n)
+			p.session.r.readIntoPartial(p.session, n)
 		} else {
 			p.session.r.traffic(p.session, b[:n])
 		}

@@ -17,8 +17,8 @@ func (o *Offline) handOuts() uint64 {
 	return st.Assigned + st.Broadcast
 }
 
-// Owes reports whether a stopping server still has to wait for a job or a peer.
-func (o *Offline) Owes() bool {
+// HasPending reports whether a stopping server still has to wait for a job or a peer.
+func (o *Offline) HasPending() bool {
 	return o.server.hasPendingOffLoop() || slices.ContainsFunc(o.loops, (*reactor).hasUnsent)
 }
 

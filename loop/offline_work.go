@@ -41,7 +41,7 @@ func (o *Offline) newWaiting() waiting {
 			return o.park(offlineWait{token: true, ctx: ctx, closed: closed, woken: woken, until: until}) == nil
 		},
 		start: func(work func()) { o.begun = append(o.begun, work) },
-		giveWay: func(began time.Time) time.Time {
+		yield: func(began time.Time) time.Time {
 			_ = o.park(offlineWait{token: true, ctx: context.Background(), until: o.time.Mono + 1}) // it goes on when time passes
 			return began
 		},

@@ -83,18 +83,18 @@ func (r *reactor) resumeHalfClosed(s *session) {
 	}
 }
 
-// Hold implements protocol.Transport.
-func (s *session) Hold() {
-	s.paused, s.held = true, true
+// Suspend implements protocol.Transport.
+func (s *session) Suspend() {
+	s.paused, s.suspended = true, true
 	s.partialSince = 0 // the peer waits for the server, and not the other way round
 }
 
 // Resume implements protocol.Transport.
 func (s *session) Resume() {
-	if !s.held {
+	if !s.suspended {
 		return
 	}
-	s.held = false
+	s.suspended = false
 	if len(s.partial) > 0 {
 		s.r.work.paused = append(s.r.work.paused, s)
 		return
@@ -108,16 +108,16 @@ const maxOffloads = 4
 // Offload implements protocol.Transport. work runs when fewer than maxOffloads others run. When the peer closes its
 // side meanwhile, the session ends at once.
 func (s *session) Offload(in []byte, handled, backlog int, work, done func()) bool {
-	r, id, places := s.r, s.ID, s.r.server.offloads
+	r, id, slots := s.r, s.ID, s.r.server.offloads
 	s.paused, s.pausedLimit = true, backlog
 	if handled > 0 || len(s.partial) == 0 || &s.partial[0] != &in[0] {
 		r.work.paused = append(r.work.paused, s) // by the next turn the message is in partial
 		return false
 	}
 	s.partialSince = r.Now.Mono
-	r.server.runOffload(places, func() {
+	r.server.runOffload(slots, func() {
 		work()
-		<-places
+		<-slots
 		r.exec(func() {
 			r.begin()
 			done()

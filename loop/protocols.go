@@ -235,16 +235,16 @@ func (h host) Health() protocol.Health {
 // RoomFor implements protocol.Host.
 func (h host) RoomFor(bytes int) bool { return h.journal.hasRoom(bytes) }
 
-// Durable implements protocol.Host.
-func (h host) Durable(queue []byte) (group uint64, wait bool) {
+// CommitGroup implements protocol.Host.
+func (h host) CommitGroup(queue []byte) (group uint64, wait bool) {
 	if h.journal == nil {
 		return 0, false // without the hash of the queue's name
 	}
-	return h.journal.durable(h.sched.ShardOf(queue))
+	return h.journal.commitGroup(h.sched.ShardOf(queue))
 }
 
-// DurableAll implements protocol.Host.
-func (h host) DurableAll() (group uint64, wait bool) { return h.journal.durableAll() }
+// CommitGroupAll implements protocol.Host.
+func (h host) CommitGroupAll() (group uint64, wait bool) { return h.journal.commitGroupAll() }
 
 // Committed implements protocol.Host.
 func (h host) Committed() uint64 { return h.journal.committed() }
@@ -266,8 +266,8 @@ func (h host) Wait(ctx context.Context, closed, woken <-chan struct{}, limit tim
 // Go implements admin.Host.
 func (h host) Go(work func()) { h.waiting.start(work) }
 
-// GiveWay implements admin.Host.
-func (h host) GiveWay(began time.Time) time.Time { return h.waiting.giveWay(began) }
+// Yield implements admin.Host.
+func (h host) Yield(began time.Time) time.Time { return h.waiting.yield(began) }
 
 // PutSetting implements protocol.Host.
 func (h host) PutSetting(key string, value []byte) { h.journal.putSetting(key, value) }

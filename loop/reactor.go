@@ -52,13 +52,13 @@ func newReactor(server *Server, index int) *reactor {
 }
 
 // open makes the session of a new connection.
-func (r *reactor) open(c connection, by loopPort) *session {
+func (r *reactor) open(c connection, port loopPort) *session {
 	r.begin()
 	s := &session{r: r, conn: c, opened: r.Now.Wall, lastReceived: r.Now.Mono}
-	s.Protocol, s.Loop, s.Transport, s.partialSince = by.protocol, &r.Loop, s, r.Now.Mono
+	s.Protocol, s.Loop, s.Transport, s.partialSince = port.protocol, &r.Loop, s, r.Now.Mono
 	r.sessions.add(s, r.index)
 	s.ConnectionID = connectionID(s.ID)
-	if s.conv = by.Start(&s.Session); s.HandshakeDone { // the protocol has none, and its peers may be silent
+	if s.conv = port.Start(&s.Session); s.HandshakeDone { // the protocol has none, and its peers may be silent
 		s.partialSince = 0
 	}
 	if s.delimited, _ = s.conv.(protocol.Delimited); s.delimited == nil {
@@ -81,8 +81,8 @@ func (r *reactor) traffic(s *session, in []byte) {
 	}
 }
 
-// filled tells a session that n bytes were read into its window.
-func (r *reactor) filled(s *session, n int) {
+// readIntoPartial tells a session that n bytes were read directly into its unfinished message.
+func (r *reactor) readIntoPartial(s *session, n int) {
 	defer r.recoverSession(s)
 	s.countReceived(n)
 	need := s.sized.Need(s.partial)
@@ -116,7 +116,7 @@ func (r *reactor) halfClose(s *session) {
 		if conn := r.dupWriter(s.conn); conn != nil {
 			r.server.conns.add(s.Protocol) // the second descriptor counts as a connection
 			r.acks.halfClosed = append(r.acks.halfClosed, halfClosed{conn, s.acks, s.ackGroups[len(s.ackGroups)-1].group, s.Protocol})
-			r.acks.some.Store(true)
+			r.acks.any.Store(true)
 		}
 	}
 }

@@ -60,7 +60,7 @@ type Server struct {
 
 	// Long replies and large requests.
 	encoders    []chan struct{} // by protocol.StreamKind: a semaphore, see Stream
-	parkedDump  chan struct{}   // a semaphore: one Dump that its peer does not read, and that has no encoder
+	dumpSlot    chan struct{}   // a semaphore: one Dump that its peer does not read, and that has no encoder
 	offloads    chan struct{}   // a semaphore, see Offload
 	longReplies atomic.Int64    // long replies that nothing has been sent of yet
 
@@ -128,10 +128,10 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	return s.shutdown()
 }
 
-func newServer(o Options) (*Server, error) { return newServerOn(o, sched.Options{}) }
+func newServer(o Options) (*Server, error) { return newServerWith(o, sched.Options{}) }
 
-// newServerOn makes a server whose scheduler has the Runs and the Batch of fixed.
-func newServerOn(o Options, fixed sched.Options) (_ *Server, err error) {
+// newServerWith makes a server whose scheduler has the Runs and the Batch of fixed.
+func newServerWith(o Options, fixed sched.Options) (_ *Server, err error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func newServerOn(o Options, fixed sched.Options) (_ *Server, err error) {
 		o: o, log: o.Log, started: time.Now(), // a reload leaves o as it is
 		reactors:   make([]atomic.Pointer[reactor], o.Loops),
 		timerWake:  make(chan struct{}, 1),
-		parkedDump: make(chan struct{}, 1),
+		dumpSlot:   make(chan struct{}, 1),
 		offloads:   make(chan struct{}, maxOffloads),
 		stopped:    make(chan struct{}),
 		commits:    sync.NewCond(new(sync.Mutex)),
@@ -292,7 +292,7 @@ func (s *Server) hasPending() bool {
 // hasPendingOffLoop is hasPending without the output of the event loops.
 func (s *Server) hasPendingOffLoop() bool {
 	for service := range protocolsWith[protocol.Service](s) {
-		if service.Owes() {
+		if service.HasPending() {
 			return true
 		}
 	}

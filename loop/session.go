@@ -51,11 +51,11 @@ type session struct {
 
 	alarm sessionAlarm
 
-	paused bool // partial has requests for a later turn, see pause.go
-	held   bool // it is paused until its conversation resumes it
-	dirty  bool // listed in the reactor's work
-	slow   bool // listed in the reactor's slow
-	gone   bool // the connection is closed, nothing may be written
+	paused    bool // partial has requests for a later turn, see pause.go
+	suspended bool // it is paused until its conversation resumes it
+	dirty     bool // listed in the reactor's work
+	slow      bool // listed in the reactor's slow
+	gone      bool // the connection is closed, nothing may be written
 
 	counted protocol.Role // the role under which Server.conns counts the connection
 }
@@ -98,7 +98,7 @@ func (s *session) receive(in []byte) {
 		}
 		in = in[n:]
 		if len(in) > 0 && s.open() {
-			if s.partialSince == 0 && !s.held {
+			if s.partialSince == 0 && !s.suspended {
 				s.partialSince = s.r.Now.Mono
 			}
 			if s.partial == nil {
@@ -143,8 +143,8 @@ func (s *session) complete(in []byte) []byte {
 	return in[take:]
 }
 
-// window returns where the next bytes of a large unfinished message are to be read. The reader reports them by filled.
-// It returns nil when the bytes are to be read as any other bytes.
+// window returns where the next bytes of a large unfinished message are to be read. The reader reports them by
+// readIntoPartial. It returns nil when the bytes are to be read as any other bytes.
 func (s *session) window() []byte {
 	have := len(s.partial)
 	if have < readBuffer || s.paused || s.delimited != nil {

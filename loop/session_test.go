@@ -370,7 +370,7 @@ func TestHalfCloseWaitsForAll(t *testing.T) {
 	c := w.join(0, periodic.Client)
 	c.r.dupWriter = func(connection) io.WriteCloser { return nopCloser{io.Discard} }
 	for _, group := range []uint64{8, 7} {
-		c.s.After(group, []byte{'x'})
+		c.s.SendAfterCommit(group, []byte{'x'})
 	}
 	c.r.halfClose(c.s)
 	if got := c.r.acks.halfClosed; len(got) != 1 || got[0].group != 8 || string(got[0].acks) != "xx" {

@@ -59,15 +59,15 @@ func TestMessagesOfAllSizes(t *testing.T) {
 	}
 }
 
-// TestPartsOfATurn: a turn reads from one connection up to turnTime, or what is left of allTime. Each turn
+// TestPartsOfATurn: a turn reads from one connection up to turnTime, or what is left of allConnsTime. Each turn
 // has that time anew.
 func TestPartsOfATurn(t *testing.T) {
 	t.Parallel()
 	r := newTurns(t, periodic.Plain, 0, 0).r
 	for turn := range 2 {
 		begun := time.UnixMilli(int64(turn))
-		for _, at := range []time.Duration{0, allTime / 2, allTime - turnTime/2, allTime, 2 * allTime} {
-			want := begun.Add(min(at+turnTime, allTime))
+		for _, at := range []time.Duration{0, allConnsTime / 2, allConnsTime - turnTime/2, allConnsTime, 2 * allConnsTime} {
+			want := begun.Add(min(at+turnTime, allConnsTime))
 			if got := r.turn.readUntil(begun.Add(at)); !got.Equal(want) {
 				t.Errorf("turn %d: a part that begins after %v ends after %v, not %v", turn, at, got.Sub(begun), want.Sub(begun))
 			}

@@ -16,17 +16,17 @@ const slowPeriod = 2 * time.Millisecond
 // session's other output waits behind it.
 type stream struct {
 	pieces [][]byte
-	// release frees the stream's encoder, or parkedDump, once the peer has read the stream or its session has ended.
+	// release frees the stream's encoder, or dumpSlot, once the peer has read the stream or its session has ended.
 	// It is nil for a shared stream, which holds no encoder. The bytes of a shared stream count against the loop's
 	// maxUnsent.
 	release  func()
-	parked   bool  // release frees parkedDump
+	parked   bool  // release frees dumpSlot
 	progress int64 // Mono when the peer last read some of it
 	unread   int   // unread bytes then, of the pieces that were written
 	next     *stream
 }
 
-// end releases the encoder or parkedDump, if the stream has one.
+// end releases the encoder or dumpSlot, if the stream has one.
 func (st *stream) end() {
 	if st.release != nil {
 		st.release()
@@ -218,7 +218,7 @@ func (r *reactor) sharedUnsent() (n int) {
 const encoderPatience = 20
 
 // releaseEncoders frees the encoders of peers that do not read while other long replies wait. Their
-// streams become shared, if there is room, or take parkedDump, if it is free. Otherwise they keep
+// streams become shared, if there is room, or take dumpSlot, if it is free. Otherwise they keep
 // the encoder for up to maxEncoderStall.
 func (r *reactor) releaseEncoders() {
 	for _, s := range r.slow {
@@ -239,7 +239,7 @@ func (r *reactor) releaseEncoders() {
 // releaseEncoder frees the encoder of a stream before its peer has read it, if the stream fits among the shared ones,
 // or if no other dump is parked.
 func (r *reactor) releaseEncoder(st *stream) {
-	release, parkedDump := st.release, r.server.parkedDump
+	release, parkedDump := st.release, r.server.dumpSlot
 	if r.sharedUnsent()+lengthOf(st.pieces) <= r.server.maxUnsent() {
 		st.release = nil
 	} else {

@@ -93,7 +93,7 @@ func TestDumpInPieces(t *testing.T) {
 }
 
 // TestDumpStuck: a peer that asks for a large DUMP and does not read is closed after --frame-timeout.
-// It delays no other DUMP: it takes parkedDump. A second such peer keeps the encoder, and is closed
+// It delays no other DUMP: it takes dumpSlot. A second such peer keeps the encoder, and is closed
 // sooner when another peer waits for that.
 func TestDumpStuck(t *testing.T) {
 	t.Parallel()
@@ -137,8 +137,8 @@ func TestDumpStuck(t *testing.T) {
 				t.Errorf("stuck peer %d is never closed", i)
 			}
 		}
-		if n := w.closedFor(errSlowReader); n != uint64(places) || len(w.parkedDump)+len(w.encoders[protocol.Dump]) != 0 {
-			t.Errorf("%d slow readers are counted; the places are taken: %d", n, len(w.parkedDump)+len(w.encoders[protocol.Dump]))
+		if n := w.closedFor(errSlowReader); n != uint64(places) || len(w.dumpSlot)+len(w.encoders[protocol.Dump]) != 0 {
+			t.Errorf("%d slow readers are counted; the places are taken: %d", n, len(w.dumpSlot)+len(w.encoders[protocol.Dump]))
 		}
 	}
 }

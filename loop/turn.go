@@ -10,7 +10,7 @@ import (
 type turn struct {
 	on        bool      // the turn has begun, and Now has been read
 	armed     bool      // finish is queued
-	allUntil  time.Time // end of allTime; zero: it has not begun
+	allUntil  time.Time // end of allConnsTime; zero: it has not begun
 	mailed    []bool    // by loop: the first delivery found its mailbox empty
 	delivered int       // cost of the deliveries, see turnDeliveries
 	unwritten int       // bytes of the deliveries that are not written yet

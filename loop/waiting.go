@@ -11,11 +11,11 @@ type waiting struct {
 	awaitGroup func(group uint64) error
 	awaitToken func(ctx context.Context, closed, woken <-chan struct{}, limit time.Duration) bool
 	start      func(work func())
-	giveWay    func(began time.Time) time.Time
+	yield      func(began time.Time) time.Time
 }
 
 func newWaiting(s *Server) waiting {
-	return waiting{s.awaitCommit, awaitToken, func(work func()) { go work() }, giveWay}
+	return waiting{s.awaitCommit, awaitToken, func(work func()) { go work() }, yield}
 }
 
 // awaitToken implements admin.Host's Wait.
@@ -36,8 +36,8 @@ func awaitToken(ctx context.Context, closed, woken <-chan struct{}, limit time.D
 // Where all processors are busy, an arrived message waits as long.
 const longPart = 250 * time.Microsecond
 
-// giveWay implements admin.Host's GiveWay.
-func giveWay(began time.Time) time.Time {
+// yield implements admin.Host's Yield.
+func yield(began time.Time) time.Time {
 	worked := time.Since(began)
 	if worked < longPart {
 		return began

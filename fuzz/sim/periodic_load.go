@@ -90,7 +90,7 @@ func (s *Simulator) loadCopy() {
 	}
 	settings := s.settings()
 	settings.Periodic.CRC, settings.Admin.Rules = eras[s.rng.IntN(len(eras))], nil // a rule may refuse jobs
-	in := loop.Surroundings{LogSize: s.ledger.setup.logSize, Now: s.server.Now(), Pick: func(n int) int { return s.rng.IntN(n) }}
+	in := loop.Environment{LogSize: s.ledger.setup.logSize, Now: s.server.Now(), Pick: func(n int) int { return s.rng.IntN(n) }}
 	start := func(mem *vfs.MemFS) (*loop.Offline, *disk.Disk) {
 		mounted := disk.New(mem)
 		in.Disk = mounted

@@ -34,7 +34,7 @@ func (s *Simulator) firstRun() uint64 { return uint64(s.crashes+1)<<32 + uint64(
 
 // start starts a server on a disk. In one case of three the disk has a fault during a first start, and the server is
 // started once more on what that has left.
-func (s *Simulator) start(mem *vfs.MemFS, in loop.Surroundings) {
+func (s *Simulator) start(mem *vfs.MemFS, in loop.Environment) {
 	in.SchedBatch, in.Runs = s.ledger.setup.schedBatch, s.firstRun()
 	in.LogSize, in.BatchSize, in.Pick = s.ledger.setup.logSize, s.ledger.setup.batch, func(n int) int { return s.rng.IntN(n) }
 	f, faulty := s.anyFault(), s.rng.IntN(3) == 0
@@ -59,7 +59,7 @@ func (s *Simulator) start(mem *vfs.MemFS, in loop.Surroundings) {
 
 // startBadly starts a server on a disk with a fault, and returns the disk as the fault leaves it. Everything on the
 // disk is synced, so nothing that the ledger knows depends on where the fault hits.
-func (s *Simulator) startBadly(mem *vfs.MemFS, in loop.Surroundings, f *disk.Fault) *vfs.MemFS {
+func (s *Simulator) startBadly(mem *vfs.MemFS, in loop.Environment, f *disk.Fault) *vfs.MemFS {
 	mounted := disk.New(mem)
 	mounted.Break(f)
 	in.Disk = mounted
@@ -146,7 +146,7 @@ func (s *Simulator) startAgain(left *vfs.MemFS) {
 	now.Micros += down.Microseconds()
 	s.trace.Say("another server starts after %v", down)
 	s.ledger.crashed()
-	s.start(left, loop.Surroundings{Now: now})
+	s.start(left, loop.Environment{Now: now})
 	s.recovered()
 }
 

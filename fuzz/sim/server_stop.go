@@ -42,13 +42,13 @@ func (s *Simulator) stop() {
 	s.server.BeginStop()
 	s.ledger.stopping = true
 	held := s.rng.IntN(4) == 0 && s.stopSlowly()
-	for left := s.rng.IntN(drainSteps); !held && left > 0 && s.server.Owes(); left-- {
+	for left := s.rng.IntN(drainSteps); !held && left > 0 && s.server.HasPending(); left-- {
 		s.stepDuringStop()
 	}
-	if !held && s.server.Owes() && s.rng.IntN(2) == 0 { // otherwise the stop reaches its time limit
+	if !held && s.server.HasPending() && s.rng.IntN(2) == 0 { // otherwise the stop reaches its time limit
 		s.letDrain()
 	}
-	owes := s.server.Owes()
+	owes := s.server.HasPending()
 	s.trace.Say("it owes something: %v", owes)
 	if !owes {
 		s.ledger.checkOwesNothing()
@@ -128,7 +128,7 @@ func (s *Simulator) letDrain() {
 			return
 		}
 	}
-	if s.server.Owes() {
+	if s.server.HasPending() {
 		s.trace.Fail("the server does not stop, although no job is running")
 	}
 }

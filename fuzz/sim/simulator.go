@@ -99,7 +99,7 @@ func PlayServer(seed uint64, steps int, keep []bool) (result play.Result) {
 		result.Trace, result.Summary = s.trace.Text(), s.summary(seed)
 		s.abandon()
 	}()
-	s.start(vfs.NewCrashableMem(), loop.Surroundings{})
+	s.start(vfs.NewCrashableMem(), loop.Environment{})
 	s.nameQueues()
 	s.cronBegin()
 	for ; at < steps; at++ {

@@ -145,7 +145,7 @@ func (s *Simulator) arrive(c *Conn) {
 	}
 	s.ledger.underWay = true
 	for range s.rng.IntN(3) {
-		s.server.Turn()
+		s.server.RunNext()
 	}
 	if s.rng.IntN(4) == 0 {
 		s.replace(s.anyConn())

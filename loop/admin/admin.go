@@ -284,8 +284,8 @@ func (api *API) Serve(ctx context.Context) {
 // Drain implements protocol.Service. Operations end after their batch. Requests are answered until the end.
 func (api *API) Drain() { api.operations.stop() }
 
-// Owes implements protocol.Service.
-func (api *API) Owes() bool { return false }
+// HasPending implements protocol.Service.
+func (api *API) HasPending() bool { return false }
 
 // Close implements protocol.Service.
 func (api *API) Close() {
@@ -354,7 +354,7 @@ func (api *API) changePolicy(c *codec.PolicyChange) (changed bool, err error) {
 // commit returns when the journal has all changes. It may take as long as the disk does, so the caller must not hold
 // mu: other requests are answered meanwhile.
 func (api *API) commit() error {
-	group, wait := api.host.DurableAll()
+	group, wait := api.host.CommitGroupAll()
 	if !wait {
 		return nil
 	}

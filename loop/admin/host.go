@@ -18,10 +18,9 @@ type Host interface {
 	Wait(ctx context.Context, closed, woken <-chan struct{}, limit time.Duration) bool
 	// Go runs work that outlasts its request, in a goroutine.
 	Go(work func())
-	// GiveWay is called between two parts of long work, with the time at which the last part began. When that part took
-	// long enough to hold others up, it sleeps for as long, so that they come to the scheduler's locks. It returns the
-	// beginning of the next part.
-	GiveWay(began time.Time) time.Time
+	// Yield is called between two parts of long work, with the start of the last part. After a long part it sleeps for
+	// as long, so that other goroutines get the scheduler's locks. It returns the start of the next part.
+	Yield(began time.Time) time.Time
 	// Connections returns up to n open connections, in the order of their ids, from one of that id on. Connections that
 	// an HTTP server of the host's own admits are not among them.
 	Connections(from uint64, n int) []Connection

@@ -194,7 +194,7 @@ func (api *API) send(w http.ResponseWriter, data io.Reader) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(pieceTime)) // fails only when the connection is closed
 	_, transfer := api.outgoing.Begin(context.Background(), w)
 	defer transfer.End()
-	transfer.Hold(readPiece)
+	transfer.Resize(readPiece)
 	for piece := make([]byte, readPiece); ; transfer.Moved() {
 		n, err := data.Read(piece)
 		if err == nil {

@@ -58,7 +58,7 @@ func (api *API) postLines(w http.ResponseWriter, r *http.Request) (any, error) {
 	l := lines{api: api, in: bufio.NewReaderSize(endIfSlow(w, r.Body), linesBuffer), limit: int(api.maxBody()), sink: api.host.NewSink(),
 		journalAhead: journalAhead{host: api.host}}
 	for {
-		text, err := l.next(transfer.Hold)
+		text, err := l.next(transfer.Resize)
 		if whole := err == nil || err == io.EOF; whole && len(bytes.TrimSpace(text)) > 0 {
 			l.submit(text)
 		}
@@ -153,7 +153,7 @@ func (l *lines) refuse(err error) {
 
 // flush asks the journal to write what has changed, and returns when it has what had changed before the last flush.
 func (a *journalAhead) flush() error {
-	group, wait := a.host.DurableAll()
+	group, wait := a.host.CommitGroupAll()
 	if !wait {
 		return nil
 	}

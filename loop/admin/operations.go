@@ -131,7 +131,7 @@ func (op *operation) run() {
 		if sink.Wake(); unwritten >= changesAhead {
 			err, unwritten = ahead.flush(), 0
 		}
-		began = op.api.host.GiveWay(began)
+		began = op.api.host.Yield(began)
 	}
 	op.end(errors.Join(err, op.api.commit()), done)
 }

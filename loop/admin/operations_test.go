@@ -19,17 +19,17 @@ type aloneHost struct {
 	sched *sched.Scheduler
 }
 
-func (h aloneHost) Sched() *sched.Scheduler    { return h.sched }
-func (h aloneHost) Spaces() *protocol.Spaces   { return new(protocol.Spaces) }
-func (h aloneHost) Now() sched.Time            { return sched.Time{Wall: 1} }
-func (h aloneHost) NewSink() protocol.Sink     { return noSink{} }
-func (h aloneHost) DurableAll() (uint64, bool) { return 0, false }
-func (h aloneHost) FlushLater()                {}
-func (h aloneHost) PutSetting(string, []byte)  {}
-func (h aloneHost) Log() *slog.Logger          { return slog.New(slog.DiscardHandler) }
-func (h aloneHost) Go(work func())             { go work() }
+func (h aloneHost) Sched() *sched.Scheduler        { return h.sched }
+func (h aloneHost) Spaces() *protocol.Spaces       { return new(protocol.Spaces) }
+func (h aloneHost) Now() sched.Time                { return sched.Time{Wall: 1} }
+func (h aloneHost) NewSink() protocol.Sink         { return noSink{} }
+func (h aloneHost) CommitGroupAll() (uint64, bool) { return 0, false }
+func (h aloneHost) FlushLater()                    {}
+func (h aloneHost) PutSetting(string, []byte)      {}
+func (h aloneHost) Log() *slog.Logger              { return slog.New(slog.DiscardHandler) }
+func (h aloneHost) Go(work func())                 { go work() }
 
-func (h aloneHost) GiveWay(began time.Time) time.Time { return began }
+func (h aloneHost) Yield(began time.Time) time.Time { return began }
 
 type noSink struct{}
 

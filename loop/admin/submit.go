@@ -97,7 +97,7 @@ const idempotencyKey = "Idempotency-Key"
 
 // commitOf returns when the journal has the last change in a queue.
 func (api *API) commitOf(queue []byte) error {
-	group, wait := api.host.Durable(queue)
+	group, wait := api.host.CommitGroup(queue)
 	if !wait {
 		return nil
 	}

@@ -125,13 +125,13 @@ func (c *conversation) Closed() {
 
 // quit ends the session once no reply waits for the journal.
 func (c *conversation) quit() {
-	if !c.s.Waiting() {
+	if !c.s.HasPendingAcks() {
 		c.s.End(errQuit)
 		return
 	}
 	if !c.quitting {
 		c.quitting = true
-		c.s.Hold()
+		c.s.Suspend()
 	}
 	c.s.Alarm(c.s.Loop.Now.Mono + acksPoll)
 }
@@ -221,7 +221,7 @@ func (c *conversation) replyWord(reply string) { c.reply(append(c.scratch(), rep
 // acknowledge sends a reply once the last change in a queue is durable.
 func (c *conversation) acknowledge(queue []byte, reply []byte) {
 	c.keep(reply)
-	group, wait := c.p.host.Durable(queue)
+	group, wait := c.p.host.CommitGroup(queue)
 	c.s.ReplyAfter(group, wait, reply)
 }
 

@@ -94,7 +94,7 @@ func (c *conversation) beginWait() {
 	}
 	c.s.Cost += len(c.wait.counted) / tubesPerCost
 	c.p.waits.Add(1)
-	c.s.Hold()
+	c.s.Suspend()
 	c.setAlarm()
 }
 
@@ -168,8 +168,8 @@ func (c *conversation) reserveJob(id uint64) {
 // assign answers a reserve with a job.
 func (c *conversation) assign(j *sched.Job, broadcast bool) {
 	c.hold(j, broadcast)
-	if !c.s.Waiting() && c.s.Loop.Spaces[j.Space].AsText == nil { // fast path: without a copy in between
-		c.s.Room(len(j.Workload))
+	if !c.s.HasPendingAcks() && c.s.Loop.Spaces[j.Space].AsText == nil { // fast path: without a copy in between
+		c.s.EnsureRoom(len(j.Workload))
 		c.s.Out = codec.AppendJob(c.s.Out, codec.Reserved, j.Ref.Seq, j.Workload)
 		return
 	}

@@ -24,14 +24,14 @@ type Holding struct {
 	budget  *Budget
 	element *list.Element // nil when evicted or ended
 	bytes   int
-	moved   func()
-	giveUp  func()
+	onMove  func()
+	onEvict func()
 }
 
-// Begin adds a holding of n bytes. The budget calls giveUp when it evicts the holding. It calls moved, which may be
-// nil, whenever the holding moves, and never after giveUp. Neither may call the budget.
-func (b *Budget) Begin(bytes int, moved, giveUp func()) *Holding {
-	h := &Holding{budget: b, moved: moved, giveUp: giveUp}
+// Begin adds a holding of n bytes. The budget calls onEvict when it evicts the holding. It calls onMove, which may be
+// nil, whenever the holding moves, and never after onEvict. Neither may call the budget.
+func (b *Budget) Begin(bytes int, onMove, onEvict func()) *Holding {
+	h := &Holding{budget: b, onMove: onMove, onEvict: onEvict}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.begun++
@@ -40,25 +40,24 @@ func (b *Budget) Begin(bytes int, moved, giveUp func()) *Holding {
 	return h
 }
 
-// Hold records that the holding has moved, and how many bytes it has from now on. It returns false when the holding was
-// evicted.
-func (h *Holding) Hold(bytes int) bool {
+// Resize records that the holding has moved, and its new size. It returns false when the holding was evicted.
+func (h *Holding) Resize(bytes int) bool {
 	b := h.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if h.element == nil {
 		return false
 	}
-	if h.moved != nil {
-		h.moved()
+	if h.onMove != nil {
+		h.onMove()
 	}
 	b.holdings.MoveToBack(h.element)
 	b.set(h, bytes)
 	return true
 }
 
-// Moved is Hold of as many bytes as before.
-func (h *Holding) Moved() bool { return h.Hold(h.bytes) }
+// Moved is Resize to as many bytes as before.
+func (h *Holding) Moved() bool { return h.Resize(h.bytes) }
 
 // set changes the bytes of the last holding and evicts others while there are too many.
 func (b *Budget) set(last *Holding, bytes int) {
@@ -68,7 +67,7 @@ func (b *Budget) set(last *Holding, bytes int) {
 		stale := at.Value.(*Holding)
 		at = at.Next()
 		if stale.bytes > b.Free {
-			stale.giveUp()
+			stale.onEvict()
 			b.remove(stale)
 		}
 	}

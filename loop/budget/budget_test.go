@@ -27,15 +27,15 @@ func TestBudget(t *testing.T) {
 	}
 	third := begin("c", 11)
 	want("a-b", 3, 61)
-	if second.Hold(1) || second.Moved() {
+	if second.Resize(1) || second.Moved() {
 		t.Error("an evicted holding moves")
 	}
 	second.End()
-	if !third.Hold(71) {
+	if !third.Resize(71) {
 		t.Error("it was evicted")
 	}
 	want("c-a", 2, 81)
-	if !small.Hold(200) || !small.Hold(300) {
+	if !small.Resize(200) || !small.Resize(300) {
 		t.Error("the last to move is evicted")
 	}
 	want("s-cs", 1, 300)

@@ -28,8 +28,8 @@ func (p *Protocol) Serve(ctx context.Context) {
 // Drain implements protocol.Service. The node stops with the context of Serve.
 func (p *Protocol) Drain() {}
 
-// Owes implements protocol.Service.
-func (p *Protocol) Owes() bool { return p.running.Load() }
+// HasPending implements protocol.Service.
+func (p *Protocol) HasPending() bool { return p.running.Load() }
 
 // Close implements protocol.Service.
 func (p *Protocol) Close() {

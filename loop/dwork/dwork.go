@@ -39,7 +39,7 @@ type Protocol struct {
 	batch      []zmq.Request
 	out        []byte
 	unsent     []unsentReply
-	owed       atomic.Int64 // the length of unsent
+	pending    atomic.Int64 // the length of unsent
 	awaited    int          // replies that this turn has kept back
 	released   bool         // this turn has released a worker's tasks
 

@@ -63,7 +63,7 @@ func (p *Protocol) handle(out []byte, invalid error) (_ []byte, group uint64, wa
 		out = codec.AppendType(out, codec.OK)
 	}
 	if wait {
-		group, wait = p.host.Durable(queue)
+		group, wait = p.host.CommitGroup(queue)
 	}
 	return out, group, wait
 }

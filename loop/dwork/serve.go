@@ -59,8 +59,8 @@ func (p *Protocol) logPeerError(err error) {
 // Drain implements protocol.Service.
 func (p *Protocol) Drain() { p.stopping.Store(true) }
 
-// Owes implements protocol.Service.
-func (p *Protocol) Owes() bool { return p.owed.Load() > 0 }
+// HasPending implements protocol.Service.
+func (p *Protocol) HasPending() bool { return p.pending.Load() > 0 }
 
 // Close implements protocol.Service. Requests are answered until the connections have ended.
 func (p *Protocol) Close() {
@@ -76,7 +76,7 @@ func (p *Protocol) Close() {
 
 // Committed implements protocol.Acknowledger.
 func (p *Protocol) Committed() {
-	if p.Owes() {
+	if p.HasPending() {
 		p.Wake()
 	}
 }
@@ -228,7 +228,7 @@ func respond[R replier](p *Protocol, to R, invalid error) {
 		return
 	}
 	p.unsent = append(p.unsent, unsentReply{to, append([]byte(nil), p.out...), group})
-	p.owed.Add(1)
+	p.pending.Add(1)
 	p.awaited++
 }
 
@@ -249,7 +249,7 @@ func (p *Protocol) endTurn() {
 	for _, reply := range p.unsent {
 		if reply.group <= committed {
 			reply.request.Reply(reply.reply)
-			p.owed.Add(-1)
+			p.pending.Add(-1)
 		} else {
 			waiting = append(waiting, reply)
 		}

@@ -49,7 +49,7 @@ func (r *testHub) Log() *slog.Logger                     { return slog.New(slog.
 func (r *testHub) LogLimited(slog.Level, string, ...any) {}
 func (r *testHub) CountRefusal(string, protocol.Reason)  {}
 func (r *testHub) CheckCapacity() error                  { return nil }
-func (r *testHub) Durable([]byte) (uint64, bool)         { return 0, false }
+func (r *testHub) CommitGroup([]byte) (uint64, bool)     { return 0, false }
 func (r *testHub) Committed() uint64                     { return 0 }
 func (r *testHub) Flush(int)                             {}
 func (r *testHub) FlushLater()                           {}

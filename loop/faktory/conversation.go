@@ -225,13 +225,13 @@ func (c *conversation) batch([]byte) {
 
 // replyBulk sends a reply of any bytes.
 func (c *conversation) replyBulk(data []byte) {
-	if !c.s.Waiting() {
+	if !c.s.HasPendingAcks() {
 		c.s.Touch()
-		c.s.Room(len(data) + bulkRoom)
+		c.s.EnsureRoom(len(data) + bulkRoom)
 		c.s.Out = codec.AppendBulk(c.s.Out, data)
 		return
 	}
-	c.s.After(0, codec.AppendBulk(nil, data))
+	c.s.SendAfterCommit(0, codec.AppendBulk(nil, data))
 }
 
 // bulkRoom is the bytes of a bulk reply beside its data.
@@ -239,13 +239,13 @@ const bulkRoom = 32
 
 // acknowledge sends a reply once the last change in a queue is durable.
 func (c *conversation) acknowledge(queue, reply []byte) {
-	group, wait := c.p.host.Durable(queue)
+	group, wait := c.p.host.CommitGroup(queue)
 	c.s.ReplyAfter(group, wait, reply)
 }
 
 // acknowledgeAll sends a reply once the last changes in all queues are durable.
 func (c *conversation) acknowledgeAll(reply []byte) {
-	group, wait := c.p.host.DurableAll()
+	group, wait := c.p.host.CommitGroupAll()
 	c.s.ReplyAfter(group, wait, reply)
 }
 

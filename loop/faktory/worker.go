@@ -113,7 +113,7 @@ func (c *conversation) answerNullLater() {
 // wait holds the connection until the FETCH is answered.
 func (c *conversation) wait() {
 	c.s.Alarm(c.s.Loop.Now.Mono + fetchWait)
-	c.s.Hold()
+	c.s.Suspend()
 }
 
 func (c *conversation) endFetch(reply []byte) {

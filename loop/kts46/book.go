@@ -371,7 +371,7 @@ func (b *book) locked(fn func() error) (group uint64, wait bool, err error) {
 	err = fn()
 	b.sink.Wake()
 	if b.changed {
-		group, wait = b.host.DurableAll()
+		group, wait = b.host.CommitGroupAll()
 	}
 	return group, wait, err
 }

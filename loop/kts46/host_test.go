@@ -137,8 +137,8 @@ func (s *testHost) CheckCapacity() error {
 	return nil
 }
 
-// DurableAll implements protocol.Host.
-func (s *testHost) DurableAll() (group uint64, wait bool) {
+// CommitGroupAll implements protocol.Host.
+func (s *testHost) CommitGroupAll() (group uint64, wait bool) {
 	if s.journal == nil {
 		return 0, false
 	}

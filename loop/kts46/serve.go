@@ -101,8 +101,8 @@ func (p *Protocol) Drain() {
 	}
 }
 
-// Owes implements protocol.Service.
-func (p *Protocol) Owes() bool { return p.active.Load() > 0 }
+// HasPending implements protocol.Service.
+func (p *Protocol) HasPending() bool { return p.active.Load() > 0 }
 
 // Close implements protocol.Service. Later calls change nothing.
 func (p *Protocol) Close() {

@@ -48,7 +48,7 @@ func (c *conversation) configure(f *codec.Frame) bool {
 			return false
 		}
 		c.p.configure(place, value)
-		group, wait := c.p.host.DurableAll()
+		group, wait := c.p.host.CommitGroupAll()
 		c.replyAfter(f.MsgID, codec.Success, group, wait)
 		return true
 	}

@@ -252,7 +252,7 @@ func (c *conversation) replyWith(msgID uint32, cmd codec.Command, args ...byte) 
 
 // acknowledge replies once the last change in a queue is durable.
 func (c *conversation) acknowledge(msgID uint32, cmd codec.Command, queue []byte) {
-	group, wait := c.p.host.Durable(queue)
+	group, wait := c.p.host.CommitGroup(queue)
 	c.replyAfter(msgID, cmd, group, wait)
 }
 
@@ -263,7 +263,7 @@ func (c *conversation) replyAfter(msgID uint32, cmd codec.Command, group uint64,
 	}
 	loop := c.s.Loop
 	loop.Scratch = codec.AppendReply(loop.Scratch[:0], c.framing, msgID, cmd)
-	c.s.After(group, loop.Scratch)
+	c.s.SendAfterCommit(group, loop.Scratch)
 }
 
 // answerError answers a request that is wrong in itself, and counts it.

@@ -205,7 +205,7 @@ func (l *load) end(c *conversation) error {
 	case l.refused: // its role does not allow it
 		c.reply(l.msgID, codec.Unknown)
 	default:
-		group, wait := c.p.host.DurableAll()
+		group, wait := c.p.host.CommitGroupAll()
 		c.replyAfter(l.msgID, codec.Success, group, wait)
 	}
 	return nil

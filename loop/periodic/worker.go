@@ -40,7 +40,7 @@ func (c *conversation) grab(msgID uint32) {
 // and its record shows the defaults of sched_at and time-out.
 func (c *conversation) assign(msgID uint32, j *sched.Job) {
 	start := len(c.s.Out)
-	c.s.Room(len(j.Workload))
+	c.s.EnsureRoom(len(j.Workload))
 	out := codec.BeginResponse(c.s.Out, c.framing)
 	out = codec.AppendMessage(out, msgID, codec.JobAssign)
 	schedAt, count, timeout, workload := j.SchedAt, j.Count, j.Timeout, j.Workload

@@ -9,7 +9,7 @@
 //
 // An acknowledgement waits for the journal. A goroutine with one request blocks in [Host].Await; a
 // goroutine with the requests of many peers keeps the reply and is woken as an [Acknowledger]. A
-// Conversation has [Transport].After, by which the event loop does the same.
+// Conversation has [Transport].SendAfterCommit, by which the event loop does the same.
 package protocol
 
 import (
@@ -139,12 +139,12 @@ type Host interface {
 	Health() Health
 	// RoomFor reports whether the disk has room for n bytes.
 	RoomFor(bytes int) bool
-	// Durable returns the journal's group that covers the last change in a queue, and whether an
-	// acknowledgement of that change must wait until the group is committed.
-	Durable(queue []byte) (group uint64, wait bool)
-	// DurableAll is Durable for all queues and settings.
-	DurableAll() (group uint64, wait bool)
-	// Committed returns the last committed group. It may be called only after Durable said wait.
+	// CommitGroup returns the journal's group of the last change in a queue. wait reports whether an acknowledgement of
+	// that change must wait until the group is committed.
+	CommitGroup(queue []byte) (group uint64, wait bool)
+	// CommitGroupAll is CommitGroup for all queues and settings.
+	CommitGroupAll() (group uint64, wait bool)
+	// Committed returns the last committed group. It may be called only after CommitGroup said wait.
 	Committed() uint64
 	// Flush ends a turn: the journal commits its changes. acknowledgements is how many replies
 	// began to wait in the turn.

@@ -8,9 +8,9 @@ import (
 	"treadle/sched"
 )
 
-// Service is a Protocol with sockets or goroutines of its own. The server calls Owes from any goroutine. It calls the
-// other methods from one goroutine, in the order of their declaration. It calls Close once, possibly without the calls
-// between.
+// Service is a Protocol with sockets or goroutines of its own. The server calls HasPending from any goroutine. It calls
+// the other methods from one goroutine, in the order of their declaration. It calls Close once, possibly without the
+// calls between.
 type Service interface {
 	Protocol
 	// Listen opens the sockets and returns their addresses. After an error, Close closes those
@@ -20,8 +20,8 @@ type Service interface {
 	Serve(ctx context.Context)
 	// Drain stops taking in and handing out work.
 	Drain()
-	// Owes reports whether a peer waits for an answer.
-	Owes() bool
+	// HasPending reports whether a peer waits for a reply.
+	HasPending() bool
 	// Close ends the connections and goroutines, and waits for them.
 	Close()
 }

@@ -98,8 +98,8 @@ func (s *Session) Pause() bool {
 	return cost > 0 && s.AddCost(cost)
 }
 
-// Room grows Out so that n more bytes fit.
-func (s *Session) Room(n int) {
+// EnsureRoom grows Out so that n more bytes fit.
+func (s *Session) EnsureRoom(n int) {
 	if cap(s.Out)-len(s.Out) < n {
 		s.Grow(n)
 	}
@@ -108,18 +108,19 @@ func (s *Session) Room(n int) {
 // Reply sends a copy of reply after the replies of earlier requests, which may wait for the journal. It is for a
 // protocol that replies in the order of the requests.
 func (s *Session) Reply(reply []byte) {
-	if s.Waiting() {
-		s.After(0, reply)
+	if s.HasPendingAcks() {
+		s.SendAfterCommit(0, reply)
 		return
 	}
 	s.Touch()
 	s.Out = append(s.Out, reply...)
 }
 
-// ReplyAfter is Reply. With wait, it sends once the group is committed. Host.Durable and DurableAll return both.
+// ReplyAfter is Reply. With wait, it sends once the group is committed. Host.CommitGroup and CommitGroupAll return
+// both.
 func (s *Session) ReplyAfter(group uint64, wait bool, reply []byte) {
 	if wait {
-		s.After(group, reply)
+		s.SendAfterCommit(group, reply)
 	} else {
 		s.Reply(reply)
 	}
@@ -182,26 +183,26 @@ type Transport interface {
 	// --max-outbound. It returns true if the session has ended: Consume stops then.
 	CheckOutput() (ended bool)
 	// End closes the session after this turn's last write. The first reason counts.
-	End(why error)
+	End(reason error)
 	// NewPeer makes a peer in the scheduler, with Capabilities and Label. It is for Session.Peer.
 	NewPeer() *sched.Peer
-	// Grow moves Out to a buffer with room for n more bytes. It is for Session.Room.
+	// Grow moves Out to a buffer with room for n more bytes. It is for Session.EnsureRoom.
 	Grow(n int)
 	// AddCost counts the cost of a request and pauses the session when this turn's requests cost
 	// too much. It is for Session.Pause.
 	AddCost(cost int) (paused bool)
-	// After sends a copy of reply once a group of the journal is committed, and after the replies of earlier calls.
-	// Group 0 counts as committed: such a reply waits only for those before it. Out does not wait.
-	After(group uint64, reply []byte)
-	// Waiting reports whether replies of the session wait for the journal. See Session.Reply.
-	Waiting() bool
+	// SendAfterCommit sends a copy of reply once a group of the journal is committed, and after the replies of earlier
+	// calls. Group 0 counts as committed: such a reply waits only for those before it. Out does not wait.
+	SendAfterCommit(group uint64, reply []byte)
+	// HasPendingAcks reports whether replies of the session wait for the journal. See Session.Reply.
+	HasPendingAcks() bool
 	// Alarm sets when Alarmed.Alarm is called, by the clock of Loop.Now.Mono. It replaces the time that was
 	// set before; 0: never.
 	Alarm(at int64)
-	// Hold pauses the session until Resume: Consume has to stop before the next request. The peer may
-	// send 256 KiB meanwhile.
-	Hold()
-	// Resume ends a Hold. Consume is called again in the next turn when the peer has sent something. Deliver may
+	// Suspend stops the session until Resume: Consume must return before the next request. The peer may send 256 KiB
+	// meanwhile.
+	Suspend()
+	// Resume ends a Suspend. Consume is called again in the next turn when the peer has sent something. Deliver may
 	// call it.
 	Resume()
 	// Stream runs encode off the event loop and sends the pieces that it returns as the peer reads. When encode returns

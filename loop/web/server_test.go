@@ -80,7 +80,7 @@ func TestTransferMoves(t *testing.T) {
 		err := run(slow, &slowPeer{moves: func() {
 			stalled = append(stalled, &stubPeer{})
 			_, one := all.Begin(t.Context(), stalled[len(stalled)-1])
-			one.Hold(size)
+			one.Resize(size)
 		}, sends: strings.NewReader(strings.Repeat("x", size))})
 		if err != nil || slowEnd.ended || len(stalled) < pieces {
 			t.Errorf("%s: %v, ended by the server: %v, after %d pieces", name, err, slowEnd.ended, len(stalled))
@@ -113,13 +113,13 @@ func TestTransferWaits(t *testing.T) {
 		turns <- struct{}{}
 		var peer stubPeer
 		ctx, waiting := all.Begin(t.Context(), &peer)
-		waiting.Hold(10)
+		waiting.Resize(10)
 		got := make(chan bool, 1)
 		go func() { got <- waiting.Wait(ctx, turns, 10) }()
 		synctest.Wait()
 		_, other := all.Begin(t.Context(), &stubPeer{})
 		defer other.End()
-		other.Hold(1)
+		other.Resize(1)
 		if <-got || peer.ended {
 			t.Errorf("it has its turn, or its connection is ended: %v", peer.ended)
 		}
@@ -134,7 +134,7 @@ func TestTransferWaits(t *testing.T) {
 		}
 		_, third := all.Begin(t.Context(), &stubPeer{})
 		defer third.End()
-		third.Hold(1)
+		third.Resize(1)
 		if working.Moved() || peer.ended {
 			t.Errorf("it is not evicted, or its connection is ended: %v", peer.ended)
 		}

@@ -72,7 +72,7 @@ func (t *Transfer) giveUp() {
 
 // ReadAll reads a body to its end. The transfer holds the bytes that have come, and at least the announced ones.
 func (t *Transfer) ReadAll(body io.Reader, announced int) ([]byte, error) {
-	t.Hold(announced)
+	t.Resize(announced)
 	return io.ReadAll(io.TeeReader(body, &arrived{by: t, announced: announced}))
 }
 
@@ -85,7 +85,7 @@ type arrived struct {
 // Write implements io.Writer.
 func (a *arrived) Write(p []byte) (int, error) {
 	a.all += len(p)
-	if !a.by.Hold(max(a.all, a.announced)) {
+	if !a.by.Resize(max(a.all, a.announced)) {
 		return 0, os.ErrDeadlineExceeded // as a Read that giveUp ends
 	}
 	return len(p), nil
@@ -94,7 +94,7 @@ func (a *arrived) Write(p []byte) (int, error) {
 // Send writes an answer, which the transfer holds until its end. It writes in pieces, so that a peer that reads moves
 // ahead of those that do not.
 func (t *Transfer) Send(w io.Writer, answer []byte) error {
-	t.Hold(len(answer))
+	t.Resize(len(answer))
 	for piece := range slices.Chunk(answer, pieceSize) {
 		if _, err := w.Write(piece); err != nil {
 			return err
@@ -110,7 +110,7 @@ type Turns chan struct{}
 // Wait takes a turn; then the transfer holds n bytes. It returns false when ctx ends first or the transfer was evicted.
 func (t *Transfer) Wait(ctx context.Context, turns Turns, bytes int) bool {
 	t.turn.Store(true)
-	return t.Take(ctx, turns) && t.Hold(bytes)
+	return t.Take(ctx, turns) && t.Resize(bytes)
 }
 
 // Take takes a turn, unless the transfer has it. It returns false when ctx ends first.

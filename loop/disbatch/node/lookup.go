@@ -52,7 +52,7 @@ type lookup struct {
 // ticking goroutine calls result and forget.
 type pluginLookup struct {
 	include   []string      // directories of Perl modules in addition to the task runner's
-	places    chan struct{} // one element per process
+	slots     chan struct{} // one element per process
 	processes sync.WaitGroup
 
 	mu      sync.Mutex
@@ -61,7 +61,7 @@ type pluginLookup struct {
 
 // newPluginLookup returns the look-ups for the task runner of a configuration.
 func newPluginLookup(c *config.File) *pluginLookup {
-	l := &pluginLookup{places: make(chan struct{}, maxLookups), lookups: make(map[lookupKey]*lookup)}
+	l := &pluginLookup{slots: make(chan struct{}, maxLookups), lookups: make(map[lookupKey]*lookup)}
 	if c.Testing {
 		l.include = []string{"lib"} // added by --testing of the task runner
 	}
@@ -98,8 +98,8 @@ func (l *pluginLookup) forget(queues []store.Queue) {
 // lookUp runs the process of one look-up and stores its result.
 func (l *pluginLookup) lookUp(ctx context.Context, key lookupKey, a *lookup) {
 	select {
-	case l.places <- struct{}{}:
-		defer func() { <-l.places }()
+	case l.slots <- struct{}{}:
+		defer func() { <-l.slots }()
 	case <-ctx.Done():
 	}
 	class, err := lookUpPerl(ctx, key, l.include)

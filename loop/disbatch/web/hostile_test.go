@@ -60,18 +60,18 @@ func TestBudget(t *testing.T) {
 	}
 	peers := make([]slowPeer, 6)
 	small, moving := begin(&peers[0]), begin(&peers[1])
-	small.Hold(freeHeld)
+	small.Resize(freeHeld)
 	for i := range peers[2:] {
-		moving.Hold(maxHeld / 2)
+		moving.Resize(maxHeld / 2)
 		stuck := begin(&peers[i+2])
-		stuck.Hold(maxHeld/2 - freeHeld)
+		stuck.Resize(maxHeld/2 - freeHeld)
 	}
 	for i, p := range peers {
 		if want := i == 2 || i == 3 || i == 4; p.ended != want {
 			t.Errorf("peer %d is ended: %v", i, p.ended)
 		}
 	}
-	small.Hold(2 * maxHeld)
+	small.Resize(2 * maxHeld)
 	if _, held, _ := on.State(); peers[0].ended || held != 1 {
 		t.Errorf("the only one is given up, or %d more are there", held-1)
 	}

@@ -383,7 +383,7 @@ func TestUnsentVictims(t *testing.T) {
 		t.Cleanup(func() { _, _ = near.Close(), far.Close() })
 		c := newConn(l, near)
 		c.unsent = l.unsent.Begin(0, nil, c.drop)
-		c.unsent.Hold(unsent)
+		c.unsent.Resize(unsent)
 		return c
 	}
 	waits, few, stalled, another := add(0), add(fewUnsent), add(large), add(large)

@@ -346,7 +346,7 @@ func (c *conn) flush() error {
 			return nil
 		}
 	}
-	c.unsent.Hold(len(c.out))
+	c.unsent.Resize(len(c.out))
 	out := c.out
 	if !c.inOrder {
 		c.sorted = c.sorted[:0]
@@ -371,7 +371,7 @@ func (c *conn) flush() error {
 		out = out[n:]
 		c.unsent.Moved() // the peer reads
 	}
-	c.unsent.Hold(0)
+	c.unsent.Resize(0)
 	if cap(c.out) > keptReplies {
 		c.out = nil
 	}
