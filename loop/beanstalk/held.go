@@ -15,17 +15,17 @@ type heldJob struct {
 	ttr       int64 // milliseconds; math.MaxInt64: it has no end
 	deadline  int64 // Mono; math.MaxInt64: none
 	broadcast bool  // the job has ended: its reports change nothing
-	place     int   // in the heap, -1: not there
+	heapIndex int   // in the heap, -1: not there
 }
 
 // Ahead implements heap.Ranked.
 func (j *heldJob) Ahead(o *heldJob) bool { return j.deadline < o.deadline }
 
 // HeapIndex implements heap.Ranked.
-func (j *heldJob) HeapIndex() int { return j.place }
+func (j *heldJob) HeapIndex() int { return j.heapIndex }
 
 // SetHeapIndex implements heap.Ranked.
-func (j *heldJob) SetHeapIndex(i int) { j.place = i }
+func (j *heldJob) SetHeapIndex(i int) { j.heapIndex = i }
 
 // heldJobs are the jobs of a connection by their ids. The jobs with a deadline are also in the order of their
 // deadlines. The scheduler ends the runs whose time is over, and expire forgets them.
@@ -47,7 +47,7 @@ func (h *heldJobs) add(id uint64) *heldJob {
 	if h.spare = nil; j == nil {
 		j = new(heldJob)
 	}
-	*j = heldJob{id: id, place: -1}
+	*j = heldJob{id: id, heapIndex: -1}
 	if h.byID == nil {
 		h.byID = make(map[uint64]*heldJob)
 	}
@@ -64,7 +64,7 @@ func (h *heldJobs) take(id uint64) *heldJob {
 	}
 	if delete(h.byID, id); len(h.byID) == 0 && cap(h.next) > 1024 {
 		h.byID, h.next = nil, nil // free a burst's memory
-	} else if j.place >= 0 {
+	} else if j.heapIndex >= 0 {
 		h.next.Remove(j)
 	}
 	h.spare = j
@@ -77,7 +77,7 @@ func (h *heldJobs) renew(j *heldJob, now int64) {
 		j.deadline = math.MaxInt64
 		return
 	}
-	if j.deadline = now + j.ttr; j.place < 0 {
+	if j.deadline = now + j.ttr; j.heapIndex < 0 {
 		h.next.Push(j)
 	} else {
 		h.next.Fix(j)

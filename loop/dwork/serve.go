@@ -32,7 +32,7 @@ func (p *Protocol) Serve(context.Context) {
 			MaxConnections: math.MaxInt, // p.host.Listen counts them
 			MaxFrame:       p.o.MaxFrame, MaxOutbound: max(limits.MaxOutbound, 2*maxReply), MaxUnsent: max(limits.MostUnsent, 4*maxReply),
 			MaxBuffered:      min(zmq.DefaultMaxBuffered, max(limits.PeerMemory, 2*p.o.MaxFrame)),
-			HandshakeTimeout: limits.HandshakeTimeout, FrameTimeout: limits.FrameTimeout, Trouble: p.logPeerError,
+			HandshakeTimeout: limits.HandshakeTimeout, FrameTimeout: limits.FrameTimeout, OnFault: p.logPeerError,
 			Unasked: codec.AppendType(nil, codec.NotFound),
 		}))
 	}

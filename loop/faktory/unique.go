@@ -43,17 +43,17 @@ type uniqueLock struct {
 	holder     jobID
 	expiry     int64 // Unix milliseconds
 	untilStart bool
-	place      int // in the heap
+	heapIndex  int // in the heap
 }
 
 // Ahead implements heap.Ranked.
 func (l *uniqueLock) Ahead(o *uniqueLock) bool { return l.expiry < o.expiry }
 
 // HeapIndex implements heap.Ranked.
-func (l *uniqueLock) HeapIndex() int { return l.place }
+func (l *uniqueLock) HeapIndex() int { return l.heapIndex }
 
 // SetHeapIndex implements heap.Ranked.
-func (l *uniqueLock) SetHeapIndex(i int) { l.place = i }
+func (l *uniqueLock) SetHeapIndex(i int) { l.heapIndex = i }
 
 // maxUniqueLocks bounds the locks, which have some 250 bytes each: those of failed and removed jobs stay until their
 // time has passed.

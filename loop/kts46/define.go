@@ -108,8 +108,8 @@ func (p *Protocol) define(text string) *parsedDefinition {
 }
 
 // parse parses a definition and counts it.
-func (b *book) parse(definition []byte) (numbers, error) {
-	b.parsed.Add(1)
+func (r *registry) parse(definition []byte) (numbers, error) {
+	r.parsed.Add(1)
 	return parseDefinition(definition)
 }
 

@@ -100,7 +100,7 @@ func TestKtsVersions(t *testing.T) {
 
 // TestKtsUnusableAfterAnswer: a refused login ends the server only until MongoDB has answered a call.
 func TestKtsUnusableAfterAnswer(t *testing.T) {
-	s := &site{ctx: t.Context()}
+	s := &mongoSite{ctx: t.Context()}
 	refused := errors.New("auth error: Authentication failed.")
 	if err := s.unusable(refused); !errors.As(err, new(*protocol.OptionError)) {
 		t.Errorf("got the error %v", err)

@@ -362,7 +362,7 @@ func TestKtsSuperviseServer(t *testing.T) {
 	r.faults("no current tasks", "reportStatus", "silent", "finished", task.last)
 }
 
-// TestKtsGuard: a panic closes the connection and is logged; the server and its book continue.
+// TestKtsGuard: a panic closes the connection and is logged; the server and its registry continue.
 func TestKtsGuard(t *testing.T) {
 	var log bytes.Buffer // written under the handler's lock, before the connection is closed
 	r := newTestHub(t, Options{})

@@ -12,7 +12,7 @@ import (
 
 // jsonMethod is a method of version 2: its functions.
 type jsonMethod struct {
-	do   jsonFunc // on the book; in a turn, unless the method is one of longMethods
+	do   jsonFunc // on the registry; in a turn, unless the method is one of longMethods
 	site jsonFunc // with the site's MongoDB, outside turns; nil: do
 }
 
@@ -322,7 +322,7 @@ func (p *Protocol) jsonAcceptTask(r *codec.Request) (any, error) {
 	}
 	p.touch(t, millisecondUnit, p.accepting())
 	t.accepted = true
-	p.decide(t, 2)
+	p.bindVersion(t, 2)
 	return newSig(t), nil
 }
 
@@ -349,7 +349,7 @@ func (p *Protocol) jsonTaskFinished(r *codec.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.decide(t, 2)
+	p.bindVersion(t, 2)
 	if err := p.finish(t); err != nil {
 		return nil, err
 	}

@@ -1,10 +1,10 @@
 // Package kts46 speaks the two protocols of the kts46 scheduler, see `treadle help kts46`. Clients define simulations
 // and workers run them, over XML-RPC in version 1 and over JSON-RPC in version 2.
 //
-// A method has a row in xmlMethods or jsonMethods, with one function or two. The first works on the book, in the data
-// directory. The second replaces it when the projects are in a site's MongoDB. The two share the parameters and the
-// forms of the answers, but no steps: on the book a method is one turn; with a MongoDB it asks the database outside of
-// turns, and changes the book in a turn before or after that.
+// A method has a row in xmlMethods or jsonMethods, with one function or two. The first works on the registry, in the
+// data directory. The second replaces it when the projects are in a site's MongoDB. The two share the parameters and
+// the forms of the answers, but no steps: on the registry a method is one turn; with a MongoDB it asks the database
+// outside of turns, and changes the registry in a turn before or after that.
 //
 // Each connection has a goroutine. Long answers are built one at a time, see compose; large calls are handled one at a
 // time, see readCall.
@@ -21,12 +21,12 @@ import (
 
 const name = "kts46"
 
-// Protocol is both protocols of a server: the calls of both versions, which take turns with the book.
+// Protocol is both protocols of a server: the calls of both versions, which take turns with the registry.
 type Protocol struct {
-	book
+	registry
 	o          Options
 	databases  []Database // of Options.Databases
-	site       *site      // nil without a MongoDB
+	site       *mongoSite // nil without a MongoDB
 	stats      stats
 	active     atomic.Int64  // calls that are being answered
 	composing  sync.Mutex    // see compose
@@ -71,7 +71,7 @@ func New(host protocol.Host, o Options) *Protocol {
 	databases, _ := o.databases() // Check has refused a wrong one
 	most := host.Limits().MostUnsent
 	return &Protocol{
-		book: book{
+		registry: registry{
 			host: host, sched: host.Sched(), sink: host.NewSink(), restartAfter: o.RestartAfter,
 			projects: make(map[string]*project), workers: make(map[string]*worker), sweepAt: minSweep, restored: make(map[string]*protocol.Document),
 		},

@@ -36,7 +36,7 @@ func (p *Protocol) compose(method string) (done func()) {
 	return sync.OnceFunc(p.composing.Unlock)
 }
 
-// onBook carries out a method on the book, in a turn. One of longMethods takes a turn only to copy what it lists.
+// onBook carries out a method on the registry, in a turn. One of longMethods takes a turn only to copy what it lists.
 func (p *Protocol) onBook(method string, do func() (any, error)) (answer any, err error) {
 	if longMethods[method] {
 		return do()

@@ -22,8 +22,8 @@ func (t *task) held() heldTask { return heldTask{*t, t.job.progress.Done} }
 func byHolder(a, b *task) int { return strings.Compare(a.holder.id, b.holder.id) }
 
 // heldTasks returns all held tasks, unsorted.
-func (b *book) heldTasks() (all []heldTask) {
-	for _, w := range b.workers {
+func (r *registry) heldTasks() (all []heldTask) {
+	for _, w := range r.workers {
 		if w.task != nil {
 			all = append(all, w.task.held())
 		}
@@ -32,9 +32,9 @@ func (b *book) heldTasks() (all []heldTask) {
 }
 
 // current returns all held tasks in order. It takes a turn.
-func (b *book) current() (all []heldTask, err error) {
-	err = b.turn(func() error {
-		all = b.heldTasks()
+func (r *registry) current() (all []heldTask, err error) {
+	err = r.turn(func() error {
+		all = r.heldTasks()
 		return nil
 	})
 	slices.SortFunc(all, func(a, b heldTask) int { return byHolder(&a.task, &b.task) })
@@ -78,9 +78,9 @@ func (l projectState) sort() projectState {
 }
 
 // list returns a project with its jobs in order.
-func (b *book) list(project string) (l projectState, err error) {
-	err = b.turn(func() error {
-		p, err := b.project(project)
+func (r *registry) list(project string) (l projectState, err error) {
+	err = r.turn(func() error {
+		p, err := r.project(project)
 		if err == nil {
 			l = p.state()
 		}
@@ -90,9 +90,9 @@ func (b *book) list(project string) (l projectState, err error) {
 }
 
 // listAll returns all projects with their jobs in order. It calls inTurn in the turn in which it copies the projects.
-func (b *book) listAll(inTurn func()) (all []projectState, err error) {
-	err = b.turn(func() error {
-		for _, p := range b.projects {
+func (r *registry) listAll(inTurn func()) (all []projectState, err error) {
+	err = r.turn(func() error {
+		for _, p := range r.projects {
 			all = append(all, p.state())
 		}
 		inTurn()

@@ -22,25 +22,25 @@ func splitName(name []byte) (parts [3]string) {
 }
 
 // Restore implements protocol.Restorer.
-func (b *book) Restore(key string, value []byte) (err error) {
+func (r *registry) Restore(key string, value []byte) (err error) {
 	if key != retiredKey {
 		return nil
 	}
-	if b.retired, err = strconv.ParseInt(string(value), 10, 64); err != nil {
+	if r.maxRetired, err = strconv.ParseInt(string(value), 10, 64); err != nil {
 		return fmt.Errorf("cannot read the setting %q of the journal: %w", key, err)
 	}
-	b.floor = b.retired
+	r.minRevision = r.maxRetired
 	return nil
 }
 
-// RestoreDocument implements protocol.Documents: it adds a document of the journal to the book. Projects come first,
-// then numbers, definitions and progress. A definition makes a job. Documents of a project or job that is missing are
-// dropped: a crash interrupted its deletion. The book keeps only the numbers of a definition, because all definitions
-// together may exceed memory.
-func (b *book) RestoreDocument(d *protocol.Document) error {
+// RestoreDocument implements protocol.Documents: it adds a document of the journal to the registry. Projects come
+// first, then numbers, definitions and progress. A definition makes a job. Documents of a project or job that is
+// missing are dropped: a crash interrupted its deletion. The registry keeps only the numbers of a definition, because
+// all definitions together may exceed memory.
+func (r *registry) RestoreDocument(d *protocol.Document) error {
 	in, name := string(d.Project), string(d.Name)
 	var j *job
-	p := b.projects[in]
+	p := r.projects[in]
 	if p != nil {
 		j = p.jobs[name]
 	}
@@ -49,18 +49,18 @@ func (b *book) RestoreDocument(d *protocol.Document) error {
 	case d.Kind == protocol.KindProject:
 		var saved savedProject
 		err = json.Unmarshal(d.Value, &saved)
-		b.projects[in] = &project{name: in, lastID: saved.LastID, jobs: make(map[string]*job)}
-		b.entries++
+		r.projects[in] = &project{name: in, lastID: saved.LastID, jobs: make(map[string]*job)}
+		r.entries++
 	case d.Kind == protocol.KindNumbers:
-		b.restored[in+"\x00"+name] = &protocol.Document{Kind: d.Kind, Project: []byte(in), Name: []byte(name), Value: bytes.Clone(d.Value)}
+		r.restored[in+"\x00"+name] = &protocol.Document{Kind: d.Kind, Project: []byte(in), Name: []byte(name), Value: bytes.Clone(d.Value)}
 	case d.Kind == protocol.KindDefinition && p != nil:
-		err = b.restoreJob(p, name, d.Value)
+		err = r.restoreJob(p, name, d.Value)
 	case d.Kind == protocol.KindProgress && j != nil:
 		if err = json.Unmarshal(d.Value, &j.progress); err == nil && (j.progress.Version < 0 || j.progress.Version > 2) {
 			err = fmt.Errorf("version %d is neither 1 nor 2", j.progress.Version)
 		}
 	default:
-		b.drop(d)
+		r.drop(d)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot read the %v of %q, %q, in the journal: %w", d.Kind, in, name, err)
@@ -69,57 +69,57 @@ func (b *book) RestoreDocument(d *protocol.Document) error {
 }
 
 // restoreJob makes a job from its definition and its saved numbers.
-func (b *book) restoreJob(p *project, name string, definition []byte) (err error) {
+func (r *registry) restoreJob(p *project, name string, definition []byte) (err error) {
 	j := &job{project: p, name: name}
 	key := p.name + "\x00" + name
-	saved := b.restored[key]
-	delete(b.restored, key)
+	saved := r.restored[key]
+	delete(r.restored, key)
 	if saved == nil || !j.load(saved.Value, definition) {
-		if b.parsed.Load() == 0 {
-			b.host.Log().Info("parsing the definitions of kts46 jobs that an older version has journaled: this start takes longer")
+		if r.parsed.Load() == 0 {
+			r.host.Log().Info("parsing the definitions of kts46 jobs that an older version has journaled: this start takes longer")
 		}
-		if j.numbers, err = b.parse(definition); err != nil {
+		if j.numbers, err = r.parse(definition); err != nil {
 			return err
 		}
 		if value := j.save(definition); value != nil {
-			b.put(j.document(protocol.KindNumbers, value))
+			r.put(j.document(protocol.KindNumbers, value))
 		}
 	}
 	p.jobs[name] = j
-	b.entries++
+	r.entries++
 	return nil
 }
 
 // Holder implements protocol.Holders.
-func (b *book) Holder(id string) *sched.Peer {
-	w, err := b.addWorker(id)
+func (r *registry) Holder(id string) *sched.Peer {
+	w, err := r.addWorker(id)
 	if err != nil {
 		return nil
 	}
 	return w.peer
 }
 
-// Restored implements protocol.Documents: it completes the book with the journal's tasks. A crash may have kept the
+// Restored implements protocol.Documents: it completes the registry with the journal's tasks. A crash may have kept the
 // progress of a job and lost its tasks, or the other way round, for changes that were not acknowledged. The progress
 // decides: tasks that it does not need are removed, missing ones are queued.
-func (b *book) Restored() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.now = b.host.Now()
-	for _, key := range slices.Sorted(maps.Keys(b.restored)) {
-		b.drop(b.restored[key])
+func (r *registry) Restored() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now = r.host.Now()
+	for _, key := range slices.Sorted(maps.Keys(r.restored)) {
+		r.drop(r.restored[key])
 	}
-	b.restored = nil
-	b.restoreTasks()
-	for _, name := range slices.Sorted(maps.Keys(b.projects)) {
-		p := b.projects[name]
+	r.restored = nil
+	r.restoreTasks()
+	for _, name := range slices.Sorted(maps.Keys(r.projects)) {
+		p := r.projects[name]
 		for _, name := range slices.Sorted(maps.Keys(p.jobs)) {
-			if err := b.settle(p.jobs[name]); err != nil {
+			if err := r.queueMissingTasks(p.jobs[name]); err != nil {
 				return fmt.Errorf("cannot queue the tasks of job %q in project %q: %w", name, p.name, err)
 			}
 		}
 	}
-	b.host.Flush(0)
+	r.host.Flush(0)
 	return nil
 }
 
@@ -134,11 +134,11 @@ type restoredTask struct {
 	started  int64
 }
 
-// restoreTasks adds the scheduler's tasks to the book, and removes those that no job needs.
-func (b *book) restoreTasks() {
+// restoreTasks adds the scheduler's tasks to the registry, and removes those that no job needs.
+func (r *registry) restoreTasks() {
 	var all []restoredTask
 	for cursor, done := (sched.Cursor{}), false; !done; {
-		cursor, done = b.sched.WalkTasks(cursor, sched.WalkBatch, Space, func(v *sched.TaskView) {
+		cursor, done = r.sched.WalkTasks(cursor, sched.WalkBatch, Space, func(v *sched.TaskView) {
 			k, ok := kindOf(v.Queue)
 			if !ok {
 				k = kindCount
@@ -156,13 +156,13 @@ func (b *book) restoreTasks() {
 				}
 			}
 			all = append(all, t)
-			b.floor = max(b.floor, t.revision.Number)
+			r.minRevision = max(r.minRevision, t.revision.Number)
 		})
 	}
 	// A worker that released one task and got another may be restored with both. The later revision is its own.
 	slices.SortFunc(all, func(a, b restoredTask) int { return cmp.Compare(a.revision.Number, b.revision.Number) })
 	for i := range all {
-		b.restoreTask(&all[i])
+		r.restoreTask(&all[i])
 	}
 }
 
@@ -177,27 +177,27 @@ func (j *job) needs(k kind, held bool) bool {
 
 // restoreTask gives a task of the journal back to its job, and to the worker that held it. It removes a task whose job
 // has gone or does not need it.
-func (b *book) restoreTask(r *restoredTask) {
-	parts := splitName(r.name)
-	j, err := b.job(parts[0], parts[1])
-	if err != nil || string(j.taskName()) != string(r.name) || !j.needs(r.kind, r.holder != "") {
-		b.retire(r.revision.Number)
-		b.sched.RemoveTask(b.now, Space, []byte(r.queue), r.name, b.sink)
-		if w := b.workers[r.holder]; w != nil {
-			w.last = max(w.last, r.revision.Number)
-			b.sched.Unwatch(w.peer, []byte(r.queue))
+func (r *registry) restoreTask(restored *restoredTask) {
+	parts := splitName(restored.name)
+	j, err := r.job(parts[0], parts[1])
+	if err != nil || string(j.taskName()) != string(restored.name) || !j.needs(restored.kind, restored.holder != "") {
+		r.retire(restored.revision.Number)
+		r.sched.RemoveTask(r.now, Space, []byte(restored.queue), restored.name, r.sink)
+		if w := r.workers[restored.holder]; w != nil {
+			w.last = max(w.last, restored.revision.Number)
+			r.sched.Unwatch(w.peer, []byte(restored.queue))
 		}
 		return
 	}
-	t := &task{job: j, kind: r.kind, revision: r.revision, accepted: r.accepted, started: r.started, seen: b.now.Mono}
-	j.tasks[r.kind] = t
-	if r.holder == "" {
+	t := &task{job: j, kind: restored.kind, revision: restored.revision, accepted: restored.accepted, started: restored.started, seen: r.now.Mono}
+	j.tasks[restored.kind] = t
+	if restored.holder == "" {
 		return
 	}
-	w := b.workers[r.holder]
+	w := r.workers[restored.holder]
 	if w.task != nil {
-		b.requeue(w.task, false)
-		b.workers[w.id] = w // unassign may have removed it
+		r.requeue(w.task, false)
+		r.workers[w.id] = w // unassign may have removed it
 	}
-	t.holder, w.task, w.last = w, t, max(w.last, r.revision.Number)
+	t.holder, w.task, w.last = w, t, max(w.last, restored.revision.Number)
 }

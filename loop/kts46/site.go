@@ -14,12 +14,12 @@ import (
 )
 
 // With a MongoDB, the site's projects, jobs and progress are in that database, where the original workers and web
-// interface read and write them. The book has the jobs that were run; the queues and the holders of tasks are in
+// interface read and write them. The registry has the jobs that were run; the queues and the holders of tasks are in
 // Treadle as usual. A call that needs both first asks MongoDB, on the goroutine of its connection, and then takes a
 // turn with the answer. No turn waits for MongoDB.
 
-// site is a site's MongoDB.
-type site struct {
+// mongoSite is a site's MongoDB.
+type mongoSite struct {
 	p        *Protocol
 	store    *store.Store
 	ctx      context.Context // ends with the server
@@ -45,7 +45,7 @@ func (e *mongoError) Error() string {
 func (e *mongoError) Unwrap() error { return e.err }
 
 // newSite opens the MongoDB of a validated URI. It returns nil for an empty one.
-func newSite(p *Protocol, uri string) (*site, error) {
+func newSite(p *Protocol, uri string) (*mongoSite, error) {
 	if uri == "" {
 		return nil, nil
 	}
@@ -53,13 +53,13 @@ func newSite(p *Protocol, uri string) (*site, error) {
 	if err != nil {
 		return nil, &protocol.OptionError{Setting: settingMongoDB, Err: err}
 	}
-	site := &site{p: p, store: s}
+	site := &mongoSite{p: p, store: s}
 	site.ctx, site.end = context.WithCancel(context.Background())
 	return site, nil
 }
 
 // close ends all calls that wait for MongoDB.
-func (s *site) close() {
+func (s *mongoSite) close() {
 	if s != nil {
 		s.end()
 		s.store.Close()
@@ -68,7 +68,7 @@ func (s *site) close() {
 
 // connect waits for the first answer of MongoDB and logs it. It stops the server when MongoDB can never be used with
 // these settings.
-func (s *site) connect() {
+func (s *mongoSite) connect() {
 	ticker := time.NewTicker(logEvery / 2)
 	defer ticker.Stop()
 	for {
@@ -93,7 +93,7 @@ func (s *site) connect() {
 
 // unusable returns a *protocol.OptionError for an error that waiting does not solve, or nil. It returns nil after
 // MongoDB has answered a call: a running server outlives a changed password.
-func (s *site) unusable(err error) error {
+func (s *mongoSite) unusable(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	why := store.Unusable(err)
@@ -103,8 +103,9 @@ func (s *site) unusable(err error) error {
 	return &protocol.OptionError{Setting: settingMongoDB, Err: why}
 }
 
-// outcome records the result of a call about a project or job. It translates the store's errors to those of the book.
-func (s *site) outcome(project, job string, err error) error {
+// outcome records the result of a call about a project or job. It translates the store's errors to those of the
+// registry.
+func (s *mongoSite) outcome(project, job string, err error) error {
 	switch {
 	case err == nil:
 	case errors.Is(err, store.ErrNoProject):
@@ -133,7 +134,7 @@ func (s *site) outcome(project, job string, err error) error {
 }
 
 // failed counts a failure of MongoDB and logs it, at most once per logEvery.
-func (s *site) failed(err error) {
+func (s *mongoSite) failed(err error) {
 	s.failures.Add(1)
 	s.mu.Lock()
 	now := time.Now()
@@ -147,8 +148,8 @@ func (s *site) failed(err error) {
 	}
 }
 
-// job reads a job. If MongoDB does not have it, the book drops it.
-func (s *site) job(project, name string) (*store.Job, error) {
+// job reads a job. If MongoDB does not have it, the registry drops it.
+func (s *mongoSite) job(project, name string) (*store.Job, error) {
 	d, err := s.store.Job(s.ctx, project, name)
 	if err = s.outcome(project, name, err); errors.As(err, new(*missingError)) {
 		return nil, errors.Join(err, s.p.turn(func() error { return s.p.missing(project, name) }))
@@ -178,7 +179,7 @@ func numbersOf(d *store.Job) (numbers, error) {
 	return n, err
 }
 
-// mirror copies a job from MongoDB to the book.
+// mirror copies a job from MongoDB to the registry.
 func (p *Protocol) mirror(project string, d *store.Job) (*job, error) {
 	numbers, err := numbersOf(d)
 	if err != nil {
@@ -313,7 +314,7 @@ func (p *Protocol) finishReported(version int, find func() (*task, error)) error
 		if err != nil {
 			return err
 		}
-		p.decide(t, version)
+		p.bindVersion(t, version)
 		if now, batch := batchOf(t); !batch {
 			return p.finish(t)
 		} else if now != b {

@@ -6,7 +6,7 @@ import (
 	codec "treadle/codec/kts46"
 )
 
-// siteAddTask is addTask with the site's MongoDB: it reads the definition there and queues the task in the book.
+// siteAddTask is addTask with the site's MongoDB: it reads the definition there and queues the task in the registry.
 func (p *Protocol) siteAddTask(r *codec.Request) (any, error) {
 	project, name, err := jobNames(r)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"treadle/loop/kts46/store"
 )
 
-// siteRunJob is runJob with the site's MongoDB: it reads the definition there and starts the job in the book.
+// siteRunJob is runJob with the site's MongoDB: it reads the definition there and starts the job in the registry.
 func (p *Protocol) siteRunJob(_ []any, s []string) (any, error) {
 	d, err := p.site.job(s[0], s[1])
 	if err != nil {
@@ -58,8 +58,8 @@ func (p *Protocol) siteProjectExists(_ []any, s []string) (any, error) {
 	return found, p.site.outcome(s[0], "", err)
 }
 
-// siteDeleteProject ends the tasks of a project before it deletes it from MongoDB. A project that only the book has is
-// deleted there.
+// siteDeleteProject ends the tasks of a project before it deletes it from MongoDB. A project that only the registry has
+// is deleted there.
 func (p *Protocol) siteDeleteProject(_ []any, s []string) (any, error) {
 	p.site.changing.Lock()
 	defer p.site.changing.Unlock()
@@ -94,7 +94,7 @@ func (p *Protocol) siteDeleteProject(_ []any, s []string) (any, error) {
 }
 
 // siteAddJob is addJob with the site's MongoDB: it writes the definition there first, and then adds the job to the
-// book. The book's own job of that name, which MongoDB does not have, is discarded.
+// registry. The registry's own job of that name, which MongoDB does not have, is discarded.
 func (p *Protocol) siteAddJob(args []any, s []string) (any, error) {
 	d := args[2].(*parsedDefinition)
 	p.site.changing.Lock()
@@ -140,7 +140,7 @@ func (p *Protocol) siteJobExists(_ []any, s []string) (any, error) {
 	return found, p.site.outcome(s[0], s[1], err)
 }
 
-// siteDeleteJob ends the tasks of a job before it deletes it from MongoDB. A job that only the book has is deleted
+// siteDeleteJob ends the tasks of a job before it deletes it from MongoDB. A job that only the registry has is deleted
 // there.
 func (p *Protocol) siteDeleteJob(_ []any, s []string) (any, error) {
 	p.site.changing.Lock()
@@ -175,7 +175,8 @@ func (p *Protocol) siteDeleteJob(_ []any, s []string) (any, error) {
 	})
 }
 
-// siteNewJobID is getNewJobId with the site's MongoDB: it checks the project there, and takes the number in the book.
+// siteNewJobID is getNewJobId with the site's MongoDB: it checks the project there, and takes the number in the
+// registry.
 func (p *Protocol) siteNewJobID(_ []any, s []string) (any, error) {
 	found, err := p.site.store.HasProject(p.site.ctx, s[0])
 	if err = p.site.outcome(s[0], "", err); err != nil {
@@ -212,7 +213,7 @@ func (p *Protocol) siteJobsList(_ []any, s []string) (any, error) {
 }
 
 // list returns a project with its jobs in MongoDB, up to a number of jobs.
-func (s *site) list(project string, most int) (l projectState, err error) {
+func (s *mongoSite) list(project string, most int) (l projectState, err error) {
 	progresses, err := s.store.Progresses(s.ctx, project, most)
 	l = projectState{name: project, jobs: make([]jobState, 0, len(progresses))}
 	for _, p := range progresses {
@@ -233,7 +234,7 @@ func (p *Protocol) siteProjectStatus(_ []any, s []string) (any, error) {
 }
 
 // siteServerStatus is getServerStatus with the site's MongoDB: the jobs are those of MongoDB, their states those of the
-// book. It lists at most maxEntries projects and jobs.
+// registry. It lists at most maxEntries projects and jobs.
 func (p *Protocol) siteServerStatus([]any, []string) (any, error) {
 	projects, err := p.site.store.Projects(p.site.ctx)
 	if err = p.site.outcome("", "", err); err != nil {

@@ -6,54 +6,54 @@ import "slices"
 const maxWorkers = 1 << 18
 
 // unassign records that a worker does not hold its task any more.
-func (b *book) unassign(w *worker) {
+func (r *registry) unassign(w *worker) {
 	w.task.holder = nil
-	b.sched.Unwatch(w.peer, w.task.kind.queue())
+	r.sched.Unwatch(w.peer, w.task.kind.queue())
 	w.task = nil
-	if b.removable(w) {
-		b.removeWorker(w)
+	if r.removable(w) {
+		r.removeWorker(w)
 	}
 }
 
 // removable reports whether a worker holds no task and would get a larger revision than ever before even if it were
 // removed, unless the clock is set back.
-func (b *book) removable(w *worker) bool {
-	return w.task == nil && (w.last <= b.floor || w.last < b.now.Wall/secondUnit*secondUnit)
+func (r *registry) removable(w *worker) bool {
+	return w.task == nil && (w.last <= r.minRevision || w.last < r.now.Wall/secondUnit*secondUnit)
 }
 
 // removeWorker removes a worker. The floor protects its revisions when the clock is set back.
-func (b *book) removeWorker(w *worker) {
-	b.floor = max(b.floor, w.last)
-	delete(b.workers, w.id)
+func (r *registry) removeWorker(w *worker) {
+	r.minRevision = max(r.minRevision, w.last)
+	delete(r.workers, w.id)
 }
 
 // minSweep is the smallest number of workers that a sweep is worth.
 const minSweep = 1024
 
 // addWorker returns the worker of an id, and adds it when it is new.
-func (b *book) addWorker(id string) (*worker, error) {
-	if w := b.workers[id]; w != nil {
+func (r *registry) addWorker(id string) (*worker, error) {
+	if w := r.workers[id]; w != nil {
 		return w, nil
 	}
-	if len(b.workers) >= b.sweepAt {
-		for _, w := range b.workers {
-			if b.removable(w) {
-				b.removeWorker(w)
+	if len(r.workers) >= r.sweepAt {
+		for _, w := range r.workers {
+			if r.removable(w) {
+				r.removeWorker(w)
 			}
 		}
-		b.sweepAt = max(2*len(b.workers), minSweep)
+		r.sweepAt = max(2*len(r.workers), minSweep)
 	}
-	if len(b.workers) >= maxWorkers {
+	if len(r.workers) >= maxWorkers {
 		return nil, errWorkers
 	}
-	w := &worker{id: id, peer: b.sched.NewHolderPeer(id), last: b.floor/secondUnit*secondUnit + secondUnit - 1}
-	b.workers[id] = w
+	w := &worker{id: id, peer: r.sched.NewHolderPeer(id), last: r.minRevision/secondUnit*secondUnit + secondUnit - 1}
+	r.workers[id] = w
 	return w, nil
 }
 
 // held returns the task that a worker holds.
-func (b *book) held(id string) (*task, error) {
-	if w := b.workers[id]; w != nil && w.task != nil {
+func (r *registry) held(id string) (*task, error) {
+	if w := r.workers[id]; w != nil && w.task != nil {
 		return w.task, nil
 	}
 	return nil, errNoTask
@@ -63,25 +63,25 @@ func (b *book) held(id string) (*task, error) {
 const silenceChecks = 4
 
 // Expire queues the tasks of silent workers again.
-func (b *book) Expire() {
-	_, _, _ = b.locked(b.expire) // fails only when the server has stopped
-	b.host.Flush(0)
+func (r *registry) Expire() {
+	_, _, _ = r.locked(r.expire) // fails only when the server has stopped
+	r.host.Flush(0)
 }
 
 // expire requeues the tasks of workers that have been silent for restartAfter, and removes idle workers.
-func (b *book) expire() error {
-	after := b.restartAfter
+func (r *registry) expire() error {
+	after := r.restartAfter
 	var silent []*task
-	for _, w := range b.workers {
-		if w.task != nil && b.now.Mono-w.task.seen >= after.Milliseconds() {
+	for _, w := range r.workers {
+		if w.task != nil && r.now.Mono-w.task.seen >= after.Milliseconds() {
 			silent = append(silent, w.task)
 		}
 	}
 	slices.SortFunc(silent, byHolder) // so that every run requeues them in the same order
 	for _, t := range silent {
-		b.host.Log().Info("a kts46 worker is silent, its task is queued again", "worker", t.holder.id,
+		r.host.Log().Info("a kts46 worker is silent, its task is queued again", "worker", t.holder.id,
 			"project", t.job.project.name, "job", t.job.name, "kts46-restart-after", after)
-		b.requeue(t, false)
+		r.requeue(t, false)
 	}
 	return nil
 }

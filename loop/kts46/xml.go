@@ -18,7 +18,7 @@ const greeting = "Hello! This is Treadle, a scheduler of kts46 simulations."
 // functions.
 type xmlMethod struct {
 	args, texts int
-	do          xmlFunc // on the book; in a turn, unless the method is one of longMethods
+	do          xmlFunc // on the registry; in a turn, unless the method is one of longMethods
 	site        xmlFunc // with the site's MongoDB, outside turns; nil: do
 }
 
@@ -168,7 +168,7 @@ func (p *Protocol) xmlGetJob(_ []any, s []string) (any, error) {
 	if t == nil {
 		return nil, err
 	}
-	p.decide(t, 1)
+	p.bindVersion(t, 1)
 	return codec.Struct{
 		{Name: "project", Value: t.job.project.name},
 		{Name: "lastUpdate", Value: dateTime(t)},
@@ -239,7 +239,7 @@ func (p *Protocol) xmlReportStatus(args []any, s []string) (any, error) {
 		p.requeue(t, false)
 		return nil, nil
 	case "finished":
-		p.decide(t, 1)
+		p.bindVersion(t, 1)
 		return nil, p.finish(t)
 	}
 	return nil, fmt.Errorf("the state %v is none of working, abort, finished", args[1])

@@ -7,16 +7,16 @@ import (
 	"treadle/loop/protocol"
 )
 
-// administer handles the requests about functions, settings and the server. It returns false
+// handleAdmin handles the requests about functions, settings and the server. It returns false
 // when the arguments are truncated.
-func (c *conversation) administer(f *codec.Frame) bool {
+func (c *conversation) handleAdmin(f *codec.Frame) bool {
 	switch f.Cmd {
 	case codec.Status:
-		c.status(f.MsgID, c.reportPrefix(), c.era.status)
+		c.status(f.MsgID, c.reportPrefix(), c.version.status)
 		return true
 	case codec.Dump:
 		spaces := c.s.Loop.Spaces
-		c.report(f.MsgID, c.reportPrefix(), protocol.Dump, func() [][]byte { return c.p.encodeDump(&c.left, spaces) })
+		c.report(f.MsgID, c.reportPrefix(), protocol.Dump, func() [][]byte { return c.p.encodeDump(&c.omitted, spaces) })
 		return true
 	case codec.Load:
 		c.beginLoad(f, false)
@@ -30,24 +30,24 @@ func (c *conversation) administer(f *codec.Frame) bool {
 		c.p.host.Quit()
 		return true
 	case codec.ConfigGet, codec.ConfigSet:
-		return c.configure(f)
+		return c.handleConfig(f)
 	}
 	return c.remove(f)
 }
 
-// configure answers CONFIG_GET and CONFIG_SET. It returns false for a frame that cannot be parsed.
-func (c *conversation) configure(f *codec.Frame) bool {
+// handleConfig answers CONFIG_GET and CONFIG_SET. It returns false for a frame that cannot be parsed.
+func (c *conversation) handleConfig(f *codec.Frame) bool {
 	key, rest, ok := codec.Str8(f.Args)
 	if !ok {
 		return false
 	}
-	place := c.era.keyOf(string(key))
+	index := c.version.keyOf(string(key))
 	if f.Cmd == codec.ConfigSet {
 		value, _, ok := codec.Uint32(rest)
 		if !ok {
 			return false
 		}
-		c.p.configure(place, value)
+		c.p.setConfig(index, value)
 		group, wait := c.p.host.CommitGroupAll()
 		c.replyAfter(f.MsgID, codec.Success, group, wait)
 		return true
@@ -60,9 +60,9 @@ func (c *conversation) configure(f *codec.Frame) bool {
 		c.status(f.MsgID, []byte{byte(codec.Config)}, codec.StatusAllCounts)
 		return true
 	}
-	value, own := c.ownKey(string(key))
+	value, own := c.infoKey(string(key))
 	if !own {
-		value = c.p.config.get(place, c.era)
+		value = c.p.config.get(index, c.version)
 	}
 	c.replyWith(f.MsgID, codec.Config, binary.BigEndian.AppendUint32(nil, value)...)
 	return true
@@ -93,7 +93,7 @@ const LongStatus = 1000
 
 // reportPrefix returns the bytes between the message id and a report.
 func (c *conversation) reportPrefix() []byte {
-	if c.era.dataReports {
+	if c.version.dataReports {
 		return []byte{byte(codec.Data)}
 	}
 	return nil

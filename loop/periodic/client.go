@@ -15,14 +15,14 @@ func (c *conversation) submit(f *codec.Frame, await bool) bool {
 	sub := submission(&j)
 	if await {
 		sub.Await, sub.Tag = c.s.Peer(), uint64(f.MsgID)
-		sub.OnFail, sub.NeedWorker = c.era.failEnds, c.era.failEnds
+		sub.OnFail, sub.NeedWorker = c.version.failEnds, c.version.failEnds
 	}
 	loop := c.s.Loop
 	if err := c.p.host.CheckCapacity(); err != nil {
 		c.refuse(f.MsgID, reasonOf(err))
 		return true
 	}
-	if await && c.era.is2026 {
+	if await && c.version.is2026 {
 		c.startExpiry(f.MsgID, &sub)
 	}
 	err := c.p.sched.Submit(loop.Now, &sub, loop.Sink)

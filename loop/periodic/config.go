@@ -9,12 +9,12 @@ import (
 	"treadle/sched"
 )
 
-// configKey is a Periodic CONFIG key. An era without the key has no name for it.
+// configKey is a Periodic CONFIG key. A version without the key has no name for it.
 type configKey struct {
-	name, laterName string // in the eras until 2023, which renamed some keys; both names are taken
-	value           uint32 // the default of these eras
-	name2026        string // in the era of 2026
-	value2026       uint32 // the default of that era
+	name, laterName string // in the versions until 2023, which renamed some keys; both names are taken
+	value           uint32 // the default of these versions
+	name2026        string // in the version of 2026
+	value2026       uint32 // the default of that version
 }
 
 // The keys that this server acts on, as indexes of configKeys.
@@ -47,7 +47,7 @@ func (k *configKey) saved() string {
 }
 
 // keyOf returns the index of a key, -1 for an unknown one.
-func (e *era) keyOf(name string) int {
+func (e *wireVersion) keyOf(name string) int {
 	for i := range configKeys {
 		k := &configKeys[i]
 		if name == "" {
@@ -75,8 +75,8 @@ type config struct {
 	keepalive2026 atomic.Int64
 }
 
-// get returns a key's value in an era, 0 for an unknown one.
-func (c *config) get(key int, e *era) uint32 {
+// get returns a key's value in a version, 0 for an unknown one.
+func (c *config) get(key int, e *wireVersion) uint32 {
 	if key < 0 {
 		return 0
 	}
@@ -91,7 +91,7 @@ func (c *config) get(key int, e *era) uint32 {
 	return configKeys[key].value
 }
 
-// set changes a key's value in all eras; an unknown key changes nothing.
+// set changes a key's value in all versions; an unknown key changes nothing.
 func (c *config) set(key int, value uint32) {
 	if key < 0 {
 		return
@@ -101,8 +101,8 @@ func (c *config) set(key int, value uint32) {
 	c.values[key].value, c.values[key].set = value, true
 }
 
-// configure sets, applies and journals a key's value.
-func (p *Protocol) configure(key int, value uint32) {
+// setConfig sets, applies and journals a key's value.
+func (p *Protocol) setConfig(key int, value uint32) {
 	p.config.changes.Lock()
 	defer p.config.changes.Unlock()
 	p.config.set(key, value)
@@ -135,7 +135,7 @@ func (c *config) restore(key string, value []byte) {
 // save journals a known key's value.
 func (c *config) save(host protocol.Host, key int) {
 	if key >= 0 {
-		host.PutSetting(configPrefix+configKeys[key].saved(), binary.BigEndian.AppendUint32(nil, c.get(key, &plainEra)))
+		host.PutSetting(configPrefix+configKeys[key].saved(), binary.BigEndian.AppendUint32(nil, c.get(key, &plainVersion)))
 	}
 }
 
@@ -144,9 +144,9 @@ const configPrefix = "config."
 
 // apply passes the values on to the scheduler and the lock-free copies.
 func (c *config) apply(s *sched.Scheduler) {
-	c.timeout.Store(int64(c.get(keyTimeout, &plainEra)))
+	c.timeout.Store(int64(c.get(keyTimeout, &plainVersion)))
 	s.SetTimeout(c.timeout.Load() * 1000)
-	s.SetLockTimeout(int64(c.get(keyLockTimeout, &plainEra)) * 1000)
-	c.keepalive.Store(int64(c.get(keyKeepalive, &plainEra)) * 1000)
-	c.keepalive2026.Store(int64(c.get(keyKeepalive, eras["2026"])) * 1000)
+	s.SetLockTimeout(int64(c.get(keyLockTimeout, &plainVersion)) * 1000)
+	c.keepalive.Store(int64(c.get(keyKeepalive, &plainVersion)) * 1000)
+	c.keepalive2026.Store(int64(c.get(keyKeepalive, wireVersions["2026"])) * 1000)
 }

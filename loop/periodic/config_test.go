@@ -40,10 +40,10 @@ func TestConcurrentConfig(t *testing.T) {
 	for range 2000 {
 		var both sync.WaitGroup
 		for value := range uint32(2) {
-			both.Go(func() { p.configure(keyTimeout, 1+8*value) })
+			both.Go(func() { p.setConfig(keyTimeout, 1+8*value) })
 		}
 		both.Wait()
-		value := p.config.get(keyTimeout, &plainEra)
+		value := p.config.get(keyTimeout, &plainVersion)
 		if h.saved != value || h.sched.Timeout() != int64(value)*1000 {
 			t.Fatalf("the value is %d, the scheduler's %d, the journal's %d", value, h.sched.Timeout()/1000, h.saved)
 		}

@@ -14,15 +14,15 @@ type conversation struct {
 	p         *Protocol
 	s         *protocol.Session
 	framing   codec.Framing
-	crc       *era         // the listener's era, for peers of the CRC framing
-	era       *era         // the era of the replies
-	roles     uint8        // byClient, byWorker and byCRC; 0 until the handshake
-	acksGrabs bool         // SUCCESS answers each GRAB_JOB
-	load      *load        // a LOAD under way
-	left      leftOut      // by the last DUMP
-	backlog   backlog      // jobs broadcast while the worker slept
-	last      outcomes     // of the last requests
-	pending   *pendingRuns // RUN_JOBs that may expire; nil until the first
+	crc       *wireVersion  // the listener's version, for peers of the CRC framing
+	version   *wireVersion  // the version of the replies
+	roles     uint8         // byClient, byWorker and byCRC; 0 until the handshake
+	acksGrabs bool          // SUCCESS answers each GRAB_JOB
+	load      *load         // a LOAD under way
+	omitted   omittedCounts // by the last DUMP
+	backlog   backlog       // jobs broadcast while the worker slept
+	last      outcomes      // of the last requests
+	pending   *pendingRuns  // RUN_JOBs that may expire; nil until the first
 }
 
 var _ interface {
@@ -78,7 +78,7 @@ func (c *conversation) IdleLimit() int64 {
 	if c.load != nil { // the message has not ended
 		return c.p.limits.FrameTimeout.Milliseconds()
 	}
-	if c.roles != 0 && c.era.is2026 {
+	if c.roles != 0 && c.version.is2026 {
 		return c.p.config.keepalive2026.Load()
 	}
 	return c.p.config.keepalive.Load()
@@ -118,20 +118,20 @@ func (c *conversation) handshake(in []byte) (int, error) {
 	case codec.AuthWorker:
 		h.Role = codec.Worker
 	}
-	c.framing, c.era, c.roles = h.Framing, &plainEra, 1<<h.Role
+	c.framing, c.version, c.roles = h.Framing, &plainVersion, 1<<h.Role
 	if h.Framing == codec.CRC {
 		c.s.Capabilities = sched.Named
-		c.era, c.roles = c.crc, byClient|byWorker|byCRC
+		c.version, c.roles = c.crc, byClient|byWorker|byCRC
 		// Workers of 2026 start no job without this SUCCESS. go-periodic's workers up to early 2023 stop after ten
 		// unexpected replies; they register as clients. No client needs it.
-		c.acksGrabs = c.era.acksWorkers && h.Role == codec.Worker
+		c.acksGrabs = c.version.acksWorkers && h.Role == codec.Worker
 	}
 	if c.s.Role = protocol.RoleClient; h.Role == codec.Worker {
 		c.s.Role = protocol.RoleWorker
 	}
 	c.s.HandshakeDone = true
 	c.s.Touch()
-	if id := c.s.ConnectionID; c.era.dataReports {
+	if id := c.s.ConnectionID; c.version.dataReports {
 		c.s.Out = codec.AppendHelloReplyData(c.s.Out, id)
 	} else {
 		c.s.Out = codec.AppendHelloReply(c.s.Out, c.framing, id)
@@ -197,7 +197,7 @@ func (c *conversation) handle(f *codec.Frame) {
 	case codec.SchedLater:
 		ok = c.schedLater(f)
 	case codec.CanDo, codec.CantDo, codec.Broadcast:
-		ok = c.serve(f)
+		ok = c.handleWatch(f)
 	case codec.Sleep:
 		c.sleep(f.MsgID)
 	case codec.Ping:
@@ -214,7 +214,7 @@ func (c *conversation) handle(f *codec.Frame) {
 		_ = c.p.sched.Release(c.s.Loop.Now, c.s.Peer(), uint64(f.MsgID), c.s.Loop.Sink)
 	case codec.JobAssigned: // it has no effect
 	default:
-		ok = c.administer(f)
+		ok = c.handleAdmin(f)
 	}
 	if !ok {
 		c.answerError(f.MsgID, codec.ReasonMalformed, &c.p.truncated)
@@ -299,16 +299,16 @@ func (c *conversation) Deliver(d *sched.Delivery) {
 	case sched.Wake:
 		c.s.Out = codec.AppendReply(c.s.Out, c.framing, msgID, codec.Noop)
 	case sched.Result:
-		c.data(msgID, c.era.dataResults, d.Data)
+		c.data(msgID, c.version.dataResults, d.Data)
 	case sched.Removed:
 		c.last.jobRemoved = msgID
-		c.data(msgID, c.era.dataResults, c.era.removed)
+		c.data(msgID, c.version.dataResults, c.version.removed)
 	case sched.Failed:
 		c.last.failed = msgID
-		c.data(msgID, c.era.dataResults, c.era.failed)
+		c.data(msgID, c.version.dataResults, c.version.failed)
 	case sched.Expired:
 		c.last.failed = msgID
-		c.data(msgID, c.era.dataResults, resultExpired)
+		c.data(msgID, c.version.dataResults, resultExpired)
 	case sched.Chunk:
 		c.s.Assigned = true
 		c.data(msgID, true, d.Data)
@@ -319,7 +319,7 @@ func (c *conversation) Deliver(d *sched.Delivery) {
 	}
 }
 
-// data encodes the message id, the command DATA where the era has it, and the bytes.
+// data encodes the message id, the command DATA where the version has it, and the bytes.
 func (c *conversation) data(msgID uint32, command bool, data []byte) {
 	start := len(c.s.Out)
 	out := codec.BeginResponse(c.s.Out, c.framing)

@@ -38,7 +38,7 @@ func (p *pieces) add(encode func([]byte) []byte) {
 // encodeDump returns the body of a DUMP's reply: the count, the pending jobs, the running jobs.
 // A job that exists during the whole dump is in it once. encodeDump returns nil when no frame
 // can hold the dump. It sets left to the number of things that a dump leaves out.
-func (p *Protocol) encodeDump(left *leftOut, spaces *protocol.Spaces) [][]byte {
+func (p *Protocol) encodeDump(omitted *omittedCounts, spaces *protocol.Spaces) [][]byte {
 	var tasks, jobs uint32
 	var pending, running pieces
 	count := uint64(0)
@@ -65,7 +65,7 @@ func (p *Protocol) encodeDump(left *leftOut, spaces *protocol.Spaces) [][]byte {
 			return nil
 		}
 	}
-	left.set(tasks, jobs, uint32(p.host.Omitted()), p.config.changed())
+	omitted.set(tasks, jobs, uint32(p.host.Omitted()), p.config.changed())
 	body := append([][]byte{binary.BigEndian.AppendUint64(nil, count)}, pending.parts...)
 	return append(body, running.parts...)
 }

@@ -7,8 +7,8 @@ import (
 	"treadle/sched/heap"
 )
 
-// In the era of 2026 a RUN_JOB ends with `expired` when its job is not done within its time-out and the grace, which
-// lets the report of a punctual worker come first. The job is removed with its last RUN_JOB, unless a SUBMIT_JOB
+// In the version of 2026 a RUN_JOB ends with `expired` when its job is not done within its time-out and the grace,
+// which lets the report of a punctual worker come first. The job is removed with its last RUN_JOB, unless a SUBMIT_JOB
 // submitted it too.
 
 // runTimeout is the time-out in seconds of a RUN_JOB whose job has none.
@@ -21,17 +21,17 @@ type pendingRun struct {
 	expires     int64 // Mono when it expires
 	id          uint32
 	queue, name []byte
-	place       int // in the heap
+	heapIndex   int // in the heap
 }
 
 // Ahead implements heap.Ranked.
 func (r *pendingRun) Ahead(o *pendingRun) bool { return r.expires < o.expires }
 
 // HeapIndex implements heap.Ranked.
-func (r *pendingRun) HeapIndex() int { return r.place }
+func (r *pendingRun) HeapIndex() int { return r.heapIndex }
 
 // SetHeapIndex implements heap.Ranked.
-func (r *pendingRun) SetHeapIndex(i int) { r.place = i }
+func (r *pendingRun) SetHeapIndex(i int) { r.heapIndex = i }
 
 // pendingRuns are the RUN_JOBs of a session that may expire.
 type pendingRuns struct {

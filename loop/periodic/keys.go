@@ -54,18 +54,18 @@ type outcomes struct {
 	loaded     uint32       // jobs that the last LOAD submitted
 }
 
-// leftOut counts the things that a DUMP omits. It is written off the event loop.
-type leftOut struct{ tasks, jobs, projects, settings atomic.Uint32 }
+// omittedCounts counts the things that a DUMP omits. It is written off the event loop.
+type omittedCounts struct{ tasks, jobs, projects, settings atomic.Uint32 }
 
-func (l *leftOut) set(tasks, jobs, projects, settings uint32) {
+func (l *omittedCounts) set(tasks, jobs, projects, settings uint32) {
 	l.tasks.Store(tasks)
 	l.jobs.Store(jobs)
 	l.projects.Store(projects)
 	l.settings.Store(settings)
 }
 
-// ownKey returns the value of a CONFIG key that is not a setting. It returns false for other keys.
-func (c *conversation) ownKey(key string) (uint32, bool) {
+// infoKey returns the value of a CONFIG key that is not a setting. It returns false for other keys.
+func (c *conversation) infoKey(key string) (uint32, bool) {
 	switch key {
 	case codec.KeyTreadle:
 		return 1, true
@@ -90,12 +90,12 @@ func (c *conversation) ownKey(key string) (uint32, bool) {
 	case codec.KeyLoaded:
 		return c.last.loaded, true
 	}
-	return c.leftOut(key)
+	return c.omittedKey(key)
 }
 
-// leftOut is ownKey for the keys about the last DUMP.
-func (c *conversation) leftOut(key string) (uint32, bool) {
-	left := &c.left
+// omittedKey is infoKey for the keys about the last DUMP.
+func (c *conversation) omittedKey(key string) (uint32, bool) {
+	left := &c.omitted
 	switch key {
 	case codec.KeyLeftTasks:
 		return left.tasks.Load(), true

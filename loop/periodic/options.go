@@ -52,22 +52,22 @@ func (o *Options) FillAddresses(host, dir string) {
 // Check returns a protocol.OptionError when an address cannot work.
 func (o *Options) Check() error {
 	return protocol.CheckAddresses(name, &o.Listen, func(a string) (string, string, error) {
-		address, era := o.cutEra(a)
-		if eras[era] == nil {
-			return "", "", fmt.Errorf("%s: the era %q of ?crc= %s", address, era, noEra)
+		address, version := o.cutVersion(a)
+		if wireVersions[version] == nil {
+			return "", "", fmt.Errorf("%s: the era %q of ?crc= %s", address, version, noVersion)
 		}
 		return protocol.SplitAddress(address)
 	})
 }
 
-// noEra ends the error of a wrong era.
-const noEra = "is none of 2019-02, 2019, 2020, 2023, 2026"
+// noVersion ends the error of a wrong version.
+const noVersion = "is none of 2019-02, 2019, 2020, 2023, 2026"
 
-// cutEra splits an address of Listen into the address proper and its era.
-func (o *Options) cutEra(a string) (address, era string) {
-	address, era, found := strings.Cut(a, "?crc=")
+// cutVersion splits an address of Listen into the address proper and its version.
+func (o *Options) cutVersion(a string) (address, version string) {
+	address, version, found := strings.Cut(a, "?crc=")
 	if !found {
-		era = o.CRC
+		version = o.CRC
 	}
-	return address, era
+	return address, version
 }

@@ -47,15 +47,15 @@ func (p *Protocol) Ports() []protocol.Port {
 	stops := p.o.Shutdown == on
 	all := []protocol.Port{{Setting: name, Start: p.start(p.o.CRC), StopsServer: stops}}
 	for _, a := range p.o.Listen {
-		address, era := p.o.cutEra(a)
-		all = append(all, protocol.Port{Setting: name, Addresses: []string{address}, Start: p.start(era), StopsServer: stops})
+		address, version := p.o.cutVersion(a)
+		all = append(all, protocol.Port{Setting: name, Addresses: []string{address}, Start: p.start(version), StopsServer: stops})
 	}
 	return all
 }
 
-// start returns a Port.Start that answers peers of the CRC framing with the replies of an era.
-func (p *Protocol) start(era string) func(*protocol.Session) protocol.Conversation {
-	crc := eras[era]
+// start returns a Port.Start that answers peers of the CRC framing with the replies of a version.
+func (p *Protocol) start(version string) func(*protocol.Session) protocol.Conversation {
+	crc := wireVersions[version]
 	return func(s *protocol.Session) protocol.Conversation {
 		s.Label = name
 		return &conversation{p: p, s: s, crc: crc}

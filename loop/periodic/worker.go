@@ -169,10 +169,10 @@ func twoNames(in []byte) (queue, name, rest []byte, ok bool) {
 	return protocol.Queue(function), name, rest, ok
 }
 
-// ackWorker acknowledges a worker's notification in the eras that do. SUCCESS confirms the reading, even when the
+// ackWorker acknowledges a worker's notification in the versions that do. SUCCESS confirms the reading, even when the
 // worker no longer held the job.
 func (c *conversation) ackWorker(msgID uint32) {
-	if c.era.acksWorkers {
+	if c.version.acksWorkers {
 		c.reply(msgID, codec.Success)
 	}
 }
@@ -287,8 +287,8 @@ func (c *conversation) workData(f *codec.Frame) bool {
 	return true
 }
 
-// serve handles CAN_DO, BROADCAST and CANT_DO.
-func (c *conversation) serve(f *codec.Frame) bool {
+// handleWatch handles CAN_DO, BROADCAST and CANT_DO.
+func (c *conversation) handleWatch(f *codec.Frame) bool {
 	name, _, ok := codec.Str8(f.Args)
 	if !ok {
 		return false

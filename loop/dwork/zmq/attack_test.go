@@ -116,13 +116,13 @@ func TestFaultBehindRequests(t *testing.T) {
 
 // TestHugeHeader announces the largest frame that is allowed and sends none of it: nothing is allocated for it.
 func TestHugeHeader(t *testing.T) {
-	var b allowance
+	var b memoryBudget
 	in := []byte(frames("", "")[:2] + long(0, 16<<20))
-	s := stream{from: bytes.NewReader(in), limit: 32 << 20, allowance: &b}
-	if err := s.fill(); err != nil || len(s.held()) != len(in) {
+	s := stream{from: bytes.NewReader(in), limit: 32 << 20, memory: &b}
+	if err := s.fill(); err != nil || len(s.buffered()) != len(in) {
 		t.Fatal(err)
 	}
-	if _, n, err := next(s.held(), limits{16 << 20, 32}); n != 0 || err != nil {
+	if _, n, err := next(s.buffered(), limits{16 << 20, 32}); n != 0 || err != nil {
 		t.Fatal(n, err)
 	}
 	_ = s.fill()

@@ -26,7 +26,7 @@ var clientLimits = limits{frame: math.MaxInt32, frames: 32}
 type Client struct {
 	conn  net.Conn
 	in    stream
-	ended allowance // no limit: the server is trusted with our memory
+	ended memoryBudget // no limit: the server is trusted with our memory
 
 	mu  sync.Mutex
 	out []byte // sent and not flushed, whole messages
@@ -51,7 +51,7 @@ func Dial(ctx context.Context, address string) (*Client, error) {
 func NewClient(ctx context.Context, nc net.Conn) (*Client, error) {
 	c := &Client{conn: nc}
 	c.ended.limit = math.MaxInt64
-	c.in = stream{from: nc, limit: clientLimits.message(), allowance: &c.ended}
+	c.in = stream{from: nc, limit: clientLimits.message(), memory: &c.ended}
 	if err := c.until(ctx, func() error {
 		_, err := handshake(nc, &c.in, zmq4.Dealer, false)
 		return err
@@ -108,7 +108,7 @@ func (c *Client) Flush() error {
 // the next call. What stands before the delimiter is left out, and the server's PINGs are answered.
 func (c *Client) Recv() ([]byte, error) {
 	for {
-		m, n, err := next(c.in.held(), clientLimits)
+		m, n, err := next(c.in.buffered(), clientLimits)
 		if err != nil {
 			return nil, err
 		}
@@ -118,7 +118,7 @@ func (c *Client) Recv() ([]byte, error) {
 			}
 			continue
 		}
-		c.in.take(n)
+		c.in.consume(n)
 		switch m.kind {
 		case request:
 			return m.payload, nil

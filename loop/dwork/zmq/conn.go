@@ -52,7 +52,7 @@ func (r Request) Postpone() {
 func (r Request) Overflowed() bool { return r.conn.overflow }
 
 // MaybeUnread reports whether the peer may never read the reply, or has had another one, see Options.Unasked.
-func (r Request) MaybeUnread() bool { return r.conn.crossed }
+func (r Request) MaybeUnread() bool { return r.conn.mayHaveCrossed }
 
 // Follows reports whether both requests are of one connection.
 func (r Request) Follows(o Request) bool { return r.conn == o.conn }
@@ -80,29 +80,29 @@ type conn struct {
 	unsent  *budget.Holding // of the turn's replies that are being written
 	dropped atomic.Bool     // evicted because of them
 
-	mayHang bool      // a REQ that has asked nothing yet
-	unasked time.Time // when it was sent the unasked message, until its first request comes
-	crossed bool      // the request of this turn may have crossed that
+	mayAwaitReply  bool      // the peer is a REQ that has sent no request yet
+	unaskedAt      time.Time // when the unasked message was sent, until the first request comes
+	mayHaveCrossed bool      // the request of this turn may have crossed the unasked message
 
-	waits waits // for what read waits, which is what its deadline was set for
-	moved bool  // messages were taken since
+	readFor readFor // what the read deadline was set for
+	moved   bool    // messages were consumed since
 }
 
-// waits is what a connection is read for.
-type waits uint8
+// readFor is what a connection is read for.
+type readFor uint8
 
 const (
-	forRequest waits = iota
-	forRest          // of a message: a part is held
-	forIdle          // for a request, and large buffers are kept for it
-	forFirst         // for the first request of a REQ
+	forRequest readFor = iota
+	forRest            // the rest of a message
+	forIdle            // for a request, and large buffers are kept for it
+	forFirst           // for the first request of a REQ
 )
 
 func newConn(l *Listener, nc net.Conn) *conn {
 	return &conn{
 		Conn: nc,
 		l:    l,
-		in:   stream{from: nc, limit: l.o.limits().buffer(), allowance: &l.buffered},
+		in:   stream{from: nc, limit: l.o.limits().buffer(), memory: &l.buffered},
 		done: make(chan struct{}, 1),
 	}
 }
@@ -112,7 +112,7 @@ func (c *conn) run() {
 	c.unsent = c.l.unsent.Begin(0, nil, c.drop)
 	err := c.open()
 	for err == nil {
-		err = c.turn()
+		err = c.serveTurn()
 	}
 	_ = c.Close() // what could be written was written
 	c.in.release()
@@ -121,7 +121,7 @@ func (c *conn) run() {
 		err = errOutbound
 	}
 	c.l.remove(c)
-	c.account(err)
+	c.reportEnd(err)
 }
 
 // drop closes the connection, which ends its writing.
@@ -148,7 +148,7 @@ func (c *conn) open() error {
 	if err != nil {
 		return errHandshake{err}
 	}
-	c.mayHang = peer == zmq4.Req && c.l.o.Unasked != nil
+	c.mayAwaitReply = peer == zmq4.Req && c.l.o.Unasked != nil
 	return c.quitting()
 }
 
@@ -162,9 +162,9 @@ func (c *conn) quitting() error {
 	}
 }
 
-// turn answers the complete messages that are held, up to the connection's share, or reads if it holds none.
-func (c *conn) turn() error {
-	n, err := c.gather(c.l.turn())
+// serveTurn answers the complete messages in the buffer, at most turnSize of them. Without any it reads.
+func (c *conn) serveTurn() error {
+	n, err := c.parseBatch(c.l.turnSize())
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (c *conn) turn() error {
 		return c.read()
 	}
 	if len(c.requests) == 0 {
-		return c.rest(c.flush())
+		return c.pauseFlood(c.flush())
 	}
 	for {
 		if err := c.ask(); err != nil {
@@ -181,12 +181,12 @@ func (c *conn) turn() error {
 		if err := c.flush(); err != nil || c.late == 0 {
 			return err
 		}
-		c.retake()
+		c.retryPostponed()
 	}
 }
 
-// retake begins another turn with the postponed requests.
-func (c *conn) retake() {
+// retryPostponed begins another turn with the postponed requests.
+func (c *conn) retryPostponed() {
 	c.requests = slices.Delete(c.requests, 0, len(c.requests)-c.late)
 	for i := range c.requests {
 		c.requests[i].index = i
@@ -196,16 +196,16 @@ func (c *conn) retake() {
 	c.answered, c.late, c.inOrder = 0, 0, true
 }
 
-// droppedRest is how long a connection pauses after it has received nothing but PINGs and messages to drop. Without the
+// floodPause is how long a connection pauses after it has received nothing but PINGs and messages to drop. Without the
 // pause, a hundred peers that send them without end would take the whole processor.
-const droppedRest = 10 * time.Millisecond
+const floodPause = 10 * time.Millisecond
 
-// rest pauses a connection that has received only PINGs and messages to drop.
-func (c *conn) rest(err error) error {
-	if err != nil || len(c.in.held()) == 0 {
+// pauseFlood pauses a connection that has received only PINGs and messages to drop.
+func (c *conn) pauseFlood(err error) error {
+	if err != nil || len(c.in.buffered()) == 0 {
 		return err // no flood: nothing is left in the buffer
 	}
-	pause := time.NewTimer(droppedRest)
+	pause := time.NewTimer(floodPause)
 	defer pause.Stop()
 	select {
 	case <-pause.C:
@@ -214,25 +214,25 @@ func (c *conn) rest(err error) error {
 	return nil
 }
 
-// gather takes up to most messages from what is held, and returns how many it took. A fault is returned when everything
+// parseBatch parses up to most messages of the buffer and returns their number. A fault is returned when everything
 // before it is answered.
-func (c *conn) gather(most int) (n int, err error) {
+func (c *conn) parseBatch(most int) (n int, err error) {
 	clear(c.requests) // they keep the buffer alive that they lay in
 	c.requests, c.answers, c.out = c.requests[:0], c.answers[:0], c.out[:0]
 	c.answered, c.inOrder = 0, true
-	for limits := c.l.o.limits(); n < most && !c.crossed; n++ {
-		m, size, err := next(c.in.held(), limits)
+	for limits := c.l.o.limits(); n < most && !c.mayHaveCrossed; n++ {
+		m, size, err := next(c.in.buffered(), limits)
 		if err != nil && n == 0 {
 			return 0, err
 		}
 		if size == 0 {
 			break
 		}
-		c.in.take(size)
+		c.in.consume(size)
 		c.moved = true
 		switch m.kind {
 		case request:
-			c.crosses()
+			c.noteCrossing()
 			c.requests = append(c.requests, Request{m.payload, m.envelope, c, len(c.requests)})
 			c.answers = append(c.answers, span{})
 		case ping:
@@ -251,17 +251,17 @@ func (c *conn) gather(most int) (n int, err error) {
 // read waits for more bytes. An unfinished message must end within FrameTimeout, and a silent peer may stay. After
 // idleTime of silence it releases large buffers.
 func (c *conn) read() error {
-	waits, patience := forRequest, time.Duration(0)
+	readFor, patience := forRequest, time.Duration(0)
 	switch {
-	case len(c.in.held()) > 0:
-		waits, patience = forRest, c.l.o.FrameTimeout
-	case c.mayHang:
-		waits, patience = forFirst, c.l.o.UnaskedAfter
+	case len(c.in.buffered()) > 0:
+		readFor, patience = forRest, c.l.o.FrameTimeout
+	case c.mayAwaitReply:
+		readFor, patience = forFirst, c.l.o.UnaskedAfter
 	case cap(c.in.buf) > smallBuffer || cap(c.out) > smallBuffer || cap(c.sorted) > smallBuffer || cap(c.requests) > minTurn:
-		waits, patience = forIdle, idleTime
+		readFor, patience = forIdle, idleTime
 	}
-	if waits != c.waits || waits == forRest && c.moved { // the rest of another message has its own time
-		c.waits, c.moved = waits, false
+	if readFor != c.readFor || readFor == forRest && c.moved { // the rest of another message has its own time
+		c.readFor, c.moved = readFor, false
 		if err := c.SetReadDeadline(deadline(patience)); err != nil {
 			return err
 		}
@@ -271,10 +271,10 @@ func (c *conn) read() error {
 	}
 	err := c.in.fill()
 	late := errors.Is(err, os.ErrDeadlineExceeded) && c.quitting() == nil
-	if waits == forFirst && late {
+	if readFor == forFirst && late {
 		return c.sendUnasked()
 	}
-	if waits == forIdle && late {
+	if readFor == forIdle && late {
 		c.in.release()
 		c.requests, c.answers, c.out, c.sorted = nil, nil, nil, nil
 		return nil
@@ -337,12 +337,12 @@ func (c *conn) flush() error {
 	if c.overflow {
 		return errOutbound
 	}
-	if c.crossed && c.late == 0 {
-		followed, err := c.followed()
+	if c.mayHaveCrossed && c.late == 0 {
+		came, err := c.awaitNextRequest()
 		if err != nil {
 			return err
 		}
-		if followed { // the peer has had its reply
+		if came { // the peer has had its reply
 			return nil
 		}
 	}
@@ -381,8 +381,8 @@ func (c *conn) flush() error {
 	return nil
 }
 
-// account counts how the connection ended and tells of what was its peer's fault.
-func (c *conn) account(err error) {
+// reportEnd counts how the connection ended, and reports a fault of its peer.
+func (c *conn) reportEnd(err error) {
 	var (
 		early errHandshake
 		bad   badFrame
@@ -403,6 +403,6 @@ func (c *conn) account(err error) {
 	default: // to go is no fault
 		return
 	}
-	c.l.o.Trouble(fmt.Errorf("closed the connection of %s: %w", c.RemoteAddr(), err))
+	c.l.o.OnFault(fmt.Errorf("closed the connection of %s: %w", c.RemoteAddr(), err))
 	count.Add(1)
 }

@@ -107,10 +107,10 @@ func TestStream(t *testing.T) {
 		for _, size := range sizes[60:] {
 			all = appendReply(all, []byte("\x01\x00"), bytes.Repeat([]byte{byte(size)}, size))
 		}
-		b := allowance{limit: 4 << 20}
-		s := stream{from: &choppy{all, random}, limit: l.buffer(), allowance: &b}
+		b := memoryBudget{limit: 4 << 20}
+		s := stream{from: &choppy{all, random}, limit: l.buffer(), memory: &b}
 		for i := 0; i < len(sizes); {
-			m, n, err := next(s.held(), l)
+			m, n, err := next(s.buffered(), l)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -126,7 +126,7 @@ func TestStream(t *testing.T) {
 			if len(m.payload) != sizes[i] || sizes[i] > 0 && bytes.Count(m.payload, []byte{byte(sizes[i])}) != sizes[i] {
 				t.Fatalf("message %d: %d bytes, want %d", i, len(m.payload), sizes[i])
 			}
-			s.take(n)
+			s.consume(n)
 			i++
 		}
 		s.release()
@@ -138,18 +138,18 @@ func TestStream(t *testing.T) {
 
 // TestStreamShrinks gives a large message's memory back with the next read.
 func TestStreamShrinks(t *testing.T) {
-	b := allowance{limit: 4 << 20}
+	b := memoryBudget{limit: 4 << 20}
 	in := appendReply(nil, []byte("\x01\x00"), make([]byte, 1<<20))
-	s := stream{from: bytes.NewReader(append(in, in[:100]...)), limit: 2 << 20, allowance: &b}
-	for len(s.held()) < len(in) {
+	s := stream{from: bytes.NewReader(append(in, in[:100]...)), limit: 2 << 20, memory: &b}
+	for len(s.buffered()) < len(in) {
 		if err := s.fill(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.take(len(in))
+	s.consume(len(in))
 	_ = s.fill() // there may be no other bytes
-	if cap(s.buf) != readBuffer || b.used.Load() != 0 || len(s.held()) > 100 {
-		t.Errorf("%d bytes are kept, %d counted, %d held", cap(s.buf), b.used.Load(), len(s.held()))
+	if cap(s.buf) != readBuffer || b.used.Load() != 0 || len(s.buffered()) > 100 {
+		t.Errorf("%d bytes are kept, %d counted, %d held", cap(s.buf), b.used.Load(), len(s.buffered()))
 	}
 }
 
@@ -157,9 +157,9 @@ func TestStreamShrinks(t *testing.T) {
 // connection is given and no further.
 func TestStreamStaysSmall(t *testing.T) {
 	in := []byte(strings.Repeat(frames("", strings.Repeat("x", 90)), 1<<15))
-	s := stream{from: bytes.NewReader(in), limit: 2 << 20, allowance: new(allowance)}
+	s := stream{from: bytes.NewReader(in), limit: 2 << 20, memory: new(memoryBudget)}
 	for taken := 0; taken < len(in); {
-		_, n, err := next(s.held(), testLimits)
+		_, n, err := next(s.buffered(), testLimits)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +169,7 @@ func TestStreamStaysSmall(t *testing.T) {
 		if err != nil || cap(s.buf) > readBuffer {
 			t.Fatalf("%v, a buffer of %d bytes", err, cap(s.buf))
 		}
-		s.take(n)
+		s.consume(n)
 		taken += n
 	}
 	if cap(s.buf) != readBuffer {

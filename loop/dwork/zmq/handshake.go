@@ -49,13 +49,13 @@ func (h *handshaker) Read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	for len(h.in.held()) == 0 {
+	for len(h.in.buffered()) == 0 {
 		if err := h.in.fill(); err != nil {
 			return 0, err
 		}
 	}
-	n := copy(p, h.in.held()[:min(h.left, len(h.in.held()))])
-	h.in.take(n)
+	n := copy(p, h.in.buffered()[:min(h.left, len(h.in.buffered()))])
+	h.in.consume(n)
 	h.left -= n
 	return n, nil
 }
@@ -69,7 +69,7 @@ func (h *handshaker) begin() error {
 		return nil
 	case 2:
 		for {
-			flags, size, head := header(h.in.held())
+			flags, size, head := header(h.in.buffered())
 			if head > 0 {
 				if flags&^longFlag != commandFlag || size > maxReady {
 					return errReady

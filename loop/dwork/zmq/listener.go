@@ -33,7 +33,7 @@ type Listener struct {
 	quit      chan struct{}
 	graceOver chan struct{} // closed when Close no longer waits for answers
 	done      sync.WaitGroup
-	buffered  allowance
+	buffered  memoryBudget
 	counters  counters
 	waiting   atomic.Int64  // connections that wait for replies
 	unsent    budget.Budget // of replies that are being written
@@ -88,8 +88,8 @@ func (l *Listener) post(c *conn) {
 	}
 }
 
-// turn returns how many messages a connection may post now.
-func (l *Listener) turn() int { return max(minTurn, maxTurn/(1+int(l.waiting.Load()))) }
+// turnSize returns how many messages a connection may post now.
+func (l *Listener) turnSize() int { return max(minTurn, maxTurn/(1+int(l.waiting.Load()))) }
 
 // fewUnsent is the size in bytes up to which unread replies never end a connection.
 const fewUnsent = 16 << 10
@@ -104,7 +104,7 @@ func (l *Listener) accept() {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil:
-			l.o.Trouble(fmt.Errorf("zmq: cannot accept: %w", err))
+			l.o.OnFault(fmt.Errorf("zmq: cannot accept: %w", err))
 			l.counters.acceptErrors.Add(1)
 			pause.Reset(acceptPause)
 			select {
@@ -132,7 +132,7 @@ func (l *Listener) admit(nc net.Conn) {
 	}
 	l.mu.Unlock()
 	if full {
-		l.o.Trouble(fmt.Errorf("zmq: turned a connection away: all %d (max-connections) are open", l.o.MaxConnections))
+		l.o.OnFault(fmt.Errorf("zmq: turned a connection away: all %d (max-connections) are open", l.o.MaxConnections))
 		l.counters.refused.Add(1)
 	}
 	_ = nc.Close() // nothing was written

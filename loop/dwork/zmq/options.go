@@ -31,9 +31,9 @@ type Options struct {
 	FrameTimeout time.Duration
 	// WriteTimeout bounds the time in which a peer accepts 256 KiB of replies; default 10 s.
 	WriteTimeout time.Duration
-	// Trouble is called for each failed accept, refused connection and connection closed for a fault of its peer. Any
+	// OnFault is called for each failed accept, refused connection and connection closed for a fault of its peer. Any
 	// goroutine may call it, often: it must not block, and should limit its rate.
-	Trouble func(error)
+	OnFault func(error)
 }
 
 // DefaultMaxBuffered is the default of MaxBuffered.
@@ -61,8 +61,8 @@ func (o Options) withDefaults() Options {
 	duration(&o.HandshakeTimeout, 10*time.Second)
 	duration(&o.FrameTimeout, 100*time.Second)
 	duration(&o.WriteTimeout, 10*time.Second)
-	if o.Trouble == nil {
-		o.Trouble = func(error) {}
+	if o.OnFault == nil {
+		o.OnFault = func(error) {}
 	}
 	return o
 }

@@ -15,14 +15,14 @@ const (
 
 var errBuffered = errors.New("zmq: unfinished messages of all connections take too much memory")
 
-// allowance bounds what all large buffers take together, beyond readBuffer each. It refuses what exceeds it.
-type allowance struct {
+// memoryBudget bounds the bytes of all large buffers, without the first readBuffer bytes of each.
+type memoryBudget struct {
 	used  atomic.Int64
 	limit int64
 }
 
 // take asks for n bytes more, or gives bytes back.
-func (b *allowance) take(n int) bool {
+func (b *memoryBudget) take(n int) bool {
 	if used := b.used.Add(int64(n)); n > 0 && used > b.limit {
 		b.used.Add(int64(-n))
 		return false
@@ -33,41 +33,41 @@ func (b *allowance) take(n int) bool {
 // stream is the buffer between a socket and the messages in it. It grows as bytes arrive, never because a peer says
 // that they will, and shrinks when a large message is done with.
 type stream struct {
-	from      io.Reader
-	limit     int // bytes it may have to hold
-	allowance *allowance
+	from   io.Reader
+	limit  int // bytes it may have to hold
+	memory *memoryBudget
 
-	buf   []byte
-	taken int // bytes at the start of buf that are done with
+	buf      []byte
+	consumed int // bytes at the start of buf
 }
 
-// held returns what was read and not taken. It is valid until fill.
-func (s *stream) held() []byte { return s.buf[s.taken:] }
+// buffered returns the bytes that were read and not consumed. They are valid until fill.
+func (s *stream) buffered() []byte { return s.buf[s.consumed:] }
 
-// take is done with n bytes of held.
-func (s *stream) take(n int) { s.taken += n }
+// consume removes the first n bytes of buffered.
+func (s *stream) consume(n int) { s.consumed += n }
 
-// fill reads more than held, which must be less than the limit.
+// fill reads more bytes. buffered must be shorter than the limit.
 func (s *stream) fill() error {
-	held := s.held()
+	buffered := s.buffered()
 	size := cap(s.buf)
 	switch {
 	case size == 0:
 		size = smallBuffer
-	case size > readBuffer && len(held) <= readBuffer/2 && s.taken > 0:
+	case size > readBuffer && len(buffered) <= readBuffer/2 && s.consumed > 0:
 		size = readBuffer
-	case len(s.buf) == size && (s.taken == 0 || size < readBuffer):
+	case len(s.buf) == size && (s.consumed == 0 || size < readBuffer):
 		size = min(2*size, max(s.limit, readBuffer))
 	}
 	if size != cap(s.buf) {
-		if !s.allowance.take(large(size) - large(cap(s.buf))) {
+		if !s.memory.take(large(size) - large(cap(s.buf))) {
 			return errBuffered
 		}
-		s.buf = append(make([]byte, 0, size), held...)
+		s.buf = append(make([]byte, 0, size), buffered...)
 	} else {
-		s.buf = s.buf[:copy(s.buf, held)]
+		s.buf = s.buf[:copy(s.buf, buffered)]
 	}
-	s.taken = 0
+	s.consumed = 0
 	n, err := s.from.Read(s.buf[len(s.buf):size])
 	s.buf = s.buf[:len(s.buf)+n]
 	if n > 0 {
@@ -78,8 +78,8 @@ func (s *stream) fill() error {
 
 // release gives the buffer up.
 func (s *stream) release() {
-	s.allowance.take(-large(cap(s.buf)))
-	s.buf, s.taken = nil, 0
+	s.memory.take(-large(cap(s.buf)))
+	s.buf, s.consumed = nil, 0
 }
 
 // large returns how much of a buffer's size counts.

@@ -44,7 +44,7 @@ func listen(t *testing.T, o Options) *testHub {
 
 func listenOn(t *testing.T, ln net.Listener, o Options) *testHub {
 	r := &testHub{t: t, address: ln.Addr().String()}
-	o.Trouble = func(err error) {
+	o.OnFault = func(err error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.trouble = append(r.trouble, err)

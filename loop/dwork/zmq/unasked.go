@@ -29,47 +29,47 @@ var delimiter = []byte{moreFlag, 0}
 
 // sendUnasked frees a REQ that may wait for a reply that it was owed by another server.
 func (c *conn) sendUnasked() error {
-	c.mayHang, c.unasked = false, time.Now()
+	c.mayAwaitReply, c.unaskedAt = false, time.Now()
 	c.l.counters.unasked.Add(1)
-	if err := c.SetWriteDeadline(c.unasked.Add(c.l.o.WriteTimeout)); err != nil {
+	if err := c.SetWriteDeadline(c.unaskedAt.Add(c.l.o.WriteTimeout)); err != nil {
 		return err
 	}
 	_, err := c.Write(appendReply(nil, delimiter, c.l.o.Unasked))
 	return err
 }
 
-// crosses notes, with a connection's first request, that it may have crossed the unasked message.
-func (c *conn) crosses() {
-	c.mayHang = false
-	c.crossed = !c.unasked.IsZero() && time.Since(c.unasked) < mayCross
-	c.unasked = time.Time{}
+// noteCrossing notes, with a connection's first request, that it may have crossed the unasked message.
+func (c *conn) noteCrossing() {
+	c.mayAwaitReply = false
+	c.mayHaveCrossed = !c.unaskedAt.IsZero() && time.Since(c.unaskedAt) < mayCross
+	c.unaskedAt = time.Time{}
 }
 
-// followed waits for the peer's next request, and reports whether it came: then the one before crossed the unasked
-// message.
-func (c *conn) followed() (bool, error) {
-	c.crossed = false
+// awaitNextRequest waits for the peer's next request, and reports whether it came: then the one before crossed the
+// unasked message.
+func (c *conn) awaitNextRequest() (bool, error) {
+	c.mayHaveCrossed = false
 	if err := c.SetReadDeadline(time.Now().Add(crossPause)); err != nil {
 		return false, err
 	}
 	for {
-		if m, n, err := next(c.in.held(), c.l.o.limits()); err != nil || n > 0 {
-			return n > 0 && m.kind == request, c.endless(err)
+		if m, n, err := next(c.in.buffered(), c.l.o.limits()); err != nil || n > 0 {
+			return n > 0 && m.kind == request, c.clearReadDeadline(err)
 		}
 		if err := c.in.fill(); errors.Is(err, os.ErrDeadlineExceeded) {
-			return false, c.endless(nil)
+			return false, c.clearReadDeadline(nil)
 		} else if err != nil {
 			return false, err
 		}
 	}
 }
 
-// endless ends the connection's read deadline, unless there is an error.
-func (c *conn) endless(err error) error {
+// clearReadDeadline ends the connection's read deadline, unless there is an error.
+func (c *conn) clearReadDeadline(err error) error {
 	if err != nil {
 		return err
 	}
-	c.waits = forRequest
+	c.readFor = forRequest
 	if err := c.SetReadDeadline(time.Time{}); err != nil {
 		return err
 	}

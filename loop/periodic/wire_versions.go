@@ -2,8 +2,8 @@ package periodic
 
 import codec "treadle/codec/periodic"
 
-// era describes the replies of the original server at one time.
-type era struct {
+// wireVersion describes the replies of the original server from a date on.
+type wireVersion struct {
 	dataResults bool             // DATA carries the reply of RUN_JOB
 	dataReports bool             // DATA carries the replies of STATUS, DUMP and the handshake
 	status      codec.StatusForm // of STATUS
@@ -14,11 +14,11 @@ type era struct {
 	is2026      bool             // CONFIG has the keys and defaults of 1.2.9.1, and RUN_JOB expires
 }
 
-// plainEra is the era of the framing of 2018.
-var plainEra = era{status: codec.StatusPlain}
+// plainVersion is the version of the framing of 2018.
+var plainVersion = wireVersion{status: codec.StatusPlain}
 
-// eras holds the eras of the CRC framing by the values of --periodic-crc: the date of the first such reply.
-var eras = map[string]*era{
+// wireVersions holds the versions of the CRC framing by the values of --periodic-crc: the date of the first such reply.
+var wireVersions = map[string]*wireVersion{
 	"2019-02": {status: codec.StatusCRC},
 	"2019":    {status: codec.StatusCRC, dataResults: true, failEnds: true},
 	"2020":    {status: codec.StatusCRC, dataResults: true, failEnds: true, dataReports: true},

@@ -66,7 +66,7 @@ var (
 	batchKinds     = setOf(simulation, simulationV1, simulationV2)
 )
 
-// Limits of the book.
+// Limits of the registry.
 const (
 	// maxName is the longest name in bytes: file systems and databases, which store the projects' results, allow no
 	// longer ones.
@@ -76,10 +76,10 @@ const (
 	maxEntries = 1 << 17
 )
 
-// book has the projects and jobs, and the workers of both versions with the tasks that they hold. The scheduler has the
-// tasks. The book decides which tasks there should be, see settle, and journals its changes. It knows neither calls nor
-// MongoDB.
-type book struct {
+// registry has the projects and jobs, and the workers of both versions with their tasks. The tasks themselves are in
+// the scheduler. The registry decides which tasks exist (queueMissingTasks) and journals its changes. It knows neither
+// calls nor MongoDB.
+type registry struct {
 	host   protocol.Host
 	sched  *sched.Scheduler
 	parsed atomic.Uint64 // definitions
@@ -95,11 +95,11 @@ type book struct {
 	entries  int // projects and jobs
 	workers  map[string]*worker
 	sweepAt  int // number of workers at which the idle ones are removed
-	// floor is a revision. Every revision that was given before the start, or to a removed worker, is of the same
+	// minRevision is a revision. Every revision that was given before the start, or to a removed worker, is of the same
 	// second or earlier. A new revision is of a later second.
-	floor    int64
-	retired  int64                         // largest revision of a removed task
-	restored map[string]*protocol.Document // numbers that wait for their definition, by project and job with a NUL between
+	minRevision int64
+	maxRetired  int64                         // largest revision of a removed task
+	restored    map[string]*protocol.Document // numbers that wait for their definition, by project and job with a NUL between
 }
 
 // project is a project of simulations.
@@ -296,54 +296,54 @@ func mustJSON(v any) []byte {
 }
 
 // put journals a document.
-func (b *book) put(d *protocol.Document) {
-	b.changed = true
-	b.host.PutDocument(d)
+func (r *registry) put(d *protocol.Document) {
+	r.changed = true
+	r.host.PutDocument(d)
 }
 
 // drop journals the removal of a document.
-func (b *book) drop(d *protocol.Document) {
-	b.changed = true
-	b.host.DropDocument(d)
+func (r *registry) drop(d *protocol.Document) {
+	r.changed = true
+	r.host.DropDocument(d)
 }
 
-func (b *book) saveProgress(j *job) {
-	b.put(j.document(protocol.KindProgress, mustJSON(j.progress)))
+func (r *registry) saveProgress(j *job) {
+	r.put(j.document(protocol.KindProgress, mustJSON(j.progress)))
 }
 
 // saveDefinition journals the definition of a job and, separately, its numbers.
-func (b *book) saveDefinition(j *job, definition []byte) {
-	b.put(j.document(protocol.KindDefinition, definition))
+func (r *registry) saveDefinition(j *job, definition []byte) {
+	r.put(j.document(protocol.KindDefinition, definition))
 	if value := j.save(definition); value != nil {
-		b.put(j.document(protocol.KindNumbers, value))
+		r.put(j.document(protocol.KindNumbers, value))
 	}
 }
 
-func (b *book) saveRetired() {
-	b.changed = true
-	b.host.PutSetting(retiredKey, strconv.AppendInt(nil, b.retired, 10))
+func (r *registry) saveRetired() {
+	r.changed = true
+	r.host.PutSetting(retiredKey, strconv.AppendInt(nil, r.maxRetired, 10))
 }
 
 // Omitted implements protocol.Omitted: it returns the number of projects.
-func (b *book) Omitted() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.projects)
+func (r *registry) Omitted() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.projects)
 }
 
 // unwrittenError reports that a call's changes are not on disk and never will be.
 type unwrittenError struct{ error }
 
-// turn runs fn with exclusive access to the book. It returns when fn's changes are on disk.
-func (b *book) turn(fn func() error) error {
-	group, wait, err := b.locked(fn)
+// turn runs fn with exclusive access to the registry. It returns when fn's changes are on disk.
+func (r *registry) turn(fn func() error) error {
+	group, wait, err := r.locked(fn)
 	acknowledgements := 0
 	if wait {
 		acknowledgements = 1
 	}
-	b.host.Flush(acknowledgements)
+	r.host.Flush(acknowledgements)
 	if wait {
-		if failed := b.host.Await(group); failed != nil {
+		if failed := r.host.Await(group); failed != nil {
 			return &unwrittenError{failed}
 		}
 	}
@@ -351,27 +351,27 @@ func (b *book) turn(fn func() error) error {
 }
 
 // turnFor is turn for an fn that returns an answer.
-func (b *book) turnFor(fn func() (any, error)) (answer any, err error) {
-	err = b.turn(func() (err error) {
+func (r *registry) turnFor(fn func() (any, error)) (answer any, err error) {
+	err = r.turn(func() (err error) {
 		answer, err = fn()
 		return err
 	})
 	return answer, err
 }
 
-// locked runs fn as a turn of the book: with its lock, the present time, and the deliveries sent at the end. wait
+// locked runs fn as a turn of the registry: with its lock, the present time, and the deliveries sent at the end. wait
 // reports whether the answer must wait for a group of the journal.
-func (b *book) locked(fn func() error) (group uint64, wait bool, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
+func (r *registry) locked(fn func() error) (group uint64, wait bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
 		return 0, false, errStopping
 	}
-	b.now, b.changed = b.host.Now(), false
+	r.now, r.changed = r.host.Now(), false
 	err = fn()
-	b.sink.Wake()
-	if b.changed {
-		group, wait = b.host.CommitGroupAll()
+	r.sink.Wake()
+	if r.changed {
+		group, wait = r.host.CommitGroupAll()
 	}
 	return group, wait, err
 }
