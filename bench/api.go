@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// besideLeast is the least time in which submits beside other work, or alone, are measured.
-	besideLeast = 3 * time.Second
+	// minBeside is the least time in which submits beside other work, or alone, are measured.
+	minBeside = 3 * time.Second
 	// apiBlock is the size of one write of JSON lines.
 	apiBlock = 64 << 10
 	// pageJobs is the number of jobs of a page, changeTick the time between looks whether a change has ended.
@@ -55,7 +55,7 @@ func newAPITrial(ctx context.Context, s *sample, running *peer.Server, least tim
 func (s *sample) measureAPI(ctx context.Context, r row, running *peer.Server, size int) error {
 	ctx, cancel := context.WithTimeout(ctx, load.TrialLimit)
 	defer cancel()
-	a := newAPITrial(ctx, s, running, besideLeast)
+	a := newAPITrial(ctx, s, running, minBeside)
 	defer a.admin.Close()
 	return a.measure(r, size)
 }

@@ -19,10 +19,10 @@ const (
 	delayLeast = 24 * 3600
 	// delayedFirst is the id of the first delayed job, above the ids of all jobs that arrive.
 	delayedFirst = 1 << 40
-	// restLimit bounds the wait for a server to return the memory of finished jobs. The wait ends early below restLeast
+	// restLimit bounds the wait for a server to return the memory of finished jobs. The wait ends early below minRestMB
 	// MB.
 	restLimit = time.Minute
-	restLeast = 40.0
+	minRestMB = 40.0
 	restTick  = 500 * time.Millisecond
 	// appendLen is the size of an append in the row of the disk: a job of 100 bytes and the overhead of a journal.
 	appendLen = 200
@@ -251,7 +251,7 @@ func (s *sample) memoryAfterDrain(t *load.Trial, pid int) error {
 			return load.ErrStopped
 		}
 		rest := float64(resident) / 1e6
-		if rest < restLeast || time.Since(start) > restLimit {
+		if rest < minRestMB || time.Since(start) > restLimit {
 			s.set("MB later", rest)
 			s.set("after s", time.Since(start).Seconds())
 			return nil

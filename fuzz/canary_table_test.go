@@ -85,7 +85,7 @@ var canaries = []canary{
 	{"a master that reconnects finds its own ids taken", "sched/departed.go", "if owner == nil || !owner.hasLeft() {", "if owner == nil || len(s.ids) > 0 {"},
 	{"an invalid LOAD is acknowledged", "loop/periodic/dump.go", "\t\tc.answerError(l.msgID, l.reason, &c.p.truncated)\n", "\t\tc.reply(l.msgID, codec.Success)\n"},
 	{"a duplicate Gloom id gets no error", "loop/gloom/master.go", "\t\tc.answerError(codec.IDExists, m.ID)\n", "\t\t_ = m\n"},
-	{"a slave that joins another type keeps the first type", "loop/gloom/slave.go", "\t\ts.Unwatch(p, c.joined)\n", "\t\t_ = s\n"},
+	{"a slave that joins another type keeps the first type", "loop/gloom/slave.go", "\t\ts.Unwatch(p, c.queue)\n", "\t\t_ = s\n"},
 	{"STATUS does not count running jobs", "sched/status.go", "Jobs: q.pending() + q.running +", "Jobs: q.pending() +"},
 	{"a malformed Periodic request gets no reply", "loop/periodic/conversation.go", "\t\tc.answerError(f.MsgID, codec.ReasonMalformed, &c.p.truncated)\n", "\t\tc.p.truncated.Add(1)\n"},
 	{"the time before a restart counts against leases", "loop/dwork/workers.go", "\tp.now = p.host.Now() // the lease begins with the restart\n", ""},

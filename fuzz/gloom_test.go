@@ -167,7 +167,7 @@ func FuzzGloomParse(f *testing.F) {
 		var r gloom.Reply
 		err, replyErr := gloom.Parse(payload, &m), gloom.ParseReply(payload, &r)
 		valid := json.Valid(payload) && utf8.Valid(payload)
-		if jsontext.Valid(payload) != valid || errors.Is(err, gloom.ErrInvalid) == valid || !errors.Is(replyErr, err) {
+		if jsontext.Valid(payload) != valid || errors.Is(err, gloom.ErrInvalidJSON) == valid || !errors.Is(replyErr, err) {
 			t.Fatalf("%q: valid %v, %v, %v, the naive one %v", payload, jsontext.Valid(payload), err, replyErr, valid)
 		}
 		checkGloomPriority(t, payload)
@@ -215,7 +215,7 @@ func checkGloomLax(t *testing.T, payload []byte, m *gloom.Message, err error) {
 	if wantErr := gloom.Parse(escaped, &want); !errors.Is(got, wantErr) {
 		t.Fatalf("%q: lax %v, the naive one %v of %q", payload, got, wantErr, escaped)
 	}
-	if !errors.Is(err, gloom.ErrInvalid) { // nothing is to be forgiven
+	if !errors.Is(err, gloom.ErrInvalidJSON) { // nothing is to be forgiven
 		want = *m
 	}
 	if got == nil && fmt.Sprintf("%q", lax) != fmt.Sprintf("%q", want) {

@@ -137,7 +137,7 @@ func (p *producer) handle(now int64, e *Event) error {
 	if s.traits.Answers && (e.Kind == Submitted || e.Kind == Answered) {
 		return p.handleMaster(now, e)
 	}
-	if e.Kind != Submitted && (!s.traits.Alike || e.Kind != Finished) {
+	if e.Kind != Submitted && (!s.traits.AmbiguousAcks || e.Kind != Finished) {
 		return fmt.Errorf("%w: a producer got something else than an acknowledgement or an answer", ErrMalformed)
 	}
 	slot := int(e.Slot)

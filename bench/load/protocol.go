@@ -57,14 +57,14 @@ type Traits struct {
 	// Unfinished is how many jobs of a connection with many requests in flight may still await their completion after
 	// the last job arrived, in requests in flight: 0 or 1.
 	Unfinished int
-	// Confirms: every completion is acknowledged with Finished, and every grab with Submitted or, in protocols that
+	// AcksDone: every completion is acknowledged with Finished, and every grab with Submitted or, in protocols that
 	// push, with Finished.
-	Confirms bool
-	// Pushes: a worker grabs once, and the grab is acknowledged like a completion. After the acknowledgement of each
-	// completion it gets the next job.
-	Pushes bool
-	// Alike: a submit is acknowledged as a completion is, with Finished.
-	Alike bool
+	AcksDone bool
+	// PushesJobs: a worker grabs once, and the grab is acknowledged like a completion. After the acknowledgement of
+	// each completion it gets the next job.
+	PushesJobs bool
+	// AmbiguousAcks: a submit is acknowledged as a completion is, with Finished.
+	AmbiguousAcks bool
 	// Answers: the connection that submitted a job gets its result.
 	Answers bool
 	// Parse reads the id and the time of a workload.

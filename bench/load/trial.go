@@ -158,7 +158,7 @@ func (t *Trial) ConnectProducers() (err error) {
 // ConnectWorkers connects the workers, which do not grab yet.
 func (t *Trial) ConnectWorkers() (err error) {
 	depth := t.Load.Depth
-	if t.working.traits.Pushes {
+	if t.working.traits.PushesJobs {
 		depth = 1
 	}
 	t.workers, err = t.connect(t.endpoints.Work, Working, t.Load.Workers, func() conversation {

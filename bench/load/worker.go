@@ -70,7 +70,7 @@ func (w *worker) open(now int64, out []byte) []byte {
 		out = w.side.protocol.AppendGrab(out, uint32(slot))
 	}
 	w.outstanding = w.depth
-	if w.side.traits.Pushes {
+	if w.side.traits.PushesJobs {
 		w.owe(w.depth)
 	}
 	return out
@@ -84,7 +84,7 @@ func (w *worker) owe(more int) {
 // accept completes a job and asks for the next one.
 func (w *worker) accept(now int64, e *Event, out []byte) ([]byte, error) {
 	s := w.side
-	if s.traits.Pushes && w.owed > 0 {
+	if s.traits.PushesJobs && w.owed > 0 {
 		return out, fmt.Errorf("%w: a job came before the acknowledgement that unlocks it", ErrMalformed)
 	}
 	if err := s.take(now, e.Workload); err != nil {
@@ -95,17 +95,17 @@ func (w *worker) accept(now int64, e *Event, out []byte) ([]byte, error) {
 		w.grabbed = now
 	}
 	out = s.protocol.AppendDone(out, e)
-	if s.traits.Confirms {
+	if s.traits.AcksDone {
 		w.owe(1)
 	}
-	if !s.traits.Pushes && s.mayGrab() {
+	if !s.traits.PushesJobs && s.mayGrab() {
 		out = s.protocol.AppendGrab(out, e.Slot)
 	}
 	return out, nil
 }
 
 func (w *worker) confirm() error {
-	if !w.side.traits.Confirms {
+	if !w.side.traits.AcksDone {
 		return nil
 	}
 	if w.owed == 0 {
@@ -132,7 +132,7 @@ func (w *worker) turn(now int64, in, out []byte) (int, []byte, error) {
 		case Woken:
 			woken = true
 		case Submitted, Answered:
-			if e.Kind == Answered || !s.traits.Confirms || s.traits.Pushes {
+			if e.Kind == Answered || !s.traits.AcksDone || s.traits.PushesJobs {
 				err = fmt.Errorf("%w: a worker got what is meant for a producer", ErrMalformed)
 			}
 		}

@@ -42,7 +42,7 @@ func newFaktory() *faktory {
 }
 
 func (f *faktory) Traits() load.Traits {
-	return load.Traits{Unfinished: 1, Alike: true, Parse: load.ParseText}
+	return load.Traits{Unfinished: 1, AmbiguousAcks: true, Parse: load.ParseText}
 }
 
 func (f *faktory) Greet(conn net.Conn, _ load.Role) error {

@@ -62,7 +62,7 @@ func appendGloom(dst []byte, parts ...string) []byte {
 }
 
 func (g *gloom) Traits() load.Traits {
-	return load.Traits{Confirms: true, Pushes: true, Answers: true, Parse: load.ParseText}
+	return load.Traits{AcksDone: true, PushesJobs: true, Answers: true, Parse: load.ParseText}
 }
 
 // Greet does nothing: there is no greeting, and a slave's join is already its request for a job.

@@ -151,7 +151,7 @@ func (p *periodic) seal(request []byte) {
 }
 
 func (p *periodic) Traits() load.Traits {
-	t := load.Traits{Tagged: true, Confirms: p.options.CRC, Parse: load.Sized(p.options.Size)}
+	t := load.Traits{Tagged: true, AcksDone: p.options.CRC, Parse: load.Sized(p.options.Size)}
 	switch {
 	case p.options.Parse != nil:
 		t.Parse = p.options.Parse

@@ -21,7 +21,7 @@ func (d *Decoder) Skipping() bool { return d.skipping }
 // are done with then, and Next is to be called with the rest and more. It keeps no view of in; r has views of it.
 func (d *Decoder) Next(in []byte, r *Request) (n int, ok bool) {
 	if d.skipping {
-		return d.pass(in, r)
+		return d.skipBody(in, r)
 	}
 	end := lineEnd(in)
 	if end == 0 {
@@ -40,7 +40,7 @@ func (d *Decoder) Next(in []byte, r *Request) (n int, ok bool) {
 		return end, true
 	}
 	if int64(r.size) > int64(d.MaxJob) {
-		return d.tooBig(in, end, r)
+		return d.skipTooBig(in, end, r)
 	}
 	if r.Fault != "" {
 		return end, true
@@ -65,19 +65,19 @@ func lineEnd(in []byte) int {
 	return i + len(crlf)
 }
 
-// tooBig begins to pass over the bytes of a job that is too large, behind its line.
-func (d *Decoder) tooBig(in []byte, end int, r *Request) (n int, ok bool) {
+// skipTooBig begins to pass over the bytes of a job that is too large, behind its line.
+func (d *Decoder) skipTooBig(in []byte, end int, r *Request) (n int, ok bool) {
 	if r.size > maxSkipped {
 		*r = Request{Command: Put, Counted: true, Fault: JobTooBig, Fatal: true}
 		return len(in), true
 	}
 	d.skip, d.skipping = int64(r.size)+int64(len(crlf)), true
-	n, ok = d.pass(in[end:], r)
+	n, ok = d.skipBody(in[end:], r)
 	return end + n, ok
 }
 
-// pass passes over the bytes of a job that is too large.
-func (d *Decoder) pass(in []byte, r *Request) (n int, ok bool) {
+// skipBody passes over the bytes of a job that is too large.
+func (d *Decoder) skipBody(in []byte, r *Request) (n int, ok bool) {
 	n = int(min(d.skip, int64(len(in))))
 	if d.skip -= int64(n); d.skip > 0 {
 		return n, false

@@ -50,8 +50,8 @@ var partNames = [...]struct {
 
 // shape is what messages of a type must have and may have.
 type shape struct {
-	legal     bool
-	must, may part
+	isType            bool
+	required, allowed part
 }
 
 // requests and replies are the shapes of the messaging API, with Lookup and its reply. A type that is not legal is
@@ -89,20 +89,20 @@ func DecodeReply(payload []byte, q *Query) error {
 
 // decode parses a message and checks that its type may have its parts. illegal is the error about a type that only the
 // other side sends.
-func decode(payload []byte, q *Query, room int, shapes *[Error + 1]shape, illegal string) error {
-	if err := q.parse(payload, room); err != nil {
+func decode(payload []byte, q *Query, limit int, shapes *[Error + 1]shape, illegal string) error {
+	if err := q.parse(payload, limit); err != nil {
 		return err
 	}
 	s := shapes[q.Type]
-	if !s.legal {
+	if !s.isType {
 		return &invalid{q.Type, illegal}
 	}
 	has := q.parts()
 	for _, p := range partNames {
 		switch {
-		case s.must&p.part != 0 && has&p.part == 0:
+		case s.required&p.part != 0 && has&p.part == 0:
 			return &invalid{q.Type, "without " + p.name}
-		case has&p.part != 0 && (s.must|s.may)&p.part == 0:
+		case has&p.part != 0 && (s.required|s.allowed)&p.part == 0:
 			return &invalid{q.Type, "with " + p.name}
 		}
 	}

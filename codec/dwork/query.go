@@ -82,16 +82,16 @@ type LogEntry struct {
 
 // parse sets q to the message in payload, without a check that it has the fields of its type. The message and its parts
 // together may have room fields.
-func (q *Query) parse(payload []byte, room int) error {
+func (q *Query) parse(payload []byte, limit int) error {
 	*q = Query{payload: payload}
 	hasType := false
 	f := fields{rest: payload}
-	for f.next() && f.read <= room {
+	for f.next() && f.read <= limit {
 		switch f.tag {
 		case queryType:
 			q.Type, hasType = Type(int32(f.number)), true
 		case queryTask:
-			read, err := checkTask(f.bytes, room-f.read)
+			read, err := checkTask(f.bytes, limit-f.read)
 			if err != nil {
 				return err
 			}
@@ -108,7 +108,7 @@ func (q *Query) parse(payload []byte, room int) error {
 	switch {
 	case f.broken:
 		return errWire
-	case f.read > room:
+	case f.read > limit:
 		return errFields
 	case !hasType:
 		return errNoType
@@ -134,10 +134,10 @@ func parseTask(message []byte) Task {
 }
 
 // checkTask checks a task with all its parts and returns the number of their fields, which may be at most room.
-func checkTask(message []byte, room int) (read int, err error) {
+func checkTask(message []byte, limit int) (read int, err error) {
 	hasName, hasOrigin := false, false
 	f := fields{rest: message}
-	for err == nil && f.next() && f.read <= room {
+	for err == nil && f.next() && f.read <= limit {
 		switch f.tag {
 		case taskName:
 			hasName = true
@@ -156,7 +156,7 @@ func checkTask(message []byte, room int) (read int, err error) {
 		return 0, err
 	case f.broken:
 		return 0, errWire
-	case f.read > room:
+	case f.read > limit:
 		return 0, errFields
 	case !hasName:
 		return 0, errNoTaskName

@@ -26,9 +26,9 @@ const (
 
 // Saved is a graph of the original hub.
 type Saved struct {
-	Tasks []SavedTask // ascending by ID
-	Edges int         // how many After there are
-	Odd   int         // entries that were skipped, because only one of the files has the task
+	Tasks    []SavedTask // ascending by ID
+	Edges    int         // how many After there are
+	Unpaired int         // entries that were skipped, because only one of the files has the task
 }
 
 // errSaved means that a file is not the original hub's, or is not complete.
@@ -73,7 +73,7 @@ func (s *Saved) link(numbers map[uint64]int, tasks []byte) error {
 		i, known := numbers[binary.BigEndian.Uint64(number)]
 		switch {
 		case !known:
-			s.Odd++
+			s.Unpaired++
 			return nil
 		case len(state) == 0: // complete
 			return nil
@@ -100,7 +100,7 @@ func (s *Saved) keep(waits map[int]bool) {
 	for i, t := range s.Tasks {
 		blocked, known := waits[i]
 		if !known {
-			s.Odd++
+			s.Unpaired++
 			continue
 		}
 		if !blocked {

@@ -45,7 +45,7 @@ func shown(s Saved) string {
 		}
 		out = append(out, text)
 	}
-	return fmt.Sprintf("%s edges=%d stuck=%d odd=%d", strings.Join(out, " "), s.Edges, len(stuck), s.Odd)
+	return fmt.Sprintf("%s edges=%d stuck=%d odd=%d", strings.Join(out, " "), s.Edges, len(stuck), s.Unpaired)
 }
 
 // TestReadSaved reads files that tkrzw's TinyDBM has written, with the graph of t1 to t5 in which each waits for its

@@ -244,14 +244,14 @@ func TestAck(t *testing.T) {
 // TestNothingIsAllocated: the frequent commands are decoded and answered without an allocation.
 func TestNothingIsAllocated(t *testing.T) {
 	push, ack := []byte(`{"jid":"job-0001","jobtype":"T","args":[1,"two"],"queue":"q","created_at":"2026-11-21T05:37:55Z","custom":{"a":1},"retry":3}`), []byte(`{"jid":"job-0001"}`)
-	room, out := make([]byte, 0, 64), make([]byte, 0, 1024)
+	scratch, out := make([]byte, 0, 64), make([]byte, 0, 1024)
 	var j Job
 	if n := testing.AllocsPerRun(100, func() {
-		if err := ParseJob(push, room, &j); err != nil {
+		if err := ParseJob(push, scratch, &j); err != nil {
 			t.Fatal(err)
 		}
 		out = AppendBulk(j.AppendStored(out[:0], "C", "E"), push)
-		if jid, ok := Ack(room, ack); !ok || len(jid) != 8 {
+		if jid, ok := Ack(scratch, ack); !ok || len(jid) != 8 {
 			t.Fatal("no jid")
 		}
 		_ = StoredCustom(push)

@@ -94,7 +94,7 @@ func fieldOf(key []byte) int {
 
 // ParseJob reads the JSON of a job that a client pushes. Strings with escapes are resolved into room. After an error j
 // has only its JID, which may be empty.
-func ParseJob(text, room []byte, j *Job) error {
+func ParseJob(text, scratch []byte, j *Job) error {
 	*j = Job{text: text, Retry: DefaultRetry, ReserveFor: DefaultReserveFor, Priority: MiddlePriority}
 	if err := j.walk(text); err != nil {
 		return err
@@ -104,9 +104,9 @@ func ParseJob(text, room []byte, j *Job) error {
 			return fmt.Errorf("%w: %s has a value of another type", ErrJSON, fieldNames[i])
 		}
 	}
-	j.JID, room = characters(j.values[fieldJID], room)
-	j.Queue, room = characters(j.values[fieldQueue], room)
-	j.Type, _ = characters(j.values[fieldType], room)
+	j.JID, scratch = characters(j.values[fieldJID], scratch)
+	j.Queue, scratch = characters(j.values[fieldQueue], scratch)
+	j.Type, _ = characters(j.values[fieldType], scratch)
 	if len(j.Queue) == 0 {
 		j.Queue = defaultQueue
 	}
@@ -171,13 +171,13 @@ func kindOf(v jsonValue) byte {
 }
 
 // characters returns the characters of a string, resolved into room when it has escapes, and the room that is left.
-func characters(v jsonValue, room []byte) (text, rest []byte) {
+func characters(v jsonValue, scratch []byte) (text, rest []byte) {
 	if v.missing() {
-		return nil, room
+		return nil, scratch
 	}
-	text, _ = jsontext.Text(room, v)
+	text, _ = jsontext.Text(scratch, v)
 	if len(text) == len(v)-2 { // a view
-		return text, room
+		return text, scratch
 	}
 	return text, nil
 }

@@ -21,8 +21,8 @@ var (
 	// ErrTooLarge means that the header announces more bytes than the limit. The connection must be closed, since the
 	// start of the next frame is not known.
 	ErrTooLarge = errors.New("gloom: frame over the size limit")
-	// ErrInvalid means that a payload is not one JSON value in UTF-8, or is nested deeper than jsontext.MaxNesting.
-	ErrInvalid = errors.New("gloom: invalid JSON")
+	// ErrInvalidJSON means that a payload is not one JSON value in UTF-8, or is nested deeper than jsontext.MaxNesting.
+	ErrInvalidJSON = errors.New("gloom: invalid JSON")
 	// ErrNotObject means that a payload is a valid JSON value, but no object.
 	ErrNotObject = errors.New("gloom: not a JSON object")
 )

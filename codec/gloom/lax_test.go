@@ -9,7 +9,7 @@ import (
 func TestParseLax(t *testing.T) {
 	f := func(payload string, want Message) {
 		t.Helper()
-		if err := Parse([]byte(payload), &Message{}); !errors.Is(err, ErrInvalid) {
+		if err := Parse([]byte(payload), &Message{}); !errors.Is(err, ErrInvalidJSON) {
 			t.Fatalf("%q: Parse says %v", payload, err)
 		}
 		var m Message
@@ -34,15 +34,15 @@ func TestParseLaxRefuses(t *testing.T) {
 			t.Errorf("%.40q, limit %d: %v, want %v", payload, limit, err, want)
 		}
 	}
-	f("{\"body\":\"\\\n\"}", 100, ErrInvalid) // no escape is written so
-	f("{\"body\":\"\n}", 100, ErrInvalid)
-	f("{\"body\":\"\n\",}", 100, ErrInvalid)
-	f("{\"body\":\x01}", 100, ErrInvalid)
-	f("{\"body\":\"\n\xff\"}", 100, ErrInvalid)
+	f("{\"body\":\"\\\n\"}", 100, ErrInvalidJSON) // no escape is written so
+	f("{\"body\":\"\n}", 100, ErrInvalidJSON)
+	f("{\"body\":\"\n\",}", 100, ErrInvalidJSON)
+	f("{\"body\":\x01}", 100, ErrInvalidJSON)
+	f("{\"body\":\"\n\xff\"}", 100, ErrInvalidJSON)
 	f("\"\n\"", 100, ErrNotObject)
 	f("{}", 0, nil)
 	f("{\"body\":\"\n\"}", 13, nil)
-	f("{\"body\":\"\n\"}", 12, ErrInvalid)
-	f("{\"body\":\""+strings.Repeat("\x01", 100)+"\"}", 610, ErrInvalid)
+	f("{\"body\":\"\n\"}", 12, ErrInvalidJSON)
+	f("{\"body\":\""+strings.Repeat("\x01", 100)+"\"}", 610, ErrInvalidJSON)
 	f("{\"body\":\""+strings.Repeat("\x01", 100)+"\"}", 611, nil)
 }

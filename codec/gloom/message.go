@@ -18,7 +18,7 @@ type Message struct {
 
 // Parse checks that payload is one JSON object by the rules of jsontext.Valid, and sets m to its fields. The first of
 // equal keys counts. Keys are compared with their escapes resolved, and unknown keys are ignored. After an error,
-// ErrInvalid or ErrNotObject, m must not be used. Nothing is allocated.
+// ErrInvalidJSON or ErrNotObject, m must not be used. Nothing is allocated.
 func Parse(payload []byte, m *Message) error {
 	*m = Message{}
 	var o jsontext.Object
@@ -36,7 +36,7 @@ func Parse(payload []byte, m *Message) error {
 		}
 	}
 	if !o.Valid() {
-		return ErrInvalid
+		return ErrInvalidJSON
 	}
 	return nil
 }
@@ -46,7 +46,7 @@ func classify(payload []byte) error {
 	if jsontext.Valid(payload) {
 		return ErrNotObject
 	}
-	return ErrInvalid
+	return ErrInvalidJSON
 }
 
 // field returns the field of that name, or nil.

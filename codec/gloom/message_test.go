@@ -70,13 +70,13 @@ func TestParseErrors(t *testing.T) {
 	}
 	for _, payload := range []string{`[]`, `5`, `"x"`, `null`, `true`, ` [{"action":"join"}] `, `-0`, `"\ud800"`, jsontest.Nested(jsontext.MaxNesting)} {
 		f(payload, ErrNotObject)
-		f(payload+"]", ErrInvalid)
+		f(payload+"]", ErrInvalidJSON)
 	}
 	for _, payload := range []string{``, ` `, `foo`, `{`, `{"action":`, `{"action":"x"}{}`, `{"action":"x"} x`, `{} {}`, `{"action":"x",}`,
 		`{,"action":"x"}`, `{"action" "x"}`, `{"action":"x" "id":1}`, `{action:"x"}`, `{1:2}`, `{"body":01}`, `{"body":.5}`, `{"body":nan}`,
 		"{\"body\":\"a\tb\"}", `{"body":{1:2}}`, `{"a":1]`, `{"a":[1}`, `["action"`, "\xff\xfe", "{\"a\":\"\xff\"}", "{\"\xff\":1}",
 		"{\"body\":\"\xed\xa0\x80\"}", "\ufeff{}", "{}\x00", "{\"x\":{\"y\":\"\xc3\"}}"} {
-		f(payload, ErrInvalid)
+		f(payload, ErrInvalidJSON)
 	}
 }
 
@@ -92,7 +92,7 @@ func describe(m *Message) string {
 // naiveMessage reads an object member by member with encoding/json: a naive copy of Parse.
 func naiveMessage(payload []byte) (m Message, err error) {
 	if !json.Valid(payload) || !utf8.Valid(payload) {
-		return m, ErrInvalid
+		return m, ErrInvalidJSON
 	}
 	d := json.NewDecoder(bytes.NewReader(payload))
 	if first, err := d.Token(); err != nil || first != json.Delim('{') {

@@ -33,7 +33,7 @@ func ParseReply(payload []byte, r *Reply) error {
 		}
 	}
 	if !o.Valid() {
-		return ErrInvalid
+		return ErrInvalidJSON
 	}
 	r.OK = string(ok) == "true"
 	return nil

@@ -102,7 +102,7 @@ func rewrite(kind string, in []byte) (out []byte, why string) {
 func rewriteMessage(kind string, payload []byte) (out []byte, why string) {
 	var m Message
 	switch err := Parse(payload, &m); {
-	case kind == "invalid" && errors.Is(err, ErrInvalid), kind == "nonobject" && errors.Is(err, ErrNotObject):
+	case kind == "invalid" && errors.Is(err, ErrInvalidJSON), kind == "nonobject" && errors.Is(err, ErrNotObject):
 		return nil, ""
 	case err != nil:
 		return nil, err.Error()

@@ -147,12 +147,12 @@ const never = 1 << 50
 // watch lets a client watch a tube, or ignore it.
 func (s *Simulator) watch(c *Conn, queue int, is bool) {
 	r, verb := &Request{cmd: periodic.CanDo, lineRequest: lineRequest{word: "WATCHING"}}, "watch"
-	r.arrive = func() { c.does[queue] = true }
+	r.arrive = func() { c.servedQueues[queue] = true }
 	if !is {
 		verb = "ignore"
 		r.arrive = func() {
-			if c.does[queue] {
-				c.does[queue], c.quit[queue] = false, past(s.ledger.turn)
+			if c.servedQueues[queue] {
+				c.servedQueues[queue], c.quit[queue] = false, past(s.ledger.turn)
 			}
 		}
 	}

@@ -144,12 +144,12 @@ func (s *Simulator) fetch(c *Conn) {
 	r := &Request{cmd: periodic.GrabJob}
 	r.arrive = func() {
 		r.until = s.server.Now().Mono + fetchWait
-		for i := range c.does {
+		for i := range c.servedQueues {
 			is := slices.Contains(queues, i)
-			if c.does[i] && !is {
+			if c.servedQueues[i] && !is {
 				c.quit[i] = past(s.ledger.turn)
 			}
-			c.does[i] = is
+			c.servedQueues[i] = is
 		}
 	}
 	c.grabs++

@@ -191,12 +191,12 @@ func (s *Simulator) actAsSlave(c *Conn) {
 // joinQueue lets a slave join a queue. The ledger notes it when the request arrives.
 func (s *Simulator) joinQueue(c *Conn, queue int) {
 	arrive := func() {
-		for i := range c.does {
-			if c.does[i] && i != queue {
-				c.does[i], c.quit[i] = false, past(s.ledger.turn)
+		for i := range c.servedQueues {
+			if c.servedQueues[i] && i != queue {
+				c.servedQueues[i], c.quit[i] = false, past(s.ledger.turn)
 			}
 		}
-		c.does[queue], c.joined = true, past(s.ledger.turn)
+		c.servedQueues[queue], c.joined = true, past(s.ledger.turn)
 	}
 	c.tell(&Request{arrive: arrive}, gloom.AppendJoin(nil, fmt.Appendf(nil, "%q", s.ledger.queues[queue])))
 	s.trace.Say("c%d joins q%d", c.id, queue)

@@ -39,14 +39,14 @@ func (s *Simulator) httpReserve() {
 	}
 	for _, queue := range jobQueues {
 		if s.rng.IntN(2) == 0 || queue == graphQueue && len(sent.Queues) == 0 {
-			c.does[queue] = true
+			c.servedQueues[queue] = true
 			sent.Queues = append(sent.Queues, s.ledger.queues[queue])
 		}
 	}
 	s.net.lessees[c.id] = c
 	f := &httpCall{path: "/api/v1/reserve", kind: jsonBody, body: s.httpBody(sent), reserve: c.reserve}
 	f.answer = func(status int, all []byte) { s.ledger.httpReserved(f, status, all) }
-	s.trace.Say("c%d asks over HTTP for %d jobs of %v, for leases of %v, and waits for %v", c.id, sent.Jobs, c.does, length, time.Duration(sent.Wait))
+	s.trace.Say("c%d asks over HTTP for %d jobs of %v, for leases of %v, and waits for %v", c.id, sent.Jobs, c.servedQueues, length, time.Duration(sent.Wait))
 	s.httpAsk(f)
 }
 
@@ -64,7 +64,7 @@ func (l *Ledger) httpReserved(f *httpCall, status int, all []byte) {
 		x := c.leases[j]
 		if x == nil && f.reserve.seen { // the lease ended in the turn in which it began
 			x = &Lease{conn: c, job: j, run: l.runBegun(c, j, seen.Queue), unsure: true, until: l.leaseUntil(seen.Until)}
-			c.runs, c.told = nil, nil
+			c.runs, c.unreadRuns = nil, nil
 			if j.inServer == sure && j.turn < f.turn {
 				l.trace.Fail("h%d is told of a lease of %v, which no worker had", f.number, j)
 			}
@@ -129,7 +129,7 @@ func (l *Ledger) checkReservesIdle() {
 // unsure is one if it is not known whether a job is leased.
 func (l *Ledger) httpWorkers(queue int) (n, unsure int) {
 	for _, f := range l.net.http.open {
-		n += oneIf(f.reserve != nil && f.reserve.conn.does[queue])
+		n += oneIf(f.reserve != nil && f.reserve.conn.servedQueues[queue])
 	}
 	for _, x := range l.granted {
 		switch {

@@ -69,7 +69,7 @@ func (j *Job) durable() bool { return j.by == ofPeriodic || j.by == ofBeanstalk 
 func (l *Ledger) leased(c *Conn, j *Job, queue, name string, until, length int64) *Lease {
 	l.isIn(j, queue)
 	x := &Lease{conn: c, job: j, run: l.runBegun(c, j, queue), group: l.group(), until: l.leaseUntil(until), shown: until}
-	c.runs, c.told = nil, nil
+	c.runs, c.unreadRuns = nil, nil
 	j.run = x.run
 	x.ends = []leaseEnd{{until, length, x.until}}
 	if j.durable() {

@@ -29,14 +29,14 @@ type Run struct {
 func (l *Ledger) runBegun(c *Conn, j *Job, queue string) *Run {
 	l.runs++
 	r := &Run{number: l.runs, job: j, queue: slices.Index(l.queues, queue), conn: c, began: l.clock().Mono}
-	c.runs, c.told = append(c.runs, r), append(c.told, r)
+	c.runs, c.unreadRuns = append(c.runs, r), append(c.unreadRuns, r)
 	return r
 }
 
 // nextTold takes the next run that the peer reads the assignment of.
 func (c *Conn) nextTold() *Run {
-	r := c.told[0]
-	c.told = c.told[1:]
+	r := c.unreadRuns[0]
+	c.unreadRuns = c.unreadRuns[1:]
 	return r
 }
 

@@ -84,15 +84,15 @@ type toPeer struct {
 
 // workerConn is the part of a connection whose peer does jobs: what it offers, asks for and has.
 type workerConn struct {
-	does      [queueCount]bool     // the queues that it serves
-	quit      [queueCount]pastTurn // turn of its CANT_DO, by queue
-	broadcast pastTurn             // turn of its BROADCAST
-	grabs     int                  // number of GRAB_JOBs without an answer
-	backlog   []*Job               // jobs that may have been broadcast to it since its SLEEP
-	told      []*Run               // runs whose assignments the peer has yet to read
-	held      []heldJob            // jobs whose assignments the peer has read
-	acquiring map[uint32]heldJob   // jobs with an ACQUIRE, by its message id
-	runs      []*Run               // runs that the peer was given and has not reported
+	servedQueues [queueCount]bool     // the queues that it serves
+	quit         [queueCount]pastTurn // turn of its CANT_DO, by queue
+	broadcast    pastTurn             // turn of its BROADCAST
+	grabs        int                  // number of GRAB_JOBs without an answer
+	backlog      []*Job               // jobs that may have been broadcast to it since its SLEEP
+	unreadRuns   []*Run               // runs whose assignments the peer has yet to read
+	held         []heldJob            // jobs whose assignments the peer has read
+	acquiring    map[uint32]heldJob   // jobs with an ACQUIRE, by its message id
+	runs         []*Run               // runs that the peer was given and has not reported
 }
 
 // gloomConn is the part of a connection of a master or a slave.

@@ -145,9 +145,9 @@ func (s *Simulator) checkStatus() {
 		}
 		for _, c := range s.net.conns {
 			if c.slow && len(c.requests) > 0 { // the server may have to read its CAN_DO or CANT_DO yet
-				behind += oneIf(c.does[queue] || c.quit[queue].happened)
+				behind += oneIf(c.servedQueues[queue] || c.quit[queue].happened)
 			} else {
-				workers += oneIf(c.does[queue])
+				workers += oneIf(c.servedQueues[queue])
 			}
 		}
 		httpWorkers, unsure := s.ledger.httpWorkers(queue)

@@ -13,10 +13,10 @@ import (
 // serve sends a worker's CAN_DO or BROADCAST.
 func (s *Simulator) serve(c *Conn, queue int) {
 	r := &Request{cmd: periodic.CanDo, silent: s.ledger.unacknowledged(c)}
-	r.arrive = func() { c.does[queue] = true }
+	r.arrive = func() { c.servedQueues[queue] = true }
 	if queue == broadcastQueue {
 		r.cmd = periodic.Broadcast
-		r.arrive = func() { c.does[queue], c.broadcast = true, past(s.ledger.turn) }
+		r.arrive = func() { c.servedQueues[queue], c.broadcast = true, past(s.ledger.turn) }
 	}
 	c.ask(r, periodic.AppendStr8String(nil, s.ledger.queues[queue]))
 }
@@ -25,8 +25,8 @@ func (s *Simulator) serve(c *Conn, queue int) {
 func (s *Simulator) quit(c *Conn, queue int) {
 	r := &Request{cmd: periodic.CantDo, silent: s.ledger.unacknowledged(c)}
 	r.arrive = func() {
-		if c.does[queue] {
-			c.does[queue], c.quit[queue] = false, past(s.ledger.turn)
+		if c.servedQueues[queue] {
+			c.servedQueues[queue], c.quit[queue] = false, past(s.ledger.turn)
 		}
 		if queue == broadcastQueue {
 			c.broadcast = pastTurn{}
@@ -37,7 +37,9 @@ func (s *Simulator) quit(c *Conn, queue int) {
 }
 
 // serving reports whether c may be given a job of a queue. A job may have been assigned in the turn of the CANT_DO.
-func (l *Ledger) serving(c *Conn, queue int) bool { return c.does[queue] || c.quit[queue].in(l.turn) }
+func (l *Ledger) serving(c *Conn, queue int) bool {
+	return c.servedQueues[queue] || c.quit[queue].in(l.turn)
+}
 
 // unacknowledged reports whether the reports of a worker have no answer.
 func (l *Ledger) unacknowledged(c *Conn) bool {
@@ -100,7 +102,7 @@ func (l *Ledger) assignedLate(c *Conn, j *Job, q *Request) {
 func (l *Ledger) readyJob(c *Conn) *Job {
 	for _, j := range l.jobs {
 		if j.durable() && j.inServer == sure && j.orderKnown && !l.mayOweReport(c, j) && j.holder == nil && !j.holderUnknown && !j.parked && j.turn < l.turn &&
-			j.queue != broadcastQueue && c.does[j.queue] && max(j.due, j.notBefore) <= l.began && !l.waitsUnread(j) {
+			j.queue != broadcastQueue && c.servedQueues[j.queue] && max(j.due, j.notBefore) <= l.began && !l.waitsUnread(j) {
 			return j
 		}
 	}

@@ -134,13 +134,13 @@ type API struct {
 	running sync.WaitGroup
 
 	reserver   *sched.Peer // has the session of all reserves
-	reserves   tagged[*pendingReserve]
+	reserves   requestTable[*pendingReserve]
 	awaiter    *sched.Peer // submits the jobs whose ends are waited for
-	waits      tagged[*ending]
-	results    room          // for the ends of waits
+	waits      requestTable[*jobEnd]
+	results    memoryBudget  // for the ends of waits
 	closed     chan struct{} // ends all that wait
 	operations operations
-	rings      rings // what happened lately
+	rings      historyRings // what happened lately
 	audited    auditLog
 	incoming   web.Transfers // bodies that are being read
 	outgoing   web.Transfers // answers that are being sent

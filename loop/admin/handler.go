@@ -216,7 +216,7 @@ func (api *API) write(w http.ResponseWriter, v any, err error) {
 	}
 	text := encode(v)
 	if ended, ok := v.(*waited); ok {
-		api.results.give(ended.held)
+		api.results.give(ended.resultBytes)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff") // a workload may read as a page

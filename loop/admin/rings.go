@@ -26,8 +26,8 @@ const (
 	recentStep = 5
 )
 
-// rings are the history of the server, which request handlers and one goroutine share.
-type rings struct {
+// historyRings are the history of the server, which request handlers and one goroutine share.
+type historyRings struct {
 	mu sync.Mutex
 	h  history.History
 }

@@ -2,15 +2,15 @@ package admin
 
 import "sync"
 
-// tagged has the requests that wait for deliveries of the scheduler, each under the tag of its deliveries.
-type tagged[R any] struct {
+// requestTable has the requests that wait for deliveries of the scheduler, each under the tag of its deliveries.
+type requestTable[R any] struct {
 	mu   sync.Mutex
 	last uint64
 	all  map[uint64]R
 }
 
 // add adds a request and returns its tag.
-func (t *tagged[R]) add(r R) uint64 {
+func (t *requestTable[R]) add(r R) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.all == nil {
@@ -22,7 +22,7 @@ func (t *tagged[R]) add(r R) uint64 {
 }
 
 // get returns the request of a tag. ok is false when that has ended.
-func (t *tagged[R]) get(tag uint64) (r R, ok bool) {
+func (t *requestTable[R]) get(tag uint64) (r R, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r, ok = t.all[tag]
@@ -30,7 +30,7 @@ func (t *tagged[R]) get(tag uint64) (r R, ok bool) {
 }
 
 // remove is get, and ends the request.
-func (t *tagged[R]) remove(tag uint64) (r R, ok bool) {
+func (t *requestTable[R]) remove(tag uint64) (r R, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r, ok = t.all[tag]

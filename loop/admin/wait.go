@@ -19,8 +19,8 @@ import (
 // about a minute, others after five.
 const maxWait = 5 * time.Minute
 
-// ending is how a job ended, for one wait.
-type ending struct {
+// jobEnd is how a job ended, for one wait.
+type jobEnd struct {
 	came   chan struct{} // holds a token when the job has ended; the others are set before
 	effect sched.Effect
 	data   []byte // the result, which counts among results until it is in an answer
@@ -29,14 +29,14 @@ type ending struct {
 	history []byte
 }
 
-// room bounds the bytes of copies that are held for a moment. A copy that is alone may have any size.
-type room struct {
+// memoryBudget bounds the bytes of copies that are held for a moment. A copy that is alone may have any size.
+type memoryBudget struct {
 	used atomic.Int64
 	most int64
 }
 
 // take reports whether there is room for a copy of n bytes. It counts them if there is.
-func (r *room) take(n int) bool {
+func (r *memoryBudget) take(n int) bool {
 	if used := r.used.Add(int64(n)); used > max(r.most, int64(n)) {
 		r.give(n)
 		return false
@@ -45,12 +45,12 @@ func (r *room) take(n int) bool {
 }
 
 // give ends the count of a copy.
-func (r *room) give(n int) { r.used.Add(-int64(n)) }
+func (r *memoryBudget) give(n int) { r.used.Add(-int64(n)) }
 
 // waited is the answer to a submission that has waited. Its result counts among results until it is encoded.
 type waited struct {
 	codec.Submitted
-	held int
+	resultBytes int
 }
 
 // lostResult is the error of a wait whose result did not fit beside those of others.
@@ -83,7 +83,7 @@ func (api *API) submitAndWait(ctx context.Context, s *sched.Submission, limit ti
 	if limit > maxWait {
 		return nil, badf("the wait of %v is longer than %v", limit, maxWait)
 	}
-	end := &ending{came: make(chan struct{}, 1)}
+	end := &jobEnd{came: make(chan struct{}, 1)}
 	tag := api.waits.add(end)
 	defer api.waits.remove(tag)
 	s.Await, s.Tag, s.Stays = api.awaiter, tag, true
@@ -111,7 +111,7 @@ func (api *API) submitAndWait(ctx context.Context, s *sched.Submission, limit ti
 }
 
 // waitAnswer returns the answer to a submission whose wait has ended.
-func waitAnswer(answer codec.Submitted, e *ending) (any, error) {
+func waitAnswer(answer codec.Submitted, e *jobEnd) (any, error) {
 	if e.lost {
 		return nil, &lostResult{errors.New("the job is done, but there is no room for its result beside those of other waits")}
 	}

@@ -16,13 +16,13 @@ import (
 func TestResultsAreBounded(t *testing.T) {
 	i := &API{host: aloneHost{}}
 	i.results.most, i.outgoing.Most = 10, 1<<20
-	end := func(effect sched.Effect, size int) *ending {
-		wait := &ending{came: make(chan struct{}, 1)}
+	end := func(effect sched.Effect, size int) *jobEnd {
+		wait := &jobEnd{came: make(chan struct{}, 1)}
 		i.deliverEnd(&sched.Delivery{Effect: effect, Tag: i.waits.add(wait), Data: []byte(strings.Repeat("x", size))})
 		<-wait.came
 		return wait
 	}
-	answer := func(e *ending) (status int) {
+	answer := func(e *jobEnd) (status int) {
 		w := httptest.NewRecorder()
 		v, err := waitAnswer(codec.Submitted{Queue: "f"}, e)
 		i.write(w, v, err)

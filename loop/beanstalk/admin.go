@@ -7,8 +7,8 @@ import (
 	"treadle/sched"
 )
 
-// kicking is a kick that goes on in a later turn.
-type kicking struct {
+// kickRun is a kick that goes on in a later turn.
+type kickRun struct {
 	left     int
 	kicked   uint64
 	ofFailed bool
@@ -18,7 +18,7 @@ type kicking struct {
 func (c *conversation) kick(bound uint32) (done bool) {
 	k := c.kicking
 	if k == nil {
-		k = &kicking{left: int(bound), ofFailed: true}
+		k = &kickRun{left: int(bound), ofFailed: true}
 	}
 	c.kicking = nil
 	loop := c.s.Loop

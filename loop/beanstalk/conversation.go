@@ -19,13 +19,13 @@ type conversation struct {
 	producer bool    // it has put a job
 	worker   bool    // it has reserved: the scheduler knows its watched tubes
 
-	wait     wait
-	held     heldJobs
-	again    bool     // the request goes on that did not end in an earlier turn
-	kicking  *kicking // a kick that goes on
-	listing  *listing // a list-tubes that goes on
-	quitting bool     // the session is held until no reply waits for the journal
-	skipping int64    // Mono since which a job that is too large is passed over; 0: none is
+	wait       wait
+	held       heldJobs
+	continuing bool         // the request did not end in an earlier turn and goes on
+	kicking    *kickRun     // a kick that goes on
+	listing    *tubeListing // a list-tubes that goes on
+	quitting   bool         // the session is held until no reply waits for the journal
+	skipping   int64        // Mono since which a job that is too large is passed over; 0: none is
 }
 
 var _ interface {
@@ -57,7 +57,7 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 		}
 		if r.Fault != "" {
 			c.answerError(&r)
-		} else if c.again = !c.handle(&r); c.again {
+		} else if c.continuing = !c.handle(&r); c.continuing {
 			return n, nil // Consume is called with the same request
 		}
 		n += k
@@ -138,7 +138,7 @@ func (c *conversation) quit() {
 
 // handle handles one request. It returns false when the request goes on in a later turn.
 func (c *conversation) handle(r *codec.Request) (done bool) {
-	if !c.again {
+	if !c.continuing {
 		c.p.commands[r.Command].Add(1)
 	}
 	switch r.Command {

@@ -307,8 +307,8 @@ func (c *conversation) listWatched() {
 	c.reply(codec.AppendData(c.scratch(), data))
 }
 
-// listing is a list-tubes that goes on in a later turn.
-type listing struct {
+// tubeListing is a list-tubes that goes on in a later turn.
+type tubeListing struct {
 	inUse  []string // tubes that may be no queues and are not listed yet
 	cursor sched.Cursor
 	data   []byte
@@ -319,7 +319,7 @@ type listing struct {
 func (c *conversation) listTubes() (done bool) {
 	l := c.listing
 	if l == nil {
-		l = &listing{data: append([]byte(nil), head...), inUse: c.p.tubes.inUse()}
+		l = &tubeListing{data: append([]byte(nil), head...), inUse: c.p.tubes.inUse()}
 		slices.Sort(l.inUse)
 	}
 	c.listing = nil
@@ -353,7 +353,7 @@ func (c *conversation) listTubes() (done bool) {
 const listedAtOnce = 256
 
 // addUnqueued lists, of the next n tubes in use, the tubes that are no queues.
-func (l *listing) addUnqueued(p *Protocol, n int) {
+func (l *tubeListing) addUnqueued(p *Protocol, n int) {
 	for _, name := range l.inUse[:n] {
 		if !p.tubes.hasQueue([]byte(name)) {
 			l.data = appendItem(l.data, name)

@@ -33,7 +33,7 @@ func ReadSavedHub(prefix string) (*SavedHub, error) {
 		names[i] = string(t.Name)
 	}
 	order, stuck := saved.Order()
-	h := &SavedHub{Tasks: make([]DworkTask, 0, len(order)), Odd: saved.Odd}
+	h := &SavedHub{Tasks: make([]DworkTask, 0, len(order)), Odd: saved.Unpaired}
 	for _, i := range order {
 		t := DworkTask{Name: names[i]}
 		for _, before := range saved.Tasks[i].After {

@@ -18,9 +18,9 @@ func expiry(workload []byte) int64 { return codec.StoredCustom(workload).Expires
 
 // JobChanged implements protocol.JobHook.
 func (p *Protocol) JobChanged(j *sched.Job, e sched.Effect) {
-	p.unique.follow(j, e)
+	p.unique.update(j, e)
 	if codec.StoredCustom(j.Workload).Tracked {
-		p.tracks.follow(jidOf(j.Name), e, p.host.Now())
+		p.tracks.update(jidOf(j.Name), e, p.host.Now())
 	}
 }
 

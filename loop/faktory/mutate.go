@@ -81,7 +81,7 @@ func (p *Protocol) change(what *selection, change *sched.JobChange, sink protoco
 	m := &sched.Match{Spaces: 1 << Space, States: what.states}
 	l, _ := sched.NewListing(m, protocol.Queue([]byte(what.queue)), what.queue == "", "") // it has no cursor that could be wrong
 	var refs []sched.JobRef
-	var found []foundJob
+	var found []candidate
 	for done := false; !done; {
 		refs, found = refs[:0], found[:0]
 		size := 0
@@ -91,7 +91,7 @@ func (p *Protocol) change(what *selection, change *sched.JobChange, sink protoco
 			}
 			refs = append(refs, v.Ref)
 			if what.filter != nil { // compared without the lock
-				found = append(found, foundJob{bytes.Clone(v.Workload), bytes.Clone(v.History), v.Due, v.Count})
+				found = append(found, candidate{bytes.Clone(v.Workload), bytes.Clone(v.History), v.Due, v.Count})
 				size += len(v.Workload) + len(v.History)
 			}
 			return len(refs) < changeBatch && size < changeBytes
@@ -99,7 +99,7 @@ func (p *Protocol) change(what *selection, change *sched.JobChange, sink protoco
 		if what.filter != nil {
 			kept := refs[:0]
 			for n := range found {
-				if fits(what.filter, &found[n]) {
+				if matchesFilter(what.filter, &found[n]) {
 					kept = append(kept, refs[n])
 				}
 			}
@@ -117,16 +117,16 @@ func hasFailed(history []byte) bool {
 	return slices.ContainsFunc(all, func(a sched.Attempt) bool { return a.Failed() })
 }
 
-// foundJob is a job that may be one of a filter.
-type foundJob struct {
+// candidate is a job that may match a filter.
+type candidate struct {
 	workload, history []byte
 	due               int64
 	count             int32
 }
 
-// fits reports whether a job is one of a filter. A pattern is for what the next worker would see, with the last
+// matchesFilter reports whether a job matches a filter. A pattern is for what the next worker would see, with the last
 // failure.
-func fits(f *codec.Filter, found *foundJob) bool {
+func matchesFilter(f *codec.Filter, found *candidate) bool {
 	if len(f.JIDs) > 0 || f.Type != "" {
 		var j codec.Job
 		switch {

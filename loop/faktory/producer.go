@@ -19,19 +19,19 @@ func timestamp(micros int64) string {
 	return time.UnixMicro(micros).UTC().Format(time.RFC3339Nano)
 }
 
-// pusher submits jobs, on an event loop or off it.
-type pusher struct {
-	p    *Protocol
-	now  sched.Time
-	sink sched.Sink
-	room []byte // for one job
-	at   string // now, once it was needed
+// jobSubmitter submits jobs, on an event loop or off it.
+type jobSubmitter struct {
+	p       *Protocol
+	now     sched.Time
+	sink    sched.Sink
+	scratch []byte // for one job
+	nowText string // now, once it was needed
 }
 
 // submit submits the job of a text. After an error only the JID of the job counts; it may be empty.
-func (u *pusher) submit(text []byte) (j codec.Job, err error) {
-	var room [codec.MaxJID + codec.MaxQueue]byte
-	err = codec.ParseJob(text, room[:0], &j)
+func (u *jobSubmitter) submit(text []byte) (j codec.Job, err error) {
+	var scratch [codec.MaxJID + codec.MaxQueue]byte
+	err = codec.ParseJob(text, scratch[:0], &j)
 	if err == codec.ErrJSON {
 		if valid := toUTF8(text); valid != nil {
 			err = codec.ParseJob(valid, nil, &j)
@@ -58,7 +58,7 @@ func (u *pusher) submit(text []byte) (j codec.Job, err error) {
 	}
 	err = u.p.sched.Submit(u.now, s, u.sink)
 	for err == sched.ErrDuplicate { // a jid may come several times, as with Faktory
-		s.Name = another(j.JID)
+		s.Name = freshName(j.JID)
 		if lock != nil {
 			u.p.unique.rename(lock, string(s.Name))
 		}
@@ -74,9 +74,9 @@ func (u *pusher) submit(text []byte) (j codec.Job, err error) {
 }
 
 // submission returns a job as the scheduler takes it. Its workload is a view into room.
-func (u *pusher) submission(j *codec.Job) *sched.Submission {
-	if u.at == "" {
-		u.at = timestamp(u.now.Micros)
+func (u *jobSubmitter) submission(j *codec.Job) *sched.Submission {
+	if u.nowText == "" {
+		u.nowText = timestamp(u.now.Micros)
 	}
 	s := &sched.Submission{
 		Space: Space, Queue: protocol.Queue(j.Queue), Name: j.JID, OnlyNew: true,
@@ -86,17 +86,17 @@ func (u *pusher) submission(j *codec.Job) *sched.Submission {
 	if j.OwnRetry {
 		s.Count = j.Retry
 	}
-	enqueued := u.at
+	enqueued := u.nowText
 	if j.At > u.now.Wall {
 		s.SchedAt, enqueued = (j.At+999)/1000, ""
 	}
-	u.room = j.AppendStored(u.room[:0], u.at, enqueued)
-	s.Workload = u.room
+	u.scratch = j.AppendStored(u.scratch[:0], u.nowText, enqueued)
+	s.Workload = u.scratch
 	return s
 }
 
-// another returns a name for one more job of a jid.
-func another(jid []byte) []byte {
+// freshName returns a unique name for another job with the same jid.
+func freshName(jid []byte) []byte {
 	var chance [8]byte
 	_, _ = rand.Read(chance[:]) // never fails
 	return hex.AppendEncode(append(bytes.Clone(jid), 0), chance[:])
@@ -138,9 +138,9 @@ var errNoRoom = errors.New("the server has no room for more jobs")
 // push handles a PUSH.
 func (c *conversation) push(text []byte) {
 	loop := c.s.Loop
-	u := pusher{p: c.p, now: loop.Now, sink: loop.Sink, room: loop.Scratch}
+	u := jobSubmitter{p: c.p, now: loop.Now, sink: loop.Sink, scratch: loop.Scratch}
 	j, err := u.submit(text)
-	loop.Scratch = u.room
+	loop.Scratch = u.scratch
 	if err != nil {
 		c.refuse(err)
 		return
@@ -150,7 +150,7 @@ func (c *conversation) push(text []byte) {
 
 // push handles a large PUSH, off the event loop.
 func (p *Protocol) push(text []byte, sink protocol.Sink) []byte {
-	u := pusher{p: p, now: p.host.Now(), sink: sink}
+	u := jobSubmitter{p: p, now: p.host.Now(), sink: sink}
 	if _, err := u.submit(text); err != nil {
 		return p.refusal(err)
 	}
@@ -160,20 +160,20 @@ func (p *Protocol) push(text []byte, sink protocol.Sink) []byte {
 // pushBulk handles a PUSHB.
 func (c *conversation) pushBulk(text []byte) {
 	loop := c.s.Loop
-	u := pusher{p: c.p, now: loop.Now, sink: loop.Sink, room: loop.Scratch}
+	u := jobSubmitter{p: c.p, now: loop.Now, sink: loop.Sink, scratch: loop.Scratch}
 	reply := u.submitAll(text)
-	loop.Scratch = u.room
+	loop.Scratch = u.scratch
 	c.acknowledgeAll(reply)
 }
 
 // pushBulk handles a large PUSHB, off the event loop.
 func (p *Protocol) pushBulk(text []byte, sink protocol.Sink) []byte {
-	u := pusher{p: p, now: p.host.Now(), sink: sink}
+	u := jobSubmitter{p: p, now: p.host.Now(), sink: sink}
 	return u.submitAll(text)
 }
 
 // submitAll submits the jobs of an array. It returns the reply: the errors by jid.
-func (u *pusher) submitAll(text []byte) (reply []byte) {
+func (u *jobSubmitter) submitAll(text []byte) (reply []byte) {
 	if valid := toUTF8(text); valid != nil {
 		text = valid
 	}

@@ -136,8 +136,8 @@ func (t *tracks) failed(jid string, before int, now sched.Time) {
 	}
 }
 
-// follow sets the state of a job that has started or ended.
-func (t *tracks) follow(jid string, e sched.Effect, now sched.Time) {
+// update sets the state of a job that has started or ended.
+func (t *tracks) update(jid string, e sched.Effect, now sched.Time) {
 	switch e {
 	case sched.Assign: // also of a job that was restored
 		t.change(jid, now, true, func(k *track) { k.enter(stateWorking) })

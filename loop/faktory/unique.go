@@ -136,8 +136,8 @@ func (u *uniqueLocks) release(l *uniqueLock) {
 	}
 }
 
-// follow ends the lock of a job that has started or ended, if it lasts no longer.
-func (u *uniqueLocks) follow(j *sched.Job, e sched.Effect) {
+// update ends the lock of a job that has started or ended, if it lasts no longer.
+func (u *uniqueLocks) update(j *sched.Job, e sched.Effect) {
 	if e != sched.Assign && e != sched.Result {
 		return
 	}

@@ -54,12 +54,12 @@ func TestUniqueAfterRestart(t *testing.T) {
 }
 
 // TestUniqueOfOneJID: a job keeps its lock until it is done although its jid is pushed again with other args. The
-// scheduler then refuses the second job's name, so the pusher renames the lock, or gives it up.
+// scheduler then refuses the second job's name, so the jobSubmitter renames the lock, or gives it up.
 func TestUniqueOfOneJID(t *testing.T) {
 	const now = 1_700_000_000_000
 	for _, c := range []struct {
 		name string
-		// push does what the pusher of the second job does. end ends the first job.
+		// push does what the jobSubmitter of the second job does. end ends the first job.
 		push         func(u *uniqueLocks, second *uniqueLock, end func())
 		secondIsHeld bool
 	}{
@@ -86,7 +86,7 @@ func TestUniqueOfOneJID(t *testing.T) {
 		}
 		result := func(arg int, name string) {
 			_, text := parse(arg)
-			u.follow(&sched.Job{Space: Space, Queue: "q", Name: []byte(name), Workload: text}, sched.Result)
+			u.update(&sched.Job{Space: Space, Queue: "q", Name: []byte(name), Workload: text}, sched.Result)
 		}
 		second := lock(2, "unique-1")
 		for _, l := range []*uniqueLock{lock(1, "unique-1"), second} {

@@ -159,8 +159,8 @@ func (p *Protocol) lease(jid []byte) (token sched.Token, own bool, err error) {
 
 // ack handles an ACK. Faktory accepts one of a job that is not reserved, so that a worker may repeat it.
 func (c *conversation) ack(text []byte) {
-	var room [codec.MaxJID]byte
-	jid, ok := codec.Ack(room[:0], text)
+	var scratch [codec.MaxJID]byte
+	jid, ok := codec.Ack(scratch[:0], text)
 	if !ok {
 		c.answerError("ACK needs a JSON object of strings with a jid")
 		return

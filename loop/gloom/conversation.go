@@ -33,7 +33,7 @@ type conversation struct {
 	master bool
 
 	// The state of a slave.
-	joined   []byte    // its queue, nil before the first join
+	queue    []byte    // its queue, nil before the first join
 	busy     bool      // it has a job
 	reserved bool      // it waits for a job
 	job      sched.Run // its job

@@ -22,10 +22,10 @@ func (c *conversation) join(m *codec.Message) {
 	}
 	loop, s, p := c.s.Loop, c.p.sched, c.s.Peer()
 	queue := queueOf(m.Type)
-	if c.joined != nil && string(c.joined) != string(queue) {
-		s.Unwatch(p, c.joined)
+	if c.queue != nil && string(c.queue) != string(queue) {
+		s.Unwatch(p, c.queue)
 	}
-	c.joined = append([]byte(nil), queue...)
+	c.queue = append([]byte(nil), queue...)
 	c.replyOK()
 	if err := s.Watch(loop.Now, p, queue, false, loop.Sink); err != nil {
 		c.s.End(err)
@@ -36,9 +36,9 @@ func (c *conversation) join(m *codec.Message) {
 
 // leave handles a join of the type Leaving: the slave gets no more jobs, and keeps the one that it has.
 func (c *conversation) leave() {
-	if c.joined != nil {
-		c.p.sched.Unwatch(c.s.Peer(), c.joined)
-		c.joined = nil
+	if c.queue != nil {
+		c.p.sched.Unwatch(c.s.Peer(), c.queue)
+		c.queue = nil
 	}
 	c.replyOK()
 }

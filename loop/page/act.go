@@ -57,7 +57,7 @@ func (s *Site) handleForm(w http.ResponseWriter, r *http.Request) {
 		o.notice = notice{Text: sentence(err.Error()), Failed: true}
 	}
 	o.to = cmp.Or(o.to, s.back(r.PostForm.Get("back"), "/"))
-	http.Redirect(w, r, with(o.to, noticeParameter, s.notices.put(&o.notice)), http.StatusSeeOther)
+	http.Redirect(w, r, withQuery(o.to, noticeParameter, s.notices.put(&o.notice)), http.StatusSeeOther)
 }
 
 // nameCookie keeps the name that a person has given with a change.

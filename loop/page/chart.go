@@ -49,7 +49,7 @@ func (s *Site) chartOf(r *http.Request, queue string) (*chart, error) {
 		if sp.Name == spans[0].Name {
 			at = ""
 		}
-		c.Spans = append(c.Spans, chartSpan{sp.Name, sp.Text, with(r.URL.RequestURI(), "span", at), sp.Name == c.Span})
+		c.Spans = append(c.Spans, chartSpan{sp.Name, sp.Text, withQuery(r.URL.RequestURI(), "span", at), sp.Name == c.Span})
 	}
 	var h codec.History
 	query := []string{"span", c.Span}

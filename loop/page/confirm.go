@@ -84,7 +84,7 @@ func cameFrom(r *http.Request) string {
 	if err != nil || u.Host != r.Host {
 		return ""
 	}
-	return with(u.RequestURI(), noticeParameter, "")
+	return withQuery(u.RequestURI(), noticeParameter, "")
 }
 
 // askMatching asks about the jobs that a filter means.

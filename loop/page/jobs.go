@@ -17,7 +17,7 @@ type jobRow struct {
 }
 
 func newJobRow(j *codec.ListedJob) jobRow {
-	return jobRow{*j, j.Name + string(j.NameBytes), j.Queue + string(j.QueueBytes), key(j.ID)}
+	return jobRow{*j, j.Name + string(j.NameBytes), j.Queue + string(j.QueueBytes), fragmentKey(j.ID)}
 }
 
 // When returns the moment that matters in the state of the job, in Unix milliseconds.
@@ -86,7 +86,7 @@ func (s *Site) job(r *http.Request) (*view, error) {
 	if err := s.api.get(r, &d.JobDetails, "/job", "id", q.Get("id"), "queue", q.Get("queue"), "name", q.Get("name"), "protocol", q.Get("protocol")); err != nil {
 		return nil, err
 	}
-	row, self := newJobRow(&d.ListedJob), with(r.URL.RequestURI(), noticeParameter, "")
+	row, self := newJobRow(&d.ListedJob), withQuery(r.URL.RequestURI(), noticeParameter, "")
 	d.Job, d.Queue, d.Self, d.Up = row.Job, row.Queue, self, s.url("/queue", "queue", row.Queue)
 	d.Pending = slices.Contains([]string{codec.StateReady, codec.StateDelayed, codec.StateLocked, codec.StateWaiting}, d.State)
 	workload := textOf(d.JobDetails.Workload, d.WorkloadBytes)

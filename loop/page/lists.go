@@ -14,7 +14,7 @@ type connection struct {
 	Key string
 }
 
-func newConnection(c *codec.Connection) connection { return connection{*c, key(c.ID)} }
+func newConnection(c *codec.Connection) connection { return connection{*c, fragmentKey(c.ID)} }
 
 type connectionsData struct {
 	Open        []codec.ProtocolConnections
@@ -45,12 +45,12 @@ func (s *Site) connections(r *http.Request) (*view, error) {
 
 // pageLinks returns the addresses of the next page, after its cursor, and of the first; empty: the page is that.
 func pageLinks(r *http.Request, cursor string) (next, first string) {
-	self := with(r.URL.RequestURI(), "refresh", "", noticeParameter, "")
+	self := withQuery(r.URL.RequestURI(), "refresh", "", noticeParameter, "")
 	if cursor != "" {
-		next = with(self, "after", cursor)
+		next = withQuery(self, "after", cursor)
 	}
 	if r.URL.Query().Get("after") != "" {
-		first = with(self, "after", "")
+		first = withQuery(self, "after", "")
 	}
 	return next, first
 }

@@ -65,7 +65,7 @@ func newPayload(part, parameter, form, self string, first []byte, size int, cut 
 		if i == 0 {
 			value = ""
 		}
-		p.Forms = append(p.Forms, chartSpan{Name: f, Text: formNames[f], URL: with(self, parameter, value), Here: f == p.Form})
+		p.Forms = append(p.Forms, chartSpan{Name: f, Text: formNames[f], URL: withQuery(self, parameter, value), Here: f == p.Form})
 	}
 	var b strings.Builder
 	switch p.Form {

@@ -19,7 +19,7 @@ type queueRow struct {
 
 func (s *Site) queueRow(r *http.Request, q *codec.Queue) queueRow {
 	raw := q.Queue + string(q.QueueBytes)
-	return queueRow{*q, raw, key(raw), s.sparkOf(r, raw)}
+	return queueRow{*q, raw, fragmentKey(raw), s.sparkOf(r, raw)}
 }
 
 // Idle returns the workers that do no job of the queue.
@@ -54,7 +54,7 @@ func (s *Site) queues(r *http.Request) (*view, error) {
 	for i := range page.Queues {
 		d.Rows = append(d.Rows, s.queueRow(r, &page.Queues[i]))
 	}
-	self := with(r.URL.RequestURI(), "refresh", "", noticeParameter, "")
+	self := withQuery(r.URL.RequestURI(), "refresh", "", noticeParameter, "")
 	for _, c := range []queueColumn{
 		{Sort: "name", Text: "Queue"}, {Sort: "ready", Text: "Ready", Class: "n"}, {Sort: "running", Text: "Running", Class: "n"},
 		{Sort: "delayed", Text: "Delayed", Class: "n p2"}, {Sort: "failed", Text: "Failed", Class: "n"}, {Sort: "oldest", Text: "Oldest", Class: "n p1"},
@@ -63,7 +63,7 @@ func (s *Site) queues(r *http.Request) (*view, error) {
 	} {
 		c.Here = c.Sort == d.Sort
 		if c.Sort != "" {
-			c.URL = with(self, "sort", c.Sort, "after", "")
+			c.URL = withQuery(self, "sort", c.Sort, "after", "")
 		}
 		d.Columns = append(d.Columns, c)
 	}

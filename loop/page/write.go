@@ -103,8 +103,8 @@ func number(n any) string {
 	return sign + text
 }
 
-// count writes a number in a table: none is a quiet dot, so that the others stand out.
-func count(n int) template.HTML {
+// countCell writes a number in a table, and a dot for 0.
+func countCell(n int) template.HTML {
 	if n == 0 {
 		return `<i class="zero">0</i>`
 	}
@@ -191,8 +191,8 @@ func ago(ms int64) template.HTML {
 	return moment(ms, text)
 }
 
-// at writes a moment in Unix milliseconds in the server's time zone: without the day when that is today.
-func at(ms int64) template.HTML {
+// shortTime writes a moment in Unix milliseconds in the server's time zone: without the day when that is today.
+func shortTime(ms int64) template.HTML {
 	if ms == 0 {
 		return `<i class="none">–</i>`
 	}
@@ -219,8 +219,8 @@ func clock(text string) template.HTML {
 		text, t.Format("Mon 2 Jan 15:04"), t.Format("-07:00")))
 }
 
-// line returns the line of an error that says most: the first one, but of Python's traces the last.
-func line(text string) string {
+// mainLine returns the line that says most of an error: the last one of a Python trace, else the first.
+func mainLine(text string) string {
 	text = strings.TrimSpace(text)
 	first, _, _ := strings.Cut(text, "\n")
 	if strings.HasPrefix(first, "Traceback (") {
@@ -229,17 +229,17 @@ func line(text string) string {
 	return first
 }
 
-// valid returns text as the value of a field can carry it.
-func valid(text string) string { return strings.ToValidUTF8(text, "\ufffd") }
+// toValidUTF8 returns text with U+FFFD for bytes that are not UTF-8, as the value of a field can have it.
+func toValidUTF8(text string) string { return strings.ToValidUTF8(text, "\ufffd") }
 
-// whole reports whether a name of the API is a name: those that are not UTF-8 have U+FFFD in some lists.
-func whole(name string) bool { return !strings.ContainsRune(name, utf8.RuneError) }
+// isWholeName reports whether a name of the API is a name: those that are not UTF-8 have U+FFFD in some lists.
+func isWholeName(name string) bool { return !strings.ContainsRune(name, utf8.RuneError) }
 
 // hexed returns bytes as a form can carry them.
 func hexed(text string) string { return hex.EncodeToString([]byte(text)) }
 
-// total returns the connections of a protocol.
-func total(c codec.ProtocolConnections) int { return c.Clients + c.Workers + c.Others }
+// totalConnections returns the connections of a protocol.
+func totalConnections(c codec.ProtocolConnections) int { return c.Clients + c.Workers + c.Others }
 
 // glyphs are the shapes of states and findings, in a square of 12.
 var glyphs = map[string]string{
@@ -285,15 +285,15 @@ func attempt(outcome string) string {
 // maxLines bounds a text of several lines, in bytes.
 const maxLines = 4 << 10
 
-// lines writes a text of several lines, as an error of a job may be.
-func lines(text string) template.HTML {
+// textBlock writes a text of several lines, as an error of a job may be.
+func textBlock(text string) template.HTML {
 	var b strings.Builder
 	writeEscaped(&b, text[:min(len(text), maxLines)], true)
 	return template.HTML(b.String()) //nolint:gosec // escaped
 }
 
-// state writes a state by shape and word.
-func state(word string) template.HTML {
+// stateLabel writes a state by shape and word.
+func stateLabel(word string) template.HTML {
 	return `<span class="state">` + glyph(word) + template.HTML(template.HTMLEscapeString(word)) + `</span>` //nolint:gosec // escaped
 }
 
@@ -305,8 +305,8 @@ func (s *Site) url(path string, query ...string) string {
 	return s.root + path
 }
 
-// with returns an address with other values of its query. An empty value takes one out.
-func with(address string, query ...string) string {
+// withQuery returns an address with other values of its query. An empty value takes one out.
+func withQuery(address string, query ...string) string {
 	u, err := url.Parse(address)
 	if err != nil {
 		return address
@@ -325,18 +325,18 @@ func with(address string, query ...string) string {
 
 func (s *Site) templates() *template.Template {
 	t := template.New("").Funcs(template.FuncMap{
-		"url": s.url, "address": with, "asset": s.assetURL,
-		"name": name, "fullName": fullName, "plain": plain, "number": number, "count": count, "plural": plural,
-		"perSecond": perSecond, "size": size, "span": span, "ago": ago, "at": at, "glyph": glyph, "state": state,
-		"key": key, "quote": quote, "attempt": attempt, "lines": lines, "protocol": protocolName, "clock": clock, "line": line,
-		"valid": valid, "whole": whole, "hexed": hexed, "total": total, "seconds": func(ms int64) int64 { return ms / 1000 },
+		"url": s.url, "address": withQuery, "asset": s.assetURL,
+		"name": name, "fullName": fullName, "plain": plain, "number": number, "count": countCell, "plural": plural,
+		"perSecond": perSecond, "size": size, "span": span, "ago": ago, "at": shortTime, "glyph": glyph, "state": stateLabel,
+		"key": fragmentKey, "quote": quote, "attempt": attempt, "lines": textBlock, "protocol": protocolName, "clock": clock, "line": mainLine,
+		"valid": toValidUTF8, "whole": isWholeName, "hexed": hexed, "total": totalConnections, "seconds": func(ms int64) int64 { return ms / 1000 },
 		"sentence": sentence, "asked": func(verb string) string { return verbs[verb].Ask }, "canWrite": func() bool { return s.write },
 	})
 	return template.Must(t.ParseFS(files, "files/*.html"))
 }
 
-// key returns a short name of a part of a page, for what has these names.
-func key(names ...string) string {
+// fragmentKey returns a short name of a part of a page, for what has these names.
+func fragmentKey(names ...string) string {
 	h := uint64(14695981039346656037) // FNV-1a
 	for _, n := range names {
 		for i := range len(n) {
