@@ -7,8 +7,13 @@ import (
 	"testing"
 )
 
-// manyItems is the number of items of each kind. Short tests have fewer.
-var manyItems = 1_000_000
+// manyItems returns the number of items of each kind in a test: short in a short one.
+func manyItems(short int) int {
+	if testing.Short() {
+		return short
+	}
+	return 1_000_000
+}
 
 // maxHeldSteps bounds the steps under one hold of a shard's lock: Release scans the jobs that a
 // worker may have asked for, a job's end answers MaxAwaits awaits, and either is done with a batch
@@ -22,6 +27,7 @@ type loadedSched struct {
 	now  Time
 	ids  SessionID
 	jobs int
+	many int // number of items of each kind
 }
 
 // The spaces of a loadedSched.
@@ -31,8 +37,9 @@ const (
 	heldTask
 )
 
-func newLoadedSched(t *testing.T) *loadedSched {
-	x := &loadedSched{t: t, now: Time{Wall: 1_700_000_000_250}}
+// newLoadedSched returns a scheduler for many items of each kind.
+func newLoadedSched(t *testing.T, many int) *loadedSched {
+	x := &loadedSched{t: t, now: Time{Wall: 1_700_000_000_250}, many: many}
 	x.Scheduler = New(Options{Rules: [MaxSpaces]Rules{
 		heldOwned: {Global: true, Owned: true, Untimed: true, MaxFailures: 3}, heldTask: {Graph: true, Untimed: true},
 	}})
@@ -154,24 +161,24 @@ type holdCases map[string]func(x *loadedSched) (act func())
 var workerHolds = holdCases{
 	"a worker that holds very many jobs leaves": func(x *loadedSched) func() {
 		p := x.peer(LongNames, "f")
-		x.submit(manyItems, "f", nil)
-		x.take(p, manyItems)
+		x.submit(x.many, "f", nil)
+		x.take(p, x.many)
 		return func() { x.Disconnect(x.now, p, discardAll{}) }
 	},
 	"their time is over": func(x *loadedSched) func() {
 		p := x.peer(LongNames, "f")
-		x.submit(manyItems, "f", nil)
-		x.take(p, manyItems)
+		x.submit(x.many, "f", nil)
+		x.take(p, x.many)
 		return func() { x.SetTimeout(1000); x.now.Mono += 2000 }
 	},
 	"very many leases expire": func(x *loadedSched) func() {
-		x.submit(manyItems, "f", nil)
-		x.lease(manyItems)
+		x.submit(x.many, "f", nil)
+		x.lease(x.many)
 		return func() { x.now.Mono += 2000 }
 	},
 	"a request of very many jobs, with very many leased, hangs up": func(x *loadedSched) func() {
-		x.submit(manyItems, "f", nil)
-		x.lease(manyItems - MaxRequestJobs)
+		x.submit(x.many, "f", nil)
+		x.lease(x.many - MaxRequestJobs)
 		p := x.request()
 		sink := new(allRuns)
 		_, _, err := x.TryReserveUpTo(x.now, p, 1, MaxRequestJobs, sink)
@@ -181,14 +188,14 @@ var workerHolds = holdCases{
 	},
 	"a worker releases one of very many": func(x *loadedSched) func() {
 		p := x.peer(LongNames, "f")
-		x.submit(manyItems, "f", nil)
-		x.take(p, manyItems)
-		return func() { x.ok(x.Release(x.now, p, uint64(manyItems-1), discardAll{})) }
+		x.submit(x.many, "f", nil)
+		x.take(p, x.many)
+		return func() { x.ok(x.Release(x.now, p, uint64(x.many-1), discardAll{})) }
 	},
 	"a worker with very many requests comes to very many jobs": func(x *loadedSched) func() {
 		p := x.peer(LongNames, "f")
 		x.take(p, MaxSlots)
-		x.submit(manyItems, "g", nil)
+		x.submit(x.many, "g", nil)
 		return func() { x.ok(x.Watch(x.now, p, []byte("g"), false, discardAll{})) }
 	},
 	"a worker of very many queues asks and leaves": func(x *loadedSched) func() {
@@ -225,7 +232,7 @@ var submitterHolds = holdCases{
 		return func() { x.Disconnect(x.now, holder, discardAll{}) }
 	},
 	"a broadcast to very many": func(x *loadedSched) func() {
-		for range manyItems / MaxSlots {
+		for range x.many / MaxSlots {
 			p := x.peer(0)
 			x.ok(x.Watch(x.now, p, []byte("f"), true, discardAll{}))
 			x.take(p, MaxSlots)
@@ -235,8 +242,8 @@ var submitterHolds = holdCases{
 	"very many jobs of very many queues are due": func(x *loadedSched) func() {
 		at := x.now.Wall/1000 + 1
 		p := x.peer(LongNames, "f")
-		x.submit(manyItems, "f", func(_ int, j *Submission) { j.SchedAt = at })
-		for i := range manyItems / 10 {
+		x.submit(x.many, "f", func(_ int, j *Submission) { j.SchedAt = at })
+		for i := range x.many / 10 {
 			x.submit(1, fmt.Sprint(i), func(_ int, j *Submission) { j.SchedAt = at })
 		}
 		x.take(p, MaxSlots)
@@ -244,12 +251,12 @@ var submitterHolds = holdCases{
 	},
 	"a master of very many jobs leaves": func(x *loadedSched) func() {
 		p := x.peer(LongNames)
-		x.submit(manyItems, "f", func(_ int, j *Submission) { j.Space, j.Await = heldOwned, p })
+		x.submit(x.many, "f", func(_ int, j *Submission) { j.Space, j.Await = heldOwned, p })
 		return func() { x.Disconnect(x.now, p, discardAll{}) }
 	},
 	"its names are taken again": func(x *loadedSched) func() {
 		p, heir := x.peer(LongNames), x.peer(LongNames)
-		x.submit(manyItems, "f", func(_ int, j *Submission) { j.Space, j.Await = heldOwned, p })
+		x.submit(x.many, "f", func(_ int, j *Submission) { j.Space, j.Await = heldOwned, p })
 		return func() {
 			x.Disconnect(x.now, p, discardAll{})
 			x.jobs = 0
@@ -274,22 +281,22 @@ var submitterHolds = holdCases{
 var taskHolds = holdCases{
 	"a holder of very many tasks exits": func(x *loadedSched) func() {
 		p := x.NewHolderPeer("h")
-		x.tasks(manyItems)
-		x.steal(p, manyItems)
+		x.tasks(x.many)
+		x.steal(p, x.many)
 		return func() { x.Disconnect(x.now, p, discardAll{}) }
 	},
 	"a task that very many wait for is complete": func(x *loadedSched) func() {
 		p := x.NewHolderPeer("h")
 		hub := x.tasks(1)
 		x.steal(p, 1)
-		x.tasks(manyItems, hub[0].Name)
+		x.tasks(x.many, hub[0].Name)
 		return func() {
 			x.Complete(x.now, p, heldTask, []byte("t"), hub, discardAll{}, func(int) { x.t.Error("it is not complete") })
 		}
 	},
 	"a task that waits for very many is cancelled": func(x *loadedSched) func() {
 		last := x.tasks(1)
-		for _, t := range x.tasks(manyItems) {
+		for _, t := range x.tasks(x.many) {
 			x.ok(x.Extend(x.now, heldTask, []byte("t"), []Task{{Name: last[0].Name, After: [][]byte{t.Name}}}, discardAll{}))
 		}
 		return func() { x.RemoveTask(x.now, heldTask, []byte("t"), last[0].Name, discardAll{}) }
@@ -297,8 +304,8 @@ var taskHolds = holdCases{
 	"very many complete tasks are forgotten": func(x *loadedSched) func() {
 		p := x.NewHolderPeer("h")
 		x.SetRemember(1000)
-		all := x.tasks(manyItems)
-		x.steal(p, manyItems)
+		all := x.tasks(x.many)
+		x.steal(p, x.many)
 		x.Complete(x.now, p, heldTask, []byte("t"), all, discardAll{}, nil)
 		return func() { x.now.Mono += 2000 }
 	},
@@ -307,8 +314,8 @@ var taskHolds = holdCases{
 // operatorHolds are of an operator, who asks or changes.
 var operatorHolds = holdCases{
 	"a STATUS with very many due seconds": func(x *loadedSched) func() {
-		x.submit(manyItems, "f", func(i int, j *Submission) { j.SchedAt, j.Priority = int64(i+1), int64(i%2) })
-		x.submit(manyItems, "g", func(i int, j *Submission) { j.SchedAt, j.Priority = int64(i+1), int64(i) })
+		x.submit(x.many, "f", func(i int, j *Submission) { j.SchedAt, j.Priority = int64(i+1), int64(i%2) })
+		x.submit(x.many, "g", func(i int, j *Submission) { j.SchedAt, j.Priority = int64(i+1), int64(i) })
 		return func() {
 			x.Status(func(q QueueStatus) {
 				if q.SchedAt != 1 {
@@ -318,33 +325,33 @@ var operatorHolds = holdCases{
 		}
 	},
 	"a STATUS of very many queues": func(x *loadedSched) func() {
-		for i := range manyItems {
+		for i := range x.many {
 			x.submit(1, fmt.Sprint(i), nil)
 		}
 		return func() { x.Status(func(QueueStatus) {}) }
 	},
 	"an operator moves very many jobs to workers that wait": func(x *loadedSched) func() {
 		p := x.peer(LongNames, "g")
-		x.submit(manyItems, "f", nil)
+		x.submit(x.many, "f", nil)
 		x.take(p, MaxSlots)
 		return func() {
-			if n := x.change(&JobChange{Verb: MoveJobs, Queue: "g"}); n != manyItems {
+			if n := x.change(&JobChange{Verb: MoveJobs, Queue: "g"}); n != x.many {
 				x.t.Errorf("%d jobs have moved", n)
 			}
 		}
 	},
 	"an operator removes very many jobs that a worker holds": func(x *loadedSched) func() {
 		p := x.peer(Named, "f")
-		x.submit(manyItems, "f", nil)
-		x.take(p, manyItems)
+		x.submit(x.many, "f", nil)
+		x.take(p, x.many)
 		return func() { x.change(&JobChange{Verb: RemoveJobs}) }
 	},
 	"a queue of very many jobs is dropped": func(x *loadedSched) func() {
-		x.submit(manyItems, "f", nil)
+		x.submit(x.many, "f", nil)
 		return func() { x.Drop([]byte("f")) }
 	},
 	"a walk over very many jobs": func(x *loadedSched) func() {
-		x.submit(manyItems, "f", nil)
+		x.submit(x.many, "f", nil)
 		x.submit(20, "f", func(_ int, j *Submission) { j.Workload = make([]byte, 8<<20) })
 		return func() {
 			for c, done := (Cursor{}), false; !done; {
@@ -357,19 +364,16 @@ var operatorHolds = holdCases{
 // TestLongestHold checks that no verb does more than maxHeldSteps steps under one hold of a shard's
 // lock, with very much of everything a peer can have.
 func TestLongestHold(t *testing.T) {
-	if testing.Short() {
-		manyItems = 40_000
-	}
 	for _, cases := range []holdCases{workerHolds, submitterHolds, taskHolds, operatorHolds} {
-		testHolds(t, cases)
+		testHolds(t, manyItems(40_000), cases)
 	}
 }
 
 // testHolds checks that no verb and no Tick of a case takes more steps under one hold of the lock than are allowed. A
-// case prepares a scheduler and returns what is measured.
-func testHolds(t *testing.T, cases holdCases) {
+// case prepares a scheduler and returns what is measured. many is the number of items of each kind.
+func testHolds(t *testing.T, many int, cases holdCases) {
 	for what, prepare := range cases {
-		x := newLoadedSched(t)
+		x := newLoadedSched(t, many)
 		x.SetTimeout(0)
 		act := prepare(x)
 		x.ticks(x.now, discardAll{})

@@ -139,7 +139,7 @@ var listHolds = map[string]func(x *loadedSched) (act func() int, want int){
 func TestLongestListHold(t *testing.T) {
 	const most = 4*maxWhySteps + 8
 	for what, prepare := range listHolds {
-		x := newLoadedSched(t)
+		x := newLoadedSched(t, 0)
 		x.SetTimeout(0)
 		act, want := prepare(x)
 		x.ticks(x.now, discardAll{})

@@ -137,25 +137,25 @@ var keyHolds = holdCases{
 		}
 	},
 	"keys are told apart, with fair order": func(x *loadedSched) func() {
-		x.submit(manyItems, "f", manyKeys)
+		x.submit(x.many, "f", manyKeys)
 		return func() { setPolicy(x, map[string]string{"key": "name before :", "fair": "key"}) }
 	},
 	"very many keys with jobs that run are told apart in another way": func(x *loadedSched) func() {
 		setPolicy(x, map[string]string{"key": "name before :", "fair": "key", "key-concurrency": "1"})
 		p := x.peer(LongNames, "f")
-		x.submit(manyItems, "f", manyKeys)
-		x.take(p, manyItems/2)
+		x.submit(x.many, "f", manyKeys)
+		x.take(p, x.many/2)
 		return func() { setPolicy(x, map[string]string{"key": "json id", "key-concurrency": "2"}) }
 	},
 	"very many keys are no longer told apart": func(x *loadedSched) func() {
 		setPolicy(x, map[string]string{"key": "name before :", "fair": "key"})
-		x.submit(manyItems, "f", manyKeys)
-		x.submit(manyItems, "f", nil)
+		x.submit(x.many, "f", manyKeys)
+		x.submit(x.many, "f", nil)
 		return func() { setPolicy(x, map[string]string{"fair": "no"}) }
 	},
 	"a queue of very many keys is dropped": func(x *loadedSched) func() {
 		setPolicy(x, map[string]string{"key": "name before :", "fair": "key"})
-		x.submit(manyItems, "f", manyKeys)
+		x.submit(x.many, "f", manyKeys)
 		return func() { x.Drop([]byte("f")) }
 	},
 	"very many keys have jobs to hand out again": func(x *loadedSched) func() {
@@ -175,11 +175,9 @@ var keyHolds = holdCases{
 
 // TestPolicyHold measures the longest hold of a shard's lock, in steps, under policies over very many jobs.
 func TestPolicyHold(t *testing.T) {
-	if testing.Short() {
-		manyItems = 120_000
-	}
-	testHolds(t, endHolds)
-	testHolds(t, keyHolds)
+	many := manyItems(120_000)
+	testHolds(t, many, endHolds)
+	testHolds(t, many, keyHolds)
 }
 
 // manyKeys gives each job a key of its own.
@@ -194,7 +192,7 @@ func TestCronHold(t *testing.T) {
 		}
 		x.ticks(x.now, discardAll{})
 	}
-	testHolds(t, holdCases{
+	testHolds(t, 0, holdCases{
 		"10000 entries are due": func(x *loadedSched) func() {
 			entries(x)
 			return func() { x.now.Wall += 60_000 }

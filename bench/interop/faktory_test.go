@@ -118,106 +118,153 @@ func set(t *testing.T, c *faktory.Client, name string) uint64 {
 	return state.Data.Sets[name]
 }
 
-// TestFaktoryGo runs 8 workers of Faktory's own library for Go: 10,000 jobs exactly once, jobs that fail, jobs with a
-// time, unique and tracked ones, and a server that is killed under load.
-func TestFaktoryGo(t *testing.T) {
-	data := filepath.Join(t.TempDir(), "data")
-	server, address := faktoryServer(t, below(t), data)
-	t.Setenv("FAKTORY_URL", address)
-	t.Setenv("FAKTORY_PROVIDER", "FAKTORY_URL")
-	c, err := faktory.Open()
-	check(t, err)
+// faktoryWorkers is a server with 8 workers of Faktory's own library for Go, and what they have done.
+type faktoryWorkers struct {
+	server                   *exec.Cmd
+	address, data            string
+	client                   *faktory.Client
+	once, flaky, timed, slow *tally // jobs by type
+	early                    *tally // jobs that were done before their time
+	stop                     func() // ends the workers; it may be called again
+}
 
-	once, flaky, timed, slow := newTally(), newTally(), newTally(), newTally()
-	var early []string
+// startFaktoryWorkers starts a server and its workers. They end with the test.
+func startFaktoryWorkers(t *testing.T) *faktoryWorkers {
+	t.Helper()
+	w := &faktoryWorkers{
+		data: filepath.Join(t.TempDir(), "data"),
+		once: newTally(), flaky: newTally(), timed: newTally(), slow: newTally(), early: newTally(),
+	}
+	w.server, w.address = faktoryServer(t, below(t), w.data)
+	t.Setenv("FAKTORY_URL", w.address)
+	t.Setenv("FAKTORY_PROVIDER", "FAKTORY_URL")
+	w.client = w.open(t)
+
 	m := faktoryworker.NewManager()
 	m.Concurrency, m.ShutdownTimeout = 8, time.Second
 	m.Logger = quietLogger{}
 	m.ProcessStrictPriorityQueues("once", "flaky", "timed", "slow")
-	counts := func(c *tally) faktoryworker.Perform {
-		return func(_ context.Context, args ...any) error { c.add(args[0].(string)); return nil }
-	}
-	m.Register("Once", counts(once))
+	m.Register("Once", func(_ context.Context, args ...any) error { w.once.add(args[0].(string)); return nil })
 	m.Register("Slow", func(_ context.Context, args ...any) error {
-		defer slow.add(args[0].(string))
+		defer w.slow.add(args[0].(string))
 		time.Sleep(2 * time.Millisecond) // a job takes a while
 		return nil
 	})
 	m.Register("Timed", func(_ context.Context, args ...any) error {
 		if at, err := time.Parse(time.RFC3339Nano, args[0].(string)); err != nil || time.Now().Before(at) {
-			early = append(early, args[0].(string))
+			w.early.add(args[0].(string))
 		}
-		timed.add(args[0].(string))
+		w.timed.add(args[0].(string))
 		return nil
 	})
 	m.Register("Flaky", func(_ context.Context, args ...any) error {
-		if flaky.add(args[0].(string)) < 3 {
+		if w.flaky.add(args[0].(string)) < 3 {
 			return errors.New("not yet")
 		}
 		return nil
 	})
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.RunWithContext(ctx) }()
+	w.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(w.stop)
+	return w
+}
 
-	pushAll(t, c, "Once", 10_000)
-	if again := once.wait(t, "10,000 jobs", 10_000); again != 0 {
+// open connects a client to the server.
+func (w *faktoryWorkers) open(t *testing.T) *faktory.Client {
+	t.Helper()
+	c, err := faktory.Open()
+	check(t, err)
+	t.Cleanup(func() { _ = c.Close() }) // its server may have ended
+	return c
+}
+
+// TestFaktoryGoOnce does 10,000 jobs exactly once.
+func TestFaktoryGoOnce(t *testing.T) {
+	w := startFaktoryWorkers(t)
+	pushAll(t, w.client, "Once", 10_000)
+	if again := w.once.wait(t, "10,000 jobs", 10_000); again != 0 {
 		t.Errorf("%d jobs were done again", again)
 	}
+}
 
+// TestFaktoryGoTimed does jobs with a time once, and none before its time.
+func TestFaktoryGoTimed(t *testing.T) {
+	w := startFaktoryWorkers(t)
 	at := time.Now().Add(1500 * time.Millisecond)
 	for range 20 {
 		at = at.Add(time.Millisecond)
 		j := faktory.NewJob("Timed", at.Format(time.RFC3339Nano))
 		j.Queue, j.At = "timed", at.UTC().Format(time.RFC3339Nano)
-		check(t, c.Push(j))
+		check(t, w.client.Push(j))
 	}
-	if again := timed.wait(t, "20 jobs with a time", 20); again != 0 || len(early) != 0 {
-		t.Errorf("%d were done again, %v too early", again, early)
+	if again, early := w.timed.wait(t, "20 jobs with a time", 20), w.early.size(); again != 0 || early != 0 {
+		t.Errorf("%d were done again, %d too early", again, early)
 	}
+}
 
-	pushAll(t, c, "Flaky", 100)
+// TestFaktoryGoFlaky retries jobs that fail twice.
+func TestFaktoryGoFlaky(t *testing.T) {
+	w := startFaktoryWorkers(t)
+	pushAll(t, w.client, "Flaky", 100)
 	within(t, "100 jobs that fail twice", func() {
-		for flaky.wait(t, "a run of each", 100) < 200 {
-			check(t, c.Requeue(faktory.Retries, faktory.OfType("Flaky")))
+		for w.flaky.wait(t, "a run of each", 100) < 200 {
+			check(t, w.client.Requeue(faktory.Retries, faktory.OfType("Flaky")))
 			time.Sleep(10 * time.Millisecond) // a poll of what the workers do
 		}
 	})
+	if n := set(t, w.client, "dead") + set(t, w.client, "retries"); n != 0 {
+		t.Errorf("%d jobs are dead or wait for a retry", n)
+	}
+}
 
-	unique := newJob("Idle", 1).SetUniqueFor(600).SetCustom("track", 1)
-	check(t, c.Push(unique))
+// checkNotUnique checks that the server refuses a unique job that it has.
+func checkNotUnique(t *testing.T, c *faktory.Client) {
+	t.Helper()
 	if err := c.Push(newJob("Idle", 1).SetUniqueFor(600)); err == nil || !strings.Contains(err.Error(), "NOTUNIQUE") {
 		t.Errorf("a job was pushed twice: %v", err)
 	}
-	if track, err := c.TrackGet(unique.Jid); err != nil || track.State != "enqueued" {
+}
+
+// TestFaktoryGoUnique pushes a unique and tracked job.
+func TestFaktoryGoUnique(t *testing.T) {
+	w := startFaktoryWorkers(t)
+	unique := newJob("Idle", 1).SetUniqueFor(600).SetCustom("track", 1)
+	check(t, w.client.Push(unique))
+	checkNotUnique(t, w.client)
+	if track, err := w.client.TrackGet(unique.Jid); err != nil || track.State != "enqueued" {
 		t.Errorf("the track is %+v, %v", track, err)
 	}
+}
 
-	pushAll(t, c, "Slow", 3000)
+// TestFaktoryGoKilled kills the server under load. Its jobs are done, and a job is still unique after the restart.
+func TestFaktoryGoKilled(t *testing.T) {
+	w := startFaktoryWorkers(t)
+	check(t, w.client.Push(newJob("Idle", 1).SetUniqueFor(600)))
+	pushAll(t, w.client, "Slow", 3000)
 	within(t, "a third of the slow jobs", func() {
-		for slow.size() < 1000 {
-			<-slow.more
+		for w.slow.size() < 1000 {
+			<-w.slow.more
 		}
 	})
-	check(t, server.Process.Kill())
-	_ = server.Wait()
-	_, _ = faktoryServer(t, address, data)
-	again := slow.wait(t, "the slow jobs", 3000)
+	check(t, w.server.Process.Kill())
+	_ = w.server.Wait()
+	_, _ = faktoryServer(t, w.address, w.data)
+	again := w.slow.wait(t, "the slow jobs", 3000)
 	t.Logf("%d of 3,000 jobs were done again after kill -9", again)
 	if again > 8 { // each worker may have lost the record of one job: FETCH and ACK are written with the next group
 		t.Errorf("%d jobs were done again", again)
 	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	w.stop()
 
-	c, err = faktory.Open()
-	check(t, err)
-	defer c.Close()
-	if err := c.Push(newJob("Idle", 1).SetUniqueFor(600)); err == nil || !strings.Contains(err.Error(), "NOTUNIQUE") {
-		t.Errorf("a job was pushed twice over a restart: %v", err)
-	}
+	c := w.open(t)
+	checkNotUnique(t, c)
 	if n := set(t, c, "dead") + set(t, c, "retries"); n != 0 {
 		t.Errorf("%d jobs are dead or wait for a retry", n)
 	}
@@ -237,7 +284,7 @@ func (quietLogger) Errorf(string, ...any) {}
 func (quietLogger) Fatal(...any)          {}
 func (quietLogger) Fatalf(string, ...any) {}
 
-// TestFaktoryNode is TestFaktoryGo with the library for Node.js, see testdata/faktory/story.js.
+// TestFaktoryNode plays the tests TestFaktoryGo... with the library for Node.js, see testdata/faktory/story.js.
 func TestFaktoryNode(t *testing.T) {
 	if _, err := exec.LookPath("npm"); err != nil {
 		t.Skip("npm is not on this machine: apt-get install nodejs npm")
