@@ -102,14 +102,14 @@ func TestKtsVersions(t *testing.T) {
 func TestKtsUnusableAfterAnswer(t *testing.T) {
 	s := &mongoSite{ctx: t.Context()}
 	refused := errors.New("auth error: Authentication failed.")
-	if err := s.unusable(refused); !errors.As(err, new(*protocol.OptionError)) {
+	if err := s.permanentError(refused); !errors.As(err, new(*protocol.OptionError)) {
 		t.Errorf("got the error %v", err)
 	}
-	if err := s.unusable(errors.New("server selection error: connection refused")); err != nil {
+	if err := s.permanentError(errors.New("server selection error: connection refused")); err != nil {
 		t.Errorf("a server that is away: %v", err)
 	}
 	_ = s.outcome("p", "", store.ErrNoProject) // an answer
-	if err := s.unusable(refused); err != nil {
+	if err := s.permanentError(refused); err != nil {
 		t.Errorf("after an answer: %v", err)
 	}
 }

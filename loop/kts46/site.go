@@ -73,7 +73,7 @@ func (s *mongoSite) connect() {
 	defer ticker.Stop()
 	for {
 		projects, err := s.store.Projects(s.ctx)
-		if why := s.unusable(err); why != nil {
+		if why := s.permanentError(err); why != nil {
 			s.p.host.Fail(why)
 			return
 		}
@@ -91,12 +91,12 @@ func (s *mongoSite) connect() {
 	}
 }
 
-// unusable returns a *protocol.OptionError for an error that waiting does not solve, or nil. It returns nil after
+// permanentError returns a *protocol.OptionError for an error that waiting does not solve, or nil. It returns nil after
 // MongoDB has answered a call: a running server outlives a changed password.
-func (s *mongoSite) unusable(err error) error {
+func (s *mongoSite) permanentError(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	why := store.Unusable(err)
+	why := store.PermanentError(err)
 	if why == nil || s.connected || s.ctx.Err() != nil {
 		return nil
 	}

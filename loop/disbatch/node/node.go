@@ -196,10 +196,10 @@ func (n *Node) prepare(ctx context.Context) error {
 	if err := n.retry.Usable(ctx); err != nil {
 		return err
 	}
-	if err := n.executorUsable(ctx); err != nil {
+	if err := n.checkExecutor(ctx); err != nil {
 		return err
 	}
-	if err := n.duplicate(ctx); err != nil {
+	if err := n.checkDuplicate(ctx); err != nil {
 		return err
 	}
 	for _, fault := range n.store.EnsureIndexes(ctx) {
@@ -208,8 +208,8 @@ func (n *Node) prepare(ctx context.Context) error {
 	return nil
 }
 
-// executorUsable is Usable for the executor, which has its own user and password.
-func (n *Node) executorUsable(ctx context.Context) error {
+// checkExecutor is Usable for the executor, which has its own user and password.
+func (n *Node) checkExecutor(ctx context.Context) error {
 	if n.o.Executor == nil || len(n.o.Config.Auth) == 0 {
 		return nil
 	}
@@ -221,10 +221,10 @@ func (n *Node) executorUsable(ctx context.Context) error {
 	return site.Retrier(n.log, nil).Usable(ctx)
 }
 
-// duplicate returns errDuplicate if the entry of this node keeps changing while this process does not write it. It
+// checkDuplicate returns errDuplicate if the entry of this node keeps changing while this process does not write it. It
 // compares timestamps for equality only, since clocks of hosts differ. One change proves nothing: the last write of a
 // killed process may arrive late.
-func (n *Node) duplicate(ctx context.Context) error {
+func (n *Node) checkDuplicate(ctx context.Context) error {
 	before, err := n.retryEntry(ctx)
 	if err != nil || before.Timestamp.IsZero() {
 		return err

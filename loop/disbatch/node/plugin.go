@@ -20,7 +20,7 @@ func pluginOf(c *config.File, name string, schema store.Schema, lookUp lookupFun
 			p.Function = name
 		}
 		p.Class = name
-		return p, available(&p)
+		return p, checkProgram(&p)
 	}
 	p, err := taskRunnerPlugin(c, name, schema, lookUp)
 	if err != nil && !errors.Is(err, errLookupPending) && name == config.DemoPlugin {
@@ -39,7 +39,7 @@ func taskRunnerPlugin(c *config.File, name string, schema store.Schema, lookUp l
 		return unknown(errors.New("there is no task_runner here"))
 	}
 	p := config.Plugin{Kind: config.KindTaskRunner, Command: []string{c.TaskRunner}, Class: name}
-	if err := available(&p); err != nil {
+	if err := checkProgram(&p); err != nil {
 		return unknown(err)
 	}
 	class, err := lookUp(c.TaskRunner, name, schema)
@@ -55,8 +55,8 @@ func taskRunnerPlugin(c *config.File, name string, schema store.Schema, lookUp l
 	return p, nil
 }
 
-// available returns an error if the program of a plugin does not exist on this host.
-func available(p *config.Plugin) error {
+// checkProgram returns an error if the program of a plugin does not exist on this host.
+func checkProgram(p *config.Plugin) error {
 	if len(p.Command) == 0 {
 		return nil
 	}

@@ -51,8 +51,8 @@ var remedies = []struct{ part, remedy string }{
 	{"x509:", "the TLS certificate of MongoDB does not fit; use the host name that it is for, or name its authority by tlsCAFile=FILE in the URI"},
 }
 
-// Unusable adds the remedy to an error that waiting does not solve. It returns nil for all others.
-func Unusable(err error) error {
+// PermanentError returns an error that waiting does not solve, with its remedy. It returns nil for all others.
+func PermanentError(err error) error {
 	for _, r := range remedies {
 		if err != nil && strings.Contains(err.Error(), r.part) {
 			return fmt.Errorf("%s: %w", r.remedy, err)
