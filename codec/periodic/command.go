@@ -5,8 +5,8 @@ import "strconv"
 // Command is the byte behind the message id. It says what a request or a response is.
 type Command byte
 
-// Commands 0 to 25 are those of the 2018 text, the rest came with the CRC eras: Acquired to Release in 2019-02,
-// NoWorker and Data in 2019-07, RecvData to JobUnassigned with v1.2.9 (2024).
+// Commands 0 to 25 are those of the 2018 text, the rest came with the versions with CRC: Acquired to Release in
+// 2019-02, NoWorker and Data in 2019-07, RecvData to JobUnassigned with v1.2.9 (2024).
 const (
 	Noop          Command = 0
 	GrabJob       Command = 1

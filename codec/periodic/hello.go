@@ -29,9 +29,9 @@ const (
 // 0 and err == nil: more bytes are needed, never more than HelloLimit in all. Errors are ErrMagic, ErrHello,
 // ErrChecksum and ErrHelloSize, each as soon as the bytes that prove it are there. h is set only with n > 0.
 //
-// A payload of one byte is a bare role, and the byte behind the size tells the eras apart: the role itself is the plain
-// framing, the first byte of that role's checksum is the CRC framing. Longer payloads exist in the CRC framing alone:
-// there that byte may have any value, and the lengths must add up to the size.
+// A payload of one byte is a bare role, and the byte behind the size tells the versions apart: the role itself is the
+// plain framing, the first byte of that role's checksum is the CRC framing. Longer payloads exist in the CRC framing
+// alone: there that byte may have any value, and the lengths must add up to the size.
 func NextHello(in []byte, h *Hello) (n int, err error) {
 	if !hasMagic(in, magicRequest) {
 		return 0, ErrMagic
@@ -138,7 +138,7 @@ func AppendHello(dst []byte, h *Hello) []byte {
 }
 
 // AppendHelloReply appends the answer to a hello as of 2018 and 2019: the connection id alone, without a message id and
-// without a command. The id has 4 bytes, since clients of the era fail on a longer one.
+// without a command. The id has 4 bytes, since clients of that version fail on a longer one.
 func AppendHelloReply(dst []byte, fr Framing, connectionID uint32) []byte {
 	start := len(dst)
 	dst = binary.BigEndian.AppendUint32(BeginResponse(dst, fr), connectionID)
