@@ -49,6 +49,8 @@ func bench(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	case s.Frames != "":
 		return load.ServeFrameEcho(ctx, s.Frames)
+	case len(s.Together) > 0:
+		return peer.RunTogether(ctx, s.Together)
 	case s.Report != "":
 		r, err := readReport(s.Report)
 		if err != nil {
@@ -71,10 +73,14 @@ func parseSettings(args []string, stderr io.Writer) (s settings, err error) {
 	flags.StringVar(&s.Out, "out", "bench/results/latest.json", "write the results as JSON to this `file`, and as a page beside it")
 	flags.StringVar(&s.Report, "report", "", "measure nothing; print the tables of the saved results in this `file`, and write their page beside it")
 	flags.StringVar(&s.Frames, "echo-frames", "", "measure nothing; run one event loop that echoes frames on this `address`, for the row 'frames echoed'")
+	together := flags.Bool("together", false, "measure nothing; run the commands that follow, with --and between them, for servers of several processes")
 	err = flags.Parse(args)
 	switch {
 	case err != nil:
 		return s, err
+	case *together:
+		s.Together = flags.Args()
+		return s, nil
 	case flags.NArg() > 0:
 		return s, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case s.Rounds < 1:

@@ -16,13 +16,14 @@ import (
 
 // settings are the flags of a run. Those with a name in JSON are saved with its results.
 type settings struct {
-	Server string         `json:"-"`
-	Rows   *regexp.Regexp `json:"-"`
-	Out    string         `json:"-"`
-	Report string         `json:"-"` // saved results to print in place of a run
-	Frames string         `json:"-"` // address to echo frames on, in place of a run
-	Rounds int            `json:"rounds"`
-	Scale  float64        `json:"scale"`
+	Server   string         `json:"-"`
+	Rows     *regexp.Regexp `json:"-"`
+	Out      string         `json:"-"`
+	Report   string         `json:"-"` // saved results to print in place of a run
+	Frames   string         `json:"-"` // address to echo frames on, in place of a run
+	Together []string       `json:"-"` // commands to run, in place of a run; see peer.RunTogether
+	Rounds   int            `json:"rounds"`
+	Scale    float64        `json:"scale"`
 }
 
 // task is one measurement: a row, a server and a round.

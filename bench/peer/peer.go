@@ -44,9 +44,9 @@ func All(treadle string) []Peer {
 		redis.peer("redis always", disk, "--appendonly yes --appendfsync always"),
 		redis.peer("redis everysec", disk, "--appendonly yes --appendfsync everysec"),
 		beanstalkd.peer("beanstalkd -f0", disk, "-b {directory} -f0"), beanstalkd.peer("beanstalkd -f50", disk, "-b {directory} -f50"),
-		faktoryAlways.peer("faktory always", disk, ""),
+		faktoryAlways.peer("faktory always", disk, ""), replicated(disk),
 	}
-	return slices.Concat(treadles(treadle), inMemory, treadlesOnDisk(treadle, disk), onDisk, limits())
+	return slices.Concat(treadles(treadle), inMemory, treadlesOnDisk(treadle, disk), []Peer{cluster(treadle, disk)}, onDisk, limits())
 }
 
 // program is a server that a machine may have installed.

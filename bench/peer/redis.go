@@ -2,6 +2,7 @@ package peer
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -81,4 +82,50 @@ func (r *redis) Pending(conn net.Conn) (jobs int, err error) {
 		return false, err
 	})
 	return jobs, err
+}
+
+// redisReplica waits for one replica behind each push: the job is submitted when both have been answered. A push that
+// the replica has not got counts as none.
+type redisReplica struct{ redis }
+
+const redisWait = "*3\r\n$4\r\nWAIT\r\n$1\r\n1\r\n$1\r\n0\r\n"
+
+func newRedisReplica() load.Protocol {
+	r := &redisReplica{*NewRedis(load.WorkloadLen).(*redis)}
+	r.submit = append(r.submit, redisWait...)
+	return r
+}
+
+// Next reads a reply as redis does, or those of a push and its WAIT.
+func (r *redisReplica) Next(in []byte, e *load.Event) (int, error) {
+	n, err := r.redis.Next(in, e)
+	if n == 0 || err != nil || e.Kind != load.Submitted {
+		return n, err
+	}
+	const waited = ":1\r\n"
+	switch rest := in[n:]; {
+	case len(rest) < len(waited):
+		return 0, nil
+	case string(rest[:len(waited)]) != waited:
+		return 0, load.Unexpected("redis", rest)
+	}
+	return n + len(waited), nil
+}
+
+// redisHasReplica returns an error if no replica has everything.
+func redisHasReplica(address string) error {
+	conn, err := net.DialTimeout("tcp", address, load.DialLimit)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	online := false
+	err = askLines(conn, "INFO replication\r\n", func(line string) (more bool, err error) {
+		online = online || strings.HasPrefix(line, "slave0:") && strings.Contains(line, "state=online")
+		return !strings.HasPrefix(line, "repl_backlog_histlen"), nil
+	})
+	if err == nil && !online {
+		err = errors.New("the replica does not follow")
+	}
+	return err
 }
