@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 
 	gloomcodec "treadle/codec/gloom"
 	"treadle/loop/client"
@@ -180,10 +181,13 @@ type linLeft struct {
 	who  int
 }
 
-// leave closes a connection.
+// leave closes a connection. A program that another test starts at that moment would have a copy of its descriptor until
+// it runs, and the server would not see the end before that.
 func (r *linRound) leave(o linOp, part string, conn interface{ Close() }) linLeft {
 	call := r.now()
+	syscall.ForkLock.RLock()
 	conn.Close()
+	syscall.ForkLock.RUnlock()
 	r.note(part, call, o, "", nil)
 	return linLeft{part, o.worker}
 }
