@@ -111,7 +111,7 @@ func (r *clusterRun) showJoining(c *cluster.Options) (stop func(), err error) {
 		return nil, err
 	}
 	r.checked.setProgress("waiting to be added to the cluster")
-	c.Waits = func(why string) { r.checked.setProgress("waiting to be added to the cluster: " + why) }
+	c.OnWait = func(why string) { r.checked.setProgress("waiting to be added to the cluster: " + why) }
 	state := func() (bool, string) { return false, *r.checked.progress.Load() }
 	none := func() []web.Sample { return nil }
 	places := func() (func(), error) { return nil, errors.New(*r.checked.progress.Load()) }
@@ -135,7 +135,7 @@ func (r *clusterRun) follow(ctx context.Context) (*cluster.Lead, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.node.Lead(ctx)
+	return r.node.AwaitLead(ctx)
 }
 
 // lead serves while the node leads. The error wraps cluster.ErrNotLeader when that has ended.

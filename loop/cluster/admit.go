@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// hello returns this node's first frame.
+// hello returns the first frame of this node on a connection.
 func (t *transport) hello(kind, to string) hello {
 	return hello{
 		Version: protocolVersion, Kind: kind, Cluster: t.o.Cluster, Origin: t.identity.origin,
@@ -18,14 +18,14 @@ func (t *transport) hello(kind, to string) hello {
 	}
 }
 
-// certified returns an error if the certificate of a client is not that of the host of the node that it says it is. A
-// client checks the server's itself.
-func (t *transport) certified(c net.Conn, id string) error {
+// checkCertificate returns an error if the certificate of a client is not for the host of the node whose id it gives. A
+// client checks the certificate of the server itself.
+func (t *transport) checkCertificate(c net.Conn, id string) error {
 	secure, ok := c.(*tls.Conn)
 	if !ok || t.o.Cert == "" {
 		return nil
 	}
-	p, _ := t.node.member(id) // it was admitted
+	p, _ := t.node.member(id) // checkHello has found it
 	host, _, _ := net.SplitHostPort(p.Address)
 	if err := secure.ConnectionState().PeerCertificates[0].VerifyHostname(host); err != nil {
 		return fmt.Errorf("the certificate is not that of node %q: %w", id, err)
@@ -33,15 +33,16 @@ func (t *transport) certified(c net.Conn, id string) error {
 	return nil
 }
 
-// errGone is why a node is refused that was removed from the cluster.
+// errGone refuses a node that was removed from the cluster.
 var errGone = errors.New("it was removed from the cluster")
 
-// admit returns why the other end of a connection is no node that this one works with. A node whose data directory is
-// new is another node, even with the same id: it has forgotten what it has voted and acknowledged.
-func (t *transport) admit(h *hello) error {
+// checkHello returns an error if this node does not work with the other end of a connection. A node with a new data
+// directory is another node, even with the same id: it has forgotten its votes and acknowledgements. So checkHello
+// stores the incarnation of a node that it sees for the first time.
+func (t *transport) checkHello(h *hello) error {
 	joins := t.identity.origin == "" || h.Kind == kindJoin && h.Origin == ""
 	switch {
-	case h.Removed && h.Cluster == t.o.Cluster && (joins || h.Origin == t.identity.origin): // not another cluster's word
+	case h.Removed && h.Cluster == t.o.Cluster && (joins || h.Origin == t.identity.origin): // of another cluster it says nothing about this node
 		return fmt.Errorf("%w: node %q says so", errRemoved, h.From)
 	case h.Error != "":
 		return errors.New(h.Error)
@@ -61,72 +62,73 @@ func (t *transport) admit(h *hello) error {
 		return fmt.Errorf("node %q does not identify its data directory", h.From)
 	}
 	if t.node != nil {
-		if err := t.node.knows(h.From); err != nil {
+		if err := t.node.checkMember(h.From); err != nil {
 			return err
 		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch t.known[h.From] {
+	switch t.incarnations[h.From] {
 	case h.Incarnation:
 		return nil
 	case "":
-		known := maps.Clone(t.known)
-		known[h.From] = h.Incarnation
-		if err := t.keep(formatKnown(known)); err != nil {
-			return err // what only the memory has would be forgotten with the process
+		next := maps.Clone(t.incarnations)
+		next[h.From] = h.Incarnation
+		if err := t.storeIncarnations(formatIncarnations(next)); err != nil {
+			return err // an incarnation that is not stored would be forgotten with the process
 		}
-		t.known = known
-		t.met()
+		t.incarnations = next
+		t.startWhenAllMet()
 		return nil
 	}
 	return fmt.Errorf("node %q has another data directory than before: a node that has lost its own cannot come back under its id", h.From)
 }
 
-// met lets the node take part when it has met all nodes with which the cluster began. Before that it could take one
-// that has lost its data directory for a new one, and elect it. mu is held.
-func (t *transport) met() {
-	if t.node == nil || !t.node.waits.Load() {
+// startWhenAllMet lets the node take part once it has met all nodes with which the cluster began. Until then it could
+// elect a node that has lost its data directory. The caller holds mu.
+func (t *transport) startWhenAllMet() {
+	if t.node == nil || !t.node.awaitingPeers.Load() {
 		return
 	}
-	if missing := t.missing(); len(missing) > 0 {
+	if missing := t.neverMet(); len(missing) > 0 {
 		t.o.Log.Info("this node waits until it has met all nodes with which its cluster begins", "node", t.o.ID, "missing", missing)
 		return
 	}
 	t.o.Log.Info("this node has met all others", "node", t.o.ID)
-	t.node.waits.Store(false)
+	t.node.awaitingPeers.Store(false)
 }
 
-// missing returns the ids of the first nodes that this one has never met, if it is one of them.
-func (t *transport) missing() (ids []string) {
+// neverMet returns the ids of the first nodes that this node has never met, if it is a first node itself. The caller
+// holds mu.
+func (t *transport) neverMet() (ids []string) {
 	origin := strings.Fields(t.identity.origin)
 	if t.identity.number > uint64(len(origin)) {
 		return nil // it has joined
 	}
 	for i, id := range origin {
-		if uint64(i+1) != t.identity.number && t.known[id] == "" {
+		if uint64(i+1) != t.identity.number && t.incarnations[id] == "" {
 			ids = append(ids, id)
 		}
 	}
 	return ids
 }
 
-// learn notes an address of another node, see place.
-func (t *transport) learn(a net.Addr) {
+// noteHost notes the host of another node, see slotsFor.
+func (t *transport) noteHost(a net.Addr) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.homes[hostOf(a)] = true
+	t.knownHosts[hostOf(a)] = true
 }
 
-// place returns the places of those that connect from an address, before they say who they are: others cannot take
-// those of the nodes.
-func (t *transport) place(a net.Addr) chan struct{} {
+// slotsFor returns the semaphore for a connection that has not said who it is. Hosts of known nodes have their own, so
+// that others cannot exhaust it.
+func (t *transport) slotsFor(a net.Addr) chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.homes[hostOf(a)] {
-		return t.neighbours
+	if t.knownHosts[hostOf(a)] {
+		return t.knownSlots
 	}
-	return t.strangers
+	return t.unknownSlots
 }
 
 func hostOf(a net.Addr) string {

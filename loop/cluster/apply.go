@@ -1,5 +1,6 @@
 package cluster
 
+// wakeApply wakes applyLoop. It does not block.
 func (n *Node) wakeApply() {
 	select {
 	case n.wakeUp <- struct{}{}:
@@ -7,7 +8,7 @@ func (n *Node) wakeApply() {
 	}
 }
 
-// applyLoop brings committed entries into the store when logs are full, and forgets those before.
+// applyLoop applies committed entries to the store when logs are full, and then compacts the log.
 func (n *Node) applyLoop() {
 	for {
 		select {
@@ -21,7 +22,7 @@ func (n *Node) applyLoop() {
 			all, err := parseMembers(stored)
 			if err == nil { // a follower that is a little behind needs no snapshot
 				keep := n.pinned.keep(before, n.storage.written.Load())
-				n.call(func() { err = n.storage.compact(at.Index, keep, all.state()) })
+				n.call(func() { err = n.storage.compact(at.Index, keep, all.confState()) })
 			}
 			if err != nil {
 				n.fail(err)
@@ -31,7 +32,7 @@ func (n *Node) applyLoop() {
 			lead := n.lead
 			n.mu.Unlock()
 			if lead != nil {
-				lead.applied()
+				lead.wakeWaiters()
 			}
 		case <-n.closing:
 			return
@@ -39,7 +40,7 @@ func (n *Node) applyLoop() {
 	}
 }
 
-// applyCommitted brings all entries that are known to be committed into the store.
+// applyCommitted applies all entries to the store that are known to be committed.
 func (n *Node) applyCommitted() error {
 	n.applying.Lock()
 	defer n.applying.Unlock()

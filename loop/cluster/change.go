@@ -21,35 +21,34 @@ const (
 	Transfer   = "transfer" // of the lead to ID, or to the node that has the most of the log
 )
 
-// Change is what may be changed in a running cluster. It is done by the leader; any node passes it on.
+// Change is a change of a running cluster. The leader makes it, and any other node forwards it to the leader.
 type Change struct {
 	Verb    string `json:"verb"`
 	ID      string `json:"id,omitempty"`
 	Address string `json:"address,omitempty"`
 }
 
-// changeAnswer is the answer of the node that a change was passed on to.
+// changeAnswer is the answer to a forwarded change.
 type changeAnswer struct {
 	Error string `json:"error,omitempty"`
-	Again bool   `json:"again,omitempty"` // it does not lead
+	Again bool   `json:"again,omitempty"` // the node does not lead: ask the next leader
 }
 
 const (
-	// changeTimeout is how long a change may take, with an election in between.
+	// changeTimeout bounds a change, with an election in between.
 	changeTimeout = 15 * time.Second
-	// commitTimeout is how long the leader waits for a majority.
+	// commitTimeout bounds the time in which a majority agrees to a change.
 	commitTimeout = 5 * time.Second
 	// changePause is the time between two tries.
 	changePause = 100 * time.Millisecond
-	// learnerLag is how many entries a learner may lack when it begins to count for a majority: what comes in while one
-	// change is agreed upon.
+	// learnerLag is how many entries a learner may lack when it is promoted: about what arrives during the promotion.
 	learnerLag = 1000
 )
 
-// errRemoved is why a node ends that was removed from its cluster.
+// errRemoved is the failure of a node that was removed from its cluster.
 var errRemoved = errors.New("this node was removed from the cluster: its data directory is of no more use to it")
 
-// Change changes the cluster, and waits until that is done. A change that was done before is no error.
+// Change makes a change of the cluster and waits until it is made. It returns nil if the change was made before.
 func (n *Node) Change(ctx context.Context, c Change) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
@@ -77,7 +76,7 @@ func (n *Node) tryChange(ctx context.Context, c Change) error {
 	if leader == n.o.ID {
 		return n.leadChange(ctx, c)
 	}
-	return n.port.askChange(ctx, leader, c)
+	return n.transport.askChange(ctx, leader, c)
 }
 
 // askChange asks the leader for a change.
@@ -114,7 +113,7 @@ func (t *transport) askChange(ctx context.Context, leader string, c Change) erro
 	return nil
 }
 
-// answerChange does a change that another node passes on.
+// answerChange makes a change that another node has forwarded.
 func (t *transport) answerChange(c net.Conn) error {
 	_ = c.SetDeadline(time.Now().Add(changeTimeout))
 	b, err := readFrame(c, maxHello)
@@ -135,14 +134,14 @@ func (t *transport) answerChange(c net.Conn) error {
 	return err
 }
 
-// leadChange does a change as the leader.
+// leadChange makes a change as the leader.
 func (n *Node) leadChange(ctx context.Context, c Change) error {
 	switch c.Verb {
 	case AddNode:
 		if _, err := ParsePeers([]string{c.ID + "=" + c.Address}); err != nil {
 			return err
 		}
-		if err := n.o.reachable(c.Address); err != nil {
+		if err := n.o.checkAddress(c.Address); err != nil {
 			return err
 		}
 	case RemoveNode:
@@ -161,7 +160,7 @@ func (n *Node) leadChange(ctx context.Context, c Change) error {
 		if done || errors.Is(err, ErrNotLeader) {
 			return err
 		}
-		select { // another change may be on its way, and nodes are heard of now and then
+		select { // another change may be under way, and nodes answer now and then
 		case <-time.After(changePause):
 		case <-ctx.Done():
 			return errors.Join(err, fmt.Errorf("the cluster has not agreed within %v", commitTimeout))
@@ -169,7 +168,7 @@ func (n *Node) leadChange(ctx context.Context, c Change) error {
 	}
 }
 
-// propose proposes a change of the members. It is done when it was done before, or cannot be.
+// propose proposes a change of the members. It returns done if the change was made before or cannot be made.
 func (n *Node) propose(ctx context.Context, c Change) (done bool, err error) {
 	err = ErrNotLeader
 	n.callUnless(ctx.Done(), func() {
@@ -178,19 +177,19 @@ func (n *Node) propose(ctx context.Context, c Change) (done bool, err error) {
 			return
 		}
 		var next *pb.ConfChange
-		node, is := m.of(c.ID)
+		node, is := m.withID(c.ID)
 		switch {
 		case c.Verb == AddNode && is && node.Address == c.Address:
 			done, err = true, nil
 			return
 		case c.Verb == AddNode:
-			next, err = change(pb.ConfChangeAddLearnerNode, member{Number: m.Last + 1, ID: c.ID, Address: c.Address}), m.mayAdd(c.ID, c.Address)
+			next, err = confChange(pb.ConfChangeAddLearnerNode, member{Number: m.Last + 1, ID: c.ID, Address: c.Address}), m.checkAddition(c.ID, c.Address)
 			done = err != nil
 		case !is:
-			done, err = true, m.unknown(c.ID)
+			done, err = true, m.checkRemoved(c.ID)
 			return
 		default:
-			next, err = change(pb.ConfChangeRemoveNode, node), m.mayRemove(node, n.active())
+			next, err = confChange(pb.ConfChangeRemoveNode, node), m.checkRemoval(node, n.respondingNumbers())
 		}
 		if err != nil {
 			return
@@ -202,28 +201,29 @@ func (n *Node) propose(ctx context.Context, c Change) (done bool, err error) {
 	return done, err
 }
 
-// heardTicks is how long ago a node may have answered that counts as there.
-const heardTicks = electionTicks
+// respondTicks is how many ticks the last answer of a node may be old if the node counts as reachable.
+const respondTicks = electionTicks
 
-// hears reports whether another node has answered lately. Raft's own mark is cleared with each look at it. The owner
-// calls it.
-func (n *Node) hears(number uint64) bool {
-	at, ok := n.answered[number]
-	return ok && time.Since(at) < heardTicks*tick
+// respondedLately reports whether another node has answered within respondTicks. Raft clears its own mark each time
+// that it reads it. The owner calls it.
+func (n *Node) respondedLately(number uint64) bool {
+	at, ok := n.answeredAt[number]
+	return ok && time.Since(at) < respondTicks*tick
 }
 
-// active returns the numbers of the nodes that this one has heard of lately, with its own. The owner calls it.
-func (n *Node) active() []uint64 {
+// respondingNumbers returns the numbers of the nodes that have answered lately, and that of this node. The owner calls
+// it.
+func (n *Node) respondingNumbers() []uint64 {
 	all := []uint64{n.number}
-	for number := range n.answered {
-		if n.hears(number) {
+	for number := range n.answeredAt {
+		if n.respondedLately(number) {
 			all = append(all, number)
 		}
 	}
 	return all
 }
 
-// promote lets learners count for a majority that have almost the whole log, if this node leads.
+// promote gives a vote to a learner that has almost the whole log, if this node leads. The owner calls it.
 func (n *Node) promote() {
 	for _, m := range n.members.Nodes {
 		if !m.Learner {
@@ -232,20 +232,20 @@ func (n *Node) promote() {
 		status := n.raft.Status()
 		last, _ := n.storage.LastIndex() // of a MemoryStorage: it never fails
 		p, ok := status.Progress[m.Number]
-		if !ok || status.RaftState != raft.StateLeader || !n.hears(m.Number) || p.State != tracker.StateReplicate || p.Match+learnerLag < last {
+		if !ok || status.RaftState != raft.StateLeader || !n.respondedLately(m.Number) || p.State != tracker.StateReplicate || p.Match+learnerLag < last {
 			continue
 		}
-		if err := n.raft.ProposeConfChange(change(pb.ConfChangeAddNode, m)); err != nil {
+		if err := n.raft.ProposeConfChange(confChange(pb.ConfChangeAddNode, m)); err != nil {
 			n.log.Debug("a learner stays one for now", "node", m.ID, "error", err)
 		}
 		return // one at a time
 	}
 }
 
-// changeMembers takes a committed change of the members. It returns true if this node was removed.
+// changeMembers applies a committed change of the members. It returns true if this node was removed.
 func (n *Node) changeMembers(e *pb.Entry) (removed bool) {
-	next, c, err := n.members.changed(e)
-	if err != nil { // every node comes to this
+	next, c, err := n.members.withEntry(e)
+	if err != nil { // the same on every node
 		n.log.Error("a change of the nodes is left out", "entry", e.GetIndex(), "error", err)
 		return false
 	}
@@ -254,10 +254,10 @@ func (n *Node) changeMembers(e *pb.Entry) (removed bool) {
 		return false
 	}
 	before := n.members
-	n.change(func() { n.members = next })
+	n.updateState(func() { n.members = next })
 	n.links.update(next)
 	number := c.GetNodeId()
-	delete(n.answered, number)
+	delete(n.answeredAt, number)
 	switch c.GetType() {
 	case pb.ConfChangeRemoveNode:
 		n.log.Info("a node is removed from the cluster", "node", before.id(number), "nodes", next.ids())
@@ -274,7 +274,7 @@ func (n *Node) changeMembers(e *pb.Entry) (removed bool) {
 func (n *Node) member(id string) (Peer, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	m, ok := n.members.of(id)
+	m, ok := n.members.withID(id)
 	return Peer{m.ID, m.Address}, ok
 }
 
@@ -285,27 +285,27 @@ func (n *Node) nodes() []member {
 	return n.members.Nodes
 }
 
-// knows returns why a node of this id is none of the cluster.
-func (n *Node) knows(id string) error {
+// checkMember returns an error if no node of the cluster has the id.
+func (n *Node) checkMember(id string) error {
 	n.mu.Lock()
 	m := n.members
 	n.mu.Unlock()
 	if slices.Contains(m.Gone, id) {
 		return fmt.Errorf("node %q: %w", id, errGone)
 	}
-	if _, ok := m.of(id); !ok {
+	if _, ok := m.withID(id); !ok {
 		return fmt.Errorf("node %q is none of the cluster, which has %s: treadle cluster add %s=HOST:PORT adds it", id, m.ids(), id)
 	}
 	return nil
 }
 
-// HandOver asks the follower that has the most of the log to lead, and waits until another node leads, ctx ends, or two
-// election times have passed.
+// HandOver transfers the lead to the follower that has the most of the log. It waits until another node leads, ctx
+// ends, or two election times have passed.
 func (n *Node) HandOver(ctx context.Context) {
-	_ = n.transfer(ctx, "") // Raft elects a node then
+	_ = n.transfer(ctx, "") // on an error Raft elects a node
 }
 
-// leaveLead hands over, so that another node can do what the leader cannot do to itself.
+// leaveLead transfers the lead, so that the next leader can make a change that concerns this node.
 func (n *Node) leaveLead(ctx context.Context) error {
 	if err := n.transfer(ctx, ""); err != nil {
 		return err
@@ -313,8 +313,8 @@ func (n *Node) leaveLead(ctx context.Context) error {
 	return ErrNotLeader
 }
 
-// transfer hands over to a node, or to the follower that has the most of the log, and waits until that one leads. The
-// Lead of this node ends first.
+// transfer transfers the lead to the node with an id, or without one to the follower that has the most of the log. It
+// ends the Lead of this node first, and waits until the other node leads.
 func (n *Node) transfer(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*electionTicks*tick)
 	defer cancel()
@@ -339,7 +339,7 @@ func (n *Node) transfer(ctx context.Context, id string) error {
 			return
 		}
 		err = nil
-		n.change(n.endLead)
+		n.updateState(n.endLead)
 		n.raft.TransferLeader(to)
 	})
 	if err != nil || id == n.o.ID {
@@ -355,12 +355,12 @@ func (n *Node) transfer(ctx context.Context, id string) error {
 	return nil
 }
 
-// successor returns the number of a node that can lead in the place of this one: the one with the id, or the one that
-// has the most of the log; 0: there is none.
+// successor returns the number of a node that can take over from this one, or 0: the node with the id, or without one
+// the node that has the most of the log. The owner calls it.
 func (n *Node) successor(s *raft.Status, id string) (to uint64) {
 	var match uint64
 	for number, p := range s.Progress {
-		follows := number != n.number && !p.IsLearner && n.hears(number) && p.State == tracker.StateReplicate
+		follows := number != n.number && !p.IsLearner && n.respondedLately(number) && p.State == tracker.StateReplicate
 		if follows && p.Match >= match && (id == "" || n.members.id(number) == id) {
 			to, match = number, p.Match
 		}

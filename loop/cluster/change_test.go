@@ -23,11 +23,11 @@ func TestMembers(t *testing.T) {
 	m := threeMembers()
 	f := func(want string, kind pb.ConfChangeType, n member) {
 		t.Helper()
-		b, err := proto.Marshal(change(kind, n))
+		b, err := proto.Marshal(confChange(kind, n))
 		if err != nil {
 			t.Fatal(err)
 		}
-		next, c, err := m.changed(&pb.Entry{Data: b})
+		next, c, err := m.withEntry(&pb.Entry{Data: b})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +35,7 @@ func TestMembers(t *testing.T) {
 			t.Errorf("%v of %+v: it fits: %v, and Raft is told of %d", kind, n, fits, c.GetNodeId())
 		}
 		m = next
-		s := m.state()
+		s := m.confState()
 		if got := fmt.Sprintf("%s %v %v %v", m.ids(), s.GetVoters(), s.GetLearners(), m.Gone); got != want {
 			t.Errorf("%v of %+v: %s, want %s", kind, n, got, want)
 		}
@@ -54,17 +54,17 @@ func TestMembers(t *testing.T) {
 	f("a c d [1 3 4] [] [b]", pb.ConfChangeRemoveNode, member{Number: 2, ID: "b"})
 	f("a c d [1 3 4] [] [b]", pb.ConfChangeAddLearnerNode, member{Number: 5, ID: "b", Address: "127.0.0.1:5"}) // its id is gone
 	f("a c d e [1 3 4] [5] [b]", pb.ConfChangeAddLearnerNode, member{Number: 5, ID: "e", Address: "127.0.0.1:5"})
-	c, _ := m.of("c")
+	c, _ := m.withID("c")
 	for active, says := range map[string]string{"1": "only 1 of the other 2", "14": "", "1345": ""} {
 		var all []uint64
 		for _, digit := range active {
 			all = append(all, uint64(digit-'0'))
 		}
-		if err := m.mayRemove(c, all); says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
+		if err := m.checkRemoval(c, all); says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
 			t.Errorf("%s: %v", active, err)
 		}
 	}
-	if err := firstMembers(testOptions("a").Peers[:1]).mayRemove(member{Number: 1, ID: "a"}, []uint64{1}); err == nil {
+	if err := firstMembers(testOptions("a").Peers[:1]).checkRemoval(member{Number: 1, ID: "a"}, []uint64{1}); err == nil {
 		t.Error("the only node is removed")
 	}
 }
@@ -112,15 +112,15 @@ func TestReplace(t *testing.T) {
 	address := freeAddress(t)
 	f("is not ID=HOST:PORT", Change{Verb: AddNode, ID: "d e", Address: address})
 	f("beyond this machine", Change{Verb: AddNode, ID: "d", Address: "192.0.2.1:1"})
-	f("has this id or this address", Change{Verb: AddNode, ID: "d", Address: leader.own().Address})
+	f("has this id or this address", Change{Verb: AddNode, ID: "d", Address: leader.ownStatus().Address})
 	f(`has no node "x"`, Change{Verb: RemoveNode, ID: "x"})
 	f(`no change "y"`, Change{Verb: "y"})
-	time.Sleep(heardTicks * tick)
+	time.Sleep(respondTicks * tick)
 	f("could no longer decide anything", Change{Verb: RemoveNode, ID: third.o.ID})
 
 	disk := vfs.NewMem()
 	o := Options{
-		Cluster: "test", ID: "d", Peers: []Peer{{"d", address}, {third.o.ID, third.own().Address}}, Join: true, Log: testLog(), Journal: testJournal(disk),
+		Cluster: "test", ID: "d", Peers: []Peer{{"d", address}, {third.o.ID, third.ownStatus().Address}}, Join: true, Log: testLog(), Journal: testJournal(disk),
 	}
 	early, cancel := context.WithTimeout(context.Background(), 2*joinPause)
 	defer cancel()
@@ -139,7 +139,7 @@ func TestReplace(t *testing.T) {
 	f("", Change{Verb: RemoveNode, ID: deadID})
 	f("take a new id", Change{Verb: AddNode, ID: deadID, Address: freeAddress(t)})
 	put(t, j, 2, "three")
-	if got, want := jobs(t, d, leader.own().Commit), []string{"one", "two", "three"}; !slices.Equal(got, want) {
+	if got, want := jobs(t, d, leader.ownStatus().Commit), []string{"one", "two", "three"}; !slices.Equal(got, want) {
 		t.Errorf("the new node has %q, want %q", got, want)
 	}
 	gone, err := again(dead)
@@ -165,7 +165,7 @@ func TestReplace(t *testing.T) {
 		d = again
 	}
 	put(t, j, 4, "five")
-	if got := jobs(t, d, leader.own().Commit); len(got) != 5 {
+	if got := jobs(t, d, leader.ownStatus().Commit); len(got) != 5 {
 		t.Errorf("the new node has %q after a restart", got)
 	}
 	if err := d.Change(soon(t), Change{Verb: Transfer, ID: "d"}); err != nil {
@@ -175,7 +175,7 @@ func TestReplace(t *testing.T) {
 		t.Error(err)
 	}
 	lead.End()
-	next, err := d.Lead(soon(t))
+	next, err := d.AwaitLead(soon(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestAdopt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = a.Close() }()
-	lead, err := a.Lead(soon(t))
+	lead, err := a.AwaitLead(soon(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestAdopt(t *testing.T) {
 		}
 		defer func() { _ = b.Close() }()
 		voters(t, b, []string{"a", "b", "c"}[:i+2]...)
-		if got, want := jobs(t, b, a.own().Commit), []string{"one", "two", "three"}; !slices.Equal(got, want) {
+		if got, want := jobs(t, b, a.ownStatus().Commit), []string{"one", "two", "three"}; !slices.Equal(got, want) {
 			t.Errorf("node %s has %q, want %q", id, got, want)
 		}
 	}
@@ -277,7 +277,7 @@ func TestInstallBesideAppend(t *testing.T) {
 	c := newTestCluster(t)
 	i, lead := c.leader()
 	n := c.nodes[i]
-	n.change(n.endLead)
+	n.updateState(n.endLead)
 	blocked, release := make(chan struct{}), make(chan struct{})
 	go n.call(func() { close(blocked); <-release }) // the owner waits for the server
 	<-blocked
@@ -307,11 +307,11 @@ func TestTransfer(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if own := next.own(); own.Role != "leader" {
+		if own := next.ownStatus(); own.Role != "leader" {
 			t.Fatalf("node %s was to lead, and is %+v", next.o.ID, own)
 		}
 		var err error
-		if lead, err = next.Lead(soon(t)); err != nil {
+		if lead, err = next.AwaitLead(soon(t)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,30 +11,30 @@ import (
 )
 
 const (
-	// clockPause is the time between two looks at the clocks of the others: clocks drift slowly, and steps are rare.
+	// clockPause is the time between two measurements: clocks drift slowly, and steps are rare.
 	clockPause = 10 * time.Second
-	// clockStale is how long a look counts.
+	// clockStale is how long a measurement counts.
 	clockStale = 3 * clockPause
 )
 
-// clocks are the clocks of the other nodes, as far from this one's as they were when it asked. Due times are times of
-// the clock, so a leader with a wrong clock would hand jobs out too early or too late.
+// clocks has the clocks of the other nodes as offsets from the clock of this one. Due times are wall times, so a leader
+// with a wrong clock would hand out jobs too early or too late.
 type clocks struct {
 	now   func() time.Time // time.Now
 	limit time.Duration    // Options.ClockLimit
-	wrong atomic.Bool      // the clock of this node is the wrong one
+	wrong atomic.Bool      // the clock of this node is wrong, see isWrong
 
-	mu     sync.Mutex
-	others map[string]clockView
+	mu      sync.Mutex
+	offsets map[string]clockOffset // by the id of the node
 }
 
-// clockView is the clock of a node, seen at a time.
-type clockView struct {
-	ahead time.Duration // of this node's clock
-	seen  time.Time
+// clockOffset is how far the clock of another node is ahead of the clock of this one.
+type clockOffset struct {
+	ahead      time.Duration
+	measuredAt time.Time
 }
 
-// watchClocks asks the other nodes for their time until the node is closed.
+// watchClocks measures the clocks of the other nodes until the node is closed.
 func (n *Node) watchClocks() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -48,7 +48,7 @@ func (n *Node) watchClocks() {
 			if m.ID == n.o.ID {
 				continue
 			}
-			asked.Go(func() { n.askClock(ctx, Peer{m.ID, m.Address}) })
+			asked.Go(func() { n.measureClock(ctx, Peer{m.ID, m.Address}) })
 		}
 		asked.Wait()
 		n.judgeClock()
@@ -60,27 +60,28 @@ func (n *Node) watchClocks() {
 	}
 }
 
-// askClock asks one node.
-func (n *Node) askClock(ctx context.Context, p Peer) {
-	s, err := n.port.askStatus(ctx, p)
-	if err == nil && s.Time != 0 { // it has written the answer after the hellos, and has sent it at once
-		n.clocks.see(p.ID, time.UnixMicro(s.Time).Sub(n.clocks.now()))
+// measureClock asks a node for its time.
+func (n *Node) measureClock(ctx context.Context, p Peer) {
+	s, err := n.transport.askStatus(ctx, p)
+	if err == nil && s.Time != 0 { // the time is fresh: the node writes the answer after the hellos and sends it at once
+		n.clocks.record(p.ID, time.UnixMicro(s.Time).Sub(n.clocks.now()))
 	}
 }
 
-// see notes how far ahead a clock is.
-func (c *clocks) see(id string, ahead time.Duration) {
+// record records how far the clock of a node is ahead.
+func (c *clocks) record(id string, ahead time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.others[id] = clockView{ahead, time.Now()}
+	c.offsets[id] = clockOffset{ahead, time.Now()}
 }
 
-// fresh returns how far the clocks of nodes are ahead of this one, in order; nil: of all others.
-func (c *clocks) fresh(ids []string) (all []time.Duration) {
+// freshOffsets returns how far the clocks of nodes are ahead of this one, in ascending order. With ids nil it returns
+// those of all other nodes. It leaves out old measurements.
+func (c *clocks) freshOffsets(ids []string) (all []time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for id, v := range c.others {
-		if time.Since(v.seen) < clockStale && (ids == nil || slices.Contains(ids, id)) {
+	for id, v := range c.offsets {
+		if time.Since(v.measuredAt) < clockStale && (ids == nil || slices.Contains(ids, id)) {
 			all = append(all, v.ahead)
 		}
 	}
@@ -88,22 +89,22 @@ func (c *clocks) fresh(ids []string) (all []time.Duration) {
 	return all
 }
 
-// ahead returns how far this clock is ahead of the one in the middle of the others, or behind if it is less than 0.
+// ahead returns how far this clock is ahead of the median of the others, or behind if it is negative.
 func (c *clocks) ahead() time.Duration {
-	all := c.fresh(nil)
+	all := c.freshOffsets(nil)
 	if len(all) == 0 {
 		return 0
 	}
 	return -all[len(all)/2]
 }
 
-// isWrong reports whether a majority of the nodes that vote, which are others and this one, agree with each other about
-// the time, and none of these with this one.
+// isWrong reports whether a majority of the voters agree about the time, and none of them agrees with this node. others
+// are the ids of the other voters.
 func (c *clocks) isWrong(majority int, others []string) bool {
 	if len(others) == 0 {
 		return false
 	}
-	all := c.fresh(others)
+	all := c.freshOffsets(others)
 	for i := 0; i+majority <= len(all); i++ {
 		agreeing := all[i : i+majority]
 		first, last := agreeing[0], agreeing[majority-1]
@@ -114,7 +115,8 @@ func (c *clocks) isWrong(majority int, others []string) bool {
 	return false
 }
 
-// judgeClock has another node lead if the clock of this one is wrong and another can.
+// judgeClock decides whether the clock of this node is wrong. If it has become wrong, another node gets the lead if one
+// can take over.
 func (n *Node) judgeClock() {
 	voters := 0
 	var others []string
@@ -139,7 +141,7 @@ func (n *Node) judgeClock() {
 	n.call(func() {
 		status := n.raft.Status()
 		if to := n.successor(&status, ""); status.RaftState == raft.StateLeader && to != 0 {
-			n.change(n.endLead)
+			n.updateState(n.endLead)
 			n.raft.TransferLeader(to)
 		}
 	})

@@ -27,14 +27,14 @@ func TestWrongClock(t *testing.T) {
 		"a majority on both sides of limit": {[]time.Duration{59 * time.Second, 61 * time.Second}, 2, false},
 	} {
 		var ids []string
-		c := clocks{limit: time.Minute, others: make(map[string]clockView)}
+		c := clocks{limit: time.Minute, offsets: make(map[string]clockOffset)}
 		for i, d := range test.others {
 			id := string(rune('b' + i))
-			c.see(id, d)
+			c.record(id, d)
 			ids = append(ids, id)
 		}
-		c.see("learner", time.Hour)
-		c.see("another", time.Hour)
+		c.record("learner", time.Hour)
+		c.record("another", time.Hour)
 		if got := c.isWrong(test.majority, ids); got != test.want {
 			t.Errorf("%s: it is wrong: %v, want %v", name, got, test.want)
 		}
@@ -50,7 +50,7 @@ func TestLeaderWithWrongClock(t *testing.T) {
 	n := c.nodes[wrong]
 	others := slices.DeleteFunc([]string{"a", "b", "c"}, func(id string) bool { return id == n.o.ID })
 	for _, id := range others {
-		n.clocks.see(id, time.Hour)
+		n.clocks.record(id, time.Hour)
 	}
 	n.judgeClock()
 	select {
@@ -72,7 +72,7 @@ func TestLeaderWithWrongClock(t *testing.T) {
 		lead.End()
 	}
 	for _, id := range others {
-		n.clocks.see(id, 0)
+		n.clocks.record(id, 0)
 	}
 	n.judgeClock()
 	for end := time.Now().Add(patience); ; time.Sleep(tick) {

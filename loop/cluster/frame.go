@@ -13,7 +13,7 @@ import (
 // A frame is a length and a CRC-32C in four bytes each, little-endian, and the payload.
 const frameHead = 8
 
-// maxHello is the largest first frame of a connection, before the other end is known to be a node.
+// maxHello is the size of the largest first frame of a connection: the other end is not known to be a node yet.
 const maxHello = 4 << 10
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -27,8 +27,8 @@ func appendFrame(dst, payload []byte) []byte {
 	return append(dst, payload...)
 }
 
-// readFrame reads a frame of at most limit bytes. It takes memory as the bytes come, not as the length says. The
-// payload is the caller's.
+// readFrame reads a frame of at most limit bytes. It allocates memory as the bytes arrive, not by the length in the
+// head. The caller owns the payload.
 func readFrame(r io.Reader, limit int) ([]byte, error) {
 	var head [frameHead]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -59,7 +59,7 @@ const (
 	kindPass     = "pass"     // a client's bytes
 	kindStatus   = "status"   // one frame of Status
 	kindChange   = "change"   // a frame of Change and one of its answer
-	kindJoin     = "join"     // the hello of the answer says who the nodes are
+	kindJoin     = "join"     // the answer's hello has the members
 )
 
 // hello is the first frame of both ends of a connection.
@@ -72,10 +72,10 @@ type hello struct {
 	Incarnation string   `json:"incarnation"` // of the data directory of From
 	To          string   `json:"to"`
 	Setting     string   `json:"setting,omitempty"` // of a passed connection: the setting of the port,
-	Ordinal     int      `json:"ordinal,omitempty"` // and the place of its address in that,
-	Client      Client   `json:"client,omitzero"`   // and who has connected to From
+	Ordinal     int      `json:"ordinal,omitempty"` // the index of the address in that setting,
+	Client      Client   `json:"client,omitzero"`   // and the client of From
 	Error       string   `json:"error,omitempty"`   // of the answer: why the connection is refused
-	Removed     bool     `json:"removed,omitempty"` // of the answer: the node that asks was removed from the cluster
+	Removed     bool     `json:"removed,omitempty"` // of the answer: the node that asked was removed from the cluster
 	Nodes       []member `json:"nodes,omitempty"`   // of the answer to a node that joins
 }
 

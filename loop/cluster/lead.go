@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// Lead is this node's time as leader, in one term. It is the journal.Replicator of a server.
+// Lead is the time of this node as leader in one term. It is the journal.Replicator of a server.
 //
-// A Lead ends before another node can lead, even if this one does not hear of it: what has no group of its own, such as
-// a job that is handed out or a submission that changes nothing, would otherwise be answered by two nodes. Nobody votes
-// for another leader within electionTicks after it has heard of this one. So the Lead has a lease of leaseTicks from
-// each moment at which a majority was asked and has answered since, and ends with it.
+// It ends before another node can lead, even if this node does not hear of it. Otherwise two nodes could answer what
+// has no group in the journal, such as a handed-out job or a submission that changes nothing. For electionTicks after a
+// node has heard from the leader it votes for no other. So each time that a majority answers, the lease lasts for
+// leaseTicks from the moment of the question.
 type Lead struct {
 	n     *Node
 	term  uint64
-	ready chan struct{} // closed when the first entry of the term is committed, and so all before it are, and there is a lease
-	lost  chan struct{} // closed at its end
-	lease atomic.Int64  // the time on the node's clock at which the Lead ends; 0: it has not begun
+	ready chan struct{} // closed when the first entry of the term, and so all before it, are committed and there is a lease
+	lost  chan struct{} // closed when the Lead ends
+	lease atomic.Int64  // the uptime at which the lease ends; 0: it has not begun
 
 	mu       sync.Mutex
 	wake     *sync.Cond
@@ -27,31 +27,31 @@ type Lead struct {
 	isReady  bool
 	isLost   bool
 	proposed int // entries
-	done     int // committed ones of these
+	done     int // proposed entries that are committed
 	bytes    int // of entries that are proposed and not committed
 }
 
-// maxProposed is how many bytes may be proposed and not committed when Append waits.
+// maxProposed bounds the bytes of proposed entries that are not committed. Append waits while there are more.
 const maxProposed = 32 << 20
 
-// Holds reports whether no other node can lead yet. What is answered must have been found out before the call: Lost is
-// closed a little later, when the clock or Raft is looked at, and much later in a process that was stopped meanwhile.
+// Holds reports whether no other node can lead yet. It is called after an answer is computed and before it is sent:
+// Lost may be closed much later, for example in a process that was stopped for a while.
 func (l *Lead) Holds() bool {
 	select {
 	case <-l.lost:
 		return false
 	default:
-		return !l.expired(l.n.clock())
+		return !l.expired(l.n.uptime())
 	}
 }
 
 // Lost returns a channel that is closed when this node no longer leads in this term.
 func (l *Lead) Lost() <-chan struct{} { return l.lost }
 
-// End lets the store be replaced again: the caller no longer uses it.
-func (l *Lead) End() { l.n.serving.Unlock() }
+// End tells the node that the caller no longer uses the store, which may then be replaced.
+func (l *Lead) End() { l.n.storeInUse.Unlock() }
 
-// Append proposes a batch of the journal, as journal.Replicator says.
+// Append implements journal.Replicator: it proposes a batch of the journal.
 func (l *Lead) Append(batch []byte) error {
 	l.mu.Lock()
 	for (l.bytes > maxProposed || l.n.storage.replica.FullLogs() > maxFullLogs) && !l.isLost {
@@ -66,13 +66,13 @@ func (l *Lead) Append(batch []byte) error {
 		present := l.n.lead
 		l.n.mu.Unlock()
 		if present == l {
-			if err = l.n.raft.Propose(batch); err != nil { // as while another node is asked to lead
+			if err = l.n.raft.Propose(batch); err != nil { // as while the lead is transferred
 				err = fmt.Errorf("%w: %w", ErrNotLeader, err)
 			}
 		}
 	})
 	if err != nil {
-		l.n.observed.refused.Add(1)
+		l.n.observed.proposalsRefused.Add(1)
 		l.mu.Lock()
 		l.proposed--
 		l.bytes -= len(batch)
@@ -81,7 +81,7 @@ func (l *Lead) Append(batch []byte) error {
 	return err
 }
 
-// Sync waits until all proposed batches are committed.
+// Sync implements journal.Replicator: it waits until all proposed batches are committed.
 func (l *Lead) Sync() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,8 +94,8 @@ func (l *Lead) Sync() error {
 	return nil
 }
 
-// committed counts a committed entry of the term. The first one is Raft's, and empty.
-func (l *Lead) committed(bytes int) {
+// countCommitted counts a committed entry of the term. The first one is made by Raft and is empty.
+func (l *Lead) countCommitted(bytes int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if bytes > 0 {
@@ -107,21 +107,22 @@ func (l *Lead) committed(bytes int) {
 	l.markReady()
 }
 
-// extend gives the Lead a lease from the time on that a majority has answered of.
-func (l *Lead) extend(asked int64) {
+// extendLease makes the lease last for leaseTicks from the uptime asked, at which a majority was asked that has
+// answered.
+func (l *Lead) extendLease(asked int64) {
 	l.lease.Store(asked + int64(leaseTicks*tick))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.markReady()
 }
 
-// late reports whether an answer comes when the lease that it gives is over.
-func (l *Lead) late(asked int64) bool { return l.n.clock() > asked+int64(leaseTicks*tick) }
+// leaseOver reports whether the lease that begins at the uptime asked has ended already.
+func (l *Lead) leaseOver(asked int64) bool { return l.n.uptime() > asked+int64(leaseTicks*tick) }
 
-// asked returns when the majority was asked that has answered last, on the node's clock.
-func (l *Lead) asked() int64 { return l.lease.Load() - int64(leaseTicks*tick) }
+// lastAsked returns the uptime at which the majority was asked that has answered last.
+func (l *Lead) lastAsked() int64 { return l.lease.Load() - int64(leaseTicks*tick) }
 
-// markReady closes ready when it is time. mu is held.
+// markReady closes ready if the Lead is ready. The caller holds mu.
 func (l *Lead) markReady() {
 	if !l.isReady && l.begun && l.lease.Load() > 0 {
 		l.isReady = true
@@ -135,8 +136,8 @@ func (l *Lead) expired(now int64) bool {
 	return lease > 0 && now > lease
 }
 
-// applied wakes those who wait for the store.
-func (l *Lead) applied() {
+// wakeWaiters wakes the Appends that wait for the store.
+func (l *Lead) wakeWaiters() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wake.Broadcast()
@@ -151,16 +152,18 @@ func (l *Lead) end() {
 	l.wake.Broadcast()
 }
 
-// clock is the time since the node began, in nanoseconds.
-func (n *Node) clock() int64 { return int64(time.Since(n.born)) }
+// uptime returns the time since the node was made, in nanoseconds of the monotonic clock.
+func (n *Node) uptime() int64 { return int64(time.Since(n.startedAt)) }
 
-// askLease asks a majority whether this node still leads; heard takes the answer. The owner calls it at each tick.
-func (n *Node) askLease() {
-	n.raft.ReadIndex(binary.BigEndian.AppendUint64(nil, uint64(n.clock())))
+// requestLease asks a majority whether this node still leads. renewLease handles the answer. The owner calls it at each
+// tick.
+func (n *Node) requestLease() {
+	n.raft.ReadIndex(binary.BigEndian.AppendUint64(nil, uint64(n.uptime())))
 }
 
-// heard takes answers of a majority. A node that is alone with its vote needs none.
-func (n *Node) heard(asked []byte) {
+// renewLease extends the lease of the Lead after a majority has answered the question asked. A single voter needs no
+// answer.
+func (n *Node) renewLease(asked []byte) {
 	n.mu.Lock()
 	lead := n.lead
 	n.mu.Unlock()
@@ -168,18 +171,18 @@ func (n *Node) heard(asked []byte) {
 		return
 	}
 	at := int64(binary.BigEndian.Uint64(asked))
-	if len(n.members.state().GetVoters()) == 1 {
+	if len(n.members.confState().GetVoters()) == 1 {
 		at = int64(forever)
 	}
-	if !lead.late(at) {
-		lead.extend(at)
+	if !lead.leaseOver(at) {
+		lead.extendLease(at)
 	}
 }
 
 // forever is longer than a process lives.
 const forever = 100 * 365 * 24 * time.Hour
 
-// watchLease ends a Lead whose lease is over, even while the owner of Raft's state waits for a disk.
+// watchLease ends a Lead whose lease has ended, even while the owner of Raft's state waits for a disk.
 func (n *Node) watchLease() {
 	ticker := time.NewTicker(tick / 5)
 	defer ticker.Stop()
@@ -192,11 +195,11 @@ func (n *Node) watchLease() {
 		n.mu.Lock()
 		lead := n.lead
 		n.mu.Unlock()
-		if lead == nil || !lead.expired(n.clock()) {
+		if lead == nil || !lead.expired(n.uptime()) {
 			continue
 		}
 		n.log.Warn("this node no longer leads: no majority has answered in time", "node", n.o.ID, "time", leaseTicks*tick)
-		n.change(func() {
+		n.updateState(func() {
 			if n.lead == lead {
 				n.endLead()
 			}
@@ -204,7 +207,8 @@ func (n *Node) watchLease() {
 	}
 }
 
-// resign has another node lead if this one still does for Raft, and has no Lead. The owner calls it.
+// resign asks Raft to transfer the lead if the Lead of this node has ended. If no other node can take over, this node
+// gets the Lead that its wrong clock has prevented. The owner calls it.
 func (n *Node) resign() {
 	n.mu.Lock()
 	ended := n.lead == nil
@@ -217,5 +221,5 @@ func (n *Node) resign() {
 		n.raft.TransferLeader(to)
 		return
 	}
-	n.change(func() { n.beginLead(true) }) // in a term in which it had none, because of its clock
+	n.updateState(func() { n.beginLead(true) })
 }

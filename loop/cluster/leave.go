@@ -6,8 +6,8 @@ import (
 	"treadle/loop/journal"
 )
 
-// Leave makes the data directory of a node, which does not run, that of a single server. It has every group that the
-// node has on its disk, also those that no majority is known to have. Of the options Dir, FS and Log count.
+// Leave makes the data directory of a stopped node that of a single server. The directory keeps every group on its
+// disk, also groups that no majority is known to have. Of the options it uses Dir, FS and Log.
 func Leave(o journal.Options) error {
 	return journal.Leave(o, []string{peersNote}, func() (*journal.Replica, error) {
 		s, _, err := openStorage(o, nil)

@@ -38,7 +38,7 @@ func alone(t *testing.T, disk vfs.FS) (*Node, *Lead) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = n.Close() })
-	lead, err := n.Lead(soon(t))
+	lead, err := n.AwaitLead(soon(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestLeave(t *testing.T) {
 	}
 	n, lead = alone(t, disk)
 	defer lead.End()
-	if got := jobs(t, n, n.own().Commit); !slices.Equal(got, want) {
+	if got := jobs(t, n, n.ownStatus().Commit); !slices.Equal(got, want) {
 		t.Errorf("another cluster begins with %q, want %q", got, want)
 	}
 }

@@ -11,8 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// maxNodes is how many nodes a cluster may have: with more, each acknowledgement waits for more disks and is no safer
-// than with a majority of nine.
+// maxNodes is the most nodes of a cluster. More would slow each acknowledgement and add little safety.
 const maxNodes = 9
 
 // member is a node of the cluster. Its number is its id in Raft, and is never given to another node.
@@ -23,8 +22,8 @@ type member struct {
 	Learner bool   `json:"learner,omitempty"` // it receives the log, and does not count for a majority yet
 }
 
-// members are the nodes of the cluster after a committed entry. A value does not change: changed makes another one. It
-// is stored in JSON, see journal.Replica.Members.
+// members are the nodes of the cluster after a committed entry. A value does not change: withEntry makes another one.
+// It is stored as JSON, see journal.Replica.Members.
 type members struct {
 	Nodes []member `json:"nodes"` // in the order of their numbers
 	Last  uint64   `json:"last"`  // the highest number that was ever given
@@ -40,7 +39,7 @@ func firstMembers(peers []Peer) *members {
 	return m
 }
 
-// parseMembers reads the stored form. Without any there are no members: this node has joined, and waits for the store.
+// parseMembers reads the stored form. A node that has joined and waits for its store has none, and gets no members.
 func parseMembers(b []byte) (*members, error) {
 	m := &members{}
 	if len(b) == 0 {
@@ -61,8 +60,8 @@ func (m *members) stored() []byte {
 	return b
 }
 
-// state returns the members as Raft wants them.
-func (m *members) state() *pb.ConfState {
+// confState returns the members in the form of Raft.
+func (m *members) confState() *pb.ConfState {
 	s := &pb.ConfState{}
 	for _, n := range m.Nodes {
 		if n.Learner {
@@ -74,8 +73,8 @@ func (m *members) state() *pb.ConfState {
 	return s
 }
 
-// of returns the node with an id.
-func (m *members) of(id string) (n member, ok bool) {
+// withID returns the node with an id.
+func (m *members) withID(id string) (n member, ok bool) {
 	i := slices.IndexFunc(m.Nodes, func(n member) bool { return n.ID == id })
 	if i < 0 {
 		return n, false
@@ -92,7 +91,7 @@ func (m *members) id(number uint64) string {
 	return m.Nodes[i].ID
 }
 
-// ids returns the ids of all nodes in one text.
+// ids returns the ids of all nodes, separated by spaces.
 func (m *members) ids() string {
 	var all []string
 	for _, n := range m.Nodes {
@@ -101,8 +100,8 @@ func (m *members) ids() string {
 	return strings.Join(all, " ")
 }
 
-// change returns the entry's data of a change: of a node that is added, learns no longer or is removed.
-func change(kind pb.ConfChangeType, n member) *pb.ConfChange {
+// confChange returns the change of Raft for a node that is added, promoted or removed.
+func confChange(kind pb.ConfChangeType, n member) *pb.ConfChange {
 	context, err := json.Marshal(n)
 	if err != nil {
 		panic("BUG: " + err.Error())
@@ -110,9 +109,9 @@ func change(kind pb.ConfChangeType, n member) *pb.ConfChange {
 	return &pb.ConfChange{Type: kind.Enum(), NodeId: &n.Number, Context: context}
 }
 
-// changed returns the members after a committed entry, and what Raft is told. Every node comes to the same result from
+// withEntry returns the members after a committed entry, and the change for Raft. Every node gets the same result from
 // the same entries. A change that does not fit the members changes nothing.
-func (m *members) changed(e *pb.Entry) (*members, *pb.ConfChange, error) {
+func (m *members) withEntry(e *pb.Entry) (*members, *pb.ConfChange, error) {
 	c := &pb.ConfChange{}
 	if err := proto.Unmarshal(e.GetData(), c); err != nil {
 		return nil, nil, fmt.Errorf("a change of the nodes cannot be read: %w", err)
@@ -124,7 +123,7 @@ func (m *members) changed(e *pb.Entry) (*members, *pb.ConfChange, error) {
 	next := &members{slices.Clone(m.Nodes), m.Last, slices.Clone(m.Gone)}
 	at := slices.IndexFunc(next.Nodes, func(o member) bool { return o.Number == n.Number })
 	switch kind := c.GetType(); {
-	case kind == pb.ConfChangeAddLearnerNode && at < 0 && n.Number > m.Last && m.mayAdd(n.ID, n.Address) == nil:
+	case kind == pb.ConfChangeAddLearnerNode && at < 0 && n.Number > m.Last && m.checkAddition(n.ID, n.Address) == nil:
 		n.Learner = true
 		next.Nodes, next.Last = append(next.Nodes, n), n.Number
 	case kind == pb.ConfChangeAddNode && at >= 0 && next.Nodes[at].Learner:
@@ -139,8 +138,8 @@ func (m *members) changed(e *pb.Entry) (*members, *pb.ConfChange, error) {
 	return next, c, nil
 }
 
-// mayAdd returns why a node cannot be added.
-func (m *members) mayAdd(id, address string) error {
+// checkAddition returns an error if a node cannot be added.
+func (m *members) checkAddition(id, address string) error {
 	if slices.Contains(m.Gone, id) {
 		return fmt.Errorf("a node %q was removed from this cluster, and has acknowledged what another one has not: take a new id", id)
 	}
@@ -155,17 +154,17 @@ func (m *members) mayAdd(id, address string) error {
 	return nil
 }
 
-// unknown returns why an id is none of a node, or nil for a node that was removed.
-func (m *members) unknown(id string) error {
+// checkRemoved returns an error for an id that no node has, unless its node was removed.
+func (m *members) checkRemoved(id string) error {
 	if slices.Contains(m.Gone, id) {
 		return nil
 	}
 	return fmt.Errorf("the cluster has no node %q: %s", id, m.ids())
 }
 
-// mayRemove returns why a node cannot be removed. active are the numbers of the nodes that the leader hears of, with
-// its own: a majority of those that are left must be among them.
-func (m *members) mayRemove(n member, active []uint64) error {
+// checkRemoval returns an error if a node cannot be removed. active has the numbers of the nodes that the leader hears
+// of, its own included: a majority of the remaining nodes must be among them.
+func (m *members) checkRemoval(n member, active []uint64) error {
 	voters, alive := 0, 0
 	for _, o := range m.Nodes {
 		if o.Number == n.Number || o.Learner {

@@ -17,8 +17,8 @@ import (
 )
 
 // The times of an election. A node that has not heard of a leader for one to two times electionTicks asks for votes.
-// A leader that has not heard of a majority for one to two times electionTicks steps down; its
-// Lead has ended before.
+// A leader that has not heard of a majority for one to two times electionTicks steps down;
+// its Lead has ended before.
 const (
 	tick           = 50 * time.Millisecond
 	electionTicks  = 10
@@ -26,13 +26,13 @@ const (
 	leaseTicks     = 7 // less than electionTicks by one for each end of a clock's tick, and one for the server to stop
 )
 
-// Bounds of what is on its way to a follower, and of what no majority has yet.
+// Bounds of the messages on their way to a follower, and of the entries that no majority has yet.
 const (
 	maxAppend      = 1 << 20
 	maxInflight    = 64
 	maxBytes       = 32 << 20
 	maxUncommitted = 256 << 20
-	maxFullLogs    = 8 // that wait for the store: nobody appends more
+	maxFullLogs    = 8 // logs that wait for the store: beyond it no entries are appended
 )
 
 // ErrNotLeader is the error of a Lead that has ended.
@@ -40,49 +40,49 @@ var ErrNotLeader = errors.New("this node no longer leads the cluster")
 
 // Node is a node of a cluster. One goroutine owns Raft's state and its log.
 type Node struct {
-	o          Options
-	log        *slog.Logger
-	number     uint64 // in Raft, see member
-	raft       *raft.RawNode
-	storage    *storage
-	links      links
-	port       *transport // the links of a Node that Start has made
-	received   chan *pb.Message
-	calls      chan func() // run by the owner
-	closing    chan struct{}
-	workers    sync.WaitGroup
-	stop       sync.Once
-	born       time.Time
-	waits      atomic.Bool          // the node takes no part yet: see transport.met
-	ticks      int                  // since the start; of the owner
-	answered   map[uint64]time.Time // when another node has answered a heartbeat; of the owner
-	ledTerm    uint64               // of the last Lead; of the owner
-	observed   observed
-	clocks     clocks
-	servesView servesView
+	o             Options
+	log           *slog.Logger
+	number        uint64 // in Raft, see member
+	raft          *raft.RawNode
+	storage       *storage
+	links         links
+	incoming      *journal.Incoming // a received snapshot that Raft has not seen yet; of the owner
+	transport     *transport        // the links of a Node that Start has made
+	received      chan *pb.Message
+	calls         chan func() // the owner runs them
+	closing       chan struct{}
+	workers       sync.WaitGroup
+	stop          sync.Once
+	startedAt     time.Time
+	awaitingPeers atomic.Bool          // the node takes no part yet: see transport.startWhenAllMet
+	ticks         int                  // since the start; of the owner
+	answeredAt    map[uint64]time.Time // when another node last answered a heartbeat, by number; of the owner
+	ledTerm       uint64               // the term of the last Lead; of the owner
+	observed      observed
+	clocks        clocks
+	servesCache   servesCache
 
-	serving  sync.Mutex // held from Lead to Lead.End, and around the replacement of the store
-	applying sync.Mutex // held while the store changes, or is replaced
-	wakeUp   chan struct{}
-	sending  atomic.Bool // a snapshot
-	pinned   pin
-	asking   chan struct{} // a semaphore: maxAsking
-	taking   sync.Mutex    // held while a snapshot is received
+	storeInUse        sync.Mutex // held from AwaitLead to Lead.End, and while the store is replaced
+	applying          sync.Mutex // held while the store changes or is replaced
+	wakeUp            chan struct{}
+	sendingSnapshot   atomic.Bool
+	pinned            pin
+	requestSlots      chan struct{} // a semaphore: maxRequests
+	receivingSnapshot sync.Mutex    // held while a snapshot is received
 
-	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced with each change of the fields below
-	role     raft.StateType
-	leader   uint64
-	term     uint64
-	commit   uint64
-	members  *members // as of commit; written by the owner of Raft's state alone
-	lead     *Lead    // nil: this node does not lead
-	failed   error
-	incoming *journal.Incoming // a received snapshot that Raft has not seen yet
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced when role, leader, term, members, lead or failed changes
+	role    raft.StateType
+	leader  uint64
+	term    uint64
+	commit  uint64
+	members *members // as of commit; the owner alone writes it
+	lead    *Lead    // nil: this node does not lead
+	failed  error
 }
 
-// links carries messages to the other nodes. send never waits; it drops what it cannot keep. update says which nodes
-// there are.
+// links carries messages to the other nodes. send never blocks: it drops messages that do not fit its queue. update
+// sets the nodes.
 type links interface {
 	update(m *members)
 	send(m *pb.Message)
@@ -90,8 +90,8 @@ type links interface {
 	close()
 }
 
-// newNode makes a node on a log. known are the members of a node that has no store yet, as others have named them.
-// start begins it.
+// newNode makes a node on a log. known are the members that other nodes have named, for a node without a store. start
+// starts it.
 func newNode(o Options, s *storage, number uint64, known *members) (*Node, error) {
 	_, stored := s.replica.Members()
 	m, err := parseMembers(stored)
@@ -102,10 +102,10 @@ func newNode(o Options, s *storage, number uint64, known *members) (*Node, error
 		m = known
 	}
 	n := &Node{
-		o: o, log: o.Log, number: number, storage: s, members: m, born: time.Now(), answered: make(map[uint64]time.Time),
+		o: o, log: o.Log, number: number, storage: s, members: m, startedAt: time.Now(), answeredAt: make(map[uint64]time.Time),
 		received: make(chan *pb.Message, 256), calls: make(chan func()), closing: make(chan struct{}),
-		changed: make(chan struct{}), wakeUp: make(chan struct{}, 1), asking: make(chan struct{}, maxAsking),
-		clocks: clocks{now: time.Now, limit: o.ClockLimit, others: make(map[string]clockView)},
+		changed: make(chan struct{}), wakeUp: make(chan struct{}, 1), requestSlots: make(chan struct{}, maxRequests),
+		clocks: clocks{now: time.Now, limit: o.ClockLimit, offsets: make(map[string]clockOffset)},
 	}
 	hard, _, err := s.InitialState()
 	if err != nil {
@@ -121,7 +121,7 @@ func newNode(o Options, s *storage, number uint64, known *members) (*Node, error
 	return n, err
 }
 
-// start begins to take part.
+// start begins to take part. The messages go through l.
 func (n *Node) start(l links) {
 	n.links = l
 	l.update(n.members)
@@ -134,7 +134,7 @@ func (n *Node) start(l links) {
 func (n *Node) run() {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	defer n.change(func() { n.endLead() })
+	defer n.updateState(func() { n.endLead() })
 	for {
 		select {
 		case <-ticker.C:
@@ -162,12 +162,12 @@ func (n *Node) run() {
 
 // tick passes the time on to Raft.
 func (n *Node) tick() {
-	if n.waits.Load() {
+	if n.awaitingPeers.Load() {
 		return
 	}
 	n.raft.Tick()
 	if n.raft.BasicStatus().RaftState == raft.StateLeader {
-		n.askLease()
+		n.requestLease()
 		if n.ticks%electionTicks == 0 {
 			n.promote()
 			n.resign()
@@ -180,7 +180,7 @@ func (n *Node) tick() {
 func (n *Node) process() bool {
 	for n.Err() == nil && n.raft.HasReady() {
 		rd := n.raft.Ready()
-		if err := n.handle(&rd); err != nil {
+		if err := n.handleReady(&rd); err != nil {
 			n.fail(err)
 			break
 		}
@@ -191,7 +191,7 @@ func (n *Node) process() bool {
 
 // step passes a message on to Raft, which ignores those that it does not expect.
 func (n *Node) step(m *pb.Message) {
-	if n.ignores(m) {
+	if n.filterMessage(m) {
 		return
 	}
 	if err := n.raft.Step(m); err != nil {
@@ -199,21 +199,23 @@ func (n *Node) step(m *pb.Message) {
 	}
 }
 
-// ignores reports whether Raft must not see a message.
-func (n *Node) ignores(m *pb.Message) bool {
-	if n.waits.Load() {
+// filterMessage notes the contact with the leader and the answer to a heartbeat, and drops what Raft must not see. It
+// fails the node if a heartbeat shows that the node has lost acknowledged entries. It returns true if the message is
+// dropped.
+func (n *Node) filterMessage(m *pb.Message) (dropped bool) {
+	if n.awaitingPeers.Load() {
 		return true
 	}
 	switch m.GetType() {
 	case pb.MsgPreVote, pb.MsgVote: // the process before may have heard of a leader with a lease
 		return n.ticks < electionTicks
 	case pb.MsgApp: // Raft sends again what the store cannot follow
-		n.hear(m, max(m.GetCommit(), m.GetIndex()+uint64(len(m.GetEntries()))))
+		n.noteLeaderMessage(m, max(m.GetCommit(), m.GetIndex()+uint64(len(m.GetEntries()))))
 		return len(m.GetEntries()) > 0 && n.storage.replica.FullLogs() > maxFullLogs
 	case pb.MsgHeartbeatResp:
-		n.answered[m.GetFrom()] = time.Now()
+		n.answeredAt[m.GetFrom()] = time.Now()
 	case pb.MsgHeartbeat:
-		n.hear(m, m.GetCommit())
+		n.noteLeaderMessage(m, m.GetCommit())
 		if last, _ := n.storage.LastIndex(); m.GetCommit() > last { // of a MemoryStorage: it never fails
 			n.fail(fmt.Errorf("the log ends with entry %d, and this node has acknowledged up to entry %d: it lost some, remove the node and add another one", last, m.GetCommit()))
 			return true
@@ -222,17 +224,18 @@ func (n *Node) ignores(m *pb.Message) bool {
 	return false
 }
 
-// hear notes a message of the leader, which has the entries up to last. One of an earlier term says nothing.
-func (n *Node) hear(m *pb.Message, last uint64) {
+// noteLeaderMessage notes a message of the leader, which has the entries up to last. It ignores a message of an earlier
+// term.
+func (n *Node) noteLeaderMessage(m *pb.Message, last uint64) {
 	if m.GetTerm() >= n.raft.BasicStatus().GetTerm() {
-		n.observed.hearLeader(n.clock(), last)
+		n.observed.noteLeader(n.uptime(), last)
 	}
 }
 
-// handle does what Raft asks for. A leader sends while it writes, as the others need not wait for its disk; everybody
-// else sends what the disk has.
-func (n *Node) handle(rd *raft.Ready) error {
-	n.follow(rd)
+// handleReady does what Raft asks for. A leader sends before it has written, since the others need not wait for its
+// disk. Other nodes send after they have written.
+func (n *Node) handleReady(rd *raft.Ready) error {
+	n.updateRole(rd)
 	leads := n.raft.BasicStatus().RaftState == raft.StateLeader
 	if leads {
 		n.sendAll(rd.Messages)
@@ -248,11 +251,11 @@ func (n *Node) handle(rd *raft.Ready) error {
 	if !leads {
 		n.sendAll(rd.Messages)
 	}
-	if err := n.count(rd.CommittedEntries); err != nil {
+	if err := n.handleCommitted(rd.CommittedEntries); err != nil {
 		return err
 	}
 	if last := len(rd.ReadStates) - 1; last >= 0 { // the others were asked before
-		n.heard(rd.ReadStates[last].RequestCtx)
+		n.renewLease(rd.ReadStates[last].RequestCtx)
 	}
 	if n.storage.replica.FullLogs() > 1 {
 		n.wakeApply()
@@ -260,8 +263,8 @@ func (n *Node) handle(rd *raft.Ready) error {
 	return nil
 }
 
-// change changes the fields under mu, and wakes everybody who waits for a change.
-func (n *Node) change(do func()) {
+// updateState runs do under mu and wakes all that wait for a change of the state.
+func (n *Node) updateState(do func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	do()
@@ -269,13 +272,13 @@ func (n *Node) change(do func()) {
 	n.changed = make(chan struct{})
 }
 
-// follow notes role, leader and term. Each term of a leader has a Lead of its own.
-func (n *Node) follow(rd *raft.Ready) {
+// updateRole copies role, leader and term from Raft. In each term that it leads the node gets a new Lead.
+func (n *Node) updateRole(rd *raft.Ready) {
 	status := n.raft.BasicStatus()
 	if rd.SoftState == nil && status.GetTerm() == n.term {
 		return
 	}
-	n.change(func() {
+	n.updateState(func() {
 		role, leader := n.role, n.leader
 		n.role, n.leader, n.term = status.RaftState, status.Lead, status.GetTerm()
 		if n.lead != nil && (n.role != raft.StateLeader || n.lead.term != n.term) {
@@ -283,7 +286,7 @@ func (n *Node) follow(rd *raft.Ready) {
 		}
 		n.beginLead(false)
 		if leader != n.leader {
-			n.observed.leaderHas.Store(0)
+			n.observed.leaderLast.Store(0)
 		}
 		if role != n.role || leader != n.leader {
 			n.log.Info("the role in the cluster has changed", "node", n.o.ID, "role", roleName(n.role),
@@ -292,20 +295,20 @@ func (n *Node) follow(rd *raft.Ready) {
 	})
 }
 
-// beginLead begins the Lead of a term in which this node leads, unless its clock is wrong and another node can lead.
-// The owner calls it, with mu.
-func (n *Node) beginLead(alone bool) {
-	if n.role != raft.StateLeader || n.ledTerm == n.term || n.clocks.wrong.Load() && !alone {
+// beginLead begins the Lead of a term that this node leads. A node with a wrong clock begins none, unless noSuccessor
+// says that no other node can take over. The owner calls it, and holds mu.
+func (n *Node) beginLead(noSuccessor bool) {
+	if n.role != raft.StateLeader || n.ledTerm == n.term || n.clocks.wrong.Load() && !noSuccessor {
 		return
 	}
 	n.ledTerm = n.term
 	n.lead = &Lead{n: n, term: n.term, ready: make(chan struct{}), lost: make(chan struct{})}
 	n.lead.wake = sync.NewCond(&n.lead.mu)
-	of, err := n.storage.Term(n.commit)
-	n.lead.begun = err == nil && of == n.term
+	committed, err := n.storage.Term(n.commit)
+	n.lead.begun = err == nil && committed == n.term
 }
 
-// endLead ends the present Lead. mu is held.
+// endLead ends the present Lead, if there is one. The caller holds mu.
 func (n *Node) endLead() {
 	if l := n.lead; l != nil {
 		n.lead = nil
@@ -313,8 +316,8 @@ func (n *Node) endLead() {
 	}
 }
 
-// count takes committed entries: a Lead is ready with the first one of its term, which Raft makes itself.
-func (n *Node) count(entries []*pb.Entry) error {
+// handleCommitted handles committed entries. A Lead is ready with the first entry of its term, which Raft makes itself.
+func (n *Node) handleCommitted(entries []*pb.Entry) error {
 	if len(entries) == 0 {
 		return nil
 	}
@@ -330,19 +333,19 @@ func (n *Node) count(entries []*pb.Entry) error {
 			}
 		}
 		if lead != nil && e.GetTerm() == lead.term {
-			lead.committed(size)
+			lead.countCommitted(size)
 		}
 	}
 	return nil
 }
 
-// sendAll sends messages. A snapshot takes longer, and goes its own way.
+// sendAll sends messages. A snapshot takes long, so a goroutine of its own sends it.
 func (n *Node) sendAll(messages []*pb.Message) {
 	for _, m := range messages {
 		switch {
 		case m.GetType() != pb.MsgSnap:
 			n.links.send(m)
-		case n.sending.CompareAndSwap(false, true):
+		case n.sendingSnapshot.CompareAndSwap(false, true):
 			n.workers.Go(func() { n.sendSnapshot(m) })
 		default:
 			n.raft.ReportSnapshot(m.GetTo(), raft.SnapshotFailure) // Raft asks again
@@ -350,11 +353,11 @@ func (n *Node) sendAll(messages []*pb.Message) {
 	}
 }
 
-// call runs do in the goroutine that owns Raft, and waits. It returns false, and do does not run, if the node has
-// ended.
+// call runs do in the goroutine that owns Raft, and waits until it has run. If the node has ended, it returns false and
+// does not run do.
 func (n *Node) call(do func()) bool { return n.callUnless(nil, do) }
 
-// callUnless is call that gives up as soon as ended is closed: the owner may wait for the caller, see receiveSnapshot.
+// callUnless is call that gives up when ended is closed: the owner may wait for the caller, see receiveSnapshot.
 func (n *Node) callUnless(ended <-chan struct{}, do func()) bool {
 	done := make(chan struct{})
 	select {
@@ -367,9 +370,9 @@ func (n *Node) callUnless(ended <-chan struct{}, do func()) bool {
 	return false
 }
 
-// fail ends a node that cannot go on. Err returns why.
+// fail ends a node that cannot continue. Err returns the error.
 func (n *Node) fail(err error) {
-	n.change(func() {
+	n.updateState(func() {
 		if n.failed == nil {
 			n.failed = err
 			n.log.Error("the node of the cluster has failed", "error", err)
@@ -386,9 +389,9 @@ func (n *Node) Close() error {
 	return n.storage.replica.Close()
 }
 
-// Lead waits until this node leads the cluster and its store has every acknowledged group. The caller calls End when
-// nothing uses the store any more. The error is that of ctx, or why the node has failed.
-func (n *Node) Lead(ctx context.Context) (*Lead, error) {
+// AwaitLead waits until this node leads the cluster and its store has every acknowledged group. The caller calls End
+// when nothing uses the store any more. The error is that of ctx, or that of a node that has failed.
+func (n *Node) AwaitLead(ctx context.Context) (*Lead, error) {
 	for {
 		n.mu.Lock()
 		lead, failed, changed := n.lead, n.failed, n.changed
@@ -406,10 +409,10 @@ func (n *Node) Lead(ctx context.Context) (*Lead, error) {
 				n.fail(err)
 				return nil, err
 			}
-			n.serving.Lock()
+			n.storeInUse.Lock()
 			select {
 			case <-lead.lost:
-				n.serving.Unlock()
+				n.storeInUse.Unlock()
 				continue
 			default:
 				return lead, nil
@@ -450,7 +453,8 @@ func (n *Node) Leader(ctx context.Context) (string, error) {
 	}
 }
 
-// AwaitChange waits until the leader is not the one of this id, the node ends or ctx is done.
+// AwaitChange waits until the leader is not the node with this id, this node ends or ctx ends. With the id "" it waits
+// for any leader.
 func (n *Node) AwaitChange(ctx context.Context, leader string) {
 	for {
 		n.mu.Lock()
@@ -490,7 +494,7 @@ func (n *Node) id(number uint64) string {
 	return n.members.id(number)
 }
 
-// number returns the place of an id among the peers, from 1 on, or 0.
+// number returns the position of an id among the peers, from 1 on, or 0.
 func (o *Options) number(id string) uint64 {
 	return uint64(slices.IndexFunc(o.Peers, func(p Peer) bool { return p.ID == id }) + 1)
 }

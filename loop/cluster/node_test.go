@@ -113,7 +113,7 @@ func (c *testCluster) leader() (int, *Lead) {
 	for i, n := range c.nodes {
 		if !cut[i] {
 			go func() {
-				if lead, err := n.Lead(ctx); err == nil {
+				if lead, err := n.AwaitLead(ctx); err == nil {
 					won <- found{i, lead}
 				}
 			}()
@@ -160,7 +160,7 @@ func put(t *testing.T, j *journal.Journal, seq uint64, names ...string) {
 // jobs returns the names of the jobs that a node has in its store once entry commit is in it.
 func jobs(t *testing.T, n *Node, commit uint64) (names []string) {
 	t.Helper()
-	for end := time.Now().Add(patience); n.own().Commit < commit; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); n.ownStatus().Commit < commit; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("entry %d is not committed on node %s", commit, n.o.ID)
 		}
@@ -210,7 +210,7 @@ func TestTakeover(t *testing.T) {
 
 	k := openJournal(t, c.nodes[second], next)
 	put(t, k, 3, "later")
-	commit := c.nodes[second].own().Commit
+	commit := c.nodes[second].ownStatus().Commit
 	c.mu.Lock()
 	c.cut[first] = false
 	c.mu.Unlock()
@@ -310,14 +310,14 @@ func TestSnapshot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := jobs(t, n, nodes[first].own().Commit); !slices.Equal(got, want) {
+	if got := jobs(t, n, nodes[first].ownStatus().Commit); !slices.Equal(got, want) {
 		t.Errorf("%d jobs, want %d", len(got), len(want))
 	}
 	if first, _ := n.storage.FirstIndex(); first < 50 {
 		t.Errorf("its log begins with entry %d: it took no snapshot", first)
 	}
 	put(t, j, 200, "last")
-	if got := jobs(t, n, nodes[first].own().Commit); len(got) != 201 {
+	if got := jobs(t, n, nodes[first].ownStatus().Commit); len(got) != 201 {
 		t.Errorf("%d jobs after one more", len(got))
 	}
 	if err := j.Close(); err != nil {
@@ -330,7 +330,7 @@ func TestSnapshot(t *testing.T) {
 	if n, err = again(away); err != nil {
 		t.Fatal(err)
 	}
-	if got := jobs(t, n, n.own().Commit); len(got) < 200 {
+	if got := jobs(t, n, n.ownStatus().Commit); len(got) < 200 {
 		t.Errorf("%d jobs after a restart", len(got))
 	}
 }

@@ -24,21 +24,21 @@ import (
 type Options struct {
 	Cluster string // the name that all nodes share
 	ID      string // of this node; one of Peers
-	// Peers are the nodes with which the cluster begins, this one too, in the same order on each. For a node that joins
-	// they are this one and some to ask. A node that has a data directory knows the others from there.
+	// Peers are the nodes with which the cluster begins, this one included, in the same order on each. For a node that
+	// joins they are this node and some nodes to ask. A node with a data directory reads the other nodes from there.
 	Peers []Peer
-	// Listen is where this node listens for the others if its address among Peers is another machine's, which passes
-	// connections on. Empty: at that address.
+	// Listen is the address on which this node listens for the others, if its address among Peers is that of another
+	// machine, which forwards connections. Empty: the address among Peers.
 	Listen string
-	Join   bool // a new data directory waits until this node was added to the cluster
+	Join   bool // with a new data directory, Start waits until this node is added to the cluster
 	// Cert, Key and CA are files of certificates for both ends of each connection. Secret is a file that all nodes
 	// share instead. Without any of them, every address must be of this machine.
 	Cert, Key, CA, Secret string
 	MaxMessage            int // largest message in bytes; default 128 MiB
-	// ClockLimit is how far the clock of a node that leads may be from those of a majority; default 1 minute.
+	// ClockLimit is how far the clock of a node that leads may differ from those of a majority; default 1 minute.
 	ClockLimit time.Duration
-	// Waits is called, if it is not nil, when a node waits to be added, with what another one has answered.
-	Waits   func(why string)
+	// OnWait, when set, is called while the node waits to be added, with the answer of another node.
+	OnWait  func(why string)
 	Journal journal.Options
 	Log     *slog.Logger
 }
@@ -64,10 +64,10 @@ func ParsePeers(text []string) (peers []Peer, err error) {
 	return peers, nil
 }
 
-// maxID is the length of an id: names of hosts are no longer.
+// maxID is the greatest length of an id: names of hosts are no longer.
 const maxID = 63
 
-// plainID reports whether a text can be an id: it stands in files and logs as it is.
+// plainID reports whether a text can be an id: ids are in files and logs as they are.
 func plainID(id string) bool {
 	return id != "" && len(id) <= maxID && strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == ""
 }
@@ -87,7 +87,7 @@ func (o *Options) Check() error {
 		return errors.New("give certificates or a secret, not both")
 	}
 	for _, p := range o.Peers {
-		if err := o.reachable(p.Address); err != nil {
+		if err := o.checkAddress(p.Address); err != nil {
 			return err
 		}
 	}
@@ -102,11 +102,11 @@ func (o *Options) CheckListen() error {
 	if _, port, err := net.SplitHostPort(o.Listen); err != nil || port == "" || port == "0" {
 		return fmt.Errorf("%q is not HOST:PORT", o.Listen)
 	}
-	return o.reachable(o.Listen)
+	return o.checkAddress(o.Listen)
 }
 
-// reachable returns why a node may not have an address.
-func (o *Options) reachable(address string) error {
+// checkAddress returns an error if a node may not have an address.
+func (o *Options) checkAddress(address string) error {
 	host, _, _ := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); o.Cert != "" || o.Secret != "" || host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil
@@ -121,8 +121,8 @@ func (o *Options) ids() (all []string) {
 	return all
 }
 
-// leastSecret is the least length of a secret. A stranger who connects once can test guesses by himself after that.
-const leastSecret = 32
+// minSecret is the least length of a secret: a stranger who has connected once can test guesses offline.
+const minSecret = 32
 
 // tls returns the configurations of both ends, or nil for plain connections.
 func (o *Options) tls() (server, client *tls.Config, err error) {
@@ -135,7 +135,7 @@ func (o *Options) tls() (server, client *tls.Config, err error) {
 	return nil, nil, nil
 }
 
-// certificates returns configurations with the certificates of the files. A client also compares the host's name.
+// certificates returns configurations with the certificates of the files. A client also checks the name of the host.
 func (o *Options) certificates() (server, client *tls.Config, err error) {
 	own, err := tls.LoadX509KeyPair(o.Cert, o.Key)
 	if err != nil {
@@ -154,7 +154,8 @@ func (o *Options) certificates() (server, client *tls.Config, err error) {
 		&tls.Config{MinVersion: tls.VersionTLS13, Certificates: all, RootCAs: pool}, nil
 }
 
-// shared returns configurations for a shared secret: both ends have the key that the secret gives, and prove it.
+// shared returns configurations for a shared secret: both ends derive a key from the secret and prove that they have
+// it.
 func (o *Options) shared() (server, client *tls.Config, err error) {
 	info, err := os.Stat(o.Secret)
 	if err != nil {
@@ -168,8 +169,8 @@ func (o *Options) shared() (server, client *tls.Config, err error) {
 		return nil, nil, fmt.Errorf("cannot read the secret: %w", err)
 	}
 	secret := strings.TrimSpace(string(text))
-	if len(secret) < leastSecret {
-		return nil, nil, fmt.Errorf("the secret in %s has %d characters, and needs %d random ones", o.Secret, len(secret), leastSecret)
+	if len(secret) < minSecret {
+		return nil, nil, fmt.Errorf("the secret in %s has %d characters, and needs %d random ones", o.Secret, len(secret), minSecret)
 	}
 	seed, err := hkdf.Key(sha256.New, []byte(secret), nil, "treadle cluster "+o.Cluster, ed25519.SeedSize)
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 	"treadle/loop/journal"
 )
 
-// sendSnapshot sends the present store instead of the one that the message names, which is older.
+// sendSnapshot sends the present store in the place of the older one that the message names.
 func (n *Node) sendSnapshot(m *pb.Message) {
-	defer n.sending.Store(false)
+	defer n.sendingSnapshot.Store(false)
 	began, status := time.Now(), raft.SnapshotFinish
 	err := n.applyCommitted()
 	var s *journal.Snapshot
@@ -35,13 +35,13 @@ func (n *Node) sendSnapshot(m *pb.Message) {
 		status = raft.SnapshotFailure
 		n.log.Warn("cannot send a snapshot", "to", n.id(m.GetTo()), "error", err)
 	} else {
-		n.observed.sent.Add(1)
+		n.observed.snapshotsSent.Add(1)
 		n.log.Info("a snapshot is sent", "to", n.id(m.GetTo()), "entry", s.Index, "took", time.Since(began))
 	}
 	n.call(func() { n.raft.ReportSnapshot(m.GetTo(), status) })
 }
 
-// sendStore sends a copy of the store in the place of a message.
+// sendStore sends a copy of the store with a message.
 func (n *Node) sendStore(m *pb.Message, s *journal.Snapshot) error {
 	all, err := parseMembers(s.Members)
 	if err != nil {
@@ -50,18 +50,18 @@ func (n *Node) sendStore(m *pb.Message, s *journal.Snapshot) error {
 	if all.id(m.GetTo()) == "" {
 		return errors.New("the store is from before the node was added: it follows when a group is complete")
 	}
-	m.Snapshot = &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &s.Index, Term: &s.Term, ConfState: all.state()}}
+	m.Snapshot = &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &s.Index, Term: &s.Term, ConfState: all.confState()}}
 	return n.links.sendSnapshot(m, s)
 }
 
-// receiveSnapshot hands a snapshot that was received whole to Raft. A server that still runs on the store, whose Lead
-// has ended, ends first. It returns an error if the snapshot is damaged, or Raft does not take it.
+// receiveSnapshot hands a complete snapshot to Raft. It waits until a server that still uses the store, and whose Lead
+// has ended, has ended. It returns an error if the snapshot is damaged, or Raft does not need it.
 func (n *Node) receiveSnapshot(m *pb.Message, in *journal.Incoming) error {
 	if err := in.Check(positionOf(m.Snapshot)); err != nil {
 		return err
 	}
-	n.serving.Lock()
-	defer n.serving.Unlock()
+	n.storeInUse.Lock()
+	defer n.storeInUse.Unlock()
 	err := errors.New("the node stops")
 	n.call(func() {
 		n.incoming = in
@@ -96,43 +96,43 @@ func (n *Node) install(rd *raft.Ready) error {
 	if err != nil {
 		return err
 	}
-	n.change(func() { n.commit, n.members = rd.Snapshot.GetMetadata().GetIndex(), m })
+	n.updateState(func() { n.commit, n.members = rd.Snapshot.GetMetadata().GetIndex(), m })
 	n.links.update(m)
-	n.observed.taken.Add(1)
+	n.observed.snapshotsReceived.Add(1)
 	n.log.Info("a snapshot of the leader is taken", "entry", rd.Snapshot.GetMetadata().GetIndex())
 	return nil
 }
 
-// pin keeps the entries behind a snapshot that is sent, which its receiver needs next.
+// pin keeps the entries after a snapshot that is being sent: its receiver needs them next.
 type pin struct {
 	mu      sync.Mutex
-	index   uint64 // 0: nothing is kept
-	written int64  // storage.written at that time
-	until   time.Time
+	index   uint64    // 0: nothing is kept
+	written int64     // storage.written at that time
+	until   time.Time // when the entries are kept no longer; zero: the snapshot is being sent
 }
 
 const (
-	// maxPinned is how many bytes of entries are kept at most for a follower that takes a snapshot: they are in memory.
+	// maxPinned is the most bytes of entries that are kept for the receiver of a snapshot: they are in memory.
 	maxPinned = 512 << 20
-	// pinAfter is how long they are kept for it after that.
+	// pinAfter is how long the entries are kept after the snapshot is sent.
 	pinAfter = 30 * time.Second
 )
 
-// set keeps the entries behind index until release.
+// set keeps the entries after index until release.
 func (p *pin) set(index uint64, written int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.index, p.written, p.until = index, written, time.Time{}
 }
 
-// release keeps them for pinAfter from now on.
+// release ends the pin pinAfter from now.
 func (p *pin) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.until = time.Now().Add(pinAfter)
 }
 
-// keep returns the entry before which the log may be forgotten: at most before.
+// keep returns the entry before which the log may be compacted: before, or an earlier one that is pinned.
 func (p *pin) keep(before uint64, written int64) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,23 +143,23 @@ func (p *pin) keep(before uint64, written int64) uint64 {
 	return min(before, p.index)
 }
 
-// fileHead precedes the frames of a file of a snapshot. The last head has no name.
+// fileHead precedes the frames of a file of a snapshot. The head after the last file has no name.
 type fileHead struct {
 	Name string `json:"name"`
 	Size int64  `json:"size"`
 }
 
-// sendSnapshot implements links: the message, then each file, then an end; the other node answers with a hello.
+// sendSnapshot implements links. It sends the message, the files and an end. The other node answers with a hello.
 func (t *transport) sendSnapshot(m *pb.Message, s *journal.Snapshot) error {
 	p, _ := t.node.member(t.node.id(m.GetTo())) // a node that is gone has no address
 	c, err := t.dial(t.ctx, p, t.hello(kindSnapshot, p.ID))
 	if err != nil {
 		return err
 	}
-	if !t.hold(c) {
+	if !t.trackConn(c) {
 		return net.ErrClosed
 	}
-	defer t.release(c)
+	defer t.closeTracked(c)
 	frame := func(payload []byte) error {
 		_ = c.SetDeadline(time.Now().Add(fileTimeout))
 		_, err := c.Write(appendFrame(nil, payload))
@@ -184,9 +184,9 @@ func (t *transport) sendSnapshot(m *pb.Message, s *journal.Snapshot) error {
 	return err
 }
 
-// sendFile sends a file in frames behind its head. The name "" is the end.
+// sendFile sends the head of a file and its content in frames. The name "" is the end of the files.
 func sendFile(s *journal.Snapshot, name string, frame func([]byte) error) error {
-	head, buffer := fileHead{Name: name}, make([]byte, maxFile)
+	head, buffer := fileHead{Name: name}, make([]byte, maxFileFrame)
 	var file io.ReadCloser
 	if name != "" {
 		var err error
@@ -200,7 +200,7 @@ func sendFile(s *journal.Snapshot, name string, frame func([]byte) error) error 
 		err = frame(b)
 	}
 	for left := head.Size; left > 0 && err == nil; {
-		part := buffer[:min(left, maxFile)]
+		part := buffer[:min(left, maxFileFrame)]
 		if _, err = io.ReadFull(file, part); err == nil {
 			left -= int64(len(part))
 			err = frame(part)
@@ -209,7 +209,7 @@ func sendFile(s *journal.Snapshot, name string, frame func([]byte) error) error 
 	return err
 }
 
-// receiveSnapshot takes a snapshot in. What is cut or altered is refused before anything changes.
+// receiveSnapshot receives a snapshot. It refuses a truncated or changed one before the node changes.
 func (t *transport) receiveSnapshot(c net.Conn, from string) error {
 	r := patientReader{c}
 	m, err := t.readMessage(r, from)
@@ -219,8 +219,8 @@ func (t *transport) receiveSnapshot(c net.Conn, from string) error {
 	if err != nil {
 		return err
 	}
-	t.node.taking.Lock()
-	defer t.node.taking.Unlock()
+	t.node.receivingSnapshot.Lock()
+	defer t.node.receivingSnapshot.Unlock()
 	in, err := t.node.storage.replica.Receive()
 	if err != nil {
 		return err
@@ -252,7 +252,7 @@ func (t *transport) receiveSnapshot(c net.Conn, from string) error {
 	return errors.Join(err, writeHello(c, &answer))
 }
 
-// patientReader reads from a connection that must send something at least every fileTimeout.
+// patientReader reads from a connection that must send something within each fileTimeout.
 type patientReader struct{ c net.Conn }
 
 func (r patientReader) Read(b []byte) (int, error) {
@@ -269,7 +269,7 @@ type fileReader struct {
 func (r *fileReader) Read(b []byte) (int, error) {
 	if len(r.rest) == 0 {
 		var err error
-		if r.rest, err = readFrame(r.from, maxFile); err != nil {
+		if r.rest, err = readFrame(r.from, maxFileFrame); err != nil {
 			return 0, err
 		}
 	}

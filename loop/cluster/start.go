@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// The notes of a node's data directory. NODE says which node it is, PEERS which data directories the others have.
+// The notes of a node's data directory. NODE has the identity of the node, PEERS the incarnations of the others.
 const (
 	identityNote = "NODE"
 	peersNote    = "PEERS"
 )
 
-// identity is what NODE says of a data directory beside the cluster and the id.
+// identity is the content of NODE besides the names of the cluster and the node.
 type identity struct {
 	number      uint64 // in Raft; 0: the node was not added yet
-	origin      string // ids of the nodes with which the cluster began; empty: as long as number is 0
+	origin      string // ids of the nodes with which the cluster began; empty while number is 0
 	incarnation string // of this directory alone
 }
 
@@ -31,12 +31,13 @@ const identitySize = 32
 
 const identityForm = "treadle node 3\ncluster %s\nnode %s\nnumber %d\norigin %s\nincarnation %s\n"
 
-func (i *identity) note(o *Options) string {
+// format returns the text of NODE.
+func (i *identity) format(o *Options) string {
 	return fmt.Sprintf(identityForm, o.Cluster, o.ID, i.number, i.origin, i.incarnation)
 }
 
-// Start opens the data directory of a node and its port, and takes part in the cluster. A node that joins waits for as
-// long as it is not added, or ctx lasts.
+// Start opens the data directory of a node and its port, and takes part in the cluster. A node that joins waits until
+// it is added or ctx ends.
 func Start(ctx context.Context, o Options) (n *Node, err error) {
 	if err := errors.Join(o.Check(), o.CheckListen()); err != nil {
 		return nil, err
@@ -54,7 +55,7 @@ func Start(ctx context.Context, o Options) (n *Node, err error) {
 	if !o.Join {
 		begin = firstMembers(o.Peers)
 	}
-	o.Journal.Adopt = !o.Join && len(o.Peers) == 1 // the store of one node among several would be of no entry
+	o.Journal.Adopt = !o.Join && len(o.Peers) == 1 // the jobs of one node among several would be in no entry
 	s, fresh, err := openStorage(o.Journal, begin)
 	if err != nil {
 		return nil, err
@@ -75,7 +76,7 @@ func Start(ctx context.Context, o Options) (n *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := listen(&o, id, parseKnown(peers))
+	t, err := listen(&o, id, parseIncarnations(peers))
 	if err != nil {
 		return nil, err
 	}
@@ -84,11 +85,11 @@ func Start(ctx context.Context, o Options) (n *Node, err error) {
 			t.close()
 		}
 	}()
-	t.keep = func(known string) error { return s.replica.SetNote(peersNote, known) }
+	t.storeIncarnations = func(text string) error { return s.replica.SetNote(peersNote, text) }
 	known := &members{}
 	if s.replica.Applied().Index == 0 {
 		if known, err = t.join(ctx); err == nil {
-			err = s.replica.SetNote(identityNote, t.identity.note(&o))
+			err = s.replica.SetNote(identityNote, t.identity.format(&o))
 		}
 		if err != nil {
 			return nil, err
@@ -97,11 +98,11 @@ func Start(ctx context.Context, o Options) (n *Node, err error) {
 	if n, err = newNode(o, s, t.identity.number, known); err != nil {
 		return nil, err
 	}
-	n.port, t.node = t, n
+	n.transport, t.node = t, n
 	t.mu.Lock()
-	if len(t.missing()) > 0 {
-		n.waits.Store(true)
-		t.met()
+	if len(t.neverMet()) > 0 {
+		n.awaitingPeers.Store(true)
+		t.startWhenAllMet()
 	}
 	t.mu.Unlock()
 	n.start(t)
@@ -119,7 +120,7 @@ func identify(o *Options, s *storage, fresh bool) (id identity, err error) {
 		if !o.Join {
 			id.number, id.origin = o.number(o.ID), strings.Join(o.ids(), " ")
 		}
-		return id, s.replica.SetNote(identityNote, id.note(o))
+		return id, s.replica.SetNote(identityNote, id.format(o))
 	}
 	note, err := s.replica.Note(identityNote)
 	if err != nil {
@@ -134,19 +135,19 @@ func identify(o *Options, s *storage, fresh bool) (id identity, err error) {
 	if _, err := fmt.Sscan(fields["number"], &id.number); err != nil || len(id.incarnation) != identitySize || fields["treadle"] != "node 3" {
 		return id, fmt.Errorf("the file NODE in %s cannot be read: it is damaged, or of another version of treadle", o.Journal.Dir)
 	}
-	if note != id.note(o) {
+	if note != id.format(o) {
 		return id, fmt.Errorf("the data directory %s is of node %q in the cluster %q, not of node %q in %q",
 			o.Journal.Dir, fields["node"], fields["cluster"], o.ID, o.Cluster)
 	}
 	return id, nil
 }
 
-// joinPause is the time between two questions of a node that is not added yet.
+// joinPause is the time after which a node that is not added yet asks again.
 const joinPause = 500 * time.Millisecond
 
-// join asks the other nodes who they are and which number this one has, until it was added.
+// join asks the other nodes for the members and for the number of this node, until it is added.
 func (t *transport) join(ctx context.Context) (*members, error) {
-	for said := ""; ; {
+	for last := ""; ; {
 		for _, p := range t.o.Peers {
 			if p.ID == t.o.ID {
 				continue
@@ -155,10 +156,10 @@ func (t *transport) join(ctx context.Context) (*members, error) {
 			if err == nil || errors.Is(err, errRemoved) {
 				return m, err
 			}
-			if text := err.Error(); text != said {
+			if text := err.Error(); text != last {
 				t.o.Log.Info("this node waits to be added to the cluster", "node", t.o.ID, "asked", p.ID, "answer", text)
-				if said = text; t.o.Waits != nil {
-					t.o.Waits(text)
+				if last = text; t.o.OnWait != nil {
+					t.o.OnWait(text)
 				}
 			}
 		}
@@ -170,14 +171,14 @@ func (t *transport) join(ctx context.Context) (*members, error) {
 	}
 }
 
-// askJoin asks one node. It sets the identity when this node was added.
+// askJoin asks a node for the members. It sets the identity of this node if that was added.
 func (t *transport) askJoin(ctx context.Context, p Peer) (*members, error) {
-	answer, err := t.greet(ctx, p, t.hello(kindJoin, p.ID))
+	answer, err := t.askNode(ctx, p, t.hello(kindJoin, p.ID))
 	if err != nil {
 		return nil, err
 	}
 	m := &members{Nodes: answer.Nodes}
-	own, ok := m.of(t.o.ID)
+	own, ok := m.withID(t.o.ID)
 	if !ok || answer.Origin == "" {
 		return nil, fmt.Errorf("node %q does not say who the nodes are", p.ID)
 	}
@@ -185,21 +186,21 @@ func (t *transport) askJoin(ctx context.Context, p Peer) (*members, error) {
 	return m, nil
 }
 
-// parseKnown and formatKnown convert the note PEERS: a line of id and incarnation for each node.
-func parseKnown(note string) map[string]string {
-	known := make(map[string]string)
+// parseIncarnations and formatIncarnations convert the note PEERS: a line with id and incarnation for each node.
+func parseIncarnations(note string) map[string]string {
+	incarnations := make(map[string]string)
 	for line := range strings.Lines(note) {
 		if id, incarnation, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
-			known[id] = incarnation
+			incarnations[id] = incarnation
 		}
 	}
-	return known
+	return incarnations
 }
 
-func formatKnown(known map[string]string) string {
+func formatIncarnations(incarnations map[string]string) string {
 	var b strings.Builder
-	for _, id := range slices.Sorted(maps.Keys(known)) {
-		fmt.Fprintf(&b, "%s %s\n", id, known[id])
+	for _, id := range slices.Sorted(maps.Keys(incarnations)) {
+		fmt.Fprintf(&b, "%s %s\n", id, incarnations[id])
 	}
 	return b.String()
 }

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Status is what a node knows about itself and its cluster.
+// Status is the state of the cluster, as one node has learned it from all.
 type Status struct {
 	Cluster string       `json:"cluster"`
 	Node    string       `json:"node"`
-	Nodes   []NodeStatus `json:"nodes"` // in the order in which they came
+	Nodes   []NodeStatus `json:"nodes"` // in the order of their numbers
 }
 
-// NodeStatus is the state of one node. Of a node that does not answer, Error says why, and the numbers are 0.
+// NodeStatus is the state of one node. If the node does not answer, Error is the reason and the numbers are 0.
 type NodeStatus struct {
 	ID      string `json:"id"`
 	Address string `json:"address"`
@@ -31,13 +31,13 @@ type NodeStatus struct {
 	Error   string `json:"error,omitempty"`
 }
 
-// own returns the state of this node.
-func (n *Node) own() NodeStatus {
-	serves := n.port != nil && n.port.serving()
+// ownStatus returns the state of this node.
+func (n *Node) ownStatus() NodeStatus {
+	serves := n.transport != nil && n.transport.isServing()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	last, _ := n.storage.LastIndex() // of a MemoryStorage: it never fails
-	m, _ := n.members.of(n.o.ID)     // without an address while it joins
+	m, _ := n.members.withID(n.o.ID) // without an address while it joins
 	s := NodeStatus{
 		ID: n.o.ID, Address: m.Address, Role: roleName(n.role), Leader: n.members.id(n.leader),
 		Term: n.term, Last: last, Commit: n.commit, Applied: n.storage.replica.Applied().Index,
@@ -64,10 +64,10 @@ func (n *Node) Status(ctx context.Context) Status {
 		go func() {
 			defer func() { done <- struct{}{} }()
 			if p.ID == n.o.ID {
-				s.Nodes[i] = n.own()
+				s.Nodes[i] = n.ownStatus()
 				return
 			}
-			one, err := n.port.askStatus(ctx, p)
+			one, err := n.transport.askStatus(ctx, p)
 			if err != nil {
 				one.Error = err.Error()
 			}
@@ -97,8 +97,9 @@ func (t *transport) askStatus(ctx context.Context, p Peer) (s NodeStatus, err er
 	return s, err
 }
 
+// answerStatus answers askStatus of another node.
 func (t *transport) answerStatus(c net.Conn) error {
-	b, err := json.Marshal(t.node.own())
+	b, err := json.Marshal(t.node.ownStatus())
 	if err == nil {
 		_ = c.SetDeadline(time.Now().Add(helloTimeout))
 		_, err = c.Write(appendFrame(nil, b))
@@ -106,10 +107,10 @@ func (t *transport) answerStatus(c net.Conn) error {
 	return err
 }
 
-// Request is what a node answers at its socket: a Change, or with the verb "status" nothing but Status.
+// Request is a request on the socket of a node: a Change, or with the verb AskStatus none.
 type Request struct{ Change }
 
-// Answer is the answer to a Request: what the cluster is then, and why the change was not done.
+// Answer is the answer to a Request: the state of the cluster after it, and why the change was not made.
 type Answer struct {
 	Status
 	Error string `json:"error,omitempty"`
@@ -118,7 +119,7 @@ type Answer struct {
 // AskStatus is the verb of a Request that changes nothing.
 const AskStatus = "status"
 
-// Serve answers one Request on each connection, both in JSON, until the listener is closed.
+// Serve answers one Request on each connection, in JSON, until the listener is closed.
 func (n *Node) Serve(l net.Listener) {
 	for {
 		c, err := l.Accept()
@@ -130,10 +131,10 @@ func (n *Node) Serve(l net.Listener) {
 			continue
 		}
 		select {
-		case n.asking <- struct{}{}:
+		case n.requestSlots <- struct{}{}:
 			n.workers.Go(func() {
-				defer func() { <-n.asking }()
-				n.answer(c)
+				defer func() { <-n.requestSlots }()
+				n.answerRequest(c)
 			})
 		default:
 			_ = c.Close() // it was not read
@@ -141,11 +142,11 @@ func (n *Node) Serve(l net.Listener) {
 	}
 }
 
-// maxAsking is how many requests may be answered at a time: an operator needs one.
-const maxAsking = 8
+// maxRequests is the most requests that are answered at a time: an operator needs one.
+const maxRequests = 8
 
-// answer answers a connection to the node's socket.
-func (n *Node) answer(c net.Conn) {
+// answerRequest reads and answers the Request of a connection to the node's socket.
+func (n *Node) answerRequest(c net.Conn) {
 	defer func() { _ = c.Close() }() // a client that is gone needs no answer
 	_ = c.SetDeadline(time.Now().Add(helloTimeout))
 	var r Request

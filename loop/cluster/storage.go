@@ -12,8 +12,8 @@ import (
 	"treadle/loop/journal"
 )
 
-// storage is Raft's log: on disk the records of a journal.Replica, in memory the entries that the store lacks and some
-// before them.
+// storage is Raft's log. The disk has the records of a journal.Replica. The memory has the entries that the store lacks
+// and some before them.
 type storage struct {
 	*raft.MemoryStorage
 	replica *journal.Replica
@@ -21,8 +21,8 @@ type storage struct {
 	written atomic.Int64  // bytes of entries since the start
 }
 
-// openStorage opens the log of a data directory. A new directory begins with the members begin, or waits for a store if
-// that is nil.
+// openStorage opens the log of a data directory. A new directory begins with the members begin. If begin is nil it
+// waits for a store.
 func openStorage(o journal.Options, begin *members) (s *storage, fresh bool, err error) {
 	s = &storage{MemoryStorage: raft.NewMemoryStorage(), hard: &pb.HardState{}}
 	var records []record
@@ -43,10 +43,10 @@ func openStorage(o journal.Options, begin *members) (s *storage, fresh bool, err
 		stored, err = parseMembers(b)
 	}
 	if err == nil {
-		err = s.replay(records, stored.state())
+		err = s.replay(records, stored.confState())
 	}
 	if err == nil {
-		err = s.restart(stored.state())
+		err = s.restart(stored.confState())
 	}
 	if err != nil {
 		return nil, false, errors.Join(err, s.replica.Close())
@@ -54,17 +54,18 @@ func openStorage(o journal.Options, begin *members) (s *storage, fresh bool, err
 	return s, fresh, nil
 }
 
-// firstPosition is that of a store whose cluster begins. No entry has it: a node that joins always gets a store first,
-// which says who the members are.
+// firstPosition is the position of a store when its cluster begins. No log has the entry: a node that joins always gets
+// a store first, which has the members.
 var firstPosition = journal.Position{Index: 1, Term: 1}
 
-// begin makes the store that of a node with which its cluster begins.
+// begin makes the store of a first node of a cluster.
 func (s *storage) begin(m *members) error {
 	return s.replica.Apply(func(add func(journal.Position, []byte) error) error { return add(firstPosition, nil) },
 		func(journal.Position) []byte { return m.stored() })
 }
 
-// replay takes the records of the log. The first one may begin anywhere.
+// replay appends the entries of the log's records. The first record may begin anywhere. all are the members of the
+// store.
 func (s *storage) replay(records []record, all *pb.ConfState) error {
 	for i, r := range records {
 		s.hard = r.hard
@@ -94,12 +95,13 @@ func (s *storage) replay(records []record, all *pb.ConfState) error {
 	return nil
 }
 
-// beginAt has the log begin behind a position.
+// beginAt makes the log begin after a position.
 func (s *storage) beginAt(at journal.Position, all *pb.ConfState) error {
 	return s.ApplySnapshot(&pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &at.Index, Term: &at.Term, ConfState: all}})
 }
 
-// restart compacts the log to what the store lacks, and begins it anew on the disk. all are the members of the store.
+// restart compacts the log to the entries that the store lacks, and begins it anew on the disk. all are the members of
+// the store.
 func (s *storage) restart(all *pb.ConfState) error {
 	at := s.replica.Applied()
 	last, _ := s.LastIndex() // of a MemoryStorage: it never fails
@@ -136,7 +138,7 @@ func (s *storage) restart(all *pb.ConfState) error {
 
 const noLimit = 1<<64 - 1
 
-// compact makes entry at the one that a snapshot has, and forgets the entries before keep.
+// compact makes entry at that of the snapshot, and drops the entries before keep.
 func (s *storage) compact(at, keep uint64, all *pb.ConfState) error {
 	if _, err := s.CreateSnapshot(at, all, nil); err != nil && !errors.Is(err, raft.ErrSnapOutOfDate) {
 		return err
@@ -147,7 +149,7 @@ func (s *storage) compact(at, keep uint64, all *pb.ConfState) error {
 	return nil
 }
 
-// save makes entries and a state durable. They may replace entries at the end of the log.
+// save makes entries and a state durable. The entries may replace others at the end of the log.
 func (s *storage) save(hard *pb.HardState, entries []*pb.Entry, sync bool) error {
 	if hard != nil {
 		s.hard = hard
@@ -178,7 +180,7 @@ func (s *storage) save(hard *pb.HardState, entries []*pb.Entry, sync bool) error
 	return s.Append(entries)
 }
 
-// install replaces store and log by a snapshot that was received.
+// install replaces store and log by a received snapshot.
 func (s *storage) install(snapshot *pb.Snapshot, hard *pb.HardState, in *journal.Incoming) error {
 	if hard != nil {
 		s.hard = hard
@@ -190,7 +192,7 @@ func (s *storage) install(snapshot *pb.Snapshot, hard *pb.HardState, in *journal
 	return errors.Join(s.SetHardState(s.hard), s.ApplySnapshot(snapshot))
 }
 
-// apply brings the entries up to index to into the store.
+// apply applies the entries up to index to to the store.
 func (s *storage) apply(to uint64) error {
 	at, b := s.replica.Members()
 	if to <= at.Index {
@@ -207,9 +209,9 @@ func (s *storage) apply(to uint64) error {
 	versions := []version{{at.Index, m}}
 	take := func(e *pb.Entry) (batch []byte) {
 		if e.GetType() == pb.EntryNormal {
-			return e.GetData() // a leader's first one is empty
+			return e.GetData() // the first entry of a leader is empty
 		}
-		if next, _, err := m.changed(e); err == nil { // changeMembers leaves the same ones out
+		if next, _, err := m.withEntry(e); err == nil { // changeMembers leaves out the same changes
 			m = next
 			versions = append(versions, version{e.GetIndex(), m})
 		}
@@ -240,7 +242,7 @@ func (s *storage) apply(to uint64) error {
 // applyBytes is how many bytes of entries are read at once.
 const applyBytes = 8 << 20
 
-// record is what one write adds to the log: the state, and entries behind the position before. Without entries that is
+// record is one write to the log: the state, and entries that follow the position before. Without entries, before is
 // the end of the log.
 type record struct {
 	hard    *pb.HardState
@@ -248,8 +250,8 @@ type record struct {
 	entries []*pb.Entry
 }
 
-// appendRecord appends the stored form: term, vote, commit, the position before, the number of entries as varints; then
-// for each entry its term, its type, the length of its data and the data.
+// appendRecord appends the stored form: term, vote, commit, the position before and the number of entries as varints;
+// then term, type, length of the data and data of each entry.
 func appendRecord(dst []byte, r *record) []byte {
 	for _, v := range [...]uint64{r.hard.GetTerm(), r.hard.GetVote(), r.hard.GetCommit(), r.before.Index, r.before.Term, uint64(len(r.entries))} {
 		dst = binary.AppendUvarint(dst, v)

@@ -22,47 +22,46 @@ import (
 
 // The times of the transport.
 const (
-	helloTimeout = 3 * time.Second // to connect and to say who both are
-	writeTimeout = 5 * time.Second
-	fileTimeout  = 30 * time.Second // for each frame of a snapshot
-	retryLeast   = 50 * time.Millisecond
-	retryMost    = time.Second
+	helloTimeout  = 3 * time.Second // to connect and exchange hellos
+	writeTimeout  = 5 * time.Second
+	fileTimeout   = 30 * time.Second // for each frame of a snapshot
+	minRetryPause = 50 * time.Millisecond
+	maxRetryPause = time.Second
 )
 
-// maxQueued is how many messages may wait for one node. Raft sends again what is dropped.
+// maxQueued is the most messages that wait for one node. Raft sends dropped messages again.
 const maxQueued = 256
 
-// maxStrangers is how many connections may be open that have not said who they are: from the machines of nodes, and
-// from others.
-const maxStrangers = 64
+// maxUnidentified bounds the connections that have not sent their hello: from hosts of nodes, and from other hosts.
+const maxUnidentified = 64
 
-// maxFile is the largest frame of a snapshot's files.
-const maxFile = 1 << 20
+// maxFileFrame is the largest frame of a snapshot's files.
+const maxFileFrame = 1 << 20
 
 // transport connects a node with the others: a connection for Raft's messages to each, and one for each snapshot,
 // passed client and request for the status.
 type transport struct {
-	o              *Options
-	node           *Node
-	identity       identity
-	server, client *tls.Config // nil: plain
-	listener       net.Listener
-	strangers      chan struct{}            // a semaphore: maxStrangers
-	neighbours     chan struct{}            // another one: see place
-	keep           func(known string) error // stores the note PEERS
-	ctx            context.Context
-	cancel         context.CancelFunc
-	workers        sync.WaitGroup
+	o                 *Options
+	node              *Node
+	identity          identity
+	server, client    *tls.Config // nil: plain
+	listener          net.Listener
+	unknownSlots      chan struct{}           // a semaphore: maxUnidentified
+	knownSlots        chan struct{}           // another semaphore: see slotsFor
+	storeIncarnations func(text string) error // writes the note PEERS
+	ctx               context.Context
+	cancel            context.CancelFunc
+	workers           sync.WaitGroup
 
-	mu          sync.Mutex
-	homes       map[string]bool  // addresses of other nodes' machines; of those that this one has connected to
-	peers       map[uint64]*peer // by number
-	conns       map[net.Conn]bool
-	known       map[string]string // incarnation by id
-	problems    map[string]string // why a node cannot be reached, by id
-	lastRefused time.Time
-	pass        OpenPort
-	serves      chan struct{} // closed and replaced when pass changes
+	mu           sync.Mutex
+	knownHosts   map[string]bool  // hosts of other nodes to which this node has connected
+	peers        map[uint64]*peer // by number
+	conns        map[net.Conn]bool
+	incarnations map[string]string // by id
+	problems     map[string]string // why a node cannot be reached, by id; "": it is reached
+	lastRefused  time.Time
+	pass         OpenPort
+	serves       chan struct{} // closed and replaced when pass changes
 }
 
 // peer is the connection for Raft's messages to another node.
@@ -73,11 +72,11 @@ type peer struct {
 	cancel context.CancelFunc
 }
 
-// listen opens the port of a node. serve begins to use it.
-func listen(o *Options, id identity, known map[string]string) (*transport, error) {
+// listen opens the port of a node. serve serves it.
+func listen(o *Options, id identity, incarnations map[string]string) (*transport, error) {
 	t := &transport{
-		o: o, identity: id, known: known, strangers: make(chan struct{}, maxStrangers), neighbours: make(chan struct{}, maxStrangers),
-		homes: make(map[string]bool), serves: make(chan struct{}),
+		o: o, identity: id, incarnations: incarnations, unknownSlots: make(chan struct{}, maxUnidentified), knownSlots: make(chan struct{}, maxUnidentified),
+		knownHosts: make(map[string]bool), serves: make(chan struct{}),
 		conns: make(map[net.Conn]bool), problems: make(map[string]string), peers: make(map[uint64]*peer),
 	}
 	var err error
@@ -95,7 +94,7 @@ func listen(o *Options, id identity, known map[string]string) (*transport, error
 // serve accepts connections. update connects to the other nodes.
 func (t *transport) serve() { t.workers.Go(t.accept) }
 
-// update implements links: it connects to new nodes, and ends the connections to those that are gone.
+// update implements links. It connects to new nodes and ends the connections to removed ones.
 func (t *transport) update(m *members) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,6 +116,7 @@ func (t *transport) update(m *members) {
 	}
 }
 
+// close closes the port and all connections, and waits for the goroutines.
 func (t *transport) close() {
 	t.cancel()
 	_ = t.listener.Close()
@@ -128,8 +128,8 @@ func (t *transport) close() {
 	t.workers.Wait()
 }
 
-// hold keeps a connection to be closed with the transport. It returns false when that is closed.
-func (t *transport) hold(c net.Conn) bool {
+// trackConn lets close end the connection. It closes the connection and returns false if the transport is closed.
+func (t *transport) trackConn(c net.Conn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ctx.Err() == nil {
@@ -140,14 +140,15 @@ func (t *transport) hold(c net.Conn) bool {
 	return false
 }
 
-func (t *transport) release(c net.Conn) {
+// closeTracked closes a connection of trackConn.
+func (t *transport) closeTracked(c net.Conn) {
 	t.mu.Lock()
 	delete(t.conns, c)
 	t.mu.Unlock()
 	_ = c.Close()
 }
 
-// accept welcomes connections until the port is closed.
+// accept accepts connections until the port is closed.
 func (t *transport) accept() {
 	for {
 		c, err := t.listener.Accept()
@@ -155,41 +156,42 @@ func (t *transport) accept() {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil:
-			time.Sleep(retryLeast)
+			time.Sleep(minRetryPause)
 			continue
 		}
-		place := t.place(c.RemoteAddr())
+		slots := t.slotsFor(c.RemoteAddr())
 		select {
-		case place <- struct{}{}:
-			t.workers.Go(func() { t.welcome(c, place) })
+		case slots <- struct{}{}:
+			t.workers.Go(func() { t.serveConn(c, slots) })
 		default:
 			_ = c.Close()
 		}
 	}
 }
 
-// welcome serves a connection whose other end proves to be a node of this cluster.
-func (t *transport) welcome(c net.Conn, place chan struct{}) {
-	leave := sync.OnceFunc(func() { <-place })
-	defer leave()
+// serveConn serves an accepted connection. It closes the connection unless the other end proves to be a node. slots is
+// the semaphore in which the connection has a slot until then.
+func (t *transport) serveConn(c net.Conn, slots chan struct{}) {
+	freeSlot := sync.OnceFunc(func() { <-slots })
+	defer freeSlot()
 	if t.server != nil {
 		c = tls.Server(c, t.server)
 	}
-	if !t.hold(c) {
+	if !t.trackConn(c) {
 		return
 	}
-	defer t.release(c)
+	defer t.closeTracked(c)
 	_ = c.SetDeadline(time.Now().Add(helloTimeout)) // a closed connection says so when it is read
 	h, err := readHello(c)
 	var own net.Conn // of a passed connection
 	if err == nil {
-		if err = t.admit(&h); err == nil {
-			err = t.certified(c, h.From)
+		if err = t.checkHello(&h); err == nil {
+			err = t.checkCertificate(c, h.From)
 		}
 		if err == nil && h.Kind == kindPass {
-			leave()
+			freeSlot()
 			if own, err = t.openPassed(&h); err == nil {
-				defer t.release(own)
+				defer t.closeTracked(own)
 			}
 			_ = c.SetDeadline(time.Now().Add(helloTimeout))
 		}
@@ -204,11 +206,11 @@ func (t *transport) welcome(c net.Conn, place chan struct{}) {
 	}
 	if err != nil {
 		if h.Kind != kindPass { // a leader that begins or ends refuses many
-			t.refused(c, err)
+			t.logRefusal(c, err)
 		}
 		return
 	}
-	leave()
+	freeSlot()
 	_ = c.SetDeadline(time.Time{})
 	switch h.Kind {
 	case kindRaft:
@@ -227,23 +229,23 @@ func (t *transport) welcome(c net.Conn, place chan struct{}) {
 	}
 }
 
-// dial opens a connection of a kind to a node.
+// dial opens a connection to a node, of the kind of the hello.
 func (t *transport) dial(ctx context.Context, p Peer, h hello) (net.Conn, error) {
-	c, _, err := t.open(ctx, p, h)
+	c, _, err := t.openConn(ctx, p, h)
 	return c, err
 }
 
-// greet returns the answer of a node to a hello.
-func (t *transport) greet(ctx context.Context, p Peer, h hello) (hello, error) {
-	c, answer, err := t.open(ctx, p, h)
+// askNode sends a hello on a new connection and returns the node's answer.
+func (t *transport) askNode(ctx context.Context, p Peer, h hello) (hello, error) {
+	c, answer, err := t.openConn(ctx, p, h)
 	if err != nil {
 		return hello{}, err
 	}
 	return answer, c.Close()
 }
 
-// open opens a connection and exchanges hellos.
-func (t *transport) open(ctx context.Context, p Peer, h hello) (c net.Conn, answer hello, err error) {
+// openConn opens a connection and exchanges hellos.
+func (t *transport) openConn(ctx context.Context, p Peer, h hello) (c net.Conn, answer hello, err error) {
 	limit := helloTimeout
 	if h.Kind == kindPass {
 		limit += 2 * PassTimeout // for the leader to begin, and to accept the connection
@@ -251,8 +253,8 @@ func (t *transport) open(ctx context.Context, p Peer, h hello) (c net.Conn, answ
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	d := net.Dialer{Timeout: helloTimeout, KeepAlive: writeTimeout}
-	if h.Kind == kindRaft { // others may wait for as long as the other end does not read
-		d.Control = lossTimeout
+	if h.Kind == kindRaft { // other connections may wait for an end that does not read
+		d.Control = setAckTimeout
 	}
 	c, err = d.DialContext(ctx, "tcp", p.Address)
 	if err != nil {
@@ -260,7 +262,7 @@ func (t *transport) open(ctx context.Context, p Peer, h hello) (c net.Conn, answ
 	}
 	raw := c
 	defer context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })()
-	t.learn(raw.RemoteAddr())
+	t.noteHost(raw.RemoteAddr())
 	if t.client != nil {
 		config := t.client.Clone()
 		config.ServerName, _, _ = net.SplitHostPort(p.Address)
@@ -270,7 +272,7 @@ func (t *transport) open(ctx context.Context, p Peer, h hello) (c net.Conn, answ
 		answer, err = readHello(c)
 	}
 	if err == nil {
-		err = t.admit(&answer)
+		err = t.checkHello(&answer)
 	}
 	if err == nil && answer.From != p.ID {
 		err = fmt.Errorf("node %q answers at the address of node %q", answer.From, p.ID)
@@ -281,9 +283,9 @@ func (t *transport) open(ctx context.Context, p Peer, h hello) (c net.Conn, answ
 	return c, answer, nil
 }
 
-// lossTimeout sets how long a peer may acknowledge nothing: after a partition the system would wait for longer and
-// longer.
-func lossTimeout(_, _ string, c syscall.RawConn) error {
+// setAckTimeout bounds the time in which the other end acknowledges nothing: after a partition the system would send
+// again at growing intervals.
+func setAckTimeout(_, _ string, c syscall.RawConn) error {
 	var refused error
 	err := c.Control(func(fd uintptr) {
 		refused = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(writeTimeout.Milliseconds()))
@@ -291,8 +293,9 @@ func lossTimeout(_, _ string, c syscall.RawConn) error {
 	return errors.Join(err, refused)
 }
 
-// note logs why a node cannot be worked with, once until that changes.
-func (t *transport) note(ctx context.Context, id string, err error) {
+// logReachability logs why a node cannot be reached, or that it is connected, once until that changes. With err nil it
+// is connected.
+func (t *transport) logReachability(ctx context.Context, id string, err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -310,8 +313,8 @@ func (t *transport) note(ctx context.Context, id string, err error) {
 	}
 }
 
-// refused logs why a connection is refused, at most once a second.
-func (t *transport) refused(c net.Conn, err error) {
+// logRefusal logs the error with which a connection is refused, at most once a second.
+func (t *transport) logRefusal(c net.Conn, err error) {
 	t.mu.Lock()
 	log := time.Since(t.lastRefused) > time.Second
 	if log {
@@ -323,19 +326,19 @@ func (t *transport) refused(c net.Conn, err error) {
 	}
 }
 
-// connect keeps a connection to a node and sends what is queued for it.
+// connect keeps a connection to a node and sends the queued messages until ctx ends.
 func (t *transport) connect(ctx context.Context, p *peer) {
-	for wait := retryLeast; ctx.Err() == nil; wait = min(2*wait, retryMost) {
+	for wait := minRetryPause; ctx.Err() == nil; wait = min(2*wait, maxRetryPause) {
 		c, err := t.dial(ctx, p.Peer, t.hello(kindRaft, p.ID))
 		if errors.Is(err, errRemoved) {
 			t.node.fail(err)
 			return
 		}
-		if t.note(ctx, p.ID, err); err == nil && t.hold(c) {
-			wait = retryLeast
-			err = t.write(ctx, c, p.queue)
-			t.release(c)
-			t.note(ctx, p.ID, err)
+		if t.logReachability(ctx, p.ID, err); err == nil && t.trackConn(c) {
+			wait = minRetryPause
+			err = t.sendQueued(ctx, c, p.queue)
+			t.closeTracked(c)
+			t.logReachability(ctx, p.ID, err)
 		}
 		for len(p.queue) > 0 { // it is old
 			<-p.queue
@@ -348,10 +351,10 @@ func (t *transport) connect(ctx context.Context, p *peer) {
 	}
 }
 
-// write sends queued messages until the connection fails.
-func (t *transport) write(ctx context.Context, c net.Conn, queue chan *pb.Message) error {
+// sendQueued sends queued messages until the connection fails.
+func (t *transport) sendQueued(ctx context.Context, c net.Conn, queue chan *pb.Message) error {
 	gone := make(chan error, 1)
-	go func() { // the other end sends nothing: this tells when it is gone
+	go func() { // the other end sends nothing: a read returns when it has left
 		_, err := c.Read(make([]byte, 1))
 		gone <- fmt.Errorf("the connection has ended: %w", err)
 	}()
@@ -395,7 +398,8 @@ func (t *transport) send(m *pb.Message) {
 	}
 }
 
-// receive passes on Raft's messages of a connection. It checks that they come from the node that has connected.
+// receive hands Raft's messages of a connection to the node. It returns an error for a message that is not of the node
+// from.
 func (t *transport) receive(c net.Conn, from string) error {
 	r := bufio.NewReaderSize(c, 64<<10)
 	for {
@@ -403,7 +407,7 @@ func (t *transport) receive(c net.Conn, from string) error {
 		if err != nil {
 			return err
 		}
-		if !slices.Contains(between, m.GetType()) {
+		if !slices.Contains(nodeMessages, m.GetType()) {
 			return fmt.Errorf("a message %v, which no node sends", m.GetType())
 		}
 		select {
@@ -414,12 +418,12 @@ func (t *transport) receive(c net.Conn, from string) error {
 	}
 }
 
-// between are the messages that nodes send each other. A snapshot comes with its files.
-var between = []pb.MessageType{
+// nodeMessages are the types of messages that nodes send each other. A snapshot comes with its files instead.
+var nodeMessages = []pb.MessageType{
 	pb.MsgApp, pb.MsgAppResp, pb.MsgVote, pb.MsgVoteResp, pb.MsgPreVote, pb.MsgPreVoteResp, pb.MsgHeartbeat, pb.MsgHeartbeatResp, pb.MsgTimeoutNow,
 }
 
-// readMessage reads a message of a connection from the node from, and checks who it is from and for.
+// readMessage reads a message and checks that it is of the node from and for this node.
 func (t *transport) readMessage(r io.Reader, from string) (*pb.Message, error) {
 	b, err := readFrame(r, t.o.MaxMessage)
 	if err != nil {

@@ -45,7 +45,7 @@ func TestFrames(t *testing.T) {
 // stranger connects to a node's port.
 func stranger(t *testing.T, n *Node) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", n.own().Address)
+	c, err := net.Dial("tcp", n.ownStatus().Address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestStrangers(t *testing.T) {
 	t.Parallel()
 	nodes, _ := startCluster(t, nil)
 	n := nodes[0]
-	right := nodes[1].port.hello(kindRaft, "a")
+	right := nodes[1].transport.hello(kindRaft, "a")
 	f := func(what string, change func(*hello)) {
 		t.Helper()
 		c := stranger(t, n)
@@ -120,7 +120,7 @@ func TestForgedMessages(t *testing.T) {
 		"cut": message(2, 1, pb.MsgHeartbeat)[:12],
 	} {
 		c := stranger(t, n)
-		h := nodes[1].port.hello(kindRaft, "a")
+		h := nodes[1].transport.hello(kindRaft, "a")
 		if err := writeHello(c, &h); err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +140,7 @@ func TestForgedMessages(t *testing.T) {
 	if _, err := n.Leader(soon(t)); err != nil {
 		t.Error(err)
 	}
-	if s := n.own(); s.Term > 1000 {
+	if s := n.ownStatus(); s.Term > 1000 {
 		t.Errorf("a forged message was taken in: %+v", s)
 	}
 }
@@ -163,7 +163,7 @@ func TestSecrets(t *testing.T) {
 	p := nodes[0].o.Peers[0]
 	for name, secret := range map[string]string{"wrong": wrong, "none": ""} {
 		o := Options{Cluster: "test", ID: "b", Peers: nodes[0].o.Peers, Secret: secret, Log: testLog()}
-		other := &transport{o: &o, node: nodes[1], identity: nodes[1].port.identity, known: map[string]string{}, homes: map[string]bool{}}
+		other := &transport{o: &o, node: nodes[1], identity: nodes[1].transport.identity, incarnations: map[string]string{}, knownHosts: map[string]bool{}}
 		var err error
 		if other.server, other.client, err = o.tls(); err != nil {
 			t.Fatal(err)
@@ -250,17 +250,17 @@ func TestIdentity(t *testing.T) {
 func TestRemovedByAnother(t *testing.T) {
 	t.Parallel()
 	nodes, _ := startCluster(t, nil)
-	h := nodes[1].port.hello(kindRaft, "a")
+	h := nodes[1].transport.hello(kindRaft, "a")
 	h.Error, h.Removed = "gone", true
-	if err := nodes[0].port.admit(&h); !errors.Is(err, errRemoved) {
+	if err := nodes[0].transport.checkHello(&h); !errors.Is(err, errRemoved) {
 		t.Error(err)
 	}
 	h.Origin = "a b"
-	if err := nodes[0].port.admit(&h); err == nil || errors.Is(err, errRemoved) {
+	if err := nodes[0].transport.checkHello(&h); err == nil || errors.Is(err, errRemoved) {
 		t.Error(err)
 	}
-	h.Origin, h.Cluster = nodes[0].port.identity.origin, "other"
-	if err := nodes[0].port.admit(&h); err == nil || errors.Is(err, errRemoved) {
+	h.Origin, h.Cluster = nodes[0].transport.identity.origin, "other"
+	if err := nodes[0].transport.checkHello(&h); err == nil || errors.Is(err, errRemoved) {
 		t.Error(err)
 	}
 }

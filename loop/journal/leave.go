@@ -8,17 +8,18 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// leavingNote is the text of the note NODE in a directory that is no node's any more, and no single server's yet.
+// leavingNote is the text of the note NODE while Leave runs: the directory is no longer that of a node, and not yet
+// that of a single server.
 const leavingNote = "leaving\n"
 
-// Leave makes the data directory of a node, which does not run, that of a single server. open opens the directory as
-// OpenReplica does, and brings all entries of its log into the store. notes are those of the node beside NODE. A Leave
-// that was interrupted is completed, without open if that was done. Of the options Dir, FS and Log count.
+// Leave makes the data directory of a stopped node that of a single server. open opens the directory as OpenReplica
+// does, and applies all entries of its log to the store. notes are the other notes of the node besides NODE. Leave
+// completes a Leave that was interrupted, and then calls open only if it must. Of the options it uses Dir, FS and Log.
 func Leave(o Options, notes []string, open func() (*Replica, error)) error {
 	if err := o.fill(); err != nil {
 		return err
 	}
-	begun, err := leaves(&o)
+	begun, err := leaveBegun(&o)
 	if err == nil && !begun {
 		err = beginLeave(open)
 	}
@@ -32,8 +33,9 @@ func Leave(o Options, notes []string, open func() (*Replica, error)) error {
 	return errors.Join(d.leave(&o, notes), d.close())
 }
 
-// leaves reports whether a node's directory has the leavingNote.
-func leaves(o *Options) (begun bool, err error) {
+// leaveBegun reports whether a node's directory has the leavingNote. It returns an error if the directory is not a
+// node's.
+func leaveBegun(o *Options) (begun bool, err error) {
 	d, err := lockDataDir(o.FS, o.Dir, false)
 	if err != nil {
 		return false, err
@@ -45,6 +47,7 @@ func leaves(o *Options) (begun bool, err error) {
 	return note == leavingNote, errors.Join(err, d.close())
 }
 
+// beginLeave opens the directory and writes the leavingNote.
 func beginLeave(open func() (*Replica, error)) error {
 	r, err := open()
 	if err != nil {
@@ -53,7 +56,7 @@ func beginLeave(open func() (*Replica, error)) error {
 	return errors.Join(r.SetNote(nodeName, leavingNote), r.Close())
 }
 
-// leave takes everything of the cluster out of a directory with the leavingNote, and that note last.
+// leave removes everything of the cluster from a directory with the leavingNote, and that note last.
 func (d *dataDir) leave(o *Options, notes []string) error {
 	db, err := openStore(d, newFailFS(o.FS), o)
 	if err != nil {

@@ -23,17 +23,17 @@ type OpenPort func(setting string, ordinal int, from string, client Client) (net
 
 // Pass sets how a leader opens a connection to its own port. nil: this node takes no passed connections.
 func (n *Node) Pass(open OpenPort) {
-	n.port.mu.Lock()
-	defer n.port.mu.Unlock()
-	n.port.pass = open
-	close(n.port.serves)
-	n.port.serves = make(chan struct{})
+	n.transport.mu.Lock()
+	defer n.transport.mu.Unlock()
+	n.transport.pass = open
+	close(n.transport.serves)
+	n.transport.serves = make(chan struct{})
 }
 
 // DialLeader opens a connection to the port of the node that leads, for a client of this one. What is written to it
 // reaches that port as if the client had connected there.
 func (n *Node) DialLeader(ctx context.Context, leader, setting string, ordinal int, client Client) (net.Conn, error) {
-	h := n.port.hello(kindPass, leader)
+	h := n.transport.hello(kindPass, leader)
 	h.Setting, h.Ordinal, h.Client = setting, ordinal, client
 	p, ok := n.member(leader)
 	if !ok {
@@ -42,7 +42,7 @@ func (n *Node) DialLeader(ctx context.Context, leader, setting string, ordinal i
 	if leader == n.o.ID { // it waits for itself
 		return nil, errors.New("this node does not serve yet")
 	}
-	return n.port.dial(ctx, p, h)
+	return n.transport.dial(ctx, p, h)
 }
 
 // openPassed opens the port that a passed connection names.
@@ -55,7 +55,7 @@ func (t *transport) openPassed(h *hello) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !t.hold(own) {
+	if !t.trackConn(own) {
 		return nil, net.ErrClosed
 	}
 	return own, nil
