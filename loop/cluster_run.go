@@ -14,12 +14,12 @@ import (
 	"treadle/loop/web"
 )
 
-// ClusterHost is the program of a node.
+// ClusterHost is the program in which a node runs.
 type ClusterHost interface {
 	// Options returns the settings with which the node begins to serve.
 	Options() (Options, error)
-	// Serves is called with the server that the node is from now on, and with nil when it is none.
-	Serves(*Server)
+	// SetServer sets the server of the node when it begins to lead, and nil when its lead has ended.
+	SetServer(*Server)
 }
 
 // ClusterSocket is the name of a node's socket in the directory of Options.Data, see cluster.Node.Serve.
@@ -28,18 +28,18 @@ const ClusterSocket = "cluster.sock"
 // clusterSetting is the setting of ClusterOptions.Name.
 const clusterSetting = "cluster"
 
-// clusterRun is a node that runs.
+// clusterRun is the run of a node.
 type clusterRun struct {
-	checked *Server // does not run: it has the settings with which the node began
+	checked *Server // with the settings at the start of the node; it never runs
 	host    ClusterHost
-	ports   heldPorts
+	ports   nodePorts
 	node    *cluster.Node
 }
 
-// RunCluster is a node of the cluster of o until ctx ends or the server is shut down. While the node leads, it is a
-// server as Run makes it. Otherwise it passes the connections to its ports on to the leader. It returns as Run does.
+// RunCluster runs a node of the cluster of o until ctx ends or the server is shut down. While the node leads it runs a
+// server as Run does. Otherwise it forwards the connections to its ports to the leader. It returns as Run does.
 func RunCluster(ctx context.Context, o Options, h ClusterHost) error {
-	checked, err := newServer(o) // finds wrong settings before there is a node
+	checked, err := newServer(o) // it finds wrong settings before the node starts
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func RunCluster(ctx context.Context, o Options, h ClusterHost) error {
 	defer func() { _ = status.Close() }() // a second Close is harmless
 	go r.node.Serve(status)
 	for {
-		lead, err := r.follow(ctx)
+		lead, err := r.awaitLead(ctx)
 		switch {
 		case ctx.Err() != nil && lead != nil:
 			lead.End()
@@ -69,7 +69,7 @@ func RunCluster(ctx context.Context, o Options, h ClusterHost) error {
 		case err != nil:
 			return err
 		}
-		err = r.lead(ctx, lead)
+		err = r.serveAsLeader(ctx, lead)
 		switch {
 		case r.node.Err() != nil:
 			return &journalError{r.node.Err()}
@@ -91,7 +91,7 @@ func (r *clusterRun) start(ctx context.Context) error {
 	c.Log, c.MaxMessage = o.Log, o.largestFrame()+64<<20 // an entry is a part of a group, which ends with a job
 	c.Journal = journal.Options{Dir: o.Data, Log: o.Log}
 	if c.Join && o.HTTP != "" {
-		stop, err := r.showJoining(&c)
+		stop, err := r.serveWhileJoining(&c)
 		if err != nil {
 			return err
 		}
@@ -104,18 +104,18 @@ func (r *clusterRun) start(ctx context.Context) error {
 	return nil
 }
 
-// showJoining serves HTTP for a node that waits to be added.
-func (r *clusterRun) showJoining(c *cluster.Options) (stop func(), err error) {
-	l, err := r.ports.begin().open("http", "tcp://"+r.checked.o.HTTP)
+// serveWhileJoining serves probes and metrics while the node waits to be added. stop ends that.
+func (r *clusterRun) serveWhileJoining(c *cluster.Options) (stop func(), err error) {
+	l, err := r.ports.beginRole().open("http", "tcp://"+r.checked.o.HTTP)
 	if err != nil {
 		return nil, err
 	}
 	r.checked.setProgress("waiting to be added to the cluster")
 	c.OnWait = func(why string) { r.checked.setProgress("waiting to be added to the cluster: " + why) }
 	state := func() (bool, string) { return false, *r.checked.progress.Load() }
-	none := func() []web.Sample { return nil }
-	places := func() (func(), error) { return nil, errors.New(*r.checked.progress.Load()) }
-	f := r.checked.serveFollower(l, state, none, nil, places)
+	noSamples := func() []web.Sample { return nil }
+	noConns := func() (func(), error) { return nil, errors.New(*r.checked.progress.Load()) }
+	f := r.checked.serveFollower(l, state, noSamples, nil, noConns)
 	var served sync.WaitGroup
 	served.Go(func() { _ = f.run() }) // only probes miss it
 	return func() {
@@ -124,12 +124,12 @@ func (r *clusterRun) showJoining(c *cluster.Options) (stop func(), err error) {
 	}, nil
 }
 
-// follow passes connections on until this node leads.
-func (r *clusterRun) follow(ctx context.Context) (*cluster.Lead, error) {
+// awaitLead forwards connections to the leader until this node leads.
+func (r *clusterRun) awaitLead(ctx context.Context) (*cluster.Lead, error) {
 	following, cancel := context.WithCancel(ctx)
-	p, err := newPasser(following, r.node, r.checked, &r.ports)
+	f, err := newForwarder(following, r.node, r.checked, &r.ports)
 	if err == nil {
-		defer p.wait()
+		defer f.wait()
 	}
 	defer cancel()
 	if err != nil {
@@ -138,39 +138,40 @@ func (r *clusterRun) follow(ctx context.Context) (*cluster.Lead, error) {
 	return r.node.AwaitLead(ctx)
 }
 
-// lead serves while the node leads. The error wraps cluster.ErrNotLeader when that has ended.
-func (r *clusterRun) lead(ctx context.Context, lead *cluster.Lead) error {
+// serveAsLeader runs a server while the node leads. It returns an error that wraps cluster.ErrNotLeader when the lead
+// has ended.
+func (r *clusterRun) serveAsLeader(ctx context.Context, lead *cluster.Lead) error {
 	defer lead.End()
 	o, err := r.host.Options()
 	if err != nil {
 		return err
 	}
-	ports := r.ports.begin()
+	ports := r.ports.beginRole()
 	started := o.Started
 	o.Started = func(all []Listening) {
 		r.ports.closeUnused()
-		r.node.Pass(ports.pass)
+		r.node.SetLocalDialer(ports.dialLocal)
 		if started != nil {
 			started(all)
 		}
 	}
-	defer r.node.Pass(nil)
-	o.Dwork.Stop = dwork.AnswerNotFound // the work is not over: the next leader has it
+	defer r.node.SetLocalDialer(nil)
+	o.Dwork.Stop = dwork.AnswerNotFound // the work goes on: the next leader has the jobs
 	s, err := newServer(o)
 	if err != nil {
 		return err
 	}
 	s.journalOpts.Replica, s.journalOpts.Replicator = r.node.Replica(), lead
 	s.leads, s.node, s.listenOn = lead.Holds, r.node, ports.open
-	r.host.Serves(s)
-	defer r.host.Serves(nil)
+	r.host.SetServer(s)
+	defer r.host.SetServer(nil)
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	go func() {
 		defer stop()
 		select {
 		case <-ctx.Done():
-			r.node.HandOver(context.Background()) // bounded by itself
+			r.node.HandOver(context.Background()) // it is bounded in time
 		case <-lead.Lost():
 		case <-ended:
 		}
@@ -190,11 +191,11 @@ func (r *clusterRun) lead(ctx context.Context, lead *cluster.Lead) error {
 	}
 }
 
-// mayAnswer reports whether a reply still counts that was found out before the call. A process that was stopped for a
-// while, and goes on, may not know yet that another node has led since.
+// mayAnswer reports whether this node still leads. It is called after a reply is computed and before it is sent: a
+// process that was stopped for a while may not know yet that another node has led since.
 func (s *Server) mayAnswer() bool { return s.leads == nil || s.leads() }
 
-// leadListener is the listener of HTTP in a cluster, see mayAnswer.
+// leadListener listens for HTTP in a cluster. Its connections send nothing after the lead has ended, see mayAnswer.
 type leadListener struct {
 	net.Listener
 	server *Server
@@ -206,24 +207,25 @@ func (l *leadListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &leadConn{c.(tcpOrPassed), l.server}, nil
+	return &leadConn{c.(tcpOrForwarded), l.server}, nil
 }
 
-// tcpOrPassed is a net.TCPConn or a passedConn: HTTP listens on TCP alone.
-type tcpOrPassed interface {
+// tcpOrForwarded is a net.TCPConn or a forwardedConn: HTTP listens on TCP alone.
+type tcpOrForwarded interface {
 	net.Conn
 	SetWriteBuffer(bytes int) error
 }
 
+// leadConn is a connection of leadListener.
 type leadConn struct {
-	tcpOrPassed
+	tcpOrForwarded
 	server *Server
 }
 
-// Judged reports whether the guard of another node has seen the requests, see web.Guard.
-func (c *leadConn) Judged() bool {
-	_, passed := c.tcpOrPassed.(*passedConn)
-	return passed
+// Guarded reports whether the guard of another node has checked the requests, see web.Guard.
+func (c *leadConn) Guarded() bool {
+	_, forwarded := c.tcpOrForwarded.(*forwardedConn)
+	return forwarded
 }
 
 // Write implements net.Conn.
@@ -231,27 +233,28 @@ func (c *leadConn) Write(b []byte) (int, error) {
 	if !c.server.mayAnswer() {
 		return 0, errStopping
 	}
-	return c.tcpOrPassed.Write(b)
+	return c.tcpOrForwarded.Write(b)
 }
 
-// passPort is a port whose connections a follower passes on.
-type passPort struct {
+// forwardedPort is a port whose connections a follower forwards to the leader.
+type forwardedPort struct {
 	setting   string
 	addresses []string
-	// localOnly reports whether clients of other machines are refused: the port is for the owner of the server.
+	// localOnly reports whether only clients of this machine are taken: the leader would mistake others for local
+	// ones.
 	localOnly bool
 }
 
-// passPorts returns the ports of all protocols, and of HTTP.
-func (s *Server) passPorts() (all []passPort) {
+// forwardedPorts returns the ports of all protocols and of HTTP.
+func (s *Server) forwardedPorts() (all []forwardedPort) {
 	for _, p := range s.loopPorts() {
-		all = append(all, passPort{setting: p.Setting, addresses: p.Addresses})
+		all = append(all, forwardedPort{setting: p.Setting, addresses: p.Addresses})
 	}
-	all = append(all, passPort{setting: "dwork", addresses: s.o.Dwork.Listen},
-		passPort{setting: "kts46", addresses: s.o.Kts46.Listen}, passPort{setting: "kts46-json", addresses: s.o.Kts46.JSON},
-		passPort{setting: "admin", addresses: s.o.Admin.Listen, localOnly: true})
+	all = append(all, forwardedPort{setting: "dwork", addresses: s.o.Dwork.Listen},
+		forwardedPort{setting: "kts46", addresses: s.o.Kts46.Listen}, forwardedPort{setting: "kts46-json", addresses: s.o.Kts46.JSON},
+		forwardedPort{setting: "admin", addresses: s.o.Admin.Listen, localOnly: true})
 	if s.o.HTTP != "" {
-		all = append(all, passPort{setting: "http", addresses: []string{"tcp://" + s.o.HTTP}})
+		all = append(all, forwardedPort{setting: "http", addresses: []string{"tcp://" + s.o.HTTP}})
 	}
 	return all
 }

@@ -8,8 +8,8 @@ import (
 	"treadle/loop/cluster"
 )
 
-// TestPassPorts: a follower opens the same ports as a server, in the same order within each setting.
-func TestPassPorts(t *testing.T) {
+// TestForwardedPorts: a follower opens the same ports as a server, in the same order within each setting.
+func TestForwardedPorts(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var o Options
@@ -17,15 +17,15 @@ func TestPassPorts(t *testing.T) {
 	any := []string{"tcp://127.0.0.1:0"}
 	o.Periodic.Listen, o.Gloom.Masters, o.Gloom.Slaves, o.Dwork.Listen, o.Kts46.Listen, o.Kts46.JSON = two, any, any, any, any, any
 	o.Beanstalk.Listen, o.Faktory.Listen, o.Admin.Listen, o.HTTP = any, any, []string{"unix://" + filepath.Join(dir, "a")}, "127.0.0.1:0"
-	var held heldPorts
-	defer held.close()
-	ports := held.begin()
+	var all nodePorts
+	defer all.close()
+	ports := all.beginRole()
 	s := startServer(t, o, func(s *Server) { s.listenOn = ports.open })
 	var want, got []string
 	for _, l := range s.listening {
 		want = append(want, l.Setting)
 	}
-	for _, p := range s.passPorts() {
+	for _, p := range s.forwardedPorts() {
 		for range p.addresses {
 			got = append(got, p.setting)
 		}
@@ -39,17 +39,17 @@ func TestPassPorts(t *testing.T) {
 		t.Errorf("a follower opens %q, a server %q", got, want)
 	}
 	for ordinal, client := range []cluster.Client{{Network: "tcp", Address: "10.0.0.7:4242"}, {Network: "unix"}} {
-		c, err := ports.pass("periodic", ordinal, "b", client)
+		c, err := ports.dialLocal("periodic", ordinal, "b", client)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_ = c.Close()
 	}
-	if _, err := ports.pass("periodic", 2, "b", cluster.Client{}); err == nil {
+	if _, err := ports.dialLocal("periodic", 2, "b", cluster.Client{}); err == nil {
 		t.Error("a third address is there")
 	}
-	next := held.begin()
-	if _, err := next.pass("periodic", 0, "b", cluster.Client{}); err == nil {
+	next := all.beginRole()
+	if _, err := next.dialLocal("periodic", 0, "b", cluster.Client{}); err == nil {
 		t.Error("the next role takes connections at the ports of the last one")
 	}
 }

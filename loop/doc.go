@@ -27,7 +27,10 @@
 //	acks.go journalsink.go durable.go replies that wait for a commit; the journal's side; the start from a journal
 //	attempts.go leases.go             fields of records, from the scheduler's form to the journal's and back
 //	timer.go sweep.go overdue.go      Ticks, time-outs of sessions, jobs that run too long
-//	cluster_options.go cluster_run.go passer.go   a node of a cluster, which is a server only while it leads
+//	cluster_options.go cluster_run.go metrics_cluster.go
+//	                                  a node of a cluster, which is a server only while it leads
+//	node_ports.go forwarded.go        the ports of a node; connections that other nodes forward to it
+//	forwarder.go follower_http.go     the connections and requests that a follower forwards to the leader
 //	memory.go trim.go                 the limit of memory; unused memory that goes back to the system
 //	stop.go reload.go                 the stop; settings that change while the server runs
 //	metrics.go metrics_queues.go conn_metrics.go probes.go connections.go

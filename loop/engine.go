@@ -73,14 +73,14 @@ const (
 // enrolled is the context of a connection that has no session yet.
 type enrolled struct {
 	by     loopPort
-	client *passedClient // nil: the client has connected to this server itself
+	client *forwardedClient // nil: the client has connected to this server itself
 }
 
 // enroll gives an accepted connection to the loop with the fewest connections.
 func (e *engine) enroll(c net.Conn, by loopPort) error {
 	ctx := enrolled{by: by}
-	if passed, ok := c.(*passedConn); ok {
-		c, ctx.client = passed.UnixConn, passed.client // gnet knows the types of the standard library
+	if forwarded, ok := c.(*forwardedConn); ok {
+		c, ctx.client = forwarded.UnixConn, forwarded.client // gnet knows the types of the standard library
 	}
 	_, err := e.client.EnrollContext(c, ctx)
 	return err
@@ -124,7 +124,7 @@ func (e *engine) OnOpen(c gnet.Conn) ([]byte, gnet.Action) {
 	ctx := c.Context().(enrolled)
 	s := r.open(c, ctx.by)
 	if ctx.client != nil {
-		r.passed[s] = ctx.client
+		r.forwarded[s] = ctx.client
 	}
 	c.SetContext(s)
 	return nil, gnet.None

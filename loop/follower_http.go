@@ -15,22 +15,23 @@ import (
 	"treadle/loop/web"
 )
 
-// followerHTTP is the HTTP port of a node that does not lead. Probes and metrics are of the node itself. All other
-// requests are passed on to the leader, those of each connection on one of its own: the leader knows the client by it.
+// followerHTTP is the HTTP port of a node that does not lead. Probes and metrics are of the node itself. It forwards
+// all other requests to the leader, with connections of their own for each client's connection: the leader knows the
+// client by its connection.
 type followerHTTP struct {
 	web   *web.Server
 	dial  func(ctx context.Context, client cluster.Client) (net.Conn, error)
 	proxy httputil.ReverseProxy
 }
 
-// passedAnswerTime is the time for a client to read a piece of an answer of the leader.
-const passedAnswerTime = 30 * time.Second
+// answerReadTime is the time for a client to read a piece of an answer of the leader.
+const answerReadTime = 30 * time.Second
 
 // leaderIdle is how long an unused connection to the leader is kept for the next request of its client.
 const leaderIdle = 30 * time.Second
 
-// serveFollower serves the port of HTTP. state is that of /readyz. dial connects to the leader; nil: there is none yet.
-// admit is web.Config.Admit.
+// serveFollower makes the server of the HTTP port; run serves. state is that of /readyz. dial connects to the leader;
+// nil: the node has not joined yet. admit is web.Config.Admit.
 func (s *Server) serveFollower(l net.Listener, state func() (bool, string), samples func() []web.Sample,
 	dial func(context.Context, cluster.Client) (net.Conn, error), admit func() (leave func(), err error),
 ) *followerHTTP {
@@ -38,16 +39,16 @@ func (s *Server) serveFollower(l net.Listener, state func() (bool, string), samp
 	f.proxy = httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", "leader", r.In.Host
-			r.Out.URL.RawQuery = r.In.URL.RawQuery // as it came
+			r.Out.URL.RawQuery = r.In.URL.RawQuery // unchanged
 		},
 		Transport:     f,
-		FlushInterval: -1, // a stream's events come one by one
-		ErrorHandler:  refusePassed,
+		FlushInterval: -1, // the events of a stream are sent one by one
+		ErrorHandler:  refuseUnforwarded,
 		ErrorLog:      slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	pages := []web.Page{
 		web.Probe("/livez", func() (bool, string) { return true, "ok" }), web.Probe("/readyz", state), web.Probe("/healthz", state),
-		{Pattern: "/", Long: true, Handler: f.pass, Allow: allowPassed},
+		{Pattern: "/", Long: true, Handler: f.forward, Allow: allowForwarded},
 	}
 	if s.o.Pprof == "on" {
 		pages = append(pages, web.Profiles()...)
@@ -63,13 +64,13 @@ func (s *Server) serveFollower(l net.Listener, state func() (bool, string), samp
 // run serves until close.
 func (f *followerHTTP) run() error { return f.web.Serve() }
 
-// close ends it.
-func (f *followerHTTP) close() { _ = f.web.Close() } // what it cuts off ends as at a restart
+// close ends run. Requests that it cuts off end as at a restart.
+func (f *followerHTTP) close() { _ = f.web.Close() } // nothing is lost with it
 
-// clientListener gives each connection a transport to the leader.
+// clientListener gives each accepted connection a transport to the leader.
 type clientListener struct {
 	net.Listener
-	of *followerHTTP
+	follower *followerHTTP
 }
 
 // Accept implements net.Listener.
@@ -80,13 +81,13 @@ func (l *clientListener) Accept() (net.Conn, error) {
 	}
 	client := &httpClient{TCPConn: c.(*net.TCPConn)} // HTTP listens on TCP alone
 	client.leader = &http.Transport{
-		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return l.of.connect(ctx, client) },
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return l.follower.connect(ctx, client) },
 		MaxIdleConnsPerHost: 1, IdleConnTimeout: leaderIdle, DisableCompression: true, ExpectContinueTimeout: time.Second,
 	}
 	return client, nil
 }
 
-// httpClient is the connection of a client, with those to the leader for its requests.
+// httpClient is the connection of a client, with the transport for its requests to the leader.
 type httpClient struct {
 	*net.TCPConn
 	leader *http.Transport
@@ -98,32 +99,32 @@ func (c *httpClient) Close() error {
 	return c.TCPConn.Close()
 }
 
-// notPassedError is why a request did not reach the leader.
-type notPassedError struct{ error }
+// notForwardedError is the error of a request that did not reach the leader.
+type notForwardedError struct{ error }
 
 // Unwrap returns the cause.
-func (e notPassedError) Unwrap() error { return e.error }
+func (e notForwardedError) Unwrap() error { return e.error }
 
-// connect connects to the leader.
+// connect connects to the leader for a client.
 func (f *followerHTTP) connect(ctx context.Context, client *httpClient) (net.Conn, error) {
 	if f.dial == nil {
-		return nil, notPassedError{errors.New("this node has not joined its cluster yet")}
+		return nil, notForwardedError{errors.New("this node has not joined its cluster yet")}
 	}
 	c, err := f.dial(ctx, clientOf(client.TCPConn))
 	if err != nil {
-		return nil, notPassedError{err}
+		return nil, notForwardedError{err}
 	}
 	return c, nil
 }
 
-// RoundTrip implements http.RoundTripper: with the transport of the client's connection.
+// RoundTrip implements http.RoundTripper with the transport of the client's connection.
 func (f *followerHTTP) RoundTrip(r *http.Request) (*http.Response, error) {
 	return web.ConnOf(r).(*httpClient).leader.RoundTrip(r) // clientListener has made it
 }
 
-// allowPassed refuses what the leader would refuse a client of its own.
-func allowPassed(w http.ResponseWriter, r *http.Request) bool {
-	err := admin.Allowed(r)
+// allowForwarded implements web.Page.Allow. It refuses a request that the leader would refuse from a client of its own.
+func allowForwarded(w http.ResponseWriter, r *http.Request) bool {
+	err := admin.CheckCaller(r)
 	if err != nil {
 		w.Header().Set("Connection", "close")
 		web.RefuseJSON(w, http.StatusForbidden, err.Error())
@@ -131,32 +132,33 @@ func allowPassed(w http.ResponseWriter, r *http.Request) bool {
 	return err == nil
 }
 
-// pass passes a request on. The leader bounds how long the request takes, and the node how long its answer is unread.
-func (f *followerHTTP) pass(w http.ResponseWriter, r *http.Request) {
+// forward forwards a request. The leader bounds the time of the request, and this node the time in which its answer is
+// unread.
+func (f *followerHTTP) forward(w http.ResponseWriter, r *http.Request) {
 	out := http.NewResponseController(w)
 	_, _ = out.SetReadDeadline(time.Time{}), out.SetWriteDeadline(time.Time{}) // they fail only when the connection is closed
-	f.proxy.ServeHTTP(&passedAnswer{w, out}, r)
+	f.proxy.ServeHTTP(&forwardedAnswer{w, out}, r)
 }
 
-// passedAnswer is an answer of the leader, on its way to the client.
-type passedAnswer struct {
+// forwardedAnswer is an answer of the leader on its way to the client.
+type forwardedAnswer struct {
 	http.ResponseWriter
 	out *http.ResponseController
 }
 
 // Unwrap is for http.ResponseController.
-func (a *passedAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+func (a *forwardedAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // Write implements http.ResponseWriter.
-func (a *passedAnswer) Write(b []byte) (int, error) {
-	_ = a.out.SetWriteDeadline(time.Now().Add(passedAnswerTime)) // fails only when the connection is closed
+func (a *forwardedAnswer) Write(b []byte) (int, error) {
+	_ = a.out.SetWriteDeadline(time.Now().Add(answerReadTime)) // fails only when the connection is closed
 	return a.ResponseWriter.Write(b)
 }
 
-// refusePassed answers a request that did not reach the leader. A request that may have reached it has no answer: its
-// connection ends, as when a single server is killed.
-func refusePassed(w http.ResponseWriter, _ *http.Request, err error) {
-	var not notPassedError
+// refuseUnforwarded answers a request that did not reach the leader. A request that may have reached the leader gets no
+// answer: its connection ends, as when a single server is killed.
+func refuseUnforwarded(w http.ResponseWriter, _ *http.Request, err error) {
+	var not notForwardedError
 	if !errors.As(err, &not) {
 		panic(http.ErrAbortHandler)
 	}
@@ -164,7 +166,7 @@ func refusePassed(w http.ResponseWriter, _ *http.Request, err error) {
 	web.RefuseJSON(w, http.StatusServiceUnavailable, not.Error())
 }
 
-// clientOf describes the other end of a connection to this node.
+// clientOf returns the client at the other end of a connection to this node.
 func clientOf(c net.Conn) cluster.Client {
 	if uid, ok := web.UserOf(c); ok {
 		return cluster.Client{Network: "unix", User: &uid}

@@ -8,7 +8,7 @@ import (
 	"treadle/loop/web"
 )
 
-// clusterSamples returns the metrics of a node.
+// clusterSamples returns the metrics of a node of a cluster.
 func clusterSamples(h cluster.Health) []web.Sample {
 	all := make([]web.Sample, 0, 16)
 	for _, role := range []string{"leader", "follower", "candidate", "learner"} {

@@ -28,8 +28,8 @@ type reactor struct {
 	turn         turn // the present one
 	work         work
 	sessions     sessionTable
-	passed       map[*session]*passedClient // sessions of clients of other nodes
-	slow         []*session                 // sessions with unsent bytes or a stream, see checkSlow
+	forwarded    map[*session]*forwardedClient // sessions of clients of other nodes
+	slow         []*session                    // sessions with unsent bytes or a stream, see checkSlow
 	acks         pendingAcks
 	alarms       alarms
 	partialBytes int // sum of the sessions' partialCharged
@@ -43,7 +43,7 @@ func newReactor(server *Server, index int) *reactor {
 	r := &reactor{
 		server: server, index: index, largeOutput: server.largeOutput(),
 		eventLoop: eventLoop{after: time.AfterFunc}, turn: turn{mailed: make([]bool, server.o.Loops)},
-		passed: make(map[*session]*passedClient),
+		forwarded: make(map[*session]*forwardedClient),
 	}
 	r.swept.Store(server.now().Mono)
 	r.finishFn = r.finish
@@ -146,7 +146,7 @@ func (r *reactor) closeSession(s *session) {
 		r.server.sched.Disconnect(r.Now, s.Scheduled, r)
 	}
 	s.Out, s.partial, s.acks, s.ackGroups = nil, nil, nil, nil
-	delete(r.passed, s)
+	delete(r.forwarded, s)
 }
 
 // hasUnsent reports whether a session or a half-closed connection has output left to send.

@@ -258,8 +258,8 @@ func (s *session) Grow(n int) { s.Out = s.r.pool.grow(s.Out, n) }
 
 // Remote implements protocol.Transport.
 func (s *session) Remote() string {
-	if passed := s.r.passed[s]; passed != nil {
-		return addressOf(&passedConn{client: passed})
+	if client := s.r.forwarded[s]; client != nil {
+		return addressOf(&forwardedConn{client: client})
 	}
 	return addressOf(s.conn)
 }

@@ -40,8 +40,8 @@ func (r *running) Options() (loop.Options, error) {
 	return o, err
 }
 
-// Serves implements loop.ClusterHost.
-func (r *running) Serves(s *loop.Server) {
+// SetServer implements loop.ClusterHost.
+func (r *running) SetServer(s *loop.Server) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.server = s

@@ -168,7 +168,7 @@ var ownerOnly = []string{"/api/v1/reload"}
 func (api *API) Pages() []web.Page {
 	handler := api.Handler()
 	return []web.Page{{Pattern: "/api/v1/", Long: true, Handler: handler.ServeHTTP, Allow: func(w http.ResponseWriter, r *http.Request) bool {
-		err := Allowed(r)
+		err := CheckCaller(r)
 		if err != nil {
 			if errors.Is(err, errElsewhere) {
 				w.Header().Set("Connection", "close")
@@ -185,8 +185,9 @@ var (
 	errOwnerOnly = errors.New("this is for the server's owner alone: ask on the socket of --admin")
 )
 
-// Allowed returns why a request on the port of --http is refused.
-func Allowed(r *http.Request) error {
+// CheckCaller returns an error if a request on the port of --http is refused: it comes from another machine, or is for
+// the owner alone.
+func CheckCaller(r *http.Request) error {
 	switch {
 	case !fromLoopback(r):
 		return errElsewhere

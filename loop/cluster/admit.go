@@ -56,7 +56,7 @@ func (t *transport) checkHello(h *hello) error {
 		return fmt.Errorf("node %q looks for node %q at the address of node %q", h.From, h.To, t.o.ID)
 	case h.From == t.o.ID:
 		return fmt.Errorf("no other node is called %q", h.From)
-	case !slices.Contains([]string{kindRaft, kindSnapshot, kindPass, kindStatus, kindChange, kindJoin}, h.Kind):
+	case !slices.Contains([]string{kindRaft, kindSnapshot, kindForward, kindStatus, kindChange, kindJoin}, h.Kind):
 		return fmt.Errorf("node %q asks for %q", h.From, h.Kind)
 	case len(h.Incarnation) != identitySize:
 		return fmt.Errorf("node %q does not identify its data directory", h.From)

@@ -67,7 +67,7 @@ func (n *Node) Change(ctx context.Context, c Change) error {
 	}
 }
 
-// tryChange does a change, or passes it on to the leader.
+// tryChange makes a change, or forwards it to the leader.
 func (n *Node) tryChange(ctx context.Context, c Change) error {
 	leader, err := n.Leader(ctx)
 	if err != nil {

@@ -103,7 +103,7 @@ func TestReplace(t *testing.T) {
 	if err := nodes[dead].Close(); err != nil {
 		t.Fatal(err)
 	}
-	f := func(says string, c Change) { // asked at the follower, which passes it on
+	f := func(says string, c Change) { // asked at the follower, which forwards it
 		t.Helper()
 		if err := third.Change(soon(t), c); says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
 			t.Fatalf("%+v: %v, want %q", c, err, says)

@@ -4,8 +4,8 @@
 // # Entries
 //
 // A Raft entry is a batch of the journal: a group, or a part of a large one, as the committer of the leader's journal
-// has sealed it. The type Lead is the journal.Replicator of that journal. A group is committed when a majority of the nodes has
-// synced it. Then its changes are acknowledged.
+// has sealed it. The type Lead is the journal.Replicator of that journal. A group is committed when a majority of the
+// nodes has synced it. Then its changes are acknowledged.
 //
 // Each node keeps the entries in the logs of a journal.Replica (storage.go). It syncs them before it acknowledges them.
 // In memory it has the entries that its store lacks and some before them. When a log is full, every node applies the
@@ -18,9 +18,9 @@
 // # Roles
 //
 // Only the leader runs a scheduler and a journal. Followers are cold. A node that wins an election waits until the
-// first entry of its term is committed, and applies all entries up to that to its store (Node.AwaitLead). Then it starts
-// as a server does after a kill. A journal ends with the term of its Lead. It acknowledges nothing after that, even if
-// the node is elected again. A Lead has a lease, and ends before another node can lead (lead.go).
+// first entry of its term is committed, and applies all entries up to that to its store (Node.AwaitLead). Then it
+// starts as a server does after a kill. A journal ends with the term of its Lead. It acknowledges nothing after that,
+// even if the node is elected again. A Lead has a lease, and ends before another node can lead (lead.go).
 //
 // An added node is a learner at first: it gets entries, and counts for no majority. The leader promotes it when it has
 // almost the whole log (change.go).
@@ -30,8 +30,8 @@
 // The nodes connect to each other with TLS: with certificates, or with a key that they derive from a shared secret.
 // Nodes of one machine may connect without TLS. Both ends begin with a hello. It has the name of the cluster, the nodes
 // with which the cluster began, both ends and the incarnation of the data directory. A node refuses another one whose
-// incarnation has changed: with an empty directory it has forgotten its votes and acknowledgements. The first nodes take
-// no part until they have all met once, so that no such node is mistaken for a new one.
+// incarnation has changed: with an empty directory it has forgotten its votes and acknowledgements. The first nodes
+// take no part until they have all met once, so that no such node is mistaken for a new one.
 //
 // A follower that needs entries that the leader no longer has gets a snapshot: the files of the leader's store, which
 // replace its own store in one step. A follower forwards the connections of its clients to the leader (forward.go).

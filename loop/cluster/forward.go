@@ -10,48 +10,48 @@ import (
 	"go.etcd.io/raft/v3"
 )
 
-// Client is who has connected to a follower.
+// Client is a client that has connected to a follower.
 type Client struct {
 	Network string  `json:"network"`        // tcp or unix
 	Address string  `json:"address"`        // of TCP alone
 	User    *uint32 `json:"user,omitempty"` // of the process on a Unix socket
 }
 
-// OpenPort opens a connection to the leader's own port, the one with that ordinal of the addresses of a setting, for a
-// client of the node from. It takes up to PassTimeout.
-type OpenPort func(setting string, ordinal int, from string, client Client) (net.Conn, error)
+// LocalDialer opens a connection to a port of the leader itself: to the address with that ordinal in the setting, for a
+// client of the node from. It takes up to ForwardTimeout.
+type LocalDialer func(setting string, ordinal int, from string, client Client) (net.Conn, error)
 
-// Pass sets how a leader opens a connection to its own port. nil: this node takes no passed connections.
-func (n *Node) Pass(open OpenPort) {
+// SetLocalDialer sets how the leader connects to its own ports. With nil the node takes no forwarded connections.
+func (n *Node) SetLocalDialer(dial LocalDialer) {
 	n.transport.mu.Lock()
 	defer n.transport.mu.Unlock()
-	n.transport.pass = open
-	close(n.transport.serves)
-	n.transport.serves = make(chan struct{})
+	n.transport.dialLocal = dial
+	close(n.transport.dialerChanged)
+	n.transport.dialerChanged = make(chan struct{})
 }
 
-// DialLeader opens a connection to the port of the node that leads, for a client of this one. What is written to it
-// reaches that port as if the client had connected there.
+// DialLeader opens a connection to a port of the node that leads, for a client of this node. The port serves it like a
+// connection of the client itself.
 func (n *Node) DialLeader(ctx context.Context, leader, setting string, ordinal int, client Client) (net.Conn, error) {
-	h := n.transport.hello(kindPass, leader)
+	h := n.transport.hello(kindForward, leader)
 	h.Setting, h.Ordinal, h.Client = setting, ordinal, client
 	p, ok := n.member(leader)
 	if !ok {
 		return nil, errors.New("the node that leads is not known")
 	}
-	if leader == n.o.ID { // it waits for itself
+	if leader == n.o.ID { // it would wait for itself
 		return nil, errors.New("this node does not serve yet")
 	}
 	return n.transport.dial(ctx, p, h)
 }
 
-// openPassed opens the port that a passed connection names.
-func (t *transport) openPassed(h *hello) (net.Conn, error) {
-	open := t.awaitPass()
-	if open == nil {
+// dialForwarded opens the port that the hello of a forwarded connection names.
+func (t *transport) dialForwarded(h *hello) (net.Conn, error) {
+	dial := t.awaitDialer()
+	if dial == nil {
 		return nil, errors.New("this node does not serve")
 	}
-	own, err := open(h.Setting, h.Ordinal, h.From, h.Client)
+	own, err := dial(h.Setting, h.Ordinal, h.From, h.Client)
 	if err != nil {
 		return nil, err
 	}
@@ -61,20 +61,21 @@ func (t *transport) openPassed(h *hello) (net.Conn, error) {
 	return own, nil
 }
 
-// awaitPass returns what Pass has set. It waits while a leader starts, for PassTimeout at most, and returns nil then.
-func (t *transport) awaitPass() OpenPort {
-	end := time.After(PassTimeout)
+// awaitDialer returns the dialer that SetLocalDialer has set. It waits up to ForwardTimeout while this node starts as
+// the leader, and then returns nil.
+func (t *transport) awaitDialer() LocalDialer {
+	end := time.After(ForwardTimeout)
 	for {
 		t.mu.Lock()
-		open, changed := t.pass, t.serves
+		dial, changed := t.dialLocal, t.dialerChanged
 		t.mu.Unlock()
-		led, lost := t.node.leads()
-		if open != nil || !led {
-			return open
+		leads, leadChanged := t.node.leads()
+		if dial != nil || !leads {
+			return dial
 		}
 		select {
 		case <-changed:
-		case <-lost:
+		case <-leadChanged:
 		case <-end:
 			return nil
 		case <-t.ctx.Done():
@@ -83,30 +84,32 @@ func (t *transport) awaitPass() OpenPort {
 	}
 }
 
-// leads reports whether this node leads, and returns a channel that is closed when something has changed.
-func (n *Node) leads() (bool, <-chan struct{}) {
+// leads reports whether this node leads. changed is closed when that may have changed.
+func (n *Node) leads() (leads bool, changed <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.role == raft.StateLeader, n.changed
 }
 
-// PassTimeout is how long a passed connection waits for a leader that starts, and then for its port.
-const PassTimeout = 10 * time.Second
+// ForwardTimeout bounds the time in which a forwarded connection waits for a leader that starts, and again the time in
+// which it waits for the leader's port.
+const ForwardTimeout = 10 * time.Second
 
-// Splice copies bytes in both directions until both have ended. The end of one direction is passed on; after an error
-// both connections are closed.
+// Splice copies bytes in both directions until both have ended. It passes the end of a direction on. After an error it
+// closes both connections.
 func Splice(a, b net.Conn) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		oneWay(a, b)
+		copyOneWay(a, b)
 	}()
-	oneWay(b, a)
+	copyOneWay(b, a)
 	<-ended
 	_ = errors.Join(a.Close(), b.Close())
 }
 
-func oneWay(to, from net.Conn) {
+// copyOneWay copies one direction. If it cannot pass the end on, it closes both connections.
+func copyOneWay(to, from net.Conn) {
 	_, err := io.Copy(to, from)
 	half, ok := to.(interface{ CloseWrite() error })
 	if err == nil && ok && half.CloseWrite() == nil {

@@ -56,7 +56,7 @@ const protocolVersion = 3
 const (
 	kindRaft     = "raft"     // frames are messages of Raft
 	kindSnapshot = "snapshot" // a message, then the files of a store
-	kindPass     = "pass"     // a client's bytes
+	kindForward  = "pass"     // a client's bytes
 	kindStatus   = "status"   // one frame of Status
 	kindChange   = "change"   // a frame of Change and one of its answer
 	kindJoin     = "join"     // the answer's hello has the members
@@ -71,7 +71,7 @@ type hello struct {
 	From        string   `json:"from"`
 	Incarnation string   `json:"incarnation"` // of the data directory of From
 	To          string   `json:"to"`
-	Setting     string   `json:"setting,omitempty"` // of a passed connection: the setting of the port,
+	Setting     string   `json:"setting,omitempty"` // of a forwarded connection: the setting of the port,
 	Ordinal     int      `json:"ordinal,omitempty"` // the index of the address in that setting,
 	Client      Client   `json:"client,omitzero"`   // and the client of From
 	Error       string   `json:"error,omitempty"`   // of the answer: why the connection is refused

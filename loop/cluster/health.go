@@ -141,11 +141,11 @@ func (n *Node) leaderServes(leader string) bool {
 	return v.serves
 }
 
-// isServing reports whether this node takes passed connections.
+// isServing reports whether this node takes forwarded connections: its server is ready.
 func (t *transport) isServing() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.pass != nil
+	return t.dialLocal != nil
 }
 
 // problemText returns why other nodes cannot be reached, as the end of a text, or "".

@@ -39,7 +39,7 @@ const maxUnidentified = 64
 const maxFileFrame = 1 << 20
 
 // transport connects a node with the others: a connection for Raft's messages to each, and one for each snapshot,
-// passed client and request for the status.
+// forwarded client, change and request for the status.
 type transport struct {
 	o                 *Options
 	node              *Node
@@ -53,15 +53,15 @@ type transport struct {
 	cancel            context.CancelFunc
 	workers           sync.WaitGroup
 
-	mu           sync.Mutex
-	knownHosts   map[string]bool  // hosts of other nodes to which this node has connected
-	peers        map[uint64]*peer // by number
-	conns        map[net.Conn]bool
-	incarnations map[string]string // by id
-	problems     map[string]string // why a node cannot be reached, by id; "": it is reached
-	lastRefused  time.Time
-	pass         OpenPort
-	serves       chan struct{} // closed and replaced when pass changes
+	mu            sync.Mutex
+	knownHosts    map[string]bool  // hosts of other nodes to which this node has connected
+	peers         map[uint64]*peer // by number
+	conns         map[net.Conn]bool
+	incarnations  map[string]string // by id
+	problems      map[string]string // why a node cannot be reached, by id; "": it is reached
+	lastRefused   time.Time
+	dialLocal     LocalDialer
+	dialerChanged chan struct{} // closed and replaced when dialLocal changes
 }
 
 // peer is the connection for Raft's messages to another node.
@@ -76,7 +76,7 @@ type peer struct {
 func listen(o *Options, id identity, incarnations map[string]string) (*transport, error) {
 	t := &transport{
 		o: o, identity: id, incarnations: incarnations, unknownSlots: make(chan struct{}, maxUnidentified), knownSlots: make(chan struct{}, maxUnidentified),
-		knownHosts: make(map[string]bool), serves: make(chan struct{}),
+		knownHosts: make(map[string]bool), dialerChanged: make(chan struct{}),
 		conns: make(map[net.Conn]bool), problems: make(map[string]string), peers: make(map[uint64]*peer),
 	}
 	var err error
@@ -183,14 +183,14 @@ func (t *transport) serveConn(c net.Conn, slots chan struct{}) {
 	defer t.closeTracked(c)
 	_ = c.SetDeadline(time.Now().Add(helloTimeout)) // a closed connection says so when it is read
 	h, err := readHello(c)
-	var own net.Conn // of a passed connection
+	var own net.Conn // of a forwarded connection: the end at the port
 	if err == nil {
 		if err = t.checkHello(&h); err == nil {
 			err = t.checkCertificate(c, h.From)
 		}
-		if err == nil && h.Kind == kindPass {
+		if err == nil && h.Kind == kindForward {
 			freeSlot()
-			if own, err = t.openPassed(&h); err == nil {
+			if own, err = t.dialForwarded(&h); err == nil {
 				defer t.closeTracked(own)
 			}
 			_ = c.SetDeadline(time.Now().Add(helloTimeout))
@@ -205,7 +205,7 @@ func (t *transport) serveConn(c net.Conn, slots chan struct{}) {
 		err = errors.Join(err, writeHello(c, &answer))
 	}
 	if err != nil {
-		if h.Kind != kindPass { // a leader that begins or ends refuses many
+		if h.Kind != kindForward { // a leader that begins or ends refuses many
 			t.logRefusal(c, err)
 		}
 		return
@@ -219,7 +219,7 @@ func (t *transport) serveConn(c net.Conn, slots chan struct{}) {
 		err = t.receiveSnapshot(c, h.From)
 	case kindStatus:
 		err = t.answerStatus(c)
-	case kindPass:
+	case kindForward:
 		Splice(c, own)
 	case kindChange:
 		err = t.answerChange(c)
@@ -247,8 +247,8 @@ func (t *transport) askNode(ctx context.Context, p Peer, h hello) (hello, error)
 // openConn opens a connection and exchanges hellos.
 func (t *transport) openConn(ctx context.Context, p Peer, h hello) (c net.Conn, answer hello, err error) {
 	limit := helloTimeout
-	if h.Kind == kindPass {
-		limit += 2 * PassTimeout // for the leader to begin, and to accept the connection
+	if h.Kind == kindForward {
+		limit += 2 * ForwardTimeout // for the leader to begin, and to accept the connection
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

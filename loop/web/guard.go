@@ -150,7 +150,7 @@ func (g *Guard) handler(next http.Handler, refuse func(w http.ResponseWriter, wh
 		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 		switch {
 		case local != nil && local.Network() == "unix": // no browser can reach it
-		case judged(r):
+		case guardedBefore(r):
 		case !g.knows(r.Host):
 			g.refuse(w, r, foreignHost, refuse, fmt.Sprintf("the request is for the host %.*q, which is not known to be this one: if it is, give its name to --allow-host", maxShown, hostOf(r.Host)))
 			return
@@ -162,10 +162,11 @@ func (g *Guard) handler(next http.Handler, refuse func(w http.ResponseWriter, wh
 	})
 }
 
-// judged reports whether the guard of another node of the cluster has let the request pass, which knows other names.
-func judged(r *http.Request) bool {
-	c, ok := ConnOf(r).(interface{ Judged() bool })
-	return ok && c.Judged()
+// guardedBefore reports whether the guard of another node of the cluster has let the request pass: that node may know
+// other names of hosts.
+func guardedBefore(r *http.Request) bool {
+	c, ok := ConnOf(r).(interface{ Guarded() bool })
+	return ok && c.Guarded()
 }
 
 func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, reason int, refuse func(http.ResponseWriter, string), why string) {

@@ -25,14 +25,14 @@ func ConnOf(r *http.Request) net.Conn {
 // request that came another way.
 func PeerUser(r *http.Request) (uid uint32, ok bool) { return UserOf(ConnOf(r)) }
 
-// UserOf returns the user id of the process at the other end of a Unix socket, as the kernel knows it, or as the
-// connection itself does, if it was passed on. ok is false for another connection.
+// UserOf returns the user id of the process at the other end of a Unix socket. The kernel knows it, or the connection
+// itself if another node has forwarded it. ok is false for another connection.
 func UserOf(c net.Conn) (uid uint32, ok bool) {
 	if wrapped, is := c.(interface{ NetConn() net.Conn }); is {
 		c = wrapped.NetConn()
 	}
-	if passed, is := c.(interface{ PassedUser() (uint32, bool) }); is {
-		return passed.PassedUser()
+	if forwarded, is := c.(interface{ ForwardedUser() (uint32, bool) }); is {
+		return forwarded.ForwardedUser()
 	}
 	unix, ok := c.(*net.UnixConn)
 	if !ok {

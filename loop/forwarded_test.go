@@ -14,16 +14,16 @@ import (
 	"treadle/loop/cluster"
 )
 
-// passedServer starts a server of a cluster. open opens passed connections to its ports.
-func passedServer(t *testing.T, o Options) (s *testServer, open func(setting string, ordinal int, client cluster.Client) net.Conn) {
+// forwardedServer starts a server of a cluster. open opens forwarded connections to its ports.
+func forwardedServer(t *testing.T, o Options) (s *testServer, open func(setting string, ordinal int, client cluster.Client) net.Conn) {
 	t.Helper()
-	var held heldPorts
-	t.Cleanup(held.close)
-	ports := held.begin()
+	var all nodePorts
+	t.Cleanup(all.close)
+	ports := all.beginRole()
 	s = startServer(t, o, func(s *Server) { s.listenOn, s.leads = ports.open, func() bool { return true } })
 	return s, func(setting string, ordinal int, client cluster.Client) net.Conn {
 		t.Helper()
-		c, err := ports.pass(setting, ordinal, "b", client)
+		c, err := ports.dialLocal(setting, ordinal, "b", client)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,10 +32,10 @@ func passedServer(t *testing.T, o Options) (s *testServer, open func(setting str
 	}
 }
 
-// TestPassedHTTP: the HTTP API takes a client of another machine for one, although its connection is a follower's.
-func TestPassedHTTP(t *testing.T) {
+// TestForwardedHTTP: the HTTP API refuses a client of another machine, although its connection comes from the follower.
+func TestForwardedHTTP(t *testing.T) {
 	t.Parallel()
-	_, open := passedServer(t, Options{HTTP: "127.0.0.1:0"})
+	_, open := forwardedServer(t, Options{HTTP: "127.0.0.1:0"})
 	for address, want := range map[string]int{"127.0.0.1:4242": http.StatusOK, "[::1]:4242": http.StatusOK, "10.0.0.7:4242": http.StatusForbidden} {
 		c := open("http", 0, cluster.Client{Network: "tcp", Address: address})
 		if _, err := io.WriteString(c, "GET /api/v1/queues HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
@@ -52,15 +52,15 @@ func TestPassedHTTP(t *testing.T) {
 	}
 }
 
-// TestPassedAddresses: the table of connections has the addresses of passed clients, and the audit their users.
-func TestPassedAddresses(t *testing.T) {
+// TestForwardedAddresses: the table of connections has the addresses of forwarded clients, and the audit their users.
+func TestForwardedAddresses(t *testing.T) {
 	t.Parallel()
 	var o Options
 	dir := t.TempDir()
 	o.Admin.Listen, o.Kts46.Listen = []string{"unix://" + dir + "/a"}, []string{"tcp://127.0.0.1:0"}
 	var log lockedBuffer
 	o.Log = slog.New(slog.NewTextHandler(&log, nil))
-	s, open := passedServer(t, o)
+	s, open := forwardedServer(t, o)
 	user := uint32(4242)
 	open("periodic", 0, cluster.Client{Network: "unix"})
 	open("periodic", 1, cluster.Client{Network: "tcp", Address: "10.0.0.7:1"})
@@ -89,13 +89,13 @@ func TestPassedAddresses(t *testing.T) {
 	}
 }
 
-// TestHeldPorts: a port stays open between two roles, and a connection that comes meanwhile is served by the next one.
-func TestHeldPorts(t *testing.T) {
+// TestNodePorts: a port stays open between two roles, and the next role serves a connection that came meanwhile.
+func TestNodePorts(t *testing.T) {
 	t.Parallel()
-	var ports heldPorts
+	var ports nodePorts
 	defer ports.close()
 	for _, address := range []string{"tcp://127.0.0.1:0", "unix://" + t.TempDir() + "/p"} {
-		first, err := ports.begin().open("periodic", address)
+		first, err := ports.beginRole().open("periodic", address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +114,7 @@ func TestHeldPorts(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: between two roles: %v", address, err)
 		}
-		second, err := ports.begin().open("periodic", address)
+		second, err := ports.beginRole().open("periodic", address)
 		if err != nil {
 			t.Fatal(err)
 		}
