@@ -106,7 +106,7 @@ func TestEveryCommand(t *testing.T) {
 				if w.stopped != (cmd == periodic.Shutdown && role == byClient && o.Periodic.Shutdown != "off") {
 					t.Errorf("%s: the server stops: %v", what, w.stopped)
 				}
-				unknown, wrong := w.counted("treadle_protocol_errors_total", "unknown_command"), w.counted("treadle_protocol_errors_total", "wrong_role")
+				unknown, wrong := w.counterSum("treadle_protocol_errors_total", "unknown_command"), w.counterSum("treadle_protocol_errors_total", "wrong_role")
 				if unknown != btoi(want.roles == 0) || wrong != btoi(want.roles != 0 && want.roles&role == 0) {
 					t.Errorf("%s: counted as unknown %d, as of the wrong role %d", what, unknown, wrong)
 				}
@@ -146,13 +146,13 @@ func TestEveryCutCommand(t *testing.T) {
 			c.send(request(5, cmd, d.args[:n]))
 			got := c.bodies(5)
 			if n >= least {
-				if len(got) == 1 && got[0] == "0c" || w.counted("treadle_protocol_errors_total", "truncated") != 0 {
+				if len(got) == 1 && got[0] == "0c" || w.counterSum("treadle_protocol_errors_total", "truncated") != 0 {
 					t.Errorf("%v with %d of %d bytes is refused", cmd, n, len(d.args))
 				}
 				continue
 			}
-			if len(got) != 1 || got[0] != "0c" || w.counted("treadle_protocol_errors_total", "truncated") != 1 {
-				t.Errorf("%v with %d of %d bytes: answered %q, %d counted", cmd, n, len(d.args), got, w.counted("treadle_protocol_errors_total", "truncated"))
+			if len(got) != 1 || got[0] != "0c" || w.counterSum("treadle_protocol_errors_total", "truncated") != 1 {
+				t.Errorf("%v with %d of %d bytes: answered %q, %d counted", cmd, n, len(d.args), got, w.counterSum("treadle_protocol_errors_total", "truncated"))
 			}
 			// A LOAD submits the jobs before the cut.
 			if after := fmt.Sprint(statusOf(w.Server), w.sched.Timeout()); after != before && cmd != periodic.Load {
@@ -168,7 +168,7 @@ func TestEveryCutCommand(t *testing.T) {
 		}
 		w, c := newPeer(t, Options{}, role)
 		c.send(request(5, cmd, d.args, bytes.Repeat([]byte{0xee}, 20)))
-		if got := c.bodies(5); len(got) == 1 && got[0] == "0c" || w.counted("treadle_protocol_errors_total", "truncated") != 0 {
+		if got := c.bodies(5); len(got) == 1 && got[0] == "0c" || w.counterSum("treadle_protocol_errors_total", "truncated") != 0 {
 			t.Errorf("%v with bytes behind its arguments: answered %q", cmd, got)
 		}
 	}

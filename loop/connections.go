@@ -13,8 +13,8 @@ const (
 	viewedSessions = 1024
 	// viewedQueues is how many of its queues a connection is shown with.
 	viewedQueues = 8
-	// countedLoop takes the place of the loop's number in the id of a connection that no event loop has.
-	countedLoop = maxLoops
+	// serviceLoop takes the place of the loop's number in the id of a serviceConn, which no event loop has.
+	serviceLoop = maxLoops
 )
 
 // Connections implements admin.Host.
@@ -32,7 +32,7 @@ func (h host) Connections(from uint64, n int) []admin.Connection {
 			}
 		}
 	}
-	return h.viewCounted(from, n, all)
+	return h.viewServiceConns(from, n, all)
 }
 
 // view appends the sessions of the next viewedSessions slots until all has n. more reports whether there are slots
@@ -58,18 +58,18 @@ func (s *session) view() admin.Connection {
 	return c
 }
 
-// viewCounted appends connections that no event loop has.
-func (h host) viewCounted(from uint64, n int, all []admin.Connection) []admin.Connection {
+// viewServiceConns appends the connections of protocols without event loops.
+func (h host) viewServiceConns(from uint64, n int, all []admin.Connection) []admin.Connection {
 	now, first := h.now().Mono, uint64(0)
-	if from>>loopShift == countedLoop {
+	if from>>loopShift == serviceLoop {
 		first = from & (1<<loopShift - 1)
 	}
 	h.conns.mu.Lock()
 	defer h.conns.mu.Unlock()
-	h.conns.counted.Ascend(first, func(number uint64, c *countedConn) bool {
+	h.conns.serviceConns.Ascend(first, func(number uint64, c *serviceConn) bool {
 		if len(all) < n {
 			all = append(all, admin.Connection{
-				ID: countedLoop<<loopShift | number, Protocol: h.conns.protocols[c.listener.protocol].name, Remote: addressOf(c), Since: c.opened.Wall,
+				ID: serviceLoop<<loopShift | number, Protocol: h.conns.protocols[c.listener.protocol].name, Remote: addressOf(c), Since: c.opened.Wall,
 				Idle: now - c.lastReceived.Load(), Received: c.received.Load(), Sent: c.sent.Load(),
 			})
 		}
@@ -80,9 +80,9 @@ func (h host) viewCounted(from uint64, n int, all []admin.Connection) []admin.Co
 
 // CloseConnection implements admin.Host.
 func (h host) CloseConnection(id uint64) (found bool) {
-	if loopOf(sched.SessionID(id)) == countedLoop {
+	if loopOf(sched.SessionID(id)) == serviceLoop {
 		h.conns.mu.Lock()
-		c, ok := h.conns.counted.Get(id & (1<<loopShift - 1))
+		c, ok := h.conns.serviceConns.Get(id & (1<<loopShift - 1))
 		h.conns.mu.Unlock()
 		if ok {
 			_ = c.Close() // an error would change nothing

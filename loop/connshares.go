@@ -38,8 +38,8 @@ type connShares struct {
 	protocols []*protocolShare // shares by protocolID
 	total     int
 
-	counted     btree.Map[uint64, *countedConn] // open connections, by number
-	lastCounted uint64
+	serviceConns    btree.Map[uint64, *serviceConn] // open connections of protocols without event loops, by number
+	lastServiceConn uint64
 
 	refusedAt atomic.Int64 // Mono when a connection was last refused; 0: never
 }
@@ -117,8 +117,8 @@ func (s *connShares) currentLimit() int {
 	return s.limit
 }
 
-// mostOfAPI returns how many connections may use the HTTP API.
-func (s *connShares) mostOfAPI() int {
+// maxAPIConns returns how many connections may use the HTTP API.
+func (s *connShares) maxAPIConns() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return min(s.limit, s.apiLimit)
@@ -217,8 +217,8 @@ func (s *connShares) open(p protocolID) int {
 	return s.protocols[p].open
 }
 
-// takePlace counts a new connection, or closes it and returns false at the limit.
-func (s *Server) takePlace(c net.Conn, p protocolID) bool {
+// takeConnSlot counts a new connection, or closes it and returns false at the limit.
+func (s *Server) takeConnSlot(c net.Conn, p protocolID) bool {
 	if s.conns.tryAdd(p) {
 		s.conns.protocols[p].opened.Add(1)
 		return true

@@ -165,8 +165,8 @@ func TestEveryCRCCommand(t *testing.T) {
 				if w.stopped != (cmd == periodic.Shutdown) {
 					t.Errorf("%s: the server stops: %v", what, w.stopped)
 				}
-				if n := w.counted("treadle_protocol_errors_total", "unknown_command"); n != btoi(!known) || w.counted("treadle_protocol_errors_total", "wrong_role") != 0 {
-					t.Errorf("%s: counted as unknown %d, as of the wrong role %d", what, n, w.counted("treadle_protocol_errors_total", "wrong_role"))
+				if n := w.counterSum("treadle_protocol_errors_total", "unknown_command"); n != btoi(!known) || w.counterSum("treadle_protocol_errors_total", "wrong_role") != 0 {
+					t.Errorf("%s: counted as unknown %d, as of the wrong role %d", what, n, w.counterSum("treadle_protocol_errors_total", "wrong_role"))
 				}
 				c.send(crcRequest(1, periodic.Ping))
 				if got := c.crcBodies(); len(got) != 1 || got[0] != "1:0a" || c.closed {
@@ -190,7 +190,7 @@ func TestCRCCommandsInThePlainFraming(t *testing.T) {
 					t.Errorf("%v in %s: answered %q in the plain framing", cmd, name, got)
 				}
 				c.send(request(1, periodic.Ping))
-				if got := c.bodies(1); len(got) != 1 || got[0] != "0a" || w.counted("treadle_protocol_errors_total", "wrong_role")+w.counted("treadle_protocol_errors_total", "unknown_command") != 1 {
+				if got := c.bodies(1); len(got) != 1 || got[0] != "0a" || w.counterSum("treadle_protocol_errors_total", "wrong_role")+w.counterSum("treadle_protocol_errors_total", "unknown_command") != 1 {
 					t.Errorf("%v in %s: afterwards PING is answered %q", cmd, name, got)
 				}
 			}
@@ -210,7 +210,7 @@ func TestEveryCutCRCCommand(t *testing.T) {
 			w, c := newCRCPeer(t, Options{}, periodic.Client)
 			before := fmt.Sprint(statusOf(w.Server), w.sched.Timeout())
 			c.send(crcRequest(5, cmd, d.args[:n]))
-			got, refused := c.crcBodies(), w.counted("treadle_protocol_errors_total", "truncated")
+			got, refused := c.crcBodies(), w.counterSum("treadle_protocol_errors_total", "truncated")
 			if n >= least {
 				if len(got) == 1 && got[0] == "5:0c" || refused != 0 {
 					t.Errorf("%v with %d of %d bytes is refused", cmd, n, len(d.args))
@@ -226,7 +226,7 @@ func TestEveryCutCRCCommand(t *testing.T) {
 		}
 		w, c := newCRCPeer(t, Options{}, periodic.Worker)
 		c.send(crcRequest(5, cmd, d.args, bytes.Repeat([]byte{0xee}, 20)))
-		if got := c.crcBodies(); len(got) == 1 && got[0] == "5:0c" || w.counted("treadle_protocol_errors_total", "truncated") != 0 {
+		if got := c.crcBodies(); len(got) == 1 && got[0] == "5:0c" || w.counterSum("treadle_protocol_errors_total", "truncated") != 0 {
 			t.Errorf("%v with bytes behind its arguments: answered %q", cmd, got)
 		}
 	}

@@ -17,7 +17,7 @@
 //	options.go server.go              the settings; the life of a server from New to its end
 //	protocols.go                      the list of protocols, and what the server does for them (protocol.Host)
 //	listen.go socket.go               addresses and unix sockets
-//	connshares.go counted_conn.go     how many connections each protocol may have; connections of services
+//	connshares.go service_conn.go     how many connections each protocol may have; connections of services
 //	engine.go                         the event loops: the only file that knows gnet
 //	reactor.go sessiontable.go        one event loop; its sessions by id
 //	turn.go session.go                the turns of an event loop; one connection

@@ -191,7 +191,7 @@ func (s *Server) accept(l listener) {
 
 // admit serves a connection, unless the limit is reached.
 func (s *Server) admit(c net.Conn, l listener) {
-	if !s.takePlace(c, l.protocol) {
+	if !s.takeConnSlot(c, l.protocol) {
 		return
 	}
 	if err := s.engine.enroll(c, l.loopPort); err != nil {

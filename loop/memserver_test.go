@@ -289,8 +289,8 @@ func statusOf(s *Server) (all []sched.QueueStatus) {
 	return all
 }
 
-// counted returns the value of the counters of a name.
-func (s *Server) counted(name string, label ...string) (n uint64) {
+// counterSum returns the value of the counters of a name.
+func (s *Server) counterSum(name string, label ...string) (n uint64) {
 	for _, sample := range s.samples() {
 		if sample.Name == name && (len(label) == 0 || sample.Second[1] == label[0]) {
 			n += uint64(sample.Value)

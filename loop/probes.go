@@ -37,7 +37,7 @@ func (s *Server) openHTTP() error {
 	}
 	if s.o.Web.Web != page.Off {
 		for operators := range protocolsWith[*admin.API](s) {
-			for _, p := range page.New(s.o.Web, operators.Handler(), admin.CheckCaller, s.conns.mostOfAPI).Pages() {
+			for _, p := range page.New(s.o.Web, operators.Handler(), admin.CheckCaller, s.conns.maxAPIConns).Pages() {
 				pages = append(pages, s.whenServing(p))
 			}
 		}

@@ -319,7 +319,7 @@ func (h host) Listen(name, setting, address string) (net.Listener, error) {
 	}
 	id := h.conns.id(name)
 	h.conns.reserveShare(id)
-	return &countedListener{l, h.Server, id}, nil
+	return &serviceListener{l, h.Server, id}, nil
 }
 
 // Quit implements protocol.Host.

@@ -75,7 +75,7 @@ func (r *reactor) traffic(s *session, in []byte) {
 		s.countReceived(len(in))
 		s.receive(in)
 		s.chargePartial()
-		if s.Role != s.counted {
+		if s.Role != s.countedRole {
 			s.countRole(s.Role)
 		}
 	}

@@ -57,7 +57,7 @@ type session struct {
 	slow      bool // listed in the reactor's slow
 	gone      bool // the connection is closed, nothing may be written
 
-	counted protocol.Role // the role under which Server.conns counts the connection
+	countedRole protocol.Role // the role under which Server.conns counts the connection
 }
 
 // Reasons for which the server closes a session. The metrics have a row for each.
@@ -190,9 +190,9 @@ func (s *session) countSent(n int) {
 // countRole counts the connection under a role.
 func (s *session) countRole(role protocol.Role) {
 	roles := &s.r.server.conns.protocols[s.Protocol].roles
-	roles[s.counted].Add(-1)
+	roles[s.countedRole].Add(-1)
 	roles[role].Add(1)
-	s.counted = role
+	s.countedRole = role
 }
 
 // Touch implements protocol.Transport.

@@ -14,7 +14,7 @@ import (
 	"treadle/loop/journal"
 )
 
-// clusterCmd looks at a cluster and changes it, through a node of this machine.
+// clusterCmd shows a cluster and changes it, through a node of this machine.
 type clusterCmd struct {
 	Status   clusterStatusCmd   `cmd:"" help:"Show the nodes of a cluster, which one leads and how far behind the others are."`
 	Add      clusterAddCmd      `cmd:"" help:"Add a node, which then joins with treadle serve --cluster-join."`
@@ -23,7 +23,7 @@ type clusterCmd struct {
 	Leave    clusterLeaveCmd    `cmd:"" help:"Make the data directory of a stopped node that of a single server: the way back, and the way on when most nodes are lost for ever."`
 }
 
-// Help is printed by treadle cluster --help.
+// Help implements kong.HelpProvider.
 func (clusterCmd) Help() string {
 	return `A cluster is several servers that are one: treadle help cluster says how to start it.
 
@@ -40,7 +40,7 @@ type clusterNode struct {
 
 type clusterStatusCmd struct{ clusterNode }
 
-// Help is printed by treadle cluster status --help.
+// Help implements kong.HelpProvider.
 func (clusterStatusCmd) Help() string {
 	return `Asks a node of this machine, which asks all others. ENTRIES is the last entry of the log on the node's disk, BEHIND how many the leader has more, STORED the last one that is in the node's store. The exit code is 1 when no node leads.
 
@@ -73,7 +73,7 @@ type clusterAddCmd struct {
 	Peer string `arg:"" name:"ID=HOST:PORT" help:"A new id, and the address at which the other nodes reach it."`
 }
 
-// Help is printed by treadle cluster add --help.
+// Help implements kong.HelpProvider.
 func (clusterAddCmd) Help() string {
 	return `The new node gets the log from then on, and counts for a majority as soon as it has the rest. Start it with an empty data directory, the secret or certificates of the cluster, and --cluster-join; its --peers are it and nodes to ask:
 
@@ -95,7 +95,7 @@ type clusterRemoveCmd struct {
 	ID string `arg:"" name:"ID" help:"The node."`
 }
 
-// Help is printed by treadle cluster remove --help.
+// Help implements kong.HelpProvider.
 func (clusterRemoveCmd) Help() string {
 	return `The node need not run. If it does, it ends. Its id is never used again. It is refused when the nodes that are left could no longer decide anything.
 
@@ -112,7 +112,7 @@ type clusterTransferCmd struct {
 	ID string `arg:"" optional:"" name:"ID" help:"The node that is to lead (default: the one that has the most of the log)."`
 }
 
-// Help is printed by treadle cluster transfer --help.
+// Help implements kong.HelpProvider.
 func (clusterTransferCmd) Help() string {
 	return `Clients connect again, and jobs that run are ready again, as after a restart.
 
@@ -128,7 +128,7 @@ type clusterLeaveCmd struct {
 	Data string `name:"data" placeholder:"DIR" default:"./treadle-data" help:"Data directory of a node that does not run (default: ${default})."`
 }
 
-// Help is printed by treadle cluster leave --help.
+// Help implements kong.HelpProvider.
 func (clusterLeaveCmd) Help() string {
 	return `The directory keeps every job that the node has on its disk, and can be served by treadle serve without --cluster, or begin a new cluster as its only first node. Nothing of the old cluster may run any more, or jobs are done twice. A node that was behind lacks the last jobs: take the one with the most ENTRIES in treadle cluster status.
 
@@ -136,7 +136,7 @@ func (clusterLeaveCmd) Help() string {
 	treadle serve --data /var/lib/treadle`
 }
 
-// Run changes the directory.
+// Run makes the directory that of a single server.
 func (l *clusterLeaveCmd) Run(con *console) error {
 	if err := cluster.Leave(journal.Options{Dir: l.Data}); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (l *clusterLeaveCmd) Run(con *console) error {
 	return err
 }
 
-// change changes the cluster, and prints its nodes.
+// change makes a change of the cluster, and prints the nodes.
 func (c *clusterNode) change(con *console, change cluster.Change) error {
 	status, err := askCluster(c.Data, change)
 	if err != nil {
@@ -157,7 +157,7 @@ func (c *clusterNode) change(con *console, change cluster.Change) error {
 // askTimeout bounds the answer of a node, which waits for all others.
 const askTimeout = 30 * time.Second
 
-// askCluster asks the node with a data directory for a change.
+// askCluster asks the node with a data directory to make a change, and returns the state of the cluster.
 func askCluster(data string, change cluster.Change) (s cluster.Status, err error) {
 	path, err := filepath.Abs(filepath.Join(data, loop.ClusterSocket))
 	if err != nil {
@@ -190,7 +190,7 @@ func leaderOf(s cluster.Status) (leader cluster.NodeStatus, ok bool) {
 	return leader, ok
 }
 
-// printCluster prints the table of the nodes, and below it what is wrong with them.
+// printCluster prints the table of the nodes, and their errors below it.
 func printCluster(w io.Writer, nodes []cluster.NodeStatus) error {
 	leader, _ := leaderOf(cluster.Status{Nodes: nodes})
 	lines := [][]string{{"NODE", "ADDRESS", "ROLE", "TERM", "ENTRIES", "BEHIND", "STORED"}}

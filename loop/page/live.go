@@ -102,7 +102,7 @@ func (s *Site) live(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	address := at.URL.RequestURI()
-	one := s.streams.join(address, s.mostOfAPI())
+	one := s.streams.join(address, s.maxAPIConns())
 	if one == nil {
 		w.Header().Set("Retry-After", "30")
 		http.Error(w, "too many pages are shown: this one is not updated", http.StatusServiceUnavailable)

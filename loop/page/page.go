@@ -67,7 +67,7 @@ type Site struct {
 	assets  map[string]*asset
 	tmpl    *template.Template // all templates of files/
 
-	mostOfAPI func() int // see New
+	maxAPIConns func() int // see New
 
 	mu       sync.Mutex
 	overview cachedOverview
@@ -81,7 +81,7 @@ type Site struct {
 func New(o Options, handler http.Handler, allow func(*http.Request) error, connections func() int) *Site {
 	s := &Site{
 		api: api{handler, allow}, root: strings.TrimSuffix(o.Path, "/"), write: o.Web != ReadOnly,
-		sparks: make(map[string]spark), mostOfAPI: connections,
+		sparks: make(map[string]spark), maxAPIConns: connections,
 	}
 	s.docs = sync.OnceValue(func() docs { return newDocs(o.Docs, o.Topics, s.root) })
 	s.secrecy, _ = parseSecrecy(o.Payload) // Check has seen a wrong one

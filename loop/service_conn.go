@@ -8,30 +8,31 @@ import (
 	"treadle/sched"
 )
 
-// countedListener counts its connections as connections of the server, and closes connections beyond the limit.
-type countedListener struct {
+// serviceListener is the listener of a protocol without event loops. It counts its connections, and closes connections
+// beyond the limit.
+type serviceListener struct {
 	net.Listener
 	server   *Server
 	protocol protocolID // whose share counts the connections
 }
 
 // Accept implements net.Listener.
-func (l *countedListener) Accept() (net.Conn, error) {
+func (l *serviceListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		if l.server.takePlace(c, l.protocol) {
+		if l.server.takeConnSlot(c, l.protocol) {
 			return l.server.conns.list(c, l), nil
 		}
 	}
 }
 
-// countedConn counts its bytes, and gives its place back when it is closed.
-type countedConn struct {
+// serviceConn is a connection of a protocol without event loops. It counts its bytes, and its Close frees its slot.
+type serviceConn struct {
 	net.Conn
-	listener       *countedListener
+	listener       *serviceListener
 	number         uint64
 	once           sync.Once
 	opened         sched.Time
@@ -40,29 +41,29 @@ type countedConn struct {
 }
 
 // list makes a connection and puts it into the table of open connections.
-func (s *connShares) list(c net.Conn, l *countedListener) *countedConn {
-	counted := &countedConn{Conn: c, listener: l, opened: l.server.now()}
-	counted.lastReceived.Store(counted.opened.Mono)
+func (s *connShares) list(c net.Conn, l *serviceListener) *serviceConn {
+	conn := &serviceConn{Conn: c, listener: l, opened: l.server.now()}
+	conn.lastReceived.Store(conn.opened.Mono)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lastCounted++
-	counted.number = s.lastCounted
-	s.counted.Set(counted.number, counted)
-	return counted
+	s.lastServiceConn++
+	conn.number = s.lastServiceConn
+	s.serviceConns.Set(conn.number, conn)
+	return conn
 }
 
 // unlist takes a connection out of the table of open connections.
-func (s *connShares) unlist(c *countedConn) {
+func (s *connShares) unlist(c *serviceConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.counted.Delete(c.number)
+	s.serviceConns.Delete(c.number)
 }
 
 // NetConn returns the connection itself, as the NetConn of a tls.Conn does.
-func (c *countedConn) NetConn() net.Conn { return c.Conn }
+func (c *serviceConn) NetConn() net.Conn { return c.Conn }
 
 // Read implements net.Conn.
-func (c *countedConn) Read(b []byte) (int, error) {
+func (c *serviceConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.listener.server.conns.protocols[c.listener.protocol].read.Add(uint64(n))
 	c.received.Add(uint64(n))
@@ -71,7 +72,7 @@ func (c *countedConn) Read(b []byte) (int, error) {
 }
 
 // Write implements net.Conn.
-func (c *countedConn) Write(b []byte) (int, error) {
+func (c *serviceConn) Write(b []byte) (int, error) {
 	if !c.listener.server.mayAnswer() {
 		return 0, errStopping
 	}
@@ -82,7 +83,7 @@ func (c *countedConn) Write(b []byte) (int, error) {
 }
 
 // Close implements net.Conn.
-func (c *countedConn) Close() error {
+func (c *serviceConn) Close() error {
 	c.once.Do(func() {
 		c.listener.server.conns.unlist(c)
 		c.listener.server.conns.remove(c.listener.protocol)
