@@ -181,8 +181,8 @@ type linLeft struct {
 	who  int
 }
 
-// leave closes a connection. A program that another test starts at that moment would have a copy of its descriptor until
-// it runs, and the server would not see the end before that.
+// leave closes a connection. A program that another test starts at that moment would have a copy of its descriptor
+// until it runs, and the server would not see the end before that.
 func (r *linRound) leave(o linOp, part string, conn interface{ Close() }) linLeft {
 	call := r.now()
 	syscall.ForkLock.RLock()
