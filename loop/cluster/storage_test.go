@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -217,6 +218,13 @@ func TestStorageRemoves(t *testing.T) {
 		}
 		if s.replica.FullLogs() != 1 {
 			t.Fatalf("%d logs are left", s.replica.FullLogs())
+		}
+		names, err := fs.List(testDir + "/store/raft")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasSuffix(name, ".log") }); len(names) > 1 {
+			t.Fatalf("the logs %q are left, want the full one: the next one begins with the next record", names)
 		}
 		want := s.content(t)
 		fs = fs.CrashClone(vfs.CrashCloneCfg{})
