@@ -103,6 +103,7 @@ func TestServeOptions(t *testing.T) {
 		want.Dwork.Stop, want.Dwork.Complete = orDefault(want.Dwork.Stop, "exit"), orDefault(want.Dwork.Complete, "any")
 		want.Kts46.Timeout, want.Kts46.TimeoutUnit = orDefault(want.Kts46.Timeout, 5*time.Second), orDefault(want.Kts46.TimeoutUnit, "s")
 		want.Beanstalk.MaxJob = orDefault(want.Beanstalk.MaxJob, 65535)
+		want.Cluster.Clock = orDefault(want.Cluster.Clock, time.Minute)
 		want.Pprof = orDefault(want.Pprof, "off")
 		want.Web.Web, want.Web.Payload = orDefault(want.Web.Web, "read-write"), orDefault(want.Web.Payload, "show")
 		want.Web.Docs, want.Web.Topics = pages, topics
