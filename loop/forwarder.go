@@ -86,9 +86,6 @@ func (f *forwarder) dialHTTP(ctx context.Context, client cluster.Client) (net.Co
 	if err != nil {
 		return nil, err
 	}
-	if !f.trackConn(to, true) {
-		return nil, net.ErrClosed
-	}
 	return &trackedConn{to, f}, nil
 }
 
@@ -174,7 +171,7 @@ func (f *forwarder) forward(c net.Conn, setting string, ordinal int) {
 	}
 	defer f.closeTracked(c)
 	to, err := f.dial(f.ctx, setting, ordinal, clientOf(c))
-	if err != nil || !f.trackConn(to, true) {
+	if err != nil {
 		return
 	}
 	defer f.closeTracked(to)
@@ -183,7 +180,8 @@ func (f *forwarder) forward(c net.Conn, setting string, ordinal int) {
 	}
 }
 
-// dial connects to the leader. It tries for leaderWait: a leader that cannot be reached has a successor soon.
+// dial connects to the leader, with a connection of trackConn. It tries for leaderWait: a leader that cannot be reached
+// has a successor soon.
 func (f *forwarder) dial(ctx context.Context, setting string, ordinal int, client cluster.Client) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, leaderWait)
 	defer cancel()
@@ -195,7 +193,14 @@ func (f *forwarder) dial(ctx context.Context, setting string, ordinal int, clien
 		}
 		to, err := f.dialLeader(ctx, leader, setting, ordinal, client)
 		if err == nil {
-			return to, nil
+			switch {
+			case !f.trackConn(to, true):
+				return nil, net.ErrClosed
+			case f.node.LeaderIs(leader): // a later change closes it
+				return to, nil
+			}
+			f.closeTracked(to)
+			continue
 		}
 		if ctx.Err() != nil {
 			return nil, err

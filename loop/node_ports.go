@@ -219,7 +219,7 @@ func connectedPair() (a, b *net.UnixConn, err error) {
 
 // unixConn returns the connection of a descriptor. It closes the descriptor.
 func unixConn(fd int) (*net.UnixConn, error) {
-	f := os.NewFile(uintptr(fd), "passed")
+	f := os.NewFile(uintptr(fd), "forwarded")
 	c, err := net.FileConn(f)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, err

@@ -89,6 +89,7 @@ func newTopTerminal(t *testing.T) *topTerminal {
 	x := &topTerminal{T: t}
 	x.master, x.terminal = openTerminal(t)
 	x.before = x.modes()
+	x.size(24, 120)
 	return x
 }
 
@@ -149,7 +150,6 @@ func TestTop(t *testing.T) {
 		u.gets("", "submit "+job)
 	}
 	x := newTopTerminal(t)
-	x.size(24, 120)
 	x.begin(o, "100ms")
 	lines := x.until(t, "gamma")
 	if got := strings.Join(column(lines), " "); got != "beta alpha gamma" || lines[len(lines)-1] != topKeys || !strings.HasPrefix(lines[1], "jobs     3 ready  0 running  1 delayed") {
@@ -196,7 +196,6 @@ func TestTopEnds(t *testing.T) {
 	t.Parallel()
 	server, o, _ := operated(t)
 	x := newTopTerminal(t)
-	x.size(24, 120)
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGHUP} {
 		x.begin(o, "100ms")
 		x.until(t, "QUEUE")
@@ -213,7 +212,6 @@ func TestTopResized(t *testing.T) {
 	t.Parallel()
 	server, o, _ := operated(t)
 	x := newTopTerminal(t)
-	x.size(24, 120)
 	x.begin(o, "1h") // so that each frame but the first is of a new size
 	hangs := time.AfterFunc(patience, func() { _, _ = io.WriteString(x.master, "q") })
 	for _, columns := range []uint16{0, 100, 90} {

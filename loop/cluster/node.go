@@ -453,6 +453,13 @@ func (n *Node) Leader(ctx context.Context) (string, error) {
 	}
 }
 
+// LeaderIs reports whether the node with an id leads, as far as this node knows.
+func (n *Node) LeaderIs(id string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.members.id(n.leader) == id
+}
+
 // AwaitChange waits until the leader is not the node with this id, this node ends or ctx ends. With the id "" it waits
 // for any leader.
 func (n *Node) AwaitChange(ctx context.Context, leader string) {

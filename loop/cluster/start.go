@@ -36,12 +36,8 @@ func (i *identity) format(o *Options) string {
 	return fmt.Sprintf(identityForm, o.Cluster, o.ID, i.number, i.origin, i.incarnation)
 }
 
-// Start opens the data directory of a node and its port, and takes part in the cluster. A node that joins waits until
-// it is added or ctx ends.
-func Start(ctx context.Context, o Options) (n *Node, err error) {
-	if err := errors.Join(o.Check(), o.CheckListen()); err != nil {
-		return nil, err
-	}
+// setDefaults replaces zero values by defaults.
+func (o *Options) setDefaults() {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -51,6 +47,15 @@ func Start(ctx context.Context, o Options) (n *Node, err error) {
 	if o.ClockLimit == 0 {
 		o.ClockLimit = time.Minute
 	}
+}
+
+// Start opens the data directory of a node and its port, and takes part in the cluster. A node that joins waits until
+// it is added or ctx ends.
+func Start(ctx context.Context, o Options) (n *Node, err error) {
+	if err := errors.Join(o.Check(), o.CheckListen()); err != nil {
+		return nil, err
+	}
+	o.setDefaults()
 	var begin *members
 	if !o.Join {
 		begin = firstMembers(o.Peers)
