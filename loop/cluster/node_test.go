@@ -23,7 +23,7 @@ import (
 // TestMain checks that no goroutine is left. A store that cannot be opened leaves one of pebble's, which counts the
 // compactions that it may run.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/cockroachdb/pebble/v2.(*ConcurrencyLimitScheduler).periodicGranter"))
+	goleak.VerifyTestMain(m)
 }
 
 // patience bounds a test that hangs.

@@ -103,7 +103,7 @@ func openStore(d *dataDir, disk *failFS, options *Options) (db *pebble.DB, err e
 	log := storeLog{log: options.Log, trip: disk.trip}
 	o := storeOptions(disk, options.memTable, log, storeEvents(disk))
 	o.ErrorIfNotExists = true
-	db, err = pebble.Open(d.store(), o)
+	db, err = openDB(d.store(), o)
 	if failed := disk.failure(); failed != nil {
 		err = failed
 		if db != nil {

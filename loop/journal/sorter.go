@@ -32,7 +32,7 @@ func openSorter(f vfs.FS, dir string) (*sorter, error) {
 	}
 	disk := newFailFS(f)
 	o := storeOptions(disk, 0, storeLog{log: silentLog().log, trip: disk.trip}, storeEvents(disk))
-	db, err := pebble.Open(dir, o)
+	db, err := openDB(dir, o)
 	if failed := disk.failure(); failed != nil {
 		if err == nil {
 			_ = closeStore(db) // the failure is the cause

@@ -119,7 +119,7 @@ func buildStore(f vfs.FS, dir string, fill func(*pebble.DB) error) error {
 	disk := newFailFS(f)
 	log := storeLog{log: slog.New(slog.DiscardHandler), trip: disk.trip}
 	o := storeOptions(disk, 0, log, storeEvents(disk))
-	db, err := pebble.Open(dir, o)
+	db, err := openDB(dir, o)
 	if err == nil {
 		if err = fill(db); err == nil {
 			err = db.Flush()
