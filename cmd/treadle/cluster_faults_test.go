@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
-
-	"treadle/loop/cluster"
 )
 
 // clusterFault is a fault that a cluster survives. It happens while all nodes take part. The nodes rest still serve;
@@ -85,7 +83,7 @@ var clusterFaults = []clusterFault{
 		}
 	}},
 	{"another node is to lead", false, func(n *testNodes, leader int, _ *rand.Rand) ([]int, func()) {
-		n.change(n.up(leader)[0], cluster.Change{Verb: cluster.Transfer})
+		n.handOver(n.up(leader)[0])
 		return n.up(), func() {}
 	}},
 	{"the leader's disk is lost", false, func(n *testNodes, leader int, _ *rand.Rand) ([]int, func()) {

@@ -12,7 +12,6 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"treadle/loop/client"
-	"treadle/loop/cluster"
 )
 
 var (
@@ -146,7 +145,7 @@ func (r *clusterRound) breakDown() {
 	r.mu.Lock()
 	r.ending = true
 	r.mu.Unlock()
-	r.nodes.change(rest[0], cluster.Change{Verb: cluster.Transfer}) // which ends the round, before a worker leaves
+	r.nodes.handOver(rest[0]) // which ends the round, before a worker leaves
 	r.cancel()
 	workers.Wait()
 }

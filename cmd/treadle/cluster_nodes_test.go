@@ -237,6 +237,21 @@ func (n *testNodes) change(at int, c cluster.Change) {
 	}
 }
 
+// handOver asks a node to have another one lead, until one that can has followed for long enough.
+func (n *testNodes) handOver(at int) {
+	n.t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		_, err := askCluster(n.data(at), cluster.Change{Verb: cluster.Transfer})
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) || !strings.Contains(err.Error(), "nobody can lead") {
+			n.t.Errorf("a transfer at node %s: %v", nodeID(at), err)
+			return
+		}
+	}
+}
+
 // replace puts a new node in the place of one that does not run.
 func (n *testNodes) replace(dead int) {
 	n.t.Helper()
