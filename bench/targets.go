@@ -37,13 +37,13 @@ func targets() []target { return readTOML[target](targetsText)["targets"] }
 
 // got returns the figure of some samples, 0 when a part of it was not measured. by has the samples to divide by.
 func (t target) got(of, by []*sample) float64 {
-	figure := at(of, t.Of, t.Value)
+	figure := figureOf(of, t.Of, t.Value)
 	if len(t.By) == 0 {
 		return figure
 	}
 	best := 0.0
 	for _, c := range t.By {
-		if v := at(by, c, t.Value); v > 0 && (best == 0 || (v > best) == (t.Least > 0 && !t.Slowest)) {
+		if v := figureOf(by, c, t.Value); v > 0 && (best == 0 || (v > best) == (t.Least > 0 && !t.Slowest)) {
 			best = v
 		} else if v == 0 && t.Slowest {
 			return 0
@@ -52,8 +52,8 @@ func (t target) got(of, by []*sample) float64 {
 	return divide(figure, best)
 }
 
-// at returns a figure of one row and server, 0 when it was not measured.
-func at(list []*sample, c cell, figure string) float64 {
+// figureOf returns a figure of one row and server, 0 when it was not measured.
+func figureOf(list []*sample, c cell, figure string) float64 {
 	if m := find(list, c); m != nil {
 		return m.Figures[figure]
 	}

@@ -33,7 +33,7 @@ type work struct {
 	refill []*session // sessions that get more jobs in the next turn
 	dirty  []*session // sessions to flush
 	paused []*session // sessions that continue in the next turn, longest wait first
-	next   bool       // scheduleNextTurn has queued a turn
+	queued bool       // scheduleNextTurn has queued a turn
 }
 
 // left reports whether there is any work.
@@ -86,13 +86,13 @@ func (r *reactor) finish() {
 // scheduleNextTurn queues a turn for paused sessions and other work that is left. It uses a timer,
 // because the loop would run a queued function before it polls its connections.
 func (r *reactor) scheduleNextTurn() {
-	if r.work.next || !r.work.left() {
+	if r.work.queued || !r.work.left() {
 		return
 	}
-	r.work.next = true
+	r.work.queued = true
 	r.after(0, func() {
 		r.exec(func() {
-			r.work.next = false
+			r.work.queued = false
 			r.begin()
 		})
 	})

@@ -73,9 +73,9 @@ func (v *TaskView) Before() iter.Seq[[]byte] {
 // some.
 func (g *graph) whyWaiting(job uint32) Why {
 	t := g.node(job)
-	w := Why{Reason: WhyPredecessors, Of: int(t.given)}
+	w := Why{Reason: WhyPredecessors, Total: int(t.given)}
 	for i, k := t.in, t.ins; k > 0; k-- {
-		if w.More = w.N == maxWhySteps; w.More {
+		if w.More = w.Count == maxWhySteps; w.More {
 			break
 		}
 		g.sh.countSteps(1)
@@ -83,7 +83,7 @@ func (g *graph) whyWaiting(job uint32) Why {
 		if i = e.nextIn; !g.sh.slab.at(e.from).live() {
 			continue
 		}
-		if w.N++; len(w.Jobs) < maxWhyJobs {
+		if w.Count++; len(w.Jobs) < maxWhyJobs {
 			w.Jobs = append(w.Jobs, WhyJob{Ref: g.sh.ref(e.from, g.sh.slab.at(e.from))})
 		}
 	}

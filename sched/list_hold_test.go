@@ -95,7 +95,7 @@ var listHolds = map[string]func(x *loadedSched) (act func() int, want int){
 		x.ok(x.Extend(x.now, heldTask, []byte("f"), []Task{last}, discardAll{}))
 		return func() int {
 			ref, _ := x.Find(heldTask, []byte("f"), []byte("last"))
-			if why, _ := x.Why(x.now, ref); len(why) != 1 || !why[0].More || why[0].N != maxWhySteps {
+			if why, _ := x.Why(x.now, ref); len(why) != 1 || !why[0].More || why[0].Count != maxWhySteps {
 				x.t.Errorf("%+v", why)
 			}
 			return x.listAll(&Match{}, "f")

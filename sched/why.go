@@ -10,22 +10,22 @@ const (
 	WhyBroadcast                    // it is being sent to all workers
 	WhyDone                         // At, Worker
 	WhyExpired                      // At
-	WhyFailed                       // At, Worker, N attempts, Text the last error
+	WhyFailed                       // At, Worker, Count of attempts, Text the last error
 	WhyDelayed                      // Until it is due
 	WhyLock                         // Name of the lock, empty if no job gets it; At the begin of the wait, Jobs that hold it
 	WhyLockFree                     // Name of the lock, which is free: the job was woken for it
-	WhyPredecessors                 // N of its Of predecessors are not complete, Jobs: some of the N
+	WhyPredecessors                 // Count of its Total predecessors are not complete, Jobs: some of them
 	WhyHalted                       // the server stops
 	WhyPaused                       // the queue hands out nothing; Until when, if it is a PauseFor
-	WhyConcurrency                  // N jobs of the queue run, Of may
-	WhyKeyConcurrency               // N jobs of its key run, Of may
+	WhyConcurrency                  // Count jobs of the queue run, Total may
+	WhyKeyConcurrency               // Count jobs of its key run, Total may
 	WhyRate                         // Until the queue hands out again
 	WhyNoWorker                     // no worker serves the queue
 	WhyLongName                     // no worker of the queue takes names of such a length
 	WhyNameClash                    // each worker that asks for a job knows another job by the name
 	WhyStealOnly                    // workers must steal the task, none is handed it
-	WhyBusy                         // no worker asks for a job; N of the Of workers have jobs of the queue
-	WhyBehind                       // N jobs come first
+	WhyBusy                         // no worker asks for a job; Count of the Total workers have jobs of the queue
+	WhyBehind                       // Count jobs come first
 	WhyNext                         // it is handed out next
 	reasons
 )
@@ -40,14 +40,14 @@ func (r Reason) String() string { return reasonNames[r] }
 
 // Why is a reason with its details.
 type Why struct {
-	Reason    Reason
-	At, Until int64 // Unix milliseconds; 0: none
-	Worker    string
-	Name      string
-	Text      string
-	N, Of     int
-	More      bool // there are more than N; of WhyLock: there are more than Jobs
-	Jobs      []WhyJob
+	Reason       Reason
+	At, Until    int64 // Unix milliseconds; 0: none
+	Worker       string
+	Name         string
+	Text         string
+	Count, Total int
+	More         bool // there are more than Count; of WhyLock: there are more than Jobs
+	Jobs         []WhyJob
 }
 
 // WhyJob is a job that another job waits for.
@@ -117,7 +117,7 @@ func (sh *shard) whyEnded(job uint32, r *record) Why {
 	}
 	switch {
 	case r.state == failed:
-		w.Reason, w.N, w.Text = WhyFailed, int(tries), LastCause(history)
+		w.Reason, w.Count, w.Text = WhyFailed, int(tries), LastCause(history)
 	case sh.jobStateOf(job, r) == JobExpired:
 		w.Reason = WhyExpired
 	}
@@ -137,7 +137,7 @@ func (sh *shard) whyQueue(now Time, q *queue) (all []Why) {
 			all = append(all, Why{Reason: WhyPaused, Until: now.wallAt(g.pausedUntil)})
 		}
 		if g.concurrency > 0 && q.running >= g.concurrency {
-			all = append(all, Why{Reason: WhyConcurrency, N: q.running, Of: g.concurrency})
+			all = append(all, Why{Reason: WhyConcurrency, Count: q.running, Total: g.concurrency})
 		}
 		if g.heapIndex >= 0 && g.refillAt > g.pausedUntil {
 			all = append(all, Why{Reason: WhyRate, Until: now.wallAt(g.refillAt)})
@@ -158,7 +158,7 @@ func (sh *shard) whyReady(now Time, r *record, q *queue) []Why {
 	}
 	if k := q.keyed; r.flags&(laned|withheld) == laned && k.limit > 0 {
 		if l := k.lanes[r.laneID()]; l.taken >= k.limit {
-			all = append(all, Why{Reason: WhyKeyConcurrency, N: int(l.taken), Of: int(k.limit)})
+			all = append(all, Why{Reason: WhyKeyConcurrency, Count: int(l.taken), Total: int(k.limit)})
 		}
 	}
 	switch {
@@ -168,12 +168,12 @@ func (sh *shard) whyReady(now Time, r *record, q *queue) []Why {
 	case r.flags&withheld != 0:
 		all = append(all, Why{Reason: WhyNameClash})
 	case q.lineEmpty():
-		all = append(all, Why{Reason: WhyBusy, N: q.busy - leases, Of: q.workers - leases})
+		all = append(all, Why{Reason: WhyBusy, Count: q.busy - leases, Total: q.workers - leases})
 	}
 	n, more := sh.countAhead(r, q)
 	switch {
 	case n > 0:
-		all = append(all, Why{Reason: WhyBehind, N: n, More: more})
+		all = append(all, Why{Reason: WhyBehind, Count: n, More: more})
 	case len(all) == 0:
 		all = []Why{{Reason: WhyNext}}
 	}

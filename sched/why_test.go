@@ -35,8 +35,8 @@ func (x *testSched) whyOf(ref JobRef) string {
 				text += " " + s
 			}
 		}
-		if w.N > 0 || w.Of > 0 {
-			text += fmt.Sprintf(" %d/%d", w.N, w.Of)
+		if w.Count > 0 || w.Total > 0 {
+			text += fmt.Sprintf(" %d/%d", w.Count, w.Total)
 		}
 		if w.More {
 			text += " and more"

@@ -19,13 +19,13 @@ const (
 // due, so the latencies of a server that falls behind include the wait of all jobs behind.
 type pacer struct {
 	timer    int
-	side     *producing
+	side     *producerSide
 	start    int64
 	interval int64
 }
 
 // newPacer adds a timer to a pump whose conversations are all paced producers. After an error close is due, too.
-func newPacer(p *pump, s *producing, rate int) (*pacer, error) {
+func newPacer(p *pump, s *producerSide, rate int) (*pacer, error) {
 	timer, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("cannot create a timer: %w", err)

@@ -2,9 +2,9 @@ package load
 
 import "fmt"
 
-// producing is the submitting side of a trial: the next job, the replies, and the time that they took. All its
+// producerSide is the submitting side of a trial: the next job, the replies, and the time that they took. All its
 // producers live in one pump, so nothing here is locked.
-type producing struct {
+type producerSide struct {
 	protocol Protocol
 	traits   Traits
 	jobs     int
@@ -22,8 +22,8 @@ type producing struct {
 	last     int64      // arrival of the latest answer
 }
 
-func newProducing(p Protocol, jobs int) *producing {
-	s := &producing{protocol: p, traits: p.Traits(), jobs: jobs, latency: NewLatencies()}
+func newProducerSide(p Protocol, jobs int) *producerSide {
+	s := &producerSide{protocol: p, traits: p.Traits(), jobs: jobs, latency: NewLatencies()}
 	if s.traits.Answers {
 		s.acks, s.answered, s.answers = newChecker(jobs), newChecker(jobs), NewLatencies()
 	}
@@ -32,16 +32,16 @@ func newProducing(p Protocol, jobs int) *producing {
 
 // landed returns the number of submits that are no longer in flight: acknowledged, or answered in protocols that
 // answer.
-func (s *producing) landed() int {
+func (s *producerSide) landed() int {
 	if s.traits.Answers {
 		return s.answered.received
 	}
 	return s.acked
 }
 
-func (s *producing) reached() bool { return s.landed() == s.jobs }
+func (s *producerSide) reached() bool { return s.landed() == s.jobs }
 
-func (s *producing) progress() int {
+func (s *producerSide) progress() int {
 	if s.traits.Answers {
 		return s.acked + s.answered.received
 	}
@@ -49,7 +49,7 @@ func (s *producing) progress() int {
 }
 
 // check reports the jobs that were not acknowledged, or not answered, in protocols that answer.
-func (s *producing) check() error {
+func (s *producerSide) check() error {
 	if !s.traits.Answers {
 		return nil
 	}
@@ -67,7 +67,7 @@ func (s *producing) check() error {
 // the order of the requests, the slots come round in order. A master has a slot for each job, and so has a paced
 // producer.
 type producer struct {
-	side   *producing
+	side   *producerSide
 	depth  int     // submits in flight
 	sent   []int64 // by slot: moment at which the submit in flight was sent, or was due
 	free   []int   // slots without a submit in flight
@@ -77,7 +77,7 @@ type producer struct {
 
 // newProducer returns a producer that keeps up to depth jobs unanswered. With Answers, each job of the trial has a slot
 // of its own.
-func newProducer(s *producing, depth int, paced bool) *producer {
+func newProducer(s *producerSide, depth int, paced bool) *producer {
 	p := &producer{side: s, depth: depth, paced: paced}
 	slots := depth
 	if s.traits.Answers {

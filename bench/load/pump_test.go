@@ -74,7 +74,7 @@ func TestPollingWorker(t *testing.T) {
 		return string(append(letter(nil, 'j', id), workload...))
 	}
 	done := func(id uint64) string { return string(g.AppendDone(nil, &Event{ID: id})) }
-	w := &worker{side: newWorking(g, 10), depth: 2}
+	w := &worker{side: newWorkerSide(g, 10), depth: 2}
 	if got := string(w.open(0, nil)); got != grab+grab {
 		t.Fatalf("opens with %q", got)
 	}
@@ -143,7 +143,7 @@ func TestBacklog(t *testing.T) {
 // first.
 func TestProducerUsesSlotsInOrder(t *testing.T) {
 	b := &backlog{limit: 3}
-	f := newProducing(letters{}, 100)
+	f := newProducerSide(letters{}, 100)
 	f.backlog = b
 	p := newProducer(f, 4, false)
 	p.open(10, nil)
@@ -165,7 +165,7 @@ func TestProducerUsesSlotsInOrder(t *testing.T) {
 
 // TestMasterKeepsItsBound fills to the bound, and goes on by one for each answer.
 func TestMasterKeepsItsBound(t *testing.T) {
-	s := newProducing(letters{Traits{Answers: true}}, 10)
+	s := newProducerSide(letters{Traits{Answers: true}}, 10)
 	m := newProducer(s, 3, false)
 	m.open(10, nil)
 	f := func(kind byte, next int) {

@@ -78,14 +78,14 @@ type Trial struct {
 	Load      Load
 	endpoints Endpoints
 
-	producing *producing
-	working   *working
-	producers *pump
-	workers   *pump
-	pacer     *pacer
-	backlog   *backlog
-	stop      atomic.Bool
-	forget    func() bool // ends the watch on the context
+	producerSide *producerSide
+	workerSide   *workerSide
+	producers    *pump
+	workers      *pump
+	pacer        *pacer
+	backlog      *backlog
+	stop         atomic.Bool
+	forget       func() bool // ends the watch on the context
 }
 
 // New prepares a trial; when ctx ends, or the trial takes longer than its limit, it stops with an error. Close ends it.
@@ -96,9 +96,9 @@ func New(ctx context.Context, s Endpoints, l Load) *Trial {
 	l.Stall = cmp.Or(l.Stall, StallLimit)
 	t := &Trial{
 		endpoints: s, Load: l,
-		producing: newProducing(s.Produce.Protocol, l.Jobs), working: newWorking(s.Work.Protocol, l.Ready+l.Jobs),
+		producerSide: newProducerSide(s.Produce.Protocol, l.Jobs), workerSide: newWorkerSide(s.Work.Protocol, l.Ready+l.Jobs),
 	}
-	t.producing.first, t.working.arrived.wanted = l.First+uint64(l.Ready), l.Jobs
+	t.producerSide.first, t.workerSide.arrived.wanted = l.First+uint64(l.Ready), l.Jobs
 	ctx, cancel := context.WithTimeout(ctx, TrialLimit)
 	release := context.AfterFunc(ctx, t.Stop)
 	t.forget = func() bool { cancel(); return release() }
@@ -147,10 +147,10 @@ func (t *Trial) ConnectProducers() (err error) {
 		slots = t.Load.Jobs/t.Load.Connections + 1
 	}
 	t.producers, err = t.connect(t.endpoints.Produce, Producing, t.Load.Connections, func() conversation {
-		return newProducer(t.producing, slots, t.Load.Rate > 0)
+		return newProducer(t.producerSide, slots, t.Load.Rate > 0)
 	})
 	if err == nil && t.Load.Rate > 0 {
-		t.pacer, err = newPacer(t.producers, t.producing, t.Load.Rate)
+		t.pacer, err = newPacer(t.producers, t.producerSide, t.Load.Rate)
 	}
 	return err
 }
@@ -158,11 +158,11 @@ func (t *Trial) ConnectProducers() (err error) {
 // ConnectWorkers connects the workers, which do not grab yet.
 func (t *Trial) ConnectWorkers() (err error) {
 	depth := t.Load.Depth
-	if t.working.traits.PushesJobs {
+	if t.workerSide.traits.PushesJobs {
 		depth = 1
 	}
 	t.workers, err = t.connect(t.endpoints.Work, Working, t.Load.Workers, func() conversation {
-		return &worker{side: t.working, depth: depth}
+		return &worker{side: t.workerSide, depth: depth}
 	})
 	return err
 }
@@ -175,19 +175,19 @@ func (t *Trial) Produce() error {
 	}
 	err := begin()
 	if err == nil {
-		err = t.producers.run(t.producing, &t.stop, t.Load.Stall)
+		err = t.producers.run(t.producerSide, &t.stop, t.Load.Stall)
 	}
 	if err != nil {
-		return fmt.Errorf("producers, %d of %d submits acknowledged: %w", t.producing.acked, t.producing.jobs, errors.Join(err, t.producing.check()))
+		return fmt.Errorf("producers, %d of %d submits acknowledged: %w", t.producerSide.acked, t.producerSide.jobs, errors.Join(err, t.producerSide.check()))
 	}
 	return nil
 }
 
 // work lets the workers, which have grabbed already, take all jobs.
 func (t *Trial) work(limit time.Duration) error {
-	err := t.workers.run(t.working, &t.stop, limit)
+	err := t.workers.run(t.workerSide, &t.stop, limit)
 	if err != nil {
-		return fmt.Errorf("workers: %w", errors.Join(err, t.working.arrived.check()))
+		return fmt.Errorf("workers: %w", errors.Join(err, t.workerSide.arrived.check()))
 	}
 	return nil
 }
@@ -202,12 +202,12 @@ func (t *Trial) Work() error {
 
 // ProduceAndWork does both at a time and returns the nanoseconds from the first submit to the last arrival or answer.
 func (t *Trial) ProduceAndWork() (int64, error) {
-	if t.Load.Rate == 0 && !t.producing.traits.Answers {
+	if t.Load.Rate == 0 && !t.producerSide.traits.Answers {
 		var err error
 		if t.backlog, err = newBacklog(t.producers, t.Load); err != nil {
 			return 0, err
 		}
-		t.producing.backlog, t.working.backlog = t.backlog, t.backlog
+		t.producerSide.backlog, t.workerSide.backlog = t.backlog, t.backlog
 	}
 	if err := t.workers.open(); err != nil {
 		return 0, err
@@ -225,7 +225,7 @@ func (t *Trial) ProduceAndWork() (int64, error) {
 		t.Stop()
 	}
 	both.Wait()
-	return max(t.working.last, t.producing.last) - start, errors.Join(workErr, err)
+	return max(t.workerSide.last, t.producerSide.last) - start, errors.Join(workErr, err)
 }
 
 // Drain takes and completes the jobs that are queued already, and returns how many nanoseconds that took.
@@ -235,7 +235,7 @@ func (t *Trial) Drain() (int64, error) {
 		return 0, err
 	}
 	err := t.work(t.Load.Stall)
-	return t.working.last - start, err
+	return t.workerSide.last - start, err
 }
 
 // Settle waits until the server holds only the ready and delayed jobs from before, and checks that every job arrived
@@ -243,7 +243,7 @@ func (t *Trial) Drain() (int64, error) {
 func (t *Trial) Settle() error {
 	allowed := 0
 	if t.Load.Depth > 1 {
-		allowed = t.working.traits.Unfinished * t.Load.Depth * t.Load.Workers
+		allowed = t.workerSide.traits.Unfinished * t.Load.Depth * t.Load.Workers
 	}
 	standing := t.Load.Ready + t.Load.Delayed
 	for deadline := Now() + int64(t.Load.Stall); ; time.Sleep(time.Millisecond) {
@@ -264,8 +264,8 @@ func (t *Trial) Settle() error {
 			return fmt.Errorf("the server still holds %d jobs %v after the last one arrived", pending-standing, t.Load.Stall)
 		}
 	}
-	if err := t.workers.run(confirmation{t.working}, &t.stop, t.Load.Stall); err != nil {
-		return fmt.Errorf("%d completions were not acknowledged: %w", t.working.owed, err)
+	if err := t.workers.run(confirmation{t.workerSide}, &t.stop, t.Load.Stall); err != nil {
+		return fmt.Errorf("%d completions were not acknowledged: %w", t.workerSide.owed, err)
 	}
 	return t.Check()
 }
@@ -276,7 +276,7 @@ func (t *Trial) Check() error {
 	if err := errors.Join(t.workers.sweep(), t.producers.sweep()); err != nil {
 		return err
 	}
-	return errors.Join(t.working.arrived.check(), t.producing.check())
+	return errors.Join(t.workerSide.arrived.check(), t.producerSide.check())
 }
 
 // Pending asks over a fresh connection for the number of jobs that the server holds.
@@ -321,9 +321,9 @@ type Summary struct {
 
 // Summary returns the latencies so far.
 func (t *Trial) Summary() Summary {
-	f := Summary{Submit: t.producing.latency.Quantiles(), ToWorker: t.working.latency.Quantiles(), Grab: t.working.grabbed.Quantiles()}
-	if t.producing.traits.Answers {
-		f.Answer = t.producing.answers.Quantiles()
+	f := Summary{Submit: t.producerSide.latency.Quantiles(), ToWorker: t.workerSide.latency.Quantiles(), Grab: t.workerSide.grabbed.Quantiles()}
+	if t.producerSide.traits.Answers {
+		f.Answer = t.producerSide.answers.Quantiles()
 	}
 	return f
 }

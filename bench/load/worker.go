@@ -2,9 +2,9 @@ package load
 
 import "fmt"
 
-// working is the working side of a trial: the jobs that arrived, and their time since the submit. All its workers live
-// in one pump, so nothing here is locked.
-type working struct {
+// workerSide is the working side of a trial: the jobs that arrived, and their time since the submit. All its workers
+// live in one pump, so nothing here is locked.
+type workerSide struct {
 	protocol Protocol
 	traits   Traits
 	arrived  *checker
@@ -17,7 +17,7 @@ type working struct {
 }
 
 // mayGrab reports whether one more grab is due. The grabs are counted when jobs stay in the server.
-func (s *working) mayGrab() bool {
+func (s *workerSide) mayGrab() bool {
 	if s.arrived.wanted == s.arrived.total {
 		return true
 	}
@@ -25,21 +25,21 @@ func (s *working) mayGrab() bool {
 	return s.grabs <= s.arrived.wanted
 }
 
-func newWorking(p Protocol, jobs int) *working {
-	return &working{protocol: p, traits: p.Traits(), arrived: newChecker(jobs), latency: NewLatencies(), grabbed: NewLatencies()}
+func newWorkerSide(p Protocol, jobs int) *workerSide {
+	return &workerSide{protocol: p, traits: p.Traits(), arrived: newChecker(jobs), latency: NewLatencies(), grabbed: NewLatencies()}
 }
 
-func (s *working) reached() bool { return s.arrived.received == s.arrived.wanted }
-func (s *working) progress() int { return s.arrived.received }
+func (s *workerSide) reached() bool { return s.arrived.received == s.arrived.wanted }
+func (s *workerSide) progress() int { return s.arrived.received }
 
 // confirmation is the goal of workers that have all jobs: the acknowledgements of the last completions.
-type confirmation struct{ *working }
+type confirmation struct{ *workerSide }
 
 func (c confirmation) reached() bool { return c.owed == 0 }
 func (c confirmation) progress() int { return -c.owed }
 
 // take notes the arrival of one job.
-func (s *working) take(now int64, workload []byte) error {
+func (s *workerSide) take(now int64, workload []byte) error {
 	id, sent, ok := s.traits.Parse(workload)
 	if !ok {
 		return fmt.Errorf("%w: a job arrived with a damaged workload: %.40q", ErrMalformed, workload)
@@ -53,7 +53,7 @@ func (s *working) take(now int64, workload []byte) error {
 
 // worker is one connection that takes and completes jobs, with up to depth grabs outstanding.
 type worker struct {
-	side        *working
+	side        *workerSide
 	depth       int
 	outstanding int   // grabs not answered yet; counted in protocols that poll
 	owed        int   // acknowledgements to come, in protocols that confirm

@@ -149,7 +149,7 @@ func (t *dworkWorkers) worker(stop, kill context.Context) error {
 			return err
 		default:
 			pause = firstIdle
-			l.rest.after(stop, !l.lastFailed)
+			l.rest.restAfter(stop, !l.lastFailed)
 		}
 	}
 	return nil

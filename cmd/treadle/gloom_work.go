@@ -152,7 +152,7 @@ func (c *gloomWorkers) slave(stop, kill context.Context, given *client.Slave) er
 			jobs, err = c.serve(stop, kill, slave)
 			slave.Close()
 			if err == nil {
-				rest.after(stop, jobs > 0)
+				rest.restAfter(stop, jobs > 0)
 			}
 			if time.Since(since) > lastPause {
 				pause = firstPause

@@ -112,7 +112,7 @@ func (p *workers) thread(stop, grabbing, kill context.Context) error {
 			p.running.Add(1)
 			done := p.do(kill, worker, t, a)
 			p.running.Add(-1)
-			rest.after(stop, done)
+			rest.restAfter(stop, done)
 		case grabbing.Err() != nil:
 			return nil
 		case !ended(worker):
@@ -131,8 +131,8 @@ const (
 // backoff slows a worker down while its jobs fail.
 type backoff struct{ rest time.Duration }
 
-// after waits after a failure, unless stop ends.
-func (b *backoff) after(stop context.Context, done bool) {
+// restAfter waits after a failure, unless stop ends.
+func (b *backoff) restAfter(stop context.Context, done bool) {
 	if done {
 		b.rest = 0
 		return

@@ -173,19 +173,19 @@ func TestBackoff(t *testing.T) {
 	t.Parallel()
 	var b backoff
 
-	b.after(t.Context(), true)
+	b.restAfter(t.Context(), true)
 	if b.rest != 0 {
 		t.Errorf("a success is waited behind for %v", b.rest)
 	}
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, want := range []time.Duration{100, 200, 400, 800, 1600, 3200, 6400, 10000, 10000} {
-		if b.after(done, false); b.rest != want*time.Millisecond {
+		if b.restAfter(done, false); b.rest != want*time.Millisecond {
 			t.Errorf("a failure is waited behind for %v, want %v", b.rest, want*time.Millisecond)
 		}
 	}
-	b.after(done, true)
-	if b.after(done, false); b.rest != firstRest {
+	b.restAfter(done, true)
+	if b.restAfter(done, false); b.rest != firstRest {
 		t.Errorf("after a success it is %v", b.rest)
 	}
 }

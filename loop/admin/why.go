@@ -48,7 +48,7 @@ func (w *why) text() string {
 	case sched.WhyExpired:
 		return "not handed out within the job-ttl of " + w.queue + ", expired at " + w.moment(w.At)
 	case sched.WhyFailed:
-		return fmt.Sprintf("given up after %s at %s%s", counted(w.N, "attempt"), w.moment(w.At), after(": ", shownName(w.Text)))
+		return fmt.Sprintf("given up after %s at %s%s", counted(w.Count, "attempt"), w.moment(w.At), after(": ", shownName(w.Text)))
 	case sched.WhyDelayed:
 		return "delayed until " + w.moment(w.Until)
 	case sched.WhyPredecessors:
@@ -67,9 +67,9 @@ func (w *why) waiting() string {
 	case sched.WhyPaused:
 		return "queue paused" + after(" by ", w.by) + after(": ", w.because)
 	case sched.WhyConcurrency:
-		return fmt.Sprintf("%d of %s of %s run, which is its concurrency", w.N, counted(w.Of, "job"), w.queue)
+		return fmt.Sprintf("%d of %s of %s run, which is its concurrency", w.Count, counted(w.Total, "job"), w.queue)
 	case sched.WhyKeyConcurrency:
-		return fmt.Sprintf("%d of %s of its key run, which is the key-concurrency of %s", w.N, counted(w.Of, "job"), w.queue)
+		return fmt.Sprintf("%d of %s of its key run, which is the key-concurrency of %s", w.Count, counted(w.Total, "job"), w.queue)
 	case sched.WhyRate:
 		return "over the rate, next in " + wait(w.Until-w.now)
 	case sched.WhyNoWorker:
@@ -81,9 +81,9 @@ func (w *why) waiting() string {
 	case sched.WhyStealOnly:
 		return "no worker has asked for it yet: it is not handed out, workers of its protocol take it"
 	case sched.WhyBusy:
-		return fmt.Sprintf("no worker asks for a job: of %s of %s %d have one of it", counted(w.Of, "worker"), w.queue, w.N)
+		return fmt.Sprintf("no worker asks for a job: of %s of %s %d have one of it", counted(w.Total, "worker"), w.queue, w.Count)
 	case sched.WhyBehind:
-		if w.N == 1 && !w.More {
+		if w.Count == 1 && !w.More {
 			return "1 job of its kind comes first"
 		}
 		return w.count("job") + " of its kind come first"
@@ -97,12 +97,12 @@ func (w *why) predecessors() string {
 	for _, j := range w.Jobs {
 		names = append(names, shownName(j.Name))
 	}
-	if w.N > len(names) && len(names) > 0 {
+	if w.Count > len(names) && len(names) > 0 {
 		names = append(names, "and others")
 	}
-	waits := fmt.Sprintf("waits for %d of %s", w.N, counted(w.Of, "predecessor"))
+	waits := fmt.Sprintf("waits for %d of %s", w.Count, counted(w.Total, "predecessor"))
 	if w.More {
-		waits = fmt.Sprintf("waits for more than %d of %s", w.N, counted(w.Of, "predecessor"))
+		waits = fmt.Sprintf("waits for more than %d of %s", w.Count, counted(w.Total, "predecessor"))
 	}
 	return waits + after(": ", strings.Join(names, ", "))
 }
@@ -151,9 +151,9 @@ func (w *why) until(before string) string {
 // count formats the number of a reason.
 func (w *why) count(what string) string {
 	if w.More {
-		return "more than " + counted(w.N, what)
+		return "more than " + counted(w.Count, what)
 	}
-	return counted(w.N, what)
+	return counted(w.Count, what)
 }
 
 func counted(n int, what string) string {

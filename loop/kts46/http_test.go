@@ -224,7 +224,7 @@ func TestKtsUnread(t *testing.T) {
 // createProjects makes n projects with numbered names.
 func (r *testHub) createProjects(n int, name string) {
 	r.t.Helper()
-	if err := r.turn(func() error {
+	if err := r.update(func() error {
 		for i := range n {
 			if err := r.createProject(fmt.Sprintf(name, i)); err != nil {
 				return err
@@ -372,7 +372,7 @@ func TestKtsGuard(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := web.NewServer(l, web.Config{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		_ = r.turn(func() error { panic("BUG: broken") })
+		_ = r.update(func() error { panic("BUG: broken") })
 	}), Guard: r.server.Guard(), Log: r.server.log, Grace: time.Minute})
 	ended := make(chan error, 1)
 	go func() { ended <- broken.Serve() }()

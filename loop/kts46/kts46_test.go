@@ -378,7 +378,7 @@ func TestKtsSupervisor(t *testing.T) {
 	expire := func(after time.Duration, left int) {
 		t.Helper()
 		r.advance(after)
-		if err := r.turn(r.expire); err != nil {
+		if err := r.update(r.expire); err != nil {
 			t.Fatal(err)
 		}
 		if got := len(r.heldTasks()); got != left {

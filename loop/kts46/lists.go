@@ -33,7 +33,7 @@ func (r *registry) heldTasks() (all []heldTask) {
 
 // current returns all held tasks in order. It takes a turn.
 func (r *registry) current() (all []heldTask, err error) {
-	err = r.turn(func() error {
+	err = r.update(func() error {
 		all = r.heldTasks()
 		return nil
 	})
@@ -79,7 +79,7 @@ func (l projectState) sort() projectState {
 
 // list returns a project with its jobs in order.
 func (r *registry) list(project string) (l projectState, err error) {
-	err = r.turn(func() error {
+	err = r.update(func() error {
 		p, err := r.project(project)
 		if err == nil {
 			l = p.state()
@@ -91,7 +91,7 @@ func (r *registry) list(project string) (l projectState, err error) {
 
 // listAll returns all projects with their jobs in order. It calls inTurn in the turn in which it copies the projects.
 func (r *registry) listAll(inTurn func()) (all []projectState, err error) {
-	err = r.turn(func() error {
+	err = r.update(func() error {
 		for _, p := range r.projects {
 			all = append(all, p.state())
 		}

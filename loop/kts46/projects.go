@@ -10,7 +10,7 @@ import (
 
 // Projects returns the first projects behind a name, in order, at most n.
 func (r *registry) Projects(after string, n int) (all []protocol.Project, err error) {
-	err = r.turn(func() error {
+	err = r.update(func() error {
 		for name, p := range r.projects {
 			if name > after {
 				all = append(all, p.sum())
@@ -42,7 +42,7 @@ func (p *project) sum() protocol.Project {
 // ProjectJobs returns the first jobs of a project behind a name, in order, at most n. ok is false when there is no such
 // project.
 func (r *registry) ProjectJobs(project, after string, n int) (all []protocol.ProjectJob, ok bool, err error) {
-	err = r.turn(func() error {
+	err = r.update(func() error {
 		p := r.projects[project]
 		if ok = p != nil; !ok {
 			return nil

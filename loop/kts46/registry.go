@@ -334,8 +334,8 @@ func (r *registry) Omitted() int {
 // unwrittenError reports that a call's changes are not on disk and never will be.
 type unwrittenError struct{ error }
 
-// turn runs fn with exclusive access to the registry. It returns when fn's changes are on disk.
-func (r *registry) turn(fn func() error) error {
+// update runs fn with exclusive access to the registry. It returns when fn's changes are on disk.
+func (r *registry) update(fn func() error) error {
 	group, wait, err := r.locked(fn)
 	acknowledgements := 0
 	if wait {
@@ -352,7 +352,7 @@ func (r *registry) turn(fn func() error) error {
 
 // turnFor is turn for an fn that returns an answer.
 func (r *registry) turnFor(fn func() (any, error)) (answer any, err error) {
-	err = r.turn(func() (err error) {
+	err = r.update(func() (err error) {
 		answer, err = fn()
 		return err
 	})

@@ -193,7 +193,7 @@ var leaves = map[string]struct {
 	"silent, cancelled": {leave: func(r *testHub, _ any) {
 		r.o.RestartAfter = time.Second
 		r.advance(time.Second)
-		if err := r.turn(r.expire); err != nil || r.workers["w"] != nil {
+		if err := r.update(r.expire); err != nil || r.workers["w"] != nil {
 			r.t.Errorf("w is not silent: %v", err)
 		}
 		cancel(r, nil)

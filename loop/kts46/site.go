@@ -152,7 +152,7 @@ func (s *mongoSite) failed(err error) {
 func (s *mongoSite) job(project, name string) (*store.Job, error) {
 	d, err := s.store.Job(s.ctx, project, name)
 	if err = s.outcome(project, name, err); errors.As(err, new(*missingError)) {
-		return nil, errors.Join(err, s.p.turn(func() error { return s.p.missing(project, name) }))
+		return nil, errors.Join(err, s.p.update(func() error { return s.p.missing(project, name) }))
 	}
 	return d, err
 }
@@ -295,7 +295,7 @@ func batchOf(t *task) (b batchJob, batch bool) {
 func (p *Protocol) finishReported(version int, find func() (*task, error)) error {
 	var b batchJob
 	var batch bool
-	err := p.turn(func() error {
+	err := p.update(func() error {
 		t, err := find()
 		if err == nil {
 			b, batch = batchOf(t)
@@ -309,7 +309,7 @@ func (p *Protocol) finishReported(version int, find func() (*task, error)) error
 	if err != nil {
 		return err
 	}
-	return p.turn(func() error {
+	return p.update(func() error {
 		t, err := find() // the task may have another holder by now
 		if err != nil {
 			return err

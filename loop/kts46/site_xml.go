@@ -13,7 +13,7 @@ func (p *Protocol) siteRunJob(_ []any, s []string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, p.turn(func() error {
+	return nil, p.update(func() error {
 		j, err := p.mirror(s[0], d)
 		if err != nil {
 			return err
@@ -39,13 +39,13 @@ func (p *Protocol) siteCreateProject(_ []any, s []string) (any, error) {
 	}
 	p.site.changing.Lock()
 	defer p.site.changing.Unlock()
-	if err := p.turn(p.checkRoom); err != nil {
+	if err := p.update(p.checkRoom); err != nil {
 		return nil, err
 	}
 	if err := p.site.outcome(s[0], "", p.site.store.CreateProject(p.site.ctx, s[0])); err != nil {
 		return nil, err
 	}
-	return nil, p.turn(func() error {
+	return nil, p.update(func() error {
 		if p.projects[s[0]] != nil {
 			return nil
 		}
@@ -67,7 +67,7 @@ func (p *Protocol) siteDeleteProject(_ []any, s []string) (any, error) {
 	if err := p.site.outcome(s[0], "", err); err != nil {
 		return nil, err
 	}
-	err = p.turn(func() error {
+	err = p.update(func() error {
 		known := p.projects[s[0]]
 		if known == nil && !found {
 			return &missingError{project: s[0], toDelete: true}
@@ -85,7 +85,7 @@ func (p *Protocol) siteDeleteProject(_ []any, s []string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, p.turn(func() error {
+	return nil, p.update(func() error {
 		if p.projects[s[0]] == nil {
 			return nil
 		}
@@ -111,13 +111,13 @@ func (p *Protocol) siteAddJob(args []any, s []string) (any, error) {
 	if err := checkName("job", s[1]); err != nil {
 		return nil, err
 	}
-	if err := p.turn(p.checkRoom); err != nil {
+	if err := p.update(p.checkRoom); err != nil {
 		return nil, err
 	}
 	if err := p.site.outcome(s[0], s[1], p.site.store.AddJob(p.site.ctx, s[0], s[1], d.stored)); err != nil {
 		return nil, err
 	}
-	return nil, p.turn(func() error {
+	return nil, p.update(func() error {
 		if known := p.projects[s[0]]; known == nil {
 			if err := p.createProject(s[0]); err != nil {
 				return err
@@ -153,9 +153,9 @@ func (p *Protocol) siteDeleteJob(_ []any, s []string) (any, error) {
 		return nil, err
 	}
 	if !found {
-		return nil, p.turn(func() error { return p.deleteJob(s[0], s[1]) })
+		return nil, p.update(func() error { return p.deleteJob(s[0], s[1]) })
 	}
-	err = p.turn(func() error {
+	err = p.update(func() error {
 		if j, err := p.job(s[0], s[1]); err == nil {
 			p.abort(j)
 		}
@@ -167,7 +167,7 @@ func (p *Protocol) siteDeleteJob(_ []any, s []string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, p.turn(func() error {
+	return nil, p.update(func() error {
 		if j, err := p.job(s[0], s[1]); err == nil {
 			p.discard(j)
 		}

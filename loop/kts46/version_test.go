@@ -59,7 +59,7 @@ func TestKtsVersionHalfKept(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := r.turn(func() error { f.half(r, j); return nil }); err != nil {
+			if err := r.update(func() error { f.half(r, j); return nil }); err != nil {
 				t.Fatal(err)
 			}
 			r = r.again(d)
