@@ -44,8 +44,8 @@ var clusterFaults = []clusterFault{
 		}
 		return followers, func() { n.start(leader) }
 	}},
-	{"all are killed", false, func(n *testNodes, _ int, _ *rand.Rand) ([]int, func()) {
-		all := n.up()
+	{"all are killed", false, func(n *testNodes, leader int, _ *rand.Rand) ([]int, func()) {
+		all := append([]int{leader}, n.up(leader)...) // a leader that lives on sees how the followers' connections end
 		for _, i := range all {
 			_ = n.running[i].Process.Signal(syscall.SIGKILL)
 		}
