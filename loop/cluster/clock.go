@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// clockPause is the time between two measurements: clocks drift slowly, and steps are rare.
-	clockPause = 10 * time.Second
-	// clockStale is how long a measurement counts.
-	clockStale = 3 * clockPause
+	// measurePause is the time between two measurements: clocks drift slowly, steps are rare, and slow disks stay slow.
+	measurePause = 10 * time.Second
+	// measurementValid is how long a measurement counts.
+	measurementValid = 3 * measurePause
 )
 
 // clocks has the clocks of the other nodes as offsets from the clock of this one. Due times are wall times, so a leader
@@ -34,8 +34,8 @@ type clockOffset struct {
 	measuredAt time.Time
 }
 
-// watchClocks measures the clocks of the other nodes until the node is closed.
-func (n *Node) watchClocks() {
+// watchOthers measures the clocks and disks of the other nodes until the node is closed.
+func (n *Node) watchOthers() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
@@ -48,23 +48,25 @@ func (n *Node) watchClocks() {
 			if m.ID == n.o.ID {
 				continue
 			}
-			asked.Go(func() { n.measureClock(ctx, Peer{m.ID, m.Address}) })
+			asked.Go(func() { n.measure(ctx, Peer{m.ID, m.Address}) })
 		}
 		asked.Wait()
 		n.judgeClock()
+		n.judgeDisk()
 		select {
-		case <-time.After(clockPause):
+		case <-time.After(measurePause):
 		case <-n.closing:
 			return
 		}
 	}
 }
 
-// measureClock asks a node for its time.
-func (n *Node) measureClock(ctx context.Context, p Peer) {
+// measure asks a node for its time and for the average of its writes.
+func (n *Node) measure(ctx context.Context, p Peer) {
 	s, err := n.transport.askStatus(ctx, p)
 	if err == nil && s.Time != 0 { // the time is fresh: the node writes the answer after the hellos and sends it at once
 		n.clocks.record(p.ID, time.UnixMicro(s.Time).Sub(n.clocks.now()))
+		n.disk.record(p.ID, time.Duration(s.Write)*time.Microsecond)
 	}
 }
 
@@ -81,7 +83,7 @@ func (c *clocks) freshOffsets(ids []string) (all []time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, v := range c.offsets {
-		if time.Since(v.measuredAt) < clockStale && (ids == nil || slices.Contains(ids, id)) {
+		if time.Since(v.measuredAt) < measurementValid && (ids == nil || slices.Contains(ids, id)) {
 			all = append(all, v.ahead)
 		}
 	}
@@ -115,11 +117,8 @@ func (c *clocks) isWrong(majority int, others []string) bool {
 	return false
 }
 
-// judgeClock decides whether the clock of this node is wrong. If it has become wrong, another node gets the lead if one
-// can take over.
-func (n *Node) judgeClock() {
-	voters := 0
-	var others []string
+// voters returns how many voters there are, and the ids of those beside this node.
+func (n *Node) voters() (voters int, others []string) {
 	for _, m := range n.nodes() {
 		if m.Learner {
 			continue
@@ -128,6 +127,13 @@ func (n *Node) judgeClock() {
 			others = append(others, m.ID)
 		}
 	}
+	return voters, others
+}
+
+// judgeClock decides whether the clock of this node is wrong. If it has become wrong, another node gets the lead if one
+// can take over.
+func (n *Node) judgeClock() {
+	voters, others := n.voters()
 	wrong := n.clocks.isWrong(voters/2+1, others)
 	if n.clocks.wrong.Swap(wrong) == wrong {
 		return

@@ -60,6 +60,7 @@ type Node struct {
 	ledTerm       uint64               // the term of the last Lead; of the owner
 	observed      observed
 	clocks        clocks
+	disk          diskSpeed
 	servesCache   servesCache
 
 	storeInUse        sync.Mutex // held from AwaitLead to Lead.End, and while the store is replaced
@@ -106,6 +107,7 @@ func newNode(o Options, s *storage, number uint64, known *members) (*Node, error
 		received: make(chan *pb.Message, 256), calls: make(chan func()), closing: make(chan struct{}),
 		changed: make(chan struct{}), wakeUp: make(chan struct{}, 1), requestSlots: make(chan struct{}, maxRequests),
 		clocks: clocks{now: time.Now, limit: o.ClockLimit, offsets: make(map[string]clockOffset)},
+		disk:   diskSpeed{others: make(map[string]measuredSync)},
 	}
 	hard, _, err := s.InitialState()
 	if err != nil {
@@ -245,8 +247,12 @@ func (n *Node) handleReady(rd *raft.Ready) error {
 			return err
 		}
 	}
+	began := time.Now()
 	if err := n.storage.save(rd.HardState, rd.Entries, rd.MustSync); err != nil {
 		return err
+	}
+	if rd.MustSync {
+		n.disk.add(time.Since(began))
 	}
 	if !leads {
 		n.sendAll(rd.Messages)

@@ -20,8 +20,7 @@ import (
 	"treadle/loop/journal"
 )
 
-// TestMain checks that no goroutine is left. A store that cannot be opened leaves one of pebble's, which counts the
-// compactions that it may run.
+// TestMain checks that no goroutine is left.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
@@ -79,10 +78,15 @@ func testLog() *slog.Logger {
 }
 
 func newTestCluster(t *testing.T) *testCluster {
+	return newTestClusterOn(t, func(int) vfs.FS { return vfs.NewMem() })
+}
+
+// newTestClusterOn is newTestCluster with a disk for each node.
+func newTestClusterOn(t *testing.T, disk func(i int) vfs.FS) *testCluster {
 	c := &testCluster{t: t}
 	for i, id := range []string{"a", "b", "c"} {
 		o := testOptions(id)
-		s, _, err := openStorage(testJournal(vfs.NewMem()), firstMembers(o.Peers))
+		s, _, err := openStorage(testJournal(disk(i)), firstMembers(o.Peers))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,6 +27,7 @@ type NodeStatus struct {
 	Commit  uint64 `json:"commit,omitempty"` // the last entry that it knows to be committed
 	Applied uint64 `json:"applied,omitempty"`
 	Time    int64  `json:"time,omitempty"`   // on its clock, in Unix microseconds
+	Write   int64  `json:"write,omitempty"`  // microseconds that its disk has taken on average for a write to the log of late; 0: it had few
 	Serves  bool   `json:"serves,omitempty"` // it leads, and its server is ready
 	Error   string `json:"error,omitempty"`
 }
@@ -41,7 +42,7 @@ func (n *Node) ownStatus() NodeStatus {
 	s := NodeStatus{
 		ID: n.o.ID, Address: m.Address, Role: roleName(n.role), Leader: n.members.id(n.leader),
 		Term: n.term, Last: last, Commit: n.commit, Applied: n.storage.replica.Applied().Index,
-		Time: n.clocks.now().UnixMicro(), Serves: serves,
+		Time: n.clocks.now().UnixMicro(), Write: n.disk.average.Load() / 1000, Serves: serves,
 	}
 	if m.Learner {
 		s.Role = "learner"
