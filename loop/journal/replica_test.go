@@ -242,7 +242,7 @@ func TestReplicaApply(t *testing.T) {
 }
 
 // TestInstall: a received store replaces store and log in one step, in whichever moment the node is killed; one that is
-// not what its sender says changes nothing.
+// not what its sender says changes nothing. The logs behind it are removed as others are.
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	from, _, err := openReplica(t, vfs.NewMem())
@@ -332,6 +332,13 @@ func TestInstall(t *testing.T) {
 	jobs := 0
 	if err := scan(again.db, jobKeys(), func(_, _ []byte) error { jobs++; return nil }); err != nil || jobs != 1 {
 		t.Error(jobs, err)
+	}
+	large := strings.Repeat("large", 10<<10)
+	appendAll(t, to, large, large, large, large, large)
+	full := to.FullLogs()
+	nothing := func(func(Position, []byte) error) error { return nil }
+	if err := to.Apply(nothing, nil); err != nil || full < 3 || to.FullLogs() != 1 {
+		t.Errorf("%d of %d full logs are left after the store has them: %v", to.FullLogs(), full, err)
 	}
 }
 

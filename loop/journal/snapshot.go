@@ -104,11 +104,11 @@ func (in *Incoming) Install(at Position, record []byte) (err error) {
 	defer r.applying.Unlock()
 	d := *r.dir
 	d.name = newName
-	f, number := r.options.FS, r.log.number+1
+	f := r.options.FS
 	if err := makeDir(f, d.raftLogs()); err != nil {
 		return err
 	}
-	log := newLogWriter(r.disk, d.raftLogs(), &r.options, number, func(string) {})
+	log := newLogWriter(r.disk, d.raftLogs(), &r.options, r.log.number, func(string) {})
 	err = log.append(append([]byte{baseRecord}, record...), false, r.disk.down)
 	if err = firstError(err, log.close(), r.disk.failure()); err != nil {
 		return err
@@ -119,13 +119,13 @@ func (in *Incoming) Install(at Position, record []byte) (err error) {
 	if err := errors.Join(r.log.close(), closeStore(r.db), r.dir.replace()); err != nil {
 		return err
 	}
-	r.log = newLogWriter(r.disk, r.dir.raftLogs(), &r.options, number+1, func(string) {})
+	r.log = newLogWriter(r.disk, r.dir.raftLogs(), &r.options, log.number, func(string) {})
 	if r.db, err = openStore(r.dir, r.disk, &r.options); err != nil {
 		return err
 	}
 	members, err := readMembers(r.db)
 	r.mu.Lock()
-	r.applied, r.members, r.full = at, members, []fullReplicaLog{{name: logName(number)}}
+	r.applied, r.members, r.full = at, members, []fullReplicaLog{{name: logName(log.number)}}
 	r.mu.Unlock()
 	return err
 }
