@@ -187,7 +187,7 @@ func (r *clusterRound) playAndJudge(n int) {
 		}
 	}
 	for _, e := range r.ends {
-		if keeps {
+		if keeps || e.early {
 			maybe(e.part, linOp{kind: e.kind, worker: e.who})
 		}
 	}

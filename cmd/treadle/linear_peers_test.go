@@ -169,7 +169,7 @@ func (r *linRound) lost(kind linKind, who int, parts ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, part := range parts {
-		if e := (linEnd{part, kind, who}); !r.ending && !slices.Contains(r.ends, e) {
+		if e := (linEnd{part: part, kind: kind, who: who}); !r.ending && !slices.Contains(r.ends, e) {
 			r.ends = append(r.ends, e)
 		}
 	}
@@ -333,7 +333,9 @@ func (r *linRound) slave(rng *rand.Rand, left *linLeft, types []string) bool {
 	}
 	if r.killed.Load() { // the next leader's jobs are not for the peers of this one
 		r.note(f, asked, linOp{kind: linGrab, worker: me, slave: true}, "", errRoundOver)
-		r.lost(linLeave, me, f)
+		r.mu.Lock()
+		r.ends = append(r.ends, linEnd{f, linLeave, me, true})
+		r.mu.Unlock()
 		return false
 	}
 	for {

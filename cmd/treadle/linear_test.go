@@ -96,11 +96,12 @@ type linRound struct {
 	unjudged int // parts of which the judge came to no end
 }
 
-// linEnd is the end of the connection of a worker or master, which did not close it.
+// linEnd is the end of the connection of a worker or master, of which the history has no operation.
 type linEnd struct {
-	part string
-	kind linKind
-	who  int
+	part  string
+	kind  linKind
+	who   int
+	early bool // the peer closed it, before the fault or after it: any leader may have noticed
 }
 
 func (r *linRound) now() int64 { return time.Since(r.began).Nanoseconds() }
