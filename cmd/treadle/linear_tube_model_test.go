@@ -173,16 +173,23 @@ func (s linTube) saved(synced bool) linTube {
 
 func (s linTube) stored() linStore { return s.disk }
 
-// drift implements linSpec, as linState's does. What connections got that were killed shows in the replies to others.
+// drift implements linSpec, as linState's does. What connections got that were killed shows in the replies to others,
+// and in how jobs of Faktory end when the server lives on.
 func (s linTube) drift() []linTube {
 	all := []linTube{s}
 	for i, j := range s.jobs {
 		if j.leaving && j.ofFaktory() {
 			all = append(all, s.fail(i).drift()...)
 		}
-		if next, ok := s.upTo(i); ok && s.fetch != 0 {
-			next.fetch = 0
-			all = append(all, next.give(i, s.fetch).drift()...)
+		next, ok := s.upTo(i)
+		if ok && s.fetch != 0 {
+			taken := next
+			taken.fetch = 0
+			all = append(all, taken.give(i, s.fetch).drift()...)
+		}
+		if ok && s.lives && next.asks > 0 && j.ofFaktory() && j.state == "ready" { // it fails, which nobody may ask for
+			next.asks--
+			all = append(all, next.give(i, linAsked).drift()...)
 		}
 	}
 	return all
