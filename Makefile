@@ -44,7 +44,7 @@ test: ## the tests and a short simulation; needs Go alone
 	$(GO) test -tags invariants ./fuzz/sim
 
 # The tests that -short leaves out or cuts short: TestLong holds the list against the source.
-LONG = TestAddedProtocol|TestBackwardEdges|TestClockSteps|TestClusterFullDisk|TestClusterHistories|TestConvertKilled|TestCorruptLog|TestCorruptTable|TestDisbatchTaskRunners|TestDworkKilled|TestEveryGloomAction|TestFaultAtEveryOperation|TestFlips|TestFlipsInManyLogs|TestFullDocuments|TestGraphBounds|TestHostile|TestHostileDisbatch|TestInvalidDocuments|TestKtsDefinitionsTakeNoMemory|TestLargeJobsAreLetGo|TestListText|TestLockOfNextHolder|TestLongLockLineIsDropped|TestLongestHold|TestLostSyncAtEveryOperation|TestManyClashes|TestMaxMemory|TestMemoryPressure|TestMillionJobs|TestMovedRef|TestNoLostWakeupFail|TestNoLostWakeupFlushed|TestNoLostWakeupLock|TestNoLostWakeupReserve|TestNoLostWakeupSleep|TestNoLostWakeupWatch|TestNoTaskIsClaimedTwice|TestOutgrown|TestPauseCut|TestPolicyHold|TestPowerLoss|TestRepairFails|TestRepeatedPredecessorCost|TestThousand|TestTornAndZeroedTails|TestWorkEndsOnTime
+LONG = TestAddedProtocol|TestBackwardEdges|TestClockSteps|TestClusterFullDisk|TestClusterHistories|TestClusterNamespaces|TestConvertKilled|TestCorruptLog|TestCorruptTable|TestDisbatchTaskRunners|TestDworkKilled|TestEveryGloomAction|TestFaultAtEveryOperation|TestFlips|TestFlipsInManyLogs|TestFullDocuments|TestGraphBounds|TestHostile|TestHostileDisbatch|TestInvalidDocuments|TestKtsDefinitionsTakeNoMemory|TestLargeJobsAreLetGo|TestListText|TestLockOfNextHolder|TestLongLockLineIsDropped|TestLongestHold|TestLostSyncAtEveryOperation|TestManyClashes|TestMaxMemory|TestMemoryPressure|TestMillionJobs|TestMovedRef|TestNoLostWakeupFail|TestNoLostWakeupFlushed|TestNoLostWakeupLock|TestNoLostWakeupReserve|TestNoLostWakeupSleep|TestNoLostWakeupWatch|TestNoTaskIsClaimedTwice|TestOutgrown|TestPauseCut|TestPolicyHold|TestPowerLoss|TestRepairFails|TestRepeatedPredecessorCost|TestThousand|TestTornAndZeroedTails|TestWorkEndsOnTime
 LONG_IN = ./cmd/treadle ./loop/... ./sched
 long: ## the tests in the length that -short spares
 	$(GO) test -p 4 -parallel 8 -run '^($(LONG))$$' $(LONG_IN)
@@ -158,8 +158,9 @@ canary: ## plant bugs in the server, one at a time, and see that the simulation 
 crash: ## kill the built server under load N=300 times and audit what it acknowledged; SEED=
 	$(GO) test ./cmd/treadle -count=1 -timeout 2h -v -run 'TestCrash$$' -args -crash.n $(N) -crash.seed $(SEED)
 
-nightly: race canary crash browser ## what is too long for check: everything with the race detector, canary, crash, the pages in a browser, and a soak with a minute of each fuzz target
+nightly: race canary crash browser ## what is too long for check: everything with the race detector, canary, crash, the pages in a browser, a soak with a minute of each fuzz target, and one of a cluster
 	$(MAKE) soak SOAKFUZZ=1m
+	$(MAKE) cluster-soak
 
 bench: build ## load the built server and every peer on PATH over real sockets; flags in BENCH="..."
 	PATH="$$PATH:$$($(GO) env GOPATH)/bin" $(GO) run ./bench $(value BENCH)

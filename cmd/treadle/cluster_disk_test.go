@@ -66,9 +66,9 @@ func (n *testNodes) fill(i int, left int64) (free func()) {
 	}
 }
 
-// TestClusterFullDisk: when the disk of a node is full, whichever node it is, the others take jobs and do them. The node
-// takes part again when its disk has room. A leader with less room than --min-free refuses jobs, and has the others
-// done. No acknowledged job is lost.
+// TestClusterFullDisk: when the disk of a node is full, whichever node it is, the others take jobs and do them. The
+// node takes part again when its disk has room. A leader with less room than --min-free refuses jobs, and has the
+// others done. No acknowledged job is lost.
 func TestClusterFullDisk(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for elections and failed nodes")

@@ -41,19 +41,24 @@ type clusterRound struct {
 // first three faults are in every test run.
 func TestClusterHistories(t *testing.T) {
 	t.Parallel()
-	site := newClusterSite(t)
-	random := rand.New(rand.NewPCG(*clusterSeed, 5))
-	gaps := make(map[string][]time.Duration)
-	total, replaced, parts, unjudged, began := 0, 0, 0, 0, time.Now()
 	if testing.Short() {
 		*clusterRounds = min(*clusterRounds, 3)
 	}
-	for n := 0; n < *clusterRounds || time.Since(began) < *clusterFor; n++ {
-		fault := &clusterFaults[n%len(clusterFaults)]
-		if n >= len(clusterFaults) && *clusterFor > 0 {
-			fault = &clusterFaults[random.IntN(len(clusterFaults))]
+	newClusterSite(newNodes(t)).playRounds(t, clusterFaults, *clusterRounds, *clusterFor)
+}
+
+// playRounds plays at least so many rounds for at least so long: each fault once, and then at random.
+func (s *linSite) playRounds(t *testing.T, faults []clusterFault, rounds int, long time.Duration) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(*clusterSeed, 5))
+	gaps := make(map[string][]time.Duration)
+	total, replaced, parts, unjudged, began := 0, 0, 0, 0, time.Now()
+	for n := 0; n < rounds || time.Since(began) < long; n++ {
+		fault := &faults[n%len(faults)]
+		if n >= len(faults) && long > 0 {
+			fault = &faults[random.IntN(len(faults))]
 		}
-		r := site.round(t, fault, random)
+		r := s.round(t, fault, random)
 		r.playAndJudge(n)
 		gaps[fault.name] = append(gaps[fault.name], r.gap)
 		for _, ops := range r.ops {
@@ -74,12 +79,11 @@ func TestClusterHistories(t *testing.T) {
 	t.Logf("%d operations, %d of %d histories not judged; in %d rounds the leader changed before the fault", total, unjudged, parts, replaced)
 }
 
-// newClusterSite starts the nodes.
-func newClusterSite(t *testing.T) *linSite {
-	t.Helper()
-	n := newNodes(t)
+// newClusterSite starts nodes with more settings.
+func newClusterSite(n *testNodes, settings ...string) *linSite {
+	n.t.Helper()
 	n.serves = func(i int) []string {
-		args := []string{"--kts46", "off", "--kts46-json", "off", "--http", "off", "--run-dir", n.port(i, "run")}
+		args := append([]string{"--kts46", "off", "--kts46-json", "off", "--http", "off", "--run-dir", n.port(i, "run")}, settings...)
 		for name, setting := range map[string]string{"p": "periodic", "m": "gloom-masters", "s": "gloom-slaves", "d": "dwork", "b": "beanstalk", "f": "faktory", "a": "admin"} {
 			args = append(args, "--"+setting, "unix://"+n.port(i, name))
 		}

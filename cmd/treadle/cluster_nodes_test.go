@@ -26,6 +26,7 @@ type testNodes struct {
 	asks    []string             // the --peers of each that was added
 	first   int                  // the number of the first nodes
 	serves  func(i int) []string // settings of a node beside those of the cluster
+	within  func(i int) []string // the command that runs that of a node; nil: none
 	running []*process           // nil: killed
 }
 
@@ -109,7 +110,11 @@ func (n *testNodes) start(i int) {
 func (n *testNodes) begin(i int) <-chan struct{} {
 	n.t.Helper()
 	const most = 12
-	p := start(n.t, false, n.args(i)...)
+	command := append([]string{binary}, n.args(i)...)
+	if n.within != nil {
+		command = append(n.within(i), command...)
+	}
+	p := startCommand(n.t, false, command[0], command[1:]...)
 	p.timer.Stop() // whole tests may take longer, and bound themselves
 	p.drained = make(chan struct{})
 	n.running[i] = p

@@ -96,7 +96,7 @@ type linRound struct {
 	unjudged int // parts of which the judge came to no end
 }
 
-// linEnd is the end of the connection of a worker or master, of which the history has no operation.
+// linEnd is the end of the connection of a worker or master that no operation of the history tells.
 type linEnd struct {
 	part  string
 	kind  linKind
