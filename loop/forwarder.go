@@ -17,6 +17,10 @@ const leaderWait = 10 * time.Second
 // redialPause is the time between two tries to reach the same leader: that of an election.
 const redialPause = 500 * time.Millisecond
 
+// maxDials is how many connections a follower opens to the leader at a time. When thousands of clients connect again at
+// once, the goroutine that answers the other nodes waits for as many others at most: it must not miss an election time.
+const maxDials = 32
+
 // forwarder forwards the connections of a follower to the leader, byte for byte.
 type forwarder struct {
 	ctx       context.Context
@@ -24,6 +28,7 @@ type forwarder struct {
 	listeners []net.Listener
 	http      *followerHTTP // nil: HTTP is off
 	connSlots chan struct{} // a semaphore: --max-connections
+	dialSlots chan struct{} // a semaphore: maxDials
 	workers   sync.WaitGroup
 
 	mu    sync.Mutex
@@ -32,7 +37,10 @@ type forwarder struct {
 
 // newForwarder opens the ports of s and forwards their connections until ctx ends.
 func newForwarder(ctx context.Context, node *cluster.Node, s *Server, ports *nodePorts) (*forwarder, error) {
-	f := &forwarder{ctx: ctx, node: node, connSlots: make(chan struct{}, s.o.MaxConnections), conns: make(map[net.Conn]bool)}
+	f := &forwarder{
+		ctx: ctx, node: node, conns: make(map[net.Conn]bool),
+		connSlots: make(chan struct{}, s.o.MaxConnections), dialSlots: make(chan struct{}, maxDials),
+	}
 	role := ports.beginRole()
 	for _, port := range s.forwardedPorts() {
 		for ordinal, address := range port.addresses {
@@ -211,8 +219,14 @@ func (f *forwarder) dial(ctx context.Context, setting string, ordinal int, clien
 	}
 }
 
-// dialLeader connects to a node. It gives up when the node no longer leads.
+// dialLeader connects to a node when fewer than maxDials others do. It gives up when the node no longer leads.
 func (f *forwarder) dialLeader(ctx context.Context, leader, setting string, ordinal int, client cluster.Client) (net.Conn, error) {
+	select {
+	case f.dialSlots <- struct{}{}:
+		defer func() { <-f.dialSlots }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {

@@ -29,6 +29,9 @@ const (
 	// reservedFiles is the number of descriptors for listeners, pollers, journal files, HTTP and
 	// logs.
 	reservedFiles = 128
+	// forwardedFiles is the number of descriptors that a connection forwarded by a follower takes on the leader: that
+	// from the follower, and both ends of a pair within the process. On the follower it takes two.
+	forwardedFiles = 3
 )
 
 // Options are all settings of a server, as of package setting. Each protocol owns its own. Without Explicit the zero
@@ -75,7 +78,7 @@ type Options struct {
 	// Shards has the bound that the bits of a job reference allow.
 	Shards int `name:"shards" group:"Limits" default:"16" min:"1" max:"4096" placeholder:"N" help:"Shards of the scheduler, each with its own lock (default: ${default})."`
 	// MaxConnections is reserved in part for each protocol that is served, see connShares.
-	MaxConnections int `name:"max-connections" group:"Limits" default:"0" reload:"" placeholder:"N" help:"Most connections open at once, over all ports; a quarter is set aside in equal shares for the protocols that are served; 0: the limit of open files less the server's own (default: ${default})."`
+	MaxConnections int `name:"max-connections" group:"Limits" default:"0" reload:"" placeholder:"N" help:"Most connections open at once, over all ports; a quarter is set aside in equal shares for the protocols that are served; 0: the limit of open files less the server's own, in a cluster a third of that (default: ${default})."`
 	// MaxAPIConnections keeps clients of the API that leave their connections open from taking all connections of
 	// workers.
 	MaxAPIConnections int `name:"max-api-connections" group:"Limits" default:"1024" min:"1" reload:"" placeholder:"N" help:"Most connections of --http that use the HTTP API, among those of --max-connections; metrics and probes have places of their own (default: ${default})."`
@@ -183,16 +186,20 @@ func (o *Options) validateConnections() error {
 			return os.NewSyscallError("setrlimit", err)
 		}
 	}
-	room := int(min(limit.Cur, 1<<20)) - reservedFiles
+	each, by := 1, ""
+	if o.Cluster.Name != "" {
+		each, by = forwardedFiles, ", by 3, which a connection may take in a cluster"
+	}
+	room := (int(min(limit.Cur, 1<<20)) - reservedFiles) / each
 	if room < 1 {
-		return protocol.BadOption("max-connections", "RLIMIT_NOFILE is %d: the server needs at least %d", limit.Cur, reservedFiles+1)
+		return protocol.BadOption("max-connections", "RLIMIT_NOFILE is %d: the server needs at least %d", limit.Cur, reservedFiles+each)
 	}
 	if o.MaxConnections == 0 {
 		o.MaxConnections = room
 	}
 	if o.MaxConnections < 1 || o.MaxConnections > room {
-		return protocol.BadOption("max-connections", "%d is not between 1 and %d (RLIMIT_NOFILE %d less %d for the server itself)",
-			o.MaxConnections, room, limit.Cur, reservedFiles)
+		return protocol.BadOption("max-connections", "%d is not between 1 and %d (RLIMIT_NOFILE %d less %d for the server itself%s)",
+			o.MaxConnections, room, limit.Cur, reservedFiles, by)
 	}
 	return nil
 }
