@@ -9,9 +9,10 @@ import (
 	"treadle/sched"
 )
 
-// STATUS is a line for each function. To change what it counts: sched.QueueStatus (sched/status.go) has the counts of a
-// queue, appendStatus puts them into a line, and codec/periodic/status.go and keys.go have the form of the line and the
-// keys of the longer forms. loop/client/status.go reads them, and cmd/treadle/status.go shows them.
+// STATUS is a line for each function. To change what it counts: shard.status (sched/status.go) counts the jobs of a
+// queue into a sched.QueueStatus, appendStatus puts the counts into a line, and codec/periodic/status.go and keys.go
+// have the form of the line and the keys of the longer forms. loop/client/status.go reads them, and
+// cmd/treadle/status.go shows them.
 
 // status answers with one line per function, joined with newlines.
 func (c *conversation) status(msgID uint32, prefix []byte, form codec.StatusForm) {
