@@ -72,9 +72,13 @@ func says(name, message string) int {
 	return letters
 }
 
-// wordsOf matches a text as whole words, in letters of any case.
+// wordsOf matches a text as whole words, in letters of any case, with hyphens or without: timeout is time-out.
 func wordsOf(text string) *regexp.Regexp {
-	return regexp.MustCompile(`(?i)(^|[^a-z0-9])` + regexp.QuoteMeta(text) + `($|[^a-z0-9])`)
+	var letters []string
+	for _, letter := range strings.ReplaceAll(text, "-", "") {
+		letters = append(letters, regexp.QuoteMeta(string(letter)))
+	}
+	return regexp.MustCompile(`(?i)(^|[^a-z0-9])` + strings.Join(letters, "-?") + `($|[^a-z0-9])`)
 }
 
 // mentions lists the pages that have a text as words, each with its first line of prose that has them.
