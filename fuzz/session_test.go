@@ -188,7 +188,7 @@ func playAll(t *testing.T, o loop.Options, ports []string, hellos [][]byte, scri
 	o.Shards = 1
 	o.Loops = 1
 	// The numbers of runs, which are in handles, begin at the same one.
-	server, err := loop.NewOfflineIn(o, loop.Environment{Runs: 1})
+	server, err := loop.NewOfflineIn(o, loop.Environment{FirstRun: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

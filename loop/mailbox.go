@@ -53,7 +53,7 @@ func appendDelivery(b []byte, d *sched.Delivery) []byte {
 	b = binary.LittleEndian.AppendUint16(b, d.Job.Ref.Shard)
 	b = binary.LittleEndian.AppendUint32(b, d.Job.Ref.Record)
 	b = binary.LittleEndian.AppendUint64(b, d.Job.Ref.Seq)
-	b = binary.LittleEndian.AppendUint64(b, d.Job.Number)
+	b = binary.LittleEndian.AppendUint64(b, d.Job.RunNumber)
 	b = binary.LittleEndian.AppendUint64(b, uint64(d.Job.SchedAt))
 	b = binary.LittleEndian.AppendUint64(b, uint64(d.Job.Due))
 	b = binary.LittleEndian.AppendUint64(b, uint64(d.Job.Priority))
@@ -82,7 +82,7 @@ func nextDelivery(b []byte, d *sched.Delivery) (rest []byte) {
 	r.b = r.b[5:]
 	d.Job.Ref.Record = r.uint32()
 	d.Job.Ref.Seq = r.uint64()
-	d.Job.Number = r.uint64()
+	d.Job.RunNumber = r.uint64()
 	d.Job.SchedAt, d.Job.Due = int64(r.uint64()), int64(r.uint64())
 	d.Job.Priority = int64(r.uint64())
 	d.Job.Count = int32(r.uint32())

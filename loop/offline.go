@@ -33,8 +33,8 @@ type Environment struct {
 	BatchSize int
 	// Now is the first time of the clocks; zero: some time in 2026.
 	Now sched.Time
-	// Runs is where the numbers of runs begin, see sched.Options: no other server of the disk had them.
-	Runs uint64
+	// FirstRun is where the numbers of runs begin, see sched.Options: no other server of the disk had them.
+	FirstRun uint64
 	// SchedBatch is how many jobs the scheduler moves at once, see sched.Options, and how many an operation looks at;
 	// 0: the defaults.
 	SchedBatch int
@@ -84,7 +84,7 @@ func NewOfflineIn(settings Options, in Environment) (*Offline, error) {
 	if in.Disk != nil {
 		settings.Data = "data"
 	}
-	s, err := newServerWith(settings, sched.Options{Runs: in.Runs, Batch: in.SchedBatch})
+	s, err := newServerWith(settings, sched.Options{FirstRun: in.FirstRun, Batch: in.SchedBatch})
 	if err != nil {
 		return nil, err
 	}

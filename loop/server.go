@@ -188,9 +188,9 @@ func (s *Server) makeJournal() (err error) {
 // schedOptions returns the scheduler's options, with the Runs and the Batch of fixed.
 func (s *Server) schedOptions(fixed sched.Options) sched.Options {
 	o := sched.Options{
-		Shards: s.o.Shards, Runs: fixed.Runs, Batch: fixed.Batch,
-		Alarm: s.wakeTimer, TimedOut: s.overdue.add, JobHook: s.jobHook, Full: s.checkCapacity,
-		Tallies: s.o.MetricsMaxQueues, Tallied: hasLabel, PeerMemory: s.o.MaxMemory / peerPart,
+		Shards: s.o.Shards, FirstRun: fixed.FirstRun, Batch: fixed.Batch,
+		Alarm: s.wakeTimer, TimedOut: s.overdue.add, JobHook: s.jobHook, CheckCapacity: s.checkCapacity,
+		MaxTallies: s.o.MetricsMaxQueues, Tallied: hasLabel, PeerMemory: s.o.MaxMemory / peerPart,
 	}
 	o.Rules, o.Grace = s.o.rules()
 	if s.journal != nil { // an interface with a nil *journalSink is not nil

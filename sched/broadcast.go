@@ -14,7 +14,7 @@ type activeBroadcast struct {
 // received the job, the job then ends. The Ticks do what exceeds a batch. startBroadcast returns
 // the cost, 0 when nothing has changed.
 func (sh *shard) startBroadcast(now Time, job uint32, r *record, q *queue, sink Sink) int {
-	b := &activeBroadcast{job: job, last: sh.s.slots.Load()}
+	b := &activeBroadcast{job: job, last: sh.s.lastSlotSeq.Load()}
 	sh.take(job, r, q)
 	r.state, r.container = broadcasting, q.id
 	q.broadcast = b

@@ -238,7 +238,7 @@ func (sh *shard) saveCron(c *cron) {
 		return
 	}
 	if c.seq == 0 {
-		c.seq = sh.s.jobs.Add(1)
+		c.seq = sh.s.lastSeq.Add(1)
 	}
 	state, err := json.Marshal(&c.CronState)
 	if err != nil {

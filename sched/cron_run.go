@@ -75,7 +75,7 @@ func (sh *shard) submitCron(now Time, c *cron, at int64, outcome CronOutcome, si
 			return
 		}
 	}
-	ignored, err := sh.counters.Ignored, sh.s.full()
+	ignored, err := sh.counters.Ignored, sh.s.checkCapacity()
 	if err == nil {
 		err = sh.submitLocked(now, &j, sink)
 	}

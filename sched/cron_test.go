@@ -176,7 +176,7 @@ func TestCronClock(t *testing.T) {
 // TestCronRefused checks that a job that is refused is noted with the reason, and that the next time is met.
 func TestCronRefused(t *testing.T) {
 	var full error
-	x := newTestSched(t, Options{Rules: testRules, Full: func() error { return full }})
+	x := newTestSched(t, Options{Rules: testRules, CheckCapacity: func() error { return full }})
 	x.under([3]string{"q", "paused", "submits"})
 	x.cron("q", "a", "@hourly")
 	x.wait(3_600_000)

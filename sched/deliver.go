@@ -40,23 +40,23 @@ type Run struct {
 
 // Job is a view of one job. Its bytes are valid until the call that was given it returns.
 type Job struct {
-	Ref      JobRef
-	Queue    string
-	Space    Space
-	Running  bool
-	Number   uint64 // number of the Run, in an Assign
-	Name     []byte
-	Workload []byte
-	SchedAt  int64 // Unix seconds as submitted; 0: at once
-	Due      int64 // Unix milliseconds, clamped to what fits
-	Priority int64
-	Count    int32
-	Timeout  int32 // seconds; 0: the scheduler's default
+	Ref       JobRef
+	Queue     string
+	Space     Space
+	Running   bool
+	RunNumber uint64 // number of the Run, in an Assign
+	Name      []byte
+	Workload  []byte
+	SchedAt   int64 // Unix seconds as submitted; 0: at once
+	Due       int64 // Unix milliseconds, clamped to what fits
+	Priority  int64
+	Count     int32 // see Submission
+	Timeout   int32 // seconds; 0: the scheduler's default
 }
 
 // Run returns the reservation with which an Assign hands the job out.
 func (j *Job) Run() Run {
-	return Run{Shard: j.Ref.Shard, Space: j.Ref.Space, Record: j.Ref.Record, Number: j.Number}
+	return Run{Shard: j.Ref.Shard, Space: j.Ref.Space, Record: j.Ref.Record, Number: j.RunNumber}
 }
 
 // Effect is the kind of a Delivery.

@@ -13,14 +13,14 @@ import (
 
 // departed is a peer that has left, and what is still to be reaped of it.
 type departed struct {
-	peer     *Peer
-	awaits   map[JobRef]int
-	refs     sorter[JobRef] // the awaits in order
-	topics   map[topic]bool
-	ended    int                // number of its watches that have ended
-	released int                // number of its watches whose jobs are released
-	unsorted int                // number of jobs of the next watch that are not in held yet
-	held     *sorter[abandoned] // the jobs of the next watch in order of release; nil: not begun
+	peer            *Peer
+	awaits          map[JobRef]int
+	refs            sorter[JobRef] // the awaits in order
+	topics          map[topic]bool
+	endedWatches    int                // number of its watches that have ended
+	releasedWatches int                // number of its watches whose jobs are released
+	unsorted        int                // number of jobs of the next watch that are not in held yet
+	held            *sorter[abandoned] // the jobs of the next watch in order of release; nil: not begun
 }
 
 // abandoned is a job that a departed peer holds, with its place in the order of release.
@@ -33,8 +33,8 @@ type abandoned struct {
 // departures are the peers that are not reaped yet. They take turns: a peer with more than one part goes to the back
 // after each.
 type departures struct {
-	mu    sync.Mutex
-	queue []*departed
+	mu   sync.Mutex
+	line []*departed
 
 	reaping sync.Mutex // held by the one Tick that reaps; it is locked before a shard, see the order in doc.go
 }
@@ -61,7 +61,7 @@ func (s *Scheduler) depart(now Time, p *Peer, sink Sink) {
 		return
 	}
 	s.departures.mu.Lock()
-	s.departures.queue = append(s.departures.queue, d)
+	s.departures.line = append(s.departures.line, d)
 	s.departures.mu.Unlock()
 	s.alarmMono(0)
 }
@@ -86,21 +86,21 @@ func (s *Scheduler) reap(now Time, sink Sink) (more bool) {
 	defer s.departures.reaping.Unlock()
 	for range reapParts {
 		s.departures.mu.Lock()
-		all := s.departures.queue
+		all := s.departures.line
 		if len(all) == 0 {
 			s.departures.mu.Unlock()
 			return false
 		}
 		d := all[0]
 		all[0] = nil
-		s.departures.queue = all[1:]
+		s.departures.line = all[1:]
 		s.departures.mu.Unlock()
 		done := s.reapPart(now, d, s.batch, sink) > 0
 		s.departures.mu.Lock()
 		if !done {
-			s.departures.queue = append(s.departures.queue, d)
-		} else if len(s.departures.queue) == 0 {
-			s.departures.queue = nil
+			s.departures.line = append(s.departures.line, d)
+		} else if len(s.departures.line) == 0 {
+			s.departures.line = nil
 		}
 		s.departures.mu.Unlock()
 	}
@@ -130,19 +130,19 @@ func (s *Scheduler) reapPart(now Time, d *departed, budget int, sink Sink) int {
 			return 0
 		}
 	}
-	for ; budget > 0 && d.ended < len(p.watches); d.ended++ {
-		w := p.watches[d.ended]
+	for ; budget > 0 && d.endedWatches < len(p.watches); d.endedWatches++ {
+		w := p.watches[d.endedWatches]
 		if budget = w.shard.departWatch(w, budget); budget < 0 {
 			return 0
 		}
 	}
-	for ; budget > 0 && d.released < len(p.watches); d.released++ {
-		w := p.watches[d.released]
+	for ; budget > 0 && d.releasedWatches < len(p.watches); d.releasedWatches++ {
+		w := p.watches[d.releasedWatches]
 		if budget = w.shard.releaseJobs(now, d, w, budget, sink); budget < 0 {
 			return 0
 		}
 	}
-	if d.released < len(p.watches) {
+	if d.releasedWatches < len(p.watches) {
 		return 0
 	}
 	p.watches, p.byQueue = nil, nil

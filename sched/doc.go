@@ -240,7 +240,7 @@
 //	end                 frees the record, answers the awaits and tells the journal; retire is its first part
 //	endByPolicy         end, unless the policy keeps the job; counts the ending
 //	endRemoved          end of a job that is removed; counts it
-//	removeLive       detach and endRemoved, for all states but those of kept jobs; a task ends by its graph
+//	removeLive          detach and endRemoved, for all states but those of kept jobs; a task ends by its graph
 //	removeInAnyState    removeLive, or removeKept
 //	removeKept          unkeep and freeKept
 //	freeKept            frees the record of a kept job
@@ -257,7 +257,7 @@
 //
 // A goroutine takes locks in this order, and at most one lock of each line below the first:
 //
-//	1  the callers' own: of the kts46 book, of Disbatch's functions, of the HTTP API
+//	1  the callers' own: of the kts46 registry, of Disbatch's functions, of the HTTP API
 //	2  departures.reaping: the Tick that reaps departed peers
 //	3  shard.mu: queues, jobs, tasks, watches, listeners, and who awaits a job; a move takes those of two
 //	   shards, the smaller number first

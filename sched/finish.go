@@ -65,10 +65,10 @@ func (sh *shard) failRun(now Time, job uint32, r *record, a Attempt, delay int64
 // longestDelay bounds the milliseconds of a delay: a longer one would overflow.
 const longestDelay = int64(1) << 50
 
-// Delay gives back a job, due delay seconds from now to the millisecond, and adds step to its
-// count.
-func (s *Scheduler) Delay(now Time, p *Peer, run Run, delay int64, step int32, sink Sink) error {
-	delay = max(min(delay, longestDelay/1000), -longestDelay/1000)
+// Delay gives back a job, which is due again after some seconds, counted from now to the millisecond. It adds countStep
+// to the job's Count.
+func (s *Scheduler) Delay(now Time, p *Peer, run Run, seconds int64, countStep int32, sink Sink) error {
+	seconds = max(min(seconds, longestDelay/1000), -longestDelay/1000)
 	sh, r, err := s.lockReported(now, p, run)
 	if err != nil {
 		return err
@@ -78,9 +78,9 @@ func (s *Scheduler) Delay(now Time, p *Peer, run Run, delay int64, step int32, s
 	w := sh.holdingWatch(r)
 	q := sh.unhold(run.Record, r)
 	if rules := &sh.s.rules[r.space]; rules.MaxFailures == 0 && rules.Failures == nil { // else count counts failures or retries
-		r.count = clampAdd(r.count, step)
+		r.count = clampAdd(r.count, countStep)
 	}
-	sh.release(now, run.Record, r, q, now.Wall+delay*1000, sink)
+	sh.release(now, run.Record, r, q, now.Wall+seconds*1000, sink)
 	sh.matchOrDefer(now, q, sink)
 	sh.reconsider(now, w, sink)
 	return nil

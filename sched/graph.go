@@ -83,7 +83,7 @@ func (g *graph) completeCount() int { return g.completeRecords }
 // nextForget returns when the next remembered task is forgotten, or never.
 func (g *graph) nextForget() int64 {
 	if k, ok := g.remembered.min(&g.sh.buckets); ok {
-		return k.a
+		return k.major
 	}
 	return never
 }

@@ -194,7 +194,7 @@ func TestRestartOfCostlyOrder(t *testing.T) {
 		seqs[string(j.Name)] = j.Ref.Seq
 	}
 	for i := range edges {
-		form.Ref.Seq = x.s.jobs.Add(1)
+		form.Ref.Seq = x.s.lastSeq.Add(1)
 		form.After, form.Task = []uint64{seqs[fmt.Sprint("z", i)]}, seqs["a0"]
 		x.journal[0][form.Ref.Seq] = form
 	}

@@ -29,7 +29,7 @@ func (s *Scheduler) Extend(now Time, space Space, queue []byte, tasks []Task, si
 	if err != nil {
 		return err
 	}
-	e := edit{g: &sh.graph, q: q, space: space, start: s.jobs.Load(), budget: maxOrderSteps}
+	e := edit{g: &sh.graph, q: q, space: space, start: s.lastSeq.Load(), budget: maxOrderSteps}
 	for i := range tasks {
 		if err := e.task(&tasks[i]); err != nil {
 			e.undo()
@@ -50,7 +50,7 @@ func (s *Scheduler) Transfer(now Time, p *Peer, space Space, queue []byte, tasks
 	if q == nil {
 		return ErrNotFound
 	}
-	e := edit{g: &sh.graph, q: q, space: space, start: s.jobs.Load(), budget: maxOrderSteps}
+	e := edit{g: &sh.graph, q: q, space: space, start: s.lastSeq.Load(), budget: maxOrderSteps}
 	for i := range tasks {
 		job, ok := sh.graph.lookup(q, space, tasks[i].Name)
 		if !ok || !sh.graph.holds(p, job) {
@@ -97,7 +97,7 @@ func (e *edit) task(t *Task) error {
 	if err != nil {
 		return err
 	}
-	r.seq = sh.s.jobs.Add(1)
+	r.seq = sh.s.lastSeq.Add(1)
 	r.flags |= task
 	g.wait(job, r, e.q, 0)
 	e.q.tasks++

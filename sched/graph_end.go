@@ -131,7 +131,7 @@ func (g *graph) forgetOld(now Time, stepLimit int) {
 	sh := g.sh
 	for sh.mu.steps < stepLimit {
 		k, ok := g.remembered.min(&sh.buckets)
-		if !ok || k.a > now.Mono {
+		if !ok || k.major > now.Mono {
 			break
 		}
 		sh.countSteps(1)

@@ -22,7 +22,7 @@ func (g *graph) saveExit(w *watch) {
 	if _, known := g.exits[e]; known || e.name == "" {
 		return
 	}
-	g.noteExit(e, sh.s.jobs.Add(1))
+	g.noteExit(e, sh.s.lastSeq.Add(1))
 	if sh.s.journal != nil {
 		sh.saveNote(Saved{Kind: KindExit, Job: Job{Name: []byte(e.name)}}, e.queue.name, g.exits[e])
 	}

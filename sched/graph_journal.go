@@ -50,7 +50,7 @@ func (g *graph) saveEdge(i uint32, q *queue) {
 	if sh.s.journal == nil || !sh.s.rules[to.space].Durable {
 		return
 	}
-	e.saved = sh.s.jobs.Add(1)
+	e.saved = sh.s.lastSeq.Add(1)
 	sh.saveNote(Saved{Kind: KindEdge, Task: to.seq, After: append(sh.saved.After, from.seq)}, q.name, e.saved)
 }
 
@@ -135,7 +135,7 @@ func (g *graph) arrange(m *restoring) {
 	}
 	for _, seq := range m.order {
 		if n := g.node(m.tasks[seq]); n.via > 0 {
-			n.via, n.order = 0, int64(sh.s.jobs.Add(1))
+			n.via, n.order = 0, int64(sh.s.lastSeq.Add(1))
 		}
 	}
 }

@@ -304,7 +304,7 @@ func (x *graphMachine) crash(who int) error {
 		holder = nil
 	}
 	x.m.restart(comes)
-	last := x.s.jobs.Load()
+	last := x.s.lastSeq.Load()
 	x.open()
 	for _, seq := range slices.Sorted(maps.Keys(x.journal[0])) {
 		j := x.journal[0][seq]

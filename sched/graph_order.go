@@ -35,7 +35,7 @@ func (g *graph) makeOrder(from, to uint32, budget *int) error {
 		}
 		if whole {
 			for _, job := range after {
-				g.node(job).order = int64(g.sh.s.jobs.Add(1))
+				g.node(job).order = int64(g.sh.s.lastSeq.Add(1))
 			}
 			return nil
 		}

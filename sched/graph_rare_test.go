@@ -71,7 +71,7 @@ func (x *graphSched) wantStolen(want ...string) {
 // restart makes a new scheduler from the journal, with the same holder.
 func (x *graphSched) restart() {
 	x.t.Helper()
-	last := x.s.jobs.Load()
+	last := x.s.lastSeq.Load()
 	x.s = New(Options{Rules: graphRules, Journal: x.journal})
 	x.h = x.s.NewHolderPeer("h")
 	for _, seq := range x.journal.order() {

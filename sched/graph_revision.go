@@ -77,7 +77,7 @@ func (g *graph) findHeldTask(p *Peer, ref JobRef) (*record, error) {
 	case r == nil || r.state != reserved || r.seq != ref.Seq || r.flags&task == 0:
 		return nil, ErrNotFound
 	case sh.holdingWatch(r).peer != p:
-		return nil, errNotOwner
+		return nil, errNotHolder
 	}
 	return r, nil
 }

@@ -82,7 +82,7 @@ func (x *taskSched) refused(want, err error) {
 func (x *taskSched) restart() (holders map[string]*Peer) {
 	x.t.Helper()
 	holders = make(map[string]*Peer)
-	last := x.s.jobs.Load()
+	last := x.s.lastSeq.Load()
 	var saved []Saved
 	for _, shard := range x.journal {
 		for _, j := range shard {
@@ -156,7 +156,7 @@ func TestRevision(t *testing.T) {
 		p    *Peer
 		l    TaskRevision
 		want error
-	}{{x.h, old, errStale}, {other, l, errNotOwner}, {x.h, TaskRevision{JobRef{Shard: 99}, 7}, ErrNotFound}} {
+	}{{x.h, old, errStale}, {other, l, errNotHolder}, {x.h, TaskRevision{JobRef{Shard: 99}, 7}, ErrNotFound}} {
 		x.refused(f.want, x.s.ReviseTask(f.p, f.l, 8))
 		x.refused(f.want, x.s.ReleaseTask(x.now, f.p, f.l, true, &x.rec))
 		x.refused(f.want, x.s.FinishTask(x.now, f.p, f.l, &x.rec))

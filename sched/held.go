@@ -121,7 +121,7 @@ func (sh *shard) findHeld(p *Peer, run Run) (*record, error) {
 	case w.held[r.heldIndex()].number != run.Number:
 		return nil, ErrNotFound
 	case w.peer != p:
-		return nil, errNotOwner
+		return nil, errNotHolder
 	}
 	return r, nil
 }

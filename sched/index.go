@@ -6,14 +6,15 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// sortKey orders buckets: first by a, then by b, both ascending. The user of an index says what they
-// mean.
-type sortKey struct{ a, b int64 }
+// sortKey orders buckets: first by major, then by minor, both ascending. The user of an index says what they mean.
+type sortKey struct{ major, minor int64 }
 
 // firstKey is the smallest key.
 var firstKey = sortKey{math.MinInt64, math.MinInt64}
 
-func (k sortKey) less(o sortKey) bool { return k.a < o.a || k.a == o.a && k.b < o.b }
+func (k sortKey) less(o sortKey) bool {
+	return k.major < o.major || k.major == o.major && k.minor < o.minor
+}
 
 // bucket is a first-in first-out list of the jobs of one key.
 type bucket struct {
@@ -385,33 +386,34 @@ func (x *index) jobsBefore(p *buckets, k sortKey, keys int) (n int, more bool) {
 	return n, more
 }
 
-// minOfEach returns the least b of the keys that have jobs and whose b is not less than from. It looks at the first
-// such key of each a, from the largest a down, as long as budget lasts. It returns math.MaxInt64 if there is none.
+// minOfEach returns the least minor of the keys that have jobs and whose minor is not less than from. It looks at the
+// first such key of each major, from the largest major down, as long as budget lasts. It returns math.MaxInt64 if there
+// is none.
 func (x *index) minOfEach(p *buckets, from int64, budget *int) int64 {
 	least := int64(math.MaxInt64)
 	if x.jobs == 0 {
 		return least
 	}
-	for a := p.at(x.last).key.a; *budget > 0; a = x.nextLower(p, a) {
+	for major := p.at(x.last).key.major; *budget > 0; major = x.nextLower(p, major) {
 		*budget--
-		if k, ok := x.minFrom(p, sortKey{a, from}); ok && k.a == a {
-			least = min(least, k.b)
+		if k, ok := x.minFrom(p, sortKey{major, from}); ok && k.major == major {
+			least = min(least, k.minor)
 		}
-		if a == p.at(x.first).key.a {
+		if major == p.at(x.first).key.major {
 			break
 		}
 	}
 	return least
 }
 
-// nextLower returns the largest a of the keys that is less than the given a. The index must have such a key.
-func (x *index) nextLower(p *buckets, a int64) (lower int64) {
+// nextLower returns the largest major of the keys that is less than the given major. The index must have such a key.
+func (x *index) nextLower(p *buckets, major int64) (lower int64) {
 	if x.tree == nil {
-		return p.at(x.first).key.a
+		return p.at(x.first).key.major
 	}
-	x.tree.Descend(element{key: sortKey{a, math.MinInt64}}, func(e element) bool {
-		lower = e.key.a
-		return lower == a
+	x.tree.Descend(element{key: sortKey{major, math.MinInt64}}, func(e element) bool {
+		lower = e.key.major
+		return lower == major
 	})
 	return lower
 }

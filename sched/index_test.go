@@ -72,7 +72,7 @@ func (w *indexModel) check() {
 		w.t.Fatalf("min %v, head %d; want %v", k, head, w.all[0])
 	}
 	for a := range int64(5) {
-		from := sortKey{a - 2, w.all[len(w.all)/2].key.b}
+		from := sortKey{a - 2, w.all[len(w.all)/2].key.minor}
 		i := slices.IndexFunc(w.all, func(s indexedJob) bool { return !s.key.less(from) })
 		if k, ok := w.x.minFrom(&w.sh.buckets, from); ok != (i >= 0) || ok && k != w.all[i].key {
 			w.t.Fatalf("from %v: %v, %v, want number %d of %v", from, k, ok, i, w.all)
@@ -97,12 +97,12 @@ func (w *indexModel) checkKeys() {
 		}
 		least, budget := int64(math.MaxInt64), len(w.all)
 		for _, o := range w.all {
-			if o.key.b >= s.key.b {
-				least = min(least, o.key.b)
+			if o.key.minor >= s.key.minor {
+				least = min(least, o.key.minor)
 			}
 		}
-		if got := w.x.minOfEach(p, s.key.b, &budget); got != least {
-			w.t.Fatalf("the least second part from %d on is %d, want %d of %v", s.key.b, got, least, w.all)
+		if got := w.x.minOfEach(p, s.key.minor, &budget); got != least {
+			w.t.Fatalf("the least second part from %d on is %d, want %d of %v", s.key.minor, got, least, w.all)
 		}
 	}
 	other := none
@@ -167,7 +167,7 @@ func TestIndexEmptyAndBack(t *testing.T) {
 		}
 		k := sortKey{0, 1000}
 		if a := testing.AllocsPerRun(100, func() {
-			k.b += step
+			k.minor += step
 			x.pushBack(&sh.buckets, &sh.slab, k, slot)
 			x.remove(&sh.buckets, &sh.slab, slot)
 		}); a != 0 {

@@ -95,8 +95,8 @@ func (s *Scheduler) checkTopics(p *Peer, want map[topic]int, names int) error {
 		ended += oneIf(w.ended)
 	}
 	switch {
-	case p.ended != ended:
-		return fmt.Errorf("peer %d counts %d ended watches, it has %d", p.id, p.ended, ended)
+	case p.endedWatches != ended:
+		return fmt.Errorf("peer %d counts %d ended watches, it has %d", p.id, p.endedWatches, ended)
 	case len(p.topics) != len(want):
 		return fmt.Errorf("peer %d listens to %v, the shards say %v", p.id, p.topics, want)
 	case p.unreportedNames != names:
@@ -307,7 +307,7 @@ func (c *checker) pending(q *queue) error {
 			switch {
 			case x.state != ready || r.due < firstDue:
 			case x.index != &q.byNumber:
-				oldest = min(oldest, k.b)
+				oldest = min(oldest, k.minor)
 			case job == q.byNumber.head(&c.sh.buckets):
 				oldest = min(oldest, r.due)
 			}
@@ -363,7 +363,7 @@ func (c *checker) count() error {
 			t := c.counts[w.queue]
 			t.workers += oneIf(!w.ended)
 			t.busy += oneIf(!w.ended && len(w.held) > 0)
-			t.broadcasts += oneIf(w.broadcast)
+			t.broadcasts += oneIf(w.takesBroadcasts)
 			t.named += oneIf(!w.ended && w.peer.capabilities&Named != 0)
 			t.running += len(w.held)
 			c.counts[w.queue] = t
@@ -396,7 +396,7 @@ func (c *checker) watches() error {
 		switch {
 		case w.id != uint32(id) || w.shard != c.sh:
 			return fmt.Errorf("watch %d stands at %d, or in another shard", w.id, id)
-		case w.ended && (w.removable() || w.lineIndex >= 0 || w.broadcast):
+		case w.ended && (w.removable() || w.lineIndex >= 0 || w.takesBroadcasts):
 			return fmt.Errorf("ended watch %d holds %d jobs at place %d in line", id, len(w.held), w.lineIndex)
 		}
 		for i, h := range w.held {

@@ -9,7 +9,7 @@ import (
 func (c *checker) graph() error {
 	sh := c.sh
 	if err := c.index(&sh.graph.remembered, "memory", func(job uint32, r *record, k sortKey) error {
-		if r.state != remembered || k.b != 0 || k.a%grain != 0 {
+		if r.state != remembered || k.minor != 0 || k.major%grain != 0 {
 			return fmt.Errorf("state %d at key %v", r.state, k)
 		}
 		return c.stand(job, "memory")

@@ -10,7 +10,7 @@ import (
 func (c *checker) deadlines() error {
 	visit := func(flag uint16) func(uint32, *record, sortKey) error {
 		return func(_ uint32, r *record, k sortKey) error {
-			if r.state != reserved || r.flags&(ownDeadline|untimed) != flag || k.b != 0 || k.a%grain != 0 {
+			if r.state != reserved || r.flags&(ownDeadline|untimed) != flag || k.minor != 0 || k.major%grain != 0 {
 				return fmt.Errorf("state %d flags %b at key %v", r.state, r.flags, k)
 			}
 			return nil
@@ -47,7 +47,7 @@ func (c *checker) deadlines() error {
 func (c *checker) parked() error {
 	perQueue := make(map[uint32]int)
 	if err := c.index(&c.sh.parked, "parked", func(job uint32, r *record, k sortKey) error {
-		if r.state != parked || k.b != 0 || k.a%grain != 0 {
+		if r.state != parked || k.minor != 0 || k.major%grain != 0 {
 			return fmt.Errorf("state %d at key %v", r.state, k)
 		}
 		perQueue[r.container]++
@@ -183,39 +183,39 @@ func (c *checker) names() error {
 }
 
 // check counts the words of the segments again and compares them with the directory.
-func (t *names) check() error {
-	if len(t.dir) != 1<<t.depth {
-		return fmt.Errorf("names: depth %d, %d entries", t.depth, len(t.dir))
+func (n *names) check() error {
+	if len(n.dir) != 1<<n.depth {
+		return fmt.Errorf("names: depth %d, %d entries", n.depth, len(n.dir))
 	}
 	total := 0
-	for i := 0; i < len(t.dir); {
-		s := t.dir[i]
-		if s.depth > t.depth {
-			return fmt.Errorf("names: a segment of depth %d below depth %d", s.depth, t.depth)
+	for i := 0; i < len(n.dir); {
+		s := n.dir[i]
+		if s.depth > n.depth {
+			return fmt.Errorf("names: a segment of depth %d below depth %d", s.depth, n.depth)
 		}
-		span := 1 << (t.depth - s.depth)
+		span := 1 << (n.depth - s.depth)
 		for j := i; j < i+span; j++ {
-			if i%span != 0 || j >= len(t.dir) || t.dir[j] != s {
+			if i%span != 0 || j >= len(n.dir) || n.dir[j] != s {
 				return fmt.Errorf("names: entry %d is not of the segment at %d", j, i)
 			}
 		}
-		n := 0
+		count := 0
 		for _, w := range s.words {
 			if w == 0 {
 				continue
 			}
-			if n++; t.segmentOf(uint32(w>>32)) != s {
+			if count++; n.segmentOf(uint32(w>>32)) != s {
 				return fmt.Errorf("names: hash %x is in the segment at %d", w>>32, i)
 			}
 		}
-		if n != s.count {
-			return fmt.Errorf("names: the segment at %d counts %d, has %d", i, s.count, n)
+		if count != s.count {
+			return fmt.Errorf("names: the segment at %d counts %d, has %d", i, s.count, count)
 		}
-		total += n
+		total += count
 		i += span
 	}
-	if total != t.count {
-		return fmt.Errorf("names: counts %d, has %d", t.count, total)
+	if total != n.count {
+		return fmt.Errorf("names: counts %d, has %d", n.count, total)
 	}
 	return nil
 }

@@ -114,14 +114,14 @@ func (c *checker) levels(k *keyedJobs) error {
 	shared, open := 0, 0
 	for _, v := range k.open {
 		shared += oneIf(v.shared)
-		if v.first == nil || v.shared && k.levels[v.rank.key.a] != v || !v.shared && v.first != v.last {
+		if v.first == nil || v.shared && k.levels[v.rank.key.major] != v || !v.shared && v.first != v.last {
 			return fmt.Errorf("the level at %v is not found, or has no lane of its own", v.rank)
 		}
 		var prev *lane
 		for l := v.first; l != nil; prev, l = l, l.next {
 			open++
 			at := c.sh.rankOf(l.jobs.head(&c.sh.buckets))
-			if l.level != v || l.prev != prev || at.key.a != v.rank.key.a || !v.shared && at != v.rank {
+			if l.level != v || l.prev != prev || at.key.major != v.rank.key.major || !v.shared && at != v.rank {
 				return fmt.Errorf("lane %x, whose first job is at %v, is in the level at %v", l.key, at, v.rank)
 			}
 		}

@@ -73,7 +73,7 @@ type record struct {
 	prev, next uint32 // neighbours in its bucket's list
 	bucket     uint32 // number of its bucket
 	container  uint32 // index of its queue; reserved: of the watch that holds it, see holder
-	count      int32
+	count      int32  // see Submission.Count
 	timeout    int32  // seconds
 	stateData  uint32 // a number that some states need: read it by the accessor of the state
 	state      state

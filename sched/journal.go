@@ -109,7 +109,7 @@ func (sh *shard) saveQueue(q *queue) {
 	if sh.s.journal == nil || q.saved != 0 {
 		return
 	}
-	q.saved = sh.s.jobs.Add(1)
+	q.saved = sh.s.lastSeq.Add(1)
 	sh.saveNote(Saved{Kind: KindQueue}, q.name, q.saved)
 }
 
@@ -154,7 +154,7 @@ func (sh *shard) saveDrop(q *queue) {
 		q.saved = 0
 	}
 	if q.unreserved() > 0 {
-		q.saved = sh.s.jobs.Add(1)
+		q.saved = sh.s.lastSeq.Add(1)
 		sh.saveNote(Saved{Kind: KindDropped}, q.name, q.saved)
 	}
 }
@@ -167,7 +167,7 @@ func (s *Scheduler) Restore(now Time, j *Saved) error {
 	sh := s.shardOf([]byte(j.Queue))
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	s.jobs.Store(max(s.jobs.Load(), j.Ref.Seq))
+	s.lastSeq.Store(max(s.lastSeq.Load(), j.Ref.Seq))
 	switch j.Kind {
 	case KindCron:
 		return sh.restoreCron(j)
@@ -256,8 +256,8 @@ func (sh *shard) restoreJob(now Time, j *Saved, q *queue) error {
 // their places. holder returns the peer that holds a task of a space under a name, or nil to make the task ready again.
 // A nil holder makes all tasks ready.
 func (s *Scheduler) Resume(now Time, last uint64, holder func(space Space, name string) *Peer, sink Sink) {
-	s.jobs.Store(max(s.jobs.Load(), last))
-	s.lastPlace.Store(int64(s.jobs.Load()))
+	s.lastSeq.Store(max(s.lastSeq.Load(), last))
+	s.lastPlace.Store(int64(s.lastSeq.Load()))
 	for i := range s.shards {
 		s.shards[i].graph.resume(now, holder, sink)
 	}

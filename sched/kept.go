@@ -151,7 +151,7 @@ func (sh *shard) resetLine(l *keptLine) {
 	case keep == (Keep{}), keep.Jobs > 0 && int64(jobs) > keep.Jobs:
 		l.check = 0
 	case keep.Age > 0:
-		l.check = first.a + keep.Age
+		l.check = first.major + keep.Age
 	default:
 		l.check = never
 	}

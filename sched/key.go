@@ -108,8 +108,8 @@ func (p *Policy) setWeights(text string) (err error) {
 }
 
 // CheckKeys returns the first error of KeyErrors.
-func (t *Policies) CheckKeys() error {
-	if all := t.KeyErrors(); len(all) > 0 {
+func (p *Policies) CheckKeys() error {
+	if all := p.KeyErrors(); len(all) > 0 {
 		return all[0]
 	}
 	return nil
@@ -117,13 +117,13 @@ func (t *Policies) CheckKeys() error {
 
 // KeyErrors returns a PolicyError about each rule for keys that would do nothing. Such a rule lacks another rule, for
 // all queues of its pattern, that says what the key of a job is or, for weights, that the keys take turns.
-func (t *Policies) KeyErrors() (all []error) {
-	for i := range t.rules {
-		own := t.rules[i].policy()
+func (p *Policies) KeyErrors() (all []error) {
+	for i := range p.rules {
+		own := p.rules[i].policy()
 		if own.KeyConcurrency == 0 && !own.Fair && len(own.Weights) == 0 {
 			continue
 		}
-		pattern, joined := t.rules[i].Pattern, t.forQueue(t.rules[i].Pattern)
+		pattern, joined := p.rules[i].Pattern, p.forQueue(p.rules[i].Pattern)
 		switch {
 		case joined.Key.text != "":
 		case own.KeyConcurrency > 0:

@@ -173,7 +173,7 @@ func (sh *shard) placeLane(q *queue, l *lane) {
 	k := q.keyed
 	if l.jobs.jobs == 0 || k.limit > 0 && l.taken >= k.limit {
 		if v := l.level; v != nil && v.shared && l.turn > 0 {
-			l.cut, l.cutAt = true, v.rank.key.a
+			l.cut, l.cutAt = true, v.rank.key.major
 		}
 		l.cut = l.cut && l.jobs.jobs > 0
 		k.leave(l)
@@ -185,7 +185,7 @@ func (sh *shard) placeLane(q *queue, l *lane) {
 	var at rank
 	if k.fair { // the priority alone, which the bucket has: the record of the first job is seldom in a cache
 		first, _ := l.jobs.min(&sh.buckets)
-		at = rank{sortKey{first.a, math.MinInt64}, 0}
+		at = rank{sortKey{first.major, math.MinInt64}, 0}
 	} else {
 		at = sh.rankOf(l.jobs.head(&sh.buckets))
 	}
@@ -204,16 +204,16 @@ func (sh *shard) placeLane(q *queue, l *lane) {
 func (k *keyedJobs) addToLevel(l *lane, at rank) {
 	var v *level
 	if k.fair {
-		v = k.levels[at.key.a]
+		v = k.levels[at.key.major]
 	}
 	if v == nil {
 		v = &level{rank: at, shared: k.fair}
 		k.open.Push(v)
 		if v.shared {
-			k.levels[at.key.a] = v
+			k.levels[at.key.major] = v
 		}
 	}
-	if l.level = v; l.cut && v.shared && l.cutAt == at.key.a && l.turn < l.weight {
+	if l.level = v; l.cut && v.shared && l.cutAt == at.key.major && l.turn < l.weight {
 		v.prepend(l)
 	} else {
 		v.append(l)
@@ -234,39 +234,39 @@ func (k *keyedJobs) leave(l *lane) {
 	}
 	k.open.Remove(v)
 	if v.shared {
-		delete(k.levels, v.rank.key.a)
+		delete(k.levels, v.rank.key.major)
 	}
 }
 
-func (v *laneList) append(l *lane) {
-	if l.prev = v.last; v.last != nil {
-		v.last.next = l
+func (list *laneList) append(l *lane) {
+	if l.prev = list.last; list.last != nil {
+		list.last.next = l
 	} else {
-		v.first = l
+		list.first = l
 	}
-	v.last = l
+	list.last = l
 }
 
-func (v *laneList) prepend(l *lane) {
-	if l.next = v.first; v.first != nil {
-		v.first.prev = l
+func (list *laneList) prepend(l *lane) {
+	if l.next = list.first; list.first != nil {
+		list.first.prev = l
 	} else {
-		v.last = l
+		list.last = l
 	}
-	v.first = l
+	list.first = l
 }
 
 // unlink removes a lane from the list.
-func (v *laneList) unlink(l *lane) {
+func (list *laneList) unlink(l *lane) {
 	if l.prev != nil {
 		l.prev.next = l.next
 	} else {
-		v.first = l.next
+		list.first = l.next
 	}
 	if l.next != nil {
 		l.next.prev = l.prev
 	} else {
-		v.last = l.prev
+		list.last = l.prev
 	}
 	l.prev, l.next = nil, nil
 }

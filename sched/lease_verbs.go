@@ -33,7 +33,7 @@ func (s *Scheduler) TryReserveUpTo(now Time, p *Peer, tag uint64, n int, sink Si
 			err = errQuota
 			break
 		}
-		p.slots.push(slot{tag: tag, seq: s.slots.Add(1)})
+		p.slots.push(slot{tag: tag, seq: s.lastSlotSeq.Add(1)})
 	}
 	n = p.slots.len()
 	p.mu.Unlock()

@@ -53,9 +53,9 @@ type limiter struct {
 	heapIndex   int   // place among the shard's limiters that wait for refillAt, -1: not there
 }
 
-func (g *limiter) Ahead(o *limiter) bool { return g.refillAt < o.refillAt }
-func (g *limiter) HeapIndex() int        { return g.heapIndex }
-func (g *limiter) SetHeapIndex(i int)    { g.heapIndex = i }
+func (l *limiter) Ahead(o *limiter) bool { return l.refillAt < o.refillAt }
+func (l *limiter) HeapIndex() int        { return l.heapIndex }
+func (l *limiter) SetHeapIndex(i int)    { l.heapIndex = i }
 
 // throttled reports whether the queue may hand out nothing now.
 func (q *queue) throttled() bool {
@@ -65,8 +65,8 @@ func (q *queue) throttled() bool {
 
 // stops reports whether a pause or the concurrency limit holds the queue back. Unlike a wait for credit, neither ends
 // at a known time.
-func (g *limiter) stops(q *queue) bool {
-	return g.paused || g.concurrency > 0 && q.running >= g.concurrency
+func (l *limiter) stops(q *queue) bool {
+	return l.paused || l.concurrency > 0 && q.running >= l.concurrency
 }
 
 // spendCredit counts a job that was handed out. Without credit for another job the queue is throttled until the Tick of
@@ -96,18 +96,18 @@ func (sh *shard) waitForCredit(now Time, g *limiter) {
 }
 
 // fill adds the credit of the time that has passed.
-func (g *limiter) fill(now Time) {
-	if g.rate.Jobs == 0 {
+func (l *limiter) fill(now Time) {
+	if l.rate.Jobs == 0 {
 		return
 	}
-	most := g.rate.Burst * g.rate.Per
-	passed := max(now.Mono-g.last, 0)
-	g.last = max(now.Mono, g.last)
-	if passed > (most-g.credit)/g.rate.Jobs { // also where the product would overflow
-		g.credit = most
+	most := l.rate.Burst * l.rate.Per
+	passed := max(now.Mono-l.last, 0)
+	l.last = max(now.Mono, l.last)
+	if passed > (most-l.credit)/l.rate.Jobs { // also where the product would overflow
+		l.credit = most
 		return
 	}
-	g.credit += passed * g.rate.Jobs
+	l.credit += passed * l.rate.Jobs
 }
 
 // refillLimiters matches the queues whose limiters have credit again.
@@ -171,7 +171,7 @@ func (sh *shard) setLimiter(now Time, q *queue) {
 }
 
 // empty reports whether a limiter that does not wait bounds nothing.
-func (g *limiter) empty() bool { return !g.paused && g.concurrency == 0 && g.rate.Jobs == 0 }
+func (l *limiter) empty() bool { return !l.paused && l.concurrency == 0 && l.rate.Jobs == 0 }
 
 // PauseFor makes a queue hand out nothing for ms milliseconds from now on. It replaces the time of an earlier call. A
 // restart ends the pause. PauseFor returns ErrQueues if the queue does not exist and no further queue may be made.

@@ -296,8 +296,8 @@ func (w *lister) behind(x *index, r *record, k sortKey) uint32 {
 
 // next returns the next larger key, firstKey after the largest.
 func (k sortKey) next() sortKey {
-	if k.b++; k.b == math.MinInt64 {
-		k.a++
+	if k.minor++; k.minor == math.MinInt64 {
+		k.major++
 	}
 	return k
 }

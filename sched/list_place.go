@@ -36,7 +36,7 @@ var errListCursor = errors.New("it is no cursor of such a listing")
 func (l *Listing) Cursor() string {
 	p := &l.place
 	b := []byte{byte(oneIf(l.one)), p.phase}
-	for _, n := range [...]uint64{uint64(p.sub), uint64(p.slot), p.seq, uint64(p.key.a), uint64(p.key.b), p.bound, uint64(l.looked)} {
+	for _, n := range [...]uint64{uint64(p.sub), uint64(p.slot), p.seq, uint64(p.key.major), uint64(p.key.minor), p.bound, uint64(l.looked)} {
 		b = binary.AppendUvarint(b, n)
 	}
 	return base64.RawURLEncoding.EncodeToString(b)

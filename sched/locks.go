@@ -215,11 +215,11 @@ func (l *namedLocks) why(job JobRef, since int64) Why {
 	if !ok {
 		return Why{Reason: WhyLock, At: since}
 	}
-	turn := e.Value.(waiter)
-	w := Why{Reason: WhyLock, At: since, Name: turn.lock}
-	holders := l.byName[turn.lock].holders
-	if len(holders) < turn.count {
-		return Why{Reason: WhyLockFree, Name: turn.lock}
+	wait := e.Value.(waiter)
+	w := Why{Reason: WhyLock, At: since, Name: wait.lock}
+	holders := l.byName[wait.lock].holders
+	if len(holders) < wait.count {
+		return Why{Reason: WhyLockFree, Name: wait.lock}
 	}
 	for holder := range holders {
 		if w.More = len(w.Jobs) == maxWhyJobs; w.More {
@@ -418,7 +418,7 @@ func (sh *shard) endParking(now Time, job uint32, r *record, sink Sink) *queue {
 func (sh *shard) expireParked(now Time, timeout int64, stepLimit int, sink Sink) {
 	for sh.mu.steps < stepLimit {
 		k, ok := sh.parked.min(&sh.buckets)
-		if !ok || k.a+timeout > now.Mono {
+		if !ok || k.major+timeout > now.Mono {
 			break
 		}
 		sh.countSteps(1)

@@ -151,7 +151,7 @@ func (sh *shard) assign(now Time, job uint32, r *record, q *queue, w *watch, s s
 	}
 	sh.out.To, sh.out.Tag, sh.out.Effect, sh.out.Data = w.peer.id, s.tag, Assign, nil
 	sh.view(job, r, q, &sh.out.Job)
-	sh.out.Job.Number = s.seq
+	sh.out.Job.RunNumber = s.seq
 	sh.out.History = sh.history(job, r)
 	if r.flags&hooked != 0 {
 		sh.s.jobHook(&sh.out.Job, Assign)

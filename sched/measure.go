@@ -20,9 +20,9 @@ var endingNames = [Endings]string{"done", "failed", "timeout", "removed", "expir
 // String returns the ending's label in the metrics.
 func (e Ending) String() string { return endingNames[e] }
 
-// Tally counts what has happened to the jobs of a queue since it has the tally. The first Options.Tallies queues have a
-// tally each. All other queues of a shard share one, so that any number of queues has a bounded number of counters. A
-// queue that gets its own tally later begins at zero. No counter ever falls.
+// Tally counts what has happened to the jobs of a queue since it has the tally. The first Options.MaxTallies queues
+// have a tally each. All other queues of a shard share one, so that any number of queues has a bounded number of
+// counters. A queue that gets its own tally later begins at zero. No counter ever falls.
 type Tally struct {
 	Submitted [MaxSpaces]uint64 // submitted jobs, by their spaces
 	Ended     [Endings]uint64

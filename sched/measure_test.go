@@ -32,7 +32,7 @@ func (x *testSched) measured() (all map[string]QueueStats, folded int) {
 
 // TestMeasureCounts: the jobs, workers and endings of a queue.
 func TestMeasureCounts(t *testing.T) {
-	x := newTestSched(t, Options{Tallies: 9})
+	x := newTestSched(t, Options{MaxTallies: 9})
 	x.under([3]string{"f", "retries", "0"}, [3]string{"f", "keep-failed", "9"}, [3]string{"f", "job-ttl", "1h"})
 	p, idle := x.peer("f"), x.peer("f")
 	f := func(name string, want QueueStats, ended [Endings]uint64) {
@@ -75,7 +75,7 @@ func TestMeasureCounts(t *testing.T) {
 // TestMeasureBroadcast: a job that was broadcast is done. A job is removed when its owner leaves while it runs, whether
 // its worker fails it or its wait for a lock ends it.
 func TestMeasureBroadcast(t *testing.T) {
-	x := newTestSched(t, Options{Tallies: 9, Rules: [MaxSpaces]Rules{1: {Owned: true}}})
+	x := newTestSched(t, Options{MaxTallies: 9, Rules: [MaxSpaces]Rules{1: {Owned: true}}})
 	p := x.peer()
 	x.ok(x.s.Watch(x.now, p, []byte("f"), true, &x.rec))
 	x.reserve(p, 1)
@@ -109,7 +109,7 @@ func TestMeasureBroadcast(t *testing.T) {
 // TestTallies: the first queues have tallies of their own, and keep them. The others share one, which never falls: not
 // when a queue of them gets its own, and not when a queue goes.
 func TestTallies(t *testing.T) {
-	x := newTestSched(t, Options{Shards: 4, Batch: 2, Tallies: 3, Tallied: func(name string) bool { return name != "never" }})
+	x := newTestSched(t, Options{Shards: 4, Batch: 2, MaxTallies: 3, Tallied: func(name string) bool { return name != "never" }})
 	f := func(name string, folded int, others uint64, want ...string) {
 		t.Helper()
 		all, n := x.measured()
@@ -154,7 +154,7 @@ func TestTallies(t *testing.T) {
 
 // TestOldestDue: the oldest job of a queue has any priority and key. What is looked at is bounded.
 func TestOldestDue(t *testing.T) {
-	x := newTestSched(t, Options{Tallies: 1})
+	x := newTestSched(t, Options{MaxTallies: 1})
 	now := x.now.Wall / 1000
 	oldest := func(want int64) {
 		t.Helper()
@@ -240,7 +240,7 @@ func TestDurations(t *testing.T) {
 
 // TestMeasureBatches: no hold of a shard's lock reads more than a batch of queues.
 func TestMeasureBatches(t *testing.T) {
-	x := newTestSched(t, Options{Batch: 10, Tallies: 5})
+	x := newTestSched(t, Options{Batch: 10, MaxTallies: 5})
 	for i := range 95 {
 		x.submit(fmt.Sprint("q", i), "j")
 	}

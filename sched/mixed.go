@@ -13,7 +13,7 @@ const (
 	narrow class = iota // takes names up to maxShort
 	named               // takes the same, and knows jobs by queue and name
 	wide                // takes names of any length
-	classes
+	classCount
 )
 
 func classFor(s Capabilities) class {
@@ -193,12 +193,12 @@ func (sh *shard) earlier(x, y uint32) uint32 {
 	switch {
 	case ka != kb:
 		xFirst = ka.less(kb)
-	case ka.b == taskDue:
+	case ka.minor == taskDue:
 		xFirst = sh.graph.before(x, y)
 	case a.flags&withheld != 0 && b.flags&(withheld|longName) == 0 && a.flags&b.flags&numbered == 0:
 		// Both have one key. x was the first job of the ready index when it was withheld. y stood behind
 		// it, or entered later: at the back, unless its due second is aheadOfAll.
-		xFirst = ka.b != aheadOfAll
+		xFirst = ka.minor != aheadOfAll
 	}
 	if xFirst {
 		return x

@@ -31,7 +31,7 @@ func copyJob(j *Job) deliveredJob {
 		ref: j.Ref, queue: j.Queue, space: j.Space, name: string(j.Name), workload: string(j.Workload),
 		schedAt: j.SchedAt, priority: j.Priority, count: j.Count, timeout: j.Timeout, running: j.Running,
 	}
-	if j.Number != 0 {
+	if j.RunNumber != 0 {
 		v.run = j.Run()
 	}
 	return v
@@ -284,7 +284,7 @@ func (m *model) held(p *modelPeer, run Run, shards int) (*modelJob, error) {
 	case j == nil || j.state != reserved || j.run != run:
 		err = ErrNotFound
 	case j.holder != p:
-		err = errNotOwner
+		err = errNotHolder
 	}
 	m.counted.Stale += uint64(oneIf(err != nil))
 	return j, err

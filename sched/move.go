@@ -86,7 +86,7 @@ func beginBothAtomic(a, b *shard) (end func()) {
 // remembered. moveTo returns ErrDuplicate if target has a job of the same name.
 func (sh *shard) moveTo(now Time, job uint32, r *record, q *queue, to *shard, target *queue, at int64, sink Sink) error {
 	name, workload := unpack(sh.arena.view(r.bytes, int(r.size)))
-	seq := sh.s.jobs.Add(1)
+	seq := sh.s.lastSeq.Add(1)
 	if r.flags&numbered != 0 {
 		name = strconv.AppendUint(nil, seq, 10)
 	}

@@ -26,14 +26,14 @@ type segment struct {
 
 func newNames() names { return names{dir: []*segment{{}}} }
 
-func (t *names) segmentOf(hash uint32) *segment {
+func (n *names) segmentOf(hash uint32) *segment {
 	// In two steps: a shift by 32 of a uint32 is 0, as wanted at depth 0.
-	return t.dir[hash>>(32-t.depth)]
+	return n.dir[hash>>(32-n.depth)]
 }
 
 // find returns the first job under hash that match accepts.
-func (t *names) find(hash uint32, match func(job uint32) bool) (uint32, bool) {
-	s := t.segmentOf(hash)
+func (n *names) find(hash uint32, match func(job uint32) bool) (uint32, bool) {
+	s := n.segmentOf(hash)
 	for i := hash & (segmentSize - 1); ; i = (i + 1) & (segmentSize - 1) {
 		w := s.words[i]
 		if w == 0 {
@@ -47,16 +47,16 @@ func (t *names) find(hash uint32, match func(job uint32) bool) (uint32, bool) {
 
 // insert adds a job. It returns false when the table cannot grow. That happens only with hundreds of millions of names,
 // or a broken hash.
-func (t *names) insert(hash, job uint32) bool {
-	s := t.segmentOf(hash)
+func (n *names) insert(hash, job uint32) bool {
+	s := n.segmentOf(hash)
 	for s.count >= segmentFull {
-		if !t.split(s, hash) {
+		if !n.split(s, hash) {
 			return false
 		}
-		s = t.segmentOf(hash)
+		s = n.segmentOf(hash)
 	}
 	s.put(hash, job)
-	t.count++
+	n.count++
 	return true
 }
 
@@ -70,8 +70,8 @@ func (s *segment) put(hash, job uint32) {
 }
 
 // remove removes the word {hash, job} and closes the gap.
-func (t *names) remove(hash, job uint32) {
-	s := t.segmentOf(hash)
+func (n *names) remove(hash, job uint32) {
+	s := n.segmentOf(hash)
 	word := uint64(hash)<<32 | uint64(job+1)
 	i := hash & (segmentSize - 1)
 	for s.words[i] != word {
@@ -94,24 +94,24 @@ func (t *names) remove(hash, job uint32) {
 	}
 	s.words[i] = 0
 	s.count--
-	t.count--
+	n.count--
 	if s.count == 0 {
-		t.merge(s, hash)
+		n.merge(s, hash)
 	}
 }
 
 // split divides a full segment by one more bit of the hashes.
-func (t *names) split(s *segment, hash uint32) bool {
+func (n *names) split(s *segment, hash uint32) bool {
 	if s.depth == maxDepth {
 		return false
 	}
-	if s.depth == t.depth {
-		dir := make([]*segment, 2*len(t.dir))
-		for i, e := range t.dir {
+	if s.depth == n.depth {
+		dir := make([]*segment, 2*len(n.dir))
+		for i, e := range n.dir {
 			dir[2*i], dir[2*i+1] = e, e
 		}
-		t.dir = dir
-		t.depth++
+		n.dir = dir
+		n.depth++
 	}
 	old := *s
 	*s = segment{depth: old.depth + 1}
@@ -127,37 +127,37 @@ func (t *names) split(s *segment, hash uint32) bool {
 			s.put(uint32(w>>32), uint32(w)-1)
 		}
 	}
-	first, n := t.span(hash|bit, sibling.depth)
-	for i := first; i < first+n; i++ {
-		t.dir[i] = sibling
+	first, count := n.span(hash|bit, sibling.depth)
+	for i := first; i < first+count; i++ {
+		n.dir[i] = sibling
 	}
 	return true
 }
 
 // merge gives the directory entries of an empty segment to its sibling, if both have the same depth, and drops the
 // segment. So removed names leave no memory behind.
-func (t *names) merge(s *segment, hash uint32) {
+func (n *names) merge(s *segment, hash uint32) {
 	for s.count == 0 && s.depth > 0 {
 		bit := uint32(1) << (32 - s.depth)
-		first, n := t.span(hash^bit, s.depth)
-		sibling := t.dir[first]
+		first, count := n.span(hash^bit, s.depth)
+		sibling := n.dir[first]
 		if sibling.depth != s.depth {
 			return
 		}
 		sibling.depth--
-		mine, _ := t.span(hash, s.depth)
-		for i := mine; i < mine+n; i++ {
-			t.dir[i] = sibling
+		mine, _ := n.span(hash, s.depth)
+		for i := mine; i < mine+count; i++ {
+			n.dir[i] = sibling
 		}
 		s = sibling
 	}
-	if t.count == 0 && t.depth > 0 {
-		*t = newNames()
+	if n.count == 0 && n.depth > 0 {
+		*n = newNames()
 	}
 }
 
 // span returns the directory entries whose hashes share their first depth bits with hash.
-func (t *names) span(hash uint32, depth uint) (first, n int) {
-	n = 1 << (t.depth - depth)
-	return int(uint64(hash)>>(32-depth)) << (t.depth - depth), n
+func (n *names) span(hash uint32, depth uint) (first, count int) {
+	count = 1 << (n.depth - depth)
+	return int(uint64(hash)>>(32-depth)) << (n.depth - depth), count
 }

@@ -158,7 +158,7 @@ func (s *Scheduler) numberHash(space Space, number uint64) uint32 {
 
 // submitNumbered is Submit for a job of Rules.Numbered.
 func (sh *shard) submitNumbered(now Time, q *queue, j *Submission, sink Sink) error {
-	j.Number = sh.s.jobs.Add(1)
+	j.Number = sh.s.lastSeq.Add(1)
 	sh.digits = strconv.AppendUint(sh.digits[:0], j.Number, 10)
 	j.Name = sh.digits
 	err := sh.add(now, j.Number, sh.s.nameHash(0, j.Space, j.Name), q, j, sink)

@@ -221,6 +221,6 @@ func (s *Scheduler) ReserveNumber(now Time, p *Peer, space Space, number, tag ui
 	p.mu.Lock()
 	p.unsent += int(r.size)
 	p.mu.Unlock()
-	sh.assign(now, job, r, q, w, slot{tag: tag, seq: s.slots.Add(1)}, sink)
+	sh.assign(now, job, r, q, w, slot{tag: tag, seq: s.lastSlotSeq.Add(1)}, sink)
 	return true
 }

@@ -15,7 +15,7 @@ type Peer struct {
 	terms        *LeaseTerms       // terms of the leases of its jobs, see LeaseTo; nil: the peer holds its jobs itself
 	watches      []*watch          // its watches; of the session's goroutine alone
 	byQueue      map[string]*watch // the watches by queue name; of the session's goroutine
-	ended        int               // number of its watches that have ended; of the session's goroutine
+	endedWatches int               // number of its watches that have ended; of the session's goroutine
 	cost         int               // see TakeCost; of the session's goroutine
 	partialScan  bool              // its last scan stopped early, see maxPeerClashes; of the session's goroutine
 	class        class
@@ -98,7 +98,7 @@ func (p *Peer) View(queues int) (v PeerView) {
 			v.Queues = append(v.Queues, w.queue.name)
 		}
 	}
-	v.More = len(p.watches) - p.ended - len(v.Queues)
+	v.More = len(p.watches) - p.endedWatches - len(v.Queues)
 	p.mu.Lock()
 	v.Slots = p.slots.len()
 	p.mu.Unlock()

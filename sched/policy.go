@@ -216,29 +216,29 @@ func (r *PolicyRule) literal() int { return len(r.Pattern) - strings.Count(r.Pat
 
 // forQueue returns the policy of a queue, nil when no rule matches its name. The values of stronger rules hide the
 // values of weaker rules, key by key.
-func (t *Policies) forQueue(queue string) *Policy {
-	var p *Policy
-	for i := range t.rules {
-		if r := &t.rules[i]; matches(r.Pattern, queue) {
-			if p == nil {
-				p = &Policy{KeepFailed: defaultKept}
+func (p *Policies) forQueue(queue string) *Policy {
+	var joined *Policy
+	for i := range p.rules {
+		if r := &p.rules[i]; matches(r.Pattern, queue) {
+			if joined == nil {
+				joined = &Policy{KeepFailed: defaultKept}
 			}
 			for key, value := range r.Values {
-				_ = p.set(key, value) // NewPolicies has checked it
+				_ = joined.set(key, value) // NewPolicies has checked it
 			}
 		}
 	}
-	if p != nil && p.DeadLetter == queue { // a pattern may match the dead-letter queue that it names
-		p.DeadLetter = ""
+	if joined != nil && joined.DeadLetter == queue { // a pattern may match the dead-letter queue that it names
+		joined.DeadLetter = ""
 	}
-	return p
+	return joined
 }
 
 // Explain returns the values that forQueue joins, in the order of PolicyKeys, each with its rule. The values of
 // KeyPausedBy and KeyPausedWhy come from the rule that says what is paused.
-func (t *Policies) Explain(queue string) (values []PolicyValue) {
+func (p *Policies) Explain(queue string) (values []PolicyValue) {
 	last := make(map[string]PolicyValue)
-	for _, r := range t.rules {
+	for _, r := range p.rules {
 		if !matches(r.Pattern, queue) {
 			continue
 		}
@@ -264,16 +264,16 @@ func (t *Policies) Explain(queue string) (values []PolicyValue) {
 // Exceptions returns the values of paused that hold against a rule of the run time: the values of stronger rules for
 // queues of its pattern that pause less than the rule does. It compares patterns as if they were names, so it leaves
 // out patterns that have only some queues in common with the rule's.
-func (t *Policies) Exceptions(pattern string) (all []PolicyValue) {
+func (p *Policies) Exceptions(pattern string) (all []PolicyValue) {
 	var paused Pause
-	for i, r := range t.rules {
+	for i, r := range p.rules {
 		text, pauses := r.Values[KeyPaused]
-		p := r.policy()
+		rulePolicy := r.policy()
 		switch {
 		case r.Pattern == pattern && r.Source == FromRunTime:
-			paused = p.Paused
-		case !pauses || paused&^p.Paused == 0 || !matches(pattern, r.Pattern):
-		case i+1 < len(t.rules) && t.rules[i+1].Pattern == r.Pattern && t.rules[i+1].Values[KeyPaused] != "":
+			paused = rulePolicy.Paused
+		case !pauses || paused&^rulePolicy.Paused == 0 || !matches(pattern, r.Pattern):
+		case i+1 < len(p.rules) && p.rules[i+1].Pattern == r.Pattern && p.rules[i+1].Values[KeyPaused] != "":
 		default:
 			all = append(all, PolicyValue{KeyPaused, text, r.Pattern, r.Source})
 		}
@@ -282,7 +282,7 @@ func (t *Policies) Exceptions(pattern string) (all []PolicyValue) {
 }
 
 // Rules returns the rules, the weaker first. The caller must not change them.
-func (t *Policies) Rules() []PolicyRule { return t.rules }
+func (p *Policies) Rules() []PolicyRule { return p.rules }
 
 // matches reports whether a name fits a pattern. Its time grows with the product of both lengths. So a name of more
 // than maxPattern bytes matches only the pattern *.
@@ -296,22 +296,22 @@ func matches(pattern, name string) bool {
 // matchesGlob is matches for a name of any length.
 func matchesGlob[T string | []byte](pattern string, name T) bool {
 	star, retry := -1, 0 // the last * and where its bytes end
-	p, n := 0, 0
+	at, n := 0, 0
 	for n < len(name) {
 		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			star, retry = p, n
-			p++
-		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == name[n]):
-			p, n = p+1, n+1
+		case at < len(pattern) && pattern[at] == '*':
+			star, retry = at, n
+			at++
+		case at < len(pattern) && (pattern[at] == '?' || pattern[at] == name[n]):
+			at, n = at+1, n+1
 		case star >= 0:
 			retry++
-			p, n = star+1, retry
+			at, n = star+1, retry
 		default:
 			return false
 		}
 	}
-	return strings.Trim(pattern[p:], "*") == ""
+	return strings.Trim(pattern[at:], "*") == ""
 }
 
 // PolicyKey is a key of a rule.

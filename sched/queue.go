@@ -17,25 +17,25 @@ type queue struct {
 	timer       sortKey   // the smallest key of the delayed index, while the queue is in the timers heap
 	heapIndex   int       // index in the timers heap, -1: not in it
 
-	lines            [classes]heap.Heap[*watch] // the watches whose peers may have a slot, oldest slot first, by class
-	workers          int                        // number of watches that have not ended, and one when jobs are leased
-	busy             int                        // number of workers with a job of the queue, and one when jobs are leased
-	broadcastWorkers int                        // number of workers that registered for broadcasts
-	named            int                        // number of workers that are Named peers
-	unreportedCount  int                        // number of unreported names and suspensions of the workers
-	spaces           uint16                     // name spaces that ever had a job here
-	running          int                        // reserved jobs and the broadcasting one
-	reservedTasks    int                        // number of reserved tasks
-	savedLeases      int                        // number of reserved durable jobs under a lease
-	leases           *watch                     // holds the leased jobs; nil: there are none
-	parked           []uint32                   // parked jobs, in no order
-	retrying         int                        // number of delayed jobs with a history
-	waiting          int                        // number of waiting tasks
-	tasks            int                        // number of tasks that are not complete
-	readyTasks       int                        // number of tasks that are ready
-	immediate        int                        // pending jobs submitted with sched_at 0
-	urgent           int                        // ready numbered jobs with a priority above 0
-	autoDelete       bool                       // see isAutoDelete: only AutoDelete peers have ever watched the queue
+	lines            [classCount]heap.Heap[*watch] // the watches whose peers may have a slot, oldest slot first, by class
+	workers          int                           // number of watches that have not ended, and one when jobs are leased
+	busy             int                           // number of workers with a job of the queue, and one when jobs are leased
+	broadcastWorkers int                           // number of workers that registered for broadcasts
+	named            int                           // number of workers that are Named peers
+	unreportedCount  int                           // number of unreported names and suspensions of the workers
+	spaces           uint16                        // name spaces that ever had a job here
+	running          int                           // reserved jobs and the broadcasting one
+	reservedTasks    int                           // number of reserved tasks
+	savedLeases      int                           // number of reserved durable jobs under a lease
+	leases           *watch                        // holds the leased jobs; nil: there are none
+	parked           []uint32                      // parked jobs, in no order
+	retrying         int                           // number of delayed jobs with a history
+	waiting          int                           // number of waiting tasks
+	tasks            int                           // number of tasks that are not complete
+	readyTasks       int                           // number of tasks that are ready
+	immediate        int                           // pending jobs submitted with sched_at 0
+	urgent           int                           // ready numbered jobs with a priority above 0
+	autoDelete       bool                          // see isAutoDelete: only AutoDelete peers have ever watched the queue
 	dropped          bool
 	saved            uint64 // the journal's number for it, 0: not journaled
 	search           search

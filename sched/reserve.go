@@ -41,7 +41,7 @@ func (sh *shard) reserve(now Time, w *watch, tag uint64, sink Sink) error {
 	p.unsent += int(r.size)
 	p.mu.Unlock()
 	sh.take(job, r, q)
-	sh.assign(now, job, r, q, w, slot{tag: tag, seq: sh.s.slots.Add(1)}, sink)
+	sh.assign(now, job, r, q, w, slot{tag: tag, seq: sh.s.lastSlotSeq.Add(1)}, sink)
 	return nil
 }
 
@@ -111,7 +111,7 @@ func (p *Peer) pushSlot(s *Scheduler, tag uint64, wake bool) error {
 	case !p.charge(slotCost):
 		return errQuota
 	}
-	p.slots.push(slot{tag: tag, seq: s.slots.Add(1), wake: wake})
+	p.slots.push(slot{tag: tag, seq: s.lastSlotSeq.Add(1), wake: wake})
 	return nil
 }
 

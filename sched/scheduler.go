@@ -39,7 +39,7 @@ const (
 // Errors of the verbs.
 var (
 	ErrNotFound  = errors.New("no such job is reserved")
-	errNotOwner  = errors.New("the job is held by another peer")
+	errNotHolder = errors.New("the job is held by another peer")
 	ErrNoWorker  = errors.New("no worker serves the queue")
 	ErrDuplicate = errors.New("a job of that name is known")
 	errStale     = errors.New("the revision is not the latest")
@@ -130,21 +130,21 @@ type Options struct {
 	MaxQueues int    // default defaultMaxQueues
 	Window    int    // bytes, default DefaultWindow
 	Batch     int    // jobs moved under one hold of a shard's lock, default defaultBatch; tests make it small
-	Runs      uint64 // the first number of a run; default: a number that differs in every process
+	FirstRun  uint64 // the first number of a run; default: a number that differs in every process
 	// PeerMemory bounds the bytes of reserves, watches and topics that all peers have beyond small parts of their own;
 	// default and most: maxShared.
 	PeerMemory int64
-	// Tallies is how many queues have a Tally of their own. Tallied, when set, reports by the name of a queue whether
-	// it may have one.
-	Tallies int
-	Tallied func(queue string) bool
+	// MaxTallies is how many queues have a Tally of their own. Tallied, when set, reports by the name of a queue
+	// whether it may have one.
+	MaxTallies int
+	Tallied    func(queue string) bool
 	// Rules are the rules of each space, by its number; default: the zero value.
 	Rules [MaxSpaces]Rules
 	// Journal, when set, is told of every change of a durable job.
 	Journal Journal
-	// Full, when set, returns an error while the journal has no room for new jobs. It is called under a shard lock and
-	// must not block. The scheduler asks it only for jobs of cron entries: for all other jobs the callers ask.
-	Full func() error
+	// CheckCapacity, when set, returns an error while the journal has no room for new jobs. It is called under a shard
+	// lock and must not block. The scheduler asks it only for jobs of cron entries: for all other jobs the callers ask.
+	CheckCapacity func() error
 	// Grace is how many milliseconds after its time-out a reservation ends. The report of a holder
 	// that stops on time still counts.
 	Grace int64
@@ -162,21 +162,21 @@ type Options struct {
 
 // Scheduler has all queues and jobs. It is safe for concurrent use.
 type Scheduler struct {
-	shards     []shard
-	seed       hashSeed
-	alarm      func()
-	timedOut   func(*Job, SessionID, string)
-	journal    Journal
-	jobHook    func(*Job, Effect)
-	full       func() error
-	maxQueues  int
-	window     int
-	maxTallies int
-	tallied    func(queue string) bool
-	batch      int
-	grace      int64
-	salt       uint64 // see jitterBits
-	policies   atomic.Pointer[Policies]
+	shards        []shard
+	seed          hashSeed
+	alarm         func()
+	timedOut      func(*Job, SessionID, string)
+	journal       Journal
+	jobHook       func(*Job, Effect)
+	checkCapacity func() error
+	maxQueues     int
+	window        int
+	maxTallies    int
+	tallied       func(queue string) bool
+	batch         int
+	grace         int64
+	salt          uint64 // see jitterBits
+	policies      atomic.Pointer[Policies]
 
 	rules          [MaxSpaces]Rules
 	keptSpaces     uint16            // spaces whose queues are never dropped, as bits
@@ -202,10 +202,10 @@ type Scheduler struct {
 	wakeMono    atomic.Int64 // time of the next Tick by Mono
 
 	_ [64]byte // keeps the cache line of the sequences below, which change with every job, apart
-	// jobs is the last sequence number: of a job, of a record of the Journal, or of a task's topological order
+	// lastSeq is the last sequence number: of a job, of a record of the Journal, or of a task's topological order
 	// (graph_order.go).
-	jobs  atomic.Uint64
-	slots atomic.Uint64 // the last seq of a slot; the run that answers the slot has it as its number
+	lastSeq     atomic.Uint64
+	lastSlotSeq atomic.Uint64 // the last seq of a slot; the run that answers the slot has it as its number
 
 	lastPlace atomic.Int64 // the last place in line that was given to a task, of all queues
 }
@@ -214,8 +214,8 @@ type Scheduler struct {
 func New(o Options) *Scheduler {
 	s := &Scheduler{
 		shards: make([]shard, max(o.Shards, 1)), seed: newHashSeed(), alarm: o.Alarm, timedOut: o.TimedOut, jobHook: o.JobHook,
-		maxQueues: o.MaxQueues, window: o.Window, rules: o.Rules, journal: o.Journal, full: o.Full, grace: o.Grace,
-		maxTallies: o.Tallies, tallied: o.Tallied,
+		maxQueues: o.MaxQueues, window: o.Window, rules: o.Rules, journal: o.Journal, checkCapacity: o.CheckCapacity, grace: o.Grace,
+		maxTallies: o.MaxTallies, tallied: o.Tallied,
 	}
 	if s.sharedQuota.limit = maxShared; o.PeerMemory > 0 {
 		s.sharedQuota.limit = min(maxShared, o.PeerMemory)
@@ -229,8 +229,8 @@ func New(o Options) *Scheduler {
 	if s.batch = o.Batch; s.batch == 0 {
 		s.batch = defaultBatch
 	}
-	if s.full == nil {
-		s.full = func() error { return nil }
+	if s.checkCapacity == nil {
+		s.checkCapacity = func() error { return nil }
 	}
 	if s.tallied == nil {
 		s.tallied = func(string) bool { return true }
@@ -254,7 +254,7 @@ func New(o Options) *Scheduler {
 	s.salt = s.seed.hash([]byte("chance"))
 	// A run's number is the sequence number of its slot. These numbers start at another one in every process, so that
 	// no run of an earlier process is found.
-	s.slots.Store(cmp.Or(o.Runs, maphash.String(maphash.MakeSeed(), "runs")>>8))
+	s.lastSlotSeq.Store(cmp.Or(o.FirstRun, maphash.String(maphash.MakeSeed(), "runs")>>8))
 	s.wakeWall.Store(never)
 	s.wakeMono.Store(never)
 	return s

@@ -165,7 +165,7 @@ func (sh *shard) ref(job uint32, r *record) JobRef {
 // view fills a Job with the view of a job that callers have.
 func (sh *shard) view(job uint32, r *record, q *queue, j *Job) {
 	// The fields are set one by one: a literal of Job would be built elsewhere and copied.
-	j.Ref, j.Queue, j.Space, j.Running, j.Number = sh.ref(job, r), q.name, r.space, r.state == reserved, 0
+	j.Ref, j.Queue, j.Space, j.Running, j.RunNumber = sh.ref(job, r), q.name, r.space, r.state == reserved, 0
 	j.Name, j.Workload = unpack(sh.arena.view(r.bytes, int(r.size)))
 	j.SchedAt, j.Due, j.Priority, j.Count, j.Timeout = r.schedAt(), r.dueWall(), r.priority, r.count, r.timeout
 }
@@ -260,7 +260,7 @@ func (sh *shard) resetTimer(q *queue) {
 //
 //	job                   ends                       else, with delay byRules  0             more than 0
 //	a task                never                      goes first                goes first    is delayed by it
-//	of Rules.MaxFailures       after so many failures,    goes first                goes first    is delayed by it
+//	of Rules.MaxFailures  after so many failures,    goes first                goes first    is delayed by it
 //	                      or when its owner has left
 //	under policyRules     without retries left       is delayed by a back-off  is ready      is delayed by it
 //	any other             when its owner has left    is ready                  is ready      is delayed by it
@@ -436,8 +436,8 @@ func floorSecond(ms int64) int64 {
 
 // wallOf returns the wall time of a key of a delayed index, clamped to the range of milliseconds.
 func wallOf(k sortKey) int64 {
-	if k.a > never/1000-1 {
+	if k.major > never/1000-1 {
 		return never
 	}
-	return k.a*1000 + k.b
+	return k.major*1000 + k.minor
 }

@@ -172,11 +172,12 @@ func (sh *shard) status(q *queue) QueueStatus {
 	}
 	st.SchedAt = never
 	if k, ok := q.delayed.min(&sh.buckets); ok {
-		st.SchedAt = k.a
+		st.SchedAt = k.major
 	}
 	for _, x := range [...]*index{&q.ready, &q.withheld, &q.longNames, &q.private} {
-		if k, ok := x.minFrom(&sh.buckets, sortKey{^0, math.MinInt64}); ok && k.a == ^0 {
-			st.SchedAt = min(st.SchedAt, k.b)
+		// The jobs of priority 0, see readyKey.
+		if k, ok := x.minFrom(&sh.buckets, sortKey{^0, math.MinInt64}); ok && k.major == ^0 {
+			st.SchedAt = min(st.SchedAt, k.minor)
 		}
 	}
 	if due, ok := q.prioritized.min(); ok {

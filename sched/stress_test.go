@@ -126,7 +126,7 @@ func (w *worker) take(d delivered) {
 		x.s.Disconnect(now, w.peer, x.sink)
 		w.connect()
 	}
-	if err != nil && err != ErrNotFound && err != errNotOwner {
+	if err != nil && err != ErrNotFound && err != errNotHolder {
 		x.fail("worker %d: %v", w.box, err)
 	}
 }

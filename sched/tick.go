@@ -85,13 +85,13 @@ func (sh *shard) nextDue() Time {
 		next.Wall = wallOf(sh.timers[0].timer)
 	}
 	if k, ok := sh.ownTimed.min(&sh.buckets); ok {
-		next.Mono = k.a
+		next.Mono = k.major
 	}
 	if k, ok := sh.defaultTimed.min(&sh.buckets); ok && sh.s.timeout.Load() > 0 {
-		next.Mono = min(next.Mono, k.a+sh.s.timeout.Load())
+		next.Mono = min(next.Mono, k.major+sh.s.timeout.Load())
 	}
 	if k, ok := sh.parked.min(&sh.buckets); ok && sh.s.lockTimeout.Load() > 0 {
-		next.Mono = min(next.Mono, k.a+sh.s.lockTimeout.Load())
+		next.Mono = min(next.Mono, k.major+sh.s.lockTimeout.Load())
 	}
 	if len(sh.limiters) > 0 {
 		next.Mono = min(next.Mono, sh.limiters[0].refillAt)
@@ -131,7 +131,7 @@ func (sh *shard) promoteDue(now Time, stepLimit int, sink Sink) {
 func (sh *shard) timeOut(now Time, x *index, timeout int64, stepLimit int, sink Sink) {
 	for sh.mu.steps < stepLimit {
 		k, ok := x.min(&sh.buckets)
-		if !ok || k.a+timeout > now.Mono {
+		if !ok || k.major+timeout > now.Mono {
 			break
 		}
 		job := x.head(&sh.buckets)

@@ -123,16 +123,16 @@ func (sh *shard) sweepSome(now Time, w *sweep, stepLimit int, sink Sink) (done b
 		r := sh.slab.at(job)
 		k := sh.standing(r)
 		switch at := w.expires(r.due); {
-		case k.b < firstDue:
-			w.from = sortKey{k.a, firstDue}
+		case k.minor < firstDue:
+			w.from = sortKey{k.major, firstDue}
 		case at <= now.Wall:
 			sh.endExpired(now, job, r, q, sink)
-		case w.expires(k.b) <= now.Wall: // a numbered job, due later than its standing: jobs behind it may have expired
+		case w.expires(k.minor) <= now.Wall: // a numbered job, due later than its standing: jobs behind it may have expired
 			w.first = min(w.first, at)
 			w.from, w.passed, w.seq = k, job, r.seq
-		case k.a < math.MaxInt64:
+		case k.major < math.MaxInt64:
 			w.first = min(w.first, at)
-			w.from = sortKey{k.a + 1, math.MinInt64}
+			w.from = sortKey{k.major + 1, math.MinInt64}
 		default:
 			w.first = min(w.first, at)
 			w.index, w.from = w.index+1, firstKey
@@ -179,8 +179,8 @@ func (sh *shard) sweepNumbered(now Time, w *sweep, sink Sink) {
 			continue
 		}
 		w.first = min(w.first, at)
-		if w.expires(sh.standing(r).b) > now.Wall {
-			w.from = sortKey{k.a, math.MaxInt64}.next()
+		if w.expires(sh.standing(r).minor) > now.Wall {
+			w.from = sortKey{k.major, math.MaxInt64}.next()
 			break
 		}
 	}

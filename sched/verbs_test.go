@@ -179,8 +179,8 @@ func TestPeerLimits(t *testing.T) {
 	x := newTestSched(t, Options{MaxQueues: 3})
 	p := x.peer("f")
 	for tag := range uint64(MaxSlots) {
-		x.s.slots.Add(1) // reserving each would read all of them each time
-		p.slots.push(slot{tag: tag, seq: x.s.slots.Load()})
+		x.s.lastSlotSeq.Add(1) // reserving each would read all of them each time
+		p.slots.push(slot{tag: tag, seq: x.s.lastSlotSeq.Load()})
 		p.charge(slotCost)
 	}
 	if err := x.s.Reserve(x.now, p, MaxSlots, &x.rec); err != ErrSlots {
@@ -334,7 +334,7 @@ func TestStaleReferences(t *testing.T) {
 	f(p, Run{Shard: ref.Shard, Record: ref.Record + 1, Number: ref.Number}, ErrNotFound)
 	f(p, Run{Shard: ref.Shard, Record: ref.Record, Number: ref.Number + 1}, ErrNotFound)
 	f(p, Run{Shard: ref.Shard, Record: ref.Record, Number: ref.Number, Space: ref.Space + 1}, ErrNotFound)
-	f(other, ref, errNotOwner)
+	f(other, ref, errNotHolder)
 	if err := x.s.Finish(x.now, p, ref, nil, &x.rec); err != nil {
 		t.Error(err)
 	}

@@ -61,7 +61,7 @@ func (sh *shard) sinceOf(now Time, job uint32, r *record) int64 {
 	case reserved:
 		return now.wallAt(sh.holdingWatch(r).held[r.heldIndex()].start)
 	case parked:
-		return now.wallAt(min(sh.buckets.at(r.bucket).key.a, now.Mono)) // it is rounded up
+		return now.wallAt(min(sh.buckets.at(r.bucket).key.major, now.Mono)) // it is rounded up
 	case failed, finished:
 		return r.endedAt()
 	}
@@ -77,9 +77,9 @@ func (sh *shard) untilOf(now Time, r *record) int64 {
 	case r.flags&untimed != 0:
 		return 0
 	case r.flags&ownDeadline != 0:
-		return now.wallAt(sh.buckets.at(r.bucket).key.a)
+		return now.wallAt(sh.buckets.at(r.bucket).key.major)
 	case timeout > 0:
-		return now.wallAt(sh.buckets.at(r.bucket).key.a + timeout)
+		return now.wallAt(sh.buckets.at(r.bucket).key.major + timeout)
 	}
 	return 0
 }

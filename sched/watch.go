@@ -4,16 +4,16 @@ import "slices"
 
 // watch is one peer serving one queue.
 type watch struct {
-	peer      *Peer
-	queue     *queue
-	shard     *shard
-	id        uint32 // index in the shard's watches
-	seq       uint64 // the seq of the peer's oldest slot, as the line last knew it
-	lineIndex int    // index in the queue's line of its class, -1: not in line
-	broadcast bool   // registered for broadcasts
-	departed  bool   // its peer has left
-	ended     bool   // unwatched, but kept while jobs are held or unreported
-	held      []held // the jobs of this queue that the peer holds
+	peer            *Peer
+	queue           *queue
+	shard           *shard
+	id              uint32 // index in the shard's watches
+	seq             uint64 // the seq of the peer's oldest slot, as the line last knew it
+	lineIndex       int    // index in the queue's line of its class, -1: not in line
+	takesBroadcasts bool   // registered for broadcasts
+	departed        bool   // its peer has left
+	ended           bool   // unwatched, but kept while jobs are held or unreported
+	held            []held // the jobs of this queue that the peer holds
 
 	unreportedByHash map[uint64]*unreportedName // unreported names, by their hashes
 	suspended        *unreportedName            // says until when the watch gets no jobs, see chargeUnreported
@@ -62,8 +62,8 @@ func (s *Scheduler) Watch(now Time, p *Peer, name []byte, broadcast bool, sink S
 		sh.saveQueue(w.queue)
 	}
 	w.queue.autoDelete = w.queue.autoDelete && p.capabilities&AutoDelete != 0
-	if w.broadcast != broadcast {
-		w.broadcast = broadcast
+	if w.takesBroadcasts != broadcast {
+		w.takesBroadcasts = broadcast
 		w.queue.broadcastWorkers += oneIf(broadcast) - oneIf(!broadcast)
 		if w.queue.withheld.jobs > 0 {
 			w.queue.search.restore = w.queue.withheld.jobs
@@ -120,7 +120,7 @@ func (sh *shard) revive(w *watch) error {
 		w.id = assignID(&sh.watches, &sh.freeWatchIDs, w)
 	}
 	w.ended = false
-	w.peer.ended--
+	w.peer.endedWatches--
 	w.queue.workers++
 	w.queue.busy += oneIf(len(w.held) > 0)
 	w.queue.unreportedCount += w.unreportedCount()
@@ -175,7 +175,7 @@ func (s *Scheduler) Unwatch(p *Peer, name []byte) {
 	p.cost += len(p.watches) / entriesPerStep
 	i := slices.Index(p.watches, w)
 	p.watches = slices.Delete(p.watches, i, i+1)
-	p.ended--
+	p.endedWatches--
 	p.mu.Lock()
 	p.refund(watchCost)
 	p.mu.Unlock()
@@ -191,12 +191,12 @@ func (sh *shard) endWatch(w *watch) {
 	q.busy -= oneIf(len(w.held) > 0)
 	q.unreportedCount -= w.unreportedCount()
 	q.named -= oneIf(w.peer.capabilities&Named != 0)
-	if w.broadcast {
-		w.broadcast = false
+	if w.takesBroadcasts {
+		w.takesBroadcasts = false
 		q.broadcastWorkers--
 	}
 	w.ended = true
-	w.peer.ended++
+	w.peer.endedWatches++
 	if w.removable() {
 		sh.freeWatch(w)
 	}
@@ -238,7 +238,7 @@ func (p *Peer) prune() {
 		}
 		return removed
 	})
-	p.ended -= n - len(p.watches)
+	p.endedWatches -= n - len(p.watches)
 	p.mu.Lock()
 	p.refund((n - len(p.watches)) * watchCost)
 	p.mu.Unlock()

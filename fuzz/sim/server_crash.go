@@ -35,7 +35,7 @@ func (s *Simulator) firstRun() uint64 { return uint64(s.crashes+1)<<32 + uint64(
 // start starts a server on a disk. In one case of three the disk has a fault during a first start, and the server is
 // started once more on what that has left.
 func (s *Simulator) start(mem *vfs.MemFS, in loop.Environment) {
-	in.SchedBatch, in.Runs = s.ledger.setup.schedBatch, s.firstRun()
+	in.SchedBatch, in.FirstRun = s.ledger.setup.schedBatch, s.firstRun()
 	in.LogSize, in.BatchSize, in.Pick = s.ledger.setup.logSize, s.ledger.setup.batch, func(n int) int { return s.rng.IntN(n) }
 	f, faulty := s.anyFault(), s.rng.IntN(3) == 0
 	if faulty {

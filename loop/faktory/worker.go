@@ -142,7 +142,7 @@ func (c *conversation) assign(d *sched.Delivery) {
 		arg, _ = jsontext.AppendValue(nil, j.Workload)
 	}
 	function, _ := protocol.Function(j.Queue)
-	jid := sched.Token{Number: j.Number, Secret: c.secret}.String()
+	jid := sched.Token{Number: j.RunNumber, Secret: c.secret}.String()
 	loop.Scratch = codec.AppendForeign(loop.Scratch[:0], jid, function, j.Name, arg, timestamp(loop.Now.Micros))
 	c.replyBulk(loop.Scratch)
 }
