@@ -8,7 +8,7 @@ import (
 
 // applyWindow is how many bytes of a log's operations are compacted together. An ordinary log fits;
 // a log that a large group made longer is compacted in several windows.
-const applyWindow = 2 * maxLog
+const applyWindow = 2 * defaultLogSize
 
 // applier compacts groups and writes the result to a store.
 type applier struct {
@@ -93,15 +93,15 @@ func (c *compactor) add(ops []byte) {
 	c.ops = append(c.ops, ops...)
 	for at < len(c.ops) {
 		op := c.ops[at:]
-		if op[1] == jobKeySize && op[2] == keyJob {
-			c.job(at, op[0], binary.BigEndian.Uint64(op[3:]))
+		if op[1] == recordKeySize && op[2] == keyRecord {
+			c.operation(at, op[0], binary.BigEndian.Uint64(op[3:]))
 		}
 		at += opSize(op)
 	}
 }
 
-// job records the operation on a job at c.ops[at:].
-func (c *compactor) job(at int, kind byte, seq uint64) {
+// operation records the operation on a record at c.ops[at:].
+func (c *compactor) operation(at int, kind byte, seq uint64) {
 	c.maxSeen = max(c.maxSeen, seq)
 	e := c.index.find(seq)
 	fresh := e == nil && kind == opSet && seq > c.maxStored || e != nil && e.fresh()

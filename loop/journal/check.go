@@ -111,7 +111,7 @@ func (d *dataDir) count(s *survey, r *Report) error {
 		return d.read(s, func(db pebble.Reader) error {
 			m, err := readMeta(db)
 			if err == nil {
-				r.Damage, err = duplicatesDamage(db, m.jobs, func(*Record) { r.Jobs++ })
+				r.Damage, err = duplicatesDamage(db, m.records, func(*Record) { r.Jobs++ })
 			}
 			return firstError(err,
 				scan(db, documentKeys(), func(_, _ []byte) error { r.Documents++; return nil }),
@@ -135,9 +135,9 @@ func (d *dataDir) count(s *survey, r *Report) error {
 // tally counts the record of a key, and keeps the highest sequence number of the jobs.
 func (r *Report) tally(key []byte) {
 	switch key[0] {
-	case keyJob:
+	case keyRecord:
 		r.Jobs++
-		if seq, err := jobSeq(key); err == nil {
+		if seq, err := recordSeq(key); err == nil {
 			r.maxSeq = max(r.maxSeq, seq)
 		}
 	case keyDocument:
@@ -311,11 +311,11 @@ func (c *versionReader) validate(v version) error {
 	case len(v.key) > 0 && v.key[0] == keyDocument:
 		_, err := parseDocument(v.key, v.value)
 		return err
-	case len(v.key) > 0 && v.key[0] == keyJob:
-		_, err := jobSeq(v.key)
+	case len(v.key) > 0 && v.key[0] == keyRecord:
+		_, err := recordSeq(v.key)
 		if err == nil && !v.deleted {
 			var r Record
-			err = parseJob(v.key, v.value, &r)
+			err = parseStoredRecord(v.key, v.value, &r)
 		}
 		return err
 	default:

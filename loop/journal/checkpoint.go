@@ -60,7 +60,7 @@ func (l *logWriter) retire(name string) error {
 	if err != nil {
 		return err
 	}
-	if len(l.spares) == cap(l.spares) || info.Size() > logStart+2*max(l.limit-logStart, maxBatch) {
+	if len(l.spares) == cap(l.spares) || info.Size() > logStart+2*max(l.limit-logStart, defaultBatchSize) {
 		return l.fs.Remove(path)
 	}
 	spare := strings.TrimSuffix(name, logSuffix) + spareSuffix

@@ -62,7 +62,7 @@ func TestRecordsHaveOwnTables(t *testing.T) {
 	records, others := 0, 0
 	for _, level := range levels {
 		for _, table := range level {
-			first, last := table.Smallest.UserKey[0] == keyJob, table.Largest.UserKey[0] == keyJob
+			first, last := table.Smallest.UserKey[0] == keyRecord, table.Largest.UserKey[0] == keyRecord
 			switch {
 			case first != last:
 				t.Errorf("a table has the keys %q to %q", table.Smallest.UserKey, table.Largest.UserKey)

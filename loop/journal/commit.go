@@ -211,7 +211,7 @@ func (j *Journal) writeGroup(group uint64) (int, error) {
 // whether another part follows.
 func (j *Journal) write(group uint64, count int, grown int64, more bool) error {
 	m := meta{
-		group: group, previous: j.last.group, epoch: j.epoch, maxSeq: j.last.maxSeq, jobs: j.last.jobs + grown,
+		group: group, previous: j.last.group, epoch: j.epoch, maxSeq: j.last.maxSeq, records: j.last.records + grown,
 		more: more, prevSynced: j.options.Sync != Never && !j.log.unsynced(),
 	}
 	if group == j.last.group {
@@ -226,7 +226,7 @@ func (j *Journal) write(group uint64, count int, grown int64, more bool) error {
 		return err
 	}
 	j.last = m
-	j.jobs.Store(m.jobs)
+	j.records.Store(m.records)
 	if j.files != nil {
 		j.logBytes.Add(int64(size))
 	}

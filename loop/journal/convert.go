@@ -68,6 +68,6 @@ func (s *survey) upgrade(db *pebble.DB) error {
 		})
 	}
 	m := s.chain.last
-	m = meta{group: m.group, previous: m.group, epoch: m.epoch, maxSeq: m.maxSeq, jobs: m.jobs, prevSynced: true}
+	m = meta{group: m.group, previous: m.group, epoch: m.epoch, maxSeq: m.maxSeq, records: m.records, prevSynced: true}
 	return errors.Join(err, w.finish(m))
 }

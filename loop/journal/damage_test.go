@@ -414,7 +414,7 @@ func TestHarmlessGap(t *testing.T) {
 	}
 	add := func(seq uint64) {
 		batch := appendPut(startBatch(nil), &Record{Seq: seq, Space: 1, Queue: []byte("q"), Name: fmt.Append(nil, seq)})
-		sealBatch(batch, &meta{group: last.group + seq, previous: last.group + seq - 1, epoch: last.epoch, maxSeq: seq, jobs: 1, prevSynced: true}, 1)
+		sealBatch(batch, &meta{group: last.group + seq, previous: last.group + seq - 1, epoch: last.epoch, maxSeq: seq, records: 1, prevSynced: true}, 1)
 		l.add(batch)
 	}
 	add(1)

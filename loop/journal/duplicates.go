@@ -82,8 +82,8 @@ func (d *duplicates) older(read func(func(*Record) error) error) (seqs []uint64,
 // eachJob calls each with the records of a store in the order of their Seq.
 func eachJob(db pebble.Reader, each func(*Record) error) error {
 	var r Record
-	return scan(db, jobKeys(), func(key, value []byte) error {
-		if err := parseJob(key, value, &r); err != nil {
+	return scan(db, recordKeys(), func(key, value []byte) error {
+		if err := parseStoredRecord(key, value, &r); err != nil {
 			return decodeError{err}
 		}
 		return each(&r)

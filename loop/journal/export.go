@@ -92,13 +92,13 @@ func exportStore(db pebble.Reader, format int, to io.Writer, progress func(done,
 	}
 	var done int64
 	var r Record
-	err = scan(db, jobKeys(), func(key, value []byte) error {
-		if err := parseJob(key, value, &r); err != nil {
+	err = scan(db, recordKeys(), func(key, value []byte) error {
+		if err := parseStoredRecord(key, value, &r); err != nil {
 			return decodeError{err}
 		}
 		l.record(&r)
 		if done++; done%progressEvery == 0 && progress != nil {
-			progress(done, max(done, m.jobs))
+			progress(done, max(done, m.records))
 		}
 		return callbackErr(l.end(w))
 	})

@@ -18,7 +18,7 @@ var formatFile = path.Join(testDir, storeName, formatName)
 // submitted.
 func plantedBatch(previous, epoch uint64) []byte {
 	batch := appendPut(startBatch(nil), &Record{Seq: plantedSeq, Space: 1, Queue: []byte("planted"), Name: []byte("planted")})
-	sealBatch(batch, &meta{group: previous + 1, previous: previous, epoch: epoch, maxSeq: plantedSeq, jobs: 1, prevSynced: true}, 1)
+	sealBatch(batch, &meta{group: previous + 1, previous: previous, epoch: epoch, maxSeq: plantedSeq, records: 1, prevSynced: true}, 1)
 	return batch
 }
 
@@ -95,7 +95,7 @@ func format2Log(number uint64, before meta, second []byte) (log []byte) {
 	workload := make([]byte, 60<<10)
 	group := func() []byte {
 		batch := appendPut(startBatch(nil), &Record{Seq: 5000, Space: 1, Queue: []byte("q"), Name: []byte("n"), Workload: workload})
-		sealBatch(batch, &meta{group: before.group + 1, previous: before.group, epoch: before.epoch + 1, maxSeq: 5000, jobs: 1, prevSynced: true}, 1)
+		sealBatch(batch, &meta{group: before.group + 1, previous: before.group, epoch: before.epoch + 1, maxSeq: 5000, records: 1, prevSynced: true}, 1)
 		return batch
 	}
 	copy(workload, "here it begins")

@@ -124,7 +124,7 @@ func FuzzLog(f *testing.F) {
 func planted(tb testTB, kind, number, shift byte, size int) []byte {
 	batch := startBatch(nil)
 	batch = appendPut(batch, &Record{Seq: 1 << 20, Space: 1, Queue: []byte("planted"), Name: []byte("planted")})
-	m := meta{group: uint64(number) + 1, previous: uint64(number), epoch: 1, maxSeq: 1 << 20, jobs: 1, prevSynced: true}
+	m := meta{group: uint64(number) + 1, previous: uint64(number), epoch: 1, maxSeq: 1 << 20, records: 1, prevSynced: true}
 	sealBatch(batch, &m, 1)
 	l := newTestLog(tb, uint64(number))
 	var one []byte

@@ -16,7 +16,7 @@ type meta struct {
 	more     bool   // another part of the group follows
 	epoch    uint64 // counts the openings of the journal: identifies the writer
 	maxSeq   uint64 // the highest Seq ever put
-	jobs     int64  // stored after this group
+	records  int64  // stored after this group
 	// prevSynced reports whether all groups before this one were synced when this one was written.
 	prevSynced bool
 	sum        uint32 // over the fields above and the operations
@@ -48,7 +48,7 @@ func appendMeta(dst []byte, m *meta, operations []byte) []byte {
 		dst[at+1] |= metaMore
 	}
 	binary.LittleEndian.PutUint16(dst[at+2:], m.part)
-	for _, v := range [...]uint64{m.group, m.previous, m.epoch, m.maxSeq, uint64(m.jobs)} {
+	for _, v := range [...]uint64{m.group, m.previous, m.epoch, m.maxSeq, uint64(m.records)} {
 		dst = binary.LittleEndian.AppendUint64(dst, v)
 	}
 	binary.LittleEndian.PutUint32(dst[at+4:], metaSum(dst[at:], operations))
@@ -72,7 +72,7 @@ func parseMeta(b []byte) (m meta, err error) {
 	}
 	word := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8+8*i:]) }
 	return meta{
-		group: word(0), previous: word(1), epoch: word(2), maxSeq: word(3), jobs: int64(word(4)),
+		group: word(0), previous: word(1), epoch: word(2), maxSeq: word(3), records: int64(word(4)),
 		part: binary.LittleEndian.Uint16(b[2:]), more: b[1]&metaMore != 0,
 		prevSynced: b[1]&metaPrevSynced != 0, sum: binary.LittleEndian.Uint32(b[4:]),
 	}, nil

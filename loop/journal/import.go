@@ -62,7 +62,7 @@ func (d *dataDir) importFrom(from io.Reader, progress func(done, total int64)) e
 		if err := in.run(from); err != nil {
 			return err
 		}
-		twice, err := duplicatesDamage(db, in.meta.jobs, func(*Record) {})
+		twice, err := duplicatesDamage(db, in.meta.records, func(*Record) {})
 		if err == nil && len(twice) > 0 {
 			err = fmt.Errorf("a server could not start with this import: %s", twice[0].What)
 		}
@@ -367,7 +367,7 @@ func (in *importer) record(kind Kind, l *importLine) error {
 		return fmt.Errorf("the seq %d is not above the last, %d", r.Seq, in.meta.maxSeq)
 	}
 	in.meta.maxSeq = r.Seq
-	in.meta.jobs++
+	in.meta.records++
 	in.value = appendRecord(in.value[:0], &r)
-	return in.store.set(jobKey(r.Seq), in.value)
+	return in.store.set(recordKey(r.Seq), in.value)
 }

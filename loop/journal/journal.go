@@ -18,13 +18,13 @@ type Journal struct {
 	disk    *failFS
 	db      *pebble.DB
 	log     groupLog      // of the committer
-	files   *logWriter    // the same as log; nil: Options.Replica keeps the groups
+	files   *logWriter    // the same as log; nil: Options.Replicator keeps the groups
 	shards  []shardBuffer // one a shard, and the last for settings
 	stats   *statCounters
 
 	epoch     uint64
 	committed atomic.Uint64 // the last committed group
-	jobs      atomic.Int64  // stored
+	records   atomic.Int64  // stored
 	inFlight  atomic.Int64  // changes that are drained and not yet committed
 
 	touched   atomic.Bool   // a change was appended since the last drain
@@ -32,12 +32,12 @@ type Journal struct {
 	waiters   atomic.Int64  // acknowledgements that wait for the next sync
 	deferSync atomic.Bool   // the last turn ended with FlushLater
 	// unsynced reports whether groups may be written and not committed.
-	unsynced  atomic.Bool
-	closing   chan struct{} // tells the committer to end
-	closed    chan struct{} // tells the watcher that the committer has ended
-	workers   struct{ committer, checkpointer, watcher sync.WaitGroup }
-	closeOnce sync.Once
-	closeErr  error // the result of Close
+	unsynced   atomic.Bool
+	closing    chan struct{} // tells the committer to end
+	closed     chan struct{} // tells the watcher that the committer has ended
+	goroutines struct{ committer, checkpointer, watcher sync.WaitGroup }
+	closeOnce  sync.Once
+	closeErr   error // the result of Close
 
 	minFree    atomic.Uint64 // Options.MinFree, or what SetMinFree said last
 	full       atomic.Bool
@@ -64,7 +64,7 @@ type Journal struct {
 
 // LastSeq returns the highest Seq that was committed before this opening; its job may be deleted.
 // The next new job must have a higher one.
-func (j *Journal) LastSeq() uint64 { return j.settings().maxSeq } // no job changes the settings buffer's
+func (j *Journal) LastSeq() uint64 { return j.settings().maxSeq } // the settings buffer takes no records: its maxSeq is that of the opening
 
 // Put appends a new or changed record. It copies the record's bytes.
 //
@@ -80,8 +80,7 @@ func (j *Journal) Put(shard int, r *Record) {
 	}
 }
 
-// Delete appends the deletion of a job, under the rules of Put. Deleting an unknown job is no
-// error.
+// Delete appends the deletion of a record, under the rules of Put. Deleting an unknown record is no error.
 func (j *Journal) Delete(shard int, seq uint64) {
 	if !j.disk.tripped.Load() {
 		j.shards[shard].remove(seq)
@@ -186,7 +185,7 @@ func (j *Journal) SetMinFree(bytes uint64) {
 func (j *Journal) Close() error {
 	j.closeOnce.Do(func() {
 		close(j.closing)
-		j.workers.committer.Wait()
+		j.goroutines.committer.Wait()
 		err := j.log.close()
 		if err == nil && j.disk.failure() == nil && j.files != nil {
 			if missing := writeClosed(j.options.FS, j.dir.store(), j.last.group); missing != nil {
@@ -196,9 +195,9 @@ func (j *Journal) Close() error {
 		if j.files != nil {
 			close(j.files.full)
 		}
-		j.workers.checkpointer.Wait()
+		j.goroutines.checkpointer.Wait()
 		close(j.closed)
-		j.workers.watcher.Wait()
+		j.goroutines.watcher.Wait()
 		var unlock error
 		if j.files != nil {
 			err = errors.Join(err, j.closeStore())

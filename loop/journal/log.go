@@ -191,7 +191,7 @@ func (l *logWriter) append(batch []byte, more bool, failed <-chan struct{}) erro
 		return err
 	}
 	l.size, l.batchBytes = l.size+int64(n), l.batchBytes+int64(len(batch))
-	if cap(l.chunks) > 4*maxBatch {
+	if cap(l.chunks) > 4*defaultBatchSize {
 		l.chunks = nil
 	}
 	return nil

@@ -33,17 +33,17 @@ func Open(o Options) (*Journal, error) {
 		if j, err = openJournal(o, d); err != nil {
 			return nil, errors.Join(err, d.close())
 		}
-		j.workers.checkpointer.Go(j.checkpointLoop)
+		j.goroutines.checkpointer.Go(j.checkpointLoop)
 	}
 	j.stats.Recovery = time.Since(began)
 	j.CheckSpace()
-	j.workers.committer.Go(j.commitLoop)
-	j.workers.watcher.Go(j.watch)
+	j.goroutines.committer.Go(j.commitLoop)
+	j.goroutines.watcher.Go(j.watch)
 	return j, nil
 }
 
-// openJournal opens the journal of a data directory, converts a directory of an older format, and starts the goroutines
-// of the journal.
+// openJournal opens the journal of a data directory and converts a directory of an older format. It starts no
+// goroutine.
 func openJournal(o Options, d *dataDir) (*Journal, error) {
 	if err := d.refuseNode(); err != nil {
 		return nil, err
@@ -140,13 +140,13 @@ func (j *Journal) begin() error {
 	if err != nil {
 		return j.damaged(err)
 	}
-	top, err := lastJob(j.db)
+	top, err := highestSeq(j.db)
 	if err != nil {
 		return j.damaged(err)
 	}
 	last.maxSeq = max(last.maxSeq, top)
 	j.last, j.epoch = last, last.epoch+1
-	j.jobs.Store(last.jobs)
+	j.records.Store(last.records)
 	next := last.group + 1
 	j.batch = startBatch(j.batch)
 	if err := j.write(next, 0, 0, false); err != nil {
@@ -178,14 +178,14 @@ func readMeta(r pebble.Reader) (m meta, err error) {
 	return m, firstError(err, done.Close())
 }
 
-// lastJob returns the highest Seq in the store.
-func lastJob(r pebble.Reader) (seq uint64, err error) {
-	it, err := r.NewIter(jobKeys())
+// highestSeq returns the highest Seq in the store.
+func highestSeq(r pebble.Reader) (seq uint64, err error) {
+	it, err := r.NewIter(recordKeys())
 	if err != nil {
 		return 0, err
 	}
 	if it.Last() {
-		seq, err = jobSeq(it.Key())
+		seq, err = recordSeq(it.Key())
 	}
 	return seq, firstError(err, it.Error(), it.Close())
 }

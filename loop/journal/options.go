@@ -54,12 +54,12 @@ const (
 	// compactionReserve is the free space that the store's compactions need: they write merged
 	// tables before they remove the old ones.
 	compactionReserve = 64 << 20
-	// maxLog is the default size of a full log. Jobs that come and go within one log never reach
-	// the store. A larger log costs disk space and start-up time.
-	maxLog = 16 << 20
-	// maxBatch is the size at which a batch ends. A larger group, after the disk stalled or a dump
-	// was loaded, is written in several batches.
-	maxBatch = 2 << 20
+	// defaultLogSize is the default size of a full log. Jobs that come and go within one log never reach the store. A
+	// larger log costs disk space and start-up time.
+	defaultLogSize = 16 << 20
+	// defaultBatchSize is the default size at which a batch ends. A larger group, after the disk stalled or a dump was
+	// loaded, is written in several batches.
+	defaultBatchSize = 2 << 20
 	// defaultSpaceCheck is the default time between two checks of the free space.
 	defaultSpaceCheck = time.Second
 	// spaceCheckBytes is how many bytes the committer writes between two checks of the free space.
@@ -69,7 +69,7 @@ const (
 // LeastFree is the lowest MinFree with which a full disk stops neither the journal nor its next
 // start. It covers the log in use, the full logs that wait, the log that is being applied, the
 // spare file, and compactions.
-const LeastFree = (3+maxWaitingLogs)*maxLog + compactionReserve
+const LeastFree = (3+maxWaitingLogs)*defaultLogSize + compactionReserve
 
 // Options are the settings of a journal. Dir is required; the zero value of every other field is
 // its default.
@@ -152,10 +152,10 @@ func (o *Options) fill() error {
 		o.SpaceCheckInterval = defaultSpaceCheck
 	}
 	if o.BatchSize == 0 {
-		o.BatchSize = maxBatch
+		o.BatchSize = defaultBatchSize
 	}
 	if o.LogSize == 0 {
-		o.LogSize = maxLog
+		o.LogSize = defaultLogSize
 	}
 	return nil
 }

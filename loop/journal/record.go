@@ -7,9 +7,10 @@ import (
 	"math/bits"
 )
 
-// recordVersion is the first byte of a stored record. A changed form takes the next number, and
-// parseRecord continues to read the older ones.
-const recordVersion = 2
+// recordVersion2 is the first byte of a record without attempts, end or lease. recordVersion3 to recordVersion5 add
+// these (attempts.go, finished.go, lease.go). A changed form takes the next number, and parseRecord continues to read
+// the older ones.
+const recordVersion2 = 2
 
 // Kind is the kind of a record or a document. The numbers are on disk.
 type Kind uint8
@@ -89,7 +90,7 @@ func (r *Record) hasGraphPart() bool {
 // appendRecord appends r's stored form to dst: a version byte, the kind, the space, then varints
 // and length-prefixed bytes.
 func appendRecord(dst []byte, r *Record) []byte {
-	version, kind := byte(recordVersion), byte(r.Kind)
+	version, kind := byte(recordVersion2), byte(r.Kind)
 	switch {
 	case r.DoneAt != 0:
 		version = recordVersion4
@@ -199,7 +200,7 @@ func parseRecord(b []byte, r *Record) error {
 		return fmt.Errorf("a record of %d bytes is too short", len(b))
 	}
 	switch b[0] {
-	case recordVersion, recordVersion3, recordVersion4, recordVersion5:
+	case recordVersion2, recordVersion3, recordVersion4, recordVersion5:
 	case recordVersion1:
 		return parseV1(b, r)
 	default:

@@ -135,7 +135,7 @@ func TestRecordVersions(t *testing.T) {
 // range.
 func TestRecordGarbage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := append([]byte{rapid.SampledFrom([]byte{recordVersion, recordVersion5}).Draw(t, "version")}, rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")...)
+		b := append([]byte{rapid.SampledFrom([]byte{recordVersion2, recordVersion5}).Draw(t, "version")}, rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")...)
 		var r Record
 		if parseRecord(b, &r) != nil {
 			return
@@ -145,7 +145,7 @@ func TestRecordGarbage(t *testing.T) {
 			t.Fatalf("%x became %+v, and that %+v: %v", b, r, again, err)
 		}
 	})
-	too := append([]byte{recordVersion, 0, 1, 1, 0, 0, 0}, 0xfe, 0xff, 0xff, 0xff, 0x1f, 0, 0, 0, 0)
+	too := append([]byte{recordVersion2, 0, 1, 1, 0, 0, 0}, 0xfe, 0xff, 0xff, 0xff, 0x1f, 0, 0, 0, 0)
 	if err := parseRecord(too, &Record{}); err == nil {
 		t.Fatal("a count above 32 bits is accepted")
 	}

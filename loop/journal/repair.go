@@ -60,7 +60,7 @@ func (r *Report) keep(from *sorter, db *pebble.DB) error {
 	jobs := func(each func(*Record) error) error {
 		var job Record
 		return from.each(func(key, value []byte) error {
-			if key[0] != keyJob {
+			if key[0] != keyRecord {
 				return nil
 			}
 			return firstError(parseRecord(value, &job), each(&job))
@@ -77,14 +77,14 @@ func (r *Report) keep(from *sorter, db *pebble.DB) error {
 	r.Duplicates = int64(len(older))
 	w := storeWriter{db: db, batch: db.NewBatch()}
 	err = from.each(func(key, value []byte) error {
-		if seq, err := jobSeq(key); err == nil && key[0] == keyJob && len(older) > 0 && older[0] == seq {
+		if seq, err := recordSeq(key); err == nil && key[0] == keyRecord && len(older) > 0 && older[0] == seq {
 			older = older[1:]
 			return nil
 		}
 		r.tally(key)
 		return w.upgrade(key, value)
 	})
-	return errors.Join(err, w.finish(meta{group: r.Group, previous: r.Group, epoch: r.Epoch, maxSeq: r.maxSeq, jobs: r.Jobs, prevSynced: true}))
+	return errors.Join(err, w.finish(meta{group: r.Group, previous: r.Group, epoch: r.Epoch, maxSeq: r.maxSeq, records: r.Jobs, prevSynced: true}))
 }
 
 // storeWriter fills a new store in batches.
@@ -106,7 +106,7 @@ func (w *storeWriter) upgrade(key, value []byte) error {
 	switch key[0] {
 	case keyMeta:
 		return nil
-	case keyJob:
+	case keyRecord:
 		if err := parseRecord(value, &w.record); err != nil {
 			return decodeError{err}
 		}

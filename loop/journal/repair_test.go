@@ -333,7 +333,7 @@ func TestUnknownRecord(t *testing.T) {
 	d.create(10) // number 3, in shard 0
 	g = &d.j.shards[0]
 	g.mu.Lock()
-	g.buf[at+2+jobKeySize+1] = 9 // behind the value's length
+	g.buf[at+2+recordKeySize+1] = 9 // behind the value's length
 	g.mu.Unlock()
 	d.wait()
 	if err := d.j.Close(); err != nil {

@@ -38,11 +38,11 @@ func (j *Journal) Replay(to ReplayFuncs) error {
 			return j.damaged(err)
 		}
 	}
-	total := j.jobs.Load()
+	total := j.records.Load()
 	var done int64
 	var r Record
-	err := scan(j.db, jobKeys(), func(key, value []byte) error {
-		if err := parseJob(key, value, &r); err != nil {
+	err := scan(j.db, recordKeys(), func(key, value []byte) error {
+		if err := parseStoredRecord(key, value, &r); err != nil {
 			return decodeError{err}
 		}
 		if to.Record != nil {
@@ -61,7 +61,7 @@ func (j *Journal) Replay(to ReplayFuncs) error {
 	if to.Progress != nil {
 		to.Progress(done, done)
 	}
-	j.jobs.Add(done - total)
+	j.records.Add(done - total)
 	j.settings().addJobs(done - total) // the next group stores the corrected number
 	j.stats.Lock()
 	j.stats.Recovered = done
@@ -106,9 +106,9 @@ func eachDocument(r pebble.Reader, each func(*Document) error) error {
 	})
 }
 
-// parseJob decodes a stored record.
-func parseJob(key, value []byte, r *Record) error {
-	seq, err := jobSeq(key)
+// parseStoredRecord decodes a stored record.
+func parseStoredRecord(key, value []byte, r *Record) error {
+	seq, err := recordSeq(key)
 	if err != nil {
 		return err
 	}

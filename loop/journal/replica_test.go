@@ -129,7 +129,7 @@ func TestReplicaKinds(t *testing.T) {
 			t.Fatal(fresh, err)
 		}
 		jobs := 0
-		if err := scan(adopted.db, jobKeys(), func(_, _ []byte) error { jobs++; return nil }); err != nil || jobs != 1 {
+		if err := scan(adopted.db, recordKeys(), func(_, _ []byte) error { jobs++; return nil }); err != nil || jobs != 1 {
 			t.Error(jobs, err)
 		}
 		if err := adopted.Close(); err != nil {
@@ -207,7 +207,7 @@ func TestReplicaApply(t *testing.T) {
 			return nil
 		}, func(at Position) []byte { return fmt.Append(nil, "members at ", at.Index) })
 		if err == nil {
-			err = scan(r.db, jobKeys(), func(_, _ []byte) error { stored++; return nil })
+			err = scan(r.db, recordKeys(), func(_, _ []byte) error { stored++; return nil })
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -330,7 +330,7 @@ func TestInstall(t *testing.T) {
 		t.Errorf("the members are %q", b)
 	}
 	jobs := 0
-	if err := scan(again.db, jobKeys(), func(_, _ []byte) error { jobs++; return nil }); err != nil || jobs != 1 {
+	if err := scan(again.db, recordKeys(), func(_, _ []byte) error { jobs++; return nil }); err != nil || jobs != 1 {
 		t.Error(jobs, err)
 	}
 	large := strings.Repeat("large", 10<<10)

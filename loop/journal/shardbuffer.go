@@ -14,7 +14,7 @@ const (
 	opSet    = 1
 	opDead   = 0x80 // a flag of the kind: the operation is cancelled and never reaches a batch
 
-	jobOpSize = 2 + jobKeySize // of a delete, and of a put up to the value's length
+	jobOpSize = 2 + recordKeySize // of a delete, and of a put up to the value's length
 )
 
 // shardBuffer collects the changes of one shard until the committer drains it.
@@ -90,7 +90,7 @@ func (b *shardBuffer) remove(seq uint64) {
 		return // the job does not exist
 	}
 	e.set(len(b.buf), false)
-	b.buf = append(b.buf, opDelete, jobKeySize, keyJob)
+	b.buf = append(b.buf, opDelete, recordKeySize, keyRecord)
 	b.buf = binary.BigEndian.AppendUint64(b.buf, seq)
 	b.live++
 	b.added--
@@ -201,7 +201,7 @@ const (
 func appendPut(dst []byte, r *Record) []byte {
 	size := recordSize(r)
 	dst = slices.Grow(dst, jobOpSize+binary.MaxVarintLen32+size)
-	dst = append(dst, opSet, jobKeySize, keyJob)
+	dst = append(dst, opSet, recordKeySize, keyRecord)
 	dst = binary.BigEndian.AppendUint64(dst, r.Seq)
 	dst = binary.AppendUvarint(dst, uint64(size))
 	return appendRecord(dst, r)

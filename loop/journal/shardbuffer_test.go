@@ -101,9 +101,9 @@ func (s stored) commit(t *rapid.T, ops []byte, live, limit int) {
 			seq := binary.BigEndian.Uint64(op[3:])
 			switch op[0] {
 			case opSet:
-				_, skip := binary.Uvarint(op[2+jobKeySize:])
+				_, skip := binary.Uvarint(op[2+recordKeySize:])
 				var r Record
-				if err := parseRecord(op[2+jobKeySize+skip:], &r); err != nil || r.Seq != seq {
+				if err := parseRecord(op[2+recordKeySize+skip:], &r); err != nil || r.Seq != seq {
 					t.Fatalf("job %d: %+v, %v", seq, r, err)
 				}
 				s[seq] = r.Revision

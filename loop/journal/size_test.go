@@ -46,7 +46,7 @@ func TestSizeBound(t *testing.T) {
 	s := j.Stats()
 	size := onDisk(t, dir)
 	t.Logf("%d jobs, %d records: %d KiB at the end, %d KiB at most", jobs, s.Records, size>>10, highest>>10)
-	if s.Jobs != 0 || s.Records != uint64(2*jobs) || s.Size > size || max(size, highest) > 4*maxLog {
+	if s.Jobs != 0 || s.Records != uint64(2*jobs) || s.Size > size || max(size, highest) > 4*defaultLogSize {
 		t.Fatalf("%+v", s)
 	}
 	if err := j.Close(); err != nil {
@@ -59,7 +59,7 @@ func TestSizeBound(t *testing.T) {
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if size := onDisk(t, dir); size > maxLog+1<<20 {
+	if size := onDisk(t, dir); size > defaultLogSize+1<<20 {
 		t.Fatalf("%d KiB after a restart", size>>10)
 	}
 }

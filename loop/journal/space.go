@@ -61,7 +61,7 @@ func (j *Journal) pendingBytes() uint64 {
 		n += int64(len(g.buf))
 		g.mu.Unlock()
 	}
-	return uint64(2*n + max(0, j.logBytes.Load()-(2+maxWaitingLogs)*maxLog))
+	return uint64(2*n + max(0, j.logBytes.Load()-(2+maxWaitingLogs)*defaultLogSize))
 }
 
 func (j *Journal) fail() {

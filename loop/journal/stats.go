@@ -109,7 +109,7 @@ func (j *Journal) Stats() Stats {
 	s := j.stats.Stats
 	s.Commit, s.Group = j.stats.Commit.clone(), j.stats.Group.clone()
 	j.stats.Unlock()
-	s.Committed, s.Epoch, s.Jobs = j.committed.Load(), j.epoch, j.jobs.Load()
+	s.Committed, s.Epoch, s.Jobs = j.committed.Load(), j.epoch, j.records.Load()
 	s.Backlog = j.inFlight.Load()
 	for i := range j.shards {
 		g := &j.shards[i]

@@ -55,8 +55,8 @@ func storeOptions(f vfs.FS, memTable uint64, log pebble.Logger, events *pebble.E
 // with it and with records overlaps every table before it: the store would write all records anew for each checkpoint.
 // Records alone come in the order of their Seq, so that the store need not write again what is not deleted.
 func ownTables(start []byte) (policy pebble.SpanPolicy, end []byte, _ error) {
-	if len(start) > 0 && start[0] == keyJob {
-		return policy, []byte{keyJob + 1}, nil
+	if len(start) > 0 && start[0] == keyRecord {
+		return policy, []byte{keyRecord + 1}, nil
 	}
 	return policy, nil, nil
 }

@@ -151,19 +151,19 @@ func (t *table) after(last []byte) []byte {
 		return next
 	}
 	low := uint64(0)
-	if len(last) == jobKeySize && last[0] == keyJob {
-		low, _ = jobSeq(last)
+	if len(last) == recordKeySize && last[0] == keyRecord {
+		low, _ = recordSeq(last)
 	}
-	if last[0] <= keyJob && read(jobKey(math.MaxUint64)) != complaint {
+	if last[0] <= keyRecord && read(recordKey(math.MaxUint64)) != complaint {
 		high := uint64(math.MaxUint64)
 		for low+1 < high {
-			if mid := low + (high-low)/2; read(jobKey(mid)) == complaint {
+			if mid := low + (high-low)/2; read(recordKey(mid)) == complaint {
 				low = mid
 			} else {
 				high = mid
 			}
 		}
-		return jobKey(high)
+		return recordKey(high)
 	}
 	for _, key := range [][]byte{{keyMeta}, {keyDocument}, {keySetting}} {
 		if string(key) > string(last) && read(key) != complaint {
