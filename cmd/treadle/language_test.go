@@ -24,6 +24,7 @@ var privateWords = map[*regexp.Regexp]string{
 	regexp.MustCompile(`(?i)\b(burden|foremost|picky|takeApart|comeBack)\b`):     "the words of sched/doc.go",
 	regexp.MustCompile(`(?i)\b(wedged|netting|humane|errMet)\b`):                 "panicked, compacted, readable, over the limit",
 	regexp.MustCompile(`(?i)\b(deaf|mortal|twins?)\b`):                           "never reads or stalled, expires, naive copy or equal",
+	regexp.MustCompile(`(?i)\bbooks?\b`):                                         "registry",
 	regexp.MustCompile(`(?i)\b(siege|misfortunes?|exodus|harvest(s|ed|ing)?)\b`): "attack, fault, disconnect, consume",
 }
 

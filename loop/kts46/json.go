@@ -109,7 +109,7 @@ func (p *Protocol) callJSON(r *codec.Request) (any, error) {
 	if m.site != nil && p.site != nil {
 		return m.site(p, r)
 	}
-	return p.onBook(r.Method, func() (any, error) { return m.do(p, r) })
+	return p.onRegistry(r.Method, func() (any, error) { return m.do(p, r) })
 }
 
 // errNoJob reports that a job or its project does not exist.
@@ -173,7 +173,7 @@ func started(j *job, err error) (any, error) {
 	case errDuplicate:
 		duplicate := &codec.Error{Type: "DuplicateTask"}
 		for k := range kindCount {
-			if j.plan().has(k) {
+			if j.neededKinds().has(k) {
 				duplicate.TaskType = k.String()
 				break
 			}

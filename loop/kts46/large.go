@@ -36,8 +36,9 @@ func (p *Protocol) compose(method string) (done func()) {
 	return sync.OnceFunc(p.composing.Unlock)
 }
 
-// onBook carries out a method on the registry, in a turn. One of longMethods takes a turn only to copy what it lists.
-func (p *Protocol) onBook(method string, do func() (any, error)) (answer any, err error) {
+// onRegistry carries out a method on the registry, in a turn. One of longMethods takes a turn only to copy what it
+// lists.
+func (p *Protocol) onRegistry(method string, do func() (any, error)) (answer any, err error) {
 	if longMethods[method] {
 		return do()
 	}

@@ -43,11 +43,11 @@ func (r *registry) current() (all []heldTask, err error) {
 
 // jobState is a copy of a job's state.
 type jobState struct {
-	name        string
-	done, total int64   // steps
-	flags       kindSet // kinds of statistics that are done
-	finished    bool
-	queued      kindSet // tasks that no worker holds
+	name           string
+	done, total    int64   // steps
+	doneStatistics kindSet // kinds of statistics that are done
+	finished       bool
+	queued         kindSet // tasks that no worker holds
 }
 
 // projectState is a copy of a project's state.
@@ -60,7 +60,7 @@ type projectState struct {
 func (p *project) state() projectState {
 	l := projectState{p.name, make([]jobState, 0, len(p.jobs))}
 	for _, j := range p.jobs {
-		s := jobState{name: j.name, done: j.steps(), total: j.total, flags: j.flags(), finished: j.progress.Finished}
+		s := jobState{name: j.name, done: j.steps(), total: j.total, doneStatistics: j.doneStatistics(), finished: j.progress.Finished}
 		for k, t := range j.tasks {
 			if t != nil && t.holder == nil {
 				s.queued |= 1 << k
@@ -72,9 +72,9 @@ func (p *project) state() projectState {
 }
 
 // sort sorts a project's jobs by name.
-func (l projectState) sort() projectState {
-	slices.SortFunc(l.jobs, func(a, b jobState) int { return strings.Compare(a.name, b.name) })
-	return l
+func (s projectState) sort() projectState {
+	slices.SortFunc(s.jobs, func(a, b jobState) int { return strings.Compare(a.name, b.name) })
+	return s
 }
 
 // list returns a project with its jobs in order.

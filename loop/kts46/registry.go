@@ -152,8 +152,8 @@ type worker struct {
 	last int64 // the largest revision that the worker was given
 }
 
-// plan returns the kinds of the tasks that a job needs now.
-func (j *job) plan() kindSet {
+// neededKinds returns the kinds of the tasks that a job needs now.
+func (j *job) neededKinds() kindSet {
 	switch {
 	case !j.progress.Running:
 		return 0
@@ -189,8 +189,8 @@ func (j *job) start(left kindSet) {
 // steps returns how many steps are done. A journal of an older version may count the whole last batch.
 func (j *job) steps() int64 { return min(j.progress.Done, j.total) }
 
-// flags returns the kinds of statistics that are done. The one task of v1 stands for all of them.
-func (j *job) flags() kindSet {
+// doneStatistics returns the kinds of statistics that are done. The one task of v1 stands for all of them.
+func (j *job) doneStatistics() kindSet {
 	left := j.progress.Left & v2End
 	switch {
 	case j.progress.Finished:
@@ -201,8 +201,8 @@ func (j *job) flags() kindSet {
 	return v2End &^ left
 }
 
-// count records that a task is done.
-func (j *job) count(k kind) {
+// recordDone records that a task is done.
+func (j *job) recordDone(k kind) {
 	if batchKinds.has(k) {
 		j.progress.Done = min(j.progress.Done+j.batch, j.total)
 		return

@@ -169,8 +169,8 @@ func (r *registry) restoreTasks() {
 // needs reports whether a job needs a task from the journal. The first batch, once its version is decided, remains only
 // while a worker holds it. A crash may have kept it beside its replacement.
 func (j *job) needs(k kind, held bool) bool {
-	if plan := j.plan(); k != simulation || plan&batchKinds == 0 || j.progress.Version == 0 {
-		return plan.has(k)
+	if needed := j.neededKinds(); k != simulation || needed&batchKinds == 0 || j.progress.Version == 0 {
+		return needed.has(k)
 	}
 	return held && j.tasks[j.batches()] == nil
 }

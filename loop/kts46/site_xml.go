@@ -220,7 +220,7 @@ func (s *mongoSite) list(project string, most int) (l projectState, err error) {
 		j := jobState{name: p.Name, done: p.Done, total: p.Total, finished: p.Full}
 		for k, done := range map[kind]bool{basicStatistics: p.Basic, idleTimes: p.Idle, throughput: p.Throughput} {
 			if done {
-				j.flags |= 1 << k
+				j.doneStatistics |= 1 << k
 			}
 		}
 		l.jobs = append(l.jobs, j)

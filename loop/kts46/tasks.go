@@ -216,7 +216,7 @@ func (r *registry) retire(revision int64) {
 func (r *registry) queueMissingTasks(j *job) error {
 	var added kindSet
 	for k := range kindCount {
-		if !j.plan().has(k) || j.tasks[k] != nil {
+		if !j.neededKinds().has(k) || j.tasks[k] != nil {
 			continue
 		}
 		j.tasks[k] = &task{job: j, kind: k}
@@ -264,7 +264,7 @@ func (r *registry) take(w *worker, k kind, unit int64, log ...sched.Event) (t *t
 		return true
 	})
 	if !known {
-		panic("BUG: the scheduler has a task in line that the book has not")
+		panic("BUG: the scheduler has a task in line that the registry lacks")
 	}
 	if t == nil {
 		return nil
@@ -314,7 +314,7 @@ func (r *registry) nextRevision(task int64, w *worker, unit int64) int64 {
 func (r *registry) touch(t *task, unit int64, log ...sched.Event) {
 	next := r.nextRevision(t.revision.Number, t.holder, unit)
 	if err := r.sched.ReviseTask(t.holder.peer, t.revision, next, log...); err != nil {
-		panic("BUG: a task that the book says is held: " + err.Error())
+		panic("BUG: a task that is held in the registry is not held in the scheduler: " + err.Error())
 	}
 	r.changed = true
 	t.revision.Number, t.holder.last, t.seen = next, next, r.now.Mono
@@ -331,7 +331,7 @@ func (r *registry) requeue(t *task, first bool) {
 		return
 	}
 	if err := r.sched.ReleaseTask(r.now, t.holder.peer, t.revision, first, r.sink); err != nil {
-		panic("BUG: a task that the book says is held: " + err.Error())
+		panic("BUG: a task that is held in the registry is not held in the scheduler: " + err.Error())
 	}
 	r.changed = true
 	r.unassign(t.holder)
@@ -339,7 +339,7 @@ func (r *registry) requeue(t *task, first bool) {
 
 // finish ends a held task and queues the next ones. After an error nothing has changed.
 func (r *registry) finish(t *task) error {
-	return r.finishBy(t, func() { t.job.count(t.kind) })
+	return r.finishBy(t, func() { t.job.recordDone(t.kind) })
 }
 
 // finishBy is finish with another function to count the work done.
@@ -353,7 +353,7 @@ func (r *registry) finishBy(t *task, count func()) error {
 	}
 	r.retire(t.revision.Number)
 	if err := r.sched.FinishTask(r.now, w.peer, t.revision, r.sink); err != nil {
-		panic("BUG: a task that the book says is held: " + err.Error())
+		panic("BUG: a task that is held in the registry is not held in the scheduler: " + err.Error())
 	}
 	r.unassign(w)
 	r.saveProgress(j)

@@ -118,7 +118,7 @@ func (p *Protocol) callXML(call *codec.Call) (any, error) {
 	if m.site != nil && p.site != nil {
 		return m.site(p, call.Params, texts)
 	}
-	return p.onBook(call.Method, func() (any, error) { return m.do(p, call.Params, texts) })
+	return p.onRegistry(call.Method, func() (any, error) { return m.do(p, call.Params, texts) })
 }
 
 // faultOf returns the fault of version 1 for an error. Where the reference's text is known, it is the same, since
@@ -345,17 +345,17 @@ func (p *Protocol) xmlProjectStatus(_ []any, s []string) (any, error) {
 
 // appendStatus appends the jobs of a project, or one entry that says that it has none. The original of January 2011 has
 // total, later ones totalSteps and the four flags.
-func (l projectState) appendStatus(all []any) []any {
-	for _, j := range l.jobs {
+func (s projectState) appendStatus(all []any) []any {
+	for _, j := range s.jobs {
 		all = append(all, codec.Struct{
-			{Name: "project", Value: l.name}, {Name: "name", Value: j.name},
+			{Name: "project", Value: s.name}, {Name: "name", Value: j.name},
 			{Name: "done", Value: j.done}, {Name: "total", Value: j.total}, {Name: "totalSteps", Value: float64(j.total)},
-			{Name: "basicStatistics", Value: j.flags.has(basicStatistics)}, {Name: "idleTimes", Value: j.flags.has(idleTimes)},
-			{Name: "throughput", Value: j.flags.has(throughput)}, {Name: "fullStatistics", Value: j.finished},
+			{Name: "basicStatistics", Value: j.doneStatistics.has(basicStatistics)}, {Name: "idleTimes", Value: j.doneStatistics.has(idleTimes)},
+			{Name: "throughput", Value: j.doneStatistics.has(throughput)}, {Name: "fullStatistics", Value: j.finished},
 		})
 	}
-	if len(l.jobs) == 0 {
-		all = append(all, codec.Struct{{Name: "project", Value: l.name}, {Name: "visible", Value: false}})
+	if len(s.jobs) == 0 {
+		all = append(all, codec.Struct{{Name: "project", Value: s.name}, {Name: "visible", Value: false}})
 	}
 	return all
 }

@@ -37,7 +37,7 @@ func TestTaskStartsOnce(t *testing.T) {
 	ids := s.Fill(&q, sitetest.Payloads(1)...)
 	n, state := s.idle("me", &q)
 	n.own[ids[0]] = true
-	if got, err := n.next(state, nil); err == nil {
+	if got, err := n.claimNext(state, nil); err == nil {
 		t.Errorf("started again: %s", got.Task)
 	}
 }

@@ -53,7 +53,7 @@ func TestConcurrentClaimsFillLimit(t *testing.T) {
 				for i, n := range claimers {
 					all.Go(func() {
 						states[i].share, states[i].extra = 0, threads
-						if a, err := n.next(states[i], nil); err == nil {
+						if a, err := n.claimNext(states[i], nil); err == nil {
 							mu.Lock()
 							defer mu.Unlock()
 							kept = append(kept, store.DecodeTask(a.Task).ID)

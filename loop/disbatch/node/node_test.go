@@ -190,7 +190,7 @@ func TestTaskAfterDetach(t *testing.T) {
 	id := s.Fill(&q, d("commands", "a"))[0]
 	task, err := s.Store.Claim(s.Ctx, &q, "me", time.Now())
 	must(t, err)
-	n.node.do(&assignment{Task: task.Raw, Plugin: config.Plugin{Kind: kindDemo}, Schema: store.Schema2018})
+	n.node.runTask(&assignment{Task: task.Raw, Plugin: config.Plugin{Kind: kindDemo}, Schema: store.Schema2018})
 	s.Status(id, store.StatusClaimed)
 	if n.node.executor.process != nil || log.Len() > 0 {
 		t.Errorf("the process is %v, the log %q", n.node.executor.process, log.String())

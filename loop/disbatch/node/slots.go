@@ -18,13 +18,14 @@ import (
 //     count against the limit; share, the slots that this node refills as soon as they are free; and extra, the claims
 //     beyond share that may start before the next tick.
 //  2. fill, at the end of a tick, and each claim that succeeds start further slots while the queue has room (spawn,
-//     room). So the slots of a queue grow by one claim at a time.
-//  3. A slot claims a task (next, claim). A claim beyond share uses up one of extra.
+//     hasRoom). So the slots of a queue grow by one claim at a time.
+//  3. A slot claims a task (claimNext, claim). A claim beyond share uses up one of extra.
 //  4. The limit of a 2018 queue holds over all nodes, which claim at the same time. So settle counts the claims of all
 //     nodes after its own, and keeps or releases its claim. A released claim within share is repeated (claimAgain). One
-//     beyond share ends its slot, and backoff keeps extra at 0 for some ticks, so that nodes do not compete at each one.
+//     beyond share ends its slot, and backoff keeps extra at 0 for some ticks, so that nodes do not compete at each
+//     one.
 //  5. A queue without a task, or without room, is empty until the next tick: no slot claims from it.
-//  6. do runs the task in the executor or at a worker. Then the slot claims the next one. If the node has a limit of
+//  6. runTask runs the task in the executor or at a worker. Then the slot claims the next one. If the node has a limit of
 //     its own, the slot ends and the queues get one slot each in random order.
 //  7. A claimed task of an earlier process gets a slot without a claim (adopt).
 
@@ -75,32 +76,32 @@ func (n *Node) shuffled() (queues []*queueState) {
 
 // spawn starts up to the given number of claims of a queue. The caller holds mu.
 func (n *Node) spawn(q *queueState, claimers int) {
-	for ; claimers > 0 && n.room(q, 1); claimers-- {
+	for ; claimers > 0 && n.hasRoom(q, 1); claimers-- {
 		q.slots++
 		n.slots++
-		go n.slot(q, nil)
+		go n.runSlot(q, nil)
 	}
 }
 
-// room reports whether a queue may have more slots: 1 for a new slot, 0 for one that counts already. The caller holds
-// mu.
-func (n *Node) room(q *queueState, more int) bool {
-	return !n.halted && !q.empty && n.within(q, more) && (q.slots+more <= q.share || q.extra > 0)
+// hasRoom reports whether a queue may have more slots: 1 for a new slot, 0 for one that counts already. The caller
+// holds mu.
+func (n *Node) hasRoom(q *queueState, more int) bool {
+	return !n.halted && !q.empty && n.fitsLimits(q, more) && (q.slots+more <= q.share || q.extra > 0)
 }
 
-// within reports whether more tasks stay within the limits of the queue and of the node. The caller holds mu.
-func (n *Node) within(q *queueState, more int) bool {
+// fitsLimits reports whether more tasks stay within the limits of the queue and of the node. The caller holds mu.
+func (n *Node) fitsLimits(q *queueState, more int) bool {
 	return q.slots+q.others+more <= q.queue.Limit &&
 		(n.limit == store.NoLimit || n.slots+n.foreign+more <= n.limit)
 }
 
-// slot claims and runs tasks one after the other while there is room. It begins with the resumed task, unless that is
-// nil. With a limit of the node, slot ends after one task, so that every queue gets a slot in turn.
-func (n *Node) slot(q *queueState, resumed *store.Task) {
+// runSlot claims and runs tasks one after the other while there is room. It begins with the resumed task, unless that
+// is nil. With a limit of the node, slot ends after one task, so that every queue gets a slot in turn.
+func (n *Node) runSlot(q *queueState, resumed *store.Task) {
 	for again := true; again; resumed = nil {
-		a, err := n.next(q, resumed)
+		a, err := n.claimNext(q, resumed)
 		if err == nil {
-			n.do(a)
+			n.runTask(a)
 		}
 		n.mu.Lock()
 		limited := n.limit != store.NoLimit
@@ -128,9 +129,9 @@ type slotClaim struct {
 	beyond bool // the claim used up one of queueState.extra
 }
 
-// next claims a task for a slot, or takes the resumed one. An error ends the slot; it is errNoTask unless the claim has
-// failed.
-func (n *Node) next(q *queueState, resumed *store.Task) (*assignment, error) {
+// claimNext claims a task for a slot, or takes the resumed one. An error ends the slot; it is errNoTask unless the
+// claim has failed.
+func (n *Node) claimNext(q *queueState, resumed *store.Task) (*assignment, error) {
 	c, ok := n.beginClaim(q, resumed != nil)
 	if !ok {
 		return nil, errNoTask
@@ -138,7 +139,7 @@ func (n *Node) next(q *queueState, resumed *store.Task) (*assignment, error) {
 	defer n.claiming.Done()
 	t, err := n.claimSettled(c, resumed)
 	n.noteClaim(&c.queue, err)
-	return n.keep(q, c, &t, err)
+	return n.acceptClaim(q, c, &t, err)
 }
 
 // beginClaim counts a claim in claiming. It returns false if the node is halted, or if the queue has no room for the
@@ -146,7 +147,7 @@ func (n *Node) next(q *queueState, resumed *store.Task) (*assignment, error) {
 func (n *Node) beginClaim(q *queueState, resumed bool) (*slotClaim, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.halted || !resumed && !n.room(q, 0) {
+	if n.halted || !resumed && !n.hasRoom(q, 0) {
 		return nil, false
 	}
 	c := &slotClaim{queue: q.queue, plugin: q.plugin, beyond: q.slots > q.share}
@@ -166,9 +167,9 @@ func (n *Node) claimSettled(c *slotClaim, resumed *store.Task) (store.Task, erro
 	return t, err
 }
 
-// keep makes a claimed task one of this process and starts the next claim. It applies the error of a claim to the
-// queue.
-func (n *Node) keep(q *queueState, c *slotClaim, t *store.Task, err error) (*assignment, error) {
+// acceptClaim makes a claimed task one of this process and starts the next claim. It applies the error of a claim to
+// the queue.
+func (n *Node) acceptClaim(q *queueState, c *slotClaim, t *store.Task, err error) (*assignment, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
@@ -284,17 +285,17 @@ func (n *Node) adopt(q *queueState, t *store.Task) bool {
 	defer n.mu.Unlock()
 	q.others--
 	n.foreign--
-	if !n.within(q, 1) {
+	if !n.fitsLimits(q, 1) {
 		return false
 	}
 	q.slots++
 	n.slots++
-	go n.slot(q, t)
+	go n.runSlot(q, t)
 	return true
 }
 
-// do runs a task and returns when it has ended.
-func (n *Node) do(a *assignment) {
+// runTask runs a task and returns when it has ended.
+func (n *Node) runTask(a *assignment) {
 	t := store.DecodeTask(a.Task)
 	defer func() {
 		n.mu.Lock()

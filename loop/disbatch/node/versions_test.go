@@ -22,7 +22,7 @@ func TestServerReleases(t *testing.T) {
 		q := s.Queue(d("name", "a", "plugin", "F", "threads", 2))
 		ids := s.Fill(&q, sitetest.Payloads(2)...)
 		n, state := s.idle("me", &q)
-		if a, err := n.next(state, nil); err != nil || store.DecodeTask(a.Task).ID != ids[0] {
+		if a, err := n.claimNext(state, nil); err != nil || store.DecodeTask(a.Task).ID != ids[0] {
 			t.Errorf("claimed %v, %v", a, err)
 		}
 		must(t, n.tick(s.Ctx))
