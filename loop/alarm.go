@@ -73,7 +73,7 @@ const maxRings = 1024
 
 // ringAlarms calls the conversations whose time has come.
 func (r *reactor) ringAlarms() {
-	r.begin()
+	r.beginTurn()
 	a := &r.alarms
 	a.at = 0
 	for rung := 0; rung < maxRings && len(a.heap) > 0 && a.heap[0].alarm.queued <= r.Now.Mono; rung++ {

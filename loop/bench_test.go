@@ -48,7 +48,7 @@ func newTurns(tb testing.TB, framing periodic.Framing, connections, depth int) *
 		x.workers = append(x.workers, w)
 		x.r.traffic(w.s, benchRequest(nil, framing, 0, periodic.CanDo, periodic.AppendStr8(nil, []byte("function"))))
 	}
-	x.r.finish()
+	x.r.finishTurn()
 	job := periodic.AppendJob(nil, &periodic.Job{Func: []byte("function"), Name: make([]byte, 12), Workload: make([]byte, 100)})
 	for i := range depth {
 		x.submits = benchRequest(x.submits, framing, uint32(i), periodic.SubmitJob, job)
@@ -82,7 +82,7 @@ func (x *turns) submit() {
 		}
 		x.r.traffic(c.s, x.submits)
 	}
-	x.r.finish()
+	x.r.finishTurn()
 	for _, c := range x.producers {
 		c.written = c.written[:0]
 	}
@@ -103,7 +103,7 @@ func (x *turns) work() (jobs int) {
 		x.answers = out
 		x.r.traffic(c.s, out)
 	}
-	x.r.finish()
+	x.r.finishTurn()
 	return jobs
 }
 
@@ -117,7 +117,7 @@ func (x *turns) grab() {
 		x.answers = out
 		x.r.traffic(c.s, out)
 	}
-	x.r.finish()
+	x.r.finishTurn()
 }
 
 // BenchmarkTurn measures a job's cost between reading and writing: decode, schedule, encode. Either the

@@ -22,7 +22,7 @@ type ClusterHost interface {
 	SetServer(*Server)
 }
 
-// ClusterSocket is the name of a node's socket in the directory of Options.Data, see cluster.Node.Serve.
+// ClusterSocket is the name of a node's socket in the directory of Options.Data, see cluster.Node.ServeRequests.
 const ClusterSocket = "cluster.sock"
 
 // clusterSetting is the setting of ClusterOptions.Name.
@@ -57,7 +57,7 @@ func RunCluster(ctx context.Context, o Options, h ClusterHost) error {
 		return err
 	}
 	defer func() { _ = status.Close() }() // a second Close is harmless
-	go r.node.Serve(status)
+	go r.node.ServeRequests(status)
 	for {
 		lead, err := r.awaitLead(ctx)
 		switch {
@@ -177,7 +177,7 @@ func (r *clusterRun) serveAsLeader(ctx context.Context, lead *cluster.Lead) erro
 		}
 		select {
 		case <-lead.Lost(): // the next leader has the jobs: nothing is left to wait for
-			s.drains.Store(0)
+			s.drainNanos.Store(0)
 		default:
 		}
 	}()

@@ -23,13 +23,13 @@ const maxDials = 32
 
 // forwarder forwards the connections of a follower to the leader, byte for byte.
 type forwarder struct {
-	ctx       context.Context
-	node      *cluster.Node
-	listeners []net.Listener
-	http      *followerHTTP // nil: HTTP is off
-	connSlots chan struct{} // a semaphore: --max-connections
-	dialSlots chan struct{} // a semaphore: maxDials
-	workers   sync.WaitGroup
+	ctx        context.Context
+	node       *cluster.Node
+	listeners  []net.Listener
+	http       *followerHTTP // nil: HTTP is off
+	connSlots  chan struct{} // a semaphore: --max-connections
+	dialSlots  chan struct{} // a semaphore: maxDials
+	goroutines sync.WaitGroup
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool // open connections, and whether they have a leader: also those to it
@@ -54,12 +54,12 @@ func newForwarder(ctx context.Context, node *cluster.Node, s *Server, ports *nod
 				continue
 			}
 			f.listeners = append(f.listeners, l)
-			f.workers.Go(func() { f.accept(l, port, ordinal) })
+			f.goroutines.Go(func() { f.accept(l, port, ordinal) })
 		}
 	}
 	ports.closeUnused()
-	f.workers.Go(f.closeOnChange)
-	f.workers.Go(func() {
+	f.goroutines.Go(f.closeOnChange)
+	f.goroutines.Go(func() {
 		<-ctx.Done()
 		f.close()
 	})
@@ -70,7 +70,7 @@ func newForwarder(ctx context.Context, node *cluster.Node, s *Server, ports *nod
 func (f *forwarder) serveHTTP(s *Server, l net.Listener) {
 	samples := func() []web.Sample { return clusterSamples(f.node.Health()) }
 	f.http = s.serveFollower(l, f.node.Ready, samples, f.dialHTTP, f.takeConnSlot)
-	f.workers.Go(func() {
+	f.goroutines.Go(func() {
 		if err := f.http.run(); err != nil {
 			s.log.Error("HTTP stopped", "error", err)
 		}
@@ -110,7 +110,7 @@ func (c *trackedConn) Close() error {
 }
 
 // wait waits until everything is closed. It is called when ctx ends.
-func (f *forwarder) wait() { f.workers.Wait() }
+func (f *forwarder) wait() { f.goroutines.Wait() }
 
 // close closes the ports and the connections.
 func (f *forwarder) close() {
@@ -141,7 +141,7 @@ func (f *forwarder) closeOnChange() {
 		if err != nil {
 			return
 		}
-		f.node.AwaitChange(f.ctx, leader)
+		f.node.AwaitOtherLeader(f.ctx, leader)
 		f.closeConns(false)
 	}
 }
@@ -162,7 +162,7 @@ func (f *forwarder) accept(l net.Listener, port forwardedPort, ordinal int) {
 		}
 		select {
 		case f.connSlots <- struct{}{}:
-			f.workers.Go(func() {
+			f.goroutines.Go(func() {
 				defer func() { <-f.connSlots }()
 				f.forward(c, port.setting, ordinal)
 			})
@@ -214,7 +214,7 @@ func (f *forwarder) dial(ctx context.Context, setting string, ordinal int, clien
 			return nil, err
 		}
 		wait, stop := context.WithTimeout(ctx, redialPause)
-		f.node.AwaitChange(wait, leader)
+		f.node.AwaitOtherLeader(wait, leader)
 		stop()
 	}
 }
@@ -230,7 +230,7 @@ func (f *forwarder) dialLeader(ctx context.Context, leader, setting string, ordi
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
-		f.node.AwaitChange(ctx, leader)
+		f.node.AwaitOtherLeader(ctx, leader)
 		cancel()
 	}()
 	return f.node.DialLeader(ctx, leader, setting, ordinal, client)

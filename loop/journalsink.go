@@ -39,106 +39,106 @@ func documentKind(k journal.Kind) protocol.DocumentKind {
 
 // Save implements sched.Journal. While the disk is full it leaves new functions out: no reply waits for a durable
 // function, and workers may offer any number.
-func (f *journalSink) Save(shard int, j *sched.Saved) {
-	if j.Kind == sched.KindQueue && f.journal.Full() {
+func (j *journalSink) Save(shard int, saved *sched.Saved) {
+	if saved.Kind == sched.KindQueue && j.journal.Full() {
 		return
 	}
-	r := &f.records[shard] // set in place: a record that is built elsewhere and copied takes as long as the rest
-	r.Kind, r.Seq, r.Space = recordKinds[j.Kind], j.Ref.Seq, uint8(j.Space)
-	r.Queue, r.Name, r.Workload = append(r.Queue[:0], j.Queue...), j.Name, j.Workload
-	r.SchedAt, r.Due, r.Priority, r.Count, r.Timeout = j.SchedAt, j.Due, j.Priority, j.Count, j.Timeout
-	r.Holder, r.Revision, r.After, r.Task = append(r.Holder[:0], j.Holder...), j.Revision, j.After, j.Task
-	r.DoneAt, r.Result, r.Counts = j.DoneAt, j.Result, journal.Counts(j.Counts)
-	if r.Attempts = (journal.Attempts{}); j.FailedAt != 0 || len(j.History) > 0 {
-		r.Attempts = attemptsOf(j)
+	r := &j.records[shard] // set in place: a record that is built elsewhere and copied takes as long as the rest
+	r.Kind, r.Seq, r.Space = recordKinds[saved.Kind], saved.Ref.Seq, uint8(saved.Space)
+	r.Queue, r.Name, r.Workload = append(r.Queue[:0], saved.Queue...), saved.Name, saved.Workload
+	r.SchedAt, r.Due, r.Priority, r.Count, r.Timeout = saved.SchedAt, saved.Due, saved.Priority, saved.Count, saved.Timeout
+	r.Holder, r.Revision, r.After, r.Task = append(r.Holder[:0], saved.Holder...), saved.Revision, saved.After, saved.Task
+	r.DoneAt, r.Result, r.Counts = saved.DoneAt, saved.Result, journal.Counts(saved.Counts)
+	if r.Attempts = (journal.Attempts{}); saved.FailedAt != 0 || len(saved.History) > 0 {
+		r.Attempts = attemptsOf(saved)
 	}
-	if r.Lease = (journal.Lease{}); j.Lease.Token != (sched.Token{}) {
-		r.Lease = leaseOf(&j.Lease)
+	if r.Lease = (journal.Lease{}); saved.Lease.Token != (sched.Token{}) {
+		r.Lease = leaseOf(&saved.Lease)
 	}
 	r.Log = r.Log[:0]
-	for _, e := range j.Log {
+	for _, e := range saved.Log {
 		r.Log = append(r.Log, journal.Event(e))
 	}
-	f.journal.Put(shard, r)
+	j.journal.Put(shard, r)
 	r.Name, r.Workload, r.After, r.Result = nil, nil, nil, nil
-	f.dirty.Store(true)
+	j.dirty.Store(true)
 }
 
 // Drop implements sched.Journal.
-func (f *journalSink) Drop(shard int, seq uint64) {
-	f.journal.Delete(shard, seq)
-	f.dirty.Store(true)
+func (j *journalSink) Drop(shard int, seq uint64) {
+	j.journal.Delete(shard, seq)
+	j.dirty.Store(true)
 }
 
 // Begin implements sched.Journal.
-func (f *journalSink) Begin(shard int) { f.journal.Begin(shard) }
+func (j *journalSink) Begin(shard int) { j.journal.Begin(shard) }
 
 // End implements sched.Journal.
-func (f *journalSink) End(shard int) { f.journal.End(shard) }
+func (j *journalSink) End(shard int) { j.journal.End(shard) }
 
-// flush ends a turn in which this number of acknowledgements began to wait. f may be nil.
-func (f *journalSink) flush(acknowledgements int) {
-	if f != nil && !f.manual && (acknowledgements > 0 || f.dirty.Load()) {
-		f.dirty.Store(false)
-		f.journal.Flush(acknowledgements)
+// flush ends a turn in which this number of acknowledgements began to wait. j may be nil.
+func (j *journalSink) flush(acknowledgements int) {
+	if j != nil && !j.manual && (acknowledgements > 0 || j.dirty.Load()) {
+		j.dirty.Store(false)
+		j.journal.Flush(acknowledgements)
 	}
 }
 
 // flushLater is flush for a turn without acknowledgements, whose changes a loss of power may undo.
-// f may be nil.
-func (f *journalSink) flushLater() {
-	if f != nil && !f.manual && f.dirty.Load() {
-		f.dirty.Store(false)
-		f.journal.FlushLater()
+// j may be nil.
+func (j *journalSink) flushLater() {
+	if j != nil && !j.manual && j.dirty.Load() {
+		j.dirty.Store(false)
+		j.journal.FlushLater()
 	}
 }
 
 // commitGroup returns the journal's group that covers the last change of a shard, and whether an
-// acknowledgement of that change has to wait for it. f may be nil.
-func (f *journalSink) commitGroup(shard int) (group uint64, wait bool) {
-	if f == nil {
+// acknowledgement of that change has to wait for it. j may be nil.
+func (j *journalSink) commitGroup(shard int) (group uint64, wait bool) {
+	if j == nil {
 		return 0, false
 	}
-	group = f.journal.Group(shard)
-	return group, group > f.journal.Committed()
+	group = j.journal.Group(shard)
+	return group, group > j.journal.Committed()
 }
 
-// commitGroupAll is durable for all shards and settings. f may be nil.
-func (f *journalSink) commitGroupAll() (group uint64, wait bool) {
-	if f == nil {
+// commitGroupAll is commitGroup for the last changes of all shards and settings. j may be nil.
+func (j *journalSink) commitGroupAll() (group uint64, wait bool) {
+	if j == nil {
 		return 0, false
 	}
-	group = f.journal.SettingsGroup()
-	for shard := range f.records {
-		group = max(group, f.journal.Group(shard))
+	group = j.journal.SettingsGroup()
+	for shard := range j.records {
+		group = max(group, j.journal.Group(shard))
 	}
-	return group, group > f.journal.Committed()
+	return group, group > j.journal.Committed()
 }
 
 // committed returns the last committed group.
-func (f *journalSink) committed() uint64 { return f.journal.Committed() }
+func (j *journalSink) committed() uint64 { return j.journal.Committed() }
 
-// putSetting journals a setting. f may be nil.
-func (f *journalSink) putSetting(key string, value []byte) {
-	if f != nil {
-		f.journal.PutSetting(key, value)
-		f.dirty.Store(true)
+// putSetting journals a setting. j may be nil.
+func (j *journalSink) putSetting(key string, value []byte) {
+	if j != nil {
+		j.journal.PutSetting(key, value)
+		j.dirty.Store(true)
 	}
 }
 
-// putDocument journals a new or changed document. f may be nil.
-func (f *journalSink) putDocument(d *protocol.Document) {
-	if f != nil {
-		f.journal.PutDocument(journalDocument(d))
-		f.dirty.Store(true)
+// putDocument journals a new or changed document. j may be nil.
+func (j *journalSink) putDocument(d *protocol.Document) {
+	if j != nil {
+		j.journal.PutDocument(journalDocument(d))
+		j.dirty.Store(true)
 	}
 }
 
-// dropDocument journals that a document is removed. f may be nil.
-func (f *journalSink) dropDocument(d *protocol.Document) {
-	if f != nil {
-		f.journal.DeleteDocument(journalDocument(d))
-		f.dirty.Store(true)
+// dropDocument journals that a document is removed. j may be nil.
+func (j *journalSink) dropDocument(d *protocol.Document) {
+	if j != nil {
+		j.journal.DeleteDocument(journalDocument(d))
+		j.dirty.Store(true)
 	}
 }
 
@@ -146,17 +146,17 @@ func journalDocument(d *protocol.Document) *journal.Document {
 	return &journal.Document{Kind: documentKinds[d.Kind], Project: d.Project, Name: d.Name, Value: d.Value}
 }
 
-// full reports whether the disk is nearly full, see --min-free. f may be nil.
-func (f *journalSink) full() bool { return f != nil && f.journal.Full() }
+// full reports whether the disk is nearly full, see --min-free. j may be nil.
+func (j *journalSink) full() bool { return j != nil && j.journal.Full() }
 
-// hasRoom reports whether the disk has room for bytes more. f may be nil.
-func (f *journalSink) hasRoom(bytes int) bool { return f == nil || f.journal.RoomFor(uint64(bytes)) }
+// hasRoom reports whether the disk has room for bytes more. j may be nil.
+func (j *journalSink) hasRoom(bytes int) bool { return j == nil || j.journal.RoomFor(uint64(bytes)) }
 
 // checkSpace measures the free space of the disk now.
-func (f *journalSink) checkSpace() { f.journal.CheckSpace() }
+func (j *journalSink) checkSpace() { j.journal.CheckSpace() }
 
 // stats returns the journal's counters.
-func (f *journalSink) stats() journal.Stats { return f.journal.Stats() }
+func (j *journalSink) stats() journal.Stats { return j.journal.Stats() }
 
 // close commits the remaining changes and closes the journal.
-func (f *journalSink) close() error { return f.journal.Close() }
+func (j *journalSink) close() error { return j.journal.Close() }

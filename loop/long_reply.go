@@ -41,7 +41,7 @@ func (s *session) Stream(kind protocol.StreamKind, encode func() [][]byte, tooLa
 		}
 		size := lengthOf(pieces)
 		r.exec(func() {
-			r.begin()
+			r.beginTurn()
 			replies.pending--
 			r.server.longReplies.Add(-1)
 			s := r.sessions.get(id)
@@ -66,10 +66,10 @@ func (s *session) Stream(kind protocol.StreamKind, encode func() [][]byte, tooLa
 	return true
 }
 
-// goOffload runs do in a goroutine that holds one of the places. When there is none before the event
-// loops have ended, it does not run do, which gives the place back.
+// goOffload runs do in a goroutine that has taken a slot; do frees the slot. If no slot is free before the event loops
+// have ended, do does not run.
 func (s *Server) goOffload(slots chan struct{}, do func()) {
-	s.workers.Go(func() {
+	s.goroutines.Go(func() {
 		select {
 		case slots <- struct{}{}:
 			do()

@@ -124,11 +124,11 @@ type mailSink struct {
 }
 
 // Deliver implements sched.Sink.
-func (t *mailSink) Deliver(d *sched.Delivery) {
-	if loop := loopOf(d.To); t.server.post(loop, d) {
-		t.mailed[loop] = true
+func (m *mailSink) Deliver(d *sched.Delivery) {
+	if loop := loopOf(d.To); m.server.post(loop, d) {
+		m.mailed[loop] = true
 	}
 }
 
 // Wake implements protocol.Sink.
-func (t *mailSink) Wake() { t.server.wake(t.mailed) }
+func (m *mailSink) Wake() { m.server.wake(m.mailed) }

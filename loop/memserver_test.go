@@ -271,7 +271,7 @@ func (w *memServer) finish() {
 		c.close()
 	}
 	w.await("the last long reply", func() bool { return w.longReplies.Load() == 0 })
-	w.workers.Wait()
+	w.goroutines.Wait()
 	w.ticks()
 	w.settle()
 	if n := w.Server.conns.count(); n != 0 {

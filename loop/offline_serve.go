@@ -42,5 +42,5 @@ func (noListener) Addr() net.Addr { return &net.TCPAddr{} }
 func (o *Offline) Close() {
 	o.server.closeServices()
 	close(o.server.stopped)
-	o.server.workers.Wait()
+	o.server.goroutines.Wait()
 }

@@ -26,7 +26,7 @@ func (o *Offline) HasPending() bool {
 // that: until then the disk may be at a sync, and afterwards it is the server's until Stop returns.
 func (o *Offline) Stop(closing func()) error {
 	for _, r := range o.loops {
-		r.begin()
+		r.beginTurn()
 		r.endAll()
 	}
 	o.closing = true

@@ -119,7 +119,7 @@ func (s *session) Offload(in []byte, handled, backlog int, work, done func()) bo
 		work()
 		<-slots
 		r.exec(func() {
-			r.begin()
+			r.beginTurn()
 			done()
 			if s := r.sessions.get(id); s != nil && s.open() {
 				r.work.paused = append(r.work.paused, s)

@@ -46,7 +46,7 @@ func (s *Server) openHTTP() error {
 		pages = append(pages, web.Profiles()...)
 	}
 	s.web = web.New(l, s.guard, s.scrape, s.admitOperator, pages...)
-	s.workers.Go(func() {
+	s.goroutines.Go(func() {
 		if err := s.web.Serve(); err != nil {
 			s.log.Error("HTTP stopped", "error", err)
 		}
@@ -59,7 +59,7 @@ func (s *Server) closeHTTP() {
 	if s.web != nil {
 		_ = s.web.Close() // another error is why the server does not start
 	}
-	s.workers.Wait()
+	s.goroutines.Wait()
 }
 
 // admitOperator counts a connection of --http that uses the HTTP API.

@@ -18,7 +18,7 @@ type reactor struct {
 	server      *Server
 	index       int
 	largeOutput int    // Server.largeOutput
-	finishFn    func() // finish as a func value, made once because each one allocates
+	finishFn    func() // finishTurn as a func value, made once because each one allocates
 
 	// Any goroutine may use these.
 	inbox     mailbox
@@ -46,14 +46,14 @@ func newReactor(server *Server, index int) *reactor {
 		forwarded: make(map[*session]*forwardedClient),
 	}
 	r.swept.Store(server.now().Mono)
-	r.finishFn = r.finish
+	r.finishFn = r.finishTurn
 	r.Sink, r.Spaces = r, spaces
 	return r
 }
 
 // open makes the session of a new connection.
 func (r *reactor) open(c connection, port loopPort) *session {
-	r.begin()
+	r.beginTurn()
 	s := &session{r: r, conn: c, opened: r.Now.Wall, lastReceived: r.Now.Mono}
 	s.Protocol, s.Loop, s.Transport, s.partialSince = port.protocol, &r.Loop, s, r.Now.Mono
 	r.sessions.add(s, r.index)
@@ -69,7 +69,7 @@ func (r *reactor) open(c connection, port loopPort) *session {
 
 // traffic passes the bytes read from a connection to its session. A panic ends this session only.
 func (r *reactor) traffic(s *session, in []byte) {
-	r.begin()
+	r.beginTurn()
 	defer r.recoverSession(s)
 	if s.open() {
 		s.countReceived(len(in))
@@ -123,7 +123,7 @@ func (r *reactor) halfClose(s *session) {
 
 // closeSession ends a session after its connection was closed.
 func (r *reactor) closeSession(s *session) {
-	r.begin()
+	r.beginTurn()
 	if s.gone {
 		return
 	}

@@ -8,7 +8,9 @@ import (
 )
 
 // drain returns --drain in whole milliseconds.
-func (s *Server) drain() time.Duration { return time.Duration(s.drains.Load()).Round(time.Millisecond) }
+func (s *Server) drain() time.Duration {
+	return time.Duration(s.drainNanos.Load()).Round(time.Millisecond)
+}
 
 // Reload takes the settings with the tag reload, and the rules and cron entries of the file from next: all of
 // them, or none with an error as of New. It leaves other settings as they are. It may be called once the
@@ -28,7 +30,7 @@ func (s *Server) Reload(next Options) error {
 			return err
 		}
 	}
-	s.drains.Store(int64(next.Drain))
+	s.drainNanos.Store(int64(next.Drain))
 	s.conns.setLimits(next.MaxConnections, next.MaxAPIConnections)
 	if s.journal != nil {
 		s.journal.journal.SetMinFree(uint64(next.MinFree))

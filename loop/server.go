@@ -28,7 +28,7 @@ type Server struct {
 
 	// Seams: the tests and Offline replace these functions before anything runs.
 	clock      func() sched.Time
-	runOffload func(places chan struct{}, do func())               // goOffload
+	runOffload func(slots chan struct{}, do func())                // goOffload
 	waiting    waiting                                             // newWaiting
 	listenOn   func(setting, address string) (net.Listener, error) // openAddress
 	stop       context.CancelFunc                                  // of Run's context
@@ -67,8 +67,8 @@ type Server struct {
 	memory     *memoryLimit // nil: no limit
 	peerMemory int          // bytes that a budget of the peers of an event loop may have, or one largest request or reply
 
-	drains  atomic.Int64 // nanoseconds of --drain, see drain
-	reloads sync.Mutex   // held during a Reload
+	drainNanos atomic.Int64 // nanoseconds of --drain, see drain
+	reloads    sync.Mutex   // held during a Reload
 
 	// The journal.
 	journal     *journalSink    // nil: jobs live in memory alone
@@ -84,7 +84,7 @@ type Server struct {
 	stopped         chan struct{}         // closed when the event loops have ended
 	protocolFailure atomic.Pointer[error] // the error of a protocol that stopped the server
 	accepters       sync.WaitGroup
-	workers         sync.WaitGroup // timer, encoders, HTTP
+	goroutines      sync.WaitGroup // timer, encoders, HTTP
 }
 
 // Run serves until ctx ends or a peer shuts the server down. It then waits up to Options.Drain for
@@ -145,7 +145,7 @@ func newServerWith(o Options, fixed sched.Options) (_ *Server, err error) {
 		commits:    sync.NewCond(new(sync.Mutex)),
 		peerMemory: o.peerMemory(),
 	}
-	s.drains.Store(int64(o.Drain))
+	s.drainNanos.Store(int64(o.Drain))
 	for range protocol.StreamKinds {
 		s.encoders = append(s.encoders, make(chan struct{}, 1))
 	}
@@ -212,7 +212,7 @@ func (s *Server) readClocks() sched.Time {
 func (s *Server) serve(ctx context.Context) {
 	if s.memory != nil {
 		s.memory.check(s.now().Mono) // the journal may have held more than there may be
-		s.workers.Go(func() { s.watchMemory(ctx) })
+		s.goroutines.Go(func() { s.watchMemory(ctx) })
 	}
 	for _, l := range s.listeners {
 		s.accepters.Go(func() { s.accept(l) })
@@ -221,7 +221,7 @@ func (s *Server) serve(ctx context.Context) {
 		service.Serve(ctx)
 	}
 	s.swept.Store(s.now().Mono)
-	s.workers.Go(func() { s.runTimer(ctx) })
+	s.goroutines.Go(func() { s.runTimer(ctx) })
 	s.serving.Store(true)
 	s.announce()
 }
@@ -274,7 +274,7 @@ func (s *Server) shutdown() error {
 	if s.web != nil {
 		_ = s.web.Close() // a peer that reads a page this slowly retries elsewhere
 	}
-	s.workers.Wait()
+	s.goroutines.Wait()
 	if why := s.protocolFailure.Load(); why != nil {
 		err = errors.Join(*why, err)
 	}
@@ -321,7 +321,7 @@ func (s *Server) onReactor(i int, fn func(*reactor)) bool {
 	done := make(chan struct{}, 1)
 	r.exec(func() {
 		defer func() { done <- struct{}{} }()
-		r.begin()
+		r.beginTurn()
 		fn(r)
 	})
 	return s.waiting.awaitToken(context.Background(), s.stopped, done, math.MaxInt64)

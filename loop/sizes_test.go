@@ -72,6 +72,6 @@ func TestPartsOfATurn(t *testing.T) {
 				t.Errorf("turn %d: a part that begins after %v ends after %v, not %v", turn, at, got.Sub(begun), want.Sub(begun))
 			}
 		}
-		r.finish()
+		r.finishTurn()
 	}
 }

@@ -120,7 +120,7 @@ func (r *reactor) checkSlowLater() {
 
 // checkSlow writes the next pieces of streams and tells the scheduler which peers have caught up.
 func (r *reactor) checkSlow() {
-	r.begin()
+	r.beginTurn()
 	kept := r.slow[:0]
 	for _, s := range r.slow {
 		if s.gone {

@@ -10,7 +10,7 @@ const sweepBudget = 1024
 func (r *reactor) sweep() {
 	r.pool.shrink()
 	r.dropScratch()
-	r.begin()
+	r.beginTurn()
 	o := &r.server.o
 	now := r.Now.Mono
 	r.swept.Store(now)

@@ -43,7 +43,7 @@ func (s *Server) runTimer(ctx context.Context) {
 				}
 			}
 			if trim.shouldTrim(s.sched.Stats().ArenaBytes) {
-				s.workers.Go(debug.FreeOSMemory)
+				s.goroutines.Go(debug.FreeOSMemory)
 			}
 			continue
 		}

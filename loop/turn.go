@@ -9,7 +9,7 @@ import (
 // turn is the state of one turn of a reactor.
 type turn struct {
 	on        bool      // the turn has begun, and Now has been read
-	armed     bool      // finish is queued
+	armed     bool      // finishTurn is queued
 	allUntil  time.Time // end of allConnsTime; zero: it has not begun
 	mailed    []bool    // by loop: the first delivery found its mailbox empty
 	delivered int       // cost of the deliveries, see turnDeliveries
@@ -42,8 +42,8 @@ func (w *work) left() bool { return len(w.mail)+len(w.refill)+len(w.dirty)+len(w
 // requestTurn asks the event loop for a turn, which begins and ends there. Any goroutine may call it.
 func (r *reactor) requestTurn() { r.exec(r.finishFn) }
 
-// begin starts a turn, unless one is on, and asks the event loop to end it.
-func (r *reactor) begin() {
+// beginTurn starts a turn, unless one is on, and asks the event loop to end it.
+func (r *reactor) beginTurn() {
 	r.startTurn()
 	if !r.turn.armed {
 		r.turn.armed = true
@@ -59,8 +59,8 @@ func (r *reactor) startTurn() {
 	}
 }
 
-// finish ends a turn. It delivers the mail and writes once to every session with output.
-func (r *reactor) finish() {
+// finishTurn ends a turn. It delivers the mail and writes once to every session with output.
+func (r *reactor) finishTurn() {
 	r.turn.armed = false
 	r.startTurn()
 	r.resumePaused()
@@ -93,7 +93,7 @@ func (r *reactor) scheduleNextTurn() {
 	r.after(0, func() {
 		r.exec(func() {
 			r.work.queued = false
-			r.begin()
+			r.beginTurn()
 		})
 	})
 }

@@ -10,9 +10,9 @@ import (
 	"treadle/codec/periodic"
 )
 
-// TestNoLostWakeUp: with one job in the air between reactors that take their turns in any order, the waiting worker
+// TestNoLostWakeup: with one job in the air between reactors that take their turns in any order, the waiting worker
 // gets it. There is no other traffic, which would repair a lost wake-up.
-func TestNoLostWakeUp(t *testing.T) {
+func TestNoLostWakeup(t *testing.T) {
 	t.Parallel()
 	for _, grab := range []string{"hold", "document"} {
 		for seed := range uint64(300) {
@@ -68,9 +68,9 @@ func oneJobInTheAir(t *testing.T, grab string, seed uint64) {
 	}
 }
 
-// TestNoLostWakeUpEngine is the same on real loops: submit and grab are on their way
+// TestNoLostWakeupEngine is the same on real loops: submit and grab are on their way
 // at the same time, round after round.
-func TestNoLostWakeUpEngine(t *testing.T) {
+func TestNoLostWakeupEngine(t *testing.T) {
 	t.Parallel()
 	r := startServer(t, Options{Loops: 2})
 	client, worker := r.greet(periodic.Client), r.greet(periodic.Worker)

@@ -33,8 +33,8 @@ func (t *transport) checkCertificate(c net.Conn, id string) error {
 	return nil
 }
 
-// errGone refuses a node that was removed from the cluster.
-var errGone = errors.New("it was removed from the cluster")
+// errPeerRemoved refuses a node that was removed from the cluster.
+var errPeerRemoved = errors.New("it was removed from the cluster")
 
 // checkHello returns an error if this node does not work with the other end of a connection. A node with a new data
 // directory is another node, even with the same id: it has forgotten its votes and acknowledgements. So checkHello

@@ -19,10 +19,10 @@ func (n *Node) applyLoop() {
 				return
 			}
 			at, stored := n.storage.replica.Members()
-			all, err := parseMembers(stored)
+			nodes, err := parseMembers(stored)
 			if err == nil { // a follower that is a little behind needs no snapshot
 				keep := n.pinned.keep(before, n.storage.written.Load())
-				n.call(func() { err = n.storage.compact(at.Index, keep, all.confState()) })
+				n.call(func() { err = n.storage.compact(at.Index, keep, nodes.confState()) })
 			}
 			if err != nil {
 				n.fail(err)

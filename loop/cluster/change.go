@@ -186,7 +186,7 @@ func (n *Node) propose(ctx context.Context, c Change) (done bool, err error) {
 			next, err = confChange(pb.ConfChangeAddLearnerNode, member{Number: m.Last + 1, ID: c.ID, Address: c.Address}), m.checkAddition(c.ID, c.Address)
 			done = err != nil
 		case !is:
-			done, err = true, m.checkRemoved(c.ID)
+			done, err = true, m.checkWasRemoved(c.ID)
 			return
 		default:
 			next, err = confChange(pb.ConfChangeRemoveNode, node), m.checkRemoval(node, n.respondingNumbers())
@@ -290,8 +290,8 @@ func (n *Node) checkMember(id string) error {
 	n.mu.Lock()
 	m := n.members
 	n.mu.Unlock()
-	if slices.Contains(m.Gone, id) {
-		return fmt.Errorf("node %q: %w", id, errGone)
+	if slices.Contains(m.Removed, id) {
+		return fmt.Errorf("node %q: %w", id, errPeerRemoved)
 	}
 	if _, ok := m.withID(id); !ok {
 		return fmt.Errorf("node %q is none of the cluster, which has %s: treadle cluster add %s=HOST:PORT adds it", id, m.ids(), id)
@@ -345,7 +345,7 @@ func (n *Node) transfer(ctx context.Context, id string) error {
 	if err != nil || id == n.o.ID {
 		return err
 	}
-	n.AwaitChange(ctx, n.o.ID)
+	n.AwaitOtherLeader(ctx, n.o.ID)
 	switch leader, err := n.Leader(ctx); {
 	case leader == n.o.ID:
 		return errors.New("the other node did not take over in time")

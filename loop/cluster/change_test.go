@@ -36,7 +36,7 @@ func TestMembers(t *testing.T) {
 		}
 		m = next
 		s := m.confState()
-		if got := fmt.Sprintf("%s %v %v %v", m.ids(), s.GetVoters(), s.GetLearners(), m.Gone); got != want {
+		if got := fmt.Sprintf("%s %v %v %v", m.ids(), s.GetVoters(), s.GetLearners(), m.Removed); got != want {
 			t.Errorf("%v of %+v: %s, want %s", kind, n, got, want)
 		}
 		if again, err := parseMembers(m.stored()); err != nil || string(again.stored()) != string(m.stored()) {

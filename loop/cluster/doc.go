@@ -17,10 +17,11 @@
 //
 // # Roles
 //
-// Only the leader runs a scheduler and a journal. Followers are cold. A node that wins an election waits until the
-// first entry of its term is committed, and applies all entries up to that to its store (Node.AwaitLead). Then it
-// starts as a server does after a kill. A journal ends with the term of its Lead. It acknowledges nothing after that,
-// even if the node is elected again. A Lead has a lease, and ends before another node can lead (lead.go).
+// Only the leader runs a scheduler and a journal. A follower keeps the log and the store, and runs neither. A node that
+// wins an election waits until the first entry of its term is committed, and applies all entries up to that to its
+// store (Node.AwaitLead). Then it starts as a server does after a kill. A journal ends with the term of its Lead. It
+// acknowledges nothing after that, even if the node is elected again. A Lead has a lease, and ends before another node
+// can lead (lead.go).
 //
 // An added node is a learner at first: it gets entries, and counts for no majority. The leader promotes it when it has
 // almost the whole log (change.go).
@@ -42,7 +43,8 @@
 //	node.go lead.go raftlog.go        Raft's state and its goroutine; the time as leader; Raft's log lines
 //	health.go clock.go                the state for probes and metrics; the clocks of the other nodes
 //	members.go change.go              the members; how they and the leader change
-//	storage.go apply.go leave.go      the log; how it is applied to the store; the end of a node
+//	storage.go apply.go leave.go      the log; how it is applied to the store; a node's directory
+//	                                  becomes a single server's
 //	transport.go frame.go             connections between nodes
 //	admit.go                          which connections are accepted
 //	snapshot.go forward.go status.go  the other uses of connections

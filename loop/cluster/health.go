@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"go.etcd.io/raft/v3"
 )
 
 // Health is the state of a node for metrics.
@@ -159,4 +161,15 @@ func (t *transport) problemText() string {
 		}
 	}
 	return b.String()
+}
+
+func roleName(s raft.StateType) string {
+	switch s {
+	case raft.StateLeader:
+		return "leader"
+	case raft.StateFollower:
+		return "follower"
+	default:
+		return "candidate"
+	}
 }

@@ -21,14 +21,14 @@ type Lead struct {
 	lost  chan struct{} // closed when the Lead ends
 	lease atomic.Int64  // the uptime at which the lease ends; 0: it has not begun
 
-	mu       sync.Mutex
-	wake     *sync.Cond
-	begun    bool // the first entry of the term is committed
-	isReady  bool
-	isLost   bool
-	proposed int // entries
-	done     int // proposed entries that are committed
-	bytes    int // of entries that are proposed and not committed
+	mu            sync.Mutex
+	wake          *sync.Cond
+	termCommitted bool // the first entry of the term is committed
+	isReady       bool
+	isLost        bool
+	proposed      int // entries
+	committed     int // proposed entries that are committed
+	bytes         int // of entries that are proposed and not committed
 }
 
 // maxProposed bounds the bytes of proposed entries that are not committed. Append waits while there are more.
@@ -85,10 +85,10 @@ func (l *Lead) Append(batch []byte) error {
 func (l *Lead) Sync() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.done < l.proposed && !l.isLost {
+	for l.committed < l.proposed && !l.isLost {
 		l.wake.Wait()
 	}
-	if l.done < l.proposed {
+	if l.committed < l.proposed {
 		return ErrNotLeader
 	}
 	return nil
@@ -99,11 +99,11 @@ func (l *Lead) countCommitted(bytes int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if bytes > 0 {
-		l.done++
+		l.committed++
 		l.bytes -= bytes
 		l.wake.Broadcast()
 	}
-	l.begun = true
+	l.termCommitted = true
 	l.markReady()
 }
 
@@ -124,7 +124,7 @@ func (l *Lead) lastAsked() int64 { return l.lease.Load() - int64(leaseTicks*tick
 
 // markReady closes ready if the Lead is ready. The caller holds mu.
 func (l *Lead) markReady() {
-	if !l.isReady && l.begun && l.lease.Load() > 0 {
+	if !l.isReady && l.termCommitted && l.lease.Load() > 0 {
 		l.isReady = true
 		close(l.ready)
 	}

@@ -25,9 +25,9 @@ type member struct {
 // members are the nodes of the cluster after a committed entry. A value does not change: withEntry makes another one.
 // It is stored as JSON, see journal.Replica.Members.
 type members struct {
-	Nodes []member `json:"nodes"` // in the order of their numbers
-	Last  uint64   `json:"last"`  // the highest number that was ever given
-	Gone  []string `json:"gone,omitempty"`
+	Nodes   []member `json:"nodes"` // in the order of their numbers
+	Last    uint64   `json:"last"`  // the highest number that was ever given
+	Removed []string `json:"gone,omitempty"`
 }
 
 // firstMembers returns the nodes with which a cluster begins.
@@ -120,7 +120,7 @@ func (m *members) withEntry(e *pb.Entry) (*members, *pb.ConfChange, error) {
 	if err := json.Unmarshal(c.GetContext(), &n); err != nil {
 		return nil, nil, fmt.Errorf("a change of the nodes cannot be read: %w", err)
 	}
-	next := &members{slices.Clone(m.Nodes), m.Last, slices.Clone(m.Gone)}
+	next := &members{slices.Clone(m.Nodes), m.Last, slices.Clone(m.Removed)}
 	at := slices.IndexFunc(next.Nodes, func(o member) bool { return o.Number == n.Number })
 	switch kind := c.GetType(); {
 	case kind == pb.ConfChangeAddLearnerNode && at < 0 && n.Number > m.Last && m.checkAddition(n.ID, n.Address) == nil:
@@ -129,7 +129,7 @@ func (m *members) withEntry(e *pb.Entry) (*members, *pb.ConfChange, error) {
 	case kind == pb.ConfChangeAddNode && at >= 0 && next.Nodes[at].Learner:
 		next.Nodes[at].Learner = false
 	case kind == pb.ConfChangeRemoveNode && at >= 0:
-		next.Gone = append(next.Gone, next.Nodes[at].ID)
+		next.Removed = append(next.Removed, next.Nodes[at].ID)
 		next.Nodes = slices.Delete(next.Nodes, at, at+1)
 	default:
 		c.NodeId = new(uint64) // Raft does nothing either
@@ -140,7 +140,7 @@ func (m *members) withEntry(e *pb.Entry) (*members, *pb.ConfChange, error) {
 
 // checkAddition returns an error if a node cannot be added.
 func (m *members) checkAddition(id, address string) error {
-	if slices.Contains(m.Gone, id) {
+	if slices.Contains(m.Removed, id) {
 		return fmt.Errorf("a node %q was removed from this cluster, and has acknowledged what another one has not: take a new id", id)
 	}
 	if len(m.Nodes) >= maxNodes {
@@ -154,9 +154,9 @@ func (m *members) checkAddition(id, address string) error {
 	return nil
 }
 
-// checkRemoved returns an error for an id that no node has, unless its node was removed.
-func (m *members) checkRemoved(id string) error {
-	if slices.Contains(m.Gone, id) {
+// checkWasRemoved returns an error for an id that no node has, unless its node was removed.
+func (m *members) checkWasRemoved(id string) error {
+	if slices.Contains(m.Removed, id) {
 		return nil
 	}
 	return fmt.Errorf("the cluster has no node %q: %s", id, m.ids())

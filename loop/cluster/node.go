@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,7 +50,7 @@ type Node struct {
 	received      chan *pb.Message
 	calls         chan func() // the owner runs them
 	closing       chan struct{}
-	workers       sync.WaitGroup
+	goroutines    sync.WaitGroup
 	stop          sync.Once
 	startedAt     time.Time
 	awaitingPeers atomic.Bool          // the node takes no part yet: see transport.startWhenAllMet
@@ -127,9 +126,9 @@ func newNode(o Options, s *storage, number uint64, known *members) (*Node, error
 func (n *Node) start(l links) {
 	n.links = l
 	l.update(n.members)
-	n.workers.Go(n.run)
-	n.workers.Go(n.applyLoop)
-	n.workers.Go(n.watchLease)
+	n.goroutines.Go(n.run)
+	n.goroutines.Go(n.applyLoop)
+	n.goroutines.Go(n.watchLease)
 }
 
 // run owns Raft until the node is closed or has failed.
@@ -178,7 +177,7 @@ func (n *Node) tick() {
 	n.ticks++
 }
 
-// process does what Raft asks for. It returns false when the node has failed.
+// process handles all that Raft has ready. It returns false when the node has failed.
 func (n *Node) process() bool {
 	for n.Err() == nil && n.raft.HasReady() {
 		rd := n.raft.Ready()
@@ -311,7 +310,7 @@ func (n *Node) beginLead(noSuccessor bool) {
 	n.lead = &Lead{n: n, term: n.term, ready: make(chan struct{}), lost: make(chan struct{})}
 	n.lead.wake = sync.NewCond(&n.lead.mu)
 	committed, err := n.storage.Term(n.commit)
-	n.lead.begun = err == nil && committed == n.term
+	n.lead.termCommitted = err == nil && committed == n.term
 }
 
 // endLead ends the present Lead, if there is one. The caller holds mu.
@@ -352,7 +351,7 @@ func (n *Node) sendAll(messages []*pb.Message) {
 		case m.GetType() != pb.MsgSnap:
 			n.links.send(m)
 		case n.sendingSnapshot.CompareAndSwap(false, true):
-			n.workers.Go(func() { n.sendSnapshot(m) })
+			n.goroutines.Go(func() { n.sendSnapshot(m) })
 		default:
 			n.raft.ReportSnapshot(m.GetTo(), raft.SnapshotFailure) // Raft asks again
 		}
@@ -391,7 +390,7 @@ func (n *Node) fail(err error) {
 func (n *Node) Close() error {
 	n.stop.Do(func() { close(n.closing) })
 	n.links.close()
-	n.workers.Wait()
+	n.goroutines.Wait()
 	return n.storage.replica.Close()
 }
 
@@ -466,9 +465,9 @@ func (n *Node) LeaderIs(id string) bool {
 	return n.members.id(n.leader) == id
 }
 
-// AwaitChange waits until the leader is not the node with this id, this node ends or ctx ends. With the id "" it waits
-// for any leader.
-func (n *Node) AwaitChange(ctx context.Context, leader string) {
+// AwaitOtherLeader waits until the leader is not the node with this id, this node ends or ctx ends. With the id "" it
+// waits for any leader.
+func (n *Node) AwaitOtherLeader(ctx context.Context, leader string) {
 	for {
 		n.mu.Lock()
 		same, changed := n.members.id(n.leader) == leader, n.changed
@@ -489,25 +488,9 @@ func (n *Node) AwaitChange(ctx context.Context, leader string) {
 // Replica returns the data directory, for the journal of a Lead.
 func (n *Node) Replica() *journal.Replica { return n.storage.replica }
 
-func roleName(s raft.StateType) string {
-	switch s {
-	case raft.StateLeader:
-		return "leader"
-	case raft.StateFollower:
-		return "follower"
-	default:
-		return "candidate"
-	}
-}
-
 // id returns the id of a node, or "".
 func (n *Node) id(number uint64) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.members.id(number)
-}
-
-// number returns the position of an id among the peers, from 1 on, or 0.
-func (o *Options) number(id string) uint64 {
-	return uint64(slices.IndexFunc(o.Peers, func(p Peer) bool { return p.ID == id }) + 1)
 }

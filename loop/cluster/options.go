@@ -13,6 +13,7 @@ import (
 	"math/big"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -195,4 +196,9 @@ func (o *Options) shared() (server, client *tls.Config, err error) {
 		},
 	}
 	return both, both, nil
+}
+
+// number returns the position of an id among the peers, from 1 on, or 0.
+func (o *Options) number(id string) uint64 {
+	return uint64(slices.IndexFunc(o.Peers, func(p Peer) bool { return p.ID == id }) + 1)
 }

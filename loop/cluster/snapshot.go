@@ -43,14 +43,14 @@ func (n *Node) sendSnapshot(m *pb.Message) {
 
 // sendStore sends a copy of the store with a message.
 func (n *Node) sendStore(m *pb.Message, s *journal.Snapshot) error {
-	all, err := parseMembers(s.Members)
+	nodes, err := parseMembers(s.Members)
 	if err != nil {
 		return err
 	}
-	if all.id(m.GetTo()) == "" {
+	if nodes.id(m.GetTo()) == "" {
 		return errors.New("the store is from before the node was added: it follows when a group is complete")
 	}
-	m.Snapshot = &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &s.Index, Term: &s.Term, ConfState: all.confState()}}
+	m.Snapshot = &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &s.Index, Term: &s.Term, ConfState: nodes.confState()}}
 	return n.links.sendSnapshot(m, s)
 }
 

@@ -112,7 +112,7 @@ func Start(ctx context.Context, o Options) (n *Node, err error) {
 	t.mu.Unlock()
 	n.start(t)
 	t.serve()
-	n.workers.Go(n.watchOthers)
+	n.goroutines.Go(n.watchOthers)
 	return n, nil
 }
 

@@ -120,8 +120,8 @@ type Answer struct {
 // AskStatus is the verb of a Request that changes nothing.
 const AskStatus = "status"
 
-// Serve answers one Request on each connection, in JSON, until the listener is closed.
-func (n *Node) Serve(l net.Listener) {
+// ServeRequests answers one Request on each connection, in JSON, until the listener is closed.
+func (n *Node) ServeRequests(l net.Listener) {
 	for {
 		c, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -133,7 +133,7 @@ func (n *Node) Serve(l net.Listener) {
 		}
 		select {
 		case n.requestSlots <- struct{}{}:
-			n.workers.Go(func() {
+			n.goroutines.Go(func() {
 				defer func() { <-n.requestSlots }()
 				n.answerRequest(c)
 			})

@@ -64,13 +64,13 @@ func (s *storage) begin(m *members) error {
 		func(journal.Position) []byte { return m.stored() })
 }
 
-// replay appends the entries of the log's records. The first record may begin anywhere. all are the members of the
-// store.
-func (s *storage) replay(records []record, all *pb.ConfState) error {
+// replay appends the entries of the log's records. The first record may begin anywhere. confState has the members of
+// the store.
+func (s *storage) replay(records []record, confState *pb.ConfState) error {
 	for i, r := range records {
 		s.hard = r.hard
 		if i == 0 && r.before.Index > 0 {
-			if err := s.beginAt(r.before, all); err != nil {
+			if err := s.beginAt(r.before, confState); err != nil {
 				return err
 			}
 		}
@@ -79,7 +79,7 @@ func (s *storage) replay(records []record, all *pb.ConfState) error {
 		}
 		term, err := s.Term(r.before.Index)
 		if err != nil && r.before.Index <= s.replica.Applied().Index { // the store has what lies between
-			if err := s.beginAt(r.before, all); err != nil {
+			if err := s.beginAt(r.before, confState); err != nil {
 				return err
 			}
 			term, err = r.before.Term, nil
@@ -96,18 +96,18 @@ func (s *storage) replay(records []record, all *pb.ConfState) error {
 }
 
 // beginAt makes the log begin after a position.
-func (s *storage) beginAt(at journal.Position, all *pb.ConfState) error {
-	return s.ApplySnapshot(&pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &at.Index, Term: &at.Term, ConfState: all}})
+func (s *storage) beginAt(at journal.Position, confState *pb.ConfState) error {
+	return s.ApplySnapshot(&pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &at.Index, Term: &at.Term, ConfState: confState}})
 }
 
-// restart compacts the log to the entries that the store lacks, and begins it anew on the disk. all are the members of
-// the store.
-func (s *storage) restart(all *pb.ConfState) error {
+// restart compacts the log to the entries that the store lacks, and begins it anew on the disk. confState has the
+// members of the store.
+func (s *storage) restart(confState *pb.ConfState) error {
 	at := s.replica.Applied()
 	last, _ := s.LastIndex() // of a MemoryStorage: it never fails
 	if at == firstPosition && last == 0 {
 		last = at.Index
-		if err := s.beginAt(at, all); err != nil {
+		if err := s.beginAt(at, confState); err != nil {
 			return err
 		}
 	}
@@ -118,7 +118,7 @@ func (s *storage) restart(all *pb.ConfState) error {
 	if err != nil || term != at.Term {
 		return fmt.Errorf("the log of the cluster does not fit the store at entry %d of term %d: %v", at.Index, at.Term, err)
 	}
-	if err := s.compact(at.Index, at.Index, all); err != nil {
+	if err := s.compact(at.Index, at.Index, confState); err != nil {
 		return err
 	}
 	if s.hard.GetCommit() < at.Index {
@@ -139,8 +139,8 @@ func (s *storage) restart(all *pb.ConfState) error {
 const noLimit = 1<<64 - 1
 
 // compact makes entry at that of the snapshot, and drops the entries before keep.
-func (s *storage) compact(at, keep uint64, all *pb.ConfState) error {
-	if _, err := s.CreateSnapshot(at, all, nil); err != nil && !errors.Is(err, raft.ErrSnapOutOfDate) {
+func (s *storage) compact(at, keep uint64, confState *pb.ConfState) error {
+	if _, err := s.CreateSnapshot(at, confState, nil); err != nil && !errors.Is(err, raft.ErrSnapOutOfDate) {
 		return err
 	}
 	if err := s.Compact(keep); err != nil && !errors.Is(err, raft.ErrCompacted) {

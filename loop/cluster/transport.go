@@ -51,7 +51,7 @@ type transport struct {
 	storeIncarnations func(text string) error // writes the note PEERS
 	ctx               context.Context
 	cancel            context.CancelFunc
-	workers           sync.WaitGroup
+	goroutines        sync.WaitGroup
 
 	mu            sync.Mutex
 	knownHosts    map[string]bool  // hosts of other nodes to which this node has connected
@@ -92,7 +92,7 @@ func listen(o *Options, id identity, incarnations map[string]string) (*transport
 }
 
 // serve accepts connections. update connects to the other nodes.
-func (t *transport) serve() { t.workers.Go(t.accept) }
+func (t *transport) serve() { t.goroutines.Go(t.accept) }
 
 // update implements links. It connects to new nodes and ends the connections to removed ones.
 func (t *transport) update(m *members) {
@@ -112,7 +112,7 @@ func (t *transport) update(m *members) {
 		ctx, cancel := context.WithCancel(t.ctx)
 		p := &peer{Peer{n.ID, n.Address}, n.Number, make(chan *pb.Message, maxQueued), cancel}
 		t.peers[n.Number] = p
-		t.workers.Go(func() { t.connect(ctx, p) })
+		t.goroutines.Go(func() { t.connect(ctx, p) })
 	}
 }
 
@@ -125,7 +125,7 @@ func (t *transport) close() {
 		_ = c.Close()
 	}
 	t.mu.Unlock()
-	t.workers.Wait()
+	t.goroutines.Wait()
 }
 
 // trackConn lets close end the connection. It closes the connection and returns false if the transport is closed.
@@ -162,7 +162,7 @@ func (t *transport) accept() {
 		slots := t.slotsFor(c.RemoteAddr())
 		select {
 		case slots <- struct{}{}:
-			t.workers.Go(func() { t.serveConn(c, slots) })
+			t.goroutines.Go(func() { t.serveConn(c, slots) })
 		default:
 			_ = c.Close()
 		}
@@ -198,7 +198,7 @@ func (t *transport) serveConn(c net.Conn, slots chan struct{}) {
 		answer := t.hello(h.Kind, h.From)
 		switch {
 		case err != nil:
-			answer.Error, answer.Removed = err.Error(), errors.Is(err, errGone)
+			answer.Error, answer.Removed = err.Error(), errors.Is(err, errPeerRemoved)
 		case h.Kind == kindJoin:
 			answer.Nodes = t.node.nodes()
 		}

@@ -83,7 +83,7 @@ func TestStrangers(t *testing.T) {
 	f(`no other node is called "a"`, func(h *hello) { h.From = "a" })
 	f(`asks for "money"`, func(h *hello) { h.Kind = "money" })
 	f("does not identify its data directory", func(h *hello) { h.Incarnation = "x" })
-	nodes[1].AwaitChange(soon(t), "") // it knows the others
+	nodes[1].AwaitOtherLeader(soon(t), "") // it knows the others
 	f("has another data directory than before", func(h *hello) { h.Incarnation = strings.Repeat("0", identitySize) })
 
 	for _, noise := range []string{"", "GET / HTTP/1.1\r\n\r\n", "\x05\x00\x00\x00\x00\x00\x00\x00hello", "\xff\xff\xff\xff\x00\x00\x00\x00"} {
