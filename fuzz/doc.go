@@ -1,11 +1,10 @@
 // Package fuzz has the tests that search for unknown faults: native fuzz targets for every codec and their corpora, and
 // the bugs that are planted for the simulation, which is in fuzz/sim. It holds tests alone.
 //
-// Every target has an oracle, never only "did not panic": what is decoded and encoded again gives the bytes it came
-// from, a stream gives the same frames however it is cut, or a second, dumber reader agrees. Seeds are packets captured
-// from the reference servers, in testdata; an input that once failed stays in testdata/fuzz/FuzzX, where plain `go
-// test` runs it. What one room alone takes apart has its targets there: ZMTP's frames, the journal's files, Disbatch's
-// documents, the files of the command line. `make fuzz` finds all of them and runs each for a while. The targets that
-// play sessions with a server in memory are in builds with the invariants tag, as is loop.Offline, which they play them
-// with.
+// Every target compares with an oracle: encoding what was decoded gives the same bytes, a stream gives the same frames
+// however it is cut, or a simpler reader agrees. Seeds are packets captured from the reference servers, in testdata; an
+// input that once failed stays in testdata/fuzz/FuzzX, where plain `go test` runs it. What only one package decodes has
+// its targets there: ZMTP's frames, the journal's files, Disbatch's documents, the files of the command line. `make
+// fuzz` finds all of them and runs each for a while. The targets that play sessions with a server in memory are in
+// builds with the invariants tag, as is loop.Offline, which they play them with.
 package fuzz

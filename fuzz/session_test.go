@@ -76,14 +76,14 @@ func byteScript(in []byte, peers int, requested func(peer int, b []byte) []byte)
 
 // sessions is one play of a script.
 type sessions struct {
-	t      *testing.T
-	server *loop.Offline
-	ports  []string // by peer
-	hellos [][]byte // by peer, what its connections begin with unless the script says otherwise
-	doors  map[string]*door
-	peers  []sessionPeer
-	piece  int      // bytes sent at a time, 0: all
-	lives  [][]life // by peer, its connections
+	t        *testing.T
+	server   *loop.Offline
+	ports    []string // by peer
+	hellos   [][]byte // by peer, what its connections begin with unless the script says otherwise
+	services map[string]*memListener
+	peers    []sessionPeer
+	piece    int      // bytes sent at a time, 0: all
+	lives    [][]life // by peer, its connections
 }
 
 // sessionPeer is a connection to the server.
@@ -119,7 +119,7 @@ func (s *sessions) connected(peer int, greet bool) sessionPeer {
 		}
 		p.Close()
 	}
-	if d := s.doors[s.ports[peer]]; d != nil {
+	if d := s.services[s.ports[peer]]; d != nil {
 		s.peers[peer] = d.connect()
 	} else {
 		s.peers[peer] = s.server.Connect(s.ports[peer])
@@ -171,11 +171,11 @@ func wait(d time.Duration) func(*sessions, int) {
 	return func(s *sessions, _ int) { s.server.Advance(d) }
 }
 
-// play plays a script and returns the connections of each peer. Where a port is a door, there are goroutines of the
+// play plays a script and returns the connections of each peer. Where a port is one of servicePorts, there are goroutines of the
 // server's: they are in a bubble, which tells when they have nothing to do, and that none is left.
 func play(t *testing.T, o loop.Options, ports []string, hellos [][]byte, script []step, piece int) (lives [][]life) {
 	t.Helper()
-	if !slices.ContainsFunc(ports, isDoor) {
+	if !slices.ContainsFunc(ports, isServicePort) {
 		return playAll(t, o, ports, hellos, script, piece)
 	}
 	synctest.Test(t, func(t *testing.T) { lives = playAll(t, o, ports, hellos, script, piece) })
@@ -193,7 +193,7 @@ func playAll(t *testing.T, o loop.Options, ports []string, hellos [][]byte, scri
 		t.Fatal(err)
 	}
 	s := &sessions{t: t, server: server, ports: ports, hellos: hellos, piece: piece,
-		doors: openDoors(t, server, ports), peers: make([]sessionPeer, len(ports)), lives: make([][]life, len(ports))}
+		services: openServices(t, server, ports), peers: make([]sessionPeer, len(ports)), lives: make([][]life, len(ports))}
 	for i, step := range script[:min(len(script), sessionSteps)] {
 		step.do(s, step.peer)
 		server.Settle()

@@ -4,9 +4,9 @@ package sim
 
 import "slices"
 
-// The simulated Disbatch node has tasks done by the workers of Periodic and Gloom, through the
-// door that the real one uses, inside of the server's process: it dies with it. Its jobs are
-// never journaled; each ends with the first worker that has it.
+// The simulated Disbatch node has tasks done by the workers of Periodic and Gloom, through the interface
+// that the real one uses, inside of the server's process: it dies with it. Its jobs are never journaled; each ends with
+// the first worker that has it.
 
 // nodeStep lets the Disbatch node do one thing.
 func (s *Simulator) nodeStep() {

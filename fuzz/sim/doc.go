@@ -12,16 +12,23 @@
 //   - Network (network.go) is all that lies between the peers and the server. Conn is one connection and the peer at
 //     its end, Request one of the requests on it, which arrive in their order. A peer of dwork, kts46 or HTTP makes
 //     calls instead (dworkCall, ktsCall, httpCall): each has a connection of its own, and they arrive in any order.
-//   - Ledger (ledger.go) judges. It sees each message pass at the server's door, knows what the server has promised by
-//     it, and fails the play when a promise is broken. Job (job.go) is what it knows of one job. What it knows apart
+//   - Ledger (ledger.go) judges. It sees each message pass at the server's boundary, knows what the server has promised
+//     by it, and fails the play when a promise is broken. Job (job.go) is what it knows of one job. What it knows apart
 //     from jobs is in types of its own: serverState, turnState, streams, ktsSaved and the models.
-//   - Kts46Model (kts46_model.go) is the ledger's part for kts46: projects, jobs and tasks as the server must show them.
+//   - Kts46Model (kts46_model.go) is the ledger's part for kts46: projects, jobs and tasks as the server must show
+//     them.
 //   - PolicyModel (policy_model.go) is the ledger's part for a queue with a policy: its rules, failed, done and expired
 //     jobs, dead letters, names that are still taken, limits, rates, pauses, turns of keys, and a lock.
 //   - CronModel (cron.go) is the ledger's part for cron entries: their times, and the jobs of each.
 //   - disk.Disk (disk/disk.go) is a disk in memory that knows what a crash leaves of it.
-//   - play.Trace (play/trace.go) is the record of a play. Two plays of a seed have the same trace, in two processes too,
-//     or something is not simulated. For that, package sched hashes names alike in all builds with the invariants tag.
+//   - play.Trace (play/trace.go) is the record of a play. Two plays of a seed have the same trace, in two processes
+//     too, or something is not simulated. For that, package sched hashes names alike in all builds with the invariants
+//     tag.
+//
+// # Not simulated
+//
+// Clusters: TestClusterHistories of cmd/treadle kills and splits built servers. Sockets and gnet: TestHostile attacks
+// a built server. Several servers on one Disbatch database: package site plays them, PlayServer does not.
 //
 // # A step
 //
@@ -102,7 +109,7 @@
 //	look      to ask the server for its state and compare it with the ledger, as in cronLook and ktsLook
 //	fate      what the server may know of a job of the queue with a policy: its place, failures and times
 //	crowd     very many jobs or functions that come and go within one step
-//	door      the place between a connection and the server at which the ledger sees all messages
+//	boundary  the place between a connection and the server at which the ledger sees all messages
 //	probe     a client or a request of the simulation itself, which asks while nothing else happens
 //
 // A trace names its parts by a letter and a number: c3 a connection, h7 a call of the HTTP API, j12 a job or a dwork
@@ -112,13 +119,13 @@
 //
 // The form of a method's name says which part acts:
 //
-//   - An imperative is an act of the play. With a Conn as its first argument the act is that peer's, as in submit, serve
-//     and reportJob; without one it is the simulator's, as in pass, commit and crash. The few imperatives of Ledger, as
-//     end and doubt, change the ledger alone.
-//   - A past participle is an event that the ledger is told of, as submitted, finished and crashed. It fails the play when
-//     the event must not happen, and else notes it.
-//   - checkX fails the play when X is not so. noteX of Ledger records a fact without judging it. Other names stand for what
-//     the method returns, as holds, mayHold and live.
+//   - An imperative is an act of the play. With a Conn as its first argument the act is that peer's, as in submit,
+//     serve and reportJob; without one it is the simulator's, as in pass, commit and crash. The few imperatives of
+//     Ledger, as end and doubt, change the ledger alone.
+//   - A past participle is an event that the ledger is told of, as submitted, finished and crashed. It fails the play
+//     when the event must not happen, and else notes it.
+//   - checkX fails the play when X is not so. noteX of Ledger records a fact without judging it. Other names stand for
+//     what the method returns, as holds, mayHold and live.
 //
 // Within a turn the order of events may be unknown; then the ledger doubts (see certainty and Ledger.doubt) instead of
 // guessing. The files that need the server in memory (loop.Offline) are in builds with the invariants tag alone.

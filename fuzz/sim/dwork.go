@@ -56,27 +56,27 @@ func (l *Ledger) lastTasks(n int) (all []*Job) {
 }
 
 // dworkAsk puts a request on its way.
-func (s *Simulator) dworkAsk(f *dworkCall) {
-	f.payload = dwork.AppendType(nil, f.kind)
-	for i, t := range f.tasks {
+func (s *Simulator) dworkAsk(call *dworkCall) {
+	call.payload = dwork.AppendType(nil, call.kind)
+	for i, t := range call.tasks {
 		var parts []byte
-		if f.after != nil {
-			for _, p := range f.after[i] {
+		if call.after != nil {
+			for _, p := range call.after[i] {
 				parts = dwork.AppendPred(parts, dwork.Dep{Name: []byte(p.name)})
 			}
 		}
-		f.payload = dwork.AppendTask(f.payload, []byte(t.name), []byte(t.workload()), parts)
+		call.payload = dwork.AppendTask(call.payload, []byte(t.name), []byte(t.workload()), parts)
 	}
-	switch f.kind {
+	switch call.kind {
 	case dwork.Steal:
-		f.payload = dwork.AppendN(f.payload, int32(1+s.rng.IntN(3)))
-		f.payload = dwork.AppendLocation(f.payload, []byte(f.location))
+		call.payload = dwork.AppendN(call.payload, int32(1+s.rng.IntN(3)))
+		call.payload = dwork.AppendLocation(call.payload, []byte(call.location))
 	case dwork.Create:
 	default:
-		f.payload = dwork.AppendLocation(f.payload, []byte(f.location))
+		call.payload = dwork.AppendLocation(call.payload, []byte(call.location))
 	}
-	s.net.dwork.onWay = append(s.net.dwork.onWay, f)
-	s.trace.Say("dwork %v %s %v %v", f.kind, f.location, f.tasks, f.after)
+	s.net.dwork.onWay = append(s.net.dwork.onWay, call)
+	s.trace.Say("dwork %v %s %v %v", call.kind, call.location, call.tasks, call.after)
 }
 
 // graphAct is something that a user or a worker of the graph does. A worker with tasks also draws those before
@@ -105,11 +105,11 @@ func (s *Simulator) graphStep() {
 	held := s.net.dwork.stolen[location]
 	switch {
 	case act == graphCreates && s.ledger.live() < maxJobs:
-		f := &dworkCall{kind: dwork.Create}
+		call := &dworkCall{kind: dwork.Create}
 		for range 1 + s.rng.IntN(3) {
-			f.tasks, f.after = append(f.tasks, s.ledger.newJob(ofDwork, graphQueue, "")), append(f.after, s.drawSome(s.ledger.lastTasks(6), 3))
+			call.tasks, call.after = append(call.tasks, s.ledger.newJob(ofDwork, graphQueue, "")), append(call.after, s.drawSome(s.ledger.lastTasks(6), 3))
 		}
-		s.dworkAsk(f)
+		s.dworkAsk(call)
 	case act == graphExits:
 		s.dworkAsk(&dworkCall{kind: dwork.Exit, location: location})
 	case act == graphCompletesAny:
@@ -126,12 +126,12 @@ func (s *Simulator) graphStep() {
 	case act <= graphSteals:
 		s.dworkAsk(&dworkCall{kind: dwork.Steal, location: location})
 	default:
-		f := &dworkCall{kind: dwork.Create}
+		call := &dworkCall{kind: dwork.Create}
 		for _, t := range s.drawSome(s.ledger.lastTasks(10), 5) {
-			f.tasks, f.after = append(f.tasks, t), append(f.after, s.drawSome(s.ledger.lastTasks(10), 4))
+			call.tasks, call.after = append(call.tasks, t), append(call.after, s.drawSome(s.ledger.lastTasks(10), 4))
 		}
-		if f.tasks != nil && s.ledger.live() < maxJobs {
-			s.dworkAsk(f)
+		if call.tasks != nil && s.ledger.live() < maxJobs {
+			s.dworkAsk(call)
 		}
 	}
 }
@@ -150,85 +150,85 @@ func (s *Simulator) drawSome(all []*Job, n int) (few []*Job) {
 func (j *Job) setLocation(location string) { j.location, j.savedLocation = location, "" }
 
 // dworkArrive lets a request arrive at the hub. A request that the ledger cannot predict is dropped instead.
-func (s *Simulator) dworkArrive(f *dworkCall) {
-	if s.ledger.stopping && (f.kind == dwork.Steal || f.kind == dwork.Create) {
-		s.dworkArriveLate(f)
+func (s *Simulator) dworkArrive(call *dworkCall) {
+	if s.ledger.stopping && (call.kind == dwork.Steal || call.kind == dwork.Create) {
+		s.dworkArriveLate(call)
 		return
 	}
-	for _, t := range f.tasks {
-		held := s.ledger.mayHandle(f, t) && !t.holderUnknown
-		f.sure, f.notHeld = append(f.sure, held), append(f.notHeld, !held && !t.holderUnknown)
+	for _, t := range call.tasks {
+		held := s.ledger.mayHandle(call, t) && !t.holderUnknown
+		call.sure, call.notHeld = append(call.sure, held), append(call.notHeld, !held && !t.holderUnknown)
 	}
-	f.refused = f.kind == dwork.Create && s.ledger.full
-	if !f.refused && (f.kind == dwork.Create || f.kind == dwork.Transfer && (f.sure[0] || f.tasks[0].holderUnknown)) {
-		v := s.ledger.predict(f)
-		if f.cyclic = v == cyclic; v == unclear || f.cyclic && f.kind == dwork.Transfer && !f.sure[0] {
-			s.trace.Say("dwork %v %s %v is lost", f.kind, f.location, f.tasks)
+	call.refused = call.kind == dwork.Create && s.ledger.full
+	if !call.refused && (call.kind == dwork.Create || call.kind == dwork.Transfer && (call.sure[0] || call.tasks[0].holderUnknown)) {
+		v := s.ledger.predict(call)
+		if call.cyclic = v == cyclic; v == unclear || call.cyclic && call.kind == dwork.Transfer && !call.sure[0] {
+			s.trace.Say("dwork %v %s %v is lost", call.kind, call.location, call.tasks)
 			return
 		}
 	}
-	s.ledger.applyDwork(f)
-	for _, t := range f.tasks {
-		f.lives = append(f.lives, t.life)
+	s.ledger.applyDwork(call)
+	for _, t := range call.tasks {
+		call.lives = append(call.lives, t.life)
 	}
-	s.ledger.dworkSigns[f.location] = s.server.Now().Mono
+	s.ledger.dworkSigns[call.location] = s.server.Now().Mono
 	crash := s.crashes
 	s.net.dwork.owed++
-	s.server.Dwork(f.payload, func(reply []byte) {
+	s.server.Dwork(call.payload, func(reply []byte) {
 		if s.crashes == crash {
 			s.net.dwork.owed--
-			s.ledger.hubAnswered(f, reply)
+			s.ledger.hubAnswered(call, reply)
 		}
 	})
 }
 
 // mayHandle reports whether a location may report a task.
-func (l *Ledger) mayHandle(f *dworkCall, t *Job) bool {
-	if f.kind == dwork.Complete && l.setup.complete == "any" {
+func (l *Ledger) mayHandle(call *dworkCall, t *Job) bool {
+	if call.kind == dwork.Complete && l.setup.dworkComplete == "any" {
 		return slices.Contains(locations, t.location)
 	}
-	return t.location == f.location
+	return t.location == call.location
 }
 
 // dworkArriveLate lets a request arrive that a stopping hub refuses.
-func (s *Simulator) dworkArriveLate(f *dworkCall) {
+func (s *Simulator) dworkArriveLate(call *dworkCall) {
 	want := dwork.Exit
-	if f.kind == dwork.Steal && s.ledger.setup.stopped == "notfound" {
+	if call.kind == dwork.Steal && s.ledger.setup.dworkStop == "notfound" {
 		want = dwork.NotFound
 	}
-	s.server.Dwork(f.payload, func(reply []byte) {
+	s.server.Dwork(call.payload, func(reply []byte) {
 		var q dwork.Query
 		if err := dwork.DecodeReply(reply, &q); err != nil || q.Type != want {
-			s.trace.Fail("the hub answers %v with %x: %v, although the server is to stop", f.kind, reply, err)
+			s.trace.Fail("the hub answers %v with %x: %v, although the server is to stop", call.kind, reply, err)
 		}
 	})
 }
 
 // applyDwork notes what a request does when it arrives.
-func (l *Ledger) applyDwork(f *dworkCall) {
-	for i, t := range f.tasks {
+func (l *Ledger) applyDwork(call *dworkCall) {
+	for i, t := range call.tasks {
 		switch {
-		case f.cyclic && f.kind == dwork.Transfer: // its worker has it still
-			l.taskHeard(f.location, t)
-		case f.refused || f.cyclic:
-		case f.kind == dwork.Create:
-			l.extended(f, i)
-		case f.kind == dwork.Complete && f.sure[i]:
+		case call.cyclic && call.kind == dwork.Transfer: // its worker has it still
+			l.taskHeard(call.location, t)
+		case call.refused || call.cyclic:
+		case call.kind == dwork.Create:
+			l.extended(call, i)
+		case call.kind == dwork.Complete && call.sure[i]:
 			l.end(t)
 			l.done++
-		case f.kind == dwork.Complete && t.holderUnknown:
+		case call.kind == dwork.Complete && t.holderUnknown:
 			l.doubt(t)
-		case f.kind == dwork.Transfer && f.sure[i]:
+		case call.kind == dwork.Transfer && call.sure[i]:
 			t.setLocation("")
-			l.preceded(f, i)
-		case f.kind == dwork.Transfer && t.holderUnknown:
-			t.maybeLostPreds = append(t.maybeLostPreds, f.after[i]...)
+			l.preceded(call, i)
+		case call.kind == dwork.Transfer && t.holderUnknown:
+			t.maybeLostPreds = append(t.maybeLostPreds, call.after[i]...)
 		}
 	}
-	if f.kind == dwork.Exit {
-		delete(l.net.dwork.stolen, f.location)
+	if call.kind == dwork.Exit {
+		delete(l.net.dwork.stolen, call.location)
 		for _, t := range l.jobs {
-			if t.by == ofDwork && t.location == f.location && !t.holderUnknown {
+			if t.by == ofDwork && t.location == call.location && !t.holderUnknown {
 				t.setLocation("")
 			}
 		}

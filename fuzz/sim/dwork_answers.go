@@ -9,63 +9,63 @@ import (
 )
 
 // hubAnswered checks an answer of the hub.
-func (l *Ledger) hubAnswered(f *dworkCall, reply []byte) {
+func (l *Ledger) hubAnswered(call *dworkCall, reply []byte) {
 	var q dwork.Query
 	if err := dwork.DecodeReply(reply, &q); err != nil {
-		l.trace.Fail("the hub answers %v with %x: %v", f.kind, reply, err)
+		l.trace.Fail("the hub answers %v with %x: %v", call.kind, reply, err)
 	}
-	l.trace.Say("dwork %v %s is answered %v", f.kind, f.location, q.Type)
+	l.trace.Say("dwork %v %s is answered %v", call.kind, call.location, q.Type)
 	switch {
-	case f.refused:
+	case call.refused:
 		if q.Type != dwork.Error {
-			l.trace.Fail("the hub answers %v to %v, although the disk is full", q.Type, f.kind)
+			l.trace.Fail("the hub answers %v to %v, although the disk is full", q.Type, call.kind)
 		}
-	case f.cyclic != (q.Type == dwork.Error):
-		l.trace.Fail("the hub answers %v to %v of %v behind %v; it closes a cycle: %v", q.Type, f.kind, f.tasks, f.after, f.cyclic)
-	case f.cyclic:
-	case f.kind == dwork.Steal && q.Type == dwork.Transfer:
+	case call.cyclic != (q.Type == dwork.Error):
+		l.trace.Fail("the hub answers %v to %v of %v behind %v; it closes a cycle: %v", q.Type, call.kind, call.tasks, call.after, call.cyclic)
+	case call.cyclic:
+	case call.kind == dwork.Steal && q.Type == dwork.Transfer:
 		for t := range q.Tasks {
-			l.taskGiven(f.location, l.task(t.Name))
+			l.taskGiven(call.location, l.task(t.Name))
 		}
-	case f.kind == dwork.Steal && q.Type == dwork.Exit:
+	case call.kind == dwork.Steal && q.Type == dwork.Exit:
 		for _, t := range l.jobs {
 			if t.by == ofDwork && t.inServer == sure {
-				l.trace.Fail("%s is told that all is done, although %v is not", f.location, t)
+				l.trace.Fail("%s is told that all is done, although %v is not", call.location, t)
 			}
 		}
-	case f.kind == dwork.Create:
-		for i, t := range f.tasks {
-			if t.life == f.lives[i] {
+	case call.kind == dwork.Create:
+		for i, t := range call.tasks {
+			if t.life == call.lives[i] {
 				l.acknowledged(t)
 			}
 		}
-		f.addedCommitted()
-	case f.kind == dwork.Complete || f.kind == dwork.Transfer:
-		l.hubAccepted(f, &q)
+		call.addedCommitted()
+	case call.kind == dwork.Complete || call.kind == dwork.Transfer:
+		l.hubAccepted(call, &q)
 	}
 }
 
 // hubAccepted checks the answer to a Complete or a Transfer.
-func (l *Ledger) hubAccepted(f *dworkCall, q *dwork.Query) {
+func (l *Ledger) hubAccepted(call *dworkCall, q *dwork.Query) {
 	var refused []*Job
 	for t := range q.Tasks {
 		refused = append(refused, l.task(t.Name))
 	}
-	for i, t := range f.tasks {
-		no := q.Type == dwork.NotFound && (f.kind == dwork.Transfer || slices.Contains(refused, t))
+	for i, t := range call.tasks {
+		no := q.Type == dwork.NotFound && (call.kind == dwork.Transfer || slices.Contains(refused, t))
 		switch {
-		case no && f.sure[i]:
-			l.trace.Fail("the hub does not find a task, although %s held %v", f.location, t)
+		case no && call.sure[i]:
+			l.trace.Fail("the hub does not find a task, although %s held %v", call.location, t)
 		case no:
-		case f.notHeld[i]:
-			l.trace.Fail("%s did not hold %v, although the hub accepts its %v", f.location, t, f.kind)
-		case f.kind == dwork.Complete && t.life == f.lives[i]:
+		case call.notHeld[i]:
+			l.trace.Fail("%s did not hold %v, although the hub accepts its %v", call.location, t, call.kind)
+		case call.kind == dwork.Complete && t.life == call.lives[i]:
 			l.end(t)
 			l.removed([]*Job{t})
 		}
 	}
 	if q.Type == dwork.OK {
-		f.addedCommitted()
+		call.addedCommitted()
 	}
 }
 
@@ -118,7 +118,7 @@ func (l *Ledger) taskHeard(location string, t *Job) {
 
 // leaseOver reports whether the lease of a worker is over.
 func (l *Ledger) leaseOver(location string) bool {
-	return l.setup.lease > 0 && slices.Contains(locations, location) && l.clock().Mono-l.dworkSigns[location] >= l.setup.lease.Milliseconds()
+	return l.setup.dworkLease > 0 && slices.Contains(locations, location) && l.clock().Mono-l.dworkSigns[location] >= l.setup.dworkLease.Milliseconds()
 }
 
 // graphExpired notes the tasks of silent workers as ready.

@@ -28,17 +28,17 @@ const (
 )
 
 // predict says what a request must come to, by the rules of the hub.
-func (l *Ledger) predict(f *dworkCall) verdict {
+func (l *Ledger) predict(call *dworkCall) verdict {
 	made := map[*Job]bool{}
 	more, vague := map[*Job][]*Job{}, map[*Job][]*Job{}
-	for i, t := range f.tasks {
+	for i, t := range call.tasks {
 		if t.inServer != sure && !made[t] {
 			if t.inServer == maybe || t.onDisk != gone {
 				return unclear
 			}
 			made[t] = true
 		}
-		for _, p := range f.after[i] {
+		for _, p := range call.after[i] {
 			switch {
 			case p == t:
 				return cyclic
@@ -90,10 +90,10 @@ func isBehind(from, to *Job, more, vague map[*Job][]*Job) bool {
 }
 
 // extended notes that a task is created, or gets predecessors if it exists.
-func (l *Ledger) extended(f *dworkCall, i int) {
-	t := f.tasks[i]
-	if t.inServer == sure && !slices.Contains(f.tasks[:i], t) {
-		l.preceded(f, i)
+func (l *Ledger) extended(call *dworkCall, i int) {
+	t := call.tasks[i]
+	if t.inServer == sure && !slices.Contains(call.tasks[:i], t) {
+		l.preceded(call, i)
 		return
 	}
 	if t.inServer != sure {
@@ -108,25 +108,25 @@ func (l *Ledger) extended(f *dworkCall, i int) {
 		t.setLocation("")
 		t.preds, t.latePreds, t.maybeLostPreds = nil, nil, nil
 	}
-	t.preds = append(t.preds, unfinished(f.after[i])...)
-	t.maybeLostPreds = append(t.maybeLostPreds, uncertain(f.after[i])...)
+	t.preds = append(t.preds, unfinished(call.after[i])...)
+	t.maybeLostPreds = append(t.maybeLostPreds, uncertain(call.after[i])...)
 }
 
 // preceded notes predecessors of a task that exists.
-func (l *Ledger) preceded(f *dworkCall, i int) {
-	t := f.tasks[i]
-	for _, p := range unfinished(f.after[i]) {
+func (l *Ledger) preceded(call *dworkCall, i int) {
+	t := call.tasks[i]
+	for _, p := range unfinished(call.after[i]) {
 		if !slices.Contains(t.preds, p) {
 			t.latePreds = append(t.latePreds, p)
-			f.added = append(f.added, edge{p, t, t.life})
+			call.added = append(call.added, edge{p, t, t.life})
 		}
 	}
-	t.maybeLostPreds = append(t.maybeLostPreds, uncertain(f.after[i])...)
+	t.maybeLostPreds = append(t.maybeLostPreds, uncertain(call.after[i])...)
 }
 
 // addedCommitted notes that the predecessors which a request added are on disk.
-func (f *dworkCall) addedCommitted() {
-	for _, e := range f.added {
+func (call *dworkCall) addedCommitted() {
+	for _, e := range call.added {
 		if i := slices.Index(e.to.latePreds, e.from); i >= 0 && e.to.life == e.life {
 			e.to.latePreds = slices.Delete(e.to.latePreds, i, i+1)
 			e.to.preds = append(e.to.preds, e.from)

@@ -49,16 +49,16 @@ type httpCall struct {
 const jsonBody, linesBody = "application/json", "application/x-ndjson"
 
 // httpAsk puts a call on its way, and lets half of the calls arrive at once.
-func (s *Simulator) httpAsk(f *httpCall) {
+func (s *Simulator) httpAsk(call *httpCall) {
 	s.net.http.made++
-	f.number = s.net.http.made
-	s.net.http.onWay = append(s.net.http.onWay, f)
+	call.number = s.net.http.made
+	s.net.http.onWay = append(s.net.http.onWay, call)
 	if s.rng.IntN(2) == 0 {
 		s.settle()
 		s.httpArrive(take(&s.net.http.onWay, len(s.net.http.onWay)-1))
 		s.settle()
 	}
-	s.trace.Say("that is h%d", f.number)
+	s.trace.Say("that is h%d", call.number)
 }
 
 // errBroken ends the body of a client that goes away.
@@ -71,63 +71,63 @@ type brokenBody struct{}
 func (brokenBody) Read([]byte) (int, error) { return 0, errBroken }
 
 // httpArrive lets a call arrive.
-func (s *Simulator) httpArrive(f *httpCall) {
-	f.turn = s.ledger.turn
-	if f.arrive != nil {
-		f.arrive()
+func (s *Simulator) httpArrive(call *httpCall) {
+	call.turn = s.ledger.turn
+	if call.arrive != nil {
+		call.arrive()
 	}
-	body := io.Reader(bytes.NewReader(f.body))
-	if f.broken {
+	body := io.Reader(bytes.NewReader(call.body))
+	if call.broken {
 		body = io.MultiReader(body, brokenBody{})
 	}
-	r, err := http.NewRequest(http.MethodPost, f.path, body)
+	r, err := http.NewRequest(http.MethodPost, call.path, body)
 	if err != nil {
 		s.trace.Fail("cannot make a request: %v", err)
 	}
-	r.Header.Set("Content-Type", f.kind)
-	if f.key != "" {
-		r.Header.Set("Idempotency-Key", f.key)
+	r.Header.Set("Content-Type", call.kind)
+	if call.key != "" {
+		r.Header.Set("Idempotency-Key", call.key)
 	}
 	crash := s.crashes
-	s.net.http.open = append(s.net.http.open, f)
-	f.peer = s.server.Admin(r, func(status int, all []byte) {
+	s.net.http.open = append(s.net.http.open, call)
+	call.peer = s.server.Admin(r, func(status int, all []byte) {
 		if s.crashes == crash {
-			s.ledger.httpAnswered(f, status, all)
+			s.ledger.httpAnswered(call, status, all)
 		}
 	})
 }
 
 // httpAnswered checks the answer of a call.
-func (l *Ledger) httpAnswered(f *httpCall, status int, all []byte) {
-	l.net.http.open = slices.DeleteFunc(l.net.http.open, func(o *httpCall) bool { return o == f })
-	if f.hungUp {
-		l.trace.Say("h%d hears no answer", f.number)
-		if f.reserve != nil {
-			l.hungUp(f.reserve)
+func (l *Ledger) httpAnswered(call *httpCall, status int, all []byte) {
+	l.net.http.open = slices.DeleteFunc(l.net.http.open, func(o *httpCall) bool { return o == call })
+	if call.hungUp {
+		l.trace.Say("h%d hears no answer", call.number)
+		if call.reserve != nil {
+			l.hungUp(call.reserve)
 		}
 		return
 	}
-	if n := l.disk.Groups(); status == http.StatusOK && n < f.group {
-		l.trace.Fail("h%d, of group %d, is answered when %d groups are on disk", f.number, f.group, n)
+	if n := l.disk.Groups(); status == http.StatusOK && n < call.group {
+		l.trace.Fail("h%d, of group %d, is answered when %d groups are on disk", call.number, call.group, n)
 	}
-	f.answer(status, all)
+	call.answer(status, all)
 }
 
 // httpRead decodes the answer of a call, which must have a status and, of a refusal, a reason.
-func (l *Ledger) httpRead(f *httpCall, status int, all []byte, answer any) {
+func (l *Ledger) httpRead(call *httpCall, status int, all []byte, answer any) {
 	if err := json.Unmarshal(all, answer); status != http.StatusOK || err != nil {
-		l.trace.Fail("h%d: got %d %q, want 200 and an answer: %v", f.number, status, all, err)
+		l.trace.Fail("h%d: got %d %q, want 200 and an answer: %v", call.number, status, all, err)
 	}
 }
 
 // reasonOf returns the reason of an answer; empty: it is no refusal.
-func (l *Ledger) reasonOf(f *httpCall, status int, all []byte) string {
+func (l *Ledger) reasonOf(call *httpCall, status int, all []byte) string {
 	if status == http.StatusOK {
 		return ""
 	}
 	var e admin.Error
 	if err := json.Unmarshal(all, &e); err != nil || e.Reason == "" {
-		l.trace.Fail("h%d: got %d %q, want 200 or a refusal with its reason", f.number, status, all)
+		l.trace.Fail("h%d: got %d %q, want 200 or a refusal with its reason", call.number, status, all)
 	}
 	return e.Reason
 }
@@ -184,14 +184,14 @@ func (s *Simulator) httpStep() {
 // httpHangUp lets the client of a call that has no answer hang up. In half of the cases the turn goes on, so that what
 // the call waits for may come in the same turn.
 func (s *Simulator) httpHangUp() {
-	all := slices.DeleteFunc(slices.Clone(s.net.http.open), func(f *httpCall) bool { return f.hungUp || f.reserve == nil && f.awaits == nil })
+	all := slices.DeleteFunc(slices.Clone(s.net.http.open), func(call *httpCall) bool { return call.hungUp || call.reserve == nil && call.awaits == nil })
 	if len(all) == 0 {
 		return
 	}
-	f := all[s.rng.IntN(len(all))]
-	s.trace.Say("the client of h%d hangs up", f.number)
-	f.hungUp = true
-	f.peer.HangUp()
+	call := all[s.rng.IntN(len(all))]
+	s.trace.Say("the client of h%d hangs up", call.number)
+	call.hungUp = true
+	call.peer.HangUp()
 	if s.rng.IntN(2) == 0 {
 		s.settle()
 	}

@@ -105,23 +105,23 @@ func (s *Simulator) operateOnSome(c *jobChange) {
 	if len(r.IDs) == 0 {
 		return
 	}
-	f := s.operatorCall("/api/v1/jobs/change", r)
-	f.arrive = func() {
+	call := s.operatorCall("/api/v1/jobs/change", r)
+	call.arrive = func() {
 		for _, j := range changed {
-			s.ledger.changed(f, c, j)
+			s.ledger.changed(call, c, j)
 		}
 	}
-	f.answer = func(status int, all []byte) {
+	call.answer = func(status int, all []byte) {
 		var answer admin.JobsChanged
-		s.ledger.httpRead(f, status, all, &answer)
+		s.ledger.httpRead(call, status, all, &answer)
 		if answer.Changed != len(changed) || len(answer.Left) != len(r.IDs)-len(changed) {
-			s.trace.Fail("h%d changes jobs: want %v of %d changed, got %q", f.number, changed, len(r.IDs), all)
+			s.trace.Fail("h%d changes jobs: want %v of %d changed, got %q", call.number, changed, len(r.IDs), all)
 		}
 		s.ledger.removed(changed)
-		s.trace.Say("h%d hears that %v are changed", f.number, changed)
+		s.trace.Say("h%d hears that %v are changed", call.number, changed)
 	}
-	s.trace.Say("h%d is an operator's: %+v of %v, and of %d other jobs in vain", f.number, *c, changed, len(r.IDs)-len(changed))
-	s.httpArrive(f)
+	s.trace.Say("h%d is an operator's: %+v of %v, and of %d other jobs in vain", call.number, *c, changed, len(r.IDs)-len(changed))
+	s.httpArrive(call)
 	s.settle()
 }
 
@@ -177,10 +177,10 @@ func (l *Ledger) willMove(c *jobChange, x *seenJob) (does, known bool) {
 }
 
 // changed notes that an operator has changed a job.
-func (l *Ledger) changed(f *httpCall, c *jobChange, j *Job) {
+func (l *Ledger) changed(call *httpCall, c *jobChange, j *Job) {
 	// The journal never hears of a job that is submitted and removed in one group.
 	if same := c.verb == admin.VerbPriority && c.priority == j.priority; j.durable() && !same && (c.verb != admin.VerbRemove || j.onDisk == sure) {
-		f.group = l.group()
+		call.group = l.group()
 	}
 	j.turn = l.turn
 	j.changedByID++

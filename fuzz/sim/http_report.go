@@ -41,7 +41,7 @@ func (s *Simulator) httpReport() {
 	if len(s.net.http.leases) == 0 {
 		return
 	}
-	f := &httpCall{kind: jsonBody}
+	call := &httpCall{kind: jsonBody}
 	verb := leaseVerbs.Draw(s.rng)
 	reports := []*leaseReport{s.leaseReport(verb)}
 	alone := s.rng.IntN(2) == 0
@@ -52,37 +52,37 @@ func (s *Simulator) httpReport() {
 		}
 		reports = append(reports, r)
 	}
-	f.path = "/api/v1/leases/" + verb
+	call.path = "/api/v1/leases/" + verb
 	bodies := []json.RawMessage{}
 	for _, r := range reports {
 		bodies = append(bodies, s.httpBody(r.body()))
 	}
-	f.body = bodies[0]
+	call.body = bodies[0]
 	if !alone {
-		f.body = s.httpBody(bodies)
+		call.body = s.httpBody(bodies)
 	}
 	until := int64(0)
-	f.arrive = func() {
+	call.arrive = func() {
 		for _, r := range reports {
-			s.ledger.leaseReported(f, r)
+			s.ledger.leaseReported(call, r)
 		}
 		until = s.server.Now().Wall + reports[len(reports)-1].length.Milliseconds()
 	}
-	f.answer = func(status int, all []byte) {
+	call.answer = func(status int, all []byte) {
 		if alone {
-			s.ledger.checkReport(f, reports[0], s.ledger.reasonOf(f, status, all))
+			s.ledger.checkReport(call, reports[0], s.ledger.reasonOf(call, status, all))
 		} else {
-			s.ledger.checkReports(f, reports, status, all)
+			s.ledger.checkReports(call, reports, status, all)
 		}
 		var answer admin.Reported
 		if err := json.Unmarshal(all, &answer); alone && err == nil && verb == "extend" && status == 200 && answer.Until != until {
-			s.trace.Fail("h%d extends a lease of %v: got the end %d, want %d", f.number, reports[0].lease.job, answer.Until, until)
+			s.trace.Fail("h%d extends a lease of %v: got the end %d, want %d", call.number, reports[0].lease.job, answer.Until, until)
 		}
 	}
 	for _, r := range reports {
 		s.trace.Say("the worker of c%d says %s of %v, forged: %v", r.lease.conn.id, verb, r.lease.job, r.forged)
 	}
-	s.httpAsk(f)
+	s.httpAsk(call)
 }
 
 // leaseReport draws a report on one of the leases that workers know of, rather on one that is good.
@@ -170,7 +170,7 @@ func (l *Ledger) reasons(x *Lease) []string {
 }
 
 // leaseReported notes the arrival of a report. It must have no effect but for a lease that is good.
-func (l *Ledger) leaseReported(f *httpCall, r *leaseReport) {
+func (l *Ledger) leaseReported(call *httpCall, r *leaseReport) {
 	x, j := r.lease, r.lease.job
 	if r.forged {
 		r.may = []string{admin.NoLease}
@@ -194,7 +194,7 @@ func (l *Ledger) leaseReported(f *httpCall, r *leaseReport) {
 		return
 	}
 	if j.durable() && r.verb != "progress" {
-		f.group = l.group()
+		call.group = l.group()
 	}
 	h := heldJob{job: j, run: x.run}
 	switch r.verb {
@@ -228,11 +228,11 @@ func (l *Ledger) leasePublished(r *leaseReport, is bool) {
 }
 
 // checkReport checks the answer to one report.
-func (l *Ledger) checkReport(f *httpCall, r *leaseReport, reason string) {
+func (l *Ledger) checkReport(call *httpCall, r *leaseReport, reason string) {
 	x := r.lease
-	l.trace.Say("h%d hears of its %s of %v: %q", f.number, r.verb, x.job, reason)
+	l.trace.Say("h%d hears of its %s of %v: %q", call.number, r.verb, x.job, reason)
 	if !slices.Contains(r.may, reason) {
-		l.trace.Fail("h%d says %s of %v, forged: %v: got %q, want one of %q", f.number, r.verb, x.job, r.forged, reason, r.may)
+		l.trace.Fail("h%d says %s of %v, forged: %v: got %q, want one of %q", call.number, r.verb, x.job, r.forged, reason, r.may)
 	}
 	if reason != "" || len(r.may) > 1 {
 		return
@@ -249,11 +249,11 @@ func (l *Ledger) checkReport(f *httpCall, r *leaseReport, reason string) {
 }
 
 // checkReports checks the answer to several reports.
-func (l *Ledger) checkReports(f *httpCall, reports []*leaseReport, status int, all []byte) {
+func (l *Ledger) checkReports(call *httpCall, reports []*leaseReport, status int, all []byte) {
 	var answer admin.Reported
-	l.httpRead(f, status, all, &answer)
+	l.httpRead(call, status, all, &answer)
 	if answer.Reported+len(answer.Left) != len(reports) {
-		l.trace.Fail("h%d: got %[3]q, want the outcomes of %[2]d reports", f.number, len(reports), all)
+		l.trace.Fail("h%d: got %[3]q, want the outcomes of %[2]d reports", call.number, len(reports), all)
 	}
 	for _, r := range reports {
 		reason := ""
@@ -262,9 +262,9 @@ func (l *Ledger) checkReports(f *httpCall, reports []*leaseReport, status int, a
 		if len(answer.Left) > 0 && answer.Left[0].Token == r.token() && !slices.Equal(r.may, []string{""}) {
 			reason, answer.Left = answer.Left[0].Reason, answer.Left[1:]
 		}
-		l.checkReport(f, r, reason)
+		l.checkReport(call, r, reason)
 	}
 	if len(answer.Left) > 0 {
-		l.trace.Fail("h%d: got %+v as reports without effect, which it has not made", f.number, answer.Left)
+		l.trace.Fail("h%d: got %+v as reports without effect, which it has not made", call.number, answer.Left)
 	}
 }

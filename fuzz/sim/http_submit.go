@@ -97,37 +97,37 @@ func (l *Ledger) httpJobArrived(j *Job, sent *admin.Job) (named []*Job) {
 // httpSubmit lets a submitter send one job. Some wait for its end.
 func (s *Simulator) httpSubmit() {
 	j, sent, naming := s.httpJob()
-	f := &httpCall{path: "/api/v1/jobs", kind: jsonBody}
+	call := &httpCall{path: "/api/v1/jobs", kind: jsonBody}
 	if naming == keyAsName || naming == sharedKey {
-		f.key = j.name
+		call.key = j.name
 	}
 	if s.rng.IntN(3) == 0 {
 		sent.Wait = admin.Duration(time.Duration(1+s.rng.IntN(20)) * time.Second)
-		f.awaits = &httpAwaited{limit: time.Duration(sent.Wait).Milliseconds()}
+		call.awaits = &httpAwaited{limit: time.Duration(sent.Wait).Milliseconds()}
 	}
-	if f.awaits != nil && s.rng.IntN(4) > 0 { // without a worker the job is rarely done in time
+	if call.awaits != nil && s.rng.IntN(4) > 0 { // without a worker the job is rarely done in time
 		j.queue = s.rng.IntN(workedQueues)
 		sent.Queue, sent.Wait = s.ledger.queues[j.queue], sent.Wait*4
-		f.awaits.limit *= 4
+		call.awaits.limit *= 4
 	}
-	f.body = s.httpBody(sent)
+	call.body = s.httpBody(sent)
 	refused := false
-	f.arrive = func() {
+	call.arrive = func() {
 		if refused = s.ledger.full; refused {
 			return
 		}
 		jobs := s.ledger.httpJobArrived(j, sent)
-		if f.awaits != nil {
-			f.awaits.jobs = jobs
+		if call.awaits != nil {
+			call.awaits.jobs = jobs
 			for _, k := range jobs {
 				k.awaited = true
 			}
 		}
 	}
-	f.answer = func(status int, all []byte) { s.ledger.httpSubmitted(f, j, sent.Queue, refused, status, all) }
+	call.answer = func(status int, all []byte) { s.ledger.httpSubmitted(call, j, sent.Queue, refused, status, all) }
 	s.trace.Say("over HTTP %v is submitted to q%d, of priority %d, after %v, at %v, and awaited for %v", j, j.queue, j.priority,
 		time.Duration(sent.Delay), sent.At, time.Duration(sent.Wait))
-	s.httpAsk(f)
+	s.httpAsk(call)
 }
 
 // httpBody encodes a message.
@@ -140,37 +140,37 @@ func (s *Simulator) httpBody(message any) []byte {
 }
 
 // httpSubmitted checks the answer to the submission of one job to a queue, from which an operator may have moved it.
-func (l *Ledger) httpSubmitted(f *httpCall, j *Job, queue string, refused bool, status int, all []byte) {
+func (l *Ledger) httpSubmitted(call *httpCall, j *Job, queue string, refused bool, status int, all []byte) {
 	if refused {
-		if reason := l.reasonOf(f, status, all); status != http.StatusInsufficientStorage || reason != seam.ReasonDisk.String() {
-			l.trace.Fail("h%d: got %d %q, want 507, because the disk is full", f.number, status, all)
+		if reason := l.reasonOf(call, status, all); status != http.StatusInsufficientStorage || reason != seam.ReasonDisk.String() {
+			l.trace.Fail("h%d: got %d %q, want 507, because the disk is full", call.number, status, all)
 		}
-		l.trace.Say("h%d hears that %v is refused", f.number, j)
+		l.trace.Say("h%d hears that %v is refused", call.number, j)
 		return
 	}
 	var answer admin.Submitted
-	l.httpRead(f, status, all, &answer)
+	l.httpRead(call, status, all, &answer)
 	if answer.Queue != queue || !l.hasName(j, answer.Name) {
-		l.trace.Fail("h%d has submitted %v: got %q of %q, want %q of %q", f.number, j, answer.Name, answer.Queue, j.name, queue)
+		l.trace.Fail("h%d has submitted %v: got %q of %q, want %q of %q", call.number, j, answer.Name, answer.Queue, j.name, queue)
 	}
 	l.acknowledged(j)
-	l.trace.Say("h%d hears that %v is %s", f.number, j, answer.State)
-	if f.awaits == nil {
+	l.trace.Say("h%d hears that %v is %s", call.number, j, answer.State)
+	if call.awaits == nil {
 		if answer.State != "submitted" {
-			l.trace.Fail("h%d: got the state %[3]q of %[2]v, want submitted", f.number, j, answer.State)
+			l.trace.Fail("h%d: got the state %[3]q of %[2]v, want submitted", call.number, j, answer.State)
 		}
 		return
 	}
-	l.checkEnding(f, &answer)
+	l.checkEnding(call, &answer)
 }
 
 // checkEnding checks what a submitter that waits is told of the end of its job.
-func (l *Ledger) checkEnding(f *httpCall, answer *admin.Submitted) {
-	w := f.awaits
+func (l *Ledger) checkEnding(call *httpCall, answer *admin.Submitted) {
+	w := call.awaits
 	switch answer.State {
 	case "pending":
 		if late := l.clock().Mono - w.since - w.limit; !l.stopping && (w.since == 0 || late < 0) {
-			l.trace.Fail("the wait of h%d is over %d ms early", f.number, -late)
+			l.trace.Fail("the wait of h%d is over %d ms early", call.number, -late)
 		}
 		return
 	case "done":
@@ -185,7 +185,7 @@ func (l *Ledger) checkEnding(f *httpCall, answer *admin.Submitted) {
 				return
 			}
 		}
-		l.trace.Fail("h%d is told the result %q, although no worker reported it for %v", f.number, strings.ReplaceAll(result, padding, ""), w.jobs)
+		l.trace.Fail("h%d is told the result %q, although no worker reported it for %v", call.number, strings.ReplaceAll(result, padding, ""), w.jobs)
 	case "removed":
 		for k := range w.chain() {
 			if k.inServer != sure && k.next == nil {
@@ -193,7 +193,7 @@ func (l *Ledger) checkEnding(f *httpCall, answer *admin.Submitted) {
 			}
 		}
 	}
-	l.trace.Fail("h%d is told that its job is %s; it is one of %v", f.number, answer.State, w.jobs)
+	l.trace.Fail("h%d is told that its job is %s; it is one of %v", call.number, answer.State, w.jobs)
 }
 
 // chain returns the jobs that may have come to an end under a name.
@@ -211,23 +211,23 @@ func (w *httpAwaited) chain() func(yield func(*Job) bool) {
 
 // checkAwaited checks, at the end of a turn, that no submitter waits for a job that has ended, or for too long.
 func (l *Ledger) checkAwaited() {
-	for _, f := range l.net.http.open {
-		w := f.awaits
-		if w == nil || f.hungUp || !f.peer.Waits() {
+	for _, call := range l.net.http.open {
+		w := call.awaits
+		if w == nil || call.hungUp || !call.peer.Waits() {
 			continue
 		}
 		if w.since == 0 {
 			w.since = l.clock().Mono
 		}
 		if l.clock().Mono >= w.since+w.limit {
-			l.trace.Fail("h%d has no answer, although its wait of %d ms is over", f.number, w.limit)
+			l.trace.Fail("h%d has no answer, although its wait of %d ms is over", call.number, w.limit)
 		}
 		ended := true
 		for k := range w.chain() {
 			ended = ended && k.inServer == gone && k.turn < l.turn
 		}
 		if ended {
-			l.trace.Fail("h%d has no answer, although all of %v have ended", f.number, w.jobs)
+			l.trace.Fail("h%d has no answer, although all of %v have ended", call.number, w.jobs)
 		}
 	}
 }
@@ -246,7 +246,7 @@ var httpLines = play.NewTable(play.Of(12, jobLine), play.Of(1, emptyLine), play.
 
 // httpSubmitLines lets a submitter send a job in each line. Some bodies break off.
 func (s *Simulator) httpSubmitLines() {
-	f := &httpCall{path: "/api/v1/jobs", kind: linesBody}
+	call := &httpCall{path: "/api/v1/jobs", kind: linesBody}
 	var jobs []*Job
 	var sent []*admin.Job
 	nonsense, lines := 0, 0
@@ -259,23 +259,23 @@ func (s *Simulator) httpSubmitLines() {
 		switch httpLines.Draw(s.rng) {
 		case jobLine:
 			jobs, sent = append(jobs, j), append(sent, one)
-			f.body = append(f.body, s.httpBody(one)...)
+			call.body = append(call.body, s.httpBody(one)...)
 		case nonsenseLine:
 			nonsense++
-			f.body = append(f.body, `{"queue":"q"} and more`...)
+			call.body = append(call.body, `{"queue":"q"} and more`...)
 		case awaitedLine:
 			nonsense++
 			one.Wait = admin.Duration(time.Second)
-			f.body = append(f.body, s.httpBody(one)...)
+			call.body = append(call.body, s.httpBody(one)...)
 		case emptyLine:
 		}
-		f.body = append(f.body, '\n')
+		call.body = append(call.body, '\n')
 	}
-	if f.broken = s.rng.IntN(4) == 0; f.broken {
-		f.body = append(f.body, `{"queue":`...)
+	if call.broken = s.rng.IntN(4) == 0; call.broken {
+		call.body = append(call.body, `{"queue":`...)
 	}
 	taken := 0
-	f.arrive = func() {
+	call.arrive = func() {
 		if s.ledger.full {
 			return
 		}
@@ -284,11 +284,11 @@ func (s *Simulator) httpSubmitLines() {
 			s.ledger.httpJobArrived(j, sent[i])
 		}
 	}
-	f.answer = func(status int, all []byte) {
+	call.answer = func(status int, all []byte) {
 		var answer admin.SubmittedLines
-		s.ledger.httpRead(f, status, all, &answer)
-		if answer.Submitted != taken || answer.Refused != nonsense+len(jobs)-taken || (answer.Error != "") != f.broken || f.broken && answer.Next != lines+1 {
-			s.trace.Fail("h%d has sent %d jobs and %d other lines, broken off: %v; got %q", f.number, len(jobs), nonsense, f.broken, all)
+		s.ledger.httpRead(call, status, all, &answer)
+		if answer.Submitted != taken || answer.Refused != nonsense+len(jobs)-taken || (answer.Error != "") != call.broken || call.broken && answer.Next != lines+1 {
+			s.trace.Fail("h%d has sent %d jobs and %d other lines, broken off: %v; got %q", call.number, len(jobs), nonsense, call.broken, all)
 		}
 		if taken == 0 {
 			return
@@ -296,8 +296,8 @@ func (s *Simulator) httpSubmitLines() {
 		for _, j := range jobs {
 			s.ledger.acknowledged(j)
 		}
-		s.trace.Say("h%d hears that %v are submitted", f.number, jobs)
+		s.trace.Say("h%d hears that %v are submitted", call.number, jobs)
 	}
-	s.trace.Say("over HTTP %v are submitted in lines, broken off: %v", jobs, f.broken)
-	s.httpAsk(f)
+	s.trace.Say("over HTTP %v are submitted in lines, broken off: %v", jobs, call.broken)
+	s.httpAsk(call)
 }

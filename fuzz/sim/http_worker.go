@@ -44,50 +44,50 @@ func (s *Simulator) httpReserve() {
 		}
 	}
 	s.net.lessees[c.id] = c
-	f := &httpCall{path: "/api/v1/reserve", kind: jsonBody, body: s.httpBody(sent), reserve: c.reserve}
-	f.answer = func(status int, all []byte) { s.ledger.httpReserved(f, status, all) }
+	call := &httpCall{path: "/api/v1/reserve", kind: jsonBody, body: s.httpBody(sent), reserve: c.reserve}
+	call.answer = func(status int, all []byte) { s.ledger.httpReserved(call, status, all) }
 	s.trace.Say("c%d asks over HTTP for %d jobs of %v, for leases of %v, and waits for %v", c.id, sent.Jobs, c.servedQueues, length, time.Duration(sent.Wait))
-	s.httpAsk(f)
+	s.httpAsk(call)
 }
 
 // httpReserved checks the answer to a reserve. The worker knows its tokens then.
-func (l *Ledger) httpReserved(f *httpCall, status int, all []byte) {
+func (l *Ledger) httpReserved(call *httpCall, status int, all []byte) {
 	var answer admin.Leased
-	l.httpRead(f, status, all, &answer)
-	c := f.reserve.conn
-	l.trace.Say("h%d hears of %d jobs", f.number, len(answer.Jobs))
+	l.httpRead(call, status, all, &answer)
+	c := call.reserve.conn
+	l.trace.Say("h%d hears of %d jobs", call.number, len(answer.Jobs))
 	for _, seen := range answer.Jobs {
 		if seen.Workload == nil || seen.Token == "" {
-			l.trace.Fail("h%d: got %q, want jobs with their workloads as text and their tokens", f.number, all)
+			l.trace.Fail("h%d: got %q, want jobs with their workloads as text and their tokens", call.number, all)
 		}
 		j := l.exactJobOf([]byte(*seen.Workload), "a job over HTTP")
 		x := c.leases[j]
-		if x == nil && f.reserve.seen { // the lease ended in the turn in which it began
+		if x == nil && call.reserve.seen { // the lease ended in the turn in which it began
 			x = &Lease{conn: c, job: j, run: l.runBegun(c, j, seen.Queue), unsure: true, until: l.leaseUntil(seen.Until)}
 			c.runs, c.unreadRuns = nil, nil
-			if j.inServer == sure && j.turn < f.turn {
-				l.trace.Fail("h%d is told of a lease of %v, which no worker had", f.number, j)
+			if j.inServer == sure && j.turn < call.turn {
+				l.trace.Fail("h%d is told of a lease of %v, which no worker had", call.number, j)
 			}
 		} else if x == nil { // nothing had to be synced
 			x = l.leased(c, j, seen.Queue, seen.Name, seen.Until, c.reserve.length)
 		}
 		if x.token != "" || seen.Queue != l.queues[x.run.queue] || !l.hasName(j, seen.Name) || len(x.ends) > 0 && seen.Until != x.ends[0].wall {
-			l.trace.Fail("h%d is given %v as %q of %q until %d, twice or not as it was leased", f.number, j, seen.Name, seen.Queue, seen.Until)
+			l.trace.Fail("h%d is given %v as %q of %q until %d, twice or not as it was leased", call.number, j, seen.Name, seen.Queue, seen.Until)
 		}
 		x.token = seen.Token
-		l.leaseAcknowledged(f, x)
+		l.leaseAcknowledged(call, x)
 		l.net.http.leases = append(l.net.http.leases, x)
 	}
-	if !f.reserve.seen {
-		f.reserve.seen = true
+	if !call.reserve.seen {
+		call.reserve.seen = true
 		l.checkReserved(c)
 	}
 }
 
 // leaseAcknowledged notes that a worker was told of a lease: the lease is on disk, with its job.
-func (l *Ledger) leaseAcknowledged(f *httpCall, x *Lease) {
+func (l *Ledger) leaseAcknowledged(call *httpCall, x *Lease) {
 	if n := l.disk.Groups(); x.job.durable() && n < x.group {
-		l.trace.Fail("h%d is told of the lease of %v, of group %d, when %d groups are on disk", f.number, x.job, x.group, n)
+		l.trace.Fail("h%d is told of the lease of %v, of group %d, when %d groups are on disk", call.number, x.job, x.group, n)
 	}
 	if l.isLive(x) && x.job.durable() {
 		x.disk = sure
@@ -110,17 +110,17 @@ func (l *Ledger) checkReserved(c *Conn) {
 
 // reservesWait reports whether a worker over HTTP waits for jobs.
 func (l *Ledger) reservesWait() bool {
-	return slices.ContainsFunc(l.net.http.open, func(f *httpCall) bool { return f.reserve != nil && !f.reserve.seen })
+	return slices.ContainsFunc(l.net.http.open, func(call *httpCall) bool { return call.reserve != nil && !call.reserve.seen })
 }
 
 // checkReservesIdle checks, at the end of a turn, that no worker over HTTP waits while a job is ready for it.
 func (l *Ledger) checkReservesIdle() {
-	for _, f := range l.net.http.open {
-		if f.reserve == nil || f.hungUp || f.turn >= l.turn || !f.peer.Waits() {
+	for _, call := range l.net.http.open {
+		if call.reserve == nil || call.hungUp || call.turn >= l.turn || !call.peer.Waits() {
 			continue
 		}
-		if j := l.readyJob(f.reserve.conn); j != nil {
-			l.trace.Fail("h%d waits for jobs, although %v of q%d is ready for it", f.number, j, j.queue)
+		if j := l.readyJob(call.reserve.conn); j != nil {
+			l.trace.Fail("h%d waits for jobs, although %v of q%d is ready for it", call.number, j, j.queue)
 		}
 	}
 }
@@ -128,8 +128,8 @@ func (l *Ledger) checkReservesIdle() {
 // httpWorkers counts what a queue has as workers over HTTP: the reserves without an answer, and all leased jobs as one.
 // unsure is one if it is not known whether a job is leased.
 func (l *Ledger) httpWorkers(queue int) (n, unsure int) {
-	for _, f := range l.net.http.open {
-		n += oneIf(f.reserve != nil && f.reserve.conn.servedQueues[queue])
+	for _, call := range l.net.http.open {
+		n += oneIf(call.reserve != nil && call.reserve.conn.servedQueues[queue])
 	}
 	for _, x := range l.granted {
 		switch {

@@ -50,15 +50,15 @@ type ktsCall struct {
 	group  int   // group of changes with that change
 }
 
-func (f *ktsCall) String() string { return fmt.Sprintf("%s%q", f.method, f.args) }
+func (call *ktsCall) String() string { return fmt.Sprintf("%s%q", call.method, call.args) }
 
 // ktsRefused stands for every fault of version 1.
 const ktsRefused = "refused"
 
 // ktsAsk puts a call on its way.
-func (s *Simulator) ktsAsk(f *ktsCall) {
-	s.net.kts.onWay = append(s.net.kts.onWay, f)
-	s.trace.Say("kts46 %v", f)
+func (s *Simulator) ktsAsk(call *ktsCall) {
+	s.net.kts.onWay = append(s.net.kts.onWay, call)
+	s.trace.Say("kts46 %v", call)
 }
 
 // ktsPost makes a call, whose answer it passes on in a short form.

@@ -75,12 +75,12 @@ func (s *Simulator) ktsCrashed() {
 
 // ktsExpired notes the workers that have lost their tasks while time passed.
 func (l *Ledger) ktsExpired() {
-	if l.setup.restartAfter == 0 {
+	if l.setup.kts46RestartAfter == 0 {
 		return
 	}
 	place := l.kts.back + 1 // the same for all: which was first is by chance
 	for w := range l.kts.tops {
-		if j, t, _ := l.kts.held(w); t != nil && l.clock().Mono-t.seen >= l.setup.restartAfter.Milliseconds() {
+		if j, t, _ := l.kts.held(w); t != nil && l.clock().Mono-t.seen >= l.setup.kts46RestartAfter.Milliseconds() {
 			l.kts.requeue(j, t, false)
 			t.place = place
 			l.kts.changes++
@@ -106,18 +106,18 @@ func (s *Simulator) ktsQuery(project, job string) {
 }
 
 // ktsQueried notes such a call.
-func (l *Ledger) ktsQueried(f *ktsCall) {
-	if f.method == "getCurrentTasks" {
+func (l *Ledger) ktsQueried(call *ktsCall) {
+	if call.method == "getCurrentTasks" {
 		var all []string
 		for w := range l.kts.tops {
 			if _, t, _ := l.kts.held(w); t != nil {
 				all = append(all, fmt.Sprintf(`{"id":"w%d","sig":"%s"}`, w, ktsStampOf(t.revision, true).text))
 			}
 		}
-		f.want = "[" + strings.Join(all, ",") + "]"
+		call.want = "[" + strings.Join(all, ",") + "]"
 		return
 	}
-	project := fmt.Sprint(f.args[0])
+	project := fmt.Sprint(call.args[0])
 	var names []string
 	for _, j := range l.kts.sorted() {
 		if j.project == project {
@@ -126,27 +126,27 @@ func (l *Ledger) ktsQueried(f *ktsCall) {
 	}
 	_, there := l.kts.projects[project]
 	switch {
-	case f.method == "projectExists":
-		f.want = fmt.Sprint(there)
+	case call.method == "projectExists":
+		call.want = fmt.Sprint(there)
 		return
 	case !there:
-		f.want = ktsRefused
+		call.want = ktsRefused
 		return
-	case f.method == "getJobsList":
-		f.want = fmt.Sprint(names)
+	case call.method == "getJobsList":
+		call.want = fmt.Sprint(names)
 		return
 	}
-	j := l.kts.jobs[fmt.Sprintf("%s/%v", project, f.args[1])]
+	j := l.kts.jobs[fmt.Sprintf("%s/%v", project, call.args[1])]
 	switch {
-	case f.method == "jobExists":
-		f.want = fmt.Sprint(j != nil)
+	case call.method == "jobExists":
+		call.want = fmt.Sprint(j != nil)
 	case j == nil:
-		f.want = ktsRefused
+		call.want = ktsRefused
 	default:
 		part := 1.0
 		if j.total > 0 {
 			part = min(float64(j.done)/float64(j.total), 1)
 		}
-		f.want = fmt.Sprintf("%s.%s: %.4g (%d/%d).", project, j.name, part, j.done, j.total)
+		call.want = fmt.Sprintf("%s.%s: %.4g (%d/%d).", project, j.name, part, j.done, j.total)
 	}
 }

@@ -38,12 +38,12 @@ func (s *Simulator) ktsFinish() {
 }
 
 // ktsNow lets a call arrive, and commits what it has changed.
-func (s *Simulator) ktsNow(f *ktsCall) {
-	s.net.kts.onWay = slices.DeleteFunc(s.net.kts.onWay, func(e *ktsCall) bool { return e == f })
-	if f.peer != nil {
-		f.peer.waiting = f
+func (s *Simulator) ktsNow(call *ktsCall) {
+	s.net.kts.onWay = slices.DeleteFunc(s.net.kts.onWay, func(e *ktsCall) bool { return e == call })
+	if call.peer != nil {
+		call.peer.waiting = call
 	}
-	s.ktsArrive(f)
+	s.ktsArrive(call)
 	s.commit()
 }
 

@@ -10,71 +10,71 @@ import (
 )
 
 // ktsRestarted notes a supervisor's call.
-func (l *Ledger) ktsRestarted(f *ktsCall) {
-	worker := ktsWorkerOf(f)
+func (l *Ledger) ktsRestarted(call *ktsCall) {
+	worker := ktsWorkerOf(call)
 	var stamp string
-	if f.v2 {
-		task := f.args[0].([]any)[0].(map[string]string)
+	if call.v2 {
+		task := call.args[0].([]any)[0].(map[string]string)
 		stamp = task["sig"]
 		_, _ = fmt.Sscanf(task["id"], "w%d", &worker)
 	} else {
-		stamp = string(f.args[1].(kts46.DateTime))
+		stamp = string(call.args[1].(kts46.DateTime))
 	}
 	j, t, _ := l.kts.held(worker)
-	restarted := t != nil && ktsStampOf(t.revision, f.v2).text == stamp
+	restarted := t != nil && ktsStampOf(t.revision, call.v2).text == stamp
 	if restarted {
 		l.kts.changes++
 		l.kts.requeue(j, t, false)
 	}
-	f.want = fmt.Sprint(restarted)
-	if f.v2 {
-		f.want = map[bool]string{false: `{"restarted":0}`, true: `{"restarted":1}`}[restarted]
+	call.want = fmt.Sprint(restarted)
+	if call.v2 {
+		call.want = map[bool]string{false: `{"restarted":0}`, true: `{"restarted":1}`}[restarted]
 	}
 }
 
 // ktsOrdered notes a user's call.
-func (l *Ledger) ktsOrdered(f *ktsCall) {
+func (l *Ledger) ktsOrdered(call *ktsCall) {
 	b := l.kts
-	if l.full && (f.method == "createProject" || f.method == "addJob") {
-		f.want = ktsRefused
+	if l.full && (call.method == "createProject" || call.method == "addJob") {
+		call.want = ktsRefused
 		return
 	}
-	project, key := fmt.Sprint(f.args[0]), ""
-	if len(f.args) > 1 {
-		key = fmt.Sprintf("%v/%v", f.args[0], f.args[1])
+	project, key := fmt.Sprint(call.args[0]), ""
+	if len(call.args) > 1 {
+		key = fmt.Sprintf("%v/%v", call.args[0], call.args[1])
 	}
 	_, there := b.projects[project]
 	j := b.jobs[key]
-	f.want = ktsRefused
+	call.want = ktsRefused
 	switch {
-	case f.method == "createProject" && !there:
+	case call.method == "createProject" && !there:
 		b.projects[project] = 0
-		f.want = fmt.Sprint(nil)
-	case f.method == "createProject" || !there && !f.v2:
+		call.want = fmt.Sprint(nil)
+	case call.method == "createProject" || !there && !call.v2:
 		return
-	case f.method == "deleteProject":
+	case call.method == "deleteProject":
 		delete(b.projects, project)
 		maps.DeleteFunc(b.jobs, func(_ string, j *ktsJob) bool { return j.project == project })
-		f.want = fmt.Sprint(nil)
-	case f.method == "getNewJobId":
+		call.want = fmt.Sprint(nil)
+	case call.method == "getNewJobId":
 		b.projects[project]++
-		f.want = fmt.Sprint(b.projects[project])
-	case f.method == "addJob" && j == nil:
-		j = &ktsJob{project: project, name: fmt.Sprint(f.args[1])}
+		call.want = fmt.Sprint(b.projects[project])
+	case call.method == "addJob" && j == nil:
+		j = &ktsJob{project: project, name: fmt.Sprint(call.args[1])}
 		var duration int64
-		_, _ = fmt.Sscanf(f.args[2].(string), "simulationParameters:\n  duration: %d\n  stepDuration: 0.5\n  batchLength: %d\n", &duration, &j.batch)
+		_, _ = fmt.Sscanf(call.args[2].(string), "simulationParameters:\n  duration: %d\n  stepDuration: 0.5\n  batchLength: %d\n", &duration, &j.batch)
 		j.total = 2 * duration
 		b.jobs[key] = j
-		f.want = fmt.Sprint(nil)
-	case f.method == "addJob":
+		call.want = fmt.Sprint(nil)
+	case call.method == "addJob":
 		return
 	case j == nil:
-		if f.v2 {
-			f.want = map[string]string{"addTask": ktsNoJob, "abortTask": "0"}[f.method]
+		if call.v2 {
+			call.want = map[string]string{"addTask": ktsNoJob, "abortTask": "0"}[call.method]
 		}
 		return
 	default:
-		if !l.ktsOrderedJob(f, j, key) {
+		if !l.ktsOrderedJob(call, j, key) {
 			return
 		}
 	}
@@ -82,35 +82,35 @@ func (l *Ledger) ktsOrdered(f *ktsCall) {
 }
 
 // ktsOrderedJob notes a user's call about a job that exists; false: it changes nothing.
-func (l *Ledger) ktsOrderedJob(f *ktsCall, j *ktsJob, key string) bool {
-	f.want = fmt.Sprint(nil)
-	switch f.method {
+func (l *Ledger) ktsOrderedJob(call *ktsCall, j *ktsJob, key string) bool {
+	call.want = fmt.Sprint(nil)
+	switch call.method {
 	case "deleteJob":
 		delete(l.kts.jobs, key)
 		return true
 	case "abortTask":
 		ran := j.running
-		f.want = fmt.Sprint(j.abort())
+		call.want = fmt.Sprint(j.abort())
 		return ran
 	}
 	if l.full && !j.running && !j.finished {
-		f.want = ktsRefused
-		if f.v2 {
-			f.want = `"the disk is nearly full, see --min-free"`
+		call.want = ktsRefused
+		if call.v2 {
+			call.want = `"the disk is nearly full, see --min-free"`
 		}
 		return false
 	}
-	if f.method == "runJob" {
+	if call.method == "runJob" {
 		return l.kts.run(j, false)
 	}
-	f.want = ktsSuccess
+	call.want = ktsSuccess
 	if l.kts.run(j, true) {
 		return true
 	}
-	f.want = `{"type":"AlreadyDone"}`
+	call.want = `{"type":"AlreadyDone"}`
 	for k := range j.tasks {
 		if j.running && j.tasks[k].there {
-			f.want = fmt.Sprintf(`{"type":"DuplicateTask","taskType":"%s"}`, ktsKinds[k])
+			call.want = fmt.Sprintf(`{"type":"DuplicateTask","taskType":"%s"}`, ktsKinds[k])
 			break
 		}
 	}

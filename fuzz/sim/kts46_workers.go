@@ -56,13 +56,13 @@ func (s *Simulator) ktsWork(w *ktsPeer) {
 		s.ktsReport(w, w.stamp, w)
 		return
 	}
-	f := &ktsCall{method: "getJob", args: []any{id}, v2: w.v2, peer: w}
+	call := &ktsCall{method: "getJob", args: []any{id}, v2: w.v2, peer: w}
 	if w.v2 {
 		kinds := []string{"simulation", "basicStatistics", "idleTimes", "throughput"}
-		f.method, f.args = "getTask", append(f.args, kinds[:1+s.rng.IntN(4)])
+		call.method, call.args = "getTask", append(call.args, kinds[:1+s.rng.IntN(4)])
 	}
-	w.waiting = f
-	s.ktsAsk(f)
+	w.waiting = call
+	s.ktsAsk(call)
 }
 
 // drop notes that the worker has no task any more.
@@ -84,39 +84,39 @@ var (
 // ktsReport sends a report of the task of a stamp; hears, unless nil, waits for the answer.
 func (s *Simulator) ktsReport(w *ktsPeer, stamp ktsStamp, hears *ktsPeer) {
 	id := fmt.Sprint("w", w.number)
-	f := &ktsCall{v2: stamp.v2, peer: hears}
+	call := &ktsCall{v2: stamp.v2, peer: hears}
 	switch {
 	case !stamp.v2:
-		f.method, f.args = "reportStatus", []any{id, ktsStates.Draw(s.rng), kts46.DateTime(stamp.text)}
+		call.method, call.args = "reportStatus", []any{id, ktsStates.Draw(s.rng), kts46.DateTime(stamp.text)}
 	case w.accepted:
-		f.method, f.args = ktsReports.Draw(s.rng), []any{id, stamp.text}
+		call.method, call.args = ktsReports.Draw(s.rng), []any{id, stamp.text}
 	default:
-		f.method, f.args = ktsDecision.Draw(s.rng), []any{id, stamp.text}
+		call.method, call.args = ktsDecision.Draw(s.rng), []any{id, stamp.text}
 	}
 	if hears != nil {
-		w.waiting = f
+		w.waiting = call
 	}
-	s.ktsAsk(f)
+	s.ktsAsk(call)
 }
 
 // ktsRead lets a worker read an answer.
-func (s *Simulator) ktsRead(f *ktsCall, answer string) {
-	w := f.peer
-	if w == nil || w.waiting != f {
+func (s *Simulator) ktsRead(call *ktsCall, answer string) {
+	w := call.peer
+	if w == nil || w.waiting != call {
 		return // no worker waits, or the worker has died
 	}
 	w.waiting = nil
 	parts := strings.Fields(answer)
 	switch {
-	case f.method == "getJob" || f.method == "getTask":
+	case call.method == "getJob" || call.method == "getTask":
 		w.drop()
 		if len(parts) == 3 {
-			w.stamp = ktsStamp{parts[2], f.v2}
+			w.stamp = ktsStamp{parts[2], call.v2}
 		}
 	case strings.HasPrefix(answer, `{"sig":`):
 		w.drop()
 		w.stamp, w.accepted = ktsStamp{strings.Trim(answer[len(`{"sig":`):], `"}`), true}, true
-	case f.method == "reportStatus" && f.args[1] == "working" && answer != ktsRefused:
+	case call.method == "reportStatus" && call.args[1] == "working" && answer != ktsRefused:
 		w.drop()
 		w.stamp = ktsStamp{answer, false}
 	default: // the task is done, returned or no longer this worker's

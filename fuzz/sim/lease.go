@@ -11,8 +11,8 @@ import (
 )
 
 // A worker over HTTP holds its jobs under leases, which end by themselves and survive the server. Each reserve has a
-// Conn without a peer, which holds the jobs that the reserve was given. A hand-out passes no door that the ledger
-// watches, so the ledger asks the server for all leased jobs, see seeLeases.
+// Conn without a peer, which holds the jobs that the reserve was given. A hand-out passes no boundary that the
+// ledger watches, so the ledger asks the server for all leased jobs, see seeLeases.
 
 // Lease is the hold of a reserve on one job.
 type Lease struct {
@@ -182,8 +182,8 @@ func (s *Simulator) seeLeases(workers ...string) (all []seenJob) {
 func (s *Simulator) lookAtReserves() {
 	s.adoptFetched()
 	var fresh []*Conn
-	for _, f := range s.net.http.open {
-		if r := f.reserve; r != nil && !r.seen && f.peer != nil && !f.peer.Waits() {
+	for _, call := range s.net.http.open {
+		if r := call.reserve; r != nil && !r.seen && call.peer != nil && !call.peer.Waits() {
 			r.seen = true
 			fresh = append(fresh, r.conn)
 		}

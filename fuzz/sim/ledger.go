@@ -12,7 +12,7 @@ import (
 	"treadle/sched"
 )
 
-// Ledger is the model of the server. It stands at the server's door, sees everything that passes there, and knows of
+// Ledger is the model of the server. It stands at the server's boundary, sees everything that passes there, and knows of
 // each job whether the server has it, whether it is on disk and which peer holds it. It is told of what arrives when it
 // arrives, and checks each answer at once; a check that needs the rest of the turn is made by endTurn.
 type Ledger struct {
@@ -261,6 +261,6 @@ func (l *Ledger) crashed() {
 		l.dworkSigns[location] = l.clock().Mono // a server that is down hears none
 	}
 	for _, j := range l.jobs {
-		j.crashed(l.setup.restart)
+		j.crashed(l.setup.dworkRestart)
 	}
 }

@@ -42,7 +42,7 @@ func take[T any](list *[]T, i int) T {
 	return taken
 }
 
-// Conn is one connection: the bytes on their way to the server, what the ledger has seen pass at the server's door,
+// Conn is one connection: the bytes on their way to the server, what the ledger has seen pass at the server's boundary,
 // and what the peer at the far end has read and knows.
 type Conn struct {
 	id int

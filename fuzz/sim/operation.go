@@ -42,11 +42,11 @@ func (s *Simulator) operateOnAll(c *jobChange) {
 	}
 	o := &operation{jobChange: *c, queue: s.rng.IntN(workedQueues), turn: s.ledger.turn}
 	r := s.request(c)
-	f := s.operatorCall("/api/v1/jobs/change", r)
+	call := s.operatorCall("/api/v1/jobs/change", r)
 	r.Filter = fmt.Sprintf("queue:%q protocol:periodic", s.ledger.queues[o.queue])
-	if f.body = s.httpBody(r); c.verb == admin.VerbRemove && s.rng.IntN(2) == 0 {
+	if call.body = s.httpBody(r); c.verb == admin.VerbRemove && s.rng.IntN(2) == 0 {
 		o.queue, o.spare = spareQueue, true // it has Periodic jobs alone
-		f = s.operatorCall("/api/v1/queues/empty", &admin.QueueChange{Queue: s.ledger.queues[o.queue], Cause: admin.Cause{By: "ana"}})
+		call = s.operatorCall("/api/v1/queues/empty", &admin.QueueChange{Queue: s.ledger.queues[o.queue], Cause: admin.Cause{By: "ana"}})
 	}
 	if c.verb == admin.VerbMove && c.to == o.queue {
 		return
@@ -55,7 +55,7 @@ func (s *Simulator) operateOnAll(c *jobChange) {
 	if o.spare && len(seen) == 0 {
 		return // there may be no such queue yet
 	}
-	f.arrive = func() {
+	call.arrive = func() {
 		s.ledger.operation = o
 		for i := range seen {
 			x := &seen[i]
@@ -65,13 +65,13 @@ func (s *Simulator) operateOnAll(c *jobChange) {
 		}
 		s.ledger.noteOperation()
 	}
-	f.answer = func(status int, all []byte) {
+	call.answer = func(status int, all []byte) {
 		var answer admin.OperationStarted
-		s.ledger.httpRead(f, status, all, &answer)
+		s.ledger.httpRead(call, status, all, &answer)
 		o.id = answer.Operation
 	}
-	s.trace.Say("h%d is an operator's: %+v of all jobs of q%d, but those that run: %v", f.number, *c, o.queue, o.spare)
-	s.httpArrive(f)
+	s.trace.Say("h%d is an operator's: %+v of all jobs of q%d, but those that run: %v", call.number, *c, o.queue, o.spare)
+	s.httpArrive(call)
 	s.operationOver()
 	s.settle()
 }

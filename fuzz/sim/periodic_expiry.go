@@ -60,8 +60,8 @@ func (l *Ledger) checkExpired() {
 // endResults are the results that a RUN_JOB of c gets when its job fails and when it is removed, and whether a failure
 // ends it.
 func (l *Ledger) endResults(c *Conn) (failed, removed string, failEnds bool) {
-	if c.framing() == periodic.CRC && l.setup.era >= "2023" {
+	if c.framing() == periodic.CRC && l.setup.periodicEra >= "2023" {
 		return "failed", "removed", true
 	}
-	return "", "", c.framing() == periodic.CRC && l.setup.era != "2019-02"
+	return "", "", c.framing() == periodic.CRC && l.setup.periodicEra != "2019-02"
 }

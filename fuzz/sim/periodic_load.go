@@ -84,7 +84,7 @@ func (s *Simulator) loadDump(c *Conn) {
 // restart must have the same jobs.
 func (s *Simulator) loadCopy() {
 	s.settle()
-	before := s.dump(s.server, s.ledger.setup.era)
+	before := s.dump(s.server, s.ledger.setup.periodicEra)
 	if before == nil {
 		return
 	}

@@ -42,25 +42,25 @@ func newSettings() []*setting {
 const isUnset = math.MaxUint32
 
 // namesFor returns the names of a setting for a client.
-func (k *setting) namesFor(today bool) []string {
+func (s *setting) namesFor(today bool) []string {
 	if today {
-		return k.today
+		return s.today
 	}
-	return k.names
+	return s.names
 }
 
 // mayShow reports whether a client may see a value of a setting that has one of several values.
-func (k *setting) mayShow(values []uint32, value uint32, today bool) bool {
-	def := k.unset[1]
+func (s *setting) mayShow(values []uint32, value uint32, today bool) bool {
+	def := s.unset[1]
 	if today {
-		def = k.unset[0]
+		def = s.unset[0]
 	}
 	return slices.Contains(values, value) || value == def && slices.Contains(values, isUnset)
 }
 
 // hasSettings2026 reports whether a framing has the settings of 2026.
 func (l *Ledger) hasSettings2026(framing periodic.Framing) bool {
-	return framing == periodic.CRC && l.setup.era == "2026"
+	return framing == periodic.CRC && l.setup.periodicEra == "2026"
 }
 
 // Indexes of settings with a special part in the play.
@@ -72,13 +72,13 @@ const (
 	keepaliveSetting   = 6
 )
 
-func (k *setting) now() uint32 { return k.values[len(k.values)-1] }
+func (s *setting) now() uint32 { return s.values[len(s.values)-1] }
 
 // set notes a CONFIG_SET. The ledger calls acknowledged when it is answered.
-func (k *setting) set(value uint32) (acknowledged func()) {
-	k.values = append(k.values, value)
-	i := len(k.values) - 1
-	return func() { k.disk = max(k.disk, i) }
+func (s *setting) set(value uint32) (acknowledged func()) {
+	s.values = append(s.values, value)
+	i := len(s.values) - 1
+	return func() { s.disk = max(s.disk, i) }
 }
 
 // configure sends a CONFIG_SET or a CONFIG_GET by one of the key's names.

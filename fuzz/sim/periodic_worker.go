@@ -43,11 +43,13 @@ func (l *Ledger) serving(c *Conn, queue int) bool {
 
 // unacknowledged reports whether the reports of a worker have no answer.
 func (l *Ledger) unacknowledged(c *Conn) bool {
-	return c.framing() == periodic.Plain || l.setup.era < "2023"
+	return c.framing() == periodic.Plain || l.setup.periodicEra < "2023"
 }
 
 // acksGrabs reports whether SUCCESS answers a GRAB_JOB before the job does.
-func (l *Ledger) acksGrabs(c *Conn) bool { return c.peerKind == crcWorker && l.setup.era >= "2023" }
+func (l *Ledger) acksGrabs(c *Conn) bool {
+	return c.peerKind == crcWorker && l.setup.periodicEra >= "2023"
+}
 
 // confirm sends a worker's JOB_ASSIGNED, under the message id of the GRAB_JOB. It changes nothing.
 func (s *Simulator) confirm(c *Conn, h heldJob) {
@@ -172,7 +174,7 @@ func (l *Ledger) checkIdle() {
 
 // checkNoJob checks a NO_JOB.
 func (l *Ledger) checkNoJob(c *Conn) {
-	if l.setup.grab != "document" {
+	if l.setup.periodicGrab != "document" {
 		l.trace.Fail("c%d is sent NO_JOB", c.id)
 	}
 	if j := l.readyJob(c); j != nil && !l.underWay && !c.slow && !l.stopping {
@@ -188,7 +190,7 @@ func (l *Ledger) woken(c *Conn, body []byte, asked int) {
 	if len(body) != 1 || body[0] != byte(periodic.Noop) {
 		l.trace.Fail("c%d is sent %x for a SLEEP", c.id, body)
 	}
-	if l.setup.grab != "document" || !l.serving(c, broadcastQueue) {
+	if l.setup.periodicGrab != "document" || !l.serving(c, broadcastQueue) {
 		return
 	}
 	if !c.slow {

@@ -39,36 +39,36 @@ const manyShards = 4
 // Setup is everything that a seed decides once for a whole play: the settings of the server and the sizes
 // of its journal.
 type Setup struct {
-	shards       int           // of the scheduler
-	schedBatch   int           // how many jobs the scheduler moves at once; 0: the default
-	frame        int           // the largest frame, and the most output that waits for a peer
-	era          string        // era of the CRC framing's replies
-	grab         string        // the answer to a GRAB_JOB when there is no job
-	stops        string        // "on": a client may stop the server
-	logSize      int64         // the size of a full log of the journal; 0: the default
-	batch        int           // the size of a full part of a journal group; 0: the default
-	complete     string        // which locations may complete a task
-	stopped      string        // the answer to a Steal while the server stops
-	restart      string        // what becomes of stolen tasks at a restart
-	remember     time.Duration // how long a complete task can be looked up
-	lease        time.Duration // time after which a silent dwork worker loses its tasks; 0: never
-	policies     []*policySet  // rules for queues
-	restartAfter time.Duration // silence after which a kts46 worker's task is given to another; 0: never
+	shards            int           // of the scheduler
+	schedBatch        int           // how many jobs the scheduler moves at once; 0: the default
+	frame             int           // the largest frame, and the most output that waits for a peer
+	periodicEra       string        // era of the CRC framing's replies
+	periodicGrab      string        // the answer to a GRAB_JOB when there is no job
+	periodicShutdown  string        // "on": a client may stop the server
+	logSize           int64         // the size of a full log of the journal; 0: the default
+	batch             int           // the size of a full part of a journal group; 0: the default
+	dworkComplete     string        // which locations may complete a task
+	dworkStop         string        // the answer to a Steal while the server stops
+	dworkRestart      string        // what becomes of stolen tasks at a restart
+	dworkRemember     time.Duration // how long a complete task can be looked up
+	dworkLease        time.Duration // time after which a silent dwork worker loses its tasks; 0: never
+	policies          []*policySet  // rules for queues
+	kts46RestartAfter time.Duration // silence after which a kts46 worker's task is given to another; 0: never
 }
 
 // newSetup draws a setup.
 func newSetup(rng *rand.Rand) (s Setup) {
-	s.era, s.shards = eras[rng.IntN(len(eras))], []int{1, manyShards}[rng.IntN(2)]
-	s.grab, s.stops = []string{"hold", "document"}[rng.IntN(2)], []string{"on", "off"}[rng.IntN(2)]
+	s.periodicEra, s.shards = eras[rng.IntN(len(eras))], []int{1, manyShards}[rng.IntN(2)]
+	s.periodicGrab, s.periodicShutdown = []string{"hold", "document"}[rng.IntN(2)], []string{"on", "off"}[rng.IntN(2)]
 	s.logSize = []int64{1, 2 << 10, 16 << 10, 0}[rng.IntN(4)]
 	s.batch = []int{0, 65, 65, 200}[rng.IntN(4)] // with 65 each change is a part of its own
-	s.restartAfter = []time.Duration{0, 20 * time.Second}[rng.IntN(2)]
-	s.restart, s.remember = []string{"keep", "ready"}[rng.IntN(2)], []time.Duration{0, 10 * time.Second}[rng.IntN(2)]
+	s.kts46RestartAfter = []time.Duration{0, 20 * time.Second}[rng.IntN(2)]
+	s.dworkRestart, s.dworkRemember = []string{"keep", "ready"}[rng.IntN(2)], []time.Duration{0, 10 * time.Second}[rng.IntN(2)]
 	s.schedBatch = []int{0, 1, 3}[rng.IntN(3)]
 	s.frame = []int{4 << 10, 16 << 10, 256 << 10}[rng.IntN(3)]
-	s.lease = []time.Duration{0, 15 * time.Second}[rng.IntN(2)]
-	s.complete = []string{"any", "holder"}[rng.IntN(2)]
-	s.stopped = []string{"exit", "notfound"}[rng.IntN(2)]
+	s.dworkLease = []time.Duration{0, 15 * time.Second}[rng.IntN(2)]
+	s.dworkComplete = []string{"any", "holder"}[rng.IntN(2)]
+	s.dworkStop = []string{"exit", "notfound"}[rng.IntN(2)]
 	s.policies = newPolicySets(rng)
 	return s
 }
@@ -145,7 +145,7 @@ func (s *Simulator) nameQueues() {
 func (s *Simulator) audit() bool {
 	s.settle()
 	s.checkSettings(false)
-	body := s.dump(s.server, s.ledger.setup.era)
+	body := s.dump(s.server, s.ledger.setup.periodicEra)
 	if body == nil {
 		return false
 	}
@@ -218,8 +218,8 @@ func (s *Simulator) finish() {
 	if s.ledger.operation != nil {
 		s.trace.Fail("the end: the operation %+v is still running: want it done", s.ledger.operation.jobChange)
 	}
-	for _, f := range s.net.http.open {
-		s.trace.Fail("the end: h%d, %s %s, has no answer: want one", f.number, f.path, f.body)
+	for _, call := range s.net.http.open {
+		s.trace.Fail("the end: h%d, %s %s, has no answer: want one", call.number, call.path, call.body)
 	}
 	for _, c := range slices.Clone(s.net.conns) {
 		c.peer.Close()
@@ -287,15 +287,15 @@ func (s *Simulator) pump(w, f *Conn) (more bool) {
 }
 
 // dworkNow makes a call of dwork that arrives at once.
-func (s *Simulator) dworkNow(f *dworkCall) {
-	s.dworkAsk(f)
+func (s *Simulator) dworkNow(call *dworkCall) {
+	s.dworkAsk(call)
 	s.dworkArrive(take(&s.net.dwork.onWay, len(s.net.dwork.onWay)-1))
 }
 
 // drainGraph completes all tasks.
 func (s *Simulator) drainGraph() {
-	for _, f := range s.net.dwork.onWay {
-		s.dworkArrive(f)
+	for _, call := range s.net.dwork.onWay {
+		s.dworkArrive(call)
 		s.commit()
 	}
 	s.net.dwork.onWay, s.net.http.onWay = nil, nil

@@ -15,25 +15,25 @@ import (
 	"treadle/loop"
 )
 
-// doors are the ports that goroutines of the server's own serve.
-var doorPorts = []string{"dwork", "kts46", "kts46-json"}
+// servicePorts are the ports that goroutines of the server's own serve.
+var servicePorts = []string{"dwork", "kts46", "kts46-json"}
 
-func isDoor(port string) bool { return slices.Contains(doorPorts, port) }
+func isServicePort(port string) bool { return slices.Contains(servicePorts, port) }
 
-// door is a listener in memory.
-type door struct {
+// memListener is a listener in memory.
+type memListener struct {
 	t      *testing.T
 	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
 }
 
-// openDoors has a server serve its doors until the test ends.
-func openDoors(t *testing.T, server *loop.Offline, ports []string) map[string]*door {
-	all, listeners := make(map[string]*door), make(map[string]net.Listener)
+// openServices has a server serve its service ports until the test ends.
+func openServices(t *testing.T, server *loop.Offline, ports []string) map[string]*memListener {
+	all, listeners := make(map[string]*memListener), make(map[string]net.Listener)
 	for _, port := range ports {
-		if isDoor(port) && all[port] == nil {
-			all[port] = &door{t: t, conns: make(chan net.Conn), closed: make(chan struct{})}
+		if isServicePort(port) && all[port] == nil {
+			all[port] = &memListener{t: t, conns: make(chan net.Conn), closed: make(chan struct{})}
 			listeners[port] = all[port]
 		}
 	}
@@ -45,7 +45,7 @@ func openDoors(t *testing.T, server *loop.Offline, ports []string) map[string]*d
 }
 
 // Accept implements net.Listener.
-func (d *door) Accept() (net.Conn, error) {
+func (d *memListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-d.conns:
 		return c, nil
@@ -55,18 +55,18 @@ func (d *door) Accept() (net.Conn, error) {
 }
 
 // Close implements net.Listener.
-func (d *door) Close() error {
+func (d *memListener) Close() error {
 	d.once.Do(func() { close(d.closed) })
 	return nil
 }
 
 // Addr implements net.Listener.
-func (d *door) Addr() net.Addr { return &net.TCPAddr{} }
+func (d *memListener) Addr() net.Addr { return &net.TCPAddr{} }
 
 // connect connects a peer.
-func (d *door) connect() *doorPeer {
+func (d *memListener) connect() *memConn {
 	ours, theirs := net.Pipe()
-	p := &doorPeer{t: d.t, conn: ours, out: make(chan []byte)}
+	p := &memConn{t: d.t, conn: ours, out: make(chan []byte)}
 	d.conns <- thrifty{theirs, d.t}
 	go p.write()
 	go p.read()
@@ -91,8 +91,8 @@ func (c thrifty) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// doorPeer is a connection through a door, whose peer takes all that it is sent.
-type doorPeer struct {
+// memConn is a connection through a memListener, whose peer takes all that it is sent.
+type memConn struct {
 	t       *testing.T
 	conn    net.Conn
 	out     chan []byte
@@ -105,14 +105,14 @@ type doorPeer struct {
 }
 
 // write sends on a goroutine: the server reads when it has the time to.
-func (p *doorPeer) write() {
+func (p *memConn) write() {
 	for b := range p.out {
 		_, _ = p.conn.Write(b) // what the server has closed takes nothing more
 		p.writing.Store(false)
 	}
 }
 
-func (p *doorPeer) read() {
+func (p *memConn) read() {
 	buffer := make([]byte, 4<<10)
 	for {
 		n, err := p.conn.Read(buffer)
@@ -126,12 +126,12 @@ func (p *doorPeer) read() {
 	}
 }
 
-// doorRest is longer than any pause that the server makes between a peer's requests: ZeroMQ's flood of nothing, and
+// serviceRest is longer than any pause that the server makes between a peer's requests: ZeroMQ's flood of nothing, and
 // net/http's before it closes.
-const doorRest = time.Second
+const serviceRest = time.Second
 
 // Send returns when the server has dealt with the bytes.
-func (p *doorPeer) Send(b []byte) {
+func (p *memConn) Send(b []byte) {
 	if p.left || len(b) == 0 {
 		return
 	}
@@ -142,15 +142,15 @@ func (p *doorPeer) Send(b []byte) {
 		if !p.writing.Load() {
 			return
 		}
-		time.Sleep(doorRest)
+		time.Sleep(serviceRest)
 		synctest.Wait()
 	}
 	p.t.Fatal("the server reads no further")
 }
 
 // Read returns all that the peer has been sent since the last Read.
-func (p *doorPeer) Read() []byte {
-	time.Sleep(doorRest)
+func (p *memConn) Read() []byte {
+	time.Sleep(serviceRest)
 	synctest.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,15 +160,15 @@ func (p *doorPeer) Read() []byte {
 }
 
 // Closed reports whether the connection has ended.
-func (p *doorPeer) Closed() bool { return p.left || p.ended.Load() }
+func (p *memConn) Closed() bool { return p.left || p.ended.Load() }
 
 // Close is the peer's leaving.
-func (p *doorPeer) Close() {
+func (p *memConn) Close() {
 	if !p.left {
 		p.left = true
 		close(p.out)
 		_ = p.conn.Close()
 	}
-	time.Sleep(doorRest)
+	time.Sleep(serviceRest)
 	synctest.Wait()
 }
