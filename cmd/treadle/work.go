@@ -126,11 +126,11 @@ type terms struct {
 const resultOverhead = 1 << 10
 
 // learn asks the server for its terms.
-func (p *workers) learn(ctx context.Context, worker *client.Worker) (t terms, err error) {
+func (w *workers) learn(ctx context.Context, worker *client.Worker) (t terms, err error) {
 	t.maxResult = maxResult
 	asks := worker.ConfigGet
 	if !worker.Newest() { // a worker of 2018 may not ask
-		server, err := client.Dial(ctx, p.host, client.Options{})
+		server, err := client.Dial(ctx, w.host, client.Options{})
 		if err != nil {
 			return t, err
 		}
@@ -152,34 +152,34 @@ func (p *workers) learn(ctx context.Context, worker *client.Worker) (t terms, er
 }
 
 // runLimit returns how long the command may run for a job, and the job's time-out at the server; 0: no limit.
-func (p *workers) runLimit(t terms, j *client.Job) (limit, jobTimeout time.Duration) {
+func (w *workers) runLimit(t terms, j *client.Job) (limit, jobTimeout time.Duration) {
 	switch {
 	case j.Timeout > 0:
 		jobTimeout = time.Duration(j.Timeout) * time.Second
 	case !t.says:
 		jobTimeout = t.timeout
 	}
-	if p.Timeout == ownTimeout {
+	if w.Timeout == ownTimeout {
 		return jobTimeout, jobTimeout
 	}
-	return p.Timeout, jobTimeout
+	return w.Timeout, jobTimeout
 }
 
 // announce logs which function the worker serves, where, and how long a command may take.
-func (p *workers) announce(t terms) {
+func (w *workers) announce(t terms) {
 	var text string
 	switch {
-	case p.Timeout == ownTimeout && t.timeout > 0:
+	case w.Timeout == ownTimeout && t.timeout > 0:
 		text = fmt.Sprintf("a command may take %s, unless its job says otherwise, and is then killed", setting.Spell(t.timeout))
-	case p.Timeout == ownTimeout:
+	case w.Timeout == ownTimeout:
 		text = "a command may take as long as its job says, if it does"
-	case p.Timeout == 0:
+	case w.Timeout == 0:
 		text = "a command may take as long as it likes"
 	default:
-		text = fmt.Sprintf("a command may take %s (--timeout), and is then killed", setting.Spell(p.Timeout))
+		text = fmt.Sprintf("a command may take %s (--timeout), and is then killed", setting.Spell(w.Timeout))
 	}
-	p.say("waiting for jobs of %q at %s; %s", p.Func, p.current.Address(), text)
-	if p.Timeout != ownTimeout && t.timeout > 0 && (p.Timeout == 0 || p.Timeout > t.timeout) {
-		p.say("a job that takes longer than the server's %s, or its own time-out, is handed out again meanwhile, and its result does not count: submit it with a longer --timeout, or treadle config set timeout", setting.Spell(t.timeout))
+	w.say("waiting for jobs of %q at %s; %s", w.Func, w.current.Address(), text)
+	if w.Timeout != ownTimeout && t.timeout > 0 && (w.Timeout == 0 || w.Timeout > t.timeout) {
+		w.say("a job that takes longer than the server's %s, or its own time-out, is handed out again meanwhile, and its result does not count: submit it with a longer --timeout, or treadle config set timeout", setting.Spell(t.timeout))
 	}
 }

@@ -39,42 +39,42 @@ type workers struct {
 	pause   time.Duration
 }
 
-func (p *workers) say(format string, args ...any) { p.con.say(format, args...) }
+func (w *workers) say(format string, args ...any) { w.con.say(format, args...) }
 
 // run works until stop ends, then lets running commands finish unless kill ends.
-func (p *workers) run(stop, kill context.Context) error {
-	worker, t, err := p.connect(stop)
+func (w *workers) run(stop, kill context.Context) error {
+	worker, t, err := w.connect(stop)
 	if err != nil {
 		return err
 	}
-	p.current, p.terms, p.since = worker, t, time.Now()
-	p.announce(t)
+	w.current, w.terms, w.since = worker, t, time.Now()
+	w.announce(t)
 	stop, fail := context.WithCancelCause(stop)
 	defer fail(nil)
 	grabbing, endGrabbing := context.WithCancel(context.Background())
 	defer endGrabbing()
 	context.AfterFunc(stop, func() {
-		sayFinishing(p.con, p.running.Load(), "job")
-		p.withdraw()
+		sayFinishing(w.con, w.running.Load(), "job")
+		w.withdraw()
 		endGrabbing()
 	})
 	var threads sync.WaitGroup
-	for range p.Thread {
+	for range w.Thread {
 		threads.Go(func() {
-			if err := p.thread(stop, grabbing, kill); err != nil {
+			if err := w.thread(stop, grabbing, kill); err != nil {
 				fail(err)
 			}
 		})
 	}
 	threads.Wait()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	defer p.current.Close()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer w.current.Close()
 	ctx, cancel := context.WithTimeout(kill, replyTimeout)
 	defer cancel()
 	// Results still on their way would be lost by closing; a server that is
 	// gone has lost them anyway.
-	_ = p.current.Ping(ctx)
+	_ = w.current.Ping(ctx)
 	if err := context.Cause(stop); !errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -89,29 +89,29 @@ func sayFinishing(con *console, running int64, what string) {
 }
 
 // withdraw tells the server to send no more jobs, so that no job is on its way when the threads stop grabbing.
-func (p *workers) withdraw() {
+func (w *workers) withdraw() {
 	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
 	defer cancel()
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	// On failure closing the connection has the same effect a little later.
-	_ = p.current.CantDo(ctx, p.Func)
+	_ = w.current.CantDo(ctx, w.Func)
 }
 
 // thread does one job after the other. It rests after a failed job, which is ready again at once and may fail always.
-func (p *workers) thread(stop, grabbing, kill context.Context) error {
+func (w *workers) thread(stop, grabbing, kill context.Context) error {
 	var rest backoff
 	for stop.Err() == nil {
-		worker, t := p.connection(stop)
+		worker, t := w.connection(stop)
 		if worker == nil {
 			return nil
 		}
 		a, err := worker.Grab(grabbing)
 		switch {
 		case err == nil:
-			p.running.Add(1)
-			done := p.do(kill, worker, t, a)
-			p.running.Add(-1)
+			w.running.Add(1)
+			done := w.do(kill, worker, t, a)
+			w.running.Add(-1)
 			rest.restAfter(stop, done)
 		case grabbing.Err() != nil:
 			return nil
@@ -155,48 +155,48 @@ func ended(w *client.Worker) bool {
 
 // connection returns the shared connection, reconnecting when it was lost; nil
 // when ctx has ended.
-func (p *workers) connection(ctx context.Context) (*client.Worker, terms) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !ended(p.current) {
-		return p.current, p.terms
+func (w *workers) connection(ctx context.Context) (*client.Worker, terms) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !ended(w.current) {
+		return w.current, w.terms
 	}
-	p.current.Close()
-	p.say("lost the server at %s; trying again until it is back", p.current.Address())
-	if time.Since(p.since) > lastPause {
-		p.pause = firstPause
+	w.current.Close()
+	w.say("lost the server at %s; trying again until it is back", w.current.Address())
+	if time.Since(w.since) > lastPause {
+		w.pause = firstPause
 	}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil, terms{}
-		case <-time.After(p.pause):
+		case <-time.After(w.pause):
 		}
-		p.pause = min(2*p.pause, lastPause)
-		worker, t, err := p.connect(ctx)
+		w.pause = min(2*w.pause, lastPause)
+		worker, t, err := w.connect(ctx)
 		if err == nil {
-			p.say("connected to %s again", worker.Address())
-			p.current, p.terms, p.since = worker, t, time.Now()
+			w.say("connected to %s again", worker.Address())
+			w.current, w.terms, w.since = worker, t, time.Now()
 			return worker, t
 		}
 	}
 }
 
 // connect dials, learns the server's terms and offers the function.
-func (p *workers) connect(ctx context.Context) (*client.Worker, terms, error) {
+func (w *workers) connect(ctx context.Context) (*client.Worker, terms, error) {
 	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
 	defer cancel()
-	worker, err := client.DialWorker(ctx, p.host, p.options)
+	worker, err := client.DialWorker(ctx, w.host, w.options)
 	if err != nil {
 		return nil, terms{}, err
 	}
-	t, err := p.learn(ctx, worker)
+	t, err := w.learn(ctx, worker)
 	switch {
 	case err != nil:
-	case p.Broadcast:
-		err = worker.Broadcast(ctx, p.Func)
+	case w.Broadcast:
+		err = worker.Broadcast(ctx, w.Func)
 	default:
-		err = worker.CanDo(ctx, p.Func)
+		err = worker.CanDo(ctx, w.Func)
 	}
 	if err != nil {
 		worker.Close()
@@ -206,22 +206,22 @@ func (p *workers) connect(ctx context.Context) (*client.Worker, terms, error) {
 }
 
 // do runs the command for a job and reports the end to the server; false: the command failed.
-func (p *workers) do(kill context.Context, worker *client.Worker, t terms, a *client.Assignment) bool {
+func (w *workers) do(kill context.Context, worker *client.Worker, t terms, a *client.Assignment) bool {
 	began := time.Now()
-	limit, given := p.runLimit(t, &a.Job)
-	if p.LockName != "" && !p.acquire(worker, a) {
+	limit, given := w.runLimit(t, &a.Job)
+	if w.LockName != "" && !w.acquire(worker, a) {
 		return true // the server has the job again
 	}
 	c := &child{
-		command: p.Command, function: p.Func, name: a.Job.Name, noName: p.NoName, input: a.Job.Workload,
-		timeout: limit, jobs: p.Timeout == ownTimeout, began: began, maxResult: t.maxResult, con: p.con, lines: p.lines, keep: p.Data && !p.WorkData,
+		command: w.Command, function: w.Func, name: a.Job.Name, noName: w.NoName, input: a.Job.Workload,
+		timeout: limit, jobs: w.Timeout == ownTimeout, began: began, maxResult: t.maxResult, con: w.con, lines: w.lines, keep: w.Data && !w.WorkData,
 	}
 	var lines *workData
 	switch {
-	case p.Stream:
-		c.publish = p.publisher(worker, a)
-	case p.WorkData:
-		lines = &workData{publish: p.publisher(worker, a), most: t.maxResult}
+	case w.Stream:
+		c.publish = w.publisher(worker, a)
+	case w.WorkData:
+		lines = &workData{publish: w.publisher(worker, a), most: t.maxResult}
 		c.publish = lines.take
 	}
 	result := c.run(kill)
@@ -236,63 +236,63 @@ func (p *workers) do(kill context.Context, worker *client.Worker, t terms, a *cl
 	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
 	defer cancel()
 	var err error
-	if p.LockName != "" {
-		err = worker.Release(ctx, a, p.LockName)
+	if w.LockName != "" {
+		err = worker.Release(ctx, a, w.LockName)
 	}
-	done := result.err == nil || p.SkipFail
+	done := result.err == nil || w.SkipFail
 	switch {
 	case err != nil:
 	case !done:
-		err = p.failed(ctx, worker, a, result.err, result.said)
-	case result.err == nil && p.LaterLine && result.later >= 0:
-		p.tell(a, "is put off by %d s", result.later)
+		err = w.failed(ctx, worker, a, result.err, result.said)
+	case result.err == nil && w.LaterLine && result.later >= 0:
+		w.tell(a, "is put off by %d s", result.later)
 		err = worker.Later(ctx, a, result.later, laterStep)
 	default:
-		p.tell(a, "is done in %v", took.Round(time.Millisecond))
+		w.tell(a, "is done in %v", took.Round(time.Millisecond))
 		err = worker.Done(ctx, a, result.data)
 	}
-	if given > 0 && took > given+loop.Defaults().Periodic.Grace && limit != given && !p.Broadcast {
-		p.say("%q %q took %v, longer than its time-out of %v: it has been handed out again meanwhile, and this result does not count", a.Job.Func, a.Job.Name, took.Round(time.Millisecond), setting.Spell(given))
+	if given > 0 && took > given+loop.Defaults().Periodic.Grace && limit != given && !w.Broadcast {
+		w.say("%q %q took %v, longer than its time-out of %v: it has been handed out again meanwhile, and this result does not count", a.Job.Func, a.Job.Name, took.Round(time.Millisecond), setting.Spell(given))
 	}
-	p.unreported(err)
+	w.unreported(err)
 	return done
 }
 
 // tell prints a line of -v about a job.
-func (p *workers) tell(a *client.Assignment, format string, args ...any) {
-	if p.Verbose {
-		p.say("%q %q "+format, append([]any{a.Job.Func, a.Job.Name}, args...)...)
+func (w *workers) tell(a *client.Assignment, format string, args ...any) {
+	if w.Verbose {
+		w.say("%q %q "+format, append([]any{a.Job.Func, a.Job.Name}, args...)...)
 	}
 }
 
 // failed gives a failed job back: to fail, or to be delayed with --retry-secs.
-func (p *workers) failed(ctx context.Context, worker *client.Worker, a *client.Assignment, why error, said []byte) error {
-	p.say("%q %q failed: %v", a.Job.Func, a.Job.Name, why)
-	if p.RetryAfter > 0 {
-		return worker.Later(ctx, a, int64(p.RetryAfter/time.Second), laterStep)
+func (w *workers) failed(ctx context.Context, worker *client.Worker, a *client.Assignment, why error, said []byte) error {
+	w.say("%q %q failed: %v", a.Job.Func, a.Job.Name, why)
+	if w.RetryAfter > 0 {
+		return worker.Later(ctx, a, int64(w.RetryAfter/time.Second), laterStep)
 	}
 	return worker.FailWith(ctx, a, bytes.TrimSpace(append([]byte(why.Error()+"\n"), said...)))
 }
 
-func (p *workers) unreported(err error) {
+func (w *workers) unreported(err error) {
 	if err != nil {
-		p.say("%v; another worker will be given the job", err)
+		w.say("%v; another worker will be given the job", err)
 	}
 }
 
 // acquire asks for the lock. Without it the job waits at the server; after an error the job has failed.
-func (p *workers) acquire(worker *client.Worker, a *client.Assignment) bool {
+func (w *workers) acquire(worker *client.Worker, a *client.Assignment) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
 	defer cancel()
-	got, err := worker.Acquire(ctx, a, p.LockName, p.LockCount)
+	got, err := worker.Acquire(ctx, a, w.LockName, w.LockCount)
 	if err != nil {
-		p.unreported(p.failed(ctx, worker, a, err, nil))
+		w.unreported(w.failed(ctx, worker, a, err, nil))
 	}
 	return got
 }
 
 // publisher returns a function that sends a running job's output. After the first error it says so and drops the rest.
-func (p *workers) publisher(worker *client.Worker, a *client.Assignment) func(context.Context, []byte) {
+func (w *workers) publisher(worker *client.Worker, a *client.Assignment) func(context.Context, []byte) {
 	broken := false
 	return func(ctx context.Context, data []byte) {
 		if broken || ctx.Err() != nil {
@@ -300,7 +300,7 @@ func (p *workers) publisher(worker *client.Worker, a *client.Assignment) func(co
 		}
 		if err := worker.Publish(ctx, a, data); err != nil && ctx.Err() == nil {
 			broken = true
-			p.say("%v; the command goes on", err)
+			w.say("%v; the command goes on", err)
 		}
 	}
 }
