@@ -81,7 +81,7 @@ type LogEntry struct {
 }
 
 // parse sets q to the message in payload, without a check that it has the fields of its type. The message and its parts
-// together may have room fields.
+// together may have at most limit fields.
 func (q *Query) parse(payload []byte, limit int) error {
 	*q = Query{payload: payload}
 	hasType := false
@@ -133,7 +133,8 @@ func parseTask(message []byte) Task {
 	return t
 }
 
-// checkTask checks a task with all its parts and returns the number of their fields, which may be at most room.
+// checkTask checks a task with all its parts. It returns the number of their fields, and an error if there are more
+// than limit.
 func checkTask(message []byte, limit int) (read int, err error) {
 	hasName, hasOrigin := false, false
 	f := fields{rest: message}

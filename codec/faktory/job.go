@@ -36,11 +36,12 @@ const (
 	errType    = JobError("a job needs a jobtype")
 	errArgs    = JobError("a job needs an array of args")
 	errReserve = JobError("reserve_for is one day, 86400, at most")
-	errQueue   = JobError("a queue's name has 1 to 255 letters, digits, dots, dashes and underlines")
+	errQueue   = JobError("a queue's name has 1 to 255 letters, digits, dots, dashes and underscores")
 	errAt      = JobError("at is no time of RFC 3339")
 )
 
-// Job is a decoded job. The fields of bytes are views into its text, or into room that ParseJob was given.
+// Job is a decoded job. The fields of bytes are views into its text, or into the scratch buffer of
+// ParseJob.
 type Job struct {
 	JID, Queue, Type []byte // characters
 	At               int64  // Unix milliseconds; 0: at once
@@ -92,8 +93,8 @@ func fieldOf(key []byte) int {
 	return -1
 }
 
-// ParseJob reads the JSON of a job that a client pushes. Strings with escapes are resolved into room. After an error j
-// has only its JID, which may be empty.
+// ParseJob reads the JSON of a job that a client pushes. Strings with escapes are resolved into scratch. After an error
+// j has only its JID, which may be empty.
 func ParseJob(text, scratch []byte, j *Job) error {
 	*j = Job{text: text, Retry: DefaultRetry, ReserveFor: DefaultReserveFor, Priority: MiddlePriority}
 	if err := j.walk(text); err != nil {
@@ -170,7 +171,8 @@ func kindOf(v jsonValue) byte {
 	return 1
 }
 
-// characters returns the characters of a string, resolved into room when it has escapes, and the room that is left.
+// characters returns the characters of a string, resolved into scratch when it has escapes, and the part of scratch
+// that is left.
 func characters(v jsonValue, scratch []byte) (text, rest []byte) {
 	if v.missing() {
 		return nil, scratch
