@@ -43,7 +43,7 @@ type apiTrial struct {
 	sample *sample
 	server *peer.Server
 	admin  *client.Admin
-	least  time.Duration // besideLeast
+	least  time.Duration // minBeside, or less in tests
 }
 
 // newAPITrial returns a trial; close of its admin is due.

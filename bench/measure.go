@@ -59,22 +59,22 @@ func (s *sample) measureServer(ctx context.Context, r row, p peer.Peer, running 
 	switch {
 	case apiKinds[r.Kind] != nil:
 		return s.measureAPI(ctx, r, running, size)
-	case r.Kind == hub:
+	case r.Kind == kindHub:
 		return s.hub(ctx, r, running, size)
-	case r.Kind == frames:
+	case r.Kind == kindFrames:
 		return s.frames(ctx, r.Load, running, size)
 	}
 	if err := fill(ctx, running, r.Load); err != nil {
 		return err
 	}
 	l := r.Load
-	if r.Kind != idle {
+	if r.Kind != kindIdle {
 		l.Jobs = size
 	}
 	t := load.New(ctx, r.endpoints(p, running), l)
 	defer t.Close()
 	switch r.Kind {
-	case flow:
+	case kindFlow:
 		phase := func() error { return s.flow(t, r, running.PID) }
 		switch {
 		case r.Collecting:
@@ -83,17 +83,17 @@ func (s *sample) measureServer(ctx context.Context, r row, p peer.Peer, running 
 			return repeatDuring(ctx, changePause, phase, togglePolicy(running))
 		}
 		return phase()
-	case drain:
+	case kindDrain:
 		if err := inOrder(t.Connect, t.Produce); err != nil {
 			return err
 		}
 		return s.timedUntilEmpty(t, running.PID, t.Drain)
-	case memory:
+	case kindMemory:
 		if err := s.memoryQueued(t, running.PID); err != nil || !isTreadle(p.Name) {
 			return err
 		}
 		return s.memoryAfterDrain(t, running.PID)
-	case idle:
+	case kindIdle:
 		return s.idle(t, running.PID, size)
 	}
 	return fmt.Errorf("rows.toml has a kind %q, which there is not", r.Kind)

@@ -63,7 +63,7 @@ func (s *sample) measureNode(ctx context.Context, r row, size int, start startNo
 		return err
 	}
 	var err error
-	if r.Kind == idle {
+	if r.Kind == kindIdle {
 		err = s.idleNode(ctx, t, max(1, size/int(idleTick.Milliseconds())))
 	} else if err = t.fill(ctx, size); err == nil {
 		err = s.busyNode(ctx, t, r, size)

@@ -48,7 +48,7 @@ func nodeWithin(t *testing.T) startNode {
 // TestNodeRows takes small samples of the rows whose tasks are done by a worker, and of an idle node.
 func TestNodeRows(t *testing.T) {
 	for _, r := range rowsOf(nodeSection) {
-		if r.Plugin != config.KindFunction && r.Kind != idle || r.Load.Depth == 1 {
+		if r.Plugin != config.KindFunction && r.Kind != kindIdle || r.Load.Depth == 1 {
 			continue
 		}
 		t.Run(r.Name, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestNodeRows(t *testing.T) {
 			if err := s.measureNode(t.Context(), r, 200, nodeWithin(t)); err != nil {
 				t.Fatal(err)
 			}
-			if timed := s.Figures["jobs/s"] > 0 && s.Figures["CPU"] > 0 && s.Jobs == 200; timed == (r.Kind == idle) || s.Figures["% of a core"] <= 0 {
+			if timed := s.Figures["jobs/s"] > 0 && s.Figures["CPU"] > 0 && s.Jobs == 200; timed == (r.Kind == kindIdle) || s.Figures["% of a core"] <= 0 {
 				t.Errorf("something was not measured: %+v", s)
 			}
 		})

@@ -16,12 +16,12 @@ import (
 type kind string
 
 const (
-	flow   kind = ""       // producers and workers at the same time
-	drain  kind = "drain"  // all jobs are queued, then the workers are timed
-	memory kind = "memory" // all jobs are queued, then the memory is read
-	idle   kind = "idle"   // many connections that say nothing after their greeting
-	hub    kind = "hub"    // tasks of the dwork protocol: created, or stolen and completed
-	frames kind = "frames" // the requests of jobs, sent back by an echo
+	kindFlow   kind = ""       // producers and workers at the same time
+	kindDrain  kind = "drain"  // all jobs are queued, then the workers are timed
+	kindMemory kind = "memory" // all jobs are queued, then the memory is read
+	kindIdle   kind = "idle"   // many connections that say nothing after their greeting
+	kindHub    kind = "hub"    // tasks of the dwork protocol: created, or stolen and completed
+	kindFrames kind = "frames" // the requests of jobs, sent back by an echo
 )
 
 // section is a part of the tables, as in sections.toml.
