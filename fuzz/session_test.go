@@ -171,8 +171,8 @@ func wait(d time.Duration) func(*sessions, int) {
 	return func(s *sessions, _ int) { s.server.Advance(d) }
 }
 
-// play plays a script and returns the connections of each peer. Where a port is one of servicePorts, there are goroutines of the
-// server's: they are in a bubble, which tells when they have nothing to do, and that none is left.
+// play plays a script and returns the connections of each peer. Where a port is one of servicePorts, there are
+// goroutines of the server's: they are in a bubble, which tells when they have nothing to do, and that none is left.
 func play(t *testing.T, o loop.Options, ports []string, hellos [][]byte, script []step, piece int) (lives [][]life) {
 	t.Helper()
 	if !slices.ContainsFunc(ports, isServicePort) {

@@ -62,8 +62,8 @@ func nodeClient(name string) func(t *testing.T) ([]string, string) {
 	}
 }
 
-// nodeStory copies story.js of a directory to one of the test, installs the packages of package-lock.json beside it, and
-// returns that directory.
+// nodeStory copies story.js of a directory to one of the test, installs the packages of package-lock.json beside it,
+// and returns that directory.
 func nodeStory(t *testing.T, from string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -88,7 +88,7 @@ func widthFaults(set *token.FileSet, f *ast.File, file, source string) (faults [
 	for i, line := range strings.Split(source, "\n") {
 		code := strings.TrimLeft(line, "\t")
 		width := utf8.RuneCountInString(code)
-		prose := strings.HasPrefix(code, "// ") && !strings.HasPrefix(code, "//   ")
+		prose := strings.HasPrefix(code, "// ")
 		switch indent := len(line) - len(code); {
 		case allowed[i+1]:
 		case prose && width+4*indent > widestComment:
@@ -180,14 +180,16 @@ func TestLanguageFaults(t *testing.T) {
 		"// errFull reports that a queue is full.\nvar errFull error":        "",
 		"// f returns a job, nil if none exists.\nfunc f() {}":               `says "if none exists"`,
 		"// f takes no more than n jobs.\nfunc f() {}":                       "",
-		"var exhumed int":                                          "the name exhumed",
-		"// f ends the session.\nfunc f() { g() }":                 "",
-		"// f holds whose turn it is.\nfunc f() {}":                "",
-		"func f() {" + strings.Repeat("\n", 11) + "}":              "has no comment",
-		"func f() {" + strings.Repeat("\n", 10) + "}":              "",
-		"// f " + strings.Repeat("is wide ", 15) + "\nfunc f() {}": "the comment has 125 columns",
-		"var x = []int{" + strings.Repeat("1, ", 60) + "}":         "the line has 195 columns",
-		"var x = `" + strings.Repeat("text ", 60) + "`":            "",
+		"var exhumed int":                                              "the name exhumed",
+		"// f ends the session.\nfunc f() { g() }":                     "",
+		"// f holds whose turn it is.\nfunc f() {}":                    "",
+		"func f() {" + strings.Repeat("\n", 11) + "}":                  "has no comment",
+		"func f() {" + strings.Repeat("\n", 10) + "}":                  "",
+		"// f " + strings.Repeat("is wide ", 15) + "\nfunc f() {}":     "the comment has 125 columns",
+		"//   - f " + strings.Repeat("is wide ", 15) + "\nvar x int":   "the comment has 129 columns",
+		"//	a table " + strings.Repeat("is wide ", 15) + "\nvar x int": "",
+		"var x = []int{" + strings.Repeat("1, ", 60) + "}":             "the line has 195 columns",
+		"var x = `" + strings.Repeat("text ", 60) + "`":                "",
 	} {
 		got := strings.Join(languageFaults("x.go", "package x\n\n"+source+"\n"), "\n")
 		if want == "" && got != "" || !strings.Contains(got, want) {

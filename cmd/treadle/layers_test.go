@@ -26,15 +26,15 @@ var topLevel = []string{
 	"loop", "codec", "sched", "cmd", "bench", "fuzz", "go.mod", "go.sum", "Makefile", "README.md", "LICENSE", "bin", "treadle-data",
 }
 
-// pure are the rooms without I/O, clock, randomness and logging. pureBans are the imports, with everything below them,
-// and the functions that would bring these in.
+// pure are the packages without I/O, clock, randomness and logging. pureBans are the imports, with everything below
+// them, and the functions that would bring these in.
 var (
 	pure     = []string{"sched", "codec"}
 	pureBans = []string{"net", "os", "io/fs", "io/ioutil", "syscall", "log", "math/rand", "crypto/rand", "golang.org/x/sys", "github.com/panjf2000/gnet"}
 	clock    = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"}
 )
 
-// onlyIn maps a library to the rooms that may import it.
+// onlyIn maps a library to the packages that may import it.
 var onlyIn = []struct {
 	library string
 	places  []string
@@ -55,7 +55,7 @@ var (
 	testOnly    = append([]string{"codec/jsontext/jsontest"}, siteDoubles...)
 )
 
-// apart are the rooms that may import these packages of the module and no others.
+// apart are the packages that may import these packages of the module and no others.
 var apart = map[string][]string{
 	"loop/disbatch/config":    siteDoubles,
 	"loop/disbatch":           {"loop/disbatch/config", "loop/disbatch/node", "loop/protocol", "loop/web", "sched"},
@@ -76,7 +76,8 @@ var apart = map[string][]string{
 	"loop/kts46":              {"loop/budget", "loop/protocol", "loop/web", "loop/kts46/store", "codec/kts46", "sched"},
 }
 
-// apartTests are the rooms whose tests may import these, too: a host that restarts needs a journal, a client a server.
+// apartTests are the packages whose tests may import these, too: a host that restarts needs a journal, a client a
+// server.
 var apartTests = map[string][]string{
 	"loop/kts46":       {"loop/journal", "loop/setting"},
 	"loop/client":      {"loop"},
@@ -156,23 +157,23 @@ func layerFaults(file, source string) (faults []string) {
 	if name := strings.TrimSuffix(parsed.Name.Name, "_test"); slices.Contains(badNames, name) {
 		fault(parsed.Name.Pos(), "a package called %s says nothing", name)
 	}
-	room := path.Dir(file)
-	strict := within(room, pure...) && !strings.HasSuffix(file, "_test.go")
+	pkg := path.Dir(file)
+	strict := within(pkg, pure...) && !strings.HasSuffix(file, "_test.go")
 	for _, i := range parsed.Imports {
 		target, _ := strconv.Unquote(i.Path.Value)
 		inner, ours := strings.CutPrefix(target, module)
 		switch {
-		case ours && within(room, "cmd") && within(inner, "codec") && strings.HasSuffix(file, "_test.go"):
+		case ours && within(pkg, "cmd") && within(inner, "codec") && strings.HasSuffix(file, "_test.go"):
 			// Tests of the built program play hostile peers, frame by frame.
-		case ours && slices.Contains(apartTests[room], inner) && strings.HasSuffix(file, "_test.go"):
-		case ours && !mayImport(room, inner):
-			fault(i.Pos(), "%s may not import %s", room, inner)
-		case ours && within(inner, testOnly...) && !strings.HasSuffix(file, "_test.go") && !within(room, append(testOnly, "bench", "fuzz/sim")...):
+		case ours && slices.Contains(apartTests[pkg], inner) && strings.HasSuffix(file, "_test.go"):
+		case ours && !mayImport(pkg, inner):
+			fault(i.Pos(), "%s may not import %s", pkg, inner)
+		case ours && within(inner, testOnly...) && !strings.HasSuffix(file, "_test.go") && !within(pkg, append(testOnly, "bench", "fuzz/sim")...):
 			fault(i.Pos(), "%s is for tests and benchmarks", inner)
 		case strict && within(target, pureBans...):
-			fault(i.Pos(), "%s is pure: it may not import %s", room, target)
+			fault(i.Pos(), "%s is pure: it may not import %s", pkg, target)
 		case strict && target == "time" && i.Name != nil:
-			fault(i.Pos(), "%s is pure: it imports time under its own name", room)
+			fault(i.Pos(), "%s is pure: it imports time under its own name", pkg)
 		}
 		for _, rule := range onlyIn {
 			if within(target, rule.library) && !within(file, append([]string{"bench", "fuzz"}, rule.places...)...) {
@@ -183,7 +184,7 @@ func layerFaults(file, source string) (faults []string) {
 	if strict {
 		ast.Inspect(parsed, func(n ast.Node) bool {
 			if s, ok := n.(*ast.SelectorExpr); ok && fmt.Sprint(s.X) == "time" && slices.Contains(clock, s.Sel.Name) {
-				fault(s.Pos(), "%s is pure: it may not call time.%s", room, s.Sel.Name)
+				fault(s.Pos(), "%s is pure: it may not call time.%s", pkg, s.Sel.Name)
 			}
 			return true
 		})
@@ -191,31 +192,31 @@ func layerFaults(file, source string) (faults []string) {
 	return faults
 }
 
-// mayImport reports whether a room may import another package of the module.
-func mayImport(room, target string) bool {
-	if only, ok := apart[room]; ok {
-		return target == room || slices.Contains(only, target)
+// mayImport reports whether a package may import another package of the module.
+func mayImport(pkg, target string) bool {
+	if only, ok := apart[pkg]; ok {
+		return target == pkg || slices.Contains(only, target)
 	}
 	switch {
 	case within(target, "bench", "fuzz", "cmd"):
-		return within(room, "bench") && within(target, "bench") || within(room, "fuzz") && within(target, "fuzz")
-	case within(room, "bench", "fuzz"):
+		return within(pkg, "bench") && within(target, "bench") || within(pkg, "fuzz") && within(target, "fuzz")
+	case within(pkg, "bench", "fuzz"):
 		return true
-	case within(room, "cmd"):
+	case within(pkg, "cmd"):
 		return within(target, "loop")
-	case room == "loop":
+	case pkg == "loop":
 		return within(target, "loop", "sched", "codec")
-	case within(room, "loop"):
-		return within(target, room, "loop/budget", "loop/protocol", "loop/web", "sched", "codec")
-	case within(room, "sched"):
+	case within(pkg, "loop"):
+		return within(target, pkg, "loop/budget", "loop/protocol", "loop/web", "sched", "codec")
+	case within(pkg, "sched"):
 		return within(target, "sched")
-	case within(room, "codec"):
+	case within(pkg, "codec"):
 		return within(target, "codec")
 	}
 	return false
 }
 
-// within reports whether a path is one of the rooms or below one.
+// within reports whether a path is one of the packages or below one.
 func within(p string, parents ...string) bool {
 	return slices.ContainsFunc(parents, func(parent string) bool {
 		return p == parent || strings.HasPrefix(p, parent+"/")

@@ -12,9 +12,9 @@ import (
 	"treadle/sched"
 )
 
-// Ledger is the model of the server. It stands at the server's boundary, sees everything that passes there, and knows of
-// each job whether the server has it, whether it is on disk and which peer holds it. It is told of what arrives when it
-// arrives, and checks each answer at once; a check that needs the rest of the turn is made by endTurn.
+// Ledger is the model of the server. It stands at the server's boundary, sees everything that passes there, and knows
+// of each job whether the server has it, whether it is on disk and which peer holds it. It is told of what arrives when
+// it arrives, and checks each answer at once; a check that needs the rest of the turn is made by endTurn.
 type Ledger struct {
 	trace *play.Trace
 	net   *Network

@@ -25,8 +25,8 @@ import (
 //     beyond share ends its slot, and backoff keeps extra at 0 for some ticks, so that nodes do not compete at each
 //     one.
 //  5. A queue without a task, or without room, is empty until the next tick: no slot claims from it.
-//  6. runTask runs the task in the executor or at a worker. Then the slot claims the next one. If the node has a limit of
-//     its own, the slot ends and the queues get one slot each in random order.
+//  6. runTask runs the task in the executor or at a worker. Then the slot claims the next one. If the node has a
+//     limit of its own, the slot ends and the queues get one slot each in random order.
 //  7. A claimed task of an earlier process gets a slot without a claim (adopt).
 
 // maxClaimers bounds the concurrent claims of a queue. It covers the round trip to the database without flooding it.

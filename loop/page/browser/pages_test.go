@@ -34,8 +34,8 @@ func hostileJob(n int) string {
 	return "/job?queue=" + url.QueryEscape(hostile[n]) + "&name=" + url.QueryEscape(string(hostileName(hostile[n], "fail")))
 }
 
-// demo starts a server with clients of every protocol at work, pauses a queue, changes many jobs, and returns the server's
-// pages by their names, each with content.
+// demo starts a server with clients of every protocol at work, pauses a queue, changes many jobs, and returns the
+// server's pages by their names, each with content.
 func demo(t *testing.T) (*server, map[string]string) {
 	t.Helper()
 	s := start(t, "demo", "--http", "127.0.0.1:0")
@@ -64,8 +64,8 @@ func (b *tab) axe(source string) []string {
 		.then((r) => r.violations.map((v) => v.id + ": " + v.nodes.map((n) => n.target.join(" ") + " " + n.failureSummary).slice(0, 3).join(" | ")))`, chromedp.EvalAwaitPromise)
 }
 
-// accessible fails the test for each violation on a page, in both themes and on a telephone, and for a width at which it
-// is wider than its window: that of a desk, 200 % of it, a telephone, and 400 %.
+// accessible fails the test for each violation on a page, in both themes and on a telephone, and for a width at which
+// it is wider than its window: that of a desk, 200 % of it, a telephone, and 400 %.
 func (b *tab) accessible(name, path, source string) {
 	b.t.Helper()
 	for _, look := range []struct {
@@ -168,8 +168,8 @@ func TestHostileNames(t *testing.T) {
 // mostResult is the size to which a result is kept, in bytes.
 const mostResult = 1 << 20
 
-// TestLargePayloads: a job with 64 MiB, and one with JSON 100,000 deep, as workload and result, have small pages that show
-// the beginning, in each form.
+// TestLargePayloads: a job with 64 MiB, and one with JSON 100,000 deep, as workload and result, have small pages that
+// show the beginning, in each form.
 func TestLargePayloads(t *testing.T) {
 	t.Parallel()
 	s := serve(t, append(configured(t), "--max-frame", "80MiB")...)

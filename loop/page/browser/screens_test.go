@@ -48,8 +48,8 @@ func (b *tab) picture(path, name, theme string, width int64) {
 	}
 }
 
-// reduced returns a picture with at most 256 colors, those that it has most of, which makes it a third of the size. Pages have few
-// colors, and edges of letters between them.
+// reduced returns a picture with at most 256 colors, those that it has most of, which makes it a third of the size.
+// Pages have few colors, and edges of letters between them.
 func reduced(all image.Image) image.Image {
 	counts := make(map[color.Color]int)
 	bounds := all.Bounds()
