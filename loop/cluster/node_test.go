@@ -78,15 +78,10 @@ func testLog() *slog.Logger {
 }
 
 func newTestCluster(t *testing.T) *testCluster {
-	return newTestClusterOn(t, func(int) vfs.FS { return vfs.NewMem() })
-}
-
-// newTestClusterOn is newTestCluster with a disk for each node.
-func newTestClusterOn(t *testing.T, disk func(i int) vfs.FS) *testCluster {
 	c := &testCluster{t: t}
 	for i, id := range []string{"a", "b", "c"} {
 		o := testOptions(id)
-		s, _, err := openStorage(testJournal(disk(i)), firstMembers(o.Peers))
+		s, _, err := openStorage(testJournal(vfs.NewMem()), firstMembers(o.Peers))
 		if err != nil {
 			t.Fatal(err)
 		}
