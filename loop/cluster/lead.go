@@ -207,6 +207,13 @@ func (n *Node) watchLease() {
 	}
 }
 
+// leadEnded reports whether this node leads and will serve nobody in this term, since its Lead has ended.
+func (n *Node) leadEnded() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.lead == nil && n.ledTerm == n.term
+}
+
 // resign asks Raft to transfer the lead if the Lead of this node has ended. If no other node can take over, this node
 // gets the Lead that its wrong clock has prevented. The owner calls it.
 func (n *Node) resign() {

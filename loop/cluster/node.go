@@ -344,10 +344,12 @@ func (n *Node) handleCommitted(entries []*pb.Entry) error {
 	return nil
 }
 
-// sendAll sends messages. A snapshot takes long, so a goroutine of its own sends it.
+// sendAll sends messages. A leader whose Lead has ended sends no heartbeats, which would keep the others from electing
+// another one. A snapshot takes long, so a goroutine of its own sends it.
 func (n *Node) sendAll(messages []*pb.Message) {
 	for _, m := range messages {
 		switch {
+		case m.GetType() == pb.MsgHeartbeat && n.leadEnded():
 		case m.GetType() != pb.MsgSnap:
 			n.links.send(m)
 		case n.sendingSnapshot.CompareAndSwap(false, true):
