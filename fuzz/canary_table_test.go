@@ -191,6 +191,7 @@ var testCanaries = []testCanary{
 	{canary{"a large first record of a log is forgotten", "loop/journal/replica.go", "\tr.full = slices.DeleteFunc(r.full, func(l fullReplicaLog) bool { return fileNumber(l.name) < r.log.number }) // a large record fills its log\n", "\tr.full = nil\n"}, "loop/cluster", "TestStorageRemoves"},
 	{canary{"a master that reconnects finds its own ids taken", "sched/departed.go", "if owner == nil || !owner.hasLeft() {", "if owner == nil || len(s.ids) > 0 {"}, "sched", "TestOwnerComesBack"},
 	{canary{"a follower's client is taken for a program of this machine", "loop/forwarded.go", "RemoteAddr() net.Addr { return c.client }", "RemoteAddr() net.Addr { return c.port }"}, "loop", "TestForwardedHTTP"},
+	{canary{"the log of a received store has the wrong name", "loop/journal/snapshot.go", "logName(log.number)", "logName(log.number + 1)"}, "loop/journal", "TestInstall"},
 	{canary{"a leader with a slow disk keeps the lead", "loop/cluster/disk.go", "\t\tn.updateState(n.endLead)\n\t\tn.raft.TransferLeader(to)\n", ""}, "loop/cluster", "TestLeaderWithSlowDisk"},
 	{canary{"a node with a wrong clock leads", "loop/cluster/node.go", " || n.clocks.wrong.Load() && !noSuccessor {", " {"}, "loop/cluster", "TestLeaderWithWrongClock"},
 	{canary{"a request that the leader may have got is refused", "loop/follower_http.go", "\t\tpanic(http.ErrAbortHandler)\n", "\t\tnot.error = err\n"}, "cmd/treadle", "TestClusterFollower"},
