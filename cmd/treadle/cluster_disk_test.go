@@ -73,7 +73,6 @@ func TestClusterFullDisk(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for elections and failed nodes")
 	}
-	t.Parallel()
 	n := newNodes(t)
 	serves := n.serves
 	n.serves = func(i int) []string { return append(serves(i), "--min-free", "128MiB") }
@@ -88,7 +87,7 @@ func TestClusterFullDisk(t *testing.T) {
 		n.settle()
 		free := n.fill(i, 0)
 		s.submit(100, n.up(i)...)
-		s.work(40, n.up(i)...)
+		s.work(len(s.left)-40, n.up(i)...)
 		free()
 		select {
 		case <-n.running[i].drained:
@@ -110,10 +109,10 @@ func TestClusterFullDisk(t *testing.T) {
 			t.Fatal("the leader refuses no job although its disk has less room than --min-free")
 		}
 	}
-	s.work(20, n.up()...)
+	s.work(len(s.left)-20, n.up()...)
 	free()
 	s.submit(1, n.up()...)
-	s.work(len(s.left), n.up()...)
+	s.work(0, n.up()...)
 }
 
 // diskSite is nodes with jobs of TestClusterFullDisk.
@@ -152,19 +151,19 @@ func (s *diskSite) submit(jobs int, nodes ...int) {
 	}
 }
 
-// work does jobs of nodes in turn.
-func (s *diskSite) work(jobs int, nodes ...int) {
+// work does jobs of nodes in turn until at most so many are left.
+func (s *diskSite) work(left int, nodes ...int) {
 	s.t.Helper()
-	for end, k := time.Now().Add(patience), 0; jobs > 0; k++ {
-		err := s.do(nodes[k%len(nodes)], &jobs)
+	for end, k := time.Now().Add(patience), 0; len(s.left) > left; k++ {
+		err := s.do(nodes[k%len(nodes)], left)
 		if time.Now().After(end) {
-			s.t.Fatalf("%d jobs are not done: %v; %d of %d are left", jobs, err, len(s.left), s.sent)
+			s.t.Fatalf("%d of %d jobs are left, want %d: %v", len(s.left), s.sent, left, err)
 		}
 	}
 }
 
-// do does jobs at one node until an error, or as many as there are to do.
-func (s *diskSite) do(i int, jobs *int) error {
+// do does jobs at one node until an error, or until at most so many are left.
+func (s *diskSite) do(i, left int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	w, err := client.DialWorker(ctx, s.socket(i), client.Options{})
@@ -175,21 +174,15 @@ func (s *diskSite) do(i int, jobs *int) error {
 	if err := w.CanDo(ctx, "f"); err != nil {
 		return err
 	}
-	for *jobs > 0 {
+	for len(s.left) > left {
 		a, err := w.Grab(ctx)
-		if err == nil {
-			err = w.Done(ctx, a, nil)
-		}
-		if err == nil {
-			err = w.Ping(ctx) // the report is read
-		}
 		if err != nil {
 			return err
 		}
-		if s.left[a.Job.Name] {
-			delete(s.left, a.Job.Name)
-			*jobs--
+		delete(s.left, a.Job.Name) // an error says nothing of the report
+		if err := w.Done(ctx, a, nil); err != nil {
+			return err
 		}
 	}
-	return nil
+	return w.Ping(ctx) // the reports are read
 }

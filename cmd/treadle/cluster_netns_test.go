@@ -114,7 +114,6 @@ func TestClusterNamespaces(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for elections and lost packets")
 	}
-	t.Parallel()
 	n := newNodes(t)
 	s := newNamespaces(n)
 	secret := filepath.Join(n.dir, "secret")

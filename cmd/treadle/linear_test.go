@@ -216,17 +216,30 @@ func (r *linRound) reads(t *testing.T) {
 	r.read[linTubeName], r.reserved = r.site.readTube(r.ctx, t)
 }
 
+// answered makes a request. In a cluster it makes it until there is an answer: on a busy machine the leader may change
+// at any time.
+func (s *linSite) answered(ctx context.Context, t *testing.T, ask func() error) {
+	t.Helper()
+	for err := ask(); err != nil; err = ask() {
+		if s.nodes == nil || ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
 // readJobs reads the functions' jobs.
 func (s *linSite) readJobs(ctx context.Context, t *testing.T) map[string]string {
-	c, err := client.Dial(ctx, s.socket("p"), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
 	var dump bytes.Buffer
-	if _, err := c.Dump(ctx, &dump, nil); err != nil {
-		t.Fatal(err)
-	}
+	s.answered(ctx, t, func() error {
+		dump.Reset()
+		c, err := client.Dial(ctx, s.socket("p"), client.Options{})
+		if err == nil {
+			_, err = c.Dump(ctx, &dump, nil)
+			c.Close()
+		}
+		return err
+	})
 	jobs := make(map[string][]linJob)
 	for rest := dump.Bytes()[8:]; len(rest) > 0; { // behind their number
 		var j periodic.Job
@@ -250,19 +263,23 @@ func (s *linSite) readJobs(ctx context.Context, t *testing.T) map[string]string 
 
 // readTasks reads the tasks of the graph.
 func (s *linSite) readTasks(ctx context.Context, t *testing.T) (read string) {
-	h, err := client.DialHub(ctx, s.socket("d"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer h.Close()
-	for i := range linGraphSize {
-		switch info, err := h.Lookup(ctx, linTaskName(i)); {
-		case err == nil:
-			read += linTaskText(info.Name, info.After, info.Location)
-		case !errors.Is(err, client.ErrNoTask):
-			t.Fatal(err)
+	s.answered(ctx, t, func() error {
+		read = ""
+		h, err := client.DialHub(ctx, s.socket("d"))
+		if err != nil {
+			return err
 		}
-	}
+		defer h.Close()
+		for i := range linGraphSize {
+			switch info, err := h.Lookup(ctx, linTaskName(i)); {
+			case err == nil:
+				read += linTaskText(info.Name, info.After, info.Location)
+			case !errors.Is(err, client.ErrNoTask):
+				return err
+			}
+		}
+		return nil
+	})
 	return read
 }
 
