@@ -110,7 +110,7 @@ func (sh *shard) watchFor(p *Peer, q *queue) (*watch, error) {
 // revive makes an ended watch a full one again.
 func (sh *shard) revive(w *watch) error {
 	if len(w.held) == 0 { // the queue may have been dropped, since the watch holds no job of it
-		q, err := sh.queue([]byte(w.queue.name))
+		q, err := sh.queueFor([]byte(w.queue.name), w.peer.capabilities&AutoDelete != 0)
 		if err != nil {
 			return err
 		}
