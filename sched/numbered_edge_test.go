@@ -70,6 +70,29 @@ func TestRenew(t *testing.T) {
 	x.want()
 }
 
+// TestWatchedAgain: a queue that a peer ignored while it held a job there, and watches again when the queue is gone, is
+// deleted with its last peer again.
+func TestWatchedAgain(t *testing.T) {
+	x := newTestSched(t, Options{Rules: testRules})
+	p := x.autoDeletePeer()
+	x.ok(x.s.Watch(x.now, p, []byte("f"), false, &x.rec))
+	x.put("f", 0)
+	run := x.taken(p).run
+	x.s.Unwatch(p, []byte("f"))
+	x.ok(x.s.Finish(x.now, p, run, nil, &x.rec))
+	queues := func() (n int) {
+		x.s.Status(func(QueueStatus) { n++ })
+		return n
+	}
+	if queues() != 0 {
+		t.Fatal("the queue stays without peers and jobs")
+	}
+	x.ok(x.s.Watch(x.now, p, []byte("f"), false, &x.rec))
+	if x.s.Unwatch(p, []byte("f")); queues() != 0 {
+		t.Error("the queue that was watched again stays")
+	}
+}
+
 // TestPunctual checks that the time-out of a NoGrace peer has no grace, and that of another peer has.
 func TestPunctual(t *testing.T) {
 	x := newTestSched(t, Options{Rules: testRules, Grace: 1000})
