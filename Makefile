@@ -41,13 +41,14 @@ run: build ## build, then serve on the default addresses; settings in ARGS="..."
 # The simulation looks into the server at each step, which is in builds with the invariants tag alone.
 test: ## the tests and a short simulation; needs Go alone
 	$(GO) test -short -p 4 -parallel 8 ./...
-	$(GO) test -tags invariants ./fuzz/sim
+	$(GO) test -short -tags invariants ./fuzz/sim
 
 # The tests that -short leaves out or cuts short: TestLong holds the list against the source.
-LONG = TestAddedProtocol|TestBackwardEdges|TestClockSteps|TestClusterFullDisk|TestClusterHistories|TestClusterNamespaces|TestClusterReconnects|TestConvertKilled|TestCorruptLog|TestCorruptTable|TestDisbatchTaskRunners|TestDworkKilled|TestEveryGloomAction|TestFaultAtEveryOperation|TestFlips|TestFlipsInManyLogs|TestFullDocuments|TestGraphBounds|TestHostile|TestHostileDisbatch|TestInvalidDocuments|TestKtsDefinitionsTakeNoMemory|TestLargeJobsAreLetGo|TestListText|TestLockOfNextHolder|TestLongLockLineIsDropped|TestLongestHold|TestLostSyncAtEveryOperation|TestManyClashes|TestMaxMemory|TestMemoryPressure|TestMillionJobs|TestMovedRef|TestNoLostWakeupFail|TestNoLostWakeupFlushed|TestNoLostWakeupLock|TestNoLostWakeupReserve|TestNoLostWakeupSleep|TestNoLostWakeupWatch|TestNoTaskIsClaimedTwice|TestOutgrown|TestPauseCut|TestPolicyHold|TestPowerLoss|TestRepairFails|TestRepeatedPredecessorCost|TestThousand|TestTornAndZeroedTails|TestWorkEndsOnTime
+LONG = TestAddedProtocol|TestBackwardEdges|TestClockSteps|TestClusterFullDisk|TestClusterHistories|TestClusterNamespaces|TestClusterReconnects|TestConvertKilled|TestCorruptLog|TestCorruptTable|TestDisbatchTaskRunners|TestDworkKilled|TestEveryGloomAction|TestFaultAtEveryOperation|TestFlips|TestFlipsInManyLogs|TestFullDocuments|TestGraphBounds|TestHostile|TestHostileDisbatch|TestInvalidDocuments|TestKtsDefinitionsTakeNoMemory|TestLargeJobsAreLetGo|TestListText|TestLockOfNextHolder|TestLongLockLineIsDropped|TestLongestHold|TestLostSyncAtEveryOperation|TestManyClashes|TestMaxMemory|TestMemoryPressure|TestMillionJobs|TestMovedRef|TestNoLostWakeupFail|TestNoLostWakeupFlushed|TestNoLostWakeupLock|TestNoLostWakeupReserve|TestNoLostWakeupSleep|TestNoLostWakeupWatch|TestNoTaskIsClaimedTwice|TestOutgrown|TestPauseCut|TestPolicyHold|TestPowerLoss|TestRepairFails|TestRepeatedPredecessorCost|TestSimulation|TestSimulationRepeats|TestSimulationSite|TestThousand|TestTornAndZeroedTails|TestWorkEndsOnTime
 LONG_IN = ./cmd/treadle ./loop/... ./sched
 long: ## the tests in the length that -short spares
 	$(GO) test -p 4 -parallel 8 -run '^($(LONG))$$' $(LONG_IN)
+	$(GO) test -tags invariants -run '^($(LONG))$$' ./fuzz/sim
 
 # The longest holds of sched's locks are counted in one goroutine, where the detector finds nothing and takes most of an
 # hour. `make test` and `make long` have them.

@@ -19,9 +19,7 @@ const (
 	delayLeast = 24 * 3600
 	// delayedFirst is the id of the first delayed job, above the ids of all jobs that arrive.
 	delayedFirst = 1 << 40
-	// restLimit bounds the wait for a server to return the memory of finished jobs. The wait ends early below minRestMB
-	// MB.
-	restLimit = time.Minute
+	// minRestMB ends the wait for a server to return the memory of finished jobs.
 	minRestMB = 40.0
 	restTick  = 500 * time.Millisecond
 	// appendLen is the size of an append in the row of the disk: a job of 100 bytes and the overhead of a journal.
@@ -92,7 +90,7 @@ func (s *sample) measureServer(ctx context.Context, r row, p peer.Peer, running 
 		if err := s.memoryQueued(t, running.PID); err != nil || !isTreadle(p.Name) {
 			return err
 		}
-		return s.memoryAfterDrain(t, running.PID)
+		return s.memoryAfterDrain(t, running.PID, time.Duration(r.Rest)*time.Second)
 	case kindIdle:
 		return s.idle(t, running.PID, size)
 	}
@@ -233,8 +231,8 @@ func (s *sample) memoryQueued(t *load.Trial, pid int) error {
 	return err
 }
 
-// memoryAfterDrain drains the server, and waits until it has given the memory of the jobs back.
-func (s *sample) memoryAfterDrain(t *load.Trial, pid int) error {
+// memoryAfterDrain drains the server, and waits up to a limit until it has given the memory of the jobs back.
+func (s *sample) memoryAfterDrain(t *load.Trial, pid int, limit time.Duration) error {
 	drain := func() error {
 		_, err := t.Drain()
 		return err
@@ -251,7 +249,7 @@ func (s *sample) memoryAfterDrain(t *load.Trial, pid int) error {
 			return load.ErrStopped
 		}
 		rest := float64(resident) / 1e6
-		if rest < minRestMB || time.Since(start) > restLimit {
+		if rest < minRestMB || time.Since(start) > limit {
 			s.set("MB later", rest)
 			s.set("after s", time.Since(start).Seconds())
 			return nil

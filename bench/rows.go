@@ -46,6 +46,7 @@ type row struct {
 	Against        string         // the row to compare with
 	Payload        int            // bytes of a workload; 0: load.WorkloadLen
 	Run            int            // number of neighbouring jobs of one function
+	Rest           int            // seconds that a server has to return the memory of finished jobs
 	Idle           int            // number of greeted connections that send nothing
 	Collecting     bool           // the server collects its garbage all the time
 	ChangingPolicy bool           // the policy of the queue is changed all the time

@@ -41,7 +41,7 @@ func someRows() []row {
 		{Name: "pipe", Load: load.Load{Connections: 2, Depth: 16}, Jobs: fakes(5000)},
 		{Name: "paced", Load: load.Load{Connections: 3, Depth: 1, Rate: 5000}, Jobs: fakes(500)},
 		{Name: "drain", Kind: kindDrain, Load: load.Load{Connections: 2, Depth: 16}, Jobs: fakes(2000), Rounds: 1},
-		{Name: "queued", Kind: kindMemory, Load: load.Load{Connections: 2, Depth: 16}, Jobs: fakes(20000), Rounds: 1},
+		{Name: "queued", Kind: kindMemory, Load: load.Load{Connections: 2, Depth: 16}, Jobs: fakes(20000), Rounds: 1, Rest: 1},
 		{Name: "idle", Kind: kindIdle, Jobs: fakes(200), Rounds: 1},
 		{Name: "behind", Section: "alone", Load: load.Load{Connections: 2, Depth: 16, Ready: 300}, Jobs: alone(3000), Rounds: 1},
 		{Name: "crowd", Section: "alone", Load: load.Load{Connections: 2, Depth: 1}, Idle: 20, Jobs: alone(300), Rounds: 1},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -171,15 +172,24 @@ func end(process *os.Process, exited <-chan struct{}) {
 	}
 }
 
+// The kernel gives connections local ports from 32768 on: below them no other program's connection takes a port between
+// the moment it is found free and the server's start.
+const firstPort, endOfPorts = 16384, 32768
+
 // freePorts finds ports without a listener. It holds all of them at once, or the same port might come twice.
 func freePorts() (free ports, err error) {
 	for i := range free {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		var listener net.Listener
+		for range 100 {
+			free[i] = strconv.Itoa(firstPort + rand.IntN(endOfPorts-firstPort))
+			if listener, err = net.Listen("tcp", loopback(free[i])); err == nil {
+				break
+			}
+		}
 		if err != nil {
 			return free, fmt.Errorf("cannot find a free port: %w", err)
 		}
 		defer listener.Close()
-		free[i] = strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 	}
 	return free, nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,9 +29,14 @@ type testNodes struct {
 	running []*process           // nil: killed
 }
 
+// clusters bounds how many clusters there are at a time: more of them on two processors change leaders without a fault.
+var clusters = make(chan struct{}, 2)
+
 // newNodes returns a cluster of three whose nodes do not run yet, and serve Periodic alone.
 func newNodes(t *testing.T) *testNodes {
 	t.Helper()
+	clusters <- struct{}{}
+	t.Cleanup(func() { <-clusters }) // after the nodes have ended: the last cleanup is the first that is registered
 	n := &testNodes{t: t, dir: t.TempDir(), first: 3, wires: newWires(t)}
 	n.serves = func(i int) []string {
 		return []string{"--periodic", "unix://" + n.socket(i), "--only", "periodic", "--http", "off"}
@@ -46,18 +50,13 @@ func newNodes(t *testing.T) *testNodes {
 // more makes a node that does not run yet, and returns what names it in --peers. The others reach it through a wire.
 func (n *testNodes) more() string {
 	n.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	defer l.Close()
-	i := len(n.peers)
-	peer := nodeID(i) + "=" + n.wires.to(nodeID(i), l.Addr().String())
+	i, own := len(n.peers), freePort(n.t)
+	peer := nodeID(i) + "=" + n.wires.to(nodeID(i), own)
 	asks := peer
 	for _, k := range n.up() {
 		asks += "," + n.peers[k]
 	}
-	n.peers, n.own, n.asks, n.running = append(n.peers, peer), append(n.own, l.Addr().String()), append(n.asks, asks), append(n.running, nil)
+	n.peers, n.own, n.asks, n.running = append(n.peers, peer), append(n.own, own), append(n.asks, asks), append(n.running, nil)
 	return peer
 }
 

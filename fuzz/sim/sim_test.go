@@ -21,7 +21,7 @@ import (
 
 var (
 	oneSeed   = flag.Uint64("sim.seed", 0, "the one seed to play; 0: the first -sim.seeds")
-	seedCount = flag.Uint64("sim.seeds", 30, "how many seeds TestSimulation plays")
+	seedCount = flag.Uint64("sim.seeds", 30, "how many seeds TestSimulation plays; with -short a third")
 	playFor   = flag.Duration("sim.for", 0, "play seeds from -sim.from on for so long")
 	firstSeed = flag.Uint64("sim.from", 1, "the first seed")
 	steps     = flag.Int("sim.ops", 1000, "steps of each seed")
@@ -45,6 +45,9 @@ func sitePlayer(t *testing.T) play.Player {
 }
 
 func playSeeds(t *testing.T, player play.Player, seeds uint64) {
+	if testing.Short() {
+		seeds /= 3
+	}
 	first, last := *firstSeed, *firstSeed+seeds-1
 	if *oneSeed != 0 {
 		first, last = *oneSeed, *oneSeed
@@ -106,7 +109,11 @@ func TestDocFiles(t *testing.T) {
 // TestSimulationRepeats: a seed is the same play in every process, to the last byte that any peer is sent.
 func TestSimulationRepeats(t *testing.T) {
 	for name, player := range map[string]play.Player{"TestSimulation": sim.PlayServer, "TestSimulationSite": sitePlayer(t)} {
-		for seed := uint64(1000); seed < 1004; seed++ {
+		seeds := uint64(4)
+		if testing.Short() {
+			seeds = 1
+		}
+		for seed := uint64(1000); seed < 1000+seeds; seed++ {
 			r := player(seed, 600, nil)
 			again := exec.Command(os.Args[0], "-test.run", "^"+name+"$", "-sim.seed", fmt.Sprint(seed), "-sim.ops", "600", "-sim.trace")
 			printed, err := again.CombinedOutput()

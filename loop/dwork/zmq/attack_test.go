@@ -264,39 +264,41 @@ func TestOutboundLimit(t *testing.T) {
 // TestUnsent lets peers have large replies that they do not read, each no more than it may: those that have had theirs
 // for the longest are closed, and a peer that reads gets what it asks for.
 func TestUnsent(t *testing.T) {
-	const large = 16 << 20 // more than the system takes for a connection
-	r := listen(t, Options{MaxUnsent: 3 * large})
-	r.hub(func(batch []Request) {
-		for _, q := range batch {
-			if string(q.Payload) == "large" {
-				q.Reply(make([]byte, large))
-			} else {
-				q.Reply(q.Payload)
+	const large = 4 << 20
+	synctest.Test(t, func(t *testing.T) { // no peer's writes take longer than another's
+		r := listenPipes(t, Options{MaxUnsent: 3 * large})
+		r.hub(func(batch []Request) {
+			for _, q := range batch {
+				if string(q.Payload) == "large" {
+					q.Reply(make([]byte, large))
+				} else {
+					q.Reply(q.Payload)
+				}
 			}
+		})
+		c := r.client()
+		var stalled []*peer
+		for range 6 {
+			p := r.friend("")
+			p.send(frames("", "large"))
+			stalled = append(stalled, p)
+			synctest.Wait()
 		}
-	})
-	c := r.client()
-	var stalled []*peer
-	for n := range 6 {
+		r.until("overflows", func(s Stats) bool { return s.Overflows >= 3 })
+		for _, p := range stalled[4:] { // nearly the last to ask
+			p.skip(2 + 9 + large)
+		}
 		p := r.friend("")
 		p.send(frames("", "large"))
-		stalled = append(stalled, p)
-		r.until("its turn", func(s Stats) bool { return s.Requests == int64(n+1) })
-	}
-	r.until("overflows", func(s Stats) bool { return s.Overflows >= 3 })
-	for _, p := range stalled[4:] { // nearly the last to ask
 		p.skip(2 + 9 + large)
-	}
-	p := r.friend("")
-	p.send(frames("", "large"))
-	p.skip(2 + 9 + large)
-	r.serves(c)
-	for _, p := range stalled {
-		_ = p.Close()
-	}
-	r.until("nothing to be counted", func(Stats) bool {
-		_, _, bytes := r.unsent.State()
-		return bytes == 0
+		r.serves(c)
+		for _, p := range stalled {
+			_ = p.Close()
+		}
+		r.until("nothing to be counted", func(Stats) bool {
+			_, _, bytes := r.unsent.State()
+			return bytes == 0
+		})
 	})
 }
 
