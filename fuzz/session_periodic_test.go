@@ -104,16 +104,16 @@ func areResponses(sent []byte, fr periodic.Framing) bool {
 	return true
 }
 
-// FuzzPeriodicSession: clients and workers in both framings, in every era, and a master and a slave of Gloom, that send
-// anything, come and go. A DUMP is taken off the event loop: what it shows depends on how the rest was cut.
+// FuzzPeriodicSession: clients and workers in both framings, in every version, and a master and a slave of Gloom, that
+// send anything, come and go. A DUMP is taken off the event loop: what it shows depends on how the rest was cut.
 func FuzzPeriodicSession(f *testing.F) {
-	eras := []string{"2023", "2019", "2020", "2026", "2019-02"}
-	for era := range eras {
+	versions := []string{"2023", "2019", "2020", "2026", "2019-02"}
+	for version := range versions {
 		for _, s := range periodicScenes(f, "periodic-plain.txt", periodic.Plain.HeaderLen(), plainClient) {
-			f.Add(byte(era), s)
+			f.Add(byte(version), s)
 		}
 		for _, s := range periodicScenes(f, "periodic-crc.txt", periodic.CRC.HeaderLen(), crcClient) {
-			f.Add(byte(era), s)
+			f.Add(byte(version), s)
 		}
 	}
 	ask := func(peer int, cmd periodic.Command, args string) []byte {
@@ -131,9 +131,9 @@ func FuzzPeriodicSession(f *testing.F) {
 		ask(crcWorker, periodic.WorkData, "\x01f\x01npart"), []byte{waits * periodicPeers, 200}, ask(crcWorker, periodic.Release, "\x01l\x01f\x01n"))...))
 	f.Add(byte(0), slices.Concat(periodicStep(plainClient, sendsRaw, periodicHellos()[crcClient]...), periodicStep(plainClient, sendsRaw, []byte("\x00REQ\x00\x00\x00\x05")...),
 		ask(crcClient, periodic.Ping, ""), periodicStep(crcClient, sendsRaw, []byte("\x00REQ\x00\x00\x00\x05\x00\x00\x00\x01\x09")...)))
-	f.Fuzz(func(t *testing.T, era byte, in []byte) {
+	f.Fuzz(func(t *testing.T, version byte, in []byte) {
 		script, dumps := periodicScript(in[:min(len(in), sessionBytes)])
-		o := loop.Options{Periodic: loop.PeriodicOptions{CRC: eras[int(era)%len(eras)]}, Gloom: loop.GloomOptions{MaxFrame: 1 << 10}, MaxFrame: 1 << 10}
+		o := loop.Options{Periodic: loop.PeriodicOptions{CRC: versions[int(version)%len(versions)]}, Gloom: loop.GloomOptions{MaxFrame: 1 << 10}, MaxFrame: 1 << 10}
 		for peer, all := range sameHowever(t, o, periodicPorts, periodicHellos(), script, 1+len(in)%7, !dumps) {
 			for _, l := range all {
 				switch {

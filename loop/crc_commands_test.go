@@ -69,11 +69,11 @@ func (c *memConn) crcBodies() (all []string) {
 	return all
 }
 
-// keyOf is how the CRC eras name a job to its worker.
+// keyOf is how the versions of the CRC framing name a job to its worker.
 func keyOf(function, name string) []byte { return append(str8(function), str8(name)...) }
 
 // crcDocumented are the requests of the CRC framing: the arguments, the length from which
-// they are whole (-1: their own), and the body of the answer by era. A server with one
+// they are whole (-1: their own), and the body of the answer by version. A server with one
 // pending job of a function without workers answers so.
 var crcDocumented = map[periodic.Command]struct {
 	args    []byte
@@ -107,7 +107,7 @@ var crcDocumented = map[periodic.Command]struct {
 	periodic.JobUnassigned: {nil, 0, always("")},
 }
 
-var crcEras = [5]string{"2019-02", "2019", "2020", "2023", "2026"}
+var crcVersions = [5]string{"2019-02", "2019", "2020", "2023", "2026"}
 
 func always(body string) [5]string { return [5]string{body, body, body, body, body} }
 
@@ -122,8 +122,8 @@ func report(body []byte) [5]string {
 
 // grabbed is the answer to a GRAB_JOB before the job: from 2023 on SUCCESS on connections of workers, and nothing on
 // those of clients, as which the workers of go-periodic register, that fill up with replies they do not wait for.
-func grabbed(era int, role periodic.Role) string {
-	if era >= 3 && role == periodic.Worker {
+func grabbed(version int, role periodic.Role) string {
+	if version >= 3 && role == periodic.Worker {
 		return "10"
 	}
 	return ""
@@ -139,22 +139,22 @@ func newCRCPeer(t *testing.T, o Options, role periodic.Role) (*memServer, *memCo
 	return w, w.joinCRC(0, role)
 }
 
-// TestEveryCRCCommand sends every command byte there is in every era of the CRC framing, as
-// client and as worker: the two may do the same, and get the answer of the era.
+// TestEveryCRCCommand sends every command byte there is in every version of the CRC framing, as
+// client and as worker: the two may do the same, and get the answer of the version.
 func TestEveryCRCCommand(t *testing.T) {
 	t.Parallel()
-	for era, name := range crcEras {
+	for version, name := range crcVersions {
 		for _, role := range []periodic.Role{periodic.Client, periodic.Worker} {
 			for b := range 256 {
 				cmd := periodic.Command(b)
 				what := fmt.Sprintf("%v in %s from role %d", cmd, name, role)
 				d, known := crcDocumented[cmd]
-				want := d.answers[era]
+				want := d.answers[version]
 				switch {
 				case !known:
 					want = "0c"
 				case cmd == periodic.GrabJob:
-					want = grabbed(era, role)
+					want = grabbed(version, role)
 				}
 				w, c := newCRCPeer(t, Options{Periodic: PeriodicOptions{CRC: name}}, role)
 				c.send(crcRequest(7, cmd, d.args))
@@ -177,11 +177,11 @@ func TestEveryCRCCommand(t *testing.T) {
 	}
 }
 
-// TestCRCCommandsInThePlainFraming: no command of the later eras exists there, whatever the
-// era of the CRC framing is.
+// TestCRCCommandsInThePlainFraming: no command of the CRC framing exists there, whatever its
+// version is.
 func TestCRCCommandsInThePlainFraming(t *testing.T) {
 	t.Parallel()
-	for _, name := range crcEras {
+	for _, name := range crcVersions {
 		for cmd := periodic.Acquired; cmd <= periodic.JobUnassigned; cmd++ {
 			for _, role := range []int{byClient, byWorker} {
 				w, c := newPeer(t, Options{Periodic: PeriodicOptions{CRC: name}}, role)

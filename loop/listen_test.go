@@ -91,8 +91,8 @@ func TestStaleSocket(t *testing.T) {
 	}
 }
 
-// TestErasOfListeners: an address has the replies of its own era, or else those of --periodic-crc.
-func TestErasOfListeners(t *testing.T) {
+// TestVersionsOfListeners: an address has the replies of its own version, or else those of --periodic-crc.
+func TestVersionsOfListeners(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -135,7 +135,7 @@ func TestErasOfListeners(t *testing.T) {
 	f("tcp", r.tcp, "an id in 4 bytes, 2:0a")
 	f("unix", path("a"), "an id in 5 bytes, 2:0a")
 	f("unix", path("b"), "an id in 5 bytes, 1:10, 2:0a")
-	refuses(t, "periodic", `tcp://127.0.0.1:0: the era "2018" of ?crc= is none of 2019-02, 2019, 2020, 2023, 2026`, Options{Periodic: PeriodicOptions{Listen: []string{"tcp://127.0.0.1:0?crc=2018"}}})
-	refuses(t, "periodic", `the era "" of ?crc=`, Options{Periodic: PeriodicOptions{Listen: []string{"unix:///tmp/s?crc="}}})
+	refuses(t, "periodic", `tcp://127.0.0.1:0: the version "2018" of ?crc= is none of 2019-02, 2019, 2020, 2023, 2026`, Options{Periodic: PeriodicOptions{Listen: []string{"tcp://127.0.0.1:0?crc=2018"}}})
+	refuses(t, "periodic", `the version "" of ?crc=`, Options{Periodic: PeriodicOptions{Listen: []string{"unix:///tmp/s?crc="}}})
 	refuses(t, "periodic-crc", `"2018" is none of`, Options{Periodic: PeriodicOptions{CRC: "2018"}})
 }

@@ -324,17 +324,17 @@ func TestGoPeriodicLoad(t *testing.T) {
 	}
 }
 
-// TestGoPeriodicEras runs a job through every era that this client can read.
-func TestGoPeriodicEras(t *testing.T) {
-	for _, era := range []string{"2023", "2026"} {
-		address := serve(t, "periodic", "--periodic-crc", era)
+// TestGoPeriodicVersions runs a job through every version that this client can read.
+func TestGoPeriodicVersions(t *testing.T) {
+	for _, version := range []string{"2023", "2026"} {
+		address := serve(t, "periodic", "--periodic-crc", version)
 		c, w := client(t, address), worker(t, address, 1)
-		within(t, "era "+era, func() {
+		within(t, "version "+version, func() {
 			check(t, w.AddFunc("echo", func(j periodic.Job) { check(t, j.Done([]byte(j.Args))) }))
 			go w.Work()
 			err, result := c.RunJob("echo", "a", map[string]any{"args": "hello"})
 			if check(t, err); string(result) != "hello" {
-				t.Errorf("era %s: the result is %q", era, result)
+				t.Errorf("version %s: the result is %q", version, result)
 			}
 		})
 	}

@@ -32,7 +32,7 @@ func (c *cli) options() (client.Options, error) {
 	case c.Framing == framing2018:
 		return client.Options{}, nil
 	}
-	return client.Options{Newest: true}, nil
+	return client.Options{PreferCRC: true}, nil
 }
 
 // with calls f with a connection to the server. The context ends with a signal and, unless limit is 0, after limit.

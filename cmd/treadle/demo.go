@@ -132,7 +132,7 @@ func around(wait time.Duration) time.Duration {
 
 // submitPeriodic submits to several queues, some jobs for later, one queue without workers.
 func (d *demo) submitPeriodic(ctx context.Context) error {
-	c, err := client.Dial(ctx, d.addresses["periodic"], client.Options{Newest: true})
+	c, err := client.Dial(ctx, d.addresses["periodic"], client.Options{PreferCRC: true})
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func failure() string {
 
 // workPeriodic does jobs of queues, each in about a time; a share of them fails.
 func (d *demo) workPeriodic(ctx context.Context, takes time.Duration, fails float64, queues ...string) error {
-	w, err := client.DialWorker(ctx, d.addresses["periodic"], client.Options{Newest: true})
+	w, err := client.DialWorker(ctx, d.addresses["periodic"], client.Options{PreferCRC: true})
 	if err != nil {
 		return err
 	}

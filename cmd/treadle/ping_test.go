@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestPingSilent pings a port that accepts connections and never answers: ping greets once, in today's framing
+// TestPingSilent pings a port that accepts connections and never answers: ping greets once, in the CRC framing
 // alone, and ends with one line.
 func TestPingSilent(t *testing.T) {
 	t.Parallel()

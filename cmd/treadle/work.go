@@ -129,7 +129,7 @@ const resultOverhead = 1 << 10
 func (w *workers) learn(ctx context.Context, worker *client.Worker) (t terms, err error) {
 	t.maxResult = maxResult
 	asks := worker.ConfigGet
-	if !worker.Newest() { // a worker of 2018 may not ask
+	if !worker.UsesCRC() { // a worker of 2018 may not ask
 		server, err := client.Dial(ctx, w.host, client.Options{})
 		if err != nil {
 			return t, err
@@ -145,7 +145,7 @@ func (w *workers) learn(ctx context.Context, worker *client.Worker) (t terms, er
 	// A Treadle puts the time-out into each assignment and tells the largest request.
 	most, err := asks(ctx, "max-frame")
 	if err == nil && most > 0 {
-		t.says = worker.Newest()
+		t.says = worker.UsesCRC()
 		t.maxResult = min(maxResult, max(int(most)-resultOverhead, 1))
 	}
 	return t, err

@@ -103,7 +103,7 @@ func (s *Simulator) cronStep() {
 
 // cronLook compares the entries and their jobs with the model.
 func (s *Simulator) cronLook() {
-	body := s.dump(s.server, s.ledger.setup.periodicEra)
+	body := s.dump(s.server, s.ledger.setup.periodicVersion)
 	if body == nil {
 		return
 	}

@@ -152,7 +152,7 @@ func (s *Simulator) dropSpare(c *Conn) {
 	s.trace.Say("c%d drops", c.id)
 }
 
-// listenOrPing lets a client of today's framing listen to a job, every second time, and else ping.
+// listenOrPing lets a client of the CRC framing listen to a job, every second time, and else ping.
 func (s *Simulator) listenOrPing(c *Conn) {
 	if c.framing() == periodic.CRC && s.rng.IntN(2) == 0 {
 		s.listen(c, s.rng.IntN(workedQueues), fmt.Sprint("again", s.rng.IntN(4)))

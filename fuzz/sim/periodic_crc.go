@@ -133,7 +133,7 @@ func (s *Simulator) whileHolding(c *Conn, h heldJob) {
 		c.ask(r, append(args, h.handle...))
 		s.trace.Say("c%d wants %s for %v, as one of %d", c.id, lock, j, r.limit)
 	case crcReleases:
-		r := &Request{cmd: periodic.Release, silent: s.ledger.setup.periodicEra < "2023"}
+		r := &Request{cmd: periodic.Release, silent: s.ledger.setup.periodicVersion < "2023"}
 		r.arrive = func() {
 			if !h.isCurrent() && !s.ledger.maybeLater(h) {
 				return

@@ -30,7 +30,7 @@ const (
 func (s *Simulator) askStatus() map[string]string {
 	v := s.probe(s.server)
 	defer v.peer.Close()
-	return statusLines(s.ledger.answerBody(v.framing, s.ledger.setup.periodicEra, v.ask(periodic.Status, nil)))
+	return statusLines(s.ledger.answerBody(v.framing, s.ledger.setup.periodicVersion, v.ask(periodic.Status, nil)))
 }
 
 func statusLines(body []byte) map[string]string {

@@ -53,10 +53,10 @@ func (l *Ledger) checkAssigned(c *Conn, k *Job, j *periodic.Job) {
 	l.checkRecord(k, &as, fmt.Sprintf("assigned to c%d", c.id))
 }
 
-// answerBody is the body of the answer to a DUMP or a STATUS, without the byte that later eras of the CRC framing put
-// before it.
-func (l *Ledger) answerBody(framing periodic.Framing, era string, body []byte) []byte {
-	if framing == periodic.Plain || era < "2020" {
+// answerBody is the body of the answer to a DUMP or a STATUS, without the byte that later versions of the CRC framing
+// put before it.
+func (l *Ledger) answerBody(framing periodic.Framing, version string, body []byte) []byte {
+	if framing == periodic.Plain || version < "2020" {
 		return body
 	}
 	if len(body) == 0 || body[0] != byte(periodic.Data) {
@@ -186,11 +186,11 @@ func (l *Ledger) parseAllOfDump(body []byte) (all []periodic.Job) {
 }
 
 // dump takes a DUMP by a probe; nil: the server is still sending one to a slow reader.
-func (s *Simulator) dump(server *loop.Offline, era string) (body []byte) {
+func (s *Simulator) dump(server *loop.Offline, version string) (body []byte) {
 	v := s.probe(server)
 	defer v.peer.Close()
 	if body = v.answer(v.send(periodic.Dump, nil)); body != nil {
-		body = s.ledger.answerBody(v.framing, era, body)
+		body = s.ledger.answerBody(v.framing, version, body)
 	}
 	return body
 }

@@ -6,7 +6,7 @@ import (
 	"treadle/codec/periodic"
 )
 
-// expiryOf is the Mono at which a RUN_JOB of the era of 2026 expires.
+// expiryOf is the Mono at which a RUN_JOB of the version of 2026 expires.
 func (l *Ledger) expiryOf(q *Request) int64 {
 	limit := q.job.timeout
 	if limit == 0 {
@@ -60,8 +60,8 @@ func (l *Ledger) checkExpired() {
 // endResults are the results that a RUN_JOB of c gets when its job fails and when it is removed, and whether a failure
 // ends it.
 func (l *Ledger) endResults(c *Conn) (failed, removed string, failEnds bool) {
-	if c.framing() == periodic.CRC && l.setup.periodicEra >= "2023" {
+	if c.framing() == periodic.CRC && l.setup.periodicVersion >= "2023" {
 		return "failed", "removed", true
 	}
-	return "", "", c.framing() == periodic.CRC && l.setup.periodicEra != "2019-02"
+	return "", "", c.framing() == periodic.CRC && l.setup.periodicVersion != "2019-02"
 }

@@ -84,12 +84,12 @@ func (s *Simulator) loadDump(c *Conn) {
 // restart must have the same jobs.
 func (s *Simulator) loadCopy() {
 	s.settle()
-	before := s.dump(s.server, s.ledger.setup.periodicEra)
+	before := s.dump(s.server, s.ledger.setup.periodicVersion)
 	if before == nil {
 		return
 	}
 	settings := s.settings()
-	settings.Periodic.CRC, settings.Admin.Rules = eras[s.rng.IntN(len(eras))], nil // a rule may refuse jobs
+	settings.Periodic.CRC, settings.Admin.Rules = periodicVersions[s.rng.IntN(len(periodicVersions))], nil // a rule may refuse jobs
 	in := loop.Environment{LogSize: s.ledger.setup.logSize, Now: s.server.Now(), Pick: func(n int) int { return s.rng.IntN(n) }}
 	start := func(mem *vfs.MemFS) (*loop.Offline, *disk.Disk) {
 		mounted := disk.New(mem)

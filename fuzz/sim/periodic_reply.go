@@ -71,11 +71,11 @@ func (l *Ledger) periodicReply(c *Conn) int {
 			c.requests[r.MsgID] = q
 		}
 	case periodic.Status:
-		if lines := statusLines(l.answerBody(c.framing(), l.setup.periodicEra, r.Body)); q.crowded {
+		if lines := statusLines(l.answerBody(c.framing(), l.setup.periodicVersion, r.Body)); q.crowded {
 			l.checkMany(lines)
 		}
 	case periodic.Dump:
-		l.checkDump(q.turn, l.answerBody(c.framing(), l.setup.periodicEra, r.Body))
+		l.checkDump(q.turn, l.answerBody(c.framing(), l.setup.periodicVersion, r.Body))
 	case periodic.ConfigGet:
 		l.checkSetting(c, q, r.Body)
 	case periodic.Ping:
@@ -144,7 +144,7 @@ func (l *Ledger) grabbed(c *Conn, q *Request, body []byte) bool {
 // checkResult checks the answer to a RUN_JOB.
 func (l *Ledger) checkResult(c *Conn, q *Request, body []byte) {
 	j := q.job
-	if c.framing() == periodic.CRC && l.setup.periodicEra != "2019-02" {
+	if c.framing() == periodic.CRC && l.setup.periodicVersion != "2019-02" {
 		if len(body) == 1 && body[0] == byte(periodic.NoWorker) {
 			l.trace.Say("c%d hears that nobody does %v", c.id, j)
 			j.owner = nil

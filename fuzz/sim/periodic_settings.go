@@ -14,27 +14,27 @@ import (
 
 // setting is what the ledger knows of one key of CONFIG_SET.
 type setting struct {
-	names   []string
-	today   []string  // names in the CRC framing of 2026
-	unset   [2]uint32 // the values shown until a client sets it: in that framing and elsewhere
-	values  []uint32  // all values that it has had, the present one last
-	disk    int       // index in values of the oldest value that a crash may leave
-	choices []uint32  // values that clients set it to; none: any below 100
+	names     []string
+	names2026 []string  // names in the CRC framing of 2026
+	unset     [2]uint32 // the values shown until a client sets it: in that framing and elsewhere
+	values    []uint32  // all values that it has had, the present one last
+	disk      int       // index in values of the oldest value that a crash may leave
+	choices   []uint32  // values that clients set it to; none: any below 100
 }
 
 // newSettings returns the settings of a new server: the protocol's keys with their later names.
 func newSettings() []*setting {
 	return []*setting{
-		timeoutSetting: {names: []string{"timeout"}, today: []string{"timeout"}, values: []uint32{600}},
-		wornSetting:    {names: []string{"assign-wait"}, today: []string{"assign-wait"}, values: []uint32{2}},
+		timeoutSetting: {names: []string{"timeout"}, names2026: []string{"timeout"}, values: []uint32{600}},
+		wornSetting:    {names: []string{"assign-wait"}, names2026: []string{"assign-wait"}, values: []uint32{2}},
 		{names: []string{"poll-delay", "poll-interval"}, values: []uint32{300}},
 		{names: []string{"revert-delay", "revert-interval"}, values: []uint32{300}},
-		{names: []string{"max-patch", "max-batch-size"}, today: []string{"max-batch-size"}, values: []uint32{isUnset}, unset: [2]uint32{500, 250}},
-		lockTimeoutSetting: {names: []string{"lock-timeout"}, today: []string{"lock-timeout"}, values: []uint32{300}, choices: []uint32{1, 10, 300}},
-		keepaliveSetting: {names: []string{"keepalive"}, today: []string{"keepalive"}, values: []uint32{isUnset},
+		{names: []string{"max-patch", "max-batch-size"}, names2026: []string{"max-batch-size"}, values: []uint32{isUnset}, unset: [2]uint32{500, 250}},
+		lockTimeoutSetting: {names: []string{"lock-timeout"}, names2026: []string{"lock-timeout"}, values: []uint32{300}, choices: []uint32{1, 10, 300}},
+		keepaliveSetting: {names: []string{"keepalive"}, names2026: []string{"keepalive"}, values: []uint32{isUnset},
 			unset: [2]uint32{120, 300}, choices: []uint32{15, 300, 300}},
-		{today: []string{"max-pool-size"}, values: []uint32{2}},
-		{today: []string{"run-job-aggressive"}, values: []uint32{0}},
+		{names2026: []string{"max-pool-size"}, values: []uint32{2}},
+		{names2026: []string{"run-job-aggressive"}, values: []uint32{0}},
 	}
 }
 
@@ -42,17 +42,17 @@ func newSettings() []*setting {
 const isUnset = math.MaxUint32
 
 // namesFor returns the names of a setting for a client.
-func (s *setting) namesFor(today bool) []string {
-	if today {
-		return s.today
+func (s *setting) namesFor(v2026 bool) []string {
+	if v2026 {
+		return s.names2026
 	}
 	return s.names
 }
 
 // mayShow reports whether a client may see a value of a setting that has one of several values.
-func (s *setting) mayShow(values []uint32, value uint32, today bool) bool {
+func (s *setting) mayShow(values []uint32, value uint32, v2026 bool) bool {
 	def := s.unset[1]
-	if today {
+	if v2026 {
 		def = s.unset[0]
 	}
 	return slices.Contains(values, value) || value == def && slices.Contains(values, isUnset)
@@ -60,7 +60,7 @@ func (s *setting) mayShow(values []uint32, value uint32, today bool) bool {
 
 // hasSettings2026 reports whether a framing has the settings of 2026.
 func (l *Ledger) hasSettings2026(framing periodic.Framing) bool {
-	return framing == periodic.CRC && l.setup.periodicEra == "2026"
+	return framing == periodic.CRC && l.setup.periodicVersion == "2026"
 }
 
 // Indexes of settings with a special part in the play.
@@ -115,7 +115,7 @@ func (s *Simulator) askSetting(c *Conn, k *setting) {
 func (l *Ledger) checkSetting(c *Conn, q *Request, body []byte) {
 	k := q.setting
 	if len(body) != 5 || body[0] != byte(periodic.Config) || !k.mayShow(k.values[q.from:], binary.BigEndian.Uint32(body[1:]), l.hasSettings2026(c.framing())) {
-		l.trace.Fail("c%d asks for %s %s: got %x, want CONFIG and one of %d", c.id, k.names, k.today, body, k.values[q.from:])
+		l.trace.Fail("c%d asks for %s %s: got %x, want CONFIG and one of %d", c.id, k.names, k.names2026, body, k.values[q.from:])
 	}
 }
 

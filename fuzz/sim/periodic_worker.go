@@ -43,12 +43,12 @@ func (l *Ledger) serving(c *Conn, queue int) bool {
 
 // unacknowledged reports whether the reports of a worker have no answer.
 func (l *Ledger) unacknowledged(c *Conn) bool {
-	return c.framing() == periodic.Plain || l.setup.periodicEra < "2023"
+	return c.framing() == periodic.Plain || l.setup.periodicVersion < "2023"
 }
 
 // acksGrabs reports whether SUCCESS answers a GRAB_JOB before the job does.
 func (l *Ledger) acksGrabs(c *Conn) bool {
-	return c.peerKind == crcWorker && l.setup.periodicEra >= "2023"
+	return c.peerKind == crcWorker && l.setup.periodicVersion >= "2023"
 }
 
 // confirm sends a worker's JOB_ASSIGNED, under the message id of the GRAB_JOB. It changes nothing.

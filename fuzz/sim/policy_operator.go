@@ -230,7 +230,7 @@ func (s *Simulator) changeKept(verb string, chosen []admin.JobDetails) {
 // policyLook compares the server's jobs and policy with the model; false: it cannot yet.
 func (s *Simulator) policyLook() bool {
 	s.pass(0) // let the server move failed jobs to the dead-letter queue
-	m, body := s.ledger.policy, s.dump(s.server, s.ledger.setup.periodicEra)
+	m, body := s.ledger.policy, s.dump(s.server, s.ledger.setup.periodicVersion)
 	if body == nil {
 		return false
 	}

@@ -20,7 +20,7 @@ import (
 func (s *Simulator) settings() loop.Options {
 	return loop.Options{
 		Loops: 2, Shards: s.ledger.setup.shards,
-		Periodic: loop.PeriodicOptions{CRC: s.ledger.setup.periodicEra, Grab: s.ledger.setup.periodicGrab, Shutdown: s.ledger.setup.periodicShutdown},
+		Periodic: loop.PeriodicOptions{CRC: s.ledger.setup.periodicVersion, Grab: s.ledger.setup.periodicGrab, Shutdown: s.ledger.setup.periodicShutdown},
 		MaxFrame: s.ledger.setup.frame, Gloom: loop.GloomOptions{MaxFrame: s.ledger.setup.frame}, MaxOutbound: s.ledger.setup.frame,
 		Kts46: loop.Kts46Options{RestartAfter: s.ledger.setup.kts46RestartAfter}, Admin: loop.AdminOptions{Rules: s.ledger.policy.policyFile()},
 		Dwork: loop.DworkOptions{Stop: s.ledger.setup.dworkStop, Complete: s.ledger.setup.dworkComplete, Restart: s.ledger.setup.dworkRestart,

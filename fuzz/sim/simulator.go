@@ -30,8 +30,8 @@ const (
 // jobQueues are the queues that workers of every protocol serve, and workerQueues those of Periodic workers.
 var jobQueues, workerQueues = []int{0, 1, 2, graphQueue}, []int{0, 1, 2, broadcastQueue, graphQueue}
 
-// eras are the values of PeriodicOptions.CRC of package loop.
-var eras = []string{"2019-02", "2019", "2020", "2023", "2026"}
+// periodicVersions are the values of PeriodicOptions.CRC of package loop.
+var periodicVersions = []string{"2019-02", "2019", "2020", "2023", "2026"}
 
 // manyShards is the number of shards of a server that has more than one.
 const manyShards = 4
@@ -42,7 +42,7 @@ type Setup struct {
 	shards            int           // of the scheduler
 	schedBatch        int           // how many jobs the scheduler moves at once; 0: the default
 	frame             int           // the largest frame, and the most output that waits for a peer
-	periodicEra       string        // era of the CRC framing's replies
+	periodicVersion   string        // version of the CRC framing's replies
 	periodicGrab      string        // the answer to a GRAB_JOB when there is no job
 	periodicShutdown  string        // "on": a client may stop the server
 	logSize           int64         // the size of a full log of the journal; 0: the default
@@ -58,7 +58,7 @@ type Setup struct {
 
 // newSetup draws a setup.
 func newSetup(rng *rand.Rand) (s Setup) {
-	s.periodicEra, s.shards = eras[rng.IntN(len(eras))], []int{1, manyShards}[rng.IntN(2)]
+	s.periodicVersion, s.shards = periodicVersions[rng.IntN(len(periodicVersions))], []int{1, manyShards}[rng.IntN(2)]
 	s.periodicGrab, s.periodicShutdown = []string{"hold", "document"}[rng.IntN(2)], []string{"on", "off"}[rng.IntN(2)]
 	s.logSize = []int64{1, 2 << 10, 16 << 10, 0}[rng.IntN(4)]
 	s.batch = []int{0, 65, 65, 200}[rng.IntN(4)] // with 65 each change is a part of its own
@@ -145,7 +145,7 @@ func (s *Simulator) nameQueues() {
 func (s *Simulator) audit() bool {
 	s.settle()
 	s.checkSettings(false)
-	body := s.dump(s.server, s.ledger.setup.periodicEra)
+	body := s.dump(s.server, s.ledger.setup.periodicVersion)
 	if body == nil {
 		return false
 	}

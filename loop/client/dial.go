@@ -36,8 +36,8 @@ const CRC = periodic.CRC
 type Options struct {
 	// Framing is periodic.Plain (2018) or periodic.CRC.
 	Framing periodic.Framing
-	// Newest selects the CRC framing if the server speaks it, else Framing.
-	Newest bool
+	// PreferCRC selects the CRC framing if the server speaks it, else Framing.
+	PreferCRC bool
 	// PingEvery is the time between two pings; default 100 s. The connection ends when no byte
 	// arrives between two pings.
 	PingEvery time.Duration
@@ -89,14 +89,14 @@ func connectTo(ctx context.Context, address, setting string) (nc net.Conn, name 
 	return nc, name, nil
 }
 
-// dial connects as a role. With Options.Newest it tries the CRC framing first, and the plain one if the server does not
-// understand it.
+// dial connects as a role. With Options.PreferCRC it tries the CRC framing first, and the plain one if the server does
+// not understand it.
 func dial(ctx context.Context, address string, role periodic.Role, o Options) (*conn, error) {
-	if o.Newest && o.Framing == periodic.Plain {
-		newest := o
-		newest.Framing = periodic.CRC
+	if o.PreferCRC && o.Framing == periodic.Plain {
+		crc := o
+		crc.Framing = periodic.CRC
 		short, cancel := context.WithTimeout(ctx, crcTimeout)
-		c, err := dialFraming(short, address, role, newest)
+		c, err := dialFraming(short, address, role, crc)
 		cancel()
 		// An I/O deadline can pass shortly before its context ends.
 		deadline, bounded := ctx.Deadline()

@@ -15,7 +15,7 @@ var (
 	// ErrRefused is the reply UNKNOWN: the server does not know the request, or refuses it because
 	// of its disk, a limit or a setting.
 	ErrRefused = errors.New("the server refused the request (it answered UNKNOWN)")
-	// ErrNoWorker is the reply NO_WORKER of the CRC eras: no worker offers the function.
+	// ErrNoWorker is the reply NO_WORKER of the CRC framing since 2019: no worker offers the function.
 	ErrNoWorker = errors.New("no worker for this function is connected")
 	// ErrFailed, ErrExpired and ErrRemoved are ends of a Run without a result.
 	ErrFailed  = errors.New("the job failed")

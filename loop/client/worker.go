@@ -32,8 +32,8 @@ func (w *Worker) Ended() <-chan struct{} { return w.conn.ended }
 // Address returns the server's address as network://address.
 func (w *Worker) Address() string { return w.conn.address }
 
-// Newest reports whether the connection speaks the CRC framing.
-func (w *Worker) Newest() bool { return w.conn.framing == periodic.CRC }
+// UsesCRC reports whether the connection speaks the CRC framing.
+func (w *Worker) UsesCRC() bool { return w.conn.framing == periodic.CRC }
 
 // ConfigGet is Client.ConfigGet. The 2018 framing forbids it to workers.
 func (w *Worker) ConfigGet(ctx context.Context, key string) (uint32, error) {

@@ -63,7 +63,7 @@ func grab(t *testing.T, w *Worker, want Job) *Assignment {
 	return a
 }
 
-// TestWorkerCRC checks a worker in the CRC eras: notifications are answered, GRAB_JOB too since
+// TestWorkerCRC checks a worker in the versions of the CRC framing: notifications are answered, GRAB_JOB too since
 // 2024, and function and name are the handle.
 func TestWorkerCRC(t *testing.T) {
 	w := connectWorker(t, periodic.CRC, func(p *peer) {

@@ -22,7 +22,7 @@ func (c *conversation) submit(f *codec.Frame, await bool) bool {
 		c.refuse(f.MsgID, reasonOf(err))
 		return true
 	}
-	if await && c.version.is2026 {
+	if await && c.version.expiresRuns {
 		c.startExpiry(f.MsgID, &sub)
 	}
 	err := c.p.sched.Submit(loop.Now, &sub, loop.Sink)

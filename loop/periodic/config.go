@@ -47,13 +47,13 @@ func (k *configKey) saved() string {
 }
 
 // keyOf returns the index of a key, -1 for an unknown one.
-func (e *wireVersion) keyOf(name string) int {
+func (v *wireVersion) keyOf(name string) int {
 	for i := range configKeys {
 		k := &configKeys[i]
 		if name == "" {
 			break
 		}
-		if e.is2026 && name == k.name2026 || !e.is2026 && (name == k.name || name == k.laterName) {
+		if v.config2026 && name == k.name2026 || !v.config2026 && (name == k.name || name == k.laterName) {
 			return i
 		}
 	}
@@ -76,7 +76,7 @@ type config struct {
 }
 
 // get returns a key's value in a version, 0 for an unknown one.
-func (c *config) get(key int, e *wireVersion) uint32 {
+func (c *config) get(key int, version *wireVersion) uint32 {
 	if key < 0 {
 		return 0
 	}
@@ -85,7 +85,7 @@ func (c *config) get(key int, e *wireVersion) uint32 {
 	switch v := c.values[key]; {
 	case v.set:
 		return v.value
-	case e.is2026:
+	case version.config2026:
 		return configKeys[key].value2026
 	}
 	return configKeys[key].value

@@ -78,7 +78,7 @@ func (c *conversation) IdleLimit() int64 {
 	if c.load != nil { // the message has not ended
 		return c.p.limits.FrameTimeout.Milliseconds()
 	}
-	if c.roles != 0 && c.version.is2026 {
+	if c.roles != 0 && c.version.config2026 {
 		return c.p.config.keepalive2026.Load()
 	}
 	return c.p.config.keepalive.Load()

@@ -54,7 +54,7 @@ func (o *Options) Check() error {
 	return protocol.CheckAddresses(name, &o.Listen, func(a string) (string, string, error) {
 		address, version := o.cutVersion(a)
 		if wireVersions[version] == nil {
-			return "", "", fmt.Errorf("%s: the era %q of ?crc= %s", address, version, noVersion)
+			return "", "", fmt.Errorf("%s: the version %q of ?crc= %s", address, version, noVersion)
 		}
 		return protocol.SplitAddress(address)
 	})

@@ -11,7 +11,8 @@ type wireVersion struct {
 	acksWorkers bool             // SUCCESS answers a worker's notifications
 	failed      []byte           // the result of a RUN_JOB whose job failed
 	removed     []byte           // the result of a RUN_JOB whose job was removed
-	is2026      bool             // CONFIG has the keys and defaults of 1.2.9.1, and RUN_JOB expires
+	config2026  bool             // CONFIG has the keys and defaults of 1.2.9.1
+	expiresRuns bool             // RUN_JOB expires
 }
 
 // plainVersion is the version of the framing of 2018.
@@ -24,7 +25,7 @@ var wireVersions = map[string]*wireVersion{
 	"2020":    {status: codec.StatusCRC, dataResults: true, failEnds: true, dataReports: true},
 	"2023":    {status: codec.StatusCRC, dataResults: true, failEnds: true, dataReports: true, acksWorkers: true, failed: resultFailed, removed: resultRemoved},
 	"2026": {status: codec.StatusCRC, dataResults: true, failEnds: true, dataReports: true, acksWorkers: true, failed: resultFailed,
-		removed: resultRemoved, is2026: true},
+		removed: resultRemoved, config2026: true, expiresRuns: true},
 }
 
 // The results of a RUN_JOB whose job failed or was removed. Before March 2022 they are empty.

@@ -39,16 +39,16 @@ func scripted(t *testing.T, scripts ...func(p *peer)) (address string) {
 	return path
 }
 
-// TestNewest checks that the CRC framing is used with a server that speaks it, and the 2018 framing
+// TestPreferCRC checks that the CRC framing is used with a server that speaks it, and the 2018 framing
 // with one that closes the connection.
-func TestNewest(t *testing.T) {
+func TestPreferCRC(t *testing.T) {
 	const crcHello, plainHello = "00524551000000013c0c8ea102", "005245510000000102"
 	old := scripted(t,
 		func(p *peer) { p.want(crcHello) },
 		func(p *peer) { p.want(plainHello); p.reply("01020304"); _, _ = io.Copy(io.Discard, p) })
-	w, err := DialWorker(within(t), old, Options{Newest: true})
+	w, err := DialWorker(within(t), old, Options{PreferCRC: true})
 	check(t, err, nil)
-	if w.Newest() {
+	if w.UsesCRC() {
 		t.Error("the CRC framing is used with a server of 2018")
 	}
 	w.Close()
@@ -60,9 +60,9 @@ func TestNewest(t *testing.T) {
 		p.wantRequest("00000001160774696d656f7574")
 		p.reply("00000001180000003c")
 		_, _ = io.Copy(io.Discard, p)
-	}), Options{Newest: true})
+	}), Options{PreferCRC: true})
 	check(t, err, nil)
-	if !w.Newest() {
+	if !w.UsesCRC() {
 		t.Error("the framing of 2018 is used with a present server")
 	}
 	if seconds, err := w.ConfigGet(within(t), "timeout"); seconds != 60 || err != nil {
@@ -72,11 +72,11 @@ func TestNewest(t *testing.T) {
 
 	// A server that speaks neither framing causes one error.
 	hangUp := func(p *peer) {}
-	_, err = DialWorker(within(t), scripted(t, hangUp, hangUp), Options{Newest: true})
+	_, err = DialWorker(within(t), scripted(t, hangUp, hangUp), Options{PreferCRC: true})
 	if !errors.As(err, new(*PeerError)) {
 		t.Errorf("a server that closes both connections: %v", err)
 	}
-	if _, err = DialWorker(within(t), t.TempDir()+"/none", Options{Newest: true}); !errors.As(err, new(*DialError)) {
+	if _, err = DialWorker(within(t), t.TempDir()+"/none", Options{PreferCRC: true}); !errors.As(err, new(*DialError)) {
 		t.Errorf("no server: %v", err)
 	}
 }
