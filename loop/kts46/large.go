@@ -42,7 +42,7 @@ func (p *Protocol) onRegistry(method string, do func() (any, error)) (answer any
 	if longMethods[method] {
 		return do()
 	}
-	return p.turnFor(do)
+	return p.updateWithAnswer(do)
 }
 
 // largeCall is the size from which a call counts as large, in bytes.

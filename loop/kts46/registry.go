@@ -350,8 +350,8 @@ func (r *registry) update(fn func() error) error {
 	return err
 }
 
-// turnFor is turn for an fn that returns an answer.
-func (r *registry) turnFor(fn func() (any, error)) (answer any, err error) {
+// updateWithAnswer is update for an fn that returns an answer.
+func (r *registry) updateWithAnswer(fn func() (any, error)) (answer any, err error) {
 	err = r.update(func() (err error) {
 		answer, err = fn()
 		return err

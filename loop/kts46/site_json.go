@@ -19,7 +19,7 @@ func (p *Protocol) siteAddTask(r *codec.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.turnFor(func() (any, error) {
+	return p.updateWithAnswer(func() (any, error) {
 		j, err := p.mirror(project, d)
 		if err != nil {
 			return nil, err

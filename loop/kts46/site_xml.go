@@ -27,7 +27,7 @@ func (p *Protocol) siteRunJob(_ []any, s []string) (any, error) {
 
 func (p *Protocol) siteReportStatus(args []any, s []string) (any, error) {
 	if args[1] != "finished" {
-		return p.turnFor(func() (any, error) { return p.xmlReportStatus(args, s) })
+		return p.updateWithAnswer(func() (any, error) { return p.xmlReportStatus(args, s) })
 	}
 	return nil, p.finishReported(1, func() (*task, error) { return p.reporting(args, s) })
 }
@@ -185,7 +185,7 @@ func (p *Protocol) siteNewJobID(_ []any, s []string) (any, error) {
 	if !found {
 		return nil, &missingError{project: s[0]}
 	}
-	return p.turnFor(func() (any, error) {
+	return p.updateWithAnswer(func() (any, error) {
 		if p.projects[s[0]] == nil {
 			if err := p.createProject(s[0]); err != nil {
 				return nil, err
