@@ -200,7 +200,7 @@ func newParser(c *cli, con *console, only string) (*kong.Kong, error) {
 		kong.Bind(con, c),
 		kong.KindMapper(reflect.String, kong.MapperFunc(decodeText)),
 		kong.NamedMapper("size", kong.MapperFunc(decodeSize)),
-		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeSpan)),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeDuration)),
 		kong.Exit(func(code int) { panic(exitPanic(code)) }),
 		kong.Help(printHelp),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),

@@ -41,7 +41,7 @@ func checkedServe(path string) (*cli, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, _, err := c.Serve.complete(c.sources, slog.New(slog.DiscardHandler))
+	o, _, err := c.Serve.completeOptions(c.sources, slog.New(slog.DiscardHandler))
 	if err == nil {
 		_, err = loop.New(o)
 	}

@@ -55,9 +55,9 @@ func namesIn(line string) (names []string) {
 	return names
 }
 
-// says returns how many letters of a name, besides its dots, are in a message with its values; 0: it is another
-// message.
-func says(name, message string) int {
+// matchedLetters returns how many letters of a name, besides its dots, are in a message with its values; 0: it is
+// another message.
+func matchedLetters(name, message string) int {
 	letters := 0
 	for text := range strings.SplitSeq(name, "...") {
 		_, rest, found := strings.Cut(message, text)
@@ -118,7 +118,7 @@ func find(text string) (found []part, err error) {
 		for _, p := range partsOf(topic, page) {
 			letters := 0
 			for _, name := range p.names {
-				letters = max(letters, says(name, text))
+				letters = max(letters, matchedLetters(name, text))
 			}
 			if letters > most { // the shorter ones are parts of this message
 				most, found = letters, nil

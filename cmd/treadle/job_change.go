@@ -153,7 +153,7 @@ func (j *jobDueCmd) Run(c *cli, con *console) error {
 	} else {
 		delay := time.Duration(0)
 		if j.Due != "now" {
-			if delay, err = parseSpan(j.Due); err != nil {
+			if delay, err = parseDuration(j.Due); err != nil {
 				return badUsage("%w, or a moment as in 2030-01-31T09:00:00Z", err)
 			}
 		}

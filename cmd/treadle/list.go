@@ -66,7 +66,7 @@ func (r *repeats) Decode(ctx *kong.DecodeContext) error {
 	d := usualRepeat
 	if ctx.Scan.Peek().Type == kong.FlagValueToken {
 		var err error
-		if d, err = parseSpan(fmt.Sprint(ctx.Scan.Pop().Value)); err != nil {
+		if d, err = parseDuration(fmt.Sprint(ctx.Scan.Pop().Value)); err != nil {
 			return err
 		}
 	}

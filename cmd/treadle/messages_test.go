@@ -58,7 +58,7 @@ var internal = []string{
 
 // usageFunctions return errors that end a command with exit code 2.
 var usageFunctions = []string{
-	"Validate", "checkEnum", "checkBounds", "plainly", "checkCommand", "decodeText", "tokens", "checkValue", "unknownKey", "located", "parseSpan", "readUsers",
+	"Validate", "checkEnum", "checkBounds", "plainly", "checkCommand", "decodeText", "tokens", "checkValue", "unknownKey", "located", "parseDuration", "readUsers",
 	"splitAddress", "validate", "Decode", "ParseMode", "periodicdAddress", "UnmarshalText",
 }
 

@@ -21,8 +21,8 @@ import (
 	"treadle/loop/setting"
 )
 
-// running is a server with the configuration that it runs with. It implements loop.Configuration.
-type running struct {
+// runningServer is a server with the configuration that it runs with. It implements loop.Configuration.
+type runningServer struct {
 	server *loop.Server // nil: a node of a cluster that does not lead
 	log    *slog.Logger
 	level  *slog.LevelVar
@@ -32,23 +32,23 @@ type running struct {
 }
 
 // Options implements loop.ClusterHost: the settings of the last reload.
-func (r *running) Options() (loop.Options, error) {
+func (r *runningServer) Options() (loop.Options, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	o, _, err := r.c.Serve.complete(r.c.sources, r.log)
+	o, _, err := r.c.Serve.completeOptions(r.c.sources, r.log)
 	o.Admin.Configuration = r
 	return o, err
 }
 
 // SetServer implements loop.ClusterHost.
-func (r *running) SetServer(s *loop.Server) {
+func (r *runningServer) SetServer(s *loop.Server) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.server = s
 }
 
 // drain returns --drain.
-func (r *running) drain() time.Duration {
+func (r *runningServer) drain() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.c.Serve.Drain
@@ -65,14 +65,14 @@ func notifyHangups() (hangups chan os.Signal, stop func()) {
 }
 
 // follow reloads at each signal until the channel is closed. The log says what comes of it.
-func (r *running) follow(hangups <-chan os.Signal) {
+func (r *runningServer) follow(hangups <-chan os.Signal) {
 	for range hangups {
 		_, _ = r.Reload()
 	}
 }
 
 // Settings implements loop.Configuration.
-func (r *running) Settings() []client.Setting {
+func (r *runningServer) Settings() []client.Setting {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.c.settings()
@@ -84,7 +84,7 @@ var defaultText = regexp.MustCompile(`\(default: ([^()]*)\)`)
 // settings returns the settings of treadle serve that are in effect, each with where it comes from.
 func (c *cli) settings() (all []client.Setting) {
 	effective := c.Serve
-	if o, _, err := effective.complete(c.sources, slog.New(slog.DiscardHandler)); err == nil {
+	if o, _, err := effective.completeOptions(c.sources, slog.New(slog.DiscardHandler)); err == nil {
 		effective.Options, _ = o.Effective() // the server has found it right
 	}
 	given := setting.Of(&c.Serve)
@@ -105,7 +105,7 @@ func (c *cli) settings() (all []client.Setting) {
 }
 
 // Reload implements loop.Configuration. One reload runs at a time.
-func (r *running) Reload() ([]client.SettingChange, error) {
+func (r *runningServer) Reload() ([]client.SettingChange, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	changes, err := r.reload()
@@ -122,7 +122,7 @@ func (r *running) Reload() ([]client.SettingChange, error) {
 
 // reload reads the settings again and applies those that can change while the server runs. It changes nothing if one of
 // them is wrong, or needs a restart.
-func (r *running) reload() ([]client.SettingChange, error) {
+func (r *runningServer) reload() ([]client.SettingChange, error) {
 	next, err := parseServe(r.c.args)
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func (r *running) reload() ([]client.SettingChange, error) {
 	if r.server == nil {
 		return nil, errors.New("this node does not lead: reload the configuration of the leader, and restart this node for its own")
 	}
-	o, _, err := next.Serve.complete(next.sources, r.log)
+	o, _, err := next.Serve.completeOptions(next.sources, r.log)
 	if err == nil {
 		err = r.server.Reload(o)
 	}

@@ -314,7 +314,7 @@ func TestHangupStorm(t *testing.T) {
 		t.Fatal(err)
 	}
 	var lines lineCount
-	r := &running{c: c, log: slog.New(slog.NewTextHandler(&lines, nil))}
+	r := &runningServer{c: c, log: slog.New(slog.NewTextHandler(&lines, nil))}
 	hangups, stop := notifyHangups()
 	seen := make(chan os.Signal, 1000)
 	signal.Notify(seen, syscall.SIGHUP)

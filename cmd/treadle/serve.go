@@ -50,14 +50,14 @@ SIGHUP and treadle reload read the file again.`
 
 // Run serves until a signal.
 func (s *serveCmd) Run(c *cli, con *console) error {
-	r := &running{c: c, level: new(slog.LevelVar)}
+	r := &runningServer{c: c, level: new(slog.LevelVar)}
 	r.level.Set(levelOf(s.LogLevel))
 	r.log = newLog(con.err, r.level, s.LogFormat)
-	o, soft, err := s.complete(c.sources, r.log)
+	o, soft, err := s.completeOptions(c.sources, r.log)
 	if err != nil {
 		return c.sources.blame(err)
 	}
-	tellIgnored(r.log)
+	warnIgnored(r.log)
 	if unknown := s.unknownVariables(); unknown != nil {
 		r.log.Warn("variables that name no setting are ignored", "variables", strings.Join(unknown, " "))
 	}
@@ -77,7 +77,7 @@ func (s *serveCmd) Run(c *cli, con *console) error {
 }
 
 // runNode serves as a node of a cluster until a signal.
-func (s *serveCmd) runNode(c *cli, r *running, o loop.Options) error {
+func (s *serveCmd) runNode(c *cli, r *runningServer, o loop.Options) error {
 	o.Started(nil) // SIGHUP is heard from now on
 	first, stop := r.untilSignal()
 	defer stop()
@@ -85,16 +85,16 @@ func (s *serveCmd) runNode(c *cli, r *running, o loop.Options) error {
 }
 
 // untilSignal returns a context that ends with the first signal. The second one ends the process.
-func (r *running) untilSignal() (first context.Context, stop func()) {
+func (r *runningServer) untilSignal() (first context.Context, stop func()) {
 	first, second, stop := signals()
 	context.AfterFunc(first, func() { r.log.Info("stopping", "drain", r.drain()) })
 	context.AfterFunc(second, func() { os.Exit(exitInterrupted) })
 	return first, stop
 }
 
-// complete returns the settings of the server with what the program adds, and Go's soft limit of memory. Errors are as
-// those of loop.New.
-func (s *serveCmd) complete(from *sources, log *slog.Logger) (o loop.Options, soft int64, err error) {
+// completeOptions returns the settings of the server with what the program adds, and Go's soft limit of memory. Errors
+// are as those of loop.New.
+func (s *serveCmd) completeOptions(from *sources, log *slog.Logger) (o loop.Options, soft int64, err error) {
 	if o, err = s.options(); err != nil {
 		return o, 0, err
 	}
@@ -128,8 +128,8 @@ func adminSocket(data string, log *slog.Logger) []string {
 	return []string{"unix://" + path}
 }
 
-// leaveOut switches off the protocols that --only does not name. It refuses an address for one of them.
-func (s *serveCmd) leaveOut(o *loop.Options) error {
+// disableUnlisted switches off the protocols that --only does not name. It refuses an address for one of them.
+func (s *serveCmd) disableUnlisted(o *loop.Options) error {
 	if len(s.Only) == 0 {
 		return &loop.OptionError{Setting: "only", Err: errors.New("it is empty; name periodic, gloom, dwork or kts46")}
 	}
@@ -161,7 +161,7 @@ func (s *serveCmd) options() (loop.Options, error) {
 	o := s.Options
 	o.Explicit, o.Version = true, version
 	o.Web.Docs, o.Web.Topics = pages, topics
-	if err := s.leaveOut(&o); err != nil {
+	if err := s.disableUnlisted(&o); err != nil {
 		return o, err
 	}
 	if o.Data == "" {
@@ -201,8 +201,8 @@ func newLog(w io.Writer, level slog.Leveler, format string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// tellIgnored logs which variables of the original's server are set and ignored.
-func tellIgnored(log *slog.Logger) {
+// warnIgnored logs which variables of the original's server are set and ignored.
+func warnIgnored(log *slog.Logger) {
 	var set []string
 	for _, name := range []string{hostVariable, pathVariable} {
 		if os.Getenv(name) != "" {

@@ -86,7 +86,7 @@ func (s *configSetCmd) value() (uint32, error) {
 	if n, err := strconv.ParseUint(s.Value, 10, 32); err == nil {
 		return uint32(n), nil
 	}
-	d, err := parseSpan(s.Value)
+	d, err := parseDuration(s.Value)
 	switch {
 	case strings.HasPrefix(s.Key, "max-"):
 		return 0, badUsage("%q is no value of %q: write a number from 0 to %d", s.Value, s.Key, uint32(math.MaxUint32))

@@ -75,7 +75,7 @@ func TestHelpFinds(t *testing.T) {
 			continue
 		}
 		for _, name := range listed.names {
-			letters := says(name, strings.ReplaceAll(name, "...", "of 3"))
+			letters := matchedLetters(name, strings.ReplaceAll(name, "...", "of 3"))
 			if found, err := find("treadle: " + strings.ReplaceAll(name, "...", "of 3") + ": more"); err != nil || letters > 0 && len(found) == 0 {
 				t.Errorf("%s: %v, %d found", name, err, len(found))
 			}

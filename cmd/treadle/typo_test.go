@@ -127,7 +127,7 @@ func TestSpans(t *testing.T) {
 	t.Parallel()
 	f := func(text string, want time.Duration, spelled string) {
 		t.Helper()
-		got, err := parseSpan(text)
+		got, err := parseDuration(text)
 		if err != nil || got != want || setting.Spell(got) != spelled {
 			t.Errorf("%q: %v, %v, spelled %s; want %v, %s", text, got, err, setting.Spell(got), want, spelled)
 		}
@@ -141,12 +141,12 @@ func TestSpans(t *testing.T) {
 	f("2h", 2*time.Hour, "2h")
 	f("10h20m0s", 10*time.Hour+20*time.Minute, "10h20m")
 	for _, bad := range []string{"", "5x", "m", "1.5", "9223372036854775807", "-9223372036854775808", "1e3s"} {
-		if d, err := parseSpan(bad); err == nil {
+		if d, err := parseDuration(bad); err == nil {
 			t.Errorf("%q is taken for %v", bad, d)
 		}
 	}
 	for _, long := range []string{"999999999h", "-999999999h", "9223372036854775807", "99999999999999999999"} {
-		if _, err := parseSpan(long); err == nil || !strings.Contains(err.Error(), "is too long a time: at most 292 years") {
+		if _, err := parseDuration(long); err == nil || !strings.Contains(err.Error(), "is too long a time: at most 292 years") {
 			t.Errorf("%q: %v", long, err)
 		}
 	}

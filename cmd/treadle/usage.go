@@ -90,7 +90,7 @@ func plainly(err *kong.ParseError) error {
 	case kind == "<EOL>":
 		return fmt.Errorf("%s needs a value%s", name, want)
 	case negative.MatchString(got) && !signed:
-		if d, err := parseSpan(got); err == nil && span {
+		if d, err := parseDuration(got); err == nil && span {
 			got = setting.Spell(d)
 		}
 		return fmt.Errorf("--%s: %s is negative", flag, got)

@@ -107,7 +107,7 @@ func (w *workCmd) Run(c *cli, con *console) error {
 		}
 		o.Framing = client.CRC
 	}
-	p := &workers{workCmd: w, con: con, host: c.host(), options: o, pause: firstPause, lines: newLines(con, w.Thread)}
+	p := &workerPool{workCmd: w, con: con, host: c.host(), options: o, pause: firstPause, lines: newLines(con, w.Thread)}
 	err = p.run(first, second)
 	if err == nil && second.Err() != nil {
 		return killed{}
@@ -115,18 +115,18 @@ func (w *workCmd) Run(c *cli, con *console) error {
 	return err
 }
 
-// terms are the settings of a server that a worker needs.
-type terms struct {
-	timeout   time.Duration // of jobs without their own time-out; 0: none
-	says      bool          // each assignment has its job's time-out
-	maxResult int           // bytes
+// serverLimits are the settings of a server that a worker needs.
+type serverLimits struct {
+	timeout      time.Duration // of jobs without their own time-out; 0: none
+	sendsTimeout bool          // each assignment has its job's time-out
+	maxResult    int           // bytes
 }
 
 // resultOverhead is the most that WORK_DONE has around a result, names included.
 const resultOverhead = 1 << 10
 
 // learn asks the server for its terms.
-func (w *workers) learn(ctx context.Context, worker *client.Worker) (t terms, err error) {
+func (w *workerPool) learn(ctx context.Context, worker *client.Worker) (t serverLimits, err error) {
 	t.maxResult = maxResult
 	asks := worker.ConfigGet
 	if !worker.UsesCRC() { // a worker of 2018 may not ask
@@ -145,18 +145,18 @@ func (w *workers) learn(ctx context.Context, worker *client.Worker) (t terms, er
 	// A Treadle puts the time-out into each assignment and tells the largest request.
 	most, err := asks(ctx, "max-frame")
 	if err == nil && most > 0 {
-		t.says = worker.UsesCRC()
+		t.sendsTimeout = worker.UsesCRC()
 		t.maxResult = min(maxResult, max(int(most)-resultOverhead, 1))
 	}
 	return t, err
 }
 
 // runLimit returns how long the command may run for a job, and the job's time-out at the server; 0: no limit.
-func (w *workers) runLimit(t terms, j *client.Job) (limit, jobTimeout time.Duration) {
+func (w *workerPool) runLimit(t serverLimits, j *client.Job) (limit, jobTimeout time.Duration) {
 	switch {
 	case j.Timeout > 0:
 		jobTimeout = time.Duration(j.Timeout) * time.Second
-	case !t.says:
+	case !t.sendsTimeout:
 		jobTimeout = t.timeout
 	}
 	if w.Timeout == ownTimeout {
@@ -166,7 +166,7 @@ func (w *workers) runLimit(t terms, j *client.Job) (limit, jobTimeout time.Durat
 }
 
 // announce logs which function the worker serves, where, and how long a command may take.
-func (w *workers) announce(t terms) {
+func (w *workerPool) announce(t serverLimits) {
 	var text string
 	switch {
 	case w.Timeout == ownTimeout && t.timeout > 0:

@@ -23,8 +23,8 @@ const (
 	laterStep = 1
 )
 
-// workers are the threads of one treadle work and the connection that they share.
-type workers struct {
+// workerPool are the threads of one treadle work and the connection that they share.
+type workerPool struct {
 	*workCmd
 	con     *console
 	host    string
@@ -34,20 +34,20 @@ type workers struct {
 
 	mu      sync.Mutex // held while connecting
 	current *client.Worker
-	terms   terms     // of the current connection's server
-	since   time.Time // of the connection
+	limits  serverLimits // of the current connection's server
+	since   time.Time    // of the connection
 	pause   time.Duration
 }
 
-func (w *workers) say(format string, args ...any) { w.con.say(format, args...) }
+func (w *workerPool) say(format string, args ...any) { w.con.say(format, args...) }
 
 // run works until stop ends, then lets running commands finish unless kill ends.
-func (w *workers) run(stop, kill context.Context) error {
+func (w *workerPool) run(stop, kill context.Context) error {
 	worker, t, err := w.connect(stop)
 	if err != nil {
 		return err
 	}
-	w.current, w.terms, w.since = worker, t, time.Now()
+	w.current, w.limits, w.since = worker, t, time.Now()
 	w.announce(t)
 	stop, fail := context.WithCancelCause(stop)
 	defer fail(nil)
@@ -89,7 +89,7 @@ func sayFinishing(con *console, running int64, what string) {
 }
 
 // withdraw tells the server to send no more jobs, so that no job is on its way when the threads stop grabbing.
-func (w *workers) withdraw() {
+func (w *workerPool) withdraw() {
 	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
 	defer cancel()
 	w.mu.Lock()
@@ -99,7 +99,7 @@ func (w *workers) withdraw() {
 }
 
 // thread does one job after the other. It rests after a failed job, which is ready again at once and may fail always.
-func (w *workers) thread(stop, grabbing, kill context.Context) error {
+func (w *workerPool) thread(stop, grabbing, kill context.Context) error {
 	var rest backoff
 	for stop.Err() == nil {
 		worker, t := w.connection(stop)
@@ -155,11 +155,11 @@ func ended(w *client.Worker) bool {
 
 // connection returns the shared connection, reconnecting when it was lost; nil
 // when ctx has ended.
-func (w *workers) connection(ctx context.Context) (*client.Worker, terms) {
+func (w *workerPool) connection(ctx context.Context) (*client.Worker, serverLimits) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !ended(w.current) {
-		return w.current, w.terms
+		return w.current, w.limits
 	}
 	w.current.Close()
 	w.say("lost the server at %s; trying again until it is back", w.current.Address())
@@ -169,26 +169,26 @@ func (w *workers) connection(ctx context.Context) (*client.Worker, terms) {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil, terms{}
+			return nil, serverLimits{}
 		case <-time.After(w.pause):
 		}
 		w.pause = min(2*w.pause, lastPause)
 		worker, t, err := w.connect(ctx)
 		if err == nil {
 			w.say("connected to %s again", worker.Address())
-			w.current, w.terms, w.since = worker, t, time.Now()
+			w.current, w.limits, w.since = worker, t, time.Now()
 			return worker, t
 		}
 	}
 }
 
 // connect dials, learns the server's terms and offers the function.
-func (w *workers) connect(ctx context.Context) (*client.Worker, terms, error) {
+func (w *workerPool) connect(ctx context.Context) (*client.Worker, serverLimits, error) {
 	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
 	defer cancel()
 	worker, err := client.DialWorker(ctx, w.host, w.options)
 	if err != nil {
-		return nil, terms{}, err
+		return nil, serverLimits{}, err
 	}
 	t, err := w.learn(ctx, worker)
 	switch {
@@ -200,13 +200,13 @@ func (w *workers) connect(ctx context.Context) (*client.Worker, terms, error) {
 	}
 	if err != nil {
 		worker.Close()
-		return nil, terms{}, err
+		return nil, serverLimits{}, err
 	}
 	return worker, t, nil
 }
 
 // do runs the command for a job and reports the end to the server; false: the command failed.
-func (w *workers) do(kill context.Context, worker *client.Worker, t terms, a *client.Assignment) bool {
+func (w *workerPool) do(kill context.Context, worker *client.Worker, t serverLimits, a *client.Assignment) bool {
 	began := time.Now()
 	limit, given := w.runLimit(t, &a.Job)
 	if w.LockName != "" && !w.acquire(worker, a) {
@@ -259,14 +259,14 @@ func (w *workers) do(kill context.Context, worker *client.Worker, t terms, a *cl
 }
 
 // tell prints a line of -v about a job.
-func (w *workers) tell(a *client.Assignment, format string, args ...any) {
+func (w *workerPool) tell(a *client.Assignment, format string, args ...any) {
 	if w.Verbose {
 		w.say("%q %q "+format, append([]any{a.Job.Func, a.Job.Name}, args...)...)
 	}
 }
 
 // failed gives a failed job back: to fail, or to be delayed with --retry-secs.
-func (w *workers) failed(ctx context.Context, worker *client.Worker, a *client.Assignment, why error, said []byte) error {
+func (w *workerPool) failed(ctx context.Context, worker *client.Worker, a *client.Assignment, why error, said []byte) error {
 	w.say("%q %q failed: %v", a.Job.Func, a.Job.Name, why)
 	if w.RetryAfter > 0 {
 		return worker.Later(ctx, a, int64(w.RetryAfter/time.Second), laterStep)
@@ -274,14 +274,14 @@ func (w *workers) failed(ctx context.Context, worker *client.Worker, a *client.A
 	return worker.FailWith(ctx, a, bytes.TrimSpace(append([]byte(why.Error()+"\n"), said...)))
 }
 
-func (w *workers) unreported(err error) {
+func (w *workerPool) unreported(err error) {
 	if err != nil {
 		w.say("%v; another worker will be given the job", err)
 	}
 }
 
 // acquire asks for the lock. Without it the job waits at the server; after an error the job has failed.
-func (w *workers) acquire(worker *client.Worker, a *client.Assignment) bool {
+func (w *workerPool) acquire(worker *client.Worker, a *client.Assignment) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
 	defer cancel()
 	got, err := worker.Acquire(ctx, a, w.LockName, w.LockCount)
@@ -292,7 +292,7 @@ func (w *workers) acquire(worker *client.Worker, a *client.Assignment) bool {
 }
 
 // publisher returns a function that sends a running job's output. After the first error it says so and drops the rest.
-func (w *workers) publisher(worker *client.Worker, a *client.Assignment) func(context.Context, []byte) {
+func (w *workerPool) publisher(worker *client.Worker, a *client.Assignment) func(context.Context, []byte) {
 	broken := false
 	return func(ctx context.Context, data []byte) {
 		if broken || ctx.Err() != nil {

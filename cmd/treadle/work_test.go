@@ -120,12 +120,12 @@ func worksOnTime(t *testing.T, framing string) {
 // TestWorkLimits: jobs of other protocols have no time-out, which a Treadle shows and another server cannot.
 func TestWorkLimits(t *testing.T) {
 	t.Parallel()
-	f := func(timeout time.Duration, own int32, says bool, limit, given time.Duration) {
+	f := func(timeout time.Duration, own int32, sendsTimeout bool, limit, given time.Duration) {
 		t.Helper()
-		p := &workers{workCmd: &workCmd{Timeout: timeout}}
-		l, g := p.runLimit(terms{timeout: time.Minute, says: says}, &client.Job{Timeout: own})
+		p := &workerPool{workCmd: &workCmd{Timeout: timeout}}
+		l, g := p.runLimit(serverLimits{timeout: time.Minute, sendsTimeout: sendsTimeout}, &client.Job{Timeout: own})
 		if l != limit || g != given {
-			t.Errorf("--timeout %v, own %d, says %v: %v, %v, want %v, %v", timeout, own, says, l, g, limit, given)
+			t.Errorf("--timeout %v, own %d, sent %v: %v, %v, want %v, %v", timeout, own, sendsTimeout, l, g, limit, given)
 		}
 	}
 	f(ownTimeout, 7, true, 7*time.Second, 7*time.Second)

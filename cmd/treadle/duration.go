@@ -16,21 +16,21 @@ import (
 // digit is replaced by 0 where a time may be out of range, to see whether it is written as a time.
 var digit = regexp.MustCompile("[0-9]")
 
-// parseSpan reads the time of a flag or setting: seconds, or with units as 1h30m or 500ms.
-func parseSpan(text string) (time.Duration, error) {
+// parseDuration reads the time of a flag or setting: seconds, or with units as 1h30m or 500ms.
+func parseDuration(text string) (time.Duration, error) {
 	text = strings.TrimSpace(text)
-	d, ok := readSpan(text)
+	d, ok := tryDuration(text)
 	if ok {
 		return d, nil
 	}
-	if _, ok := readSpan(digit.ReplaceAllString(text, "0")); ok {
+	if _, ok := tryDuration(digit.ReplaceAllString(text, "0")); ok {
 		return 0, fmt.Errorf("%q is too long a time: at most 292 years", text)
 	}
 	return 0, fmt.Errorf("%q is not a time: write seconds (90), or units as in 500ms, 90s, 5m or 1h30m", text)
 }
 
-// readSpan returns false for a text that is no time, and for a time that is out of range.
-func readSpan(text string) (time.Duration, bool) {
+// tryDuration returns false for a text that is no time, and for a time that is out of range.
+func tryDuration(text string) (time.Duration, bool) {
 	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil {
 		d := time.Duration(seconds) * time.Second
 		return d, int64(d/time.Second) == seconds
@@ -39,13 +39,13 @@ func readSpan(text string) (time.Duration, bool) {
 	return d, err == nil
 }
 
-// decodeSpan reads the time of a flag.
-func decodeSpan(ctx *kong.DecodeContext, target reflect.Value) error {
+// decodeDuration reads the time of a flag.
+func decodeDuration(ctx *kong.DecodeContext, target reflect.Value) error {
 	token, err := ctx.Scan.PopValue("duration")
 	if err != nil {
 		return err
 	}
-	d, err := parseSpan(fmt.Sprint(token.Value))
+	d, err := parseDuration(fmt.Sprint(token.Value))
 	if err == nil {
 		target.SetInt(int64(d))
 	}
