@@ -53,11 +53,11 @@ func NewServer(l net.Listener, c Config) *Server {
 		Handler: recovered(handler, c.Log), ReadHeaderTimeout: c.Header, ReadTimeout: c.Request,
 		WriteTimeout: c.Answer, IdleTimeout: c.Idle, MaxHeaderBytes: c.MaxHeader, ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
 	}, c.Grace}
-	s.http.ConnContext = withPeer
+	s.http.ConnContext = withConn
 	if c.MaxConnections > 0 {
 		limit := newConnections(c.MaxConnections, c.Admit)
 		s.http.ConnState = limit.change
-		s.http.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return withPeer(limit.begin(ctx, c), c) }
+		s.http.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return withConn(limit.begin(ctx, c), c) }
 	}
 	return s
 }

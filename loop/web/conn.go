@@ -7,17 +7,17 @@ import (
 	"syscall"
 )
 
-// peerKey is the key of the connection in a request's context.
-type peerKey struct{}
+// connKey is the key of the connection in a request's context.
+type connKey struct{}
 
-// withPeer returns the context of a connection's requests with the connection.
-func withPeer(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, peerKey{}, c)
+// withConn returns the context of a connection's requests with the connection.
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
 }
 
 // ConnOf returns the connection of a request, as the listener of its server has accepted it, or nil.
 func ConnOf(r *http.Request) net.Conn {
-	c, _ := r.Context().Value(peerKey{}).(net.Conn)
+	c, _ := r.Context().Value(connKey{}).(net.Conn)
 	return c
 }
 
