@@ -55,8 +55,8 @@ const (
 	Commands // the number of commands
 )
 
-// begins are how the commands begin, in the order in which the beginning of a line is compared with them.
-var begins = [Commands]string{
+// prefixes are how the commands begin, in the order in which the beginning of a line is compared with them.
+var prefixes = [Commands]string{
 	Put:                "put ",
 	Peek:               "peek ",
 	PeekReady:          "peek-ready",
@@ -118,7 +118,7 @@ func (r *Request) parse(line []byte) {
 	}
 	first, last := commandsOf(line)
 	for c := first; c <= last; c++ {
-		begin := begins[c]
+		begin := prefixes[c]
 		if len(line) < len(begin) || string(line[:len(begin)]) != begin {
 			continue
 		}

@@ -44,7 +44,7 @@ func (r *Request) text() string {
 	if r.Fault != "" {
 		return fmt.Sprintf("%s counted=%v", strings.TrimSpace(r.Fault), r.Counted)
 	}
-	name := strings.TrimSpace(begins[r.Command])
+	name := strings.TrimSpace(prefixes[r.Command])
 	switch r.Command {
 	case Put:
 		return fmt.Sprintf("%s %d %d %d %q", name, r.Priority, r.Delay, r.TTR, r.Body)

@@ -40,7 +40,7 @@ type shardBuffer struct {
 
 // put appends a new or changed record. It reports whether enough was appended since the last check
 // of the free space for another one.
-func (b *shardBuffer) put(r *Record) (much bool) {
+func (b *shardBuffer) put(r *Record) (checkSpace bool) {
 	b.mu.Lock()
 	fresh := r.Seq > b.maxSeq
 	b.maxSeq = max(b.maxSeq, r.Seq)
@@ -58,12 +58,12 @@ func (b *shardBuffer) put(r *Record) (much bool) {
 		b.added++
 	}
 	b.compact()
-	if much = len(b.buf) >= b.checkedAt+shardCheckBytes; much {
+	if checkSpace = len(b.buf) >= b.checkedAt+shardCheckBytes; checkSpace {
 		b.checkedAt = len(b.buf)
 	}
 	b.last.Store(b.group)
 	b.mu.Unlock()
-	return much
+	return checkSpace
 }
 
 // remove appends the deletion of a job.
