@@ -222,9 +222,9 @@ func TestUnreadWorker(t *testing.T) {
 	}
 }
 
-// TestStrangers: the log shows the first bytes of a connection that does not speak Periodic, at most one
+// TestForeignProtocols: the log shows the first bytes of a connection that does not speak Periodic, at most one
 // line a second.
-func TestStrangers(t *testing.T) {
+func TestForeignProtocols(t *testing.T) {
 	t.Parallel()
 	const rsa, xor = "\x8f\x1c\x00\xa4\x5e", "kRKY"
 	f := func(in, want string) {

@@ -10,9 +10,9 @@ import (
 	"treadle/codec/periodic"
 )
 
-// TestTwinsAreNeverHeldTogether: where function and name are the handle, one connection never holds two jobs that
+// TestNameClashesNeverHeldTogether: where function and name are the handle, one connection never holds two jobs that
 // have both in common. It gets the second after the first, and other workers get it at once.
-func TestTwinsAreNeverHeldTogether(t *testing.T) {
+func TestNameClashesNeverHeldTogether(t *testing.T) {
 	t.Parallel()
 	w := newMemServer(t, Options{})
 	client, master, crc := w.join(0, periodic.Client), w.openGloom(0, true), w.workerCRC(0, "f")

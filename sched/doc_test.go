@@ -144,9 +144,9 @@ func TestDocFiles(t *testing.T) {
 	}
 }
 
-// TestGraphDoor checks that the shard's files use only those methods of graph that its comment
+// TestGraphEntryPoints checks that the shard's files use only those methods of graph that its comment
 // lists, and that each of these has a caller among them.
-func TestGraphDoor(t *testing.T) {
+func TestGraphEntryPoints(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)

@@ -157,10 +157,10 @@ func format2Record(dst []byte, number uint64, record []byte) []byte {
 	return dst
 }
 
-// FuzzPlanted submits and removes jobs whose workloads imitate the journal's records, of this log
+// FuzzForgedRecords submits and removes jobs whose workloads imitate the journal's records, of this log
 // and of others, kills the process and damages one byte of the logs. No start and no repair may
 // restore them as jobs, and without the damage the directory keeps its state.
-func FuzzPlanted(f *testing.F) {
+func FuzzForgedRecords(f *testing.F) {
 	for kind := range byte(4) {
 		f.Add([]byte{kind, 2, 0, 200, kind, 3, 5, 250}, uint32(0))
 		f.Add([]byte{kind, 1, 3, 255, kind, 3, 1, 255, kind, 4, 7, 255}, uint32(9000))

@@ -64,9 +64,9 @@ func answered(t *testing.T, peers []net.Conn) (n int) {
 	return n
 }
 
-// TestKtsUnheard: large calls that never end use a bounded part of memory. The server closes those that have sent
-// nothing for the longest, and answers complete calls.
-func TestKtsUnheard(t *testing.T) {
+// TestKtsUnfinishedCalls: large calls that never end use a bounded part of memory. The server closes those that have
+// sent nothing for the longest, and answers complete calls.
+func TestKtsUnfinishedCalls(t *testing.T) {
 	r := incomingServer(t)
 	peers := r.sendLargeCalls(8, 3)
 	ends := make(chan int, len(peers))
@@ -94,9 +94,9 @@ func TestKtsUnheard(t *testing.T) {
 	}
 }
 
-// TestKtsHearing: one large call is carried out at a time. Small calls do not wait for it, and waiting large calls
-// count.
-func TestKtsHearing(t *testing.T) {
+// TestKtsOneLargeCallAtATime: one large call is carried out at a time. Small calls do not wait for it, and waiting
+// large calls count.
+func TestKtsOneLargeCallAtATime(t *testing.T) {
 	r := incomingServer(t)
 	r.largeTurns <- struct{}{} // a large call is being carried out
 	peers := r.sendLargeCalls(6, 0)

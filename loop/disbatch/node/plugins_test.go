@@ -90,9 +90,9 @@ func TestExecContract(t *testing.T) {
 	}
 }
 
-// TestOutgrown: each large output goes to GridFS by its own size, as in the acceptance test of the original. The
-// payload does not count.
-func TestOutgrown(t *testing.T) {
+// TestLargeOutputGoesToGridFS: each large output goes to GridFS by its own size, as in the acceptance test of the
+// original. The payload does not count.
+func TestLargeOutputGoesToGridFS(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds of a processor")
 	}

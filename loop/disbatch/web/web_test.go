@@ -373,8 +373,8 @@ func TestDCIWithoutParams(t *testing.T) {
 	}
 }
 
-// TestDCIVoid: unknown paths are not found, without a redirect.
-func TestDCIVoid(t *testing.T) {
+// TestDCIUnknownPath: unknown paths are not found, without a redirect.
+func TestDCIUnknownPath(t *testing.T) {
 	s := newWebSite(t)
 	for _, request := range []string{"DELETE /queues", "POST /nodes", "PUT /queues", "GET /plugins/"} {
 		method, path, _ := strings.Cut(request, " ")

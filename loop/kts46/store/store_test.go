@@ -277,8 +277,8 @@ func TestStatistics(t *testing.T) {
 	want(false, "[{average 12.5} {stdeviation <nil>} {idleTimes [{average 1.25} {values <nil>}]} {throughput [[{cars 7} {pos end}]]} {finished true}]")
 }
 
-// TestAway: calls to a server that is away fail with its address, and work when it is back.
-func TestAway(t *testing.T) {
+// TestMongoUnreachable: calls to a server that is away fail with its address, and work when it is back.
+func TestMongoUnreachable(t *testing.T) {
 	s := newSite(t)
 	if s.fake == nil {
 		t.Skip("only a fake can be stopped")
