@@ -397,7 +397,7 @@ func TestProgress(t *testing.T) {
 		r := startServer(t, Options{Data: "data", Log: slog.New(slog.NewTextHandler(&said, nil))}, func(s *Server) {
 			s.journalOpts.FS = d
 			now := s.now()
-			s.clock = func() sched.Time { return sched.Time{Wall: now.Wall, Mono: ms.Add(step), Micros: now.Micros} }
+			s.clock = func() sched.Time { return sched.Time{Wall: now.Wall, Mono: ms.Add(step), WallMicros: now.WallMicros} }
 		})
 		r.stop()
 		want := 0

@@ -170,7 +170,7 @@ func TestKtsStop(t *testing.T) {
 func TestKtsConverted(t *testing.T) {
 	t.Parallel()
 	d := format3(t)
-	clock := sched.Time{Wall: 1795430300000, Micros: 1795430300000000}
+	clock := sched.Time{Wall: 1795430300000, WallMicros: 1795430300000000}
 	start := func() ktsCaller {
 		s, err := newServer(Options{Data: "data", Shards: 4, Loops: 1})
 		if err != nil {

@@ -36,7 +36,7 @@ type manualClock struct {
 func (c *manualClock) now() sched.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.time.Micros = c.time.Wall * 1000
+	c.time.WallMicros = c.time.Wall * 1000
 	return c.time
 }
 

@@ -89,7 +89,7 @@ func NewOfflineIn(settings Options, in Environment) (*Offline, error) {
 		return nil, err
 	}
 	if in.Now == (sched.Time{}) {
-		in.Now = sched.Time{Wall: 1_795_239_475_000, Mono: 1000, Micros: 1_795_239_475_000_000}
+		in.Now = sched.Time{Wall: 1_795_239_475_000, Mono: 1000, WallMicros: 1_795_239_475_000_000}
 	}
 	o := &Offline{
 		server: s, pick: in.Pick, time: in.Now,
@@ -268,7 +268,7 @@ func (o *Offline) Advance(d time.Duration) {
 // Jump steps the wall clock forward or back. It runs nothing.
 func (o *Offline) Jump(d time.Duration) {
 	o.time.Wall += d.Milliseconds()
-	o.time.Micros += d.Microseconds()
+	o.time.WallMicros += d.Microseconds()
 }
 
 // Now returns the time of the clocks.

@@ -205,7 +205,7 @@ func (s *Server) now() sched.Time { return s.clock() }
 // readClocks reads the system's clocks. Mono counts from started and never steps.
 func (s *Server) readClocks() sched.Time {
 	t := time.Now()
-	return sched.Time{Wall: t.UnixMilli(), Mono: t.Sub(s.started).Milliseconds(), Micros: t.UnixMicro()}
+	return sched.Time{Wall: t.UnixMilli(), Mono: t.Sub(s.started).Milliseconds(), WallMicros: t.UnixMicro()}
 }
 
 // serve starts the goroutines that serve until ctx ends.

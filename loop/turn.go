@@ -108,7 +108,7 @@ func (r *reactor) countTurn() {
 			r.Frames[p], r.turn.read[p], r.turn.written[p] = 0, 0, 0
 		}
 	}
-	r.turnTimes.observe(r.server.now().Micros - r.Now.Micros)
+	r.turnTimes.observe(r.server.now().WallMicros - r.Now.WallMicros)
 }
 
 // turnDeliveries bounds the deliveries of one turn that may wait: mail, and jobs for peers that

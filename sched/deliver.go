@@ -3,9 +3,9 @@ package sched
 // Time is one reading of both clocks. Jobs become due by the wall clock, which an administrator may
 // step. Reservations time out by the monotonic clock.
 type Time struct {
-	Wall   int64 // milliseconds since the Unix epoch
-	Mono   int64 // milliseconds on a clock that only goes forward
-	Micros int64 // wall clock in microseconds since the Unix epoch, for logs of tasks
+	Wall       int64 // milliseconds since the Unix epoch
+	Mono       int64 // milliseconds on a clock that only goes forward
+	WallMicros int64 // wall clock in microseconds since the Unix epoch, for logs of tasks
 }
 
 // never is later than every time.

@@ -66,7 +66,7 @@ func (g *graph) release(now Time, job uint32, r *record, q *queue, where lineEnd
 }
 
 // reserved logs that a task is reserved.
-func (g *graph) reserved(now Time, job uint32) { g.log(job, Event{StageReserved, now.Micros}) }
+func (g *graph) reserved(now Time, job uint32) { g.log(job, Event{StageReserved, now.WallMicros}) }
 
 // end ends a detached task. The Ticks free what exceeds a batch of its successors.
 func (g *graph) end(now Time, job uint32, r *record, q *queue, sink Sink) {

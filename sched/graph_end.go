@@ -15,7 +15,7 @@ func (g *graph) endTask(now Time, job uint32, r *record, q *queue, sink Sink) {
 	r.container = q.id
 	n := g.node(job)
 	if ms := sh.s.remember.Load(); ms > 0 {
-		g.log(job, Event{StageDone, now.Micros})
+		g.log(job, Event{StageDone, now.WallMicros})
 		r.state = remembered
 		at := roundUp(now.Mono + ms)
 		g.remembered.pushBack(&sh.buckets, &sh.slab, sortKey{at, 0}, job)

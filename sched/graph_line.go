@@ -27,7 +27,7 @@ func (g *graph) first(q *queue) uint32 {
 // ready puts a detached task in line and logs it.
 func (g *graph) ready(now Time, job uint32, r *record, q *queue, where lineEnd) {
 	g.pushReady(job, r, q, where)
-	g.log(job, Event{StageReady, now.Micros})
+	g.log(job, Event{StageReady, now.WallMicros})
 }
 
 // pushReady is ready without the log.

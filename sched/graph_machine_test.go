@@ -40,7 +40,7 @@ type graphMachine struct {
 }
 
 func newGraphMachine(t *rapid.T) *graphMachine {
-	x := &graphMachine{t: t, journal: make(memJournal, 1), m: &graphModel{now: Time{Wall: 1_700_000_000_250, Mono: 10 * grain, Micros: 1}}}
+	x := &graphMachine{t: t, journal: make(memJournal, 1), m: &graphModel{now: Time{Wall: 1_700_000_000_250, Mono: 10 * grain, WallMicros: 1}}}
 	x.journal[0] = make(map[uint64]Saved)
 	x.open()
 	return x
@@ -107,7 +107,7 @@ func (x *graphMachine) tasks(holder string) []Task {
 			t.After = append(t.After, x.name("before"))
 		}
 		for k := range x.n("log", 3) {
-			t.Log = append(t.Log, Event{StageOther + uint8(k), x.m.now.Micros - 5})
+			t.Log = append(t.Log, Event{StageOther + uint8(k), x.m.now.WallMicros - 5})
 		}
 	}
 	return tasks
@@ -132,7 +132,7 @@ func TestGraphAgainstModel(t *testing.T) {
 }
 
 func (x *graphMachine) run(verb string) error {
-	x.m.now.Micros += 7
+	x.m.now.WallMicros += 7
 	if err := x.verb(verb); err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (x *graphMachine) verb(verb string) error {
 		s.SetRemember(m.remember)
 	case "pass":
 		ms := []int64{1, 200, 800, 2500}[x.n("time", 4)]
-		m.now.Wall, m.now.Mono, m.now.Micros = now.Wall+ms, now.Mono+ms, now.Micros+1000*ms
+		m.now.Wall, m.now.Mono, m.now.WallMicros = now.Wall+ms, now.Mono+ms, now.WallMicros+1000*ms
 	case "tick":
 		s.ticks(now, &x.rec)
 		m.tick()

@@ -116,7 +116,7 @@ func (m *graphModel) before(j *graphJob) (names []string) {
 }
 
 func (m *graphModel) logs(j *graphJob, stage uint8) {
-	j.log = append(slices.Clone(j.log), Event{stage, m.now.Micros})
+	j.log = append(slices.Clone(j.log), Event{stage, m.now.WallMicros})
 }
 
 // closes reports whether tasks would wait for each other in a cycle, or for themselves, if those of a

@@ -308,7 +308,7 @@ func TestTaskLogBounded(t *testing.T) {
 	f := func(when string) {
 		t.Helper()
 		x.s.LookupTask(graphTasks, graphQueue, []byte("a"), func(v *TaskView) {
-			if last := v.Log[len(v.Log)-1]; len(v.Log) != maxEvents || last.Micros != x.now.Micros {
+			if last := v.Log[len(v.Log)-1]; len(v.Log) != maxEvents || last.Micros != x.now.WallMicros {
 				t.Errorf("%s: %d entries, the last %+v", when, len(v.Log), last)
 			}
 		})
@@ -318,7 +318,7 @@ func TestTaskLogBounded(t *testing.T) {
 	}
 	x.extend("a")
 	for range maxEvents {
-		x.now.Micros++
+		x.now.WallMicros++
 		x.wantStolen("a")
 		x.s.Disconnect(x.now, x.h, &x.rec)
 		x.h = x.s.NewHolderPeer("h")
@@ -329,7 +329,7 @@ func TestTaskLogBounded(t *testing.T) {
 	x.wantStolen("a")
 	back := graphTaskList("a")
 	for i := range maxEvents + 5 {
-		x.now.Micros++
+		x.now.WallMicros++
 		back[0].Log = append(back[0].Log, Event{StageOther, int64(i)})
 	}
 	x.ok(x.s.Transfer(x.now, x.h, graphTasks, graphQueue, back, &x.rec))

@@ -150,7 +150,7 @@ func (discardSink) Deliver(*Delivery) {}
 // goroutines hand it more. The race detector would report it.
 func TestReleaseDuringAssign(t *testing.T) {
 	s := New(Options{Shards: 2})
-	now := Time{Wall: 1, Mono: 1, Micros: 1}
+	now := Time{Wall: 1, Mono: 1, WallMicros: 1}
 	p := s.NewPeer(1)
 	name := func(i int) []byte { return fmt.Append(nil, "f", i%4) }
 	for i := range 4 {

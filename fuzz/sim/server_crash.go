@@ -143,7 +143,7 @@ func (s *Simulator) startAgain(left *vfs.MemFS) {
 		down = time.Duration(s.rng.IntN(7200)-3600) * time.Second
 	}
 	now.Wall += down.Milliseconds()
-	now.Micros += down.Microseconds()
+	now.WallMicros += down.Microseconds()
 	s.trace.Say("another server starts after %v", down)
 	s.ledger.crashed()
 	s.start(left, loop.Environment{Now: now})

@@ -54,7 +54,7 @@ func play(hub *testHub, script string) (got string, asked int) {
 		case ">":
 			out.WriteString(line + "< " + hub.ask(rest) + "\n")
 			asked++
-			hub.clock.Micros++
+			hub.clock.WallMicros++
 		case "pass":
 			d, err := time.ParseDuration(rest)
 			if err != nil {

@@ -33,7 +33,7 @@ type testHub struct {
 
 func newTestHub(t *testing.T, o Options) *testHub {
 	t.Helper()
-	r := &testHub{t: t, clock: sched.Time{Wall: 1_000_000, Micros: 1_000_000_000}}
+	r := &testHub{t: t, clock: sched.Time{Wall: 1_000_000, WallMicros: 1_000_000_000}}
 	r.all = sched.New(sched.Options{Shards: 4, Alarm: func() {}, Rules: protocol.TableOf(Spaces()...).Rules()})
 	if o.MaxSteal == 0 {
 		o.MaxSteal = 65536
@@ -69,7 +69,7 @@ func (nobody) Wake()                   {}
 func (r *testHub) pass(d time.Duration) {
 	r.clock.Wall += d.Milliseconds()
 	r.clock.Mono += d.Milliseconds()
-	r.clock.Micros += d.Microseconds()
+	r.clock.WallMicros += d.Microseconds()
 	for next := r.all.Tick(r.clock, r.sink); next.Mono <= r.clock.Mono; {
 		next = r.all.Tick(r.clock, r.sink)
 	}

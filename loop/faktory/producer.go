@@ -76,7 +76,7 @@ func (u *jobSubmitter) submit(text []byte) (j codec.Job, err error) {
 // submission returns a job as the scheduler takes it. Its workload is a view into room.
 func (u *jobSubmitter) submission(j *codec.Job) *sched.Submission {
 	if u.nowText == "" {
-		u.nowText = timestamp(u.now.Micros)
+		u.nowText = timestamp(u.now.WallMicros)
 	}
 	s := &sched.Submission{
 		Space: Space, Queue: protocol.Queue(j.Queue), Name: j.JID, OnlyNew: true,

@@ -41,7 +41,7 @@ type serverInfo struct {
 func (p *Protocol) info([]byte, protocol.Sink) []byte {
 	var i serverInfo
 	now, health, stats := p.host.Now(), p.host.Health(), p.sched.Stats()
-	i.Now, i.UTC = timestamp(now.Micros), time.UnixMilli(now.Wall).UTC().Format("15:04:05 UTC")
+	i.Now, i.UTC = timestamp(now.WallMicros), time.UnixMilli(now.Wall).UTC().Format("15:04:05 UTC")
 	d := &i.Data
 	d.Queues = make(map[string]int)
 	d.Sets = map[string]int{"scheduled": 0, "retries": 0, "dead": 0, "working": 0}

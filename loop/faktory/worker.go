@@ -143,7 +143,7 @@ func (c *conversation) assign(d *sched.Delivery) {
 	}
 	function, _ := protocol.Function(j.Queue)
 	jid := sched.Token{Number: j.RunNumber, Secret: c.secret}.String()
-	loop.Scratch = codec.AppendForeign(loop.Scratch[:0], jid, function, j.Name, arg, timestamp(loop.Now.Micros))
+	loop.Scratch = codec.AppendForeign(loop.Scratch[:0], jid, function, j.Name, arg, timestamp(loop.Now.WallMicros))
 	c.replyBulk(loop.Scratch)
 }
 

@@ -39,7 +39,7 @@ func serve(t *testing.T, o Options, unsent int) *socketHub {
 	began := time.Now()
 	r.server.clock = func() sched.Time {
 		now := time.Now()
-		return sched.Time{Wall: now.UnixMilli(), Mono: now.Sub(began).Milliseconds(), Micros: now.UnixMicro()}
+		return sched.Time{Wall: now.UnixMilli(), Mono: now.Sub(began).Milliseconds(), WallMicros: now.UnixMicro()}
 	}
 	if unsent > 0 {
 		r.server.unsent, r.unread.Most, r.incoming.Most = unsent, unsent, unsent

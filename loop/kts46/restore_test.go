@@ -239,7 +239,7 @@ func TestKtsRevisionsThatLeave(t *testing.T) {
 					r = r.again(d)
 				}
 				r.clock.Wall += step.Milliseconds()
-				r.clock.Micros += step.Microseconds()
+				r.clock.WallMicros += step.Microseconds()
 				r.getJob("w")
 				got := r.workers["w"].last
 				if got <= had || step > 0 && got > r.clock.Wall {

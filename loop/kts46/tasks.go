@@ -322,7 +322,7 @@ func (r *registry) touch(t *task, unit int64, log ...sched.Event) {
 
 // accepting returns the log entry of a task that its worker accepts.
 func (r *registry) accepting() sched.Event {
-	return sched.Event{Stage: stageAccepted, Micros: r.now.Micros}
+	return sched.Event{Stage: stageAccepted, Micros: r.now.WallMicros}
 }
 
 // requeue takes a task from its holder and queues it again, first or last.

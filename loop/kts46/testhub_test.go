@@ -36,7 +36,7 @@ func newTestHub(t testing.TB, o Options) *testHub {
 
 func newTestHubOn(t testing.TB, o Options, journaled bool) *testHub {
 	t.Helper()
-	r := &testHub{t: t, clock: sched.Time{Wall: start.UnixMilli(), Micros: start.UnixMicro()}}
+	r := &testHub{t: t, clock: sched.Time{Wall: start.UnixMilli(), WallMicros: start.UnixMicro()}}
 	r.server = newHost(func() sched.Time { return r.clock }, journaled)
 	setting.Fill(&o)
 	o.FillAddresses("127.0.0.1")
@@ -48,7 +48,7 @@ func newTestHubOn(t testing.TB, o Options, journaled bool) *testHub {
 func (r *testHub) advance(d time.Duration) {
 	r.clock.Wall += d.Milliseconds()
 	r.clock.Mono += d.Milliseconds()
-	r.clock.Micros += d.Microseconds()
+	r.clock.WallMicros += d.Microseconds()
 }
 
 // post sends a body to a version's handler.
