@@ -3,9 +3,9 @@ package sched
 const (
 	// maxKeptResult is the size of the largest result that is kept: 1 MiB. The job of a larger one is kept without it.
 	maxKeptResult = 1 << 20
-	// maxRememberedNames bounds the names that a queue remembers for Policy.UniqueFor, of jobs that are not kept
+	// maxKeptNames bounds the names that a queue keeps for Policy.UniqueFor, of jobs that are not kept
 	// otherwise: 150 MB beside the names themselves. The oldest are forgotten first.
-	maxRememberedNames = 1 << 20
+	maxKeptNames = 1 << 20
 )
 
 // plain reports whether the policies for ended jobs hold for a space: it has no MaxFailures, and its jobs are not Owned
@@ -43,7 +43,7 @@ func (sh *shard) endByPolicy(now Time, job uint32, r *record, q *queue, a Attemp
 	if use == keptResult && !sh.setResult(job, data) {
 		use = keptDone
 	}
-	sh.remember(job, r, q, a.Outcome == attemptDone || sh.history(job, r) == nil)
+	sh.indexEndedName(job, r, q, a.Outcome == attemptDone || sh.history(job, r) == nil)
 	sh.strip(job, r, use)
 	sh.keep(job, r, q, use)
 	sh.save(job, r, q)
@@ -57,7 +57,7 @@ func (sh *shard) nextUse(now Time, job uint32, r *record, q *queue) keptUse {
 	for use := r.use() - 1; use > keptNothing; use-- {
 		keep := q.policy.keeps(use)
 		if keep != (Keep{}) && (keep.Age == 0 || r.endedAt()+keep.Age > now.Wall) &&
-			(use != keptName || r.hasOwnName() && sh.wasDone(job, r) && sh.remembers(job, r, q)) {
+			(use != keptName || r.hasOwnName() && sh.wasDone(job, r) && sh.isLastOfName(job, r, q)) {
 			return use
 		}
 	}
@@ -116,9 +116,9 @@ func (sh *shard) dropResult(job uint32) {
 	}
 }
 
-// remember makes a detached job that has ended the last job of its name: of the done jobs, or of the failed and expired
-// jobs.
-func (sh *shard) remember(job uint32, r *record, q *queue, done bool) {
+// indexEndedName makes a detached job that has ended the last job of its name: of the done jobs, or of the failed and
+// expired jobs.
+func (sh *shard) indexEndedName(job uint32, r *record, q *queue, done bool) {
 	name := sh.nameView(job)
 	hash := sh.s.nameHash(q.id, r.space, name)
 	if old, ok := sh.lookupEnded(hash, q, r.space, name, done); ok {
@@ -135,9 +135,10 @@ func (sh *shard) remember(job uint32, r *record, q *queue, done bool) {
 	sh.endedNames.insert(hash, job) // without room the name is forgotten
 }
 
-// unremember forgets that a kept job is the last job of its name. Older jobs of the name are not found by it then.
-func (sh *shard) unremember(job uint32, r *record, q *queue) {
-	if !sh.remembers(job, r, q) {
+// unindexEndedName forgets that a kept job is the last job of its name. Older jobs of the name are not found by it
+// then.
+func (sh *shard) unindexEndedName(job uint32, r *record, q *queue) {
+	if !sh.isLastOfName(job, r, q) {
 		return
 	}
 	sh.endedNames.remove(sh.s.nameHash(q.id, r.space, sh.nameView(job)), job)
@@ -146,8 +147,8 @@ func (sh *shard) unremember(job uint32, r *record, q *queue) {
 	}
 }
 
-// remembers reports whether a kept job is the last job of its name.
-func (sh *shard) remembers(job uint32, r *record, q *queue) bool {
+// isLastOfName reports whether a kept job is the last job of its name.
+func (sh *shard) isLastOfName(job uint32, r *record, q *queue) bool {
 	name := sh.nameView(job)
 	last, ok := sh.lookupEnded(sh.s.nameHash(q.id, r.space, name), q, r.space, name, sh.wasDone(job, r))
 	return ok && last == job

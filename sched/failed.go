@@ -314,7 +314,7 @@ func (sh *shard) bury(now Time, job uint32, r *record, q *queue, use keptUse, si
 	if use == keptBuried {
 		r.due = sh.afterBuried(q, now.Wall)
 	}
-	sh.remember(job, r, q, false)
+	sh.indexEndedName(job, r, q, false)
 	sh.keep(job, r, q, use)
 	sh.save(job, r, q)
 }

@@ -64,7 +64,7 @@ func (c *checker) keptJob(job uint32, q *queue, use keptUse, k sortKey) error {
 	case result != (use == keptResult), use == keptName && r.flags&attempted != 0:
 		return fmt.Errorf("of use %d has a result: %v, flags %b", use, result, r.flags)
 	}
-	c.lastOfNames += oneIf(c.sh.remembers(job, r, q))
+	c.lastOfNames += oneIf(c.sh.isLastOfName(job, r, q))
 	return c.stand(job, "kept")
 }
 

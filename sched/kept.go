@@ -192,7 +192,7 @@ func (p *Policy) keeps(use keptUse) Keep {
 	case use == keptDone:
 		return p.KeepDone
 	case p.UniqueFor > 0:
-		return Keep{maxRememberedNames, p.UniqueFor}
+		return Keep{maxKeptNames, p.UniqueFor}
 	}
 	return Keep{}
 }
@@ -238,7 +238,7 @@ func (sh *shard) removeKept(job uint32, r *record, q *queue) {
 
 // freeKept frees a detached job that was kept.
 func (sh *shard) freeKept(job uint32, r *record, q *queue) {
-	sh.unremember(job, r, q)
+	sh.unindexEndedName(job, r, q)
 	sh.dropResult(job)
 	sh.unsave(r)
 	sh.dropHistory(job, r)
@@ -260,7 +260,7 @@ func (sh *shard) restoreKept(job uint32, r *record, q *queue, j *Saved) {
 	done := j.DoneAt != 0 && !endsExpired(sh.history(job, r))
 	last, _ := sh.lookupEnded(sh.s.nameHash(q.id, r.space, j.Name), q, r.space, j.Name, done)
 	if last == none || sh.slab.at(last).endedAt() <= r.endedAt() {
-		sh.remember(job, r, q, done)
+		sh.indexEndedName(job, r, q, done)
 	}
 	sh.keep(job, r, q, use)
 }
@@ -288,7 +288,7 @@ func (sh *shard) retry(now Time, job uint32, r *record, q *queue, kicked bool) e
 	if !sh.names.insert(hash, job) {
 		return errFull
 	}
-	sh.unremember(job, r, q)
+	sh.unindexEndedName(job, r, q)
 	sh.unkeep(job, r, q)
 	q.bytes += int64(r.size)
 	sh.addAttempt(job, r, Attempt{At: now.Wall, Outcome: attemptRetried})

@@ -44,7 +44,7 @@ type shard struct {
 	keeping       heap.Heap[*keptLine] // the lines of kept jobs, by the next check
 	keptBySeq     names                // the kept jobs by sequence number, without those kept for a name alone; zero: none
 	keptJobs      [keptUses]int
-	endedNames    names // the last kept jobs of their names, see remember; zero: none
+	endedNames    names // the last kept jobs of their names, see indexEndedName; zero: none
 	histories     map[uint32]arenaRef
 	results       map[uint32]arenaRef
 	sweeps        heap.Heap[*sweep]   // sweeps of the queues with a job-ttl, by the time of the next sweep
