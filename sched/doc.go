@@ -265,7 +265,7 @@
 //	5  one of these, under which none is taken:
 //	   Peer.mu          a peer's slots, awaits and topics, its part of the quota
 //	   locks.mu         the named locks, and the jobs that wait for them
-//	   idTable.mu       a part of the Global names
+//	   globalNames.mu   a part of the Global names
 //	   leaseTable.mu    a part of the leases
 //	   moves.mu         where moved jobs are
 //	   departures.mu    the list of departed peers; not under a shard's

@@ -48,7 +48,7 @@ func (s *Scheduler) check() error {
 			return err
 		}
 	}
-	if err := s.checkIDs(); err != nil {
+	if err := s.checkGlobalNames(); err != nil {
 		return err
 	}
 	if err := s.checkLeases(leased); err != nil {

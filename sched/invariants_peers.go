@@ -208,24 +208,24 @@ func (s *Scheduler) knowsLocks(ref JobRef, states ...state) bool {
 	return r != nil && r.seq == ref.Seq && r.flags&locking != 0 && slices.Contains(states, r.state)
 }
 
-// checkIDs checks that the table of Global names has exactly the names of the live jobs.
-func (s *Scheduler) checkIDs() error {
-	names := make(map[id]int)
+// checkGlobalNames checks that the table of Global names has exactly the names of the live jobs.
+func (s *Scheduler) checkGlobalNames() error {
+	names := make(map[globalName]int)
 	for i := range s.shards {
 		sh := &s.shards[i]
 		for slot := range uint32(len(sh.slab.chunks)) << slabBits {
 			if r := sh.slab.find(slot); r != nil && r.state != free && s.rules[r.space].Global {
 				name, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
-				names[id{r.space, string(name)}]++
+				names[globalName{r.space, string(name)}]++
 			}
 		}
 	}
 	known := 0
-	for i := range s.ids {
-		known += len(s.ids[i].names)
+	for i := range s.globalNames {
+		known += len(s.globalNames[i].names)
 	}
 	for n, times := range names {
-		if _, ok := s.idTable(n.space, []byte(n.name)).names[n]; !ok || times != 1 {
+		if _, ok := s.globalNamesOf(n.space, []byte(n.name)).names[n]; !ok || times != 1 {
 			return fmt.Errorf("the global name %v is known %v, of %d jobs", n, ok, times)
 		}
 	}

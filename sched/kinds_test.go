@@ -165,11 +165,11 @@ func (e *nameChecker) Deliver(d *Delivery) {
 		return
 	}
 	e.notified++
-	if !e.s.claimID(d.Job.Space, d.Job.Name) {
+	if !e.s.takeGlobalName(d.Job.Space, d.Job.Name) {
 		e.t.Errorf("the end of %q is delivered while its name is taken", d.Job.Name)
 		return
 	}
-	e.s.freeID(id{d.Job.Space, string(d.Job.Name)})
+	e.s.freeGlobalName(globalName{d.Job.Space, string(d.Job.Name)})
 }
 
 // TestNameIsFreeAtNotification checks that a peer may submit a job of the same name as soon as it

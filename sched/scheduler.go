@@ -184,7 +184,7 @@ type Scheduler struct {
 	numberedSpaces uint16            // spaces of Rules.Numbered, as bits
 	queueMasks     [MaxSpaces]uint32 // see nameHash
 	locks          namedLocks
-	ids            [idShards]idTable
+	globalNames    [globalNameShards]globalNames
 	leases         leases
 	leaseNames     leaseNames
 	moves          moves

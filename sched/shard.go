@@ -359,7 +359,7 @@ func (sh *shard) end(job uint32, r *record, q *queue, e Effect, data []byte, sin
 func (sh *shard) retire(job uint32, r *record, q *queue, e Effect, data []byte, sink Sink) {
 	name, _ := unpack(sh.arena.view(r.bytes, int(r.size)))
 	if sh.s.rules[r.space].Global { // before the awaits: an answered peer may submit a job of the same name at once
-		sh.s.freeID(id{r.space, string(name)})
+		sh.s.freeGlobalName(globalName{r.space, string(name)})
 	}
 	if r.flags&awaited != 0 {
 		sh.notifyAll(job, r, q, e, data, sink)

@@ -33,12 +33,12 @@ type Submission struct {
 // waiting peer is handed the job before Submit returns.
 func (s *Scheduler) Submit(now Time, j *Submission, sink Sink) error {
 	global := s.rules[j.Space].Global
-	if global && !s.claimID(j.Space, j.Name) && (!s.reapNow(now, j, sink) || !s.claimID(j.Space, j.Name)) {
+	if global && !s.takeGlobalName(j.Space, j.Name) && (!s.reapNow(now, j, sink) || !s.takeGlobalName(j.Space, j.Name)) {
 		return ErrDuplicate
 	}
 	err := s.shardOf(j.Queue).submit(now, j, sink)
 	if global && err != nil {
-		s.freeID(id{j.Space, string(j.Name)})
+		s.freeGlobalName(globalName{j.Space, string(j.Name)})
 	}
 	return err
 }
