@@ -19,8 +19,8 @@ type departed struct {
 	topics          map[topic]bool
 	endedWatches    int                // number of its watches that have ended
 	releasedWatches int                // number of its watches whose jobs are released
-	unsorted        int                // number of jobs of the next watch that are not in held yet
-	held            *sorter[abandoned] // the jobs of the next watch in order of release; nil: not begun
+	notYetSorted    int                // number of jobs of the next watch that are not in toRelease yet
+	toRelease       *sorter[abandoned] // the jobs of the next watch in order of release; nil: not begun
 }
 
 // abandoned is a job that a departed peer holds, with its place in the order of release.
@@ -174,31 +174,31 @@ func (sh *shard) departWatch(w *watch, budget int) (left int) {
 func (sh *shard) releaseJobs(now Time, d *departed, w *watch, budget int, sink Sink) int {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
-	if d.held == nil {
-		d.held, d.unsorted = &sorter[abandoned]{compare: abandoned.compare}, len(w.held)
+	if d.toRelease == nil {
+		d.toRelease, d.notYetSorted = &sorter[abandoned]{compare: abandoned.compare}, len(w.held)
 	}
 	// The loop goes backward: the last job replaces a job that leaves, so none is missed. A job that is
 	// added twice is released once.
-	for d.unsorted = min(d.unsorted, len(w.held)); d.unsorted > 0; {
+	for d.notYetSorted = min(d.notYetSorted, len(w.held)); d.notYetSorted > 0; {
 		if budget == 0 {
 			sh.graph.saveExit(w)
 			return -1
 		}
 		budget--
-		d.unsorted--
-		d.held.add(sh.heldAt(w, d.unsorted))
+		d.notYetSorted--
+		d.toRelease.add(sh.heldAt(w, d.notYetSorted))
 		sh.countSteps(1)
 	}
 	for budget > 0 {
-		h, ok := d.held.take()
+		h, ok := d.toRelease.take()
 		if !ok {
-			d.held = nil
+			d.toRelease = nil
 			break
 		}
 		budget -= sh.releaseOne(now, w, h.job, h.number, sink)
 	}
 	sh.matchOrDefer(now, w.queue, sink)
-	if d.held != nil {
+	if d.toRelease != nil {
 		sh.graph.saveExit(w)
 		return -1
 	}
