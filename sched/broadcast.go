@@ -112,7 +112,7 @@ func (sh *shard) stopBroadcast(q *queue) {
 	q.running--
 	if r.flags&laned != 0 {
 		r.flags &^= laned
-		sh.untake(q, r.laneID())
+		sh.removeTaken(q, r.laneID())
 	}
 }
 

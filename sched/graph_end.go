@@ -6,7 +6,7 @@ func (s *Scheduler) SetRemember(ms int64) { s.remember.Store(ms) }
 // endTask ends a detached task. startFreeing does the rest.
 func (g *graph) endTask(now Time, job uint32, r *record, q *queue, sink Sink) {
 	sh := g.sh
-	sh.unsave(r)
+	sh.dropSaved(r)
 	if r.flags&locking != 0 { // it was removed
 		sh.dropLocks(job, r)
 	}

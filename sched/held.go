@@ -70,7 +70,7 @@ func (sh *shard) unhold(job uint32, r *record) *queue {
 	q := w.queue
 	q.running--
 	if h.lane != none {
-		sh.untake(q, h.lane)
+		sh.removeTaken(q, h.lane)
 	}
 	if q.limiter != nil {
 		sh.matchFreed(q)

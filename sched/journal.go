@@ -136,8 +136,8 @@ func (sh *shard) endAtomic() {
 	}
 }
 
-// unsave journals that a job is gone.
-func (sh *shard) unsave(r *record) {
+// dropSaved journals that a job is gone.
+func (sh *shard) dropSaved(r *record) {
 	if sh.s.journal != nil && sh.s.rules[r.space].Durable {
 		sh.s.journal.Drop(int(sh.id), r.seq)
 	}

@@ -240,7 +240,7 @@ func (sh *shard) removeKept(job uint32, r *record, q *queue) {
 func (sh *shard) freeKept(job uint32, r *record, q *queue) {
 	sh.unindexEndedName(job, r, q)
 	sh.dropResult(job)
-	sh.unsave(r)
+	sh.dropSaved(r)
 	sh.dropHistory(job, r)
 	sh.freeBytes(r.bytes)
 	sh.slab.free(job)

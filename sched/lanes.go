@@ -83,13 +83,13 @@ func (sh *shard) laneFor(k *keyedJobs, r *record) *lane {
 		k.byKey[key] = l
 		k.count++
 	} else if l.idle {
-		k.unidle(l)
+		k.activate(l)
 	}
 	return l
 }
 
-// unidle takes a lane from the idle lanes, because it gets a job.
-func (k *keyedJobs) unidle(l *lane) {
+// activate takes a lane from the idle lanes, because it gets a job.
+func (k *keyedJobs) activate(l *lane) {
 	k.idle.unlink(l)
 	l.idle = false
 	k.idles--
@@ -138,8 +138,8 @@ func (sh *shard) freeLane(k *keyedJobs, l *lane) {
 	}
 }
 
-// untake removes a job from the taken jobs of its lane. The lane may then have a job to hand out.
-func (sh *shard) untake(q *queue, id uint32) {
+// removeTaken removes a job from the taken jobs of its lane. The lane may then have a job to hand out.
+func (sh *shard) removeTaken(q *queue, id uint32) {
 	l := q.keyed.lanes[id]
 	closed := l.level == nil
 	l.taken--

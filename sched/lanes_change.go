@@ -112,7 +112,7 @@ func (sh *shard) recount(q *queue, k *keyedJobs, h *held) {
 		if k.lanes[h.lane].generation == k.generation {
 			return
 		}
-		sh.untake(q, h.lane)
+		sh.removeTaken(q, h.lane)
 		h.lane = none
 	}
 	if r := sh.slab.at(h.job); k.hasKey(r) {

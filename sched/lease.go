@@ -33,7 +33,7 @@ import (
 // count as unfinished: a stop does not wait for them.
 //
 // A job under a lease has no connected holder. It stands in the held jobs of its queue's lease watch, whose peer is the
-// shard's lessor, and in ownTimed. The shard's leases have the rest, by the number of its run.
+// shard's leasePeer, and in ownTimed. The shard's leases have the rest, by the number of its run.
 
 // The errors of the verbs that take a Token. Nothing has changed then.
 var (
@@ -194,13 +194,13 @@ func (l *leases) end(number uint64) *lease {
 }
 
 // leased reports whether a watch holds the leased jobs of its queue.
-func (w *watch) leased() bool { return w.peer == w.shard.lessor }
+func (w *watch) leased() bool { return w.peer == w.shard.leasePeer }
 
 // leaseWatch returns the watch that holds a queue's leased jobs. It makes a missing watch, which has ended from the
 // start, so that it is freed with its last job. Until then the watch counts as a worker of the queue.
 func (sh *shard) leaseWatch(q *queue) *watch {
 	if q.leases == nil {
-		q.leases = &watch{peer: sh.lessor, queue: q, shard: sh, lineIndex: -1, ended: true}
+		q.leases = &watch{peer: sh.leasePeer, queue: q, shard: sh, lineIndex: -1, ended: true}
 		q.leases.id = assignID(&sh.watches, &sh.freeWatchIDs, q.leases)
 		q.workers++
 		q.busy++

@@ -15,8 +15,8 @@ type modelLease struct {
 	ended error // of the verbs with its token; nil: it has not ended
 }
 
-// lessor holds the leased jobs.
-var lessor = &modelPeer{}
+// leasePeer holds the leased jobs.
+var leasePeer = &modelPeer{}
 
 // endLease ends the lease of a job, if it has one.
 func (j *modelJob) endLease(why error) {
@@ -52,7 +52,7 @@ func (x *machine) grant(o op) error {
 	if err := same("granted", token.Number != 0, j.holder == x.modelPeers[peer]); err != nil || token == (Token{}) {
 		return err
 	}
-	j.holder, j.lease = lessor, &modelLease{job: j, until: x.m.now.Mono + clampLease(ms)}
+	j.holder, j.lease = leasePeer, &modelLease{job: j, until: x.m.now.Mono + clampLease(ms)}
 	x.leases[token] = j.lease
 	x.tokens = append(x.tokens, token)
 	return nil

@@ -63,12 +63,12 @@ func (sh *shard) removeReady(job uint32, r *record, q *queue) {
 		q.keyed.jobs--
 		sh.placeLane(q, q.keyed.lanes[r.laneID()])
 	case laned | withheld:
-		sh.untake(q, r.laneID())
+		sh.removeTaken(q, r.laneID())
 	}
 	r.flags &^= laned | withheld
 }
 
-// take detaches a ready job that is handed out, broadcast or withheld. The job's lane counts it until untake. The
+// take detaches a ready job that is handed out, broadcast or withheld. The job's lane counts it until removeTaken. The
 // record of the job has the lane, by the flag laned, until hold notes it.
 func (sh *shard) take(job uint32, r *record, q *queue) {
 	k := q.keyed

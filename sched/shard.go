@@ -39,7 +39,7 @@ type shard struct {
 	topics        map[topic][]await
 	untimedJobs   int                  // number of reserved jobs without a time-out, without tasks
 	lastingLeases int                  // number of leased jobs that unfinished does not count
-	lessor        *Peer                // peer of all lease watches
+	leasePeer     *Peer                // peer of all lease watches
 	halted        bool                 // no job is handed out any more
 	keeping       heap.Heap[*keptLine] // the lines of kept jobs, by the next check
 	keptBySeq     names                // the kept jobs by sequence number, without those kept for a name alone; zero: none
@@ -74,7 +74,7 @@ func (sh *shard) init(s *Scheduler, id int) {
 	sh.slab, sh.arena, sh.names = newSlab(), newArena(), newNames()
 	sh.slab.memory, sh.arena.memory = &s.memory, &s.memory
 	sh.defaultTimed, sh.ownTimed, sh.parked = newIndex(), newIndex(), newIndex()
-	sh.lessor = &Peer{}
+	sh.leasePeer = &Peer{}
 	sh.graph.init(sh)
 }
 
@@ -349,7 +349,7 @@ func (sh *shard) end(job uint32, r *record, q *queue, e Effect, data []byte, sin
 	if r.flags&attempted != 0 {
 		sh.dropHistory(job, r)
 	}
-	sh.unsave(r)
+	sh.dropSaved(r)
 	sh.freeBytes(r.bytes)
 	sh.slab.free(job)
 	sh.discardUnused(q)
