@@ -15,7 +15,7 @@ type canary struct{ name, file, old, new string }
 // list of them stands in README.md here.
 var canaries = []canary{
 	{"an acknowledgement is sent before the sync", "loop/acks.go", "s.ackGroups[n].group <= committed", "s.ackGroups[n].group <= committed+1"},
-	{"a removal is not journaled", "loop/journalsink.go", "j.journal.Delete(shard, seq)", "_ = seq"},
+	{"a removal is not journaled", "loop/schedjournal.go", "j.journal.Delete(shard, seq)", "_ = seq"},
 	{"a result is sent to the next session of the slot", "loop/sessiontable.go", "s != nil && s.ID == id", "s != nil"},
 	{"a message to another loop does not wake it", "loop/mailbox.go", "wake = len(m.bytes) == 0", "wake = false"},
 	{"a frame in two pieces loses its end", "loop/session.go", "take := min(need-len(s.partial), len(in))\n", "take := min(need-len(s.partial), len(in))\n\tif take > 40 {\n\t\tin = in[1:]\n\t\ttake--\n\t}\n"},
@@ -52,7 +52,7 @@ var canaries = []canary{
 	{"a dump has no counts", "loop/periodic/dump.go", "j.SchedAt, j.Count, j.Timeout)", "j.SchedAt, 0, j.Timeout)"},
 	{"a load drops time-outs", "loop/periodic/dump.go", "\tsub := submission(&j)\n", "\tsub := submission(&j)\n\tsub.Timeout = 0\n"},
 	{"the count of a delayed job does not increase", "sched/finish.go", "r.count = clampAdd(r.count, countStep)", "r.count = clampAdd(r.count, countStep&1)"},
-	{"a count is not journaled", "loop/journalsink.go", "r.Count, r.Timeout = saved.SchedAt, saved.Due, saved.Priority, saved.Count, saved.Timeout", "r.Count, r.Timeout = saved.SchedAt, saved.Due, saved.Priority, 0, saved.Timeout"},
+	{"a count is not journaled", "loop/schedjournal.go", "r.Count, r.Timeout = saved.SchedAt, saved.Due, saved.Priority, saved.Count, saved.Timeout", "r.Count, r.Timeout = saved.SchedAt, saved.Due, saved.Priority, 0, saved.Timeout"},
 	{"a setting is journaled under the wrong key", "loop/periodic/config.go", "configPrefix+configKeys[key].saved()", "configPrefix+configKeys[key].laterName"},
 	{"a short write is not an error", "loop/journal/failfs.go", "if err == nil && wrote < n {", "if err == nil && wrote < 0 {"},
 	{"a job is released when its worker confirms the assignment", "loop/periodic/conversation.go", "\tcase codec.JobAssigned: // it has no effect\n", "\tcase codec.JobAssigned:\n\t\t_ = c.p.sched.Release(c.s.Loop.Now, c.s.Peer(), uint64(f.MsgID), c.s.Loop.Sink)\n"},
@@ -69,7 +69,7 @@ var canaries = []canary{
 	{"a restart releases dwork tasks that it must keep", "loop/dwork/workers.go", "if p.o.Restart == restartReady {", "if true {"},
 	{"a worker completes a task that another worker holds", "sched/graph_steal.go", "if !ok || !g.mayComplete(p, job) {\n\t\t\tsh.counters.Stale++\n\t\t\tmissing(i)\n", "if !ok || sh.slab.at(job).state != reserved {\n\t\t\tsh.counters.Stale++\n\t\t\tmissing(i)\n"},
 	{"a stopping dwork hub accepts tasks", "loop/dwork/requests.go", "if p.stopping.Load() && !isReport(q.Type) {", "if p.stopping.Load() && !isReport(q.Type) && q.Type != codec.Create {"},
-	{"a change is acknowledged by the sync before its own", "loop/journalsink.go", "group = j.journal.Group(shard)\n\treturn", "group = min(j.journal.Group(shard), j.journal.Committed()+1)\n\treturn"},
+	{"a change is acknowledged by the sync before its own", "loop/schedjournal.go", "group = j.journal.Group(shard)\n\treturn", "group = min(j.journal.Group(shard), j.journal.Committed()+1)\n\treturn"},
 	{"a half-closed connection gets no replies", "loop/reactor.go", "if len(s.ackGroups) > 0 && r.dupWriter != nil {", "if len(s.ackGroups) > 1 && r.dupWriter != nil {"},
 	{"a half-closed connection gets replies before the sync", "loop/acks.go", "if p.group > committed {", "if p.group > committed+1 {"},
 	{"a half-closed connection waits for the changes of other peers", "loop/reactor.go", "halfClosed{conn, s.acks, s.ackGroups[len(s.ackGroups)-1].group, s.Protocol})", "halfClosed{conn, s.acks, max(s.ackGroups[len(s.ackGroups)-1].group, func() uint64 { all, _ := r.server.journal.commitGroupAll(); return all }()), s.Protocol})"},

@@ -24,7 +24,8 @@
 //	mailbox.go bufferpool.go          deliveries from other loops; buffers for reuse
 //	partial.go pause.go alarm.go      unfinished messages; expensive requests; calls at times that sessions ask for
 //	stream.go long_reply.go           replies that are too large for one buffer
-//	acks.go journalsink.go durable.go replies that wait for a commit; the journal's side; the start from a journal
+//	acks.go schedjournal.go           replies that wait for a commit; the journal's side
+//	durable.go                        the start from a journal
 //	attempts.go leases.go             fields of records, from the scheduler's form to the journal's and back
 //	timer.go sweep.go overdue.go      Ticks, time-outs of sessions, jobs that run too long
 //	cluster_options.go cluster_run.go metrics_cluster.go

@@ -71,7 +71,7 @@ type Server struct {
 	reloads    sync.Mutex   // held during a Reload
 
 	// The journal.
-	journal     *journalSink    // nil: jobs live in memory alone
+	journal     *schedJournal   // nil: jobs live in memory alone
 	journalOpts journal.Options // for journal.Open
 	commits     *sync.Cond      // signals a commit or the journal's failure
 	failure     atomic.Pointer[journalError]
@@ -180,7 +180,7 @@ func (s *Server) makeJournal() (err error) {
 	if s.o.Data == NoData {
 		return nil
 	}
-	s.journal = &journalSink{records: make([]journal.Record, s.o.Shards)}
+	s.journal = &schedJournal{records: make([]journal.Record, s.o.Shards)}
 	s.journalOpts, err = s.newJournalOptions()
 	return err
 }
@@ -193,7 +193,7 @@ func (s *Server) schedOptions(fixed sched.Options) sched.Options {
 		MaxTallies: s.o.MetricsMaxQueues, Tallied: hasLabel, PeerMemory: s.o.MaxMemory / peerPart,
 	}
 	o.Rules, o.Grace = s.o.rules()
-	if s.journal != nil { // an interface with a nil *journalSink is not nil
+	if s.journal != nil { // an interface with a nil *schedJournal is not nil
 		o.Journal = s.journal
 	}
 	return o

@@ -9,10 +9,10 @@ import (
 	"treadle/sched"
 )
 
-// journalSink is the scheduler's sched.Journal, and how the server uses its journal. Its methods are called once
-// openJournal has set the journal. A server without a journal has a nil journalSink, and calls only the methods that
+// schedJournal is the scheduler's sched.Journal, and how the server uses its journal. Its methods are called once
+// openJournal has set the journal. A server without a journal has a nil schedJournal, and calls only the methods that
 // say so.
-type journalSink struct {
+type schedJournal struct {
 	journal *journal.Journal
 	records []journal.Record // by shard; each is used under its shard's lock
 	dirty   atomic.Bool      // the journal has changes that no flush covers
@@ -39,7 +39,7 @@ func documentKind(k journal.Kind) protocol.DocumentKind {
 
 // Save implements sched.Journal. While the disk is full it leaves new functions out: no reply waits for a durable
 // function, and workers may offer any number.
-func (j *journalSink) Save(shard int, saved *sched.Saved) {
+func (j *schedJournal) Save(shard int, saved *sched.Saved) {
 	if saved.Kind == sched.KindQueue && j.journal.Full() {
 		return
 	}
@@ -65,19 +65,19 @@ func (j *journalSink) Save(shard int, saved *sched.Saved) {
 }
 
 // Drop implements sched.Journal.
-func (j *journalSink) Drop(shard int, seq uint64) {
+func (j *schedJournal) Drop(shard int, seq uint64) {
 	j.journal.Delete(shard, seq)
 	j.dirty.Store(true)
 }
 
 // Begin implements sched.Journal.
-func (j *journalSink) Begin(shard int) { j.journal.Begin(shard) }
+func (j *schedJournal) Begin(shard int) { j.journal.Begin(shard) }
 
 // End implements sched.Journal.
-func (j *journalSink) End(shard int) { j.journal.End(shard) }
+func (j *schedJournal) End(shard int) { j.journal.End(shard) }
 
 // flush ends a turn in which this number of acknowledgements began to wait. j may be nil.
-func (j *journalSink) flush(acknowledgements int) {
+func (j *schedJournal) flush(acknowledgements int) {
 	if j != nil && !j.manual && (acknowledgements > 0 || j.dirty.Load()) {
 		j.dirty.Store(false)
 		j.journal.Flush(acknowledgements)
@@ -86,7 +86,7 @@ func (j *journalSink) flush(acknowledgements int) {
 
 // flushLater is flush for a turn without acknowledgements, whose changes a loss of power may undo.
 // j may be nil.
-func (j *journalSink) flushLater() {
+func (j *schedJournal) flushLater() {
 	if j != nil && !j.manual && j.dirty.Load() {
 		j.dirty.Store(false)
 		j.journal.FlushLater()
@@ -95,7 +95,7 @@ func (j *journalSink) flushLater() {
 
 // commitGroup returns the journal's group that covers the last change of a shard, and whether an
 // acknowledgement of that change has to wait for it. j may be nil.
-func (j *journalSink) commitGroup(shard int) (group uint64, wait bool) {
+func (j *schedJournal) commitGroup(shard int) (group uint64, wait bool) {
 	if j == nil {
 		return 0, false
 	}
@@ -104,7 +104,7 @@ func (j *journalSink) commitGroup(shard int) (group uint64, wait bool) {
 }
 
 // commitGroupAll is commitGroup for the last changes of all shards and settings. j may be nil.
-func (j *journalSink) commitGroupAll() (group uint64, wait bool) {
+func (j *schedJournal) commitGroupAll() (group uint64, wait bool) {
 	if j == nil {
 		return 0, false
 	}
@@ -116,10 +116,10 @@ func (j *journalSink) commitGroupAll() (group uint64, wait bool) {
 }
 
 // committed returns the last committed group.
-func (j *journalSink) committed() uint64 { return j.journal.Committed() }
+func (j *schedJournal) committed() uint64 { return j.journal.Committed() }
 
 // putSetting journals a setting. j may be nil.
-func (j *journalSink) putSetting(key string, value []byte) {
+func (j *schedJournal) putSetting(key string, value []byte) {
 	if j != nil {
 		j.journal.PutSetting(key, value)
 		j.dirty.Store(true)
@@ -127,7 +127,7 @@ func (j *journalSink) putSetting(key string, value []byte) {
 }
 
 // putDocument journals a new or changed document. j may be nil.
-func (j *journalSink) putDocument(d *protocol.Document) {
+func (j *schedJournal) putDocument(d *protocol.Document) {
 	if j != nil {
 		j.journal.PutDocument(journalDocument(d))
 		j.dirty.Store(true)
@@ -135,7 +135,7 @@ func (j *journalSink) putDocument(d *protocol.Document) {
 }
 
 // dropDocument journals that a document is removed. j may be nil.
-func (j *journalSink) dropDocument(d *protocol.Document) {
+func (j *schedJournal) dropDocument(d *protocol.Document) {
 	if j != nil {
 		j.journal.DeleteDocument(journalDocument(d))
 		j.dirty.Store(true)
@@ -147,16 +147,16 @@ func journalDocument(d *protocol.Document) *journal.Document {
 }
 
 // full reports whether the disk is nearly full, see --min-free. j may be nil.
-func (j *journalSink) full() bool { return j != nil && j.journal.Full() }
+func (j *schedJournal) full() bool { return j != nil && j.journal.Full() }
 
 // hasRoom reports whether the disk has room for bytes more. j may be nil.
-func (j *journalSink) hasRoom(bytes int) bool { return j == nil || j.journal.RoomFor(uint64(bytes)) }
+func (j *schedJournal) hasRoom(bytes int) bool { return j == nil || j.journal.RoomFor(uint64(bytes)) }
 
 // checkSpace measures the free space of the disk now.
-func (j *journalSink) checkSpace() { j.journal.CheckSpace() }
+func (j *schedJournal) checkSpace() { j.journal.CheckSpace() }
 
 // stats returns the journal's counters.
-func (j *journalSink) stats() journal.Stats { return j.journal.Stats() }
+func (j *schedJournal) stats() journal.Stats { return j.journal.Stats() }
 
 // close commits the remaining changes and closes the journal.
-func (j *journalSink) close() error { return j.journal.Close() }
+func (j *schedJournal) close() error { return j.journal.Close() }
