@@ -183,7 +183,7 @@ var testCanaries = []testCanary{
 	{canary{"a restart forgets which Faktory jobs are unique", "loop/faktory/follow.go", "l.expiry > p.host.Now().Wall {", "l.expiry < p.host.Now().Wall {"}, "loop", "TestFaktoryRestart"},
 	{canary{"a failed Faktory job loses its failure on another loop", "loop/mailbox.go", "if d.Effect != sched.Assign {", "if d.Effect == sched.Assign {"}, "loop", "TestFaktoryGolden"},
 	{canary{"a leader answers before a majority has the group", "loop/cluster/lead.go", "\tfor l.committed < l.proposed && !l.isLost {\n\t\tl.wake.Wait()\n\t}\n\tif l.committed < l.proposed {\n", "\tif l.isLost {\n"}, "cmd/treadle", "TestClusterHistories"},
-	{canary{"an old leader answers after its time", "loop/cluster_run.go", "return s.leads == nil || s.leads()", "return s.leads == nil || !s.stopping.Load()"}, "loop", "TestNoAnswerToStaleRead"},
+	{canary{"an old leader answers after its time", "loop/cluster_run.go", "return s.holdsLease == nil || s.holdsLease()", "return s.holdsLease == nil || !s.stopping.Load()"}, "loop", "TestNoAnswerToStaleRead"},
 	{canary{"a damaged note of a node is believed", "loop/journal/replica.go", "if string(b) != text+endOfNote(text) {", "if len(b) == 0 {"}, "loop/journal", "TestDamagedNote"},
 	{canary{"a leader that hears of nobody serves on", "loop/cluster/lead.go", "if lead == nil || !lead.expired(n.uptime()) {", "if lead == nil || lead.term > 0 {"}, "loop/cluster", "TestLease"},
 	{canary{"a vote is answered before it is on the disk", "loop/cluster/storage.go", "\tif !sync {", "\tif !sync || len(entries) == 0 {"}, "loop/cluster", "TestStorageRestart"},

@@ -162,7 +162,7 @@ func (r *clusterRun) serveAsLeader(ctx context.Context, lead *cluster.Lead) erro
 		return err
 	}
 	s.journalOpts.Replica, s.journalOpts.Replicator = r.node.Replica(), lead
-	s.leads, s.node, s.listenOn = lead.Holds, r.node, ports.open
+	s.holdsLease, s.node, s.listenOn = lead.Holds, r.node, ports.open
 	r.host.SetServer(s)
 	defer r.host.SetServer(nil)
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -193,7 +193,7 @@ func (r *clusterRun) serveAsLeader(ctx context.Context, lead *cluster.Lead) erro
 
 // mayAnswer reports whether this node still leads. It is called after a reply is computed and before it is sent: a
 // process that was stopped for a while may not know yet that another node has led since.
-func (s *Server) mayAnswer() bool { return s.leads == nil || s.leads() }
+func (s *Server) mayAnswer() bool { return s.holdsLease == nil || s.holdsLease() }
 
 // leadListener listens for HTTP in a cluster. Its connections send nothing after the lead has ended, see mayAnswer.
 type leadListener struct {

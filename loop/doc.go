@@ -36,7 +36,7 @@
 //	stop.go reload.go                 the stop; settings that change while the server runs
 //	metrics.go metrics_queues.go conn_metrics.go probes.go connections.go
 //	                                  what operators see
-//	waiting.go offline*.go            the same server in memory, without sockets, for the simulation (fuzz/sim)
+//	blocking.go offline*.go           the same server in memory, without sockets, for the simulation (fuzz/sim)
 //	invariants.go                     checks in builds with the tag invariants
 //
 // The server in memory uses the files of a real one. offline*.go replaces the engine, the clock and the disk: the

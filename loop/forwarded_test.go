@@ -20,7 +20,7 @@ func forwardedServer(t *testing.T, o Options) (s *testServer, open func(setting 
 	var all nodePorts
 	t.Cleanup(all.close)
 	ports := all.beginRole()
-	s = startServer(t, o, func(s *Server) { s.listenOn, s.leads = ports.open, func() bool { return true } })
+	s = startServer(t, o, func(s *Server) { s.listenOn, s.holdsLease = ports.open, func() bool { return true } })
 	return s, func(setting string, ordinal int, client cluster.Client) net.Conn {
 		t.Helper()
 		c, err := ports.dialLocal(setting, ordinal, "b", client)

@@ -99,7 +99,7 @@ func NewOfflineIn(settings Options, in Environment) (*Offline, error) {
 	s.clock = func() sched.Time { return o.time }
 	s.stop = func() { o.change(func() { o.stopped = true }) }
 	s.runOffload = func(slots chan struct{}, do func()) { o.pending = append(o.pending, pendingOffload{slots, do}) }
-	s.waiting = o.newWaiting()
+	s.blocking = o.newBlockingCalls()
 	for i := range s.o.Loops {
 		o.loops = append(o.loops, o.newLoop(i))
 		s.reactors[i].Store(o.loops[i])

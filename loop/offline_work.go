@@ -32,9 +32,9 @@ type offlineWait struct {
 // errNoToken ends a wait without its token.
 var errNoToken = errors.New("no token came in time")
 
-// newWaiting lets the goroutines of calls wait in turns.
-func (o *Offline) newWaiting() waiting {
-	return waiting{
+// newBlockingCalls lets the goroutines of calls wait in turns.
+func (o *Offline) newBlockingCalls() blockingCalls {
+	return blockingCalls{
 		awaitGroup: func(group uint64) error { return o.park(offlineWait{group: group}) },
 		awaitToken: func(ctx context.Context, closed, woken <-chan struct{}, limit time.Duration) bool {
 			until := o.time.Mono + max(limit.Milliseconds(), 1)

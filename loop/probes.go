@@ -26,7 +26,7 @@ func (s *Server) openHTTP() error {
 		return err
 	}
 	s.httpAddress = "http://" + l.Addr().String()
-	if s.leads != nil {
+	if s.holdsLease != nil {
 		l = &leadListener{l, s}
 	}
 	pages := []web.Page{web.Probe("/livez", s.live), web.Probe("/readyz", s.readyProbe), web.Probe("/healthz", s.readyProbe)}

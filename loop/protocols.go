@@ -256,18 +256,18 @@ func (h host) Flush(acknowledgements int) { h.journal.flush(acknowledgements) }
 func (h host) FlushLater() { h.journal.flushLater() }
 
 // Await implements protocol.Host.
-func (h host) Await(group uint64) error { return h.waiting.awaitGroup(group) }
+func (h host) Await(group uint64) error { return h.blocking.awaitGroup(group) }
 
 // Wait implements admin.Host.
 func (h host) Wait(ctx context.Context, closed, woken <-chan struct{}, limit time.Duration) bool {
-	return h.waiting.awaitToken(ctx, closed, woken, limit)
+	return h.blocking.awaitToken(ctx, closed, woken, limit)
 }
 
 // Go implements admin.Host.
-func (h host) Go(work func()) { h.waiting.start(work) }
+func (h host) Go(work func()) { h.blocking.start(work) }
 
 // Yield implements admin.Host.
-func (h host) Yield(began time.Time) time.Time { return h.waiting.yield(began) }
+func (h host) Yield(began time.Time) time.Time { return h.blocking.yield(began) }
 
 // PutSetting implements protocol.Host.
 func (h host) PutSetting(key string, value []byte) { h.journal.putSetting(key, value) }

@@ -29,7 +29,7 @@ type Server struct {
 	// Seams: the tests and Offline replace these functions before anything runs.
 	clock      func() sched.Time
 	runOffload func(slots chan struct{}, do func())                // goOffload
-	waiting    waiting                                             // newWaiting
+	blocking   blockingCalls                                       // newBlockingCalls
 	listenOn   func(setting, address string) (net.Listener, error) // openAddress
 	stop       context.CancelFunc                                  // of Run's context
 
@@ -76,7 +76,7 @@ type Server struct {
 	commits     *sync.Cond      // signals a commit or the journal's failure
 	failure     atomic.Pointer[journalError]
 	failedAt    atomic.Int64  // Unix milliseconds of failure; 0: it has not failed
-	leads       func() bool   // whether no other node of the cluster can lead yet; nil: the server is alone
+	holdsLease  func() bool   // whether no other node of the cluster can lead yet; nil: the server is alone
 	node        *cluster.Node // nil: the server is alone
 
 	// The end.
@@ -149,7 +149,7 @@ func newServerWith(o Options, fixed sched.Options) (_ *Server, err error) {
 	for range protocol.StreamKinds {
 		s.encoders = append(s.encoders, make(chan struct{}, 1))
 	}
-	s.clock, s.runOffload, s.waiting, s.listenOn = s.readClocks, s.goOffload, newWaiting(s), openAddress
+	s.clock, s.runOffload, s.blocking, s.listenOn = s.readClocks, s.goOffload, newBlockingCalls(s), openAddress
 	if s.guard, err = o.newGuard(); err != nil {
 		return nil, err
 	}
@@ -324,7 +324,7 @@ func (s *Server) onReactor(i int, fn func(*reactor)) bool {
 		r.beginTurn()
 		fn(r)
 	})
-	return s.waiting.awaitToken(context.Background(), s.stopped, done, math.MaxInt64)
+	return s.blocking.awaitToken(context.Background(), s.stopped, done, math.MaxInt64)
 }
 
 // localLoop stands in the session ids of local peers for the number of an event loop. A local peer

@@ -300,7 +300,7 @@ func TestNodeClosesLast(t *testing.T) {
 func TestNoAnswerToStaleRead(t *testing.T) {
 	t.Parallel()
 	var lost atomic.Bool
-	r := startServer(t, Options{HTTP: "127.0.0.1:0"}, func(s *Server) { s.leads = func() bool { return !lost.Load() } })
+	r := startServer(t, Options{HTTP: "127.0.0.1:0"}, func(s *Server) { s.holdsLease = func() bool { return !lost.Load() } })
 	client := r.greet(periodic.Client)
 	client.ping()
 	answer := func() error {

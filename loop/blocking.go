@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// waiting is how goroutines of requests wait, and how work that outlasts them is begun. Each function has the contract
-// of the method of admin.Host that calls it. Offline replaces them, so that one goroutine runs at a time.
-type waiting struct {
+// blockingCalls is how goroutines of requests wait, and how work that outlasts them is begun. Each function has the
+// contract of the method of admin.Host that calls it. Offline replaces them, so that one goroutine runs at a time.
+type blockingCalls struct {
 	awaitGroup func(group uint64) error
 	awaitToken func(ctx context.Context, closed, woken <-chan struct{}, limit time.Duration) bool
 	start      func(work func())
 	yield      func(began time.Time) time.Time
 }
 
-func newWaiting(s *Server) waiting {
-	return waiting{s.awaitCommit, awaitToken, func(work func()) { go work() }, yield}
+func newBlockingCalls(s *Server) blockingCalls {
+	return blockingCalls{s.awaitCommit, awaitToken, func(work func()) { go work() }, yield}
 }
 
 // awaitToken implements admin.Host's Wait.
