@@ -74,7 +74,7 @@ func (s *Simulator) actAsBeanstalk(c *Conn) {
 		s.kick(c, queue)
 	case beanstalkKicksOne, beanstalkDeletes:
 		all := slices.DeleteFunc(slices.Clone(s.ledger.jobs), func(j *Job) bool {
-			return j.by != ofBeanstalk || j.nameless || j.inServer == gone && s.rng.IntN(8) > 0
+			return j.by != ofBeanstalk || j.nameless || j.inServer == no && s.rng.IntN(8) > 0
 		})
 		if len(all) == 0 {
 			return

@@ -14,15 +14,15 @@ import (
 func (l *Ledger) hold(c *Conn, j *Job) (held, free certainty) {
 	switch {
 	case l.holds(c, j):
-		return sure, gone
+		return sure, no
 	case j.turn >= l.turn || l.underWay || l.mayHold(c, j) || j.holderUnknown || j.parked || j.acquires > 0 || j.inServer == maybe || l.waitsUnread(j):
 		return maybe, maybe
-	case j.inServer == gone || l.holds(j.holder, j):
-		return gone, gone
+	case j.inServer == no || l.holds(j.holder, j):
+		return no, no
 	case j.holder != nil: // its time is over
-		return gone, maybe
+		return no, maybe
 	}
-	return gone, sure
+	return no, sure
 }
 
 // doByID notes the arrival of a command with the id of a job. It has an effect on a job that the client holds. A delete
@@ -33,7 +33,7 @@ func (l *Ledger) doByID(c *Conn, r *Request, numbers []int64) {
 	r.effect = held
 	if last := j.lastNext(); last != j { // the one that has replaced it may have its id
 		for ; j != nil; j = j.next {
-			if j.inServer != gone {
+			if j.inServer != no {
 				l.mayBeDone(c, j, r.word)
 			}
 		}
@@ -41,15 +41,15 @@ func (l *Ledger) doByID(c *Conn, r *Request, numbers []int64) {
 		return
 	}
 	switch numbered := j.by == ofBeanstalk; {
-	case r.word == kicked && free != gone:
+	case r.word == kicked && free != no:
 		l.kickedOne(r, free)
 		return
 	case r.word == kicked:
-		r.effect = gone
+		r.effect = no
 		return
-	case r.word == deleted && numbered && held != sure && free != gone:
+	case r.word == deleted && numbered && held != sure && free != no:
 		r.effect = free
-	case held == gone:
+	case held == no:
 		return
 	}
 	if r.word != touched && j.durable() && j.onDisk == sure {
@@ -68,7 +68,7 @@ func (l *Ledger) doByID(c *Conn, r *Request, numbers []int64) {
 	case touched:
 		j.heldAt, j.run.began = l.clock().Mono, l.clock().Mono
 	case released:
-		if l.released(c, heldJob{job: j, run: j.run}); j.inServer != gone {
+		if l.released(c, heldJob{job: j, run: j.run}); j.inServer != no {
 			l.placed(j, numbers[0])
 			j.delayBy(numbers[1])
 			j.delayMayBeLost = j.delayMayBeLost || numbers[1] > 0
@@ -109,10 +109,10 @@ func (l *Ledger) mayBeDone(c *Conn, j *Job, word string) {
 func (l *Ledger) kickedOne(r *Request, free certainty) {
 	j := r.job
 	r.effect = min(free, j.buried)
-	if j.inServer == gone && j.turn < l.turn {
+	if j.inServer == no && j.turn < l.turn {
 		return
 	}
-	if r.effect == gone && (!j.orderKnown || j.due > l.clock().Wall || free == maybe) { // it may be delayed
+	if r.effect == no && (!j.orderKnown || j.due > l.clock().Wall || free == maybe) { // it may be delayed
 		r.effect = maybe
 	}
 	if r.effect == sure && j.buriedDisk == sure {
@@ -123,11 +123,11 @@ func (l *Ledger) kickedOne(r *Request, free certainty) {
 
 // unbury notes that a job is kicked, or may be.
 func (l *Ledger) unbury(j *Job, known bool) {
-	if j.buried > gone {
+	if j.buried > no {
 		j.buried = maybe
 	}
 	if known {
-		j.buried = gone
+		j.buried = no
 	}
 	j.orderKnown, j.notBefore, j.due, j.turn = false, 0, l.clock().Wall, l.turn
 }
@@ -135,7 +135,7 @@ func (l *Ledger) unbury(j *Job, known bool) {
 // kicked notes the arrival of a kick: more than the tube has. There is no buried job in it then.
 func (l *Ledger) kicked(r *Request, queue int) {
 	r.effect = maybe
-	is := func(j *Job) bool { return j.by == ofBeanstalk && j.queue == queue && j.inServer != gone }
+	is := func(j *Job) bool { return j.by == ofBeanstalk && j.queue == queue && j.inServer != no }
 	known := false
 	for _, j := range l.jobs {
 		if is(j) && j.buried == sure && j.inServer == sure {
@@ -146,7 +146,7 @@ func (l *Ledger) kicked(r *Request, queue int) {
 	for _, j := range l.jobs {
 		switch {
 		case !is(j):
-		case j.buried != gone:
+		case j.buried != no:
 			l.unbury(j, true)
 		case !known && j.holder == nil: // a delayed job may be kicked instead
 			l.unbury(j, false)

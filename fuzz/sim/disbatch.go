@@ -50,7 +50,7 @@ func (l *Ledger) nodeAnswered(j *Job, data []byte, err error) {
 	l.results++
 	holder := j.holder
 	l.end(j)
-	j.onDisk, j.holder = gone, holder
+	j.onDisk, j.holder = no, holder
 }
 
 // withdraw lets the node withdraw a job.

@@ -100,7 +100,7 @@
 // # Words
 //
 //	doubt     the ledger does not know whether the server has a job: the job may have been done, removed or replaced
-//	sure      of a job: the server has it (see certainty: gone, maybe, sure); of a request: its effect is known
+//	sure      of a job: the server has it (see certainty: no, maybe, sure); of a request: its effect is known
 //	moment    the two clocks of the server at one point of a play: Mono, which never steps, and Wall, which may be set
 //	turn      the time from one moment at which nothing is under way in the server to the next
 //	step      one act of the play, drawn from the seed and the step's number

@@ -52,11 +52,11 @@ func (l *Ledger) hubAccepted(call *dworkCall, q *dwork.Query) {
 		refused = append(refused, l.task(t.Name))
 	}
 	for i, t := range call.tasks {
-		no := q.Type == dwork.NotFound && (call.kind == dwork.Transfer || slices.Contains(refused, t))
+		notFound := q.Type == dwork.NotFound && (call.kind == dwork.Transfer || slices.Contains(refused, t))
 		switch {
-		case no && call.sure[i]:
+		case notFound && call.sure[i]:
 			l.trace.Fail("the hub does not find a task, although %s held %v", call.location, t)
-		case no:
+		case notFound:
 		case call.notHeld[i]:
 			l.trace.Fail("%s did not hold %v, although the hub accepts its %v", call.location, t, call.kind)
 		case call.kind == dwork.Complete && t.life == call.lives[i]:
@@ -96,7 +96,7 @@ func (c *Conn) label() string {
 func (l *Ledger) taskGiven(location string, t *Job) {
 	l.trace.Say("%s is given %v", location, t)
 	switch {
-	case t.inServer == gone:
+	case t.inServer == no:
 		l.trace.Fail("%v is handed out after its end, or before it came", t)
 	case t.location != "" && !t.holderUnknown:
 		l.trace.Fail("%v is handed to %s and %s holds it", t, location, t.location)

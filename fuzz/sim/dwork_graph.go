@@ -33,7 +33,7 @@ func (l *Ledger) predict(call *dworkCall) verdict {
 	more, vague := map[*Job][]*Job{}, map[*Job][]*Job{}
 	for i, t := range call.tasks {
 		if t.inServer != sure && !made[t] {
-			if t.inServer == maybe || t.onDisk != gone {
+			if t.inServer == maybe || t.onDisk != no {
 				return unclear
 			}
 			made[t] = true
@@ -42,7 +42,7 @@ func (l *Ledger) predict(call *dworkCall) verdict {
 			switch {
 			case p == t:
 				return cyclic
-			case p.inServer == gone && !made[p]:
+			case p.inServer == no && !made[p]:
 				continue
 			case p.inServer == sure || made[p]:
 				if isBehind(p, t, more, nil) {
@@ -75,7 +75,7 @@ func isBehind(from, to *Job, more, vague map[*Job][]*Job) bool {
 		}
 		seen[t] = true
 		var there []*Job
-		if t.inServer != gone { // a task that has gone is created anew, without its earlier predecessors
+		if t.inServer != no { // a task that has gone is created anew, without its earlier predecessors
 			there = slices.Concat(t.preds, t.latePreds)
 			if vague != nil {
 				there = append(there, t.maybeLostPreds...)
@@ -84,7 +84,7 @@ func isBehind(from, to *Job, more, vague map[*Job][]*Job) bool {
 		if vague != nil {
 			there = append(there, vague[t]...)
 		}
-		all = append(append(all, more[t]...), slices.DeleteFunc(there, func(p *Job) bool { return p.inServer == gone })...)
+		all = append(append(all, more[t]...), slices.DeleteFunc(there, func(p *Job) bool { return p.inServer == no })...)
 	}
 	return false
 }
@@ -161,11 +161,11 @@ func (s *Simulator) lookup(t *Job) {
 				there = there && e.State != dwork.Done // it is remembered
 			}
 		}
-		if there && t.inServer == gone || !there && t.inServer == sure {
+		if there && t.inServer == no || !there && t.inServer == sure {
 			s.trace.Fail("a lookup of %v: got %v, and the ledger is sure of the opposite", t, q.Type)
 		}
 		if !there {
-			t.inServer = gone
+			t.inServer = no
 			return
 		}
 		t.inServer = sure

@@ -30,12 +30,12 @@ func (l *Ledger) fetchedReported(x *Lease, fails bool) (effect certainty) {
 		x = y
 	}
 	may := l.reasons(x)
-	unknown := j.by == ofFaktory && (j.holderUnknown || j.turn >= l.turn) && j.inServer != gone // the ledger may not know its reservation
+	unknown := j.by == ofFaktory && (j.holderUnknown || j.turn >= l.turn) && j.inServer != no // the ledger may not know its reservation
 	if !slices.Contains(may, "") && !unknown {
-		return gone
+		return no
 	}
 	if len(may) > 1 || unknown {
-		if j.inServer != gone {
+		if j.inServer != no {
 			l.doubt(j)
 		}
 		j.results, j.failures = append(j.results, j.resultFor(x.conn, "")), j.failures+1

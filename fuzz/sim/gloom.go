@@ -51,7 +51,7 @@ func (l *Ledger) gloomSubmitted(c *Conn, j *Job) {
 func (l *Ledger) taken(id string) (is certainty) {
 	for _, j := range l.ids[id] {
 		switch {
-		case j.inServer == gone && j.holder == nil && j.turn < l.turn && !j.holderUnknown && !j.parked && j.acquires == 0 && !l.waitsUnread(j):
+		case j.inServer == no && j.holder == nil && j.turn < l.turn && !j.holderUnknown && !j.parked && j.acquires == 0 && !l.waitsUnread(j):
 		case j.turn < l.turn && !l.underWay && (j.inServer == sure || l.holds(j.holder, j)):
 			return sure
 		default:
@@ -74,7 +74,7 @@ func (l *Ledger) acknowledgedID(c *Conn, id []byte) {
 func (l *Ledger) checkExistsID(c *Conn, id []byte) {
 	name, _ := jsontext.Text(nil, id)
 	j := c.acked
-	if j == nil || j.name != string(name) || j.idTaken == gone {
+	if j == nil || j.name != string(name) || j.idTaken == no {
 		l.trace.Fail("c%d: got the error that the id %s is taken, which it is not, or not of its last job", c.id, id)
 	}
 	c.acked = nil

@@ -166,7 +166,7 @@ func (l *Ledger) willMove(c *jobChange, x *seenJob) (does, known bool) {
 	does, known = true, !j.awaited // a job whose end is awaited must stay, until the last that awaits it has gone
 	for _, o := range l.names[j.keyIn(c.to)] {
 		switch {
-		case o == j || o.inServer == gone: // it may have been there before
+		case o == j || o.inServer == no: // it may have been there before
 		case o.inServer == sure && !o.moving && !o.holderUnknown:
 			does = false
 		default:

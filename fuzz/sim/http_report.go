@@ -162,7 +162,7 @@ func (l *Ledger) reasons(x *Lease) []string {
 		return []string{admin.LeaseExpired}
 	case j.holder == x.conn:
 		return []string{""}
-	case j.inServer == gone:
+	case j.inServer == no:
 		return []string{admin.LeaseRemoved}
 	default:
 		return []string{"", admin.LeaseDone, admin.LeaseRemoved}
@@ -186,7 +186,7 @@ func (l *Ledger) leaseReported(call *httpCall, r *leaseReport) {
 		if r.verb == "extend" {
 			x.ends = append(slices.Clip(x.ends), end)
 		}
-		if j.inServer != gone && r.verb != "extend" && r.verb != "progress" {
+		if j.inServer != no && r.verb != "extend" && r.verb != "progress" {
 			l.doubt(j)
 		}
 		j.results, j.failures, x.unsure, x.disk = append(j.results, j.resultFor(x.conn, r.result)), j.failures+1, true, min(x.disk, maybe)
@@ -240,9 +240,9 @@ func (l *Ledger) checkReport(call *httpCall, r *leaseReport, reason string) {
 	switch r.verb {
 	case "done":
 		l.removed([]*Job{x.job})
-		x.disk = gone
+		x.disk = no
 	case "fail", "release":
-		x.disk = gone
+		x.disk = no
 	case "extend":
 		x.durableEnd = max(x.durableEnd, r.end)
 	}

@@ -84,7 +84,7 @@ func (l *Ledger) httpJobArrived(j *Job, sent *admin.Job) (named []*Job) {
 		at = (l.clock().Wall + time.Duration(sent.Delay).Milliseconds() + 999) / 1000
 	}
 	for _, o := range l.names[j.key()] {
-		if o.inServer != gone && !j.nameless {
+		if o.inServer != no && !j.nameless {
 			named = append(named, o)
 		}
 	}
@@ -224,7 +224,7 @@ func (l *Ledger) checkAwaited() {
 		}
 		ended := true
 		for k := range w.chain() {
-			ended = ended && k.inServer == gone && k.turn < l.turn
+			ended = ended && k.inServer == no && k.turn < l.turn
 		}
 		if ended {
 			l.trace.Fail("h%d has no answer, although all of %v have ended", call.number, w.jobs)

@@ -136,7 +136,7 @@ func (l *Ledger) httpWorkers(queue int) (n, unsure int) {
 		case x.run.queue != queue:
 		case l.isLive(x):
 			return n + 1, 0
-		case x.unsure && !x.expired || x.job.inServer != gone && !x.over():
+		case x.unsure && !x.expired || x.job.inServer != no && !x.over():
 			unsure = 1
 		}
 	}
@@ -162,7 +162,7 @@ func (l *Ledger) hungUp(r *reserve) {
 func (l *Ledger) released(c *Conn, h heldJob) {
 	j := h.job
 	l.trace.Say("c%d gives %v back", c.id, j)
-	if l.freed(j); j.inServer != gone { // else its owner has left
+	if l.freed(j); j.inServer != no { // else its owner has left
 		l.dueNow(j)
 	}
 }

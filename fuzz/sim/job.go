@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// certainty is how sure the ledger is that the server has a job.
+// certainty is how sure the ledger is of something, such as that the server has a job.
 type certainty int8
 
 const (
-	gone  certainty = iota // the server does not have it
-	maybe                  // the server may have the job
-	sure                   // the server has the job
+	no    certainty = iota // it is not so
+	maybe                  // it may be so
+	sure                   // it is so
 )
 
 // protocol is the one by which a job came.

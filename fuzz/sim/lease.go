@@ -113,7 +113,7 @@ func (l *Ledger) leasesExpired() {
 		}
 		l.trace.Say("the lease of %v ends", j)
 		j.failures++
-		if j.inServer == gone || j.by == ofDisbatch { // its owner has left, or it has no second run
+		if j.inServer == no || j.by == ofDisbatch { // its owner has left, or it has no second run
 			l.end(j)
 			continue
 		}
@@ -124,7 +124,7 @@ func (l *Ledger) leasesExpired() {
 
 // noteRemoved notes the end of a lease if its job was removed.
 func (l *Ledger) noteRemoved(x *Lease) {
-	if j := x.job; !x.over() && j.inServer == gone && j.lease() != x {
+	if j := x.job; !x.over() && j.inServer == no && j.lease() != x {
 		x.removed, x.unsure = j.by != ofGloom, j.by == ofGloom // a Gloom job whose master has left runs on
 	}
 }
@@ -241,12 +241,12 @@ func (s *Simulator) leasesRecovered() {
 	there := map[*Lease]bool{}
 	for _, seen := range s.seeLeases(httpLeaser, faktoryWorker) {
 		x, j := seen.conn.leases[seen.job], seen.job
-		if x == nil || x.disk == gone || j.inServer == gone {
+		if x == nil || x.disk == no || j.inServer == no {
 			s.trace.Fail("%v: the server shows a lease of c%d after the restart, want none", j, seen.conn.id)
 		}
 		end, earlier := x.endSeen(now.Wall, seen.Until), x
 		for _, y := range s.ledger.granted { // the journal may have an earlier hold of the same worker
-			if end == nil && y.conn == x.conn && y.job == j && y.disk != gone {
+			if end == nil && y.conn == x.conn && y.job == j && y.disk != no {
 				end, earlier = y.endSeen(now.Wall, seen.Until), y
 			}
 		}
@@ -265,7 +265,7 @@ func (s *Simulator) leasesRecovered() {
 		if there[x] {
 			continue
 		}
-		if x.disk != gone {
+		if x.disk != no {
 			x.job.record.schedKnown = false // the lease may have ended at the start
 			x.job.failures++
 		}
@@ -273,7 +273,7 @@ func (s *Simulator) leasesRecovered() {
 		if x.disk == sure && x.job.inServer == sure && !mayBeOver {
 			s.trace.Fail("the lease of %v by c%d is not there after the restart: want it until one of %v", x.job, x.conn.id, x.ends[x.durableEnd:])
 		}
-		x.forgotten, x.disk = true, gone
+		x.forgotten, x.disk = true, no
 	}
 	s.ledger.noteGivenUp()
 }
@@ -306,8 +306,8 @@ func (l *Ledger) leasesCommitted() {
 		case x.job.durable() && l.isLive(x):
 			x.disk = sure
 		default:
-			x.disk = gone
+			x.disk = no
 		}
 	}
-	l.granted = slices.DeleteFunc(l.granted, func(x *Lease) bool { return x.disk == gone && x.over() && (!x.unsure || x.expired) })
+	l.granted = slices.DeleteFunc(l.granted, func(x *Lease) bool { return x.disk == no && x.over() && (!x.unsure || x.expired) })
 }

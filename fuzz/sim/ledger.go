@@ -113,7 +113,7 @@ func (l *Ledger) exactJobOf(workload []byte, about string) *Job {
 // live counts the jobs that the server may have.
 func (l *Ledger) live() (n int) {
 	for _, j := range l.jobs {
-		if j.inServer != gone {
+		if j.inServer != no {
 			n++
 		}
 	}
@@ -135,7 +135,7 @@ func (l *Ledger) added(j *Job, at int64) {
 	j.record.schedAt, j.record.schedKnown = at, true
 	j.recordDisk = j.record
 	if j.volatile() {
-		j.onDisk = gone
+		j.onDisk = no
 	}
 	j.orderKnown, j.due, j.notBefore = true, at*1000, at*1000
 	if at == 0 {
@@ -156,16 +156,16 @@ func (l *Ledger) submitted(j *Job, at int64) {
 			continue
 		}
 		known := old.inServer == sure && old.turn < l.turn && !old.moving && !l.underWay
-		j.awaited = j.awaited || old.awaited && old.inServer != gone
+		j.awaited = j.awaited || old.awaited && old.inServer != no
 		switch {
-		case old.inServer == gone:
+		case old.inServer == no:
 		case known && old.holder == nil && !old.holderUnknown && !old.parked:
 			l.trace.Say("%v replaces %v", j, old)
 			l.end(old)
 			old.next = j
 		case known && l.holds(old.holder, old):
 			l.trace.Say("%v is ignored, %v runs", j, old)
-			j.inServer, j.onDisk = gone, gone
+			j.inServer, j.onDisk = no, no
 		default:
 			l.doubt(old)
 			j.inServer = maybe
@@ -180,7 +180,7 @@ func (l *Ledger) submitted(j *Job, at int64) {
 // end notes that a job is done, removed or replaced.
 func (l *Ledger) end(j *Job) {
 	l.cutOff(j)
-	j.inServer, j.turn, j.holder = gone, l.turn, nil
+	j.inServer, j.turn, j.holder = no, l.turn, nil
 	j.setLocation("")
 	j.onDisk = min(j.onDisk, maybe)
 }
@@ -207,8 +207,8 @@ func (l *Ledger) acknowledged(j *Job) {
 // removed notes that the server has acknowledged the end of jobs: they never come back.
 func (l *Ledger) removed(jobs []*Job) {
 	for _, j := range jobs {
-		if j.inServer == gone {
-			j.onDisk = gone
+		if j.inServer == no {
+			j.onDisk = no
 		}
 	}
 }
@@ -217,7 +217,7 @@ func (l *Ledger) removed(jobs []*Job) {
 func (l *Ledger) committed() {
 	for _, j := range l.jobs {
 		if j.onDisk = j.inServer; j.volatile() {
-			j.onDisk = gone
+			j.onDisk = no
 		}
 		j.saved = j.saved || j.onDisk == sure
 		j.preds, j.latePreds, j.recordDisk = append(j.preds, j.latePreds...), nil, j.record

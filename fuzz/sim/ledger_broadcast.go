@@ -19,14 +19,14 @@ func (l *Ledger) broadcastSent(c *Conn, j *Job, asked int) {
 	}
 	switch {
 	case slices.Contains(c.backlog, j):
-	case j.inServer == gone && (j.turn < asked || j.id == 0):
+	case j.inServer == no && (j.turn < asked || j.id == 0):
 		l.trace.Fail("%v is broadcast after its end, or before it came", j)
 	case !l.serving(c, broadcastQueue):
 		l.trace.Fail("%v is broadcast to c%d, which has not asked for it", j, c.id)
-	case j.inServer != gone && j.notBefore > max(l.wall, l.clock().Wall):
+	case j.inServer != no && j.notBefore > max(l.wall, l.clock().Wall):
 		l.trace.Fail("%v is broadcast early", j)
 	}
-	if j.inServer != gone {
+	if j.inServer != no {
 		l.end(j)
 		l.handed++
 		if !c.slow { // a slow reader may have been sent the job long ago, when others did not wait

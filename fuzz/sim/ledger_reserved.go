@@ -61,7 +61,7 @@ func (l *Ledger) assigned(c *Conn, j *Job, queue, name string) {
 		l.trace.Fail("%v is handed to c%d and c%d holds it", j, c.id, j.holder.id)
 	}
 	l.checkUnreported(c, j)
-	if j.inServer == gone {
+	if j.inServer == no {
 		if j.turn < l.turn || j.id == 0 {
 			l.trace.Fail("%v is handed out after its end, or before it came", j)
 		}
@@ -87,7 +87,7 @@ func (l *Ledger) assigned(c *Conn, j *Job, queue, name string) {
 		l.checkOrder(j)
 	}
 	j.inServer, j.holder, j.heldAt, j.turn, j.holderUnknown, j.locks = sure, c, l.clock().Mono, l.turn, false, nil
-	j.parked, j.buried = false, gone
+	j.parked, j.buried = false, no
 	l.handed++
 	if j.strayReport.in(l.turn) {
 		j.run.ambiguous = true
@@ -166,7 +166,7 @@ func (l *Ledger) finished(c *Conn, h heldJob, result string) {
 		return
 	}
 	j.results, j.strayReport = append(j.results, result), past(l.turn)
-	if l.mayHold(c, j) || j.holderUnknown && j.inServer != gone {
+	if l.mayHold(c, j) || j.holderUnknown && j.inServer != no {
 		l.doubt(j)
 	}
 }
@@ -249,7 +249,7 @@ func (l *Ledger) mayHaveHeld(c *Conn) {
 			j.record.schedKnown = false
 		}
 		none := j.by == ofDwork || (j.by == ofBeanstalk || j.by == ofFaktory) && !l.serving(c, j.queue)
-		if j.inServer != gone && (j.holder == nil || j.strayReport.in(l.turn)) && !none {
+		if j.inServer != no && (j.holder == nil || j.strayReport.in(l.turn)) && !none {
 			j.forgetPlace()
 			j.failures++
 			if j.strayReport.in(l.turn) || j.by == ofDisbatch || j.queue == broadcastQueue { // the departed connection may have reported it

@@ -64,7 +64,7 @@ func (l *Ledger) sameName(h heldJob) (all []*Job) {
 		return nil
 	}
 	for _, j := range l.jobs {
-		if j != h.job && j.inServer != gone && j.queue == h.run.queue && j.name == h.job.name && (j.holder == h.run.conn || !l.holds(j.holder, j)) {
+		if j != h.job && j.inServer != no && j.queue == h.run.queue && j.name == h.job.name && (j.holder == h.run.conn || !l.holds(j.holder, j)) {
 			all = append(all, j)
 		}
 	}

@@ -71,7 +71,7 @@ func (l *Ledger) checkSynced(c *Conn, r *Request) {
 // checkEffect checks that the server has done what a request asks for, or that it has not, as far as that is known.
 func (l *Ledger) checkEffect(c *Conn, r *Request, done bool) {
 	l.trace.Say("c%d hears of its %s of %v: %v", c.id, r.word, r.job, done)
-	if done && r.effect == gone || !done && r.effect == sure {
+	if done && r.effect == no || !done && r.effect == sure {
 		l.trace.Fail("c%d asks for %s of %v: done is %v, although it holds %v", c.id, r.word, r.job, done, r.job.holder == c)
 	}
 	if done {
@@ -152,17 +152,17 @@ func (s *Simulator) auditLines() {
 // seen notes what the server shows of a job of beanstalkd's protocol or of Faktory.
 func (l *Ledger) seen(x *seenJob) {
 	j := x.job
-	if !l.hasName(j, x.Name) || !l.isIn(j, x.Queue) || j.inServer == gone && j.by == ofBeanstalk {
+	if !l.hasName(j, x.Name) || !l.isIn(j, x.Queue) || j.inServer == no && j.by == ofBeanstalk {
 		l.trace.Fail("%v is %s as %q of %q, although it has ended or is another's", j, x.State, x.Name, x.Queue)
 	}
-	failed := certainty(gone)
+	failed := certainty(no)
 	if x.State == admin.StateFailed {
 		failed = sure
 	}
 	switch {
 	case j.by == ofFaktory && failed == sure:
 		l.end(j) // nobody has it tried again
-	case j.by == ofFaktory && j.inServer == gone:
+	case j.by == ofFaktory && j.inServer == no:
 		l.trace.Fail("%v is %s, although it has ended", j, x.State)
 	case j.buried != maybe && j.buried != failed && !l.waitsUnread(j):
 		l.trace.Fail("%v is %s, buried: %v", j, x.State, j.buried)

@@ -32,7 +32,7 @@ type firmJob struct {
 // isUndisturbed reports whether nothing has happened to a job since the operation has begun.
 func (f *firmJob) isUndisturbed() bool {
 	j := f.job
-	return j.inServer != gone && j.holder == nil && j.run == f.run && j.failures == f.failures && j.changedByID == f.changedByID
+	return j.inServer != no && j.holder == nil && j.run == f.run && j.failures == f.failures && j.changedByID == f.changedByID
 }
 
 // operateOnAll lets an operator change all Periodic jobs of a queue, or empty a queue.
@@ -83,7 +83,7 @@ func (l *Ledger) noteOperation() {
 		return
 	}
 	for _, j := range l.jobs {
-		if j.by == ofPeriodic && j.inServer != gone && j.mayBeIn(o.queue) {
+		if j.by == ofPeriodic && j.inServer != no && j.mayBeIn(o.queue) {
 			o.mayChange(l, j)
 		}
 	}
@@ -183,7 +183,7 @@ func (l *Ledger) wasChanged(o *operation, f *firmJob, x *seenJob) bool {
 	case admin.VerbRemove:
 		return becameReady || replaced
 	case admin.VerbMove:
-		nameTaken := func(k *Job) bool { return k != f.job && (k.inServer != gone || k.turn >= o.turn) }
+		nameTaken := func(k *Job) bool { return k != f.job && (k.inServer != no || k.turn >= o.turn) }
 		return f.job.queue == o.to || becameReady || replaced || slices.ContainsFunc(l.names[f.job.keyIn(o.to)], nameTaken)
 	case admin.VerbPriority:
 		return x.Priority == o.priority

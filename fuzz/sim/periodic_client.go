@@ -143,7 +143,7 @@ func (s *Simulator) dropSpare(c *Conn) {
 			if j.queue != spareQueue {
 				continue
 			}
-			if r.jobs = append(r.jobs, j); j.by == ofPeriodic && j.inServer != gone {
+			if r.jobs = append(r.jobs, j); j.by == ofPeriodic && j.inServer != no {
 				s.ledger.end(j)
 			}
 		}
@@ -180,7 +180,7 @@ func (l *Ledger) unlessFull(r *Request, arrive func()) {
 func (s *Simulator) removeAny(c *Conn) {
 	var all []*Job
 	for _, j := range s.ledger.jobs {
-		if j.by == ofPeriodic && j.inServer != gone && !j.nameless {
+		if j.by == ofPeriodic && j.inServer != no && !j.nameless {
 			all = append(all, j)
 		}
 	}
@@ -199,7 +199,7 @@ func (s *Simulator) remove(c *Conn, j *Job) {
 				continue
 			}
 			switch {
-			case same.inServer == gone:
+			case same.inServer == no:
 			case same.moving:
 				s.ledger.doubt(same)
 			default:

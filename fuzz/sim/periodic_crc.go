@@ -196,7 +196,7 @@ func (l *Ledger) acquired(c *Conn, q *Request, body []byte) {
 		return
 	}
 	if j.holder != c {
-		if j.holderUnknown || j.inServer == gone && j.turn == l.turn || j.strayReport.in(l.turn) || c.slow && q.turn <= j.turn {
+		if j.holderUnknown || j.inServer == no && j.turn == l.turn || j.strayReport.in(l.turn) || c.slow && q.turn <= j.turn {
 			return // the holder is unknown; the job ended or was returned in this turn; or a slow reader has yet to read of that
 		}
 		l.trace.Fail("c%d gets the lock %q for %v, which it does not hold: want no lock", c.id, q.lock, j)

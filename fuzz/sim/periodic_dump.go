@@ -74,7 +74,7 @@ func (l *Ledger) noteOverdue(j *Job) {
 
 // checkRecord checks the record of a Periodic job, without defaults.
 func (l *Ledger) checkRecord(k *Job, j *periodic.Job, where string) {
-	if k.by != ofPeriodic || k.inServer == gone || k.strayReport.in(l.turn) {
+	if k.by != ofPeriodic || k.inServer == no || k.strayReport.in(l.turn) {
 		return
 	}
 	l.noteOverdue(k)
@@ -95,7 +95,7 @@ func (l *Ledger) checkDump(since int, body []byte) map[*Job]bool {
 	there, lastRunning := map[*Job]bool{}, (*Job)(nil)
 	for _, j := range l.parseDump(body) {
 		k := l.exactJobOf(j.Workload, "a job of a dump")
-		if k.by != ofPeriodic || k.inServer == gone && (k.turn < since || k.id == 0) || there[k] {
+		if k.by != ofPeriodic || k.inServer == no && (k.turn < since || k.id == 0) || there[k] {
 			l.trace.Fail("%v is in a dump, although it has ended, never came or is there twice", k)
 		}
 		if !l.hasName(k, string(j.Name)) || k.movedIn < since && !l.isIn(k, string(j.Func)) { // the DUMP may show where it was before
@@ -135,11 +135,11 @@ func (s *Simulator) checkStatus() {
 	for queue, name := range s.ledger.queues[:periodicQueues] {
 		least, most, workers, behind := 0, 0, 0, 0
 		for _, j := range s.ledger.jobs {
-			if j.queue == queue && j.inServer == sure && j.buried == gone {
+			if j.queue == queue && j.inServer == sure && j.buried == no {
 				least++
 			}
 			// The server counts an orphan until its run ends, and the worker may have yet to read the assignment.
-			if j.queue == queue && (j.inServer != gone || j.holder != nil || j.holderUnknown || j.parked || j.by == ofGloom && s.ledger.waitsUnread(j)) {
+			if j.queue == queue && (j.inServer != no || j.holder != nil || j.holderUnknown || j.parked || j.by == ofGloom && s.ledger.waitsUnread(j)) {
 				most++
 			}
 		}

@@ -23,7 +23,7 @@ func (l *Ledger) expired(c *Conn, q *Request) {
 	switch j := q.job; {
 	case j.next == nil:
 		l.end(j)
-	case j.inServer != gone:
+	case j.inServer != no:
 		l.doubt(j)
 	}
 }
@@ -35,7 +35,7 @@ func (l *Ledger) noteExpired() {
 			continue
 		}
 		for _, q := range c.requests {
-			if q.cmd == periodic.RunJob && !q.refused && q.job.owner == c && q.job.inServer != gone && l.clock().Mono >= l.expiryOf(q) {
+			if q.cmd == periodic.RunJob && !q.refused && q.job.owner == c && q.job.inServer != no && l.clock().Mono >= l.expiryOf(q) {
 				l.doubt(q.job)
 			}
 		}

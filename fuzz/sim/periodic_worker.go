@@ -84,9 +84,9 @@ func (l *Ledger) assignedLate(c *Conn, j *Job, q *Request) {
 	l.trace.Say("c%d is given %v, now or earlier", c.id, j)
 	l.handed++
 	switch {
-	case j.id == 0 || j.inServer == gone && j.turn < q.turn:
+	case j.id == 0 || j.inServer == no && j.turn < q.turn:
 		l.trace.Fail("%v is handed out after its end, or before it came", j)
-	case j.inServer == gone || l.holds(j.holder, j) && j.holder != c && j.turn >= q.turn:
+	case j.inServer == no || l.holds(j.holder, j) && j.holder != c && j.turn >= q.turn:
 		return
 	case l.holds(j.holder, j) && j.holder != c:
 		l.trace.Fail("%v is handed to c%d and c%d holds it", j, c.id, j.holder.id)
@@ -136,7 +136,7 @@ func (l *Ledger) mayHaveUnread(c *Conn, j *Job) bool {
 func (l *Ledger) lostUnread(c *Conn) {
 	for _, j := range l.jobs {
 		switch {
-		case j.inServer == gone || !l.mayHaveUnread(c, j):
+		case j.inServer == no || !l.mayHaveUnread(c, j):
 		case j.queue == broadcastQueue || j.holder == nil && j.by == ofDisbatch:
 			l.doubt(j)
 		case j.holder == nil && j.by != ofDwork:
@@ -197,10 +197,10 @@ func (l *Ledger) woken(c *Conn, body []byte, asked int) {
 		asked = l.turn // the worker reads at once
 	}
 	for _, j := range l.jobs {
-		if j.by != ofPeriodic || j.queue != broadcastQueue || j.inServer == gone && j.turn < asked {
+		if j.by != ofPeriodic || j.queue != broadcastQueue || j.inServer == no && j.turn < asked {
 			continue
 		}
-		if j.inServer != gone {
+		if j.inServer != no {
 			l.doubt(j)
 		}
 		c.backlog = append(c.backlog, j)

@@ -135,7 +135,7 @@ func (s *Simulator) letDrain() {
 
 // mayRun reports whether a worker may have j and the server waits for it: a restart would repeat the job.
 func (l *Ledger) mayRun(j *Job) bool {
-	there := j.inServer != gone || j.by == ofGloom // a job whose master has left runs on
+	there := j.inServer != no || j.by == ofGloom // a job whose master has left runs on
 	return j.by != ofDwork && there && (j.holder != nil && !(j.lease() != nil && j.durable()) || j.holderUnknown || l.waitsUnread(j))
 }
 

@@ -302,7 +302,7 @@ func (s *Simulator) drainGraph() {
 	for _, l := range locations {
 		s.dworkNow(&dworkCall{kind: dwork.Exit, location: l})
 	}
-	for slices.ContainsFunc(s.ledger.jobs, func(j *Job) bool { return j.by == ofDwork && j.inServer != gone }) {
+	for slices.ContainsFunc(s.ledger.jobs, func(j *Job) bool { return j.by == ofDwork && j.inServer != no }) {
 		s.dworkNow(&dworkCall{kind: dwork.Steal, location: locations[0]})
 		held := s.net.dwork.stolen[locations[0]]
 		if len(held) == 0 {
