@@ -1,7 +1,5 @@
 //go:build invariants
 
-// Package site is the play of a Disbatch site: three hosts, each with a server in memory and its node, share the fake
-// of their database.
 package site
 
 import (
@@ -56,18 +54,18 @@ func (s *site) finish() {
 // deliverAll delivers all messages, of one process or of all, lets workers work, and lets some time pass.
 func (s *site) deliverAll(only *process) {
 	for round := 0; round < 50; round++ {
-		i := slices.IndexFunc(s.messages, func(p *message) bool { return only == nil || p.process == only })
+		i := slices.IndexFunc(s.messages, func(m *message) bool { return only == nil || m.process == only })
 		if i < 0 {
 			break
 		}
-		p := s.messages[i]
+		m := s.messages[i]
 		s.messages = slices.Delete(s.messages, i, i+1)
 		fault := mongotest.None
-		if s.losing > 0 && !p.back && strings.HasPrefix(p.what, `{"findAndModify"`) {
+		if s.losing > 0 && !m.back && strings.HasPrefix(m.what, `{"findAndModify"`) {
 			s.losing--
 			fault = mongotest.LoseReply
 		}
-		s.deliver(p, fault)
+		s.deliver(m, fault)
 	}
 	for _, h := range s.hosts {
 		if h.process == nil || only != nil && h.process != only {
@@ -90,13 +88,13 @@ func (s *site) abandon() {
 			s.reap(h.process)
 		}
 	}
-	for _, l := range s.processes {
+	for _, p := range s.processes {
 		for ended := false; !ended; {
-			for _, p := range s.messages {
-				p.pass(mongotest.LoseCall)
+			for _, m := range s.messages {
+				m.pass(mongotest.LoseCall)
 			}
 			select {
-			case <-l.ended:
+			case <-p.ended:
 				ended = true
 			case <-time.After(time.Second):
 			}

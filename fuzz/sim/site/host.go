@@ -47,39 +47,39 @@ type process struct {
 	conns []net.Conn
 }
 
-func (l *process) String() string { return fmt.Sprintf("%s.%d", l.host.name, l.number) }
+func (p *process) String() string { return fmt.Sprintf("%s.%d", p.host.name, p.number) }
 
 // start starts a server on a host.
 func (s *site) start(h *host) {
 	h.starts++
-	l := &process{site: s, host: h, number: h.starts, ended: make(chan struct{})}
-	s.trace.Say("%v starts", l)
+	p := &process{site: s, host: h, number: h.starts, ended: make(chan struct{})}
+	s.trace.Say("%v starts", p)
 	var err error
-	if l.server, err = loop.NewOffline(loop.Options{Shards: 1}); err != nil {
-		s.trace.Fail("%v does not start: %v", l, err)
+	if p.server, err = loop.NewOffline(loop.Options{Shards: 1}); err != nil {
+		s.trace.Fail("%v does not start: %v", p, err)
 	}
 	// Several goroutines of a node may pick at the same instant, in any order: what they get follows from the instant
 	// alone.
 	pick := func(n int) int {
-		return rand.New(rand.NewPCG(s.seed^uint64(time.Now().UnixNano()), uint64(h.number<<32|l.number))).IntN(n)
+		return rand.New(rand.NewPCG(s.seed^uint64(time.Now().UnixNano()), uint64(h.number<<32|p.number))).IntN(n)
 	}
 	n, err := node.NewIn(node.Options{
-		Config: s.config, Name: h.name, Functions: l, Interval: interval, Drain: func() time.Duration { return drain },
+		Config: s.config, Name: h.name, Functions: p, Interval: interval, Drain: func() time.Duration { return drain },
 	}, node.Environment{
-		Dial:  l.dial,
+		Dial:  p.dial,
 		Clock: func() time.Time { return time.Now().Add(h.skew) },
 		Pick:  pick,
 	})
 	if err != nil {
-		s.trace.Fail("%v has no node: %v", l, err)
+		s.trace.Fail("%v has no node: %v", p, err)
 	}
 	ctx, end := context.WithCancel(context.Background())
-	l.end, h.process, s.processes = end, l, append(s.processes, l)
+	p.end, h.process, s.processes = end, p, append(s.processes, p)
 	go func() {
-		l.err = n.Run(ctx)
-		close(l.ended)
+		p.err = n.Run(ctx)
+		close(p.ended)
 	}()
-	s.join(l)
+	s.join(p)
 	s.settle()
 }
 
@@ -102,84 +102,84 @@ func (s *site) stop(h *host) {
 // stopInOrder stops a server while its database answers. It must leave no task behind, except those that the process
 // before it left.
 func (s *site) stopInOrder(h *host) {
-	l := h.process
-	if s.away.Load() || l.stopping {
+	p := h.process
+	if s.away.Load() || p.stopping {
 		return
 	}
 	before := s.lostTasks()
 	s.stop(h)
 	for range 150 {
-		if h.process != l {
+		if h.process != p {
 			break
 		}
-		s.deliverAll(l)
+		s.deliverAll(p)
 	}
-	if h.process == l {
-		s.trace.Fail("%v has not stopped, although its database has answered all: want it stopped", l)
+	if h.process == p {
+		s.trace.Fail("%v has not stopped, although its database has answered all: want it stopped", p)
 	}
 	for _, t := range s.ledger.tasks {
 		if !before[t] && t.node == h.name && (t.status == store.StatusClaimed || t.status == store.StatusRunning) {
-			s.trace.Fail("%v has stopped in order, although %v has status %d", l, t, t.status)
+			s.trace.Fail("%v has stopped in order, although %v has status %d", p, t, t.status)
 		}
 	}
 }
 
 // checkEnded notes that a server has stopped, which it may do only when told to.
-func (s *site) checkEnded(l *process) {
+func (s *site) checkEnded(p *process) {
 	select {
-	case <-l.ended:
+	case <-p.ended:
 	default:
 		return
 	}
-	if l.err != nil || !l.stopping {
-		s.trace.Fail("the node of %v ends unasked, or with an error: %v", l, l.err)
+	if p.err != nil || !p.stopping {
+		s.trace.Fail("the node of %v ends unasked, or with an error: %v", p, p.err)
 	}
-	s.trace.Say("%v has stopped", l)
-	s.markLost(l.host)
-	s.reap(l)
+	s.trace.Say("%v has stopped", p)
+	s.markLost(p.host)
+	s.reap(p)
 }
 
 // reap ends everything that a process has left running.
-func (s *site) reap(l *process) {
-	l.host.process = nil
-	l.mu.Lock()
-	l.dead = true
-	l.mu.Unlock()
-	s.cut(l, false)
-	l.end()
-	l.server.Abandon()
+func (s *site) reap(p *process) {
+	p.host.process = nil
+	p.mu.Lock()
+	p.dead = true
+	p.mu.Unlock()
+	s.cut(p, false)
+	p.end()
+	p.server.Abandon()
 }
 
 // cut ends a process's connections to the database. A command on its way there is lost, or still arrives. Of the
 // heartbeats of a host's dead processes only the last arrives, since the successor would rightly take more for those of
 // a second node of its name.
-func (s *site) cut(l *process, lost bool) {
-	l.mu.Lock()
-	conns := l.conns
-	l.conns = nil
-	l.mu.Unlock()
+func (s *site) cut(p *process, lost bool) {
+	p.mu.Lock()
+	conns := p.conns
+	p.conns = nil
+	p.mu.Unlock()
 	for _, c := range conns {
 		c.Close()
 	}
 	signed := false
 	for i := len(s.messages) - 1; i >= 0; i-- {
-		p := s.messages[i]
-		gone := p.process == l && (l.dead && p.call != nil || p.back || p.call == nil && lost)
-		if l.dead && p.process.host == l.host && !p.back && strings.HasPrefix(p.what, `{"update":"nodes"`) {
+		m := s.messages[i]
+		gone := m.process == p && (p.dead && m.call != nil || m.back || m.call == nil && lost)
+		if p.dead && m.process.host == p.host && !m.back && strings.HasPrefix(m.what, `{"update":"nodes"`) {
 			gone = gone || signed
 			signed = true
 		}
 		if gone {
-			p.pass(mongotest.LoseCall)
+			m.pass(mongotest.LoseCall)
 			s.messages = slices.Delete(s.messages, i, i+1)
 		}
 	}
 }
 
-func (l *process) isDead() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.dead
+func (p *process) isDead() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dead
 }
 
 var errAway = errors.New("connection refused")
@@ -188,37 +188,37 @@ var errAway = errors.New("connection refused")
 const refusal = 100 * time.Millisecond
 
 // dial connects a node to the database.
-func (l *process) dial(context.Context) (net.Conn, error) {
-	if l.isDead() {
+func (p *process) dial(context.Context) (net.Conn, error) {
+	if p.isDead() {
 		time.Sleep(refusal)
 		return nil, errAway
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	near, far := net.Pipe()
-	l.conns = append(l.conns, near, far)
-	go l.site.fake.ServeConn(far, l)
+	p.conns = append(p.conns, near, far)
+	go p.site.fake.ServeConn(far, p)
 	return near, nil
 }
 
 // Submit implements node.Functions.
-func (l *process) Submit(function, name string, workload []byte, done func([]byte, error)) (err error) {
-	l.calls("a job "+name, func() { err = l.server.Functions().Submit(function, name, workload, done) })
+func (p *process) Submit(function, name string, workload []byte, done func([]byte, error)) (err error) {
+	p.calls("a job "+name, func() { err = p.server.Functions().Submit(function, name, workload, done) })
 	return err
 }
 
 // Withdraw implements node.Functions.
-func (l *process) Withdraw(function, name string) (unseen bool) {
-	l.calls("to withdraw "+name, func() { unseen = l.server.Functions().Withdraw(function, name) })
+func (p *process) Withdraw(function, name string) (unseen bool) {
+	p.calls("to withdraw "+name, func() { unseen = p.server.Functions().Withdraw(function, name) })
 	return unseen
 }
 
-func (l *process) calls(what string, call func()) {
-	if l.isDead() {
+func (p *process) calls(what string, call func()) {
+	if p.isDead() {
 		return
 	}
-	(&message{process: l, what: what, call: func() {
+	(&message{process: p, what: what, call: func() {
 		call()
-		l.server.Settle()
+		p.server.Settle()
 	}}).wait()
 }

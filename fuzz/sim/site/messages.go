@@ -23,33 +23,33 @@ type message struct {
 	open    chan struct{}
 }
 
-func (p *message) String() string {
-	if p.back {
-		return fmt.Sprintf("%v is answered %s", p.process, p.what)
+func (m *message) String() string {
+	if m.back {
+		return fmt.Sprintf("%v is answered %s", m.process, m.what)
 	}
-	return fmt.Sprintf("%v asks %s", p.process, p.what)
+	return fmt.Sprintf("%v asks %s", m.process, m.what)
 }
 
 // breaks reports whether a process that still runs would see its connection end by the loss of the message.
-func (p *message) breaks() bool { return p.call == nil && !p.process.isDead() }
+func (m *message) breaks() bool { return m.call == nil && !m.process.isDead() }
 
-func (p *message) pass(fault mongotest.Fault) {
-	p.fault = fault
-	if p.call != nil && !p.process.isDead() {
-		p.call()
+func (m *message) pass(fault mongotest.Fault) {
+	m.fault = fault
+	if m.call != nil && !m.process.isDead() {
+		m.call()
 	}
-	close(p.open)
+	close(m.open)
 }
 
 // wait waits until the play delivers the message.
-func (p *message) wait() mongotest.Fault {
-	p.open = make(chan struct{})
-	s := p.process.site
+func (m *message) wait() mongotest.Fault {
+	m.open = make(chan struct{})
+	s := m.process.site
 	s.mu.Lock()
-	s.arrived = append(s.arrived, p)
+	s.arrived = append(s.arrived, m)
 	s.mu.Unlock()
-	<-p.open
-	return p.fault
+	<-m.open
+	return m.fault
 }
 
 // theRun is in commands and different in each play.
@@ -71,24 +71,24 @@ func describe(command bson.D) string {
 }
 
 // BeforeCommand implements mongotest.Hooks.
-func (l *process) BeforeCommand(command bson.D) mongotest.Fault {
+func (p *process) BeforeCommand(command bson.D) mongotest.Fault {
 	what := describe(command)
 	switch {
-	case l.isDead(), what != "" && l.site.away.Load():
+	case p.isDead(), what != "" && p.site.away.Load():
 		time.Sleep(refusal)
 		return mongotest.LoseCall
 	case what == "":
 		return mongotest.None
 	}
-	return (&message{process: l, what: what}).wait()
+	return (&message{process: p, what: what}).wait()
 }
 
 // BeforeReply implements mongotest.Hooks.
-func (l *process) BeforeReply(command bson.D) (lost bool) {
+func (p *process) BeforeReply(command bson.D) (lost bool) {
 	what := describe(command)
 	if what == "" {
 		return false
 	}
-	(&message{process: l, what: what, back: true}).wait()
-	return l.site.away.Load()
+	(&message{process: p, what: what, back: true}).wait()
+	return p.site.away.Load()
 }

@@ -189,20 +189,20 @@ func (s *site) deliverOne() {
 		return
 	}
 	i := s.rng.IntN(len(s.messages))
-	p := s.messages[i]
+	m := s.messages[i]
 	s.messages = slices.Delete(s.messages, i, i+1)
 	fault := mongotest.None
 	if s.rng.IntN(25) == 0 {
 		fault = []mongotest.Fault{mongotest.LoseReply, mongotest.LoseCall, mongotest.CutReply, mongotest.Refuse}[s.rng.IntN(4)]
 	}
-	s.deliver(p, fault)
+	s.deliver(m, fault)
 }
 
 // deliver delivers a message. It takes a random moment, so that no two timers end at the same time.
-func (s *site) deliver(p *message, fault mongotest.Fault) {
-	s.trace.Say("%s%s", p, []string{"", ", its reply is lost", ", lost", "", ", its reply is cut", ", refused"}[fault])
-	s.sender = p.process
-	p.pass(fault)
+func (s *site) deliver(m *message, fault mongotest.Fault) {
+	s.trace.Say("%s%s", m, []string{"", ", its reply is lost", ", lost", "", ", its reply is cut", ", refused"}[fault])
+	s.sender = m.process
+	m.pass(fault)
 	s.settle()
 	time.Sleep(time.Duration(1 + s.rng.IntN(int(time.Millisecond))))
 	s.settle()
@@ -216,8 +216,8 @@ func (s *site) settle() {
 	s.arrived = nil
 	s.mu.Unlock()
 	slices.SortStableFunc(arrived, func(a, b *message) int { return strings.Compare(a.String(), b.String()) })
-	for _, p := range arrived {
-		s.trace.Say("+ %v", p)
+	for _, m := range arrived {
+		s.trace.Say("+ %v", m)
 	}
 	s.messages = append(s.messages, arrived...)
 	for _, h := range s.hosts {
@@ -254,9 +254,9 @@ func (s *site) toggleDatabase() {
 		// One after the other: calls that fail at one instant are in no order.
 		for slices.ContainsFunc(s.messages, (*message).breaks) {
 			i := slices.IndexFunc(s.messages, (*message).breaks)
-			p := s.messages[i]
+			m := s.messages[i]
 			s.messages = slices.Delete(s.messages, i, i+1)
-			s.deliver(p, mongotest.LoseCall)
+			s.deliver(m, mongotest.LoseCall)
 		}
 		for _, h := range s.hosts {
 			if h.process != nil {

@@ -30,23 +30,23 @@ func (w *worker) asks(cmd periodic.Command, args []byte) {
 }
 
 // join connects a worker.
-func (s *site) join(l *process) {
-	l.hired++
-	w := &worker{process: l, number: l.hired, peer: l.server.Connect("periodic")}
+func (s *site) join(p *process) {
+	p.hired++
+	w := &worker{process: p, number: p.hired, peer: p.server.Connect("periodic")}
 	w.peer.Send(periodic.AppendHello(nil, &periodic.Hello{Framing: periodic.Plain, Role: periodic.Worker}))
 	for _, function := range []string{"one", "two"} {
 		w.asks(periodic.CanDo, periodic.AppendStr8String(nil, function))
 	}
 	w.asks(periodic.GrabJob, nil)
-	l.workers = append(l.workers, w)
+	p.workers = append(p.workers, w)
 }
 
 // work lets a worker of a host do one thing.
 func (s *site) work(h *host) {
-	l := h.process
-	if len(l.workers) < 2 || len(l.workers) < 5 && s.rng.IntN(10) == 0 {
-		s.join(l)
-	} else if w := l.workers[s.rng.IntN(len(l.workers))]; s.rng.IntN(20) == 0 {
+	p := h.process
+	if len(p.workers) < 2 || len(p.workers) < 5 && s.rng.IntN(10) == 0 {
+		s.join(p)
+	} else if w := p.workers[s.rng.IntN(len(p.workers))]; s.rng.IntN(20) == 0 {
 		s.leave(w)
 	} else if w.task != nil {
 		s.reportTask(w, s.rng.IntN(8) > 0)
@@ -80,8 +80,8 @@ func (s *site) reportTask(w *worker, done bool) {
 }
 
 // readAll lets the workers of a process read.
-func (s *site) readAll(l *process) {
-	for _, w := range l.workers {
+func (s *site) readAll(p *process) {
+	for _, w := range p.workers {
 		w.heard = append(w.heard, w.peer.Read()...)
 		for len(w.heard) > 0 {
 			var r periodic.Response
