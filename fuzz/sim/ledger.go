@@ -69,7 +69,7 @@ func newLedger(setup Setup) *Ledger {
 		trace: t, setup: setup, net: &Network{dwork: dworkNetwork{stolen: map[string][]*Job{}}, lessees: map[int]*Conn{}},
 		jobTable: jobTable{names: map[string][]*Job{}, ids: map[string][]*Job{}}, dworkSigns: map[string]int64{}, streams: streams{chunks: map[string][]*chunk{}},
 		config: newSettings(), kts: newKts46Model(), ktsSaved: ktsSaved{disk: newKts46Model()}, cron: newCronModel(),
-		policy: &PolicyModel{trace: t, sets: setup.policies},
+		policy: &PolicyModel{trace: t, rules: setup.policies},
 	}
 	l.newJob(ofPeriodic, 0, "") // no job is called j0
 	for i := range l.kts.tops {

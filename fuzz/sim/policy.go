@@ -29,7 +29,7 @@ func (s *Simulator) queueName(prefix string, shard int) string {
 func (s *Simulator) namePolicyQueues() {
 	m := s.ledger.policy
 	m.queue, m.dead, s.ledger.cron.queue = s.queueName("policed", 2), s.queueName("dead", 3), s.queueName("cron", 1)
-	m.sets[len(m.sets)-1].pattern, m.rule = m.queue, m.mergedRule()
+	m.rules[len(m.rules)-1].pattern, m.effective = m.queue, m.mergedPolicy()
 }
 
 // policyStep lets some things happen to the queue with a policy.

@@ -30,7 +30,7 @@ func (k policyKeep) over(ended, now int64, others int) bool {
 // runDone notes that a worker has done a job.
 func (m *PolicyModel) runDone(j *policyJob) {
 	m.unlock(j)
-	now, r := m.clock().Wall, &m.rule
+	now, r := m.clock().Wall, &m.effective
 	f := fate{place: nowhere, endedFrom: now, endedTo: now}
 	switch {
 	case j.now.place == dead:
@@ -55,7 +55,7 @@ func (m *PolicyModel) afterEviction(j *policyJob, f fate, now int64) fate {
 		}
 		return n
 	}
-	r := &m.rule
+	r := &m.effective
 	keptStill := !r.keepDone.over(f.endedFrom, now, 0)
 	nameTaken := r.uniqueFor > 0 && f.endedFrom+r.uniqueFor > now
 	goes := false
@@ -99,13 +99,13 @@ func (j *policyJob) addFate(f fate) {
 }
 
 // expiry returns when a job that is due at a time expires under a rule: its due second is over then.
-func (r *policyRule) expiry(due int64) int64 { return floorSecond(due) + 1000 + r.ttl }
+func (r *effectivePolicy) expiry(due int64) int64 { return floorSecond(due) + 1000 + r.ttl }
 
 func floorSecond(ms int64) int64 { return ms - (ms%1000+1000)%1000 }
 
 // noteExpiry notes that a job may have expired, between the last turn and now.
 func (m *PolicyModel) noteExpiry(j *policyJob) {
-	now, r, first, last := m.clock(), &m.rule, int64(math.MaxInt64), int64(0)
+	now, r, first, last := m.clock(), &m.effective, int64(math.MaxInt64), int64(0)
 	for _, f := range j.fates {
 		if f.place == inQueue {
 			first, last = min(first, f.dueFrom), max(last, f.dueTo)
@@ -145,8 +145,8 @@ func (m *PolicyModel) noteExpiry(j *policyJob) {
 
 // isTooOld reports whether a job in the queue has expired for sure.
 func (m *PolicyModel) isTooOld(j *policyJob) bool {
-	inTime := func(f fate) bool { return f.place == inQueue && m.rule.expiry(f.dueTo) > m.clock().Wall }
-	return m.rule.ttl > 0 && m.before == nil && !slices.ContainsFunc(j.fates, inTime)
+	inTime := func(f fate) bool { return f.place == inQueue && m.effective.expiry(f.dueTo) > m.clock().Wall }
+	return m.effective.ttl > 0 && m.policyBefore == nil && !slices.ContainsFunc(j.fates, inTime)
 }
 
 // policySweep is the longest time in milliseconds between two sweeps for jobs that have expired, if job-ttl is no
@@ -155,7 +155,7 @@ const policySweep = 1000
 
 // checkSwept checks that a job that is seen in the queue is not one that was to be swept out of it.
 func (m *PolicyModel) checkSwept(j *policyJob) {
-	if now := m.clock().Mono; j.now.place == inQueue && j.tooOld > 0 && now > j.tooOld+max(m.rule.ttl, policySweep) {
+	if now := m.clock().Mono; j.now.place == inQueue && j.tooOld > 0 && now > j.tooOld+max(m.effective.ttl, policySweep) {
 		m.trace.Fail("%v is in the queue, although it expired %d ms ago", j, now-j.tooOld)
 	}
 }
@@ -176,7 +176,7 @@ func (m *PolicyModel) namesakeOf(j *policyJob) (n namesake) {
 		n.taken = true
 		for _, f := range d.fates {
 			age := now - f.endedFrom
-			if f.place&(doneName|doneKept|doneResult) == 0 || max(age, -age) >= m.rule.uniqueFor {
+			if f.place&(doneName|doneKept|doneResult) == 0 || max(age, -age) >= m.effective.uniqueFor {
 				n.taken = false
 				continue
 			}
@@ -243,9 +243,9 @@ func (m *PolicyModel) checkDone(all []admin.JobDetails, sees func(*policyJob, pl
 			f.endedFrom, f.endedTo = seen.Since, seen.Since
 			j.setFates([]fate{f})
 		}
-		keep := m.rule.keepDone
+		keep := m.effective.keepDone
 		if at == doneResult {
-			keep = m.rule.keepResults
+			keep = m.effective.keepResults
 		}
 		if now := m.clock().Wall; keep.age > 0 && seen.Since+keep.age <= now {
 			m.trace.Fail("%v is %[3]v, although it ended %[2]d ms ago: want %[4]d at most", j, now-seen.Since, at, keep.age)
@@ -256,7 +256,7 @@ func (m *PolicyModel) checkDone(all []admin.JobDetails, sees func(*policyJob, pl
 			}
 		}
 	}
-	r := &m.rule
+	r := &m.effective
 	if !r.keepResults.on && results > 0 || r.keepResults.jobs > 0 && results > r.keepResults.jobs {
 		m.trace.Fail("%d results are kept, want %d at most", results, r.keepResults.jobs)
 	}

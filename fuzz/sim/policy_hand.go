@@ -17,12 +17,12 @@ func (m *PolicyModel) running() (n int) {
 }
 
 // isThrottled reports whether the queue hands out no job under a rule.
-func (m *PolicyModel) isThrottled(r *policyRule) bool {
+func (m *PolicyModel) isThrottled(r *effectivePolicy) bool {
 	return r.noHandOut || r.concurrency > 0 && m.running() >= r.concurrency
 }
 
 // isKeyThrottled reports whether so many jobs of a key are running that the queue hands out no other under a rule.
-func (m *PolicyModel) isKeyThrottled(r *policyRule, key byte, running func(*policyJob) bool) bool {
+func (m *PolicyModel) isKeyThrottled(r *effectivePolicy, key byte, running func(*policyJob) bool) bool {
 	n := 0
 	for _, j := range m.jobs {
 		if j.now.place&inQueue != 0 && (j.key == key || r.oneKey) && running(j) {
@@ -39,7 +39,7 @@ func (m *PolicyModel) mayCountAsRunning(j *policyJob) bool {
 
 // rateAllows reports whether the rate of a rule lets one more job start at a time: of the jobs that have started from
 // any moment on there are no more than a burst, and those that the rate adds in the time since.
-func (m *PolicyModel) rateAllows(r *policyRule, mono int64) bool {
+func (m *PolicyModel) rateAllows(r *effectivePolicy, mono int64) bool {
 	for i, at := range m.starts {
 		if r.jobs > 0 && (int64(len(m.starts)-i)+1-r.burst)*r.per > (mono-at)*r.jobs {
 			return false
@@ -68,19 +68,19 @@ func (m *PolicyModel) handedOut(w *policyWorker, j *policyJob, queue string, han
 		m.trace.Fail("%v is handed out, although it has expired", j)
 	case !j.maybeDue && !j.parked:
 		m.trace.Fail("%v is handed out %d ms before its back-off is over", j, j.now.from-now.Wall)
-	case !m.isThrottled(&m.rule) || m.before != nil && !m.isThrottled(m.before):
-	case m.rule.noHandOut:
+	case !m.isThrottled(&m.effective) || m.policyBefore != nil && !m.isThrottled(m.policyBefore):
+	case m.effective.noHandOut:
 		m.trace.Fail("%v is handed out, although its queue is paused", j)
 	default:
-		m.trace.Fail("%v is handed out, although %d jobs of its queue are running and %d may", j, m.running(), m.rule.concurrency)
+		m.trace.Fail("%v is handed out, although %d jobs of its queue are running and %d may", j, m.running(), m.effective.concurrency)
 	}
 	if at == inQueue {
-		if m.before == nil && m.isKeyThrottled(&m.rule, j.key, (*policyJob).isRunning) {
-			m.trace.Fail("%v is handed out, although %d jobs of its key are running, as many as may", j, m.rule.keyConcurrency)
+		if m.policyBefore == nil && m.isKeyThrottled(&m.effective, j.key, (*policyJob).isRunning) {
+			m.trace.Fail("%v is handed out, although %d jobs of its key are running, as many as may", j, m.effective.keyConcurrency)
 		}
 		m.checkTurns(j)
-		if now := m.clock().Mono; m.before == nil && !m.rateAllows(&m.rule, now) {
-			m.trace.Fail("%v is handed out at %d, although others of its queue at %v: the rate is %d in %d ms", j, now, m.starts, m.rule.jobs, m.rule.per)
+		if now := m.clock().Mono; m.policyBefore == nil && !m.rateAllows(&m.effective, now) {
+			m.trace.Fail("%v is handed out at %d, although others of its queue at %v: the rate is %d in %d ms", j, now, m.starts, m.effective.jobs, m.effective.per)
 		} else {
 			m.starts = append(m.starts, now)
 		}
@@ -104,11 +104,11 @@ func roundUp(mono int64) int64 { return (mono + policyGrain - 1) &^ (policyGrain
 // readyFor returns a job that is ready for a worker of the model, or nil. A slave serves no dead letters, and a worker
 // that knows jobs by name is given none that it still has to report.
 func (m *PolicyModel) readyFor(w *policyWorker) *policyJob {
-	throttled := m.isThrottled(&m.rule) || m.before != nil || !m.rateAllows(&m.rule, m.last.Mono-policyGrain)
+	throttled := m.isThrottled(&m.effective) || m.policyBefore != nil || !m.rateAllows(&m.effective, m.last.Mono-policyGrain)
 	for _, j := range m.jobs {
 		switch {
 		case j.worker != nil || w.kind == crcWorker && w.isLate(j):
-		case j.due && (j.now.place == dead && !w.kind.gloom() || j.now.place == inQueue && !throttled && !m.isKeyThrottled(&m.rule, j.key, m.mayCountAsRunning)):
+		case j.due && (j.now.place == dead && !w.kind.gloom() || j.now.place == inQueue && !throttled && !m.isKeyThrottled(&m.effective, j.key, m.mayCountAsRunning)):
 			return j
 		}
 	}

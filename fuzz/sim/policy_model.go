@@ -21,21 +21,21 @@ type PolicyModel struct {
 	clock       func() sched.Time // the server's
 	lockTimeout func() int64      // milliseconds; the server's, too
 
-	queue, dead string       // their names
-	sets        []*policySet // the rules, the weaker first
-	rule        policyRule   // the rule that the sets come to
-	before      *policyRule  // while a rule is being set; nil: it is set
-	jobs        []*policyJob
-	workers     []*policyWorker
-	workersMade int
-	client      *policyClient
-	starts      []int64    // Mono of the jobs that have started since the rate was set
-	last        sched.Time // moment of the last call of catchUp
-	turn        policyTurn
-	handed      int    // jobs that workers were given in this step
-	turnFault   string // what is wrong with the turn of the first of them
-	lock        policyLock
-	withheld    bool // a ready job may have clashed for a worker since the start: it passes others in a turn of its own
+	queue, dead  string           // their names
+	rules        []*policyRule    // the rules, the weaker first
+	effective    effectivePolicy  // what the rules come to
+	policyBefore *effectivePolicy // the policy before a change of a rule that is under way; nil: none is
+	jobs         []*policyJob
+	workers      []*policyWorker
+	workersMade  int
+	client       *policyClient
+	starts       []int64    // Mono of the jobs that have started since the rate was set
+	last         sched.Time // moment of the last call of catchUp
+	turn         policyTurn
+	handed       int    // jobs that workers were given in this step
+	turnFault    string // what is wrong with the turn of the first of them
+	lock         policyLock
+	withheld     bool // a ready job may have clashed for a worker since the start: it passes others in a turn of its own
 }
 
 // committed notes that everything is on disk.
@@ -76,7 +76,7 @@ func (m *PolicyModel) narrowTo(j *policyJob, all []fate) {
 // runFailed notes that a run of a job has failed, between two times of the wall clock.
 func (m *PolicyModel) runFailed(j *policyJob, from, to int64) {
 	m.unlock(j)
-	r, f := &m.rule, j.now
+	r, f := &m.effective, j.now
 	if f.place == dead { // the dead-letter queue has no policy
 		j.changeTo(fate{place: dead})
 		return
@@ -177,7 +177,7 @@ func (m *PolicyModel) admits(j *policyJob) (mayTake, mayRefuse bool) {
 			least.bytes += bytes
 		}
 	}
-	r, size := &m.rule, len(j.name)+len(j.workload())
+	r, size := &m.effective, len(j.name)+len(j.workload())
 	over := func(pending, bytes int) bool {
 		return r.noSubmits || r.maxPayload > 0 && len(j.workload()) > r.maxPayload ||
 			r.maxJobs > 0 && j.now.place != inQueue && pending >= r.maxJobs || r.maxBytes > 0 && bytes > r.maxBytes

@@ -14,54 +14,54 @@ import (
 	"treadle/codec/admin"
 )
 
-// anyRunTimeSet draws a rule that operators may change.
-func (s *Simulator) anyRunTimeSet() *policySet {
-	sets := slices.DeleteFunc(slices.Clone(s.ledger.policy.sets), func(set *policySet) bool { return set.source == "file" })
-	return sets[s.rng.IntN(len(sets))]
+// anyRunTimeRule draws a rule that operators may change.
+func (s *Simulator) anyRunTimeRule() *policyRule {
+	rules := slices.DeleteFunc(slices.Clone(s.ledger.policy.rules), func(rule *policyRule) bool { return rule.source == "file" })
+	return rules[s.rng.IntN(len(rules))]
 }
 
 // policyChange changes some keys of a run-time rule, which is on disk then.
 func (s *Simulator) policyChange() {
-	set, values := s.anyRunTimeSet(), map[string]*policyText{}
+	rule, values := s.anyRunTimeRule(), map[string]*policyValue{}
 	for range 1 + s.rng.IntN(4) {
 		key := policyKeys[s.rng.IntN(len(policyKeys))]
 		if values[key] = nil; s.rng.IntN(5) > 1 {
-			values[key] = drawPolicyText(s.rng, key)
+			values[key] = drawPolicyValue(s.rng, key)
 		}
 		if values[policyWeights] != nil {
 			values[policyFair] = fairByKey
 		}
 	}
-	before := set.values
-	set.values = maps.Clone(before)
-	maps.Copy(set.values, values)
-	taken := areValid(s.ledger.policy.sets)
-	if set.values = before; taken {
-		s.policySet(set, values)
+	before := rule.values
+	rule.values = maps.Clone(before)
+	maps.Copy(rule.values, values)
+	taken := areValid(s.ledger.policy.rules)
+	if rule.values = before; taken {
+		s.setPolicyRule(rule, values)
 	}
 }
 
-// policySet gives a rule values; nil takes a key out of it.
-func (s *Simulator) policySet(set *policySet, values map[string]*policyText) {
-	change := &admin.PolicyChange{Pattern: set.pattern, Values: map[string]*string{}}
+// setPolicyRule gives a rule values; nil takes a key out of it.
+func (s *Simulator) setPolicyRule(rule *policyRule, values map[string]*policyValue) {
+	change := &admin.PolicyChange{Pattern: rule.pattern, Values: map[string]*string{}}
 	for key, t := range values {
 		if change.Values[key] = nil; t != nil {
 			text := s.ledger.policy.text(t)
 			change.Values[key] = &text
 		}
 	}
-	s.policySetBy(set, values, func() { s.probeHTTP("PATCH", "/api/v1/policies", change, &admin.Rule{}) })
+	s.setPolicyRuleBy(rule, values, func() { s.probeHTTP("PATCH", "/api/v1/policies", change, &admin.Rule{}) })
 }
 
 // policyPause pauses, drains or resumes the queue, or all queues of a pattern.
 func (s *Simulator) policyPause() {
-	m, set := s.ledger.policy, s.anyRunTimeSet()
-	t, c, verb := drawPolicyText(s.rng, policyPaused), &admin.QueueChange{Queue: set.pattern}, "pause"
-	exact := set.pattern == m.queue
+	m, rule := s.ledger.policy, s.anyRunTimeRule()
+	t, c, verb := drawPolicyValue(s.rng, policyPaused), &admin.QueueChange{Queue: rule.pattern}, "pause"
+	exact := rule.pattern == m.queue
 	switch {
 	case t.text == notPaused:
 		verb = "resume"
-		delete(set.values, policyPaused)
+		delete(rule.values, policyPaused)
 		if by, _ := m.strongest(policyPaused); !exact || by == nil || by.text == notPaused {
 			t = nil // the text is needed only where the queue's own rule overrides the pause of another rule
 		}
@@ -70,45 +70,45 @@ func (s *Simulator) policyPause() {
 	default:
 		c.What = t.text
 	}
-	s.policySetBy(set, map[string]*policyText{policyPaused: t}, func() { s.probeHTTP("POST", "/api/v1/queues/"+verb, c, new(any)) })
+	s.setPolicyRuleBy(rule, map[string]*policyValue{policyPaused: t}, func() { s.probeHTTP("POST", "/api/v1/queues/"+verb, c, new(any)) })
 }
 
-// policySetBy is policySet with another request.
-func (s *Simulator) policySetBy(set *policySet, values map[string]*policyText, ask func()) {
+// setPolicyRuleBy is setPolicyRule with another request.
+func (s *Simulator) setPolicyRuleBy(rule *policyRule, values map[string]*policyValue, ask func()) {
 	s.pass(0) // let failed jobs move to the dead-letter queue by the earlier policy
 	m := s.ledger.policy
 	for key, t := range values {
-		if set.values[key] = t; t == nil {
-			delete(set.values, key)
+		if rule.values[key] = t; t == nil {
+			delete(rule.values, key)
 		}
 	}
-	before := m.rule
-	m.before, m.rule = &before, m.mergedRule()
-	s.trace.Say("the rule is %v; the policy is %+v", set, m.rule)
-	if m.rule.jobs != before.jobs || m.rule.per != before.per {
+	before := m.effective
+	m.policyBefore, m.effective = &before, m.mergedPolicy()
+	s.trace.Say("the rule is %v; the policy is %+v", rule, m.effective)
+	if m.effective.jobs != before.jobs || m.effective.per != before.per {
 		m.starts = nil
 	}
 	m.turn = policyTurn{}
 	for _, j := range m.jobs {
-		if j.passed, j.tooOld = 0, 0; m.rule.deadLetter {
+		if j.passed, j.tooOld = 0, 0; m.effective.deadLetter {
 			j.policyMove()
 		}
 	}
 	ask()
 	s.pass(0)
-	m.before = nil
+	m.policyBefore = nil
 	s.pass(0)
 }
 
 // policyClear takes everything out of the run-time rules, the stronger first: they may need the weaker.
 func (s *Simulator) policyClear() {
-	for _, set := range slices.Backward(s.ledger.policy.sets) {
-		values := map[string]*policyText{}
-		for key := range set.values {
+	for _, rule := range slices.Backward(s.ledger.policy.rules) {
+		values := map[string]*policyValue{}
+		for key := range rule.values {
 			values[key] = nil
 		}
-		if set.source == "run time" && len(values) > 0 {
-			s.policySet(set, values)
+		if rule.source == "run time" && len(values) > 0 {
+			s.setPolicyRule(rule, values)
 		}
 	}
 }
@@ -150,7 +150,7 @@ func (s *Simulator) policyFailedVerb(verb string, f fate) {
 		return
 	}
 	s.trace.Say("%s %d failed jobs", verb, len(chosen))
-	r := &s.ledger.policy.rule
+	r := &s.ledger.policy.effective
 	inSlices := len(chosen) == len(failed) && r.keepAge == 0 && r.keepJobs == 0 && !r.deadLetter && s.rng.IntN(2) == 0 // nothing else takes them meanwhile
 	if inSlices {
 		f.to = f.dueFrom + policySlices // without a delay the job is ready even if the clock is set back
@@ -256,7 +256,7 @@ func (s *Simulator) policyLook() bool {
 		s.ledger.policy.seenAt(j, failed)
 		s.ledger.policy.checkFailed(j, &all[i])
 	}
-	if r := &m.rule; !r.deadLetter && (r.keepNone && len(all) > 0 || r.keepJobs > 0 && len(all) > r.keepJobs) {
+	if r := &m.effective; !r.deadLetter && (r.keepNone && len(all) > 0 || r.keepJobs > 0 && len(all) > r.keepJobs) {
 		s.trace.Fail("%d failed jobs are kept, want %d at most", len(all), r.keepJobs)
 	}
 	m.checkDone(s.policyDone(), sees, there)
@@ -290,7 +290,7 @@ func (m *PolicyModel) checkFailed(j *policyJob, seen *admin.JobDetails) {
 			n = 0
 		}
 	}
-	f, r := &j.now, &m.rule
+	f, r := &j.now, &m.effective
 	if n < f.least || n > f.most {
 		m.trace.Fail("%v has failed: got a history of %d failures, want %d to %d", j, n, f.least, f.most)
 	}
@@ -308,12 +308,12 @@ func (s *Simulator) checkPolicy() {
 	s.get("/api/v1/policies?queue="+url.QueryEscape(s.ledger.policy.queue), &table)
 	n := 0
 	for _, key := range policyKeys {
-		t, set := s.ledger.policy.strongest(key)
+		t, rule := s.ledger.policy.strongest(key)
 		if t == nil {
 			continue
 		}
 		n++
-		want := admin.Value{Key: key, Value: s.ledger.policy.text(t), Source: set.source, Pattern: set.pattern}
+		want := admin.Value{Key: key, Value: s.ledger.policy.text(t), Source: rule.source, Pattern: rule.pattern}
 		if !slices.ContainsFunc(table.Values, func(v admin.Value) bool { return reflect.DeepEqual(v, want) }) {
 			s.trace.Fail("the policy: got %+[2]v, want %+[1]v", want, table.Values)
 		}

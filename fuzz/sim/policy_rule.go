@@ -13,8 +13,8 @@ import (
 	"treadle/sched"
 )
 
-// policyRule is the policy that the queue has: what its rules come to.
-type policyRule struct {
+// effectivePolicy is the policy that the queue has: what its rules come to.
+type effectivePolicy struct {
 	retries             int   // less than 0: for ever
 	first, most, jitter int64 // milliseconds of the back-off, which doubles, and a share in percent; first 0: at once
 	keepNone            bool  // keep no failed jobs
@@ -39,57 +39,57 @@ type policyRule struct {
 }
 
 // noPolicy is the policy of a queue that no rule matches.
-var noPolicy = policyRule{retries: -1}
+var noPolicy = effectivePolicy{retries: -1}
 
-// policyText is a value of a key of a rule, and what it means.
-type policyText struct {
+// policyValue is a value of a key of a rule, and what it means.
+type policyValue struct {
 	key, text string
-	means     func(*policyRule)
+	means     func(*effectivePolicy)
 }
 
-// policyTexts are the values that the play sets. That of dead-letter is the dead-letter queue.
-var policyTexts = []policyText{
-	{"retries", "0", func(r *policyRule) { r.retries = 0 }},
-	{"retries", "1", func(r *policyRule) { r.retries = 1 }},
-	{"retries", "2", func(r *policyRule) { r.retries = 2 }},
-	{"retries", "forever", func(r *policyRule) { r.retries = -1 }},
-	{"backoff", "1500ms..10s x2", func(r *policyRule) { r.first, r.most, r.jitter = 1500, 10_000, 0 }},
-	{"backoff", "4s..10s x2", func(r *policyRule) { r.first, r.most, r.jitter = 4000, 10_000, 0 }},
-	{"backoff", "2s..6s x2 ~20%", func(r *policyRule) { r.first, r.most, r.jitter = 2000, 6000, 20 }},
-	{"keep-failed", "0", func(r *policyRule) { r.keepNone = true }},
-	{"keep-failed", "2", func(r *policyRule) { r.keepNone, r.keepJobs, r.keepAge = false, 2, 0 }},
-	{"keep-failed", "10s", func(r *policyRule) { r.keepNone, r.keepJobs, r.keepAge = false, 0, 10_000 }},
-	{"keep-failed", "3, 20s", func(r *policyRule) { r.keepNone, r.keepJobs, r.keepAge = false, 3, 20_000 }},
-	{"max-jobs", "3", func(r *policyRule) { r.maxJobs = 3 }},
-	{"max-jobs", "5", func(r *policyRule) { r.maxJobs = 5 }},
-	{"max-bytes", "300", func(r *policyRule) { r.maxBytes = 300 }},
-	{"max-payload", "80", func(r *policyRule) { r.maxPayload = 80 }},
-	{"concurrency", "1", func(r *policyRule) { r.concurrency = 1 }},
-	{"concurrency", "2", func(r *policyRule) { r.concurrency = 2 }},
-	{policyKey, "name before :", func(r *policyRule) { r.oneKey = false }},
-	{policyKey, "json missing", func(r *policyRule) { r.oneKey = true }},
-	{"key-concurrency", "1", func(r *policyRule) { r.keyConcurrency = 1 }},
-	{"key-concurrency", "2", func(r *policyRule) { r.keyConcurrency = 2 }},
-	{policyFair, "key", func(r *policyRule) { r.fair = true }},
-	{policyFair, "no", func(r *policyRule) { r.fair = false }},
-	{policyWeights, "a=2", func(r *policyRule) { r.weights = [2]int{2, 1} }},
-	{policyWeights, "a=1 b=3", func(r *policyRule) { r.weights = [2]int{1, 3} }},
-	{"job-ttl", "3s", func(r *policyRule) { r.ttl = 3000 }},
-	{"job-ttl", "20s", func(r *policyRule) { r.ttl = 20_000 }},
-	{"unique-for", "5s", func(r *policyRule) { r.uniqueFor = 5000 }},
-	{"unique-for", "1m", func(r *policyRule) { r.uniqueFor = 60_000 }},
-	{"keep-done", "0", func(r *policyRule) { r.keepDone = policyKeep{} }},
-	{"keep-done", "2", func(r *policyRule) { r.keepDone = policyKeep{on: true, jobs: 2} }},
-	{"keep-done", "4, 15s", func(r *policyRule) { r.keepDone = policyKeep{true, 4, 15_000} }},
-	{"keep-results", "2", func(r *policyRule) { r.keepResults = policyKeep{on: true, jobs: 2} }},
-	{"keep-results", "10s", func(r *policyRule) { r.keepResults = policyKeep{on: true, age: 10_000} }},
-	{"rate", "1/s burst 2", func(r *policyRule) { r.jobs, r.per, r.burst = 1, 1000, 2 }},
-	{"rate", "2/3s", func(r *policyRule) { r.jobs, r.per, r.burst = 2, 3000, 2 }},
-	{policyPaused, "hand-out", func(r *policyRule) { r.noHandOut, r.noSubmits = true, false }},
-	{policyPaused, pausedSubmits, func(r *policyRule) { r.noHandOut, r.noSubmits = false, true }},
-	{policyPaused, "both", func(r *policyRule) { r.noHandOut, r.noSubmits = true, true }},
-	{policyPaused, notPaused, func(r *policyRule) { r.noHandOut, r.noSubmits = false, false }},
-	{"dead-letter", "(the dead-letter queue)", func(r *policyRule) { r.deadLetter = true }},
+// policyValues are the values that the play sets. That of dead-letter is the dead-letter queue.
+var policyValues = []policyValue{
+	{"retries", "0", func(r *effectivePolicy) { r.retries = 0 }},
+	{"retries", "1", func(r *effectivePolicy) { r.retries = 1 }},
+	{"retries", "2", func(r *effectivePolicy) { r.retries = 2 }},
+	{"retries", "forever", func(r *effectivePolicy) { r.retries = -1 }},
+	{"backoff", "1500ms..10s x2", func(r *effectivePolicy) { r.first, r.most, r.jitter = 1500, 10_000, 0 }},
+	{"backoff", "4s..10s x2", func(r *effectivePolicy) { r.first, r.most, r.jitter = 4000, 10_000, 0 }},
+	{"backoff", "2s..6s x2 ~20%", func(r *effectivePolicy) { r.first, r.most, r.jitter = 2000, 6000, 20 }},
+	{"keep-failed", "0", func(r *effectivePolicy) { r.keepNone = true }},
+	{"keep-failed", "2", func(r *effectivePolicy) { r.keepNone, r.keepJobs, r.keepAge = false, 2, 0 }},
+	{"keep-failed", "10s", func(r *effectivePolicy) { r.keepNone, r.keepJobs, r.keepAge = false, 0, 10_000 }},
+	{"keep-failed", "3, 20s", func(r *effectivePolicy) { r.keepNone, r.keepJobs, r.keepAge = false, 3, 20_000 }},
+	{"max-jobs", "3", func(r *effectivePolicy) { r.maxJobs = 3 }},
+	{"max-jobs", "5", func(r *effectivePolicy) { r.maxJobs = 5 }},
+	{"max-bytes", "300", func(r *effectivePolicy) { r.maxBytes = 300 }},
+	{"max-payload", "80", func(r *effectivePolicy) { r.maxPayload = 80 }},
+	{"concurrency", "1", func(r *effectivePolicy) { r.concurrency = 1 }},
+	{"concurrency", "2", func(r *effectivePolicy) { r.concurrency = 2 }},
+	{policyKey, "name before :", func(r *effectivePolicy) { r.oneKey = false }},
+	{policyKey, "json missing", func(r *effectivePolicy) { r.oneKey = true }},
+	{"key-concurrency", "1", func(r *effectivePolicy) { r.keyConcurrency = 1 }},
+	{"key-concurrency", "2", func(r *effectivePolicy) { r.keyConcurrency = 2 }},
+	{policyFair, "key", func(r *effectivePolicy) { r.fair = true }},
+	{policyFair, "no", func(r *effectivePolicy) { r.fair = false }},
+	{policyWeights, "a=2", func(r *effectivePolicy) { r.weights = [2]int{2, 1} }},
+	{policyWeights, "a=1 b=3", func(r *effectivePolicy) { r.weights = [2]int{1, 3} }},
+	{"job-ttl", "3s", func(r *effectivePolicy) { r.ttl = 3000 }},
+	{"job-ttl", "20s", func(r *effectivePolicy) { r.ttl = 20_000 }},
+	{"unique-for", "5s", func(r *effectivePolicy) { r.uniqueFor = 5000 }},
+	{"unique-for", "1m", func(r *effectivePolicy) { r.uniqueFor = 60_000 }},
+	{"keep-done", "0", func(r *effectivePolicy) { r.keepDone = policyKeep{} }},
+	{"keep-done", "2", func(r *effectivePolicy) { r.keepDone = policyKeep{on: true, jobs: 2} }},
+	{"keep-done", "4, 15s", func(r *effectivePolicy) { r.keepDone = policyKeep{true, 4, 15_000} }},
+	{"keep-results", "2", func(r *effectivePolicy) { r.keepResults = policyKeep{on: true, jobs: 2} }},
+	{"keep-results", "10s", func(r *effectivePolicy) { r.keepResults = policyKeep{on: true, age: 10_000} }},
+	{"rate", "1/s burst 2", func(r *effectivePolicy) { r.jobs, r.per, r.burst = 1, 1000, 2 }},
+	{"rate", "2/3s", func(r *effectivePolicy) { r.jobs, r.per, r.burst = 2, 3000, 2 }},
+	{policyPaused, "hand-out", func(r *effectivePolicy) { r.noHandOut, r.noSubmits = true, false }},
+	{policyPaused, pausedSubmits, func(r *effectivePolicy) { r.noHandOut, r.noSubmits = false, true }},
+	{policyPaused, "both", func(r *effectivePolicy) { r.noHandOut, r.noSubmits = true, true }},
+	{policyPaused, notPaused, func(r *effectivePolicy) { r.noHandOut, r.noSubmits = false, false }},
+	{"dead-letter", "(the dead-letter queue)", func(r *effectivePolicy) { r.deadLetter = true }},
 }
 
 // policyKey is the key of a rule that says what a job's key is; policyWeights is that of weights, which the server
@@ -100,17 +100,17 @@ const policyKey, policyWeights, policyFair = "key", "weights", "fair"
 const policyPaused, pausedSubmits, notPaused = "paused", "submits", "no"
 
 // fairByKey has the keys take turns.
-var fairByKey = &policyTexts[slices.IndexFunc(policyTexts, func(t policyText) bool { return t.key == policyFair })]
+var fairByKey = &policyValues[slices.IndexFunc(policyValues, func(t policyValue) bool { return t.key == policyFair })]
 
 // areValid reports whether the server takes the rules: where one has weights, the keys take turns.
-func areValid(sets []*policySet) bool {
-	for _, set := range sets {
-		if set.values[policyWeights] == nil {
+func areValid(rules []*policyRule) bool {
+	for _, rule := range rules {
+		if rule.values[policyWeights] == nil {
 			continue
 		}
-		var fair policyRule
-		for _, o := range sets {
-			if t := o.values[policyFair]; t != nil && (o.pattern == set.pattern || !slices.Contains(policyGlobs[:], set.pattern)) {
+		var fair effectivePolicy
+		for _, o := range rules {
+			if t := o.values[policyFair]; t != nil && (o.pattern == rule.pattern || !slices.Contains(policyGlobs[:], rule.pattern)) {
 				t.means(&fair)
 			}
 		}
@@ -121,9 +121,9 @@ func areValid(sets []*policySet) bool {
 	return true
 }
 
-// policyKeys are the keys of policyTexts.
+// policyKeys are the keys of policyValues.
 var policyKeys = func() (keys []string) {
-	for _, t := range policyTexts {
+	for _, t := range policyValues {
 		if !slices.Contains(keys, t.key) {
 			keys = append(keys, t.key)
 		}
@@ -131,72 +131,72 @@ var policyKeys = func() (keys []string) {
 	return keys
 }()
 
-// drawPolicyText draws a value for a key.
-func drawPolicyText(rng *rand.Rand, key string) *policyText {
-	first := slices.IndexFunc(policyTexts, func(t policyText) bool { return t.key == key })
+// drawPolicyValue draws a value for a key.
+func drawPolicyValue(rng *rand.Rand, key string) *policyValue {
+	first := slices.IndexFunc(policyValues, func(t policyValue) bool { return t.key == key })
 	n := 0
-	for _, t := range policyTexts {
+	for _, t := range policyValues {
 		n += oneIf(t.key == key)
 	}
-	return &policyTexts[first+rng.IntN(n)]
+	return &policyValues[first+rng.IntN(n)]
 }
 
-// policySet is a rule of the play: a pattern, where it comes from, and its values by key.
-type policySet struct {
+// policyRule is a rule of the play: a pattern, where it comes from, and its values by key.
+type policyRule struct {
 	pattern, source string
-	values          map[string]*policyText
+	values          map[string]*policyValue
 }
 
 // policyGlobs match the queue of the model alone; the second is the stronger.
 var policyGlobs = [2]string{"pol*", "*iced.*"}
 
-// newPolicySets returns the rules of a play, the weaker first: those of the file, which are drawn for the whole play,
+// newPolicyRules returns the rules of a play, the weaker first: those of the file, which are drawn for the whole play,
 // and those of the run time, which are empty.
-func newPolicySets(rng *rand.Rand) (all []*policySet) {
+func newPolicyRules(rng *rand.Rand) (all []*policyRule) {
 	for _, glob := range policyGlobs {
 		// The rules of the file have it always: without it the server refuses a rule for keys.
-		file := &policySet{glob, "file", map[string]*policyText{policyKey: drawPolicyText(rng, policyKey)}}
+		file := &policyRule{glob, "file", map[string]*policyValue{policyKey: drawPolicyValue(rng, policyKey)}}
 		for range rng.IntN(3) {
 			key := policyKeys[rng.IntN(len(policyKeys))]
 			if key != policyPaused && key != "dead-letter" { // a pause would last to the end; dead-letter needs the queue's name
-				file.values[key] = drawPolicyText(rng, key)
+				file.values[key] = drawPolicyValue(rng, key)
 			}
 			if key == policyWeights {
 				file.values[policyFair] = fairByKey
-			} else if !areValid([]*policySet{file}) {
+			} else if !areValid([]*policyRule{file}) {
 				delete(file.values, policyWeights)
 			}
 		}
-		all = append(all, file, &policySet{glob, "run time", map[string]*policyText{}})
+		all = append(all, file, &policyRule{glob, "run time", map[string]*policyValue{}})
 	}
-	return append(all, &policySet{"", "run time", map[string]*policyText{}}) // the rules of the queue's own name
+	return append(all, &policyRule{"", "run time", map[string]*policyValue{}}) // the rules of the queue's own name
 }
 
 // policyFile is the configuration file's part of the rules.
 func (m *PolicyModel) policyFile() (rules []loop.PolicyRule) {
-	for _, set := range m.sets {
-		if set.source != "file" {
+	for _, rule := range m.rules {
+		if rule.source != "file" {
 			continue
 		}
 		values := make(map[string]string)
-		for key, t := range set.values {
+		for key, t := range rule.values {
 			values[key] = t.text
 		}
-		rules = append(rules, loop.PolicyRule{Pattern: set.pattern, Source: sched.FromFile, Values: values})
+		rules = append(rules, loop.PolicyRule{Pattern: rule.pattern, Source: sched.FromFile, Values: values})
 	}
 	return rules
 }
 
 // text returns a value as the server has it.
-func (m *PolicyModel) text(t *policyText) string {
+func (m *PolicyModel) text(t *policyValue) string {
 	if t.key == "dead-letter" {
 		return m.dead
 	}
 	return t.text
 }
 
-// mergedRule returns what the rules come to: of each key the value of the strongest rule that has it.
-func (m *PolicyModel) mergedRule() policyRule {
+// mergedPolicy returns what the rules come to: of each key the value of the strongest rule that has it.
+func (m *PolicyModel) mergedPolicy() effectivePolicy {
 	r := noPolicy
 	for _, key := range policyKeys {
 		if t, _ := m.strongest(key); t != nil {
@@ -207,17 +207,17 @@ func (m *PolicyModel) mergedRule() policyRule {
 }
 
 // strongest returns the value that a key has, and its rule; nil: none has it.
-func (m *PolicyModel) strongest(key string) (t *policyText, of *policySet) {
-	for _, set := range m.sets {
-		if set.values[key] != nil {
-			t, of = set.values[key], set
+func (m *PolicyModel) strongest(key string) (t *policyValue, of *policyRule) {
+	for _, rule := range m.rules {
+		if rule.values[key] != nil {
+			t, of = rule.values[key], rule
 		}
 	}
 	return t, of
 }
 
 // String is the values in the order of their keys.
-func (s *policySet) String() string {
+func (s *policyRule) String() string {
 	text := []string{s.pattern + " of the " + s.source + ":"}
 	for _, key := range slices.Sorted(maps.Keys(s.values)) {
 		text = append(text, fmt.Sprintf("%s=%q", key, s.values[key].text))
@@ -226,7 +226,7 @@ func (s *policySet) String() string {
 }
 
 // delay is the back-off before a retry, at the least and at the most.
-func (r *policyRule) delay(retry int) (least, most int64) {
+func (r *effectivePolicy) delay(retry int) (least, most int64) {
 	d := min(r.first<<min(max(retry-1, 0), 20), r.most)
 	return d - d*r.jitter/100, min(d+d*r.jitter/100, r.most)
 }

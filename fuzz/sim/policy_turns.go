@@ -15,7 +15,7 @@ type policyTurn struct {
 }
 
 // weight is how many jobs of a key start in one turn.
-func (r *policyRule) weight(key byte) int { return max(1, r.weights[key-'a']) }
+func (r *effectivePolicy) weight(key byte) int { return max(1, r.weights[key-'a']) }
 
 // checkTurns checks that with a fair order the two keys take turns, and notes whose turn it was. Of jobs that workers
 // are given in one step the order is not seen, since the workers may be of several loops: nothing is known of the
@@ -28,8 +28,8 @@ func (m *PolicyModel) checkTurns(j *policyJob) {
 		}
 		return
 	}
-	r := &m.rule
-	fair := r.fair && !r.oneKey && m.before == nil && !m.withheld
+	r := &m.effective
+	fair := r.fair && !r.oneKey && m.policyBefore == nil && !m.withheld
 	for _, o := range m.jobs {
 		switch {
 		case o.key == j.key || !fair:
@@ -62,8 +62,8 @@ func (m *PolicyModel) checkTurnLength(j *policyJob, fair bool) {
 	switch steady := fair && stays('a') && stays('b'); {
 	case !steady || t.key == 0:
 		t.known = false
-	case t.key != j.key && t.known && t.had < m.rule.weight(t.key):
-		m.turnFault = fmt.Sprintf("%v is handed out, although it is the turn of another key, which has had %d of %d jobs", j, t.had, m.rule.weight(t.key))
+	case t.key != j.key && t.known && t.had < m.effective.weight(t.key):
+		m.turnFault = fmt.Sprintf("%v is handed out, although it is the turn of another key, which has had %d of %d jobs", j, t.had, m.effective.weight(t.key))
 	case t.key != j.key:
 		t.had, t.known = 0, true
 	}

@@ -52,7 +52,7 @@ type Setup struct {
 	dworkRestart      string        // what becomes of stolen tasks at a restart
 	dworkRemember     time.Duration // how long a complete task can be looked up
 	dworkLease        time.Duration // time after which a silent dwork worker loses its tasks; 0: never
-	policies          []*policySet  // rules for queues
+	policies          []*policyRule // rules for queues
 	kts46RestartAfter time.Duration // silence after which a kts46 worker's task is given to another; 0: never
 }
 
@@ -69,7 +69,7 @@ func newSetup(rng *rand.Rand) (s Setup) {
 	s.dworkLease = []time.Duration{0, 15 * time.Second}[rng.IntN(2)]
 	s.dworkComplete = []string{"any", "holder"}[rng.IntN(2)]
 	s.dworkStop = []string{"exit", "notfound"}[rng.IntN(2)]
-	s.policies = newPolicySets(rng)
+	s.policies = newPolicyRules(rng)
 	return s
 }
 
