@@ -27,7 +27,7 @@ func (s *Simulator) commitSlowly() (over <-chan struct{}) {
 			s.ledger.syncing = false
 			s.settle()
 			return over
-		case <-g.Came: // at a sync of the group, or of the new log that it is in
+		case <-g.Reached: // at a sync of the group, or of the new log that it is in
 		}
 		if n := s.ledger.disk.Groups(); n > groups { // the one before is on disk
 			groups, s.ledger.ktsSaved.disk, s.ledger.ktsSaved.next = n, s.ledger.ktsSaved.next, s.ledger.kts.clone()

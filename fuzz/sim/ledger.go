@@ -55,11 +55,11 @@ type tally struct{ handed, done, results int }
 
 // serverState is what the play has done to the server and to its disk.
 type serverState struct {
-	full     bool // the disk is full
-	fills    int  // number of times that full has changed
-	syncing  bool // the disk syncs a group while the peers continue
-	ending   bool // a client has asked the server to stop
-	stopping bool // the server has begun to stop
+	full              bool // the disk is full
+	fills             int  // number of times that full has changed
+	syncing           bool // the disk syncs a group while the peers continue
+	shutdownRequested bool // a client has asked the server to stop
+	stopping          bool // the server has begun to stop
 }
 
 // newLedger returns the ledger of a server without jobs.
@@ -240,7 +240,7 @@ func (l *Ledger) committed() {
 // crashed notes that the server has crashed or was stopped: it has only the jobs that are on disk for sure, may have
 // those that may be on disk, and has no connections.
 func (l *Ledger) crashed() {
-	l.ending = false
+	l.shutdownRequested = false
 	l.policy.crashed()
 	for _, j := range l.jobs {
 		if j.by == ofFaktory && j.holder != nil && j.lease() == nil && !l.holds(j.holder, j) {

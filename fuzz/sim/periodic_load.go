@@ -107,7 +107,7 @@ func (s *Simulator) loadCopy() {
 	if body := v.answer(id); len(body) != 1 || body[0] != byte(periodic.Success) {
 		s.trace.Fail("a dump is loaded into an empty server, which answers %x", body)
 	}
-	left := mounted.AfterCrash(disk.Remains(s.rng.IntN(int(disk.AllKinds))), s.rng.Uint64())
+	left := mounted.AfterCrash(disk.Remains(s.rng.IntN(int(disk.RemainsKinds))), s.rng.Uint64())
 	mounted.Abandon()
 	o.Abandon()
 	o, mounted = start(left)

@@ -21,7 +21,7 @@ const drainSteps = 100
 // requestShutdown sends a client's SHUTDOWN, which the server may refuse.
 func (s *Simulator) requestShutdown(c *Conn) {
 	r := &Request{cmd: periodic.Shutdown, silent: s.ledger.setup.periodicShutdown == "on"}
-	r.arrive = func() { r.refused, s.ledger.ending = !r.silent, r.silent }
+	r.onArrival = func() { r.refused, s.ledger.shutdownRequested = !r.silent, r.silent }
 	c.ask(r, nil)
 	s.trace.Say("c%d asks the server to stop", c.id)
 }

@@ -109,7 +109,7 @@ func PlayServer(seed uint64, steps int, keep []bool) (result play.Result) {
 		s.rng = rand.New(rand.NewPCG(seed, uint64(at)))
 		s.trace.Say("step %d", at)
 		s.step()
-		if s.ledger.ending {
+		if s.ledger.shutdownRequested {
 			s.shutDown()
 		}
 		if err := s.server.Check(); err != nil {

@@ -36,14 +36,14 @@ type Disk struct {
 }
 
 // Gate stops the goroutines that come to it until it is opened. Came has a token when one has come.
-type Gate struct{ Came, open chan struct{} }
+type Gate struct{ Reached, open chan struct{} }
 
 func newGate() *Gate { return &Gate{make(chan struct{}, 1), make(chan struct{})} }
 
 // pass returns when the gate is open.
 func (g *Gate) pass() {
 	select {
-	case g.Came <- struct{}{}:
+	case g.Reached <- struct{}{}:
 	default:
 	}
 	<-g.open

@@ -11,24 +11,24 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// Kind is a kind of fault.
-type Kind int
+// FaultKind is a kind of fault.
+type FaultKind int
 
 // The kinds.
 const (
-	IOError   Kind = iota // any operation fails
-	NoRoom                // an operation that needs room fails
-	Half                  // a write stops in its middle with an error, for want of room
-	HalfQuiet             // a write stops in its middle without an error: only its count shows it
-	PowerLoss             // the power fails: this operation and all later ones are lost
-	ReadError             // a read fails
-	Kinds                 // number of kinds
+	IOError          FaultKind = iota // any operation fails
+	NoSpace                           // an operation that needs room fails
+	ShortWrite                        // a write stops in its middle with an error, for want of room
+	SilentShortWrite                  // a write stops in its middle without an error: only its count shows it
+	PowerLoss                         // the power fails: this operation and all later ones are lost
+	ReadError                         // a read fails
+	FaultKinds                        // number of kinds
 )
 
 // Fault makes one operation fail, once.
 type Fault struct {
 	// Kind is what goes wrong.
-	Kind Kind
+	Kind FaultKind
 	// Logs reports whether only operations on logs count: those of the committer, or the reading.
 	Logs bool
 	// Keeps is how much a loss of power leaves of what was not synced, in percent.
@@ -48,8 +48,8 @@ func (f *Fault) After(operations int64) *Fault {
 // Hit reports whether an operation has failed.
 func (f *Fault) Hit() bool { return f.hit.Load() }
 
-// Break has the disk fail.
-func (d *Disk) Break(f *Fault) { d.fault.Store(f) }
+// InjectFault has the disk fail.
+func (d *Disk) InjectFault(f *Fault) { d.fault.Store(f) }
 
 // failsRead reports whether a read is the operation that fails.
 func (f *Fault) failsRead(op errorfs.Op) bool {
@@ -59,17 +59,17 @@ func (f *Fault) failsRead(op errorfs.Op) bool {
 // failsWrite reports whether an operation that changes something is the one that fails. logs reports whether the
 // committer does it.
 func (f *Fault) failsWrite(op errorfs.Op, logs bool) bool {
-	return (!f.Logs || logs) && f.fits(op.Kind) && f.left.Add(-1) == -1
+	return (!f.Logs || logs) && f.appliesTo(op.Kind) && f.left.Add(-1) == -1
 }
 
-// fits reports whether a fault can make this kind of operation fail.
-func (f *Fault) fits(kind errorfs.OpKind) bool {
+// appliesTo reports whether a fault can make this kind of operation fail.
+func (f *Fault) appliesTo(kind errorfs.OpKind) bool {
 	switch f.Kind {
 	case ReadError:
 		return false // it changes something
-	case Half, HalfQuiet:
+	case ShortWrite, SilentShortWrite:
 		return kind == errorfs.OpFileWrite || kind == errorfs.OpFileWriteAt
-	case NoRoom:
+	case NoSpace:
 		return kind != errorfs.OpRemove && kind != errorfs.OpRemoveAll && kind != errorfs.OpFileClose
 	}
 	return true
@@ -79,7 +79,7 @@ func (f *Fault) fits(kind errorfs.OpKind) bool {
 func (d *Disk) apply(f *Fault, op errorfs.Op) error {
 	defer f.hit.Store(true)
 	switch f.Kind {
-	case NoRoom:
+	case NoSpace:
 		return syscall.ENOSPC
 	case PowerLoss:
 		f.after = d.clone(f.Keeps)
@@ -89,7 +89,7 @@ func (d *Disk) apply(f *Fault, op errorfs.Op) error {
 		return syscall.EIO
 	}
 	c := &cut{name: op.Path}
-	if f.Kind == Half {
+	if f.Kind == ShortWrite {
 		c.err = syscall.ENOSPC
 	}
 	d.mu.Lock()
@@ -118,8 +118,8 @@ type Remains int
 const (
 	Nothing Remains = iota
 	Everything
-	APart    // the front of it: the last write is torn
-	AllKinds // how many kinds of remains there are
+	Torn         // the front of it: the last write is torn
+	RemainsKinds // how many kinds of remains there are
 )
 
 // AfterCrash returns the disk as a crash leaves it; chance says where a write is torn. Nothing but the logs may depend
@@ -130,7 +130,7 @@ func (d *Disk) AfterCrash(keeps Remains, chance uint64) *vfs.MemFS {
 		return synced
 	}
 	all := d.clone(100)
-	if keeps == APart {
+	if keeps == Torn {
 		d.tear(synced, all, chance)
 	}
 	return all
