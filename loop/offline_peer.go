@@ -87,9 +87,9 @@ func (p *OfflinePeer) Close() {
 // Reset is Close without the end of the turn.
 func (p *OfflinePeer) Reset() { p.end() }
 
-// Finish closes the peer's side. The peer still reads the output of its last requests, and the
+// HalfClose closes the peer's side. The peer still reads the output of its last requests, and the
 // acknowledgements that wait for a Commit.
-func (p *OfflinePeer) Finish() {
+func (p *OfflinePeer) HalfClose() {
 	if !p.closed {
 		p.session.r.halfClose(p.session)
 	}

@@ -100,7 +100,7 @@ func (s *Simulator) put(c *Conn, queue int) {
 	s.use(c, queue)
 	body := j.workload()
 	r := &Request{cmd: periodic.SubmitJob, job: j}
-	r.arrive = func() {
+	r.onArrival = func() {
 		if r.refused = s.ledger.full || s.ledger.stopping; !r.refused {
 			s.ledger.submitted(j, 0)
 			j.put, j.putLatest = j.due, max(s.ledger.wall, j.due)
@@ -131,7 +131,7 @@ func (s *Simulator) reserve(c *Conn, seconds int) {
 	if seconds >= 0 {
 		text = fmt.Sprintf("reserve-with-timeout %d\r\n", seconds)
 	}
-	r.arrive = func() {
+	r.onArrival = func() {
 		if r.until = never; seconds >= 0 {
 			r.until = s.server.Now().Mono + int64(seconds)*1000
 		}
@@ -147,12 +147,12 @@ const never = 1 << 50
 // watch lets a client watch a tube, or ignore it.
 func (s *Simulator) watch(c *Conn, queue int, is bool) {
 	r, verb := &Request{cmd: periodic.CanDo, lineRequest: lineRequest{word: "WATCHING"}}, "watch"
-	r.arrive = func() { c.servedQueues[queue] = true }
+	r.onArrival = func() { c.servedQueues[queue] = true }
 	if !is {
 		verb = "ignore"
-		r.arrive = func() {
+		r.onArrival = func() {
 			if c.servedQueues[queue] {
-				c.servedQueues[queue], c.quit[queue] = false, past(s.ledger.turn)
+				c.servedQueues[queue], c.stoppedServing[queue] = false, past(s.ledger.turn)
 			}
 		}
 	}
@@ -190,7 +190,7 @@ var beanstalkVerbs = map[string]string{deleted: "delete", released: "release", b
 func (s *Simulator) askByID(c *Conn, h heldJob, word, arguments string, numbers ...int64) {
 	j := h.job
 	r := &Request{cmd: periodic.WorkDone, job: j, lineRequest: lineRequest{word: word}}
-	r.arrive = func() {
+	r.onArrival = func() {
 		if h.run != nil {
 			if j.holder == c && j.run != nil { // the server knows the job by its id alone
 				h.run = j.run
@@ -209,7 +209,7 @@ func (s *Simulator) askByID(c *Conn, h heldJob, word, arguments string, numbers 
 func (s *Simulator) kick(c *Conn, queue int) {
 	s.use(c, queue)
 	r := &Request{cmd: periodic.WorkFail, lineRequest: lineRequest{word: kicked}}
-	r.arrive = func() { s.ledger.kicked(r, queue) }
+	r.onArrival = func() { s.ledger.kicked(r, queue) }
 	c.askLine(r, fmt.Sprintf("kick %d\r\n", 1<<20))
 	s.trace.Say("c%d kicks q%d", c.id, queue)
 }

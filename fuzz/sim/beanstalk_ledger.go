@@ -243,7 +243,7 @@ func (l *Ledger) checkUnreserved(c *Conn, r *Request, word string) {
 	now := l.clock().Mono
 	switch word {
 	case "TIMED_OUT":
-		if now < r.until && !c.fin {
+		if now < r.until && !c.halfClosing {
 			l.trace.Fail("the reserve of c%d ends %d ms early", c.id, r.until-now)
 		}
 		if j := l.readyJob(c); j != nil && r.turn == l.turn && !l.underWay && !l.stopping {

@@ -8,8 +8,8 @@ import "slices"
 // that the real one uses, inside of the server's process: it dies with it. Its jobs are never journaled; each ends with
 // the first worker that has it.
 
-// nodeStep lets the Disbatch node do one thing.
-func (s *Simulator) nodeStep() {
+// disbatchStep lets the Disbatch node do one thing.
+func (s *Simulator) disbatchStep() {
 	s.settle()
 	if s.rng.IntN(4) == 0 {
 		s.withdraw()
@@ -23,9 +23,9 @@ func (s *Simulator) nodeStep() {
 	s.trace.Say("the node submits %v", j)
 	s.ledger.submitted(j, 0)
 	j.nodeWaits = true
-	crash := s.crashes
+	incarnation := s.serverEnds
 	err := s.server.Functions().Submit(s.ledger.queues[j.queue], j.name, []byte(j.workload()), func(data []byte, err error) {
-		if s.crashes == crash {
+		if s.serverEnds == incarnation {
 			s.ledger.nodeAnswered(j, data, err)
 		}
 	})

@@ -50,9 +50,9 @@ func (s *Simulator) commitSlowly() (over <-chan struct{}) {
 // syncSteps are the steps while the disk is at a sync.
 var syncSteps = play.NewTable(
 	play.Of(4, func(s *Simulator) { s.act(s.anyConn()) }),
-	play.Of(6, func(s *Simulator) { s.arrive(s.anyConn()) }),
+	play.Of(6, func(s *Simulator) { s.deliverSome(s.anyConn()) }),
 	play.Of(2, func(s *Simulator) { s.read(s.anyConn(), math.MaxInt) }),
-	play.Of(3, (*Simulator).arriveCall),
+	play.Of(3, (*Simulator).deliverCall),
 	play.Of(2, (*Simulator).halfCloseOwed),
 	play.Of(1, func(s *Simulator) {
 		if s.rng.IntN(4) == 0 {
@@ -63,7 +63,7 @@ var syncSteps = play.NewTable(
 	}),
 	play.Of(1, func(s *Simulator) {
 		if !s.ledger.stopping {
-			s.nodeStep()
+			s.disbatchStep()
 		}
 	}),
 	play.Of(1, func(s *Simulator) {
@@ -93,14 +93,14 @@ func (c *Conn) waitsForDisk() bool {
 // halfCloseOwed lets a peer that waits for the disk close its side.
 func (s *Simulator) halfCloseOwed() {
 	all := slices.DeleteFunc(slices.Clone(s.net.conns), func(c *Conn) bool {
-		return c.fin || c.garbled || len(c.outgoing) > 0 || c.peer.Closed() || !c.waitsForDisk()
+		return c.halfClosing || c.garbled || len(c.outgoing) > 0 || c.peer.Closed() || !c.waitsForDisk()
 	})
 	if len(all) == 0 {
 		return
 	}
 	c := all[s.rng.IntN(len(all))]
 	s.trace.Say("c%d has said all", c.id)
-	c.fin = true
+	c.halfClosing = true
 	s.deliver(c, 0)
 	s.settle()
 }

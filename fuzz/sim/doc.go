@@ -43,11 +43,11 @@
 //  4. checks the structures of the server (loop.Offline.Check).
 //
 // A request of Periodic passes four places. Conn.ask puts its bytes on their way, with a Request. When the last of
-// them arrives, Simulator.deliver calls Request.arrive, which tells the ledger what the request does to the server.
+// them arrives, Simulator.deliver calls Request.onArrival, which tells the ledger what the request does to the server.
 // The server's answer passes Ledger.written, which finds the Request and checks the answer. Simulator.read hands the
 // bytes to the peer, which then knows of its job or result. Gloom goes the same way with Conn.tell,
 // beanstalkd's protocol and Faktory's with Conn.askLine. A call is put on its way by dworkAsk, ktsAsk or httpAsk, and
-// arrives by Simulator.arriveCall; hubAnswered, ktsAnswered or httpAnswered checks its answer.
+// arrives by Simulator.deliverCall; hubAnswered, ktsAnswered or httpAnswered checks its answer.
 //
 // # To add an operation
 //

@@ -79,51 +79,51 @@ func (s *Simulator) dworkAsk(call *dworkCall) {
 	s.trace.Say("dwork %v %s %v %v", call.kind, call.location, call.tasks, call.after)
 }
 
-// graphAct is something that a user or a worker of the graph does. A worker with tasks also draws those before
+// dworkAct is something that a user or a worker of the graph does. A worker with tasks also draws those before
 // graphTransfers, and steals where nothing before graphSteals fits.
-type graphAct int
+type dworkAct int
 
 const (
-	graphCreates graphAct = iota
-	graphExits
-	graphCompletesAny // also tasks that other workers hold
-	graphCompletes
-	graphTransfers
-	graphSteals
-	graphExtends // tasks that exist or existed
+	dworkCreates dworkAct = iota
+	dworkExits
+	dworkCompletesAny // also tasks that other workers hold
+	dworkCompletes
+	dworkTransfers
+	dworkSteals
+	dworkExtends // tasks that exist or existed
 )
 
-var graphActs = play.NewTable(
-	play.Of(6, graphCreates), play.Of(1, graphExits), play.Of(1, graphCompletesAny), play.Of(6, graphCompletes), play.Of(2, graphTransfers),
-	play.Of(4, graphSteals), play.Of(4, graphExtends),
+var dworkActs = play.NewTable(
+	play.Of(6, dworkCreates), play.Of(1, dworkExits), play.Of(1, dworkCompletesAny), play.Of(6, dworkCompletes), play.Of(2, dworkTransfers),
+	play.Of(4, dworkSteals), play.Of(4, dworkExtends),
 )
 
-// graphStep lets a user or a worker of the graph do one thing.
-func (s *Simulator) graphStep() {
+// dworkStep lets a user or a worker of the graph do one thing.
+func (s *Simulator) dworkStep() {
 	location := locations[s.rng.IntN(len(locations))]
-	act := graphActs.Draw(s.rng)
+	act := dworkActs.Draw(s.rng)
 	held := s.net.dwork.stolen[location]
 	switch {
-	case act == graphCreates && s.ledger.live() < maxJobs:
+	case act == dworkCreates && s.ledger.live() < maxJobs:
 		call := &dworkCall{kind: dwork.Create}
 		for range 1 + s.rng.IntN(3) {
 			call.tasks, call.after = append(call.tasks, s.ledger.newJob(ofDwork, graphQueue, "")), append(call.after, s.drawSome(s.ledger.lastTasks(6), 3))
 		}
 		s.dworkAsk(call)
-	case act == graphExits:
+	case act == dworkExits:
 		s.dworkAsk(&dworkCall{kind: dwork.Exit, location: location})
-	case act == graphCompletesAny:
+	case act == dworkCompletesAny:
 		if tasks := s.drawSome(s.ledger.lastTasks(6), 2); tasks != nil {
 			s.dworkAsk(&dworkCall{kind: dwork.Complete, location: location, tasks: tasks})
 		}
-	case len(held) > 0 && act <= graphCompletes:
+	case len(held) > 0 && act <= dworkCompletes:
 		k := 1 + s.rng.IntN(len(held))
 		s.dworkAsk(&dworkCall{kind: dwork.Complete, location: location, tasks: slices.Clone(held[:k])})
 		s.net.dwork.stolen[location] = held[k:]
-	case len(held) > 0 && act <= graphTransfers:
+	case len(held) > 0 && act <= dworkTransfers:
 		s.net.dwork.stolen[location] = held[1:]
 		s.dworkAsk(&dworkCall{kind: dwork.Transfer, location: location, tasks: held[:1:1], after: [][]*Job{s.drawSome(s.ledger.lastTasks(12), 6)}})
-	case act <= graphSteals:
+	case act <= dworkSteals:
 		s.dworkAsk(&dworkCall{kind: dwork.Steal, location: location})
 	default:
 		call := &dworkCall{kind: dwork.Create}
@@ -167,17 +167,17 @@ func (s *Simulator) dworkArrive(call *dworkCall) {
 			return
 		}
 	}
-	s.ledger.applyDwork(call)
+	s.ledger.dworkArrived(call)
 	for _, t := range call.tasks {
 		call.lives = append(call.lives, t.life)
 	}
 	s.ledger.dworkSigns[call.location] = s.server.Now().Mono
-	crash := s.crashes
+	incarnation := s.serverEnds
 	s.net.dwork.owed++
 	s.server.Dwork(call.payload, func(reply []byte) {
-		if s.crashes == crash {
+		if s.serverEnds == incarnation {
 			s.net.dwork.owed--
-			s.ledger.hubAnswered(call, reply)
+			s.ledger.dworkAnswered(call, reply)
 		}
 	})
 }
@@ -204,8 +204,8 @@ func (s *Simulator) dworkArriveLate(call *dworkCall) {
 	})
 }
 
-// applyDwork notes what a request does when it arrives.
-func (l *Ledger) applyDwork(call *dworkCall) {
+// dworkArrived notes what a request does when it arrives.
+func (l *Ledger) dworkArrived(call *dworkCall) {
 	for i, t := range call.tasks {
 		switch {
 		case call.cyclic && call.kind == dwork.Transfer: // its worker has it still

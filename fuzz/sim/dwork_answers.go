@@ -8,8 +8,8 @@ import (
 	"treadle/codec/dwork"
 )
 
-// hubAnswered checks an answer of the hub.
-func (l *Ledger) hubAnswered(call *dworkCall, reply []byte) {
+// dworkAnswered checks an answer of the hub.
+func (l *Ledger) dworkAnswered(call *dworkCall, reply []byte) {
 	var q dwork.Query
 	if err := dwork.DecodeReply(reply, &q); err != nil {
 		l.trace.Fail("the hub answers %v with %x: %v", call.kind, reply, err)
@@ -41,12 +41,12 @@ func (l *Ledger) hubAnswered(call *dworkCall, reply []byte) {
 		}
 		call.addedCommitted()
 	case call.kind == dwork.Complete || call.kind == dwork.Transfer:
-		l.hubAccepted(call, &q)
+		l.dworkAccepted(call, &q)
 	}
 }
 
-// hubAccepted checks the answer to a Complete or a Transfer.
-func (l *Ledger) hubAccepted(call *dworkCall, q *dwork.Query) {
+// dworkAccepted checks the answer to a Complete or a Transfer.
+func (l *Ledger) dworkAccepted(call *dworkCall, q *dwork.Query) {
 	var refused []*Job
 	for t := range q.Tasks {
 		refused = append(refused, l.task(t.Name))

@@ -80,7 +80,7 @@ func (s *Simulator) push(c *Conn, queue int) {
 		unique = []int64{20, 600}[s.rng.IntN(2)]
 	}
 	r := &Request{cmd: periodic.SubmitJob, job: j}
-	r.arrive = func() {
+	r.onArrival = func() {
 		if r.refused = s.ledger.full; r.refused {
 			return
 		}
@@ -142,12 +142,12 @@ func (s *Simulator) fetch(c *Conn) {
 		text += " " + s.ledger.queues[i]
 	}
 	r := &Request{cmd: periodic.GrabJob}
-	r.arrive = func() {
+	r.onArrival = func() {
 		r.until = s.server.Now().Mono + fetchWait
 		for i := range c.servedQueues {
 			is := slices.Contains(queues, i)
 			if c.servedQueues[i] && !is {
-				c.quit[i] = past(s.ledger.turn)
+				c.stoppedServing[i] = past(s.ledger.turn)
 			}
 			c.servedQueues[i] = is
 		}
@@ -165,7 +165,7 @@ func (s *Simulator) reportFetched(c *Conn, x *Lease, fails bool) {
 		r.cmd, r.word = periodic.WorkFail, "FAIL"
 		text = fmt.Sprintf("FAIL {\"jid\":%q,\"errtype\":\"E\",\"message\":\"it failed\",\"backtrace\":[\"a\",\"b\"]}\r\n", x.token)
 	}
-	r.arrive = func() { r.effect = s.ledger.fetchedReported(x, fails) }
+	r.onArrival = func() { r.effect = s.ledger.fetchedReported(x, fails) }
 	c.askLine(r, text)
 	s.trace.Say("c%d says %s of %v, which c%d has fetched", c.id, r.word, x.job, x.conn.id)
 }

@@ -26,7 +26,7 @@ func (s *Simulator) actAsMaster(c *Conn) {
 	}
 	j := s.ledger.newJob(ofGloom, s.rng.IntN(workedQueues), name)
 	j.priority, j.size = int64(s.rng.IntN(3)), s.drawPadding()
-	c.tell(&Request{job: j, arrive: func() { s.ledger.gloomSubmitted(c, j) }},
+	c.tell(&Request{job: j, onArrival: func() { s.ledger.gloomSubmitted(c, j) }},
 		gloom.AppendSubmit(nil, fmt.Appendf(nil, "%q", j.name), fmt.Appendf(nil, "%q", s.ledger.queues[j.queue]), j.priority, []byte(j.workload())))
 	s.trace.Say("c%d submits %v as %s", c.id, j, j.name)
 }
@@ -184,20 +184,20 @@ func (s *Simulator) actAsSlave(c *Conn) {
 	h := c.held[0]
 	c.held = c.held[1:]
 	result := s.resultOf(h)
-	c.tell(&Request{arrive: func() { c.busy = false; s.ledger.finished(c, h, result) }}, gloom.AppendRespond(nil, []byte(result)))
+	c.tell(&Request{onArrival: func() { c.busy = false; s.ledger.finished(c, h, result) }}, gloom.AppendRespond(nil, []byte(result)))
 	s.trace.Say("c%d does %v", c.id, h.job)
 }
 
 // joinQueue lets a slave join a queue. The ledger notes it when the request arrives.
 func (s *Simulator) joinQueue(c *Conn, queue int) {
-	arrive := func() {
+	onArrival := func() {
 		for i := range c.servedQueues {
 			if c.servedQueues[i] && i != queue {
-				c.servedQueues[i], c.quit[i] = false, past(s.ledger.turn)
+				c.servedQueues[i], c.stoppedServing[i] = false, past(s.ledger.turn)
 			}
 		}
 		c.servedQueues[queue], c.joined = true, past(s.ledger.turn)
 	}
-	c.tell(&Request{arrive: arrive}, gloom.AppendJoin(nil, fmt.Appendf(nil, "%q", s.ledger.queues[queue])))
+	c.tell(&Request{onArrival: onArrival}, gloom.AppendJoin(nil, fmt.Appendf(nil, "%q", s.ledger.queues[queue])))
 	s.trace.Say("c%d joins q%d", c.id, queue)
 }

@@ -34,12 +34,12 @@ type httpCall struct {
 	body   []byte
 	broken bool // the body ends early
 
-	arrive func()                       // notes what the arrival does; nil: nothing
-	answer func(status int, all []byte) // checks the answer
-	turn   int                          // in which it arrived
-	group  int                          // of changes that it has made, at the latest; 0: it has made none
-	peer   *loop.OfflineCall            // the open call; nil: it was answered at once
-	hungUp bool                         // its client has
+	onArrival func()                       // notes what the arrival does; nil: nothing
+	onAnswer  func(status int, all []byte) // checks the answer
+	turn      int                          // in which it arrived
+	group     int                          // of changes that it has made, at the latest; 0: it has made none
+	peer      *loop.OfflineCall            // the open call; nil: it was answered at once
+	hungUp    bool                         // its client has
 
 	reserve *reserve     // reserve of a worker that asks for jobs
 	awaits  *httpAwaited // what a submitter waits for
@@ -73,8 +73,8 @@ func (brokenBody) Read([]byte) (int, error) { return 0, errBroken }
 // httpArrive lets a call arrive.
 func (s *Simulator) httpArrive(call *httpCall) {
 	call.turn = s.ledger.turn
-	if call.arrive != nil {
-		call.arrive()
+	if call.onArrival != nil {
+		call.onArrival()
 	}
 	body := io.Reader(bytes.NewReader(call.body))
 	if call.broken {
@@ -88,10 +88,10 @@ func (s *Simulator) httpArrive(call *httpCall) {
 	if call.key != "" {
 		r.Header.Set("Idempotency-Key", call.key)
 	}
-	crash := s.crashes
+	incarnation := s.serverEnds
 	s.net.http.open = append(s.net.http.open, call)
 	call.peer = s.server.Admin(r, func(status int, all []byte) {
-		if s.crashes == crash {
+		if s.serverEnds == incarnation {
 			s.ledger.httpAnswered(call, status, all)
 		}
 	})
@@ -110,7 +110,7 @@ func (l *Ledger) httpAnswered(call *httpCall, status int, all []byte) {
 	if n := l.disk.Groups(); status == http.StatusOK && n < call.group {
 		l.trace.Fail("h%d, of group %d, is answered when %d groups are on disk", call.number, call.group, n)
 	}
-	call.answer(status, all)
+	call.onAnswer(status, all)
 }
 
 // httpRead decodes the answer of a call, which must have a status and, of a refusal, a reason.

@@ -106,12 +106,12 @@ func (s *Simulator) operateOnSome(c *jobChange) {
 		return
 	}
 	call := s.operatorCall("/api/v1/jobs/change", r)
-	call.arrive = func() {
+	call.onArrival = func() {
 		for _, j := range changed {
 			s.ledger.changed(call, c, j)
 		}
 	}
-	call.answer = func(status int, all []byte) {
+	call.onAnswer = func(status int, all []byte) {
 		var answer admin.JobsChanged
 		s.ledger.httpRead(call, status, all, &answer)
 		if answer.Changed != len(changed) || len(answer.Left) != len(r.IDs)-len(changed) {

@@ -62,13 +62,13 @@ func (s *Simulator) httpReport() {
 		call.body = s.httpBody(bodies)
 	}
 	until := int64(0)
-	call.arrive = func() {
+	call.onArrival = func() {
 		for _, r := range reports {
 			s.ledger.leaseReported(call, r)
 		}
 		until = s.server.Now().Wall + reports[len(reports)-1].length.Milliseconds()
 	}
-	call.answer = func(status int, all []byte) {
+	call.onAnswer = func(status int, all []byte) {
 		if alone {
 			s.ledger.checkReport(call, reports[0], s.ledger.reasonOf(call, status, all))
 		} else {

@@ -112,7 +112,7 @@ func (s *Simulator) httpSubmit() {
 	}
 	call.body = s.httpBody(sent)
 	refused := false
-	call.arrive = func() {
+	call.onArrival = func() {
 		if refused = s.ledger.full; refused {
 			return
 		}
@@ -124,7 +124,7 @@ func (s *Simulator) httpSubmit() {
 			}
 		}
 	}
-	call.answer = func(status int, all []byte) { s.ledger.httpSubmitted(call, j, sent.Queue, refused, status, all) }
+	call.onAnswer = func(status int, all []byte) { s.ledger.httpSubmitted(call, j, sent.Queue, refused, status, all) }
 	s.trace.Say("over HTTP %v is submitted to q%d, of priority %d, after %v, at %v, and awaited for %v", j, j.queue, j.priority,
 		time.Duration(sent.Delay), sent.At, time.Duration(sent.Wait))
 	s.httpAsk(call)
@@ -275,7 +275,7 @@ func (s *Simulator) httpSubmitLines() {
 		call.body = append(call.body, `{"queue":`...)
 	}
 	taken := 0
-	call.arrive = func() {
+	call.onArrival = func() {
 		if s.ledger.full {
 			return
 		}
@@ -284,7 +284,7 @@ func (s *Simulator) httpSubmitLines() {
 			s.ledger.httpJobArrived(j, sent[i])
 		}
 	}
-	call.answer = func(status int, all []byte) {
+	call.onAnswer = func(status int, all []byte) {
 		var answer admin.SubmittedLines
 		s.ledger.httpRead(call, status, all, &answer)
 		if answer.Submitted != taken || answer.Refused != nonsense+len(jobs)-taken || (answer.Error != "") != call.broken || call.broken && answer.Next != lines+1 {

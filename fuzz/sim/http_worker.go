@@ -29,8 +29,8 @@ const maxReserved = 3
 
 // httpReserve lets a worker ask for jobs.
 func (s *Simulator) httpReserve() {
-	s.made++
-	c := &Conn{id: s.made, peerKind: httpWorker, leaseConn: leaseConn{leases: map[*Job]*Lease{}}}
+	s.connsMade++
+	c := &Conn{id: s.connsMade, peerKind: httpWorker, leaseConn: leaseConn{leases: map[*Job]*Lease{}}}
 	length := leaseLengths[s.rng.IntN(len(leaseLengths))]
 	c.reserve = &reserve{conn: c, most: 1 + s.rng.IntN(maxReserved), length: length.Milliseconds()}
 	sent := &admin.Reserve{Jobs: c.reserve.most, Lease: admin.Duration(length), Worker: fmt.Sprintf("c%d", c.id)}
@@ -43,9 +43,9 @@ func (s *Simulator) httpReserve() {
 			sent.Queues = append(sent.Queues, s.ledger.queues[queue])
 		}
 	}
-	s.net.lessees[c.id] = c
+	s.net.leaseHolders[c.id] = c
 	call := &httpCall{path: "/api/v1/reserve", kind: jsonBody, body: s.httpBody(sent), reserve: c.reserve}
-	call.answer = func(status int, all []byte) { s.ledger.httpReserved(call, status, all) }
+	call.onAnswer = func(status int, all []byte) { s.ledger.httpReserved(call, status, all) }
 	s.trace.Say("c%d asks over HTTP for %d jobs of %v, for leases of %v, and waits for %v", c.id, sent.Jobs, c.servedQueues, length, time.Duration(sent.Wait))
 	s.httpAsk(call)
 }

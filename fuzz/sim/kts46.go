@@ -75,9 +75,9 @@ func (s *Simulator) ktsPost(v2 bool, method string, args []any, answer func(stri
 	if err != nil {
 		s.trace.Fail("cannot make a request: %v", err)
 	}
-	crash := s.crashes
+	incarnation := s.serverEnds
 	s.server.Kts46(port, r, func(status int, body []byte) {
-		if s.crashes != crash {
+		if s.serverEnds != incarnation {
 			return
 		}
 		read := ktsRead1

@@ -169,7 +169,7 @@ func (s *Simulator) seeLeases(workers ...string) (all []seenJob) {
 			if _, err := fmt.Sscanf(seen.Worker, worker+"%d", &number); err != nil {
 				continue // only the job's earlier worker was one of these
 			}
-			if seen.conn = s.net.lessees[number]; seen.conn == nil {
+			if seen.conn = s.net.leaseHolders[number]; seen.conn == nil {
 				s.trace.Fail("%q of %q is held by %s, which no worker is", seen.Name, seen.Queue, seen.Worker)
 			}
 			all = append(all, seen)

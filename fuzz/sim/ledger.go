@@ -66,7 +66,7 @@ type serverState struct {
 func newLedger(setup Setup) *Ledger {
 	t := new(play.Trace)
 	l := &Ledger{
-		trace: t, setup: setup, net: &Network{dwork: dworkNetwork{stolen: map[string][]*Job{}}, lessees: map[int]*Conn{}},
+		trace: t, setup: setup, net: &Network{dwork: dworkNetwork{stolen: map[string][]*Job{}}, leaseHolders: map[int]*Conn{}},
 		jobTable: jobTable{names: map[string][]*Job{}, ids: map[string][]*Job{}}, dworkSigns: map[string]int64{}, streams: streams{chunks: map[string][]*chunk{}},
 		config: newSettings(), kts: newKts46Model(), ktsSaved: ktsSaved{disk: newKts46Model()}, cron: newCronModel(),
 		policy: &PolicyModel{trace: t, rules: setup.policies},

@@ -96,7 +96,7 @@ const leastInLines = 3
 
 // lineStep lets a peer do some things, one after the other as its program would.
 func (s *Simulator) lineStep() {
-	all := slices.DeleteFunc(slices.Clone(s.net.conns), func(c *Conn) bool { return !c.inLines() || c.fin || c.peer.Closed() })
+	all := slices.DeleteFunc(slices.Clone(s.net.conns), func(c *Conn) bool { return !c.inLines() || c.halfClosing || c.peer.Closed() })
 	if len(all) < leastInLines {
 		s.connect([]peerKind{beanstalkPeer, faktoryPeer}[s.rng.IntN(2)])
 		return

@@ -31,7 +31,7 @@ var malformedFrames = map[peerKind][]string{
 func (s *Simulator) sendMalformed(c *Conn) {
 	if c.gloom() {
 		all := malformedFrames[c.peerKind]
-		c.tell(&Request{arrive: func() { c.malformed++ }}, wire.GloomFrame(all[s.rng.IntN(len(all))]))
+		c.tell(&Request{onArrival: func() { c.malformed++ }}, wire.GloomFrame(all[s.rng.IntN(len(all))]))
 	} else {
 		c.ask(&Request{cmd: malformed[s.rng.IntN(len(malformed))], refused: true}, nil)
 	}
@@ -45,7 +45,7 @@ func (s *Simulator) sendGarbage(c *Conn) {
 		junk = "\x00\x00\x00\x04no!}"
 	}
 	c.outgoing = append(c.outgoing, junk...)
-	c.mark(&Request{silent: true, arrive: func() { c.malformed++ }}, len(junk)-1) // its front may be enough to see that
+	c.mark(&Request{silent: true, onArrival: func() { c.malformed++ }}, len(junk)-1) // its front may be enough to see that
 	c.garbled = true
 	s.trace.Say("c%d talks nonsense", c.id)
 }
@@ -71,9 +71,9 @@ func (c *Conn) isOdd(r *gloom.Reply) bool {
 
 // loadEnd follows the jobs of a LOAD.
 type loadEnd struct {
-	more int    // number of jobs that are announced and missing
-	tail string // bytes behind the jobs: the beginning of another one, or garbage
-	sum  bool   // the frame's checksum is wrong
+	more   int    // number of jobs that are announced and missing
+	tail   string // bytes behind the jobs: the beginning of another one, or garbage
+	badSum bool   // the frame's checksum is wrong
 }
 
 // sumAt is where the checksum of a frame begins.
@@ -91,7 +91,7 @@ var malformedLoads = play.NewTable(
 	play.Of(1, loadEnd{more: 1, tail: "\x01f\x01n\x7f\xff\xff\xffx"}),
 	play.Of(1, loadEnd{tail: "and more"}),
 	play.Of(1, negativeLoad),
-	play.Of(1, loadEnd{sum: true}),
+	play.Of(1, loadEnd{badSum: true}),
 )
 
 // loadBadly sends a LOAD that ends malformed. Its jobs are there all the same, unless the checksum is wrong or the
@@ -99,7 +99,7 @@ var malformedLoads = play.NewTable(
 func (s *Simulator) loadBadly(c *Conn, at int64) {
 	jobs := []*Job{s.newPeriodicJob(s.rng.IntN(periodicQueues), ""), s.newPeriodicJob(s.rng.IntN(periodicQueues), "")}
 	end := malformedLoads.Draw(s.rng)
-	if end.more < 0 || end.sum && c.framing() == periodic.Plain {
+	if end.more < 0 || end.badSum && c.framing() == periodic.Plain {
 		s.loadAs(c, nil, nil, &negativeLoad)
 		return
 	}

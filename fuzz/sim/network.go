@@ -23,8 +23,8 @@ type Network struct {
 	kts   ktsNetwork
 	http  httpNetwork
 
-	lessees map[int]*Conn // holders of leases, by number: reserves over HTTP and workers of Faktory
-	fetched []*Lease      // leases that workers of Faktory know, also ended ones
+	leaseHolders map[int]*Conn // holders of leases, by number: reserves over HTTP and workers of Faktory
+	fetched      []*Lease      // leases that workers of Faktory know, also ended ones
 }
 
 // crashed drops all connections and calls: a server that has ended reads and answers none.
@@ -64,13 +64,13 @@ type Conn struct {
 
 // toServer is the direction of a connection to the server.
 type toServer struct {
-	outgoing []byte     // bytes on their way
-	passed   int        // number of bytes that have arrived
-	marks    []mark     // the requests in outgoing
-	next     uint32     // number of the last request: its message id
-	recent   []*Request // requests that have arrived in this turn
-	fin      bool       // the peer sends nothing more
-	finished bool       // fin, and all that the peer sent has arrived
+	outgoing    []byte     // bytes on their way
+	passed      int        // number of bytes that have arrived
+	marks       []mark     // the requests in outgoing
+	next        uint32     // number of the last request: its message id
+	recent      []*Request // requests that have arrived in this turn
+	halfClosing bool       // the peer sends nothing more
+	halfClosed  bool       // halfClosing, and all that the peer sent has arrived
 }
 
 // toPeer is the direction of a connection to the peer.
@@ -84,15 +84,15 @@ type toPeer struct {
 
 // workerConn is the part of a connection whose peer does jobs: what it offers, asks for and has.
 type workerConn struct {
-	servedQueues [queueCount]bool     // the queues that it serves
-	quit         [queueCount]pastTurn // turn of its CANT_DO, by queue
-	broadcast    pastTurn             // turn of its BROADCAST
-	grabs        int                  // number of GRAB_JOBs without an answer
-	backlog      []*Job               // jobs that may have been broadcast to it since its SLEEP
-	unreadRuns   []*Run               // runs whose assignments the peer has yet to read
-	held         []heldJob            // jobs whose assignments the peer has read
-	acquiring    map[uint32]heldJob   // jobs with an ACQUIRE, by its message id
-	runs         []*Run               // runs that the peer was given and has not reported
+	servedQueues   [queueCount]bool     // the queues that it serves
+	stoppedServing [queueCount]pastTurn // turn of its CANT_DO, by queue
+	broadcast      pastTurn             // turn of its BROADCAST
+	grabs          int                  // number of GRAB_JOBs without an answer
+	backlog        []*Job               // jobs that may have been broadcast to it since its SLEEP
+	unreadRuns     []*Run               // runs whose assignments the peer has yet to read
+	held           []heldJob            // jobs whose assignments the peer has read
+	acquiring      map[uint32]heldJob   // jobs with an ACQUIRE, by its message id
+	runs           []*Run               // runs that the peer was given and has not reported
 }
 
 // gloomConn is the part of a connection of a master or a slave.
@@ -132,12 +132,12 @@ type mark struct {
 
 // Request is a request on a Conn: what its arrival does to the server, and what its answer means.
 type Request struct {
-	id     uint32
-	cmd    periodic.Command // of the Periodic protocol; in other protocols the one that means the same to the ledger
-	silent bool             // the request has no answer
-	arrive func()           // notes what the arrival does; nil: nothing
-	turn   int              // turn in which the request arrived
-	group  int              // the last group of changes that may have its effect
+	id        uint32
+	cmd       periodic.Command // of the Periodic protocol; in other protocols the one that means the same to the ledger
+	silent    bool             // the request has no answer
+	onArrival func()           // notes what the arrival does; nil: nothing
+	turn      int              // turn in which the request arrived
+	group     int              // the last group of changes that may have its effect
 
 	refused  bool // the disk was full, or the request is malformed
 	doubtful bool // the disk became full, or had room again, while the request arrived
@@ -185,8 +185,8 @@ var named = map[peerKind]periodic.Role{crcClient: periodic.AuthClient, crcWorker
 
 // connect opens a connection of a kind; its hello is on its way.
 func (s *Simulator) connect(kind peerKind) *Conn {
-	s.made++
-	c := &Conn{id: s.made, peerKind: kind, peer: s.server.Connect(kind.port()), toPeer: toPeer{requests: map[uint32]*Request{}}}
+	s.connsMade++
+	c := &Conn{id: s.connsMade, peerKind: kind, peer: s.server.Connect(kind.port()), toPeer: toPeer{requests: map[uint32]*Request{}}}
 	c.acquiring = map[uint32]heldJob{}
 	c.peer.Written = func(b []byte) { s.ledger.written(c, b) }
 	s.net.conns = append(s.net.conns, c)
@@ -201,7 +201,7 @@ func (s *Simulator) connect(kind peerKind) *Conn {
 		s.reserve(c, 0) // the server counts it as a worker from then on
 		s.watch(c, s.rng.IntN(workedQueues), true)
 	case faktoryPeer:
-		s.net.lessees[c.id], c.leases = c, map[*Job]*Lease{}
+		s.net.leaseHolders[c.id], c.leases = c, map[*Job]*Lease{}
 		c.askLine(&Request{cmd: periodic.CanDo}, fmt.Sprintf("HELLO {\"v\":2,\"wid\":\"c%d\"}\r\n", c.id))
 	}
 	return c
@@ -247,15 +247,15 @@ func (s *Simulator) deliver(c *Conn, n int) {
 		if !r.silent {
 			c.requests[r.id] = r
 		}
-		if r.arrive != nil {
-			r.arrive()
+		if r.onArrival != nil {
+			r.onArrival()
 		}
 		s.ledger.underWay = true
 	}
 	chunk := slices.Clone(c.outgoing[:n])
 	c.outgoing = c.outgoing[n:]
 	c.peer.Feed(chunk)
-	if len(c.outgoing) == 0 && c.fin && !c.garbled {
+	if len(c.outgoing) == 0 && c.halfClosing && !c.garbled {
 		s.halfClose(c)
 	}
 }
@@ -282,7 +282,7 @@ func (l *Ledger) reap() {
 		}
 		l.trace.Say("c%d has ended", c.id)
 		for _, r := range c.recent {
-			if c.finished {
+			if c.halfClosed {
 				break // all of it was
 			}
 			if r.chunk != nil {

@@ -55,7 +55,7 @@ func (s *Simulator) operateOnAll(c *jobChange) {
 	if o.spare && len(seen) == 0 {
 		return // there may be no such queue yet
 	}
-	call.arrive = func() {
+	call.onArrival = func() {
 		s.ledger.operation = o
 		for i := range seen {
 			x := &seen[i]
@@ -65,7 +65,7 @@ func (s *Simulator) operateOnAll(c *jobChange) {
 		}
 		s.ledger.noteOperation()
 	}
-	call.answer = func(status int, all []byte) {
+	call.onAnswer = func(status int, all []byte) {
 		var answer admin.OperationStarted
 		s.ledger.httpRead(call, status, all, &answer)
 		o.id = answer.Operation

@@ -122,7 +122,7 @@ func (s *Simulator) actAsClient(c *Conn) {
 // run submits a job by RUN_JOB.
 func (s *Simulator) run(c *Conn, j *Job) {
 	r := &Request{cmd: periodic.RunJob, job: j}
-	r.arrive = func() {
+	r.onArrival = func() {
 		s.ledger.unlessFull(r, func() {
 			s.ledger.submitted(j, 0)
 			if c.slow && c.framing() == periodic.CRC {
@@ -138,7 +138,7 @@ func (s *Simulator) run(c *Conn, j *Job) {
 // dropSpare drops the spare queue.
 func (s *Simulator) dropSpare(c *Conn) {
 	r := &Request{cmd: periodic.DropFunc}
-	r.arrive = func() {
+	r.onArrival = func() {
 		for _, j := range s.ledger.jobs {
 			if j.queue != spareQueue {
 				continue
@@ -164,15 +164,15 @@ func (s *Simulator) listenOrPing(c *Conn) {
 // submit submits a job.
 func (s *Simulator) submit(c *Conn, j *Job, at int64) {
 	r := &Request{cmd: periodic.SubmitJob, job: j}
-	r.arrive = func() { s.ledger.unlessFull(r, func() { s.ledger.submitted(j, at) }) }
+	r.onArrival = func() { s.ledger.unlessFull(r, func() { s.ledger.submitted(j, at) }) }
 	c.ask(r, s.record(j, at))
 	s.trace.Say("c%d submits %v at %d", c.id, j, at)
 }
 
-// unlessFull calls arrive, unless the disk is full and the server must refuse the request.
-func (l *Ledger) unlessFull(r *Request, arrive func()) {
+// unlessFull calls onArrival, unless the disk is full and the server must refuse the request.
+func (l *Ledger) unlessFull(r *Request, onArrival func()) {
 	if r.refused = l.full; !l.full {
-		arrive()
+		onArrival()
 	}
 }
 
@@ -193,7 +193,7 @@ func (s *Simulator) removeAny(c *Conn) {
 // remove removes a job by its name. In the ledger all jobs of that name end when the request arrives.
 func (s *Simulator) remove(c *Conn, j *Job) {
 	r, key, queue := &Request{cmd: periodic.RemoveJob}, j.key(), j.queue
-	r.arrive = func() {
+	r.onArrival = func() {
 		for _, same := range s.ledger.names[key] {
 			if !same.mayBeIn(queue) { // an operation did not move it
 				continue

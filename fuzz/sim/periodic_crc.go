@@ -54,7 +54,7 @@ func topic(queue int, name string) string { return fmt.Sprint(queue, ofPeriodic,
 func (s *Simulator) crcStep() {
 	var busy, all []*Conn
 	for _, c := range s.net.conns {
-		if c.framing() != periodic.CRC || c.gloom() || c.fin || c.garbled || c.peer.Closed() || len(c.outgoing) > 4000 {
+		if c.framing() != periodic.CRC || c.gloom() || c.halfClosing || c.garbled || c.peer.Closed() || len(c.outgoing) > 4000 {
 			continue
 		}
 		all = append(all, c)
@@ -114,7 +114,7 @@ func (s *Simulator) whileHolding(c *Conn, h heldJob) {
 		s.decline(c, h)
 	case crcAcquires:
 		r := &Request{cmd: periodic.Acquire, crcRequest: crcRequest{lock: lock, limit: 1 + s.rng.IntN(2)}}
-		r.arrive = func() {
+		r.onArrival = func() {
 			if r.job = j; !h.isCurrent() && !s.ledger.maybeLater(h) { // the worker is told that it no longer has the job, and reports it no further
 				r.lateAcquire = true
 				s.ledger.reported(h)
@@ -134,7 +134,7 @@ func (s *Simulator) whileHolding(c *Conn, h heldJob) {
 		s.trace.Say("c%d wants %s for %v, as one of %d", c.id, lock, j, r.limit)
 	case crcReleases:
 		r := &Request{cmd: periodic.Release, silent: s.ledger.setup.periodicVersion < "2023"}
-		r.arrive = func() {
+		r.onArrival = func() {
 			if !h.isCurrent() && !s.ledger.maybeLater(h) {
 				return
 			}
@@ -153,7 +153,7 @@ func (s *Simulator) publish(c *Conn, h heldJob) {
 	s.ledger.streams.published++
 	b := &chunk{text: fmt.Sprintf("chunk %d%s", s.ledger.streams.published, strings.Repeat(".", s.rng.IntN(200)))}
 	r := &Request{cmd: periodic.WorkData, crcRequest: crcRequest{chunk: b}}
-	r.arrive = func() {
+	r.onArrival = func() {
 		if j.by == ofPeriodic {
 			b.sure = h.isCurrent() && s.ledger.holds(c, j) && !s.ledger.underWay
 			key := topic(j.queue, j.name)

@@ -118,7 +118,7 @@ func (s *Simulator) offerMany() {
 		return p
 	}
 	w := each(plainWorker, periodic.CanDo, 0)
-	if c := s.anyConn(); c.client() && !c.fin && !c.garbled {
+	if c := s.anyConn(); c.client() && !c.halfClosing && !c.garbled {
 		c.ask(&Request{cmd: periodic.Status, crowded: true}, nil)
 		s.deliver(c, len(c.outgoing))
 		s.settle()

@@ -145,7 +145,7 @@ func (s *Simulator) checkStatus() {
 		}
 		for _, c := range s.net.conns {
 			if c.slow && len(c.requests) > 0 { // the server may have to read its CAN_DO or CANT_DO yet
-				behind += oneIf(c.servedQueues[queue] || c.quit[queue].happened)
+				behind += oneIf(c.servedQueues[queue] || c.stoppedServing[queue].happened)
 			} else {
 				workers += oneIf(c.servedQueues[queue])
 			}

@@ -22,12 +22,12 @@ func (s *Simulator) load(c *Conn, jobs []*Job, at []int64) { s.loadAs(c, jobs, a
 // full then.
 func (s *Simulator) loadAs(c *Conn, jobs []*Job, at []int64, b *loadEnd) {
 	args := binary.BigEndian.AppendUint64(nil, uint64(len(jobs)+b.more))
-	r, fills := &Request{cmd: periodic.Load, loaded: jobs, silent: b.sum}, s.ledger.fills
+	r, fills := &Request{cmd: periodic.Load, loaded: jobs, silent: b.badSum}, s.ledger.fills
 	var fronts []mark
 	for i, j := range jobs {
 		args = append(args, s.record(j, at[i])...)
-		arrive := func() {
-			if fills == s.ledger.fills && !b.sum {
+		onArrival := func() {
+			if fills == s.ledger.fills && !b.badSum {
 				s.ledger.unlessFull(r, func() { s.ledger.submitted(j, at[i]) })
 				return
 			}
@@ -35,16 +35,16 @@ func (s *Simulator) loadAs(c *Conn, jobs []*Job, at []int64, b *loadEnd) {
 			s.ledger.submitted(j, at[i])
 			s.ledger.doubt(j)
 		}
-		fronts = append(fronts, mark{len(args), &Request{silent: true, job: j, arrive: arrive}})
+		fronts = append(fronts, mark{len(args), &Request{silent: true, job: j, onArrival: onArrival}})
 	}
-	r.arrive = func() {
+	r.onArrival = func() {
 		if b.more != 0 {
 			r.refused, r.doubtful = true, false
 		}
 	}
 	start, args := len(c.outgoing), append(args, b.tail...)
 	c.ask(r, args)
-	if b.sum {
+	if b.badSum {
 		c.outgoing[start+sumAt] ^= 1
 		c.garbled = true
 	}
@@ -53,7 +53,7 @@ func (s *Simulator) loadAs(c *Conn, jobs []*Job, at []int64, b *loadEnd) {
 		fronts[i].at += last.at - len(args)
 	}
 	c.marks = append(append(c.marks[:len(c.marks)-1], fronts...), last)
-	s.trace.Say("c%d loads %v at %d, %d more and %q, with a wrong sum: %v", c.id, jobs, at, b.more, b.tail, b.sum)
+	s.trace.Say("c%d loads %v at %d, %d more and %q, with a wrong sum: %v", c.id, jobs, at, b.more, b.tail, b.badSum)
 }
 
 // maxLoaded limits the jobs of a dump that are loaded at once.

@@ -95,7 +95,7 @@ func (s *Simulator) configure(c *Conn) {
 		value = k.choices[int(value)%len(k.choices)]
 	}
 	r := &Request{cmd: periodic.ConfigSet}
-	r.arrive = func() { r.acknowledged = k.set(value) }
+	r.onArrival = func() { r.acknowledged = k.set(value) }
 	c.ask(r, binary.BigEndian.AppendUint32(periodic.AppendStr8String(nil, name), value))
 	s.trace.Say("c%d sets %s to %d", c.id, name, value)
 }
@@ -107,7 +107,7 @@ func (s *Simulator) askSetting(c *Conn, k *setting) {
 		return
 	}
 	r := &Request{cmd: periodic.ConfigGet, settingRequest: settingRequest{setting: k}}
-	r.arrive = func() { r.from = len(k.values) - 1 }
+	r.onArrival = func() { r.from = len(k.values) - 1 }
 	c.ask(r, periodic.AppendStr8String(nil, names[s.rng.IntN(len(names))]))
 }
 

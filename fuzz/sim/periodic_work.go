@@ -81,11 +81,11 @@ func (s *Simulator) reportJob(c *Conn, h heldJob, end report) {
 	args := h.handle
 	switch end {
 	case reportFail:
-		r.cmd, r.arrive = periodic.WorkFail, func() { s.ledger.returned(c, h, 0) }
+		r.cmd, r.onArrival = periodic.WorkFail, func() { s.ledger.returned(c, h, 0) }
 	case reportDelay:
 		delay, step := s.rng.IntN(20), s.rng.Int32N(4)
 		r.cmd, args = periodic.SchedLater, append(args[:len(args):len(args)], laterArgs(int64(delay), uint16(step))...)
-		r.arrive = func() {
+		r.onArrival = func() {
 			s.ledger.countSteps(c, h, step)
 			s.ledger.returned(c, h, s.server.Now().Wall+int64(delay)*1000)
 		}
@@ -95,7 +95,7 @@ func (s *Simulator) reportJob(c *Conn, h heldJob, end report) {
 			result = strings.Trim(result, `"`)
 		}
 		r.cmd, args = periodic.WorkDone, append(args[:len(args):len(args)], result...)
-		r.arrive = func() { s.ledger.finished(c, h, result) }
+		r.onArrival = func() { s.ledger.finished(c, h, result) }
 	}
 	c.ask(r, args)
 	s.trace.Say("c%d says %v of %v", c.id, r.cmd, j)

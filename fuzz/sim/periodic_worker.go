@@ -13,10 +13,10 @@ import (
 // serve sends a worker's CAN_DO or BROADCAST.
 func (s *Simulator) serve(c *Conn, queue int) {
 	r := &Request{cmd: periodic.CanDo, silent: s.ledger.unacknowledged(c)}
-	r.arrive = func() { c.servedQueues[queue] = true }
+	r.onArrival = func() { c.servedQueues[queue] = true }
 	if queue == broadcastQueue {
 		r.cmd = periodic.Broadcast
-		r.arrive = func() { c.servedQueues[queue], c.broadcast = true, past(s.ledger.turn) }
+		r.onArrival = func() { c.servedQueues[queue], c.broadcast = true, past(s.ledger.turn) }
 	}
 	c.ask(r, periodic.AppendStr8String(nil, s.ledger.queues[queue]))
 }
@@ -24,9 +24,9 @@ func (s *Simulator) serve(c *Conn, queue int) {
 // quit sends a worker's CANT_DO. It keeps the jobs that it has.
 func (s *Simulator) quit(c *Conn, queue int) {
 	r := &Request{cmd: periodic.CantDo, silent: s.ledger.unacknowledged(c)}
-	r.arrive = func() {
+	r.onArrival = func() {
 		if c.servedQueues[queue] {
-			c.servedQueues[queue], c.quit[queue] = false, past(s.ledger.turn)
+			c.servedQueues[queue], c.stoppedServing[queue] = false, past(s.ledger.turn)
 		}
 		if queue == broadcastQueue {
 			c.broadcast = pastTurn{}
@@ -38,7 +38,7 @@ func (s *Simulator) quit(c *Conn, queue int) {
 
 // serving reports whether c may be given a job of a queue. A job may have been assigned in the turn of the CANT_DO.
 func (l *Ledger) serving(c *Conn, queue int) bool {
-	return c.servedQueues[queue] || c.quit[queue].in(l.turn)
+	return c.servedQueues[queue] || c.stoppedServing[queue].in(l.turn)
 }
 
 // unacknowledged reports whether the reports of a worker have no answer.
@@ -61,7 +61,7 @@ func (s *Simulator) confirm(c *Conn, h heldJob) {
 func (s *Simulator) decline(c *Conn, h heldJob) {
 	j := h.job
 	r := &Request{cmd: periodic.JobUnassigned, silent: true}
-	r.arrive = func() {
+	r.onArrival = func() {
 		s.ledger.reported(h)
 		switch {
 		case j.run != nil && j.run != h.run: // the request has the message id of this run, and a later one goes on
@@ -119,7 +119,7 @@ func (l *Ledger) waitsUnread(j *Job) bool {
 
 // mayHaveUnread is waitsUnread for one connection.
 func (l *Ledger) mayHaveUnread(c *Conn, j *Job) bool {
-	mayDo := func(queue int) bool { return l.serving(c, queue) || c.quit[queue].happened } // the worker may have been given the job before its CANT_DO
+	mayDo := func(queue int) bool { return l.serving(c, queue) || c.stoppedServing[queue].happened } // the worker may have been given the job before its CANT_DO
 	if !c.slow || !mayDo(j.queue) && !slices.ContainsFunc(j.otherQueues, mayDo) {
 		return false
 	}

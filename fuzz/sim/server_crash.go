@@ -30,7 +30,7 @@ func (s *Simulator) settings() loop.Options {
 
 // firstRun returns the number from which a server counts its runs. It is above all numbers of the previous server. The
 // distance lets the scheduler remember the ended leases of both.
-func (s *Simulator) firstRun() uint64 { return uint64(s.crashes+1)<<32 + uint64(s.crashes)<<14 }
+func (s *Simulator) firstRun() uint64 { return uint64(s.serverEnds+1)<<32 + uint64(s.serverEnds)<<14 }
 
 // start starts a server on a disk. In one case of three the disk has a fault during a first start, and the server is
 // started once more on what that has left.
@@ -119,7 +119,7 @@ func (s *Simulator) crash() {
 	if how == endsWorn {
 		s.commit()
 	}
-	s.crashes++ // calls over HTTP have no answers from here on
+	s.serverEnds++ // calls over HTTP have no answers from here on
 	var left *vfs.MemFS
 	switch how {
 	case endsInSync:

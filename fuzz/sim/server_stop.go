@@ -70,7 +70,7 @@ func (s *Simulator) stop() {
 	s.ledger.disk.Abandon()
 	s.ledger.stopping = false
 	s.ledger.dropChecks()
-	s.crashes++
+	s.serverEnds++
 	for _, j := range s.ledger.jobs {
 		if !j.orderKnown || j.holder != nil || j.due <= s.ledger.wall { // a peer may have been given the job before the server closed its connection
 			j.record.schedKnown = false
@@ -96,10 +96,10 @@ func (s *Simulator) stopSlowly() bool {
 // stopSteps are the steps while the server stops. No peer connects.
 var stopSteps = play.NewTable(
 	play.Of(25, func(s *Simulator) { s.act(s.anyConn()) }),
-	play.Of(25, func(s *Simulator) { s.arrive(s.anyConn()) }),
+	play.Of(25, func(s *Simulator) { s.deliverSome(s.anyConn()) }),
 	play.Of(20, func(s *Simulator) { s.read(s.anyConn(), math.MaxInt) }),
-	play.Of(5, (*Simulator).graphStep),
-	play.Of(5, (*Simulator).arriveCall),
+	play.Of(5, (*Simulator).dworkStep),
+	play.Of(5, (*Simulator).deliverCall),
 	play.Of(12, (*Simulator).commit),
 	play.Of(8, func(s *Simulator) { s.passUpTo(time.Second) }),
 )
@@ -178,15 +178,15 @@ func (l *Ledger) checkAllAnswered(c *Conn) {
 // halfClose closes the peer's side. The peer gets the answers that wait for the disk when they are on disk, unless a
 // long reply stands before them.
 func (s *Simulator) halfClose(c *Conn) {
-	c.finished = !c.slow && !c.peer.Broken && !c.peer.Closed()
+	c.halfClosed = !c.slow && !c.peer.Broken && !c.peer.Closed()
 	long := false
 	for _, r := range c.requests {
 		long = long || r.cmd == periodic.Dump || r.cmd == periodic.Status
 	}
-	if c.finished && !long {
+	if c.halfClosed && !long {
 		s.net.halfClosed = append(s.net.halfClosed, c)
 	}
-	c.peer.Finish()
+	c.peer.HalfClose()
 }
 
 // checkHalfClosed checks, when everything is on disk, that peers that closed their side have all answers.

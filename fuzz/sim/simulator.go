@@ -83,7 +83,8 @@ type Simulator struct {
 	rng    *rand.Rand  // dice of the current step
 	server *loop.Offline
 
-	made, crashes int // connections, and ends of the server
+	connsMade  int // number of connections
+	serverEnds int // number of crashes and stops
 }
 
 // PlayServer is the play.Player of one server and the peers of all its protocols.
@@ -180,7 +181,7 @@ func (s *Simulator) finish() {
 	s.settle()
 	s.fill(false)
 	for _, c := range s.net.conns {
-		c.peer.Broken, c.peer.Window, c.fin = false, math.MaxInt, false
+		c.peer.Broken, c.peer.Window, c.halfClosing = false, math.MaxInt, false
 	}
 	s.server.Jump(time.Duration(s.ledger.wall-s.server.Now().Wall) * time.Millisecond)
 	s.pass(0) // jobs may be due now
@@ -316,6 +317,6 @@ func (s *Simulator) drainGraph() {
 
 // summary says in one line what the play came to.
 func (s *Simulator) summary(seed uint64) string {
-	return fmt.Sprintf("seed %d: %d connections, %d jobs, handed out %d times, %d done, %d results, %d crashes, trace %016x",
-		seed, s.made, len(s.ledger.jobs)-1, s.ledger.handed, s.ledger.done, s.ledger.results, s.crashes, s.trace.Sum())
+	return fmt.Sprintf("seed %d: %d connections, %d jobs, handed out %d times, %d done, %d results, %d crashes and stops, trace %016x",
+		seed, s.connsMade, len(s.ledger.jobs)-1, s.ledger.handed, s.ledger.done, s.ledger.results, s.serverEnds, s.trace.Sum())
 }

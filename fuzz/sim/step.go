@@ -17,15 +17,15 @@ var serverSteps = play.NewTable(
 	play.Of(40, (*Simulator).connectOrAct),
 	play.Of(210, func(s *Simulator) { s.act(s.anyConn()) }),
 	play.Of(40, (*Simulator).crcStep),
-	play.Of(45, (*Simulator).graphStep),
-	play.Of(15, (*Simulator).nodeStep),
+	play.Of(45, (*Simulator).dworkStep),
+	play.Of(15, (*Simulator).disbatchStep),
 	play.Of(70, (*Simulator).ktsStep),
 	play.Of(90, (*Simulator).httpStep),
 	play.Of(60, (*Simulator).lineStep),
 	play.Of(50, (*Simulator).policyStep),
 	play.Of(10, (*Simulator).cronStep),
-	play.Of(200, func(s *Simulator) { s.arrive(s.anyConn()) }),
-	play.Of(100, (*Simulator).arriveCall),
+	play.Of(200, func(s *Simulator) { s.deliverSome(s.anyConn()) }),
+	play.Of(100, (*Simulator).deliverCall),
 	play.Of(4, (*Simulator).changeTimeout),
 	play.Of(4, (*Simulator).loadCopy),
 	play.Of(1, (*Simulator).disconnectMany),
@@ -107,8 +107,8 @@ func (s *Simulator) toggleFull() {
 	s.trace.Say("the disk is full: %v", s.ledger.full)
 }
 
-// arriveCall lets one call of dwork, kts46 or HTTP arrive.
-func (s *Simulator) arriveCall() {
+// deliverCall lets one call of dwork, kts46 or HTTP arrive.
+func (s *Simulator) deliverCall() {
 	n := s.net
 	all := len(n.dwork.onWay) + len(n.kts.onWay) + len(n.http.onWay)
 	if all == 0 {
@@ -129,9 +129,9 @@ func (s *Simulator) arriveCall() {
 // anyConn picks a connection.
 func (s *Simulator) anyConn() *Conn { return s.net.conns[s.rng.IntN(len(s.net.conns))] }
 
-// arrive lets some of a peer's bytes arrive. In one case of three the turn does not end with that, so that they mix
-// with those of other peers.
-func (s *Simulator) arrive(c *Conn) {
+// deliverSome lets some of a peer's bytes arrive. In one case of three the turn does not end with that, so that they
+// mix with those of other peers.
+func (s *Simulator) deliverSome(c *Conn) {
 	n := math.MaxInt
 	if s.rng.IntN(3) == 0 {
 		if n = 1 + s.rng.IntN(60); s.rng.IntN(4) > 0 {
@@ -222,7 +222,7 @@ var connFaults = play.NewTable(
 	}),
 	play.Of(1, func(s *Simulator, c *Conn) {
 		s.trace.Say("c%d says nothing more", c.id)
-		c.fin = true
+		c.halfClosing = true
 	}),
 	play.Of(1, func(s *Simulator, c *Conn) {
 		s.trace.Say("c%d cannot be written to", c.id)
@@ -254,7 +254,7 @@ const malformedOnceIn, garbageOnceIn = 40, 400
 // act lets a peer do one thing.
 func (s *Simulator) act(c *Conn) {
 	switch {
-	case c.fin || c.garbled || len(c.outgoing) > 4000:
+	case c.halfClosing || c.garbled || len(c.outgoing) > 4000:
 	case c.inLines():
 		s.actInLines(c)
 	case s.rng.IntN(malformedOnceIn) == 0:
