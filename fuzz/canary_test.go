@@ -25,19 +25,19 @@ func TestCanary(t *testing.T) {
 		c := &canaries[i]
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel() // one is linked while another plays
-			c.falls(t, "./sim", `seed \d+, step \d+: .*|panic: .*`, "-test.run", "^"+c.test()+"$", "-sim.seeds", strconv.Itoa(canarySeeds), "-sim.shorten=false")
+			c.mustBeFound(t, "./sim", `seed \d+, step \d+: .*|panic: .*`, "-test.run", "^"+c.test()+"$", "-sim.seeds", strconv.Itoa(canarySeeds), "-sim.shorten=false")
 		})
 	}
 	for i := range testCanaries {
 		c := &testCanaries[i]
 		t.Run(c.name, func(t *testing.T) {
-			c.falls(t, "../"+c.pkg, `_test\.go:\d+: .*`, "-test.run", "^"+c.tests+"$")
+			c.mustBeFound(t, "../"+c.pkg, `_test\.go:\d+: .*`, "-test.run", "^"+c.tests+"$")
 		})
 	}
 }
 
-// falls has a package's tests find the bug, with a message like the pattern why.
-func (c *canary) falls(t *testing.T, pkg, why string, args ...string) {
+// mustBeFound has a package's tests find the bug, with a message like the pattern why.
+func (c *canary) mustBeFound(t *testing.T, pkg, why string, args ...string) {
 	t.Helper()
 	dir := t.TempDir()
 	source, err := filepath.Abs(filepath.Join("..", c.file))

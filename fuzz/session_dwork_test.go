@@ -82,7 +82,7 @@ func dworkScript(in []byte) []step {
 
 // checkHub: what a peer was sent is a greeting, a READY and messages; each of these answers a request with its
 // envelope, and all of the requests are answered when nothing else was sent.
-func checkHub(t *testing.T, peer int, l life) {
+func checkHub(t *testing.T, peer int, l connRecord) {
 	t.Helper()
 	rest := l.sent
 	if len(rest) < zmqGreeting {
@@ -164,8 +164,8 @@ func FuzzDworkSession(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		o := loop.Options{MaxFrame: 1 << 10, Gloom: loop.GloomOptions{MaxFrame: 1 << 10}, HandshakeTimeout: time.Hour, FrameTimeout: time.Hour}
 		script := dworkScript(in[:min(len(in), sessionBytes)])
-		for peer, lives := range sameHowever(t, o, dworkPorts, dworkHellos(), script, 1+len(in)%7, true) {
-			for _, l := range lives {
+		for peer, records := range samePieceByPiece(t, o, dworkPorts, dworkHellos(), script, 1+len(in)%7, true) {
+			for _, l := range records {
 				switch {
 				case peer < dworkWorker:
 					checkHub(t, peer, l)

@@ -80,7 +80,7 @@ func gloomScenes(f *testing.F) (scripts []string) {
 }
 
 // gloomReplies takes the frames that a connection was sent apart.
-func gloomReplies(t *testing.T, l life) (all []gloom.Reply) {
+func gloomReplies(t *testing.T, l connRecord) (all []gloom.Reply) {
 	t.Helper()
 	for rest := l.sent; len(rest) > 0; {
 		payload, n, err := gloom.Next(rest, 1<<30)
@@ -97,7 +97,7 @@ func gloomReplies(t *testing.T, l life) (all []gloom.Reply) {
 }
 
 // checkMaster: a job that was handed in ends once at most, and no other does.
-func checkMaster(t *testing.T, l life) {
+func checkMaster(t *testing.T, l connRecord) {
 	t.Helper()
 	open := map[string]int{}
 	for _, r := range gloomReplies(t, l) {
@@ -118,7 +118,7 @@ func checkMaster(t *testing.T, l life) {
 }
 
 // checkSlave: between two jobs, and before the first, there is an acknowledgement, of a join or a response.
-func checkSlave(t *testing.T, l life) {
+func checkSlave(t *testing.T, l connRecord) {
 	t.Helper()
 	busy := true // before the first join, too
 	for _, r := range gloomReplies(t, l) {
@@ -148,8 +148,8 @@ func FuzzGloomSession(f *testing.F) {
 	f.Add([]byte("S=0000001c7b22616374696f6e22\n" + "S=3a226a6f696e222c2274797065223a2274227d\n" + "M=ffffffff\n" + "Z=00000000\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		script := gloomScript(text[:min(len(text), sessionBytes)])
-		lives := sameHowever(t, loop.Options{Gloom: loop.GloomOptions{MaxFrame: 1 << 10}, MaxFrame: 1 << 10}, gloomPorts, make([][]byte, len(gloomPorts)), script, 1+len(text)%7, true)
-		for peer, all := range lives {
+		records := samePieceByPiece(t, loop.Options{Gloom: loop.GloomOptions{MaxFrame: 1 << 10}, MaxFrame: 1 << 10}, gloomPorts, make([][]byte, len(gloomPorts)), script, 1+len(text)%7, true)
+		for peer, all := range records {
 			for _, l := range all {
 				if gloomPorts[peer] == "gloom-masters" {
 					checkMaster(t, l)

@@ -57,7 +57,7 @@ func kts46Call(peer int, words []string) func(*sessions, int) {
 				continue
 			}
 			stamp := ""
-			if all := lastStamp[peer].FindAllSubmatch(s.life(peer).sent, -1); len(all) > 0 {
+			if all := lastStamp[peer].FindAllSubmatch(s.record(peer).sent, -1); len(all) > 0 {
 				stamp = string(all[len(all)-1][1])
 			}
 			if args[i] = stamp; peer == kts46XML {
@@ -115,7 +115,7 @@ func kts46Script(text string) (script []step) {
 
 // checkAnswers: a connection was sent whole answers of HTTP. Each is an answer of its version; there is one for each
 // call when it sent nothing else.
-func checkAnswers(t *testing.T, peer int, l life) {
+func checkAnswers(t *testing.T, peer int, l connRecord) {
 	t.Helper()
 	in := bufio.NewReader(bytes.NewReader(l.sent))
 	answers := 0
@@ -181,8 +181,8 @@ func FuzzKts46Session(f *testing.F) {
 		var mistakes bytes.Buffer
 		o := loop.Options{HandshakeTimeout: time.Hour, FrameTimeout: time.Hour, Log: slog.New(slog.NewTextHandler(&mistakes, &slog.HandlerOptions{Level: slog.LevelError}))}
 		script := kts46Script(text[:min(len(text), sessionBytes)])
-		for peer, lives := range sameHowever(t, o, kts46Ports, make([][]byte, len(kts46Ports)), script, 1+len(text)%97, true) {
-			for _, l := range lives {
+		for peer, records := range samePieceByPiece(t, o, kts46Ports, make([][]byte, len(kts46Ports)), script, 1+len(text)%97, true) {
+			for _, l := range records {
 				checkAnswers(t, peer, l)
 			}
 		}

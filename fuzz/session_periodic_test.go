@@ -134,7 +134,7 @@ func FuzzPeriodicSession(f *testing.F) {
 	f.Fuzz(func(t *testing.T, version byte, in []byte) {
 		script, dumps := periodicScript(in[:min(len(in), sessionBytes)])
 		o := loop.Options{Periodic: loop.PeriodicOptions{CRC: versions[int(version)%len(versions)]}, Gloom: loop.GloomOptions{MaxFrame: 1 << 10}, MaxFrame: 1 << 10}
-		for peer, all := range sameHowever(t, o, periodicPorts, periodicHellos(), script, 1+len(in)%7, !dumps) {
+		for peer, all := range samePieceByPiece(t, o, periodicPorts, periodicHellos(), script, 1+len(in)%7, !dumps) {
 			for _, l := range all {
 				switch {
 				case peer == gloomMaster:

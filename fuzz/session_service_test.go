@@ -67,16 +67,16 @@ func (d *memListener) Addr() net.Addr { return &net.TCPAddr{} }
 func (d *memListener) connect() *memConn {
 	ours, theirs := net.Pipe()
 	p := &memConn{t: d.t, conn: ours, out: make(chan []byte)}
-	d.conns <- thrifty{theirs, d.t}
+	d.conns <- readLimitConn{theirs, d.t}
 	go p.write()
 	go p.read()
 	synctest.Wait()
 	return p
 }
 
-// thrifty is the server's end of a connection. Scripts are short: a server that reads into more memory than this has
-// believed what a peer announced.
-type thrifty struct {
+// readLimitConn is the server's end of a connection. Scripts are short: a server that reads into more memory than this
+// has believed what a peer announced.
+type readLimitConn struct {
 	net.Conn
 	t *testing.T
 }
@@ -84,7 +84,7 @@ type thrifty struct {
 const maxRead = 64 << 10
 
 // Read implements net.Conn.
-func (c thrifty) Read(b []byte) (int, error) {
+func (c readLimitConn) Read(b []byte) (int, error) {
 	if len(b) > maxRead {
 		c.t.Errorf("the server reads into %d bytes", len(b))
 	}

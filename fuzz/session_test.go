@@ -82,8 +82,8 @@ type sessions struct {
 	hellos   [][]byte // by peer, what its connections begin with unless the script says otherwise
 	services map[string]*memListener
 	peers    []sessionPeer
-	piece    int      // bytes sent at a time, 0: all
-	lives    [][]life // by peer, its connections
+	piece    int            // bytes sent at a time, 0: all
+	records  [][]connRecord // by peer, its connections
 }
 
 // sessionPeer is a connection to the server.
@@ -94,9 +94,9 @@ type sessionPeer interface {
 	Close()
 }
 
-// life is one connection: what it was sent, and whether the server ended it; how many well-formed requests it sent, and
-// whether it sent other bytes too.
-type life struct {
+// connRecord is one connection: what it was sent, and whether the server ended it; how many well-formed requests it
+// sent, and whether it sent other bytes too.
+type connRecord struct {
 	sent   []byte
 	closed bool
 	asked  int
@@ -107,7 +107,7 @@ type life struct {
 // READY, and HTTP's date.
 var byChance = regexp.MustCompile(`(?s)\x05READY.{35}|Date: [^\r]*\r`)
 
-func (l life) String() string {
+func (l connRecord) String() string {
 	return fmt.Sprintf("%q, closed: %v", byChance.ReplaceAll(l.sent, nil), l.closed)
 }
 
@@ -124,7 +124,7 @@ func (s *sessions) connected(peer int, greet bool) sessionPeer {
 	} else {
 		s.peers[peer] = s.server.Connect(s.ports[peer])
 	}
-	s.lives[peer] = append(s.lives[peer], life{})
+	s.records[peer] = append(s.records[peer], connRecord{})
 	if greet {
 		s.peers[peer].Send(bytes.Clone(s.hellos[peer]))
 	}
@@ -142,14 +142,14 @@ func (s *sessions) send(p sessionPeer, b []byte) {
 	}
 }
 
-// life is that of a peer's last connection.
-func (s *sessions) life(peer int) *life { return &s.lives[peer][len(s.lives[peer])-1] }
+// record is that of a peer's last connection.
+func (s *sessions) record(peer int) *connRecord { return &s.records[peer][len(s.records[peer])-1] }
 
 // raw is a step that sends bytes, which may be anything.
 func raw(b []byte) func(*sessions, int) {
 	return func(s *sessions, peer int) {
 		p := s.connected(peer, false)
-		s.life(peer).raw = true
+		s.record(peer).raw = true
 		s.send(p, b)
 	}
 }
@@ -158,7 +158,7 @@ func raw(b []byte) func(*sessions, int) {
 func request(b []byte) func(*sessions, int) {
 	return func(s *sessions, peer int) {
 		p := s.connected(peer, true)
-		s.life(peer).asked++
+		s.record(peer).asked++
 		s.send(p, b)
 	}
 }
@@ -173,16 +173,16 @@ func wait(d time.Duration) func(*sessions, int) {
 
 // play plays a script and returns the connections of each peer. Where a port is one of servicePorts, there are
 // goroutines of the server's: they are in a bubble, which tells when they have nothing to do, and that none is left.
-func play(t *testing.T, o loop.Options, ports []string, hellos [][]byte, script []step, piece int) (lives [][]life) {
+func play(t *testing.T, o loop.Options, ports []string, hellos [][]byte, script []step, piece int) (records [][]connRecord) {
 	t.Helper()
 	if !slices.ContainsFunc(ports, isServicePort) {
 		return playAll(t, o, ports, hellos, script, piece)
 	}
-	synctest.Test(t, func(t *testing.T) { lives = playAll(t, o, ports, hellos, script, piece) })
-	return lives
+	synctest.Test(t, func(t *testing.T) { records = playAll(t, o, ports, hellos, script, piece) })
+	return records
 }
 
-func playAll(t *testing.T, o loop.Options, ports []string, hellos [][]byte, script []step, piece int) [][]life {
+func playAll(t *testing.T, o loop.Options, ports []string, hellos [][]byte, script []step, piece int) [][]connRecord {
 	t.Helper()
 	// One shard: a STATUS lists the queues shard by shard.
 	o.Shards = 1
@@ -193,13 +193,13 @@ func playAll(t *testing.T, o loop.Options, ports []string, hellos [][]byte, scri
 		t.Fatal(err)
 	}
 	s := &sessions{t: t, server: server, ports: ports, hellos: hellos, piece: piece,
-		services: openServices(t, server, ports), peers: make([]sessionPeer, len(ports)), lives: make([][]life, len(ports))}
+		services: openServices(t, server, ports), peers: make([]sessionPeer, len(ports)), records: make([][]connRecord, len(ports))}
 	for i, step := range script[:min(len(script), sessionSteps)] {
 		step.do(s, step.peer)
 		server.Settle()
 		for j, p := range s.peers {
 			if p != nil {
-				now := s.life(j)
+				now := s.record(j)
 				now.sent, now.closed = append(now.sent, p.Read()...), p.Closed()
 			}
 		}
@@ -215,12 +215,12 @@ func playAll(t *testing.T, o loop.Options, ports []string, hellos [][]byte, scri
 	if err := server.Check(); err != nil {
 		t.Fatalf("when all have left: %v", err)
 	}
-	return s.lives
+	return s.records
 }
 
-// sameHowever plays a script whole and with all that is sent in pieces, and returns what was heard. Unless compare is
-// set it may differ.
-func sameHowever(t *testing.T, o loop.Options, ports []string, hellos [][]byte, script []step, piece int, compare bool) [][]life {
+// samePieceByPiece plays a script whole and with all that is sent in pieces, and returns the connections of the whole
+// one. Unless compare is set it may differ.
+func samePieceByPiece(t *testing.T, o loop.Options, ports []string, hellos [][]byte, script []step, piece int, compare bool) [][]connRecord {
 	t.Helper()
 	want := play(t, o, ports, hellos, script, 0)
 	got := play(t, o, ports, hellos, script, piece)
