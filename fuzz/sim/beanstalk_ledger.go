@@ -53,7 +53,7 @@ func (l *Ledger) doByID(c *Conn, r *Request, numbers []int64) {
 		return
 	}
 	if r.word != touched && j.durable() && j.onDisk == sure {
-		r.synced = l.group() // the journal never hears of a job that comes and goes in one group
+		r.synced = l.group() // the journal is never told of a job that comes and goes in one group
 	}
 	if r.effect == maybe {
 		l.mayBeDone(c, j, r.word)
@@ -170,7 +170,7 @@ func (l *Ledger) beanstalkReply(c *Conn) int {
 		if r.job == nil && word != "UNKNOWN_COMMAND" || r.job != nil && word != "OUT_OF_MEMORY" && word != "DRAINING" {
 			l.trace.Fail("c%d is answered %q, although the server must refuse that", c.id, words)
 		}
-		l.trace.Say("c%d hears %s", c.id, word)
+		l.trace.Say("c%d is answered %s", c.id, word)
 	case r.cmd == periodic.GrabJob && word == "RESERVED" && len(words) == 3:
 		l.reserved(c, words[1], data)
 	case r.cmd == periodic.GrabJob:
@@ -181,7 +181,7 @@ func (l *Ledger) beanstalkReply(c *Conn) int {
 		if kicked, err := strconv.Atoi(words[len(words)-1]); word != r.word || err != nil || kicked < r.least {
 			l.trace.Fail("c%d kicks %d buried jobs, and is answered %q", c.id, r.least, words)
 		}
-		l.trace.Say("c%d hears %q", c.id, words)
+		l.trace.Say("c%d is answered %q", c.id, words)
 	case r.cmd == periodic.WorkDone:
 		if word != r.word && word != "NOT_FOUND" {
 			l.trace.Fail("c%d asks for %s of %v, and is answered %q", c.id, r.word, r.job, words)
@@ -208,7 +208,7 @@ func (l *Ledger) inserted(c *Conn, r *Request, words []string) {
 		}
 	}
 	l.acknowledged(j)
-	l.trace.Say("c%d hears that %v is there", c.id, j)
+	l.trace.Say("c%d is told that %v is there", c.id, j)
 }
 
 // reserved checks a job that a client is handed. The answer has not the job's tube.
@@ -247,7 +247,7 @@ func (l *Ledger) checkUnreserved(c *Conn, r *Request, word string) {
 			l.trace.Fail("the reserve of c%d ends %d ms early", c.id, r.until-now)
 		}
 		if j := l.readyJob(c); j != nil && r.turn == l.turn && !l.underWay && !l.stopping {
-			l.trace.Fail("c%d hears that there is no job, although %v is ready for it", c.id, j)
+			l.trace.Fail("c%d is told that there is no job, although %v is ready for it", c.id, j)
 		}
 	case "DEADLINE_SOON":
 		ends := func(x *Run) bool {
@@ -260,5 +260,5 @@ func (l *Ledger) checkUnreserved(c *Conn, r *Request, word string) {
 	default:
 		l.trace.Fail("c%d is answered %q to a reserve", c.id, word)
 	}
-	l.trace.Say("c%d hears %s", c.id, word)
+	l.trace.Say("c%d is answered %s", c.id, word)
 }

@@ -37,10 +37,10 @@ func (s *Simulator) disbatchStep() {
 
 // nodeAnswered checks the end of a job that the node is told of.
 func (l *Ledger) nodeAnswered(j *Job, data []byte, err error) {
-	l.trace.Say("the node hears %q, %v of %v", brief(data), err, j)
+	l.trace.Say("the node is told %q, %v of %v", brief(data), err, j)
 	switch {
 	case !j.nodeWaits:
-		l.trace.Fail("the node hears of %v twice, or after it has withdrawn it", j)
+		l.trace.Fail("the node is told of %v twice, or after it has withdrawn it", j)
 	case err == nil && !slices.Contains(j.results, string(data)):
 		l.trace.Fail("the result of %v at the node: got %q, want one of %q", j, data, j.results)
 	case err != nil && l.failuresOf(j) == 0 && !l.waitsUnread(j): // a worker may have left with the job's assignment unread

@@ -99,7 +99,7 @@ func (s *Simulator) halfCloseOwed() {
 		return
 	}
 	c := all[s.rng.IntN(len(all))]
-	s.trace.Say("c%d has said all", c.id)
+	s.trace.Say("c%d half-closes", c.id)
 	c.halfClosing = true
 	s.deliver(c, 0)
 	s.settle()

@@ -209,7 +209,7 @@ func (l *Ledger) dworkArrived(call *dworkCall) {
 	for i, t := range call.tasks {
 		switch {
 		case call.cyclic && call.kind == dwork.Transfer: // its worker has it still
-			l.taskHeard(call.location, t)
+			l.taskKnown(call.location, t)
 		case call.refused || call.cyclic:
 		case call.kind == dwork.Create:
 			l.extended(call, i)

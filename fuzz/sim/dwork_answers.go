@@ -104,13 +104,13 @@ func (l *Ledger) taskGiven(location string, t *Job) {
 	l.checkNext(t)
 	t.inServer, t.holderUnknown, t.holder, t.run = sure, false, nil, new(Run)
 	t.setLocation(location)
-	l.taskHeard(location, t)
+	l.taskKnown(location, t)
 	l.handed++
 }
 
-// taskHeard notes that a worker knows that it has a task. It may know that already: after a crash it may be given again
+// taskKnown notes that a worker knows that it has a task. It may know that already: after a crash it may be given again
 // a task that it has, while its Transfer is on its way, which is refused then.
-func (l *Ledger) taskHeard(location string, t *Job) {
+func (l *Ledger) taskKnown(location string, t *Job) {
 	if !slices.Contains(l.net.dwork.stolen[location], t) {
 		l.net.dwork.stolen[location] = append(l.net.dwork.stolen[location], t)
 	}

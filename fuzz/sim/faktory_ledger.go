@@ -107,21 +107,21 @@ func (l *Ledger) faktoryReply(c *Conn) int {
 		if ok || !strings.HasPrefix(string(data), r.word) {
 			l.trace.Fail("c%d is answered %q, although %v must be refused", c.id, data, r.job)
 		}
-		l.trace.Say("c%d hears that it is refused", c.id)
+		l.trace.Say("c%d is told that it is refused", c.id)
 	case r.cmd == periodic.GrabJob && kind == faktory.Bulk:
 		l.fetched(c, data)
 	case r.cmd == periodic.GrabJob:
 		if kind != faktory.Null || l.clock().Mono < r.until {
 			l.trace.Fail("c%d is answered %c%q to a FETCH, %d ms before its time", c.id, kind, data, r.until-l.clock().Mono)
 		}
-		l.trace.Say("c%d hears that there is no job", c.id)
+		l.trace.Say("c%d is told that there is no job", c.id)
 	case r.cmd == periodic.WorkFail:
 		l.checkEffect(c, r, ok)
 	case !ok:
 		l.trace.Fail("c%d is answered %q", c.id, data)
 	case r.cmd == periodic.SubmitJob:
 		l.acknowledged(r.job)
-		l.trace.Say("c%d hears that %v is there", c.id, r.job)
+		l.trace.Say("c%d is told that %v is there", c.id, r.job)
 	}
 	return n
 }

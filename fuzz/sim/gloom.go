@@ -82,7 +82,7 @@ func (l *Ledger) checkExistsID(c *Conn, id []byte) {
 		j.owner = nil
 		l.end(j)
 	}
-	l.trace.Say("c%d hears that the id of %v is taken", c.id, j)
+	l.trace.Say("c%d is told that the id of %v is taken", c.id, j)
 }
 
 // checkAdmitted checks that a master was told of a taken id with its last submission.

@@ -118,7 +118,7 @@ func (s *Simulator) operateOnSome(c *jobChange) {
 			s.trace.Fail("h%d changes jobs: want %v of %d changed, got %q", call.number, changed, len(r.IDs), all)
 		}
 		s.ledger.removed(changed)
-		s.trace.Say("h%d hears that %v are changed", call.number, changed)
+		s.trace.Say("h%d is told that %v are changed", call.number, changed)
 	}
 	s.trace.Say("h%d is an operator's: %+v of %v, and of %d other jobs in vain", call.number, *c, changed, len(r.IDs)-len(changed))
 	s.httpArrive(call)
@@ -178,7 +178,7 @@ func (l *Ledger) willMove(c *jobChange, x *seenJob) (does, known bool) {
 
 // changed notes that an operator has changed a job.
 func (l *Ledger) changed(call *httpCall, c *jobChange, j *Job) {
-	// The journal never hears of a job that is submitted and removed in one group.
+	// The journal is never told of a job that is submitted and removed in one group.
 	if same := c.verb == admin.VerbPriority && c.priority == j.priority; j.durable() && !same && (c.verb != admin.VerbRemove || j.onDisk == sure) {
 		call.group = l.group()
 	}

@@ -230,7 +230,7 @@ func (l *Ledger) leasePublished(r *leaseReport, is bool) {
 // checkReport checks the answer to one report.
 func (l *Ledger) checkReport(call *httpCall, r *leaseReport, reason string) {
 	x := r.lease
-	l.trace.Say("h%d hears of its %s of %v: %q", call.number, r.verb, x.job, reason)
+	l.trace.Say("h%d is told of its %s of %v: %q", call.number, r.verb, x.job, reason)
 	if !slices.Contains(r.may, reason) {
 		l.trace.Fail("h%d says %s of %v, forged: %v: got %q, want one of %q", call.number, r.verb, x.job, r.forged, reason, r.may)
 	}

@@ -145,7 +145,7 @@ func (l *Ledger) httpSubmitted(call *httpCall, j *Job, queue string, refused boo
 		if reason := l.reasonOf(call, status, all); status != http.StatusInsufficientStorage || reason != seam.ReasonDisk.String() {
 			l.trace.Fail("h%d: got %d %q, want 507, because the disk is full", call.number, status, all)
 		}
-		l.trace.Say("h%d hears that %v is refused", call.number, j)
+		l.trace.Say("h%d is told that %v is refused", call.number, j)
 		return
 	}
 	var answer admin.Submitted
@@ -154,7 +154,7 @@ func (l *Ledger) httpSubmitted(call *httpCall, j *Job, queue string, refused boo
 		l.trace.Fail("h%d has submitted %v: got %q of %q, want %q of %q", call.number, j, answer.Name, answer.Queue, j.name, queue)
 	}
 	l.acknowledged(j)
-	l.trace.Say("h%d hears that %v is %s", call.number, j, answer.State)
+	l.trace.Say("h%d is told that %v is %s", call.number, j, answer.State)
 	if call.awaits == nil {
 		if answer.State != "submitted" {
 			l.trace.Fail("h%d: got the state %[3]q of %[2]v, want submitted", call.number, j, answer.State)
@@ -296,7 +296,7 @@ func (s *Simulator) httpSubmitLines() {
 		for _, j := range jobs {
 			s.ledger.acknowledged(j)
 		}
-		s.trace.Say("h%d hears that %v are submitted", call.number, jobs)
+		s.trace.Say("h%d is told that %v are submitted", call.number, jobs)
 	}
 	s.trace.Say("over HTTP %v are submitted in lines, broken off: %v", jobs, call.broken)
 	s.httpAsk(call)

@@ -55,7 +55,7 @@ func (l *Ledger) httpReserved(call *httpCall, status int, all []byte) {
 	var answer admin.Leased
 	l.httpRead(call, status, all, &answer)
 	c := call.reserve.conn
-	l.trace.Say("h%d hears of %d jobs", call.number, len(answer.Jobs))
+	l.trace.Say("h%d is answered with %d jobs", call.number, len(answer.Jobs))
 	for _, seen := range answer.Jobs {
 		if seen.Workload == nil || seen.Token == "" {
 			l.trace.Fail("h%d: got %q, want jobs with their workloads as text and their tokens", call.number, all)
@@ -86,8 +86,8 @@ func (l *Ledger) httpReserved(call *httpCall, status int, all []byte) {
 
 // leaseAcknowledged notes that a worker was told of a lease: the lease is on disk, with its job.
 func (l *Ledger) leaseAcknowledged(call *httpCall, x *Lease) {
-	if n := l.disk.Groups(); x.job.durable() && n < x.group {
-		l.trace.Fail("h%d is told of the lease of %v, of group %d, when %d groups are on disk", call.number, x.job, x.group, n)
+	if x.job.durable() {
+		l.checkOnDisk(x.group, "h%d is told of the lease of %v", call.number, x.job)
 	}
 	if l.isLive(x) && x.job.durable() {
 		x.disk = sure

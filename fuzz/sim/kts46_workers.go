@@ -81,10 +81,10 @@ var (
 	ktsDecision = play.NewTable(play.Of(3, "acceptTask"), play.Of(1, "rejectTask"))
 )
 
-// ktsReport sends a report of the task of a stamp; hears, unless nil, waits for the answer.
-func (s *Simulator) ktsReport(w *ktsPeer, stamp ktsStamp, hears *ktsPeer) {
+// ktsReport sends a report of the task of a stamp; waiting, unless nil, waits for the answer.
+func (s *Simulator) ktsReport(w *ktsPeer, stamp ktsStamp, waiting *ktsPeer) {
 	id := fmt.Sprint("w", w.number)
-	call := &ktsCall{v2: stamp.v2, peer: hears}
+	call := &ktsCall{v2: stamp.v2, peer: waiting}
 	switch {
 	case !stamp.v2:
 		call.method, call.args = "reportStatus", []any{id, ktsStates.Draw(s.rng), kts46.DateTime(stamp.text)}
@@ -93,7 +93,7 @@ func (s *Simulator) ktsReport(w *ktsPeer, stamp ktsStamp, hears *ktsPeer) {
 	default:
 		call.method, call.args = ktsDecision.Draw(s.rng), []any{id, stamp.text}
 	}
-	if hears != nil {
+	if waiting != nil {
 		w.waiting = call
 	}
 	s.ktsAsk(call)

@@ -192,13 +192,21 @@ func (l *Ledger) doubt(j *Job) {
 	j.holderUnknown, j.record.schedKnown, j.buried = true, false, min(j.buried, maybe)
 }
 
+// checkOnDisk checks that a group is synced when a peer is told of something that is in it; format and args say of
+// what.
+func (l *Ledger) checkOnDisk(group int, format string, args ...any) {
+	if n := l.disk.Groups(); n < group {
+		l.trace.Fail("%s before group %d, which has it, is synced: %d groups are", fmt.Sprintf(format, args...), group, n)
+	}
+}
+
 // acknowledged notes that the server has acknowledged a job, and checks that the job is on disk. There is one
 // exception: a job that was broadcast within its group leaves nothing for the disk, even if the workers have
 // not read it yet.
 func (l *Ledger) acknowledged(j *Job) {
 	if j.inServer == sure {
-		if n := l.disk.Groups(); n < j.group && !l.waitsUnread(j) {
-			l.trace.Fail("%v, of group %d, is acknowledged when %d groups are on disk", j, j.group, n)
+		if !l.waitsUnread(j) {
+			l.checkOnDisk(j.group, "%v is acknowledged", j)
 		}
 		j.onDisk, j.saved = sure, true
 	}
@@ -258,7 +266,7 @@ func (l *Ledger) crashed() {
 	l.operation = nil
 	l.ids = map[string][]*Job{}
 	for _, location := range locations {
-		l.dworkSigns[location] = l.clock().Mono // a server that is down hears none
+		l.dworkSigns[location] = l.clock().Mono // a server that is down gets none
 	}
 	for _, j := range l.jobs {
 		j.crashed(l.setup.dworkRestart)

@@ -63,14 +63,12 @@ func (l *Ledger) answered(c *Conn, answer []byte) *Request {
 
 // checkSynced checks an answer that is sent when the change is on disk.
 func (l *Ledger) checkSynced(c *Conn, r *Request) {
-	if n := l.disk.Groups(); n < r.synced {
-		l.trace.Fail("c%d is answered %s of %v, of group %d, when %d groups are on disk", c.id, r.word, r.job, r.synced, n)
-	}
+	l.checkOnDisk(r.synced, "c%d is answered %s of %v", c.id, r.word, r.job)
 }
 
 // checkEffect checks that the server has done what a request asks for, or that it has not, as far as that is known.
 func (l *Ledger) checkEffect(c *Conn, r *Request, done bool) {
-	l.trace.Say("c%d hears of its %s of %v: %v", c.id, r.word, r.job, done)
+	l.trace.Say("c%d is told of its %s of %v: %v", c.id, r.word, r.job, done)
 	if done && r.effect == no || !done && r.effect == sure {
 		l.trace.Fail("c%d asks for %s of %v: done is %v, although it holds %v", c.id, r.word, r.job, done, r.job.holder == c)
 	}
@@ -117,7 +115,7 @@ func (s *Simulator) actInLines(c *Conn) {
 	case c.grabs > 0:
 	case s.rng.IntN(malformedOnceIn) == 0:
 		c.askLine(&Request{refused: true}, "mumble\r\n")
-		s.trace.Say("c%d mumbles", c.id)
+		s.trace.Say("c%d sends a malformed request", c.id)
 	case c.peerKind == beanstalkPeer:
 		s.actAsBeanstalk(c)
 	default:

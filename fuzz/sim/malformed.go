@@ -35,7 +35,7 @@ func (s *Simulator) sendMalformed(c *Conn) {
 	} else {
 		c.ask(&Request{cmd: malformed[s.rng.IntN(len(malformed))], refused: true}, nil)
 	}
-	s.trace.Say("c%d mumbles", c.id)
+	s.trace.Say("c%d sends a malformed request", c.id)
 }
 
 // sendGarbage sends bytes that are no frame. The peer sends nothing more.
@@ -47,7 +47,7 @@ func (s *Simulator) sendGarbage(c *Conn) {
 	c.outgoing = append(c.outgoing, junk...)
 	c.mark(&Request{silent: true, onArrival: func() { c.malformed++ }}, len(junk)-1) // its front may be enough to see that
 	c.garbled = true
-	s.trace.Say("c%d talks nonsense", c.id)
+	s.trace.Say("c%d sends garbage", c.id)
 }
 
 // checkHungUp checks, at the end of a turn, that the server has closed the connections that sent garbage.

@@ -24,7 +24,7 @@ const (
 
 func (k peerKind) String() string {
 	return []string{
-		"client of 2018", "worker of 2018", "client of today", "worker of today", "Gloom master", "Gloom slave", "peer of beanstalkd's protocol",
+		"plain client", "plain worker", "CRC client", "CRC worker", "Gloom master", "Gloom slave", "peer of beanstalkd's protocol",
 		"peer of Faktory's protocol", "", "HTTP worker",
 	}[k]
 }

@@ -237,7 +237,7 @@ func (l *Ledger) received(c *Conn, q *Request, body []byte) bool {
 			l.trace.Fail("c%d is sent the chunk %q of %q, which was never published", c.id, text, v)
 		}
 	}
-	l.trace.Say("c%d hears %.9s of %s", c.id, text, v)
+	l.trace.Say("c%d is told %.9s of %s", c.id, text, v)
 	if at < v.last {
 		l.trace.Fail("c%d is sent the chunk %q of %q after a later one, or twice", c.id, text, v)
 	}

@@ -90,17 +90,17 @@ func (s *Simulator) submitMany(m *loop.OfflinePeer, from, to int) {
 		frames = gloom.AppendSubmit(frames, id(i), fmt.Appendf(nil, "%q", s.ledger.queues[spareQueue]), 0, []byte("0"))
 	}
 	m.Send(frames)
-	heard := m.Read()
+	received := m.Read()
 	for i := from; i < to; i++ {
-		payload, n, _ := gloom.Next(heard, 1<<20)
+		payload, n, _ := gloom.Next(received, 1<<20)
 		var r gloom.Reply
 		if gloom.ParseReply(payload, &r) != nil || !r.OK || !slices.Equal(r.ID, id(i)) {
 			s.trace.Fail("a master submits %s: got %q, want its acknowledgement", id(i), payload)
 		}
-		heard = heard[n:]
+		received = received[n:]
 	}
-	if len(heard) > 0 {
-		s.trace.Fail("a master submits jobs %d to %d: got %q behind the acknowledgements, want nothing", from, to, heard)
+	if len(received) > 0 {
+		s.trace.Fail("a master submits jobs %d to %d: got %q behind the acknowledgements, want nothing", from, to, received)
 	}
 }
 

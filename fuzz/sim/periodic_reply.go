@@ -52,7 +52,7 @@ func (l *Ledger) periodicReply(c *Conn) int {
 	if q.refused != is(periodic.Unknown) && !q.doubtful {
 		l.trace.Fail("c%d is sent %x for its %v, want UNKNOWN: %v", c.id, r.Body, q.cmd, q.refused)
 	} else if is(periodic.Unknown) {
-		l.trace.Say("c%d hears that its %v is refused", c.id, q.cmd)
+		l.trace.Say("c%d is told that its %v is refused", c.id, q.cmd)
 		return n
 	}
 	switch q.cmd {
@@ -97,7 +97,7 @@ func (l *Ledger) periodicReply(c *Conn) int {
 			q.acknowledged()
 		}
 	}
-	l.trace.Say("c%d hears of its %v", c.id, q.cmd)
+	l.trace.Say("c%d has the answer to its %v", c.id, q.cmd)
 	return n
 }
 
@@ -146,7 +146,7 @@ func (l *Ledger) checkResult(c *Conn, q *Request, body []byte) {
 	j := q.job
 	if c.framing() == periodic.CRC && l.setup.periodicVersion != "2019-02" {
 		if len(body) == 1 && body[0] == byte(periodic.NoWorker) {
-			l.trace.Say("c%d hears that nobody does %v", c.id, j)
+			l.trace.Say("c%d is told that nobody does %v", c.id, j)
 			j.owner = nil
 			l.end(j)
 			return

@@ -180,7 +180,7 @@ func (l *Ledger) checkNoJob(c *Conn) {
 	if j := l.readyJob(c); j != nil && !l.underWay && !c.slow && !l.stopping {
 		l.trace.Fail("c%d is sent NO_JOB, although %v is ready for it", c.id, j)
 	}
-	l.trace.Say("c%d hears that there is no job", c.id)
+	l.trace.Say("c%d is told that there is no job", c.id)
 }
 
 // woken checks the answer to a SLEEP. A broadcast job may be kept for the worker until its next GRAB_JOB, and for no

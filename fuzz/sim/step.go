@@ -221,7 +221,7 @@ var connFaults = play.NewTable(
 		c.peer.Close()
 	}),
 	play.Of(1, func(s *Simulator, c *Conn) {
-		s.trace.Say("c%d says nothing more", c.id)
+		s.trace.Say("c%d half-closes", c.id)
 		c.halfClosing = true
 	}),
 	play.Of(1, func(s *Simulator, c *Conn) {

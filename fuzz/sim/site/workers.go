@@ -14,13 +14,13 @@ import (
 
 // worker is a Periodic worker of both functions.
 type worker struct {
-	process *process
-	number  int
-	peer    *loop.OfflinePeer
-	heard   []byte
-	greeted bool
-	task    *task // task that the worker has
-	handle  []byte
+	process  *process
+	number   int
+	peer     *loop.OfflinePeer
+	received []byte
+	greeted  bool
+	task     *task // task that the worker has
+	handle   []byte
 }
 
 func (w *worker) String() string { return fmt.Sprintf("%v's worker %d", w.process, w.number) }
@@ -82,12 +82,12 @@ func (s *site) reportTask(w *worker, done bool) {
 // readAll lets the workers of a process read.
 func (s *site) readAll(p *process) {
 	for _, w := range p.workers {
-		w.heard = append(w.heard, w.peer.Read()...)
-		for len(w.heard) > 0 {
+		w.received = append(w.received, w.peer.Read()...)
+		for len(w.received) > 0 {
 			var r periodic.Response
-			n, err := periodic.NextResponse(w.heard, periodic.Plain, periodic.MaxPayload, &r)
+			n, err := periodic.NextResponse(w.received, periodic.Plain, periodic.MaxPayload, &r)
 			if err != nil || n == 0 {
-				s.trace.Fail("%v is sent %x, want a frame: %v", w, w.heard, err)
+				s.trace.Fail("%v is sent %x, want a frame: %v", w, w.received, err)
 			}
 			if w.greeted {
 				handle, j, err := wire.Assigned(periodic.Plain, bytes.Clone(r.Body))
@@ -98,7 +98,7 @@ func (s *site) readAll(p *process) {
 				s.given(w)
 			}
 			w.greeted = true
-			w.heard = w.heard[n:]
+			w.received = w.received[n:]
 		}
 	}
 }
