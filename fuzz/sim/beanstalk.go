@@ -108,7 +108,7 @@ func (s *Simulator) put(c *Conn, queue int) {
 		}
 	}
 	c.askLine(r, fmt.Sprintf("put %d %d %d %d\r\n%s\r\n", usualPriority-j.priority, delay, j.timeout/1000, len(body), body))
-	s.trace.Say("c%d puts %v into q%d, of priority %d, after %d s, with %d ms to run", c.id, j, queue, j.priority, delay, j.timeout)
+	s.trace.Logf("c%d puts %v into q%d, of priority %d, after %d s, with %d ms to run", c.id, j, queue, j.priority, delay, j.timeout)
 }
 
 // delayBy delays a job that would be due now, by seconds.
@@ -138,7 +138,7 @@ func (s *Simulator) reserve(c *Conn, seconds int) {
 	}
 	c.grabs++
 	c.askLine(r, text)
-	s.trace.Say("c%d reserves, and waits for %d s", c.id, seconds)
+	s.trace.Logf("c%d reserves, and waits for %d s", c.id, seconds)
 }
 
 // never is a Mono that does not come.
@@ -157,7 +157,7 @@ func (s *Simulator) watch(c *Conn, queue int, is bool) {
 		}
 	}
 	c.askLine(r, fmt.Sprintf("%s %s\r\n", verb, s.ledger.queues[queue]))
-	s.trace.Say("c%d says %s of q%d", c.id, verb, queue)
+	s.trace.Logf("c%d says %s of q%d", c.id, verb, queue)
 }
 
 // reportBeanstalk lets a client report a job that it holds, or touch it.
@@ -202,7 +202,7 @@ func (s *Simulator) askByID(c *Conn, h heldJob, word, arguments string, numbers 
 		s.ledger.doByID(c, r, numbers)
 	}
 	c.askLine(r, fmt.Sprintf("%s %s%s\r\n", beanstalkVerbs[word], h.handle, arguments))
-	s.trace.Say("c%d wants %v %s, %v", c.id, j, word, numbers)
+	s.trace.Logf("c%d wants %v %s, %v", c.id, j, word, numbers)
 }
 
 // kick has all buried jobs of a tube kicked, or the delayed ones if none is buried.
@@ -211,7 +211,7 @@ func (s *Simulator) kick(c *Conn, queue int) {
 	r := &Request{cmd: periodic.WorkFail, lineRequest: lineRequest{word: kicked}}
 	r.onArrival = func() { s.ledger.kicked(r, queue) }
 	c.askLine(r, fmt.Sprintf("kick %d\r\n", 1<<20))
-	s.trace.Say("c%d kicks q%d", c.id, queue)
+	s.trace.Logf("c%d kicks q%d", c.id, queue)
 }
 
 // unburyAll kicks, at the end of a play, all jobs that are buried.

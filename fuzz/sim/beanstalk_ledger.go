@@ -156,9 +156,9 @@ func (l *Ledger) kicked(r *Request, queue int) {
 
 // beanstalkReply checks the next answer that a client has received, and returns its size; 0: it is not complete.
 func (l *Ledger) beanstalkReply(c *Conn) int {
-	words, data, n, err := wire.Beanstalk(c.written)
+	words, data, n, err := wire.NextBeanstalkReply(c.written)
 	if err != nil {
-		l.trace.Fail("c%d is sent %q: %v", c.id, brief(c.written), err)
+		l.trace.Failf("c%d is sent %q: %v", c.id, brief(c.written), err)
 	}
 	if n == 0 {
 		return 0
@@ -168,9 +168,9 @@ func (l *Ledger) beanstalkReply(c *Conn) int {
 	switch {
 	case r.refused:
 		if r.job == nil && word != "UNKNOWN_COMMAND" || r.job != nil && word != "OUT_OF_MEMORY" && word != "DRAINING" {
-			l.trace.Fail("c%d is answered %q, although the server must refuse that", c.id, words)
+			l.trace.Failf("c%d is answered %q, although the server must refuse that", c.id, words)
 		}
-		l.trace.Say("c%d is answered %s", c.id, word)
+		l.trace.Logf("c%d is answered %s", c.id, word)
 	case r.cmd == periodic.GrabJob && word == "RESERVED" && len(words) == 3:
 		l.reserved(c, words[1], data)
 	case r.cmd == periodic.GrabJob:
@@ -179,18 +179,18 @@ func (l *Ledger) beanstalkReply(c *Conn) int {
 		l.inserted(c, r, words)
 	case r.cmd == periodic.WorkFail:
 		if kicked, err := strconv.Atoi(words[len(words)-1]); word != r.word || err != nil || kicked < r.least {
-			l.trace.Fail("c%d kicks %d buried jobs, and is answered %q", c.id, r.least, words)
+			l.trace.Failf("c%d kicks %d buried jobs, and is answered %q", c.id, r.least, words)
 		}
-		l.trace.Say("c%d is answered %q", c.id, words)
+		l.trace.Logf("c%d is answered %q", c.id, words)
 	case r.cmd == periodic.WorkDone:
 		if word != r.word && word != "NOT_FOUND" {
-			l.trace.Fail("c%d asks for %s of %v, and is answered %q", c.id, r.word, r.job, words)
+			l.trace.Failf("c%d asks for %s of %v, and is answered %q", c.id, r.word, r.job, words)
 		}
 		if l.checkEffect(c, r, word == r.word); word == deleted {
 			l.removed([]*Job{r.job})
 		}
 	case word != r.word:
-		l.trace.Fail("c%d is answered %q, want %s", c.id, words, r.word)
+		l.trace.Failf("c%d is answered %q, want %s", c.id, words, r.word)
 	}
 	return n
 }
@@ -200,15 +200,15 @@ func (l *Ledger) beanstalkReply(c *Conn) int {
 func (l *Ledger) inserted(c *Conn, r *Request, words []string) {
 	j := r.job
 	if len(words) != 2 || words[0] != "INSERTED" || !l.hasName(j, words[1]) {
-		l.trace.Fail("c%d is answered %q of %v, %q", c.id, words, j, j.name)
+		l.trace.Failf("c%d is answered %q of %v, %q", c.id, words, j, j.name)
 	}
 	for _, o := range l.jobs {
 		if o != j && o.by == ofBeanstalk && o.name == j.name && !o.unsaved {
-			l.trace.Fail("%v and %v have the id %s", o, j, j.name)
+			l.trace.Failf("%v and %v have the id %s", o, j, j.name)
 		}
 	}
 	l.acknowledged(j)
-	l.trace.Say("c%d is told that %v is there", c.id, j)
+	l.trace.Logf("c%d is told that %v is there", c.id, j)
 }
 
 // reserved checks a job that a client is handed. The answer has not the job's tube.
@@ -223,10 +223,10 @@ func (l *Ledger) reserved(c *Conn, id string, body []byte) {
 		}
 	}
 	if !l.serving(c, j.queue) {
-		l.trace.Fail("c%d is given %v of q%d, which it does not watch", c.id, j, j.queue)
+		l.trace.Failf("c%d is given %v of q%d, which it does not watch", c.id, j, j.queue)
 	}
 	if j.by == ofBeanstalk && !l.hasName(j, id) {
-		l.trace.Fail("c%d is given %v, %q, as %s", c.id, j, j.name, id)
+		l.trace.Failf("c%d is given %v, %q, as %s", c.id, j, j.name, id)
 	}
 	run := l.runBegun(c, j, l.queues[j.queue])
 	c.nextTold()
@@ -244,10 +244,10 @@ func (l *Ledger) checkUnreserved(c *Conn, r *Request, word string) {
 	switch word {
 	case "TIMED_OUT":
 		if now < r.until && !c.halfClosing {
-			l.trace.Fail("the reserve of c%d ends %d ms early", c.id, r.until-now)
+			l.trace.Failf("the reserve of c%d ends %d ms early", c.id, r.until-now)
 		}
 		if j := l.readyJob(c); j != nil && r.turn == l.turn && !l.underWay && !l.stopping {
-			l.trace.Fail("c%d is told that there is no job, although %v is ready for it", c.id, j)
+			l.trace.Failf("c%d is told that there is no job, although %v is ready for it", c.id, j)
 		}
 	case "DEADLINE_SOON":
 		ends := func(x *Run) bool {
@@ -255,10 +255,10 @@ func (l *Ledger) checkUnreserved(c *Conn, r *Request, word string) {
 			return x.began+least-safetyMargin <= now && now < x.began+most+safetyMargin
 		}
 		if !slices.ContainsFunc(c.runs, ends) {
-			l.trace.Fail("c%d is told that a time to run ends soon, although it holds no such job", c.id)
+			l.trace.Failf("c%d is told that a time to run ends soon, although it holds no such job", c.id)
 		}
 	default:
-		l.trace.Fail("c%d is answered %q to a reserve", c.id, word)
+		l.trace.Failf("c%d is answered %q to a reserve", c.id, word)
 	}
-	l.trace.Say("c%d is answered %s", c.id, word)
+	l.trace.Logf("c%d is answered %s", c.id, word)
 }

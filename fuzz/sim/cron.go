@@ -79,19 +79,19 @@ func (s *Simulator) cronStep() {
 		if len(body) < 2 || body[0] != byte(periodic.JobAssign) {
 			break
 		}
-		handle, job, err := wire.Assigned(periodic.Plain, body)
+		handle, job, err := wire.ParseAssign(periodic.Plain, body)
 		if err != nil {
-			s.trace.Fail("the worker of cron entries is sent %x, want a JOB_ASSIGN: %v", body, err)
+			s.trace.Failf("the worker of cron entries is sent %x, want a JOB_ASSIGN: %v", body, err)
 		}
 		e := s.ledger.cron.entry(string(job.Name))
 		if string(job.Func) != s.ledger.cron.queue || e == nil {
-			s.trace.Fail("%q of %q is handed out, want a job of a cron entry in %q", job.Name, job.Func, s.ledger.cron.queue)
+			s.trace.Failf("%q of %q is handed out, want a job of a cron entry in %q", job.Name, job.Func, s.ledger.cron.queue)
 		}
 		if s.rng.IntN(4) == 0 {
-			s.trace.Say("a worker leaves with the job %q", job.Name)
+			s.trace.Logf("a worker leaves with the job %q", job.Name)
 			break
 		}
-		s.trace.Say("the job %q is done", job.Name)
+		s.trace.Logf("the job %q is done", job.Name)
 		e.maybe++
 		w.send(periodic.WorkDone, handle)
 		s.settle()
@@ -115,7 +115,7 @@ func (s *Simulator) cronLook() {
 		}
 		e := s.ledger.cron.entry(string(job.Name))
 		if e == nil || names[string(job.Name)] {
-			s.trace.Fail("%q of the queue of cron entries is in a dump twice, or is of no entry", job.Name)
+			s.trace.Failf("%q of the queue of cron entries is in a dump twice, or is of no entry", job.Name)
 		}
 		names[string(job.Name)] = true
 		there[e]++
@@ -125,7 +125,7 @@ func (s *Simulator) cronLook() {
 	for _, e := range s.ledger.cron.entries {
 		i := slices.IndexFunc(all.Entries, func(c admin.CronStatus) bool { return c.Name == e.name })
 		if i < 0 {
-			s.trace.Fail("the cron entry %s is not listed: got %+v", e.name, all)
+			s.trace.Failf("the cron entry %s is not listed: got %+v", e.name, all)
 		}
 		s.checkCron(e, &all.Entries[i], there[e])
 	}
@@ -135,13 +135,13 @@ func (s *Simulator) cronLook() {
 // come.
 func (s *Simulator) checkCron(e *cronEntry, seen *admin.CronStatus, there int) {
 	runs := int(seen.Counts[sched.CronRan.String()] + seen.Counts[sched.CronLate.String()])
-	s.trace.Say("%s: %v, %d jobs, %d to %d were done", e.name, seen.Counts, there, e.ended, e.ended+e.maybe)
+	s.trace.Logf("%s: %v, %d jobs, %d to %d were done", e.name, seen.Counts, there, e.ended, e.ended+e.maybe)
 	least := e.ended
 	if !e.crashed {
 		least += e.maybe
 	}
 	if runs < least+there || runs > e.ended+e.maybe+there {
-		s.trace.Fail("the cron entry %s: got %d runs, want %d to %d: %d jobs wait, the others were done", e.name, runs, least+there, e.ended+e.maybe+there, there)
+		s.trace.Failf("the cron entry %s: got %d runs, want %d to %d: %d jobs wait, the others were done", e.name, runs, least+there, e.ended+e.maybe+there, there)
 	}
 	times := uint64(0)
 	for _, n := range seen.Counts {
@@ -150,10 +150,10 @@ func (s *Simulator) checkCron(e *cronEntry, seen *admin.CronStatus, there int) {
 	next, err := time.Parse(time.RFC3339, strings.Join(seen.Next, ""))
 	now := s.server.Now()
 	if at := next.UnixMilli(); err != nil || at%e.every != 0 || at <= now.Wall || at > s.ledger.wall+e.every {
-		s.trace.Fail("the next time of the cron entry %s: got %v, want the next multiple of %d ms after %d", e.name, seen.Next, e.every, now.Wall)
+		s.trace.Failf("the next time of the cron entry %s: got %v, want the next multiple of %d ms after %d", e.name, seen.Next, e.every, now.Wall)
 	}
 	if came := now.Wall/e.every - (e.next-1)/e.every; !e.crashed && now.Wall-now.Mono == e.at.Wall-e.at.Mono && times-e.times != uint64(max(came, 0)) {
-		s.trace.Fail("times of the cron entry %[2]s: got %[3]d, want %[1]d", came, e.name, times-e.times)
+		s.trace.Failf("times of the cron entry %[2]s: got %[3]d, want %[1]d", came, e.name, times-e.times)
 	}
 	if e.crashed { // the ends that a restarted server knows are on disk
 		e.ended, e.maybe, e.crashed = runs-there, 0, false

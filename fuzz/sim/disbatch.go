@@ -20,7 +20,7 @@ func (s *Simulator) disbatchStep() {
 	}
 	j := s.ledger.newJob(ofDisbatch, s.rng.IntN(workedQueues), "")
 	j.size = s.drawPadding()
-	s.trace.Say("the node submits %v", j)
+	s.trace.Logf("the node submits %v", j)
 	s.ledger.submitted(j, 0)
 	j.nodeWaits = true
 	incarnation := s.serverEnds
@@ -30,21 +30,21 @@ func (s *Simulator) disbatchStep() {
 		}
 	})
 	if err != nil {
-		s.trace.Fail("the node cannot submit %v: %v", j, err)
+		s.trace.Failf("the node cannot submit %v: %v", j, err)
 	}
 	s.settle()
 }
 
 // nodeAnswered checks the end of a job that the node is told of.
 func (l *Ledger) nodeAnswered(j *Job, data []byte, err error) {
-	l.trace.Say("the node is told %q, %v of %v", brief(data), err, j)
+	l.trace.Logf("the node is told %q, %v of %v", brief(data), err, j)
 	switch {
 	case !j.nodeWaits:
-		l.trace.Fail("the node is told of %v twice, or after it has withdrawn it", j)
+		l.trace.Failf("the node is told of %v twice, or after it has withdrawn it", j)
 	case err == nil && !slices.Contains(j.results, string(data)):
-		l.trace.Fail("the result of %v at the node: got %q, want one of %q", j, data, j.results)
+		l.trace.Failf("the result of %v at the node: got %q, want one of %q", j, data, j.results)
 	case err != nil && l.failuresOf(j) == 0 && !l.waitsUnread(j): // a worker may have left with the job's assignment unread
-		l.trace.Fail("the node is told that %v has failed, although no worker failed it", j)
+		l.trace.Failf("the node is told that %v has failed, although no worker failed it", j)
 	}
 	j.nodeWaits = false
 	l.results++
@@ -67,9 +67,9 @@ func (s *Simulator) withdraw() {
 	j := all[s.rng.IntN(len(all))]
 	held := s.ledger.holds(j.holder, j)
 	unseen := s.server.Functions().Withdraw(s.ledger.queues[j.queue], j.name)
-	s.trace.Say("the node withdraws %v: %v", j, unseen)
+	s.trace.Logf("the node withdraws %v: %v", j, unseen)
 	if unseen && held {
-		s.trace.Fail("%v is withdrawn, although c%d holds it", j, j.holder.id)
+		s.trace.Failf("%v is withdrawn, although c%d holds it", j, j.holder.id)
 	}
 	if unseen {
 		j.nodeWaits = false

@@ -99,7 +99,7 @@ func (s *Simulator) halfCloseOwed() {
 		return
 	}
 	c := all[s.rng.IntN(len(all))]
-	s.trace.Say("c%d half-closes", c.id)
+	s.trace.Logf("c%d half-closes", c.id)
 	c.halfClosing = true
 	s.deliver(c, 0)
 	s.settle()
@@ -117,7 +117,7 @@ func (l *Ledger) checkHalfClosedInTime() {
 			}
 		}
 		if last > 0 && last <= groups {
-			l.trace.Fail("c%d, which has closed its side, waits although group %d is on disk", c.id, last)
+			l.trace.Failf("c%d, which has closed its side, waits although group %d is on disk", c.id, last)
 		}
 	}
 }

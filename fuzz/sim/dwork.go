@@ -39,7 +39,7 @@ var locations = []string{"w0", "w1", "w2", "w3"}
 func (l *Ledger) task(name []byte) *Job {
 	var id int
 	if _, err := fmt.Sscanf(string(name), "n%d", &id); err != nil || id >= len(l.jobs) || l.jobs[id].by != ofDwork {
-		l.trace.Fail("got a task that is called %q, want one of the %d that were created", name, len(l.jobs)-1)
+		l.trace.Failf("got a task that is called %q, want one of the %d that were created", name, len(l.jobs)-1)
 	}
 	return l.jobs[id]
 }
@@ -76,7 +76,7 @@ func (s *Simulator) dworkAsk(call *dworkCall) {
 		call.payload = dwork.AppendLocation(call.payload, []byte(call.location))
 	}
 	s.net.dwork.onWay = append(s.net.dwork.onWay, call)
-	s.trace.Say("dwork %v %s %v %v", call.kind, call.location, call.tasks, call.after)
+	s.trace.Logf("dwork %v %s %v %v", call.kind, call.location, call.tasks, call.after)
 }
 
 // dworkAct is something that a user or a worker of the graph does. A worker with tasks also draws those before
@@ -163,7 +163,7 @@ func (s *Simulator) dworkArrive(call *dworkCall) {
 	if !call.refused && (call.kind == dwork.Create || call.kind == dwork.Transfer && (call.sure[0] || call.tasks[0].holderUnknown)) {
 		v := s.ledger.predict(call)
 		if call.cyclic = v == cyclic; v == unclear || call.cyclic && call.kind == dwork.Transfer && !call.sure[0] {
-			s.trace.Say("dwork %v %s %v is lost", call.kind, call.location, call.tasks)
+			s.trace.Logf("dwork %v %s %v is lost", call.kind, call.location, call.tasks)
 			return
 		}
 	}
@@ -199,7 +199,7 @@ func (s *Simulator) dworkArriveLate(call *dworkCall) {
 	s.server.Dwork(call.payload, func(reply []byte) {
 		var q dwork.Query
 		if err := dwork.DecodeReply(reply, &q); err != nil || q.Type != want {
-			s.trace.Fail("the hub answers %v with %x: %v, although the server is to stop", call.kind, reply, err)
+			s.trace.Failf("the hub answers %v with %x: %v, although the server is to stop", call.kind, reply, err)
 		}
 	})
 }

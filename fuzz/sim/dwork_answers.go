@@ -12,16 +12,16 @@ import (
 func (l *Ledger) dworkAnswered(call *dworkCall, reply []byte) {
 	var q dwork.Query
 	if err := dwork.DecodeReply(reply, &q); err != nil {
-		l.trace.Fail("the hub answers %v with %x: %v", call.kind, reply, err)
+		l.trace.Failf("the hub answers %v with %x: %v", call.kind, reply, err)
 	}
-	l.trace.Say("dwork %v %s is answered %v", call.kind, call.location, q.Type)
+	l.trace.Logf("dwork %v %s is answered %v", call.kind, call.location, q.Type)
 	switch {
 	case call.refused:
 		if q.Type != dwork.Error {
-			l.trace.Fail("the hub answers %v to %v, although the disk is full", q.Type, call.kind)
+			l.trace.Failf("the hub answers %v to %v, although the disk is full", q.Type, call.kind)
 		}
 	case call.cyclic != (q.Type == dwork.Error):
-		l.trace.Fail("the hub answers %v to %v of %v behind %v; it closes a cycle: %v", q.Type, call.kind, call.tasks, call.after, call.cyclic)
+		l.trace.Failf("the hub answers %v to %v of %v behind %v; it closes a cycle: %v", q.Type, call.kind, call.tasks, call.after, call.cyclic)
 	case call.cyclic:
 	case call.kind == dwork.Steal && q.Type == dwork.Transfer:
 		for t := range q.Tasks {
@@ -30,7 +30,7 @@ func (l *Ledger) dworkAnswered(call *dworkCall, reply []byte) {
 	case call.kind == dwork.Steal && q.Type == dwork.Exit:
 		for _, t := range l.jobs {
 			if t.by == ofDwork && t.inServer == sure {
-				l.trace.Fail("%s is told that all is done, although %v is not", call.location, t)
+				l.trace.Failf("%s is told that all is done, although %v is not", call.location, t)
 			}
 		}
 	case call.kind == dwork.Create:
@@ -55,10 +55,10 @@ func (l *Ledger) dworkAccepted(call *dworkCall, q *dwork.Query) {
 		notFound := q.Type == dwork.NotFound && (call.kind == dwork.Transfer || slices.Contains(refused, t))
 		switch {
 		case notFound && call.sure[i]:
-			l.trace.Fail("the hub does not find a task, although %s held %v", call.location, t)
+			l.trace.Failf("the hub does not find a task, although %s held %v", call.location, t)
 		case notFound:
 		case call.notHeld[i]:
-			l.trace.Fail("%s did not hold %v, although the hub accepts its %v", call.location, t, call.kind)
+			l.trace.Failf("%s did not hold %v, although the hub accepts its %v", call.location, t, call.kind)
 		case call.kind == dwork.Complete && t.life == call.lives[i]:
 			l.end(t)
 			l.removed([]*Job{t})
@@ -73,11 +73,11 @@ func (l *Ledger) dworkAccepted(call *dworkCall, q *dwork.Query) {
 func (l *Ledger) checkNext(t *Job) {
 	for _, p := range slices.Concat(t.preds, t.latePreds) {
 		if p.inServer == sure {
-			l.trace.Fail("%v is handed out before %v is complete", t, p)
+			l.trace.Failf("%v is handed out before %v is complete", t, p)
 		}
 	}
 	if l.wall = max(l.wall, l.clock().Wall); t.notBefore > l.wall {
-		l.trace.Fail("%v is handed out %d ms early", t, t.notBefore-l.wall)
+		l.trace.Failf("%v is handed out %d ms early", t, t.notBefore-l.wall)
 	}
 }
 
@@ -94,12 +94,12 @@ func (c *Conn) label() string {
 
 // taskGiven checks that a task may be given to a worker, and notes it.
 func (l *Ledger) taskGiven(location string, t *Job) {
-	l.trace.Say("%s is given %v", location, t)
+	l.trace.Logf("%s is given %v", location, t)
 	switch {
 	case t.inServer == no:
-		l.trace.Fail("%v is handed out after its end, or before it came", t)
+		l.trace.Failf("%v is handed out after its end, or before it came", t)
 	case t.location != "" && !t.holderUnknown:
-		l.trace.Fail("%v is handed to %s and %s holds it", t, location, t.location)
+		l.trace.Failf("%v is handed to %s and %s holds it", t, location, t.location)
 	}
 	l.checkNext(t)
 	t.inServer, t.holderUnknown, t.holder, t.run = sure, false, nil, new(Run)
@@ -125,7 +125,7 @@ func (l *Ledger) leaseOver(location string) bool {
 func (l *Ledger) graphExpired() {
 	for _, t := range l.jobs {
 		if t.by == ofDwork && !t.holderUnknown && l.leaseOver(t.location) {
-			l.trace.Say("%s is silent, and has %v no more", t.location, t)
+			l.trace.Logf("%s is silent, and has %v no more", t.location, t)
 			t.setLocation("")
 		}
 	}

@@ -149,7 +149,7 @@ func (s *Simulator) lookup(t *Job) {
 	s.server.Dwork(dwork.AppendName(dwork.AppendType(nil, dwork.Lookup), []byte(t.name)), func(b []byte) {
 		var q dwork.Query
 		if err := dwork.DecodeReply(b, &q); err != nil {
-			s.trace.Fail("a lookup is answered with %x: %v", b, err)
+			s.trace.Failf("a lookup is answered with %x: %v", b, err)
 		}
 		there := q.Type == dwork.OK
 		var before []*Job
@@ -162,7 +162,7 @@ func (s *Simulator) lookup(t *Job) {
 			}
 		}
 		if there && t.inServer == no || !there && t.inServer == sure {
-			s.trace.Fail("a lookup of %v: got %v, and the ledger is sure of the opposite", t, q.Type)
+			s.trace.Failf("a lookup of %v: got %v, and the ledger is sure of the opposite", t, q.Type)
 		}
 		if !there {
 			t.inServer = no
@@ -171,7 +171,7 @@ func (s *Simulator) lookup(t *Job) {
 		t.inServer = sure
 		s.ledger.checkPredecessors(t, before)
 		if by, _, _ := strings.Cut(string(q.Location), ":"); by != t.location && !t.holderUnknown && (t.location != "" || !s.ledger.waitsUnread(t)) {
-			s.trace.Fail("the holder of %v: want %q, got %q", t, t.location, by)
+			s.trace.Failf("the holder of %v: want %q, got %q", t, t.location, by)
 		}
 	})
 }
@@ -181,7 +181,7 @@ func (l *Ledger) checkPredecessors(t *Job, before []*Job) {
 	known := slices.Concat(t.preds, t.latePreds)
 	for _, p := range known {
 		if p.inServer == sure && !slices.Contains(before, p) {
-			l.trace.Fail("a lookup of %v: got no predecessor %v, want it", t, p)
+			l.trace.Failf("a lookup of %v: got no predecessor %v, want it", t, p)
 		}
 	}
 	for _, p := range before {
@@ -190,7 +190,7 @@ func (l *Ledger) checkPredecessors(t *Job, before []*Job) {
 		case slices.Contains(t.maybeLostPreds, p):
 			t.preds = append(t.preds, p)
 		default:
-			l.trace.Fail("a lookup of %v: got the predecessor %v, which no request has named", t, p)
+			l.trace.Failf("a lookup of %v: got the predecessor %v, which no request has named", t, p)
 		}
 	}
 	t.maybeLostPreds = nil
@@ -208,10 +208,10 @@ func (s *Simulator) auditGraph() {
 		var q dwork.Query
 		active, ready := 0, 0
 		if err := dwork.DecodeReply(b, &q); err != nil {
-			s.trace.Fail("the status of the hub: got %x: %v", b, err)
+			s.trace.Failf("the status of the hub: got %x: %v", b, err)
 		}
 		if _, err := fmt.Sscanf(string(q.Name), "dhub: %d active tasks, %d ready.", &active, &ready); err != nil || active != want || int(q.N) != ready {
-			s.trace.Fail("the status of the hub: got %[2]q and %[3]d ready, want %[1]d tasks", want, q.Name, q.N)
+			s.trace.Failf("the status of the hub: got %[2]q and %[3]d ready, want %[1]d tasks", want, q.Name, q.N)
 		}
 	})
 }

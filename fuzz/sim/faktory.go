@@ -60,7 +60,7 @@ func (s *Simulator) actAsFaktory(c *Conn) {
 	case faktoryBeats:
 		c.askLine(&Request{cmd: periodic.CanDo}, fmt.Sprintf("BEAT {\"wid\":\"c%d\"}\r\n", c.id))
 	case faktoryForgets:
-		s.trace.Say("the workers of Faktory die")
+		s.trace.Logf("the workers of Faktory die")
 		s.net.fetched = nil
 	}
 }
@@ -95,7 +95,7 @@ func (s *Simulator) push(c *Conn, queue int) {
 		}
 	}
 	c.askLine(r, pushed(j, s.ledger.queues[queue], j.name, at, unique))
-	s.trace.Say("c%d pushes %v to q%d, of priority %d, at %d, with %d retries, unique for %d s", c.id, j, queue, j.priority, at, j.retries, unique)
+	s.trace.Logf("c%d pushes %v to q%d, of priority %d, at %d, with %d retries, unique for %d s", c.id, j, queue, j.priority, at, j.retries, unique)
 }
 
 // pushed encodes a PUSH.
@@ -124,7 +124,7 @@ func (s *Simulator) pushAgain(c *Conn) {
 		if j.by == ofFaktory && j.inServer == sure && j.turn < s.ledger.turn && max(s.ledger.wall, s.server.Now().Wall) < j.uniqueUntil && !s.ledger.waitsUnread(j) {
 			r := &Request{cmd: periodic.SubmitJob, refused: true, job: j, lineRequest: lineRequest{word: "NOTUNIQUE"}}
 			c.askLine(r, pushed(j, s.ledger.queues[j.queue], j.name+" again", 0, 1))
-			s.trace.Say("c%d pushes %v again", c.id, j)
+			s.trace.Logf("c%d pushes %v again", c.id, j)
 			s.deliverAll(c)
 			return
 		}
@@ -154,7 +154,7 @@ func (s *Simulator) fetch(c *Conn) {
 	}
 	c.grabs++
 	c.askLine(r, text+"\r\n")
-	s.trace.Say("c%d fetches from %v", c.id, queues)
+	s.trace.Logf("c%d fetches from %v", c.id, queues)
 }
 
 // reportFetched reports a job on any connection.
@@ -167,7 +167,7 @@ func (s *Simulator) reportFetched(c *Conn, x *Lease, fails bool) {
 	}
 	r.onArrival = func() { r.effect = s.ledger.fetchedReported(x, fails) }
 	c.askLine(r, text)
-	s.trace.Say("c%d says %s of %v, which c%d has fetched", c.id, r.word, x.job, x.conn.id)
+	s.trace.Logf("c%d says %s of %v, which c%d has fetched", c.id, r.word, x.job, x.conn.id)
 }
 
 // acknowledgeFetched acknowledges on c, at the end of a play, all jobs that are fetched; false: there are none.

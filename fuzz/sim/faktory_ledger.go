@@ -55,7 +55,7 @@ func (l *Ledger) fetchedReported(x *Lease, fails bool) (effect certainty) {
 // noteRetry notes a failure that a worker has reported of a job of Faktory.
 func (l *Ledger) noteRetry(j *Job) {
 	if j.failed++; j.failed > max(j.retries, 0) {
-		l.trace.Say("%v has no retries left", j)
+		l.trace.Logf("%v has no retries left", j)
 		l.end(j)
 		return
 	}
@@ -86,42 +86,42 @@ func (l *Ledger) abandoned() {
 func (l *Ledger) faktoryReply(c *Conn) int {
 	kind, data, n, err := faktory.NextReply(c.written, 1<<20)
 	if err != nil {
-		l.trace.Fail("c%d is sent %q: %v", c.id, brief(c.written), err)
+		l.trace.Failf("c%d is sent %q: %v", c.id, brief(c.written), err)
 	}
 	if n == 0 {
 		return 0
 	}
 	if c.wroteBytes += n; !c.greeted {
 		if c.greeted = true; kind != faktory.Simple || string(data) != `HI {"v":2}` {
-			l.trace.Fail("c%d is greeted by %q", c.id, data)
+			l.trace.Failf("c%d is greeted by %q", c.id, data)
 		}
 		return n
 	}
 	r := l.answered(c, c.written[:n])
 	ok := kind == faktory.Simple && string(data) == "OK"
 	if !ok && kind != faktory.Error && r.cmd != periodic.GrabJob {
-		l.trace.Fail("c%d is answered %c%q", c.id, kind, data)
+		l.trace.Failf("c%d is answered %c%q", c.id, kind, data)
 	}
 	switch {
 	case r.refused:
 		if ok || !strings.HasPrefix(string(data), r.word) {
-			l.trace.Fail("c%d is answered %q, although %v must be refused", c.id, data, r.job)
+			l.trace.Failf("c%d is answered %q, although %v must be refused", c.id, data, r.job)
 		}
-		l.trace.Say("c%d is told that it is refused", c.id)
+		l.trace.Logf("c%d is told that it is refused", c.id)
 	case r.cmd == periodic.GrabJob && kind == faktory.Bulk:
 		l.fetched(c, data)
 	case r.cmd == periodic.GrabJob:
 		if kind != faktory.Null || l.clock().Mono < r.until {
-			l.trace.Fail("c%d is answered %c%q to a FETCH, %d ms before its time", c.id, kind, data, r.until-l.clock().Mono)
+			l.trace.Failf("c%d is answered %c%q to a FETCH, %d ms before its time", c.id, kind, data, r.until-l.clock().Mono)
 		}
-		l.trace.Say("c%d is told that there is no job", c.id)
+		l.trace.Logf("c%d is told that there is no job", c.id)
 	case r.cmd == periodic.WorkFail:
 		l.checkEffect(c, r, ok)
 	case !ok:
-		l.trace.Fail("c%d is answered %q", c.id, data)
+		l.trace.Failf("c%d is answered %q", c.id, data)
 	case r.cmd == periodic.SubmitJob:
 		l.acknowledged(r.job)
-		l.trace.Say("c%d is told that %v is there", c.id, r.job)
+		l.trace.Logf("c%d is told that %v is there", c.id, r.job)
 	}
 	return n
 }
@@ -134,7 +134,7 @@ func (l *Ledger) fetched(c *Conn, data []byte) {
 		Failure             *faktory.Failed
 	}
 	if err := json.Unmarshal(data, &seen); err != nil {
-		l.trace.Fail("c%d is given %q: %v", c.id, brief(data), err)
+		l.trace.Failf("c%d is given %q: %v", c.id, brief(data), err)
 	}
 	j := l.exactJobOf(data, "a fetched job")
 	name := seen.Custom.Name
@@ -155,6 +155,6 @@ func (l *Ledger) checkFailure(c *Conn, j *Job, is *faktory.Failed) {
 		return
 	}
 	if (is != nil) != (n > 0) || is != nil && (is.Count != n-1 || is.Remaining != max(int64(j.retries)-is.Count, 0)) {
-		l.trace.Fail("c%d is given %v, which has failed %d times and has %d retries, with %+v", c.id, j, n, j.retries, is)
+		l.trace.Failf("c%d is given %v, which has failed %d times and has %d retries, with %+v", c.id, j, n, j.retries, is)
 	}
 }

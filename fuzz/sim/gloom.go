@@ -28,7 +28,7 @@ func (s *Simulator) actAsMaster(c *Conn) {
 	j.priority, j.size = int64(s.rng.IntN(3)), s.drawPadding()
 	c.tell(&Request{job: j, onArrival: func() { s.ledger.gloomSubmitted(c, j) }},
 		gloom.AppendSubmit(nil, fmt.Appendf(nil, "%q", j.name), fmt.Appendf(nil, "%q", s.ledger.queues[j.queue]), j.priority, []byte(j.workload())))
-	s.trace.Say("c%d submits %v as %s", c.id, j, j.name)
+	s.trace.Logf("c%d submits %v as %s", c.id, j, j.name)
 }
 
 // gloomSubmitted notes the arrival of a submission: its id must be free.
@@ -37,7 +37,7 @@ func (l *Ledger) gloomSubmitted(c *Conn, j *Job) {
 	j.idTaken = l.taken(j.name)
 	l.ids[j.name] = append(l.ids[j.name], j)
 	if j.idTaken == sure {
-		l.trace.Say("%v has an id that is taken", j)
+		l.trace.Logf("%v has an id that is taken", j)
 		return
 	}
 	l.added(j, 0)
@@ -65,7 +65,7 @@ func (l *Ledger) taken(id string) (is certainty) {
 func (l *Ledger) acknowledgedID(c *Conn, id []byte) {
 	name, _ := jsontext.Text(nil, id)
 	if len(c.acks) == 0 || c.acks[0].name != string(name) {
-		l.trace.Fail("c%d: got the acknowledgement of %s, want that of the first of %v", c.id, id, c.acks)
+		l.trace.Failf("c%d: got the acknowledgement of %s, want that of the first of %v", c.id, id, c.acks)
 	}
 	c.acked, c.acks = c.acks[0], c.acks[1:]
 }
@@ -75,20 +75,20 @@ func (l *Ledger) checkExistsID(c *Conn, id []byte) {
 	name, _ := jsontext.Text(nil, id)
 	j := c.acked
 	if j == nil || j.name != string(name) || j.idTaken == no {
-		l.trace.Fail("c%d: got the error that the id %s is taken, which it is not, or not of its last job", c.id, id)
+		l.trace.Failf("c%d: got the error that the id %s is taken, which it is not, or not of its last job", c.id, id)
 	}
 	c.acked = nil
 	if j.idTaken == maybe {
 		j.owner = nil
 		l.end(j)
 	}
-	l.trace.Say("c%d is told that the id of %v is taken", c.id, j)
+	l.trace.Logf("c%d is told that the id of %v is taken", c.id, j)
 }
 
 // checkAdmitted checks that a master was told of a taken id with its last submission.
 func (l *Ledger) checkAdmitted(c *Conn) {
 	if j := c.acked; j != nil && j.idTaken == sure {
-		l.trace.Fail("c%[2]d submits %[1]v: got no error, want that its id is taken", j, c.id)
+		l.trace.Failf("c%[2]d submits %[1]v: got no error, want that its id is taken", j, c.id)
 	}
 	c.acked = nil
 }
@@ -111,7 +111,7 @@ func (l *Ledger) failedID(c *Conn, id []byte) *Job {
 			return j
 		}
 	}
-	l.trace.Fail("c%d is told that %s has failed, although no job of c%[1]d has had four deaths", c.id, id)
+	l.trace.Failf("c%d is told that %s has failed, although no job of c%[1]d has had four deaths", c.id, id)
 	return nil
 }
 
@@ -127,7 +127,7 @@ func (l *Ledger) gloomReply(c *Conn) int {
 		err = gloom.ParseReply(payload, &r)
 	}
 	if err != nil {
-		l.trace.Fail("c%d is sent %q, which is no message: %v", c.id, c.written, err)
+		l.trace.Failf("c%d is sent %q, which is no message: %v", c.id, c.written, err)
 	}
 	if r.Error == nil || string(r.Error) != `"`+gloom.IDExists+`"` {
 		l.checkAdmitted(c)
@@ -139,14 +139,14 @@ func (l *Ledger) gloomReply(c *Conn) int {
 		typ, _ := jsontext.Text(nil, r.Type)
 		id, _ := jsontext.Text(nil, r.ID)
 		if c.busy {
-			l.trace.Fail("c%d is sent the job %q, although it has one", c.id, payload)
+			l.trace.Failf("c%d is sent the job %q, although it has one", c.id, payload)
 		}
 		c.busy = true
 		j := l.exactJobOf(r.Body, "a job for a slave")
 		l.isIn(j, string(typ))
 		j.run = l.runBegun(c, j, string(typ))
 		if !l.serving(c, j.queue) {
-			l.trace.Fail("c%d is given %v of q%d, which it does not do", c.id, j, j.queue)
+			l.trace.Failf("c%d is given %v of q%d, which it does not do", c.id, j, j.queue)
 		}
 		l.assigned(c, j, string(typ), string(id))
 	case c.isOdd(&r):
@@ -157,14 +157,14 @@ func (l *Ledger) gloomReply(c *Conn) int {
 	case string(r.Error) == `"`+gloom.IDExists+`"`:
 		l.checkExistsID(c, r.Reason)
 	case r.Error != nil:
-		l.trace.Fail("c%d is sent the error %q, which no request of it explains", c.id, payload)
+		l.trace.Failf("c%d is sent the error %q, which no request of it explains", c.id, payload)
 	case r.Body != nil:
 		id, _ := jsontext.Text(nil, r.ID)
 		j := l.ownID(c, string(id))
 		if j == nil || !slices.Contains(j.results, string(r.Body)) {
-			l.trace.Fail("c%d is sent the response %q of %s, %v", c.id, r.Body, id, j)
+			l.trace.Failf("c%d is sent the response %q of %s, %v", c.id, r.Body, id, j)
 		}
-		l.trace.Say("c%d has the response %s", c.id, brief(r.Body))
+		l.trace.Logf("c%d has the response %s", c.id, brief(r.Body))
 		j.owner = nil
 		l.results++
 	}
@@ -185,7 +185,7 @@ func (s *Simulator) actAsSlave(c *Conn) {
 	c.held = c.held[1:]
 	result := s.resultOf(h)
 	c.tell(&Request{onArrival: func() { c.busy = false; s.ledger.finished(c, h, result) }}, gloom.AppendRespond(nil, []byte(result)))
-	s.trace.Say("c%d does %v", c.id, h.job)
+	s.trace.Logf("c%d does %v", c.id, h.job)
 }
 
 // joinQueue lets a slave join a queue. The ledger notes it when the request arrives.
@@ -199,5 +199,5 @@ func (s *Simulator) joinQueue(c *Conn, queue int) {
 		c.servedQueues[queue], c.joined = true, past(s.ledger.turn)
 	}
 	c.tell(&Request{onArrival: onArrival}, gloom.AppendJoin(nil, fmt.Appendf(nil, "%q", s.ledger.queues[queue])))
-	s.trace.Say("c%d joins q%d", c.id, queue)
+	s.trace.Logf("c%d joins q%d", c.id, queue)
 }

@@ -58,7 +58,7 @@ func (s *Simulator) httpAsk(call *httpCall) {
 		s.httpArrive(take(&s.net.http.onWay, len(s.net.http.onWay)-1))
 		s.settle()
 	}
-	s.trace.Say("that is h%d", call.number)
+	s.trace.Logf("that is h%d", call.number)
 }
 
 // errBroken ends the body of a client that goes away.
@@ -82,7 +82,7 @@ func (s *Simulator) httpArrive(call *httpCall) {
 	}
 	r, err := http.NewRequest(http.MethodPost, call.path, body)
 	if err != nil {
-		s.trace.Fail("cannot make a request: %v", err)
+		s.trace.Failf("cannot make a request: %v", err)
 	}
 	r.Header.Set("Content-Type", call.kind)
 	if call.key != "" {
@@ -101,7 +101,7 @@ func (s *Simulator) httpArrive(call *httpCall) {
 func (l *Ledger) httpAnswered(call *httpCall, status int, all []byte) {
 	l.net.http.open = slices.DeleteFunc(l.net.http.open, func(o *httpCall) bool { return o == call })
 	if call.hungUp {
-		l.trace.Say("h%d has hung up, and gets no answer", call.number)
+		l.trace.Logf("h%d has hung up, and gets no answer", call.number)
 		if call.reserve != nil {
 			l.hungUp(call.reserve)
 		}
@@ -116,7 +116,7 @@ func (l *Ledger) httpAnswered(call *httpCall, status int, all []byte) {
 // httpRead decodes the answer of a call, which must have a status and, of a refusal, a reason.
 func (l *Ledger) httpRead(call *httpCall, status int, all []byte, answer any) {
 	if err := json.Unmarshal(all, answer); status != http.StatusOK || err != nil {
-		l.trace.Fail("h%d: got %d %q, want 200 and an answer: %v", call.number, status, all, err)
+		l.trace.Failf("h%d: got %d %q, want 200 and an answer: %v", call.number, status, all, err)
 	}
 }
 
@@ -127,7 +127,7 @@ func (l *Ledger) reasonOf(call *httpCall, status int, all []byte) string {
 	}
 	var e admin.Error
 	if err := json.Unmarshal(all, &e); err != nil || e.Reason == "" {
-		l.trace.Fail("h%d: got %d %q, want 200 or a refusal with its reason", call.number, status, all)
+		l.trace.Failf("h%d: got %d %q, want 200 or a refusal with its reason", call.number, status, all)
 	}
 	return e.Reason
 }
@@ -174,7 +174,7 @@ func (s *Simulator) httpStep() {
 	case httpHangsUp:
 		s.httpHangUp()
 	case httpForgets:
-		s.trace.Say("a worker over HTTP dies")
+		s.trace.Logf("a worker over HTTP dies")
 		s.net.http.leases = nil
 	case httpOperates:
 		s.httpOperate()
@@ -189,7 +189,7 @@ func (s *Simulator) httpHangUp() {
 		return
 	}
 	call := all[s.rng.IntN(len(all))]
-	s.trace.Say("the client of h%d hangs up", call.number)
+	s.trace.Logf("the client of h%d hangs up", call.number)
 	call.hungUp = true
 	call.peer.HangUp()
 	if s.rng.IntN(2) == 0 {
@@ -202,17 +202,17 @@ func (s *Simulator) httpHangUp() {
 func (s *Simulator) probeHTTP(method, path string, body, answer any, statuses ...int) (got int) {
 	text, err := json.Marshal(body)
 	if err != nil {
-		s.trace.Fail("cannot make a request: %v", err)
+		s.trace.Failf("cannot make a request: %v", err)
 	}
 	r, err := http.NewRequest(method, path, bytes.NewReader(text))
 	if err != nil {
-		s.trace.Fail("cannot make a request: %v", err)
+		s.trace.Failf("cannot make a request: %v", err)
 	}
 	answered := false
 	s.server.Admin(r, func(status int, body []byte) {
 		answered, got = true, status
 		if err := json.Unmarshal(body, answer); status != http.StatusOK && !slices.Contains(statuses, status) || err != nil {
-			s.trace.Fail("%s %s %s is answered %d %q: %v", method, path, text, status, body, err)
+			s.trace.Failf("%s %s %s is answered %d %q: %v", method, path, text, status, body, err)
 		}
 	})
 	if method != http.MethodGet {
@@ -222,7 +222,7 @@ func (s *Simulator) probeHTTP(method, path string, body, answer any, statuses ..
 		s.commit()
 	}
 	if !answered {
-		s.trace.Fail("%s %s is not answered", method, path)
+		s.trace.Failf("%s %s is not answered", method, path)
 	}
 	return got
 }

@@ -58,14 +58,14 @@ func (s *Simulator) checkConnections() {
 		protocol, _, _ := strings.Cut(c.port(), "-")
 		k := key{protocol, uint64(c.passed)}
 		if unmatched[k]--; unmatched[k] < 0 {
-			s.trace.Fail("c%d, on which %d bytes have arrived, is not among the connections %+v", c.id, c.passed, page.Connections)
+			s.trace.Failf("c%d, on which %d bytes have arrived, is not among the connections %+v", c.id, c.passed, page.Connections)
 		}
 	}
 	for _, n := range unmatched {
 		others += n
 	}
 	if want := s.ledger.policy.connected(); others != want {
-		s.trace.Fail("the connections %+v: got %d that are no peer's of the network, want %d", page.Connections, others, want)
+		s.trace.Failf("the connections %+v: got %d that are no peer's of the network, want %d", page.Connections, others, want)
 	}
 }
 
@@ -115,12 +115,12 @@ func (s *Simulator) operateOnSome(c *jobChange) {
 		var answer admin.JobsChanged
 		s.ledger.httpRead(call, status, all, &answer)
 		if answer.Changed != len(changed) || len(answer.Left) != len(r.IDs)-len(changed) {
-			s.trace.Fail("h%d changes jobs: want %v of %d changed, got %q", call.number, changed, len(r.IDs), all)
+			s.trace.Failf("h%d changes jobs: want %v of %d changed, got %q", call.number, changed, len(r.IDs), all)
 		}
 		s.ledger.removed(changed)
-		s.trace.Say("h%d is told that %v are changed", call.number, changed)
+		s.trace.Logf("h%d is told that %v are changed", call.number, changed)
 	}
-	s.trace.Say("h%d is an operator's: %+v of %v, and of %d other jobs in vain", call.number, *c, changed, len(r.IDs)-len(changed))
+	s.trace.Logf("h%d is an operator's: %+v of %v, and of %d other jobs in vain", call.number, *c, changed, len(r.IDs)-len(changed))
 	s.httpArrive(call)
 	s.settle()
 }
@@ -144,7 +144,7 @@ func (l *Ledger) willChange(c *jobChange, x *seenJob) (does, known bool) {
 		return false, false
 	}
 	if !l.hasName(j, x.Name) {
-		l.trace.Fail("%v is shown as %q, want %q", j, x.Name, j.name)
+		l.trace.Failf("%v is shown as %q, want %q", j, x.Name, j.name)
 	}
 	switch c.verb {
 	case admin.VerbRemove:
@@ -223,7 +223,7 @@ func (l *Ledger) move(j *Job, queue int) {
 func (l *Ledger) isIn(j *Job, queue string) bool {
 	for _, q := range j.otherQueues {
 		if l.queues[q] == queue {
-			l.trace.Say("%v is in q%d", j, q)
+			l.trace.Logf("%v is in q%d", j, q)
 			l.move(j, q)
 			return true
 		}
@@ -247,7 +247,7 @@ func (s *Simulator) changesRecovered() {
 		for _, x := range s.seeJobs(fmt.Sprintf("queue:%q protocol:periodic", s.ledger.queues[queue])) {
 			j := x.job
 			if !s.ledger.isIn(j, x.Queue) || x.Priority != j.priority && !slices.Contains(j.priorities, x.Priority) {
-				s.trace.Fail("%v is in %s since the restart, of priority %d; it was in q%d or %v, of priority %d or %v", j, x.Queue, x.Priority,
+				s.trace.Failf("%v is in %s since the restart, of priority %d; it was in q%d or %v, of priority %d or %v", j, x.Queue, x.Priority,
 					j.queue, j.otherQueues, j.priority, j.priorities)
 			}
 			j.priority = x.Priority

@@ -76,11 +76,11 @@ func (s *Simulator) httpReport() {
 		}
 		var answer admin.Reported
 		if err := json.Unmarshal(all, &answer); alone && err == nil && verb == "extend" && status == 200 && answer.Until != until {
-			s.trace.Fail("h%d extends a lease of %v: got the end %d, want %d", call.number, reports[0].lease.job, answer.Until, until)
+			s.trace.Failf("h%d extends a lease of %v: got the end %d, want %d", call.number, reports[0].lease.job, answer.Until, until)
 		}
 	}
 	for _, r := range reports {
-		s.trace.Say("the worker of c%d says %s of %v, forged: %v", r.lease.conn.id, verb, r.lease.job, r.forged)
+		s.trace.Logf("the worker of c%d says %s of %v, forged: %v", r.lease.conn.id, verb, r.lease.job, r.forged)
 	}
 	s.httpAsk(call)
 }
@@ -230,9 +230,9 @@ func (l *Ledger) leasePublished(r *leaseReport, is bool) {
 // checkReport checks the answer to one report.
 func (l *Ledger) checkReport(call *httpCall, r *leaseReport, reason string) {
 	x := r.lease
-	l.trace.Say("h%d is told of its %s of %v: %q", call.number, r.verb, x.job, reason)
+	l.trace.Logf("h%d is told of its %s of %v: %q", call.number, r.verb, x.job, reason)
 	if !slices.Contains(r.may, reason) {
-		l.trace.Fail("h%d says %s of %v, forged: %v: got %q, want one of %q", call.number, r.verb, x.job, r.forged, reason, r.may)
+		l.trace.Failf("h%d says %s of %v, forged: %v: got %q, want one of %q", call.number, r.verb, x.job, r.forged, reason, r.may)
 	}
 	if reason != "" || len(r.may) > 1 {
 		return
@@ -253,7 +253,7 @@ func (l *Ledger) checkReports(call *httpCall, reports []*leaseReport, status int
 	var answer admin.Reported
 	l.httpRead(call, status, all, &answer)
 	if answer.Reported+len(answer.Left) != len(reports) {
-		l.trace.Fail("h%d: got %[3]q, want the outcomes of %[2]d reports", call.number, len(reports), all)
+		l.trace.Failf("h%d: got %[3]q, want the outcomes of %[2]d reports", call.number, len(reports), all)
 	}
 	for _, r := range reports {
 		reason := ""
@@ -265,6 +265,6 @@ func (l *Ledger) checkReports(call *httpCall, reports []*leaseReport, status int
 		l.checkReport(call, r, reason)
 	}
 	if len(answer.Left) > 0 {
-		l.trace.Fail("h%d: got %+v as reports without effect, which it has not made", call.number, answer.Left)
+		l.trace.Failf("h%d: got %+v as reports without effect, which it has not made", call.number, answer.Left)
 	}
 }

@@ -125,7 +125,7 @@ func (s *Simulator) httpSubmit() {
 		}
 	}
 	call.onAnswer = func(status int, all []byte) { s.ledger.httpSubmitted(call, j, sent.Queue, refused, status, all) }
-	s.trace.Say("over HTTP %v is submitted to q%d, of priority %d, after %v, at %v, and awaited for %v", j, j.queue, j.priority,
+	s.trace.Logf("over HTTP %v is submitted to q%d, of priority %d, after %v, at %v, and awaited for %v", j, j.queue, j.priority,
 		time.Duration(sent.Delay), sent.At, time.Duration(sent.Wait))
 	s.httpAsk(call)
 }
@@ -134,7 +134,7 @@ func (s *Simulator) httpSubmit() {
 func (s *Simulator) httpBody(message any) []byte {
 	text, err := json.Marshal(message)
 	if err != nil {
-		s.trace.Fail("cannot make a request: %v", err)
+		s.trace.Failf("cannot make a request: %v", err)
 	}
 	return text
 }
@@ -143,21 +143,21 @@ func (s *Simulator) httpBody(message any) []byte {
 func (l *Ledger) httpSubmitted(call *httpCall, j *Job, queue string, refused bool, status int, all []byte) {
 	if refused {
 		if reason := l.reasonOf(call, status, all); status != http.StatusInsufficientStorage || reason != seam.ReasonDisk.String() {
-			l.trace.Fail("h%d: got %d %q, want 507, because the disk is full", call.number, status, all)
+			l.trace.Failf("h%d: got %d %q, want 507, because the disk is full", call.number, status, all)
 		}
-		l.trace.Say("h%d is told that %v is refused", call.number, j)
+		l.trace.Logf("h%d is told that %v is refused", call.number, j)
 		return
 	}
 	var answer admin.Submitted
 	l.httpRead(call, status, all, &answer)
 	if answer.Queue != queue || !l.hasName(j, answer.Name) {
-		l.trace.Fail("h%d has submitted %v: got %q of %q, want %q of %q", call.number, j, answer.Name, answer.Queue, j.name, queue)
+		l.trace.Failf("h%d has submitted %v: got %q of %q, want %q of %q", call.number, j, answer.Name, answer.Queue, j.name, queue)
 	}
 	l.acknowledged(j)
-	l.trace.Say("h%d is told that %v is %s", call.number, j, answer.State)
+	l.trace.Logf("h%d is told that %v is %s", call.number, j, answer.State)
 	if call.awaits == nil {
 		if answer.State != "submitted" {
-			l.trace.Fail("h%d: got the state %[3]q of %[2]v, want submitted", call.number, j, answer.State)
+			l.trace.Failf("h%d: got the state %[3]q of %[2]v, want submitted", call.number, j, answer.State)
 		}
 		return
 	}
@@ -170,7 +170,7 @@ func (l *Ledger) checkEnding(call *httpCall, answer *admin.Submitted) {
 	switch answer.State {
 	case "pending":
 		if late := l.clock().Mono - w.since - w.limit; !l.stopping && (w.since == 0 || late < 0) {
-			l.trace.Fail("the wait of h%d is over %d ms early", call.number, -late)
+			l.trace.Failf("the wait of h%d is over %d ms early", call.number, -late)
 		}
 		return
 	case "done":
@@ -185,7 +185,7 @@ func (l *Ledger) checkEnding(call *httpCall, answer *admin.Submitted) {
 				return
 			}
 		}
-		l.trace.Fail("h%d is told the result %q, although no worker reported it for %v", call.number, strings.ReplaceAll(result, padding, ""), w.jobs)
+		l.trace.Failf("h%d is told the result %q, although no worker reported it for %v", call.number, strings.ReplaceAll(result, padding, ""), w.jobs)
 	case "removed":
 		for k := range w.chain() {
 			if k.inServer != sure && k.next == nil {
@@ -193,7 +193,7 @@ func (l *Ledger) checkEnding(call *httpCall, answer *admin.Submitted) {
 			}
 		}
 	}
-	l.trace.Fail("h%d is told that its job is %s; it is one of %v", call.number, answer.State, w.jobs)
+	l.trace.Failf("h%d is told that its job is %s; it is one of %v", call.number, answer.State, w.jobs)
 }
 
 // chain returns the jobs that may have come to an end under a name.
@@ -220,14 +220,14 @@ func (l *Ledger) checkAwaited() {
 			w.since = l.clock().Mono
 		}
 		if l.clock().Mono >= w.since+w.limit {
-			l.trace.Fail("h%d has no answer, although its wait of %d ms is over", call.number, w.limit)
+			l.trace.Failf("h%d has no answer, although its wait of %d ms is over", call.number, w.limit)
 		}
 		ended := true
 		for k := range w.chain() {
 			ended = ended && k.inServer == no && k.turn < l.turn
 		}
 		if ended {
-			l.trace.Fail("h%d has no answer, although all of %v have ended", call.number, w.jobs)
+			l.trace.Failf("h%d has no answer, although all of %v have ended", call.number, w.jobs)
 		}
 	}
 }
@@ -288,7 +288,7 @@ func (s *Simulator) httpSubmitLines() {
 		var answer admin.SubmittedLines
 		s.ledger.httpRead(call, status, all, &answer)
 		if answer.Submitted != taken || answer.Refused != nonsense+len(jobs)-taken || (answer.Error != "") != call.broken || call.broken && answer.Next != lines+1 {
-			s.trace.Fail("h%d has sent %d jobs and %d other lines, broken off: %v; got %q", call.number, len(jobs), nonsense, call.broken, all)
+			s.trace.Failf("h%d has sent %d jobs and %d other lines, broken off: %v; got %q", call.number, len(jobs), nonsense, call.broken, all)
 		}
 		if taken == 0 {
 			return
@@ -296,8 +296,8 @@ func (s *Simulator) httpSubmitLines() {
 		for _, j := range jobs {
 			s.ledger.acknowledged(j)
 		}
-		s.trace.Say("h%d is told that %v are submitted", call.number, jobs)
+		s.trace.Logf("h%d is told that %v are submitted", call.number, jobs)
 	}
-	s.trace.Say("over HTTP %v are submitted in lines, broken off: %v", jobs, call.broken)
+	s.trace.Logf("over HTTP %v are submitted in lines, broken off: %v", jobs, call.broken)
 	s.httpAsk(call)
 }

@@ -46,7 +46,7 @@ func (s *Simulator) httpReserve() {
 	s.net.leaseHolders[c.id] = c
 	call := &httpCall{path: "/api/v1/reserve", kind: jsonBody, body: s.httpBody(sent), reserve: c.reserve}
 	call.onAnswer = func(status int, all []byte) { s.ledger.httpReserved(call, status, all) }
-	s.trace.Say("c%d asks over HTTP for %d jobs of %v, for leases of %v, and waits for %v", c.id, sent.Jobs, c.servedQueues, length, time.Duration(sent.Wait))
+	s.trace.Logf("c%d asks over HTTP for %d jobs of %v, for leases of %v, and waits for %v", c.id, sent.Jobs, c.servedQueues, length, time.Duration(sent.Wait))
 	s.httpAsk(call)
 }
 
@@ -55,10 +55,10 @@ func (l *Ledger) httpReserved(call *httpCall, status int, all []byte) {
 	var answer admin.Leased
 	l.httpRead(call, status, all, &answer)
 	c := call.reserve.conn
-	l.trace.Say("h%d is answered with %d jobs", call.number, len(answer.Jobs))
+	l.trace.Logf("h%d is answered with %d jobs", call.number, len(answer.Jobs))
 	for _, seen := range answer.Jobs {
 		if seen.Workload == nil || seen.Token == "" {
-			l.trace.Fail("h%d: got %q, want jobs with their workloads as text and their tokens", call.number, all)
+			l.trace.Failf("h%d: got %q, want jobs with their workloads as text and their tokens", call.number, all)
 		}
 		j := l.exactJobOf([]byte(*seen.Workload), "a job over HTTP")
 		x := c.leases[j]
@@ -66,13 +66,13 @@ func (l *Ledger) httpReserved(call *httpCall, status int, all []byte) {
 			x = &Lease{conn: c, job: j, run: l.runBegun(c, j, seen.Queue), unsure: true, until: l.leaseUntil(seen.Until)}
 			c.runs, c.unreadRuns = nil, nil
 			if j.inServer == sure && j.turn < call.turn {
-				l.trace.Fail("h%d is told of a lease of %v, which no worker had", call.number, j)
+				l.trace.Failf("h%d is told of a lease of %v, which no worker had", call.number, j)
 			}
 		} else if x == nil { // nothing had to be synced
 			x = l.leased(c, j, seen.Queue, seen.Name, seen.Until, c.reserve.length)
 		}
 		if x.token != "" || seen.Queue != l.queues[x.run.queue] || !l.hasName(j, seen.Name) || len(x.ends) > 0 && seen.Until != x.ends[0].wall {
-			l.trace.Fail("h%d is given %v as %q of %q until %d, twice or not as it was leased", call.number, j, seen.Name, seen.Queue, seen.Until)
+			l.trace.Failf("h%d is given %v as %q of %q until %d, twice or not as it was leased", call.number, j, seen.Name, seen.Queue, seen.Until)
 		}
 		x.token = seen.Token
 		l.leaseAcknowledged(call, x)
@@ -101,10 +101,10 @@ func (l *Ledger) leaseAcknowledged(call *httpCall, x *Lease) {
 func (l *Ledger) checkReserved(c *Conn) {
 	r := c.reserve
 	if r.got > r.most {
-		l.trace.Fail("c%d is given %[3]d jobs, want %[2]d at most", c.id, r.most, r.got)
+		l.trace.Failf("c%d is given %[3]d jobs, want %[2]d at most", c.id, r.most, r.got)
 	}
 	if j := l.readyJob(c); j != nil && r.got < r.most && !l.underWay && !l.stopping {
-		l.trace.Fail("c%d asked for %d jobs, got %d, although %v is ready for it", c.id, r.most, r.got, j)
+		l.trace.Failf("c%d asked for %d jobs, got %d, although %v is ready for it", c.id, r.most, r.got, j)
 	}
 }
 
@@ -120,7 +120,7 @@ func (l *Ledger) checkReservesIdle() {
 			continue
 		}
 		if j := l.readyJob(call.reserve.conn); j != nil {
-			l.trace.Fail("h%d waits for jobs, although %v of q%d is ready for it", call.number, j, j.queue)
+			l.trace.Failf("h%d waits for jobs, although %v of q%d is ready for it", call.number, j, j.queue)
 		}
 	}
 }
@@ -161,7 +161,7 @@ func (l *Ledger) hungUp(r *reserve) {
 // released notes that a worker has given a job back unstarted.
 func (l *Ledger) released(c *Conn, h heldJob) {
 	j := h.job
-	l.trace.Say("c%d gives %v back", c.id, j)
+	l.trace.Logf("c%d gives %v back", c.id, j)
 	if l.freed(j); j.inServer != no { // else its owner has left
 		l.dueNow(j)
 	}

@@ -58,7 +58,7 @@ const ktsRefused = "refused"
 // ktsAsk puts a call on its way.
 func (s *Simulator) ktsAsk(call *ktsCall) {
 	s.net.kts.onWay = append(s.net.kts.onWay, call)
-	s.trace.Say("kts46 %v", call)
+	s.trace.Logf("kts46 %v", call)
 }
 
 // ktsPost makes a call, whose answer it passes on in a short form.
@@ -73,7 +73,7 @@ func (s *Simulator) ktsPost(v2 bool, method string, args []any, answer func(stri
 	}
 	r, err := http.NewRequest(http.MethodPost, path, bytes.NewReader(body))
 	if err != nil {
-		s.trace.Fail("cannot make a request: %v", err)
+		s.trace.Failf("cannot make a request: %v", err)
 	}
 	incarnation := s.serverEnds
 	s.server.Kts46(port, r, func(status int, body []byte) {
@@ -86,7 +86,7 @@ func (s *Simulator) ktsPost(v2 bool, method string, args []any, answer func(stri
 		}
 		text, err := read(status, body)
 		if err != nil {
-			s.trace.Fail("%s%v: got %d %q, want a result: %v", method, args, status, body, err)
+			s.trace.Failf("%s%v: got %d %q, want a result: %v", method, args, status, body, err)
 		}
 		answer(text)
 	})
@@ -221,7 +221,7 @@ func (s *Simulator) ktsIDs(disk, now *Kts46Model) {
 			case fmt.Sprint(b + 1):
 				s.ledger.kts.projects[p] = b + 1
 			default:
-				s.trace.Fail("the next job id of %s: got %s, want %d or %d", p, answer, a+1, b+1)
+				s.trace.Failf("the next job id of %s: got %s, want %d or %d", p, answer, a+1, b+1)
 			}
 		})
 	}

@@ -62,7 +62,7 @@ func (s *Simulator) ktsArrive(call *ktsCall) {
 	arrived = true
 	if answered != "" {
 		if changed {
-			s.trace.Fail("%v is answered before what it changed is on disk", call)
+			s.trace.Failf("%v is answered before what it changed is on disk", call)
 		}
 		s.ktsAnswered(call, answered)
 	} else {
@@ -72,9 +72,9 @@ func (s *Simulator) ktsArrive(call *ktsCall) {
 
 // ktsAnswered checks an answer.
 func (s *Simulator) ktsAnswered(call *ktsCall, answer string) {
-	s.trace.Say("kts46 %v is answered %s", call, answer)
+	s.trace.Logf("kts46 %v is answered %s", call, answer)
 	if answer != call.want {
-		s.trace.Fail("%v: got %s, want %s", call, answer, call.want)
+		s.trace.Failf("%v: got %s, want %s", call, answer, call.want)
 	}
 	s.ledger.checkOnDisk(call.group, "%v is answered", call)
 	s.ledger.ktsSaved.acked = max(s.ledger.ktsSaved.acked, call.change)
@@ -139,7 +139,7 @@ func (s *Simulator) ktsGiven(call *ktsCall, given []*ktsTask) {
 		}
 		*t = queued
 	}
-	s.trace.Fail("after %v: got\n%s%s, want\n%s%sof which it may be given %d", call, v.list, v.tasks,
+	s.trace.Failf("after %v: got\n%s%s, want\n%s%sof which it may be given %d", call, v.list, v.tasks,
 		s.ledger.kts.list(), s.ledger.kts.tasks(), len(given))
 }
 
@@ -157,7 +157,7 @@ func (l *Ledger) ktsReported1(call *ktsCall) {
 		return
 	}
 	if t.revision%1000 != 0 {
-		l.trace.Fail("%v matches, although it is about another revision than %d", call, t.revision)
+		l.trace.Failf("%v matches, although it is about another revision than %d", call, t.revision)
 	}
 	call.want = fmt.Sprint(nil)
 	switch call.args[1] {

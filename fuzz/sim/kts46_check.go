@@ -28,7 +28,7 @@ func (m *Kts46Model) agrees(v *ktsShown) bool {
 func (s *Simulator) ktsSettled(after string) {
 	v := s.ktsLook()
 	if !s.ledger.kts.agrees(v) {
-		s.trace.Fail("after %s: got\n%s%s%v, want\n%s%s", after, v.list, v.tasks, v.revisions, s.ledger.kts.list(), s.ledger.kts.tasks())
+		s.trace.Failf("after %s: got\n%s%s%v, want\n%s%s", after, v.list, v.tasks, v.revisions, s.ledger.kts.list(), s.ledger.kts.tasks())
 	}
 	for w, revision := range v.revisions {
 		_, t, _ := s.ledger.kts.held(w)
@@ -36,7 +36,7 @@ func (s *Simulator) ktsSettled(after string) {
 			continue
 		}
 		if revision <= s.ledger.kts.tops[w] || revision <= t.before {
-			s.trace.Fail("after %s the revision of w%d's task is %d, its own were up to %d, the task's up to %d", after, w, revision, s.ledger.kts.tops[w], t.before)
+			s.trace.Failf("after %s the revision of w%d's task is %d, its own were up to %d, the task's up to %d", after, w, revision, s.ledger.kts.tops[w], t.before)
 		}
 		t.revision, s.ledger.kts.tops[w] = revision, revision
 	}
@@ -51,7 +51,7 @@ func (s *Simulator) ktsCrashed() {
 	case older:
 		s.ledger.kts = disk
 	case !newer:
-		s.trace.Fail("after the crash the server shows\n%s%s%v, had on disk\n%s%sand was about to have\n%s%sof which change %d of %d was acknowledged",
+		s.trace.Failf("after the crash the server shows\n%s%s%v, had on disk\n%s%sand was about to have\n%s%sof which change %d of %d was acknowledged",
 			v.list, v.tasks, v.revisions, disk.list(), disk.tasks(), now.list(), now.tasks(), s.ledger.ktsSaved.acked, now.changes)
 	}
 	for _, j := range s.ledger.kts.jobs {
@@ -84,7 +84,7 @@ func (l *Ledger) ktsExpired() {
 			l.kts.requeue(j, t, false)
 			t.place = place
 			l.kts.changes++
-			l.trace.Say("w%d is silent", w)
+			l.trace.Logf("w%d is silent", w)
 		}
 	}
 }

@@ -16,7 +16,7 @@ func (s *Simulator) ktsFinish() {
 	}
 	s.commit() // the last call of the play may wait for it
 	if s.net.kts.owed > 0 {
-		s.trace.Fail("the end: %d calls of kts46 have no answer: want one each", s.net.kts.owed)
+		s.trace.Failf("the end: %d calls of kts46 have no answer: want one each", s.net.kts.owed)
 	}
 	for _, w := range s.net.kts.peers {
 		w.drop()
@@ -32,7 +32,7 @@ func (s *Simulator) ktsFinish() {
 	}
 	for _, j := range s.ledger.kts.sorted() {
 		if j.running || j.tasks != [5]ktsTask{} {
-			s.trace.Fail("the end: the kts46 job %s/%s is not done, although its workers do all tasks", j.project, j.name)
+			s.trace.Failf("the end: the kts46 job %s/%s is not done, although its workers do all tasks", j.project, j.name)
 		}
 	}
 }

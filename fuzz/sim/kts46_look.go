@@ -24,7 +24,7 @@ func (s *Simulator) ktsLook() *ktsShown {
 	v := &ktsShown{}
 	r, err := http.NewRequest(http.MethodGet, "/", http.NoBody)
 	if err != nil {
-		s.trace.Fail("cannot make a request: %v", err)
+		s.trace.Failf("cannot make a request: %v", err)
 	}
 	var status struct {
 		WaitingQueue                    []ktsTaskShown
@@ -32,7 +32,7 @@ func (s *Simulator) ktsLook() *ktsShown {
 	}
 	s.server.Kts46("kts46-json", r, func(_ int, body []byte) {
 		if err := json.Unmarshal(body, &status); err != nil {
-			s.trace.Fail("the status page of kts46: got %q, want its JSON: %v", body, err)
+			s.trace.Failf("the status page of kts46: got %q, want its JSON: %v", body, err)
 		}
 	})
 	var text strings.Builder
@@ -50,7 +50,7 @@ func (s *Simulator) ktsLook() *ktsShown {
 		}
 		at, err := time.Parse(time.RFC3339Nano, t.Sig)
 		if err != nil {
-			s.trace.Fail("the task of %s: got the signature %q, want a time: %v", id, t.Sig, err)
+			s.trace.Failf("the task of %s: got the signature %q, want a time: %v", id, t.Sig, err)
 		}
 		v.revisions[w] = at.UnixMilli()
 		start := int64(-1)
@@ -68,14 +68,14 @@ func (s *Simulator) ktsLook() *ktsShown {
 func (s *Simulator) ktsListed() string {
 	r, err := http.NewRequest(http.MethodPost, "/", bytes.NewReader(kts46.AppendCall(nil, "getServerStatus")))
 	if err != nil {
-		s.trace.Fail("cannot make a request: %v", err)
+		s.trace.Failf("cannot make a request: %v", err)
 	}
 	var text strings.Builder
 	s.server.Kts46("kts46", r, func(_ int, body []byte) {
 		v, err := kts46.ReadAnswer(bytes.NewReader(body))
 		all, ok := v.([]any)
 		if err != nil || !ok {
-			s.trace.Fail("getServerStatus: got %q, want a list: %v", body, err)
+			s.trace.Failf("getServerStatus: got %q, want a list: %v", body, err)
 		}
 		project := ""
 		for _, e := range all {

@@ -43,7 +43,7 @@ func (s *Simulator) ktsWork(w *ktsPeer) {
 	act := ktsWorkerActs.Draw(s.rng)
 	switch {
 	case act == ktsDies: // the next worker may be of the other version
-		s.trace.Say("%s dies", id)
+		s.trace.Logf("%s dies", id)
 		w.drop()
 		w.waiting, w.v2 = nil, s.rng.IntN(2) == 0
 		return

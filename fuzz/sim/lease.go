@@ -76,10 +76,10 @@ func (l *Ledger) leased(c *Conn, j *Job, queue, name string, until, length int64
 		x.disk = maybe
 	}
 	if !l.serving(c, j.queue) {
-		l.trace.Fail("c%d is given %v of q%d, which it does not do", c.id, j, j.queue)
+		l.trace.Failf("c%d is given %v of q%d, which it does not do", c.id, j, j.queue)
 	}
 	if most := l.clock().Wall + length; until > most || until <= l.clock().Wall {
-		l.trace.Fail("c%d is given %v until %d, although it is %d", c.id, j, until, l.clock().Wall)
+		l.trace.Failf("c%d is given %v until %d, although it is %d", c.id, j, until, l.clock().Wall)
 	}
 	l.assigned(c, j, queue, name)
 	c.leases[j] = x
@@ -111,7 +111,7 @@ func (l *Ledger) leasesExpired() {
 		if x.expired = true; j.lease() != x {
 			continue
 		}
-		l.trace.Say("the lease of %v ends", j)
+		l.trace.Logf("the lease of %v ends", j)
 		j.failures++
 		if j.inServer == no || j.by == ofDisbatch { // its owner has left, or it has no second run
 			l.end(j)
@@ -147,7 +147,7 @@ func (s *Simulator) seeJobs(filter string) (all []seenJob) {
 				continue
 			}
 			if seen.Workload == nil {
-				s.trace.Fail("%q of %q is shown with the bytes %q, want its workload as text", one.Name, one.Queue, seen.WorkloadBytes)
+				s.trace.Failf("%q of %q is shown with the bytes %q, want its workload as text", one.Name, one.Queue, seen.WorkloadBytes)
 			}
 			seen.job = s.ledger.jobOf([]byte(*seen.Workload), "a job that the server shows")
 			all = append(all, seen)
@@ -170,7 +170,7 @@ func (s *Simulator) seeLeases(workers ...string) (all []seenJob) {
 				continue // only the job's earlier worker was one of these
 			}
 			if seen.conn = s.net.leaseHolders[number]; seen.conn == nil {
-				s.trace.Fail("%q of %q is held by %s, which no worker is", seen.Name, seen.Queue, seen.Worker)
+				s.trace.Failf("%q of %q is held by %s, which no worker is", seen.Name, seen.Queue, seen.Worker)
 			}
 			all = append(all, seen)
 		}
@@ -212,7 +212,7 @@ func (s *Simulator) auditLeases() {
 			}
 		}
 		if x == nil || x.over() && !x.unsure || seen.Until != x.shown {
-			s.trace.Fail("%v: the server shows a lease of c%d until %d at %+v, want %+v", j, seen.conn.id, seen.Until, s.server.Now(), x)
+			s.trace.Failf("%v: the server shows a lease of c%d until %d at %+v, want %+v", j, seen.conn.id, seen.Until, s.server.Now(), x)
 		}
 		if there[x] = true; j.holder == nil && (j.inServer == sure || j.by == ofGloom) { // that was in doubt
 			j.holder, j.run, j.holderUnknown, x.unsure = x.conn, x.run, false, false
@@ -220,7 +220,7 @@ func (s *Simulator) auditLeases() {
 	}
 	for _, x := range s.ledger.granted {
 		if s.ledger.isLive(x) && !there[x] {
-			s.trace.Fail("%v: the server shows no lease, want that of c%d", x.job, x.conn.id)
+			s.trace.Failf("%v: the server shows no lease, want that of c%d", x.job, x.conn.id)
 		}
 		if !there[x] && !x.over() && x.job.lease() != x { // that was in doubt
 			x.unsure = true
@@ -242,7 +242,7 @@ func (s *Simulator) leasesRecovered() {
 	for _, seen := range s.seeLeases(httpLeaser, faktoryWorker) {
 		x, j := seen.conn.leases[seen.job], seen.job
 		if x == nil || x.disk == no || j.inServer == no {
-			s.trace.Fail("%v: the server shows a lease of c%d after the restart, want none", j, seen.conn.id)
+			s.trace.Failf("%v: the server shows a lease of c%d after the restart, want none", j, seen.conn.id)
 		}
 		end, earlier := x.endSeen(now.Wall, seen.Until), x
 		for _, y := range s.ledger.granted { // the journal may have an earlier hold of the same worker
@@ -251,7 +251,7 @@ func (s *Simulator) leasesRecovered() {
 			}
 		}
 		if end == nil {
-			s.trace.Fail("the lease of %v: got the end %d after the restart at %d, want one of %v", j, seen.Until, now.Wall, x.ends[x.durableEnd:])
+			s.trace.Failf("the lease of %v: got the end %d after the restart at %d, want one of %v", j, seen.Until, now.Wall, x.ends[x.durableEnd:])
 		}
 		x, seen.conn.leases[j] = earlier, earlier
 		there[x] = true
@@ -259,7 +259,7 @@ func (s *Simulator) leasesRecovered() {
 		x.durableEnd, x.until, x.shown = 0, s.ledger.leaseUntil(seen.Until), seen.Until
 		x.ends = []leaseEnd{{end.wall, end.length, x.until}} // the journal still has an earlier end
 		j.inServer, j.holder, j.run, j.turn = sure, x.conn, x.run, s.ledger.turn
-		s.trace.Say("%v is held by c%d still", j, x.conn.id)
+		s.trace.Logf("%v is held by c%d still", j, x.conn.id)
 	}
 	for _, x := range slices.Concat(s.ledger.granted, s.net.http.leases) {
 		if there[x] {
@@ -271,7 +271,7 @@ func (s *Simulator) leasesRecovered() {
 		}
 		mayBeOver := slices.ContainsFunc(x.ends[x.durableEnd:], func(e leaseEnd) bool { return e.wall <= now.Wall })
 		if x.disk == sure && x.job.inServer == sure && !mayBeOver {
-			s.trace.Fail("the lease of %v by c%d is not there after the restart: want it until one of %v", x.job, x.conn.id, x.ends[x.durableEnd:])
+			s.trace.Failf("the lease of %v by c%d is not there after the restart: want it until one of %v", x.job, x.conn.id, x.ends[x.durableEnd:])
 		}
 		x.forgotten, x.disk = true, no
 	}

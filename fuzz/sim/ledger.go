@@ -96,7 +96,7 @@ func (l *Ledger) jobOf(workload []byte, about string) *Job {
 	}
 	var id int
 	if _, err := fmt.Sscanf(text, "j%d", &id); err != nil || id >= len(l.jobs) {
-		l.trace.Fail("%s: got the text %q, want that of a job: j0 to j%d", about, workload, len(l.jobs)-1)
+		l.trace.Failf("%s: got the text %q, want that of a job: j0 to j%d", about, workload, len(l.jobs)-1)
 	}
 	return l.jobs[id]
 }
@@ -105,7 +105,7 @@ func (l *Ledger) jobOf(workload []byte, about string) *Job {
 func (l *Ledger) exactJobOf(workload []byte, about string) *Job {
 	j := l.jobOf(workload, about)
 	if j.by != ofDwork && strings.Trim(string(wire.Workload(workload)), `"`) != strings.Trim(j.workload(), `"`) {
-		l.trace.Fail("%s: got a workload of %d bytes, %q, want the %d bytes of %v", about, len(workload), brief(workload), len(j.workload()), j)
+		l.trace.Failf("%s: got a workload of %d bytes, %q, want the %d bytes of %v", about, len(workload), brief(workload), len(j.workload()), j)
 	}
 	return j
 }
@@ -160,11 +160,11 @@ func (l *Ledger) submitted(j *Job, at int64) {
 		switch {
 		case old.inServer == no:
 		case known && old.holder == nil && !old.holderUnknown && !old.parked:
-			l.trace.Say("%v replaces %v", j, old)
+			l.trace.Logf("%v replaces %v", j, old)
 			l.end(old)
 			old.next = j
 		case known && l.holds(old.holder, old):
-			l.trace.Say("%v is ignored, %v runs", j, old)
+			l.trace.Logf("%v is ignored, %v runs", j, old)
 			j.inServer, j.onDisk = no, no
 		default:
 			l.doubt(old)
@@ -196,7 +196,7 @@ func (l *Ledger) doubt(j *Job) {
 // what.
 func (l *Ledger) checkOnDisk(group int, format string, args ...any) {
 	if n := l.disk.Groups(); n < group {
-		l.trace.Fail("%s before group %d, which has it, is synced: %d groups are", fmt.Sprintf(format, args...), group, n)
+		l.trace.Failf("%s before group %d, which has it, is synced: %d groups are", fmt.Sprintf(format, args...), group, n)
 	}
 }
 

@@ -13,18 +13,18 @@ import (
 
 // broadcastSent checks that a broadcast job may go to a worker that asked in a certain turn, and notes it.
 func (l *Ledger) broadcastSent(c *Conn, j *Job, asked int) {
-	l.trace.Say("c%d is sent %v", c.id, j)
+	l.trace.Logf("c%d is sent %v", c.id, j)
 	if !c.slow {
 		asked = l.turn // the worker reads at once
 	}
 	switch {
 	case slices.Contains(c.backlog, j):
 	case j.inServer == no && (j.turn < asked || j.id == 0):
-		l.trace.Fail("%v is broadcast after its end, or before it came", j)
+		l.trace.Failf("%v is broadcast after its end, or before it came", j)
 	case !l.serving(c, broadcastQueue):
-		l.trace.Fail("%v is broadcast to c%d, which has not asked for it", j, c.id)
+		l.trace.Failf("%v is broadcast to c%d, which has not asked for it", j, c.id)
 	case j.inServer != no && j.notBefore > max(l.wall, l.clock().Wall):
-		l.trace.Fail("%v is broadcast early", j)
+		l.trace.Failf("%v is broadcast early", j)
 	}
 	if j.inServer != no {
 		l.end(j)
@@ -49,7 +49,7 @@ func (l *Ledger) checkBroadcasts() {
 				waits = waits || r.cmd == periodic.GrabJob && r.turn < l.turn
 			}
 			if waits && !c.slow && c.broadcast.before(l.turn) && !j.sentTo[c] {
-				l.trace.Fail("%v is not broadcast to c%d, although it waits", j, c.id)
+				l.trace.Failf("%v is not broadcast to c%d, although it waits", j, c.id)
 			}
 		}
 	}

@@ -52,30 +52,30 @@ func (l *Ledger) mayHold(c *Conn, j *Job) bool {
 
 // assigned checks that the server may give j to c, and notes that it has. An empty name is not known to the peer.
 func (l *Ledger) assigned(c *Conn, j *Job, queue, name string) {
-	l.trace.Say("c%d is given %v", c.id, j)
+	l.trace.Logf("c%d is given %v", c.id, j)
 	l.wall = max(l.wall, l.clock().Wall)
 	if !l.isIn(j, queue) || name != "" && !l.hasName(j, name) {
-		l.trace.Fail("%v of q%d, %q, is handed out as %q of %q", j, j.queue, j.name, name, queue)
+		l.trace.Failf("%v of q%d, %q, is handed out as %q of %q", j, j.queue, j.name, name, queue)
 	}
 	if l.holds(j.holder, j) && j.holder != c {
-		l.trace.Fail("%v is handed to c%d and c%d holds it", j, c.id, j.holder.id)
+		l.trace.Failf("%v is handed to c%d and c%d holds it", j, c.id, j.holder.id)
 	}
 	l.checkUnreported(c, j)
 	if j.inServer == no {
 		if j.turn < l.turn || j.id == 0 {
-			l.trace.Fail("%v is handed out after its end, or before it came", j)
+			l.trace.Failf("%v is handed out after its end, or before it came", j)
 		}
 		return // on its way when it ended
 	}
 	if j.notBefore > l.wall {
-		l.trace.Fail("%v is handed out %d ms early", j, j.notBefore-l.wall)
+		l.trace.Failf("%v is handed out %d ms early", j, j.notBefore-l.wall)
 	}
 	if j.buried == sure {
-		l.trace.Fail("%v is handed out, although it is buried", j)
+		l.trace.Failf("%v is handed out, although it is buried", j)
 	}
 	if j.by == ofDwork {
 		if j.location != "" && j.holder == nil && !j.holderUnknown && !l.leaseOver(j.location) {
-			l.trace.Fail("%v is handed to c%d and %s holds it", j, c.id, j.location)
+			l.trace.Failf("%v is handed to c%d and %s holds it", j, c.id, j.location)
 		}
 		l.checkNext(j)
 		j.setLocation(c.label())

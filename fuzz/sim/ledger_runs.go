@@ -123,7 +123,7 @@ func (l *Ledger) checkUnreported(c *Conn, j *Job) {
 			least *= 2 // its time was over, and another has not passed
 		}
 		if !c.slow && !r.ambiguous && l.clock().Mono < r.began+least {
-			l.trace.Fail("c%d is given %v, although it has not reported %v, run %d, of that name", c.id, j, r.job, r.number)
+			l.trace.Failf("c%d is given %v, although it has not reported %v, run %d, of that name", c.id, j, r.job, r.number)
 		}
 	}
 }
@@ -182,7 +182,7 @@ func (s *Simulator) reportLate() {
 	}
 	h := c.held[0]
 	if s.rng.IntN(2) > 0 {
-		s.trace.Say("the time of %v is over", h.job)
+		s.trace.Logf("the time of %v is over", h.job)
 		s.pass(time.Duration(min(s.ledger.limit(h.job), 10_000)+500) * time.Millisecond)
 	} else {
 		s.remove(client, h.job)

@@ -51,7 +51,7 @@ func (l *Ledger) endTurn() {
 	l.noteGivenUp()
 	l.policy.catchUp()
 	if l.wrongSchedAt != "" {
-		l.trace.Fail("%s", l.wrongSchedAt)
+		l.trace.Failf("%s", l.wrongSchedAt)
 	}
 	l.checkBroadcasts()
 	l.checkHungUp()
@@ -60,19 +60,19 @@ func (l *Ledger) endTurn() {
 	l.checkIdle()
 	for _, j := range l.behindRunning {
 		if j.inServer == sure && j.holder == nil && j.turn < l.turn && !j.holderUnknown && !l.waitsUnread(j) {
-			l.trace.Fail("%v of q%d is in a dump behind a running job, although it waits: want running jobs last", j, j.queue)
+			l.trace.Failf("%v of q%d is in a dump behind a running job, although it waits: want running jobs last", j, j.queue)
 		}
 	}
 	for _, j := range l.missingFromDump {
 		if j.inServer == sure && !l.waitsUnread(j) {
-			l.trace.Fail("%v of q%d is not in a dump: want it there", j, j.queue)
+			l.trace.Failf("%v of q%d is not in a dump: want it there", j, j.queue)
 		}
 	}
 	l.behindRunning, l.missingFromDump = nil, nil
 	for _, w := range l.inversions {
 		for _, r := range w.better {
 			if r.inServer == sure && r.turn < l.turn && r.orderKnown {
-				l.trace.Fail("%v (priority %d, due %d) is handed out before %v (%d, %d)", w.given, w.given.priority, w.given.due, r, r.priority, r.due)
+				l.trace.Failf("%v (priority %d, due %d) is handed out before %v (%d, %d)", w.given, w.given.priority, w.given.due, r, r.priority, r.due)
 			}
 		}
 	}
@@ -91,11 +91,11 @@ func (l *Ledger) checkAnswered() {
 			continue
 		}
 		if l.checkAdmitted(c); len(c.acks) > 0 {
-			l.trace.Fail("c%d has no acknowledgement, although it has submitted %v", c.id, c.acks[0])
+			l.trace.Failf("c%d has no acknowledgement, although it has submitted %v", c.id, c.acks[0])
 		}
 		for _, r := range c.requests {
 			if !c.slow && !c.inLines() && (r.refused && !r.doubtful || r.cmd == periodic.Ping || r.cmd == periodic.ConfigGet || r.cmd == periodic.Status) {
-				l.trace.Fail("c%d has no answer, although it has sent a %v", c.id, r.cmd)
+				l.trace.Failf("c%d has no answer, although it has sent a %v", c.id, r.cmd)
 			}
 		}
 	}

@@ -52,7 +52,7 @@ func (l *Ledger) answered(c *Conn, answer []byte) *Request {
 		}
 	}
 	if oldest == nil {
-		l.trace.Fail("c%d is sent %q, although it waits for nothing", c.id, brief(answer))
+		l.trace.Failf("c%d is sent %q, although it waits for nothing", c.id, brief(answer))
 	}
 	delete(c.requests, oldest.id)
 	if oldest.cmd == periodic.GrabJob {
@@ -68,9 +68,9 @@ func (l *Ledger) checkSynced(c *Conn, r *Request) {
 
 // checkEffect checks that the server has done what a request asks for, or that it has not, as far as that is known.
 func (l *Ledger) checkEffect(c *Conn, r *Request, done bool) {
-	l.trace.Say("c%d is told of its %s of %v: %v", c.id, r.word, r.job, done)
+	l.trace.Logf("c%d is told of its %s of %v: %v", c.id, r.word, r.job, done)
 	if done && r.effect == no || !done && r.effect == sure {
-		l.trace.Fail("c%d asks for %s of %v: done is %v, although it holds %v", c.id, r.word, r.job, done, r.job.holder == c)
+		l.trace.Failf("c%d asks for %s of %v: done is %v, although it holds %v", c.id, r.word, r.job, done, r.job.holder == c)
 	}
 	if done {
 		l.checkSynced(c, r)
@@ -115,7 +115,7 @@ func (s *Simulator) actInLines(c *Conn) {
 	case c.grabs > 0:
 	case s.rng.IntN(malformedOnceIn) == 0:
 		c.askLine(&Request{refused: true}, "mumble\r\n")
-		s.trace.Say("c%d sends a malformed request", c.id)
+		s.trace.Logf("c%d sends a malformed request", c.id)
 	case c.peerKind == beanstalkPeer:
 		s.actAsBeanstalk(c)
 	default:
@@ -130,7 +130,7 @@ func (s *Simulator) auditLines() {
 	for _, filter := range []string{"protocol:beanstalk", "protocol:faktory"} {
 		for _, x := range s.seeJobs(filter) {
 			if there[x.job] {
-				s.trace.Fail("%v is on the server twice", x.job)
+				s.trace.Failf("%v is on the server twice", x.job)
 			}
 			there[x.job] = true
 			s.ledger.seen(&x)
@@ -140,7 +140,7 @@ func (s *Simulator) auditLines() {
 		switch {
 		case j.by != ofBeanstalk && j.by != ofFaktory || there[j]:
 		case j.inServer == sure && !s.ledger.waitsUnread(j):
-			s.trace.Fail("%v is not on the server, or is lost", j)
+			s.trace.Failf("%v is not on the server, or is lost", j)
 		case j.inServer == maybe:
 			s.ledger.end(j)
 		}
@@ -151,7 +151,7 @@ func (s *Simulator) auditLines() {
 func (l *Ledger) seen(x *seenJob) {
 	j := x.job
 	if !l.hasName(j, x.Name) || !l.isIn(j, x.Queue) || j.inServer == no && j.by == ofBeanstalk {
-		l.trace.Fail("%v is %s as %q of %q, although it has ended or is another's", j, x.State, x.Name, x.Queue)
+		l.trace.Failf("%v is %s as %q of %q, although it has ended or is another's", j, x.State, x.Name, x.Queue)
 	}
 	failed := certainty(no)
 	if x.State == admin.StateFailed {
@@ -161,9 +161,9 @@ func (l *Ledger) seen(x *seenJob) {
 	case j.by == ofFaktory && failed == sure:
 		l.end(j) // nobody has it tried again
 	case j.by == ofFaktory && j.inServer == no:
-		l.trace.Fail("%v is %s, although it has ended", j, x.State)
+		l.trace.Failf("%v is %s, although it has ended", j, x.State)
 	case j.buried != maybe && j.buried != failed && !l.waitsUnread(j):
-		l.trace.Fail("%v is %s, buried: %v", j, x.State, j.buried)
+		l.trace.Failf("%v is %s, buried: %v", j, x.State, j.buried)
 	default:
 		j.inServer, j.buried = sure, failed
 	}

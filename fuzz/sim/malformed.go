@@ -35,7 +35,7 @@ func (s *Simulator) sendMalformed(c *Conn) {
 	} else {
 		c.ask(&Request{cmd: malformed[s.rng.IntN(len(malformed))], refused: true}, nil)
 	}
-	s.trace.Say("c%d sends a malformed request", c.id)
+	s.trace.Logf("c%d sends a malformed request", c.id)
 }
 
 // sendGarbage sends bytes that are no frame. The peer sends nothing more.
@@ -47,14 +47,14 @@ func (s *Simulator) sendGarbage(c *Conn) {
 	c.outgoing = append(c.outgoing, junk...)
 	c.mark(&Request{silent: true, onArrival: func() { c.malformed++ }}, len(junk)-1) // its front may be enough to see that
 	c.garbled = true
-	s.trace.Say("c%d sends garbage", c.id)
+	s.trace.Logf("c%d sends garbage", c.id)
 }
 
 // checkHungUp checks, at the end of a turn, that the server has closed the connections that sent garbage.
 func (l *Ledger) checkHungUp() {
 	for _, c := range l.net.conns {
 		if c.garbled && len(c.outgoing) == 0 && !c.peer.Closed() {
-			l.trace.Fail("c%d is not disconnected, although it has sent bytes that are no frame", c.id)
+			l.trace.Failf("c%d is not disconnected, although it has sent bytes that are no frame", c.id)
 		}
 	}
 }

@@ -195,7 +195,7 @@ func (s *Simulator) connect(kind peerKind) *Conn {
 		hello = periodic.AppendHello(nil, &periodic.Hello{Framing: periodic.CRC, Role: role, Name: []byte("me"), Token: []byte("token")})
 	}
 	c.outgoing = append(c.outgoing, hello...)
-	s.trace.Say("c%d opens as %v", c.id, kind)
+	s.trace.Logf("c%d opens as %v", c.id, kind)
 	switch kind {
 	case beanstalkPeer:
 		s.reserve(c, 0) // the server counts it as a worker from then on
@@ -216,7 +216,7 @@ func (c *Conn) ask(r *Request, args []byte) {
 // askAs is ask with a given message id.
 func (c *Conn) askAs(id uint32, r *Request, args []byte) {
 	r.id = id
-	c.outgoing = append(c.outgoing, wire.Frame(c.framing(), id, r.cmd, args)...)
+	c.outgoing = append(c.outgoing, wire.PeriodicFrame(c.framing(), id, r.cmd, args)...)
 	c.mark(r, 0)
 }
 
@@ -280,7 +280,7 @@ func (l *Ledger) reap() {
 			c.recent = c.recent[:0]
 			return false
 		}
-		l.trace.Say("c%d has ended", c.id)
+		l.trace.Logf("c%d has ended", c.id)
 		for _, r := range c.recent {
 			if c.halfClosed {
 				break // all of it was

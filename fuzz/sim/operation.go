@@ -70,7 +70,7 @@ func (s *Simulator) operateOnAll(c *jobChange) {
 		s.ledger.httpRead(call, status, all, &answer)
 		o.id = answer.Operation
 	}
-	s.trace.Say("h%d is an operator's: %+v of all jobs of q%d, but those that run: %v", call.number, *c, o.queue, o.spare)
+	s.trace.Logf("h%d is an operator's: %+v of all jobs of q%d, but those that run: %v", call.number, *c, o.queue, o.spare)
 	s.httpArrive(call)
 	s.operationOver()
 	s.settle()
@@ -130,9 +130,9 @@ func (s *Simulator) operationOver() {
 		return
 	}
 	if is.State != admin.OperationDone && !s.ledger.stopping || is.Changed+is.Left != is.Matched {
-		s.trace.Fail("the operation %+v: got %+v, want it done, with all that it matched changed or left", o.jobChange, is)
+		s.trace.Failf("the operation %+v: got %+v, want it done, with all that it matched changed or left", o.jobChange, is)
 	}
-	s.trace.Say("the operation has changed %d of %d jobs", is.Changed, is.Matched)
+	s.trace.Logf("the operation has changed %d of %d jobs", is.Changed, is.Matched)
 	s.ledger.operation = nil
 	seen := s.seeJobs(fmt.Sprintf("queue:%q protocol:periodic", s.ledger.queues[o.queue]))
 	if o.verb == admin.VerbMove {
@@ -155,7 +155,7 @@ func (l *Ledger) operated(o *operation, x *seenJob, done bool) {
 		j.priority = x.Priority
 	}
 	if !l.isIn(j, x.Queue) {
-		l.trace.Fail("%v is in %s, although it is certainly in q%d", j, x.Queue, j.queue)
+		l.trace.Failf("%v is in %s, although it is certainly in q%d", j, x.Queue, j.queue)
 	}
 	if o.verb == admin.VerbRemove && j.inServer == maybe && x.isPending() {
 		j.inServer, j.holderUnknown = sure, false
@@ -165,7 +165,7 @@ func (l *Ledger) operated(o *operation, x *seenJob, done bool) {
 		return
 	}
 	if f := &o.firm[i]; done && !l.wasChanged(o, f, x) {
-		l.trace.Fail("%v is %s in %s, of priority %d, due at %d, although it was %s when it was to be changed: %+v", j, x.State, x.Queue, x.Priority,
+		l.trace.Failf("%v is %s in %s, of priority %d, due at %d, although it was %s when it was to be changed: %+v", j, x.State, x.Queue, x.Priority,
 			x.Due, f.state, o.jobChange)
 	}
 	if o.verb != admin.VerbRemove {

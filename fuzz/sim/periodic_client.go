@@ -132,7 +132,7 @@ func (s *Simulator) run(c *Conn, j *Job) {
 		})
 	}
 	c.ask(r, s.record(j, 0))
-	s.trace.Say("c%d runs %v", c.id, j)
+	s.trace.Logf("c%d runs %v", c.id, j)
 }
 
 // dropSpare drops the spare queue.
@@ -149,7 +149,7 @@ func (s *Simulator) dropSpare(c *Conn) {
 		}
 	}
 	c.ask(r, periodic.AppendStr8String(nil, s.ledger.queues[spareQueue]))
-	s.trace.Say("c%d drops", c.id)
+	s.trace.Logf("c%d drops", c.id)
 }
 
 // listenOrPing lets a client of the CRC framing listen to a job, every second time, and else ping.
@@ -166,7 +166,7 @@ func (s *Simulator) submit(c *Conn, j *Job, at int64) {
 	r := &Request{cmd: periodic.SubmitJob, job: j}
 	r.onArrival = func() { s.ledger.unlessFull(r, func() { s.ledger.submitted(j, at) }) }
 	c.ask(r, s.record(j, at))
-	s.trace.Say("c%d submits %v at %d", c.id, j, at)
+	s.trace.Logf("c%d submits %v at %d", c.id, j, at)
 }
 
 // unlessFull calls onArrival, unless the disk is full and the server must refuse the request.
@@ -209,5 +209,5 @@ func (s *Simulator) remove(c *Conn, j *Job) {
 		}
 	}
 	c.ask(r, periodic.AppendStr8String(periodic.AppendStr8String(nil, s.ledger.queues[j.queue]), j.name))
-	s.trace.Say("c%d removes %v", c.id, j)
+	s.trace.Logf("c%d removes %v", c.id, j)
 }

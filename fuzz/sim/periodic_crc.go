@@ -131,7 +131,7 @@ func (s *Simulator) whileHolding(c *Conn, h heldJob) {
 		c.acquiring[c.next+1] = h
 		args := binary.BigEndian.AppendUint16(periodic.AppendStr8String(nil, lock), uint16(r.limit))
 		c.ask(r, append(args, h.handle...))
-		s.trace.Say("c%d wants %s for %v, as one of %d", c.id, lock, j, r.limit)
+		s.trace.Logf("c%d wants %s for %v, as one of %d", c.id, lock, j, r.limit)
 	case crcReleases:
 		r := &Request{cmd: periodic.Release, silent: s.ledger.setup.periodicVersion < "2023"}
 		r.onArrival = func() {
@@ -141,7 +141,7 @@ func (s *Simulator) whileHolding(c *Conn, h heldJob) {
 			delete(j.locks, lock)
 		}
 		c.ask(r, append(periodic.AppendStr8String(nil, lock), h.handle...))
-		s.trace.Say("c%d gives %s back for %v", c.id, lock, j)
+		s.trace.Logf("c%d gives %s back for %v", c.id, lock, j)
 	case crcPublishes:
 		s.publish(c, h)
 	}
@@ -161,7 +161,7 @@ func (s *Simulator) publish(c *Conn, h heldJob) {
 		}
 	}
 	c.ask(r, append(slices.Clone(h.handle), b.text...))
-	s.trace.Say("c%d publishes %s of %v", c.id, strings.TrimRight(b.text, "."), j)
+	s.trace.Logf("c%d publishes %s of %v", c.id, strings.TrimRight(b.text, "."), j)
 }
 
 // listen sends a RECV_DATA of a job, which may never come.
@@ -169,19 +169,19 @@ func (s *Simulator) listen(c *Conn, queue int, name string) {
 	v := &receiver{queue: queue, name: name}
 	args := periodic.AppendJob(nil, &periodic.Job{Func: []byte(s.ledger.queues[queue]), Name: []byte(name)})
 	c.ask(&Request{cmd: periodic.RecvData, crcRequest: crcRequest{receiver: v}}, args)
-	s.trace.Say("c%d wants the data of %s of q%d", c.id, v, queue)
+	s.trace.Logf("c%d wants the data of %s of q%d", c.id, v, queue)
 }
 
 // acquired checks the answer to an ACQUIRE. A job has a lock for sure when its worker was told so, still does it,
 // and has asked for nothing since that may have cost it the lock.
 func (l *Ledger) acquired(c *Conn, q *Request, body []byte) {
 	if len(body) != 2 || body[0] != byte(periodic.Acquired) || body[1] > 1 {
-		l.trace.Fail("c%d is sent %x for an ACQUIRE, want ACQUIRED and 0 or 1", c.id, body)
+		l.trace.Failf("c%d is sent %x for an ACQUIRE, want ACQUIRED and 0 or 1", c.id, body)
 	}
 	j := q.job
-	l.trace.Say("c%d has %s for %v: %d", c.id, q.lock, j, body[1])
+	l.trace.Logf("c%d has %s for %v: %d", c.id, q.lock, j, body[1])
 	if q.lateAcquire && body[1] != 0 {
-		l.trace.Fail("c%d gets the lock %q for a run of %v that had ended: want no lock", c.id, q.lock, j)
+		l.trace.Failf("c%d gets the lock %q for a run of %v that had ended: want no lock", c.id, q.lock, j)
 	} else if q.lateAcquire {
 		return
 	}
@@ -199,7 +199,7 @@ func (l *Ledger) acquired(c *Conn, q *Request, body []byte) {
 		if j.holderUnknown || j.inServer == no && j.turn == l.turn || j.strayReport.in(l.turn) || c.slow && q.turn <= j.turn {
 			return // the holder is unknown; the job ended or was returned in this turn; or a slow reader has yet to read of that
 		}
-		l.trace.Fail("c%d gets the lock %q for %v, which it does not hold: want no lock", c.id, q.lock, j)
+		l.trace.Failf("c%d gets the lock %q for %v, which it does not hold: want no lock", c.id, q.lock, j)
 	}
 	others := 0
 	for _, o := range l.jobs {
@@ -208,7 +208,7 @@ func (l *Ledger) acquired(c *Conn, q *Request, body []byte) {
 		}
 	}
 	if others >= q.limit && !j.locks[q.lock] { // a job that has the lock may ask again
-		l.trace.Fail("%v gets the lock %q, although %[4]d others have it and %[3]d jobs may", j, q.lock, q.limit, others)
+		l.trace.Failf("%v gets the lock %q, although %[4]d others have it and %[3]d jobs may", j, q.lock, q.limit, others)
 	}
 	if j.locks == nil {
 		j.locks = map[string]bool{}
@@ -227,19 +227,19 @@ func (l *Ledger) received(c *Conn, q *Request, body []byte) bool {
 		v.open, v.from = true, len(log)
 		return true
 	case !v.open || len(body) == 0 || body[0] != byte(periodic.Data):
-		l.trace.Fail("c%d is sent %x for a RECV_DATA, want SUCCESS once and then DATA", c.id, body)
+		l.trace.Failf("c%d is sent %x for a RECV_DATA, want SUCCESS once and then DATA", c.id, body)
 	}
 	text := string(body[1:])
 	at := len(log)
 	if text != endOfData {
 		at = slices.IndexFunc(log, func(b *chunk) bool { return b.text == text })
 		if at < 0 {
-			l.trace.Fail("c%d is sent the chunk %q of %q, which was never published", c.id, text, v)
+			l.trace.Failf("c%d is sent the chunk %q of %q, which was never published", c.id, text, v)
 		}
 	}
-	l.trace.Say("c%d is told %.9s of %s", c.id, text, v)
+	l.trace.Logf("c%d is told %.9s of %s", c.id, text, v)
 	if at < v.last {
-		l.trace.Fail("c%d is sent the chunk %q of %q after a later one, or twice", c.id, text, v)
+		l.trace.Failf("c%d is sent the chunk %q of %q after a later one, or twice", c.id, text, v)
 	}
 	l.checkMissed(c, v, at)
 	v.last = at + 1
@@ -251,7 +251,7 @@ func (l *Ledger) checkMissed(c *Conn, v *receiver, next int) {
 	log := l.streams.chunks[topic(v.queue, v.name)]
 	for i := max(v.from, v.last); i < next; i++ {
 		if log[i].sure {
-			l.trace.Fail("c%d is not sent the chunk %q of %q, but a later one", c.id, log[i].text, v)
+			l.trace.Failf("c%d is not sent the chunk %q of %q, but a later one", c.id, log[i].text, v)
 		}
 	}
 }

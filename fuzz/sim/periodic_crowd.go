@@ -46,7 +46,7 @@ func statusLines(body []byte) map[string]string {
 func (s *Simulator) queued() (jobs int) {
 	if line := s.askStatus()[s.ledger.queues[spareQueue]]; line != "" {
 		if _, err := fmt.Sscanf(line, "0,%d,", &jobs); err != nil {
-			s.trace.Fail("the status of %s: got %q, want no worker", s.ledger.queues[spareQueue], line)
+			s.trace.Failf("the status of %s: got %q, want no worker", s.ledger.queues[spareQueue], line)
 		}
 	}
 	return jobs
@@ -62,7 +62,7 @@ func (s *Simulator) disconnectMany() {
 	before := s.queued()
 	has := func(n int) {
 		if jobs := s.queued() - before; jobs != n {
-			s.trace.Fail("jobs of a master in STATUS: want %d, got %d", n, jobs)
+			s.trace.Failf("jobs of a master in STATUS: want %d, got %d", n, jobs)
 		}
 	}
 	m := s.server.Connect("gloom-masters")
@@ -79,7 +79,7 @@ func (s *Simulator) disconnectMany() {
 	m.Close()
 	s.pass(time.Second)
 	has(0)
-	s.trace.Say("a master has left %d jobs, and come back for %d of them", manyJobs, again)
+	s.trace.Logf("a master has left %d jobs, and come back for %d of them", manyJobs, again)
 }
 
 // submitMany submits jobs from one master to the queue without workers; each must be taken.
@@ -95,12 +95,12 @@ func (s *Simulator) submitMany(m *loop.OfflinePeer, from, to int) {
 		payload, n, _ := gloom.Next(received, 1<<20)
 		var r gloom.Reply
 		if gloom.ParseReply(payload, &r) != nil || !r.OK || !slices.Equal(r.ID, id(i)) {
-			s.trace.Fail("a master submits %s: got %q, want its acknowledgement", id(i), payload)
+			s.trace.Failf("a master submits %s: got %q, want its acknowledgement", id(i), payload)
 		}
 		received = received[n:]
 	}
 	if len(received) > 0 {
-		s.trace.Fail("a master submits jobs %d to %d: got %q behind the acknowledgements, want nothing", from, to, received)
+		s.trace.Failf("a master submits jobs %d to %d: got %q behind the acknowledgements, want nothing", from, to, received)
 	}
 }
 
@@ -111,7 +111,7 @@ func (s *Simulator) offerMany() {
 	each := func(kind peerKind, cmd periodic.Command, from int) *loop.OfflinePeer {
 		frames := kind.hello()
 		for i := from; i < manyFunctions && (kind == plainWorker || i < from+maxOwed); i++ {
-			frames = append(frames, wire.Frame(periodic.Plain, uint32(i+1), cmd, periodic.AppendStr8String(nil, functionName(i)))...)
+			frames = append(frames, wire.PeriodicFrame(periodic.Plain, uint32(i+1), cmd, periodic.AppendStr8String(nil, functionName(i)))...)
 		}
 		p := s.server.Connect("periodic")
 		p.Send(frames)
@@ -131,11 +131,11 @@ func (s *Simulator) offerMany() {
 	}
 	for name, line := range s.askStatus() {
 		if strings.HasPrefix(name, "f") {
-			s.trace.Fail("the status of %s: got %q, want none: it is dropped", name, line)
+			s.trace.Failf("the status of %s: got %q, want none: it is dropped", name, line)
 		}
 	}
 	s.settle()
-	s.trace.Say("a crowd has left")
+	s.trace.Logf("a crowd has left")
 }
 
 // functionName is the name of one of the many functions.
@@ -145,7 +145,7 @@ func functionName(i int) string { return fmt.Sprintf("f%04d", i) }
 func (l *Ledger) checkMany(lines map[string]string) {
 	for i := range manyFunctions {
 		if line := lines[functionName(i)]; !strings.HasPrefix(line, "1,0,0,") {
-			l.trace.Fail("the status of %s: got %q, want one worker and no job", functionName(i), line)
+			l.trace.Failf("the status of %s: got %q, want one worker and no job", functionName(i), line)
 		}
 	}
 }

@@ -60,7 +60,7 @@ func (l *Ledger) answerBody(framing periodic.Framing, version string, body []byt
 		return body
 	}
 	if len(body) == 0 || body[0] != byte(periodic.Data) {
-		l.trace.Fail("a DUMP or a STATUS: got %x, want DATA", body)
+		l.trace.Failf("a DUMP or a STATUS: got %x, want DATA", body)
 	}
 	return body[1:]
 }
@@ -80,7 +80,7 @@ func (l *Ledger) checkRecord(k *Job, j *periodic.Job, where string) {
 	l.noteOverdue(k)
 	r := &k.record
 	if j.Count < r.least || j.Count > r.most || int64(j.Timeout)*1000 != k.timeout {
-		l.trace.Fail("%v is %s: got count %d, time-out %d s; want count %d to %d, time-out %d ms", k, where, j.Count, j.Timeout, r.least, r.most, k.timeout)
+		l.trace.Failf("%v is %s: got count %d, time-out %d s; want count %d to %d, time-out %d ms", k, where, j.Count, j.Timeout, r.least, r.most, k.timeout)
 	}
 	r.least, r.most = j.Count, j.Count
 	if r.schedKnown && j.SchedAt != r.schedAt { // a fault unless a worker left in this turn to which the job was on its way
@@ -96,10 +96,10 @@ func (l *Ledger) checkDump(since int, body []byte) map[*Job]bool {
 	for _, j := range l.parseDump(body) {
 		k := l.exactJobOf(j.Workload, "a job of a dump")
 		if k.by != ofPeriodic || k.inServer == no && (k.turn < since || k.id == 0) || there[k] {
-			l.trace.Fail("%v is in a dump, although it has ended, never came or is there twice", k)
+			l.trace.Failf("%v is in a dump, although it has ended, never came or is there twice", k)
 		}
 		if !l.hasName(k, string(j.Name)) || k.movedIn < since && !l.isIn(k, string(j.Func)) { // the DUMP may show where it was before
-			l.trace.Fail("%v is in a dump: got %q of %q, want %q of %q", k, j.Name, j.Func, k.name, l.queues[k.queue])
+			l.trace.Failf("%v is in a dump: got %q of %q, want %q of %q", k, j.Name, j.Func, k.name, l.queues[k.queue])
 		}
 		there[k] = true
 		if k.turn >= since {
@@ -119,7 +119,7 @@ func (l *Ledger) checkDump(since int, body []byte) map[*Job]bool {
 		case j.queue == broadcastQueue: // the job may have been broadcast in this turn; its assignment is read after the dump
 			l.missingFromDump = append(l.missingFromDump, j)
 		default:
-			l.trace.Fail("%v of q%d is not in a dump: want it there", j, j.queue)
+			l.trace.Failf("%v of q%d is not in a dump: want it there", j, j.queue)
 		}
 	}
 	l.lastDump = slices.Clone(body)
@@ -156,7 +156,7 @@ func (s *Simulator) checkStatus() {
 		shown, jobs := 0, 0
 		if _, err := fmt.Sscanf(lines[name], "%d,%d,", &shown, &jobs); lines[name] != "" && err != nil || shown < workers ||
 			shown > workers+unsure || jobs < least || jobs > most {
-			s.trace.Fail("the status of %s: got %q, want %d to %d workers and %d to %d jobs", name, lines[name], workers, workers+unsure, least, most)
+			s.trace.Failf("the status of %s: got %q, want %d to %d workers and %d to %d jobs", name, lines[name], workers, workers+unsure, least, most)
 		}
 	}
 }
@@ -175,12 +175,12 @@ func (l *Ledger) parseAllOfDump(body []byte) (all []periodic.Job) {
 		var j periodic.Job
 		k, err := periodic.ParseJob(rest, &j)
 		if err != nil {
-			l.trace.Fail("a dump of %d jobs has one that cannot be read: %v", n, err)
+			l.trace.Failf("a dump of %d jobs has one that cannot be read: %v", n, err)
 		}
 		all, rest = append(all, j), rest[k:]
 	}
 	if !ok || len(rest) > 0 {
-		l.trace.Fail("a dump of %d jobs has %x behind them: want nothing", n, rest)
+		l.trace.Failf("a dump of %d jobs has %x behind them: want nothing", n, rest)
 	}
 	return all
 }

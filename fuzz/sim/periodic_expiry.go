@@ -18,7 +18,7 @@ func (l *Ledger) expiryOf(q *Request) int64 {
 // expired notes that a RUN_JOB has expired: its job is removed, unless a later submission has replaced it.
 func (l *Ledger) expired(c *Conn, q *Request) {
 	if now := l.clock().Mono; now < l.expiryOf(q) {
-		l.trace.Fail("the RUN_JOB of %v by c%d expires %d ms early", q.job, c.id, l.expiryOf(q)-now)
+		l.trace.Failf("the RUN_JOB of %v by c%d expires %d ms early", q.job, c.id, l.expiryOf(q)-now)
 	}
 	switch j := q.job; {
 	case j.next == nil:
@@ -51,7 +51,7 @@ func (l *Ledger) checkExpired() {
 		}
 		for _, q := range c.requests {
 			if q.cmd == periodic.RunJob && !q.refused && l.clock().Mono > l.expiryOf(q)+2000 {
-				l.trace.Fail("the RUN_JOB of %v by c%d does not expire", q.job, c.id)
+				l.trace.Failf("the RUN_JOB of %v by c%d does not expire", q.job, c.id)
 			}
 		}
 	}

@@ -53,7 +53,7 @@ func (s *Simulator) loadAs(c *Conn, jobs []*Job, at []int64, b *loadEnd) {
 		fronts[i].at += last.at - len(args)
 	}
 	c.marks = append(append(c.marks[:len(c.marks)-1], fronts...), last)
-	s.trace.Say("c%d loads %v at %d, %d more and %q, with a wrong sum: %v", c.id, jobs, at, b.more, b.tail, b.badSum)
+	s.trace.Logf("c%d loads %v at %d, %d more and %q, with a wrong sum: %v", c.id, jobs, at, b.more, b.tail, b.badSum)
 }
 
 // maxLoaded limits the jobs of a dump that are loaded at once.
@@ -96,7 +96,7 @@ func (s *Simulator) loadCopy() {
 		in.Disk = mounted
 		o, err := loop.NewOfflineIn(settings, in)
 		if err != nil {
-			s.trace.Fail("another server does not start: %v", err)
+			s.trace.Failf("another server does not start: %v", err)
 		}
 		return o, mounted
 	}
@@ -105,7 +105,7 @@ func (s *Simulator) loadCopy() {
 	id := v.send(periodic.Load, before)
 	o.Commit()
 	if body := v.answer(id); len(body) != 1 || body[0] != byte(periodic.Success) {
-		s.trace.Fail("a dump is loaded into an empty server, which answers %x", body)
+		s.trace.Failf("a dump is loaded into an empty server, which answers %x", body)
 	}
 	left := mounted.AfterCrash(disk.Remains(s.rng.IntN(int(disk.RemainsKinds))), s.rng.Uint64())
 	mounted.Abandon()
@@ -123,7 +123,7 @@ func (s *Simulator) loadCopy() {
 	}
 	was, is := sorted(before), sorted(after)
 	if !slices.Equal(was, is) {
-		s.trace.Fail("a dump of\n%q is loaded into an empty server, whose dump is\n%q", was, is)
+		s.trace.Failf("a dump of\n%q is loaded into an empty server, whose dump is\n%q", was, is)
 	}
-	s.trace.Say("a copy has %d jobs", len(is))
+	s.trace.Logf("a copy has %d jobs", len(is))
 }

@@ -37,7 +37,7 @@ func (l *Ledger) periodicReply(c *Conn) int {
 	var r periodic.Response
 	n, err := periodic.NextResponse(c.written, c.framing(), periodic.MaxPayload, &r)
 	if err != nil {
-		l.trace.Fail("c%d is sent %x, which is no frame: %v", c.id, c.written, err)
+		l.trace.Failf("c%d is sent %x, which is no frame: %v", c.id, c.written, err)
 	}
 	if n == 0 || !c.greeted {
 		c.greeted = c.greeted || n > 0
@@ -45,14 +45,14 @@ func (l *Ledger) periodicReply(c *Conn) int {
 	}
 	q := c.requests[r.MsgID]
 	if q == nil {
-		l.trace.Fail("c%d is sent %x for message %d, which it does not wait for", c.id, r.Body, r.MsgID)
+		l.trace.Failf("c%d is sent %x for message %d, which it does not wait for", c.id, r.Body, r.MsgID)
 	}
 	delete(c.requests, r.MsgID)
 	is := func(cmd periodic.Command) bool { return len(r.Body) == 1 && r.Body[0] == byte(cmd) }
 	if q.refused != is(periodic.Unknown) && !q.doubtful {
-		l.trace.Fail("c%d is sent %x for its %v, want UNKNOWN: %v", c.id, r.Body, q.cmd, q.refused)
+		l.trace.Failf("c%d is sent %x for its %v, want UNKNOWN: %v", c.id, r.Body, q.cmd, q.refused)
 	} else if is(periodic.Unknown) {
-		l.trace.Say("c%d is told that its %v is refused", c.id, q.cmd)
+		l.trace.Logf("c%d is told that its %v is refused", c.id, q.cmd)
 		return n
 	}
 	switch q.cmd {
@@ -80,11 +80,11 @@ func (l *Ledger) periodicReply(c *Conn) int {
 		l.checkSetting(c, q, r.Body)
 	case periodic.Ping:
 		if !is(periodic.Pong) {
-			l.trace.Fail("c%d is sent %x for its PING, want PONG", c.id, r.Body)
+			l.trace.Failf("c%d is sent %x for its PING, want PONG", c.id, r.Body)
 		}
 	default:
 		if !is(periodic.Success) {
-			l.trace.Fail("c%d is sent %x for its %v, want SUCCESS", c.id, r.Body, q.cmd)
+			l.trace.Failf("c%d is sent %x for its %v, want SUCCESS", c.id, r.Body, q.cmd)
 		}
 		if q.job != nil {
 			l.acknowledged(q.job)
@@ -97,7 +97,7 @@ func (l *Ledger) periodicReply(c *Conn) int {
 			q.acknowledged()
 		}
 	}
-	l.trace.Say("c%d has the answer to its %v", c.id, q.cmd)
+	l.trace.Logf("c%d has the answer to its %v", c.id, q.cmd)
 	return n
 }
 
@@ -107,7 +107,7 @@ func (l *Ledger) grabbed(c *Conn, q *Request, body []byte) bool {
 	switch {
 	case l.acksGrabs(c) && !q.acked:
 		if !is(periodic.Success) {
-			l.trace.Fail("c%d is sent %x for a GRAB_JOB, want SUCCESS before the job", c.id, body)
+			l.trace.Failf("c%d is sent %x for a GRAB_JOB, want SUCCESS before the job", c.id, body)
 		}
 		c.requests[q.id], q.acked = q, true
 		return false
@@ -115,11 +115,11 @@ func (l *Ledger) grabbed(c *Conn, q *Request, body []byte) bool {
 		l.checkNoJob(c)
 		return false
 	case len(body) == 0 || body[0] != byte(periodic.JobAssign):
-		l.trace.Fail("c%d is sent %x for a GRAB_JOB, want JOB_ASSIGN or NO_JOB", c.id, body)
+		l.trace.Failf("c%d is sent %x for a GRAB_JOB, want JOB_ASSIGN or NO_JOB", c.id, body)
 	}
-	_, j, err := wire.Assigned(c.framing(), body)
+	_, j, err := wire.ParseAssign(c.framing(), body)
 	if err != nil {
-		l.trace.Fail("c%d is sent %x, want a JOB_ASSIGN: %v", c.id, body, err)
+		l.trace.Failf("c%d is sent %x, want a JOB_ASSIGN: %v", c.id, body, err)
 	}
 	k := l.exactJobOf(j.Workload, "an assignment")
 	run := l.runBegun(c, k, string(j.Func))
@@ -134,7 +134,7 @@ func (l *Ledger) grabbed(c *Conn, q *Request, body []byte) bool {
 		l.broadcastSent(c, k, q.turn)
 	} else {
 		if !l.serving(c, k.queue) {
-			l.trace.Fail("c%d is given %v of q%d, which it does not do", c.id, k, k.queue)
+			l.trace.Failf("c%d is given %v of q%d, which it does not do", c.id, k, k.queue)
 		}
 		l.assigned(c, k, string(j.Func), string(j.Name))
 	}
@@ -146,19 +146,19 @@ func (l *Ledger) checkResult(c *Conn, q *Request, body []byte) {
 	j := q.job
 	if c.framing() == periodic.CRC && l.setup.periodicVersion != "2019-02" {
 		if len(body) == 1 && body[0] == byte(periodic.NoWorker) {
-			l.trace.Say("c%d is told that nobody does %v", c.id, j)
+			l.trace.Logf("c%d is told that nobody does %v", c.id, j)
 			j.owner = nil
 			l.end(j)
 			return
 		}
 		if len(body) == 0 || body[0] != byte(periodic.Data) {
-			l.trace.Fail("c%d is sent %x as the result of %v, want DATA", c.id, body, j)
+			l.trace.Failf("c%d is sent %x as the result of %v, want DATA", c.id, body, j)
 		}
 		body = body[1:]
 	}
-	l.trace.Say("c%d has the result %s of %v", c.id, brief(body), j)
+	l.trace.Logf("c%d has the result %s of %v", c.id, brief(body), j)
 	if j.owner != c {
-		l.trace.Fail("c%d is sent a result of %v, which it does not wait for", c.id, j)
+		l.trace.Failf("c%d is sent a result of %v, which it does not wait for", c.id, j)
 	}
 	j.owner = nil
 	l.results++
@@ -173,7 +173,7 @@ func (l *Ledger) checkResult(c *Conn, q *Request, body []byte) {
 			return
 		}
 	}
-	l.trace.Fail("c%d is sent %q as the result of %v, of which workers said %q", c.id, brief(body), j, j.results)
+	l.trace.Failf("c%d is sent %q as the result of %v, of which workers said %q", c.id, brief(body), j, j.results)
 }
 
 // read has the peer read up to n bytes, and notes the jobs that it is assigned.
@@ -206,7 +206,7 @@ func (s *Simulator) read(c *Conn, n int) {
 		if !c.helloRead {
 			c.helloRead = true
 		} else if len(r.Body) > 1 && r.Body[0] == byte(periodic.JobAssign) {
-			handle, j, _ := wire.Assigned(c.framing(), r.Body) // the ledger has decoded it, too
+			handle, j, _ := wire.ParseAssign(c.framing(), r.Body) // the ledger has decoded it, too
 			c.held = append(c.held, heldJob{s.ledger.jobOf(j.Workload, "a job"), c.nextTold(), handle, r.MsgID})
 			c.grabs--
 		} else if len(r.Body) == 2 && r.Body[0] == byte(periodic.Acquired) {

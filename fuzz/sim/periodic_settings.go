@@ -97,7 +97,7 @@ func (s *Simulator) configure(c *Conn) {
 	r := &Request{cmd: periodic.ConfigSet}
 	r.onArrival = func() { r.acknowledged = k.set(value) }
 	c.ask(r, binary.BigEndian.AppendUint32(periodic.AppendStr8String(nil, name), value))
-	s.trace.Say("c%d sets %s to %d", c.id, name, value)
+	s.trace.Logf("c%d sets %s to %d", c.id, name, value)
 }
 
 // askSetting sends a CONFIG_GET. The answer must be a value that the setting has between then and now.
@@ -115,7 +115,7 @@ func (s *Simulator) askSetting(c *Conn, k *setting) {
 func (l *Ledger) checkSetting(c *Conn, q *Request, body []byte) {
 	k := q.setting
 	if len(body) != 5 || body[0] != byte(periodic.Config) || !k.mayShow(k.values[q.from:], binary.BigEndian.Uint32(body[1:]), l.hasSettings2026(c.framing())) {
-		l.trace.Fail("c%d asks for %s %s: got %x, want CONFIG and one of %d", c.id, k.names, k.names2026, body, k.values[q.from:])
+		l.trace.Failf("c%d asks for %s %s: got %x, want CONFIG and one of %d", c.id, k.names, k.names2026, body, k.values[q.from:])
 	}
 }
 
@@ -129,7 +129,7 @@ func (s *Simulator) changeTimeout() {
 		}
 	}
 	s.changeSetting(s.ledger.config[timeoutSetting], []uint32{600, 5}[s.rng.IntN(2)])
-	s.trace.Say("jobs may take %d s", s.ledger.config[timeoutSetting].now())
+	s.trace.Logf("jobs may take %d s", s.ledger.config[timeoutSetting].now())
 	s.pass(0)
 }
 
@@ -139,7 +139,7 @@ func (s *Simulator) changeSetting(k *setting, value uint32) {
 	id, _ := v.set(k, value)
 	s.commit()
 	if v.answer(id) == nil {
-		s.trace.Fail("a CONFIG_SET has no answer, although it is committed")
+		s.trace.Failf("a CONFIG_SET has no answer, although it is committed")
 	}
 	v.peer.Close()
 }
@@ -158,17 +158,17 @@ func (s *Simulator) checkSettings(crashed bool) {
 			for _, name := range k.namesFor(s.ledger.hasSettings2026(framing)) {
 				body := v.ask(periodic.ConfigGet, periodic.AppendStr8String(nil, name))
 				if len(body) != 5 || body[0] != byte(periodic.Config) {
-					s.trace.Fail("a CONFIG_GET of %s: got %x, want CONFIG and a value", name, body)
+					s.trace.Failf("a CONFIG_GET of %s: got %x, want CONFIG and a value", name, body)
 				}
 				value, was := binary.BigEndian.Uint32(body[1:]), possible[i]
 				possible[i] = slices.DeleteFunc(slices.Clone(was), func(v uint32) bool { return !k.mayShow([]uint32{v}, value, s.ledger.hasSettings2026(framing)) })
 				if len(possible[i]) == 0 {
-					s.trace.Fail("%s: got %d, want one of %d", name, value, was)
+					s.trace.Failf("%s: got %d, want one of %d", name, value, was)
 				}
 			}
 		}
 		if body := v.ask(periodic.ConfigGet, periodic.AppendStr8String(nil, "no such key")); string(body) != "\x18\x00\x00\x00\x00" {
-			s.trace.Fail("a CONFIG_GET of no key: got %x, want CONFIG and 0", body)
+			s.trace.Failf("a CONFIG_GET of no key: got %x, want CONFIG and 0", body)
 		}
 		v.peer.Close()
 	}
@@ -207,7 +207,7 @@ func (s *Simulator) probeAs(server *loop.Offline, framing periodic.Framing, role
 // send sends a request, and returns its message id.
 func (v *probe) send(cmd periodic.Command, args []byte) (id uint32) {
 	v.next++
-	v.peer.Send(wire.Frame(v.framing, v.next, cmd, args))
+	v.peer.Send(wire.PeriodicFrame(v.framing, v.next, cmd, args))
 	return v.next
 }
 
@@ -217,7 +217,7 @@ func (v *probe) answer(id uint32) (body []byte) {
 	var r periodic.Response
 	n, err := periodic.NextResponse(v.undecoded, v.framing, periodic.MaxPayload, &r)
 	if err != nil || n > 0 && r.MsgID != id {
-		v.s.trace.Fail("request %d of a probe: got %x, want its answer: %v", id, v.undecoded, err)
+		v.s.trace.Failf("request %d of a probe: got %x, want its answer: %v", id, v.undecoded, err)
 	}
 	v.undecoded = v.undecoded[n:]
 	return r.Body
@@ -226,7 +226,7 @@ func (v *probe) answer(id uint32) (body []byte) {
 // ask returns the answer to a request, which must come at once.
 func (v *probe) ask(cmd periodic.Command, args []byte) (body []byte) {
 	if body = v.answer(v.send(cmd, args)); body == nil {
-		v.s.trace.Fail("a %v of a probe has no answer: want one at once", cmd)
+		v.s.trace.Failf("a %v of a probe has no answer: want one at once", cmd)
 	}
 	return body
 }

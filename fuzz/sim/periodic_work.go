@@ -98,5 +98,5 @@ func (s *Simulator) reportJob(c *Conn, h heldJob, end report) {
 		r.onArrival = func() { s.ledger.finished(c, h, result) }
 	}
 	c.ask(r, args)
-	s.trace.Say("c%d says %v of %v", c.id, r.cmd, j)
+	s.trace.Logf("c%d says %v of %v", c.id, r.cmd, j)
 }

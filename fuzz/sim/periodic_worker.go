@@ -33,7 +33,7 @@ func (s *Simulator) quit(c *Conn, queue int) {
 		}
 	}
 	c.ask(r, periodic.AppendStr8String(nil, s.ledger.queues[queue]))
-	s.trace.Say("c%d does q%d no more", c.id, queue)
+	s.trace.Logf("c%d does q%d no more", c.id, queue)
 }
 
 // serving reports whether c may be given a job of a queue. A job may have been assigned in the turn of the CANT_DO.
@@ -54,7 +54,7 @@ func (l *Ledger) acksGrabs(c *Conn) bool {
 // confirm sends a worker's JOB_ASSIGNED, under the message id of the GRAB_JOB. It changes nothing.
 func (s *Simulator) confirm(c *Conn, h heldJob) {
 	c.askAs(h.tag, &Request{cmd: periodic.JobAssigned, silent: true}, nil)
-	s.trace.Say("c%d confirms %v", c.id, h.job)
+	s.trace.Logf("c%d confirms %v", c.id, h.job)
 }
 
 // decline sends a worker's JOB_UNASSIGNED: the job is ready again, and has not failed.
@@ -75,21 +75,21 @@ func (s *Simulator) decline(c *Conn, h heldJob) {
 		}
 	}
 	c.askAs(h.tag, r, nil)
-	s.trace.Say("c%d declines %v", c.id, j)
+	s.trace.Logf("c%d declines %v", c.id, j)
 }
 
 // assignedLate notes an assignment to a slow reader. It may have waited in the server behind a long reply, from any
 // turn since the request came, so the job may have timed out, have another holder or have ended.
 func (l *Ledger) assignedLate(c *Conn, j *Job, q *Request) {
-	l.trace.Say("c%d is given %v, now or earlier", c.id, j)
+	l.trace.Logf("c%d is given %v, now or earlier", c.id, j)
 	l.handed++
 	switch {
 	case j.id == 0 || j.inServer == no && j.turn < q.turn:
-		l.trace.Fail("%v is handed out after its end, or before it came", j)
+		l.trace.Failf("%v is handed out after its end, or before it came", j)
 	case j.inServer == no || l.holds(j.holder, j) && j.holder != c && j.turn >= q.turn:
 		return
 	case l.holds(j.holder, j) && j.holder != c:
-		l.trace.Fail("%v is handed to c%d and c%d holds it", j, c.id, j.holder.id)
+		l.trace.Failf("%v is handed to c%d and c%d holds it", j, c.id, j.holder.id)
 	}
 	l.freed(j)
 	j.forgetPlace()
@@ -155,7 +155,7 @@ func (l *Ledger) checkIdle() {
 	for _, c := range l.net.conns {
 		if c.peerKind == gloomSlave && !c.busy && !c.peer.Broken && c.joined.before(l.turn) {
 			if j := l.readyJob(c); j != nil {
-				l.trace.Fail("c%d waits, although %v is ready for it", c.id, j)
+				l.trace.Failf("c%d waits, although %v is ready for it", c.id, j)
 			}
 		}
 		if !c.worker() || c.peer.Broken || c.slow {
@@ -166,7 +166,7 @@ func (l *Ledger) checkIdle() {
 				continue
 			}
 			if j := l.readyJob(c); j != nil {
-				l.trace.Fail("c%d waits with a %v, although %v is ready for it", c.id, r.cmd, j)
+				l.trace.Failf("c%d waits with a %v, although %v is ready for it", c.id, r.cmd, j)
 			}
 		}
 	}
@@ -175,12 +175,12 @@ func (l *Ledger) checkIdle() {
 // checkNoJob checks a NO_JOB.
 func (l *Ledger) checkNoJob(c *Conn) {
 	if l.setup.periodicGrab != "document" {
-		l.trace.Fail("c%d is sent NO_JOB", c.id)
+		l.trace.Failf("c%d is sent NO_JOB", c.id)
 	}
 	if j := l.readyJob(c); j != nil && !l.underWay && !c.slow && !l.stopping {
-		l.trace.Fail("c%d is sent NO_JOB, although %v is ready for it", c.id, j)
+		l.trace.Failf("c%d is sent NO_JOB, although %v is ready for it", c.id, j)
 	}
-	l.trace.Say("c%d is told that there is no job", c.id)
+	l.trace.Logf("c%d is told that there is no job", c.id)
 }
 
 // woken checks the answer to a SLEEP. A broadcast job may be kept for the worker until its next GRAB_JOB, and for no
@@ -188,7 +188,7 @@ func (l *Ledger) checkNoJob(c *Conn) {
 // have been woken.
 func (l *Ledger) woken(c *Conn, body []byte, asked int) {
 	if len(body) != 1 || body[0] != byte(periodic.Noop) {
-		l.trace.Fail("c%d is sent %x for a SLEEP", c.id, body)
+		l.trace.Failf("c%d is sent %x for a SLEEP", c.id, body)
 	}
 	if l.setup.periodicGrab != "document" || !l.serving(c, broadcastQueue) {
 		return

@@ -108,7 +108,7 @@ func (s *Simulator) policyDo() {
 // policyGrab lets a worker ask for a job.
 func (s *Simulator) policyGrab(w *policyWorker) {
 	if w.grabs < 2 && !w.kind.gloom() {
-		s.trace.Say("%v asks for a job", w)
+		s.trace.Logf("%v asks for a job", w)
 		w.grabs++
 		w.send(periodic.GrabJob, nil)
 	}
@@ -121,7 +121,7 @@ func (s *Simulator) policyReport(end report) {
 		if len(w.timedOutRuns) > 0 && s.rng.IntN(2) == 0 {
 			r := w.timedOutRuns[0]
 			w.timedOutRuns = w.timedOutRuns[1:]
-			s.trace.Say("%v reports %v late", w, r.job)
+			s.trace.Logf("%v reports %v late", w, r.job)
 			w.sendReport(end, &r)
 			return
 		}
@@ -136,7 +136,7 @@ func (s *Simulator) policyReport(end report) {
 		s.policyLeave(w)
 		return
 	}
-	s.trace.Say("%v ends its run of %v with %d", w, j, end)
+	s.trace.Logf("%v ends its run of %v with %d", w, j, end)
 	switch end {
 	case reportFail:
 		s.ledger.policy.runFailed(j, now, now)
@@ -176,7 +176,7 @@ func (w *policyWorker) sendReport(end report, r *policyRun) {
 
 // policyLeave lets a worker leave with what it has.
 func (s *Simulator) policyLeave(w *policyWorker) {
-	s.trace.Say("%v leaves", w)
+	s.trace.Logf("%v leaves", w)
 	now := s.server.Now().Wall
 	s.ledger.policy.leftAtOnce(func(j *policyJob) bool { return j.worker == w })
 	for _, j := range s.ledger.policy.jobs {
@@ -199,7 +199,7 @@ func (s *Simulator) policyLeaveAll() {
 // policyRecovered compares a server that has started with the model. What it has now was on disk.
 func (s *Simulator) policyRecovered() {
 	if !s.policyLook() {
-		s.trace.Fail("after a restart: a DUMP has no answer: want one")
+		s.trace.Failf("after a restart: a DUMP has no answer: want one")
 	}
 	s.ledger.policy.committed()
 }
@@ -220,14 +220,14 @@ func (s *Simulator) policyFinish() {
 	s.policyLook() // a job that has failed at the end may have been given up
 	for _, j := range m.jobs {
 		if j.now.place&(inQueue|dead) != 0 {
-			s.trace.Fail("the end: %v is still %v: want it done or given up", j, j.now.place)
+			s.trace.Failf("the end: %v is still %v: want it done or given up", j, j.now.place)
 		}
 	}
 	s.policyLeaveAll()
 	if m.client != nil && !m.client.peer.Closed() {
 		m.client.peer.Close()
 		for _, q := range m.client.asked {
-			s.trace.Fail("the end: the client of the queue with a policy has no answer about %v: want one", q.job)
+			s.trace.Failf("the end: the client of the queue with a policy has no answer about %v: want one", q.job)
 		}
 	}
 }

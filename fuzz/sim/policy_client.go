@@ -56,27 +56,27 @@ func (s *Simulator) policyConnect() *policyClient {
 func (m *PolicyModel) answered(c *policyClient, id uint32, body []byte) {
 	q := c.asked[id]
 	if q == nil {
-		m.trace.Fail("the client of the queue with a policy is sent %x for message %d, which it does not wait for", body, id)
+		m.trace.Failf("the client of the queue with a policy is sent %x for message %d, which it does not wait for", body, id)
 	}
 	delete(c.asked, id)
 	is := func(cmd periodic.Command) bool { return len(body) == 1 && body[0] == byte(cmd) }
 	j := q.job
 	switch {
 	case is(periodic.Unknown):
-		m.trace.Say("%v is refused", j)
+		m.trace.Logf("%v is refused", j)
 		if !q.mayRefused {
-			m.trace.Fail("%v is refused, although the policy admits it", j)
+			m.trace.Failf("%v is refused, although the policy admits it", j)
 		}
 		*j = q.before
 		return
 	case !q.mayBeTaken:
-		m.trace.Fail("%v is taken, although the policy refuses it", j)
+		m.trace.Failf("%v is taken, although the policy refuses it", j)
 	case q.run:
 		m.result(q, string(body))
 	case !is(periodic.Success):
-		m.trace.Fail("the submission of %v: got %x, want SUCCESS", j, body)
+		m.trace.Failf("the submission of %v: got %x, want SUCCESS", j, body)
 	default:
-		m.trace.Say("%v is acknowledged", j)
+		m.trace.Logf("%v is acknowledged", j)
 		j.acknowledged()
 	}
 }
@@ -86,11 +86,11 @@ func (m *PolicyModel) answered(c *policyClient, id uint32, body []byte) {
 func (m *PolicyModel) result(q *policyRequest, result string) {
 	j := q.job
 	m.catchUp()
-	m.trace.Say("%v has the result %q", j, result)
+	m.trace.Logf("%v has the result %q", j, result)
 	all := slices.DeleteFunc(slices.Clone(j.fates), func(f fate) bool { return f.place == inQueue })
 	ignored := q.namesake.maybe && j.result == "" && slices.Contains(q.namesake.results, result)
 	if len(all) == 0 || !ignored && (q.namesake.taken || result != j.result) {
-		m.trace.Fail("the result of %v, which is %[3]v: got %[2]q, want %[4]q", j, result, j.now.place, j.result)
+		m.trace.Failf("the result of %v, which is %[3]v: got %[2]q, want %[4]q", j, result, j.now.place, j.result)
 	}
 	m.narrowTo(j, all)
 	j.awaited = nil
@@ -135,11 +135,11 @@ func (s *Simulator) policySubmit() {
 	if q.run {
 		cmd, j.awaited = periodic.RunJob, c
 	}
-	s.trace.Say("%v is sent by %v as %s, with a time-out of %d s and %d bytes more; %+v", j, cmd, j.name, j.timeout, j.size, q.namesake)
-	c.peer.Send(wire.Frame(periodic.Plain, c.next, cmd, periodic.AppendJob(nil, &periodic.Job{
+	s.trace.Logf("%v is sent by %v as %s, with a time-out of %d s and %d bytes more; %+v", j, cmd, j.name, j.timeout, j.size, q.namesake)
+	c.peer.Send(wire.PeriodicFrame(periodic.Plain, c.next, cmd, periodic.AppendJob(nil, &periodic.Job{
 		Func: []byte(m.queue), Name: []byte(j.name), Workload: []byte(j.workload()), Timeout: int32(j.timeout),
 	})))
 	if s.settle(); q.run && q.namesake.taken && c.asked[c.next] == q {
-		s.trace.Fail("%v has no answer to its RUN_JOB, although %s was done lately", j, j.name)
+		s.trace.Failf("%v has no answer to its RUN_JOB, although %s was done lately", j, j.name)
 	}
 }

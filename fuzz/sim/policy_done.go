@@ -156,7 +156,7 @@ const policySweep = 1000
 // checkSwept checks that a job that is seen in the queue is not one that was to be swept out of it.
 func (m *PolicyModel) checkSwept(j *policyJob) {
 	if now := m.clock().Mono; j.now.place == inQueue && j.tooOld > 0 && now > j.tooOld+max(m.effective.ttl, policySweep) {
-		m.trace.Fail("%v is in the queue, although it expired %d ms ago", j, now-j.tooOld)
+		m.trace.Failf("%v is in the queue, although it expired %d ms ago", j, now-j.tooOld)
 	}
 }
 
@@ -226,7 +226,7 @@ func (m *PolicyModel) doneJob(seen *admin.JobDetails, there []place) (*policyJob
 			return j, at
 		}
 	}
-	m.trace.Fail("%q, %s at %d, is kept as %v: no job of that name may be that", seen.Name, seen.State, seen.Since, at)
+	m.trace.Failf("%q, %s at %d, is kept as %v: no job of that name may be that", seen.Name, seen.State, seen.Since, at)
 	return nil, 0
 }
 
@@ -248,19 +248,19 @@ func (m *PolicyModel) checkDone(all []admin.JobDetails, sees func(*policyJob, pl
 			keep = m.effective.keepResults
 		}
 		if now := m.clock().Wall; keep.age > 0 && seen.Since+keep.age <= now {
-			m.trace.Fail("%v is %[3]v, although it ended %[2]d ms ago: want %[4]d at most", j, now-seen.Since, at, keep.age)
+			m.trace.Failf("%v is %[3]v, although it ended %[2]d ms ago: want %[4]d at most", j, now-seen.Since, at, keep.age)
 		}
 		if seen.Result != nil {
 			if results++; seen.ResultSize != len(j.result) {
-				m.trace.Fail("%v is kept: got a result of %d bytes, want %q", j, seen.ResultSize, j.result)
+				m.trace.Failf("%v is kept: got a result of %d bytes, want %q", j, seen.ResultSize, j.result)
 			}
 		}
 	}
 	r := &m.effective
 	if !r.keepResults.on && results > 0 || r.keepResults.jobs > 0 && results > r.keepResults.jobs {
-		m.trace.Fail("%d results are kept, want %d at most", results, r.keepResults.jobs)
+		m.trace.Failf("%d results are kept, want %d at most", results, r.keepResults.jobs)
 	}
 	if results < len(all) && (!r.keepDone.on || r.keepDone.jobs > 0 && len(all) > r.keepDone.jobs) {
-		m.trace.Fail("%d ended jobs are kept, %d with results, want %d at most", len(all), results, r.keepDone.jobs)
+		m.trace.Failf("%d ended jobs are kept, %d with results, want %d at most", len(all), results, r.keepDone.jobs)
 	}
 }

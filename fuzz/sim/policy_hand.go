@@ -55,32 +55,32 @@ func (m *PolicyModel) handedOut(w *policyWorker, j *policyJob, queue string, han
 	if queue == m.dead {
 		at = dead
 	}
-	m.trace.Say("%v is given %v, %v", w, j, at)
+	m.trace.Logf("%v is given %v, %v", w, j, at)
 	if j.worker != nil {
-		m.trace.Fail("%v is handed to %v, although %v has it", j, w, j.worker)
+		m.trace.Failf("%v is handed to %v, although %v has it", j, w, j.worker)
 	}
 	m.seenAt(j, at)
 	switch now := m.clock(); {
 	case at == dead:
 	case j.parked && !m.lock.unsure:
-		m.trace.Fail("%v is handed out, although it waits for the lock", j)
+		m.trace.Failf("%v is handed out, although it waits for the lock", j)
 	case m.isTooOld(j):
-		m.trace.Fail("%v is handed out, although it has expired", j)
+		m.trace.Failf("%v is handed out, although it has expired", j)
 	case !j.maybeDue && !j.parked:
-		m.trace.Fail("%v is handed out %d ms before its back-off is over", j, j.now.from-now.Wall)
+		m.trace.Failf("%v is handed out %d ms before its back-off is over", j, j.now.from-now.Wall)
 	case !m.isThrottled(&m.effective) || m.policyBefore != nil && !m.isThrottled(m.policyBefore):
 	case m.effective.noHandOut:
-		m.trace.Fail("%v is handed out, although its queue is paused", j)
+		m.trace.Failf("%v is handed out, although its queue is paused", j)
 	default:
-		m.trace.Fail("%v is handed out, although %d jobs of its queue are running and %d may", j, m.running(), m.effective.concurrency)
+		m.trace.Failf("%v is handed out, although %d jobs of its queue are running and %d may", j, m.running(), m.effective.concurrency)
 	}
 	if at == inQueue {
 		if m.policyBefore == nil && m.isKeyThrottled(&m.effective, j.key, (*policyJob).isRunning) {
-			m.trace.Fail("%v is handed out, although %d jobs of its key are running, as many as may", j, m.effective.keyConcurrency)
+			m.trace.Failf("%v is handed out, although %d jobs of its key are running, as many as may", j, m.effective.keyConcurrency)
 		}
 		m.checkTurns(j)
 		if now := m.clock().Mono; m.policyBefore == nil && !m.rateAllows(&m.effective, now) {
-			m.trace.Fail("%v is handed out at %d, although others of its queue at %v: the rate is %d in %d ms", j, now, m.starts, m.effective.jobs, m.effective.per)
+			m.trace.Failf("%v is handed out at %d, although others of its queue at %v: the rate is %d in %d ms", j, now, m.starts, m.effective.jobs, m.effective.per)
 		} else {
 			m.starts = append(m.starts, now)
 		}
@@ -122,7 +122,7 @@ func (m *PolicyModel) checkIdle() {
 	}
 	for _, w := range m.workers {
 		if j := m.readyFor(w); j != nil && w.grabs > 0 {
-			m.trace.Fail("%v waits, although %v is ready for it", w, j)
+			m.trace.Failf("%v waits, although %v is ready for it", w, j)
 		}
 	}
 }

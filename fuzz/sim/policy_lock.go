@@ -36,12 +36,12 @@ func (s *Simulator) policyAskLock() {
 	w, handle := j.worker, slices.Clone(j.handle)
 	name := periodic.AppendStr8String(nil, policyLockName)
 	if m.lock.holder == j && s.rng.IntN(3) == 0 {
-		s.trace.Say("%v gives the lock of %v back", w, j)
+		s.trace.Logf("%v gives the lock of %v back", w, j)
 		m.unlock(j)
 		w.send(periodic.Release, append(name, handle...))
 		return
 	}
-	s.trace.Say("%v wants the lock for %v", w, j)
+	s.trace.Logf("%v wants the lock for %v", w, j)
 	w.locks = append(w.locks, m.lockRequested(j))
 	w.send(periodic.Acquire, append(binary.BigEndian.AppendUint16(name, 1), handle...))
 }
@@ -79,7 +79,7 @@ func (m *PolicyModel) unlock(j *policyJob) {
 		first := l.line[0]
 		m.unpark(first)
 		l.woken = append(l.woken, first)
-		m.trace.Say("it is the turn of %v", first)
+		m.trace.Logf("it is the turn of %v", first)
 	}
 }
 

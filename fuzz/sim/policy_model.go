@@ -60,7 +60,7 @@ func (m *PolicyModel) crashed() {
 func (m *PolicyModel) seenAt(j *policyJob, at place) {
 	all := slices.DeleteFunc(slices.Clone(j.fates), func(f fate) bool { return f.place&at == 0 })
 	if len(all) == 0 {
-		m.trace.Fail("%v: the server shows it %v, want it %v", j, at, j.now.place)
+		m.trace.Failf("%v: the server shows it %v, want it %v", j, at, j.now.place)
 	}
 	m.narrowTo(j, all)
 }
@@ -69,7 +69,7 @@ func (m *PolicyModel) seenAt(j *policyJob, at place) {
 func (m *PolicyModel) narrowTo(j *policyJob, all []fate) {
 	if len(all) < len(j.fates) {
 		j.setFates(all)
-		m.trace.Say("%v is %v", j, j.now.place)
+		m.trace.Logf("%v is %v", j, j.now.place)
 	}
 }
 
@@ -108,7 +108,7 @@ func (m *PolicyModel) runFailed(j *policyJob, from, to int64) {
 	default:
 		j.changeTo(again, givenUp)
 	}
-	m.trace.Say("%v has failed %d to %d times, and is %v", j, f.least, f.most, j.now.place)
+	m.trace.Logf("%v has failed %d to %d times, and is %v", j, f.least, f.most, j.now.place)
 }
 
 // catchUp notes what has happened to the jobs of the model since it was called last: time-outs, and workers that the
@@ -123,7 +123,7 @@ func (m *PolicyModel) catchUp() {
 	}
 	for j, mono := m.nextToEnd(); j != nil; j, mono = m.nextToEnd() {
 		if j.parked {
-			m.trace.Say("%v waits for the lock no more", j)
+			m.trace.Logf("%v waits for the lock no more", j)
 			m.unpark(j)
 			continue
 		}
@@ -192,7 +192,7 @@ func (m *PolicyModel) findJob(text string, is func(*policyJob) bool) *policyJob 
 			return m.jobs[i]
 		}
 	}
-	m.trace.Fail("the queue with a policy: got a job that is called %q, want one of the %d that were submitted", text, len(m.jobs))
+	m.trace.Failf("the queue with a policy: got a job that is called %q, want one of the %d that were submitted", text, len(m.jobs))
 	return nil
 }
 
@@ -201,7 +201,7 @@ func (m *PolicyModel) jobOf(job *periodic.Job) *policyJob {
 	text, _, _ := strings.Cut(string(job.Workload), padding)
 	j := m.findJob(text, func(j *policyJob) bool { return j.String() == text })
 	if string(job.Workload) != j.workload() || string(job.Name) != j.name {
-		m.trace.Fail("%v: got the name %q and the workload %q, want %q and %q", j, job.Name, job.Workload, j.name, j.workload())
+		m.trace.Failf("%v: got the name %q and the workload %q, want %q and %q", j, job.Name, job.Workload, j.name, j.workload())
 	}
 	return j
 }

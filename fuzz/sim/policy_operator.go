@@ -84,7 +84,7 @@ func (s *Simulator) setPolicyRuleBy(rule *policyRule, values map[string]*policyV
 	}
 	before := m.effective
 	m.policyBefore, m.effective = &before, m.mergedPolicy()
-	s.trace.Say("the rule is %v; the policy is %+v", rule, m.effective)
+	s.trace.Logf("the rule is %v; the policy is %+v", rule, m.effective)
 	if m.effective.jobs != before.jobs || m.effective.per != before.per {
 		m.starts = nil
 	}
@@ -149,7 +149,7 @@ func (s *Simulator) policyFailedVerb(verb string, f fate) {
 	if len(chosen) == 0 {
 		return
 	}
-	s.trace.Say("%s %d failed jobs", verb, len(chosen))
+	s.trace.Logf("%s %d failed jobs", verb, len(chosen))
 	r := &s.ledger.policy.effective
 	inSlices := len(chosen) == len(failed) && r.keepAge == 0 && r.keepJobs == 0 && !r.deadLetter && s.rng.IntN(2) == 0 // nothing else takes them meanwhile
 	if inSlices {
@@ -184,10 +184,10 @@ func (s *Simulator) changeFailed(verb string, failed int) {
 		if is := &all.Operations[0]; is.State == admin.OperationDone && is.Changed == failed {
 			return
 		} else if is.State != admin.OperationRunning {
-			s.trace.Fail("%s of %[2]d failed jobs: got %+v, want %[2]d changed", verb, failed, is)
+			s.trace.Failf("%s of %[2]d failed jobs: got %+v, want %[2]d changed", verb, failed, is)
 		}
 	}
-	s.trace.Fail("%s of %d failed jobs has not ended after %d slices", verb, failed, policySlices)
+	s.trace.Failf("%s of %d failed jobs has not ended after %d slices", verb, failed, policySlices)
 }
 
 // policyForget removes one job that is kept as done or expired, or all.
@@ -197,7 +197,7 @@ func (s *Simulator) policyForget() {
 	if len(chosen) == 0 {
 		return
 	}
-	s.trace.Say("forget %d ended jobs", len(chosen))
+	s.trace.Logf("forget %d ended jobs", len(chosen))
 	there := make([]place, len(s.ledger.policy.jobs))
 	for i := range chosen {
 		j, at := s.ledger.policy.doneJob(&chosen[i], there)
@@ -223,7 +223,7 @@ func (s *Simulator) changeKept(verb string, chosen []admin.JobDetails) {
 	}
 	var done admin.JobsChanged
 	if s.probeHTTP("POST", "/api/v1/jobs/change", change, &done); done.Changed != len(chosen) {
-		s.trace.Fail("%s of %[2]d jobs: got %+v, want %[2]d changed", verb, len(chosen), done)
+		s.trace.Failf("%s of %[2]d jobs: got %+v, want %[2]d changed", verb, len(chosen), done)
 	}
 }
 
@@ -237,7 +237,7 @@ func (s *Simulator) policyLook() bool {
 	there := make([]place, len(m.jobs))
 	sees := func(j *policyJob, at place) {
 		if there[j.number] != 0 {
-			s.trace.Fail("%v is %v, although it is also %v", j, at, there[j.number])
+			s.trace.Failf("%v is %v, although it is also %v", j, at, there[j.number])
 		}
 		there[j.number] = at
 	}
@@ -257,7 +257,7 @@ func (s *Simulator) policyLook() bool {
 		s.ledger.policy.checkFailed(j, &all[i])
 	}
 	if r := &m.effective; !r.deadLetter && (r.keepNone && len(all) > 0 || r.keepJobs > 0 && len(all) > r.keepJobs) {
-		s.trace.Fail("%d failed jobs are kept, want %d at most", len(all), r.keepJobs)
+		s.trace.Failf("%d failed jobs are kept, want %d at most", len(all), r.keepJobs)
 	}
 	m.checkDone(s.policyDone(), sees, there)
 	for i, j := range m.jobs {
@@ -269,7 +269,7 @@ func (s *Simulator) policyLook() bool {
 	}
 	for _, j := range m.jobs {
 		if j.awaited != nil && !j.awaited.peer.Closed() && j.now.place&inQueue == 0 {
-			s.trace.Fail("the client that waits for %v has no answer, although the job is %v", j, j.now.place)
+			s.trace.Failf("the client that waits for %v has no answer, although the job is %v", j, j.now.place)
 		}
 	}
 	s.checkPolicy()
@@ -292,13 +292,13 @@ func (m *PolicyModel) checkFailed(j *policyJob, seen *admin.JobDetails) {
 	}
 	f, r := &j.now, &m.effective
 	if n < f.least || n > f.most {
-		m.trace.Fail("%v has failed: got a history of %d failures, want %d to %d", j, n, f.least, f.most)
+		m.trace.Failf("%v has failed: got a history of %d failures, want %d to %d", j, n, f.least, f.most)
 	}
 	if seen.Since < f.endedFrom || seen.Since > f.endedTo {
-		m.trace.Fail("%v has failed: got the time %[4]d, want %[2]d to %[3]d", j, f.endedFrom, f.endedTo, seen.Since)
+		m.trace.Failf("%v has failed: got the time %[4]d, want %[2]d to %[3]d", j, f.endedFrom, f.endedTo, seen.Since)
 	}
 	if now := m.clock().Wall; !r.deadLetter && r.keepAge > 0 && seen.Since+r.keepAge <= now {
-		m.trace.Fail("%v is kept, although it failed %d ms ago: want %d at most", j, now-seen.Since, r.keepAge)
+		m.trace.Failf("%v is kept, although it failed %d ms ago: want %d at most", j, now-seen.Since, r.keepAge)
 	}
 }
 
@@ -315,10 +315,10 @@ func (s *Simulator) checkPolicy() {
 		n++
 		want := admin.Value{Key: key, Value: s.ledger.policy.text(t), Source: rule.source, Pattern: rule.pattern}
 		if !slices.ContainsFunc(table.Values, func(v admin.Value) bool { return reflect.DeepEqual(v, want) }) {
-			s.trace.Fail("the policy: got %+[2]v, want %+[1]v", want, table.Values)
+			s.trace.Failf("the policy: got %+[2]v, want %+[1]v", want, table.Values)
 		}
 	}
 	if n != len(table.Values) {
-		s.trace.Fail("the policy: got %+[2]v, want %[1]d values", n, table.Values)
+		s.trace.Failf("the policy: got %+[2]v, want %[1]d values", n, table.Values)
 	}
 }

@@ -47,7 +47,7 @@ func (m *PolicyModel) checkTurns(j *policyJob) {
 // endTurns ends what checkTurns knows of one step: a fault of its only hand-out is one.
 func (m *PolicyModel) endTurns() {
 	if m.turnFault != "" {
-		m.trace.Fail("%s", m.turnFault)
+		m.trace.Failf("%s", m.turnFault)
 	}
 	m.handed = 0
 }

@@ -67,7 +67,7 @@ func (s *Simulator) policyJoin(kind peerKind) {
 		}
 	}
 	m.workers = append(m.workers, w)
-	s.trace.Say("%v joins as %d", w, kind)
+	s.trace.Logf("%v joins as %d", w, kind)
 	if kind.gloom() {
 		w.grabs = 1
 		w.peer.Send(gloom.AppendJoin(nil, fmt.Appendf(nil, "%q", m.queue)))
@@ -82,7 +82,7 @@ func (s *Simulator) policyJoin(kind peerKind) {
 // send sends a Periodic worker's message.
 func (w *policyWorker) send(cmd periodic.Command, args []byte) {
 	w.next++
-	w.peer.Send(wire.Frame(w.kind.framing(), w.next, cmd, args))
+	w.peer.Send(wire.PeriodicFrame(w.kind.framing(), w.next, cmd, args))
 }
 
 // reply takes the first frame of the bytes that a Periodic worker has not decoded, and returns its size; 0: it is not
@@ -99,22 +99,22 @@ func (m *PolicyModel) reply(w *policyWorker) int {
 	case is(periodic.NoJob):
 		m.catchUp()
 		if j := m.readyFor(w); j != nil {
-			m.trace.Fail("%v is sent NO_JOB, although %v is ready for it", w, j)
+			m.trace.Failf("%v is sent NO_JOB, although %v is ready for it", w, j)
 		}
 		w.grabs--
 	case len(r.Body) == 2 && r.Body[0] == byte(periodic.Acquired) && len(w.locks) > 0:
 		if got := r.Body[1] == 1; got != w.locks[0] {
-			m.trace.Fail("%v asks for the lock: got %v, want %v", w, got, w.locks[0])
+			m.trace.Failf("%v asks for the lock: got %v, want %v", w, got, w.locks[0])
 		}
 		w.locks = w.locks[1:]
 	case len(r.Body) > 1 && r.Body[0] == byte(periodic.JobAssign):
-		handle, job, err := wire.Assigned(w.kind.framing(), r.Body)
+		handle, job, err := wire.ParseAssign(w.kind.framing(), r.Body)
 		if err != nil {
-			m.trace.Fail("%v is sent %x, want a JOB_ASSIGN: %v", w, r.Body, err)
+			m.trace.Failf("%v is sent %x, want a JOB_ASSIGN: %v", w, r.Body, err)
 		}
 		m.handedOut(w, m.jobOf(&job), string(job.Func), handle)
 	default:
-		m.trace.Fail("%v is sent %x, want the answer to a GRAB_JOB or an ACQUIRE", w, r.Body)
+		m.trace.Failf("%v is sent %x, want the answer to a GRAB_JOB or an ACQUIRE", w, r.Body)
 	}
 	return n
 }
@@ -127,7 +127,7 @@ func (m *PolicyModel) gloomReply(w *policyWorker) int {
 	}
 	var r gloom.Reply
 	if err := gloom.ParseReply(payload, &r); err != nil || r.Action == nil && !r.OK {
-		m.trace.Fail("%v is sent %q, want a job or an acknowledgement: %v", w, payload, err)
+		m.trace.Failf("%v is sent %q, want a job or an acknowledgement: %v", w, payload, err)
 	}
 	if r.Action != nil {
 		var job periodic.Job

@@ -48,7 +48,7 @@ func (s *Simulator) start(mem *vfs.MemFS, in loop.Environment) {
 	server, err := loop.NewOfflineIn(settings, in)
 	if s.server = server; err != nil {
 		s.server = nil
-		s.trace.Fail("the server does not start on a disk without faults: %v", err)
+		s.trace.Failf("the server does not start on a disk without faults: %v", err)
 	}
 	s.ledger.clock, s.ledger.policy.clock = server.Now, server.Now
 	s.ledger.policy.lockTimeout = func() int64 { return 1000 * int64(s.ledger.config[lockTimeoutSetting].now()) }
@@ -65,7 +65,7 @@ func (s *Simulator) startBadly(mem *vfs.MemFS, in loop.Environment, f *disk.Faul
 	in.Disk = mounted
 	server, err := loop.NewOfflineIn(s.settings(), in)
 	if err != nil && !f.Hit() {
-		s.trace.Fail("the server does not start on a disk without faults: %v", err)
+		s.trace.Failf("the server does not start on a disk without faults: %v", err)
 	}
 	left := mounted.AfterFault(f)
 	if err == nil {
@@ -107,7 +107,8 @@ const (
 	endsSuddenly ending = "at rest"
 )
 
-// endings has endsInSync twice: one row of its whole weight in the place of the first would change the play of each seed.
+// endings has endsInSync twice: one row of its whole weight in the place of the first would change the play of each
+// seed.
 var endings = play.NewTable(play.Of(1, endsInSync), play.Of(2, endsByFault), play.Of(1, endsWorn), play.Of(1, endsSuddenly), play.Of(2, endsInSync))
 
 // crash ends the server's process, and with it all connections: in the middle of a sync, by a disk error, or at rest.
@@ -115,7 +116,7 @@ var endings = play.NewTable(play.Of(1, endsInSync), play.Of(2, endsByFault), pla
 func (s *Simulator) crash() {
 	s.settle()
 	how, keeps, chance := endings.Draw(s.rng), disk.Remains(s.rng.IntN(int(disk.RemainsKinds))), s.rng.Uint64()
-	s.trace.Say("crash %s, %d", how, keeps)
+	s.trace.Logf("crash %s, %d", how, keeps)
 	if how == endsWorn {
 		s.commit()
 	}
@@ -145,7 +146,7 @@ func (s *Simulator) startAgain(left *vfs.MemFS) {
 	}
 	now.Wall += down.Milliseconds()
 	now.WallMicros += down.Microseconds()
-	s.trace.Say("another server starts after %v", down)
+	s.trace.Logf("another server starts after %v", down)
 	s.ledger.crashed()
 	s.start(left, loop.Environment{Now: now})
 	s.recovered()
@@ -156,7 +157,7 @@ func (s *Simulator) commitBadly() {
 	f := (&disk.Fault{Kind: disk.FaultKind(s.rng.IntN(int(disk.PowerLoss))), Logs: true}).After(s.rng.Int64N(5))
 	s.ledger.disk.InjectFault(f)
 	if s.server.Commit() && f.Hit() {
-		s.trace.Fail("a commit succeeds, although the log had a fault of kind %d: want the server stopped", f.Kind)
+		s.trace.Failf("a commit succeeds, although the log had a fault of kind %d: want the server stopped", f.Kind)
 	}
 }
 
@@ -176,7 +177,7 @@ func (s *Simulator) wear() (left *vfs.MemFS) {
 		if v.answer(id) != nil {
 			acknowledged()
 		} else if going {
-			s.trace.Fail("a CONFIG_SET has no answer, although it is committed")
+			s.trace.Failf("a CONFIG_SET has no answer, although it is committed")
 		}
 	}
 	s.rng = rand.New(rand.NewPCG(after, 0)) // how many numbers were drawn until the fault depends on the journal's goroutines
@@ -194,7 +195,7 @@ func (s *Simulator) recovered() {
 		w.waiting = nil // the connection has ended
 	}
 	if !s.audit() {
-		s.trace.Fail("after a restart: a DUMP has no answer: want one")
+		s.trace.Failf("after a restart: a DUMP has no answer: want one")
 	}
 	s.policyRecovered()
 	s.cronLook()

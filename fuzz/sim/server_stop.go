@@ -23,21 +23,21 @@ func (s *Simulator) requestShutdown(c *Conn) {
 	r := &Request{cmd: periodic.Shutdown, silent: s.ledger.setup.periodicShutdown == "on"}
 	r.onArrival = func() { r.refused, s.ledger.shutdownRequested = !r.silent, r.silent }
 	c.ask(r, nil)
-	s.trace.Say("c%d asks the server to stop", c.id)
+	s.trace.Logf("c%d asks the server to stop", c.id)
 }
 
 // shutDown follows a SHUTDOWN that the server has accepted.
 func (s *Simulator) shutDown() {
 	s.settle()
 	if !s.server.Stopping() {
-		s.trace.Fail("a SHUTDOWN does not stop the server")
+		s.trace.Failf("a SHUTDOWN does not stop the server")
 	}
 	s.stop()
 }
 
 // stop stops the server as a signal does, and starts it again.
 func (s *Simulator) stop() {
-	s.trace.Say("the server is to stop")
+	s.trace.Logf("the server is to stop")
 	s.policyLeaveAll() // the server would wait for the jobs of these workers
 	s.server.BeginStop()
 	s.ledger.stopping = true
@@ -49,14 +49,14 @@ func (s *Simulator) stop() {
 		s.letDrain()
 	}
 	owes := s.server.HasPending()
-	s.trace.Say("it owes something: %v", owes)
+	s.trace.Logf("it owes something: %v", owes)
 	if !owes {
 		s.ledger.checkOwesNothing()
 	}
 	conns := slices.DeleteFunc(slices.Clone(s.net.conns), func(c *Conn) bool { return c.peer.Closed() })
 	s.ledger.disk.FinishCheckpoints()
 	if err := s.server.Stop(s.ledger.disk.Release); err != nil {
-		s.trace.Fail("the server is told to stop: got %v, want no error", err)
+		s.trace.Failf("the server is told to stop: got %v, want no error", err)
 	}
 	if !owes {
 		s.checkHalfClosed()
@@ -65,7 +65,7 @@ func (s *Simulator) stop() {
 		}
 	}
 	if err := s.server.Check(); err != nil {
-		s.trace.Fail("the server's structures, when it has stopped: %v", err)
+		s.trace.Failf("the server's structures, when it has stopped: %v", err)
 	}
 	s.ledger.disk.Abandon()
 	s.ledger.stopping = false
@@ -129,7 +129,7 @@ func (s *Simulator) letDrain() {
 		}
 	}
 	if s.server.HasPending() {
-		s.trace.Fail("the server does not stop, although no job is running")
+		s.trace.Failf("the server does not stop, although no job is running")
 	}
 }
 
@@ -143,16 +143,16 @@ func (l *Ledger) mayRun(j *Job) bool {
 func (l *Ledger) checkOwesNothing() {
 	for _, j := range l.jobs {
 		if j.by != ofDwork && l.holds(j.holder, j) && !(j.lease() != nil && j.durable()) {
-			l.trace.Fail("the server stops, although c%d does %v", j.holder.id, j)
+			l.trace.Failf("the server stops, although c%d does %v", j.holder.id, j)
 		}
 	}
 	for _, c := range l.net.conns {
 		if n := c.peer.OutboundBuffered(); n > 0 && !c.peer.Closed() {
-			l.trace.Fail("the server stops, although c%d has yet to read %d bytes", c.id, n)
+			l.trace.Failf("the server stops, although c%d has yet to read %d bytes", c.id, n)
 		}
 	}
 	if n := l.net.kts.owed + l.net.dwork.owed; n > 0 {
-		l.trace.Fail("the server stops, although %d calls of kts46 and dwork have no answer", n)
+		l.trace.Failf("the server stops, although %d calls of kts46 and dwork have no answer", n)
 	}
 }
 
@@ -170,7 +170,7 @@ func (l *Ledger) checkAllAnswered(c *Conn) {
 	for _, r := range c.requests {
 		cut := c.peer.Broken || c.slow && l.underWay // the server may have closed the connection earlier
 		if !cut && !r.waitsForOthers() {
-			l.trace.Fail("the server has stopped, although c%d has no answer to its %v", c.id, r.cmd)
+			l.trace.Failf("the server has stopped, although c%d has no answer to its %v", c.id, r.cmd)
 		}
 	}
 }
@@ -194,7 +194,7 @@ func (s *Simulator) checkHalfClosed() {
 	for _, c := range s.net.halfClosed {
 		for _, r := range c.requests {
 			if !r.waitsForOthers() {
-				s.trace.Fail("c%d, which has closed its side, has no answer to its %v, although all is on disk", c.id, r.cmd)
+				s.trace.Failf("c%d, which has closed its side, has no answer to its %v, although all is on disk", c.id, r.cmd)
 			}
 		}
 	}

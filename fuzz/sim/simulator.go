@@ -108,13 +108,13 @@ func PlayServer(seed uint64, steps int, keep []bool) (result play.Result) {
 			continue
 		}
 		s.rng = rand.New(rand.NewPCG(seed, uint64(at)))
-		s.trace.Say("step %d", at)
+		s.trace.Logf("step %d", at)
 		s.step()
 		if s.ledger.shutdownRequested {
 			s.shutDown()
 		}
 		if err := s.server.Check(); err != nil {
-			s.trace.Fail("the server's structures: %v", err)
+			s.trace.Failf("the server's structures: %v", err)
 		}
 	}
 	s.rng = rand.New(rand.NewPCG(seed, uint64(steps)))
@@ -153,7 +153,7 @@ func (s *Simulator) audit() bool {
 	there := s.ledger.checkDump(s.ledger.turn, body)
 	for _, j := range s.ledger.jobs { // the order of a dump is the server's affair
 		if there[j] {
-			s.trace.Say("%v is there", j)
+			s.trace.Logf("%v is there", j)
 		}
 		switch j.by {
 		case ofPeriodic:
@@ -170,14 +170,14 @@ func (s *Simulator) audit() bool {
 	s.auditLeases()
 	s.auditGraph()
 	s.checkStatus()
-	s.trace.Say("audited")
+	s.trace.Logf("audited")
 	return true
 }
 
 // finish lets all peers behave until all jobs are done, and disconnects them. Nothing that was promised may be left
 // then, and no trace of a peer.
 func (s *Simulator) finish() {
-	s.trace.Say("finish")
+	s.trace.Logf("finish")
 	s.settle()
 	s.fill(false)
 	for _, c := range s.net.conns {
@@ -194,17 +194,17 @@ func (s *Simulator) finish() {
 	s.doAll(w)
 	s.policyFinish()
 	if !s.audit() {
-		s.trace.Fail("the end: the server still sends a DUMP to some peer, although all peers have read all: want it sent")
+		s.trace.Failf("the end: the server still sends a DUMP to some peer, although all peers have read all: want it sent")
 	}
 	for _, j := range s.ledger.jobs {
 		if j.inServer == sure {
-			s.trace.Fail("the end: %v of q%d is not done, although a worker serves all queues: want it done or removed", j, j.queue)
+			s.trace.Failf("the end: %v of q%d is not done, although a worker serves all queues: want it done or removed", j, j.queue)
 		}
 		if j.owner != nil {
-			s.trace.Fail("the end: c%d has no result of %v of q%d: want one", j.owner.id, j, j.queue)
+			s.trace.Failf("the end: c%d has no result of %v of q%d: want one", j.owner.id, j, j.queue)
 		}
 		if j.nodeWaits {
-			s.trace.Fail("the end: the Disbatch node has no result of %v of q%d: want one", j, j.queue)
+			s.trace.Failf("the end: the Disbatch node has no result of %v of q%d: want one", j, j.queue)
 		}
 	}
 	for _, c := range s.net.conns {
@@ -212,24 +212,24 @@ func (s *Simulator) finish() {
 			if r.receiver != nil {
 				s.ledger.checkMissed(c, r.receiver, len(s.ledger.streams.chunks[topic(r.receiver.queue, r.receiver.name)]))
 			} else if r.cmd != periodic.GrabJob && r.cmd != periodic.Sleep {
-				s.trace.Fail("the end: c%d has no answer to its %v, message %d, of %v: want one", c.id, r.cmd, r.id, r.job)
+				s.trace.Failf("the end: c%d has no answer to its %v, message %d, of %v: want one", c.id, r.cmd, r.id, r.job)
 			}
 		}
 	}
 	if s.ledger.operation != nil {
-		s.trace.Fail("the end: the operation %+v is still running: want it done", s.ledger.operation.jobChange)
+		s.trace.Failf("the end: the operation %+v is still running: want it done", s.ledger.operation.jobChange)
 	}
 	for _, call := range s.net.http.open {
-		s.trace.Fail("the end: h%d, %s %s, has no answer: want one", call.number, call.path, call.body)
+		s.trace.Failf("the end: h%d, %s %s, has no answer: want one", call.number, call.path, call.body)
 	}
 	for _, c := range slices.Clone(s.net.conns) {
 		c.peer.Close()
 	}
 	s.settle()
 	if err := s.server.Check(); err != nil {
-		s.trace.Fail("the server's structures, when all peers have left: %v", err)
+		s.trace.Failf("the server's structures, when all peers have left: %v", err)
 	}
-	s.trace.Say("all is done")
+	s.trace.Logf("all is done")
 }
 
 // doAll lets the peers, among them the worker w of all queues, do every job.

@@ -69,7 +69,7 @@ func (s *Simulator) connectOrAct() {
 
 // slowCheckpoints holds back the checkpoints of the journal from now on.
 func (s *Simulator) slowCheckpoints() {
-	s.trace.Say("checkpoints are slow")
+	s.trace.Logf("checkpoints are slow")
 	s.ledger.disk.SlowCheckpoints()
 }
 
@@ -95,7 +95,7 @@ func (s *Simulator) passLong() { s.pass(time.Duration(5+s.rng.IntN(30)) * time.S
 func (s *Simulator) setClock() {
 	s.settle()
 	d := time.Duration(s.rng.IntN(7200)-3600) * time.Second
-	s.trace.Say("the clock is set by %v", d)
+	s.trace.Logf("the clock is set by %v", d)
 	s.server.Jump(d)
 	s.pass(0)
 }
@@ -104,7 +104,7 @@ func (s *Simulator) setClock() {
 func (s *Simulator) toggleFull() {
 	s.settle()
 	s.fill(!s.ledger.full)
-	s.trace.Say("the disk is full: %v", s.ledger.full)
+	s.trace.Logf("the disk is full: %v", s.ledger.full)
 }
 
 // deliverCall lets one call of dwork, kts46 or HTTP arrive.
@@ -155,7 +155,7 @@ func (s *Simulator) deliverSome(c *Conn) {
 // replace resets a connection in the middle of a turn, and opens another of its kind.
 func (s *Simulator) replace(c *Conn) {
 	if !c.peer.Closed() && !s.ledger.stopping {
-		s.trace.Say("c%d is reset at once, and another comes", c.id)
+		s.trace.Logf("c%d is reset at once, and another comes", c.id)
 		c.peer.Reset()
 		s.connect(c.peerKind)
 	}
@@ -172,13 +172,13 @@ func (s *Simulator) settle() {
 func (s *Simulator) commit() {
 	s.settle()
 	if !s.server.Commit() {
-		s.trace.Fail("a commit: got an error of the disk, which has no fault: want none")
+		s.trace.Failf("a commit: got an error of the disk, which has no fault: want none")
 	}
 	s.lookAtReserves()
 	s.operationOver()
 	s.ledger.endTurn()
 	s.ledger.committed()
-	s.trace.Say("committed")
+	s.trace.Logf("committed")
 	s.checkHalfClosed()
 }
 
@@ -216,23 +216,23 @@ func (s *Simulator) passAtOnce(d time.Duration) {
 // connFaults are what may go wrong with a connection.
 var connFaults = play.NewTable(
 	play.Of(2, func(s *Simulator, c *Conn) {
-		s.trace.Say("c%d is reset", c.id)
+		s.trace.Logf("c%d is reset", c.id)
 		c.reset = true
 		c.peer.Close()
 	}),
 	play.Of(1, func(s *Simulator, c *Conn) {
-		s.trace.Say("c%d half-closes", c.id)
+		s.trace.Logf("c%d half-closes", c.id)
 		c.halfClosing = true
 	}),
 	play.Of(1, func(s *Simulator, c *Conn) {
-		s.trace.Say("c%d cannot be written to", c.id)
+		s.trace.Logf("c%d cannot be written to", c.id)
 		c.peer.Broken = true
 	}),
 	play.Of(1, func(s *Simulator, c *Conn) {
 		if c.inLines() {
 			return
 		}
-		s.trace.Say("c%d reads slowly", c.id)
+		s.trace.Logf("c%d reads slowly", c.id)
 		c.peer.Window, c.slow = s.rng.IntN(500), true
 	}),
 	play.Of(1, func(_ *Simulator, c *Conn) { c.peer.Window = math.MaxInt }),

@@ -18,12 +18,12 @@ type Trace struct {
 // violation is a promise that the server has broken. It ends the play by a panic.
 type violation string
 
-// Say adds a line.
-func (t *Trace) Say(format string, args ...any) { fmt.Fprintf(&t.text, format+"\n", args...) }
+// Logf adds a line.
+func (t *Trace) Logf(format string, args ...any) { fmt.Fprintf(&t.text, format+"\n", args...) }
 
-// Fail ends the play. The first failure is kept: a Fail from within the server only ends a session there, and
+// Failf ends the play. The first failure is kept: a Failf from within the server only ends a session there, and
 // the play continues until its next check.
-func (t *Trace) Fail(format string, args ...any) {
+func (t *Trace) Failf(format string, args ...any) {
 	if t.failure == "" {
 		t.failure = fmt.Sprintf(format, args...)
 	}

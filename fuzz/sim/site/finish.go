@@ -16,7 +16,7 @@ import (
 // lose their replies: no server starts any more that would find a claim that the one before forgot, and the play ends
 // before such tasks count as orphans.
 func (s *site) finish() {
-	s.trace.Say("finish")
+	s.trace.Logf("finish")
 	if s.away.Load() {
 		s.toggleDatabase()
 	}
@@ -40,7 +40,7 @@ func (s *site) finish() {
 	}
 	for _, t := range s.ledger.tasks {
 		if t.status < store.StatusSucceeded && t.status != store.StatusOrphaned {
-			s.trace.Fail("the end: %v has status %d at %q: want it ended or orphaned", t, t.status, t.node)
+			s.trace.Failf("the end: %v has status %d at %q: want it ended or orphaned", t, t.status, t.node)
 		}
 	}
 	for _, h := range s.hosts {
@@ -48,7 +48,7 @@ func (s *site) finish() {
 			s.stopInOrder(h)
 		}
 	}
-	s.trace.Say("all is done")
+	s.trace.Logf("all is done")
 }
 
 // deliverAll delivers all messages, of one process or of all, lets workers work, and lets some time pass.

@@ -53,10 +53,10 @@ func (p *process) String() string { return fmt.Sprintf("%s.%d", p.host.name, p.n
 func (s *site) start(h *host) {
 	h.starts++
 	p := &process{site: s, host: h, number: h.starts, ended: make(chan struct{})}
-	s.trace.Say("%v starts", p)
+	s.trace.Logf("%v starts", p)
 	var err error
 	if p.server, err = loop.NewOffline(loop.Options{Shards: 1}); err != nil {
-		s.trace.Fail("%v does not start: %v", p, err)
+		s.trace.Failf("%v does not start: %v", p, err)
 	}
 	// Several goroutines of a node may pick at the same instant, in any order: what they get follows from the instant
 	// alone.
@@ -71,7 +71,7 @@ func (s *site) start(h *host) {
 		Pick:  pick,
 	})
 	if err != nil {
-		s.trace.Fail("%v has no node: %v", p, err)
+		s.trace.Failf("%v has no node: %v", p, err)
 	}
 	ctx, end := context.WithCancel(context.Background())
 	p.end, h.process, s.processes = end, p, append(s.processes, p)
@@ -85,7 +85,7 @@ func (s *site) start(h *host) {
 
 // kill ends a server's process.
 func (s *site) kill(h *host) {
-	s.trace.Say("%v dies", h.process)
+	s.trace.Logf("%v dies", h.process)
 	s.markLost(h)
 	s.reap(h.process)
 	s.settle()
@@ -93,7 +93,7 @@ func (s *site) kill(h *host) {
 
 // stop stops a server as SIGTERM does, and does not wait.
 func (s *site) stop(h *host) {
-	s.trace.Say("%v is to stop", h.process)
+	s.trace.Logf("%v is to stop", h.process)
 	h.process.stopping = true
 	h.process.end()
 	s.settle()
@@ -115,11 +115,11 @@ func (s *site) stopInOrder(h *host) {
 		s.deliverAll(p)
 	}
 	if h.process == p {
-		s.trace.Fail("%v has not stopped, although its database has answered all: want it stopped", p)
+		s.trace.Failf("%v has not stopped, although its database has answered all: want it stopped", p)
 	}
 	for _, t := range s.ledger.tasks {
 		if !before[t] && t.node == h.name && (t.status == store.StatusClaimed || t.status == store.StatusRunning) {
-			s.trace.Fail("%v has stopped in order, although %v has status %d", p, t, t.status)
+			s.trace.Failf("%v has stopped in order, although %v has status %d", p, t, t.status)
 		}
 	}
 }
@@ -132,9 +132,9 @@ func (s *site) checkEnded(p *process) {
 		return
 	}
 	if p.err != nil || !p.stopping {
-		s.trace.Fail("the node of %v ends unasked, or with an error: %v", p, p.err)
+		s.trace.Failf("the node of %v ends unasked, or with an error: %v", p, p.err)
 	}
-	s.trace.Say("%v has stopped", p)
+	s.trace.Logf("%v has stopped", p)
 	s.markLost(p.host)
 	s.reap(p)
 }

@@ -57,7 +57,7 @@ type ledger struct {
 func (s *site) create(q *queue) {
 	t := &task{number: len(s.ledger.tasks), id: objectID(len(s.ledger.tasks)), queue: q, status: store.StatusQueued}
 	s.ledger.tasks = append(s.ledger.tasks, t)
-	s.trace.Say("%v of %s", t, q.name)
+	s.trace.Logf("%v of %s", t, q.name)
 	s.run(bson.D{{Key: "insert", Value: "tasks"}, {Key: "documents", Value: bson.A{bson.D{
 		{Key: "_id", Value: t.id}, {Key: "queue", Value: q.id}, {Key: "status", Value: store.StatusQueued}, {Key: "node", Value: q.schema.Unclaimed()},
 	}}}})
@@ -70,21 +70,21 @@ func (s *site) named(name string) *task {
 			return t
 		}
 	}
-	s.trace.Fail("got a job that is called %q, want the id of one of %d tasks", name, len(s.ledger.tasks))
+	s.trace.Failf("got a job that is called %q, want the id of one of %d tasks", name, len(s.ledger.tasks))
 	return nil
 }
 
 // given checks that a worker may be given its task: no worker ever had it, and by the database it runs on this host.
 func (s *site) given(w *worker) {
 	t := w.task
-	s.trace.Say("%v is given %v", w, t)
+	s.trace.Logf("%v is given %v", w, t)
 	if t.given != nil {
-		s.trace.Fail("%v is given %v, although %v had it", w, t, t.given)
+		s.trace.Failf("%v is given %v, although %v had it", w, t, t.given)
 	}
 	t.given = w
 	d := s.read(t)
 	if d.Status != store.StatusRunning || d.Node != w.process.host.name {
-		s.trace.Fail("%v is given %v, whose status is %d at %q: want it running on this host", w, t, d.Status, d.Node)
+		s.trace.Failf("%v is given %v, whose status is %d at %q: want it running on this host", w, t, d.Status, d.Node)
 	}
 }
 
@@ -114,9 +114,9 @@ func (s *site) checkTasks() {
 	for i, d := range s.find(bson.D{}) { // all at once: it is what a play spends its time with
 		t := s.ledger.tasks[i]
 		if d.Status != t.status || d.Node != t.node && d.Status < store.StatusRunning {
-			s.trace.Say("%v has status %d at %q", t, d.Status, d.Node)
+			s.trace.Logf("%v has status %d at %q", t, d.Status, d.Node)
 			if !s.allowed(t, &d) {
-				s.trace.Fail("%v had status %d at %q, and now has %d at %q, which no step of its host allows: %s", t, t.status, t.node, d.Status, d.Node, d.Raw)
+				s.trace.Failf("%v had status %d at %q, and now has %d at %q, which no step of its host allows: %s", t, t.status, t.node, d.Status, d.Node, d.Raw)
 			}
 			if t.status == store.StatusQueued {
 				claimed = append(claimed, t)
@@ -140,7 +140,7 @@ func (s *site) checkTasks() {
 	}
 	for _, h := range s.hosts {
 		if h.limit != store.NoLimit && running[h.name] > h.limit {
-			s.trace.Fail("%d tasks run on %s, whose limit is %d", running[h.name], h.name, h.limit)
+			s.trace.Failf("%d tasks run on %s, whose limit is %d", running[h.name], h.name, h.limit)
 		}
 		for _, q := range s.ledger.queues {
 			at := q.name
@@ -148,7 +148,7 @@ func (s *site) checkTasks() {
 				at += h.name
 			}
 			if running[at] > q.limit {
-				s.trace.Fail("%d tasks of %s run, whose limit is %d", running[at], at, q.limit)
+				s.trace.Failf("%d tasks of %s run, whose limit is %d", running[at], at, q.limit)
 			}
 		}
 	}
@@ -203,7 +203,7 @@ func (s *site) checkOrder(t *task) {
 			continue
 		}
 		if t.queue.sort == "fifo" && o.number < t.number || t.queue.sort == "lifo" && o.number > t.number {
-			s.trace.Fail("%v is claimed before %v, although the queue's sort is %s", t, o, t.queue.sort)
+			s.trace.Failf("%v is claimed before %v, although the queue's sort is %s", t, o, t.queue.sort)
 		}
 	}
 }

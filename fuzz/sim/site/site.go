@@ -83,7 +83,7 @@ func Play(seed uint64, steps int, keep []bool) (result play.Result) {
 			continue
 		}
 		s.rng = rand.New(rand.NewPCG(seed, uint64(at)))
-		s.trace.Say("step %d", at)
+		s.trace.Logf("step %d", at)
 		s.step()
 	}
 	s.rng = rand.New(rand.NewPCG(seed, uint64(steps)))
@@ -143,7 +143,7 @@ func (s *site) run(command bson.D) bson.Raw {
 		panic(err) // the fake makes documents
 	}
 	if ok, _ := bson.Raw(reply).Lookup("ok").DoubleOK(); ok != 1 {
-		s.trace.Fail("the database refuses %v: %s", command, bson.Raw(reply))
+		s.trace.Failf("the database refuses %v: %s", command, bson.Raw(reply))
 	}
 	return reply
 }
@@ -200,7 +200,7 @@ func (s *site) deliverOne() {
 
 // deliver delivers a message. It takes a random moment, so that no two timers end at the same time.
 func (s *site) deliver(m *message, fault mongotest.Fault) {
-	s.trace.Say("%s%s", m, []string{"", ", its reply is lost", ", lost", "", ", its reply is cut", ", refused"}[fault])
+	s.trace.Logf("%s%s", m, []string{"", ", its reply is lost", ", lost", "", ", its reply is cut", ", refused"}[fault])
 	s.sender = m.process
 	m.pass(fault)
 	s.settle()
@@ -217,7 +217,7 @@ func (s *site) settle() {
 	s.mu.Unlock()
 	slices.SortStableFunc(arrived, func(a, b *message) int { return strings.Compare(a.String(), b.String()) })
 	for _, m := range arrived {
-		s.trace.Say("+ %v", m)
+		s.trace.Logf("+ %v", m)
 	}
 	s.messages = append(s.messages, arrived...)
 	for _, h := range s.hosts {
@@ -235,7 +235,7 @@ func (s *site) settle() {
 
 // pass lets time pass.
 func (s *site) pass(d time.Duration) {
-	s.trace.Say("%v pass", d)
+	s.trace.Logf("%v pass", d)
 	time.Sleep(d)
 	for _, h := range s.hosts {
 		if h.process != nil {
@@ -249,7 +249,7 @@ func (s *site) pass(d time.Duration) {
 func (s *site) toggleDatabase() {
 	away := !s.away.Load()
 	s.away.Store(away)
-	s.trace.Say("the database is away: %v", away)
+	s.trace.Logf("the database is away: %v", away)
 	if away {
 		// One after the other: calls that fail at one instant are in no order.
 		for slices.ContainsFunc(s.messages, (*message).breaks) {

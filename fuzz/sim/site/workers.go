@@ -26,7 +26,7 @@ type worker struct {
 func (w *worker) String() string { return fmt.Sprintf("%v's worker %d", w.process, w.number) }
 
 func (w *worker) asks(cmd periodic.Command, args []byte) {
-	w.peer.Send(wire.Frame(periodic.Plain, 1, cmd, args))
+	w.peer.Send(wire.PeriodicFrame(periodic.Plain, 1, cmd, args))
 }
 
 // join connects a worker.
@@ -55,7 +55,7 @@ func (s *site) work(h *host) {
 }
 
 func (s *site) leave(w *worker) {
-	s.trace.Say("%v leaves", w)
+	s.trace.Logf("%v leaves", w)
 	if w.task != nil {
 		w.task.failed = true
 	}
@@ -68,11 +68,11 @@ func (s *site) reportTask(w *worker, done bool) {
 	t := w.task
 	w.task = nil
 	if !done {
-		s.trace.Say("%v fails %v", w, t)
+		s.trace.Logf("%v fails %v", w, t)
 		t.failed = true
 		w.asks(periodic.WorkFail, w.handle)
 	} else {
-		s.trace.Say("%v does %v", w, t)
+		s.trace.Logf("%v does %v", w, t)
 		t.result = fmt.Sprintf("%v by %v", t, w)
 		w.asks(periodic.WorkDone, append(slices.Clone(w.handle), t.result...))
 	}
@@ -87,12 +87,12 @@ func (s *site) readAll(p *process) {
 			var r periodic.Response
 			n, err := periodic.NextResponse(w.received, periodic.Plain, periodic.MaxPayload, &r)
 			if err != nil || n == 0 {
-				s.trace.Fail("%v is sent %x, want a frame: %v", w, w.received, err)
+				s.trace.Failf("%v is sent %x, want a frame: %v", w, w.received, err)
 			}
 			if w.greeted {
-				handle, j, err := wire.Assigned(periodic.Plain, bytes.Clone(r.Body))
+				handle, j, err := wire.ParseAssign(periodic.Plain, bytes.Clone(r.Body))
 				if err != nil {
-					s.trace.Fail("%v is sent %x, want a JOB_ASSIGN: %v", w, r.Body, err)
+					s.trace.Failf("%v is sent %x, want a JOB_ASSIGN: %v", w, r.Body, err)
 				}
 				w.handle, w.task = handle, s.named(string(j.Name))
 				s.given(w)

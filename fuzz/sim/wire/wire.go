@@ -12,8 +12,8 @@ import (
 	"treadle/codec/periodic"
 )
 
-// Frame encodes a request of the Periodic protocol.
-func Frame(fr periodic.Framing, id uint32, cmd periodic.Command, args []byte) []byte {
+// PeriodicFrame encodes a request of the Periodic protocol.
+func PeriodicFrame(fr periodic.Framing, id uint32, cmd periodic.Command, args []byte) []byte {
 	out := append(periodic.AppendMessage(periodic.BeginRequest(nil, fr), id, cmd), args...)
 	periodic.End(out, 0, fr)
 	return out
@@ -24,8 +24,8 @@ func GloomFrame(message string) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(message))), message...)
 }
 
-// Assigned decodes a JOB_ASSIGN: the handle by which a worker reports the job, and the job, a view of body.
-func Assigned(fr periodic.Framing, body []byte) (handle []byte, j periodic.Job, err error) {
+// ParseAssign decodes a JOB_ASSIGN: the handle by which a worker reports the job, and the job, a view of body.
+func ParseAssign(fr periodic.Framing, body []byte) (handle []byte, j periodic.Job, err error) {
 	record := body[1:]
 	if fr == periodic.Plain {
 		h, rest, _ := periodic.Str8(record)
@@ -40,9 +40,9 @@ func Assigned(fr periodic.Framing, body []byte) (handle []byte, j periodic.Job, 
 	return handle, j, nil
 }
 
-// Beanstalk splits the first answer of beanstalkd's protocol into its words and the bytes behind their line, which a
-// job and a list have. n is its size; 0: it is not complete.
-func Beanstalk(in []byte) (words []string, data []byte, n int, err error) {
+// NextBeanstalkReply splits the first answer of beanstalkd's protocol into its words and the bytes behind their line,
+// which a job and a list have. n is its size; 0: it is not complete.
+func NextBeanstalkReply(in []byte) (words []string, data []byte, n int, err error) {
 	line, _, ok := bytes.Cut(in, crlf)
 	if !ok {
 		return nil, nil, 0, nil
