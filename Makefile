@@ -13,9 +13,10 @@ BENCH =
 GOBENCH = .
 N = 300
 SEED = 1
-OPS = 1000
+STEPS = 1000
 PLAY =
 KEEP =
+TRACE = 0
 MINUTES = 10
 FUZZTIME = 1s
 SOAKFUZZ = 1h
@@ -136,8 +137,8 @@ fuzz: ## every fuzz target of every package, one after the other, FUZZTIME=1s ea
 		done; \
 	done
 
-sim: ## play one seed of the simulation and print what it came to: SEED=1 OPS=1000 PLAY=, or PLAY=Site, and KEEP= as a failure says
-	@$(GO) test -tags invariants ./fuzz/sim -count=1 -v -run '^TestSimulation$(PLAY)$$' -args -sim.seed $(SEED) -sim.ops $(OPS) -sim.keep '$(KEEP)' 2>&1 | \
+sim: ## play one seed of the simulation and print what it came to: SEED=1 STEPS=1000, PLAY=Site for a Disbatch site, KEEP= as a failure says, TRACE=1 to print all that happens
+	@$(GO) test -tags invariants ./fuzz/sim -count=1 -v -run '^TestSimulation$(PLAY)$$' -args -sim.seed $(SEED) -sim.steps $(STEPS) -sim.keep '$(KEEP)' -sim.trace=$(TRACE) 2>&1 | \
 		awk '/^(=== RUN|ok |PASS|--- PASS)/ || /sim_test.go:[0-9]*: [0-9]+ seeds/ { next } { print } /^(--- )?FAIL/ { bad = 1 } END { exit bad }'
 
 # New seeds each time: the first is taken from the clock, and every failure names its own.

@@ -24,7 +24,7 @@ var (
 	seedCount = flag.Uint64("sim.seeds", 30, "how many seeds TestSimulation plays; with -short a third")
 	playFor   = flag.Duration("sim.for", 0, "play seeds from -sim.from on for so long")
 	firstSeed = flag.Uint64("sim.from", 1, "the first seed")
-	steps     = flag.Int("sim.ops", 1000, "steps of each seed")
+	steps     = flag.Int("sim.steps", 1000, "steps of each seed")
 	keepSteps = flag.String("sim.keep", "", "play these steps alone, as in 0-7,12")
 	shorten   = flag.Bool("sim.shorten", true, "make a failure shorter, which takes up to 20 s")
 	showTrace = flag.Bool("sim.trace", false, "print all that happens")
@@ -68,7 +68,10 @@ func playSeeds(t *testing.T, player play.Player, seeds uint64) {
 			t.Fatal(r.Failure)
 		}
 		if r.Failure != nil {
-			command := strings.Replace(t.Name(), "TestSimulation", "make sim PLAY=", 1)
+			command := "make sim"
+			if name := strings.TrimPrefix(t.Name(), "TestSimulation"); name != "" {
+				command += " PLAY=" + name
+			}
 			t.Fatal(play.Explain(player, command, seed, *steps, &r, keep))
 		}
 		if testing.Verbose() && *playFor == 0 {
@@ -115,7 +118,7 @@ func TestSimulationRepeats(t *testing.T) {
 		}
 		for seed := uint64(1000); seed < 1000+seeds; seed++ {
 			r := player(seed, 600, nil)
-			again := exec.Command(os.Args[0], "-test.run", "^"+name+"$", "-sim.seed", fmt.Sprint(seed), "-sim.ops", "600", "-sim.trace")
+			again := exec.Command(os.Args[0], "-test.run", "^"+name+"$", "-sim.seed", fmt.Sprint(seed), "-sim.steps", "600", "-sim.trace")
 			printed, err := again.CombinedOutput()
 			if r.Failure != nil || err != nil {
 				t.Fatalf("seed %d: %v, %v\n%s", seed, r.Failure, err, printed)

@@ -32,7 +32,7 @@ func Explain(play Player, command string, seed uint64, steps int, failed *Result
 		return fmt.Sprintf("%v\nit does not happen again: something is not simulated", failed.Failure)
 	}
 	r := play(seed, steps, shortest)
-	return fmt.Sprintf("%v\nreplay with: %s SEED=%d OPS=%d\nshorter:     %s SEED=%d OPS=%d KEEP=%s\n%v\n%s",
+	return fmt.Sprintf("%v\nreplay with: %s SEED=%d STEPS=%d\nshorter:     %s SEED=%d STEPS=%d KEEP=%s\n%v\n%s",
 		failed.Failure, command, seed, steps, command, seed, steps, ranges(shortest), r.Failure, r.Trace[max(0, len(r.Trace)-6000):])
 }
 
