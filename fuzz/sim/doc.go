@@ -27,8 +27,8 @@
 //
 // # Not simulated
 //
-// Clusters: TestClusterHistories of cmd/treadle kills and splits built servers. Sockets and gnet: TestHostile attacks
-// a built server. Several servers on one Disbatch database: package site plays them, PlayServer does not.
+// Clusters, sockets, gnet and some requests: ../README.md lists them under "Not played", with the tests that have them
+// instead.
 //
 // # A step
 //
@@ -47,55 +47,114 @@
 // The server's answer passes Ledger.written, which finds the Request and checks the answer. Simulator.read hands the
 // bytes to the peer, which then knows of its job or result. Gloom goes the same way with Conn.tell,
 // beanstalkd's protocol and Faktory's with Conn.askLine. A call is put on its way by dworkAsk, ktsAsk or httpAsk, and
-// arrives by Simulator.deliverCall; hubAnswered, ktsAnswered or httpAnswered checks its answer.
+// arrives by Simulator.deliverCall; dworkAnswered, ktsAnswered or httpAnswered checks its answer.
+//
+// # Rules
+//
+// What is promised is in ../README.md. These functions fail the play when a rule is broken:
+//
+//	never early, one holder at a time   Ledger.assigned (ledger_reserved.go), taskGiven, checkNext (dwork_answers.go)
+//	the order of a queue                checkOrder (ledger_reserved.go) notes, endTurn (ledger_turn.go) judges
+//	acknowledged is on disk             checkOnDisk (ledger.go), called where a peer is told of a change
+//	survives a crash                    Simulator.recovered (server_crash.go), audit (simulator.go), checkDump
+//	                                    (periodic_dump.go), leasesRecovered (lease.go), ktsCrashed (kts46_check.go)
+//	no worker waits beside a ready job  checkIdle, checkNoJob (periodic_worker.go), checkReserved (http_worker.go),
+//	                                    checkUnreserved (beanstalk_ledger.go), PolicyModel.checkIdle (policy_hand.go)
+//	a result goes to its owner          checkResult (periodic_reply.go), gloomReply (gloom.go),
+//	                                    checkEnding (http_submit.go), nodeAnswered (disbatch.go)
+//	a late report changes nothing       finished, returned (ledger_reserved.go), checkUnreported (ledger_runs.go),
+//	                                    checkReport (http_report.go), fetchedReported (faktory_ledger.go)
+//	every request has its answer        checkAnswered (ledger_turn.go), Simulator.finish (simulator.go)
+//	a broadcast, a stream               checkBroadcasts (ledger_broadcast.go); received, checkMissed (periodic_crc.go)
+//	a lock                              acquired (periodic_crc.go), lockRequested (policy_lock.go)
+//	limits, rates, pauses, turns        PolicyModel.handedOut (policy_hand.go), checkTurns (policy_turns.go)
+//	kept and expired jobs               checkFailed (policy_operator.go), checkDone, checkSwept (policy_done.go)
+//	tasks and predecessors              predict, checkPredecessors (dwork_graph.go)
+//	kts46, cron                         Kts46Model.agrees (kts46_check.go), checkCron (cron.go)
+//	a stop owes nothing                 checkOwesNothing, checkAllAnswered, checkHalfClosed (server_stop.go)
 //
 // # To add an operation
 //
-//  1. Write the act beside the others of its protocol, as submit in periodic_client.go: it asks, with an arrive that
-//     tells the ledger.
+//  1. Write the act beside the others of its protocol, as submit in periodic_client.go: it asks, with an onArrival
+//     that tells the ledger.
 //  2. Write what the ledger must know: an event (submitted, finished) that changes the Job, and a check of the answer,
 //     which periodicReply or its like calls.
 //  3. Give the act its share in the table of its peer (clientActs, workerActs, crcActs, beanstalkActs, faktoryActs,
-//     graphActs, httpActs, ktsActs, policyActs), or in serverSteps if it is no peer's.
+//     dworkActs, httpActs, ktsActs, policyActs), or in serverSteps if it is no peer's.
 //  4. Plant a bug that the new check must find, in ../canary_table_test.go, and list it in ../README.md. A check that
 //     has found no bug proves nothing.
 //  5. Name new files below.
 //
 // # Files
 //
-// In reading order; the beginning of a name is its family:
+// In reading order; the beginning of a name is its family. The files that need the server in memory (loop.Offline) are
+// in builds with the invariants tag alone.
 //
-//	play/                                                       the record, the tables of dice, and shorter plays
-//	simulator.go step.go                                        the setup, the beginning and the end; the steps
-//	server_crash.go server_stop.go                              starts, crashes, wear; orderly stops
-//	disk/ disk_slow.go                                          the disk and its faults; syncs and checkpoints that last
-//	network.go network_kind.go malformed.go wire/               connections; their kinds; bytes that make no sense; frames
-//	job.go ledger.go ledger_turn.go                             a job; what is known of jobs; the checks of a turn
-//	ledger_reserved.go ledger_runs.go                           holders of jobs; their runs
-//	ledger_broadcast.go                                         jobs for all waiting workers
-//	periodic_client.go periodic_work.go                         clients; workers and their reports
-//	periodic_worker.go periodic_crc.go                          workers: queues and waiting; locks and streams
-//	periodic_reply.go periodic_expiry.go                        answers; a RUN_JOB that expires
-//	periodic_dump.go periodic_load.go                           DUMP and STATUS; LOAD
-//	periodic_settings.go periodic_crowd.go                      CONFIG; very many functions
-//	gloom.go                                                    masters and slaves
-//	lines.go                                                    what beanstalkd's and Faktory's peers share
-//	beanstalk.go beanstalk_ledger.go                            clients; what their requests and answers come to
-//	faktory.go faktory_ledger.go                                the same of Faktory
-//	dwork.go dwork_answers.go dwork_graph.go                    calls; answers; tasks and their predecessors
-//	kts46.go kts46_workers.go kts46_look.go                     calls; workers; what the server shows
-//	kts46_calls.go kts46_orders.go kts46_finish.go              what calls of workers and users come to; the end
-//	kts46_model.go kts46_check.go                               the model; its checks
-//	http.go http_submit.go                                      calls of the HTTP API; submitters
-//	http_worker.go http_report.go lease.go                      workers; their reports; the leases of the server
-//	http_operator.go operation.go                               operators: some jobs; all jobs, in slices
-//	disbatch.go                                                 the node beside the server
-//	policy.go policy_rule.go policy_model.go policy_fate.go     steps; rules and what they come to; the model; its jobs
-//	policy_hand.go policy_workers.go policy_client.go           hand-outs; peers of the model
-//	policy_operator.go                                          the operator
-//	policy_done.go policy_lock.go policy_turns.go               ended jobs; the lock; turns of keys
-//	cron.go                                                     cron entries
-//	site/                                                       the play of a Disbatch site
+//	play/                the record of a play, tables of dice, and shorter plays: Trace, Table, Explain
+//	simulator.go         the setup, the beginning and the end: Simulator, Setup, PlayServer, audit, finish
+//	step.go              the steps: serverSteps, settle, commit, pass, act
+//	server_crash.go      starts, crashes and wear: start, crash, wear, recovered
+//	server_stop.go       orderly stops: stop, checkOwesNothing
+//	disk/                the disk in memory and its faults: Disk, Fault
+//	disk_slow.go         syncs that last: commitSlowly
+//	network.go           connections and their requests: Network, Conn, Request
+//	network_kind.go      the kinds of peers: peerKind
+//	malformed.go         bytes that make no sense: sendMalformed, sendGarbage, loadBadly
+//	wire/                what peers send, and the assignments that they read: PeriodicFrame, ParseAssign
+//	job.go               what is known of one job: Job, certainty
+//	ledger.go            what is known of all jobs: Ledger, submitted, acknowledged, checkOnDisk, committed, crashed
+//	ledger_turn.go       the checks at the end of a turn: endTurn
+//	ledger_reserved.go   the holder of a job: assigned, finished, returned, left
+//	ledger_runs.go       the runs of a job, and late reports: Run, checkUnreported
+//	ledger_broadcast.go  jobs for all waiting workers: checkBroadcasts
+//	periodic_client.go   clients: actAsClient, submit
+//	periodic_work.go     workers and their reports: actAsWorker, reportJob
+//	periodic_worker.go   workers: the queues that they serve, and their waits: serve, woken, checkIdle
+//	periodic_crc.go      locks and streams: acquired, received
+//	periodic_reply.go    the answers, and what peers read: periodicReply, checkResult, read
+//	periodic_expiry.go   a RUN_JOB that expires: checkExpired
+//	periodic_dump.go     DUMP and STATUS: checkDump, checkStatus
+//	periodic_load.go     LOAD: loadAs, loadCopy
+//	periodic_settings.go CONFIG_GET and CONFIG_SET: setting, checkSetting
+//	periodic_crowd.go    very many jobs and functions: offerMany
+//	gloom.go             masters and slaves: actAsMaster, actAsSlave, gloomReply
+//	lines.go             what the peers of beanstalkd's protocol and of Faktory's share: lineStep, checkEffect
+//	beanstalk.go         clients of beanstalkd's protocol: actAsBeanstalk
+//	beanstalk_ledger.go  what their requests and answers come to: doByID, beanstalkReply
+//	faktory.go           clients of Faktory's protocol: actAsFaktory
+//	faktory_ledger.go    what their requests and answers come to: fetchedReported, faktoryReply
+//	dwork.go             calls of dwork: dworkStep, dworkArrive
+//	dwork_answers.go     their answers: dworkAnswered, taskGiven
+//	dwork_graph.go       tasks and their predecessors: predict, lookup
+//	kts46.go             calls of kts46: ktsStep
+//	kts46_workers.go     its workers: ktsWork, ktsReport
+//	kts46_look.go        what the server shows: ktsLook
+//	kts46_calls.go       what the calls of workers come to: ktsArrive, ktsAnswered
+//	kts46_orders.go      what the calls of users come to: ktsOrdered
+//	kts46_finish.go      the end: ktsFinish
+//	kts46_model.go       the model: Kts46Model
+//	kts46_check.go       the model against the server: agrees, ktsSettled, ktsCrashed
+//	http.go              calls of the HTTP API: httpStep, httpAnswered, probeHTTP
+//	http_submit.go       submitters: httpSubmit, checkEnding
+//	http_worker.go       workers: httpReserve, httpReserved, checkReserved
+//	http_report.go       their reports: httpReport, checkReport
+//	lease.go             the leases of the server: Lease, lookAtReserves
+//	http_operator.go     operators that change some jobs: httpOperate
+//	operation.go         operators that change all jobs of a queue, in slices: operation
+//	disbatch.go          the node beside the server: disbatchStep, nodeAnswered
+//	policy.go            steps of the queue with a policy: policyStep
+//	policy_rule.go       its rules, and what they come to: policyRule, effectivePolicy
+//	policy_model.go      the model of the queue: PolicyModel
+//	policy_fate.go       a job of the model: policyJob, fate
+//	policy_hand.go       hand-outs: handedOut, readyFor
+//	policy_workers.go    workers of the model: policyWorker
+//	policy_client.go     its client: policyClient
+//	policy_operator.go   its operator: policyChange, policyPause, policyLook
+//	policy_done.go       ended jobs: runDone, checkDone
+//	policy_lock.go       the lock: policyLock
+//	policy_turns.go      turns of keys: checkTurns
+//	cron.go              cron entries: CronModel, cronStep
+//	site/                the play of a Disbatch site
 //
 // # Words
 //
@@ -128,5 +187,5 @@
 //     what the method returns, as holds, mayHold and live.
 //
 // Within a turn the order of events may be unknown; then the ledger doubts (see certainty and Ledger.doubt) instead of
-// guessing. The files that need the server in memory (loop.Offline) are in builds with the invariants tag alone.
+// guessing.
 package sim
