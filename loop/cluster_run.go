@@ -44,6 +44,7 @@ func RunCluster(ctx context.Context, o Options, h ClusterHost) error {
 		return err
 	}
 	r := &clusterRun{checked: checked, host: h}
+	r.ports.openNew = checked.tls.open
 	defer r.ports.close()
 	switch err = r.start(ctx); {
 	case err != nil && ctx.Err() != nil: // it waited to be added
@@ -106,7 +107,7 @@ func (r *clusterRun) start(ctx context.Context) error {
 
 // serveWhileJoining serves probes and metrics while the node waits to be added. stop ends that.
 func (r *clusterRun) serveWhileJoining(c *cluster.Options) (stop func(), err error) {
-	l, err := r.ports.beginRole().open("http", "tcp://"+r.checked.o.HTTP)
+	l, err := r.ports.beginRole().open("http", r.checked.o.httpListens())
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +163,7 @@ func (r *clusterRun) serveAsLeader(ctx context.Context, lead *cluster.Lead) erro
 		return err
 	}
 	s.journalOpts.Replica, s.journalOpts.Replicator = r.node.Replica(), lead
-	s.holdsLease, s.node, s.listenOn = lead.Holds, r.node, ports.open
+	s.holdsLease, s.node, s.listenOn, s.tls = lead.Holds, r.node, ports.open, r.checked.tls
 	r.host.SetServer(s)
 	defer r.host.SetServer(nil)
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -254,7 +255,7 @@ func (s *Server) forwardedPorts() (all []forwardedPort) {
 		forwardedPort{setting: "kts46", addresses: s.o.Kts46.Listen}, forwardedPort{setting: "kts46-json", addresses: s.o.Kts46.JSON},
 		forwardedPort{setting: "admin", addresses: s.o.Admin.Listen, localOnly: true})
 	if s.o.HTTP != "" {
-		all = append(all, forwardedPort{setting: "http", addresses: []string{"tcp://" + s.o.HTTP}})
+		all = append(all, forwardedPort{setting: "http", addresses: []string{s.o.httpListens()}})
 	}
 	return all
 }

@@ -17,7 +17,7 @@ func TestForwardedPorts(t *testing.T) {
 	any := []string{"tcp://127.0.0.1:0"}
 	o.Periodic.Listen, o.Gloom.Masters, o.Gloom.Slaves, o.Dwork.Listen, o.Kts46.Listen, o.Kts46.JSON = two, any, any, any, any, any
 	o.Beanstalk.Listen, o.Faktory.Listen, o.Admin.Listen, o.HTTP = any, any, []string{"unix://" + filepath.Join(dir, "a")}, "127.0.0.1:0"
-	var all nodePorts
+	all := nodePorts{openNew: openAddress}
 	defer all.close()
 	ports := all.beginRole()
 	s := startServer(t, o, func(s *Server) { s.listenOn = ports.open })

@@ -17,7 +17,7 @@ import (
 // forwardedServer starts a server of a cluster. open opens forwarded connections to its ports.
 func forwardedServer(t *testing.T, o Options) (s *testServer, open func(setting string, ordinal int, client cluster.Client) net.Conn) {
 	t.Helper()
-	var all nodePorts
+	all := nodePorts{openNew: openAddress}
 	t.Cleanup(all.close)
 	ports := all.beginRole()
 	s = startServer(t, o, func(s *Server) { s.listenOn, s.holdsLease = ports.open, func() bool { return true } })
@@ -92,7 +92,7 @@ func TestForwardedAddresses(t *testing.T) {
 // TestNodePorts: a port stays open between two roles, and the next role serves a connection that came meanwhile.
 func TestNodePorts(t *testing.T) {
 	t.Parallel()
-	var ports nodePorts
+	ports := nodePorts{openNew: openAddress}
 	defer ports.close()
 	for _, address := range []string{"tcp://127.0.0.1:0", "unix://" + t.TempDir() + "/p"} {
 		first, err := ports.beginRole().open("periodic", address)

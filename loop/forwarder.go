@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"treadle/loop/cluster"
+	"treadle/loop/splice"
 	"treadle/loop/web"
 )
 
@@ -184,7 +185,7 @@ func (f *forwarder) forward(c net.Conn, setting string, ordinal int) {
 	}
 	defer f.closeTracked(to)
 	if f.trackConn(c, true) {
-		cluster.Splice(c, to)
+		splice.Both(c, to)
 	}
 }
 

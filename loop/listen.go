@@ -89,7 +89,7 @@ func openAddress(setting, address string) (net.Listener, error) {
 		}
 	}
 	mode := socketMode(setting)
-	l, err := listenWith(network, where, mode)
+	l, err := listenWith(strings.Replace(network, "tls", "tcp", 1), where, mode)
 	if err != nil {
 		return nil, cannotListen(setting, address, err)
 	}
@@ -145,7 +145,7 @@ func (s *Server) warnOpen() {
 	for _, l := range s.listening {
 		network, address, _ := strings.Cut(l.Address, "://")
 		host, _, err := net.SplitHostPort(address)
-		if ip := net.ParseIP(host); network == "unix" || err != nil || ip != nil && ip.IsLoopback() {
+		if ip := net.ParseIP(host); network == "unix" || err != nil || ip != nil && ip.IsLoopback() || s.tls.checksClients(address) {
 			continue
 		}
 		open = append(open, l.Address)

@@ -90,6 +90,7 @@ func (s *Server) samples() []web.Sample {
 		delaySample("treadle_loop_turn_seconds", "Time that a turn of an event loop takes: connections wait for it.", s.turns()...),
 		delaySample("treadle_timer_lag_seconds", "How late the timer runs that makes jobs due and ends time-outs.", &s.counters.timerLag),
 	)
+	all = append(all, s.tls.samples()...)
 	all = append(all, s.conns.samples()...)
 	all = append(all, s.conns.closedSamples(s.counters.closed)...)
 	all = append(all, s.refusingSamples()...)

@@ -3,19 +3,19 @@ package loop
 import (
 	"errors"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"treadle/loop/cluster"
+	"treadle/loop/splice"
 )
 
 // nodePorts are the ports of a node. They stay open while the role of the node changes, so that no client is refused:
 // new connections wait meanwhile.
 type nodePorts struct {
+	openNew func(setting, address string) (net.Listener, error) // tlsPorts.open
+
 	mu  sync.Mutex
 	all []*nodePort
 }
@@ -44,7 +44,7 @@ type rolePorts struct {
 // beginRole returns the ports for a new role, which opens them.
 func (p *nodePorts) beginRole() *rolePorts { return &rolePorts{ports: p} }
 
-// open opens an address of a setting as openAddress does. Closing the listener leaves the port open for the next role
+// open opens an address of a setting as openNew does. Closing the listener leaves the port open for the next role
 // that opens the address.
 func (r *rolePorts) open(setting, address string) (net.Listener, error) {
 	p := r.ports
@@ -52,7 +52,7 @@ func (r *rolePorts) open(setting, address string) (net.Listener, error) {
 	defer p.mu.Unlock()
 	i := slices.IndexFunc(p.all, func(h *nodePort) bool { return h.setting == setting && h.address == address && h.role == nil })
 	if i < 0 {
-		l, err := openAddress(setting, address)
+		l, err := p.openNew(setting, address)
 		if err != nil {
 			return nil, err
 		}
@@ -168,7 +168,7 @@ func (r *rolePorts) dialLocal(setting string, ordinal int, from string, client c
 	if to == nil {
 		return nil, errNoPort
 	}
-	c, accepted, err := connectedPair()
+	c, accepted, err := splice.Pair()
 	if err != nil {
 		return nil, err
 	}
@@ -200,29 +200,4 @@ func (r *rolePorts) listener(setting string, ordinal int) *roleListener {
 		}
 	}
 	return nil
-}
-
-// connectedPair returns the two ends of a connection within the process.
-func connectedPair() (a, b *net.UnixConn, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return nil, nil, os.NewSyscallError("socketpair", err)
-	}
-	if a, err = unixConn(fds[0]); err != nil {
-		return nil, nil, errors.Join(err, unix.Close(fds[1]))
-	}
-	if b, err = unixConn(fds[1]); err != nil {
-		return nil, nil, errors.Join(err, a.Close())
-	}
-	return a, b, nil
-}
-
-// unixConn returns the connection of a descriptor. It closes the descriptor.
-func unixConn(fd int) (*net.UnixConn, error) {
-	f := os.NewFile(uintptr(fd), "forwarded")
-	c, err := net.FileConn(f)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return nil, err
-	}
-	return c.(*net.UnixConn), nil
 }

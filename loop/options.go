@@ -29,8 +29,9 @@ const (
 	// reservedFiles is the number of descriptors for listeners, pollers, journal files, HTTP and
 	// logs.
 	reservedFiles = 128
-	// forwardedFiles is the number of descriptors that a connection forwarded by a follower takes on the leader: that
-	// from the follower, and both ends of a pair within the process. On the follower it takes two.
+	// forwardedFiles is the number of descriptors that a connection over TLS takes, and on the leader one forwarded by
+	// a follower: that of the client or the follower, and both ends of a pair within the process. On the follower it
+	// takes two.
 	forwardedFiles = 3
 )
 
@@ -44,12 +45,13 @@ type Options struct {
 	// RunDir is /tmp by default, where the protocol's clients look for the socket; any user may put one there first.
 	RunDir string       `name:"run-dir" group:"Addresses" placeholder:"DIR" help:"Directory of the default socket, periodic.sock, made when missing; no other user can put one there first (default: /tmp)."`
 	Admin  AdminOptions `embed:"" group:"Addresses"`
-	HTTP   string       `name:"http" group:"Addresses" placeholder:"HOST:PORT" help:"Address of the pages, the HTTP API, /metrics, /livez, /readyz and /healthz, or off (default: 127.0.0.1:5001)."`
+	HTTP   string       `name:"http" group:"Addresses" placeholder:"HOST:PORT" help:"Address of the pages, the HTTP API, /metrics, /livez, /readyz and /healthz, host:port or tls://host:port, or off (default: 127.0.0.1:5001)."`
 	// MetricsMaxQueues bounds the queues with a label of their own in the metrics, some 20 lines each.
 	MetricsMaxQueues int    `name:"metrics-max-queues" group:"Addresses" default:"500" min:"1" max:"10000" placeholder:"N" help:"Queues with lines of their own in /metrics, at most 10000; all others are summed as _other (default: ${default})."`
 	Pprof            string `name:"pprof" group:"Addresses" enum:"on,off" default:"off" help:"Whether Go's profiles are served there, too, under /debug/pprof: on or off (default: ${default})."`
 
 	Web WebOptions `embed:"" group:"Addresses"`
+	TLS TLSOptions `embed:"" group:"TLS"`
 
 	AllowHosts []string `name:"allow-host" group:"Addresses" sep:"none" placeholder:"NAME" help:"Host name that HTTP requests may be sent to, on every HTTP port, beside IP addresses, localhost, this host's own name and those in addresses of these settings; repeatable (default: none)."`
 
@@ -131,7 +133,7 @@ func (o Options) Effective() (Options, error) {
 // validate fills the defaults in and returns an error as of Effective.
 func (o *Options) validate() error {
 	o.fillDefaults()
-	faults := append(setting.Check(o), o.validateHosts(), o.validateProtocols(), o.validateCluster())
+	faults := append(setting.Check(o), o.validateHosts(), o.validateProtocols(), o.validateTLS(), o.validateCluster())
 	if err := errors.Join(faults...); err != nil {
 		return err
 	}
@@ -167,8 +169,8 @@ func (o *Options) validateHosts() error {
 	}
 	if o.HTTP == "off" {
 		o.HTTP = ""
-	} else if _, _, err := net.SplitHostPort(o.HTTP); err != nil {
-		return protocol.BadOption("http", "%q is not host:port: %w", o.HTTP, err)
+	} else if _, _, err := protocol.SplitAddress(o.httpListens()); err != nil || strings.HasPrefix(o.HTTP, "tcp://") {
+		return protocol.BadOption("http", "%q is neither host:port nor tls://host:port", o.HTTP)
 	}
 	return nil
 }
@@ -187,8 +189,11 @@ func (o *Options) validateConnections() error {
 		}
 	}
 	each, by := 1, ""
-	if o.Cluster.Name != "" {
+	switch {
+	case o.Cluster.Name != "":
 		each, by = forwardedFiles, ", by 3, which a connection may take in a cluster"
+	case len(o.tlsAddresses()) > 0:
+		each, by = forwardedFiles, ", by 3, which a connection over TLS takes"
 	}
 	room := (int(min(limit.Cur, 1<<20)) - reservedFiles) / each
 	if room < 1 {

@@ -38,13 +38,13 @@ func TestOptions(t *testing.T) {
 		t.Errorf("with everything off: %q, %q, %v", o.Periodic.Listen, o.HTTP, err)
 	}
 
-	refuses(t, "periodic", `"5000" is neither tcp://host:port nor unix:///path`, Options{Periodic: PeriodicOptions{Listen: []string{"5000"}}})
+	refuses(t, "periodic", `"5000" is neither tcp://host:port nor tls://host:port nor unix:///path`, Options{Periodic: PeriodicOptions{Listen: []string{"5000"}}})
 	refuses(t, "periodic", `"udp://:1" is neither`, Options{Periodic: PeriodicOptions{Listen: []string{"udp://:1"}}})
 	refuses(t, "periodic", "missing port", Options{Periodic: PeriodicOptions{Listen: []string{"tcp://localhost"}}})
 	refuses(t, "periodic", "must be absolute", Options{Periodic: PeriodicOptions{Listen: []string{"unix://s"}}})
 	refuses(t, "periodic", "cannot listen on tcp://127.0.0.1:99999", Options{Periodic: PeriodicOptions{Listen: []string{"tcp://127.0.0.1:99999"}}})
 	refuses(t, "periodic", "cannot listen on unix:///tmp/"+strings.Repeat("x", 200), Options{Periodic: PeriodicOptions{Listen: []string{"unix:///tmp/" + strings.Repeat("x", 200)}}})
-	refuses(t, "http", "is not host:port", Options{HTTP: "5001"})
+	refuses(t, "http", "is neither host:port nor tls://host:port", Options{HTTP: "5001"})
 	refuses(t, "periodic-grab", `"never" is neither hold nor document`, Options{Periodic: PeriodicOptions{Grab: "never"}})
 	refuses(t, "periodic-shutdown", `"maybe" is neither on nor off`, Options{Periodic: PeriodicOptions{Shutdown: "maybe"}})
 	refuses(t, "dwork-stop", `"now" is neither exit nor notfound`, Options{Dwork: DworkOptions{Stop: "now"}})

@@ -21,11 +21,14 @@ func (s *Server) openHTTP() error {
 	if s.o.HTTP == "" {
 		return nil
 	}
-	l, err := s.listenOn("http", "tcp://"+s.o.HTTP)
+	l, err := s.listenOn("http", s.o.httpListens())
 	if err != nil {
 		return err
 	}
 	s.httpAddress = "http://" + l.Addr().String()
+	if l.Addr().Network() == "tls" {
+		s.httpAddress = "https://" + l.Addr().String()
+	}
 	if s.holdsLease != nil {
 		l = &leadListener{l, s}
 	}

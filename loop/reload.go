@@ -25,6 +25,9 @@ func (s *Server) Reload(next Options) error {
 	if err != nil {
 		return err
 	}
+	if err := s.tls.reload(); err != nil {
+		return err
+	}
 	for operators := range protocolsWith[*admin.API](s) {
 		if err := operators.Reload(next.Admin.Rules, next.Admin.Cron); err != nil {
 			return err

@@ -30,7 +30,7 @@ type Server struct {
 	clock      func() sched.Time
 	runOffload func(slots chan struct{}, do func())                // goOffload
 	blocking   blockingCalls                                       // newBlockingCalls
-	listenOn   func(setting, address string) (net.Listener, error) // openAddress
+	listenOn   func(setting, address string) (net.Listener, error) // tlsPorts.open
 	stop       context.CancelFunc                                  // of Run's context
 
 	// The event loops, and what they serve.
@@ -45,9 +45,10 @@ type Server struct {
 	conns       *connShares
 	listeners   []listener
 	listening   []Listening
-	web         *web.Server            // nil: HTTP is off
-	httpAddress string                 // with the scheme
-	guard       *web.Guard             // of all HTTP ports
+	web         *web.Server // nil: HTTP is off
+	httpAddress string      // with the scheme
+	guard       *web.Guard  // of all HTTP ports
+	tls         *tlsPorts
 	serving     atomic.Bool            // the journal is read, and all ports are open
 	progress    atomic.Pointer[string] // how far the start is
 	swept       atomic.Int64           // Mono of the timer's last sweep
@@ -146,10 +147,11 @@ func newServerWith(o Options, fixed sched.Options) (_ *Server, err error) {
 		peerMemory: o.peerMemory(),
 	}
 	s.drainNanos.Store(int64(o.Drain))
+	s.tls = newTLSPorts(&s.o)
 	for range protocol.StreamKinds {
 		s.encoders = append(s.encoders, make(chan struct{}, 1))
 	}
-	s.clock, s.runOffload, s.blocking, s.listenOn = s.readClocks, s.goOffload, newBlockingCalls(s), openAddress
+	s.clock, s.runOffload, s.blocking, s.listenOn = s.readClocks, s.goOffload, newBlockingCalls(s), s.tls.open
 	if s.guard, err = o.newGuard(); err != nil {
 		return nil, err
 	}

@@ -16,6 +16,8 @@ import (
 
 	faktory "github.com/contribsys/faktory/client"
 	faktoryworker "github.com/contribsys/faktory_worker_go"
+
+	"treadle/loop/certs/certtest"
 )
 
 // faktoryServer starts the server with Faktory's protocol alone.
@@ -241,6 +243,27 @@ func TestFaktoryGoUnique(t *testing.T) {
 	if track, err := w.client.TrackGet(unique.Jid); err != nil || track.State != "enqueued" {
 		t.Errorf("the track is %+v, %v", track, err)
 	}
+}
+
+// TestFaktoryGoTLS has a client do a job over TLS. It finds the authority where Go's programs look for those of the
+// system.
+func TestFaktoryGoTLS(t *testing.T) {
+	own := certtest.New(t, "ours").Issue(t.TempDir(), "server", time.Now().Add(time.Hour))
+	_, address := faktoryServer(t, "tls://127.0.0.1:0?cert="+own.Cert+"&key="+own.Key, filepath.Join(t.TempDir(), "data"))
+	t.Setenv("SSL_CERT_FILE", own.CA)
+	t.Setenv("FAKTORY_PROVIDER", "FAKTORY_URL")
+	t.Setenv("FAKTORY_URL", strings.Replace(address, "tls://", "tcp+tls://", 1))
+	client, err := faktory.Open()
+	check(t, err)
+	defer client.Close()
+	pushed := newJob("Once", 1)
+	check(t, client.Push(pushed))
+	fetched, err := client.Fetch("once")
+	check(t, err)
+	if fetched == nil || fetched.Jid != pushed.Jid {
+		t.Fatalf("the job is %+v, want %s", fetched, pushed.Jid)
+	}
+	check(t, client.Ack(fetched.Jid))
 }
 
 // TestFaktoryGoKilled kills the server under load. Its jobs are done, and a job is still unique after the restart.

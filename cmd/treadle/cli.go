@@ -52,7 +52,7 @@ func (c *console) fail(err error) {
 
 // cli is every command with its flags.
 type cli struct {
-	Host    string           `short:"H" placeholder:"ADDR" help:"Server that a client command talks to: host, host:port, tcp://host:port, unix:///path or a path (default: 127.0.0.1; of queue, job, conn, cron, audit, top, config show and reload: treadle-data/admin.sock)."`
+	Host    string           `short:"H" placeholder:"ADDR" help:"Server that a client command talks to: host, host:port, tcp://host:port, tls://host:port?ca=FILE, unix:///path or a path (default: 127.0.0.1; of queue, job, conn, cron, audit, top, config show and reload: treadle-data/admin.sock)."`
 	Framing string           `placeholder:"FRAMING" default:"auto" enum:"auto,crc,2018" help:"Framing of the Periodic protocol: crc is today's, with checksums; auto is that, and 2018's with a server that does not know it (default: ${default})."`
 	CRC     bool             `name:"crc" hidden:"" help:"As --framing crc."`
 	Version kong.VersionFlag `help:"Print the version and exit."`

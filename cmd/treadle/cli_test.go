@@ -104,7 +104,7 @@ func TestServeOptions(t *testing.T) {
 		want.Kts46.Timeout, want.Kts46.TimeoutUnit = orDefault(want.Kts46.Timeout, 5*time.Second), orDefault(want.Kts46.TimeoutUnit, "s")
 		want.Beanstalk.MaxJob = orDefault(want.Beanstalk.MaxJob, 65535)
 		want.Cluster.Clock = orDefault(want.Cluster.Clock, time.Minute)
-		want.Pprof = orDefault(want.Pprof, "off")
+		want.Pprof, want.TLS.Min = orDefault(want.Pprof, "off"), orDefault(want.TLS.Min, "1.2")
 		want.Web.Web, want.Web.Payload = orDefault(want.Web.Web, "read-write"), orDefault(want.Web.Payload, "show")
 		want.Web.Docs, want.Web.Topics = pages, topics
 		want.MetricsMaxQueues = orDefault(want.MetricsMaxQueues, 500)
@@ -382,7 +382,7 @@ func TestHTTPBase(t *testing.T) {
 	t.Parallel()
 	f := func(address, want string) {
 		t.Helper()
-		if got, err := httpBase(address, "-H", "80"); got != want || (err == nil) != (want != "") {
+		if got, _, err := httpBase(address, "-H", "80"); got != want || (err == nil) != (want != "") {
 			t.Errorf("%q: got %q, %v; want %q", address, got, err, want)
 		}
 	}

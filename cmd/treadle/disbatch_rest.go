@@ -42,7 +42,7 @@ const disbatchSetting = "-H or TREADLE_DISBATCH_URL"
 // call sends a request, with a body as JSON unless it is nil, and calls read with the reply's body. The error of a
 // refusal has the reply's text.
 func (d *disbatchREST) call(method, path string, body any, read func(io.Reader) error) error {
-	base, err := httpBase(d.URL, disbatchSetting, "8080")
+	base, requests, err := httpBase(d.URL, disbatchSetting, "8080")
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (d *disbatchREST) call(method, path string, body any, read func(io.Reader) 
 	if d.Username != "" || d.Password != "" {
 		r.SetBasicAuth(d.Username, d.Password)
 	}
-	response, err := http.DefaultClient.Do(r)
+	response, err := requests.Do(r)
 	if err != nil {
 		return reachError{fmt.Errorf("cannot reach %s: %w (is `treadle disbatch web` running? %s names it)", base, cause(ctx, err), disbatchSetting)}
 	}

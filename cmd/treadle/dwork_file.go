@@ -215,13 +215,13 @@ func (d *dworkGraphCmd) AfterApply(c *cli) error {
 
 // Run fetches the graph over HTTP: the protocol has no request for it.
 func (d *dworkGraphCmd) Run(con *console) error {
-	base, err := httpBase(d.HTTP, httpSetting, loop.DefaultHTTPPort)
+	base, requests, err := httpBase(d.HTTP, httpSetting, loop.DefaultHTTPPort)
 	if err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	return fetchGraph(ctx, base, replyTimeout, func(write func(io.Writer) error) error {
+	return fetchGraph(ctx, base, requests, replyTimeout, func(write func(io.Writer) error) error {
 		if d.File == "-" {
 			return write(con.out)
 		}
@@ -233,7 +233,7 @@ func (d *dworkGraphCmd) Run(con *console) error {
 const httpSetting = "-H or TREADLE_HTTP"
 
 // fetchGraph calls keep with a function that writes the graph. It gives up when nothing comes for patience.
-func fetchGraph(ctx context.Context, base string, patience time.Duration, keep func(write func(io.Writer) error) error) error {
+func fetchGraph(ctx context.Context, base string, requests *http.Client, patience time.Duration, keep func(write func(io.Writer) error) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silence := time.AfterFunc(patience, func() { cancel(fmt.Errorf("no answer for %v", patience)) })
@@ -242,7 +242,7 @@ func fetchGraph(ctx context.Context, base string, patience time.Duration, keep f
 	if err != nil {
 		return err
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := requests.Do(request)
 	if err != nil {
 		return reachError{fmt.Errorf("cannot reach %s: %w (is `treadle serve` running? %s names it)", base, cause(ctx, err), httpSetting)}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -46,7 +47,7 @@ func TestDworkGraphMute(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		var got strings.Builder
-		err := fetchGraph(ctx, base, time.Second, func(write func(io.Writer) error) error { return write(&got) })
+		err := fetchGraph(ctx, base, http.DefaultClient, time.Second, func(write func(io.Writer) error) error { return write(&got) })
 		if err == nil || !strings.Contains(err.Error(), want) || ctx.Err() != nil {
 			t.Errorf("%q: %v, %v; want %q", says, err, ctx.Err(), want)
 		}

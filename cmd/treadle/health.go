@@ -47,7 +47,7 @@ type health struct {
 
 // Run prints the state of the server.
 func (h *healthCmd) Run(con *console) error {
-	base, err := httpBase(h.HTTP, httpSetting, loop.DefaultHTTPPort)
+	base, requests, err := httpBase(h.HTTP, httpSetting, loop.DefaultHTTPPort)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (h *healthCmd) Run(con *console) error {
 	defer stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, healthTimeout, fmt.Errorf("no answer for %v", healthTimeout))
 	defer cancel()
-	answer, code := askHealth(ctx, base)
+	answer, code := askHealth(ctx, base, requests)
 	switch {
 	case h.JSON:
 		err = json.NewEncoder(con.out).Encode(answer)
@@ -71,7 +71,7 @@ func (h *healthCmd) Run(con *console) error {
 }
 
 // askHealth asks a server for its state. code is the exit code.
-func askHealth(ctx context.Context, base string) (answer health, code int) {
+func askHealth(ctx context.Context, base string, requests *http.Client) (answer health, code int) {
 	unreachable := func(err error) (health, int) {
 		return health{"unreachable", fmt.Sprintf("cannot reach %s: %v (is `treadle serve` running? %s names it)", base, cause(ctx, err),
 			httpSetting)}, exitUnreachable
@@ -80,7 +80,7 @@ func askHealth(ctx context.Context, base string) (answer health, code int) {
 	if err != nil {
 		return unreachable(err)
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := requests.Do(request)
 	if err != nil {
 		return unreachable(err)
 	}

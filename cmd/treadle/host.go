@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -28,10 +29,13 @@ func (c *cli) setServer(flag *string, variable, standard string) error {
 	return nil
 }
 
-// httpBase returns the base URL for an address. A host alone gets the default port, a URL stays as it is; errors name
-// the setting.
-func httpBase(address, setting, defaultPort string) (string, error) {
-	base := address
+// httpBase returns the base URL for an address, and what makes requests there. A host alone gets the default port, a
+// URL stays as it is, and https://host:port?ca=FILE has the certificates of client.Dial; errors name the setting.
+func httpBase(address, setting, defaultPort string) (base string, requests *http.Client, err error) {
+	base = address
+	if rest, secured := strings.CutPrefix(address, "tls://"); secured {
+		base = "https://" + rest
+	}
 	if rest, tcp := strings.CutPrefix(address, "tcp://"); tcp || !strings.Contains(address, "://") {
 		if host, alone := client.HostAlone(rest); alone {
 			rest = net.JoinHostPort(host, defaultPort)
@@ -40,7 +44,11 @@ func httpBase(address, setting, defaultPort string) (string, error) {
 	}
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return "", badUsage("%s: %q is neither a host nor host:port nor http://host:port", setting, address)
+		return "", nil, badUsage("%s: %q is neither a host nor host:port nor http://host:port nor https://host:port", setting, address)
 	}
-	return strings.TrimSuffix(base, "/"), nil
+	if requests, err = client.HTTPFor(u); err != nil {
+		return "", nil, badUsage("%s: %v", setting, err)
+	}
+	u.RawQuery = ""
+	return strings.TrimSuffix(u.String(), "/"), requests, nil
 }

@@ -52,7 +52,7 @@ var onlyIn = []struct {
 // testOnly.
 var (
 	siteDoubles = []string{"loop/disbatch/mongotest", "loop/disbatch/sitetest"}
-	testOnly    = append([]string{"codec/jsontext/jsontest"}, siteDoubles...)
+	testOnly    = append([]string{"codec/jsontext/jsontest", "loop/certs/certtest"}, siteDoubles...)
 )
 
 // apart are the packages that may import these packages of the module and no others.
@@ -64,14 +64,17 @@ var apart = map[string][]string{
 	"loop/disbatch/web":       append([]string{"loop/budget", "loop/disbatch/config", "loop/disbatch/store", "loop/web"}, siteDoubles...),
 	"loop/disbatch/sitetest":  {"loop/disbatch/config", "loop/disbatch/mongotest", "loop/disbatch/store"},
 	"loop/disbatch/mongotest": {},
-	"loop/cluster":            {"loop/journal"},
-	"loop/protocol":           {"loop/web", "sched"},
+	"loop/certs":              {},
+	"loop/certs/certtest":     {"loop/certs"},
+	"loop/cluster":            {"loop/journal", "loop/splice"},
+	"loop/protocol":           {"loop/certs", "loop/web", "sched"},
+	"loop/splice":             {},
 	"loop/setting":            {"loop/journal", "loop/protocol", "sched"},
 	"loop/page":               {"loop/protocol", "loop/web", "codec/admin"},
 	"loop/periodic":           {"loop/protocol", "loop/web", "codec/periodic", "sched", "sched/heap"},
 	"loop/dwork":              {"loop/dwork/zmq", "loop/protocol", "loop/web", "codec/dwork", "codec/dwork/dworkpb", "codec/jsontext", "sched"}, // codec/dwork/dworkpb: for tests
 	"loop/dwork/zmq":          {"loop/budget"},
-	"loop/client":             {"loop/dwork/zmq", "codec/admin", "codec/periodic", "codec/gloom", "codec/dwork", "codec/faktory", "codec/jsontext", "codec/kts46"},
+	"loop/client":             {"loop/certs", "loop/dwork/zmq", "codec/admin", "codec/periodic", "codec/gloom", "codec/dwork", "codec/faktory", "codec/jsontext", "codec/kts46"},
 	"loop/gloom":              {"loop/protocol", "loop/web", "codec/gloom", "codec/jsontext", "sched"},
 	"loop/kts46":              {"loop/budget", "loop/protocol", "loop/web", "loop/kts46/store", "codec/kts46", "sched"},
 }
@@ -80,7 +83,9 @@ var apart = map[string][]string{
 // server.
 var apartTests = map[string][]string{
 	"loop/kts46":       {"loop/journal", "loop/setting"},
+	"loop/certs":       {"loop/certs/certtest"},
 	"loop/client":      {"loop"},
+	"loop/splice":      {"loop/certs/certtest"},
 	"loop/setting":     {"loop"},
 	"loop/kts46/store": {"loop", "loop/disbatch/mongotest"},
 }

@@ -123,7 +123,7 @@ const Socket = "admin.sock"
 
 // Check returns an OptionError when a setting cannot work.
 func (o *Options) Check() error {
-	return protocol.CheckAddresses(Setting, &o.Listen, protocol.SplitAddress)
+	return protocol.CheckAddresses(Setting, &o.Listen, protocol.NoTLS("the operators' interface is for this machine: use unix://, and --http tls://host:port for the API over TLS"))
 }
 
 // API is the HTTP API of one server. It implements protocol.Service and protocol.Restorer.

@@ -61,11 +61,14 @@ const adminSetting = "-H or TREADLE_ADMIN"
 // maxAdminAnswer bounds an answer: a page of a thousand failed jobs has at most about 5 MiB.
 const maxAdminAnswer = 64 << 20
 
-// NewAdmin returns a client of the API at an address of the form that Dial takes, or at http://host:port. Nothing is
-// connected before the first call.
+// NewAdmin returns a client of the API at an address of the form that Dial takes, or at http://host:port or
+// https://host:port. Nothing is connected before the first call.
 func NewAdmin(address string) *Admin {
 	if rest, ok := strings.CutPrefix(address, "http://"); ok {
 		address = "tcp://" + strings.TrimSuffix(rest, "/")
+	}
+	if rest, ok := strings.CutPrefix(address, "https://"); ok {
+		address = "tls://" + strings.TrimSuffix(rest, "/")
 	}
 	if network, target, err := splitAddress(address, defaultPorts[adminSetting]); err == nil {
 		address = network + "://" + target

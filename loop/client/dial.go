@@ -43,9 +43,10 @@ type Options struct {
 	PingEvery time.Duration
 }
 
-// Dial connects to the server at address as a client. An address is tcp://host:port, unix:///path,
-// host:port, a path, or a host with the protocol's default port. Connecting takes at most 10 s, or
-// less by ctx. After Dial the connection does not depend on ctx.
+// Dial connects to the server at address as a client. An address is tcp://host:port, tls://host:port, unix:///path,
+// host:port, a path, or a host with the protocol's default port. With TLS, ?ca=FILE&cert=FILE&key=FILE names the
+// authorities of the server and the client's certificate. Connecting takes at most 10 s, or less by ctx. After Dial the
+// connection does not depend on ctx.
 func Dial(ctx context.Context, address string, o Options) (*Client, error) {
 	c, err := dial(ctx, address, periodic.Client, o)
 	if err != nil {
@@ -75,6 +76,9 @@ func connectTo(ctx context.Context, address, setting string) (nc net.Conn, name 
 	network, target, err := splitAddress(address, defaultPorts[setting])
 	if err != nil {
 		return nil, "", &AddressError{address, setting, err}
+	}
+	if network == "tls" {
+		return dialTLS(ctx, target, setting)
 	}
 	name = network + "://" + target
 	if network == "unix" {
@@ -141,8 +145,14 @@ func splitAddress(a, defaultPort string) (network, address string, err error) {
 		return "unix", rest, nil
 	case found && scheme == "tcp":
 		a = rest
+	case found && scheme == "tls":
+		host, query, asks := strings.Cut(rest, "?")
+		if _, address, err = splitAddress("tcp://"+host, defaultPort); asks {
+			address += "?" + query
+		}
+		return "tls", address, err
 	case found:
-		return "", "", fmt.Errorf("the scheme %q is neither tcp nor unix", scheme)
+		return "", "", fmt.Errorf("the scheme %q is none of tcp, tls and unix", scheme)
 	case strings.Contains(a, "/"):
 		return "unix", a, nil
 	}

@@ -36,7 +36,7 @@ func TestAddresses(t *testing.T) {
 	f("::1", "tcp", "[::1]:5000")
 	for bad, why := range map[string]string{
 		"": "the host is missing", "a:b:c": "too many colons",
-		"http://localhost:80": `"http" is neither tcp nor unix`, "unix://": "path is missing",
+		"http://localhost:80": `"http" is none of tcp, tls and unix`, "unix://": "path is missing",
 		"localhost:": `"" is no port`, "localhost:99999": `"99999" is no port`, "tcp://localhost:80/": `"80/" is no port`,
 	} {
 		_, err := Dial(within(t), bad, Options{})

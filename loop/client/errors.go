@@ -69,7 +69,7 @@ func (e *AddressError) Error() string {
 	if e.Setting == adminSetting {
 		more = ", or http://host:port"
 	}
-	return fmt.Sprintf("%s: %q: %v; write it as host, host:port, tcp://host:port, unix:///path or a path%s", e.Setting, e.Address, e.Err, more)
+	return fmt.Sprintf("%s: %q: %v; write it as host, host:port, tcp://host:port, tls://host:port, unix:///path or a path%s", e.Setting, e.Address, e.Err, more)
 }
 
 // Unwrap returns the cause.

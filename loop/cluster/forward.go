@@ -3,14 +3,10 @@ package cluster
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
-	"sync"
-	"syscall"
 	"time"
 
 	"go.etcd.io/raft/v3"
-	"golang.org/x/sys/unix"
 )
 
 // Client is a client that has connected to a follower.
@@ -97,85 +93,3 @@ func (n *Node) leads() (leads bool, changed <-chan struct{}) {
 // ForwardTimeout bounds the time in which a forwarded connection waits for a leader that starts, and again the time in
 // which it waits for the leader's port.
 const ForwardTimeout = 10 * time.Second
-
-// Splice copies bytes in both directions until both have ended. It passes the end of a direction on. After an error it
-// closes both connections.
-func Splice(a, b net.Conn) {
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		copyOneWay(a, b)
-	}()
-	copyOneWay(b, a)
-	<-ended
-	_ = errors.Join(a.Close(), b.Close())
-}
-
-// copyOneWay copies one direction. If it cannot pass the end on, it closes both connections.
-func copyOneWay(to, from net.Conn) {
-	err := copyUntilEnd(to, from)
-	half, ok := to.(interface{ CloseWrite() error })
-	if err == nil && ok && half.CloseWrite() == nil {
-		return
-	}
-	_ = errors.Join(to.Close(), from.Close()) // the other direction ends, too
-}
-
-// copyBuffers has buffers for copyUntilEnd. A connection has one only between a read and the write that follows.
-var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
-
-// copyUntilEnd copies from one connection to another until the end of the first. Unlike io.Copy it keeps neither a
-// buffer nor a pipe of the kernel, which takes two descriptors, for a connection that waits.
-func copyUntilEnd(to io.Writer, from net.Conn) error {
-	for {
-		buffer, n, err := readWhenReady(from)
-		if n > 0 && err == nil {
-			_, err = to.Write(buffer[:n])
-		}
-		if buffer != nil {
-			copyBuffers.Put(buffer)
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// readWhenReady reads into a buffer of copyBuffers, which the caller puts back. It takes the buffer when there is
-// something to read, unless the connection is encrypted.
-func readWhenReady(from net.Conn) (buffer *[32 << 10]byte, n int, err error) {
-	c, ok := from.(syscall.Conn)
-	if !ok {
-		buffer = copyBuffers.Get().(*[32 << 10]byte)
-		n, err = from.Read(buffer[:])
-		return buffer, n, err
-	}
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return nil, 0, err
-	}
-	var failed error
-	err = raw.Read(func(fd uintptr) (done bool) {
-		buffer = copyBuffers.Get().(*[32 << 10]byte)
-		for n, failed = unix.Read(int(fd), buffer[:]); errors.Is(failed, unix.EINTR); {
-			n, failed = unix.Read(int(fd), buffer[:])
-		}
-		if errors.Is(failed, unix.EAGAIN) {
-			copyBuffers.Put(buffer)
-			buffer, n, failed = nil, 0, nil
-			return false
-		}
-		return true
-	})
-	switch {
-	case err != nil:
-	case failed != nil:
-		err = failed
-	case n == 0:
-		err = io.EOF
-	}
-	return buffer, n, err
-}

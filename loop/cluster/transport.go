@@ -18,6 +18,8 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
+
+	"treadle/loop/splice"
 )
 
 // The times of the transport.
@@ -220,7 +222,7 @@ func (t *transport) serveConn(c net.Conn, slots chan struct{}) {
 	case kindStatus:
 		err = t.answerStatus(c)
 	case kindForward:
-		Splice(c, own)
+		splice.Both(c, own)
 	case kindChange:
 		err = t.answerChange(c)
 	}

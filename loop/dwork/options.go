@@ -41,5 +41,5 @@ func (o *Options) FillAddresses(host string) {
 
 // Check returns a protocol.OptionError when an address cannot work.
 func (o *Options) Check() error {
-	return protocol.CheckAddresses(name, &o.Listen, protocol.SplitAddress)
+	return protocol.CheckAddresses(name, &o.Listen, protocol.NoTLS("no ZeroMQ client speaks TLS: use tcp:// or unix://, and a tunnel between machines"))
 }

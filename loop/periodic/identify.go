@@ -9,7 +9,7 @@ import (
 
 // Errors of a connection that does not begin with a Periodic handshake. Each is a codec.ErrMagic.
 var (
-	errTLS         = notPeriodic("a TLS hello: there is no TLS here; put a proxy that ends TLS in front, or have the client do without")
+	errTLS         = notPeriodic("a TLS hello: this address is plain; serve TLS at another, as --periodic tls://host:port, or have the client do without")
 	errWebSocket   = notPeriodic("a WebSocket request: the original's --ws is not served; have the client use tcp:// or unix:// without it")
 	errHTTP        = notPeriodic("an HTTP request: this address speaks Periodic; pages and metrics are at --http")
 	errUnknownPeer = notPeriodic("no handshake of Periodic: a client with RSA or XOR keys, which are not served, or one of another protocol or port")

@@ -3,6 +3,7 @@ package periodic
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"time"
@@ -63,11 +64,25 @@ func (o *Options) Check() error {
 // noVersion ends the error of a wrong version.
 const noVersion = "is none of 2019-02, 2019, 2020, 2023, 2026"
 
+// Addresses returns the addresses of Listen without their versions.
+func (o *Options) Addresses() (all []string) {
+	for _, a := range o.Listen {
+		address, _ := o.cutVersion(a)
+		all = append(all, address)
+	}
+	return all
+}
+
 // cutVersion splits an address of Listen into the address proper and its version.
 func (o *Options) cutVersion(a string) (address, version string) {
-	address, version, found := strings.Cut(a, "?crc=")
-	if !found {
-		version = o.CRC
+	address, query, _ := strings.Cut(a, "?")
+	values, err := url.ParseQuery(query)
+	if err != nil || !values.Has("crc") {
+		return a, o.CRC
+	}
+	version = values.Get("crc")
+	if values.Del("crc"); len(values) > 0 {
+		address += "?" + values.Encode()
 	}
 	return address, version
 }

@@ -1,20 +1,30 @@
 package protocol
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"strings"
+
+	"treadle/loop/certs"
 )
 
-// SplitAddress splits tcp://host:port or unix:///path into the arguments of net.Listen.
+// SplitAddress splits tcp://host:port, tls://host:port or unix:///path into a network and an address as of net.Listen.
+// It leaves out what certs.FilesOf returns.
 func SplitAddress(a string) (network, address string, err error) {
 	network, address, ok := strings.Cut(a, "://")
 	switch {
-	case !ok || (network != "tcp" && network != "unix"):
-		return "", "", fmt.Errorf("%q is neither tcp://host:port nor unix:///path", a)
+	case !ok || (network != "tcp" && network != "tls" && network != "unix"):
+		return "", "", fmt.Errorf("%q is neither tcp://host:port nor tls://host:port nor unix:///path", a)
 	case network == "unix" && !strings.HasPrefix(address, "/"):
 		return "", "", fmt.Errorf("%q: the socket's path must be absolute, as in unix:///run/periodic.sock", a)
-	case network == "tcp":
+	case network != "unix":
+		if _, err := certs.FilesOf(a); err != nil {
+			return "", "", err
+		}
+		if network == "tls" {
+			address, _, _ = strings.Cut(address, "?")
+		}
 		host, port, err := net.SplitHostPort(address)
 		if err != nil {
 			return "", "", fmt.Errorf("%q: %w", a, err)
@@ -24,6 +34,17 @@ func SplitAddress(a string) (network, address string, err error) {
 		}
 	}
 	return network, address, nil
+}
+
+// NoTLS is a split of CheckAddresses for ports that are not served over TLS. why says what to do instead.
+func NoTLS(why string) func(a string) (network, address string, err error) {
+	return func(a string) (network, address string, err error) {
+		network, address, err = SplitAddress(a)
+		if network == "tls" {
+			err = errors.New(why)
+		}
+		return network, address, err
+	}
 }
 
 // CheckAddresses validates the addresses of a setting with split, which is SplitAddress for most. The

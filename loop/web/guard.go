@@ -68,7 +68,7 @@ func NewGuard(o GuardOptions) (*Guard, error) {
 		g.names[host] = true
 	}
 	for _, address := range o.Listen {
-		host, _, err := net.SplitHostPort(strings.TrimPrefix(address, "tcp://"))
+		host, _, err := net.SplitHostPort(withoutScheme(address))
 		if host = normalHost(host); err == nil && hostName.MatchString(host) && !strings.HasPrefix(address, "unix:") {
 			g.names[host] = true
 		}
@@ -87,6 +87,16 @@ func NewGuard(o GuardOptions) (*Guard, error) {
 		return normalHost(name)
 	})
 	return g, nil
+}
+
+// withoutScheme returns the host and port of tcp://host:port, tls://host:port?cert=FILE or host:port.
+func withoutScheme(address string) string {
+	_, rest, found := strings.Cut(address, "://")
+	if !found {
+		rest = address
+	}
+	rest, _, _ = strings.Cut(rest, "?")
+	return rest
 }
 
 // normalHost returns the form in which host names are compared.
