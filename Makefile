@@ -18,6 +18,8 @@ PLAY =
 KEEP =
 TRACE = 0
 MINUTES = 10
+EVERY = 1
+FIRST = 0
 FUZZTIME = 1s
 SOAKFUZZ = 1h
 
@@ -154,14 +156,16 @@ soak: build ## what the tests do for moments, for long: kills with histories jud
 cluster-soak: ## three nodes under faults at random for MINUTES=10, with clients of all protocols but kts46 and histories judged
 	$(GO) test ./cmd/treadle -count=1 -timeout 0 -v -run '^TestClusterHistories$$' -args -cluster.for $(MINUTES)m -cluster.seed $(SEED)
 
-canary: ## plant bugs in the server, one at a time, and see that the simulation finds each
-	$(GO) test -tags canary ./fuzz -count=1 -timeout 2h -v -run '^TestCanary$$'
+canary: ## plant bugs in the server, one at a time, and see that the simulation finds each; EVERY=3 FIRST=0, 1 or 2: a third
+	$(GO) test -tags canary ./fuzz -count=1 -timeout 3h -v -run '^TestCanary$$' -args -canary.every $(EVERY) -canary.first $(FIRST)
 
 crash: ## kill the built server under load N=300 times and audit what it acknowledged; SEED=
 	$(GO) test ./cmd/treadle -count=1 -timeout 2h -v -run 'TestCrash$$' -args -crash.n $(N) -crash.seed $(SEED)
 
-nightly: race canary crash browser ## what is too long for check: everything with the race detector, canary, crash, the pages in a browser, a soak with a minute of each fuzz target, and one of a cluster
-	$(MAKE) soak SOAKFUZZ=1m
+# Two hours on two idle cores. All planted bugs are played in three nights.
+nightly: race crash browser ## what is too long for check: everything with the race detector, a third of the planted bugs, crash, the pages in a browser, a soak with 20 seconds of each fuzz target, and one of a cluster
+	$(MAKE) canary EVERY=3 FIRST=$$(( $$(date +%s) / 86400 % 3 ))
+	$(MAKE) soak SOAKFUZZ=20s MINUTES=5
 	$(MAKE) cluster-soak
 
 bench: build ## load the built server and every peer on PATH over real sockets; flags in BENCH="..."

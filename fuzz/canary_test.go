@@ -4,6 +4,7 @@ package fuzz
 
 import (
 	"encoding/json"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,17 +19,22 @@ import (
 // bug; a third as many of a site. Seeds, not seconds: how many fit into a minute is the machine's affair.
 const canarySeeds = 3000
 
+var (
+	every = flag.Int("canary.every", 1, "plant every so many bugs")
+	first = flag.Int("canary.first", 0, "the first bug that is planted, less than -canary.every")
+)
+
 // TestCanary plants each bug of the tables, in a copy that the compiler is shown instead of the
 // file, and fails unless the simulation finds it within so many seeds, or the Go tests that are named.
 func TestCanary(t *testing.T) {
-	for i := range canaries {
+	for i := *first; i < len(canaries); i += *every {
 		c := &canaries[i]
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel() // one is linked while another plays
 			c.mustBeFound(t, "./sim", `seed \d+, step \d+: .*|panic: .*`, "-test.run", "^"+c.test()+"$", "-sim.seeds", strconv.Itoa(canarySeeds), "-sim.shorten=false")
 		})
 	}
-	for i := range testCanaries {
+	for i := *first; i < len(testCanaries); i += *every {
 		c := &testCanaries[i]
 		t.Run(c.name, func(t *testing.T) {
 			c.mustBeFound(t, "../"+c.pkg, `_test\.go:\d+: .*`, "-test.run", "^"+c.tests+"$")
