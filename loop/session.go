@@ -214,8 +214,8 @@ func (s *session) End(reason error) {
 	}
 }
 
-// CheckOutput implements protocol.Transport.
-func (s *session) CheckOutput() (ended bool) {
+// FlushLarge implements protocol.Transport.
+func (s *session) FlushLarge() (ended bool) {
 	if s.stream == nil && !s.slow && len(s.Out)+len(s.acks) < s.r.largeOutput { // fast path
 		return !s.open()
 	}

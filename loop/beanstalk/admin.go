@@ -28,7 +28,7 @@ func (c *conversation) kick(bound uint32) (done bool) {
 		k.kicked += uint64(n)
 		c.s.Cost += n
 		switch {
-		case more && c.s.Pause():
+		case more && c.s.PauseIfCostly():
 			c.kicking = k
 			return false
 		case more:

@@ -43,7 +43,7 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 		c.stopWait(codec.TimedOut)
 	}
 	var r codec.Request
-	for n < len(in) && !c.wait.on && !c.quitting && !c.s.Pause() {
+	for n < len(in) && !c.wait.on && !c.quitting && !c.s.PauseIfCostly() {
 		k, ok := c.decoder.Next(in[n:], &r)
 		if !ok {
 			if n += k; k == 0 {
@@ -62,7 +62,7 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 		}
 		n += k
 		c.s.Loop.Frames[c.s.Protocol]++
-		if c.s.CheckOutput() {
+		if c.s.FlushLarge() {
 			break
 		}
 	}

@@ -340,7 +340,7 @@ func (c *conversation) listTubes() (done bool) {
 			c.replyWord(codec.OutOfMemory)
 			return true
 		}
-		if !done && c.s.Pause() {
+		if !done && c.s.PauseIfCostly() {
 			c.listing = l
 			return false
 		}

@@ -45,7 +45,7 @@ var _ interface {
 
 // Consume implements protocol.Conversation.
 func (c *conversation) Consume(in []byte) (n int, err error) {
-	for n < len(in) && !c.fetching && !c.s.Pause() {
+	for n < len(in) && !c.fetching && !c.s.PauseIfCostly() {
 		line, k, err := codec.Next(in[n:], c.scanned, c.p.limits.MaxFrame)
 		c.scanned = 0
 		if err != nil {
@@ -65,7 +65,7 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 		}
 		n += k
 		c.s.Loop.Frames[c.s.Protocol]++
-		if c.s.CheckOutput() {
+		if c.s.FlushLarge() {
 			break
 		}
 	}

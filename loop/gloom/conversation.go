@@ -51,7 +51,7 @@ var _ interface {
 // is parsed off the event loop.
 func (c *conversation) Consume(in []byte) (n int, err error) {
 	c.s.HandshakeDone = true // Gloom has none: masters and slaves speak first
-	for n < len(in) && !c.s.Pause() {
+	for n < len(in) && !c.s.PauseIfCostly() {
 		payload, k, err := codec.Next(in[n:], c.p.o.MaxFrame)
 		if err != nil {
 			c.s.Touch()
@@ -74,7 +74,7 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 		if err := c.handle(payload, &m, err); err != nil {
 			return n, err
 		}
-		if c.s.CheckOutput() {
+		if c.s.FlushLarge() {
 			break
 		}
 	}

@@ -40,7 +40,7 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 		}
 	}
 	var f codec.Frame
-	for n < len(in) && !c.s.Pause() {
+	for n < len(in) && !c.s.PauseIfCostly() {
 		if c.load != nil {
 			k, err := c.load.consume(c, in[n:])
 			if n += k; k == 0 || err != nil {
@@ -55,7 +55,7 @@ func (c *conversation) Consume(in []byte) (n int, err error) {
 		n += k
 		c.s.Loop.Frames[c.s.Protocol]++
 		c.handle(&f)
-		if c.s.CheckOutput() {
+		if c.s.FlushLarge() {
 			break
 		}
 	}

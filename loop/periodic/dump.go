@@ -146,7 +146,7 @@ func (l *load) consume(c *conversation, in []byte) (n int, err error) {
 			break
 		}
 		n += k
-		if c.s.CheckOutput() {
+		if c.s.FlushLarge() {
 			break
 		}
 	}

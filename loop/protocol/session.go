@@ -87,9 +87,9 @@ func (s *Session) Peer() *sched.Peer {
 	return s.Scheduled
 }
 
-// Pause reports whether Consume has to stop before the next request, because the requests of this
-// turn cost too much. Consume is called again in the next turn.
-func (s *Session) Pause() bool {
+// PauseIfCostly reports whether Consume has to stop before the next request, because the requests of this turn cost too
+// much. The session is paused then: Consume is called again in the next turn.
+func (s *Session) PauseIfCostly() bool {
 	cost := s.Cost
 	if s.Scheduled != nil {
 		cost += s.Scheduled.TakeCost()
@@ -179,9 +179,9 @@ type Quieted interface {
 type Transport interface {
 	// Touch gives Out a buffer, which is written at the end of the turn.
 	Touch()
-	// CheckOutput sends output that is already large, and ends the session of a peer with more unread output than
+	// FlushLarge writes output that is already large, and ends the session of a peer with more unread output than
 	// --max-outbound. It returns true if the session has ended: Consume stops then.
-	CheckOutput() (ended bool)
+	FlushLarge() (ended bool)
 	// End closes the session after this turn's last write. The first reason counts.
 	End(reason error)
 	// NewPeer makes a peer in the scheduler, with Capabilities and Label. It is for Session.Peer.
@@ -189,7 +189,7 @@ type Transport interface {
 	// Grow moves Out to a buffer with room for n more bytes. It is for Session.EnsureRoom.
 	Grow(n int)
 	// AddCost counts the cost of a request and pauses the session when this turn's requests cost
-	// too much. It is for Session.Pause.
+	// too much. It is for Session.PauseIfCostly.
 	AddCost(cost int) (paused bool)
 	// SendAfterCommit sends a copy of reply once a group of the journal is committed, and after the replies of earlier
 	// calls. Group 0 counts as committed: such a reply waits only for those before it. Out does not wait.

@@ -74,7 +74,7 @@ type conversation struct {
 
 // Consume implements protocol.Conversation.
 func (c *conversation) Consume(in []byte) (n int, err error) {
-	for !c.s.CheckOutput() {
+	for !c.s.FlushLarge() {
 		line, _, ok := bytes.Cut(in[n:], []byte("\n"))
 		if len(line) > maxLine {
 			return n, errTooLong
