@@ -375,7 +375,7 @@ func (c *checker) count() error {
 			t.running++
 			c.counts[q] = t
 		}
-		if q != nil && q.leases != nil {
+		if q != nil && q.leaseWatch != nil {
 			t := c.counts[q]
 			t.workers++
 			t.busy++

@@ -9,7 +9,7 @@ func (c *checker) leases() error {
 		if w == nil || !w.leased() {
 			continue
 		}
-		if w.queue.leases != w || !w.ended {
+		if w.queue.leaseWatch != w || !w.ended {
 			return fmt.Errorf("queue %q does not know watch %d of its leased jobs", w.queue.name, w.id)
 		}
 		for _, h := range w.held {
@@ -25,7 +25,7 @@ func (c *checker) leases() error {
 		}
 	}
 	for _, q := range c.sh.queues {
-		if q != nil && (q.savedLeases != saved[q] || q.leases != nil && (len(q.leases.held) == 0 || c.sh.watches[q.leases.id] != q.leases)) {
+		if q != nil && (q.savedLeases != saved[q] || q.leaseWatch != nil && (len(q.leaseWatch.held) == 0 || c.sh.watches[q.leaseWatch.id] != q.leaseWatch)) {
 			return fmt.Errorf("queue %q counts %d saved leases, has %d", q.name, q.savedLeases, saved[q])
 		}
 	}

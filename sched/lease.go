@@ -199,13 +199,13 @@ func (w *watch) leased() bool { return w.peer == w.shard.leasePeer }
 // leaseWatch returns the watch that holds a queue's leased jobs. It makes a missing watch, which has ended from the
 // start, so that it is freed with its last job. Until then the watch counts as a worker of the queue.
 func (sh *shard) leaseWatch(q *queue) *watch {
-	if q.leases == nil {
-		q.leases = &watch{peer: sh.leasePeer, queue: q, shard: sh, lineIndex: -1, ended: true}
-		q.leases.id = assignID(&sh.watches, &sh.freeWatchIDs, q.leases)
+	if q.leaseWatch == nil {
+		q.leaseWatch = &watch{peer: sh.leasePeer, queue: q, shard: sh, lineIndex: -1, ended: true}
+		q.leaseWatch.id = assignID(&sh.watches, &sh.freeWatchIDs, q.leaseWatch)
 		q.workers++
 		q.busy++
 	}
-	return q.leases
+	return q.leaseWatch
 }
 
 // startLease makes a detached job reserved under a lease until ms from now. l has a number that no other lease has.
@@ -247,7 +247,7 @@ func (sh *shard) endLease(r *record, q *queue, number uint64) {
 
 // freeLeaseWatch takes the watch of leaseWatch out of the queue's counts of workers.
 func (q *queue) freeLeaseWatch() {
-	q.leases = nil
+	q.leaseWatch = nil
 	q.workers--
 	q.busy--
 }
@@ -289,8 +289,8 @@ func (sh *shard) restoreLease(now Time, job uint32, r *record, q *queue, saved *
 // endRestoredLeases ends the leases of a queue that a restored record drops. A repaired journal may have both the
 // leases and the end of their queue.
 func (sh *shard) endRestoredLeases(now Time, q *queue) {
-	for q.leases != nil {
-		job := q.leases.held[0].job
+	for q.leaseWatch != nil {
+		job := q.leaseWatch.held[0].job
 		r := sh.slab.at(job)
 		sh.unhold(job, r)
 		sh.enqueue(r.notBefore(now), job, r, q, 0)

@@ -120,7 +120,7 @@ func (sh *shard) refillLimiters(now Time, stepLimit int, sink Sink) {
 		if q.dropped || q.limiter != g {
 			continue
 		}
-		if g.fill(now); g.empty() {
+		if g.fill(now); g.unlimited() {
 			q.limiter = nil
 		}
 		sh.matchUntil(now, q, stepLimit, sink)
@@ -165,13 +165,13 @@ func (sh *shard) setLimiter(now Time, q *queue) {
 			g.fill(now)
 		}
 	}
-	if sh.waitForCredit(now, g); !g.empty() || g.heapIndex >= 0 {
+	if sh.waitForCredit(now, g); !g.unlimited() || g.heapIndex >= 0 {
 		q.limiter = g
 	}
 }
 
-// empty reports whether a limiter that does not wait bounds nothing.
-func (l *limiter) empty() bool { return !l.paused && l.concurrency == 0 && l.rate.Jobs == 0 }
+// unlimited reports whether a limiter that does not wait bounds nothing.
+func (l *limiter) unlimited() bool { return !l.paused && l.concurrency == 0 && l.rate.Jobs == 0 }
 
 // PauseFor makes a queue hand out nothing for ms milliseconds from now on. It replaces the time of an earlier call. A
 // restart ends the pause. PauseFor returns ErrQueues if the queue does not exist and no further queue may be made.

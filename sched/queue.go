@@ -27,7 +27,7 @@ type queue struct {
 	running          int                           // reserved jobs and the broadcasting one
 	reservedTasks    int                           // number of reserved tasks
 	savedLeases      int                           // number of reserved durable jobs under a lease
-	leases           *watch                        // holds the leased jobs; nil: there are none
+	leaseWatch       *watch                        // holds the leased jobs; nil: there are none
 	parked           []uint32                      // parked jobs, in no order
 	retrying         int                           // number of delayed jobs with a history
 	waiting          int                           // number of waiting tasks

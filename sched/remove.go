@@ -96,5 +96,5 @@ func (sh *shard) discardUnused(q *queue) {
 // isAutoDelete reports whether a queue is deleted with the last of its peers and jobs. A queue with a PauseFor may be
 // deleted, but not a queue that waits for the credit of a rate.
 func (sh *shard) isAutoDelete(q *queue) bool {
-	return q.autoDelete && q.saved == 0 && q.spaces&^sh.s.numberedSpaces == 0 && (q.limiter == nil || q.limiter.empty() || q.limiter.heapIndex < 0)
+	return q.autoDelete && q.saved == 0 && q.spaces&^sh.s.numberedSpaces == 0 && (q.limiter == nil || q.limiter.unlimited() || q.limiter.heapIndex < 0)
 }

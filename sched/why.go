@@ -143,7 +143,7 @@ func (sh *shard) whyQueue(now Time, q *queue) (all []Why) {
 			all = append(all, Why{Reason: WhyRate, Until: now.wallAt(g.refillAt)})
 		}
 	}
-	if q.workers == oneIf(q.leases != nil) {
+	if q.workers == oneIf(q.leaseWatch != nil) {
 		all = append(all, Why{Reason: WhyNoWorker})
 	}
 	return all
@@ -152,7 +152,7 @@ func (sh *shard) whyQueue(now Time, q *queue) (all []Why) {
 // whyReady returns the reasons of a ready job.
 func (sh *shard) whyReady(now Time, r *record, q *queue) []Why {
 	all := sh.whyQueue(now, q)
-	leases := oneIf(q.leases != nil)
+	leases := oneIf(q.leaseWatch != nil)
 	if r.flags&private != 0 {
 		all = []Why{{Reason: WhyStealOnly}}
 	}
