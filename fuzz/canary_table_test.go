@@ -189,7 +189,7 @@ var testCanaries = []testCanary{
 	{canary{"a vote is answered before it is on the disk", "loop/cluster/storage.go", "\tif !sync {", "\tif !sync || len(entries) == 0 {"}, "loop/cluster", "TestStorageRestart"},
 	{canary{"the tables of a killed node are damage", "loop/journal/survey.go", "node || !s.listed", "node && !s.listed"}, "loop/cluster", "TestApplyLosesPower"},
 	{canary{"a large first record of a log is forgotten", "loop/journal/replica.go", "\tr.full = slices.DeleteFunc(r.full, func(l fullReplicaLog) bool { return fileNumber(l.name) < r.log.number }) // a large record fills its log\n", "\tr.full = nil\n"}, "loop/cluster", "TestStorageRemoves"},
-	{canary{"a master that reconnects finds its own ids taken", "sched/departed.go", "if owner == nil || !owner.hasLeft() {", "if owner == nil || len(s.globalNames) > 0 {"}, "sched", "TestOwnerComesBack"},
+	{canary{"a master that reconnects finds its own ids taken", "sched/departed.go", "if owner == nil || !owner.isDeparted() {", "if owner == nil || len(s.globalNames) > 0 {"}, "sched", "TestOwnerComesBack"},
 	{canary{"a follower's client is taken for a program of this machine", "loop/forwarded.go", "RemoteAddr() net.Addr { return c.client }", "RemoteAddr() net.Addr { return c.port }"}, "loop", "TestForwardedHTTP"},
 	{canary{"the log of a received store has the wrong name", "loop/journal/snapshot.go", "logName(log.number)", "logName(log.number + 1)"}, "loop/journal", "TestInstall"},
 	{canary{"a leader with a slow disk keeps the lead", "loop/cluster/disk.go", "\t\tn.updateState(n.endLead)\n\t\tn.raft.TransferLeader(to)\n", ""}, "loop/cluster", "TestLeaderWithSlowDisk"},

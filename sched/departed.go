@@ -70,8 +70,8 @@ func compareRefs(a, b JobRef) int {
 	return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Seq, b.Seq))
 }
 
-// hasLeft reports whether a peer is departed.
-func (p *Peer) hasLeft() bool {
+// isDeparted reports whether a peer is departed.
+func (p *Peer) isDeparted() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.quota == nil
@@ -276,7 +276,7 @@ func (sh *shard) forgetAwait(now Time, p *Peer, ref JobRef, sink Sink) int {
 // back and submits its jobs again must find their names free. It returns false when no departed peer awaits such a job.
 func (s *Scheduler) reapNow(now Time, j *Submission, sink Sink) bool {
 	ref, owner := s.shardOf(j.Queue).awaiter(j)
-	if owner == nil || !owner.hasLeft() {
+	if owner == nil || !owner.isDeparted() {
 		return false
 	}
 	s.shards[ref.Shard].forgetAwait(now, owner, ref, sink)

@@ -105,9 +105,9 @@ func TestTaskNameClash(t *testing.T) {
 	x.want("2 9 end ", "1 2 assign a")
 }
 
-// TestForgetHolderServesInOrder checks that of the tasks that a departed holder releases the
+// TestDisconnectHolderServesInOrder checks that of the tasks that a departed holder releases the
 // largest name comes first, also when a worker waits.
-func TestForgetHolderServesInOrder(t *testing.T) {
+func TestDisconnectHolderServesInOrder(t *testing.T) {
 	x := newGraphSched(t)
 	x.extend("a", "b", "c")
 	x.wantStolen("a", "b", "c")

@@ -360,7 +360,7 @@ func (m *model) drop(queue string) bool {
 }
 
 // forget ends a peer. The order in which its jobs become ready is free here, see
-// TestForgetKeepsOrder.
+// TestDisconnectKeepsOrder.
 func (m *model) forget(p *modelPeer) {
 	p.slots, p.watches = nil, nil
 	for _, j := range slices.Concat(m.jobs, m.dropped) {

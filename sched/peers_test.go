@@ -179,10 +179,10 @@ func duel(t *testing.T, before, left func(round int), right func(round int) bool
 	all.Wait()
 }
 
-// TestForgetKeepsOrder checks that the jobs of a departed peer keep the order in which they were
+// TestDisconnectKeepsOrder checks that the jobs of a departed peer keep the order in which they were
 // handed out. They go behind ready jobs, but with Rules.MaxFailures ahead of all jobs of their priority,
 // also of jobs that were due in an earlier second.
-func TestForgetKeepsOrder(t *testing.T) {
+func TestDisconnectKeepsOrder(t *testing.T) {
 	f := func(space Space, want string) {
 		t.Helper()
 		x := newTestSched(t, Options{Rules: [MaxSpaces]Rules{1: {MaxFailures: 4}}})
@@ -213,8 +213,8 @@ func TestForgetKeepsOrder(t *testing.T) {
 	f(1, "a c d e f waits")
 }
 
-// TestForgetServesInOrder checks the same order when a peer waits for the jobs.
-func TestForgetServesInOrder(t *testing.T) {
+// TestDisconnectServesInOrder checks the same order when a peer waits for the jobs.
+func TestDisconnectServesInOrder(t *testing.T) {
 	f := func(space Space) {
 		t.Helper()
 		x := newTestSched(t, Options{Rules: [MaxSpaces]Rules{1: {MaxFailures: 4}}})
@@ -232,9 +232,9 @@ func TestForgetServesInOrder(t *testing.T) {
 	f(1)
 }
 
-// TestForgetInOrder checks that a departed owner's jobs end in order: the places of later jobs in a
+// TestDisconnectInOrder checks that a departed owner's jobs end in order: the places of later jobs in a
 // Walk do not depend on chance.
-func TestForgetInOrder(t *testing.T) {
+func TestDisconnectInOrder(t *testing.T) {
 	x := newTestSched(t, Options{Shards: 1, Rules: testRules})
 	walk := func() (names []string) {
 		for cursor, done := (Cursor{}), false; !done; {

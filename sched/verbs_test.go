@@ -344,9 +344,9 @@ func TestStaleReferences(t *testing.T) {
 	x.want()
 }
 
-// TestForgetOwnJob checks that a departed peer receives nothing, not even the end of a job that it
+// TestDisconnectOwnJob checks that a departed peer receives nothing, not even the end of a job that it
 // both awaits and holds.
-func TestForgetOwnJob(t *testing.T) {
+func TestDisconnectOwnJob(t *testing.T) {
 	x := newTestSched(t, Options{})
 	p, other := x.peer("f"), x.peer("f")
 	x.reserve(p, 1)
