@@ -244,7 +244,7 @@ func (sh *shard) releaseOne(now Time, w *watch, job uint32, number uint64, sink 
 	if w.peer.request {
 		sh.release(now, job, r, q, now.Wall, sink)
 	} else {
-		sh.fail(now, job, r, q, Attempt{Outcome: attemptLeft, Worker: w.peer.origin}, byRules, sink)
+		sh.fail(now, job, r, q, Attempt{Outcome: attemptLeft, Worker: w.peer.origin}, defaultDelay, sink)
 	}
 	return max(done+len(sh.freedLocks), sh.mu.steps-began) // the end of a job may answer many awaits
 }

@@ -246,8 +246,8 @@
 //	freeKept            frees the record of a kept job
 //	discardUnused       frees a queue of a long name that has no jobs and no workers
 //
-// A job that is not done comes back by fail (counts a failure), failByPolicy (by its policy's retries) or release (no
-// failure).
+// A job that is not done comes back by fail (counts a failure), failWithRetries (by the retries of its policy or of
+// Rules.Failures) or release (no failure).
 //
 // # Concurrency
 //

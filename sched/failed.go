@@ -246,9 +246,9 @@ func appendText(dst []byte, text, before string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(text)-shared)), text[shared:]...)
 }
 
-// failByPolicy is fail for a job under the policy of its queue or under Rules.Failures: the job is delayed, or given
-// up.
-func (sh *shard) failByPolicy(now Time, job uint32, r *record, q *queue, a Attempt, delay int64, sink Sink) {
+// failWithRetries is fail for a job whose retries the policy of its queue counts, or the Rules.Failures of its space:
+// the job is delayed, or given up.
+func (sh *shard) failWithRetries(now Time, job uint32, r *record, q *queue, a Attempt, delay int64, sink Sink) {
 	a.At = now.Wall
 	tries, f := sh.addAttempt(job, r, a), sh.s.rules[r.space].Failures
 	if retries, limited := r.retries(q.policy, f); !limited || tries <= retries {
@@ -285,10 +285,10 @@ func backoff(p *Policy, f *Failures, retry int32, chance uint64) int64 {
 	return p.Backoff.delay(int(retry), chance)
 }
 
-// policyRules reports whether failByPolicy handles a failure of a job, whose space has no Rules.MaxFailures. It does in
-// a space with Rules.Failures. Under a policy with retries or a back-off it does too, except for tasks and for jobs
-// that end with their owner.
-func (sh *shard) policyRules(r *record, q *queue) bool {
+// hasRetries reports whether failWithRetries handles a failure of a job, whose space has no Rules.MaxFailures. It does
+// in a space with Rules.Failures, policy or not. Under a policy with retries or a back-off it does too, except for
+// tasks and for jobs that end with their owner.
+func (sh *shard) hasRetries(r *record, q *queue) bool {
 	p := q.policy
 	return sh.s.rules[r.space].Failures != nil || p != nil && (p.Limited || p.Backoff.First > 0) && r.flags&(task|orphan) == 0 && !sh.s.rules[r.space].Owned
 }

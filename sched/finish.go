@@ -44,12 +44,13 @@ func (s *Scheduler) Fail(now Time, p *Peer, run Run, text []byte, sink Sink) err
 		return err
 	}
 	defer sh.unlock(now, sink)
-	sh.failRun(now, run.Record, r, Attempt{Outcome: attemptFailed, Worker: p.origin, Text: sh.errorText(r, text)}, byRules, sink)
+	sh.failRun(now, run.Record, r, Attempt{Outcome: attemptFailed, Worker: p.origin, Text: sh.errorText(r, text)}, defaultDelay, sink)
 	return nil
 }
 
-// byRules is the delay of a failed job that the policy of its queue rules.
-const byRules = -1
+// defaultDelay has a failed job wait for the back-off of its queue's policy or of the Rules.Failures of its space, or
+// not at all.
+const defaultDelay = -1
 
 // failRun is Fail for a reserved job. A delay of 0 or more, in milliseconds, replaces a policy's back-off.
 func (sh *shard) failRun(now Time, job uint32, r *record, a Attempt, delay int64, sink Sink) {

@@ -38,7 +38,7 @@ func (s *Scheduler) Bury(now Time, p *Peer, run Run, priority int64, sink Sink) 
 	a := Attempt{At: now.Wall, Outcome: attemptBuried, Worker: p.origin}
 	if !sh.s.rules[r.space].plain() {
 		a.Outcome = attemptFailed
-		sh.failRun(now, run.Record, r, a, byRules, sink)
+		sh.failRun(now, run.Record, r, a, defaultDelay, sink)
 		return nil
 	}
 	use := keptFailed

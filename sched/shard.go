@@ -258,11 +258,11 @@ func (sh *shard) resetTimer(q *queue) {
 
 // fail gives back a job that was just taken from its holder and is not done. delay is in milliseconds:
 //
-//	job                   ends                       else, with delay byRules  0             more than 0
+//	job                   ends                       else, with defaultDelay   0             more than 0
 //	a task                never                      goes first                goes first    is delayed by it
 //	of Rules.MaxFailures  after so many failures,    goes first                goes first    is delayed by it
 //	                      or when its owner has left
-//	under policyRules     without retries left       is delayed by a back-off  is ready      is delayed by it
+//	of hasRetries         without retries left       is delayed by a back-off  is ready      is delayed by it
 //	any other             when its owner has left    is ready                  is ready      is delayed by it
 //
 // A task that has got predecessors waits instead of being ready. The caller matches the queue afterwards. A caller that
@@ -279,8 +279,8 @@ func (sh *shard) fail(now Time, job uint32, r *record, q *queue, a Attempt, dela
 	}
 	rules := &sh.s.rules[r.space]
 	if rules.MaxFailures == 0 {
-		if sh.policyRules(r, q) {
-			sh.failByPolicy(now, job, r, q, a, delay, sink)
+		if sh.hasRetries(r, q) {
+			sh.failWithRetries(now, job, r, q, a, delay, sink)
 			return
 		}
 		sh.release(now, job, r, q, now.Wall+max(delay, 0), sink)

@@ -151,7 +151,7 @@ func (sh *shard) timeOut(now Time, x *index, timeout int64, stepLimit int, sink 
 		sh.noteRevoked(now, job, r)
 		sh.addCount(r, atTimedOut)
 		q := sh.unhold(job, r)
-		sh.fail(now, job, r, q, Attempt{Outcome: attemptTimedOut, Worker: worker}, byRules, sink)
+		sh.fail(now, job, r, q, Attempt{Outcome: attemptTimedOut, Worker: worker}, defaultDelay, sink)
 		sh.countSteps(1)
 		sh.matchUntil(now, q, stepLimit, sink)
 	}
