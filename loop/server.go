@@ -131,8 +131,8 @@ func (s *Server) Run(ctx context.Context) (err error) {
 
 func newServer(o Options) (*Server, error) { return newServerWith(o, sched.Options{}) }
 
-// newServerWith makes a server whose scheduler has the Runs and the Batch of fixed.
-func newServerWith(o Options, fixed sched.Options) (_ *Server, err error) {
+// newServerWith makes a server whose scheduler takes FirstRun and Batch from overrides.
+func newServerWith(o Options, overrides sched.Options) (_ *Server, err error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func newServerWith(o Options, fixed sched.Options) (_ *Server, err error) {
 	if err := s.makeJournal(); err != nil {
 		return nil, err
 	}
-	s.sched = sched.New(s.schedOptions(fixed)) // needs the journal
+	s.sched = sched.New(s.schedOptions(overrides)) // needs the journal
 	s.memory = newMemoryLimit(o.MaxMemory, s.sched, s.refusedAtMemory, o.Log)
 	if s.protocols, err = newProtocols(s); err != nil { // need the scheduler and the guard
 		return nil, err
@@ -187,10 +187,10 @@ func (s *Server) makeJournal() (err error) {
 	return err
 }
 
-// schedOptions returns the scheduler's options, with the Runs and the Batch of fixed.
-func (s *Server) schedOptions(fixed sched.Options) sched.Options {
+// schedOptions returns the scheduler's options. It takes FirstRun and Batch from overrides.
+func (s *Server) schedOptions(overrides sched.Options) sched.Options {
 	o := sched.Options{
-		Shards: s.o.Shards, FirstRun: fixed.FirstRun, Batch: fixed.Batch,
+		Shards: s.o.Shards, FirstRun: overrides.FirstRun, Batch: overrides.Batch,
 		Alarm: s.wakeTimer, TimedOut: s.overdue.add, JobHook: s.jobHook, CheckCapacity: s.checkCapacity,
 		MaxTallies: s.o.MetricsMaxQueues, Tallied: hasLabel, PeerMemory: s.o.MaxMemory / peerPart,
 	}
