@@ -44,7 +44,7 @@ func (s *Simulator) start(mem *vfs.MemFS, in loop.Environment) {
 	s.ledger.disk = disk.New(mem)
 	in.Disk = s.ledger.disk
 	settings := s.settings()
-	settings.Log = slog.New(s.ledger.disk.Log())
+	settings.Log = slog.New(s.ledger.disk.LogHandler())
 	server, err := loop.NewOfflineIn(settings, in)
 	if s.server = server; err != nil {
 		s.server = nil
@@ -81,12 +81,12 @@ const logReads = 12
 // drawFault draws a fault, sooner rather than later. Read errors hit the logs for the most part, because only they have
 // the changes that were acknowledged last.
 func (s *Simulator) drawFault() *disk.Fault {
-	f := &disk.Fault{Kind: disk.FaultKind(s.rng.IntN(int(disk.FaultKinds))), Keeps: 100 * s.rng.IntN(2)}
+	f := &disk.Fault{Kind: disk.FaultKind(s.rng.IntN(int(disk.FaultKinds))), KeepPercent: 100 * s.rng.IntN(2)}
 	left := s.rng.Int64N(1 << s.rng.IntN(9))
 	if f.Logs = f.Kind == disk.ReadError && s.rng.IntN(4) > 0; f.Logs {
 		left = s.rng.Int64N(logReads)
 	}
-	return f.After(left)
+	return f.Skip(left)
 }
 
 // abandon ends the server's goroutines after a play.
@@ -154,7 +154,7 @@ func (s *Simulator) startAgain(left *vfs.MemFS) {
 
 // commitBadly commits with a fault in the log. The server must stop, and acknowledge nothing.
 func (s *Simulator) commitBadly() {
-	f := (&disk.Fault{Kind: disk.FaultKind(s.rng.IntN(int(disk.PowerLoss))), Logs: true}).After(s.rng.Int64N(5))
+	f := (&disk.Fault{Kind: disk.FaultKind(s.rng.IntN(int(disk.PowerLoss))), Logs: true}).Skip(s.rng.Int64N(5))
 	s.ledger.disk.InjectFault(f)
 	if s.server.Commit() && f.Hit() {
 		s.trace.Failf("a commit succeeds, although the log had a fault of kind %d: want the server stopped", f.Kind)

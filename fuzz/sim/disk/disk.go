@@ -35,7 +35,7 @@ type Disk struct {
 	syncs   int              // number of syncs of logs: each makes one group durable
 }
 
-// Gate stops the goroutines that come to it until it is opened. Came has a token when one has come.
+// Gate stops the goroutines that come to it until it is opened. Reached has a token when one has come.
 type Gate struct{ Reached, open chan struct{} }
 
 func newGate() *Gate { return &Gate{make(chan struct{}, 1), make(chan struct{})} }
@@ -151,10 +151,10 @@ func (d *Disk) Abandon() {
 	d.FinishCheckpoints()
 }
 
-// Log returns a handler of the server's log, which finishes slow checkpoints when the journal waits for them.
-func (d *Disk) Log() slog.Handler { return checkpointWatcher{d} }
+// LogHandler returns a handler of the server's log, which finishes slow checkpoints when the journal waits for them.
+func (d *Disk) LogHandler() slog.Handler { return checkpointWatcher{d} }
 
-// checkpointWatcher implements Log.
+// checkpointWatcher implements LogHandler.
 type checkpointWatcher struct{ disk *Disk }
 
 // Enabled implements slog.Handler.

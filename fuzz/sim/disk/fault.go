@@ -31,17 +31,17 @@ type Fault struct {
 	Kind FaultKind
 	// Logs reports whether only operations on logs count: those of the committer, or the reading.
 	Logs bool
-	// Keeps is how much a loss of power leaves of what was not synced, in percent.
-	Keeps int
+	// KeepPercent is how much a loss of power leaves of what was not synced.
+	KeepPercent int
 
-	left  atomic.Int64 // operations before the one that fails
-	hit   atomic.Bool
-	after *vfs.MemFS // files that the loss of power has left
+	skip    atomic.Int64 // operations before the one that fails
+	hit     atomic.Bool
+	remains *vfs.MemFS // files that the loss of power has left
 }
 
-// After sets how many operations come before the one that fails.
-func (f *Fault) After(operations int64) *Fault {
-	f.left.Store(operations)
+// Skip sets how many operations come before the one that fails.
+func (f *Fault) Skip(operations int64) *Fault {
+	f.skip.Store(operations)
 	return f
 }
 
@@ -53,13 +53,13 @@ func (d *Disk) InjectFault(f *Fault) { d.fault.Store(f) }
 
 // failsRead reports whether a read is the operation that fails.
 func (f *Fault) failsRead(op errorfs.Op) bool {
-	return f.Kind == ReadError && (!f.Logs || inLogs(op.Path)) && f.left.Add(-1) == -1
+	return f.Kind == ReadError && (!f.Logs || inLogs(op.Path)) && f.skip.Add(-1) == -1
 }
 
 // failsWrite reports whether an operation that changes something is the one that fails. logs reports whether the
 // committer does it.
 func (f *Fault) failsWrite(op errorfs.Op, logs bool) bool {
-	return (!f.Logs || logs) && f.appliesTo(op.Kind) && f.left.Add(-1) == -1
+	return (!f.Logs || logs) && f.appliesTo(op.Kind) && f.skip.Add(-1) == -1
 }
 
 // appliesTo reports whether a fault can make this kind of operation fail.
@@ -82,7 +82,7 @@ func (d *Disk) apply(f *Fault, op errorfs.Op) error {
 	case NoSpace:
 		return syscall.ENOSPC
 	case PowerLoss:
-		f.after = d.clone(f.Keeps)
+		f.remains = d.clone(f.KeepPercent)
 		d.gone.Store(true)
 		fallthrough
 	case IOError, ReadError:
@@ -99,16 +99,16 @@ func (d *Disk) apply(f *Fault, op errorfs.Op) error {
 }
 
 // clone returns what is synced, and a percentage of the rest.
-func (d *Disk) clone(keeps int) *vfs.MemFS {
-	return d.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: keeps, RNG: rand.New(rand.NewPCG(0, 0))})
+func (d *Disk) clone(keepPercent int) *vfs.MemFS {
+	return d.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: keepPercent, RNG: rand.New(rand.NewPCG(0, 0))})
 }
 
 // AfterFault returns the disk as a fault leaves it, whichever operation it hit.
 func (d *Disk) AfterFault(f *Fault) *vfs.MemFS {
-	if f.Hit() && f.after != nil {
-		return f.after
+	if f.Hit() && f.remains != nil {
+		return f.remains
 	}
-	return d.clone(f.Keeps)
+	return d.clone(f.KeepPercent)
 }
 
 // Remains is what a crash leaves of an unsynced write.
