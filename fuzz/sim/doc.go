@@ -54,7 +54,7 @@
 // What is promised is in ../README.md. These functions fail the play when a rule is broken:
 //
 //	never early, one holder at a time   Ledger.assigned (ledger_reserved.go), taskGiven, checkNext (dwork_answers.go)
-//	the order of a queue                checkOrder (ledger_reserved.go) notes, endTurn (ledger_turn.go) judges
+//	the order of a queue                noteInversions (ledger_reserved.go) notes, endTurn (ledger_turn.go) judges
 //	acknowledged is on disk             checkOnDisk (ledger.go), called where a peer is told of a change
 //	survives a crash                    Simulator.recovered (server_crash.go), audit (simulator.go), checkDump
 //	                                    (periodic_dump.go), leasesRecovered (lease.go), ktsCrashed (kts46_check.go)
@@ -179,8 +179,9 @@
 // The form of a method's name says which part acts:
 //
 //   - An imperative is an act of the play. With a Conn as its first argument the act is that peer's, as in submit,
-//     serve and reportJob; without one it is the simulator's, as in pass, commit and crash. The few imperatives of
-//     Ledger, as end and doubt, change the ledger alone.
+//     serve and reportJob; without one it is the simulator's, as in pass, commit and crash. Exceptions are deliver,
+//     deliverSome, deliverAll, exchange, breakConn and replace: these are the network's acts on the Conn. The few
+//     imperatives of Ledger, as end and doubt, change the ledger alone.
 //   - A past participle is an event that the ledger is told of, as submitted, finished and crashed. It fails the play
 //     when the event must not happen, and else notes it.
 //   - checkX fails the play when X is not so. noteX of Ledger records a fact without judging it. Other names stand for

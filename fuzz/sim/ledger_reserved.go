@@ -84,7 +84,7 @@ func (l *Ledger) assigned(c *Conn, j *Job, queue, name string) {
 		j.forgetPlace() // its time was over, and that was a new place in line
 		j.failures++
 	} else if j.orderKnown {
-		l.checkOrder(j)
+		l.noteInversions(j)
 	}
 	j.inServer, j.holder, j.heldAt, j.turn, j.holderUnknown, j.locks = sure, c, l.clock().Mono, l.turn, false, nil
 	j.parked, j.buried = false, no
@@ -95,8 +95,8 @@ func (l *Ledger) assigned(c *Conn, j *Job, queue, name string) {
 	}
 }
 
-// checkOrder notes the jobs that should have been handed out before j; endTurn checks them.
-func (l *Ledger) checkOrder(j *Job) {
+// noteInversions notes the jobs that should have been handed out before j; endTurn checks them.
+func (l *Ledger) noteInversions(j *Job) {
 	var better []*Job
 	for _, r := range l.jobs {
 		if r.inServer != sure || r.queue != j.queue || !r.orderKnown || r.holder != nil || r.by == ofDwork || r.turn >= l.turn || r.due > l.began {

@@ -203,22 +203,22 @@ func (p *process) dial(context.Context) (net.Conn, error) {
 
 // Submit implements node.Functions.
 func (p *process) Submit(function, name string, workload []byte, done func([]byte, error)) (err error) {
-	p.calls("a job "+name, func() { err = p.server.Functions().Submit(function, name, workload, done) })
+	p.call("a job "+name, func() { err = p.server.Functions().Submit(function, name, workload, done) })
 	return err
 }
 
 // Withdraw implements node.Functions.
 func (p *process) Withdraw(function, name string) (unseen bool) {
-	p.calls("to withdraw "+name, func() { unseen = p.server.Functions().Withdraw(function, name) })
+	p.call("to withdraw "+name, func() { unseen = p.server.Functions().Withdraw(function, name) })
 	return unseen
 }
 
-func (p *process) calls(what string, call func()) {
+func (p *process) call(what string, do func()) {
 	if p.isDead() {
 		return
 	}
 	(&message{process: p, what: what, call: func() {
-		call()
+		do()
 		p.server.Settle()
 	}}).wait()
 }

@@ -63,8 +63,8 @@ func (s *site) create(q *queue) {
 	}}}})
 }
 
-// named finds the task of a job.
-func (s *site) named(name string) *task {
+// taskNamed finds the task of a job.
+func (s *site) taskNamed(name string) *task {
 	for _, t := range s.ledger.tasks {
 		if t.id.Hex() == name {
 			return t

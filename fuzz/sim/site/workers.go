@@ -25,7 +25,7 @@ type worker struct {
 
 func (w *worker) String() string { return fmt.Sprintf("%v's worker %d", w.process, w.number) }
 
-func (w *worker) asks(cmd periodic.Command, args []byte) {
+func (w *worker) send(cmd periodic.Command, args []byte) {
 	w.peer.Send(wire.PeriodicFrame(periodic.Plain, 1, cmd, args))
 }
 
@@ -35,9 +35,9 @@ func (s *site) join(p *process) {
 	w := &worker{process: p, number: p.hired, peer: p.server.Connect("periodic")}
 	w.peer.Send(periodic.AppendHello(nil, &periodic.Hello{Framing: periodic.Plain, Role: periodic.Worker}))
 	for _, function := range []string{"one", "two"} {
-		w.asks(periodic.CanDo, periodic.AppendStr8String(nil, function))
+		w.send(periodic.CanDo, periodic.AppendStr8String(nil, function))
 	}
-	w.asks(periodic.GrabJob, nil)
+	w.send(periodic.GrabJob, nil)
 	p.workers = append(p.workers, w)
 }
 
@@ -70,13 +70,13 @@ func (s *site) reportTask(w *worker, done bool) {
 	if !done {
 		s.trace.Logf("%v fails %v", w, t)
 		t.failed = true
-		w.asks(periodic.WorkFail, w.handle)
+		w.send(periodic.WorkFail, w.handle)
 	} else {
 		s.trace.Logf("%v does %v", w, t)
 		t.result = fmt.Sprintf("%v by %v", t, w)
-		w.asks(periodic.WorkDone, append(slices.Clone(w.handle), t.result...))
+		w.send(periodic.WorkDone, append(slices.Clone(w.handle), t.result...))
 	}
-	w.asks(periodic.GrabJob, nil)
+	w.send(periodic.GrabJob, nil)
 }
 
 // readAll lets the workers of a process read.
@@ -94,7 +94,7 @@ func (s *site) readAll(p *process) {
 				if err != nil {
 					s.trace.Failf("%v is sent %x, want a JOB_ASSIGN: %v", w, r.Body, err)
 				}
-				w.handle, w.task = handle, s.named(string(j.Name))
+				w.handle, w.task = handle, s.taskNamed(string(j.Name))
 				s.given(w)
 			}
 			w.greeted = true
