@@ -72,6 +72,8 @@
 //	tasks and predecessors              predict, checkPredecessors (dwork_graph.go)
 //	kts46, cron                         Kts46Model.agrees (kts46_check.go), checkCron (cron.go)
 //	a stop owes nothing                 checkOwesNothing, checkAllAnswered, checkHalfClosed (server_stop.go)
+//	a Disbatch site                     checkTasks with allowed and checkOrder, given (site/ledger.go); checkEnded,
+//	                                    stopInOrder (site/host.go)
 //
 // # To add an operation
 //
@@ -171,8 +173,9 @@
 //	boundary  the place between a connection and the server at which the ledger sees all messages
 //	probe     a client or a request of the simulation itself, which asks while nothing else happens
 //
-// A trace names its parts by a letter and a number: c3 a connection, h7 a call of the HTTP API, j12 a job or a dwork
-// task, q1 a queue, w0 a worker of dwork, kts46 or the queue with a policy, b:p0 a job of that queue.
+// A trace names its parts by a letter and a number: c3 a connection or a reserve over HTTP, h7 a call of the HTTP API,
+// j12 a job or a dwork task, q1 a queue, w0 a worker of dwork, kts46 or the queue with a policy, b:p0 a job of that
+// queue. In the play of a site h0.1 is a process of host h0, and t3 a task.
 //
 // # Names
 //

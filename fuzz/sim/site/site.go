@@ -22,12 +22,6 @@ import (
 	"treadle/loop/disbatch/store"
 )
 
-// A simulated Disbatch site has three hosts. On each a node runs inside a server in memory, with Periodic workers of
-// functions; the hosts share one fake MongoDB. Nodes and driver are the real ones. Their goroutines
-// are in a bubble of testing/synctest, whose clock stands still while any of them can run. Each command to the
-// database, each call of a server and each reply waits as a message until the play delivers it, so the seed alone
-// decides what happens, and in which order.
-
 // hostCount is the number of hosts, maxTasks the largest number of tasks, and lateTasks the number of tasks that are
 // created at the end.
 const (
