@@ -9,18 +9,18 @@ import (
 	"treadle/sched"
 )
 
-// lineTalk is a conversation in lines: "hold" holds the session, "wait N" sets an alarm N milliseconds from now, and
-// every other line is echoed.
+// lineTalk is a conversation in lines: "suspend" suspends the session, "wait N" sets an alarm N milliseconds from now,
+// and every other line is echoed.
 type lineTalk struct {
-	s     *protocol.Session
-	held  bool
-	looks int // calls of Consume
-	rings int
+	s         *protocol.Session
+	suspended bool
+	looks     int // calls of Consume
+	rings     int
 }
 
 func (c *lineTalk) Consume(in []byte) (n int, err error) {
 	c.looks++
-	for !c.held {
+	for !c.suspended {
 		line, _, ok := bytes.Cut(in[n:], []byte("\n"))
 		if !ok {
 			break
@@ -29,8 +29,8 @@ func (c *lineTalk) Consume(in []byte) (n int, err error) {
 		c.s.HandshakeDone = true
 		var ms int64
 		switch {
-		case string(line) == "hold":
-			c.held = true
+		case string(line) == "suspend":
+			c.suspended = true
 			c.s.Suspend()
 		case bytes.HasPrefix(line, []byte("wait ")):
 			for _, digit := range line[5:] {
@@ -47,7 +47,7 @@ func (c *lineTalk) Consume(in []byte) (n int, err error) {
 
 func (c *lineTalk) Alarm() {
 	c.rings++
-	c.held = false
+	c.suspended = false
 	c.s.Touch()
 	c.s.Out = append(c.s.Out, "ring\n"...)
 	c.s.Resume()
@@ -105,12 +105,12 @@ func TestDelimited(t *testing.T) {
 	c.lines(t, "five\n")
 }
 
-// TestHold: a held session handles nothing, keeps what the peer sends and goes on in order.
-func TestHold(t *testing.T) {
+// TestSuspend: a suspended session handles nothing, keeps what the peer sends and goes on in order.
+func TestSuspend(t *testing.T) {
 	t.Parallel()
 	w := newMemServer(t, Options{})
 	c, talk := w.talk()
-	c.send([]byte("a\nwait 500\nhold\nb\n"))
+	c.send([]byte("a\nwait 500\nsuspend\nb\n"))
 	c.send([]byte("c\nd"))
 	c.lines(t, "a\n")
 	w.manual.add(499)
@@ -126,10 +126,10 @@ func TestHold(t *testing.T) {
 	if talk.rings != 1 {
 		t.Errorf("%d rings", talk.rings)
 	}
-	c.send([]byte("wait 5\nhold\n"))
+	c.send([]byte("wait 5\nsuspend\n"))
 	c.send(bytes.Repeat([]byte("x"), maxPausedBytes+1))
 	if c.s.reason != errTooExpensive && !c.closed {
-		t.Error("a held session takes any number of bytes")
+		t.Error("a suspended session takes any number of bytes")
 	}
 }
 

@@ -1,8 +1,8 @@
 // Package beanstalk speaks the protocol of beanstalkd 1.12, see `treadle help beanstalk`. A tube is a queue.
 //
-// The replies of a connection come in the order of its requests. A reserve that waits holds the session, and so does a
-// request whose reply must not pass an acknowledgement that waits for the journal. Requests that concern any number of
-// jobs or tubes do a part a turn.
+// The replies of a connection come in the order of its requests. A reserve that waits suspends the session, and so does
+// a request whose reply must not pass an acknowledgement that waits for the journal. Requests that concern any number
+// of jobs or tubes do a part a turn.
 package beanstalk
 
 import (

@@ -24,7 +24,7 @@ type conversation struct {
 	continuing bool         // the request did not end in an earlier turn and goes on
 	kicking    *kickRun     // a kick that goes on
 	listing    *tubeListing // a list-tubes that goes on
-	quitting   bool         // the session is held until no reply waits for the journal
+	quitting   bool         // the session is suspended until no reply waits for the journal
 	skipping   int64        // Mono since which a job that is too large is passed over; 0: none is
 }
 
@@ -37,7 +37,7 @@ var _ interface {
 // acksPoll is how often, in milliseconds, a conversation looks whether its acknowledgements are sent.
 const acksPoll = 2
 
-// Consume implements protocol.Conversation. It stops behind a request that holds or pauses the session.
+// Consume implements protocol.Conversation. It stops behind a request that suspends or pauses the session.
 func (c *conversation) Consume(in []byte) (n int, err error) {
 	if c.wait.on { // the peer has closed its side: nothing else ends a reserve that waits before its time
 		c.stopWait(codec.TimedOut)

@@ -25,10 +25,10 @@ const (
 
 // wait is a reserve that waits for a job.
 type wait struct {
-	on      bool
-	until   int64   // Mono; math.MaxInt64: for ever
-	holds   bool    // the session is held, and the connection is counted as one that waits
-	counted []*tube // the tubes that count it
+	on        bool
+	until     int64   // Mono; math.MaxInt64: for ever
+	suspended bool    // the session is suspended, and the connection is counted as one that waits
+	counted   []*tube // the tubes that count it
 }
 
 // becomeWorker makes the connection one that reserves: its tubes are watched from now on. It fails when a limit forbids
@@ -86,9 +86,9 @@ func (c *conversation) reserve(timeout int32) {
 	c.beginWait()
 }
 
-// beginWait holds the session until a job comes.
+// beginWait suspends the session until a job comes.
 func (c *conversation) beginWait() {
-	c.wait.holds, c.wait.counted = true, append(c.wait.counted[:0], c.watched...)
+	c.wait.suspended, c.wait.counted = true, append(c.wait.counted[:0], c.watched...)
 	for _, t := range c.wait.counted {
 		t.waiting.Add(1)
 	}
@@ -139,10 +139,10 @@ func (c *conversation) stopWait(reply string) {
 // endWait ends a wait. The session goes on with its next request.
 func (c *conversation) endWait() {
 	c.wait.on = false
-	if !c.wait.holds {
+	if !c.wait.suspended {
 		return
 	}
-	c.wait.holds = false
+	c.wait.suspended = false
 	for _, t := range c.wait.counted {
 		t.waiting.Add(-1)
 	}

@@ -110,7 +110,7 @@ func (c *conversation) answerNullLater() {
 	c.wait()
 }
 
-// wait holds the connection until the FETCH is answered.
+// wait suspends the session until the FETCH is answered.
 func (c *conversation) wait() {
 	c.s.Alarm(c.s.Loop.Now.Mono + fetchWait)
 	c.s.Suspend()
