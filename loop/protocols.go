@@ -303,7 +303,7 @@ func (h host) Fail(err error) { h.fail(err) }
 func (h host) Limits() protocol.Limits {
 	return protocol.Limits{
 		MaxFrame: h.o.MaxFrame, MaxOutbound: h.o.MaxOutbound,
-		LargeOutput: h.largeOutput(), MostUnsent: h.maxUnsent(), PeerMemory: h.peerMemory,
+		LargeOutput: h.largeOutput(), MaxUnsent: h.maxUnsent(), PeerMemory: h.peerMemory,
 		HandshakeTimeout: h.o.HandshakeTimeout, FrameTimeout: h.o.FrameTimeout, Drain: h.drain(),
 	}
 }

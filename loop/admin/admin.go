@@ -158,8 +158,8 @@ func New(host Host, o Options) (*API, error) {
 	api := &API{host: host, o: o, rules: make(map[string]map[string]string), runTimeCron: make(map[string]*cronEntry), closed: make(chan struct{})}
 	api.reserver, api.awaiter = host.NewLocalPeer(api.deliverJob), host.NewLocalPeer(api.deliverEnd)
 	api.searches = make(chan struct{}, maxSearches)
-	api.incoming.Most, api.outgoing.Most, api.outgoing.Renew = host.Limits().MostUnsent, host.Limits().MostUnsent, pieceTime
-	api.results.most = int64(host.Limits().MostUnsent)
+	api.incoming.Max, api.outgoing.Max, api.outgoing.Renew = host.Limits().MaxUnsent, host.Limits().MaxUnsent, pieceTime
+	api.results.max = int64(host.Limits().MaxUnsent)
 	table, err := api.mergedPolicies()
 	if err == nil {
 		err = table.CheckKeys()

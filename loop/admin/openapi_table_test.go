@@ -48,8 +48,8 @@ func text(name, means string) parameter {
 	return parameter{name: name, means: means, schema: kindOf("string")}
 }
 
-func number(name string, most, usual int, means string) parameter {
-	return parameter{name: name, means: means, schema: object{{"type", "integer"}, {"minimum", 1}, {"maximum", most}, {"default", usual}}}
+func number(name string, maximum, usual int, means string) parameter {
+	return parameter{name: name, means: means, schema: object{{"type", "integer"}, {"minimum", 1}, {"maximum", maximum}, {"default", usual}}}
 }
 
 // paged returns the parameters with those of a page.

@@ -30,7 +30,7 @@ const (
 type pendingReserve struct {
 	spaces  *protocol.Spaces
 	arrived chan struct{} // holds a token after a job has come
-	most    int           // jobs that it asks for
+	maxJobs int           // jobs that it asks for
 
 	mu    sync.Mutex
 	seen  int
@@ -65,7 +65,7 @@ func (p *pendingReserve) add(j *sched.Job, broadcast bool) {
 		workload = asText(nil, j)
 	}
 	if p.jobs == nil {
-		p.jobs, p.runs = make([]codec.LeasedJob, 0, min(p.most, usualJobs)), make([]sched.Run, 0, min(p.most, usualJobs))
+		p.jobs, p.runs = make([]codec.LeasedJob, 0, min(p.maxJobs, usualJobs)), make([]sched.Run, 0, min(p.maxJobs, usualJobs))
 	}
 	one := codec.LeasedJob{Priority: j.Priority, Broadcast: broadcast}
 	if !p.spaces[j.Space].NoTimes {
@@ -160,7 +160,7 @@ func queuesOf(ask *codec.Reserve) (all [][]byte, err error) {
 // reserve takes jobs, or waits for one, and leases what came.
 func (api *API) reserve(ctx context.Context, queues [][]byte, ask *codec.Reserve, terms sched.LeaseTerms) (any, error) {
 	s, sink := api.host.Sched(), api.host.NewSink()
-	one := &pendingReserve{spaces: api.host.Spaces(), arrived: make(chan struct{}, 1), most: ask.Jobs}
+	one := &pendingReserve{spaces: api.host.Spaces(), arrived: make(chan struct{}, 1), maxJobs: ask.Jobs}
 	tag := api.reserves.add(one)
 	p := s.NewRequestPeer(api.reserver.Session(), terms.Worker)
 	defer sink.Wake()

@@ -236,7 +236,7 @@ func (api *API) submission(s *sched.Submission, j *codec.Job) error {
 	if s.Workload, err = workload(j); err != nil {
 		return err
 	}
-	if most := api.host.Limits().MaxFrame - 2*maxName; len(s.Workload) > most {
+	if maxWorkload := api.host.Limits().MaxFrame - 2*maxName; len(s.Workload) > maxWorkload {
 		api.host.CountRefusal(Name, protocol.ReasonSize)
 		return &refusal{fmt.Errorf("the workload of %d bytes is larger than --max-frame allows", len(s.Workload)), protocol.ReasonSize}
 	}

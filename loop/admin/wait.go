@@ -32,12 +32,12 @@ type jobEnd struct {
 // memoryBudget bounds the bytes of copies that are held for a moment. A copy that is alone may have any size.
 type memoryBudget struct {
 	used atomic.Int64
-	most int64
+	max  int64
 }
 
 // take reports whether there is room for a copy of n bytes. It counts them if there is.
 func (r *memoryBudget) take(n int) bool {
-	if used := r.used.Add(int64(n)); used > max(r.most, int64(n)) {
+	if used := r.used.Add(int64(n)); used > max(r.max, int64(n)) {
 		r.give(n)
 		return false
 	}

@@ -15,7 +15,7 @@ import (
 // fit ends its wait with an error. A result that is alone may have any size, and other ends have no bytes.
 func TestResultsAreBounded(t *testing.T) {
 	i := &API{host: aloneHost{}}
-	i.results.most, i.outgoing.Most = 10, 1<<20
+	i.results.max, i.outgoing.Max = 10, 1<<20
 	end := func(effect sched.Effect, size int) *jobEnd {
 		wait := &jobEnd{came: make(chan struct{}, 1)}
 		i.deliverEnd(&sched.Delivery{Effect: effect, Tag: i.waits.add(wait), Data: []byte(strings.Repeat("x", size))})

@@ -7,10 +7,10 @@ import (
 )
 
 // Budget bounds the bytes that its holdings have together: unread answers, or requests whose rest has not come. While
-// they have more than Most, the budget evicts the holding that has not moved for the longest. The holding that moved
+// they have more than Max, the budget evicts the holding that has not moved for the longest. The holding that moved
 // last stays, whatever it has.
 type Budget struct {
-	Most int // bytes that all may have
+	Max  int // bytes that all may have
 	Free int // a holding of at most Free bytes is never evicted
 
 	mu       sync.Mutex
@@ -63,7 +63,7 @@ func (h *Holding) Moved() bool { return h.Resize(h.bytes) }
 func (b *Budget) set(last *Holding, bytes int) {
 	b.bytes += bytes - last.bytes
 	last.bytes = bytes
-	for at := b.holdings.Front(); b.bytes > b.Most && at != last.element; {
+	for at := b.holdings.Front(); b.bytes > b.Max && at != last.element; {
 		stale := at.Value.(*Holding)
 		at = at.Next()
 		if stale.bytes > b.Free {

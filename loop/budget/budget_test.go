@@ -8,7 +8,7 @@ import (
 // TestBudget: over its limit the budget evicts the holding that has not moved for the longest, unless it has no more
 // than Free. An evicted holding cannot move and has no bytes.
 func TestBudget(t *testing.T) {
-	b := Budget{Most: 100, Free: 10}
+	b := Budget{Max: 100, Free: 10}
 	var log strings.Builder
 	begin := func(name string, bytes int) *Holding {
 		return b.Begin(bytes, func() { log.WriteString(name) }, func() { log.WriteString("-" + name) })

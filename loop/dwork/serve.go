@@ -30,7 +30,7 @@ func (p *Protocol) Serve(context.Context) {
 	for _, l := range p.sockets {
 		p.listeners = append(p.listeners, zmq.Listen(l, zmq.Options{
 			MaxConnections: math.MaxInt, // p.host.Listen counts them
-			MaxFrame:       p.o.MaxFrame, MaxOutbound: max(limits.MaxOutbound, 2*maxReply), MaxUnsent: max(limits.MostUnsent, 4*maxReply),
+			MaxFrame:       p.o.MaxFrame, MaxOutbound: max(limits.MaxOutbound, 2*maxReply), MaxUnsent: max(limits.MaxUnsent, 4*maxReply),
 			MaxBuffered:      min(zmq.DefaultMaxBuffered, max(limits.PeerMemory, 2*p.o.MaxFrame)),
 			HandshakeTimeout: limits.HandshakeTimeout, FrameTimeout: limits.FrameTimeout, OnFault: p.logPeerError,
 			Unasked: codec.AppendType(nil, codec.NotFound),

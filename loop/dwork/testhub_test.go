@@ -54,7 +54,7 @@ func (r *testHub) Committed() uint64                     { return 0 }
 func (r *testHub) Flush(int)                             {}
 func (r *testHub) FlushLater()                           {}
 func (r *testHub) NewSink() protocol.Sink                { return nobody{} }
-func (r *testHub) Limits() protocol.Limits               { return protocol.Limits{MostUnsent: 1 << 30} }
+func (r *testHub) Limits() protocol.Limits               { return protocol.Limits{MaxUnsent: 1 << 30} }
 func (r *testHub) Listen(string, string, string) (net.Listener, error) {
 	return net.Listen("tcp", "127.0.0.1:0")
 }

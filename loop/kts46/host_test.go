@@ -204,7 +204,7 @@ func (testSink) Wake() {}
 
 // Limits implements protocol.Host.
 func (s *testHost) Limits() protocol.Limits {
-	return protocol.Limits{LargeOutput: 256 << 10, MostUnsent: s.unsent, HandshakeTimeout: 10 * time.Second, FrameTimeout: 100 * time.Second}
+	return protocol.Limits{LargeOutput: 256 << 10, MaxUnsent: s.unsent, HandshakeTimeout: 10 * time.Second, FrameTimeout: 100 * time.Second}
 }
 
 // Guard implements protocol.Host.

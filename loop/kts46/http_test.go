@@ -42,7 +42,7 @@ func serve(t *testing.T, o Options, unsent int) *socketHub {
 		return sched.Time{Wall: now.UnixMilli(), Mono: now.Sub(began).Milliseconds(), WallMicros: now.UnixMicro()}
 	}
 	if unsent > 0 {
-		r.server.unsent, r.unread.Most, r.incoming.Most = unsent, unsent, unsent
+		r.server.unsent, r.unread.Max, r.incoming.Max = unsent, unsent, unsent
 	}
 	var err error
 	if r.listening, err = r.Listen(); err != nil {

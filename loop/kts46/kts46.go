@@ -69,15 +69,15 @@ func requestCounters() map[string]*atomic.Uint64 {
 // New makes the protocols without opening their addresses.
 func New(host protocol.Host, o Options) *Protocol {
 	databases, _ := o.databases() // Check has refused a wrong one
-	most := host.Limits().MostUnsent
+	maxUnsent := host.Limits().MaxUnsent
 	return &Protocol{
 		registry: registry{
 			host: host, sched: host.Sched(), sink: host.NewSink(), restartAfter: o.RestartAfter,
 			projects: make(map[string]*project), workers: make(map[string]*worker), sweepAt: minSweep, restored: make(map[string]*protocol.Document),
 		},
 		o: o, databases: databases, stats: stats{requests: requestCounters()}, done: make(chan struct{}),
-		unread:     web.Transfers{Budget: budget.Budget{Most: most}},
-		incoming:   web.Transfers{Budget: budget.Budget{Most: most, Free: largeCall}},
+		unread:     web.Transfers{Budget: budget.Budget{Max: maxUnsent}},
+		incoming:   web.Transfers{Budget: budget.Budget{Max: maxUnsent, Free: largeCall}},
 		largeTurns: make(web.Turns, 1),
 	}
 }

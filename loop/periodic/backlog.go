@@ -27,7 +27,7 @@ func (b *backlog) empty() bool { return len(b.jobs) == 0 }
 
 // pushBacklog adds a copy of a job, if there is room.
 func (c *conversation) pushBacklog(j *sched.Job) {
-	if c.backlog.size >= maxBacklog || c.s.Loop.Backlog >= c.p.limits.MostUnsent {
+	if c.backlog.size >= maxBacklog || c.s.Loop.Backlog >= c.p.limits.MaxUnsent {
 		return
 	}
 	own := *j

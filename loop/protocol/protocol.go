@@ -81,8 +81,8 @@ type CloseReason struct {
 type Limits struct {
 	MaxFrame    int // bytes of one request, in a protocol without a setting of its own
 	MaxOutbound int // unread bytes of one peer
-	LargeOutput int // unread bytes of one peer from which they count against MostUnsent
-	MostUnsent  int // unread bytes of all peers of an event loop together
+	LargeOutput int // unread bytes of one peer from which they count against MaxUnsent
+	MaxUnsent   int // unread bytes of all peers of an event loop together
 	PeerMemory  int // bytes that any other budget of peers may have, or one largest request
 
 	HandshakeTimeout time.Duration // from a connection to its handshake

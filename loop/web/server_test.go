@@ -73,7 +73,7 @@ func TestTransferMoves(t *testing.T) {
 	const size, pieces = 4 * pieceSize, 4
 	f := func(name string, run func(slow *Transfer, peer *slowPeer) error) {
 		t.Helper()
-		all := Transfers{Budget: budget.Budget{Most: 3 * size}}
+		all := Transfers{Budget: budget.Budget{Max: 3 * size}}
 		var slowEnd stubPeer
 		_, slow := all.Begin(t.Context(), &slowEnd)
 		var stalled []*stubPeer
@@ -109,7 +109,7 @@ func TestTransferMoves(t *testing.T) {
 // One that is evicted during its turn keeps both.
 func TestTransferWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all, turns := Transfers{Budget: budget.Budget{Most: 10}}, make(Turns, 1)
+		all, turns := Transfers{Budget: budget.Budget{Max: 10}}, make(Turns, 1)
 		turns <- struct{}{}
 		var peer stubPeer
 		ctx, waiting := all.Begin(t.Context(), &peer)

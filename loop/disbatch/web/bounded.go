@@ -29,8 +29,8 @@ const (
 )
 
 // newTransfers returns the budget of a command interface.
-func newTransfers(most int) *web.Transfers {
-	return &web.Transfers{Budget: budget.Budget{Most: most, Free: freeHeld}, Renew: readTimeout}
+func newTransfers(maxBytes int) *web.Transfers {
+	return &web.Transfers{Budget: budget.Budget{Max: maxBytes, Free: freeHeld}, Renew: readTimeout}
 }
 
 // bufferedReply is a reply that is written later. Its header is the header of the response.

@@ -379,7 +379,7 @@ func TestMaxConnections(t *testing.T) {
 // TestUnsentVictims: a connection that writes nothing yet, or has few replies, is not taken for one that does not read.
 func TestUnsentVictims(t *testing.T) {
 	const large = 4 * fewUnsent
-	l := &Listener{unsent: budget.Budget{Most: 2 * large, Free: fewUnsent}}
+	l := &Listener{unsent: budget.Budget{Max: 2 * large, Free: fewUnsent}}
 	add := func(unsent int) *conn {
 		near, far := net.Pipe()
 		t.Cleanup(func() { _, _ = near.Close(), far.Close() })

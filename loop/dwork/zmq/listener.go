@@ -55,7 +55,7 @@ func Listen(ln net.Listener, o Options) *Listener {
 		conns:     make(map[*conn]struct{}),
 	}
 	l.buffered.limit = int64(l.o.MaxBuffered)
-	l.unsent.Most, l.unsent.Free = l.o.MaxUnsent, fewUnsent
+	l.unsent.Max, l.unsent.Free = l.o.MaxUnsent, fewUnsent
 	l.done.Go(l.accept)
 	return l
 }
