@@ -52,24 +52,24 @@ func (d *dumpCmd) Run(c *cli, con *console) error {
 		if err != nil {
 			return err
 		}
-		if left, known, err := server.LeftOut(ctx); err == nil && known {
-			tellLeftOut(con, left)
+		if omitted, known, err := server.Omitted(ctx); err == nil && known {
+			tellOmitted(con, omitted)
 		}
 		return nil
 	})
 }
 
-// tellLeftOut says what the server holds that a dump cannot.
-func tellLeftOut(con *console, left client.LeftOut) {
+// tellOmitted says what the server holds that a dump cannot.
+func tellOmitted(con *console, omitted client.Omitted) {
 	var parts []string
 	for _, p := range []struct {
 		n         int64
 		one, many string
 	}{
-		{left.Tasks, "task of dwork or kts46", "tasks of dwork and kts46"},
-		{left.Projects, "kts46 project", "kts46 projects"},
-		{left.Jobs, "job of Gloom or Disbatch", "jobs of Gloom and Disbatch"},
-		{left.Settings, "changed setting", "changed settings"},
+		{omitted.Tasks, "task of dwork or kts46", "tasks of dwork and kts46"},
+		{omitted.Projects, "kts46 project", "kts46 projects"},
+		{omitted.Jobs, "job of Gloom or Disbatch", "jobs of Gloom and Disbatch"},
+		{omitted.Settings, "changed setting", "changed settings"},
 	} {
 		switch {
 		case p.n == 1:

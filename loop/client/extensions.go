@@ -27,28 +27,28 @@ func (c *Client) Loaded(ctx context.Context) (jobs int64, known bool, err error)
 	return c.askTreadle(ctx, periodic.KeyLoaded)
 }
 
-// LeftOut counts the data that a dump cannot contain.
-type LeftOut struct {
+// Omitted counts the data that a dump cannot contain.
+type Omitted struct {
 	Tasks    int64 // of dwork and kts46
 	Jobs     int64 // of Gloom and Disbatch
 	Projects int64 // of kts46
 	Settings int64 // with another value than their default
 }
 
-// LeftOut returns the data that this connection's last Dump left out.
-func (c *Client) LeftOut(ctx context.Context) (left LeftOut, known bool, err error) {
+// Omitted returns the data that this connection's last Dump left out.
+func (c *Client) Omitted(ctx context.Context) (omitted Omitted, known bool, err error) {
 	for _, each := range []struct {
 		key string
 		to  *int64
 	}{
-		{periodic.KeyLeftTasks, &left.Tasks}, {periodic.KeyLeftJobs, &left.Jobs},
-		{periodic.KeyLeftProjects, &left.Projects}, {periodic.KeyLeftSettings, &left.Settings},
+		{periodic.KeyLeftTasks, &omitted.Tasks}, {periodic.KeyLeftJobs, &omitted.Jobs},
+		{periodic.KeyLeftProjects, &omitted.Projects}, {periodic.KeyLeftSettings, &omitted.Settings},
 	} {
 		if *each.to, known, err = c.askTreadle(ctx, each.key); err != nil || !known {
-			return LeftOut{}, false, err
+			return Omitted{}, false, err
 		}
 	}
-	return left, true, nil
+	return omitted, true, nil
 }
 
 // askTreadle asks for key if the server is a Treadle.
