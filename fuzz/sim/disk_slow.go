@@ -18,7 +18,7 @@ import (
 func (s *Simulator) commitSlowly() (over <-chan struct{}) {
 	s.settle()
 	g, groups := s.ledger.disk.Hold(), s.ledger.disk.Groups()
-	over, s.ledger.ktsSaved.next = s.server.BeginCommit(), s.ledger.kts.clone()
+	over, s.ledger.kts46Saved.next = s.server.BeginCommit(), s.ledger.kts.clone()
 	left, after := 1+s.rng.IntN(2), s.rng.Uint64()
 	defer func() { s.rng = rand.New(rand.NewPCG(after, 0)) }() // how many numbers are drawn depends on the journal's goroutines
 	for ; ; left-- {
@@ -30,7 +30,7 @@ func (s *Simulator) commitSlowly() (over <-chan struct{}) {
 		case <-g.Reached: // at a sync of the group, or of the new log that it is in
 		}
 		if n := s.ledger.disk.Groups(); n > groups { // the one before is on disk
-			groups, s.ledger.ktsSaved.disk, s.ledger.ktsSaved.next = n, s.ledger.ktsSaved.next, s.ledger.kts.clone()
+			groups, s.ledger.kts46Saved.disk, s.ledger.kts46Saved.next = n, s.ledger.kts46Saved.next, s.ledger.kts.clone()
 			s.settle()
 			s.ledger.checkHalfClosedInTime()
 		}

@@ -11,10 +11,10 @@
 //     through the Network, lets time pass, fills, slows and breaks the disk, and kills, stops and starts the server.
 //   - Network (network.go) is all that lies between the peers and the server. Conn is one connection and the peer at
 //     its end, Request one of the requests on it, which arrive in their order. A peer of dwork, kts46 or HTTP makes
-//     calls instead (dworkCall, ktsCall, httpCall): each has a connection of its own, and they arrive in any order.
+//     calls instead (dworkCall, kts46Call, httpCall): each has a connection of its own, and they arrive in any order.
 //   - Ledger (ledger.go) judges. It sees each message pass at the server's boundary, knows what the server has promised
 //     by it, and fails the play when a promise is broken. Job (job.go) is what it knows of one job. What it knows apart
-//     from jobs is in types of its own: serverState, turnState, streams, ktsSaved and the models.
+//     from jobs is in types of its own: serverState, turnState, streams, kts46Saved and the models.
 //   - Kts46Model (kts46_model.go) is the ledger's part for kts46: projects, jobs and tasks as the server must show
 //     them.
 //   - PolicyModel (policy_model.go) is the ledger's part for a queue with a policy: its rules, failed, done and expired
@@ -46,8 +46,8 @@
 // them arrives, Simulator.deliver calls Request.onArrival, which tells the ledger what the request does to the server.
 // The server's answer passes Ledger.written, which finds the Request and checks the answer. Simulator.read hands the
 // bytes to the peer, which then knows of its job or result. Gloom goes the same way with Conn.tell,
-// beanstalkd's protocol and Faktory's with Conn.askLine. A call is put on its way by dworkAsk, ktsAsk or httpAsk, and
-// arrives by Simulator.deliverCall; dworkAnswered, ktsAnswered or httpAnswered checks its answer.
+// beanstalkd's protocol and Faktory's with Conn.askLine. A call is put on its way by dworkAsk, kts46Ask or httpAsk, and
+// arrives by Simulator.deliverCall; dworkAnswered, kts46Answered or httpAnswered checks its answer.
 //
 // # Rules
 //
@@ -57,7 +57,7 @@
 //	the order of a queue                noteInversions (ledger_reserved.go) notes, endTurn (ledger_turn.go) judges
 //	acknowledged is on disk             checkOnDisk (ledger.go), called where a peer is told of a change
 //	survives a crash                    Simulator.recovered (server_crash.go), audit (simulator.go), checkDump
-//	                                    (periodic_dump.go), leasesRecovered (lease.go), ktsCrashed (kts46_check.go)
+//	                                    (periodic_dump.go), leasesRecovered (lease.go), kts46Crashed (kts46_check.go)
 //	no worker waits beside a ready job  checkIdle, checkNoJob (periodic_worker.go), checkReserved (http_worker.go),
 //	                                    checkUnreserved (beanstalk_ledger.go), PolicyModel.checkIdle (policy_hand.go)
 //	a result goes to its owner          checkResult (periodic_reply.go), gloomReply (gloom.go),
@@ -82,7 +82,7 @@
 //  2. Write what the ledger must know: an event (submitted, finished) that changes the Job, and a check of the answer,
 //     which periodicReply or its like calls.
 //  3. Give the act its share in the table of its peer (clientActs, workerActs, crcActs, beanstalkActs, faktoryActs,
-//     dworkActs, httpActs, ktsActs, policyActs), or in serverSteps if it is no peer's.
+//     dworkActs, httpActs, kts46Acts, policyActs), or in serverSteps if it is no peer's.
 //  4. Plant a bug that the new check must find, in ../canary_table_test.go, and list it in ../README.md. A check that
 //     has found no bug proves nothing.
 //  5. Name new files below.
@@ -128,14 +128,14 @@
 //	dwork.go             calls of dwork: dworkStep, dworkArrive
 //	dwork_answers.go     their answers: dworkAnswered, taskGiven
 //	dwork_graph.go       tasks and their predecessors: predict, lookup
-//	kts46.go             calls of kts46: ktsStep
-//	kts46_workers.go     its workers: ktsWork, ktsReport
-//	kts46_look.go        what the server shows: ktsLook
-//	kts46_calls.go       what the calls of workers come to: ktsArrive, ktsAnswered
-//	kts46_orders.go      what the calls of users come to: ktsOrdered
-//	kts46_finish.go      the end: ktsFinish
+//	kts46.go             calls of kts46: kts46Step
+//	kts46_workers.go     its workers: kts46Work, kts46Report
+//	kts46_look.go        what the server shows: kts46Look
+//	kts46_calls.go       what the calls of workers come to: kts46Arrive, kts46Answered
+//	kts46_orders.go      what the calls of users come to: kts46Ordered
+//	kts46_finish.go      the end: kts46Finish
 //	kts46_model.go       the model: Kts46Model
-//	kts46_check.go       the model against the server: agrees, ktsSettled, ktsCrashed
+//	kts46_check.go       the model against the server: agrees, kts46Settled, kts46Crashed
 //	http.go              calls of the HTTP API: httpStep, httpAnswered, probeHTTP
 //	http_submit.go       submitters: httpSubmit, checkEnding
 //	http_worker.go       workers: httpReserve, httpReserved, checkReserved
@@ -167,7 +167,7 @@
 //	step      one act of the play, drawn from the seed and the step's number
 //	group     changes that the journal writes and syncs together; a crash leaves whole groups
 //	wear      to write to the journal until an injected fault hits
-//	look      to ask the server for its state and compare it with the ledger, as in cronLook and ktsLook
+//	look      to ask the server for its state and compare it with the ledger, as in cronLook and kts46Look
 //	fate      what the server may know of a job of the queue with a policy: its place, failures and times
 //	crowd     very many jobs or functions that come and go within one step
 //	boundary  the place between a connection and the server at which the ledger sees all messages

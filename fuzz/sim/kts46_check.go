@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// ktsShown is what the server shows of its projects, jobs and tasks.
-type ktsShown struct {
+// kts46Shown is what the server shows of its projects, jobs and tasks.
+type kts46Shown struct {
 	list, tasks string
 	revisions   [4]int64 // by worker; 0: the worker holds no task
 }
 
 // agrees reports whether the server shows what the model has, apart from revisions that are not known yet.
-func (m *Kts46Model) agrees(v *ktsShown) bool {
+func (m *Kts46Model) agrees(v *kts46Shown) bool {
 	for w, revision := range v.revisions {
 		_, t, _ := m.held(w)
 		if t == nil != (revision == 0) || t != nil && t.revision != 0 && t.revision != revision {
@@ -24,9 +24,9 @@ func (m *Kts46Model) agrees(v *ktsShown) bool {
 	return m.list() == v.list && m.tasks() == v.tasks
 }
 
-// ktsSettled compares the server with the model after a call, and notes new revisions, which are 0 in the model.
-func (s *Simulator) ktsSettled(after string) {
-	v := s.ktsLook()
+// kts46Settled compares the server with the model after a call, and notes new revisions, which are 0 in the model.
+func (s *Simulator) kts46Settled(after string) {
+	v := s.kts46Look()
 	if !s.ledger.kts.agrees(v) {
 		s.trace.Failf("after %s: got\n%s%s%v, want\n%s%s", after, v.list, v.tasks, v.revisions, s.ledger.kts.list(), s.ledger.kts.tasks())
 	}
@@ -42,17 +42,17 @@ func (s *Simulator) ktsSettled(after string) {
 	}
 }
 
-// ktsCrashed finds out which model the server has recovered: the one on disk, or the one that was about to be written.
-// Each acknowledged change must be in it.
-func (s *Simulator) ktsCrashed() {
-	v, now, disk := s.ktsLook(), s.ledger.kts, s.ledger.ktsSaved.disk
-	newer, older := now.agrees(v), disk.agrees(v) && disk.changes >= s.ledger.ktsSaved.acked
+// kts46Crashed finds out which model the server has recovered: the one on disk, or the one that was about to be
+// written. Each acknowledged change must be in it.
+func (s *Simulator) kts46Crashed() {
+	v, now, disk := s.kts46Look(), s.ledger.kts, s.ledger.kts46Saved.disk
+	newer, older := now.agrees(v), disk.agrees(v) && disk.changes >= s.ledger.kts46Saved.acked
 	switch {
 	case older:
 		s.ledger.kts = disk
 	case !newer:
 		s.trace.Failf("after the crash the server shows\n%s%s%v, had on disk\n%s%sand was about to have\n%s%sof which change %d of %d was acknowledged",
-			v.list, v.tasks, v.revisions, disk.list(), disk.tasks(), now.list(), now.tasks(), s.ledger.ktsSaved.acked, now.changes)
+			v.list, v.tasks, v.revisions, disk.list(), disk.tasks(), now.list(), now.tasks(), s.ledger.kts46Saved.acked, now.changes)
 	}
 	for _, j := range s.ledger.kts.jobs {
 		for k := range j.tasks {
@@ -68,13 +68,13 @@ func (s *Simulator) ktsCrashed() {
 	}
 	s.ledger.kts.back, s.ledger.kts.front, s.ledger.kts.changes = now.made, 0, now.changes
 	if newer && older {
-		s.ktsIDs(disk, now)
+		s.kts46IDs(disk, now)
 	}
-	s.ledger.ktsSaved.disk = s.ledger.kts.clone()
+	s.ledger.kts46Saved.disk = s.ledger.kts.clone()
 }
 
-// ktsExpired notes the workers that have lost their tasks while time passed.
-func (l *Ledger) ktsExpired() {
+// kts46Expired notes the workers that have lost their tasks while time passed.
+func (l *Ledger) kts46Expired() {
 	if l.setup.kts46RestartAfter == 0 {
 		return
 	}
@@ -89,29 +89,29 @@ func (l *Ledger) ktsExpired() {
 	}
 }
 
-// ktsQuery asks for something, and changes nothing.
-func (s *Simulator) ktsQuery(project, job string) {
+// kts46Query asks for something, and changes nothing.
+func (s *Simulator) kts46Query(project, job string) {
 	switch s.rng.IntN(5) {
 	case 0:
-		s.ktsAsk(&ktsCall{method: "projectExists", args: []any{project}})
+		s.kts46Ask(&kts46Call{method: "projectExists", args: []any{project}})
 	case 1:
-		s.ktsAsk(&ktsCall{method: "jobExists", args: []any{project, job}})
+		s.kts46Ask(&kts46Call{method: "jobExists", args: []any{project, job}})
 	case 2:
-		s.ktsAsk(&ktsCall{method: "getJobsList", args: []any{project}})
+		s.kts46Ask(&kts46Call{method: "getJobsList", args: []any{project}})
 	case 3:
-		s.ktsAsk(&ktsCall{method: "getJobStatus", args: []any{project, job}})
+		s.kts46Ask(&kts46Call{method: "getJobStatus", args: []any{project, job}})
 	default:
-		s.ktsAsk(&ktsCall{method: "getCurrentTasks", args: []any{}, v2: true})
+		s.kts46Ask(&kts46Call{method: "getCurrentTasks", args: []any{}, v2: true})
 	}
 }
 
-// ktsQueried notes such a call.
-func (l *Ledger) ktsQueried(call *ktsCall) {
+// kts46Queried notes such a call.
+func (l *Ledger) kts46Queried(call *kts46Call) {
 	if call.method == "getCurrentTasks" {
 		var all []string
 		for w := range l.kts.tops {
 			if _, t, _ := l.kts.held(w); t != nil {
-				all = append(all, fmt.Sprintf(`{"id":"w%d","sig":"%s"}`, w, ktsStampOf(t.revision, true).text))
+				all = append(all, fmt.Sprintf(`{"id":"w%d","sig":"%s"}`, w, kts46StampOf(t.revision, true).text))
 			}
 		}
 		call.want = "[" + strings.Join(all, ",") + "]"
@@ -130,7 +130,7 @@ func (l *Ledger) ktsQueried(call *ktsCall) {
 		call.want = fmt.Sprint(there)
 		return
 	case !there:
-		call.want = ktsRefused
+		call.want = kts46Refused
 		return
 	case call.method == "getJobsList":
 		call.want = fmt.Sprint(names)
@@ -141,7 +141,7 @@ func (l *Ledger) ktsQueried(call *ktsCall) {
 	case call.method == "jobExists":
 		call.want = fmt.Sprint(j != nil)
 	case j == nil:
-		call.want = ktsRefused
+		call.want = kts46Refused
 	default:
 		part := 1.0
 		if j.total > 0 {

@@ -9,10 +9,10 @@ import (
 	"treadle/codec/kts46"
 )
 
-// ktsFinish completes all tasks.
-func (s *Simulator) ktsFinish() {
+// kts46Finish completes all tasks.
+func (s *Simulator) kts46Finish() {
 	for len(s.net.kts.onWay) > 0 {
-		s.ktsNow(s.net.kts.onWay[0])
+		s.kts46Now(s.net.kts.onWay[0])
 	}
 	s.commit() // the last call of the play may wait for it
 	if s.net.kts.owed > 0 {
@@ -21,44 +21,44 @@ func (s *Simulator) ktsFinish() {
 	for _, w := range s.net.kts.peers {
 		w.drop()
 		if _, t, _ := s.ledger.kts.held(w.number); t != nil {
-			s.ktsNow(&ktsCall{method: "restartTask", args: []any{fmt.Sprint("w", w.number), kts46.DateTime(ktsStampOf(t.revision, false).text)}})
+			s.kts46Now(&kts46Call{method: "restartTask", args: []any{fmt.Sprint("w", w.number), kts46.DateTime(kts46StampOf(t.revision, false).text)}})
 		}
 	}
 	for before := int64(-1); before != s.ledger.kts.changes; {
 		before = s.ledger.kts.changes
 		for _, w := range s.net.kts.peers[:2] {
-			s.ktsDo(w, w.number == 1)
+			s.kts46Do(w, w.number == 1)
 		}
 	}
 	for _, j := range s.ledger.kts.sorted() {
-		if j.running || j.tasks != [5]ktsTask{} {
+		if j.running || j.tasks != [5]kts46Task{} {
 			s.trace.Failf("the end: the kts46 job %s/%s is not done, although its workers do all tasks", j.project, j.name)
 		}
 	}
 }
 
-// ktsNow lets a call arrive, and commits what it has changed.
-func (s *Simulator) ktsNow(call *ktsCall) {
-	s.net.kts.onWay = slices.DeleteFunc(s.net.kts.onWay, func(e *ktsCall) bool { return e == call })
+// kts46Now lets a call arrive, and commits what it has changed.
+func (s *Simulator) kts46Now(call *kts46Call) {
+	s.net.kts.onWay = slices.DeleteFunc(s.net.kts.onWay, func(e *kts46Call) bool { return e == call })
 	if call.peer != nil {
 		call.peer.waiting = call
 	}
-	s.ktsArrive(call)
+	s.kts46Arrive(call)
 	s.commit()
 }
 
-// ktsDo lets a worker of a version do one task, if there is one.
-func (s *Simulator) ktsDo(w *ktsPeer, v2 bool) {
+// kts46Do lets a worker of a version do one task, if there is one.
+func (s *Simulator) kts46Do(w *kts46Peer, v2 bool) {
 	id := fmt.Sprint("w", w.number)
 	if !v2 {
-		if s.ktsNow(&ktsCall{method: "getJob", args: []any{id}, peer: w}); w.stamp.text != "" {
-			s.ktsNow(&ktsCall{method: "reportStatus", args: []any{id, "finished", kts46.DateTime(w.stamp.text)}, peer: w})
+		if s.kts46Now(&kts46Call{method: "getJob", args: []any{id}, peer: w}); w.stamp.text != "" {
+			s.kts46Now(&kts46Call{method: "reportStatus", args: []any{id, "finished", kts46.DateTime(w.stamp.text)}, peer: w})
 		}
 		return
 	}
 	kinds := []string{"simulation", "basicStatistics", "idleTimes", "throughput"}
-	if s.ktsNow(&ktsCall{method: "getTask", args: []any{id, kinds}, v2: true, peer: w}); w.stamp.text != "" {
-		s.ktsNow(&ktsCall{method: "acceptTask", args: []any{id, w.stamp.text}, v2: true, peer: w})
-		s.ktsNow(&ktsCall{method: "taskFinished", args: []any{id, w.stamp.text}, v2: true, peer: w})
+	if s.kts46Now(&kts46Call{method: "getTask", args: []any{id, kinds}, v2: true, peer: w}); w.stamp.text != "" {
+		s.kts46Now(&kts46Call{method: "acceptTask", args: []any{id, w.stamp.text}, v2: true, peer: w})
+		s.kts46Now(&kts46Call{method: "taskFinished", args: []any{id, w.stamp.text}, v2: true, peer: w})
 	}
 }

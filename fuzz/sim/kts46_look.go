@@ -13,22 +13,22 @@ import (
 	"treadle/codec/kts46"
 )
 
-// ktsTaskShown is a task as version 2 shows it.
-type ktsTaskShown struct {
+// kts46TaskShown is a task as version 2 shows it.
+type kts46TaskShown struct {
 	Project, Job, Type, Sig string
 	StartState              *int64
 }
 
-// ktsLook asks the server for all projects, jobs and tasks.
-func (s *Simulator) ktsLook() *ktsShown {
-	v := &ktsShown{}
+// kts46Look asks the server for all projects, jobs and tasks.
+func (s *Simulator) kts46Look() *kts46Shown {
+	v := &kts46Shown{}
 	r, err := http.NewRequest(http.MethodGet, "/", http.NoBody)
 	if err != nil {
 		s.trace.Failf("cannot make a request: %v", err)
 	}
 	var status struct {
-		WaitingQueue                    []ktsTaskShown
-		WaitingActivation, RunningTasks map[string]ktsTaskShown
+		WaitingQueue                    []kts46TaskShown
+		WaitingActivation, RunningTasks map[string]kts46TaskShown
 	}
 	s.server.Kts46("kts46-json", r, func(_ int, body []byte) {
 		if err := json.Unmarshal(body, &status); err != nil {
@@ -60,12 +60,12 @@ func (s *Simulator) ktsLook() *ktsShown {
 		fmt.Fprintf(&text, "%s %s/%s %s %d, accepted: %v\n", id, t.Project, t.Job, t.Type, start, accepted)
 	}
 	v.tasks = text.String()
-	v.list = s.ktsListed()
+	v.list = s.kts46Listed()
 	return v
 }
 
-// ktsListed reads getServerStatus.
-func (s *Simulator) ktsListed() string {
+// kts46Listed reads getServerStatus.
+func (s *Simulator) kts46Listed() string {
 	r, err := http.NewRequest(http.MethodPost, "/", bytes.NewReader(kts46.AppendCall(nil, "getServerStatus")))
 	if err != nil {
 		s.trace.Failf("cannot make a request: %v", err)

@@ -12,44 +12,44 @@ import (
 
 // The kinds of kts46 tasks, and which of them a version's workers do and end its jobs with.
 var (
-	ktsKinds = []string{"simulation", "statistics", "basicStatistics", "idleTimes", "throughput"}
-	ktsEnds  = map[bool][]int{false: {1}, true: {2, 3, 4}}
-	ktsDoes  = map[bool][]int{false: {0, 1}, true: {0, 2, 3, 4}}
+	kts46Kinds = []string{"simulation", "statistics", "basicStatistics", "idleTimes", "throughput"}
+	kts46Ends  = map[bool][]int{false: {1}, true: {2, 3, 4}}
+	kts46Does  = map[bool][]int{false: {0, 1}, true: {0, 2, 3, 4}}
 )
 
 // Kts46Model is what the ledger knows of kts46. The server handles calls one at a time, so the model knows the answer
 // to each. It learns one thing from the server: the revision of each task, from the list of current tasks; each must be
 // larger than all before it.
 type Kts46Model struct {
-	projects map[string]int64   // the last job id that was given out
-	jobs     map[string]*ktsJob // by project/job
-	tops     [4]int64           // the largest revision of each worker
-	back     int64              // place of the last task in line
+	projects map[string]int64     // the last job id that was given out
+	jobs     map[string]*kts46Job // by project/job
+	tops     [4]int64             // the largest revision of each worker
+	back     int64                // place of the last task in line
 	front    int64
 	made     int64 // number of tasks that were made
 	changes  int64 // number of changes of this model
 }
 
-// ktsSaved is what the ledger knows of kts46 on disk. One of the two models, or Ledger.kts, is left by a crash.
-type ktsSaved struct {
+// kts46Saved is what the ledger knows of kts46 on disk. One of the two models, or Ledger.kts, is left by a crash.
+type kts46Saved struct {
 	disk  *Kts46Model // as of the last commit
 	next  *Kts46Model // as of the group that a slow disk is syncing
 	acked int64       // number of the last change that was acknowledged
 }
 
-// ktsJob is a simulation job.
-type ktsJob struct {
+// kts46Job is a simulation job.
+type kts46Job struct {
 	project, name     string
 	total, batch      int64
 	done              int64
 	running, finished bool
 	left              [5]bool // kinds to be done behind the simulation
-	tasks             [5]ktsTask
+	tasks             [5]kts46Task
 	version           int // the version whose workers alone get its batches; 0: not decided
 }
 
-// ktsTask is one task, if there is one; holder 0: no worker holds it.
-type ktsTask struct {
+// kts46Task is one task, if there is one; holder 0: no worker holds it.
+type kts46Task struct {
 	there       bool
 	place, made int64
 	holder      int // 1 + worker
@@ -61,12 +61,12 @@ type ktsTask struct {
 }
 
 func newKts46Model() *Kts46Model {
-	return &Kts46Model{projects: map[string]int64{}, jobs: map[string]*ktsJob{}}
+	return &Kts46Model{projects: map[string]int64{}, jobs: map[string]*kts46Job{}}
 }
 
 func (m *Kts46Model) clone() *Kts46Model {
 	c := *m
-	c.projects, c.jobs = maps.Clone(m.projects), map[string]*ktsJob{}
+	c.projects, c.jobs = maps.Clone(m.projects), map[string]*kts46Job{}
 	for key, j := range m.jobs {
 		same := *j
 		c.jobs[key] = &same
@@ -75,7 +75,7 @@ func (m *Kts46Model) clone() *Kts46Model {
 }
 
 // sorted lists the jobs by name.
-func (m *Kts46Model) sorted() (all []*ktsJob) {
+func (m *Kts46Model) sorted() (all []*kts46Job) {
 	for _, key := range slices.Sorted(maps.Keys(m.jobs)) {
 		all = append(all, m.jobs[key])
 	}
@@ -83,7 +83,7 @@ func (m *Kts46Model) sorted() (all []*ktsJob) {
 }
 
 // held returns what a worker holds; nil: nothing.
-func (m *Kts46Model) held(worker int) (*ktsJob, *ktsTask, int) {
+func (m *Kts46Model) held(worker int) (*kts46Job, *kts46Task, int) {
 	for _, j := range m.jobs {
 		for k := range j.tasks {
 			if j.tasks[k].there && j.tasks[k].holder == worker+1 {
@@ -95,28 +95,28 @@ func (m *Kts46Model) held(worker int) (*ktsJob, *ktsTask, int) {
 }
 
 // plan queues the tasks that a job is to have and has not.
-func (m *Kts46Model) plan(j *ktsJob) {
+func (m *Kts46Model) plan(j *kts46Job) {
 	for k := range j.tasks {
 		wanted := j.running && (j.done < j.total && k == 0 || j.done >= j.total && j.left[k])
 		if wanted && !j.tasks[k].there {
 			m.made++
 			m.back++
-			j.tasks[k] = ktsTask{there: true, made: m.made, place: m.back, line: j.version}
+			j.tasks[k] = kts46Task{there: true, made: m.made, place: m.back, line: j.version}
 		}
 	}
 }
 
 // run starts a job; false: it runs already, or is done.
-func (m *Kts46Model) run(j *ktsJob, v2 bool) bool {
+func (m *Kts46Model) run(j *kts46Job, v2 bool) bool {
 	if j.running || j.finished {
 		return false
 	}
 	rest := [5]bool{} // the ending tasks of this version that an abort left undone
-	for _, k := range ktsEnds[v2] {
+	for _, k := range kts46Ends[v2] {
 		rest[k] = j.left[k]
 	}
 	if rest == [5]bool{} {
-		for _, k := range ktsEnds[v2] {
+		for _, k := range kts46Ends[v2] {
 			rest[k] = true
 		}
 	}
@@ -126,12 +126,12 @@ func (m *Kts46Model) run(j *ktsJob, v2 bool) bool {
 }
 
 // abort stops a job, and returns how many tasks that ended.
-func (j *ktsJob) abort() (n int) {
+func (j *kts46Job) abort() (n int) {
 	for k := range j.tasks {
 		if j.tasks[k].there {
 			n++
 		}
-		j.tasks[k] = ktsTask{}
+		j.tasks[k] = kts46Task{}
 	}
 	j.running = false
 	return n
@@ -139,7 +139,7 @@ func (j *ktsJob) abort() (n int) {
 
 // requeue puts a held task of a job back in line. A batch for one version is created anew if it was in the line of
 // both.
-func (m *Kts46Model) requeue(j *ktsJob, t *ktsTask, first bool) {
+func (m *Kts46Model) requeue(j *kts46Job, t *kts46Task, first bool) {
 	t.holder, t.accepted = 0, false
 	if t == &j.tasks[0] && t.line != j.version {
 		m.made++
@@ -155,8 +155,8 @@ func (m *Kts46Model) requeue(j *ktsJob, t *ktsTask, first bool) {
 }
 
 // finish ends a held task.
-func (m *Kts46Model) finish(j *ktsJob, k int) {
-	j.tasks[k] = ktsTask{}
+func (m *Kts46Model) finish(j *kts46Job, k int) {
+	j.tasks[k] = kts46Task{}
 	if k == 0 {
 		j.done = min(j.done+j.batch, j.total)
 	} else {
@@ -170,7 +170,7 @@ func (m *Kts46Model) finish(j *ktsJob, k int) {
 
 // fixVersion notes that a worker of a version has accepted a task. After its first batch, a job is for workers of that
 // version only.
-func (m *Kts46Model) fixVersion(j *ktsJob, k int, v2 bool) {
+func (m *Kts46Model) fixVersion(j *kts46Job, k int, v2 bool) {
 	if k != 0 || j.version != 0 {
 		return
 	}
@@ -182,7 +182,7 @@ func (m *Kts46Model) fixVersion(j *ktsJob, k int, v2 bool) {
 
 // nextTasks lists the tasks that a worker of a version may be given next: one task, or all those that came in line at
 // the same moment.
-func (m *Kts46Model) nextTasks(kinds []int, v2 bool) (best []*ktsTask) {
+func (m *Kts46Model) nextTasks(kinds []int, v2 bool) (best []*kts46Task) {
 	least := int64(math.MaxInt64)
 	for _, j := range m.sorted() {
 		for _, k := range kinds {
@@ -199,13 +199,13 @@ func (m *Kts46Model) nextTasks(kinds []int, v2 bool) (best []*ktsTask) {
 	return best
 }
 
-// tasks describes all tasks in the form of ktsShown: queued ones by name, held ones by worker.
+// tasks describes all tasks in the form of kts46Shown: queued ones by name, held ones by worker.
 func (m *Kts46Model) tasks() string {
 	var text strings.Builder
 	for _, j := range m.sorted() {
 		for k, t := range j.tasks {
 			if t.there && t.holder == 0 {
-				fmt.Fprintf(&text, "%s/%s %s waits\n", j.project, j.name, ktsKinds[k])
+				fmt.Fprintf(&text, "%s/%s %s waits\n", j.project, j.name, kts46Kinds[k])
 			}
 		}
 	}
@@ -217,13 +217,13 @@ func (m *Kts46Model) tasks() string {
 	return text.String()
 }
 
-// shown describes a task in the form of ktsShown.
-func (j *ktsJob) shown(k int) string {
+// shown describes a task in the form of kts46Shown.
+func (j *kts46Job) shown(k int) string {
 	start := int64(-1)
 	if k == 0 {
 		start = j.done
 	}
-	return fmt.Sprintf("%s/%s %s %d", j.project, j.name, ktsKinds[k], start)
+	return fmt.Sprintf("%s/%s %s %d", j.project, j.name, kts46Kinds[k], start)
 }
 
 // list describes all projects and jobs, as getServerStatus does.

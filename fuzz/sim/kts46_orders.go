@@ -9,9 +9,9 @@ import (
 	"treadle/codec/kts46"
 )
 
-// ktsRestarted notes a supervisor's call.
-func (l *Ledger) ktsRestarted(call *ktsCall) {
-	worker := ktsWorkerOf(call)
+// kts46Restarted notes a supervisor's call.
+func (l *Ledger) kts46Restarted(call *kts46Call) {
+	worker := kts46WorkerOf(call)
 	var stamp string
 	if call.v2 {
 		task := call.args[0].([]any)[0].(map[string]string)
@@ -21,7 +21,7 @@ func (l *Ledger) ktsRestarted(call *ktsCall) {
 		stamp = string(call.args[1].(kts46.DateTime))
 	}
 	j, t, _ := l.kts.held(worker)
-	restarted := t != nil && ktsStampOf(t.revision, call.v2).text == stamp
+	restarted := t != nil && kts46StampOf(t.revision, call.v2).text == stamp
 	if restarted {
 		l.kts.changes++
 		l.kts.requeue(j, t, false)
@@ -32,11 +32,11 @@ func (l *Ledger) ktsRestarted(call *ktsCall) {
 	}
 }
 
-// ktsOrdered notes a user's call.
-func (l *Ledger) ktsOrdered(call *ktsCall) {
+// kts46Ordered notes a user's call.
+func (l *Ledger) kts46Ordered(call *kts46Call) {
 	b := l.kts
 	if l.full && (call.method == "createProject" || call.method == "addJob") {
-		call.want = ktsRefused
+		call.want = kts46Refused
 		return
 	}
 	project, key := fmt.Sprint(call.args[0]), ""
@@ -45,7 +45,7 @@ func (l *Ledger) ktsOrdered(call *ktsCall) {
 	}
 	_, there := b.projects[project]
 	j := b.jobs[key]
-	call.want = ktsRefused
+	call.want = kts46Refused
 	switch {
 	case call.method == "createProject" && !there:
 		b.projects[project] = 0
@@ -54,13 +54,13 @@ func (l *Ledger) ktsOrdered(call *ktsCall) {
 		return
 	case call.method == "deleteProject":
 		delete(b.projects, project)
-		maps.DeleteFunc(b.jobs, func(_ string, j *ktsJob) bool { return j.project == project })
+		maps.DeleteFunc(b.jobs, func(_ string, j *kts46Job) bool { return j.project == project })
 		call.want = fmt.Sprint(nil)
 	case call.method == "getNewJobId":
 		b.projects[project]++
 		call.want = fmt.Sprint(b.projects[project])
 	case call.method == "addJob" && j == nil:
-		j = &ktsJob{project: project, name: fmt.Sprint(call.args[1])}
+		j = &kts46Job{project: project, name: fmt.Sprint(call.args[1])}
 		var duration int64
 		_, _ = fmt.Sscanf(call.args[2].(string), "simulationParameters:\n  duration: %d\n  stepDuration: 0.5\n  batchLength: %d\n", &duration, &j.batch)
 		j.total = 2 * duration
@@ -70,19 +70,19 @@ func (l *Ledger) ktsOrdered(call *ktsCall) {
 		return
 	case j == nil:
 		if call.v2 {
-			call.want = map[string]string{"addTask": ktsNoJob, "abortTask": "0"}[call.method]
+			call.want = map[string]string{"addTask": kts46NoJob, "abortTask": "0"}[call.method]
 		}
 		return
 	default:
-		if !l.ktsOrderedJob(call, j, key) {
+		if !l.kts46OrderedJob(call, j, key) {
 			return
 		}
 	}
 	b.changes++
 }
 
-// ktsOrderedJob notes a user's call about a job that exists; false: it changes nothing.
-func (l *Ledger) ktsOrderedJob(call *ktsCall, j *ktsJob, key string) bool {
+// kts46OrderedJob notes a user's call about a job that exists; false: it changes nothing.
+func (l *Ledger) kts46OrderedJob(call *kts46Call, j *kts46Job, key string) bool {
 	call.want = fmt.Sprint(nil)
 	switch call.method {
 	case "deleteJob":
@@ -94,7 +94,7 @@ func (l *Ledger) ktsOrderedJob(call *ktsCall, j *ktsJob, key string) bool {
 		return ran
 	}
 	if l.full && !j.running && !j.finished {
-		call.want = ktsRefused
+		call.want = kts46Refused
 		if call.v2 {
 			call.want = `"the disk is nearly full, see --min-free"`
 		}
@@ -103,14 +103,14 @@ func (l *Ledger) ktsOrderedJob(call *ktsCall, j *ktsJob, key string) bool {
 	if call.method == "runJob" {
 		return l.kts.run(j, false)
 	}
-	call.want = ktsSuccess
+	call.want = kts46Success
 	if l.kts.run(j, true) {
 		return true
 	}
 	call.want = `{"type":"AlreadyDone"}`
 	for k := range j.tasks {
 		if j.running && j.tasks[k].there {
-			call.want = fmt.Sprintf(`{"type":"DuplicateTask","taskType":"%s"}`, ktsKinds[k])
+			call.want = fmt.Sprintf(`{"type":"DuplicateTask","taskType":"%s"}`, kts46Kinds[k])
 			break
 		}
 	}

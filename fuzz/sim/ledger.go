@@ -36,7 +36,7 @@ type Ledger struct {
 
 	dworkSigns map[string]int64 // Mono of the last sign of life, by dwork location
 	kts        *Kts46Model      // kts46 as it is now
-	ktsSaved   ktsSaved
+	kts46Saved kts46Saved
 	policy     *PolicyModel
 	cron       *CronModel
 }
@@ -68,12 +68,12 @@ func newLedger(setup Setup) *Ledger {
 	l := &Ledger{
 		trace: t, setup: setup, net: &Network{dwork: dworkNetwork{stolen: map[string][]*Job{}}, leaseHolders: map[int]*Conn{}},
 		jobTable: jobTable{names: map[string][]*Job{}, ids: map[string][]*Job{}}, dworkSigns: map[string]int64{}, streams: streams{chunks: map[string][]*chunk{}},
-		config: newSettings(), kts: newKts46Model(), ktsSaved: ktsSaved{disk: newKts46Model()}, cron: newCronModel(),
+		config: newSettings(), kts: newKts46Model(), kts46Saved: kts46Saved{disk: newKts46Model()}, cron: newCronModel(),
 		policy: &PolicyModel{trace: t, rules: setup.policies},
 	}
 	l.newJob(ofPeriodic, 0, "") // no job is called j0
 	for i := range l.kts.tops {
-		l.net.kts.peers = append(l.net.kts.peers, &ktsPeer{number: i, v2: i%2 == 1})
+		l.net.kts.peers = append(l.net.kts.peers, &kts46Peer{number: i, v2: i%2 == 1})
 	}
 	return l
 }
@@ -238,7 +238,7 @@ func (l *Ledger) committed() {
 	for _, k := range l.config {
 		k.disk = len(k.values) - 1
 	}
-	l.ktsSaved.disk = l.kts.clone()
+	l.kts46Saved.disk = l.kts.clone()
 	l.leasesCommitted()
 	l.policy.committed()
 	l.cron.committed()

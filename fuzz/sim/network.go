@@ -14,13 +14,13 @@ import (
 
 // Network is everything between the peers and the server. A peer of Periodic, Gloom, beanstalkd or Faktory has a Conn:
 // its requests, each a Request, arrive in their order, byte by byte. A peer of dwork, kts46 or HTTP makes calls, each a
-// dworkCall, ktsCall or httpCall: a call has a connection of its own, and arrives whole and in any order.
+// dworkCall, kts46Call or httpCall: a call has a connection of its own, and arrives whole and in any order.
 type Network struct {
 	conns      []*Conn
 	halfClosed []*Conn // connections, also ended ones, whose peers have ended their side and wait for answers until a commit
 
 	dwork dworkNetwork
-	kts   ktsNetwork
+	kts   kts46Network
 	http  httpNetwork
 
 	leaseHolders map[int]*Conn // holders of leases, by number: reserves over HTTP and workers of Faktory

@@ -125,7 +125,7 @@ func (s *Simulator) crash() {
 	switch how {
 	case endsInSync:
 		s.commitSlowly()
-		s.ledger.kts = s.ledger.ktsSaved.next // nothing that came later
+		s.ledger.kts = s.ledger.kts46Saved.next // nothing that came later
 	case endsByFault:
 		s.commitBadly()
 	case endsWorn:
@@ -190,7 +190,7 @@ func (s *Simulator) recovered() {
 	s.changesRecovered()
 	s.ledger.endTurn()
 	s.checkSettings(true)
-	s.ktsCrashed()
+	s.kts46Crashed()
 	for _, w := range s.net.kts.peers {
 		w.waiting = nil // the connection has ended
 	}

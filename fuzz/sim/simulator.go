@@ -190,7 +190,7 @@ func (s *Simulator) finish() {
 		s.serve(w, i)
 	}
 	s.drainGraph()
-	s.ktsFinish()
+	s.kts46Finish()
 	s.doAll(w)
 	s.policyFinish()
 	if !s.audit() {

@@ -19,7 +19,7 @@ var serverSteps = play.NewTable(
 	play.Of(40, (*Simulator).crcStep),
 	play.Of(45, (*Simulator).dworkStep),
 	play.Of(15, (*Simulator).disbatchStep),
-	play.Of(70, (*Simulator).ktsStep),
+	play.Of(70, (*Simulator).kts46Step),
 	play.Of(90, (*Simulator).httpStep),
 	play.Of(60, (*Simulator).lineStep),
 	play.Of(50, (*Simulator).policyStep),
@@ -119,7 +119,7 @@ func (s *Simulator) deliverCall() {
 	case i < len(n.dwork.onWay):
 		s.dworkArrive(take(&n.dwork.onWay, i))
 	case i < rest:
-		s.ktsArrive(take(&n.kts.onWay, i-len(n.dwork.onWay)))
+		s.kts46Arrive(take(&n.kts.onWay, i-len(n.dwork.onWay)))
 	default:
 		s.httpArrive(take(&n.http.onWay, i-rest))
 	}
@@ -208,7 +208,7 @@ func (s *Simulator) passAtOnce(d time.Duration) {
 	s.ledger.noteExpired()
 	s.ledger.endTurn()
 	s.ledger.checkExpired()
-	s.ledger.ktsExpired()
+	s.ledger.kts46Expired()
 	s.ledger.graphExpired()
 	s.ledger.policy.checkIdle()
 }
