@@ -114,8 +114,8 @@ func answer(t *testing.T, c io.Reader) (status int, body string) {
 	return a.StatusCode, string(text)
 }
 
-// TestKtsConnections: they count under --max-connections.
-func TestKtsConnections(t *testing.T) {
+// TestKts46Connections: they count under --max-connections.
+func TestKts46Connections(t *testing.T) {
 	t.Parallel()
 	r := startServer(t, Options{Kts46: ktsOn, MaxConnections: 2, HTTP: "127.0.0.1:0"})
 	first, second := r.dialKts("kts46"), r.dialKts("kts46-json")
@@ -137,9 +137,9 @@ func TestKtsConnections(t *testing.T) {
 	}
 }
 
-// TestKtsStop: a call under way is answered before the server ends, though its change is
+// TestKts46Stop: a call under way is answered before the server ends, though its change is
 // on disk only then; later calls are not answered.
-func TestKtsStop(t *testing.T) {
+func TestKts46Stop(t *testing.T) {
 	t.Parallel()
 	d := newDisk()
 	r := d.on(t, Options{Kts46: ktsOn})
@@ -165,9 +165,9 @@ func TestKtsStop(t *testing.T) {
 	}
 }
 
-// TestKtsConverted: projects and tasks in a directory of format 3 are in the present one, under the
+// TestKts46Converted: projects and tasks in a directory of format 3 are in the present one, under the
 // revisions that its workers know, and again at the next start.
-func TestKtsConverted(t *testing.T) {
+func TestKts46Converted(t *testing.T) {
 	t.Parallel()
 	d := format3(t)
 	clock := sched.Time{Wall: 1795430300000, WallMicros: 1795430300000000}

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// TestKtsWideDefinition: a definition with very many names, or with one repeated, is parsed like any other of its
+// TestKts46WideDefinition: a definition with very many names, or with one repeated, is parsed like any other of its
 // length.
-func TestKtsWideDefinition(t *testing.T) {
+func TestKts46WideDefinition(t *testing.T) {
 	good := "simulationParameters: {duration: 8, stepDuration: 2, batchLength: 3}\n"
 	var many strings.Builder
 	for i := range 100_000 {
@@ -36,8 +36,8 @@ func TestKtsWideDefinition(t *testing.T) {
 	}
 }
 
-// TestKtsDefinitionKeepsNobody: parsing a long definition delays other long definitions only.
-func TestKtsDefinitionKeepsNobody(t *testing.T) {
+// TestKts46DefinitionKeepsNobody: parsing a long definition delays other long definitions only.
+func TestKts46DefinitionKeepsNobody(t *testing.T) {
 	r := newTestHub(t, Options{})
 	const good = "simulationParameters: {duration: 8, stepDuration: 2, batchLength: 3}\n"
 	if _, err := r.xml("createProject", "p"); err != nil {
@@ -79,8 +79,8 @@ func TestKtsDefinitionKeepsNobody(t *testing.T) {
 	}
 }
 
-// TestKtsMerged: the numbers are found in merged mappings, the mapping's own first, and each mapping is visited once.
-func TestKtsMerged(t *testing.T) {
+// TestKts46Merged: the numbers are found in merged mappings, the mapping's own first, and each mapping is visited once.
+func TestKts46Merged(t *testing.T) {
 	f := func(definition string, total, batch int64) {
 		t.Helper()
 		j, err := parseDefinition([]byte(definition))

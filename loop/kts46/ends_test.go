@@ -8,8 +8,8 @@ import (
 	"treadle/loop/protocol"
 )
 
-// TestKtsAbort: a job that is started again continues where it was aborted, also within the tasks that end it.
-func TestKtsAbort(t *testing.T) {
+// TestKts46Abort: a job that is started again continues where it was aborted, also within the tasks that end it.
+func TestKts46Abort(t *testing.T) {
 	r := newTestHub(t, Options{})
 	r.does("createProject", "p")
 	r.does("addJob", "p", "a", definition(2, 1, 1))
@@ -43,9 +43,9 @@ func TestKtsAbort(t *testing.T) {
 	r.wants(`{"type":"AlreadyDone"}`, "addTask", "p", "a")
 }
 
-// TestKtsVersions: the version whose worker accepts the first batch gets all later batches, also after an abort and a
+// TestKts46Versions: the version whose worker accepts the first batch gets all later batches, also after an abort and a
 // restart. The call that started the job decides how it ends. A worker has one name in both versions.
-func TestKtsVersions(t *testing.T) {
+func TestKts46Versions(t *testing.T) {
 	d := newDisk()
 	r := newDiskHub(t, d, newTestHub(t, Options{}).clock)
 	kinds := []string{"simulation", "basicStatistics", "idleTimes", "throughput"}
@@ -98,8 +98,8 @@ func TestKtsVersions(t *testing.T) {
 	r.wants(`{"type":"AlreadyDone"}`, "addTask", "p", "a")
 }
 
-// TestKtsUnusableAfterAnswer: a refused login ends the server only until MongoDB has answered a call.
-func TestKtsUnusableAfterAnswer(t *testing.T) {
+// TestKts46UnusableAfterAnswer: a refused login ends the server only until MongoDB has answered a call.
+func TestKts46UnusableAfterAnswer(t *testing.T) {
 	s := &mongoSite{ctx: t.Context()}
 	refused := errors.New("auth error: Authentication failed.")
 	if err := s.permanentError(refused); !errors.As(err, new(*protocol.OptionError)) {

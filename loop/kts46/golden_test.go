@@ -85,8 +85,8 @@ const v1Head = `# The captured conversation of the original clients with the ori
 # with DATE for each date. Where Treadle answers otherwise its answer is here, and why.
 `
 
-// TestKtsGoldenV1 plays codec/kts46/testdata/v1.txt.
-func TestKtsGoldenV1(t *testing.T) {
+// TestKts46GoldenV1 plays codec/kts46/testdata/v1.txt.
+func TestKts46GoldenV1(t *testing.T) {
 	s := &script{testHub: newTestHub(t, Options{Timeout: time.Second}), why: map[int]string{
 		0:  "the greeting is Treadle's own",
 		13: "an unknown state is refused",
@@ -150,8 +150,8 @@ const v2Head = `# The captured conversation with the original scheduler, version
 # gave. Answers are compared byte for byte with DATE for each date. Where Treadle answers otherwise its answer is here, and why.
 `
 
-// TestKtsGoldenV2 plays codec/kts46/testdata/v2.txt.
-func TestKtsGoldenV2(t *testing.T) {
+// TestKts46GoldenV2 plays codec/kts46/testdata/v2.txt.
+func TestKts46GoldenV2(t *testing.T) {
 	s := &script{testHub: newTestHub(t, Options{Databases: []string{"192.168.1.5:27017"}}), why: map[int]string{
 		0:  "the greeting is Treadle's own",
 		23: "a task that was updated since is not restarted, as the document says",

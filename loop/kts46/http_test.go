@@ -115,8 +115,8 @@ func answer(t *testing.T, c io.Reader) (status int, body string) {
 	return a.StatusCode, string(text)
 }
 
-// TestKtsHTTP: requests that are no calls get HTTP answers, whatever their content type.
-func TestKtsHTTP(t *testing.T) {
+// TestKts46HTTP: requests that are no calls get HTTP answers, whatever their content type.
+func TestKts46HTTP(t *testing.T) {
 	r := serve(t, Options{}, 0)
 	hello := string(codec.AppendCall(nil, "hello"))
 	f := func(method, protocol, path, kind, body string, status int, says string) {
@@ -150,8 +150,8 @@ func TestKtsHTTP(t *testing.T) {
 	f("GET", "kts46-json", "/anything", "", "", 200, `"waitingQueue": []`)
 }
 
-// TestKtsHugeBodies: a body over the limit, announced or not, is refused and uses no memory.
-func TestKtsHugeBodies(t *testing.T) {
+// TestKts46HugeBodies: a body over the limit, announced or not, is refused and uses no memory.
+func TestKts46HugeBodies(t *testing.T) {
 	r := serve(t, Options{}, 0)
 	const huge = 100 << 20
 	var before, after runtime.MemStats
@@ -186,9 +186,9 @@ func TestKtsHugeBodies(t *testing.T) {
 	r.until("4 calls to be counted as too large", func() bool { return r.stats.tooLarge.Load() == 4 })
 }
 
-// TestKtsUnread: peers that ask for long answers and never read them use a bounded part of memory. The server closes
+// TestKts46Unread: peers that ask for long answers and never read them use a bounded part of memory. The server closes
 // the connections of the first; a peer that reads is answered.
-func TestKtsUnread(t *testing.T) {
+func TestKts46Unread(t *testing.T) {
 	const projects, outbound = 60_000, 12 << 20
 	r := serve(t, Options{}, 4*outbound)
 	r.createProjects(projects, "%0250d")
@@ -236,8 +236,8 @@ func (r *testHub) createProjects(n int, name string) {
 	}
 }
 
-// TestKtsCompose: while a long answer is built, short calls are answered and other long ones wait.
-func TestKtsCompose(t *testing.T) {
+// TestKts46Compose: while a long answer is built, short calls are answered and other long ones wait.
+func TestKts46Compose(t *testing.T) {
 	r := serve(t, Options{}, 0)
 	ask := func(method string) net.Conn {
 		c, call := r.dial("kts46"), string(codec.AppendCall(nil, method))
@@ -304,9 +304,9 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// TestKtsSlowBodies: a call whose head or body never ends is closed, and delays no other call. Time is simulated, so a
-// slow machine cannot end the other calls.
-func TestKtsSlowBodies(t *testing.T) {
+// TestKts46SlowBodies: a call whose head or body never ends is closed, and delays no other call. Time is simulated, so
+// a slow machine cannot end the other calls.
+func TestKts46SlowBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestHub(t, Options{})
 		l, ended := make(pipeListener), make(chan error, 1)
@@ -348,8 +348,8 @@ func TestKtsSlowBodies(t *testing.T) {
 	})
 }
 
-// TestKtsSuperviseServer: a server's supervisor requeues tasks without help.
-func TestKtsSuperviseServer(t *testing.T) {
+// TestKts46SuperviseServer: a server's supervisor requeues tasks without help.
+func TestKts46SuperviseServer(t *testing.T) {
 	r := serve(t, Options{RestartAfter: 20 * time.Millisecond}, 0)
 	r.does("createProject", "p")
 	r.does("addJob", "p", "a", definition(1, 1, 1))
@@ -362,8 +362,8 @@ func TestKtsSuperviseServer(t *testing.T) {
 	r.faults("no current tasks", "reportStatus", "silent", "finished", task.last)
 }
 
-// TestKtsGuard: a panic closes the connection and is logged; the server and its registry continue.
-func TestKtsGuard(t *testing.T) {
+// TestKts46Guard: a panic closes the connection and is logged; the server and its registry continue.
+func TestKts46Guard(t *testing.T) {
 	var log bytes.Buffer // written under the handler's lock, before the connection is closed
 	r := newTestHub(t, Options{})
 	r.server.log = slog.New(slog.NewTextHandler(&log, nil))

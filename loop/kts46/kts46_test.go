@@ -10,9 +10,9 @@ import (
 	"treadle/sched"
 )
 
-// TestKtsBatches: a job of version 1 is handed out in batches, its statistics last. New tasks are queued behind all
+// TestKts46Batches: a job of version 1 is handed out in batches, its statistics last. New tasks are queued behind all
 // earlier ones, of other kinds too.
-func TestKtsBatches(t *testing.T) {
+func TestKts46Batches(t *testing.T) {
 	r := newTestHub(t, Options{})
 	r.does("createProject", "p")
 	r.does("addJob", "p", "a", definition(1, 0.1, 4)) // 10 steps: 3 batches
@@ -38,8 +38,8 @@ func TestKtsBatches(t *testing.T) {
 	}
 }
 
-// TestKtsLine: abort, restartTask and a second getJob put a task at the end of the line.
-func TestKtsLine(t *testing.T) {
+// TestKts46Line: abort, restartTask and a second getJob put a task at the end of the line.
+func TestKts46Line(t *testing.T) {
 	r := newTestHub(t, Options{})
 	r.does("createProject", "p")
 	for _, name := range []string{"a", "b", "c"} {
@@ -75,9 +75,9 @@ func (r *testHub) getCurrent(worker string) codec.DateTime {
 	return ""
 }
 
-// TestKtsRevisions: no report matches an earlier revision, however fast updates follow each other, of any version and
+// TestKts46Revisions: no report matches an earlier revision, however fast updates follow each other, of any version and
 // task.
-func TestKtsRevisions(t *testing.T) {
+func TestKts46Revisions(t *testing.T) {
 	for _, step := range []time.Duration{0, time.Millisecond, 400 * time.Millisecond, time.Second, time.Minute} {
 		r := newTestHub(t, Options{})
 		r.twoVersions("a", "b")
@@ -116,9 +116,9 @@ func TestKtsRevisions(t *testing.T) {
 	}
 }
 
-// TestKtsLateOtherVersion: version 1 compares revisions by the second. A report of that second does not match a later
+// TestKts46LateOtherVersion: version 1 compares revisions by the second. A report of that second does not match a later
 // task of version 2 in it, nor after a restart in it.
-func TestKtsLateOtherVersion(t *testing.T) {
+func TestKts46LateOtherVersion(t *testing.T) {
 	d := newDisk()
 	r := newDiskHub(t, d, newTestHub(t, Options{}).clock)
 	r.twoVersions("a", "b")
@@ -142,8 +142,8 @@ func TestKtsLateOtherVersion(t *testing.T) {
 	}
 }
 
-// TestKtsClockSetBack: a removed worker gets no revision twice when the clock is set back.
-func TestKtsClockSetBack(t *testing.T) {
+// TestKts46ClockSetBack: a removed worker gets no revision twice when the clock is set back.
+func TestKts46ClockSetBack(t *testing.T) {
 	r := newTestHub(t, Options{})
 	r.does("createProject", "p")
 	r.does("addJob", "p", "a", definition(50, 1, 1))
@@ -184,8 +184,8 @@ func (r *testHub) sigOf(result string) string {
 	return sig[:24]
 }
 
-// TestKtsAccept: version 2 reserves a task, and the worker holds it once it has accepted it.
-func TestKtsAccept(t *testing.T) {
+// TestKts46Accept: version 2 reserves a task, and the worker holds it once it has accepted it.
+func TestKts46Accept(t *testing.T) {
 	r := newTestHub(t, Options{Databases: []string{"db:27017"}})
 	r.does("createProject", "p")
 	r.does("addJob", "p", "a", definition(10, 1, 5))
@@ -237,8 +237,8 @@ func TestKtsAccept(t *testing.T) {
 	}
 }
 
-// TestKtsProjects: the calls of the original's command line client.
-func TestKtsProjects(t *testing.T) {
+// TestKts46Projects: the calls of the original's command line client.
+func TestKts46Projects(t *testing.T) {
 	r := newTestHub(t, Options{})
 	is := func(want any, method string, args ...any) {
 		t.Helper()
@@ -286,8 +286,8 @@ func TestKtsProjects(t *testing.T) {
 	}
 }
 
-// TestKtsRefuses: wrong types, wrong numbers of arguments, unusable names and definitions.
-func TestKtsRefuses(t *testing.T) {
+// TestKts46Refuses: wrong types, wrong numbers of arguments, unusable names and definitions.
+func TestKts46Refuses(t *testing.T) {
 	r := newTestHub(t, Options{})
 	r.does("createProject", "p")
 	r.faults("is not supported", "nosuch")
@@ -345,8 +345,8 @@ func TestKtsRefuses(t *testing.T) {
 	}
 }
 
-// TestKtsTimeout: version 1 gets the interval in the unit of the setting.
-func TestKtsTimeout(t *testing.T) {
+// TestKts46Timeout: version 1 gets the interval in the unit of the setting.
+func TestKts46Timeout(t *testing.T) {
 	for _, f := range []struct {
 		o    Options
 		want int64
@@ -364,9 +364,9 @@ func TestKtsTimeout(t *testing.T) {
 	}
 }
 
-// TestKtsSupervisor: only the task of a worker that is silent for the set time is queued again; a report in either
+// TestKts46Supervisor: only the task of a worker that is silent for the set time is queued again; a report in either
 // version counts.
-func TestKtsSupervisor(t *testing.T) {
+func TestKts46Supervisor(t *testing.T) {
 	r := newTestHub(t, Options{RestartAfter: time.Minute})
 	r.does("createProject", "p")
 	for _, name := range []string{"a", "b"} {
@@ -395,9 +395,9 @@ func TestKtsSupervisor(t *testing.T) {
 	r.wantJob("v1", "b simulation")
 }
 
-// TestKtsPrivate: a worker of another protocol on a queue of these tasks never gets one, and the queue cannot be
+// TestKts46Private: a worker of another protocol on a queue of these tasks never gets one, and the queue cannot be
 // dropped.
-func TestKtsPrivate(t *testing.T) {
+func TestKts46Private(t *testing.T) {
 	r := newTestHub(t, Options{})
 	s := r.server.sched
 	p := s.NewPeer(1, sched.Named)
@@ -438,8 +438,9 @@ type nowhere struct{ t *testing.T }
 
 func (n nowhere) Deliver(d *sched.Delivery) { n.t.Errorf("delivered: %+v", d) }
 
-// TestKtsShutMeanwhile: a queue that a stop or a policy shuts after a worker's call has looked at it hands out nothing.
-func TestKtsShutMeanwhile(t *testing.T) {
+// TestKts46ShutMeanwhile: a queue that a stop or a policy shuts after a worker's call has looked at it hands out
+// nothing.
+func TestKts46ShutMeanwhile(t *testing.T) {
 	pause, err := sched.NewPolicies([]sched.PolicyRule{{Pattern: "*", Values: map[string]string{"paused": "hand-out"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -470,8 +471,8 @@ func TestKtsShutMeanwhile(t *testing.T) {
 	}
 }
 
-// TestKtsSweep: workers without a task are removed as soon as their revisions cannot recur.
-func TestKtsSweep(t *testing.T) {
+// TestKts46Sweep: workers without a task are removed as soon as their revisions cannot recur.
+func TestKts46Sweep(t *testing.T) {
 	r := newTestHub(t, Options{})
 	r.does("createProject", "p")
 	r.does("addJob", "p", "j", definition(1e6, 1, 1))

@@ -64,9 +64,9 @@ func answered(t *testing.T, peers []net.Conn) (n int) {
 	return n
 }
 
-// TestKtsUnfinishedCalls: large calls that never end use a bounded part of memory. The server closes those that have
+// TestKts46UnfinishedCalls: large calls that never end use a bounded part of memory. The server closes those that have
 // sent nothing for the longest, and answers complete calls.
-func TestKtsUnfinishedCalls(t *testing.T) {
+func TestKts46UnfinishedCalls(t *testing.T) {
 	r := incomingServer(t)
 	peers := r.sendLargeCalls(8, 3)
 	ends := make(chan int, len(peers))
@@ -94,9 +94,9 @@ func TestKtsUnfinishedCalls(t *testing.T) {
 	}
 }
 
-// TestKtsOneLargeCallAtATime: one large call is carried out at a time. Small calls do not wait for it, and waiting
+// TestKts46OneLargeCallAtATime: one large call is carried out at a time. Small calls do not wait for it, and waiting
 // large calls count.
-func TestKtsOneLargeCallAtATime(t *testing.T) {
+func TestKts46OneLargeCallAtATime(t *testing.T) {
 	r := incomingServer(t)
 	r.largeTurns <- struct{}{} // a large call is being carried out
 	peers := r.sendLargeCalls(6, 0)
@@ -121,8 +121,8 @@ func TestKtsOneLargeCallAtATime(t *testing.T) {
 	}
 }
 
-// TestKtsChunked: a small call without an announced length does not wait for large ones.
-func TestKtsChunked(t *testing.T) {
+// TestKts46Chunked: a small call without an announced length does not wait for large ones.
+func TestKts46Chunked(t *testing.T) {
 	r := incomingServer(t)
 	r.largeTurns <- struct{}{} // a large call is being carried out
 	hello := string(codec.AppendCall(nil, "hello"))
@@ -134,8 +134,9 @@ func TestKtsChunked(t *testing.T) {
 	<-r.largeTurns
 }
 
-// TestKtsRefusalUnread: a peer that does not read the errors of long methods does not delay the long answers of others.
-func TestKtsRefusalUnread(t *testing.T) {
+// TestKts46RefusalUnread: a peer that does not read the errors of long methods does not delay the long answers of
+// others.
+func TestKts46RefusalUnread(t *testing.T) {
 	r := serve(t, Options{}, 0)
 	r.createProjects(manyEntries, "%d")
 	refused := string(codec.AppendCall(nil, "getProjectStatus", "nope"))

@@ -10,9 +10,9 @@ import (
 	"treadle/sched"
 )
 
-// TestKtsListKeepsNobody: listing very many jobs or tasks blocks others only while the data is copied, not while it is
-// sorted and encoded.
-func TestKtsListKeepsNobody(t *testing.T) {
+// TestKts46ListKeepsNobody: listing very many jobs or tasks blocks others only while the data is copied, not while it
+// is sorted and encoded.
+func TestKts46ListKeepsNobody(t *testing.T) {
 	const jobs = 5000
 	r := newTestHub(t, Options{})
 	r.does("createProject", "p")

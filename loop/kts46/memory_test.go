@@ -11,7 +11,7 @@ import (
 	"treadle/loop/protocol"
 )
 
-// Large definitions for TestKtsDefinitionsTakeNoMemory: together far more than maxHeap.
+// Large definitions for TestKts46DefinitionsTakeNoMemory: together far more than maxHeap.
 const (
 	largeDefinitions = 200
 	largeDefinition  = 512 << 10
@@ -37,9 +37,9 @@ func wantHeap(t *testing.T, when string, before int) {
 	}
 }
 
-// TestKtsDefinitionsTakeNoMemory adds many large definitions. Only the journal has their texts, and a start parses
+// TestKts46DefinitionsTakeNoMemory adds many large definitions. Only the journal has their texts, and a start parses
 // none.
-func TestKtsDefinitionsTakeNoMemory(t *testing.T) {
+func TestKts46DefinitionsTakeNoMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds of a processor")
 	}
@@ -67,9 +67,9 @@ func TestKtsDefinitionsTakeNoMemory(t *testing.T) {
 	}
 }
 
-// TestKtsDefinitionsOfOldDirectories opens directories of versions that journaled no numbers, or those of another
+// TestKts46DefinitionsOfOldDirectories opens directories of versions that journaled no numbers, or those of another
 // definition. Both definitions are parsed once.
-func TestKtsDefinitionsOfOldDirectories(t *testing.T) {
+func TestKts46DefinitionsOfOldDirectories(t *testing.T) {
 	d := newDisk()
 	r := newDiskHub(t, d, newTestHub(t, Options{}).clock)
 	r.does("createProject", "p")

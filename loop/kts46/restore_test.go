@@ -17,9 +17,9 @@ func (r *testHub) again(d *disk) *testHub {
 	return newDiskHub(r.t, d, r.clock)
 }
 
-// TestKtsRestart: projects, jobs, progress, queued tasks and held tasks with their revisions survive the process, in
+// TestKts46Restart: projects, jobs, progress, queued tasks and held tasks with their revisions survive the process, in
 // both versions.
-func TestKtsRestart(t *testing.T) {
+func TestKts46Restart(t *testing.T) {
 	d := newDisk()
 	r := newDiskHub(t, d, newTestHub(t, Options{}).clock)
 	r.does("createProject", "p")
@@ -67,8 +67,9 @@ func sameJSON(a, b any) bool {
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 
-// TestKtsReconcile: a crash may keep half of an unacknowledged change, the progress or the tasks. The progress decides.
-func TestKtsReconcile(t *testing.T) {
+// TestKts46Reconcile: a crash may keep half of an unacknowledged change, the progress or the tasks. The progress
+// decides.
+func TestKts46Reconcile(t *testing.T) {
 	d := newDisk()
 	r := newDiskHub(t, d, newTestHub(t, Options{}).clock)
 	r.does("createProject", "p")
@@ -127,9 +128,9 @@ func TestKtsReconcile(t *testing.T) {
 	}
 }
 
-// TestKtsTwoHeld: in the journal a worker may hold two tasks, if only the end of the first was lost. The later one is
+// TestKts46TwoHeld: in the journal a worker may hold two tasks, if only the end of the first was lost. The later one is
 // its own.
-func TestKtsTwoHeld(t *testing.T) {
+func TestKts46TwoHeld(t *testing.T) {
 	d := newDisk()
 	r := newDiskHub(t, d, newTestHub(t, Options{}).clock)
 	r.does("createProject", "p")
@@ -150,9 +151,9 @@ func TestKtsTwoHeld(t *testing.T) {
 	r.report(second, "finished")
 }
 
-// TestKtsRevisionsAfterRestart: a revision from before the start never matches one from after it, also when the task
+// TestKts46RevisionsAfterRestart: a revision from before the start never matches one from after it, also when the task
 // has left no trace.
-func TestKtsRevisionsAfterRestart(t *testing.T) {
+func TestKts46RevisionsAfterRestart(t *testing.T) {
 	d := newDisk()
 	r := newDiskHub(t, d, newTestHub(t, Options{}).clock)
 	r.does("createProject", "p")
@@ -212,9 +213,9 @@ func deleteAll(r *testHub, _ any)   { r.does("deleteProject", "p") }
 // orphan leaves the state of a crash during deleteProject.
 func orphan(r *testHub) { r.drop(r.projects["p"].document()) }
 
-// TestKtsRevisionsThatLeave: however a task ends, a worker gets no revision twice after a start with the clock set
+// TestKts46RevisionsThatLeave: however a task ends, a worker gets no revision twice after a start with the clock set
 // back. If the clock is right, it gets none ahead of it.
-func TestKtsRevisionsThatLeave(t *testing.T) {
+func TestKts46RevisionsThatLeave(t *testing.T) {
 	for name, way := range leaves {
 		for _, step := range []time.Duration{2 * time.Second, -time.Hour} {
 			t.Run(fmt.Sprintf("%s, %v", name, step), func(t *testing.T) {
@@ -250,9 +251,9 @@ func TestKtsRevisionsThatLeave(t *testing.T) {
 	}
 }
 
-// TestKtsAcknowledgedAfterSync: a call that changes something is answered after the sync. A call that changes nothing
+// TestKts46AcknowledgedAfterSync: a call that changes something is answered after the sync. A call that changes nothing
 // does not wait.
-func TestKtsAcknowledgedAfterSync(t *testing.T) {
+func TestKts46AcknowledgedAfterSync(t *testing.T) {
 	d := newDisk()
 	r := newDiskHub(t, d, newTestHub(t, Options{}).clock)
 	r.does("createProject", "p")
@@ -299,8 +300,8 @@ func TestKtsAcknowledgedAfterSync(t *testing.T) {
 	}
 }
 
-// TestKtsJournalFails: a change that could not be written is not acknowledged.
-func TestKtsJournalFails(t *testing.T) {
+// TestKts46JournalFails: a change that could not be written is not acknowledged.
+func TestKts46JournalFails(t *testing.T) {
 	d := newDisk()
 	s := newDiskHub(t, d, newTestHub(t, Options{}).clock)
 	s.t = nopErrors{t}
@@ -320,8 +321,8 @@ type nopErrors struct{ testing.TB }
 
 func (nopErrors) Error(...any) {}
 
-// TestKtsDiskFull: with a nearly full disk new entries are refused and workers continue.
-func TestKtsDiskFull(t *testing.T) {
+// TestKts46DiskFull: with a nearly full disk new entries are refused and workers continue.
+func TestKts46DiskFull(t *testing.T) {
 	r := newTestHub(t, Options{})
 	r.does("createProject", "p")
 	r.entries = maxEntries

@@ -29,9 +29,9 @@ func (r *testHub) flags(job string) string {
 	return ""
 }
 
-// TestKtsFlags: the statistics flags that the original web interface shows follow the tasks of either version. An abort
-// does not clear them.
-func TestKtsFlags(t *testing.T) {
+// TestKts46Flags: the statistics flags that the original web interface shows follow the tasks of either version. An
+// abort does not clear them.
+func TestKts46Flags(t *testing.T) {
 	r := newTestHub(t, Options{})
 	r.does("createProject", "p")
 	r.does("addJob", "p", "one", definition(1, 1, 1))
@@ -69,9 +69,9 @@ func TestKtsFlags(t *testing.T) {
 	want("two", "basicStatistics idleTimes throughput fullStatistics")
 }
 
-// TestKtsJobStatistics: getJobStatistics returns the document of a new job, since Treadle does not have the results. An
-// unknown project or job has none.
-func TestKtsJobStatistics(t *testing.T) {
+// TestKts46JobStatistics: getJobStatistics returns the document of a new job, since Treadle does not have the results.
+// An unknown project or job has none.
+func TestKts46JobStatistics(t *testing.T) {
 	r := newTestHub(t, Options{})
 	r.does("createProject", "p")
 	r.does("addJob", "p", "a", definition(0, 1, 1))

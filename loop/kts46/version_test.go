@@ -6,9 +6,9 @@ import (
 	"treadle/sched"
 )
 
-// TestKtsVersionOfOldDirectories: a journal of an older version has jobs with undecided versions. The next finished
+// TestKts46VersionOfOldDirectories: a journal of an older version has jobs with undecided versions. The next finished
 // batch decides.
-func TestKtsVersionOfOldDirectories(t *testing.T) {
+func TestKts46VersionOfOldDirectories(t *testing.T) {
 	d := newDisk()
 	r := newDiskHub(t, d, newTestHub(t, Options{}).clock)
 	kinds := []string{"simulation"}
@@ -30,9 +30,9 @@ func TestKtsVersionOfOldDirectories(t *testing.T) {
 	r.wantJob("w", "a simulation")
 }
 
-// TestKtsVersionHalfKept: a crash while a first batch is replaced may keep both tasks, or the old one in its queue. One
-// remains, of the decided version.
-func TestKtsVersionHalfKept(t *testing.T) {
+// TestKts46VersionHalfKept: a crash while a first batch is replaced may keep both tasks, or the old one in its queue.
+// One remains, of the decided version.
+func TestKts46VersionHalfKept(t *testing.T) {
 	for _, f := range []struct {
 		name string
 		half func(r *testHub, j *job)
