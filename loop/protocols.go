@@ -98,6 +98,17 @@ const (
 	DefaultKts46        = "tcp://127.0.0.1:" + kts46.DefaultPort
 )
 
+// TurnOn gives beanstalkd's protocol, called beanstalk, or Faktory's its default address if it has none. Other
+// protocols have theirs without it.
+func (o *Options) TurnOn(name string) {
+	switch name {
+	case "beanstalk":
+		protocol.FillAddress(&o.Beanstalk.Listen, o.Bind, beanstalk.DefaultPort)
+	case "faktory":
+		protocol.FillAddress(&o.Faktory.Listen, o.Bind, faktory.DefaultPort)
+	}
+}
+
 // fillAddresses fills the default addresses of the protocols in. host is their host.
 func (o *Options) fillAddresses(host string) {
 	o.Periodic.FillAddresses(host, o.RunDir)

@@ -2,14 +2,17 @@ package interop
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -62,13 +65,16 @@ func nodeClient(name string) func(t *testing.T) ([]string, string) {
 	}
 }
 
-// nodeStory copies story.js of a directory to one of the test, installs the packages of package-lock.json beside it,
-// and returns that directory.
+// nodeStory copies story.js of a directory, if it has one, to a directory of the test, installs the packages of
+// package-lock.json beside it, and returns that directory.
 func nodeStory(t *testing.T, from string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, file := range []string{"package.json", "package-lock.json", "story.js"} {
 		text, err := os.ReadFile(filepath.Join(from, file))
+		if errors.Is(err, fs.ErrNotExist) && file == "story.js" {
+			continue
+		}
 		check(t, err)
 		check(t, os.WriteFile(filepath.Join(dir, file), text, 0o600))
 	}
@@ -248,6 +254,36 @@ func (s *story) judge(t *testing.T, most int, retries bool) {
 		if n > most {
 			t.Errorf("%d jobs %s, %d can be", n, what, most)
 		}
+	}
+}
+
+// TestBeanstalkOwnTests runs the tests that fivebeans and nodestalker publish with themselves, against the server. They
+// need port 11300 of a machine: they get a network of their own, which needs root.
+func TestBeanstalkOwnTests(t *testing.T) {
+	if _, err := exec.LookPath("npm"); err != nil {
+		t.Skip("npm is not on this machine: apt-get install nodejs npm")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("only root makes a network")
+	}
+	dir := nodeStory(t, "testdata/beanstalk-own")
+	script := `set -e
+ip link set lo up
+"$TREADLE_BINARY" serve --only beanstalk --http off --data none 2>log &
+trap "kill $!" EXIT
+until grep -q listening log; do sleep 0.1; done
+cd node_modules/fivebeans
+../.bin/mocha --exit test/test-client.js
+cd ../nodestalker/tests
+for test in test_*.js; do timeout 20 node "$test" || { echo "$test fails"; exit 1; }; echo "nodestalker $test"; done`
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "unshare", "--net", "sh", "-c", script)
+	cmd.Dir = dir
+	said, err := cmd.CombinedOutput()
+	stalker := len(regexp.MustCompile(`(?m)^nodestalker `).FindAll(said, -1))
+	if err != nil || !bytes.Contains(said, []byte("29 passing")) || stalker != 27 {
+		t.Fatalf("%v, %d of nodestalker pass:\n%s", err, stalker, said)
 	}
 }
 

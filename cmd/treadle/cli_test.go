@@ -137,6 +137,9 @@ func TestServeOptions(t *testing.T) {
 	f([]string{"--handshake-timeout=1s", "--frame-timeout=2m", "--drain=0s"},
 		loop.Options{HandshakeTimeout: time.Second, FrameTimeout: 2 * time.Minute, Drain: -1})
 
+	only := loop.Options{Beanstalk: loop.BeanstalkOptions{Listen: []string{"tcp://0.0.0.0:11300"}}, Faktory: loop.FaktoryOptions{Listen: []string{"tcp://a:1"}}, Bind: "0.0.0.0"}
+	only.Periodic.Listen, only.Gloom.Masters, only.Gloom.Slaves, only.Dwork.Listen, only.Kts46.Listen, only.Kts46.JSON = off, off, off, off, off, off
+	f([]string{"--only", "beanstalk,faktory", "--bind=0.0.0.0", "--faktory=tcp://a:1"}, only)
 	f([]string{"--only", "periodic,dwork", "--dwork=tcp://a:1", "--gloom-slaves=off"}, loop.Options{
 		Gloom: loop.GloomOptions{Masters: off, Slaves: off}, Dwork: loop.DworkOptions{Listen: []string{"tcp://a:1"}}, Kts46: loop.Kts46Options{Listen: off, JSON: off},
 	})

@@ -20,7 +20,7 @@ import (
 // serveCmd holds the settings of treadle serve: those of loop.Options, and those that concern the program alone.
 type serveCmd struct {
 	Config string   `name:"config" placeholder:"FILE" help:"TOML file of settings, named as these flags without the dashes; flags win (default: none)."`
-	Only   []string `name:"only" enum:"periodic,gloom,dwork,kts46" default:"periodic,gloom,dwork,kts46" placeholder:"PROTOCOL,..." help:"Protocols to serve, of periodic, gloom, dwork and kts46; the addresses of the others are off (default: all)."`
+	Only   []string `name:"only" enum:"periodic,gloom,dwork,kts46,beanstalk,faktory" default:"periodic,gloom,dwork,kts46" placeholder:"PROTOCOL,..." help:"Protocols to serve, of periodic, gloom, dwork and kts46, whose addresses are off if they are left out, and beanstalk and faktory, which have their default ports if they are named (default: periodic,gloom,dwork,kts46)."`
 
 	loop.Options `embed:""`
 
@@ -37,6 +37,7 @@ func (serveCmd) Help() string {
 	treadle serve
 	treadle serve --periodic tcp://0.0.0.0:5000 --periodic unix:///run/periodic.sock
 	treadle serve --only periodic,gloom
+	treadle serve --only beanstalk
 	treadle serve --config /etc/treadle.toml --log-level debug
 
 A configuration file is TOML with the names of the flags. Each flag has a variable, too: TREADLE_SERVE_MAX_FRAME for --max-frame, with commas between the elements of a list. A flag wins over its variable, that over the file:
@@ -128,10 +129,11 @@ func adminSocket(data string, log *slog.Logger) []string {
 	return []string{"unix://" + path}
 }
 
-// disableUnlisted switches off the protocols that --only does not name. It refuses an address for one of them.
+// disableUnlisted switches off the protocols that --only does not name, and those that are off by default on when it
+// does. It refuses an address for one that it leaves out, but for those.
 func (s *serveCmd) disableUnlisted(o *loop.Options) error {
 	if len(s.Only) == 0 {
-		return &loop.OptionError{Setting: "only", Err: errors.New("it is empty; name periodic, gloom, dwork or kts46")}
+		return &loop.OptionError{Setting: "only", Err: errors.New("it is empty; name periodic, gloom, dwork, kts46, beanstalk or faktory")}
 	}
 	for _, p := range []struct {
 		protocol, setting string
@@ -149,6 +151,9 @@ func (s *serveCmd) disableUnlisted(o *loop.Options) error {
 			return &loop.OptionError{Setting: "only", Err: err}
 		}
 		*p.addresses = off
+	}
+	for _, protocol := range s.Only {
+		o.TurnOn(protocol)
 	}
 	return nil
 }

@@ -79,8 +79,8 @@ func TestTypos(t *testing.T) {
 	f(`"timeout" is a setting of the running server: treadle config set timeout VALUE (see treadle serve --help)`, "serve", "--timeout", "1h")
 	f("--data: it is empty; name a directory, or none", "serve", "--data", "")
 	f("--only: gloom,dwork leaves kts46 out, and --kts46-json gives it an address: name kts46 here too, or leave the address out", "serve", "--data", "none", "--only", "gloom,dwork", "--kts46-json", "tcp://127.0.0.1:0")
-	f("--only: it is empty; name periodic, gloom, dwork or kts46", "serve", "--data", "none", "--only", "")
-	f(`--only must be one of "periodic","gloom","dwork","kts46" but got "beanstalk"`, "serve", "--data", "none", "--only", "periodic,beanstalk")
+	f("--only: it is empty; name periodic, gloom, dwork, kts46, beanstalk or faktory", "serve", "--data", "none", "--only", "")
+	f(`--only must be one of "periodic","gloom","dwork","kts46","beanstalk","faktory" but got "beanstalkd"`, "serve", "--data", "none", "--only", "periodic,beanstalkd")
 	f("--shards: 0 is not between 1 and 4096", "serve", "--data", "none", "--shards", "0")
 	f(`--bind: "0.0.0.0:99" is no host: write a name or an IP address alone`, "serve", "--data", "none", "--bind", "0.0.0.0:99")
 	f(`--gloom-masters: "off" stands beside other addresses`, "serve", "--data", "none", "--gloom-masters", "off", "--gloom-masters", "tcp://127.0.0.1:0")
@@ -95,7 +95,7 @@ func TestTypos(t *testing.T) {
 	g("# one\n\nlog-level = \"loud\"\n", "log-level must be one of")
 	g("# one\n\nonly = [\"gloom\"]\ndwork = \"tcp://127.0.0.1:0\"\n", "only: gloom leaves dwork out, and --dwork gives it an address")
 	g("# one\n\nhandshake-timeout = 0\n", "handshake-timeout: 0s is too short")
-	g("# one\n\nperiodic = [\"a\",\n\"b\"]\n", `periodic: "a" is neither tcp://host:port nor unix:///path`)
+	g("# one\n\nperiodic = [\"a\",\n\"b\"]\n", `periodic: "a" is neither tcp://host:port nor tls://host:port nor unix:///path`)
 	f("--max-frame: 6 bytes is not between", "serve", "--config", config(t, "max-frame = 5\n"), "--max-frame", "6")
 }
 
