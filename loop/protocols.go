@@ -233,6 +233,7 @@ func (h host) Stopping() bool { return h.stopping.Load() }
 func (h host) Health() protocol.Health {
 	ready, text := h.ready()
 	health := protocol.Health{Started: h.started.UnixMilli(), Version: h.o.Version, Ready: ready, Text: text, Connections: h.conns.connected()}
+	health.CertsExpire = h.tls.firstExpiry()
 	if h.memory != nil {
 		health.Memory, health.MemoryLimit = h.memory.used(), h.memory.limit
 	}

@@ -85,6 +85,18 @@ func (p *tlsPorts) checksClients(address string) bool {
 	return s != nil && s.ChecksClients()
 }
 
+// firstExpiry returns when the first certificate of an address expires, or zero.
+func (p *tlsPorts) firstExpiry() (first time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.stores {
+		if at := s.Expiry(); first.IsZero() || at.Before(first) {
+			first = at
+		}
+	}
+	return first
+}
+
 // samples returns the metrics of all addresses.
 func (p *tlsPorts) samples() (all []web.Sample) {
 	p.mu.Lock()

@@ -12,6 +12,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"treadle/loop/certs/certtest"
 )
 
 // metric is one metric of a scrape.
@@ -31,11 +34,12 @@ schedule = "30 2 * * *"
 queue = "reports"
 workload = "x"
 `)
-	p := start(t, false, "serve", "--config", file, "--data", filepath.Join(data, "d"), "--periodic", "tcp://127.0.0.1:0", "--http", "127.0.0.1:0",
+	own := certtest.New(t, "ours").Issue(data, "server", time.Now().Add(time.Hour))
+	p := start(t, false, "serve", "--config", file, "--gloom-masters", "tls://127.0.0.1:0?cert="+own.Cert+"&key="+own.Key, "--data", filepath.Join(data, "d"), "--periodic", "tcp://127.0.0.1:0", "--http", "127.0.0.1:0",
 		"--gloom-masters", "tcp://127.0.0.1:0", "--gloom-slaves", "tcp://127.0.0.1:0", "--dwork", "tcp://127.0.0.1:0",
 		"--kts46", "tcp://127.0.0.1:0", "--kts46-json", "off", "--kts46-mongodb", "mongodb://127.0.0.1:1", "--min-free", "128MiB")
 	at := map[string]string{}
-	for len(at) < 7 {
+	for lines := 0; lines < 8; lines++ {
 		line := p.until("listening")
 		words := regexp.MustCompile(`protocol="?([a-z0-9 -]+)"? address=(\S+)`).FindStringSubmatch(line)
 		if words == nil {

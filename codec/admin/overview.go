@@ -49,7 +49,7 @@ type ProtocolConnections struct {
 
 // Attention is something that an operator should look at.
 type Attention struct {
-	Kind       string `json:"kind"` // not-ready, degraded, disk, no-worker, old, paused or failed
+	Kind       string `json:"kind"` // not-ready, degraded, disk, certificate, no-worker, old, paused or failed
 	Queue      string `json:"queue,omitempty"`
 	QueueBytes []byte `json:"queue_b64,omitempty"`
 	Text       string `json:"text"`

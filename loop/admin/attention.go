@@ -21,6 +21,8 @@ const (
 	// unservedAfter is how long jobs may wait while no worker serves their queue, in seconds: a worker that starts
 	// again needs some.
 	unservedAfter = 5
+	// expiresSoon is how long before a certificate expires it needs attention: time to find who renews it.
+	expiresSoon = 14 * 24 * time.Hour
 	// lowDisk is the multiple of --min-free below which the free space of the disk is low.
 	lowDisk = 2
 )
@@ -30,6 +32,7 @@ const (
 	notReady = iota
 	degraded
 	diskLow
+	expires
 	noWorker
 	oldest
 	failed
@@ -37,7 +40,7 @@ const (
 	attentionKinds
 )
 
-var attentionNames = [attentionKinds]string{"not-ready", "degraded", "disk", "no-worker", "old", "failed", "paused"}
+var attentionNames = [attentionKinds]string{"not-ready", "degraded", "disk", "certificate", "no-worker", "old", "failed", "paused"}
 
 // attention collects what needs an operator's attention.
 type attention struct {
@@ -65,6 +68,9 @@ func newAttention(now sched.Time, h protocol.Health, spaces *protocol.Spaces, ta
 		a.add(degraded, "", 0, h.Text)
 	case h.Journal != nil && h.Journal.Free < lowDisk*h.Journal.MinFree:
 		a.add(diskLow, "", 0, fmt.Sprintf("the disk of --data has %v free: below %v new jobs are refused", size(h.Journal.Free), size(h.Journal.MinFree)))
+	}
+	if left := h.CertsExpire.Sub(time.UnixMilli(now.Wall)); !h.CertsExpire.IsZero() && left < expiresSoon {
+		a.add(expires, "", 0, "the certificate of an address with TLS expires at "+h.CertsExpire.UTC().Format(time.RFC3339))
 	}
 	return a
 }

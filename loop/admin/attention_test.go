@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"treadle/loop/protocol"
 	"treadle/sched"
@@ -47,6 +48,11 @@ func TestAttention(t *testing.T) {
 	f(low, 0, nil, "disk : the disk of --data has 300MiB free: below 256MiB new jobs are refused")
 	low.Journal.Free = 512 << 20
 	f(low, 0, nil)
+	soon := ok
+	soon.CertsExpire = time.UnixMilli(now.Wall).Add(expiresSoon - time.Second)
+	f(soon, 0, nil, "certificate : the certificate of an address with TLS expires at 1970-01-26T13:46:39Z")
+	soon.CertsExpire = soon.CertsExpire.Add(time.Second)
+	f(soon, 0, nil)
 
 	pausedQueue, failed, graph := queue("p1", 3, 0, second-100), queue("f", 0, 2, math.MaxInt64), queue("dwork", 9, 0, second-50)
 	pausedQueue.Paused, failed.Failed, graph.Tally.Submitted[3] = 1, 1, 9

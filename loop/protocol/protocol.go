@@ -100,6 +100,7 @@ type Health struct {
 	MemoryLimit int64
 	Journal     *JournalHealth // nil: the server has none
 	Connections []Connected    // of each protocol that is served
+	CertsExpire time.Time      // when the first certificate of an address expires; zero: no address has one
 }
 
 // Connected are the open connections of a protocol, by role.
