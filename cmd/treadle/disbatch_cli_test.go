@@ -92,7 +92,7 @@ func TestDisbatchCommands(t *testing.T) {
 	d.says("treadle: \"b\" has no value: names and values come in pairs\n", 2, "create-task", "x", "a", "1", "b")
 	d.says("treadle: filter: \"{\" is not JSON\n", 2, "search", "{")
 	d.says("treadle: the tasks are not JSON\n", 2, "create-tasks", "x", "[")
-	d.says("treadle: -H or TREADLE_DISBATCH_URL: \"unix:///s\" is neither a host nor host:port nor http://host:port\n", 2, "plugins", "--url", "unix:///s")
+	d.says("treadle: -H or TREADLE_DISBATCH_URL: \"unix:///s\" is neither a host nor host:port nor http://host:port nor https://host:port\n", 2, "plugins", "--url", "unix:///s")
 	d.says("treadle: cannot reach http://127.0.0.1:1: connection refused (is `treadle disbatch web` running? -H or TREADLE_DISBATCH_URL names it)\n", 3, "plugins", "--url", "http://127.0.0.1:1")
 	if out, errs, code := treadle(t, "", "disbatch", "--count", "--url="+d.url, "search", "{}"); code != 0 || out != "6\n" {
 		t.Errorf("with its options before the command: exit code %d, %s%s", code, out, errs)

@@ -111,8 +111,8 @@ func TestExitOfAnswers(t *testing.T) {
 	f(200, `{}`, 2, "usage", "--watch: 1ms is too short: at least 100ms", "queue", "list", "--watch=1ms")
 	server.Close()
 	f(0, "", 3, "unreachable", "-H or TREADLE_ADMIN names the server", "queue", "list")
-	if out, errs, code := treadle(t, "", "-H", "https://a:1", "queue", "list"); code != 2 || out != "" || !strings.Contains(errs, "http://host:port") {
-		t.Errorf("https: exit code %d, %q, %q", code, out, errs)
+	if out, errs, code := treadle(t, "", "-H", "ftp://a:1", "queue", "list"); code != 2 || out != "" || !strings.Contains(errs, "http://host:port") {
+		t.Errorf("ftp: exit code %d, %q, %q", code, out, errs)
 	}
 	// A flag of the worker's command is no flag of the program, nor is what stands behind --.
 	if _, errs, code := treadle(t, "", "submit", "--frob", "f", "--", "--json"); code != 2 || !strings.HasPrefix(errs, "treadle: ") {
