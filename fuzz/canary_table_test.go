@@ -89,7 +89,7 @@ var canaries = []canary{
 	{"a malformed Periodic request gets no reply", "loop/periodic/conversation.go", "\t\tc.answerError(f.MsgID, codec.ReasonMalformed, &c.p.truncated)\n", "\t\tc.p.truncated.Add(1)\n"},
 	{"the time before a restart counts against leases", "loop/dwork/workers.go", "\tp.now = p.host.Now() // the lease begins with the restart\n", ""},
 	{"a task that a worker of another protocol has finished runs again", "sched/finish.go", "\tcase r.flags&task != 0:\n\t\tsh.graph.end(now, job, r, q, sink)\n", "\tcase r.flags&task != 0:\n\t\tsh.release(now, job, r, q, now.Wall, sink)\n\t\tsh.matchOrDefer(now, q, sink)\n"},
-	{"the release of a worker's jobs stops after one batch", "sched/departed.go", "\t\tif budget = w.shard.releaseJobs(now, d, w, budget, sink); budget < 0 {\n", "\t\tif budget = w.shard.releaseJobs(now, d, w, budget, sink); budget < -1 {\n"},
+	{"the release of a worker's jobs stops after one batch", "sched/departed.go", "\t\tif budget = w.shard.abandonJobs(now, d, w, budget, sink); budget < 0 {\n", "\t\tif budget = w.shard.abandonJobs(now, d, w, budget, sink); budget < -1 {\n"},
 	{"a broadcast stops after one batch", "sched/broadcast.go", "if budget, done = sh.sendBroadcast(now, q, budget, sink); done {", "if budget, done = sh.sendBroadcast(now, q, budget, sink); !done || done {"},
 	{"a queue that is left for the next Tick is never matched", "sched/match.go", "\t\tsh.unmatched = append(sh.unmatched, q)\n", ""},
 	{"a retry starts without its back-off", "sched/failed.go", "delay = backoff(q.policy, f, tries, sh.s.jitterBits(r.seq, tries))", "delay = 0 * backoff(q.policy, f, tries, sh.s.jitterBits(r.seq, tries))"},

@@ -44,8 +44,11 @@ func RunCluster(ctx context.Context, o Options, h ClusterHost) error {
 		return err
 	}
 	r := &clusterRun{checked: checked, host: h}
-	r.ports.openNew = checked.tls.open
-	defer r.ports.close()
+	r.ports.openNew = checked.tls.openPort
+	defer func() {
+		r.ports.close()
+		checked.tls.wait(checked.o.Drain)
+	}()
 	switch err = r.start(ctx); {
 	case err != nil && ctx.Err() != nil: // it waited to be added
 		return nil
@@ -157,6 +160,7 @@ func (r *clusterRun) serveAsLeader(ctx context.Context, lead *cluster.Lead) erro
 		}
 	}
 	defer r.node.SetLocalDialer(nil)
+	o.portsOpen = true
 	o.Dwork.Stop = dwork.AnswerNotFound // the work goes on: the next leader has the jobs
 	s, err := newServer(o)
 	if err != nil {
@@ -211,7 +215,7 @@ func (l *leadListener) Accept() (net.Conn, error) {
 	return &leadConn{c.(tcpOrForwarded), l.server}, nil
 }
 
-// tcpOrForwarded is a net.TCPConn or a forwardedConn: HTTP listens on TCP alone.
+// tcpOrForwarded is a net.TCPConn or a forwardedConn: HTTP listens on TCP, or TLS over it.
 type tcpOrForwarded interface {
 	net.Conn
 	SetWriteBuffer(bytes int) error
@@ -225,8 +229,8 @@ type leadConn struct {
 
 // Guarded reports whether the guard of another node has checked the requests, see web.Guard.
 func (c *leadConn) Guarded() bool {
-	_, forwarded := c.tcpOrForwarded.(*forwardedConn)
-	return forwarded
+	forwarded, ok := c.tcpOrForwarded.(*forwardedConn)
+	return ok && forwarded.byNode
 }
 
 // Write implements net.Conn.

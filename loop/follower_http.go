@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/netip"
+	"slices"
 	"time"
 
 	"treadle/loop/admin"
@@ -55,7 +56,7 @@ func (s *Server) serveFollower(l net.Listener, state func() (bool, string), samp
 	}
 	own := func() []web.Sample {
 		ok, _ := state()
-		return append(s.basicSamples(ok), samples()...)
+		return slices.Concat(s.basicSamples(ok), samples(), s.tls.samples())
 	}
 	f.web = web.New(&clientListener{l, f}, s.guard, own, admit, pages...)
 	return f
@@ -79,7 +80,7 @@ func (l *clientListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := &httpClient{TCPConn: c.(*net.TCPConn)} // HTTP listens on TCP alone
+	client := &httpClient{tcpOrForwarded: c.(tcpOrForwarded)}
 	client.leader = &http.Transport{
 		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return l.follower.connect(ctx, client) },
 		MaxIdleConnsPerHost: 1, IdleConnTimeout: leaderIdle, DisableCompression: true, ExpectContinueTimeout: time.Second,
@@ -89,14 +90,14 @@ func (l *clientListener) Accept() (net.Conn, error) {
 
 // httpClient is the connection of a client, with the transport for its requests to the leader.
 type httpClient struct {
-	*net.TCPConn
+	tcpOrForwarded
 	leader *http.Transport
 }
 
 // Close implements net.Conn.
 func (c *httpClient) Close() error {
 	c.leader.CloseIdleConnections()
-	return c.TCPConn.Close()
+	return c.tcpOrForwarded.Close()
 }
 
 // notForwardedError is the error of a request that did not reach the leader.
@@ -110,7 +111,7 @@ func (f *followerHTTP) connect(ctx context.Context, client *httpClient) (net.Con
 	if f.dial == nil {
 		return nil, notForwardedError{errors.New("this node has not joined its cluster yet")}
 	}
-	c, err := f.dial(ctx, clientOf(client.TCPConn))
+	c, err := f.dial(ctx, clientOf(client.tcpOrForwarded))
 	if err != nil {
 		return nil, notForwardedError{err}
 	}

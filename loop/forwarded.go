@@ -27,11 +27,12 @@ func (c *forwardedClient) Network() string { return c.network }
 // String implements net.Addr.
 func (c *forwardedClient) String() string { return c.address }
 
-// forwardedConn is the server's end of a forwarded connection.
+// forwardedConn is the server's end of a connection that another node forwards, or that this one decrypts.
 type forwardedConn struct {
 	*net.UnixConn
 	client *forwardedClient
 	port   net.Addr
+	byNode bool // another node forwards it, and has checked its requests if it is of HTTP
 }
 
 // RemoteAddr implements net.Conn. It returns the address of the client itself.

@@ -118,7 +118,7 @@ func (s *Server) jobSamples() []web.Sample {
 		web.Counter("treadle_jobs_ignored_total", "Submissions of a running job's name, or of one that was done within unique-for.", st.Ignored),
 		web.Counter("treadle_jobs_assigned_total", "Jobs handed to workers.", st.Assigned),
 		web.Counter("treadle_jobs_broadcast_total", "Jobs sent to all waiting workers.", st.Broadcast),
-		web.Counter("treadle_jobs_released_total", "Jobs failed or put off by their worker.", st.Released),
+		web.Counter("treadle_jobs_released_total", "Jobs failed or put off by their worker.", st.GivenBack),
 		web.Counter("treadle_runs_failed_total", "Jobs failed by their worker, of treadle_jobs_released_total; most are tried again.", st.Fails),
 		web.Counter("treadle_jobs_abandoned_total", "Jobs released because their worker left.", st.Abandoned),
 		web.Counter("treadle_jobs_timed_out_total", "Jobs released at their time-out; most are tried again.", st.TimedOut),

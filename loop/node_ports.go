@@ -14,7 +14,7 @@ import (
 // nodePorts are the ports of a node. They stay open while the role of the node changes, so that no client is refused:
 // new connections wait meanwhile.
 type nodePorts struct {
-	openNew func(setting, address string) (net.Listener, error) // tlsPorts.open
+	openNew func(setting, address string) (net.Listener, error) // tlsPorts.openPort
 
 	mu  sync.Mutex
 	all []*nodePort
@@ -176,7 +176,7 @@ func (r *rolePorts) dialLocal(setting string, ordinal int, from string, client c
 	defer timer.Stop()
 	err = errNoPort
 	select {
-	case to.forwarded <- &forwardedConn{accepted, newForwardedClient(from, client), to.Addr()}:
+	case to.forwarded <- &forwardedConn{accepted, newForwardedClient(from, client), to.Addr(), true}:
 		return c, nil
 	case <-timer.C:
 		err = errors.New("the leader does not accept the connection")

@@ -31,7 +31,7 @@ const (
 	reservedFiles = 128
 	// forwardedFiles is the number of descriptors that a connection over TLS takes, and on the leader one forwarded by
 	// a follower: that of the client or the follower, and both ends of a pair within the process. On the follower it
-	// takes two.
+	// takes two, over TLS four.
 	forwardedFiles = 3
 )
 
@@ -40,6 +40,8 @@ const (
 type Options struct {
 	// Explicit reports whether all settings have their values: a zero is a zero.
 	Explicit bool `kong:"-"`
+	// portsOpen: the node of a cluster has opened the addresses already.
+	portsOpen bool
 
 	Bind string `name:"bind" group:"Addresses" default:"127.0.0.1" placeholder:"HOST" help:"Host of every default TCP address (default: ${default})."`
 	// RunDir is /tmp by default, where the protocol's clients look for the socket; any user may put one there first.
@@ -188,23 +190,23 @@ func (o *Options) validateConnections() error {
 			return os.NewSyscallError("setrlimit", err)
 		}
 	}
-	each, by := 1, ""
-	switch {
-	case o.Cluster.Name != "":
+	each, own, by := 1, reservedFiles, ""
+	if o.Cluster.Name != "" {
 		each, by = forwardedFiles, ", by 3, which a connection may take in a cluster"
-	case len(o.tlsAddresses()) > 0:
-		each, by = forwardedFiles, ", by 3, which a connection over TLS takes"
 	}
-	room := (int(min(limit.Cur, 1<<20)) - reservedFiles) / each
+	if len(o.tlsAddresses()) > 0 {
+		each, own, by = max(forwardedFiles, each+1), own+tlsFiles, ", by 3 or in a cluster 4, which a connection over TLS may take"
+	}
+	room := (int(min(limit.Cur, 1<<20)) - own) / each
 	if room < 1 {
-		return protocol.BadOption("max-connections", "RLIMIT_NOFILE is %d: the server needs at least %d", limit.Cur, reservedFiles+each)
+		return protocol.BadOption("max-connections", "RLIMIT_NOFILE is %d: the server needs at least %d", limit.Cur, own+each)
 	}
 	if o.MaxConnections == 0 {
 		o.MaxConnections = room
 	}
 	if o.MaxConnections < 1 || o.MaxConnections > room {
 		return protocol.BadOption("max-connections", "%d is not between 1 and %d (RLIMIT_NOFILE %d less %d for the server itself%s)",
-			o.MaxConnections, room, limit.Cur, reservedFiles, by)
+			o.MaxConnections, room, limit.Cur, own, by)
 	}
 	return nil
 }

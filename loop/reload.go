@@ -25,7 +25,8 @@ func (s *Server) Reload(next Options) error {
 	if err != nil {
 		return err
 	}
-	if err := s.tls.reload(); err != nil {
+	useCerts, err := s.tls.prepareReload()
+	if err != nil {
 		return err
 	}
 	for operators := range protocolsWith[*admin.API](s) {
@@ -33,10 +34,21 @@ func (s *Server) Reload(next Options) error {
 			return err
 		}
 	}
+	useCerts()
 	s.drainNanos.Store(int64(next.Drain))
 	s.conns.setLimits(next.MaxConnections, next.MaxAPIConnections)
 	if s.journal != nil {
 		s.journal.journal.SetMinFree(uint64(next.MinFree))
 	}
 	return nil
+}
+
+// ReloadCertificates reads the certificates of the addresses with TLS again if they have changed: all of them, or none
+// with an error.
+func (s *Server) ReloadCertificates() error {
+	use, err := s.tls.prepareReload()
+	if err == nil {
+		use()
+	}
+	return err
 }

@@ -30,7 +30,7 @@ type Server struct {
 	clock      func() sched.Time
 	runOffload func(slots chan struct{}, do func())                // goOffload
 	blocking   blockingCalls                                       // newBlockingCalls
-	listenOn   func(setting, address string) (net.Listener, error) // tlsPorts.open
+	listenOn   func(setting, address string) (net.Listener, error) // tlsPorts.openPort
 	stop       context.CancelFunc                                  // of Run's context
 
 	// The event loops, and what they serve.
@@ -151,7 +151,7 @@ func newServerWith(o Options, overrides sched.Options) (_ *Server, err error) {
 	for range protocol.StreamKinds {
 		s.encoders = append(s.encoders, make(chan struct{}, 1))
 	}
-	s.clock, s.runOffload, s.blocking, s.listenOn = s.readClocks, s.goOffload, newBlockingCalls(s), s.tls.open
+	s.clock, s.runOffload, s.blocking, s.listenOn = s.readClocks, s.goOffload, newBlockingCalls(s), s.tls.openPort
 	if s.guard, err = o.newGuard(); err != nil {
 		return nil, err
 	}
@@ -277,6 +277,9 @@ func (s *Server) shutdown() error {
 		_ = s.web.Close() // a peer that reads a page this slowly retries elsewhere
 	}
 	s.goroutines.Wait()
+	if s.node == nil { // the connections of a node go on
+		s.tls.wait(max(time.Until(deadline), tlsLinger))
+	}
 	if why := s.protocolFailure.Load(); why != nil {
 		err = errors.Join(*why, err)
 	}

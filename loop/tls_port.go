@@ -19,11 +19,16 @@ import (
 )
 
 const (
-	// maxHandshakes is how many connections of an address may be in their handshake. One more ends the oldest, so that
-	// strangers that send nothing keep nobody out.
-	maxHandshakes = 512
+	// maxHandshakes is how many connections may be in their handshake, or wait to be accepted after it, at all
+	// addresses together. One more ends the oldest, so that strangers that send nothing keep nobody out.
+	maxHandshakes = 128
+	// tlsFiles is the number of descriptors that they may take.
+	tlsFiles = 3 * maxHandshakes
 	// tlsStalled is how long a client may take nothing of what it is sent, 32 KiB at a time.
-	tlsStalled = 2 * time.Minute
+	tlsStalled = 30 * time.Second
+	// tlsLinger is how long a client whose session has ended may send on. What it sends is read: a reset might take the
+	// last reply from it.
+	tlsLinger = time.Second
 )
 
 // tlsPorts opens the addresses tls://host:port. Goroutines decrypt a connection and pass it on, through a pair of
@@ -34,17 +39,26 @@ type tlsPorts struct {
 	log              *slog.Logger
 	logLimit         throttle
 	failed           atomic.Uint64 // handshakes
+	most             int64         // connections that are passed on: --max-connections
+	open             atomic.Int64  // connections that are passed on, also those whose session has ended
 
-	mu     sync.Mutex
-	stores map[string]*certs.Store // by host:port
+	mu         sync.Mutex
+	stores     map[string]*certs.Store // by host:port
+	handshakes list.List               // of *handshake, the oldest first
+}
+
+// handshake is a connection until it is accepted.
+type handshake struct {
+	net.Conn
+	ended chan struct{} // closed when others have taken its place, or its listener is closed
 }
 
 func newTLSPorts(o *Options) *tlsPorts {
-	return &tlsPorts{o: o.TLS, handshakeTimeout: o.HandshakeTimeout, log: o.Log, stores: make(map[string]*certs.Store)}
+	return &tlsPorts{o: o.TLS, handshakeTimeout: o.HandshakeTimeout, log: o.Log, most: int64(o.MaxConnections), stores: make(map[string]*certs.Store)}
 }
 
-// open opens one address of a setting, of any network.
-func (p *tlsPorts) open(setting, address string) (net.Listener, error) {
+// openPort opens one address of a setting, of any network.
+func (p *tlsPorts) openPort(setting, address string) (net.Listener, error) {
 	files, err := p.o.filesOf(address)
 	if err != nil {
 		return nil, &OptionError{Setting: setting, Err: err}
@@ -66,15 +80,30 @@ func (p *tlsPorts) open(setting, address string) (net.Listener, error) {
 	return l, nil
 }
 
-// reload reads the certificates that have changed.
-func (p *tlsPorts) reload() error {
+// prepareReload reads the certificates that have changed. use puts all of them to use.
+func (p *tlsPorts) prepareReload() (use func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var all []error
+	var uses []func()
 	for _, s := range p.stores {
-		all = append(all, s.Reload())
+		use, err := s.Prepare()
+		if err != nil {
+			return nil, err
+		}
+		uses = append(uses, use)
 	}
-	return errors.Join(all...)
+	return func() {
+		for _, use := range uses {
+			use()
+		}
+	}, nil
+}
+
+// wait waits until all clients have what their sessions have written, but no longer than a limit.
+func (p *tlsPorts) wait(limit time.Duration) {
+	for end := time.Now().Add(limit); p.open.Load() > 0 && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // checksClients reports whether the clients of an open address need a certificate.
@@ -123,10 +152,7 @@ type tlsListener struct {
 	config       *tls.Config
 	accepted     chan acceptResult
 	closed       chan struct{}
-	close        sync.Once
-
-	mu         sync.Mutex
-	handshakes list.List // of net.Conn, the oldest first
+	closeOnce    sync.Once
 }
 
 // tlsAddr is an address of TCP as that of TLS over it.
@@ -148,16 +174,10 @@ func (l *tlsListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener. It ends the connections that are in their handshake.
+// Close implements net.Listener. It ends the connections that were not accepted.
 func (l *tlsListener) Close() error {
-	l.close.Do(func() { close(l.closed) })
-	err := l.Listener.Close()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for e := l.handshakes.Front(); e != nil; e = e.Next() {
-		_ = e.Value.(net.Conn).Close() // its handshake fails
-	}
-	return err
+	l.closeOnce.Do(func() { close(l.closed) })
+	return l.Listener.Close()
 }
 
 // run accepts connections of TCP until the listener is closed.
@@ -168,84 +188,115 @@ func (l *tlsListener) run() {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil:
-			l.deliver(acceptResult{nil, err}) // the caller pauses
+			select {
+			case l.accepted <- acceptResult{nil, err}: // the caller pauses
+			case <-l.closed:
+				return
+			}
 		default:
-			go l.serve(c)
+			go l.serve(l.ports.begin(c))
 		}
 	}
 }
 
-// deliver has the next Accept return a result. It reports whether there was one.
-func (l *tlsListener) deliver(a acceptResult) bool {
-	select {
-	case l.accepted <- a:
-		return true
-	case <-l.closed:
-		return false
+// begin counts a connection among those that are not accepted yet. It ends the oldest of too many.
+func (p *tlsPorts) begin(c net.Conn) (_ *handshake, accepted func()) {
+	h := &handshake{c, make(chan struct{})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.handshakes.Len() == maxHandshakes {
+		oldest := p.handshakes.Remove(p.handshakes.Front()).(*handshake)
+		close(oldest.ended)
+		_ = oldest.Close() // its handshake fails
+	}
+	at := p.handshakes.PushBack(h)
+	return h, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.handshakes.Remove(at) // nothing if it is no longer there
 	}
 }
 
 // serve makes the handshake of a connection, and passes it on until it ends.
-func (l *tlsListener) serve(c net.Conn) {
-	secured, err := l.handshake(c)
+func (l *tlsListener) serve(h *handshake, accepted func()) {
+	ended := make(chan struct{})
+	go func() {
+		select {
+		case <-l.closed:
+			_ = h.Close() // its handshake fails
+		case <-ended:
+		}
+	}()
+	client, near, err := l.accept(h)
+	close(ended)
+	accepted()
 	if err != nil {
-		_ = c.Close()                // the handshake has failed
-		if !errors.Is(err, io.EOF) { // a probe of the port, which sends nothing
-			l.ports.failed.Add(1)
-			if l.ports.logLimit.allow(time.Now().UnixMilli()) {
-				l.ports.log.Info("a TLS handshake has failed", "remote", c.RemoteAddr(), "listener", l.Addr(), "error", err)
-			}
+		_ = h.Close()               // it has failed
+		if errors.Is(err, io.EOF) { // a probe of the port, which sends nothing
+			return
+		}
+		l.ports.failed.Add(1)
+		if l.ports.logLimit.allow(time.Now().UnixMilli()) {
+			l.ports.log.Info("a TLS handshake has failed", "remote", h.RemoteAddr(), "listener", l.Addr(), "error", err)
 		}
 		return
 	}
-	near, far, err := splice.Pair()
-	if err != nil {
-		_ = secured.Close() // it was not read
-		l.deliver(acceptResult{nil, err})
-		return
-	}
-	client := &forwardedClient{network: "tls", address: c.RemoteAddr().String()}
-	if !l.deliver(acceptResult{&forwardedConn{far, client, l.Addr()}, nil}) {
-		_, _, _ = secured.Close(), near.Close(), far.Close() // none was used
-		return
-	}
-	passOn(secured, near)
+	defer l.ports.open.Add(-1)
+	passOn(client, near)
 }
 
-// handshake makes the handshake of a connection, in the time of --handshake-timeout.
-func (l *tlsListener) handshake(c net.Conn) (*tls.Conn, error) {
-	l.mu.Lock()
-	if l.handshakes.Len() == maxHandshakes {
-		_ = l.handshakes.Remove(l.handshakes.Front()).(net.Conn).Close() // its handshake fails
-	}
-	pending := l.handshakes.PushBack(c)
-	l.mu.Unlock()
-	defer func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.handshakes.Remove(pending) // nothing if it is no longer there
-	}()
+var (
+	errTLSEvicted = errors.New("too many others have come since")
+	errTLSFull    = errors.New("all of --max-connections are open")
+)
+
+// accept makes the handshake of a connection, in the time of --handshake-timeout, and has the next Accept return it.
+// near is the end of a pair whose bytes are those within TLS. It counts the connection as open.
+func (l *tlsListener) accept(h *handshake) (client *tls.Conn, near *net.UnixConn, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), l.ports.handshakeTimeout)
 	defer cancel()
-	secured := tls.Server(c, l.config)
-	return secured, secured.HandshakeContext(ctx)
+	client = tls.Server(h.Conn, l.config)
+	if err := client.HandshakeContext(ctx); err != nil {
+		return nil, nil, err
+	}
+	if l.ports.open.Add(1) > l.ports.most {
+		l.ports.open.Add(-1)
+		return nil, nil, errTLSFull
+	}
+	near, far, err := splice.Pair()
+	if err == nil {
+		from := &forwardedClient{network: "tls", address: h.RemoteAddr().String()}
+		select {
+		case l.accepted <- acceptResult{&forwardedConn{UnixConn: far, client: from, port: l.Addr()}, nil}:
+			return client, near, nil
+		case <-h.ended:
+			err = errTLSEvicted
+		case <-l.closed:
+			err = net.ErrClosed
+		}
+		_, _ = near.Close(), far.Close() // neither was used
+	}
+	l.ports.open.Add(-1)
+	return nil, nil, err
 }
 
-// passOn copies bytes between a client and the near end of a pair until both directions have ended. A session never
-// ends its writing side alone: when it has ended, so has the connection.
+// passOn copies bytes between a client and the near end of a pair until both directions have ended. A session has ended
+// when its end of the pair is closed: the client then gets what is left, and may send on for tlsLinger.
 func passOn(client *tls.Conn, near *net.UnixConn) {
 	requests := make(chan struct{})
 	go func() {
 		defer close(requests)
-		if splice.Copy(near, client) != nil || near.CloseWrite() != nil { // the session sends what it owes
-			_ = near.Close() // it ends, and with it the other direction
+		err := splice.Copy(near, client)
+		_ = near.CloseWrite() // the session sends what it owes, if it has not ended
+		if err != nil {
+			_, _ = io.Copy(io.Discard, client) // nothing if it is the client that has failed
 		}
 	}()
-	if splice.Copy(deadlineWriter{client}, near) == nil {
-		_ = client.CloseWrite() // the client sees an orderly end
+	if splice.Copy(deadlineWriter{client}, near) != nil || client.SetDeadline(time.Now().Add(tlsLinger)) != nil || client.CloseWrite() != nil {
+		_ = client.Close() // it cannot be written to
 	}
-	_, _ = client.Close(), near.Close()
 	<-requests
+	_, _ = client.Close(), near.Close() // both have had their ends
 }
 
 // deadlineWriter writes to a client that may stall for tlsStalled.

@@ -86,8 +86,8 @@ const (
 	End
 	// Proceed tells a publisher, under the Tag that it gave, that its listeners have caught up.
 	Proceed
-	// Expired ends an await by an ExpireAwait of its peer.
-	Expired
+	// AwaitTimedOut ends an await by a TimeOutAwait of its peer.
+	AwaitTimedOut
 )
 
 // Delivery is one effect on one session.

@@ -13,14 +13,14 @@ import (
 
 // departed is a peer that has left, and what is still to be reaped of it.
 type departed struct {
-	peer            *Peer
-	awaits          map[JobRef]int
-	refs            sorter[JobRef] // the awaits in order
-	topics          map[topic]bool
-	endedWatches    int                // number of its watches that have ended
-	releasedWatches int                // number of its watches whose jobs are released
-	notYetSorted    int                // number of jobs of the next watch that are not in toRelease yet
-	toRelease       *sorter[abandoned] // the jobs of the next watch in order of release; nil: not begun
+	peer             *Peer
+	awaits           map[JobRef]int
+	refs             sorter[JobRef] // the awaits in order
+	topics           map[topic]bool
+	endedWatches     int                // number of its watches that have ended
+	abandonedWatches int                // number of its watches whose jobs are abandoned
+	notYetSorted     int                // number of jobs of the next watch that are not in toAbandon yet
+	toAbandon        *sorter[abandoned] // the jobs of the next watch in their order; nil: not begun
 }
 
 // abandoned is a job that a departed peer holds, with its place in the order of release.
@@ -136,13 +136,13 @@ func (s *Scheduler) reapPart(now Time, d *departed, budget int, sink Sink) int {
 			return 0
 		}
 	}
-	for ; budget > 0 && d.releasedWatches < len(p.watches); d.releasedWatches++ {
-		w := p.watches[d.releasedWatches]
-		if budget = w.shard.releaseJobs(now, d, w, budget, sink); budget < 0 {
+	for ; budget > 0 && d.abandonedWatches < len(p.watches); d.abandonedWatches++ {
+		w := p.watches[d.abandonedWatches]
+		if budget = w.shard.abandonJobs(now, d, w, budget, sink); budget < 0 {
 			return 0
 		}
 	}
-	if d.releasedWatches < len(p.watches) {
+	if d.abandonedWatches < len(p.watches) {
 		return 0
 	}
 	p.watches, p.byQueue = nil, nil
@@ -169,13 +169,13 @@ func (sh *shard) departWatch(w *watch, budget int) (left int) {
 	return budget - 1
 }
 
-// releaseJobs releases the jobs of a queue that a departed peer holds, after it has sorted them. It
+// abandonJobs ends the runs of a queue's jobs that a departed peer holds, after it has sorted them. It
 // returns the rest of budget, less than 0 when there is more to do.
-func (sh *shard) releaseJobs(now Time, d *departed, w *watch, budget int, sink Sink) int {
+func (sh *shard) abandonJobs(now Time, d *departed, w *watch, budget int, sink Sink) int {
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
-	if d.toRelease == nil {
-		d.toRelease, d.notYetSorted = &sorter[abandoned]{compare: abandoned.compare}, len(w.held)
+	if d.toAbandon == nil {
+		d.toAbandon, d.notYetSorted = &sorter[abandoned]{compare: abandoned.compare}, len(w.held)
 	}
 	// The loop goes backward: the last job replaces a job that leaves, so none is missed. A job that is
 	// added twice is released once.
@@ -186,19 +186,19 @@ func (sh *shard) releaseJobs(now Time, d *departed, w *watch, budget int, sink S
 		}
 		budget--
 		d.notYetSorted--
-		d.toRelease.add(sh.heldAt(w, d.notYetSorted))
+		d.toAbandon.add(sh.heldAt(w, d.notYetSorted))
 		sh.countSteps(1)
 	}
 	for budget > 0 {
-		h, ok := d.toRelease.take()
+		h, ok := d.toAbandon.take()
 		if !ok {
-			d.toRelease = nil
+			d.toAbandon = nil
 			break
 		}
-		budget -= sh.releaseOne(now, w, h.job, h.number, sink)
+		budget -= sh.abandonOne(now, w, h.job, h.number, sink)
 	}
 	sh.matchOrDefer(now, w.queue, sink)
-	if d.toRelease != nil {
+	if d.toAbandon != nil {
 		sh.graph.saveExit(w)
 		return -1
 	}
@@ -232,8 +232,8 @@ func (h abandoned) compare(o abandoned) int {
 	return cmp.Compare(o.number, h.number)
 }
 
-// releaseOne releases a job if it is still held by the same run. It returns the steps that it took.
-func (sh *shard) releaseOne(now Time, w *watch, job uint32, number uint64, sink Sink) int {
+// abandonOne ends the run of a job if it is still held by it. It returns the steps that it took.
+func (sh *shard) abandonOne(now Time, w *watch, job uint32, number uint64, sink Sink) int {
 	r := sh.slab.find(job)
 	if r == nil || r.state != reserved || sh.holdingWatch(r) != w || w.held[r.heldIndex()].number != number {
 		return 1

@@ -20,7 +20,7 @@
 //	end (shard.go)         the awaits of the job get a Result; journal, names and slab forget it
 //
 // A job that is not finished comes to fail (shard.go), which makes it ready again or ends it: from Fail (finish.go),
-// timeOut (tick.go) or releaseOne (departed.go). There are two short cuts, where allowsShortCut (match.go) finds them
+// timeOut (tick.go) or abandonOne (departed.go). There are two short cuts, where allowsShortCut (match.go) finds them
 // right: assignDirectly (match.go) skips the ready index, and reserve (reserve.go) skips the line.
 //
 // # Words
@@ -147,7 +147,7 @@
 //	MoveJobs                   failed                  ready, in another queue                moved, submitted
 //	MoveJobs                   delayed, ready          the same, in another queue             moved, submitted
 //	RemoveJobs                 any                     gone                                   removed; not of a finished job
-//	Remove, Drop, ExpireAwait  any                     gone                                   removed
+//	Remove, Drop, TimeOutAwait  any                     gone                                   removed
 //
 // RetryJobs and so on are the verbs of ChangeJobs. A state that is not in the rows of such a verb is refused.
 //
@@ -348,7 +348,7 @@
 //
 // These are the methods of Scheduler and of Peer, by subject and file. `go doc` prints each with its contract.
 //
-//	clients      submit.go Submit; notify.go ExpireAwait; listen.go Listen, Publish; remove.go Remove, Withdraw, Drop
+//	clients      submit.go Submit; notify.go TimeOutAwait; listen.go Listen, Publish; remove.go Remove, Withdraw, Drop
 //	by number    numbered_verbs.go FindNumber, RemoveNumber, Kick, KickNumber, Peek, ReserveNumber
 //	peers        peer.go NewPeer, SetLabel, Session, View, TakeCost, Flushed, Blocked; departed.go Disconnect
 //	ask          watch.go Watch, Unwatch; reserve.go Reserve, TryReserve, TryReserveOf, StopReserve, Sleep

@@ -8,9 +8,9 @@ const (
 	maxKeptNames = 1 << 20
 )
 
-// plain reports whether the policies for ended jobs hold for a space: it has no MaxFailures, and its jobs are not Owned
-// and not tasks. A space with Failures can be plain.
-func (r *Rules) plain() bool { return r.MaxFailures == 0 && !r.Owned && !r.Graph }
+// keepsEnded reports whether the policies for ended jobs hold for a space: it has no MaxFailures, and its jobs are not
+// Owned and not tasks. A space with Failures can be plain.
+func (r *Rules) keepsEnded() bool { return r.MaxFailures == 0 && !r.Owned && !r.Graph }
 
 // useOf returns what a finished job with a result of size bytes is kept for.
 func (p *Policy) useOf(o Outcome, size int) keptUse {
@@ -32,7 +32,7 @@ func (r *record) hasOwnName() bool { return r.flags&numbered == 0 }
 // endByPolicy is end for a job whose queue has a policy, which may keep it.
 func (sh *shard) endByPolicy(now Time, job uint32, r *record, q *queue, a Attempt, e Effect, data []byte, sink Sink) {
 	use := q.policy.useOf(a.Outcome, len(data))
-	if use == keptNothing || use == keptName && !r.hasOwnName() || !sh.s.rules[r.space].plain() {
+	if use == keptNothing || use == keptName && !r.hasOwnName() || !sh.s.rules[r.space].keepsEnded() {
 		sh.end(job, r, q, e, data, sink)
 		return
 	}
@@ -193,7 +193,7 @@ func (sh *shard) lastEnded(hash uint32, q *queue, space Space, name []byte) (las
 // submission gets the kept result, or an empty one. ignoreDone returns false if the name was not done within UniqueFor.
 // After the clock was set back, a job may have been done later than now: it counts as too old.
 func (sh *shard) ignoreDone(now Time, hash uint32, q *queue, j *Submission, sink Sink) bool {
-	if !sh.s.rules[j.Space].plain() {
+	if !sh.s.rules[j.Space].keepsEnded() {
 		return false
 	}
 	job, ok := sh.lookupEnded(hash, q, j.Space, j.Name, true)

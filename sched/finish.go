@@ -99,7 +99,7 @@ func (s *Scheduler) lockReported(now Time, p *Peer, run Run) (*shard, *record, e
 		sh.mu.Unlock()
 		return nil, nil, err
 	}
-	sh.counters.Released++
+	sh.counters.GivenBack++
 	sh.observeRun(now, r)
 	return sh, r, nil
 }

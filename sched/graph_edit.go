@@ -187,7 +187,7 @@ func (e *edit) release(now Time, tasks []Task, sink Sink) {
 		r := sh.slab.at(job)
 		g.log(job, tasks[i].Log...)
 		if r.state == reserved { // else it was named twice and is released already
-			sh.counters.Released++
+			sh.counters.GivenBack++
 			sh.unhold(job, r)
 			g.release(now, job, r, e.q, back)
 		}

@@ -27,7 +27,7 @@ func (s *Scheduler) ReleaseTask(now Time, p *Peer, t TaskRevision, first bool, s
 		return err
 	}
 	defer sh.unlock(now, sink)
-	sh.counters.Released++
+	sh.counters.GivenBack++
 	q := sh.unhold(t.Ref.Record, r)
 	sh.graph.release(now, t.Ref.Record, r, q, lineEnd(first))
 	sh.matchOrDefer(now, q, sink)

@@ -44,7 +44,7 @@ const (
 	private
 	// withheld: the job is ready, and its name clashes for all Named peers in line.
 	withheld
-	// awaitedBySubmitter: every submission of the job so far had an await without Stays, see ExpireAwait.
+	// awaitedBySubmitter: every submission of the job so far had an await without Stays, see TimeOutAwait.
 	awaitedBySubmitter
 	// attempted: the job has a history.
 	attempted

@@ -132,9 +132,9 @@ type endedLease struct {
 	ending leaseEnd
 }
 
-// endedAt returns the place of an ended lease in its part. Numbers are drawn in order, so a place is taken again only
-// after all other places.
-func endedAt(number uint64) int { return int(number / leaseParts % maxEndedLeases) }
+// endedIndex returns the place of an ended lease in its part. Numbers are drawn in order, so a place is taken again
+// only after all other places.
+func endedIndex(number uint64) int { return int(number / leaseParts % maxEndedLeases) }
 
 func (l *leases) part(number uint64) *leaseTable { return &l[number%leaseParts] }
 
@@ -170,7 +170,7 @@ func (l *leases) find(t Token) (*lease, error) {
 		return x, nil
 	}
 	if part.ended != nil && t.Number != 0 {
-		if e := part.ended[endedAt(t.Number)]; e.token == t {
+		if e := part.ended[endedIndex(t.Number)]; e.token == t {
 			return nil, leaseErrors[e.ending]
 		}
 	}
@@ -189,7 +189,7 @@ func (l *leases) end(number uint64) *lease {
 	if t.ended == nil {
 		t.ended = make([]endedLease, maxEndedLeases)
 	}
-	t.ended[endedAt(number)] = endedLease{Token{number, x.secret}, x.ending}
+	t.ended[endedIndex(number)] = endedLease{Token{number, x.secret}, x.ending}
 	return x
 }
 

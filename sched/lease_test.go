@@ -118,7 +118,7 @@ func TestLeaseVerbs(t *testing.T) {
 	x.pass(1)
 	x.takes(p, 5, "b")
 	x.ok(x.s.FinishGranted(x.now, c[0], nil, &x.rec))
-	if st := x.s.Stats(); st.Jobs != 1 || st.Done != 2 || st.Released != 2 {
+	if st := x.s.Stats(); st.Jobs != 1 || st.Done != 2 || st.GivenBack != 2 {
 		t.Errorf("the counters are %+v", st)
 	}
 	x.want()

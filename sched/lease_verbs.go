@@ -175,7 +175,7 @@ func (s *Scheduler) FailGranted(now Time, t Token, text []byte, delay int64, sin
 	defer sh.unlock(now, sink)
 	l.ending = leaseDone
 	sh.observeRun(now, r)
-	sh.counters.Released++
+	sh.counters.GivenBack++
 	a := Attempt{Outcome: attemptFailed, Worker: l.worker, Text: sh.errorText(r, text)}
 	sh.failRun(now, l.record, r, a, min(delay, longestDelay), sink)
 	return nil
@@ -189,7 +189,7 @@ func (s *Scheduler) ReleaseGranted(now Time, t Token, sink Sink) error {
 	}
 	defer sh.unlock(now, sink)
 	l.ending = leaseDone
-	sh.counters.Released++
+	sh.counters.GivenBack++
 	q := sh.unhold(l.record, r)
 	sh.release(now, l.record, r, q, now.Wall, sink)
 	sh.matchOrDefer(now, q, sink)

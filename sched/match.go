@@ -80,7 +80,7 @@ func (sh *shard) pair(now Time, q *queue, w *watch, job uint32, sink Sink) int {
 	if sh.expired(now, q, r) {
 		return sh.endExpired(now, job, r, q, sink)
 	}
-	if q.broadcastWorkers > 0 && sh.s.rules[r.space].shared() {
+	if q.broadcastWorkers > 0 && sh.s.rules[r.space].broadcastable() {
 		return sh.startBroadcast(now, job, r, q, sink)
 	}
 	s, ok := q.claim(w, int(r.size))

@@ -99,7 +99,7 @@ func (sh *shard) oldestFitting(q *queue, job uint32) (best *watch, whole bool) {
 		}
 	}
 	line := q.lines[named]
-	clashing := q.clashing() && (q.broadcastWorkers == 0 || !sh.s.rules[sh.slab.at(job).space].shared())
+	clashing := q.clashing() && (q.broadcastWorkers == 0 || !sh.s.rules[sh.slab.at(job).space].broadcastable())
 	name := sh.nameView(job)
 	whole = line.InOrder(func(w *watch) bool {
 		if best != nil && best.Ahead(w) {

@@ -89,7 +89,7 @@ func (x *machine) granted(o op) error {
 	case "lease-release":
 		if want == nil {
 			j.endLease(ErrLeaseDone)
-			x.m.counted.Released++
+			x.m.counted.GivenBack++
 			j.due(now.Wall)
 			x.m.place(j)
 		}
@@ -109,7 +109,7 @@ func (m *model) failAfter(j *modelJob, delay int64) {
 		m.release(j, m.now.Wall, 0, true)
 		return
 	}
-	m.counted.Released++
+	m.counted.GivenBack++
 	m.counted.Fails++
 	j.waits = slices.DeleteFunc(j.waits, func(w modelWait) bool {
 		if w.onFail {

@@ -61,9 +61,9 @@ func (sh *shard) continueNotifications(stepLimit int, sink Sink) {
 	}
 }
 
-// ExpireAwait ends the peer's await of a job under a tag with Expired. If every submission of the job had an await, the
+// TimeOutAwait ends the peer's await of a job under a tag with AwaitTimedOut. If every submission had an await, the
 // job is removed with its last await. Nothing happens when the peer does not await the job under this tag.
-func (s *Scheduler) ExpireAwait(now Time, p *Peer, tag uint64, space Space, queueName, name []byte, sink Sink) {
+func (s *Scheduler) TimeOutAwait(now Time, p *Peer, tag uint64, space Space, queueName, name []byte, sink Sink) {
 	sh := s.shardOf(queueName)
 	sh.mu.Lock()
 	defer sh.unlock(now, sink)
@@ -82,7 +82,7 @@ func (s *Scheduler) ExpireAwait(now Time, p *Peer, tag uint64, space Space, queu
 			return true
 		}
 		found = true
-		sh.notify(a, job, r, q, Expired, nil, sink)
+		sh.notify(a, job, r, q, AwaitTimedOut, nil, sink)
 		return false
 	})
 	if found && r.flags&(awaited|awaitedBySubmitter) == awaitedBySubmitter {

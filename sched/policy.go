@@ -28,7 +28,7 @@ import (
 // up to a second late, and never early. Tasks, and jobs of Rules.MaxFailures that have failed, have no due time. A job
 // that a change of the clock has made old expires like any other.
 //
-// KeepDone, KeepResults and UniqueFor are for jobs whose space is plain (Rules.plain). At its Finish a job is kept as
+// KeepDone, KeepResults and UniqueFor are for jobs whose space has Rules.keepsEnded. At its Finish a job is kept as
 // finished for the largest of its uses. When it is too old or there are too many, it is kept for a lesser use, with
 // fewer of its bytes, or removed. The last done job of a name is found by its name: a Submit of this name within
 // UniqueFor changes nothing, and its await at once receives the kept result, or an empty one. Operators who remove the

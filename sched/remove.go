@@ -61,7 +61,7 @@ func (s *Scheduler) Drop(name []byte) bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	q := sh.byName[string(name)]
-	if q == nil || q.workers > 0 || q.running > 0 || s.keptSpaces&q.spaces != 0 {
+	if q == nil || q.workers > 0 || q.running > 0 || s.undroppable&q.spaces != 0 {
 		return false
 	}
 	sh.saveDrop(q)

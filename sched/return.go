@@ -36,7 +36,7 @@ func (s *Scheduler) Bury(now Time, p *Peer, run Run, priority int64, sink Sink) 
 	}
 	defer sh.unlock(now, sink)
 	a := Attempt{At: now.Wall, Outcome: attemptBuried, Worker: p.origin}
-	if !sh.s.rules[r.space].plain() {
+	if !sh.s.rules[r.space].keepsEnded() {
 		a.Outcome = attemptFailed
 		sh.failRun(now, run.Record, r, a, defaultDelay, sink)
 		return nil
@@ -142,7 +142,7 @@ func (sh *shard) releaseLast(now Time, w *watch, number uint64, lost bool, sink 
 	if lost {
 		sh.noteRevoked(now, job, r)
 	}
-	sh.counters.Released++
+	sh.counters.GivenBack++
 	q := sh.unhold(job, r)
 	sh.release(now, job, r, q, now.Wall, sink)
 	sh.matchOrDefer(now, q, sink)

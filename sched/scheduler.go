@@ -76,8 +76,8 @@ type Rules struct {
 	Graph bool
 	// Private tasks are handed out by Steal alone, never to a Reserve.
 	Private bool
-	// Kept: a queue that has had a job of the space is never dropped. Graph implies Kept.
-	Kept bool
+	// NeverDropped: a queue that has had a job of the space is never dropped. Graph implies it.
+	NeverDropped bool
 	// Numbered jobs have their sequence numbers as names, in decimal digits: each submission adds a job. Numbered jobs
 	// of the same priority are handed out in the order of their numbers, also when they come back. They have Counts and
 	// are never broadcast. A failed numbered job is kept until it is kicked or removed, unless a policy has KeepFailed.
@@ -121,8 +121,8 @@ type Failures struct {
 // AnyRetries is a Submission.Count, see Failures.
 const AnyRetries = math.MinInt32
 
-// shared reports whether a job may be broadcast.
-func (r *Rules) shared() bool { return !r.Owned && !r.Graph && !r.Numbered }
+// broadcastable reports whether a job may be broadcast.
+func (r *Rules) broadcastable() bool { return !r.Owned && !r.Graph && !r.Numbered }
 
 // Options are a Scheduler's settings; the zero value of a field means its default.
 type Options struct {
@@ -179,7 +179,7 @@ type Scheduler struct {
 	policies      atomic.Pointer[Policies]
 
 	rules          [MaxSpaces]Rules
-	keptSpaces     uint16            // spaces whose queues are never dropped, as bits
+	undroppable    uint16            // spaces whose queues are never dropped, as bits
 	failSpaces     uint16            // spaces with Rules.Failures, as bits
 	numberedSpaces uint16            // spaces of Rules.Numbered, as bits
 	queueMasks     [MaxSpaces]uint32 // see nameHash
@@ -242,7 +242,7 @@ func New(o Options) *Scheduler {
 		s.jobHook = func(*Job, Effect) {}
 	}
 	for i := range s.rules {
-		s.keptSpaces |= uint16(oneIf(s.rules[i].Graph || s.rules[i].Kept)) << i
+		s.undroppable |= uint16(oneIf(s.rules[i].Graph || s.rules[i].NeverDropped)) << i
 		s.numberedSpaces |= uint16(oneIf(s.rules[i].Numbered)) << i
 		s.queueMasks[i] = uint32(oneIf(s.rules[i].Numbered)) - 1
 		s.failSpaces |= uint16(oneIf(s.rules[i].Failures != nil)) << i

@@ -10,7 +10,7 @@ type Counters struct {
 	Assigned  uint64
 	Broadcast uint64
 	Done      uint64
-	Released  uint64 // failed, delayed or released by their holder
+	GivenBack uint64 // failed, delayed or released by their holder
 	Fails     uint64 // number of released jobs that failed
 	Abandoned uint64 // released because their holder left
 	TimedOut  uint64
@@ -32,7 +32,7 @@ func (c *Counters) add(o *Counters) {
 	c.Assigned += o.Assigned
 	c.Broadcast += o.Broadcast
 	c.Done += o.Done
-	c.Released += o.Released
+	c.GivenBack += o.GivenBack
 	c.Fails += o.Fails
 	c.Abandoned += o.Abandoned
 	c.TimedOut += o.TimedOut

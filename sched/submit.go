@@ -18,7 +18,7 @@ type Submission struct {
 	Await  *Peer
 	Tag    uint64
 	OnFail bool // the await ends with Failed at the first failure
-	Stays  bool // ExpireAwait ends only the await, the job stays
+	Stays  bool // TimeOutAwait ends only the await, the job stays
 	// History is the history of a new job, for ParseHistory; nil: it has none.
 	History []byte
 	// OnlyNew refuses the job with ErrDuplicate when there is a job of the same name, in any state, that is not kept.

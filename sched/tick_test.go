@@ -184,7 +184,7 @@ func TestDelayFar(t *testing.T) {
 	f(math.MinInt64, func(s int64) bool { return s <= -1<<40 })
 }
 
-// TestExpire checks that ExpireAwait ends one await, and that the job goes with its last await in any
+// TestExpire checks that TimeOutAwait ends one await, and that the job goes with its last await in any
 // state, unless a submission of it had none.
 func TestExpire(t *testing.T) {
 	f := func(what string, prepare func(x *testSched, a, b *Peer), jobs int, want ...string) {
@@ -194,7 +194,7 @@ func TestExpire(t *testing.T) {
 		x.submit("f", "n", func(j *Submission) { j.Await, j.Tag = a, 7 })
 		prepare(x, a, b)
 		x.rec.all = nil
-		x.s.ExpireAwait(x.now, a, 7, 0, []byte("f"), []byte("n"), &x.rec)
+		x.s.TimeOutAwait(x.now, a, 7, 0, []byte("f"), []byte("n"), &x.rec)
 		x.want(want...)
 		if n := x.s.Stats().Jobs; n != jobs {
 			t.Errorf("%s: %d jobs are left, want %d", what, n, jobs)
@@ -202,7 +202,7 @@ func TestExpire(t *testing.T) {
 		if err := x.s.check(); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
-		x.s.ExpireAwait(x.now, a, 7, 0, []byte("f"), []byte("n"), &x.rec)
+		x.s.TimeOutAwait(x.now, a, 7, 0, []byte("f"), []byte("n"), &x.rec)
 		x.want()
 	}
 	again := func(await bool) func(x *testSched, a, b *Peer) {

@@ -103,7 +103,7 @@ func (x *testSched) want(want ...string) []delivered {
 
 var effects = map[Effect]string{
 	Assign: "assign", Broadcast: "broadcast", Wake: "wake", WakeWith: "wake-with", Result: "result", Removed: "removed", Failed: "failed",
-	Chunk: "chunk", End: "end", Proceed: "proceed", Expired: "expired",
+	Chunk: "chunk", End: "end", Proceed: "proceed", AwaitTimedOut: "expired",
 }
 
 // TestZeroOptions checks that the zero Options make a working scheduler.
@@ -380,7 +380,7 @@ func TestWithdraw(t *testing.T) {
 
 // TestKeptQueues checks that a queue that has had a job of a Kept space is never dropped.
 func TestKeptQueues(t *testing.T) {
-	x := newTestSched(t, Options{Rules: [MaxSpaces]Rules{1: {Kept: true}}})
+	x := newTestSched(t, Options{Rules: [MaxSpaces]Rules{1: {NeverDropped: true}}})
 	x.submit("kept", "a", func(j *Submission) { j.Space = 1 })
 	x.submit("other", "a")
 	if x.s.Drop([]byte("kept")) || !x.s.Drop([]byte("other")) {

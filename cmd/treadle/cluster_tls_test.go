@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -20,17 +21,19 @@ func TestClusterTLS(t *testing.T) {
 	ours, theirs := certtest.New(t, "ours"), certtest.New(t, "theirs")
 	expires := time.Now().Add(time.Hour)
 	mine := ours.Issue(t.TempDir(), "client", expires)
-	own, at := make([]certs.Files, 3), make([]string, 3)
+	own, at, web := make([]certs.Files, 3), make([]string, 3), make([]string, 3)
 	for i := range own {
 		own[i] = ours.Issue(t.TempDir(), nodeID(i), expires)
 		_, port, _ := strings.Cut(freePort(t), ":")
 		at[i] = "localhost:" + port
+		_, port, _ = strings.Cut(freePort(t), ":")
+		web[i] = "localhost:" + port
 	}
 	n.serves = func(i int) []string {
 		f := own[i]
 		return []string{
 			"--cluster-cert", f.Cert, "--cluster-key", f.Key, "--cluster-ca", f.CA, "--tls-cert", f.Cert, "--tls-key", f.Key, "--tls-ca", f.CA,
-			"--periodic", "unix://" + n.socket(i), "--periodic", "tls://" + at[i], "--only", "periodic", "--http", "off",
+			"--periodic", "unix://" + n.socket(i), "--periodic", "tls://" + at[i], "--only", "periodic", "--http", "tls://" + web[i],
 		}
 	}
 	for i := range own {
@@ -39,6 +42,7 @@ func TestClusterTLS(t *testing.T) {
 	leader := n.leader()
 	for i := range own {
 		submitTLS(t, at[i], mine, fmt.Sprint("job", i))
+		foreignPost(t, ours, mine, web[i])
 	}
 	n.kill(leader)
 	n.leader()
@@ -72,4 +76,23 @@ func submitTLS(t *testing.T, at string, files certs.Files, name string) {
 			t.Fatalf("%s: %v", address, err)
 		}
 	}
+}
+
+// foreignPost checks that a node answers a probe over TLS, and refuses what a page of another site sends.
+func foreignPost(t *testing.T, authority *certtest.Authority, files certs.Files, at string) {
+	t.Helper()
+	to := http.Client{Transport: &http.Transport{TLSClientConfig: authority.Client(&files), DisableKeepAlives: true}}
+	f := func(method, path string, want int) {
+		t.Helper()
+		r := worked(http.NewRequestWithContext(t.Context(), method, "https://"+at+path, strings.NewReader(`{"queue":"q","name":"n"}`)))(t)
+		r.Header.Set("Sec-Fetch-Site", "cross-site")
+		r.Header.Set("Content-Type", "application/json")
+		a := worked(to.Do(r))(t)
+		defer a.Body.Close()
+		if a.StatusCode != want {
+			t.Errorf("%s of %s at %s: %s, want %d", method, path, at, a.Status, want)
+		}
+	}
+	f(http.MethodGet, "/livez", http.StatusOK)
+	f(http.MethodPost, "/api/v1/jobs", http.StatusForbidden)
 }

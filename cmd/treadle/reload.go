@@ -128,8 +128,14 @@ func (r *runningServer) reload() ([]client.SettingChange, error) {
 		return nil, err
 	}
 	changes, err := r.c.compare(next)
-	if err != nil || len(changes) == 0 {
+	if err != nil {
 		return nil, err
+	}
+	if len(changes) == 0 && r.server != nil {
+		return nil, r.server.ReloadCertificates()
+	}
+	if len(changes) == 0 {
+		return nil, nil
 	}
 	if r.server == nil {
 		return nil, errors.New("this node does not lead: reload the configuration of the leader, and restart this node for its own")

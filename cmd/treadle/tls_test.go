@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -50,6 +51,15 @@ func TestServeTLS(t *testing.T) {
 	f("ok", "-H", with("http"), "health")
 	f("", "-H", with("kts46"), "kts46", "status")
 
+	authority.Issue(dir, "server", time.Now().Add(2*time.Hour))
+	f("", "-H", "unix://"+filepath.Join(dir, "data", "admin.sock"), "reload")
+	if err := os.Truncate(own.Key, 10); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs, code := treadle(t, "", "-H", "unix://"+filepath.Join(dir, "data", "admin.sock"), "reload"); code == 0 || !strings.Contains(errs, own.Key) {
+		t.Errorf("a reload with half a key: exit code %d, %q", code, errs)
+	}
+	f("", "-H", with("periodic"), "ping")
 	_, errs, code := treadle(t, "", "-H", at["periodic"], "ping")
 	if code != exitUnreachable || !strings.Contains(errs, "certificate") {
 		t.Errorf("without a certificate: exit code %d, %q", code, errs)

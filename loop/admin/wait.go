@@ -58,7 +58,7 @@ type lostResult struct{ error }
 
 // states are the words for the ends of a wait.
 var states = map[sched.Effect]string{
-	sched.Result: "done", sched.Failed: "failed", sched.Removed: "removed", sched.Expired: "pending",
+	sched.Result: "done", sched.Failed: "failed", sched.Removed: "removed", sched.AwaitTimedOut: "pending",
 }
 
 // deliverEnd takes the end of a job that a submission waits for. It runs under a shard's lock.
@@ -99,13 +99,13 @@ func (api *API) submitAndWait(ctx context.Context, s *sched.Submission, limit ti
 	if api.host.Wait(ctx, api.closed, end.came, limit) {
 		return waitAnswer(answer, end)
 	}
-	api.host.Sched().ExpireAwait(api.host.Now(), api.awaiter, tag, s.Space, s.Queue, s.Name, sink)
+	api.host.Sched().TimeOutAwait(api.host.Now(), api.awaiter, tag, s.Space, s.Queue, s.Name, sink)
 	sink.Wake()
 	select {
 	case <-end.came: // the job may have ended before
 		return waitAnswer(answer, end)
 	default:
-		answer.State = states[sched.Expired]
+		answer.State = states[sched.AwaitTimedOut]
 		return &answer, nil
 	}
 }

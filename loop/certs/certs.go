@@ -106,27 +106,44 @@ func (s *Store) config() *tls.Config {
 // Reload reads the files if they have changed. After an error, which it logs once for each change, what was read before
 // stays in use.
 func (s *Store) Reload() error {
+	use, err := s.Prepare()
+	if err == nil {
+		use()
+	}
+	return err
+}
+
+// Prepare is Reload in two steps: what is read comes to use with use.
+func (s *Store) Prepare() (use func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.looked = time.Now()
 	seen := s.look()
 	if same(seen, s.seen) {
-		return nil
+		return func() {}, nil
 	}
-	s.seen = seen
 	read, err := s.read()
 	if err != nil {
+		s.seen = seen
 		s.failures.Add(1)
 		s.log.Warn("a changed TLS certificate cannot be used: the old one stays", "error", err)
-		return err
+		return nil, err
 	}
-	s.current.Store(read)
-	s.log.Info("the TLS certificate is read again", "file", s.files.Cert, "expires", read.expiry)
-	return nil
+	return func() {
+		s.mu.Lock()
+		s.seen = seen
+		s.mu.Unlock()
+		s.current.Store(read)
+		s.log.Info("the TLS certificate is read again", "file", s.files.Cert, "expires", read.expiry)
+	}, nil
 }
 
-// Expiry returns when the present certificate, or one between it and the root, expires.
-func (s *Store) Expiry() time.Time { return s.current.Load().expiry }
+// Expiry returns when the present certificate, or one between it and the root, expires. As a handshake, it looks
+// whether a file has changed.
+func (s *Store) Expiry() time.Time {
+	s.config()
+	return s.current.Load().expiry
+}
 
 // Failures returns how often files that had changed could not be used.
 func (s *Store) Failures() uint64 { return s.failures.Load() }

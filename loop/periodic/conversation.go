@@ -93,7 +93,7 @@ func (c *conversation) Sweep(budget int) int {
 	for ; budget > 0 && len(c.pending.next) > 0 && c.pending.next[0].expires <= now; budget-- {
 		r := c.pending.next[0]
 		c.pending.remove(r.id)
-		c.p.sched.ExpireAwait(c.s.Loop.Now, c.s.Peer(), uint64(r.id), Space, r.queue, r.name, c.s.Loop.Sink)
+		c.p.sched.TimeOutAwait(c.s.Loop.Now, c.s.Peer(), uint64(r.id), Space, r.queue, r.name, c.s.Loop.Sink)
 	}
 	return budget
 }
@@ -306,7 +306,7 @@ func (c *conversation) Deliver(d *sched.Delivery) {
 	case sched.Failed:
 		c.last.failed = msgID
 		c.data(msgID, c.version.dataResults, c.version.failed)
-	case sched.Expired:
+	case sched.AwaitTimedOut:
 		c.last.failed = msgID
 		c.data(msgID, c.version.dataResults, resultExpired)
 	case sched.Chunk:

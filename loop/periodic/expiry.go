@@ -58,7 +58,7 @@ func (c *conversation) startExpiry(id uint32, j *sched.Submission) {
 // answered removes the RUN_JOB that a delivery answers.
 func (r *pendingRuns) answered(e sched.Effect, id uint32) {
 	switch e {
-	case sched.Result, sched.Removed, sched.Failed, sched.Expired:
+	case sched.Result, sched.Removed, sched.Failed, sched.AwaitTimedOut:
 		r.remove(id)
 	}
 }

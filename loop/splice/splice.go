@@ -57,27 +57,15 @@ func Copy(to io.Writer, from net.Conn) error {
 	}
 }
 
-// smallRead is the size of the buffer of an encrypted connection that waits: most requests fit.
-const smallRead = 4 << 10
+// smallRead is the size of the buffer that an encrypted connection has all the time: most requests fit.
+const smallRead = 8 << 10
 
 // readSmall returns a read for encrypted connections, whose bytes are not known to be there before they are read.
 func readSmall(small []byte) func(from net.Conn, to io.Writer) error {
 	return func(from net.Conn, to io.Writer) error {
 		n, err := from.Read(small)
-		if n == 0 {
-			return err
-		}
-		if _, failed := to.Write(small[:n]); failed != nil {
-			return failed
-		}
-		if n < len(small) || err != nil { // the end may come with the last bytes
-			return err
-		}
-		buffer := buffers.Get().(*[32 << 10]byte)
-		defer buffers.Put(buffer)
-		n, err = from.Read(buffer[:])
-		if n > 0 {
-			if _, failed := to.Write(buffer[:n]); failed != nil {
+		if n > 0 { // the end may come with the last bytes
+			if _, failed := to.Write(small[:n]); failed != nil {
 				return failed
 			}
 		}
