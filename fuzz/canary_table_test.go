@@ -35,7 +35,7 @@ var canaries = []canary{
 	{"a kts46 reply is sent before the sync", "loop/kts46/registry.go", "\tif wait {\n\t\tif failed :=", "\tif wait && r.closed {\n\t\tif failed :="},
 	{"the progress of a kts46 job is not journaled", "loop/kts46/tasks.go", "\tr.unassign(w)\n\tr.saveProgress(j)\n", "\tr.unassign(w)\n"},
 	{"a Disbatch node is told the result of another task", "loop/disbatch/functions.go", "result{d.Tag, d.Effect", "result{p.lastTag, d.Effect"},
-	{"a Disbatch task that has failed is retried", "loop/disbatch/space.go", "Kept: true, MaxFailures: 1}", "Kept: true, MaxFailures: 2}"},
+	{"a Disbatch task that has failed is retried", "loop/disbatch/space.go", "NeverDropped: true, MaxFailures: 1}", "NeverDropped: true, MaxFailures: 2}"},
 	{"a named lock is held by one job more than its count", "sched/locks.go", "case len(k.holders) >= count:", "case len(k.holders) > count:"},
 	{"a job that waits for a named lock is not woken", "sched/locks.go", "\t\tk.open.Push(line)\n", "\t\tif line.count > 1 {\n\t\t\tk.open.Push(line)\n\t\t}\n"},
 	{"a stream loses every other chunk", "sched/listen.go", "\t\tsh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: Chunk, Data: data}\n", "\t\tif len(data)%2 == 0 {\n\t\t\tcontinue\n\t\t}\n\t\tsh.out = Delivery{To: a.peer.id, Tag: a.tag, Effect: Chunk, Data: data}\n"},
