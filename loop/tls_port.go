@@ -102,7 +102,7 @@ func (p *tlsPorts) prepareReload() (use func(), err error) {
 // wait waits until all clients have what their sessions have written, but no longer than a limit.
 func (p *tlsPorts) wait(limit time.Duration) {
 	for end := time.Now().Add(limit); p.open.Load() > 0 && time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(drainPeriod)
 	}
 }
 

@@ -66,7 +66,7 @@ var apart = map[string][]string{
 	"loop/disbatch/mongotest": {},
 	"loop/certs":              {},
 	"loop/certs/certtest":     {"loop/certs"},
-	"loop/cluster":            {"loop/journal", "loop/splice"},
+	"loop/cluster":            {"loop/certs", "loop/journal", "loop/splice"},
 	"loop/protocol":           {"loop/certs", "loop/web", "sched"},
 	"loop/splice":             {},
 	"loop/setting":            {"loop/journal", "loop/protocol", "sched"},

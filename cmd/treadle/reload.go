@@ -131,13 +131,12 @@ func (r *runningServer) reload() ([]client.SettingChange, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(changes) == 0 && r.server != nil {
-		return nil, r.server.ReloadCertificates()
-	}
-	if len(changes) == 0 {
+	switch {
+	case len(changes) == 0 && r.server == nil:
 		return nil, nil
-	}
-	if r.server == nil {
+	case len(changes) == 0:
+		return nil, r.server.ReloadCertificates()
+	case r.server == nil:
 		return nil, errors.New("this node does not lead: reload the configuration of the leader, and restart this node for its own")
 	}
 	o, _, err := next.Serve.completeOptions(next.sources, r.log)

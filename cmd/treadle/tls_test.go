@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/tls"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,6 +52,16 @@ func TestServeTLS(t *testing.T) {
 	f("echo", "-H", with("http"), "queue", "list")
 	f("ok", "-H", with("http"), "health")
 	f("", "-H", with("kts46"), "kts46", "status")
+	for setting, talk := range map[string][2]string{"beanstalk": {"list-tube-used\r\n", "USING default\r\n"}, "faktory": {"", "+HI {"}} {
+		address, _, _ := strings.Cut(strings.TrimPrefix(at[setting], "tls://"), "?")
+		c := worked(tls.Dial("tcp", address, authority.Client(&mine)))(t)
+		worked(io.WriteString(c, talk[0]))(t)
+		got := make([]byte, len(talk[1]))
+		if _, err := io.ReadFull(c, got); err != nil || string(got) != talk[1] {
+			t.Errorf("%s: %q, %v, want %q", setting, got, err, talk[1])
+		}
+		_ = c.Close() // it has answered
+	}
 
 	authority.Issue(dir, "server", time.Now().Add(2*time.Hour))
 	f("", "-H", "unix://"+filepath.Join(dir, "data", "admin.sock"), "reload")

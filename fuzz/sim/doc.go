@@ -51,7 +51,7 @@
 //
 // # Rules
 //
-// What is promised is in ../README.md. These functions fail the play when a rule is broken:
+// The promises are in ../README.md. These functions fail the play when a rule is broken:
 //
 //	never early, one holder at a time   Ledger.assigned (ledger_reserved.go), taskGiven, checkNext (dwork_answers.go)
 //	the order of a queue                noteInversions (ledger_reserved.go) notes, endTurn (ledger_turn.go) judges

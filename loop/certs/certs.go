@@ -193,7 +193,7 @@ func (s *Store) read() (*state, error) {
 	if s.files.CA == "" {
 		return read, nil
 	}
-	if read.config.ClientCAs, err = readPool(s.files.CA); err != nil {
+	if read.config.ClientCAs, err = ReadPool(s.files.CA); err != nil {
 		return nil, err
 	}
 	read.config.ClientAuth = tls.RequireAndVerifyClientCert
@@ -206,7 +206,7 @@ func (f Files) Client(host string) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
 	var err error
 	if f.CA != "" {
-		if c.RootCAs, err = readPool(f.CA); err != nil {
+		if c.RootCAs, err = ReadPool(f.CA); err != nil {
 			return nil, err
 		}
 	}
@@ -220,8 +220,8 @@ func (f Files) Client(host string) (*tls.Config, error) {
 	return c, nil
 }
 
-// readPool reads the certificates of a PEM file. The error names the file.
-func readPool(file string) (*x509.CertPool, error) {
+// ReadPool reads the certificates of a PEM file. The error names the file.
+func ReadPool(file string) (*x509.CertPool, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err

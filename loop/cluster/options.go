@@ -18,6 +18,7 @@ import (
 	"time"
 	"unicode"
 
+	"treadle/loop/certs"
 	"treadle/loop/journal"
 )
 
@@ -142,13 +143,9 @@ func (o *Options) certificates() (server, client *tls.Config, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot read the certificate: %w", err)
 	}
-	text, err := os.ReadFile(o.CA)
+	pool, err := certs.ReadPool(o.CA)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot read the CA: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, nil, fmt.Errorf("%s has no certificate", o.CA)
 	}
 	all := []tls.Certificate{own}
 	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: all, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool},
